@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT
+ * Proof: the program completes. Model: rendezvous transfers, FIFO per directed rank pair without
+ * tags, one compute and one comm stream per rank. Requires comm. Method: the machine of pipe_sim.h
+ * runs it; there is no choice in it, so it completes iff the happens-before graph is acyclic.
+ *
+ * The transfers have one global order in which all data points forward, so a cycle needs an edge
+ * that says "wait until a slot is free". More slots cure it: note [enough slots] in comm.c.
+ *
+ * Ensures compute_start, comm_start, makespan, busy, channel_slots. */
+#include "pipec.h"
+
+typedef struct Hop {
+  uint32_t rank;
+  bool comm;
+} Hop;
+
+static PipeStream *stream_views(Sched *s, bool comm_stream) {
+  PipeStream *v = NEW_ARRAY(s->arena, PipeStream, s->nrank);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    const Streams *t = &s->stream[r];
+    v[r] = comm_stream ? (PipeStream){t->comm, NULL, t->ncomm}
+                       : (PipeStream){t->compute, NULL, t->ncompute};
+  }
+  return v;
+}
+
+static uint64_t **time_rows(Sched *s, bool comm_stream) {
+  uint64_t **row = NEW_ARRAY(s->arena, uint64_t *, s->nrank);
+  size_t n = 0;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    n += comm_stream ? s->stream[r].ncomm : s->stream[r].ncompute;
+  uint64_t *cell = arena_alloc(s->arena, n * sizeof *cell + 1);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    row[r] = cell;
+    cell += comm_stream ? s->stream[r].ncomm : s->stream[r].ncompute;
+  }
+  return row;
+}
+
+/* The head of a stuck stream, or NULL when the stream is finished. */
+static PipeInstr *head_of(Sched *s, const PipeSimOut *o, Hop h) {
+  Streams *t = &s->stream[h.rank];
+  uint32_t i = h.comm ? o->comm_done[h.rank] : o->compute_done[h.rank];
+  return i >= (h.comm ? t->ncomm : t->ncompute) ? NULL : h.comm ? &t->comm[i] : &t->compute[i];
+}
+
+/* The row of the first replica that has not come to the REDUCE. */
+static uint32_t late_replica(Sched *s, const PipeSimOut *o, const PipeInstr *reduce) {
+  for (uint32_t st = s->stage[reduce->stage].replica; st != reduce->stage;
+       st = s->stage[st].replica) {
+    uint32_t r = s->stage[st].rank;
+    const PipeInstr *head = head_of(s, o, (Hop){r, true});
+    if (!head || head->op != PIPE_REDUCE || head->stage != st || head->wait > o->compute_done[r])
+      return st;
+  }
+  return reduce->stage;
+}
+
+/* What a stuck head waits for: the other stream of its rank, or its peer. */
+static Hop waits_for(Sched *s, const PipeSimOut *o, Hop h, const PipeInstr *head) {
+  uint32_t other = h.comm ? o->compute_done[h.rank] : o->comm_done[h.rank];
+  if (head->wait > other)
+    return (Hop){h.rank, !h.comm};
+  return (Hop){head->op == PIPE_REDUCE ? s->stage[late_replica(s, o, head)].rank : head->peer,
+               true};
+}
+
+static Hop find_cycle(Sched *s, const PipeSimOut *o) {
+  uint32_t *mark = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nrank), tour = 0;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    for (int c = 0; c < 2; c++) {
+      Hop h = {r, c == 1};
+      const PipeInstr *head;
+      tour++;
+      while ((head = head_of(s, o, h)) && !mark[2 * (size_t)h.rank + h.comm]) {
+        mark[2 * (size_t)h.rank + h.comm] = tour;
+        h = waits_for(s, o, h, head);
+      }
+      if (head && mark[2 * (size_t)h.rank + h.comm] == tour)
+        return h;
+    }
+  BUG_IF(true);
+  return (Hop){0, false};
+}
+
+static void report(Sched *s, const PipeSimOut *o, Hop start) {
+  char text[OP_TEXT], other[OP_TEXT];
+  Hop h = start;
+  const PipeInstr *head = head_of(s, o, h);
+  diag_error(
+      s->diag, DIAG_DEADLOCK, s->site[head->site],
+      "deadlock: rank %u cannot go on; model: rendezvous, untagged, one comm stream per rank",
+      h.rank);
+  uint32_t hops = 0;
+  do {
+    head = head_of(s, o, h);
+    Hop next = waits_for(s, o, h, head);
+    pipe_op_text(text, (PipeOp)head->op, head->stage, head->mb);
+    const PipeInstr *that = head_of(s, o, next);
+    pipe_op_text(other, (PipeOp)that->op, that->stage, that->mb);
+    if (hops++ < 12)
+      diag_note(s->diag, s->site[head->site],
+                "%s on rank %u waits for rank %u, whose %s stream is at %s", text, h.rank,
+                next.rank, next.comm ? "comm" : "compute", other);
+    h = next;
+  } while (h.rank != start.rank || h.comm != start.comm);
+}
+
+bool check_deadlock(Sched *s) {
+  PipeSimIn in = {.nrank = s->nrank, .stage = s->stage};
+  PipeSimOut out = {.compute_done = NEW_ARRAY(s->arena, uint32_t, s->nrank),
+                    .comm_done = NEW_ARRAY(s->arena, uint32_t, s->nrank)};
+  out.rank_begin = NEW_ARRAY(s->arena, uint64_t, s->nrank);
+  out.rank_end = NEW_ARRAY(s->arena, uint64_t, s->nrank);
+  in.compute = stream_views(s, false);
+  in.comm = stream_views(s, true);
+  out.compute_start = s->compute_start = time_rows(s, false);
+  out.comm_start = s->comm_start = time_rows(s, true);
+  for (int tries = 0;; tries++) {
+    uint32_t rank;
+    PipeSimStatus st = pipe_sim(&in, &out, &rank);
+    if (st == PIPE_SIM_DONE)
+      break;
+    if (st == PIPE_SIM_NOMEM)
+      s->arena->oom(0);
+    BUG_IF(st == PIPE_SIM_MISMATCH); /* both ends come from one list */
+    if (tries > 0 || !comm_more_slots(s)) {
+      report(s, &out, find_cycle(s, &out));
+      return false;
+    }
+    comm(s);
+  }
+  s->makespan = out.makespan;
+  s->own_span = 0;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    if (out.rank_end[r] - out.rank_begin[r] > s->own_span)
+      s->own_span = out.rank_end[r] - out.rank_begin[r];
+  s->busy = out.busy;
+  for (size_t c = 0; c < 2 * (size_t)s->nstage; c++)
+    if (s->channel[c].in_slots > s->channel_slots)
+      s->channel_slots = s->channel[c].in_slots;
+  return true;
+}

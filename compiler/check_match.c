@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ * Proof: on every directed pair of ranks the k-th SEND and the k-th RECV are the same tensor. This is
+ * all the matching there is under FIFO channels without tags (NCCL). Requires prog; reads only its
+ * tables. Linear: each rank's list is walked once; pairs are found by (sender, receiver) sorted. */
+#include "pipec.h"
+
+/* One end of a transfer: instruction `index` of the sender or the receiver. In list order. */
+typedef struct End {
+  uint32_t src, dst, index;
+} End;
+
+/* Stable counting sorts: dst, then src. t: room for as many. */
+static void by_pair(Sched *s, End *e, End *t, uint32_t n) {
+  uint32_t *count = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
+  for (int pass = 0; pass < 2; pass++) {
+    for (uint32_t r = 0; r <= s->nrank; r++)
+      count[r] = 0;
+    for (uint32_t i = 0; i < n; i++)
+      count[(pass ? e[i].src : e[i].dst) + 1]++;
+    for (uint32_t r = 0; r < s->nrank; r++)
+      count[r + 1] += count[r];
+    for (uint32_t i = 0; i < n; i++)
+      t[count[pass ? e[i].src : e[i].dst]++] = e[i];
+    End *swap = e;
+    e = t, t = swap;
+  } /* two passes: the result is back in e's own memory */
+}
+
+bool check_match(Sched *s) {
+  const PipeProgram *p = s->prog;
+  uint32_t nsend = 0, nrecv = 0;
+  End *send = arena_alloc(s->arena, (size_t)s->nxfer * sizeof *send + 1);
+  End *recv = arena_alloc(s->arena, (size_t)s->nxfer * sizeof *recv + 1);
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+      const PipeInstr *in = &p->rank[r].instr[i];
+      if (!pipe_op_info[in->op].comm || in->op == PIPE_REDUCE)
+        continue;
+      bool sends = in->op == PIPE_SEND_F || in->op == PIPE_SEND_B;
+      BUG_IF((sends ? nsend : nrecv) >= s->nxfer);
+      if (sends)
+        send[nsend++] = (End){r, in->peer, i};
+      else
+        recv[nrecv++] = (End){in->peer, r, i};
+    }
+  End *room = arena_alloc(s->arena, (size_t)s->nxfer * sizeof *room + 1);
+  by_pair(s, send, room, nsend);
+  by_pair(s, recv, room, nrecv);
+  for (uint32_t i = 0; i < nsend || i < nrecv; i++) {
+    const PipeInstr *a = i < nsend ? &p->rank[send[i].src].instr[send[i].index] : NULL;
+    const PipeInstr *b = i < nrecv ? &p->rank[recv[i].dst].instr[recv[i].index] : NULL;
+    bool same_pair = a && b && send[i].src == recv[i].src && send[i].dst == recv[i].dst;
+    bool forward = a && a->op == PIPE_SEND_F;
+    if (same_pair && a->mb == b->mb && b->op == (forward ? PIPE_RECV_F : PIPE_RECV_B) &&
+        b->stage == (forward ? p->stage[a->stage].next : p->stage[a->stage].prev))
+      continue;
+    if (a && b && !same_pair) { /* the pair that comes first lacks its other end */
+      if (send[i].src < recv[i].src || (send[i].src == recv[i].src && send[i].dst < recv[i].dst))
+        b = NULL;
+      else
+        a = NULL;
+    }
+    char x[OP_TEXT] = "nothing", y[OP_TEXT] = "nothing";
+    if (a)
+      pipe_op_text(x, (PipeOp)a->op, a->stage, a->mb);
+    if (b)
+      pipe_op_text(y, (PipeOp)b->op, b->stage, b->mb);
+    diag_error(s->diag, DIAG_MATCHING, s->site[a ? a->site : b->site],
+               "%s on rank %u meets %s on rank %u", x, a ? send[i].src : recv[i].src, y,
+               b ? recv[i].dst : send[i].dst);
+    if (a && b)
+      diag_note(s->diag, s->site[b->site], "the receive is for this op");
+    return false;
+  }
+  return true;
+}

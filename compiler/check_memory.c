@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT
+ * Proof: each rank's bytes, and that they stay within --memory-limit. Requires slots. What is summed
+ * is what an engine allocates: weights, gradients and optimizer state of its stages, the largest
+ * workspace, and every slot of every pool (receive slots in full: a receive may land any time its
+ * slot is free). Every buffer is rounded up to 64 bytes. Linear in pools. */
+#include <string.h>
+
+#include "pipec.h"
+
+static void sum_rank(Sched *s, uint32_t r) {
+  Peak *p = &s->peak[r];
+  for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++) {
+    const PipeStage *st = &s->stage[s->rank_stage[i]];
+    p->weight += round64(st->weight_bytes);
+    p->grad += round64(st->grad_bytes);
+    p->opt += round64(st->opt_bytes);
+    if (round64(st->work_bytes) > p->work)
+      p->work = round64(st->work_bytes);
+  }
+  for (uint32_t i = 0; i < s->npool[r]; i++) {
+    const PipePool *q = &s->pool[r][i];
+    uint64_t *sum[PIPE_NCLASSES] = {&p->act, &p->gout, &p->out, &p->in, &p->local};
+    *sum[q->cls] += q->count * round64(q->bytes);
+  }
+  p->total = p->weight + p->grad + p->opt + p->work + p->act + p->gout + p->out + p->in + p->local;
+}
+
+static void part(Sched *s, const char **text, const char *name, uint64_t bytes) {
+  if (bytes)
+    *text = arena_printf(s->arena, "%s%s%s %s", *text, **text ? " + " : "", name,
+                         bytes_text(s, bytes));
+}
+
+static void report(Sched *s, uint32_t r, uint32_t more) {
+  uint64_t limit = s->opt->memory_limit_bytes;
+  const Peak *p = &s->peak[r];
+  const char *sum = "", *need = bytes_text(s, p->total), *have = bytes_text(s, limit);
+  part(s, &sum, "weights", p->weight);
+  part(s, &sum, "gradients", p->grad);
+  part(s, &sum, "optimizer", p->opt);
+  part(s, &sum, "workspace", p->work);
+  if (p->act)
+    sum = arena_printf(s->arena, "%s%s%u in flight: %s", sum, *sum ? " + " : "", p->inflight,
+                       bytes_text(s, p->act));
+  part(s, &sum, "held for W", p->gout);
+  part(s, &sum, "send slots", p->out);
+  part(s, &sum, "receive slots", p->in);
+  part(s, &sum, "local", p->local);
+  if (strcmp(need, have) == 0) { /* too close for one decimal */
+    need = arena_printf(s->arena, "%llu bytes", (unsigned long long)p->total);
+    have = arena_printf(s->arena, "%llu", (unsigned long long)limit);
+  }
+  Span at = p->op == NONE ? s->order_at[r] : s->site[s->op[p->op].site];
+  diag_error(s->diag, DIAG_MEMORY, at, "rank %u needs %s of %s at %s: %s", r, need, have,
+             p->op == NONE ? "its start" : op_text(s, p->op), sum);
+  if (more > 0)
+    diag_note(s->diag, NO_SPAN, "%u more rank%s over the limit, none needs more", more,
+              more == 1 ? " is" : "s are");
+}
+
+bool check_memory(Sched *s) {
+  uint64_t limit = s->opt->memory_limit_bytes;
+  if (limit && !s->sized) {
+    diag_error(s->diag, DIAG_NO_SIZES, s->def->name_at,
+               "a memory limit needs sizes: schedule '%s' has no 'bytes' and no profile", s->name);
+    return false;
+  }
+  uint32_t over = 0, worst = 0;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    sum_rank(s, r);
+    over += limit && s->peak[r].total > limit;
+    if (s->peak[r].total > s->peak[worst].total)
+      worst = r;
+  }
+  if (over > 0)
+    report(s, worst, over - 1);
+  return over == 0;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ * Proof of the user's `check` clauses: each is evaluated over what the other passes have proved and
+ * computed. Requires check_memory and lower. A quantity with costs plays the compute ops once per
+ * distinct set of costs (kept), so a check over all ranks stays linear. */
+#include <string.h>
+
+#include "pipec.h"
+
+typedef struct Played { /* one set of uniform costs, already played */
+  struct Played *next;
+  uint64_t time[PIPE_NOPS];
+  Timing t;
+} Played;
+
+/* Costs given by name, defaults as for `time`. */
+static bool play(Sched *s, const Expr *call, Timing *t) {
+  PipeStage uniform = {0};
+  bool has[NKEYS] = {false};
+  for (const Arg *a = call->args; a; a = a->next) {
+    int64_t v;
+    int k = 0;
+    while (strcmp(cost_key[k], a->key) != 0)
+      k++;
+    if (!eval(s, a->value, &v))
+      return false;
+    if (v < 0 || v > (int64_t)1 << 24) {
+      diag_error(s->diag, DIAG_RANGE, a->value->at, "%s = %lld: a uniform cost is 0 to 2^24",
+                 a->key, (long long)v);
+      return false;
+    }
+    has[k] = true;
+    *cost_field(&uniform, (CostKey)k) = (uint64_t)v;
+  }
+  cost_defaults(&uniform, has);
+  for (Played *p = s->played; p; p = p->next)
+    if (memcmp(p->time, uniform.time, sizeof p->time) == 0)
+      return *t = p->t, true;
+  OrderRun run = {.stage = &uniform, .uniform = true};
+  if (!s->play_end) {
+    s->play_end = arena_alloc(s->arena, (size_t)s->nop * sizeof *s->play_end + 1);
+    s->play_head = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  }
+  run.end = s->play_end;
+  run.head = s->play_head;
+  BUG_IF(!order_run(s, &run)); /* costs cannot make a deadlock */
+  Played *p = NEW(s->arena, Played);
+  memcpy(p->time, uniform.time, sizeof p->time);
+  p->t = run.t;
+  p->next = s->played;
+  s->played = p;
+  *t = run.t;
+  return true;
+}
+
+bool quantity(Sched *s, const Expr *call, int64_t *value) {
+  if (call->builtin >= BI_MAKESPAN) {
+    Timing t = {.makespan = s->makespan, .span = s->own_span, .busy = s->busy};
+    if (call->args && !play(s, call, &t))
+      return false;
+    unsigned __int128 v = call->builtin == BI_MAKESPAN ? t.makespan
+                          : call->builtin == BI_SPAN
+                              ? t.span
+                              : (unsigned __int128)t.makespan * s->nrank - t.busy;
+    *value = (int64_t)v;
+    if (v <= INT64_MAX)
+      return true;
+    diag_error(s->diag, DIAG_OVERFLOW, call->at, "'%s' overflows a 64-bit integer",
+               span_text(s, call->at));
+    return false;
+  }
+  int64_t r;
+  if (!eval(s, call->args->value, &r))
+    return false;
+  if (r < 0 || r >= s->nrank) {
+    diag_error(s->diag, DIAG_RANGE, call->args->value->at,
+               "'%s' of rank %lld; the ranks are 0 to %u", call->name, (long long)r, s->nrank - 1);
+    return false;
+  }
+  const Peak *p = &s->peak[r];
+  if (call->builtin == BI_MEMORY && !s->sized) {
+    diag_error(s->diag, DIAG_NO_SIZES, call->at,
+               "'memory' needs sizes: schedule '%s' has no 'bytes' and no profile", s->name);
+    return false;
+  }
+  *value = call->builtin == BI_INFLIGHT ? p->inflight
+           : call->builtin == BI_HELD   ? p->held
+           : call->builtin == BI_WARMUP ? p->warmup
+                                        : (int64_t)p->total;
+  return true;
+}
+
+static bool comparison(const Expr *e) { return e->kind >= EX_LT && e->kind <= EX_NE; }
+
+static void report(Sched *s, const Expr *e) {
+  const char *values = eval_explain(s, e);
+  int64_t a = 0, b = 0;
+  if (comparison(e) && eval(s, e->a, &a) && eval(s, e->b, &b)) {
+    static const char *const sign[] = {"<", "<=", ">", ">=", "==", "!="};
+    diag_error(s->diag, DIAG_CHECK, e->at, "check failed: %lld %s %lld is false", (long long)a,
+               sign[e->kind - EX_LT], (long long)b);
+  } else {
+    diag_error(s->diag, DIAG_CHECK, e->at, "check failed");
+  }
+  if (*values)
+    diag_note(s->diag, NO_SPAN, "with %s", values);
+  note_extends(s, e->at);
+}
+
+bool check_user(Sched *s) {
+  bool ok = true;
+  for (uint32_t i = 0; i < s->ncheck; i++) {
+    const Clause *c = s->check[i];
+    int64_t lo = 0, hi = 1, step = 1, v;
+    if (c->var && !eval_range(s, &c->range, &lo, &hi, &step))
+      return false;
+    if (step > 0 ? lo >= hi : lo <= hi)
+      diag_warn(s->diag, DIAG_CHECK, c->at, "the range of this check is empty: it proves nothing");
+    uint64_t turns = 0, most = 4 * ((uint64_t)s->nop + s->nrank) + 100000;
+    for (int64_t x = lo; step > 0 ? x < hi : x > hi;) {
+      if (c->var)
+        s->env[c->slot] = x;
+      if (++turns > most) {
+        diag_error(s->diag, DIAG_LOOP, c->at,
+                   "a check over more than %llu values; a bound of its range is wrong",
+                   (unsigned long long)most);
+        return false;
+      }
+      if (!eval(s, c->value, &v))
+        return false;
+      if (!v) {
+        report(s, c->value);
+        ok = false;
+        break; /* the first value that fails is enough */
+      }
+      if (__builtin_add_overflow(x, step, &x))
+        break;
+    }
+  }
+  return ok;
+}

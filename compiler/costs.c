@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ * What the ops of a stage cost: the entries of `time`, `bytes` and of profiles, with the defaults of
+ * lang/spec.md 6. Part of expand; requires the placement, ensures the costs of Sched.stage, such that
+ * no sum of them over all ops can overflow. Linear in stages times entries. */
+#include <string.h>
+
+#include "expand.h"
+
+const char *const cost_key[NKEYS] = {"F",   "B",    "I",        "W",      "U",    "send", "reduce",
+                                     "act", "gout", "boundary", "weight", "grad", "opt",  "work"};
+
+uint64_t *cost_field(PipeStage *st, CostKey k) {
+  switch (k) {
+  case KEY_F: return &st->time[PIPE_F];
+  case KEY_B: return &st->time[PIPE_B];
+  case KEY_I: return &st->time[PIPE_I];
+  case KEY_W: return &st->time[PIPE_W];
+  case KEY_U: return &st->time[PIPE_U];
+  case KEY_SEND: return &st->time[PIPE_SEND_F];
+  case KEY_REDUCE: return &st->time[PIPE_REDUCE];
+  case KEY_ACT: return &st->act_bytes;
+  case KEY_GOUT: return &st->gout_bytes;
+  case KEY_BOUNDARY: return &st->boundary_bytes;
+  case KEY_WEIGHT: return &st->weight_bytes;
+  case KEY_GRAD: return &st->grad_bytes;
+  case KEY_OPT: return &st->opt_bytes;
+  default: return &st->work_bytes;
+  }
+}
+
+void cost_defaults(PipeStage *st, const bool has[NKEYS]) {
+  if (!has[KEY_F])
+    st->time[PIPE_F] = 1;
+  if (!has[KEY_B])
+    st->time[PIPE_B] = has[KEY_I] && has[KEY_W] ? st->time[PIPE_I] + st->time[PIPE_W]
+                                                : 2 * st->time[PIPE_F];
+  uint64_t b = st->time[PIPE_B];
+  if (!has[KEY_I])
+    st->time[PIPE_I] = has[KEY_W] && st->time[PIPE_W] <= b ? b - st->time[PIPE_W] : (b + 1) / 2;
+  if (!has[KEY_W])
+    st->time[PIPE_W] = has[KEY_I] && st->time[PIPE_I] <= b ? b - st->time[PIPE_I] : b / 2;
+  st->time[PIPE_SEND_B] = st->time[PIPE_SEND_F];
+  if (!has[KEY_GRAD])
+    st->grad_bytes = st->weight_bytes;
+}
+
+bool set_costs(Ex *x) {
+  Sched *s = x->s;
+  bool has[NKEYS] = {false}, from_profile[NKEYS] = {false};
+  uint32_t set_depth[NKEYS] = {0};
+  Span set_at[NKEYS];
+  for (int k = 0; k < NKEYS; k++)
+    set_at[k] = NO_SPAN;
+  for (uint32_t i = 0; i < x->clauses.n; i++) {
+    Clause *c = x->clauses.at[i].clause;
+    uint32_t depth = x->clauses.at[i].depth;
+    bool now[NKEYS] = {false}, profile = c->kind == CL_PROFILE;
+    if (profile) {
+      if (s->opt->profile)
+        continue;
+      if (!profile_apply(s, c->path, c->at, now))
+        return false;
+    } else if (c->kind != CL_TIME && c->kind != CL_BYTES) {
+      continue;
+    }
+    for (Entry *e = profile ? NULL : c->entries; e; e = e->next) {
+      int k = 0;
+      while (strcmp(cost_key[k], e->key) != 0)
+        k++;
+      now[k] = true;
+      for (uint32_t st = 0; st < s->nstage; st++) {
+        int64_t v;
+        if (c->var)
+          s->env[c->slot] = s->stage[st].model;
+        if (!eval(s, e->value, &v))
+          return false;
+        if (v < 0) {
+          diag_error(s->diag, DIAG_RANGE, e->value->at,
+                     "%s of stage %u is %lld; it cannot be negative", e->key, st, (long long)v);
+          return false;
+        }
+        *cost_field(&s->stage[st], (CostKey)k) = (uint64_t)v;
+      }
+    }
+    for (int k = 0; k < NKEYS; k++) {
+      if (!now[k])
+        continue;
+      if (has[k] && set_depth[k] == depth && (profile || from_profile[k])) {
+        diag_error(s->diag, DIAG_PROFILE, c->at,
+                   "'%s' is given by the profile and by the schedule: drop one of them",
+                   cost_key[k]);
+        diag_note(s->diag, set_at[k], "also here");
+        return false;
+      }
+      if (has[k] && set_depth[k] == depth) {
+        diag_error(s->diag, DIAG_REDEFINED, c->at, "'%s' is given twice", cost_key[k]);
+        diag_note(s->diag, set_at[k], "also here");
+        return false;
+      }
+      has[k] = true, from_profile[k] = profile, set_depth[k] = depth, set_at[k] = c->at;
+    }
+  }
+  if (s->opt->profile && !profile_apply(s, s->opt->profile, NO_SPAN, has))
+    return false;
+  for (int k = NTIMEKEYS; k < NKEYS; k++)
+    s->sized |= has[k];
+  for (int k = 0; s->timed && !has[KEY_F] && k < NTIMEKEYS; k++)
+    if (has[k]) {
+      diag_error(s->diag, DIAG_UNIT, set_at[k],
+                 "times are in ns, but 'F' is not given: its default is 1 plain unit");
+      return false;
+    }
+  /* Sums over all ops must stay below 2^62, whatever the order does. */
+  uint64_t most = ((uint64_t)1 << 62) / (8 * ((uint64_t)s->nstage * s->nmb + s->nstage));
+  for (uint32_t st = 0; st < s->nstage; st++) {
+    cost_defaults(&s->stage[st], has);
+    for (int k = 0; k < NKEYS; k++)
+      if (*cost_field(&s->stage[st], (CostKey)k) > most) {
+        diag_error(s->diag, DIAG_TOO_LARGE, has[k] ? set_at[k] : NO_SPAN,
+                   "%s of stage %u is %llu: the sum over all ops could exceed 2^62", cost_key[k],
+                   st, (unsigned long long)*cost_field(&s->stage[st], (CostKey)k));
+        return false;
+      }
+  }
+  return true;
+}

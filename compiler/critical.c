@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT
+ * Why the step takes as long as it does: the critical path, and the idle time of each rank by
+ * cause. Requires prog. Exact: all times are integers of the prediction (pipe_predict), the steps of the
+ * path add up to the makespan and the causes of a rank to its makespan less its busy time.
+ *
+ * The path. In the machine of pipe_sim.h an instruction starts at the latest of the ends of what it
+ * had to wait for. So from the last end one can walk back, always to one that ended when this one
+ * started, until time 0: a chain without gaps. Where several ended then, the op before on the same
+ * rank comes first (the path stays where it is), then the producer, then transfers of the stream.
+ *
+ * Idle time. Before the first op of a rank it is `warmup`, after its last `flush`. Between two ops
+ * the second waited for an instruction of the COMM stream. Is that a SEND, a slot had to become
+ * free: `slot`. Is it a RECV or a REDUCE, then until the producer on the other rank had ended it is `peer`, and from
+ * there until the tensor was there `transfer`: on the wire or behind other transfers. */
+#include "critical.h"
+
+#include <inttypes.h>
+
+const char *const idle_name[IDLE_NCAUSES] = {"warmup", "peer", "transfer", "slot", "flush"};
+
+typedef struct Walk {
+  const PipeProgram *p;
+  uint64_t **start, **end;
+  uint32_t **pair;
+  uint32_t **at[2]; /* [stream][rank][k]: row of the k-th instruction of the stream */
+  uint32_t **nth;   /* [rank][row]: its place in its stream */
+} Walk;
+
+static bool is_comm(const PipeInstr *in) { return pipe_op_info[in->op].comm != 0; }
+static bool is_recv(const PipeInstr *in) { return in->op == PIPE_RECV_F || in->op == PIPE_RECV_B; }
+
+static Walk walk_open(Sched *s) {
+  Arena *a = s->arena;
+  const PipeProgram *p = s->prog;
+  Walk w = {.p = p};
+  w.start = predict(s, &w.end);
+  w.pair = pipe_pair(p);
+  if (!w.pair)
+    a->oom(sizeof(uint32_t) * ((size_t)s->nop + 2 * (size_t)s->nxfer));
+  w.nth = NEW_ARRAY(a, uint32_t *, p->nrank);
+  for (int c = 0; c < 2; c++)
+    w.at[c] = NEW_ARRAY(a, uint32_t *, p->nrank);
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    uint32_t n = p->rank[r].ninstr, k[2] = {0, 0};
+    w.nth[r] = NEW_ARRAY(a, uint32_t, n);
+    w.at[0][r] = NEW_ARRAY(a, uint32_t, n);
+    w.at[1][r] = NEW_ARRAY(a, uint32_t, n);
+    for (uint32_t i = 0; i < n; i++) {
+      int c = is_comm(&p->rank[r].instr[i]);
+      w.nth[r][i] = k[c];
+      w.at[c][r][k[c]++] = i;
+    }
+  }
+  return w;
+}
+
+/* The instruction that i of rank r waits for on the other stream, or NONE. */
+static uint32_t awaited(const Walk *w, uint32_t r, uint32_t i) {
+  const PipeInstr *in = &w->p->rank[r].instr[i];
+  return in->wait ? w->at[!is_comm(in)][r][in->wait - 1] : NONE;
+}
+
+/* The instruction before i in its stream, or NONE. */
+static uint32_t previous(const Walk *w, uint32_t r, uint32_t i) {
+  int c = is_comm(&w->p->rank[r].instr[i]);
+  return w->nth[r][i] ? w->at[c][r][w->nth[r][i] - 1] : NONE;
+}
+
+/* Moves from *i of *r to what it waited for last. */
+static void back(const Walk *w, uint32_t *r, uint32_t *i) {
+  uint64_t t = w->start[*r][*i];
+  const PipeInstr *in = &w->p->rank[*r].instr[*i];
+  uint32_t rank[4] = {*r, *r, NONE, NONE},
+           from[4] = {previous(w, *r, *i), awaited(w, *r, *i), NONE, NONE};
+  int n = 2;
+  if (in->op == PIPE_REDUCE) { /* the last gradient of a replica, then their streams */
+    for (int stream = 0; stream < 2; stream++) {
+      uint32_t q = *r, j = *i;
+      do {
+        uint32_t k = stream ? previous(w, q, j) : awaited(w, q, j);
+        if (k != NONE && w->end[q][k] == t) {
+          *r = q, *i = k;
+          return;
+        }
+        uint32_t next = w->p->stage[w->p->stage[w->p->rank[q].instr[j].stage].replica].rank;
+        j = w->pair[q][j], q = next;
+      } while (q != *r);
+    }
+    BUG_IF(true);
+  }
+  if (is_comm(in)) { /* the producer, the free slot, then both streams */
+    uint32_t q = in->peer, j = w->pair[*r][*i], own = is_recv(in) ? 1 : 0;
+    rank[own] = *r, from[own] = awaited(w, *r, *i);
+    rank[!own] = q, from[!own] = awaited(w, q, j);
+    rank[2 + own] = *r, from[2 + own] = previous(w, *r, *i);
+    rank[2 + !own] = q, from[2 + !own] = previous(w, q, j);
+    n = 4;
+  }
+  for (int k = 0; k < n; k++)
+    if (from[k] != NONE && w->end[rank[k]][from[k]] == t) {
+      *r = rank[k], *i = from[k];
+      return;
+    }
+  BUG_IF(true);
+}
+
+static void find_path(Sched *s, const Walk *w, Critical *c) {
+  const PipeProgram *p = w->p;
+  uint32_t r = NONE, i = NONE;
+  for (uint32_t q = 0; q < p->nrank;
+       q++) /* what ends last; of several the first of the lowest rank */
+    for (uint32_t j = 0; j < p->rank[q].ninstr; j++)
+      if (r == NONE || w->end[q][j] > w->end[r][i])
+        r = q, i = j;
+  VEC(PathStep) path = {0};
+  while (r != NONE) {
+    const PipeInstr *in = &p->rank[r].instr[i];
+    if (is_recv(in)) { /* a transfer stands under its SEND */
+      uint32_t q = in->peer;
+      i = w->pair[r][i], r = q;
+    }
+    *vec_push(s->arena, &path) = (PathStep){r, i, w->start[r][i], w->end[r][i]};
+    if (w->start[r][i] == 0)
+      break;
+    back(w, &r, &i);
+  }
+  c->path = path.at, c->npath = path.n;
+  for (uint32_t k = 0; k < path.n / 2; k++) {
+    PathStep t = path.at[k];
+    path.at[k] = path.at[path.n - 1 - k];
+    path.at[path.n - 1 - k] = t;
+  }
+}
+
+/* Splits the time from a, when the rank had nothing to run, to the start of op i. */
+static void split_gap(const Walk *w, uint32_t r, uint32_t i, uint64_t a,
+                      uint64_t idle[IDLE_NCAUSES]) {
+  uint64_t b = w->start[r][i];
+  uint32_t x = awaited(w, r, i);
+  BUG_IF(x == NONE || w->end[r][x] != b);
+  const PipeInstr *in = &w->p->rank[r].instr[x];
+  if (in->op == PIPE_REDUCE) { /* until the last gradient of all replicas is there */
+    uint64_t ready = 0;
+    uint32_t q = r, j = x;
+    do {
+      uint32_t k = awaited(w, q, j);
+      ready = k != NONE && w->end[q][k] > ready ? w->end[q][k] : ready;
+      uint32_t next = w->p->stage[w->p->stage[w->p->rank[q].instr[j].stage].replica].rank;
+      j = w->pair[q][j], q = next;
+    } while (q != r);
+    ready = ready < a ? a : ready > b ? b : ready;
+    idle[IDLE_PEER] += ready - a;
+    idle[IDLE_TRANSFER] += b - ready;
+    return;
+  }
+  if (!is_recv(in)) {
+    idle[IDLE_SLOT] += b - a;
+    return;
+  }
+  uint32_t made = awaited(w, in->peer, w->pair[r][x]);
+  uint64_t ready = made == NONE ? 0 : w->end[in->peer][made];
+  ready = ready < a ? a : ready > b ? b : ready;
+  idle[IDLE_PEER] += ready - a;
+  idle[IDLE_TRANSFER] += b - ready;
+}
+
+static void find_idle(const Walk *w, Critical *c) {
+  const PipeProgram *p = w->p;
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    uint64_t free = 0, *idle = c->idle[r];
+    bool begun = false;
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+      if (is_comm(&p->rank[r].instr[i]))
+        continue;
+      if (!begun)
+        idle[IDLE_WARMUP] = w->start[r][i];
+      else if (w->start[r][i] > free)
+        split_gap(w, r, i, free, idle);
+      begun = true;
+      free = w->end[r][i];
+      c->busy[r] += w->end[r][i] - w->start[r][i];
+    }
+    idle[IDLE_FLUSH] = p->makespan - free;
+    uint64_t sum = c->busy[r];
+    for (int k = 0; k < IDLE_NCAUSES; k++)
+      sum += idle[k];
+    BUG_IF(sum != p->makespan);
+  }
+}
+
+const Critical *critical(Sched *s) {
+  Critical *c = NEW(s->arena, Critical);
+  Walk w = walk_open(s);
+  c->idle = arena_zalloc(s->arena, s->prog->nrank, sizeof *c->idle);
+  c->busy = NEW_ARRAY(s->arena, uint64_t, s->prog->nrank);
+  find_path(s, &w, c);
+  find_idle(&w, c);
+  free(*w.start);
+  free(w.pair);
+  return c;
+}
+
+static int digits(uint64_t v) {
+  int n = 1;
+  while (v /= 10)
+    n++;
+  return n;
+}
+
+static void place(Sched *s, FILE *f, const PipeInstr *in) {
+  const PipeSite *at = &s->prog->site[in->site];
+  fprintf(f, "%s:%u:%u", s->prog->file[at->file], at->line, at->col);
+}
+
+void emit_critical(Sched *s, FILE *f) {
+  const PipeProgram *p = s->prog;
+  const Critical *c = critical(s);
+  const char *unit = s->timed ? " ns" : "";
+  uint64_t moving = 0, sum[IDLE_NCAUSES] = {0}, all = 0;
+  for (uint32_t k = 0; k < c->npath; k++)
+    if (is_comm(&p->rank[c->path[k].rank].instr[c->path[k].instr]))
+      moving += c->path[k].end - c->path[k].start;
+  fprintf(f,
+          "\ncritical path: %" PRIu64 "%s = %" PRIu64 " computing + %" PRIu64
+          " in transfers, %u step%s, each starting as the one above ends\n",
+          p->makespan, unit, p->makespan - moving, moving, c->npath, c->npath == 1 ? "" : "s");
+  int wide = digits(p->makespan) < 5 ? 5 : digits(p->makespan);
+  fprintf(f, "%*s  %*s  rank  %-10s  at\n", wide, "start", wide, "time", "op");
+  for (uint32_t k = 0; k < c->npath; k++) {
+    const PathStep *n = &c->path[k];
+    const PipeInstr *in = &p->rank[n->rank].instr[n->instr];
+    char op[OP_TEXT];
+    pipe_op_text(op, (PipeOp)in->op, in->stage, in->mb);
+    fprintf(f, "%*" PRIu64 "  %*" PRIu64 "  %4u  %-10s  ", wide, n->start, wide, n->end - n->start,
+            n->rank, op);
+    place(s, f, in);
+    fputc('\n', f);
+  }
+  fprintf(
+      f,
+      "\nidle time%s%s%s by cause: before a rank's first op (warmup), for the op of a peer, for a transfer, for a\n"
+      "slot that a transfer still holds, after its last op (flush)\n",
+      s->timed ? " in" : "", unit, s->timed ? "," : "");
+  wide = digits(p->makespan * p->nrank) < 8 ? 8 : digits(p->makespan * p->nrank);
+  fprintf(f, "rank  %*s  %*s", wide, "busy", wide, "idle");
+  for (int k = 0; k < IDLE_NCAUSES; k++)
+    fprintf(f, "  %*s", wide, idle_name[k]);
+  fputc('\n', f);
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    fprintf(f, "%4u  %*" PRIu64 "  %*" PRIu64, r, wide, c->busy[r], wide, p->makespan - c->busy[r]);
+    for (int k = 0; k < IDLE_NCAUSES; k++) {
+      fprintf(f, "  %*" PRIu64, wide, c->idle[r][k]);
+      sum[k] += c->idle[r][k];
+      all += c->idle[r][k];
+    }
+    fputc('\n', f);
+  }
+  fprintf(f, " all  %*" PRIu64 "  %*" PRIu64, wide, p->busy, wide, all);
+  for (int k = 0; k < IDLE_NCAUSES; k++)
+    fprintf(f, "  %*" PRIu64, wide, sum[k]);
+  double share = p->makespan ? 100 / ((double)p->makespan * p->nrank) : 0;
+  fprintf(f, "\n   %%  %*.2f  %*.2f", wide, (double)p->busy * share, wide, (double)all * share);
+  for (int k = 0; k < IDLE_NCAUSES; k++)
+    fprintf(f, "  %*.2f", wide, (double)sum[k] * share);
+  fputc('\n', f);
+}

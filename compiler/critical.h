@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ * The critical path and the idle time by cause of a predicted program (critical.c). */
+#ifndef PIPEC_CRITICAL_H
+#define PIPEC_CRITICAL_H
+
+#include "pipec.h"
+
+typedef enum IdleCause { IDLE_WARMUP, IDLE_PEER, IDLE_TRANSFER, IDLE_SLOT, IDLE_FLUSH, IDLE_NCAUSES } IdleCause;
+extern const char *const idle_name[IDLE_NCAUSES]; /* "warmup" ... */
+
+typedef struct PathStep {
+  uint32_t rank, instr; /* row of the rank's list; a transfer stands under its SEND */
+  uint64_t start, end;  /* start: end of the step before, 0 of the first */
+} PathStep;
+
+typedef struct Critical {
+  PathStep *path;       /* [npath], in time; their times add up to the makespan */
+  uint32_t npath;
+  uint64_t *busy;       /* [nrank] of compute ops */
+  uint64_t (*idle)[IDLE_NCAUSES]; /* [nrank]; with busy they add up to the makespan */
+} Critical;
+
+/* Requires prog. The arena's. Linear in instructions. */
+const Critical *critical(Sched *s);
+
+#endif

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: MIT
+ * Reads PyTorch's pipeline files: a row per rank, a cell per action (lang/spec.md 10). There are two
+ * formats: `compute_only`, which has idle cells and no transfers, and `compute_comms`, which has
+ * UNSHARD, RESHARD, REDUCE_GRAD, SEND_x and RECV_x and no idle cells. A file with one of these is of
+ * the second.
+ *
+ * Ensures what expand ensures: stages placed where their rows are, ops in order; the update, which
+ * the format does not have, comes last on each rank. For compute_comms also s->lists: what the file
+ * says in its order, sends and receives included.
+ *
+ * Strict, because PyTorch's reader is not: it matches the beginning of a cell and drops the rest,
+ * so that 0BW0 of its older files becomes a B without a microbatch. --torch-lax takes what it
+ * takes, with a warning for each cell. Linear. */
+#include <string.h>
+
+#include "expand.h"
+#include "pipec.h"
+
+enum { K_UNSHARD = PIPE_NOPS, K_RESHARD, K_REDUCE_GRAD, NKINDS };
+
+static const struct {
+  const char *text;
+  uint8_t kind;
+  bool mb;
+} kinds[] = {{"F", PIPE_F, true},
+             {"I", PIPE_I, true},
+             {"B", PIPE_B, true},
+             {"W", PIPE_W, true},
+             {"UNSHARD", K_UNSHARD, false},
+             {"RESHARD", K_RESHARD, false},
+             {"REDUCE_GRAD", K_REDUCE_GRAD, false},
+             {"SEND_F", PIPE_SEND_F, true},
+             {"RECV_F", PIPE_RECV_F, true},
+             {"SEND_B", PIPE_SEND_B, true},
+             {"RECV_B", PIPE_RECV_B, true}};
+
+typedef struct Action {
+  uint32_t kind, stage, mb, site;
+} Action;
+
+typedef struct Csv {
+  Sched *s;
+  const char *text;
+  uint32_t file, noddity;
+  VEC(Action) action;
+  VEC(uint32_t) row0; /* first action of each row, and one past the last */
+  VEC(Span) row_at;
+  bool comms;          /* it is compute_comms */
+  Span comms_at, idle; /* first cell that says so; first idle cell */
+} Csv;
+
+static Span span(const Csv *c, const char *a, const char *b) {
+  return (Span){c->file, (uint32_t)(a - c->text), (uint32_t)(b - c->text)};
+}
+
+/* False, and an error, unless --torch-lax: then a warning. `what` says it, `reads` what is read. */
+static bool odd(Csv *c, Span at, const char *what, const char *reads) {
+  enum { SHOWN = 20 };
+  if (!c->s->opt->torch_lax)
+    diag_error(c->s->diag, DIAG_CSV, at, "%s", what);
+  else if (c->noddity++ < SHOWN)
+    diag_warn(c->s->diag, DIAG_CSV, at, "%s; read as %s", what, reads);
+  return c->s->opt->torch_lax;
+}
+
+static const char *cut(Csv *c, const char *a, const char *b) {
+  return arena_printf(c->s->arena, "%.*s%s", (int)(b - a > 40 ? 40 : b - a), a,
+                      b - a > 40 ? "..." : "");
+}
+
+static const char *digits(const char *p, const char *end, uint64_t *value) {
+  *value = 0;
+  for (; p < end && *p >= '0' && *p <= '9'; p++)
+    *value = *value < UINT32_MAX ? *value * 10 + (uint64_t)(*p - '0') : *value;
+  return p;
+}
+
+static bool not_an_action(Csv *c, const char *p, const char *end) {
+  diag_error(c->s->diag, DIAG_CSV, span(c, p, end),
+             "'%s' is not an action: expected one such as 2F0, 0SEND_F1 or (0F7;7B3)OVERLAP_F_B",
+             cut(c, p, end));
+  return false;
+}
+
+static bool push(Csv *c, Span at, uint32_t kind, uint64_t stage, uint64_t mb) {
+  Sched *s = c->s;
+  if (stage > INT32_MAX || mb > INT32_MAX) {
+    diag_error(s->diag, DIAG_CSV, at, "a stage or microbatch is at most %d", INT32_MAX);
+    return false;
+  }
+  if (s->nsite == s->capsite)
+    vec_grow(s->arena, (void **)&s->site, &s->capsite, sizeof *s->site);
+  s->site[s->nsite++] = at;
+  *vec_push(s->arena, &c->action) = (Action){kind, (uint32_t)stage, (uint32_t)mb, s->nsite - 1};
+  if (!c->comms && kind > PIPE_U)
+    c->comms = true, c->comms_at = at;
+  return true;
+}
+
+static bool one_action(Csv *c, const char *p, const char *end) {
+  uint64_t stage, mb;
+  const char *q = digits(p, end, &stage), *kind = q;
+  uint32_t k = 0, nkind = sizeof kinds / sizeof *kinds;
+  while (k < nkind && !((size_t)(end - q) >= strlen(kinds[k].text) &&
+                        memcmp(q, kinds[k].text, strlen(kinds[k].text)) == 0))
+    k++;
+  if (q == p || k == nkind)
+    return not_an_action(c, p, end);
+  const char *number = q + strlen(kinds[k].text);
+  q = digits(number, end, &mb);
+  const char *reads = arena_printf(c->s->arena, "%llu%s%.*s", (unsigned long long)stage,
+                                   kinds[k].text, kinds[k].mb ? (int)(q - number) : 0, number);
+  if (kinds[k].kind == PIPE_B && q == number && end - q >= 2 && *q == 'W' &&
+      digits(q + 1, end, &mb) == end) {
+    const char *b = arena_printf(c->s->arena, "%lluB%llu", (unsigned long long)stage,
+                                 (unsigned long long)mb);
+    if (!odd(c, span(c, p, end),
+             arena_printf(c->s->arena, "'%s' is how PyTorch wrote %s up to version 2.5",
+                          cut(c, p, end), b),
+             b))
+      return false;
+    return push(c, span(c, p, end), PIPE_B, stage, mb);
+  }
+  if (kinds[k].mb && q == number) {
+    diag_error(c->s->diag, DIAG_CSV, span(c, p, end), "'%s' has no microbatch", cut(c, p, end));
+    return false;
+  }
+  bool zeros = (p[0] == '0' && kind - p > 1) || (kinds[k].mb && number[0] == '0' && q - number > 1);
+  if (zeros)
+    reads = arena_printf(c->s->arena, kinds[k].mb ? "%llu%s%llu" : "%llu%s",
+                         (unsigned long long)stage, kinds[k].text, (unsigned long long)mb);
+  if (q < end && !odd(c, span(c, q, end),
+                      arena_printf(c->s->arena, "'%s' follows the action", cut(c, q, end)), reads))
+    return false;
+  if (!kinds[k].mb && q > number &&
+      !odd(c, span(c, number, q), arena_printf(c->s->arena, "%s has no microbatch", kinds[k].text),
+           reads))
+    return false;
+  if (zeros && !odd(c, span(c, p, q), "a number begins with 0", reads))
+    return false;
+  return push(c, span(c, p, q), kinds[k].kind, stage, mb);
+}
+
+static const char *trim(const char **p, const char *end) {
+  while (*p < end && **p == ' ')
+    ++*p;
+  while (end > *p && end[-1] == ' ')
+    end--;
+  return end;
+}
+
+/* (0F7;7B3)OVERLAP_F_B: its parts run one after the other. */
+static bool overlap(Csv *c, const char *p, const char *end) {
+  static const char name[] = "OVERLAP_F_B";
+  const char *close = memchr(p, ')', (size_t)(end - p)), *after = close ? close + 1 : end;
+  uint32_t first = c->action.n;
+  if (!close || p + 1 == close || end - after < 1)
+    return not_an_action(c, p, end);
+  if ((size_t)(end - after) != strlen(name) || memcmp(after, name, strlen(name)) != 0) {
+    bool other = false; /* any kind will do for PyTorch */
+    for (uint32_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+      other |= (size_t)(end - after) == strlen(kinds[k].text) &&
+               memcmp(after, kinds[k].text, strlen(kinds[k].text)) == 0;
+    if (!other)
+      return not_an_action(c, p, end);
+    if (!odd(
+            c, span(c, after, end),
+            arena_printf(c->s->arena, "only OVERLAP_F_B joins actions, not %s", cut(c, after, end)),
+            "its parts, one after the other"))
+      return false;
+  }
+  for (const char *a = p + 1, *stop; a <= close; a = stop + 1) {
+    const char *b = stop = memchr(a, ';', (size_t)(close - a));
+    if (!stop)
+      b = stop = close;
+    const char *in = a, *in_end = trim(&in, b);
+    if ((in != a || in_end != b) &&
+        !odd(c, span(c, a, b), "a blank beside an action", cut(c, in, in_end)))
+      return false;
+    if (!one_action(c, in, in_end))
+      return false;
+  }
+  const Action *part = &c->action.at[first];
+  bool pair = c->action.n == first + 2 && part[0].kind == PIPE_F &&
+              (part[1].kind == PIPE_B || part[1].kind == PIPE_I);
+  return pair || odd(c, span(c, p, end), "OVERLAP_F_B joins one F and one B or I",
+                     "its parts, one after the other");
+}
+
+static bool cell(Csv *c, const char *p, const char *end) {
+  const char *a = p, *b = trim(&a, end);
+  if ((a != p || b != end) &&
+      !odd(c, span(c, p, end), "a blank beside an action", a == b ? "an idle cell" : cut(c, a, b)))
+    return false;
+  if (a == b) {
+    if (c->idle.file == NO_FILE)
+      c->idle = (Span){c->file, (uint32_t)(p - c->text), (uint32_t)(p - c->text) + 1};
+    return true;
+  }
+  return *a == '(' ? overlap(c, a, b) : one_action(c, a, b);
+}
+
+/* The cells of a line. */
+static bool row(Csv *c, const char *p, const char *end) {
+  bool ok = true;
+  *vec_push(c->s->arena, &c->row0) = c->action.n;
+  *vec_push(c->s->arena, &c->row_at) = span(c, p, end > p ? end : p + 1);
+  for (bool more = p < end; more;) {
+    const char *a = p, *b, *next;
+    if (*p == '"') {
+      const char *quote = memchr(p + 1, '"', (size_t)(end - p - 1));
+      if (!quote || (quote + 1 < end && quote[1] != ',')) {
+        diag_error(c->s->diag, DIAG_CSV, span(c, p, quote ? quote + 1 : end),
+                   quote ? "text follows a quoted cell" : "a quoted cell has no end");
+        return false;
+      }
+      a = p + 1, b = quote, next = quote + 1;
+      const char *comma = memchr(a, ',', (size_t)(b - a));
+      if (comma && *a == '(' &&
+          !odd(c, span(c, a, b), "a comma stands where actions are joined by ';'",
+               cut(c, a + 1, comma)))
+        ok = false, b = a;
+      else if (comma && *a == '(')
+        a++, b = comma;
+    } else {
+      next = memchr(p, ',', (size_t)(end - p));
+      b = next = next ? next : end;
+    }
+    ok &= cell(c, a, b);
+    if (c->s->diag->errors > c->s->diag->limit)
+      return false;
+    more = next < end;
+    p = next + 1;
+  }
+  return ok;
+}
+
+static bool read_rows(Csv *c, uint32_t len) {
+  bool ok = true;
+  for (const char *p = c->text, *stop = c->text + len; p < stop;) {
+    const char *line = memchr(p, '\n', (size_t)(stop - p)), *end = line ? line : stop;
+    ok &= row(c, p, end > p && end[-1] == '\r' ? end - 1 : end);
+    if (c->s->diag->errors > c->s->diag->limit)
+      return false;
+    p = end + 1;
+  }
+  *vec_push(c->s->arena, &c->row0) = c->action.n;
+  if (ok && c->row_at.n == 0) {
+    diag_error(c->s->diag, DIAG_CSV, NO_SPAN, "%s is empty", c->s->opt->input);
+    ok = false;
+  }
+  if (ok && c->comms && c->idle.file != NO_FILE) {
+    diag_error(c->s->diag, DIAG_CSV, c->idle,
+               "an idle cell in a file with transfers, where PyTorch has none");
+    diag_note(c->s->diag, c->comms_at, "this makes it a compute_comms file");
+    ok = false;
+  }
+  return ok;
+}
+
+static Span at_site(const Csv *c, const Action *a) { return c->s->site[a->site]; }
+
+/* Where each stage is: the row that computes it. How many microbatches there are. */
+static bool place(Csv *c) {
+  Sched *s = c->s;
+  uint32_t n = c->action.n;
+  const Action **first = NEW_ARRAY(s->arena, const Action *,
+                                   n); /* of each stage; there are at most n */
+  uint32_t *rank = NEW_ARRAY(s->arena, uint32_t, n);
+  bool ok = true;
+  s->nrank = c->row_at.n;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    bool any = false;
+    for (uint32_t i = c->row0.at[r]; i < c->row0.at[r + 1]; i++) {
+      const Action *a = &c->action.at[i];
+      if (a->kind > PIPE_U)
+        continue;
+      any = true;
+      if (a->stage >= n || a->mb >= n) {
+        diag_error(s->diag, DIAG_BAD_INDEX, at_site(c, a),
+                   "%s %u, but the whole file has %u actions",
+                   a->stage >= n ? "stage" : "microbatch", a->stage >= n ? a->stage : a->mb, n);
+        return false;
+      }
+      s->nstage = a->stage >= s->nstage ? a->stage + 1 : s->nstage;
+      s->nmb = a->mb >= s->nmb ? a->mb + 1 : s->nmb;
+      if (!first[a->stage]) {
+        first[a->stage] = a, rank[a->stage] = r;
+      } else if (rank[a->stage] != r) {
+        diag_error(s->diag, DIAG_PLACE, at_site(c, a), "stage %u is on rank %u and on rank %u",
+                   a->stage, rank[a->stage], r);
+        diag_note(s->diag, at_site(c, first[a->stage]), "it is first here");
+        return false;
+      }
+    }
+    if (!any) {
+      diag_error(s->diag, DIAG_EMPTY_RANK, c->row_at.at[r],
+                 "rank %u computes nothing: every line is a rank, a blank one too", r);
+      ok = false;
+    }
+  }
+  for (uint32_t st = 0; ok && st < s->nstage; st++)
+    if (!first[st]) {
+      diag_error(s->diag, DIAG_PLACE, at_site(c, first[s->nstage - 1]),
+                 "there is a stage %u, but no rank computes stage %u", s->nstage - 1, st);
+      ok = false;
+    }
+  if (ok && (uint64_t)s->nstage * s->nmb > n) { /* each needs an F */
+    diag_error(s->diag, DIAG_MISSING_OP, NO_SPAN,
+               "%u stages x %u microbatches need more than the %u actions of the file", s->nstage,
+               s->nmb, n);
+    ok = false;
+  }
+  if (!ok)
+    return false;
+  s->stage = NEW_ARRAY(s->arena, PipeStage, s->nstage);
+  s->rank_stage = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  s->rank_stage0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
+  uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  for (uint32_t st = 0; st < s->nstage; st++)
+    s->rank_stage0[rank[st] + 1]++;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    s->rank_stage0[r + 1] += s->rank_stage0[r];
+  for (uint32_t st = 0; st < s->nstage; st++) {
+    uint32_t r = rank[st];
+    s->rank_stage[s->rank_stage0[r] + fill[r]] = st;
+    s->stage[st] = (PipeStage){.rank = r,
+                               .chunk = fill[r]++,
+                               .prev = st ? st - 1 : NONE,
+                               .next = st + 1 < s->nstage ? st + 1 : NONE,
+                               .model = st,
+                               .replica = st,
+                               .nmb = s->nmb};
+  }
+  return true;
+}
+
+static bool fill_ops(Csv *c) {
+  Sched *s = c->s;
+  size_t cells = (size_t)s->nstage * s->nmb;
+  bool ok = true;
+  s->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->at_u = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  s->rank_op0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
+  s->order_at = c->row_at.at;
+  s->op = arena_alloc(s->arena, ((size_t)c->action.n + s->nstage) * sizeof *s->op);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    s->rank_op0[r] = s->nop;
+    uint32_t site = 0;
+    for (uint32_t i = c->row0.at[r]; i < c->row0.at[r + 1]; i++) {
+      const Action *a = &c->action.at[i];
+      if (a->kind > PIPE_U)
+        continue;
+      size_t k = (size_t)a->stage * s->nmb + a->mb;
+      uint32_t *at = a->kind == PIPE_F   ? &s->at_f[k]
+                     : a->kind == PIPE_W ? &s->at_w[k]
+                                         : &s->at_b[k];
+      uint32_t old = *at                 ? *at
+                     : a->kind == PIPE_B ? s->at_w[k]
+                     : a->kind == PIPE_W && s->at_b[k] && s->op[s->at_b[k] - 1].kind == PIPE_B
+                         ? s->at_b[k]
+                         : 0;
+      if (old && s->op[old - 1].kind == a->kind)
+        diag_error(s->diag, DIAG_DUPLICATE_OP, at_site(c, a), "rank %u runs %s twice", r,
+                   op_text(s, old - 1));
+      else if (old)
+        diag_error(s->diag, DIAG_MIXED_BACKWARD, at_site(c, a),
+                   "rank %u: %u%s%u, but %s already is the backward of this microbatch: B = I + W",
+                   r, a->stage, pipe_op_info[a->kind].text, a->mb, op_text(s, old - 1));
+      if (old) {
+        diag_note(s->diag, s->site[s->op[old - 1].site], "%s is here first", op_text(s, old - 1));
+        ok = false;
+        continue;
+      }
+      s->op[s->nop] = (Op){
+          .kind = (uint8_t)a->kind, .stage = a->stage, .mb = a->mb, .site = site = a->site};
+      *at = ++s->nop;
+    }
+    label_phases(s, s->rank_op0[r], s->nop);
+    for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++) {
+      s->op[s->nop] = (Op){
+          .kind = PIPE_U, .phase = PIPE_FLUSH, .stage = s->rank_stage[i], .mb = NONE, .site = site};
+      s->at_u[s->rank_stage[i]] = ++s->nop;
+    }
+  }
+  s->rank_op0[s->nrank] = s->nop;
+  return ok;
+}
+
+/* The list of each rank without UNSHARD, RESHARD and REDUCE_GRAD: no proof is about them. */
+static void fill_lists(Csv *c) {
+  Sched *s = c->s;
+  PipeInstr *in = arena_alloc(s->arena, (size_t)c->action.n * sizeof *in + 1);
+  s->lists = NEW_ARRAY(s->arena, List, s->nrank);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    s->lists[r].instr = in;
+    for (uint32_t i = c->row0.at[r]; i < c->row0.at[r + 1]; i++) {
+      const Action *a = &c->action.at[i];
+      if (a->kind < PIPE_NOPS)
+        *in++ = (PipeInstr){.op = (uint8_t)a->kind,
+                            .stage = a->stage,
+                            .mb = a->mb,
+                            .peer = NONE,
+                            .act = NONE,
+                            .gout = NONE,
+                            .in = NONE,
+                            .out = NONE,
+                            .site = a->site};
+    }
+    s->lists[r].n = (uint32_t)(in - s->lists[r].instr);
+  }
+}
+
+/* PyTorch divides the gradients of a stage by the number of microbatches only in REDUCE_GRAD. */
+static bool check_reduce(Csv *c) {
+  Sched *s = c->s;
+  const Action **reduce = NEW_ARRAY(s->arena, const Action *, s->nstage);
+  uint32_t lacking = 0, last = 0;
+  bool ok = true;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    for (uint32_t i = c->row0.at[r]; i < c->row0.at[r + 1]; i++) {
+      const Action *a = &c->action.at[i];
+      if (a->kind >= PIPE_NOPS && (a->stage >= s->nstage || s->stage[a->stage].rank != r)) {
+        diag_error(s->diag, DIAG_FOREIGN, at_site(c, a), "rank %u computes nothing of stage %u", r,
+                   a->stage);
+        ok = false;
+      } else if (a->kind == K_REDUCE_GRAD && reduce[a->stage]) {
+        diag_error(s->diag, DIAG_DUPLICATE_OP, at_site(c, a), "rank %u runs %uREDUCE_GRAD twice", r,
+                   a->stage);
+        diag_note(s->diag, at_site(c, reduce[a->stage]), "it is here first");
+        ok = false;
+      } else if (a->kind == K_REDUCE_GRAD) {
+        reduce[a->stage] = a;
+      } else if ((a->kind == PIPE_B || a->kind == PIPE_W) && reduce[a->stage]) {
+        diag_error(
+            s->diag, DIAG_UPDATE, at_site(c, a),
+            "rank %u runs this after %uREDUCE_GRAD, which is to reduce all gradients of the stage",
+            r, a->stage);
+        diag_note(s->diag, at_site(c, reduce[a->stage]), "%uREDUCE_GRAD is here", a->stage);
+        reduce[a->stage] = NULL;
+        ok = false;
+      }
+    }
+  for (uint32_t st = 0; st < s->nstage; st++)
+    if (!reduce[st])
+      lacking++, last = st;
+  if (ok && lacking)
+    diag_warn(
+        s->diag, DIAG_CSV, s->order_at[s->stage[last].rank],
+        "%u of %u stages, such as %u, have no REDUCE_GRAD: PyTorch does not divide their gradients by the number of microbatches",
+        lacking, s->nstage, last);
+  return ok;
+}
+
+bool is_csv(const Options *o) {
+  size_t n = o->input ? strlen(o->input) : 0;
+  return n >= 4 && strcmp(o->input + n - 4, ".csv") == 0;
+}
+
+bool read_csv(Sched *s) {
+  Csv c = {.s = s, .idle = NO_SPAN};
+  Ex x = {.s = s}; /* no clauses: costs are the profile's, or the defaults */
+  uint32_t len = (uint32_t)s->opt->text_len;
+  c.text = s->opt->text ? s->opt->text : file_read(s, s->opt->input, NO_SPAN, &len);
+  if (!c.text)
+    return false;
+  c.file = diag_source(s->diag, s->opt->input, c.text, len);
+  const char *slash = strrchr(s->opt->input, '/');
+  s->name = slash ? slash + 1 : s->opt->input;
+  s->params = "";
+  if (s->opt->ndefine > 0) {
+    diag_error(s->diag, DIAG_PARAM, NO_SPAN, "-D %s: a CSV file has no parameters",
+               s->opt->define[0].name);
+    return false;
+  }
+  if (s->opt->schedule) {
+    diag_error(s->diag, DIAG_USAGE, NO_SPAN,
+               "--schedule=%s: a CSV file has one schedule, without a name", s->opt->schedule);
+    return false;
+  }
+  if (!read_rows(&c, len) || !place(&c))
+    return false;
+  s->nmodel = s->nstage;
+  if (!set_costs(&x) || !fill_ops(&c) || (c.comms && !check_reduce(&c)))
+    return false;
+  if (c.comms)
+    fill_lists(&c);
+  if (c.comms && !s->opt->check_only) {
+    diag_error(s->diag, DIAG_USAGE, NO_SPAN,
+               "%s has its own transfers: it can be proved with --check, not emitted",
+               s->opt->input);
+    return false;
+  }
+  return true;
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT
+ * The pass list. */
+#include <string.h>
+#include <time.h>
+
+#include "pipec.h"
+
+static double now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static bool pass_parse(Sched *s) {
+  uint32_t len = (uint32_t)s->opt->text_len;
+  const char *text = s->opt->text ? s->opt->text : file_read(s, s->opt->input, NO_SPAN, &len);
+  if (!text)
+    return false;
+  s->names = intern_new(s->arena);
+  s->tree = parse(s->arena, s->names, s->diag, diag_source(s->diag, s->opt->input, text, len));
+  return s->diag->errors == 0;
+}
+
+static void dump_tree(Sched *s, FILE *f) { ast_dump(f, s->tree); }
+
+static bool emit(Sched *s) {
+  OutFile out;
+  static void (*const emitter[])(Sched *, FILE *) = {[EMIT_C] = emit_c,
+                                                     [EMIT_CSV] = emit_csv,
+                                                     [EMIT_JSON] = emit_json,
+                                                     [EMIT_SVG] = emit_svg,
+                                                     [EMIT_TRACE] = emit_trace};
+  if (s->opt->check_only || s->opt->critical_path)
+    emit_report(s, s->opt->dump_out);
+  if (s->opt->critical_path && s->prog)
+    emit_critical(s, s->opt->dump_out);
+  if (s->opt->show && s->prog)
+    emit_show(s, s->opt->dump_out);
+  if (s->opt->check_only || s->opt->critical_path || s->opt->show)
+    return true;
+  if (s->opt->emit == EMIT_NONE)
+    return true;
+  if (!file_open(s, &out, s->opt->output))
+    return false;
+  emitter[s->opt->emit](s, out.f);
+  return file_close(s, &out, true);
+}
+
+static bool depfile(Sched *s) {
+  OutFile out;
+  if (!s->opt->depfile || !s->opt->output)
+    return true;
+  if (!file_open(s, &out, s->opt->depfile))
+    return false;
+  const char *word = s->opt->output;
+  for (uint32_t i = 0; i <= s->diag->nsource; i++) {
+    for (; *word; word++) {
+      if (strchr(" #\\", *word))
+        fputc('\\', out.f);
+      if (*word == '$')
+        fputc('$', out.f);
+      fputc(*word, out.f);
+    }
+    fputs(i == 0 ? ":" : "", out.f);
+    if (i < s->diag->nsource)
+      fputs(" ", out.f), word = s->diag->source[i].path;
+  }
+  fputc('\n', out.f);
+  return file_close(s, &out, true);
+}
+
+/* What is compiled: a .pipe text, a CSV file of compute ops, or one with transfers of its own. The
+ * last is told from the second once it has been read. */
+enum { PIPE = 1, CSV = 2, LISTS = 4 };
+
+/* THE list. Each pass requires what those above it ensure. */
+static const struct {
+  const char *name;
+  bool (*run)(Sched *);
+  void (*dump)(Sched *, FILE *);
+  int what;
+} passes[] = {
+    {"parse", pass_parse, dump_tree, PIPE},
+    {"resolve", resolve, dump_tree, PIPE},
+    {"expand", expand, dump_ops, PIPE},
+    {"read_csv", read_csv, dump_ops, CSV},
+    {"check_deps", check_deps, NULL, PIPE | CSV | LISTS},
+    {"order", order, NULL, PIPE | CSV | LISTS},
+    {"comm", comm, dump_streams, PIPE | CSV},
+    {"check_deadlock", check_deadlock, dump_streams, PIPE | CSV},
+    {"slots", slots, dump_streams, PIPE | CSV},
+    {"check_memory", check_memory, NULL, PIPE | CSV},
+    {"lower", lower, dump_program, PIPE | CSV},
+    {"check_match", check_match, NULL, PIPE | CSV},
+    {"check_channels", check_channels, NULL, PIPE | CSV | LISTS},
+    {"check_user", check_user, NULL, PIPE | CSV},
+};
+enum { NPASSES = sizeof passes / sizeof *passes };
+
+static void time_line(Sched *s, const char *name, double ms) {
+  uint64_t n = s->prog ? (uint64_t)s->nop + 2 * (uint64_t)s->nxfer : s->nop;
+  if (n && ms > 0)
+    fprintf(stderr, "%-16s %10.3f ms  %8.1f M/s\n", name, ms, (double)n / ms / 1e3);
+  else
+    fprintf(stderr, "%-16s %10.3f ms\n", name, ms);
+}
+
+static bool run(Sched *s, bool output) {
+  const char *dump = s->opt->dump_after;
+  bool all = dump && strcmp(dump, "all") == 0, proved = false; /* the ops are complete */
+  double begin = now_ms();
+  for (int i = 0; i < NPASSES; i++) {
+    if (!(passes[i].what & (s->lists ? LISTS : is_csv(s->opt) ? CSV : PIPE)))
+      continue;
+    if (passes[i].run == check_channels && !s->lists && is_default_model(&s->opt->model))
+      continue; /* check_deadlock and check_match have proved it */
+    double t0 = now_ms();
+    bool ok = passes[i].run(s);
+    if (s->opt->time_passes)
+      time_line(s, passes[i].name, now_ms() - t0);
+    if (!ok || s->diag->errors)
+      return false;
+    proved |= passes[i].run == check_deps;
+    if (s->opt->verify && proved)
+      verify_ops(s);
+    if (s->opt->verify && s->prog)
+      verify_program(s);
+    if (all || (dump && strcmp(dump, passes[i].name) == 0)) {
+      if (all)
+        fprintf(s->opt->dump_out, "== %s%s\n", passes[i].name,
+                passes[i].dump ? "" : " (unchanged)");
+      if (passes[i].dump)
+        passes[i].dump(s, s->opt->dump_out);
+      else if (!all)
+        fprintf(s->opt->dump_out, "(unchanged)\n");
+      if (!all)
+        return true;
+    }
+  }
+  if (dump && !all) {
+    diag_error(s->diag, DIAG_USAGE, NO_SPAN, "--dump-after=%s: %s does not go through this pass",
+               dump, s->opt->input);
+    return false;
+  }
+  if (!output || all)
+    return true;
+  double t0 = now_ms();
+  bool ok = emit(s) && depfile(s);
+  if (s->opt->time_passes) {
+    time_line(s, "emit", now_ms() - t0);
+    time_line(s, "all", now_ms() - begin);
+  }
+  return ok;
+}
+
+bool compile(Sched *s) { return run(s, true); }
+bool compile_only(Sched *s) { return run(s, false); }
+
+bool is_pass(const char *name) {
+  for (int i = 0; i < NPASSES; i++)
+    if (strcmp(passes[i].name, name) == 0)
+      return true;
+  return strcmp(name, "all") == 0;
+}
+
+const char *pass_names(Sched *s) {
+  const char *list = "";
+  for (int i = 0; i < NPASSES; i++)
+    list = arena_printf(s->arena, "%s%s ", list, passes[i].name);
+  return list;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT
+ * Text of what a pass left, one line per op, for --dump-after and for tests that read it; and the
+ * small texts that messages share. */
+#include <inttypes.h>
+
+#include "pipec.h"
+
+const char *op_text(Sched *s, uint32_t op) {
+  char buf[OP_TEXT];
+  int n = pipe_op_text(buf, (PipeOp)s->op[op].kind, s->op[op].stage, s->op[op].mb);
+  return arena_strndup(s->arena, buf, (size_t)n);
+}
+
+const char *bytes_text(Sched *s, uint64_t bytes) {
+  static const char *const unit[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  if (bytes < 1024)
+    return arena_printf(s->arena, "%" PRIu64 " B", bytes);
+  double v = (double)bytes / 1024;
+  int u = 0;
+  while (v >= 1024 && u < 5)
+    v /= 1024, u++;
+  return arena_printf(s->arena, "%.1f %s", v, unit[u]);
+}
+
+uint32_t op_rank(const Sched *s, uint32_t op) { return s->stage[s->op[op].stage].rank; }
+
+void dump_ops(Sched *s, FILE *f) {
+  fprintf(f, "schedule %s %s\nranks %u stages %u microbatches %u\n", s->name, s->params, s->nrank,
+          s->nstage, s->nmb);
+  for (uint32_t i = 0; i < s->nstage; i++)
+    fprintf(f, "stage %u: rank %u chunk %u\n", i, s->stage[i].rank, s->stage[i].chunk);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    int phase = -1;
+    fprintf(f, "rank %u:", r);
+    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+      if (s->op[i].phase != phase)
+        fprintf(f, " [%s]", pipe_phase_name[phase = s->op[i].phase]);
+      fprintf(f, " %s", op_text(s, i));
+    }
+    fputc('\n', f);
+  }
+}
+
+static void dump_instr(FILE *f, const PipeInstr *in) {
+  char text[OP_TEXT];
+  pipe_op_text(text, (PipeOp)in->op, in->stage, in->mb);
+  fprintf(f, "  %s", text);
+  if (in->wait)
+    fprintf(f, " wait %u", in->wait);
+  const uint32_t v[] = {in->peer, in->act, in->gout, in->in, in->out};
+  static const char *const name[] = {"peer", "act", "gout", "in", "out"};
+  for (int i = 0; i < 5; i++)
+    if (v[i] != NONE)
+      fprintf(f, " %s %u", name[i], v[i]);
+  fputc('\n', f);
+}
+
+void dump_streams(Sched *s, FILE *f) {
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    const Streams *t = &s->stream[r];
+    fprintf(f, "rank %u compute:\n", r);
+    for (uint32_t i = 0; i < t->ncompute; i++)
+      dump_instr(f, &t->compute[i]);
+    fprintf(f, "rank %u comm:\n", r);
+    for (uint32_t i = 0; i < t->ncomm; i++)
+      dump_instr(f, &t->comm[i]);
+  }
+}
+
+void dump_program(Sched *s, FILE *f) {
+  const PipeProgram *p = s->prog;
+  fprintf(f,
+          "program %s %s hash %016" PRIx64 " makespan %" PRIu64 " ideal %" PRIu64 " busy %" PRIu64
+          "\n",
+          p->name, p->params, p->hash, p->makespan, p->ideal, p->busy);
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    const PipeRank *k = &p->rank[r];
+    fprintf(f, "rank %u: %u slots, %u in flight, %" PRIu64 " bytes\n", r, k->nslot, k->inflight,
+            k->bytes);
+    for (uint32_t i = 0; i < k->npool; i++)
+      fprintf(f, "  pool %s stage %u: %u..%u, %" PRIu64 " bytes\n", pipe_class_name[k->pool[i].cls],
+              k->pool[i].stage, k->pool[i].first, k->pool[i].first + k->pool[i].count,
+              k->pool[i].bytes);
+    for (uint32_t i = 0; i < k->ninstr; i++)
+      dump_instr(f, &k->instr[i]);
+  }
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT
+ * Everything the compiler knows, as JSON: lang/spec.md 9 documents it. Requires prog and the
+ * predicted starts. Deterministic bytes; linear. */
+#include "critical.h"
+#include "text.h"
+
+static void key(Text *t, const char *name) {
+  text_room(t);
+  text_char(t, '"');
+  text_lit(t, name);
+  text_lit(t, "\":");
+}
+
+static void number(Text *t, const char *name, uint64_t v, char after) {
+  key(t, name);
+  text_u64(t, v);
+  text_char(t, after);
+}
+
+static void number_or_skip(Text *t, const char *name, uint32_t v) {
+  if (v != NONE)
+    number(t, name, v, ',');
+}
+
+static void op_string(Text *t, const char *name, const PipeInstr *in, char after) {
+  key(t, name);
+  text_char(t, '"');
+  text_u64(t, in->stage);
+  text_lit(t, pipe_op_info[in->op].text);
+  if (in->mb != NONE)
+    text_u64(t, in->mb);
+  text_char(t, '"');
+  text_char(t, after);
+}
+
+static uint64_t cost(const PipeProgram *p, const PipeInstr *in) {
+  if (in->op == PIPE_RECV_F)
+    return p->stage[p->stage[in->stage].prev].time[PIPE_SEND_F];
+  if (in->op == PIPE_RECV_B)
+    return p->stage[p->stage[in->stage].next].time[PIPE_SEND_B];
+  return p->stage[in->stage].time[in->op];
+}
+
+static void place(Text *t, const PipeSite *at) {
+  key(t, "at");
+  text_char(t, '[');
+  text_u64(t, at->file);
+  text_char(t, ',');
+  text_u64(t, at->line);
+  text_char(t, ',');
+  text_u64(t, at->col);
+  text_char(t, ']');
+}
+
+static void path_json(Text *t, const PipeProgram *p, const Critical *c) {
+  key(t, "critical_path"), text_lit(t, "[\n");
+  for (uint32_t k = 0; k < c->npath; k++) {
+    const PathStep *n = &c->path[k];
+    const PipeInstr *in = &p->rank[n->rank].instr[n->instr];
+    text_room(t);
+    text_char(t, '{');
+    number(t, "rank", n->rank, ',');
+    op_string(t, "op", in, ',');
+    number(t, "start", n->start, ',');
+    number(t, "end", n->end, ',');
+    place(t, &p->site[in->site]);
+    text_lit(t, k + 1 < c->npath ? "},\n" : "}\n");
+  }
+  text_lit(t, "],\n");
+}
+
+static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle) {
+  const PipeProgram *p = s->prog;
+  const PipeRank *k = &p->rank[r];
+  const Peak *pk = &s->peak[r];
+  text_lit(t, "{");
+  number(t, "rank", r, ',');
+  number(t, "inflight", pk->inflight, ',');
+  number(t, "held", pk->held, ',');
+  number(t, "warmup_depth", pk->warmup, ',');
+  key(t, "idle");
+  text_char(t, '{');
+  for (int i = 0; i < IDLE_NCAUSES; i++)
+    number(t, idle_name[i], idle[i], i + 1 < IDLE_NCAUSES ? ',' : '}');
+  text_char(t, ',');
+  if (s->sized) {
+    static const char *const name[] = {"weight", "grad", "opt", "work",  "act",
+                                       "gout",   "out",  "in",  "local", "total"};
+    const uint64_t v[] = {pk->weight, pk->grad, pk->opt, pk->work,  pk->act,
+                          pk->gout,   pk->out,  pk->in,  pk->local, pk->total};
+    key(t, "bytes");
+    text_char(t, '{');
+    for (int i = 0; i < 10; i++)
+      number(t, name[i], v[i], i < 9 ? ',' : '}');
+    text_char(t, ',');
+    if (pk->op != NONE) {
+      key(t, "peak_op");
+      text_quoted(t, op_text(s, pk->op));
+      text_char(t, ',');
+    }
+  }
+  key(t, "pools");
+  text_char(t, '[');
+  for (uint32_t i = 0; i < k->npool; i++) {
+    const PipePool *q = &k->pool[i];
+    text_lit(t, i ? ",{" : "{");
+    key(t, "class");
+    text_quoted(t, pipe_class_name[q->cls]);
+    text_char(t, ',');
+    number(t, "stage", q->stage, ',');
+    number(t, "first", q->first, ',');
+    number(t, "count", q->count, ',');
+    number(t, "bytes", q->bytes, '}');
+  }
+  text_lit(t, "],\n");
+  key(t, "instr");
+  text_lit(t, "[\n");
+  uint32_t c = 0, x = 0;
+  for (uint32_t i = 0; i < k->ninstr; i++) {
+    const PipeInstr *in = &k->instr[i];
+    uint64_t start = pipe_op_info[in->op].comm ? s->comm_start[r][x++] : s->compute_start[r][c++];
+    text_room(t);
+    text_char(t, '{');
+    op_string(t, "op", in, ',');
+    number(t, "stage", in->stage, ',');
+    number_or_skip(t, "mb", in->mb);
+    key(t, "phase");
+    text_quoted(t, pipe_phase_name[in->phase]);
+    text_char(t, ',');
+    number(t, "start", start, ',');
+    number(t, "end", start + cost(p, in), ',');
+    number_or_skip(t, "peer", in->peer);
+    number_or_skip(t, "act", in->act);
+    number_or_skip(t, "gout", in->gout);
+    number_or_skip(t, "in", in->in);
+    number_or_skip(t, "out", in->out);
+    number(t, "wait", in->wait, ',');
+    place(t, &p->site[in->site]);
+    text_lit(t, i + 1 < k->ninstr ? "},\n" : "}\n");
+  }
+  text_lit(t, "]}");
+}
+
+void emit_json(Sched *s, FILE *f) {
+  const PipeProgram *p = s->prog;
+  const Critical *c = critical(s);
+  Text *t = arena_alloc(s->arena, sizeof *t);
+  t->f = f, t->n = 0;
+  text_lit(t, "{");
+  number(t, "pipec_json", 1, ',');
+  key(t, "schedule"), text_quoted(t, p->name), text_char(t, ',');
+  key(t, "params"), text_quoted(t, p->params), text_char(t, ',');
+  key(t, "hash");
+  text_string(t, arena_printf(s->arena, "\"%016llx\",\n", (unsigned long long)p->hash));
+  number(t, "ranks", p->nrank, ',');
+  number(t, "microbatches", p->nmb, ',');
+  number(t, "sized", p->sized, ',');
+  number(t, "timed", p->timed, ',');
+  number(t, "channel_slots", p->slots, ',');
+  number(t, "makespan", p->makespan, ',');
+  number(t, "span", s->own_span, ',');
+  number(t, "ideal", p->ideal, ',');
+  number(t, "busy", p->busy, ',');
+  key(t, "channels"), text_quoted(t, model_text(s)), text_lit(t, ",\n");
+  key(t, "files"), text_char(t, '[');
+  for (uint32_t i = 0; i < p->nfile; i++) {
+    text_lit(t, i ? "," : "");
+    text_quoted(t, p->file[i]);
+  }
+  text_lit(t, "],\n");
+  key(t, "stages"), text_lit(t, "[\n");
+  for (uint32_t i = 0; i < p->nstage; i++) {
+    PipeStage st = p->stage[i];
+    text_room(t);
+    text_char(t, '{');
+    number(t, "stage", i, ',');
+    number(t, "rank", st.rank, ',');
+    number(t, "chunk", st.chunk, ',');
+    number(t, "model", st.model, ',');
+    number(t, "mb0", st.mb0, ',');
+    number(t, "mbs", st.nmb, ',');
+    for (int k = 0; k < NKEYS; k++)
+      if (k < NTIMEKEYS || s->sized)
+        number(t, cost_key[k], *cost_field(&st, (CostKey)k),
+               k + 1 < (s->sized ? NKEYS : NTIMEKEYS) ? ',' : '}');
+    text_lit(t, i + 1 < p->nstage ? ",\n" : "\n");
+  }
+  text_lit(t, "],\n");
+  path_json(t, p, c);
+  key(t, "rank"), text_lit(t, "[\n");
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    rank_json(s, t, r, c->idle[r]);
+    text_lit(t, r + 1 < p->nrank ? ",\n" : "\n");
+  }
+  text_lit(t, "],\n");
+  key(t, "transfers"), text_lit(t, "[\n");
+  for (uint32_t i = 0; i < s->nxfer; i++) {
+    const Op *a = &s->op[s->xfer[i].from],
+             *b = s->xfer[i].to == NONE ? NULL : &s->op[s->xfer[i].to];
+    text_room(t);
+    text_lit(t, "{");
+    if (!b) {
+      number(t, "reduce", s->stage[a->stage].model, '}');
+      text_lit(t, i + 1 < s->nxfer ? ",\n" : "\n");
+      continue;
+    }
+    key(t, "send");
+    text_char(t, '"');
+    text_u64(t, a->stage);
+    text_lit(t, a->kind == PIPE_F ? "SEND_F" : "SEND_B");
+    text_u64(t, a->mb);
+    text_lit(t, "\",");
+    number(t, "from", s->stage[a->stage].rank, ',');
+    number(t, "to", s->stage[b->stage].rank, '}');
+    text_lit(t, i + 1 < s->nxfer ? ",\n" : "\n");
+  }
+  text_lit(t, "]}\n");
+  text_flush(t);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ * The prediction as a picture (runtime/svg.c) and as a trace for Perfetto (runtime/trace_json.c).
+ * Require prog. The times are those of the machine that check_deadlock proved, played once more. */
+#include "pipec.h"
+#include "svg.h"
+#include "trace_json.h"
+
+uint64_t **predict(Sched *s, uint64_t ***end) {
+  uint64_t makespan = 0, **start = pipe_predict(s->prog, end, &makespan);
+  if (!start)
+    s->arena->oom(sizeof(uint64_t) * 2 * ((size_t)s->nop + 2 * (size_t)s->nxfer));
+  BUG_IF(makespan != s->prog->makespan);
+  return start;
+}
+
+void emit_svg(Sched *s, FILE *f) {
+  uint64_t **end, **start = predict(s, &end);
+  SvgTrack track = {"Predicted", start, end, s->timed, 1};
+  if (svg_draw(f, s->prog, &track, 1, &(SvgOptions){1, s->opt->memory_limit_bytes}) != 0 &&
+      !ferror(f))
+    s->arena->oom(0);
+  free(*start);
+}
+
+void emit_trace(Sched *s, FILE *f) {
+  uint64_t **end, **start = predict(s, &end);
+  TraceGroup group = {s->timed ? "Predicted" : "Predicted (1 unit = 1 us)", start, end, 1,
+                      s->timed ? 1 : 1000};
+  if (trace_json(f, s->prog, &group, 1) != 0 && !ferror(f))
+    s->arena->oom(0);
+  free(*start);
+}

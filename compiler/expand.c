@@ -1,0 +1,698 @@
+/* SPDX-License-Identifier: MIT
+ * Schedule + parameters -> the compute ops of each rank. Requires resolve. Ensures nrank, nstage,
+ * nmb, stage (placement, sizes, times), op with its maps at_f at_b at_w at_u, site, check; every op
+ * is on a stage of its rank, its microbatch exists, and no op is there twice.
+ *
+ * note [steady]: a clipped kernel runs for every k from the smallest to the largest at which one of
+ * its ops is in range; an op at k - lag outside its range is dropped. Warmup and flush are the
+ * iterations in which something was dropped (lang/spec.md 5.2).
+ *
+ * Linear in ops plus iterations; loops that make no ops are stopped by a budget. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "expand.h"
+
+/* ---- instances: parameters, and the clauses of the schedule and of what it extends ---- */
+
+static void append_param(Sched *s, const char *name, int64_t value, bool first) {
+  s->params = arena_printf(s->arena, "%s%s%s=%lld", first ? "" : s->params, first ? "" : " ", name,
+                           (long long)value);
+}
+
+void note_extends(Sched *s, Span at) {
+  const Schedule *sc = s->def;
+  if (sc->base && (at.file != sc->at.file || at.beg < sc->at.beg || at.end > sc->at.end))
+    diag_note(s->diag, sc->base_at,
+              "'%s' extends that schedule: what it requires and checks holds here, too", sc->name);
+}
+
+static bool check_requires(Sched *s, const Schedule *sc) {
+  bool ok = true;
+  for (const Require *q = sc->requires; q; q = q->next) {
+    int64_t v;
+    if (!eval(s, q->cond, &v))
+      return false;
+    if (v)
+      continue;
+    ok = false;
+    const char *values = eval_explain(s, q->cond);
+    diag_error(s->diag, DIAG_REQUIRES, q->cond->at, "schedule '%s' requires %s%s%s%s%s", sc->name,
+               span_text(s, q->cond->at), *values ? ", but " : "", values, q->text ? ": " : "",
+               q->text ? q->text : "");
+    note_extends(s, q->cond->at);
+  }
+  return ok;
+}
+
+static bool instantiate(Ex *x, Schedule *sc, uint32_t depth) {
+  Sched *s = x->s;
+  if (!check_requires(s, sc))
+    return false;
+  if (sc->base) {
+    Schedule *base = sc->base_def;
+    Arg *positional = sc->base_args;
+    /* All arguments are values of the extending schedule: evaluate before binding. */
+    uint32_t n = 0;
+    for (Param *p = base->params; p; p = p->next)
+      n++;
+    int64_t *value = arena_alloc(s->arena, (n + 1) * sizeof *value);
+    bool *given = arena_zalloc(s->arena, n + 1, sizeof *given);
+    uint32_t i = 0;
+    for (Param *p = base->params; p; p = p->next, i++) {
+      Arg *named = sc->base_args;
+      while (named && named->key != p->name)
+        named = named->next;
+      Arg *a = positional && !positional->key ? positional : named;
+      if (positional && !positional->key)
+        positional = positional->next;
+      if (a && a != named && named) {
+        diag_error(s->diag, DIAG_REDEFINED, named->key_at, "'%s' is given twice", p->name);
+        return false;
+      }
+      if (a) {
+        if (!eval(s, a->value, &value[i]))
+          return false;
+        given[i] = true;
+        continue;
+      }
+      for (Param *own = sc->params; own; own = own->next)
+        if (own->name == p->name)
+          value[i] = s->env[own->slot], given[i] = true;
+    }
+    i = 0;
+    for (Param *p = base->params; p; p = p->next, i++) {
+      if (given[i]) {
+        s->env[p->slot] = value[i];
+      } else if (!p->init) {
+        diag_error(s->diag, DIAG_PARAM, sc->base_at, "schedule '%s' needs a value for '%s'",
+                   base->name, p->name);
+        diag_note(s->diag, p->at, "it has no default");
+        return false;
+      } else if (!eval(s, p->init, &s->env[p->slot])) {
+        return false;
+      }
+    }
+    if (!instantiate(x, base, depth + 1))
+      return false;
+  }
+  for (Clause *c = sc->clauses; c; c = c->next)
+    *vec_push(s->arena, &x->clauses) = (Bound){c, depth};
+  return true;
+}
+
+static bool bind_top(Ex *x) {
+  Sched *s = x->s;
+  Options *o = s->opt;
+  Schedule *sc = s->def;
+  bool ok = true, first = true;
+  s->params = "";
+  for (uint32_t i = 0; i < o->ndefine; i++)
+    o->define[i].used = false;
+  for (Param *p = sc->params; p; p = p->next) {
+    Define *d = NULL;
+    for (uint32_t i = 0; i < o->ndefine; i++)
+      if (strcmp(o->define[i].name, p->name) == 0)
+        d = &o->define[i], d->used = true; /* the last one wins */
+    if (d) {
+      s->env[p->slot] = d->value;
+    } else if (!p->init) {
+      diag_error(s->diag, DIAG_PARAM, p->at, "parameter '%s' of schedule '%s' has no value",
+                 p->name, sc->name);
+      diag_help(s->diag, "give it with -D %s=..., or a default: %s = ...", p->name, p->name);
+      ok = false;
+    } else if (ok && !eval(s, p->init, &s->env[p->slot])) {
+      return false;
+    }
+    if (ok)
+      append_param(s, p->name, s->env[p->slot], first), first = false;
+  }
+  for (uint32_t i = 0; i < o->ndefine; i++)
+    if (!o->define[i].used) {
+      diag_error(s->diag, DIAG_PARAM, sc->name_at, "schedule '%s' has no parameter '%s' (-D)",
+                 sc->name, o->define[i].name);
+      help_params(s, sc);
+      ok = false;
+    }
+  return ok;
+}
+
+/* ---- ops ---- */
+
+static bool no_stage(Ex *x, const OpRef *o, Span at, const char *why) {
+  diag_error(x->s->diag, DIAG_FOREIGN, x->use->at, "rank %u cannot run '%s': %s", x->rank,
+             span_text(x->s, x->use->at), why);
+  if (o != x->use)
+    diag_note(x->s->diag, at, "the stage comes from here");
+  return false;
+}
+
+/* The pipe that an op is of. */
+static bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe) {
+  Sched *s = x->s;
+  *pipe = &s->pipe[0];
+  if (!o->pipe && s->npipe == 1)
+    return true;
+  for (uint32_t k = 0; o->pipe && k < s->npipe; k++)
+    if (s->pipe[k].clause->name == o->pipe)
+      return *pipe = &s->pipe[k], true;
+  if (o->pipe)
+    diag_error(s->diag, DIAG_CLAUSE, o->pipe_at, "'%s' is not a pipe of this schedule", o->pipe);
+  else
+    diag_error(s->diag, DIAG_CLAUSE, o->at, "there are several pipes, say which: %s.%s",
+               s->pipe[0].clause->name, span_text(s, o->at));
+  return false;
+}
+
+/* The stages of a pipe on the rank at hand: rank_stage[*first ..  *first + *n - 1]. */
+static void pipe_stages(const Ex *x, const Pipe *p, uint32_t *first, uint32_t *n) {
+  const Sched *s = x->s;
+  uint32_t a = s->rank_stage0[x->rank], b = s->rank_stage0[x->rank + 1];
+  if (s->npipe > 1) {
+    while (a < b && s->rank_stage[a] < p->first)
+      a++;
+    while (b > a && s->rank_stage[b - 1] >= p->first + p->nstage)
+      b--;
+  }
+  *first = a;
+  *n = b - a;
+}
+
+static bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
+  Sched *s = x->s;
+  const Pipe *p;
+  uint32_t first, n;
+  int64_t v;
+  if (!op_pipe(x, o, &p))
+    return false;
+  pipe_stages(x, p, &first, &n);
+  if (o->stage) {
+    if (!eval(s, o->stage, &v))
+      return false;
+    if (v < 0 || v >= p->nstage)
+      return no_stage(x, o, o->stage->at,
+                      arena_printf(s->arena, "stage %lld does not exist; the stages are 0 to %u",
+                                   (long long)v, p->nstage - 1));
+    v += p->first;
+    if (s->stage[v].rank != x->rank)
+      return no_stage(x, o, o->stage->at,
+                      arena_printf(s->arena, "stage %lld is placed on rank %u",
+                                   (long long)v - p->first, s->stage[v].rank));
+    *stage = (uint32_t)v;
+    return true;
+  }
+  if (n == 0)
+    return no_stage(x, o, o->at, "no stage is placed on it");
+  if (!o->chunk) {
+    if (n > 1)
+      return no_stage(
+          x, o, o->at,
+          arena_printf(s->arena, "it holds %u stages, say which: %s[chunk](m)", n, o->name));
+    *stage = s->rank_stage[first];
+    return true;
+  }
+  if (!eval(s, o->chunk, &v))
+    return false;
+  if (v < 0 || v >= n)
+    return no_stage(x, o, o->chunk->at,
+                    arena_printf(s->arena, "it has no chunk %lld, only chunk%s", (long long)v,
+                                 n == 1 ? " 0" : arena_printf(s->arena, "s 0 to %u", n - 1)));
+  *stage = s->rank_stage[first + (uint32_t)v];
+  return true;
+}
+
+static uint32_t op_site(Sched *s, const OpRef *o) {
+  if (!o->place) {
+    if (s->nsite == s->capsite)
+      vec_grow(s->arena, (void **)&s->site, &s->capsite, sizeof *s->site);
+    s->site[s->nsite++] = o->at;
+    ((OpRef *)o)->place = s->nsite;
+  }
+  return o->place - 1;
+}
+
+static bool duplicate(Ex *x, uint8_t kind, uint32_t old) {
+  Sched *s = x->s;
+  bool mixed = s->op[old].kind != kind;
+  char text[OP_TEXT];
+  pipe_op_text(text, (PipeOp)kind, s->op[old].stage, s->op[old].mb);
+  if (mixed)
+    diag_error(s->diag, DIAG_MIXED_BACKWARD, x->use->at,
+               "rank %u: %s, but %s already is the backward of this microbatch: B = I + W", x->rank,
+               text, op_text(s, old));
+  else
+    diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank, text);
+  diag_note(s->diag, s->site[s->op[old].site], "%s is here first", op_text(s, old));
+  return false;
+}
+
+bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
+  Sched *s = x->s;
+  size_t cell = (size_t)stage * s->nmb + mb;
+  uint32_t *at = kind == PIPE_U   ? &s->at_u[stage]
+                 : kind == PIPE_F ? &s->at_f[cell]
+                 : kind == PIPE_W ? &s->at_w[cell]
+                                  : &s->at_b[cell];
+  if (*at)
+    return duplicate(x, kind, *at - 1);
+  if (kind == PIPE_W && s->at_b[cell] && s->op[s->at_b[cell] - 1].kind == PIPE_B)
+    return duplicate(x, kind, s->at_b[cell] - 1);
+  if (kind == PIPE_B && s->at_w[cell])
+    return duplicate(x, kind, s->at_w[cell] - 1);
+  if (s->nop == x->op_cap)
+    vec_grow(s->arena, (void **)&s->op, &x->op_cap, sizeof *s->op);
+  uint8_t phase = kind == PIPE_U && !x->labelled ? PIPE_FLUSH : x->phase;
+  s->op[s->nop] = (Op){
+      .kind = kind, .phase = phase, .stage = stage, .mb = mb, .site = op_site(s, x->use)};
+  *at = ++s->nop;
+  return true;
+}
+
+/* The microbatch of an op without one: F, B and I go on after the last of their kind on the stage, W
+ * takes the oldest I of the stage, or of the rank, whose W has not run. -1: there is none. */
+static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb) {
+  Sched *s = x->s;
+  uint32_t held = s->rank_stage0[x->rank + 1] - s->rank_stage0[x->rank];
+  bool any = o->op == PIPE_W && !o->chunk && !o->stage && held > 1;
+  *stage = s->nstage + x->rank; /* row of w_from for all its stages */
+  if (!any && !op_stage(x, o, stage))
+    return false;
+  if (o->op != PIPE_W) {
+    *mb = o->op == PIPE_F ? x->next_f[*stage] : x->next_b[*stage];
+    return true;
+  }
+  uint32_t *from = &x->w_from[*stage],
+           i = *from > s->rank_op0[x->rank] ? *from : s->rank_op0[x->rank];
+  *mb = -1;
+  for (; i < s->nop && *mb < 0; i++) {
+    const Op *p = &s->op[i];
+    if (p->kind == PIPE_I && (any || p->stage == *stage) &&
+        !s->at_w[(size_t)p->stage * s->nmb + p->mb])
+      *mb = p->mb - s->stage[p->stage].mb0, *stage = p->stage;
+  }
+  *from = i; /* all before it are taken, or run now */
+  if (*mb < 0 && !x->clip) {
+    diag_error(s->diag, DIAG_BAD_INDEX, x->use->at,
+               "rank %u: no I before '%s' still waits for its W", x->rank,
+               span_text(s, x->use->at));
+    if (o != x->use)
+      diag_note(s->diag, o->at, "it stands for this");
+  }
+  return *mb >= 0 || x->clip;
+}
+
+static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb) {
+  const PipeStage *st = &x->s->stage[stage];
+  if (mb < INT64_MAX && o->op == PIPE_F)
+    x->next_f[stage] = mb + 1;
+  else if (mb < INT64_MAX && o->op != PIPE_W)
+    x->next_b[stage] = mb + 1;
+  if (x->clip && (mb < 0 || mb >= st->nmb))
+    return true;
+  if (mb < 0 || mb >= st->nmb) {
+    diag_error(x->s->diag, DIAG_BAD_INDEX, x->use->at,
+               "rank %u: '%s' is microbatch %lld; the microbatches are 0 to %u", x->rank,
+               span_text(x->s, x->use->at), (long long)mb, st->nmb - 1);
+    if (o != x->use)
+      diag_note(x->s->diag, o->at, "it stands for this");
+    return false;
+  }
+  uint32_t at = st->mb0 + (uint32_t)mb;
+  return x->list ? list_op(x, o, stage, at) : push_op(x, (uint8_t)o->op, stage, at);
+}
+
+static bool run_opref(Ex *x, const OpRef *o);
+
+static bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value) {
+  Sched *s = x->s;
+  int64_t few[4], *value = few;
+  uint32_t n = 0, i = 0;
+  for (const Arg *a = o->args; a; a = a->next)
+    n++;
+  if (n > 4)
+    value = arena_alloc(s->arena, n * sizeof *value);
+  for (const Arg *a = o->args; a; a = a->next, i++) {
+    if (a->value == index)
+      value[i] = index_value;
+    else if (!eval(s, a->value, &value[i]))
+      return false;
+  }
+  i = 0;
+  for (const Param *p = o->def->params; p; p = p->next)
+    s->env[p->slot] = value[i++];
+  return run_opref(x, o->def->op);
+}
+
+static bool run_opref(Ex *x, const OpRef *o) {
+  Sched *s = x->s;
+  uint32_t stage;
+  int64_t mb;
+  if (o->op < 0)
+    return run_macro(x, o, NULL, 0);
+  if (o->op == PIPE_U && x->list)
+    return list_op(x, o, 0, NONE);
+  if (o->op != PIPE_U && !o->args)
+    return next_mb(x, o, &stage, &mb) && emit_op(x, o, stage, mb);
+  if (o->op == PIPE_U && !o->chunk && !o->stage) {
+    uint32_t a = s->rank_stage0[x->rank], b = s->rank_stage0[x->rank + 1];
+    if (o->pipe) {
+      const Pipe *p;
+      if (!op_pipe(x, o, &p))
+        return false;
+      pipe_stages(x, p, &a, &b);
+      b += a;
+    }
+    for (uint32_t i = a; i < b; i++)
+      if (!push_op(x, PIPE_U, s->rank_stage[i], NONE))
+        return false;
+    return a < b || no_stage(x, o, o->at, "no stage is placed on it");
+  }
+  if (!op_stage(x, o, &stage))
+    return false;
+  if (o->op == PIPE_U)
+    return push_op(x, PIPE_U, stage, NONE);
+  return eval(s, o->args->value, &mb) && emit_op(x, o, stage, mb);
+}
+
+bool spend(Ex *x, const Stmt *t) {
+  if (x->budget-- > 0 && x->turns++ < MAX_TURNS)
+    return true;
+  if (x->turns > MAX_TURNS)
+    diag_error(x->s->diag, DIAG_LOOP, t->at,
+               "the loops of all ranks together run more than %u times", MAX_TURNS);
+  else
+    diag_error(x->s->diag, DIAG_LOOP, t->at,
+               "rank %u: its loops have run %llu times; there are only %u stages x %u microbatches",
+               x->rank, 16 * (unsigned long long)x->s->nstage * x->s->nmb + 100000, x->s->nstage,
+               x->s->nmb);
+  return false;
+}
+
+/* ---- statements ---- */
+
+/* Microbatches of the pipe that an op of a kernel is of, macros included. */
+static bool op_mbs(Ex *x, const OpRef *o, int64_t *n) {
+  const Pipe *p;
+  while (o->op < 0)
+    o = o->def->op;
+  if (!op_pipe(x, o, &p))
+    return false;
+  *n = p->nmb;
+  return true;
+}
+
+/* Finds the ops of a kernel and their lags. Lets that depend on the index have no value yet; nothing
+ * that is evaluated here may use them (resolve saw to that). */
+static bool kernel_items(Ex *x, const Stmt *b, const Stmt *k, int64_t lo, int64_t hi) {
+  Sched *s = x->s;
+  for (; b; b = b->next) {
+    int64_t v;
+    if (b->kind == ST_IF) {
+      bool both = b->cond->depends;
+      v = 1;
+      if (!both && !eval(s, b->cond, &v))
+        return false;
+      if ((both || v) && !kernel_items(x, b->body, k, lo, hi))
+        return false;
+      if ((both || !v) && !kernel_items(x, b->orelse, k, lo, hi))
+        return false;
+    } else if (b->kind == ST_LET) {
+      if (!b->value->depends && !eval(s, b->value, &s->env[b->slot]))
+        return false;
+    } else if (b->kind == ST_OP) {
+      OpRef *o = b->op;
+      KernelItem it = {.lo = lo, .hi = hi};
+      for (const Arg *a = o->args; a; a = a->next)
+        if (a->value->depends)
+          it.index = a->value;
+      if (!eval(s, it.index, &v)) /* env[k] is 0 here */
+        return false;
+      if (__builtin_sub_overflow((int64_t)0, v, &it.lag)) {
+        diag_error(s->diag, DIAG_OVERFLOW, it.index->at, "a lag overflows a 64-bit integer");
+        return false;
+      }
+      x->use = o;
+      if (!k->range.lo && !op_mbs(x, o, &it.hi))
+        return false;
+      if (o->op >= 0 && !(o->chunk && o->chunk->depends) && !(o->stage && o->stage->depends)) {
+        it.fixed = true;
+        if (!op_stage(x, o, &it.stage))
+          return false;
+      }
+      o->item = x->items.n;
+      *vec_push(s->arena, &x->items) = it;
+    }
+  }
+  return true;
+}
+
+static bool kernel_iteration(Ex *x, const Stmt *b, int64_t k) {
+  Sched *s = x->s;
+  for (; b; b = b->next) {
+    int64_t v;
+    if (b->kind == ST_OP) {
+      const OpRef *o = b->op;
+      const KernelItem *it = &x->items.at[o->item];
+      int64_t i = k - it->lag;
+      if (i < it->lo || i >= it->hi)
+        continue;
+      x->use = o;
+      if (o->op < 0) {
+        if (!run_macro(x, o, it->index, i))
+          return false;
+      } else {
+        uint32_t stage = it->stage;
+        if ((!it->fixed && !op_stage(x, o, &stage)) || !emit_op(x, o, stage, i))
+          return false;
+      }
+    } else if (b->kind == ST_LET) {
+      if (!eval(s, b->value, &s->env[b->slot]))
+        return false;
+    } else if (b->kind == ST_IF) {
+      if (!eval(s, b->cond, &v) || !kernel_iteration(x, v ? b->body : b->orelse, k))
+        return false;
+    }
+  }
+  return true;
+}
+
+static bool run_kernel(Ex *x, const Stmt *t) {
+  Sched *s = x->s;
+  int64_t lo = 0, hi = 0, step;
+  if (t->range.lo && !eval_range(s, &t->range, &lo, &hi, &step))
+    return false;
+  if (t->range.lo && step != 1) {
+    diag_error(s->diag, DIAG_RANGE, t->range.step->at,
+               "a kernel takes every index; its range has no step");
+    return false;
+  }
+  x->items.n = 0;
+  s->env[t->slot] = 0;
+  if (!kernel_items(x, t->body, t, lo, hi))
+    return false;
+  if (x->items.n == 0 || (t->range.lo && lo >= hi))
+    return true;
+  int64_t from = INT64_MAX, to = INT64_MIN, a, z;
+  bool over = false;
+  for (uint32_t i = 0; i < x->items.n && !over; i++) {
+    const KernelItem *it = &x->items.at[i];
+    over = __builtin_add_overflow(it->lo, it->lag, &a) ||
+           __builtin_add_overflow(it->hi, it->lag, &z);
+    from = a < from ? a : from;
+    to = z > to ? z : to;
+  }
+  for (uint32_t i = 0; i < x->items.n && !over; i++) /* every k - lag below has a value */
+    over = __builtin_sub_overflow(from, x->items.at[i].lag, &a) ||
+           __builtin_sub_overflow(to, x->items.at[i].lag, &z);
+  if (over) {
+    diag_error(s->diag, DIAG_OVERFLOW, t->at, "a lag overflows a 64-bit integer");
+    return false;
+  }
+  uint8_t outer = x->phase;
+  bool ok = true;
+  for (int64_t k = from; ok && k < to; k++) {
+    bool early = false, late = false;
+    for (uint32_t i = 0; i < x->items.n; i++) {
+      int64_t j = k - x->items.at[i].lag;
+      early |= j < x->items.at[i].lo;
+      late |= j >= x->items.at[i].hi;
+    }
+    if (!x->labelled)
+      x->phase = late ? PIPE_FLUSH : early ? PIPE_WARMUP : PIPE_STEADY;
+    s->env[t->slot] = k;
+    ok = spend(x, t) && kernel_iteration(x, t->body, k);
+  }
+  x->phase = outer;
+  return ok;
+}
+
+static bool run_do(Ex *x, const Stmt *t) {
+  Sched *s = x->s;
+  int64_t lo = 0, hi, step = 1;
+  if (t->range.lo ? !eval_range(s, &t->range, &lo, &hi, &step) : !eval(s, t->cond, &hi))
+    return false;
+  for (int64_t i = lo; step > 0 ? i < hi : i > hi;) {
+    if (t->name)
+      s->env[t->slot] = i;
+    if (!spend(x, t) || !run_block(x, t->body))
+      return false;
+    if (__builtin_add_overflow(i, step, &i))
+      break;
+  }
+  return true;
+}
+
+static bool run_stmt(Ex *x, const Stmt *t) {
+  Sched *s = x->s;
+  int64_t v;
+  switch (t->kind) {
+  case ST_OP:
+    x->use = t->op;
+    x->list_op = t;
+    x->keyed = t->value != NULL;
+    return (!t->value || eval(s, t->value, &x->key)) && run_opref(x, t->op);
+  case ST_KERNEL: return run_kernel(x, t);
+  case ST_DO: return run_do(x, t);
+  case ST_IF: return eval(s, t->cond, &v) && run_block(x, v ? t->body : t->orelse);
+  case ST_LET: return eval(s, t->value, &s->env[t->slot]);
+  case ST_OPDEF:
+  case ST_FN: return true;
+  case ST_CLOCK: return run_clock(x, t);
+  case ST_RULES: return run_rules(x, t);
+  case ST_CLIP: {
+    bool outer = x->clip;
+    x->clip = true;
+    bool ok = run_block(x, t->body);
+    x->clip = outer;
+    return ok;
+  }
+  case ST_PHASE: {
+    uint8_t outer = x->phase;
+    bool labelled = x->labelled;
+    x->phase = t->phase;
+    x->labelled = true;
+    bool ok = run_block(x, t->body);
+    x->phase = outer;
+    x->labelled = labelled;
+    return ok;
+  }
+  }
+  return true;
+}
+
+bool run_block(Ex *x, const Stmt *b) {
+  for (; b; b = b->next)
+    if (!run_stmt(x, b))
+      return false;
+  return true;
+}
+
+/* ---- orders ---- */
+
+static bool find_orders(Ex *x, const Clause **order) {
+  Sched *s = x->s;
+  uint32_t *depth = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  for (uint32_t i = 0; i < x->clauses.n; i++) {
+    Clause *c = x->clauses.at[i].clause;
+    if (c->kind != CL_ORDER)
+      continue;
+    int64_t lo = 0, hi = s->nrank, step = 1;
+    if (c->range.lo && !eval_range(s, &c->range, &lo, &hi, &step))
+      return false;
+    for (int64_t r = lo; step > 0 ? r < hi : r > hi;) {
+      if (r < 0 || r >= s->nrank) {
+        Span at = {c->range.lo->at.file, c->range.lo->at.beg, c->range.hi->at.end};
+        diag_error(s->diag, DIAG_RANGE, at, "an order for rank %lld; the ranks are 0 to %u",
+                   (long long)r, s->nrank - 1);
+        return false;
+      }
+      if (order[r] && depth[r] == x->clauses.at[i].depth) {
+        diag_error(s->diag, DIAG_NO_ORDER, c->at, "rank %lld has two orders", (long long)r);
+        diag_note(s->diag, order[r]->at, "the other one");
+        return false;
+      }
+      order[r] = c;
+      depth[r] = x->clauses.at[i].depth;
+      if (__builtin_add_overflow(r, step, &r))
+        break;
+    }
+  }
+  for (uint32_t r = 0; r < s->nrank; r++)
+    if (!order[r]) {
+      diag_error(s->diag, DIAG_NO_ORDER, s->def->name_at,
+                 "schedule '%s' gives no order for rank %u", s->name, r);
+      diag_help(s->diag, "'order r { ... }' is the order of every rank");
+      return false;
+    }
+  return true;
+}
+
+static bool run_orders(Ex *x) {
+  Sched *s = x->s;
+  const Clause **order = NEW_ARRAY(s->arena, const Clause *, s->nrank);
+  if (!find_orders(x, order))
+    return false;
+  s->order_at = NEW_ARRAY(s->arena, Span, s->nrank);
+  for (uint32_t r = 0; r < s->nrank; r++)
+    s->order_at[r] = order[r]->at;
+  size_t cells = (size_t)s->nstage * s->nmb;
+  s->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->at_u = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  s->rank_op0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
+  x->next_f = NEW_ARRAY(s->arena, int64_t, s->nstage);
+  x->next_b = NEW_ARRAY(s->arena, int64_t, s->nstage);
+  x->w_from = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nstage + s->nrank);
+  x->op_cap = (uint32_t)(2 * cells + s->nstage);
+  s->op = arena_alloc(s->arena, x->op_cap * sizeof *s->op);
+  bool ok = true;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    uint32_t held = s->rank_stage0[r + 1] - s->rank_stage0[r];
+    x->rank = r;
+    x->phase = PIPE_STEADY;
+    x->labelled = x->clip = false;
+    x->list = NULL;
+    x->budget = 16 * (uint64_t)s->nstage * s->nmb + 100000;
+    s->env[order[r]->slot] = r;
+    s->rank_op0[r] = s->nop;
+    uint32_t errors = s->diag->errors;
+    if (!run_block(x, order[r]->body)) {
+      ok = false;
+      if (s->diag->errors > s->diag->limit)
+        break;
+      continue;
+    }
+    if (s->nop == s->rank_op0[r] && s->diag->errors == errors) {
+      diag_error(s->diag, DIAG_EMPTY_RANK, order[r]->at, "rank %u has no ops%s", r,
+                 held ? "" : ": no stage is placed on it");
+      ok = false;
+    }
+  }
+  s->rank_op0[s->nrank] = s->nop;
+  return ok && play_rules(x);
+}
+
+/* ---- the pass ---- */
+
+bool expand(Sched *s) {
+  Ex x = {.s = s, .scratch = {.oom = s->arena->oom}};
+  s->name = s->def->name;
+  if (!bind_top(&x) || !instantiate(&x, s->def, 0))
+    return false;
+  for (uint32_t i = 0; i < x.clauses.n; i++) {
+    Clause *c = x.clauses.at[i].clause;
+    s->ncheck += c->kind == CL_CHECK;
+    if (c->kind == CL_LET && !eval(s, c->value, &s->env[c->slot]))
+      return false;
+  }
+  s->check = NEW_ARRAY(s->arena, const Clause *, s->ncheck);
+  for (uint32_t i = 0, n = 0; i < x.clauses.n; i++)
+    if (x.clauses.at[i].clause->kind == CL_CHECK)
+      s->check[n++] = x.clauses.at[i].clause;
+  if (!find_ranks(&x) || !find_pipes(&x))
+    return false;
+  bool ok = fits(s, s->pipe[0].clause) && place_stages(&x) && set_costs(&x) && run_orders(&x);
+  arena_free(&x.scratch);
+  return ok;
+}

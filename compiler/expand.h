@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ * The state of the expand pass, shared by the three ways to give a rank its order: statements one
+ * after the other (expand.c), time stamps (order_clock.c) and priorities (order_rules.c).
+ *
+ * Inside `clock` and `rules` the ops of the body are not pushed but listed, with what stands after
+ * their `@` and `when`; run_clock and run_rules then decide in which order they are pushed. */
+#ifndef PIPEC_EXPAND_H
+#define PIPEC_EXPAND_H
+
+#include "pipec.h"
+
+typedef struct Bound { Clause *clause; uint32_t depth; } Bound; /* depth 0: the schedule itself */
+typedef struct KernelItem { /* an op of the kernel being expanded */
+  int64_t lag, lo, hi;
+  const Expr *index;
+  uint32_t stage;      /* when fixed */
+  bool fixed;
+} KernelItem;
+
+typedef struct Listed { /* an op in clock or rules */
+  int64_t key;         /* time stamp, or priority */
+  uint32_t seq;        /* place in the list */
+  uint32_t stage, mb;
+  uint8_t kind;
+  bool keyed;          /* it has a key; else it fills */
+  const OpRef *use;    /* as written */
+  const Stmt *stmt;
+  Expr *guard;         /* (rules) `when` with all but the quantities put in, or NULL */
+} Listed;
+
+typedef struct Region { /* of rules: these ops of a rank are put in order once all are known */
+  uint32_t rank, first, n, cls0, ncls; /* rows of s->op; classes */
+  const Stmt *at;
+  bool labelled;
+} Region;
+
+/* A heap of op rows. */
+typedef struct OpHeap { uint32_t *at, n, cap; } OpHeap;
+
+/* The ops of one statement of `rules` on one stage: they wait for each other in order of priority. */
+typedef struct RuleClass {
+  const Stmt *stmt;
+  uint32_t stage;
+  uint8_t kind;
+  bool keyed;
+  OpHeap ready, coming; /* inputs have arrived; producers have started */
+} RuleClass;
+
+typedef struct RuleOp { uint32_t op, cls; int64_t key; Expr *guard; } RuleOp; /* rows of s->op, of classes */
+
+typedef struct Ex {
+  Sched *s;
+  Arena scratch;       /* what clock and rules need until the pass ends */
+  VEC(Bound) clauses;
+  uint32_t rank;
+  uint8_t phase;
+  bool labelled;
+  bool clip;           /* inside `clip` */
+  uint64_t budget;     /* loop iterations left to the rank */
+  uint32_t turns;      /* loop iterations of all ranks so far */
+  bool period_said;
+  VEC(KernelItem) items;
+  const OpRef *use;    /* the op as written in the order, while a macro is expanded */
+  uint32_t op_cap;
+  int64_t *next_f, *next_b; /* [nstage] what an op without index takes: one past the last */
+  uint32_t *w_from;    /* [nstage + nrank] of a stage, of a rank: first op that may be an I without W */
+
+  /* clock and rules */
+  const Stmt *list, *list_op; /* being listed; its op statement */
+  int64_t key;
+  bool keyed;
+  VEC(Listed) listed;
+  VEC(Region) regions;
+  VEC(RuleOp) rule;
+  VEC(RuleClass) classes;
+} Ex;
+
+/* ---- place.c ---- */
+bool find_ranks(Ex *x);
+bool find_pipes(Ex *x);
+bool fits(Sched *s, const Clause *c); /* c: where to report */
+bool place_stages(Ex *x);
+
+/* ---- costs.c ---- */
+bool set_costs(Ex *x);
+
+/* ---- expand.c ---- */
+bool run_block(Ex *x, const Stmt *b);
+bool spend(Ex *x, const Stmt *t);
+/* Adds an op to the rank; false: reported (it is there twice). */
+bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
+
+/* ---- order_clock.c ---- */
+bool list_op(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb);
+/* Runs the body of t for each index and leaves its ops in x->listed; period: added to the key once
+ * for each index. */
+bool list_body(Ex *x, const Stmt *t, int64_t period);
+/* Warmup up to the first backward, flush after the last forward, of ops a..b. */
+void label_phases(Sched *s, uint32_t a, uint32_t b);
+bool run_clock(Ex *x, const Stmt *t);
+
+/* ---- order_rules.c ---- */
+/* Puts into l->guard what `when` says now, all but the quantities evaluated; false: reported. */
+bool rules_guard(Ex *x, Listed *l);
+/* Pushes the ops of t in any order and remembers them. */
+bool run_rules(Ex *x, const Stmt *t);
+/* Once every rank has its ops: plays all of them and puts those of `rules` in order. */
+bool play_rules(Ex *x);
+
+#endif

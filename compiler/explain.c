@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT
+ * --explain NAME: the page of lang/errors.md for a diagnostic. The text is part of the executable:
+ * cmake/embed.cmake makes errors_md.c of it. Fences become indentation, a comment that gives
+ * options becomes the command line; the rest is as it is written. */
+#include <string.h>
+
+#include "pipec.h"
+
+extern const char errors_md[];
+
+/* Damerau's distance, optimal alignment. */
+unsigned name_distance(const char *a, const char *b) {
+  enum { LONGEST = 40 };
+  size_t n = strlen(a), m = strlen(b);
+  unsigned d[3][LONGEST + 1];
+  if (n > LONGEST || m > LONGEST)
+    return LONGEST;
+  for (size_t j = 0; j <= m; j++)
+    d[0][j] = (unsigned)j;
+  for (size_t i = 1; i <= n; i++) {
+    unsigned *up2 = d[(i + 1) % 3], *up = d[(i + 2) % 3], *row = d[i % 3];
+    row[0] = (unsigned)i;
+    for (size_t j = 1; j <= m; j++) {
+      unsigned best = up[j - 1] + (a[i - 1] != b[j - 1]);
+      best = up[j] + 1 < best ? up[j] + 1 : best;
+      best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && up2[j - 2] + 1 < best)
+        best = up2[j - 2] + 1;
+      row[j] = best;
+    }
+  }
+  return d[n % 3][m];
+}
+
+/* The name that was meant, or NULL: at most a third of its letters are wrong, or it contains what
+ * was written. */
+static const char *nearest(const char *name) {
+  const char *best = NULL;
+  unsigned least = ~0u;
+  for (int i = 0; i < DIAG_NNAMES; i++) {
+    const char *d = diag_name((DiagName)i);
+    unsigned most = (unsigned)strlen(d) / 3, n = name_distance(name, d);
+    if (n > most && strlen(name) >= 3 && strstr(d, name))
+      n = most;
+    if (n <= most && n < least)
+      least = n, best = d;
+  }
+  return best;
+}
+
+static bool is_name(const char *name) {
+  for (int i = 0; i < DIAG_NNAMES; i++)
+    if (strcmp(diag_name((DiagName)i), name) == 0)
+      return true;
+  return false;
+}
+
+static bool begins(const char *line, const char *with) {
+  return strncmp(line, with, strlen(with)) == 0;
+}
+
+static void print_page(const char *name, FILE *f) {
+  size_t n = strlen(name);
+  bool inside = false, fence = false, blank = false;
+  for (const char *line = errors_md, *end; *line; line = *end ? end + 1 : end) {
+    end = strchr(line, '\n');
+    end = end ? end : line + strlen(line);
+    int len = (int)(end - line);
+    if (!fence && begins(line, "## ")) {
+      if (inside)
+        return;
+      inside = (size_t)len == 3 + n && strncmp(line + 3, name, n) == 0;
+      if (inside)
+        fprintf(f, "%s\n", name);
+      continue;
+    }
+    if (begins(line, "```")) {
+      fence = !fence;
+      const char *file = inside && fence ? memchr(line, ' ', (size_t)len) : NULL;
+      if (file)
+        fprintf(f, "%s    [%.*s]\n", blank ? "\n" : "", (int)(end - file - 1), file + 1),
+            blank = false;
+    } else if (inside && len == 0) {
+      blank = true;
+    } else if (inside) {
+      const char *options = "<!-- pipec: ";
+      if (blank)
+        fputc('\n', f);
+      blank = false;
+      if (!fence && begins(line, options))
+        fprintf(f, "    $ pipec %.*s main.pipe\n", len - (int)strlen(options) - 4,
+                line + strlen(options));
+      else
+        fprintf(f, "%s%.*s\n", fence ? "    " : "", len, line);
+    }
+  }
+}
+
+bool explain_name(Sched *s, const char *name, FILE *f) {
+  size_t n = strlen(name);
+  if (n > 2 && name[0] == '[' && name[n - 1] == ']') /* as a message shows it */
+    name = arena_strndup(s->arena, name + 1, n - 2);
+  if (!is_name(name)) {
+    const char *meant = nearest(name);
+    diag_error(s->diag, DIAG_USAGE, NO_SPAN, "--explain %s: no diagnostic has this name", name);
+    if (meant)
+      diag_help(s->diag, "did you mean '%s'", meant);
+    else
+      diag_help(s->diag, "the name stands in brackets at the end of a message");
+    return false;
+  }
+  print_page(name, f);
+  return true;
+}

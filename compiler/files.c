@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ * Files: whole reads, import look-up, and output that is all there or not there at all. */
+#define _XOPEN_SOURCE 700 /* realpath */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "pipec.h"
+
+char *file_read(Sched *s, const char *path, Span at, uint32_t *len) {
+  enum { MOST = 64 << 20 }; /* a program text, not data */
+  FILE *f = fopen(path, "rb");
+  struct stat st;
+  const char *why = NULL;
+  char *text = NULL;
+  size_t n = 0, cap = 0;
+  if (!f)
+    why = strerror(errno);
+  else if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode))
+    why = "it is a directory";
+  while (!why) { /* pipes have no size: read until the end */
+    if (n == cap) {
+      size_t bigger = cap ? cap * 2 : 4096;
+      char *t = arena_alloc(s->arena, bigger + 1);
+      if (n)
+        memcpy(t, text, n);
+      text = t, cap = bigger;
+    }
+    size_t got = fread(text + n, 1, cap - n, f);
+    n += got;
+    if (n > MOST)
+      why = "it is larger than 64 MiB";
+    else if (got == 0) {
+      if (ferror(f))
+        why = strerror(errno);
+      break;
+    }
+  }
+  if (f)
+    fclose(f);
+  if (why) {
+    diag_error(s->diag, DIAG_READ, at, "cannot read %s: %s", path, why);
+    return NULL;
+  }
+  text[n] = 0;
+  *len = (uint32_t)n;
+  return text;
+}
+
+static const char *join(Sched *s, const char *dir, size_t n, const char *path) {
+  return n ? arena_printf(s->arena, "%.*s/%s", (int)n, dir, path) : path;
+}
+
+/* There is such a name; whether it can be read, file_read will tell. */
+static bool exists(const char *path) {
+  struct stat st;
+  return lstat(path, &st) == 0;
+}
+
+const char *file_find(Sched *s, const char *path, const char *from) {
+  if (s->opt->text)
+    return NULL;
+  if (path[0] == '/')
+    return exists(path) ? path : NULL;
+  if (strncmp(path, "stdlib/", 7) == 0) {
+    const char *p = s->opt->stdlib ? join(s, s->opt->stdlib, strlen(s->opt->stdlib), path + 7)
+                                   : NULL;
+    return p && exists(p) ? p : NULL;
+  }
+  const char *slash = strrchr(from, '/');
+  const char *beside = join(s, from, slash ? (size_t)(slash - from) : 0, path);
+  if (exists(beside))
+    return beside;
+  for (uint32_t i = 0; i < s->opt->ninclude; i++) {
+    const char *p = join(s, s->opt->include[i], strlen(s->opt->include[i]), path);
+    if (exists(p))
+      return p;
+  }
+  const char *p = s->opt->stdlib ? join(s, s->opt->stdlib, strlen(s->opt->stdlib), path) : NULL;
+  return p && exists(p) ? p : NULL;
+}
+
+static bool cannot_write(Sched *s, const char *path, int err) {
+  diag_error(s->diag, DIAG_WRITE, NO_SPAN, "cannot write %s: %s", path ? path : "standard output",
+             strerror(err));
+  return false;
+}
+
+/* Nobody means to replace what the compile has read. */
+static bool overwrites(Sched *s, const char *shown, const struct stat *st) {
+  struct stat in;
+  for (uint32_t i = 0; i < s->diag->nsource; i++)
+    if (stat(s->diag->source[i].path, &in) == 0 && in.st_dev == st->st_dev &&
+        in.st_ino == st->st_ino) {
+      diag_error(s->diag, DIAG_USAGE, NO_SPAN, "writing %s would replace a file that was read",
+                 shown);
+      return true;
+    }
+  return false;
+}
+
+bool file_open(Sched *s, OutFile *o, const char *path) {
+  *o = (OutFile){.f = stdout, .shown = path, .path = path};
+  if (!path)
+    return true;
+  struct stat st;
+  char *target = realpath(path, NULL); /* of a symbolic link, what it points to is replaced */
+  if (target) {
+    o->path = path = arena_strndup(s->arena, target, strlen(target));
+    free(target);
+  }
+  if (stat(path, &st) == 0 && overwrites(s, o->shown, &st))
+    return false;
+  if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { /* a device or pipe cannot be replaced */
+    o->f = S_ISDIR(st.st_mode) ? (errno = EISDIR, NULL) : fopen(path, "wb");
+    return o->f ? true : cannot_write(s, o->shown, errno);
+  }
+  o->tmp = arena_printf(s->arena, "%s.XXXXXX", path);
+  int fd = mkstemp(o->tmp);
+  if (fd < 0)
+    return cannot_write(s, o->shown, errno);
+  mode_t mask = umask(0);
+  umask(mask);
+  fchmod(fd, 0666 & ~mask);
+  o->f = fdopen(fd, "wb");
+  return true;
+}
+
+bool file_close(Sched *s, OutFile *o, bool ok) {
+  int err = 0;
+  if (fflush(o->f) != 0 || ferror(o->f))
+    err = errno ? errno : EIO;
+  if (o->path && fclose(o->f) != 0 && !err)
+    err = errno;
+  if (o->tmp && ok && !err && rename(o->tmp, o->path) != 0)
+    err = errno;
+  if (o->tmp && (!ok || err))
+    unlink(o->tmp);
+  return err ? cannot_write(s, o->shown, err) : ok;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT
+ * Two streams per rank become one list in issue order, and the result becomes a PipeProgram.
+ * Requires slots and check_deadlock (predicted starts). Ensures prog: its tables are in the arena.
+ *
+ * A list merges the rank's streams by predicted start; an instruction stands after everything its
+ * wait counts, so that a host can issue the list from the top. Linear. */
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "pipec.h"
+
+static PipeInstr *merge(Sched *s, uint32_t r, PipeInstr *out) {
+  const Streams *t = &s->stream[r];
+  const uint64_t *at_c = s->compute_start[r], *at_x = s->comm_start[r];
+  uint32_t c = 0, x = 0;
+  while (c < t->ncompute || x < t->ncomm) {
+    bool can_c = c < t->ncompute && t->compute[c].wait <= x;
+    bool can_x = x < t->ncomm && t->comm[x].wait <= c;
+    BUG_IF(!can_c && !can_x);
+    if (can_x && (!can_c || at_x[x] <= at_c[c]))
+      *out++ = t->comm[x++];
+    else
+      *out++ = t->compute[c++];
+  }
+  return out;
+}
+
+static uint64_t hash_program(const PipeProgram *p) {
+  XXH3_state_t *h = XXH3_createState();
+  if (!h)
+    return 0;
+  XXH3_64bits_reset(h);
+  const uint64_t head[] = {p->abi,   p->nrank, p->nstage,   p->nmb,   p->nmodel, p->sized,
+                           p->timed, p->slots, p->makespan, p->ideal, p->busy};
+  XXH3_64bits_update(h, head, sizeof head);
+  XXH3_64bits_update(h, p->name, strlen(p->name) + 1);
+  XXH3_64bits_update(h, p->params, strlen(p->params) + 1);
+  XXH3_64bits_update(h, p->stage, p->nstage * sizeof *p->stage);
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    const PipeRank *k = &p->rank[r];
+    const uint64_t size[] = {k->ninstr, k->npool, k->nslot, k->inflight, k->bytes};
+    XXH3_64bits_update(h, size, sizeof size);
+    XXH3_64bits_update(h, k->instr, k->ninstr * sizeof *k->instr);
+    XXH3_64bits_update(h, k->pool, k->npool * sizeof *k->pool);
+  }
+  uint64_t value = XXH3_64bits_digest(h);
+  XXH3_freeState(h);
+  return value;
+}
+
+static const char *base_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+bool lower(Sched *s) {
+  PipeProgram *p = NEW(s->arena, PipeProgram);
+  PipeRank *rank = NEW_ARRAY(s->arena, PipeRank, s->nrank);
+  PipeSite *site = NEW_ARRAY(s->arena, PipeSite, s->nsite);
+  size_t total = s->nop;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    total += s->stream[r].ncomm;
+  PipeInstr *out = arena_alloc(s->arena, total * sizeof *out + 1);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    PipeInstr *first = out;
+    out = merge(s, r, out);
+    rank[r] = (PipeRank){.instr = first,
+                         .pool = s->pool[r],
+                         .ninstr = (uint32_t)(out - first),
+                         .npool = s->npool[r],
+                         .nslot = s->nrank_slot[r],
+                         .inflight = s->peak[r].inflight,
+                         .bytes = s->sized ? s->peak[r].total : 0};
+  }
+  uint32_t *file_row = NEW_ARRAY(s->arena, uint32_t, s->diag->nsource);
+  const char **file = NEW_ARRAY(s->arena, const char *, s->diag->nsource);
+  for (uint32_t i = 0; i < s->nsite; i++) {
+    uint32_t f = s->site[i].file;
+    LineCol at = diag_linecol(s->diag, f, s->site[i].beg);
+    if (!file_row[f]) {
+      file[p->nfile] = base_name(s->diag->source[f].path); /* no machine's path in the output */
+      file_row[f] = ++p->nfile;
+    }
+    site[i] = (PipeSite){file_row[f] - 1, at.line, at.col};
+  }
+  p->magic = PIPE_MAGIC;
+  p->abi = PIPE_ABI;
+  p->name = s->name;
+  p->params = s->params;
+  p->nrank = s->nrank, p->nstage = s->nstage, p->nmb = s->nmb, p->nsite = s->nsite;
+  p->nmodel = s->nmodel;
+  p->sized = s->sized, p->timed = s->timed;
+  p->slots = s->channel_slots;
+  p->makespan = s->makespan, p->ideal = s->ideal.makespan, p->busy = s->busy;
+  p->rank = rank, p->stage = s->stage, p->site = site, p->file = file;
+  p->hash = hash_program(p);
+  s->prog = p;
+  return true;
+}

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: MIT
+ * The machine of machine.h. A stream is a queue, or the compute ops of a rank; every instruction is
+ * in one stream. A stream that cannot go on is noted at the one instruction that it waits for and
+ * looked at again when that is posted or done: an instruction wakes each waiter twice at most, so
+ * the run is linear.
+ *
+ * note [marked graph]: who meets whom is fixed before the run, since streams are FIFO (or tags say
+ * it), so each instruction waits for a fixed conjunction: the machine completes iff the graph of
+ * these waits has no cycle (Commoner, Holt, Even, Pnueli 1971). A stuck stream waits with its head;
+ * what it waits for is in a stream that is stuck too, at or behind its head. So the cycles of the
+ * graph are those of stuck heads, and breadth-first searches there find a shortest one.
+ *
+ * MACHINE_OMIT leaves out one kind of edge: the tests build it so to see that they notice. */
+#include "machine.h"
+
+#include <string.h>
+
+#define NONE MACHINE_NONE
+
+typedef enum Edge {
+  EDGE_COMPUTE,
+  EDGE_QUEUE,
+  EDGE_NEED,
+  EDGE_RENDEZVOUS,
+  EDGE_ROOM,
+  EDGE_ARRIVAL,
+  EDGE_ALL,
+  EDGE_TENSOR,
+  EDGE_GROUP
+} Edge;
+#ifdef MACHINE_OMIT
+#define HAS(edge) ((edge) != MACHINE_OMIT)
+#else
+#define HAS(edge) true
+#endif
+
+enum { POSTED = 1, DONE = 2, CROSSED = 4 }; /* CROSSED: its other end is another tensor */
+
+typedef struct
+    Row { /* of an instruction; references are instructions, numbered through all lists */
+  uint32_t rank, stream;
+  uint32_t next;   /* in its stream */
+  uint32_t chain;  /* next SEND, RECV of its channel, or ALL of its rank and communicator */
+  uint32_t mate;   /* the other end; ALL: the same one of the next member. NONE: there is none */
+  uint32_t room;   /* SEND: the RECV that must be done. `mate`: rendezvous. FREE: there is room */
+  uint32_t waiter; /* first stream that waits for it */
+  uint32_t flags;
+} Row;
+#define FREE (NONE - 1)
+
+/* What meets: SENDs and RECVs of a directed pair (of one tensor, with tags), or the ALLs of one
+ * communicator on one rank. Chains in list order. */
+typedef struct Channel {
+  uint32_t first[2], last[2]; /* [0] SEND or ALL, [1] RECV */
+  uint32_t peer_next;         /* ALL: the same communicator on another rank */
+} Channel;
+
+typedef struct Entry {
+  uint64_t a, b, tensor;
+  uint32_t value;
+} Entry; /* value + 1; 0: empty */
+typedef struct Table {
+  Entry *at;
+  uint64_t mask;
+  uint32_t n;
+} Table;
+
+typedef struct Machine {
+  Arena *arena;
+  const MachineList *list;
+  uint32_t nrank, n;
+  ChannelModel model;
+  uint32_t *base;      /* [nrank + 1] number of a list's first instruction */
+  Row *row;            /* [n] */
+  uint32_t *head;      /* [nstream] next of each stream; NONE: finished */
+  uint32_t *wait_next; /* [nstream] next waiter for the same instruction */
+  uint32_t nstream;
+  uint32_t *work; /* streams to look at */
+  uint32_t nwork;
+} Machine;
+
+static const MachineInstr *instr(const Machine *m, uint32_t i) {
+  uint32_t r = m->row[i].rank;
+  return &m->list[r].instr[i - m->base[r]];
+}
+
+static bool is(const Machine *m, uint32_t i, uint32_t flag) {
+  return (m->row[i].flags & flag) != 0;
+}
+
+/* ---- who is in which stream, who meets whom ---- */
+
+static Entry *table_find(Entry *at, uint64_t mask, uint64_t a, uint64_t b, uint64_t tensor) {
+  uint64_t h = (a * 0x9E3779B97F4A7C15u ^ b * 0xC2B2AE3D27D4EB4Fu ^ tensor * 0x165667B19E3779F9u);
+  h ^= h >> 29;
+  while (at[h & mask].value &&
+         (at[h & mask].a != a || at[h & mask].b != b || at[h & mask].tensor != tensor))
+    h++;
+  return &at[h & mask];
+}
+
+/* The number of a key, from 0 in order of first use. */
+static uint32_t table_get(Arena *arena, Table *t, uint64_t a, uint64_t b, uint64_t tensor) {
+  if (2 * (uint64_t)t->n >= t->mask) {
+    uint64_t mask = t->mask ? 4 * t->mask + 3 : 63;
+    Entry *at = NEW_ARRAY(arena, Entry, mask + 1);
+    for (uint64_t i = 0; t->mask && i <= t->mask; i++)
+      if (t->at[i].value)
+        *table_find(at, mask, t->at[i].a, t->at[i].b, t->at[i].tensor) = t->at[i];
+    t->at = at, t->mask = mask;
+  }
+  Entry *e = table_find(t->at, t->mask, a, b, tensor);
+  if (!e->value)
+    *e = (Entry){a, b, tensor, ++t->n};
+  return e->value - 1;
+}
+
+/* The queue of a communication: a number from 0, a new one or an old one. */
+static uint32_t queue_of(Machine *m, Table *t, uint32_t i) {
+  const MachineInstr *in = instr(m, i);
+  bool own = m->model.channels == CHANNELS_TAGGED && in->kind != MACHINE_ALL;
+  if (own || !HAS(EDGE_QUEUE))
+    return t->n++;
+  uint64_t r = m->row[i].rank, peer = in->peer;
+  if (m->model.channels == CHANNELS_RANK)
+    peer = 0;
+  bool directed = m->model.channels == CHANNELS_EDGE ||
+                  (in->kind == MACHINE_ALL && m->model.channels != CHANNELS_RANK);
+  return table_get(m->arena, t, r, peer, directed ? in->kind : 0);
+}
+
+/* Pairs the ends of a channel, and says what each SEND has to wait for. */
+static void pair_channel(Machine *m, const Channel *c) {
+  uint32_t lag_send = c->first[0], lag_recv = c->first[1],
+           last_recv = NONE; /* what is in the buffer, from */
+  uint64_t in_buffer = 0, limit = m->model.buffer;
+  bool buffered = limit > 0 && m->model.channels != CHANNELS_TAGGED;
+  for (uint32_t s = c->first[0], r = c->first[1]; s != NONE || r != NONE;) {
+    if (s != NONE) {
+      Row *row = &m->row[s];
+      uint64_t load = m->model.in_bytes ? instr(m, s)->bytes : 1;
+      row->mate = row->room = r;
+      if (buffered && load <= limit) {
+        for (in_buffer += load; in_buffer > limit; lag_send = m->row[lag_send].chain) {
+          in_buffer -= m->model.in_bytes ? instr(m, lag_send)->bytes : 1;
+          last_recv = lag_recv;
+          lag_recv = lag_recv == NONE ? NONE : m->row[lag_recv].chain;
+        }
+        row->room = lag_send == c->first[0] || !HAS(EDGE_ROOM) ? FREE : last_recv;
+      } else if (buffered) { /* larger than the buffer: all before it is received, then it is */
+        lag_send = row->chain;
+        last_recv = r;
+        lag_recv = r == NONE ? NONE : m->row[r].chain;
+        in_buffer = 0;
+      }
+      if (!HAS(EDGE_RENDEZVOUS) && row->room == r)
+        row->room = FREE;
+    }
+    if (r != NONE)
+      m->row[r].mate = s;
+    if (r != NONE && s != NONE && instr(m, s)->tensor != instr(m, r)->tensor && HAS(EDGE_TENSOR))
+      m->row[s].flags |= CROSSED, m->row[r].flags |= CROSSED;
+    s = s == NONE ? NONE : m->row[s].chain;
+    r = r == NONE ? NONE : m->row[r].chain;
+  }
+}
+
+/* The n-th ALL of every member of a communicator in a ring; it is open where a member has fewer. */
+static void pair_members(Machine *m, Channel *channel, uint32_t first) {
+  for (bool any = true; any;) {
+    uint32_t ring = NONE, last = NONE;
+    bool open = false, crossed = false;
+    any = false;
+    for (uint32_t c = first; c != NONE; c = channel[c].peer_next) {
+      uint32_t i = channel[c].first[0];
+      if (i == NONE) {
+        open = true;
+        continue;
+      }
+      any = true;
+      channel[c].first[0] = m->row[i].chain;
+      m->row[i].mate = ring;
+      crossed |= ring != NONE && instr(m, i)->tensor != instr(m, ring)->tensor;
+      ring = i;
+      last = last == NONE ? i : last;
+    }
+    if (!any)
+      break;
+    for (uint32_t i = ring, next; i != NONE; i = next) {
+      next = m->row[i].mate;
+      m->row[i].flags |= crossed && HAS(EDGE_TENSOR) ? CROSSED : 0;
+      m->row[i].mate = open ? NONE : next;
+    }
+    if (!open)
+      m->row[last].mate = ring;
+  }
+}
+
+static void build(Machine *m) {
+  uint64_t ncomm = 0;
+  m->base = NEW_ARRAY(m->arena, uint32_t, (size_t)m->nrank + 1);
+  for (uint32_t r = 0; r < m->nrank; r++) {
+    m->base[r + 1] = m->base[r] + m->list[r].n;
+    for (uint32_t i = 0; i < m->list[r].n; i++)
+      ncomm += m->list[r].instr[i].kind != MACHINE_COMPUTE || !HAS(EDGE_COMPUTE);
+  }
+  m->n = m->base[m->nrank];
+  m->row = arena_alloc(m->arena, (size_t)m->n * sizeof *m->row + 1);
+  m->head = arena_alloc(m->arena, (m->nrank + ncomm) * sizeof *m->head + 1);
+  uint32_t *tail = arena_alloc(m->arena, (m->nrank + ncomm) * sizeof *tail + 1);
+  Channel *channel = arena_alloc(m->arena, ncomm * sizeof *channel + 1);
+  uint32_t nchannel = 0, *group = arena_alloc(m->arena, ncomm * sizeof *group + 1), ngroup = 0;
+  Table queues = {0}, channels = {0}, groups = {0};
+  m->nstream = m->nrank;
+  for (uint32_t r = 0; r < m->nrank; r++)
+    m->head[r] = NONE;
+  for (uint32_t r = 0; r < m->nrank; r++)
+    for (uint32_t k = 0; k < m->list[r].n; k++) {
+      uint32_t i = m->base[r] + k, q = r, c;
+      const MachineInstr *in = &m->list[r].instr[k];
+      m->row[i] = (Row){
+          .rank = r, .next = NONE, .chain = NONE, .mate = NONE, .room = NONE, .waiter = NONE};
+      if (in->kind != MACHINE_COMPUTE) {
+        q = m->nrank + queue_of(m, &queues, i);
+        int dir = in->kind == MACHINE_RECV;
+        if (in->kind == MACHINE_ALL)
+          c = table_get(m->arena, &channels, r, in->peer, 1); /* keys of transfers are even there */
+        else
+          c = table_get(m->arena, &channels, dir ? in->peer : r, dir ? r : in->peer,
+                        m->model.channels == CHANNELS_TAGGED ? 2 * in->tensor + 2 : 0);
+        if (c == nchannel) {
+          channel[nchannel++] = (Channel){{NONE, NONE}, {NONE, NONE}, NONE};
+          if (in->kind == MACHINE_ALL) {
+            uint32_t g = table_get(m->arena, &groups, in->peer, 0, 0);
+            if (g == ngroup)
+              group[ngroup++] = NONE;
+            channel[c].peer_next = group[g];
+            group[g] = c;
+          }
+        }
+        if (channel[c].first[dir] == NONE)
+          channel[c].first[dir] = i;
+        else
+          m->row[channel[c].last[dir]].chain = i;
+        channel[c].last[dir] = i;
+      } else if (!HAS(EDGE_COMPUTE)) {
+        q = m->nrank + queues.n++;
+      }
+      m->row[i].stream = q;
+      if (q >= m->nstream)
+        m->head[m->nstream++] = NONE;
+      if (m->head[q] == NONE)
+        m->head[q] = i;
+      else
+        m->row[tail[q]].next = i;
+      tail[q] = i;
+    }
+  for (uint32_t g = 0; g < ngroup; g++)
+    pair_members(m, channel, group[g]);
+  for (uint32_t c = 0; c < nchannel; c++)
+    if (channel[c].first[0] != NONE || channel[c].first[1] != NONE)
+      pair_channel(m, &channel[c]);
+}
+
+/* ---- the run ---- */
+
+/* The last of the group that begins at `first`: on the same queue, with no COMPUTE between. */
+static uint32_t group_end(const Machine *m, uint32_t first) {
+  uint32_t i = first;
+  if (!m->model.grouped || !HAS(EDGE_GROUP) || instr(m, first)->kind == MACHINE_COMPUTE)
+    return i;
+  for (uint32_t next; (next = m->row[i].next) != NONE; i = next)
+    for (uint32_t k = i + 1; k < next; k++)
+      if (instr(m, k)->kind == MACHINE_COMPUTE)
+        return i;
+  return i;
+}
+
+/* The conditions of instruction i, numbered; each is met, or says what is waited for and why. */
+typedef struct Wait {
+  uint32_t on;
+  MachineWhy why;
+  bool met;
+} Wait;
+
+/* Before it is posted: conditions 0 and 1. */
+static Wait need(const Machine *m, uint32_t i, int k) {
+  uint32_t pos = instr(m, i)->need[k];
+  if (pos == NONE || !HAS(EDGE_NEED))
+    return (Wait){.met = true};
+  uint32_t on = m->base[m->row[i].rank] + pos;
+  return (Wait){on, WAIT_NEED, is(m, on, DONE)};
+}
+
+/* Between posted and done: the condition after `skip` others that are not met. Only an ALL has more
+ * than one, one for each member. */
+static Wait completion(const Machine *m, uint32_t i, uint32_t skip) {
+  const Row *row = &m->row[i];
+  uint32_t kind = instr(m, i)->kind;
+  if (kind == MACHINE_COMPUTE || (kind == MACHINE_SEND && row->room == FREE))
+    return (Wait){.met = true};
+  if (kind == MACHINE_SEND && row->room != row->mate)
+    return row->room == NONE ? (Wait){NONE, WAIT_NOBODY, false}
+                             : (Wait){row->room, WAIT_ROOM, is(m, row->room, DONE)};
+  if ((kind == MACHINE_RECV && !HAS(EDGE_ARRIVAL)) || (kind == MACHINE_ALL && !HAS(EDGE_ALL)))
+    return (Wait){.met = true};
+  if (row->mate == NONE)
+    return (Wait){NONE, WAIT_NOBODY, false};
+  uint32_t on = row->mate;
+  if (kind == MACHINE_ALL)
+    while (on != i && (is(m, on, POSTED) || skip-- > 0))
+      on = m->row[on].mate;
+  if (on != i && !is(m, on, POSTED))
+    return (Wait){on, WAIT_PARTNER, false};
+  return (Wait){row->mate, WAIT_OTHER, !is(m, i, CROSSED)};
+}
+
+static void wake(Machine *m, uint32_t i) {
+  for (uint32_t q = m->row[i].waiter; q != NONE; q = m->wait_next[q])
+    m->work[m->nwork++] = q;
+  m->row[i].waiter = NONE;
+}
+
+/* False: stream q stands, and is noted at what it waits for. */
+static bool check(Machine *m, uint32_t q, Wait w) {
+  if (!w.met && w.on != NONE && w.why != WAIT_OTHER) {
+    m->wait_next[q] = m->row[w.on].waiter;
+    m->row[w.on].waiter = q;
+  }
+  return w.met;
+}
+
+static void mark(Machine *m, uint32_t first, uint32_t stop, uint32_t flag) {
+  for (uint32_t i = first; i != stop; i = m->row[i].next) {
+    m->row[i].flags |= flag;
+    wake(m, i);
+  }
+}
+
+static uint64_t advance(Machine *m, uint32_t q) {
+  uint64_t done = 0;
+  for (uint32_t first; (first = m->head[q]) != NONE;) {
+    uint32_t end = group_end(m, first), stop = m->row[end].next, n = 0;
+    if (!is(m, first, POSTED)) {
+      for (uint32_t i = first; i != stop; i = m->row[i].next)
+        if (!check(m, q, need(m, i, 0)) || !check(m, q, need(m, i, 1)))
+          return done;
+      mark(m, first, stop, POSTED);
+    }
+    for (uint32_t i = first; i != stop; i = m->row[i].next, n++)
+      if (!check(m, q, completion(m, i, 0)))
+        return done;
+    m->head[q] = stop;
+    mark(m, first, stop, DONE);
+    done += n;
+  }
+  return done;
+}
+
+/* ---- why it stopped ---- */
+
+static MachineAt at(const Machine *m, uint32_t i) {
+  return i == NONE ? (MachineAt){NONE, NONE}
+                   : (MachineAt){m->row[i].rank, i - m->base[m->row[i].rank]};
+}
+
+static MachineHop hop(const Machine *m, uint32_t i, Wait w) {
+  return (MachineHop){at(m, i), at(m, w.on), w.why};
+}
+
+/* The next thing that stream q waits for; *i and *k say where to go on, NONE and 0 at first. */
+static bool next_wait(const Machine *m, uint32_t q, uint32_t *i, uint32_t *k, Wait *w) {
+  uint32_t first = m->head[q], stop = m->row[group_end(m, first)].next;
+  bool posted = is(m, first, POSTED);
+  for (*i = *i == NONE ? first : *i; *i != stop; *i = m->row[*i].next, *k = 0) {
+    bool all = posted && instr(m, *i)->kind == MACHINE_ALL;
+    for (uint32_t most = all ? NONE : posted ? 1 : 2; *k < most;) {
+      *w = posted ? completion(m, *i, *k) : need(m, *i, (int)*k);
+      if (all && (w->met || (*k > 0 && w->why != WAIT_PARTNER)))
+        break;
+      (*k)++;
+      if (!w->met)
+        return true;
+    }
+  }
+  return false;
+}
+
+/* A shortest cycle of stuck streams, if there is one. Searches from every stuck stream in turn, no
+ * deeper than the best so far; after `effort` steps the best so far has to do. */
+static void find_cycle(Machine *m, MachineResult *out) {
+  enum { EFFORT = 20000000 };
+  uint32_t *seen = NEW_ARRAY(m->arena, uint32_t, m->nstream),
+           *queue = arena_alloc(m->arena, (size_t)m->nstream * sizeof *queue + 1);
+  uint32_t *from = arena_alloc(m->arena,
+                               (size_t)m->nstream * sizeof *from + 1); /* stream before it */
+  uint32_t *depth = arena_alloc(m->arena, (size_t)m->nstream * sizeof *depth + 1);
+  MachineHop *by = arena_alloc(m->arena,
+                               (size_t)m->nstream * sizeof *by + 1); /* hop that led to it */
+  uint32_t best = NONE;
+  uint64_t effort = 0;
+  for (uint32_t start = 0; start < m->nstream && best > 1; start++) {
+    if (m->head[start] == NONE)
+      continue;
+    if (effort > EFFORT && best != NONE) {
+      out->shortest = false;
+      return;
+    }
+    uint32_t n = 0;
+    queue[n++] = start, seen[start] = start + 1, depth[start] = 0;
+    for (uint32_t done = 0; done < n && depth[queue[done]] + 1 < best; done++) {
+      uint32_t q = queue[done], i = NONE;
+      uint32_t k = 0;
+      for (Wait w; next_wait(m, q, &i, &k, &w); effort++) {
+        if (w.on == NONE || w.why == WAIT_OTHER)
+          continue;
+        uint32_t to = m->row[w.on].stream;
+        if (to == start) {
+          best = depth[q] + 1;
+          out->hop = NEW_ARRAY(m->arena, MachineHop, best);
+          out->nhop = best;
+          out->hop[best - 1] = hop(m, i, w);
+          for (uint32_t p = q; p != start; p = from[p])
+            out->hop[depth[p] - 1] = by[p];
+          done = n;
+          break;
+        }
+        if (seen[to] == start + 1)
+          continue;
+        seen[to] = start + 1, depth[to] = depth[q] + 1, from[to] = q, by[to] = hop(m, i, w);
+        queue[n++] = to;
+      }
+    }
+  }
+}
+
+/* A stuck head that waits for what never comes: an end of another tensor, or no end at all. */
+static bool find_never(Machine *m, MachineWhy why, MachineResult *out) {
+  for (uint32_t i = 0; i < m->n; i++) {
+    if (!is(m, i, POSTED) || is(m, i, DONE))
+      continue;
+    Wait w = completion(m, i, 0);
+    if (w.met || w.why != why)
+      continue;
+    out->hop = NEW(m->arena, MachineHop);
+    out->nhop = 1;
+    out->hop[0] = hop(m, i, w);
+    if (instr(m, i)->kind == MACHINE_ALL) /* the member that differs */
+      for (uint32_t x = m->row[i].mate; x != NONE && x != i; x = m->row[x].mate)
+        if (instr(m, x)->tensor != instr(m, i)->tensor) {
+          out->hop[0].on = at(m, x);
+          break;
+        }
+    return true;
+  }
+  return false;
+}
+
+MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model) {
+  Machine m = {.arena = a, .list = list, .nrank = nrank, .model = model};
+  MachineResult out = {.shortest = true};
+  build(&m);
+  m.wait_next = arena_alloc(a, (size_t)m.nstream * sizeof *m.wait_next + 1);
+  m.work = arena_alloc(a, (size_t)m.nstream * sizeof *m.work + 1); /* a stream waits in one place */
+  for (uint32_t q = m.nstream; q-- > 0;)
+    m.work[m.nwork++] = q;
+  while (m.nwork > 0)
+    out.done += advance(&m, m.work[--m.nwork]);
+  uint32_t stuck = 0;
+  while (stuck < m.nstream && m.head[stuck] == NONE)
+    stuck++;
+  if (stuck == m.nstream)
+    return out;
+  if (find_never(&m, WAIT_OTHER, &out)) {
+    out.status = MACHINE_MISPAIRED;
+    return out;
+  }
+  out.status = MACHINE_STUCK;
+  if (!find_never(&m, WAIT_NOBODY, &out))
+    find_cycle(&m, &out);
+  return out;
+}
+
+bool machine_completes(void (*oom)(size_t), const MachineList *list, uint32_t nrank,
+                       ChannelModel model) {
+  Arena scratch = {.oom = oom};
+  bool done = machine_run(&scratch, list, nrank, model).status == MACHINE_DONE;
+  arena_free(&scratch);
+  return done;
+}
+
+bool machine_least_buffer(void (*oom)(size_t), const MachineList *list, uint32_t nrank,
+                          ChannelModel model, uint64_t *buffer) {
+  uint64_t low = 0, high = 1; /* low is too little, high is enough */
+  for (uint32_t r = 0; r < nrank; r++)
+    for (uint32_t i = 0; i < list[r].n; i++) {
+      uint64_t load = list[r].instr[i].kind == MACHINE_SEND
+                          ? model.in_bytes ? list[r].instr[i].bytes : 1
+                          : 0;
+      high = high + load < high ? UINT64_MAX : high + load;
+    }
+  for (int k = 0; k < 2; k++) { /* rendezvous; all that is ever sent fits */
+    model.buffer = *buffer = k * high;
+    if (machine_completes(oom, list, nrank, model))
+      break;
+    if (k == 1)
+      return false;
+  }
+  if (*buffer == 0)
+    return true;
+  while (high - low > 1) {
+    model.buffer = low + (high - low) / 2;
+    if (machine_completes(oom, list, nrank, model))
+      high = model.buffer;
+    else
+      low = model.buffer;
+  }
+  *buffer = high;
+  return true;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT
+ * A second abstract machine: instruction lists of ranks under a named channel model. It decides
+ * whether the lists complete, and if not shows the shortest wait cycle or the first mispaired
+ * transfer. The lists may come from pipec's own lowering or from a file that somebody wrote.
+ *
+ * A rank is a list of instructions. COMPUTE instructions run one after the other. A SEND, RECV or
+ * ALL (a collective) is put into a queue of its rank in list order; a queue carries out one at a
+ * time. Nothing else in the list waits for a communication: that is what `need` is for. The model
+ * says which queues there are:
+ *
+ *   RANK    one for all communication of a rank
+ *   PAIR    one per peer             EDGE    one per peer and direction
+ *   TAGGED  none: every transfer is posted on its own
+ *
+ * (the last three: a collective has the queue of its communicator). Without tags the n-th SEND from
+ * rank a to rank b meets the n-th RECV that b has for a, whatever tensors they are; with tags, the
+ * n-th SEND of a tensor meets the n-th RECV of that tensor.
+ *
+ *   posted    head of its queue, and all that it needs is done
+ *   RECV      is done once it and its SEND are posted
+ *   SEND      rendezvous: the same. Buffered: also as soon as the buffer of its directed pair has
+ *             room, which holds `buffer` messages or bytes that are sent and not yet received; a
+ *             message larger than the buffer is sent by rendezvous
+ *   ALL       is done once every member of the communicator has posted its own; the n-th of each
+ *             member belong together
+ *
+ * With tags nothing waits for a SEND but what needs it, so buffers are not modelled there. */
+#ifndef PIPEC_MACHINE_H
+#define PIPEC_MACHINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "arena.h"
+
+#define MACHINE_NONE UINT32_MAX
+
+typedef enum MachineKind { MACHINE_COMPUTE, MACHINE_SEND, MACHINE_RECV, MACHINE_ALL } MachineKind;
+
+typedef struct MachineInstr {
+  uint32_t kind;    /* MachineKind */
+  uint32_t peer;    /* SEND, RECV: rank of the other end; ALL: number of the communicator */
+  uint32_t need[2]; /* positions in this list that must be done before; NONE */
+  uint64_t tensor;  /* SEND, RECV, ALL: what it is; the ends of a transfer have the same */
+  uint64_t bytes;   /* SEND: of the message */
+} MachineInstr;
+
+typedef struct MachineList {
+  const MachineInstr *instr;
+  uint32_t n;
+} MachineList;
+
+typedef enum MachineChannels {
+  CHANNELS_RANK,
+  CHANNELS_PAIR,
+  CHANNELS_EDGE,
+  CHANNELS_TAGGED
+} MachineChannels;
+
+typedef struct ChannelModel {
+  MachineChannels channels;
+  bool in_bytes;   /* unit of `buffer`: bytes, else messages */
+  bool grouped;    /* rendezvous only: neighbours in a queue with no COMPUTE between are posted, and
+                      done, as one group (ncclGroupStart, ncclGroupEnd) */
+  uint64_t buffer; /* of each directed pair; 0: rendezvous */
+} ChannelModel;
+
+typedef enum MachineStatus {
+  MACHINE_DONE,
+  MACHINE_STUCK,    /* hop[0..nhop): a wait cycle, the last waits for the first; or the one whose
+                       other end does not exist */
+  MACHINE_MISPAIRED /* hop[0]: this end meets one of another tensor */
+} MachineStatus;
+
+/* Why an instruction at the head of its queue does not go on. */
+typedef enum MachineWhy {
+  WAIT_NEED,    /* it needs `on`, which is not done */
+  WAIT_PARTNER, /* the other end, `on`, is not posted */
+  WAIT_ROOM,    /* the buffer has room once `on`, a RECV, is done */
+  WAIT_NOBODY,  /* there is no other end */
+  WAIT_OTHER    /* the other end, `on`, is another tensor */
+} MachineWhy;
+
+typedef struct MachineAt { uint32_t rank, index; } MachineAt;
+typedef struct MachineHop {
+  MachineAt at, on; /* `at` waits for `on`, which is or stands behind `at` of the next hop */
+  MachineWhy why;
+} MachineHop;
+
+typedef struct MachineResult {
+  MachineStatus status;
+  uint64_t done;      /* instructions that were carried out */
+  MachineHop *hop;    /* arena */
+  uint32_t nhop;
+  bool shortest;      /* no cycle is shorter; false: the search was cut short */
+} MachineResult;
+
+/* Every condition is a conjunction of things that, once true, stay true; so it does not matter in
+ * which order the machine goes on, and one run decides. Linear in instructions (a collective: times
+ * its members). Everything it takes is from the arena. */
+MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model);
+
+/* The verdict alone: takes memory of its own and gives it back. */
+bool machine_completes(void (*oom)(size_t), const MachineList *list, uint32_t nrank,
+                       ChannelModel model);
+
+/* The least buffer, in the model's unit, with which the lists complete (0: rendezvous is enough).
+ * False: with none. log(buffer) runs. */
+bool machine_least_buffer(void (*oom)(size_t), const MachineList *list, uint32_t nrank, ChannelModel model,
+                          uint64_t *buffer);
+
+#endif

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT
+ * Plays the compute ops: each rank in its order, each op as soon as its tensor is there. Requires
+ * check_deps. Proves that the orders of the ranks agree with the data (if they do not, the schedule
+ * deadlocks under every channel model), and ensures the one global order of transfers that the
+ * lowering `global` gives to every rank: by the time a transfer could start, ties in the order of
+ * the data. Every dependence points forward in it, so with enough slots it cannot deadlock.
+ *
+ * Marked graph: no choice, so one pass over the ops decides. The sort is a radix sort: linear. */
+#include <string.h>
+
+#include "pipec.h"
+
+uint32_t order_dep(const Sched *s, uint32_t op) {
+  const Op *o = &s->op[op];
+  const PipeStage *st = &s->stage[o->stage];
+  if (o->kind == PIPE_F && st->prev != NONE)
+    return s->at_f[(size_t)st->prev * s->nmb + o->mb] - 1;
+  if ((o->kind == PIPE_B || o->kind == PIPE_I) && st->next != NONE)
+    return s->at_b[(size_t)st->next * s->nmb + o->mb] - 1;
+  return NONE;
+}
+
+uint32_t order_user(const Sched *s, uint32_t op) {
+  const Op *o = &s->op[op];
+  const PipeStage *st = &s->stage[o->stage];
+  if (o->kind == PIPE_F && st->next != NONE)
+    return s->at_f[(size_t)st->next * s->nmb + o->mb] - 1;
+  if ((o->kind == PIPE_B || o->kind == PIPE_I) && st->prev != NONE)
+    return s->at_b[(size_t)st->prev * s->nmb + o->mb] - 1;
+  return NONE;
+}
+
+uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head) {
+  uint32_t st = s->op[u].stage;
+  for (uint32_t q = s->stage[st].replica; q != st; q = s->stage[q].replica)
+    if (s->last_grad[q] >= head[s->stage[q].rank])
+      return s->last_grad[q];
+  return NONE;
+}
+
+/* Op i adds the last gradient to its stage: if this was the last of all replicas, the sum can start,
+ * and ranks that stand at the update can go on. */
+static uint32_t last_of_replicas(const Sched *s, const OrderRun *run, uint32_t i) {
+  uint32_t st = s->op[i].stage, last = i;
+  if (s->last_grad[st] != i || s->stage[st].replica == st)
+    return NONE;
+  for (uint32_t q = s->stage[st].replica; q != st; q = s->stage[q].replica) {
+    uint32_t g = s->last_grad[q];
+    if (g >= run->head[s->stage[q].rank])
+      return NONE;
+    if (run->end[g] > run->end[last])
+      last = g;
+  }
+  return last;
+}
+
+bool order_run(Sched *s, OrderRun *run) {
+  uint32_t *work = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  uint8_t *queued = NEW_ARRAY(s->arena, uint8_t, s->nrank);
+  uint64_t *now = NEW_ARRAY(s->arena, uint64_t, s->nrank),
+           *first = NEW_ARRAY(s->arena, uint64_t, s->nrank);
+  uint32_t nwork = 0, left = s->nop;
+  run->nxfer = 0;
+  run->t = (Timing){0, 0, 0};
+  for (uint32_t r = s->nrank; r-- > 0;) {
+    run->head[r] = s->rank_op0[r];
+    first[r] = UINT64_MAX;
+    work[nwork++] = r;
+    queued[r] = 1;
+  }
+  while (nwork > 0) {
+    uint32_t r = work[--nwork], i = run->head[r], end = s->rank_op0[r + 1];
+    queued[r] = 0;
+    for (; i < end; i++) {
+      const Op *o = &s->op[i];
+      uint32_t dep = order_dep(s, i);
+      uint64_t start = now[r];
+      if (dep != NONE) {
+        uint32_t from = s->op[dep].stage, q = s->stage[from].rank;
+        if (dep >= (q == r ? i : run->head[q]))
+          break;
+        uint64_t send = q == r ? 0 : run->stage[run->uniform ? 0 : from].time[PIPE_SEND_F];
+        if (run->end[dep] + send > start)
+          start = run->end[dep] + send;
+      }
+      if (o->kind == PIPE_U && s->stage[o->stage].replica != o->stage) {
+        if (order_late_replica(s, i, run->head) != NONE)
+          break;
+        uint64_t sum = run->stage[run->uniform ? 0 : o->stage].time[PIPE_REDUCE];
+        for (uint32_t q = s->stage[o->stage].replica;; q = s->stage[q].replica) {
+          if (run->end[s->last_grad[q]] + sum > start)
+            start = run->end[s->last_grad[q]] + sum;
+          if (q == o->stage)
+            break;
+        }
+      }
+      uint64_t cost = run->stage[run->uniform ? 0 : o->stage].time[o->kind];
+      run->end[i] = now[r] = start + cost;
+      run->t.busy += cost;
+      if (first[r] == UINT64_MAX)
+        first[r] = start;
+      left--;
+      uint32_t last = last_of_replicas(s, run, i);
+      if (last != NONE) {
+        if (run->xfer)
+          run->xfer[run->nxfer++] = (Xfer){last, NONE};
+        for (uint32_t q = s->stage[o->stage].replica; q != o->stage; q = s->stage[q].replica) {
+          uint32_t other = s->stage[q].rank;
+          if (run->head[other] == s->at_u[q] - 1 && !queued[other]) {
+            queued[other] = 1;
+            work[nwork++] = other;
+          }
+        }
+      }
+      uint32_t user = order_user(s, i);
+      if (user == NONE)
+        continue;
+      uint32_t q = s->stage[s->op[user].stage].rank;
+      if (q == r)
+        continue;
+      if (run->xfer)
+        run->xfer[run->nxfer++] = (Xfer){i, user};
+      if (run->head[q] == user && !queued[q]) {
+        queued[q] = 1;
+        work[nwork++] = q;
+      }
+    }
+    run->head[r] = i;
+  }
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    if (now[r] > run->t.makespan)
+      run->t.makespan = now[r];
+    if (first[r] != UINT64_MAX && now[r] - first[r] > run->t.span)
+      run->t.span = now[r] - first[r];
+  }
+  return left == 0;
+}
+
+/* The op that rank r, stuck at head[r], waits for. */
+static uint32_t blocker(const Sched *s, const uint32_t *head, uint32_t r) {
+  uint32_t h = head[r];
+  return s->op[h].kind == PIPE_U ? order_late_replica(s, h, head) : order_dep(s, h);
+}
+
+/* Follows who waits for whom from each rank and reports the shortest cycle. */
+static void report_cycle(Sched *s, const uint32_t *head) {
+  uint32_t *mark = NEW_ARRAY(s->arena, uint32_t, s->nrank),
+           *at = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  uint32_t best = NONE, best_len = NONE;
+  for (uint32_t r0 = 0; r0 < s->nrank; r0++) {
+    uint32_t r = r0, step = 1;
+    while (head[r] < s->rank_op0[r + 1] && !mark[r]) {
+      mark[r] = r0 + 1;
+      at[r] = step++;
+      uint32_t dep = blocker(s, head, r);
+      BUG_IF(dep == NONE);
+      r = op_rank(s, dep);
+    }
+    if (head[r] < s->rank_op0[r + 1] && mark[r] == r0 + 1 && step - at[r] < best_len) {
+      best = r;
+      best_len = step - at[r];
+    }
+  }
+  BUG_IF(best == NONE);
+  uint32_t r = best, h = head[r], dep = blocker(s, head, r), q = op_rank(s, dep);
+  if (best_len == 1) {
+    diag_error(s->diag, DIAG_OP_ORDER, s->site[s->op[h].site],
+               "rank %u runs %s before %s, whose result it needs", r, op_text(s, h),
+               op_text(s, dep));
+    diag_note(s->diag, s->site[s->op[dep].site], "%s comes from here", op_text(s, dep));
+    return;
+  }
+  if (best_len == 2)
+    diag_error(s->diag, DIAG_DEADLOCK, s->site[s->op[h].site],
+               "deadlock: ranks %u and %u wait for each other; model: any", r, q);
+  else
+    diag_error(s->diag, DIAG_DEADLOCK, s->site[s->op[h].site],
+               "deadlock: %u ranks wait for each other in a circle; model: any", best_len);
+  for (uint32_t i = 0; i < best_len; i++) {
+    h = head[r], dep = blocker(s, head, r), q = op_rank(s, dep);
+    if (i < 8 || i == best_len - 1)
+      diag_note(s->diag, s->site[s->op[h].site], "rank %u is at %s, which needs %s, %s", r,
+                op_text(s, h), op_text(s, dep),
+                dep == head[q] ? arena_printf(s->arena, "where rank %u is", q)
+                               : arena_printf(s->arena, "which rank %u runs only after %s", q,
+                                              op_text(s, head[q])));
+    else if (i == 8)
+      diag_note(s->diag, NO_SPAN, "and so on, %u more", best_len - 9);
+    r = q;
+  }
+}
+
+static void sort_by_time(Sched *s, Xfer **xfer, uint32_t n, const uint64_t *end) {
+  Xfer *from = *xfer, *to = arena_alloc(s->arena, (size_t)n * sizeof *to + 1);
+  uint64_t most = 0;
+  for (uint32_t i = 0; i < n; i++)
+    most = end[from[i].from] > most ? end[from[i].from] : most;
+  enum { BITS = 11, N = 1 << BITS };
+  for (int shift = 0; shift < 64 && most >> shift; shift += BITS) {
+    uint32_t count[N + 1] = {0};
+    for (uint32_t i = 0; i < n; i++)
+      count[(end[from[i].from] >> shift & (N - 1)) + 1]++;
+    for (int d = 0; d < N; d++)
+      count[d + 1] += count[d];
+    for (uint32_t i = 0; i < n; i++)
+      to[count[end[from[i].from] >> shift & (N - 1)]++] = from[i];
+    Xfer *t = from;
+    from = to, to = t;
+  }
+  *xfer = from;
+}
+
+bool order(Sched *s) {
+  OrderRun run = {.stage = s->stage};
+  run.end = arena_alloc(s->arena, (size_t)s->nop * sizeof *run.end + 1);
+  run.head = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  run.xfer = arena_alloc(s->arena, (size_t)s->nop * sizeof *run.xfer + 1);
+  if (!order_run(s, &run)) {
+    report_cycle(s, run.head);
+    return false;
+  }
+  s->ideal = run.t;
+  s->ideal_end = run.end;
+  s->nxfer = run.nxfer;
+  s->xfer = run.xfer;
+  sort_by_time(s, &s->xfer, s->nxfer, run.end);
+  return true;
+}

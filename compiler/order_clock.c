@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT
+ * `clock`: the order of a rank by time stamps (lang/spec.md 5.5). The ops of the body are listed for
+ * every index, an op without stamp is put on the first free tick after its I, and the list, sorted by
+ * stamp, is pushed. Two ops on one tick are an error. Only the order is kept: when an op starts
+ * follows from the costs.
+ *
+ * With a period T a tick is free if no op of the block is on a tick that differs from it by a multiple
+ * of T, and the W of a stage have the same place in every period. n log n, plus T for each stage. */
+#include <string.h>
+
+#include "expand.h"
+
+bool list_op(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb) {
+  Sched *s = x->s;
+  if (o->op == PIPE_U) {
+    diag_error(s->diag, DIAG_CLAUSE, x->use->at, "an update stands before or after '%s %s'",
+               x->list->kind == ST_CLOCK ? "clock" : "rules", x->list->name);
+    return false;
+  }
+  Listed l = {.key = x->key,
+              .seq = x->listed.n,
+              .stage = stage,
+              .mb = mb,
+              .kind = (uint8_t)o->op,
+              .keyed = x->keyed,
+              .use = x->use,
+              .stmt = x->list_op};
+  if (x->list->kind == ST_RULES && x->list_op->cond && !rules_guard(x, &l))
+    return false;
+  *vec_push(&x->scratch, &x->listed) = l;
+  return true;
+}
+
+static bool too_far(Ex *x, Span at) {
+  diag_error(x->s->diag, DIAG_OVERFLOW, at, "a time stamp overflows a 64-bit integer");
+  return false;
+}
+
+bool list_body(Ex *x, const Stmt *t, int64_t period) {
+  Sched *s = x->s;
+  int64_t lo = 0, hi = s->pipe[0].nmb, step = 1, base;
+  if (t->range.lo && !eval_range(s, &t->range, &lo, &hi, &step))
+    return false;
+  x->listed.n = 0;
+  x->list = t;
+  bool ok = true;
+  for (int64_t i = lo; ok && (step > 0 ? i < hi : i > hi);) {
+    s->env[t->slot] = i;
+    uint32_t first = x->listed.n;
+    ok = spend(x, t) && run_block(x, t->body);
+    if (ok && period && __builtin_mul_overflow(period, i, &base))
+      ok = too_far(x, t->value->at);
+    for (uint32_t k = first; ok && period && k < x->listed.n; k++)
+      if (__builtin_add_overflow(x->listed.at[k].key, base, &x->listed.at[k].key))
+        ok = too_far(x, x->listed.at[k].stmt->at);
+    if (__builtin_add_overflow(i, step, &i))
+      break;
+  }
+  x->list = NULL;
+  return ok;
+}
+
+void label_phases(Sched *s, uint32_t a, uint32_t b) {
+  uint32_t last = a, i = a;
+  for (uint32_t k = a; k < b; k++)
+    if (s->op[k].kind == PIPE_F)
+      last = k + 1;
+  for (; i < b && s->op[i].kind == PIPE_F; i++)
+    s->op[i].phase = PIPE_WARMUP;
+  for (; i < b; i++)
+    s->op[i].phase = i < last ? PIPE_STEADY : PIPE_FLUSH;
+}
+
+/* ---- filling ---- */
+
+static int by_key(const void *va, const void *vb) {
+  const Listed *a = va, *b = vb;
+  if (a->key != b->key)
+    return a->key < b->key ? -1 : 1;
+  if (a->keyed != b->keyed)
+    return a->keyed ? -1 : 1;
+  return a->seq < b->seq ? -1 : a->seq > b->seq;
+}
+
+static int by_cell(const void *va, const void *vb) { /* the I's first, by stage and microbatch */
+  const Listed *a = va, *b = vb;
+  bool ia = a->kind == PIPE_I && a->keyed, ib = b->kind == PIPE_I && b->keyed;
+  if (ia != ib)
+    return ia ? -1 : 1;
+  if (ia && a->stage != b->stage)
+    return a->stage < b->stage ? -1 : 1;
+  if (ia && a->mb != b->mb)
+    return a->mb < b->mb ? -1 : 1;
+  return a->seq < b->seq ? -1 : a->seq > b->seq;
+}
+
+/* Gives each op without stamp that of its I, or the first of the block if that is not in it. */
+static bool start_of_fill(Ex *x) {
+  Listed *l = x->listed.at;
+  uint32_t n = x->listed.n, ni = 0;
+  int64_t least = INT64_MAX;
+  qsort(l, n, sizeof *l, by_cell);
+  for (; ni < n && l[ni].kind == PIPE_I && l[ni].keyed; ni++) {}
+  for (uint32_t k = 0; k < n; k++)
+    if (l[k].keyed && l[k].key < least)
+      least = l[k].key;
+  for (uint32_t k = ni; k < n; k++) {
+    if (l[k].keyed)
+      continue;
+    if (l[k].kind != PIPE_W) {
+      diag_error(x->s->diag, DIAG_CLOCK, l[k].use->at,
+                 "'%s' has no time stamp: only W can do without", span_text(x->s, l[k].use->at));
+      return false;
+    }
+    uint32_t a = 0, b = ni;
+    while (a < b) {
+      uint32_t mid = a + (b - a) / 2;
+      bool before = l[mid].stage != l[k].stage ? l[mid].stage < l[k].stage : l[mid].mb < l[k].mb;
+      if (before)
+        a = mid + 1;
+      else
+        b = mid;
+    }
+    bool here = a < ni && l[a].stage == l[k].stage && l[a].mb == l[k].mb;
+    l[k].key = here ? l[a].key : least == INT64_MAX ? 0 : least;
+  }
+  return true;
+}
+
+static int64_t residue(int64_t key, int64_t period) {
+  int64_t r = key % period;
+  return r < 0 ? r + period : r;
+}
+
+static bool fill_period(Ex *x, Arena *tmp, int64_t period) {
+  Sched *s = x->s;
+  Listed *l = x->listed.at;
+  uint32_t held = s->rank_stage0[x->rank + 1] - s->rank_stage0[x->rank];
+  bool *taken = NEW_ARRAY(tmp, bool, (size_t)period);
+  int64_t *place = NEW_ARRAY(tmp, int64_t,
+                             held); /* of a chunk: tick in the period + 1; 0: none yet */
+  for (uint32_t k = 0; k < x->listed.n; k++)
+    if (l[k].keyed)
+      taken[residue(l[k].key, period)] = true;
+  for (uint32_t k = 0; k < x->listed.n; k++) {
+    if (l[k].keyed)
+      continue;
+    int64_t from = residue(l[k].key, period), *at = &place[s->stage[l[k].stage].chunk], i = 1;
+    for (; !*at && i <= period; i++)
+      if (!taken[(from + i) % period]) {
+        *at = (from + i) % period + 1;
+        taken[*at - 1] = true;
+      }
+    if (!*at) {
+      diag_error(s->diag, DIAG_CLOCK, l[k].use->at,
+                 "rank %u: no tick is left for %uW%u: other ops take all %lld of the period",
+                 x->rank, l[k].stage, l[k].mb, (long long)period);
+      return false;
+    }
+    if (__builtin_add_overflow(l[k].key, residue(*at - 2 - from, period) + 1, &l[k].key))
+      return too_far(x, l[k].stmt->at);
+  }
+  return true;
+}
+
+/* Without a period: gaps between the stamps, in ascending order, take what waits, oldest I first. */
+static void fill_gaps(Ex *x, Arena *tmp) {
+  Listed *l = x->listed.at;
+  uint32_t n = x->listed.n, nfill = 0;
+  uint32_t *wait = NEW_ARRAY(tmp, uint32_t, n);
+  uint32_t head = 0;
+  int64_t tick = INT64_MIN; /* the last one taken */
+  for (uint32_t k = 0; k <= n; k++) {
+    if (k < n && !l[k].keyed) { /* sorted behind its I */
+      wait[nfill++] = k;
+      continue;
+    }
+    for (; head < nfill; head++) {
+      int64_t from = l[wait[head]].key > tick ? l[wait[head]].key : tick;
+      if (from == INT64_MAX || (k < n && from + 1 >= l[k].key))
+        break;
+      l[wait[head]].key = tick = from + 1;
+    }
+    if (k < n)
+      tick = l[k].key;
+  }
+}
+
+/* ---- the statement ---- */
+
+bool run_clock(Ex *x, const Stmt *t) {
+  Sched *s = x->s;
+  enum { MAX_PERIOD = 1 << 20 };
+  int64_t period = 0;
+  if (t->value && !eval(s, t->value, &period))
+    return false;
+  if (t->value && (period < 1 || period > MAX_PERIOD)) {
+    if (!x->period_said)
+      diag_error(s->diag, DIAG_RANGE, t->value->at, "a period of %lld ticks: it can be 1 to %d",
+                 (long long)period, MAX_PERIOD);
+    x->period_said = true;
+    return false;
+  }
+  if (!list_body(x, t, period))
+    return false;
+  if (x->listed.n == 0)
+    return true;
+  if (!start_of_fill(x))
+    return false;
+  Listed *l = x->listed.at;
+  uint32_t n = x->listed.n, first = s->nop;
+  qsort(l, n, sizeof *l, by_key);
+  Arena tmp = {.oom = s->arena->oom};
+  bool ok = true;
+  if (!period)
+    fill_gaps(x, &tmp);
+  else
+    ok = fill_period(x, &tmp, period);
+  arena_free(&tmp);
+  if (!ok)
+    return false;
+  qsort(l, n, sizeof *l, by_key);
+  for (uint32_t k = 0; k < n; k++) {
+    if (k > 0 && l[k].key == l[k - 1].key) {
+      char a[OP_TEXT], b[OP_TEXT];
+      pipe_op_text(a, (PipeOp)l[k - 1].kind, l[k - 1].stage, l[k - 1].mb);
+      pipe_op_text(b, (PipeOp)l[k].kind, l[k].stage, l[k].mb);
+      diag_error(s->diag, DIAG_CLOCK, l[k].use->at, "rank %u: %s and %s are both on tick %lld",
+                 x->rank, a, b, (long long)l[k].key);
+      if (l[k].use != l[k - 1].use)
+        diag_note(s->diag, l[k - 1].use->at, "%s comes from here", a);
+      return false;
+    }
+    x->use = l[k].use;
+    if (!push_op(x, l[k].kind, l[k].stage, l[k].mb))
+      return false;
+  }
+  if (!x->labelled)
+    label_phases(s, first, s->nop);
+  return true;
+}

@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: MIT
+ * `rules`: the order of a rank by priorities (lang/spec.md 5.6). All ranks are played on the costs of
+ * the schedule, as order.c plays a finished one; where the ops of a rank come from `rules`, a rank
+ * that is free takes, of the ops whose inputs have arrived and whose `when` holds, the one with the
+ * least key, then the earliest arrival, then the lowest microbatch. The result is the order in which
+ * they ran.
+ *
+ * An op without key fills: it runs if no op with a key may run, and none that may will arrive before
+ * it would end. Of the ops of one statement on one stage only the first in line is looked at.
+ *
+ * An event is a rank that may have something to do: n log n, times the statements of a rank. */
+#include <string.h>
+
+#include "expand.h"
+
+typedef struct Event {
+  uint64_t at;
+  uint32_t rank;
+} Event;
+
+typedef struct RunOp { /* an op of the play; what is used together lies together */
+  uint64_t avail;      /* when the inputs arrive, of the producers that have started */
+  int64_t key;
+  uint32_t cls; /* row of Ex.classes, NONE outside of rules */
+  uint8_t need; /* producers that have not started; DONE once it has run */
+} RunOp;
+
+typedef struct Rules {
+  Sched *s;
+  Ex *x;
+  RunOp *op;                      /* [nop] */
+  Expr **guard;                   /* [nop] or NULL */
+  uint32_t *seq;                  /* [nop] the order: row of s->op that runs there */
+  uint32_t *next;                 /* [nrank] place in the order of the next op */
+  uint32_t *region;               /* [nrank] row of Ex.regions, the one at or after `next`; NONE */
+  uint64_t *free_at;              /* [nrank] */
+  int64_t *live, *held;           /* [nstage] stashes; microbatches between I and W */
+  int64_t *rank_live, *rank_held; /* [nrank] */
+  Event *event;
+  uint32_t nevent, cap;
+  uint32_t rank; /* that decides now */
+} Rules;
+
+enum { DONE = 255 };
+
+/* ---- conditions ---- */
+
+static bool dynamic(const Expr *e) {
+  if (!e)
+    return false;
+  if (e->kind == EX_CALL && (e->builtin == BI_INFLIGHT || e->builtin == BI_HELD))
+    return true;
+  for (const Arg *a = e->args; a; a = a->next)
+    if (dynamic(a->value))
+      return true;
+  return dynamic(e->a) || dynamic(e->b) || dynamic(e->c);
+}
+
+/* A copy of e in which everything without a quantity is a number. NULL: reported. */
+static Expr *fold(Ex *x, const Expr *e) {
+  Sched *s = x->s;
+  Expr *f = NEW(&x->scratch, Expr);
+  *f = *e;
+  if (!dynamic(e)) {
+    f->kind = EX_INT;
+    f->depends = e->kind != EX_INT; /* worth a word in a message */
+    f->args = NULL;
+    f->a = f->b = f->c = NULL;
+    return eval(s, e, &f->value) ? f : NULL;
+  }
+  f->args = NULL;
+  Arg **end = &f->args;
+  for (const Arg *a = e->args; a; a = a->next) {
+    *end = NEW(&x->scratch, Arg);
+    **end = *a;
+    (*end)->next = NULL;
+    if (!((*end)->value = fold(x, a->value)))
+      return NULL;
+    end = &(*end)->next;
+  }
+  const Expr *const from[3] = {e->a, e->b, e->c};
+  Expr **const to[3] = {&f->a, &f->b, &f->c};
+  for (int i = 0; i < 3; i++)
+    if (from[i] && !(*to[i] = fold(x, from[i])))
+      return NULL;
+  return f;
+}
+
+bool rules_guard(Ex *x, Listed *l) {
+  const Expr *when = l->stmt->cond;
+  for (uint32_t k = x->listed.n; !when->depends && k-- > 0 && k + 64 > x->listed.n;)
+    if (x->listed.at[k].stmt == l->stmt &&
+        x->listed.at[k].guard) { /* the same for every op of it */
+      l->guard = x->listed.at[k].guard;
+      return true;
+    }
+  l->guard = fold(x, when);
+  return l->guard != NULL;
+}
+
+bool rules_quantity(Sched *s, const Expr *call, int64_t *value) {
+  Rules *q = s->rules;
+  int64_t r, c;
+  if (!eval(s, call->args->value, &r))
+    return false;
+  if (r != q->rank) {
+    diag_error(s->diag, DIAG_RANGE, call->args->value->at,
+               "rank %u asks for '%s' of rank %lld; a rank sees only itself", q->rank, call->name,
+               (long long)r);
+    return false;
+  }
+  bool live = call->builtin == BI_INFLIGHT;
+  if (!call->args->next) {
+    *value = live ? q->rank_live[r] : q->rank_held[r];
+    return true;
+  }
+  uint32_t first = s->rank_stage0[r], n = s->rank_stage0[r + 1] - first;
+  if (!eval(s, call->args->next->value, &c))
+    return false;
+  if (c < 0 || c >= n) {
+    diag_error(s->diag, DIAG_RANGE, call->args->next->value->at,
+               "rank %u has no chunk %lld; its chunks are 0 to %u", q->rank, (long long)c, n - 1);
+    return false;
+  }
+  *value = live ? q->live[s->rank_stage[first + c]] : q->held[s->rank_stage[first + c]];
+  return true;
+}
+
+/* ---- listing ---- */
+
+static uint32_t class_of(Ex *x, uint32_t first, const Listed *l) {
+  for (uint32_t k = first; k < x->classes.n; k++) {
+    const RuleClass *c = &x->classes.at[k];
+    if (c->stmt == l->stmt && c->stage == l->stage && c->kind == l->kind)
+      return k;
+  }
+  *vec_push(&x->scratch, &x->classes) = (RuleClass){
+      .stmt = l->stmt, .stage = l->stage, .kind = l->kind, .keyed = l->keyed};
+  return x->classes.n - 1;
+}
+
+bool run_rules(Ex *x, const Stmt *t) {
+  Sched *s = x->s;
+  if (!list_body(x, t, 0))
+    return false;
+  Region g = {
+      .rank = x->rank, .first = s->nop, .cls0 = x->classes.n, .at = t, .labelled = x->labelled};
+  for (uint32_t k = 0; k < x->listed.n; k++) {
+    const Listed *l = &x->listed.at[k];
+    size_t cell = (size_t)l->stage * s->nmb + l->mb;
+    uint32_t at = l->kind == PIPE_F   ? s->at_f[cell]
+                  : l->kind == PIPE_W ? s->at_w[cell]
+                                      : s->at_b[cell];
+    if (at && at <= g.first && s->op[at - 1].kind == l->kind)
+      continue; /* it has run before the block */
+    *vec_push(&x->scratch, &x->rule) = (RuleOp){s->nop, class_of(x, g.cls0, l), l->key, l->guard};
+    x->use = l->use;
+    if (!push_op(x, l->kind, l->stage, l->mb))
+      return false;
+  }
+  g.n = s->nop - g.first;
+  g.ncls = x->classes.n - g.cls0;
+  if (g.n > 0)
+    *vec_push(&x->scratch, &x->regions) = g;
+  return true;
+}
+
+/* ---- heaps ---- */
+
+static bool ready_before(const Rules *q, uint32_t a, uint32_t b) {
+  if (q->op[a].key != q->op[b].key)
+    return q->op[a].key < q->op[b].key;
+  if (q->op[a].avail != q->op[b].avail)
+    return q->op[a].avail < q->op[b].avail;
+  const Op *oa = &q->s->op[a], *ob = &q->s->op[b];
+  return oa->mb != ob->mb ? oa->mb < ob->mb : a < b;
+}
+
+static bool comes_before(const Rules *q, uint32_t a, uint32_t b) {
+  return q->op[a].avail != q->op[b].avail ? q->op[a].avail < q->op[b].avail : a < b;
+}
+
+typedef bool Before(const Rules *q, uint32_t a, uint32_t b);
+
+static void heap_push(const Rules *q, OpHeap *h, Before *before, uint32_t op) {
+  if (h->n == h->cap)
+    vec_grow(&q->x->scratch, (void **)&h->at, &h->cap, sizeof *h->at);
+  uint32_t i = h->n++;
+  for (; i > 0 && before(q, op, h->at[(i - 1) / 2]); i = (i - 1) / 2)
+    h->at[i] = h->at[(i - 1) / 2];
+  h->at[i] = op;
+}
+
+static uint32_t heap_pop(const Rules *q, OpHeap *h, Before *before) {
+  uint32_t top = h->at[0], last = h->at[--h->n], i = 0;
+  for (;;) {
+    uint32_t c = 2 * i + 1;
+    if (c + 1 < h->n && before(q, h->at[c + 1], h->at[c]))
+      c++;
+    if (c >= h->n || !before(q, h->at[c], last))
+      break;
+    h->at[i] = h->at[c];
+    i = c;
+  }
+  h->at[i] = last;
+  return top;
+}
+
+static bool event_before(Event a, Event b) { return a.at != b.at ? a.at < b.at : a.rank < b.rank; }
+
+static void event_push(Rules *q, uint64_t at, uint32_t rank) {
+  if (q->nevent == q->cap)
+    vec_grow(&q->x->scratch, (void **)&q->event, &q->cap, sizeof *q->event);
+  Event e = {at, rank};
+  uint32_t i = q->nevent++;
+  for (; i > 0 && event_before(e, q->event[(i - 1) / 2]); i = (i - 1) / 2)
+    q->event[i] = q->event[(i - 1) / 2];
+  q->event[i] = e;
+}
+
+static Event event_pop(Rules *q) {
+  Event top = q->event[0], last = q->event[--q->nevent];
+  uint32_t i = 0;
+  for (;;) {
+    uint32_t c = 2 * i + 1;
+    if (c + 1 < q->nevent && event_before(q->event[c + 1], q->event[c]))
+      c++;
+    if (c >= q->nevent || !event_before(q->event[c], last))
+      break;
+    q->event[i] = q->event[c];
+    i = c;
+  }
+  q->event[i] = last;
+  return top;
+}
+
+/* ---- the play ---- */
+
+static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* All producers of op have started: its inputs arrive at avail. A rank that is busy looks when it ends
+ * what it runs. */
+static void known(Rules *q, uint32_t op, uint64_t now) {
+  uint32_t r = q->s->stage[q->s->op[op].stage].rank;
+  if (q->op[op].cls != NONE) {
+    RuleClass *c = &q->x->classes.at[q->op[op].cls];
+    if (q->op[op].avail <= now)
+      heap_push(q, &c->ready, ready_before, op);
+    else
+      heap_push(q, &c->coming, comes_before, op);
+  }
+  if (q->free_at[r] <= now)
+    event_push(q, later(q->op[op].avail, now), r);
+}
+
+static void feed(Rules *q, uint32_t op, uint64_t arrives, uint64_t now) {
+  q->op[op].avail = later(q->op[op].avail, arrives);
+  if (--q->op[op].need == 0)
+    known(q, op, now);
+}
+
+/* The op of the same stage and microbatch that waits for op, or NONE. */
+static uint32_t own_user(const Sched *s, uint32_t op) {
+  const Op *o = &s->op[op];
+  size_t cell = (size_t)o->stage * s->nmb + o->mb;
+  return o->kind == PIPE_F ? s->at_b[cell] - 1 : o->kind == PIPE_I ? s->at_w[cell] - 1 : NONE;
+}
+
+static void start(Rules *q, uint32_t r, uint32_t op, uint64_t now) {
+  Sched *s = q->s;
+  const Op *o = &s->op[op];
+  const PipeStage *st = &s->stage[o->stage];
+  uint64_t end = now + st->time[o->kind];
+  q->seq[q->next[r]++] = op;
+  q->op[op].need = DONE;
+  q->free_at[r] = end;
+  int64_t live = o->kind == PIPE_F ? 1 : o->kind == PIPE_B || o->kind == PIPE_W ? -1 : 0;
+  int64_t held = o->kind == PIPE_I ? 1 : o->kind == PIPE_W ? -1 : 0;
+  q->live[o->stage] += live, q->rank_live[r] += live;
+  q->held[o->stage] += held, q->rank_held[r] += held;
+  event_push(q, end, r);
+  uint32_t user = order_user(s, op), own = o->kind == PIPE_U ? NONE : own_user(s, op);
+  if (user != NONE)
+    feed(q, user, end + (s->stage[s->op[user].stage].rank == r ? 0 : st->time[PIPE_SEND_F]), now);
+  if (own != NONE)
+    feed(q, own, end, now);
+}
+
+static bool holds(Rules *q, uint32_t op, bool *yes) {
+  int64_t v = 1;
+  bool ok = !q->guard[op] || eval(q->s, q->guard[op], &v);
+  *yes = v != 0;
+  return ok;
+}
+
+/* The op that rank r takes at `now`, or NONE. False: a condition has no value. */
+static bool choose(Rules *q, const Region *g, uint64_t now, uint32_t *best) {
+  const PipeStage *stage = q->s->stage;
+  uint32_t filler = NONE;
+  bool yes;
+  *best = NONE;
+  for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
+    RuleClass *c = &q->x->classes.at[k];
+    while (c->coming.n > 0 && q->op[c->coming.at[0]].avail <= now)
+      heap_push(q, &c->ready, ready_before, heap_pop(q, &c->coming, comes_before));
+    if (c->ready.n == 0)
+      continue;
+    uint32_t op = c->ready.at[0], *to = c->keyed ? best : &filler;
+    if (*to != NONE && !(c->keyed ? ready_before(q, op, *to) : comes_before(q, op, *to)))
+      continue;
+    if (!holds(q, op, &yes))
+      return false;
+    if (yes)
+      *to = op;
+  }
+  if (*best != NONE || filler == NONE)
+    return true;
+  const Op *o = &q->s->op[filler];
+  uint64_t end = now + stage[o->stage].time[o->kind];
+  for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
+    const RuleClass *c = &q->x->classes.at[k];
+    if (!c->keyed || c->coming.n == 0 || q->op[c->coming.at[0]].avail >= end)
+      continue;
+    if (!holds(q, c->coming.at[0], &yes))
+      return false;
+    if (yes)
+      return true; /* wait for it */
+  }
+  *best = filler;
+  return true;
+}
+
+/* When the next op of rank r arrives that may let it go on; UINT64_MAX: none is under way. */
+static uint64_t next_arrival(const Rules *q, const Region *g, uint32_t r) {
+  if (!g)
+    return q->op[q->next[r]].need == 0 ? q->op[q->next[r]].avail : UINT64_MAX;
+  uint64_t first = UINT64_MAX;
+  for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
+    const OpHeap *h = &q->x->classes.at[k].coming;
+    if (h->n > 0 && q->op[h->at[0]].avail < first)
+      first = q->op[h->at[0]].avail;
+  }
+  return first;
+}
+
+/* The region that rank r is in, or NULL. */
+static const Region *region_at(const Rules *q, uint32_t r) {
+  const Region *g = q->region[r] == NONE ? NULL : &q->x->regions.at[q->region[r]];
+  return g && q->next[r] >= g->first ? g : NULL;
+}
+
+static bool step(Rules *q, uint32_t r, uint64_t now) {
+  Sched *s = q->s;
+  if (now < q->free_at[r] || q->next[r] == s->rank_op0[r + 1])
+    return true;
+  const Region *g = region_at(q, r);
+  uint32_t op = q->next[r];
+  if (g && op == g->first + g->n) {
+    uint32_t k = q->region[r] + 1;
+    q->region[r] = k < q->x->regions.n && q->x->regions.at[k].rank == r ? k : NONE;
+    return step(q, r, now);
+  }
+  q->rank = r;
+  if (!g && (q->op[op].need != 0 || q->op[op].avail > now))
+    op = NONE;
+  if (g && !choose(q, g, now, &op))
+    return false;
+  if (op == NONE) {
+    uint64_t at = next_arrival(q, g, r);
+    if (at != UINT64_MAX)
+      event_push(q, at, r);
+    return true;
+  }
+  if (!g) {
+    start(q, r, op, now);
+    return true;
+  }
+  RuleClass *c = &q->x->classes.at[q->op[op].cls];
+  heap_pop(q, &c->ready, ready_before);
+  start(q, r, op, now);
+  return true;
+}
+
+/* "inflight(r) = 4, P - r = 4": the quantities and the numbers that were put in. */
+static const char *explain(Sched *s, const Expr *e, const char *text) {
+  int64_t v;
+  if (!e)
+    return text;
+  bool quantity_call = e->kind == EX_CALL && e->builtin >= BI_INFLIGHT;
+  if ((quantity_call || (e->kind == EX_INT && e->depends)) && strlen(text) < 200 && eval(s, e, &v))
+    return arena_printf(s->arena, "%s%s%s = %lld", text, *text ? ", " : "", span_text(s, e->at),
+                        (long long)v);
+  for (const Arg *a = e->args; a; a = a->next)
+    text = explain(s, a->value, text);
+  return explain(s, e->c, explain(s, e->b, explain(s, e->a, text)));
+}
+
+/* Nothing can go on. The reason is a condition that keeps back an op whose inputs are there; where
+ * there are several, the one that keeps back the oldest microbatch. */
+static bool report_starved(Rules *q) {
+  Sched *s = q->s;
+  const Region *worst = NULL;
+  uint32_t mb = NONE;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    const Region *g = region_at(q, r);
+    for (uint32_t k = 0; g && k < g->ncls; k++) {
+      const OpHeap *ready = &q->x->classes.at[g->cls0 + k].ready;
+      if (ready->n > 0 && s->op[ready->at[0]].mb <= mb)
+        worst = g, mb = s->op[ready->at[0]].mb;
+    }
+  }
+  if (!worst)
+    return true; /* the data goes round in a circle, or is never made: the proofs say where */
+  uint32_t r = q->rank = worst->rank, left = worst->first + worst->n - q->next[r];
+  diag_error(s->diag, DIAG_STARVED, worst->at->at,
+             "rank %u starves: %u op%s left, and none may run", r, left,
+             left == 1 ? " is" : "s are");
+  for (uint32_t k = 0; k < worst->ncls; k++) {
+    const RuleClass *c = &q->x->classes.at[worst->cls0 + k];
+    if (c->ready.n == 0)
+      continue;
+    uint32_t op = c->ready.at[0];
+    diag_note(s->diag, c->stmt->cond->at, "%s is ready, but '%s' does not hold: %s", op_text(s, op),
+              span_text(s, c->stmt->cond->at), explain(s, q->guard[op], ""));
+  }
+  return false;
+}
+
+static void reorder(Rules *q) {
+  Sched *s = q->s;
+  for (uint32_t i = 0; i < q->x->regions.n; i++) {
+    const Region *g = &q->x->regions.at[i];
+    uint32_t done = q->next[g->rank] > g->first ? q->next[g->rank] : g->first,
+             end = g->first + g->n;
+    /* What did not run, in a play that stood still: an order that the proofs can find fault with. */
+    for (int pass = 0; pass < 3 && done < end; pass++)
+      for (uint32_t k = g->first; k < end; k++) {
+        uint8_t kind = s->op[k].kind;
+        if (q->op[k].need != DONE && (kind == PIPE_F ? 0 : kind == PIPE_W ? 2 : 1) == pass)
+          q->seq[done++] = k;
+      }
+    Op *to = arena_alloc(&q->x->scratch, g->n * sizeof *to);
+    for (uint32_t k = 0; k < g->n; k++)
+      to[k] = s->op[q->seq[g->first + k]];
+    memcpy(&s->op[g->first], to, g->n * sizeof *to);
+    for (uint32_t k = g->first; k < end; k++) {
+      const Op *o = &s->op[k];
+      size_t cell = (size_t)o->stage * s->nmb + o->mb;
+      *(o->kind == PIPE_F   ? &s->at_f[cell]
+        : o->kind == PIPE_W ? &s->at_w[cell]
+                            : &s->at_b[cell]) = k + 1;
+    }
+    if (!g->labelled)
+      label_phases(s, g->first, end);
+  }
+}
+
+bool play_rules(Ex *x) {
+  Sched *s = x->s;
+  if (x->regions.n == 0)
+    return true;
+  size_t n = s->nop;
+  Arena *a = &x->scratch;
+  Rules q = {
+      .s = s,
+      .x = x,
+      .op = NEW_ARRAY(a, RunOp, n),
+      .guard = NEW_ARRAY(a, Expr *, n),
+      .seq = arena_alloc(a, n * sizeof *q.seq + 1),
+      .next = arena_alloc(a, s->nrank * sizeof *q.next),
+      .region = arena_alloc(a, s->nrank * sizeof *q.region),
+      .free_at = NEW_ARRAY(a, uint64_t, s->nrank),
+      .live = NEW_ARRAY(a, int64_t, s->nstage),
+      .held = NEW_ARRAY(a, int64_t, s->nstage),
+      .rank_live = NEW_ARRAY(a, int64_t, s->nrank),
+      .rank_held = NEW_ARRAY(a, int64_t, s->nrank),
+  };
+  for (uint32_t i = 0; i < n; i++)
+    q.op[i].cls = NONE;
+  memset(q.region, 0xff, s->nrank * sizeof *q.region);
+  for (uint32_t i = x->rule.n; i-- > 0;) {
+    const RuleOp *u = &x->rule.at[i];
+    q.op[u->op].cls = u->cls, q.op[u->op].key = u->key, q.guard[u->op] = u->guard;
+  }
+  for (uint32_t i = x->regions.n; i-- > 0;)
+    q.region[x->regions.at[i].rank] = i;
+  for (uint32_t i = 0; i < n; i++) {
+    const Op *o = &s->op[i];
+    size_t cell = (size_t)o->stage * s->nmb + o->mb;
+    q.op[i].need = order_dep(s, i) != NONE;
+    if ((o->kind == PIPE_B || o->kind == PIPE_I) && s->at_f[cell])
+      q.op[i].need++;
+    if (o->kind == PIPE_W && s->at_b[cell] && s->op[s->at_b[cell] - 1].kind == PIPE_I)
+      q.op[i].need++;
+    q.seq[i] = (uint32_t)i;
+  }
+  for (uint32_t r = 0; r < s->nrank; r++)
+    q.next[r] = s->rank_op0[r];
+  s->rules = &q;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    event_push(&q, 0, r);
+    q.free_at[r] = 1; /* so that `known` does not wake it as well */
+  }
+  for (uint32_t i = 0; i < n; i++)
+    if (q.op[i].need == 0)
+      known(&q, i, 0);
+  memset(q.free_at, 0, s->nrank * sizeof *q.free_at);
+  bool ok = true;
+  while (ok && q.nevent > 0) {
+    Event e = event_pop(&q);
+    ok = step(&q, e.rank, e.at);
+  }
+  ok = ok && report_starved(&q);
+  s->rules = NULL;
+  if (ok)
+    reorder(&q);
+  return ok;
+}

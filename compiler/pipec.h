@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT
+ * THE header: read this first. A compile is one Sched that the passes of driver.c fill in turn:
+ *
+ *   parse > resolve > expand > check_deps > order > comm > check_deadlock > slots
+ *         > check_memory > lower > check_match > check_channels > check_user > emit
+ *
+ * A CSV file of PyTorch's comes in by read_csv in place of the first three. One that has its own
+ * transfers (compute_comms) is proved and not emitted: read_csv > check_deps > order > check_channels.
+ *
+ * Each pass is `bool pass(Sched *)`; false means that errors were reported. Its comment says what
+ * it requires and ensures; check_* passes prove and change nothing that they prove. All memory is
+ * the arena's. References are indices, NONE where there is nothing. */
+#ifndef PIPEC_H
+#define PIPEC_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "arena.h"
+#include "ast.h"
+#include "diag.h"
+#include "machine.h"
+#include "pipe_instr.h"
+#include "pipe_sim.h"
+
+#define PIPEC_VERSION "0.1.0"
+#define NONE UINT32_MAX
+
+enum {
+  MAX_CALLS = 1 << 20,     /* of functions in one value: fn f(x) = g(x) + g(x) doubles at each step */
+  MAX_TURNS = 1 << 30,     /* of loops, all ranks together */
+  MAX_RANKS = 1 << 20,     /* more is a typing error */
+  MIN_CHANNEL_SLOTS = 2    /* receive and send slots of a channel to start from (lang/spec.md 8) */
+};
+
+/* One compute op of the user's program. Comm ops exist only as PipeInstr. 16 bytes. */
+typedef struct Op {
+  uint8_t kind;   /* PipeOp: F B I W U */
+  uint8_t phase;  /* PipePhase */
+  uint16_t zero;
+  uint32_t stage; /* row of Sched.stage */
+  uint32_t mb;    /* NONE for U */
+  uint32_t site;  /* row of Sched.site */
+} Op;
+
+/* A tensor that crosses ranks; or, when `to` is NONE, the sum of a stage's gradients over its replicas,
+ * which cannot start before `from`, the last op that adds to any of them. */
+typedef struct Xfer {
+  uint32_t from; /* producing op: F, or B/I */
+  uint32_t to;   /* consuming op, or NONE */
+} Xfer;
+
+/* A channel: the transfers of one kind out of one stage, in their order. Index 2*stage + (backward). */
+typedef struct Channel {
+  uint32_t out_slots, in_slots; /* at the sender, at the receiver; 0 if no transfer uses it */
+  uint32_t out_first, in_first; /* (slots) first slot number on the rank */
+} Channel;
+
+/* The instructions of a rank before they are merged into one list. */
+typedef struct Streams {
+  PipeInstr *compute, *comm;
+  uint32_t ncompute, ncomm;
+} Streams;
+
+/* What a compute_comms file says for a rank, transfers included: op, stage, mb, site and (once
+ * check_channels has seen it) peer. */
+typedef struct List {
+  PipeInstr *instr;
+  uint32_t n;
+} List;
+
+/* What a rank needs at its worst moment. (check_memory) Bytes, each buffer rounded up to 64. */
+typedef struct Peak {
+  uint32_t inflight, held; /* most live ACT and GOUT slots (slots) */
+  uint32_t warmup;         /* forwards before the first backward */
+  uint32_t op;             /* op at which act + gout + local bytes are most; NONE when unsized */
+  uint64_t weight, grad, opt, work, act, gout, out, in, local, total;
+} Peak;
+
+/* A pipe: rows first .. first + nstage - 1 of the stage table, microbatches mb0 .. mb0 + nmb - 1. */
+typedef struct Pipe {
+  const Clause *clause;
+  uint32_t first, nstage, mb0, nmb;
+} Pipe;
+
+/* Idle-network prediction of a program for one set of costs: from order_run. */
+typedef struct Timing {
+  uint64_t makespan, span, busy; /* busy: summed over ranks */
+} Timing;
+
+typedef struct Sched {
+  Arena *arena;
+  Diag *diag;
+  struct Options *opt;
+
+  /* parse */
+  Interner *names;
+  Ast *tree;             /* of opt->input */
+
+  /* resolve */
+  Schedule *def;         /* the schedule that is compiled */
+  uint32_t nslot;        /* variables of the whole text; each has a fixed place in env */
+  int64_t *env;          /* [nslot] current values */
+  uint32_t calls, call_depth; /* of functions, in the value being computed */
+
+  /* expand */
+  const char *name, *params;
+  uint32_t nrank, nstage, nmb; /* of all pipes together */
+  uint32_t nmodel;       /* stages of the model; more rows than that are replicas */
+  Pipe *pipe; uint32_t npipe;
+  PipeStage *stage;      /* [nstage] */
+  bool sized;            /* bytes were given */
+  bool timed;            /* times are ns: one was given with a unit, or by a profile */
+  uint32_t *rank_stage;  /* [nstage] stages grouped by rank, ascending; rank r from */
+  uint32_t *rank_stage0; /* [nrank + 1] */
+  const Clause **check; uint32_t ncheck; /* to prove at the end; env still has what they name */
+  Op *op;                /* [nop], rank after rank, each in program order */
+  uint32_t nop;
+  uint32_t *rank_op0;    /* [nrank + 1] */
+  Span *order_at;        /* [nrank] the order that a rank follows */
+  uint32_t *at_f, *at_b, *at_w; /* [nstage * nmb] op + 1 of F, of B or I, of W; 0 none */
+  uint32_t *at_u;        /* [nstage] */
+  uint32_t *last_grad;   /* [nstage] op of its last B or W (check_deps) */
+  Span *site; uint32_t nsite, capsite;
+  List *lists;           /* [nrank] of a compute_comms file, else NULL (read_csv) */
+  struct Rules *rules;   /* the simulation of `rules` while it runs, else NULL */
+
+  /* order */
+  Timing ideal;          /* with the schedule's own costs */
+  uint64_t *ideal_end;   /* [nop] when each op ended then */
+  Xfer *xfer;            /* [nxfer] transfers between ranks, in the one global order */
+  uint32_t nxfer;
+
+  /* comm, check_deadlock */
+  Channel *channel;      /* [2 * nstage] */
+  Streams *stream;       /* [nrank] */
+  uint64_t **compute_start, **comm_start; /* [nrank][n] predicted */
+  uint64_t makespan, busy, own_span; /* own_span: longest window of a single rank */
+  uint32_t channel_slots; /* most that any channel needed */
+
+  /* check_channels */
+  uint64_t least_buffer; /* least --sends=buffered with which it completes; 0: rendezvous is enough */
+
+  /* slots, lower, check_memory */
+  PipePool **pool; uint32_t *npool, *nrank_slot; /* [nrank] */
+  Peak *peak;            /* [nrank] */
+  PipeProgram *prog;     /* the result; its tables are what emit prints */
+
+  /* check_user */
+  struct Played *played; /* sets of uniform costs already played */
+  uint64_t *play_end; uint32_t *play_head; /* room for it */
+} Sched;
+
+/* ---- options, main.c ---- */
+typedef struct Define { const char *name; int64_t value; bool used; } Define;
+typedef enum Emit { EMIT_C, EMIT_CSV, EMIT_JSON, EMIT_SVG, EMIT_TRACE, EMIT_NONE } Emit;
+typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } Color;
+typedef struct Options {
+  const char *input;           /* path */
+  const char *text; size_t text_len; /* non-NULL: compile this text, imports are refused (fuzzing) */
+  const char *output;          /* NULL: standard output */
+  const char *depfile;
+  const char *schedule;        /* NULL: the last of the file */
+  const char *symbol;          /* C name of the program */
+  const char *profile;
+  const char *dump_after;      /* pass name, "all", or NULL */
+  Emit emit;
+  bool check_only;             /* prove and report, write nothing */
+  bool show;                   /* draw the grid in the terminal, write nothing */
+  bool critical_path;          /* report, with the critical path and idle time by cause */
+  Color color;                 /* of show */
+  bool time_passes;
+  bool verify;                 /* verify.c after every pass (always in debug builds) */
+  ChannelModel model;          /* --channels, --sends: what check_channels proves for */
+  bool torch_lax;              /* CSV as PyTorch reads it, with warnings */
+  uint64_t memory_limit_bytes; /* per rank; 0: none */
+  uint64_t host_limit_bytes;   /* what the compiler itself may use; 0: the machine's memory */
+  Define *define; uint32_t ndefine;
+  const char **include; uint32_t ninclude;
+  const char *stdlib;          /* directory */
+  FILE *dump_out;              /* dumps and reports: stdout */
+} Options;
+
+/* ---- driver.c: the pass list ---- */
+bool compile(Sched *s);
+bool compile_only(Sched *s);  /* the same without output: what tests, fuzzers and benches call */
+bool is_pass(const char *name);
+const char *pass_names(Sched *s);
+
+/* ---- files.c ---- */
+/* Reads a whole file into the arena; at: where it was asked for. NULL: reported. */
+char *file_read(Sched *s, const char *path, Span at, uint32_t *len);
+/* Where import "path" in file `from` is found, or NULL. */
+const char *file_find(Sched *s, const char *path, const char *from);
+/* Output to a temporary file beside `path`, renamed by file_close if nothing failed; NULL path:
+ * standard output. Errors are reported by file_close, which is false then and leaves no file. */
+typedef struct OutFile {
+  FILE *f;
+  const char *shown, *path; /* as the user wrote it; symbolic links resolved */
+  char *tmp;
+} OutFile;
+bool file_open(Sched *s, OutFile *o, const char *path);
+bool file_close(Sched *s, OutFile *o, bool ok);
+
+/* ---- resolve.c: requires a parsed tree; ensures that every name has a slot, a definition or a
+ * builtin, imports are loaded, s->def is set ---- */
+bool resolve(Sched *s);
+
+typedef enum Builtin { /* EX_CALL.builtin */
+  BI_FN, BI_MIN, BI_MAX,
+  BI_INFLIGHT, BI_HELD, BI_WARMUP, BI_MEMORY,  /* of a rank */
+  BI_MAKESPAN, BI_SPAN, BI_IDLE                /* with named costs */
+} Builtin;
+
+/* ---- csv.c: a file of PyTorch's; ensures what expand does, and lists for compute_comms ---- */
+bool is_csv(const Options *o);
+bool read_csv(Sched *s);
+
+/* ---- eval.c ---- */
+/* Value of e in s->env; false: reported (overflow, division by zero, a rank out of range). */
+bool eval(Sched *s, const Expr *e, int64_t *value);
+/* The file-level lets of a resolved tree, those of its imports first. */
+bool eval_lets(Sched *s, Ast *ast);
+bool eval_range(Sched *s, const Range *r, int64_t *lo, int64_t *hi, int64_t *step);
+/* "P = 4, r = 0, inflight(r) = 5": what e mentions, for messages; at most ~200 bytes. */
+const char *eval_explain(Sched *s, const Expr *e);
+/* The help line "its parameters are P, M". */
+void help_params(Sched *s, const Schedule *sc);
+const char *span_text(Sched *s, Span at); /* the text itself, blanks squeezed, cut at 80 bytes */
+
+/* Says where a schedule that has what stands at `at` is extended, if it is; in expand.c. */
+void note_extends(Sched *s, Span at);
+
+/* ---- expand.c: schedule + parameters -> ops of each rank; proves indices, placement, uniqueness,
+ * sizes of everything ---- */
+bool expand(Sched *s);
+bool rules_quantity(Sched *s, const Expr *call, int64_t *value); /* order_rules.c: inflight, held now */
+bool profile_apply(Sched *s, const char *path, Span at, bool *has); /* profile.c; has[NKEYS] */
+typedef enum CostKey { /* entries of time { } and bytes { } and of a profile */
+  KEY_F, KEY_B, KEY_I, KEY_W, KEY_U, KEY_SEND, KEY_REDUCE,
+  KEY_ACT, KEY_GOUT, KEY_BOUNDARY, KEY_WEIGHT, KEY_GRAD, KEY_OPT, KEY_WORK,
+  NKEYS, NTIMEKEYS = KEY_ACT
+} CostKey;
+extern const char *const cost_key[NKEYS];
+uint64_t *cost_field(PipeStage *st, CostKey k); /* where it is kept (SEND: SEND_F; SEND_B follows) */
+/* Defaults for what `has` lacks. */
+void cost_defaults(PipeStage *st, const bool has[NKEYS]);
+
+/* ---- check_deps.c: each (stage, mb) exactly F and B or I+W, in order on its rank; U last ---- */
+bool check_deps(Sched *s);
+
+/* ---- order.c ---- */
+/* Plays the compute ops on an idle network, where a tensor reaches another rank `send` after its
+ * producer has ended. False: the orders wait for each other, head[r] is the op at which rank r
+ * stands. Linear. */
+typedef struct OrderRun {
+  const PipeStage *stage; /* costs: of each stage, or stage[0] for all when uniform */
+  bool uniform;
+  uint64_t *end;          /* [nop], required: when each op ended */
+  uint32_t *head;         /* [nrank], required: next op of each rank */
+  Xfer *xfer;             /* NULL, or filled with the transfers in an order that respects the data */
+  uint32_t nxfer;
+  Timing t;
+} OrderRun;
+bool order_run(Sched *s, OrderRun *run);
+/* Of a U that replicas hold up: a last gradient op that has not run, given each rank's next op; NONE. */
+uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head);
+uint32_t order_dep(const Sched *s, uint32_t op); /* op on which op waits besides its own rank's, or NONE */
+uint32_t order_user(const Sched *s, uint32_t op); /* op that waits for op's tensor, or NONE */
+/* Requires check_deps. Proves that the compute orders agree with the data under any channel model;
+ * ensures xfer, one global order of all transfers (by predicted start), and ideal. */
+bool order(Sched *s);
+
+/* ---- comm.c: requires order; ensures channel and stream: sends, receives, waits ---- */
+bool comm(Sched *s);
+bool comm_more_slots(Sched *s); /* what the ideal timing needs; false: nothing to add */
+/* ---- check_deadlock.c: requires comm. Model: rendezvous, untagged FIFO, one comm stream per rank.
+ * Proves that the machine of pipe_sim.h completes; adds channel slots where too few close a cycle;
+ * ensures compute_start, comm_start, makespan, busy. ---- */
+bool check_deadlock(Sched *s);
+/* ---- slots.c: requires comm. Ensures slot numbers, pools, peak counts (interval colouring: the
+ * count of each pool equals its peak) ---- */
+bool slots(Sched *s);
+/* ---- lower.c: requires slots and predicted times; ensures prog ---- */
+bool lower(Sched *s);
+/* ---- check_match.c: requires prog. FIFO matching per directed rank pair ---- */
+bool check_match(Sched *s);
+/* ---- check_channels.c: requires prog, or lists. Proves that the lists complete and match under
+ * opt->model; ensures least_buffer. Text of the model for messages ---- */
+bool check_channels(Sched *s);
+bool is_default_model(const ChannelModel *m); /* the one that check_deadlock and check_match prove */
+const char *model_text(Sched *s);
+const char *buffer_text(Sched *s, uint64_t buffer); /* "2 messages", "1024 B" */
+/* ---- check_memory.c: requires slots. Bytes per rank against the limit ---- */
+bool check_memory(Sched *s);
+/* ---- check_user.c: the `check` clauses ---- */
+bool check_user(Sched *s);
+bool quantity(Sched *s, const Expr *call, int64_t *value); /* a builtin of `check` */
+
+/* ---- emit_*.c: require prog; write to f ---- */
+void emit_c(Sched *s, FILE *f);
+void emit_csv(Sched *s, FILE *f);
+void emit_json(Sched *s, FILE *f);
+void emit_report(Sched *s, FILE *f);
+void emit_critical(Sched *s, FILE *f); /* critical.c */
+void emit_show(Sched *s, FILE *f);     /* show.c */
+void emit_svg(Sched *s, FILE *f);
+void emit_trace(Sched *s, FILE *f);
+/* Predicted start and end of each instruction, as pipe_predict gives them; the caller frees *start. */
+uint64_t **predict(Sched *s, uint64_t ***end); /* emit_timeline.c */
+const char *time_text(Sched *s, uint64_t t);   /* report.c: "1.234 ms", or the number of units */
+double bubble_percent(const Sched *s, uint64_t makespan);
+
+/* ---- explain.c ---- */
+/* Letters to change, add, leave out or swap with the next to make b of a; a large number for names of
+ * more than 40 letters. */
+unsigned name_distance(const char *a, const char *b);
+/* The page of lang/errors.md for a diagnostic; false: reported. */
+bool explain_name(Sched *s, const char *name, FILE *f);
+
+/* ---- dump.c: text of what is there after a pass ---- */
+void dump_ops(Sched *s, FILE *f);
+void dump_streams(Sched *s, FILE *f);
+void dump_program(Sched *s, FILE *f);
+
+/* ---- verify.c: internal consistency; aborts with file:line on our own mistakes. Shares no code
+ * with the passes. With opt->verify, the default of debug builds, called after every pass that has
+ * something to verify. ---- */
+void verify_ops(const Sched *s);
+void verify_program(const Sched *s);
+
+/* ---- util, in dump.c ---- */
+#define OP_TEXT PIPE_OP_TEXT
+const char *op_text(Sched *s, uint32_t op);          /* "2F0", arena */
+const char *bytes_text(Sched *s, uint64_t bytes);    /* "44.0 GiB" */
+uint32_t op_rank(const Sched *s, uint32_t op);
+static inline uint64_t round64(uint64_t bytes) { return (bytes + 63) & ~(uint64_t)63; }
+
+#define BUG_IF(cond) \
+  do { if (cond) { fprintf(stderr, "pipec: internal error: %s:%d: %s\n", __FILE__, __LINE__, #cond); abort(); } } while (0)
+
+#endif

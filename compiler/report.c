@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ * What --check prints: the verdict, the model it holds under, and a line per rank. */
+#include <inttypes.h>
+
+#include "pipec.h"
+
+const char *time_text(Sched *s, uint64_t t) {
+  if (!s->timed)
+    return arena_printf(s->arena, "%" PRIu64, t);
+  static const struct {
+    uint64_t ns;
+    const char *unit;
+  } unit[] = {{1000000000, "s"}, {1000000, "ms"}, {1000, "us"}};
+  for (int i = 0; i < 3; i++)
+    if (t >= unit[i].ns)
+      return arena_printf(s->arena, "%.3f %s", (double)t / (double)unit[i].ns, unit[i].unit);
+  return arena_printf(s->arena, "%" PRIu64 " ns", t);
+}
+
+double bubble_percent(const Sched *s, uint64_t makespan) {
+  double all = (double)makespan * s->nrank;
+  return all > 0 ? 100 * (1 - (double)s->busy / all) : 0;
+}
+
+static void report_buffer(Sched *s, FILE *f) {
+  if (s->opt->model.buffer == 0 || s->opt->model.channels == CHANNELS_TAGGED)
+    return;
+  fprintf(f, "buffer    %s\n",
+          s->least_buffer == 0 ? "none is needed: it completes with rendezvous sends too"
+                               : arena_printf(s->arena, "at least %s per directed rank pair",
+                                              buffer_text(s, s->least_buffer)));
+}
+
+/* A file with transfers of its own is proved as it stands, and that is all. */
+static void report_lists(Sched *s, FILE *f) {
+  fprintf(f, "%s: %u rank%s, %u stage%s, %u microbatch%s, %u ops, %u transfers of its own\n",
+          s->name, s->nrank, s->nrank == 1 ? "" : "s", s->nstage, s->nstage == 1 ? "" : "s", s->nmb,
+          s->nmb == 1 ? "" : "es", s->nop - s->nstage, s->nxfer);
+  fprintf(f, "proved    complete, in order, deadlock-free, matched\n");
+  fprintf(f, "model     %s\n", model_text(s));
+  report_buffer(s, f);
+}
+
+void emit_report(Sched *s, FILE *f) {
+  if (s->lists) {
+    report_lists(s, f);
+    return;
+  }
+  fprintf(f, "%s%s%s: %u rank%s, %u stage%s, %u microbatch%s, %u ops, %u transfers\n", s->name,
+          *s->params ? " " : "", s->params, s->nrank, s->nrank == 1 ? "" : "s", s->nstage,
+          s->nstage == 1 ? "" : "s", s->nmb, s->nmb == 1 ? "" : "es", s->nop, s->nxfer);
+  fprintf(f, "proved    complete, in order, deadlock-free, matched; %u check%s\n", s->ncheck,
+          s->ncheck == 1 ? "" : "s");
+  fprintf(f, "model     %s, at most %u slots per channel\n", model_text(s), s->channel_slots);
+  report_buffer(s, f);
+  fprintf(f, "makespan  %s, bubble %.2f %%; %s on an idle network\n", time_text(s, s->makespan),
+          bubble_percent(s, s->makespan), time_text(s, s->ideal.makespan));
+  fprintf(f, "rank  warmup  in flight  held%s\n", s->sized ? "  bytes        at" : "");
+  enum { SHOWN = 32 };
+  for (uint32_t r = 0; r < s->nrank && r < SHOWN; r++) {
+    const Peak *p = &s->peak[r];
+    fprintf(f, "%4u  %6u  %9u  %4u", r, p->warmup, p->inflight, p->held);
+    if (s->sized)
+      fprintf(f, "  %-11s  %s", bytes_text(s, p->total), p->op == NONE ? "" : op_text(s, p->op));
+    fputc('\n', f);
+  }
+  if (s->nrank > SHOWN)
+    fprintf(f, "      and %u more: --emit=json has all\n", s->nrank - SHOWN);
+}

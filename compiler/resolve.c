@@ -1,0 +1,793 @@
+/* SPDX-License-Identifier: MIT
+ * Names. Requires a parsed tree. Ensures: every variable has its own slot of s->env (there is no
+ * recursion, so one slot is enough), every call its fn or builtin, every op its kind or macro,
+ * imports are parsed and resolved, s->def is the schedule to compile.
+ *
+ * One visible meaning per name: a table from interned name to symbol, with an undo list per scope.
+ * Linear in the text. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "pipec.h"
+
+typedef enum SymKind { SY_NONE, SY_VAR, SY_FN, SY_OPDEF, SY_SCHEDULE, SY_PIPE, SY_BUILTIN } SymKind;
+
+typedef struct Sym {
+  Name name;
+  SymKind kind;
+  Span at;
+  uint32_t slot;
+  uint8_t units; /* VAR of a let, FN: of the numbers it is made of */
+  bool depends;  /* VAR: its value depends on the index of the kernel being resolved */
+  union {
+    Fn *fn;
+    OpDef *opdef;
+    Schedule *schedule;
+    Builtin builtin;
+  };
+} Sym;
+
+typedef struct File {
+  dev_t dev;
+  ino_t ino;
+  Ast *ast;
+  bool done;
+  struct File *next;
+} File;
+
+typedef struct Resolver {
+  Sched *s;
+  uint8_t units;                  /* of the numbers resolved so far, see units_of */
+  const Entry *with_unit, *plain; /* first times of the schedule with a unit, and without */
+  Interner *in;
+  Sym *table; /* open addressing by pointer; never iterated */
+  uint32_t cap, used;
+  VEC(Name) scope; /* names defined, innermost last */
+  File *files;
+  Name n_min, n_max, op_name[5];
+  bool in_check;      /* quantities are allowed */
+  bool in_when;       /* inflight and held are */
+  uint32_t nquantity; /* of those, so far */
+  const Stmt *list;   /* the clock or rules that is being resolved, or NULL */
+  const Fn *fn;       /* whose body is being resolved, or NULL */
+  int depth;          /* of imports */
+  bool incomplete;    /* an import of this file failed: what is unknown may be defined there */
+} Resolver;
+
+static const struct {
+  const char *name;
+  Builtin b;
+} builtins[] = {
+    {"min", BI_MIN},
+    {"max", BI_MAX},
+    {"inflight", BI_INFLIGHT},
+    {"held", BI_HELD},
+    {"warmup_depth", BI_WARMUP},
+    {"memory", BI_MEMORY},
+    {"makespan", BI_MAKESPAN},
+    {"span", BI_SPAN},
+    {"idle", BI_IDLE},
+};
+
+static Sym *slot_of(Sym *table, uint32_t cap, Name name) {
+  uint64_t h = (uint64_t)(uintptr_t)name * 0x9e3779b97f4a7c15u;
+  for (uint32_t i = (uint32_t)(h >> 32) & (cap - 1);; i = (i + 1) & (cap - 1))
+    if (table[i].name == name || !table[i].name)
+      return &table[i];
+}
+
+static Sym *find(Resolver *r, Name name) {
+  Sym *y = slot_of(r->table, r->cap, name);
+  return y->name && y->kind != SY_NONE ? y : NULL;
+}
+
+static Sym *define(Resolver *r, Name name, Span at, SymKind kind) {
+  Sym *old = find(r, name);
+  if (old) {
+    diag_error(r->s->diag, DIAG_REDEFINED, at, "'%s' is already defined%s", name,
+               old->kind == SY_BUILTIN ? " by the language" : "");
+    if (old->kind != SY_BUILTIN)
+      diag_note(r->s->diag, old->at, "it was defined here");
+    /* Keep going with the new meaning, so that one slip is one error. */
+    old->at = at;
+    old->kind = kind;
+    return old;
+  }
+  if ((r->used + 1) * 2 > r->cap) {
+    uint32_t cap = r->cap * 2;
+    Sym *table = NEW_ARRAY(r->s->arena, Sym, cap);
+    for (uint32_t i = 0; i < r->cap; i++)
+      if (r->table[i].name)
+        *slot_of(table, cap, r->table[i].name) = r->table[i];
+    r->table = table;
+    r->cap = cap;
+  }
+  Sym *y = slot_of(r->table, r->cap, name);
+  if (!y->name)
+    r->used++;
+  *y = (Sym){.name = name, .kind = kind, .at = at};
+  *vec_push(r->s->arena, &r->scope) = name;
+  return y;
+}
+
+static uint32_t define_var(Resolver *r, Name name, Span at) {
+  Sym *y = define(r, name, at, SY_VAR);
+  y->depends = false;
+  return y->slot = r->s->nslot++;
+}
+
+static uint32_t scope_begin(Resolver *r) { return r->scope.n; }
+
+static void scope_end(Resolver *r, uint32_t mark) {
+  while (r->scope.n > mark)
+    slot_of(r->table, r->cap, r->scope.at[--r->scope.n])->kind = SY_NONE;
+}
+
+/* ---- did you mean ---- */
+
+static bool near(const char *a, const char *b) { /* one letter apart, or only its case */
+  size_t n = strlen(a), m = strlen(b);
+  return n == 1 && m == 1 ? (a[0] | 32) == (b[0] | 32) : n > 1 && m > 1 && name_distance(a, b) <= 1;
+}
+
+/* False: nothing like it is visible. */
+static bool suggest(Resolver *r, Name name) {
+  if (r->s->diag->errors > r->s->diag->limit)
+    return true; /* not printed: keep many errors linear */
+  for (uint32_t i = r->scope.n; i-- > 0;) {
+    Sym *y = find(r, r->scope.at[i]);
+    if (y && near(name, y->name)) {
+      diag_help(r->s->diag, "did you mean '%s'", y->name);
+      return true;
+    }
+  }
+  return false;
+}
+
+static const char *kind_text(const Sym *y) {
+  switch (y->kind) {
+  case SY_VAR: return "a value";
+  case SY_OPDEF: return "an op";
+  case SY_SCHEDULE: return "a schedule";
+  case SY_PIPE: return "a pipe";
+  default: return "a function";
+  }
+}
+
+/* y, or nothing, stands where `wanted` should: one error, with where y comes from or a near name. */
+static void wrong_kind(Resolver *r, const Sym *y, Name name, Span at, const char *wanted) {
+  Diag *d = r->s->diag;
+  if (y) {
+    diag_error(d, DIAG_UNKNOWN_NAME, at, "'%s' is %s, not %s", name, kind_text(y), wanted);
+    if (y->kind != SY_BUILTIN)
+      diag_note(d, y->at, "it was defined here");
+    return;
+  }
+  if (r->incomplete)
+    return;
+  diag_error(d, DIAG_UNKNOWN_NAME, at, "unknown %s '%s'",
+             strcmp(wanted, "a value") == 0 ? "name" : strchr(wanted, ' ') + 1, name);
+  if (r->fn && r->fn->name == name)
+    diag_help(d, "a function sees only what is defined before it, so it cannot call itself");
+  else if (!suggest(r, name) && r->in_check && strstr(wanted, "function"))
+    diag_help(d, "a check knows inflight(r) held(r) warmup_depth(r) memory(r) makespan() span() idle()");
+}
+
+/* ---- expressions; the result tells whether the value depends on the kernel's index ---- */
+
+static bool resolve_expr(Resolver *r, Expr *e);
+
+static bool resolve_args(Resolver *r, Arg *a) {
+  bool depends = false;
+  for (; a; a = a->next)
+    depends |= resolve_expr(r, a->value);
+  return depends;
+}
+
+static bool is_cost(Name key) {
+  for (int k = 0; k < NTIMEKEYS; k++)
+    if (strcmp(key, cost_key[k]) == 0)
+      return true;
+  return false;
+}
+
+static bool resolve_call(Resolver *r, Expr *e) {
+  Diag *d = r->s->diag;
+  Sym *y = find(r, e->name);
+  uint32_t before = r->nquantity;
+  bool depends = resolve_args(r, e->args);
+  uint32_t given = 0, want = 0;
+  for (Arg *a = e->args; a; a = a->next)
+    given++;
+  e->builtin = BI_MIN;
+  if (!y || (y->kind != SY_FN && y->kind != SY_BUILTIN)) {
+    wrong_kind(r, y, e->name, e->name_at, "a function");
+    return depends;
+  }
+  bool costs = false;
+  if (y->kind == SY_FN) {
+    e->builtin = BI_FN;
+    e->fn = y->fn;
+    r->units |= y->fn->units;
+    if (r->in_when && r->nquantity > before)
+      diag_error(d, DIAG_CLAUSE, e->at, "'%s' cannot take a quantity, whose value changes",
+                 e->name);
+    for (Param *p = y->fn->params; p; p = p->next)
+      want++;
+  } else {
+    e->builtin = (uint8_t)y->builtin;
+    bool now = r->in_when && (y->builtin == BI_INFLIGHT || y->builtin == BI_HELD);
+    r->nquantity += now;
+    if (y->builtin >= BI_INFLIGHT && !r->in_check && !now)
+      diag_error(d, DIAG_CLAUSE, e->at,
+                 "'%s' is known only once the schedule is; it can stand only in a check", e->name);
+    if (y->builtin == BI_MIN || y->builtin == BI_MAX)
+      want = given ? given : 1;
+    else
+      costs = y->builtin >= BI_MAKESPAN, want = costs ? given : now && given == 2 ? 2 : 1;
+  }
+  for (Arg *a = e->args; a; a = a->next) {
+    if (costs && (!a->key || !is_cost(a->key)))
+      diag_error(d, DIAG_ARITY, a->key ? a->key_at : a->value->at,
+                 "'%s' takes costs by name: F B I W U send reduce, such as %s(F = 1, B = 2)", e->name,
+                 e->name);
+    else if (!costs && a->key)
+      diag_error(d, DIAG_ARITY, a->key_at, "'%s' takes no named arguments", e->name);
+    for (Arg *b = e->args; costs && a->key && b != a; b = b->next)
+      if (b->key == a->key)
+        diag_error(d, DIAG_ARITY, a->key_at, "'%s' is given twice", a->key);
+  }
+  if (given != want) {
+    diag_error(d, DIAG_ARITY, e->at, "'%s' takes %u argument%s%s, got %u", e->name, want,
+               want == 1 ? "" : "s", e->builtin == BI_MIN || e->builtin == BI_MAX ? " or more" : "",
+               given);
+    if (y->kind == SY_FN)
+      diag_note(d, y->at, "it was defined here");
+  }
+  return depends;
+}
+
+static bool resolve_expr(Resolver *r, Expr *e) {
+  if (!e)
+    return false;
+  bool depends = false;
+  if (e->kind == EX_INT) {
+    r->units |= (uint8_t)(1u << e->unit);
+  } else if (e->kind == EX_NAME) {
+    Sym *y = find(r, e->name);
+    if (!y || y->kind != SY_VAR) {
+      wrong_kind(r, y, e->name, e->at, "a value");
+    } else {
+      e->slot = y->slot;
+      depends = y->depends;
+      r->units |= y->units;
+    }
+  } else if (e->kind == EX_CALL) {
+    depends = resolve_call(r, e);
+  } else {
+    depends |= resolve_expr(r, e->a);
+    depends |= resolve_expr(r, e->b);
+    depends |= resolve_expr(r, e->c);
+  }
+  e->depends = depends;
+  return depends;
+}
+
+/* Resolves e and tells which units its numbers have, names and functions included. */
+static uint8_t units_of(Resolver *r, Expr *e) {
+  uint8_t outer = r->units;
+  r->units = 0;
+  resolve_expr(r, e);
+  uint8_t units = r->units;
+  r->units |= outer;
+  return units;
+}
+
+static void resolve_range(Resolver *r, Range *g) {
+  resolve_expr(r, g->lo);
+  resolve_expr(r, g->hi);
+  resolve_expr(r, g->step);
+}
+
+/* ---- ops and statements ---- */
+
+/* The index of an op in a kernel: k, or k plus or minus something without k. Cuts it to the lag: the
+ * expression is left as it is, `depends` tells expand which side of it holds k. */
+static bool is_index(const Expr *e, uint32_t k) {
+  if (e->kind == EX_NAME)
+    return e->slot == k;
+  if (e->kind == EX_ADD)
+    return (is_index(e->a, k) && !e->b->depends) || (!e->a->depends && is_index(e->b, k));
+  return e->kind == EX_SUB && is_index(e->a, k) && !e->b->depends;
+}
+
+static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
+  Diag *d = r->s->diag;
+  uint32_t nargs = 0;
+  for (Arg *a = o->args; a; a = a->next, nargs++)
+    resolve_expr(r, a->value);
+  resolve_expr(r, o->chunk);
+  resolve_expr(r, o->stage);
+  o->op = -1;
+  if (o->pipe) {
+    Sym *y = find(r, o->pipe);
+    if (!y || y->kind != SY_PIPE)
+      wrong_kind(r, y, o->pipe, o->pipe_at, "a pipe");
+  }
+  for (int k = 0; k < 5; k++)
+    if (o->name == r->op_name[k])
+      o->op = (int8_t)(k == 0   ? PIPE_F
+                       : k == 1 ? PIPE_B
+                       : k == 2 ? PIPE_I
+                       : k == 3 ? PIPE_W
+                                : PIPE_U);
+  uint32_t want = o->op == PIPE_U || (!o->parens && !kernel) ? 0 : 1;
+  if (o->op < 0) {
+    Sym *y = find(r, o->name);
+    if (!y || y->kind != SY_OPDEF) {
+      if (y)
+        wrong_kind(r, y, o->name, o->name_at, "an op");
+      else
+        diag_error(d, DIAG_UNKNOWN_NAME, o->name_at, "unknown op '%s'", o->name);
+      if (!y)
+        diag_help(d, "the ops are F, B, I, W and U; 'op %s(m) = ...' defines one", o->name);
+      return;
+    }
+    o->def = y->opdef;
+    want = 0;
+    for (Param *p = o->def->params; p; p = p->next)
+      want++;
+    if (o->chunk || o->stage)
+      diag_error(d, DIAG_ARITY, o->at, "'%s' already says which stage it is on", o->name);
+  }
+  if (nargs != want) {
+    diag_error(d, DIAG_ARITY, o->at, "op '%s' takes %s, got %u", o->name,
+               o->op < 0 ? arena_printf(r->s->arena, "%u argument%s", want, want == 1 ? "" : "s")
+               : o->op == PIPE_U ? "no microbatch"
+                                 : "one microbatch",
+               nargs);
+    return;
+  }
+  if (!kernel)
+    return;
+  uint32_t indices = 0;
+  for (Arg *a = o->args; a; a = a->next) {
+    if (!a->value->depends)
+      continue;
+    indices++;
+    if (!is_index(a->value, kernel->slot)) {
+      diag_error(d, DIAG_LAG, a->value->at,
+                 "the index of an op in 'steady %s' must be %s, plus or minus a lag without %s",
+                 kernel->name, kernel->name, kernel->name);
+      diag_help(d, "name the rest with 'op f(k) = ...' and write f(%s - lag), or use 'do'",
+                kernel->name);
+      return;
+    }
+  }
+  if (indices != 1) {
+    diag_error(d, DIAG_LAG, o->at,
+               "an op in 'steady %s' needs one index that is %s, plus or minus a lag", kernel->name,
+               kernel->name);
+    diag_help(d,
+              indices ? "name the rest with 'op f(k) = ...' and write f(%s - lag)"
+                      : "an op without %s stands before or after the kernel",
+              kernel->name);
+  }
+}
+
+static void resolve_params(Resolver *r, Param *p) {
+  for (; p; p = p->next)
+    p->slot = define_var(r, p->name, p->at);
+}
+
+static void resolve_fn(Resolver *r, Fn *f) {
+  uint32_t mark = scope_begin(r);
+  resolve_params(r, f->params);
+  r->fn = f;
+  f->units = units_of(r, f->body);
+  r->fn = NULL;
+  scope_end(r, mark);
+  define(r, f->name, f->name_at, SY_FN)->fn = f;
+}
+
+static void resolve_block(Resolver *r, Stmt *b, const Stmt *kernel);
+
+static const char *list_word(const Stmt *t) { return t->kind == ST_CLOCK ? "clock" : "rules"; }
+
+/* clock and rules. `depends` then tells what may differ between the instances of one statement. */
+static void resolve_list(Resolver *r, Stmt *t, const Stmt *kernel) {
+  if (kernel)
+    diag_error(r->s->diag, DIAG_CLAUSE, t->at, "'%s' cannot stand inside 'steady %s'", list_word(t),
+               kernel->name);
+  else if (r->list)
+    diag_error(r->s->diag, DIAG_CLAUSE, t->at, "'%s' cannot stand inside '%s %s'", list_word(t),
+               list_word(r->list), r->list->name);
+  resolve_range(r, &t->range);
+  resolve_expr(r, t->value);
+  uint32_t mark = scope_begin(r);
+  t->slot = define_var(r, t->name, t->name_at);
+  if (find(r, t->name))
+    find(r, t->name)->depends = true;
+  const Stmt *outer = r->list;
+  r->list = t;
+  resolve_block(r, t->body, NULL);
+  r->list = outer;
+  scope_end(r, mark);
+}
+
+static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
+  uint32_t mark;
+  switch (t->kind) {
+  case ST_OP:
+    resolve_opref(r, t->op, kernel);
+    resolve_expr(r, t->value);
+    r->in_when = r->list && r->list->kind == ST_RULES;
+    resolve_expr(r, t->cond);
+    if (t->value && !r->list)
+      diag_error(
+          r->s->diag, DIAG_CLAUSE, t->value->at,
+          "'@' gives an op its place in 'clock' or 'rules'; here ops follow as they are written");
+    else if (t->cond && !r->in_when)
+      diag_error(r->s->diag, DIAG_CLAUSE, t->cond->at,
+                 "'when' is a condition of 'rules'; here use 'if'");
+    r->in_when = false;
+    return;
+  case ST_IF:
+    resolve_expr(r, t->cond);
+    resolve_block(r, t->body, kernel);
+    resolve_block(r, t->orelse, kernel);
+    return;
+  case ST_LET: {
+    uint8_t units = units_of(r, t->value);
+    bool depends = t->value->depends;
+    Sym *y = define(r, t->name, t->name_at, SY_VAR);
+    y->units = units;
+    y->depends = depends;
+    t->slot = y->slot = r->s->nslot++;
+    return;
+  }
+  case ST_FN: resolve_fn(r, t->fn); return;
+  case ST_PHASE:
+    if (kernel)
+      diag_error(r->s->diag, DIAG_CLAUSE, t->at,
+                 "a phase label cannot stand inside 'steady %s'; its phases follow from its lags",
+                 kernel->name);
+    else if (r->list)
+      diag_error(r->s->diag, DIAG_CLAUSE, t->at,
+                 "a phase label cannot stand inside '%s %s'; it labels the whole",
+                 list_word(r->list), r->list->name);
+    resolve_block(r, t->body, kernel);
+    return;
+  case ST_CLIP:
+    if (kernel)
+      diag_error(r->s->diag, DIAG_CLAUSE, t->at,
+                 "'clip' cannot stand inside 'steady %s', only around it", kernel->name);
+    resolve_block(r, t->body, kernel);
+    return;
+  case ST_CLOCK:
+  case ST_RULES: resolve_list(r, t, kernel); return;
+  case ST_OPDEF:
+    mark = scope_begin(r);
+    resolve_params(r, t->opdef->params);
+    resolve_opref(r, t->opdef->op, NULL);
+    scope_end(r, mark);
+    define(r, t->opdef->name, t->opdef->name_at, SY_OPDEF)->opdef = t->opdef;
+    return;
+  case ST_KERNEL:
+  case ST_DO:
+    if (kernel) {
+      diag_error(r->s->diag, DIAG_CLAUSE, t->at, "a loop cannot stand inside 'steady %s'",
+                 kernel->name);
+      diag_help(
+          r->s->diag,
+          "let %s run over all the ops and name them with 'op f(%s) = ...', or use 'do' for both",
+          kernel->name, kernel->name);
+    } else if (r->list && t->kind == ST_KERNEL) {
+      diag_error(r->s->diag, DIAG_CLAUSE, t->at, "a kernel cannot stand inside '%s %s'",
+                 list_word(r->list), r->list->name);
+    }
+    resolve_range(r, &t->range);
+    resolve_expr(r, t->cond);
+    mark = scope_begin(r);
+    if (t->name)
+      t->slot = define_var(r, t->name, t->name_at);
+    if ((t->kind == ST_KERNEL || r->list) && t->name && find(r, t->name))
+      find(r, t->name)->depends = true;
+    resolve_block(r, t->body, t->kind == ST_KERNEL ? t : NULL);
+    scope_end(r, mark);
+    return;
+  }
+}
+
+static void resolve_block(Resolver *r, Stmt *b, const Stmt *kernel) {
+  uint32_t mark = scope_begin(r);
+  for (; b; b = b->next)
+    resolve_stmt(r, b, kernel);
+  scope_end(r, mark);
+}
+
+/* ---- schedules ---- */
+
+/* Bytes are bytes, times are times; and all times of a schedule have a unit, or none. */
+static void check_unit(Resolver *r, const Clause *c, const Entry *e, uint8_t units) {
+  enum { BYTES = 1 << 1, TIME = 1 << 2 };
+  if (units & (c->kind == CL_TIME ? BYTES : TIME))
+    diag_error(r->s->diag, DIAG_UNIT, e->value->at, "'%s' is a number of %s, given in %s", e->key,
+               c->kind == CL_TIME ? "ns" : "bytes", c->kind == CL_TIME ? "bytes" : "time");
+  if (c->kind != CL_TIME)
+    return;
+  if (units & TIME)
+    r->with_unit = r->with_unit ? r->with_unit : e;
+  else if (e->value->kind == EX_INT && e->value->value != 0)
+    r->plain = r->plain ? r->plain : e;
+}
+
+static void resolve_entries(Resolver *r, Clause *c) {
+  int lo = c->kind == CL_TIME ? 0 : NTIMEKEYS, hi = c->kind == CL_TIME ? NTIMEKEYS : NKEYS;
+  bool seen[NKEYS] = {false};
+  for (Entry *e = c->entries; e; e = e->next) {
+    check_unit(r, c, e, units_of(r, e->value));
+    int k = lo;
+    while (k < hi && strcmp(e->key, cost_key[k]) != 0)
+      k++;
+    if (k == hi) {
+      diag_error(r->s->diag, DIAG_UNKNOWN_NAME, e->key_at, "unknown key '%s'", e->key);
+      diag_help(r->s->diag, c->kind == CL_TIME
+                                ? "the keys of time are F B I W U send reduce"
+                                : "the keys of bytes are act gout boundary weight grad opt work");
+    } else if (seen[k]) {
+      diag_error(r->s->diag, DIAG_REDEFINED, e->key_at, "'%s' is given twice", e->key);
+    } else {
+      seen[k] = true;
+    }
+  }
+}
+
+static void resolve_clause(Resolver *r, Clause *c) {
+  if (c->kind == CL_LET) {
+    uint8_t units = units_of(r, c->value);
+    c->slot = define_var(r, c->name, c->name_at);
+    find(r, c->name)->units = units;
+    return;
+  }
+  if (c->kind == CL_FN) {
+    resolve_fn(r, c->fn);
+    return;
+  }
+  if (c->kind == CL_PIPE) {
+    Sym *y = c->root ? find(r, c->root) : NULL;
+    if (c->root && (!y || y->kind != SY_PIPE))
+      diag_error(r->s->diag, DIAG_UNKNOWN_NAME, c->root_at, "'%s' is not a pipe", c->root);
+    define(r, c->name, c->name_at, SY_PIPE);
+  }
+  if (c->kind != CL_CHECK)
+    resolve_expr(r, c->value);
+  resolve_expr(r, c->mbs);
+  resolve_range(r, &c->range);
+  uint32_t mark = scope_begin(r);
+  if (c->var)
+    c->slot = define_var(r, c->var, c->var_at);
+  resolve_expr(r, c->place);
+  if (c->kind == CL_CHECK) {
+    r->in_check = true;
+    resolve_expr(r, c->value);
+    r->in_check = false;
+  }
+  resolve_entries(r, c);
+  resolve_block(r, c->body, NULL);
+  scope_end(r, mark);
+}
+
+static void resolve_schedule(Resolver *r, Schedule *sc) {
+  Diag *d = r->s->diag;
+  r->with_unit = r->plain = NULL;
+  uint32_t mark = scope_begin(r);
+  for (Param *p = sc->params; p; p = p->next) {
+    resolve_expr(r, p->init);
+    p->slot = define_var(r, p->name, p->at);
+  }
+  if (sc->base) {
+    Sym *y = find(r, sc->base);
+    if (!y || y->kind != SY_SCHEDULE) {
+      wrong_kind(r, y, sc->base, sc->base_at, "a schedule");
+    } else {
+      sc->base_def = y->schedule;
+    }
+    uint32_t given = 0, want = 0;
+    bool named = false;
+    for (Arg *a = sc->base_args; a; a = a->next, given++) {
+      resolve_expr(r, a->value);
+      if (named && !a->key)
+        diag_error(d, DIAG_ARITY, a->value->at, "a positional argument after a named one");
+      named |= a->key != NULL;
+      if (!a->key || !sc->base_def)
+        continue;
+      Param *p = sc->base_def->params;
+      while (p && p->name != a->key)
+        p = p->next;
+      if (!p) {
+        diag_error(d, DIAG_PARAM, a->key_at, "schedule '%s' has no parameter '%s'", sc->base,
+                   a->key);
+        help_params(r->s, sc->base_def);
+      }
+      for (Arg *b = sc->base_args; b != a; b = b->next)
+        if (b->key == a->key)
+          diag_error(d, DIAG_REDEFINED, a->key_at, "'%s' is given twice", a->key);
+    }
+    if (sc->base_def) {
+      for (Param *p = sc->base_def->params; p; p = p->next)
+        want++;
+      if (given > want)
+        diag_error(d, DIAG_ARITY, sc->base_at, "schedule '%s' takes %u arguments, got %u", sc->base,
+                   want, given);
+    }
+  }
+  for (Require *q = sc->requires; q; q = q->next)
+    resolve_expr(r, q->cond);
+  for (Clause *c = sc->clauses; c; c = c->next)
+    resolve_clause(r, c);
+  scope_end(r, mark);
+  sc->timed = r->with_unit != NULL;
+  if (r->with_unit && r->plain) {
+    diag_error(
+        d, DIAG_UNIT, r->plain->value->at,
+        "'%s' has no unit of time, but '%s' has: all times of a schedule are ns, or all are plain",
+        r->plain->key, r->with_unit->key);
+    diag_note(d, r->with_unit->at, "the one with a unit");
+  }
+  define(r, sc->name, sc->name_at, SY_SCHEDULE)->schedule = sc;
+}
+
+/* ---- files ---- */
+
+static void resolve_file(Resolver *r, Ast *ast);
+
+static File *load(Resolver *r, Item *it) {
+  Sched *s = r->s;
+  const char *path = file_find(s, it->path, s->diag->source[it->at.file].path);
+  if (!path) {
+    diag_error(s->diag, DIAG_IMPORT, it->at, "cannot find \"%s\"", it->path);
+    diag_help(s->diag, "looked beside this file, in each -I directory and in the standard library");
+    return NULL;
+  }
+  struct stat st;
+  if (stat(path, &st) != 0)
+    st = (struct stat){0}; /* file_read says why */
+  for (File *f = r->files; f; f = f->next)
+    if (f->dev == st.st_dev && f->ino == st.st_ino) { /* however it is spelt */
+      if (f->done)
+        return f->ast ? f : NULL;
+      diag_error(
+          s->diag, DIAG_IMPORT_LOOP, it->at,
+          "\"%s\" is being imported already: a file cannot import itself, directly or through others",
+          it->path);
+      return NULL;
+    }
+  uint32_t len;
+  char *text = file_read(s, path, it->at, &len);
+  if (!text)
+    return NULL;
+  File *f = NEW(s->arena, File);
+  f->dev = st.st_dev, f->ino = st.st_ino;
+  f->next = r->files;
+  r->files = f;
+  uint32_t errors = s->diag->errors;
+  f->ast = parse(s->arena, r->in, s->diag, diag_source(s->diag, path, text, len));
+  if (s->diag->errors > errors) {
+    f->ast = NULL, f->done = true; /* reported once */
+    return NULL;
+  }
+  /* A file sees only itself and what it imports: start from an empty scope. */
+  Resolver own = *r;
+  own.cap = 64, own.used = 0, own.scope.at = NULL, own.scope.n = own.scope.cap = 0;
+  own.table = NEW_ARRAY(s->arena, Sym, own.cap);
+  own.depth = r->depth + 1, own.incomplete = false;
+  if (own.depth > 64) {
+    diag_error(s->diag, DIAG_IMPORT, it->at, "imports nest deeper than 64 files");
+    return NULL;
+  }
+  resolve_file(&own, f->ast);
+  r->files = own.files;
+  f->done = true;
+  return f;
+}
+
+static void resolve_import(Resolver *r, Item *it) {
+  File *f = load(r, it);
+  if (!f) {
+    r->incomplete = true;
+    return;
+  }
+  for (Item *e = f->ast->items; e; e = e->next) {
+    Name name = e->kind == IT_LET        ? e->name
+                : e->kind == IT_FN       ? e->fn->name
+                : e->kind == IT_SCHEDULE ? e->schedule->name
+                                         : NULL;
+    if (!name)
+      continue;
+    Span at = e->kind == IT_LET  ? e->name_at
+              : e->kind == IT_FN ? e->fn->name_at
+                                 : e->schedule->name_at;
+    Sym *old = find(r, name);
+    if (old && old->at.file == at.file && old->at.beg == at.beg)
+      continue; /* the same file twice */
+    if (old) {
+      diag_error(r->s->diag, DIAG_REDEFINED, it->at,
+                 "\"%s\" defines '%s', which is already defined", it->path, name);
+      diag_note(r->s->diag, at, "the imported one");
+      if (old->kind != SY_BUILTIN)
+        diag_note(r->s->diag, old->at, "the other one");
+      continue;
+    }
+    Sym *y = define(r, name, at,
+                    e->kind == IT_LET  ? SY_VAR
+                    : e->kind == IT_FN ? SY_FN
+                                       : SY_SCHEDULE);
+    if (e->kind == IT_LET)
+      y->slot = e->slot, y->units = e->units;
+    else if (e->kind == IT_FN)
+      y->fn = e->fn;
+    else
+      y->schedule = e->schedule;
+  }
+  it->imported = f->ast;
+}
+
+static void resolve_file(Resolver *r, Ast *ast) {
+  for (uint32_t i = 0; i < sizeof builtins / sizeof *builtins; i++)
+    define(r, intern(r->in, builtins[i].name, strlen(builtins[i].name)), NO_SPAN, SY_BUILTIN)
+        ->builtin = builtins[i].b;
+  for (Item *it = ast->items; it; it = it->next)
+    switch (it->kind) {
+    case IT_IMPORT: resolve_import(r, it); break;
+    case IT_FN: resolve_fn(r, it->fn); break;
+    case IT_SCHEDULE: resolve_schedule(r, it->schedule); break;
+    case IT_LET:
+      it->units = units_of(r, it->value);
+      it->slot = define_var(r, it->name, it->name_at);
+      find(r, it->name)->units = it->units;
+      break;
+    }
+}
+
+bool resolve(Sched *s) {
+  Ast *ast = s->tree;
+  Resolver r = {.s = s, .in = s->names, .cap = 64};
+  r.table = NEW_ARRAY(s->arena, Sym, r.cap);
+  for (int k = 0; k < 5; k++)
+    r.op_name[k] = intern(s->names, &"FBIWU"[k], 1);
+  const char *path = s->diag->source[ast->file].path;
+  struct stat st;
+  File main_file = {.ast = ast};
+  if (!s->opt->text && stat(path, &st) == 0)
+    main_file.dev = st.st_dev, main_file.ino = st.st_ino;
+  r.files = &main_file;
+  resolve_file(&r, ast);
+  Schedule *last = NULL, *named = NULL;
+  for (Item *it = ast->items; it; it = it->next)
+    if (it->kind == IT_SCHEDULE) {
+      last = it->schedule;
+      if (s->opt->schedule && strcmp(last->name, s->opt->schedule) == 0)
+        named = last;
+    }
+  s->def = s->opt->schedule ? named : last;
+  if (s->diag->errors)
+    return false;
+  if (!s->def && s->opt->schedule) {
+    const char *list = "";
+    for (Item *it = ast->items; it; it = it->next)
+      if (it->kind == IT_SCHEDULE)
+        list = arena_printf(s->arena, "%s%s%s", list, *list ? ", " : "", it->schedule->name);
+    diag_error(s->diag, DIAG_NO_SCHEDULE, NO_SPAN, "%s has no schedule '%s'", path,
+               s->opt->schedule);
+    diag_help(s->diag, *list ? "its own schedules are %s" : "it has none of its own%s", list);
+  } else if (!s->def)
+    diag_error(s->diag, DIAG_NO_SCHEDULE, NO_SPAN, "%s defines no schedule", path);
+  if (s->diag->errors)
+    return false;
+  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+    s->timed |= sc->timed;
+  s->env = NEW_ARRAY(s->arena, int64_t, s->nslot + 1);
+  return eval_lets(s, ast);
+}

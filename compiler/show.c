@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT
+ * The grid in a terminal: ranks down, time across, fitted to its width. Requires prog.
+ *
+ * A column shows the op that runs at its middle. Where the whole prediction fits, columns are whole
+ * fractions of the greatest common divisor of all times, so every op has exactly its width; else
+ * the grid is a sample. The microbatch stands in an op that has room for it.
+ *
+ * With colour an op is a block in the colour of its kind, its shade that of its chunk. Without, it
+ * is filled with a shade character of its kind, or, if the locale is not UTF-8, with its letter. */
+#include <inttypes.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "pipec.h"
+
+enum { SHADES = 4, MOST_RANKS = 64, WIDEST = 1000, LEFT = 8, RIGHT = 20, LEAST = 12 };
+
+/* Of the 256 colours that terminals agree on. */
+static const struct Paint {
+  uint8_t back[SHADES], ink;
+  const char *fill, *name;
+} paint[PIPE_NOPS] = {
+    [PIPE_F] = {{153, 117, 75, 111}, 16, "\u2591", "forward"},
+    [PIPE_B] = {{29, 23, 35, 30}, 231, "\u2588", "backward"},
+    [PIPE_I] = {{79, 43, 115, 72}, 16, "\u2593", "input gradient"},
+    [PIPE_W] = {{222, 215, 229, 178}, 16, "\u2592", "weight gradient"},
+    [PIPE_U] = {{53, 89, 54, 90}, 231, "\u25a0", "update"},
+};
+
+typedef struct Grid {
+  Sched *s;
+  FILE *f;
+  bool colour, utf8;
+  uint32_t cols;
+  uint64_t time; /* of the whole grid: makespan, at least 1 */
+} Grid;
+
+static uint32_t terminal_width(FILE *f) {
+  const char *env = getenv("COLUMNS");
+  struct winsize size;
+  long n = env ? strtol(env, NULL, 10) : 0;
+  if (n <= 0 && isatty(fileno(f)) && ioctl(fileno(f), TIOCGWINSZ, &size) == 0)
+    n = size.ws_col;
+  return n <= 0 ? 80 : n > WIDEST ? WIDEST : (uint32_t)n;
+}
+
+static bool wants_colour(const Options *o, FILE *f) {
+  const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
+  if (o->color != COLOR_AUTO)
+    return o->color == COLOR_ALWAYS;
+  return !(none && *none) && isatty(fileno(f)) && term && strcmp(term, "dumb") != 0;
+}
+
+/* Of the user's locale, whatever that of the process is. */
+static bool is_utf8(void) {
+  locale_t l = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
+  if (!l)
+    return false;
+  bool yes = strcmp(nl_langinfo_l(CODESET, l), "UTF-8") == 0;
+  freelocale(l);
+  return yes;
+}
+
+static bool computes(const PipeInstr *in) { return !pipe_op_info[in->op].comm; }
+
+static uint64_t gcd(uint64_t a, uint64_t b) {
+  while (b) {
+    uint64_t c = a % b;
+    a = b, b = c;
+  }
+  return a;
+}
+
+/* Columns: a whole number for each unit of time if that fits, at most as many as labels can use. */
+static uint32_t columns(const Grid *g, uint64_t **start, uint64_t **end, uint32_t room) {
+  const PipeProgram *p = g->s->prog;
+  uint64_t unit = g->time, shortest = UINT64_MAX;
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
+      if (computes(&p->rank[r].instr[i])) {
+        uint64_t took = end[r][i] - start[r][i];
+        unit = gcd(gcd(unit, start[r][i]), end[r][i]);
+        shortest = took && took < shortest ? took : shortest;
+      }
+  uint64_t n = g->time / unit, most = 1;
+  if (n > room)
+    return room;
+  for (uint32_t m = p->nmb; m; m /= 10)
+    most++;
+  if (shortest != UINT64_MAX)
+    most = (most + shortest / unit - 1) / (shortest / unit);
+  most = most < room / n ? most : room / n;
+  return (uint32_t)(n * (most ? most : 1));
+}
+
+static void style(const Grid *g, const PipeInstr *in) {
+  if (!g->colour)
+    return;
+  if (!in)
+    fputs("\033[0;38;5;244m", g->f);
+  else
+    fprintf(g->f, "\033[0;38;5;%u;48;5;%um", paint[in->op].ink,
+            paint[in->op].back[g->s->stage[in->stage].chunk % SHADES]);
+}
+
+static const char *fill(const Grid *g, const PipeInstr *in) {
+  if (!in)
+    return g->utf8 ? "\u00b7" : ".";
+  return g->colour ? " " : g->utf8 ? paint[in->op].fill : pipe_op_info[in->op].text;
+}
+
+/* One op, or idle time, over n columns. */
+static void cell(const Grid *g, const PipeInstr *in, uint32_t n) {
+  char label[16] = "";
+  uint32_t at = 0, len = 0;
+  if (in && in->mb != NONE)
+    len = (uint32_t)snprintf(label, sizeof label, "%u", in->mb);
+  if (len + !g->colour > n) /* without colour the fill alone tells the kind */
+    len = 0;
+  style(g, in);
+  if (in && g->colour && g->utf8 && n > len) { /* the edge of the block */
+    fputs("\u258f", g->f);
+    at = 1;
+  }
+  if (len)
+    fputs(label, g->f);
+  for (at += len; at < n; at++)
+    fputs(fill(g, in), g->f);
+}
+
+static void plain(const Grid *g) {
+  if (g->colour)
+    fputs("\033[0m", g->f);
+}
+
+/* Time at the middle of column c, rounded down: times are whole, so the same op runs then. */
+static uint64_t middle(const Grid *g, uint32_t c) {
+  return (uint64_t)((2.0 * c + 1) * (double)g->time / (2.0 * g->cols));
+}
+
+static void row(const Grid *g, uint32_t r, const uint64_t *start, const uint64_t *end) {
+  const PipeRank *k = &g->s->prog->rank[r];
+  uint32_t i = 0, n = 0;
+  const PipeInstr *now = NULL;
+  for (uint32_t c = 0; c < g->cols; c++) {
+    uint64_t t = middle(g, c);
+    while (i < k->ninstr && (!computes(&k->instr[i]) || end[i] <= t))
+      i++;
+    const PipeInstr *in = i < k->ninstr && start[i] <= t ? &k->instr[i] : NULL;
+    if (n && in != now) {
+      cell(g, now, n);
+      n = 0;
+    }
+    now = in;
+    n++;
+  }
+  cell(g, now, n);
+  plain(g);
+}
+
+/* Marks at 1, 2 or 5 times a power of ten of the unit, at least ten columns apart. */
+static void axis(const Grid *g, uint32_t left) {
+  static const struct {
+    uint64_t ns;
+    const char *name;
+  } unit[] = {{1000000000, "s"}, {1000000, "ms"}, {1000, "us"}, {1, "ns"}};
+  uint64_t per = 1, step = 1;
+  const char *name = "units";
+  for (int i = 0; g->s->timed && i < 4; i++)
+    if (g->time >= unit[i].ns) {
+      per = unit[i].ns, name = unit[i].name;
+      break;
+    }
+  for (int k = 0; (double)step * g->cols / (double)g->time < 10 && step < UINT64_MAX / 4; k++)
+    step = k % 3 == 1 ? step / 2 * 5 : step * 2;
+  uint32_t at = 0;
+  fprintf(g->f, "%*s", left, "");
+  for (uint64_t t = 0; t < g->time; t += step) {
+    uint32_t c = (uint32_t)((double)t * g->cols / (double)g->time + 0.5);
+    if (c + 8 > g->cols && t > 0)
+      break;
+    at += (uint32_t)fprintf(g->f, "%*s%.12g", (int)(c - at), "", (double)t / (double)per);
+    if (t > UINT64_MAX - step)
+      break;
+  }
+  fprintf(g->f, " %s\n", name);
+}
+
+static void legend(const Grid *g, const bool used[PIPE_NOPS], uint32_t left) {
+  fprintf(g->f, "%*s", left, "");
+  for (int op = 0; op < PIPE_NOPS; op++)
+    if (used[op] && paint[op].name) {
+      PipeInstr in = {.op = (uint8_t)op, .mb = NONE};
+      cell(g, &in, 2);
+      plain(g);
+      fprintf(g->f, " %s   ", paint[op].name);
+    }
+  cell(g, NULL, 2);
+  plain(g);
+  fputs(" idle\n", g->f);
+}
+
+void emit_show(Sched *s, FILE *f) {
+  const PipeProgram *p = s->prog;
+  Grid g = {.s = s,
+            .f = f,
+            .colour = wants_colour(s->opt, f),
+            .utf8 = is_utf8(),
+            .time = p->makespan ? p->makespan : 1};
+  uint32_t width = terminal_width(f);
+  bool right = width >= LEFT + RIGHT + 2 * LEAST;
+  uint32_t room = width > LEFT + LEAST ? width - LEFT - (right ? RIGHT : 0) : LEAST;
+  uint64_t **end, **start = predict(s, &end);
+  bool used[PIPE_NOPS] = {0};
+  g.cols = columns(&g, start, end, room);
+  fprintf(f, "%s%s%s: makespan %s, bubble %.2f %%\n", s->name, *s->params ? " " : "", s->params,
+          time_text(s, s->makespan), bubble_percent(s, s->makespan));
+  if (right)
+    fprintf(f, "%*sidle  in flight\n", (int)(LEFT + g.cols + 4), "");
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    uint64_t busy = 0;
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
+      if (computes(&p->rank[r].instr[i])) {
+        used[p->rank[r].instr[i].op] |= end[r][i] > start[r][i];
+        busy += end[r][i] - start[r][i];
+      }
+    if (r >= MOST_RANKS)
+      continue;
+    fprintf(f, r < 100 ? "rank %2u " : "%7u ", r);
+    row(&g, r, start[r], end[r]);
+    if (right)
+      fprintf(f, "  %5.1f %%  %5u", p->makespan ? 100 * (1 - (double)busy / (double)g.time) : 0,
+              p->rank[r].inflight);
+    fputc('\n', f);
+  }
+  if (p->nrank > MOST_RANKS)
+    fprintf(f, "   and %u more: --emit=svg draws all\n", p->nrank - MOST_RANKS);
+  axis(&g, LEFT);
+  legend(&g, used, LEFT);
+  free(*start);
+}

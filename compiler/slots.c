@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT
+ * Slots of stashes and of tensors that stay on their rank, and all pools. Requires comm. Ensures
+ * act, gout and local in/out of every compute instruction, pool, npool, nrank_slot, peak (counts and
+ * the op at which most bytes live).
+ *
+ * Interval colouring along each rank's compute stream, which runs in order: a slot is taken at the
+ * op that fills it and given back after the op that reads it last; a new one is made only when none
+ * is free, so each pool's count is its peak. Stages of a rank with equal sizes share a pool; without
+ * sizes each stage has its own. Linear (a sort of each rank's stages by size apart). */
+#include "pipec.h"
+
+typedef struct Colour { /* one pool being coloured */
+  uint32_t *free;
+  uint32_t nfree, cap;
+  uint32_t count, live;
+  uint32_t stage, first;
+  uint64_t bytes;
+} Colour;
+
+typedef struct Classes { /* per class: pools of this rank, and which pool a stage uses */
+  Colour *pool;
+  uint32_t npool;
+  uint32_t *of; /* [nstage], valid for stages of this rank */
+} Classes;
+
+static uint32_t take(Colour *c) {
+  c->live++;
+  return c->nfree > 0 ? c->free[--c->nfree] : c->count++;
+}
+
+static void give(Sched *s, Colour *c, uint32_t slot) {
+  if (c->nfree == c->cap)
+    vec_grow(s->arena, (void **)&c->free, &c->cap, sizeof *c->free);
+  c->free[c->nfree++] = slot;
+  c->live--;
+}
+
+static uint64_t class_bytes(const PipeStage *st, PipeClass cls) {
+  return cls == PIPE_ACT ? st->act_bytes : cls == PIPE_GOUT ? st->gout_bytes : st->boundary_bytes;
+}
+
+typedef struct Key {
+  uint64_t bytes;
+  uint32_t stage;
+} Key;
+
+static int by_bytes(const void *a, const void *b) {
+  const Key *x = a, *y = b;
+  return x->bytes != y->bytes  ? (x->bytes < y->bytes ? -1 : 1)
+         : x->stage < y->stage ? -1
+                               : x->stage > y->stage;
+}
+
+static void group(Sched *s, uint32_t r, PipeClass cls, Classes *c, Key *key) {
+  uint32_t n = s->rank_stage0[r + 1] - s->rank_stage0[r];
+  const uint32_t *stages = &s->rank_stage[s->rank_stage0[r]];
+  for (uint32_t i = 0; i < n; i++)
+    key[i] = (Key){s->sized ? class_bytes(&s->stage[stages[i]], cls) : 0, stages[i]};
+  if (s->sized)
+    qsort(key, n, sizeof *key, by_bytes);
+  c->npool = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    if (i == 0 || !s->sized || key[i].bytes != key[i - 1].bytes) {
+      Colour *p = &c->pool[c->npool++];
+      p->nfree = p->count = p->live = 0; /* its free list is kept from the rank before */
+      p->stage = key[i].stage;
+      p->bytes = key[i].bytes;
+    }
+    c->of[key[i].stage] = c->npool - 1;
+  }
+}
+
+static void add_pool(Sched *s, uint32_t r, PipeClass cls, uint32_t stage, uint32_t first,
+                     uint32_t count, uint64_t bytes) {
+  if (count == 0)
+    return;
+  s->pool[r][s->npool[r]++] = (PipePool){
+      .cls = cls, .stage = stage, .first = first, .count = count, .bytes = bytes};
+}
+
+static void channel_pools(Sched *s, uint32_t r) {
+  for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++) {
+    uint32_t st = s->rank_stage[i], prev = s->stage[st].prev, next = s->stage[st].next;
+    const Channel *fwd = &s->channel[2 * (size_t)st], *bwd = fwd + 1;
+    if (next != NONE && s->stage[next].rank != r) {
+      const Channel *dy = &s->channel[2 * (size_t)next + 1];
+      add_pool(s, r, PIPE_OUT, st, fwd->out_first, fwd->out_slots, s->stage[st].boundary_bytes);
+      add_pool(s, r, PIPE_IN, st, dy->in_first, dy->in_slots, s->stage[st].boundary_bytes);
+    }
+    if (prev != NONE && s->stage[prev].rank != r) {
+      const Channel *x = &s->channel[2 * (size_t)prev];
+      add_pool(s, r, PIPE_IN, prev, x->in_first, x->in_slots, s->stage[prev].boundary_bytes);
+      add_pool(s, r, PIPE_OUT, prev, bwd->out_first, bwd->out_slots, s->stage[prev].boundary_bytes);
+    }
+  }
+}
+
+static bool local(const Sched *s, uint32_t a, uint32_t b) {
+  return a != NONE && b != NONE && s->stage[a].rank == s->stage[b].rank;
+}
+
+/* One rank: colours, then numbers. */
+static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *key) {
+  Peak *pk = &s->peak[r];
+  Streams *t = &s->stream[r];
+  PipeInstr *all = s->stream[0].compute; /* instruction of op i of any rank */
+  Classes *act = &cls[PIPE_ACT], *gout = &cls[PIPE_GOUT], *loc = &cls[PIPE_LOCAL];
+  group(s, r, PIPE_ACT, act, key);
+  group(s, r, PIPE_GOUT, gout, key);
+  group(s, r, PIPE_LOCAL, loc, key);
+  *pk = (Peak){.op = NONE};
+  uint32_t inflight = 0, held = 0;
+  uint64_t live = 0, most = 0;
+  bool backward_seen = false;
+  for (uint32_t i = 0; i < t->ncompute; i++) {
+    PipeInstr *in = &t->compute[i];
+    if (in->op == PIPE_U)
+      continue;
+    const PipeStage *st = &s->stage[in->stage];
+    size_t cell = (size_t)in->stage * s->nmb + in->mb;
+    Colour *a = &act->pool[act->of[in->stage]], *g = &gout->pool[gout->of[in->stage]];
+    if (in->op == PIPE_F) {
+      in->act = take(a), live += a->bytes;
+      if (++inflight > pk->inflight)
+        pk->inflight = inflight;
+      pk->warmup += !backward_seen;
+    } else {
+      in->act = all[s->at_f[cell] - 1].act;
+      backward_seen = true;
+    }
+    if (in->op == PIPE_I) {
+      in->gout = take(g), live += g->bytes;
+      if (++held > pk->held)
+        pk->held = held;
+    } else if (in->op == PIPE_W) {
+      in->gout = all[s->at_b[cell] - 1].gout;
+    }
+    /* Tensors that stay: y of F to F of the next stage, dx of B to B of the previous one. */
+    bool makes = in->op == PIPE_F ? local(s, in->stage, st->next)
+                                  : in->op != PIPE_W && local(s, st->prev, in->stage);
+    bool reads = in->op == PIPE_F ? local(s, st->prev, in->stage)
+                                  : in->op != PIPE_W && local(s, in->stage, st->next);
+    uint32_t above = in->op == PIPE_F ? st->prev : in->stage,
+             below = in->op == PIPE_F ? in->stage : st->prev;
+    if (makes) {
+      Colour *l = &loc->pool[loc->of[below]];
+      in->out = take(l), live += l->bytes;
+    }
+    if (reads) {
+      size_t from = in->op == PIPE_F ? (size_t)st->prev * s->nmb + in->mb
+                                     : (size_t)st->next * s->nmb + in->mb;
+      in->in = all[(in->op == PIPE_F ? s->at_f : s->at_b)[from] - 1].out;
+    }
+    if (live > most || pk->op == NONE) {
+      most = live;
+      pk->op = s->rank_op0[r] + i;
+    }
+    if (reads) {
+      Colour *l = &loc->pool[loc->of[above]];
+      give(s, l, in->in), live -= l->bytes;
+    }
+    if (pipe_op_info[in->op].act < 0)
+      give(s, a, in->act), live -= a->bytes, inflight--;
+    if (pipe_op_info[in->op].gout < 0)
+      give(s, g, in->gout), live -= g->bytes, held--;
+  }
+  if (!s->sized)
+    pk->op = NONE;
+  /* Numbers: channels first (comm has numbered them), then these. */
+  uint32_t n = s->nrank_slot[r];
+  static const PipeClass order_[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL};
+  for (int k = 0; k < 3; k++)
+    for (uint32_t p = 0; p < cls[order_[k]].npool; p++) {
+      Colour *c = &cls[order_[k]].pool[p];
+      BUG_IF(c->live != 0);
+      c->first = n;
+      n += c->count;
+      add_pool(s, r, order_[k], c->stage, c->first, c->count, c->bytes);
+    }
+  s->nrank_slot[r] = n;
+  for (uint32_t i = 0; i < t->ncompute; i++) {
+    PipeInstr *in = &t->compute[i];
+    if (in->op == PIPE_U)
+      continue;
+    const PipeStage *st = &s->stage[in->stage];
+    in->act += act->pool[act->of[in->stage]].first;
+    if (in->gout != NONE)
+      in->gout += gout->pool[gout->of[in->stage]].first;
+    uint32_t above = in->op == PIPE_F ? st->prev : in->stage,
+             below = in->op == PIPE_F ? in->stage : st->prev;
+    if (in->op == PIPE_W)
+      continue;
+    if (in->op == PIPE_F ? local(s, in->stage, st->next) : local(s, st->prev, in->stage))
+      in->out += loc->pool[loc->of[below]].first;
+    if (in->op == PIPE_F ? local(s, st->prev, in->stage) : local(s, in->stage, st->next))
+      in->in += loc->pool[loc->of[above]].first;
+  }
+}
+
+bool slots(Sched *s) {
+  s->pool = NEW_ARRAY(s->arena, PipePool *, s->nrank);
+  s->npool = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  s->peak = NEW_ARRAY(s->arena, Peak, s->nrank);
+  uint32_t widest = 0;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    uint32_t n = s->rank_stage0[r + 1] - s->rank_stage0[r];
+    s->pool[r] = NEW_ARRAY(s->arena, PipePool, 7 * (size_t)n);
+    widest = n > widest ? n : widest;
+  }
+  Classes cls[PIPE_NCLASSES] = {{0}};
+  static const PipeClass coloured[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL};
+  for (int k = 0; k < 3; k++) {
+    cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, widest);
+    cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  }
+  Key *key = NEW_ARRAY(s->arena, Key, widest);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    channel_pools(s, r);
+    colour_rank(s, r, cls, key);
+  }
+  return true;
+}

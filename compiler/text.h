@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ * A buffered writer of numbers and text for the emitters: no printf in the inner loops. */
+#ifndef PIPE_TEXT_H
+#define PIPE_TEXT_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct Text {
+  FILE *f;
+  size_t n;
+  char buf[1 << 16];
+} Text;
+
+enum { TEXT_SLACK = 512 }; /* text_room: so many bytes may follow unchecked */
+
+static inline void text_flush(Text *t) {
+  fwrite(t->buf, 1, t->n, t->f);
+  t->n = 0;
+}
+
+static inline void text_room(Text *t) {
+  if (t->n > sizeof t->buf - TEXT_SLACK)
+    text_flush(t);
+}
+
+static inline void text_char(Text *t, char c) { t->buf[t->n++] = c; }
+
+/* Short literals and names below TEXT_SLACK / 4 bytes. */
+static inline void text_lit(Text *t, const char *s) {
+  while (*s)
+    t->buf[t->n++] = *s++;
+}
+
+static inline void text_u64(Text *t, uint64_t v) {
+  char d[20];
+  int n = 0;
+  do
+    d[n++] = (char)('0' + v % 10);
+  while (v /= 10);
+  while (n > 0)
+    t->buf[t->n++] = d[--n];
+}
+
+/* Any length. */
+static inline void text_string(Text *t, const char *s) {
+  for (; *s; s++) {
+    text_room(t);
+    text_char(t, *s);
+  }
+}
+
+/* In double quotes, escaped so that it is a C and a JSON string (bytes from 0x80 as they are). */
+static inline void text_quoted(Text *t, const char *s) {
+  text_char(t, '"');
+  for (; *s; s++) {
+    unsigned char c = (unsigned char)*s;
+    text_room(t);
+    if (c == '"' || c == '\\')
+      text_char(t, '\\'), text_char(t, *s);
+    else if (c < 0x20 || c == 0x7f)
+      text_char(t, '?');
+    else
+      text_char(t, *s);
+  }
+  text_char(t, '"');
+}
+
+#endif

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: MIT
+ * Our own mistakes, found before anybody runs them. Reads the tables of a finished pass, takes
+ * nothing from the passes that made them, and aborts where a table is not what its contract says.
+ *
+ * note [before]: on one rank, A completes before B starts iff A stands above B in their common
+ * stream, or they are in different streams and some instruction of B's stream, up to B itself,
+ * waits for more instructions than stand above A. Other ranks add nothing: a path that leaves the
+ * rank and returns does both in its COMM stream. A list in which every wait points up is one
+ * linear extension of this order, so walking it and comparing each access of a slot with the last
+ * ones of either stream finds every race.
+ *
+ * Time and memory are linear in instructions, slots and (stage, mb) cells. */
+#include "pipec.h"
+
+#define SEEN(op) ((uint8_t)(1u << PIPE_##op)) /* F B I W in bits 0-3 */
+_Static_assert(PIPE_F == 0 && PIPE_B == 1 && PIPE_I == 2 && PIPE_W == 3, "bits");
+
+static size_t cell_at(uint32_t nmb, uint32_t stage, uint32_t mb) {
+  return (size_t)stage * nmb + mb;
+}
+
+/* ---- after check_deps: the op table and its maps ---- */
+
+/* Exactly F, then B, or I, then W; nothing after. */
+static void verify_next_op(uint8_t seen, uint8_t kind) {
+  switch (kind) {
+  case PIPE_F: BUG_IF(seen != 0); break;
+  case PIPE_B: BUG_IF(seen != SEEN(F)); break;
+  case PIPE_I: BUG_IF(seen != SEEN(F)); break;
+  case PIPE_W: BUG_IF(seen != (SEEN(F) | SEEN(I))); break;
+  default: BUG_IF("no such compute op");
+  }
+}
+
+static bool is_complete(uint8_t seen) {
+  return seen == (SEEN(F) | SEEN(B)) || seen == (SEEN(F) | SEEN(I) | SEEN(W));
+}
+
+void verify_ops(const Sched *s) {
+  uint8_t *seen = arena_zalloc(s->arena, s->nstage, s->nmb);
+  uint32_t *left = NEW_ARRAY(s->arena, uint32_t, s->nstage); /* backwards that are still to come */
+  uint8_t *updated = NEW_ARRAY(s->arena, uint8_t, s->nstage);
+  for (uint32_t st = 0; st < s->nstage; st++) {
+    left[st] = s->stage[st].nmb;
+    BUG_IF(s->stage[st].rank >= s->nrank);
+  }
+  BUG_IF(s->rank_op0[0] != 0 || s->rank_op0[s->nrank] != s->nop);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    BUG_IF(s->rank_op0[r] >= s->rank_op0[r + 1]);
+    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+      const Op *o = &s->op[i];
+      BUG_IF(o->stage >= s->nstage || s->stage[o->stage].rank != r);
+      BUG_IF(o->phase >= PIPE_NPHASES || o->zero != 0 || o->site >= s->nsite);
+      if (o->kind == PIPE_U) {
+        BUG_IF(o->mb != NONE || s->at_u[o->stage] != i + 1);
+        BUG_IF(left[o->stage] != 0 || updated[o->stage]);
+        updated[o->stage] = 1;
+        continue;
+      }
+      BUG_IF(o->mb < s->stage[o->stage].mb0 ||
+             o->mb - s->stage[o->stage].mb0 >= s->stage[o->stage].nmb);
+      size_t cell = cell_at(s->nmb, o->stage, o->mb);
+      verify_next_op(seen[cell], o->kind);
+      seen[cell] |= (uint8_t)(1u << o->kind);
+      BUG_IF((o->kind == PIPE_F ? s->at_f : o->kind == PIPE_W ? s->at_w : s->at_b)[cell] != i + 1);
+      BUG_IF(o->kind == PIPE_B && s->at_w[cell] != 0);
+      left[o->stage] -= o->kind == PIPE_B || o->kind == PIPE_W;
+    }
+  }
+  for (uint32_t st = 0; st < s->nstage; st++)
+    BUG_IF(!updated[st]);
+}
+
+/* ---- after lower: the program ---- */
+
+/* What the list has done with a (stage, mb), and where its stashes lie. */
+typedef struct Cell {
+  uint32_t act, gout;     /* slots, valid while the op that took one has been seen */
+  uint8_t ops;            /* bit per compute op */
+  uint8_t sent, received; /* 1 forward, 2 backward */
+} Cell;
+
+/* A tensor: the output of `stage` for mb, or the gradient of that output; or their stash. */
+typedef struct Content {
+  bool full, gradient;
+  uint32_t stage, mb;
+} Content;
+
+typedef struct Slot {
+  uint32_t pool;
+  bool used;
+  Content holds;
+  uint32_t touched[2]; /* accesses so far: 1 + position in COMPUTE, in COMM, of the last; 0 none */
+} Slot;
+
+typedef struct Verify {
+  const PipeProgram *p;
+  Cell *cell;             /* [nstage * nmb] */
+  uint32_t *left;         /* [nstage] backwards to come */
+  uint8_t *updated;       /* [nstage] */
+  uint32_t *graded;       /* [nstage] COMPUTE instructions up to its last gradient */
+  uint32_t *reduced;      /* [nstage] COMM instructions up to its REDUCE, 0 before */
+  uint64_t *fixed, *work; /* [nrank] bytes of weights, gradients, optimizer; of the workspace */
+  /* Of the rank at hand. */
+  uint32_t r;
+  Slot *slot;            /* [nslot] */
+  uint32_t *live, *most; /* [npool] full slots, and the most there were */
+  uint32_t done[2];      /* instructions above, per stream: the position of the one at hand */
+  uint32_t waited[2];    /* most that an instruction of each stream has waited for */
+  int stream;            /* of the one at hand: 0 COMPUTE, 1 COMM */
+} Verify;
+
+static uint64_t up64(uint64_t bytes) { return bytes % 64 ? bytes - bytes % 64 + 64 : bytes; }
+
+static uint64_t content_bytes(const PipeStage *st, uint32_t cls) {
+  switch (cls) {
+  case PIPE_ACT: return st->act_bytes;
+  case PIPE_GOUT: return st->gout_bytes;
+  default: return st->boundary_bytes;
+  }
+}
+
+static void verify_stages(const PipeProgram *p, Arena *a) {
+  uint32_t *nchunk = NEW_ARRAY(a, uint32_t, p->nrank);
+  uint32_t nfirst = 0;
+  BUG_IF(p->nmodel == 0 || p->nmodel > p->nstage);
+  for (uint32_t i = 0; i < p->nstage; i++) {
+    const PipeStage *st = &p->stage[i];
+    BUG_IF(st->rank >= p->nrank);
+    BUG_IF(st->chunk != nchunk[st->rank]);
+    nchunk[st->rank]++;
+    BUG_IF(st->next != NONE && (st->next >= p->nstage || p->stage[st->next].prev != i));
+    BUG_IF(st->prev != NONE && (st->prev >= p->nstage || p->stage[st->prev].next != i));
+    nfirst += st->prev == NONE;
+    BUG_IF(st->nmb == 0 || st->mb0 + (uint64_t)st->nmb > p->nmb || st->model >= p->nmodel);
+    BUG_IF((st->prev == NONE) != (st->model == 0) ||
+           (st->next == NONE) != (st->model + 1 == p->nmodel));
+    BUG_IF(st->next != NONE &&
+           (p->stage[st->next].model != st->model + 1 || p->stage[st->next].mb0 != st->mb0 ||
+            p->stage[st->next].nmb != st->nmb));
+    BUG_IF(!p->sized && (st->act_bytes || st->gout_bytes || st->boundary_bytes || st->work_bytes ||
+                         st->weight_bytes || st->grad_bytes || st->opt_bytes));
+  }
+  BUG_IF((uint64_t)nfirst * p->nmodel != p->nstage);
+  /* Replicas: a circle of all rows of a stage of the model, on different ranks, that has every microbatch. */
+  uint32_t *circle = NEW_ARRAY(a, uint32_t, p->nstage), *on = NEW_ARRAY(a, uint32_t, p->nrank);
+  for (uint32_t i = 0; i < p->nstage; i++) {
+    uint64_t mbs = 0;
+    for (uint32_t q = i; circle[q] != i + 1; q = p->stage[q].replica) {
+      circle[q] = i + 1;
+      BUG_IF(p->stage[q].model != p->stage[i].model || p->stage[q].replica >= p->nstage);
+      BUG_IF(on[p->stage[q].rank] == i + 1);
+      on[p->stage[q].rank] = i + 1;
+      mbs += p->stage[q].nmb;
+    }
+    BUG_IF(mbs != p->nmb);
+  }
+  for (uint32_t r = 0; r < p->nrank; r++)
+    BUG_IF(nchunk[r] == 0);
+}
+
+static void verify_head(const PipeProgram *p) {
+  BUG_IF(p->magic != PIPE_MAGIC || p->abi != PIPE_ABI);
+  BUG_IF(p->nrank == 0 || p->nstage < p->nrank || p->nmb == 0);
+  BUG_IF(p->sized > 1 || p->timed > 1);
+  for (uint32_t i = 0; i < p->nsite; i++)
+    BUG_IF(p->site[i].file >= p->nfile || p->site[i].line == 0 || p->site[i].col == 0);
+}
+
+/* Pools are runs of slots that together are exactly 0..nslot-1. Sums what the rank needs. */
+static void verify_pools(Verify *v) {
+  const PipeProgram *p = v->p;
+  const PipeRank *k = &p->rank[v->r];
+  uint32_t n = 0;
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < k->npool; i++) {
+    const PipePool *q = &k->pool[i];
+    BUG_IF(q->cls >= PIPE_NCLASSES || q->stage >= p->nstage || q->count == 0);
+    BUG_IF(q->first != n || q->count > k->nslot - n);
+    BUG_IF(q->bytes != content_bytes(&p->stage[q->stage], q->cls));
+    for (uint32_t j = 0; j < q->count; j++)
+      v->slot[n++] = (Slot){.pool = i};
+    v->live[i] = v->most[i] = 0;
+    bytes += q->count * up64(q->bytes);
+  }
+  BUG_IF(n != k->nslot);
+  BUG_IF(k->bytes != (p->sized ? bytes + v->fixed[v->r] + v->work[v->r] : 0));
+}
+
+static void sum_stages(Verify *v) {
+  const PipeProgram *p = v->p;
+  for (uint32_t i = 0; i < p->nstage; i++) {
+    const PipeStage *st = &p->stage[i];
+    v->fixed[st->rank] += up64(st->weight_bytes) + up64(st->grad_bytes) + up64(st->opt_bytes);
+    if (v->work[st->rank] < up64(st->work_bytes))
+      v->work[st->rank] = up64(st->work_bytes);
+  }
+}
+
+/* note [before]: the access of this slot at `touched` of stream x is over when this one starts. */
+static bool is_before(const Verify *v, int x, uint32_t touched) {
+  return x == v->stream ? touched <= v->done[x] : touched <= v->waited[v->stream];
+}
+
+static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage) {
+  const PipeRank *k = &v->p->rank[v->r];
+  BUG_IF(slot >= k->nslot);
+  Slot *t = &v->slot[slot];
+  const PipePool *q = &k->pool[t->pool];
+  BUG_IF(q->cls != cls);
+  BUG_IF(q->bytes != content_bytes(&v->p->stage[stage], cls));
+  BUG_IF(!v->p->sized && q->stage != stage); /* sizes unknown: only its own stage's is the same */
+  BUG_IF(!is_before(v, 0, t->touched[0]));
+  BUG_IF(!is_before(v, 1, t->touched[1]));
+  t->touched[v->stream] = v->done[v->stream] + 1;
+  t->used = true;
+  return t;
+}
+
+static void fill(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage, uint32_t mb,
+                 bool gradient) {
+  Slot *t = touch(v, slot, cls, stage);
+  BUG_IF(t->holds.full);
+  t->holds = (Content){true, gradient, stage, mb};
+  if (++v->live[t->pool] > v->most[t->pool])
+    v->most[t->pool] = v->live[t->pool];
+}
+
+/* Reads the slot; last: nobody reads it after this. */
+static void use(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage, uint32_t mb, bool gradient,
+                bool last) {
+  Slot *t = touch(v, slot, cls, stage);
+  BUG_IF(!t->holds.full);
+  BUG_IF(t->holds.stage != stage || t->holds.mb != mb || t->holds.gradient != gradient);
+  if (last) {
+    t->holds.full = false;
+    v->live[t->pool]--;
+  }
+}
+
+/* The stage across the boundary that a tensor of `in` passes, and the stage whose output it is. */
+typedef struct Edge {
+  uint32_t other, owner;
+} Edge;
+static Edge edge_in(const PipeStage *st, uint32_t stage, bool forward) {
+  return forward ? (Edge){st->prev, st->prev} : (Edge){st->next, stage};
+}
+static Edge edge_out(const PipeStage *st, uint32_t stage, bool forward) {
+  return forward ? (Edge){st->next, stage} : (Edge){st->prev, st->prev};
+}
+
+static void verify_compute(Verify *v, const PipeInstr *in) {
+  const PipeProgram *p = v->p;
+  const PipeStage *st = &p->stage[in->stage];
+  BUG_IF(in->peer != NONE);
+  if (in->op == PIPE_U) {
+    BUG_IF(in->mb != NONE || in->act != NONE || in->gout != NONE);
+    BUG_IF(in->in != NONE || in->out != NONE);
+    BUG_IF(v->left[in->stage] != 0 || v->updated[in->stage]);
+    BUG_IF(st->replica != in->stage &&
+           (!v->reduced[in->stage] || v->waited[0] < v->reduced[in->stage]));
+    v->updated[in->stage] = 1;
+    return;
+  }
+  BUG_IF(in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb);
+  Cell *c = &v->cell[cell_at(p->nmb, in->stage, in->mb)];
+  verify_next_op(c->ops, in->op);
+  c->ops |= (uint8_t)(1u << in->op);
+  bool forward = in->op == PIPE_F, boundary = in->op != PIPE_W;
+  Edge from = edge_in(st, in->stage, forward), to = edge_out(st, in->stage, forward);
+  bool reads = boundary && from.other != NONE, writes = boundary && to.other != NONE;
+
+  BUG_IF((in->gout != NONE) != (in->op == PIPE_I || in->op == PIPE_W));
+  BUG_IF((in->in != NONE) != reads);
+  BUG_IF((in->out != NONE) != writes);
+  /* Takes before it gives back: what it writes never lies where it reads. */
+  if (forward) {
+    c->act = in->act;
+    fill(v, in->act, PIPE_ACT, in->stage, in->mb, false);
+  } else {
+    BUG_IF(in->act != c->act);
+  }
+  if (in->op == PIPE_I) {
+    c->gout = in->gout;
+    fill(v, in->gout, PIPE_GOUT, in->stage, in->mb, false);
+  }
+  if (writes)
+    fill(v, in->out, p->stage[to.other].rank == v->r ? PIPE_LOCAL : PIPE_OUT, to.owner, in->mb,
+         !forward);
+  if (reads)
+    use(v, in->in, p->stage[from.other].rank == v->r ? PIPE_LOCAL : PIPE_IN, from.owner, in->mb,
+        !forward, true);
+  if (!forward) {
+    bool last = in->op == PIPE_B || in->op == PIPE_W;
+    use(v, in->act, PIPE_ACT, in->stage, in->mb, false, last);
+    v->left[in->stage] -= last;
+    if (last)
+      v->graded[in->stage] = v->done[0] + 1;
+  }
+  if (in->op == PIPE_W) {
+    BUG_IF(in->gout != c->gout);
+    use(v, in->gout, PIPE_GOUT, in->stage, in->mb, false, true);
+  }
+}
+
+static bool is_send(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
+
+static bool is_forward(const PipeInstr *in) {
+  return in->op == PIPE_SEND_F || in->op == PIPE_RECV_F;
+}
+
+static void verify_comm(Verify *v, const PipeInstr *in) {
+  const PipeProgram *p = v->p;
+  const PipeStage *st = &p->stage[in->stage];
+  BUG_IF(in->act != NONE || in->gout != NONE);
+  if (in->op == PIPE_REDUCE) { /* after its own last gradient, once */
+    BUG_IF(in->mb != NONE || in->in != NONE || in->out != NONE || in->peer != NONE);
+    BUG_IF(st->replica == in->stage || v->reduced[in->stage] || v->left[in->stage] != 0);
+    BUG_IF(v->waited[1] < v->graded[in->stage]);
+    v->reduced[in->stage] = v->done[1] + 1;
+    return;
+  }
+  BUG_IF(in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb);
+  Cell *c = &v->cell[cell_at(p->nmb, in->stage, in->mb)];
+  bool send = is_send(in), forward = is_forward(in);
+  Edge e = send ? edge_out(st, in->stage, forward) : edge_in(st, in->stage, forward);
+  BUG_IF(e.other == NONE || in->peer == v->r || in->peer != p->stage[e.other].rank);
+  uint8_t *seen = send ? &c->sent : &c->received;
+  BUG_IF(*seen & (forward ? 1 : 2));
+  *seen |= forward ? 1 : 2;
+  BUG_IF(send ? in->out != NONE : in->in != NONE);
+  if (send)
+    use(v, in->in, PIPE_OUT, e.owner, in->mb, !forward, true);
+  else
+    fill(v, in->out, PIPE_IN, e.owner, in->mb, !forward);
+}
+
+static void verify_rank(Verify *v) {
+  const PipeProgram *p = v->p;
+  const PipeRank *k = &p->rank[v->r];
+  BUG_IF(k->ninstr == 0);
+  verify_pools(v);
+  v->done[0] = v->done[1] = v->waited[0] = v->waited[1] = 0;
+  uint32_t inflight = 0, most_inflight = 0;
+  for (uint32_t i = 0; i < k->ninstr; i++) {
+    const PipeInstr *in = &k->instr[i];
+    BUG_IF(in->phase >= PIPE_NPHASES || in->zero != 0 || in->site >= p->nsite);
+    BUG_IF(in->stage >= p->nstage || p->stage[in->stage].rank != v->r);
+    v->stream = in->op > PIPE_U;
+    BUG_IF(in->wait > v->done[!v->stream]); /* it would point below itself */
+    if (in->wait > v->waited[v->stream])
+      v->waited[v->stream] = in->wait;
+    if (v->stream)
+      verify_comm(v, in);
+    else
+      verify_compute(v, in);
+    v->done[v->stream]++;
+    inflight += in->op == PIPE_F;
+    most_inflight = inflight > most_inflight ? inflight : most_inflight;
+    inflight -= in->op == PIPE_B || in->op == PIPE_W;
+  }
+  BUG_IF(k->inflight != most_inflight);
+  for (uint32_t i = 0; i < k->npool; i++) {
+    uint32_t cls = k->pool[i].cls;
+    BUG_IF(v->live[i] != 0); /* something was never consumed */
+    BUG_IF(cls != PIPE_OUT && cls != PIPE_IN && k->pool[i].count != v->most[i]);
+  }
+  for (uint32_t i = 0; i < k->nslot; i++)
+    BUG_IF(!v->slot[i].used);
+}
+
+/* Every op, every transfer of every boundary between ranks, and no other. */
+static void verify_complete(const Verify *v) {
+  const PipeProgram *p = v->p;
+  for (uint32_t st = 0; st < p->nstage; st++) {
+    const PipeStage *g = &p->stage[st];
+    bool up = g->prev != NONE && p->stage[g->prev].rank != g->rank;
+    bool down = g->next != NONE && p->stage[g->next].rank != g->rank;
+    BUG_IF(!v->updated[st]);
+    for (uint32_t mb = g->mb0; mb < g->mb0 + g->nmb; mb++) {
+      const Cell *c = &v->cell[cell_at(p->nmb, st, mb)];
+      BUG_IF(!is_complete(c->ops));
+      BUG_IF(c->sent != (down ? 1 : 0) + (up ? 2 : 0));
+      BUG_IF(c->received != (up ? 1 : 0) + (down ? 2 : 0));
+    }
+  }
+}
+
+/* ---- rendezvous: the whole completes, and every SEND meets its own RECV ---- */
+
+typedef struct Stream {
+  uint32_t next; /* list position of the head; ninstr: finished */
+  uint32_t done;
+} Stream;
+typedef struct Player {
+  Stream on[2];
+} Player;
+
+static void step(const PipeRank *k, Stream *t, int stream) {
+  t->done += t->next < k->ninstr;
+  do
+    t->next = t->next == NONE ? 0 : t->next + 1;
+  while (t->next < k->ninstr && (k->instr[t->next].op > PIPE_U) != stream);
+}
+
+/* The head of the COMM stream of r, if it has what it waits for. */
+static const PipeInstr *ready(const PipeProgram *p, const Player *player, uint32_t r) {
+  const Stream *t = &player[r].on[1];
+  const PipeInstr *in = t->next < p->rank[r].ninstr ? &p->rank[r].instr[t->next] : NULL;
+  return in && in->wait <= player[r].on[0].done ? in : NULL;
+}
+
+/* Carries out the REDUCE at the head of some replica of `row` if all are there. */
+static bool play_reduce(const PipeProgram *p, Player *player, uint32_t row) {
+  uint32_t q = row;
+  do {
+    const PipeInstr *in = ready(p, player, p->stage[q].rank);
+    if (!in || in->op != PIPE_REDUCE || in->stage != q)
+      return false;
+  } while ((q = p->stage[q].replica) != row);
+  do
+    step(&p->rank[p->stage[q].rank], &player[p->stage[q].rank].on[1], 1);
+  while ((q = p->stage[q].replica) != row);
+  return true;
+}
+
+static void verify_play(const PipeProgram *p, Arena *a) {
+  Player *player = NEW_ARRAY(a, Player, p->nrank);
+  uint32_t *todo = NEW_ARRAY(a, uint32_t, p->nrank), ntodo = 0;
+  uint8_t *queued = NEW_ARRAY(a, uint8_t, p->nrank);
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    for (int x = 0; x < 2; x++) {
+      player[r].on[x].next = NONE;
+      step(&p->rank[r], &player[r].on[x], x);
+    }
+    todo[ntodo++] = r;
+    queued[r] = 1;
+  }
+  while (ntodo > 0) {
+    uint32_t r = todo[--ntodo];
+    const PipeRank *k = &p->rank[r];
+    Player *me = &player[r];
+    queued[r] = 0;
+    for (;;) {
+      while (me->on[0].next < k->ninstr && k->instr[me->on[0].next].wait <= me->on[1].done)
+        step(k, &me->on[0], 0);
+      const PipeInstr *mine = ready(p, player, r);
+      if (mine && mine->op == PIPE_REDUCE) {
+        uint32_t row = mine->stage;
+        if (!play_reduce(p, player, row))
+          break;
+        for (uint32_t q = p->stage[row].replica; q != row; q = p->stage[q].replica)
+          if (!queued[p->stage[q].rank]) {
+            queued[p->stage[q].rank] = 1;
+            todo[ntodo++] = p->stage[q].rank;
+          }
+        continue;
+      }
+      const PipeInstr *theirs = mine ? ready(p, player, mine->peer) : NULL;
+      if (!theirs || theirs->op == PIPE_REDUCE || theirs->peer != r ||
+          is_send(mine) == is_send(theirs))
+        break;
+      const PipeInstr *send = is_send(mine) ? mine : theirs, *recv = is_send(mine) ? theirs : mine;
+      const PipeStage *from = &p->stage[send->stage];
+      BUG_IF(is_forward(send) != is_forward(recv) || send->mb != recv->mb);
+      BUG_IF(recv->stage != (is_forward(send) ? from->next : from->prev));
+      uint32_t peer = mine->peer;
+      step(k, &me->on[1], 1);
+      step(&p->rank[peer], &player[peer].on[1], 1);
+      if (!queued[peer]) {
+        queued[peer] = 1;
+        todo[ntodo++] = peer;
+      }
+    }
+  }
+  for (uint32_t r = 0; r < p->nrank; r++)
+    BUG_IF(player[r].on[0].next < p->rank[r].ninstr || player[r].on[1].next < p->rank[r].ninstr);
+}
+
+void verify_program(const Sched *s) {
+  const PipeProgram *p = s->prog;
+  Arena *a = s->arena;
+  uint32_t nslot = 0, npool = 0;
+  uint64_t busy = 0;
+  verify_head(p);
+  verify_stages(p, a);
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    nslot = p->rank[r].nslot > nslot ? p->rank[r].nslot : nslot;
+    npool = p->rank[r].npool > npool ? p->rank[r].npool : npool;
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+      const PipeInstr *in = &p->rank[r].instr[i];
+      BUG_IF(in->op >= PIPE_NOPS || in->stage >= p->nstage);
+      busy += in->op <= PIPE_U ? p->stage[in->stage].time[in->op] : 0;
+    }
+  }
+  BUG_IF(p->busy != busy || p->makespan < p->ideal || p->busy > p->nrank * p->ideal);
+  Verify v = {.p = p};
+  v.cell = arena_zalloc(a, (size_t)p->nstage * p->nmb, sizeof *v.cell);
+  v.left = NEW_ARRAY(a, uint32_t, p->nstage);
+  v.updated = NEW_ARRAY(a, uint8_t, p->nstage);
+  v.graded = NEW_ARRAY(a, uint32_t, p->nstage);
+  v.reduced = NEW_ARRAY(a, uint32_t, p->nstage);
+  v.slot = NEW_ARRAY(a, Slot, nslot);
+  v.live = NEW_ARRAY(a, uint32_t, npool);
+  v.most = NEW_ARRAY(a, uint32_t, npool);
+  v.fixed = NEW_ARRAY(a, uint64_t, p->nrank);
+  v.work = NEW_ARRAY(a, uint64_t, p->nrank);
+  sum_stages(&v);
+  for (uint32_t st = 0; st < p->nstage; st++)
+    v.left[st] = p->stage[st].nmb;
+  for (v.r = 0; v.r < p->nrank; v.r++)
+    verify_rank(&v);
+  verify_complete(&v);
+  verify_play(p, a);
+}

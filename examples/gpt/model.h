@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ * A decoder-only transformer over bytes, cut into pipeline stages: pre-layernorm blocks of causal
+ * multi-head attention and a GELU MLP of width 4d, learned positions, untied head, cross-entropy,
+ * AdamW. Stage s of S holds the layers s*L/S .. (s+1)*L/S - 1; the first also the embeddings, the
+ * last the final layernorm, the head and the loss.
+ *
+ * Every op is a pure function of the bytes that runtime/pipe_run.h lets it read, and initial values
+ * belong to the tensor, not to the stage. So a model trains to the same bits however it is cut, on
+ * any thread, and with B or with I and W. */
+#ifndef GPT_MODEL_H
+#define GPT_MODEL_H
+
+#include "pipe_run.h"
+
+/* The type of every weight and activation. The gradient check compiles the model in double. */
+#ifndef GPT_REAL
+#define GPT_REAL float
+#endif
+typedef GPT_REAL real;
+
+#define GPT_VOCAB 256u /* a token is a byte */
+
+typedef struct GptConfig {
+  uint32_t layers, d, heads; /* d: width of the residual stream, a multiple of heads */
+  uint32_t seq, batch;       /* tokens of a row, rows of a microbatch */
+  uint64_t seed;             /* of the initial weights */
+  double lr;                 /* peak learning rate */
+  double decay;              /* AdamW weight decay, applied to matrices only */
+  uint64_t warmup, steps;    /* lr grows linearly for `warmup` steps, then falls as a cosine to a
+                                tenth of its peak at `steps` */
+} GptConfig;
+
+/* What ./dev demo trains: 1.66 million weights. */
+extern const GptConfig gpt_default;
+
+/* The text of one row: seq + 1 bytes, input t is byte t and its target byte t + 1. Must depend on
+ * its arguments only; is called from several threads. */
+typedef const uint8_t *GptWindow(const void *text, uint64_t step, uint32_t mb, uint32_t row);
+
+typedef struct GptModel {
+  GptConfig config;
+  uint32_t nstage;
+  GptWindow *window;
+  const void *text; /* first argument of `window`; not owned */
+} GptModel;
+
+/* NULL, or what is wrong with the configuration for so many stages. */
+const char *gpt_config_error(const GptConfig *g, uint32_t nstage);
+
+/* Reads option `name` ("--layers", "--d", ...) into the configuration: 1 done, 0 not an option of
+ * the model, -1 `value` is not a number, -2 it is not in range. gpt_options is the help text of
+ * these. */
+int gpt_config_option(GptConfig *g, const char *name, const char *value);
+extern const char gpt_options[];
+
+/* The same for a whole number from `least` to `most`: 1, -1 or -2. */
+int gpt_number(const char *value, uint64_t least, uint64_t most, uint64_t *to);
+
+/* What is wrong with an option for which one of these gave -1 or -2. */
+const char *gpt_number_error(int result);
+
+/* The last call of a program that writes results to stdout: flushes it, and tells on stderr if any
+ * of it could not be written. 0, or 1 on failure. */
+int gpt_finish(const char *program);
+
+/* The callbacks, with m as their `self`; m must outlive them. */
+PrModel gpt_model(GptModel *m);
+
+/* Number of weights of a stage; sizes.weight is this many reals. Stage after stage they are the
+ * tensors of the whole model in one order, whatever the number of stages. */
+uint64_t gpt_weights(const GptModel *m, uint32_t stage);
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT
+ * Measures the model that train.c trains and prints the profile that pipec plans with (spec.md,
+ * section 6): for each stage the median time of each op in ns, and its bytes, which are exact.
+ *
+ * Runs everything on one thread, with the buffers of the whole model alive, so that caches are as
+ * cold as in training. A transfer is measured as what the thread engine does: one copy of the
+ * boundary tensor. The input is noise: the time of no op depends on what the text says. */
+#include "data.h"
+#include "model.h"
+#include "sequential.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MAX_REPS = 64 };
+
+static uint64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return (x > y) - (x < y);
+}
+static uint64_t median(uint64_t *t, uint32_t n) {
+  qsort(t, n, sizeof *t, ascending);
+  return n % 2 ? t[n / 2] : (t[n / 2 - 1] + t[n / 2]) / 2;
+}
+
+/* One line of the profile's keys. */
+typedef struct Row {
+  uint64_t F, B, I, W, U, send;
+} Row;
+
+static int measure(Seq *s, uint32_t nmb, uint32_t reps, Row *row) {
+  static const PipeOp ops[] = {PIPE_F, PIPE_B, PIPE_I, PIPE_W, PIPE_U};
+  enum { NOPS = sizeof ops / sizeof *ops };
+  uint32_t n = s->model.nstage;
+  uint64_t(*t)[NOPS + 1][MAX_REPS] = calloc(n, sizeof *t);
+  if (!t) {
+    s->error = "out of memory";
+    return -1;
+  }
+  /* One round more than asked for: the first pays for page faults and is not kept. */
+  for (uint32_t rep = 0; rep <= reps; rep++) {
+    double loss;
+    for (uint32_t k = 0; k < NOPS; k++)
+      for (uint32_t j = 0; j < n; j++) {
+        uint32_t i = ops[k] == PIPE_F || ops[k] == PIPE_U ? j : n - 1 - j;
+        uint64_t start = now_ns();
+        if (seq_op(s, ops[k], i, rep, ops[k] == PIPE_U ? PIPE_NONE : 0, nmb, &loss)) {
+          free(t);
+          return -1;
+        }
+        t[i][k][rep ? rep - 1 : 0] = now_ns() - start;
+      }
+    for (uint32_t i = 0; i + 1 < n; i++) { /* what a transfer is: one copy */
+      uint64_t start = now_ns();
+      memcpy(s->stage[i + 1].dx, s->stage[i + 1].x, s->stage[i].size.boundary);
+      t[i][NOPS][rep ? rep - 1 : 0] = now_ns() - start;
+    }
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    uint64_t(*r)[MAX_REPS] = t[i];
+    uint32_t link = i + 1 < n ? i : i ? i - 1 : 0; /* the last stage sends gradients back */
+    row[i] = (Row){median(r[0], reps), median(r[1], reps),
+                   median(r[2], reps), median(r[3], reps),
+                   median(r[4], reps), i == link ? median(r[NOPS], reps) : row[link].send};
+  }
+  free(t);
+  return 0;
+}
+
+static void print_profile(const Seq *s, const GptConfig *g, const Row *row) {
+  printf("{\"pipe_profile\": 1,\n \"model\": \"gpt layers=%u d=%u heads=%u seq=%u batch=%u\",\n"
+         " \"stages\": [\n",
+         g->layers, g->d, g->heads, g->seq, g->batch);
+  for (uint32_t i = 0; i < s->model.nstage; i++) {
+    const PrSizes z = s->stage[i].size;
+    const Row *r = &row[i];
+#define N(x) ((unsigned long long)(x))
+    printf("  {\"F\": %llu, \"B\": %llu, \"I\": %llu, \"W\": %llu, \"U\": %llu, \"send\": %llu,\n"
+           "   \"act\": %llu, \"gout\": %llu, \"boundary\": %llu, \"weight\": %llu, \"grad\": %llu,"
+           " \"opt\": %llu, \"work\": %llu}%s\n",
+           N(r->F), N(r->B), N(r->I), N(r->W), N(r->U), N(r->send), N(z.act), N(z.gout),
+           N(z.boundary), N(z.weight), N(z.grad), N(z.opt), N(z.work),
+           i + 1 < s->model.nstage ? "," : "");
+#undef N
+  }
+  printf(" ]}\n");
+}
+
+static int usage(const char *why, const char *what) {
+  fprintf(stderr, "gpt_profile: %s%s\n", why, what);
+  fprintf(
+      stderr,
+      "usage: gpt_profile -S STAGES -M MICROBATCHES [--reps N] [options of the model]\n"
+      "  --reps N                     rounds, at most 64; the median is printed (default 25)\n%s",
+      gpt_options);
+  return 2;
+}
+
+int main(int argc, char **argv) {
+  GptConfig g = gpt_default;
+  uint64_t nstage = 0, nmb = 0, reps = 25;
+  signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error like a full disk */
+  for (int i = 1; i < argc; i += 2) {
+    const char *value = i + 1 < argc ? argv[i + 1] : "";
+    int done = gpt_config_option(&g, argv[i], value);
+    uint64_t *to = !strcmp(argv[i], "-S")       ? &nstage
+                   : !strcmp(argv[i], "-M")     ? &nmb
+                   : !strcmp(argv[i], "--reps") ? &reps
+                                                : NULL;
+    if (!done && !to)
+      return usage("unknown option ", argv[i]);
+    if (to)
+      done = gpt_number(value, 1, to == &reps ? MAX_REPS : 1u << 20, to);
+    if (done < 0)
+      return usage(gpt_number_error(done), argv[i]);
+  }
+  if (!nstage || !nmb)
+    return usage("-S and -M are needed", "");
+  const char *error = gpt_config_error(&g, (uint32_t)nstage);
+  if (error)
+    return usage(error, "");
+
+  size_t len = 1 << 16 > 4 * g.seq ? 1 << 16 : 4 * (size_t)g.seq;
+  uint8_t *noise = malloc(len);
+  Row *row = calloc(nstage, sizeof *row);
+  Seq s = {0};
+  GptModel m = {g, (uint32_t)nstage, text_draw, NULL};
+  Text text = {noise, len, g.seq, g.seed, 1, g.batch};
+  m.text = &text;
+  PrModel model = gpt_model(&m);
+  for (size_t i = 0; noise && i < len; i++)
+    noise[i] = (uint8_t)mix64(i);
+  int bad = !noise || !row || seq_open(&s, &model, 0) ||
+            measure(&s, (uint32_t)nmb, (uint32_t)reps, row);
+  if (bad)
+    fprintf(stderr, "gpt_profile: %s\n", s.error ? s.error : "out of memory");
+  else
+    print_profile(&s, &g, row);
+  seq_close(&s);
+  free(noise);
+  free(row);
+  return gpt_finish("gpt_profile") || bad;
+}

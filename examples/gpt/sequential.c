@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT
+ * See sequential.h. */
+#include "sequential.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { EDGE = 64 }; /* guard bytes on both sides of a buffer; also its alignment */
+
+static void *guarded_alloc(uint64_t bytes) {
+  if (!bytes)
+    return NULL;
+  uint64_t all = (bytes + EDGE - 1) / EDGE * EDGE + 2 * EDGE;
+  uint8_t *p = aligned_alloc(EDGE, all);
+  if (!p)
+    return NULL;
+  memset(p, 0xa5, all);
+  memset(p + EDGE, 0, bytes);
+  return p + EDGE;
+}
+static void guarded_free(void *p) {
+  if (p)
+    free((uint8_t *)p - EDGE);
+}
+static int guarded_ok(const void *p, uint64_t bytes) {
+  const uint8_t *b = p;
+  for (int i = 0; p && i < EDGE; i++)
+    if (b[i - EDGE] != 0xa5 || b[bytes + (uint64_t)i] != 0xa5)
+      return 0;
+  return 1;
+}
+
+static uint64_t input_bytes(const Seq *s, uint32_t stage) {
+  return stage ? s->stage[stage - 1].size.boundary : 0;
+}
+
+int seq_open(Seq *s, const PrModel *m, int strict) {
+  *s = (Seq){.model = *m, .strict = strict};
+  s->stage = calloc(m->nstage, sizeof *s->stage);
+  int ok = s->stage != NULL;
+  for (uint32_t i = 0; ok && i < m->nstage; i++) {
+    SeqStage *t = &s->stage[i];
+    PrSizes z = t->size = m->sizes(m->self, i);
+    t->weight = guarded_alloc(z.weight);
+    t->grad = guarded_alloc(z.grad);
+    t->opt = guarded_alloc(z.opt);
+    t->act = guarded_alloc(z.act);
+    t->gout = guarded_alloc(z.gout);
+    t->x = guarded_alloc(input_bytes(s, i));
+    t->dx = guarded_alloc(input_bytes(s, i));
+    s->work_bytes = z.work > s->work_bytes ? z.work : s->work_bytes;
+    ok = (t->weight || !z.weight) && (t->grad || !z.grad) && (t->opt || !z.opt) &&
+         (t->act || !z.act) && (t->gout || !z.gout) && (!input_bytes(s, i) || (t->x && t->dx));
+    if (ok && m->init(m->self, i, t->weight, t->opt)) {
+      s->error = "init failed";
+      ok = 0;
+    }
+  }
+  s->work = guarded_alloc(s->work_bytes);
+  ok = ok && (s->work || !s->work_bytes);
+  if (!ok && !s->error)
+    s->error = "out of memory";
+  return ok ? 0 : -1;
+}
+
+void seq_close(Seq *s) {
+  for (uint32_t i = 0; s->stage && i < s->model.nstage; i++) {
+    SeqStage *t = &s->stage[i];
+    void *all[] = {t->weight, t->grad, t->opt, t->act, t->gout, t->x, t->dx, t->sum};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+      guarded_free(all[k]);
+  }
+  guarded_free(s->work);
+  free(s->stage);
+  memset(s, 0, sizeof *s);
+}
+
+/* Contents that an op must not count on. */
+static void poison(const Seq *s, void *p, uint64_t bytes) {
+  if (s->strict && p)
+    memset(p, 0xff, bytes); /* a NaN in float and double */
+}
+
+static int check_edges(Seq *s) {
+  int ok = guarded_ok(s->work, s->work_bytes);
+  for (uint32_t i = 0; i < s->model.nstage; i++) {
+    const SeqStage *t = &s->stage[i];
+    ok = ok && guarded_ok(t->weight, t->size.weight) && guarded_ok(t->grad, t->size.grad) &&
+         guarded_ok(t->opt, t->size.opt) && guarded_ok(t->act, t->size.act) &&
+         guarded_ok(t->gout, t->size.gout) && guarded_ok(t->x, input_bytes(s, i)) &&
+         guarded_ok(t->dx, input_bytes(s, i));
+  }
+  if (!ok)
+    s->error = "an op wrote outside its buffers";
+  return ok ? 0 : -1;
+}
+
+int seq_op(Seq *s, PipeOp op, uint32_t stage, uint64_t step, uint32_t mb, uint32_t nmb,
+           double *loss) {
+  SeqStage *t = &s->stage[stage], *next = stage + 1 < s->model.nstage ? t + 1 : NULL;
+  const PrModel *m = &s->model;
+  PrCall c = {.op = op,
+              .stage = stage,
+              .nstage = m->nstage,
+              .mb = mb,
+              .nmb = nmb,
+              .step = step,
+              .work = s->work};
+  int (*run)(void *, const PrCall *) = NULL;
+  poison(s, s->work, s->work_bytes);
+  if (op == PIPE_F) {
+    run = m->forward;
+    c.x = t->x, c.weight = t->weight, c.act = t->act;
+    c.y = next ? next->x : NULL;
+    c.loss = next ? NULL : loss;
+    poison(s, t->act, t->size.act);
+    poison(s, c.y, t->size.boundary);
+  } else if (op == PIPE_B || op == PIPE_I) {
+    run = op == PIPE_B ? m->backward : m->backward_input;
+    c.dy = next ? next->dx : NULL;
+    c.dx = t->dx, c.weight = t->weight, c.act = t->act;
+    poison(s, t->x, input_bytes(s, stage)); /* x was valid in F only */
+    poison(s, t->dx, input_bytes(s, stage));
+    if (op == PIPE_I) {
+      c.gout = t->gout;
+      poison(s, t->gout, t->size.gout);
+    }
+  } else if (op == PIPE_W) {
+    run = m->backward_weight;
+    c.act = t->act, c.gout = t->gout;
+  } else if (op == PIPE_U) {
+    run = m->update;
+    c.weight = t->weight, c.opt = t->opt;
+  }
+  if (op == PIPE_B || op == PIPE_W) {
+    c.first_grad = !t->used;
+    t->used = 1;
+  }
+  if (op != PIPE_F && op != PIPE_I)
+    c.grad = t->grad;
+  if (op == PIPE_U)
+    t->used = 0;
+  if (!run || run(m->self, &c)) {
+    s->error = "a callback failed or is missing";
+    return -1;
+  }
+  return s->strict ? check_edges(s) : 0;
+}
+
+/* Adds the gradients of a replica to the sum of those before it and leaves none; after the last one
+ * the sum is the gradient. */
+static int add_replica(Seq *s, bool first, bool last) {
+  for (uint32_t i = 0; i < s->model.nstage; i++) {
+    SeqStage *t = &s->stage[i];
+    uint64_t bytes = t->size.grad;
+    if (bytes && !t->sum && !(t->sum = guarded_alloc(bytes))) {
+      s->error = "out of memory";
+      return -1;
+    }
+    if (first)
+      memcpy(t->sum, t->grad, bytes);
+    else if (s->model.reduce(s->model.self, i, (void *[]){t->sum, t->grad}, 2)) {
+      s->error = "a callback failed or is missing";
+      return -1;
+    }
+    if (!last) {
+      memset(t->grad, 0, bytes);
+      t->used = 0;
+    }
+  }
+  return 0;
+}
+
+int seq_step(Seq *s, uint64_t step, uint32_t nmb, int split, double *loss) {
+  return seq_step_replicas(s, step, &nmb, 1, split, loss);
+}
+
+int seq_step_replicas(Seq *s, uint64_t step, const uint32_t *end, uint32_t nreplica, int split,
+                      double *loss) {
+  uint32_t n = s->model.nstage, nmb = end[nreplica - 1], replica = 0;
+  for (uint32_t mb = 0; mb < nmb; mb++) {
+    for (uint32_t i = 0; i < n; i++)
+      if (seq_op(s, PIPE_F, i, step, mb, nmb, &loss[mb]))
+        return -1;
+    for (uint32_t i = n; i-- > 0;)
+      if (split ? seq_op(s, PIPE_I, i, step, mb, nmb, NULL) ||
+                      seq_op(s, PIPE_W, i, step, mb, nmb, NULL)
+                : seq_op(s, PIPE_B, i, step, mb, nmb, NULL))
+        return -1;
+    if (nreplica > 1 && mb + 1 == end[replica]) {
+      if (add_replica(s, replica == 0, mb + 1 == nmb))
+        return -1;
+      replica++;
+    }
+  }
+  for (uint32_t i = 0; i < n; i++)
+    if (seq_op(s, PIPE_U, i, step, PIPE_NONE, nmb, NULL))
+      return -1;
+  return 0;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT
+ * The tree. Every node carries the span of its whole text; names carry their own. Nodes live in the
+ * arena of the compile; lists are singly linked by `next` in text order. The parser fills
+ * everything but the fields marked (sema). Deterministic: no hashing by address. */
+#ifndef PIPE_AST_H
+#define PIPE_AST_H
+
+#include "arena.h"
+#include "diag.h"
+
+typedef struct Expr Expr;
+typedef struct Stmt Stmt;
+typedef struct Clause Clause;
+typedef struct Item Item;
+
+/* An interned name: equal text, equal pointer (ast_intern). */
+typedef const char *Name;
+
+typedef enum ExprKind {
+  EX_INT,     /* value; `unit` tells 0 plain, 1 bytes, 2 time (ns) */
+  EX_NAME,    /* name */
+  EX_NEG, EX_NOT,                                  /* a */
+  EX_ADD, EX_SUB, EX_MUL, EX_DIV, EX_MOD,          /* a b; floor division and modulo */
+  EX_LT, EX_LE, EX_GT, EX_GE, EX_EQ, EX_NE,        /* a b; 0 or 1 */
+  EX_AND, EX_OR,                                   /* a b; short circuit; 0 or 1 */
+  EX_COND,    /* a ? b : c */
+  EX_CALL     /* name, args: min, max, a fn, or in `check` a quantity such as makespan(F = 1) */
+} ExprKind;
+
+typedef struct Arg {  /* of a call: positional, or `key = value` */
+  struct Arg *next;
+  Name key;           /* NULL when positional */
+  Span key_at;
+  Expr *value;
+} Arg;
+
+struct Expr {
+  ExprKind kind;
+  uint8_t unit;       /* EX_INT */
+  uint8_t builtin;    /* (sema) EX_CALL: which */
+  uint8_t depends;    /* (sema) scratch */
+  Span at;
+  int64_t value;      /* EX_INT */
+  Name name;          /* EX_NAME, EX_CALL */
+  Span name_at;
+  uint32_t slot;      /* (sema) EX_NAME: where its value is; EX_CALL of a fn: unused */
+  struct Fn *fn;      /* (sema) EX_CALL of a fn */
+  Expr *a, *b, *c;
+  Arg *args;
+};
+
+/* An op in an order: F(m)  F[c](m)  F[stage s](m)  down.F(m)  U  or a macro f(k). */
+typedef struct OpRef {
+  Span at;
+  Name pipe;          /* before the dot, or NULL */
+  Span pipe_at;
+  Name name;          /* "F" "B" "I" "W" "U" or of an `op` macro */
+  Span name_at;
+  Expr *chunk;        /* [c], or NULL */
+  Expr *stage;        /* [stage s], or NULL */
+  Arg *args;          /* positional; NULL: none written */
+  bool parens;        /* "()" was written, even if empty */
+  int8_t op;          /* (sema) PipeOp, or -1 for a macro */
+  struct OpDef *def;  /* (sema) macro */
+  uint32_t place;     /* (sema) index + 1 of its place in the text, see Sched.site; 0: none yet */
+  uint32_t item;      /* (expand) its row among the items of the kernel being expanded */
+} OpRef;
+
+typedef struct Range { Expr *lo, *hi, *step; } Range; /* lo..hi [step s]; step NULL: 1; lo NULL: none */
+
+typedef enum StmtKind {
+  ST_OP,      /* op [@ value] [when cond]; the last two in clock and rules */
+  ST_KERNEL,  /* steady NAME [in range] { body }: the clipped kernel */
+  ST_DO,      /* do NAME in range { body }, or do count { body } (range.lo NULL, count in `cond`) */
+  ST_IF,      /* if cond { body } [else { orelse }] */
+  ST_LET,     /* let name = value */
+  ST_OPDEF,   /* op name(params) = op */
+  ST_FN,      /* fn name(params) = expr */
+  ST_PHASE,   /* warmup|steady|flush statement-or-block: `phase` labels what is inside */
+  ST_CLIP,    /* clip statement-or-block: ops on microbatches that do not exist are left out */
+  ST_CLOCK,   /* clock NAME [in range] [period value] { body }: ops in the order of their stamps */
+  ST_RULES    /* rules NAME [in range] { body }: ops by priority, in a simulation */
+} StmtKind;
+
+struct Stmt {
+  Stmt *next;
+  StmtKind kind;
+  uint8_t phase;      /* ST_PHASE: PipePhase */
+  Span at;
+  Name name;          /* loop variable, let */
+  Span name_at;
+  uint32_t slot;      /* (sema) of `name` */
+  Expr *cond, *value; /* ST_IF / ST_DO count / ST_OP when; ST_LET / ST_OP @ / ST_CLOCK period */
+  Range range;
+  OpRef *op;
+  struct OpDef *opdef;
+  struct Fn *fn;
+  Stmt *body, *orelse;
+};
+
+typedef struct Param { /* of a fn, macro or schedule */
+  struct Param *next;
+  Name name;
+  Span at;
+  Expr *init;         /* default, or NULL; schedules only */
+  uint32_t slot;      /* (sema) */
+} Param;
+
+typedef struct Fn {
+  Name name;
+  Span at, name_at;
+  Param *params;
+  Expr *body;
+  uint8_t units;      /* (sema) of the numbers in it: 1 << EX_INT.unit, or-ed */
+} Fn;
+typedef struct OpDef { Name name; Span at, name_at; Param *params; OpRef *op; } OpDef;
+
+typedef struct Entry { /* key = value in time { } and bytes { } */
+  struct Entry *next;
+  Name key;
+  Span at, key_at;
+  Expr *value;
+} Entry;
+
+typedef enum ClauseKind {
+  CL_RANKS,   /* ranks value */
+  CL_PIPE,    /* pipe name stages value mbs mbs place var -> place [replica of root] */
+  CL_ORDER,   /* order var [in range] { body } */
+  CL_TIME,    /* time [var] { entries } */
+  CL_BYTES,   /* bytes [var] { entries } */
+  CL_PROFILE, /* profile "path" */
+  CL_CHECK,   /* check value [for var in range] */
+  CL_LET, CL_FN
+} ClauseKind;
+
+struct Clause {
+  Clause *next;
+  ClauseKind kind;
+  Span at;
+  Name name;          /* pipe, let */
+  Span name_at;
+  Name var;           /* bound variable, or NULL */
+  Span var_at;
+  uint32_t slot;      /* (sema) of var, or of a let's name */
+  Expr *value, *mbs, *place;
+  Name root;          /* CL_PIPE: the pipe it is a replica of, or NULL */
+  Span root_at;
+  Range range;
+  Stmt *body;
+  Entry *entries;
+  Fn *fn;
+  const char *path;   /* CL_PROFILE, unescaped */
+};
+
+typedef struct Require { struct Require *next; Expr *cond; const char *text; } Require; /* text or NULL */
+
+typedef struct Schedule {
+  Name name;
+  Span at, name_at;
+  Param *params;
+  Require *requires;
+  Name base;          /* extends base(args), or NULL */
+  Span base_at;
+  Arg *base_args;
+  struct Schedule *base_def; /* (sema) */
+  bool timed;         /* (sema) a number with a time unit stands in it */
+  Clause *clauses;
+} Schedule;
+
+typedef enum ItemKind { IT_IMPORT, IT_LET, IT_FN, IT_SCHEDULE } ItemKind;
+struct Item {
+  Item *next;
+  ItemKind kind;
+  Span at;
+  Name name;          /* let */
+  Span name_at;
+  uint32_t slot;      /* (sema) let */
+  uint8_t units;      /* (sema) let: as in Fn */
+  Expr *value;
+  Fn *fn;
+  Schedule *schedule;
+  const char *path;   /* import, unescaped */
+  struct Ast *imported; /* (sema) */
+};
+
+typedef struct Ast { uint32_t file; Item *items; } Ast;
+
+/* Names of one compile. */
+typedef struct Interner Interner;
+Interner *intern_new(Arena *a);
+Name intern(Interner *in, const char *s, size_t n);
+
+/* Parses source `file` of d. Reports every syntax error it can recover from; returns the tree of
+ * what could be read (never NULL); the caller looks at d->errors. */
+Ast *parse(Arena *a, Interner *in, Diag *d, uint32_t file);
+
+/* Prints the tree as canonical text: parsing that text gives the same dump again. */
+void ast_dump(FILE *out, const Ast *ast);
+void ast_dump_expr(FILE *out, const Expr *e);
+
+#endif

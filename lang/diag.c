@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT
+ * The printer of user errors: where (path, line, column), what, and the line with the span marked.
+ *
+ * A shown line is a row of cells. A cell is one character of the source and what is printed for
+ * it: itself, a space for a tab, \xNN for each byte that is a control byte, not UTF-8, or steers
+ * the direction of text. Carets count the columns of cells, so they stay under what they mean; a
+ * character outside ASCII counts as one column. Of a line longer than MAX_COLUMNS only a window
+ * around the start of the span is shown. Cost: linear in the line, for each message. */
+#include "diag.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_COLUMNS = 160, COLUMNS_BEFORE = 40 };
+
+static const char *const diag_names[DIAG_NNAMES] = {
+#define X(id, text) [DIAG_##id] = text,
+#include "diag.def"
+#undef X
+};
+
+const char *diag_name(DiagName n) { return diag_names[n]; }
+
+void diag_init(Diag *d, Arena *a, FILE *out) {
+  memset(d, 0, sizeof *d);
+  d->arena = a;
+  d->out = out;
+  d->limit = DIAG_LIMIT;
+}
+
+uint32_t diag_source(Diag *d, const char *path, const char *text, uint32_t len) {
+  if (d->nsource == d->capsource)
+    vec_grow(d->arena, (void **)&d->source, &d->capsource, sizeof *d->source);
+  uint32_t nline = 1;
+  for (const char *p = text; (p = memchr(p, '\n', (size_t)(text + len - p))); p++)
+    nline++;
+  uint32_t *line_beg = NEW_ARRAY(d->arena, uint32_t, nline);
+  uint32_t line = 1;
+  for (const char *p = text; (p = memchr(p, '\n', (size_t)(text + len - p))); p++)
+    line_beg[line++] = (uint32_t)(p + 1 - text);
+  d->source[d->nsource] = (Source){
+      .path = arena_strndup(d->arena, path, strlen(path)),
+      .text = text,
+      .len = len,
+      .line_beg = line_beg,
+      .nline = nline,
+  };
+  return d->nsource++;
+}
+
+/* The line (from 0) that holds `offset`. */
+static uint32_t line_of(const Source *src, uint32_t offset) {
+  uint32_t lo = 0, hi = src->nline;
+  while (hi - lo > 1) {
+    uint32_t mid = lo + (hi - lo) / 2;
+    if (src->line_beg[mid] <= offset)
+      lo = mid;
+    else
+      hi = mid;
+  }
+  return lo;
+}
+
+LineCol diag_linecol(const Diag *d, uint32_t file, uint32_t offset) {
+  if (file >= d->nsource)
+    return (LineCol){0, 0};
+  const Source *src = &d->source[file];
+  uint32_t line = line_of(src, offset);
+  return (LineCol){line + 1, offset - src->line_beg[line] + 1};
+}
+
+/* What is printed for one character. */
+typedef struct Cell {
+  char text[20];
+  uint32_t bytes; /* read from the source, at least 1 */
+  uint32_t columns;
+} Cell;
+
+/* Length of the UTF-8 sequence at p, or 0 if it is none or should not be shown as it is. */
+static uint32_t utf8_shown(const unsigned char *p, const unsigned char *end) {
+  uint32_t n = p[0] >= 0xf0 && p[0] <= 0xf4   ? 4
+               : p[0] >= 0xe0 && p[0] <= 0xef ? 3
+               : p[0] >= 0xc2 && p[0] <= 0xdf ? 2
+                                              : 0;
+  if (n == 0 || (size_t)(end - p) < n)
+    return 0;
+  uint32_t code = p[0] & (0xffu >> (n + 1));
+  for (uint32_t i = 1; i < n; i++) {
+    if ((p[i] & 0xc0) != 0x80)
+      return 0;
+    code = code << 6 | (p[i] & 0x3f);
+  }
+  bool valid = (n != 3 || code >= 0x800) && (n != 4 || (code >= 0x10000 && code <= 0x10ffff)) &&
+               (code < 0xd800 || code > 0xdfff);
+  bool control = code < 0xa0 || code == 0xfeff || (code >= 0x200b && code <= 0x200f) ||
+                 (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x2069);
+  return valid && !control ? n : 0;
+}
+
+static Cell cell_at(const char *text, const char *text_end) {
+  const unsigned char *p = (const unsigned char *)text;
+  Cell cell = {.bytes = 1, .columns = 1};
+  if (p[0] == '\t') {
+    cell.text[0] = ' ';
+  } else if (p[0] >= 0x20 && p[0] < 0x7f) {
+    cell.text[0] = text[0];
+  } else if (p[0] >= 0x80 && utf8_shown(p, (const unsigned char *)text_end)) {
+    cell.bytes = utf8_shown(p, (const unsigned char *)text_end);
+    memcpy(cell.text, text, cell.bytes);
+  } else {
+    cell.columns = (uint32_t)snprintf(cell.text, sizeof cell.text, "\\x%02X", p[0]);
+  }
+  return cell;
+}
+
+static void put_text(FILE *out, const char *text, size_t n) {
+  for (const char *end = text + n; text < end;) {
+    Cell cell = cell_at(text, end);
+    fputs(cell.text, out);
+    text += cell.bytes;
+  }
+}
+
+static void put_line(FILE *out, const Source *src, Span at) {
+  uint32_t line = line_of(src, at.beg);
+  const char *text = src->text + src->line_beg[line];
+  const char *end = line + 1 < src->nline ? src->text + src->line_beg[line + 1] - 1
+                                          : src->text + src->len;
+  if (end > text && end[-1] == '\r')
+    end--;
+
+  /* Columns [mark, mark_end) of the span and the width of the line. */
+  const char *span_beg = src->text + at.beg, *span_end = src->text + at.end;
+  uint64_t mark = 0, mark_end = 0, width = 0;
+  for (const char *p = text; p < end;) {
+    Cell cell = cell_at(p, end);
+    if (p + cell.bytes <= span_beg)
+      mark += cell.columns;
+    if (p < span_end)
+      mark_end += cell.columns;
+    width += cell.columns;
+    p += cell.bytes;
+  }
+  if (mark_end <= mark)
+    mark_end = mark + 1;
+
+  uint64_t lo = 0, hi = width;
+  if (width > MAX_COLUMNS) {
+    lo = mark > COLUMNS_BEFORE ? mark - COLUMNS_BEFORE : 0;
+    if (lo > width - MAX_COLUMNS)
+      lo = width - MAX_COLUMNS;
+    hi = lo + MAX_COLUMNS;
+    if (mark_end > hi)
+      mark_end = hi > mark ? hi : mark + 1;
+  }
+
+  fprintf(out, "%5u | %s", line + 1, lo > 0 ? "..." : "");
+  uint64_t column = 0, first = UINT64_MAX;
+  for (const char *p = text; p < end && column < hi;) {
+    Cell cell = cell_at(p, end);
+    if (column >= lo) {
+      first = first == UINT64_MAX ? column : first;
+      fputs(cell.text, out);
+    }
+    column += cell.columns;
+    p += cell.bytes;
+  }
+  first = first == UINT64_MAX ? lo : first;
+  fprintf(out, "%s\n      | %*s^", hi < width ? "..." : "", (int)(mark - first + (lo > 0 ? 3 : 0)),
+          "");
+  for (uint64_t i = mark + 1; i < mark_end; i++)
+    fputc('~', out);
+  fputc('\n', out);
+}
+
+static void put_message(Diag *d, const char *severity, const char *name, Span at,
+                        const char *text) {
+  if (!d->out)
+    return;
+  const Source *src = at.file < d->nsource ? &d->source[at.file] : NULL;
+  if (src) {
+    at.beg = at.beg < src->len ? at.beg : src->len;
+    at.end = at.end < src->len ? at.end : src->len;
+    LineCol place = diag_linecol(d, at.file, at.beg);
+    put_text(d->out, src->path, strlen(src->path));
+    fprintf(d->out, ":%u:%u: ", place.line, place.col);
+  }
+  fprintf(d->out, "%s: ", severity);
+  put_text(d->out, text, strlen(text));
+  if (name)
+    fprintf(d->out, " [%s]", name);
+  fputc('\n', d->out);
+  if (src)
+    put_line(d->out, src, at);
+}
+
+static const char *format(Diag *d, const char *fmt, va_list args) {
+  char small[512];
+  va_list again;
+  va_copy(again, args);
+  int n = vsnprintf(small, sizeof small, fmt, args);
+  if (n < 0)
+    abort();
+  char *text = arena_alloc(d->arena, (size_t)n + 1);
+  vsnprintf(text, (size_t)n + 1, fmt, again);
+  va_end(again);
+  return text;
+}
+
+/* The same message at the same place, numbers apart: one slip seen from several ranks, stages or
+ * microbatches. Remembers at most `limit` messages, those that were printed. */
+static bool is_repeat(Diag *d, DiagName name, Span at, const char *text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  const uint32_t place[] = {(uint32_t)name, at.file, at.beg, at.end};
+  for (size_t i = 0; i < sizeof place; i++)
+    hash = (hash ^ ((const unsigned char *)place)[i]) * 0x100000001b3u;
+  for (; *text; text++)
+    if (*text < '0' || *text > '9')
+      hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+  for (uint32_t i = 0; i < d->nsaid; i++)
+    if (d->said[i] == hash)
+      return true;
+  if (d->nsaid < DIAG_LIMIT)
+    d->said[d->nsaid++] = hash;
+  return false;
+}
+
+/* Counts one error, and mutes it and what belongs to it once the limit is passed. */
+static void count_error(Diag *d) {
+  d->errors++;
+  d->muted = d->errors > d->limit;
+  if (d->out && d->errors == d->limit + 1)
+    fprintf(d->out, "note: %u errors shown, stopping here\n", d->limit);
+}
+
+void diag_error(Diag *d, DiagName name, Span at, const char *fmt, ...) {
+  va_list args;
+  va_start(args, fmt);
+  if (d->errors > d->limit) { /* nothing is printed any more: only count */
+    d->errors++;
+    d->muted = true;
+  } else {
+    const char *text = format(d, fmt, args);
+    d->muted = is_repeat(d, name, at, text);
+    if (!d->muted)
+      count_error(d);
+    if (!d->muted)
+      put_message(d, "error", diag_names[name], at, text);
+  }
+  va_end(args);
+}
+
+void diag_warn(Diag *d, DiagName name, Span at, const char *fmt, ...) {
+  if (d->werror) {
+    count_error(d);
+  } else {
+    d->warnings++;
+    d->muted = d->errors > d->limit;
+  }
+  if (d->muted)
+    return;
+  va_list args;
+  va_start(args, fmt);
+  put_message(d, d->werror ? "error" : "warning", diag_names[name], at, format(d, fmt, args));
+  va_end(args);
+}
+
+void diag_note(Diag *d, Span at, const char *fmt, ...) {
+  if (d->muted)
+    return;
+  va_list args;
+  va_start(args, fmt);
+  put_message(d, "note", NULL, at, format(d, fmt, args));
+  va_end(args);
+}
+
+void diag_help(Diag *d, const char *fmt, ...) {
+  if (d->muted)
+    return;
+  va_list args;
+  va_start(args, fmt);
+  put_message(d, "help", NULL, NO_SPAN, format(d, fmt, args));
+  va_end(args);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ * Sources, spans and messages. diag.c is the only printer of user errors; nothing in the compiler
+ * exits or aborts for a user's mistake.
+ *
+ *   file:line:col: severity: message [name]
+ *      12 |   the line
+ *         |       ^~~~
+ *
+ * A message is an error, warning, note or help; notes and help belong to the error before them. */
+#ifndef PIPE_DIAG_H
+#define PIPE_DIAG_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "arena.h"
+
+/* Bytes [beg, end) of source `file`. file == NO_FILE: no place (command line, whole program). */
+#define NO_FILE UINT32_MAX
+typedef struct Span {
+  uint32_t file, beg, end;
+} Span;
+static const Span NO_SPAN = {NO_FILE, 0, 0};
+
+typedef struct Source {
+  const char *path; /* as given by the user or found by import; printed as it is */
+  const char *text; /* `len` bytes and a NUL sentinel; may contain NULs (the lexer reports them) */
+  uint32_t len;
+  uint32_t *line_beg; /* [nline] offset of the first byte of each line; filled by diag_source */
+  uint32_t nline;     /* at least 1 */
+} Source;
+
+/* One row of diag.def each. */
+typedef enum DiagName {
+#define X(id, text) DIAG_##id,
+#include "diag.def"
+#undef X
+  DIAG_NNAMES
+} DiagName;
+
+enum { DIAG_LIMIT = 20 };
+
+typedef struct Diag {
+  Arena *arena;
+  Source *source;       /* [nsource] */
+  uint32_t nsource, capsource;
+  FILE *out;            /* where messages go; NULL drops them (fuzzing) and only counts */
+  uint32_t errors, warnings;
+  uint32_t limit;       /* errors printed before giving up: DIAG_LIMIT */
+  uint64_t said[DIAG_LIMIT]; /* what was printed, see diag_error */
+  uint32_t nsaid;
+  bool muted;           /* the error that a note would belong to was not printed */
+  bool werror;          /* warnings are errors */
+} Diag;
+
+void diag_init(Diag *d, Arena *a, FILE *out);
+
+/* Registers text (not copied; path is copied) and returns its file number. */
+uint32_t diag_source(Diag *d, const char *path, const char *text, uint32_t len);
+
+#define PRINTF(f, a) __attribute__((format(printf, f, a)))
+/* An error that repeats a printed one at the same place, but for numbers in it, is neither printed nor
+ * counted, nor are its notes: one slip shows on many ranks. Errors past `limit` are counted, not
+ * printed; the last printed one says so. Control bytes in an
+ * argument or a shown line are printed as \xNN, tabs as one space. */
+void diag_error(Diag *d, DiagName name, Span at, const char *fmt, ...) PRINTF(4, 5);
+void diag_warn(Diag *d, DiagName name, Span at, const char *fmt, ...) PRINTF(4, 5);
+void diag_note(Diag *d, Span at, const char *fmt, ...) PRINTF(3, 4);
+void diag_help(Diag *d, const char *fmt, ...) PRINTF(2, 3);
+
+/* Line and column, both from 1, columns in bytes. NO_FILE gives 0, 0. Cost: O(log lines). */
+typedef struct LineCol { uint32_t line, col; } LineCol;
+LineCol diag_linecol(const Diag *d, uint32_t file, uint32_t offset);
+
+const char *diag_name(DiagName n); /* "missing-op" */
+
+#endif

@@ -1,0 +1,34 @@
+" SPDX-License-Identifier: MIT
+" Syntax of the .pipe language (lang/spec.md, section 1). Words and operators stand in the order of lexer.re.
+if exists('b:current_syntax')
+  finish
+endif
+
+syn match pipeError /\S/
+syn match pipeOperator /->\|\.\.\|==\|!=\|<=\|>=\|&&\|||\|[.,;:()\[\]{}+*\/%<>!?=@-]/
+syn match pipeNumber /\d\+\(_\d\+\)*\(\.\d\+\(_\d\+\)*\)\?\h\?\w*/
+syn match pipeName /\<\h\w*\>/
+syn match pipeFunction /\<\h\w*\>\ze\s*(/
+syn match pipeOp /\<[FBIWU]\>/
+
+syn keyword pipeClause schedule requires extends import let fn op ranks pipe stages mbs place replica of order time bytes profile check
+syn keyword pipeFlow steady warmup flush clip clock period rules when do if else in step for stage
+syn keyword pipeReserved overlap weights stash comm slices edge finally recompute side group send recv wait
+
+syn region pipeString start=/"/ skip=/\\./ end=/"\|$/ contains=pipeEscape
+syn match pipeEscape /\\["\\]/ contained
+syn match pipeComment /#.*$/ contains=@Spell
+
+hi def link pipeError Error
+hi def link pipeOperator Operator
+hi def link pipeNumber Number
+hi def link pipeFunction Function
+hi def link pipeOp Type
+hi def link pipeClause Keyword
+hi def link pipeFlow Statement
+hi def link pipeReserved Keyword
+hi def link pipeString String
+hi def link pipeEscape SpecialChar
+hi def link pipeComment Comment
+
+let b:current_syntax = 'pipe'

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ * Bytes to tokens. The lexer reports what is wrong with bytes, numbers and strings itself and
+ * goes on. After a bad byte or a string that does not end it returns TOK_YYerror, on which the
+ * parser recovers without a second message; the others are read as if they were right. */
+#ifndef PIPE_LEXER_H
+#define PIPE_LEXER_H
+
+#include "ast.h"
+
+typedef struct Lexer {
+  Arena *arena;
+  Interner *names;
+  Diag *diag;
+  uint32_t file;
+  const char *text, *text_end; /* *text_end is the NUL sentinel */
+  const char *cur;             /* next byte to read */
+} Lexer;
+
+/* What a token carries besides its kind and span. */
+typedef union TokenValue {
+  Name name;                                     /* names, reserved words */
+  const char *text;                              /* strings, unescaped */
+  struct { int64_t value; uint8_t unit; } number; /* as in Expr: 0 plain, 1 bytes, 2 time */
+} TokenValue;
+
+/* Reads one token; 0 (TOK_YYEOF) at the end, again and again. */
+int lex(Lexer *lx, TokenValue *value, Span *at);
+
+#endif

@@ -1,0 +1,895 @@
+/* SPDX-License-Identifier: MIT
+ * The parser, section 2 of spec.md. It builds the tree of ast.h and reports syntax errors. More than
+ * 800 lines: the words of an error come from tables that Bison makes static in this file.
+ *
+ * Recovery: after an error tokens are skipped until one that can begin a statement, clause or item,
+ * or that ends one (';' or '}'); a block that follows the error is read, or skipped as a whole when
+ * it is unknown what it holds. Nothing more is reported until three tokens in a row are good, a
+ * block or a ';' ends, or a keyword begins a line. A missing '}' is noticed, and put in, before a
+ * word that begins a line and can only begin a clause or an item.
+ *
+ * note [depth]: later passes walk the tree by recursion, so its depth is bounded here. Brackets
+ * nest at most MAX_NESTING deep, counted where tokens are read, before they use the parser's stack.
+ * A path through one expression or through nested statements is at most MAX_DEPTH long, counted
+ * bottom up beside each node (`depth`): this bounds sums of many terms and chains of else-if. What
+ * is left, such as a run of unary signs, ends at YYMAXDEPTH. Each gives one `nesting` error, after
+ * which the rest of the file is not read. Cost: linear in the tokens. */
+%require "3.8"
+%define api.pure full
+%define api.token.prefix {TOK_}
+%define api.location.type {Span}
+%define parse.error custom
+%define parse.lac full
+%locations
+%expect 0
+%param {Parse *ps}
+
+%code requires {
+#include "lexer.h"
+
+typedef struct Parse Parse;
+
+/* A value with the depth of its tree, and lists in text order. */
+typedef struct ExprVal { Expr *e; uint32_t depth; } ExprVal;
+typedef struct ArgList { Arg *first, *last; uint32_t depth; } ArgList;
+typedef struct ParamList { Param *first, *last; } ParamList;
+typedef struct RequireList { Require *first, *last; } RequireList;
+typedef struct EntryList { Entry *first, *last; } EntryList;
+typedef struct StmtVal { Stmt *s; uint32_t depth; } StmtVal;
+typedef struct StmtList { Stmt *first, *last; uint32_t depth; } StmtList;
+typedef struct ClauseList { Clause *first, *last; } ClauseList;
+typedef struct Binding { Name name; Span at; } Binding;
+typedef struct Base { Name name; Span at; Arg *args; } Base;
+
+#define YYLLOC_DEFAULT(Cur, Rhs, N)                                \
+  do {                                                             \
+    (Cur).file = YYRHSLOC(Rhs, (N) ? 1 : 0).file;                  \
+    (Cur).beg = (N) ? YYRHSLOC(Rhs, 1).beg : YYRHSLOC(Rhs, 0).end; \
+    (Cur).end = YYRHSLOC(Rhs, N).end;                              \
+  } while (0)
+}
+
+%code {
+#include <string.h>
+
+#include "pipe_instr.h"
+
+enum { MAX_NESTING = 200, MAX_DEPTH = 1000, MAX_RESERVED = 32 };
+#define YYMAXDEPTH 10000
+
+struct Parse {
+  Lexer lx;
+  Ast *ast;
+  Item *last;                      /* of ast->items */
+  Span open[MAX_NESTING];          /* brackets not closed yet */
+  uint32_t nopen;
+  Span read;                       /* the last token */
+  uint32_t ninsert;                /* '}' to insert before `held`, see insert_closers */
+  int held;                        /* a token read but not given to the parser yet, or 0 */
+  TokenValue held_value;
+  Span held_at;
+  Name reported[MAX_RESERVED];     /* reserved words reported so far, each once */
+  uint32_t nreported;
+  bool too_deep;                   /* a nesting error was reported: read no further */
+};
+
+static int yylex(YYSTYPE *val, Span *at, Parse *ps);
+static void yyerror(Span *at, Parse *ps, const char *msg);
+static void too_deep(Parse *ps, const char *what, int limit);
+static void reserved(Parse *ps, Span at, Name name);
+static void skip_block(Parse *ps);
+static bool begins_line(const Parse *ps, Span at);
+
+static Expr *new_expr(Parse *ps, ExprKind kind, Span at) {
+  Expr *e = NEW(ps->lx.arena, Expr);
+  e->kind = kind;
+  e->at = at;
+  return e;
+}
+
+static uint32_t max2(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+/* The depth of a node above children of depth `below`, see note [depth]. */
+static uint32_t above(Parse *ps, uint32_t below) {
+  if (below >= MAX_DEPTH)
+    too_deep(ps, "operators or 'else if'", MAX_DEPTH);
+  return below + 1;
+}
+
+static ExprVal expr3(Parse *ps, ExprKind kind, Span at, ExprVal a, ExprVal b, ExprVal c) {
+  Expr *e = new_expr(ps, kind, at);
+  e->a = a.e;
+  e->b = b.e;
+  e->c = c.e;
+  return (ExprVal){e, above(ps, max2(a.depth, max2(b.depth, c.depth)))};
+}
+
+static ExprVal expr2(Parse *ps, ExprKind kind, Span at, ExprVal a, ExprVal b) {
+  return expr3(ps, kind, at, a, b, (ExprVal){NULL, 0});
+}
+
+static ArgList new_arg(Parse *ps, Name key, Span key_at, ExprVal value) {
+  Arg *arg = NEW(ps->lx.arena, Arg);
+  arg->key = key;
+  arg->key_at = key_at;
+  arg->value = value.e;
+  return (ArgList){arg, arg, value.depth};
+}
+
+static ArgList more_args(ArgList args, ArgList arg) {
+  args.last = args.last->next = arg.first;
+  args.depth = max2(args.depth, arg.depth);
+  return args;
+}
+
+static Param *new_param(Parse *ps, Name name, Span at, Expr *init) {
+  Param *param = NEW(ps->lx.arena, Param);
+  param->name = name;
+  param->at = at;
+  param->init = init;
+  return param;
+}
+
+static Require *new_require(Parse *ps, Expr *cond, const char *text) {
+  Require *require = NEW(ps->lx.arena, Require);
+  require->cond = cond;
+  require->text = text;
+  return require;
+}
+
+static Fn *new_fn(Parse *ps, Span at, Binding name, Param *params, Expr *body) {
+  Fn *fn = NEW(ps->lx.arena, Fn);
+  *fn = (Fn){name.name, at, name.at, params, body, 0};
+  return fn;
+}
+
+static OpDef *new_opdef(Parse *ps, Span at, Binding name, Param *params, OpRef *op) {
+  OpDef *def = NEW(ps->lx.arena, OpDef);
+  *def = (OpDef){name.name, at, name.at, params, op};
+  return def;
+}
+
+static OpRef *new_op(Parse *ps, Span at, Binding name) {
+  OpRef *op = NEW(ps->lx.arena, OpRef);
+  op->at = at;
+  op->name = name.name;
+  op->name_at = name.at;
+  return op;
+}
+
+static Entry *new_entry(Parse *ps, Span at, Name key, Span key_at, Expr *value) {
+  Entry *entry = NEW(ps->lx.arena, Entry);
+  entry->at = at;
+  entry->key = key;
+  entry->key_at = key_at;
+  entry->value = value;
+  return entry;
+}
+
+static Stmt *new_stmt(Parse *ps, StmtKind kind, Span at) {
+  Stmt *s = NEW(ps->lx.arena, Stmt);
+  s->kind = kind;
+  s->at = at;
+  s->name_at = NO_SPAN;
+  return s;
+}
+
+/* A statement that binds a name: let, do, kernel. */
+static Stmt *new_binder(Parse *ps, StmtKind kind, Span at, Binding name) {
+  Stmt *s = new_stmt(ps, kind, at);
+  s->name = name.name;
+  s->name_at = name.at;
+  return s;
+}
+
+static StmtVal phase_stmt(Parse *ps, Span at, uint8_t phase, StmtList body) {
+  Stmt *s = new_stmt(ps, ST_PHASE, at);
+  s->phase = phase;
+  s->body = body.first;
+  return (StmtVal){s, above(ps, body.depth)};
+}
+
+static StmtList one_stmt(StmtVal s) { return (StmtList){s.s, s.s, s.depth}; }
+
+static Clause *new_clause(Parse *ps, ClauseKind kind, Span at, Expr *value) {
+  Clause *c = NEW(ps->lx.arena, Clause);
+  c->kind = kind;
+  c->at = at;
+  c->value = value;
+  c->name_at = c->var_at = NO_SPAN;
+  return c;
+}
+
+static Clause *new_costs(Parse *ps, ClauseKind kind, Span at, Binding var, EntryList entries) {
+  Clause *c = new_clause(ps, kind, at, NULL);
+  c->var = var.name;
+  c->var_at = var.at;
+  c->entries = entries.first;
+  return c;
+}
+
+static Item *new_item(Parse *ps, ItemKind kind, Span at) {
+  Item *item = NEW(ps->lx.arena, Item);
+  item->kind = kind;
+  item->at = at;
+  item->name_at = NO_SPAN;
+  return item;
+}
+
+static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
+
+#define APPEND(list, node)                                                           \
+  do {                                                                               \
+    void *n_ = (node);                                                               \
+    if (n_)                                                                          \
+      (list).last = (list).last ? ((list).last->next = n_) : ((list).first = n_);    \
+  } while (0)
+}
+
+%union {
+  TokenValue token;
+  Name name;
+  Binding binding;
+  ExprVal expr;
+  Range range;
+  ArgList args;
+  Param *param;
+  ParamList params;
+  Require *require;
+  RequireList requires;
+  Base base;
+  OpRef *op;
+  StmtVal stmt;
+  StmtList stmts;
+  Entry *entry;
+  EntryList entries;
+  Fn *fn;
+  Clause *clause;
+  ClauseList clauses;
+  Item *item;
+  uint8_t phase;
+}
+
+%token YYEOF 0 "end of file"
+%token <token> NAME "a name" NUMBER "a number" STRING "a string"
+%token <token> RESERVED "a reserved word" SEND "'send'"
+%token SCHEDULE "'schedule'" REQUIRES "'requires'" EXTENDS "'extends'" IMPORT "'import'"
+%token LET "'let'" FN "'fn'" OP "'op'"
+%token REPLICA "'replica'" OF "'of'"
+%token RANKS "'ranks'" PIPE "'pipe'" STAGES "'stages'" MBS "'mbs'" PLACE "'place'"
+%token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'"
+%token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
+%token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
+%token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
+%token ARROW "'->'" DOTDOT "'..'"
+%token EQ "'=='" NE "'!='" LE "'<='" GE "'>='" AND "'&&'" OR "'||'"
+
+%right '?' ':'
+%left OR
+%left AND
+%nonassoc '<' LE '>' GE EQ NE
+%left '+' '-'
+%left '*' '/' '%'
+%precedence UNARY
+
+%type <binding> name name_opt replica_opt
+%type <expr> expr init
+%type <range> range range_opt
+%type <args> arg args args_opt values values_opt
+%type <params> names names_opt params params_opt
+%type <param> param
+%type <require> require
+%type <requires> requires requires_opt
+%type <base> base_opt
+%type <op> opref ophead optarget
+%type <expr> period_opt at_opt when_opt
+%type <stmt> stmt if_stmt do_stmt indexed
+%type <stmts> stmts block else_opt phased clipped
+%type <phase> phase
+%type <entry> entry
+%type <entries> entries
+%type <fn> fn
+%type <clause> clause
+%type <clauses> clauses
+%type <item> item
+
+%initial-action { @$ = (Span){ps->lx.file, 0, 0}; }
+
+%%
+
+file:
+  %empty
+| file item semi_opt {
+    if (!$2)
+      ;
+    else if (ps->last)
+      ps->last = ps->last->next = $2;
+    else
+      ps->last = ps->ast->items = $2;
+  }
+;
+
+semi_opt: %empty | ';' { yyerrok; } ;
+
+item:
+  IMPORT ok STRING { $$ = new_item(ps, IT_IMPORT, @$); $$->path = $3.text; }
+| LET ok name '=' expr {
+    $$ = new_item(ps, IT_LET, @$);
+    $$->name = $3.name;
+    $$->name_at = $3.at;
+    $$->value = $5.e;
+  }
+| fn { $$ = new_item(ps, IT_FN, @$); $$->fn = $1; }
+| SCHEDULE ok name '(' params_opt ')' base_opt requires_opt '{' clauses '}' {
+    yyerrok;
+    Schedule *s = NEW(ps->lx.arena, Schedule);
+    s->name = $3.name;
+    s->name_at = $3.at;
+    s->at = @$;
+    s->params = $5.first;
+    s->base = $7.name;
+    s->base_at = $7.at;
+    s->base_args = $7.args;
+    s->requires = $8.first;
+    s->clauses = $10.first;
+    $$ = new_item(ps, IT_SCHEDULE, @$);
+    $$->schedule = s;
+  }
+| SCHEDULE ok error '{' clauses '}' { yyerrok; $$ = NULL; }
+| error { $$ = NULL; }
+| error skipped { $$ = NULL; }
+;
+
+/* A block of unknown content, read to its '}'. The action runs before the next token is read. */
+skipped: '{' { skip_block(ps); } '}' ;
+
+/* A keyword at the start of a line ends recovery: errors after it are new ones. */
+ok: %empty { if (begins_line(ps, @0)) yyerrok; } ;
+
+name:
+  NAME     { $$ = (Binding){$1.name, @1}; }
+| RESERVED { $$ = (Binding){$1.name, @1}; reserved(ps, @1, $1.name); }
+| SEND     { $$ = (Binding){$1.name, @1}; reserved(ps, @1, $1.name); }
+;
+
+name_opt: %empty { $$ = NO_BINDING; } | name ;
+
+fn:
+  FN ok name '(' names_opt ')' '=' expr { $$ = new_fn(ps, @$, $3, $5.first, $8.e); }
+;
+
+names_opt: %empty { $$ = (ParamList){0}; } | names ;
+names:
+  name {
+    Param *p = new_param(ps, $1.name, @1, NULL);
+    $$ = (ParamList){p, p};
+  }
+| names ',' name { $$ = $1; APPEND($$, new_param(ps, $3.name, @3, NULL)); }
+;
+
+params_opt: %empty { $$ = (ParamList){0}; } | params ;
+params:
+  param { $$ = (ParamList){$1, $1}; }
+| params ',' param { $$ = $1; APPEND($$, $3); }
+;
+param: name init { $$ = new_param(ps, $1.name, @1, $2.e); } ;
+init: %empty { $$ = (ExprVal){0}; } | '=' expr { $$ = $2; } ;
+
+base_opt:
+  %empty { $$ = (Base){NULL, NO_SPAN, NULL}; }
+| EXTENDS name '(' args_opt ')' { $$ = (Base){$2.name, @2, $4.first}; }
+;
+
+requires_opt: %empty { $$ = (RequireList){0}; } | REQUIRES requires { $$ = $2; } ;
+requires:
+  require { $$ = (RequireList){$1, $1}; }
+| requires ',' require { $$ = $1; APPEND($$, $3); }
+;
+require:
+  expr { $$ = new_require(ps, $1.e, NULL); }
+| expr ':' STRING { $$ = new_require(ps, $1.e, $3.text); }
+;
+
+clauses:
+  %empty { $$ = (ClauseList){0}; }
+| clauses clause semi_opt { $$ = $1; APPEND($$, $2); }
+;
+clause:
+  RANKS ok expr { $$ = new_clause(ps, CL_RANKS, @$, $3.e); }
+| PIPE ok name STAGES expr MBS expr PLACE name ARROW expr replica_opt {
+    $$ = new_clause(ps, CL_PIPE, @$, $5.e);
+    $$->name = $3.name;
+    $$->name_at = $3.at;
+    $$->mbs = $7.e;
+    $$->var = $9.name;
+    $$->var_at = $9.at;
+    $$->place = $11.e;
+    $$->root = $12.name;
+    $$->root_at = $12.at;
+  }
+| ORDER ok name range_opt block {
+    $$ = new_clause(ps, CL_ORDER, @$, NULL);
+    $$->var = $3.name;
+    $$->var_at = $3.at;
+    $$->range = $4;
+    $$->body = $5.first;
+  }
+| ORDER ok error block { $$ = NULL; }
+| TIME ok name_opt '{' entries '}' { yyerrok; $$ = new_costs(ps, CL_TIME, @$, $3, $5); }
+| BYTES ok name_opt '{' entries '}' { yyerrok; $$ = new_costs(ps, CL_BYTES, @$, $3, $5); }
+| PROFILE ok STRING { $$ = new_clause(ps, CL_PROFILE, @$, NULL); $$->path = $3.text; }
+| CHECK ok expr { $$ = new_clause(ps, CL_CHECK, @$, $3.e); }
+| CHECK ok expr FOR name IN range {
+    $$ = new_clause(ps, CL_CHECK, @$, $3.e);
+    $$->var = $5.name;
+    $$->var_at = $5.at;
+    $$->range = $7;
+  }
+| LET ok name '=' expr {
+    $$ = new_clause(ps, CL_LET, @$, $5.e);
+    $$->name = $3.name;
+    $$->name_at = $3.at;
+  }
+| fn { $$ = new_clause(ps, CL_FN, @$, NULL); $$->fn = $1; }
+| error { $$ = NULL; }
+| error skipped { $$ = NULL; }
+;
+
+entries:
+  %empty { $$ = (EntryList){0}; }
+| entries entry semi_opt { $$ = $1; APPEND($$, $2); }
+;
+entry:
+  NAME '=' expr { $$ = new_entry(ps, @$, $1.name, @1, $3.e); }
+| SEND '=' expr { $$ = new_entry(ps, @$, $1.name, @1, $3.e); }
+| error { $$ = NULL; }
+;
+
+replica_opt:
+  %empty { $$ = (Binding){0}; }
+| REPLICA OF name { $$ = $3; }
+;
+
+range_opt: %empty { $$ = (Range){0}; } | IN range { $$ = $2; } ;
+range:
+  expr DOTDOT expr           { $$ = (Range){$1.e, $3.e, NULL}; }
+| expr DOTDOT expr STEP expr { $$ = (Range){$1.e, $3.e, $5.e}; }
+;
+
+block: '{' stmts '}' { yyerrok; $$ = $2; } ;
+stmts:
+  %empty { $$ = (StmtList){0}; }
+| stmts stmt semi_opt {
+    $$ = $1;
+    APPEND($$, $2.s);
+    $$.depth = max2($1.depth, $2.depth);
+  }
+;
+stmt:
+  opref at_opt when_opt {
+    $$ = (StmtVal){new_stmt(ps, ST_OP, @$), 1};
+    $$.s->op = $1;
+    $$.s->value = $2.e;
+    $$.s->cond = $3.e;
+  }
+| indexed
+| CLIP ok clipped {
+    $$ = (StmtVal){new_stmt(ps, ST_CLIP, @$), above(ps, $3.depth)};
+    $$.s->body = $3.first;
+  }
+| do_stmt
+| if_stmt
+| LET ok name '=' expr {
+    $$ = (StmtVal){new_binder(ps, ST_LET, @$, $3), 1};
+    $$.s->value = $5.e;
+  }
+| fn { $$ = (StmtVal){new_stmt(ps, ST_FN, @$), 1}; $$.s->fn = $1; }
+| OP ok name '(' names_opt ')' '=' opref {
+    $$ = (StmtVal){new_stmt(ps, ST_OPDEF, @$), 1};
+    $$.s->opdef = new_opdef(ps, @$, $3, $5.first, $8);
+  }
+| phase phased { $$ = phase_stmt(ps, @$, $1, $2); }
+| STEADY ok phased { $$ = phase_stmt(ps, @$, PIPE_STEADY, $3); }
+| RESERVED { reserved(ps, @1, $1.name); } block { $$ = (StmtVal){0}; }
+| error { $$ = (StmtVal){0}; }
+| error block { $$ = (StmtVal){0}; }
+;
+
+phase: WARMUP { $$ = PIPE_WARMUP; } | FLUSH { $$ = PIPE_FLUSH; } ;
+phased: block | do_stmt { $$ = one_stmt($1); } ;
+clipped: phased | indexed { $$ = one_stmt($1); } ;
+at_opt: %empty { $$ = (ExprVal){0}; } | '@' expr { $$ = $2; } ;
+when_opt: %empty { $$ = (ExprVal){0}; } | WHEN expr { $$ = $2; } ;
+period_opt: %empty { $$ = (ExprVal){0}; } | PERIOD expr { $$ = $2; } ;
+
+indexed:
+  STEADY ok name range_opt block {
+    $$ = (StmtVal){new_binder(ps, ST_KERNEL, @$, $3), above(ps, $5.depth)};
+    $$.s->range = $4;
+    $$.s->body = $5.first;
+  }
+| CLOCK ok name range_opt period_opt block {
+    $$ = (StmtVal){new_binder(ps, ST_CLOCK, @$, $3), above(ps, $6.depth)};
+    $$.s->range = $4;
+    $$.s->value = $5.e;
+    $$.s->body = $6.first;
+  }
+| RULES ok name range_opt block {
+    $$ = (StmtVal){new_binder(ps, ST_RULES, @$, $3), above(ps, $5.depth)};
+    $$.s->range = $4;
+    $$.s->body = $5.first;
+  }
+;
+
+do_stmt:
+  DO ok name IN range block {
+    $$ = (StmtVal){new_binder(ps, ST_DO, @$, $3), above(ps, $6.depth)};
+    $$.s->range = $5;
+    $$.s->body = $6.first;
+  }
+| DO ok expr block {
+    $$ = (StmtVal){new_stmt(ps, ST_DO, @$), above(ps, $4.depth)};
+    $$.s->cond = $3.e;
+    $$.s->body = $4.first;
+  }
+;
+
+if_stmt:
+  IF ok expr block else_opt {
+    $$ = (StmtVal){new_stmt(ps, ST_IF, @$), above(ps, max2($4.depth, $5.depth))};
+    $$.s->cond = $3.e;
+    $$.s->body = $4.first;
+    $$.s->orelse = $5.first;
+  }
+;
+else_opt:
+  %empty { $$ = (StmtList){0}; }
+| ELSE block { $$ = $2; }
+| ELSE if_stmt { $$ = one_stmt($2); }
+;
+
+opref:
+  optarget
+| optarget '(' values_opt ')' {
+    $$ = $1;
+    $$->at = @$;
+    $$->args = $3.first;
+    $$->parens = true;
+  }
+;
+optarget:
+  ophead
+| ophead '[' expr ']' { $$ = $1; $$->at = @$; $$->chunk = $3.e; }
+| ophead '[' STAGE expr ']' { $$ = $1; $$->at = @$; $$->stage = $4.e; }
+;
+ophead:
+  name { $$ = new_op(ps, @$, $1); $$->pipe_at = NO_SPAN; }
+| name '.' name {
+    $$ = new_op(ps, @$, $3);
+    $$->pipe = $1.name;
+    $$->pipe_at = $1.at;
+  }
+;
+
+values_opt: %empty { $$ = (ArgList){0}; } | values ;
+values:
+  expr { $$ = new_arg(ps, NULL, NO_SPAN, $1); }
+| values ',' expr { $$ = more_args($1, new_arg(ps, NULL, NO_SPAN, $3)); }
+;
+
+args_opt: %empty { $$ = (ArgList){0}; } | args ;
+args:
+  arg
+| args ',' arg { $$ = more_args($1, $3); }
+;
+arg:
+  expr { $$ = new_arg(ps, NULL, NO_SPAN, $1); }
+| NAME '=' expr { $$ = new_arg(ps, $1.name, @1, $3); }
+| SEND '=' expr { $$ = new_arg(ps, $1.name, @1, $3); }
+;
+
+expr:
+  NUMBER {
+    $$ = (ExprVal){new_expr(ps, EX_INT, @$), 1};
+    $$.e->value = $1.number.value;
+    $$.e->unit = $1.number.unit;
+  }
+| name {
+    $$ = (ExprVal){new_expr(ps, EX_NAME, @$), 1};
+    $$.e->name = $1.name;
+    $$.e->name_at = $1.at;
+  }
+| name '(' args_opt ')' {
+    $$ = (ExprVal){new_expr(ps, EX_CALL, @$), above(ps, $3.depth)};
+    $$.e->name = $1.name;
+    $$.e->name_at = $1.at;
+    $$.e->args = $3.first;
+  }
+| '(' expr ')' { $$ = $2; }
+| '-' expr %prec UNARY { $$ = expr2(ps, EX_NEG, @$, $2, (ExprVal){0}); }
+| '!' expr %prec UNARY { $$ = expr2(ps, EX_NOT, @$, $2, (ExprVal){0}); }
+| expr '*' expr { $$ = expr2(ps, EX_MUL, @$, $1, $3); }
+| expr '/' expr { $$ = expr2(ps, EX_DIV, @$, $1, $3); }
+| expr '%' expr { $$ = expr2(ps, EX_MOD, @$, $1, $3); }
+| expr '+' expr { $$ = expr2(ps, EX_ADD, @$, $1, $3); }
+| expr '-' expr { $$ = expr2(ps, EX_SUB, @$, $1, $3); }
+| expr '<' expr { $$ = expr2(ps, EX_LT, @$, $1, $3); }
+| expr LE expr { $$ = expr2(ps, EX_LE, @$, $1, $3); }
+| expr '>' expr { $$ = expr2(ps, EX_GT, @$, $1, $3); }
+| expr GE expr { $$ = expr2(ps, EX_GE, @$, $1, $3); }
+| expr EQ expr { $$ = expr2(ps, EX_EQ, @$, $1, $3); }
+| expr NE expr { $$ = expr2(ps, EX_NE, @$, $1, $3); }
+| expr AND expr { $$ = expr2(ps, EX_AND, @$, $1, $3); }
+| expr OR expr { $$ = expr2(ps, EX_OR, @$, $1, $3); }
+| expr '?' expr ':' expr { $$ = expr3(ps, EX_COND, @$, $1, $3, $5); }
+;
+
+%%
+
+static void too_deep(Parse *ps, const char *what, int limit) {
+  if (!ps->too_deep)
+    diag_error(ps->lx.diag, DIAG_NESTING, ps->read, "%s nested more than %d deep", what, limit);
+  ps->too_deep = true;
+}
+
+/* A run of signs, of `? :` or of else-if is all that gets here, see note [depth]. */
+static void yyerror(Span *at, Parse *ps, const char *msg) {
+  (void)at;
+  (void)msg;
+  too_deep(ps, "operators or 'else if'", MAX_DEPTH);
+}
+
+static void reserved(Parse *ps, Span at, Name name) {
+  for (uint32_t i = 0; i < ps->nreported; i++)
+    if (ps->reported[i] == name)
+      return;
+  if (ps->nreported < MAX_RESERVED)
+    ps->reported[ps->nreported++] = name;
+  diag_error(ps->lx.diag, DIAG_RESERVED, at, "'%s' is reserved for a later version of the language",
+             name);
+}
+
+static void skip_block(Parse *ps) {
+  TokenValue value;
+  Span at;
+  for (uint32_t depth = 0;;) {
+    const char *before = ps->lx.cur;
+    int token = lex(&ps->lx, &value, &at);
+    if (token == '{') {
+      depth++;
+    } else if ((token == '}' && depth-- == 0) || token == TOK_YYEOF) {
+      ps->lx.cur = before;
+      return;
+    }
+  }
+}
+
+static bool begins_line(const Parse *ps, Span at) {
+  const char *p = ps->lx.text + at.beg;
+  while (p > ps->lx.text && (p[-1] == ' ' || p[-1] == '\t'))
+    p--;
+  return p == ps->lx.text || p[-1] == '\n';
+}
+
+static char opener_at(const Parse *ps, uint32_t i) { return ps->lx.text[ps->open[i].beg]; }
+
+/* Keeps ps->open. False: one more bracket than may be open. */
+static bool track_bracket(Parse *ps, int token, Span at) {
+  if (token == '(' || token == '[' || token == '{') {
+    if (ps->nopen == MAX_NESTING)
+      return false;
+    ps->open[ps->nopen++] = at;
+  } else if (token == ')' || token == ']' || token == '}') {
+    /* A bracket that was never closed must not hide the one that is closed here. */
+    char opener = token == ')' ? '(' : token == ']' ? '[' : '{';
+    for (uint32_t i = ps->nopen; i-- > 0;) {
+      char open = opener_at(ps, i);
+      if (open == opener)
+        ps->nopen = i;
+      if (open == opener || open == '{')
+        break;
+    }
+  }
+  return true;
+}
+
+/* A word that begins a line and can only begin a clause, or an item, where blocks are still open:
+ * reports the missing '}' and gives the parser the missing ones before the word. */
+static void insert_closers(Parse *ps, int token, Span at) {
+  uint32_t level = 0; /* how many '{' may be open before the word */
+  switch (token) {
+  case TOK_RANKS: case TOK_PIPE: case TOK_ORDER: case TOK_TIME: case TOK_BYTES: case TOK_PROFILE:
+  case TOK_CHECK:
+    level = 1;
+    break;
+  case TOK_SCHEDULE: case TOK_IMPORT:
+    break;
+  default:
+    return;
+  }
+  if (ps->nopen <= level || !begins_line(ps, at))
+    return;
+  for (uint32_t i = 0; i < ps->nopen; i++)
+    if (opener_at(ps, i) != '{')
+      return;
+  diag_error(ps->lx.diag, DIAG_SYNTAX, at, "expected '}' before '%.*s'", (int)(at.end - at.beg),
+             ps->lx.text + at.beg);
+  diag_note(ps->lx.diag, ps->open[ps->nopen - 1], "this '{' is not closed");
+  ps->ninsert = ps->nopen - level;
+}
+
+static int yylex(YYSTYPE *val, Span *at, Parse *ps) {
+  int token = ps->held;
+  if (ps->too_deep) {
+    token = TOK_YYEOF;
+  } else if (token && !ps->ninsert) {
+    val->token = ps->held_value;
+    *at = ps->held_at;
+    ps->held = 0;
+  } else if (!token) {
+    token = lex(&ps->lx, &val->token, at);
+    insert_closers(ps, token, *at);
+    if (ps->ninsert) {
+      ps->held = token;
+      ps->held_value = val->token;
+      ps->held_at = *at;
+    }
+  }
+  if (ps->ninsert) {
+    ps->ninsert--;
+    token = '}';
+  }
+  if (token == TOK_YYEOF || ps->held)
+    *at = (Span){ps->lx.file, ps->read.end, ps->read.end};
+  ps->read = *at;
+  if (!track_bracket(ps, token, *at)) {
+    too_deep(ps, "brackets", MAX_NESTING);
+    return TOK_YYEOF;
+  }
+  return token;
+}
+
+static const short expr_tokens[] = {TOK_NUMBER, TOK_NAME, '(', '-', '!'};
+static const short operator_tokens[] = {
+  '*', '/', '%', '+', '-', '<', TOK_LE, '>', TOK_GE, TOK_EQ, TOK_NE, TOK_AND, TOK_OR, '?',
+};
+static const short stmt_tokens[] = {
+  TOK_OP, TOK_NAME, TOK_STEADY, TOK_WARMUP, TOK_FLUSH, TOK_CLIP, TOK_CLOCK, TOK_RULES, TOK_DO,
+  TOK_IF, TOK_LET, TOK_FN,
+};
+static const short clause_tokens[] = {
+  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_LET, TOK_FN,
+};
+static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};
+
+/* Kinds of tokens that stand for one word in a message, when the first of them is expected. */
+typedef struct Group { const char *text; const short *token; size_t n; } Group;
+#define GROUP(text, tokens) {(text), (tokens), sizeof(tokens) / sizeof *(tokens)}
+static const Group groups[] = {
+  GROUP("a statement", stmt_tokens),
+  GROUP("a clause", clause_tokens),
+  GROUP("an item", item_tokens),
+  GROUP("an expression", expr_tokens),
+  GROUP("an operator", operator_tokens),
+};
+
+typedef struct Expected { bool set[YYNTOKENS]; } Expected;
+
+static bool expects(const Expected *want, int token) { return want->set[YYTRANSLATE(token)]; }
+
+/* Writes "'a', 'b' or an operator" for what is expected. */
+static void name_expected(const Expected *all, char *list, size_t list_bytes) {
+  Expected want = *all;
+  const char *text[YYNTOKENS + sizeof groups / sizeof *groups + 1];
+  uint32_t n = 0, ngroup = 0;
+  const char *group[sizeof groups / sizeof *groups + 1];
+  for (const Group *g = groups; g < groups + sizeof groups / sizeof *groups; g++) {
+    if (!expects(&want, g->token[0]))
+      continue;
+    /* After a comparison the other operators may come, but no comparison. */
+    bool other = g->token == operator_tokens && !expects(all, '<');
+    group[ngroup++] = other ? "another operator" : g->text;
+    for (size_t i = 0; i < g->n; i++)
+      want.set[YYTRANSLATE(g->token[i])] = false;
+  }
+  if (expects(&want, TOK_SEND) && !expects(&want, TOK_RESERVED)) {
+    group[ngroup++] = "an entry"; /* the only place where a reserved word is welcome */
+    want.set[YYSYMBOL_NAME] = false;
+  }
+  /* Left out: words that are always errors there, an optional end, and what could go on with an op
+   * or a name that is whole as it stands. */
+  want.set[YYSYMBOL_RESERVED] = want.set[YYSYMBOL_SEND] = want.set[YYTRANSLATE(';')] = false;
+  if (expects(all, '*') || expects(all, TOK_OP))
+    want.set[YYTRANSLATE('(')] = want.set[YYTRANSLATE('[')] = want.set[YYTRANSLATE('.')] = false;
+  if (expects(all, TOK_OP))
+    want.set[YYSYMBOL_ELSE] = want.set[YYTRANSLATE('@')] = want.set[YYTRANSLATE(TOK_WHEN)] = false;
+  if (ngroup > 0)
+    want.set[YYSYMBOL_YYEOF] = false;
+  for (int kind = 0; kind < YYNTOKENS; kind++)
+    if (want.set[kind])
+      text[n++] = yysymbol_name((yysymbol_kind_t)kind);
+  for (uint32_t i = 0; i < ngroup; i++)
+    text[n++] = group[i];
+
+  size_t len = 0;
+  list[0] = '\0';
+  for (uint32_t i = 0; i < n && len < list_bytes; i++)
+    len += (size_t)snprintf(list + len, list_bytes - len, "%s%s",
+                            i == 0 ? "" : i + 1 < n ? ", " : " or ", text[i]);
+}
+
+/* What is behind the error, where a frequent slip explains it. At most one help. */
+static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
+  Diag *d = ps->lx.diag;
+  const char *text = ps->lx.text + at.beg;
+  bool compares = got_kind == YYTRANSLATE('<') || got_kind == YYTRANSLATE('>')
+                  || got_kind == YYSYMBOL_LE || got_kind == YYSYMBOL_GE || got_kind == YYSYMBOL_EQ
+                  || got_kind == YYSYMBOL_NE;
+  bool stmt = expects(want, TOK_OP), expr = expects(want, TOK_NUMBER);
+  if (expects(want, TOK_ARROW))
+    diag_help(d, "a place is written 'place s -> e': stage s is on rank e");
+  else if (got_kind == YYTRANSLATE('=') && expects(want, TOK_EQ))
+    diag_help(d, "'==' compares; '=' only gives a name its value");
+  else if (got_kind == YYSYMBOL_EQ && expects(want, '='))
+    diag_help(d, "'=' gives a name its value; '==' compares");
+  else if (compares && expects(want, '+') && !expects(want, '<'))
+    diag_help(d, "comparisons do not chain: a < b && b < c");
+  else if (expects(want, TOK_DOTDOT))
+    diag_help(d, "a range is written 'a..b': from a to b - 1");
+  else if (got_kind == YYSYMBOL_FOR && stmt)
+    diag_help(d, "a loop is written 'do i in a..b { ... }'");
+  else if (got_kind == YYTRANSLATE(',') && stmt)
+    diag_help(d, "ops follow each other without commas");
+  else if (got_kind == YYTRANSLATE(',') && expects(want, TOK_SEND) && !expr)
+    diag_help(d, "entries follow each other without commas");
+  else if (expects(want, TOK_SCHEDULE) && !expects(want, '*') && got_kind != YYTRANSLATE(';'))
+    diag_help(d, "an item is a schedule, an import, a let or a fn");
+  else if (got_kind == YYTRANSLATE('/') && at.beg > 0 && (text[-1] == '/' || text[1] == '/'))
+    diag_help(d, "a comment begins with '#'");
+}
+
+static int yyreport_syntax_error(const yypcontext_t *ctx, Parse *ps) {
+  if (ps->too_deep)
+    return 0;
+  yysymbol_kind_t kinds[YYNTOKENS], got = yypcontext_token(ctx);
+  int n = yypcontext_expected_tokens(ctx, kinds, YYNTOKENS);
+  if (n < 0)
+    return n;
+  Span at = *yypcontext_location(ctx);
+  const char *text = ps->lx.text + at.beg;
+  size_t bytes = at.end - at.beg;
+  if (got == YYSYMBOL_RESERVED || got == YYSYMBOL_SEND) {
+    reserved(ps, at, intern(ps->lx.names, text, bytes));
+    return 0;
+  }
+
+  Expected want = {{false}};
+  for (int i = 0; i < n; i++)
+    want.set[kinds[i]] = true;
+  char list[512], name[64];
+  name_expected(&want, list, sizeof list);
+  if (got == YYSYMBOL_NAME || got == YYSYMBOL_NUMBER)
+    snprintf(name, sizeof name, "%s '%.*s%s'", got == YYSYMBOL_NAME ? "name" : "number",
+             (int)(bytes < 40 ? bytes : 40), text, bytes > 40 ? "..." : "");
+  else
+    snprintf(name, sizeof name, "%s", yysymbol_name(got));
+
+  diag_error(ps->lx.diag, DIAG_SYNTAX, at, "expected %s, got %s", list, name);
+  if (got == YYSYMBOL_YYEOF && ps->nopen > 0)
+    diag_note(ps->lx.diag, ps->open[ps->nopen - 1], "this '%c' is not closed",
+              ps->lx.text[ps->open[ps->nopen - 1].beg]);
+  help(ps, &want, (int)got, at);
+  return 0;
+}
+
+Ast *parse(Arena *a, Interner *in, Diag *d, uint32_t file) {
+  const Source *src = &d->source[file];
+  Parse ps = {
+    .lx = {a, in, d, file, src->text, src->text + src->len, src->text},
+    .ast = NEW(a, Ast),
+    .read = {file, 0, 0},
+  };
+  ps.ast->file = file;
+  yyparse(&ps);
+  return ps.ast;
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT
+ * The engine without threads: carries out one instruction after the other, picked at random among
+ * the heads that can go on. For one seed the order is always the same, so a failure that depends on
+ * the order replays; over many seeds a program shows the same results in all of them.
+ *
+ * Only the two heads of each rank need to be looked at, and after an instruction only the ranks it
+ * touched: `ready` holds what can go on, each entry once. */
+#include "run.h"
+
+#include <stdlib.h>
+
+/* An entry of `ready`: a rank's COMPUTE head, or a transfer, named by its sender, or a REDUCE, named
+ * by the rank of its first replica. */
+typedef struct Ready {
+  uint32_t rank;
+  bool comm;
+} Ready;
+
+typedef struct Seeded {
+  PrRun *run;
+  uint64_t step;
+  uint32_t *compute, *comm; /* [nrank]: done in this step */
+  bool *queued[2];          /* [nrank] by Ready.comm */
+  Ready *ready;             /* [2 * nrank] */
+  uint32_t nready;
+} Seeded;
+
+static uint64_t draw(uint64_t *state) { /* splitmix64 */
+  uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+  return z ^ z >> 31;
+}
+
+static void put(Seeded *s, uint32_t rank, bool comm) {
+  if (!s->queued[comm][rank])
+    s->ready[s->nready++] = (Ready){rank, comm};
+  s->queued[comm][rank] = true;
+}
+
+/* The head of r's COMM stream if it has its wait, else NULL. */
+static const PipeInstr *comm_head(const Seeded *s, uint32_t r) {
+  const RankRun *k = &s->run->rank[r];
+  if (s->comm[r] == k->ncomm)
+    return NULL;
+  const PipeInstr *c = &k->t->instr[k->comm[s->comm[r]].index];
+  return c->wait <= s->compute[r] ? c : NULL;
+}
+
+static bool is_send(const PipeInstr *c) { return c->op == PIPE_SEND_F || c->op == PIPE_SEND_B; }
+
+static void look_at(Seeded *s, uint32_t r) {
+  const RankRun *k = &s->run->rank[r];
+  uint32_t i = s->compute[r];
+  if (i < k->ncompute && k->t->instr[k->compute[i].index].wait <= s->comm[r])
+    put(s, r, false);
+  const PipeInstr *c = comm_head(s, r);
+  if (c && c->op == PIPE_REDUCE) {
+    const PipeStage *stage = s->run->p->stage;
+    const Coll *l = &s->run->coll[stage[c->stage].model];
+    for (uint32_t j = 0; j < l->n; j++) {
+      const PipeInstr *d = comm_head(s, stage[l->row[j]].rank);
+      if (!d || d->op != PIPE_REDUCE || d->stage != l->row[j])
+        return;
+    }
+    put(s, stage[l->row[0]].rank, true);
+    return;
+  }
+  const PipeInstr *d = c ? comm_head(s, c->peer) : NULL;
+  if (d && d->op != PIPE_REDUCE && d->peer == r && is_send(c) != is_send(d))
+    put(s, is_send(c) ? r : c->peer, true);
+}
+
+/* Carries out the REDUCE at the COMM head of rank r. Returns how many instructions that is. */
+static uint32_t carry_out_reduce(Seeded *s, uint32_t r, PrStatus *st) {
+  const PipeStage *stage = s->run->p->stage;
+  const Coll *l = &s->run->coll[stage[comm_head(s, r)->stage].model];
+  *st = pr_reduce(s->run, l, s->step);
+  for (uint32_t j = 0; j < l->n; j++)
+    s->comm[stage[l->row[j]].rank]++;
+  for (uint32_t j = 0; j < l->n; j++)
+    look_at(s, stage[l->row[j]].rank);
+  return l->n;
+}
+
+static PrStatus carry_out(Seeded *s, Ready e) {
+  PrRun *run = s->run;
+  RankRun *k = &run->rank[e.rank];
+  PrStatus st;
+  if (!e.comm) {
+    st = pr_compute(run, k, &k->compute[s->compute[e.rank]], s->step);
+    s->compute[e.rank]++;
+  } else {
+    const PipeInstr *c = comm_head(s, e.rank);
+    uint32_t q = c->peer;
+    Chan *ch = &run->chan[k->comm[s->comm[e.rank]].chan];
+    ch->post[0] = (Post){c, e.rank, s->step};
+    ch->post[1] = (Post){comm_head(s, q), q, s->step};
+    st = pr_transfer(run, ch);
+    s->comm[e.rank]++;
+    s->comm[q]++;
+    look_at(s, q);
+  }
+  look_at(s, e.rank);
+  return st;
+}
+
+/* Nothing can go on, but not all is done: tells pr_report_stall where the COMM streams are. */
+static PrStatus stalled(Seeded *s) {
+  for (uint32_t r = 0; r < s->run->p->nrank; r++) {
+    RankRun *k = &s->run->rank[r];
+    k->comm_next = s->comm[r];
+    k->comm_active = s->comm[r] < k->ncomm;
+  }
+  return pr_report_stall(s->run);
+}
+
+static PrStatus run_step(Seeded *s) {
+  PrRun *run = s->run;
+  uint64_t left = 0;
+  for (uint32_t r = 0; r < run->p->nrank; r++) {
+    s->compute[r] = s->comm[r] = 0;
+    left += run->p->rank[r].ninstr;
+  }
+  for (uint32_t r = 0; r < run->p->nrank; r++)
+    look_at(s, r);
+  while (s->nready > 0) {
+    uint32_t pick = (uint32_t)(draw(&run->random) % s->nready);
+    Ready e = s->ready[pick];
+    s->ready[pick] = s->ready[--s->nready];
+    s->queued[e.comm][e.rank] = false;
+    PrStatus st;
+    if (e.comm && comm_head(s, e.rank)->op == PIPE_REDUCE) {
+      left -= carry_out_reduce(s, e.rank, &st);
+    } else {
+      st = carry_out(s, e);
+      left -= e.comm ? 2 : 1;
+    }
+    if (st)
+      return st;
+  }
+  if (left > 0)
+    return stalled(s);
+  for (uint32_t r = 0; r < run->p->nrank; r++)
+    atomic_store(&run->rank[r].step, s->step + 1);
+  pr_step_done(run, s->step);
+  return PR_OK;
+}
+
+PrStatus seeded_steps(PrRun *run, uint64_t n) {
+  size_t nrank = run->p->nrank;
+  PrStatus st = PR_OK;
+  Seeded s = {.run = run};
+  s.compute = calloc(2 * nrank, sizeof *s.compute);
+  s.queued[0] = calloc(2 * nrank, sizeof *s.queued[0]);
+  s.ready = calloc(2 * nrank, sizeof *s.ready);
+  if (!s.compute || !s.queued[0] || !s.ready) {
+    st = pr_fail(run, PR_E_MEMORY, "no memory for %zu ranks", nrank);
+    goto done;
+  }
+  s.comm = s.compute + nrank;
+  s.queued[1] = s.queued[0] + nrank;
+  s.step = atomic_load(&run->rank[0].step);
+  for (uint64_t i = 0; i < n && !st; i++, s.step++)
+    st = run_step(&s);
+
+done:
+  free(s.compute);
+  free(s.queued[0]);
+  free(s.ready);
+  return st;
+}

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT
+ * The engine of CPU threads: one thread per rank, which runs the COMPUTE stream of its rank.
+ *
+ * The COMM stream has no thread. It is a cursor that somebody owns: whoever makes its head possible
+ * carries it on (advance). The owner of a stream is, in turn,
+ *   - the rank's thread, from the start of a step;
+ *   - nobody, while the head waits for the rank's compute: comm_wait holds the count it waits for,
+ *     and the thread that reaches the count takes the stream by clearing comm_wait;
+ *   - nobody, while the head is posted on its channel and the other side is not: the second side to
+ *     post owns both streams, copies, completes both and carries both on; in the same way the last
+ *     replica to come to a REDUCE owns the streams of all of them;
+ *   - the rank's thread again, which sees the last completion of the step in comm_done.
+ * So a transfer happens as soon as both sides are ready, even while both ranks are in callbacks,
+ * and no lock is held anywhere. The fields "owned" in RankRun follow the stream; each hand-over is
+ * an atomic read-modify-write or a store of comm_done.
+ *
+ * A thread that must wait tells so in sleep_on, looks again, and sleeps on its own semaphore; who
+ * makes the awaited count clears sleep_on and wakes that thread alone. (Store, then load, on both
+ * sides, sequentially consistent: one of the two sees the other.)
+ *
+ * `live` counts the threads that are awake. It is raised by the waker, before the wake-up, so it is
+ * 0 exactly when nothing can ever happen again: a stall is known at once, without a timeout, to the
+ * last thread to lie down, which then may look at everything. */
+#include "run.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BARRIER (UINT64_C(1) << 63) /* in sleep_on: waits for `released`, not for comm_done */
+#define DONE    (UINT64_C(1) << 32) /* in live: one thread has finished its steps */
+
+enum { SPIN_LEAST = 8, SPIN_MOST = 256 }; /* looks at a count before sleeping; ~40 ns each */
+
+static void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static bool failed(const PrRun *run) { return atomic_load(&run->status) != PR_OK; }
+
+/* Sleeping and waking */
+
+/* The thread is about to rest, or is done with its steps (rest is `DONE - 1`, which takes one from
+ * the low half and adds one to the high half). */
+static void lie_down(PrRun *run, uint64_t add) {
+  uint64_t live = atomic_fetch_add(&run->live, add) + add;
+  if ((uint32_t)live != 0)
+    return;
+  if (live / DONE == run->p->nrank) {
+    pthread_mutex_lock(&run->lock);
+    run->idle = true;
+    pthread_cond_signal(&run->cond);
+    pthread_mutex_unlock(&run->lock);
+  } else if (!failed(run)) {
+    pr_report_stall(run);
+  }
+}
+
+/* Wakes k if it sleeps for `key`. */
+static void wake(PrRun *run, RankRun *k, uint64_t key) {
+  if (!atomic_compare_exchange_strong(&k->sleep_on, &key, 0))
+    return;
+  atomic_fetch_add(&run->live, 1);
+  sem_post(&k->sem);
+}
+
+static void sleep_once(RankRun *k) {
+  while (sem_wait(&k->sem) && errno == EINTR)
+    ;
+}
+
+/* Until *count is at least `value`, or the run has failed. Looks a while before it sleeps: longer
+ * if that was worth it the last time, shorter if not, as when others need the core. */
+static void wait_for(PrRun *run, RankRun *k, const _Atomic uint64_t *count, uint64_t value,
+                     uint64_t key) {
+  for (uint32_t i = 0; i < k->spin; i++) {
+    if (atomic_load_explicit(count, memory_order_acquire) >= value || failed(run)) {
+      k->spin = 2 * k->spin < SPIN_MOST ? 2 * k->spin : SPIN_MOST;
+      return;
+    }
+    relax();
+  }
+  k->spin -= k->spin > SPIN_LEAST ? k->spin / 2 : 0;
+  atomic_store(&k->sleep_on, key);
+  if (atomic_load(count) >= value || failed(run)) {
+    uint64_t mine = key;
+    if (atomic_compare_exchange_strong(&k->sleep_on, &mine, 0))
+      return; /* nobody has noticed; else a wake-up is under way and must be taken */
+  }
+  lie_down(run, (uint64_t)-1);
+  sleep_once(k);
+}
+
+void threads_wake(PrRun *run) {
+  for (uint32_t r = 0; r < run->p->nrank; r++) {
+    uint64_t key = atomic_load(&run->rank[r].sleep_on);
+    if (key)
+      wake(run, &run->rank[r], key);
+  }
+}
+
+/* The COMM stream */
+
+/* Whether the head of k's COMM stream, which the caller owns, has its wait. If not, k is at rest and
+ * may not be touched. */
+static bool head_ready(RankRun *k) {
+  const PipeInstr *c = &k->t->instr[k->comm[k->comm_next].index];
+  uint64_t need = k->comm_step * k->ncompute + c->wait;
+  if (atomic_load_explicit(&k->compute_done, memory_order_acquire) >= need)
+    return true;
+  atomic_store(&k->comm_wait, need);
+  if (atomic_load(&k->compute_done) < need)
+    return false;
+  return atomic_compare_exchange_strong(&k->comm_wait, &need, 0);
+}
+
+/* Posts the head, a SEND or RECV. Returns the channel if the other side is there, too: then the
+ * caller owns both streams. NULL: k is at rest and may not be touched. */
+static Chan *post_head(PrRun *run, RankRun *k) {
+  const CommAt *at = &k->comm[k->comm_next];
+  const PipeInstr *c = &k->t->instr[at->index];
+  Chan *ch = &run->chan[at->chan];
+  unsigned side = ch->src == k->id ? 0 : 1;
+  ch->post[side] = (Post){c, k->id, k->comm_step};
+  unsigned before = atomic_fetch_or_explicit(&ch->state, 1u << side, memory_order_acq_rel);
+  return before ? ch : NULL;
+}
+
+/* Completes the head. True: k has more in this step, and is still the caller's. False: it has not,
+ * and its thread may be in the next step already. */
+static bool complete(PrRun *run, RankRun *k) {
+  uint64_t done = atomic_load_explicit(&k->comm_done, memory_order_relaxed) + 1;
+  bool more = ++k->comm_next < k->ncomm;
+  k->comm_active = more;
+  atomic_store(&k->comm_done, done);
+  uint64_t key = atomic_load(&k->sleep_on);
+  if (key && key <= done) /* BARRIER is above every count */
+    wake(run, k, key);
+  return more;
+}
+
+static void push(RankRun **todo, RankRun *k) {
+  k->todo = *todo;
+  *todo = k;
+}
+
+/* A COMM stream has come to its REDUCE. The last to come owns the streams of all members, carries it
+ * out and completes it for them. False: it failed. */
+static bool meet(PrRun *run, Coll *l, uint64_t step, RankRun **todo) {
+  if (atomic_fetch_add_explicit(&l->arrived, 1, memory_order_acq_rel) + 1 < l->n)
+    return true;
+  if (pr_reduce(run, l, step))
+    return false;
+  atomic_store_explicit(&l->arrived, 0, memory_order_relaxed);
+  for (uint32_t i = 0; i < l->n; i++) {
+    RankRun *k = &run->rank[run->p->stage[l->row[i]].rank];
+    if (complete(run, k))
+      push(todo, k);
+  }
+  return true;
+}
+
+/* Carries on the COMM stream of k, which the caller owns, and those that become free to go on. */
+static void advance(PrRun *run, RankRun *k) {
+  RankRun *todo = NULL;
+  push(&todo, k);
+  while (todo) {
+    k = todo;
+    todo = k->todo;
+    if (!head_ready(k))
+      continue;
+    const CommAt *at = &k->comm[k->comm_next];
+    if (k->t->instr[at->index].op == PIPE_REDUCE) {
+      if (!meet(run, &run->coll[at->chan], k->comm_step, &todo))
+        return;
+      continue;
+    }
+    Chan *ch = post_head(run, k);
+    if (!ch)
+      continue;
+    if (pr_transfer(run, ch))
+      return;
+    RankRun *a = &run->rank[ch->src], *b = &run->rank[ch->dst];
+    atomic_store_explicit(&ch->state, 0, memory_order_relaxed);
+    if (complete(run, a))
+      push(&todo, a);
+    if (complete(run, b))
+      push(&todo, b);
+  }
+}
+
+/* The thread of a rank */
+
+static void end_step(PrRun *run, RankRun *k, uint64_t step) {
+  uint64_t finished = step + 1, key = BARRIER | finished;
+  if (run->o.free_running) {
+    if (k->id == run->loss_rank)
+      pr_step_done(run, step);
+  } else if (atomic_fetch_add(&run->arrived, 1) + 1 < finished * run->p->nrank) {
+    wait_for(run, k, &run->released, finished, key);
+  } else {
+    pr_step_done(run, step);
+    atomic_store(&run->released, finished);
+    for (uint32_t r = 0; r < run->p->nrank; r++)
+      if (atomic_load(&run->rank[r].sleep_on) == key)
+        wake(run, &run->rank[r], key);
+  }
+}
+
+/* One step of rank k; stops where it is once the run has failed. */
+static void run_step(PrRun *run, RankRun *k) {
+  uint64_t step = atomic_load_explicit(&k->step, memory_order_relaxed);
+  uint64_t comm_base = step * k->ncomm, done = step * k->ncompute;
+  if (run->o.deadline_s > 0)
+    atomic_store_explicit(&k->step_start, pr_now(), memory_order_relaxed);
+  if (k->ncomm > 0) {
+    k->comm_next = 0;
+    k->comm_step = step;
+    k->comm_active = true;
+    advance(run, k);
+  }
+  for (uint32_t i = 0; i < k->ncompute; i++) {
+    const ComputeAt *at = &k->compute[i];
+    uint64_t need = comm_base + k->t->instr[at->index].wait;
+    if (atomic_load_explicit(&k->comm_done, memory_order_acquire) < need)
+      wait_for(run, k, &k->comm_done, need, need);
+    if (failed(run))
+      return;
+    atomic_store_explicit(&k->running, at->index + 1, memory_order_relaxed);
+    PrStatus st = pr_compute(run, k, at, step);
+    atomic_store_explicit(&k->running, 0, memory_order_relaxed);
+    if (st)
+      return;
+    atomic_store(&k->compute_done, ++done);
+    uint64_t wanted = atomic_load(&k->comm_wait);
+    if (wanted && wanted <= done && atomic_compare_exchange_strong(&k->comm_wait, &wanted, 0))
+      advance(run, k);
+  }
+  if (atomic_load_explicit(&k->comm_done, memory_order_acquire) < comm_base + k->ncomm)
+    wait_for(run, k, &k->comm_done, comm_base + k->ncomm, comm_base + k->ncomm);
+  if (failed(run))
+    return;
+  end_step(run, k, step);
+  if (run->o.free_running || atomic_load(&run->released) > step)
+    atomic_store_explicit(&k->step, step + 1, memory_order_relaxed);
+}
+
+static void *rank_thread(void *arg) {
+  RankRun *k = arg;
+  PrRun *run = k->run;
+  pr_init_rank(run, k);
+  for (;;) {
+    lie_down(run, DONE - 1);
+    sleep_once(k);
+    if (run->quit)
+      return NULL;
+    while (!failed(run) && atomic_load_explicit(&k->step, memory_order_relaxed) < run->target)
+      run_step(run, k);
+    atomic_store_explicit(&k->step_start, UINT64_MAX, memory_order_relaxed);
+  }
+}
+
+/* The caller's side */
+
+static PrStatus stop_for_deadline(PrRun *run, uint64_t step) {
+  enum { SHOWN = 4 };
+  char text[PR_TEXT] = "", where[PR_WHERE];
+  size_t len = 0;
+  uint32_t n = 0;
+  for (uint32_t r = 0; r < run->p->nrank; r++) {
+    RankRun *k = &run->rank[r];
+    uint32_t at = atomic_load_explicit(&k->running, memory_order_relaxed);
+    if (at > 0 && n++ < SHOWN && len < sizeof text)
+      len += (size_t)snprintf(text + len, sizeof text - len, "; rank %u is in %s", r,
+                              pr_where(run, &k->t->instr[at - 1], where));
+  }
+  if (n > SHOWN && len < sizeof text)
+    snprintf(text + len, sizeof text - len, "; and %u more ranks", n - SHOWN);
+  return pr_fail(run, PR_E_DEADLINE, "deadline: step %llu takes longer than %g s%s",
+                 (unsigned long long)step, run->o.deadline_s, n ? text : "; no callback runs");
+}
+
+/* Until every thread is done, or the deadline of a step is over. */
+static void wait_idle(PrRun *run) {
+  const double ns = run->o.deadline_s * 1e9;
+  const uint64_t limit = ns > 0 && ns < 1 ? 1 : (uint64_t)ns;
+  bool late = false;
+  uint64_t late_step = 0;
+  pthread_mutex_lock(&run->lock);
+  while (!run->idle && !late) {
+    if (limit == 0) {
+      pthread_cond_wait(&run->cond, &run->lock);
+      continue;
+    }
+    uint64_t oldest = UINT64_MAX;
+    for (uint32_t r = 0; r < run->p->nrank; r++) {
+      uint64_t start = atomic_load_explicit(&run->rank[r].step_start, memory_order_relaxed);
+      if (start < oldest) {
+        oldest = start;
+        late_step = atomic_load_explicit(&run->rank[r].step, memory_order_relaxed);
+      }
+    }
+    uint64_t now = pr_now(), end = (oldest == UINT64_MAX ? now : oldest) + limit;
+    late = now >= end;
+    struct timespec t = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
+    if (!late)
+      pthread_cond_timedwait(&run->cond, &run->lock, &t);
+  }
+  pthread_mutex_unlock(&run->lock);
+  if (late)
+    stop_for_deadline(run, late_step);
+}
+
+PrStatus threads_steps(PrRun *run, uint64_t n) {
+  uint64_t now = pr_now();
+  run->target += n;
+  run->idle = false;
+  atomic_store(&run->live, run->p->nrank);
+  for (uint32_t r = 0; r < run->p->nrank; r++)
+    atomic_store_explicit(&run->rank[r].step_start, now, memory_order_relaxed);
+  for (uint32_t r = 0; r < run->p->nrank; r++)
+    sem_post(&run->rank[r].sem);
+  wait_idle(run);
+  return (PrStatus)atomic_load(&run->status);
+}
+
+PrStatus threads_open(PrRun *run) {
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  bool spin = cores > 0 && (unsigned long)cores >= run->p->nrank;
+  run->threaded = true;
+  atomic_store(&run->live, run->p->nrank);
+  for (uint32_t r = 0; r < run->p->nrank; r++) {
+    RankRun *k = &run->rank[r];
+    k->spin = spin ? SPIN_MOST : 0;
+    if (sem_init(&k->sem, 0, 0))
+      return pr_fail(run, PR_E_MEMORY, "no semaphore for rank %u: %s", r, strerror(errno));
+    k->has_sem = true;
+    int err = pthread_create(&k->thread, NULL, rank_thread, k);
+    if (err)
+      return pr_fail(run, PR_E_MEMORY, "no thread for rank %u: %s", r, strerror(err));
+    k->has_thread = true;
+  }
+  pthread_mutex_lock(&run->lock);
+  while (!run->idle)
+    pthread_cond_wait(&run->cond, &run->lock);
+  pthread_mutex_unlock(&run->lock);
+  return (PrStatus)atomic_load(&run->status);
+}
+
+void threads_close(PrRun *run) {
+  run->quit = true;
+  for (uint32_t r = 0; r < run->p->nrank; r++)
+    if (run->rank[r].has_thread)
+      sem_post(&run->rank[r].sem);
+  for (uint32_t r = 0; r < run->p->nrank; r++) {
+    RankRun *k = &run->rank[r];
+    if (k->has_thread)
+      pthread_join(k->thread, NULL);
+    if (k->has_sem)
+      sem_destroy(&k->sem);
+  }
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT
+ * The program that pipec emits and that every engine carries out: constant tables of plain structs.
+ *
+ * A program has nrank ranks; each has one list of instructions in issue order. Two streams run it:
+ * the COMPUTE stream runs F B I W U, the COMM stream SEND_x, RECV_x and REDUCE, each stream
+ * strictly in list order. The streams of a rank meet only through `wait`: an instruction starts when
+ * the OTHER stream of its rank has completed at least `wait` instructions of this step (0: no wait).
+ * That one number carries every dependence: data that arrived, data that was produced, a slot that
+ * is free. In the list a wait refers only to instructions further up, so a host may issue it from
+ * the top.
+ *
+ * Transfers are rendezvous: a SEND and its RECV start together and complete together. They pair in
+ * FIFO order per directed rank pair; there are no tags; the compiler has proved that order, sizes
+ * and identity agree and that the whole cannot stall.
+ *
+ * Everything that moves or stays lives in a slot. The slots of a rank are numbered 0..nslot-1; a
+ * pool is a run of slots of one size. Nothing else is allocated during a step.
+ *
+ * Sizes are bytes. Times are ns, or abstract units when the program gives none (`timed` = 0).
+ * Layout is fixed by the ABI version; the static assertions at the end guard it. The header is C11
+ * and C++17, so that engines and models may be either; emitted programs are C. */
+#ifndef PIPE_INSTR_H
+#define PIPE_INSTR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define PIPE_STATIC_ASSERT static_assert
+extern "C" {
+#else
+#define PIPE_STATIC_ASSERT _Static_assert
+#endif
+
+#define PIPE_MAGIC 0x45504950u /* "PIPE", little endian */
+#define PIPE_ABI 2u
+#define PIPE_NONE UINT32_MAX   /* no slot, no peer, no microbatch */
+
+typedef enum PipeOp {
+#define X(op, text, stream, act, gout, in, out) PIPE_##op,
+#include "pipe_ops.def"
+#undef X
+  PIPE_NOPS
+} PipeOp;
+
+typedef enum PipePhase { PIPE_WARMUP, PIPE_STEADY, PIPE_FLUSH, PIPE_NPHASES } PipePhase;
+
+/* What a pool's slots hold. OUT and IN are the two ends of a transfer, LOCAL a boundary tensor
+ * between two stages of one rank. */
+typedef enum PipeClass {
+  PIPE_ACT,   /* stash of a forward, until its last backward */
+  PIPE_GOUT,  /* gradient outputs held from I to W */
+  PIPE_OUT,   /* boundary tensor from its producer until the SEND has completed */
+  PIPE_IN,    /* receive slot, from the RECV until the consumer has completed */
+  PIPE_LOCAL, /* boundary tensor from its producer to its consumer on the same rank */
+  PIPE_NCLASSES
+} PipeClass;
+
+typedef struct PipeInstr {
+  uint8_t op;     /* PipeOp */
+  uint8_t phase;  /* PipePhase */
+  uint16_t zero;  /* 0 */
+  uint32_t stage; /* row of PipeProgram.stage: the stage on THIS rank that the op belongs to */
+  uint32_t mb;    /* microbatch, or PIPE_NONE for U and REDUCE */
+  uint32_t peer;  /* SEND, RECV: the other rank; else PIPE_NONE */
+  uint32_t act;   /* F B I W: slot of class ACT; else PIPE_NONE */
+  uint32_t gout;  /* I W: slot of class GOUT; else PIPE_NONE */
+  uint32_t in;    /* slot read: x of F, dy of B and I, payload of SEND; PIPE_NONE at the ends */
+  uint32_t out;   /* slot written: y of F, dx of B and I, payload of RECV; PIPE_NONE at the ends */
+  uint32_t wait;  /* instructions of the other stream of this rank that must have completed */
+  uint32_t site;  /* row of PipeProgram.site: where in the .pipe text it comes from */
+} PipeInstr;
+
+typedef struct PipePool {
+  uint32_t cls;   /* PipeClass */
+  uint32_t stage; /* ACT, GOUT: a stage whose stashes it holds; OUT, IN, LOCAL: the stage whose
+                     output it holds, or the gradient of that output. All users have its size */
+  uint32_t first; /* its slots are first .. first + count - 1 */
+  uint32_t count; /* > 0; for ACT, GOUT and LOCAL exactly the peak of live slots */
+  uint64_t bytes; /* of each slot; 0 when the program has no sizes */
+} PipePool;
+
+/* A row of the stage table: one stage of one pipe. Pipes that are replicas of one another run the
+ * same model: their rows have the same `model` stage, on different ranks, each with its own copy of
+ * the weights, and share out the microbatches of the step.
+ * A stage's sizes in bytes (0 when PipeProgram.sized is 0) and its time per op. */
+typedef struct PipeStage {
+  uint32_t rank;  /* that holds it */
+  uint32_t chunk; /* its index among the stages of that rank, ascending */
+  uint32_t prev;  /* stage its input comes from, PIPE_NONE for the first */
+  uint32_t next;  /* stage its output goes to, PIPE_NONE for the last */
+  uint32_t model;   /* stage of the model that it runs, 0 .. nmodel - 1 */
+  uint32_t replica; /* next row with the same model stage, round in a circle; itself if alone */
+  uint32_t mb0, nmb; /* its microbatches are mb0 .. mb0 + nmb - 1 */
+  uint64_t act_bytes, gout_bytes; /* of one microbatch */
+  uint64_t boundary_bytes;        /* its output, = the input of `next`, = their gradients; one mb */
+  uint64_t weight_bytes, grad_bytes, opt_bytes;
+  uint64_t work_bytes;            /* workspace of one op, shared by the stages of a rank */
+  uint64_t time[PIPE_NOPS];       /* per op; SEND_x: of the transfer; RECV_x: 0; REDUCE: of all */
+} PipeStage;
+
+typedef struct PipeRank {
+  const PipeInstr *instr; /* [ninstr], issue order */
+  const PipePool *pool;   /* [npool], ascending by `first` */
+  uint32_t ninstr, npool, nslot;
+  uint32_t inflight;      /* peak of live ACT slots */
+  uint64_t bytes;         /* proved bound, and what an engine takes: weights, gradients, optimizer
+                             state, slots and one workspace (the largest of its stages), each buffer
+                             rounded up to a multiple of 64 on its own, then summed. 0 if not sized */
+} PipeRank;
+
+typedef struct PipeSite {
+  uint32_t file;          /* row of PipeProgram.file */
+  uint32_t line, col;     /* from 1 */
+} PipeSite;
+
+typedef struct PipeProgram {
+  uint32_t magic, abi;
+  uint64_t hash;          /* of everything else here but files, lines and columns */
+  const char *name;       /* of the schedule */
+  const char *params;     /* "P=4 M=8" */
+  uint32_t nrank, nstage, nmb, nsite, nfile;
+  uint32_t nmodel;        /* stages of the model: nstage, but for replicas */
+  uint32_t sized;         /* 1: all bytes are given and the engine holds the model to them */
+  uint32_t timed;         /* 1: times are ns; 0: abstract units */
+  uint32_t slots;         /* most receive slots that any channel needed */
+  uint64_t makespan;      /* predicted, one step, from the first start to the last end */
+  uint64_t ideal;         /* the same with transfers that never wait for a stream or a slot */
+  uint64_t busy;          /* sum over ranks of the time of their compute ops */
+  const PipeRank *rank;   /* [nrank] */
+  const PipeStage *stage; /* [nstage] */
+  const PipeSite *site;   /* [nsite] */
+  const char *const *file; /* [nfile], without directories */
+} PipeProgram;
+
+PIPE_STATIC_ASSERT(sizeof(PipeInstr) == 40, "ABI");
+PIPE_STATIC_ASSERT(sizeof(PipePool) == 24, "ABI");
+PIPE_STATIC_ASSERT(sizeof(PipeStage) == 32 + 7 * 8 + 8 * PIPE_NOPS, "ABI");
+PIPE_STATIC_ASSERT(PIPE_NOPS == 10, "a new instruction is a new ABI");
+
+/* An emitted file states the ABI it was made for; another header refuses it at compile time. */
+#define PIPE_REQUIRE_ABI(v) \
+  PIPE_STATIC_ASSERT((v) == PIPE_ABI, "pipec and pipe_instr.h differ: recompile the .pipe file")
+
+/* Text of an op ("SEND_F"), 1 if it runs on the COMM stream, its columns. Defined in pipe_sim.c. */
+typedef enum PipeTensor { PIPE_T_NONE, PIPE_T_X, PIPE_T_Y, PIPE_T_DY, PIPE_T_DX } PipeTensor;
+typedef struct PipeOpInfo {
+  const char *text;
+  uint8_t comm;   /* 1: COMM stream */
+  int8_t act, gout;
+  uint8_t in, out; /* PipeTensor */
+} PipeOpInfo;
+extern const PipeOpInfo pipe_op_info[PIPE_NOPS];
+extern const char *const pipe_phase_name[PIPE_NPHASES]; /* "warmup" ... */
+extern const char *const pipe_class_name[PIPE_NCLASSES]; /* "act" ... */
+
+/* Writes "2SEND_F13" (or "0U") with a NUL into buf[PIPE_OP_TEXT]; returns its length. */
+#define PIPE_OP_TEXT 32
+int pipe_op_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

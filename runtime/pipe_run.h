@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT
+ * Runs a PipeProgram with a model on an engine. Embedded default: CPU threads of this process.
+ *
+ *   PrRun *run;
+ *   if (pr_open(&run, &pipe_program, &model, NULL) || pr_steps(run, 1000))
+ *     fprintf(stderr, "%s\n", pr_error(run));
+ *   pr_close(run);
+ *
+ * Ownership: everything a PrRun hands out belongs to it and lives until pr_close. All memory is
+ * taken in pr_open, from the program's table; a step allocates nothing. */
+#ifndef PIPE_RUN_H
+#define PIPE_RUN_H
+
+#include "pipe_instr.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum PrStatus {
+  PR_OK = 0,
+  PR_E_ARG,      /* a bad program, model or option; another ABI */
+  PR_E_SIZE,     /* the model's sizes are not those the program was proved with */
+  PR_E_MEMORY,   /* the operating system refused memory or threads */
+  PR_E_MODEL,    /* a callback returned non-zero */
+  PR_E_STALL,    /* no rank can go on; the text names both ranks, ops and .pipe lines */
+  PR_E_MISMATCH, /* a message arrived that is not the one the receiver expects */
+  PR_E_DEADLINE, /* a step took longer than options.deadline_s */
+  PR_E_IO        /* a file could not be written */
+} PrStatus;
+
+/* Bytes of one stage. act: what F keeps for B (or I and W). gout: what I keeps for W. boundary: the
+ * stage's output for one microbatch = the next stage's input = their gradients (0 on the last).
+ * work: scratch of one op, contents undefined between ops. */
+typedef struct PrSizes {
+  uint64_t act, gout, boundary, weight, grad, opt, work;
+} PrSizes;
+
+/* What one op may touch. Pointers are 64-byte aligned; those a kind has no use for are NULL.
+ *
+ *           reads               writes
+ *   F       x weight            y act   (last stage: *loss, and no y)
+ *   B       dy act weight       dx, adds to grad   (last stage: no dy; first stage: no dx)
+ *   I       dy act weight       dx gout (dx NULL on the first stage)
+ *   W       act gout            adds to grad
+ *   U       grad                weight opt; must leave grad zero
+ *   REDUCE  goes through `reduce` instead
+ *
+ * x is valid only during F and dy only during B or I: keep in act or gout what is needed later.
+ * `stage` and `nstage` count stages of the model; replicas of a stage see the same number, other
+ * microbatches, and their own weight, grad and opt.
+ * `first_grad` is 1 for the first B or W of the stage in this step. Bits of the result may depend
+ * only on the contents of what is read, never on addresses or time: parity is bit for bit. */
+typedef struct PrCall {
+  PipeOp op;
+  uint32_t rank, stage, nstage, mb, nmb;
+  uint64_t step;
+  const void *x, *dy;
+  void *y, *dx, *act, *gout, *weight, *grad, *opt, *work;
+  double *loss;
+  int first_grad;
+} PrCall;
+
+/* A model: callbacks that return 0, or any other number to fail the run (it is in the text). They
+ * are called from the threads of the engine, at most one call per rank at a time, and never twice
+ * at once for one row of the stage table; rows that are replicas run at the same time. */
+typedef struct PrModel {
+  void *self;
+  uint32_t nstage; /* must equal the program's nmodel */
+  PrSizes (*sizes)(void *self, uint32_t stage);
+  int (*init)(void *self, uint32_t stage, void *weight, void *opt); /* grad and opt come zeroed */
+  int (*forward)(void *self, const PrCall *c);
+  int (*backward)(void *self, const PrCall *c);        /* B; may be NULL if the program has none */
+  int (*backward_input)(void *self, const PrCall *c);  /* I; same */
+  int (*backward_weight)(void *self, const PrCall *c); /* W; same */
+  int (*update)(void *self, const PrCall *c);          /* U */
+  /* REDUCE: adds up grad[0] .. grad[n-1] of `stage`, in this order, and leaves the sum in each. NULL
+   * if the program has no replicas. No other callback of the stage runs meanwhile. */
+  int (*reduce)(void *self, uint32_t stage, void *const *grad, uint32_t n);
+} PrModel;
+
+/* All zero is the default. */
+typedef struct PrOptions {
+  uint32_t trace_steps;  /* keep start and end of every instruction of the last so many steps */
+  double deadline_s;     /* > 0: a step that takes longer fails with PR_E_DEADLINE. pr_steps then
+                            returns at once, pr_close waits for callbacks that still run */
+  int free_running;      /* 1: ranks enter the next step without waiting for one another */
+  /* After each step, counted from 0, on one thread while all ranks wait; free-running: on the thread
+   * of the rank that has the last stage, once that rank is done. Or NULL. */
+  void (*on_step)(void *arg, uint64_t step, double loss);
+  void *arg;
+  uint64_t seed;         /* not 0: no threads; pr_steps itself carries out one instruction after the
+                            other, picked at random among those that can go on. Replays exactly */
+} PrOptions;
+
+typedef struct PrRun PrRun;
+
+/* Checks program and model, allocates every slot, starts one thread per rank. On failure *out is
+ * still set (unless out of memory: NULL) so that pr_error can tell, and must be closed. */
+PrStatus pr_open(PrRun **out, const PipeProgram *p, const PrModel *m, const PrOptions *o);
+
+/* Carries out n more steps; returns when all ranks have done them or one has failed. After a
+ * failure every later call returns the same status. */
+PrStatus pr_steps(PrRun *run, uint64_t n);
+
+const char *pr_error(const PrRun *run);               /* text of the first error, "" if none */
+double pr_loss(const PrRun *run);                     /* mean over microbatches, last finished step;
+                                                         NaN before the first */
+double pr_loss_mb(const PrRun *run, uint32_t mb);
+void *pr_weight(PrRun *run, uint32_t stage);          /* weights of a row of the stage table, between
+                                                         pr_steps calls; row = stage without replicas */
+uint64_t pr_bytes(const PrRun *run, uint32_t rank);   /* what the engine allocated for the rank */
+const PipeProgram *pr_program(const PrRun *run);
+void pr_close(PrRun *run);                            /* NULL is fine */
+
+/* Trace: ns on one clock, 0 = start of the oldest step kept. */
+typedef struct PrSpan { uint64_t start_ns, end_ns; } PrSpan;
+uint32_t pr_trace_steps(const PrRun *run);            /* steps kept, oldest first */
+const PrSpan *pr_trace(const PrRun *run, uint32_t step, uint32_t rank); /* [rank[r].ninstr] */
+
+/* Measured summary of the kept steps: makespan of the mean step, and idle share of rank-time. */
+typedef struct PrMeasure { double makespan_ns, busy_ns, bubble; } PrMeasure;
+PrStatus pr_measure(const PrRun *run, PrMeasure *out);
+
+/* Draws the last kept step (top) over the prediction (bottom) on one page; see svg.c. A regular
+ * file is replaced only when the page is complete, behind a symbolic link the file it leads to; a
+ * device or a pipe is written to. */
+PrStatus pr_write_svg(PrRun *run, const char *path);
+
+/* Writes the prediction and all kept steps as two groups of tracks that Perfetto and chrome://tracing
+ * open; see trace_json.c. The file appears as that of pr_write_svg does. */
+PrStatus pr_write_trace(PrRun *run, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

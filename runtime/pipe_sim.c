@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT
+ * The abstract machine (pipe_sim.h) and the names of pipe_instr.h.
+ *
+ * A rank is examined once at first and again whenever its peer has completed a transfer with it.
+ * Examining it runs both of its streams as far as they go. Each condition of a head instruction is
+ * made true by the progress of its own rank or by the examination of its peer, and whoever makes
+ * the last condition of a transfer true finds the other side ready. So nothing is polled, every
+ * examination but the first is paid for by an instruction, and the whole is linear.
+ *
+ * The start of an instruction depends only on the ends of earlier ones, never on the order in which
+ * ranks are examined. Sums of times saturate at UINT64_MAX. */
+#include "pipe_sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { STREAM_COMPUTE, STREAM_COMM };
+
+const PipeOpInfo pipe_op_info[PIPE_NOPS] = {
+#define X(op, text, stream, act, gout, in, out) \
+  {text, STREAM_##stream, act, gout, PIPE_T_##in, PIPE_T_##out},
+#include "pipe_ops.def"
+#undef X
+};
+
+const char *const pipe_phase_name[PIPE_NPHASES] = {"warmup", "steady", "flush"};
+const char *const pipe_class_name[PIPE_NCLASSES] = {"act", "gout", "out", "in", "local"};
+
+int pipe_op_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb) {
+  const char *text = (unsigned)op < PIPE_NOPS ? pipe_op_info[op].text : "?";
+  if (mb == PIPE_NONE)
+    return snprintf(buf, PIPE_OP_TEXT, "%u%s", stage, text);
+  return snprintf(buf, PIPE_OP_TEXT, "%u%s%u", stage, text, mb);
+}
+
+/* Both streams of a rank: the next position of each, when the last instruction ended, and the ends
+ * of all so far: a wait may refer to any of them. */
+typedef struct Rank {
+  uint32_t ncompute, ncomm;
+  uint64_t compute_free, comm_free;
+  uint64_t *compute_end, *comm_end;
+  uint64_t begin;
+  bool queued;
+} Rank;
+
+typedef struct Machine {
+  const PipeSimIn *in;
+  PipeSimOut *out;
+  Rank *rank;
+  uint32_t *queue; /* ring of nrank entries: each rank is in it at most once */
+  uint32_t first, nqueued;
+} Machine;
+
+static const PipeInstr *stream_at(const PipeStream *s, uint32_t i) {
+  return &s->instr[s->index ? s->index[i] : i];
+}
+
+static uint64_t add(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
+
+static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+static void enqueue(Machine *m, uint32_t r) {
+  if (m->rank[r].queued)
+    return;
+  uint32_t at = m->first + m->nqueued++;
+  m->queue[at < m->in->nrank ? at : at - m->in->nrank] = r;
+  m->rank[r].queued = true;
+}
+
+static void run_compute(Machine *m, uint32_t r) {
+  const PipeStream *s = &m->in->compute[r];
+  Rank *k = &m->rank[r];
+  uint64_t *starts = m->out->compute_start ? m->out->compute_start[r] : NULL;
+  uint64_t busy = 0;
+  uint32_t i = k->ncompute;
+  for (; i < s->n; i++) {
+    const PipeInstr *c = stream_at(s, i);
+    if (c->wait > k->ncomm)
+      break;
+    uint64_t start = c->wait ? later(k->compute_free, k->comm_end[c->wait - 1]) : k->compute_free;
+    uint64_t time = m->in->stage[c->stage].time[c->op];
+    if (starts)
+      starts[i] = start;
+    if (start < k->begin)
+      k->begin = start;
+    k->compute_end[i] = k->compute_free = add(start, time);
+    busy = add(busy, time);
+  }
+  k->ncompute = i;
+  m->out->busy = add(m->out->busy, busy);
+}
+
+/* The head of r's COMM stream if it has its wait, else NULL. */
+static const PipeInstr *comm_ready(const Machine *m, uint32_t r) {
+  const PipeStream *s = &m->in->comm[r];
+  const Rank *k = &m->rank[r];
+  if (k->ncomm == s->n)
+    return NULL;
+  const PipeInstr *c = stream_at(s, k->ncomm);
+  return c->wait <= k->ncompute ? c : NULL;
+}
+
+static bool is_send(const PipeInstr *c) { return c->op == PIPE_SEND_F || c->op == PIPE_SEND_B; }
+
+static bool same_transfer(const Machine *m, const PipeInstr *send, const PipeInstr *recv) {
+  const PipeStage *s = &m->in->stage[send->stage];
+  if (send->mb != recv->mb)
+    return false;
+  return send->op == PIPE_SEND_F ? recv->op == PIPE_RECV_F && recv->stage == s->next
+                                 : recv->op == PIPE_RECV_B && recv->stage == s->prev;
+}
+
+static void complete_comm(Machine *m, uint32_t r, uint64_t start, uint64_t end) {
+  Rank *k = &m->rank[r];
+  if (m->out->comm_start)
+    m->out->comm_start[r][k->ncomm] = start;
+  if (start < k->begin)
+    k->begin = start;
+  k->comm_end[k->ncomm++] = k->comm_free = end;
+}
+
+/* When the head of r's COMM stream, which has its wait, could start for all that r knows. */
+static uint64_t comm_from(const Rank *k, const PipeInstr *c) {
+  return c->wait ? later(k->comm_free, k->compute_end[c->wait - 1]) : k->comm_free;
+}
+
+/* Completes the REDUCE of row `first` and of its replicas if all of them have come to it. */
+static bool run_reduce(Machine *m, uint32_t first) {
+  const PipeStage *stage = m->in->stage;
+  uint64_t start = 0;
+  uint32_t s = first;
+  do {
+    const PipeInstr *c = comm_ready(m, stage[s].rank);
+    if (!c || c->op != PIPE_REDUCE || c->stage != s)
+      return false;
+    start = later(start, comm_from(&m->rank[stage[s].rank], c));
+  } while ((s = stage[s].replica) != first);
+  uint64_t end = add(start, stage[first].time[PIPE_REDUCE]);
+  do {
+    complete_comm(m, stage[s].rank, start, end);
+    enqueue(m, stage[s].rank);
+  } while ((s = stage[s].replica) != first);
+  return true;
+}
+
+/* Completes transfers of r until one is not ready on both sides. 1 if any, 0 if none, -1 if a SEND
+ * met a RECV of another tensor. */
+static int run_comm(Machine *m, uint32_t r) {
+  int any = 0;
+  for (const PipeInstr *c; (c = comm_ready(m, r)); any = 1) {
+    if (c->op == PIPE_REDUCE) {
+      if (!run_reduce(m, c->stage))
+        break;
+      continue;
+    }
+    uint32_t q = c->peer;
+    if (q >= m->in->nrank || q == r)
+      break;
+    const PipeInstr *d = comm_ready(m, q);
+    if (!d || d->op == PIPE_REDUCE || d->peer != r || is_send(c) == is_send(d))
+      break;
+    const PipeInstr *send = is_send(c) ? c : d, *recv = is_send(c) ? d : c;
+    if (!same_transfer(m, send, recv))
+      return -1;
+    uint64_t start = later(comm_from(&m->rank[r], c), comm_from(&m->rank[q], d));
+    uint64_t end = add(start, m->in->stage[send->stage].time[send->op]);
+    complete_comm(m, r, start, end);
+    complete_comm(m, q, start, end);
+    enqueue(m, q);
+  }
+  return any;
+}
+
+static PipeSimStatus run(Machine *m, uint32_t *at) {
+  for (uint32_t r = 0; r < m->in->nrank; r++)
+    enqueue(m, r);
+  while (m->nqueued > 0) {
+    uint32_t r = m->queue[m->first];
+    m->first = m->first + 1 < m->in->nrank ? m->first + 1 : 0;
+    m->nqueued--;
+    m->rank[r].queued = false;
+    int moved;
+    do {
+      run_compute(m, r);
+      moved = run_comm(m, r);
+    } while (moved > 0);
+    if (moved < 0) {
+      if (at)
+        *at = r;
+      return PIPE_SIM_MISMATCH;
+    }
+  }
+  for (uint32_t r = 0; r < m->in->nrank; r++)
+    if (m->rank[r].ncompute < m->in->compute[r].n || m->rank[r].ncomm < m->in->comm[r].n) {
+      if (at)
+        *at = r;
+      return PIPE_SIM_STUCK;
+    }
+  return PIPE_SIM_DONE;
+}
+
+PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
+  PipeSimStatus st = PIPE_SIM_NOMEM;
+  size_t n = in->nrank, nends = 0;
+  for (uint32_t r = 0; r < in->nrank; r++)
+    nends += (out->compute_end ? 0 : (size_t)in->compute[r].n) +
+             (out->comm_end ? 0 : (size_t)in->comm[r].n);
+  Rank *ranks = calloc(n + 1, sizeof *ranks);
+  uint32_t *queue = calloc(n + 1, sizeof *queue);
+  uint64_t *ends = malloc((nends + 1) * sizeof *ends), *end = ends;
+  if (!ranks || !queue || !ends)
+    goto done;
+
+  for (uint32_t r = 0; r < in->nrank; r++) {
+    Rank *k = &ranks[r];
+    k->begin = UINT64_MAX;
+    k->compute_end = out->compute_end ? out->compute_end[r] : end;
+    end += out->compute_end ? 0 : in->compute[r].n;
+    k->comm_end = out->comm_end ? out->comm_end[r] : end;
+    end += out->comm_end ? 0 : in->comm[r].n;
+  }
+  out->busy = 0;
+  Machine m = {.in = in, .out = out, .rank = ranks, .queue = queue};
+  st = run(&m, rank);
+
+  uint64_t first = UINT64_MAX, last = 0;
+  for (uint32_t r = 0; r < in->nrank; r++) {
+    const Rank *k = &ranks[r];
+    uint64_t rank_end = later(k->compute_free, k->comm_free);
+    out->compute_done[r] = k->ncompute;
+    out->comm_done[r] = k->ncomm;
+    if (out->rank_begin)
+      out->rank_begin[r] = k->begin == UINT64_MAX ? 0 : k->begin;
+    if (out->rank_end)
+      out->rank_end[r] = rank_end;
+    first = k->begin < first ? k->begin : first;
+    last = later(last, rank_end);
+  }
+  out->makespan = first == UINT64_MAX ? 0 : last - first;
+
+done:
+  free(ranks);
+  free(queue);
+  free(ends);
+  return st;
+}
+
+/* The block starts with the starts of rank 0, as free(*start) asks; the row pointers come last. */
+uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespan) {
+  size_t n = p->nrank, total = 0, comm_total = 0;
+  for (size_t r = 0; r < n; r++) {
+    total += p->rank[r].ninstr;
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
+      comm_total += pipe_op_info[p->rank[r].instr[i].op].comm;
+  }
+  char *block = malloc(2 * total * sizeof(uint64_t) + 2 * (n + 1) * sizeof(uint64_t *));
+  uint64_t *times = malloc((2 * total + 1) * sizeof *times);
+  uint32_t *index = malloc((total + 1) * sizeof *index);
+  PipeStream *streams = calloc(2 * n + 1, sizeof *streams);
+  uint64_t **rows = calloc(4 * n + 1, sizeof *rows);
+  uint32_t *done = calloc(2 * n + 1, sizeof *done);
+  uint64_t **start = NULL;
+  if (!block || !times || !index || !streams || !rows || !done)
+    goto fail;
+
+  /* The four arrays of pipe_sim side by side: compute start, compute end, comm start, comm end. */
+  uint64_t **row[4] = {rows, rows + n, rows + 2 * n, rows + 3 * n};
+  size_t compute_at = 0, comm_at = total - comm_total;
+  for (size_t r = 0; r < n; r++) {
+    const PipeRank *k = &p->rank[r];
+    uint32_t ncompute = 0, ncomm = 0;
+    for (uint32_t i = 0; i < k->ninstr; i++) {
+      if (pipe_op_info[k->instr[i].op].comm)
+        index[comm_at + ncomm++] = i;
+      else
+        index[compute_at + ncompute++] = i;
+    }
+    streams[r] = (PipeStream){k->instr, index + compute_at, ncompute};
+    streams[n + r] = (PipeStream){k->instr, index + comm_at, ncomm};
+    row[0][r] = times + compute_at;
+    row[1][r] = times + total + compute_at;
+    row[2][r] = times + comm_at;
+    row[3][r] = times + total + comm_at;
+    compute_at += ncompute;
+    comm_at += ncomm;
+  }
+  PipeSimIn in = {p->nrank, streams, streams + n, p->stage};
+  PipeSimOut out = {.compute_start = row[0],
+                    .compute_end = row[1],
+                    .comm_start = row[2],
+                    .comm_end = row[3],
+                    .compute_done = done,
+                    .comm_done = done + n};
+  if (pipe_sim(&in, &out, NULL) != PIPE_SIM_DONE)
+    goto fail;
+
+  uint64_t *at = (uint64_t *)block;
+  start = (uint64_t **)(at + 2 * total);
+  *end = start + n;
+  for (size_t r = 0; r < n; r++) {
+    start[r] = at;
+    at += p->rank[r].ninstr;
+  }
+  for (size_t r = 0; r < n; r++) {
+    (*end)[r] = at;
+    at += p->rank[r].ninstr;
+    for (int comm = 0; comm < 2; comm++) {
+      const PipeStream *s = &streams[comm ? n + r : r];
+      for (uint32_t i = 0; i < s->n; i++) {
+        start[r][s->index[i]] = row[comm ? 2 : 0][r][i];
+        (*end)[r][s->index[i]] = row[comm ? 3 : 1][r][i];
+      }
+    }
+  }
+  if (makespan)
+    *makespan = out.makespan;
+  block = NULL;
+
+fail:
+  free(block);
+  free(times);
+  free(index);
+  free(streams);
+  free(rows);
+  free(done);
+  return start;
+}
+
+/* The first transfer of rank r's list at or after instruction i. */
+static uint32_t next_comm(const PipeProgram *p, uint32_t r, uint32_t i) {
+  while (i < p->rank[r].ninstr && !pipe_op_info[p->rank[r].instr[i].op].comm)
+    i++;
+  return i;
+}
+
+/* Plays the COMM streams alone: a transfer takes place when both of its sides are heads. A rank is on
+ * the stack once at first, and again whenever its peer has completed a transfer with it. */
+uint32_t **pipe_pair(const PipeProgram *p) {
+  uint32_t n = p->nrank, top = 0;
+  size_t total = 0, left = 0;
+  for (uint32_t r = 0; r < n; r++)
+    total += p->rank[r].ninstr;
+  uint32_t **pair = malloc((n + 1) * sizeof *pair + (total + 1) * sizeof **pair);
+  uint32_t *head = malloc((n + 1) * sizeof *head), *stack = malloc((n + 1) * sizeof *stack);
+  bool *waits = calloc(n + 1, sizeof *waits); /* is on the stack */
+  if (!pair || !head || !stack || !waits)
+    goto fail;
+  uint32_t *at = (uint32_t *)(void *)(pair + n);
+  for (uint32_t r = 0; r < n; r++) {
+    pair[r] = at;
+    at += p->rank[r].ninstr;
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+      pair[r][i] = PIPE_NONE;
+      left += pipe_op_info[p->rank[r].instr[i].op].comm;
+    }
+    head[r] = next_comm(p, r, 0);
+    stack[top++] = r;
+    waits[r] = true;
+  }
+  while (top > 0) {
+    uint32_t r = stack[--top];
+    waits[r] = false;
+    while (head[r] < p->rank[r].ninstr) {
+      const PipeInstr *c = &p->rank[r].instr[head[r]];
+      if (c->op == PIPE_REDUCE) {
+        uint32_t row = c->stage, s = row, members = 0;
+        do {
+          uint32_t m = p->stage[s].rank;
+          const PipeInstr *e = head[m] < p->rank[m].ninstr ? &p->rank[m].instr[head[m]] : NULL;
+          if (!e || e->op != PIPE_REDUCE || e->stage != s)
+            break;
+          members++;
+        } while ((s = p->stage[s].replica) != row);
+        if (s != row || members == 0)
+          break;
+        do
+          pair[p->stage[s].rank][head[p->stage[s].rank]] = head[p->stage[p->stage[s].replica].rank];
+        while ((s = p->stage[s].replica) != row);
+        do {
+          uint32_t m = p->stage[s].rank;
+          head[m] = next_comm(p, m, head[m] + 1);
+          if (m != r && !waits[m]) {
+            stack[top++] = m;
+            waits[m] = true;
+          }
+        } while ((s = p->stage[s].replica) != row);
+        left -= members;
+        continue;
+      }
+      uint32_t q = c->peer;
+      if (q >= n || q == r || head[q] >= p->rank[q].ninstr)
+        break;
+      const PipeInstr *d = &p->rank[q].instr[head[q]];
+      if (d->op == PIPE_REDUCE || d->peer != r || is_send(c) == is_send(d))
+        break;
+      pair[r][head[r]] = head[q];
+      pair[q][head[q]] = head[r];
+      head[r] = next_comm(p, r, head[r] + 1);
+      head[q] = next_comm(p, q, head[q] + 1);
+      left -= 2;
+      if (!waits[q])
+        stack[top++] = q;
+      waits[q] = true;
+    }
+  }
+  if (left == 0)
+    goto done;
+fail:
+  free(pair);
+  pair = NULL;
+done:
+  free(head);
+  free(stack);
+  free(waits);
+  return pair;
+}

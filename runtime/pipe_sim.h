@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ * The abstract machine of pipe_instr.h, with a clock: what a program does, exactly, when each op
+ * takes the time its stage says. The compiler uses it to prove that a program completes and to
+ * predict its makespan; the runtime to draw the prediction beside the measurement.
+ *
+ * Each stream is a FIFO, each instruction waits for a conjunction of earlier ones and there is no
+ * choice, so the order in which the machine advances does not matter: it completes iff the
+ * happens-before graph is acyclic (a marked graph; Commoner, Holt, Even, Pnueli 1971). Linear in
+ * instructions, but that each REDUCE of n replicas looks at up to n - 1 others. */
+#ifndef PIPE_SIM_H
+#define PIPE_SIM_H
+
+#include <stdbool.h>
+#include "pipe_instr.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One stream of one rank: indices into instr, or all of instr[0..n) when index is NULL. */
+typedef struct PipeStream {
+  const PipeInstr *instr;
+  const uint32_t *index;
+  uint32_t n;
+} PipeStream;
+
+typedef struct PipeSimIn {
+  uint32_t nrank;
+  const PipeStream *compute; /* [nrank] */
+  const PipeStream *comm;    /* [nrank] */
+  const PipeStage *stage;    /* times */
+} PipeSimIn;
+
+/* Every array is the caller's, any of start/end/order may be NULL. Position i of rank r's stream
+ * is at [r][i]. Times in the unit of the stages. */
+typedef struct PipeSimOut {
+  uint64_t **compute_start, **compute_end; /* [nrank][n] */
+  uint64_t **comm_start, **comm_end;
+  uint32_t *compute_done, *comm_done;      /* [nrank], required: how far each stream came */
+  uint64_t makespan, busy;
+  uint64_t *rank_begin, *rank_end;         /* [nrank] or NULL: first start, last end */
+} PipeSimOut;
+
+/* Why the machine stopped, if it did. */
+typedef enum PipeSimStatus {
+  PIPE_SIM_DONE,     /* every stream ran to its end */
+  PIPE_SIM_STUCK,    /* no stream can advance: the heads in *_done wait for each other */
+  PIPE_SIM_MISMATCH, /* a SEND met a RECV of another tensor: at the heads of `rank` and its peer */
+  PIPE_SIM_NOMEM
+} PipeSimStatus;
+PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank);
+
+/* The same for a finished program: start[r][i], end[r][i] for instruction i of rank r's list, from
+ * one block that the caller frees with free(*start). NULL on stall, mismatch or no memory. */
+uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespan);
+
+/* The other side of each transfer: pair[r][i] is its row in the list of the peer of rank r's
+ * instruction i, PIPE_NONE for compute; of a REDUCE that of its next replica. One block, freed by
+ * free(pair). NULL on mismatch or no memory. Linear. */
+uint32_t **pipe_pair(const PipeProgram *p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: MIT
+ * What every engine needs: opening and closing a run, its memory, one op, one transfer, errors.
+ *
+ * Memory is taken in pr_open and never again. Each rank has one block, made of its stages' weights,
+ * gradients and optimizer states, one workspace, and its slots; every buffer starts on a line of
+ * PR_LINE bytes and is accounted as whole lines, so that the sum is PipeRank.bytes of a program
+ * with sizes, to the byte. The block is written once, by the rank's thread, before pr_open returns:
+ * memory that the operating system cannot provide shows there and not in the middle of a step. */
+#include "run.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+uint64_t pr_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Errors. The first one stays. */
+
+PrStatus pr_fail(PrRun *run, PrStatus st, const char *fmt, ...) {
+  pthread_mutex_lock(&run->lock);
+  bool first = atomic_load(&run->status) == PR_OK;
+  if (first) {
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(run->text, sizeof run->text, fmt, ap);
+    va_end(ap);
+    atomic_store(&run->has_text, 1);
+    if (st != PR_E_IO)
+      atomic_store(&run->status, (int)st);
+  }
+  pthread_mutex_unlock(&run->lock);
+  if (first && st != PR_E_IO && run->threaded)
+    threads_wake(run);
+  return st;
+}
+
+const char *pr_error(const PrRun *run) {
+  if (!run)
+    return "out of memory";
+  return atomic_load(&run->has_text) ? run->text : "";
+}
+
+const char *pr_where(const PrRun *run, const PipeInstr *c, char buf[PR_WHERE]) {
+  char op[PIPE_OP_TEXT];
+  const PipeSite *at = &run->p->site[c->site];
+  const char *file = run->p->file[at->file];
+  size_t len = strlen(file), max = PR_WHERE - PIPE_OP_TEXT - 40;
+  pipe_op_text(op, (PipeOp)c->op, c->stage, c->mb);
+  snprintf(buf, PR_WHERE, "%s (%s:%u:%u)", op, len > max ? file + (len - max) : file, at->line,
+           at->col);
+  return buf;
+}
+
+PipeOp pr_partner(const PipeProgram *p, const PipeInstr *c, uint32_t *stage) {
+  const PipeStage *s = &p->stage[c->stage];
+  switch (c->op) {
+  case PIPE_SEND_F: *stage = s->next; return PIPE_RECV_F;
+  case PIPE_RECV_F: *stage = s->prev; return PIPE_SEND_F;
+  case PIPE_SEND_B: *stage = s->prev; return PIPE_RECV_B;
+  default: *stage = s->next; return PIPE_SEND_B;
+  }
+}
+
+/* Instructions */
+
+PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step) {
+  const PipeInstr *c = &k->t->instr[at->index];
+  const StageRun *s = &run->stage[c->stage];
+  const PipeStage *g = &run->p->stage[c->stage];
+  const PrModel *m = &run->m;
+  PrCall a = {.op = (PipeOp)c->op,
+              .rank = k->id,
+              .stage = g->model,
+              .nstage = run->p->nmodel,
+              .mb = c->mb,
+              .nmb = run->p->nmb,
+              .step = step,
+              .work = k->work,
+              .first_grad = (int)at->first_grad};
+  const void *in = c->in == PIPE_NONE ? NULL : k->slot[c->in];
+  void *out = c->out == PIPE_NONE ? NULL : k->slot[c->out];
+  if (c->act != PIPE_NONE)
+    a.act = k->slot[c->act];
+  if (c->gout != PIPE_NONE)
+    a.gout = k->slot[c->gout];
+
+  int (*call)(void *, const PrCall *) = NULL;
+  switch ((PipeOp)c->op) {
+  case PIPE_F:
+    call = m->forward;
+    a.x = in;
+    a.y = out;
+    a.weight = s->weight;
+    if (g->next == PIPE_NONE) {
+      a.loss = &run->loss[step & 1][c->mb];
+      *a.loss = 0;
+    }
+    break;
+  case PIPE_B:
+    call = m->backward;
+    a.dy = in;
+    a.dx = out;
+    a.weight = s->weight;
+    a.grad = s->grad;
+    break;
+  case PIPE_I:
+    call = m->backward_input;
+    a.dy = in;
+    a.dx = out;
+    a.weight = s->weight;
+    break;
+  case PIPE_W:
+    call = m->backward_weight;
+    a.grad = s->grad;
+    break;
+  case PIPE_U:
+    call = m->update;
+    a.weight = s->weight;
+    a.grad = s->grad;
+    a.opt = s->opt;
+    break;
+  default: break;
+  }
+
+  PrSpan *span = k->span ? pr_span(run, k, step, at->index) : NULL;
+  if (span)
+    span->start_ns = pr_now() - run->epoch_ns;
+  int code = call(m->self, &a);
+  if (span)
+    span->end_ns = pr_now() - run->epoch_ns;
+  if (code) {
+    char where[PR_WHERE];
+    return pr_fail(run, PR_E_MODEL, "model: rank %u, step %llu, %s: the callback returned %d",
+                   k->id, (unsigned long long)step, pr_where(run, c, where), code);
+  }
+  return PR_OK;
+}
+
+PrStatus pr_transfer(PrRun *run, const Chan *ch) {
+  const Post *send = &ch->post[0], *recv = &ch->post[1];
+  const PipeInstr *a = send->c, *b = recv->c;
+  uint32_t stage;
+  PipeOp op = pr_partner(run->p, a, &stage);
+  if (op != b->op || stage != b->stage || a->mb != b->mb || send->step != recv->step) {
+    char from[PR_WHERE], to[PR_WHERE];
+    return pr_fail(run, PR_E_MISMATCH,
+                   "mismatch: rank %u sends %s of step %llu where rank %u expects %s of step %llu",
+                   send->rank, pr_where(run, a, from), (unsigned long long)send->step, recv->rank,
+                   pr_where(run, b, to), (unsigned long long)recv->step);
+  }
+  RankRun *src = &run->rank[send->rank], *dst = &run->rank[recv->rank];
+  bool trace = src->span || dst->span;
+  uint64_t start = trace ? pr_now() - run->epoch_ns : 0;
+  uint32_t owner = a->op == PIPE_SEND_F ? a->stage : stage;
+  memcpy(dst->slot[b->out], src->slot[a->in], run->stage[owner].size.boundary);
+  if (trace) {
+    PrSpan span = {start, pr_now() - run->epoch_ns};
+    *pr_span(run, src, send->step, (uint32_t)(a - src->t->instr)) = span;
+    *pr_span(run, dst, recv->step, (uint32_t)(b - dst->t->instr)) = span;
+  }
+  return PR_OK;
+}
+
+PrStatus pr_reduce(PrRun *run, const Coll *l, uint64_t step) {
+  const PipeStage *stage = run->p->stage;
+  RankRun *k = &run->rank[stage[l->row[0]].rank];
+  uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
+  int code = run->m.reduce(run->m.self, l->model, l->grad, l->n);
+  if (code) {
+    char where[PR_WHERE];
+    return pr_fail(run, PR_E_MODEL, "model: step %llu, %s: reduce returned %d",
+                   (unsigned long long)step, pr_where(run, &k->t->instr[l->index[0]], where), code);
+  }
+  if (k->span) {
+    PrSpan span = {start, pr_now() - run->epoch_ns};
+    for (uint32_t i = 0; i < l->n; i++)
+      *pr_span(run, &run->rank[stage[l->row[i]].rank], step, l->index[i]) = span;
+  }
+  return PR_OK;
+}
+
+void pr_step_done(PrRun *run, uint64_t step) {
+  run->loss_steps = step + 1;
+  if (run->o.on_step)
+    run->o.on_step(run->o.arg, step, pr_loss(run));
+}
+
+/* Memory */
+
+/* Hands out the rank's buffers from `at` on; with at NULL only counts. validate.c limits each size,
+ * so that one round of the loop cannot wrap and the test at its end catches a sum too big. */
+static bool lay_out(PrRun *run, RankRun *k, char *at, uint64_t *total) {
+  const uint64_t limit = UINT64_C(1) << 60;
+  uint64_t used = 0, work = 0;
+  for (uint32_t i = 0; i < k->nstage; i++) {
+    StageRun *g = &run->stage[k->stage[i]];
+    const uint64_t bytes[3] = {g->size.weight, g->size.grad, g->size.opt};
+    void **ptr[3] = {&g->weight, &g->grad, &g->opt};
+    for (int j = 0; j < 3; j++) {
+      if (at)
+        *ptr[j] = at + used;
+      used += pr_round(bytes[j]);
+    }
+    if (pr_round(g->size.work) > work)
+      work = pr_round(g->size.work);
+    if (used > limit)
+      return false;
+  }
+  if (at)
+    k->work = at + used;
+  used += work;
+  for (uint32_t i = 0; i < k->t->npool; i++) {
+    const PipePool *l = &k->t->pool[i];
+    uint64_t bytes = pr_round(pr_class_bytes(&run->stage[l->stage].size, l->cls));
+    if (used > limit || (bytes && l->count > (limit - used) / bytes))
+      return false;
+    for (uint32_t j = 0; at && j < l->count; j++)
+      k->slot[l->first + j] = at + used + j * bytes;
+    used += l->count * bytes;
+  }
+  *total = used;
+  return true;
+}
+
+static PrStatus take_memory(PrRun *run, RankRun *k) {
+  const PipeRank *t = k->t;
+  if (!lay_out(run, k, NULL, &k->bytes))
+    return pr_fail(run, PR_E_MEMORY, "rank %u asks for more than 2^60 bytes", k->id);
+  if (run->p->sized && k->bytes != t->bytes)
+    return pr_fail(run, PR_E_ARG, "program: rank %u needs %llu bytes, but %llu were proved", k->id,
+                   (unsigned long long)k->bytes, (unsigned long long)t->bytes);
+  k->slot = calloc((size_t)t->nslot + 1, sizeof *k->slot);
+  /* A line more than needed: a buffer of no bytes at the end has an address, too. */
+  k->block = aligned_alloc(PR_LINE, k->bytes + PR_LINE);
+  bool ok = k->slot && k->block;
+  if (run->o.trace_steps) {
+    k->span = calloc(run->trace_slots, (t->ninstr + (size_t)1) * sizeof *k->span);
+    k->view = calloc(run->o.trace_steps, (t->ninstr + (size_t)1) * sizeof *k->view);
+    ok = ok && k->span && k->view;
+  }
+  if (!ok)
+    return pr_fail(run, PR_E_MEMORY, "no memory for rank %u: %llu bytes of tensors", k->id,
+                   (unsigned long long)k->bytes);
+  uint64_t total;
+  lay_out(run, k, k->block, &total);
+  return PR_OK;
+}
+
+PrStatus pr_init_rank(PrRun *run, RankRun *k) {
+  memset(k->block, 0, k->bytes + PR_LINE);
+  for (uint32_t i = 0; i < k->nstage; i++) {
+    uint32_t s = k->stage[i];
+    int code = run->m.init(run->m.self, run->p->stage[s].model, run->stage[s].weight,
+                           run->stage[s].opt);
+    if (code)
+      return pr_fail(run, PR_E_MODEL, "model: init of stage %u returned %d", s, code);
+  }
+  return PR_OK;
+}
+
+/* Gives each rank its rows of the stage table: stage s is number `chunk` of them. */
+static PrStatus take_stages(PrRun *run) {
+  const PipeProgram *p = run->p;
+  uint32_t *row = run->rank_stage = malloc(p->nstage * sizeof *row);
+  if (!row)
+    return pr_fail(run, PR_E_MEMORY, "no memory for %u stages", p->nstage);
+  for (uint32_t s = 0; s < p->nstage; s++)
+    run->rank[p->stage[s].rank].nstage++;
+  for (uint32_t r = 0; r < p->nrank; row += run->rank[r++].nstage)
+    run->rank[r].stage = row;
+  for (uint32_t s = 0; s < p->nstage; s++) {
+    const PipeStage *g = &p->stage[s];
+    run->rank_stage[run->rank[g->rank].stage - run->rank_stage + g->chunk] = s;
+  }
+  return PR_OK;
+}
+
+/* Channels while they are looked for, rank after rank. A channel is found from either end in one
+ * step: `at` has, for the rank at hand, the row of the channel from or to each peer, and what is
+ * there from the ranks before is told by the channel's own ends. A channel found first from the
+ * lower rank is on the list of the higher, which puts its list into `at` when its turn comes. */
+typedef struct ChanFind {
+  uint32_t *at[2];        /* [nrank] each: channels from a peer, channels to it */
+  uint32_t *first, *next; /* [nrank], [room]: PIPE_NONE ends */
+  uint32_t n;
+  size_t room;
+} ChanFind;
+
+static void chan_enter(PrRun *run, ChanFind *f, uint32_t r) {
+  for (uint32_t i = f->first[r]; i != PIPE_NONE; i = f->next[i]) {
+    const Chan *c = &run->chan[i];
+    f->at[c->src == r][c->src == r ? c->dst : c->src] = i;
+  }
+}
+
+/* The row of the channel between r, which has been entered, and peer; it is added if not there. */
+static uint32_t chan_of(PrRun *run, ChanFind *f, uint32_t r, uint32_t peer, bool to_peer) {
+  uint32_t src = to_peer ? r : peer, dst = to_peer ? peer : r, i = f->at[to_peer][peer];
+  if (i < f->n && run->chan[i].src == src && run->chan[i].dst == dst)
+    return i;
+  i = f->at[to_peer][peer] = f->n++;
+  run->chan[i].src = src;
+  run->chan[i].dst = dst;
+  if (peer > r) {
+    f->next[i] = f->first[peer];
+    f->first[peer] = i;
+  }
+  return i;
+}
+
+/* Finds the replicas of each stage of the model. Their gradients have addresses by now. */
+static PrStatus take_replicas(PrRun *run) {
+  const PipeProgram *p = run->p;
+  run->coll = aligned_alloc(PR_LINE, p->nmodel * sizeof *run->coll);
+  run->coll_block = calloc(p->nstage, sizeof(void *) + 3 * sizeof(uint32_t));
+  if (!run->coll || !run->coll_block)
+    return pr_fail(run, PR_E_MEMORY, "no memory for %u stages", p->nstage);
+  memset(run->coll, 0, p->nmodel * sizeof *run->coll);
+  void **grad = run->coll_block;
+  uint32_t *row = (uint32_t *)(grad + p->nstage), *index = row + p->nstage;
+  uint32_t *reduce = index + p->nstage; /* by row of the stage table, 0 if it has none */
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
+      if (p->rank[r].instr[i].op == PIPE_REDUCE)
+        reduce[p->rank[r].instr[i].stage] = i;
+  for (uint32_t s = 0; s < p->nstage; s++)
+    run->coll[p->stage[s].model].n++;
+  for (uint32_t m = 0; m < p->nmodel; m++) {
+    Coll *l = &run->coll[m];
+    l->grad = grad, l->row = row, l->index = index, l->model = m;
+    grad += l->n, row += l->n, index += l->n;
+    l->n = 0;
+  }
+  for (uint32_t s = 0; s < p->nstage; s++) { /* rows in order: so are the members */
+    Coll *l = &run->coll[p->stage[s].model];
+    l->row[l->n] = s;
+    l->index[l->n] = reduce[s];
+    l->grad[l->n++] = run->stage[s].grad;
+  }
+  return PR_OK;
+}
+
+/* Splits each list into its two streams and finds the channels. A boundary between two ranks has at
+ * most two channels, which bounds their number. Linear in instructions and ranks. */
+static PrStatus take_streams(PrRun *run) {
+  const PipeProgram *p = run->p;
+  ChanFind f = {.room = 2 * (size_t)p->nstage};
+  bool *graded = calloc(p->nstage, sizeof *graded);
+  f.at[0] = calloc(2 * (size_t)p->nrank, sizeof *f.at[0]);
+  f.first = malloc(p->nrank * sizeof *f.first);
+  f.next = malloc(f.room * sizeof *f.next);
+  run->chan = aligned_alloc(PR_LINE, f.room * sizeof *run->chan);
+  bool ok = graded && f.at[0] && f.first && f.next && run->chan;
+  if (ok) {
+    f.at[1] = f.at[0] + p->nrank;
+    memset(f.first, 0xff, p->nrank * sizeof *f.first);
+    memset(run->chan, 0, f.room * sizeof *run->chan);
+  }
+  for (uint32_t r = 0; ok && r < p->nrank; r++) {
+    RankRun *k = &run->rank[r];
+    const PipeRank *t = k->t;
+    k->compute = malloc((t->ninstr + (size_t)1) * sizeof *k->compute);
+    k->comm = malloc((t->ninstr + (size_t)1) * sizeof *k->comm);
+    ok = k->compute && k->comm;
+    chan_enter(run, &f, r);
+    for (uint32_t i = 0; ok && i < t->ninstr; i++) {
+      const PipeInstr *c = &t->instr[i];
+      if (c->op == PIPE_SEND_F || c->op == PIPE_SEND_B) {
+        k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, true)};
+      } else if (c->op == PIPE_REDUCE) {
+        k->comm[k->ncomm++] = (CommAt){i, p->stage[c->stage].model};
+      } else if (pipe_op_info[c->op].comm) {
+        k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, false)};
+      } else {
+        bool grad = c->op == PIPE_B || c->op == PIPE_W;
+        k->compute[k->ncompute++] = (ComputeAt){i, grad && !graded[c->stage]};
+        graded[c->stage] |= grad;
+      }
+    }
+  }
+  free(graded);
+  free(f.at[0]);
+  free(f.first);
+  free(f.next);
+  return ok ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for the streams of the ranks");
+}
+
+/* Runs */
+
+static PrStatus open_run(PrRun *run) {
+  const PipeProgram *p = run->p;
+  const PrOptions *o = &run->o;
+  PrStatus st;
+  if (!(o->deadline_s >= 0) || o->deadline_s > 1e9)
+    return pr_fail(run, PR_E_ARG, "options: deadline_s is %g", o->deadline_s);
+  if ((st = pr_validate(run)))
+    return st;
+  run->trace_slots = (uint64_t)o->trace_steps +
+                     2; /* free-running ranks are up to two steps apart */
+  run->rank = aligned_alloc(PR_LINE, p->nrank * sizeof *run->rank);
+  run->loss[0] = calloc(p->nmb, sizeof(double));
+  run->loss[1] = calloc(p->nmb, sizeof(double));
+  if (!run->rank)
+    return pr_fail(run, PR_E_MEMORY, "no memory for %u ranks", p->nrank);
+  memset(run->rank, 0, p->nrank * sizeof *run->rank);
+  if (!run->loss[0] || !run->loss[1])
+    return pr_fail(run, PR_E_MEMORY, "no memory for %u losses", p->nmb);
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    RankRun *k = &run->rank[r];
+    k->run = run;
+    k->t = &p->rank[r];
+    k->id = r;
+    atomic_init(&k->step_start, UINT64_MAX);
+  }
+  for (uint32_t s = 0; s < p->nstage; s++)
+    if (p->stage[s].next == PIPE_NONE)
+      run->loss_rank = p->stage[s].rank;
+  if ((st = take_stages(run)) || (st = take_streams(run)))
+    return st;
+  for (uint32_t r = 0; r < p->nrank; r++)
+    if ((st = take_memory(run, &run->rank[r])))
+      return st;
+  if ((st = take_replicas(run)))
+    return st;
+  run->epoch_ns = pr_now();
+  if (!o->seed)
+    return threads_open(run);
+  run->random = o->seed;
+  for (uint32_t r = 0; r < p->nrank; r++)
+    if ((st = pr_init_rank(run, &run->rank[r])))
+      return st;
+  return PR_OK;
+}
+
+PrStatus pr_open(PrRun **out, const PipeProgram *p, const PrModel *m, const PrOptions *o) {
+  PrRun *run = *out = aligned_alloc(PR_LINE, sizeof *run);
+  if (!run)
+    return PR_E_MEMORY;
+  memset(run, 0, sizeof *run);
+  pthread_mutex_init(&run->lock, NULL);
+  pthread_condattr_t attr;
+  pthread_condattr_init(&attr);
+  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  pthread_cond_init(&run->cond, &attr);
+  pthread_condattr_destroy(&attr);
+  run->p = p;
+  if (m)
+    run->m = *m;
+  if (o)
+    run->o = *o;
+  return open_run(run);
+}
+
+PrStatus pr_steps(PrRun *run, uint64_t n) {
+  if (!run)
+    return PR_E_MEMORY;
+  PrStatus st = (PrStatus)atomic_load(&run->status);
+  if (st || n == 0)
+    return st;
+  return run->o.seed ? seeded_steps(run, n) : threads_steps(run, n);
+}
+
+double pr_loss(const PrRun *run) {
+  if (run->loss_steps == 0)
+    return NAN;
+  const double *loss = run->loss[(run->loss_steps - 1) & 1];
+  double sum = 0;
+  for (uint32_t m = 0; m < run->p->nmb; m++)
+    sum += loss[m];
+  return sum / run->p->nmb;
+}
+
+double pr_loss_mb(const PrRun *run, uint32_t mb) {
+  if (run->loss_steps == 0 || mb >= run->p->nmb)
+    return NAN;
+  return run->loss[(run->loss_steps - 1) & 1][mb];
+}
+
+void *pr_weight(PrRun *run, uint32_t stage) {
+  return run->stage && stage < run->p->nstage ? run->stage[stage].weight : NULL;
+}
+
+uint64_t pr_bytes(const PrRun *run, uint32_t rank) {
+  return run->rank && rank < run->p->nrank ? run->rank[rank].bytes : 0;
+}
+
+const PipeProgram *pr_program(const PrRun *run) { return run->p; }
+
+void pr_close(PrRun *run) {
+  if (!run)
+    return;
+  if (run->threaded)
+    threads_close(run);
+  for (uint32_t r = 0; run->rank && r < run->p->nrank; r++) {
+    RankRun *k = &run->rank[r];
+    free(k->compute);
+    free(k->comm);
+    free(k->slot);
+    free(k->block);
+    free(k->span);
+    free(k->view);
+  }
+  free(run->rank);
+  free(run->chan);
+  free(run->coll);
+  free(run->coll_block);
+  free(run->stage);
+  free(run->rank_stage);
+  free(run->loss[0]);
+  free(run->loss[1]);
+  pthread_cond_destroy(&run->cond);
+  pthread_mutex_destroy(&run->lock);
+  free(run);
+}

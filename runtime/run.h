@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT
+ * What the parts of the runtime share; not installed.
+ *
+ *   run.c             pr_open and pr_close, memory, one op, one transfer, errors
+ *   validate.c        is this table a program, and does this model fit it
+ *   engine_threads.c  one thread per rank
+ *   engine_seeded.c   one thread, a seeded order: for tests
+ *   stall.c           why no rank can go on
+ *   trace.c           spans and what is measured from them
+ *
+ * Counts of completed instructions are absolute: they go on from step to step. Those of step n of a
+ * stream of length len begin at n * len, so nothing is reset that another thread may look at. */
+#ifndef PIPE_RUN_PRIVATE_H
+#define PIPE_RUN_PRIVATE_H
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "pipe_run.h"
+
+#if defined(__GNUC__)
+#define PR_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define PR_PRINTF(fmt, args)
+#endif
+
+enum { PR_LINE = 64 }; /* alignment of every tensor; bytes are accounted in these units */
+
+/* An instruction of one stream: its row of PipeRank.instr, and what only that stream needs. */
+typedef struct ComputeAt {
+  uint32_t index;
+  uint32_t first_grad; /* of PrCall */
+} ComputeAt;
+
+typedef struct CommAt {
+  uint32_t index;
+  uint32_t chan; /* row of PrRun.chan; REDUCE: of PrRun.coll */
+} CommAt;
+
+/* One side of a transfer, ready to start. */
+typedef struct Post {
+  const PipeInstr *c;
+  uint32_t rank;
+  uint64_t step;
+} Post;
+
+/* A directed pair of ranks. Each side has at most one post: streams are FIFO. `state` has bit 0 set
+ * once the sender has posted and bit 1 once the receiver has. */
+typedef struct Chan {
+  _Alignas(PR_LINE) _Atomic uint32_t state;
+  uint32_t src, dst;
+  Post post[2];
+} Chan;
+
+/* The replicas of a stage of the model, in the order of their rows. */
+typedef struct Coll {
+  _Alignas(PR_LINE) _Atomic uint32_t arrived; /* members whose COMM stream has come to the REDUCE */
+  uint32_t n, model;
+  uint32_t *row, *index; /* [n] rows of the stage table, rows of their ranks' lists */
+  void **grad;           /* [n] */
+} Coll;
+
+/* A rank. The fields of its COMM stream belong to whoever advances it; see engine_threads.c. */
+typedef struct RankRun {
+  /* Written by whoever completes a transfer of this rank. */
+  _Alignas(PR_LINE) _Atomic uint64_t comm_done;
+  _Atomic uint64_t sleep_on; /* what the rank's thread sleeps for, 0 when it does not */
+  /* Written by the rank's own thread. */
+  _Alignas(PR_LINE) _Atomic uint64_t compute_done;
+  _Atomic uint64_t comm_wait;  /* compute_done that the head of COMM waits for; 0: it does not */
+  _Atomic uint64_t step;       /* steps finished */
+  _Atomic uint64_t step_start; /* ns; UINT64_MAX when in no step */
+  _Atomic uint32_t running;    /* 1 + row of the op that is in a callback, 0 when none is */
+  uint32_t spin; /* how often to look before sleeping; 0 with fewer cores than ranks */
+  /* COMM stream, owned. */
+  _Alignas(PR_LINE) uint32_t comm_next;
+  bool comm_active; /* has instructions of this step left */
+  uint64_t comm_step;
+  struct RankRun *todo;
+  /* Constant after pr_open. */
+  _Alignas(PR_LINE) const PipeRank *t;
+  uint32_t id, ncompute, ncomm, nstage;
+  const uint32_t *stage; /* [nstage] its rows of the stage table, ascending */
+  ComputeAt *compute;
+  CommAt *comm;
+  char *block;    /* every tensor of the rank */
+  uint64_t bytes; /* of block */
+  void **slot;    /* [nslot] */
+  void *work;
+  PrSpan *span; /* ring of trace_slots steps, [ninstr] each; NULL without trace */
+  PrSpan *view; /* trace.c: the steps kept, oldest first */
+  PrRun *run;
+  sem_t sem;
+  pthread_t thread;
+  bool has_sem, has_thread;
+} RankRun;
+
+typedef struct StageRun {
+  PrSizes size;
+  void *weight, *grad, *opt;
+} StageRun;
+
+enum { PR_TEXT = 1024 };
+
+struct PrRun {
+  const PipeProgram *p;
+  PrModel m;
+  PrOptions o;
+  StageRun *stage;      /* [nstage] */
+  uint32_t *rank_stage; /* [nstage] all rows, by rank: of RankRun.stage */
+  RankRun *rank;        /* [nrank] */
+  Chan *chan;
+  Coll *coll;           /* [nmodel] */
+  void *coll_block;     /* of their arrays */
+  uint32_t loss_rank;   /* has the last stage */
+  double *loss[2];      /* [nmb]; step n writes loss[n & 1] */
+  uint64_t loss_steps;  /* steps whose losses are complete */
+  uint64_t epoch_ns;    /* what spans count from */
+  uint64_t trace_slots; /* of each ring */
+  uint64_t view_end;    /* trace.c: step after the last in the views; 0 for none */
+
+  _Atomic int status; /* PrStatus of the failure that stops the run */
+  _Atomic int has_text;
+  pthread_mutex_t lock; /* text, idle */
+  pthread_cond_t cond;
+  char text[PR_TEXT];
+
+  /* engine_threads.c */
+  uint64_t target; /* steps that the threads are to have finished */
+  bool quit, idle, threaded;
+  _Alignas(PR_LINE) _Atomic uint64_t live;     /* threads awake, + 2^32 for each that is done */
+  _Alignas(PR_LINE) _Atomic uint64_t arrived;  /* at the end of a step, over all steps */
+  _Alignas(PR_LINE) _Atomic uint64_t released; /* steps that all ranks have finished */
+
+  /* engine_seeded.c */
+  uint64_t random;
+};
+
+/* Bytes that a tensor of n bytes is accounted with. */
+static inline uint64_t pr_round(uint64_t n) { return (n + PR_LINE - 1) / PR_LINE * PR_LINE; }
+
+/* Bytes of what a slot of class cls holds, for a stage of size z. */
+static inline uint64_t pr_class_bytes(const PrSizes *z, uint32_t cls) {
+  switch ((PipeClass)cls) {
+  case PIPE_ACT: return z->act;
+  case PIPE_GOUT: return z->gout;
+  default: return z->boundary;
+  }
+}
+
+/* Records the first error and stops the run; returns st. PR_E_IO leaves the run usable. */
+PrStatus pr_fail(PrRun *run, PrStatus st, const char *fmt, ...) PR_PRINTF(3, 4);
+
+/* Writes "0SEND_F1 (x.pipe:7:3)". */
+enum { PR_WHERE = 160 };
+const char *pr_where(const PrRun *run, const PipeInstr *c, char buf[PR_WHERE]);
+
+uint64_t pr_now(void); /* ns, CLOCK_MONOTONIC */
+
+/* The partner of SEND or RECV c: its op and stage, PIPE_NONE at an end of the chain. */
+PipeOp pr_partner(const PipeProgram *p, const PipeInstr *c, uint32_t *stage);
+
+/* PR_OK, or PR_E_ARG or PR_E_SIZE with the text set. Fills in run->stage[].size. */
+PrStatus pr_validate(PrRun *run);
+
+/* Carries out one instruction of the COMPUTE stream. */
+PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step);
+
+/* Both sides have posted: compares them and copies. */
+PrStatus pr_transfer(PrRun *run, const Chan *ch);
+
+/* All replicas have come to their REDUCE. */
+PrStatus pr_reduce(PrRun *run, const Coll *l, uint64_t step);
+
+/* Fails with PR_E_STALL and the cycle. No thread but the caller's may be awake. */
+PrStatus pr_report_stall(PrRun *run);
+
+/* Every op of the step has been done: losses are final, on_step is called. */
+void pr_step_done(PrRun *run, uint64_t step);
+
+/* Zeroes the rank's memory and lets the model fill in weights. */
+PrStatus pr_init_rank(PrRun *run, RankRun *k);
+
+/* Where the span of instruction `index` in `step` goes. Only if k->span. */
+static inline PrSpan *pr_span(const PrRun *run, const RankRun *k, uint64_t step, uint32_t index) {
+  return &k->span[step % run->trace_slots * k->t->ninstr + index];
+}
+
+PrStatus threads_open(PrRun *run); /* starts the threads and waits until they have initialized */
+PrStatus threads_steps(PrRun *run, uint64_t n);
+void threads_wake(PrRun *run); /* the run has failed: nobody may sleep on */
+void threads_close(PrRun *run);
+
+PrStatus seeded_steps(PrRun *run, uint64_t n);
+
+#endif

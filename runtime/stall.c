@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ * Who waits for whom when no rank can go on: the cycle, with the place in the .pipe text of every
+ * instruction in it.
+ *
+ * A validated table leaves only one kind of stall. Of the two heads of a rank, the one further up
+ * in the list has its wait (waits point up); a compute head that has its wait would run; so each
+ * rank that has instructions left is in a transfer that its peer has not come to. The peer has
+ * instructions left as well, for it has as many transfers with this rank as this rank with it. So
+ * following the peers from any stuck rank leads into a cycle. */
+#include "run.h"
+
+#include <stdio.h>
+
+/* The head of k's COMM stream. */
+static const PipeInstr *head(const RankRun *k) { return &k->t->instr[k->comm[k->comm_next].index]; }
+
+/* The row of the first replica that has not come to the REDUCE c. */
+static uint32_t late_replica(const PrRun *run, const PipeInstr *c) {
+  uint32_t s = c->stage;
+  for (;;) {
+    const RankRun *k = &run->rank[run->p->stage[s].rank];
+    if (!k->comm_active || head(k)->op != PIPE_REDUCE || head(k)->stage != s)
+      return s;
+    s = run->p->stage[s].replica;
+  }
+}
+
+static RankRun *waits_for(PrRun *run, const RankRun *k) {
+  const PipeInstr *c = head(k);
+  if (c->op == PIPE_REDUCE)
+    return &run->rank[run->p->stage[late_replica(run, c)].rank];
+  return &run->rank[c->peer];
+}
+
+PrStatus pr_report_stall(PrRun *run) {
+  enum { SHOWN = 6 };
+  RankRun *k = NULL, *first;
+  for (uint32_t r = 0; r < run->p->nrank && !k; r++)
+    k = run->rank[r].comm_active ? &run->rank[r] : NULL;
+  if (!k)
+    return pr_fail(run, PR_E_STALL, "stall: no rank can go on, and none is in a transfer");
+  for (uint32_t i = 0; i < run->p->nrank; i++) /* far enough to be in the cycle */
+    k = waits_for(run, k);
+  first = k; /* its lowest rank is told first */
+  for (RankRun *q = waits_for(run, k); q != k; q = waits_for(run, q))
+    first = q->id < first->id ? q : first;
+
+  char text[PR_TEXT] = "";
+  size_t len = 0;
+  uint32_t n = 0;
+  k = first;
+  do {
+    const PipeInstr *c = head(k);
+    uint32_t stage;
+    char where[PR_WHERE], partner[PIPE_OP_TEXT];
+    PipeOp op = PIPE_REDUCE;
+    if (c->op == PIPE_REDUCE)
+      stage = late_replica(run, c);
+    else
+      op = pr_partner(run->p, c, &stage);
+    pipe_op_text(partner, op, stage, c->mb);
+    if (n++ < SHOWN && len < sizeof text)
+      len += (size_t)snprintf(text + len, sizeof text - len,
+                              "%srank %u waits in %s for %s on rank %u", len ? "; " : "", k->id,
+                              pr_where(run, c, where), partner, waits_for(run, k)->id);
+    k = waits_for(run, k);
+  } while (k != first);
+  if (n > SHOWN && len < sizeof text)
+    snprintf(text + len, sizeof text - len, "; and %u more ranks", n - SHOWN);
+  return pr_fail(run, PR_E_STALL, "stall: %s", text);
+}

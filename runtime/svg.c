@@ -1,0 +1,798 @@
+/* SPDX-License-Identifier: MIT
+ * The timeline picture. One row per rank; an op is a rectangle in the colour of its kind, labelled
+ * with its microbatch where that fits; idle time is hatched, so the bubble is what one sees. With
+ * SvgOptions.memory each row has a memory curve under it (svg_curve.c).
+ *
+ * The fills are at least 12 of CIE L* apart, darkest first U B I F W, and their hues differ
+ * for colour-blind readers: kinds can be told apart in a greyscale print. Chunks of one rank differ
+ * by a strip at the foot of the op, the higher the later the chunk.
+ *
+ * Detail follows scale. With few ops each is a <rect> with a tooltip (op, times, .pipe line); with
+ * many, a row is one <path> per kind and neighbours of one kind below 0.3 px become one; when the
+ * mean op is below DENSE_PX, a row becomes columns that show shares of time. */
+#include "svg.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "svg_curve.h"
+#include "svg_text.h"
+
+enum {
+  MAX_RECTS = 5000, /* ops on the page up to which each gets its own element and tooltip */
+  SHARES = 24,      /* steps of a column's height in a dense row */
+  MAX_NAMED = 4,    /* stages of a rank that are named beside its row */
+  MAX_LINE = 1024   /* bytes of the caption */
+};
+#define DENSE_PX 0.75 /* mean op width below which rows show shares of time */
+#define ARROW_PX 13.0 /* room per transfer between two rows below which none is drawn */
+#define MARGIN   24.0 /* around the page */
+#define COLUMN   66.0 /* of numbers beside the rows */
+
+typedef struct Look {
+  const char *fill, *ink, *name;
+} Look;
+
+static const Look look[PIPE_NOPS] = {
+    [PIPE_F] = {"#93c0e8", "#10222f", "forward"},
+    [PIPE_B] = {"#1b6a54", "#ffffff", "backward"},
+    [PIPE_I] = {"#3fa183", "#06231a", "input gradient"},
+    [PIPE_W] = {"#f9dd8c", "#33270a", "weight gradient"},
+    [PIPE_U] = {"#3a1730", "#ffffff", "update"},
+};
+
+/* What a panel shows, found in one pass over its compute ops. */
+typedef struct Panel {
+  const SvgTrack *track;
+  uint64_t begin;                             /* first start, in the track's unit: 0 of the panel */
+  uint64_t end;                               /* last end */
+  uint64_t nop;                               /* compute ops */
+  double busy;                                /* sum of their times, in the track's unit */
+  uint64_t fits[PIPE_NOPS], count[PIPE_NOPS]; /* ops wide enough for their label; all */
+  bool dense, phases;
+} Panel;
+
+typedef struct Page {
+  FILE *out;
+  const PipeProgram *p;
+  double left, width;     /* of the rows, px */
+  double px;              /* per drawn time unit */
+  double row, gap, label; /* height of a row, space between rows, font size of the op labels */
+  double curve;           /* height of the memory curve under each row, 0: none */
+  uint64_t limit;         /* SvgOptions.limit_bytes */
+  double column;          /* width of a column in a dense row, px: some ops, or their beat shows */
+  uint32_t nchunk;        /* most stages on one rank */
+  bool rects, arrows, sized;
+  bool used[PIPE_NOPS];
+} Page;
+
+static void emit(const Page *g, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  svg_vemit(g->out, fmt, ap);
+  va_end(ap);
+}
+
+/* ---- geometry ---- */
+
+static bool computes(const PipeInstr *in) {
+  return in->op < PIPE_NOPS && !pipe_op_info[in->op].comm;
+}
+
+static double span_of(const Panel *n) {
+  return (double)(n->end - n->begin) * n->track->scale; /* in drawn units */
+}
+
+/* Place of time t; both are shifted so that unsigned times before `begin` stay in order. */
+static double x_at(const Page *g, const Panel *n, uint64_t t) {
+  double d = t >= n->begin ? (double)(t - n->begin) : -(double)(n->begin - t);
+  return g->left + d * n->track->scale * g->px;
+}
+
+static double pitch(const Page *g) { return g->row + g->curve + g->gap; }
+
+static double row_y(const Page *g, double top, uint32_t r) { return top + r * pitch(g); }
+
+static double rows_height(const Page *g) {
+  return g->p->nrank ? g->p->nrank * pitch(g) - g->gap : 0;
+}
+
+/* Drawn width of an op's label at the page's label size, with room beside it. */
+static double label_width(const Page *g, uint32_t mb) {
+  int digits = 1;
+  for (; mb != PIPE_NONE && mb >= 10; mb /= 10)
+    digits++;
+  return digits * 0.58 * g->label + 2;
+}
+
+static const PipeStage *stage_of(const PipeProgram *p, const PipeInstr *in) {
+  return in->stage < p->nstage ? &p->stage[in->stage] : NULL;
+}
+
+static Panel measure(const PipeProgram *p, const SvgTrack *t) {
+  Panel n = {.track = t, .begin = UINT64_MAX};
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+      if (!computes(&p->rank[r].instr[i]))
+        continue;
+      uint64_t a = t->start[r][i], b = t->end[r][i];
+      n.begin = a < n.begin ? a : n.begin;
+      n.end = b > n.end ? b : n.end;
+      n.busy += (double)(b > a ? b - a : 0);
+      n.nop++;
+      n.count[p->rank[r].instr[i].op]++;
+    }
+  if (n.nop == 0)
+    n.begin = n.end = 0;
+  return n;
+}
+
+/* Where the warmup of rank r ends and its flush begins. False if the rank's ops do not come as
+ * warmup, steady, flush. U is left out: it belongs to no microbatch. */
+static bool phase_bounds(const PipeProgram *p, const SvgTrack *t, uint32_t r, uint64_t at[2]) {
+  uint8_t now = PIPE_WARMUP;
+  uint64_t last = 0;
+  bool steady = false, any = false;
+  for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+    const PipeInstr *in = &p->rank[r].instr[i];
+    if (!computes(in) || in->mb == PIPE_NONE)
+      continue;
+    if (in->phase < now)
+      return false;
+    now = in->phase;
+    if (now != PIPE_WARMUP && !steady) {
+      at[0] = t->start[r][i];
+      steady = true;
+    }
+    if (now != PIPE_FLUSH)
+      last = t->end[r][i];
+    else if (!any)
+      last = t->start[r][i];
+    any = true;
+  }
+  at[1] = last;
+  if (!steady)
+    at[0] = last;
+  return any;
+}
+
+/* A panel has phases worth naming when every rank's ops come in their order and there is more than
+ * one phase in all. */
+static bool has_phases(const PipeProgram *p, const SvgTrack *t) {
+  unsigned seen = 0;
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    uint64_t at[2];
+    if (!phase_bounds(p, t, r, at))
+      return false;
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
+      if (computes(&p->rank[r].instr[i]) && p->rank[r].instr[i].mb != PIPE_NONE)
+        seen |= 1u << (p->rank[r].instr[i].phase & 7);
+  }
+  return (seen & (seen - 1)) != 0;
+}
+
+/* ---- rows ---- */
+
+static void path_rect(const Page *g, double x, double y, double w, double h) {
+  emit(g, "M~ ~h~v~h-~z", x, y, w, h, w);
+}
+
+/* Width with a hairline left free at the right, so that neighbours of one kind stay apart. */
+static double inset(double w) { return w >= 3 ? w - 0.7 : w >= 1.5 ? w - 0.3 : w > 0.3 ? w : 0.3; }
+
+/* Shortest width at which a kind is drawn: an update that takes no time is still an event. */
+static double least(uint8_t op) { return op == PIPE_U ? 1.4 : 0.3; }
+
+static void draw_idle(const Page *g, const Panel *n, double top) {
+  double end = g->left + span_of(n) * g->px;
+  emit(g, "<path class=\"idle\" d=\"");
+  for (uint32_t r = 0; r < g->p->nrank; r++) {
+    double y = row_y(g, top, r), x = g->left;
+    for (uint32_t i = 0; i < g->p->rank[r].ninstr && !n->dense; i++) {
+      if (!computes(&g->p->rank[r].instr[i]))
+        continue;
+      double a = x_at(g, n, n->track->start[r][i]), b = x_at(g, n, n->track->end[r][i]);
+      if (a - x >= 0.8)
+        path_rect(g, x, y, a - x, g->row);
+      x = b > x ? b : x;
+    }
+    if (end - x >= 0.8)
+      path_rect(g, x, y, end - x, g->row);
+  }
+  emit(g, "\"/>\n");
+}
+
+/* Transfers as arrows from the foot of the sender's row to the head of the receiver's (or up).
+ * Those that pass behind other rows are fainter. */
+static void draw_transfers(const Page *g, const Panel *n, double top) {
+  const PipeProgram *p = g->p;
+  static const char *const layer[3] = {"far send", "send", "head"};
+  for (int k = 0; k < 3; k++) {
+    emit(g, "<path class=\"$\" d=\"", layer[k]);
+    for (uint32_t r = 0; r < p->nrank; r++)
+      for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+        const PipeInstr *in = &p->rank[r].instr[i];
+        if ((in->op != PIPE_SEND_F && in->op != PIPE_SEND_B) || in->peer >= p->nrank)
+          continue;
+        bool down = in->peer > r, far = in->peer > r + 1 || r > in->peer + 1;
+        if (in->peer == r || (k < 2 && far != (k == 0)))
+          continue;
+        double x0 = x_at(g, n, n->track->start[r][i]), x1 = x_at(g, n, n->track->end[r][i]);
+        double y0 = row_y(g, top, r) + (down ? g->row : 0);
+        double y1 = row_y(g, top, in->peer) + (down ? 0 : g->row);
+        double len = hypot(x1 - x0, y1 - y0), ux = (x1 - x0) / len, uy = (y1 - y0) / len;
+        double bx = x1 - 3.6 * ux, by = y1 - 3.6 * uy;
+        if (k == 2)
+          emit(g, "M~ ~L~ ~L~ ~z", x1, y1, bx - 1.5 * uy, by + 1.5 * ux, bx + 1.5 * uy,
+               by - 1.5 * ux);
+        else
+          emit(g, "M~ ~L~ ~", x0, y0, bx, by);
+      }
+    emit(g, "\"/>\n");
+  }
+}
+
+/* One element per op, with a tooltip. */
+static void draw_rects(const Page *g, const Panel *n, uint32_t r, double y) {
+  const PipeProgram *p = g->p;
+  for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+    const PipeInstr *in = &p->rank[r].instr[i];
+    if (!computes(in))
+      continue;
+    uint64_t a = n->track->start[r][i], b = n->track->end[r][i];
+    double x = x_at(g, n, a), w = inset(x_at(g, n, b) - x);
+    char op[PIPE_OP_TEXT], took[SVG_NUMBER], from[SVG_NUMBER];
+    pipe_op_text(op, (PipeOp)in->op, in->stage, in->mb);
+    emit(g, "<rect class=\"$\" x=\"~\" y=\"~\" width=\"~\" height=\"~\"><title>$: $, starts at $",
+         pipe_op_info[in->op].text, x, y, w > least(in->op) ? w : least(in->op), g->row, op,
+         svg_time(took, (double)(b - a), n->track->timed),
+         svg_time(from, (double)(a - n->begin), n->track->timed));
+    if (in->site < p->nsite && p->site[in->site].file < p->nfile) {
+      const PipeSite *s = &p->site[in->site];
+      emit(g, "\n$:#:#", p->file[s->file], (unsigned)s->line, (unsigned)s->col);
+    }
+    emit(g, "</title></rect>\n");
+  }
+}
+
+/* One path per kind; ops of one kind that follow closely and are narrow are drawn as one. */
+static void draw_paths(const Page *g, const Panel *n, uint32_t r, double y) {
+  const PipeRank *rank = &g->p->rank[r];
+  for (uint8_t op = 0; op < PIPE_NOPS; op++) {
+    double x = 0, w = 0;
+    bool open = false, pending = false;
+    if (pipe_op_info[op].comm)
+      continue;
+    for (uint32_t i = 0; i < rank->ninstr; i++) {
+      if (rank->instr[i].op != op)
+        continue;
+      double a = x_at(g, n, n->track->start[r][i]), b = x_at(g, n, n->track->end[r][i]);
+      if (pending && b - a < 0.3 && a - (x + w) < 0.3) {
+        w = b - x;
+        continue;
+      }
+      if (!open)
+        emit(g, "<path class=\"$\" d=\"", pipe_op_info[op].text);
+      open = true;
+      if (pending)
+        path_rect(g, x, y, inset(w) > least(op) ? inset(w) : least(op), g->row);
+      x = a;
+      w = b - a;
+      pending = true;
+    }
+    if (pending)
+      path_rect(g, x, y, inset(w) > least(op) ? inset(w) : least(op), g->row);
+    if (open)
+      emit(g, "\"/>\n");
+  }
+}
+
+/* Columns `g->column` px wide; in each, kinds stacked from the foot by their share of its time.
+ * False when there is no memory. */
+static bool draw_dense(const Page *g, const Panel *n, uint32_t r, double y) {
+  const PipeRank *rank = &g->p->rank[r];
+  size_t ncol = (size_t)ceil(span_of(n) * g->px / g->column) + 1;
+  double *share = calloc(ncol * PIPE_NOPS, sizeof *share); /* [op][column] */
+  int *foot = calloc(ncol, sizeof *foot);                  /* in steps, what is drawn so far */
+  double *sum = calloc(ncol, sizeof *sum);
+  bool ok = share && foot && sum;
+  for (uint32_t i = 0; ok && i < rank->ninstr; i++) {
+    if (!computes(&rank->instr[i]))
+      continue;
+    double *col = share + rank->instr[i].op * ncol;
+    double a = (x_at(g, n, n->track->start[r][i]) - g->left) / g->column;
+    double b = (x_at(g, n, n->track->end[r][i]) - g->left) / g->column;
+    for (size_t c = (size_t)a; c < ncol && (double)c < b; c++)
+      col[c] += fmin(b, (double)c + 1) - fmax(a, (double)c);
+  }
+  for (uint8_t op = 0; ok && op < PIPE_NOPS; op++) {
+    bool open = false;
+    size_t from = 0;
+    int low = 0, high = 0; /* of the run of equal columns from `from` */
+    if (pipe_op_info[op].comm)
+      continue;
+    for (size_t c = 0; c <= ncol; c++) {
+      int l = 0, h = 0;
+      if (c < ncol) {
+        sum[c] += share[op * ncol + c];
+        l = foot[c];
+        h = foot[c] = (int)lround(fmin(sum[c], 1) * SHARES);
+      }
+      if (c < ncol && l == low && h == high)
+        continue;
+      if (high > low) {
+        if (!open)
+          emit(g, "<path class=\"$\" d=\"", pipe_op_info[op].text);
+        open = true;
+        path_rect(g, g->left + (double)from * g->column, y + g->row * (SHARES - high) / SHARES,
+                  (double)(c - from) * g->column, g->row * (high - low) / SHARES);
+      }
+      from = c;
+      low = l;
+      high = h;
+    }
+    if (open)
+      emit(g, "\"/>\n");
+  }
+  free(share);
+  free(foot);
+  free(sum);
+  return ok;
+}
+
+/* The strip that tells chunks apart: none for chunk 0, 0.24 of the row for the last. */
+static double strip(const Page *g, uint32_t chunk) {
+  return g->nchunk > 1 ? g->row * 0.24 * chunk / (g->nchunk - 1) : 0;
+}
+
+static void draw_strips(const Page *g, const Panel *n, double top) {
+  emit(g, "<path class=\"chunk\" d=\"");
+  for (uint32_t r = 0; r < g->p->nrank; r++)
+    for (uint32_t i = 0; i < g->p->rank[r].ninstr; i++) {
+      const PipeInstr *in = &g->p->rank[r].instr[i];
+      const PipeStage *s = stage_of(g->p, in);
+      if (!computes(in) || in->mb == PIPE_NONE || !s || s->chunk == 0)
+        continue;
+      double x = x_at(g, n, n->track->start[r][i]), h = strip(g, s->chunk);
+      double w = x_at(g, n, n->track->end[r][i]) - x;
+      if (w >= 1.5)
+        path_rect(g, x, row_y(g, top, r) + g->row - h, inset(w), h);
+    }
+  emit(g, "\"/>\n");
+}
+
+/* Labels of the kinds most of whose ops have room for theirs. */
+static void draw_labels(const Page *g, const Panel *n, double top) {
+  for (uint8_t op = 0; op < PIPE_NOPS; op++) {
+    if (n->fits[op] * 2 < n->count[op] || n->fits[op] == 0)
+      continue;
+    emit(g, "<g class=\"mb\" fill=\"$\">\n", look[op].ink);
+    for (uint32_t r = 0; r < g->p->nrank; r++) {
+      double y = row_y(g, top, r) + (g->row - (g->nchunk > 1 ? g->row * 0.14 : 0)) / 2 +
+                 0.36 * g->label;
+      for (uint32_t i = 0; i < g->p->rank[r].ninstr; i++) {
+        const PipeInstr *in = &g->p->rank[r].instr[i];
+        double x = x_at(g, n, n->track->start[r][i]), w = x_at(g, n, n->track->end[r][i]) - x;
+        if (in->op != op || w < label_width(g, in->mb))
+          continue;
+        if (in->mb == PIPE_NONE)
+          emit(g, "<text x=\"~\" y=\"~\">$</text>\n", x + inset(w) / 2, y, pipe_op_info[op].text);
+        else
+          emit(g, "<text x=\"~\" y=\"~\">#</text>\n", x + inset(w) / 2, y, (unsigned)in->mb);
+      }
+    }
+    emit(g, "</g>\n");
+  }
+}
+
+/* The two staircases between the phases, and the names of the phases over rank 0. */
+static void draw_phases(const Page *g, const Panel *n, double top) {
+  double at[2] = {g->left, g->left};
+  for (int k = 0; k < 2; k++) {
+    emit(g, "<path class=\"phase\" d=\"");
+    double before = 0;
+    for (uint32_t r = 0; r < g->p->nrank; r++) {
+      uint64_t t[2] = {n->begin, n->begin};
+      phase_bounds(g->p, n->track, r, t);
+      double x = x_at(g, n, t[k]) - 0.35, y = row_y(g, top, r);
+      if (r == 0) {
+        at[k] = x;
+        emit(g, "M~ ~", x, y - 9);
+      } else if (fabs(x - before) > 0.01) {
+        emit(g, "V~H~", y - g->gap / 2, x);
+      }
+      before = x;
+      if (r + 1 == g->p->nrank)
+        emit(g, "V~", y + g->row + 2);
+    }
+    emit(g, "\"/>\n");
+  }
+  const double edge[4] = {g->left, at[0], at[1], g->left + span_of(n) * g->px};
+  for (int k = 0; k < PIPE_NPHASES; k++)
+    if (edge[k + 1] - edge[k] >= 5.4 * (double)strlen(pipe_phase_name[k]))
+      emit(g, "<text class=\"name\" x=\"~\" y=\"~\">$</text>\n", (edge[k] + edge[k + 1]) / 2,
+           top - 5, pipe_phase_name[k]);
+}
+
+/* ---- around the rows ---- */
+
+static void draw_rank_names(const Page *g, double top) {
+  double size = fmin(11, g->row + g->gap - 2.5);
+  uint32_t every = 1;
+  while (size < 6 && pitch(g) * every < 9)
+    every++;
+  size = fmax(size, 6);
+  for (uint32_t r = 0; r < g->p->nrank; r += every) {
+    double y = row_y(g, top, r) + g->row / 2;
+    uint32_t n = 0;
+    for (uint32_t s = 0; s < g->p->nstage; s++)
+      n += g->p->stage[s].rank == r;
+    bool stages = n > 1 && n <= MAX_NAMED && g->row >= 21; /* a second line names them */
+    emit(g, "<text class=\"rank\" font-size=\"~\" x=\"~\" y=\"~\">rank #</text>\n", size,
+         g->left - 9, y + (stages ? -1.5 : 0.36 * size), (unsigned)r);
+    if (!stages)
+      continue;
+    emit(g, "<text class=\"rank soft\" font-size=\"8\" x=\"~\" y=\"~\">stages", g->left - 9, y + 9);
+    for (uint32_t s = 0; s < g->p->nstage; s++)
+      if (g->p->stage[s].rank == r)
+        emit(g, " #", (unsigned)s);
+    emit(g, "</text>\n");
+  }
+}
+
+/* Numbers beside the rows; the last panel has also what was proved of each rank. */
+static void draw_columns(const Page *g, const Panel *n, double top, double head, bool proved) {
+  double size = fmin(10.5, g->row + g->gap - 2.5), x = g->left + g->width + COLUMN - 12;
+  int ncol = proved ? 2 + g->sized : 1;
+  uint64_t most = 0;
+  for (uint32_t r = 0; r < g->p->nrank; r++)
+    most = g->p->rank[r].bytes > most ? g->p->rank[r].bytes : most;
+  const SvgUnit *unit = svg_byte_unit((double)most);
+  const char *const name[3] = {"idle, %", "in flight", "memory, "};
+  for (int c = 0; c < ncol; c++)
+    emit(g, "<text class=\"col soft\" font-size=\"9.5\" x=\"~\" y=\"~\">$$</text>\n",
+         x + c * COLUMN, head, name[c], c == 2 ? unit->name : "");
+  if (size < 5)
+    return;
+  for (uint32_t r = 0; r < g->p->nrank; r++) {
+    double busy = 0, len = (double)(n->end - n->begin), y = row_y(g, top, r) + g->row / 2;
+    for (uint32_t i = 0; i < g->p->rank[r].ninstr; i++)
+      if (computes(&g->p->rank[r].instr[i]))
+        busy += (double)(n->track->end[r][i] - n->track->start[r][i]);
+    const double value[3] = {len > 0 ? 100 * (1 - busy / len) : 0, g->p->rank[r].inflight,
+                             (double)g->p->rank[r].bytes / unit->per};
+    const int decimals[3] = {1, 0, unit->per == 1 ? 0 : 2};
+    for (int c = 0; c < ncol; c++) {
+      char num[SVG_NUMBER];
+      emit(g, "<text class=\"col\" font-size=\"~\" x=\"~\" y=\"~\">$</text>\n", size,
+           x + c * COLUMN, y + 0.36 * size, svg_fixed(num, value[c], decimals[c], false));
+    }
+  }
+}
+
+/* An axis from 0 to the right end of the rows, ticks at 1, 2 or 5 times a power of ten. */
+static void draw_axis(const Page *g, const Panel *n, double y) {
+  double extent = g->width / g->px / n->track->scale; /* in the track's unit */
+  const SvgUnit *u = svg_time_unit(extent, n->track->timed);
+  double px = g->px * n->track->scale * u->per; /* of one axis unit */
+  double step = 1;                              /* in axis units */
+  int decimals = 0;
+  for (; u->per > 1 && step * px > 600; decimals++)
+    step /= 10;
+  for (int k = 0; step * px < 60; k++)
+    step *= k % 3 == 1 ? 2.5 : 2;
+  decimals = step >= 1 ? 0 : decimals;
+  emit(g, "<path class=\"axis\" d=\"M~ ~h~", g->left, y, g->width);
+  long long nstep = (long long)floor(extent / u->per / step + 1e-9);
+  for (long long i = 0; i <= nstep; i++)
+    emit(g, "M~ ~v4", g->left + (double)i * step * px, y);
+  emit(g, "\"/>\n<g class=\"tick\">\n");
+  for (long long i = 0; i <= nstep; i++) {
+    char num[SVG_NUMBER];
+    emit(g, "<text x=\"~\" y=\"~\">$</text>\n", g->left + (double)i * step * px, y + 14.5,
+         svg_fixed(num, (double)i * step, decimals, false));
+  }
+  emit(g, "</g>\n<text class=\"soft\" font-size=\"10\" x=\"~\" y=\"~\">$</text>\n",
+       g->left + g->width + 12, y + 14.5, u->name);
+}
+
+static double panel_height(const Page *g, const Panel *n) {
+  return 22 + (n->phases ? 15 : 4) + rows_height(g) + 6 + 20;
+}
+
+static bool draw_panel(const Page *g, const Panel *n, double y, bool proved) {
+  double head = y + 12, top = y + 22 + (n->phases ? 15 : 4), len = (double)(n->end - n->begin);
+  char time[SVG_NUMBER], bubble[SVG_NUMBER];
+  bool ok = true;
+  emit(g,
+       "<text class=\"panel\" x=\"~\" y=\"~\">$<tspan class=\"fact\" dx=\"10\">makespan $"
+       " \302\267 bubble $</tspan></text>\n",
+       g->left, head, n->track->title, svg_time(time, len, n->track->timed),
+       svg_percent(bubble, len > 0 ? 1 - n->busy / (len * g->p->nrank) : 0));
+  draw_rank_names(g, top);
+  draw_columns(g, n, top, head, proved);
+  draw_idle(g, n, top);
+  if (g->curve > 0) {
+    SvgCurve c = {g->out,
+                  g->p,
+                  n->track,
+                  n->begin,
+                  n->end,
+                  g->left,
+                  n->track->scale * g->px,
+                  top + g->row + 3,
+                  pitch(g),
+                  g->curve - 3,
+                  g->sized ? g->limit : 0};
+    ok = svg_curves(&c) == 0;
+  }
+  if (g->arrows)
+    draw_transfers(g, n, top);
+  for (uint32_t r = 0; r < g->p->nrank && ok; r++) {
+    double ry = row_y(g, top, r);
+    if (n->dense)
+      ok = draw_dense(g, n, r, ry);
+    else if (g->rects)
+      draw_rects(g, n, r, ry);
+    else
+      draw_paths(g, n, r, ry);
+  }
+  if (g->nchunk > 1 && !n->dense)
+    draw_strips(g, n, top);
+  if (n->phases)
+    draw_phases(g, n, top);
+  draw_labels(g, n, top);
+  draw_axis(g, n, top + rows_height(g) + 6);
+  return ok;
+}
+
+/* Swatches of what the page uses, in one line. */
+static void draw_legend(const Page *g, double y, bool phases, bool dense) {
+  double x = g->left;
+  for (uint8_t op = 0; op < PIPE_NOPS; op++) {
+    if (!g->used[op])
+      continue;
+    emit(g,
+         "<rect class=\"$\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
+         "<text class=\"key\" x=\"~\" y=\"~\">$ $</text>\n",
+         pipe_op_info[op].text, x, y - 9, x + 20, y, pipe_op_info[op].text, look[op].name);
+    x += 20 + 5.4 * (double)(strlen(look[op].name) + 2) + 14;
+  }
+  emit(g,
+       "<rect class=\"idle\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
+       "<text class=\"key\" x=\"~\" y=\"~\">idle</text>\n",
+       x, y - 9, x + 20, y);
+  x += 20 + 22 + 14;
+  if (g->arrows) {
+    emit(g,
+         "<path class=\"send\" d=\"M~ ~h12\"/><path class=\"head\" d=\"M~ ~l-3.6 -1.5v3z\"/>\n"
+         "<text class=\"key\" x=\"~\" y=\"~\">transfer</text>\n",
+         x, y - 3.5, x + 15, y - 3.5, x + 20, y);
+    x += 20 + 42 + 14;
+  }
+  if (g->curve > 0) {
+    const char *name = g->sized ? "stashes" : "stashes alive";
+    const char *line = g->limit && g->sized ? "limit" : "proved";
+    if (g->sized) {
+      emit(g,
+           "<rect class=\"fixed\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
+           "<text class=\"key\" x=\"~\" y=\"~\">always there</text>\n",
+           x, y - 9, x + 20, y);
+      x += 20 + 62 + 14;
+    }
+    emit(g,
+         "<rect class=\"live\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
+         "<text class=\"key\" x=\"~\" y=\"~\">$</text>\n"
+         "<path class=\"limit\" d=\"M~ ~h15\"/><text class=\"key\" x=\"~\" y=\"~\">$</text>\n",
+         x, y - 9, x + 20, y, name, x + 20 + 5.4 * (double)strlen(name) + 14, y - 3.5,
+         x + 40 + 5.4 * (double)strlen(name) + 14, y, line);
+    x += 40 + 5.4 * (double)(strlen(name) + strlen(line)) + 28;
+  }
+  if (phases) {
+    emit(g,
+         "<path class=\"phase\" d=\"M~ ~v13\"/>\n"
+         "<text class=\"key\" x=\"~\" y=\"~\">phase</text>\n",
+         x + 2, y - 10.5, x + 9, y);
+    x += 9 + 32 + 14;
+  }
+  if (g->nchunk < 2 || g->nchunk > 8 || dense)
+    return;
+  for (uint32_t c = 0; c < g->nchunk; c++) {
+    double h = 11 * strip(g, c) / g->row;
+    emit(g, "<rect class=\"F\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>", x, y - 9);
+    if (c)
+      emit(g, "<path class=\"chunk\" d=\"M~ ~h15v~h-15z\"/>", x, y + 2 - h, h);
+    x += 18;
+  }
+  emit(g, "\n<text class=\"key\" x=\"~\" y=\"~\">chunk 0", x + 2, y);
+  for (uint32_t c = 1; c < g->nchunk; c++)
+    emit(g, ", #", (unsigned)c);
+  emit(g, "</text>\n");
+}
+
+/* The sentences under the picture, wrapped to the rows' width. Returns the lines; writes them when
+ * `y` is positive. */
+static int draw_caption(const Page *g, const Panel *n, int npanel, double y) {
+  char text[MAX_LINE], a[SVG_NUMBER], b[SVG_NUMBER];
+  size_t len = 0;
+  bool dense = false;
+  for (int i = 0; i < npanel; i++)
+    dense |= n[i].dense;
+#define SAY(...) \
+  do { \
+    int k = snprintf(text + len, sizeof text - len, __VA_ARGS__); \
+    len = k > 0 && len + (size_t)k < sizeof text ? len + (size_t)k : sizeof text - 1; \
+  } while (0)
+  SAY("Bubble: idle share of rank-time between the first start and the last end.");
+  if (npanel == 2 && span_of(&n[1]) > 0) {
+    const Panel *last = &n[1];
+    svg_digits(a, span_of(&n[0]) / span_of(last), 4, false);
+    if (n[0].track->timed != last->track->timed)
+      SAY(" One unit is drawn as %s, so that both panels are equally busy;",
+          svg_time(b, last->track->scale, n[0].track->timed));
+    SAY("%s makespan is %s times the predicted.",
+        n[0].track->timed != last->track->timed ? " on that scale the measured" : " The measured",
+        a);
+  }
+  if (npanel && g->p->ideal && g->p->ideal < g->p->makespan)
+    SAY(" With transfers that never wait the prediction is %s.",
+        svg_time(a, (double)g->p->ideal, (int)g->p->timed));
+  SAY(" In flight: most activation stashes alive at once.");
+  if (g->sized)
+    SAY(" Memory: proved bound, of weights, gradients, optimizer state, workspace and slots.");
+  if (g->curve > 0)
+    SAY(" Under each row: %s.", g->sized ? "its memory over time" : "its stashes alive over time");
+  if (dense)
+    SAY(" Ops are narrower than a dot: each column shows the kinds' shares of its time.");
+#undef SAY
+  size_t most = (size_t)((g->width + COLUMN) / 4.9);
+  int lines = 0;
+  for (char *s = text; *s; lines++) {
+    size_t cut = strlen(s);
+    if (cut > most) {
+      cut = most;
+      while (cut > 0 && s[cut] != ' ')
+        cut--;
+    }
+    char was = s[cut];
+    s[cut] = 0;
+    if (y > 0)
+      emit(g, "<text class=\"cap\" x=\"~\" y=\"~\">$</text>\n", g->left, y + lines * 14.0, s);
+    s[cut] = was;
+    s += cut + (was == ' ');
+  }
+  return lines;
+}
+
+static void draw_style(const Page *g) {
+  fputs("<defs>\n<pattern id=\"hatch\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
+        "patternTransform=\"rotate(45)\"><rect width=\"5\" height=\"5\" fill=\"#fafafa\"/>"
+        "<path d=\"M0 0V5\" stroke=\"#bdbdbd\" stroke-width=\"1.3\"/></pattern>\n"
+        "<style type=\"text/css\">\n"
+        "text{font-family:Helvetica,Arial,'Liberation Sans','DejaVu Sans',sans-serif;fill:#222}\n"
+        ".idle{fill:url(#hatch)}\n"
+        ".send{fill:none;stroke:#555;stroke-width:.7}\n.far{stroke-opacity:.4}\n.head{fill:#555}\n"
+        ".phase{fill:none;stroke:#222;stroke-width:.9;stroke-dasharray:3 2}\n"
+        ".chunk{fill:#000;fill-opacity:.5}\n"
+        ".live{fill:#c3afd9}\n.fixed{fill:#dcdcdc}\n.foot{fill:none;stroke:#999;stroke-width:.6}\n"
+        ".limit{fill:none;stroke:#b3261e;stroke-width:.9;stroke-dasharray:4 2}\n"
+        "text.bound{font-size:8px;fill:#b3261e}\n"
+        ".axis{fill:none;stroke:#444;stroke-width:.8}\n"
+        ".tick text{font-size:10px;text-anchor:middle}\n"
+        ".title{font-size:16px;font-weight:bold}\n.fact{font-size:12px;font-weight:normal}\n"
+        ".panel{font-size:13px;font-weight:bold}\n.rank,.col{text-anchor:end}\n"
+        "text.soft{fill:#666}\n"
+        ".name{font-size:10px;font-style:italic;text-anchor:middle;fill:#444}\n"
+        ".key{font-size:10.5px}\n.cap{font-size:10.5px;fill:#444}\n",
+        g->out);
+  emit(g, ".mb text{font-size:~px;text-anchor:middle;fill:inherit}\n", g->label);
+  for (uint8_t op = 0; op < PIPE_NOPS; op++)
+    if (g->used[op] && look[op].fill)
+      fprintf(g->out, ".%s{fill:%s}\n", pipe_op_info[op].text, look[op].fill);
+  fputs("</style>\n</defs>\n", g->out);
+}
+
+/* Sizes of everything that depends on the program and on how long the panels are. */
+static void lay_out(Page *g, Panel *n, int npanel) {
+  const PipeProgram *p = g->p;
+  double extent = 0, busy = 0, nop = 0, arrows = 0;
+  for (int i = 0; i < npanel; i++) {
+    extent = fmax(extent, span_of(&n[i]));
+    busy += n[i].busy * n[i].track->scale;
+    nop += (double)n[i].nop;
+    for (int op = 0; op < PIPE_NOPS; op++)
+      g->used[op] |= n[i].count[op] > 0;
+  }
+  for (uint32_t s = 0; s < p->nstage; s++) {
+    g->nchunk = p->stage[s].chunk + 1 > g->nchunk ? p->stage[s].chunk + 1 : g->nchunk;
+    arrows += p->stage[s].next < p->nstage && p->stage[p->stage[s].next].rank != p->stage[s].rank;
+  }
+  extent = extent > 0 ? extent : 1;
+  double mean = nop > 0 && busy > 0 ? busy / nop : extent;
+  int digits = 1; /* of the last stage, then of the last microbatch */
+  for (uint32_t k = p->nstage ? p->nstage - 1 : 0; k >= 10; k /= 10)
+    digits++;
+  g->left = MARGIN + 50;
+  if (g->nchunk > 1 && g->nchunk <= MAX_NAMED) /* "stages 7 15 23 31", 8 px high */
+    g->left = fmax(g->left, MARGIN + 9 + 4.3 * (6 + g->nchunk * (digits + 1.0)));
+  g->width = fmin(fmax(20 * extent / mean, 760), 1520);
+  g->px = g->width / extent;
+  g->column = fmin(fmax(ceil(6 * mean * g->px), 1), 6);
+  g->sized = p->sized != 0;
+  g->rects = nop <= MAX_RECTS;
+  g->arrows = p->nrank > 1 && arrows > 0 &&
+              g->width * fmax(1, p->nrank - 1) >= ARROW_PX * arrows * 2 * p->nmb;
+  g->row = p->nrank <= 4    ? 28
+           : p->nrank <= 8  ? 26
+           : p->nrank <= 16 ? 22
+           : p->nrank <= 32 ? 17
+                            : fmax(1, fmin(13, 832.0 / p->nrank));
+  if (g->curve > 0)
+    g->curve = g->row < 17 ? 0 : g->row;
+  g->gap = g->arrows ? 10 : g->row >= 13 ? 3 : g->row * 0.2;
+  digits = 1;
+  for (uint32_t m = p->nmb ? p->nmb - 1 : 0; m >= 10; m /= 10)
+    digits++;
+  g->label = fmax(6, fmin(fmin(10.5, g->row * 0.45), (mean * g->px - 2) / (digits * 0.58)));
+  for (int k = 0; k < npanel; k++) {
+    n[k].dense = mean * g->px < DENSE_PX;
+    n[k].phases = has_phases(p, n[k].track);
+    for (uint32_t r = 0; r < p->nrank; r++)
+      for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+        const PipeInstr *in = &p->rank[r].instr[i];
+        double w = (double)(n[k].track->end[r][i] - n[k].track->start[r][i]) * n[k].track->scale;
+        if (computes(in) && g->row >= 8)
+          n[k].fits[in->op] += w * g->px >= label_width(g, in->mb);
+      }
+  }
+}
+
+int svg_timeline(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack) {
+  return svg_draw(out, p, track, ntrack, &(SvgOptions){0});
+}
+
+int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
+             const SvgOptions *o) {
+  Page g = {.out = out, .p = p, .curve = o->memory, .limit = o->limit_bytes};
+  Panel *n = calloc(ntrack > 0 ? (size_t)ntrack : 1, sizeof *n);
+  bool ok = n != NULL, phases = false, dense = false;
+  if (!ok)
+    return -1;
+  for (int i = 0; i < ntrack; i++)
+    n[i] = measure(p, &track[i]);
+  lay_out(&g, n, ntrack);
+  double y = MARGIN + 14, height = MARGIN + 14 + 22;
+  for (int i = 0; i < ntrack; i++) {
+    height += panel_height(&g, &n[i]) + 22;
+    phases |= n[i].phases;
+    dense |= n[i].dense;
+  }
+  height += 12 + 20 + 14.0 * (draw_caption(&g, n, ntrack, 0) - 1) + MARGIN;
+  double width = g.left + g.width + COLUMN * (2 + g.sized) + MARGIN - 12;
+
+  emit(&g,
+       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+       "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"~\" height=\"~\" "
+       "viewBox=\"0 0 ~ ~\">\n<title>$ $</title>\n",
+       width, height, width, height, p->name, p->params);
+  draw_style(&g);
+  emit(&g, "<rect width=\"~\" height=\"~\" fill=\"white\"/>\n", width, height);
+  emit(&g,
+       "<text class=\"title\" x=\"~\" y=\"~\">$<tspan class=\"fact\" dx=\"10\">$ \302\267 "
+       "# rank$, # stage$, # microbatch$</tspan></text>\n",
+       g.left, y, p->name, p->params, (unsigned)p->nrank, p->nrank == 1 ? "" : "s",
+       (unsigned)p->nstage, p->nstage == 1 ? "" : "s", (unsigned)p->nmb, p->nmb == 1 ? "" : "es");
+  y += 22;
+  for (int i = 0; i < ntrack && ok; i++) {
+    ok = draw_panel(&g, &n[i], y, i == ntrack - 1);
+    y += panel_height(&g, &n[i]) + 22;
+  }
+  draw_legend(&g, y + 12, phases, dense);
+  draw_caption(&g, n, ntrack, y + 32);
+  emit(&g, "</svg>\n");
+  free(n);
+  return ok && !ferror(out) ? 0 : -1;
+}

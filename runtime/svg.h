@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * Draws when each op of a PipeProgram ran, as one self-contained SVG 1.1 page that a paper can
+ * print: ranks down, time across, one panel per track, all panels on one time scale.
+ *
+ * Needs only the program and the times: the compiler draws predictions with it, the runtime
+ * measurements above predictions (pr_write_svg). The bytes written depend on the arguments alone,
+ * not on the locale; all text from the program is escaped. */
+#ifndef PIPE_SVG_H
+#define PIPE_SVG_H
+
+#include <stdio.h>
+#include "pipe_instr.h"
+
+/* One panel. Instruction i of rank r's list ran from start[r][i] to end[r][i], in ns or in the
+ * program's abstract units; what is drawn is shifted so that the first compute op starts at 0. */
+typedef struct SvgTrack {
+  const char *title;      /* of the panel: "Measured" */
+  uint64_t *const *start; /* [nrank][ninstr] */
+  uint64_t *const *end;
+  int timed;              /* 1: times are ns; 0: abstract units */
+  double scale;           /* > 0: times are multiplied by it for drawing only; 1 for the first
+                             track, and for all that share its unit */
+} SvgTrack;
+
+/* What svg_draw adds to a page. All zero: nothing. */
+typedef struct SvgOptions {
+  int memory;             /* 1: under each row the stashes alive over time, with the limit. Left out
+                             when rows are too low for it */
+  uint64_t limit_bytes;   /* per rank, of a program with sizes; 0: what was proved is the line */
+} SvgOptions;
+
+/* Writes the page. Panels stand in the order of the tracks; the proved columns (in flight, memory)
+ * stand beside the last. 0, or -1 when there is no memory or `out` took an error. Linear in
+ * instructions; ops too narrow to be seen are drawn together, so a page stays below a few MB. */
+int svg_timeline(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack);
+int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack, const SvgOptions *o);
+
+#endif

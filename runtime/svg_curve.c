@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT
+ * Memory curves (svg_curve.h). The changes of a rank are two lists, each ascending in time because
+ * ops of a rank run one after another: what ops take at their start and give back at their end. One
+ * merge of both gives the steps; linear in instructions.
+ *
+ * What is always there is the proved bytes of the rank less the room of its ACT and GOUT pools. So
+ * the curve never passes the proved line, and touches it when both pools are full at once. */
+#include "svg_curve.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "svg_text.h"
+
+static void emit(const SvgCurve *c, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  svg_vemit(c->out, fmt, ap);
+  va_end(ap);
+}
+
+static uint64_t round64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/* What op `in` takes (its start) or gives back (its end): bytes, or stashes without sizes. */
+static uint64_t amount(const PipeProgram *p, const PipeInstr *in, bool taken) {
+  const PipeOpInfo *k = &pipe_op_info[in->op];
+  const PipeStage *s = &p->stage[in->stage];
+  int sign = taken ? 1 : -1;
+  uint64_t n = 0;
+  if (k->act == sign && in->act != PIPE_NONE)
+    n += p->sized ? round64(s->act_bytes) : 1;
+  if (k->gout == sign && in->gout != PIPE_NONE && p->sized)
+    n += round64(s->gout_bytes);
+  return n;
+}
+
+static uint64_t always(const PipeProgram *p, uint32_t r) {
+  uint64_t n = p->rank[r].bytes;
+  for (uint32_t i = 0; i < p->rank[r].npool; i++) {
+    const PipePool *q = &p->rank[r].pool[i];
+    if (q->cls == PIPE_ACT || q->cls == PIPE_GOUT)
+      n -= q->count * round64(q->bytes);
+  }
+  return p->sized ? n : 0;
+}
+
+/* The next op of rank r from *i on that takes (or gives back) anything; *t when. False: none. */
+static bool next_change(const SvgCurve *c, uint32_t r, uint32_t *i, bool taken, uint64_t *t) {
+  const PipeRank *k = &c->p->rank[r];
+  while (*i < k->ninstr && amount(c->p, &k->instr[*i], taken) == 0)
+    ++*i;
+  if (*i < k->ninstr)
+    *t = taken ? c->track->start[r][*i] : c->track->end[r][*i];
+  return *i < k->ninstr;
+}
+
+typedef struct Step {
+  double x;
+  uint64_t level; /* from x on */
+} Step;
+
+#define DOT 0.5 /* px */
+
+/* Fills step[] and returns how many, at most 2 per op and one. Changes within a dot of the first
+ * are one step, to the highest level among them, and one down to the last when that is lower. */
+static size_t steps_of(const SvgCurve *c, uint32_t r, Step *step) {
+  size_t n = 0;
+  uint32_t take = 0, give = 0;
+  uint64_t level = 0, a = 0, b = 0;
+  step[n++] = (Step){c->left, 0};
+  for (;;) {
+    bool more = next_change(c, r, &take, true, &a), less = next_change(c, r, &give, false, &b);
+    bool back = less && (!more || b <= a); /* given back first: no peak that is not there */
+    uint64_t t = back ? b : a;
+    double x = c->left + (double)(t > c->begin ? t - c->begin : 0) * c->px;
+    Step *last = &step[n - 1];
+    bool done = !more && !less, apart = done || x >= last->x + DOT;
+    if (apart && last->level != level)
+      step[n++] = (Step){last->x + DOT, level};
+    if (done)
+      return n;
+    if (back)
+      level -= amount(c->p, &c->p->rank[r].instr[give++], false);
+    else
+      level += amount(c->p, &c->p->rank[r].instr[take++], true);
+    if (apart)
+      step[n++] = (Step){x, level};
+    else if (level > last->level)
+      last->level = level;
+  }
+}
+
+int svg_curves(const SvgCurve *c) {
+  const PipeProgram *p = c->p;
+  uint64_t most = c->limit;
+  uint32_t longest = 0;
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    uint64_t n = p->sized ? p->rank[r].bytes : p->rank[r].inflight;
+    most = n > most ? n : most;
+    longest = p->rank[r].ninstr > longest ? p->rank[r].ninstr : longest;
+  }
+  Step *step = malloc((2 * (size_t)longest + 2) * sizeof *step);
+  if (!step)
+    return -1;
+  double right = c->left + (double)(c->end - c->begin) * c->px;
+  double unit = most ? c->height / (1.06 * (double)most) : 0;
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    double foot = c->top + r * c->pitch + c->height, fixed = (double)always(p, r) * unit;
+    size_t n = steps_of(c, r, step);
+    uint64_t line = c->limit ? c->limit : p->sized ? p->rank[r].bytes : p->rank[r].inflight;
+    emit(c, "<path class=\"live\" d=\"M~ ~", c->left, foot - fixed);
+    for (size_t i = 0; i < n; i++) {
+      double y = foot - fixed - (double)step[i].level * unit;
+      emit(c, "H~V~", step[i].x, y);
+    }
+    emit(c, "H~V~z\"/>\n", right, foot - fixed);
+    if (fixed > 0)
+      emit(c, "<path class=\"fixed\" d=\"M~ ~h~v~h-~z\"/>\n", c->left, foot - fixed,
+           right - c->left, fixed, right - c->left);
+    emit(c, "<path class=\"foot\" d=\"M~ ~H~\"/><path class=\"limit\" d=\"M~ ~H~\"/>\n", c->left,
+         foot, right, c->left, foot - (double)line * unit, right);
+    if (c->limit && p->sized) {
+      const SvgUnit *u = svg_byte_unit((double)line);
+      char num[SVG_NUMBER];
+      emit(c, "<text class=\"bound\" x=\"~\" y=\"~\">$ $</text>\n", right + 3,
+           foot - (double)line * unit + 2.8, svg_digits(num, (double)line / u->per, 3, true),
+           u->name);
+    }
+  }
+  free(step);
+  return 0;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT
+ * Text for the timeline picture. Numbers are rounded and printed as integers, so that neither the
+ * locale's decimal point nor its grouping gets into a picture. */
+#include "svg_text.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+static const SvgUnit time_unit[] = {{1e9, "s"}, {1e6, "ms"}, {1e3, "\302\265s"}, {1, "ns"}};
+static const SvgUnit plain_unit = {1, "units"};
+static const SvgUnit byte_unit[] = {{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}, {1, "B"}};
+
+const char *svg_fixed(char buf[SVG_NUMBER], double v, int decimals, bool trim) {
+  long long one = 1;
+  for (int i = 0; i < decimals; i++)
+    one *= 10;
+  long long n = llround(fabs(v) * (double)one), rest = n % one;
+  const char *sign = v < 0 && n ? "-" : "";
+  while (trim && decimals > 0 && rest % 10 == 0) {
+    rest /= 10;
+    decimals--;
+  }
+  int len = snprintf(buf, SVG_NUMBER - 24, "%s%lld", sign, n / one);
+  if (decimals > 0)
+    buf[len++] = '.';
+  for (int i = decimals; i > 0; i--, rest /= 10)
+    buf[len + i - 1] = (char)('0' + rest % 10);
+  buf[len + decimals] = 0;
+  return buf;
+}
+
+const char *svg_digits(char buf[SVG_NUMBER], double v, int digits, bool trim) {
+  int decimals = digits - 1;
+  for (double w = fabs(v); w >= 10 && decimals > 0; w /= 10)
+    decimals--;
+  return svg_fixed(buf, v, decimals, trim);
+}
+
+static const SvgUnit *pick(double v, const SvgUnit unit[4]) {
+  int i = 0;
+  while (i < 3 && v < unit[i].per * 0.9995)
+    i++;
+  return &unit[i];
+}
+
+const SvgUnit *svg_byte_unit(double bytes) { return pick(bytes, byte_unit); }
+
+const SvgUnit *svg_time_unit(double v, int timed) {
+  return timed ? pick(v, time_unit) : &plain_unit;
+}
+
+const char *svg_time(char buf[SVG_NUMBER], double v, int timed) {
+  const SvgUnit *u = svg_time_unit(v, timed);
+  svg_digits(buf, v / u->per, 4, u->per == 1);
+  size_t len = strlen(buf);
+  snprintf(buf + len, SVG_NUMBER - len, " %s", v == 1 && !timed ? "unit" : u->name);
+  return buf;
+}
+
+const char *svg_percent(char buf[SVG_NUMBER], double share) {
+  svg_fixed(buf, share * 100, 1, false);
+  size_t len = strlen(buf);
+  snprintf(buf + len, SVG_NUMBER - len, " %%");
+  return buf;
+}
+
+/* Length of the UTF-8 sequence at s that XML 1.0 allows, 0 if there is none. */
+static int xml_char(const unsigned char *s) {
+  if (s[0] < 0x80)
+    return s[0] >= 0x20 || s[0] == '\t' || s[0] == '\n';
+  int n = s[0] >= 0xc2 && s[0] < 0xe0   ? 2
+          : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
+          : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+                                        : 0;
+  uint32_t c = n ? s[0] & (0x7fu >> n) : 0;
+  for (int i = 1; i < n; i++) {
+    if ((s[i] & 0xc0) != 0x80)
+      return 0;
+    c = c << 6 | (s[i] & 0x3fu);
+  }
+  if ((n == 3 && c < 0x800) || (n == 4 && (c < 0x10000 || c > 0x10ffff)))
+    return 0;
+  return (c >= 0xd800 && c < 0xe000) || c == 0xfffe || c == 0xffff ? 0 : n;
+}
+
+static void put_escaped(FILE *out, const char *text) {
+  for (const unsigned char *s = (const unsigned char *)text; *s;) {
+    int n = xml_char(s);
+    if (*s == '&')
+      fputs("&amp;", out);
+    else if (*s == '<')
+      fputs("&lt;", out);
+    else if (*s == '>')
+      fputs("&gt;", out);
+    else if (*s == '"')
+      fputs("&quot;", out);
+    else if (n == 0)
+      putc('?', out);
+    else
+      fwrite(s, 1, (size_t)n, out);
+    s += n ? n : 1;
+  }
+}
+
+void svg_vemit(FILE *out, const char *fmt, va_list ap) {
+  char num[SVG_NUMBER];
+  for (; *fmt; fmt++)
+    switch (*fmt) {
+    case '~': fputs(svg_fixed(num, va_arg(ap, double), 2, true), out); break;
+    case '$': put_escaped(out, va_arg(ap, const char *)); break;
+    case '#': fprintf(out, "%u", va_arg(ap, unsigned)); break;
+    default: putc(*fmt, out);
+    }
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ * Text for the timeline picture: numbers that do not follow the locale, numbers with units, and
+ * text that is escaped for XML. For svg.c only; not installed. */
+#ifndef PIPE_SVG_TEXT_H
+#define PIPE_SVG_TEXT_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+enum { SVG_NUMBER = 64 }; /* room for any number with its unit; what does not fit is cut */
+
+typedef struct SvgUnit {
+  double per; /* ns, bytes, or abstract units, of one of it */
+  const char *name;
+} SvgUnit;
+
+/* The largest unit of which there is at least one: s ms us ns, GiB MiB KiB B. Without `timed` it is
+ * always "units". */
+const SvgUnit *svg_time_unit(double v, int timed);
+const SvgUnit *svg_byte_unit(double bytes);
+
+/* These return buf. `trim` drops zeros at the end of the decimals. svg_digits shows so many
+ * significant digits, but never fewer than those before the point. At most 18 decimals. */
+const char *svg_fixed(char buf[SVG_NUMBER], double v, int decimals, bool trim);
+const char *svg_digits(char buf[SVG_NUMBER], double v, int digits, bool trim);
+const char *svg_time(char buf[SVG_NUMBER], double v, int timed); /* "1.234 ms", "33 units" */
+const char *svg_percent(char buf[SVG_NUMBER], double share);     /* .273: "27.3 %" */
+
+/* Writes fmt, with ~ for a double (a coordinate, in hundredths), $ for a string, escaped, with '?'
+ * for what XML 1.0 does not allow, and # for an unsigned. */
+void svg_vemit(FILE *out, const char *fmt, va_list ap);
+
+#endif

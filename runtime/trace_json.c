@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT
+ * The trace event format (trace_json.h): "X" slices with `ts` and `dur` in us and three decimals,
+ * so that ns are exact; "s" and "f" are the two ends of an arrow, bound to the slices they start with;
+ * "M" names groups and tracks. Source: Trace Event Format, Google, 2016, and Perfetto's importer.
+ *
+ * Group g is process g + 1; rank r's COMPUTE and COMM streams are its threads 2r + 1 and 2r + 2. */
+#include "trace_json.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "pipe_sim.h"
+
+static void put_text(FILE *f, const char *s) {
+  for (; *s; s++) {
+    unsigned char c = (unsigned char)*s;
+    if (c == '"' || c == '\\')
+      putc('\\', f);
+    if (c < 0x20 || c == 0x7f)
+      fprintf(f, "\\u%04x", c);
+    else
+      putc(c, f);
+  }
+}
+
+static uint64_t to_ns(const TraceGroup *g, uint64_t t) {
+  return g->scale == 1 ? t : (uint64_t)((double)t * g->scale + 0.5);
+}
+
+static void put_us(FILE *f, const char *key, uint64_t ns) {
+  fprintf(f, ",\"%s\":%" PRIu64 ".%03u", key, ns / 1000, (unsigned)(ns % 1000));
+}
+
+static void put_names(FILE *f, const PipeProgram *p, const TraceGroup *g, int pid) {
+  fprintf(f, "%s{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"",
+          pid > 1 ? ",\n" : "", pid);
+  put_text(f, g->name);
+  fprintf(
+      f,
+      "\"}},\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}",
+      pid, pid);
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t comm = 0; comm < 2; comm++)
+      fprintf(
+          f,
+          ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":\"rank %u %s\"}},\n"
+          "{\"ph\":\"M\",\"pid\":%d,\"tid\":%u,\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%u}}",
+          pid, 2 * r + comm + 1, r, comm ? "comm" : "compute", pid, 2 * r + comm + 1, 2 * r + comm);
+}
+
+/* One instruction: its slice, and its end of an arrow if it is a transfer. `id`: of the arrow. */
+static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pid, uint32_t step,
+                      uint32_t r, uint32_t i, uint64_t id) {
+  const PipeInstr *in = &p->rank[r].instr[i];
+  bool comm = pipe_op_info[in->op].comm, send = in->op == PIPE_SEND_F || in->op == PIPE_SEND_B;
+  size_t row = (size_t)step * p->nrank + r;
+  uint64_t start = to_ns(g, g->start[row][i]), end = to_ns(g, g->end[row][i]);
+  uint32_t tid = 2 * r + comm + 1;
+  char op[PIPE_OP_TEXT];
+  pipe_op_text(op, (PipeOp)in->op, in->stage, in->mb);
+  fprintf(f, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%u,\"name\":\"%s\",\"cat\":\"%s\"", pid, tid, op,
+          comm ? "comm" : "compute");
+  put_us(f, "ts", start);
+  put_us(f, "dur", end > start ? end - start : 0);
+  fprintf(f, ",\"args\":{\"stage\":%u", in->stage);
+  if (in->mb != PIPE_NONE)
+    fprintf(f, ",\"mb\":%u", in->mb);
+  if (in->peer != PIPE_NONE)
+    fprintf(f, ",\"peer\":%u", in->peer);
+  fprintf(f, ",\"phase\":\"%s\"", pipe_phase_name[in->phase < PIPE_NPHASES ? in->phase : 0]);
+  if (g->nstep > 1)
+    fprintf(f, ",\"step\":%u", step);
+  if (in->site < p->nsite && p->site[in->site].file < p->nfile) {
+    const PipeSite *at = &p->site[in->site];
+    fputs(",\"at\":\"", f);
+    put_text(f, p->file[at->file]);
+    fprintf(f, ":%u:%u\"", at->line, at->col);
+  }
+  fputs("}}", f);
+  if (!comm || in->op == PIPE_REDUCE)
+    return;
+  fprintf(f,
+          ",\n{\"ph\":\"%s\",\"pid\":%d,\"tid\":%u,\"id\":%" PRIu64
+          ",\"name\":\"transfer\",\"cat\":\"comm\"%s",
+          send ? "s" : "f", pid, tid, id, send ? "" : ",\"bp\":\"e\"");
+  put_us(f, "ts", start);
+  putc('}', f);
+}
+
+int trace_json(FILE *out, const PipeProgram *p, const TraceGroup *group, int ngroup) {
+  uint32_t **pair = pipe_pair(p);
+  uint64_t *first = malloc((p->nrank + 1) * sizeof *first); /* instructions of the ranks before */
+  bool ok = pair && first;
+  uint64_t total = 0, arrow = 1; /* arrow: first id of the step */
+  for (uint32_t r = 0; ok && r < p->nrank; r++) {
+    first[r] = total;
+    total += p->rank[r].ninstr;
+  }
+  if (ok) {
+    fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"schedule\":\"", out);
+    put_text(out, p->name);
+    fputs("\",\"params\":\"", out);
+    put_text(out, p->params);
+    fprintf(out, "\",\"hash\":\"%016" PRIx64 "\",\"timed\":\"%u\"},\n\"traceEvents\":[\n", p->hash,
+            p->timed);
+  }
+  for (int g = 0; ok && g < ngroup; g++) {
+    put_names(out, p, &group[g], g + 1);
+    for (uint32_t n = 0; n < group[g].nstep; n++, arrow += total)
+      for (uint32_t r = 0; r < p->nrank; r++)
+        for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+          const PipeInstr *in = &p->rank[r].instr[i];
+          bool recv = in->op == PIPE_RECV_F || in->op == PIPE_RECV_B;
+          uint64_t at = recv ? first[in->peer] + pair[r][i] : first[r] + i; /* of the SEND */
+          put_instr(out, p, &group[g], g + 1, n, r, i, arrow + at);
+        }
+  }
+  if (ok)
+    fputs("\n]}\n", out);
+  free(pair);
+  free(first);
+  return ok && !ferror(out) ? 0 : -1;
+}

@@ -1,0 +1,670 @@
+/* SPDX-License-Identifier: MIT
+ * The prover of compiler/machine.c against brute force, on random and mutated tiny programs.
+ *
+ *   machine_test [PROGRAMS [SEED [MODEL]]]
+ *
+ * The oracle below shares only the format with the prover. It carries the lists out step by step, in
+ * every order that the rules of machine.h allow: messages lie in channels, a RECV takes the oldest,
+ * buffers are counted as they fill. All orders must end alike, as the prover says. A wait cycle is
+ * checked hop by hop against the state in which the oracle stands, its length against a
+ * Floyd-Warshall, and the least buffer against trying 0, 1, 2 and so on.
+ *
+ * A third of the programs are pipelines with transfers in one global order, a third are those with
+ * up to three mutations (two instructions swapped, one dropped, doubled, redirected or moved), a third
+ * are any instructions at all. A disagreement is shrunk by leaving out instructions, and printed.
+ * Exit status 0: none. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "machine.h"
+
+enum { RANKS = 3, MOST = 28, PER_RANK = 24 };
+
+typedef struct Program {
+  uint32_t nrank;
+  uint32_t n[RANKS];
+  MachineInstr list[RANKS][PER_RANK];
+} Program;
+
+static uint64_t rng_state;
+static uint32_t below(uint32_t n) { /* SplitMix64 */
+  uint64_t z = (rng_state += 0x9E3779B97F4A7C15u);
+  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+  return (uint32_t)((z ^ z >> 31) % n);
+}
+
+/* ---- brute force ---- */
+
+/* The rules, looked up once for each program. Sets of instructions are bits. */
+typedef struct Flat {
+  uint32_t n, rank[MOST], pos[MOST];
+  const MachineInstr *in[MOST];
+  uint32_t group[MOST];   /* with it: on its queue with nothing but communication between; itself */
+  uint32_t before[MOST];  /* must be done before it is posted: earlier in its queue, needed */
+  uint32_t like[MOST];    /* its rank, kind and peer */
+  uint32_t ends[MOST];    /* SEND: RECVs of the directed pair, and the other way round */
+  uint32_t members[MOST]; /* ALL: those of its communicator on other ranks */
+  bool grouped;           /* some group has two */
+} Flat;
+typedef uint32_t State; /* whose transfer, or computation, is over */
+typedef enum Verdict { V_DONE, V_STUCK, V_MISPAIRED } Verdict;
+
+static const ChannelModel *model;
+static Flat flat;
+static uint32_t bit(uint32_t i) { return (uint32_t)1 << i; }
+static uint32_t count_bits(uint32_t set) { return (uint32_t)__builtin_popcount(set); }
+static uint32_t lowest(uint32_t set) { return set ? (uint32_t)__builtin_ctz(set) : MOST; }
+
+static bool same_queue(uint32_t a, uint32_t b) {
+  const MachineInstr *x = flat.in[a], *y = flat.in[b];
+  if (flat.rank[a] != flat.rank[b] || (x->kind == MACHINE_COMPUTE) != (y->kind == MACHINE_COMPUTE))
+    return false;
+  if (x->kind == MACHINE_COMPUTE || model->channels == CHANNELS_RANK)
+    return true;
+  if (x->kind == MACHINE_ALL || y->kind == MACHINE_ALL)
+    return x->kind == y->kind && x->peer == y->peer;
+  if (model->channels == CHANNELS_PAIR)
+    return x->peer == y->peer;
+  return model->channels == CHANNELS_EDGE && x->peer == y->peer && x->kind == y->kind;
+}
+
+static bool same_group(uint32_t a, uint32_t b) {
+  if (a == b || !model->grouped || !same_queue(a, b))
+    return a == b;
+  for (uint32_t i = a < b ? a : b; i <= (a < b ? b : a); i++)
+    if (flat.in[i]->kind == MACHINE_COMPUTE)
+      return false;
+  return true;
+}
+
+static void flatten(const Program *p) {
+  memset(&flat, 0, sizeof flat);
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; i < p->n[r]; i++)
+      flat.rank[flat.n] = r, flat.pos[flat.n] = i, flat.in[flat.n++] = &p->list[r][i];
+  for (uint32_t i = 0; i < flat.n; i++)
+    for (uint32_t j = 0; j < flat.n; j++) {
+      const MachineInstr *x = flat.in[i], *y = flat.in[j];
+      bool own = flat.rank[i] == flat.rank[j];
+      flat.group[i] |= same_group(i, j) ? bit(j) : 0;
+      if ((j < i && same_queue(i, j) && !same_group(i, j)) ||
+          (own && (x->need[0] == flat.pos[j] || x->need[1] == flat.pos[j])))
+        flat.before[i] |= bit(j);
+      flat.like[i] |= own && x->kind == y->kind && x->peer == y->peer ? bit(j) : 0;
+      flat.members[i] |= !own && x->kind == MACHINE_ALL && y->kind == MACHINE_ALL &&
+                                 x->peer == y->peer
+                             ? bit(j)
+                             : 0;
+      if (x->peer == flat.rank[j] && y->peer == flat.rank[i] &&
+          ((x->kind == MACHINE_SEND && y->kind == MACHINE_RECV) ||
+           (x->kind == MACHINE_RECV && y->kind == MACHINE_SEND)))
+        flat.ends[i] |= bit(j);
+      flat.grouped |= i != j && same_group(i, j);
+    }
+}
+
+static State done(State s) { /* what is over with all of its group */
+  State d = s;
+  for (uint32_t i = 0; i < flat.n && flat.grouped; i++)
+    d &= (flat.group[i] & ~s) ? ~flat.group[i] : d;
+  return d;
+}
+
+static uint32_t posted(State s) {
+  uint32_t set = 0, d = done(s);
+  for (uint32_t i = 0; i < flat.n; i++)
+    set |= (flat.before[i] & ~d) ? 0 : bit(i);
+  for (uint32_t i = 0; i < flat.n && flat.grouped; i++)
+    set = (flat.group[i] & ~set) ? set & ~flat.group[i] : set;
+  return set;
+}
+
+/* The one like i that is not over and comes first. */
+static uint32_t oldest(State s, uint32_t i) { return lowest(flat.like[i] & ~s); }
+
+static uint32_t same_tensor(uint32_t set, uint32_t i) {
+  for (uint32_t left = set; left; left &= left - 1)
+    if (flat.in[lowest(left)]->tensor != flat.in[i]->tensor)
+      set &= ~bit(lowest(left));
+  return set;
+}
+
+/* How many of its rank, kind and peer come before it; with tags, of its tensor. */
+static uint32_t nth_like(uint32_t i) {
+  uint32_t set = flat.like[i] & (bit(i) - 1);
+  return count_bits(model->channels == CHANNELS_TAGGED && flat.in[i]->kind != MACHINE_ALL
+                        ? same_tensor(set, i)
+                        : set);
+}
+
+/* Messages of SEND i's directed pair that are sent and not received: all but as many of the oldest
+ * as have been received. */
+static uint32_t in_buffer(State s, uint32_t i) {
+  uint32_t set = flat.like[i] & s;
+  for (uint32_t received = count_bits(flat.ends[i] & s); received > 0; received--)
+    set &= set - 1;
+  return set;
+}
+
+static uint64_t load_of(uint32_t set) {
+  uint64_t load = 0;
+  for (; set; set &= set - 1)
+    load += model->in_bytes ? flat.in[lowest(set)]->bytes : 1;
+  return load;
+}
+
+/* Every step from s, into next; *bad: two ends of different tensors face each other. */
+static uint32_t steps(State s, State *next, bool *bad) {
+  uint32_t n = 0, ready = posted(s);
+  bool tagged = model->channels == CHANNELS_TAGGED, buffered = model->buffer > 0 && !tagged;
+  *bad = false;
+  for (uint32_t left = ready & ~s; left; left &= left - 1) {
+    uint32_t i = lowest(left), kind = flat.in[i]->kind;
+    if (kind == MACHINE_COMPUTE) {
+      next[n++] = s | bit(i);
+    } else if (kind == MACHINE_SEND && tagged) {
+      for (uint32_t set = same_tensor(flat.ends[i] & ready, i); set; set &= set - 1)
+        if (nth_like(i) == nth_like(lowest(set)))
+          next[n++] = s | bit(i) | bit(lowest(set));
+    } else if (kind == MACHINE_SEND && oldest(s, i) == i) {
+      uint64_t load = load_of(bit(i));
+      bool small = buffered && load <= model->buffer;
+      uint32_t held = buffered ? in_buffer(s, i) : 0, j = lowest(flat.ends[i] & ~s);
+      if (small && load_of(held) + load <= model->buffer)
+        next[n++] = s | bit(i);
+      if (small || held || j == MOST ||
+          !(ready & bit(j))) /* through the buffer; behind what is in it */
+        continue;
+      if (flat.in[j]->tensor != flat.in[i]->tensor)
+        *bad = true;
+      else
+        next[n++] = s | bit(i) | bit(j);
+    } else if (kind == MACHINE_RECV && buffered && oldest(s, i) == i && flat.ends[i]) {
+      uint32_t first = lowest(in_buffer(s, lowest(flat.ends[i])));
+      if (first < MOST && flat.in[first]->tensor != flat.in[i]->tensor)
+        *bad = true;
+      else if (first < MOST)
+        next[n++] = s | bit(i);
+    } else if (kind == MACHINE_ALL && oldest(s, i) == i) {
+      uint32_t all = bit(i);
+      for (uint32_t set = flat.members[i]; set; set &= ~flat.like[lowest(set)])
+        all |= oldest(s, lowest(set)) < MOST ? bit(oldest(s, lowest(set))) : ~ready;
+      if (all & ~ready)
+        continue;
+      if (same_tensor(all, i) != all)
+        *bad = true;
+      else
+        next[n++] = s | all;
+    }
+  }
+  return n;
+}
+
+enum { SET = 1 << 16 };
+static State *seen_states, *stack_states;
+static uint32_t *seen_stamp, stamp;
+
+static bool first_visit(State s) {
+  for (uint32_t k = s * 0x9E3779B1u >> 16;; k++) {
+    k &= SET - 1;
+    if (seen_stamp[k] != stamp) {
+      seen_stamp[k] = stamp, seen_states[k] = s;
+      return true;
+    }
+    if (seen_states[k] == s)
+      return false;
+  }
+}
+
+static uint64_t states_seen, sampled;
+
+static bool ends_alike(State s, bool bad, bool *have, Verdict *verdict, State *end) {
+  Verdict v = s == bit(flat.n) - 1 ? V_DONE : bad ? V_MISPAIRED : V_STUCK;
+  bool alike = !*have || (v == *verdict && s == *end);
+  *verdict = v, *end = s, *have = true;
+  return alike;
+}
+
+/* False: two orders end differently. Beyond SET / 2 states a few hundred random orders have to do. */
+static bool brute(const Program *p, Verdict *verdict, State *end) {
+  bool have = false, bad;
+  State next[3 * MOST];
+  uint32_t depth = 0, visits = 0;
+  flatten(p);
+  stamp++;
+  stack_states[depth++] = 0;
+  first_visit(0);
+  while (depth > 0) {
+    State s = stack_states[--depth];
+    uint32_t n = steps(s, next, &bad);
+    states_seen++;
+    if (n == 0 && !ends_alike(s, bad, &have, verdict, end))
+      return false;
+    for (uint32_t k = 0; k < n; k++)
+      if (visits < SET / 2 && first_visit(next[k])) {
+        visits++;
+        stack_states[depth++] = next[k];
+      }
+  }
+  if (visits < SET / 2)
+    return true;
+  sampled++;
+  for (int walk = 0; walk < 300; walk++) {
+    State s = 0;
+    for (uint32_t n; (n = steps(s, next, &bad)) > 0;)
+      s = next[below(n)];
+    if (!ends_alike(s, bad, &have, verdict, end))
+      return false;
+  }
+  return true;
+}
+
+/* ---- what the prover says about why ---- */
+
+static uint32_t number(MachineAt a) {
+  for (uint32_t i = 0; i < flat.n; i++)
+    if (flat.rank[i] == a.rank && flat.pos[i] == a.index)
+      return i;
+  return MOST;
+}
+
+static bool partners(uint32_t i, uint32_t j) {
+  bool tags = model->channels == CHANNELS_TAGGED && flat.in[i]->kind != MACHINE_ALL;
+  return ((flat.ends[i] | flat.members[i]) & bit(j)) && nth_like(i) == nth_like(j) &&
+         (!tags || flat.in[i]->tensor == flat.in[j]->tensor);
+}
+
+/* Does i, in the end state s, wait for j for the reason given? */
+static bool waits(State s, uint32_t i, uint32_t j, MachineWhy why) {
+  uint32_t d = done(s), ready = posted(s);
+  bool is_posted = ready & bit(i);
+  if ((d & bit(i)) || (why != WAIT_NOBODY && j == MOST))
+    return false;
+  switch (why) {
+  case WAIT_NEED:
+    return !is_posted && !(d & bit(j)) && flat.rank[i] == flat.rank[j] &&
+           (flat.in[i]->need[0] == flat.pos[j] || flat.in[i]->need[1] == flat.pos[j]);
+  case WAIT_PARTNER: return is_posted && !(ready & bit(j)) && partners(i, j);
+  case WAIT_ROOM: { /* j is the first RECV after which what is between it and i fits */
+    uint32_t between = flat.like[i] & (bit(i + 1) - 1);
+    if (!is_posted || (d & bit(j)) || model->buffer == 0 || flat.in[i]->kind != MACHINE_SEND ||
+        !(flat.ends[i] & bit(j)))
+      return false;
+    for (uint32_t n = nth_like(j); n > 0; n--)
+      between &= between - 1;
+    uint32_t fits = between & (between - 1);
+    return load_of(bit(i)) <= model->buffer && load_of(between) > model->buffer &&
+           load_of(fits) <= model->buffer;
+  }
+  case WAIT_OTHER:
+    return is_posted && partners(i, j) && flat.in[i]->tensor != flat.in[j]->tensor &&
+           (ready & bit(j));
+  case WAIT_NOBODY: {
+    bool room = model->buffer > 0 && flat.in[i]->kind == MACHINE_SEND;
+    for (uint32_t k = 0; k < flat.n; k++)
+      if (!room && partners(i, k) && flat.in[i]->kind != MACHINE_ALL)
+        return false;
+    return is_posted;
+  }
+  }
+  return false;
+}
+
+/* The first of i's queue that is not done. */
+static uint32_t head_of(State s, uint32_t i) {
+  for (uint32_t j = 0; j < i; j++)
+    if (same_queue(i, j) && !(done(s) & bit(j)))
+      return j;
+  return i;
+}
+
+static bool check_hops(const MachineResult *r, State s) {
+  for (uint32_t k = 0; k < r->nhop; k++) {
+    uint32_t i = number(r->hop[k].at), j = number(r->hop[k].on);
+    if (i == MOST || !waits(s, i, j, r->hop[k].why) || !same_group(head_of(s, i), i))
+      return false;
+    if (r->status == MACHINE_STUCK && r->hop[k].why != WAIT_NOBODY) {
+      uint32_t next = number(r->hop[(k + 1) % r->nhop].at);
+      if (next == MOST || !same_group(head_of(s, j), next))
+        return false;
+    }
+  }
+  if (r->status != MACHINE_STUCK || r->hop[0].why == WAIT_NOBODY)
+    return r->nhop == 1;
+  uint32_t d[MOST][MOST], best = MOST; /* no cycle of heads is shorter */
+  for (uint32_t i = 0; i < flat.n; i++)
+    for (uint32_t j = 0; j < flat.n; j++)
+      d[i][j] = MOST;
+  for (uint32_t i = 0; i < flat.n; i++)
+    for (uint32_t j = 0; j < flat.n && same_group(head_of(s, i), i); j++)
+      for (int why = WAIT_NEED; why <= WAIT_ROOM; why++)
+        if (waits(s, i, j, (MachineWhy)why))
+          d[head_of(s, i)][head_of(s, j)] = 1;
+  for (uint32_t k = 0; k < flat.n; k++)
+    for (uint32_t i = 0; i < flat.n; i++)
+      for (uint32_t j = 0; j < flat.n; j++)
+        if (d[i][k] + d[k][j] < d[i][j])
+          d[i][j] = d[i][k] + d[k][j];
+  for (uint32_t i = 0; i < flat.n; i++)
+    best = d[i][i] < best ? d[i][i] : best;
+  return r->nhop == best;
+}
+
+/* ---- compare ---- */
+
+typedef struct Count {
+  uint64_t verdict[3], least;
+} Count;
+static Count count[8];
+
+static void oom(size_t wanted) {
+  fprintf(stderr, "out of memory (wanted %zu bytes)\n", wanted);
+  exit(2);
+}
+
+static const char *compare(const Program *p, Count *c, bool least) {
+  Arena arena = {.oom = oom};
+  MachineList list[RANKS];
+  const char *wrong = NULL;
+  Verdict v = V_STUCK;
+  State end = 0;
+  for (uint32_t r = 0; r < p->nrank; r++)
+    list[r] = (MachineList){p->list[r], p->n[r]};
+  if (!brute(p, &v, &end)) {
+    wrong = "two orders end differently";
+  } else {
+    MachineResult got = machine_run(&arena, list, p->nrank, *model);
+    if ((Verdict)got.status != v)
+      wrong = v == V_DONE    ? "brute force completes"
+              : v == V_STUCK ? "brute force is stuck"
+                             : "brute force mispairs";
+    else if (got.done != count_bits(done(end)))
+      wrong = "another number of instructions is done";
+    else if (v != V_DONE && (got.nhop == 0 || !check_hops(&got, end)))
+      wrong = "the reason given is not one";
+    if (c && !wrong)
+      c->verdict[v]++;
+  }
+  if (!wrong && least && model->channels != CHANNELS_TAGGED && !model->grouped) {
+    uint64_t k = 0, most = model->in_bytes ? 12 * MOST : MOST, bound;
+    ChannelModel tried = *model;
+    const ChannelModel *kept = model;
+    model = &tried;
+    for (; k <= most; k++) {
+      tried.buffer = k;
+      if (brute(p, &v, &end) && v == V_DONE)
+        break;
+    }
+    if (machine_least_buffer(oom, list, p->nrank, *kept, &bound) ? bound != k : k <= most)
+      wrong = "the least buffer is another";
+    model = kept;
+    if (c)
+      c->least++;
+  }
+  arena_free(&arena);
+  return wrong;
+}
+
+/* ---- programs ---- */
+
+static MachineInstr none(uint32_t kind) {
+  return (MachineInstr){.kind = kind, .need = {MACHINE_NONE, MACHINE_NONE}, .bytes = 1};
+}
+
+static uint32_t total(const Program *p) {
+  uint32_t n = 0;
+  for (uint32_t r = 0; r < p->nrank; r++)
+    n += p->n[r];
+  return n;
+}
+
+static bool put(Program *p, uint32_t r, MachineInstr in) {
+  if (total(p) >= MOST - 1 || p->n[r] >= PER_RANK)
+    return false;
+  p->list[r][p->n[r]++] = in;
+  return true;
+}
+
+/* What compute ops need and communication comes after, from what the list says. Computes carry the
+ * tensor they need in `bytes` and the one they make in `tensor`; 0: none. */
+static void set_needs(Program *p) {
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    uint32_t above = MACHINE_NONE;
+    for (uint32_t i = 0; i < p->n[r]; i++) {
+      MachineInstr *in = &p->list[r][i];
+      in->need[0] = in->kind == MACHINE_COMPUTE ? MACHINE_NONE : above;
+      in->need[1] = MACHINE_NONE;
+      for (uint32_t j = 0; j < p->n[r]; j++) {
+        const MachineInstr *x = &p->list[r][j];
+        if (in->kind == MACHINE_COMPUTE && in->bytes && x->kind == MACHINE_RECV &&
+            x->tensor == in->bytes)
+          in->need[0] = j;
+        if (in->kind == MACHINE_SEND && x->kind == MACHINE_COMPUTE && x->tensor == in->tensor)
+          in->need[1] = j;
+      }
+      above = in->kind == MACHINE_COMPUTE ? i : above;
+    }
+  }
+}
+
+/* A chain of stages, forwards and backwards, each transfer put into both lists at once, and at times
+ * a collective of all ranks at the end. */
+static void pipeline(Program *p) {
+  uint32_t nstage = 2 + below(3), nmb = 1 + below(2), place[4], f[4] = {0}, b[4] = {0};
+  memset(p, 0, sizeof *p);
+  p->nrank = 2 + below(RANKS - 1);
+  for (uint32_t s = 0; s < nstage; s++)
+    place[s] = s < p->nrank ? s : below(p->nrank);
+  for (uint32_t left = 2 * nstage * nmb; left > 0;) {
+    uint32_t s = below(nstage);
+    bool back = below(2) == 1;
+    uint32_t mb = back ? b[s] : f[s];
+    if (mb == nmb ||
+        (back ? mb >= f[s] || (s + 1 < nstage && mb >= b[s + 1]) : s > 0 && mb >= f[s - 1]))
+      continue;
+    left--;
+    *(back ? &b[s] : &f[s]) += 1;
+    MachineInstr in = none(MACHINE_COMPUTE);
+    uint32_t from = back ? s + 1 : s - 1,
+             to = back ? s - 1 : s + 1; /* wraps to beyond nstage at the ends */
+    in.tensor = 1 + (s * 2 + back) * 4 + mb;
+    in.bytes = from < nstage && place[from] != place[s] ? 1 + (from * 2 + back) * 4 + mb : 0;
+    if (!put(p, place[s], in))
+      break;
+    if (to >= nstage || place[to] == place[s])
+      continue;
+    MachineInstr send = none(MACHINE_SEND), recv = none(MACHINE_RECV);
+    send.tensor = recv.tensor = in.tensor;
+    send.peer = place[to], recv.peer = place[s];
+    send.bytes = 1 + below(3);
+    if (total(p) + 2 >= MOST || !put(p, place[s], send) || !put(p, place[to], recv))
+      break;
+  }
+  for (uint32_t c = below(3); c > 0 && total(p) + p->nrank < MOST; c--)
+    for (uint32_t r = 0; r < p->nrank; r++) {
+      MachineInstr all = none(MACHINE_ALL);
+      all.peer = all.tensor = c;
+      put(p, r, all);
+    }
+  set_needs(p);
+}
+
+static void mutate(Program *p) {
+  for (uint32_t k = 1 + below(3); k > 0; k--) {
+    uint32_t r = below(p->nrank), n = p->n[r];
+    if (n < 2)
+      continue;
+    uint32_t i = below(n), j = below(n);
+    MachineInstr *l = p->list[r], t = l[i];
+    switch (below(6)) {
+    case 0: j = i + 1 < n ? i + 1 : i - 1; /* fall through */
+    case 1: l[i] = l[j], l[j] = t; break;
+    case 2:
+      memmove(l + i, l + i + 1, (n - i - 1) * sizeof *l);
+      p->n[r]--;
+      break;
+    case 3:
+      memmove(l + i, l + i + 1, (n - i - 1) * sizeof *l);
+      memmove(l + j + 1, l + j, (n - 1 - j) * sizeof *l);
+      l[j] = t;
+      break;
+    case 4: put(p, r, t); break;
+    default:
+      if (t.kind == MACHINE_ALL)
+        l[i].peer = 1 + below(2);
+      else if (t.kind != MACHINE_COMPUTE && p->nrank == 3)
+        l[i].peer = 3 - r - t.peer;
+    }
+  }
+  set_needs(p);
+}
+
+static void anything(Program *p) {
+  memset(p, 0, sizeof *p);
+  p->nrank = 2 + below(RANKS - 1);
+  uint32_t n = 2 + below(13);
+  for (uint32_t k = 0; k < n; k++) {
+    uint32_t r = below(p->nrank), kind = below(8);
+    MachineInstr in = none(kind < 2    ? MACHINE_COMPUTE
+                           : kind == 2 ? MACHINE_ALL
+                           : kind < 5  ? MACHINE_SEND
+                                       : MACHINE_RECV);
+    if (in.kind == MACHINE_COMPUTE || in.kind == MACHINE_ALL || below(3) == 0) {
+      in.peer = in.kind == MACHINE_ALL ? below(2) : (r + 1) % p->nrank;
+      in.tensor = below(12) == 0;
+      put(p, r, in);
+      continue;
+    }
+    MachineInstr other = in; /* both ends at some place */
+    uint32_t q = (r + 1 + below(p->nrank - 1)) % p->nrank;
+    other.kind = in.kind == MACHINE_SEND ? MACHINE_RECV : MACHINE_SEND;
+    in.peer = q, other.peer = r;
+    in.tensor = other.tensor = below(3);
+    in.bytes = other.bytes = 1 + below(3);
+    put(p, r, in);
+    put(p, q, other);
+    if (below(3) == 0 && p->n[q] > 1) {
+      uint32_t i = below(p->n[q]);
+      MachineInstr t = p->list[q][i];
+      p->list[q][i] = p->list[q][p->n[q] - 1], p->list[q][p->n[q] - 1] = t;
+    }
+  }
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; i < p->n[r]; i++)
+      for (int k = 0; k < 2; k++)
+        if (below(4) == 0)
+          p->list[r][i].need[k] = below(10) ? below(i + 1) == i ? MACHINE_NONE : below(i)
+                                            : below(p->n[r]);
+}
+
+/* ---- the loop ---- */
+
+static void print(const Program *p) {
+  static const char *const kind[] = {"compute", "send", "recv", "all"};
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    printf("rank %u:\n", r);
+    for (uint32_t i = 0; i < p->n[r]; i++) {
+      const MachineInstr *in = &p->list[r][i];
+      printf("  %2u %s", i, kind[in->kind]);
+      if (in->kind != MACHINE_COMPUTE)
+        printf(in->kind == MACHINE_SEND   ? " to %u"
+               : in->kind == MACHINE_RECV ? " from %u"
+                                          : " on %u",
+               in->peer);
+      printf(" tensor %" PRIu64 " bytes %" PRIu64, in->tensor, in->bytes);
+      for (int k = 0; k < 2; k++)
+        if (in->need[k] != MACHINE_NONE)
+          printf(" needs %u", in->need[k]);
+      printf("\n");
+    }
+  }
+}
+
+static void leave_out(Program *p, uint32_t r, uint32_t i) {
+  memmove(&p->list[r][i], &p->list[r][i + 1], (p->n[r] - i - 1) * sizeof p->list[r][0]);
+  p->n[r]--;
+  for (uint32_t j = 0; j < p->n[r]; j++)
+    for (int k = 0; k < 2; k++) {
+      uint32_t *need = &p->list[r][j].need[k];
+      if (*need != MACHINE_NONE && *need >= i)
+        *need = *need == i ? MACHINE_NONE : *need - 1;
+    }
+}
+
+static void shrink(Program *p, bool least) {
+  for (bool smaller = true; smaller;) {
+    smaller = false;
+    for (uint32_t r = 0; r < p->nrank; r++)
+      for (uint32_t i = 0; i < p->n[r];) {
+        Program less = *p;
+        leave_out(&less, r, i);
+        if (compare(&less, NULL, least))
+          *p = less, smaller = true;
+        else
+          i++;
+      }
+  }
+}
+
+int main(int argc, char **argv) {
+  static const ChannelModel models[] = {{.channels = CHANNELS_RANK},
+                                        {.channels = CHANNELS_PAIR},
+                                        {.channels = CHANNELS_EDGE},
+                                        {.channels = CHANNELS_TAGGED},
+                                        {.channels = CHANNELS_RANK, .buffer = 1},
+                                        {.channels = CHANNELS_PAIR, .buffer = 4, .in_bytes = true},
+                                        {.channels = CHANNELS_EDGE, .buffer = 2},
+                                        {.channels = CHANNELS_PAIR, .grouped = true}};
+  static const char *const name[] = {"rank",
+                                     "pair",
+                                     "edge",
+                                     "tagged",
+                                     "rank buffered:1",
+                                     "pair buffered:4 bytes",
+                                     "edge buffered:2",
+                                     "pair grouped"};
+  enum { NMODELS = sizeof models / sizeof *models };
+  uint64_t programs = argc > 1 ? strtoull(argv[1], NULL, 10) : 100000;
+  uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+  uint32_t only = argc > 3 ? (uint32_t)atoi(argv[3]) : NMODELS;
+  seen_states = calloc(SET, sizeof *seen_states);
+  seen_stamp = calloc(SET, sizeof *seen_stamp);
+  stack_states = calloc(SET, sizeof *stack_states);
+  if (!seen_states || !seen_stamp || !stack_states)
+    oom(SET);
+  printf("seed %" PRIu64 "\n", seed);
+  for (uint64_t k = 0; k < programs; k++) {
+    Program p;
+    rng_state = seed * 0x2545F4914F6CDD1Du + k;
+    if (k % 3 == 2)
+      anything(&p);
+    else
+      pipeline(&p);
+    if (k % 3 == 1)
+      mutate(&p);
+    uint32_t which = only < NMODELS ? only : (uint32_t)(k / 3 % NMODELS);
+    model = &models[which];
+    bool least = k / 24 % 8 == 0 && total(&p) <= 16;
+    const char *wrong = compare(&p, &count[which], least);
+    if (!wrong)
+      continue;
+    shrink(&p, least);
+    printf("program %" PRIu64 ", %s: %s\n", k, name[which], compare(&p, NULL, least));
+    print(&p);
+    return 1;
+  }
+  uint64_t least = 0;
+  for (uint32_t i = 0; i < NMODELS; i++) {
+    if (only == NMODELS || only == i)
+      printf("%-21s %7" PRIu64 " complete %7" PRIu64 " stuck %7" PRIu64 " mispaired\n", name[i],
+             count[i].verdict[V_DONE], count[i].verdict[V_STUCK], count[i].verdict[V_MISPAIRED]);
+    least += count[i].least;
+  }
+  printf("%" PRIu64 " programs agree, least buffer of %" PRIu64 "; %" PRIu64 " states, %" PRIu64
+         " sampled\n",
+         programs, least, states_seen, sampled);
+  return 0;
+}

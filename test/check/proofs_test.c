@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ * Two proofs are about what the compiler itself makes: that the transfers match (check_match) and that
+ * the program with its transfers completes (check_deadlock). No .pipe text can fail them, so here a
+ * good program is damaged between the passes, one way per argument, and the proof has to find it:
+ *
+ *   swap     two receives of one rank change places       peer     a send goes to another rank
+ *   lost     a receive becomes a compute op               order    a transfer is put before its cause
+ *   none     nothing is damaged: both proofs hold
+ *
+ * Exit status 0: the proofs said what the messages on standard output say; the test reads them. */
+#include <string.h>
+
+#include "pipec.h"
+
+static const char text[] = "schedule s(P = 3, M = 2) {\n"
+                           "  ranks P\n"
+                           "  pipe net stages P mbs M place s -> s\n"
+                           "  order r { steady m { F(m) B(m - (P-1-r)) } U }\n"
+                           "}\n";
+
+static void oom(size_t wanted) {
+  fprintf(stderr, "out of memory (wanted %zu bytes)\n", wanted);
+  exit(2);
+}
+
+/* The n-th instruction of this kind on a rank. The tables are the arena's: they can be written. */
+static PipeInstr *nth(Sched *s, uint32_t rank, PipeOp op, uint32_t n) {
+  const PipeRank *k = &s->prog->rank[rank];
+  for (uint32_t i = 0; i < k->ninstr; i++)
+    if (k->instr[i].op == op && n-- == 0)
+      return (PipeInstr *)&k->instr[i];
+  fprintf(stderr, "rank %u has no such instruction\n", rank);
+  exit(2);
+}
+
+static bool damage(Sched *s, const char *how) {
+  if (strcmp(how, "swap") == 0) {
+    PipeInstr *a = nth(s, 1, PIPE_RECV_F, 0), *b = nth(s, 1, PIPE_RECV_F, 1), t = *a;
+    *a = *b, *b = t;
+  } else if (strcmp(how, "peer") == 0) {
+    nth(s, 1, PIPE_SEND_F, 1)->peer = 0;
+  } else if (strcmp(how, "lost") == 0) {
+    nth(s, 0, PIPE_RECV_B, 1)->op = PIPE_U;
+  } else if (strcmp(how, "order") == 0) {
+    Xfer last = s->xfer[s->nxfer - 1]; /* 1SEND_B1, which every other transfer leads to */
+    memmove(s->xfer + 1, s->xfer, (s->nxfer - 1) * sizeof *s->xfer);
+    s->xfer[0] = last;
+    s->channel = NULL; /* comm begins anew */
+    return comm(s);
+  } else {
+    return strcmp(how, "none") == 0;
+  }
+  return true;
+}
+
+int main(int argc, char **argv) {
+  const char *how = argc == 2 ? argv[1] : "";
+  Arena arena = {.oom = oom};
+  Diag diag;
+  Options opt = {.input = "proofs.pipe",
+                 .text = text,
+                 .text_len = sizeof text - 1,
+                 .emit = EMIT_NONE,
+                 .dump_out = stdout};
+  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
+  diag_init(&diag, &arena, stdout);
+  if (!compile_only(&s) || !damage(&s, how))
+    return 2;
+  bool match = check_match(&s), completes = check_deadlock(&s);
+  printf("%s: transfers %s, program %s\n", how, match ? "match" : "do not match",
+         completes ? "completes" : "does not complete");
+  arena_free(&arena);
+  return 0;
+}

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: MIT
+"""critical.py < JSON: the critical path and the idle time by cause of the JSON form, against its instructions.
+
+A path is right if it begins at 0, ends at the makespan, has no gap, and each of its steps had to wait for
+the one above: the op before it in its stream, the instruction its `wait` names, or either for the other
+side of a transfer. Idle time is computed here per unit of time, from what the other rank and the transfer
+did then. Prints how many steps, and idle time by cause summed over the ranks."""
+import json
+import re
+import sys
+
+form = json.load(sys.stdin)
+bad = []
+comm = lambda i: "peer" in i
+where = {}  # op -> (rank, instruction)
+stream = {}  # (rank, comm?) -> instructions
+for r in form["rank"]:
+    for i in r["instr"]:
+        where[i["op"]] = (r["rank"], i)
+        stream.setdefault((r["rank"], comm(i)), []).append(i)
+
+
+def partner(op):
+    s, kind, way, mb = re.fullmatch(r"(\d+)(SEND|RECV)_(.)(\d+)", op).groups()
+    step = 1 if (kind == "SEND") == (way == "F") else -1
+    return f"{int(s) + step}{'RECV' if kind == 'SEND' else 'SEND'}_{way}{mb}"
+
+
+def before(op):
+    """The ops that had to end before this one could start."""
+    r, i = where[op]
+    list_ = stream[r, comm(i)]
+    at = next(k for k, j in enumerate(list_) if j is i)
+    found = [list_[at - 1]["op"]] if at else []
+    if i["wait"]:
+        found.append(stream[r, not comm(i)][i["wait"] - 1]["op"])
+    return found
+
+
+path = form["critical_path"]
+if path[0]["start"] != 0 or path[-1]["end"] != form["makespan"]:
+    bad.append("the path is not as long as the step")
+if sum(n["end"] - n["start"] for n in path) != form["makespan"]:
+    bad.append("the path does not add up to the makespan")
+for n in path:
+    r, i = where[n["op"]]
+    if (r, i["start"], i["end"], i["at"]) != (n["rank"], n["start"], n["end"], n["at"]) or "RECV" in n["op"]:
+        bad.append(f"{n['op']} is not as in the program")
+for a, b in zip(path, path[1:]):
+    needs = before(b["op"]) + (before(partner(b["op"])) if "SEND" in b["op"] else [])
+    if a["end"] != b["start"] or not {a["op"], partner(a["op"]) if "SEND" in a["op"] else a["op"]} & set(needs):
+        bad.append(f"{b['op']} does not wait for {a['op']}")
+
+causes = ("warmup", "peer", "transfer", "slot", "flush")
+total = dict.fromkeys(causes, 0)
+for r in form["rank"]:
+    idle = dict.fromkeys(causes, 0)
+    ops = stream[r["rank"], False]
+    for k, i in enumerate(ops):
+        a = ops[k - 1]["end"] if k else 0
+        for t in range(a, i["start"]):
+            if not k:
+                cause = "warmup"
+            else:
+                x = stream[r["rank"], True][i["wait"] - 1]
+                if "SEND" in x["op"]:
+                    cause = "slot"
+                else:
+                    made = before(partner(x["op"]))[-1]
+                    cause = "peer" if where[made][1]["end"] > t else "transfer"
+            idle[cause] += 1
+    idle["flush"] = form["makespan"] - ops[-1]["end"]
+    if idle != r["idle"]:
+        bad.append(f"rank {r['rank']} is idle for {idle}, not {r['idle']}")
+    if sum(idle.values()) + sum(i["end"] - i["start"] for i in ops) != form["makespan"]:
+        bad.append(f"rank {r['rank']}: does not add up")
+    for c in causes:
+        total[c] += idle[c]
+print(len(path), "steps,", " ".join(f"{c} {n}" for c, n in total.items()))
+print("\n".join(bad[:10]))
+sys.exit(1 if bad else 0)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+# How the tests run: every .pipe and .test file under test/ whose RUN lines say so, in bash.
+#
+#   %pipec  the compiler        %stdlib  its standard library     %root    the source tree
+#   %bin    build/bin           %libdir  build/lib                %build   the build folder
+#   %cc     C compiler + flags  %runinc  the runtime's headers    %python  %cmake
+#   %cc_only the compiler alone, %generator CMake's generator
+#   %shared published schedules and profiles (REQUIRES: shared-data)
+import os
+import pty
+import lit.formats
+
+config.name = "pipe"
+# External shell: lit 14's internal `not` accepts a crash as a failure.
+config.test_format = lit.formats.ShTest(execute_external=True)
+config.suffixes = [".pipe", ".test"]
+config.excludes = ["Inputs"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = os.path.join(config.build, "test")
+
+features = config.features.split()
+config.available_features.update(features)
+if "sanitizer" in features:  # about the source tree and the package, not about code
+    config.excludes += ["lint", "install"]
+
+shared = os.environ.get("PIPE_SHARED_DATA", os.path.join(config.source, "..", "shared", "data"))
+shared = os.path.realpath(shared)
+if os.path.isdir(shared):
+    config.available_features.add("shared-data")
+try:  # a sandbox may have no /dev/pts
+    for end in pty.openpty():
+        os.close(end)
+    config.available_features.add("pty")
+except OSError:
+    pass
+
+env = config.environment
+env["PATH"] = os.pathsep.join([config.llvm_tools, os.environ["PATH"]])
+env["LC_ALL"] = "C"
+env["PYTHONDONTWRITEBYTECODE"] = "1"  # the source tree stays as it is
+env["FILECHECK_OPTS"] = "--enable-var-scope"
+env["ASAN_OPTIONS"] = "abort_on_error=1"  # the default, exit 1, would satisfy `not`
+env["UBSAN_OPTIONS"] = "halt_on_error=1:abort_on_error=1:print_stacktrace=1"
+env["TSAN_OPTIONS"] = "halt_on_error=1:abort_on_error=1"
+
+for name, value in [
+    ("pipec", config.build + "/bin/pipec"),
+    ("bin", config.build + "/bin"),
+    ("libdir", config.build + "/lib"),
+    ("stdlib", config.build + "/share/pipe/stdlib"),
+    ("runinc", config.source + "/runtime"),
+    ("root", config.source),
+    ("build", config.build),
+    ("cc", config.cc + " -std=c11"),
+    ("cc_only", config.cc.split()[0]),
+    ("cmake", config.cmake),
+    ("generator", config.generator),
+    ("python", config.python),
+    ("shared", shared),
+]:
+    config.substitutions.append(("%" + name + r"\b", value))

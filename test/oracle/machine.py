@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: MIT
+# A second machine: what a program does, written from runtime/pipe_instr.h alone and as plainly as
+# possible. It reads `pipec --emit=json` and checks a program in four ways that share nothing with
+# the compiler: it walks the tables, runs the lists with transfers in random order, computes when
+# each instruction starts, and runs them again with random durations to see what lies in every slot
+# at every moment. A fault raises Wrong with a text that names rank and op.
+import json
+import re
+
+COMPUTE = ("F", "B", "I", "W", "U")
+OP = re.compile(r"(\d+)([A-Z_]+?)(\d*)$")
+
+
+class Wrong(Exception):
+    pass
+
+
+def need(ok, *what):
+    if not ok:
+        raise Wrong(" ".join(str(w) for w in what))
+
+
+class Instr:
+    def __init__(self, rank, index, row):
+        self.rank, self.index, self.text = rank, index, row["op"]
+        m = OP.match(row["op"])
+        need(m, "rank", rank, "op", row["op"], "is not in op notation")
+        self.stage, self.kind = int(m.group(1)), m.group(2)
+        self.mb = int(m.group(3)) if m.group(3) else None
+        need(self.stage == row["stage"] and self.mb == row.get("mb"), row)
+        self.comm = self.kind not in COMPUTE
+        self.send = self.kind.startswith("SEND")
+        self.forward = self.kind in ("F", "SEND_F", "RECV_F")
+        self.phase = row["phase"]
+        self.wait, self.start, self.end = row["wait"], row["start"], row["end"]
+        self.peer, self.act, self.gout = row.get("peer"), row.get("act"), row.get("gout")
+        self.src, self.dst = row.get("in"), row.get("out")
+
+    def __str__(self):
+        return "rank %d [%d] %s" % (self.rank, self.index, self.text)
+
+
+class Program:
+    """The JSON of one program. `lists[r]` are its instructions, `compute[r]`, `comm[r]` the streams."""
+
+    def __init__(self, text):
+        self.json = json.loads(text)
+        j = self.json
+        need(j["pipec_json"] == 1, "another version of the JSON")
+        self.stages, self.nmb, self.nrank = j["stages"], j["microbatches"], j["ranks"]
+        self.nstage = len(self.stages)
+        self.lists = [[Instr(r, i, row) for i, row in enumerate(rank["instr"])]
+                      for r, rank in enumerate(j["rank"])]
+        self.compute = [[c for c in l if not c.comm] for l in self.lists]
+        self.comm = [[c for c in l if c.comm] for l in self.lists]
+
+    def rank_of(self, stage):
+        return self.stages[stage]["rank"]
+
+    def cost(self, c):
+        """Of a compute op, or of a SEND."""
+        return self.stages[c.stage]["send" if c.comm else c.kind]
+
+    def orders(self):
+        return [[c.text for c in ops if c.kind != "U"] for ops in self.compute]
+
+    def crosses(self, a, b):
+        return 0 <= a < self.nstage and 0 <= b < self.nstage and self.rank_of(a) != self.rank_of(b)
+
+
+# ---- what must be there ----
+
+def wanted(p, rank, split):
+    """The ops of a rank as a sorted list; split: the (stage, mb) that have I and W."""
+    ops = []
+    for s in range(p.nstage):
+        if p.rank_of(s) != rank:
+            continue
+        ops.append("%dU" % s)
+        for m in range(p.nmb):
+            kinds = ["F"] + (["I", "W"] if (s, m) in split else ["B"])
+            kinds += ["SEND_F", "RECV_B"] if p.crosses(s, s + 1) else []
+            kinds += ["RECV_F", "SEND_B"] if p.crosses(s - 1, s) else []
+            ops += ["%d%s%d" % (s, k, m) for k in kinds]
+    return sorted(ops)
+
+
+def check_tables(p):
+    split = {(c.stage, c.mb) for ops in p.compute for c in ops if c.kind == "W"}
+    for s in p.stages:
+        need(0 <= s["rank"] < p.nrank, "stage", s, "has no rank")
+    for r in range(p.nrank):
+        own = [s for s in p.stages if s["rank"] == r]
+        need([s["chunk"] for s in own] == list(range(len(own))), "chunks of rank", r)
+        need(sorted(c.text for c in p.lists[r]) == wanted(p, r, split), "rank", r, "lacks or repeats an op")
+        done = [0, 0]
+        for c in p.lists[r]:
+            need(c.wait <= done[not c.comm], c, "waits for what stands below it")
+            done[c.comm] += 1
+            to = c.stage + (1 if (c.kind in ("SEND_F", "RECV_B")) else -1)
+            need(c.peer == (p.rank_of(to) if c.comm else None), c, "peer")
+    for r, rank in enumerate(p.json["rank"]):
+        walk_compute(p, r, rank)
+        check_bytes(p, r, rank)
+
+
+def walk_compute(p, r, rank):
+    """Stashes along the compute stream: counts, peaks, and the exact size of the pools."""
+    live, peak, held, warm = {}, {}, 0, None
+    pool = {slot: q["first"] for q in rank["pools"] for slot in range(q["first"], q["first"] + q["count"])}
+    most = {"inflight": 0, "held": 0}
+    for i, c in enumerate(p.compute[r]):
+        if c.kind == "U":
+            continue
+        if warm is None and c.kind != "F":
+            warm = i
+        here = lambda s: c.kind != "W" and 0 <= s < p.nstage and p.rank_of(s) == r
+        local_in = here(c.stage + (-1 if c.forward else 1))
+        local_out = here(c.stage + (1 if c.forward else -1))
+        take = [("act", c.act)] if c.kind == "F" else []
+        take += [("gout", c.gout)] if c.kind == "I" else []
+        take += [("local", c.dst)] if local_out else []
+        give = [("act", c.act)] if c.kind in "BW" else []
+        give += [("gout", c.gout)] if c.kind == "W" else []
+        give += [("local", c.src)] if local_in else []
+        for cls, slot in take:
+            live.setdefault((cls, pool[slot]), set()).add(slot)
+        for key, slots in live.items():
+            peak[key] = max(peak.get(key, 0), len(slots))
+        most["inflight"] = max(most["inflight"], sum(len(v) for k, v in live.items() if k[0] == "act"))
+        most["held"] = max(most["held"], sum(len(v) for k, v in live.items() if k[0] == "gout"))
+        for cls, slot in give:
+            live[(cls, pool[slot])].remove(slot)
+    need(not any(live.values()), "rank", r, "ends with full slots", live)
+    for k in most:
+        need(rank[k] == most[k], "rank", r, k, rank[k], "should be", most[k])
+    need(rank["warmup_depth"] == warm, "rank", r, "warmup_depth", rank["warmup_depth"], "should be", warm)
+    for q in rank["pools"]:
+        if q["class"] in ("act", "gout", "local"):
+            need(peak.get((q["class"], q["first"])) == q["count"], "rank", r, "pool", q, "is not its peak",
+                 peak.get((q["class"], q["first"])))
+
+
+def check_bytes(p, r, rank):
+    if not p.json["sized"]:
+        return
+    shared = [(q["class"], q["bytes"]) for q in rank["pools"] if q["class"] in ("act", "gout", "local")]
+    need(len(shared) == len(set(shared)), "rank", r, "has two pools of one class and size", shared)
+    up = lambda n: -(-n // 64) * 64
+    own = [s for s in p.stages if s["rank"] == r]
+    b = {k: sum(up(s[k]) for s in own) for k in ("weight", "grad", "opt")}
+    b["work"] = max(up(s["work"]) for s in own)
+    for cls in ("act", "gout", "out", "in", "local"):
+        b[cls] = sum(q["count"] * up(q["bytes"]) for q in rank["pools"] if q["class"] == cls)
+    b["total"] = sum(b.values())
+    need(rank["bytes"] == b, "rank", r, "bytes", rank["bytes"], "should be", b)
+
+
+# ---- running it ----
+
+def mate(send, recv):
+    """Whether the two are the ends of one transfer."""
+    need(send.send and not recv.send, "not a transfer")
+    return send.mb == recv.mb and send.forward == recv.forward and \
+        recv.stage == send.stage + (1 if send.forward else -1)
+
+
+def run(p, rng, duration):
+    """Runs the lists: any enabled step may come next, rng chooses; the times cannot depend on it.
+    duration(c): of a compute op or a SEND. Returns {instr: (start, end)}; Wrong on a stall or when a
+    SEND meets the RECV of another tensor."""
+    at = [[0, 0] for _ in range(p.nrank)]  # heads of COMPUTE and COMM
+    ends = [[[], []] for _ in range(p.nrank)]
+    when = {}
+    total = sum(len(l) for l in p.lists)
+
+    def head(r, x):
+        stream = p.comm[r] if x else p.compute[r]
+        return stream[at[r][x]] if at[r][x] < len(stream) else None
+
+    def earliest(r, x):
+        """When the head could start for all that its rank knows; None: it cannot yet."""
+        c = head(r, x)
+        if c is None or c.wait > at[r][not x]:
+            return None
+        before = ends[r][x][-1] if ends[r][x] else 0
+        return max(before, ends[r][not x][c.wait - 1] if c.wait else 0)
+
+    def finish(r, x, start, end):
+        when[head(r, x)] = (start, end)
+        ends[r][x].append(end)
+        at[r][x] += 1
+
+    while len(when) < total:
+        ready = [(r, x) for r in range(p.nrank) for x in (0, 1) if earliest(r, x) is not None]
+        rng.shuffle(ready)
+        for r, x in ready:
+            c, start = head(r, x), earliest(r, x)
+            if not x:
+                finish(r, x, start, start + duration(c))
+                break
+            d = head(c.peer, 1)
+            other = earliest(c.peer, 1)
+            if d is None or other is None or d.peer != r or d.send == c.send:
+                continue
+            send, recv = (c, d) if c.send else (d, c)
+            need(mate(send, recv), send, "meets", recv)
+            start = max(start, other)
+            end = start + duration(send)
+            finish(r, 1, start, end)
+            finish(c.peer, 1, start, end)
+            break
+        else:
+            heads = [head(r, x) for r in range(p.nrank) for x in (0, 1)]
+            raise Wrong("stalls at " + ", ".join(str(c) for c in heads if c))
+    return when
+
+
+def check_times(p, rng):
+    """The predicted times are those of the machine with the program's own costs."""
+    when = run(p, rng, p.cost)
+    for c, (start, end) in when.items():
+        need((c.start, c.end) == (start, end), c, "is predicted", (c.start, c.end), "but runs", (start, end))
+    j, ops = p.json, [c for l in p.compute for c in l]
+    first, last = min(s for s, _ in when.values()), max(e for _, e in when.values())
+    need(j["makespan"] == last - first, "makespan", j["makespan"], "should be", last - first)
+    need(j["busy"] == sum(p.cost(c) for c in ops), "busy", j["busy"])
+    span = max(max(when[c][1] for c in l) - min(when[c][0] for c in l) for l in p.lists)
+    need(j["span"] == span, "span", j["span"], "should be", span)
+    ideal, _ = play(p)
+    need(j["ideal"] == ideal, "ideal", j["ideal"], "should be", ideal)
+
+
+def play(p, cost=None):
+    """Makespan and longest window of one rank when transfers never wait: cost(kind) for uniform
+    costs with send = 0, else the program's own."""
+    price = (lambda c: cost(c.kind)) if cost else p.cost
+    wire = (lambda s: 0) if cost else (lambda s: p.stages[s]["send"])
+    end, at, now, first = {}, [0] * p.nrank, [0] * p.nrank, [None] * p.nrank
+    moved = True
+    while moved:
+        moved = False
+        for r in range(p.nrank):
+            while at[r] < len(p.compute[r]):
+                c, start = p.compute[r][at[r]], now[r]
+                if c.kind in ("F", "B", "I"):
+                    s = c.stage + (-1 if c.forward else 1)
+                    if 0 <= s < p.nstage:
+                        src = (s, "F" if c.forward else "G", c.mb)
+                        if src not in end:
+                            break
+                        start = max(start, end[src] + (wire(s) if p.rank_of(s) != r else 0))
+                if first[r] is None:
+                    first[r] = start
+                now[r] = start + price(c)
+                end[(c.stage, "G" if c.kind in "BI" else c.kind, c.mb)] = now[r]
+                at[r] += 1
+                moved = True
+    need(all(at[r] == len(p.compute[r]) for r in range(p.nrank)), "the compute orders wait for each other")
+    return max(now), max(now[r] - first[r] for r in range(p.nrank))
+
+
+def check_slots(p, rng, slow=()):
+    """Runs with random durations, some ops very slow, and looks into the slots: nothing is
+    overwritten, read too early, or read as something else; a slot holds what its pool is for."""
+    longest = rng.choice((2, 10, 100))
+    when = run(p, rng, lambda c: 1000000 if c in slow else rng.randint(1, longest))
+    for r, rank in enumerate(p.json["rank"]):
+        pools = rank["pools"]
+        need([q["first"] for q in pools] == [sum(o["count"] for o in pools[:i]) for i in range(len(pools))],
+             "rank", r, "pools are not one run of slots")
+        pool = [q for q in pools for _ in range(q["count"])]
+        events = []  # (time, 0 ends before 1 starts, seq, what, slot, tensor)
+
+        def use(c, slot, cls, stage, tensor, fills, last):
+            need(slot is not None and slot < len(pool), c, "has no", cls, "slot")
+            q = pool[slot]
+            need(q["class"] == cls, c, "uses slot", slot, "of class", q["class"], "as", cls)
+            size = {"act": "act", "gout": "gout"}.get(cls, "boundary")
+            if p.json["sized"]:
+                need(q["bytes"] == p.stages[stage][size], c, "puts", p.stages[stage][size], "bytes in", q)
+            else:
+                need(q["stage"] == stage, c, "shares a pool of another stage's size", q)
+            start, end = when[c]
+            events.append((start, 1, "fill" if fills else "hold", c, slot, tensor))
+            events.append((end, 0, "filled" if fills else "empty" if last else "release", c, slot, tensor))
+
+        for c in p.lists[r]:
+            if c.kind == "U":
+                need((c.act, c.gout, c.src, c.dst) == (None,) * 4, c, "has slots")
+                continue
+            key = (c.stage, c.mb)
+            into = c.stage + (-1 if c.forward else 1)   # where the tensor read comes from
+            outof = c.stage + (1 if c.forward else -1)  # where the tensor written goes
+            if c.comm:
+                need(c.act is None and c.gout is None, c, "has a stash")
+                far = outof if c.send else into
+                y = min(c.stage, far)  # the stage whose output passes this boundary
+                slot, cls, other = (c.src, "out", c.dst) if c.send else (c.dst, "in", c.src)
+                need(other is None, c, "uses both ends")
+                use(c, slot, cls, y, ("Y" if c.forward else "G", y, c.mb), not c.send, True)
+                continue
+            use(c, c.act, "act", c.stage, ("stash",) + key, c.kind == "F", c.kind in "BW")
+            if c.kind in "IW":
+                use(c, c.gout, "gout", c.stage, ("gout",) + key, c.kind == "I", True)
+            else:
+                need(c.gout is None, c, "has a gout slot")
+            reads = c.kind != "W" and 0 <= into < p.nstage
+            writes = c.kind != "W" and 0 <= outof < p.nstage
+            need((c.src is not None) == reads and (c.dst is not None) == writes, c, "boundary slots")
+            what = "Y" if c.forward else "G"
+            if reads:
+                y = min(c.stage, into)
+                use(c, c.src, "in" if p.rank_of(into) != r else "local", y, (what, y, c.mb), False, True)
+            if writes:
+                y = min(c.stage, outof)
+                use(c, c.dst, "out" if p.rank_of(outof) != r else "local", y, (what, y, c.mb), True, False)
+
+        holds = {}  # slot -> [tensor, complete?, readers]
+        for _, _, what, c, slot, tensor in sorted(events, key=lambda e: (e[0], e[1])):
+            if what == "fill":
+                need(slot not in holds, c, "overwrites slot", slot, "that holds", holds.get(slot))
+                holds[slot] = [tensor, False, 0]
+                continue
+            need(slot in holds and holds[slot][0] == tensor, c, "wants", tensor, "in slot", slot, "which holds",
+                 holds.get(slot))
+            if what == "filled":
+                holds[slot][1] = True
+            elif what == "hold":
+                need(holds[slot][1], c, "reads slot", slot, "before it is full")
+                holds[slot][2] += 1
+            else:
+                holds[slot][2] -= 1
+                if what == "empty":
+                    need(holds[slot][2] == 0, c, "gives back slot", slot, "while it is read")
+                    del holds[slot]
+        need(not holds, "rank", r, "ends with full slots", holds)
+
+
+def check(p, rng, rounds=2, each=False):
+    """each: every instruction in turn is the slow one, so no race can hide."""
+    check_tables(p)
+    check_times(p, rng)
+    every = [c for l in p.lists for c in l]
+    for _ in range(rounds):
+        check_slots(p, rng, set(rng.sample(every, rng.randint(0, 2))))
+    for c in every if each else ():
+        check_slots(p, rng, {c})

@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: MIT
+# Random schedules, mutations of them, and what must become of each, by brute force over the rules
+# of lang/spec.md 5. `verdicts` compares: accept or refuse, the first diagnostic, the set of all, the
+# ops that they name, and for an accepted program everything that machine.py checks. A disagreement
+# is shrunk before it is printed.
+import copy
+import re
+import sys
+import time
+
+import driver
+import machine
+
+OP = driver.OP
+
+
+class Shape:
+    """nrank, place (rank of each stage), nmb, orders (op texts per rank, updates included)."""
+
+    def __init__(self, nrank, place, nmb, orders):
+        self.nrank, self.place, self.nmb, self.orders = nrank, place, nmb, orders
+
+
+def legal(rng, ranks=4, extra_stages=3, mbs=5):
+    """A random legal schedule: ops are appended to their ranks in a random order that respects the
+    data, so ranks need not be regular in any way."""
+    P = rng.randint(1, ranks)
+    S = P + rng.randint(0, extra_stages) * (rng.random() < 0.5)
+    place = list(range(P)) + [rng.randrange(P) for _ in range(S - P)]
+    if rng.random() < 0.5:
+        rng.shuffle(place)
+    M = rng.randint(1, mbs)
+    mode = rng.choice(("B", "I", "mixed"))
+    split = {(s, m): mode == "I" or (mode == "mixed" and rng.random() < 0.5)
+             for s in range(S) for m in range(M)}
+    todo = {(s, k, m) for s in range(S) for m in range(M)
+            for k in ("F",) + (("I", "W") if split[s, m] else ("B",))}
+    weight = {"F": rng.choice((1, 1, 5)), "B": rng.choice((1, 5)),
+              "I": rng.choice((1, 5)), "W": rng.choice((1, 1, 5))}
+    fifo = rng.random() < 0.5
+    done, orders = set(), [[] for _ in range(P)]
+    left = {s: M for s in range(S)}
+
+    def ready(s, k, m):
+        back = lambda t: (t, "I" if split[t, m] else "B", m) in done
+        if fifo and m and (s, k, m - 1) in todo:
+            return False
+        if k == "F":
+            return s == 0 or (s - 1, "F", m) in done
+        if k == "W":
+            return (s, "I", m) in done
+        return (s, "F", m) in done and (s == S - 1 or back(s + 1))
+
+    while todo:
+        can = sorted(o for o in todo if ready(*o))
+        s, k, m = rng.choices(can, [weight[o[1]] for o in can])[0]
+        todo.remove((s, k, m))
+        done.add((s, k, m))
+        orders[place[s]].append("%d%s%d" % (s, k, m))
+        left[s] -= k in "BW"
+        if not left[s] and rng.random() < 0.3:
+            orders[place[s]].append("%dU" % s)
+            left[s] = -1
+    for s in range(S):
+        if left[s] == 0:
+            orders[place[s]].append("%dU" % s)
+    return Shape(P, place, M, orders)
+
+
+def unrelated(rng):
+    """The ops of a legal schedule, but each rank in an order of its own that only keeps F, I, W and U
+    of a stage in order: most of these deadlock."""
+    t = legal(rng)
+    for r, order in enumerate(t.orders):
+        ops, placed = order[:], []
+        rng.shuffle(ops)
+        while ops:
+            for o in ops:
+                s, k, m = OP.match(o).groups()
+                before = {"F": "", "B": "F", "I": "F", "W": "FI"}.get(k, "")
+                alone = sum(OP.match(x).group(1) == s for x in ops) == 1
+                if any(s + b + m in ops for b in before) or (k == "U" and not alone):
+                    continue
+                ops.remove(o)
+                placed.append(o)
+                break
+        t.orders[r] = placed
+    return t
+
+
+def text(shape, rng, costs=False):
+    extra = ""
+    e = lambda most: "%d + s * %d %% %d" % (rng.randint(0, most), rng.randint(0, 7), rng.randint(1, 4))
+    if costs and rng.random() < 0.8:
+        free = lambda most: rng.choice(("0", e(9), e(most)))
+        extra += "  time s { F = %s  I = %s  W = %s  U = %s  send = %s }\n" % (
+            free(9), free(9), e(9), e(3), free(40))
+    if costs and rng.random() < 0.6:
+        keys = rng.sample(("act", "gout", "boundary", "weight", "grad", "opt", "work"), rng.randint(1, 7))
+        extra += "  bytes s { %s }\n" % "  ".join("%s = %s" % (k, e(300)) for k in sorted(keys))
+    return driver.pipe_text(shape.nrank, shape.place, shape.nmb, shape.orders, extra, rng)
+
+
+# ---- mutations ----
+
+def mutate(shape, rng):
+    t = copy.deepcopy(shape)
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        r = rng.randrange(t.nrank)
+        o = t.orders[r]
+        what = rng.choice(("swap", "swap", "near", "near", "drop", "again", "move",
+                           "kind", "mb", "rank", "all", "none", "stage"))
+        if what == "none" and rng.random() < 0.9:
+            what = "near"
+        if not o:
+            continue
+        i, j = rng.randrange(len(o)), rng.randrange(len(o))
+        s, k, m = OP.match(o[i]).groups()
+        if what == "swap":
+            o[i], o[j] = o[j], o[i]
+        elif what == "near" and i + 1 < len(o):
+            o[i], o[i + 1] = o[i + 1], o[i]
+        elif what == "drop":
+            del o[i]
+        elif what == "again":
+            o.insert(j, o[i])
+        elif what == "move":
+            o.insert(j, o.pop(i))
+        elif what == "kind" and m:
+            o[i] = s + rng.choice("FBIW") + m
+        elif what == "mb" and m:
+            o[i] = "%s%s%d" % (s, k, rng.choice((rng.randrange(t.nmb), t.nmb)))
+        elif what == "stage":
+            o[i] = "%d%s%s" % (rng.randint(0, len(t.place)), k, m)
+        elif what == "rank":
+            t.orders[rng.randrange(t.nrank)].insert(0, o.pop(i))
+        elif what == "all" and rng.random() < 0.3:
+            o[:] = [x for x in o if OP.match(x).group(2) != k]
+        elif what == "none":
+            o.clear()
+    return t
+
+
+# ---- brute force ----
+
+def brute(t):
+    """[] if legal, else [(diagnostic, the op that it must name or None)] in order; with a deadlock,
+    where each stuck rank is and what it needs on which rank."""
+    S, faults, at = len(t.place), [], {}
+    for r, order in enumerate(t.orders):
+        for n, text_ in enumerate(order):
+            s, k, m = OP.match(text_).groups()
+            s, m = int(s), int(m) if m else None
+            if s >= S or t.place[s] != r:
+                faults.append(("foreign-op", None))
+            elif m is not None and not 0 <= m < t.nmb:
+                faults.append(("bad-index", None))
+            elif (s, k, m) in at:
+                faults.append(("duplicate-op", text_))
+            elif any((s, o, m) in at for o in {"B": "IW", "I": "B", "W": "B"}.get(k, "")):
+                faults.append(("mixed-backward", text_))
+            else:
+                at[s, k, m] = n
+                continue
+            break
+        if not order:
+            faults.append(("empty-rank", None))
+    if faults:
+        return faults
+    for s in range(S):
+        mbs, count = range(t.nmb), len(faults)
+        back = {m: next((k for k in "BI" if (s, k, m) in at), None) for m in mbs}
+        stray = any((s, "W", m) in at and not back[m] for m in mbs)  # W without I: it is I that lacks
+        for kind, absent in (("F", [m for m in mbs if (s, "F", m) not in at]),
+                             ("I" if stray else "B", [m for m in mbs if not back[m]]),
+                             ("W", [m for m in mbs if back[m] == "I" and (s, "W", m) not in at])):
+            if absent:
+                faults.append(("missing-op", "%d%s%d" % (s, kind, absent[0])))
+        if (s, "U", None) not in at:
+            faults.append(("update", None))
+        if len(faults) > count:
+            continue
+        for m in mbs:
+            f, b, w = at[s, "F", m], at[s, back[m], m], at.get((s, "W", m))
+            if b < f or (w is not None and w < b):
+                faults.append(("op-order", None))
+                break
+            if max(b, w or 0) > at[s, "U", None]:
+                faults.append(("update", None))
+                break
+    if faults:
+        return faults
+    # Nothing can go wrong any more but that orders wait for each other: run them.
+    head, ended, moved = [0] * t.nrank, set(), True
+
+    def waits(r):
+        if head[r] == len(t.orders[r]):
+            return None
+        s, k, m = OP.match(t.orders[r][head[r]]).groups()
+        n = int(s) + (-1 if k == "F" else 1)
+        return (n, k == "F", m) if k in "FBI" and 0 <= n < S and (n, k == "F", m) not in ended else None
+
+    while moved:
+        moved = False
+        for r in range(t.nrank):
+            while head[r] < len(t.orders[r]) and not waits(r):
+                s, k, m = OP.match(t.orders[r][head[r]]).groups()
+                if k in "FBI":
+                    ended.add((int(s), k == "F", m))
+                head[r] += 1
+                moved = True
+    wait = {r: waits(r) for r in range(t.nrank) if waits(r)}
+    if not wait:
+        return []
+    if any(t.place[n] == r for r, (n, _, _) in wait.items()):
+        return [("op-order", None)]
+    at_head = {r: t.orders[r][head[r]] for r in wait}
+    needs = {r: (next("%d%s%s" % (n, k, m) for k in ("F" if f else "BI") if (n, k, int(m)) in at), t.place[n])
+             for r, (n, f, m) in wait.items()}
+    return [("deadlock", (at_head, needs))]
+
+
+def circles(needs):
+    """The circles of ranks that wait for each other; each rank waits for one."""
+    found = set()
+    for r in needs:
+        path = []
+        while r not in path:
+            path.append(r)
+            r = needs[r][1]
+        found.add(frozenset(path[path.index(r):]))
+    return found
+
+
+NOTE = re.compile(r"note: rank (\d+) is at (\w+), which needs (\w+), "
+                  r"(?:which rank (\d+) runs only after (\w+)|where rank (\d+) is)$", re.M)
+
+
+def false_circle(err, at_head, needs):
+    """None if the message tells a shortest circle, each hop of it as it is."""
+    hops = [(int(r), x, y, int(q or p), z or y) for r, x, y, q, z, p in NOTE.findall(err)]
+    if len(hops) != min(len(c) for c in circles(needs)):
+        return "not a shortest circle: %s" % needs
+    for i, (r, x, y, q, z) in enumerate(hops):
+        if (x, (y, q), z) != (at_head[r], needs[r], at_head[q]) or q != hops[(i + 1) % len(hops)][0]:
+            return "hop %d is false: %s" % (i, needs)
+    return None
+
+
+def disagree(c, t, rng, source=None):
+    """None, or what differs."""
+    source = source or text(t, rng)
+    want = brute(t)
+    status, out, err = c.text(source, "--emit=json")
+    got = driver.errors(err)
+    differ = "pipec: %s\nbrute force: %s" % (err or "accepts", want or "accepts")
+    if bool(status) != bool(want) or [n for n, _ in got][:1] != [n for n, _ in want][:1]:
+        return differ
+    if len(got) > len(want) or (len(want) < 20 and {n for n, _ in got} != {n for n, _ in want}):
+        return differ  # pipec reports the same slip of several stages once
+    if want and want[0][0] == "deadlock":
+        return false_circle(err, *want[0][1]) and differ + false_circle(err, *want[0][1])
+    for name, message in got:
+        ops = [op for n, op in want if n == name and op]
+        if ops and not any(re.search(r"\b%s\b" % op, message) for op in ops):
+            return "'%s' names none of %s" % (message, ops)
+    if not want:
+        try:
+            machine.check(machine.Program(out), rng, rounds=1)
+        except machine.Wrong as e:
+            return "accepted, but %s" % e
+    return None
+
+
+def smaller(t):
+    """Shapes with less in them."""
+    for r in range(t.nrank):  # halves, then single ops
+        n = len(t.orders[r])
+        for width in (n // 2, 1):
+            for i in range(0, n, width or 1):
+                u = copy.deepcopy(t)
+                del u.orders[r][i:i + (width or 1)]
+                yield u
+    if t.nmb > 1:
+        u = copy.deepcopy(t)
+        u.nmb -= 1
+        u.orders = [[o for o in order if not o.endswith(str(u.nmb)) or o.endswith("U")] for order in u.orders]
+        yield u
+    if len(t.place) > 1 and t.place[-1] in t.place[:-1]:
+        u = copy.deepcopy(t)
+        s = len(u.place) - 1
+        u.place.pop()
+        u.orders = [[o for o in order if int(OP.match(o).group(1)) != s] for order in u.orders]
+        yield u
+
+
+def shrink(c, t, rng):
+    found = True
+    while found:
+        found = False
+        for u in smaller(t):
+            if disagree(c, u, rng, plain_text(u)):
+                t, found = u, True
+                break
+    return t
+
+
+def plain_text(t):
+    return driver.pipe_text(t.nrank, t.place, t.nmb, t.orders, auto_u=False)
+
+
+def verdicts(c, rng, args):
+    count, began, tally = args.count or 1500, time.time(), {}
+    for _ in range(count):
+        kind = rng.random()
+        t = unrelated(rng) if kind < 0.2 else legal(rng) if kind < 0.25 else mutate(legal(rng), rng)
+        source = text(t, rng)
+        why = disagree(c, t, rng, source)
+        if why:
+            if disagree(c, t, rng, plain_text(t)):
+                t = shrink(c, t, rng)
+                source = plain_text(t)
+                why = disagree(c, t, rng, source)
+            sys.exit("%s\n%s" % (source, why))
+        for name in {n for n, _ in brute(t)} or {"accepted"}:
+            tally[name] = tally.get(name, 0) + 1
+    print("verdicts: %d programs agree: %s" % (count, ", ".join("%s %d" % kv for kv in sorted(tally.items()))))
+    absent = {"accepted", "foreign-op", "bad-index", "duplicate-op", "mixed-backward", "missing-op", "op-order",
+              "update", "deadlock"} - set(tally)
+    if count >= 1000 and absent:
+        sys.exit("never seen: %s" % ", ".join(sorted(absent)))
+    print("%.1f s" % (time.time() - began), file=sys.stderr)

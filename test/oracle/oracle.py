@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: MIT
+# The oracle: pipec against things that are not pipec. `oracle.py WHAT --pipec EXE --stdlib DIR
+# --scratch PREFIX`, where WHAT is
+#
+#   orders    op by op against orders.py, over a grid
+#   replay    machine.py runs what pipec emits: random programs and the standard library
+#   numbers   closed forms and published numbers
+#   verdicts  mutated random schedules: pipec's verdict against brute force (mutate.py)
+#   pytorch   literals of PyTorch's tests (--shared DIR)
+#   itself    machine.py finds every fault of a list that is planted in good programs
+#
+# The seed is printed; --seed repeats a run. Exit 0 and a line of counts, or 1 and what disagrees.
+import argparse
+import itertools
+import json
+import random
+import sys
+import time
+
+sys.dont_write_bytecode = True  # nothing beside the sources
+
+import driver
+import machine
+import mutate
+import orders
+import pytorch
+
+
+def same_orders(what, got, want):
+    for r, (g, w) in enumerate(itertools.zip_longest(got, want)):
+        if g != w:
+            at = next((i for i, (a, b) in enumerate(itertools.zip_longest(g or [], w or [])) if a != b))
+            sys.exit("%s: rank %d differs at %d\n  pipec:  %s\n  oracle: %s" % (what, r, at, g, w))
+
+
+def cmd_orders(c, rng, args):
+    n = 0
+    shapes = [(P, M) for P in (1, 2, 3, 4, 5, 8) for M in (1, 2, 3, 4, 5, 7, 8, 16)]
+    shapes += [(16, 5), (16, 64), (33, 40), (64, 3), (64, 512), (1, 512)]
+    for P, M in shapes:
+        for name, formula in (("gpipe", orders.gpipe), ("1f1b", orders.onef1b), ("1f1b", orders.deepspeed),
+                              ("zb_h1", orders.zb_h1)):
+            same_orders("%s P=%d M=%d" % (name, P, M), driver.csv(c.file(name, "csv", P=P, M=M)), formula(P, M))
+            n += 1
+    for P, V in itertools.product((2, 3, 4, 8), (2, 3, 4)):
+        for M in (P, 2 * P, 5 * P):
+            same_orders("interleaved P=%d M=%d V=%d" % (P, M, V),
+                        driver.csv(c.file("interleaved", "csv", P=P, M=M, V=V)), orders.interleaved(P, M, V))
+            n += 1
+    print("orders: %d schedules equal" % n)
+
+
+def checked(what, text, rng):
+    try:
+        p = machine.Program(text)
+        machine.check(p, rng)
+        return p
+    except machine.Wrong as e:
+        sys.exit("%s: %s" % (what, e))
+
+
+def check_phases(what, p, lags):
+    """Of a kernel whose op kinds have these lags on rank r: an op at index i comes from iteration
+    i + lag, which is flush once one op is past its end, else warm-up while one is before its start."""
+    for r, ops in enumerate(p.compute):
+        for c in ops:
+            k = None if c.kind == "U" else c.mb + lags(r)[c.kind]
+            late = k is None or k - min(lags(r).values()) >= p.nmb
+            early = k is not None and k < max(lags(r).values())
+            want = "flush" if late else "warmup" if early else "steady"
+            if c.phase != want:
+                sys.exit("%s: %s is %s, not %s" % (what, c, c.phase, want))
+
+
+def cmd_replay(c, rng, args):
+    n = instr = 0
+    for P, M in [(1, 1), (1, 6), (2, 1), (2, 2), (3, 2), (4, 8), (4, 1), (5, 11), (8, 3), (8, 12)]:
+        for name in ("gpipe", "1f1b", "zb_h1"):
+            p = checked("%s P=%d M=%d" % (name, P, M), c.file(name, "json", P=P, M=M), rng)
+            if name != "gpipe":  # its phases are labels of the text
+                lags = {"1f1b": lambda r: {"F": 0, "B": P - 1 - r},
+                        "zb_h1": lambda r: {"F": 0, "I": P - 1 - r, "W": P - 1}}[name]
+                check_phases("%s P=%d M=%d" % (name, P, M), p, lags)
+            n, instr = n + 1, instr + sum(map(len, p.lists))
+    for P, M, V in [(2, 2, 2), (2, 6, 3), (3, 6, 2), (4, 8, 2), (4, 4, 4), (5, 10, 2)]:
+        p = checked("interleaved P=%d M=%d V=%d" % (P, M, V), c.file("interleaved", "json", P=P, M=M, V=V), rng)
+        n, instr = n + 1, instr + sum(map(len, p.lists))
+    for i in range(args.count or 300):
+        shape = mutate.legal(rng)
+        text = mutate.text(shape, rng, costs=True)
+        status, out, err = c.text(text, "--emit=json")
+        if status:
+            sys.exit("a legal schedule is refused:\n%s\n%s" % (text, err))
+        p = checked("\n" + text, out, rng)
+        want = [[o for o in order if not o.endswith("U")] for order in shape.orders]
+        if p.orders() != want:
+            sys.exit("not the order that was written:\n%s\n%s" % (text, p.orders()))
+        n, instr = n + 1, instr + sum(map(len, p.lists))
+    print("replay: %d programs, %d instructions" % (n, instr))
+
+
+# ---- numbers ----
+
+def with_costs(c, base, params, costs):
+    """The program of base with uniform costs."""
+    text = 'import "%s.pipe"\nschedule t() extends %s(%s) {\n  time { %s }\n}\n' % (
+        base, "onef1b" if base == "1f1b" else base, ", ".join("%s = %d" % kv for kv in params.items()),
+        "  ".join("%s = %d" % kv for kv in costs.items()))
+    status, out, err = c.text(text, "--emit=json")
+    if status:
+        sys.exit(text + err)
+    return machine.Program(out)
+
+
+def equal(what, got, want):
+    if got != want:
+        sys.exit("%s: %s, not %s" % (what, got, want))
+    equal.n += 1
+
+
+equal.n = 0
+
+
+def cmd_numbers(c, rng, args):
+    def stats(base, params, costs):
+        p = with_costs(c, base, params, costs)
+        make, span = machine.play(p)
+        equal("%s %s ideal" % (base, params), p.json["ideal"], make)
+        equal("%s %s makespan" % (base, params), p.json["makespan"] >= make, True)
+        return p, make, span
+
+    peak = lambda p: [r["inflight"] for r in p.json["rank"]]
+    # P=8, M=32, F = B = W = 1000 per full stage: makespan, span, peak in full-stage microbatches.
+    split, full = {"F": 1000, "I": 1000, "W": 1000}, {"F": 1000, "B": 2000}
+    for base, costs, want in [("1f1b", full, (117000, 117000, 8)), ("gpipe", full, (117000, None, 32)),
+                              ("zb_h1", split, (103000, 103000, 8))]:
+        p, make, span = stats(base, {"P": 8, "M": 32}, costs)
+        equal(base, (make, want[1] and span, max(peak(p))), want)
+    for V, make_want, peak_want in [(2, 106500, 11.5), (4, 101250, 9.75)]:
+        p, make, span = stats("interleaved", {"P": 8, "M": 32, "V": V}, {"F": 1000 // V, "B": 2000 // V})
+        equal("interleaved V=%d" % V, (make, max(peak(p)) / V), (make_want, peak_want))
+    # P=4, F=1, B=2: spans and peaks; GPipe's utilisation M/(M+P-1).
+    for M, span in [(1, 12), (2, 15), (4, 21), (6, 27), (8, 33)]:
+        for base in ("gpipe", "1f1b"):
+            p, make, _ = stats(base, {"P": 4, "M": M}, {"F": 1, "B": 2})
+            equal("%s M=%d" % (base, M), make, span)
+            equal("%s M=%d utilisation" % (base, M), p.json["busy"] * (M + 3), 4 * make * M)
+            most = [M if base == "gpipe" else min(4 - s, M) for s in range(4)]
+            equal("%s M=%d peaks" % (base, M), peak(p), most)
+    for V, make_want, peaks, warm in [(2, 57, [11, 9, 7, 5], [10, 8, 6, 4]),
+                                      (4, 105, [19, 17, 15, 13], [18, 16, 14, 12])]:
+        p, make, _ = stats("interleaved", {"P": 4, "M": 8, "V": V}, {"F": 1, "B": 2})
+        equal("interleaved V=%d, in chunks" % V, (make, peak(p)), (make_want, peaks))  # 28.5 and 26.25 stages
+        equal("interleaved V=%d bubble" % V, (make * 4 - p.json["busy"]) * (8 * V + 3), 3 * make * 4)
+        equal("interleaved V=%d depth" % V, [r["warmup_depth"] for r in p.json["rank"]], [w + 1 for w in warm])
+    # Transfers: (P-1)M each way, 2(PV-1)M when interleaved.
+    for base, params, want in [("gpipe", {"P": 4, "M": 8}, 48), ("1f1b", {"P": 4, "M": 8}, 48),
+                               ("interleaved", {"P": 4, "M": 8, "V": 2}, 112)]:
+        equal(base + " transfers", len(json.loads(c.file(base, "json", **params))["transfers"]), want)
+    # ZB-H1's bubble (P-1) max(F, B + max(0, F - W)) for M >= P, any costs.
+    for _ in range(args.count or 40):
+        P, F, I, W = rng.randint(1, 8), rng.randint(1, 30), rng.randint(1, 30), rng.randint(1, 30)
+        M = rng.randint(P, 3 * P)
+        p, make, _ = stats("zb_h1", {"P": P, "M": M}, {"F": F, "I": I, "W": W})
+        equal("zb_h1 P=%d M=%d F=%d I=%d W=%d" % (P, M, F, I, W), make,
+              M * (F + I + W) + (P - 1) * max(F, I + max(0, F - W)))
+    # Room for 7 stashes: GPipe with 8 microbatches does not fit, 1F1B fits in 4.
+    for base, room, want in [("gpipe", 7, "memory"), ("gpipe", 8, None),
+                             ("onef1b", 4, None), ("onef1b", 3, "memory")]:
+        text = 'import "%s.pipe"\nschedule t() extends %s(P = 4, M = 8) { bytes { act = 1MiB } }\n' % (
+            "gpipe" if base == "gpipe" else "1f1b", base)
+        status, _, err = c.text(text, "--check", "--memory-limit=%dMiB" % room)
+        equal("%s in %d MiB" % (base, room), driver.errors(err)[0][0] if status else None, want)
+    print("numbers: %d equal" % equal.n)
+
+
+# ---- does the oracle see anything? ----
+
+def tamper(j, rng):
+    """(what, program with one fault) for each kind of fault."""
+    def edit(what, change):
+        t = json.loads(json.dumps(j))
+        if change(t):
+            return what, json.dumps(t)
+        return None
+
+    def pick(t, ok):
+        found = [(r, i) for r, rank in enumerate(t["rank"]) for i, c in enumerate(rank["instr"])
+                 if ok(c) and (c["wait"] == 0 or alone(rank["instr"], i))]
+        return found and rng.choice(found)
+
+    def alone(l, i):
+        """Nothing above in its stream waits for as much: its wait is needed."""
+        comm = lambda c: "_" in c["op"]
+        return all(c["wait"] < l[i]["wait"] for c in l[:i] if comm(c) == comm(l[i]))
+
+    def on_instr(ok, change):
+        def edit_one(t):
+            at = pick(t, ok)
+            if at:
+                change(t["rank"][at[0]]["instr"], at[1])
+            return bool(at)
+        return edit_one
+
+    def drop(l, i):
+        del l[i]
+
+    def set_key(key, value):
+        return lambda l, i: l[i].__setitem__(key, value(l[i]))
+
+    def pool(t):
+        q = rng.choice(rng.choice(t["rank"])["pools"])
+        q["count"] += 1
+        return True
+
+    def swap_transfers(t):
+        r = rng.choice(t["rank"])["instr"]
+        xs = [i for i, c in enumerate(r) if "SEND_F" in c["op"]]
+        if len(xs) < 2:
+            return False
+        a, b = xs[0], xs[1]
+        for k in ("op", "mb", "in"):
+            r[a][k], r[b][k] = r[b][k], r[a][k]
+        return True
+
+    kind = lambda *ks: lambda c: machine.OP.match(c["op"]).group(2) in ks
+    waits = lambda *ks: lambda c: kind(*ks)(c) and c["wait"] > 0
+    yield edit("an op is missing", on_instr(kind("F", "B", "I", "W"), drop))
+    yield edit("an op is there twice", on_instr(kind("F"), lambda l, i: l.append(dict(l[i]))))
+    yield edit("a transfer is missing", on_instr(kind("SEND_F", "SEND_B"), drop))
+    no_wait = set_key("wait", lambda c: 0)
+    yield edit("a send does not wait for its tensor", on_instr(waits("SEND_F", "SEND_B"), no_wait))
+    yield edit("an op does not wait for its tensor", on_instr(waits("B", "I"), no_wait))
+    yield edit("a wait is too high", on_instr(kind("F"), set_key("wait", lambda c: c["wait"] + 1000)))
+    yield edit("another stash is read", on_instr(kind("B", "I"), set_key("act", lambda c: c["act"] + 1)))
+    yield edit("another tensor is sent", on_instr(kind("SEND_F"), set_key("in", lambda c: c["in"] ^ 1)))
+    yield edit("two transfers are swapped", swap_transfers)
+    yield edit("a time is wrong", on_instr(kind("F"), set_key("start", lambda c: c["start"] + 1)))
+    yield edit("a peer is wrong", on_instr(kind("SEND_F"), set_key("peer", lambda c: c["peer"] + 1)))
+    yield edit("a pool is larger than its peak", pool)
+    yield edit("an op is on another microbatch", on_instr(
+        lambda c: kind("F")(c) and c["mb"] == 0, lambda l, i: l[i].update(op=l[i]["op"][:-1] + "1", mb=1)))
+    for key in ("makespan", "busy", "span", "ideal"):
+        yield edit(key + " is wrong", lambda t, k=key: t.__setitem__(k, t[k] + 1) or True)
+    for key in ("inflight", "held", "warmup_depth"):
+        yield edit(key + " is wrong", lambda t, k=key: t["rank"][0].__setitem__(k, t["rank"][0][k] + 1) or True)
+
+
+def cmd_itself(c, rng, args):
+    seen = {}
+    texts = [c.file(n, "json", P=3, M=4) for n in ("gpipe", "1f1b", "zb_h1")]
+    texts += [c.file("interleaved", "json", P=2, M=4, V=2)]
+    for text in texts * (args.count or 2):
+        checked("untouched", text, rng)
+        for fault in tamper(json.loads(text), rng):
+            if fault is None:
+                continue
+            what, bad = fault
+            caught = False
+            try:
+                machine.check(machine.Program(bad), rng, rounds=2, each=True)
+            except (machine.Wrong, KeyError, IndexError):
+                caught = True
+            if not caught:
+                sys.exit("machine.py does not see that %s" % what)
+            seen[what] = seen.get(what, 0) + 1
+    print("itself: %d kinds of fault, %d planted, all seen" % (len(seen), sum(seen.values())))
+    if len(seen) < 20:
+        sys.exit("some kind of fault was never planted")
+
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("what", choices=["orders", "replay", "numbers", "verdicts", "pytorch", "itself"])
+    for key in ("pipec", "stdlib", "scratch"):
+        a.add_argument("--" + key, required=True)
+    a.add_argument("--shared")
+    a.add_argument("--seed", type=int, default=time.time_ns() % 1000000)
+    a.add_argument("--count", type=int, help="programs to make")
+    args = a.parse_args()
+    print("seed %d" % args.seed, flush=True)
+    c = driver.Pipec(args.pipec, args.stdlib, args.scratch)
+    rng = random.Random(args.seed)
+    commands = {"orders": cmd_orders, "replay": cmd_replay, "numbers": cmd_numbers, "itself": cmd_itself,
+                "verdicts": mutate.verdicts, "pytorch": pytorch.compare}
+    commands[args.what](c, rng, args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT
+ * Does verify.c see anything? Compiles schedules from memory, plants one fault at a time in the
+ * tables, and runs verify_ops and verify_program on them in a child process, which must abort; with
+ * no fault planted it must not. Each fault is planted at several places where it is one. */
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "pipec.h"
+
+static const char *const texts[] = {
+    "schedule a() { ranks 3 pipe n stages 3 mbs 4 place s -> s\n"
+    "  order r { steady m { F(m) B(m - (2-r)) } U }\n"
+    "  bytes s { act = 100 + s gout = 7 boundary = 70 weight = 1000 opt = 3 work = 65 } }\n",
+    "schedule b() { ranks 2 pipe n stages 5 mbs 3 place s -> s < 2 ? 0 : s < 4 ? 1 : 0\n"
+    "  order r in 0..1 { do m in 0..3 { F[0](m) F[1](m) } do m in 0..3 { F[2](m) I[2](m) }\n"
+    "    do m in 0..3 { I[1](m) I[0](m) } do m in 0..3 { W[0](m) W[1](m) W[2](m) } U }\n"
+    "  order r in 1..2 { do m in 0..3 { F[0](m) F[1](m) } do m in 0..3 { B[1](m) B[0](m) } U } }\n",
+};
+enum { NTEXTS = sizeof texts / sizeof *texts, PLACES = 6 };
+
+/* ---- one compile, then one fault ---- */
+
+typedef struct At { /* the place at hand */
+  Sched *s;
+  PipeProgram *p;
+  PipeRank *rank;
+  PipeInstr *in;
+  uint32_t i; /* its index in the list */
+} At;
+
+static bool is_f(const At *a) { return a->in->op == PIPE_F; }
+static bool is_i(const At *a) { return a->in->op == PIPE_I; }
+static bool is_w(const At *a) { return a->in->op == PIPE_W; }
+static bool is_u(const At *a) { return a->in->op == PIPE_U; }
+static bool is_back(const At *a) { return a->in->op == PIPE_B || a->in->op == PIPE_I; }
+static bool is_send(const At *a) { return a->in->op == PIPE_SEND_F || a->in->op == PIPE_SEND_B; }
+static bool is_recv(const At *a) { return a->in->op == PIPE_RECV_F || a->in->op == PIPE_RECV_B; }
+static bool any(const At *a) { return a->in != NULL; }
+static bool reads(const At *a) { return a->in->in != NONE; }
+static bool has_wait(const At *a) { /* and nothing above in its stream waits for as much */
+  for (uint32_t j = 0; j < a->i; j++)
+    if (pipe_op_info[a->rank->instr[j].op].comm == pipe_op_info[a->in->op].comm &&
+        a->rank->instr[j].wait >= a->in->wait)
+      return false;
+  return a->in->wait > 0;
+}
+static bool sized(const At *a) { return a->p->sized && a->i == 0; }
+static bool first(const At *a) { return a->i == 0; }
+
+static void lost(At *a) {
+  memmove(a->in, a->in + 1, (a->rank->ninstr - a->i - 1) * sizeof *a->in);
+  a->rank->ninstr--;
+}
+static void twice(At *a) { /* in the place of the next one, so that the count is right */
+  if (a->i + 1 == a->rank->ninstr)
+    a->in[-1] = *a->in;
+  else
+    a->in[1] = *a->in;
+}
+static void no_wait(At *a) { a->in->wait = 0; }
+static void less_wait(At *a) { a->in->wait--; }
+static void wait_below(At *a) { a->in->wait = a->rank->ninstr; }
+static void other_mb(At *a) { a->in->mb = (a->in->mb + 1) % a->p->nmb; }
+static void no_mb(At *a) { a->in->mb = a->p->nmb; }
+static void other_stage(At *a) { a->in->stage = (a->in->stage + 1) % a->p->nstage; }
+static void other_op(At *a) { a->in->op = a->in->op == PIPE_F ? PIPE_W : PIPE_F; }
+static void no_op(At *a) { a->in->op = PIPE_NOPS; }
+static void other_peer(At *a) { a->in->peer = (a->in->peer + 1) % a->p->nrank; }
+static void a_peer(At *a) { a->in->peer = 0; }
+static void other_act(At *a) { a->in->act++; }
+static void far_act(At *a) { a->in->act = a->rank->nslot; }
+static void other_gout(At *a) { a->in->gout--; }
+static void other_in(At *a) { a->in->in ^= 1; }
+static void other_out(At *a) { a->in->out = a->in->out == NONE ? 0 : NONE; }
+static void a_zero(At *a) { a->in->zero = 1; }
+static void a_phase(At *a) { a->in->phase = PIPE_NPHASES; }
+static void a_site(At *a) { a->in->site = a->p->nsite; }
+static void more_inflight(At *a) { a->rank->inflight++; }
+static void more_bytes(At *a) { a->rank->bytes += 64; }
+static void more_slots(At *a) { a->rank->nslot++; }
+static PipePool *act_pool(At *a) {
+  PipePool *q = (PipePool *)a->rank->pool;
+  while (q->cls != PIPE_ACT)
+    q++;
+  return q;
+}
+static void pool_count(At *a) { act_pool(a)->count--; }
+static void pool_first(At *a) { act_pool(a)->first++; }
+static void pool_class(At *a) { act_pool(a)->cls = PIPE_GOUT; }
+static void pool_bytes(At *a) { act_pool(a)->bytes++; }
+static void more_busy(At *a) { a->p->busy++; }
+static void a_chunk(At *a) { ((PipeStage *)a->p->stage)[0].chunk++; }
+static void a_link(At *a) { ((PipeStage *)a->p->stage)[0].next = 2; }
+/* The next one of the same op below, or NULL. */
+static PipeInstr *next_alike(const At *a) {
+  for (uint32_t j = a->i + 1; j < a->rank->ninstr; j++)
+    if (a->rank->instr[j].op == a->in->op)
+      return (PipeInstr *)&a->rank->instr[j];
+  return NULL;
+}
+static bool is_send_not_last(const At *a) { return is_send(a) && next_alike(a); }
+static void swapped(At *a) { /* waits stay: nothing is lost but the order */
+  PipeInstr *b = next_alike(a), t = *a->in;
+  uint32_t wait = b->wait;
+  *a->in = *b;
+  a->in->wait = t.wait;
+  *b = t;
+  b->wait = wait;
+}
+
+static const struct Fault {
+  const char *what;
+  bool (*where)(const At *);
+  void (*plant)(At *);
+} faults[] = {
+    {"an instruction is lost", any, lost},
+    {"an instruction is there twice", any, twice},
+    {"a wait is lost", has_wait, no_wait},
+    {"a wait is one less", has_wait, less_wait},
+    {"a wait points below itself", any, wait_below},
+    {"another microbatch", is_f, other_mb},
+    {"no such microbatch", is_recv, no_mb},
+    {"another stage", any, other_stage},
+    {"another op", is_back, other_op},
+    {"no such op", any, no_op},
+    {"another peer", is_send, other_peer},
+    {"a peer of a compute op", is_f, a_peer},
+    {"another stash", is_back, other_act},
+    {"a stash beyond the slots", is_f, far_act},
+    {"another gout slot", is_w, other_gout},
+    {"another tensor", reads, other_in},
+    {"an output too many or too few", is_recv, other_out},
+    {"an output of W", is_w, other_out},
+    {"an output of U", is_u, other_out},
+    {"padding is used", any, a_zero},
+    {"no such phase", any, a_phase},
+    {"no such site", any, a_site},
+    {"a wrong inflight", first, more_inflight},
+    {"wrong bytes", sized, more_bytes},
+    {"slots without a pool", first, more_slots},
+    {"a pool too small", first, pool_count},
+    {"a pool not in its place", first, pool_first},
+    {"a pool of another class", first, pool_class},
+    {"a pool of another size", first, pool_bytes},
+    {"a wrong busy", first, more_busy},
+    {"a wrong chunk", first, a_chunk},
+    {"a wrong link", first, a_link},
+    {"transfers in another order", is_send_not_last, swapped},
+    {"gout of another op", is_i, other_gout},
+};
+enum { NFAULTS = sizeof faults / sizeof *faults };
+
+static void oom(size_t wanted) {
+  (void)wanted;
+  exit(2);
+}
+
+/* Compiles text, plants fault f (-1: none) at its `place`-th place and verifies; false: it has no
+ * such place. */
+static bool child(const char *text, int f, uint32_t place) {
+  Arena arena = {.oom = oom};
+  Diag diag;
+  Options opt = {.input = "t.pipe", .text = text, .text_len = strlen(text)};
+  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
+  diag_init(&diag, &arena, stderr);
+  if (!compile_only(&s))
+    exit(3);
+  bool planted = f < 0;
+  for (uint32_t r = 0; r < s.prog->nrank && !planted; r++)
+    for (uint32_t i = 0; i < s.prog->rank[r].ninstr && !planted; i++) {
+      At a = {&s, s.prog, (PipeRank *)&s.prog->rank[r], (PipeInstr *)&s.prog->rank[r].instr[i], i};
+      if (faults[f].where(&a) && place-- == 0) {
+        faults[f].plant(&a);
+        planted = true;
+      }
+    }
+  if (planted) {
+    verify_ops(&s);
+    verify_program(&s);
+  }
+  arena_free(&arena);
+  return planted;
+}
+
+/* Of child in a process of its own: 'a' aborted, 'n' no such place, 'o' went through. */
+static char outcome(const char *text, int f, uint32_t place) {
+  pid_t pid = fork();
+  if (pid == 0) {
+    if (!freopen("/dev/null", "w", stderr))
+      _exit(4);
+    _exit(child(text, f, place) ? 0 : 1);
+  }
+  int status;
+  if (pid < 0 || waitpid(pid, &status, 0) != pid ||
+      (WIFEXITED(status) && WEXITSTATUS(status) > 1)) {
+    fprintf(stderr, "verify_test: cannot run or compile\n");
+    exit(1);
+  }
+  return WIFSIGNALED(status)   ? (WTERMSIG(status) == SIGABRT ? 'a' : '?')
+         : WEXITSTATUS(status) ? 'n'
+                               : 'o';
+}
+
+int main(void) {
+  uint32_t planted = 0, kinds = 0, missed = 0;
+  for (int t = 0; t < NTEXTS; t++)
+    if (outcome(texts[t], -1, 0) != 'o') {
+      printf("verify aborts on the good program %d\n", t);
+      missed++;
+    }
+  for (int f = 0; f < NFAULTS; f++) {
+    uint32_t n = 0;
+    for (int t = 0; t < NTEXTS; t++)
+      for (uint32_t place = 0; place < PLACES; place++) {
+        char o = outcome(texts[t], f, place * 3);
+        if (o == 'n')
+          break;
+        n++;
+        if (o != 'a') {
+          printf("not seen: %s, program %d, place %u\n", faults[f].what, t, place * 3);
+          missed++;
+        }
+      }
+    planted += n;
+    kinds += n > 0;
+  }
+  if (missed > 0 || kinds < NFAULTS)
+    return 1;
+  printf("verify: %u faults of %u kinds, all seen; %d programs untouched\n", planted, kinds,
+         NTEXTS);
+  return 0;
+}

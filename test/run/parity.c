@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: MIT
+ * The heart of the test suite: a schedule may change when things happen, never what is computed. For
+ * every synchronous schedule of the standard library and a grid of sizes, the losses of every step
+ * and the final weights of the engine are equal, bit for bit, to those of a plain loop over steps,
+ * microbatches and stages in one thread, which knows neither programs nor engines. Where a schedule
+ * has replicas, each adds up its share of the microbatches, and the sums are added in their order.
+ *
+ *   parity STDLIB_DIR SCRATCH_FILE [--break]   one line per schedule; exit status 0 iff all agree
+ *
+ * SCRATCH_FILE is written: a profile with the model's sizes, so that bytes are proved and measured.
+ * --break gives the engine's model another learning rate, and every run must then differ.
+ *
+ * Programs are compiled in this process and run from memory; that emit_c prints the same tables is
+ * tested elsewhere. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipe_run.h"
+#include "pipec.h"
+
+/* ---- the model: stage s is y = tanh(x A + b), the loss is |y - target|^2 / (2 M) ---- */
+
+enum { ROWS = 3, D = 5, N = ROWS * D, NW = D * D + D, STEPS = 4 };
+#define RATE 0.05f
+
+static float engine_rate = RATE;
+
+typedef struct Tiny {
+  uint32_t nstage;
+} Tiny;
+
+static float noise(uint64_t a, uint64_t b, uint64_t c) { /* in [-1, 1), from its arguments alone */
+  uint64_t z = a * 0x9e3779b97f4a7c15u + b * 0xbf58476d1ce4e5b9u + c * 0x94d049bb133111ebu + 1;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return (float)((double)((z ^ (z >> 31)) >> 11) / 4503599627370496.0 - 1.0);
+}
+
+static void init_weight(uint32_t stage, float *w) {
+  for (int i = 0; i < NW; i++)
+    w[i] = 0.4f * noise(1, stage, (uint64_t)i);
+}
+
+static void input(uint64_t step, uint32_t mb, float *x) {
+  for (int i = 0; i < N; i++)
+    x[i] = noise(2, step * 1000003 + mb, (uint64_t)i);
+}
+
+static void layer(const float *x, const float *w, float *y) {
+  for (int r = 0; r < ROWS; r++)
+    for (int j = 0; j < D; j++) {
+      float z = w[D * D + j];
+      for (int i = 0; i < D; i++)
+        z += x[r * D + i] * w[i * D + j];
+      y[r * D + j] = tanhf(z);
+    }
+}
+
+/* dz = dy (1 - y^2); dx = dz A^T (unless NULL). */
+static void layer_input(const float *dy, const float *y, const float *w, float *dz, float *dx) {
+  for (int i = 0; i < N; i++)
+    dz[i] = dy[i] * (1 - y[i] * y[i]);
+  for (int r = 0; dx && r < ROWS; r++)
+    for (int i = 0; i < D; i++) {
+      float g = 0;
+      for (int j = 0; j < D; j++)
+        g += dz[r * D + j] * w[i * D + j];
+      dx[r * D + i] = g;
+    }
+}
+
+static void layer_weight(const float *x, const float *dz, float *grad) {
+  for (int i = 0; i < D; i++)
+    for (int j = 0; j < D; j++)
+      for (int r = 0; r < ROWS; r++)
+        grad[i * D + j] += x[r * D + i] * dz[r * D + j];
+  for (int j = 0; j < D; j++)
+    for (int r = 0; r < ROWS; r++)
+      grad[D * D + j] += dz[r * D + j];
+}
+
+/* Target: a sawtooth of the index, far enough from 0 that the loss cannot vanish. */
+static double loss_of(const float *y, uint32_t nmb, float *dy) {
+  double loss = 0;
+  for (int i = 0; i < N; i++) {
+    float e = y[i] - 0.25f * (float)(i % 4);
+    loss += 0.5 * (double)e * (double)e;
+    dy[i] = e / (float)nmb;
+  }
+  return loss;
+}
+
+static void update(float *w, float *grad, float *momentum, float rate) {
+  for (int i = 0; i < NW; i++) {
+    momentum[i] = 0.9f * momentum[i] + grad[i];
+    w[i] -= rate * momentum[i];
+    grad[i] = 0;
+  }
+}
+
+/* ---- the definition: one thread, one loop ---- */
+
+typedef struct Result {
+  double *loss;
+  float *weight;
+} Result; /* [STEPS * nmb], [nstage * NW] */
+
+/* descending: gradients are summed from the last microbatch to the first, as the schedule defines. */
+static Result sequential(uint32_t nstage, uint32_t nmb, uint32_t nreplica, bool descending) {
+  Result r = {calloc((size_t)STEPS * nmb, sizeof(double)),
+              calloc((size_t)nstage * NW, sizeof(float))};
+  float *grad = calloc((size_t)nstage * NW, sizeof(float)),
+        *sum = calloc((size_t)nstage * NW, sizeof(float)),
+        *momentum = calloc((size_t)nstage * NW, sizeof(float));
+  float(*x)[N] = calloc(nstage + 1, sizeof *x);
+  for (uint32_t s = 0; s < nstage; s++)
+    init_weight(s, &r.weight[s * NW]);
+  for (uint64_t step = 0; step < STEPS; step++) {
+    for (uint32_t k = 0; k < nmb; k++) {
+      uint32_t mb = descending ? nmb - 1 - k : k;
+      float dy[N], dz[N], dx[N];
+      input(step, mb, x[0]);
+      for (uint32_t s = 0; s < nstage; s++)
+        layer(x[s], &r.weight[s * NW], x[s + 1]);
+      r.loss[step * nmb + mb] = loss_of(x[nstage], nmb, dy);
+      for (uint32_t s = nstage; s-- > 0;) {
+        layer_input(dy, x[s + 1], &r.weight[s * NW], dz, dx);
+        layer_weight(x[s], dz, &grad[s * NW]);
+        memcpy(dy, dx, sizeof dy);
+      }
+      if ((k + 1) % (nmb / nreplica) == 0) { /* the last of a replica's share */
+        for (uint32_t i = 0; i < nstage * NW; i++) {
+          sum[i] = k + 1 == nmb / nreplica ? grad[i] : sum[i] + grad[i];
+          grad[i] = 0;
+        }
+      }
+    }
+    for (uint32_t s = 0; s < nstage; s++)
+      update(&r.weight[s * NW], &sum[s * NW], &momentum[s * NW], RATE);
+  }
+  free(grad), free(sum), free(momentum), free(x);
+  return r;
+}
+
+/* ---- the same through the callbacks of an engine ---- */
+
+typedef struct Act {
+  float x[N], y[N], dy[N];
+} Act; /* dy: of the loss, on the last stage */
+
+static PrSizes sizes(void *self, uint32_t stage) {
+  Tiny *t = self;
+  return (PrSizes){.act = sizeof(Act),
+                   .gout = N * sizeof(float),
+                   .boundary = stage + 1 < t->nstage ? N * sizeof(float) : 0,
+                   .weight = NW * sizeof(float),
+                   .grad = NW * sizeof(float),
+                   .opt = NW * sizeof(float),
+                   .work = N * sizeof(float)};
+}
+
+static int init(void *self, uint32_t stage, void *weight, void *opt) {
+  (void)self, (void)opt;
+  init_weight(stage, weight);
+  return 0;
+}
+
+static int forward(void *self, const PrCall *c) {
+  Tiny *t = self;
+  Act *a = c->act;
+  if (c->stage == 0)
+    input(c->step, c->mb, a->x);
+  else
+    memcpy(a->x, c->x, sizeof a->x);
+  layer(a->x, c->weight, a->y);
+  if (c->stage + 1 == t->nstage)
+    *c->loss = loss_of(a->y, c->nmb, a->dy);
+  else
+    memcpy(c->y, a->y, sizeof a->y);
+  return 0;
+}
+
+static const float *output_gradient(const PrCall *c) {
+  return c->stage + 1 == c->nstage ? ((Act *)c->act)->dy : c->dy;
+}
+
+static int backward_input(void *self, const PrCall *c) {
+  (void)self;
+  layer_input(output_gradient(c), ((Act *)c->act)->y, c->weight, c->gout, c->dx);
+  return 0;
+}
+
+static int backward_weight(void *self, const PrCall *c) {
+  (void)self;
+  layer_weight(((Act *)c->act)->x, c->gout, c->grad);
+  return 0;
+}
+
+static int backward(void *self, const PrCall *c) {
+  (void)self;
+  layer_input(output_gradient(c), ((Act *)c->act)->y, c->weight, c->work, c->dx);
+  layer_weight(((Act *)c->act)->x, c->work, c->grad);
+  return 0;
+}
+
+static int apply(void *self, const PrCall *c) {
+  (void)self;
+  update(c->weight, c->grad, c->opt, engine_rate);
+  return 0;
+}
+
+static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
+  (void)self, (void)stage;
+  float *sum = grad[0];
+  for (uint32_t k = 1; k < n; k++)
+    for (int i = 0; i < NW; i++)
+      sum[i] += ((float *)grad[k])[i];
+  for (uint32_t k = 1; k < n; k++)
+    memcpy(grad[k], sum, NW * sizeof(float));
+  return 0;
+}
+
+/* ---- one case ---- */
+
+static void oom(size_t n) {
+  fprintf(stderr, "out of memory: %zu\n", n);
+  abort();
+}
+
+static int failures, cases;
+
+static void fail(const char *name, const PipeProgram *p, const char *what) {
+  printf("FAIL %s %s: %s\n", name, p ? p->params : "", what);
+  failures++;
+}
+
+static void run_one(const char *name, const PipeProgram *p, const Result *want, PrOptions o,
+                    const char *engine) {
+  Tiny tiny = {p->nmodel};
+  PrModel model = {.self = &tiny,
+                   .nstage = p->nmodel,
+                   .sizes = sizes,
+                   .init = init,
+                   .forward = forward,
+                   .backward = backward,
+                   .backward_input = backward_input,
+                   .backward_weight = backward_weight,
+                   .update = apply,
+                   .reduce = reduce};
+  PrRun *run = NULL;
+  cases++;
+  if (pr_open(&run, p, &model, &o)) {
+    fail(name, p, run ? pr_error(run) : "no memory");
+  } else {
+    bool same = true;
+    for (uint32_t step = 0; step < STEPS && same; step++) {
+      if (pr_steps(run, 1)) {
+        fail(name, p, pr_error(run));
+        break;
+      }
+      for (uint32_t mb = 0; mb < p->nmb; mb++) {
+        double got = pr_loss_mb(run, mb);
+        if (memcmp(&got, &want->loss[step * p->nmb + mb], sizeof got) != 0 && same) {
+          char text[200];
+          snprintf(text, sizeof text, "%s: step %u, microbatch %u: loss %a, sequential %a", engine,
+                   step, mb, got, want->loss[step * p->nmb + mb]);
+          fail(name, p, text);
+          same = false;
+        }
+      }
+    }
+    for (uint32_t s = 0; s < p->nstage && same; s++)
+      if (memcmp(pr_weight(run, s), &want->weight[p->stage[s].model * NW], NW * sizeof(float)) !=
+          0) {
+        char text[80];
+        snprintf(text, sizeof text, "%s: weights of stage %u differ", engine, s);
+        fail(name, p, text);
+        same = false;
+      }
+    for (uint32_t r = 0; r < p->nrank && p->sized; r++)
+      if (pr_bytes(run, r) != p->rank[r].bytes) {
+        char text[120];
+        snprintf(text, sizeof text, "%s: rank %u took %llu bytes, proved %llu", engine, r,
+                 (unsigned long long)pr_bytes(run, r), (unsigned long long)p->rank[r].bytes);
+        fail(name, p, text);
+      }
+  }
+  pr_close(run);
+}
+
+static void write_profile(const char *path, uint32_t nstage) {
+  FILE *f = fopen(path, "w");
+  if (!f) {
+    perror(path);
+    exit(1);
+  }
+  fprintf(f, "{\"pipe_profile\": 1, \"stages\": [");
+  for (uint32_t s = 0; s < nstage; s++) {
+    PrSizes z = sizes(&(Tiny){nstage}, s);
+    fprintf(
+        f,
+        "%s{\"act\": %d, \"gout\": %d, \"boundary\": %d, \"weight\": %d, \"grad\": %d, \"opt\": %d, \"work\": %d}",
+        s ? ", " : "", (int)z.act, (int)z.gout, (int)z.boundary, (int)z.weight, (int)z.grad,
+        (int)z.opt, (int)z.work);
+  }
+  fprintf(f, "]}\n");
+  fclose(f);
+}
+
+static const char *scratch;
+
+/* A schedule of the library, and the sizes that it takes besides P and M. */
+typedef struct Case {
+  const char *name;
+  uint32_t chunks;  /* stages per rank; 0: its parameter V */
+  bool descending;  /* it sums gradients from the last microbatch to the first */
+  uint32_t least_M; /* in units of P */
+} Case;
+
+static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uint32_t V,
+                     bool sized) {
+  const char *name = c->name;
+  Arena arena = {.oom = oom};
+  Diag diag;
+  Define define[3] = {{"P", P, false}, {"M", M, false}, {"V", V, false}};
+  Options opt = {.dump_out = stdout,
+                 .emit = EMIT_NONE,
+                 .verify = true,
+                 .stdlib = dir,
+                 .define = define,
+                 .ndefine = V ? 3 : 2};
+  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
+  diag_init(&diag, &arena, stderr);
+  opt.input = arena_printf(&arena, "%s/%s.pipe", dir, name);
+  if (sized) {
+    write_profile(scratch, P * (V ? V : c->chunks)); /* stages of the model */
+    opt.profile = scratch;
+  }
+  if (!compile_only(&s)) {
+    fail(name, NULL, arena_printf(&arena, "P=%u M=%u V=%u does not compile", P, M, V));
+  } else {
+    Result want = sequential(s.prog->nmodel, s.prog->nmb, s.prog->nstage / s.prog->nmodel,
+                             c->descending);
+    run_one(name, s.prog, &want, (PrOptions){.deadline_s = 60}, "threads");
+    run_one(name, s.prog, &want, (PrOptions){.free_running = 1}, "free running");
+    run_one(name, s.prog, &want, (PrOptions){.seed = 1 + P * 1000003u + M * 1009u + V}, "seeded");
+    free(want.loss), free(want.weight);
+  }
+  arena_free(&arena);
+}
+
+int main(int argc, char **argv) {
+  if (argc < 3) {
+    fprintf(stderr, "usage: parity STDLIB_DIR SCRATCH_FILE [--break]\n");
+    return 2;
+  }
+  static const uint32_t sizes_P[] = {1, 2, 3, 4, 5, 8}, sizes_M[] = {1, 2, 3, 4, 7, 8, 16, 17};
+  const char *dir = argv[1];
+  scratch = argv[2];
+  if (argc > 3 && strcmp(argv[3], "--break") == 0)
+    engine_rate = RATE * 1.0001f;
+  static const Case fixed[] = {
+      {"gpipe", 1, false, 0},     {"1f1b", 1, false, 0},         {"zb_h1", 1, false, 0},
+      {"naive", 1, false, 0},     {"gpipe_lifo", 1, true, 0},    {"dapple_pb", 1, false, 0},
+      {"varuna", 1, false, 0},    {"zb_h2", 1, false, 0},        {"zb_1p", 1, false, 0},
+      {"zb_2p", 1, false, 0},     {"zb_v", 2, false, 0},         {"v_min", 2, false, 0},
+      {"v_half", 2, false, 0},    {"v_half_block", 2, false, 0}, {"1f1b_v", 2, false, 0},
+      {"dualpipev", 2, false, 2},
+  };
+  for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++) {
+    int before = cases;
+    for (size_t i = 0; i < sizeof sizes_P / sizeof *sizes_P; i++)
+      for (size_t j = 0; j < sizeof sizes_M / sizeof *sizes_M; j++)
+        if (sizes_M[j] >= fixed[k].least_M * sizes_P[i])
+          one_case(dir, &fixed[k], sizes_P[i], sizes_M[j], 0, (i + j) % 2);
+    printf("%s: %d runs against the sequential one\n", fixed[k].name, cases - before);
+  }
+  static const Case looped[] = {
+      {"interleaved", 0, false, 1}, {"looped_bfs", 0, true, 0}, {"interleaved_zb", 0, false, 0},
+      {"gis", 0, false, 0},         {"gis_h", 0, false, 0},
+  };
+  for (size_t k = 0; k < sizeof looped / sizeof *looped; k++) {
+    int before = cases;
+    for (uint32_t P = 2; P <= 5; P++)
+      for (uint32_t V = 2; V <= 4; V++)
+        for (uint32_t groups = 1; groups <= 4;
+             groups++) /* the others need not fill the last group */
+          one_case(dir, &looped[k], P, P * groups - (looped[k].least_M ? 0 : groups % 2), V,
+                   groups % 2);
+    printf("%s: %d runs against the sequential one\n", looped[k].name, cases - before);
+  }
+  static const Case gems = {"gems", 1, false, 0};
+  int before = cases;
+  for (uint32_t P = 2; P <= 8; P += 2)
+    for (uint32_t M = 2; M <= 12; M += 2)
+      one_case(dir, &gems, P, M, 0, M % 4 == 0);
+  printf("gems: %d runs against the sequential one\n", cases - before);
+  static const Case chimera = {"chimera", 1, false, 0};
+  before = cases;
+  for (uint32_t P = 2; P <= 8; P += 2)
+    for (uint32_t units = 1; units <= 4; units++)
+      one_case(dir, &chimera, P, P * units, 0, units % 2);
+  printf("chimera: %d runs against the sequential one\n", cases - before);
+  printf("%d of %d runs differ\n", failures, cases);
+  return failures != 0;
+}

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: MIT
+# The bubbles of the published tables of the zero-bubble paper against those of the library's
+# schedules on the same costs.
+#
+#   bubbles.py PIPEC FOLDER SCRATCH [FACTOR]   table5.csv and table8.csv in FOLDER
+#
+# A bubble is 1 - work / span, the longest window of a rank from its first op to its last. Prints a
+# line for each model and one with what is equal to 4 decimals. FACTOR multiplies the transfer time;
+# other than 1 must change what is equal.
+import csv
+import json
+import os
+import subprocess
+import sys
+
+SOURCE = """import "%s.pipe"
+schedule t(P, M) extends %s() {
+  time { F = %d  I = %d  W = %d  B = %d  send = %d }
+}
+"""
+
+
+def bubble(pipec, scratch, name, P, M, F, I, W, send, chunks=1):
+    path = os.path.join(scratch, "t.pipe")
+    with open(path, "w") as f:
+        f.write(SOURCE % (name, {"1f1b": "onef1b"}.get(name, name), F, I, W, I + W, send))
+    done = subprocess.run([pipec, "--emit=json", "-DP=%d" % P, "-DM=%d" % M, path], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+    j = json.loads(done.stdout)
+    work = chunks * M * (F + I + W)
+    return 1 - work / j["span"], 1 - work / j["makespan"]
+
+
+def rows(folder, name):
+    with open(os.path.join(folder, name)) as f:
+        return list(csv.DictReader(f))
+
+
+def main(pipec, folder, scratch, factor=1):
+    equal = total = 0
+    worst = 0.0
+    for row in rows(folder, "table5.csv"):
+        cost = [round(float(row[k]) * 1000) for k in ("TF_ms", "TB_ms", "TW_ms", "Tcomm_ms")]
+        cost[3] *= factor
+        P, M = int(row["p"]), int(row["m"])
+        for key, name in (("1F1B", "1f1b"), ("ZB-H1", "zb_h1"), ("ZB-H2", "zb_h2"), ("ZB-1p", "zb_1p")):
+            span, _ = bubble(pipec, scratch, name, P, M, *cost)
+            total += 1
+            equal += abs(span - float(row["bubble_" + key])) < 0.00015
+        span, makespan = bubble(pipec, scratch, "zb_2p", P, M, *cost)
+        published = float(row["bubble_ZB-2p"])
+        worst = max(worst, span - published)
+        least = (P - 1) * (cost[0] + cost[3])  # of any order on this placement, by makespan
+        bound = least / (least + M * sum(cost[:3]))
+        print("%s P=%d M=%d: zb_2p %.4f, published %.4f; by makespan %.4f, at least %.4f"
+              % (row["model"], P, M, span, published, makespan, bound))
+    for row in rows(folder, "table8.csv"):
+        cost = [int(row[k]) for k in ("f_us_per_chunk", "b_us_per_chunk", "w_us_per_chunk", "comm_us")]
+        P, M = int(row["p"]), int(row["m"])
+        stage = [2 * c for c in cost[:3]] + [cost[3] * factor]
+        for key, name in (("1F1B", "1f1b"), ("ZB-H1", "zb_h1"), ("ZB-H2", "zb_h2")):
+            span, _ = bubble(pipec, scratch, name, P, M, *stage)
+            total += 1
+            equal += abs(span - float(row["bubble_" + key])) < 0.00015
+        span, makespan = bubble(pipec, scratch, "zb_v", P, M, *cost, chunks=2)
+        print("%s P=%d M=%d: zb_v by hand %.4f, published heuristic %s; by makespan %.4f"
+              % (row["model"], P, M, span, row["bubble_ZB-V"], makespan))
+    print("zb_2p is at most %.4f above the published bubble" % worst)
+    print("%d of %d published bubbles are equal" % (equal, total))
+
+
+main(*sys.argv[1:4], *map(int, sys.argv[4:]))

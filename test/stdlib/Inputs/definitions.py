@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: MIT
+# The orders of the library against their definitions, op by op: each definition is written out here as
+# its source states it, as lists with counts and loops, and shares nothing with the .pipe files.
+#
+#   definitions.py PIPEC STDLIB [CSV]   CSV: PyTorch's literal of DualPipeV, 4 ranks and 10 microbatches
+#
+# Updates are left out. Prints how many schedules are equal; the first that is not ends it.
+import re
+import subprocess
+import sys
+
+
+def csv(text):
+    cells = (re.sub(r"\((.*?);(.*?)\)OVERLAP_F_B", r"\1,\2", l).split(",") for l in text.splitlines())
+    return [[c for c in row if re.fullmatch(r"\d+[FBIW]\d+", c)] for row in cells]
+
+
+def op(stage, kind, mb):
+    return "%d%s%d" % (stage, kind, mb)
+
+
+def naive(P, M):
+    return [[o for m in range(M) for o in (op(s, "F", m), op(s, "B", m))] for s in range(P)]
+
+
+def gpipe_lifo(P, M):
+    return [[op(s, "F", m) for m in range(M)] + [op(s, "B", m) for m in reversed(range(M))] for s in range(P)]
+
+
+def warm_pairs(P, M, K):
+    """K(s) forwards before the first backward, then backward and forward in turn."""
+    orders = []
+    for s in range(P):
+        f = min(K(s), M)
+        order = [op(s, "F", m) for m in range(f)]
+        for b in range(M):
+            order.append(op(s, "B", b))
+            if f < M:
+                order.append(op(s, "F", f))
+                f += 1
+        orders.append(order)
+    return orders
+
+
+def dapple_pb(P, M):
+    return warm_pairs(P, M, lambda s: 2 * (P - s) - 1)
+
+
+def varuna(P, M):
+    """With even costs and 1F1B's stashes nothing but 1F1B is left."""
+    return warm_pairs(P, M, lambda s: P - s)
+
+
+def zb_h2(P, M):
+    """k = 2: k(P-s)-(k-1) forwards; per backward: I, a W once more than k*s are held, an F."""
+    orders = []
+    for s in range(P):
+        f, w = min(2 * (P - s) - 1, M), 0
+        order = [op(s, "F", m) for m in range(f)]
+        for b in range(M):
+            order.append(op(s, "I", b))
+            if b + 1 - w > 2 * s:
+                order.append(op(s, "W", w))
+                w += 1
+            if f < M:
+                order.append(op(s, "F", f))
+                f += 1
+        orders.append(order + [op(s, "W", m) for m in range(w, M)])
+    return orders
+
+
+def looped_bfs(P, M, V):
+    return [[op(c * P + r, "F", m) for c in range(V) for m in range(M)]
+            + [op(c * P + r, "B", m) for c in reversed(range(V)) for m in reversed(range(M))] for r in range(P)]
+
+
+def grouped(P, M, V, warm, delay):
+    """Groups of P microbatches; warm(r) forwards, then forward, I, and the oldest W once delay(r)
+    backwards have passed; the other W at the end."""
+    table = [(c, m) for g in range(0, M, P) for c in range(V) for m in range(g, g + P)]
+    n, orders = M * V, []
+    for r in range(P):
+        f = min(warm(r), n)
+        order = [op(c * P + r, "F", m) for c, m in table[:f]]
+        w = 0
+        for i in range(n):
+            if f < n:
+                order.append(op(table[f][0] * P + r, "F", table[f][1]))
+                f += 1
+            c, m = table[i]
+            order.append(op((V - 1 - c) * P + r, "I", m))
+            if i + 1 > delay(r):
+                c, m = table[w]
+                order.append(op((V - 1 - c) * P + r, "W", m))
+                w += 1
+        orders.append(order + [op((V - 1 - c) * P + r, "W", m) for c, m in table[w:]])
+    return orders
+
+
+def interleaved_zb(P, M, V):
+    return grouped(P, M, V, lambda r: (V - 1) * P + P - 1 - r, lambda r: r)
+
+
+def gis(P, M, V):
+    return grouped(P, M, V, lambda r: (V - 1) * P + P - 1 - r, lambda r: 0)
+
+
+class Rank:
+    """Takes the next microbatch of each kind on each chunk; W also the oldest I of the rank."""
+
+    def __init__(self, r, P):
+        self.stage = (r, 2 * P - 1 - r)
+        self.next, self.held, self.order = {}, [], []
+
+    def add(self, kind, chunk, n=1):
+        for _ in range(n):
+            key = ("F" if kind == "F" else "B", chunk)
+            if kind == "W":
+                chunk, m = self.held.pop(0)
+            else:
+                m = self.next[key] = self.next.get(key, -1) + 1
+                if kind == "I":
+                    self.held.append((chunk, m))
+            self.order.append((self.stage[chunk], kind, m))
+
+    def w(self, chunk):
+        at = [c for c, _ in self.held].index(chunk)
+        self.order.append((self.stage[chunk], "W", self.held.pop(at)[1]))
+
+
+def zb_v(P, M):
+    """Seven phases for max(M, 2P-1) microbatches, of which those from M on are dropped."""
+    N, orders = max(M, 2 * P - 1), []
+    for r in range(P):
+        k = Rank(r, P)
+        k.add("F", 0, 2 * (P - r) - 1)
+        for _ in range(r):
+            k.add("F", 1), k.add("F", 0)
+        for _ in range(P - r):
+            k.add("F", 1), k.add("I", 1), k.w(1)
+        while k.next[("F", 1)] < N - 1:
+            if k.next[("F", 0)] < N - 1:
+                k.add("F", 0)
+            k.add("I", 0), k.w(0), k.add("F", 1), k.add("I", 1), k.w(1)
+        for _ in range(r):
+            k.add("I", 0), k.add("I", 1)
+        for _ in range(P - r):
+            k.add("I", 0), k.w(0)
+        for c in (1, 0):
+            while c in [h for h, _ in k.held]:
+                k.w(c)
+        orders.append([op(*o) for o in k.order if o[2] < M])
+    return orders
+
+
+def dualpipev(P, M):
+    """Eight phases; a forward and a backward that are one action there follow each other here."""
+    orders = []
+    for r in range(P):
+        k = Rank(r, P)
+        k.add("F", 0, 2 * (P - r - 1))
+        for _ in range(r + 1):
+            k.add("F", 0), k.add("F", 1)
+        for _ in range(P - r - 1):
+            k.add("I", 1), k.add("W", None), k.add("F", 1)
+        for _ in range(M - 2 * P + r + 1):
+            k.add("F", 0), k.add("B", 1), k.add("F", 1), k.add("B", 0)
+        for _ in range(P - r - 1):
+            k.add("B", 1), k.add("F", 1), k.add("B", 0)
+        for i in range(2 * (r + 1)):
+            k.add("B" if i <= r else "I", 1 - i % 2)
+        for _ in range(P - r - 1):
+            k.add("W", None), k.add("I", 0)
+        k.add("W", None, r + 1)
+        orders.append([op(*o) for o in k.order])
+    return orders
+
+
+def v_min(P, M):
+    """Slots of the block plus 6m; each W in the first slot (mod 6) after its I that is free."""
+    i, orders = 2 if P % 3 == 0 else 0, []
+    for r in range(P):
+        slots = {("F", 0): r, ("F", 1): 2 * P - 1 - r, ("I", 1): 2 * P + i + r, ("I", 0): 4 * P + i - 1 - r}
+        for c in (1, 0):
+            t = slots[("I", c)] + 1
+            while t % 6 in [x % 6 for x in slots.values()]:
+                t += 1
+            slots[("W", c)] = t
+        ops = [(t + 6 * m, (r, 2 * P - 1 - r)[c], kind, m) for (kind, c), t in slots.items() for m in range(M)]
+        orders.append([op(*o[1:]) for o in sorted(ops)])
+    return orders
+
+
+def main(pipec, stdlib, literal=None):
+    equal = 0
+
+    def compare(name, want, **define):
+        nonlocal equal
+        done = subprocess.run([pipec, "--emit=csv", "%s/%s.pipe" % (stdlib, name)]
+                              + ["-D%s=%d" % d for d in define.items()], capture_output=True, text=True)
+        got = csv(done.stdout)
+        for r, (a, b) in enumerate(zip(got, want)):
+            if a != b:
+                sys.exit("%s %s rank %d:\n  %s\n  %s" % (name, define, r, " ".join(a), " ".join(b)))
+        if len(got) != len(want):
+            sys.exit("%s %s: %d ranks\n%s" % (name, define, len(got), done.stderr))
+        equal += 1
+
+    for P in (1, 2, 3, 4, 5, 8):
+        for M in (1, 2, 3, 4, 7, 8, 16, 17):
+            for make in (naive, gpipe_lifo, dapple_pb, varuna, zb_h2, zb_v, v_min):
+                compare(make.__name__, make(P, M), P=P, M=M)
+            if M >= 2 * P:
+                compare("dualpipev", dualpipev(P, M), P=P, M=M)
+            for V in (1, 2, 3):
+                compare("looped_bfs", looped_bfs(P, M, V), P=P, M=M, V=V)
+                compare("interleaved_zb", interleaved_zb(P, P * M, V), P=P, M=P * M, V=V)
+                compare("gis", gis(P, P * M, V), P=P, M=P * M, V=V)
+    if literal:
+        with open(literal) as f:
+            compare("dualpipev", csv(f.read()), P=4, M=10)
+    print("%d orders are equal" % equal)
+
+
+main(*sys.argv[1:])
