@@ -86,17 +86,10 @@ static void add_reduce(Sched *s, uint32_t first, PipeInstr *compute, uint32_t *n
   do {
     uint32_t r = s->stage[st].rank, at = ncomm[r]++, grad = s->last_grad[st];
     PipeInstr *u = &compute[s->at_u[st] - 1];
-    s->stream[r].comm[at] = (PipeInstr){.op = PIPE_REDUCE,
-                                        .phase = u->phase,
-                                        .stage = st,
-                                        .mb = NONE,
-                                        .peer = NONE,
-                                        .act = NONE,
-                                        .gout = NONE,
-                                        .in = NONE,
-                                        .out = NONE,
-                                        .wait = grad - s->rank_op0[r] + 1,
-                                        .site = u->site};
+    PipeInstr *c = &s->stream[r].comm[at];
+    *c = pipe_instr(PIPE_REDUCE, st, NONE);
+    c->phase = u->phase, c->site = u->site;
+    c->wait = grad - s->rank_op0[r] + 1;
     u->wait = at + 1 > u->wait ? at + 1 : u->wait;
   } while ((st = s->stage[st].replica) != first);
 }
@@ -108,17 +101,8 @@ bool comm(Sched *s) {
   PipeInstr *compute = s->nrank ? s->stream[0].compute : NULL; /* instruction of op i */
   for (uint32_t i = 0; i < s->nop; i++) {
     const Op *o = &s->op[i];
-    compute[i] = (PipeInstr){.op = o->kind,
-                             .phase = o->phase,
-                             .stage = o->stage,
-                             .mb = o->mb,
-                             .peer = NONE,
-                             .act = NONE,
-                             .gout = NONE,
-                             .in = NONE,
-                             .out = NONE,
-                             .wait = 0,
-                             .site = o->site};
+    compute[i] = pipe_instr((PipeOp)o->kind, o->stage, o->mb);
+    compute[i].phase = o->phase, compute[i].site = o->site;
   }
   /* Who used a channel's slot last: at the sender the position of the SEND, at the receiver that of
    * the reading op. Rings of k entries per channel, one after the other. */
@@ -148,32 +132,18 @@ bool comm(Sched *s) {
     if (*out_user > make->wait)
       make->wait = *out_user;
     *out_user = send + 1;
-    s->stream[a].comm[send] = (PipeInstr){.op = forward ? PIPE_SEND_F : PIPE_SEND_B,
-                                          .phase = make->phase,
-                                          .stage = make->stage,
-                                          .mb = make->mb,
-                                          .peer = b,
-                                          .act = NONE,
-                                          .gout = NONE,
-                                          .in = make->out,
-                                          .out = NONE,
-                                          .wait = made,
-                                          .site = make->site};
+    PipeInstr *x = &s->stream[a].comm[send];
+    *x = pipe_instr(forward ? PIPE_SEND_F : PIPE_SEND_B, make->stage, make->mb);
+    x->phase = make->phase, x->site = make->site, x->peer = b;
+    x->in = make->out, x->wait = made;
 
     use->in = ch->in_first + in;
     if (recv + 1 > use->wait)
       use->wait = recv + 1;
-    s->stream[b].comm[recv] = (PipeInstr){.op = forward ? PIPE_RECV_F : PIPE_RECV_B,
-                                          .phase = use->phase,
-                                          .stage = use->stage,
-                                          .mb = use->mb,
-                                          .peer = a,
-                                          .act = NONE,
-                                          .gout = NONE,
-                                          .in = NONE,
-                                          .out = use->in,
-                                          .wait = *in_user,
-                                          .site = use->site};
+    x = &s->stream[b].comm[recv];
+    *x = pipe_instr(forward ? PIPE_RECV_F : PIPE_RECV_B, use->stage, use->mb);
+    x->phase = use->phase, x->site = use->site, x->peer = a;
+    x->out = use->in, x->wait = *in_user;
     *in_user = used;
   }
   return true;

@@ -399,15 +399,7 @@ static void fill_lists(Csv *c) {
     for (uint32_t i = c->row0.at[r]; i < c->row0.at[r + 1]; i++) {
       const Action *a = &c->action.at[i];
       if (a->kind < PIPE_NOPS)
-        *in++ = (PipeInstr){.op = (uint8_t)a->kind,
-                            .stage = a->stage,
-                            .mb = a->mb,
-                            .peer = NONE,
-                            .act = NONE,
-                            .gout = NONE,
-                            .in = NONE,
-                            .out = NONE,
-                            .site = a->site};
+        *in = pipe_instr((PipeOp)a->kind, a->stage, a->mb), in++->site = a->site;
     }
     s->lists[r].n = (uint32_t)(in - s->lists[r].instr);
   }

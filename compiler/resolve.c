@@ -171,7 +171,8 @@ static void wrong_kind(Resolver *r, const Sym *y, Name name, Span at, const char
   if (r->fn && r->fn->name == name)
     diag_help(d, "a function sees only what is defined before it, so it cannot call itself");
   else if (!suggest(r, name) && r->in_check && strstr(wanted, "function"))
-    diag_help(d, "a check knows inflight(r) held(r) warmup_depth(r) memory(r) makespan() span() idle()");
+    diag_help(
+        d, "a check knows inflight(r) held(r) warmup_depth(r) memory(r) makespan() span() idle()");
 }
 
 /* ---- expressions; the result tells whether the value depends on the kernel's index ---- */
@@ -230,8 +231,8 @@ static bool resolve_call(Resolver *r, Expr *e) {
   for (Arg *a = e->args; a; a = a->next) {
     if (costs && (!a->key || !is_cost(a->key)))
       diag_error(d, DIAG_ARITY, a->key ? a->key_at : a->value->at,
-                 "'%s' takes costs by name: F B I W U send reduce, such as %s(F = 1, B = 2)", e->name,
-                 e->name);
+                 "'%s' takes costs by name: F B I W U send reduce, such as %s(F = 1, B = 2)",
+                 e->name, e->name);
     else if (!costs && a->key)
       diag_error(d, DIAG_ARITY, a->key_at, "'%s' takes no named arguments", e->name);
     for (Arg *b = e->args; costs && a->key && b != a; b = b->next)

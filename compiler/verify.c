@@ -344,7 +344,7 @@ static void verify_rank(Verify *v) {
   uint32_t inflight = 0, most_inflight = 0;
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
-    BUG_IF(in->phase >= PIPE_NPHASES || in->zero != 0 || in->site >= p->nsite);
+    BUG_IF(in->phase >= PIPE_NPHASES || in->group != 0 || in->site >= p->nsite);
     BUG_IF(in->stage >= p->nstage || p->stage[in->stage].rank != v->r);
     v->stream = in->op > PIPE_U;
     BUG_IF(in->wait > v->done[!v->stream]); /* it would point below itself */

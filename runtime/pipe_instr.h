@@ -33,7 +33,7 @@ extern "C" {
 #endif
 
 #define PIPE_MAGIC 0x45504950u /* "PIPE", little endian */
-#define PIPE_ABI 2u
+#define PIPE_ABI 3u
 #define PIPE_NONE UINT32_MAX   /* no slot, no peer, no microbatch */
 
 typedef enum PipeOp {
@@ -59,15 +59,17 @@ typedef enum PipeClass {
 typedef struct PipeInstr {
   uint8_t op;     /* PipeOp */
   uint8_t phase;  /* PipePhase */
-  uint16_t zero;  /* 0 */
+  uint16_t group; /* further instructions of COMPUTE after this one that are one action with it; 0 */
   uint32_t stage; /* row of PipeProgram.stage: the stage on THIS rank that the op belongs to */
   uint32_t mb;    /* microbatch, or PIPE_NONE for U and REDUCE */
   uint32_t peer;  /* SEND, RECV: the other rank; else PIPE_NONE */
   uint32_t act;   /* F B I W: slot of class ACT; else PIPE_NONE */
   uint32_t gout;  /* I W: slot of class GOUT; else PIPE_NONE */
+  uint32_t keep;  /* further slot that the op keeps for later, or gives back; PIPE_NONE */
   uint32_t in;    /* slot read: x of F, dy of B and I, payload of SEND; PIPE_NONE at the ends */
   uint32_t out;   /* slot written: y of F, dx of B and I, payload of RECV; PIPE_NONE at the ends */
   uint32_t wait;  /* instructions of the other stream of this rank that must have completed */
+  uint32_t wait_copy; /* the same of its COPY stream; 0 */
   uint32_t site;  /* row of PipeProgram.site: where in the .pipe text it comes from */
 } PipeInstr;
 
@@ -133,10 +135,17 @@ typedef struct PipeProgram {
   const char *const *file; /* [nfile], without directories */
 } PipeProgram;
 
-PIPE_STATIC_ASSERT(sizeof(PipeInstr) == 40, "ABI");
+PIPE_STATIC_ASSERT(sizeof(PipeInstr) == 48, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipePool) == 24, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeStage) == 32 + 7 * 8 + 8 * PIPE_NOPS, "ABI");
 PIPE_STATIC_ASSERT(PIPE_NOPS == 10, "a new instruction is a new ABI");
+
+/* An instruction that touches no slot, has no peer and waits for nothing. */
+static inline PipeInstr pipe_instr(PipeOp op, uint32_t stage, uint32_t mb) {
+  PipeInstr c = {(uint8_t)op, PIPE_STEADY, 0, stage, mb, PIPE_NONE, PIPE_NONE, PIPE_NONE, PIPE_NONE,
+                 PIPE_NONE, PIPE_NONE, 0, 0, 0};
+  return c;
+}
 
 /* An emitted file states the ABI it was made for; another header refuses it at compile time. */
 #define PIPE_REQUIRE_ABI(v) \

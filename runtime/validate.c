@@ -364,9 +364,9 @@ static PrStatus check_callback(Check *k, const PipeInstr *c) {
 
 static PrStatus check_instr(Check *k, const PipeInstr *c) {
   const PipeProgram *p = k->p;
-  if (c->op >= PIPE_NOPS || c->phase >= PIPE_NPHASES || c->zero != 0)
+  if (c->op >= PIPE_NOPS || c->phase >= PIPE_NPHASES || c->group != 0)
     return FAIL(k->run, "program: rank %u instruction %u: op %u, phase %u, zero %u: out of range",
-                k->rank, k->index, c->op, c->phase, c->zero);
+                k->rank, k->index, c->op, c->phase, c->group);
   if (c->stage >= p->nstage || p->stage[c->stage].rank != k->rank)
     FAIL_AT(k, c, "stage %u is not on rank %u", c->stage, k->rank);
   const PipeStage *g = &p->stage[c->stage];

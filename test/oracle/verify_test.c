@@ -74,7 +74,7 @@ static void far_act(At *a) { a->in->act = a->rank->nslot; }
 static void other_gout(At *a) { a->in->gout--; }
 static void other_in(At *a) { a->in->in ^= 1; }
 static void other_out(At *a) { a->in->out = a->in->out == NONE ? 0 : NONE; }
-static void a_zero(At *a) { a->in->zero = 1; }
+static void a_zero(At *a) { a->in->group = 1; }
 static void a_phase(At *a) { a->in->phase = PIPE_NPHASES; }
 static void a_site(At *a) { a->in->site = a->p->nsite; }
 static void more_inflight(At *a) { a->rank->inflight++; }

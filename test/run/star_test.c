@@ -64,6 +64,7 @@ static void add(List *l, PipeOp op, uint32_t stage, uint32_t peer, uint32_t act,
                              .peer = peer,
                              .act = act,
                              .gout = PIPE_NONE,
+                             .keep = PIPE_NONE,
                              .in = in,
                              .out = out,
                              .wait = l->done[!comm]};
