@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Proof: every stage and microbatch has exactly one F and one B, or one I and one W (expand has
- * already refused a second one), in this order on its rank; every stage has one U, after its last
+ * already refused a second one), in this order on its rank, and R, if there is one, between the F and
+ * what is next; every stage has one U, after its last
  * backward. Requires expand. Linear. */
 #include "pipec.h"
 
@@ -34,9 +35,23 @@ static bool in_order(Sched *s, uint32_t earlier, uint32_t later, const char *why
   return false;
 }
 
+/* R: after its F, before the first backward. */
+static bool check_recompute(Sched *s, uint32_t f, uint32_t r, uint32_t b) {
+  if (f < r && r < b)
+    return true;
+  uint32_t other = r < f ? f : b;
+  diag_error(s->diag, DIAG_RECOMPUTE, s->site[s->op[r].site],
+             r < f ? "rank %u runs %s before %s, whose stash it makes again"
+                   : "rank %u runs %s after %s, which reads the stash that it makes",
+             op_rank(s, r), op_text(s, r), op_text(s, other));
+  diag_note(s->diag, s->site[s->op[other].site], "%s comes from here", op_text(s, other));
+  diag_help(s->diag, "an R stands after its F and before its %s", op_text(s, b));
+  return false;
+}
+
 static bool check_stage(Sched *s, uint32_t stage) {
   size_t row = (size_t)stage * s->nmb;
-  const uint32_t *f = &s->at_f[row], *b = &s->at_b[row], *w = &s->at_w[row];
+  const uint32_t *f = &s->at_f[row], *b = &s->at_b[row], *w = &s->at_w[row], *again = &s->at_r[row];
   bool ok = complete(s, stage, "F", f, false);
   /* Without any backward at all, say B; with some W but no I, say I. */
   bool split = false;
@@ -59,7 +74,8 @@ static bool check_stage(Sched *s, uint32_t stage) {
     if (last - 1 > s->last_grad[stage])
       s->last_grad[stage] = last - 1;
     ok = in_order(s, f[mb] - 1, b[mb] - 1, ", which it belongs to") &&
-         (!w[mb] || in_order(s, b[mb] - 1, w[mb] - 1, ", which it completes"));
+         (!w[mb] || in_order(s, b[mb] - 1, w[mb] - 1, ", which it completes")) &&
+         (!again[mb] || check_recompute(s, f[mb] - 1, again[mb] - 1, b[mb] - 1));
     if (ok && last > u) {
       diag_error(s->diag, DIAG_UPDATE, s->site[s->op[u - 1].site],
                  "rank %u updates stage %u before %s, whose gradient would be lost",

@@ -84,6 +84,7 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
   }
   *value = call->builtin == BI_INFLIGHT ? p->inflight
            : call->builtin == BI_HELD   ? p->held
+           : call->builtin == BI_KEPT   ? p->kept
            : call->builtin == BI_WARMUP ? p->warmup
                                         : (int64_t)p->total;
   return true;

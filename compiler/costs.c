@@ -6,8 +6,9 @@
 
 #include "expand.h"
 
-const char *const cost_key[NKEYS] = {"F",   "B",    "I",        "W",      "U",    "send", "reduce",
-                                     "act", "gout", "boundary", "weight", "grad", "opt",  "work"};
+const char *const cost_key[NKEYS] = {"F",        "B",      "I",      "W",   "R",
+                                     "U",        "send",   "reduce", "act", "gout",
+                                     "boundary", "weight", "grad",   "opt", "work"};
 
 uint64_t *cost_field(PipeStage *st, CostKey k) {
   switch (k) {
@@ -15,6 +16,7 @@ uint64_t *cost_field(PipeStage *st, CostKey k) {
   case KEY_B: return &st->time[PIPE_B];
   case KEY_I: return &st->time[PIPE_I];
   case KEY_W: return &st->time[PIPE_W];
+  case KEY_R: return &st->time[PIPE_R];
   case KEY_U: return &st->time[PIPE_U];
   case KEY_SEND: return &st->time[PIPE_SEND_F];
   case KEY_REDUCE: return &st->time[PIPE_REDUCE];
@@ -39,6 +41,8 @@ void cost_defaults(PipeStage *st, const bool has[NKEYS]) {
     st->time[PIPE_I] = has[KEY_W] && st->time[PIPE_W] <= b ? b - st->time[PIPE_W] : (b + 1) / 2;
   if (!has[KEY_W])
     st->time[PIPE_W] = has[KEY_I] && st->time[PIPE_I] <= b ? b - st->time[PIPE_I] : b / 2;
+  if (!has[KEY_R])
+    st->time[PIPE_R] = st->time[PIPE_F];
   st->time[PIPE_SEND_B] = st->time[PIPE_SEND_F];
   if (!has[KEY_GRAD])
     st->grad_bytes = st->weight_bytes;

@@ -342,6 +342,7 @@ static bool fill_ops(Csv *c) {
   s->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
   s->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
   s->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->at_r = NEW_ARRAY(s->arena, uint32_t, cells); /* there is no R in it */
   s->at_u = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   s->rank_op0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
   s->order_at = c->row_at.at;

@@ -47,9 +47,9 @@ static void dump_instr(FILE *f, const PipeInstr *in) {
   fprintf(f, "  %s", text);
   if (in->wait)
     fprintf(f, " wait %u", in->wait);
-  const uint32_t v[] = {in->peer, in->act, in->gout, in->in, in->out};
-  static const char *const name[] = {"peer", "act", "gout", "in", "out"};
-  for (int i = 0; i < 5; i++)
+  const uint32_t v[] = {in->peer, in->act, in->gout, in->keep, in->in, in->out};
+  static const char *const name[] = {"peer", "act", "gout", "keep", "in", "out"};
+  for (int i = 0; i < 6; i++)
     if (v[i] != NONE)
       fprintf(f, " %s %u", name[i], v[i]);
   fputc('\n', f);

@@ -86,8 +86,8 @@ void emit_c(Sched *s, FILE *f) {
     text_string(t, arena_printf(s->arena, "};\nstatic const PipePool pool%u[] = {\n", r));
     for (uint32_t i = 0; i < k->npool; i++) {
       const PipePool *q = &k->pool[i];
-      static const char *const cls[] = {"PIPE_ACT", "PIPE_GOUT", "PIPE_OUT", "PIPE_IN",
-                                        "PIPE_LOCAL"};
+      static const char *const cls[] = {"PIPE_ACT", "PIPE_GOUT",  "PIPE_OUT",
+                                        "PIPE_IN",  "PIPE_LOCAL", "PIPE_KEEP"};
       text_string(t, arena_printf(s->arena, "  {%s, %u, %u, %u, %" PRIu64 "},\n", cls[q->cls],
                                   q->stage, q->first, q->count, q->bytes));
     }

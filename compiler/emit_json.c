@@ -77,6 +77,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle) {
   number(t, "rank", r, ',');
   number(t, "inflight", pk->inflight, ',');
   number(t, "held", pk->held, ',');
+  number(t, "kept", pk->kept, ',');
   number(t, "warmup_depth", pk->warmup, ',');
   key(t, "idle");
   text_char(t, '{');
@@ -84,14 +85,14 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle) {
     number(t, idle_name[i], idle[i], i + 1 < IDLE_NCAUSES ? ',' : '}');
   text_char(t, ',');
   if (s->sized) {
-    static const char *const name[] = {"weight", "grad", "opt", "work",  "act",
-                                       "gout",   "out",  "in",  "local", "total"};
-    const uint64_t v[] = {pk->weight, pk->grad, pk->opt, pk->work,  pk->act,
-                          pk->gout,   pk->out,  pk->in,  pk->local, pk->total};
+    static const char *const name[] = {"weight", "grad", "opt",   "work", "act",  "gout",
+                                       "out",    "in",   "local", "keep", "total"};
+    const uint64_t v[] = {pk->weight, pk->grad, pk->opt,   pk->work, pk->act,  pk->gout,
+                          pk->out,    pk->in,   pk->local, pk->keep, pk->total};
     key(t, "bytes");
     text_char(t, '{');
-    for (int i = 0; i < 10; i++)
-      number(t, name[i], v[i], i < 9 ? ',' : '}');
+    for (int i = 0; i < 11; i++)
+      number(t, name[i], v[i], i < 10 ? ',' : '}');
     text_char(t, ',');
     if (pk->op != NONE) {
       key(t, "peak_op");
@@ -132,6 +133,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle) {
     number_or_skip(t, "peer", in->peer);
     number_or_skip(t, "act", in->act);
     number_or_skip(t, "gout", in->gout);
+    number_or_skip(t, "keep", in->keep);
     number_or_skip(t, "in", in->in);
     number_or_skip(t, "out", in->out);
     number(t, "wait", in->wait, ',');

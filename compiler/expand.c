@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Schedule + parameters -> the compute ops of each rank. Requires resolve. Ensures nrank, nstage,
- * nmb, stage (placement, sizes, times), op with its maps at_f at_b at_w at_u, site, check; every op
+ * nmb, stage (placement, sizes, times), op with its maps at_f at_b at_w at_r at_u, site, check; every op
  * is on a stage of its rank, its microbatch exists, and no op is there twice.
  *
  * note [steady]: a clipped kernel runs for every k from the smallest to the largest at which one of
@@ -246,13 +246,17 @@ static bool duplicate(Ex *x, uint8_t kind, uint32_t old) {
   return false;
 }
 
+uint32_t *op_row(Sched *s, uint8_t kind, size_t cell) {
+  return kind == PIPE_F   ? &s->at_f[cell]
+         : kind == PIPE_W ? &s->at_w[cell]
+         : kind == PIPE_R ? &s->at_r[cell]
+                          : &s->at_b[cell];
+}
+
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
   size_t cell = (size_t)stage * s->nmb + mb;
-  uint32_t *at = kind == PIPE_U   ? &s->at_u[stage]
-                 : kind == PIPE_F ? &s->at_f[cell]
-                 : kind == PIPE_W ? &s->at_w[cell]
-                                  : &s->at_b[cell];
+  uint32_t *at = kind == PIPE_U ? &s->at_u[stage] : op_row(s, kind, cell);
   if (*at)
     return duplicate(x, kind, *at - 1);
   if (kind == PIPE_W && s->at_b[cell] && s->op[s->at_b[cell] - 1].kind == PIPE_B)
@@ -268,7 +272,7 @@ bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   return true;
 }
 
-/* The microbatch of an op without one: F, B and I go on after the last of their kind on the stage, W
+/* The microbatch of an op without one: F, R, B and I go on after the last of their kind on the stage, W
  * takes the oldest I of the stage, or of the rank, whose W has not run. -1: there is none. */
 static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb) {
   Sched *s = x->s;
@@ -278,7 +282,9 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb) {
   if (!any && !op_stage(x, o, stage))
     return false;
   if (o->op != PIPE_W) {
-    *mb = o->op == PIPE_F ? x->next_f[*stage] : x->next_b[*stage];
+    *mb = o->op == PIPE_F   ? x->next_f[*stage]
+          : o->op == PIPE_R ? x->next_r[*stage]
+                            : x->next_b[*stage];
     return true;
   }
   uint32_t *from = &x->w_from[*stage],
@@ -305,6 +311,8 @@ static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb) {
   const PipeStage *st = &x->s->stage[stage];
   if (mb < INT64_MAX && o->op == PIPE_F)
     x->next_f[stage] = mb + 1;
+  else if (mb < INT64_MAX && o->op == PIPE_R)
+    x->next_r[stage] = mb + 1;
   else if (mb < INT64_MAX && o->op != PIPE_W)
     x->next_b[stage] = mb + 1;
   if (x->clip && (mb < 0 || mb >= st->nmb))
@@ -639,10 +647,12 @@ static bool run_orders(Ex *x) {
   s->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
   s->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
   s->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->at_r = NEW_ARRAY(s->arena, uint32_t, cells);
   s->at_u = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   s->rank_op0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
   x->next_f = NEW_ARRAY(s->arena, int64_t, s->nstage);
   x->next_b = NEW_ARRAY(s->arena, int64_t, s->nstage);
+  x->next_r = NEW_ARRAY(s->arena, int64_t, s->nstage);
   x->w_from = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nstage + s->nrank);
   x->op_cap = (uint32_t)(2 * cells + s->nstage);
   s->op = arena_alloc(s->arena, x->op_cap * sizeof *s->op);
@@ -670,7 +680,7 @@ static bool run_orders(Ex *x) {
     }
   }
   s->rank_op0[s->nrank] = s->nop;
-  return ok && play_rules(x);
+  return ok && play_rules(x) && insert_recompute(x);
 }
 
 /* ---- the pass ---- */

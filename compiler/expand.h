@@ -62,7 +62,7 @@ typedef struct Ex {
   VEC(KernelItem) items;
   const OpRef *use;    /* the op as written in the order, while a macro is expanded */
   uint32_t op_cap;
-  int64_t *next_f, *next_b; /* [nstage] what an op without index takes: one past the last */
+  int64_t *next_f, *next_b, *next_r; /* [nstage] what an op without index takes: one past the last */
   uint32_t *w_from;    /* [nstage + nrank] of a stage, of a rank: first op that may be an I without W */
 
   /* clock and rules */
@@ -87,8 +87,14 @@ bool set_costs(Ex *x);
 /* ---- expand.c ---- */
 bool run_block(Ex *x, const Stmt *b);
 bool spend(Ex *x, const Stmt *t);
+/* Where the map of its kind has an op of a cell; not of U. */
+uint32_t *op_row(Sched *s, uint8_t kind, size_t cell);
 /* Adds an op to the rank; false: reported (it is there twice). */
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
+
+/* ---- recompute.c ---- */
+/* Once every rank has its ops: puts in what the `recompute` clause says. */
+bool insert_recompute(Ex *x);
 
 /* ---- order_clock.c ---- */
 bool list_op(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb);

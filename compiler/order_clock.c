@@ -65,7 +65,7 @@ void label_phases(Sched *s, uint32_t a, uint32_t b) {
   for (uint32_t k = a; k < b; k++)
     if (s->op[k].kind == PIPE_F)
       last = k + 1;
-  for (; i < b && s->op[i].kind == PIPE_F; i++)
+  for (; i < b && (s->op[i].kind == PIPE_F || s->op[i].kind == PIPE_R); i++)
     s->op[i].phase = PIPE_WARMUP;
   for (; i < b; i++)
     s->op[i].phase = i < last ? PIPE_STEADY : PIPE_FLUSH;

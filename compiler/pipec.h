@@ -36,7 +36,7 @@ enum {
 
 /* One compute op of the user's program. Comm ops exist only as PipeInstr. 16 bytes. */
 typedef struct Op {
-  uint8_t kind;   /* PipeOp: F B I W U */
+  uint8_t kind;   /* PipeOp: F B I W R U */
   uint8_t phase;  /* PipePhase */
   uint16_t zero;
   uint32_t stage; /* row of Sched.stage */
@@ -72,10 +72,10 @@ typedef struct List {
 
 /* What a rank needs at its worst moment. (check_memory) Bytes, each buffer rounded up to 64. */
 typedef struct Peak {
-  uint32_t inflight, held; /* most live ACT and GOUT slots (slots) */
+  uint32_t inflight, held, kept; /* most live ACT, GOUT and KEEP slots (slots) */
   uint32_t warmup;         /* forwards before the first backward */
   uint32_t op;             /* op at which act + gout + local bytes are most; NONE when unsized */
-  uint64_t weight, grad, opt, work, act, gout, out, in, local, total;
+  uint64_t weight, grad, opt, work, act, gout, out, in, local, keep, total;
 } Peak;
 
 /* A pipe: rows first .. first + nstage - 1 of the stage table, microbatches mb0 .. mb0 + nmb - 1. */
@@ -119,7 +119,7 @@ typedef struct Sched {
   uint32_t nop;
   uint32_t *rank_op0;    /* [nrank + 1] */
   Span *order_at;        /* [nrank] the order that a rank follows */
-  uint32_t *at_f, *at_b, *at_w; /* [nstage * nmb] op + 1 of F, of B or I, of W; 0 none */
+  uint32_t *at_f, *at_b, *at_w, *at_r; /* [nstage * nmb] op + 1 of F, of B or I, of W, of R; 0 none */
   uint32_t *at_u;        /* [nstage] */
   uint32_t *last_grad;   /* [nstage] op of its last B or W (check_deps) */
   Span *site; uint32_t nsite, capsite;
@@ -209,7 +209,7 @@ bool resolve(Sched *s);
 
 typedef enum Builtin { /* EX_CALL.builtin */
   BI_FN, BI_MIN, BI_MAX,
-  BI_INFLIGHT, BI_HELD, BI_WARMUP, BI_MEMORY,  /* of a rank */
+  BI_INFLIGHT, BI_HELD, BI_KEPT, BI_WARMUP, BI_MEMORY,  /* of a rank */
   BI_MAKESPAN, BI_SPAN, BI_IDLE                /* with named costs */
 } Builtin;
 
@@ -235,10 +235,10 @@ void note_extends(Sched *s, Span at);
 /* ---- expand.c: schedule + parameters -> ops of each rank; proves indices, placement, uniqueness,
  * sizes of everything ---- */
 bool expand(Sched *s);
-bool rules_quantity(Sched *s, const Expr *call, int64_t *value); /* order_rules.c: inflight, held now */
+bool rules_quantity(Sched *s, const Expr *call, int64_t *value); /* order_rules.c: inflight, held, kept now */
 bool profile_apply(Sched *s, const char *path, Span at, bool *has); /* profile.c; has[NKEYS] */
 typedef enum CostKey { /* entries of time { } and bytes { } and of a profile */
-  KEY_F, KEY_B, KEY_I, KEY_W, KEY_U, KEY_SEND, KEY_REDUCE,
+  KEY_F, KEY_B, KEY_I, KEY_W, KEY_R, KEY_U, KEY_SEND, KEY_REDUCE,
   KEY_ACT, KEY_GOUT, KEY_BOUNDARY, KEY_WEIGHT, KEY_GRAD, KEY_OPT, KEY_WORK,
   NKEYS, NTIMEKEYS = KEY_ACT
 } CostKey;
@@ -247,7 +247,7 @@ uint64_t *cost_field(PipeStage *st, CostKey k); /* where it is kept (SEND: SEND_
 /* Defaults for what `has` lacks. */
 void cost_defaults(PipeStage *st, const bool has[NKEYS]);
 
-/* ---- check_deps.c: each (stage, mb) exactly F and B or I+W, in order on its rank; U last ---- */
+/* ---- check_deps.c: each (stage, mb) exactly F and B or I+W, perhaps R, in order on its rank; U last ---- */
 bool check_deps(Sched *s);
 
 /* ---- order.c ---- */

@@ -26,12 +26,12 @@ static bool count_clause(Sched *s, const Expr *e, const char *what, int64_t leas
   return true;
 }
 
-/* Bytes of compiler memory per (stage, microbatch) with F, I and W, both transfers across ranks: maps;
- * 3 ops with their ends in two plays; 2 transfers, sorted, and their 4 ends, sorted; 7 instructions,
+/* Bytes of compiler memory per (stage, microbatch) with F, R, I and W, both transfers across ranks: maps;
+ * 4 ops, twice, with their ends in two plays; 2 transfers, sorted, and their 4 ends, sorted; 8 instructions,
  * twice, and when they start. */
 enum {
-  BYTES_PER_CELL = 12 + 3 * ((int)sizeof(Op) + 16) + 2 * 3 * (int)sizeof(Xfer) + 4 * 2 * 16 +
-                   7 * (2 * (int)sizeof(PipeInstr) + 8)
+  BYTES_PER_CELL = 16 + 4 * (2 * (int)sizeof(Op) + 16) + 2 * 3 * (int)sizeof(Xfer) + 4 * 2 * 16 +
+                   8 * (2 * (int)sizeof(PipeInstr) + 8)
 };
 
 bool fits(Sched *s, const Clause *c) {
@@ -49,7 +49,7 @@ bool fits(Sched *s, const Clause *c) {
   unsigned __int128 cells = (unsigned __int128)s->nstage * s->nmb;
   unsigned __int128 need = cells * BYTES_PER_CELL + (unsigned __int128)s->nrank * 1024;
   need += need / 16; /* what the arena rounds up */
-  if (need <= limit && cells * 3 < NONE / 2)
+  if (need <= limit && cells * 4 < NONE / 2)
     return true;
   uint64_t shown = need > UINT64_MAX ? UINT64_MAX : (uint64_t)need;
   diag_error(s->diag, DIAG_TOO_LARGE, c->at,

@@ -45,7 +45,7 @@ typedef struct Resolver {
   uint32_t cap, used;
   VEC(Name) scope; /* names defined, innermost last */
   File *files;
-  Name n_min, n_max, op_name[5];
+  Name n_min, n_max, op_name[6];
   bool in_check;      /* quantities are allowed */
   bool in_when;       /* inflight and held are */
   uint32_t nquantity; /* of those, so far */
@@ -59,14 +59,9 @@ static const struct {
   const char *name;
   Builtin b;
 } builtins[] = {
-    {"min", BI_MIN},
-    {"max", BI_MAX},
-    {"inflight", BI_INFLIGHT},
-    {"held", BI_HELD},
-    {"warmup_depth", BI_WARMUP},
-    {"memory", BI_MEMORY},
-    {"makespan", BI_MAKESPAN},
-    {"span", BI_SPAN},
+    {"min", BI_MIN},       {"max", BI_MAX},           {"inflight", BI_INFLIGHT},
+    {"held", BI_HELD},     {"kept", BI_KEPT},         {"warmup_depth", BI_WARMUP},
+    {"memory", BI_MEMORY}, {"makespan", BI_MAKESPAN}, {"span", BI_SPAN},
     {"idle", BI_IDLE},
 };
 
@@ -172,7 +167,8 @@ static void wrong_kind(Resolver *r, const Sym *y, Name name, Span at, const char
     diag_help(d, "a function sees only what is defined before it, so it cannot call itself");
   else if (!suggest(r, name) && r->in_check && strstr(wanted, "function"))
     diag_help(
-        d, "a check knows inflight(r) held(r) warmup_depth(r) memory(r) makespan() span() idle()");
+        d,
+        "a check knows inflight(r) held(r) kept(r) warmup_depth(r) memory(r) makespan() span() idle()");
 }
 
 /* ---- expressions; the result tells whether the value depends on the kernel's index ---- */
@@ -218,7 +214,7 @@ static bool resolve_call(Resolver *r, Expr *e) {
       want++;
   } else {
     e->builtin = (uint8_t)y->builtin;
-    bool now = r->in_when && (y->builtin == BI_INFLIGHT || y->builtin == BI_HELD);
+    bool now = r->in_when && y->builtin >= BI_INFLIGHT && y->builtin <= BI_KEPT;
     r->nquantity += now;
     if (y->builtin >= BI_INFLIGHT && !r->in_check && !now)
       diag_error(d, DIAG_CLAUSE, e->at,
@@ -231,7 +227,7 @@ static bool resolve_call(Resolver *r, Expr *e) {
   for (Arg *a = e->args; a; a = a->next) {
     if (costs && (!a->key || !is_cost(a->key)))
       diag_error(d, DIAG_ARITY, a->key ? a->key_at : a->value->at,
-                 "'%s' takes costs by name: F B I W U send reduce, such as %s(F = 1, B = 2)",
+                 "'%s' takes costs by name: F B I W R U send reduce, such as %s(F = 1, B = 2)",
                  e->name, e->name);
     else if (!costs && a->key)
       diag_error(d, DIAG_ARITY, a->key_at, "'%s' takes no named arguments", e->name);
@@ -316,12 +312,13 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
     if (!y || y->kind != SY_PIPE)
       wrong_kind(r, y, o->pipe, o->pipe_at, "a pipe");
   }
-  for (int k = 0; k < 5; k++)
+  for (int k = 0; k < 6; k++)
     if (o->name == r->op_name[k])
       o->op = (int8_t)(k == 0   ? PIPE_F
                        : k == 1 ? PIPE_B
                        : k == 2 ? PIPE_I
                        : k == 3 ? PIPE_W
+                       : k == 4 ? PIPE_R
                                 : PIPE_U);
   uint32_t want = o->op == PIPE_U || (!o->parens && !kernel) ? 0 : 1;
   if (o->op < 0) {
@@ -332,7 +329,7 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
       else
         diag_error(d, DIAG_UNKNOWN_NAME, o->name_at, "unknown op '%s'", o->name);
       if (!y)
-        diag_help(d, "the ops are F, B, I, W and U; 'op %s(m) = ...' defines one", o->name);
+        diag_help(d, "the ops are F, B, I, W, R and U; 'op %s(m) = ...' defines one", o->name);
       return;
     }
     o->def = y->opdef;
@@ -535,7 +532,7 @@ static void resolve_entries(Resolver *r, Clause *c) {
     if (k == hi) {
       diag_error(r->s->diag, DIAG_UNKNOWN_NAME, e->key_at, "unknown key '%s'", e->key);
       diag_help(r->s->diag, c->kind == CL_TIME
-                                ? "the keys of time are F B I W U send reduce"
+                                ? "the keys of time are F B I W R U send reduce"
                                 : "the keys of bytes are act gout boundary weight grad opt work");
     } else if (seen[k]) {
       diag_error(r->s->diag, DIAG_REDEFINED, e->key_at, "'%s' is given twice", e->key);
@@ -569,7 +566,10 @@ static void resolve_clause(Resolver *r, Clause *c) {
   uint32_t mark = scope_begin(r);
   if (c->var)
     c->slot = define_var(r, c->var, c->var_at);
+  if (c->var2)
+    c->slot2 = define_var(r, c->var2, c->var2_at);
   resolve_expr(r, c->place);
+  resolve_expr(r, c->when);
   if (c->kind == CL_CHECK) {
     r->in_check = true;
     resolve_expr(r, c->value);
@@ -756,8 +756,8 @@ bool resolve(Sched *s) {
   Ast *ast = s->tree;
   Resolver r = {.s = s, .in = s->names, .cap = 64};
   r.table = NEW_ARRAY(s->arena, Sym, r.cap);
-  for (int k = 0; k < 5; k++)
-    r.op_name[k] = intern(s->names, &"FBIWU"[k], 1);
+  for (int k = 0; k < 6; k++)
+    r.op_name[k] = intern(s->names, &"FBIWRU"[k], 1);
   const char *path = s->diag->source[ast->file].path;
   struct stat st;
   File main_file = {.ast = ast};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Slots of stashes and of tensors that stay on their rank, and all pools. Requires comm. Ensures
- * act, gout and local in/out of every compute instruction, pool, npool, nrank_slot, peak (counts and
+ * act, gout, keep and local in/out of every compute instruction, pool, npool, nrank_slot, peak (counts and
  * the op at which most bytes live).
  *
  * Interval colouring along each rank's compute stream, which runs in order: a slot is taken at the
@@ -35,7 +35,10 @@ static void give(Sched *s, Colour *c, uint32_t slot) {
   c->live--;
 }
 
-static uint64_t class_bytes(const PipeStage *st, PipeClass cls) {
+static uint64_t class_bytes(const Sched *s, uint32_t stage, PipeClass cls) {
+  const PipeStage *st = &s->stage[stage];
+  if (cls == PIPE_KEEP)
+    return st->prev == NONE ? 0 : s->stage[st->prev].boundary_bytes;
   return cls == PIPE_ACT ? st->act_bytes : cls == PIPE_GOUT ? st->gout_bytes : st->boundary_bytes;
 }
 
@@ -55,7 +58,7 @@ static void group(Sched *s, uint32_t r, PipeClass cls, Classes *c, Key *key) {
   uint32_t n = s->rank_stage0[r + 1] - s->rank_stage0[r];
   const uint32_t *stages = &s->rank_stage[s->rank_stage0[r]];
   for (uint32_t i = 0; i < n; i++)
-    key[i] = (Key){s->sized ? class_bytes(&s->stage[stages[i]], cls) : 0, stages[i]};
+    key[i] = (Key){s->sized ? class_bytes(s, stages[i], cls) : 0, stages[i]};
   if (s->sized)
     qsort(key, n, sizeof *key, by_bytes);
   c->npool = 0;
@@ -104,12 +107,14 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
   Peak *pk = &s->peak[r];
   Streams *t = &s->stream[r];
   PipeInstr *all = s->stream[0].compute; /* instruction of op i of any rank */
-  Classes *act = &cls[PIPE_ACT], *gout = &cls[PIPE_GOUT], *loc = &cls[PIPE_LOCAL];
+  Classes *act = &cls[PIPE_ACT], *gout = &cls[PIPE_GOUT], *loc = &cls[PIPE_LOCAL],
+          *keep = &cls[PIPE_KEEP];
   group(s, r, PIPE_ACT, act, key);
   group(s, r, PIPE_GOUT, gout, key);
   group(s, r, PIPE_LOCAL, loc, key);
+  group(s, r, PIPE_KEEP, keep, key);
   *pk = (Peak){.op = NONE};
-  uint32_t inflight = 0, held = 0;
+  uint32_t inflight = 0, held = 0, kept = 0;
   uint64_t live = 0, most = 0;
   bool backward_seen = false;
   for (uint32_t i = 0; i < t->ncompute; i++) {
@@ -118,15 +123,25 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       continue;
     const PipeStage *st = &s->stage[in->stage];
     size_t cell = (size_t)in->stage * s->nmb + in->mb;
-    Colour *a = &act->pool[act->of[in->stage]], *g = &gout->pool[gout->of[in->stage]];
-    if (in->op == PIPE_F) {
+    Colour *a = &act->pool[act->of[in->stage]], *g = &gout->pool[gout->of[in->stage]],
+           *kp = &keep->pool[keep->of[in->stage]];
+    bool again = s->at_r[cell] != 0; /* its F works in a slot only while it runs */
+    if (pipe_op_info[in->op].act > 0) {
       in->act = take(a), live += a->bytes;
       if (++inflight > pk->inflight)
         pk->inflight = inflight;
-      pk->warmup += !backward_seen;
     } else {
-      in->act = all[s->at_f[cell] - 1].act;
+      in->act = all[(again ? s->at_r[cell] : s->at_f[cell]) - 1].act;
       backward_seen = true;
+    }
+    if (in->op == PIPE_F)
+      pk->warmup += !backward_seen;
+    if (in->op == PIPE_F && again) {
+      in->keep = take(kp), live += kp->bytes;
+      if (++kept > pk->kept)
+        pk->kept = kept;
+    } else if (in->op == PIPE_R) {
+      in->keep = all[s->at_f[cell] - 1].keep;
     }
     if (in->op == PIPE_I) {
       in->gout = take(g), live += g->bytes;
@@ -136,12 +151,16 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       in->gout = all[s->at_b[cell] - 1].gout;
     }
     /* Tensors that stay: y of F to F of the next stage, dx of B to B of the previous one. */
-    bool makes = in->op == PIPE_F ? local(s, in->stage, st->next)
-                                  : in->op != PIPE_W && local(s, st->prev, in->stage);
-    bool reads = in->op == PIPE_F ? local(s, st->prev, in->stage)
-                                  : in->op != PIPE_W && local(s, in->stage, st->next);
+    bool back = in->op == PIPE_B || in->op == PIPE_I, f = in->op == PIPE_F,
+         scratch = in->op == PIPE_R && st->next != NONE;
+    bool makes = (f && local(s, in->stage, st->next)) || (back && local(s, st->prev, in->stage));
+    bool reads = (f && local(s, st->prev, in->stage)) || (back && local(s, in->stage, st->next));
     uint32_t above = in->op == PIPE_F ? st->prev : in->stage,
              below = in->op == PIPE_F ? in->stage : st->prev;
+    if (scratch) {
+      Colour *l = &loc->pool[loc->of[in->stage]];
+      in->out = take(l), live += l->bytes;
+    }
     if (makes) {
       Colour *l = &loc->pool[loc->of[below]];
       in->out = take(l), live += l->bytes;
@@ -159,8 +178,14 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       Colour *l = &loc->pool[loc->of[above]];
       give(s, l, in->in), live -= l->bytes;
     }
-    if (pipe_op_info[in->op].act < 0)
+    if (scratch) {
+      Colour *l = &loc->pool[loc->of[in->stage]];
+      give(s, l, in->out), live -= l->bytes;
+    }
+    if (pipe_op_info[in->op].act < 0 || (f && again))
       give(s, a, in->act), live -= a->bytes, inflight--;
+    if (in->op == PIPE_R)
+      give(s, kp, in->keep), live -= kp->bytes, kept--;
     if (pipe_op_info[in->op].gout < 0)
       give(s, g, in->gout), live -= g->bytes, held--;
   }
@@ -168,8 +193,8 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     pk->op = NONE;
   /* Numbers: channels first (comm has numbered them), then these. */
   uint32_t n = s->nrank_slot[r];
-  static const PipeClass order_[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL};
-  for (int k = 0; k < 3; k++)
+  static const PipeClass order_[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL, PIPE_KEEP};
+  for (int k = 0; k < 4; k++)
     for (uint32_t p = 0; p < cls[order_[k]].npool; p++) {
       Colour *c = &cls[order_[k]].pool[p];
       BUG_IF(c->live != 0);
@@ -188,7 +213,11 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       in->gout += gout->pool[gout->of[in->stage]].first;
     uint32_t above = in->op == PIPE_F ? st->prev : in->stage,
              below = in->op == PIPE_F ? in->stage : st->prev;
-    if (in->op == PIPE_W)
+    if (in->keep != NONE)
+      in->keep += keep->pool[keep->of[in->stage]].first;
+    if (in->op == PIPE_R && in->out != NONE)
+      in->out += loc->pool[loc->of[in->stage]].first;
+    if (in->op == PIPE_W || in->op == PIPE_R)
       continue;
     if (in->op == PIPE_F ? local(s, in->stage, st->next) : local(s, st->prev, in->stage))
       in->out += loc->pool[loc->of[below]].first;
@@ -204,12 +233,12 @@ bool slots(Sched *s) {
   uint32_t widest = 0;
   for (uint32_t r = 0; r < s->nrank; r++) {
     uint32_t n = s->rank_stage0[r + 1] - s->rank_stage0[r];
-    s->pool[r] = NEW_ARRAY(s->arena, PipePool, 7 * (size_t)n);
+    s->pool[r] = NEW_ARRAY(s->arena, PipePool, 8 * (size_t)n);
     widest = n > widest ? n : widest;
   }
   Classes cls[PIPE_NCLASSES] = {{0}};
-  static const PipeClass coloured[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL};
-  for (int k = 0; k < 3; k++) {
+  static const PipeClass coloured[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL, PIPE_KEEP};
+  for (int k = 0; k < 4; k++) {
     cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, widest);
     cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   }

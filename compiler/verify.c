@@ -12,8 +12,8 @@
  * Time and memory are linear in instructions, slots and (stage, mb) cells. */
 #include "pipec.h"
 
-#define SEEN(op) ((uint8_t)(1u << PIPE_##op)) /* F B I W in bits 0-3 */
-_Static_assert(PIPE_F == 0 && PIPE_B == 1 && PIPE_I == 2 && PIPE_W == 3, "bits");
+#define SEEN(op) ((uint8_t)(1u << PIPE_##op)) /* F B I W R in bits 0-4 */
+_Static_assert(PIPE_F == 0 && PIPE_B == 1 && PIPE_I == 2 && PIPE_W == 3 && PIPE_R == 4, "bits");
 
 static size_t cell_at(uint32_t nmb, uint32_t stage, uint32_t mb) {
   return (size_t)stage * nmb + mb;
@@ -21,18 +21,20 @@ static size_t cell_at(uint32_t nmb, uint32_t stage, uint32_t mb) {
 
 /* ---- after check_deps: the op table and its maps ---- */
 
-/* Exactly F, then B, or I, then W; nothing after. */
+/* Exactly F, perhaps R, then B, or I, then W; nothing after. */
 static void verify_next_op(uint8_t seen, uint8_t kind) {
   switch (kind) {
   case PIPE_F: BUG_IF(seen != 0); break;
-  case PIPE_B: BUG_IF(seen != SEEN(F)); break;
-  case PIPE_I: BUG_IF(seen != SEEN(F)); break;
-  case PIPE_W: BUG_IF(seen != (SEEN(F) | SEEN(I))); break;
+  case PIPE_R: BUG_IF(seen != SEEN(F)); break;
+  case PIPE_B: BUG_IF((seen & ~SEEN(R)) != SEEN(F)); break;
+  case PIPE_I: BUG_IF((seen & ~SEEN(R)) != SEEN(F)); break;
+  case PIPE_W: BUG_IF((seen & ~SEEN(R)) != (SEEN(F) | SEEN(I))); break;
   default: BUG_IF("no such compute op");
   }
 }
 
 static bool is_complete(uint8_t seen) {
+  seen &= (uint8_t)~SEEN(R);
   return seen == (SEEN(F) | SEEN(B)) || seen == (SEEN(F) | SEEN(I) | SEEN(W));
 }
 
@@ -62,7 +64,8 @@ void verify_ops(const Sched *s) {
       size_t cell = cell_at(s->nmb, o->stage, o->mb);
       verify_next_op(seen[cell], o->kind);
       seen[cell] |= (uint8_t)(1u << o->kind);
-      BUG_IF((o->kind == PIPE_F ? s->at_f : o->kind == PIPE_W ? s->at_w : s->at_b)[cell] != i + 1);
+      const uint32_t *const at[] = {s->at_f, s->at_b, s->at_b, s->at_w, s->at_r};
+      BUG_IF(at[o->kind][cell] != i + 1);
       BUG_IF(o->kind == PIPE_B && s->at_w[cell] != 0);
       left[o->stage] -= o->kind == PIPE_B || o->kind == PIPE_W;
     }
@@ -76,6 +79,7 @@ void verify_ops(const Sched *s) {
 /* What the list has done with a (stage, mb), and where its stashes lie. */
 typedef struct Cell {
   uint32_t act, gout;     /* slots, valid while the op that took one has been seen */
+  uint32_t keep;          /* of a forward that is recomputed, NONE of another */
   uint8_t ops;            /* bit per compute op */
   uint8_t sent, received; /* 1 forward, 2 backward */
 } Cell;
@@ -112,8 +116,10 @@ typedef struct Verify {
 
 static uint64_t up64(uint64_t bytes) { return bytes % 64 ? bytes - bytes % 64 + 64 : bytes; }
 
-static uint64_t content_bytes(const PipeStage *st, uint32_t cls) {
+static uint64_t content_bytes(const PipeProgram *p, uint32_t stage, uint32_t cls) {
+  const PipeStage *st = &p->stage[stage];
   switch (cls) {
+  case PIPE_KEEP: return st->prev == NONE ? 0 : p->stage[st->prev].boundary_bytes;
   case PIPE_ACT: return st->act_bytes;
   case PIPE_GOUT: return st->gout_bytes;
   default: return st->boundary_bytes;
@@ -177,7 +183,7 @@ static void verify_pools(Verify *v) {
     const PipePool *q = &k->pool[i];
     BUG_IF(q->cls >= PIPE_NCLASSES || q->stage >= p->nstage || q->count == 0);
     BUG_IF(q->first != n || q->count > k->nslot - n);
-    BUG_IF(q->bytes != content_bytes(&p->stage[q->stage], q->cls));
+    BUG_IF(q->bytes != content_bytes(p, q->stage, q->cls));
     for (uint32_t j = 0; j < q->count; j++)
       v->slot[n++] = (Slot){.pool = i};
     v->live[i] = v->most[i] = 0;
@@ -199,7 +205,7 @@ static void sum_stages(Verify *v) {
 
 /* note [before]: the access of this slot at `touched` of stream x is over when this one starts. */
 static bool is_before(const Verify *v, int x, uint32_t touched) {
-  return x == v->stream ? touched <= v->done[x] : touched <= v->waited[v->stream];
+  return x == v->stream ? touched <= v->done[x] + 1 : touched <= v->waited[v->stream];
 }
 
 static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage) {
@@ -208,7 +214,7 @@ static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage) {
   Slot *t = &v->slot[slot];
   const PipePool *q = &k->pool[t->pool];
   BUG_IF(q->cls != cls);
-  BUG_IF(q->bytes != content_bytes(&v->p->stage[stage], cls));
+  BUG_IF(q->bytes != content_bytes(v->p, stage, cls));
   BUG_IF(!v->p->sized && q->stage != stage); /* sizes unknown: only its own stage's is the same */
   BUG_IF(!is_before(v, 0, t->touched[0]));
   BUG_IF(!is_before(v, 1, t->touched[1]));
@@ -249,12 +255,25 @@ static Edge edge_out(const PipeStage *st, uint32_t stage, bool forward) {
   return forward ? (Edge){st->next, stage} : (Edge){st->prev, st->prev};
 }
 
+/* R: from the input that was kept to a stash; its output goes to a slot that nobody reads. */
+static void verify_again(Verify *v, const PipeInstr *in, Cell *c) {
+  bool scratch = v->p->stage[in->stage].next != NONE;
+  BUG_IF(in->keep == NONE || in->keep != c->keep || (in->out != NONE) != scratch);
+  c->act = in->act;
+  fill(v, in->act, PIPE_ACT, in->stage, in->mb, false);
+  if (scratch) {
+    fill(v, in->out, PIPE_LOCAL, in->stage, in->mb, false);
+    use(v, in->out, PIPE_LOCAL, in->stage, in->mb, false, true);
+  }
+  use(v, in->keep, PIPE_KEEP, in->stage, in->mb, false, true);
+}
+
 static void verify_compute(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
   const PipeStage *st = &p->stage[in->stage];
   BUG_IF(in->peer != NONE);
   if (in->op == PIPE_U) {
-    BUG_IF(in->mb != NONE || in->act != NONE || in->gout != NONE);
+    BUG_IF(in->mb != NONE || in->act != NONE || in->gout != NONE || in->keep != NONE);
     BUG_IF(in->in != NONE || in->out != NONE);
     BUG_IF(v->left[in->stage] != 0 || v->updated[in->stage]);
     BUG_IF(st->replica != in->stage &&
@@ -266,19 +285,27 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
   Cell *c = &v->cell[cell_at(p->nmb, in->stage, in->mb)];
   verify_next_op(c->ops, in->op);
   c->ops |= (uint8_t)(1u << in->op);
-  bool forward = in->op == PIPE_F, boundary = in->op != PIPE_W;
+  bool forward = in->op == PIPE_F, boundary = in->op != PIPE_W && in->op != PIPE_R;
   Edge from = edge_in(st, in->stage, forward), to = edge_out(st, in->stage, forward);
   bool reads = boundary && from.other != NONE, writes = boundary && to.other != NONE;
 
   BUG_IF((in->gout != NONE) != (in->op == PIPE_I || in->op == PIPE_W));
   BUG_IF((in->in != NONE) != reads);
+  if (in->op == PIPE_R) {
+    verify_again(v, in, c);
+    return;
+  }
   BUG_IF((in->out != NONE) != writes);
   /* Takes before it gives back: what it writes never lies where it reads. */
   if (forward) {
     c->act = in->act;
+    c->keep = in->keep;
     fill(v, in->act, PIPE_ACT, in->stage, in->mb, false);
+    if (in->keep != NONE)
+      fill(v, in->keep, PIPE_KEEP, in->stage, in->mb, false);
   } else {
-    BUG_IF(in->act != c->act);
+    BUG_IF(in->act != c->act || in->keep != NONE);
+    BUG_IF((c->keep != NONE) != ((c->ops & SEEN(R)) != 0)); /* recomputed iff its input is kept */
   }
   if (in->op == PIPE_I) {
     c->gout = in->gout;
@@ -290,6 +317,8 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
   if (reads)
     use(v, in->in, p->stage[from.other].rank == v->r ? PIPE_LOCAL : PIPE_IN, from.owner, in->mb,
         !forward, true);
+  if (forward && in->keep != NONE) /* it has worked in the slot, and leaves it */
+    use(v, in->act, PIPE_ACT, in->stage, in->mb, false, true);
   if (!forward) {
     bool last = in->op == PIPE_B || in->op == PIPE_W;
     use(v, in->act, PIPE_ACT, in->stage, in->mb, false, last);
@@ -312,7 +341,7 @@ static bool is_forward(const PipeInstr *in) {
 static void verify_comm(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
   const PipeStage *st = &p->stage[in->stage];
-  BUG_IF(in->act != NONE || in->gout != NONE);
+  BUG_IF(in->act != NONE || in->gout != NONE || in->keep != NONE);
   if (in->op == PIPE_REDUCE) { /* after its own last gradient, once */
     BUG_IF(in->mb != NONE || in->in != NONE || in->out != NONE || in->peer != NONE);
     BUG_IF(st->replica == in->stage || v->reduced[in->stage] || v->left[in->stage] != 0);
@@ -355,9 +384,9 @@ static void verify_rank(Verify *v) {
     else
       verify_compute(v, in);
     v->done[v->stream]++;
-    inflight += in->op == PIPE_F;
+    inflight += in->op == PIPE_F || in->op == PIPE_R;
     most_inflight = inflight > most_inflight ? inflight : most_inflight;
-    inflight -= in->op == PIPE_B || in->op == PIPE_W;
+    inflight -= in->op == PIPE_B || in->op == PIPE_W || (in->op == PIPE_F && in->keep != NONE);
   }
   BUG_IF(k->inflight != most_inflight);
   for (uint32_t i = 0; i < k->npool; i++) {

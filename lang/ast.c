@@ -350,6 +350,17 @@ static void put_clause(FILE *out, const Clause *c) {
       put_range(out, &c->range);
     }
     break;
+  case CL_RECOMPUTE:
+    fputs("recompute", out);
+    if (c->var)
+      fprintf(out, " %s", c->var);
+    if (c->var2)
+      fprintf(out, ", %s", c->var2);
+    if (c->when) {
+      fputs(" when ", out);
+      ast_dump_expr(out, c->when);
+    }
+    break;
   case CL_LET: put_let(out, c->name, c->value); break;
   case CL_FN: put_fn(out, c->fn); break;
   }

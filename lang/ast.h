@@ -54,7 +54,7 @@ typedef struct OpRef {
   Span at;
   Name pipe;          /* before the dot, or NULL */
   Span pipe_at;
-  Name name;          /* "F" "B" "I" "W" "U" or of an `op` macro */
+  Name name;          /* "F" "B" "I" "W" "R" "U" or of an `op` macro */
   Span name_at;
   Expr *chunk;        /* [c], or NULL */
   Expr *stage;        /* [stage s], or NULL */
@@ -130,6 +130,7 @@ typedef enum ClauseKind {
   CL_BYTES,   /* bytes [var] { entries } */
   CL_PROFILE, /* profile "path" */
   CL_CHECK,   /* check value [for var in range] */
+  CL_RECOMPUTE, /* recompute [var [, var2]] [when when] */
   CL_LET, CL_FN
 } ClauseKind;
 
@@ -142,7 +143,10 @@ struct Clause {
   Name var;           /* bound variable, or NULL */
   Span var_at;
   uint32_t slot;      /* (sema) of var, or of a let's name */
-  Expr *value, *mbs, *place;
+  Name var2;          /* CL_RECOMPUTE: second bound variable, or NULL */
+  Span var2_at;
+  uint32_t slot2;     /* (sema) */
+  Expr *value, *mbs, *place, *when;
   Name root;          /* CL_PIPE: the pipe it is a replica of, or NULL */
   Span root_at;
   Range range;

@@ -208,8 +208,9 @@ again:
   "period"             { TOKEN(PERIOD); }
   "rules"              { TOKEN(RULES); }
   "when"               { TOKEN(WHEN); }
+  "recompute"          { TOKEN(RECOMPUTE); }
 
-  "overlap" | "weights" | "stash" | "comm" | "slices" | "edge" | "finally" | "recompute"
+  "overlap" | "weights" | "stash" | "comm" | "slices" | "edge" | "finally"
   | "side" | "group" | "recv" | "wait" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(RESERVED);

@@ -196,7 +196,7 @@ static Clause *new_clause(Parse *ps, ClauseKind kind, Span at, Expr *value) {
   c->kind = kind;
   c->at = at;
   c->value = value;
-  c->name_at = c->var_at = NO_SPAN;
+  c->name_at = c->var_at = c->var2_at = NO_SPAN;
   return c;
 }
 
@@ -217,6 +217,16 @@ static Item *new_item(Parse *ps, ItemKind kind, Span at) {
 }
 
 static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
+
+static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr *when) {
+  Clause *c = new_clause(ps, CL_RECOMPUTE, at, NULL);
+  c->var = stage.name;
+  c->var_at = stage.at;
+  c->var2 = mb.name;
+  c->var2_at = mb.at;
+  c->when = when;
+  return c;
+}
 
 #define APPEND(list, node)                                                           \
   do {                                                                               \
@@ -260,6 +270,7 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'"
 %token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
+%token RECOMPUTE "'recompute'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
 %token ARROW "'->'" DOTDOT "'..'"
 %token EQ "'=='" NE "'!='" LE "'<='" GE "'>='" AND "'&&'" OR "'||'"
@@ -425,6 +436,9 @@ clause:
     $$->var_at = $5.at;
     $$->range = $7;
   }
+| RECOMPUTE ok when_opt { $$ = new_recompute(ps, @$, NO_BINDING, NO_BINDING, $3.e); }
+| RECOMPUTE ok name when_opt { $$ = new_recompute(ps, @$, $3, NO_BINDING, $4.e); }
+| RECOMPUTE ok name ',' name when_opt { $$ = new_recompute(ps, @$, $3, $5, $6.e); }
 | LET ok name '=' expr {
     $$ = new_clause(ps, CL_LET, @$, $5.e);
     $$->name = $3.name;
@@ -699,7 +713,7 @@ static void insert_closers(Parse *ps, int token, Span at) {
   uint32_t level = 0; /* how many '{' may be open before the word */
   switch (token) {
   case TOK_RANKS: case TOK_PIPE: case TOK_ORDER: case TOK_TIME: case TOK_BYTES: case TOK_PROFILE:
-  case TOK_CHECK:
+  case TOK_CHECK: case TOK_RECOMPUTE:
     level = 1;
     break;
   case TOK_SCHEDULE: case TOK_IMPORT:
@@ -758,7 +772,8 @@ static const short stmt_tokens[] = {
   TOK_IF, TOK_LET, TOK_FN,
 };
 static const short clause_tokens[] = {
-  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_LET, TOK_FN,
+  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_RECOMPUTE,
+  TOK_LET, TOK_FN,
 };
 static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};
 

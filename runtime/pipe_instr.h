@@ -2,7 +2,7 @@
  * The program that pipec emits and that every engine carries out: constant tables of plain structs.
  *
  * A program has nrank ranks; each has one list of instructions in issue order. Two streams run it:
- * the COMPUTE stream runs F B I W U, the COMM stream SEND_x, RECV_x and REDUCE, each stream
+ * the COMPUTE stream runs F B I W R U, the COMM stream SEND_x, RECV_x and REDUCE, each stream
  * strictly in list order. The streams of a rank meet only through `wait`: an instruction starts when
  * the OTHER stream of its rank has completed at least `wait` instructions of this step (0: no wait).
  * That one number carries every dependence: data that arrived, data that was produced, a slot that
@@ -53,6 +53,7 @@ typedef enum PipeClass {
   PIPE_OUT,   /* boundary tensor from its producer until the SEND has completed */
   PIPE_IN,    /* receive slot, from the RECV until the consumer has completed */
   PIPE_LOCAL, /* boundary tensor from its producer to its consumer on the same rank */
+  PIPE_KEEP,  /* input of a forward that is recomputed, until R; no bytes on the first stage */
   PIPE_NCLASSES
 } PipeClass;
 
@@ -63,9 +64,9 @@ typedef struct PipeInstr {
   uint32_t stage; /* row of PipeProgram.stage: the stage on THIS rank that the op belongs to */
   uint32_t mb;    /* microbatch, or PIPE_NONE for U and REDUCE */
   uint32_t peer;  /* SEND, RECV: the other rank; else PIPE_NONE */
-  uint32_t act;   /* F B I W: slot of class ACT; else PIPE_NONE */
+  uint32_t act;   /* F B I W R: slot of class ACT; else PIPE_NONE */
   uint32_t gout;  /* I W: slot of class GOUT; else PIPE_NONE */
-  uint32_t keep;  /* further slot that the op keeps for later, or gives back; PIPE_NONE */
+  uint32_t keep;  /* R, and F of what it recomputes: slot of class KEEP; else PIPE_NONE */
   uint32_t in;    /* slot read: x of F, dy of B and I, payload of SEND; PIPE_NONE at the ends */
   uint32_t out;   /* slot written: y of F, dx of B and I, payload of RECV; PIPE_NONE at the ends */
   uint32_t wait;  /* instructions of the other stream of this rank that must have completed */
@@ -75,10 +76,10 @@ typedef struct PipeInstr {
 
 typedef struct PipePool {
   uint32_t cls;   /* PipeClass */
-  uint32_t stage; /* ACT, GOUT: a stage whose stashes it holds; OUT, IN, LOCAL: the stage whose
+  uint32_t stage; /* ACT, GOUT, KEEP: a stage whose stashes it holds; OUT, IN, LOCAL: the stage whose
                      output it holds, or the gradient of that output. All users have its size */
   uint32_t first; /* its slots are first .. first + count - 1 */
-  uint32_t count; /* > 0; for ACT, GOUT and LOCAL exactly the peak of live slots */
+  uint32_t count; /* > 0; for ACT, GOUT, KEEP and LOCAL exactly the peak of live slots */
   uint64_t bytes; /* of each slot; 0 when the program has no sizes */
 } PipePool;
 
@@ -138,7 +139,7 @@ typedef struct PipeProgram {
 PIPE_STATIC_ASSERT(sizeof(PipeInstr) == 48, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipePool) == 24, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeStage) == 32 + 7 * 8 + 8 * PIPE_NOPS, "ABI");
-PIPE_STATIC_ASSERT(PIPE_NOPS == 10, "a new instruction is a new ABI");
+PIPE_STATIC_ASSERT(PIPE_NOPS == 11, "a new instruction is a new ABI");
 
 /* An instruction that touches no slot, has no peer and waits for nothing. */
 static inline PipeInstr pipe_instr(PipeOp op, uint32_t stage, uint32_t mb) {
@@ -152,7 +153,7 @@ static inline PipeInstr pipe_instr(PipeOp op, uint32_t stage, uint32_t mb) {
   PIPE_STATIC_ASSERT((v) == PIPE_ABI, "pipec and pipe_instr.h differ: recompile the .pipe file")
 
 /* Text of an op ("SEND_F"), 1 if it runs on the COMM stream, its columns. Defined in pipe_sim.c. */
-typedef enum PipeTensor { PIPE_T_NONE, PIPE_T_X, PIPE_T_Y, PIPE_T_DY, PIPE_T_DX } PipeTensor;
+typedef enum PipeTensor { PIPE_T_NONE, PIPE_T_X, PIPE_T_Y, PIPE_T_DY, PIPE_T_DX, PIPE_T_SCRATCH } PipeTensor;
 typedef struct PipeOpInfo {
   const char *text;
   uint8_t comm;   /* 1: COMM stream */

@@ -43,6 +43,8 @@ typedef struct PrSizes {
  *   B       dy act weight       dx, adds to grad   (last stage: no dy; first stage: no dx)
  *   I       dy act weight       dx gout (dx NULL on the first stage)
  *   W       act gout            adds to grad
+ *   R       x weight            act, as F has: `forward` again, from a copy of x. y and *loss are there
+ *                               as in F, and go nowhere
  *   U       grad                weight opt; must leave grad zero
  *   REDUCE  goes through `reduce` instead
  *
@@ -69,7 +71,7 @@ typedef struct PrModel {
   uint32_t nstage; /* must equal the program's nmodel */
   PrSizes (*sizes)(void *self, uint32_t stage);
   int (*init)(void *self, uint32_t stage, void *weight, void *opt); /* grad and opt come zeroed */
-  int (*forward)(void *self, const PrCall *c);
+  int (*forward)(void *self, const PrCall *c); /* F and R: the same bits both times */
   int (*backward)(void *self, const PrCall *c);        /* B; may be NULL if the program has none */
   int (*backward_input)(void *self, const PrCall *c);  /* I; same */
   int (*backward_weight)(void *self, const PrCall *c); /* W; same */

@@ -102,6 +102,16 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step) 
       a.loss = &run->loss[step & 1][c->mb];
       *a.loss = 0;
     }
+    if (c->keep != PIPE_NONE && in)
+      memcpy(k->slot[c->keep], in, pr_class_bytes(run, c->stage, PIPE_KEEP));
+    break;
+  case PIPE_R:
+    call = m->forward;
+    a.x = g->prev == PIPE_NONE ? NULL : k->slot[c->keep];
+    a.y = out;
+    a.weight = s->weight;
+    if (g->next == PIPE_NONE)
+      a.loss = &k->lost;
     break;
   case PIPE_B:
     call = m->backward;
@@ -218,7 +228,7 @@ static bool lay_out(PrRun *run, RankRun *k, char *at, uint64_t *total) {
   used += work;
   for (uint32_t i = 0; i < k->t->npool; i++) {
     const PipePool *l = &k->t->pool[i];
-    uint64_t bytes = pr_round(pr_class_bytes(&run->stage[l->stage].size, l->cls));
+    uint64_t bytes = pr_round(pr_class_bytes(run, l->stage, l->cls));
     if (used > limit || (bytes && l->count > (limit - used) / bytes))
       return false;
     for (uint32_t j = 0; at && j < l->count; j++)

@@ -89,6 +89,7 @@ typedef struct RankRun {
   uint64_t bytes; /* of block */
   void **slot;    /* [nslot] */
   void *work;
+  double lost; /* the loss that R computes again */
   PrSpan *span; /* ring of trace_slots steps, [ninstr] each; NULL without trace */
   PrSpan *view; /* trace.c: the steps kept, oldest first */
   PrRun *run;
@@ -141,11 +142,16 @@ struct PrRun {
 /* Bytes that a tensor of n bytes is accounted with. */
 static inline uint64_t pr_round(uint64_t n) { return (n + PR_LINE - 1) / PR_LINE * PR_LINE; }
 
-/* Bytes of what a slot of class cls holds, for a stage of size z. */
-static inline uint64_t pr_class_bytes(const PrSizes *z, uint32_t cls) {
+/* Bytes of what a slot of class cls holds, for a row of the stage table. */
+static inline uint64_t pr_class_bytes(const PrRun *run, uint32_t stage, uint32_t cls) {
+  const PrSizes *z = &run->stage[stage].size;
   switch ((PipeClass)cls) {
   case PIPE_ACT: return z->act;
   case PIPE_GOUT: return z->gout;
+  case PIPE_KEEP: {
+    uint32_t prev = run->p->stage[stage].prev;
+    return prev == PIPE_NONE ? 0 : run->stage[prev].size.boundary;
+  }
   default: return z->boundary;
   }
 }

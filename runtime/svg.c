@@ -41,6 +41,7 @@ static const Look look[PIPE_NOPS] = {
     [PIPE_B] = {"#1b6a54", "#ffffff", "backward"},
     [PIPE_I] = {"#3fa183", "#06231a", "input gradient"},
     [PIPE_W] = {"#f9dd8c", "#33270a", "weight gradient"},
+    [PIPE_R] = {"#c4a7d6", "#24122f", "recomputed forward"},
     [PIPE_U] = {"#3a1730", "#ffffff", "update"},
 };
 

@@ -17,7 +17,7 @@ static const uint64_t SIZE_LIMIT = UINT64_C(1) << 56; /* sums of 2^6 such sizes 
 /* What has been seen of a (stage, mb), and where its stashes lie. */
 #define SEEN(op) (1u << PIPE_##op)
 typedef struct Seen {
-  uint32_t act, gout;
+  uint32_t act, gout, keep;
   uint32_t ops; /* set of SEEN(op) */
 } Seen;
 
@@ -216,7 +216,7 @@ static PrStatus check_pools(Check *k, const PipeRank *t) {
       return FAIL(k->run, "program: rank %u pool %u: %u slots from %u, expected some from %u of %u",
                   k->rank, i, l->count, l->first, next, t->nslot);
     /* The sizes of the program are the model's, see check_sizes. */
-    uint64_t want = p->sized ? pr_class_bytes(&k->run->stage[l->stage].size, l->cls) : 0;
+    uint64_t want = p->sized ? pr_class_bytes(k->run, l->stage, l->cls) : 0;
     if (l->bytes != want)
       return FAIL(k->run, "program: rank %u pool %u: slots of %llu bytes for tensors of %llu",
                   k->rank, i, (unsigned long long)l->bytes, (unsigned long long)want);
@@ -244,8 +244,8 @@ static PrStatus check_slot(Check *k, const PipeInstr *c, const char *field, uint
   if (l->cls != (uint32_t)cls)
     FAIL_AT(k, c, "field %s is slot %u of class %s, expected %s", field, slot,
             pipe_class_name[l->cls], pipe_class_name[cls]);
-  uint64_t a = pr_class_bytes(&k->run->stage[l->stage].size, cls);
-  uint64_t b = pr_class_bytes(&k->run->stage[stage].size, cls);
+  uint64_t a = pr_class_bytes(k->run, l->stage, cls);
+  uint64_t b = pr_class_bytes(k->run, stage, cls);
   if (a != b)
     FAIL_AT(k, c, "field %s: slot %u has %llu bytes for a tensor of %llu", field, slot,
             (unsigned long long)a, (unsigned long long)b);
@@ -253,7 +253,7 @@ static PrStatus check_slot(Check *k, const PipeInstr *c, const char *field, uint
 }
 
 /* The boundary tensor in field `in` (reads) or `out`. X and DX belong to the boundary with the
- * stage before, Y and DY to that with the stage after. */
+ * stage before, Y, DY and SCRATCH to that with the stage after. */
 static PrStatus check_tensor(Check *k, const PipeInstr *c, PipeTensor tensor, bool reads) {
   const char *field = reads ? "in" : "out";
   const PipeStage *g = &k->p->stage[c->stage];
@@ -265,7 +265,7 @@ static PrStatus check_tensor(Check *k, const PipeInstr *c, PipeTensor tensor, bo
   if (tensor == PIPE_T_NONE || other == PIPE_NONE)
     return check_slot(k, c, field, at, PIPE_IN, PIPE_NONE);
   PipeClass cls = reads == comm ? PIPE_OUT : PIPE_IN; /* SEND reads OUT; F, B and I read IN */
-  if (k->p->stage[other].rank == k->rank)
+  if (k->p->stage[other].rank == k->rank || tensor == PIPE_T_SCRATCH)
     cls = PIPE_LOCAL;
   PrStatus st = check_slot(k, c, field, at, cls, owner);
   if (st)
@@ -279,7 +279,8 @@ static PrStatus check_tensor(Check *k, const PipeInstr *c, PipeTensor tensor, bo
     FAIL_AT(k, c, "fills slot %u, which is in use", at);
   if (slot->comm != comm && slot->changed > k->wait[comm])
     FAIL_AT(k, c, "does not wait until slot %u is %s", at, reads ? "full" : "free");
-  *slot = (Slot){slot->pool, !reads, gradient, owner, c->mb, k->done[comm] + 1, comm};
+  bool full = !reads && tensor != PIPE_T_SCRATCH;
+  *slot = (Slot){slot->pool, full, gradient, owner, c->mb, k->done[comm] + 1, comm};
   return PR_OK;
 }
 
@@ -315,11 +316,12 @@ static PrStatus check_stash(Check *k, const PipeInstr *c, const char *field, uin
   return PR_OK;
 }
 
-/* F, then B, or I and W; each once. Transfers have their order from the slots; here each once. */
+/* F, perhaps R, then B, or I and W; each once. Transfers have their order from the slots; here each once. */
 static PrStatus check_order(Check *k, const PipeInstr *c) {
   static const uint32_t before[PIPE_NOPS] = {
-      [PIPE_B] = SEEN(F), [PIPE_I] = SEEN(F), [PIPE_W] = SEEN(F) | SEEN(I)};
-  static const uint32_t never[PIPE_NOPS] = {[PIPE_B] = SEEN(I), [PIPE_I] = SEEN(B)};
+      [PIPE_B] = SEEN(F), [PIPE_I] = SEEN(F), [PIPE_W] = SEEN(F) | SEEN(I), [PIPE_R] = SEEN(F)};
+  static const uint32_t never[PIPE_NOPS] = {
+      [PIPE_B] = SEEN(I), [PIPE_I] = SEEN(B), [PIPE_R] = SEEN(B) | SEEN(I)};
   if (c->op == PIPE_REDUCE) {
     if (k->p->stage[c->stage].replica == c->stage)
       FAIL_AT(k, c, "stage %u has no replicas", c->stage);
@@ -387,16 +389,26 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
       (st = check_tensor(k, c, (PipeTensor)o->in, true)) ||
       (st = check_tensor(k, c, (PipeTensor)o->out, false)))
     return st;
-  bool act = c->op == PIPE_F || c->op == PIPE_B || c->op == PIPE_I || c->op == PIPE_W;
+  bool act = c->op != PIPE_U && !o->comm;
+  bool keep = c->op == PIPE_R || (c->op == PIPE_F && c->keep != PIPE_NONE);
   bool gout = c->op == PIPE_I || c->op == PIPE_W;
   if ((st = check_slot(k, c, "act", c->act, PIPE_ACT, act ? c->stage : PIPE_NONE)) ||
-      (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE)))
+      (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE)) ||
+      (st = check_slot(k, c, "keep", c->keep, PIPE_KEEP, keep ? c->stage : PIPE_NONE)))
     return st;
   if (!act)
     return PR_OK;
   Seen *s = seen_of(k, c->stage, c->mb);
+  if (c->op != PIPE_R && c->op != PIPE_F && s->keep != PIPE_NONE && !(s->ops & SEEN(R)))
+    FAIL_AT(k, c, "the stash that it reads has not been recomputed, keep slot %u", s->keep);
+  if (c->op == PIPE_F)
+    s->keep = PIPE_NONE;
   if ((st = check_stash(k, c, "act", c->act, o->act, &s->act)))
     return st;
+  if (keep && (st = check_stash(k, c, "keep", c->keep, c->op == PIPE_F ? 1 : -1, &s->keep)))
+    return st;
+  if (keep && c->op == PIPE_F) /* its work is done: R takes a slot again */
+    k->slot[c->act].full = false;
   return gout ? check_stash(k, c, "gout", c->gout, o->gout, &s->gout) : PR_OK;
 }
 

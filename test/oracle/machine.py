@@ -7,7 +7,7 @@
 import json
 import re
 
-COMPUTE = ("F", "B", "I", "W", "U")
+COMPUTE = ("F", "B", "I", "W", "R", "U")
 OP = re.compile(r"(\d+)([A-Z_]+?)(\d*)$")
 
 
@@ -34,7 +34,7 @@ class Instr:
         self.phase = row["phase"]
         self.wait, self.start, self.end = row["wait"], row["start"], row["end"]
         self.peer, self.act, self.gout = row.get("peer"), row.get("act"), row.get("gout")
-        self.src, self.dst = row.get("in"), row.get("out")
+        self.src, self.dst, self.keep = row.get("in"), row.get("out"), row.get("keep")
 
     def __str__(self):
         return "rank %d [%d] %s" % (self.rank, self.index, self.text)
@@ -53,6 +53,8 @@ class Program:
                       for r, rank in enumerate(j["rank"])]
         self.compute = [[c for c in l if not c.comm] for l in self.lists]
         self.comm = [[c for c in l if c.comm] for l in self.lists]
+
+        self.again = {(c.stage, c.mb) for l in self.compute for c in l if c.kind == "R"}
 
     def rank_of(self, stage):
         return self.stages[stage]["rank"]
@@ -78,7 +80,7 @@ def wanted(p, rank, split):
             continue
         ops.append("%dU" % s)
         for m in range(p.nmb):
-            kinds = ["F"] + (["I", "W"] if (s, m) in split else ["B"])
+            kinds = ["F"] + (["I", "W"] if (s, m) in split else ["B"]) + (["R"] if (s, m) in p.again else [])
             kinds += ["SEND_F", "RECV_B"] if p.crosses(s, s + 1) else []
             kinds += ["RECV_F", "SEND_B"] if p.crosses(s - 1, s) else []
             ops += ["%d%s%d" % (s, k, m) for k in kinds]
@@ -108,19 +110,25 @@ def walk_compute(p, r, rank):
     """Stashes along the compute stream: counts, peaks, and the exact size of the pools."""
     live, peak, held, warm = {}, {}, 0, None
     pool = {slot: q["first"] for q in rank["pools"] for slot in range(q["first"], q["first"] + q["count"])}
-    most = {"inflight": 0, "held": 0}
+    most = {"inflight": 0, "held": 0, "kept": 0}
     for i, c in enumerate(p.compute[r]):
         if c.kind == "U":
             continue
-        if warm is None and c.kind != "F":
-            warm = i
-        here = lambda s: c.kind != "W" and 0 <= s < p.nstage and p.rank_of(s) == r
+        if warm is None and c.kind in "BI":
+            warm = sum(b.kind == "F" for b in p.compute[r][:i])
+        again = (c.stage, c.mb) in p.again
+        need((c.keep is not None) == (again and c.kind in "FR"), c, "keep slot", c.keep)
+        here = lambda s: c.kind not in "WR" and 0 <= s < p.nstage and p.rank_of(s) == r
         local_in = here(c.stage + (-1 if c.forward else 1))
         local_out = here(c.stage + (1 if c.forward else -1))
-        take = [("act", c.act)] if c.kind == "F" else []
+        take = [("act", c.act)] if c.kind in "FR" else []
+        take += [("keep", c.keep)] if c.kind == "F" and again else []
+        take += [("local", c.dst)] if c.kind == "R" and c.dst is not None else []
         take += [("gout", c.gout)] if c.kind == "I" else []
         take += [("local", c.dst)] if local_out else []
-        give = [("act", c.act)] if c.kind in "BW" else []
+        give = [("act", c.act)] if c.kind in "BW" or (c.kind == "F" and again) else []
+        give += [("keep", c.keep)] if c.kind == "R" else []
+        give += [("local", c.dst)] if c.kind == "R" and c.dst is not None else []
         give += [("gout", c.gout)] if c.kind == "W" else []
         give += [("local", c.src)] if local_in else []
         for cls, slot in take:
@@ -129,6 +137,7 @@ def walk_compute(p, r, rank):
             peak[key] = max(peak.get(key, 0), len(slots))
         most["inflight"] = max(most["inflight"], sum(len(v) for k, v in live.items() if k[0] == "act"))
         most["held"] = max(most["held"], sum(len(v) for k, v in live.items() if k[0] == "gout"))
+        most["kept"] = max(most["kept"], sum(len(v) for k, v in live.items() if k[0] == "keep"))
         for cls, slot in give:
             live[(cls, pool[slot])].remove(slot)
     need(not any(live.values()), "rank", r, "ends with full slots", live)
@@ -136,7 +145,7 @@ def walk_compute(p, r, rank):
         need(rank[k] == most[k], "rank", r, k, rank[k], "should be", most[k])
     need(rank["warmup_depth"] == warm, "rank", r, "warmup_depth", rank["warmup_depth"], "should be", warm)
     for q in rank["pools"]:
-        if q["class"] in ("act", "gout", "local"):
+        if q["class"] in ("act", "gout", "local", "keep"):
             need(peak.get((q["class"], q["first"])) == q["count"], "rank", r, "pool", q, "is not its peak",
                  peak.get((q["class"], q["first"])))
 
@@ -144,13 +153,14 @@ def walk_compute(p, r, rank):
 def check_bytes(p, r, rank):
     if not p.json["sized"]:
         return
-    shared = [(q["class"], q["bytes"]) for q in rank["pools"] if q["class"] in ("act", "gout", "local")]
+    shared = [(q["class"], q["bytes"]) for q in rank["pools"]
+              if q["class"] in ("act", "gout", "local", "keep")]
     need(len(shared) == len(set(shared)), "rank", r, "has two pools of one class and size", shared)
     up = lambda n: -(-n // 64) * 64
     own = [s for s in p.stages if s["rank"] == r]
     b = {k: sum(up(s[k]) for s in own) for k in ("weight", "grad", "opt")}
     b["work"] = max(up(s["work"]) for s in own)
-    for cls in ("act", "gout", "out", "in", "local"):
+    for cls in ("act", "gout", "out", "in", "local", "keep"):
         b[cls] = sum(q["count"] * up(q["bytes"]) for q in rank["pools"] if q["class"] == cls)
     b["total"] = sum(b.values())
     need(rank["bytes"] == b, "rank", r, "bytes", rank["bytes"], "should be", b)
@@ -278,12 +288,16 @@ def check_slots(p, rng, slow=()):
             need(q["class"] == cls, c, "uses slot", slot, "of class", q["class"], "as", cls)
             size = {"act": "act", "gout": "gout"}.get(cls, "boundary")
             if p.json["sized"]:
-                need(q["bytes"] == p.stages[stage][size], c, "puts", p.stages[stage][size], "bytes in", q)
+                bytes_ = p.stages[stage][size]
+                if cls == "keep":
+                    bytes_ = p.stages[stage - 1]["boundary"] if stage else 0
+                need(q["bytes"] == bytes_, c, "puts", bytes_, "bytes in", q)
             else:
                 need(q["stage"] == stage, c, "shares a pool of another stage's size", q)
             start, end = when[c]
-            events.append((start, 1, "fill" if fills else "hold", c, slot, tensor))
-            events.append((end, 0, "filled" if fills else "empty" if last else "release", c, slot, tensor))
+            if fills is not None:  # None: the op that filled it leaves it
+                events.append((start, 1, "fill" if fills else "hold", c, slot, tensor))
+            events.append((end, 0, "filled" if fills else "left" if fills is None else "empty" if last else "release", c, slot, tensor))
 
         for c in p.lists[r]:
             if c.kind == "U":
@@ -300,7 +314,21 @@ def check_slots(p, rng, slow=()):
                 need(other is None, c, "uses both ends")
                 use(c, slot, cls, y, ("Y" if c.forward else "G", y, c.mb), not c.send, True)
                 continue
-            use(c, c.act, "act", c.stage, ("stash",) + key, c.kind == "F", c.kind in "BW")
+            again = key in p.again
+            need((c.keep is not None) == (again and c.kind in "FR"), c, "keep slot")
+            if c.keep is not None:
+                use(c, c.keep, "keep", c.stage, ("input",) + key, c.kind == "F", c.kind == "R")
+            if again and c.kind == "F":
+                use(c, c.act, "act", c.stage, ("work",) + key, True, False)
+                use(c, c.act, "act", c.stage, ("work",) + key, None, True)
+            else:
+                use(c, c.act, "act", c.stage, ("stash",) + key, c.kind in "FR", c.kind in "BW")
+            if c.kind == "R":
+                need(c.src is None and c.gout is None and (c.dst is not None) == (c.stage + 1 < p.nstage), c, "slots")
+                if c.dst is not None:
+                    use(c, c.dst, "local", c.stage, ("nobody",) + key, True, False)
+                    use(c, c.dst, "local", c.stage, ("nobody",) + key, None, True)
+                continue
             if c.kind in "IW":
                 use(c, c.gout, "gout", c.stage, ("gout",) + key, c.kind == "I", True)
             else:
@@ -326,6 +354,8 @@ def check_slots(p, rng, slow=()):
                  holds.get(slot))
             if what == "filled":
                 holds[slot][1] = True
+            elif what == "left":
+                del holds[slot]
             elif what == "hold":
                 need(holds[slot][1], c, "reads slot", slot, "before it is full")
                 holds[slot][2] += 1

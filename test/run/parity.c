@@ -319,18 +319,25 @@ typedef struct Case {
   uint32_t least_M; /* in units of P */
 } Case;
 
+static Define extra; /* a further parameter of the schedule at hand; without a name: none */
+
 static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uint32_t V,
                      bool sized) {
   const char *name = c->name;
   Arena arena = {.oom = oom};
   Diag diag;
-  Define define[3] = {{"P", P, false}, {"M", M, false}, {"V", V, false}};
+  Define define[4] = {{"P", P, false}, {"M", M, false}};
+  uint32_t ndefine = 2;
+  if (V)
+    define[ndefine++] = (Define){"V", V, false};
+  if (extra.name)
+    define[ndefine++] = extra;
   Options opt = {.dump_out = stdout,
                  .emit = EMIT_NONE,
                  .verify = true,
                  .stdlib = dir,
                  .define = define,
-                 .ndefine = V ? 3 : 2};
+                 .ndefine = ndefine};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   diag_init(&diag, &arena, stderr);
   opt.input = arena_printf(&arena, "%s/%s.pipe", dir, name);
@@ -351,46 +358,66 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
   arena_free(&arena);
 }
 
+static void summary(const Case *c, int before) {
+  printf("%s%s%s: %d runs against the sequential one\n", c->name, extra.name ? " " : "",
+         extra.name ? extra.name : "", cases - before);
+}
+
+/* Over P and M. */
+static void fixed_grid(const char *dir, const Case *c) {
+  static const uint32_t sizes_P[] = {1, 2, 3, 4, 5, 8}, sizes_M[] = {1, 2, 3, 4, 7, 8, 16, 17};
+  int before = cases;
+  for (size_t i = 0; i < sizeof sizes_P / sizeof *sizes_P; i++)
+    for (size_t j = 0; j < sizeof sizes_M / sizeof *sizes_M; j++)
+      if (sizes_M[j] >= c->least_M * sizes_P[i])
+        one_case(dir, c, sizes_P[i], sizes_M[j], 0, (i + j) % 2);
+  summary(c, before);
+}
+
+/* Over P, M and chunks per rank. */
+static void looped_grid(const char *dir, const Case *c) {
+  int before = cases;
+  for (uint32_t P = 2; P <= 5; P++)
+    for (uint32_t V = 2; V <= 4; V++)
+      for (uint32_t groups = 1; groups <= 4; groups++) /* the others need not fill the last group */
+        one_case(dir, c, P, P * groups - (c->least_M ? 0 : groups % 2), V, groups % 2);
+  summary(c, before);
+}
+
 int main(int argc, char **argv) {
   if (argc < 3) {
     fprintf(stderr, "usage: parity STDLIB_DIR SCRATCH_FILE [--break]\n");
     return 2;
   }
-  static const uint32_t sizes_P[] = {1, 2, 3, 4, 5, 8}, sizes_M[] = {1, 2, 3, 4, 7, 8, 16, 17};
   const char *dir = argv[1];
   scratch = argv[2];
   if (argc > 3 && strcmp(argv[3], "--break") == 0)
     engine_rate = RATE * 1.0001f;
   static const Case fixed[] = {
-      {"gpipe", 1, false, 0},     {"1f1b", 1, false, 0},         {"zb_h1", 1, false, 0},
-      {"naive", 1, false, 0},     {"gpipe_lifo", 1, true, 0},    {"dapple_pb", 1, false, 0},
-      {"varuna", 1, false, 0},    {"zb_h2", 1, false, 0},        {"zb_1p", 1, false, 0},
-      {"zb_2p", 1, false, 0},     {"zb_v", 2, false, 0},         {"v_min", 2, false, 0},
-      {"v_half", 2, false, 0},    {"v_half_block", 2, false, 0}, {"1f1b_v", 2, false, 0},
-      {"dualpipev", 2, false, 2},
+      {"gpipe", 1, false, 0},          {"1f1b", 1, false, 0},
+      {"zb_h1", 1, false, 0},          {"naive", 1, false, 0},
+      {"gpipe_lifo", 1, true, 0},      {"dapple_pb", 1, false, 0},
+      {"varuna", 1, false, 0},         {"zb_h2", 1, false, 0},
+      {"zb_1p", 1, false, 0},          {"zb_2p", 1, false, 0},
+      {"zb_v", 2, false, 0},           {"v_min", 2, false, 0},
+      {"v_half", 2, false, 0},         {"v_half_block", 2, false, 0},
+      {"1f1b_v", 2, false, 0},         {"dualpipev", 2, false, 2},
+      {"gpipe_recompute", 1, true, 0}, {"varuna_recompute", 1, false, 0},
   };
-  for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++) {
-    int before = cases;
-    for (size_t i = 0; i < sizeof sizes_P / sizeof *sizes_P; i++)
-      for (size_t j = 0; j < sizeof sizes_M / sizeof *sizes_M; j++)
-        if (sizes_M[j] >= fixed[k].least_M * sizes_P[i])
-          one_case(dir, &fixed[k], sizes_P[i], sizes_M[j], 0, (i + j) % 2);
-    printf("%s: %d runs against the sequential one\n", fixed[k].name, cases - before);
-  }
+  for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++)
+    fixed_grid(dir, &fixed[k]);
   static const Case looped[] = {
       {"interleaved", 0, false, 1}, {"looped_bfs", 0, true, 0}, {"interleaved_zb", 0, false, 0},
       {"gis", 0, false, 0},         {"gis_h", 0, false, 0},
   };
-  for (size_t k = 0; k < sizeof looped / sizeof *looped; k++) {
-    int before = cases;
-    for (uint32_t P = 2; P <= 5; P++)
-      for (uint32_t V = 2; V <= 4; V++)
-        for (uint32_t groups = 1; groups <= 4;
-             groups++) /* the others need not fill the last group */
-          one_case(dir, &looped[k], P, P * groups - (looped[k].least_M ? 0 : groups % 2), V,
-                   groups % 2);
-    printf("%s: %d runs against the sequential one\n", looped[k].name, cases - before);
-  }
+  for (size_t k = 0; k < sizeof looped / sizeof *looped; k++)
+    looped_grid(dir, &looped[k]);
+  extra = (Define){"K", 1, false};
+  fixed_grid(dir, &(Case){"gpipe_recompute", 1, true, 0});
+  extra = (Define){"N", 1, false};
+  looped_grid(dir, &(Case){"gis", 0, false, 0});
+  looped_grid(dir, &(Case){"gis_h", 0, false, 0});
+  extra = (Define){NULL, 0, false};
   static const Case gems = {"gems", 1, false, 0};
   int before = cases;
   for (uint32_t P = 2; P <= 8; P += 2)

@@ -33,21 +33,24 @@ for r, k in enumerate(ranks):
     bound = limit or (k["bytes"]["total"] if sized else k["inflight"])
     px = (y0 - y1) / bound
     scales.add(px)
-    room = {c: sum(p["count"] * -(-p["bytes"] // 64) * 64 for p in k["pools"] if p["class"] == c) for c in ("act", "gout")}
+    room = {c: sum(p["count"] * -(-p["bytes"] // 64) * 64 for p in k["pools"] if p["class"] == c)
+            for c in ("act", "gout", "keep")}
     size = {}  # slot -> bytes
     for p in k["pools"]:
         for slot in range(p["first"], p["first"] + p["count"]):
             size[slot] = -(-p["bytes"] // 64) * 64
-    base = k["bytes"]["total"] - room["act"] - room["gout"] if sized else 0
+    base = k["bytes"]["total"] - room["act"] - room["gout"] - room["keep"] if sized else 0
     change = []
+    again = {(i["stage"], i["mb"]) for i in k["instr"] if re.fullmatch(r"\d+R\d+", i["op"])}
     for i in k["instr"]:
         kind = re.sub(r"\d", "", i["op"])
-        for name, take, give in ("act", "F", "BW"), ("gout", "I", "W"):
+        there = (i["stage"], i.get("mb")) in again  # F gives its stash back at once
+        for name, take, give in ("act", "FR", "BWF" if there else "BW"), ("gout", "I", "W"), ("keep", "F", "R"):
             if name in i and (sized or name == "act"):
                 n = size[i[name]] if sized else 1
-                if kind == take:
+                if kind in take:
                     change.append((i["start"], 1, n))
-                elif kind in give:
+                if kind in give:
                     change.append((i["end"], 0, -n))
     change.sort()
     level, steps = base, [(first, base)]  # from t on

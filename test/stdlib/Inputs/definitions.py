@@ -51,6 +51,14 @@ def varuna(P, M):
     return warm_pairs(P, M, lambda s: P - s)
 
 
+def again(orders, wanted):
+    """An R right before the first backward of what is recomputed."""
+    parts = lambda o: re.fullmatch(r"(\d+)([FBIW])(\d+)", o).groups()
+    return [[x for o in row for s, k, m in [parts(o)]
+             for x in ([op(int(s), "R", int(m))] if k in "BI" and wanted(int(s), int(m)) else []) + [o]]
+            for row in orders]
+
+
 def zb_h2(P, M):
     """k = 2: k(P-s)-(k-1) forwards; per backward: I, a W once more than k*s are held, an F."""
     orders = []
@@ -194,6 +202,17 @@ def v_min(P, M):
 def main(pipec, stdlib, literal=None):
     equal = 0
 
+    def expanded(name, want, **define):
+        """The same with R, which PyTorch's format does not have: read from the dump."""
+        nonlocal equal
+        done = subprocess.run([pipec, "--dump-after=expand", "%s/%s.pipe" % (stdlib, name)]
+                              + ["-D%s=%d" % d for d in define.items()], capture_output=True, text=True)
+        got = [re.findall(r"\b\d+[FBIWR][\d.]+", line.split(":", 1)[1])
+               for line in done.stdout.splitlines() if line.startswith("rank ")]
+        if got != want:
+            sys.exit("%s %s:\n  %s\n  %s\n%s" % (name, define, got, want, done.stderr))
+        equal += 1
+
     def compare(name, want, **define):
         nonlocal equal
         done = subprocess.run([pipec, "--emit=csv", "%s/%s.pipe" % (stdlib, name)]
@@ -212,7 +231,11 @@ def main(pipec, stdlib, literal=None):
                 compare(make.__name__, make(P, M), P=P, M=M)
             if M >= 2 * P:
                 compare("dualpipev", dualpipev(P, M), P=P, M=M)
+            for K in {0, 1, M // 2, M}:  # torchgpipe's always and except_last, and between
+                expanded("gpipe_recompute", again(gpipe_lifo(P, M), lambda s, m: m < M - K), P=P, M=M, K=min(K, M))
             for V in (1, 2, 3):
+                for N in (1, V):
+                    expanded("gis", again(gis(P, P * M, V), lambda s, m: s < N * P), P=P, M=P * M, V=V, N=N)
                 compare("looped_bfs", looped_bfs(P, M, V), P=P, M=M, V=V)
                 compare("interleaved_zb", interleaved_zb(P, P * M, V), P=P, M=P * M, V=V)
                 compare("gis", gis(P, P * M, V), P=P, M=P * M, V=V)

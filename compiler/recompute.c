@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT
+ * The `recompute` clause (lang/spec.md 5.7): an R before the first backward of every stage and
+ * microbatch for which its condition holds, and that has no R of its own. Part of expand; the orders
+ * are complete, those of `rules` included. Linear. */
+#include <string.h>
+
+#include "expand.h"
+
+/* The clause that counts: that of the schedule itself before that of a base. */
+static bool find_clause(Ex *x, const Clause **clause) {
+  uint32_t depth = 0;
+  *clause = NULL;
+  for (uint32_t i = 0; i < x->clauses.n; i++) {
+    const Bound *b = &x->clauses.at[i];
+    if (b->clause->kind != CL_RECOMPUTE)
+      continue;
+    if (*clause && depth == b->depth) {
+      diag_error(x->s->diag, DIAG_CLAUSE, b->clause->at, "'recompute' is given twice");
+      diag_note(x->s->diag, (*clause)->at, "the first one");
+      return false;
+    }
+    *clause = b->clause;
+    depth = b->depth;
+  }
+  return true;
+}
+
+static bool wanted(Sched *s, const Clause *c, const Op *o, bool *yes) {
+  const PipeStage *st = &s->stage[o->stage];
+  int64_t v = 1;
+  if (c->var)
+    s->env[c->slot] = st->model;
+  if (c->var2)
+    s->env[c->slot2] = o->mb - st->mb0;
+  if (c->when && !eval(s, c->when, &v))
+    return false;
+  *yes = v != 0;
+  return true;
+}
+
+bool insert_recompute(Ex *x) {
+  Sched *s = x->s;
+  const Clause *c;
+  if (!find_clause(x, &c))
+    return false;
+  if (!c)
+    return true;
+  if (s->nsite == s->capsite)
+    vec_grow(s->arena, (void **)&s->site, &s->capsite, sizeof *s->site);
+  uint32_t site = s->nsite, n = 0, i = 0;
+  s->site[s->nsite++] = c->at;
+  Op *to = arena_alloc(s->arena, (s->nop + (size_t)s->nstage * s->nmb) * sizeof *to + 1);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    uint32_t end = s->rank_op0[r + 1];
+    s->rank_op0[r] = n;
+    for (; i < end; i++) {
+      const Op *o = &s->op[i];
+      if (o->kind == PIPE_U) {
+        to[n++] = *o;
+        s->at_u[o->stage] = n;
+        continue;
+      }
+      size_t cell = (size_t)o->stage * s->nmb + o->mb;
+      bool backward = o->kind == PIPE_B || o->kind == PIPE_I, yes = false;
+      if (backward && !s->at_r[cell] && !wanted(s, c, o, &yes))
+        return false;
+      if (yes) {
+        to[n++] = (Op){
+            .kind = PIPE_R, .phase = o->phase, .stage = o->stage, .mb = o->mb, .site = site};
+        s->at_r[cell] = n;
+      }
+      to[n++] = *o;
+      *op_row(s, o->kind, cell) = n;
+    }
+  }
+  s->rank_op0[s->nrank] = n;
+  s->op = to, s->nop = n;
+  return true;
+}
