@@ -53,6 +53,8 @@ static bool check_stage(Sched *s, uint32_t stage) {
   size_t row = (size_t)stage * s->nmb;
   const uint32_t *f = &s->at_f[row], *b = &s->at_b[row], *w = &s->at_w[row], *again = &s->at_r[row];
   bool ok = complete(s, stage, "F", f, false);
+  if (s->forward)
+    return ok;
   /* Without any backward at all, say B; with some W but no I, say I. */
   bool split = false;
   uint32_t mb0 = s->stage[stage].mb0, mb1 = mb0 + s->stage[stage].nmb;
@@ -90,6 +92,8 @@ static bool check_stage(Sched *s, uint32_t stage) {
 bool check_deps(Sched *s) {
   bool ok = true;
   s->last_grad = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  for (uint32_t stage = 0; s->forward && stage < s->nstage; stage++)
+    s->last_grad[stage] = NONE;
   for (uint32_t stage = 0; stage < s->nstage; stage++) {
     ok &= check_stage(s, stage);
     if (s->diag->errors > s->diag->limit)

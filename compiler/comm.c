@@ -55,7 +55,7 @@ static void first_time(Sched *s) {
     uint32_t nmb = s->stage[st].nmb, k = MIN_CHANNEL_SLOTS < nmb ? MIN_CHANNEL_SLOTS : nmb;
     if (crosses(s, st, s->stage[st].next))
       channel_of(s, st, FORWARD)->out_slots = channel_of(s, st, FORWARD)->in_slots = k;
-    if (crosses(s, s->stage[st].prev, st))
+    if (!s->forward && crosses(s, s->stage[st].prev, st))
       channel_of(s, st, BACKWARD)->out_slots = channel_of(s, st, BACKWARD)->in_slots = k;
   }
   uint64_t total = 0;
@@ -66,7 +66,7 @@ static void first_time(Sched *s) {
     s->stream[op_rank(s, s->xfer[i].to)].ncomm++;
   }
   for (uint32_t st = 0; st < s->nstage; st++)
-    s->stream[s->stage[st].rank].ncomm += s->stage[st].replica != st;
+    s->stream[s->stage[st].rank].ncomm += !s->forward && s->stage[st].replica != st;
   for (uint32_t r = 0; r < s->nrank; r++)
     total += s->stream[r].ncomm;
   PipeInstr *compute = arena_alloc(s->arena, (size_t)s->nop * sizeof *compute + 1);

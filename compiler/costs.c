@@ -118,6 +118,8 @@ bool set_costs(Ex *x) {
   uint64_t most = ((uint64_t)1 << 62) / (8 * ((uint64_t)s->nstage * s->nmb + s->nstage));
   for (uint32_t st = 0; st < s->nstage; st++) {
     cost_defaults(&s->stage[st], has);
+    if (s->forward) /* nothing is trained */
+      s->stage[st].gout_bytes = s->stage[st].grad_bytes = s->stage[st].opt_bytes = 0;
     for (int k = 0; k < NKEYS; k++)
       if (*cost_field(&s->stage[st], (CostKey)k) > most) {
         diag_error(s->diag, DIAG_TOO_LARGE, has[k] ? set_at[k] : NO_SPAN,

@@ -144,10 +144,11 @@ void emit_c(Sched *s, FILE *f) {
           "};\n\nconst PipeProgram %s = {\n  .magic = PIPE_MAGIC, .abi = %u, .hash = 0x%016" PRIx64
           "u,\n  .name = \"%s\", .params = \"%s\",\n"
           "  .nrank = %u, .nstage = %u, .nmb = %u, .nsite = %u, .nfile = %u, .nmodel = %u,\n"
-          "  .sized = %u, .timed = %u, .slots = %u,\n  .makespan = %" PRIu64 "u, .ideal = %" PRIu64
-          "u, .busy = %" PRIu64 "u,\n"
+          "  .sized = %u, .timed = %u, .forward = %u, .slots = %u,\n  .makespan = %" PRIu64
+          "u, .ideal = %" PRIu64 "u, .busy = %" PRIu64 "u,\n"
           "  .rank = rank, .stage = stage, .site = site, .file = file,\n};\n",
           symbol, PIPE_ABI, p->hash, p->name, p->params, p->nrank, p->nstage, p->nmb, p->nsite,
-          p->nfile, p->nmodel, p->sized, p->timed, p->slots, p->makespan, p->ideal, p->busy));
+          p->nfile, p->nmodel, p->sized, p->timed, p->forward, p->slots, p->makespan, p->ideal,
+          p->busy));
   text_flush(t);
 }

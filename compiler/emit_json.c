@@ -158,6 +158,7 @@ void emit_json(Sched *s, FILE *f) {
   number(t, "microbatches", p->nmb, ',');
   number(t, "sized", p->sized, ',');
   number(t, "timed", p->timed, ',');
+  number(t, "forward", p->forward, ',');
   number(t, "channel_slots", p->slots, ',');
   number(t, "makespan", p->makespan, ',');
   number(t, "span", s->own_span, ',');

@@ -255,6 +255,14 @@ uint32_t *op_row(Sched *s, uint8_t kind, size_t cell) {
 
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
+  if (s->forward && kind != PIPE_F) {
+    diag_error(s->diag, DIAG_FORWARD_ONLY, x->use->at,
+               "rank %u: '%s' in a schedule that only runs forward", x->rank,
+               span_text(s, x->use->at));
+    diag_note(s->diag, s->pipe[0].clause->at, "its pipe says so");
+    diag_help(s->diag, "leave it out, or take 'forward' from the pipe");
+    return false;
+  }
   size_t cell = (size_t)stage * s->nmb + mb;
   uint32_t *at = kind == PIPE_U ? &s->at_u[stage] : op_row(s, kind, cell);
   if (*at)

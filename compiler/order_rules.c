@@ -279,7 +279,7 @@ static void start(Rules *q, uint32_t r, uint32_t op, uint64_t now) {
   q->free_at[r] = end;
   bool again = o->kind != PIPE_U && s->at_r[(size_t)o->stage * s->nmb + o->mb];
   const int64_t change[3] = {
-      [LIVE] = o->kind == PIPE_F ? !again : pipe_op_info[o->kind].act,
+      [LIVE] = o->kind == PIPE_F ? !again && !s->forward : pipe_op_info[o->kind].act,
       [HELD] = pipe_op_info[o->kind].gout,
       [KEPT] = o->kind == PIPE_F ? again : -(o->kind == PIPE_R),
   };

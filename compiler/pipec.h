@@ -110,6 +110,7 @@ typedef struct Sched {
   uint32_t nmodel;       /* stages of the model; more rows than that are replicas */
   Pipe *pipe; uint32_t npipe;
   PipeStage *stage;      /* [nstage] */
+  bool forward;          /* there are only F */
   bool sized;            /* bytes were given */
   bool timed;            /* times are ns: one was given with a unit, or by a profile */
   uint32_t *rank_stage;  /* [nstage] stages grouped by rank, ascending; rank r from */

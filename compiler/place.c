@@ -90,6 +90,15 @@ bool find_pipes(Ex *x) {
       diag_note(s->diag, s->pipe[0].clause->at, "the first one");
       return false;
     }
+    if (s->npipe > 0 && c->forward != s->forward) {
+      diag_error(
+          s->diag, DIAG_FORWARD_ONLY, c->at,
+          "this pipe is %s, the first one is %s: all pipes of a schedule are 'forward', or none",
+          c->forward ? "only run forward" : "trained", s->forward ? "only run forward" : "trained");
+      diag_note(s->diag, s->pipe[0].clause->at, "the first one");
+      return false;
+    }
+    s->forward = c->forward;
     nstage += p->nstage, nmb += p->nmb;
     s->npipe++;
     if (nstage > INT32_MAX || nmb > INT32_MAX) {

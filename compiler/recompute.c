@@ -45,6 +45,12 @@ bool insert_recompute(Ex *x) {
     return false;
   if (!c)
     return true;
+  if (s->forward) {
+    diag_error(s->diag, DIAG_FORWARD_ONLY, c->at,
+               "'recompute' in a schedule that only runs forward: nothing reads a stash");
+    diag_note(s->diag, s->pipe[0].clause->at, "its pipe says so");
+    return false;
+  }
   if (s->nsite == s->capsite)
     vec_grow(s->arena, (void **)&s->site, &s->capsite, sizeof *s->site);
   uint32_t site = s->nsite, n = 0, i = 0;

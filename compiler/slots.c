@@ -125,7 +125,8 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     size_t cell = (size_t)in->stage * s->nmb + in->mb;
     Colour *a = &act->pool[act->of[in->stage]], *g = &gout->pool[gout->of[in->stage]],
            *kp = &keep->pool[keep->of[in->stage]];
-    bool again = s->at_r[cell] != 0; /* its F works in a slot only while it runs */
+    bool again = s->at_r[cell] != 0,
+         alone = again || s->forward; /* F works in a slot while it runs */
     if (pipe_op_info[in->op].act > 0) {
       in->act = take(a), live += a->bytes;
       if (++inflight > pk->inflight)
@@ -182,7 +183,7 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       Colour *l = &loc->pool[loc->of[in->stage]];
       give(s, l, in->out), live -= l->bytes;
     }
-    if (pipe_op_info[in->op].act < 0 || (f && again))
+    if (pipe_op_info[in->op].act < 0 || (f && alone))
       give(s, a, in->act), live -= a->bytes, inflight--;
     if (in->op == PIPE_R)
       give(s, kp, in->keep), live -= kp->bytes, kept--;

@@ -67,11 +67,12 @@ void verify_ops(const Sched *s) {
       const uint32_t *const at[] = {s->at_f, s->at_b, s->at_b, s->at_w, s->at_r};
       BUG_IF(at[o->kind][cell] != i + 1);
       BUG_IF(o->kind == PIPE_B && s->at_w[cell] != 0);
-      left[o->stage] -= o->kind == PIPE_B || o->kind == PIPE_W;
+      BUG_IF(s->forward && o->kind != PIPE_F);
+      left[o->stage] -= o->kind == PIPE_B || o->kind == PIPE_W || s->forward;
     }
   }
   for (uint32_t st = 0; st < s->nstage; st++)
-    BUG_IF(!updated[st]);
+    BUG_IF(updated[st] == s->forward || left[st] != 0);
 }
 
 /* ---- after lower: the program ---- */
@@ -168,7 +169,7 @@ static void verify_stages(const PipeProgram *p, Arena *a) {
 static void verify_head(const PipeProgram *p) {
   BUG_IF(p->magic != PIPE_MAGIC || p->abi != PIPE_ABI);
   BUG_IF(p->nrank == 0 || p->nstage < p->nrank || p->nmb == 0);
-  BUG_IF(p->sized > 1 || p->timed > 1);
+  BUG_IF(p->sized > 1 || p->timed > 1 || p->forward > 1);
   for (uint32_t i = 0; i < p->nsite; i++)
     BUG_IF(p->site[i].file >= p->nfile || p->site[i].line == 0 || p->site[i].col == 0);
 }
@@ -317,7 +318,8 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
   if (reads)
     use(v, in->in, p->stage[from.other].rank == v->r ? PIPE_LOCAL : PIPE_IN, from.owner, in->mb,
         !forward, true);
-  if (forward && in->keep != NONE) /* it has worked in the slot, and leaves it */
+  BUG_IF(p->forward && (!forward || in->keep != NONE));
+  if (forward && (in->keep != NONE || p->forward)) /* it has worked in the slot, and leaves it */
     use(v, in->act, PIPE_ACT, in->stage, in->mb, false, true);
   if (!forward) {
     bool last = in->op == PIPE_B || in->op == PIPE_W;
@@ -386,7 +388,8 @@ static void verify_rank(Verify *v) {
     v->done[v->stream]++;
     inflight += in->op == PIPE_F || in->op == PIPE_R;
     most_inflight = inflight > most_inflight ? inflight : most_inflight;
-    inflight -= in->op == PIPE_B || in->op == PIPE_W || (in->op == PIPE_F && in->keep != NONE);
+    inflight -= in->op == PIPE_B || in->op == PIPE_W ||
+                (in->op == PIPE_F && (in->keep != NONE || p->forward));
   }
   BUG_IF(k->inflight != most_inflight);
   for (uint32_t i = 0; i < k->npool; i++) {
@@ -405,12 +408,12 @@ static void verify_complete(const Verify *v) {
     const PipeStage *g = &p->stage[st];
     bool up = g->prev != NONE && p->stage[g->prev].rank != g->rank;
     bool down = g->next != NONE && p->stage[g->next].rank != g->rank;
-    BUG_IF(!v->updated[st]);
+    BUG_IF(v->updated[st] == p->forward);
     for (uint32_t mb = g->mb0; mb < g->mb0 + g->nmb; mb++) {
       const Cell *c = &v->cell[cell_at(p->nmb, st, mb)];
-      BUG_IF(!is_complete(c->ops));
-      BUG_IF(c->sent != (down ? 1 : 0) + (up ? 2 : 0));
-      BUG_IF(c->received != (up ? 1 : 0) + (down ? 2 : 0));
+      BUG_IF(p->forward ? c->ops != SEEN(F) : !is_complete(c->ops));
+      BUG_IF(c->sent != (down ? 1 : 0) + (up && !p->forward ? 2 : 0));
+      BUG_IF(c->received != (up ? 1 : 0) + (down && !p->forward ? 2 : 0));
     }
   }
 }

@@ -321,7 +321,7 @@ static void put_clause(FILE *out, const Clause *c) {
     ast_dump_expr(out, c->value);
     break;
   case CL_PIPE:
-    fprintf(out, "pipe %s stages ", c->name);
+    fprintf(out, "pipe %s%s stages ", c->name, c->forward ? " forward" : "");
     ast_dump_expr(out, c->value);
     fputs(" mbs ", out);
     ast_dump_expr(out, c->mbs);

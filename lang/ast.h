@@ -124,7 +124,7 @@ typedef struct Entry { /* key = value in time { } and bytes { } */
 
 typedef enum ClauseKind {
   CL_RANKS,   /* ranks value */
-  CL_PIPE,    /* pipe name stages value mbs mbs place var -> place [replica of root] */
+  CL_PIPE,    /* pipe name [forward] stages value mbs mbs place var -> place [replica of root] */
   CL_ORDER,   /* order var [in range] { body } */
   CL_TIME,    /* time [var] { entries } */
   CL_BYTES,   /* bytes [var] { entries } */
@@ -147,6 +147,7 @@ struct Clause {
   Span var2_at;
   uint32_t slot2;     /* (sema) */
   Expr *value, *mbs, *place, *when;
+  bool forward;       /* CL_PIPE: only run forward */
   Name root;          /* CL_PIPE: the pipe it is a replica of, or NULL */
   Span root_at;
   Range range;

@@ -209,6 +209,7 @@ again:
   "rules"              { TOKEN(RULES); }
   "when"               { TOKEN(WHEN); }
   "recompute"          { TOKEN(RECOMPUTE); }
+  "forward"            { TOKEN(FORWARD); }
 
   "overlap" | "weights" | "stash" | "comm" | "slices" | "edge" | "finally"
   | "side" | "group" | "recv" | "wait" {

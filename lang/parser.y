@@ -258,6 +258,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
   ClauseList clauses;
   Item *item;
   uint8_t phase;
+  bool flag;
 }
 
 %token YYEOF 0 "end of file"
@@ -270,7 +271,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'"
 %token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
-%token RECOMPUTE "'recompute'"
+%token RECOMPUTE "'recompute'" FORWARD "'forward'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
 %token ARROW "'->'" DOTDOT "'..'"
 %token EQ "'=='" NE "'!='" LE "'<='" GE "'>='" AND "'&&'" OR "'||'"
@@ -297,6 +298,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %type <stmt> stmt if_stmt do_stmt indexed
 %type <stmts> stmts block else_opt phased clipped
 %type <phase> phase
+%type <flag> forward_opt
 %type <entry> entry
 %type <entries> entries
 %type <fn> fn
@@ -407,16 +409,17 @@ clauses:
 ;
 clause:
   RANKS ok expr { $$ = new_clause(ps, CL_RANKS, @$, $3.e); }
-| PIPE ok name STAGES expr MBS expr PLACE name ARROW expr replica_opt {
-    $$ = new_clause(ps, CL_PIPE, @$, $5.e);
+| PIPE ok name forward_opt STAGES expr MBS expr PLACE name ARROW expr replica_opt {
+    $$ = new_clause(ps, CL_PIPE, @$, $6.e);
+    $$->forward = $4;
     $$->name = $3.name;
     $$->name_at = $3.at;
-    $$->mbs = $7.e;
-    $$->var = $9.name;
-    $$->var_at = $9.at;
-    $$->place = $11.e;
-    $$->root = $12.name;
-    $$->root_at = $12.at;
+    $$->mbs = $8.e;
+    $$->var = $10.name;
+    $$->var_at = $10.at;
+    $$->place = $12.e;
+    $$->root = $13.name;
+    $$->root_at = $13.at;
   }
 | ORDER ok name range_opt block {
     $$ = new_clause(ps, CL_ORDER, @$, NULL);
@@ -458,6 +461,8 @@ entry:
 | SEND '=' expr { $$ = new_entry(ps, @$, $1.name, @1, $3.e); }
 | error { $$ = NULL; }
 ;
+
+forward_opt: %empty { $$ = false; } | FORWARD { $$ = true; } ;
 
 replica_opt:
   %empty { $$ = (Binding){0}; }

@@ -48,7 +48,7 @@ typedef enum PipePhase { PIPE_WARMUP, PIPE_STEADY, PIPE_FLUSH, PIPE_NPHASES } Pi
 /* What a pool's slots hold. OUT and IN are the two ends of a transfer, LOCAL a boundary tensor
  * between two stages of one rank. */
 typedef enum PipeClass {
-  PIPE_ACT,   /* stash of a forward, until its last backward */
+  PIPE_ACT,   /* stash of a forward, until its last backward; forward-only: while it runs */
   PIPE_GOUT,  /* gradient outputs held from I to W */
   PIPE_OUT,   /* boundary tensor from its producer until the SEND has completed */
   PIPE_IN,    /* receive slot, from the RECV until the consumer has completed */
@@ -126,6 +126,7 @@ typedef struct PipeProgram {
   uint32_t nmodel;        /* stages of the model: nstage, but for replicas */
   uint32_t sized;         /* 1: all bytes are given and the engine holds the model to them */
   uint32_t timed;         /* 1: times are ns; 0: abstract units */
+  uint32_t forward;       /* 1: there are only F and their transfers; no gradients, no updates */
   uint32_t slots;         /* most receive slots that any channel needed */
   uint64_t makespan;      /* predicted, one step, from the first start to the last end */
   uint64_t ideal;         /* the same with transfers that never wait for a stream or a slot */

@@ -70,12 +70,13 @@ typedef struct PrModel {
   void *self;
   uint32_t nstage; /* must equal the program's nmodel */
   PrSizes (*sizes)(void *self, uint32_t stage);
-  int (*init)(void *self, uint32_t stage, void *weight, void *opt); /* grad and opt come zeroed */
+  int (*init)(void *self, uint32_t stage, void *weight, void *opt); /* grad and opt come zeroed; opt
+                            is NULL if the program is forward-only: it has no gradients either */
   int (*forward)(void *self, const PrCall *c); /* F and R: the same bits both times */
   int (*backward)(void *self, const PrCall *c);        /* B; may be NULL if the program has none */
   int (*backward_input)(void *self, const PrCall *c);  /* I; same */
   int (*backward_weight)(void *self, const PrCall *c); /* W; same */
-  int (*update)(void *self, const PrCall *c);          /* U */
+  int (*update)(void *self, const PrCall *c);          /* U; may be NULL if forward-only */
   /* REDUCE: adds up grad[0] .. grad[n-1] of `stage`, in this order, and leaves the sum in each. NULL
    * if the program has no replicas. No other callback of the stage runs meanwhile. */
   int (*reduce)(void *self, uint32_t stage, void *const *grad, uint32_t n);

@@ -268,7 +268,7 @@ PrStatus pr_init_rank(PrRun *run, RankRun *k) {
   for (uint32_t i = 0; i < k->nstage; i++) {
     uint32_t s = k->stage[i];
     int code = run->m.init(run->m.self, run->p->stage[s].model, run->stage[s].weight,
-                           run->stage[s].opt);
+                           run->p->forward ? NULL : run->stage[s].opt);
     if (code)
       return pr_fail(run, PR_E_MODEL, "model: init of stage %u returned %d", s, code);
   }

@@ -30,7 +30,8 @@ static uint64_t amount(const PipeProgram *p, const PipeInstr *in, bool taken) {
   uint64_t n = 0;
   if (k->act == sign && in->act != PIPE_NONE)
     n += p->sized ? round64(s->act_bytes) : 1;
-  if (!taken && in->op == PIPE_F && in->keep != PIPE_NONE) /* recomputed: its stash ends with it */
+  if (!taken && in->op == PIPE_F &&
+      (in->keep != PIPE_NONE || p->forward)) /* its stash ends with it */
     n += p->sized ? round64(s->act_bytes) : 1;
   if (p->sized && in->keep != PIPE_NONE && s->prev != PIPE_NONE && taken == (in->op == PIPE_F))
     n += round64(p->stage[s->prev].boundary_bytes);

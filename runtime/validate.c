@@ -35,7 +35,7 @@ typedef struct Check {
   const PipeProgram *p;
   Seen *seen;     /* [nmodel * nmb], by stage, then microbatch */
   size_t *seen0;  /* [nstage]: where those of a stage begin */
-  uint32_t *left; /* [nstage]: microbatches whose backward has not been seen */
+  uint32_t *left; /* [nstage]: microbatches whose last op has not been seen */
   bool *updated;  /* [nstage] */
   /* [nstage]: COMPUTE instructions up to its last gradient so far, COMM ones up to its REDUCE; 0:
    * none */
@@ -77,8 +77,9 @@ static PrStatus check_head(PrRun *run) {
     return FAIL(run, "program: %u stages of the model, %u in all", p->nmodel, p->nstage);
   if (p->nrank > p->nstage)
     return FAIL(run, "program: %u ranks but only %u stages", p->nrank, p->nstage);
-  if (p->sized > 1 || p->timed > 1)
-    return FAIL(run, "program: sized is %u and timed is %u: each is 0 or 1", p->sized, p->timed);
+  if (p->sized > 1 || p->timed > 1 || p->forward > 1)
+    return FAIL(run, "program: sized is %u, timed is %u, forward is %u: each is 0 or 1", p->sized,
+                p->timed, p->forward);
   for (uint32_t i = 0; i < p->nfile; i++)
     if (!p->file[i])
       return FAIL(run, "program: file %u has no name", i);
@@ -176,7 +177,10 @@ static PrStatus check_sizes(PrRun *run) {
   const PipeProgram *p = run->p;
   for (uint32_t s = 0; s < p->nstage; s++) {
     const PipeStage *g = &p->stage[s];
-    PrSizes z = run->stage[s].size = run->m.sizes(run->m.self, g->model);
+    PrSizes z = run->m.sizes(run->m.self, g->model);
+    if (p->forward)
+      z.gout = z.grad = z.opt = 0;
+    run->stage[s].size = z;
     const uint64_t have[] = {z.act, z.gout, z.boundary, z.weight, z.grad, z.opt, z.work};
     const uint64_t want[] = {g->act_bytes,  g->gout_bytes, g->boundary_bytes, g->weight_bytes,
                              g->grad_bytes, g->opt_bytes,  g->work_bytes};
@@ -195,11 +199,11 @@ static PrStatus check_sizes(PrRun *run) {
 
 static PrStatus check_model(PrRun *run) {
   const PrModel *m = &run->m;
-  if (!m->sizes || !m->init || !m->forward || !m->update)
+  if (!m->sizes || !m->init || !m->forward || (!m->update && !run->p->forward))
     return FAIL(run, "model: sizes, init, forward and update may not be NULL");
   if (m->nstage != run->p->nmodel)
     return FAIL(run, "model has %u stages, the program %u", m->nstage, run->p->nmodel);
-  if (run->p->nmodel < run->p->nstage && !m->reduce)
+  if (run->p->nmodel < run->p->nstage && !run->p->forward && !m->reduce)
     return FAIL(run, "model: the program has replicas, so reduce may not be NULL");
   return PR_OK;
 }
@@ -322,6 +326,8 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
       [PIPE_B] = SEEN(F), [PIPE_I] = SEEN(F), [PIPE_W] = SEEN(F) | SEEN(I), [PIPE_R] = SEEN(F)};
   static const uint32_t never[PIPE_NOPS] = {
       [PIPE_B] = SEEN(I), [PIPE_I] = SEEN(B), [PIPE_R] = SEEN(B) | SEEN(I)};
+  if (k->p->forward && c->op != PIPE_F && c->op != PIPE_SEND_F && c->op != PIPE_RECV_F)
+    FAIL_AT(k, c, "stands in a program that only runs forward, stage %u", c->stage);
   if (c->op == PIPE_REDUCE) {
     if (k->p->stage[c->stage].replica == c->stage)
       FAIL_AT(k, c, "stage %u has no replicas", c->stage);
@@ -349,7 +355,7 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
   if ((s->ops & before[c->op]) != before[c->op] || (s->ops & never[c->op]))
     FAIL_AT(k, c, "is out of order with the other ops of stage %u, microbatch %u", c->stage, c->mb);
   s->ops |= 1u << c->op;
-  if (c->op == PIPE_B || c->op == PIPE_W) {
+  if (c->op == PIPE_B || c->op == PIPE_W || (c->op == PIPE_F && k->p->forward)) {
     k->left[c->stage]--;
     k->graded[c->stage] = k->done[0] + 1;
   }
@@ -407,7 +413,7 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
     return st;
   if (keep && (st = check_stash(k, c, "keep", c->keep, c->op == PIPE_F ? 1 : -1, &s->keep)))
     return st;
-  if (keep && c->op == PIPE_F) /* its work is done: R takes a slot again */
+  if (c->op == PIPE_F && (keep || k->p->forward)) /* nobody reads the stash; R takes one again */
     k->slot[c->act].full = false;
   return gout ? check_stash(k, c, "gout", c->gout, o->gout, &s->gout) : PR_OK;
 }
@@ -445,10 +451,12 @@ static PrStatus check_complete(Check *k) {
     const PipeStage *g = &p->stage[s];
     uint32_t want = 0;
     if (g->next != PIPE_NONE && p->stage[g->next].rank != g->rank)
-      want |= SEEN(SEND_F) | SEEN(RECV_B);
+      want |= SEEN(SEND_F) | (p->forward ? 0 : SEEN(RECV_B));
     if (g->prev != PIPE_NONE && p->stage[g->prev].rank != g->rank)
-      want |= SEEN(SEND_B) | SEEN(RECV_F);
-    if (k->left[s] > 0 || !k->updated[s])
+      want |= SEEN(RECV_F) | (p->forward ? 0 : SEEN(SEND_B));
+    if (p->forward && k->left[s] > 0)
+      return FAIL(k->run, "program: stage %u: %u microbatches without a forward", s, k->left[s]);
+    if (!p->forward && (k->left[s] > 0 || !k->updated[s]))
       return FAIL(k->run, "program: stage %u: %u microbatches without a backward, %s", s,
                   k->left[s], k->updated[s] ? "updated" : "no update");
     for (uint32_t m = g->mb0; m < g->mb0 + g->nmb; m++) {
@@ -466,11 +474,11 @@ PrStatus pr_validate(PrRun *run) {
   if (st || (st = check_model(run)))
     return st;
   /* Each stage of the model and microbatch needs at least two instructions, and each stage three,
-   * which bounds what is allocated here. */
+   * forward-only one, which bounds what is allocated here. */
   uint64_t ninstr = 0, ops = (uint64_t)p->nmodel * p->nmb;
   for (uint32_t r = 0; r < p->nrank; r++)
     ninstr += p->rank[r].ninstr;
-  if (ops > ninstr / 2 || p->nstage > ninstr / 3)
+  if (ops > ninstr / (p->forward ? 1 : 2) || p->nstage > ninstr / (p->forward ? 1 : 3))
     return FAIL(run, "program: %llu instructions are too few for %u stages and %u microbatches",
                 (unsigned long long)ninstr, p->nstage, p->nmb);
   Check k = {.run = run, .p = p};

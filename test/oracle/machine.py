@@ -54,6 +54,7 @@ class Program:
         self.compute = [[c for c in l if not c.comm] for l in self.lists]
         self.comm = [[c for c in l if c.comm] for l in self.lists]
 
+        self.only_forward = bool(j["forward"])
         self.again = {(c.stage, c.mb) for l in self.compute for c in l if c.kind == "R"}
 
     def rank_of(self, stage):
@@ -78,11 +79,14 @@ def wanted(p, rank, split):
     for s in range(p.nstage):
         if p.rank_of(s) != rank:
             continue
-        ops.append("%dU" % s)
+        if not p.only_forward:
+            ops.append("%dU" % s)
         for m in range(p.nmb):
             kinds = ["F"] + (["I", "W"] if (s, m) in split else ["B"]) + (["R"] if (s, m) in p.again else [])
             kinds += ["SEND_F", "RECV_B"] if p.crosses(s, s + 1) else []
             kinds += ["RECV_F", "SEND_B"] if p.crosses(s - 1, s) else []
+            if p.only_forward:
+                kinds = [k for k in kinds if k in ("F", "SEND_F", "RECV_F")]
             ops += ["%d%s%d" % (s, k, m) for k in kinds]
     return sorted(ops)
 
@@ -117,6 +121,7 @@ def walk_compute(p, r, rank):
         if warm is None and c.kind in "BI":
             warm = sum(b.kind == "F" for b in p.compute[r][:i])
         again = (c.stage, c.mb) in p.again
+        alone = again or p.only_forward  # F gives its stash back
         need((c.keep is not None) == (again and c.kind in "FR"), c, "keep slot", c.keep)
         here = lambda s: c.kind not in "WR" and 0 <= s < p.nstage and p.rank_of(s) == r
         local_in = here(c.stage + (-1 if c.forward else 1))
@@ -126,7 +131,7 @@ def walk_compute(p, r, rank):
         take += [("local", c.dst)] if c.kind == "R" and c.dst is not None else []
         take += [("gout", c.gout)] if c.kind == "I" else []
         take += [("local", c.dst)] if local_out else []
-        give = [("act", c.act)] if c.kind in "BW" or (c.kind == "F" and again) else []
+        give = [("act", c.act)] if c.kind in "BW" or (c.kind == "F" and alone) else []
         give += [("keep", c.keep)] if c.kind == "R" else []
         give += [("local", c.dst)] if c.kind == "R" and c.dst is not None else []
         give += [("gout", c.gout)] if c.kind == "W" else []
@@ -143,6 +148,7 @@ def walk_compute(p, r, rank):
     need(not any(live.values()), "rank", r, "ends with full slots", live)
     for k in most:
         need(rank[k] == most[k], "rank", r, k, rank[k], "should be", most[k])
+    warm = len(p.compute[r]) if p.only_forward else warm
     need(rank["warmup_depth"] == warm, "rank", r, "warmup_depth", rank["warmup_depth"], "should be", warm)
     for q in rank["pools"]:
         if q["class"] in ("act", "gout", "local", "keep"):
@@ -318,7 +324,7 @@ def check_slots(p, rng, slow=()):
             need((c.keep is not None) == (again and c.kind in "FR"), c, "keep slot")
             if c.keep is not None:
                 use(c, c.keep, "keep", c.stage, ("input",) + key, c.kind == "F", c.kind == "R")
-            if again and c.kind == "F":
+            if (again or p.only_forward) and c.kind == "F":
                 use(c, c.act, "act", c.stage, ("work",) + key, True, False)
                 use(c, c.act, "act", c.stage, ("work",) + key, None, True)
             else:

@@ -82,6 +82,8 @@ def cmd_replay(c, rng, args):
                         "zb_h1": lambda r: {"F": 0, "I": P - 1 - r, "W": P - 1}}[name]
                 check_phases("%s P=%d M=%d" % (name, P, M), p, lags)
             n, instr = n + 1, instr + sum(map(len, p.lists))
+        p = checked("inference P=%d M=%d" % (P, M), c.file("inference", "json", P=P, M=M), rng)
+        n, instr = n + 1, instr + sum(map(len, p.lists))
     for P, M, V in [(2, 2, 2), (2, 6, 3), (3, 6, 2), (4, 8, 2), (4, 4, 4), (5, 10, 2)]:
         p = checked("interleaved P=%d M=%d V=%d" % (P, M, V), c.file("interleaved", "json", P=P, M=M, V=V), rng)
         n, instr = n + 1, instr + sum(map(len, p.lists))

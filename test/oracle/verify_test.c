@@ -17,6 +17,9 @@ static const char *const texts[] = {
     "  order r in 0..1 { do m in 0..3 { F[0](m) F[1](m) } do m in 0..3 { F[2](m) I[2](m) }\n"
     "    do m in 0..3 { I[1](m) I[0](m) } do m in 0..3 { W[0](m) W[1](m) W[2](m) } U }\n"
     "  order r in 1..2 { do m in 0..3 { F[0](m) F[1](m) } do m in 0..3 { B[1](m) B[0](m) } U } }\n",
+    "schedule c() { ranks 2 pipe n stages 2 mbs 3 place s -> s\n"
+    "  order r { F F F R(1) B(0) B(1) R(2) B(2) U }\n"
+    "  bytes s { act = 100 boundary = 70 + s } }\n",
 };
 enum { NTEXTS = sizeof texts / sizeof *texts, PLACES = 6 };
 
@@ -33,6 +36,8 @@ typedef struct At { /* the place at hand */
 static bool is_f(const At *a) { return a->in->op == PIPE_F; }
 static bool is_i(const At *a) { return a->in->op == PIPE_I; }
 static bool is_w(const At *a) { return a->in->op == PIPE_W; }
+static bool is_r(const At *a) { return a->in->op == PIPE_R; }
+static bool keeps(const At *a) { return a->in->op == PIPE_F && a->in->keep != NONE; }
 static bool is_u(const At *a) { return a->in->op == PIPE_U; }
 static bool is_back(const At *a) { return a->in->op == PIPE_B || a->in->op == PIPE_I; }
 static bool is_send(const At *a) { return a->in->op == PIPE_SEND_F || a->in->op == PIPE_SEND_B; }
@@ -72,6 +77,8 @@ static void a_peer(At *a) { a->in->peer = 0; }
 static void other_act(At *a) { a->in->act++; }
 static void far_act(At *a) { a->in->act = a->rank->nslot; }
 static void other_gout(At *a) { a->in->gout--; }
+static void other_keep(At *a) { a->in->keep++; }
+static void no_keep(At *a) { a->in->keep = NONE; }
 static void other_in(At *a) { a->in->in ^= 1; }
 static void other_out(At *a) { a->in->out = a->in->out == NONE ? 0 : NONE; }
 static void a_zero(At *a) { a->in->group = 1; }
@@ -128,6 +135,11 @@ static const struct Fault {
     {"another peer", is_send, other_peer},
     {"a peer of a compute op", is_f, a_peer},
     {"another stash", is_back, other_act},
+    {"another stash of R", is_r, other_act},
+    {"another kept input", is_r, other_keep},
+    {"no kept input", is_r, no_keep},
+    {"nothing is kept", keeps, no_keep},
+    {"the output of R is read", is_r, other_out},
     {"a stash beyond the slots", is_f, far_act},
     {"another gout slot", is_w, other_gout},
     {"another tensor", reads, other_in},

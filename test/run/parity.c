@@ -108,7 +108,8 @@ typedef struct Result {
 } Result; /* [STEPS * nmb], [nstage * NW] */
 
 /* descending: gradients are summed from the last microbatch to the first, as the schedule defines. */
-static Result sequential(uint32_t nstage, uint32_t nmb, uint32_t nreplica, bool descending) {
+static Result sequential(uint32_t nstage, uint32_t nmb, uint32_t nreplica, bool descending,
+                         float rate) {
   Result r = {calloc((size_t)STEPS * nmb, sizeof(double)),
               calloc((size_t)nstage * NW, sizeof(float))};
   float *grad = calloc((size_t)nstage * NW, sizeof(float)),
@@ -138,7 +139,7 @@ static Result sequential(uint32_t nstage, uint32_t nmb, uint32_t nreplica, bool 
       }
     }
     for (uint32_t s = 0; s < nstage; s++)
-      update(&r.weight[s * NW], &sum[s * NW], &momentum[s * NW], RATE);
+      update(&r.weight[s * NW], &sum[s * NW], &momentum[s * NW], rate);
   }
   free(grad), free(sum), free(momentum), free(x);
   return r;
@@ -164,6 +165,8 @@ static PrSizes sizes(void *self, uint32_t stage) {
 static int init(void *self, uint32_t stage, void *weight, void *opt) {
   (void)self, (void)opt;
   init_weight(stage, weight);
+  if (engine_rate != RATE)
+    *(float *)weight += 1e-3f;
   return 0;
 }
 
@@ -249,6 +252,8 @@ static void run_one(const char *name, const PipeProgram *p, const Result *want, 
                    .backward_weight = backward_weight,
                    .update = apply,
                    .reduce = reduce};
+  if (p->forward)
+    model.backward = model.backward_input = model.backward_weight = model.update = NULL;
   PrRun *run = NULL;
   cases++;
   if (pr_open(&run, p, &model, &o)) {
@@ -349,7 +354,7 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
     fail(name, NULL, arena_printf(&arena, "P=%u M=%u V=%u does not compile", P, M, V));
   } else {
     Result want = sequential(s.prog->nmodel, s.prog->nmb, s.prog->nstage / s.prog->nmodel,
-                             c->descending);
+                             c->descending, s.prog->forward ? 0 : RATE);
     run_one(name, s.prog, &want, (PrOptions){.deadline_s = 60}, "threads");
     run_one(name, s.prog, &want, (PrOptions){.free_running = 1}, "free running");
     run_one(name, s.prog, &want, (PrOptions){.seed = 1 + P * 1000003u + M * 1009u + V}, "seeded");
@@ -403,6 +408,7 @@ int main(int argc, char **argv) {
       {"v_half", 2, false, 0},         {"v_half_block", 2, false, 0},
       {"1f1b_v", 2, false, 0},         {"dualpipev", 2, false, 2},
       {"gpipe_recompute", 1, true, 0}, {"varuna_recompute", 1, false, 0},
+      {"inference", 1, false, 0},
   };
   for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++)
     fixed_grid(dir, &fixed[k]);

@@ -233,6 +233,7 @@ def main(pipec, stdlib, literal=None):
                 compare("dualpipev", dualpipev(P, M), P=P, M=M)
             for K in {0, 1, M // 2, M}:  # torchgpipe's always and except_last, and between
                 expanded("gpipe_recompute", again(gpipe_lifo(P, M), lambda s, m: m < M - K), P=P, M=M, K=min(K, M))
+            compare("inference", [[op(s, "F", m) for m in range(M)] for s in range(P)], P=P, M=M)
             for V in (1, 2, 3):
                 for N in (1, V):
                     expanded("gis", again(gis(P, P * M, V), lambda s, m: s < N * P), P=P, M=P * M, V=V, N=N)
