@@ -128,7 +128,7 @@ static MachineList *lists_of_file(Sched *s, const uint32_t *recv_at) {
 
 static const char *text_of(Sched *s, const PipeInstr *in) {
   char text[OP_TEXT];
-  pipe_op_text(text, (PipeOp)in->op, in->stage, in->mb);
+  pipe_unit_text(text, (PipeOp)in->op, in->stage, in->mb, s->slices);
   return arena_printf(s->arena, "%s", text);
 }
 

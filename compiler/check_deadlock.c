@@ -95,9 +95,9 @@ static void report(Sched *s, const PipeSimOut *o, Hop start) {
   do {
     head = head_of(s, o, h);
     Hop next = waits_for(s, o, h, head);
-    pipe_op_text(text, (PipeOp)head->op, head->stage, head->mb);
+    pipe_unit_text(text, (PipeOp)head->op, head->stage, head->mb, s->slices);
     const PipeInstr *that = head_of(s, o, next);
-    pipe_op_text(other, (PipeOp)that->op, that->stage, that->mb);
+    pipe_unit_text(other, (PipeOp)that->op, that->stage, that->mb, s->slices);
     if (hops++ < 12)
       diag_note(s->diag, s->site[head->site],
                 "%s on rank %u waits for rank %u, whose %s stream is at %s", text, h.rank,

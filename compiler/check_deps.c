@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * Proof: every stage and microbatch has exactly one F and one B, or one I and one W (expand has
  * already refused a second one), in this order on its rank, and R, if there is one, between the F and
- * what is next; every stage has one U, after its last
+ * what is next; slices go forward in order and backward in the reverse; every stage has one U, after its last
  * backward. Requires expand. Linear. */
 #include "pipec.h"
 
-/* One message per stage and kind: the first microbatch that lacks it, and how many do. */
+/* One message per stage and kind: the first unit that lacks it, and how many do. */
 static bool complete(Sched *s, uint32_t stage, const char *kind, const uint32_t *at,
                      bool only_split) {
   uint32_t missing = 0, first = 0;
@@ -18,8 +18,10 @@ static bool complete(Sched *s, uint32_t stage, const char *kind, const uint32_t 
   if (missing == 0)
     return true;
   uint32_t r = s->stage[stage].rank;
-  diag_error(s->diag, DIAG_MISSING_OP, s->order_at[r], "rank %u never runs %u%s%u%s", r, stage,
-             kind, first,
+  PipeOp op = *kind == 'F' ? PIPE_F : *kind == 'B' ? PIPE_B : *kind == 'I' ? PIPE_I : PIPE_W;
+  char text[OP_TEXT];
+  pipe_unit_text(text, op, stage, first, s->slices);
+  diag_error(s->diag, DIAG_MISSING_OP, s->order_at[r], "rank %u never runs %s%s", r, text,
              missing > 1
                  ? arena_printf(s->arena, ", nor %u other %s of stage %u", missing - 1, kind, stage)
                  : "");
@@ -33,6 +35,24 @@ static bool in_order(Sched *s, uint32_t earlier, uint32_t later, const char *why
              op_rank(s, later), op_text(s, later), op_text(s, earlier), why);
   diag_note(s->diag, s->site[s->op[earlier].site], "%s comes from here", op_text(s, earlier));
   return false;
+}
+
+/* Of a microbatch in slices: forward each after those before it, whose stashes it reads; backward each
+ * after those behind it, which add to its gradient. at: rows of F, or of B and I. */
+static bool check_slices(Sched *s, uint32_t stage, const uint32_t *at, bool forward) {
+  const PipeStage *st = &s->stage[stage];
+  for (uint32_t u = st->mb0; u + 1 < st->mb0 + st->nmb; u++) {
+    if ((u + 1) % s->slices == 0 || (at[u] < at[u + 1]) == forward)
+      continue;
+    uint32_t early = (forward ? at[u + 1] : at[u]) - 1, late = (forward ? at[u] : at[u + 1]) - 1;
+    diag_error(s->diag, DIAG_SLICE_ORDER, s->site[s->op[early].site],
+               "rank %u runs %s before %s: %s", st->rank, op_text(s, early), op_text(s, late),
+               forward ? "a slice goes forward after those before it"
+                       : "a slice goes backward after those behind it");
+    diag_note(s->diag, s->site[s->op[late].site], "%s comes from here", op_text(s, late));
+    return false;
+  }
+  return true;
 }
 
 /* R: after its F, before the first backward. */
@@ -54,7 +74,7 @@ static bool check_stage(Sched *s, uint32_t stage) {
   const uint32_t *f = &s->at_f[row], *b = &s->at_b[row], *w = &s->at_w[row], *again = &s->at_r[row];
   bool ok = complete(s, stage, "F", f, false);
   if (s->forward)
-    return ok;
+    return ok && check_slices(s, stage, f, true);
   /* Without any backward at all, say B; with some W but no I, say I. */
   bool split = false;
   uint32_t mb0 = s->stage[stage].mb0, mb1 = mb0 + s->stage[stage].nmb;
@@ -86,7 +106,7 @@ static bool check_stage(Sched *s, uint32_t stage) {
       ok = false;
     }
   }
-  return ok;
+  return ok && check_slices(s, stage, f, true) && check_slices(s, stage, b, false);
 }
 
 bool check_deps(Sched *s) {

@@ -62,9 +62,9 @@ bool check_match(Sched *s) {
     }
     char x[OP_TEXT] = "nothing", y[OP_TEXT] = "nothing";
     if (a)
-      pipe_op_text(x, (PipeOp)a->op, a->stage, a->mb);
+      pipe_unit_text(x, (PipeOp)a->op, a->stage, a->mb, p->slices);
     if (b)
-      pipe_op_text(y, (PipeOp)b->op, b->stage, b->mb);
+      pipe_unit_text(y, (PipeOp)b->op, b->stage, b->mb, p->slices);
     diag_error(s->diag, DIAG_MATCHING, s->site[a ? a->site : b->site],
                "%s on rank %u meets %s on rank %u", x, a ? send[i].src : recv[i].src, y,
                b ? recv[i].dst : send[i].dst);

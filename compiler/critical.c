@@ -230,7 +230,7 @@ void emit_critical(Sched *s, FILE *f) {
     const PathStep *n = &c->path[k];
     const PipeInstr *in = &p->rank[n->rank].instr[n->instr];
     char op[OP_TEXT];
-    pipe_op_text(op, (PipeOp)in->op, in->stage, in->mb);
+    pipe_unit_text(op, (PipeOp)in->op, in->stage, in->mb, p->slices);
     fprintf(f, "%*" PRIu64 "  %*" PRIu64 "  %4u  %-10s  ", wide, n->start, wide, n->end - n->start,
             n->rank, op);
     place(s, f, in);

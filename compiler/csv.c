@@ -463,6 +463,7 @@ bool read_csv(Sched *s) {
   const char *slash = strrchr(s->opt->input, '/');
   s->name = slash ? slash + 1 : s->opt->input;
   s->params = "";
+  s->slices = 1;
   if (s->opt->ndefine > 0) {
     diag_error(s->diag, DIAG_PARAM, NO_SPAN, "-D %s: a CSV file has no parameters",
                s->opt->define[0].name);

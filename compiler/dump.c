@@ -7,7 +7,7 @@
 
 const char *op_text(Sched *s, uint32_t op) {
   char buf[OP_TEXT];
-  int n = pipe_op_text(buf, (PipeOp)s->op[op].kind, s->op[op].stage, s->op[op].mb);
+  int n = pipe_unit_text(buf, (PipeOp)s->op[op].kind, s->op[op].stage, s->op[op].mb, s->slices);
   return arena_strndup(s->arena, buf, (size_t)n);
 }
 
@@ -25,8 +25,11 @@ const char *bytes_text(Sched *s, uint64_t bytes) {
 uint32_t op_rank(const Sched *s, uint32_t op) { return s->stage[s->op[op].stage].rank; }
 
 void dump_ops(Sched *s, FILE *f) {
-  fprintf(f, "schedule %s %s\nranks %u stages %u microbatches %u\n", s->name, s->params, s->nrank,
-          s->nstage, s->nmb);
+  fprintf(f, "schedule %s %s\nranks %u stages %u microbatches %u", s->name, s->params, s->nrank,
+          s->nstage, s->nmb / s->slices);
+  if (s->slices > 1)
+    fprintf(f, " slices %u", s->slices);
+  fputc('\n', f);
   for (uint32_t i = 0; i < s->nstage; i++)
     fprintf(f, "stage %u: rank %u chunk %u\n", i, s->stage[i].rank, s->stage[i].chunk);
   for (uint32_t r = 0; r < s->nrank; r++) {
@@ -41,9 +44,9 @@ void dump_ops(Sched *s, FILE *f) {
   }
 }
 
-static void dump_instr(FILE *f, const PipeInstr *in) {
+static void dump_instr(const Sched *s, FILE *f, const PipeInstr *in) {
   char text[OP_TEXT];
-  pipe_op_text(text, (PipeOp)in->op, in->stage, in->mb);
+  pipe_unit_text(text, (PipeOp)in->op, in->stage, in->mb, s->slices);
   fprintf(f, "  %s", text);
   if (in->wait)
     fprintf(f, " wait %u", in->wait);
@@ -60,10 +63,10 @@ void dump_streams(Sched *s, FILE *f) {
     const Streams *t = &s->stream[r];
     fprintf(f, "rank %u compute:\n", r);
     for (uint32_t i = 0; i < t->ncompute; i++)
-      dump_instr(f, &t->compute[i]);
+      dump_instr(s, f, &t->compute[i]);
     fprintf(f, "rank %u comm:\n", r);
     for (uint32_t i = 0; i < t->ncomm; i++)
-      dump_instr(f, &t->comm[i]);
+      dump_instr(s, f, &t->comm[i]);
   }
 }
 
@@ -82,6 +85,6 @@ void dump_program(Sched *s, FILE *f) {
               k->pool[i].stage, k->pool[i].first, k->pool[i].first + k->pool[i].count,
               k->pool[i].bytes);
     for (uint32_t i = 0; i < k->ninstr; i++)
-      dump_instr(f, &k->instr[i]);
+      dump_instr(s, f, &k->instr[i]);
   }
 }

@@ -15,7 +15,7 @@ static void field(Text *t, uint32_t v, char after) {
   text_char(t, after);
 }
 
-static void instr(Text *t, const PipeInstr *in) {
+static void instr(Text *t, const PipeInstr *in, uint32_t slices) {
   const char *name = pipe_op_info[in->op].text;
   text_room(t);
   text_lit(t, "  {PIPE_");
@@ -41,7 +41,7 @@ static void instr(Text *t, const PipeInstr *in) {
   text_u64(t, in->stage);
   text_lit(t, name);
   if (in->mb != PIPE_NONE)
-    text_u64(t, in->mb);
+    text_unit(t, in->mb, slices);
   text_lit(t, " */\n");
 }
 
@@ -67,8 +67,8 @@ void emit_c(Sched *s, FILE *f) {
           "%s, proved: complete, in order,\n"
           " * deadlock-free (rendezvous, untagged, one comm stream per rank), matched. Columns: pipe_instr.h. */\n"
           "#include <pipe_instr.h>\n\nPIPE_REQUIRE_ABI(%u);\n\n#define N PIPE_NONE\n",
-          p->name, p->params, p->nrank, p->nstage, p->nmb, p->makespan, p->timed ? " ns" : " units",
-          PIPE_ABI));
+          p->name, p->params, p->nrank, p->nstage, p->nmb / p->slices, p->makespan,
+          p->timed ? " ns" : " units", PIPE_ABI));
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
     int phase = -1;
@@ -81,7 +81,7 @@ void emit_c(Sched *s, FILE *f) {
         text_lit(t, pipe_phase_name[phase]);
         text_lit(t, " */\n");
       }
-      instr(t, &k->instr[i]);
+      instr(t, &k->instr[i], p->slices);
     }
     text_string(t, arena_printf(s->arena, "};\nstatic const PipePool pool%u[] = {\n", r));
     for (uint32_t i = 0; i < k->npool; i++) {
@@ -144,11 +144,11 @@ void emit_c(Sched *s, FILE *f) {
           "};\n\nconst PipeProgram %s = {\n  .magic = PIPE_MAGIC, .abi = %u, .hash = 0x%016" PRIx64
           "u,\n  .name = \"%s\", .params = \"%s\",\n"
           "  .nrank = %u, .nstage = %u, .nmb = %u, .nsite = %u, .nfile = %u, .nmodel = %u,\n"
-          "  .sized = %u, .timed = %u, .forward = %u, .slots = %u,\n  .makespan = %" PRIu64
+          "  .sized = %u, .timed = %u, .slices = %u, .forward = %u, .slots = %u,\n  .makespan = %" PRIu64
           "u, .ideal = %" PRIu64 "u, .busy = %" PRIu64 "u,\n"
           "  .rank = rank, .stage = stage, .site = site, .file = file,\n};\n",
           symbol, PIPE_ABI, p->hash, p->name, p->params, p->nrank, p->nstage, p->nmb, p->nsite,
-          p->nfile, p->nmodel, p->sized, p->timed, p->forward, p->slots, p->makespan, p->ideal,
-          p->busy));
+          p->nfile, p->nmodel, p->sized, p->timed, p->slices, p->forward, p->slots, p->makespan,
+          p->ideal, p->busy));
   text_flush(t);
 }

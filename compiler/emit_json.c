@@ -22,13 +22,13 @@ static void number_or_skip(Text *t, const char *name, uint32_t v) {
     number(t, name, v, ',');
 }
 
-static void op_string(Text *t, const char *name, const PipeInstr *in, char after) {
+static void op_string(Text *t, const char *name, const PipeInstr *in, uint32_t slices, char after) {
   key(t, name);
   text_char(t, '"');
   text_u64(t, in->stage);
   text_lit(t, pipe_op_info[in->op].text);
   if (in->mb != NONE)
-    text_u64(t, in->mb);
+    text_unit(t, in->mb, slices);
   text_char(t, '"');
   text_char(t, after);
 }
@@ -60,7 +60,7 @@ static void path_json(Text *t, const PipeProgram *p, const Critical *c) {
     text_room(t);
     text_char(t, '{');
     number(t, "rank", n->rank, ',');
-    op_string(t, "op", in, ',');
+    op_string(t, "op", in, p->slices, ',');
     number(t, "start", n->start, ',');
     number(t, "end", n->end, ',');
     place(t, &p->site[in->site]);
@@ -122,9 +122,12 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle) {
     uint64_t start = pipe_op_info[in->op].comm ? s->comm_start[r][x++] : s->compute_start[r][c++];
     text_room(t);
     text_char(t, '{');
-    op_string(t, "op", in, ',');
+    op_string(t, "op", in, p->slices, ',');
     number(t, "stage", in->stage, ',');
-    number_or_skip(t, "mb", in->mb);
+    if (in->mb != NONE)
+      number(t, "mb", in->mb / p->slices, ',');
+    if (in->mb != NONE && p->slices > 1)
+      number(t, "slice", in->mb % p->slices, ',');
     key(t, "phase");
     text_quoted(t, pipe_phase_name[in->phase]);
     text_char(t, ',');
@@ -155,7 +158,8 @@ void emit_json(Sched *s, FILE *f) {
   key(t, "hash");
   text_string(t, arena_printf(s->arena, "\"%016llx\",\n", (unsigned long long)p->hash));
   number(t, "ranks", p->nrank, ',');
-  number(t, "microbatches", p->nmb, ',');
+  number(t, "microbatches", p->nmb / p->slices, ',');
+  number(t, "slices", p->slices, ',');
   number(t, "sized", p->sized, ',');
   number(t, "timed", p->timed, ',');
   number(t, "forward", p->forward, ',');
@@ -180,8 +184,8 @@ void emit_json(Sched *s, FILE *f) {
     number(t, "rank", st.rank, ',');
     number(t, "chunk", st.chunk, ',');
     number(t, "model", st.model, ',');
-    number(t, "mb0", st.mb0, ',');
-    number(t, "mbs", st.nmb, ',');
+    number(t, "mb0", st.mb0 / p->slices, ',');
+    number(t, "mbs", st.nmb / p->slices, ',');
     for (int k = 0; k < NKEYS; k++)
       if (k < NTIMEKEYS || s->sized)
         number(t, cost_key[k], *cost_field(&st, (CostKey)k),
@@ -211,7 +215,7 @@ void emit_json(Sched *s, FILE *f) {
     text_char(t, '"');
     text_u64(t, a->stage);
     text_lit(t, a->kind == PIPE_F ? "SEND_F" : "SEND_B");
-    text_u64(t, a->mb);
+    text_unit(t, a->mb, p->slices);
     text_lit(t, "\",");
     number(t, "from", s->stage[a->stage].rank, ',');
     number(t, "to", s->stage[b->stage].rank, '}');

@@ -235,7 +235,7 @@ static bool duplicate(Ex *x, uint8_t kind, uint32_t old) {
   Sched *s = x->s;
   bool mixed = s->op[old].kind != kind;
   char text[OP_TEXT];
-  pipe_op_text(text, (PipeOp)kind, s->op[old].stage, s->op[old].mb);
+  pipe_unit_text(text, (PipeOp)kind, s->op[old].stage, s->op[old].mb, s->slices);
   if (mixed)
     diag_error(s->diag, DIAG_MIXED_BACKWARD, x->use->at,
                "rank %u: %s, but %s already is the backward of this microbatch: B = I + W", x->rank,
@@ -255,6 +255,13 @@ uint32_t *op_row(Sched *s, uint8_t kind, size_t cell) {
 
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
+  if (kind == PIPE_R && s->slices > 1) {
+    diag_error(
+        s->diag, DIAG_RECOMPUTE, x->use->at,
+        "rank %u: '%s' of a microbatch in slices: the slices after it read its stash, which must stay",
+        x->rank, span_text(s, x->use->at));
+    return false;
+  }
   if (s->forward && kind != PIPE_F) {
     diag_error(s->diag, DIAG_FORWARD_ONLY, x->use->at,
                "rank %u: '%s' in a schedule that only runs forward", x->rank,
@@ -280,19 +287,25 @@ bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   return true;
 }
 
-/* The microbatch of an op without one: F, R, B and I go on after the last of their kind on the stage, W
- * takes the oldest I of the stage, or of the rank, whose W has not run. -1: there is none. */
-static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb) {
+/* Backwards take the slices of a microbatch from the last to the first. */
+static bool is_back(const OpRef *o) { return o->op == PIPE_B || o->op == PIPE_I; }
+
+/* The microbatch and slice of an op without index: F, R, B and I go on after the last of their kind on the
+ * stage, W takes the oldest I of the stage, or of the rank, whose W has not run. mb -1: there is none. */
+static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice) {
   Sched *s = x->s;
+  int64_t slices = s->slices;
   uint32_t held = s->rank_stage0[x->rank + 1] - s->rank_stage0[x->rank];
   bool any = o->op == PIPE_W && !o->chunk && !o->stage && held > 1;
   *stage = s->nstage + x->rank; /* row of w_from for all its stages */
   if (!any && !op_stage(x, o, stage))
     return false;
   if (o->op != PIPE_W) {
-    *mb = o->op == PIPE_F   ? x->next_f[*stage]
-          : o->op == PIPE_R ? x->next_r[*stage]
-                            : x->next_b[*stage];
+    int64_t place = o->op == PIPE_F   ? x->next_f[*stage]
+                    : o->op == PIPE_R ? x->next_r[*stage]
+                                      : x->next_b[*stage];
+    *mb = place / slices;
+    *slice = is_back(o) ? slices - 1 - place % slices : place % slices;
     return true;
   }
   uint32_t *from = &x->w_from[*stage],
@@ -302,7 +315,8 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb) {
     const Op *p = &s->op[i];
     if (p->kind == PIPE_I && (any || p->stage == *stage) &&
         !s->at_w[(size_t)p->stage * s->nmb + p->mb])
-      *mb = p->mb - s->stage[p->stage].mb0, *stage = p->stage;
+      *mb = (p->mb - s->stage[p->stage].mb0) / s->slices, *slice = p->mb % s->slices,
+      *stage = p->stage;
   }
   *from = i; /* all before it are taken, or run now */
   if (*mb < 0 && !x->clip) {
@@ -315,26 +329,66 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb) {
   return *mb >= 0 || x->clip;
 }
 
-static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb) {
-  const PipeStage *st = &x->s->stage[stage];
-  if (mb < INT64_MAX && o->op == PIPE_F)
-    x->next_f[stage] = mb + 1;
-  else if (mb < INT64_MAX && o->op == PIPE_R)
-    x->next_r[stage] = mb + 1;
-  else if (mb < INT64_MAX && o->op != PIPE_W)
-    x->next_b[stage] = mb + 1;
-  if (x->clip && (mb < 0 || mb >= st->nmb))
+/* One place after that of an op in its stage's row of them. */
+static void note_next(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
+  int64_t slices = x->s->slices, place;
+  if (o->op == PIPE_W || __builtin_mul_overflow(mb, slices, &place) ||
+      __builtin_add_overflow(place, (is_back(o) ? slices - 1 - slice : slice) + 1, &place))
+    return;
+  *(o->op == PIPE_F   ? &x->next_f[stage]
+    : o->op == PIPE_R ? &x->next_r[stage]
+                      : &x->next_b[stage]) = place;
+}
+
+static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
+  Sched *s = x->s;
+  const PipeStage *st = &s->stage[stage];
+  int64_t nmb = st->nmb / s->slices;
+  bool bad_slice = slice < 0 || slice >= s->slices;
+  if (!bad_slice)
+    note_next(x, o, stage, mb, slice);
+  if (!bad_slice && x->clip && (mb < 0 || mb >= nmb))
     return true;
-  if (mb < 0 || mb >= st->nmb) {
-    diag_error(x->s->diag, DIAG_BAD_INDEX, x->use->at,
-               "rank %u: '%s' is microbatch %lld; the microbatches are 0 to %u", x->rank,
-               span_text(x->s, x->use->at), (long long)mb, st->nmb - 1);
+  if (bad_slice || mb < 0 || mb >= nmb) {
+    diag_error(s->diag, DIAG_BAD_INDEX, x->use->at,
+               bad_slice ? "rank %u: '%s' is slice %lld; the slices are 0 to %lld"
+                         : "rank %u: '%s' is microbatch %lld; the microbatches are 0 to %lld",
+               x->rank, span_text(s, x->use->at), (long long)(bad_slice ? slice : mb),
+               (long long)(bad_slice ? s->slices : nmb) - 1);
     if (o != x->use)
-      diag_note(x->s->diag, o->at, "it stands for this");
+      diag_note(s->diag, o->at, "it stands for this");
     return false;
   }
-  uint32_t at = st->mb0 + (uint32_t)mb;
+  uint32_t at = st->mb0 + (uint32_t)(mb * s->slices + slice);
   return x->list ? list_op(x, o, stage, at) : push_op(x, (uint8_t)o->op, stage, at);
+}
+
+/* What stands in the parentheses of an op; where it is `index`, its value is given. */
+static bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t *mb,
+                       int64_t *slice) {
+  Sched *s = x->s;
+  int64_t *to[2] = {mb, slice};
+  bool second = o->args->next != NULL;
+  *slice = 0;
+  if (second != (s->pipe[0].clause->slices != NULL)) {
+    diag_error(s->diag, DIAG_ARITY, o->at,
+               second ? "op '%s' takes one microbatch, got 2"
+                      : "op '%s' takes a microbatch and a slice, got 1",
+               o->name);
+    if (second)
+      diag_help(s->diag, "'slices Q' after 'mbs' cuts every microbatch into slices");
+    else
+      diag_help(s->diag, "write %s(m, q), or %s alone for the next one", o->name, o->name);
+    return false;
+  }
+  int k = 0;
+  for (const Arg *a = o->args; a; a = a->next, k++) {
+    if (a->value == index)
+      *to[k] = value;
+    else if (!eval(s, a->value, to[k]))
+      return false;
+  }
+  return true;
 }
 
 static bool run_opref(Ex *x, const OpRef *o);
@@ -362,13 +416,13 @@ static bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_va
 static bool run_opref(Ex *x, const OpRef *o) {
   Sched *s = x->s;
   uint32_t stage;
-  int64_t mb;
+  int64_t mb, slice = 0;
   if (o->op < 0)
     return run_macro(x, o, NULL, 0);
   if (o->op == PIPE_U && x->list)
     return list_op(x, o, 0, NONE);
   if (o->op != PIPE_U && !o->args)
-    return next_mb(x, o, &stage, &mb) && emit_op(x, o, stage, mb);
+    return next_mb(x, o, &stage, &mb, &slice) && emit_op(x, o, stage, mb, slice);
   if (o->op == PIPE_U && !o->chunk && !o->stage) {
     uint32_t a = s->rank_stage0[x->rank], b = s->rank_stage0[x->rank + 1];
     if (o->pipe) {
@@ -387,7 +441,7 @@ static bool run_opref(Ex *x, const OpRef *o) {
     return false;
   if (o->op == PIPE_U)
     return push_op(x, PIPE_U, stage, NONE);
-  return eval(s, o->args->value, &mb) && emit_op(x, o, stage, mb);
+  return op_indices(x, o, NULL, 0, &mb, &slice) && emit_op(x, o, stage, mb, slice);
 }
 
 bool spend(Ex *x, const Stmt *t) {
@@ -413,7 +467,7 @@ static bool op_mbs(Ex *x, const OpRef *o, int64_t *n) {
     o = o->def->op;
   if (!op_pipe(x, o, &p))
     return false;
-  *n = p->nmb;
+  *n = p->nmb / x->s->slices;
   return true;
 }
 
@@ -478,7 +532,9 @@ static bool kernel_iteration(Ex *x, const Stmt *b, int64_t k) {
           return false;
       } else {
         uint32_t stage = it->stage;
-        if ((!it->fixed && !op_stage(x, o, &stage)) || !emit_op(x, o, stage, i))
+        int64_t mb, slice;
+        if ((!it->fixed && !op_stage(x, o, &stage)) ||
+            !op_indices(x, o, it->index, i, &mb, &slice) || !emit_op(x, o, stage, mb, slice))
           return false;
       }
     } else if (b->kind == ST_LET) {

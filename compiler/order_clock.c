@@ -38,7 +38,7 @@ static bool too_far(Ex *x, Span at) {
 
 bool list_body(Ex *x, const Stmt *t, int64_t period) {
   Sched *s = x->s;
-  int64_t lo = 0, hi = s->pipe[0].nmb, step = 1, base;
+  int64_t lo = 0, hi = s->pipe[0].nmb / s->slices, step = 1, base;
   if (t->range.lo && !eval_range(s, &t->range, &lo, &hi, &step))
     return false;
   x->listed.n = 0;
@@ -152,9 +152,11 @@ static bool fill_period(Ex *x, Arena *tmp, int64_t period) {
         taken[*at - 1] = true;
       }
     if (!*at) {
+      char w[OP_TEXT];
+      pipe_unit_text(w, PIPE_W, l[k].stage, l[k].mb, s->slices);
       diag_error(s->diag, DIAG_CLOCK, l[k].use->at,
-                 "rank %u: no tick is left for %uW%u: other ops take all %lld of the period",
-                 x->rank, l[k].stage, l[k].mb, (long long)period);
+                 "rank %u: no tick is left for %s: other ops take all %lld of the period", x->rank,
+                 w, (long long)period);
       return false;
     }
     if (__builtin_add_overflow(l[k].key, residue(*at - 2 - from, period) + 1, &l[k].key))
@@ -223,8 +225,8 @@ bool run_clock(Ex *x, const Stmt *t) {
   for (uint32_t k = 0; k < n; k++) {
     if (k > 0 && l[k].key == l[k - 1].key) {
       char a[OP_TEXT], b[OP_TEXT];
-      pipe_op_text(a, (PipeOp)l[k - 1].kind, l[k - 1].stage, l[k - 1].mb);
-      pipe_op_text(b, (PipeOp)l[k].kind, l[k].stage, l[k].mb);
+      pipe_unit_text(a, (PipeOp)l[k - 1].kind, l[k - 1].stage, l[k - 1].mb, s->slices);
+      pipe_unit_text(b, (PipeOp)l[k].kind, l[k].stage, l[k].mb, s->slices);
       diag_error(s->diag, DIAG_CLOCK, l[k].use->at, "rank %u: %s and %s are both on tick %lld",
                  x->rank, a, b, (long long)l[k].key);
       if (l[k].use != l[k - 1].use)

@@ -258,15 +258,25 @@ static void feed(Rules *q, uint32_t op, uint64_t arrives, uint64_t now) {
     known(q, op, now);
 }
 
-/* The op of the same stage and microbatch that waits for op, or NONE. */
-static uint32_t own_user(const Sched *s, uint32_t op) {
+/* The ops of the same stage that wait for op, NONE for none: the next one of its cell, and the op of its
+ * kind on the slice that comes after it. */
+static void own_users(const Sched *s, uint32_t op, uint32_t user[2]) {
   const Op *o = &s->op[op];
+  user[0] = user[1] = NONE;
+  if (o->kind == PIPE_U)
+    return;
   size_t cell = (size_t)o->stage * s->nmb + o->mb;
+  uint32_t slice = o->mb % s->slices;
   if (o->kind == PIPE_F && s->at_r[cell])
-    return s->at_r[cell] - 1;
-  return o->kind == PIPE_F || o->kind == PIPE_R ? s->at_b[cell] - 1
-         : o->kind == PIPE_I                    ? s->at_w[cell] - 1
-                                                : NONE;
+    user[0] = s->at_r[cell] - 1;
+  else if (o->kind == PIPE_F || o->kind == PIPE_R)
+    user[0] = s->at_b[cell] - 1;
+  else if (o->kind == PIPE_I)
+    user[0] = s->at_w[cell] - 1;
+  if (o->kind == PIPE_F && slice + 1 < s->slices)
+    user[1] = s->at_f[cell + 1] - 1;
+  else if ((o->kind == PIPE_B || o->kind == PIPE_I) && slice > 0)
+    user[1] = s->at_b[cell - 1] - 1;
 }
 
 static void start(Rules *q, uint32_t r, uint32_t op, uint64_t now) {
@@ -278,19 +288,24 @@ static void start(Rules *q, uint32_t r, uint32_t op, uint64_t now) {
   q->op[op].need = DONE;
   q->free_at[r] = end;
   bool again = o->kind != PIPE_U && s->at_r[(size_t)o->stage * s->nmb + o->mb];
+  /* Forward-only, the stashes of a microbatch in slices stay until its last one. */
+  bool last = s->forward && s->slices > 1 && (o->mb + 1) % s->slices == 0;
+  int64_t makes = s->forward ? s->slices == 1 ? 0 : last ? 1 - (int64_t)s->slices : 1 : !again;
   const int64_t change[3] = {
-      [LIVE] = o->kind == PIPE_F ? !again && !s->forward : pipe_op_info[o->kind].act,
+      [LIVE] = o->kind == PIPE_F ? makes : pipe_op_info[o->kind].act,
       [HELD] = pipe_op_info[o->kind].gout,
       [KEPT] = o->kind == PIPE_F ? again : -(o->kind == PIPE_R),
   };
   for (int k = 0; k < 3; k++)
     q->count[k][o->stage] += change[k], q->rank_count[k][r] += change[k];
   event_push(q, end, r);
-  uint32_t user = order_user(s, op), own = o->kind == PIPE_U ? NONE : own_user(s, op);
+  uint32_t user = order_user(s, op), own[2];
+  own_users(s, op, own);
   if (user != NONE)
     feed(q, user, end + (s->stage[s->op[user].stage].rank == r ? 0 : st->time[PIPE_SEND_F]), now);
-  if (own != NONE)
-    feed(q, own, end, now);
+  for (int k = 0; k < 2; k++)
+    if (own[k] != NONE)
+      feed(q, own[k], end, now);
 }
 
 static bool holds(Rules *q, uint32_t op, bool *yes) {
@@ -497,6 +512,11 @@ bool play_rules(Ex *x) {
     if ((o->kind == PIPE_B || o->kind == PIPE_I) && (s->at_r[cell] || s->at_f[cell]))
       q.op[i].need++;
     if (o->kind == PIPE_R && s->at_f[cell])
+      q.op[i].need++;
+    uint32_t slice = o->kind == PIPE_U ? 0 : o->mb % s->slices;
+    if (o->kind == PIPE_F && slice > 0 && s->at_f[cell - 1])
+      q.op[i].need++;
+    if ((o->kind == PIPE_B || o->kind == PIPE_I) && slice + 1 < s->slices && s->at_b[cell + 1])
       q.op[i].need++;
     if (o->kind == PIPE_W && s->at_b[cell] && s->op[s->at_b[cell] - 1].kind == PIPE_I)
       q.op[i].need++;

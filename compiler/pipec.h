@@ -40,7 +40,7 @@ typedef struct Op {
   uint8_t phase;  /* PipePhase */
   uint16_t zero;
   uint32_t stage; /* row of Sched.stage */
-  uint32_t mb;    /* NONE for U */
+  uint32_t mb;    /* unit (Sched.slices); NONE for U */
   uint32_t site;  /* row of Sched.site */
 } Op;
 
@@ -78,7 +78,7 @@ typedef struct Peak {
   uint64_t weight, grad, opt, work, act, gout, out, in, local, keep, total;
 } Peak;
 
-/* A pipe: rows first .. first + nstage - 1 of the stage table, microbatches mb0 .. mb0 + nmb - 1. */
+/* A pipe: rows first .. first + nstage - 1 of the stage table, units mb0 .. mb0 + nmb - 1. */
 typedef struct Pipe {
   const Clause *clause;
   uint32_t first, nstage, mb0, nmb;
@@ -106,7 +106,8 @@ typedef struct Sched {
 
   /* expand */
   const char *name, *params;
-  uint32_t nrank, nstage, nmb; /* of all pipes together */
+  uint32_t nrank, nstage, nmb; /* of all pipes together; nmb counts units, as everything below does */
+  uint32_t slices;       /* of a microbatch; unit u is slice u % slices of microbatch u / slices */
   uint32_t nmodel;       /* stages of the model; more rows than that are replicas */
   Pipe *pipe; uint32_t npipe;
   PipeStage *stage;      /* [nstage] */

@@ -76,6 +76,22 @@ bool find_pipes(Ex *x) {
     if (!count_clause(s, c->value, "stages", 1, INT32_MAX, &p->nstage) ||
         !count_clause(s, c->mbs, "microbatches", 1, INT32_MAX, &p->nmb))
       return false;
+    uint32_t slices = 1;
+    if (c->slices && !count_clause(s, c->slices, "slices", 1, INT32_MAX, &slices))
+      return false;
+    if (s->npipe > 0 && slices != s->slices) {
+      diag_error(s->diag, DIAG_CLAUSE, c->slices ? c->slices->at : c->at,
+                 "all pipes of a schedule cut their microbatches into as many slices: %u, not %u",
+                 s->slices, slices);
+      diag_note(s->diag, s->pipe[0].clause->at, "the first one");
+      return false;
+    }
+    s->slices = slices;
+    if ((uint64_t)p->nmb * slices > INT32_MAX) {
+      diag_error(s->diag, DIAG_TOO_LARGE, c->at, "%u microbatches of %u slices", p->nmb, slices);
+      return false;
+    }
+    p->nmb *= slices;
     if (s->npipe > 0 && !c->root) {
       diag_error(s->diag, DIAG_CLAUSE, c->at,
                  "a second pipe must be a replica of the first: 'replica of %s'",

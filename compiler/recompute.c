@@ -45,6 +45,13 @@ bool insert_recompute(Ex *x) {
     return false;
   if (!c)
     return true;
+  if (s->slices > 1) {
+    diag_error(
+        s->diag, DIAG_RECOMPUTE, c->at,
+        "'recompute' of microbatches in slices: a slice reads the stashes of those before it, "
+        "which must stay");
+    return false;
+  }
   if (s->forward) {
     diag_error(s->diag, DIAG_FORWARD_ONLY, c->at,
                "'recompute' in a schedule that only runs forward: nothing reads a stash");

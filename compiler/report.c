@@ -46,9 +46,12 @@ void emit_report(Sched *s, FILE *f) {
     report_lists(s, f);
     return;
   }
-  fprintf(f, "%s%s%s: %u rank%s, %u stage%s, %u microbatch%s, %u ops, %u transfers\n", s->name,
+  uint32_t nmb = s->nmb / s->slices;
+  fprintf(f, "%s%s%s: %u rank%s, %u stage%s, %u microbatch%s%s, %u ops, %u transfers\n", s->name,
           *s->params ? " " : "", s->params, s->nrank, s->nrank == 1 ? "" : "s", s->nstage,
-          s->nstage == 1 ? "" : "s", s->nmb, s->nmb == 1 ? "" : "es", s->nop, s->nxfer);
+          s->nstage == 1 ? "" : "s", nmb, nmb == 1 ? "" : "es",
+          s->slices > 1 ? arena_printf(s->arena, " of %u slices", s->slices) : "", s->nop,
+          s->nxfer);
   fprintf(f, "proved    complete, in order, deadlock-free, matched; %u check%s\n", s->ncheck,
           s->ncheck == 1 ? "" : "s");
   fprintf(f, "model     %s, at most %u slots per channel\n", model_text(s), s->channel_slots);

@@ -339,7 +339,8 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
     if (o->chunk || o->stage)
       diag_error(d, DIAG_ARITY, o->at, "'%s' already says which stage it is on", o->name);
   }
-  if (nargs != want) {
+  bool sliced = o->op >= 0 && want == 1 && nargs == 2; /* expand knows whether there are slices */
+  if (nargs != want && !sliced) {
     diag_error(d, DIAG_ARITY, o->at, "op '%s' takes %s, got %u", o->name,
                o->op < 0 ? arena_printf(r->s->arena, "%u argument%s", want, want == 1 ? "" : "s")
                : o->op == PIPE_U ? "no microbatch"
@@ -562,6 +563,7 @@ static void resolve_clause(Resolver *r, Clause *c) {
   if (c->kind != CL_CHECK)
     resolve_expr(r, c->value);
   resolve_expr(r, c->mbs);
+  resolve_expr(r, c->slices);
   resolve_range(r, &c->range);
   uint32_t mark = scope_begin(r);
   if (c->var)

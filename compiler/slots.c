@@ -126,7 +126,7 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     Colour *a = &act->pool[act->of[in->stage]], *g = &gout->pool[gout->of[in->stage]],
            *kp = &keep->pool[keep->of[in->stage]];
     bool again = s->at_r[cell] != 0,
-         alone = again || s->forward; /* F works in a slot while it runs */
+         alone = again || (s->forward && s->slices == 1); /* F works in a slot while it runs */
     if (pipe_op_info[in->op].act > 0) {
       in->act = take(a), live += a->bytes;
       if (++inflight > pk->inflight)
@@ -185,6 +185,10 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     }
     if (pipe_op_info[in->op].act < 0 || (f && alone))
       give(s, a, in->act), live -= a->bytes, inflight--;
+    else if (s->forward &&
+             (in->mb + 1) % s->slices == 0) /* the slices of a microbatch end together */
+      for (uint32_t k = 0; k < s->slices; k++)
+        give(s, a, all[s->at_f[cell - k] - 1].act), live -= a->bytes, inflight--;
     if (in->op == PIPE_R)
       give(s, kp, in->keep), live -= kp->bytes, kept--;
     if (pipe_op_info[in->op].gout < 0)

@@ -43,6 +43,15 @@ static inline void text_u64(Text *t, uint64_t v) {
     t->buf[t->n++] = d[--n];
 }
 
+/* A microbatch, or with slices "3.1": slice 1 of microbatch 3. */
+static inline void text_unit(Text *t, uint32_t unit, uint32_t slices) {
+  text_u64(t, unit / slices);
+  if (slices > 1) {
+    text_char(t, '.');
+    text_u64(t, unit % slices);
+  }
+}
+
 /* Any length. */
 static inline void text_string(Text *t, const char *s) {
   for (; *s; s++) {

@@ -19,6 +19,19 @@ static size_t cell_at(uint32_t nmb, uint32_t stage, uint32_t mb) {
   return (size_t)stage * nmb + mb;
 }
 
+/* Unit `next` of a stage may run now: its slice, forward or backward, comes where it belongs. seen: what
+ * has run of the units of the stage, from that of `next`. */
+static void verify_slice(uint32_t slices, uint32_t unit, uint8_t kind, const uint8_t *seen,
+                         size_t step) {
+  uint8_t back = SEEN(B) | SEEN(I);
+  uint32_t slice = unit % slices;
+  BUG_IF(kind == PIPE_R && slices > 1);
+  if (kind == PIPE_F && slice > 0)
+    BUG_IF(!(*(seen - step) & SEEN(F)));
+  if ((kind == PIPE_B || kind == PIPE_I) && slice + 1 < slices)
+    BUG_IF(!(*(seen + step) & back));
+}
+
 /* ---- after check_deps: the op table and its maps ---- */
 
 /* Exactly F, perhaps R, then B, or I, then W; nothing after. */
@@ -63,6 +76,7 @@ void verify_ops(const Sched *s) {
              o->mb - s->stage[o->stage].mb0 >= s->stage[o->stage].nmb);
       size_t cell = cell_at(s->nmb, o->stage, o->mb);
       verify_next_op(seen[cell], o->kind);
+      verify_slice(s->slices, o->mb, o->kind, &seen[cell], 1);
       seen[cell] |= (uint8_t)(1u << o->kind);
       const uint32_t *const at[] = {s->at_f, s->at_b, s->at_b, s->at_w, s->at_r};
       BUG_IF(at[o->kind][cell] != i + 1);
@@ -139,6 +153,7 @@ static void verify_stages(const PipeProgram *p, Arena *a) {
     BUG_IF(st->next != NONE && (st->next >= p->nstage || p->stage[st->next].prev != i));
     BUG_IF(st->prev != NONE && (st->prev >= p->nstage || p->stage[st->prev].next != i));
     nfirst += st->prev == NONE;
+    BUG_IF(st->mb0 % p->slices != 0 || st->nmb % p->slices != 0);
     BUG_IF(st->nmb == 0 || st->mb0 + (uint64_t)st->nmb > p->nmb || st->model >= p->nmodel);
     BUG_IF((st->prev == NONE) != (st->model == 0) ||
            (st->next == NONE) != (st->model + 1 == p->nmodel));
@@ -168,6 +183,7 @@ static void verify_stages(const PipeProgram *p, Arena *a) {
 
 static void verify_head(const PipeProgram *p) {
   BUG_IF(p->magic != PIPE_MAGIC || p->abi != PIPE_ABI);
+  BUG_IF(p->slices == 0 || p->nmb % p->slices != 0);
   BUG_IF(p->nrank == 0 || p->nstage < p->nrank || p->nmb == 0);
   BUG_IF(p->sized > 1 || p->timed > 1 || p->forward > 1);
   for (uint32_t i = 0; i < p->nsite; i++)
@@ -285,6 +301,7 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
   BUG_IF(in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb);
   Cell *c = &v->cell[cell_at(p->nmb, in->stage, in->mb)];
   verify_next_op(c->ops, in->op);
+  verify_slice(p->slices, in->mb, in->op, &c->ops, sizeof *c);
   c->ops |= (uint8_t)(1u << in->op);
   bool forward = in->op == PIPE_F, boundary = in->op != PIPE_W && in->op != PIPE_R;
   Edge from = edge_in(st, in->stage, forward), to = edge_out(st, in->stage, forward);
@@ -319,8 +336,11 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
     use(v, in->in, p->stage[from.other].rank == v->r ? PIPE_LOCAL : PIPE_IN, from.owner, in->mb,
         !forward, true);
   BUG_IF(p->forward && (!forward || in->keep != NONE));
-  if (forward && (in->keep != NONE || p->forward)) /* it has worked in the slot, and leaves it */
+  if (forward && in->keep != NONE) /* it has worked in the slot, and leaves it */
     use(v, in->act, PIPE_ACT, in->stage, in->mb, false, true);
+  if (p->forward && in->mb % p->slices == p->slices - 1) /* so do all slices, with the last one */
+    for (uint32_t q = 0; q < p->slices; q++)
+      use(v, (c - q)->act, PIPE_ACT, in->stage, in->mb - q, false, true);
   if (!forward) {
     bool last = in->op == PIPE_B || in->op == PIPE_W;
     use(v, in->act, PIPE_ACT, in->stage, in->mb, false, last);
@@ -388,8 +408,9 @@ static void verify_rank(Verify *v) {
     v->done[v->stream]++;
     inflight += in->op == PIPE_F || in->op == PIPE_R;
     most_inflight = inflight > most_inflight ? inflight : most_inflight;
-    inflight -= in->op == PIPE_B || in->op == PIPE_W ||
-                (in->op == PIPE_F && (in->keep != NONE || p->forward));
+    inflight -= in->op == PIPE_B || in->op == PIPE_W || (in->op == PIPE_F && in->keep != NONE);
+    if (p->forward && in->op == PIPE_F && in->mb % p->slices == p->slices - 1)
+      inflight -= p->slices;
   }
   BUG_IF(k->inflight != most_inflight);
   for (uint32_t i = 0; i < k->npool; i++) {

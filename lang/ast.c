@@ -325,6 +325,10 @@ static void put_clause(FILE *out, const Clause *c) {
     ast_dump_expr(out, c->value);
     fputs(" mbs ", out);
     ast_dump_expr(out, c->mbs);
+    if (c->slices) {
+      fputs(" slices ", out);
+      ast_dump_expr(out, c->slices);
+    }
     fprintf(out, " place %s -> ", c->var);
     ast_dump_expr(out, c->place);
     if (c->root)

@@ -49,7 +49,7 @@ struct Expr {
   Arg *args;
 };
 
-/* An op in an order: F(m)  F[c](m)  F[stage s](m)  down.F(m)  U  or a macro f(k). */
+/* An op in an order: F(m)  F(m, q)  F[c](m)  F[stage s](m)  down.F(m)  U  or a macro f(k). */
 typedef struct OpRef {
   Span at;
   Name pipe;          /* before the dot, or NULL */
@@ -124,7 +124,7 @@ typedef struct Entry { /* key = value in time { } and bytes { } */
 
 typedef enum ClauseKind {
   CL_RANKS,   /* ranks value */
-  CL_PIPE,    /* pipe name [forward] stages value mbs mbs place var -> place [replica of root] */
+  CL_PIPE,    /* pipe name [forward] stages value mbs mbs [slices slices] place var -> place [replica of root] */
   CL_ORDER,   /* order var [in range] { body } */
   CL_TIME,    /* time [var] { entries } */
   CL_BYTES,   /* bytes [var] { entries } */
@@ -146,7 +146,7 @@ struct Clause {
   Name var2;          /* CL_RECOMPUTE: second bound variable, or NULL */
   Span var2_at;
   uint32_t slot2;     /* (sema) */
-  Expr *value, *mbs, *place, *when;
+  Expr *value, *mbs, *slices, *place, *when; /* slices: NULL without */
   bool forward;       /* CL_PIPE: only run forward */
   Name root;          /* CL_PIPE: the pipe it is a replica of, or NULL */
   Span root_at;

@@ -210,8 +210,9 @@ again:
   "when"               { TOKEN(WHEN); }
   "recompute"          { TOKEN(RECOMPUTE); }
   "forward"            { TOKEN(FORWARD); }
+  "slices"             { TOKEN(SLICES); }
 
-  "overlap" | "weights" | "stash" | "comm" | "slices" | "edge" | "finally"
+  "overlap" | "weights" | "stash" | "comm" | "edge" | "finally"
   | "side" | "group" | "recv" | "wait" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(RESERVED);

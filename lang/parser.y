@@ -271,7 +271,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'"
 %token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
-%token RECOMPUTE "'recompute'" FORWARD "'forward'"
+%token RECOMPUTE "'recompute'" FORWARD "'forward'" SLICES "'slices'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
 %token ARROW "'->'" DOTDOT "'..'"
 %token EQ "'=='" NE "'!='" LE "'<='" GE "'>='" AND "'&&'" OR "'||'"
@@ -294,7 +294,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %type <requires> requires requires_opt
 %type <base> base_opt
 %type <op> opref ophead optarget
-%type <expr> period_opt at_opt when_opt
+%type <expr> period_opt at_opt when_opt slices_opt
 %type <stmt> stmt if_stmt do_stmt indexed
 %type <stmts> stmts block else_opt phased clipped
 %type <phase> phase
@@ -409,17 +409,18 @@ clauses:
 ;
 clause:
   RANKS ok expr { $$ = new_clause(ps, CL_RANKS, @$, $3.e); }
-| PIPE ok name forward_opt STAGES expr MBS expr PLACE name ARROW expr replica_opt {
+| PIPE ok name forward_opt STAGES expr MBS expr slices_opt PLACE name ARROW expr replica_opt {
     $$ = new_clause(ps, CL_PIPE, @$, $6.e);
     $$->forward = $4;
     $$->name = $3.name;
     $$->name_at = $3.at;
     $$->mbs = $8.e;
-    $$->var = $10.name;
-    $$->var_at = $10.at;
-    $$->place = $12.e;
-    $$->root = $13.name;
-    $$->root_at = $13.at;
+    $$->slices = $9.e;
+    $$->var = $11.name;
+    $$->var_at = $11.at;
+    $$->place = $13.e;
+    $$->root = $14.name;
+    $$->root_at = $14.at;
   }
 | ORDER ok name range_opt block {
     $$ = new_clause(ps, CL_ORDER, @$, NULL);
@@ -462,6 +463,7 @@ entry:
 | error { $$ = NULL; }
 ;
 
+slices_opt: %empty { $$ = (ExprVal){0}; } | SLICES expr { $$ = $2; } ;
 forward_opt: %empty { $$ = false; } | FORWARD { $$ = true; } ;
 
 replica_opt:

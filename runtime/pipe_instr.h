@@ -48,7 +48,8 @@ typedef enum PipePhase { PIPE_WARMUP, PIPE_STEADY, PIPE_FLUSH, PIPE_NPHASES } Pi
 /* What a pool's slots hold. OUT and IN are the two ends of a transfer, LOCAL a boundary tensor
  * between two stages of one rank. */
 typedef enum PipeClass {
-  PIPE_ACT,   /* stash of a forward, until its last backward; forward-only: while it runs */
+  PIPE_ACT,   /* stash of a forward, until its last backward; forward-only: while it runs, in slices
+                 until the last slice of the microbatch has run */
   PIPE_GOUT,  /* gradient outputs held from I to W */
   PIPE_OUT,   /* boundary tensor from its producer until the SEND has completed */
   PIPE_IN,    /* receive slot, from the RECV until the consumer has completed */
@@ -62,7 +63,7 @@ typedef struct PipeInstr {
   uint8_t phase;  /* PipePhase */
   uint16_t group; /* further instructions of COMPUTE after this one that are one action with it; 0 */
   uint32_t stage; /* row of PipeProgram.stage: the stage on THIS rank that the op belongs to */
-  uint32_t mb;    /* microbatch, or PIPE_NONE for U and REDUCE */
+  uint32_t mb;    /* microbatch, or unit (PipeProgram.slices); PIPE_NONE for U and REDUCE */
   uint32_t peer;  /* SEND, RECV: the other rank; else PIPE_NONE */
   uint32_t act;   /* F B I W R: slot of class ACT; else PIPE_NONE */
   uint32_t gout;  /* I W: slot of class GOUT; else PIPE_NONE */
@@ -94,8 +95,8 @@ typedef struct PipeStage {
   uint32_t next;  /* stage its output goes to, PIPE_NONE for the last */
   uint32_t model;   /* stage of the model that it runs, 0 .. nmodel - 1 */
   uint32_t replica; /* next row with the same model stage, round in a circle; itself if alone */
-  uint32_t mb0, nmb; /* its microbatches are mb0 .. mb0 + nmb - 1 */
-  uint64_t act_bytes, gout_bytes; /* of one microbatch */
+  uint32_t mb0, nmb; /* its microbatches, or units, are mb0 .. mb0 + nmb - 1 */
+  uint64_t act_bytes, gout_bytes; /* of one microbatch, or unit; and so on */
   uint64_t boundary_bytes;        /* its output, = the input of `next`, = their gradients; one mb */
   uint64_t weight_bytes, grad_bytes, opt_bytes;
   uint64_t work_bytes;            /* workspace of one op, shared by the stages of a rank */
@@ -126,6 +127,11 @@ typedef struct PipeProgram {
   uint32_t nmodel;        /* stages of the model: nstage, but for replicas */
   uint32_t sized;         /* 1: all bytes are given and the engine holds the model to them */
   uint32_t timed;         /* 1: times are ns; 0: abstract units */
+  uint32_t slices;        /* > 1: each microbatch goes through in so many slices, and everything that
+                             counts microbatches here, nmb and mb0 of the stages and mb of the
+                             instructions, counts units: unit u is slice u % slices of microbatch
+                             u / slices. A slice goes forward after those before it, and reads their
+                             stashes; backward after those behind it. 0 and 1: there are none */
   uint32_t forward;       /* 1: there are only F and their transfers; no gradients, no updates */
   uint32_t slots;         /* most receive slots that any channel needed */
   uint64_t makespan;      /* predicted, one step, from the first start to the last end */
@@ -141,6 +147,8 @@ PIPE_STATIC_ASSERT(sizeof(PipeInstr) == 48, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipePool) == 24, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeStage) == 32 + 7 * 8 + 8 * PIPE_NOPS, "ABI");
 PIPE_STATIC_ASSERT(PIPE_NOPS == 11, "a new instruction is a new ABI");
+
+static inline uint32_t pipe_slices(const PipeProgram *p) { return p->slices > 1 ? p->slices : 1; }
 
 /* An instruction that touches no slot, has no peer and waits for nothing. */
 static inline PipeInstr pipe_instr(PipeOp op, uint32_t stage, uint32_t mb) {
@@ -168,6 +176,8 @@ extern const char *const pipe_class_name[PIPE_NCLASSES]; /* "act" ... */
 /* Writes "2SEND_F13" (or "0U") with a NUL into buf[PIPE_OP_TEXT]; returns its length. */
 #define PIPE_OP_TEXT 32
 int pipe_op_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb);
+/* The same of unit `mb` of a program with `slices`: "2F3.1" is slice 1 of microbatch 3. */
+int pipe_unit_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb, uint32_t slices);
 
 #ifdef __cplusplus
 }

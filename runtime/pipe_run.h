@@ -49,6 +49,10 @@ typedef struct PrSizes {
  *   REDUCE  goes through `reduce` instead
  *
  * x is valid only during F and dy only during B or I: keep in act or gout what is needed later.
+ * With slices (PipeProgram.slices) an op is of slice `slice` of microbatch mb, and all tensors are of
+ * one slice. past[0] .. past[slice - 1] are the stashes of the slices before it, in F, B and I: F reads
+ * them (keys and values), B and I may add to them what the earlier slice's own backward, which comes
+ * later, then reads. past is NULL for slice 0, and in W and U.
  * `stage` and `nstage` count stages of the model; replicas of a stage see the same number, other
  * microbatches, and their own weight, grad and opt.
  * `first_grad` is 1 for the first B or W of the stage in this step. Bits of the result may depend
@@ -56,10 +60,12 @@ typedef struct PrSizes {
 typedef struct PrCall {
   PipeOp op;
   uint32_t rank, stage, nstage, mb, nmb;
+  uint32_t slice, nslice; /* 0 and 1 without slices */
   uint64_t step;
   const void *x, *dy;
   void *y, *dx, *act, *gout, *weight, *grad, *opt, *work;
-  double *loss;
+  void *const *past;
+  double *loss; /* of the slice: that of a microbatch is their sum */
   int first_grad;
 } PrCall;
 
@@ -80,6 +86,7 @@ typedef struct PrModel {
   /* REDUCE: adds up grad[0] .. grad[n-1] of `stage`, in this order, and leaves the sum in each. NULL
    * if the program has no replicas. No other callback of the stage runs meanwhile. */
   int (*reduce)(void *self, uint32_t stage, void *const *grad, uint32_t n);
+  uint32_t nslice; /* must equal the program's slices; 0 is 1: whole microbatches */
 } PrModel;
 
 /* All zero is the default. */

@@ -33,6 +33,13 @@ int pipe_op_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb) {
   return snprintf(buf, PIPE_OP_TEXT, "%u%s%u", stage, text, mb);
 }
 
+int pipe_unit_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb, uint32_t slices) {
+  if (slices <= 1 || mb == PIPE_NONE)
+    return pipe_op_text(buf, op, stage, mb);
+  return snprintf(buf, PIPE_OP_TEXT, "%u%s%u.%u", stage,
+                  (unsigned)op < PIPE_NOPS ? pipe_op_info[op].text : "?", mb / slices, mb % slices);
+}
+
 /* Both streams of a rank: the next position of each, when the last instruction ended, and the ends
  * of all so far: a wait may refer to any of them. */
 typedef struct Rank {

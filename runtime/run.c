@@ -52,7 +52,7 @@ const char *pr_where(const PrRun *run, const PipeInstr *c, char buf[PR_WHERE]) {
   const PipeSite *at = &run->p->site[c->site];
   const char *file = run->p->file[at->file];
   size_t len = strlen(file), max = PR_WHERE - PIPE_OP_TEXT - 40;
-  pipe_op_text(op, (PipeOp)c->op, c->stage, c->mb);
+  pipe_unit_text(op, (PipeOp)c->op, c->stage, c->mb, run->p->slices);
   snprintf(buf, PR_WHERE, "%s (%s:%u:%u)", op, len > max ? file + (len - max) : file, at->line,
            at->col);
   return buf;
@@ -75,12 +75,14 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step) 
   const StageRun *s = &run->stage[c->stage];
   const PipeStage *g = &run->p->stage[c->stage];
   const PrModel *m = &run->m;
+  uint32_t slices = pipe_slices(run->p);
   PrCall a = {.op = (PipeOp)c->op,
               .rank = k->id,
               .stage = g->model,
               .nstage = run->p->nmodel,
               .mb = c->mb,
-              .nmb = run->p->nmb,
+              .nmb = run->p->nmb / slices,
+              .nslice = slices,
               .step = step,
               .work = k->work,
               .first_grad = (int)at->first_grad};
@@ -90,6 +92,12 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step) 
     a.act = k->slot[c->act];
   if (c->gout != PIPE_NONE)
     a.gout = k->slot[c->gout];
+  if (slices > 1 && c->mb != PIPE_NONE) {
+    a.mb = c->mb / slices;
+    a.slice = c->mb % slices;
+    if (a.slice > 0 && c->op != PIPE_W)
+      a.past = &s->act[c->mb - a.slice - g->mb0];
+  }
 
   int (*call)(void *, const PrCall *) = NULL;
   switch ((PipeOp)c->op) {
@@ -402,6 +410,25 @@ static PrStatus take_streams(PrRun *run) {
   return ok ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for the streams of the ranks");
 }
 
+/* With slices, where the stash of every unit lies: its forward takes the same slot in every step. */
+static PrStatus take_stashes(PrRun *run) {
+  const PipeProgram *p = run->p;
+  if (pipe_slices(p) == 1)
+    return PR_OK;
+  void **act = run->act = calloc((size_t)p->nmodel * p->nmb, sizeof *act);
+  if (!act)
+    return pr_fail(run, PR_E_MEMORY, "no memory for %u units", p->nmb);
+  for (uint32_t s = 0; s < p->nstage; act += p->stage[s++].nmb)
+    run->stage[s].act = act;
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+      const PipeInstr *c = &p->rank[r].instr[i];
+      if (c->op == PIPE_F)
+        run->stage[c->stage].act[c->mb - p->stage[c->stage].mb0] = run->rank[r].slot[c->act];
+    }
+  return PR_OK;
+}
+
 /* Runs */
 
 static PrStatus open_run(PrRun *run) {
@@ -437,7 +464,7 @@ static PrStatus open_run(PrRun *run) {
   for (uint32_t r = 0; r < p->nrank; r++)
     if ((st = take_memory(run, &run->rank[r])))
       return st;
-  if ((st = take_replicas(run)))
+  if ((st = take_replicas(run)) || (st = take_stashes(run)))
     return st;
   run->epoch_ns = pr_now();
   if (!o->seed)
@@ -477,20 +504,25 @@ PrStatus pr_steps(PrRun *run, uint64_t n) {
   return run->o.seed ? seeded_steps(run, n) : threads_steps(run, n);
 }
 
+double pr_loss_mb(const PrRun *run, uint32_t mb) {
+  uint32_t slices = pipe_slices(run->p);
+  if (run->loss_steps == 0 || mb >= run->p->nmb / slices)
+    return NAN;
+  const double *loss = &run->loss[(run->loss_steps - 1) & 1][(size_t)mb * slices];
+  double sum = loss[0];
+  for (uint32_t q = 1; q < slices; q++)
+    sum += loss[q];
+  return sum;
+}
+
 double pr_loss(const PrRun *run) {
   if (run->loss_steps == 0)
     return NAN;
-  const double *loss = run->loss[(run->loss_steps - 1) & 1];
+  uint32_t nmb = run->p->nmb / pipe_slices(run->p);
   double sum = 0;
-  for (uint32_t m = 0; m < run->p->nmb; m++)
-    sum += loss[m];
-  return sum / run->p->nmb;
-}
-
-double pr_loss_mb(const PrRun *run, uint32_t mb) {
-  if (run->loss_steps == 0 || mb >= run->p->nmb)
-    return NAN;
-  return run->loss[(run->loss_steps - 1) & 1][mb];
+  for (uint32_t m = 0; m < nmb; m++)
+    sum += pr_loss_mb(run, m);
+  return sum / nmb;
 }
 
 void *pr_weight(PrRun *run, uint32_t stage) {
@@ -521,6 +553,7 @@ void pr_close(PrRun *run) {
   free(run->chan);
   free(run->coll);
   free(run->coll_block);
+  free(run->act);
   free(run->stage);
   free(run->rank_stage);
   free(run->loss[0]);

@@ -101,6 +101,7 @@ typedef struct RankRun {
 typedef struct StageRun {
   PrSizes size;
   void *weight, *grad, *opt;
+  void **act; /* [nmb] with slices: the stash of each unit, from mb0 on */
 } StageRun;
 
 enum { PR_TEXT = 1024 };
@@ -116,7 +117,8 @@ struct PrRun {
   Coll *coll;           /* [nmodel] */
   void *coll_block;     /* of their arrays */
   uint32_t loss_rank;   /* has the last stage */
-  double *loss[2];      /* [nmb]; step n writes loss[n & 1] */
+  double *loss[2];      /* [nmb] by unit; step n writes loss[n & 1] */
+  void **act;           /* with slices: of StageRun.act */
   uint64_t loss_steps;  /* steps whose losses are complete */
   uint64_t epoch_ns;    /* what spans count from */
   uint64_t trace_slots; /* of each ring */

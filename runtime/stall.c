@@ -58,7 +58,7 @@ PrStatus pr_report_stall(PrRun *run) {
       stage = late_replica(run, c);
     else
       op = pr_partner(run->p, c, &stage);
-    pipe_op_text(partner, op, stage, c->mb);
+    pipe_unit_text(partner, op, stage, c->mb, run->p->slices);
     if (n++ < SHOWN && len < sizeof text)
       len += (size_t)snprintf(text + len, sizeof text - len,
                               "%srank %u waits in %s for %s on rank %u", len ? "; " : "", k->id,

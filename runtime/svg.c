@@ -103,10 +103,7 @@ static double rows_height(const Page *g) {
 
 /* Drawn width of an op's label at the page's label size, with room beside it. */
 static double label_width(const Page *g, uint32_t mb) {
-  int digits = 1;
-  for (; mb != PIPE_NONE && mb >= 10; mb /= 10)
-    digits++;
-  return digits * 0.58 * g->label + 2;
+  return svg_letters(g->p, mb) * 0.58 * g->label + 2;
 }
 
 static const PipeStage *stage_of(const PipeProgram *p, const PipeInstr *in) {
@@ -246,7 +243,7 @@ static void draw_rects(const Page *g, const Panel *n, uint32_t r, double y) {
     uint64_t a = n->track->start[r][i], b = n->track->end[r][i];
     double x = x_at(g, n, a), w = inset(x_at(g, n, b) - x);
     char op[PIPE_OP_TEXT], took[SVG_NUMBER], from[SVG_NUMBER];
-    pipe_op_text(op, (PipeOp)in->op, in->stage, in->mb);
+    pipe_unit_text(op, (PipeOp)in->op, in->stage, in->mb, p->slices);
     emit(g, "<rect class=\"$\" x=\"~\" y=\"~\" width=\"~\" height=\"~\"><title>$: $, starts at $",
          pipe_op_info[in->op].text, x, y, w > least(in->op) ? w : least(in->op), g->row, op,
          svg_time(took, (double)(b - a), n->track->timed),
@@ -381,6 +378,9 @@ static void draw_labels(const Page *g, const Panel *n, double top) {
           continue;
         if (in->mb == PIPE_NONE)
           emit(g, "<text x=\"~\" y=\"~\">$</text>\n", x + inset(w) / 2, y, pipe_op_info[op].text);
+        else if (g->p->slices > 1)
+          emit(g, "<text x=\"~\" y=\"~\">#.#</text>\n", x + inset(w) / 2, y,
+               (unsigned)(in->mb / g->p->slices), (unsigned)(in->mb % g->p->slices));
         else
           emit(g, "<text x=\"~\" y=\"~\">#</text>\n", x + inset(w) / 2, y, (unsigned)in->mb);
       }
@@ -713,7 +713,7 @@ static void lay_out(Page *g, Panel *n, int npanel) {
   }
   extent = extent > 0 ? extent : 1;
   double mean = nop > 0 && busy > 0 ? busy / nop : extent;
-  int digits = 1; /* of the last stage, then of the last microbatch */
+  int digits = 1; /* of the last stage */
   for (uint32_t k = p->nstage ? p->nstage - 1 : 0; k >= 10; k /= 10)
     digits++;
   g->left = MARGIN + 50;
@@ -734,10 +734,8 @@ static void lay_out(Page *g, Panel *n, int npanel) {
   if (g->curve > 0)
     g->curve = g->row < 17 ? 0 : g->row;
   g->gap = g->arrows ? 10 : g->row >= 13 ? 3 : g->row * 0.2;
-  digits = 1;
-  for (uint32_t m = p->nmb ? p->nmb - 1 : 0; m >= 10; m /= 10)
-    digits++;
-  g->label = fmax(6, fmin(fmin(10.5, g->row * 0.45), (mean * g->px - 2) / (digits * 0.58)));
+  double letters = svg_letters(p, p->nmb ? p->nmb - 1 : 0);
+  g->label = fmax(6, fmin(fmin(10.5, g->row * 0.45), (mean * g->px - 2) / (letters * 0.58)));
   for (int k = 0; k < npanel; k++) {
     n[k].dense = mean * g->px < DENSE_PX;
     n[k].phases = has_phases(p, n[k].track);
@@ -780,12 +778,14 @@ int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
        "viewBox=\"0 0 ~ ~\">\n<title>$ $</title>\n",
        width, height, width, height, p->name, p->params);
   draw_style(&g);
+  uint32_t nmb = p->nmb / pipe_slices(p);
   emit(&g, "<rect width=\"~\" height=\"~\" fill=\"white\"/>\n", width, height);
   emit(&g,
        "<text class=\"title\" x=\"~\" y=\"~\">$<tspan class=\"fact\" dx=\"10\">$ \302\267 "
-       "# rank$, # stage$, # microbatch$</tspan></text>\n",
+       "# rank$, # stage$, # microbatch$$</tspan></text>\n",
        g.left, y, p->name, p->params, (unsigned)p->nrank, p->nrank == 1 ? "" : "s",
-       (unsigned)p->nstage, p->nstage == 1 ? "" : "s", (unsigned)p->nmb, p->nmb == 1 ? "" : "es");
+       (unsigned)p->nstage, p->nstage == 1 ? "" : "s", (unsigned)nmb, nmb == 1 ? "" : "es",
+       p->slices > 1 ? " in slices" : "");
   y += 22;
   for (int i = 0; i < ntrack && ok; i++) {
     ok = draw_panel(&g, &n[i], y, i == ntrack - 1);

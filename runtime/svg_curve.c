@@ -30,9 +30,9 @@ static uint64_t amount(const PipeProgram *p, const PipeInstr *in, bool taken) {
   uint64_t n = 0;
   if (k->act == sign && in->act != PIPE_NONE)
     n += p->sized ? round64(s->act_bytes) : 1;
-  if (!taken && in->op == PIPE_F &&
-      (in->keep != PIPE_NONE || p->forward)) /* its stash ends with it */
-    n += p->sized ? round64(s->act_bytes) : 1;
+  bool last = p->forward && (in->mb + 1) % pipe_slices(p) == 0;      /* of its microbatch */
+  if (!taken && in->op == PIPE_F && (in->keep != PIPE_NONE || last)) /* stashes end with it */
+    n += (p->sized ? round64(s->act_bytes) : 1) * (last ? pipe_slices(p) : 1);
   if (p->sized && in->keep != PIPE_NONE && s->prev != PIPE_NONE && taken == (in->op == PIPE_F))
     n += round64(p->stage[s->prev].boundary_bytes);
   if (k->gout == sign && in->gout != PIPE_NONE && p->sized)

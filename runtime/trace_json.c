@@ -58,14 +58,16 @@ static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
   uint64_t start = to_ns(g, g->start[row][i]), end = to_ns(g, g->end[row][i]);
   uint32_t tid = 2 * r + comm + 1;
   char op[PIPE_OP_TEXT];
-  pipe_op_text(op, (PipeOp)in->op, in->stage, in->mb);
+  pipe_unit_text(op, (PipeOp)in->op, in->stage, in->mb, p->slices);
   fprintf(f, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%u,\"name\":\"%s\",\"cat\":\"%s\"", pid, tid, op,
           comm ? "comm" : "compute");
   put_us(f, "ts", start);
   put_us(f, "dur", end > start ? end - start : 0);
   fprintf(f, ",\"args\":{\"stage\":%u", in->stage);
   if (in->mb != PIPE_NONE)
-    fprintf(f, ",\"mb\":%u", in->mb);
+    fprintf(f, ",\"mb\":%u", in->mb / pipe_slices(p));
+  if (in->mb != PIPE_NONE && p->slices > 1)
+    fprintf(f, ",\"slice\":%u", in->mb % p->slices);
   if (in->peer != PIPE_NONE)
     fprintf(f, ",\"peer\":%u", in->peer);
   fprintf(f, ",\"phase\":\"%s\"", pipe_phase_name[in->phase < PIPE_NPHASES ? in->phase : 0]);

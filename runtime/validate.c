@@ -53,7 +53,7 @@ typedef struct Check {
 #define FAIL_AT(k, c, fmt, ...) \
   do { \
     char op_[PIPE_OP_TEXT]; \
-    pipe_op_text(op_, (PipeOp)(c)->op, (c)->stage, (c)->mb); \
+    pipe_unit_text(op_, (PipeOp)(c)->op, (c)->stage, (c)->mb, (k)->p->slices); \
     return FAIL((k)->run, "program: rank %u instruction %u (%s): " fmt, (k)->rank, (k)->index, \
                 op_, __VA_ARGS__); \
   } while (0)
@@ -80,6 +80,8 @@ static PrStatus check_head(PrRun *run) {
   if (p->sized > 1 || p->timed > 1 || p->forward > 1)
     return FAIL(run, "program: sized is %u, timed is %u, forward is %u: each is 0 or 1", p->sized,
                 p->timed, p->forward);
+  if (p->nmb % pipe_slices(p))
+    return FAIL(run, "program: %u units are not microbatches of %u slices", p->nmb, p->slices);
   for (uint32_t i = 0; i < p->nfile; i++)
     if (!p->file[i])
       return FAIL(run, "program: file %u has no name", i);
@@ -141,6 +143,9 @@ static PrStatus check_stages(Check *k) {
     if (g->nmb == 0 || g->mb0 >= p->nmb || g->nmb > p->nmb - g->mb0)
       return FAIL(k->run, "program: stage %u has microbatches %u + %u of %u", s, g->mb0, g->nmb,
                   p->nmb);
+    if (g->mb0 % pipe_slices(p) || g->nmb % pipe_slices(p))
+      return FAIL(k->run, "program: stage %u has units %u + %u, with %u slices", s, g->mb0, g->nmb,
+                  p->slices);
     const PipeStage *h = g->next == PIPE_NONE ? NULL : &p->stage[g->next];
     if (h && (h->mb0 != g->mb0 || h->nmb != g->nmb || h->model != g->model + 1))
       return FAIL(k->run, "program: stages %u and %u are not of one pipe", s, g->next);
@@ -201,6 +206,10 @@ static PrStatus check_model(PrRun *run) {
   const PrModel *m = &run->m;
   if (!m->sizes || !m->init || !m->forward || (!m->update && !run->p->forward))
     return FAIL(run, "model: sizes, init, forward and update may not be NULL");
+  uint32_t nslice = m->nslice > 1 ? m->nslice : 1;
+  if (nslice != pipe_slices(run->p))
+    return FAIL(run, "model is written for %u slices, the program has %u", nslice,
+                pipe_slices(run->p));
   if (m->nstage != run->p->nmodel)
     return FAIL(run, "model has %u stages, the program %u", m->nstage, run->p->nmodel);
   if (run->p->nmodel < run->p->nstage && !run->p->forward && !m->reduce)
@@ -320,6 +329,20 @@ static PrStatus check_stash(Check *k, const PipeInstr *c, const char *field, uin
   return PR_OK;
 }
 
+/* Slices go forward in order and backward in the reverse; their stashes cannot be made again. */
+static PrStatus check_slices(Check *k, const PipeInstr *c) {
+  uint32_t slices = pipe_slices(k->p), slice = c->mb % slices, back = SEEN(B) | SEEN(I);
+  if (slices == 1)
+    return PR_OK;
+  if (c->op == PIPE_R)
+    FAIL_AT(k, c, "a program with %u slices has no R", slices);
+  if (c->op == PIPE_F && slice > 0 && !(seen_of(k, c->stage, c->mb - 1)->ops & SEEN(F)))
+    FAIL_AT(k, c, "comes before that of slice %u", slice - 1);
+  if ((1u << c->op & back) && slice + 1 < slices && !(seen_of(k, c->stage, c->mb + 1)->ops & back))
+    FAIL_AT(k, c, "comes before that of slice %u", slice + 1);
+  return PR_OK;
+}
+
 /* F, perhaps R, then B, or I and W; each once. Transfers have their order from the slots; here each once. */
 static PrStatus check_order(Check *k, const PipeInstr *c) {
   static const uint32_t before[PIPE_NOPS] = {
@@ -352,6 +375,9 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
   Seen *s = seen_of(k, c->stage, c->mb);
   if (s->ops & 1u << c->op)
     FAIL_AT(k, c, "stands there twice on rank %u", k->rank);
+  PrStatus st = check_slices(k, c);
+  if (st)
+    return st;
   if ((s->ops & before[c->op]) != before[c->op] || (s->ops & never[c->op]))
     FAIL_AT(k, c, "is out of order with the other ops of stage %u, microbatch %u", c->stage, c->mb);
   s->ops |= 1u << c->op;
@@ -413,8 +439,12 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
     return st;
   if (keep && (st = check_stash(k, c, "keep", c->keep, c->op == PIPE_F ? 1 : -1, &s->keep)))
     return st;
-  if (c->op == PIPE_F && (keep || k->p->forward)) /* nobody reads the stash; R takes one again */
+  uint32_t slices = pipe_slices(k->p);
+  if (c->op == PIPE_F && keep) /* nobody reads the stash; R takes one again */
     k->slot[c->act].full = false;
+  else if (k->p->forward && (c->mb + 1) % slices == 0) /* the last slice: nobody reads them */
+    for (uint32_t q = 0; q < slices; q++)
+      k->slot[seen_of(k, c->stage, c->mb - q)->act].full = false;
   return gout ? check_stash(k, c, "gout", c->gout, o->gout, &s->gout) : PR_OK;
 }
 

@@ -8,7 +8,7 @@ import json
 import re
 
 COMPUTE = ("F", "B", "I", "W", "R", "U")
-OP = re.compile(r"(\d+)([A-Z_]+?)(\d*)$")
+OP = re.compile(r"(\d+)([A-Z_]+?)(\d*)(?:\.(\d+))?$")
 
 
 class Wrong(Exception):
@@ -21,13 +21,17 @@ def need(ok, *what):
 
 
 class Instr:
-    def __init__(self, rank, index, row):
+    def __init__(self, rank, index, row, slices):
         self.rank, self.index, self.text = rank, index, row["op"]
         m = OP.match(row["op"])
         need(m, "rank", rank, "op", row["op"], "is not in op notation")
         self.stage, self.kind = int(m.group(1)), m.group(2)
         self.mb = int(m.group(3)) if m.group(3) else None
         need(self.stage == row["stage"] and self.mb == row.get("mb"), row)
+        need((m.group(4) is not None) == (slices > 1 and self.mb is not None), row)
+        if m.group(4):  # from here on a microbatch is a unit: a slice of one
+            need(int(m.group(4)) == row["slice"] < slices, row)
+            self.mb = self.mb * slices + row["slice"]
         self.comm = self.kind not in COMPUTE
         self.send = self.kind.startswith("SEND")
         self.forward = self.kind in ("F", "SEND_F", "RECV_F")
@@ -47,9 +51,10 @@ class Program:
         self.json = json.loads(text)
         j = self.json
         need(j["pipec_json"] == 1, "another version of the JSON")
-        self.stages, self.nmb, self.nrank = j["stages"], j["microbatches"], j["ranks"]
+        self.stages, self.nrank, self.slices = j["stages"], j["ranks"], j["slices"]
+        self.nmb = j["microbatches"] * self.slices
         self.nstage = len(self.stages)
-        self.lists = [[Instr(r, i, row) for i, row in enumerate(rank["instr"])]
+        self.lists = [[Instr(r, i, row, self.slices) for i, row in enumerate(rank["instr"])]
                       for r, rank in enumerate(j["rank"])]
         self.compute = [[c for c in l if not c.comm] for l in self.lists]
         self.comm = [[c for c in l if c.comm] for l in self.lists]
@@ -87,7 +92,8 @@ def wanted(p, rank, split):
             kinds += ["RECV_F", "SEND_B"] if p.crosses(s - 1, s) else []
             if p.only_forward:
                 kinds = [k for k in kinds if k in ("F", "SEND_F", "RECV_F")]
-            ops += ["%d%s%d" % (s, k, m) for k in kinds]
+            unit = "%d" % m if p.slices == 1 else "%d.%d" % divmod(m, p.slices)
+            ops += ["%d%s%s" % (s, k, unit) for k in kinds]
     return sorted(ops)
 
 
@@ -105,6 +111,11 @@ def check_tables(p):
             done[c.comm] += 1
             to = c.stage + (1 if (c.kind in ("SEND_F", "RECV_B")) else -1)
             need(c.peer == (p.rank_of(to) if c.comm else None), c, "peer")
+    for l in p.compute:  # slices go forward in order and backward in the reverse
+        at = {("F" if c.forward else "G", c.stage, c.mb): i for i, c in enumerate(l) if c.kind in "FBI"}
+        for (k, s, u), i in at.items():
+            if u % p.slices:
+                need((at[k, s, u - 1] < i) == (k == "F"), l[i], "is out of order with the slice before it")
     for r, rank in enumerate(p.json["rank"]):
         walk_compute(p, r, rank)
         check_bytes(p, r, rank)
@@ -121,7 +132,7 @@ def walk_compute(p, r, rank):
         if warm is None and c.kind in "BI":
             warm = sum(b.kind == "F" for b in p.compute[r][:i])
         again = (c.stage, c.mb) in p.again
-        alone = again or p.only_forward  # F gives its stash back
+        alone = again or (p.only_forward and p.slices == 1)  # F gives its stash back
         need((c.keep is not None) == (again and c.kind in "FR"), c, "keep slot", c.keep)
         here = lambda s: c.kind not in "WR" and 0 <= s < p.nstage and p.rank_of(s) == r
         local_in = here(c.stage + (-1 if c.forward else 1))
@@ -132,6 +143,8 @@ def walk_compute(p, r, rank):
         take += [("gout", c.gout)] if c.kind == "I" else []
         take += [("local", c.dst)] if local_out else []
         give = [("act", c.act)] if c.kind in "BW" or (c.kind == "F" and alone) else []
+        if p.only_forward and p.slices > 1 and c.mb % p.slices == p.slices - 1:  # all of its microbatch
+            give += [("act", d.act) for d in p.compute[r] if d.stage == c.stage and d.mb // p.slices == c.mb // p.slices]
         give += [("keep", c.keep)] if c.kind == "R" else []
         give += [("local", c.dst)] if c.kind == "R" and c.dst is not None else []
         give += [("gout", c.gout)] if c.kind == "W" else []
@@ -324,9 +337,14 @@ def check_slots(p, rng, slow=()):
             need((c.keep is not None) == (again and c.kind in "FR"), c, "keep slot")
             if c.keep is not None:
                 use(c, c.keep, "keep", c.stage, ("input",) + key, c.kind == "F", c.kind == "R")
-            if (again or p.only_forward) and c.kind == "F":
+            if (again or (p.only_forward and p.slices == 1)) and c.kind == "F":
                 use(c, c.act, "act", c.stage, ("work",) + key, True, False)
                 use(c, c.act, "act", c.stage, ("work",) + key, None, True)
+            elif p.only_forward:  # read by the slices behind it, all left by the last
+                use(c, c.act, "act", c.stage, ("stash",) + key, True, False)
+                for d in p.compute[r] if c.mb % p.slices == p.slices - 1 else []:
+                    if d.stage == c.stage and d.mb // p.slices == c.mb // p.slices:
+                        use(c, d.act, "act", c.stage, ("stash", d.stage, d.mb), None, True)
             else:
                 use(c, c.act, "act", c.stage, ("stash",) + key, c.kind in "FR", c.kind in "BW")
             if c.kind == "R":

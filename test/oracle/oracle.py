@@ -87,6 +87,13 @@ def cmd_replay(c, rng, args):
     for P, M, V in [(2, 2, 2), (2, 6, 3), (3, 6, 2), (4, 8, 2), (4, 4, 4), (5, 10, 2)]:
         p = checked("interleaved P=%d M=%d V=%d" % (P, M, V), c.file("interleaved", "json", P=P, M=M, V=V), rng)
         n, instr = n + 1, instr + sum(map(len, p.lists))
+    infer = "schedule t(P, M, Q) { ranks P  pipe n forward stages P mbs M slices Q place s -> s order r { do M*Q { F } } }"
+    for P, M, Q in [(1, 2, 2), (2, 1, 3), (3, 4, 2), (4, 3, 5)]:
+        sliced = [("seq1f1b", c.file("seq1f1b", "json", P=P, M=M, Q=Q)), ("terapipe", c.file("terapipe", "json", P=P, M=M, Q=Q)),
+                  ("infer", c.text(infer, "--emit=json", "-DP=%d" % P, "-DM=%d" % M, "-DQ=%d" % Q)[1])]
+        for name, text in sliced:
+            p = checked("%s P=%d M=%d Q=%d" % (name, P, M, Q), text, rng)
+            n, instr = n + 1, instr + sum(map(len, p.lists))
     for i in range(args.count or 300):
         shape = mutate.legal(rng)
         text = mutate.text(shape, rng, costs=True)

@@ -9,12 +9,12 @@ from pygments.token import (Comment, Error, Keyword, Name, Number, Operator, Pun
 CLAUSES = (
     "schedule", "requires", "extends", "import", "let", "fn", "op", "ranks", "pipe",
     "stages", "mbs", "place", "replica", "of", "order", "time", "bytes", "profile", "check",
-    "recompute", "forward")
+    "recompute", "forward", "slices")
 FLOW = (
     "steady", "warmup", "flush", "clip", "clock", "period", "rules", "when", "do",
     "if", "else", "in", "step", "for", "stage")
 RESERVED = (
-    "overlap", "weights", "stash", "comm", "slices", "edge", "finally",
+    "overlap", "weights", "stash", "comm", "edge", "finally",
     "side", "group", "send", "recv", "wait")
 
 

@@ -42,16 +42,17 @@ for r, k in enumerate(ranks):
     base = k["bytes"]["total"] - room["act"] - room["gout"] - room["keep"] if sized else 0
     change = []
     again = {(i["stage"], i["mb"]) for i in k["instr"] if re.fullmatch(r"\d+R\d+", i["op"])}
+    only, final = form["forward"], form["slices"] - 1  # forward-only: the last slice gives back all of its microbatch
     for i in k["instr"]:
-        kind = re.sub(r"\d", "", i["op"])
+        kind = re.sub(r"[\d.]", "", i["op"])
         there = (i["stage"], i.get("mb")) in again  # F gives its stash back at once
-        for name, take, give in ("act", "FR", "BWF" if there else "BW"), ("gout", "I", "W"), ("keep", "F", "R"):
+        for name, take, give in ("act", "FR", "BWF" if there or only and i.get("slice", 0) == final else "BW"), ("gout", "I", "W"), ("keep", "F", "R"):
             if name in i and (sized or name == "act"):
                 n = size[i[name]] if sized else 1
                 if kind in take:
                     change.append((i["start"], 1, n))
                 if kind in give:
-                    change.append((i["end"], 0, -n))
+                    change.append((i["end"], 0, -n * (final + 1 if only else 1)))
     change.sort()
     level, steps = base, [(first, base)]  # from t on
     for t, _, n in change:

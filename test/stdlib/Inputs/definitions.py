@@ -77,6 +77,31 @@ def zb_h2(P, M):
     return orders
 
 
+def unit(s, kind, m, q, Q):
+    return op(s, kind, m) if Q == 1 else "%d%s%d.%d" % (s, kind, m, q)
+
+
+def seq1f1b(P, M, Q):
+    """P-s-2+Q slices first, then forward and backward in turn, then the other backwards: microbatches in
+    order, in each the last slice first."""
+    forward = [(m, q) for m in range(M) for q in range(Q)]
+    backward = [(m, q) for m in range(M) for q in reversed(range(Q))]
+    orders = []
+    for s in range(P):
+        warm = min(P - s - 2 + Q, M * Q)
+        order = [unit(s, "F", *u, Q) for u in forward[:warm]]
+        for i, u in enumerate(forward[warm:]):
+            order += [unit(s, "F", *u, Q), unit(s, "B", *backward[i], Q)]
+        orders.append(order + [unit(s, "B", *u, Q) for u in backward[M * Q - warm:]])
+    return orders
+
+
+def terapipe(P, M, Q):
+    """All slices of all microbatches forward, then the mirror image."""
+    units = [(m, q) for m in range(M) for q in range(Q)]
+    return [[unit(s, "F", *u, Q) for u in units] + [unit(s, "B", *u, Q) for u in reversed(units)] for s in range(P)]
+
+
 def looped_bfs(P, M, V):
     return [[op(c * P + r, "F", m) for c in range(V) for m in range(M)]
             + [op(c * P + r, "B", m) for c in reversed(range(V)) for m in reversed(range(M))] for r in range(P)]
@@ -234,6 +259,9 @@ def main(pipec, stdlib, literal=None):
             for K in {0, 1, M // 2, M}:  # torchgpipe's always and except_last, and between
                 expanded("gpipe_recompute", again(gpipe_lifo(P, M), lambda s, m: m < M - K), P=P, M=M, K=min(K, M))
             compare("inference", [[op(s, "F", m) for m in range(M)] for s in range(P)], P=P, M=M)
+            for Q in (1, 2, 5):
+                expanded("seq1f1b", seq1f1b(P, M, Q), P=P, M=M, Q=Q)
+                expanded("terapipe", terapipe(P, M, Q), P=P, M=M, Q=Q)
             for V in (1, 2, 3):
                 for N in (1, V):
                     expanded("gis", again(gis(P, P * M, V), lambda s, m: s < N * P), P=P, M=P * M, V=V, N=N)
