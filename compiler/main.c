@@ -310,6 +310,7 @@ int main(int argc, char **argv) {
   bool done = false;
   signal(SIGXFSZ, SIG_IGN); /* a write past the limit then fails like any other */
   signal(SIGPIPE, SIG_IGN);
+  files_catch_signals();
   diag_init(&diag, &arena, stderr);
 #ifndef NDEBUG
   opt.verify = true;

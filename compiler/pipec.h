@@ -202,6 +202,7 @@ typedef struct OutFile {
 } OutFile;
 bool file_open(Sched *s, OutFile *o, const char *path);
 bool file_close(Sched *s, OutFile *o, bool ok);
+void files_catch_signals(void); /* a process that is interrupted leaves no temporary file */
 
 /* ---- resolve.c: requires a parsed tree; ensures that every name has a slot, a definition or a
  * builtin, imports are loaded, s->def is set ---- */
