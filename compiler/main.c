@@ -20,7 +20,7 @@ static const char usage[] =
     "  --critical-path         --check, with the critical path op by op and idle time by cause\n"
     "  --show                  draw the prediction in the terminal, write nothing else\n"
     "  --color=auto|always|never   of --show; auto: on a terminal, unless NO_COLOR is set\n"
-    "  --emit=c|csv|json|svg|trace\n"
+    "  --emit=c|csv|json|svg|trace|promela\n"
     "                          what to write: C tables (default), PyTorch's compute_only CSV,\n"
     "                          everything that is known, the predicted timeline as a picture,\n"
     "                          or as a trace for Perfetto and chrome://tracing\n"
@@ -222,8 +222,9 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
       break;
     case O_CHECK: o->check_only = true; break;
     case O_EMIT:
-      if (!word_of(optarg, (const char *const[]){"c", "csv", "json", "svg", "trace", NULL}, &k))
-        return usage_error(s, "--emit=%s: expected c, csv, json, svg or trace", optarg);
+      if (!word_of(optarg,
+                   (const char *const[]){"c", "csv", "json", "svg", "trace", "promela", NULL}, &k))
+        return usage_error(s, "--emit=%s: expected c, csv, json, svg, trace or promela", optarg);
       o->emit = (Emit)k;
       break;
     case O_CRITICAL: o->critical_path = true; break;

@@ -140,6 +140,7 @@ typedef struct Sched {
   uint32_t channel_slots; /* most that any channel needed */
 
   /* check_channels */
+  const MachineList *machine_list; /* [nrank] what was proved */
   uint64_t least_buffer; /* least --sends=buffered with which it completes; 0: rendezvous is enough */
 
   /* slots, lower, check_memory */
@@ -154,7 +155,7 @@ typedef struct Sched {
 
 /* ---- options, main.c ---- */
 typedef struct Define { const char *name; int64_t value; bool used; } Define;
-typedef enum Emit { EMIT_C, EMIT_CSV, EMIT_JSON, EMIT_SVG, EMIT_TRACE, EMIT_NONE } Emit;
+typedef enum Emit { EMIT_C, EMIT_CSV, EMIT_JSON, EMIT_SVG, EMIT_TRACE, EMIT_PROMELA, EMIT_NONE } Emit;
 typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } Color;
 typedef struct Options {
   const char *input;           /* path */
@@ -292,6 +293,7 @@ bool check_match(Sched *s);
 bool check_channels(Sched *s);
 bool is_default_model(const ChannelModel *m); /* the one that check_deadlock and check_match prove */
 const char *model_text(Sched *s);
+const char *list_text(Sched *s, MachineAt at); /* op notation of an instruction of machine_list */
 const char *buffer_text(Sched *s, uint64_t buffer); /* "2 messages", "1024 B" */
 /* ---- check_memory.c: requires slots. Bytes per rank against the limit ---- */
 bool check_memory(Sched *s);
@@ -308,6 +310,7 @@ void emit_critical(Sched *s, FILE *f); /* critical.c */
 void emit_show(Sched *s, FILE *f);     /* show.c */
 void emit_svg(Sched *s, FILE *f);
 void emit_trace(Sched *s, FILE *f);
+bool emit_promela(Sched *s, FILE *f); /* requires check_channels, proved or not; false: reported */
 /* Predicted start and end of each instruction, as pipe_predict gives them; the caller frees *start. */
 uint64_t **predict(Sched *s, uint64_t ***end); /* emit_timeline.c */
 const char *time_text(Sched *s, uint64_t t);   /* report.c: "1.234 ms", or the number of units */
