@@ -154,11 +154,17 @@ typedef struct Sched {
 } Sched;
 
 /* ---- options, main.c ---- */
-typedef struct Define { const char *name; int64_t value; bool used; } Define;
+typedef struct Define {
+  const char *name;
+  int64_t value;
+  int64_t lo, hi, step; /* --compare: the values it takes, lo .. hi; else lo = hi = value */
+  bool used;
+} Define;
 typedef enum Emit { EMIT_C, EMIT_CSV, EMIT_JSON, EMIT_SVG, EMIT_TRACE, EMIT_PROMELA, EMIT_NONE } Emit;
 typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } Color;
 typedef struct Options {
   const char *input;           /* path */
+  const char **compare; uint32_t ncompare; /* --compare: the inputs; a parameter that one lacks is not its */
   const char *text; size_t text_len; /* non-NULL: compile this text, imports are refused (fuzzing) */
   const char *output;          /* NULL: standard output */
   const char *depfile;
@@ -186,6 +192,7 @@ typedef struct Options {
 /* ---- driver.c: the pass list ---- */
 bool compile(Sched *s);
 bool compile_only(Sched *s);  /* the same without output: what tests, fuzzers and benches call */
+bool compare(Sched *s);       /* compare.c: of opt->compare; needs no pass, s stays empty */
 bool is_pass(const char *name);
 const char *pass_names(Sched *s);
 
