@@ -96,6 +96,7 @@ static const struct {
     {"check_match", check_match, NULL, PIPE | CSV},
     {"check_channels", check_channels, NULL, PIPE | CSV | LISTS},
     {"check_user", check_user, NULL, PIPE | CSV},
+    {"check_all_m", check_all_m, NULL, PIPE},
 };
 enum { NPASSES = sizeof passes / sizeof *passes };
 
@@ -113,6 +114,8 @@ static bool run(Sched *s, bool output) {
   double begin = now_ms();
   for (int i = 0; i < NPASSES; i++) {
     if (!(passes[i].what & (s->lists ? LISTS : is_csv(s->opt) ? CSV : PIPE)))
+      continue;
+    if (passes[i].run == check_all_m && !s->opt->for_all)
       continue;
     bool channels = passes[i].run == check_channels, model = s->opt->emit == EMIT_PROMELA;
     if (channels && !s->lists && is_default_model(&s->opt->model) && !model)
@@ -159,6 +162,11 @@ static bool run(Sched *s, bool output) {
 }
 
 bool compile(Sched *s) { return run(s, true); }
+bool compile_orders(Sched *s, bool prove) {
+  return pass_parse(s) && resolve(s) && expand(s) && (!prove || (check_deps(s) && order(s))) &&
+         s->diag->errors == 0;
+}
+
 bool compile_only(Sched *s) { return run(s, false); }
 
 bool is_pass(const char *name) {

@@ -17,6 +17,7 @@ static const char usage[] =
     "  -o OUT                  write to OUT (whole or not at all); default: standard output\n"
     "  -D NAME=VALUE           value of a parameter, such as -D P=4 -D M=8\n"
     "  --check                 prove and report, write nothing else\n"
+    "  --for-all=NAME          --check for every value of a parameter, such as M, and the steady state\n"
     "  --critical-path         --check, with the critical path op by op and idle time by cause\n"
     "  --compare FILE...       compile each and rank them by time; -D NAME=LO..HI:STEP sweeps a\n"
     "                          parameter; --emit=csv, or --emit=svg for time against memory\n"
@@ -162,6 +163,7 @@ static const char *find_stdlib(Sched *s) {
 enum {
   O_CHECK = 256,
   O_COMPARE,
+  O_FOR_ALL,
   O_EMIT,
   O_CHANNELS,
   O_SENDS,
@@ -185,6 +187,7 @@ enum {
 
 static const struct option longopts[] = {{"check", no_argument, NULL, O_CHECK},
                                          {"compare", no_argument, NULL, O_COMPARE},
+                                         {"for-all", required_argument, NULL, O_FOR_ALL},
                                          {"emit", required_argument, NULL, O_EMIT},
                                          {"channels", required_argument, NULL, O_CHANNELS},
                                          {"sends", required_argument, NULL, O_SENDS},
@@ -243,6 +246,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
       break;
     case O_CHECK: o->check_only = true; break;
     case O_COMPARE: many = true; break;
+    case O_FOR_ALL: o->for_all = optarg; break;
     case O_EMIT:
       if (!word_of(optarg,
                    (const char *const[]){"c", "csv", "json", "svg", "trace", "promela", NULL}, &k))
@@ -327,6 +331,8 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     o->compare = (const char **)argv + optind, o->ncompare = (uint32_t)(argc - optind);
     return true;
   }
+  if (o->for_all)
+    o->check_only = true;
   if (optind + 1 < argc)
     return usage_error(s, "one file at a time; '%s' is another", argv[optind + 1]);
   if (o->depfile && o->output && strcmp(o->depfile, o->output) == 0)

@@ -2,7 +2,7 @@
  * THE header: read this first. A compile is one Sched that the passes of driver.c fill in turn:
  *
  *   parse > resolve > expand > check_deps > order > comm > check_deadlock > slots
- *         > check_memory > lower > check_match > check_channels > check_user > emit
+ *         > check_memory > lower > check_match > check_channels > check_user > check_all_m > emit
  *
  * A CSV file of PyTorch's comes in by read_csv in place of the first three. One that has its own
  * transfers (compute_comms) is proved and not emitted: read_csv > check_deps > order > check_channels.
@@ -119,6 +119,7 @@ typedef struct Sched {
   uint32_t nop;
   uint32_t *rank_op0;    /* [nrank + 1] */
   Span *order_at;        /* [nrank] the order that a rank follows */
+  const Clause **order_clause; /* [nrank] the same; NULL of a CSV file */
   uint32_t *at_f, *at_b, *at_w; /* [nstage * nmb] op + 1 of F, of B or I, of W; 0 none */
   uint32_t *at_u;        /* [nstage] */
   uint32_t *last_grad;   /* [nstage] op of its last B or W (check_deps) */
@@ -151,6 +152,14 @@ typedef struct Sched {
   /* check_user */
   struct Played *played; /* sets of uniform costs already played */
   uint64_t *play_end; uint32_t *play_head; /* room for it */
+
+  /* check_all_m */
+  struct AllM_ {
+    bool proved;
+    const char *text; Span at; /* else: what stands in the way, and where */
+    uint64_t time, per;        /* steady state: time for so many microbatches, reduced */
+    uint64_t period;           /* microbatches after which every rank repeats */
+  } all_m;
 } Sched;
 
 /* ---- options, main.c ---- */
@@ -169,6 +178,7 @@ typedef struct Options {
   const char *output;          /* NULL: standard output */
   const char *depfile;
   const char *schedule;        /* NULL: the last of the file */
+  const char *for_all;         /* --for-all: a parameter; prove for all its values */
   const char *symbol;          /* C name of the program */
   const char *profile;
   const char *dump_after;      /* pass name, "all", or NULL */
@@ -191,6 +201,7 @@ typedef struct Options {
 
 /* ---- driver.c: the pass list ---- */
 bool compile(Sched *s);
+bool compile_orders(Sched *s, bool prove); /* as far as expand, or `order`: no transfers, no tables */
 bool compile_only(Sched *s);  /* the same without output: what tests, fuzzers and benches call */
 bool compare(Sched *s);       /* compare.c: of opt->compare; needs no pass, s stays empty */
 bool is_pass(const char *name);
@@ -308,6 +319,10 @@ bool check_memory(Sched *s);
 bool check_user(Sched *s);
 bool quantity(Sched *s, const Expr *call, int64_t *value); /* a builtin of `check` */
 
+/* ---- all_m.c: with opt->for_all, requires check_user. Proves that the orders agree with the data for
+ * every value of that parameter, or says why that is not decided; ensures all_m ---- */
+bool check_all_m(Sched *s);
+
 /* ---- emit_*.c: require prog; write to f ---- */
 void emit_c(Sched *s, FILE *f);
 void emit_csv(Sched *s, FILE *f);
@@ -340,6 +355,10 @@ void dump_program(Sched *s, FILE *f);
  * something to verify. ---- */
 void verify_ops(const Sched *s);
 void verify_program(const Sched *s);
+/* The clock of all_m.c, (at[node] + num * period) / by, of a program whose node k of rank r is op first[r] + k
+ * counted on from rank to rank: every op of it is later than what it waits for. */
+void verify_clock(const Sched *s, int64_t S, uint32_t nnode, const uint32_t *first, const uint32_t *per,
+                  const __int128 *at, uint64_t num, uint64_t by);
 
 /* ---- util, in dump.c ---- */
 #define OP_TEXT PIPE_OP_TEXT
