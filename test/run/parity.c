@@ -331,10 +331,10 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
   const char *name = c->name;
   Arena arena = {.oom = oom};
   Diag diag;
-  Define define[4] = {{"P", P, false}, {"M", M, false}};
+  Define define[4] = {{.name = "P", .value = P}, {.name = "M", .value = M}};
   uint32_t ndefine = 2;
   if (V)
-    define[ndefine++] = (Define){"V", V, false};
+    define[ndefine++] = (Define){.name = "V", .value = V};
   if (extra.name)
     define[ndefine++] = extra;
   Options opt = {.dump_out = stdout,
@@ -418,12 +418,12 @@ int main(int argc, char **argv) {
   };
   for (size_t k = 0; k < sizeof looped / sizeof *looped; k++)
     looped_grid(dir, &looped[k]);
-  extra = (Define){"K", 1, false};
+  extra = (Define){.name = "K", .value = 1};
   fixed_grid(dir, &(Case){"gpipe_recompute", 1, true, 0});
-  extra = (Define){"N", 1, false};
+  extra = (Define){.name = "N", .value = 1};
   looped_grid(dir, &(Case){"gis", 0, false, 0});
   looped_grid(dir, &(Case){"gis_h", 0, false, 0});
-  extra = (Define){NULL, 0, false};
+  extra = (Define){.name = NULL};
   static const Case gems = {"gems", 1, false, 0};
   int before = cases;
   for (uint32_t P = 2; P <= 8; P += 2)

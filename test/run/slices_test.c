@@ -338,7 +338,8 @@ static void one_case(const char *dir, const char *scratch, const char *name, con
                      uint32_t P, uint32_t M, uint32_t Q) {
   Arena arena = {.oom = oom};
   Diag diag;
-  Define define[3] = {{"P", P, false}, {"M", M, false}, {"Q", Q, false}};
+  Define define[3] = {
+      {.name = "P", .value = P}, {.name = "M", .value = M}, {.name = "Q", .value = Q}};
   Options opt = {.dump_out = stdout,
                  .emit = EMIT_NONE,
                  .verify = true,
