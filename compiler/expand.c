@@ -368,19 +368,7 @@ static bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, 
                        int64_t *slice) {
   Sched *s = x->s;
   int64_t *to[2] = {mb, slice};
-  bool second = o->args->next != NULL;
   *slice = 0;
-  if (second != (s->pipe[0].clause->slices != NULL)) {
-    diag_error(s->diag, DIAG_ARITY, o->at,
-               second ? "op '%s' takes one microbatch, got 2"
-                      : "op '%s' takes a microbatch and a slice, got 1",
-               o->name);
-    if (second)
-      diag_help(s->diag, "'slices Q' after 'mbs' cuts every microbatch into slices");
-    else
-      diag_help(s->diag, "write %s(m, q), or %s alone for the next one", o->name, o->name);
-    return false;
-  }
   int k = 0;
   for (const Arg *a = o->args; a; a = a->next, k++) {
     if (a->value == index)

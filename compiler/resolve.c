@@ -46,6 +46,7 @@ typedef struct Resolver {
   VEC(Name) scope; /* names defined, innermost last */
   File *files;
   Name n_min, n_max, op_name[6];
+  bool sliced;        /* the schedule at hand has slices: ops have two indices */
   bool in_check;      /* quantities are allowed */
   bool in_when;       /* inflight and held are */
   uint32_t nquantity; /* of those, so far */
@@ -314,12 +315,7 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
   }
   for (int k = 0; k < 6; k++)
     if (o->name == r->op_name[k])
-      o->op = (int8_t)(k == 0   ? PIPE_F
-                       : k == 1 ? PIPE_B
-                       : k == 2 ? PIPE_I
-                       : k == 3 ? PIPE_W
-                       : k == 4 ? PIPE_R
-                                : PIPE_U);
+      o->op = (int8_t)k; /* in the order of PipeOp */
   uint32_t want = o->op == PIPE_U || (!o->parens && !kernel) ? 0 : 1;
   if (o->op < 0) {
     Sym *y = find(r, o->name);
@@ -339,11 +335,13 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
     if (o->chunk || o->stage)
       diag_error(d, DIAG_ARITY, o->at, "'%s' already says which stage it is on", o->name);
   }
-  bool sliced = o->op >= 0 && want == 1 && nargs == 2; /* expand knows whether there are slices */
-  if (nargs != want && !sliced) {
+  if (o->op >= 0 && want == 1 && r->sliced)
+    want = 2;
+  if (nargs != want) {
     diag_error(d, DIAG_ARITY, o->at, "op '%s' takes %s, got %u", o->name,
                o->op < 0 ? arena_printf(r->s->arena, "%u argument%s", want, want == 1 ? "" : "s")
                : o->op == PIPE_U ? "no microbatch"
+               : r->sliced       ? "a microbatch and a slice"
                                  : "one microbatch",
                nargs);
     return;
@@ -628,6 +626,10 @@ static void resolve_schedule(Resolver *r, Schedule *sc) {
   }
   for (Require *q = sc->requires; q; q = q->next)
     resolve_expr(r, q->cond);
+  r->sliced = false;
+  for (const Schedule *b = sc; b; b = b->base_def)
+    for (const Clause *c = b->clauses; c; c = c->next)
+      r->sliced |= c->slices != NULL;
   for (Clause *c = sc->clauses; c; c = c->next)
     resolve_clause(r, c);
   scope_end(r, mark);

@@ -209,7 +209,6 @@ again:
   "rules"              { TOKEN(RULES); }
   "when"               { TOKEN(WHEN); }
   "recompute"          { TOKEN(RECOMPUTE); }
-  "forward"            { TOKEN(FORWARD); }
   "slices"             { TOKEN(SLICES); }
 
   "overlap" | "weights" | "stash" | "comm" | "edge" | "finally"

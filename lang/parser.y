@@ -65,6 +65,7 @@ struct Parse {
   uint32_t nopen;
   Span read;                       /* the last token */
   uint32_t ninsert;                /* '}' to insert before `held`, see insert_closers */
+  int before[2];                   /* the last tokens of the text, the last one first */
   int held;                        /* a token read but not given to the parser yet, or 0 */
   TokenValue held_value;
   Span held_at;
@@ -749,6 +750,12 @@ static int yylex(YYSTYPE *val, Span *at, Parse *ps) {
     ps->held = 0;
   } else if (!token) {
     token = lex(&ps->lx, &val->token, at);
+    /* A word only there: 'pipe NAME forward'. */
+    if (token == TOK_NAME && ps->before[0] == TOK_NAME && ps->before[1] == TOK_PIPE &&
+        strcmp(val->token.name, "forward") == 0)
+      token = TOK_FORWARD;
+    ps->before[1] = ps->before[0];
+    ps->before[0] = token;
     insert_closers(ps, token, *at);
     if (ps->ninsert) {
       ps->held = token;
@@ -825,6 +832,7 @@ static void name_expected(const Expected *all, char *list, size_t list_bytes) {
     want.set[YYTRANSLATE('(')] = want.set[YYTRANSLATE('[')] = want.set[YYTRANSLATE('.')] = false;
   if (expects(all, TOK_OP))
     want.set[YYSYMBOL_ELSE] = want.set[YYTRANSLATE('@')] = want.set[YYTRANSLATE(TOK_WHEN)] = false;
+  want.set[YYTRANSLATE(TOK_FORWARD)] = false; /* between the name of a pipe and 'stages' */
   if (ngroup > 0)
     want.set[YYSYMBOL_YYEOF] = false;
   for (int kind = 0; kind < YYNTOKENS; kind++)
