@@ -397,6 +397,6 @@ def check(p, rng, rounds=2, each=False):
     check_times(p, rng)
     every = [c for l in p.lists for c in l]
     for _ in range(rounds):
-        check_slots(p, rng, set(rng.sample(every, rng.randint(0, 2))))
+        check_slots(p, rng, set(rng.sample(every, min(len(every), rng.randint(0, 2)))))
     for c in every if each else ():
         check_slots(p, rng, {c})
