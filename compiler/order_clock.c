@@ -38,7 +38,7 @@ static bool too_far(Ex *x, Span at) {
 
 bool list_body(Ex *x, const Stmt *t, int64_t period) {
   Sched *s = x->s;
-  int64_t lo = 0, hi = s->pipe[0].nmb, step = 1, base;
+  int64_t lo = 0, hi = x->in_use ? x->in_use->nmb[0] : s->pipe[0].nmb, step = 1, base;
   if (t->range.lo && !eval_range(s, &t->range, &lo, &hi, &step))
     return false;
   x->listed.n = 0;
