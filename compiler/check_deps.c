@@ -55,7 +55,9 @@ static bool check_stage(Sched *s, uint32_t stage) {
   }
   if (!ok)
     return false;
-  uint32_t u = s->round[s->round0[stage + 1] - 1].u;
+  uint32_t u = s->round[s->round0[stage + 1] - 1].u, none = NONE;
+  for (uint32_t k = s->round0[stage]; k < s->round0[stage + 1] && none == NONE; k++)
+    none = s->round[k].grad == NONE || (k > s->round0[stage] && s->round[k].grad == s->round[k - 1].grad) ? k : NONE;
   for (uint32_t mb = mb0; mb < mb1 && ok; mb++) {
     uint32_t last = w[mb] ? w[mb] : b[mb];
     ok = in_order(s, f[mb] - 1, b[mb] - 1, ", which it belongs to") &&
@@ -68,7 +70,12 @@ static bool check_stage(Sched *s, uint32_t stage) {
       ok = false;
     }
   }
-  return ok;
+  if (ok && none != NONE) {
+    diag_error(s->diag, DIAG_UPDATE, s->site[s->op[s->round[none].u].site],
+               "rank %u updates stage %u where there is no gradient to apply", s->stage[stage].rank, stage);
+    diag_help(s->diag, "a U applies the gradients of the B and W that stand before it");
+  }
+  return ok && none == NONE;
 }
 
 static bool adds_gradient(const Op *o) { return o->kind == PIPE_B || o->kind == PIPE_W; }

@@ -270,17 +270,14 @@ static void push(Ex *x, uint8_t kind, uint8_t phase, uint32_t stage, uint32_t mb
       .kind = kind, .phase = phase, .stage = stage, .mb = mb, .site = op_site(s, x->use)};
 }
 
-/* A U needs a gradient op above it, so there are never more of them than of those. */
+/* But for the first a U needs a gradient since the last, so there are few more of them than of those. */
 static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
-  if (x->fresh[stage] == 0) {
-    uint32_t old = x->last_u[stage];
-    diag_error(s->diag, DIAG_UPDATE, x->use->at, "rank %u updates stage %u where there is no gradient to apply",
-               x->rank, stage);
-    if (old)
-      diag_note(s->diag, s->site[s->op[old - 1].site], "%s has applied all", op_text(s, old - 1));
-    else
-      diag_help(s->diag, "no B or W of the stage stands before it");
+  uint32_t old = x->last_u[stage];
+  if (old && x->fresh[stage] == 0) {
+    diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s again with no gradient in between",
+               x->rank, op_text(s, old - 1));
+    diag_note(s->diag, s->site[s->op[old - 1].site], "%s is here first", op_text(s, old - 1));
     return false;
   }
   push(x, PIPE_U, x->labelled || mb != NONE ? x->phase : PIPE_NPHASES, stage, mb);
@@ -423,7 +420,7 @@ static bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
   Sched *s = x->s;
   uint32_t a = s->rank_stage0[x->rank], b = s->rank_stage0[x->rank + 1], one;
   const Pipe *p;
-  if (x->list)
+  if (x->list && !x->in_use)
     return list_op(x, o, 0, NONE);
   if (o->chunk || o->stage) {
     if (!op_stage(x, o, &one))
@@ -564,6 +561,8 @@ static bool kernel_iteration(Ex *x, const Stmt *b, int64_t k) {
 
 static bool run_kernel(Ex *x, const Stmt *t) {
   Sched *s = x->s;
+  x->list_op = t; /* in a clock its ops have no time stamps */
+  x->keyed = false;
   int64_t lo = 0, hi = 0, step;
   if (t->range.lo && !eval_range(s, &t->range, &lo, &hi, &step))
     return false;
@@ -644,7 +643,13 @@ static bool run_stmt(Ex *x, const Stmt *t) {
   case ST_OPDEF:
   case ST_FN: return true;
   case ST_CLOCK: return run_clock(x, t);
-  case ST_RULES: return run_rules(x, t);
+  case ST_RULES:
+    if (x->list) {
+      diag_error(s->diag, DIAG_CLAUSE, t->at, "'rules' cannot be used inside 'clock %s': it gives no time stamps",
+                 x->list->name);
+      return false;
+    }
+    return run_rules(x, t);
   case ST_USE: return run_use(x, t);
   case ST_CLIP: {
     bool outer = x->clip;
@@ -722,7 +727,7 @@ static void phase_of_updates(Sched *s, uint32_t first) {
       s->op[end - 1].phase = PIPE_FLUSH;
   for (uint32_t i = first; i < end; i++)
     if (s->op[i].phase == PIPE_NPHASES)
-      s->op[i].phase = s->op[i - 1].phase;
+      s->op[i].phase = i > first ? s->op[i - 1].phase : PIPE_STEADY;
 }
 
 static bool run_orders(Ex *x) {

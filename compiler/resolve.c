@@ -335,7 +335,7 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
                        : k == 3 ? PIPE_W
                                 : PIPE_U);
   uint32_t want = !o->parens && !kernel ? 0 : 1;
-  if (o->op == PIPE_U && nargs == 0 && !kernel)
+  if (o->op == PIPE_U && nargs == 0)
     want = 0;
   if (o->op < 0) {
     Sym *y = find(r, o->name);
@@ -464,8 +464,10 @@ static void resolve_bind(Resolver *r, Arg *args, const Schedule *def, Span at) {
 static void resolve_use(Resolver *r, Stmt *t, const Stmt *kernel) {
   if (kernel)
     diag_error(r->s->diag, DIAG_CLAUSE, t->at, "'use' cannot stand inside 'steady %s'", kernel->name);
-  else if (r->list)
-    diag_error(r->s->diag, DIAG_CLAUSE, t->at, "'use' cannot stand inside '%s %s'", list_word(r->list),
+  else if (r->list && r->list->kind == ST_RULES)
+    diag_error(r->s->diag, DIAG_CLAUSE, t->at, "'use' cannot stand inside 'rules %s'", r->list->name);
+  else if (r->list && t->phase < PIPE_NPHASES)
+    diag_error(r->s->diag, DIAG_CLAUSE, t->at, "inside 'clock %s' a schedule is used as a whole, not a phase of it",
                r->list->name);
   Sym *y = find(r, t->name);
   if (y && y->kind == SY_SCHEDULE)

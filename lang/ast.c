@@ -283,7 +283,7 @@ static void put_stmt(FILE *out, const Stmt *s, int indent) {
             s->phase < PIPE_NPHASES ? "of " : "", s->name);
     put_args(out, s->args);
     if (s->value) {
-      fputs(" at ", out);
+      fputs(" @ ", out);
       ast_dump_expr(out, s->value);
     }
     break;

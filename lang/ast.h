@@ -80,7 +80,7 @@ typedef enum StmtKind {
   ST_CLIP,    /* clip statement-or-block: ops on microbatches that do not exist are left out */
   ST_CLOCK,   /* clock NAME [in range] [period value] { body }: ops in the order of their stamps */
   ST_RULES,   /* rules NAME [in range] { body }: ops by priority, in a simulation */
-  ST_USE      /* use [phase of] name(args) [at value]: the order of another schedule */
+  ST_USE      /* use [phase of] name(args) [@ value]: the order of another schedule */
 } StmtKind;
 
 struct Stmt {
@@ -92,7 +92,7 @@ struct Stmt {
   Span name_at;
   uint32_t slot;      /* (sema) of `name` */
   Expr *cond, *value; /* ST_IF / ST_DO count / ST_OP when; ST_LET / ST_OP @ / ST_CLOCK period /
-                         ST_USE at */
+                         ST_USE @ */
   Range range;
   OpRef *op;
   struct OpDef *opdef;

@@ -210,7 +210,6 @@ again:
   "rules"              { TOKEN(RULES); }
   "when"               { TOKEN(WHEN); }
   "use"                { TOKEN(USE); }
-  "at"                 { TOKEN(AT); }
 
   "overlap" | "weights" | "stash" | "comm" | "slices" | "edge" | "finally" | "recompute"
   | "side" | "group" | "recv" | "wait" {

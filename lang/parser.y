@@ -260,7 +260,7 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'"
 %token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
-%token USE "'use'" AT "'at'" EXPECTS "'expects'"
+%token USE "'use'" EXPECTS "'expects'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
 %token ARROW "'->'" DOTDOT "'..'"
 %token EQ "'=='" NE "'!='" LE "'<='" GE "'>='" AND "'&&'" OR "'||'"
@@ -283,7 +283,7 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %type <requires> requires requires_opt expects_opt
 %type <base> base_opt
 %type <op> opref ophead optarget
-%type <expr> period_opt at_opt when_opt shift_opt
+%type <expr> period_opt at_opt when_opt
 %type <stmt> stmt if_stmt do_stmt indexed
 %type <stmts> stmts block else_opt phased clipped
 %type <phase> phase used_phase
@@ -491,7 +491,7 @@ stmt:
     $$ = (StmtVal){new_stmt(ps, ST_OPDEF, @$), 1};
     $$.s->opdef = new_opdef(ps, @$, $3, $5.first, $8);
   }
-| USE ok used_phase name '(' args_opt ')' shift_opt {
+| USE ok used_phase name '(' args_opt ')' at_opt {
     $$ = (StmtVal){new_binder(ps, ST_USE, @$, $4), 1};
     $$.s->phase = $3;
     $$.s->args = $6.first;
@@ -510,7 +510,6 @@ used_phase:
 | phase OF  { $$ = $1; }
 | STEADY OF { $$ = PIPE_STEADY; }
 ;
-shift_opt: %empty { $$ = (ExprVal){0}; } | AT expr { $$ = $2; } ;
 phased: block | do_stmt { $$ = one_stmt($1); } ;
 clipped: phased | indexed { $$ = one_stmt($1); } ;
 at_opt: %empty { $$ = (ExprVal){0}; } | '@' expr { $$ = $2; } ;
