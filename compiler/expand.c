@@ -29,7 +29,7 @@ void note_extends(Sched *s, Span at) {
 
 static bool check_requires(Sched *s, const Schedule *sc, bool used) {
   bool ok = true;
-  for (int soft = 0; soft < 2; soft++)
+  for (int soft = 0; soft < 2 && ok; soft++)
     for (const Require *q = soft ? sc->expects : sc->requires; q; q = q->next) {
       int64_t v;
       if (!eval(s, q->cond, &v))
