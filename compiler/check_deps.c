@@ -57,7 +57,10 @@ static bool check_stage(Sched *s, uint32_t stage) {
     return false;
   uint32_t u = s->round[s->round0[stage + 1] - 1].u, none = NONE;
   for (uint32_t k = s->round0[stage]; k < s->round0[stage + 1] && none == NONE; k++)
-    none = s->round[k].grad == NONE || (k > s->round0[stage] && s->round[k].grad == s->round[k - 1].grad) ? k : NONE;
+    none = s->round[k].grad == NONE ||
+                   (k > s->round0[stage] && s->round[k].grad == s->round[k - 1].grad)
+               ? k
+               : NONE;
   for (uint32_t mb = mb0; mb < mb1 && ok; mb++) {
     uint32_t last = w[mb] ? w[mb] : b[mb];
     ok = in_order(s, f[mb] - 1, b[mb] - 1, ", which it belongs to") &&
@@ -72,7 +75,8 @@ static bool check_stage(Sched *s, uint32_t stage) {
   }
   if (ok && none != NONE) {
     diag_error(s->diag, DIAG_UPDATE, s->site[s->op[s->round[none].u].site],
-               "rank %u updates stage %u where there is no gradient to apply", s->stage[stage].rank, stage);
+               "rank %u updates stage %u where there is no gradient to apply", s->stage[stage].rank,
+               stage);
     diag_help(s->diag, "a U applies the gradients of the B and W that stand before it");
   }
   return ok && none == NONE;
@@ -82,7 +86,8 @@ static bool adds_gradient(const Op *o) { return o->kind == PIPE_B || o->kind == 
 
 /* The updates of each stage. Their gradients are complete once check_stage has found all ops. */
 static void find_rounds(Sched *s) {
-  uint32_t *next = NEW_ARRAY(s->arena, uint32_t, s->nstage), *grad = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  uint32_t *next = NEW_ARRAY(s->arena, uint32_t, s->nstage),
+           *grad = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   s->round0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nstage + 1);
   for (uint32_t i = 0; i < s->nop; i++)
     s->round0[s->op[i].stage + 1] += s->op[i].kind == PIPE_U;
@@ -120,10 +125,11 @@ static bool check_replicas(Sched *s) {
       if (n == k)
         continue;
       uint32_t u = s->round[(k > n ? s->round0[q + 1] : s->round0[m + 1]) - 1].u;
-      diag_error(s->diag, DIAG_UPDATE, s->site[s->op[u].site],
-                 "replicas update together, but stage %u has %u update%s on rank %u and stage %u has %u "
-                 "on rank %u",
-                 m, n, n == 1 ? "" : "s", s->stage[m].rank, q, k, s->stage[q].rank);
+      diag_error(
+          s->diag, DIAG_UPDATE, s->site[s->op[u].site],
+          "replicas update together, but stage %u has %u update%s on rank %u and stage %u has %u "
+          "on rank %u",
+          m, n, n == 1 ? "" : "s", s->stage[m].rank, q, k, s->stage[q].rank);
       return false;
     }
   return true;
@@ -136,10 +142,12 @@ static bool check_label(Sched *s, uint32_t u, uint32_t k, const uint32_t *versio
   uint32_t grad = (s->at_w[cell] ? s->at_w[cell] : s->at_b[cell]) - 1;
   if (grad < u && version[cell] == k)
     return true;
-  diag_error(s->diag, DIAG_UPDATE, s->site[o->site], "rank %u runs %s %s %s", op_rank(s, u), op_text(s, u),
-             grad > u ? "before" : "after another update has applied the gradient of", op_text(s, grad));
+  diag_error(
+      s->diag, DIAG_UPDATE, s->site[o->site], "rank %u runs %s %s %s", op_rank(s, u), op_text(s, u),
+      grad > u ? "before" : "after another update has applied the gradient of", op_text(s, grad));
   uint32_t at = grad > u ? grad : s->round[s->round0[o->stage] + version[cell]].u;
-  diag_note(s->diag, s->site[s->op[at].site], grad > u ? "%s comes from here" : "%s, the other one", op_text(s, at));
+  diag_note(s->diag, s->site[s->op[at].site], grad > u ? "%s comes from here" : "%s, the other one",
+            op_text(s, at));
   return false;
 }
 
@@ -159,12 +167,14 @@ static void warn_async(Sched *s, uint32_t f, uint32_t b, uint32_t updates) {
   for (uint32_t i = 0; i < s->ncheck; i++)
     if (mentions(s->check[i]->value))
       return;
-  diag_warn(s->diag, DIAG_ASYNC, s->site[s->op[b].site],
-            "asynchronous: rank %u updates stage %u %u time%s between %s and %s, so the gradient is not that "
-            "of the weights it changes",
-            op_rank(s, f), s->op[f].stage, updates, updates == 1 ? "" : "s", op_text(s, f), op_text(s, b));
+  diag_warn(
+      s->diag, DIAG_ASYNC, s->site[s->op[b].site],
+      "asynchronous: %u update%s of stage %u between %s and %s: the gradient is not that of the weights "
+      "that it changes",
+      updates, updates == 1 ? "" : "s", s->op[f].stage, op_text(s, f), op_text(s, b));
   diag_note(s->diag, s->site[s->op[f].site], "%s comes from here", op_text(s, f));
-  diag_help(s->diag, "if it is meant so, say how far: check staleness(r) <= %u for r in 0..%u", updates, s->nrank);
+  diag_help(s->diag, "if it is meant so, say how far: check staleness(r) <= %u for r in 0..%u",
+            updates, s->nrank);
 }
 
 /* Walks each rank with its updates counted. */
@@ -176,7 +186,8 @@ static bool check_updates(Sched *s) {
     several = s->op[s->round[s->round0[st]].u].mb != NONE;
   if (!several)
     return true;
-  uint32_t *version = arena_alloc(s->arena, (size_t)s->nstage * s->nmb * sizeof *version + 1); /* that F read */
+  uint32_t *version = arena_alloc(s->arena, (size_t)s->nstage * s->nmb * sizeof *version +
+                                                1); /* that F read */
   uint32_t *updates = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   uint32_t worst = NONE, most = 0;
   for (uint32_t i = 0; i < s->nop; i++) {

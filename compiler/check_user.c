@@ -65,7 +65,8 @@ static void count_sends(Sched *s) {
     for (int k = 0; k < 2; k++) {
       s->sent[at[k]]++;
       uint64_t *sum = &s->sent_bytes[at[k]];
-      if (__builtin_add_overflow(*sum, s->stage[o->kind == PIPE_F ? o->stage : st->prev].boundary_bytes, sum))
+      if (__builtin_add_overflow(
+              *sum, s->stage[o->kind == PIPE_F ? o->stage : st->prev].boundary_bytes, sum))
         *sum = UINT64_MAX;
     }
   }
@@ -79,15 +80,16 @@ static bool sent_quantity(Sched *s, const Expr *call, uint32_t r, int64_t *value
   *value = (int64_t)v;
   if (v <= INT64_MAX)
     return true;
-  diag_error(s->diag, DIAG_OVERFLOW, call->at, "'%s' overflows a 64-bit integer", span_text(s, call->at));
+  diag_error(s->diag, DIAG_OVERFLOW, call->at, "'%s' overflows a 64-bit integer",
+             span_text(s, call->at));
   return false;
 }
 
 static bool no_sizes(Sched *s, const Expr *call) {
   if (s->sized)
     return false;
-  diag_error(s->diag, DIAG_NO_SIZES, call->at, "'%s' needs sizes: schedule '%s' has no 'bytes' and no profile",
-             call->name, s->name);
+  diag_error(s->diag, DIAG_NO_SIZES, call->at,
+             "'%s' needs sizes: schedule '%s' has no 'bytes' and no profile", call->name, s->name);
   return true;
 }
 
@@ -113,7 +115,8 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
   }
   int64_t r;
   if (!call->args) /* of all ranks */
-    return !(call->builtin == BI_VOLUME && no_sizes(s, call)) && sent_quantity(s, call, s->nrank, value);
+    return !(call->builtin == BI_VOLUME && no_sizes(s, call)) &&
+           sent_quantity(s, call, s->nrank, value);
   if (!eval(s, call->args->value, &r))
     return false;
   if (r < 0 || r >= s->nrank) {

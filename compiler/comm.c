@@ -115,7 +115,8 @@ bool comm(Sched *s) {
   uint32_t *ring = NEW_ARRAY(s->arena, uint32_t, ring0[2 * (size_t)s->nstage]);
   uint32_t *count = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage);
   uint32_t *ncomm = NEW_ARRAY(s->arena, uint32_t, s->nrank),
-           *sums = NEW_ARRAY(s->arena, uint32_t, s->nmodel); /* so far, of each stage of the model */
+           *sums = NEW_ARRAY(s->arena, uint32_t,
+                             s->nmodel); /* so far, of each stage of the model */
   for (uint32_t i = 0; i < s->nxfer; i++) {
     uint32_t from = s->xfer[i].from, to = s->xfer[i].to;
     if (to == NONE) {

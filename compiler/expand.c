@@ -13,137 +13,6 @@
 
 #include "expand.h"
 
-/* ---- instances: parameters, and the clauses of the schedule and of what it extends ---- */
-
-static void append_param(Sched *s, const char *name, int64_t value, bool first) {
-  s->params = arena_printf(s->arena, "%s%s%s=%lld", first ? "" : s->params, first ? "" : " ", name,
-                           (long long)value);
-}
-
-void note_extends(Sched *s, Span at) {
-  const Schedule *sc = s->def;
-  if (sc->base && (at.file != sc->at.file || at.beg < sc->at.beg || at.end > sc->at.end))
-    diag_note(s->diag, sc->base_at,
-              "'%s' extends that schedule: what it requires and checks holds here, too", sc->name);
-}
-
-static bool check_requires(Sched *s, const Schedule *sc, bool used) {
-  bool ok = true;
-  for (int soft = 0; soft < 2 && ok; soft++)
-    for (const Require *q = soft ? sc->expects : sc->requires; q; q = q->next) {
-      int64_t v;
-      if (!eval(s, q->cond, &v))
-        return false;
-      if (v)
-        continue;
-      const char *values = eval_explain(s, q->cond);
-      const char *text = arena_printf(s->arena, "schedule '%s' %s %s%s%s%s%s", sc->name, soft ? "expects" : "requires",
-                                      span_text(s, q->cond->at), *values ? ", but " : "", values, q->text ? ": " : "",
-                                      q->text ? q->text : "");
-      if (soft)
-        diag_warn(s->diag, DIAG_EXPECTS, q->cond->at, "%s", text);
-      else
-        diag_error(s->diag, DIAG_REQUIRES, q->cond->at, "%s", text);
-      ok &= soft;
-      if (!used)
-        note_extends(s, q->cond->at);
-    }
-  return ok;
-}
-
-bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *within, Span at) {
-  const Arg *positional = args;
-  /* All arguments are values outside: evaluate before binding. */
-  uint32_t n = 0;
-  for (const Param *p = sc->params; p; p = p->next)
-    n++;
-  int64_t *value = arena_alloc(s->arena, (n + 1) * sizeof *value);
-  bool *given = arena_zalloc(s->arena, n + 1, sizeof *given);
-  uint32_t i = 0;
-  for (const Param *p = sc->params; p; p = p->next, i++) {
-    const Arg *named = args;
-    while (named && named->key != p->name)
-      named = named->next;
-    const Arg *a = positional && !positional->key ? positional : named;
-    if (positional && !positional->key)
-      positional = positional->next;
-    if (a && a != named && named) {
-      diag_error(s->diag, DIAG_REDEFINED, named->key_at, "'%s' is given twice", p->name);
-      return false;
-    }
-    if (a) {
-      if (!eval(s, a->value, &value[i]))
-        return false;
-      given[i] = true;
-      continue;
-    }
-    for (const Param *own = within->params; own; own = own->next)
-      if (own->name == p->name)
-        value[i] = s->env[own->slot], given[i] = true;
-  }
-  i = 0;
-  for (const Param *p = sc->params; p; p = p->next, i++) {
-    if (given[i]) {
-      s->env[p->slot] = value[i];
-    } else if (!p->init) {
-      diag_error(s->diag, DIAG_PARAM, at, "schedule '%s' needs a value for '%s'", sc->name, p->name);
-      diag_note(s->diag, p->at, "it has no default");
-      return false;
-    } else if (!eval(s, p->init, &s->env[p->slot])) {
-      return false;
-    }
-  }
-  return true;
-}
-
-bool instantiate(Ex *x, const Schedule *sc, uint32_t depth, Clauses *to, bool used) {
-  Sched *s = x->s;
-  if (!check_requires(s, sc, used))
-    return false;
-  if (sc->base && (!bind_params(s, sc->base_def, sc->base_args, sc, sc->base_at) ||
-                   !instantiate(x, sc->base_def, depth + 1, to, used)))
-    return false;
-  for (Clause *c = sc->clauses; c; c = c->next)
-    *vec_push(s->arena, to) = (Bound){c, depth};
-  return true;
-}
-
-static bool bind_top(Ex *x) {
-  Sched *s = x->s;
-  Options *o = s->opt;
-  Schedule *sc = s->def;
-  bool ok = true, first = true;
-  s->params = "";
-  for (uint32_t i = 0; i < o->ndefine; i++)
-    o->define[i].used = false;
-  for (Param *p = sc->params; p; p = p->next) {
-    Define *d = NULL;
-    for (uint32_t i = 0; i < o->ndefine; i++)
-      if (strcmp(o->define[i].name, p->name) == 0)
-        d = &o->define[i], d->used = true; /* the last one wins */
-    if (d) {
-      s->env[p->slot] = d->value;
-    } else if (!p->init) {
-      diag_error(s->diag, DIAG_PARAM, p->at, "parameter '%s' of schedule '%s' has no value",
-                 p->name, sc->name);
-      diag_help(s->diag, "give it with -D %s=..., or a default: %s = ...", p->name, p->name);
-      ok = false;
-    } else if (ok && !eval(s, p->init, &s->env[p->slot])) {
-      return false;
-    }
-    if (ok)
-      append_param(s, p->name, s->env[p->slot], first), first = false;
-  }
-  for (uint32_t i = 0; i < o->ndefine; i++)
-    if (!o->define[i].used) {
-      diag_error(s->diag, DIAG_PARAM, sc->name_at, "schedule '%s' has no parameter '%s' (-D)",
-                 sc->name, o->define[i].name);
-      help_params(s, sc);
-      ok = false;
-    }
-  return ok;
-}
-
 /* ---- ops ---- */
 
 static bool no_stage(Ex *x, const OpRef *o, Span at, const char *why) {
@@ -275,8 +144,8 @@ static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
   uint32_t old = x->last_u[stage];
   if (old && x->fresh[stage] == 0) {
-    diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s again with no gradient in between",
-               x->rank, op_text(s, old - 1));
+    diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at,
+               "rank %u runs %s again with no gradient in between", x->rank, op_text(s, old - 1));
     diag_note(s->diag, s->site[s->op[old - 1].site], "%s is here first", op_text(s, old - 1));
     return false;
   }
@@ -289,9 +158,7 @@ static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
   size_t cell = (size_t)stage * s->nmb + (kind == PIPE_U ? 0 : mb);
-  uint32_t *at = kind == PIPE_F   ? &s->at_f[cell]
-                 : kind == PIPE_W ? &s->at_w[cell]
-                                  : &s->at_b[cell];
+  uint32_t *at = kind == PIPE_F ? &s->at_f[cell] : kind == PIPE_W ? &s->at_w[cell] : &s->at_b[cell];
   if (kind == PIPE_U)
     return push_update(x, stage, mb);
   if (*at)
@@ -373,8 +240,8 @@ static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t 
       return false;
     }
     diag_error(s->diag, DIAG_BAD_INDEX, inner->at->at,
-               "rank %u: an op of '%s' is microbatch %lld here; the microbatches are 0 to %u", x->rank,
-               inner->at->name, (long long)mb, n - 1);
+               "rank %u: an op of '%s' is microbatch %lld here; the microbatches are 0 to %u",
+               x->rank, inner->at->name, (long long)mb, n - 1);
     diag_note(s->diag, x->use->at, "the op");
     x->use_told = true;
     return false;
@@ -451,7 +318,8 @@ static bool run_opref(Ex *x, const OpRef *o) {
   if (o->op < 0)
     return run_macro(x, o, NULL, 0);
   if (o->op == PIPE_U)
-    return (!o->args || eval(s, o->args->value, &mb)) && run_update(x, o, o->args ? o->args->value : NULL, mb);
+    return (!o->args || eval(s, o->args->value, &mb)) &&
+           run_update(x, o, o->args ? o->args->value : NULL, mb);
   if (!o->args)
     return next_mb(x, o, &stage, &mb) && ((o->op == PIPE_W && mb < 0) || emit_op(x, o, stage, mb));
   return op_stage(x, o, &stage) && eval(s, o->args->value, &mb) && emit_op(x, o, stage, mb);
@@ -517,7 +385,8 @@ static bool kernel_items(Ex *x, const Stmt *b, const Stmt *k, int64_t lo, int64_
       x->use = o;
       if (!k->range.lo && !op_mbs(x, o, &it.hi))
         return false;
-      if (o->op >= 0 && o->op != PIPE_U && !(o->chunk && o->chunk->depends) && !(o->stage && o->stage->depends)) {
+      if (o->op >= 0 && o->op != PIPE_U && !(o->chunk && o->chunk->depends) &&
+          !(o->stage && o->stage->depends)) {
         it.fixed = true;
         if (!op_stage(x, o, &it.stage))
           return false;
@@ -645,7 +514,8 @@ static bool run_stmt(Ex *x, const Stmt *t) {
   case ST_CLOCK: return run_clock(x, t);
   case ST_RULES:
     if (x->list) {
-      diag_error(s->diag, DIAG_CLAUSE, t->at, "'rules' cannot be used inside 'clock %s': it gives no time stamps",
+      diag_error(s->diag, DIAG_CLAUSE, t->at,
+                 "'rules' cannot be used inside 'clock %s': it gives no time stamps",
                  x->list->name);
       return false;
     }

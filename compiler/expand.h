@@ -115,13 +115,17 @@ bool place_stages(Ex *x);
 /* ---- costs.c ---- */
 bool set_costs(Ex *x);
 
-/* ---- expand.c ---- */
+/* ---- instance.c ---- */
+/* Gives the parameters of the schedule that is compiled the values of -D, or their defaults. */
+bool bind_top(Ex *x);
 /* Gives the parameters of sc the values of args, else of the parameters of `within` with the same name,
  * else their defaults; at: where to report. */
 bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *within, Span at);
 /* Checks what sc, whose parameters are bound, and its bases require, binds the parameters of the bases and
  * adds the clauses of all to `to`, those of sc last. */
 bool instantiate(Ex *x, const Schedule *sc, uint32_t depth, Clauses *to, bool used);
+
+/* ---- expand.c ---- */
 bool spend(Ex *x, const Stmt *t);
 bool run_block(Ex *x, const Stmt *b);
 /* Adds an op to the rank; false: reported (it is there twice, or a U has nothing to apply). */

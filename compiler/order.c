@@ -45,7 +45,8 @@ uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head) {
  * was the last of all replicas, the sum can start, and ranks that stand at the update can go on. */
 static uint32_t last_of_replicas(const Sched *s, const OrderRun *run, uint32_t i, uint32_t k) {
   uint32_t st = s->op[i].stage, last = i;
-  if (s->stage[st].replica == st || s->op[i].kind == PIPE_U || s->round[s->round0[st] + k].grad != i)
+  if (s->stage[st].replica == st || s->op[i].kind == PIPE_U ||
+      s->round[s->round0[st] + k].grad != i)
     return NONE;
   for (uint32_t q = s->stage[st].replica; q != st; q = s->stage[q].replica) {
     uint32_t g = s->round[s->round0[q] + k].grad;

@@ -236,7 +236,7 @@ const char *eval_explain(Sched *s, const Expr *e);
 void help_params(Sched *s, const Schedule *sc);
 const char *span_text(Sched *s, Span at); /* the text itself, blanks squeezed, cut at 80 bytes */
 
-/* Says where a schedule that has what stands at `at` is extended, if it is; in expand.c. */
+/* Says where a schedule that has what stands at `at` is extended, if it is; in instance.c. */
 void note_extends(Sched *s, Span at);
 
 /* ---- expand.c: schedule + parameters -> ops of each rank; proves indices, placement, uniqueness,

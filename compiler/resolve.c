@@ -180,8 +180,9 @@ static void wrong_kind(Resolver *r, const Sym *y, Name name, Span at, const char
     diag_help(d, "a function sees only what is defined before it, so it cannot call itself");
   else if (!suggest(r, name) && r->in_check && strstr(wanted, "function"))
     diag_help(
-        d, "a check knows inflight(r) held(r) warmup_depth(r) memory(r) staleness(r) discrepancy(r) "
-           "volume(r) messages(r) makespan() span() idle() bubble()");
+        d,
+        "a check knows inflight(r) held(r) warmup_depth(r) memory(r) staleness(r) discrepancy(r) "
+        "volume(r) messages(r) makespan() span() idle() bubble()");
 }
 
 /* ---- expressions; the result tells whether the value depends on the kernel's index ---- */
@@ -446,7 +447,8 @@ static void resolve_bind(Resolver *r, Arg *args, const Schedule *def, Span at) {
     while (p && p->name != a->key)
       p = p->next;
     if (!p) {
-      diag_error(d, DIAG_PARAM, a->key_at, "schedule '%s' has no parameter '%s'", def->name, a->key);
+      diag_error(d, DIAG_PARAM, a->key_at, "schedule '%s' has no parameter '%s'", def->name,
+                 a->key);
       help_params(r->s, def);
     }
     for (Arg *b = args; b != a; b = b->next)
@@ -458,23 +460,27 @@ static void resolve_bind(Resolver *r, Arg *args, const Schedule *def, Span at) {
   for (Param *p = def->params; p; p = p->next)
     want++;
   if (given > want)
-    diag_error(d, DIAG_ARITY, at, "schedule '%s' takes %u arguments, got %u", def->name, want, given);
+    diag_error(d, DIAG_ARITY, at, "schedule '%s' takes %u arguments, got %u", def->name, want,
+               given);
 }
 
 static void resolve_use(Resolver *r, Stmt *t, const Stmt *kernel) {
   if (kernel)
-    diag_error(r->s->diag, DIAG_CLAUSE, t->at, "'use' cannot stand inside 'steady %s'", kernel->name);
+    diag_error(r->s->diag, DIAG_CLAUSE, t->at, "'use' cannot stand inside 'steady %s'",
+               kernel->name);
   else if (r->list && r->list->kind == ST_RULES)
-    diag_error(r->s->diag, DIAG_CLAUSE, t->at, "'use' cannot stand inside 'rules %s'", r->list->name);
-  else if (r->list && t->phase < PIPE_NPHASES)
-    diag_error(r->s->diag, DIAG_CLAUSE, t->at, "inside 'clock %s' a schedule is used as a whole, not a phase of it",
+    diag_error(r->s->diag, DIAG_CLAUSE, t->at, "'use' cannot stand inside 'rules %s'",
                r->list->name);
+  else if (r->list && t->phase < PIPE_NPHASES)
+    diag_error(r->s->diag, DIAG_CLAUSE, t->at,
+               "inside 'clock %s' a schedule is used as a whole, not a phase of it", r->list->name);
   Sym *y = find(r, t->name);
   if (y && y->kind == SY_SCHEDULE)
     t->used = y->schedule;
   else if (!y && r->schedule->name == t->name) {
     diag_error(r->s->diag, DIAG_UNKNOWN_NAME, t->name_at, "unknown schedule '%s'", t->name);
-    diag_help(r->s->diag, "a schedule sees only what is defined before it, so it cannot use itself");
+    diag_help(r->s->diag,
+              "a schedule sees only what is defined before it, so it cannot use itself");
   } else
     wrong_kind(r, y, t->name, t->name_at, "a schedule");
   t->within = r->schedule;

@@ -2,8 +2,8 @@
  * `use`: the order of another schedule as a part of this one (lang/spec.md 5.7). Its parameters are bound
  * anew for each `use`, and get back what they were afterwards, since this schedule may also extend it.
  * The statements of its order then run as if they stood here: names of pipes mean those with the same
- * place in this schedule, microbatches are counted from where the `use` says, and U is left out. Of a
- * `use` of one phase the ops of the others are taken out again at the end.
+ * place in this schedule, microbatches are counted from where the `use` says, and U is left out. A `use`
+ * of one phase runs the whole on a clean slate, and keeps the ops of the phase.
  *
  * What has been checked of a schedule holds as long as its parameters have the same values. Linear in the
  * ops that the order has, in all its phases. */
@@ -67,8 +67,9 @@ static bool same_ranks(Ex *x, const Stmt *t, const Fitting *f) {
     return differs(s, t, t->used->name_at, "it has no 'ranks' clause");
   if (!eval(s, ranks->value, &v))
     return false;
-  return v == s->nrank || differs(s, t, ranks->value->at,
-                                  arena_printf(s->arena, "it is for %lld ranks, not %u", (long long)v, s->nrank));
+  return v == s->nrank ||
+         differs(s, t, ranks->value->at,
+                 arena_printf(s->arena, "it is for %lld ranks, not %u", (long long)v, s->nrank));
 }
 
 static bool same_place(Ex *x, const Stmt *t, const Clause *c, const Pipe *p) {
@@ -78,8 +79,8 @@ static bool same_place(Ex *x, const Stmt *t, const Clause *c, const Pipe *p) {
     return false;
   if (v != p->nstage)
     return differs(s, t, c->value->at,
-                   arena_printf(s->arena, "its pipe '%s' has %lld stages, '%s' has %u", c->name, (long long)v,
-                                p->clause->name, p->nstage));
+                   arena_printf(s->arena, "its pipe '%s' has %lld stages, '%s' has %u", c->name,
+                                (long long)v, p->clause->name, p->nstage));
   int64_t outside = s->env[c->slot];
   bool ok = true;
   for (uint32_t m = 0; ok && m < p->nstage; m++) {
@@ -87,8 +88,9 @@ static bool same_place(Ex *x, const Stmt *t, const Clause *c, const Pipe *p) {
     ok = eval(s, c->place, &v);
     if (ok && v != s->stage[p->first + m].rank)
       ok = differs(s, t, c->place->at,
-                   arena_printf(s->arena, "its pipe '%s' has stage %u on rank %lld, '%s' on rank %u", c->name, m,
-                                (long long)v, p->clause->name, s->stage[p->first + m].rank));
+                   arena_printf(s->arena,
+                                "its pipe '%s' has stage %u on rank %lld, '%s' on rank %u", c->name,
+                                m, (long long)v, p->clause->name, s->stage[p->first + m].rank));
   }
   s->env[c->slot] = outside;
   x->turns += p->nstage / 8; /* against orders that use again and again */
@@ -105,12 +107,13 @@ static bool same_pipes(Ex *x, const Stmt *t, Fitting *f) {
     if (c->kind != CL_PIPE)
       continue;
     if (n == s->npipe)
-      return differs(s, t, c->at, arena_printf(s->arena, "it has more pipes than the %u here", n));
+      return differs(s, t, c->at, "it has more pipes than are here");
     if (!same_place(x, t, c, &s->pipe[n]) || !eval(s, c->mbs, &nmb))
       return false;
     if (nmb < 1 || nmb > INT32_MAX)
-      return differs(s, t, c->mbs->at,
-                     arena_printf(s->arena, "its pipe '%s' has %lld microbatches", c->name, (long long)nmb));
+      return differs(
+          s, t, c->mbs->at,
+          arena_printf(s->arena, "its pipe '%s' has %lld microbatches", c->name, (long long)nmb));
     f->pipe[n] = c;
     f->nmb[n++] = (uint32_t)nmb;
   }
@@ -160,34 +163,67 @@ static const Clause *order_of(Ex *x, const Stmt *t, const Fitting *f) {
       continue;
     if (c->range.lo && !eval_range(s, &c->range, &lo, &hi, &step))
       return NULL;
-    unsigned __int128 from = step > 0 ? (unsigned __int128)((__int128)r - lo) : (unsigned __int128)((__int128)lo - r);
+    unsigned __int128 from = step > 0 ? (unsigned __int128)((__int128)r - lo)
+                                      : (unsigned __int128)((__int128)lo - r);
     unsigned __int128 by = (unsigned __int128)(step > 0 ? (__int128)step : -(__int128)step);
     bool in = step > 0 ? r >= lo && r < hi : r <= lo && r > hi;
     if (in && from % by == 0 && (!found || b->depth <= found->depth))
       found = b;
   }
   if (!found)
-    x->use_told = true, differs(s, t, t->used->name_at, arena_printf(s->arena, "it gives no order for rank %u", x->rank));
+    x->use_told = true, differs(s, t, t->used->name_at,
+                                arena_printf(s->arena, "it gives no order for rank %u", x->rank));
   return found ? found->clause : NULL;
 }
 
 /* ---- one phase of it ---- */
 
-/* Takes out the ops from `first` on that are not of the phase. */
-static void keep_phase(Ex *x, uint32_t first, uint8_t phase) {
+/* What the rank at hand has run, by stage: forgotten while the whole order runs of which a phase is kept. */
+typedef struct Past {
+  uint32_t **maps; /* of at_f, at_b, at_w, fresh */
+} Past;
+
+static uint32_t *map_of(const Ex *x, int k, uint32_t stage) {
+  const Sched *s = x->s;
+  uint32_t *const maps[] = {s->at_f, s->at_b, s->at_w};
+  return k < 3 ? &maps[k][(size_t)stage * s->nmb] : &x->fresh[stage];
+}
+
+static Past forget(Ex *x) {
   Sched *s = x->s;
-  uint32_t n = first;
-  for (uint32_t i = first; i < s->nop; i++) {
-    const Op o = s->op[i];
-    uint32_t *at = o.kind == PIPE_F ? s->at_f : o.kind == PIPE_W ? s->at_w : s->at_b;
-    bool keep = o.phase == phase;
-    at[(size_t)o.stage * s->nmb + o.mb] = keep ? n + 1 : 0;
-    if (keep)
-      s->op[n++] = o;
-    else
-      x->fresh[o.stage] -= o.kind == PIPE_B || o.kind == PIPE_W;
+  uint32_t a = s->rank_stage0[x->rank], held = s->rank_stage0[x->rank + 1] - a;
+  uint64_t cost = (uint64_t)held * s->nmb / 16; /* against orders that use again and again */
+  x->budget -= cost < x->budget ? cost : x->budget;
+  Past past = {NEW_ARRAY(&x->scratch, uint32_t *, 4 * (size_t)held + 1)};
+  for (uint32_t i = 0; i < 4 * held; i++) {
+    uint32_t *at = map_of(x, (int)(i % 4), s->rank_stage[a + i / 4]);
+    size_t bytes = (i % 4 < 3 ? s->nmb : 1) * sizeof *at;
+    past.maps[i] = arena_alloc(&x->scratch, bytes);
+    memcpy(past.maps[i], at, bytes);
+    memset(at, 0, bytes);
   }
-  s->nop = n;
+  return past;
+}
+
+/* Puts back what was forgotten, and of the ops from `first` on those of the phase. */
+static bool keep_phase(Ex *x, Past past, uint32_t first, uint8_t phase) {
+  Sched *s = x->s;
+  uint32_t a = s->rank_stage0[x->rank], held = s->rank_stage0[x->rank + 1] - a, end = s->nop;
+  for (uint32_t i = 0; i < 4 * held; i++)
+    memcpy(map_of(x, (int)(i % 4), s->rank_stage[a + i / 4]), past.maps[i],
+           (i % 4 < 3 ? s->nmb : 1) * sizeof **past.maps);
+  s->nop = first;
+  bool ok = true;
+  for (uint32_t i = first; i < end && ok; i++) {
+    const Op o = s->op[i]; /* push_op writes at or before it */
+    const OpRef use = {.at = s->site[o.site], .place = o.site + 1};
+    if (o.phase != phase)
+      continue;
+    x->use = &use;
+    ok = push_op(x, o.kind, o.stage, o.mb);
+  }
+  x->use = NULL;
+  return ok;
 }
 
 /* ---- the statement ---- */
@@ -217,9 +253,15 @@ static void count_on(Ex *x, const Use *u, const int64_t *next, const uint32_t *w
 static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift) {
   Sched *s = x->s;
   uint32_t a = s->rank_stage0[x->rank], held = s->rank_stage0[x->rank + 1] - a;
-  Use u = {.at = t, .pipe = f->pipe, .nmb = f->nmb, .shift = shift, .clip = x->clip, .first = s->nop, .outer = x->in_use};
-  if (__builtin_add_overflow(shift, x->in_use ? x->in_use->total : 0, &u.total) || u.total > INT32_MAX ||
-      u.total < INT32_MIN) {
+  Use u = {.at = t,
+           .pipe = f->pipe,
+           .nmb = f->nmb,
+           .shift = shift,
+           .clip = x->clip,
+           .first = s->nop,
+           .outer = x->in_use};
+  if (__builtin_add_overflow(shift, x->in_use ? x->in_use->total : 0, &u.total) ||
+      u.total > INT32_MAX || u.total < INT32_MIN) {
     diag_error(s->diag, DIAG_RANGE, t->value->at, "'%s' is %lld: no microbatch is there",
                span_text(s, t->value->at), (long long)shift);
     return x->use_told = true, false;
@@ -240,6 +282,7 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift) {
   bool labelled = x->labelled, part = t->phase < PIPE_NPHASES;
   uint8_t phase = x->phase;
   uint32_t nregion = x->regions.n;
+  Past past = part ? forget(x) : (Past){NULL};
   x->labelled = labelled && !part;
   x->clip = false;
   x->in_use = &u;
@@ -250,14 +293,15 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift) {
   x->labelled = labelled;
   x->phase = phase;
   if (ok && part && x->regions.n > nregion) {
-    diag_error(s->diag, DIAG_CLAUSE, t->at, "a phase of '%s' cannot be used: 'rules' has none before all is known",
-               t->name);
+    diag_error(s->diag, DIAG_CLAUSE, t->at,
+               "a phase of '%s' cannot be used: 'rules' has none before all is known", t->name);
     return x->use_told = true, false;
   }
-  if (ok && part)
-    keep_phase(x, u.first, t->phase);
-  for (uint32_t i = u.first; ok && part && labelled && i < s->nop; i++)
-    s->op[i].phase = phase;
+  if (ok && part) {
+    x->phase = labelled ? phase : t->phase;
+    ok = keep_phase(x, past, u.first, t->phase);
+    x->phase = phase;
+  }
   if (ok)
     count_on(x, &u, next, w_from);
   return ok;
@@ -269,7 +313,8 @@ bool run_use(Ex *x, const Stmt *t) {
   if (!spend(x, t) || (t->value && !eval(s, t->value, &shift)))
     return false;
   if (x->use_depth == MAX_USES) {
-    diag_error(s->diag, DIAG_NESTING, t->at, "'use' inside 'use' nested more than %d deep", MAX_USES);
+    diag_error(s->diag, DIAG_NESTING, t->at, "'use' inside 'use' nested more than %d deep",
+               MAX_USES);
     return false;
   }
   uint32_t row = (uint32_t)(fitting_of(x, t->used) - x->fitting.at), n = x->fitting.at[row].n;

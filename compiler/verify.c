@@ -39,8 +39,10 @@ static bool is_complete(uint8_t seen) {
 void verify_ops(const Sched *s) {
   uint8_t *seen = arena_zalloc(s->arena, s->nstage, s->nmb);
   uint32_t *left = NEW_ARRAY(s->arena, uint32_t, s->nstage); /* backwards that are still to come */
-  uint32_t *fresh = NEW_ARRAY(s->arena, uint32_t, s->nstage); /* gradients that no U has applied yet */
-  uint32_t *rounds = NEW_ARRAY(s->arena, uint32_t, s->nstage), *grad = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  uint32_t *fresh = NEW_ARRAY(s->arena, uint32_t,
+                              s->nstage); /* gradients that no U has applied yet */
+  uint32_t *rounds = NEW_ARRAY(s->arena, uint32_t, s->nstage),
+           *grad = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   for (uint32_t st = 0; st < s->nstage; st++) {
     left[st] = s->stage[st].nmb;
     BUG_IF(s->stage[st].rank >= s->nrank);
@@ -56,7 +58,8 @@ void verify_ops(const Sched *s) {
         uint32_t row = s->round0[o->stage] + rounds[o->stage]++;
         BUG_IF(fresh[o->stage] == 0 || row >= s->round0[o->stage + 1]);
         BUG_IF(s->round[row].u != i || s->round[row].grad != grad[o->stage]);
-        BUG_IF(o->mb != NONE && (o->mb >= s->nmb || !is_complete(seen[cell_at(s->nmb, o->stage, o->mb)])));
+        BUG_IF(o->mb != NONE &&
+               (o->mb >= s->nmb || !is_complete(seen[cell_at(s->nmb, o->stage, o->mb)])));
         fresh[o->stage] = 0;
         continue;
       }
@@ -76,7 +79,8 @@ void verify_ops(const Sched *s) {
   }
   for (uint32_t st = 0; st < s->nstage; st++) {
     BUG_IF(left[st] != 0 || fresh[st] != 0 || rounds[st] == 0);
-    BUG_IF(rounds[st] != s->round0[st + 1] - s->round0[st] || rounds[st] != rounds[s->stage[st].replica]);
+    BUG_IF(rounds[st] != s->round0[st + 1] - s->round0[st] ||
+           rounds[st] != rounds[s->stage[st].replica]);
   }
 }
 
@@ -267,9 +271,8 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
     BUG_IF(in->act != NONE || in->gout != NONE);
     BUG_IF(in->in != NONE || in->out != NONE);
     BUG_IF(v->fresh[in->stage] == 0);
-    BUG_IF(in->mb != NONE &&
-           (in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb ||
-            !is_complete(v->cell[cell_at(p->nmb, in->stage, in->mb)].ops)));
+    BUG_IF(in->mb != NONE && (in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb ||
+                              !is_complete(v->cell[cell_at(p->nmb, in->stage, in->mb)].ops)));
     BUG_IF(st->replica != in->stage &&
            (!v->reduced[in->stage] || v->waited[0] < v->reduced[in->stage]));
     v->fresh[in->stage] = v->reduced[in->stage] = 0;
@@ -393,7 +396,8 @@ static void verify_complete(const Verify *v) {
     const PipeStage *g = &p->stage[st];
     bool up = g->prev != NONE && p->stage[g->prev].rank != g->rank;
     bool down = g->next != NONE && p->stage[g->next].rank != g->rank;
-    BUG_IF(v->left[st] != 0 || v->fresh[st] != 0 || v->rounds[st] == 0 || v->rounds[st] != v->rounds[g->replica]);
+    BUG_IF(v->left[st] != 0 || v->fresh[st] != 0 || v->rounds[st] == 0 ||
+           v->rounds[st] != v->rounds[g->replica]);
     for (uint32_t mb = g->mb0; mb < g->mb0 + g->nmb; mb++) {
       const Cell *c = &v->cell[cell_at(p->nmb, st, mb)];
       BUG_IF(!is_complete(c->ops));

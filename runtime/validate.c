@@ -349,7 +349,8 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
   s->ops |= 1u << c->op;
   if (c->op == PIPE_B || c->op == PIPE_W) {
     if (k->reduced[c->stage])
-      FAIL_AT(k, c, "adds to the gradients of stage %u after their sum over the replicas", c->stage);
+      FAIL_AT(k, c, "adds to the gradients of stage %u after their sum over the replicas",
+              c->stage);
     k->left[c->stage]--;
     k->graded[c->stage] = k->done[0] + 1;
   }

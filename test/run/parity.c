@@ -151,7 +151,8 @@ static Result sequential(uint32_t nstage, uint32_t nmb, uint32_t nreplica, bool 
 
 /* Stage s of 1F1B with an update after the backward of every `every`-th microbatch and of the last. Returns
  * its length; kind: 'F' 'B' 'U'. */
-static uint32_t async_list(uint32_t nstage, uint32_t nmb, uint32_t every, uint32_t s, char *kind, uint32_t *mb) {
+static uint32_t async_list(uint32_t nstage, uint32_t nmb, uint32_t every, uint32_t s, char *kind,
+                           uint32_t *mb) {
   uint32_t warmup = nstage - 1 - s < nmb ? nstage - 1 - s : nmb, f = 0, b = 0, n = 0;
   while (f < warmup)
     kind[n] = 'F', mb[n++] = f++;
@@ -167,14 +168,17 @@ static uint32_t async_list(uint32_t nstage, uint32_t nmb, uint32_t every, uint32
 
 /* Goes round the stages and carries out the next op of each whose input is there. */
 static Result async(uint32_t nstage, uint32_t nmb, uint32_t every) {
-  Result r = {calloc((size_t)STEPS * nmb, sizeof(double)), calloc((size_t)nstage * NW, sizeof(float))};
-  float *grad = calloc((size_t)nstage * NW, sizeof(float)), *momentum = calloc((size_t)nstage * NW, sizeof(float));
+  Result r = {calloc((size_t)STEPS * nmb, sizeof(double)),
+              calloc((size_t)nstage * NW, sizeof(float))};
+  float *grad = calloc((size_t)nstage * NW, sizeof(float)),
+        *momentum = calloc((size_t)nstage * NW, sizeof(float));
   size_t cells = (size_t)(nstage + 1) * nmb;
-  float(*x)[N] = calloc(cells, sizeof *x), (*dy)[N] = calloc(cells, sizeof *dy); /* at [stage * nmb + mb] */
+  float(*x)[N] = calloc(cells, sizeof *x),
+  (*dy)[N] = calloc(cells, sizeof *dy); /* at [stage * nmb + mb] */
   uint8_t *has_x = calloc(cells, 1), *has_dy = calloc(cells, 1);
   char *kind = malloc((size_t)nstage * 3 * nmb);
-  uint32_t *mb = malloc((size_t)nstage * 3 * nmb * sizeof *mb), *len = calloc(2 * (size_t)nstage, sizeof *len),
-           *at = len + nstage;
+  uint32_t *mb = malloc((size_t)nstage * 3 * nmb * sizeof *mb),
+           *len = calloc(2 * (size_t)nstage, sizeof *len), *at = len + nstage;
   for (uint32_t s = 0; s < nstage; s++) {
     init_weight(s, &r.weight[s * NW]);
     len[s] = async_list(nstage, nmb, every, s, &kind[s * 3 * nmb], &mb[s * 3 * nmb]);
@@ -212,14 +216,17 @@ static Result async(uint32_t nstage, uint32_t nmb, uint32_t every) {
       }
     }
   }
-  free(grad), free(momentum), free(x), free(dy), free(has_x), free(has_dy), free(kind), free(mb), free(len);
+  free(grad), free(momentum), free(x), free(dy), free(has_x), free(has_dy), free(kind), free(mb),
+      free(len);
   return r;
 }
 
 /* Two replicas that take one microbatch each and then update: a plain loop with an update after every pair. */
 static Result pairs(uint32_t nstage, uint32_t nmb) {
-  Result r = {calloc((size_t)STEPS * nmb, sizeof(double)), calloc((size_t)nstage * NW, sizeof(float))};
-  float *grad = calloc(2 * (size_t)nstage * NW, sizeof(float)), *momentum = calloc((size_t)nstage * NW, sizeof(float));
+  Result r = {calloc((size_t)STEPS * nmb, sizeof(double)),
+              calloc((size_t)nstage * NW, sizeof(float))};
+  float *grad = calloc(2 * (size_t)nstage * NW, sizeof(float)),
+        *momentum = calloc((size_t)nstage * NW, sizeof(float));
   float(*x)[N] = calloc(nstage + 1, sizeof *x);
   for (uint32_t s = 0; s < nstage; s++)
     init_weight(s, &r.weight[s * NW]);
@@ -448,7 +455,8 @@ typedef struct Case {
 typedef struct Updates {
   Case c;
   const char *text; /* of one that is not in the library, or NULL */
-  const char *every; /* its parameter that says after how many microbatches; NULL: it is that of pairs() */
+  const char
+      *every; /* its parameter that says after how many microbatches; NULL: it is that of pairs() */
 } Updates;
 
 /* u: NULL, or what c is part of; then V is its `every`. */
@@ -478,7 +486,8 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
   } else {
     Result want = u && u->every ? async(s.prog->nmodel, s.prog->nmb, V)
                   : u           ? pairs(s.prog->nmodel, s.prog->nmb)
-                                : sequential(s.prog->nmodel, s.prog->nmb, s.prog->nstage / s.prog->nmodel, c->descending);
+                      : sequential(s.prog->nmodel, s.prog->nmb, s.prog->nstage / s.prog->nmodel,
+                                   c->descending);
     run_one(name, s.prog, &want, (PrOptions){.deadline_s = 60}, "threads");
     run_one(name, s.prog, &want, (PrOptions){.free_running = 1}, "free running");
     run_one(name, s.prog, &want, (PrOptions){.seed = 1 + P * 1000003u + M * 1009u + V}, "seeded");
@@ -503,8 +512,7 @@ int main(int argc, char **argv) {
       {"varuna", 1, false, 0},    {"zb_h2", 1, false, 0},        {"zb_1p", 1, false, 0},
       {"zb_2p", 1, false, 0},     {"zb_v", 2, false, 0},         {"v_min", 2, false, 0},
       {"v_half", 2, false, 0},    {"v_half_block", 2, false, 0}, {"1f1b_v", 2, false, 0},
-      {"dualpipev", 2, false, 2},
-      {"hanayo", 4, false, 0},
+      {"dualpipev", 2, false, 2}, {"hanayo", 4, false, 0},
   };
   for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++) {
     int before = cases;
