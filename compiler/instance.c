@@ -135,4 +135,3 @@ bool bind_top(Ex *x) {
     }
   return ok;
 }
-
