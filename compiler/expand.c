@@ -605,6 +605,7 @@ static bool run_orders(Ex *x) {
   const Clause **order = NEW_ARRAY(s->arena, const Clause *, s->nrank);
   if (!find_orders(x, order))
     return false;
+  s->order_clause = order;
   s->order_at = NEW_ARRAY(s->arena, Span, s->nrank);
   for (uint32_t r = 0; r < s->nrank; r++)
     s->order_at[r] = order[r]->at;

@@ -126,7 +126,7 @@ bool bind_top(Ex *x) {
     if (ok)
       append_param(s, p->name, s->env[p->slot], first), first = false;
   }
-  for (uint32_t i = 0; i < o->ndefine; i++)
+  for (uint32_t i = 0; i < o->ndefine && o->ncompare == 0; i++)
     if (!o->define[i].used) {
       diag_error(s->diag, DIAG_PARAM, sc->name_at, "schedule '%s' has no parameter '%s' (-D)",
                  sc->name, o->define[i].name);

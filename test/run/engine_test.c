@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Tests of the runtime on hand-made programs: engine_test CASE. A case prints what it has done and
  * seen, for FileCheck, and exits 1 if a result is wrong. Texts of errors are printed as they are,
- * so that the .test files match them whole. */
+ * so that the .test files match them whole. More than 800 lines: the cases share what runs and tells. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
