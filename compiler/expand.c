@@ -144,9 +144,10 @@ static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
   uint32_t old = x->last_u[stage];
   if (old && x->fresh[stage] == 0) {
-    diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at,
-               "rank %u runs %s again with no gradient in between", x->rank, op_text(s, old - 1));
+    diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank,
+               op_text(s, old - 1));
     diag_note(s->diag, s->site[s->op[old - 1].site], "%s is here first", op_text(s, old - 1));
+    diag_help(s->diag, "an update applies the gradients since the last one, and there are none");
     return false;
   }
   push(x, PIPE_U, x->labelled || mb != NONE ? x->phase : PIPE_NPHASES, stage, mb);
