@@ -57,10 +57,10 @@ static bool check_stage(Sched *s, uint32_t stage) {
     return false;
   uint32_t u = s->round[s->round0[stage + 1] - 1].u, none = NONE;
   for (uint32_t k = s->round0[stage]; k < s->round0[stage + 1] && none == NONE; k++)
-    none = s->round[k].grad == NONE ||
-                   (k > s->round0[stage] && s->round[k].grad == s->round[k - 1].grad)
-               ? k
-               : NONE;
+    if (s->op[s->round[k].u].mb == NONE && /* else its label is wrong, see check_label */
+        (s->round[k].grad == NONE ||
+         (k > s->round0[stage] && s->round[k].grad == s->round[k - 1].grad)))
+      none = k;
   for (uint32_t mb = mb0; mb < mb1 && ok; mb++) {
     uint32_t last = w[mb] ? w[mb] : b[mb];
     ok = in_order(s, f[mb] - 1, b[mb] - 1, ", which it belongs to") &&

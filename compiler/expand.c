@@ -139,11 +139,12 @@ static void push(Ex *x, uint8_t kind, uint8_t phase, uint32_t stage, uint32_t mb
       .kind = kind, .phase = phase, .stage = stage, .mb = mb, .site = op_site(s, x->use)};
 }
 
-/* But for the first a U needs a gradient since the last, so there are few more of them than of those. */
+/* A U that only repeats the last one is refused here, so that there are not many more of them than of gradients;
+ * check_deps refuses the others that have nothing to apply. */
 static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
   uint32_t old = x->last_u[stage];
-  if (old && x->fresh[stage] == 0) {
+  if (old && x->fresh[stage] == 0 && s->op[old - 1].mb == mb) {
     diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank,
                op_text(s, old - 1));
     diag_note(s->diag, s->site[s->op[old - 1].site], "%s is here first", op_text(s, old - 1));
