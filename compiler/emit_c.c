@@ -41,7 +41,7 @@ static void instr(Text *t, const PipeInstr *in, uint32_t slices) {
   text_u64(t, in->stage);
   text_lit(t, name);
   if (in->mb != PIPE_NONE)
-    text_unit(t, in->mb, slices);
+    text_op_unit(t, in->op, in->mb, slices);
   text_lit(t, " */\n");
 }
 

@@ -28,7 +28,7 @@ static void op_string(Text *t, const char *name, const PipeInstr *in, uint32_t s
   text_u64(t, in->stage);
   text_lit(t, pipe_op_info[in->op].text);
   if (in->mb != NONE)
-    text_unit(t, in->mb, slices);
+    text_op_unit(t, in->op, in->mb, slices);
   text_char(t, '"');
   text_char(t, after);
 }
@@ -79,6 +79,8 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle) {
   number(t, "held", pk->held, ',');
   number(t, "kept", pk->kept, ',');
   number(t, "warmup_depth", pk->warmup, ',');
+  number(t, "staleness", s->staleness[r], ',');
+  number(t, "discrepancy", s->discrepancy[r], ',');
   key(t, "idle");
   text_char(t, '{');
   for (int i = 0; i < IDLE_NCAUSES; i++)
@@ -126,7 +128,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle) {
     number(t, "stage", in->stage, ',');
     if (in->mb != NONE)
       number(t, "mb", in->mb / p->slices, ',');
-    if (in->mb != NONE && p->slices > 1)
+    if (in->mb != NONE && p->slices > 1 && in->op != PIPE_U)
       number(t, "slice", in->mb % p->slices, ',');
     key(t, "phase");
     text_quoted(t, pipe_phase_name[in->phase]);

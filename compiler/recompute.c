@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The `recompute` clause (lang/spec.md 5.7): an R before the first backward of every stage and
+ * The `recompute` clause (lang/spec.md 5.8): an R before the first backward of every stage and
  * microbatch for which its condition holds, and that has no R of its own. Part of expand; the orders
  * are complete, those of `rules` included. Linear. */
 #include <string.h>
@@ -70,7 +70,6 @@ bool insert_recompute(Ex *x) {
       const Op *o = &s->op[i];
       if (o->kind == PIPE_U) {
         to[n++] = *o;
-        s->at_u[o->stage] = n;
         continue;
       }
       size_t cell = (size_t)o->stage * s->nmb + o->mb;

@@ -52,6 +52,14 @@ static inline void text_unit(Text *t, uint32_t unit, uint32_t slices) {
   }
 }
 
+/* The same after the letter of an op: an update is of a whole microbatch. */
+static inline void text_op_unit(Text *t, uint8_t op, uint32_t unit, uint32_t slices) {
+  if (op == PIPE_U)
+    text_u64(t, unit / slices);
+  else
+    text_unit(t, unit, slices);
+}
+
 /* Any length. */
 static inline void text_string(Text *t, const char *s) {
   for (; *s; s++) {

@@ -176,6 +176,7 @@ again:
 
   "schedule"           { TOKEN(SCHEDULE); }
   "requires"           { TOKEN(REQUIRES); }
+  "expects"            { TOKEN(EXPECTS); }
   "extends"            { TOKEN(EXTENDS); }
   "import"             { TOKEN(IMPORT); }
   "let"                { TOKEN(LET); }
@@ -210,6 +211,7 @@ again:
   "when"               { TOKEN(WHEN); }
   "recompute"          { TOKEN(RECOMPUTE); }
   "slices"             { TOKEN(SLICES); }
+  "use"                { TOKEN(USE); }
 
   "overlap" | "weights" | "stash" | "comm" | "edge" | "finally"
   | "side" | "group" | "recv" | "wait" {

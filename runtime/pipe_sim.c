@@ -36,6 +36,8 @@ int pipe_op_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb) {
 int pipe_unit_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb, uint32_t slices) {
   if (slices <= 1 || mb == PIPE_NONE)
     return pipe_op_text(buf, op, stage, mb);
+  if (op == PIPE_U) /* of a whole microbatch */
+    return pipe_op_text(buf, op, stage, mb / slices);
   return snprintf(buf, PIPE_OP_TEXT, "%u%s%u.%u", stage,
                   (unsigned)op < PIPE_NOPS ? pipe_op_info[op].text : "?", mb / slices, mb % slices);
 }

@@ -378,11 +378,12 @@ static void draw_labels(const Page *g, const Panel *n, double top) {
           continue;
         if (in->mb == PIPE_NONE)
           emit(g, "<text x=\"~\" y=\"~\">$</text>\n", x + inset(w) / 2, y, pipe_op_info[op].text);
-        else if (g->p->slices > 1)
+        else if (g->p->slices > 1 && op != PIPE_U)
           emit(g, "<text x=\"~\" y=\"~\">#.#</text>\n", x + inset(w) / 2, y,
                (unsigned)(in->mb / g->p->slices), (unsigned)(in->mb % g->p->slices));
         else
-          emit(g, "<text x=\"~\" y=\"~\">#</text>\n", x + inset(w) / 2, y, (unsigned)in->mb);
+          emit(g, "<text x=\"~\" y=\"~\">#</text>\n", x + inset(w) / 2, y,
+               (unsigned)(in->mb / pipe_slices(g->p)));
       }
     }
     emit(g, "</g>\n");

@@ -66,7 +66,7 @@ static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
   fprintf(f, ",\"args\":{\"stage\":%u", in->stage);
   if (in->mb != PIPE_NONE)
     fprintf(f, ",\"mb\":%u", in->mb / pipe_slices(p));
-  if (in->mb != PIPE_NONE && p->slices > 1)
+  if (in->mb != PIPE_NONE && p->slices > 1 && in->op != PIPE_U)
     fprintf(f, ",\"slice\":%u", in->mb % p->slices);
   if (in->peer != PIPE_NONE)
     fprintf(f, ",\"peer\":%u", in->peer);
