@@ -19,7 +19,8 @@ static void sum_rank(Sched *s, uint32_t r) {
   }
   for (uint32_t i = 0; i < s->npool[r]; i++) {
     const PipePool *q = &s->pool[r][i];
-    uint64_t *sum[PIPE_NCLASSES] = {&p->act, &p->gout, &p->out, &p->in, &p->local};
+    uint64_t *sum[PIPE_NCLASSES] = {&p->act, &p->gout, &p->out,
+                                   &p->in,  &p->local, &p->host_bytes};
     *sum[q->cls] += q->count * round64(q->bytes);
   }
   p->total = p->weight + p->grad + p->opt + p->work + p->act + p->gout + p->out + p->in + p->local;

@@ -77,15 +77,18 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
     return false;
   }
   const Peak *p = &s->peak[r];
-  if (call->builtin == BI_MEMORY && !s->sized) {
+  bool bytes = call->builtin == BI_MEMORY || call->builtin == BI_HOST_MEMORY;
+  if (bytes && !s->sized) {
     diag_error(s->diag, DIAG_NO_SIZES, call->at,
-               "'memory' needs sizes: schedule '%s' has no 'bytes' and no profile", s->name);
+               "'%s' needs sizes: schedule '%s' has no 'bytes' and no profile", call->name, s->name);
     return false;
   }
   *value = call->builtin == BI_INFLIGHT ? p->inflight
            : call->builtin == BI_HELD   ? p->held
            : call->builtin == BI_WARMUP ? p->warmup
-                                        : (int64_t)p->total;
+           : call->builtin == BI_HOST   ? p->host
+           : call->builtin == BI_MEMORY ? (int64_t)p->total
+                                        : (int64_t)p->host_bytes;
   return true;
 }
 

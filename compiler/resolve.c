@@ -45,7 +45,7 @@ typedef struct Resolver {
   uint32_t cap, used;
   VEC(Name) scope; /* names defined, innermost last */
   File *files;
-  Name n_min, n_max, op_name[5];
+  Name n_min, n_max, op_name[7];
   bool in_check;      /* quantities are allowed */
   bool in_when;       /* inflight and held are */
   uint32_t nquantity; /* of those, so far */
@@ -65,10 +65,18 @@ static const struct {
     {"held", BI_HELD},
     {"warmup_depth", BI_WARMUP},
     {"memory", BI_MEMORY},
+    {"host", BI_HOST},
+    {"host_memory", BI_HOST_MEMORY},
     {"makespan", BI_MAKESPAN},
     {"span", BI_SPAN},
     {"idle", BI_IDLE},
 };
+
+static const struct {
+  const char *name;
+  PipeOp op;
+} ops[] = {{"F", PIPE_F}, {"B", PIPE_B},     {"I", PIPE_I},      {"W", PIPE_W},
+           {"U", PIPE_U}, {"OFF", PIPE_OFF}, {"LOAD", PIPE_LOAD}};
 
 static Sym *slot_of(Sym *table, uint32_t cap, Name name) {
   uint64_t h = (uint64_t)(uintptr_t)name * 0x9e3779b97f4a7c15u;
@@ -172,7 +180,8 @@ static void wrong_kind(Resolver *r, const Sym *y, Name name, Span at, const char
     diag_help(d, "a function sees only what is defined before it, so it cannot call itself");
   else if (!suggest(r, name) && r->in_check && strstr(wanted, "function"))
     diag_help(
-        d, "a check knows inflight(r) held(r) warmup_depth(r) memory(r) makespan() span() idle()");
+        d, "a check knows inflight(r) held(r) warmup_depth(r) memory(r) host(r) host_memory(r) "
+           "makespan() span() idle()");
 }
 
 /* ---- expressions; the result tells whether the value depends on the kernel's index ---- */
@@ -187,7 +196,7 @@ static bool resolve_args(Resolver *r, Arg *a) {
 }
 
 static bool is_cost(Name key) {
-  for (int k = 0; k < NTIMEKEYS; k++)
+  for (int k = 0; k < NPLAYKEYS; k++)
     if (strcmp(key, cost_key[k]) == 0)
       return true;
   return false;
@@ -316,14 +325,11 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
     if (!y || y->kind != SY_PIPE)
       wrong_kind(r, y, o->pipe, o->pipe_at, "a pipe");
   }
-  for (int k = 0; k < 5; k++)
+  for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
     if (o->name == r->op_name[k])
-      o->op = (int8_t)(k == 0   ? PIPE_F
-                       : k == 1 ? PIPE_B
-                       : k == 2 ? PIPE_I
-                       : k == 3 ? PIPE_W
-                                : PIPE_U);
-  uint32_t want = o->op == PIPE_U || (!o->parens && !kernel) ? 0 : 1;
+      o->op = (int8_t)ops[k].op;
+  bool copy = o->op == PIPE_OFF || o->op == PIPE_LOAD;
+  uint32_t want = o->op == PIPE_U || (!o->parens && !kernel && !copy) ? 0 : 1;
   if (o->op < 0) {
     Sym *y = find(r, o->name);
     if (!y || y->kind != SY_OPDEF) {
@@ -332,7 +338,7 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
       else
         diag_error(d, DIAG_UNKNOWN_NAME, o->name_at, "unknown op '%s'", o->name);
       if (!y)
-        diag_help(d, "the ops are F, B, I, W and U; 'op %s(m) = ...' defines one", o->name);
+        diag_help(d, "the ops are F, B, I, W, U, OFF and LOAD; 'op %s(m) = ...' defines one", o->name);
       return;
     }
     o->def = y->opdef;
@@ -535,7 +541,7 @@ static void resolve_entries(Resolver *r, Clause *c) {
     if (k == hi) {
       diag_error(r->s->diag, DIAG_UNKNOWN_NAME, e->key_at, "unknown key '%s'", e->key);
       diag_help(r->s->diag, c->kind == CL_TIME
-                                ? "the keys of time are F B I W U send reduce"
+                                ? "the keys of time are F B I W U send reduce OFF LOAD"
                                 : "the keys of bytes are act gout boundary weight grad opt work");
     } else if (seen[k]) {
       diag_error(r->s->diag, DIAG_REDEFINED, e->key_at, "'%s' is given twice", e->key);
@@ -569,6 +575,12 @@ static void resolve_clause(Resolver *r, Clause *c) {
   uint32_t mark = scope_begin(r);
   if (c->var)
     c->slot = define_var(r, c->var, c->var_at);
+  if (c->kind == CL_OFFLOAD) {
+    if (c->mb_var)
+      c->mb_slot = define_var(r, c->mb_var, c->mb_var_at);
+    resolve_expr(r, c->when);
+    resolve_expr(r, c->lead);
+  }
   resolve_expr(r, c->place);
   if (c->kind == CL_CHECK) {
     r->in_check = true;
@@ -756,8 +768,8 @@ bool resolve(Sched *s) {
   Ast *ast = s->tree;
   Resolver r = {.s = s, .in = s->names, .cap = 64};
   r.table = NEW_ARRAY(s->arena, Sym, r.cap);
-  for (int k = 0; k < 5; k++)
-    r.op_name[k] = intern(s->names, &"FBIWU"[k], 1);
+  for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
+    r.op_name[k] = intern(s->names, ops[k].name, strlen(ops[k].name));
   const char *path = s->diag->source[ast->file].path;
   struct stat st;
   File main_file = {.ast = ast};

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * Slots of stashes and of tensors that stay on their rank, and all pools. Requires comm. Ensures
- * act, gout and local in/out of every compute instruction, pool, npool, nrank_slot, peak (counts and
+ * act, gout, keep and local in/out of every compute and copy instruction, pool, npool, nrank_slot, peak (counts and
  * the op at which most bytes live).
  *
  * Interval colouring along each rank's compute stream, which runs in order: a slot is taken at the
  * op that fills it and given back after the op that reads it last; a new one is made only when none
- * is free, so each pool's count is its peak. Stages of a rank with equal sizes share a pool; without
+ * is free, so each pool's count is its peak. A LOAD takes its slot where it stands, the slot of an OFF is
+ * given back before the first op that waits for it or a later copy. Stages of a rank with equal sizes share a pool; without
  * sizes each stage has its own. Linear (a sort of each rank's stages by size apart). */
 #include "pipec.h"
 
@@ -36,7 +37,7 @@ static void give(Sched *s, Colour *c, uint32_t slot) {
 }
 
 static uint64_t class_bytes(const PipeStage *st, PipeClass cls) {
-  return cls == PIPE_ACT ? st->act_bytes : cls == PIPE_GOUT ? st->gout_bytes : st->boundary_bytes;
+  return cls == PIPE_ACT || cls == PIPE_HOST ? st->act_bytes : cls == PIPE_GOUT ? st->gout_bytes : st->boundary_bytes;
 }
 
 typedef struct Key {
@@ -104,16 +105,43 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
   Peak *pk = &s->peak[r];
   Streams *t = &s->stream[r];
   PipeInstr *all = s->stream[0].compute; /* instruction of op i of any rank */
-  Classes *act = &cls[PIPE_ACT], *gout = &cls[PIPE_GOUT], *loc = &cls[PIPE_LOCAL];
+  Classes *act = &cls[PIPE_ACT], *gout = &cls[PIPE_GOUT], *loc = &cls[PIPE_LOCAL],
+          *host = &cls[PIPE_HOST];
   group(s, r, PIPE_ACT, act, key);
   group(s, r, PIPE_GOUT, gout, key);
   group(s, r, PIPE_LOCAL, loc, key);
   *pk = (Peak){.op = NONE};
-  uint32_t inflight = 0, held = 0;
+  group(s, r, PIPE_HOST, host, key);
+  uint32_t inflight = 0, held = 0, on_host = 0, copied = 0, over = 0;
   uint64_t live = 0, most = 0;
   bool backward_seen = false;
   for (uint32_t i = 0; i < t->ncompute; i++) {
     PipeInstr *in = &t->compute[i];
+    for (; copied < t->ncopy && t->copy[copied].wait <= i; copied++) {
+      PipeInstr *x = &t->copy[copied];
+      size_t cell = (size_t)x->stage * s->nmb + x->mb;
+      Colour *h = &host->pool[host->of[x->stage]], *a = &act->pool[act->of[x->stage]];
+      if (x->op == PIPE_OFF) {
+        x->act = all[s->at_f[cell] - 1].act;
+        x->keep = take(h);
+        if (++on_host > pk->host)
+          pk->host = on_host;
+        continue;
+      }
+      x->keep = s->stream[0].copy[s->at_off[cell] - 1].keep;
+      give(s, h, x->keep), on_host--;
+      x->act = take(a), live += a->bytes;
+      if (++inflight > pk->inflight)
+        pk->inflight = inflight;
+      if (live > most)
+        most = live, pk->op = s->rank_op0[r] + i;
+    }
+    for (; over < in->wait_copy; over++) {
+      PipeInstr *x = &t->copy[over];
+      Colour *a = &act->pool[act->of[x->stage]];
+      if (x->op == PIPE_OFF)
+        give(s, a, x->act), live -= a->bytes, inflight--;
+    }
     if (in->op == PIPE_U)
       continue;
     const PipeStage *st = &s->stage[in->stage];
@@ -126,6 +154,8 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       pk->warmup += !backward_seen;
     } else {
       in->act = all[s->at_f[cell] - 1].act;
+      if (t->ncopy && s->at_load[cell] && s->copy[s->at_load[cell] - 1].at <= s->rank_op0[r] + i)
+        in->act = s->stream[0].copy[s->at_load[cell] - 1].act;
       backward_seen = true;
     }
     if (in->op == PIPE_I) {
@@ -164,12 +194,15 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     if (pipe_op_info[in->op].gout < 0)
       give(s, g, in->gout), live -= g->bytes, held--;
   }
+  for (; over < t->ncopy; over++) /* no op waits for these */
+    if (t->copy[over].op == PIPE_OFF)
+      give(s, &act->pool[act->of[t->copy[over].stage]], t->copy[over].act);
   if (!s->sized)
     pk->op = NONE;
   /* Numbers: channels first (comm has numbered them), then these. */
   uint32_t n = s->nrank_slot[r];
-  static const PipeClass order_[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL};
-  for (int k = 0; k < 3; k++)
+  static const PipeClass order_[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL, PIPE_HOST};
+  for (int k = 0; k < 4; k++)
     for (uint32_t p = 0; p < cls[order_[k]].npool; p++) {
       Colour *c = &cls[order_[k]].pool[p];
       BUG_IF(c->live != 0);
@@ -178,6 +211,11 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       add_pool(s, r, order_[k], c->stage, c->first, c->count, c->bytes);
     }
   s->nrank_slot[r] = n;
+  for (uint32_t i = 0; i < t->ncopy; i++) {
+    PipeInstr *x = &t->copy[i];
+    x->act += act->pool[act->of[x->stage]].first;
+    x->keep += host->pool[host->of[x->stage]].first;
+  }
   for (uint32_t i = 0; i < t->ncompute; i++) {
     PipeInstr *in = &t->compute[i];
     if (in->op == PIPE_U)
@@ -204,12 +242,12 @@ bool slots(Sched *s) {
   uint32_t widest = 0;
   for (uint32_t r = 0; r < s->nrank; r++) {
     uint32_t n = s->rank_stage0[r + 1] - s->rank_stage0[r];
-    s->pool[r] = NEW_ARRAY(s->arena, PipePool, 7 * (size_t)n);
+    s->pool[r] = NEW_ARRAY(s->arena, PipePool, 8 * (size_t)n);
     widest = n > widest ? n : widest;
   }
   Classes cls[PIPE_NCLASSES] = {{0}};
-  static const PipeClass coloured[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL};
-  for (int k = 0; k < 3; k++) {
+  static const PipeClass coloured[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL, PIPE_HOST};
+  for (int k = 0; k < 4; k++) {
     cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, widest);
     cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   }

@@ -350,6 +350,19 @@ static void put_clause(FILE *out, const Clause *c) {
       put_range(out, &c->range);
     }
     break;
+  case CL_OFFLOAD:
+    fputs("offload", out);
+    if (c->var)
+      fprintf(out, " %s, %s", c->var, c->mb_var);
+    if (c->when) {
+      fputs(" when ", out);
+      ast_dump_expr(out, c->when);
+    }
+    if (c->lead) {
+      fputs(" lead ", out);
+      ast_dump_expr(out, c->lead);
+    }
+    break;
   case CL_LET: put_let(out, c->name, c->value); break;
   case CL_FN: put_fn(out, c->fn); break;
   }

@@ -208,6 +208,8 @@ again:
   "period"             { TOKEN(PERIOD); }
   "rules"              { TOKEN(RULES); }
   "when"               { TOKEN(WHEN); }
+  "offload"            { TOKEN(OFFLOAD); }
+  "lead"               { TOKEN(LEAD); }
 
   "overlap" | "weights" | "stash" | "comm" | "slices" | "edge" | "finally" | "recompute"
   | "side" | "group" | "recv" | "wait" {

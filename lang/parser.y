@@ -208,6 +208,17 @@ static Clause *new_costs(Parse *ps, ClauseKind kind, Span at, Binding var, Entry
   return c;
 }
 
+static Clause *new_offload(Parse *ps, Span at, Binding stage, Binding mb, Expr *when, Expr *lead) {
+  Clause *c = new_clause(ps, CL_OFFLOAD, at, NULL);
+  c->var = stage.name;
+  c->var_at = stage.at;
+  c->mb_var = mb.name;
+  c->mb_var_at = mb.at;
+  c->when = when;
+  c->lead = lead;
+  return c;
+}
+
 static Item *new_item(Parse *ps, ItemKind kind, Span at) {
   Item *item = NEW(ps->lx.arena, Item);
   item->kind = kind;
@@ -260,6 +271,7 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'"
 %token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
+%token OFFLOAD "'offload'" LEAD "'lead'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
 %token ARROW "'->'" DOTDOT "'..'"
 %token EQ "'=='" NE "'!='" LE "'<='" GE "'>='" AND "'&&'" OR "'||'"
@@ -282,7 +294,7 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %type <requires> requires requires_opt
 %type <base> base_opt
 %type <op> opref ophead optarget
-%type <expr> period_opt at_opt when_opt
+%type <expr> period_opt at_opt when_opt lead_opt
 %type <stmt> stmt if_stmt do_stmt indexed
 %type <stmts> stmts block else_opt phased clipped
 %type <phase> phase
@@ -425,6 +437,8 @@ clause:
     $$->var_at = $5.at;
     $$->range = $7;
   }
+| OFFLOAD ok when_opt lead_opt { $$ = new_offload(ps, @$, NO_BINDING, NO_BINDING, $3.e, $4.e); }
+| OFFLOAD ok name ',' name when_opt lead_opt { $$ = new_offload(ps, @$, $3, $5, $6.e, $7.e); }
 | LET ok name '=' expr {
     $$ = new_clause(ps, CL_LET, @$, $5.e);
     $$->name = $3.name;
@@ -500,6 +514,7 @@ phased: block | do_stmt { $$ = one_stmt($1); } ;
 clipped: phased | indexed { $$ = one_stmt($1); } ;
 at_opt: %empty { $$ = (ExprVal){0}; } | '@' expr { $$ = $2; } ;
 when_opt: %empty { $$ = (ExprVal){0}; } | WHEN expr { $$ = $2; } ;
+lead_opt: %empty { $$ = (ExprVal){0}; } | LEAD expr { $$ = $2; } ;
 period_opt: %empty { $$ = (ExprVal){0}; } | PERIOD expr { $$ = $2; } ;
 
 indexed:

@@ -17,17 +17,17 @@ static const uint64_t SIZE_LIMIT = UINT64_C(1) << 56; /* sums of 2^6 such sizes 
 /* What has been seen of a (stage, mb), and where its stashes lie. */
 #define SEEN(op) (1u << PIPE_##op)
 typedef struct Seen {
-  uint32_t act, gout;
+  uint32_t act, gout, host;
   uint32_t ops; /* set of SEEN(op) */
 } Seen;
 
-/* A slot, and what is in it: a stash, or the output (gradient) of stage `owner` for `mb`. */
+/* A slot, and what is in it: a stash, or the output (gradient) of stage `owner` for `mb`. touched: for
+ * each stream, how many of its instructions are completed with the last one that uses the slot. */
 typedef struct Slot {
   const PipePool *pool;
   bool full, gradient;
   uint32_t owner, mb;
-  uint32_t changed; /* completed instructions of the stream that last filled or emptied it */
-  bool comm;        /* which stream that was */
+  uint32_t touched[PIPE_NSTREAMS];
 } Slot;
 
 typedef struct Check {
@@ -43,8 +43,9 @@ typedef struct Check {
   /* Of the rank at hand. */
   Slot *slot;
   uint32_t rank, index; /* of the instruction */
-  uint32_t done[2];     /* instructions above it in the COMPUTE and the COMM stream */
-  uint32_t wait[2];     /* most that an instruction of each stream has waited for so far */
+  uint32_t done[PIPE_NSTREAMS]; /* instructions above it in each stream */
+  /* Most that an instruction of a stream has waited for so far, of each stream. */
+  uint32_t wait[PIPE_NSTREAMS][PIPE_NSTREAMS];
 } Check;
 
 #define FAIL(run, ...) pr_fail(run, PR_E_ARG, __VA_ARGS__)
@@ -252,6 +253,17 @@ static PrStatus check_slot(Check *k, const PipeInstr *c, const char *field, uint
   return PR_OK;
 }
 
+/* Every use of the slot by other streams so far is over when c starts. */
+static PrStatus check_turn(Check *k, const PipeInstr *c, uint32_t at, bool reads) {
+  uint32_t on = pipe_op_info[c->op].stream;
+  Slot *slot = &k->slot[at];
+  for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
+    if (x != on && slot->touched[x] > k->wait[on][x])
+      FAIL_AT(k, c, "does not wait until slot %u is %s", at, reads ? "full" : "free");
+  slot->touched[on] = k->done[on] + 1;
+  return PR_OK;
+}
+
 /* The boundary tensor in field `in` (reads) or `out`. X and DX belong to the boundary with the
  * stage before, Y and DY to that with the stage after. */
 static PrStatus check_tensor(Check *k, const PipeInstr *c, PipeTensor tensor, bool reads) {
@@ -277,10 +289,8 @@ static PrStatus check_tensor(Check *k, const PipeInstr *c, PipeTensor tensor, bo
     FAIL_AT(k, c, "slot %u does not hold what it reads", at);
   if (!reads && slot->full)
     FAIL_AT(k, c, "fills slot %u, which is in use", at);
-  if (slot->comm != comm && slot->changed > k->wait[comm])
-    FAIL_AT(k, c, "does not wait until slot %u is %s", at, reads ? "full" : "free");
-  *slot = (Slot){slot->pool, !reads, gradient, owner, c->mb, k->done[comm] + 1, comm};
-  return PR_OK;
+  slot->full = !reads, slot->gradient = gradient, slot->owner = owner, slot->mb = c->mb;
+  return check_turn(k, c, at, reads);
 }
 
 static PrStatus check_peer(Check *k, const PipeInstr *c) {
@@ -312,27 +322,33 @@ static PrStatus check_stash(Check *k, const PipeInstr *c, const char *field, uin
   } else if (effect < 0) {
     k->slot[slot].full = false;
   }
-  return PR_OK;
+  return check_turn(k, c, slot, effect <= 0);
 }
 
-/* F, then B, or I and W; each once. Transfers have their order from the slots; here each once. */
+/* F, then B, or I and W; each once; OFF and LOAD between them. Transfers have their order from the slots;
+ * here each once. */
 static PrStatus check_order(Check *k, const PipeInstr *c) {
   static const uint32_t before[PIPE_NOPS] = {
-      [PIPE_B] = SEEN(F), [PIPE_I] = SEEN(F), [PIPE_W] = SEEN(F) | SEEN(I)};
-  static const uint32_t never[PIPE_NOPS] = {[PIPE_B] = SEEN(I), [PIPE_I] = SEEN(B)};
+      [PIPE_B] = SEEN(F),
+      [PIPE_I] = SEEN(F),
+      [PIPE_W] = SEEN(F) | SEEN(I),
+      [PIPE_OFF] = SEEN(F),
+      [PIPE_LOAD] = SEEN(OFF)};
+  static const uint32_t never[PIPE_NOPS] = {
+      [PIPE_B] = SEEN(I), [PIPE_I] = SEEN(B), [PIPE_OFF] = SEEN(B) | SEEN(W)};
   if (c->op == PIPE_REDUCE) {
     if (k->p->stage[c->stage].replica == c->stage)
       FAIL_AT(k, c, "stage %u has no replicas", c->stage);
-    if (k->left[c->stage] > 0 || k->wait[1] < k->graded[c->stage])
+    if (k->left[c->stage] > 0 || k->wait[PIPE_COMM][PIPE_COMPUTE] < k->graded[c->stage])
       FAIL_AT(k, c, "does not wait for the gradients of stage %u", c->stage);
     if (k->reduced[c->stage])
       FAIL_AT(k, c, "stage %u is reduced twice", c->stage);
-    k->reduced[c->stage] = k->done[1] + 1;
+    k->reduced[c->stage] = k->done[PIPE_COMM] + 1;
     return PR_OK;
   }
   if (c->op == PIPE_U) {
     if (k->p->stage[c->stage].replica != c->stage &&
-        (!k->reduced[c->stage] || k->wait[0] < k->reduced[c->stage]))
+        (!k->reduced[c->stage] || k->wait[PIPE_COMPUTE][PIPE_COMM] < k->reduced[c->stage]))
       FAIL_AT(k, c, "does not wait for the sum over the replicas of stage %u", c->stage);
     if (k->left[c->stage] > 0)
       FAIL_AT(k, c, "%u microbatches have not been through stage %u", k->left[c->stage], c->stage);
@@ -346,10 +362,13 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
     FAIL_AT(k, c, "stands there twice on rank %u", k->rank);
   if ((s->ops & before[c->op]) != before[c->op] || (s->ops & never[c->op]))
     FAIL_AT(k, c, "is out of order with the other ops of stage %u, microbatch %u", c->stage, c->mb);
+  bool compute = pipe_op_info[c->op].stream == PIPE_COMPUTE;
+  if (compute && (s->ops & SEEN(OFF)) && !(s->ops & SEEN(LOAD)))
+    FAIL_AT(k, c, "the stash of stage %u, microbatch %u is in host memory", c->stage, c->mb);
   s->ops |= 1u << c->op;
   if (c->op == PIPE_B || c->op == PIPE_W) {
     k->left[c->stage]--;
-    k->graded[c->stage] = k->done[0] + 1;
+    k->graded[c->stage] = k->done[PIPE_COMPUTE] + 1;
   }
   return PR_OK;
 }
@@ -377,26 +396,34 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
     FAIL_AT(k, c, "site %u of %u", c->site, p->nsite);
 
   const PipeOpInfo *o = &pipe_op_info[c->op];
-  if (c->wait > k->done[!o->comm])
-    FAIL_AT(k, c, "waits for %u %s instructions, but only %u stand above it", c->wait,
-            o->comm ? "compute" : "comm", k->done[!o->comm]);
-  if (c->wait > k->wait[o->comm])
-    k->wait[o->comm] = c->wait;
+  static const char *const stream[PIPE_NSTREAMS] = {"compute", "comm", "copy"};
+  for (uint32_t x = 0; x < PIPE_NSTREAMS; x++) {
+    uint32_t wait = x == o->stream ? 0 : pipe_wait_for(c, (PipeOn)x);
+    if (wait > k->done[x])
+      FAIL_AT(k, c, "waits for %u %s instructions, but only %u stand above it", wait, stream[x],
+              k->done[x]);
+    if (wait > k->wait[o->stream][x])
+      k->wait[o->stream][x] = wait;
+  }
   PrStatus st;
   if ((st = check_peer(k, c)) || (st = check_order(k, c)) || (st = check_callback(k, c)) ||
       (st = check_tensor(k, c, (PipeTensor)o->in, true)) ||
       (st = check_tensor(k, c, (PipeTensor)o->out, false)))
     return st;
-  bool act = c->op == PIPE_F || c->op == PIPE_B || c->op == PIPE_I || c->op == PIPE_W;
+  bool host = c->op == PIPE_OFF || c->op == PIPE_LOAD;
+  bool act = host || c->op == PIPE_F || c->op == PIPE_B || c->op == PIPE_I || c->op == PIPE_W;
   bool gout = c->op == PIPE_I || c->op == PIPE_W;
   if ((st = check_slot(k, c, "act", c->act, PIPE_ACT, act ? c->stage : PIPE_NONE)) ||
-      (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE)))
+      (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE)) ||
+      (st = check_slot(k, c, "keep", c->keep, PIPE_HOST, host ? c->stage : PIPE_NONE)))
     return st;
   if (!act)
     return PR_OK;
   Seen *s = seen_of(k, c->stage, c->mb);
   if ((st = check_stash(k, c, "act", c->act, o->act, &s->act)))
     return st;
+  if (host)
+    return check_stash(k, c, "keep", c->keep, c->op == PIPE_OFF ? 1 : -1, &s->host);
   return gout ? check_stash(k, c, "gout", c->gout, o->gout, &s->gout) : PR_OK;
 }
 
@@ -420,7 +447,7 @@ static PrStatus check_rank(Check *k, uint32_t r) {
   for (k->index = 0; !st && k->index < t->ninstr; k->index++) {
     st = check_instr(k, &t->instr[k->index]);
     if (!st)
-      k->done[pipe_op_info[t->instr[k->index].op].comm]++;
+      k->done[pipe_op_info[t->instr[k->index].op].stream]++;
   }
   free(k->slot);
   return st;
@@ -443,6 +470,8 @@ static PrStatus check_complete(Check *k) {
       uint32_t comm = SEEN(SEND_F) | SEEN(RECV_F) | SEEN(SEND_B) | SEEN(RECV_B);
       if ((seen_of(k, s, m)->ops & comm) != want)
         return FAIL(k->run, "program: stage %u, microbatch %u: a SEND or RECV is missing", s, m);
+      if ((seen_of(k, s, m)->ops & (SEEN(OFF) | SEEN(LOAD))) == SEEN(OFF))
+        return FAIL(k->run, "program: stage %u, microbatch %u: its stash is never loaded", s, m);
     }
   }
   return PR_OK;
