@@ -67,8 +67,8 @@ static bool lead(Sched *s, const Clause *c, int64_t *k) {
   return false;
 }
 
-/* Whether the stash goes: it is asked for, the order itself says nothing of it, there is an op between
- * its F and its backward, and, unless a lead is given, time to go and come back. */
+/* Adds a stash that is asked for, of which the order itself says nothing, and that has an op between its
+ * F and its backward. */
 static bool wished(Sched *s, const Clause *c, uint32_t st, uint32_t mb, Wishes *list) {
   const PipeStage *g = &s->stage[st];
   size_t cell = (size_t)st * s->nmb + mb;
@@ -83,8 +83,7 @@ static bool wished(Sched *s, const Clause *c, uint32_t st, uint32_t mb, Wishes *
     return false;
   Wish w = {.stage = st, .mb = mb, .f = s->at_f[cell] - 1, .b = s->at_b[cell] - 1, .clause = c};
   w.load_at = k < 0 ? NONE : w.b - w.f - 1 < k ? w.f + 1 : w.b - (uint32_t)k;
-  uint64_t gap = starts(s, w.b) - s->ideal_end[w.f];
-  if (yes && w.b > w.f + 1 && (k >= 0 || gap >= g->time[PIPE_OFF] + g->time[PIPE_LOAD]))
+  if (yes && w.b > w.f + 1)
     *vec_push(s->arena, list) = w;
   return true;
 }
@@ -101,15 +100,23 @@ static uint32_t not_ended(const Sched *s, uint32_t from, uint32_t to, uint64_t t
   return from;
 }
 
-/* Gives the LOADs of a rank their places, note [latest]. */
-static void place_loads(Sched *s, uint32_t r, Wish *w, uint32_t n) {
+/* Leaves out what has no time to go, behind the OFFs before it, and to come back (a lead says that it
+ * may be late), and gives the LOADs of a rank their places, note [latest]. Returns how many are left. */
+static uint32_t place_loads(Sched *s, uint32_t r, Wish *w, uint32_t all) {
   uint64_t end = 0;
-  Wish *off = arena_alloc(s->arena, (n + 1) * sizeof *off); /* by F: when the OFFs run */
-  qsort(w, n, sizeof *w, by_forward);
-  for (uint32_t i = 0; i < n; i++) {
-    w[i].off = s->ideal_end[w[i].f] > end ? s->ideal_end[w[i].f] : end;
-    end = w[i].off_end = w[i].off + s->stage[w[i].stage].time[PIPE_OFF];
-    off[i] = w[i];
+  uint32_t n = 0;
+  Wish *off = arena_alloc(s->arena, (all + 1) * sizeof *off); /* by F: when the OFFs run */
+  qsort(w, all, sizeof *w, by_forward);
+  for (uint32_t i = 0; i < all; i++) {
+    Wish *x = &w[i];
+    const uint64_t *time = s->stage[x->stage].time;
+    x->off = s->ideal_end[x->f] > end ? s->ideal_end[x->f] : end;
+    x->off_end = x->off + time[PIPE_OFF];
+    if (x->load_at == NONE && x->off_end + time[PIPE_LOAD] > starts(s, x->b))
+      continue;
+    end = x->off_end;
+    off[n] = w[n] = *x;
+    n++;
   }
   qsort(w, n, sizeof *w, by_backward);
   uint64_t next = UINT64_MAX;
@@ -118,6 +125,7 @@ static void place_loads(Sched *s, uint32_t r, Wish *w, uint32_t n) {
     uint64_t time = s->stage[x->stage].time[PIPE_LOAD], last = starts(s, x->b);
     if (x->load_at != NONE) {
       x->load = x->load_at > s->rank_op0[r] ? s->ideal_end[x->load_at - 1] : 0;
+      x->load = x->load > x->off_end ? x->load : x->off_end;
       continue;
     }
     last = next < last ? next : last;
@@ -132,6 +140,7 @@ static void place_loads(Sched *s, uint32_t r, Wish *w, uint32_t n) {
     next = x->load;
     x->load_at = not_ended(s, x->f + 1, x->b, x->load);
   }
+  return n;
 }
 
 static void add(Sched *s, PipeOp kind, const Wish *w, uint32_t site) {
@@ -170,7 +179,7 @@ static bool add_clauses(Sched *s) {
           if (!wished(s, s->offload[i], st, mb, &list))
             return false;
     }
-    place_loads(s, r, list.at, list.n);
+    list.n = place_loads(s, r, list.at, list.n);
     for (uint32_t i = 0; i < list.n; i++) {
       uint32_t c = 0;
       while (s->offload[c] != list.at[i].clause)

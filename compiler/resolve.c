@@ -45,7 +45,7 @@ typedef struct Resolver {
   uint32_t cap, used;
   VEC(Name) scope; /* names defined, innermost last */
   File *files;
-  Name n_min, n_max, op_name[7];
+  Name op_name[PIPE_NOPS]; /* NULL: not written by users */
   bool in_check;      /* quantities are allowed */
   bool in_when;       /* inflight and held are */
   uint32_t nquantity; /* of those, so far */
@@ -71,12 +71,6 @@ static const struct {
     {"span", BI_SPAN},
     {"idle", BI_IDLE},
 };
-
-static const struct {
-  const char *name;
-  PipeOp op;
-} ops[] = {{"F", PIPE_F}, {"B", PIPE_B},     {"I", PIPE_I},      {"W", PIPE_W},
-           {"U", PIPE_U}, {"OFF", PIPE_OFF}, {"LOAD", PIPE_LOAD}};
 
 static Sym *slot_of(Sym *table, uint32_t cap, Name name) {
   uint64_t h = (uint64_t)(uintptr_t)name * 0x9e3779b97f4a7c15u;
@@ -325,9 +319,9 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
     if (!y || y->kind != SY_PIPE)
       wrong_kind(r, y, o->pipe, o->pipe_at, "a pipe");
   }
-  for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
+  for (int k = 0; k < PIPE_NOPS; k++)
     if (o->name == r->op_name[k])
-      o->op = (int8_t)ops[k].op;
+      o->op = (int8_t)k;
   bool copy = o->op == PIPE_OFF || o->op == PIPE_LOAD;
   uint32_t want = o->op == PIPE_U || (!o->parens && !kernel && !copy) ? 0 : 1;
   if (o->op < 0) {
@@ -768,8 +762,8 @@ bool resolve(Sched *s) {
   Ast *ast = s->tree;
   Resolver r = {.s = s, .in = s->names, .cap = 64};
   r.table = NEW_ARRAY(s->arena, Sym, r.cap);
-  for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
-    r.op_name[k] = intern(s->names, ops[k].name, strlen(ops[k].name));
+  for (int k = 0; k < PIPE_NOPS; k++)
+    r.op_name[k] = pipe_op_info[k].comm ? NULL : intern(s->names, pipe_op_info[k].text, strlen(pipe_op_info[k].text));
   const char *path = s->diag->source[ast->file].path;
   struct stat st;
   File main_file = {.ast = ast};

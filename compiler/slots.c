@@ -5,14 +5,19 @@
  *
  * Interval colouring along each rank's compute stream, which runs in order: a slot is taken at the
  * op that fills it and given back after the op that reads it last; a new one is made only when none
- * is free, so each pool's count is its peak. A LOAD takes its slot where it stands, the slot of an OFF is
- * given back before the first op that waits for it or a later copy. Stages of a rank with equal sizes share a pool; without
+ * is free, so each pool's count is its peak. A LOAD takes its slot where it stands. The slot of an OFF is
+ * left: a LOAD below may take it, since copies run one after the other; it is given back before the first
+ * op that waits for the OFF or a later copy. Stages of a rank with equal sizes share a pool; without
  * sizes each stage has its own. Linear (a sort of each rank's stages by size apart). */
+#include <string.h>
+
 #include "pipec.h"
 
 typedef struct Colour { /* one pool being coloured */
   uint32_t *free;
   uint32_t nfree, cap;
+  uint32_t *left;            /* slots of OFFs that no op waits for yet, oldest first */
+  uint32_t nleft, cap_left, first_left;
   uint32_t count, live;
   uint32_t stage, first;
   uint64_t bytes;
@@ -34,6 +39,12 @@ static void give(Sched *s, Colour *c, uint32_t slot) {
     vec_grow(s->arena, (void **)&c->free, &c->cap, sizeof *c->free);
   c->free[c->nfree++] = slot;
   c->live--;
+}
+
+static void leave(Sched *s, Colour *c, uint32_t slot) {
+  if (c->nleft == c->cap_left)
+    vec_grow(s->arena, (void **)&c->left, &c->cap_left, sizeof *c->left);
+  c->left[c->nleft++] = slot;
 }
 
 static uint64_t class_bytes(const PipeStage *st, PipeClass cls) {
@@ -63,7 +74,8 @@ static void group(Sched *s, uint32_t r, PipeClass cls, Classes *c, Key *key) {
   for (uint32_t i = 0; i < n; i++) {
     if (i == 0 || !s->sized || key[i].bytes != key[i - 1].bytes) {
       Colour *p = &c->pool[c->npool++];
-      p->nfree = p->count = p->live = 0; /* its free list is kept from the rank before */
+      p->nfree = p->count = p->live = 0; /* its lists are kept from the rank before */
+      p->nleft = p->first_left = 0;
       p->stage = key[i].stage;
       p->bytes = key[i].bytes;
     }
@@ -101,7 +113,8 @@ static bool local(const Sched *s, uint32_t a, uint32_t b) {
 }
 
 /* One rank: colours, then numbers. */
-static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *key) {
+static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *key,
+                        uint32_t *noff) { /* [pools of ACT]: OFFs that an op waits for */
   Peak *pk = &s->peak[r];
   Streams *t = &s->stream[r];
   PipeInstr *all = s->stream[0].compute; /* instruction of op i of any rank */
@@ -113,6 +126,7 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
   *pk = (Peak){.op = NONE};
   group(s, r, PIPE_HOST, host, key);
   uint32_t inflight = 0, held = 0, on_host = 0, copied = 0, over = 0;
+  memset(noff, 0, act->npool * sizeof *noff);
   uint64_t live = 0, most = 0;
   bool backward_seen = false;
   for (uint32_t i = 0; i < t->ncompute; i++) {
@@ -123,6 +137,7 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       Colour *h = &host->pool[host->of[x->stage]], *a = &act->pool[act->of[x->stage]];
       if (x->op == PIPE_OFF) {
         x->act = all[s->at_f[cell] - 1].act;
+        leave(s, a, x->act);
         x->keep = take(h);
         if (++on_host > pk->host)
           pk->host = on_host;
@@ -130,6 +145,10 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       }
       x->keep = s->stream[0].copy[s->at_off[cell] - 1].keep;
       give(s, h, x->keep), on_host--;
+      if (a->first_left < a->nleft) {
+        x->act = a->left[a->first_left++];
+        continue;
+      }
       x->act = take(a), live += a->bytes;
       if (++inflight > pk->inflight)
         pk->inflight = inflight;
@@ -139,8 +158,9 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     for (; over < in->wait_copy; over++) {
       PipeInstr *x = &t->copy[over];
       Colour *a = &act->pool[act->of[x->stage]];
-      if (x->op == PIPE_OFF)
-        give(s, a, x->act), live -= a->bytes, inflight--;
+      uint32_t *done = &noff[act->of[x->stage]];
+      if (x->op == PIPE_OFF && (*done)++ == a->first_left)
+        give(s, a, a->left[a->first_left++]), live -= a->bytes, inflight--;
     }
     if (in->op == PIPE_U)
       continue;
@@ -194,9 +214,9 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     if (pipe_op_info[in->op].gout < 0)
       give(s, g, in->gout), live -= g->bytes, held--;
   }
-  for (; over < t->ncopy; over++) /* no op waits for these */
-    if (t->copy[over].op == PIPE_OFF)
-      give(s, &act->pool[act->of[t->copy[over].stage]], t->copy[over].act);
+  for (uint32_t p = 0; p < act->npool; p++) /* no op waits for these */
+    for (Colour *c = &act->pool[p]; c->first_left < c->nleft; c->first_left++)
+      give(s, c, c->left[c->first_left]);
   if (!s->sized)
     pk->op = NONE;
   /* Numbers: channels first (comm has numbered them), then these. */
@@ -252,9 +272,10 @@ bool slots(Sched *s) {
     cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   }
   Key *key = NEW_ARRAY(s->arena, Key, widest);
+  uint32_t *noff = NEW_ARRAY(s->arena, uint32_t, widest);
   for (uint32_t r = 0; r < s->nrank; r++) {
     channel_pools(s, r);
-    colour_rank(s, r, cls, key);
+    colour_rank(s, r, cls, key, noff);
   }
   return true;
 }

@@ -93,7 +93,7 @@ typedef struct Content {
 
 typedef struct Slot {
   uint32_t pool;
-  bool used;
+  bool used, left; /* left: an OFF has copied it, and no op waits for that yet */
   Content holds;
   uint32_t touched[3]; /* accesses so far: 1 + position in COMPUTE, COMM, COPY of the last; 0 none */
 } Slot;
@@ -378,8 +378,18 @@ static void change(Verify *v, uint32_t slot, bool take) {
   v->most[i] = v->live[i] > v->most[i] ? v->live[i] : v->most[i];
 }
 
+/* The slot of an OFF that is waited for: 1 if it is free now, 0 if a LOAD has taken it. */
+static uint32_t leaves(Verify *v, uint32_t slot) {
+  if (!v->slot[slot].left)
+    return 0;
+  v->slot[slot].left = false;
+  change(v, slot, false);
+  return 1;
+}
+
 /* Stashes in the order of the text: a copy stands before the op that `wait` counts to, and what an OFF
- * leaves is free from the first op on that waits for it. The pools have no slot more than that needs. */
+ * leaves is free for the LOADs below, and for others from the first op on that waits for the OFF. The
+ * pools have no slot more than that needs. */
 static void verify_stashes(Verify *v) {
   const PipeRank *k = &v->p->rank[v->r];
   uint32_t copy = next_of(k, 0, 2), over = copy, nover = 0, done = 0, live = 0, most = 0;
@@ -390,14 +400,16 @@ static void verify_stashes(Verify *v) {
     const PipeInstr *in = &k->instr[i];
     for (; copy < k->ninstr && k->instr[copy].wait <= done; copy = next_of(k, copy + 1, 2)) {
       bool load = k->instr[copy].op == PIPE_LOAD;
+      Slot *slot = &v->slot[k->instr[copy].act];
       change(v, k->instr[copy].keep, !load);
-      if (load)
+      if (load && !slot->left)
         change(v, k->instr[copy].act, true), live++;
+      slot->left = !load;
       most = live > most ? live : most;
     }
     for (; nover < in->wait_copy; nover++, over = next_of(k, over + 1, 2))
       if (k->instr[over].op == PIPE_OFF)
-        change(v, k->instr[over].act, false), live--;
+        live -= leaves(v, k->instr[over].act);
     if (in->op == PIPE_F)
       change(v, in->act, true), live++;
     most = live > most ? live : most;
@@ -407,7 +419,7 @@ static void verify_stashes(Verify *v) {
   BUG_IF(copy < k->ninstr || k->inflight != most);
   for (; over < k->ninstr; over = next_of(k, over + 1, 2))
     if (k->instr[over].op == PIPE_OFF)
-      change(v, k->instr[over].act, false);
+      leaves(v, k->instr[over].act);
 }
 
 static void verify_rank(Verify *v) {

@@ -9,7 +9,9 @@
  *
  * Detail follows scale. With few ops each is a <rect> with a tooltip (op, times, .pipe line); with
  * many, a row is one <path> per kind and neighbours of one kind below 0.3 px become one; when the
- * mean op is below DENSE_PX, a row becomes columns that show shares of time. */
+ * mean op is below DENSE_PX, a row becomes columns that show shares of time.
+ *
+ * More than 800 lines: its parts share the measures of one page. */
 #include "svg.h"
 
 #include <math.h>

@@ -105,15 +105,16 @@ static void parity(void) {
   uint32_t n = 0, right = 0;
   for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
     for (int split = 0; split <= 3; split += split ? 2 : 1)
-      for (int mode = 0; mode < 4; mode++) {
+      for (int mode = 0; mode < 8; mode++) {
         MakeSpec s = {.nrank = shape[i].nrank,
                       .nmb = shape[i].nmb,
                       .chunks = shape[i].chunks,
                       .replicas = shape[i].replicas,
                       .gpipe = shape[i].gpipe,
+                      .offload = mode >> 2,
                       .split = split};
         s = mode & 1 ? sized(s) : s;
-        PrOptions o = {.free_running = mode >> 1, .trace_steps = mode == 3 ? 2 : 0};
+        PrOptions o = {.free_running = mode >> 1 & 1, .trace_steps = mode == 3 ? 2 : 0};
         n++;
         right += runs_right(&s, &o, 5, 0);
       }
@@ -131,6 +132,7 @@ static void shaken(void) {
                   .chunks = 1 + below(2),
                   .replicas = 1 + below(p),
                   .gpipe = below(3) == 0,
+                  .offload = (int)below(2),
                   .split = (int)below(3)};
     s.nmb *= s.replicas;
     PrOptions o = {.free_running = (int)below(2), .trace_steps = below(2)};
@@ -145,6 +147,7 @@ static void seeds(void) {
   uint32_t right = 0;
   for (uint64_t seed = 1; seed <= 200; seed++) {
     MakeSpec s = {.nrank = 1 + below(6), .nmb = 1, .chunks = 1 + below(2), .split = (int)below(3)};
+    s.offload = (int)below(2);
     s.replicas = 1 + below(s.nrank);
     s.nmb = s.nrank * s.replicas * (1 + below(3));
     PrOptions o = {.seed = seed};
@@ -506,6 +509,7 @@ static void mutants(void) {
         .nrank = p, .nmb = p * (1 + below(2)), .chunks = 1 + below(2), .split = (int)below(3)};
     s.replicas = below(2) ? 1 + below(p) : 1;
     s.nmb *= s.replicas;
+    s.offload = (int)below(2);
     s = below(2) ? sized(s) : s;
     Made *m = make(&s);
     for (uint32_t k = 1 + below(3); k > 0; k--) {
@@ -518,9 +522,12 @@ static void mutants(void) {
       case 1:
       case 2:
       case 3:
-      case 4: ((uint32_t *)(void *)&m->instr[r][at])[below(10)] = word; break;
+      case 4: ((uint32_t *)(void *)&m->instr[r][at])[below(12)] = word; break;
       case 5: m->instr[r][at].wait = below(at + 1); break;
-      case 6: m->instr[r][at].wait -= m->instr[r][at].wait > 0; break;
+      case 6:
+        m->instr[r][at].wait -= m->instr[r][at].wait > 0;
+        m->instr[r][at].wait_copy -= m->instr[r][at].wait_copy > 0;
+        break;
       case 7: {
         uint32_t with = at + 1 < m->rank[r].ninstr ? at + 1 : at;
         PipeInstr c = m->instr[r][at];

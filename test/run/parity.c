@@ -280,7 +280,7 @@ static void run_one(const char *name, const PipeProgram *p, const Result *want, 
         same = false;
       }
     for (uint32_t r = 0; r < p->nrank && p->sized; r++)
-      if (pr_bytes(run, r) != p->rank[r].bytes) {
+      if (pr_bytes(run, r) != p->rank[r].bytes || pr_host_bytes(run, r) != p->rank[r].host) {
         char text[120];
         snprintf(text, sizeof text, "%s: rank %u took %llu bytes, proved %llu", engine, r,
                  (unsigned long long)pr_bytes(run, r), (unsigned long long)p->rank[r].bytes);
@@ -379,7 +379,8 @@ int main(int argc, char **argv) {
   }
   static const Case looped[] = {
       {"interleaved", 0, false, 1}, {"looped_bfs", 0, true, 0}, {"interleaved_zb", 0, false, 0},
-      {"gis", 0, false, 0},         {"gis_h", 0, false, 0},
+      {"gis", 0, false, 0},         {"gis_h", 0, false, 0},      {"po_f", 0, false, 0},
+      {"po_h", 0, false, 0},
   };
   for (size_t k = 0; k < sizeof looped / sizeof *looped; k++) {
     int before = cases;
