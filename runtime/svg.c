@@ -567,7 +567,7 @@ static void draw_legend(const Page *g, double y, bool phases, bool dense) {
          "<rect class=\"$\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
          "<text class=\"key\" x=\"~\" y=\"~\">$ $</text>\n",
          pipe_op_info[op].text, x, y - 9, x + 20, y, pipe_op_info[op].text, look[op].name);
-    x += 20 + 5.4 * (double)(strlen(look[op].name) + 2) + 14;
+    x += 20 + 5.4 * (double)(strlen(look[op].name) + strlen(pipe_op_info[op].text) + 1) + 14;
   }
   emit(g,
        "<rect class=\"idle\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"

@@ -80,7 +80,7 @@ static bool runs_right(const MakeSpec *spec, const PrOptions *o, uint64_t steps,
     right = !pr_steps(run, steps / 2) && !pr_steps(run, steps - steps / 2) &&
             same_as_reference(run, spec->sized, steps);
   for (uint32_t r = 0; right && spec->sized && r < m->p.nrank; r++)
-    right = pr_bytes(run, r) == m->p.rank[r].bytes;
+    right = pr_bytes(run, r) == m->p.rank[r].bytes && pr_host_bytes(run, r) == m->p.rank[r].host;
   right = right && atomic_load(&t->broken) == 0 && !*pr_error(run);
   if (!right)
     fprintf(stderr, "P=%u M=%u chunks=%u replicas=%u gpipe=%d split=%d sized=%d seed=%llu: %s\n",
@@ -439,6 +439,39 @@ static PipeInstr *find(const Made *m, PipeOp op, uint32_t row) {
   return c;
 }
 
+/* What copies add to a table: OFF after each F, LOAD before each B. */
+static void refused_copies(void) {
+  enum { RACE, LATE, TWICE, LOST, AWAY, KEEP, CLASS, HOST, BELOW, N };
+  static const char *const name[N] = {"race", "late",  "twice", "lost", "away",
+                                      "keep", "class", "host",  "below"};
+  MakeSpec s = sized((MakeSpec){.nrank = 1, .nmb = 2, .chunks = 1, .offload = 1});
+  Tiny *t = tiny_new(1, 1);
+  PrOptions o = {0};
+  for (int i = 0; i < N; i++) {
+    Made *m = make(&s);
+    PipeInstr *off = find(m, PIPE_OFF, 0), *load = find(m, PIPE_LOAD, 0), *b = find(m, PIPE_B, 0);
+    switch (i) {
+    case RACE: off->wait = 0; break;
+    case LATE: b->wait_copy = 0; break;
+    case TWICE: load->op = PIPE_OFF; break;
+    case LOST: off->op = PIPE_LOAD; break;
+    case AWAY: { /* the first microbatch: F OFF LOAD B, now F OFF B LOAD */
+      PipeInstr c = *b;
+      *b = *load, *load = c;
+      load->wait_copy = 1;
+      break;
+    }
+    case KEEP: load->keep = load->act; break;
+    case CLASS: off->act = off->keep; break;
+    case HOST: m->rank[0].host += 64; break;
+    default: load->wait_copy = 1; break;
+    }
+    tell(name[i], m, t, &o);
+    free_made(m);
+  }
+  tiny_free(t);
+}
+
 /* What replicas add to a table: two of them on two ranks, rows 0 and 1, 2 and 3. */
 static void refused_replicas(void) {
   enum {
@@ -752,7 +785,8 @@ int main(int argc, char **argv) {
       {"large", large},       {"stall", stall},       {"stall-large", stall_large},
       {"mismatch", mismatch}, {"callback", callback}, {"deadline", deadline},
       {"refused", refused},   {"mutants", mutants},   {"allocation", allocation},
-      {"memory", memory},     {"trace", trace},       {"refused-replicas", refused_replicas}};
+      {"memory", memory},     {"trace", trace},       {"refused-replicas", refused_replicas},
+      {"refused-copies", refused_copies}};
   size_t i = 0, n = sizeof test / sizeof *test;
   while (argc == 2 && i < n && strcmp(argv[1], test[i].name))
     i++;
