@@ -80,13 +80,15 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
   bool bytes = call->builtin == BI_MEMORY || call->builtin == BI_HOST_MEMORY;
   if (bytes && !s->sized) {
     diag_error(s->diag, DIAG_NO_SIZES, call->at,
-               "'%s' needs sizes: schedule '%s' has no 'bytes' and no profile", call->name, s->name);
+               "'%s' needs sizes: schedule '%s' has no 'bytes' and no profile", call->name,
+               s->name);
     return false;
   }
   *value = call->builtin == BI_INFLIGHT ? p->inflight
            : call->builtin == BI_HELD   ? p->held
            : call->builtin == BI_WARMUP ? p->warmup
            : call->builtin == BI_HOST   ? p->host
+           : call->builtin == BI_GUESTS ? p->guests
            : call->builtin == BI_MEMORY ? (int64_t)p->total
                                         : (int64_t)p->host_bytes;
   return true;

@@ -16,15 +16,14 @@
 
 #include <inttypes.h>
 
-const char *const idle_name[IDLE_NCAUSES] = {"warmup", "peer", "transfer", "slot",
-                                             "copy",   "flush"};
+const char *const idle_name[IDLE_NCAUSES] = {"warmup", "peer", "transfer", "slot", "copy", "flush"};
 
 typedef struct Walk {
   const PipeProgram *p;
   uint64_t **start, **end;
   uint32_t **pair;
   uint32_t **at[PIPE_NSTREAMS]; /* [stream][rank][k]: row of the k-th instruction of the stream */
-  uint32_t **nth;   /* [rank][row]: its place in its stream */
+  uint32_t **nth;               /* [rank][row]: its place in its stream */
 } Walk;
 
 static bool is_comm(const PipeInstr *in) { return pipe_op_info[in->op].comm != 0; }
@@ -59,13 +58,15 @@ static Walk walk_open(Sched *s) {
 /* The instruction that i of rank r waits for with `wait`, or NONE. */
 static uint32_t awaited(const Walk *w, uint32_t r, uint32_t i) {
   const PipeInstr *in = &w->p->rank[r].instr[i];
-  return in->wait ? w->at[on(in) == PIPE_COMPUTE ? PIPE_COMM : PIPE_COMPUTE][r][in->wait - 1] : NONE;
+  return in->wait ? w->at[on(in) == PIPE_COMPUTE ? PIPE_COMM : PIPE_COMPUTE][r][in->wait - 1]
+                  : NONE;
 }
 
 /* The same with `wait_copy`. */
 static uint32_t copied(const Walk *w, uint32_t r, uint32_t i) {
   const PipeInstr *in = &w->p->rank[r].instr[i];
-  return in->wait_copy ? w->at[on(in) == PIPE_COPY ? PIPE_COMM : PIPE_COPY][r][in->wait_copy - 1] : NONE;
+  return in->wait_copy ? w->at[on(in) == PIPE_COPY ? PIPE_COMM : PIPE_COPY][r][in->wait_copy - 1]
+                       : NONE;
 }
 
 /* The instruction before i in its stream, or NONE. */

@@ -34,7 +34,8 @@ void dump_ops(Sched *s, FILE *f) {
     int phase = -1;
     fprintf(f, "rank %u:", r);
     for (uint32_t i = s->rank_op0[r]; i <= s->rank_op0[r + 1]; i++) {
-      for (; copy < s->ncopy && s->copy[copy].at <= i && s->stage[s->copy[copy].stage].rank == r; copy++) {
+      for (; copy < s->ncopy && s->copy[copy].at <= i && s->stage[s->copy[copy].stage].rank == r;
+           copy++) {
         char text[OP_TEXT];
         const Copy *c = &s->copy[copy];
         pipe_op_text(text, (PipeOp)c->kind, c->stage, c->mb);

@@ -80,6 +80,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle) {
   number(t, "host", pk->host, ',');
   if (s->sized)
     number(t, "host_bytes", pk->host_bytes, ',');
+  number(t, "guests", pk->guests, ',');
   number(t, "warmup_depth", pk->warmup, ',');
   key(t, "idle");
   text_char(t, '{');
@@ -94,6 +95,8 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle) {
                           pk->gout,   pk->out,  pk->in,  pk->local, pk->total};
     key(t, "bytes");
     text_char(t, '{');
+    if (pk->guest)
+      number(t, "guest", pk->guest, ',');
     for (int i = 0; i < 10; i++)
       number(t, name[i], v[i], i < 9 ? ',' : '}');
     text_char(t, ',');

@@ -291,6 +291,7 @@ static bool push_copy(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb) {
                              .stage = stage,
                              .mb = mb,
                              .site = op_site(s, x->use),
+                             .to = NONE,
                              .at = s->nop};
   *at = ++s->ncopy;
   return true;
@@ -333,9 +334,11 @@ static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb) {
   const PipeStage *st = &x->s->stage[stage];
   bool copy = o->op == PIPE_OFF || o->op == PIPE_LOAD;
   if (copy && x->list) {
-    diag_error(x->s->diag, DIAG_CLAUSE, x->use->at, "'%s' cannot stand inside '%s': its place is in the order that comes of it",
+    diag_error(x->s->diag, DIAG_CLAUSE, x->use->at,
+               "'%s' cannot stand inside '%s': its place is in the order that comes of it",
                span_text(x->s, x->use->at), x->list->kind == ST_CLOCK ? "clock" : "rules");
-    diag_help(x->s->diag, "the clause 'offload s, m when ...' adds OFF and LOAD to a finished order");
+    diag_help(x->s->diag,
+              "the clause 'offload s, m when ...' adds OFF and LOAD to a finished order");
     return false;
   }
   if (mb < INT64_MAX && o->op == PIPE_F)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Stashes that go to host memory and back: the COPY stream of each rank. Requires order. Ensures copy:
+ * Stashes that go to host memory, or to that of another rank, and back: the COPY stream of each rank. Requires order. Ensures copy:
  * what the orders say and what the `offload` clauses add, rank after rank, each in stream order, with
  * free_at. Proves that an OFF comes after its F and has its LOAD, and that no op of the stage and
  * microbatch stands between them.
@@ -19,6 +19,7 @@
  * A sort of each rank's copies apart, linear in ops and copies; a clause looks at every stage and
  * microbatch. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "pipec.h"
 
@@ -32,12 +33,12 @@ static uint32_t rank_of(const Sched *s, const Copy *c) { return s->stage[c->stag
 
 /* ---- what the clauses add ---- */
 
-typedef struct Wish { /* a stash that a clause offloads */
+typedef struct Wish {       /* a stash that a clause offloads */
   uint32_t stage, mb, f, b; /* rows of its F and its first backward */
   uint64_t off;             /* when its OFF starts on an idle network, */
   uint64_t off_end;
-  uint64_t load;            /* and when its LOAD must start at the latest */
-  uint32_t load_at;
+  uint64_t load; /* and when its LOAD must start at the latest */
+  uint32_t load_at, to;
   const Clause *clause;
 } Wish;
 
@@ -67,6 +68,27 @@ static bool lead(Sched *s, const Clause *c, int64_t *k) {
   return false;
 }
 
+/* The rank that a stash of `own` goes to; false: reported. */
+static bool target(Sched *s, const Clause *c, uint32_t own, uint32_t *to) {
+  int64_t r;
+  *to = NONE;
+  if (!c->place)
+    return true;
+  if (!eval(s, c->place, &r))
+    return false;
+  *to = (uint32_t)r;
+  if (r >= 0 && r < s->nrank && r != own)
+    return true;
+  if (r == own)
+    diag_error(s->diag, DIAG_RANGE, c->place->at, "a stash of rank %u goes to rank %u itself", own,
+               own);
+  else
+    diag_error(s->diag, DIAG_RANGE, c->place->at,
+               "a stash of rank %u goes to rank %lld; the ranks are 0 to %u", own, (long long)r,
+               s->nrank - 1);
+  return false;
+}
+
 /* Adds a stash that is asked for, of which the order itself says nothing, and that has an op between its
  * F and its backward. */
 static bool wished(Sched *s, const Clause *c, uint32_t st, uint32_t mb, Wishes *list) {
@@ -79,11 +101,17 @@ static bool wished(Sched *s, const Clause *c, uint32_t st, uint32_t mb, Wishes *
     s->env[c->slot] = g->model;
     s->env[c->mb_slot] = mb - g->mb0;
   }
-  if ((c->when && !eval(s, c->when, &yes)) || !lead(s, c, &k))
+  uint32_t to;
+  if (c->when && !eval(s, c->when, &yes))
+    return false;
+  if (!yes)
+    return true;
+  if (!lead(s, c, &k) || !target(s, c, g->rank, &to))
     return false;
   Wish w = {.stage = st, .mb = mb, .f = s->at_f[cell] - 1, .b = s->at_b[cell] - 1, .clause = c};
   w.load_at = k < 0 ? NONE : w.b - w.f - 1 < k ? w.f + 1 : w.b - (uint32_t)k;
-  if (yes && w.b > w.f + 1)
+  w.to = to;
+  if (w.b > w.f + 1)
     *vec_push(s->arena, list) = w;
   return true;
 }
@@ -152,6 +180,7 @@ static void add(Sched *s, PipeOp kind, const Wish *w, uint32_t site) {
                                .stage = w->stage,
                                .mb = w->mb,
                                .site = site,
+                               .to = w->to,
                                .at = off ? w->f + 1 : w->load_at,
                                .plan = off ? w->off : w->load};
 }
@@ -243,8 +272,8 @@ static bool check_cell(Sched *s, size_t cell) {
   const Copy *off = s->at_off[cell] ? &s->copy[s->at_off[cell] - 1] : NULL,
              *load = s->at_load[cell] ? &s->copy[s->at_load[cell] - 1] : NULL;
   const Copy *one = off ? off : load;
-  uint32_t f = s->at_f[cell] - 1, b = s->at_b[cell] - 1,
-           w = s->at_w[cell] ? s->at_w[cell] - 1 : b, r = rank_of(s, one);
+  uint32_t f = s->at_f[cell] - 1, b = s->at_b[cell] - 1, w = s->at_w[cell] ? s->at_w[cell] - 1 : b,
+           r = rank_of(s, one);
   if (!off || !load) {
     diag_error(s->diag, DIAG_OFFLOAD, s->site[one->site], "rank %u runs %s, but never %u%s%u", r,
                text(s, one), one->stage, off ? "LOAD" : "OFF", one->mb);
@@ -256,7 +285,8 @@ static bool check_cell(Sched *s, size_t cell) {
     diag_error(s->diag, DIAG_OFFLOAD, s->site[off->site], "rank %u runs %s %s %s", r, text(s, off),
                off->at <= f ? "before" : "after", op_text(s, off->at <= f ? f : w));
     diag_note(s->diag, s->site[s->op[off->at <= f ? f : w].site],
-              off->at <= f ? "the stash is made here" : "the stash is needed for the last time here");
+              off->at <= f ? "the stash is made here"
+                           : "the stash is needed for the last time here");
     diag_help(s->diag, "OFF(m) stands between F(m) and its backward");
     return false;
   }
@@ -328,16 +358,19 @@ void offload_streams(Sched *s) {
     s->stream[r].ncopy = s->rank_copy0[r + 1] - s->rank_copy0[r];
   }
   for (uint32_t r = 0; r < s->nrank; r++) {
-    uint32_t first = s->rank_copy0[r], k = first, over = 0; /* over: copies that F need not ask for */
+    uint32_t first = s->rank_copy0[r], k = first,
+             over = 0; /* over: copies that F need not ask for */
     for (uint32_t i = first; i < s->rank_copy0[r + 1]; i++) {
       const Copy *c = &s->copy[i];
       size_t cell = (size_t)c->stage * s->nmb + c->mb;
       PipeInstr *in = &out[i];
       *in = pipe_instr((PipeOp)c->kind, c->stage, c->mb);
       in->phase = c->phase, in->site = c->site;
+      in->peer = c->to;
       in->wait = c->at - s->rank_op0[r];
       if (c->kind == PIPE_LOAD) /* what needs the stash next */
-        compute[(s->at_b[cell] - 1 >= c->at ? s->at_b : s->at_w)[cell] - 1].wait_copy = i - first + 1;
+        compute[(s->at_b[cell] - 1 >= c->at ? s->at_b : s->at_w)[cell] - 1].wait_copy = i - first +
+                                                                                        1;
     }
     for (uint32_t op = s->rank_op0[r]; op < s->rank_op0[r + 1]; op++) {
       for (; k < s->rank_copy0[r + 1] && s->copy[k].free_at <= op; k++)
@@ -346,4 +379,68 @@ void offload_streams(Sched *s) {
         compute[op].wait_copy = over;
     }
   }
+}
+
+/* ---- slots on other ranks ---- */
+
+/* The slots of one size that a rank has on another. */
+typedef struct Guest {
+  uint32_t rank, to, stage, first;
+  uint64_t bytes;
+  uint32_t *free, nfree, cap, count;
+} Guest;
+
+/* Interval colouring of a rank's copies, which run one after the other: a slot is taken by an OFF and free
+ * for the next one after its LOAD. The pools come last on the rank that has them, in the order of the
+ * ranks that use them. */
+void offload_guests(Sched *s) {
+  VEC(Guest) all = {0};
+  uint32_t *of = arena_alloc(s->arena,
+                             (s->ncopy + (size_t)1) * sizeof *of); /* of a copy; row of `all` */
+  uint32_t *more = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  for (uint32_t r = 0; r < s->nrank && s->ncopy; r++) {
+    uint32_t first = all.n;
+    for (uint32_t i = s->rank_copy0[r]; i < s->rank_copy0[r + 1]; i++) {
+      const Copy *c = &s->copy[i];
+      const PipeStage *st = &s->stage[c->stage];
+      PipeInstr *in = &s->stream[0].copy[i];
+      uint32_t g = first;
+      if (c->to == NONE)
+        continue;
+      while (g < all.n && (all.at[g].to != c->to || all.at[g].bytes != st->act_bytes ||
+                           (!s->sized && all.at[g].stage != c->stage)))
+        g++;
+      if (g == all.n) {
+        *vec_push(s->arena, &all) = (Guest){r, c->to, c->stage, 0, st->act_bytes, NULL, 0, 0, 0};
+        more[c->to]++;
+      }
+      Guest *q = &all.at[g];
+      of[i] = g;
+      if (c->kind == PIPE_OFF) {
+        in->keep = q->nfree > 0 ? q->free[--q->nfree] : q->count++;
+        continue;
+      }
+      in->keep = s->stream[0].copy[s->at_off[(size_t)c->stage * s->nmb + c->mb] - 1].keep;
+      if (q->nfree == q->cap)
+        vec_grow(s->arena, (void **)&q->free, &q->cap, sizeof *q->free);
+      q->free[q->nfree++] = in->keep;
+    }
+  }
+  for (uint32_t r = 0; r < s->nrank; r++)
+    if (more[r]) {
+      PipePool *pool = NEW_ARRAY(s->arena, PipePool, s->npool[r] + more[r]);
+      memcpy(pool, s->pool[r], s->npool[r] * sizeof *pool);
+      s->pool[r] = pool;
+    }
+  for (uint32_t g = 0; g < all.n; g++) {
+    Guest *q = &all.at[g];
+    q->first = s->nrank_slot[q->to];
+    s->pool[q->to][s->npool[q->to]++] = (PipePool){PIPE_GUEST, q->stage, q->first, q->count,
+                                                   q->bytes};
+    s->nrank_slot[q->to] += q->count;
+    s->peak[q->to].guests += q->count;
+  }
+  for (uint32_t i = 0; i < s->ncopy; i++)
+    if (s->copy[i].to != NONE)
+      s->stream[0].copy[i].keep += all.at[of[i]].first;
 }

@@ -50,6 +50,7 @@ typedef struct Copy {
   uint8_t phase;    /* PipePhase */
   uint16_t zero;
   uint32_t stage, mb, site;
+  uint32_t to;      /* rank whose memory takes the stash; NONE: the host's */
   uint32_t at;      /* row of Sched.op before which it stands, one past the last of its rank at the end */
   uint32_t free_at; /* OFF (offload): its ACT slot is free for this op of the rank and later ones */
   uint64_t plan;    /* (offload) when it starts on an idle network */
@@ -85,9 +86,11 @@ typedef struct List {
 typedef struct Peak {
   uint32_t inflight, held; /* most live ACT and GOUT slots (slots) */
   uint32_t host;           /* and HOST slots */
+  uint32_t guests;         /* GUEST slots (slots) */
   uint32_t warmup;         /* forwards before the first backward */
   uint32_t op;             /* op at which act + gout + local bytes are most; NONE when unsized */
   uint64_t weight, grad, opt, work, act, gout, out, in, local, total;
+  uint64_t guest;          /* slots for stashes of other ranks, in total */
   uint64_t host_bytes;     /* not in total */
 } Peak;
 
@@ -247,7 +250,7 @@ bool resolve(Sched *s);
 
 typedef enum Builtin { /* EX_CALL.builtin */
   BI_FN, BI_MIN, BI_MAX,
-  BI_INFLIGHT, BI_HELD, BI_WARMUP, BI_MEMORY, BI_HOST, BI_HOST_MEMORY, /* of a rank */
+  BI_INFLIGHT, BI_HELD, BI_WARMUP, BI_MEMORY, BI_HOST, BI_HOST_MEMORY, BI_GUESTS, /* of a rank */
   BI_MAKESPAN, BI_SPAN, BI_IDLE                /* with named costs */
 } Builtin;
 
@@ -313,6 +316,7 @@ bool order(Sched *s);
 /* ---- offload.c: requires order. Ensures copy: what the clauses add, its order, free_at. Proves that
  * each stash that leaves comes back in time for its backward ---- */
 bool offload(Sched *s);
+void offload_guests(Sched *s);  /* for slots: slots on other ranks */
 void offload_streams(Sched *s); /* for comm: the COPY streams, and what compute waits for of them */
 /* ---- comm.c: requires offload; ensures channel and stream: sends, receives, waits ---- */
 bool comm(Sched *s);

@@ -46,13 +46,13 @@ typedef struct Resolver {
   VEC(Name) scope; /* names defined, innermost last */
   File *files;
   Name op_name[PIPE_NOPS]; /* NULL: not written by users */
-  bool in_check;      /* quantities are allowed */
-  bool in_when;       /* inflight and held are */
-  uint32_t nquantity; /* of those, so far */
-  const Stmt *list;   /* the clock or rules that is being resolved, or NULL */
-  const Fn *fn;       /* whose body is being resolved, or NULL */
-  int depth;          /* of imports */
-  bool incomplete;    /* an import of this file failed: what is unknown may be defined there */
+  bool in_check;           /* quantities are allowed */
+  bool in_when;            /* inflight and held are */
+  uint32_t nquantity;      /* of those, so far */
+  const Stmt *list;        /* the clock or rules that is being resolved, or NULL */
+  const Fn *fn;            /* whose body is being resolved, or NULL */
+  int depth;               /* of imports */
+  bool incomplete;         /* an import of this file failed: what is unknown may be defined there */
 } Resolver;
 
 static const struct {
@@ -67,6 +67,7 @@ static const struct {
     {"memory", BI_MEMORY},
     {"host", BI_HOST},
     {"host_memory", BI_HOST_MEMORY},
+    {"guests", BI_GUESTS},
     {"makespan", BI_MAKESPAN},
     {"span", BI_SPAN},
     {"idle", BI_IDLE},
@@ -174,8 +175,9 @@ static void wrong_kind(Resolver *r, const Sym *y, Name name, Span at, const char
     diag_help(d, "a function sees only what is defined before it, so it cannot call itself");
   else if (!suggest(r, name) && r->in_check && strstr(wanted, "function"))
     diag_help(
-        d, "a check knows inflight(r) held(r) warmup_depth(r) memory(r) host(r) host_memory(r) "
-           "makespan() span() idle()");
+        d,
+        "a check knows inflight(r) held(r) warmup_depth(r) memory(r) host(r) host_memory(r) guests(r) "
+        "makespan() span() idle()");
 }
 
 /* ---- expressions; the result tells whether the value depends on the kernel's index ---- */
@@ -322,8 +324,7 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
   for (int k = 0; k < PIPE_NOPS; k++)
     if (o->name == r->op_name[k])
       o->op = (int8_t)k;
-  bool copy = o->op == PIPE_OFF || o->op == PIPE_LOAD;
-  uint32_t want = o->op == PIPE_U || (!o->parens && !kernel && !copy) ? 0 : 1;
+  uint32_t want = o->op == PIPE_U || (!o->parens && !kernel && o->op < PIPE_OFF) ? 0 : 1;
   if (o->op < 0) {
     Sym *y = find(r, o->name);
     if (!y || y->kind != SY_OPDEF) {
@@ -332,7 +333,8 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
       else
         diag_error(d, DIAG_UNKNOWN_NAME, o->name_at, "unknown op '%s'", o->name);
       if (!y)
-        diag_help(d, "the ops are F, B, I, W, U, OFF and LOAD; 'op %s(m) = ...' defines one", o->name);
+        diag_help(d, "the ops are F, B, I, W, U, OFF and LOAD; 'op %s(m) = ...' defines one",
+                  o->name);
       return;
     }
     o->def = y->opdef;
@@ -763,7 +765,9 @@ bool resolve(Sched *s) {
   Resolver r = {.s = s, .in = s->names, .cap = 64};
   r.table = NEW_ARRAY(s->arena, Sym, r.cap);
   for (int k = 0; k < PIPE_NOPS; k++)
-    r.op_name[k] = pipe_op_info[k].comm ? NULL : intern(s->names, pipe_op_info[k].text, strlen(pipe_op_info[k].text));
+    r.op_name[k] = pipe_op_info[k].comm
+                       ? NULL
+                       : intern(s->names, pipe_op_info[k].text, strlen(pipe_op_info[k].text));
   const char *path = s->diag->source[ast->file].path;
   struct stat st;
   File main_file = {.ast = ast};

@@ -16,7 +16,7 @@
 typedef struct Colour { /* one pool being coloured */
   uint32_t *free;
   uint32_t nfree, cap;
-  uint32_t *left;            /* slots of OFFs that no op waits for yet, oldest first */
+  uint32_t *left; /* slots of OFFs that no op waits for yet, oldest first */
   uint32_t nleft, cap_left, first_left;
   uint32_t count, live;
   uint32_t stage, first;
@@ -48,7 +48,9 @@ static void leave(Sched *s, Colour *c, uint32_t slot) {
 }
 
 static uint64_t class_bytes(const PipeStage *st, PipeClass cls) {
-  return cls == PIPE_ACT || cls == PIPE_HOST ? st->act_bytes : cls == PIPE_GOUT ? st->gout_bytes : st->boundary_bytes;
+  return cls == PIPE_ACT || cls == PIPE_HOST ? st->act_bytes
+         : cls == PIPE_GOUT                  ? st->gout_bytes
+                                             : st->boundary_bytes;
 }
 
 typedef struct Key {
@@ -138,13 +140,15 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       if (x->op == PIPE_OFF) {
         x->act = all[s->at_f[cell] - 1].act;
         leave(s, a, x->act);
-        x->keep = take(h);
-        if (++on_host > pk->host)
-          pk->host = on_host;
+        if (x->peer == NONE)
+          x->keep = take(h), on_host++;
+        pk->host = on_host > pk->host ? on_host : pk->host;
         continue;
       }
-      x->keep = s->stream[0].copy[s->at_off[cell] - 1].keep;
-      give(s, h, x->keep), on_host--;
+      if (x->peer == NONE) {
+        x->keep = s->stream[0].copy[s->at_off[cell] - 1].keep;
+        give(s, h, x->keep), on_host--;
+      }
       if (a->first_left < a->nleft) {
         x->act = a->left[a->first_left++];
         continue;
@@ -234,7 +238,8 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
   for (uint32_t i = 0; i < t->ncopy; i++) {
     PipeInstr *x = &t->copy[i];
     x->act += act->pool[act->of[x->stage]].first;
-    x->keep += host->pool[host->of[x->stage]].first;
+    if (x->peer == NONE)
+      x->keep += host->pool[host->of[x->stage]].first;
   }
   for (uint32_t i = 0; i < t->ncompute; i++) {
     PipeInstr *in = &t->compute[i];
@@ -277,5 +282,6 @@ bool slots(Sched *s) {
     channel_pools(s, r);
     colour_rank(s, r, cls, key, noff);
   }
+  offload_guests(s);
   return true;
 }

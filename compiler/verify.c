@@ -78,8 +78,8 @@ void verify_ops(const Sched *s) {
 
 /* What the list has done with a (stage, mb), and where its stashes lie. */
 typedef struct Cell {
-  uint32_t act, gout;     /* slots, valid while the op that took one has been seen */
-  uint32_t host;
+  uint32_t act, gout; /* slots, valid while the op that took one has been seen */
+  uint32_t host, peer;
   uint8_t ops;            /* bit per compute op */
   uint8_t sent, received; /* 1 forward, 2 backward */
   uint8_t away;           /* its stash: 0 never left the device, 1 is in host memory, 2 is back */
@@ -95,11 +95,19 @@ typedef struct Slot {
   uint32_t pool;
   bool used, left; /* left: an OFF has copied it, and no op waits for that yet */
   Content holds;
-  uint32_t touched[3]; /* accesses so far: 1 + position in COMPUTE, COMM, COPY of the last; 0 none */
+  uint32_t
+      touched[3]; /* accesses so far: 1 + position in COMPUTE, COMM, COPY of the last; 0 none */
 } Slot;
+
+typedef struct GuestSlot { /* of class GUEST */
+  uint32_t owner;          /* rank whose stashes it holds; NONE: nobody has used it */
+  bool full;
+} GuestSlot;
 
 typedef struct Verify {
   const PipeProgram *p;
+  GuestSlot *guest;       /* [all slots of all ranks] */
+  size_t *slot0;          /* [nrank] where those of a rank begin */
   Cell *cell;             /* [nstage * nmb] */
   uint32_t *left;         /* [nstage] backwards to come */
   uint8_t *updated;       /* [nstage] */
@@ -120,7 +128,8 @@ static uint64_t up64(uint64_t bytes) { return bytes % 64 ? bytes - bytes % 64 + 
 static uint64_t content_bytes(const PipeStage *st, uint32_t cls) {
   switch (cls) {
   case PIPE_ACT:
-  case PIPE_HOST: return st->act_bytes;
+  case PIPE_HOST:
+  case PIPE_GUEST: return st->act_bytes;
   case PIPE_GOUT: return st->gout_bytes;
   default: return st->boundary_bytes;
   }
@@ -342,21 +351,45 @@ static void verify_comm(Verify *v, const PipeInstr *in) {
     fill(v, in->out, PIPE_IN, e.owner, in->mb, !forward);
 }
 
+/* A slot on another rank: in a pool for guests of this size, used by this rank alone, and free or full as
+ * it should be. Copies of a rank run one after the other, so their order in the list is enough. */
+static void verify_guest(Verify *v, const PipeInstr *in) {
+  BUG_IF(in->peer >= v->p->nrank || in->peer == v->r);
+  const PipeRank *k = &v->p->rank[in->peer];
+  BUG_IF(in->keep >= k->nslot);
+  uint32_t i = 0;
+  while (i < k->npool && in->keep - k->pool[i].first >= k->pool[i].count)
+    i++;
+  BUG_IF(i == k->npool);
+  const PipePool *q = &k->pool[i];
+  BUG_IF(q->cls != PIPE_GUEST || q->bytes != content_bytes(&v->p->stage[in->stage], PIPE_GUEST));
+  BUG_IF(!v->p->sized && q->stage != in->stage);
+  GuestSlot *g = &v->guest[v->slot0[in->peer] + in->keep];
+  BUG_IF(g->owner != NONE && g->owner != v->r);
+  g->owner = v->r;
+  BUG_IF(g->full != (in->op == PIPE_LOAD));
+  g->full = !g->full;
+}
+
 /* A stash that goes to host memory, or comes back. */
 static void verify_copy(Verify *v, const PipeInstr *in) {
   const PipeStage *st = &v->p->stage[in->stage];
   BUG_IF(in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb);
-  BUG_IF(in->gout != NONE || in->in != NONE || in->out != NONE || in->peer != NONE);
+  BUG_IF(in->gout != NONE || in->in != NONE || in->out != NONE);
   Cell *c = &v->cell[cell_at(v->p->nmb, in->stage, in->mb)];
+  if (in->peer != NONE)
+    verify_guest(v, in);
   if (in->op == PIPE_OFF) {
     BUG_IF(c->away != 0 || !(c->ops & SEEN(F)) || in->act != c->act);
-    c->away = 1, c->host = in->keep;
+    c->away = 1, c->host = in->keep, c->peer = in->peer;
     use(v, in->act, PIPE_ACT, in->stage, in->mb, false, true);
-    fill(v, in->keep, PIPE_HOST, in->stage, in->mb, false);
+    if (in->peer == NONE)
+      fill(v, in->keep, PIPE_HOST, in->stage, in->mb, false);
   } else {
-    BUG_IF(c->away != 1 || in->keep != c->host);
+    BUG_IF(c->away != 1 || in->keep != c->host || in->peer != c->peer);
     c->away = 2, c->act = in->act;
-    use(v, in->keep, PIPE_HOST, in->stage, in->mb, false, true);
+    if (in->peer == NONE)
+      use(v, in->keep, PIPE_HOST, in->stage, in->mb, false, true);
     fill(v, in->act, PIPE_ACT, in->stage, in->mb, false);
   }
 }
@@ -401,7 +434,8 @@ static void verify_stashes(Verify *v) {
     for (; copy < k->ninstr && k->instr[copy].wait <= done; copy = next_of(k, copy + 1, 2)) {
       bool load = k->instr[copy].op == PIPE_LOAD;
       Slot *slot = &v->slot[k->instr[copy].act];
-      change(v, k->instr[copy].keep, !load);
+      if (k->instr[copy].peer == NONE)
+        change(v, k->instr[copy].keep, !load);
       if (load && !slot->left)
         change(v, k->instr[copy].act, true), live++;
       slot->left = !load;
@@ -451,11 +485,23 @@ static void verify_rank(Verify *v) {
   verify_stashes(v);
   for (uint32_t i = 0; i < k->npool; i++) {
     uint32_t cls = k->pool[i].cls;
+    if (cls == PIPE_GUEST)
+      continue;              /* see verify_guests */
     BUG_IF(v->live[i] != 0); /* something was never consumed */
     BUG_IF(cls != PIPE_OUT && cls != PIPE_IN && k->pool[i].count != v->most[i]);
   }
   for (uint32_t i = 0; i < k->nslot; i++)
-    BUG_IF(!v->slot[i].used);
+    BUG_IF(!v->slot[i].used && k->pool[v->slot[i].pool].cls != PIPE_GUEST);
+}
+
+/* Every slot for guests is used, and empty in the end. */
+static void verify_guests(const Verify *v) {
+  for (uint32_t r = 0; r < v->p->nrank; r++)
+    for (uint32_t i = 0; i < v->p->rank[r].npool; i++) {
+      const PipePool *q = &v->p->rank[r].pool[i];
+      for (uint32_t j = q->first; q->cls == PIPE_GUEST && j < q->first + q->count; j++)
+        BUG_IF(v->guest[v->slot0[r] + j].owner == NONE || v->guest[v->slot0[r] + j].full);
+    }
 }
 
 /* Every op, every transfer of every boundary between ranks, and no other. */
@@ -497,7 +543,8 @@ static void step(const PipeRank *k, Stream *t, int stream) {
 static const PipeInstr *ready(const PipeProgram *p, const Player *player, uint32_t r) {
   const Stream *t = &player[r].on[1];
   const PipeInstr *in = t->next < p->rank[r].ninstr ? &p->rank[r].instr[t->next] : NULL;
-  return in && in->wait <= player[r].on[0].done && in->wait_copy <= player[r].on[2].done ? in : NULL;
+  return in && in->wait <= player[r].on[0].done && in->wait_copy <= player[r].on[2].done ? in
+                                                                                         : NULL;
 }
 
 /* Carries out the REDUCE at the head of some replica of `row` if all are there. */
@@ -600,6 +647,12 @@ void verify_program(const Sched *s) {
   }
   BUG_IF(p->busy != busy || p->makespan < p->ideal || p->busy > p->nrank * p->ideal);
   Verify v = {.p = p};
+  v.slot0 = NEW_ARRAY(a, size_t, p->nrank + 1);
+  for (uint32_t r = 0; r < p->nrank; r++)
+    v.slot0[r + 1] = v.slot0[r] + p->rank[r].nslot;
+  v.guest = NEW_ARRAY(a, GuestSlot, v.slot0[p->nrank]);
+  for (size_t i = 0; i < v.slot0[p->nrank]; i++)
+    v.guest[i].owner = NONE;
   v.cell = arena_zalloc(a, (size_t)p->nstage * p->nmb, sizeof *v.cell);
   v.left = NEW_ARRAY(a, uint32_t, p->nstage);
   v.updated = NEW_ARRAY(a, uint8_t, p->nstage);
@@ -615,6 +668,7 @@ void verify_program(const Sched *s) {
     v.left[st] = p->stage[st].nmb;
   for (v.r = 0; v.r < p->nrank; v.r++)
     verify_rank(&v);
+  verify_guests(&v);
   verify_complete(&v);
   verify_play(p, a);
 }

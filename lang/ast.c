@@ -354,6 +354,10 @@ static void put_clause(FILE *out, const Clause *c) {
     fputs("offload", out);
     if (c->var)
       fprintf(out, " %s, %s", c->var, c->mb_var);
+    if (c->place) {
+      fputs(" -> ", out);
+      ast_dump_expr(out, c->place);
+    }
     if (c->when) {
       fputs(" when ", out);
       ast_dump_expr(out, c->when);

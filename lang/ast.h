@@ -130,7 +130,7 @@ typedef enum ClauseKind {
   CL_BYTES,   /* bytes [var] { entries } */
   CL_PROFILE, /* profile "path" */
   CL_CHECK,   /* check value [for var in range] */
-  CL_OFFLOAD, /* offload [var, mb_var] [when] [lead] */
+  CL_OFFLOAD, /* offload [var, mb_var [-> place]] [when] [lead] */
   CL_LET, CL_FN
 } ClauseKind;
 

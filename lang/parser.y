@@ -294,7 +294,7 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %type <requires> requires requires_opt
 %type <base> base_opt
 %type <op> opref ophead optarget
-%type <expr> period_opt at_opt when_opt lead_opt
+%type <expr> period_opt at_opt when_opt lead_opt to_opt
 %type <stmt> stmt if_stmt do_stmt indexed
 %type <stmts> stmts block else_opt phased clipped
 %type <phase> phase
@@ -438,7 +438,10 @@ clause:
     $$->range = $7;
   }
 | OFFLOAD ok when_opt lead_opt { $$ = new_offload(ps, @$, NO_BINDING, NO_BINDING, $3.e, $4.e); }
-| OFFLOAD ok name ',' name when_opt lead_opt { $$ = new_offload(ps, @$, $3, $5, $6.e, $7.e); }
+| OFFLOAD ok name ',' name to_opt when_opt lead_opt {
+    $$ = new_offload(ps, @$, $3, $5, $7.e, $8.e);
+    $$->place = $6.e;
+  }
 | LET ok name '=' expr {
     $$ = new_clause(ps, CL_LET, @$, $5.e);
     $$->name = $3.name;
@@ -514,6 +517,7 @@ phased: block | do_stmt { $$ = one_stmt($1); } ;
 clipped: phased | indexed { $$ = one_stmt($1); } ;
 at_opt: %empty { $$ = (ExprVal){0}; } | '@' expr { $$ = $2; } ;
 when_opt: %empty { $$ = (ExprVal){0}; } | WHEN expr { $$ = $2; } ;
+to_opt: %empty { $$ = (ExprVal){0}; } | ARROW expr { $$ = $2; } ;
 lead_opt: %empty { $$ = (ExprVal){0}; } | LEAD expr { $$ = $2; } ;
 period_opt: %empty { $$ = (ExprVal){0}; } | PERIOD expr { $$ = $2; } ;
 

@@ -62,6 +62,7 @@ typedef enum PipeClass {
   PIPE_IN,    /* receive slot, from the RECV until the consumer has completed */
   PIPE_LOCAL, /* boundary tensor from its producer to its consumer on the same rank */
   PIPE_HOST,  /* stash in host memory, from OFF to LOAD */
+  PIPE_GUEST, /* stash of another rank, from its OFF to its LOAD: only that rank's COPY stream uses it */
   PIPE_NCLASSES
 } PipeClass;
 
@@ -71,11 +72,12 @@ typedef struct PipeInstr {
   uint16_t group; /* further instructions of COMPUTE after this one that are one action with it; 0 */
   uint32_t stage; /* row of PipeProgram.stage: the stage on THIS rank that the op belongs to */
   uint32_t mb;    /* microbatch, or PIPE_NONE for U and REDUCE */
-  uint32_t peer;  /* SEND, RECV: the other rank; else PIPE_NONE */
+  uint32_t peer;  /* SEND, RECV: the other rank; OFF, LOAD: the rank with slot `keep`, if not this
+                     one, which takes no part; else PIPE_NONE */
   uint32_t act;   /* F B I W OFF LOAD: slot of class ACT; else PIPE_NONE */
   uint32_t gout;  /* I W: slot of class GOUT; else PIPE_NONE */
   uint32_t keep;  /* further slot that the op keeps for later, or gives back: OFF, LOAD: of class
-                     HOST; else PIPE_NONE */
+                     HOST, or GUEST on the peer; else PIPE_NONE */
   uint32_t in;    /* slot read: x of F, dy of B and I, payload of SEND; PIPE_NONE at the ends */
   uint32_t out;   /* slot written: y of F, dx of B and I, payload of RECV; PIPE_NONE at the ends */
   uint32_t wait;  /* instructions of another stream of this rank that must have completed */
@@ -85,7 +87,7 @@ typedef struct PipeInstr {
 
 typedef struct PipePool {
   uint32_t cls;   /* PipeClass */
-  uint32_t stage; /* ACT, GOUT, HOST: a stage whose stashes it holds; OUT, IN, LOCAL: the stage whose
+  uint32_t stage; /* ACT, GOUT, HOST, GUEST: a stage whose stashes it holds; OUT, IN, LOCAL: the stage whose
                      output it holds, or the gradient of that output. All users have its size */
   uint32_t first; /* its slots are first .. first + count - 1 */
   uint32_t count; /* > 0; for ACT, GOUT and LOCAL exactly the peak of live slots */

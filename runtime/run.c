@@ -150,8 +150,8 @@ void pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
   PrSpan *span = k->span ? pr_span(run, k, step, at->index) : NULL;
   if (span)
     span->start_ns = pr_now() - run->epoch_ns;
-  memcpy(k->slot[off ? c->keep : c->act], k->slot[off ? c->act : c->keep],
-         run->stage[c->stage].size.act);
+  void *kept = (c->peer == PIPE_NONE ? k : &run->rank[c->peer])->slot[c->keep];
+  memcpy(off ? kept : k->slot[c->act], off ? k->slot[c->act] : kept, run->stage[c->stage].size.act);
   if (span)
     span->end_ns = pr_now() - run->epoch_ns;
 }

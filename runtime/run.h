@@ -160,7 +160,8 @@ static inline uint64_t pr_round(uint64_t n) { return (n + PR_LINE - 1) / PR_LINE
 static inline uint64_t pr_class_bytes(const PrSizes *z, uint32_t cls) {
   switch ((PipeClass)cls) {
   case PIPE_ACT:
-  case PIPE_HOST: return z->act;
+  case PIPE_HOST:
+  case PIPE_GUEST: return z->act;
   case PIPE_GOUT: return z->gout;
   default: return z->boundary;
   }

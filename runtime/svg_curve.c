@@ -47,7 +47,8 @@ static uint64_t always(const PipeProgram *p, uint32_t r) {
 
 /* The next op of a stream of rank r from *i on that takes (or gives back) anything; when: UINT64_MAX
  * if there is none. */
-static uint64_t next_change(const SvgCurve *c, uint32_t r, uint32_t *i, uint8_t stream, bool taken) {
+static uint64_t next_change(const SvgCurve *c, uint32_t r, uint32_t *i, uint8_t stream,
+                            bool taken) {
   const PipeRank *k = &c->p->rank[r];
   while (*i < k->ninstr && (pipe_op_info[k->instr[*i].op].stream != stream ||
                             amount(c->p, &k->instr[*i], taken) == 0))

@@ -38,6 +38,7 @@ class Instr:
         self.wait, self.start, self.end = row["wait"], row["start"], row["end"]
         self.waits = list(zip(OTHER[self.on], (self.wait, row.get("wait_copy", 0))))
         self.keep = row.get("keep")
+        self.away = self.on == 2 and row.get("peer") is not None  # its stash goes to its peer
         self.peer, self.act, self.gout = row.get("peer"), row.get("act"), row.get("gout")
         self.src, self.dst = row.get("in"), row.get("out")
 
@@ -106,7 +107,8 @@ def check_tables(p):
                 need(n <= done[x], c, "waits for what stands below it")
             done[c.on] += 1
             to = c.stage + (1 if (c.kind in ("SEND_F", "RECV_B")) else -1)
-            need(c.peer == (p.rank_of(to) if c.comm else None), c, "peer")
+            need(c.away or c.peer == (p.rank_of(to) if c.comm else None), c, "peer")
+            need(not c.away or 0 <= c.peer < p.nrank and c.peer != r, c, "peer")
     for r, rank in enumerate(p.json["rank"]):
         walk_compute(p, r, rank)
         check_bytes(p, r, rank)
@@ -145,7 +147,8 @@ def walk_compute(p, r, rank):
     for i, c in enumerate(p.compute[r]):
         while copied < len(p.copy[r]) and p.copy[r][copied].wait <= i:
             d = p.copy[r][copied]
-            change("host", d.keep, d.kind == "OFF")
+            if not d.away:
+                change("host", d.keep, d.kind == "OFF")
             if d.kind == "OFF":
                 left[d.act] = d
             elif not left.pop(d.act, None):
@@ -198,6 +201,8 @@ def check_bytes(p, r, rank):
     b["work"] = max(up(s["work"]) for s in own)
     for cls in ("act", "gout", "out", "in", "local"):
         b[cls] = sum(q["count"] * up(q["bytes"]) for q in rank["pools"] if q["class"] == cls)
+    guest = sum(q["count"] * up(q["bytes"]) for q in rank["pools"] if q["class"] == "guest")
+    b.update({"guest": guest} if guest else {})
     b["total"] = sum(b.values())
     host = sum(q["count"] * up(q["bytes"]) for q in rank["pools"] if q["class"] == "host")
     need(rank["host_bytes"] == host, "rank", r, "host_bytes", rank["host_bytes"], "should be", host)
@@ -312,6 +317,7 @@ def check_slots(p, rng, slow=()):
     overwritten, read too early, or read as something else; a slot holds what its pool is for."""
     longest = rng.choice((2, 10, 100))
     when = run(p, rng, lambda c: 1000000 if c in slow else rng.randint(1, longest))
+    lent = {}  # (rank, slot) -> [(start, end, stash) of its OFFs and LOADs, by rank]
     for r, rank in enumerate(p.json["rank"]):
         pools = rank["pools"]
         need([q["first"] for q in pools] == [sum(o["count"] for o in pools[:i]) for i in range(len(pools))],
@@ -342,7 +348,10 @@ def check_slots(p, rng, slow=()):
             if c.on == 2:
                 need((c.gout, c.src, c.dst) == (None,) * 3, c, "has slots of an op")
                 use(c, c.act, "act", c.stage, ("stash",) + key, c.kind == "LOAD", True)
-                use(c, c.keep, "host", c.stage, ("stash",) + key, c.kind == "OFF", True)
+                if c.away:
+                    guest(p, when, c, lent)
+                else:
+                    use(c, c.keep, "host", c.stage, ("stash",) + key, c.kind == "OFF", True)
                 continue
             need(c.keep is None, c, "keeps a slot")
             if c.comm:
@@ -388,6 +397,30 @@ def check_slots(p, rng, slow=()):
                     need(holds[slot][2] == 0, c, "gives back slot", slot, "while it is read")
                     del holds[slot]
         need(not holds, "rank", r, "ends with full slots", holds)
+    check_guests(p, lent)
+
+
+def guest(p, when, c, lent):
+    lent.setdefault((c.peer, c.keep), []).append((when[c], c))
+
+
+def check_guests(p, lent):
+    """A slot for guests is of its class and size, and is filled and emptied in turn; each is used."""
+    for r, rank in enumerate(p.json["rank"]):
+        slots = [q["first"] + i for q in rank["pools"] if q["class"] == "guest" for i in range(q["count"])]
+        need(sorted(s for q, s in lent if q == r) == sorted(slots), "rank", r, "guests", slots)
+        need(rank.get("guests", 0) == len(slots), "rank", r, "guests", rank.get("guests"), "should be", len(slots))
+    for (r, slot), uses in lent.items():
+        q = [q for q in p.json["rank"][r]["pools"] if q["first"] <= slot < q["first"] + q["count"]][0]
+        free, holds = 0, None
+        for (start, end), c in sorted(uses, key=lambda u: u[0]):
+            need(c.rank == uses[0][1].rank, c, "and", uses[0][1], "share slot", slot, "of rank", r)
+            need(start >= free, c, "starts while slot", slot, "of rank", r, "is in use")
+            need(holds == (None if c.kind == "OFF" else (c.stage, c.mb)), c, "finds", holds, "in slot", slot, "of rank", r)
+            if p.json["sized"]:
+                need(q["bytes"] == p.stages[c.stage]["act"], c, "and", q)
+            free, holds = end, (c.stage, c.mb) if c.kind == "OFF" else None
+        need(holds is None, "slot", slot, "of rank", r, "is full in the end")
 
 
 def check(p, rng, rounds=2, each=False):

@@ -72,6 +72,17 @@ def check_phases(what, p, lags):
                 sys.exit("%s: %s is %s, not %s" % (what, c, c.phase, want))
 
 
+def to(shape, rng):
+    """To another rank, any: rank of s plus something."""
+    n = max(shape.place) + 1
+    if n < 2 or rng.random() < 0.5:
+        return ""
+    place = "0"
+    for s, r in enumerate(shape.place):
+        place = "s == %d ? %d : %s" % (s, r, place)
+    return " -> ((%s) + %s) %% %d" % (place, rng.choice(("1", "1 + m %% %d" % (n - 1))), n)
+
+
 def cmd_replay(c, rng, args):
     n = instr = 0
     for P, M in [(1, 1), (1, 6), (2, 1), (2, 2), (3, 2), (4, 8), (4, 1), (5, 11), (8, 3), (8, 12)]:
@@ -88,12 +99,15 @@ def cmd_replay(c, rng, args):
     for name, P, M, V in itertools.product(("po_f", "po_h"), (1, 2, 4), (1, 5, 8), (1, 2, 3)):
         p = checked("%s P=%d M=%d V=%d" % (name, P, M, V), c.file(name, "json", P=P, M=M, V=V), rng)
         n, instr = n + 1, instr + sum(map(len, p.lists))
+    for P, M in itertools.product((1, 2, 3, 4, 6, 8), (1, 5, 20)):
+        p = checked("bpipe P=%d M=%d" % (P, M), c.file("bpipe", "json", P=P, M=M), rng)
+        n, instr = n + 1, instr + sum(map(len, p.lists))
     for i in range(args.count or 300):
         shape = mutate.legal(rng)
         text = mutate.text(shape, rng, costs=True)
         if rng.random() < 0.5:  # some stashes go to host memory
-            text = text[:text.rindex("}")] + "  time { OFF = %d  LOAD = %d }\n  offload s, m when (%d*s + m) %% %d == 0%s\n}\n" % (
-                rng.choice((0, 1, 3, 20)), rng.choice((0, 1, 2, 9)), rng.randint(0, 3), rng.randint(1, 3),
+            text = text[:text.rindex("}")] + "  time { OFF = %d  LOAD = %d }\n  offload s, m%s when (%d*s + m) %% %d == 0%s\n}\n" % (
+                rng.choice((0, 1, 3, 20)), rng.choice((0, 1, 2, 9)), to(shape, rng), rng.randint(0, 3), rng.randint(1, 3),
                 rng.choice(("", "", " lead 0", " lead 2", " lead m")))
         status, out, err = c.text(text, "--emit=json")
         if status:

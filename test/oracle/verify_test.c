@@ -20,6 +20,9 @@ static const char *const texts[] = {
     "schedule c() { ranks 2 pipe n stages 2 mbs 6 place s -> s time { OFF = 1 }\n"
     "  bytes { act = 100 boundary = 10 }\n"
     "  order r { do m in 0..6 { F(m) } do m in 0..6 { B(m) } U } offload s, m when m < 4 }\n",
+    "schedule d() { ranks 3 pipe n stages 3 mbs 6 place s -> s time { OFF = 1 }\n"
+    "  bytes { act = 100 boundary = 10 }\n"
+    "  order r { do m in 0..6 { F(m) } do m in 0..6 { B(m) } U } offload s, m -> 2 when s < 2 && m < 4 }\n",
 };
 enum { NTEXTS = sizeof texts / sizeof *texts, PLACES = 6 };
 
@@ -57,6 +60,8 @@ static bool needs_copy(const At *a) { /* and no op above waits for as much */
       return false;
   return a->in->wait_copy > 0 && is_back(a);
 }
+static bool is_lent(const At *a) { return is_off(a) && a->in->peer != NONE; }
+static bool is_guest_back(const At *a) { return is_load(a) && a->in->peer != NONE; }
 static bool has_host(const At *a) { return a->i == 0 && a->rank->host > 0; }
 static bool sized(const At *a) { return a->p->sized && a->i == 0; }
 static bool first(const At *a) { return a->i == 0; }
@@ -75,6 +80,7 @@ static void no_wait(At *a) { a->in->wait = 0; }
 static void less_wait(At *a) { a->in->wait--; }
 static void no_wait_copy(At *a) { a->in->wait_copy = 0; }
 static void copy_below(At *a) { a->in->wait_copy = a->rank->ninstr; }
+static void no_guest(At *a) { a->in->keep = 0; }
 static void other_keep(At *a) { a->in->keep++; }
 static void a_keep(At *a) { a->in->keep = a->rank->nslot - 1; }
 static void more_host(At *a) { a->rank->host += 64; }
@@ -173,6 +179,9 @@ static const struct Fault {
     {"another stash leaves", is_off, other_act},
     {"a stash comes back to another slot", is_load, other_act},
     {"wrong host bytes", has_host, more_host},
+    {"a stash on another rank than said", is_lent, other_peer},
+    {"a slot of the peer that is no guest's", is_lent, no_guest},
+    {"a guest comes back from another slot", is_guest_back, other_keep},
 };
 enum { NFAULTS = sizeof faults / sizeof *faults };
 

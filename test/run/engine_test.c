@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Tests of the runtime on hand-made programs: engine_test CASE. A case prints what it has done and
  * seen, for FileCheck, and exits 1 if a result is wrong. Texts of errors are printed as they are,
- * so that the .test files match them whole. */
+ * so that the .test files match them whole. More than 800 lines: the cases share how they run and tell. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -780,13 +780,22 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*run)(void);
-  } test[] = {
-      {"parity", parity},     {"shaken", shaken},     {"seeds", seeds},
-      {"large", large},       {"stall", stall},       {"stall-large", stall_large},
-      {"mismatch", mismatch}, {"callback", callback}, {"deadline", deadline},
-      {"refused", refused},   {"mutants", mutants},   {"allocation", allocation},
-      {"memory", memory},     {"trace", trace},       {"refused-replicas", refused_replicas},
-      {"refused-copies", refused_copies}};
+  } test[] = {{"parity", parity},
+              {"shaken", shaken},
+              {"seeds", seeds},
+              {"large", large},
+              {"stall", stall},
+              {"stall-large", stall_large},
+              {"mismatch", mismatch},
+              {"callback", callback},
+              {"deadline", deadline},
+              {"refused", refused},
+              {"mutants", mutants},
+              {"allocation", allocation},
+              {"memory", memory},
+              {"trace", trace},
+              {"refused-replicas", refused_replicas},
+              {"refused-copies", refused_copies}};
   size_t i = 0, n = sizeof test / sizeof *test;
   while (argc == 2 && i < n && strcmp(argv[1], test[i].name))
     i++;

@@ -368,7 +368,7 @@ int main(int argc, char **argv) {
       {"varuna", 1, false, 0},    {"zb_h2", 1, false, 0},        {"zb_1p", 1, false, 0},
       {"zb_2p", 1, false, 0},     {"zb_v", 2, false, 0},         {"v_min", 2, false, 0},
       {"v_half", 2, false, 0},    {"v_half_block", 2, false, 0}, {"1f1b_v", 2, false, 0},
-      {"dualpipev", 2, false, 2},
+      {"dualpipev", 2, false, 2}, {"bpipe", 1, false, 0},
   };
   for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++) {
     int before = cases;
@@ -380,7 +380,7 @@ int main(int argc, char **argv) {
   }
   static const Case looped[] = {
       {"interleaved", 0, false, 1}, {"looped_bfs", 0, true, 0}, {"interleaved_zb", 0, false, 0},
-      {"gis", 0, false, 0},         {"gis_h", 0, false, 0},      {"po_f", 0, false, 0},
+      {"gis", 0, false, 0},         {"gis_h", 0, false, 0},     {"po_f", 0, false, 0},
       {"po_h", 0, false, 0},
   };
   for (size_t k = 0; k < sizeof looped / sizeof *looped; k++) {

@@ -15,7 +15,7 @@ static const char *const op_name[] = {
 #undef X
 };
 static const char *const phase_name[] = {"warmup", "steady", "flush"};
-static const char *const class_name[] = {"act", "gout", "out", "in", "local", "host"};
+static const char *const class_name[] = {"act", "gout", "out", "in", "local", "host", "guest"};
 
 static void optional(const char *name, uint32_t v) {
   if (v != PIPE_NONE)
@@ -52,7 +52,8 @@ int main(void) {
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
     printf("rank %" PRIu32 ": inflight=%" PRIu32 " bytes=%" PRIu64 " host=%" PRIu64
-           " slots=%" PRIu32 "\n", r, k->inflight, k->bytes, k->host, k->nslot);
+           " slots=%" PRIu32 "\n",
+           r, k->inflight, k->bytes, k->host, k->nslot);
     for (uint32_t i = 0; i < k->npool; i++)
       printf("pool %s stage=%" PRIu32 " first=%" PRIu32 " count=%" PRIu32 " bytes=%" PRIu64 "\n",
              class_name[k->pool[i].cls], k->pool[i].stage, k->pool[i].first, k->pool[i].count,
