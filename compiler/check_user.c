@@ -69,6 +69,11 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
     return false;
   }
   int64_t r;
+  if (!s->peak) {
+    diag_error(s->diag, DIAG_CLAUSE, call->at,
+               "'%s' is not known yet; a tune clause knows makespan() span() idle()", call->name);
+    return false;
+  }
   if (!eval(s, call->args->value, &r))
     return false;
   if (r < 0 || r >= s->nrank) {

@@ -124,6 +124,8 @@ typedef struct Sched {
   uint32_t *last_grad;   /* [nstage] op of its last B or W (check_deps) */
   Span *site; uint32_t nsite, capsite;
   List *lists;           /* [nrank] of a compute_comms file, else NULL (read_csv) */
+  const Clause *tuned;   /* `tune` clause that was followed, or NULL */
+  uint32_t tune_at, ntune; /* the value it has settled for, of so many */
   struct Rules *rules;   /* the simulation of `rules` while it runs, else NULL */
 
   /* order */

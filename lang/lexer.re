@@ -208,6 +208,9 @@ again:
   "period"             { TOKEN(PERIOD); }
   "rules"              { TOKEN(RULES); }
   "when"               { TOKEN(WHEN); }
+  "tune"               { TOKEN(TUNE); }
+  "tries"              { TOKEN(TRIES); }
+  "by"                 { TOKEN(BY); }
 
   "overlap" | "weights" | "stash" | "comm" | "slices" | "edge" | "finally" | "recompute"
   | "side" | "group" | "recv" | "wait" {
