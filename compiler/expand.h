@@ -108,9 +108,10 @@ bool run_rules(Ex *x, const Stmt *t);
 bool play_rules(Ex *x);
 
 /* ---- justify.c ---- */
-/* Moves ops within the predicted times, at most so many rounds, and keeps the order with the least
- * *value, of equals the shorter; false: value() has reported. Requires check_deps and no obstacle. */
-bool justify(Sched *s, uint64_t rounds, bool (*value)(Sched *, Timing, int64_t *), int64_t *least);
+/* Moves ops within the predicted times until there were so many tries, or a few without gain, and keeps
+ * the order with the least *value, of equals the shorter; false: value() has reported. Goes on where it
+ * left off: s->tune_tries, tune_idle. Requires check_deps and no obstacle. */
+bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *), int64_t *least);
 uint32_t justify_obstacle(const Sched *s); /* an update that stands before another op, or NONE */
 
 /* ---- tune.c ---- */

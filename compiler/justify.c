@@ -14,9 +14,9 @@
 
 #include "expand.h"
 
-typedef struct Edge { /* from a producer, or to a user; lag: until it is there */
+typedef struct Edge { /* from a producer, or to a user */
   uint32_t op;
-  uint64_t lag;
+  uint32_t lag; /* until it is there: of the stage before this number; 0: no time */
 } Edge;
 
 enum { NLIVE = 2 }; /* what is bounded: the number of stashes, their bytes */
@@ -26,6 +26,7 @@ typedef struct Just {
   uint32_t n;
   uint32_t *rank, *ncomp;   /* [n]; [nrank] ops of a rank before its updates */
   Edge *in, *out;           /* [2 n] */
+  uint64_t *cost, *lag;     /* [n]; [nstage + 1], see Edge */
   uint32_t *seq, *best;     /* [n] rows of s->op, rank after rank: the order now, the best so far */
   uint64_t *start, *end;    /* [n] of seq, played */
   uint32_t *played;         /* [n] in an order that respects the data */
@@ -45,14 +46,9 @@ typedef struct Just {
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-static uint64_t lag(const Sched *s, uint32_t from, uint32_t to) {
-  const PipeStage *a = &s->stage[s->op[from].stage], *b = &s->stage[s->op[to].stage];
-  return a->rank == b->rank ? 0 : a->time[PIPE_SEND_F];
-}
-
 static void link_ops(Just *j, uint32_t from, uint32_t to) {
   Edge *in = &j->in[2 * (size_t)to], *out = &j->out[2 * (size_t)from];
-  uint64_t l = lag(j->s, from, to);
+  uint32_t l = j->rank[from] == j->rank[to] ? 0 : j->s->op[from].stage + 1;
   in[in->op != NONE] = (Edge){from, l};
   out[out->op != NONE] = (Edge){to, l};
 }
@@ -123,13 +119,13 @@ static bool play(Just *j) {
       for (const Edge *e = &j->in [2 * (size_t) o]; e < &j->in[2 * (size_t)o + 2] && e->op != NONE;
            e++) {
         ready &= j->end[e->op] != UINT64_MAX;
-        at = ready ? later(at, j->end[e->op] + e->lag) : at;
+        at = ready ? later(at, j->end[e->op] + j->lag[e->lag]) : at;
       }
       if (!ready)
         break;
       const Op *op = &s->op[o];
       j->start[o] = at;
-      j->end[o] = j->now[r] = at + s->stage[op->stage].time[op->kind];
+      j->end[o] = j->now[r] = at + j->cost[o];
       j->played[nplayed++] = o;
       if (op->kind == PIPE_B || op->kind == PIPE_W)
         j->grad_end[op->stage] = j->now[r];
@@ -182,7 +178,7 @@ static void put(Just *j, uint32_t op, uint64_t from, int sign) {
   Sched *s = j->s;
   uint32_t r = j->rank[op], first = s->rank_op0[r], n = j->nline[r], best = n;
   uint32_t *line = &j->line[first];
-  uint64_t cost = s->stage[s->op[op].stage].time[s->op[op].kind];
+  uint64_t cost = j->cost[op];
   uint64_t at = n > 0 ? later(j->until[line[n - 1]], from) : from;
   int64_t most[NLIVE] = {INT64_MIN, INT64_MIN}; /* after place p or later */
   for (uint32_t p = n; p-- > 0;) {
@@ -252,7 +248,7 @@ static void pass(Just *j, bool backward, Within within) {
     uint64_t from = backward ? last - j->deadline[j->rank[o]] : 0;
     const Edge *e = backward ? &j->out[2 * (size_t)o] : &j->in[2 * (size_t)o];
     for (int k = 0; k < 2 && e[k].op != NONE; k++)
-      from = later(from, j->until[e[k].op] + e[k].lag);
+      from = later(from, j->until[e[k].op] + j->lag[e[k].lag]);
     put(j, o, from, backward ? -1 : 1);
   }
   for (uint32_t r = 0; r < s->nrank; r++) {
@@ -289,13 +285,13 @@ uint32_t justify_obstacle(const Sched *s) {
   return NONE;
 }
 
-bool justify(Sched *s, uint64_t rounds, bool (*value)(Sched *, Timing, int64_t *), int64_t *least) {
+bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *), int64_t *least) {
   Arena a = {.oom = s->arena->oom};
   Just j = {.s = s, .n = s->nop, .nlive = s->sized ? 2 : 1};
   j.rank = array(s, &a, sizeof *j.rank);
   j.in = array(s, &a, 2 * sizeof *j.in), j.out = array(s, &a, 2 * sizeof *j.out);
   uint32_t **const rows[] = {&j.seq, &j.best, &j.played, &j.list, &j.spare, &j.line};
-  uint64_t **const times[] = {&j.start, &j.end, &j.key, &j.begin, &j.until};
+  uint64_t **const times[] = {&j.start, &j.end, &j.key, &j.begin, &j.until, &j.cost};
   uint32_t **const ranks[] = {&j.ncomp, &j.work, &j.head, &j.nline};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     *rows[i] = array(s, &a, sizeof **rows[i]);
@@ -315,16 +311,19 @@ bool justify(Sched *s, uint64_t rounds, bool (*value)(Sched *, Timing, int64_t *
       j.rank[i] = r;
       j.ncomp[r] += s->op[i].kind != PIPE_U;
     }
+  j.lag = NEW_ARRAY(&a, uint64_t, (size_t)s->nstage + 1);
+  for (uint32_t i = 0; i < s->nstage; i++)
+    j.lag[i + 1] = s->stage[i].time[PIPE_SEND_F];
   for (uint32_t i = 0; i < s->nop; i++)
-    j.t.busy += s->stage[s->op[i].stage].time[s->op[i].kind];
+    j.t.busy += j.cost[i] = s->stage[s->op[i].stage].time[s->op[i].kind];
   find_edges(&j);
   find_bounds(&j);
   enum { IDLE = 4 }; /* rounds without gain after which none is expected */
   bool ok = play(&j) && value(s, j.t, least);
   Timing best = j.t;
   bool changed = false;
-  for (uint64_t k = 0, idle = 0; ok && k < rounds && idle < IDLE; k++, idle++) {
-    pass(&j, true, (Within)(k % 3));
+  for (; ok && s->tune_tries < tries && s->tune_idle < IDLE; s->tune_tries++, s->tune_idle++) {
+    pass(&j, true, (Within)(s->tune_tries % 3));
     BUG_IF(!play(&j)); /* the order of a pass respects the data */
     pass(&j, false, MAKESPAN);
     BUG_IF(!play(&j));
@@ -332,7 +331,7 @@ bool justify(Sched *s, uint64_t rounds, bool (*value)(Sched *, Timing, int64_t *
     ok = value(s, j.t, &v);
     bool less = v < *least || (v == *least && j.t.makespan + j.t.span < best.makespan + best.span);
     if (ok && less) {
-      idle = 0;
+      s->tune_idle = 0;
       *least = v, best = j.t;
       memcpy(j.best, j.seq, s->nop * sizeof *j.best);
       changed = true;

@@ -61,7 +61,7 @@ static bool worth(Sched *s, Timing t, int64_t *value) {
   return eval(s, s->tuned->value, value);
 }
 
-/* The first tries of a value, or what is left of them. */
+/* The first tries of a value, or all of them. */
 static bool improve(Sched *s, bool first, int64_t *value) {
   const Clause *c = s->tuned;
   int64_t tries = 0;
@@ -80,8 +80,9 @@ static bool improve(Sched *s, bool first, int64_t *value) {
     diag_note(s->diag, c->tries->at, "tries are asked for here");
     return false;
   }
-  int64_t few = tries < FIRST_TRIES ? tries : FIRST_TRIES;
-  return justify(s, (uint64_t)(first ? few : tries - few), worth, value);
+  if (first && c->var && tries > FIRST_TRIES)
+    tries = FIRST_TRIES;
+  return justify(s, (uint32_t)tries, worth, value);
 }
 
 /* The schedule for value number `at`. *value: what it is worth; *whole: it is complete and can run,
@@ -89,6 +90,7 @@ static bool improve(Sched *s, bool first, int64_t *value) {
 static bool try_value(Sched *s, uint32_t at, bool (*once)(Sched *), int64_t *value, bool *whole) {
   s->tune_at = at;
   s->ntune = 1;
+  s->tune_tries = s->tune_idle = 0;
   *whole = false;
   if (!once(s))
     return false;
