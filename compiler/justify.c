@@ -24,15 +24,15 @@ enum { NLIVE = 2 }; /* what is bounded: the number of stashes, their bytes */
 typedef struct Just {
   Sched *s;
   uint32_t n;
-  uint32_t *rank, *ncomp;   /* [n]; [nrank] ops of a rank before its updates */
-  Edge *in, *out;           /* [2 n] */
-  uint64_t *cost, *lag;     /* [n]; [nstage + 1], see Edge */
-  uint32_t *seq, *best;     /* [n] rows of s->op, rank after rank: the order now, the best so far */
-  uint64_t *start, *end;    /* [n] of seq, played */
-  uint32_t *played;         /* [n] in an order that respects the data */
-  uint64_t *grad_end;       /* [nstage] */
-  uint32_t *work, *head;    /* [nrank] */
-  uint64_t *now, *deadline; /* [nrank] */
+  uint32_t *rank, *ncomp; /* [n]; [nrank] ops of a rank before its updates */
+  Edge *in, *out;         /* [2 n] */
+  uint64_t *cost, *lag;   /* [n]; [nstage + 1], see Edge */
+  uint32_t *seq, *best;   /* [n] rows of s->op, rank after rank: the order now, the best so far */
+  uint64_t *start, *end;  /* [n] of seq, played */
+  uint32_t *played;       /* [n] in an order that respects the data */
+  uint64_t *grad_end;     /* [nstage] */
+  uint32_t *work, *queued, *head; /* [nrank] */
+  uint64_t *now, *deadline;       /* [nrank] */
   Timing t;
   /* of a pass; backward, times run from the end */
   uint64_t *key, *begin, *until;
@@ -49,6 +49,7 @@ static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static void link_ops(Just *j, uint32_t from, uint32_t to) {
   Edge *in = &j->in[2 * (size_t)to], *out = &j->out[2 * (size_t)from];
   uint32_t l = j->rank[from] == j->rank[to] ? 0 : j->s->op[from].stage + 1;
+  BUG_IF(in[1].op != NONE || out[1].op != NONE); /* no op has more than two of each */
   in[in->op != NONE] = (Edge){from, l};
   out[out->op != NONE] = (Edge){to, l};
 }
@@ -107,11 +108,13 @@ static bool play(Just *j) {
     j->head[r] = s->rank_op0[r];
     j->now[r] = 0;
     j->work[nwork++] = r;
+    j->queued[r] = 1;
     want += j->ncomp[r];
   }
   memset(j->grad_end, 0, s->nstage * sizeof *j->grad_end);
   while (nwork > 0) {
     uint32_t r = j->work[--nwork], last = s->rank_op0[r] + j->ncomp[r];
+    j->queued[r] = 0;
     for (; j->head[r] < last; j->head[r]++) {
       uint32_t o = j->seq[j->head[r]];
       uint64_t at = j->now[r];
@@ -132,8 +135,11 @@ static bool play(Just *j) {
       for (const Edge *e = &j->out[2 * (size_t)o]; e < &j->out[2 * (size_t)o + 2] && e->op != NONE;
            e++) {
         uint32_t q = j->rank[e->op];
-        if (q != r && j->head[q] < s->rank_op0[q] + j->ncomp[q] && j->seq[j->head[q]] == e->op)
-          j->work[nwork++] = q; /* at most one producer of an op is on another rank */
+        if (q != r && !j->queued[q] && j->head[q] < s->rank_op0[q] + j->ncomp[q] &&
+            j->seq[j->head[q]] == e->op) {
+          j->queued[q] = 1;
+          j->work[nwork++] = q;
+        }
       }
     }
   }
@@ -292,13 +298,13 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
   j.in = array(s, &a, 2 * sizeof *j.in), j.out = array(s, &a, 2 * sizeof *j.out);
   uint32_t **const rows[] = {&j.seq, &j.best, &j.played, &j.list, &j.spare, &j.line};
   uint64_t **const times[] = {&j.start, &j.end, &j.key, &j.begin, &j.until, &j.cost};
-  uint32_t **const ranks[] = {&j.ncomp, &j.work, &j.head, &j.nline};
+  uint32_t **const ranks[] = {&j.ncomp, &j.work, &j.queued, &j.head, &j.nline};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     *rows[i] = array(s, &a, sizeof **rows[i]);
   for (size_t i = 0; i < sizeof times / sizeof *times; i++)
     *times[i] = array(s, &a, sizeof **times[i]);
   for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
-    *ranks[i] = NEW_ARRAY(&a, uint32_t, 3 * (size_t)s->nrank);
+    *ranks[i] = NEW_ARRAY(&a, uint32_t, s->nrank);
   for (int k = 0; k < j.nlive; k++) {
     j.live[k] = array(s, &a, sizeof *j.live[k]), j.delta[k] = array(s, &a, sizeof *j.delta[k]);
     j.most[k] = NEW_ARRAY(&a, int64_t, s->nrank);
