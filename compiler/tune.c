@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * `tune`: a schedule that is expanded for every value of a variable, each order moved about by justify
- * (lang/spec.md 5.7), and of which the one with the least `by` is kept. A value for which no complete
+ * (lang/spec.md 5.8), and of which the one with the least `by` is kept. A value for which no complete
  * order comes out is passed over, without a message; if all are, the first is expanded once more and
  * says why. Each value gets a few of its tries, only the best one all.
  *
