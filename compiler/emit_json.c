@@ -82,6 +82,8 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle) {
     number(t, "host_bytes", pk->host_bytes, ',');
   number(t, "guests", pk->guests, ',');
   number(t, "warmup_depth", pk->warmup, ',');
+  number(t, "staleness", s->staleness[r], ',');
+  number(t, "discrepancy", s->discrepancy[r], ',');
   key(t, "idle");
   text_char(t, '{');
   for (int i = 0; i < IDLE_NCAUSES; i++)

@@ -271,8 +271,10 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'"
 %token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
+%token USE "'use'" EXPECTS "'expects'"
 %token OFFLOAD "'offload'" LEAD "'lead'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
+%token TUNE "'tune'" TRIES "'tries'" BY "'by'"
 %token ARROW "'->'" DOTDOT "'..'"
 %token EQ "'=='" NE "'!='" LE "'<='" GE "'>='" AND "'&&'" OR "'||'"
 
@@ -291,13 +293,13 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %type <params> names names_opt params params_opt
 %type <param> param
 %type <require> require
-%type <requires> requires requires_opt
+%type <requires> requires requires_opt expects_opt
 %type <base> base_opt
 %type <op> opref ophead optarget
-%type <expr> period_opt at_opt when_opt lead_opt to_opt
+%type <expr> period_opt at_opt when_opt tries_opt lead_opt to_opt
 %type <stmt> stmt if_stmt do_stmt indexed
 %type <stmts> stmts block else_opt phased clipped
-%type <phase> phase
+%type <phase> phase used_phase
 %type <entry> entry
 %type <entries> entries
 %type <fn> fn
@@ -332,7 +334,7 @@ item:
     $$->value = $5.e;
   }
 | fn { $$ = new_item(ps, IT_FN, @$); $$->fn = $1; }
-| SCHEDULE ok name '(' params_opt ')' base_opt requires_opt '{' clauses '}' {
+| SCHEDULE ok name '(' params_opt ')' base_opt requires_opt expects_opt '{' clauses '}' {
     yyerrok;
     Schedule *s = NEW(ps->lx.arena, Schedule);
     s->name = $3.name;
@@ -343,7 +345,8 @@ item:
     s->base_at = $7.at;
     s->base_args = $7.args;
     s->requires = $8.first;
-    s->clauses = $10.first;
+    s->expects = $9.first;
+    s->clauses = $11.first;
     $$ = new_item(ps, IT_SCHEDULE, @$);
     $$->schedule = s;
   }
@@ -393,6 +396,7 @@ base_opt:
 ;
 
 requires_opt: %empty { $$ = (RequireList){0}; } | REQUIRES requires { $$ = $2; } ;
+expects_opt: %empty { $$ = (RequireList){0}; } | EXPECTS requires { $$ = $2; } ;
 requires:
   require { $$ = (RequireList){$1, $1}; }
 | requires ',' require { $$ = $1; APPEND($$, $3); }
@@ -441,6 +445,14 @@ clause:
 | OFFLOAD ok name ',' name to_opt when_opt lead_opt {
     $$ = new_offload(ps, @$, $3, $5, $7.e, $8.e);
     $$->place = $6.e;
+  }
+| TUNE ok tries_opt BY expr { $$ = new_clause(ps, CL_TUNE, @$, $5.e); $$->tries = $3.e; }
+| TUNE ok name IN range tries_opt BY expr {
+    $$ = new_clause(ps, CL_TUNE, @$, $8.e);
+    $$->var = $3.name;
+    $$->var_at = $3.at;
+    $$->range = $5;
+    $$->tries = $6.e;
   }
 | LET ok name '=' expr {
     $$ = new_clause(ps, CL_LET, @$, $5.e);
@@ -505,6 +517,12 @@ stmt:
     $$ = (StmtVal){new_stmt(ps, ST_OPDEF, @$), 1};
     $$.s->opdef = new_opdef(ps, @$, $3, $5.first, $8);
   }
+| USE ok used_phase name '(' args_opt ')' at_opt {
+    $$ = (StmtVal){new_binder(ps, ST_USE, @$, $4), 1};
+    $$.s->phase = $3;
+    $$.s->args = $6.first;
+    $$.s->value = $8.e;
+  }
 | phase phased { $$ = phase_stmt(ps, @$, $1, $2); }
 | STEADY ok phased { $$ = phase_stmt(ps, @$, PIPE_STEADY, $3); }
 | RESERVED { reserved(ps, @1, $1.name); } block { $$ = (StmtVal){0}; }
@@ -513,6 +531,11 @@ stmt:
 ;
 
 phase: WARMUP { $$ = PIPE_WARMUP; } | FLUSH { $$ = PIPE_FLUSH; } ;
+used_phase:
+  %empty    { $$ = PIPE_NPHASES; }
+| phase OF  { $$ = $1; }
+| STEADY OF { $$ = PIPE_STEADY; }
+;
 phased: block | do_stmt { $$ = one_stmt($1); } ;
 clipped: phased | indexed { $$ = one_stmt($1); } ;
 at_opt: %empty { $$ = (ExprVal){0}; } | '@' expr { $$ = $2; } ;
@@ -520,6 +543,7 @@ when_opt: %empty { $$ = (ExprVal){0}; } | WHEN expr { $$ = $2; } ;
 to_opt: %empty { $$ = (ExprVal){0}; } | ARROW expr { $$ = $2; } ;
 lead_opt: %empty { $$ = (ExprVal){0}; } | LEAD expr { $$ = $2; } ;
 period_opt: %empty { $$ = (ExprVal){0}; } | PERIOD expr { $$ = $2; } ;
+tries_opt: %empty { $$ = (ExprVal){0}; } | TRIES expr { $$ = $2; } ;
 
 indexed:
   STEADY ok name range_opt block {
@@ -718,7 +742,7 @@ static void insert_closers(Parse *ps, int token, Span at) {
   uint32_t level = 0; /* how many '{' may be open before the word */
   switch (token) {
   case TOK_RANKS: case TOK_PIPE: case TOK_ORDER: case TOK_TIME: case TOK_BYTES: case TOK_PROFILE:
-  case TOK_CHECK: case TOK_OFFLOAD:
+  case TOK_CHECK: case TOK_TUNE: case TOK_OFFLOAD:
     level = 1;
     break;
   case TOK_SCHEDULE: case TOK_IMPORT:
@@ -774,10 +798,10 @@ static const short operator_tokens[] = {
 };
 static const short stmt_tokens[] = {
   TOK_OP, TOK_NAME, TOK_STEADY, TOK_WARMUP, TOK_FLUSH, TOK_CLIP, TOK_CLOCK, TOK_RULES, TOK_DO,
-  TOK_IF, TOK_LET, TOK_FN,
+  TOK_IF, TOK_LET, TOK_FN, TOK_USE,
 };
 static const short clause_tokens[] = {
-  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_OFFLOAD, TOK_LET,
+  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_TUNE, TOK_OFFLOAD, TOK_LET,
   TOK_FN,
 };
 static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};
