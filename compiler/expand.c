@@ -197,6 +197,43 @@ bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   return true;
 }
 
+/* OFF and LOAD are no ops: they stand between those. */
+static bool push_copy(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb) {
+  Sched *s = x->s;
+  if (s->forward || s->slices > 1) {
+    diag_error(s->diag, DIAG_OFFLOAD, x->use->at, "rank %u: '%s' %s", x->rank,
+               span_text(s, x->use->at),
+               s->forward ? "in a schedule that only runs forward: a stash ends with its F"
+                          : "of a microbatch in slices: the slices after it read its stash");
+    diag_note(s->diag, s->pipe[0].clause->at, "its pipe says so");
+    return false;
+  }
+  size_t cells = (size_t)s->nstage * s->nmb, cell = (size_t)stage * s->nmb + mb;
+  if (!s->at_off) {
+    s->at_off = NEW_ARRAY(s->arena, uint32_t, cells);
+    s->at_load = NEW_ARRAY(s->arena, uint32_t, cells);
+  }
+  uint32_t *at = o->op == PIPE_OFF ? &s->at_off[cell] : &s->at_load[cell];
+  if (*at) {
+    char text[OP_TEXT];
+    pipe_op_text(text, (PipeOp)o->op, stage, mb);
+    diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank, text);
+    diag_note(s->diag, s->site[s->copy[*at - 1].site], "%s is here first", text);
+    return false;
+  }
+  if (s->ncopy == s->capcopy)
+    vec_grow(s->arena, (void **)&s->copy, &s->capcopy, sizeof *s->copy);
+  s->copy[s->ncopy] = (Copy){.kind = (uint8_t)o->op,
+                             .phase = x->phase,
+                             .stage = stage,
+                             .mb = mb,
+                             .site = op_site(s, x->use),
+                             .to = NONE,
+                             .at = s->nop};
+  *at = ++s->ncopy;
+  return true;
+}
+
 /* Backwards take the slices of a microbatch from the last to the first. */
 static bool is_back(const OpRef *o) { return o->op == PIPE_B || o->op == PIPE_I; }
 
@@ -283,7 +320,8 @@ static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t 
 /* One place after that of an op in its stage's row of them. */
 static void note_next(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
   int64_t slices = x->s->slices, place;
-  if (o->op == PIPE_W || __builtin_mul_overflow(mb, slices, &place) ||
+  if (o->op == PIPE_W || o->op == PIPE_OFF || o->op == PIPE_LOAD ||
+      __builtin_mul_overflow(mb, slices, &place) ||
       __builtin_add_overflow(place, (is_back(o) ? slices - 1 - slice : slice) + 1, &place))
     return;
   *(o->op == PIPE_F   ? &x->next_f[stage]
@@ -293,6 +331,14 @@ static void note_next(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t
 
 static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
   Sched *s = x->s;
+  bool copy = o->op == PIPE_OFF || o->op == PIPE_LOAD;
+  if (copy && x->list) {
+    diag_error(s->diag, DIAG_CLAUSE, x->use->at,
+               "'%s' cannot stand inside '%s': its place is in the order that comes of it",
+               span_text(s, x->use->at), x->list->kind == ST_CLOCK ? "clock" : "rules");
+    diag_help(s->diag, "the clause 'offload s, m when ...' adds OFF and LOAD to a finished order");
+    return false;
+  }
   uint32_t at;
   if (slice < 0 || slice >= s->slices) {
     diag_error(s->diag, DIAG_BAD_INDEX, x->use->at,
@@ -305,6 +351,8 @@ static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t s
   note_next(x, o, stage, mb, slice);
   if (!step_mb(x, o, stage, mb, &at))
     return false;
+  if (copy)
+    return at == NONE || push_copy(x, o, stage, at);
   if (at != NONE)
     at += (uint32_t)slice;
   return at == NONE || (x->list ? list_op(x, o, stage, at) : push_op(x, (uint8_t)o->op, stage, at));
@@ -622,44 +670,6 @@ bool run_block(Ex *x, const Stmt *b) {
 
 /* ---- orders ---- */
 
-static bool find_orders(Ex *x, const Clause **order) {
-  Sched *s = x->s;
-  uint32_t *depth = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  for (uint32_t i = 0; i < x->clauses.n; i++) {
-    Clause *c = x->clauses.at[i].clause;
-    if (c->kind != CL_ORDER)
-      continue;
-    int64_t lo = 0, hi = s->nrank, step = 1;
-    if (c->range.lo && !eval_range(s, &c->range, &lo, &hi, &step))
-      return false;
-    for (int64_t r = lo; step > 0 ? r < hi : r > hi;) {
-      if (r < 0 || r >= s->nrank) {
-        Span at = {c->range.lo->at.file, c->range.lo->at.beg, c->range.hi->at.end};
-        diag_error(s->diag, DIAG_RANGE, at, "an order for rank %lld; the ranks are 0 to %u",
-                   (long long)r, s->nrank - 1);
-        return false;
-      }
-      if (order[r] && depth[r] == x->clauses.at[i].depth) {
-        diag_error(s->diag, DIAG_NO_ORDER, c->at, "rank %lld has two orders", (long long)r);
-        diag_note(s->diag, order[r]->at, "the other one");
-        return false;
-      }
-      order[r] = c;
-      depth[r] = x->clauses.at[i].depth;
-      if (__builtin_add_overflow(r, step, &r))
-        break;
-    }
-  }
-  for (uint32_t r = 0; r < s->nrank; r++)
-    if (!order[r]) {
-      diag_error(s->diag, DIAG_NO_ORDER, s->def->name_at,
-                 "schedule '%s' gives no order for rank %u", s->name, r);
-      diag_help(s->diag, "'order r { ... }' is the order of every rank");
-      return false;
-    }
-  return true;
-}
-
 /* An update that has no phase yet has that of the op before it, the last ones are of the flush. */
 static void phase_of_updates(Sched *s, uint32_t first) {
   uint32_t end = s->nop;
@@ -724,17 +734,29 @@ static bool run_orders(Ex *x) {
 
 /* ---- the pass ---- */
 
-bool expand(Sched *s) {
+static bool expand_once(Sched *s) {
   Ex x = {.s = s, .scratch = {.oom = s->arena->oom}};
+  const Clause *chosen = find_tune(s->def);
   s->name = s->def->name;
   if (!bind_top(&x) || !instantiate(&x, s->def, 0, &x.clauses, false))
     return false;
+  uint32_t offload_depth = NONE; /* those of a schedule stand for those of what it extends */
+  for (uint32_t i = 0; i < x.clauses.n; i++)
+    if (x.clauses.at[i].clause->kind == CL_OFFLOAD && x.clauses.at[i].depth < offload_depth)
+      offload_depth = x.clauses.at[i].depth;
   for (uint32_t i = 0; i < x.clauses.n; i++) {
     Clause *c = x.clauses.at[i].clause;
     s->ncheck += c->kind == CL_CHECK;
+    s->noffload += c->kind == CL_OFFLOAD && x.clauses.at[i].depth == offload_depth;
     if (c->kind == CL_LET && !eval(s, c->value, &s->env[c->slot]))
       return false;
+    if (c->kind == CL_TUNE && !bind_tune(s, c, chosen))
+      return false;
   }
+  s->offload = NEW_ARRAY(s->arena, const Clause *, s->noffload);
+  for (uint32_t i = 0, n = 0; i < x.clauses.n; i++)
+    if (x.clauses.at[i].clause->kind == CL_OFFLOAD && x.clauses.at[i].depth == offload_depth)
+      s->offload[n++] = x.clauses.at[i].clause;
   s->check = NEW_ARRAY(s->arena, const Clause *, s->ncheck);
   for (uint32_t i = 0, n = 0; i < x.clauses.n; i++)
     if (x.clauses.at[i].clause->kind == CL_CHECK)
@@ -744,4 +766,9 @@ bool expand(Sched *s) {
   bool ok = fits(s, s->pipe[0].clause) && place_stages(&x) && set_costs(&x) && run_orders(&x);
   arena_free(&x.scratch);
   return ok;
+}
+
+bool expand(Sched *s) {
+  const Clause *c = find_tune(s->def);
+  return c ? tune(s, c, expand_once) : expand_once(s);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The `recompute` clause (lang/spec.md 5.8): an R before the first backward of every stage and
+ * The `recompute` clause (lang/spec.md 5.10): an R before the first backward of every stage and
  * microbatch for which its condition holds, and that has no R of its own. Part of expand; the orders
  * are complete, those of `rules` included. Linear. */
 #include <string.h>
@@ -30,8 +30,8 @@ static bool wanted(Sched *s, const Clause *c, const Op *o, bool *yes) {
   int64_t v = 1;
   if (c->var)
     s->env[c->slot] = st->model;
-  if (c->var2)
-    s->env[c->slot2] = o->mb - st->mb0;
+  if (c->mb_var)
+    s->env[c->mb_slot] = o->mb - st->mb0;
   if (c->when && !eval(s, c->when, &v))
     return false;
   *yes = v != 0;
@@ -60,7 +60,8 @@ bool insert_recompute(Ex *x) {
   }
   if (s->nsite == s->capsite)
     vec_grow(s->arena, (void **)&s->site, &s->capsite, sizeof *s->site);
-  uint32_t site = s->nsite, n = 0, i = 0;
+  uint32_t site = s->nsite, n = 0, i = 0,
+           *place = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nop + 1);
   s->site[s->nsite++] = c->at;
   Op *to = arena_alloc(s->arena, (s->nop + (size_t)s->nstage * s->nmb) * sizeof *to + 1);
   for (uint32_t r = 0; r < s->nrank; r++) {
@@ -68,6 +69,7 @@ bool insert_recompute(Ex *x) {
     s->rank_op0[r] = n;
     for (; i < end; i++) {
       const Op *o = &s->op[i];
+      place[i] = n;
       if (o->kind == PIPE_U) {
         to[n++] = *o;
         continue;
@@ -85,7 +87,9 @@ bool insert_recompute(Ex *x) {
       *op_row(s, o->kind, cell) = n;
     }
   }
-  s->rank_op0[s->nrank] = n;
+  s->rank_op0[s->nrank] = place[i] = n;
+  for (uint32_t k = 0; k < s->ncopy; k++) /* OFF and LOAD stand between ops */
+    s->copy[k].at = place[s->copy[k].at];
   s->op = to, s->nop = n;
   return true;
 }

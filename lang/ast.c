@@ -367,12 +367,42 @@ static void put_clause(FILE *out, const Clause *c) {
     fputs("recompute", out);
     if (c->var)
       fprintf(out, " %s", c->var);
-    if (c->var2)
-      fprintf(out, ", %s", c->var2);
+    if (c->mb_var)
+      fprintf(out, ", %s", c->mb_var);
     if (c->when) {
       fputs(" when ", out);
       ast_dump_expr(out, c->when);
     }
+    break;
+  case CL_OFFLOAD:
+    fputs("offload", out);
+    if (c->var)
+      fprintf(out, " %s, %s", c->var, c->mb_var);
+    if (c->place) {
+      fputs(" -> ", out);
+      ast_dump_expr(out, c->place);
+    }
+    if (c->when) {
+      fputs(" when ", out);
+      ast_dump_expr(out, c->when);
+    }
+    if (c->lead) {
+      fputs(" lead ", out);
+      ast_dump_expr(out, c->lead);
+    }
+    break;
+  case CL_TUNE:
+    fputs("tune", out);
+    if (c->var) {
+      fprintf(out, " %s", c->var);
+      put_range(out, &c->range);
+    }
+    if (c->tries) {
+      fputs(" tries ", out);
+      ast_dump_expr(out, c->tries);
+    }
+    fputs(" by ", out);
+    ast_dump_expr(out, c->value);
     break;
   case CL_LET: put_let(out, c->name, c->value); break;
   case CL_FN: put_fn(out, c->fn); break;

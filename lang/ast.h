@@ -134,7 +134,9 @@ typedef enum ClauseKind {
   CL_BYTES,   /* bytes [var] { entries } */
   CL_PROFILE, /* profile "path" */
   CL_CHECK,   /* check value [for var in range] */
-  CL_RECOMPUTE, /* recompute [var [, var2]] [when when] */
+  CL_RECOMPUTE, /* recompute [var [, mb_var]] [when when] */
+  CL_TUNE,    /* tune [var in range] [tries tries] by value */
+  CL_OFFLOAD, /* offload [var, mb_var [-> place]] [when] [lead] */
   CL_LET, CL_FN
 } ClauseKind;
 
@@ -147,10 +149,7 @@ struct Clause {
   Name var;           /* bound variable, or NULL */
   Span var_at;
   uint32_t slot;      /* (sema) of var, or of a let's name */
-  Name var2;          /* CL_RECOMPUTE: second bound variable, or NULL */
-  Span var2_at;
-  uint32_t slot2;     /* (sema) */
-  Expr *value, *mbs, *slices, *place, *when; /* slices: NULL without */
+  Expr *value, *mbs, *slices, *place, *tries; /* slices: NULL without */
   bool forward;       /* CL_PIPE: only run forward */
   Name root;          /* CL_PIPE: the pipe it is a replica of, or NULL */
   Span root_at;
@@ -159,6 +158,10 @@ struct Clause {
   Entry *entries;
   Fn *fn;
   const char *path;   /* CL_PROFILE, unescaped */
+  Name mb_var;        /* CL_OFFLOAD, CL_RECOMPUTE: the microbatch, or NULL; `var` is the stage */
+  Span mb_var_at;
+  uint32_t mb_slot;   /* (sema) */
+  Expr *when, *lead;  /* CL_OFFLOAD, CL_RECOMPUTE; CL_OFFLOAD; or NULL */
 };
 
 typedef struct Require { struct Require *next; Expr *cond; const char *text; } Require; /* text or NULL */

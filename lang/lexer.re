@@ -212,6 +212,11 @@ again:
   "recompute"          { TOKEN(RECOMPUTE); }
   "slices"             { TOKEN(SLICES); }
   "use"                { TOKEN(USE); }
+  "tune"               { TOKEN(TUNE); }
+  "tries"              { TOKEN(TRIES); }
+  "by"                 { TOKEN(BY); }
+  "offload"            { TOKEN(OFFLOAD); }
+  "lead"               { TOKEN(LEAD); }
 
   "overlap" | "weights" | "stash" | "comm" | "edge" | "finally"
   | "side" | "group" | "recv" | "wait" {

@@ -46,7 +46,9 @@ for r, k in enumerate(ranks):
     for i in k["instr"]:
         kind = re.sub(r"[\d.]", "", i["op"])
         there = (i["stage"], i.get("mb")) in again  # F gives its stash back at once
-        for name, take, give in ("act", "FR", "BWF" if there or only and i.get("slice", 0) == final else "BW"), ("gout", "I", "W"), ("keep", "F", "R"):
+        away = ("F",) if there or only and i.get("slice", 0) == final else ()
+        for name, take, give in (("act", ("F", "LOAD", "R"), ("B", "W", "OFF") + away), ("gout", ("I",), ("W",)),
+                                 ("keep", ("F",), ("R",))):
             if name in i and (sized or name == "act"):
                 n = size[i[name]] if sized else 1
                 if kind in take:

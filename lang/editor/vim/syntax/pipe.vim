@@ -9,9 +9,9 @@ syn match pipeOperator /->\|\.\.\|==\|!=\|<=\|>=\|&&\|||\|[.,;:()\[\]{}+*\/%<>!?
 syn match pipeNumber /\d\+\(_\d\+\)*\(\.\d\+\(_\d\+\)*\)\?\h\?\w*/
 syn match pipeName /\<\h\w*\>/
 syn match pipeFunction /\<\h\w*\>\ze\s*(/
-syn match pipeOp /\<[FBIWRU]\>/
+syn match pipeOp /\<\([FBIWRU]\|OFF\|LOAD\)\>/
 
-syn keyword pipeClause schedule requires expects extends import let fn op ranks pipe stages mbs place replica of order time bytes profile check recompute slices
+syn keyword pipeClause schedule requires expects extends import let fn op ranks pipe stages mbs place replica of order time bytes profile check recompute slices tune tries by offload lead
 syn keyword pipeFlow steady warmup flush clip clock period rules when use do if else in step for stage
 syn keyword pipeReserved overlap weights stash comm edge finally side group send recv wait
 
