@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Proof: every stage and microbatch has exactly one F and one B, or one I and one W (expand has
  * already refused a second one), in this order on its rank; every stage has one U, after its last
- * backward. Requires expand. Linear. */
+ * backward; the ops of an action do not need one another. Requires expand. Linear. */
 #include "pipec.h"
 
 /* One message per stage and kind: the first microbatch that lacks it, and how many do. */
@@ -79,5 +79,5 @@ bool check_deps(Sched *s) {
     if (s->diag->errors > s->diag->limit)
       return false;
   }
-  return ok;
+  return check_overlap(s) && ok;
 }

@@ -6,7 +6,7 @@
 
 #include "expand.h"
 
-const char *const cost_key[NKEYS] = {"F",   "B",    "I",        "W",      "U",    "send", "reduce",
+const char *const cost_key[NKEYS] = {"F",   "B",    "I",        "W",      "U", "FB", "send", "reduce",
                                      "act", "gout", "boundary", "weight", "grad", "opt",  "work"};
 
 uint64_t *cost_field(PipeStage *st, CostKey k) {
@@ -16,6 +16,7 @@ uint64_t *cost_field(PipeStage *st, CostKey k) {
   case KEY_I: return &st->time[PIPE_I];
   case KEY_W: return &st->time[PIPE_W];
   case KEY_U: return &st->time[PIPE_U];
+  case KEY_FB: return &st->time_fb;
   case KEY_SEND: return &st->time[PIPE_SEND_F];
   case KEY_REDUCE: return &st->time[PIPE_REDUCE];
   case KEY_ACT: return &st->act_bytes;

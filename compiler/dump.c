@@ -35,7 +35,9 @@ void dump_ops(Sched *s, FILE *f) {
     for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
       if (s->op[i].phase != phase)
         fprintf(f, " [%s]", pipe_phase_name[phase = s->op[i].phase]);
-      fprintf(f, " %s", op_text(s, i));
+      bool first = i == s->rank_op0[r] || s->op[i - 1].group == 0;
+      fprintf(f, "%s%s%s", s->op[i].group == 0 && first ? " " : first ? " (" : ";", op_text(s, i),
+              s->op[i].group == 0 && !first ? ")" : "");
     }
     fputc('\n', f);
   }
@@ -45,6 +47,8 @@ static void dump_instr(FILE *f, const PipeInstr *in) {
   char text[OP_TEXT];
   pipe_op_text(text, (PipeOp)in->op, in->stage, in->mb);
   fprintf(f, "  %s", text);
+  if (in->group)
+    fprintf(f, " group %u", in->group);
   if (in->wait)
     fprintf(f, " wait %u", in->wait);
   const uint32_t v[] = {in->peer, in->act, in->gout, in->in, in->out};

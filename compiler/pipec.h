@@ -38,11 +38,14 @@ enum {
 typedef struct Op {
   uint8_t kind;   /* PipeOp: F B I W U */
   uint8_t phase;  /* PipePhase */
-  uint16_t zero;
+  uint16_t group; /* further ops of the rank after this one that are one action with it; 0 */
   uint32_t stage; /* row of Sched.stage */
   uint32_t mb;    /* NONE for U */
   uint32_t site;  /* row of Sched.site */
 } Op;
+
+/* When what an action has made may leave its rank (lang/spec.md 5.7). */
+typedef enum SendPolicy { SEND_END, SEND_EAGER, SEND_NEXT } SendPolicy;
 
 /* A tensor that crosses ranks; or, when `to` is NONE, the sum of a stage's gradients over its replicas,
  * which cannot start before `from`, the last op that adds to any of them. */
@@ -112,6 +115,7 @@ typedef struct Sched {
   PipeStage *stage;      /* [nstage] */
   bool sized;            /* bytes were given */
   bool timed;            /* times are ns: one was given with a unit, or by a profile */
+  SendPolicy send;
   uint32_t *rank_stage;  /* [nstage] stages grouped by rank, ascending; rank r from */
   uint32_t *rank_stage0; /* [nrank + 1] */
   const Clause **check; uint32_t ncheck; /* to prove at the end; env still has what they name */
@@ -128,7 +132,7 @@ typedef struct Sched {
 
   /* order */
   Timing ideal;          /* with the schedule's own costs */
-  uint64_t *ideal_end;   /* [nop] when each op ended then */
+  uint64_t *ideal_end;   /* [nop] when what each op made could leave then */
   Xfer *xfer;            /* [nxfer] transfers between ranks, in the one global order */
   uint32_t nxfer;
 
@@ -238,7 +242,7 @@ bool expand(Sched *s);
 bool rules_quantity(Sched *s, const Expr *call, int64_t *value); /* order_rules.c: inflight, held now */
 bool profile_apply(Sched *s, const char *path, Span at, bool *has); /* profile.c; has[NKEYS] */
 typedef enum CostKey { /* entries of time { } and bytes { } and of a profile */
-  KEY_F, KEY_B, KEY_I, KEY_W, KEY_U, KEY_SEND, KEY_REDUCE,
+  KEY_F, KEY_B, KEY_I, KEY_W, KEY_U, KEY_FB, KEY_SEND, KEY_REDUCE,
   KEY_ACT, KEY_GOUT, KEY_BOUNDARY, KEY_WEIGHT, KEY_GRAD, KEY_OPT, KEY_WORK,
   NKEYS, NTIMEKEYS = KEY_ACT
 } CostKey;
@@ -246,6 +250,19 @@ extern const char *const cost_key[NKEYS];
 uint64_t *cost_field(PipeStage *st, CostKey k); /* where it is kept (SEND: SEND_F; SEND_B follows) */
 /* Defaults for what `has` lacks. */
 void cost_defaults(PipeStage *st, const bool has[NKEYS]);
+
+/* ---- overlap.c: actions of several ops ---- */
+void overlap_shape(Sched *s, const Stmt *t, const Stmt *list); /* list: the clock or rules it is in */
+void send_shape(Sched *s, const Clause *c);
+const char *send_text(const Sched *s); /* "end" */
+/* Proves that no op of an action needs another of it. Part of check_deps. */
+bool check_overlap(Sched *s);
+/* What the action that begins with op `first` takes; cost: as in OrderRun. */
+uint64_t action_time(const Sched *s, const PipeStage *cost, bool uniform, uint32_t first);
+/* The op with whose end what `op` has made may leave, and what it has read is free. */
+static inline uint32_t op_release(const Sched *s, uint32_t op) {
+  return s->send == SEND_EAGER ? op : op + s->op[op].group;
+}
 
 /* ---- check_deps.c: each (stage, mb) exactly F and B or I+W, in order on its rank; U last ---- */
 bool check_deps(Sched *s);
@@ -257,7 +274,7 @@ bool check_deps(Sched *s);
 typedef struct OrderRun {
   const PipeStage *stage; /* costs: of each stage, or stage[0] for all when uniform */
   bool uniform;
-  uint64_t *end;          /* [nop], required: when each op ended */
+  uint64_t *end;          /* [nop], required: when what each op made may leave */
   uint32_t *head;         /* [nrank], required: next op of each rank */
   Xfer *xfer;             /* NULL, or filled with the transfers in an order that respects the data */
   uint32_t nxfer;

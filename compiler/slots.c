@@ -99,101 +99,137 @@ static bool local(const Sched *s, uint32_t a, uint32_t b) {
   return a != NONE && b != NONE && s->stage[a].rank == s->stage[b].rank;
 }
 
-/* One rank: colours, then numbers. */
+/* A rank being coloured. */
+typedef struct Rank {
+  Classes *cls;
+  Peak *peak;
+  uint32_t inflight, held;
+  uint64_t live, most; /* bytes of stashes and local tensors */
+  bool backward_seen;
+} Rank;
+
+/* Whether a compute instruction reads or writes a tensor that stays on the rank: y of F to F of the next
+ * stage, dx of B to B of the previous one. */
+static bool reads_local(const Sched *s, const PipeInstr *in) {
+  const PipeStage *st = &s->stage[in->stage];
+  return in->op == PIPE_F   ? local(s, st->prev, in->stage)
+         : in->op == PIPE_W ? false
+                            : local(s, in->stage, st->next);
+}
+
+static bool makes_local(const Sched *s, const PipeInstr *in) {
+  const PipeStage *st = &s->stage[in->stage];
+  return in->op == PIPE_F   ? local(s, in->stage, st->next)
+         : in->op == PIPE_W ? false
+                            : local(s, st->prev, in->stage);
+}
+
+/* The stage whose output, or its gradient, the instruction reads, and writes. */
+static uint32_t stage_read(const Sched *s, const PipeInstr *in) {
+  return in->op == PIPE_F ? s->stage[in->stage].prev : in->stage;
+}
+
+static uint32_t stage_written(const Sched *s, const PipeInstr *in) {
+  return in->op == PIPE_F ? in->stage : s->stage[in->stage].prev;
+}
+
+static Colour *pool_of(Rank *k, PipeClass cls, uint32_t stage) {
+  return &k->cls[cls].pool[k->cls[cls].of[stage]];
+}
+
+static void takes(Sched *s, Rank *k, PipeInstr *in) {
+  PipeInstr *all = s->stream[0].compute; /* instruction of op i of any rank */
+  const PipeStage *st = &s->stage[in->stage];
+  size_t cell = (size_t)in->stage * s->nmb + in->mb;
+  Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage);
+  if (in->op == PIPE_F) {
+    in->act = take(a), k->live += a->bytes;
+    if (++k->inflight > k->peak->inflight)
+      k->peak->inflight = k->inflight;
+    k->peak->warmup += !k->backward_seen;
+  } else {
+    in->act = all[s->at_f[cell] - 1].act;
+    k->backward_seen = true;
+  }
+  if (in->op == PIPE_I) {
+    in->gout = take(g), k->live += g->bytes;
+    if (++k->held > k->peak->held)
+      k->peak->held = k->held;
+  } else if (in->op == PIPE_W) {
+    in->gout = all[s->at_b[cell] - 1].gout;
+  }
+  if (makes_local(s, in)) {
+    Colour *l = pool_of(k, PIPE_LOCAL, stage_written(s, in));
+    in->out = take(l), k->live += l->bytes;
+  }
+  if (reads_local(s, in)) {
+    size_t from = in->op == PIPE_F ? (size_t)st->prev * s->nmb + in->mb
+                                   : (size_t)st->next * s->nmb + in->mb;
+    in->in = all[(in->op == PIPE_F ? s->at_f : s->at_b)[from] - 1].out;
+  }
+}
+
+static void gives(Sched *s, Rank *k, PipeInstr *in) {
+  Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage);
+  if (reads_local(s, in)) {
+    Colour *l = pool_of(k, PIPE_LOCAL, stage_read(s, in));
+    give(s, l, in->in), k->live -= l->bytes;
+  }
+  if (pipe_op_info[in->op].act < 0)
+    give(s, a, in->act), k->live -= a->bytes, k->inflight--;
+  if (pipe_op_info[in->op].gout < 0)
+    give(s, g, in->gout), k->live -= g->bytes, k->held--;
+}
+
+/* One rank: colours, then numbers. The ops of an action take all that they take before any gives back. */
 static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *key) {
   Peak *pk = &s->peak[r];
   Streams *t = &s->stream[r];
-  PipeInstr *all = s->stream[0].compute; /* instruction of op i of any rank */
   Classes *act = &cls[PIPE_ACT], *gout = &cls[PIPE_GOUT], *loc = &cls[PIPE_LOCAL];
   group(s, r, PIPE_ACT, act, key);
   group(s, r, PIPE_GOUT, gout, key);
   group(s, r, PIPE_LOCAL, loc, key);
   *pk = (Peak){.op = NONE};
-  uint32_t inflight = 0, held = 0;
-  uint64_t live = 0, most = 0;
-  bool backward_seen = false;
-  for (uint32_t i = 0; i < t->ncompute; i++) {
+  Rank k = {.cls = cls, .peak = pk};
+  for (uint32_t i = 0, n; i < t->ncompute; i += n) {
     PipeInstr *in = &t->compute[i];
+    n = in->group + 1u;
     if (in->op == PIPE_U)
       continue;
-    const PipeStage *st = &s->stage[in->stage];
-    size_t cell = (size_t)in->stage * s->nmb + in->mb;
-    Colour *a = &act->pool[act->of[in->stage]], *g = &gout->pool[gout->of[in->stage]];
-    if (in->op == PIPE_F) {
-      in->act = take(a), live += a->bytes;
-      if (++inflight > pk->inflight)
-        pk->inflight = inflight;
-      pk->warmup += !backward_seen;
-    } else {
-      in->act = all[s->at_f[cell] - 1].act;
-      backward_seen = true;
-    }
-    if (in->op == PIPE_I) {
-      in->gout = take(g), live += g->bytes;
-      if (++held > pk->held)
-        pk->held = held;
-    } else if (in->op == PIPE_W) {
-      in->gout = all[s->at_b[cell] - 1].gout;
-    }
-    /* Tensors that stay: y of F to F of the next stage, dx of B to B of the previous one. */
-    bool makes = in->op == PIPE_F ? local(s, in->stage, st->next)
-                                  : in->op != PIPE_W && local(s, st->prev, in->stage);
-    bool reads = in->op == PIPE_F ? local(s, st->prev, in->stage)
-                                  : in->op != PIPE_W && local(s, in->stage, st->next);
-    uint32_t above = in->op == PIPE_F ? st->prev : in->stage,
-             below = in->op == PIPE_F ? in->stage : st->prev;
-    if (makes) {
-      Colour *l = &loc->pool[loc->of[below]];
-      in->out = take(l), live += l->bytes;
-    }
-    if (reads) {
-      size_t from = in->op == PIPE_F ? (size_t)st->prev * s->nmb + in->mb
-                                     : (size_t)st->next * s->nmb + in->mb;
-      in->in = all[(in->op == PIPE_F ? s->at_f : s->at_b)[from] - 1].out;
-    }
-    if (live > most || pk->op == NONE) {
-      most = live;
+    for (uint32_t m = 0; m < n; m++)
+      takes(s, &k, &in[m]);
+    if (k.live > k.most || pk->op == NONE) {
+      k.most = k.live;
       pk->op = s->rank_op0[r] + i;
     }
-    if (reads) {
-      Colour *l = &loc->pool[loc->of[above]];
-      give(s, l, in->in), live -= l->bytes;
-    }
-    if (pipe_op_info[in->op].act < 0)
-      give(s, a, in->act), live -= a->bytes, inflight--;
-    if (pipe_op_info[in->op].gout < 0)
-      give(s, g, in->gout), live -= g->bytes, held--;
+    for (uint32_t m = 0; m < n; m++)
+      gives(s, &k, &in[m]);
   }
   if (!s->sized)
     pk->op = NONE;
   /* Numbers: channels first (comm has numbered them), then these. */
   uint32_t n = s->nrank_slot[r];
   static const PipeClass order_[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL};
-  for (int k = 0; k < 3; k++)
-    for (uint32_t p = 0; p < cls[order_[k]].npool; p++) {
-      Colour *c = &cls[order_[k]].pool[p];
+  for (int o = 0; o < 3; o++)
+    for (uint32_t p = 0; p < cls[order_[o]].npool; p++) {
+      Colour *c = &cls[order_[o]].pool[p];
       BUG_IF(c->live != 0);
       c->first = n;
       n += c->count;
-      add_pool(s, r, order_[k], c->stage, c->first, c->count, c->bytes);
+      add_pool(s, r, order_[o], c->stage, c->first, c->count, c->bytes);
     }
   s->nrank_slot[r] = n;
   for (uint32_t i = 0; i < t->ncompute; i++) {
     PipeInstr *in = &t->compute[i];
     if (in->op == PIPE_U)
       continue;
-    const PipeStage *st = &s->stage[in->stage];
     in->act += act->pool[act->of[in->stage]].first;
     if (in->gout != NONE)
       in->gout += gout->pool[gout->of[in->stage]].first;
-    uint32_t above = in->op == PIPE_F ? st->prev : in->stage,
-             below = in->op == PIPE_F ? in->stage : st->prev;
-    if (in->op == PIPE_W)
-      continue;
-    if (in->op == PIPE_F ? local(s, in->stage, st->next) : local(s, st->prev, in->stage))
-      in->out += loc->pool[loc->of[below]].first;
-    if (in->op == PIPE_F ? local(s, st->prev, in->stage) : local(s, in->stage, st->next))
-      in->in += loc->pool[loc->of[above]].first;
+    if (makes_local(s, in))
+      in->out += loc->pool[loc->of[stage_written(s, in)]].first;
+    if (reads_local(s, in))
+      in->in += loc->pool[loc->of[stage_read(s, in)]].first;
   }
 }
 

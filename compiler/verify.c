@@ -50,8 +50,10 @@ void verify_ops(const Sched *s) {
     for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
       const Op *o = &s->op[i];
       BUG_IF(o->stage >= s->nstage || s->stage[o->stage].rank != r);
-      BUG_IF(o->phase >= PIPE_NPHASES || o->zero != 0 || o->site >= s->nsite);
+      BUG_IF(o->phase >= PIPE_NPHASES || o->site >= s->nsite);
+      BUG_IF(o->group > 0 && (i + 1 >= s->rank_op0[r + 1] || o[1].group != o->group - 1));
       if (o->kind == PIPE_U) {
+        BUG_IF(o->group > 0 || (i > s->rank_op0[r] && o[-1].group > 0));
         BUG_IF(o->mb != NONE || s->at_u[o->stage] != i + 1);
         BUG_IF(left[o->stage] != 0 || updated[o->stage]);
         updated[o->stage] = 1;
@@ -106,6 +108,7 @@ typedef struct Verify {
   Slot *slot;            /* [nslot] */
   uint32_t *live, *most; /* [npool] full slots, and the most there were */
   uint32_t done[2];      /* instructions above, per stream: the position of the one at hand */
+  uint32_t begun;        /* those of COMPUTE above its action */
   uint32_t waited[2];    /* most that an instruction of each stream has waited for */
   int stream;            /* of the one at hand: 0 COMPUTE, 1 COMM */
 } Verify;
@@ -199,7 +202,9 @@ static void sum_stages(Verify *v) {
 
 /* note [before]: the access of this slot at `touched` of stream x is over when this one starts. */
 static bool is_before(const Verify *v, int x, uint32_t touched) {
-  return x == v->stream ? touched <= v->done[x] : touched <= v->waited[v->stream];
+  if (x == v->stream)
+    return touched <= (x ? v->done[x] : v->begun);
+  return touched <= v->waited[v->stream];
 }
 
 static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage) {
@@ -249,7 +254,7 @@ static Edge edge_out(const PipeStage *st, uint32_t stage, bool forward) {
   return forward ? (Edge){st->next, stage} : (Edge){st->prev, st->prev};
 }
 
-static void verify_compute(Verify *v, const PipeInstr *in) {
+static void verify_takes(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
   const PipeStage *st = &p->stage[in->stage];
   BUG_IF(in->peer != NONE);
@@ -273,7 +278,7 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
   BUG_IF((in->gout != NONE) != (in->op == PIPE_I || in->op == PIPE_W));
   BUG_IF((in->in != NONE) != reads);
   BUG_IF((in->out != NONE) != writes);
-  /* Takes before it gives back: what it writes never lies where it reads. */
+  /* An action takes all that it takes before it gives back: what it writes never lies where it reads. */
   if (forward) {
     c->act = in->act;
     fill(v, in->act, PIPE_ACT, in->stage, in->mb, false);
@@ -287,7 +292,17 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
   if (writes)
     fill(v, in->out, p->stage[to.other].rank == v->r ? PIPE_LOCAL : PIPE_OUT, to.owner, in->mb,
          !forward);
-  if (reads)
+}
+
+static void verify_gives(Verify *v, const PipeInstr *in) {
+  const PipeProgram *p = v->p;
+  const PipeStage *st = &p->stage[in->stage];
+  if (in->op == PIPE_U)
+    return;
+  Cell *c = &v->cell[cell_at(p->nmb, in->stage, in->mb)];
+  bool forward = in->op == PIPE_F;
+  Edge from = edge_in(st, in->stage, forward);
+  if (in->op != PIPE_W && from.other != NONE)
     use(v, in->in, p->stage[from.other].rank == v->r ? PIPE_LOCAL : PIPE_IN, from.owner, in->mb,
         !forward, true);
   if (!forward) {
@@ -344,20 +359,40 @@ static void verify_rank(Verify *v) {
   uint32_t inflight = 0, most_inflight = 0;
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
-    BUG_IF(in->phase >= PIPE_NPHASES || in->group != 0 || in->site >= p->nsite);
+    BUG_IF(in->phase >= PIPE_NPHASES || in->site >= p->nsite);
     BUG_IF(in->stage >= p->nstage || p->stage[in->stage].rank != v->r);
     v->stream = in->op > PIPE_U;
     BUG_IF(in->wait > v->done[!v->stream]); /* it would point below itself */
     if (in->wait > v->waited[v->stream])
       v->waited[v->stream] = in->wait;
-    if (v->stream)
+    if (v->stream) {
+      BUG_IF(in->group != 0);
       verify_comm(v, in);
-    else
-      verify_compute(v, in);
-    v->done[v->stream]++;
-    inflight += in->op == PIPE_F;
+      v->done[1]++;
+      continue;
+    }
+    /* All ops of the action take, then all give back. */
+    uint32_t n = in->group + 1u;
+    BUG_IF(n > k->ninstr - i);
+    v->begun = v->done[0];
+    for (uint32_t j = 0; j < n; j++) {
+      const PipeInstr *op = &in[j];
+      BUG_IF(op->group != n - 1 - j || op->wait > in->wait || op->op > PIPE_U);
+      BUG_IF(n > 1 && op->op == PIPE_U);
+      BUG_IF(op->phase >= PIPE_NPHASES || op->site >= p->nsite);
+      BUG_IF(op->stage >= p->nstage || p->stage[op->stage].rank != v->r);
+      v->done[0] = v->begun + j;
+      verify_takes(v, op);
+      inflight += op->op == PIPE_F;
+    }
     most_inflight = inflight > most_inflight ? inflight : most_inflight;
-    inflight -= in->op == PIPE_B || in->op == PIPE_W;
+    for (uint32_t j = 0; j < n; j++) {
+      v->done[0] = v->begun + j;
+      verify_gives(v, &in[j]);
+      inflight -= in[j].op == PIPE_B || in[j].op == PIPE_W;
+    }
+    v->done[0] = v->begun + n;
+    i += n - 1;
   }
   BUG_IF(k->inflight != most_inflight);
   for (uint32_t i = 0; i < k->npool; i++) {
@@ -491,6 +526,12 @@ void verify_program(const Sched *s) {
       const PipeInstr *in = &p->rank[r].instr[i];
       BUG_IF(in->op >= PIPE_NOPS || in->stage >= p->nstage);
       busy += in->op <= PIPE_U ? p->stage[in->stage].time[in->op] : 0;
+      const PipeInstr *f = in->op == PIPE_F ? in : in + 1, *b = in->op == PIPE_F ? in + 1 : in;
+      bool pair = in->group == 1 && i + 1 < p->rank[r].ninstr && in[1].stage < p->nstage &&
+                  (i == 0 || in[-1].group != 2) && f->op == PIPE_F && b->op == PIPE_B;
+      if (pair && p->stage[f->stage].time_fb)
+        busy += p->stage[f->stage].time_fb - p->stage[f->stage].time[PIPE_F] -
+                p->stage[b->stage].time[PIPE_B];
     }
   }
   BUG_IF(p->busy != busy || p->makespan < p->ideal || p->busy > p->nrank * p->ideal);

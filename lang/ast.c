@@ -278,6 +278,10 @@ static void put_stmt(FILE *out, const Stmt *s, int indent) {
     put_op(out, s->opdef->op);
     break;
   case ST_FN: put_fn(out, s->fn); break;
+  case ST_OVERLAP:
+    fputs("overlap ", out);
+    put_block(out, s->body, indent);
+    break;
   case ST_PHASE:
   case ST_CLIP:
     fputs(s->kind == ST_CLIP ? "clip " : phase[s->phase], out);
@@ -342,6 +346,7 @@ static void put_clause(FILE *out, const Clause *c) {
     fputs("profile ", out);
     put_string(out, c->path);
     break;
+  case CL_SEND: fprintf(out, "send %s", c->name); break;
   case CL_CHECK:
     fputs("check ", out);
     ast_dump_expr(out, c->value);

@@ -79,7 +79,8 @@ typedef enum StmtKind {
   ST_PHASE,   /* warmup|steady|flush statement-or-block: `phase` labels what is inside */
   ST_CLIP,    /* clip statement-or-block: ops on microbatches that do not exist are left out */
   ST_CLOCK,   /* clock NAME [in range] [period value] { body }: ops in the order of their stamps */
-  ST_RULES    /* rules NAME [in range] { body }: ops by priority, in a simulation */
+  ST_RULES,   /* rules NAME [in range] { body }: ops by priority, in a simulation */
+  ST_OVERLAP  /* overlap { body }: its ops are one action */
 } StmtKind;
 
 struct Stmt {
@@ -130,6 +131,7 @@ typedef enum ClauseKind {
   CL_BYTES,   /* bytes [var] { entries } */
   CL_PROFILE, /* profile "path" */
   CL_CHECK,   /* check value [for var in range] */
+  CL_SEND,    /* send name: when the outputs of an action may leave */
   CL_LET, CL_FN
 } ClauseKind;
 
@@ -137,7 +139,7 @@ struct Clause {
   Clause *next;
   ClauseKind kind;
   Span at;
-  Name name;          /* pipe, let */
+  Name name;          /* pipe, let, send */
   Span name_at;
   Name var;           /* bound variable, or NULL */
   Span var_at;

@@ -208,8 +208,9 @@ again:
   "period"             { TOKEN(PERIOD); }
   "rules"              { TOKEN(RULES); }
   "when"               { TOKEN(WHEN); }
+  "overlap"            { TOKEN(OVERLAP); }
 
-  "overlap" | "weights" | "stash" | "comm" | "slices" | "edge" | "finally" | "recompute"
+  "weights" | "stash" | "comm" | "slices" | "edge" | "finally" | "recompute"
   | "side" | "group" | "recv" | "wait" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(RESERVED);

@@ -260,6 +260,7 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'"
 %token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
+%token OVERLAP "'overlap'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
 %token ARROW "'->'" DOTDOT "'..'"
 %token EQ "'=='" NE "'!='" LE "'<='" GE "'>='" AND "'&&'" OR "'||'"
@@ -425,6 +426,11 @@ clause:
     $$->var_at = $5.at;
     $$->range = $7;
   }
+| SEND ok NAME {
+    $$ = new_clause(ps, CL_SEND, @$, NULL);
+    $$->name = $3.name;
+    $$->name_at = @3;
+  }
 | LET ok name '=' expr {
     $$ = new_clause(ps, CL_LET, @$, $5.e);
     $$->name = $3.name;
@@ -487,6 +493,10 @@ stmt:
 | OP ok name '(' names_opt ')' '=' opref {
     $$ = (StmtVal){new_stmt(ps, ST_OPDEF, @$), 1};
     $$.s->opdef = new_opdef(ps, @$, $3, $5.first, $8);
+  }
+| OVERLAP ok block {
+    $$ = (StmtVal){new_stmt(ps, ST_OVERLAP, @$), above(ps, $3.depth)};
+    $$.s->body = $3.first;
   }
 | phase phased { $$ = phase_stmt(ps, @$, $1, $2); }
 | STEADY ok phased { $$ = phase_stmt(ps, @$, PIPE_STEADY, $3); }
@@ -754,11 +764,12 @@ static const short operator_tokens[] = {
   '*', '/', '%', '+', '-', '<', TOK_LE, '>', TOK_GE, TOK_EQ, TOK_NE, TOK_AND, TOK_OR, '?',
 };
 static const short stmt_tokens[] = {
-  TOK_OP, TOK_NAME, TOK_STEADY, TOK_WARMUP, TOK_FLUSH, TOK_CLIP, TOK_CLOCK, TOK_RULES, TOK_DO,
-  TOK_IF, TOK_LET, TOK_FN,
+  TOK_OP, TOK_NAME, TOK_STEADY, TOK_WARMUP, TOK_FLUSH, TOK_CLIP, TOK_CLOCK, TOK_RULES,
+  TOK_OVERLAP, TOK_DO, TOK_IF, TOK_LET, TOK_FN,
 };
 static const short clause_tokens[] = {
-  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_LET, TOK_FN,
+  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_SEND,
+  TOK_LET, TOK_FN,
 };
 static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};
 
@@ -840,7 +851,8 @@ static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
     diag_help(d, "a loop is written 'do i in a..b { ... }'");
   else if (got_kind == YYTRANSLATE(',') && stmt)
     diag_help(d, "ops follow each other without commas");
-  else if (got_kind == YYTRANSLATE(',') && expects(want, TOK_SEND) && !expr)
+  else if (got_kind == YYTRANSLATE(',') && expects(want, TOK_SEND) && !expects(want, TOK_RANKS)
+           && !expr)
     diag_help(d, "entries follow each other without commas");
   else if (expects(want, TOK_SCHEDULE) && !expects(want, '*') && got_kind != YYTRANSLATE(';'))
     diag_help(d, "an item is a schedule, an import, a let or a fn");

@@ -88,6 +88,7 @@ typedef struct RankRun {
   char *block;    /* every tensor of the rank */
   uint64_t bytes; /* of block */
   void **slot;    /* [nslot] */
+  PrCall *call;   /* room for those of the largest action */
   void *work;
   PrSpan *span; /* ring of trace_slots steps, [ninstr] each; NULL without trace */
   PrSpan *view; /* trace.c: the steps kept, oldest first */
@@ -165,8 +166,9 @@ PipeOp pr_partner(const PipeProgram *p, const PipeInstr *c, uint32_t *stage);
 /* PR_OK, or PR_E_ARG or PR_E_SIZE with the text set. Fills in run->stage[].size. */
 PrStatus pr_validate(PrRun *run);
 
-/* Carries out one instruction of the COMPUTE stream. */
-PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step);
+/* Carries out the instruction `at` of the COMPUTE stream; the first of an action and a model that takes
+ * actions as a whole: all of them. *n: how many. */
+PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n);
 
 /* Both sides have posted: compares them and copies. */
 PrStatus pr_transfer(PrRun *run, const Chan *ch);
