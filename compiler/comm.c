@@ -171,10 +171,12 @@ bool comm(Sched *s) {
     x->out = use->in, x->wait = *in_user;
     *in_user = used;
   }
-  for (uint32_t i = 0; i < s->nop; i++) /* an action starts when all its ops can */
-    for (uint32_t m = i + 1; (i == 0 || s->op[i - 1].group == 0) && m <= i + s->op[i].group; m++)
+  for (uint32_t i = 0; i < s->nop; i += s->op[i].group + 1u) /* the first op waits for all */
+    for (uint32_t m = i + 1; m <= i + s->op[i].group; m++) {
       if (compute[m].wait > compute[i].wait)
         compute[i].wait = compute[m].wait;
+      compute[m].wait = 0;
+    }
   return true;
 }
 

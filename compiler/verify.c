@@ -377,7 +377,7 @@ static void verify_rank(Verify *v) {
     v->begun = v->done[0];
     for (uint32_t j = 0; j < n; j++) {
       const PipeInstr *op = &in[j];
-      BUG_IF(op->group != n - 1 - j || op->wait > in->wait || op->op > PIPE_U);
+      BUG_IF(op->group != n - 1 - j || (j > 0 && op->wait != 0) || op->op > PIPE_U);
       BUG_IF(n > 1 && op->op == PIPE_U);
       BUG_IF(op->phase >= PIPE_NPHASES || op->site >= p->nsite);
       BUG_IF(op->stage >= p->nstage || p->stage[op->stage].rank != v->r);
@@ -512,6 +512,30 @@ static void verify_play(const PipeProgram *p, Arena *a) {
     BUG_IF(player[r].on[0].next < p->rank[r].ninstr || player[r].on[1].next < p->rank[r].ninstr);
 }
 
+/* What the comm stream waits for ends an action, unless sends are eager. With `send next` an action
+ * waits for what the one before it has made. */
+static void verify_send(const Sched *s) {
+  const PipeProgram *p = s->prog;
+  for (uint32_t r = 0; r < p->nrank && s->send != SEND_EAGER; r++) {
+    const PipeRank *k = &p->rank[r];
+    uint32_t *row = NEW_ARRAY(s->arena, uint32_t, k->ninstr), ncompute = 0, ncomm = 0, sent = 0,
+             waited = 0;
+    for (uint32_t i = 0; i < k->ninstr; i++) {
+      const PipeInstr *in = &k->instr[i];
+      if (in->op <= PIPE_U) {
+        bool first = ncompute == 0 || k->instr[row[ncompute - 1]].group == 0;
+        waited = in->wait > waited ? in->wait : waited;
+        BUG_IF(first && s->send == SEND_NEXT && waited < sent);
+        row[ncompute++] = i;
+        continue;
+      }
+      ncomm++;
+      BUG_IF(in->wait > 0 && k->instr[row[in->wait - 1]].group != 0);
+      sent = is_send(in) ? ncomm : sent;
+    }
+  }
+}
+
 void verify_program(const Sched *s) {
   const PipeProgram *p = s->prog;
   Arena *a = s->arena;
@@ -552,5 +576,6 @@ void verify_program(const Sched *s) {
   for (v.r = 0; v.r < p->nrank; v.r++)
     verify_rank(&v);
   verify_complete(&v);
+  verify_send(s);
   verify_play(p, a);
 }

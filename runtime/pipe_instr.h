@@ -10,8 +10,8 @@
  * the top.
  *
  * The ops of an action (F B I W) follow each other in the list, each with the number of those still to
- * come in `group`. They start together, when the first has its wait, which is the most that any of
- * them waits for; none needs another, and no slot is of two of them.
+ * come in `group`. They start together, when the first has its wait, which is that of all (theirs is 0);
+ * none needs another, and no slot is of two of them.
  *
  * Transfers are rendezvous: a SEND and its RECV start together and complete together. They pair in
  * FIFO order per directed rank pair; there are no tags; the compiler has proved that order, sizes

@@ -378,8 +378,8 @@ static PrStatus check_action(Check *k, const PipeInstr *c) {
     return PR_OK;
   if (!later)
     k->first = k->index;
-  else if (c->wait > t->instr[k->first].wait)
-    FAIL_AT(k, c, "waits for more than the first op of its action, %u", t->instr[k->first].wait);
+  else if (c->wait > 0)
+    FAIL_AT(k, c, "waits for %u instructions, but only the first op of its action may wait", c->wait);
   const uint32_t slot[] = {c->act, c->gout, c->keep, c->in, c->out};
   for (size_t i = 0; i < sizeof slot / sizeof *slot; i++) {
     if (slot[i] >= t->nslot)
