@@ -428,6 +428,40 @@ static void refused(void) {
   free_made(m);
 }
 
+/* Ops that are said to be one action; the list that is good runs, the ops one by one and as a whole. */
+static void refused_actions(void) {
+  static const char *const lists[] = {"0F0 0F1 0SEND_F0 0SEND_F1 0RECV_B1 0B1 0RECV_B0 0B0 0U",
+                                      "1RECV_F0 1RECV_F1 1F0 1F1 1B1 1SEND_B1 1B0 1SEND_B0 1U"};
+  static const struct {
+    const char *name;
+    uint32_t r, at;
+    uint16_t group;
+  } cases[] = {{"two forwards", 0, 0, 1},  {"too many", 0, 0, 2},  {"with a send", 0, 1, 1},
+               {"a receive", 1, 0, 1},     {"a wait", 1, 2, 1},    {"one stash", 1, 3, 1},
+               {"an update", 1, 6, 1},     {"with itself", 1, 8, 1}, {"far too many", 0, 0, 60000}};
+  const MakeSpec s = {.nrank = 2, .nmb = 2, .chunks = 1};
+  PrOptions o = {.free_running = 1};
+  Tiny *t = tiny_new(2, 0);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Made *m = make_text(&s, lists);
+    m->instr[cases[i].r][cases[i].at].group = cases[i].group;
+    if (i > 0)
+      tell(cases[i].name, m, t, &o);
+    for (int whole = 0; i == 0 && whole < 2; whole++) {
+      PrModel model = tiny_model(t);
+      model.overlap = whole ? model.overlap : NULL;
+      PrRun *run;
+      PrStatus st = pr_open(&run, &m->p, &model, &o);
+      st = st ? st : pr_steps(run, 3);
+      printf("%s: %s\n", cases[i].name, st ? pr_error(run) : "good");
+      EXPECT(!st && same_as_reference(run, 0, 3));
+      pr_close(run);
+    }
+    free_made(m);
+  }
+  tiny_free(t);
+}
+
 static PipeInstr *find(const Made *m, PipeOp op, uint32_t row) {
   const uint32_t r = m->stage[row].rank;
   PipeInstr *c = m->instr[r];
@@ -513,13 +547,14 @@ static void mutants(void) {
       if (at == m->rank[r].ninstr)
         continue;
       uint32_t word = below(4) ? below(6) : below(UINT32_MAX);
-      switch (below(12)) {
+      switch (below(13)) {
       case 0:
       case 1:
       case 2:
       case 3:
       case 4: ((uint32_t *)(void *)&m->instr[r][at])[below(10)] = word; break;
       case 5: m->instr[r][at].wait = below(at + 1); break;
+      case 12: m->instr[r][at].group = (uint16_t)(1 + below(2)); break;
       case 6: m->instr[r][at].wait -= m->instr[r][at].wait > 0; break;
       case 7: {
         uint32_t with = at + 1 < m->rank[r].ninstr ? at + 1 : at;
@@ -548,6 +583,7 @@ static void mutants(void) {
     }
     Tiny *t = tiny_new(p * s.chunks, s.sized);
     PrModel model = tiny_model(t);
+    model.overlap = i & 2 ? model.overlap : NULL;
     PrOptions o = {.seed = i % 4 ? 1 + i : 0, .trace_steps = i & 1};
     PrRun *run;
     PrStatus st = pr_open(&run, &m->p, &model, &o);
@@ -745,7 +781,8 @@ int main(int argc, char **argv) {
       {"large", large},       {"stall", stall},       {"stall-large", stall_large},
       {"mismatch", mismatch}, {"callback", callback}, {"deadline", deadline},
       {"refused", refused},   {"mutants", mutants},   {"allocation", allocation},
-      {"memory", memory},     {"trace", trace},       {"refused-replicas", refused_replicas}};
+      {"memory", memory},     {"trace", trace},       {"refused-replicas", refused_replicas},
+      {"refused-actions", refused_actions}};
   size_t i = 0, n = sizeof test / sizeof *test;
   while (argc == 2 && i < n && strcmp(argv[1], test[i].name))
     i++;
