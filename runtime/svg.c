@@ -625,7 +625,7 @@ static int draw_caption(const Page *g, const Panel *n, int npanel, double y) {
 #define SAY(...) \
   do { \
     int k = snprintf(text + len, sizeof text - len, __VA_ARGS__); \
-    len = k > 0 && len + (size_t)k < sizeof text ? len + (size_t)k : sizeof text - 1; \
+    len = k >= 0 && len + (size_t)k < sizeof text ? len + (size_t)k : sizeof text - 1; \
   } while (0)
   SAY("Bubble: idle share of rank-time between the first start and the last end.");
   if (npanel == 2 && span_of(&n[1]) > 0) {

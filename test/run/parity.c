@@ -371,13 +371,13 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
     run_one(name, s.prog, &want, (PrOptions){.deadline_s = 60}, "threads", false);
     run_one(name, s.prog, &want, (PrOptions){.free_running = 1}, "free running", false);
     run_one(name, s.prog, &want, seeded, "seeded", false);
-    int wanted = STEPS * actions_of(s.prog);
+    int wanted = STEPS * actions_of(s.prog), before = failures;
     if (wanted > 0) {
       actions = 0;
       run_one(name, s.prog, &want, (PrOptions){.free_running = 1, .trace_steps = 2},
               "free running, actions as a whole", true);
       run_one(name, s.prog, &want, seeded, "seeded, actions as a whole", true);
-      if (actions != 2 * wanted)
+      if (actions != 2 * wanted && failures == before)
         fail(name, s.prog, "the model has not got every action");
     }
     free(want.loss), free(want.weight);

@@ -8,13 +8,13 @@ from pygments.token import (Comment, Error, Keyword, Name, Number, Operator, Pun
 
 CLAUSES = (
     "schedule", "requires", "extends", "import", "let", "fn", "op", "ranks", "pipe",
-    "stages", "mbs", "place", "replica", "of", "order", "time", "bytes", "profile", "check")
+    "stages", "mbs", "place", "replica", "of", "order", "time", "bytes", "profile", "check", "send")
 FLOW = (
-    "steady", "warmup", "flush", "clip", "clock", "period", "rules", "when", "do",
+    "steady", "warmup", "flush", "clip", "clock", "period", "rules", "overlap", "when", "do",
     "if", "else", "in", "step", "for", "stage")
 RESERVED = (
-    "overlap", "weights", "stash", "comm", "slices", "edge", "finally",
-    "recompute", "side", "group", "send", "recv", "wait")
+    "weights", "stash", "comm", "slices", "edge", "finally",
+    "recompute", "side", "group", "recv", "wait")
 
 
 class PipeLexer(RegexLexer):

@@ -43,6 +43,8 @@ int main(void) {
            s->time[PIPE_B], s->time[PIPE_I], s->time[PIPE_W]);
     printf(" U=%" PRIu64 " send=%" PRIu64 " %" PRIu64, s->time[PIPE_U], s->time[PIPE_SEND_F],
            s->time[PIPE_SEND_B]);
+    if (s->time_fb)
+      printf(" FB=%" PRIu64, s->time_fb);
     printf(" act=%" PRIu64 " gout=%" PRIu64 " boundary=%" PRIu64, s->act_bytes, s->gout_bytes,
            s->boundary_bytes);
     printf(" weight=%" PRIu64 " grad=%" PRIu64 " opt=%" PRIu64 " work=%" PRIu64 "\n",
@@ -62,6 +64,8 @@ int main(void) {
       optional("stage", in->stage);
       optional("mb", in->mb);
       optional("peer", in->peer);
+      if (in->group)
+        printf(" group=%" PRIu32, (uint32_t)in->group);
       optional("act", in->act);
       optional("gout", in->gout);
       optional("in", in->in);
