@@ -74,7 +74,8 @@ static MachineInstr machine_instr(const Sched *s, const PipeInstr *in) {
 
 /* `send next`: an action starts once what the one before it has made is gone. first..i are the
  * instructions from the start of that one on, i begins an action. */
-static void wait_for_sends(Sched *s, const PipeRank *k, MachineInstr *out, uint32_t first, uint32_t i) {
+static void wait_for_sends(Sched *s, const PipeRank *k, MachineInstr *out, uint32_t first,
+                           uint32_t i) {
   const PipeInstr *a = &k->instr[first];
   uint32_t *more = arena_alloc(s->arena, (a->group + 1u) * sizeof *more), n = 0;
   for (uint32_t j = first + a->group + 1; j < i; j++)

@@ -92,8 +92,8 @@ static bool push(Csv *c, Span at, uint32_t kind, uint64_t stage, uint64_t mb) {
   if (s->nsite == s->capsite)
     vec_grow(s->arena, (void **)&s->site, &s->capsite, sizeof *s->site);
   s->site[s->nsite++] = at;
-  *vec_push(s->arena, &c->action) = (Action){
-      kind, (uint32_t)stage, (uint32_t)mb, s->nsite - 1, false};
+  *vec_push(s->arena, &c->action) = (Action){kind, (uint32_t)stage, (uint32_t)mb, s->nsite - 1,
+                                             false};
   if (!c->comms && kind > PIPE_U)
     c->comms = true, c->comms_at = at;
   return true;

@@ -36,8 +36,11 @@ void dump_ops(Sched *s, FILE *f) {
       if (s->op[i].phase != phase)
         fprintf(f, " [%s]", pipe_phase_name[phase = s->op[i].phase]);
       bool first = i == s->rank_op0[r] || s->op[i - 1].group == 0;
-      fprintf(f, "%s%s%s", s->op[i].group == 0 && first ? " " : first ? " (" : ";", op_text(s, i),
-              s->op[i].group == 0 && !first ? ")" : "");
+      fprintf(f, "%s%s%s",
+              s->op[i].group == 0 && first ? " "
+              : first                      ? " ("
+                                           : ";",
+              op_text(s, i), s->op[i].group == 0 && !first ? ")" : "");
     }
     fputc('\n', f);
   }

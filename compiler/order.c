@@ -85,7 +85,8 @@ static uint64_t play_action(const Sched *s, OrderRun *run, uint32_t first, uint3
                             uint64_t start) {
   const PipeStage *cost = run->stage;
   if (first == last)
-    return run->end[first] = start + cost[run->uniform ? 0 : s->op[first].stage].time[s->op[first].kind];
+    return run->end[first] = start +
+                             cost[run->uniform ? 0 : s->op[first].stage].time[s->op[first].kind];
   uint64_t end = start + action_time(s, cost, run->uniform, first), at = start;
   for (uint32_t i = first; i <= last; i++) {
     at += cost[run->uniform ? 0 : s->op[i].stage].time[s->op[i].kind];

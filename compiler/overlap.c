@@ -19,7 +19,8 @@ static void only_ops(Sched *s, const Stmt *b) {
       only_ops(s, b->body);
       only_ops(s, b->orelse);
     } else if (b->kind != ST_OP && b->kind != ST_LET && b->kind != ST_OPDEF && b->kind != ST_FN) {
-      diag_error(s->diag, DIAG_CLAUSE, b->at, "only ops, do, if, let, op and fn stand in an overlap");
+      diag_error(s->diag, DIAG_CLAUSE, b->at,
+                 "only ops, do, if, let, op and fn stand in an overlap");
       diag_help(s->diag, b->kind == ST_OVERLAP ? "its ops are one action already"
                                                : "put the overlap into this statement instead");
     }

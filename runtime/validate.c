@@ -379,7 +379,8 @@ static PrStatus check_action(Check *k, const PipeInstr *c) {
   if (!later)
     k->first = k->index;
   else if (c->wait > 0)
-    FAIL_AT(k, c, "waits for %u instructions, but only the first op of its action may wait", c->wait);
+    FAIL_AT(k, c, "waits for %u instructions, but only the first op of its action may wait",
+            c->wait);
   const uint32_t slot[] = {c->act, c->gout, c->keep, c->in, c->out};
   for (size_t i = 0; i < sizeof slot / sizeof *slot; i++) {
     if (slot[i] >= t->nslot)
@@ -412,8 +413,8 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
   if (c->wait > k->wait[o->comm])
     k->wait[o->comm] = c->wait;
   PrStatus st;
-  if ((st = check_action(k, c)) || (st = check_peer(k, c)) || (st = check_order(k, c)) || (st = check_callback(k, c)) ||
-      (st = check_tensor(k, c, (PipeTensor)o->in, true)) ||
+  if ((st = check_action(k, c)) || (st = check_peer(k, c)) || (st = check_order(k, c)) ||
+      (st = check_callback(k, c)) || (st = check_tensor(k, c, (PipeTensor)o->in, true)) ||
       (st = check_tensor(k, c, (PipeTensor)o->out, false)))
     return st;
   bool act = c->op == PIPE_F || c->op == PIPE_B || c->op == PIPE_I || c->op == PIPE_W;

@@ -451,8 +451,8 @@ int main(int argc, char **argv) {
     before = cases;
     for (uint32_t P = 2; P <= 8; P += 2)
       for (uint32_t i = 0; i < 3; i++)
-        one_case(dir, c, P, c->least_M * P + i * both_ways[k].unit * (both_ways[k].per_P ? P : 1), 0,
-                 i % 2);
+        one_case(dir, c, P, c->least_M * P + i * both_ways[k].unit * (both_ways[k].per_P ? P : 1),
+                 0, i % 2);
     printf("%s: %d runs against the sequential one\n", c->name, cases - before);
   }
   printf("%d of %d runs differ\n", failures, cases);
