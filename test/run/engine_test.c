@@ -448,8 +448,7 @@ static void refused_actions(void) {
       PrModel model = tiny_model(t);
       model.overlap = whole ? model.overlap : NULL;
       PrRun *run;
-      PrStatus st = pr_open(&run, &m->p, &model, &o);
-      st = st ? st : pr_steps(run, 3);
+      bool st = pr_open(&run, &m->p, &model, &o) || pr_steps(run, 3);
       printf("%s: %s\n", c + 6, st ? pr_error(run) : "good");
       EXPECT(!st && same_as_reference(run, 0, 3));
       pr_close(run);
