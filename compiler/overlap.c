@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Actions of several ops, `overlap { ... }` (lang/spec.md 5.7): their expansion, what they cost, and the
+ * Actions of several ops, `overlap { ... }` (lang/spec.md 5.8): their expansion, what they cost, and the
  * proof that their ops are independent. In the op table the ops of an action follow each other, each with
  * the number of those that come after it. An action has at most MAX_TOGETHER ops, so all is linear. */
 #include <string.h>
@@ -66,6 +66,11 @@ bool join_ops(Ex *x, const Stmt *t, uint32_t first) {
 
 bool run_overlap(Ex *x, const Stmt *t) {
   uint32_t first = x->s->nop;
+  if (x->list) { /* by way of `use`: resolve refuses it in the block itself */
+    diag_error(x->s->diag, DIAG_CLAUSE, t->at, "'overlap' cannot be used inside 'clock %s'",
+               x->list->name);
+    return false;
+  }
   return run_block(x, t->body) && join_ops(x, t, first);
 }
 

@@ -176,6 +176,7 @@ again:
 
   "schedule"           { TOKEN(SCHEDULE); }
   "requires"           { TOKEN(REQUIRES); }
+  "expects"            { TOKEN(EXPECTS); }
   "extends"            { TOKEN(EXTENDS); }
   "import"             { TOKEN(IMPORT); }
   "let"                { TOKEN(LET); }
@@ -209,6 +210,7 @@ again:
   "rules"              { TOKEN(RULES); }
   "when"               { TOKEN(WHEN); }
   "overlap"            { TOKEN(OVERLAP); }
+  "use"                { TOKEN(USE); }
 
   "weights" | "stash" | "comm" | "slices" | "edge" | "finally" | "recompute"
   | "side" | "group" | "recv" | "wait" {

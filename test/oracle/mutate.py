@@ -21,10 +21,10 @@ class Shape:
         self.nrank, self.place, self.nmb, self.orders = nrank, place, nmb, orders
 
 
-def legal(rng, ranks=4, extra_stages=3, mbs=5, join=0):
+def legal(rng, ranks=4, extra_stages=3, mbs=5, several=0.2, join=0):
     """A random legal schedule: ops are appended to their ranks in a random order that respects the
-    data, so ranks need not be regular in any way. join: how often ops that can all run are one action,
-    a tuple in the order."""
+    data, so ranks need not be regular in any way. `several`: how often a stage is updated in between;
+    `join`: how often ops that can all run are one action, a tuple in the order."""
     P = rng.randint(1, ranks)
     S = P + rng.randint(0, extra_stages) * (rng.random() < 0.5)
     place = list(range(P)) + [rng.randrange(P) for _ in range(S - P)]
@@ -62,9 +62,12 @@ def legal(rng, ranks=4, extra_stages=3, mbs=5, join=0):
         done.update(action)
         names = tuple("%d%s%d" % o for o in action)
         orders[place[action[0][0]]].append(names if len(names) > 1 else names[0])
-        for s, k, m in action:
-            left[s] -= k in "BW"
-        for s in {s for s, _, _ in action}:
+        graded = [s for s, k, _ in action if k in "BW"]
+        for s in graded:
+            left[s] -= 1
+        for s in sorted({s for s, _, _ in action}):
+            if left[s] > 0 and s in graded and rng.random() < several:
+                orders[place[s]].append("%dU" % s)
             if not left[s] and rng.random() < 0.3:
                 orders[place[s]].append("%dU" % s)
                 left[s] = -1
@@ -77,7 +80,7 @@ def legal(rng, ranks=4, extra_stages=3, mbs=5, join=0):
 def unrelated(rng):
     """The ops of a legal schedule, but each rank in an order of its own that only keeps F, I, W and U
     of a stage in order: most of these deadlock."""
-    t = legal(rng)
+    t = legal(rng, several=0)
     for r, order in enumerate(t.orders):
         ops, placed = order[:], []
         rng.shuffle(ops)
@@ -157,6 +160,7 @@ def brute(t):
     where each stuck rank is and what it needs on which rank."""
     S, faults, at = len(t.place), [], {}
     for r, order in enumerate(t.orders):
+        fresh = {}  # by stage: whether a gradient has come since its last U
         for n, text_ in enumerate(order):
             s, k, m = OP.match(text_).groups()
             s, m = int(s), int(m) if m else None
@@ -164,12 +168,18 @@ def brute(t):
                 faults.append(("foreign-op", None))
             elif m is not None and not 0 <= m < t.nmb:
                 faults.append(("bad-index", None))
+            elif k == "U" and (s not in fresh or fresh[s]):
+                at.setdefault((s, k, m), []).append(n)
+                fresh[s] = False
+                continue
             elif (s, k, m) in at:
                 faults.append(("duplicate-op", text_))
             elif any((s, o, m) in at for o in {"B": "IW", "I": "B", "W": "B"}.get(k, "")):
                 faults.append(("mixed-backward", text_))
             else:
                 at[s, k, m] = n
+                if k in "BW":
+                    fresh[s] = True
                 continue
             break
         if not order:
@@ -194,9 +204,12 @@ def brute(t):
             if b < f or (w is not None and w < b):
                 faults.append(("op-order", None))
                 break
-            if max(b, w or 0) > at[s, "U", None]:
+            if max(b, w or 0) > at[s, "U", None][-1]:
                 faults.append(("update", None))
                 break
+        else:
+            if min(at[s, "W" if back[m] == "I" else "B", m] for m in mbs) > at[s, "U", None][0]:
+                faults.append(("update", None))
     if faults:
         return faults
     # Nothing can go wrong any more but that orders wait for each other: run them.

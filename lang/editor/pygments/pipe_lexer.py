@@ -7,11 +7,11 @@ from pygments.token import (Comment, Error, Keyword, Name, Number, Operator, Pun
                             Whitespace)
 
 CLAUSES = (
-    "schedule", "requires", "extends", "import", "let", "fn", "op", "ranks", "pipe",
+    "schedule", "requires", "expects", "extends", "import", "let", "fn", "op", "ranks", "pipe",
     "stages", "mbs", "place", "replica", "of", "order", "time", "bytes", "profile", "check", "send")
 FLOW = (
-    "steady", "warmup", "flush", "clip", "clock", "period", "rules", "overlap", "when", "do",
-    "if", "else", "in", "step", "for", "stage")
+    "steady", "warmup", "flush", "clip", "clock", "period", "rules", "overlap", "when", "use",
+    "do", "if", "else", "in", "step", "for", "stage")
 RESERVED = (
     "weights", "stash", "comm", "slices", "edge", "finally",
     "recompute", "side", "group", "recv", "wait")
