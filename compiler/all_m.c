@@ -662,7 +662,7 @@ bool check_all_m(Sched *s) {
   }
   x.env = NEW_ARRAY(s->arena, Quasi, s->nslot);
   clear(&x, m, false);
-  bool ok = bind(&x, s->def);
+  bool ok = s->tuned ? no(&x, s->tuned->at, "the order is tuned") : bind(&x, s->def);
   if (s->send == SEND_NEXT)
     ok = no(&x, s->def->name_at, "what comes after an action waits for its sends");
   for (uint32_t k = 0; k < s->npipe && ok; k++) {

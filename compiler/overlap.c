@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Actions of several ops, `overlap { ... }` (lang/spec.md 5.8): their expansion, what they cost, and the
+ * Actions of several ops, `overlap { ... }` (lang/spec.md 5.9): their expansion, what they cost, and the
  * proof that their ops are independent. In the op table the ops of an action follow each other, each with
  * the number of those that come after it. An action has at most MAX_TOGETHER ops, so all is linear. */
 #include <string.h>

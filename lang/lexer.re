@@ -211,6 +211,9 @@ again:
   "when"               { TOKEN(WHEN); }
   "overlap"            { TOKEN(OVERLAP); }
   "use"                { TOKEN(USE); }
+  "tune"               { TOKEN(TUNE); }
+  "tries"              { TOKEN(TRIES); }
+  "by"                 { TOKEN(BY); }
 
   "weights" | "stash" | "comm" | "slices" | "edge" | "finally" | "recompute"
   | "side" | "group" | "recv" | "wait" {
