@@ -176,11 +176,14 @@ bool comm(Sched *s) {
     x->out = use->in, x->wait = *in_user;
     *in_user = used;
   }
+  offload_streams(s);
   for (uint32_t i = 0; i < s->nop; i += s->op[i].group + 1u) /* the first op waits for all */
     for (uint32_t m = i + 1; m <= i + s->op[i].group; m++) {
       if (compute[m].wait > compute[i].wait)
         compute[i].wait = compute[m].wait;
-      compute[m].wait = 0;
+      if (compute[m].wait_copy > compute[i].wait_copy)
+        compute[i].wait_copy = compute[m].wait_copy;
+      compute[m].wait = compute[m].wait_copy = 0;
     }
   return true;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Actions of several ops, `overlap { ... }` (lang/spec.md 5.9): their expansion, what they cost, and the
+ * Actions of several ops, `overlap { ... }` (lang/spec.md 5.10): their expansion, what they cost, and the
  * proof that their ops are independent. In the op table the ops of an action follow each other, each with
  * the number of those that come after it. An action has at most MAX_TOGETHER ops, so all is linear. */
 #include <string.h>
@@ -52,6 +52,14 @@ bool join_ops(Ex *x, const Stmt *t, uint32_t first) {
                x->rank, n, MAX_TOGETHER);
     return false;
   }
+  for (uint32_t i = s->ncopy; i-- > 0 && s->copy[i].at > first;)
+    if (s->copy[i].at < s->nop) {
+      diag_error(s->diag, DIAG_OVERLAP, s->site[s->copy[i].site],
+                 "rank %u: %s stands between ops of one action", x->rank,
+                 s->copy[i].kind == PIPE_OFF ? "OFF" : "LOAD");
+      diag_help(s->diag, "put it before or after the overlap");
+      return false;
+    }
   for (uint32_t i = first; i < s->nop; i++) {
     if (s->op[i].kind == PIPE_U && n > 1) {
       diag_error(s->diag, DIAG_OVERLAP, s->site[s->op[i].site],

@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: MIT
  * Slots of stashes and of tensors that stay on their rank, and all pools. Requires comm. Ensures
- * act, gout and local in/out of every compute instruction, pool, npool, nrank_slot, peak (counts and
+ * act, gout, keep and local in/out of every compute and copy instruction, pool, npool, nrank_slot, peak (counts and
  * the op at which most bytes live).
  *
  * Interval colouring along each rank's compute stream, which runs in order: a slot is taken at the
  * op that fills it and given back after the op that reads it last; a new one is made only when none
- * is free, so each pool's count is its peak. Stages of a rank with equal sizes share a pool; without
+ * is free, so each pool's count is its peak. A LOAD takes its slot where it stands. The slot of an OFF is
+ * left: a LOAD below may take it, since copies run one after the other; it is given back before the first
+ * op that waits for the OFF or a later copy. Stages of a rank with equal sizes share a pool; without
  * sizes each stage has its own. Linear (a sort of each rank's stages by size apart). */
+#include <string.h>
+
 #include "pipec.h"
 
 typedef struct Colour { /* one pool being coloured */
   uint32_t *free;
   uint32_t nfree, cap;
+  uint32_t *left; /* slots of OFFs that no op waits for yet, oldest first */
+  uint32_t nleft, cap_left, first_left;
   uint32_t count, live;
   uint32_t stage, first;
   uint64_t bytes;
@@ -35,8 +41,16 @@ static void give(Sched *s, Colour *c, uint32_t slot) {
   c->live--;
 }
 
+static void leave(Sched *s, Colour *c, uint32_t slot) {
+  if (c->nleft == c->cap_left)
+    vec_grow(s->arena, (void **)&c->left, &c->cap_left, sizeof *c->left);
+  c->left[c->nleft++] = slot;
+}
+
 static uint64_t class_bytes(const PipeStage *st, PipeClass cls) {
-  return cls == PIPE_ACT ? st->act_bytes : cls == PIPE_GOUT ? st->gout_bytes : st->boundary_bytes;
+  return cls == PIPE_ACT || cls == PIPE_HOST ? st->act_bytes
+         : cls == PIPE_GOUT                  ? st->gout_bytes
+                                             : st->boundary_bytes;
 }
 
 typedef struct Key {
@@ -62,7 +76,8 @@ static void group(Sched *s, uint32_t r, PipeClass cls, Classes *c, Key *key) {
   for (uint32_t i = 0; i < n; i++) {
     if (i == 0 || !s->sized || key[i].bytes != key[i - 1].bytes) {
       Colour *p = &c->pool[c->npool++];
-      p->nfree = p->count = p->live = 0; /* its free list is kept from the rank before */
+      p->nfree = p->count = p->live = 0; /* its lists are kept from the rank before */
+      p->nleft = p->first_left = 0;
       p->stage = key[i].stage;
       p->bytes = key[i].bytes;
     }
@@ -103,7 +118,10 @@ static bool local(const Sched *s, uint32_t a, uint32_t b) {
 typedef struct Rank {
   Classes *cls;
   Peak *peak;
-  uint32_t inflight, held;
+  const Streams *stream;
+  uint32_t op0; /* row of its first op */
+  uint32_t inflight, held, on_host, copied, over;
+  uint32_t *noff;      /* [pools of ACT]: OFFs that an op waits for */
   uint64_t live, most; /* bytes of stashes and local tensors */
   bool backward_seen;
 } Rank;
@@ -137,6 +155,52 @@ static Colour *pool_of(Rank *k, PipeClass cls, uint32_t stage) {
   return &k->cls[cls].pool[k->cls[cls].of[stage]];
 }
 
+static void more_inflight(Rank *k) {
+  if (++k->inflight > k->peak->inflight)
+    k->peak->inflight = k->inflight;
+}
+
+/* The copies that stand before op i of the rank. */
+static void copies(Sched *s, Rank *k, uint32_t i) {
+  const Streams *t = k->stream;
+  for (; k->copied < t->ncopy && t->copy[k->copied].wait <= i; k->copied++) {
+    PipeInstr *x = &t->copy[k->copied];
+    size_t cell = (size_t)x->stage * s->nmb + x->mb;
+    Colour *h = pool_of(k, PIPE_HOST, x->stage), *a = pool_of(k, PIPE_ACT, x->stage);
+    if (x->op == PIPE_OFF) {
+      x->act = s->stream[0].compute[s->at_f[cell] - 1].act;
+      leave(s, a, x->act);
+      if (x->peer == NONE)
+        x->keep = take(h), k->on_host++;
+      k->peak->host = k->on_host > k->peak->host ? k->on_host : k->peak->host;
+      continue;
+    }
+    if (x->peer == NONE) {
+      x->keep = s->stream[0].copy[s->at_off[cell] - 1].keep;
+      give(s, h, x->keep), k->on_host--;
+    }
+    if (a->first_left < a->nleft) {
+      x->act = a->left[a->first_left++];
+      continue;
+    }
+    x->act = take(a), k->live += a->bytes;
+    more_inflight(k);
+    if (k->live > k->most)
+      k->most = k->live, k->peak->op = k->op0 + i;
+  }
+}
+
+/* Gives back what the OFFs have left that an instruction waits for. */
+static void copied_away(Sched *s, Rank *k, const PipeInstr *in) {
+  for (; k->over < in->wait_copy; k->over++) {
+    PipeInstr *x = &k->stream->copy[k->over];
+    Colour *a = pool_of(k, PIPE_ACT, x->stage);
+    uint32_t *done = &k->noff[k->cls[PIPE_ACT].of[x->stage]];
+    if (x->op == PIPE_OFF && (*done)++ == a->first_left)
+      give(s, a, a->left[a->first_left++]), k->live -= a->bytes, k->inflight--;
+  }
+}
+
 static void takes(Sched *s, Rank *k, PipeInstr *in) {
   PipeInstr *all = s->stream[0].compute; /* instruction of op i of any rank */
   const PipeStage *st = &s->stage[in->stage];
@@ -144,11 +208,13 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
   Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage);
   if (in->op == PIPE_F) {
     in->act = take(a), k->live += a->bytes;
-    if (++k->inflight > k->peak->inflight)
-      k->peak->inflight = k->inflight;
+    more_inflight(k);
     k->peak->warmup += !k->backward_seen;
   } else {
     in->act = all[s->at_f[cell] - 1].act;
+    if (k->stream->ncopy && s->at_load[cell] &&
+        s->copy[s->at_load[cell] - 1].at <= (uint32_t)(in - all))
+      in->act = s->stream[0].copy[s->at_load[cell] - 1].act;
     k->backward_seen = true;
   }
   if (in->op == PIPE_I) {
@@ -182,18 +248,24 @@ static void gives(Sched *s, Rank *k, PipeInstr *in) {
 }
 
 /* One rank: colours, then numbers. The ops of an action take all that they take before any gives back. */
-static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *key) {
+static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *key,
+                        uint32_t *noff) {
   Peak *pk = &s->peak[r];
   Streams *t = &s->stream[r];
-  Classes *act = &cls[PIPE_ACT], *gout = &cls[PIPE_GOUT], *loc = &cls[PIPE_LOCAL];
+  Classes *act = &cls[PIPE_ACT], *gout = &cls[PIPE_GOUT], *loc = &cls[PIPE_LOCAL],
+          *host = &cls[PIPE_HOST];
   group(s, r, PIPE_ACT, act, key);
   group(s, r, PIPE_GOUT, gout, key);
   group(s, r, PIPE_LOCAL, loc, key);
+  group(s, r, PIPE_HOST, host, key);
   *pk = (Peak){.op = NONE};
-  Rank k = {.cls = cls, .peak = pk};
+  memset(noff, 0, act->npool * sizeof *noff);
+  Rank k = {.cls = cls, .peak = pk, .stream = t, .op0 = s->rank_op0[r], .noff = noff};
   for (uint32_t i = 0, n; i < t->ncompute; i += n) {
     PipeInstr *in = &t->compute[i];
     n = in->group + 1u;
+    copies(s, &k, i);
+    copied_away(s, &k, in);
     if (in->op == PIPE_U)
       continue;
     for (uint32_t m = 0; m < n; m++)
@@ -205,12 +277,15 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     for (uint32_t m = 0; m < n; m++)
       gives(s, &k, &in[m]);
   }
+  for (uint32_t p = 0; p < act->npool; p++) /* no op waits for these */
+    for (Colour *c = &act->pool[p]; c->first_left < c->nleft; c->first_left++)
+      give(s, c, c->left[c->first_left]);
   if (!s->sized)
     pk->op = NONE;
   /* Numbers: channels first (comm has numbered them), then these. */
   uint32_t n = s->nrank_slot[r];
-  static const PipeClass order_[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL};
-  for (int o = 0; o < 3; o++)
+  static const PipeClass order_[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL, PIPE_HOST};
+  for (int o = 0; o < 4; o++)
     for (uint32_t p = 0; p < cls[order_[o]].npool; p++) {
       Colour *c = &cls[order_[o]].pool[p];
       BUG_IF(c->live != 0);
@@ -219,6 +294,12 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       add_pool(s, r, order_[o], c->stage, c->first, c->count, c->bytes);
     }
   s->nrank_slot[r] = n;
+  for (uint32_t i = 0; i < t->ncopy; i++) {
+    PipeInstr *x = &t->copy[i];
+    x->act += act->pool[act->of[x->stage]].first;
+    if (x->peer == NONE)
+      x->keep += host->pool[host->of[x->stage]].first;
+  }
   for (uint32_t i = 0; i < t->ncompute; i++) {
     PipeInstr *in = &t->compute[i];
     if (in->op == PIPE_U)
@@ -240,19 +321,21 @@ bool slots(Sched *s) {
   uint32_t widest = 0;
   for (uint32_t r = 0; r < s->nrank; r++) {
     uint32_t n = s->rank_stage0[r + 1] - s->rank_stage0[r];
-    s->pool[r] = NEW_ARRAY(s->arena, PipePool, 7 * (size_t)n);
+    s->pool[r] = NEW_ARRAY(s->arena, PipePool, 8 * (size_t)n);
     widest = n > widest ? n : widest;
   }
   Classes cls[PIPE_NCLASSES] = {{0}};
-  static const PipeClass coloured[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL};
-  for (int k = 0; k < 3; k++) {
+  static const PipeClass coloured[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL, PIPE_HOST};
+  for (int k = 0; k < 4; k++) {
     cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, widest);
     cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   }
   Key *key = NEW_ARRAY(s->arena, Key, widest);
+  uint32_t *noff = NEW_ARRAY(s->arena, uint32_t, widest);
   for (uint32_t r = 0; r < s->nrank; r++) {
     channel_pools(s, r);
-    colour_rank(s, r, cls, key);
+    colour_rank(s, r, cls, key, noff);
   }
+  offload_guests(s);
   return true;
 }

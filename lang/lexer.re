@@ -214,6 +214,8 @@ again:
   "tune"               { TOKEN(TUNE); }
   "tries"              { TOKEN(TRIES); }
   "by"                 { TOKEN(BY); }
+  "offload"            { TOKEN(OFFLOAD); }
+  "lead"               { TOKEN(LEAD); }
 
   "weights" | "stash" | "comm" | "slices" | "edge" | "finally" | "recompute"
   | "side" | "group" | "recv" | "wait" {
