@@ -176,6 +176,7 @@ again:
 
   "schedule"           { TOKEN(SCHEDULE); }
   "requires"           { TOKEN(REQUIRES); }
+  "expects"            { TOKEN(EXPECTS); }
   "extends"            { TOKEN(EXTENDS); }
   "import"             { TOKEN(IMPORT); }
   "let"                { TOKEN(LET); }
@@ -208,6 +209,10 @@ again:
   "period"             { TOKEN(PERIOD); }
   "rules"              { TOKEN(RULES); }
   "when"               { TOKEN(WHEN); }
+  "use"                { TOKEN(USE); }
+  "tune"               { TOKEN(TUNE); }
+  "tries"              { TOKEN(TRIES); }
+  "by"                 { TOKEN(BY); }
 
   "overlap" | "weights" | "stash" | "comm" | "slices" | "edge" | "finally" | "recompute"
   | "side" | "group" | "recv" | "wait" {

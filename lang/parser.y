@@ -260,7 +260,9 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'"
 %token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
+%token USE "'use'" EXPECTS "'expects'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
+%token TUNE "'tune'" TRIES "'tries'" BY "'by'"
 %token ARROW "'->'" DOTDOT "'..'"
 %token EQ "'=='" NE "'!='" LE "'<='" GE "'>='" AND "'&&'" OR "'||'"
 
@@ -279,13 +281,13 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %type <params> names names_opt params params_opt
 %type <param> param
 %type <require> require
-%type <requires> requires requires_opt
+%type <requires> requires requires_opt expects_opt
 %type <base> base_opt
 %type <op> opref ophead optarget
-%type <expr> period_opt at_opt when_opt
+%type <expr> period_opt at_opt when_opt tries_opt
 %type <stmt> stmt if_stmt do_stmt indexed
 %type <stmts> stmts block else_opt phased clipped
-%type <phase> phase
+%type <phase> phase used_phase
 %type <entry> entry
 %type <entries> entries
 %type <fn> fn
@@ -320,7 +322,7 @@ item:
     $$->value = $5.e;
   }
 | fn { $$ = new_item(ps, IT_FN, @$); $$->fn = $1; }
-| SCHEDULE ok name '(' params_opt ')' base_opt requires_opt '{' clauses '}' {
+| SCHEDULE ok name '(' params_opt ')' base_opt requires_opt expects_opt '{' clauses '}' {
     yyerrok;
     Schedule *s = NEW(ps->lx.arena, Schedule);
     s->name = $3.name;
@@ -331,7 +333,8 @@ item:
     s->base_at = $7.at;
     s->base_args = $7.args;
     s->requires = $8.first;
-    s->clauses = $10.first;
+    s->expects = $9.first;
+    s->clauses = $11.first;
     $$ = new_item(ps, IT_SCHEDULE, @$);
     $$->schedule = s;
   }
@@ -381,6 +384,7 @@ base_opt:
 ;
 
 requires_opt: %empty { $$ = (RequireList){0}; } | REQUIRES requires { $$ = $2; } ;
+expects_opt: %empty { $$ = (RequireList){0}; } | EXPECTS requires { $$ = $2; } ;
 requires:
   require { $$ = (RequireList){$1, $1}; }
 | requires ',' require { $$ = $1; APPEND($$, $3); }
@@ -424,6 +428,14 @@ clause:
     $$->var = $5.name;
     $$->var_at = $5.at;
     $$->range = $7;
+  }
+| TUNE ok tries_opt BY expr { $$ = new_clause(ps, CL_TUNE, @$, $5.e); $$->tries = $3.e; }
+| TUNE ok name IN range tries_opt BY expr {
+    $$ = new_clause(ps, CL_TUNE, @$, $8.e);
+    $$->var = $3.name;
+    $$->var_at = $3.at;
+    $$->range = $5;
+    $$->tries = $6.e;
   }
 | LET ok name '=' expr {
     $$ = new_clause(ps, CL_LET, @$, $5.e);
@@ -488,6 +500,12 @@ stmt:
     $$ = (StmtVal){new_stmt(ps, ST_OPDEF, @$), 1};
     $$.s->opdef = new_opdef(ps, @$, $3, $5.first, $8);
   }
+| USE ok used_phase name '(' args_opt ')' at_opt {
+    $$ = (StmtVal){new_binder(ps, ST_USE, @$, $4), 1};
+    $$.s->phase = $3;
+    $$.s->args = $6.first;
+    $$.s->value = $8.e;
+  }
 | phase phased { $$ = phase_stmt(ps, @$, $1, $2); }
 | STEADY ok phased { $$ = phase_stmt(ps, @$, PIPE_STEADY, $3); }
 | RESERVED { reserved(ps, @1, $1.name); } block { $$ = (StmtVal){0}; }
@@ -496,11 +514,17 @@ stmt:
 ;
 
 phase: WARMUP { $$ = PIPE_WARMUP; } | FLUSH { $$ = PIPE_FLUSH; } ;
+used_phase:
+  %empty    { $$ = PIPE_NPHASES; }
+| phase OF  { $$ = $1; }
+| STEADY OF { $$ = PIPE_STEADY; }
+;
 phased: block | do_stmt { $$ = one_stmt($1); } ;
 clipped: phased | indexed { $$ = one_stmt($1); } ;
 at_opt: %empty { $$ = (ExprVal){0}; } | '@' expr { $$ = $2; } ;
 when_opt: %empty { $$ = (ExprVal){0}; } | WHEN expr { $$ = $2; } ;
 period_opt: %empty { $$ = (ExprVal){0}; } | PERIOD expr { $$ = $2; } ;
+tries_opt: %empty { $$ = (ExprVal){0}; } | TRIES expr { $$ = $2; } ;
 
 indexed:
   STEADY ok name range_opt block {
@@ -699,7 +723,7 @@ static void insert_closers(Parse *ps, int token, Span at) {
   uint32_t level = 0; /* how many '{' may be open before the word */
   switch (token) {
   case TOK_RANKS: case TOK_PIPE: case TOK_ORDER: case TOK_TIME: case TOK_BYTES: case TOK_PROFILE:
-  case TOK_CHECK:
+  case TOK_CHECK: case TOK_TUNE:
     level = 1;
     break;
   case TOK_SCHEDULE: case TOK_IMPORT:
@@ -755,10 +779,11 @@ static const short operator_tokens[] = {
 };
 static const short stmt_tokens[] = {
   TOK_OP, TOK_NAME, TOK_STEADY, TOK_WARMUP, TOK_FLUSH, TOK_CLIP, TOK_CLOCK, TOK_RULES, TOK_DO,
-  TOK_IF, TOK_LET, TOK_FN,
+  TOK_IF, TOK_LET, TOK_FN, TOK_USE,
 };
 static const short clause_tokens[] = {
-  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_LET, TOK_FN,
+  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_TUNE, TOK_LET,
+  TOK_FN,
 };
 static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};
 

@@ -7,10 +7,11 @@ from pygments.token import (Comment, Error, Keyword, Name, Number, Operator, Pun
                             Whitespace)
 
 CLAUSES = (
-    "schedule", "requires", "extends", "import", "let", "fn", "op", "ranks", "pipe",
-    "stages", "mbs", "place", "replica", "of", "order", "time", "bytes", "profile", "check")
+    "schedule", "requires", "expects", "extends", "import", "let", "fn", "op", "ranks", "pipe",
+    "stages", "mbs", "place", "replica", "of", "order", "time", "bytes", "profile", "check",
+    "tune", "tries", "by")
 FLOW = (
-    "steady", "warmup", "flush", "clip", "clock", "period", "rules", "when", "do",
+    "steady", "warmup", "flush", "clip", "clock", "period", "rules", "when", "use", "do",
     "if", "else", "in", "step", "for", "stage")
 RESERVED = (
     "overlap", "weights", "stash", "comm", "slices", "edge", "finally",
