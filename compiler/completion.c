@@ -41,21 +41,22 @@ static void summary(const OptionRow *o, bool zsh, FILE *f) {
 }
 
 static void bash(Sched *s, FILE *f) {
-  fputs("# SPDX-License-Identifier: MIT\n"
-        "# bash completion of pipec: source this, or install it as share/bash-completion/completions/pipec\n"
-        "_pipec() {\n"
-        "  local cur=${COMP_WORDS[COMP_CWORD]} prev= front= words=\n"
-        "  [[ $COMP_CWORD -lt 1 ]] || prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-        "  COMPREPLY=()\n"
-        "  if [[ $cur == --*=* ]]; then # '=' does not divide words here\n"
-        "    front=${cur%%=*}= prev=${cur%%=*} cur=${cur#*=}\n"
-        "  elif [[ $cur == = ]]; then\n"
-        "    cur=\n"
-        "  elif [[ $prev == = && $COMP_CWORD -gt 1 ]]; then\n"
-        "    prev=${COMP_WORDS[COMP_CWORD-2]}\n"
-        "  fi\n"
-        "  case $prev in\n",
-        f);
+  fputs(
+      "# SPDX-License-Identifier: MIT\n"
+      "# bash completion of pipec: source this, or install it as share/bash-completion/completions/pipec\n"
+      "_pipec() {\n"
+      "  local cur=${COMP_WORDS[COMP_CWORD]} prev= front= words=\n"
+      "  [[ $COMP_CWORD -lt 1 ]] || prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+      "  COMPREPLY=()\n"
+      "  if [[ $cur == --*=* ]]; then # '=' does not divide words here\n"
+      "    front=${cur%%=*}= prev=${cur%%=*} cur=${cur#*=}\n"
+      "  elif [[ $cur == = ]]; then\n"
+      "    cur=\n"
+      "  elif [[ $prev == = && $COMP_CWORD -gt 1 ]]; then\n"
+      "    prev=${COMP_WORDS[COMP_CWORD-2]}\n"
+      "  fi\n"
+      "  case $prev in\n",
+      f);
   for (int i = 0; i < NOPTIONS; i++) {
     const OptionRow *o = &option_row[i];
     if (!o->takes || is_joined(o))
@@ -67,8 +68,14 @@ static void bash(Sched *s, FILE *f) {
       fprintf(f, "--%s", o->name);
     fputs(") ", f);
     switch (o->takes) {
-    case TAKES_FILES: fputs("mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); compopt -o filenames 2>/dev/null", f); break;
-    case TAKES_DIRS: fputs("mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"); compopt -o filenames 2>/dev/null", f); break;
+    case TAKES_FILES:
+      fputs("mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); compopt -o filenames 2>/dev/null",
+            f);
+      break;
+    case TAKES_DIRS:
+      fputs("mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"); compopt -o filenames 2>/dev/null",
+            f);
+      break;
     case TAKES_TEXT: fputs("return", f); break;
     default: fprintf(f, "words='%s'", values(s, o)); break;
     }
@@ -86,21 +93,23 @@ static void bash(Sched *s, FILE *f) {
     else if (o->letter)
       fprintf(f, "%s-%c", blank, o->letter);
     if (o->name)
-      fprintf(f, "%s--%s%s", o->letter ? " " : blank, o->name, o->takes && *o->argument == '=' ? "=" : "");
+      fprintf(f, "%s--%s%s", o->letter ? " " : blank, o->name,
+              o->takes && *o->argument == '=' ? "=" : "");
   }
-  fputs("'\n"
-        "      else\n"
-        "        mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"; compgen -f -X '!*.pipe' -- \"$cur\"; "
-        "compgen -f -X '!*.csv' -- \"$cur\")\n"
-        "        compopt -o filenames 2>/dev/null\n"
-        "      fi\n"
-        "      ;;\n"
-        "  esac\n"
-        "  [[ -z $words ]] || mapfile -t COMPREPLY < <(compgen -P \"$front\" -W \"$words\" -- \"$cur\")\n"
-        "  [[ ${#COMPREPLY[@]} != 1 || ${COMPREPLY[0]} != *[=:] ]] || compopt -o nospace 2>/dev/null\n"
-        "}\n"
-        "complete -F _pipec pipec\n",
-        f);
+  fputs(
+      "'\n"
+      "      else\n"
+      "        mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"; compgen -f -X '!*.pipe' -- \"$cur\"; "
+      "compgen -f -X '!*.csv' -- \"$cur\")\n"
+      "        compopt -o filenames 2>/dev/null\n"
+      "      fi\n"
+      "      ;;\n"
+      "  esac\n"
+      "  [[ -z $words ]] || mapfile -t COMPREPLY < <(compgen -P \"$front\" -W \"$words\" -- \"$cur\")\n"
+      "  [[ ${#COMPREPLY[@]} != 1 || ${COMPREPLY[0]} != *[=:] ]] || compopt -o nospace 2>/dev/null\n"
+      "}\n"
+      "complete -F _pipec pipec\n",
+      f);
 }
 
 static void zsh_action(Sched *s, const OptionRow *o, FILE *f) {
@@ -132,7 +141,10 @@ static void zsh(Sched *s, FILE *f) {
       if (by_name)
         fprintf(f, "  '--%s%s[", o->name, o->takes && *o->argument == '=' ? "=" : "");
       else
-        fprintf(f, "  '%s-%c%s[", again, o->letter, is_joined(o) ? o->argument : o->takes ? "+" : "");
+        fprintf(f, "  '%s-%c%s[", again, o->letter,
+                is_joined(o) ? o->argument
+                : o->takes   ? "+"
+                             : "");
       summary(o, true, f);
       fputc(']', f);
       if (o->takes && !is_joined(o))
@@ -144,10 +156,11 @@ static void zsh(Sched *s, FILE *f) {
 }
 
 static void fish(Sched *s, FILE *f) {
-  fputs("# SPDX-License-Identifier: MIT\n"
-        "# fish completion of pipec: install it as pipec.fish in a directory of $fish_complete_path\n"
-        "complete -c pipec -k -x -a '(__fish_complete_suffix .csv; __fish_complete_suffix .pipe)'\n",
-        f);
+  fputs(
+      "# SPDX-License-Identifier: MIT\n"
+      "# fish completion of pipec: install it as pipec.fish in a directory of $fish_complete_path\n"
+      "complete -c pipec -k -x -a '(__fish_complete_suffix .csv; __fish_complete_suffix .pipe)'\n",
+      f);
   for (int i = 0; i < NOPTIONS; i++) {
     const OptionRow *o = &option_row[i];
     fputs("complete -c pipec", f);

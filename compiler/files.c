@@ -139,8 +139,8 @@ static bool open_output(Sched *s, OutFile *o, const char *path, bool replace) {
     free(target);
   }
   bool old = stat(path, &st) == 0;
-  if (replace && (!old || access(path, W_OK) != 0))
-    return cannot_write(s, o->shown, errno);
+  if (replace && (!old || access(path, W_OK) != 0 || !S_ISREG(st.st_mode)))
+    return cannot_write(s, o->shown, old && !S_ISREG(st.st_mode) ? EINVAL : errno);
   if (!replace && old && overwrites(s, o->shown, &st))
     return false;
   if (old && !S_ISREG(st.st_mode)) { /* a device or pipe cannot be replaced */

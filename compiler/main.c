@@ -131,7 +131,8 @@ static bool usage_error(Sched *s, const char *fmt, const char *arg) {
 static bool read_word(Sched *s, int id, const char *option, int *k) {
   if (option_word(id, optarg, k))
     return true;
-  return usage_error(s, arena_printf(s->arena, "%s%%s: expected %s", option, option_words(s, id)), optarg);
+  return usage_error(s, arena_printf(s->arena, "%s%%s: expected %s", option, option_words(s, id)),
+                     optarg);
 }
 
 /* A text that the compiler has about itself, where -o says. */

@@ -57,21 +57,19 @@ const char *option_words(Sched *s, int id) {
   const char *list = "";
   size_t n = 0;
   for (const char *w = NULL; (w = option_each_word(o, w, &n)); w += n)
-    list = arena_printf(s->arena, "%s%s%.*s", list,
-                        !*list    ? ""
-                        : w[n]    ? ", "
-                                  : " or ",
-                        (int)n, w);
+    list = arena_printf(s->arena, "%s%s%.*s", list, !*list ? "" : w[n] ? ", " : " or ", (int)n, w);
   return list;
 }
 
 /* ---- --help ---- */
 
-static const char head[] = "usage: pipec FILE.pipe|FILE.csv [-o OUT] [-D NAME=VALUE]... [options]\n"
-                           "\n"
-                           "Proves a pipeline schedule and writes it as C. A CSV file is one of PyTorch's.\n"
-                           "\n";
-static const char tail[] = "Imports are looked up beside the importing file, in each -I, and in the standard library.\n";
+static const char head[] =
+    "usage: pipec FILE.pipe|FILE.csv [-o OUT] [-D NAME=VALUE]... [options]\n"
+    "\n"
+    "Proves a pipeline schedule and writes it as C. A CSV file is one of PyTorch's.\n"
+    "\n";
+static const char tail[] =
+    "Imports are looked up beside the importing file, in each -I, and in the standard library.\n";
 
 enum { HELP_COLUMN = 26 };
 
@@ -148,26 +146,27 @@ static void roff_page(FILE *f, const char *name) {
 }
 
 void print_manual(FILE *f) {
-  fprintf(f,
-          ".\\\" SPDX-License-Identifier: MIT\n"
-          ".TH PIPEC 1 \"\" \"pipec %s\" \"User Commands\"\n"
-          ".SH NAME\n"
-          "pipec \\- compile and prove schedules of pipeline\\-parallel training\n"
-          ".SH SYNOPSIS\n"
-          ".B pipec\n"
-          "\\fIFILE.pipe\\fR|\\fIFILE.csv\\fR [\\fB\\-o\\fR \\fIOUT\\fR] [\\fB\\-D\\fR \\fINAME\\fR=\\fIVALUE\\fR]... [options]\n"
-          ".br\n.B pipec \\-\\-compare\n\\fIFILE\\fR... [options]\n"
-          ".br\n.B pipec \\-\\-watch\n\\fIFILE\\fR [options]\n"
-          ".br\n.B pipec \\-\\-fmt\n[\\fB\\-i\\fR|\\fB\\-\\-check\\fR] \\fIFILE.pipe\\fR...\n"
-          ".br\n.B pipec \\-\\-explain\n\\fINAME\\fR\n"
-          ".SH DESCRIPTION\n"
-          "A \\fI.pipe\\fR file says in which order each rank of a pipeline runs its forwards, backwards and updates.\n"
-          ".B pipec\n"
-          "derives the sends and receives, proves that the whole is complete, cannot deadlock and fits in memory,\n"
-          "predicts its time, and writes it as constant C tables. A CSV file is one of PyTorch's.\n"
-          "Imports are looked up beside the importing file, in each \\fB\\-I\\fR, and in the standard library.\n"
-          ".SH OPTIONS\n",
-          PIPEC_VERSION);
+  fprintf(
+      f,
+      ".\\\" SPDX-License-Identifier: MIT\n"
+      ".TH PIPEC 1 \"\" \"pipec %s\" \"User Commands\"\n"
+      ".SH NAME\n"
+      "pipec \\- compile and prove schedules of pipeline\\-parallel training\n"
+      ".SH SYNOPSIS\n"
+      ".B pipec\n"
+      "\\fIFILE.pipe\\fR|\\fIFILE.csv\\fR [\\fB\\-o\\fR \\fIOUT\\fR] [\\fB\\-D\\fR \\fINAME\\fR=\\fIVALUE\\fR]... [options]\n"
+      ".br\n.B pipec \\-\\-compare\n\\fIFILE\\fR... [options]\n"
+      ".br\n.B pipec \\-\\-watch\n\\fIFILE\\fR [options]\n"
+      ".br\n.B pipec \\-\\-fmt\n[\\fB\\-i\\fR|\\fB\\-\\-check\\fR] \\fIFILE.pipe\\fR...\n"
+      ".br\n.B pipec \\-\\-explain\n\\fINAME\\fR\n"
+      ".SH DESCRIPTION\n"
+      "A \\fI.pipe\\fR file says in which order each rank of a pipeline runs its forwards, backwards and updates.\n"
+      ".B pipec\n"
+      "derives the sends and receives, proves that the whole is complete, cannot deadlock and fits in memory,\n"
+      "predicts its time, and writes it as constant C tables. A CSV file is one of PyTorch's.\n"
+      "Imports are looked up beside the importing file, in each \\fB\\-I\\fR, and in the standard library.\n"
+      ".SH OPTIONS\n",
+      PIPEC_VERSION);
   for (int i = 0; i < NOPTIONS; i++) {
     const OptionRow *o = &option_row[i];
     fputs(".TP\n", f);
@@ -183,18 +182,19 @@ void print_manual(FILE *f) {
     roff_text(f, o->help);
     fputs(".\n", f);
   }
-  fputs(".SH EXIT STATUS\n"
-        ".TP\n0\nDone, and proved; or \\fB\\-\\-watch\\fR was left by an interrupt.\n"
-        ".TP\n1\nAnything else; standard error says what.\n"
-        "A message \\(lqinternal error\\(rq followed by an abort is a mistake of the compiler.\n"
-        ".SH ENVIRONMENT\n"
-        ".TP\n.B PIPE_STDLIB\nThe directory of the standard library, in place of the one that was installed.\n"
-        ".TP\n.B NO_COLOR\nIf set to anything, \\fB\\-\\-color=auto\\fR means never.\n"
-        ".TP\n.B COLUMNS\nThe width that \\fB\\-\\-show\\fR takes, in place of that of the terminal.\n"
-        ".SH DIAGNOSTICS\n"
-        "The name of an error stands in brackets at the end of its message;\n"
-        "\\fBpipec \\-\\-explain\\fR \\fINAME\\fR shows an example and what to change.\n",
-        f);
+  fputs(
+      ".SH EXIT STATUS\n"
+      ".TP\n0\nDone, and proved; or \\fB\\-\\-watch\\fR was left by an interrupt.\n"
+      ".TP\n1\nAnything else; standard error says what.\n"
+      "A message \\(lqinternal error\\(rq followed by an abort is a mistake of the compiler.\n"
+      ".SH ENVIRONMENT\n"
+      ".TP\n.B PIPE_STDLIB\nThe directory of the standard library, in place of the one that was installed.\n"
+      ".TP\n.B NO_COLOR\nIf set to anything, \\fB\\-\\-color=auto\\fR means never.\n"
+      ".TP\n.B COLUMNS\nThe width that \\fB\\-\\-show\\fR takes, in place of that of the terminal.\n"
+      ".SH DIAGNOSTICS\n"
+      "The name of an error stands in brackets at the end of its message;\n"
+      "\\fBpipec \\-\\-explain\\fR \\fINAME\\fR shows an example and what to change.\n",
+      f);
   for (int i = 0; i < DIAG_NNAMES; i++) {
     fputs(".TP\n.B ", f);
     roff_text(f, diag_name((DiagName)i));

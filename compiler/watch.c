@@ -40,12 +40,12 @@ typedef VEC(char) Text;
 
 typedef struct Watch {
   const Sched *s;
-  bool screen;     /* standard output is a terminal that can do what we need */
-  int notify;      /* of inotify, or -1 */
-  int signals;     /* end of a pipe from which the number of each signal is read */
-  Arena arena;     /* of `seen`; that of the compile before is freed */
-  SeenList seen;   /* what a change of is a reason to compile */
-  int left;        /* the signal on which we leave */
+  bool screen;   /* standard output is a terminal that can do what we need */
+  int notify;    /* of inotify, or -1 */
+  int signals;   /* end of a pipe from which the number of each signal is read */
+  Arena arena;   /* of `seen`; that of the compile before is freed */
+  SeenList seen; /* what a change of is a reason to compile */
+  int left;      /* the signal on which we leave */
 } Watch;
 
 /* A compile that runs. */
@@ -91,7 +91,8 @@ static sigset_t all_caught(void) {
 
 static void enter_screen(const Watch *w) {
   if (w->screen)
-    fputs("\033[?1049h\033[?25l\033[?7l", stdout); /* the other screen; no cursor, no line breaks of its own */
+    fputs("\033[?1049h\033[?25l\033[?7l",
+          stdout); /* the other screen; no cursor, no line breaks of its own */
   fflush(stdout);
 }
 
@@ -179,7 +180,8 @@ static void add_folder(Watch *w, const char *path) {
 #ifdef __linux__
   if (w->notify >= 0)
     inotify_add_watch(w->notify, path,
-                      IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_CREATE | IN_DELETE | IN_ATTRIB);
+                      IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_CREATE | IN_DELETE |
+                          IN_ATTRIB);
 #endif
   (void)w, (void)path;
 }
@@ -320,7 +322,8 @@ static void end(Compile *c, bool interrupt) {
   if (c->files_in >= 0)
     close(c->files_in);
   if (!interrupt && WIFSIGNALED(status)) {
-    const char *said = arena_printf(&c->arena, "pipec: signal %d ended the compile\n", WTERMSIG(status));
+    const char *said = arena_printf(&c->arena, "pipec: signal %d ended the compile\n",
+                                    WTERMSIG(status));
     for (; *said; said++)
       *vec_push(&c->arena, &c->text) = *said;
   }

@@ -25,8 +25,8 @@
 enum { INDENT = 2, GO_ON = 4, FARTHEST = 160, TAB = 8, NOWHERE = UINT32_MAX };
 
 typedef enum Class {
-  WORD,   /* a keyword */
-  NAME,   /* what can end an operand: from here */
+  WORD, /* a keyword */
+  NAME, /* what can end an operand: from here */
   NUMBER,
   STRING,
   CLOSE,  /* ) ]; to here */
@@ -42,7 +42,7 @@ typedef enum Class {
   BINARY, /* an operator between two operands */
   WIDE,   /* = -> @ ? : */
   COMMENT,
-  LAST    /* the end of the text */
+  LAST /* the end of the text */
 } Class;
 
 /* What an operator does with blanks. */
@@ -53,23 +53,23 @@ typedef struct Piece {
   uint32_t in, out;  /* first column in the text and in the result; NOWHERE until it has one */
   uint32_t above;    /* the piece of the line before that is in the same column, or NOWHERE */
   uint32_t below;
-  uint32_t blanks;   /* columns between the piece before and this one, in one line */
+  uint32_t blanks; /* columns between the piece before and this one, in one line */
   uint8_t class, role;
-  uint8_t breaks;    /* line ends before it: 0, 1, or 2 for more */
+  uint8_t breaks; /* line ends before it: 0, 1, or 2 for more */
 } Piece;
 
 typedef struct Reader {
   Lexer lx;
-  const char *at;     /* what was read as pieces */
+  const char *at; /* what was read as pieces */
   uint32_t col;
-  Span token;         /* the next one; class LAST at the end */
+  Span token; /* the next one; class LAST at the end */
   Class class;
 } Reader;
 
 typedef struct Format {
   Arena *arena;
   const char *text;
-  Piece *piece;       /* [n], without the last */
+  Piece *piece; /* [n], without the last */
   uint32_t n;
 } Format;
 
@@ -113,7 +113,8 @@ static void read_token(Reader *r) {
   r->class = class_of(token, r->lx.text + r->token.beg, r->token.end - r->token.beg);
 }
 
-static void begin(Reader *r, Arena *a, Interner *names, Diag *quiet, const char *text, uint32_t len) {
+static void begin(Reader *r, Arena *a, Interner *names, Diag *quiet, const char *text,
+                  uint32_t len) {
   r->lx = (Lexer){a, names, quiet, 0, text, text + len, text};
   r->at = text;
   r->col = 0;
@@ -214,7 +215,8 @@ static void fill_roles(Format *f) {
     if (p->class >= MINUS) {
       after = token_after(f, i);
       p->role = (uint8_t)role_of(before, p, after);
-      if (p->class == WIDE && f->text[p->beg] == ':' && after && after->class == STRING && ends_operand(before))
+      if (p->class == WIDE && f->text[p->beg] == ':' && after && after->class == STRING &&
+          ends_operand(before))
         p->role = PLAIN; /* the text of a condition */
     }
     before = p;
@@ -261,7 +263,8 @@ static uint32_t gap(const Format *f, const Piece *p, const Piece *q) {
 
 /* Words that only go on with what stands before them. */
 static bool goes_on(const Format *f, const Piece *p) {
-  static const char words[] = " requires extends when for step in of replica period place mbs stages ";
+  static const char words[] =
+      " requires extends when for step in of replica period place mbs stages ";
   if (p->class >= COMMA && p->class <= WIDE)
     return true;
   if (p->class != WORD)
@@ -283,7 +286,7 @@ static bool is_open(const Format *f, const Piece *p) {
 
 /* The column of the first piece of every line. */
 static void fill_lines(Format *f) {
-  VEC(uint32_t) base = {0};  /* of the lines that opened the braces, outermost first */
+  VEC(uint32_t) base = {0}; /* of the lines that opened the braces, outermost first */
   uint32_t parens = 0, line = 0, line_in = 0; /* the statement: its column here and in the text */
   const Piece *before = NULL;
   for (uint32_t i = 0; i < f->n; i++) {
@@ -336,7 +339,8 @@ static void link_lines(Format *f, uint32_t a, uint32_t b, uint32_t c) {
     Piece *up = &f->piece[i], *down = &f->piece[k];
     if (up->in == down->in) {
       bool comment = up->class == COMMENT;
-      if (comment == (down->class == COMMENT) && (same || comment) && can_move(f, i) && can_move(f, k))
+      if (comment == (down->class == COMMENT) && (same || comment) && can_move(f, i) &&
+          can_move(f, k))
         up->below = k, down->above = i;
       i++, k++;
     } else if (up->in < down->in) {
@@ -347,7 +351,9 @@ static void link_lines(Format *f, uint32_t a, uint32_t b, uint32_t c) {
   }
 }
 
-typedef struct Head { uint32_t in, piece; } Head;
+typedef struct Head {
+  uint32_t in, piece;
+} Head;
 
 static int by_column(const void *a, const void *b) {
   const Head *x = a, *y = b;
@@ -448,7 +454,8 @@ static void verify(Format *f, Interner *names, Diag *quiet, const char *text, ui
            memcmp(f->text + p->beg, text + q.beg, q.end - q.beg) == 0;
   }
   if (!same || next(&r).class != LAST || quiet->errors) {
-    fprintf(stderr, "pipec: internal error: %s:%d: formatting changed the text\n", __FILE__, __LINE__);
+    fprintf(stderr, "pipec: internal error: %s:%d: formatting changed the text\n", __FILE__,
+            __LINE__);
     abort();
   }
 }

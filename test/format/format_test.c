@@ -35,17 +35,71 @@ static void put(Buffer *b, const char *text, size_t n) {
 static void puts_to(Buffer *b, const char *text) { put(b, text, strlen(text)); }
 
 static void put_blanks(Buffer *b) {
-  static const char *const some[] = {"",  "",   "",    "",     "",      " ",        " ",      " ",    "  ",
-                                     "  ", "    ", "\t", "\n", "\n  ", "\n    ", "\r\n", "\n\n\n", "   \t \n     "};
+  static const char *const some[] = {"",   "",     "",       "",     "",       " ",
+                                     " ",  " ",    "  ",     "  ",   "    ",   "\t",
+                                     "\n", "\n  ", "\n    ", "\r\n", "\n\n\n", "   \t \n     "};
   puts_to(b, some[random_below(sizeof some / sizeof *some)]);
 }
 
-static const char *const tokens[] = {
-    "a",  "F",  "r",      "x1",     "_y",   "1",     "20",   "1.5ms", "3GiB", "\"s\"", "\"a # \\\" {\"", "schedule",
-    "do", "if", "else",   "order",  "when", "ranks", "stage", "send",  "overlap", "(",  ")",   "[",
-    "]",  "{",  "}",      "{",      "}",    "(",     ")",    ",",     ";",    ".",     "..",  "->",
-    "=",  "@",  "?",      ":",      "+",    "-",     "-",    "*",     "/",    "%",     "<",   "<=",
-    ">",  ">=", "==",     "!=",     "!",    "&&",    "||",   "# note\n", "#\n",  "#  \xc3\xa9  {\r\n", "requires"};
+static const char *const tokens[] = {"a",
+                                     "F",
+                                     "r",
+                                     "x1",
+                                     "_y",
+                                     "1",
+                                     "20",
+                                     "1.5ms",
+                                     "3GiB",
+                                     "\"s\"",
+                                     "\"a # \\\" {\"",
+                                     "schedule",
+                                     "do",
+                                     "if",
+                                     "else",
+                                     "order",
+                                     "when",
+                                     "ranks",
+                                     "stage",
+                                     "send",
+                                     "overlap",
+                                     "(",
+                                     ")",
+                                     "[",
+                                     "]",
+                                     "{",
+                                     "}",
+                                     "{",
+                                     "}",
+                                     "(",
+                                     ")",
+                                     ",",
+                                     ";",
+                                     ".",
+                                     "..",
+                                     "->",
+                                     "=",
+                                     "@",
+                                     "?",
+                                     ":",
+                                     "+",
+                                     "-",
+                                     "-",
+                                     "*",
+                                     "/",
+                                     "%",
+                                     "<",
+                                     "<=",
+                                     ">",
+                                     ">=",
+                                     "==",
+                                     "!=",
+                                     "!",
+                                     "&&",
+                                     "||",
+                                     "# note\n",
+                                     "#\n",
+                                     "#  \xc3\xa9  {\r\n",
+                                     "requires"};
 
 static bool is_word(char c) {
   return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -56,7 +110,8 @@ static bool merges(const Buffer *b, const char *next) {
   if (b->len == 0)
     return false;
   char last = b->text[b->len - 1];
-  if ((is_word(last) && is_word(*next)) || (last == '.' && is_word(*next)) || (is_word(last) && *next == '.'))
+  if ((is_word(last) && is_word(*next)) || (last == '.' && is_word(*next)) ||
+      (is_word(last) && *next == '.'))
     return true; /* also 1 and .5 */
   for (size_t i = 0; i < sizeof two / sizeof *two; i++)
     if (last == two[i][0] && *next == two[i][1])
@@ -145,7 +200,8 @@ static int try(const char *text, uint32_t len) {
     bad = fail("not the same tokens", text, result);
   else if (!again || again_n != n || memcmp(result, again, n) != 0)
     bad = fail("changed again", result, again);
-  else if (strstr(result, "\n\n\n") || strstr(result, " \n") || strchr(result, '\r') || strchr(result, '\t') ||
+  else if (strstr(result, "\n\n\n") || strstr(result, " \n") || strchr(result, '\r') ||
+           strchr(result, '\t') ||
            (n && (result[n - 1] != '\n' || (n > 1 && result[n - 2] == '\n') || *result == '\n')))
     bad = fail("blanks or lines too many", text, result);
   char *was = bad ? NULL : tree_of(&a, text, len);
