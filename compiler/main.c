@@ -23,10 +23,11 @@ static const char usage[] =
     "                          parameter; --emit=csv, or --emit=svg for time against memory\n"
     "  --show                  draw the prediction in the terminal, write nothing else\n"
     "  --color=auto|always|never   of --show; auto: on a terminal, unless NO_COLOR is set\n"
-    "  --emit=c|csv|json|svg|trace|promela\n"
+    "  --emit=c|csv|json|svg|trace|promela|html\n"
     "                          what to write: C tables (default), PyTorch's compute_only CSV,\n"
     "                          everything that is known, the predicted timeline as a picture,\n"
-    "                          or as a trace for Perfetto and chrome://tracing\n"
+    "                          or as a trace for Perfetto and chrome://tracing; html: as a page to\n"
+    "                          look around in, of several FILEs on one time axis\n"
     "  --channels=MODEL        what is in order on the network: rank (all transfers of a rank, the\n"
     "                          default), pair (of a rank pair), edge (of a directed pair), tagged\n"
     "  --sends=rendezvous      a send waits for its receive (default), or buffered:N messages, or\n"
@@ -248,9 +249,12 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     case O_COMPARE: many = true; break;
     case O_FOR_ALL: o->for_all = optarg; break;
     case O_EMIT:
-      if (!word_of(optarg,
-                   (const char *const[]){"c", "csv", "json", "svg", "trace", "promela", NULL}, &k))
-        return usage_error(s, "--emit=%s: expected c, csv, json, svg, trace or promela", optarg);
+      if (!word_of(
+              optarg,
+              (const char *const[]){"c", "csv", "json", "svg", "trace", "promela", "html", NULL},
+              &k))
+        return usage_error(s, "--emit=%s: expected c, csv, json, svg, trace, promela or html",
+                           optarg);
       o->emit = (Emit)k;
       break;
     case O_CRITICAL: o->critical_path = true; break;
@@ -333,7 +337,10 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   }
   if (o->for_all)
     o->check_only = true;
-  if (optind + 1 < argc)
+  if (optind + 1 < argc && o->emit == EMIT_HTML && !o->check_only && !o->show &&
+      !o->critical_path && !o->dump_after)
+    o->compare = (const char **)argv + optind, o->ncompare = (uint32_t)(argc - optind);
+  else if (optind + 1 < argc)
     return usage_error(s, "one file at a time; '%s' is another", argv[optind + 1]);
   if (o->depfile && o->output && strcmp(o->depfile, o->output) == 0)
     return usage_error(s, "--depfile and -o are both %s", o->output);
@@ -359,7 +366,7 @@ int main(int argc, char **argv) {
   bool ok = read_options(&s, argc, argv, &done);
   if (ok && !done) {
     opt.stdlib = find_stdlib(&s);
-    ok = (opt.ncompare ? compare(&s) : compile(&s)) && diag.errors == 0;
+    ok = (opt.ncompare && opt.emit != EMIT_HTML ? compare(&s) : compile(&s)) && diag.errors == 0;
   }
   errno = 0;
   if ((fflush(stdout) != 0 || ferror(stdout)) && ok) {

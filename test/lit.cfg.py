@@ -30,6 +30,8 @@ if os.path.isdir(shared):
     config.available_features.add("shared-data")
 if shutil.which("spin"):
     config.available_features.add("spin")
+if shutil.which("chromium"):
+    config.available_features.add("chromium")
 try:  # a sandbox may have no /dev/pts
     for end in pty.openpty():
         os.close(end)
