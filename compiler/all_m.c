@@ -242,6 +242,8 @@ static bool op_shape(AllM *x, const OpRef *o, Shape *h) {
     }
   }
   const Expr *where = o->chunk ? o->chunk : o->stage;
+  if (o->op == PIPE_U)
+    return no(x, o->at, "an update stands inside");
   if (!o->args)
     return no(x, o->at, "an op without microbatch counts from the beginning");
   Quasi at = FIXED;

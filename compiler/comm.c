@@ -66,7 +66,8 @@ static void first_time(Sched *s) {
     s->stream[op_rank(s, s->xfer[i].to)].ncomm++;
   }
   for (uint32_t st = 0; st < s->nstage; st++)
-    s->stream[s->stage[st].rank].ncomm += s->stage[st].replica != st;
+    if (s->stage[st].replica != st)
+      s->stream[s->stage[st].rank].ncomm += s->round0[st + 1] - s->round0[st];
   for (uint32_t r = 0; r < s->nrank; r++)
     total += s->stream[r].ncomm;
   PipeInstr *compute = arena_alloc(s->arena, (size_t)s->nop * sizeof *compute + 1);
@@ -80,12 +81,14 @@ static void first_time(Sched *s) {
   }
 }
 
-/* The sum over the replicas of a stage: each waits for its own last gradient, each update for the sum. */
-static void add_reduce(Sched *s, uint32_t first, PipeInstr *compute, uint32_t *ncomm) {
+/* The sum over the replicas of a stage for their update number k: each waits for its own last gradient,
+ * each update for the sum. */
+static void add_reduce(Sched *s, uint32_t first, uint32_t k, PipeInstr *compute, uint32_t *ncomm) {
   uint32_t st = first;
   do {
-    uint32_t r = s->stage[st].rank, at = ncomm[r]++, grad = s->last_grad[st];
-    PipeInstr *u = &compute[s->at_u[st] - 1];
+    const Round *round = &s->round[s->round0[st] + k];
+    uint32_t r = s->stage[st].rank, at = ncomm[r]++, grad = round->grad;
+    PipeInstr *u = &compute[round->u];
     PipeInstr *c = &s->stream[r].comm[at];
     *c = pipe_instr(PIPE_REDUCE, st, NONE);
     c->phase = u->phase, c->site = u->site;
@@ -111,11 +114,13 @@ bool comm(Sched *s) {
     ring0[c + 1] = ring0[c] + s->channel[c].out_slots + s->channel[c].in_slots;
   uint32_t *ring = NEW_ARRAY(s->arena, uint32_t, ring0[2 * (size_t)s->nstage]);
   uint32_t *count = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage);
-  uint32_t *ncomm = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  uint32_t *ncomm = NEW_ARRAY(s->arena, uint32_t, s->nrank),
+           *sums = NEW_ARRAY(s->arena, uint32_t,
+                             s->nmodel); /* so far, of each stage of the model */
   for (uint32_t i = 0; i < s->nxfer; i++) {
     uint32_t from = s->xfer[i].from, to = s->xfer[i].to;
     if (to == NONE) {
-      add_reduce(s, s->op[from].stage, compute, ncomm);
+      add_reduce(s, s->op[from].stage, sums[s->stage[s->op[from].stage].model]++, compute, ncomm);
       continue;
     }
     uint32_t a = op_rank(s, from), b = op_rank(s, to);

@@ -32,20 +32,24 @@ uint32_t order_user(const Sched *s, uint32_t op) {
 
 uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head) {
   uint32_t st = s->op[u].stage;
+  if (s->stage[st].replica == st)
+    return NONE;
+  uint32_t k = round_of(s, u) - s->round0[st];
   for (uint32_t q = s->stage[st].replica; q != st; q = s->stage[q].replica)
-    if (s->last_grad[q] >= head[s->stage[q].rank])
-      return s->last_grad[q];
+    if (s->round[s->round0[q] + k].grad >= head[s->stage[q].rank])
+      return s->round[s->round0[q] + k].grad;
   return NONE;
 }
 
-/* Op i adds the last gradient to its stage: if this was the last of all replicas, the sum can start,
- * and ranks that stand at the update can go on. */
-static uint32_t last_of_replicas(const Sched *s, const OrderRun *run, uint32_t i) {
+/* Op i runs, and k updates of its stage are behind it. If it adds the last gradient to the next one and
+ * was the last of all replicas, the sum can start, and ranks that stand at the update can go on. */
+static uint32_t last_of_replicas(const Sched *s, const OrderRun *run, uint32_t i, uint32_t k) {
   uint32_t st = s->op[i].stage, last = i;
-  if (s->last_grad[st] != i || s->stage[st].replica == st)
+  if (s->stage[st].replica == st || s->op[i].kind == PIPE_U ||
+      s->round[s->round0[st] + k].grad != i)
     return NONE;
   for (uint32_t q = s->stage[st].replica; q != st; q = s->stage[q].replica) {
-    uint32_t g = s->last_grad[q];
+    uint32_t g = s->round[s->round0[q] + k].grad;
     if (g >= run->head[s->stage[q].rank])
       return NONE;
     if (run->end[g] > run->end[last])
@@ -57,6 +61,7 @@ static uint32_t last_of_replicas(const Sched *s, const OrderRun *run, uint32_t i
 bool order_run(Sched *s, OrderRun *run) {
   uint32_t *work = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   uint8_t *queued = NEW_ARRAY(s->arena, uint8_t, s->nrank);
+  uint32_t *updates = NEW_ARRAY(s->arena, uint32_t, s->nstage); /* that have run */
   uint64_t *now = NEW_ARRAY(s->arena, uint64_t, s->nrank),
            *first = NEW_ARRAY(s->arena, uint64_t, s->nrank);
   uint32_t nwork = 0, left = s->nop;
@@ -88,8 +93,9 @@ bool order_run(Sched *s, OrderRun *run) {
           break;
         uint64_t sum = run->stage[run->uniform ? 0 : o->stage].time[PIPE_REDUCE];
         for (uint32_t q = s->stage[o->stage].replica;; q = s->stage[q].replica) {
-          if (run->end[s->last_grad[q]] + sum > start)
-            start = run->end[s->last_grad[q]] + sum;
+          uint32_t g = s->round[s->round0[q] + updates[o->stage]].grad;
+          if (run->end[g] + sum > start)
+            start = run->end[g] + sum;
           if (q == o->stage)
             break;
         }
@@ -100,13 +106,14 @@ bool order_run(Sched *s, OrderRun *run) {
       if (first[r] == UINT64_MAX)
         first[r] = start;
       left--;
-      uint32_t last = last_of_replicas(s, run, i);
+      uint32_t k = updates[o->stage], last = last_of_replicas(s, run, i, k);
+      updates[o->stage] += o->kind == PIPE_U;
       if (last != NONE) {
         if (run->xfer)
           run->xfer[run->nxfer++] = (Xfer){last, NONE};
         for (uint32_t q = s->stage[o->stage].replica; q != o->stage; q = s->stage[q].replica) {
           uint32_t other = s->stage[q].rank;
-          if (run->head[other] == s->at_u[q] - 1 && !queued[other]) {
+          if (run->head[other] == s->round[s->round0[q] + k].u && !queued[other]) {
             queued[other] = 1;
             work[nwork++] = other;
           }

@@ -39,7 +39,10 @@ static bool is_complete(uint8_t seen) {
 void verify_ops(const Sched *s) {
   uint8_t *seen = arena_zalloc(s->arena, s->nstage, s->nmb);
   uint32_t *left = NEW_ARRAY(s->arena, uint32_t, s->nstage); /* backwards that are still to come */
-  uint8_t *updated = NEW_ARRAY(s->arena, uint8_t, s->nstage);
+  uint32_t *fresh = NEW_ARRAY(s->arena, uint32_t,
+                              s->nstage); /* gradients that no U has applied yet */
+  uint32_t *rounds = NEW_ARRAY(s->arena, uint32_t, s->nstage),
+           *grad = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   for (uint32_t st = 0; st < s->nstage; st++) {
     left[st] = s->stage[st].nmb;
     BUG_IF(s->stage[st].rank >= s->nrank);
@@ -52,9 +55,12 @@ void verify_ops(const Sched *s) {
       BUG_IF(o->stage >= s->nstage || s->stage[o->stage].rank != r);
       BUG_IF(o->phase >= PIPE_NPHASES || o->zero != 0 || o->site >= s->nsite);
       if (o->kind == PIPE_U) {
-        BUG_IF(o->mb != NONE || s->at_u[o->stage] != i + 1);
-        BUG_IF(left[o->stage] != 0 || updated[o->stage]);
-        updated[o->stage] = 1;
+        uint32_t row = s->round0[o->stage] + rounds[o->stage]++;
+        BUG_IF(fresh[o->stage] == 0 || row >= s->round0[o->stage + 1]);
+        BUG_IF(s->round[row].u != i || s->round[row].grad != grad[o->stage]);
+        BUG_IF(o->mb != NONE &&
+               (o->mb >= s->nmb || !is_complete(seen[cell_at(s->nmb, o->stage, o->mb)])));
+        fresh[o->stage] = 0;
         continue;
       }
       BUG_IF(o->mb < s->stage[o->stage].mb0 ||
@@ -64,11 +70,18 @@ void verify_ops(const Sched *s) {
       seen[cell] |= (uint8_t)(1u << o->kind);
       BUG_IF((o->kind == PIPE_F ? s->at_f : o->kind == PIPE_W ? s->at_w : s->at_b)[cell] != i + 1);
       BUG_IF(o->kind == PIPE_B && s->at_w[cell] != 0);
-      left[o->stage] -= o->kind == PIPE_B || o->kind == PIPE_W;
+      if (o->kind == PIPE_B || o->kind == PIPE_W) {
+        left[o->stage]--;
+        fresh[o->stage]++;
+        grad[o->stage] = i;
+      }
     }
   }
-  for (uint32_t st = 0; st < s->nstage; st++)
-    BUG_IF(!updated[st]);
+  for (uint32_t st = 0; st < s->nstage; st++) {
+    BUG_IF(left[st] != 0 || fresh[st] != 0 || rounds[st] == 0);
+    BUG_IF(rounds[st] != s->round0[st + 1] - s->round0[st] ||
+           rounds[st] != rounds[s->stage[st].replica]);
+  }
 }
 
 /* ---- after lower: the program ---- */
@@ -97,9 +110,10 @@ typedef struct Verify {
   const PipeProgram *p;
   Cell *cell;             /* [nstage * nmb] */
   uint32_t *left;         /* [nstage] backwards to come */
-  uint8_t *updated;       /* [nstage] */
+  uint32_t *fresh;        /* [nstage] gradients that no U has applied yet */
+  uint32_t *rounds;       /* [nstage] updates so far */
   uint32_t *graded;       /* [nstage] COMPUTE instructions up to its last gradient */
-  uint32_t *reduced;      /* [nstage] COMM instructions up to its REDUCE, 0 before */
+  uint32_t *reduced;      /* [nstage] COMM instructions up to the REDUCE for its next U, 0 before */
   uint64_t *fixed, *work; /* [nrank] bytes of weights, gradients, optimizer; of the workspace */
   /* Of the rank at hand. */
   uint32_t r;
@@ -254,12 +268,15 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
   const PipeStage *st = &p->stage[in->stage];
   BUG_IF(in->peer != NONE);
   if (in->op == PIPE_U) {
-    BUG_IF(in->mb != NONE || in->act != NONE || in->gout != NONE);
+    BUG_IF(in->act != NONE || in->gout != NONE);
     BUG_IF(in->in != NONE || in->out != NONE);
-    BUG_IF(v->left[in->stage] != 0 || v->updated[in->stage]);
+    BUG_IF(v->fresh[in->stage] == 0);
+    BUG_IF(in->mb != NONE && (in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb ||
+                              !is_complete(v->cell[cell_at(p->nmb, in->stage, in->mb)].ops)));
     BUG_IF(st->replica != in->stage &&
            (!v->reduced[in->stage] || v->waited[0] < v->reduced[in->stage]));
-    v->updated[in->stage] = 1;
+    v->fresh[in->stage] = v->reduced[in->stage] = 0;
+    v->rounds[in->stage]++;
     return;
   }
   BUG_IF(in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb);
@@ -294,8 +311,11 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
     bool last = in->op == PIPE_B || in->op == PIPE_W;
     use(v, in->act, PIPE_ACT, in->stage, in->mb, false, last);
     v->left[in->stage] -= last;
-    if (last)
+    if (last) {
+      BUG_IF(v->reduced[in->stage]); /* the sum would lack it */
       v->graded[in->stage] = v->done[0] + 1;
+      v->fresh[in->stage]++;
+    }
   }
   if (in->op == PIPE_W) {
     BUG_IF(in->gout != c->gout);
@@ -313,9 +333,9 @@ static void verify_comm(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
   const PipeStage *st = &p->stage[in->stage];
   BUG_IF(in->act != NONE || in->gout != NONE);
-  if (in->op == PIPE_REDUCE) { /* after its own last gradient, once */
+  if (in->op == PIPE_REDUCE) { /* after its own last gradient, once for each update */
     BUG_IF(in->mb != NONE || in->in != NONE || in->out != NONE || in->peer != NONE);
-    BUG_IF(st->replica == in->stage || v->reduced[in->stage] || v->left[in->stage] != 0);
+    BUG_IF(st->replica == in->stage || v->reduced[in->stage] || v->fresh[in->stage] == 0);
     BUG_IF(v->waited[1] < v->graded[in->stage]);
     v->reduced[in->stage] = v->done[1] + 1;
     return;
@@ -376,7 +396,8 @@ static void verify_complete(const Verify *v) {
     const PipeStage *g = &p->stage[st];
     bool up = g->prev != NONE && p->stage[g->prev].rank != g->rank;
     bool down = g->next != NONE && p->stage[g->next].rank != g->rank;
-    BUG_IF(!v->updated[st]);
+    BUG_IF(v->left[st] != 0 || v->fresh[st] != 0 || v->rounds[st] == 0 ||
+           v->rounds[st] != v->rounds[g->replica]);
     for (uint32_t mb = g->mb0; mb < g->mb0 + g->nmb; mb++) {
       const Cell *c = &v->cell[cell_at(p->nmb, st, mb)];
       BUG_IF(!is_complete(c->ops));
@@ -497,7 +518,8 @@ void verify_program(const Sched *s) {
   Verify v = {.p = p};
   v.cell = arena_zalloc(a, (size_t)p->nstage * p->nmb, sizeof *v.cell);
   v.left = NEW_ARRAY(a, uint32_t, p->nstage);
-  v.updated = NEW_ARRAY(a, uint8_t, p->nstage);
+  v.fresh = NEW_ARRAY(a, uint32_t, p->nstage);
+  v.rounds = NEW_ARRAY(a, uint32_t, p->nstage);
   v.graded = NEW_ARRAY(a, uint32_t, p->nstage);
   v.reduced = NEW_ARRAY(a, uint32_t, p->nstage);
   v.slot = NEW_ARRAY(a, Slot, nslot);

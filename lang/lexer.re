@@ -176,6 +176,7 @@ again:
 
   "schedule"           { TOKEN(SCHEDULE); }
   "requires"           { TOKEN(REQUIRES); }
+  "expects"            { TOKEN(EXPECTS); }
   "extends"            { TOKEN(EXTENDS); }
   "import"             { TOKEN(IMPORT); }
   "let"                { TOKEN(LET); }
@@ -208,6 +209,7 @@ again:
   "period"             { TOKEN(PERIOD); }
   "rules"              { TOKEN(RULES); }
   "when"               { TOKEN(WHEN); }
+  "use"                { TOKEN(USE); }
 
   "overlap" | "weights" | "stash" | "comm" | "slices" | "edge" | "finally" | "recompute"
   | "side" | "group" | "recv" | "wait" {

@@ -319,17 +319,12 @@ static uint32_t chan_of(PrRun *run, ChanFind *f, uint32_t r, uint32_t peer, bool
 static PrStatus take_replicas(PrRun *run) {
   const PipeProgram *p = run->p;
   run->coll = aligned_alloc(PR_LINE, p->nmodel * sizeof *run->coll);
-  run->coll_block = calloc(p->nstage, sizeof(void *) + 3 * sizeof(uint32_t));
+  run->coll_block = calloc(p->nstage, sizeof(void *) + 2 * sizeof(uint32_t));
   if (!run->coll || !run->coll_block)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u stages", p->nstage);
   memset(run->coll, 0, p->nmodel * sizeof *run->coll);
   void **grad = run->coll_block;
   uint32_t *row = (uint32_t *)(grad + p->nstage), *index = row + p->nstage;
-  uint32_t *reduce = index + p->nstage; /* by row of the stage table, 0 if it has none */
-  for (uint32_t r = 0; r < p->nrank; r++)
-    for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
-      if (p->rank[r].instr[i].op == PIPE_REDUCE)
-        reduce[p->rank[r].instr[i].stage] = i;
   for (uint32_t s = 0; s < p->nstage; s++)
     run->coll[p->stage[s].model].n++;
   for (uint32_t m = 0; m < p->nmodel; m++) {
@@ -341,7 +336,6 @@ static PrStatus take_replicas(PrRun *run) {
   for (uint32_t s = 0; s < p->nstage; s++) { /* rows in order: so are the members */
     Coll *l = &run->coll[p->stage[s].model];
     l->row[l->n] = s;
-    l->index[l->n] = reduce[s];
     l->grad[l->n++] = run->stage[s].grad;
   }
   return PR_OK;
@@ -381,7 +375,7 @@ static PrStatus take_streams(PrRun *run) {
       } else {
         bool grad = c->op == PIPE_B || c->op == PIPE_W;
         k->compute[k->ncompute++] = (ComputeAt){i, grad && !graded[c->stage]};
-        graded[c->stage] |= grad;
+        graded[c->stage] = c->op != PIPE_U && (graded[c->stage] || grad);
       }
     }
   }

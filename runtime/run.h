@@ -58,7 +58,8 @@ typedef struct Chan {
 typedef struct Coll {
   _Alignas(PR_LINE) _Atomic uint32_t arrived; /* members whose COMM stream has come to the REDUCE */
   uint32_t n, model;
-  uint32_t *row, *index; /* [n] rows of the stage table, rows of their ranks' lists */
+  uint32_t *row;         /* [n] rows of the stage table */
+  uint32_t *index;       /* [n] the REDUCE at hand: rows of their ranks' lists */
   void **grad;           /* [n] */
 } Coll;
 
@@ -171,7 +172,7 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step);
 /* Both sides have posted: compares them and copies. */
 PrStatus pr_transfer(PrRun *run, const Chan *ch);
 
-/* All replicas have come to their REDUCE. */
+/* All replicas have come to their REDUCE, which l->index says. */
 PrStatus pr_reduce(PrRun *run, const Coll *l, uint64_t step);
 
 /* Fails with PR_E_STALL and the cycle. No thread but the caller's may be awake. */

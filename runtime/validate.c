@@ -36,10 +36,9 @@ typedef struct Check {
   Seen *seen;     /* [nmodel * nmb], by stage, then microbatch */
   size_t *seen0;  /* [nstage]: where those of a stage begin */
   uint32_t *left; /* [nstage]: microbatches whose backward has not been seen */
-  bool *updated;  /* [nstage] */
-  /* [nstage]: COMPUTE instructions up to its last gradient so far, COMM ones up to its REDUCE; 0:
-   * none */
-  uint32_t *graded, *reduced;
+  /* [nstage]: COMPUTE instructions up to its last gradient so far that no U has applied yet, COMM ones
+   * up to the REDUCE for it; 0: none. Updates so far. */
+  uint32_t *graded, *reduced, *updates;
   /* Of the rank at hand. */
   Slot *slot;
   uint32_t rank, index; /* of the instruction */
@@ -323,7 +322,7 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
   if (c->op == PIPE_REDUCE) {
     if (k->p->stage[c->stage].replica == c->stage)
       FAIL_AT(k, c, "stage %u has no replicas", c->stage);
-    if (k->left[c->stage] > 0 || k->wait[1] < k->graded[c->stage])
+    if (!k->graded[c->stage] || k->wait[1] < k->graded[c->stage])
       FAIL_AT(k, c, "does not wait for the gradients of stage %u", c->stage);
     if (k->reduced[c->stage])
       FAIL_AT(k, c, "stage %u is reduced twice", c->stage);
@@ -334,11 +333,12 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
     if (k->p->stage[c->stage].replica != c->stage &&
         (!k->reduced[c->stage] || k->wait[0] < k->reduced[c->stage]))
       FAIL_AT(k, c, "does not wait for the sum over the replicas of stage %u", c->stage);
-    if (k->left[c->stage] > 0)
-      FAIL_AT(k, c, "%u microbatches have not been through stage %u", k->left[c->stage], c->stage);
-    if (k->updated[c->stage])
-      FAIL_AT(k, c, "stage %u is updated twice", c->stage);
-    k->updated[c->stage] = true;
+    if (!k->graded[c->stage])
+      FAIL_AT(k, c, "stage %u has no gradient to apply", c->stage);
+    if (c->mb != PIPE_NONE && !(seen_of(k, c->stage, c->mb)->ops & (SEEN(B) | SEEN(W))))
+      FAIL_AT(k, c, "microbatch %u has no gradient yet", c->mb);
+    k->graded[c->stage] = k->reduced[c->stage] = 0;
+    k->updates[c->stage]++;
     return PR_OK;
   }
   Seen *s = seen_of(k, c->stage, c->mb);
@@ -348,6 +348,9 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
     FAIL_AT(k, c, "is out of order with the other ops of stage %u, microbatch %u", c->stage, c->mb);
   s->ops |= 1u << c->op;
   if (c->op == PIPE_B || c->op == PIPE_W) {
+    if (k->reduced[c->stage])
+      FAIL_AT(k, c, "adds to the gradients of stage %u after their sum over the replicas",
+              c->stage);
     k->left[c->stage]--;
     k->graded[c->stage] = k->done[0] + 1;
   }
@@ -370,8 +373,8 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
   if (c->stage >= p->nstage || p->stage[c->stage].rank != k->rank)
     FAIL_AT(k, c, "stage %u is not on rank %u", c->stage, k->rank);
   const PipeStage *g = &p->stage[c->stage];
-  bool all = c->op == PIPE_U || c->op == PIPE_REDUCE;
-  if (all ? c->mb != PIPE_NONE : c->mb < g->mb0 || c->mb - g->mb0 >= g->nmb)
+  bool none = c->op == PIPE_REDUCE || (c->op == PIPE_U && c->mb == PIPE_NONE);
+  if (none ? c->mb != PIPE_NONE : c->mb < g->mb0 || c->mb - g->mb0 >= g->nmb)
     FAIL_AT(k, c, "microbatch %u; the stage has %u from %u on", c->mb, g->nmb, g->mb0);
   if (c->site >= p->nsite)
     FAIL_AT(k, c, "site %u of %u", c->site, p->nsite);
@@ -436,9 +439,12 @@ static PrStatus check_complete(Check *k) {
       want |= SEEN(SEND_F) | SEEN(RECV_B);
     if (g->prev != PIPE_NONE && p->stage[g->prev].rank != g->rank)
       want |= SEEN(SEND_B) | SEEN(RECV_F);
-    if (k->left[s] > 0 || !k->updated[s])
+    if (k->left[s] > 0 || k->graded[s])
       return FAIL(k->run, "program: stage %u: %u microbatches without a backward, %s", s,
-                  k->left[s], k->updated[s] ? "updated" : "no update");
+                  k->left[s], k->graded[s] ? "no update after the last" : "updated");
+    if (k->updates[s] != k->updates[g->replica])
+      return FAIL(k->run, "program: stages %u and %u are replicas, but have %u and %u updates", s,
+                  g->replica, k->updates[s], k->updates[g->replica]);
     for (uint32_t m = g->mb0; m < g->mb0 + g->nmb; m++) {
       uint32_t comm = SEEN(SEND_F) | SEEN(RECV_F) | SEEN(SEND_B) | SEEN(RECV_B);
       if ((seen_of(k, s, m)->ops & comm) != want)
@@ -466,10 +472,10 @@ PrStatus pr_validate(PrRun *run) {
   k.seen = calloc(ops, sizeof *k.seen);
   k.seen0 = calloc(p->nstage, sizeof *k.seen0);
   k.left = calloc(p->nstage, sizeof *k.left);
-  k.updated = calloc(p->nstage, sizeof *k.updated);
-  k.graded = calloc(2 * (size_t)p->nstage, sizeof *k.graded);
+  k.graded = calloc(3 * (size_t)p->nstage, sizeof *k.graded);
   k.reduced = k.graded ? k.graded + p->nstage : NULL;
-  if (!run->stage || !k.seen || !k.seen0 || !k.left || !k.updated || !k.graded)
+  k.updates = k.graded ? k.reduced + p->nstage : NULL;
+  if (!run->stage || !k.seen || !k.seen0 || !k.left || !k.graded)
     st = pr_fail(run, PR_E_MEMORY, "no memory to check the program");
   if (!st && !(st = check_stages(&k)))
     st = check_sizes(run);
@@ -485,7 +491,6 @@ PrStatus pr_validate(PrRun *run) {
   free(k.seen);
   free(k.seen0);
   free(k.left);
-  free(k.updated);
   free(k.graded);
   return st;
 }

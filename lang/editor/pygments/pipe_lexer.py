@@ -7,10 +7,10 @@ from pygments.token import (Comment, Error, Keyword, Name, Number, Operator, Pun
                             Whitespace)
 
 CLAUSES = (
-    "schedule", "requires", "extends", "import", "let", "fn", "op", "ranks", "pipe",
+    "schedule", "requires", "expects", "extends", "import", "let", "fn", "op", "ranks", "pipe",
     "stages", "mbs", "place", "replica", "of", "order", "time", "bytes", "profile", "check")
 FLOW = (
-    "steady", "warmup", "flush", "clip", "clock", "period", "rules", "when", "do",
+    "steady", "warmup", "flush", "clip", "clock", "period", "rules", "when", "use", "do",
     "if", "else", "in", "step", "for", "stage")
 RESERVED = (
     "overlap", "weights", "stash", "comm", "slices", "edge", "finally",
