@@ -94,6 +94,12 @@ static bool no_sizes(Sched *s, const Expr *call) {
 }
 
 bool quantity(Sched *s, const Expr *call, int64_t *value) {
+  if (!s->peak && (call->builtin < BI_MAKESPAN || call->args)) { /* in tune */
+    diag_error(s->diag, DIAG_CLAUSE, call->at,
+               "'%s' is not known yet; a tune clause knows makespan() span() idle() bubble()",
+               span_text(s, call->at));
+    return false;
+  }
   if (call->builtin >= BI_MAKESPAN) {
     Timing t = {.makespan = s->makespan, .span = s->own_span, .busy = s->busy};
     if (call->args && !play(s, call, &t))

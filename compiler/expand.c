@@ -653,8 +653,9 @@ static bool run_orders(Ex *x) {
 
 /* ---- the pass ---- */
 
-bool expand(Sched *s) {
+static bool expand_once(Sched *s) {
   Ex x = {.s = s, .scratch = {.oom = s->arena->oom}};
+  const Clause *chosen = find_tune(s->def);
   s->name = s->def->name;
   if (!bind_top(&x) || !instantiate(&x, s->def, 0, &x.clauses, false))
     return false;
@@ -662,6 +663,8 @@ bool expand(Sched *s) {
     Clause *c = x.clauses.at[i].clause;
     s->ncheck += c->kind == CL_CHECK;
     if (c->kind == CL_LET && !eval(s, c->value, &s->env[c->slot]))
+      return false;
+    if (c->kind == CL_TUNE && !bind_tune(s, c, chosen))
       return false;
   }
   s->check = NEW_ARRAY(s->arena, const Clause *, s->ncheck);
@@ -673,4 +676,9 @@ bool expand(Sched *s) {
   bool ok = fits(s, s->pipe[0].clause) && place_stages(&x) && set_costs(&x) && run_orders(&x);
   arena_free(&x.scratch);
   return ok;
+}
+
+bool expand(Sched *s) {
+  const Clause *c = find_tune(s->def);
+  return c ? tune(s, c, expand_once) : expand_once(s);
 }

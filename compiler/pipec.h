@@ -130,6 +130,9 @@ typedef struct Sched {
   uint32_t *discrepancy; /* [nrank]   its gradient; between an F and its B or I */
   Span *site; uint32_t nsite, capsite;
   List *lists;           /* [nrank] of a compute_comms file, else NULL (read_csv) */
+  const Clause *tuned;   /* `tune` clause that was followed, or NULL */
+  uint32_t tune_at, ntune; /* the value it has settled for, of so many */
+  uint32_t tune_tries, tune_idle; /* tries so far, and since the last gain */
   struct Rules *rules;   /* the simulation of `rules` while it runs, else NULL */
 
   /* order */

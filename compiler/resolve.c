@@ -634,22 +634,23 @@ static void resolve_clause(Resolver *r, Clause *c) {
       diag_error(r->s->diag, DIAG_UNKNOWN_NAME, c->root_at, "'%s' is not a pipe", c->root);
     define(r, c->name, c->name_at, SY_PIPE);
   }
-  if (c->kind != CL_CHECK)
+  bool now = c->kind != CL_CHECK && c->kind != CL_TUNE;
+  if (now)
     resolve_expr(r, c->value);
   resolve_expr(r, c->mbs);
+  resolve_expr(r, c->tries);
   resolve_range(r, &c->range);
   uint32_t mark = scope_begin(r);
   if (c->var)
     c->slot = define_var(r, c->var, c->var_at);
   resolve_expr(r, c->place);
-  if (c->kind == CL_CHECK) {
-    r->in_check = true;
-    resolve_expr(r, c->value);
-    r->in_check = false;
-  }
+  r->in_check = !now;
+  resolve_expr(r, now ? NULL : c->value);
+  r->in_check = false;
   resolve_entries(r, c);
   resolve_block(r, c->body, NULL);
-  scope_end(r, mark);
+  if (c->kind != CL_TUNE) /* its variable is one of the schedule */
+    scope_end(r, mark);
 }
 
 static void resolve_schedule(Resolver *r, Schedule *sc) {

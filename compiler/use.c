@@ -21,7 +21,7 @@ static void count_slots(const Schedule *sc, uint32_t *slot, uint32_t *n) {
       if (slot)
         slot[*n] = p->slot;
     for (const Clause *c = sc->clauses; c; c = c->next)
-      if (c->kind == CL_LET) {
+      if (c->kind == CL_LET || (c->kind == CL_TUNE && c->var)) {
         if (slot)
           slot[*n] = c->slot;
         ++*n;
@@ -142,6 +142,8 @@ static bool fit(Ex *x, const Stmt *t, Fitting *f) {
   for (uint32_t i = 0; i < f->clauses.n; i++) {
     const Clause *c = f->clauses.at[i].clause;
     if (c->kind == CL_LET && !eval(s, c->value, &s->env[c->slot]))
+      return false;
+    if (c->kind == CL_TUNE && !bind_tune(s, c, NULL))
       return false;
   }
   if (!same_ranks(x, t, f) || !same_pipes(x, t, f))

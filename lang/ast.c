@@ -359,6 +359,19 @@ static void put_clause(FILE *out, const Clause *c) {
       put_range(out, &c->range);
     }
     break;
+  case CL_TUNE:
+    fputs("tune", out);
+    if (c->var) {
+      fprintf(out, " %s", c->var);
+      put_range(out, &c->range);
+    }
+    if (c->tries) {
+      fputs(" tries ", out);
+      ast_dump_expr(out, c->tries);
+    }
+    fputs(" by ", out);
+    ast_dump_expr(out, c->value);
+    break;
   case CL_LET: put_let(out, c->name, c->value); break;
   case CL_FN: put_fn(out, c->fn); break;
   }

@@ -134,6 +134,7 @@ typedef enum ClauseKind {
   CL_BYTES,   /* bytes [var] { entries } */
   CL_PROFILE, /* profile "path" */
   CL_CHECK,   /* check value [for var in range] */
+  CL_TUNE,    /* tune [var in range] [tries tries] by value */
   CL_LET, CL_FN
 } ClauseKind;
 
@@ -146,7 +147,7 @@ struct Clause {
   Name var;           /* bound variable, or NULL */
   Span var_at;
   uint32_t slot;      /* (sema) of var, or of a let's name */
-  Expr *value, *mbs, *place;
+  Expr *value, *mbs, *place, *tries;
   Name root;          /* CL_PIPE: the pipe it is a replica of, or NULL */
   Span root_at;
   Range range;

@@ -210,6 +210,9 @@ again:
   "rules"              { TOKEN(RULES); }
   "when"               { TOKEN(WHEN); }
   "use"                { TOKEN(USE); }
+  "tune"               { TOKEN(TUNE); }
+  "tries"              { TOKEN(TRIES); }
+  "by"                 { TOKEN(BY); }
 
   "overlap" | "weights" | "stash" | "comm" | "slices" | "edge" | "finally" | "recompute"
   | "side" | "group" | "recv" | "wait" {

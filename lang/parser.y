@@ -262,6 +262,7 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
 %token USE "'use'" EXPECTS "'expects'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
+%token TUNE "'tune'" TRIES "'tries'" BY "'by'"
 %token ARROW "'->'" DOTDOT "'..'"
 %token EQ "'=='" NE "'!='" LE "'<='" GE "'>='" AND "'&&'" OR "'||'"
 
@@ -283,7 +284,7 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %type <requires> requires requires_opt expects_opt
 %type <base> base_opt
 %type <op> opref ophead optarget
-%type <expr> period_opt at_opt when_opt
+%type <expr> period_opt at_opt when_opt tries_opt
 %type <stmt> stmt if_stmt do_stmt indexed
 %type <stmts> stmts block else_opt phased clipped
 %type <phase> phase used_phase
@@ -428,6 +429,14 @@ clause:
     $$->var_at = $5.at;
     $$->range = $7;
   }
+| TUNE ok tries_opt BY expr { $$ = new_clause(ps, CL_TUNE, @$, $5.e); $$->tries = $3.e; }
+| TUNE ok name IN range tries_opt BY expr {
+    $$ = new_clause(ps, CL_TUNE, @$, $8.e);
+    $$->var = $3.name;
+    $$->var_at = $3.at;
+    $$->range = $5;
+    $$->tries = $6.e;
+  }
 | LET ok name '=' expr {
     $$ = new_clause(ps, CL_LET, @$, $5.e);
     $$->name = $3.name;
@@ -515,6 +524,7 @@ clipped: phased | indexed { $$ = one_stmt($1); } ;
 at_opt: %empty { $$ = (ExprVal){0}; } | '@' expr { $$ = $2; } ;
 when_opt: %empty { $$ = (ExprVal){0}; } | WHEN expr { $$ = $2; } ;
 period_opt: %empty { $$ = (ExprVal){0}; } | PERIOD expr { $$ = $2; } ;
+tries_opt: %empty { $$ = (ExprVal){0}; } | TRIES expr { $$ = $2; } ;
 
 indexed:
   STEADY ok name range_opt block {
@@ -713,7 +723,7 @@ static void insert_closers(Parse *ps, int token, Span at) {
   uint32_t level = 0; /* how many '{' may be open before the word */
   switch (token) {
   case TOK_RANKS: case TOK_PIPE: case TOK_ORDER: case TOK_TIME: case TOK_BYTES: case TOK_PROFILE:
-  case TOK_CHECK:
+  case TOK_CHECK: case TOK_TUNE:
     level = 1;
     break;
   case TOK_SCHEDULE: case TOK_IMPORT:
@@ -772,7 +782,8 @@ static const short stmt_tokens[] = {
   TOK_IF, TOK_LET, TOK_FN, TOK_USE,
 };
 static const short clause_tokens[] = {
-  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_LET, TOK_FN,
+  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_TUNE, TOK_LET,
+  TOK_FN,
 };
 static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};
 

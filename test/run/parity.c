@@ -514,6 +514,7 @@ int main(int argc, char **argv) {
       {"varuna", 1, false, 0},    {"zb_h2", 1, false, 0},        {"zb_1p", 1, false, 0},
       {"zb_2p", 1, false, 0},     {"zb_v", 2, false, 0},         {"v_min", 2, false, 0},
       {"v_half", 2, false, 0},    {"v_half_block", 2, false, 0}, {"1f1b_v", 2, false, 0},
+      {"v_zb", 2, false, 0},      {"v_min_auto", 2, false, 0},   {"1f1b_v_auto", 2, false, 0},
       {"dualpipev", 2, false, 2}, {"hanayo", 4, false, 0},
   };
   for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++) {

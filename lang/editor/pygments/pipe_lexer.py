@@ -8,7 +8,8 @@ from pygments.token import (Comment, Error, Keyword, Name, Number, Operator, Pun
 
 CLAUSES = (
     "schedule", "requires", "expects", "extends", "import", "let", "fn", "op", "ranks", "pipe",
-    "stages", "mbs", "place", "replica", "of", "order", "time", "bytes", "profile", "check")
+    "stages", "mbs", "place", "replica", "of", "order", "time", "bytes", "profile", "check",
+    "tune", "tries", "by")
 FLOW = (
     "steady", "warmup", "flush", "clip", "clock", "period", "rules", "when", "use", "do",
     "if", "else", "in", "step", "for", "stage")

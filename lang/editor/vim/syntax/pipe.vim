@@ -11,7 +11,7 @@ syn match pipeName /\<\h\w*\>/
 syn match pipeFunction /\<\h\w*\>\ze\s*(/
 syn match pipeOp /\<[FBIWU]\>/
 
-syn keyword pipeClause schedule requires expects extends import let fn op ranks pipe stages mbs place replica of order time bytes profile check
+syn keyword pipeClause schedule requires expects extends import let fn op ranks pipe stages mbs place replica of order time bytes profile check tune tries by
 syn keyword pipeFlow steady warmup flush clip clock period rules when use do if else in step for stage
 syn keyword pipeReserved overlap weights stash comm slices edge finally recompute side group send recv wait
 
