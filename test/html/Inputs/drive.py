@@ -88,9 +88,10 @@ def look(page):
             users.setdefault(k, set()).add(name)
     for name, from_, to in got:
         want = needs(ops[name])
-        if want is None:  # an update follows the last gradient of its stage
-            grads = [o for o in ops.values() if o["stage"] == ops[name]["stage"] and o["kind"] in "BW"]
-            want = {max(grads, key=lambda o: o["start"])["op"]}
+        if want is None:  # an update follows the last gradient of its stage above it
+            order = [i["op"] for i in ranks[ops[name]["rank"]]["instr"]]
+            above = [o for o in order[:order.index(name)] if ops[o]["stage"] == ops[name]["stage"] and ops[o]["kind"] in "BW"]
+            want = set(above[-1:])
         same(set(from_), want, f"what {name} needs")
         same({k for k in to if not re.match(r"\d+U", k)}, users.get(name, set()), f"what needs {name}")
     # A click shows them, dims the rest, and Esc ends it.
