@@ -187,7 +187,8 @@ function criticalPath(p) {
 
 const round64 = n => Math.ceil(n / 64) * 64;
 
-/* Ops take their slots at their start and give them back at their end, as in the picture of --emit=svg. */
+/* A stash is there from the start of the op that takes its slot to the end of the last one that names the slot
+ * before it is taken again. */
 function findCurves(p) {
   if (p.curves)
     return p.curves;
@@ -200,10 +201,19 @@ function findCurves(p) {
         for (let slot = q.first; slot < q.first + q.count; slot++)
           size.set(slot, sized ? round64(q.bytes) : q.class === 'act' ? 1 : 0);
       }
+    const last = new Map();
+    const giveBack = slot => last.has(slot) && change.push({at: last.get(slot), by: -size.get(slot)});
     for (const i of rank.instr)
-      for (const cls of ['act', 'gout'])
-        if (i[cls] !== undefined && i.kind[cls])
-          change.push({at: i.kind[cls] > 0 ? i.start : i.end, by: i.kind[cls] * size.get(i[cls])});
+      for (const cls of ['act', 'gout']) {
+        if (i[cls] === undefined)
+          continue;
+        if (i.kind[cls] > 0) {
+          giveBack(i[cls]);
+          change.push({at: i.start, by: size.get(i[cls])});
+        }
+        last.set(i[cls], i.end);
+      }
+    [...last.keys()].forEach(giveBack);
     change.sort((a, b) => a.at - b.at || a.by - b.by);
     const at = [0], level = [base];
     for (const c of change) {
