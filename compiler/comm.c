@@ -151,6 +151,7 @@ bool comm(Sched *s) {
     x->out = use->in, x->wait = *in_user;
     *in_user = used;
   }
+  offload_streams(s);
   return true;
 }
 

@@ -2,14 +2,17 @@
  * Our own mistakes, found before anybody runs them. Reads the tables of a finished pass, takes
  * nothing from the passes that made them, and aborts where a table is not what its contract says.
  *
- * note [before]: on one rank, A completes before B starts iff A stands above B in their common
+ * note [before]: on one rank, A completes before B starts if A stands above B in their common
  * stream, or they are in different streams and some instruction of B's stream, up to B itself,
- * waits for more instructions than stand above A. Other ranks add nothing: a path that leaves the
+ * waits for more instructions than stand above A. (By way of a third stream, too, but no slot is used
+ * that relies on it.) Other ranks add nothing: a path that leaves the
  * rank and returns does both in its COMM stream. A list in which every wait points up is one
  * linear extension of this order, so walking it and comparing each access of a slot with the last
  * ones of either stream finds every race.
  *
  * Time and memory are linear in instructions, slots and (stage, mb) cells. */
+#include <string.h>
+
 #include "pipec.h"
 
 #define SEEN(op) ((uint8_t)(1u << PIPE_##op)) /* F B I W in bits 0-3 */
@@ -88,9 +91,11 @@ void verify_ops(const Sched *s) {
 
 /* What the list has done with a (stage, mb), and where its stashes lie. */
 typedef struct Cell {
-  uint32_t act, gout;     /* slots, valid while the op that took one has been seen */
+  uint32_t act, gout; /* slots, valid while the op that took one has been seen */
+  uint32_t host, peer;
   uint8_t ops;            /* bit per compute op */
   uint8_t sent, received; /* 1 forward, 2 backward */
+  uint8_t away;           /* its stash: 0 never left the device, 1 is in host memory, 2 is back */
 } Cell;
 
 /* A tensor: the output of `stage` for mb, or the gradient of that output; or their stash. */
@@ -101,13 +106,21 @@ typedef struct Content {
 
 typedef struct Slot {
   uint32_t pool;
-  bool used;
+  bool used, left; /* left: an OFF has copied it, and no op waits for that yet */
   Content holds;
-  uint32_t touched[2]; /* accesses so far: 1 + position in COMPUTE, in COMM, of the last; 0 none */
+  uint32_t
+      touched[3]; /* accesses so far: 1 + position in COMPUTE, COMM, COPY of the last; 0 none */
 } Slot;
+
+typedef struct GuestSlot { /* of class GUEST */
+  uint32_t owner;          /* rank whose stashes it holds; NONE: nobody has used it */
+  bool full;
+} GuestSlot;
 
 typedef struct Verify {
   const PipeProgram *p;
+  GuestSlot *guest;       /* [all slots of all ranks] */
+  size_t *slot0;          /* [nrank] where those of a rank begin */
   Cell *cell;             /* [nstage * nmb] */
   uint32_t *left;         /* [nstage] backwards to come */
   uint32_t *fresh;        /* [nstage] gradients that no U has applied yet */
@@ -119,16 +132,18 @@ typedef struct Verify {
   uint32_t r;
   Slot *slot;            /* [nslot] */
   uint32_t *live, *most; /* [npool] full slots, and the most there were */
-  uint32_t done[2];      /* instructions above, per stream: the position of the one at hand */
-  uint32_t waited[2];    /* most that an instruction of each stream has waited for */
-  int stream;            /* of the one at hand: 0 COMPUTE, 1 COMM */
+  uint32_t done[3];      /* instructions above, per stream: the position of the one at hand */
+  uint32_t waited[3][3]; /* most that an instruction of a stream has waited for, of each other */
+  int stream;            /* of the one at hand: 0 COMPUTE, 1 COMM, 2 COPY */
 } Verify;
 
 static uint64_t up64(uint64_t bytes) { return bytes % 64 ? bytes - bytes % 64 + 64 : bytes; }
 
 static uint64_t content_bytes(const PipeStage *st, uint32_t cls) {
   switch (cls) {
-  case PIPE_ACT: return st->act_bytes;
+  case PIPE_ACT:
+  case PIPE_HOST:
+  case PIPE_GUEST: return st->act_bytes;
   case PIPE_GOUT: return st->gout_bytes;
   default: return st->boundary_bytes;
   }
@@ -186,7 +201,7 @@ static void verify_pools(Verify *v) {
   const PipeProgram *p = v->p;
   const PipeRank *k = &p->rank[v->r];
   uint32_t n = 0;
-  uint64_t bytes = 0;
+  uint64_t bytes = 0, host = 0;
   for (uint32_t i = 0; i < k->npool; i++) {
     const PipePool *q = &k->pool[i];
     BUG_IF(q->cls >= PIPE_NCLASSES || q->stage >= p->nstage || q->count == 0);
@@ -195,9 +210,9 @@ static void verify_pools(Verify *v) {
     for (uint32_t j = 0; j < q->count; j++)
       v->slot[n++] = (Slot){.pool = i};
     v->live[i] = v->most[i] = 0;
-    bytes += q->count * up64(q->bytes);
+    *(q->cls == PIPE_HOST ? &host : &bytes) += q->count * up64(q->bytes);
   }
-  BUG_IF(n != k->nslot);
+  BUG_IF(n != k->nslot || k->host != host);
   BUG_IF(k->bytes != (p->sized ? bytes + v->fixed[v->r] + v->work[v->r] : 0));
 }
 
@@ -213,7 +228,7 @@ static void sum_stages(Verify *v) {
 
 /* note [before]: the access of this slot at `touched` of stream x is over when this one starts. */
 static bool is_before(const Verify *v, int x, uint32_t touched) {
-  return x == v->stream ? touched <= v->done[x] : touched <= v->waited[v->stream];
+  return x == v->stream ? touched <= v->done[x] : touched <= v->waited[v->stream][x];
 }
 
 static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage) {
@@ -224,8 +239,8 @@ static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage) {
   BUG_IF(q->cls != cls);
   BUG_IF(q->bytes != content_bytes(&v->p->stage[stage], cls));
   BUG_IF(!v->p->sized && q->stage != stage); /* sizes unknown: only its own stage's is the same */
-  BUG_IF(!is_before(v, 0, t->touched[0]));
-  BUG_IF(!is_before(v, 1, t->touched[1]));
+  for (int x = 0; x < 3; x++)
+    BUG_IF(!is_before(v, x, t->touched[x]));
   t->touched[v->stream] = v->done[v->stream] + 1;
   t->used = true;
   return t;
@@ -268,13 +283,13 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
   const PipeStage *st = &p->stage[in->stage];
   BUG_IF(in->peer != NONE);
   if (in->op == PIPE_U) {
-    BUG_IF(in->act != NONE || in->gout != NONE);
+    BUG_IF(in->act != NONE || in->gout != NONE || in->keep != NONE);
     BUG_IF(in->in != NONE || in->out != NONE);
     BUG_IF(v->fresh[in->stage] == 0);
     BUG_IF(in->mb != NONE && (in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb ||
                               !is_complete(v->cell[cell_at(p->nmb, in->stage, in->mb)].ops)));
     BUG_IF(st->replica != in->stage &&
-           (!v->reduced[in->stage] || v->waited[0] < v->reduced[in->stage]));
+           (!v->reduced[in->stage] || v->waited[0][1] < v->reduced[in->stage]));
     v->fresh[in->stage] = v->reduced[in->stage] = 0;
     v->rounds[in->stage]++;
     return;
@@ -283,6 +298,7 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
   Cell *c = &v->cell[cell_at(p->nmb, in->stage, in->mb)];
   verify_next_op(c->ops, in->op);
   c->ops |= (uint8_t)(1u << in->op);
+  BUG_IF(in->keep != NONE || c->away == 1);
   bool forward = in->op == PIPE_F, boundary = in->op != PIPE_W;
   Edge from = edge_in(st, in->stage, forward), to = edge_out(st, in->stage, forward);
   bool reads = boundary && from.other != NONE, writes = boundary && to.other != NONE;
@@ -332,11 +348,11 @@ static bool is_forward(const PipeInstr *in) {
 static void verify_comm(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
   const PipeStage *st = &p->stage[in->stage];
-  BUG_IF(in->act != NONE || in->gout != NONE);
+  BUG_IF(in->act != NONE || in->gout != NONE || in->keep != NONE);
   if (in->op == PIPE_REDUCE) { /* after its own last gradient, once for each update */
     BUG_IF(in->mb != NONE || in->in != NONE || in->out != NONE || in->peer != NONE);
     BUG_IF(st->replica == in->stage || v->reduced[in->stage] || v->fresh[in->stage] == 0);
-    BUG_IF(v->waited[1] < v->graded[in->stage]);
+    BUG_IF(v->waited[1][0] < v->graded[in->stage]);
     v->reduced[in->stage] = v->done[1] + 1;
     return;
   }
@@ -355,38 +371,157 @@ static void verify_comm(Verify *v, const PipeInstr *in) {
     fill(v, in->out, PIPE_IN, e.owner, in->mb, !forward);
 }
 
+/* A slot on another rank: in a pool for guests of this size, used by this rank alone, and free or full as
+ * it should be. Copies of a rank run one after the other, so their order in the list is enough. */
+static void verify_guest(Verify *v, const PipeInstr *in) {
+  BUG_IF(in->peer >= v->p->nrank || in->peer == v->r);
+  const PipeRank *k = &v->p->rank[in->peer];
+  BUG_IF(in->keep >= k->nslot);
+  uint32_t i = 0;
+  while (i < k->npool && in->keep - k->pool[i].first >= k->pool[i].count)
+    i++;
+  BUG_IF(i == k->npool);
+  const PipePool *q = &k->pool[i];
+  BUG_IF(q->cls != PIPE_GUEST || q->bytes != content_bytes(&v->p->stage[in->stage], PIPE_GUEST));
+  BUG_IF(!v->p->sized && q->stage != in->stage);
+  GuestSlot *g = &v->guest[v->slot0[in->peer] + in->keep];
+  BUG_IF(g->owner != NONE && g->owner != v->r);
+  g->owner = v->r;
+  BUG_IF(g->full != (in->op == PIPE_LOAD));
+  g->full = !g->full;
+}
+
+/* A stash that goes to host memory, or comes back. */
+static void verify_copy(Verify *v, const PipeInstr *in) {
+  const PipeStage *st = &v->p->stage[in->stage];
+  BUG_IF(in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb);
+  BUG_IF(in->gout != NONE || in->in != NONE || in->out != NONE);
+  Cell *c = &v->cell[cell_at(v->p->nmb, in->stage, in->mb)];
+  if (in->peer != NONE)
+    verify_guest(v, in);
+  if (in->op == PIPE_OFF) {
+    BUG_IF(c->away != 0 || !(c->ops & SEEN(F)) || in->act != c->act);
+    c->away = 1, c->host = in->keep, c->peer = in->peer;
+    use(v, in->act, PIPE_ACT, in->stage, in->mb, false, true);
+    if (in->peer == NONE)
+      fill(v, in->keep, PIPE_HOST, in->stage, in->mb, false);
+  } else {
+    BUG_IF(c->away != 1 || in->keep != c->host || in->peer != c->peer);
+    c->away = 2, c->act = in->act;
+    if (in->peer == NONE)
+      use(v, in->keep, PIPE_HOST, in->stage, in->mb, false, true);
+    fill(v, in->act, PIPE_ACT, in->stage, in->mb, false);
+  }
+}
+
+static int stream_of(uint8_t op) {
+  return op <= PIPE_U ? 0 : op == PIPE_OFF || op == PIPE_LOAD ? 2 : 1;
+}
+
+/* The first row of the list from i on that is of the stream. */
+static uint32_t next_of(const PipeRank *k, uint32_t i, int stream) {
+  while (i < k->ninstr && stream_of(k->instr[i].op) != stream)
+    i++;
+  return i;
+}
+
+static void change(Verify *v, uint32_t slot, bool take) {
+  uint32_t i = v->slot[slot].pool;
+  v->live[i] += take ? 1 : UINT32_MAX;
+  v->most[i] = v->live[i] > v->most[i] ? v->live[i] : v->most[i];
+}
+
+/* The slot of an OFF that is waited for: 1 if it is free now, 0 if a LOAD has taken it. */
+static uint32_t leaves(Verify *v, uint32_t slot) {
+  if (!v->slot[slot].left)
+    return 0;
+  v->slot[slot].left = false;
+  change(v, slot, false);
+  return 1;
+}
+
+/* Stashes in the order of the text: a copy stands before the op that `wait` counts to, and what an OFF
+ * leaves is free for the LOADs below, and for others from the first op on that waits for the OFF. The
+ * pools have no slot more than that needs. */
+static void verify_stashes(Verify *v) {
+  const PipeRank *k = &v->p->rank[v->r];
+  uint32_t copy = next_of(k, 0, 2), over = copy, nover = 0, done = 0, live = 0, most = 0;
+  for (uint32_t i = 0; i < k->npool; i++)
+    if (k->pool[i].cls == PIPE_ACT || k->pool[i].cls == PIPE_HOST)
+      v->live[i] = v->most[i] = 0;
+  for (uint32_t i = next_of(k, 0, 0); i < k->ninstr; i = next_of(k, i + 1, 0), done++) {
+    const PipeInstr *in = &k->instr[i];
+    for (; copy < k->ninstr && k->instr[copy].wait <= done; copy = next_of(k, copy + 1, 2)) {
+      bool load = k->instr[copy].op == PIPE_LOAD;
+      Slot *slot = &v->slot[k->instr[copy].act];
+      if (k->instr[copy].peer == NONE)
+        change(v, k->instr[copy].keep, !load);
+      if (load && !slot->left)
+        change(v, k->instr[copy].act, true), live++;
+      slot->left = !load;
+      most = live > most ? live : most;
+    }
+    for (; nover < in->wait_copy; nover++, over = next_of(k, over + 1, 2))
+      if (k->instr[over].op == PIPE_OFF)
+        live -= leaves(v, k->instr[over].act);
+    if (in->op == PIPE_F)
+      change(v, in->act, true), live++;
+    most = live > most ? live : most;
+    if (in->op == PIPE_B || in->op == PIPE_W)
+      change(v, in->act, false), live--;
+  }
+  BUG_IF(copy < k->ninstr || k->inflight != most);
+  for (; over < k->ninstr; over = next_of(k, over + 1, 2))
+    if (k->instr[over].op == PIPE_OFF)
+      leaves(v, k->instr[over].act);
+}
+
 static void verify_rank(Verify *v) {
   const PipeProgram *p = v->p;
   const PipeRank *k = &p->rank[v->r];
   BUG_IF(k->ninstr == 0);
   verify_pools(v);
-  v->done[0] = v->done[1] = v->waited[0] = v->waited[1] = 0;
-  uint32_t inflight = 0, most_inflight = 0;
+  memset(v->done, 0, sizeof v->done);
+  memset(v->waited, 0, sizeof v->waited);
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
     BUG_IF(in->phase >= PIPE_NPHASES || in->group != 0 || in->site >= p->nsite);
     BUG_IF(in->stage >= p->nstage || p->stage[in->stage].rank != v->r);
-    v->stream = in->op > PIPE_U;
-    BUG_IF(in->wait > v->done[!v->stream]); /* it would point below itself */
-    if (in->wait > v->waited[v->stream])
-      v->waited[v->stream] = in->wait;
-    if (v->stream)
+    v->stream = stream_of(in->op);
+    int other[2] = {v->stream == 0, v->stream == 2 ? 1 : 2}; /* of wait, of wait_copy */
+    for (int x = 0; x < 2; x++) {
+      uint32_t wait = x ? in->wait_copy : in->wait, *waited = &v->waited[v->stream][other[x]];
+      BUG_IF(wait > v->done[other[x]]); /* it would point below itself */
+      *waited = wait > *waited ? wait : *waited;
+    }
+    if (v->stream == 2)
+      verify_copy(v, in);
+    else if (v->stream)
       verify_comm(v, in);
     else
       verify_compute(v, in);
     v->done[v->stream]++;
-    inflight += in->op == PIPE_F;
-    most_inflight = inflight > most_inflight ? inflight : most_inflight;
-    inflight -= in->op == PIPE_B || in->op == PIPE_W;
   }
-  BUG_IF(k->inflight != most_inflight);
+  verify_stashes(v);
   for (uint32_t i = 0; i < k->npool; i++) {
     uint32_t cls = k->pool[i].cls;
+    if (cls == PIPE_GUEST)
+      continue;              /* see verify_guests */
     BUG_IF(v->live[i] != 0); /* something was never consumed */
     BUG_IF(cls != PIPE_OUT && cls != PIPE_IN && k->pool[i].count != v->most[i]);
   }
   for (uint32_t i = 0; i < k->nslot; i++)
-    BUG_IF(!v->slot[i].used);
+    BUG_IF(!v->slot[i].used && k->pool[v->slot[i].pool].cls != PIPE_GUEST);
+}
+
+/* Every slot for guests is used, and empty in the end. */
+static void verify_guests(const Verify *v) {
+  for (uint32_t r = 0; r < v->p->nrank; r++)
+    for (uint32_t i = 0; i < v->p->rank[r].npool; i++) {
+      const PipePool *q = &v->p->rank[r].pool[i];
+      for (uint32_t j = q->first; q->cls == PIPE_GUEST && j < q->first + q->count; j++)
+        BUG_IF(v->guest[v->slot0[r] + j].owner == NONE || v->guest[v->slot0[r] + j].full);
+    }
 }
 
 /* Every op, every transfer of every boundary between ranks, and no other. */
@@ -403,6 +538,7 @@ static void verify_complete(const Verify *v) {
       BUG_IF(!is_complete(c->ops));
       BUG_IF(c->sent != (down ? 1 : 0) + (up ? 2 : 0));
       BUG_IF(c->received != (up ? 1 : 0) + (down ? 2 : 0));
+      BUG_IF(c->away == 1);
     }
   }
 }
@@ -414,21 +550,22 @@ typedef struct Stream {
   uint32_t done;
 } Stream;
 typedef struct Player {
-  Stream on[2];
+  Stream on[3];
 } Player;
 
 static void step(const PipeRank *k, Stream *t, int stream) {
   t->done += t->next < k->ninstr;
   do
     t->next = t->next == NONE ? 0 : t->next + 1;
-  while (t->next < k->ninstr && (k->instr[t->next].op > PIPE_U) != stream);
+  while (t->next < k->ninstr && stream_of(k->instr[t->next].op) != stream);
 }
 
 /* The head of the COMM stream of r, if it has what it waits for. */
 static const PipeInstr *ready(const PipeProgram *p, const Player *player, uint32_t r) {
   const Stream *t = &player[r].on[1];
   const PipeInstr *in = t->next < p->rank[r].ninstr ? &p->rank[r].instr[t->next] : NULL;
-  return in && in->wait <= player[r].on[0].done ? in : NULL;
+  return in && in->wait <= player[r].on[0].done && in->wait_copy <= player[r].on[2].done ? in
+                                                                                         : NULL;
 }
 
 /* Carries out the REDUCE at the head of some replica of `row` if all are there. */
@@ -445,12 +582,27 @@ static bool play_reduce(const PipeProgram *p, Player *player, uint32_t row) {
   return true;
 }
 
+/* Runs the COMPUTE and the COPY stream as far as they go. */
+static void play_rank(const PipeRank *k, Player *me) {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int x = 0; x < 3; x += 2) {
+      const Stream *other = &me->on[x ? 0 : 1], *third = &me->on[x ? 1 : 2];
+      while (me->on[x].next < k->ninstr && k->instr[me->on[x].next].wait <= other->done &&
+             k->instr[me->on[x].next].wait_copy <= third->done) {
+        step(k, &me->on[x], x);
+        moved = true;
+      }
+    }
+  }
+}
+
 static void verify_play(const PipeProgram *p, Arena *a) {
   Player *player = NEW_ARRAY(a, Player, p->nrank);
   uint32_t *todo = NEW_ARRAY(a, uint32_t, p->nrank), ntodo = 0;
   uint8_t *queued = NEW_ARRAY(a, uint8_t, p->nrank);
   for (uint32_t r = 0; r < p->nrank; r++) {
-    for (int x = 0; x < 2; x++) {
+    for (int x = 0; x < 3; x++) {
       player[r].on[x].next = NONE;
       step(&p->rank[r], &player[r].on[x], x);
     }
@@ -463,8 +615,7 @@ static void verify_play(const PipeProgram *p, Arena *a) {
     Player *me = &player[r];
     queued[r] = 0;
     for (;;) {
-      while (me->on[0].next < k->ninstr && k->instr[me->on[0].next].wait <= me->on[1].done)
-        step(k, &me->on[0], 0);
+      play_rank(k, me);
       const PipeInstr *mine = ready(p, player, r);
       if (mine && mine->op == PIPE_REDUCE) {
         uint32_t row = mine->stage;
@@ -495,7 +646,8 @@ static void verify_play(const PipeProgram *p, Arena *a) {
     }
   }
   for (uint32_t r = 0; r < p->nrank; r++)
-    BUG_IF(player[r].on[0].next < p->rank[r].ninstr || player[r].on[1].next < p->rank[r].ninstr);
+    for (int x = 0; x < 3; x++)
+      BUG_IF(player[r].on[x].next < p->rank[r].ninstr);
 }
 
 void verify_program(const Sched *s) {
@@ -516,6 +668,12 @@ void verify_program(const Sched *s) {
   }
   BUG_IF(p->busy != busy || p->makespan < p->ideal || p->busy > p->nrank * p->ideal);
   Verify v = {.p = p};
+  v.slot0 = NEW_ARRAY(a, size_t, p->nrank + 1);
+  for (uint32_t r = 0; r < p->nrank; r++)
+    v.slot0[r + 1] = v.slot0[r] + p->rank[r].nslot;
+  v.guest = NEW_ARRAY(a, GuestSlot, v.slot0[p->nrank]);
+  for (size_t i = 0; i < v.slot0[p->nrank]; i++)
+    v.guest[i].owner = NONE;
   v.cell = arena_zalloc(a, (size_t)p->nstage * p->nmb, sizeof *v.cell);
   v.left = NEW_ARRAY(a, uint32_t, p->nstage);
   v.fresh = NEW_ARRAY(a, uint32_t, p->nstage);
@@ -532,6 +690,7 @@ void verify_program(const Sched *s) {
     v.left[st] = p->stage[st].nmb;
   for (v.r = 0; v.r < p->nrank; v.r++)
     verify_rank(&v);
+  verify_guests(&v);
   verify_complete(&v);
   verify_play(p, a);
 }

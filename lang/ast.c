@@ -359,6 +359,23 @@ static void put_clause(FILE *out, const Clause *c) {
       put_range(out, &c->range);
     }
     break;
+  case CL_OFFLOAD:
+    fputs("offload", out);
+    if (c->var)
+      fprintf(out, " %s, %s", c->var, c->mb_var);
+    if (c->place) {
+      fputs(" -> ", out);
+      ast_dump_expr(out, c->place);
+    }
+    if (c->when) {
+      fputs(" when ", out);
+      ast_dump_expr(out, c->when);
+    }
+    if (c->lead) {
+      fputs(" lead ", out);
+      ast_dump_expr(out, c->lead);
+    }
+    break;
   case CL_TUNE:
     fputs("tune", out);
     if (c->var) {

@@ -135,6 +135,7 @@ typedef enum ClauseKind {
   CL_PROFILE, /* profile "path" */
   CL_CHECK,   /* check value [for var in range] */
   CL_TUNE,    /* tune [var in range] [tries tries] by value */
+  CL_OFFLOAD, /* offload [var, mb_var [-> place]] [when] [lead] */
   CL_LET, CL_FN
 } ClauseKind;
 
@@ -155,6 +156,10 @@ struct Clause {
   Entry *entries;
   Fn *fn;
   const char *path;   /* CL_PROFILE, unescaped */
+  Name mb_var;        /* CL_OFFLOAD: the microbatch; `var` is the stage */
+  Span mb_var_at;
+  uint32_t mb_slot;   /* (sema) */
+  Expr *when, *lead;  /* CL_OFFLOAD, or NULL */
 };
 
 typedef struct Require { struct Require *next; Expr *cond; const char *text; } Require; /* text or NULL */

@@ -213,6 +213,8 @@ again:
   "tune"               { TOKEN(TUNE); }
   "tries"              { TOKEN(TRIES); }
   "by"                 { TOKEN(BY); }
+  "offload"            { TOKEN(OFFLOAD); }
+  "lead"               { TOKEN(LEAD); }
 
   "overlap" | "weights" | "stash" | "comm" | "slices" | "edge" | "finally" | "recompute"
   | "side" | "group" | "recv" | "wait" {

@@ -29,6 +29,7 @@ typedef struct PipeSimIn {
   const PipeStream *compute; /* [nrank] */
   const PipeStream *comm;    /* [nrank] */
   const PipeStage *stage;    /* times */
+  const PipeStream *copy;    /* [nrank], or NULL: there is none */
 } PipeSimIn;
 
 /* Every array is the caller's, any of start/end/order may be NULL. Position i of rank r's stream
@@ -36,7 +37,9 @@ typedef struct PipeSimIn {
 typedef struct PipeSimOut {
   uint64_t **compute_start, **compute_end; /* [nrank][n] */
   uint64_t **comm_start, **comm_end;
+  uint64_t **copy_start, **copy_end;
   uint32_t *compute_done, *comm_done;      /* [nrank], required: how far each stream came */
+  uint32_t *copy_done;                     /* [nrank], or NULL */
   uint64_t makespan, busy;
   uint64_t *rank_begin, *rank_end;         /* [nrank] or NULL: first start, last end */
 } PipeSimOut;

@@ -17,22 +17,30 @@ static const uint64_t SIZE_LIMIT = UINT64_C(1) << 56; /* sums of 2^6 such sizes 
 /* What has been seen of a (stage, mb), and where its stashes lie. */
 #define SEEN(op) (1u << PIPE_##op)
 typedef struct Seen {
-  uint32_t act, gout;
+  uint32_t act, gout, host, peer;
   uint32_t ops; /* set of SEEN(op) */
 } Seen;
 
-/* A slot, and what is in it: a stash, or the output (gradient) of stage `owner` for `mb`. */
+/* A slot, and what is in it: a stash, or the output (gradient) of stage `owner` for `mb`. touched: for
+ * each stream, how many of its instructions are completed with the last one that uses the slot. */
 typedef struct Slot {
   const PipePool *pool;
   bool full, gradient;
   uint32_t owner, mb;
-  uint32_t changed; /* completed instructions of the stream that last filled or emptied it */
-  bool comm;        /* which stream that was */
+  uint32_t touched[PIPE_NSTREAMS];
 } Slot;
+
+/* A slot of class GUEST, which belongs to the rank that first uses it. */
+typedef struct Guest {
+  const PipePool *pool;
+  uint32_t owner; /* rank + 1; 0: nobody yet */
+  bool full;
+} Guest;
 
 typedef struct Check {
   PrRun *run;
   const PipeProgram *p;
+  Guest **guest;  /* [nrank][nslot], NULL of a rank without */
   Seen *seen;     /* [nmodel * nmb], by stage, then microbatch */
   size_t *seen0;  /* [nstage]: where those of a stage begin */
   uint32_t *left; /* [nstage]: microbatches whose backward has not been seen */
@@ -41,9 +49,10 @@ typedef struct Check {
   uint32_t *graded, *reduced, *updates;
   /* Of the rank at hand. */
   Slot *slot;
-  uint32_t rank, index; /* of the instruction */
-  uint32_t done[2];     /* instructions above it in the COMPUTE and the COMM stream */
-  uint32_t wait[2];     /* most that an instruction of each stream has waited for so far */
+  uint32_t rank, index;         /* of the instruction */
+  uint32_t done[PIPE_NSTREAMS]; /* instructions above it in each stream */
+  /* Most that an instruction of a stream has waited for so far, of each stream. */
+  uint32_t wait[PIPE_NSTREAMS][PIPE_NSTREAMS];
 } Check;
 
 #define FAIL(run, ...) pr_fail(run, PR_E_ARG, __VA_ARGS__)
@@ -251,6 +260,17 @@ static PrStatus check_slot(Check *k, const PipeInstr *c, const char *field, uint
   return PR_OK;
 }
 
+/* Every use of the slot by other streams so far is over when c starts. */
+static PrStatus check_turn(Check *k, const PipeInstr *c, uint32_t at, bool reads) {
+  uint32_t on = pipe_op_info[c->op].stream;
+  Slot *slot = &k->slot[at];
+  for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
+    if (x != on && slot->touched[x] > k->wait[on][x])
+      FAIL_AT(k, c, "does not wait until slot %u is %s", at, reads ? "full" : "free");
+  slot->touched[on] = k->done[on] + 1;
+  return PR_OK;
+}
+
 /* The boundary tensor in field `in` (reads) or `out`. X and DX belong to the boundary with the
  * stage before, Y and DY to that with the stage after. */
 static PrStatus check_tensor(Check *k, const PipeInstr *c, PipeTensor tensor, bool reads) {
@@ -276,14 +296,14 @@ static PrStatus check_tensor(Check *k, const PipeInstr *c, PipeTensor tensor, bo
     FAIL_AT(k, c, "slot %u does not hold what it reads", at);
   if (!reads && slot->full)
     FAIL_AT(k, c, "fills slot %u, which is in use", at);
-  if (slot->comm != comm && slot->changed > k->wait[comm])
-    FAIL_AT(k, c, "does not wait until slot %u is %s", at, reads ? "full" : "free");
-  *slot = (Slot){slot->pool, !reads, gradient, owner, c->mb, k->done[comm] + 1, comm};
-  return PR_OK;
+  slot->full = !reads, slot->gradient = gradient, slot->owner = owner, slot->mb = c->mb;
+  return check_turn(k, c, at, reads);
 }
 
 static PrStatus check_peer(Check *k, const PipeInstr *c) {
   const PipeStage *g = &k->p->stage[c->stage];
+  if (pipe_op_info[c->op].stream == PIPE_COPY)
+    return PR_OK; /* see check_guest */
   if (!pipe_op_info[c->op].comm || c->op == PIPE_REDUCE) {
     if (c->peer != PIPE_NONE)
       FAIL_AT(k, c, "has peer %u", c->peer);
@@ -311,27 +331,32 @@ static PrStatus check_stash(Check *k, const PipeInstr *c, const char *field, uin
   } else if (effect < 0) {
     k->slot[slot].full = false;
   }
-  return PR_OK;
+  return check_turn(k, c, slot, effect <= 0);
 }
 
-/* F, then B, or I and W; each once. Transfers have their order from the slots; here each once. */
+/* F, then B, or I and W; each once; OFF and LOAD between them. Transfers have their order from the slots;
+ * here each once. */
 static PrStatus check_order(Check *k, const PipeInstr *c) {
-  static const uint32_t before[PIPE_NOPS] = {
-      [PIPE_B] = SEEN(F), [PIPE_I] = SEEN(F), [PIPE_W] = SEEN(F) | SEEN(I)};
-  static const uint32_t never[PIPE_NOPS] = {[PIPE_B] = SEEN(I), [PIPE_I] = SEEN(B)};
+  static const uint32_t before[PIPE_NOPS] = {[PIPE_B] = SEEN(F),
+                                             [PIPE_I] = SEEN(F),
+                                             [PIPE_W] = SEEN(F) | SEEN(I),
+                                             [PIPE_OFF] = SEEN(F),
+                                             [PIPE_LOAD] = SEEN(OFF)};
+  static const uint32_t never[PIPE_NOPS] = {
+      [PIPE_B] = SEEN(I), [PIPE_I] = SEEN(B), [PIPE_OFF] = SEEN(B) | SEEN(W)};
   if (c->op == PIPE_REDUCE) {
     if (k->p->stage[c->stage].replica == c->stage)
       FAIL_AT(k, c, "stage %u has no replicas", c->stage);
-    if (!k->graded[c->stage] || k->wait[1] < k->graded[c->stage])
+    if (!k->graded[c->stage] || k->wait[PIPE_COMM][PIPE_COMPUTE] < k->graded[c->stage])
       FAIL_AT(k, c, "does not wait for the gradients of stage %u", c->stage);
     if (k->reduced[c->stage])
       FAIL_AT(k, c, "stage %u is reduced twice", c->stage);
-    k->reduced[c->stage] = k->done[1] + 1;
+    k->reduced[c->stage] = k->done[PIPE_COMM] + 1;
     return PR_OK;
   }
   if (c->op == PIPE_U) {
     if (k->p->stage[c->stage].replica != c->stage &&
-        (!k->reduced[c->stage] || k->wait[0] < k->reduced[c->stage]))
+        (!k->reduced[c->stage] || k->wait[PIPE_COMPUTE][PIPE_COMM] < k->reduced[c->stage]))
       FAIL_AT(k, c, "does not wait for the sum over the replicas of stage %u", c->stage);
     if (!k->graded[c->stage])
       FAIL_AT(k, c, "stage %u has no gradient to apply", c->stage);
@@ -346,13 +371,78 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
     FAIL_AT(k, c, "stands there twice on rank %u", k->rank);
   if ((s->ops & before[c->op]) != before[c->op] || (s->ops & never[c->op]))
     FAIL_AT(k, c, "is out of order with the other ops of stage %u, microbatch %u", c->stage, c->mb);
+  bool compute = pipe_op_info[c->op].stream == PIPE_COMPUTE;
+  if (compute && (s->ops & SEEN(OFF)) && !(s->ops & SEEN(LOAD)))
+    FAIL_AT(k, c, "the stash of stage %u, microbatch %u is in host memory", c->stage, c->mb);
   s->ops |= 1u << c->op;
   if (c->op == PIPE_B || c->op == PIPE_W) {
     if (k->reduced[c->stage])
       FAIL_AT(k, c, "adds to the gradients of stage %u after their sum over the replicas",
               c->stage);
     k->left[c->stage]--;
-    k->graded[c->stage] = k->done[0] + 1;
+    k->graded[c->stage] = k->done[PIPE_COMPUTE] + 1;
+  }
+  return PR_OK;
+}
+
+/* The slot of another rank that a copy keeps its stash in: of class GUEST, of the right size, and free
+ * or full as it should be. Only this rank uses it, whose copies run one after the other. */
+static PrStatus check_guest(Check *k, const PipeInstr *c, Seen *s) {
+  const PipeProgram *p = k->p;
+  if (c->peer >= p->nrank || c->peer == k->rank)
+    FAIL_AT(k, c, "peer is rank %u of %u", c->peer, p->nrank);
+  Guest *g = k->guest[c->peer];
+  if (!g || c->keep >= p->rank[c->peer].nslot || !g[c->keep].pool)
+    FAIL_AT(k, c, "field keep is slot %u of rank %u, expected one of class guest", c->keep,
+            c->peer);
+  g += c->keep;
+  uint64_t a = pr_class_bytes(&k->run->stage[g->pool->stage].size, PIPE_GUEST);
+  uint64_t b = pr_class_bytes(&k->run->stage[c->stage].size, PIPE_GUEST);
+  if (a != b)
+    FAIL_AT(k, c, "field keep: slot %u of rank %u has %llu bytes for a stash of %llu", c->keep,
+            c->peer, (unsigned long long)a, (unsigned long long)b);
+  if (g->owner && g->owner != k->rank + 1)
+    FAIL_AT(k, c, "slot %u of rank %u is used by rank %u, too", c->keep, c->peer, g->owner - 1);
+  g->owner = k->rank + 1;
+  bool off = c->op == PIPE_OFF;
+  if (off && g->full)
+    FAIL_AT(k, c, "fills slot %u of rank %u, which is in use", c->keep, c->peer);
+  if (!off && (!g->full || s->host != c->keep || s->peer != c->peer))
+    FAIL_AT(k, c, "slot %u of rank %u does not hold its stash", c->keep, c->peer);
+  g->full = off;
+  s->host = c->keep, s->peer = c->peer;
+  return PR_OK;
+}
+
+/* Which slots of which ranks are for guests. No rank has more slots than instructions can use, which
+ * bounds what is allocated here and for each rank; `ninstr`: of all ranks. */
+static PrStatus find_guests(Check *k, uint64_t ninstr) {
+  const PipeProgram *p = k->p;
+  k->guest = calloc(p->nrank, sizeof *k->guest);
+  if (!k->guest)
+    return pr_fail(k->run, PR_E_MEMORY, "no memory to check the program");
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    const PipeRank *t = &p->rank[r];
+    uint64_t guests = 0;
+    for (uint32_t i = 0; t->pool && i < t->npool && guests <= ninstr; i++)
+      guests += t->pool[i].cls == PIPE_GUEST ? t->pool[i].count : 0;
+    if (guests > ninstr || t->nslot > 4 * (uint64_t)t->ninstr + guests)
+      return FAIL(k->run, "program: rank %u has %u slots, more than its instructions can use", r,
+                  t->nslot);
+    ninstr -= guests;
+    for (uint32_t i = 0; t->pool && i < t->npool; i++) {
+      const PipePool *l = &t->pool[i];
+      uint32_t nslot = t->nslot;
+      if (l->cls != PIPE_GUEST || l->stage >= p->nstage || l->first >= nslot ||
+          l->count > nslot - l->first)
+        continue; /* check_pools refuses what is out of range */
+      if (!k->guest[r])
+        k->guest[r] = calloc(nslot, sizeof **k->guest);
+      if (!k->guest[r])
+        return pr_fail(k->run, PR_E_MEMORY, "no memory to check rank %u", r);
+      for (uint32_t j = 0; j < l->count; j++)
+        k->guest[r][l->first + j].pool = l;
+    }
   }
   return PR_OK;
 }
@@ -380,26 +470,41 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
     FAIL_AT(k, c, "site %u of %u", c->site, p->nsite);
 
   const PipeOpInfo *o = &pipe_op_info[c->op];
-  if (c->wait > k->done[!o->comm])
-    FAIL_AT(k, c, "waits for %u %s instructions, but only %u stand above it", c->wait,
-            o->comm ? "compute" : "comm", k->done[!o->comm]);
-  if (c->wait > k->wait[o->comm])
-    k->wait[o->comm] = c->wait;
+  static const char *const stream[PIPE_NSTREAMS] = {"compute", "comm", "copy"};
+  for (uint32_t x = 0; x < PIPE_NSTREAMS; x++) {
+    uint32_t wait = x == o->stream ? 0 : pipe_wait_for(c, (PipeOn)x);
+    if (wait > k->done[x])
+      FAIL_AT(k, c, "waits for %u %s instructions, but only %u stand above it", wait, stream[x],
+              k->done[x]);
+    if (wait > k->wait[o->stream][x])
+      k->wait[o->stream][x] = wait;
+  }
   PrStatus st;
   if ((st = check_peer(k, c)) || (st = check_order(k, c)) || (st = check_callback(k, c)) ||
       (st = check_tensor(k, c, (PipeTensor)o->in, true)) ||
       (st = check_tensor(k, c, (PipeTensor)o->out, false)))
     return st;
-  bool act = c->op == PIPE_F || c->op == PIPE_B || c->op == PIPE_I || c->op == PIPE_W;
+  bool host = c->op == PIPE_OFF || c->op == PIPE_LOAD;
+  bool act = host || c->op == PIPE_F || c->op == PIPE_B || c->op == PIPE_I || c->op == PIPE_W;
   bool gout = c->op == PIPE_I || c->op == PIPE_W;
   if ((st = check_slot(k, c, "act", c->act, PIPE_ACT, act ? c->stage : PIPE_NONE)) ||
-      (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE)))
+      (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE)) ||
+      ((!host || c->peer == PIPE_NONE) &&
+       (st = check_slot(k, c, "keep", c->keep, PIPE_HOST, host ? c->stage : PIPE_NONE))))
     return st;
   if (!act)
     return PR_OK;
   Seen *s = seen_of(k, c->stage, c->mb);
   if ((st = check_stash(k, c, "act", c->act, o->act, &s->act)))
     return st;
+  if (host && c->peer != PIPE_NONE)
+    return check_guest(k, c, s);
+  if (host && c->op == PIPE_OFF)
+    s->peer = PIPE_NONE;
+  if (host && s->peer != PIPE_NONE)
+    FAIL_AT(k, c, "its stash is on rank %u", s->peer);
+  if (host)
+    return check_stash(k, c, "keep", c->keep, c->op == PIPE_OFF ? 1 : -1, &s->host);
   return gout ? check_stash(k, c, "gout", c->gout, o->gout, &s->gout) : PR_OK;
 }
 
@@ -410,9 +515,6 @@ static PrStatus check_rank(Check *k, uint32_t r) {
   k->rank = r;
   if ((t->ninstr && !t->instr) || (t->npool && !t->pool))
     return FAIL(k->run, "program: rank %u: a table is missing", r);
-  if (t->nslot > 4 * (uint64_t)t->ninstr)
-    return FAIL(k->run, "program: rank %u has %u slots, more than its instructions can use", r,
-                t->nslot);
   k->slot = calloc((size_t)t->nslot + 1, sizeof *k->slot);
   if (!k->slot)
     st = pr_fail(k->run, PR_E_MEMORY, "no memory to check rank %u", r);
@@ -423,7 +525,7 @@ static PrStatus check_rank(Check *k, uint32_t r) {
   for (k->index = 0; !st && k->index < t->ninstr; k->index++) {
     st = check_instr(k, &t->instr[k->index]);
     if (!st)
-      k->done[pipe_op_info[t->instr[k->index].op].comm]++;
+      k->done[pipe_op_info[t->instr[k->index].op].stream]++;
   }
   free(k->slot);
   return st;
@@ -449,6 +551,8 @@ static PrStatus check_complete(Check *k) {
       uint32_t comm = SEEN(SEND_F) | SEEN(RECV_F) | SEEN(SEND_B) | SEEN(RECV_B);
       if ((seen_of(k, s, m)->ops & comm) != want)
         return FAIL(k->run, "program: stage %u, microbatch %u: a SEND or RECV is missing", s, m);
+      if ((seen_of(k, s, m)->ops & (SEEN(OFF) | SEEN(LOAD))) == SEEN(OFF))
+        return FAIL(k->run, "program: stage %u, microbatch %u: its stash is never loaded", s, m);
     }
   }
   return PR_OK;
@@ -484,10 +588,15 @@ PrStatus pr_validate(PrRun *run) {
     if (s > 0)
       k.seen0[s] = k.seen0[s - 1] + p->stage[s - 1].nmb;
   }
+  if (!st)
+    st = find_guests(&k, ninstr);
   for (uint32_t r = 0; !st && r < p->nrank; r++)
     st = check_rank(&k, r);
   if (!st)
     st = check_complete(&k);
+  for (uint32_t r = 0; k.guest && r < p->nrank; r++)
+    free(k.guest[r]);
+  free(k.guest);
   free(k.seen);
   free(k.seen0);
   free(k.left);

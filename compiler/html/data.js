@@ -29,7 +29,7 @@ function makePanel(packed, index) {
   const form = unpack(packed.form, packed.shapes);
   const p = {
     form, index, sources: packed.sources, timed: form.timed === 1, byName: new Map(), tracks: [],
-    compute: [], comm: [], kindOf: [], chunkOf: [], chunks: 1, deps: false, pairs: null, curves: null, path: null,
+    compute: [], comm: [], copy: [], copyStart: [], kindOf: [], chunkOf: [], chunks: 1, deps: false, pairs: null, curves: null, path: null,
     title: form.params ? form.schedule + ' ' + form.params : form.schedule,
   };
   for (const s of form.stages)
@@ -49,13 +49,15 @@ function makePanel(packed, index) {
       i.nth = list.length;
       list.push(i);
       p.byName.set(i.op, i);
-      k.used ||= !i.comm;
+      k.used ||= k.stream !== 'COMM';
     }
     const ops = streams.get('COMPUTE') || [];
     p.compute.push(ops);
     p.kindOf.push(Uint8Array.from(ops, i => i.kind.index));
     p.chunkOf.push(Uint8Array.from(ops, i => i.mb === undefined ? 0 : i.chunk));
     p.comm.push(streams.get('COMM') || []);
+    p.copy.push(streams.get('COPY') || []);
+    p.copyStart.push(Float64Array.from(p.copy[rank.rank], i => i.start));
   }
   p.tracks.push(makeTrack(p, 'predicted', p.timed, 1, i => [i.start, i.end]));
   return p;
@@ -111,9 +113,9 @@ function findDeps(p) {
       for (const slot of i.ins || (i.in === undefined ? none : [i.in]))
         link(wrote.get(slot), i);
       for (const cls of ['act', 'gout', 'keep']) {
-        const slot = i[cls];
-        if (slot === undefined)
+        if (i[cls] === undefined)
           continue;
+        const slot = cls === 'keep' ? `keep ${i.keep}` : i[cls];
         if (cls === 'keep' ? !holds.has(slot) : i.kind[cls] > 0)
           holds.set(slot, i);
         else

@@ -7,7 +7,7 @@
 
 const $ = id => document.getElementById(id);
 const canvas = $('canvas'), ctx = canvas.getContext('2d');
-const AXIS = 30, TITLE = 24, RIGHT = 10, ARROW_PX = 13, MAX_LABELS = 2500;
+const AXIS = 30, TITLE = 24, COPY = 8, RIGHT = 10, ARROW_PX = 13, MAX_LABELS = 2500;
 
 const view = {
   left: 60, width: 0, height: 0, content: 0, ratio: 1,
@@ -82,7 +82,8 @@ function layout(width, room) {
   view.ratio = Math.min(window.devicePixelRatio || 1, 2);
   view.width = width;
   const ranks = panels.reduce((n, p) => n + p.compute.length, 0), tracks = Math.max(...panels.map(p => p.tracks.length));
-  const each = (room - AXIS - panels.length * TITLE) / ranks, parts = tracks + (view.memory ? 0.9 : 0);
+  const copies = panels.some(p => p.copy.some(list => list.length)) ? COPY : 0;
+  const each = (room - AXIS - panels.length * TITLE) / ranks - copies, parts = tracks + (view.memory ? 0.9 : 0);
   const gap = view.transfers ? (ranks <= 32 ? 10 : 6) : each < 12 ? 1 : 4;
   const h = clamp((each - gap) / parts, view.memory ? 12 : ranks > 128 ? 3 : 8, 44);
   view.rows = [], view.titles = [];
@@ -96,6 +97,8 @@ function layout(width, room) {
       row.first = true;
       y += h * p.tracks.length;
       row.foot = y;
+      if (p.copy.some(list => list.length))
+        y += COPY;
       if (view.memory) {
         row.curve = {y: y + 2, h: 0.9 * h - 2};
         y += 0.9 * h;
@@ -297,6 +300,7 @@ function draw() {
   ctx.beginPath();
   ctx.rect(view.left - 1, 0, plotWidth() + 2, view.height - AXIS);
   ctx.clip();
+  drawCopies(lit);
   if (view.memory)
     drawLimits();
   if (lit)
@@ -329,6 +333,25 @@ function drawRows() {
     ctx.font = `${row.first ? 12 : 10.5}px Helvetica, Arial, "Liberation Sans", "DejaVu Sans", sans-serif`;
     ctx.fillText(row.first ? `rank ${row.rank}` : row.track.name, view.left - 7, y + row.h / 2 + 0.5);
   }
+}
+
+/* The copy stream of a rank, a low track under its ops. */
+function drawCopies(lit) {
+  const until = view.t + plotWidth() / view.px;
+  for (const row of view.rows) {
+    const list = row.panel.copy[row.rank], start = row.panel.copyStart[row.rank], y = row.foot - view.y;
+    if (!row.first || !list.length || y < 0 || y > view.height)
+      continue;
+    for (let k = Math.max(0, after(start, view.t) - 1); k < list.length && start[k] < until; k++) {
+      const i = list[k], x = xAt(i.start), w = xAt(i.end) - x;
+      if (w === 0)
+        continue;
+      ctx.globalAlpha = lit && !lit.has(i) ? 0.25 : 1;
+      ctx.fillStyle = i.kind.fill || colour.soft;
+      ctx.fillRect(x, y + 2, Math.max(0.7, w - (w >= 3 ? 0.7 : 0)), COPY - 3);
+    }
+  }
+  ctx.globalAlpha = 1;
 }
 
 function drawLimits() {

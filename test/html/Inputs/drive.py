@@ -10,8 +10,9 @@ from browser import Page
 what, path, form_path, *files = sys.argv[1:]
 form = json.load(open(form_path))
 ranks = form["rank"]
+COPIES = "OFF", "LOAD"
 KIND = re.compile(r"(\d+)([A-Z_]+)(.*)")
-ops = {i["op"]: dict(i, rank=r["rank"], kind=KIND.match(i["op"])[2], compute="peer" not in i) for r in ranks for i in r["instr"]}
+ops = {i["op"]: dict(i, rank=r["rank"], kind=KIND.match(i["op"])[2], compute="peer" not in i and KIND.match(i["op"])[2] not in COPIES) for r in ranks for i in r["instr"]}
 bad = []
 
 
@@ -74,7 +75,7 @@ def look(page):
         if f"{form['files'][file]}:{line}:" not in tip or not tip.endswith(text[:160]):
             bad.append(f"over {o['op']} it lacks line {line}: {tip}")
     last = ranks[-1]["instr"]
-    first = min(i["start"] for i in last if "peer" not in i)
+    first = min(i["start"] for i in last if ops[i["op"]]["compute"])
     if first * v["px"] > 8:
         page.mouse("mouseMoved", *place(v, dict(rank=len(ranks) - 1, start=0, end=first)))
         tip = page.js("$('tip').textContent")
