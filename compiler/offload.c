@@ -208,6 +208,8 @@ static bool add_clauses(Sched *s) {
           if (!wished(s, s->offload[i], st, mb, &list))
             return false;
     }
+    if (list.n == 0)
+      continue;
     list.n = place_loads(s, r, list.at, list.n);
     for (uint32_t i = 0; i < list.n; i++) {
       uint32_t c = 0;
