@@ -4,7 +4,8 @@
  * compute_comms file. Method: the machine of machine.h.
  *
  * For a program of pipec's own each instruction needs the last one above it that touched a slot of
- * its: what the waits of pipe_instr.h say for one comm stream. For a file that PyTorch runs, a rank
+ * its: what the waits of pipe_instr.h say for one comm stream. An action starts when all its ops can, so
+ * what comes after one of them comes after the last of them. For a file that PyTorch runs, a rank
  * issues its list from the top without waiting; a SEND or RECV begins when all computation above it
  * has ended and its channel has come to it; a computation begins when its RECV is done.
  *
@@ -71,6 +72,20 @@ static MachineInstr machine_instr(const Sched *s, const PipeInstr *in) {
   return m;
 }
 
+/* `send next`: an action starts once what the one before it has made is gone. first..i are the
+ * instructions from the start of that one on, i begins an action. */
+static void wait_for_sends(Sched *s, const PipeRank *k, MachineInstr *out, uint32_t first,
+                           uint32_t i) {
+  const PipeInstr *a = &k->instr[first];
+  uint32_t *more = arena_alloc(s->arena, (a->group + 1u) * sizeof *more), n = 0;
+  for (uint32_t j = first + a->group + 1; j < i; j++)
+    for (uint32_t m = 0; m <= a->group && sends(&k->instr[j]); m++)
+      if (k->instr[j].in == a[m].out && k->instr[j].stage == a[m].stage &&
+          k->instr[j].mb == a[m].mb)
+        more[n++] = j;
+  out[i].more = more, out[i].nmore = n;
+}
+
 static MachineList *lists_of_program(Sched *s) {
   MachineList *list = NEW_ARRAY(s->arena, MachineList, s->nrank);
   for (uint32_t r = 0; r < s->nrank; r++) {
@@ -80,19 +95,24 @@ static MachineList *lists_of_program(Sched *s) {
     uint32_t held = s->rank_stage0[r + 1] - s->rank_stage0[r];
     uint32_t *graded = NEW_ARRAY(s->arena, uint32_t,
                                  held); /* by chunk: last gradient, or its REDUCE; + 1 */
+    uint32_t above = NONE;              /* start of the action before */
     for (uint32_t i = 0; i < k->ninstr; i++) {
       const PipeInstr *in = &k->instr[i];
-      const uint32_t slot[] = {in->in, in->out};
+      const uint32_t slot[] = {in->in, in->out}, done = i + in->group + 1; /* with its action */
       out[i] = machine_instr(s, in);
+      bool starts = !pipe_op_info[in->op].comm && (i == 0 || in[-1].group == 0);
+      if (starts && s->send == SEND_NEXT && above != NONE)
+        wait_for_sends(s, k, out, above, i);
+      above = starts ? i : above;
       uint32_t *last = &graded[s->stage[in->stage].chunk];
       if (in->op == PIPE_REDUCE || in->op == PIPE_U)
         out[i].need[0] = *last - 1;
       if (in->op == PIPE_REDUCE || in->op == PIPE_B || in->op == PIPE_W)
-        *last = i + 1;
+        *last = done;
       for (int e = 0; e < 2; e++)
         if (slot[e] != NONE) {
           out[i].need[e] = touched[slot[e]] - 1; /* NONE: nobody yet */
-          touched[slot[e]] = i + 1;
+          touched[slot[e]] = done;
         }
     }
     list[r] = (MachineList){out, k->ninstr};

@@ -3,8 +3,8 @@
  * already refused a second one), in this order on its rank, and R, if there is one, between the F and
  * what is next; slices go forward in order and backward in the reverse; a U comes after the last backward of every
  * stage (expand has refused one that has nothing to apply); U(m) is the update that applies the gradient
- * of m; replicas update equally often. Finds the updates of each stage, and how far the weights that an
- * F reads are behind. Requires expand. Linear. */
+ * of m; replicas update equally often; the ops of an action do not need one another. Finds the updates of
+ * each stage, and how far the weights that an F reads are behind. Requires expand. Linear. */
 #include "pipec.h"
 
 /* One message per stage and kind: the first unit that lacks it, and how many do. */
@@ -265,5 +265,5 @@ bool check_deps(Sched *s) {
     if (s->diag->errors > s->diag->limit)
       return false;
   }
-  return ok && check_replicas(s) && check_updates(s);
+  return check_overlap(s) && ok && check_replicas(s) && check_updates(s);
 }

@@ -15,6 +15,10 @@
  * Fewer slots may do and save memory: comm starts from MIN_CHANNEL_SLOTS, and check_deadlock asks
  * for fit channels only if that closes a cycle.
  *
+ * note [actions]: the ops of an action start together, so what one of them needs all wait for, and an
+ * action has a send slot for each tensor that it puts into one channel. Its tensors leave, and what it
+ * read is free, when all of it has ended, or as each op does (Sched.send).
+ *
  * Linear in ops and transfers. May run again with more slots. */
 #include "pipec.h"
 
@@ -47,6 +51,20 @@ static void number_slots(Sched *s) {
   }
 }
 
+/* Room for all that the action from `first` on puts into one channel. */
+static void action_slots(Sched *s, uint32_t first) {
+  for (uint32_t i = first; i <= first + s->op[first].group; i++) {
+    int dir = s->op[i].kind == PIPE_F ? FORWARD : BACKWARD;
+    Channel *c = channel_of(s, s->op[i].stage, dir);
+    uint32_t n = 0;
+    for (uint32_t m = first; m <= i && s->op[i].kind != PIPE_W; m++)
+      n += s->op[m].stage == s->op[i].stage && s->op[m].kind != PIPE_W &&
+           (s->op[m].kind == PIPE_F) == (dir == FORWARD);
+    if (c->out_slots > 0 && n > c->out_slots)
+      c->out_slots = n;
+  }
+}
+
 static void first_time(Sched *s) {
   s->channel = NEW_ARRAY(s->arena, Channel, 2 * (size_t)s->nstage);
   s->nrank_slot = NEW_ARRAY(s->arena, uint32_t, s->nrank);
@@ -58,6 +76,9 @@ static void first_time(Sched *s) {
     if (!s->forward && crosses(s, s->stage[st].prev, st))
       channel_of(s, st, BACKWARD)->out_slots = channel_of(s, st, BACKWARD)->in_slots = k;
   }
+  for (uint32_t i = 0; i < s->nop; i++) /* note [actions] */
+    if (s->op[i].group > 0 && (i == 0 || s->op[i - 1].group == 0))
+      action_slots(s, i);
   uint64_t total = 0;
   for (uint32_t i = 0; i < s->nxfer; i++) {
     if (s->xfer[i].to == NONE)
@@ -92,7 +113,7 @@ static void add_reduce(Sched *s, uint32_t first, uint32_t k, PipeInstr *compute,
     PipeInstr *c = &s->stream[r].comm[at];
     *c = pipe_instr(PIPE_REDUCE, st, NONE);
     c->phase = u->phase, c->site = u->site;
-    c->wait = grad - s->rank_op0[r] + 1;
+    c->wait = op_release(s, grad) - s->rank_op0[r] + 1;
     u->wait = at + 1 > u->wait ? at + 1 : u->wait;
   } while ((st = s->stage[st].replica) != first);
 }
@@ -105,7 +126,7 @@ bool comm(Sched *s) {
   for (uint32_t i = 0; i < s->nop; i++) {
     const Op *o = &s->op[i];
     compute[i] = pipe_instr((PipeOp)o->kind, o->stage, o->mb);
-    compute[i].phase = o->phase, compute[i].site = o->site;
+    compute[i].phase = o->phase, compute[i].site = o->site, compute[i].group = o->group;
   }
   /* Who used a channel's slot last: at the sender the position of the SEND, at the receiver that of
    * the reading op. Rings of k entries per channel, one after the other. */
@@ -131,7 +152,8 @@ bool comm(Sched *s) {
     uint32_t *out_user = &ring[ring0[c] + out], *in_user = &ring[ring0[c] + ch->out_slots + in];
     uint32_t send = ncomm[a]++, recv = ncomm[b]++;
     PipeInstr *make = &compute[from], *use = &compute[to];
-    uint32_t made = from - s->rank_op0[a] + 1, used = to - s->rank_op0[b] + 1;
+    uint32_t made = op_release(s, from) - s->rank_op0[a] + 1,
+             used = op_release(s, to) - s->rank_op0[b] + 1;
 
     make->out = ch->out_first + out;
     if (*out_user > make->wait)
@@ -141,6 +163,9 @@ bool comm(Sched *s) {
     *x = pipe_instr(forward ? PIPE_SEND_F : PIPE_SEND_B, make->stage, make->mb);
     x->phase = make->phase, x->site = make->site, x->peer = b;
     x->in = make->out, x->wait = made;
+    uint32_t next = from + s->op[from].group + 1; /* the action after */
+    if (s->send == SEND_NEXT && next < s->rank_op0[a + 1] && compute[next].wait < send + 1)
+      compute[next].wait = send + 1;
 
     use->in = ch->in_first + in;
     if (recv + 1 > use->wait)
@@ -152,14 +177,22 @@ bool comm(Sched *s) {
     *in_user = used;
   }
   offload_streams(s);
+  for (uint32_t i = 0; i < s->nop; i += s->op[i].group + 1u) /* the first op waits for all */
+    for (uint32_t m = i + 1; m <= i + s->op[i].group; m++) {
+      if (compute[m].wait > compute[i].wait)
+        compute[i].wait = compute[m].wait;
+      if (compute[m].wait_copy > compute[i].wait_copy)
+        compute[i].wait_copy = compute[m].wait_copy;
+      compute[m].wait = compute[m].wait_copy = 0;
+    }
   return true;
 }
 
 /* Started before `time` and ended by then. */
 static bool is_over(const Sched *s, uint32_t op, uint64_t time) {
   const Op *o = &s->op[op];
-  return s->ideal_end[op] < time ||
-         (s->ideal_end[op] == time && s->stage[o->stage].time[o->kind] > 0);
+  bool takes_time = s->stage[o->stage].time[o->kind] > 0; /* FB, if given, is not 0 */
+  return s->ideal_end[op] < time || (s->ideal_end[op] == time && takes_time);
 }
 
 bool comm_more_slots(Sched *s) {

@@ -6,9 +6,9 @@
 
 #include "expand.h"
 
-const char *const cost_key[NKEYS] = {"F",        "B",      "I",    "W",    "R",   "U",
-                                     "send",     "reduce", "OFF",  "LOAD", "act", "gout",
-                                     "boundary", "weight", "grad", "opt",  "work"};
+const char *const cost_key[NKEYS] = {"F",      "B",        "I",      "W",    "R",   "U",
+                                     "FB",     "send",     "reduce", "OFF",  "LOAD", "act",
+                                     "gout",   "boundary", "weight", "grad", "opt",  "work"};
 
 uint64_t *cost_field(PipeStage *st, CostKey k) {
   switch (k) {
@@ -18,6 +18,7 @@ uint64_t *cost_field(PipeStage *st, CostKey k) {
   case KEY_W: return &st->time[PIPE_W];
   case KEY_R: return &st->time[PIPE_R];
   case KEY_U: return &st->time[PIPE_U];
+  case KEY_FB: return &st->time_fb;
   case KEY_SEND: return &st->time[PIPE_SEND_F];
   case KEY_REDUCE: return &st->time[PIPE_REDUCE];
   case KEY_OFF: return &st->time[PIPE_OFF];

@@ -45,6 +45,8 @@ static bool emit(Sched *s) {
                "--emit=csv: the format has one index, and this schedule has slices");
     return false;
   }
+  if (s->opt->emit == EMIT_HTML)
+    return emit_html(s);
   if (!file_open(s, &out, s->opt->output))
     return false;
   if (s->opt->emit == EMIT_PROMELA)

@@ -48,7 +48,12 @@ void dump_ops(Sched *s, FILE *f) {
         break;
       if (s->op[i].phase != phase)
         fprintf(f, " [%s]", pipe_phase_name[phase = s->op[i].phase]);
-      fprintf(f, " %s", op_text(s, i));
+      bool first = i == s->rank_op0[r] || s->op[i - 1].group == 0;
+      fprintf(f, "%s%s%s",
+              s->op[i].group == 0 && first ? " "
+              : first                      ? " ("
+                                           : ";",
+              op_text(s, i), s->op[i].group == 0 && !first ? ")" : "");
     }
     fputc('\n', f);
   }
@@ -58,6 +63,8 @@ static void dump_instr(const Sched *s, FILE *f, const PipeInstr *in) {
   char text[OP_TEXT];
   pipe_unit_text(text, (PipeOp)in->op, in->stage, in->mb, s->slices);
   fprintf(f, "  %s", text);
+  if (in->group)
+    fprintf(f, " group %u", in->group);
   if (in->wait)
     fprintf(f, " wait %u", in->wait);
   if (in->wait_copy)

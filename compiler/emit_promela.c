@@ -133,6 +133,8 @@ static void needs(const Model *m, uint32_t r, const MachineInstr *in) {
   for (int e = 0; e < 2; e++)
     if (in->need[e] != MACHINE_NONE)
       fprintf(m->f, "n[%u] > %u; ", m->of[r][in->need[e]], m->at[r][in->need[e]]);
+  for (uint32_t k = 0; k < in->nmore; k++)
+    fprintf(m->f, "n[%u] > %u; ", m->of[r][in->more[k]], m->at[r][in->more[k]]);
 }
 
 /* One instruction of queue q; nth: among the transfers of its pair, or the collectives of its

@@ -279,14 +279,13 @@ static void own_users(const Sched *s, uint32_t op, uint32_t user[2]) {
     user[1] = s->at_b[cell - 1] - 1;
 }
 
-static void start(Rules *q, uint32_t r, uint32_t op, uint64_t now) {
+/* Op of rank r, whose outputs can leave at `end`, starts. Returns how long its transfer takes. */
+static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64_t now) {
   Sched *s = q->s;
   const Op *o = &s->op[op];
   const PipeStage *st = &s->stage[o->stage];
-  uint64_t end = now + st->time[o->kind];
   q->seq[q->next[r]++] = op;
   q->op[op].need = DONE;
-  q->free_at[r] = end;
   bool again = o->kind != PIPE_U && s->at_r[(size_t)o->stage * s->nmb + o->mb];
   /* Forward-only, the stashes of a microbatch in slices stay until its last one. */
   bool last = s->forward && s->slices > 1 && (o->mb + 1) % s->slices == 0;
@@ -298,14 +297,30 @@ static void start(Rules *q, uint32_t r, uint32_t op, uint64_t now) {
   };
   for (int k = 0; k < 3; k++)
     q->count[k][o->stage] += change[k], q->rank_count[k][r] += change[k];
-  event_push(q, end, r);
   uint32_t user = order_user(s, op), own[2];
   own_users(s, op, own);
+  uint64_t send = user == NONE || s->stage[s->op[user].stage].rank == r ? 0 : st->time[PIPE_SEND_F];
   if (user != NONE)
-    feed(q, user, end + (s->stage[s->op[user].stage].rank == r ? 0 : st->time[PIPE_SEND_F]), now);
+    feed(q, user, end + send, now);
   for (int k = 0; k < 2; k++)
     if (own[k] != NONE)
       feed(q, own[k], end, now);
+  return send;
+}
+
+/* The action of rank r that begins with `op` starts. */
+static void start(Rules *q, uint32_t r, uint32_t op, uint64_t now) {
+  Sched *s = q->s;
+  uint32_t last = op + s->op[op].group;
+  uint64_t end = now + action_time(s, s->stage, false, op), at = now, hold = 0;
+  q->free_at[r] = end; /* those it feeds may be its own rank's */
+  for (uint32_t i = op; i <= last; i++) {
+    at += s->stage[s->op[i].stage].time[s->op[i].kind];
+    bool early = s->send == SEND_EAGER && i < last && at < end;
+    hold = later(hold, start_op(q, r, i, early ? at : end, now));
+  }
+  q->free_at[r] = end += s->send == SEND_NEXT ? hold : 0;
+  event_push(q, end, r);
 }
 
 static bool holds(Rules *q, uint32_t op, bool *yes) {
@@ -352,10 +367,21 @@ static bool choose(Rules *q, const Region *g, uint64_t now, uint32_t *best) {
   return true;
 }
 
+/* When all inputs of the action that begins with `op` are there; UINT64_MAX: not known yet. */
+static uint64_t action_arrives(const Rules *q, uint32_t op) {
+  uint64_t avail = 0;
+  for (uint32_t i = op; i <= op + q->s->op[op].group; i++)
+    if (q->op[i].need == 0)
+      avail = later(avail, q->op[i].avail);
+    else
+      return UINT64_MAX;
+  return avail;
+}
+
 /* When the next op of rank r arrives that may let it go on; UINT64_MAX: none is under way. */
 static uint64_t next_arrival(const Rules *q, const Region *g, uint32_t r) {
   if (!g)
-    return q->op[q->next[r]].need == 0 ? q->op[q->next[r]].avail : UINT64_MAX;
+    return action_arrives(q, q->next[r]);
   uint64_t first = UINT64_MAX;
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
     const OpHeap *h = &q->x->classes.at[k].coming;
@@ -383,7 +409,7 @@ static bool step(Rules *q, uint32_t r, uint64_t now) {
     return step(q, r, now);
   }
   q->rank = r;
-  if (!g && (q->op[op].need != 0 || q->op[op].avail > now))
+  if (!g && action_arrives(q, op) > now)
     op = NONE;
   if (g && !choose(q, g, now, &op))
     return false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The `recompute` clause (lang/spec.md 5.10): an R before the first backward of every stage and
+ * The `recompute` clause (lang/spec.md 5.11): an R before the first backward of every stage and
  * microbatch for which its condition holds, and that has no R of its own. Part of expand; the orders
  * are complete, those of `rules` included. Linear. */
 #include <string.h>
@@ -67,24 +67,27 @@ bool insert_recompute(Ex *x) {
   for (uint32_t r = 0; r < s->nrank; r++) {
     uint32_t end = s->rank_op0[r + 1];
     s->rank_op0[r] = n;
-    for (; i < end; i++) {
-      const Op *o = &s->op[i];
+    while (i < end) {
+      uint32_t after = i + 1 + s->op[i].group; /* an action stays together */
       place[i] = n;
-      if (o->kind == PIPE_U) {
-        to[n++] = *o;
-        continue;
-      }
-      size_t cell = (size_t)o->stage * s->nmb + o->mb;
-      bool backward = o->kind == PIPE_B || o->kind == PIPE_I, yes = false;
-      if (backward && !s->at_r[cell] && !wanted(s, c, o, &yes))
-        return false;
-      if (yes) {
+      for (uint32_t j = i; j < after; j++) {
+        const Op *o = &s->op[j];
+        size_t cell = o->kind == PIPE_U ? 0 : (size_t)o->stage * s->nmb + o->mb;
+        bool backward = o->kind == PIPE_B || o->kind == PIPE_I, yes = false;
+        if (backward && !s->at_r[cell] && !wanted(s, c, o, &yes))
+          return false;
+        if (!yes)
+          continue;
         to[n++] = (Op){
             .kind = PIPE_R, .phase = o->phase, .stage = o->stage, .mb = o->mb, .site = site};
         s->at_r[cell] = n;
       }
-      to[n++] = *o;
-      *op_row(s, o->kind, cell) = n;
+      for (; i < after; i++) {
+        const Op *o = &s->op[i];
+        to[n++] = *o;
+        if (o->kind != PIPE_U)
+          *op_row(s, o->kind, (size_t)o->stage * s->nmb + o->mb) = n;
+      }
     }
   }
   s->rank_op0[s->nrank] = place[i] = n;

@@ -117,135 +117,191 @@ static bool local(const Sched *s, uint32_t a, uint32_t b) {
   return a != NONE && b != NONE && s->stage[a].rank == s->stage[b].rank;
 }
 
-/* One rank: colours, then numbers. */
+/* A rank being coloured. */
+typedef struct Rank {
+  Classes *cls;
+  Peak *peak;
+  const Streams *stream;
+  uint32_t op0; /* row of its first op */
+  uint32_t inflight, held, kept, on_host, copied, over;
+  uint32_t *noff;      /* [pools of ACT]: OFFs that an op waits for */
+  uint64_t live, most; /* bytes of stashes and local tensors */
+  bool backward_seen;
+} Rank;
+
+/* Whether a compute instruction reads or writes a tensor that stays on the rank: y of F to F of the next
+ * stage, dx of B to B of the previous one; or y of R, which nobody reads. */
+static bool reads_local(const Sched *s, const PipeInstr *in) {
+  const PipeStage *st = &s->stage[in->stage];
+  return in->op == PIPE_F   ? local(s, st->prev, in->stage)
+         : in->op == PIPE_B || in->op == PIPE_I ? local(s, in->stage, st->next)
+                                                : false;
+}
+
+static bool makes_local(const Sched *s, const PipeInstr *in) {
+  const PipeStage *st = &s->stage[in->stage];
+  return in->op == PIPE_F   ? local(s, in->stage, st->next)
+         : in->op == PIPE_R ? st->next != NONE
+         : in->op == PIPE_W ? false
+                            : local(s, st->prev, in->stage);
+}
+
+/* The stage whose output, or its gradient, the instruction reads, and writes. */
+static uint32_t stage_read(const Sched *s, const PipeInstr *in) {
+  return in->op == PIPE_F ? s->stage[in->stage].prev : in->stage;
+}
+
+static uint32_t stage_written(const Sched *s, const PipeInstr *in) {
+  return in->op == PIPE_F || in->op == PIPE_R ? in->stage : s->stage[in->stage].prev;
+}
+
+static Colour *pool_of(Rank *k, PipeClass cls, uint32_t stage) {
+  return &k->cls[cls].pool[k->cls[cls].of[stage]];
+}
+
+static void more_inflight(Rank *k) {
+  if (++k->inflight > k->peak->inflight)
+    k->peak->inflight = k->inflight;
+}
+
+/* The copies that stand before op i of the rank. */
+static void copies(Sched *s, Rank *k, uint32_t i) {
+  const Streams *t = k->stream;
+  for (; k->copied < t->ncopy && t->copy[k->copied].wait <= i; k->copied++) {
+    PipeInstr *x = &t->copy[k->copied];
+    size_t cell = (size_t)x->stage * s->nmb + x->mb;
+    Colour *h = pool_of(k, PIPE_HOST, x->stage), *a = pool_of(k, PIPE_ACT, x->stage);
+    if (x->op == PIPE_OFF) {
+      x->act = s->stream[0].compute[s->at_f[cell] - 1].act;
+      leave(s, a, x->act);
+      if (x->peer == NONE)
+        x->keep = take(h), k->on_host++;
+      k->peak->host = k->on_host > k->peak->host ? k->on_host : k->peak->host;
+      continue;
+    }
+    if (x->peer == NONE) {
+      x->keep = s->stream[0].copy[s->at_off[cell] - 1].keep;
+      give(s, h, x->keep), k->on_host--;
+    }
+    if (a->first_left < a->nleft) {
+      x->act = a->left[a->first_left++];
+      continue;
+    }
+    x->act = take(a), k->live += a->bytes;
+    more_inflight(k);
+    if (k->live > k->most)
+      k->most = k->live, k->peak->op = k->op0 + i;
+  }
+}
+
+/* Gives back what the OFFs have left that an instruction waits for. */
+static void copied_away(Sched *s, Rank *k, const PipeInstr *in) {
+  for (; k->over < in->wait_copy; k->over++) {
+    PipeInstr *x = &k->stream->copy[k->over];
+    Colour *a = pool_of(k, PIPE_ACT, x->stage);
+    uint32_t *done = &k->noff[k->cls[PIPE_ACT].of[x->stage]];
+    if (x->op == PIPE_OFF && (*done)++ == a->first_left)
+      give(s, a, a->left[a->first_left++]), k->live -= a->bytes, k->inflight--;
+  }
+}
+
+static void takes(Sched *s, Rank *k, PipeInstr *in) {
+  PipeInstr *all = s->stream[0].compute; /* instruction of op i of any rank */
+  const PipeStage *st = &s->stage[in->stage];
+  size_t cell = (size_t)in->stage * s->nmb + in->mb;
+  Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage),
+         *kp = pool_of(k, PIPE_KEEP, in->stage);
+  if (pipe_op_info[in->op].act > 0) {
+    in->act = take(a), k->live += a->bytes;
+    more_inflight(k);
+  } else {
+    in->act = all[(s->at_r[cell] ? s->at_r : s->at_f)[cell] - 1].act;
+    if (k->stream->ncopy && s->at_load[cell] &&
+        s->copy[s->at_load[cell] - 1].at <= (uint32_t)(in - all))
+      in->act = s->stream[0].copy[s->at_load[cell] - 1].act;
+    k->backward_seen = true;
+  }
+  if (in->op == PIPE_F)
+    k->peak->warmup += !k->backward_seen;
+  if (in->op == PIPE_F && s->at_r[cell]) {
+    in->keep = take(kp), k->live += kp->bytes;
+    if (++k->kept > k->peak->kept)
+      k->peak->kept = k->kept;
+  } else if (in->op == PIPE_R) {
+    in->keep = all[s->at_f[cell] - 1].keep;
+  }
+  if (in->op == PIPE_I) {
+    in->gout = take(g), k->live += g->bytes;
+    if (++k->held > k->peak->held)
+      k->peak->held = k->held;
+  } else if (in->op == PIPE_W) {
+    in->gout = all[s->at_b[cell] - 1].gout;
+  }
+  if (makes_local(s, in)) {
+    Colour *l = pool_of(k, PIPE_LOCAL, stage_written(s, in));
+    in->out = take(l), k->live += l->bytes;
+  }
+  if (reads_local(s, in)) {
+    size_t from = in->op == PIPE_F ? (size_t)st->prev * s->nmb + in->mb
+                                   : (size_t)st->next * s->nmb + in->mb;
+    in->in = all[(in->op == PIPE_F ? s->at_f : s->at_b)[from] - 1].out;
+  }
+}
+
+static void gives(Sched *s, Rank *k, PipeInstr *in) {
+  Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage);
+  size_t cell = (size_t)in->stage * s->nmb + in->mb;
+  bool alone = s->at_r[cell] != 0 || (s->forward && s->slices == 1); /* F needs a slot while it runs */
+  if (reads_local(s, in)) {
+    Colour *l = pool_of(k, PIPE_LOCAL, stage_read(s, in));
+    give(s, l, in->in), k->live -= l->bytes;
+  }
+  if (in->op == PIPE_R) {
+    Colour *kp = pool_of(k, PIPE_KEEP, in->stage), *l = pool_of(k, PIPE_LOCAL, in->stage);
+    if (in->out != NONE)
+      give(s, l, in->out), k->live -= l->bytes;
+    give(s, kp, in->keep), k->live -= kp->bytes, k->kept--;
+  }
+  if (pipe_op_info[in->op].act < 0 || (in->op == PIPE_F && alone))
+    give(s, a, in->act), k->live -= a->bytes, k->inflight--;
+  else if (s->forward && (in->mb + 1) % s->slices == 0) /* the slices of a microbatch end together */
+    for (uint32_t i = 0; i < s->slices; i++)
+      give(s, a, s->stream[0].compute[s->at_f[cell - i] - 1].act), k->live -= a->bytes,
+          k->inflight--;
+  if (pipe_op_info[in->op].gout < 0)
+    give(s, g, in->gout), k->live -= g->bytes, k->held--;
+}
+
+/* One rank: colours, then numbers. The ops of an action take all that they take before any gives back. */
 static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *key,
-                        uint32_t *noff) { /* [pools of ACT]: OFFs that an op waits for */
+                        uint32_t *noff) {
   Peak *pk = &s->peak[r];
   Streams *t = &s->stream[r];
-  PipeInstr *all = s->stream[0].compute; /* instruction of op i of any rank */
   Classes *act = &cls[PIPE_ACT], *gout = &cls[PIPE_GOUT], *loc = &cls[PIPE_LOCAL],
-          *host = &cls[PIPE_HOST], *keep = &cls[PIPE_KEEP];
+          *host = &cls[PIPE_HOST];
   group(s, r, PIPE_ACT, act, key);
   group(s, r, PIPE_GOUT, gout, key);
   group(s, r, PIPE_LOCAL, loc, key);
-  group(s, r, PIPE_KEEP, keep, key);
-  *pk = (Peak){.op = NONE};
+  group(s, r, PIPE_KEEP, &cls[PIPE_KEEP], key);
   group(s, r, PIPE_HOST, host, key);
-  uint32_t inflight = 0, held = 0, kept = 0, on_host = 0, copied = 0, over = 0;
+  *pk = (Peak){.op = NONE};
   memset(noff, 0, act->npool * sizeof *noff);
-  uint64_t live = 0, most = 0;
-  bool backward_seen = false;
-  for (uint32_t i = 0; i < t->ncompute; i++) {
+  Rank k = {.cls = cls, .peak = pk, .stream = t, .op0 = s->rank_op0[r], .noff = noff};
+  for (uint32_t i = 0, n; i < t->ncompute; i += n) {
     PipeInstr *in = &t->compute[i];
-    for (; copied < t->ncopy && t->copy[copied].wait <= i; copied++) {
-      PipeInstr *x = &t->copy[copied];
-      size_t cell = (size_t)x->stage * s->nmb + x->mb;
-      Colour *h = &host->pool[host->of[x->stage]], *a = &act->pool[act->of[x->stage]];
-      if (x->op == PIPE_OFF) {
-        x->act = all[s->at_f[cell] - 1].act;
-        leave(s, a, x->act);
-        if (x->peer == NONE)
-          x->keep = take(h), on_host++;
-        pk->host = on_host > pk->host ? on_host : pk->host;
-        continue;
-      }
-      if (x->peer == NONE) {
-        x->keep = s->stream[0].copy[s->at_off[cell] - 1].keep;
-        give(s, h, x->keep), on_host--;
-      }
-      if (a->first_left < a->nleft) {
-        x->act = a->left[a->first_left++];
-        continue;
-      }
-      x->act = take(a), live += a->bytes;
-      if (++inflight > pk->inflight)
-        pk->inflight = inflight;
-      if (live > most)
-        most = live, pk->op = s->rank_op0[r] + i;
-    }
-    for (; over < in->wait_copy; over++) {
-      PipeInstr *x = &t->copy[over];
-      Colour *a = &act->pool[act->of[x->stage]];
-      uint32_t *done = &noff[act->of[x->stage]];
-      if (x->op == PIPE_OFF && (*done)++ == a->first_left)
-        give(s, a, a->left[a->first_left++]), live -= a->bytes, inflight--;
-    }
+    n = in->group + 1u;
+    copies(s, &k, i);
+    copied_away(s, &k, in);
     if (in->op == PIPE_U)
       continue;
-    const PipeStage *st = &s->stage[in->stage];
-    size_t cell = (size_t)in->stage * s->nmb + in->mb;
-    Colour *a = &act->pool[act->of[in->stage]], *g = &gout->pool[gout->of[in->stage]],
-           *kp = &keep->pool[keep->of[in->stage]];
-    bool again = s->at_r[cell] != 0,
-         alone = again || (s->forward && s->slices == 1); /* F works in a slot while it runs */
-    if (pipe_op_info[in->op].act > 0) {
-      in->act = take(a), live += a->bytes;
-      if (++inflight > pk->inflight)
-        pk->inflight = inflight;
-    } else {
-      in->act = all[(again ? s->at_r[cell] : s->at_f[cell]) - 1].act;
-      if (t->ncopy && s->at_load[cell] && s->copy[s->at_load[cell] - 1].at <= s->rank_op0[r] + i)
-        in->act = s->stream[0].copy[s->at_load[cell] - 1].act;
-      backward_seen = true;
-    }
-    if (in->op == PIPE_F)
-      pk->warmup += !backward_seen;
-    if (in->op == PIPE_F && again) {
-      in->keep = take(kp), live += kp->bytes;
-      if (++kept > pk->kept)
-        pk->kept = kept;
-    } else if (in->op == PIPE_R) {
-      in->keep = all[s->at_f[cell] - 1].keep;
-    }
-    if (in->op == PIPE_I) {
-      in->gout = take(g), live += g->bytes;
-      if (++held > pk->held)
-        pk->held = held;
-    } else if (in->op == PIPE_W) {
-      in->gout = all[s->at_b[cell] - 1].gout;
-    }
-    /* Tensors that stay: y of F to F of the next stage, dx of B to B of the previous one. */
-    bool back = in->op == PIPE_B || in->op == PIPE_I, f = in->op == PIPE_F,
-         scratch = in->op == PIPE_R && st->next != NONE;
-    bool makes = (f && local(s, in->stage, st->next)) || (back && local(s, st->prev, in->stage));
-    bool reads = (f && local(s, st->prev, in->stage)) || (back && local(s, in->stage, st->next));
-    uint32_t above = in->op == PIPE_F ? st->prev : in->stage,
-             below = in->op == PIPE_F ? in->stage : st->prev;
-    if (scratch) {
-      Colour *l = &loc->pool[loc->of[in->stage]];
-      in->out = take(l), live += l->bytes;
-    }
-    if (makes) {
-      Colour *l = &loc->pool[loc->of[below]];
-      in->out = take(l), live += l->bytes;
-    }
-    if (reads) {
-      size_t from = in->op == PIPE_F ? (size_t)st->prev * s->nmb + in->mb
-                                     : (size_t)st->next * s->nmb + in->mb;
-      in->in = all[(in->op == PIPE_F ? s->at_f : s->at_b)[from] - 1].out;
-    }
-    if (live > most || pk->op == NONE) {
-      most = live;
+    for (uint32_t m = 0; m < n; m++)
+      takes(s, &k, &in[m]);
+    if (k.live > k.most || pk->op == NONE) {
+      k.most = k.live;
       pk->op = s->rank_op0[r] + i;
     }
-    if (reads) {
-      Colour *l = &loc->pool[loc->of[above]];
-      give(s, l, in->in), live -= l->bytes;
-    }
-    if (scratch) {
-      Colour *l = &loc->pool[loc->of[in->stage]];
-      give(s, l, in->out), live -= l->bytes;
-    }
-    if (pipe_op_info[in->op].act < 0 || (f && alone))
-      give(s, a, in->act), live -= a->bytes, inflight--;
-    else if (s->forward &&
-             (in->mb + 1) % s->slices == 0) /* the slices of a microbatch end together */
-      for (uint32_t k = 0; k < s->slices; k++)
-        give(s, a, all[s->at_f[cell - k] - 1].act), live -= a->bytes, inflight--;
-    if (in->op == PIPE_R)
-      give(s, kp, in->keep), live -= kp->bytes, kept--;
-    if (pipe_op_info[in->op].gout < 0)
-      give(s, g, in->gout), live -= g->bytes, held--;
+    for (uint32_t m = 0; m < n; m++)
+      gives(s, &k, &in[m]);
   }
   for (uint32_t p = 0; p < act->npool; p++) /* no op waits for these */
     for (Colour *c = &act->pool[p]; c->first_left < c->nleft; c->first_left++)
@@ -255,13 +311,13 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
   /* Numbers: channels first (comm has numbered them), then these. */
   uint32_t n = s->nrank_slot[r];
   static const PipeClass order_[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL, PIPE_HOST, PIPE_KEEP};
-  for (int k = 0; k < 5; k++)
-    for (uint32_t p = 0; p < cls[order_[k]].npool; p++) {
-      Colour *c = &cls[order_[k]].pool[p];
+  for (int o = 0; o < 5; o++)
+    for (uint32_t p = 0; p < cls[order_[o]].npool; p++) {
+      Colour *c = &cls[order_[o]].pool[p];
       BUG_IF(c->live != 0);
       c->first = n;
       n += c->count;
-      add_pool(s, r, order_[k], c->stage, c->first, c->count, c->bytes);
+      add_pool(s, r, order_[o], c->stage, c->first, c->count, c->bytes);
     }
   s->nrank_slot[r] = n;
   for (uint32_t i = 0; i < t->ncopy; i++) {
@@ -274,22 +330,15 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     PipeInstr *in = &t->compute[i];
     if (in->op == PIPE_U)
       continue;
-    const PipeStage *st = &s->stage[in->stage];
     in->act += act->pool[act->of[in->stage]].first;
     if (in->gout != NONE)
       in->gout += gout->pool[gout->of[in->stage]].first;
-    uint32_t above = in->op == PIPE_F ? st->prev : in->stage,
-             below = in->op == PIPE_F ? in->stage : st->prev;
     if (in->keep != NONE)
-      in->keep += keep->pool[keep->of[in->stage]].first;
-    if (in->op == PIPE_R && in->out != NONE)
-      in->out += loc->pool[loc->of[in->stage]].first;
-    if (in->op == PIPE_W || in->op == PIPE_R)
-      continue;
-    if (in->op == PIPE_F ? local(s, in->stage, st->next) : local(s, st->prev, in->stage))
-      in->out += loc->pool[loc->of[below]].first;
-    if (in->op == PIPE_F ? local(s, st->prev, in->stage) : local(s, in->stage, st->next))
-      in->in += loc->pool[loc->of[above]].first;
+      in->keep += cls[PIPE_KEEP].pool[cls[PIPE_KEEP].of[in->stage]].first;
+    if (makes_local(s, in))
+      in->out += loc->pool[loc->of[stage_written(s, in)]].first;
+    if (reads_local(s, in))
+      in->in += loc->pool[loc->of[stage_read(s, in)]].first;
   }
 }
 

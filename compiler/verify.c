@@ -71,8 +71,10 @@ void verify_ops(const Sched *s) {
     for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
       const Op *o = &s->op[i];
       BUG_IF(o->stage >= s->nstage || s->stage[o->stage].rank != r);
-      BUG_IF(o->phase >= PIPE_NPHASES || o->zero != 0 || o->site >= s->nsite);
+      BUG_IF(o->phase >= PIPE_NPHASES || o->site >= s->nsite);
+      BUG_IF(o->group > 0 && (i + 1 >= s->rank_op0[r + 1] || o[1].group != o->group - 1));
       if (o->kind == PIPE_U) {
+        BUG_IF(o->group > 0 || (i > s->rank_op0[r] && o[-1].group > 0));
         uint32_t row = s->round0[o->stage] + rounds[o->stage]++;
         BUG_IF(fresh[o->stage] == 0 || row >= s->round0[o->stage + 1]);
         BUG_IF(s->round[row].u != i || s->round[row].grad != grad[o->stage]);
@@ -153,6 +155,7 @@ typedef struct Verify {
   Slot *slot;            /* [nslot] */
   uint32_t *live, *most; /* [npool] full slots, and the most there were */
   uint32_t done[3];      /* instructions above, per stream: the position of the one at hand */
+  uint32_t begun;        /* those of COMPUTE above its action */
   uint32_t waited[3][3]; /* most that an instruction of a stream has waited for, of each other */
   int stream;            /* of the one at hand: 0 COMPUTE, 1 COMM, 2 COPY */
 } Verify;
@@ -252,7 +255,9 @@ static void sum_stages(Verify *v) {
 
 /* note [before]: the access of this slot at `touched` of stream x is over when this one starts. */
 static bool is_before(const Verify *v, int x, uint32_t touched) {
-  return x == v->stream ? touched <= v->done[x] + 1 : touched <= v->waited[v->stream][x];
+  if (x == v->stream) /* an op may take and give back the same slot */
+    return touched <= (x ? v->done[x] : v->begun) || touched == v->done[x] + 1;
+  return touched <= v->waited[v->stream][x];
 }
 
 static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage) {
@@ -303,19 +308,22 @@ static Edge edge_out(const PipeStage *st, uint32_t stage, bool forward) {
 }
 
 /* R: from the input that was kept to a stash; its output goes to a slot that nobody reads. */
-static void verify_again(Verify *v, const PipeInstr *in, Cell *c) {
+static void takes_again(Verify *v, const PipeInstr *in, Cell *c) {
   bool scratch = v->p->stage[in->stage].next != NONE;
   BUG_IF(in->keep == NONE || in->keep != c->keep || (in->out != NONE) != scratch);
   c->act = in->act;
   fill(v, in->act, PIPE_ACT, in->stage, in->mb, false);
-  if (scratch) {
+  if (scratch)
     fill(v, in->out, PIPE_LOCAL, in->stage, in->mb, false);
+}
+
+static void gives_again(Verify *v, const PipeInstr *in) {
+  if (in->out != NONE)
     use(v, in->out, PIPE_LOCAL, in->stage, in->mb, false, true);
-  }
   use(v, in->keep, PIPE_KEEP, in->stage, in->mb, false, true);
 }
 
-static void verify_compute(Verify *v, const PipeInstr *in) {
+static void verify_takes(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
   const PipeStage *st = &p->stage[in->stage];
   BUG_IF(in->peer != NONE);
@@ -344,11 +352,11 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
   BUG_IF((in->gout != NONE) != (in->op == PIPE_I || in->op == PIPE_W));
   BUG_IF((in->in != NONE) != reads);
   if (in->op == PIPE_R) {
-    verify_again(v, in, c);
+    takes_again(v, in, c);
     return;
   }
   BUG_IF((in->out != NONE) != writes);
-  /* Takes before it gives back: what it writes never lies where it reads. */
+  /* An action takes all that it takes before it gives back: what it writes never lies where it reads. */
   if (forward) {
     c->act = in->act;
     c->keep = in->keep;
@@ -366,7 +374,21 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
   if (writes)
     fill(v, in->out, p->stage[to.other].rank == v->r ? PIPE_LOCAL : PIPE_OUT, to.owner, in->mb,
          !forward);
-  if (reads)
+}
+
+static void verify_gives(Verify *v, const PipeInstr *in) {
+  const PipeProgram *p = v->p;
+  const PipeStage *st = &p->stage[in->stage];
+  if (in->op == PIPE_U)
+    return;
+  if (in->op == PIPE_R) {
+    gives_again(v, in);
+    return;
+  }
+  Cell *c = &v->cell[cell_at(p->nmb, in->stage, in->mb)];
+  bool forward = in->op == PIPE_F;
+  Edge from = edge_in(st, in->stage, forward);
+  if (in->op != PIPE_W && from.other != NONE)
     use(v, in->in, p->stage[from.other].rank == v->r ? PIPE_LOCAL : PIPE_IN, from.owner, in->mb,
         !forward, true);
   BUG_IF(p->forward && (!forward || in->keep != NONE));
@@ -501,8 +523,9 @@ static void verify_stashes(Verify *v) {
   for (uint32_t i = 0; i < k->npool; i++)
     if (k->pool[i].cls == PIPE_ACT || k->pool[i].cls == PIPE_HOST)
       v->live[i] = v->most[i] = 0;
-  for (uint32_t i = next_of(k, 0, 0); i < k->ninstr; i = next_of(k, i + 1, 0), done++) {
+  for (uint32_t i = next_of(k, 0, 0), n; i < k->ninstr; i = next_of(k, i + n, 0), done += n) {
     const PipeInstr *in = &k->instr[i];
+    n = in->group + 1u;
     for (; copy < k->ninstr && k->instr[copy].wait <= done; copy = next_of(k, copy + 1, 2)) {
       bool load = k->instr[copy].op == PIPE_LOAD;
       Slot *slot = &v->slot[k->instr[copy].act];
@@ -516,14 +539,17 @@ static void verify_stashes(Verify *v) {
     for (; nover < in->wait_copy; nover++, over = next_of(k, over + 1, 2))
       if (k->instr[over].op == PIPE_OFF)
         live -= leaves(v, k->instr[over].act);
-    if (in->op == PIPE_F || in->op == PIPE_R)
-      change(v, in->act, true), live++;
+    for (uint32_t j = 0; j < n; j++)
+      if (in[j].op == PIPE_F || in[j].op == PIPE_R)
+        change(v, in[j].act, true), live++;
     most = live > most ? live : most;
-    if (in->op == PIPE_B || in->op == PIPE_W || (in->op == PIPE_F && in->keep != NONE))
-      change(v, in->act, false), live--;
-    bool ends = v->p->forward && in->mb % v->p->slices == v->p->slices - 1; /* a microbatch */
-    for (uint32_t q = 0; ends && q < v->p->slices; q++, live--)
-      change(v, v->cell[cell_at(v->p->nmb, in->stage, in->mb - q)].act, false);
+    for (uint32_t j = 0; j < n; j++) {
+      if (in[j].op == PIPE_B || in[j].op == PIPE_W || (in[j].op == PIPE_F && in[j].keep != NONE))
+        change(v, in[j].act, false), live--;
+      bool ends = v->p->forward && in[j].mb % v->p->slices == v->p->slices - 1; /* a microbatch */
+      for (uint32_t q = 0; ends && q < v->p->slices; q++, live--)
+        change(v, v->cell[cell_at(v->p->nmb, in[j].stage, in[j].mb - q)].act, false);
+    }
   }
   BUG_IF(copy < k->ninstr || k->inflight != most);
   for (; over < k->ninstr; over = next_of(k, over + 1, 2))
@@ -540,7 +566,7 @@ static void verify_rank(Verify *v) {
   memset(v->waited, 0, sizeof v->waited);
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
-    BUG_IF(in->phase >= PIPE_NPHASES || in->group != 0 || in->site >= p->nsite);
+    BUG_IF(in->phase >= PIPE_NPHASES || in->site >= p->nsite);
     BUG_IF(in->stage >= p->nstage || p->stage[in->stage].rank != v->r);
     v->stream = stream_of(in->op);
     int other[2] = {v->stream == 0, v->stream == 2 ? 1 : 2}; /* of wait, of wait_copy */
@@ -553,9 +579,31 @@ static void verify_rank(Verify *v) {
       verify_copy(v, in);
     else if (v->stream)
       verify_comm(v, in);
-    else
-      verify_compute(v, in);
-    v->done[v->stream]++;
+    if (v->stream) {
+      BUG_IF(in->group != 0);
+      v->done[v->stream]++;
+      continue;
+    }
+    /* All ops of the action take, then all give back. */
+    uint32_t n = in->group + 1u;
+    BUG_IF(n > k->ninstr - i);
+    v->begun = v->done[0];
+    for (uint32_t j = 0; j < n; j++) {
+      const PipeInstr *op = &in[j];
+      BUG_IF(op->group != n - 1 - j || (j > 0 && (op->wait != 0 || op->wait_copy != 0)) ||
+             op->op > PIPE_U);
+      BUG_IF(n > 1 && op->op == PIPE_U);
+      BUG_IF(op->phase >= PIPE_NPHASES || op->site >= p->nsite);
+      BUG_IF(op->stage >= p->nstage || p->stage[op->stage].rank != v->r);
+      v->done[0] = v->begun + j;
+      verify_takes(v, op);
+    }
+    for (uint32_t j = 0; j < n; j++) {
+      v->done[0] = v->begun + j;
+      verify_gives(v, &in[j]);
+    }
+    v->done[0] = v->begun + n;
+    i += n - 1;
   }
   verify_stashes(v);
   for (uint32_t i = 0; i < k->npool; i++) {
@@ -705,6 +753,30 @@ static void verify_play(const PipeProgram *p, Arena *a) {
       BUG_IF(player[r].on[x].next < p->rank[r].ninstr);
 }
 
+/* What the other streams wait for ends an action, unless sends are eager. With `send next` an action
+ * waits for what the one before it has made. */
+static void verify_send(const Sched *s) {
+  const PipeProgram *p = s->prog;
+  for (uint32_t r = 0; r < p->nrank && s->send != SEND_EAGER; r++) {
+    const PipeRank *k = &p->rank[r];
+    uint32_t *row = NEW_ARRAY(s->arena, uint32_t, k->ninstr), ncompute = 0, ncomm = 0, sent = 0,
+             waited = 0;
+    for (uint32_t i = 0; i < k->ninstr; i++) {
+      const PipeInstr *in = &k->instr[i];
+      if (in->op <= PIPE_U) {
+        bool first = ncompute == 0 || k->instr[row[ncompute - 1]].group == 0;
+        waited = in->wait > waited ? in->wait : waited;
+        BUG_IF(first && s->send == SEND_NEXT && waited < sent);
+        row[ncompute++] = i;
+        continue;
+      }
+      ncomm += stream_of(in->op) == 1;
+      BUG_IF(in->wait > 0 && k->instr[row[in->wait - 1]].group != 0);
+      sent = is_send(in) ? ncomm : sent;
+    }
+  }
+}
+
 void verify_program(const Sched *s) {
   const PipeProgram *p = s->prog;
   Arena *a = s->arena;
@@ -719,6 +791,12 @@ void verify_program(const Sched *s) {
       const PipeInstr *in = &p->rank[r].instr[i];
       BUG_IF(in->op >= PIPE_NOPS || in->stage >= p->nstage);
       busy += in->op <= PIPE_U ? p->stage[in->stage].time[in->op] : 0;
+      const PipeInstr *f = in->op == PIPE_F ? in : in + 1, *b = in->op == PIPE_F ? in + 1 : in;
+      bool pair = in->group == 1 && i + 1 < p->rank[r].ninstr && in[1].stage < p->nstage &&
+                  (i == 0 || in[-1].group != 2) && f->op == PIPE_F && b->op == PIPE_B;
+      if (pair && p->stage[f->stage].time_fb)
+        busy += p->stage[f->stage].time_fb - p->stage[f->stage].time[PIPE_F] -
+                p->stage[b->stage].time[PIPE_B];
     }
   }
   BUG_IF(p->busy != busy || p->makespan < p->ideal || p->busy > p->nrank * p->ideal);
@@ -747,48 +825,6 @@ void verify_program(const Sched *s) {
     verify_rank(&v);
   verify_guests(&v);
   verify_complete(&v);
+  verify_send(s);
   verify_play(p, a);
-}
-
-void verify_clock(const Sched *s, int64_t S, uint32_t nnode, const uint32_t *first,
-                  const uint32_t *per, const __int128 *at, uint64_t num, uint64_t by) {
-  /* node[op]: its node; turn[op]: how many periods after the op that names the node. */
-  uint32_t *node = arena_alloc(s->arena, s->nop * sizeof *node + 1);
-  int64_t *turn = arena_alloc(s->arena, s->nop * sizeof *turn + 1);
-  uint32_t base = 0;
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
-      const Op *o = &s->op[i];
-      node[i] = NONE;
-      for (uint32_t k = 0; k < per[r] && o->kind != PIPE_U; k++) {
-        const Op *n = &s->op[first[r] + k];
-        int64_t d = (int64_t)o->mb - n->mb;
-        if (n->stage == o->stage && n->kind == o->kind && d % S == 0)
-          node[i] = base + k, turn[i] = d / S;
-      }
-      BUG_IF(o->kind != PIPE_U && node[i] == NONE);
-    }
-    base += per[r];
-  }
-  BUG_IF(base != nnode);
-#define CLOCK(i) (at[node[i]] + (__int128)num * turn[i])
-  for (uint32_t i = 0; i < s->nop; i++) {
-    const Op *o = &s->op[i];
-    if (o->kind == PIPE_U)
-      continue;
-    const PipeStage *st = &s->stage[o->stage];
-    uint32_t from = o->kind == PIPE_F ? st->prev : o->kind == PIPE_W ? NONE : st->next;
-    const uint32_t *made = o->kind == PIPE_F ? s->at_f : s->at_b;
-    uint32_t before[] = {i > 0 && i != s->rank_op0[st->rank] ? i - 1 : NONE,
-                         from == NONE ? NONE : made[(size_t)from * s->nmb + o->mb] - 1};
-    for (int e = 0; e < 2; e++)
-      if (before[e] != NONE) {
-        const Op *b = &s->op[before[e]];
-        uint64_t time = s->stage[b->stage].time[b->kind];
-        if (e == 1 && s->stage[b->stage].rank != st->rank)
-          time += s->stage[b->stage].time[PIPE_SEND_F];
-        BUG_IF(CLOCK(i) < CLOCK(before[e]) + (__int128)time * by);
-      }
-  }
-#undef CLOCK
 }

@@ -284,6 +284,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
 %token RECOMPUTE "'recompute'" FORWARD "'forward'" SLICES "'slices'"
+%token OVERLAP "'overlap'"
 %token USE "'use'" EXPECTS "'expects'"
 %token OFFLOAD "'offload'" LEAD "'lead'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
@@ -458,11 +459,16 @@ clause:
     $$->range = $7;
   }
 | RECOMPUTE ok when_opt { $$ = new_recompute(ps, @$, NO_BINDING, NO_BINDING, $3.e); }
-| RECOMPUTE ok name when_opt { $$ = new_recompute(ps, @$, $3, NO_BINDING, $4.e); }
-| RECOMPUTE ok name ',' name when_opt { $$ = new_recompute(ps, @$, $3, $5, $6.e); }
+| RECOMPUTE ok NAME when_opt { $$ = new_recompute(ps, @$, (Binding){$3.name, @3}, NO_BINDING, $4.e); }
+| RECOMPUTE ok NAME ',' name when_opt { $$ = new_recompute(ps, @$, (Binding){$3.name, @3}, $5, $6.e); }
+| SEND ok NAME {
+    $$ = new_clause(ps, CL_SEND, @$, NULL);
+    $$->name = $3.name;
+    $$->name_at = @3;
+  }
 | OFFLOAD ok when_opt lead_opt { $$ = new_offload(ps, @$, NO_BINDING, NO_BINDING, $3.e, $4.e); }
-| OFFLOAD ok name ',' name to_opt when_opt lead_opt {
-    $$ = new_offload(ps, @$, $3, $5, $7.e, $8.e);
+| OFFLOAD ok NAME ',' name to_opt when_opt lead_opt {
+    $$ = new_offload(ps, @$, (Binding){$3.name, @3}, $5, $7.e, $8.e);
     $$->place = $6.e;
   }
 | TUNE ok tries_opt BY expr { $$ = new_clause(ps, CL_TUNE, @$, $5.e); $$->tries = $3.e; }
@@ -538,6 +544,10 @@ stmt:
 | OP ok name '(' names_opt ')' '=' opref {
     $$ = (StmtVal){new_stmt(ps, ST_OPDEF, @$), 1};
     $$.s->opdef = new_opdef(ps, @$, $3, $5.first, $8);
+  }
+| OVERLAP ok block {
+    $$ = (StmtVal){new_stmt(ps, ST_OVERLAP, @$), above(ps, $3.depth)};
+    $$.s->body = $3.first;
   }
 | USE ok used_phase name '(' args_opt ')' at_opt {
     $$ = (StmtVal){new_binder(ps, ST_USE, @$, $4), 1};
@@ -825,12 +835,12 @@ static const short operator_tokens[] = {
   '*', '/', '%', '+', '-', '<', TOK_LE, '>', TOK_GE, TOK_EQ, TOK_NE, TOK_AND, TOK_OR, '?',
 };
 static const short stmt_tokens[] = {
-  TOK_OP, TOK_NAME, TOK_STEADY, TOK_WARMUP, TOK_FLUSH, TOK_CLIP, TOK_CLOCK, TOK_RULES, TOK_DO,
-  TOK_IF, TOK_LET, TOK_FN, TOK_USE,
+  TOK_OP, TOK_NAME, TOK_STEADY, TOK_WARMUP, TOK_FLUSH, TOK_CLIP, TOK_CLOCK, TOK_RULES,
+  TOK_OVERLAP, TOK_DO, TOK_IF, TOK_LET, TOK_FN, TOK_USE,
 };
 static const short clause_tokens[] = {
-  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_RECOMPUTE, TOK_TUNE, TOK_OFFLOAD,
-  TOK_LET, TOK_FN,
+  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_SEND, TOK_RECOMPUTE,
+  TOK_TUNE, TOK_OFFLOAD, TOK_LET, TOK_FN,
 };
 static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};
 
@@ -913,7 +923,8 @@ static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
     diag_help(d, "a loop is written 'do i in a..b { ... }'");
   else if (got_kind == YYTRANSLATE(',') && stmt)
     diag_help(d, "ops follow each other without commas");
-  else if (got_kind == YYTRANSLATE(',') && expects(want, TOK_SEND) && !expr)
+  else if (got_kind == YYTRANSLATE(',') && expects(want, TOK_SEND) && !expects(want, TOK_RANKS)
+           && !expr)
     diag_help(d, "entries follow each other without commas");
   else if (expects(want, TOK_SCHEDULE) && !expects(want, '*') && got_kind != YYTRANSLATE(';'))
     diag_help(d, "an item is a schedule, an import, a let or a fn");

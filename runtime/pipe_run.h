@@ -86,6 +86,10 @@ typedef struct PrModel {
   /* REDUCE: adds up grad[0] .. grad[n-1] of `stage`, in this order, and leaves the sum in each. NULL
    * if the program has no replicas. No other callback of the stage runs meanwhile. */
   int (*reduce)(void *self, uint32_t stage, void *const *grad, uint32_t n);
+  /* All ops of an action of several at once, in the order of the text, to be carried out in any order
+   * or side by side: none needs what another makes, and they share only `work` and, on one stage,
+   * weight and grad. NULL: they are called one after the other. */
+  int (*overlap)(void *self, const PrCall *c, uint32_t n);
   uint32_t nslice; /* must equal the program's slices; 0 is 1: whole microbatches */
 } PrModel;
 

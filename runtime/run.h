@@ -103,8 +103,9 @@ typedef struct RankRun {
   char *host;     /* those; NULL: none */
   uint64_t bytes, host_bytes; /* of block, of host */
   void **slot;    /* [nslot] */
+  PrCall *call;   /* room for those of the largest action */
   void *work;
-  double lost; /* the loss that R computes again */
+  double *lost; /* the losses that the Rs of an action compute again */
   PrSpan *span; /* ring of trace_slots steps, [ninstr] each; NULL without trace */
   PrSpan *view; /* trace.c: the steps kept, oldest first */
   PrRun *run;
@@ -191,8 +192,9 @@ PipeOp pr_partner(const PipeProgram *p, const PipeInstr *c, uint32_t *stage);
 /* PR_OK, or PR_E_ARG or PR_E_SIZE with the text set. Fills in run->stage[].size. */
 PrStatus pr_validate(PrRun *run);
 
-/* Carries out one instruction of the COMPUTE stream. */
-PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step);
+/* Carries out the instruction `at` of the COMPUTE stream; the first of an action and a model that takes
+ * actions as a whole: all of them. *n: how many. */
+PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n);
 
 /* Carries out one instruction of the COPY stream. */
 void pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step);

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "svg_action.h"
 #include "svg_curve.h"
 #include "svg_text.h"
 
@@ -34,11 +35,7 @@ enum {
 #define MARGIN   24.0 /* around the page */
 #define COLUMN   66.0 /* of numbers beside the rows */
 
-typedef struct Look {
-  const char *fill, *ink, *name;
-} Look;
-
-static const Look look[PIPE_NOPS] = {
+const SvgLook svg_look[PIPE_NOPS] = {
     [PIPE_F] = {"#93c0e8", "#10222f", "forward"},
     [PIPE_B] = {"#1b6a54", "#ffffff", "backward"},
     [PIPE_I] = {"#3fa183", "#06231a", "input gradient"},
@@ -372,7 +369,7 @@ static void draw_labels(const Page *g, const Panel *n, double top) {
   for (uint8_t op = 0; op < PIPE_NOPS; op++) {
     if (n->fits[op] * 2 < n->count[op] || n->fits[op] == 0)
       continue;
-    emit(g, "<g class=\"mb\" fill=\"$\">\n", look[op].ink);
+    emit(g, "<g class=\"mb\" fill=\"$\">\n", svg_look[op].ink);
     for (uint32_t r = 0; r < g->p->nrank; r++) {
       double y = row_y(g, top, r) + (g->row - (g->nchunk > 1 ? g->row * 0.14 : 0)) / 2 +
                  0.36 * g->label;
@@ -552,6 +549,7 @@ static bool draw_panel(const Page *g, const Panel *n, double y, bool proved) {
   }
   if (g->nchunk > 1 && !n->dense)
     draw_strips(g, n, top);
+  svg_actions(&c, top);
   if (n->phases)
     draw_phases(g, n, top);
   draw_labels(g, n, top);
@@ -568,8 +566,8 @@ static void draw_legend(const Page *g, double y, bool phases, bool dense) {
     emit(g,
          "<rect class=\"$\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
          "<text class=\"key\" x=\"~\" y=\"~\">$ $</text>\n",
-         pipe_op_info[op].text, x, y - 9, x + 20, y, pipe_op_info[op].text, look[op].name);
-    x += 20 + 5.4 * (double)(strlen(look[op].name) + strlen(pipe_op_info[op].text) + 1) + 14;
+         pipe_op_info[op].text, x, y - 9, x + 20, y, pipe_op_info[op].text, svg_look[op].name);
+    x += 20 + 5.4 * (double)(strlen(svg_look[op].name) + strlen(pipe_op_info[op].text) + 1) + 14;
   }
   emit(g,
        "<rect class=\"idle\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
@@ -634,7 +632,7 @@ static int draw_caption(const Page *g, const Panel *n, int npanel, double y) {
 #define SAY(...) \
   do { \
     int k = snprintf(text + len, sizeof text - len, __VA_ARGS__); \
-    len = k > 0 && len + (size_t)k < sizeof text ? len + (size_t)k : sizeof text - 1; \
+    len = k >= 0 && len + (size_t)k < sizeof text ? len + (size_t)k : sizeof text - 1; \
   } while (0)
   SAY("Bubble: idle share of rank-time between the first start and the last end.");
   if (npanel == 2 && span_of(&n[1]) > 0) {
@@ -657,6 +655,7 @@ static int draw_caption(const Page *g, const Panel *n, int npanel, double y) {
     SAY(" Memory: proved bound, of weights, gradients, optimizer state, workspace and slots.");
   if (g->curve > 0)
     SAY(" Under each row: %s.", g->sized ? "its memory over time" : "its stashes alive over time");
+  SAY("%s", svg_actions_said(g->p));
   if (dense)
     SAY(" Ops are narrower than a dot: each column shows the kinds' shares of its time.");
 #undef SAY
@@ -696,14 +695,14 @@ static void draw_style(const Page *g) {
         ".tick text{font-size:10px;text-anchor:middle}\n"
         ".title{font-size:16px;font-weight:bold}\n.fact{font-size:12px;font-weight:normal}\n"
         ".panel{font-size:13px;font-weight:bold}\n.rank,.col{text-anchor:end}\n"
-        "text.soft{fill:#666}\n"
+        "text.soft{fill:#666}\n.action{fill:none;stroke:#c2185b;stroke-width:1.8}\n"
         ".name{font-size:10px;font-style:italic;text-anchor:middle;fill:#444}\n"
         ".key{font-size:10.5px}\n.cap{font-size:10.5px;fill:#444}\n",
         g->out);
   emit(g, ".mb text{font-size:~px;text-anchor:middle;fill:inherit}\n", g->label);
   for (uint8_t op = 0; op < PIPE_NOPS; op++)
-    if (g->used[op] && look[op].fill)
-      fprintf(g->out, ".%s{fill:%s}\n", pipe_op_info[op].text, look[op].fill);
+    if (g->used[op] && svg_look[op].fill)
+      fprintf(g->out, ".%s{fill:%s}\n", pipe_op_info[op].text, svg_look[op].fill);
   fputs("</style>\n</defs>\n", g->out);
 }
 
