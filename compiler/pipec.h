@@ -206,6 +206,9 @@ typedef enum Emit { EMIT_C, EMIT_CSV, EMIT_JSON, EMIT_SVG, EMIT_TRACE, EMIT_PROM
 typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } Color;
 typedef struct Options {
   const char *input;           /* path */
+  const char **format; uint32_t nformat; /* --fmt: the inputs */
+  bool format_write;           /* in place */
+  bool watch;                  /* again and again */
   const char **compare; uint32_t ncompare; /* --compare: the inputs; a parameter that one lacks is not its */
   const char *text; size_t text_len; /* non-NULL: compile this text, imports are refused (fuzzing) */
   const char *output;          /* NULL: standard output */
@@ -254,6 +257,8 @@ typedef struct OutFile {
 } OutFile;
 bool file_open(Sched *s, OutFile *o, const char *path);
 bool file_close(Sched *s, OutFile *o, bool ok);
+/* file_open for a file that was read and keeps its permissions. */
+bool file_replace(Sched *s, OutFile *o, const char *path);
 void files_catch_signals(void); /* a process that is interrupted leaves no temporary file */
 
 /* ---- resolve.c: requires a parsed tree; ensures that every name has a slot, a definition or a
@@ -387,6 +392,7 @@ void emit_json(Sched *s, FILE *f);
 void emit_report(Sched *s, FILE *f);
 void emit_critical(Sched *s, FILE *f); /* critical.c */
 void emit_show(Sched *s, FILE *f);     /* show.c */
+bool show_wants_colour(const Options *o, FILE *f);
 void emit_svg(Sched *s, FILE *f);
 void emit_trace(Sched *s, FILE *f);
 bool emit_promela(Sched *s, FILE *f); /* requires check_channels, proved or not; false: reported */
@@ -401,6 +407,18 @@ double bubble_percent(const Sched *s, uint64_t makespan);
 unsigned name_distance(const char *a, const char *b);
 /* The page of lang/errors.md for a diagnostic; false: reported. */
 bool explain_name(Sched *s, const char *name, FILE *f);
+/* Where the text of that page begins, as it is in lang/errors.md; NULL: it has none. */
+const char *explain_page(const char *name);
+
+/* ---- format_files.c: --fmt of opt->format: prints, or with opt->format_write replaces, or with
+ * opt->check_only compares; false: reported ---- */
+bool format_files(Sched *s);
+
+/* ---- watch.c: --watch. Compiles again in a process of its own whenever a file that was read has
+ * changed. True in each of these processes, which has to compile, print to standard output and call
+ * watch_done; false once the user leaves: *status is then that of pipec ---- */
+bool watch(Sched *s, int *status);
+void watch_done(Sched *s); /* tells which files were read */
 
 /* ---- dump.c: text of what is there after a pass ---- */
 void dump_ops(Sched *s, FILE *f);
