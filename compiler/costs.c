@@ -6,9 +6,9 @@
 
 #include "expand.h"
 
-const char *const cost_key[NKEYS] = {"F",      "B",        "I",      "W",    "R",   "U",
-                                     "FB",     "send",     "reduce", "OFF",  "LOAD", "act",
-                                     "gout",   "boundary", "weight", "grad", "opt",  "work"};
+const char *const cost_key[NKEYS] = {"F",    "B",        "I",      "W",    "R",    "U",
+                                     "FB",   "send",     "reduce", "OFF",  "LOAD", "act",
+                                     "gout", "boundary", "weight", "grad", "opt",  "work"};
 
 uint64_t *cost_field(PipeStage *st, CostKey k) {
   switch (k) {

@@ -133,7 +133,7 @@ typedef struct Rank {
  * stage, dx of B to B of the previous one; or y of R, which nobody reads. */
 static bool reads_local(const Sched *s, const PipeInstr *in) {
   const PipeStage *st = &s->stage[in->stage];
-  return in->op == PIPE_F   ? local(s, st->prev, in->stage)
+  return in->op == PIPE_F                       ? local(s, st->prev, in->stage)
          : in->op == PIPE_B || in->op == PIPE_I ? local(s, in->stage, st->next)
                                                 : false;
 }
@@ -251,7 +251,8 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
 static void gives(Sched *s, Rank *k, PipeInstr *in) {
   Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage);
   size_t cell = (size_t)in->stage * s->nmb + in->mb;
-  bool alone = s->at_r[cell] != 0 || (s->forward && s->slices == 1); /* F needs a slot while it runs */
+  bool alone = s->at_r[cell] != 0 ||
+               (s->forward && s->slices == 1); /* F needs a slot while it runs */
   if (reads_local(s, in)) {
     Colour *l = pool_of(k, PIPE_LOCAL, stage_read(s, in));
     give(s, l, in->in), k->live -= l->bytes;
@@ -264,7 +265,8 @@ static void gives(Sched *s, Rank *k, PipeInstr *in) {
   }
   if (pipe_op_info[in->op].act < 0 || (in->op == PIPE_F && alone))
     give(s, a, in->act), k->live -= a->bytes, k->inflight--;
-  else if (s->forward && (in->mb + 1) % s->slices == 0) /* the slices of a microbatch end together */
+  else if (s->forward &&
+           (in->mb + 1) % s->slices == 0) /* the slices of a microbatch end together */
     for (uint32_t i = 0; i < s->slices; i++)
       give(s, a, s->stream[0].compute[s->at_f[cell - i] - 1].act), k->live -= a->bytes,
           k->inflight--;

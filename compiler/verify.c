@@ -10,7 +10,8 @@
  * linear extension of this order, so walking it and comparing each access of a slot with the last
  * ones of either stream finds every race.
  *
- * Time and memory are linear in instructions, slots and (stage, mb) cells. */
+ * Time and memory are linear in instructions, slots and (stage, mb) cells. More than 800 lines: all parts
+ * share the rules of what may follow what. */
 #include <string.h>
 
 #include "pipec.h"

@@ -330,7 +330,8 @@ static int apply(void *self, const PrCall *c) {
 /* The ops of an action, last first: the engine may not depend on an order among them. */
 static int overlap(void *self, const PrCall *c, uint32_t n) {
   for (uint32_t i = n; i-- > 0;) {
-    int code = c[i].op == PIPE_F   ? forward(self, &c[i])
+    bool f = c[i].op == PIPE_F || c[i].op == PIPE_R;
+    int code = f                   ? forward(self, &c[i])
                : c[i].op == PIPE_B ? backward(self, &c[i])
                : c[i].op == PIPE_I ? backward_input(self, &c[i])
                                    : backward_weight(self, &c[i]);
@@ -456,6 +457,20 @@ static const char *scratch;
   "  }\n" \
   "  check staleness(r) < P for r in 0..P\n" \
   "}\n"
+/* Recomputation before actions of several ops, and in them. */
+#define JOINED \
+  "schedule joined(P, M) {\n" \
+  "  ranks P\n" \
+  "  pipe net stages P mbs M place s -> s\n" \
+  "  recompute s, m when (s + m) % 3 > 0\n" \
+  "  order r {\n" \
+  "    let w = min(M, 2*(P-r))\n" \
+  "    do m in 0..w { F(m) }\n" \
+  "    do m in 0..M-w { overlap { F(m + w)  B(m)  if m % 2 == 0 { R(m + 1) } } }\n" \
+  "    do m in M-w..M { B(m) }\n" \
+  "    U\n" \
+  "  }\n" \
+  "}\n"
 #define ROUNDS \
   "schedule rounds(P, M) {\n" \
   "  ranks P\n" \
@@ -472,7 +487,8 @@ typedef struct Case {
   uint32_t least_M; /* in units of P */
 } Case;
 
-static Define extra; /* a further parameter of the schedule at hand; without a name: none */
+static Define extra;         /* a further parameter of the schedule at hand; without a name: none */
+static const char *own_text; /* it, if it is not of the library */
 
 static int actions_of(const PipeProgram *p) { /* of several ops */
   int n = 0;
@@ -511,8 +527,9 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   diag_init(&diag, &arena, stderr);
   opt.input = arena_printf(&arena, "%s/%s.pipe", dir, name);
-  if (u && u->text)
-    opt.text = u->text, opt.text_len = strlen(u->text);
+  const char *text = u ? u->text : own_text;
+  if (text)
+    opt.text = text, opt.text_len = strlen(text);
   if (sized) {
     write_profile(scratch, P * (V && !u ? V : c->chunks)); /* stages of the model */
     opt.profile = scratch;
@@ -554,7 +571,7 @@ static void fixed_grid(const char *dir, const Case *c) {
   for (size_t i = 0; i < sizeof sizes_P / sizeof *sizes_P; i++)
     for (size_t j = 0; j < sizeof sizes_M / sizeof *sizes_M; j++)
       if (sizes_M[j] >= c->least_M * sizes_P[i])
-        one_case(dir, c, sizes_P[i], sizes_M[j], 0, (i + j) % 2, NULL);
+        one_case(dir, c, sizes_P[i], sizes_M[j], 0, (i + j) % 2 && !own_text, NULL);
   summary(c, before);
 }
 
@@ -606,6 +623,9 @@ int main(int argc, char **argv) {
   looped_grid(dir, &(Case){"gis", 0, false, 0});
   looped_grid(dir, &(Case){"gis_h", 0, false, 0});
   extra = (Define){.name = NULL};
+  own_text = JOINED;
+  fixed_grid(dir, &(Case){"R and overlap", 1, false, 0});
+  own_text = NULL;
   static const Case gems = {"gems", 1, false, 0};
   int before = cases;
   for (uint32_t P = 2; P <= 8; P += 2)
