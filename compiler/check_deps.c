@@ -2,7 +2,7 @@
  * Proof: every stage and microbatch has exactly one F and one B, or one I and one W (expand has
  * already refused a second one), in this order on its rank; every stage has one U, after its last
  * backward. Requires expand. Linear. */
-#include "pipec.h"
+#include "graph.h"
 
 /* One message per stage and kind: the first microbatch that lacks it, and how many do. */
 static bool complete(Sched *s, uint32_t stage, const char *kind, const uint32_t *at,
@@ -10,7 +10,7 @@ static bool complete(Sched *s, uint32_t stage, const char *kind, const uint32_t 
   uint32_t missing = 0, first = 0;
   const uint32_t *b = &s->at_b[(size_t)stage * s->nmb];
   for (uint32_t mb = s->stage[stage].mb0; mb < s->stage[stage].mb0 + s->stage[stage].nmb; mb++) {
-    bool wanted = !only_split || (b[mb] && s->op[b[mb] - 1].kind == PIPE_I);
+    bool wanted = runs_mb(s, stage, mb) && (!only_split || (b[mb] && s->op[b[mb] - 1].kind == PIPE_I));
     if (wanted && !at[mb] && missing++ == 0)
       first = mb;
   }
@@ -55,6 +55,8 @@ static bool check_stage(Sched *s, uint32_t stage) {
     return false;
   uint32_t u = s->at_u[stage];
   for (uint32_t mb = mb0; mb < mb1 && ok; mb++) {
+    if (!runs_mb(s, stage, mb))
+      continue;
     uint32_t last = w[mb] ? w[mb] : b[mb];
     if (last - 1 > s->last_grad[stage])
       s->last_grad[stage] = last - 1;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "expand.h"
+#include "graph.h"
 
 /* ---- instances: parameters, and the clauses of the schedule and of what it extends ---- */
 
@@ -150,13 +151,25 @@ static bool no_stage(Ex *x, const OpRef *o, Span at, const char *why) {
 /* The pipe that an op is of. */
 static bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe) {
   Sched *s = x->s;
+  int64_t index = 0, lo = 0;
   *pipe = &s->pipe[0];
   if (!o->pipe && s->npipe == 1)
     return true;
-  for (uint32_t k = 0; o->pipe && k < s->npipe; k++)
-    if (s->pipe[k].clause->name == o->pipe)
-      return *pipe = &s->pipe[k], true;
-  if (o->pipe)
+  if (o->pipe_index && !eval(s, o->pipe_index, &index))
+    return false;
+  const Pipe *first = NULL, *last = NULL;
+  for (uint32_t k = 0; o->pipe && k < s->npipe; k++) {
+    const Pipe *p = &s->pipe[k];
+    if (p->clause->name != o->pipe)
+      continue;
+    if (!o->pipe_index || p->index == index)
+      return *pipe = p, true;
+    first = first ? first : p, last = p, lo = first->index;
+  }
+  if (first)
+    diag_error(s->diag, DIAG_RANGE, o->pipe_at, "there is no pipe %s[%lld]; they are %s[%lld] to %s[%lld]",
+               o->pipe, (long long)index, o->pipe, (long long)lo, o->pipe, (long long)last->index);
+  else if (o->pipe)
     diag_error(s->diag, DIAG_CLAUSE, o->pipe_at, "'%s' is not a pipe of this schedule", o->pipe);
   else
     diag_error(s->diag, DIAG_CLAUSE, o->at, "there are several pipes, say which: %s.%s",
@@ -171,7 +184,7 @@ static void pipe_stages(const Ex *x, const Pipe *p, uint32_t *first, uint32_t *n
   if (s->npipe > 1) {
     while (a < b && s->rank_stage[a] < p->first)
       a++;
-    while (b > a && s->rank_stage[b - 1] >= p->first + p->nstage)
+    while (b > a && s->rank_stage[b - 1] >= p->first + p->nrow)
       b--;
   }
   *first = a;
@@ -193,11 +206,15 @@ static bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
       return no_stage(x, o, o->stage->at,
                       arena_printf(s->arena, "stage %lld does not exist; the stages are 0 to %u",
                                    (long long)v, p->nstage - 1));
+    for (uint32_t i = first; p->nrow > p->nstage && i < first + n; i++)
+      if (s->stage[s->rank_stage[i]].model == v)
+        return *stage = s->rank_stage[i], true;
     v += p->first;
     if (s->stage[v].rank != x->rank)
       return no_stage(x, o, o->stage->at,
-                      arena_printf(s->arena, "stage %lld is placed on rank %u",
-                                   (long long)v - p->first, s->stage[v].rank));
+                      arena_printf(s->arena, "stage %lld is placed on rank %u%s",
+                                   (long long)v - p->first, s->stage[v].rank,
+                                   p->nrow > p->nstage ? " at first, and never on this one" : ""));
     *stage = (uint32_t)v;
     return true;
   }
@@ -278,7 +295,10 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb) {
   if (!any && !op_stage(x, o, stage))
     return false;
   if (o->op != PIPE_W) {
+    const PipeStage *st = &s->stage[*stage];
     *mb = o->op == PIPE_F ? x->next_f[*stage] : x->next_b[*stage];
+    while (*mb < st->nmb && !runs_mb(s, *stage, st->mb0 + (uint32_t)*mb))
+      ++*mb;
     return true;
   }
   uint32_t *from = &x->w_from[*stage],
@@ -318,6 +338,11 @@ static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb) {
     return false;
   }
   uint32_t at = st->mb0 + (uint32_t)mb;
+  if (!runs_mb(x->s, stage, at))
+    return no_stage(x, o, o->at,
+                    arena_printf(x->s->arena, "microbatch %lld of stage %u is placed on rank %u",
+                                 (long long)mb, st->model,
+                                 x->s->stage[x->s->row_of[(size_t)st->model * x->s->nmb + at]].rank));
   return x->list ? list_op(x, o, stage, at) : push_op(x, (uint8_t)o->op, stage, at);
 }
 

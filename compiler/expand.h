@@ -78,8 +78,12 @@ typedef struct Ex {
 /* ---- place.c ---- */
 bool find_ranks(Ex *x);
 bool find_pipes(Ex *x);
-bool fits(Sched *s, const Clause *c); /* c: where to report */
+bool fits(Sched *s, const Clause *c); /* memory for rows and edges so far; c: where to report */
 bool place_stages(Ex *x);
+
+/* ---- graph.c ---- */
+bool find_graph(Ex *x);
+bool find_ties(Ex *x);
 
 /* ---- costs.c ---- */
 bool set_costs(Ex *x);

@@ -283,9 +283,10 @@ typedef struct Wait {
   bool met;
 } Wait;
 
-/* Before it is posted: conditions 0 and 1. */
-static Wait need(const Machine *m, uint32_t i, int k) {
-  uint32_t pos = instr(m, i)->need[k];
+/* Before it is posted: conditions 0, 1 and those of `more`. */
+static Wait need(const Machine *m, uint32_t i, uint32_t k) {
+  const MachineInstr *in = instr(m, i);
+  uint32_t pos = k < 2 ? in->need[k] : in->more[k - 2];
   if (pos == NONE || !HAS(EDGE_NEED))
     return (Wait){.met = true};
   uint32_t on = m->base[m->row[i].rank] + pos;
@@ -343,8 +344,9 @@ static uint64_t advance(Machine *m, uint32_t q) {
     uint32_t end = group_end(m, first), stop = m->row[end].next, n = 0;
     if (!is(m, first, POSTED)) {
       for (uint32_t i = first; i != stop; i = m->row[i].next)
-        if (!check(m, q, need(m, i, 0)) || !check(m, q, need(m, i, 1)))
-          return done;
+        for (uint32_t k = 0; k < 2 + instr(m, i)->nmore; k++)
+          if (!check(m, q, need(m, i, k)))
+            return done;
       mark(m, first, stop, POSTED);
     }
     for (uint32_t i = first; i != stop; i = m->row[i].next, n++)
@@ -374,8 +376,8 @@ static bool next_wait(const Machine *m, uint32_t q, uint32_t *i, uint32_t *k, Wa
   bool posted = is(m, first, POSTED);
   for (*i = *i == NONE ? first : *i; *i != stop; *i = m->row[*i].next, *k = 0) {
     bool all = posted && instr(m, *i)->kind == MACHINE_ALL;
-    for (uint32_t most = all ? NONE : posted ? 1 : 2; *k < most;) {
-      *w = posted ? completion(m, *i, *k) : need(m, *i, (int)*k);
+    for (uint32_t most = all ? NONE : posted ? 1 : 2 + instr(m, *i)->nmore; *k < most;) {
+      *w = posted ? completion(m, *i, *k) : need(m, *i, *k);
       if (all && (w->met || (*k > 0 && w->why != WAIT_PARTNER)))
         break;
       (*k)++;

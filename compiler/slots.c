@@ -7,20 +7,21 @@
  * op that fills it and given back after the op that reads it last; a new one is made only when none
  * is free, so each pool's count is its peak. Stages of a rank with equal sizes share a pool; without
  * sizes each stage has its own. Linear (a sort of each rank's stages by size apart). */
-#include "pipec.h"
+#include "graph.h"
 
 typedef struct Colour { /* one pool being coloured */
   uint32_t *free;
   uint32_t nfree, cap;
   uint32_t count, live;
   uint32_t stage, first;
+  bool skip; /* LOCAL: of edges that are not of the chain */
   uint64_t bytes;
 } Colour;
 
 typedef struct Classes { /* per class: pools of this rank, and which pool a stage uses */
   Colour *pool;
   uint32_t npool;
-  uint32_t *of; /* [nstage], valid for stages of this rank */
+  uint32_t *of; /* [2 * nstage], valid for stages of this rank; the second half: of skips */
 } Classes;
 
 static uint32_t take(Colour *c) {
@@ -35,68 +36,97 @@ static void give(Sched *s, Colour *c, uint32_t slot) {
   c->live--;
 }
 
-static uint64_t class_bytes(const PipeStage *st, PipeClass cls) {
-  return cls == PIPE_ACT ? st->act_bytes : cls == PIPE_GOUT ? st->gout_bytes : st->boundary_bytes;
+static uint64_t class_bytes(const PipeStage *st, PipeClass cls, bool skip) {
+  return cls == PIPE_ACT    ? st->act_bytes
+         : cls == PIPE_GOUT ? st->gout_bytes
+         : skip             ? st->edge_bytes
+                            : st->boundary_bytes;
 }
 
 typedef struct Key {
   uint64_t bytes;
   uint32_t stage;
+  bool skip;
 } Key;
 
 static int by_bytes(const void *a, const void *b) {
   const Key *x = a, *y = b;
   return x->bytes != y->bytes  ? (x->bytes < y->bytes ? -1 : 1)
+         : x->skip != y->skip  ? x->skip - y->skip
          : x->stage < y->stage ? -1
                                : x->stage > y->stage;
 }
 
 static void group(Sched *s, uint32_t r, PipeClass cls, Classes *c, Key *key) {
-  uint32_t n = s->rank_stage0[r + 1] - s->rank_stage0[r];
+  uint32_t held = s->rank_stage0[r + 1] - s->rank_stage0[r], n = held;
   const uint32_t *stages = &s->rank_stage[s->rank_stage0[r]];
-  for (uint32_t i = 0; i < n; i++)
-    key[i] = (Key){s->sized ? class_bytes(&s->stage[stages[i]], cls) : 0, stages[i]};
+  bool skips = cls == PIPE_LOCAL && s->graph;
+  for (uint32_t i = 0; i < held; i++) {
+    key[i] = (Key){s->sized ? class_bytes(&s->stage[stages[i]], cls, false) : 0, stages[i], false};
+    if (skips)
+      key[n++] = (Key){s->sized ? class_bytes(&s->stage[stages[i]], cls, true) : 0, stages[i], true};
+  }
   if (s->sized)
     qsort(key, n, sizeof *key, by_bytes);
   c->npool = 0;
   for (uint32_t i = 0; i < n; i++) {
-    if (i == 0 || !s->sized || key[i].bytes != key[i - 1].bytes) {
+    if (i == 0 || !s->sized || key[i].bytes != key[i - 1].bytes || key[i].skip != key[i - 1].skip) {
       Colour *p = &c->pool[c->npool++];
       p->nfree = p->count = p->live = 0; /* its free list is kept from the rank before */
       p->stage = key[i].stage;
+      p->skip = key[i].skip;
       p->bytes = key[i].bytes;
     }
-    c->of[key[i].stage] = c->npool - 1;
+    c->of[key[i].stage + (key[i].skip ? s->nstage : 0)] = c->npool - 1;
   }
 }
 
-static void add_pool(Sched *s, uint32_t r, PipeClass cls, uint32_t stage, uint32_t first,
+static void add_pool(Sched *s, uint32_t r, PipeClass cls, uint32_t stage, bool skip, uint32_t first,
                      uint32_t count, uint64_t bytes) {
   if (count == 0)
     return;
   s->pool[r][s->npool[r]++] = (PipePool){
-      .cls = cls, .stage = stage, .first = first, .count = count, .bytes = bytes};
+      .cls = cls, .stage = stage, .skip = skip, .first = first, .count = count, .bytes = bytes};
 }
 
+/* In the order in which comm has numbered them. */
 static void channel_pools(Sched *s, uint32_t r) {
-  for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++) {
-    uint32_t st = s->rank_stage[i], prev = s->stage[st].prev, next = s->stage[st].next;
-    const Channel *fwd = &s->channel[2 * (size_t)st], *bwd = fwd + 1;
-    if (next != NONE && s->stage[next].rank != r) {
-      const Channel *dy = &s->channel[2 * (size_t)next + 1];
-      add_pool(s, r, PIPE_OUT, st, fwd->out_first, fwd->out_slots, s->stage[st].boundary_bytes);
-      add_pool(s, r, PIPE_IN, st, dy->in_first, dy->in_slots, s->stage[st].boundary_bytes);
+  for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
+    for (int out = 1; out >= 0; out--) {
+      uint32_t st = s->rank_stage[i], nlink = row_links(s, st, out);
+      for (uint32_t k = 0; k < nlink; k++) {
+        uint32_t link = row_link(s, st, out, k);
+        Link l = link_at(s, link);
+        const Channel *fwd = &s->channel[2 * (size_t)link], *bwd = fwd + 1;
+        bool skip = link_skips(s, l);
+        uint64_t bytes = link_bytes(s, l);
+        if (!link_crosses(s, l))
+          continue;
+        if (out) {
+          add_pool(s, r, PIPE_OUT, l.from, skip, fwd->out_first, fwd->out_slots, bytes);
+          add_pool(s, r, PIPE_IN, l.from, skip, bwd->in_first, bwd->in_slots, bytes);
+        } else {
+          add_pool(s, r, PIPE_IN, l.from, skip, fwd->in_first, fwd->in_slots, bytes);
+          add_pool(s, r, PIPE_OUT, l.from, skip, bwd->out_first, bwd->out_slots, bytes);
+        }
+      }
     }
-    if (prev != NONE && s->stage[prev].rank != r) {
-      const Channel *x = &s->channel[2 * (size_t)prev];
-      add_pool(s, r, PIPE_IN, prev, x->in_first, x->in_slots, s->stage[prev].boundary_bytes);
-      add_pool(s, r, PIPE_OUT, prev, bwd->out_first, bwd->out_slots, s->stage[prev].boundary_bytes);
-    }
-  }
 }
 
-static bool local(const Sched *s, uint32_t a, uint32_t b) {
-  return a != NONE && b != NONE && s->stage[a].rank == s->stage[b].rank;
+/* The pool of what passes a link within a rank; NULL: it crosses ranks. */
+static Colour *local_pool(const Sched *s, Classes *loc, uint32_t link) {
+  Link l = link_at(s, link);
+  return link_crosses(s, l) ? NULL
+                            : &loc->pool[loc->of[l.from + (link_skips(s, l) ? s->nstage : 0)]];
+}
+
+/* Does anything pass between two stages of the rank? */
+static bool has_locals(const Sched *s, uint32_t r) {
+  for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
+    for (uint32_t k = 0, n = row_links(s, s->rank_stage[i], true); k < n; k++)
+      if (!link_crosses(s, link_at(s, row_link(s, s->rank_stage[i], true, k))))
+        return true;
+  return false;
 }
 
 /* One rank: colours, then numbers. */
@@ -110,13 +140,13 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
   group(s, r, PIPE_LOCAL, loc, key);
   *pk = (Peak){.op = NONE};
   uint32_t inflight = 0, held = 0;
+  bool locals = has_locals(s, r);
   uint64_t live = 0, most = 0;
   bool backward_seen = false;
   for (uint32_t i = 0; i < t->ncompute; i++) {
     PipeInstr *in = &t->compute[i];
     if (in->op == PIPE_U)
       continue;
-    const PipeStage *st = &s->stage[in->stage];
     size_t cell = (size_t)in->stage * s->nmb + in->mb;
     Colour *a = &act->pool[act->of[in->stage]], *g = &gout->pool[gout->of[in->stage]];
     if (in->op == PIPE_F) {
@@ -135,29 +165,30 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     } else if (in->op == PIPE_W) {
       in->gout = all[s->at_b[cell] - 1].gout;
     }
-    /* Tensors that stay: y of F to F of the next stage, dx of B to B of the previous one. */
-    bool makes = in->op == PIPE_F ? local(s, in->stage, st->next)
-                                  : in->op != PIPE_W && local(s, st->prev, in->stage);
-    bool reads = in->op == PIPE_F ? local(s, st->prev, in->stage)
-                                  : in->op != PIPE_W && local(s, in->stage, st->next);
-    uint32_t above = in->op == PIPE_F ? st->prev : in->stage,
-             below = in->op == PIPE_F ? in->stage : st->prev;
-    if (makes) {
-      Colour *l = &loc->pool[loc->of[below]];
-      in->out = take(l), live += l->bytes;
+    /* Tensors that stay: y of F to F of a later stage, dx of B to B of an earlier one. */
+    const Op *o = &s->op[s->rank_op0[r] + i];
+    uint32_t noutput = locals ? op_outputs(s, o) : 0, ninput = locals ? op_inputs(s, o) : 0;
+    for (uint32_t k = 0; k < noutput; k++) {
+      Colour *l = local_pool(s, loc, output_link(s, o, k));
+      if (l)
+        *slot_at(s, in, false, k) = take(l), live += l->bytes;
     }
-    if (reads) {
-      size_t from = in->op == PIPE_F ? (size_t)st->prev * s->nmb + in->mb
-                                     : (size_t)st->next * s->nmb + in->mb;
-      in->in = all[(in->op == PIPE_F ? s->at_f : s->at_b)[from] - 1].out;
+    for (uint32_t k = 0; k < ninput; k++) {
+      uint32_t link = input_link(s, o, k);
+      Link l = link_at(s, link);
+      if (link_crosses(s, l))
+        continue;
+      PipeInstr *made = &all[order_dep(s, s->rank_op0[r] + i, k)];
+      *slot_at(s, in, true, k) = *slot_at(s, made, false, in->op == PIPE_F ? link_out(s, l) : link_in(s, l));
     }
     if (live > most || pk->op == NONE) {
       most = live;
       pk->op = s->rank_op0[r] + i;
     }
-    if (reads) {
-      Colour *l = &loc->pool[loc->of[above]];
-      give(s, l, in->in), live -= l->bytes;
+    for (uint32_t k = 0; k < ninput; k++) {
+      Colour *l = local_pool(s, loc, input_link(s, o, k));
+      if (l)
+        give(s, l, *slot_at(s, in, true, k)), live -= l->bytes;
     }
     if (pipe_op_info[in->op].act < 0)
       give(s, a, in->act), live -= a->bytes, inflight--;
@@ -175,25 +206,27 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       BUG_IF(c->live != 0);
       c->first = n;
       n += c->count;
-      add_pool(s, r, order_[k], c->stage, c->first, c->count, c->bytes);
+      add_pool(s, r, order_[k], c->stage, c->skip, c->first, c->count, c->bytes);
     }
   s->nrank_slot[r] = n;
   for (uint32_t i = 0; i < t->ncompute; i++) {
     PipeInstr *in = &t->compute[i];
     if (in->op == PIPE_U)
       continue;
-    const PipeStage *st = &s->stage[in->stage];
     in->act += act->pool[act->of[in->stage]].first;
     if (in->gout != NONE)
       in->gout += gout->pool[gout->of[in->stage]].first;
-    uint32_t above = in->op == PIPE_F ? st->prev : in->stage,
-             below = in->op == PIPE_F ? in->stage : st->prev;
-    if (in->op == PIPE_W)
-      continue;
-    if (in->op == PIPE_F ? local(s, in->stage, st->next) : local(s, st->prev, in->stage))
-      in->out += loc->pool[loc->of[below]].first;
-    if (in->op == PIPE_F ? local(s, st->prev, in->stage) : local(s, in->stage, st->next))
-      in->in += loc->pool[loc->of[above]].first;
+    const Op *o = &s->op[s->rank_op0[r] + i];
+    for (uint32_t k = 0, noutput = locals ? op_outputs(s, o) : 0; k < noutput; k++) {
+      Colour *l = local_pool(s, loc, output_link(s, o, k));
+      if (l)
+        *slot_at(s, in, false, k) += l->first;
+    }
+    for (uint32_t k = 0, ninput = locals ? op_inputs(s, o) : 0; k < ninput; k++) {
+      Colour *l = local_pool(s, loc, input_link(s, o, k));
+      if (l)
+        *slot_at(s, in, true, k) += l->first;
+    }
   }
 }
 
@@ -204,16 +237,19 @@ bool slots(Sched *s) {
   uint32_t widest = 0;
   for (uint32_t r = 0; r < s->nrank; r++) {
     uint32_t n = s->rank_stage0[r + 1] - s->rank_stage0[r];
-    s->pool[r] = NEW_ARRAY(s->arena, PipePool, 7 * (size_t)n);
+    size_t most = (s->graph ? 4 : 3) * (size_t)n;
+    for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
+      most += 2 * ((size_t)row_links(s, s->rank_stage[i], true) + row_links(s, s->rank_stage[i], false));
+    s->pool[r] = NEW_ARRAY(s->arena, PipePool, most);
     widest = n > widest ? n : widest;
   }
   Classes cls[PIPE_NCLASSES] = {{0}};
   static const PipeClass coloured[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL};
   for (int k = 0; k < 3; k++) {
-    cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, widest);
-    cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+    cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, 2 * (size_t)widest);
+    cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage);
   }
-  Key *key = NEW_ARRAY(s->arena, Key, widest);
+  Key *key = NEW_ARRAY(s->arena, Key, 2 * (size_t)widest);
   for (uint32_t r = 0; r < s->nrank; r++) {
     channel_pools(s, r);
     colour_rank(s, r, cls, key);

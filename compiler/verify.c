@@ -41,8 +41,9 @@ void verify_ops(const Sched *s) {
   uint32_t *left = NEW_ARRAY(s->arena, uint32_t, s->nstage); /* backwards that are still to come */
   uint8_t *updated = NEW_ARRAY(s->arena, uint8_t, s->nstage);
   for (uint32_t st = 0; st < s->nstage; st++) {
-    left[st] = s->stage[st].nmb;
-    BUG_IF(s->stage[st].rank >= s->nrank);
+    for (uint32_t mb = s->stage[st].mb0; mb < s->stage[st].mb0 + s->stage[st].nmb; mb++)
+      left[st] += !s->row_of || s->row_of[(size_t)s->stage[st].model * s->nmb + mb] == st;
+    BUG_IF(s->stage[st].rank >= s->nrank || left[st] == 0);
   }
   BUG_IF(s->rank_op0[0] != 0 || s->rank_op0[s->nrank] != s->nop);
   for (uint32_t r = 0; r < s->nrank; r++) {
@@ -77,13 +78,14 @@ void verify_ops(const Sched *s) {
 typedef struct Cell {
   uint32_t act, gout;     /* slots, valid while the op that took one has been seen */
   uint8_t ops;            /* bit per compute op */
-  uint8_t sent, received; /* 1 forward, 2 backward */
+  uint32_t sent[2], received[2]; /* transfers, [0] forward, [1] backward */
 } Cell;
 
 /* A tensor: the output of `stage` for mb, or the gradient of that output; or their stash. */
 typedef struct Content {
   bool full, gradient;
   uint32_t stage, mb;
+  uint32_t edge; /* that it passes, NONE in a chain and for stashes */
 } Content;
 
 typedef struct Slot {
@@ -99,7 +101,9 @@ typedef struct Verify {
   uint32_t *left;         /* [nstage] backwards to come */
   uint8_t *updated;       /* [nstage] */
   uint32_t *graded;       /* [nstage] COMPUTE instructions up to its last gradient */
-  uint32_t *reduced;      /* [nstage] COMM instructions up to its REDUCE, 0 before */
+  uint32_t *reduced, *tied; /* [nstage] COMM instructions up to its REDUCE, to its TIE; 0 before */
+  const uint32_t *in0, *in_edge; /* edges by the stage that they reach */
+  const uint32_t *out0;   /* the first edge that leaves a stage */
   uint64_t *fixed, *work; /* [nrank] bytes of weights, gradients, optimizer; of the workspace */
   /* Of the rank at hand. */
   uint32_t r;
@@ -112,51 +116,136 @@ typedef struct Verify {
 
 static uint64_t up64(uint64_t bytes) { return bytes % 64 ? bytes - bytes % 64 + 64 : bytes; }
 
-static uint64_t content_bytes(const PipeStage *st, uint32_t cls) {
+static uint64_t content_bytes(const PipeStage *st, uint32_t cls, bool skip) {
   switch (cls) {
   case PIPE_ACT: return st->act_bytes;
   case PIPE_GOUT: return st->gout_bytes;
-  default: return st->boundary_bytes;
+  default: return skip ? st->edge_bytes : st->boundary_bytes;
   }
 }
 
-static void verify_stages(const PipeProgram *p, Arena *a) {
-  uint32_t *nchunk = NEW_ARRAY(a, uint32_t, p->nrank);
-  uint32_t nfirst = 0;
-  BUG_IF(p->nmodel == 0 || p->nmodel > p->nstage);
+/* Edges: forward, in order, none twice; `in` and `out` number those of a stage, that of the chain first. */
+static void verify_edges(Verify *v, Arena *a) {
+  const PipeProgram *p = v->p;
+  BUG_IF((p->edge == NULL) != (p->row == NULL) || (!p->edge && p->nedge));
+  if (!p->edge)
+    return;
+  uint32_t *out0 = NEW_ARRAY(a, uint32_t, (size_t)p->nmodel + 1),
+           *in0 = NEW_ARRAY(a, uint32_t, (size_t)p->nmodel + 1);
+  uint32_t *in_edge = arena_alloc(a, p->nedge * sizeof *in_edge + 1);
+  for (uint32_t e = 0; e < p->nedge; e++) {
+    const PipeEdge *g = &p->edge[e], *before = e > 0 ? g - 1 : NULL;
+    BUG_IF(g->from >= g->to || g->to >= p->nmodel || g->skip > 1 || (!g->skip && g->to != g->from + 1));
+    BUG_IF(before && (before->from > g->from || (before->from == g->from && before->skip &&
+                                                 (!g->skip || before->to >= g->to))));
+    BUG_IF(before && before->from == g->from && before->to == g->to);
+    out0[g->from + 1]++, in0[g->to + 1]++;
+  }
+  for (uint32_t m = 0; m < p->nmodel; m++)
+    out0[m + 1] += out0[m], in0[m + 1] += in0[m];
+  for (uint32_t e = 0; e < p->nedge; e++)
+    in_edge[e] = NONE;
+  for (uint32_t e = 0; e < p->nedge; e++) {
+    const PipeEdge *g = &p->edge[e];
+    BUG_IF(g->out != e - out0[g->from] || g->in >= in0[g->to + 1] - in0[g->to]);
+    BUG_IF(in_edge[in0[g->to] + g->in] != NONE);
+    in_edge[in0[g->to] + g->in] = e;
+  }
+  for (uint32_t m = 0; m < p->nmodel; m++)
+    for (uint32_t k = in0[m] + 1; k < in0[m + 1]; k++) {
+      const PipeEdge *x = &p->edge[in_edge[k - 1]], *y = &p->edge[in_edge[k]];
+      BUG_IF(!y->skip || (x->skip && x->from >= y->from));
+    }
+  v->out0 = out0, v->in0 = in0, v->in_edge = in_edge;
+}
+
+/* The microbatches of a row: how many, and each in range. */
+static bool runs(const PipeProgram *p, uint32_t row, uint32_t mb) {
+  const PipeStage *st = &p->stage[row];
+  return mb >= st->mb0 && mb - st->mb0 < st->nmb &&
+         (!p->row || p->row[(size_t)st->model * p->nmb + mb] == row);
+}
+
+/* Rows that share weights, on each rank one circle with those of other ranks. */
+static void verify_ties(const PipeProgram *p, Arena *a) {
+  uint32_t *seen = NEW_ARRAY(a, uint32_t, p->nstage), *on = NEW_ARRAY(a, uint32_t, p->nrank);
+  uint8_t *tied = NEW_ARRAY(a, uint8_t, p->nmodel);
   for (uint32_t i = 0; i < p->nstage; i++) {
     const PipeStage *st = &p->stage[i];
-    BUG_IF(st->rank >= p->nrank);
-    BUG_IF(st->chunk != nchunk[st->rank]);
-    nchunk[st->rank]++;
-    BUG_IF(st->next != NONE && (st->next >= p->nstage || p->stage[st->next].prev != i));
-    BUG_IF(st->prev != NONE && (st->prev >= p->nstage || p->stage[st->prev].next != i));
-    nfirst += st->prev == NONE;
-    BUG_IF(st->nmb == 0 || st->mb0 + (uint64_t)st->nmb > p->nmb || st->model >= p->nmodel);
-    BUG_IF((st->prev == NONE) != (st->model == 0) ||
-           (st->next == NONE) != (st->model + 1 == p->nmodel));
-    BUG_IF(st->next != NONE &&
-           (p->stage[st->next].model != st->model + 1 || p->stage[st->next].mb0 != st->mb0 ||
-            p->stage[st->next].nmb != st->nmb));
-    BUG_IF(!p->sized && (st->act_bytes || st->gout_bytes || st->boundary_bytes || st->work_bytes ||
-                         st->weight_bytes || st->grad_bytes || st->opt_bytes));
+    tied[st->model] |= st->tied == NONE ? 1 : 2;
+    BUG_IF(tied[st->model] == 3 || st->tie >= p->nstage);
+    BUG_IF(st->tied == NONE && (st->tied_bytes || st->time[PIPE_TIE]));
+    BUG_IF(st->tied_bytes > st->grad_bytes);
+    if (st->tied == NONE)
+      continue;
+    const PipeStage *lead = &p->stage[st->tied];
+    BUG_IF(st->tied > i || lead->tied != st->tied || lead->rank != st->rank);
+    BUG_IF(lead->tied_bytes != st->tied_bytes || lead->time[PIPE_TIE] != st->time[PIPE_TIE]);
+    for (uint32_t q = i; st->tied == i && seen[q] != i + 1; q = p->stage[q].tie) {
+      seen[q] = i + 1;
+      BUG_IF(p->stage[q].tied != q || on[p->stage[q].rank] == i + 1);
+      BUG_IF(p->stage[q].tied_bytes != st->tied_bytes);
+      on[p->stage[q].rank] = i + 1;
+    }
   }
-  BUG_IF((uint64_t)nfirst * p->nmodel != p->nstage);
-  /* Replicas: a circle of all rows of a stage of the model, on different ranks, that has every microbatch. */
+}
+
+static void verify_stages(Verify *v, Arena *a) {
+  const PipeProgram *p = v->p;
+  uint32_t *nchunk = NEW_ARRAY(a, uint32_t, p->nrank), *most = NEW_ARRAY(a, uint32_t, p->nrank);
+  uint32_t nfirst = 0;
+  BUG_IF(p->nmodel == 0 || p->nmodel > p->nstage);
+  for (uint32_t i = 0; i < p->nstage; i++)
+    BUG_IF(p->stage[i].rank >= p->nrank || p->stage[i].model >= p->nmodel);
+  for (uint32_t i = 0; i < p->nstage; i++) {
+    const PipeStage *st = &p->stage[i];
+    BUG_IF(!p->row && st->chunk != nchunk[st->rank]);
+    nchunk[st->rank]++;
+    most[st->rank] = st->chunk > most[st->rank] ? st->chunk : most[st->rank];
+    nfirst += st->prev == NONE;
+    BUG_IF(st->nmb == 0 || st->mb0 + (uint64_t)st->nmb > p->nmb);
+    if (!p->edge) {
+      BUG_IF(st->next != NONE && (st->next >= p->nstage || p->stage[st->next].prev != i));
+      BUG_IF(st->prev != NONE && (st->prev >= p->nstage || p->stage[st->prev].next != i));
+      BUG_IF((st->prev == NONE) != (st->model == 0) ||
+             (st->next == NONE) != (st->model + 1 == p->nmodel));
+      BUG_IF(st->next != NONE &&
+             (p->stage[st->next].model != st->model + 1 || p->stage[st->next].mb0 != st->mb0 ||
+              p->stage[st->next].nmb != st->nmb));
+      BUG_IF(st->nin != (st->prev != NONE) || st->nout != (st->next != NONE) || st->edge_bytes);
+    } else {
+      uint32_t m = st->model;
+      BUG_IF(st->nin != v->in0[m + 1] - v->in0[m] || st->nout != v->out0[m + 1] - v->out0[m]);
+      BUG_IF((st->prev == NONE) != (st->nin == 0) || (st->next == NONE) != (st->nout == 0));
+    }
+    BUG_IF(!p->sized && (st->act_bytes || st->gout_bytes || st->boundary_bytes || st->work_bytes ||
+                         st->weight_bytes || st->grad_bytes || st->opt_bytes || st->edge_bytes ||
+                         st->tied_bytes));
+  }
+  BUG_IF(!p->edge && (uint64_t)nfirst * p->nmodel != p->nstage);
+  /* Replicas: a circle of all rows of a stage of the model, on different ranks, that has every
+   * microbatch once. */
   uint32_t *circle = NEW_ARRAY(a, uint32_t, p->nstage), *on = NEW_ARRAY(a, uint32_t, p->nrank);
   for (uint32_t i = 0; i < p->nstage; i++) {
     uint64_t mbs = 0;
     for (uint32_t q = i; circle[q] != i + 1; q = p->stage[q].replica) {
       circle[q] = i + 1;
-      BUG_IF(p->stage[q].model != p->stage[i].model || p->stage[q].replica >= p->nstage);
+      BUG_IF(p->stage[q].replica >= p->nstage || p->stage[q].model != p->stage[i].model);
       BUG_IF(on[p->stage[q].rank] == i + 1);
       on[p->stage[q].rank] = i + 1;
-      mbs += p->stage[q].nmb;
+      mbs += p->row ? 0 : p->stage[q].nmb;
     }
-    BUG_IF(mbs != p->nmb);
+    BUG_IF(!p->row && mbs != p->nmb);
+  }
+  for (size_t i = 0; p->row && i < (size_t)p->nmodel * p->nmb; i++) {
+    uint32_t row = p->row[i], mb = (uint32_t)(i % p->nmb);
+    BUG_IF(row >= p->nstage || p->stage[row].model != i / p->nmb || !runs(p, row, mb));
+    /* All stages of a microbatch are of one pipe. */
+    BUG_IF(p->stage[row].mb0 != p->stage[p->row[mb]].mb0 || p->stage[row].nmb != p->stage[p->row[mb]].nmb);
   }
   for (uint32_t r = 0; r < p->nrank; r++)
-    BUG_IF(nchunk[r] == 0);
+    BUG_IF(nchunk[r] == 0 || most[r] + 1 != nchunk[r]);
+  verify_ties(p, a);
 }
 
 static void verify_head(const PipeProgram *p) {
@@ -177,7 +266,8 @@ static void verify_pools(Verify *v) {
     const PipePool *q = &k->pool[i];
     BUG_IF(q->cls >= PIPE_NCLASSES || q->stage >= p->nstage || q->count == 0);
     BUG_IF(q->first != n || q->count > k->nslot - n);
-    BUG_IF(q->bytes != content_bytes(&p->stage[q->stage], q->cls));
+    BUG_IF(q->bytes != content_bytes(&p->stage[q->stage], q->cls, q->skip) || q->skip > 1);
+    BUG_IF(q->skip && q->cls < PIPE_OUT);
     for (uint32_t j = 0; j < q->count; j++)
       v->slot[n++] = (Slot){.pool = i};
     v->live[i] = v->most[i] = 0;
@@ -202,13 +292,15 @@ static bool is_before(const Verify *v, int x, uint32_t touched) {
   return x == v->stream ? touched <= v->done[x] : touched <= v->waited[v->stream];
 }
 
-static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage) {
+static bool skips(const Verify *v, uint32_t edge) { return edge != NONE && v->p->edge[edge].skip; }
+
+static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage, uint32_t edge) {
   const PipeRank *k = &v->p->rank[v->r];
   BUG_IF(slot >= k->nslot);
   Slot *t = &v->slot[slot];
   const PipePool *q = &k->pool[t->pool];
-  BUG_IF(q->cls != cls);
-  BUG_IF(q->bytes != content_bytes(&v->p->stage[stage], cls));
+  BUG_IF(q->cls != cls || q->skip != skips(v, edge));
+  BUG_IF(q->bytes != content_bytes(&v->p->stage[stage], cls, q->skip));
   BUG_IF(!v->p->sized && q->stage != stage); /* sizes unknown: only its own stage's is the same */
   BUG_IF(!is_before(v, 0, t->touched[0]));
   BUG_IF(!is_before(v, 1, t->touched[1]));
@@ -218,35 +310,48 @@ static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage) {
 }
 
 static void fill(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage, uint32_t mb,
-                 bool gradient) {
-  Slot *t = touch(v, slot, cls, stage);
+                 bool gradient, uint32_t edge) {
+  Slot *t = touch(v, slot, cls, stage, edge);
   BUG_IF(t->holds.full);
-  t->holds = (Content){true, gradient, stage, mb};
+  t->holds = (Content){true, gradient, stage, mb, edge};
   if (++v->live[t->pool] > v->most[t->pool])
     v->most[t->pool] = v->live[t->pool];
 }
 
 /* Reads the slot; last: nobody reads it after this. */
 static void use(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage, uint32_t mb, bool gradient,
-                bool last) {
-  Slot *t = touch(v, slot, cls, stage);
+                uint32_t edge, bool last) {
+  Slot *t = touch(v, slot, cls, stage, edge);
   BUG_IF(!t->holds.full);
-  BUG_IF(t->holds.stage != stage || t->holds.mb != mb || t->holds.gradient != gradient);
+  BUG_IF(t->holds.stage != stage || t->holds.mb != mb || t->holds.gradient != gradient ||
+         t->holds.edge != edge);
   if (last) {
     t->holds.full = false;
     v->live[t->pool]--;
   }
 }
 
-/* The stage across the boundary that a tensor of `in` passes, and the stage whose output it is. */
-typedef struct Edge {
-  uint32_t other, owner;
-} Edge;
-static Edge edge_in(const PipeStage *st, uint32_t stage, bool forward) {
-  return forward ? (Edge){st->prev, st->prev} : (Edge){st->next, stage};
+/* What passes between two rows: the row at the other end of the tensor, the row whose output it is or
+ * whose output's gradient, and its edge. */
+typedef struct Passage {
+  uint32_t other, owner, edge;
+} Passage;
+
+/* Tensor k of those on one side of an op: towards later stages (down) or earlier ones. */
+static Passage passage(const Verify *v, uint32_t row, uint32_t mb, bool down, uint32_t k) {
+  const PipeProgram *p = v->p;
+  const PipeStage *st = &p->stage[row];
+  uint32_t edge = NONE, other = down ? st->next : st->prev;
+  if (p->edge) {
+    edge = down ? v->out0[st->model] + k : v->in_edge[v->in0[st->model] + k];
+    other = p->row[(size_t)(down ? p->edge[edge].to : p->edge[edge].from) * p->nmb + mb];
+  }
+  return (Passage){other, down ? row : other, edge};
 }
-static Edge edge_out(const PipeStage *st, uint32_t stage, bool forward) {
-  return forward ? (Edge){st->next, stage} : (Edge){st->prev, st->prev};
+
+static uint32_t list_at(const PipeRank *k, uint32_t field, uint32_t n, uint32_t i) {
+  BUG_IF(n > 1 && (field >= k->nlist || i >= k->nlist - field));
+  return n > 1 ? k->list[field + i] : field;
 }
 
 static void verify_compute(Verify *v, const PipeInstr *in) {
@@ -259,47 +364,53 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
     BUG_IF(v->left[in->stage] != 0 || v->updated[in->stage]);
     BUG_IF(st->replica != in->stage &&
            (!v->reduced[in->stage] || v->waited[0] < v->reduced[in->stage]));
+    BUG_IF(st->tied != NONE && (!v->tied[st->tied] || v->waited[0] < v->tied[st->tied]));
     v->updated[in->stage] = 1;
     return;
   }
-  BUG_IF(in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb);
+  BUG_IF(!runs(p, in->stage, in->mb));
   Cell *c = &v->cell[cell_at(p->nmb, in->stage, in->mb)];
   verify_next_op(c->ops, in->op);
   c->ops |= (uint8_t)(1u << in->op);
   bool forward = in->op == PIPE_F, boundary = in->op != PIPE_W;
-  Edge from = edge_in(st, in->stage, forward), to = edge_out(st, in->stage, forward);
-  bool reads = boundary && from.other != NONE, writes = boundary && to.other != NONE;
+  uint32_t nread = !boundary ? 0 : forward ? st->nin : st->nout,
+           nwrite = !boundary ? 0 : forward ? st->nout : st->nin;
+  const PipeRank *k = &p->rank[v->r];
 
   BUG_IF((in->gout != NONE) != (in->op == PIPE_I || in->op == PIPE_W));
-  BUG_IF((in->in != NONE) != reads);
-  BUG_IF((in->out != NONE) != writes);
+  BUG_IF((in->in != NONE) != (nread > 0));
+  BUG_IF((in->out != NONE) != (nwrite > 0));
   /* Takes before it gives back: what it writes never lies where it reads. */
   if (forward) {
     c->act = in->act;
-    fill(v, in->act, PIPE_ACT, in->stage, in->mb, false);
+    fill(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE);
   } else {
     BUG_IF(in->act != c->act);
   }
   if (in->op == PIPE_I) {
     c->gout = in->gout;
-    fill(v, in->gout, PIPE_GOUT, in->stage, in->mb, false);
+    fill(v, in->gout, PIPE_GOUT, in->stage, in->mb, false, NONE);
   }
-  if (writes)
-    fill(v, in->out, p->stage[to.other].rank == v->r ? PIPE_LOCAL : PIPE_OUT, to.owner, in->mb,
-         !forward);
-  if (reads)
-    use(v, in->in, p->stage[from.other].rank == v->r ? PIPE_LOCAL : PIPE_IN, from.owner, in->mb,
-        !forward, true);
+  for (uint32_t i = 0; i < nwrite; i++) {
+    Passage to = passage(v, in->stage, in->mb, forward, i);
+    fill(v, list_at(k, in->out, nwrite, i), p->stage[to.other].rank == v->r ? PIPE_LOCAL : PIPE_OUT,
+         to.owner, in->mb, !forward, to.edge);
+  }
+  for (uint32_t i = 0; i < nread; i++) {
+    Passage from = passage(v, in->stage, in->mb, !forward, i);
+    use(v, list_at(k, in->in, nread, i), p->stage[from.other].rank == v->r ? PIPE_LOCAL : PIPE_IN,
+        from.owner, in->mb, !forward, from.edge, true);
+  }
   if (!forward) {
     bool last = in->op == PIPE_B || in->op == PIPE_W;
-    use(v, in->act, PIPE_ACT, in->stage, in->mb, false, last);
+    use(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE, last);
     v->left[in->stage] -= last;
     if (last)
       v->graded[in->stage] = v->done[0] + 1;
   }
   if (in->op == PIPE_W) {
     BUG_IF(in->gout != c->gout);
-    use(v, in->gout, PIPE_GOUT, in->stage, in->mb, false, true);
+    use(v, in->gout, PIPE_GOUT, in->stage, in->mb, false, NONE, true);
   }
 }
 
@@ -313,6 +424,17 @@ static void verify_comm(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
   const PipeStage *st = &p->stage[in->stage];
   BUG_IF(in->act != NONE || in->gout != NONE);
+  if (in->op == PIPE_TIE) { /* after the gradients, and their sums, of all its rows on the rank; once */
+    BUG_IF(in->mb != NONE || in->in != NONE || in->out != NONE || in->peer != NONE);
+    BUG_IF(st->tied != in->stage || v->tied[in->stage]);
+    for (uint32_t q = 0; q < p->nstage; q++)
+      if (p->stage[q].rank == v->r && p->stage[q].tied == in->stage) {
+        BUG_IF(v->left[q] != 0 || v->waited[1] < v->graded[q]);
+        BUG_IF(p->stage[q].replica != q && !v->reduced[q]);
+      }
+    v->tied[in->stage] = v->done[1] + 1;
+    return;
+  }
   if (in->op == PIPE_REDUCE) { /* after its own last gradient, once */
     BUG_IF(in->mb != NONE || in->in != NONE || in->out != NONE || in->peer != NONE);
     BUG_IF(st->replica == in->stage || v->reduced[in->stage] || v->left[in->stage] != 0);
@@ -320,19 +442,22 @@ static void verify_comm(Verify *v, const PipeInstr *in) {
     v->reduced[in->stage] = v->done[1] + 1;
     return;
   }
-  BUG_IF(in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb);
+  BUG_IF(!runs(p, in->stage, in->mb));
   Cell *c = &v->cell[cell_at(p->nmb, in->stage, in->mb)];
-  bool send = is_send(in), forward = is_forward(in);
-  Edge e = send ? edge_out(st, in->stage, forward) : edge_in(st, in->stage, forward);
+  bool send = is_send(in), forward = is_forward(in), down = send == forward;
+  BUG_IF((in->keep != NONE) != (p->edge != NULL) || in->keep + 1 > p->nedge);
+  BUG_IF((down ? st->nout : st->nin) == 0);
+  if (p->edge)
+    BUG_IF((down ? p->edge[in->keep].from : p->edge[in->keep].to) != st->model);
+  uint32_t k = !p->edge ? 0 : down ? p->edge[in->keep].out : p->edge[in->keep].in;
+  Passage e = passage(v, in->stage, in->mb, down, k);
   BUG_IF(e.other == NONE || in->peer == v->r || in->peer != p->stage[e.other].rank);
-  uint8_t *seen = send ? &c->sent : &c->received;
-  BUG_IF(*seen & (forward ? 1 : 2));
-  *seen |= forward ? 1 : 2;
+  (send ? c->sent : c->received)[!forward]++; /* that each is once is seen at the slots */
   BUG_IF(send ? in->out != NONE : in->in != NONE);
   if (send)
-    use(v, in->in, PIPE_OUT, e.owner, in->mb, !forward, true);
+    use(v, in->in, PIPE_OUT, e.owner, in->mb, !forward, e.edge, true);
   else
-    fill(v, in->out, PIPE_IN, e.owner, in->mb, !forward);
+    fill(v, in->out, PIPE_IN, e.owner, in->mb, !forward, e.edge);
 }
 
 static void verify_rank(Verify *v) {
@@ -374,14 +499,21 @@ static void verify_complete(const Verify *v) {
   const PipeProgram *p = v->p;
   for (uint32_t st = 0; st < p->nstage; st++) {
     const PipeStage *g = &p->stage[st];
-    bool up = g->prev != NONE && p->stage[g->prev].rank != g->rank;
-    bool down = g->next != NONE && p->stage[g->next].rank != g->rank;
     BUG_IF(!v->updated[st]);
     for (uint32_t mb = g->mb0; mb < g->mb0 + g->nmb; mb++) {
       const Cell *c = &v->cell[cell_at(p->nmb, st, mb)];
+      uint32_t up = 0, down = 0;
+      if (!runs(p, st, mb)) {
+        BUG_IF(c->ops);
+        continue;
+      }
+      for (uint32_t k = 0; k < g->nin; k++)
+        up += p->stage[passage(v, st, mb, false, k).other].rank != g->rank;
+      for (uint32_t k = 0; k < g->nout; k++)
+        down += p->stage[passage(v, st, mb, true, k).other].rank != g->rank;
       BUG_IF(!is_complete(c->ops));
-      BUG_IF(c->sent != (down ? 1 : 0) + (up ? 2 : 0));
-      BUG_IF(c->received != (up ? 1 : 0) + (down ? 2 : 0));
+      BUG_IF(c->sent[0] != down || c->sent[1] != up);
+      BUG_IF(c->received[0] != up || c->received[1] != down);
     }
   }
 }
@@ -410,21 +542,26 @@ static const PipeInstr *ready(const PipeProgram *p, const Player *player, uint32
   return in && in->wait <= player[r].on[0].done ? in : NULL;
 }
 
-/* Carries out the REDUCE at the head of some replica of `row` if all are there. */
-static bool play_reduce(const PipeProgram *p, Player *player, uint32_t row) {
+static uint32_t next_in_sum(const PipeProgram *p, bool tie, uint32_t row) {
+  return tie ? p->stage[row].tie : p->stage[row].replica;
+}
+
+/* Carries out the REDUCE or TIE at the head of `row` if all rows that take part have come to it. */
+static bool play_sum(const PipeProgram *p, Player *player, bool tie, uint32_t row) {
   uint32_t q = row;
   do {
     const PipeInstr *in = ready(p, player, p->stage[q].rank);
-    if (!in || in->op != PIPE_REDUCE || in->stage != q)
+    if (!in || in->op != (tie ? PIPE_TIE : PIPE_REDUCE) || in->stage != q)
       return false;
-  } while ((q = p->stage[q].replica) != row);
+  } while ((q = next_in_sum(p, tie, q)) != row);
   do
     step(&p->rank[p->stage[q].rank], &player[p->stage[q].rank].on[1], 1);
-  while ((q = p->stage[q].replica) != row);
+  while ((q = next_in_sum(p, tie, q)) != row);
   return true;
 }
 
-static void verify_play(const PipeProgram *p, Arena *a) {
+static void verify_play(const Verify *v, Arena *a) {
+  const PipeProgram *p = v->p;
   Player *player = NEW_ARRAY(a, Player, p->nrank);
   uint32_t *todo = NEW_ARRAY(a, uint32_t, p->nrank), ntodo = 0;
   uint8_t *queued = NEW_ARRAY(a, uint8_t, p->nrank);
@@ -445,11 +582,12 @@ static void verify_play(const PipeProgram *p, Arena *a) {
       while (me->on[0].next < k->ninstr && k->instr[me->on[0].next].wait <= me->on[1].done)
         step(k, &me->on[0], 0);
       const PipeInstr *mine = ready(p, player, r);
-      if (mine && mine->op == PIPE_REDUCE) {
+      if (mine && mine->op >= PIPE_REDUCE) {
         uint32_t row = mine->stage;
-        if (!play_reduce(p, player, row))
+        bool tie = mine->op == PIPE_TIE;
+        if (!play_sum(p, player, tie, row))
           break;
-        for (uint32_t q = p->stage[row].replica; q != row; q = p->stage[q].replica)
+        for (uint32_t q = next_in_sum(p, tie, row); q != row; q = next_in_sum(p, tie, q))
           if (!queued[p->stage[q].rank]) {
             queued[p->stage[q].rank] = 1;
             todo[ntodo++] = p->stage[q].rank;
@@ -457,13 +595,15 @@ static void verify_play(const PipeProgram *p, Arena *a) {
         continue;
       }
       const PipeInstr *theirs = mine ? ready(p, player, mine->peer) : NULL;
-      if (!theirs || theirs->op == PIPE_REDUCE || theirs->peer != r ||
+      if (!theirs || theirs->op >= PIPE_REDUCE || theirs->peer != r ||
           is_send(mine) == is_send(theirs))
         break;
       const PipeInstr *send = is_send(mine) ? mine : theirs, *recv = is_send(mine) ? theirs : mine;
-      const PipeStage *from = &p->stage[send->stage];
-      BUG_IF(is_forward(send) != is_forward(recv) || send->mb != recv->mb);
-      BUG_IF(recv->stage != (is_forward(send) ? from->next : from->prev));
+      BUG_IF(is_forward(send) != is_forward(recv) || send->mb != recv->mb || send->keep != recv->keep);
+      uint32_t at = !p->edge             ? 0
+                    : is_forward(send) ? p->edge[send->keep].out
+                                       : p->edge[send->keep].in;
+      BUG_IF(recv->stage != passage(v, send->stage, send->mb, is_forward(send), at).other);
       uint32_t peer = mine->peer;
       step(k, &me->on[1], 1);
       step(&p->rank[peer], &player[peer].on[1], 1);
@@ -482,8 +622,10 @@ void verify_program(const Sched *s) {
   Arena *a = s->arena;
   uint32_t nslot = 0, npool = 0;
   uint64_t busy = 0;
+  Verify v = {.p = p};
   verify_head(p);
-  verify_stages(p, a);
+  verify_edges(&v, a);
+  verify_stages(&v, a);
   for (uint32_t r = 0; r < p->nrank; r++) {
     nslot = p->rank[r].nslot > nslot ? p->rank[r].nslot : nslot;
     npool = p->rank[r].npool > npool ? p->rank[r].npool : npool;
@@ -494,12 +636,12 @@ void verify_program(const Sched *s) {
     }
   }
   BUG_IF(p->busy != busy || p->makespan < p->ideal || p->busy > p->nrank * p->ideal);
-  Verify v = {.p = p};
   v.cell = arena_zalloc(a, (size_t)p->nstage * p->nmb, sizeof *v.cell);
   v.left = NEW_ARRAY(a, uint32_t, p->nstage);
   v.updated = NEW_ARRAY(a, uint8_t, p->nstage);
   v.graded = NEW_ARRAY(a, uint32_t, p->nstage);
   v.reduced = NEW_ARRAY(a, uint32_t, p->nstage);
+  v.tied = NEW_ARRAY(a, uint32_t, p->nstage);
   v.slot = NEW_ARRAY(a, Slot, nslot);
   v.live = NEW_ARRAY(a, uint32_t, npool);
   v.most = NEW_ARRAY(a, uint32_t, npool);
@@ -507,9 +649,10 @@ void verify_program(const Sched *s) {
   v.work = NEW_ARRAY(a, uint64_t, p->nrank);
   sum_stages(&v);
   for (uint32_t st = 0; st < p->nstage; st++)
-    v.left[st] = p->stage[st].nmb;
+    for (uint32_t mb = p->stage[st].mb0; mb < p->stage[st].mb0 + p->stage[st].nmb; mb++)
+      v.left[st] += runs(p, st, mb);
   for (v.r = 0; v.r < p->nrank; v.r++)
     verify_rank(&v);
   verify_complete(&v);
-  verify_play(p, a);
+  verify_play(&v, a);
 }

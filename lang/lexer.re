@@ -208,8 +208,10 @@ again:
   "period"             { TOKEN(PERIOD); }
   "rules"              { TOKEN(RULES); }
   "when"               { TOKEN(WHEN); }
+  "dag"                { TOKEN(DAG); }
+  "tie"                { TOKEN(TIE); }
 
-  "overlap" | "weights" | "stash" | "comm" | "slices" | "edge" | "finally" | "recompute"
+  "overlap" | "weights" | "stash" | "comm" | "slices" | "finally" | "recompute"
   | "side" | "group" | "recv" | "wait" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(RESERVED);
@@ -217,6 +219,10 @@ again:
   "send" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(SEND);
+  }
+  "edge" {
+    value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
+    TOKEN(EDGE);
   }
   name {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));

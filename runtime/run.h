@@ -36,7 +36,7 @@ typedef struct ComputeAt {
 
 typedef struct CommAt {
   uint32_t index;
-  uint32_t chan; /* row of PrRun.chan; REDUCE: of PrRun.coll */
+  uint32_t chan; /* row of PrRun.chan; REDUCE, TIE: of PrRun.coll */
 } CommAt;
 
 /* One side of a transfer, ready to start. */
@@ -54,12 +54,17 @@ typedef struct Chan {
   Post post[2];
 } Chan;
 
-/* The replicas of a stage of the model, in the order of their rows. */
+/* A REDUCE or TIE: the rows whose ranks take part, and the gradients that it adds up. */
 typedef struct Coll {
-  _Alignas(PR_LINE) _Atomic uint32_t arrived; /* members whose COMM stream has come to the REDUCE */
-  uint32_t n, model;
-  uint32_t *row, *index; /* [n] rows of the stage table, rows of their ranks' lists */
-  void **grad;           /* [n] */
+  _Alignas(PR_LINE) _Atomic uint32_t arrived; /* members whose COMM stream has come to it */
+  uint32_t n;
+  uint32_t *row, *index; /* [n] rows of the stage table, ascending; rows of their ranks' lists */
+  void **grad;           /* [ngrad] of the replicas; of a tie that of the first row of each stage */
+  uint32_t *stage;       /* [ngrad] of the model */
+  uint32_t ngrad;
+  void **copy;           /* [ncopy] of a tie: of its other rows */
+  uint32_t ncopy;
+  bool tie;
 } Coll;
 
 /* A rank. The fields of its COMM stream belong to whoever advances it; see engine_threads.c. */
@@ -88,6 +93,7 @@ typedef struct RankRun {
   char *block;    /* every tensor of the rank */
   uint64_t bytes; /* of block */
   void **slot;    /* [nslot] */
+  void **listed;  /* [nlist] those of PipeRank.list */
   void *work;
   PrSpan *span; /* ring of trace_slots steps, [ninstr] each; NULL without trace */
   PrSpan *view; /* trace.c: the steps kept, oldest first */
@@ -100,6 +106,7 @@ typedef struct RankRun {
 typedef struct StageRun {
   PrSizes size;
   void *weight, *grad, *opt;
+  uint32_t sink; /* number among the stages of the model without output; PIPE_NONE */
 } StageRun;
 
 enum { PR_TEXT = 1024 };
@@ -112,10 +119,12 @@ struct PrRun {
   uint32_t *rank_stage; /* [nstage] all rows, by rank: of RankRun.stage */
   RankRun *rank;        /* [nrank] */
   Chan *chan;
-  Coll *coll;           /* [nmodel] */
+  Coll *coll;           /* [nmodel] REDUCE of each stage; then the ties */
   void *coll_block;     /* of their arrays */
   uint32_t loss_rank;   /* has the last stage */
-  double *loss[2];      /* [nmb]; step n writes loss[n & 1] */
+  uint32_t nsink;       /* stages without output */
+  bool free_running;    /* as asked for, and possible */
+  double *loss[2];      /* [nsink * nmb]; step n writes loss[n & 1] */
   uint64_t loss_steps;  /* steps whose losses are complete */
   uint64_t epoch_ns;    /* what spans count from */
   uint64_t trace_slots; /* of each ring */
@@ -141,12 +150,12 @@ struct PrRun {
 /* Bytes that a tensor of n bytes is accounted with. */
 static inline uint64_t pr_round(uint64_t n) { return (n + PR_LINE - 1) / PR_LINE * PR_LINE; }
 
-/* Bytes of what a slot of class cls holds, for a stage of size z. */
-static inline uint64_t pr_class_bytes(const PrSizes *z, uint32_t cls) {
+/* Bytes of what a slot of class cls holds, for a stage of size z; skip: of PipePool. */
+static inline uint64_t pr_class_bytes(const PrSizes *z, uint32_t cls, uint32_t skip) {
   switch ((PipeClass)cls) {
   case PIPE_ACT: return z->act;
   case PIPE_GOUT: return z->gout;
-  default: return z->boundary;
+  default: return skip ? z->edge : z->boundary;
   }
 }
 
@@ -171,8 +180,8 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step);
 /* Both sides have posted: compares them and copies. */
 PrStatus pr_transfer(PrRun *run, const Chan *ch);
 
-/* All replicas have come to their REDUCE. */
-PrStatus pr_reduce(PrRun *run, const Coll *l, uint64_t step);
+/* All members have come to their REDUCE or TIE. */
+PrStatus pr_sum(PrRun *run, const Coll *l, uint64_t step);
 
 /* Fails with PR_E_STALL and the cycle. No thread but the caller's may be awake. */
 PrStatus pr_report_stall(PrRun *run);

@@ -18,14 +18,15 @@ static const uint64_t SIZE_LIMIT = UINT64_C(1) << 56; /* sums of 2^6 such sizes 
 #define SEEN(op) (1u << PIPE_##op)
 typedef struct Seen {
   uint32_t act, gout;
-  uint32_t ops; /* set of SEEN(op) */
+  uint32_t ops; /* set of SEEN(op) of COMPUTE */
+  uint32_t moved[4]; /* transfers, by op - PIPE_SEND_F */
 } Seen;
 
 /* A slot, and what is in it: a stash, or the output (gradient) of stage `owner` for `mb`. */
 typedef struct Slot {
   const PipePool *pool;
   bool full, gradient;
-  uint32_t owner, mb;
+  uint32_t owner, mb, edge; /* edge: PIPE_NONE in a chain */
   uint32_t changed; /* completed instructions of the stream that last filled or emptied it */
   bool comm;        /* which stream that was */
 } Slot;
@@ -33,13 +34,13 @@ typedef struct Slot {
 typedef struct Check {
   PrRun *run;
   const PipeProgram *p;
-  Seen *seen;     /* [nmodel * nmb], by stage, then microbatch */
-  size_t *seen0;  /* [nstage]: where those of a stage begin */
+  Seen *seen;     /* [nmodel * nmb], by stage of the model, then microbatch */
+  uint32_t *in0, *in_edge, *out0; /* edges by the stage that they reach; the first that leaves a stage */
   uint32_t *left; /* [nstage]: microbatches whose backward has not been seen */
   bool *updated;  /* [nstage] */
   /* [nstage]: COMPUTE instructions up to its last gradient so far, COMM ones up to its REDUCE; 0:
-   * none */
-  uint32_t *graded, *reduced;
+   * none. TIE: at the row that it is for */
+  uint32_t *graded, *reduced, *tied;
   /* Of the rank at hand. */
   Slot *slot;
   uint32_t rank, index; /* of the instruction */
@@ -68,7 +69,7 @@ static PrStatus check_head(PrRun *run) {
     return FAIL(run, "program: made for ABI %u, this runtime has %u: recompile the .pipe file",
                 p->abi, PIPE_ABI);
   if (!p->name || !p->params || !p->rank || !p->stage || (p->nsite && !p->site) ||
-      (p->nfile && !p->file))
+      (p->nfile && !p->file) || !p->edge != !p->row || (p->nedge && !p->edge))
     return FAIL(run, "program: a table is missing");
   if (p->nrank == 0 || p->nstage == 0 || p->nmb == 0)
     return FAIL(run, "program: %u ranks, %u stages, %u microbatches: none may be 0", p->nrank,
@@ -89,13 +90,102 @@ static PrStatus check_head(PrRun *run) {
 }
 
 static Seen *seen_of(const Check *k, uint32_t stage, uint32_t mb) {
-  return &k->seen[k->seen0[stage] + (mb - k->p->stage[stage].mb0)];
+  return &k->seen[(size_t)k->p->stage[stage].model * k->p->nmb + mb];
+}
+
+/* Does the row run the microbatch? */
+static bool runs(const PipeProgram *p, uint32_t row, uint32_t mb) {
+  const PipeStage *g = &p->stage[row];
+  return mb >= g->mb0 && mb - g->mb0 < g->nmb &&
+         (!p->row || p->row[(size_t)g->model * p->nmb + mb] == row);
+}
+
+/* What passes between two rows: tensor number i of those of a row towards later stages (down), or
+ * earlier ones. `other`: the row at the other end, `owner`: the row whose output it is or belongs to. */
+typedef struct Passage {
+  uint32_t other, owner, edge;
+} Passage;
+
+static Passage passage(const Check *k, uint32_t row, uint32_t mb, bool down, uint32_t i) {
+  const PipeProgram *p = k->p;
+  const PipeStage *g = &p->stage[row];
+  uint32_t edge = PIPE_NONE, other = down ? g->next : g->prev;
+  if (p->edge) {
+    edge = down ? k->out0[g->model] + i : k->in_edge[k->in0[g->model] + i];
+    other = p->row[(size_t)(down ? p->edge[edge].to : p->edge[edge].from) * p->nmb + mb];
+  }
+  return (Passage){other, down ? row : other, edge};
+}
+
+/* Edges: forward, in order, none twice, those of a stage numbered at both ends. */
+static PrStatus check_edges(Check *k) {
+  const PipeProgram *p = k->p;
+  for (uint32_t e = 0; e < p->nedge; e++) {
+    const PipeEdge *g = &p->edge[e];
+    if (g->from >= g->to || g->to >= p->nmodel || g->skip > 1 ||
+        (e > 0 && (g[-1].from > g->from || (g[-1].from == g->from && g[-1].out >= g->out))))
+      return FAIL(k->run, "program: edge %u from stage %u to %u: out of range or order", e, g->from,
+                  g->to);
+    k->out0[g->from + 1]++, k->in0[g->to + 1]++;
+  }
+  for (uint32_t m = 0; m < p->nmodel; m++)
+    k->out0[m + 1] += k->out0[m], k->in0[m + 1] += k->in0[m];
+  memset(k->in_edge, 0xff, p->nedge * sizeof *k->in_edge);
+  for (uint32_t e = 0; e < p->nedge; e++) {
+    const PipeEdge *g = &p->edge[e];
+    uint32_t nin = k->in0[g->to + 1] - k->in0[g->to];
+    if (g->out != e - k->out0[g->from] || g->in >= nin || k->in_edge[k->in0[g->to] + g->in] != PIPE_NONE)
+      return FAIL(k->run, "program: edge %u is output %u of stage %u and input %u of stage %u", e,
+                  g->out, g->from, g->in, g->to);
+    k->in_edge[k->in0[g->to] + g->in] = e;
+  }
+  for (uint32_t m = 0; p->edge && m < p->nmodel; m++)
+    for (uint32_t mb = 0; mb < p->nmb; mb++) {
+      uint32_t row = p->row[(size_t)m * p->nmb + mb];
+      if (row >= p->nstage || p->stage[row].model != m || !runs(p, row, mb))
+        return FAIL(k->run, "program: stage %u, microbatch %u: run by row %u", m, mb, row);
+      k->left[row]++;
+    }
+  return PR_OK;
+}
+
+/* Rows that share weights: all rows of a stage or none; on each rank the first of them is for all, and
+ * these are a circle. */
+static PrStatus check_ties(Check *k) {
+  const PipeProgram *p = k->p;
+  uint32_t ncircle = 0, nlead = 0;
+  for (uint32_t s = 0; s < p->nstage; s++) {
+    const PipeStage *g = &p->stage[s], *lead = g->tied < p->nstage ? &p->stage[g->tied] : NULL;
+    bool none = g->tied == PIPE_NONE;
+    if (none ? p->stage[g->model].tied != PIPE_NONE
+             : !lead || g->tied > s || lead->tied != g->tied || lead->rank != g->rank ||
+                   p->stage[g->model].tied == PIPE_NONE || g->tie >= p->nstage ||
+                   lead->tied_bytes != g->tied_bytes)
+      return FAIL(k->run, "program: stage %u is tied to %u and %u", s, g->tied, g->tie);
+    nlead += g->tied == s;
+  }
+  for (uint32_t s = 0; s < p->nstage; s++) { /* circles of rising rows, each entered at its first row */
+    if (p->stage[s].tied != s)
+      continue;
+    uint32_t q = s, n = 0;
+    do {
+      const PipeStage *g = &p->stage[q];
+      if (++n > p->nstage || g->tied != q || g->tied_bytes != p->stage[s].tied_bytes)
+        return FAIL(k->run, "program: the stages tied to stage %u are not a circle", s);
+    } while (p->stage[q].tie > q && (q = p->stage[q].tie, true));
+    if (p->stage[q].tie <= s && p->stage[q].tie != s)
+      continue; /* it was entered at a row further up */
+    ncircle += n;
+  }
+  if (ncircle != nlead)
+    return FAIL(k->run, "program: %u of %u stages that are tied are in no circle", nlead - ncircle, nlead);
+  return PR_OK;
 }
 
 /* Replicas run the same stage of the model on different ranks, and each microbatch is one's. */
 static PrStatus check_replicas(Check *k) {
   const PipeProgram *p = k->p;
-  uint32_t *last = k->left; /* not in use yet: 1 + last row looked at of a rank; nrank <= nstage */
+  uint32_t *last = k->graded; /* not in use yet: 1 + last row looked at of a rank; nrank <= nstage */
   uint32_t nrow = 0;
   for (uint32_t m = 0; m < p->nmodel; m++) { /* row m is the first that runs stage m */
     if (p->stage[m].model != m)
@@ -104,7 +194,7 @@ static PrStatus check_replicas(Check *k) {
     uint64_t mbs = 0;
     do {
       const PipeStage *g = &p->stage[s];
-      if (g->mb0 != mbs)
+      if (!p->row && g->mb0 != mbs)
         return FAIL(k->run, "program: stage %u has microbatches from %u on, expected %llu", s,
                     g->mb0, (unsigned long long)mbs);
       nrow++, mbs += g->nmb;
@@ -117,7 +207,7 @@ static PrStatus check_replicas(Check *k) {
                     g->rank);
       last[g->rank] = s + 1;
     } while ((s = p->stage[s].replica) != m);
-    if (mbs != p->nmb)
+    if (!p->row && mbs != p->nmb)
       return FAIL(k->run, "program: stage %u has %llu microbatches in all, expected %u", m,
                   (unsigned long long)mbs, p->nmb);
   }
@@ -134,52 +224,71 @@ static PrStatus check_stages(Check *k) {
     const PipeStage *g = &p->stage[s];
     if (g->rank >= p->nrank)
       return FAIL(k->run, "program: stage %u is on rank %u of %u", s, g->rank, p->nrank);
-    if ((g->prev != PIPE_NONE && (g->prev >= p->nstage || p->stage[g->prev].next != s)) ||
-        (g->next != PIPE_NONE && (g->next >= p->nstage || p->stage[g->next].prev != s)))
+    bool chain = !p->edge;
+    if (chain && ((g->prev != PIPE_NONE && (g->prev >= p->nstage || p->stage[g->prev].next != s)) ||
+                  (g->next != PIPE_NONE && (g->next >= p->nstage || p->stage[g->next].prev != s))))
       return FAIL(k->run, "program: stage %u is not linked with its neighbours", s);
     if (g->nmb == 0 || g->mb0 >= p->nmb || g->nmb > p->nmb - g->mb0)
       return FAIL(k->run, "program: stage %u has microbatches %u + %u of %u", s, g->mb0, g->nmb,
                   p->nmb);
-    const PipeStage *h = g->next == PIPE_NONE ? NULL : &p->stage[g->next];
+    const PipeStage *h = g->next == PIPE_NONE || !chain ? NULL : &p->stage[g->next];
     if (h && (h->mb0 != g->mb0 || h->nmb != g->nmb || h->model != g->model + 1))
       return FAIL(k->run, "program: stages %u and %u are not of one pipe", s, g->next);
-    if ((g->model == 0) != (g->prev == PIPE_NONE) || (g->model + 1 == p->nmodel) != !h)
+    if (g->model >= p->nmodel ||
+        (chain && ((g->model == 0) != (g->prev == PIPE_NONE) || (g->model + 1 == p->nmodel) != !h)))
       return FAIL(k->run, "program: stage %u runs stage %u of %u, at the wrong end of a pipe", s,
                   g->model, p->nmodel);
     nchain += g->prev == PIPE_NONE;
+    uint32_t nin = chain ? g->prev != PIPE_NONE : k->in0[g->model + 1] - k->in0[g->model],
+             nout = chain ? g->next != PIPE_NONE : k->out0[g->model + 1] - k->out0[g->model];
+    if (g->nin != nin || g->nout != nout || (!chain && k->left[s] == 0))
+      return FAIL(k->run, "program: stage %u has %u inputs and %u outputs, expected %u and %u", s,
+                  g->nin, g->nout, nin, nout);
     const uint64_t bytes[] = {g->act_bytes,  g->gout_bytes, g->boundary_bytes, g->weight_bytes,
-                              g->grad_bytes, g->opt_bytes,  g->work_bytes};
+                              g->grad_bytes, g->opt_bytes,  g->work_bytes,     g->edge_bytes,
+                              g->tied_bytes};
     for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
       if (bytes[i] > (p->sized ? SIZE_LIMIT : 0))
         return FAIL(k->run, "program: stage %u has a size of %llu bytes", s,
                     (unsigned long long)bytes[i]);
   }
-  if ((uint64_t)nchain * p->nmodel != p->nstage)
+  if (!p->edge && (uint64_t)nchain * p->nmodel != p->nstage)
     return FAIL(k->run, "program: %u stages are not chains of %u", p->nstage, p->nmodel);
   PrStatus st = check_replicas(k);
-  if (st)
+  if (st || (st = check_ties(k)))
     return st;
 
-  uint32_t *nchunk = k->left; /* not in use yet; nrank <= nstage */
+  uint32_t *nchunk = k->graded; /* not in use yet; nrank <= nstage */
   for (uint32_t s = 0; s < p->nstage; s++)
+    nchunk[p->stage[s].rank]++;
+  for (uint32_t s = 0; p->edge && s < p->nstage; s++) /* take_stages puts them there, each its own */
+    if (p->stage[s].chunk >= nchunk[p->stage[s].rank])
+      return FAIL(k->run, "program: stage %u is chunk %u of rank %u, which has %u", s,
+                  p->stage[s].chunk, p->stage[s].rank, nchunk[p->stage[s].rank]);
+  if (!p->edge)
+    memset(nchunk, 0, p->nrank * sizeof *nchunk);
+  for (uint32_t s = 0; !p->edge && s < p->nstage; s++)
     if (p->stage[s].chunk != nchunk[p->stage[s].rank]++)
       return FAIL(k->run, "program: stage %u is chunk %u of rank %u, expected %u", s,
                   p->stage[s].chunk, p->stage[s].rank, nchunk[p->stage[s].rank] - 1);
   for (uint32_t r = 0; r < p->nrank; r++)
     if (nchunk[r] == 0)
       return FAIL(k->run, "program: rank %u has no stage", r);
+  memset(k->graded, 0, p->nstage * sizeof *k->graded);
   return PR_OK;
 }
 
 static PrStatus check_sizes(PrRun *run) {
-  static const char *const what[] = {"act", "gout", "boundary", "weight", "grad", "opt", "work"};
+  static const char *const what[] = {"act", "gout", "boundary", "weight", "grad",
+                                     "opt", "work", "edge",     "tied"};
   const PipeProgram *p = run->p;
   for (uint32_t s = 0; s < p->nstage; s++) {
     const PipeStage *g = &p->stage[s];
     PrSizes z = run->stage[s].size = run->m.sizes(run->m.self, g->model);
-    const uint64_t have[] = {z.act, z.gout, z.boundary, z.weight, z.grad, z.opt, z.work};
+    const uint64_t have[] = {z.act, z.gout, z.boundary, z.weight, z.grad, z.opt, z.work, z.edge, z.tied};
     const uint64_t want[] = {g->act_bytes,  g->gout_bytes, g->boundary_bytes, g->weight_bytes,
-                             g->grad_bytes, g->opt_bytes,  g->work_bytes};
+                             g->grad_bytes, g->opt_bytes,  g->work_bytes,     g->edge_bytes,
+                             g->tied_bytes};
     for (size_t i = 0; i < sizeof have / sizeof *have; i++) {
       if (have[i] > SIZE_LIMIT)
         return FAIL(run, "model: stage %u asks for %llu bytes of %s", s,
@@ -189,6 +298,17 @@ static PrStatus check_sizes(PrRun *run) {
                        "stage %u: the model has %llu bytes of %s, the program was proved with %llu",
                        s, (unsigned long long)have[i], what[i], (unsigned long long)want[i]);
     }
+    if (g->tied != PIPE_NONE && z.tied > z.grad)
+      return FAIL(run, "model: stage %u shares %llu bytes of %llu of gradients", s,
+                  (unsigned long long)z.tied, (unsigned long long)z.grad);
+  }
+  for (uint32_t s = 0; s < p->nstage; s++) { /* all that are tied share as much */
+    const PipeStage *g = &p->stage[s];
+    uint32_t q = g->tied == PIPE_NONE ? s : p->stage[g->tied].tie;
+    if (run->stage[s].size.tied != run->stage[q].size.tied && g->tied != PIPE_NONE)
+      return FAIL(run, "model: stages %u and %u are tied, but share %llu and %llu bytes", s, q,
+                  (unsigned long long)run->stage[s].size.tied,
+                  (unsigned long long)run->stage[q].size.tied);
   }
   return PR_OK;
 }
@@ -201,6 +321,9 @@ static PrStatus check_model(PrRun *run) {
     return FAIL(run, "model has %u stages, the program %u", m->nstage, run->p->nmodel);
   if (run->p->nmodel < run->p->nstage && !m->reduce)
     return FAIL(run, "model: the program has replicas, so reduce may not be NULL");
+  for (uint32_t s = 0; s < run->p->nstage && !m->tie; s++)
+    if (run->p->stage[s].tied != PIPE_NONE)
+      return FAIL(run, "model: the program ties stages, so tie may not be NULL");
   return PR_OK;
 }
 
@@ -209,14 +332,14 @@ static PrStatus check_pools(Check *k, const PipeRank *t) {
   uint32_t next = 0;
   for (uint32_t i = 0; i < t->npool; i++) {
     const PipePool *l = &t->pool[i];
-    if (l->cls >= PIPE_NCLASSES || l->stage >= p->nstage)
+    if (l->cls >= PIPE_NCLASSES || l->stage >= p->nstage || l->skip > (l->cls >= PIPE_OUT && p->edge))
       return FAIL(k->run, "program: rank %u pool %u: class %u, stage %u: out of range", k->rank, i,
                   l->cls, l->stage);
     if (l->first != next || l->count == 0 || l->count > t->nslot - next)
       return FAIL(k->run, "program: rank %u pool %u: %u slots from %u, expected some from %u of %u",
                   k->rank, i, l->count, l->first, next, t->nslot);
     /* The sizes of the program are the model's, see check_sizes. */
-    uint64_t want = p->sized ? pr_class_bytes(&k->run->stage[l->stage].size, l->cls) : 0;
+    uint64_t want = p->sized ? pr_class_bytes(&k->run->stage[l->stage].size, l->cls, l->skip) : 0;
     if (l->bytes != want)
       return FAIL(k->run, "program: rank %u pool %u: slots of %llu bytes for tensors of %llu",
                   k->rank, i, (unsigned long long)l->bytes, (unsigned long long)want);
@@ -231,7 +354,7 @@ static PrStatus check_pools(Check *k, const PipeRank *t) {
 /* `slot` must be of class cls and hold a tensor as `stage` has it, or be PIPE_NONE if there is no
  * such tensor (stage PIPE_NONE). Without sizes in the program the model's decide. */
 static PrStatus check_slot(Check *k, const PipeInstr *c, const char *field, uint32_t slot,
-                           PipeClass cls, uint32_t stage) {
+                           PipeClass cls, uint32_t stage, bool skip) {
   const PipeRank *t = &k->p->rank[k->rank];
   if (stage == PIPE_NONE) {
     if (slot != PIPE_NONE)
@@ -241,58 +364,85 @@ static PrStatus check_slot(Check *k, const PipeInstr *c, const char *field, uint
   if (slot >= t->nslot)
     FAIL_AT(k, c, "field %s is slot %u of %u", field, slot, t->nslot);
   const PipePool *l = k->slot[slot].pool;
+  if (l->skip != skip)
+    FAIL_AT(k, c, "field %s is slot %u, %s", field, slot,
+            skip ? "which is for the chain" : "which is not for the chain");
   if (l->cls != (uint32_t)cls)
     FAIL_AT(k, c, "field %s is slot %u of class %s, expected %s", field, slot,
             pipe_class_name[l->cls], pipe_class_name[cls]);
-  uint64_t a = pr_class_bytes(&k->run->stage[l->stage].size, cls);
-  uint64_t b = pr_class_bytes(&k->run->stage[stage].size, cls);
+  uint64_t a = pr_class_bytes(&k->run->stage[l->stage].size, cls, skip);
+  uint64_t b = pr_class_bytes(&k->run->stage[stage].size, cls, skip);
   if (a != b)
     FAIL_AT(k, c, "field %s: slot %u has %llu bytes for a tensor of %llu", field, slot,
             (unsigned long long)a, (unsigned long long)b);
   return PR_OK;
 }
 
-/* The boundary tensor in field `in` (reads) or `out`. X and DX belong to the boundary with the
- * stage before, Y and DY to that with the stage after. */
-static PrStatus check_tensor(Check *k, const PipeInstr *c, PipeTensor tensor, bool reads) {
+/* A tensor in slot `at`, of field `in` (reads) or `out`: what passes by p. */
+static PrStatus check_passage(Check *k, const PipeInstr *c, Passage p, uint32_t at, bool gradient,
+                              bool reads) {
   const char *field = reads ? "in" : "out";
-  const PipeStage *g = &k->p->stage[c->stage];
-  bool comm = pipe_op_info[c->op].comm;
-  bool before = tensor == PIPE_T_X || tensor == PIPE_T_DX;
-  bool gradient = tensor == PIPE_T_DX || tensor == PIPE_T_DY;
-  uint32_t other = before ? g->prev : g->next, owner = before ? g->prev : c->stage;
-  uint32_t at = reads ? c->in : c->out;
-  if (tensor == PIPE_T_NONE || other == PIPE_NONE)
-    return check_slot(k, c, field, at, PIPE_IN, PIPE_NONE);
+  bool comm = pipe_op_info[c->op].comm, skip = p.edge != PIPE_NONE && k->p->edge[p.edge].skip;
   PipeClass cls = reads == comm ? PIPE_OUT : PIPE_IN; /* SEND reads OUT; F, B and I read IN */
-  if (k->p->stage[other].rank == k->rank)
+  if (k->p->stage[p.other].rank == k->rank)
     cls = PIPE_LOCAL;
-  PrStatus st = check_slot(k, c, field, at, cls, owner);
+  PrStatus st = check_slot(k, c, field, at, cls, p.owner, skip);
   if (st)
     return st;
 
   Slot *slot = &k->slot[at];
-  if (reads &&
-      (!slot->full || slot->gradient != gradient || slot->owner != owner || slot->mb != c->mb))
+  if (reads && (!slot->full || slot->gradient != gradient || slot->owner != p.owner ||
+                slot->mb != c->mb || slot->edge != p.edge))
     FAIL_AT(k, c, "slot %u does not hold what it reads", at);
   if (!reads && slot->full)
     FAIL_AT(k, c, "fills slot %u, which is in use", at);
   if (slot->comm != comm && slot->changed > k->wait[comm])
     FAIL_AT(k, c, "does not wait until slot %u is %s", at, reads ? "full" : "free");
-  *slot = (Slot){slot->pool, !reads, gradient, owner, c->mb, k->done[comm] + 1, comm};
+  *slot = (Slot){slot->pool, !reads, gradient, p.owner, c->mb, p.edge, k->done[comm] + 1, comm};
+  return PR_OK;
+}
+
+/* The tensors in field `in` (reads) or `out`. X and DX belong to the boundary with the stages before, Y
+ * and DY to that with the stages after. A transfer has the one of its edge, an op all. */
+static PrStatus check_tensors(Check *k, const PipeInstr *c, PipeTensor tensor, bool reads) {
+  const char *field = reads ? "in" : "out";
+  const PipeStage *g = &k->p->stage[c->stage];
+  const PipeRank *t = &k->p->rank[k->rank];
+  bool down = tensor == PIPE_T_Y || tensor == PIPE_T_DY;
+  bool gradient = tensor == PIPE_T_DX || tensor == PIPE_T_DY;
+  uint32_t at = reads ? c->in : c->out, n = down ? g->nout : g->nin;
+  if (tensor == PIPE_T_NONE || n == 0)
+    return check_slot(k, c, field, at, PIPE_IN, PIPE_NONE, false);
+  if (pipe_op_info[c->op].comm) {
+    uint32_t i = !k->p->edge ? 0 : down ? k->p->edge[c->keep].out : k->p->edge[c->keep].in;
+    return check_passage(k, c, passage(k, c->stage, c->mb, down, i), at, gradient, reads);
+  }
+  if (n > 1 && (at > t->nlist || n > t->nlist - at))
+    FAIL_AT(k, c, "field %s: %u slots from %u on in a list of %u", field, n, at, t->nlist);
+  for (uint32_t i = 0; i < n; i++) {
+    PrStatus st = check_passage(k, c, passage(k, c->stage, c->mb, down, i),
+                                n > 1 ? t->list[at + i] : at, gradient, reads);
+    if (st)
+      return st;
+  }
   return PR_OK;
 }
 
 static PrStatus check_peer(Check *k, const PipeInstr *c) {
   const PipeStage *g = &k->p->stage[c->stage];
-  if (!pipe_op_info[c->op].comm || c->op == PIPE_REDUCE) {
+  if (!pipe_op_info[c->op].comm || pipe_is_sum(c->op)) {
     if (c->peer != PIPE_NONE)
       FAIL_AT(k, c, "has peer %u", c->peer);
     return PR_OK;
   }
-  uint32_t other = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B ? g->next : g->prev;
-  if (other == PIPE_NONE)
+  bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
+  if ((down ? g->nout : g->nin) == 0)
     FAIL_AT(k, c, "stage %u has no stage on that side", c->stage);
+  if (k->p->edge && c->keep >= k->p->nedge)
+    FAIL_AT(k, c, "edge %u of %u", c->keep, k->p->nedge);
+  if (k->p->edge && (down ? k->p->edge[c->keep].from : k->p->edge[c->keep].to) != g->model)
+    FAIL_AT(k, c, "edge %u is not of stage %u", c->keep, g->model);
+  uint32_t other = pipe_other_end(pipe_graph(k->p), c);
   if (c->peer == k->rank || c->peer != k->p->stage[other].rank)
     FAIL_AT(k, c, "peer is rank %u, but stage %u is on rank %u", c->peer, other,
             k->p->stage[other].rank);
@@ -330,7 +480,25 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
     k->reduced[c->stage] = k->done[1] + 1;
     return PR_OK;
   }
+  if (c->op == PIPE_TIE) {
+    if (k->p->stage[c->stage].tied != c->stage)
+      FAIL_AT(k, c, "stage %u has no TIE", c->stage);
+    if (k->tied[c->stage])
+      FAIL_AT(k, c, "stage %u is tied twice", c->stage);
+    for (uint32_t s = c->stage; s < k->p->nstage; s++) {
+      const PipeStage *g = &k->p->stage[s];
+      if (g->tied != c->stage)
+        continue;
+      if (k->left[s] > 0 || k->wait[1] < k->graded[s] || (g->replica != s && !k->reduced[s]))
+        FAIL_AT(k, c, "does not wait for the gradients of stage %u", s);
+    }
+    k->tied[c->stage] = k->done[1] + 1;
+    return PR_OK;
+  }
   if (c->op == PIPE_U) {
+    uint32_t lead = k->p->stage[c->stage].tied;
+    if (lead != PIPE_NONE && (!k->tied[lead] || k->wait[0] < k->tied[lead]))
+      FAIL_AT(k, c, "does not wait for the sum over the stages tied to stage %u", c->stage);
     if (k->p->stage[c->stage].replica != c->stage &&
         (!k->reduced[c->stage] || k->wait[0] < k->reduced[c->stage]))
       FAIL_AT(k, c, "does not wait for the sum over the replicas of stage %u", c->stage);
@@ -342,6 +510,13 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
     return PR_OK;
   }
   Seen *s = seen_of(k, c->stage, c->mb);
+  if (pipe_op_info[c->op].comm) {
+    const PipeStage *g = &k->p->stage[c->stage];
+    bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
+    if (s->moved[c->op - PIPE_SEND_F]++ == (down ? g->nout : g->nin))
+      FAIL_AT(k, c, "stands there twice on rank %u", k->rank);
+    return PR_OK;
+  }
   if (s->ops & 1u << c->op)
     FAIL_AT(k, c, "stands there twice on rank %u", k->rank);
   if ((s->ops & before[c->op]) != before[c->op] || (s->ops & never[c->op]))
@@ -370,8 +545,8 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
   if (c->stage >= p->nstage || p->stage[c->stage].rank != k->rank)
     FAIL_AT(k, c, "stage %u is not on rank %u", c->stage, k->rank);
   const PipeStage *g = &p->stage[c->stage];
-  bool all = c->op == PIPE_U || c->op == PIPE_REDUCE;
-  if (all ? c->mb != PIPE_NONE : c->mb < g->mb0 || c->mb - g->mb0 >= g->nmb)
+  bool all = c->op == PIPE_U || pipe_is_sum(c->op);
+  if (all ? c->mb != PIPE_NONE : !runs(p, c->stage, c->mb))
     FAIL_AT(k, c, "microbatch %u; the stage has %u from %u on", c->mb, g->nmb, g->mb0);
   if (c->site >= p->nsite)
     FAIL_AT(k, c, "site %u of %u", c->site, p->nsite);
@@ -384,13 +559,13 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
     k->wait[o->comm] = c->wait;
   PrStatus st;
   if ((st = check_peer(k, c)) || (st = check_order(k, c)) || (st = check_callback(k, c)) ||
-      (st = check_tensor(k, c, (PipeTensor)o->in, true)) ||
-      (st = check_tensor(k, c, (PipeTensor)o->out, false)))
+      (st = check_tensors(k, c, (PipeTensor)o->in, true)) ||
+      (st = check_tensors(k, c, (PipeTensor)o->out, false)))
     return st;
   bool act = c->op == PIPE_F || c->op == PIPE_B || c->op == PIPE_I || c->op == PIPE_W;
   bool gout = c->op == PIPE_I || c->op == PIPE_W;
-  if ((st = check_slot(k, c, "act", c->act, PIPE_ACT, act ? c->stage : PIPE_NONE)) ||
-      (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE)))
+  if ((st = check_slot(k, c, "act", c->act, PIPE_ACT, act ? c->stage : PIPE_NONE, false)) ||
+      (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE, false)))
     return st;
   if (!act)
     return PR_OK;
@@ -405,9 +580,9 @@ static PrStatus check_rank(Check *k, uint32_t r) {
   const PipeRank *t = &p->rank[r];
   PrStatus st = PR_OK;
   k->rank = r;
-  if ((t->ninstr && !t->instr) || (t->npool && !t->pool))
+  if ((t->ninstr && !t->instr) || (t->npool && !t->pool) || (t->nlist && !t->list))
     return FAIL(k->run, "program: rank %u: a table is missing", r);
-  if (t->nslot > 4 * (uint64_t)t->ninstr)
+  if (t->nslot > 4 * (uint64_t)t->ninstr + t->nlist)
     return FAIL(k->run, "program: rank %u has %u slots, more than its instructions can use", r,
                 t->nslot);
   k->slot = calloc((size_t)t->nslot + 1, sizeof *k->slot);
@@ -426,22 +601,25 @@ static PrStatus check_rank(Check *k, uint32_t r) {
   return st;
 }
 
-/* A rank's transfers: one for each boundary with another rank and microbatch. */
+/* A rank's transfers: one for each tensor that passes to another rank. */
 static PrStatus check_complete(Check *k) {
   const PipeProgram *p = k->p;
   for (uint32_t s = 0; s < p->nstage; s++) {
     const PipeStage *g = &p->stage[s];
-    uint32_t want = 0;
-    if (g->next != PIPE_NONE && p->stage[g->next].rank != g->rank)
-      want |= SEEN(SEND_F) | SEEN(RECV_B);
-    if (g->prev != PIPE_NONE && p->stage[g->prev].rank != g->rank)
-      want |= SEEN(SEND_B) | SEEN(RECV_F);
     if (k->left[s] > 0 || !k->updated[s])
       return FAIL(k->run, "program: stage %u: %u microbatches without a backward, %s", s,
                   k->left[s], k->updated[s] ? "updated" : "no update");
     for (uint32_t m = g->mb0; m < g->mb0 + g->nmb; m++) {
-      uint32_t comm = SEEN(SEND_F) | SEEN(RECV_F) | SEEN(SEND_B) | SEEN(RECV_B);
-      if ((seen_of(k, s, m)->ops & comm) != want)
+      uint32_t up = 0, down = 0;
+      const uint32_t *moved = seen_of(k, s, m)->moved;
+      if (!runs(p, s, m))
+        continue;
+      for (uint32_t i = 0; i < g->nin; i++)
+        up += p->stage[passage(k, s, m, false, i).other].rank != g->rank;
+      for (uint32_t i = 0; i < g->nout; i++)
+        down += p->stage[passage(k, s, m, true, i).other].rank != g->rank;
+      if (moved[PIPE_SEND_F - PIPE_SEND_F] != down || moved[PIPE_RECV_B - PIPE_SEND_F] != down ||
+          moved[PIPE_SEND_B - PIPE_SEND_F] != up || moved[PIPE_RECV_F - PIPE_SEND_F] != up)
         return FAIL(k->run, "program: stage %u, microbatch %u: a SEND or RECV is missing", s, m);
     }
   }
@@ -464,26 +642,26 @@ PrStatus pr_validate(PrRun *run) {
   Check k = {.run = run, .p = p};
   run->stage = calloc(p->nstage, sizeof *run->stage);
   k.seen = calloc(ops, sizeof *k.seen);
-  k.seen0 = calloc(p->nstage, sizeof *k.seen0);
+  k.in0 = calloc(2 * ((size_t)p->nmodel + 1) + p->nedge, sizeof *k.in0);
+  k.out0 = k.in0 ? k.in0 + p->nmodel + 1 : NULL;
+  k.in_edge = k.in0 ? k.out0 + p->nmodel + 1 : NULL;
   k.left = calloc(p->nstage, sizeof *k.left);
   k.updated = calloc(p->nstage, sizeof *k.updated);
-  k.graded = calloc(2 * (size_t)p->nstage, sizeof *k.graded);
+  k.graded = calloc(3 * (size_t)p->nstage, sizeof *k.graded);
   k.reduced = k.graded ? k.graded + p->nstage : NULL;
-  if (!run->stage || !k.seen || !k.seen0 || !k.left || !k.updated || !k.graded)
+  k.tied = k.graded ? k.reduced + p->nstage : NULL;
+  if (!run->stage || !k.seen || !k.in0 || !k.left || !k.updated || !k.graded)
     st = pr_fail(run, PR_E_MEMORY, "no memory to check the program");
-  if (!st && !(st = check_stages(&k)))
+  if (!st && !(st = check_edges(&k)) && !(st = check_stages(&k)))
     st = check_sizes(run);
-  for (uint32_t s = 0; !st && s < p->nstage; s++) {
+  for (uint32_t s = 0; !st && !p->edge && s < p->nstage; s++)
     k.left[s] = p->stage[s].nmb;
-    if (s > 0)
-      k.seen0[s] = k.seen0[s - 1] + p->stage[s - 1].nmb;
-  }
   for (uint32_t r = 0; !st && r < p->nrank; r++)
     st = check_rank(&k, r);
   if (!st)
     st = check_complete(&k);
   free(k.seen);
-  free(k.seen0);
+  free(k.in0);
   free(k.left);
   free(k.updated);
   free(k.graded);

@@ -8,12 +8,13 @@ from pygments.token import (Comment, Error, Keyword, Name, Number, Operator, Pun
 
 CLAUSES = (
     "schedule", "requires", "extends", "import", "let", "fn", "op", "ranks", "pipe",
-    "stages", "mbs", "place", "replica", "of", "order", "time", "bytes", "profile", "check")
+    "stages", "mbs", "place", "replica", "of", "dag", "edge", "tie", "order", "time", "bytes", "profile",
+    "check")
 FLOW = (
     "steady", "warmup", "flush", "clip", "clock", "period", "rules", "when", "do",
     "if", "else", "in", "step", "for", "stage")
 RESERVED = (
-    "overlap", "weights", "stash", "comm", "slices", "edge", "finally",
+    "overlap", "weights", "stash", "comm", "slices", "finally",
     "recompute", "side", "group", "send", "recv", "wait")
 
 
