@@ -245,6 +245,8 @@ static const PipeInstr *instr_at(const Sched *s, MachineAt at) {
   return s->lists ? &s->lists[at.rank].instr[at.index] : &s->prog->rank[at.rank].instr[at.index];
 }
 
+const char *list_text(Sched *s, MachineAt at) { return text_of(s, instr_at(s, at)); }
+
 static void report_cycle(Sched *s, const MachineResult *got) {
   uint32_t nrank = 0, first = got->hop[0].at.rank, second = first;
   enum { SHOWN = 8 };
@@ -340,6 +342,7 @@ static void offer_help(Sched *s, const MachineList *list) {
 
 static bool judge(Sched *s, const MachineList *list) {
   ChannelModel model = s->opt->model;
+  s->machine_list = list;
   bool tagged = model.channels == CHANNELS_TAGGED, has_least = false;
   if (machine_completes(s->arena->oom, list, s->nrank, model)) {
     if (model.buffer > 0 && !tagged)

@@ -483,7 +483,7 @@ bool read_csv(Sched *s) {
     return false;
   if (c.comms)
     fill_lists(&c);
-  if (c.comms && !s->opt->check_only) {
+  if (c.comms && !s->opt->check_only && s->opt->emit != EMIT_PROMELA) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN,
                "%s has its own transfers: it can be proved with --check, not emitted",
                s->opt->input);

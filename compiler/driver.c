@@ -42,6 +42,8 @@ static bool emit(Sched *s) {
     return true;
   if (!file_open(s, &out, s->opt->output))
     return false;
+  if (s->opt->emit == EMIT_PROMELA)
+    return file_close(s, &out, emit_promela(s, out.f));
   emitter[s->opt->emit](s, out.f);
   return file_close(s, &out, true);
 }
@@ -94,6 +96,7 @@ static const struct {
     {"check_match", check_match, NULL, PIPE | CSV},
     {"check_channels", check_channels, NULL, PIPE | CSV | LISTS},
     {"check_user", check_user, NULL, PIPE | CSV},
+    {"check_all_m", check_all_m, NULL, PIPE},
 };
 enum { NPASSES = sizeof passes / sizeof *passes };
 
@@ -112,12 +115,17 @@ static bool run(Sched *s, bool output) {
   for (int i = 0; i < NPASSES; i++) {
     if (!(passes[i].what & (s->lists ? LISTS : is_csv(s->opt) ? CSV : PIPE)))
       continue;
-    if (passes[i].run == check_channels && !s->lists && is_default_model(&s->opt->model))
+    if (passes[i].run == check_all_m && !s->opt->for_all)
+      continue;
+    bool channels = passes[i].run == check_channels, model = s->opt->emit == EMIT_PROMELA;
+    if (channels && !s->lists && is_default_model(&s->opt->model) && !model)
       continue; /* check_deadlock and check_match have proved it */
     double t0 = now_ms();
     bool ok = passes[i].run(s);
     if (s->opt->time_passes)
       time_line(s, passes[i].name, now_ms() - t0);
+    if (channels && model && s->machine_list && output) /* what is refuted can be looked into */
+      ok &= emit(s);
     if (!ok || s->diag->errors)
       return false;
     proved |= passes[i].run == check_deps;
@@ -145,7 +153,7 @@ static bool run(Sched *s, bool output) {
   if (!output || all)
     return true;
   double t0 = now_ms();
-  bool ok = emit(s) && depfile(s);
+  bool ok = (s->opt->emit == EMIT_PROMELA || emit(s)) && depfile(s);
   if (s->opt->time_passes) {
     time_line(s, "emit", now_ms() - t0);
     time_line(s, "all", now_ms() - begin);
@@ -154,6 +162,11 @@ static bool run(Sched *s, bool output) {
 }
 
 bool compile(Sched *s) { return run(s, true); }
+bool compile_orders(Sched *s, bool prove) {
+  return pass_parse(s) && resolve(s) && expand(s) && (!prove || (check_deps(s) && order(s))) &&
+         s->diag->errors == 0;
+}
+
 bool compile_only(Sched *s) { return run(s, false); }
 
 bool is_pass(const char *name) {

@@ -128,7 +128,7 @@ static bool bind_top(Ex *x) {
     if (ok)
       append_param(s, p->name, s->env[p->slot], first), first = false;
   }
-  for (uint32_t i = 0; i < o->ndefine; i++)
+  for (uint32_t i = 0; i < o->ndefine && o->ncompare == 0; i++)
     if (!o->define[i].used) {
       diag_error(s->diag, DIAG_PARAM, sc->name_at, "schedule '%s' has no parameter '%s' (-D)",
                  sc->name, o->define[i].name);
@@ -657,6 +657,7 @@ static bool run_orders(Ex *x) {
   const Clause **order = NEW_ARRAY(s->arena, const Clause *, s->nrank);
   if (!find_orders(x, order))
     return false;
+  s->order_clause = order;
   s->order_at = NEW_ARRAY(s->arena, Span, s->nrank);
   for (uint32_t r = 0; r < s->nrank; r++)
     s->order_at[r] = order[r]->at;

@@ -3,6 +3,7 @@
 #define _XOPEN_SOURCE 700 /* realpath */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -101,6 +102,32 @@ static bool overwrites(Sched *s, const char *shown, const struct stat *st) {
   return false;
 }
 
+/* Temporary files that exist now: a signal that ends the process removes them. */
+static char *volatile pending[4];
+
+static void remove_pending(int sig) {
+  for (int i = 0; i < 4; i++)
+    if (pending[i])
+      unlink(pending[i]);
+  signal(sig, SIG_DFL);
+  raise(sig);
+}
+
+static void set_pending(char *from, char *to) {
+  for (int i = 0; i < 4; i++)
+    if (pending[i] == from) {
+      pending[i] = to;
+      return;
+    }
+}
+
+void files_catch_signals(void) {
+  static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+  for (int i = 0; i < 3; i++)
+    if (signal(ends[i], SIG_IGN) != SIG_IGN) /* nohup stays */
+      signal(ends[i], remove_pending);
+}
+
 bool file_open(Sched *s, OutFile *o, const char *path) {
   *o = (OutFile){.f = stdout, .shown = path, .path = path};
   if (!path)
@@ -121,6 +148,7 @@ bool file_open(Sched *s, OutFile *o, const char *path) {
   int fd = mkstemp(o->tmp);
   if (fd < 0)
     return cannot_write(s, o->shown, errno);
+  set_pending(NULL, o->tmp);
   mode_t mask = umask(0);
   umask(mask);
   fchmod(fd, 0666 & ~mask);
@@ -138,5 +166,7 @@ bool file_close(Sched *s, OutFile *o, bool ok) {
     err = errno;
   if (o->tmp && (!ok || err))
     unlink(o->tmp);
+  if (o->tmp)
+    set_pending(o->tmp, NULL);
   return err ? cannot_write(s, o->shown, err) : ok;
 }

@@ -17,10 +17,13 @@ static const char usage[] =
     "  -o OUT                  write to OUT (whole or not at all); default: standard output\n"
     "  -D NAME=VALUE           value of a parameter, such as -D P=4 -D M=8\n"
     "  --check                 prove and report, write nothing else\n"
+    "  --for-all=NAME          --check for every value of a parameter, such as M, and the steady state\n"
     "  --critical-path         --check, with the critical path op by op and idle time by cause\n"
+    "  --compare FILE...       compile each and rank them by time; -D NAME=LO..HI:STEP sweeps a\n"
+    "                          parameter; --emit=csv, or --emit=svg for time against memory\n"
     "  --show                  draw the prediction in the terminal, write nothing else\n"
     "  --color=auto|always|never   of --show; auto: on a terminal, unless NO_COLOR is set\n"
-    "  --emit=c|csv|json|svg|trace\n"
+    "  --emit=c|csv|json|svg|trace|promela\n"
     "                          what to write: C tables (default), PyTorch's compute_only CSV,\n"
     "                          everything that is known, the predicted timeline as a picture,\n"
     "                          or as a trace for Perfetto and chrome://tracing\n"
@@ -91,16 +94,32 @@ static bool parse_sends(const char *text, ChannelModel *m) {
   return m->in_bytes || !strchr(text, '.');
 }
 
+/* NAME=4, or for --compare NAME=4..64 and NAME=4..64:4. */
 static bool parse_define(Sched *s, const char *text, Define *d) {
   const char *eq = strchr(text, '=');
-  char *end;
   if (!eq || eq == text)
     return false;
-  errno = 0;
-  long long v = strtoll(eq + 1, &end, 10);
   d->name = arena_strndup(s->arena, text, (size_t)(eq - text));
-  d->value = v;
-  return end != eq + 1 && !*end && !errno && (eq[1] == '-' || (eq[1] >= '0' && eq[1] <= '9'));
+  d->step = 1;
+  const char *at = eq + 1;
+  int64_t *const value[] = {&d->lo, &d->hi, &d->step};
+  static const char *const before[] = {"", "..", ":"};
+  for (int i = 0; i < 3 && (i == 0 || *at); i++) {
+    size_t n = strlen(before[i]);
+    char *end;
+    if (strncmp(at, before[i], n) != 0)
+      return false;
+    at += n;
+    errno = 0;
+    *value[i] = strtoll(at, &end, 10);
+    if (end == at || errno || !(*at == '-' || (*at >= '0' && *at <= '9')))
+      return false;
+    at = end;
+    if (i == 0)
+      d->hi = d->lo;
+  }
+  d->value = d->lo;
+  return !*at && d->step > 0 && d->hi >= d->lo && (uint64_t)d->hi - (uint64_t)d->lo < 1 << 30;
 }
 
 /* A name that the emitted C can give to the program: none of C's words and none of its own. */
@@ -143,6 +162,8 @@ static const char *find_stdlib(Sched *s) {
 
 enum {
   O_CHECK = 256,
+  O_COMPARE,
+  O_FOR_ALL,
   O_EMIT,
   O_CHANNELS,
   O_SENDS,
@@ -165,6 +186,8 @@ enum {
 };
 
 static const struct option longopts[] = {{"check", no_argument, NULL, O_CHECK},
+                                         {"compare", no_argument, NULL, O_COMPARE},
+                                         {"for-all", required_argument, NULL, O_FOR_ALL},
                                          {"emit", required_argument, NULL, O_EMIT},
                                          {"channels", required_argument, NULL, O_CHANNELS},
                                          {"sends", required_argument, NULL, O_SENDS},
@@ -207,6 +230,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   o->include = NEW_ARRAY(s->arena, const char *, (size_t)argc);
   opterr = 0;
   int k = 0;
+  bool many = false;
   for (int c; (c = getopt_long(argc, argv, ":o:D:I:W:", longopts, NULL)) != -1;)
     switch (c) {
     case 'o': o->output = strcmp(optarg, "-") ? optarg : NULL; break;
@@ -221,9 +245,12 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
       s->diag->werror = true;
       break;
     case O_CHECK: o->check_only = true; break;
+    case O_COMPARE: many = true; break;
+    case O_FOR_ALL: o->for_all = optarg; break;
     case O_EMIT:
-      if (!word_of(optarg, (const char *const[]){"c", "csv", "json", "svg", "trace", NULL}, &k))
-        return usage_error(s, "--emit=%s: expected c, csv, json, svg or trace", optarg);
+      if (!word_of(optarg,
+                   (const char *const[]){"c", "csv", "json", "svg", "trace", "promela", NULL}, &k))
+        return usage_error(s, "--emit=%s: expected c, csv, json, svg, trace or promela", optarg);
       o->emit = (Emit)k;
       break;
     case O_CRITICAL: o->critical_path = true; break;
@@ -292,6 +319,20 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     }
   if (optind == argc)
     return usage_error(s, "no %s file", ".pipe or .csv");
+  for (uint32_t i = 0; i < o->ndefine && !many; i++)
+    if (o->define[i].hi != o->define[i].lo)
+      return usage_error(s, "-D %s: a range of values is for --compare", o->define[i].name);
+  if (many) {
+    if (o->emit != EMIT_C && o->emit != EMIT_CSV && o->emit != EMIT_SVG)
+      return usage_error(s, "%s prints a table, or --emit=csv or --emit=svg", "--compare");
+    if (o->check_only || o->show || o->critical_path || o->dump_after || o->depfile || o->schedule)
+      return usage_error(s, "%s goes with -D, -o, --emit and what costs, limits and models need",
+                         "--compare");
+    o->compare = (const char **)argv + optind, o->ncompare = (uint32_t)(argc - optind);
+    return true;
+  }
+  if (o->for_all)
+    o->check_only = true;
   if (optind + 1 < argc)
     return usage_error(s, "one file at a time; '%s' is another", argv[optind + 1]);
   if (o->depfile && o->output && strcmp(o->depfile, o->output) == 0)
@@ -310,6 +351,7 @@ int main(int argc, char **argv) {
   bool done = false;
   signal(SIGXFSZ, SIG_IGN); /* a write past the limit then fails like any other */
   signal(SIGPIPE, SIG_IGN);
+  files_catch_signals();
   diag_init(&diag, &arena, stderr);
 #ifndef NDEBUG
   opt.verify = true;
@@ -317,7 +359,7 @@ int main(int argc, char **argv) {
   bool ok = read_options(&s, argc, argv, &done);
   if (ok && !done) {
     opt.stdlib = find_stdlib(&s);
-    ok = compile(&s) && diag.errors == 0;
+    ok = (opt.ncompare ? compare(&s) : compile(&s)) && diag.errors == 0;
   }
   errno = 0;
   if ((fflush(stdout) != 0 || ferror(stdout)) && ok) {

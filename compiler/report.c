@@ -41,6 +41,29 @@ static void report_lists(Sched *s, FILE *f) {
   report_buffer(s, f);
 }
 
+static void report_all(Sched *s, FILE *f) {
+  const char *m = s->opt->for_all;
+  if (!s->all_m.proved) {
+    LineCol at = s->all_m.at.file == NO_FILE
+                     ? (LineCol){0, 0}
+                     : diag_linecol(s->diag, s->all_m.at.file, s->all_m.at.beg);
+    fprintf(f, "all %-5s not decided: %s%s\n", m, s->all_m.text,
+            at.line ? arena_printf(s->arena, " (%s:%u:%u)", s->diag->source[s->all_m.at.file].path,
+                                   at.line, at.col)
+                    : "");
+    return;
+  }
+  fprintf(
+      f,
+      "all %-5s proved complete, in order and deadlock-free for every %s that the schedule admits\n",
+      m, m);
+  fprintf(f, "steady    %s for %s, the orders repeat every %" PRIu64 "\n",
+          time_text(s, s->all_m.time),
+          s->all_m.per == 1 ? "each microbatch"
+                            : arena_printf(s->arena, "%" PRIu64 " microbatches", s->all_m.per),
+          s->all_m.period);
+}
+
 void emit_report(Sched *s, FILE *f) {
   if (s->lists) {
     report_lists(s, f);
@@ -51,6 +74,8 @@ void emit_report(Sched *s, FILE *f) {
           s->nstage == 1 ? "" : "s", s->nmb, s->nmb == 1 ? "" : "es", s->nop, s->nxfer);
   fprintf(f, "proved    complete, in order, deadlock-free, matched; %u check%s\n", s->ncheck,
           s->ncheck == 1 ? "" : "s");
+  if (s->opt->for_all)
+    report_all(s, f);
   fprintf(f, "model     %s, at most %u slots per channel\n", model_text(s), s->channel_slots);
   report_buffer(s, f);
   fprintf(f, "makespan  %s, bubble %.2f %%; %s on an idle network\n", time_text(s, s->makespan),

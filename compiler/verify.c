@@ -656,3 +656,46 @@ void verify_program(const Sched *s) {
   verify_complete(&v);
   verify_play(&v, a);
 }
+
+void verify_clock(const Sched *s, int64_t S, uint32_t nnode, const uint32_t *first,
+                  const uint32_t *per, const __int128 *at, uint64_t num, uint64_t by) {
+  /* node[op]: its node; turn[op]: how many periods after the op that names the node. */
+  uint32_t *node = arena_alloc(s->arena, s->nop * sizeof *node + 1);
+  int64_t *turn = arena_alloc(s->arena, s->nop * sizeof *turn + 1);
+  uint32_t base = 0;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+      const Op *o = &s->op[i];
+      node[i] = NONE;
+      for (uint32_t k = 0; k < per[r] && o->kind != PIPE_U; k++) {
+        const Op *n = &s->op[first[r] + k];
+        int64_t d = (int64_t)o->mb - n->mb;
+        if (n->stage == o->stage && n->kind == o->kind && d % S == 0)
+          node[i] = base + k, turn[i] = d / S;
+      }
+      BUG_IF(o->kind != PIPE_U && node[i] == NONE);
+    }
+    base += per[r];
+  }
+  BUG_IF(base != nnode);
+#define CLOCK(i) (at[node[i]] + (__int128)num * turn[i])
+  for (uint32_t i = 0; i < s->nop; i++) {
+    const Op *o = &s->op[i];
+    if (o->kind == PIPE_U)
+      continue;
+    const PipeStage *st = &s->stage[o->stage];
+    uint32_t from = o->kind == PIPE_F ? st->prev : o->kind == PIPE_W ? NONE : st->next;
+    const uint32_t *made = o->kind == PIPE_F ? s->at_f : s->at_b;
+    uint32_t before[] = {i > 0 && i != s->rank_op0[st->rank] ? i - 1 : NONE,
+                         from == NONE ? NONE : made[(size_t)from * s->nmb + o->mb] - 1};
+    for (int e = 0; e < 2; e++)
+      if (before[e] != NONE) {
+        const Op *b = &s->op[before[e]];
+        uint64_t time = s->stage[b->stage].time[b->kind];
+        if (e == 1 && s->stage[b->stage].rank != st->rank)
+          time += s->stage[b->stage].time[PIPE_SEND_F];
+        BUG_IF(CLOCK(i) < CLOCK(before[e]) + (__int128)time * by);
+      }
+  }
+#undef CLOCK
+}

@@ -242,6 +242,8 @@ void diag_error(Diag *d, DiagName name, Span at, const char *fmt, ...) {
   } else {
     const char *text = format(d, fmt, args);
     d->muted = is_repeat(d, name, at, text);
+    if (d->errors == 0)
+      d->first = name;
     if (!d->muted)
       count_error(d);
     if (!d->muted)

@@ -8,6 +8,7 @@
 #   %shared published schedules and profiles (REQUIRES: shared-data)
 import os
 import pty
+import shutil
 import lit.formats
 
 config.name = "pipe"
@@ -27,6 +28,8 @@ shared = os.environ.get("PIPE_SHARED_DATA", os.path.join(config.source, "..", "s
 shared = os.path.realpath(shared)
 if os.path.isdir(shared):
     config.available_features.add("shared-data")
+if shutil.which("spin"):
+    config.available_features.add("spin")
 try:  # a sandbox may have no /dev/pts
     for end in pty.openpty():
         os.close(end)

@@ -44,7 +44,7 @@ typedef struct Run {
 static Run once(const char *dir, const char *name, uint32_t P, uint32_t M, Emit emit, bool passes) {
   Arena arena = {.oom = oom};
   Diag diag;
-  Define define[2] = {{"P", P, false}, {"M", M, false}};
+  Define define[2] = {{.name = "P", .value = P}, {.name = "M", .value = M}};
   Options opt = {.emit = emit,
                  .output = "/dev/null",
                  .dump_out = stdout,

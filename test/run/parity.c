@@ -324,7 +324,8 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
   const char *name = c->name;
   Arena arena = {.oom = oom};
   Diag diag;
-  Define define[3] = {{"P", P, false}, {"M", M, false}, {"V", V, false}};
+  Define define[3] = {
+      {.name = "P", .value = P}, {.name = "M", .value = M}, {.name = "V", .value = V}};
   Options opt = {.dump_out = stdout,
                  .emit = EMIT_NONE,
                  .verify = true,

@@ -1,0 +1,744 @@
+/* SPDX-License-Identifier: MIT
+ * --for-all=M: proof that the orders of the ranks agree with the data whatever the value of a parameter M,
+ * and the time that a microbatch takes in the steady state. Requires a compiled Sched at some M.
+ *
+ * note [for all M]: let the order of each rank be one clipped kernel, one loop, or one `clock` with a period,
+ * in which every index is a quasi-affine function of the loop variable: moving it on by T moves the microbatch on by
+ * S and changes nothing else. Then the order of a rank is a sequence without beginning or end, which repeats
+ * every S microbatches, of which the program for M is the part whose microbatches exist. A cycle of waits in
+ * that part is one in the endless sequence; and one in the endless sequence spans finitely many microbatches,
+ * so it is in the program of every large enough M. So the orders agree for all M if the endless sequence has
+ * no cycle, and for no large M otherwise. A cycle of ops and instances is a cycle in the graph of one period,
+ * where an edge has the distance d, how many periods later its head is: there is none if and only if every
+ * cycle of that graph has a distance of at least 1. The slowest cycle, time by distance, is the time of a
+ * period (maximum cycle ratio; Reiter 1968, Lawler 1976).
+ *
+ * That every microbatch is there for all M follows in the same way: the ranges of the kernels are
+ * quasi-affine in M, so what holds for one period of values of M holds for all.
+ *
+ * What a program of pipec's own then needs to complete are slots, and enough of them always suffice (comm.c,
+ * note [enough slots]). So a proof here holds for the emitted program of every M, too. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "pipec.h"
+
+enum { MOST_PERIOD = 1 << 16, MOST_VALUES = 64, MOST_OPS = 1 << 22, MOST_NODES = 1 << 17 };
+
+/* How a value moves with a variable: v(x + T) = v(x) + s. `fixed`: it does not depend on it at all.
+ * `other`: it depends on M where only the loop variable may count. */
+typedef struct Quasi {
+  int64_t T, s;
+  bool fixed, other;
+} Quasi;
+
+typedef struct Why { /* what stands in the way */
+  const char *text;
+  Span at;
+} Why;
+
+typedef struct AllM {
+  Sched *s;
+  Quasi *env; /* [nslot] as functions of the variable at hand */
+  Why why;
+  int64_t value_T; /* period of M over which the programs must be tried */
+} AllM;
+
+static const Quasi FIXED = {1, 0, true, false};
+
+static bool no(AllM *x, Span at, const char *text) {
+  if (!x->why.text)
+    x->why = (Why){text, at};
+  return false;
+}
+
+static int64_t gcd(int64_t a, int64_t b) {
+  while (b) {
+    int64_t t = a % b;
+    a = b, b = t;
+  }
+  return a < 0 ? -a : a;
+}
+
+/* The same with a common period; false: it is too long. */
+static bool join(Quasi *a, Quasi *b) {
+  int64_t T = a->T / gcd(a->T, b->T) * b->T;
+  if (T > MOST_PERIOD)
+    return false;
+  a->s *= T / a->T, b->s *= T / b->T;
+  a->T = b->T = T;
+  a->other = b->other = a->other || b->other;
+  a->fixed = b->fixed = a->fixed && b->fixed;
+  return true;
+}
+
+static bool quasi(AllM *x, const Expr *e, Quasi *q);
+
+static bool same_step(AllM *x, const Expr *e, Quasi *a, Quasi *b) {
+  return join(a, b) && a->s == b->s ? true : no(x, e->at, "its two sides move apart");
+}
+
+static bool quasi_call(AllM *x, const Expr *e, Quasi *q) {
+  Quasi a;
+  if (e->builtin == BI_FN) {
+    const Param *p = e->fn->params;
+    for (const Arg *arg = e->args; arg; arg = arg->next, p = p->next) {
+      if (!quasi(x, arg->value, &a))
+        return false;
+      x->env[p->slot] = a;
+      if (a.fixed && !a.other && !eval(x->s, arg->value, &x->s->env[p->slot]))
+        return false;
+    }
+    return quasi(x, e->fn->body, q);
+  }
+  if (e->builtin != BI_MIN && e->builtin != BI_MAX)
+    return no(x, e->at, "it depends on what the order does");
+  for (const Arg *arg = e->args; arg; arg = arg->next) {
+    if (!quasi(x, arg->value, &a))
+      return false;
+    if (arg == e->args)
+      *q = a;
+    else if (!same_step(x, e, q, &a))
+      return false;
+  }
+  return true;
+}
+
+/* A fixed value that does not depend on M. */
+static bool number(AllM *x, const Expr *e, const Quasi *q, int64_t *v) {
+  return q->fixed && !q->other && eval(x->s, e, v);
+}
+
+static bool quasi(AllM *x, const Expr *e, Quasi *q) {
+  Quasi a, b;
+  int64_t n;
+  switch (e->kind) {
+  case EX_INT: *q = FIXED; return true;
+  case EX_NAME: *q = x->env[e->slot]; return true;
+  case EX_CALL: return quasi_call(x, e, q);
+  case EX_NEG:
+  case EX_NOT:
+    if (!quasi(x, e->a, q))
+      return false;
+    if (e->kind == EX_NOT && q->s != 0)
+      return no(x, e->at, "it does not repeat");
+    q->s = -q->s;
+    return true;
+  case EX_COND:
+    if (!quasi(x, e->a, &a))
+      return false;
+    if (number(x, e->a, &a, &n))
+      return quasi(x, n ? e->b : e->c, q);
+    if (a.s != 0)
+      return no(x, e->a->at, "it does not repeat");
+    if (!quasi(x, e->b, q) || !quasi(x, e->c, &b) || !same_step(x, e, q, &b))
+      return false;
+    b.s = 0, b.T = 1;
+    return join(&a, q) ? true : no(x, e->at, "its period is too long");
+  default: break;
+  }
+  if (!quasi(x, e->a, &a) || !quasi(x, e->b, &b))
+    return false;
+  if (e->kind == EX_DIV || e->kind == EX_MOD) {
+    if (!number(x, e->b, &b, &n) || n <= 0)
+      return no(x, e->b->at, "a divisor must be a positive number that is the same throughout");
+    int64_t by = n / gcd(a.s, n);
+    if (a.T * by > MOST_PERIOD)
+      return no(x, e->at, "its period is too long");
+    *q = a;
+    q->T = a.T * by;
+    q->s = e->kind == EX_DIV ? a.s * by / n : 0;
+    return true;
+  }
+  if (e->kind == EX_MUL) {
+    const Expr *factor = a.fixed && !a.other ? e->a : e->b;
+    Quasi *of = factor == e->a ? &a : &b, *other = factor == e->a ? &b : &a;
+    if (number(x, factor, of, &n)) {
+      if (__builtin_mul_overflow(other->s, n, &other->s) || other->s > INT32_MAX ||
+          other->s < -INT32_MAX)
+        return no(x, e->at, "it moves too fast");
+      *q = *other;
+      return true;
+    }
+    if (!join(&a, &b) || a.s != 0 || b.s != 0)
+      return no(x, e->at, "it is not linear");
+    *q = a;
+    return true;
+  }
+  if (!join(&a, &b))
+    return no(x, e->at, "its period is too long");
+  *q = a;
+  switch (e->kind) {
+  case EX_ADD: q->s = a.s + b.s; return true;
+  case EX_SUB: q->s = a.s - b.s; return true;
+  case EX_AND:
+  case EX_OR: return a.s == 0 && b.s == 0 ? true : no(x, e->at, "it does not repeat");
+  default: q->s = 0; return a.s == b.s ? true : no(x, e->at, "its two sides move apart");
+  }
+}
+
+/* ---- what moves with M outside the orders ---- */
+
+/* Parameters and lets of a schedule and of what it extends, as functions of M. */
+static bool bind(AllM *x, const Schedule *sc) {
+  if (sc->base) {
+    const Arg *positional = sc->base_args;
+    for (const Param *p = sc->base_def->params; p; p = p->next) {
+      const Arg *a = sc->base_args;
+      while (a && a->key != p->name)
+        a = a->next;
+      if (positional && !positional->key)
+        a = positional, positional = positional->next;
+      const Expr *e = a ? a->value : NULL;
+      x->env[p->slot] = FIXED;
+      bool own = false;
+      for (const Param *q = sc->params; q && !e; q = q->next)
+        if (q->name == p->name)
+          x->env[p->slot] = x->env[q->slot], own = true;
+      if (!e && !own)
+        e = p->init;
+      if (e && !quasi(x, e, &x->env[p->slot]))
+        return false;
+    }
+    if (!bind(x, sc->base_def))
+      return false;
+  }
+  for (const Clause *c = sc->clauses; c; c = c->next)
+    if (c->kind == CL_LET && !quasi(x, c->value, &x->env[c->slot]))
+      return false;
+  return true;
+}
+
+static void clear(AllM *x, const Param *m, bool variable) {
+  for (uint32_t i = 0; i < x->s->nslot; i++)
+    x->env[i] = FIXED;
+  x->env[m->slot] = variable ? (Quasi){1, 1, false, false} : (Quasi){1, 0, true, true};
+}
+
+/* M must not move anything but counts of microbatches and the ends of ranges. */
+static bool free_of_m(AllM *x, const Expr *e, const char *text) {
+  Quasi q;
+  return quasi(x, e, &q) && (!q.other || no(x, e->at, text));
+}
+
+/* ---- the shape of an order ---- */
+
+typedef struct Shape {
+  int64_t T, S; /* of the rank's kernel: T turns move on S microbatches */
+  const Stmt *kernel;
+} Shape;
+
+/* An op of a kernel or clock: its microbatch moves with the loop variable, all else repeats. */
+static bool op_shape(AllM *x, const OpRef *o, Shape *h) {
+  Quasi q;
+  for (; o->op < 0; o = o->def->op) {
+    const Param *p = o->def->params;
+    for (const Arg *a = o->args; a; a = a->next, p = p->next) {
+      if (!quasi(x, a->value, &q) || (q.other && !no(x, a->value->at, "it depends on M")))
+        return false;
+      x->env[p->slot] = q;
+      if (q.fixed && !eval(x->s, a->value, &x->s->env[p->slot]))
+        return false;
+    }
+  }
+  const Expr *where = o->chunk ? o->chunk : o->stage;
+  if (!o->args)
+    return no(x, o->at, "an op without microbatch counts from the beginning");
+  Quasi at = FIXED;
+  if (where &&
+      (!quasi(x, where, &at) || (at.s != 0 && !no(x, where->at, "the stage does not repeat"))))
+    return false;
+  if (!quasi(x, o->args->value, &q) || (!join(&q, &at) && !no(x, o->at, "its period is too long")))
+    return false;
+  if (q.other || at.other)
+    return no(x, o->at, "it depends on M");
+  Quasi all = {h->T, h->S, false, false};
+  if (h->S == 0) {
+    h->T = q.T, h->S = q.s;
+  } else if (!join(&all, &q) || all.s != q.s) {
+    return no(x, o->at, "its microbatch moves at another pace than the first op's");
+  } else {
+    h->T = all.T, h->S = all.s;
+  }
+  return h->S > 0 ? true : no(x, o->at, "its microbatch does not move on");
+}
+
+static bool body_shape(AllM *x, const Stmt *b, Shape *h);
+
+/* A loop inside: the same turns in every turn of the kernel. */
+static bool inner_loop(AllM *x, const Stmt *b, Shape *h) {
+  Quasi q;
+  int64_t lo = 0, hi, step = 1, turns = 0;
+  const Expr *const part[] = {b->range.lo, b->range.hi, b->range.step, b->cond};
+  int64_t *const value[] = {&lo, &hi, &step, &hi};
+  for (int i = 0; i < 4; i++)
+    if (part[i] &&
+        (!quasi(x, part[i], &q) || (!number(x, part[i], &q, value[i]) &&
+                                    !no(x, part[i]->at, "it is not the same in every turn"))))
+      return false;
+  if (step == 0)
+    return no(x, b->at, "its step is 0");
+  for (int64_t i = lo; step > 0 ? i < hi : i > hi; i += step) {
+    if (++turns > MOST_PERIOD)
+      return no(x, b->at, "it has too many turns");
+    if (b->name)
+      x->s->env[b->slot] = i, x->env[b->slot] = FIXED;
+    if (!body_shape(x, b->body, h))
+      return false;
+  }
+  return true;
+}
+
+static bool body_shape(AllM *x, const Stmt *b, Shape *h) {
+  Quasi q;
+  for (; b; b = b->next)
+    switch (b->kind) {
+    case ST_OP:
+      if (b->value && (!quasi(x, b->value, &q) ||
+                       ((q.other || !q.fixed) && !no(x, b->value->at, "the stamp moves"))))
+        return false;
+      if (!op_shape(x, b->op, h))
+        return false;
+      break;
+    case ST_LET:
+      if (!quasi(x, b->value, &x->env[b->slot]))
+        return false;
+      if (x->env[b->slot].fixed && !x->env[b->slot].other &&
+          !eval(x->s, b->value, &x->s->env[b->slot]))
+        return false;
+      break;
+    case ST_IF:
+      if (!quasi(x, b->cond, &q) ||
+          ((q.other || q.s != 0) && !no(x, b->cond->at, "the condition does not repeat")))
+        return false;
+      if (q.T > 1) { /* it chooses in turns */
+        if (h->S == 0)
+          return no(x, b->cond->at, "an op must stand before it");
+        int64_t T = h->T / gcd(h->T, q.T) * q.T;
+        if (T > MOST_PERIOD)
+          return no(x, b->cond->at, "its period is too long");
+        h->S *= T / h->T, h->T = T;
+      }
+      if (!body_shape(x, b->body, h) || !body_shape(x, b->orelse, h))
+        return false;
+      break;
+    case ST_DO:
+      if (!inner_loop(x, b, h))
+        return false;
+      break;
+    case ST_OPDEF:
+    case ST_FN: break;
+    default: return no(x, b->at, "it is not an op, a loop or a choice");
+    }
+  return true;
+}
+
+static bool order_shape(AllM *x, const Stmt *b, Shape *h) {
+  Quasi q;
+  int64_t v;
+  for (; b; b = b->next)
+    switch (b->kind) {
+    case ST_LET:
+      if (!quasi(x, b->value, &x->env[b->slot]))
+        return false;
+      if (x->env[b->slot].fixed && !x->env[b->slot].other &&
+          !eval(x->s, b->value, &x->s->env[b->slot]))
+        return false;
+      break;
+    case ST_OP:
+      if (b->op->op != PIPE_U)
+        return no(x, b->at, "an op stands outside the kernel");
+      break;
+    case ST_IF:
+      if (!quasi(x, b->cond, &q) || !number(x, b->cond, &q, &v))
+        return no(x, b->cond->at, "it depends on M");
+      if (!order_shape(x, v ? b->body : b->orelse, h))
+        return false;
+      break;
+    case ST_CLIP:
+    case ST_PHASE:
+      if (!order_shape(x, b->body, h))
+        return false;
+      break;
+    case ST_DO:
+    case ST_KERNEL:
+    case ST_CLOCK: {
+      int64_t step = 1;
+      bool clock = b->kind == ST_CLOCK;
+      if (h->kernel)
+        return no(x, b->at, "it has two kernels or loops");
+      h->kernel = b;
+      if (clock && !b->value)
+        return no(x, b->at, "a clock without a period");
+      if (clock && !free_of_m(x, b->value, "the period depends on M"))
+        return false;
+      if (b->kind == ST_DO && !b->name)
+        return no(x, b->at, "a loop without index");
+      if (b->range.step &&
+          (!quasi(x, b->range.step, &q) ||
+           (!number(x, b->range.step, &q, &step) && !no(x, b->at, "its step depends on M"))))
+        return false;
+      if (step <= 0)
+        return no(x, b->at, "it runs backwards");
+      if (b->range.lo && !free_of_m(x, b->range.lo, "the range begins where M says"))
+        return false;
+      x->env[b->slot] = (Quasi){1, step, false, false};
+      if (!body_shape(x, b->body, h))
+        return false;
+      if (clock && h->S != h->T)
+        return no(x, b->at, "the stamps of a microbatch are not a period apart");
+      break;
+    }
+    case ST_OPDEF:
+    case ST_FN: break;
+    default: return no(x, b->at, "it is not one kernel, one loop, or one clock with a period");
+    }
+  return true;
+}
+
+/* The ends of ranges move steadily with M: over which period of M. */
+static bool range_ends(AllM *x, const Stmt *b) {
+  Quasi q;
+  for (; b; b = b->next) {
+    if (b->kind == ST_LET && !quasi(x, b->value, &x->env[b->slot]))
+      return false;
+    if (b->kind == ST_LET && x->env[b->slot].fixed && !eval(x->s, b->value, &x->s->env[b->slot]))
+      return false;
+    if ((b->kind == ST_KERNEL || b->kind == ST_CLOCK || b->kind == ST_DO) && b->range.lo) {
+      if (!quasi(x, b->range.hi, &q))
+        return false;
+      int64_t T = x->value_T / gcd(x->value_T, q.T) * q.T;
+      if (T > MOST_PERIOD)
+        return no(x, b->range.hi->at, "its period is too long");
+      x->value_T = T;
+    }
+    if ((b->kind == ST_CLIP || b->kind == ST_PHASE || b->kind == ST_IF) && !range_ends(x, b->body))
+      return false;
+    if (b->kind == ST_IF && !range_ends(x, b->orelse))
+      return false;
+  }
+  return true;
+}
+
+/* ---- programs at other values of M ---- */
+
+static bool at_value(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt,
+                     const char *name, int64_t m, bool prove) {
+  *arena = (Arena){.oom = s->arena->oom};
+  *opt = *s->opt;
+  *other = (Sched){.arena = arena, .diag = diag, .opt = opt};
+  diag_init(diag, arena, NULL);
+  opt->define = NEW_ARRAY(arena, Define, opt->ndefine + 1);
+  memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
+  opt->define[opt->ndefine++] = (Define){.name = name, .value = m};
+  opt->for_all = NULL, opt->emit = EMIT_NONE, opt->dump_after = NULL, opt->time_passes = false;
+  return compile_orders(other, prove);
+}
+
+/* ---- the graph of one period ---- */
+
+typedef struct Node {
+  uint32_t kind, stage; /* kind: 0 F, 1 B or I, 2 W */
+  int64_t mb;           /* of instance 0, of its pipe */
+  uint32_t op;          /* of the program at hand: instance 0 */
+} Node;
+typedef struct Edge {
+  uint32_t from, to;
+  int64_t d, w;
+} Edge;
+
+typedef struct Graph {
+  VEC(Node) node;
+  VEC(Edge) edge;
+  uint32_t *rank0; /* [nrank + 1] first node */
+  uint32_t *row;   /* [3 * nstage * S] node + 1 */
+  int64_t S;
+} Graph;
+
+static uint32_t kind_of(const Op *o) { return o->kind == PIPE_F ? 0 : o->kind == PIPE_W ? 2 : 1; }
+
+static int64_t mb_of(const Sched *s, const Op *o) {
+  return (int64_t)o->mb - s->stage[o->stage].mb0;
+}
+
+/* n ops of rank r in the middle of its order that repeat S microbatches later. NONE: there are none. */
+static uint32_t find_period(const Sched *s, uint32_t r, uint32_t n, int64_t S) {
+  uint32_t a = s->rank_op0[r], b = s->rank_op0[r + 1];
+  while (b > a && s->op[b - 1].kind == PIPE_U)
+    b--;
+  if (n == 0 || b - a < 4 * n)
+    return NONE;
+  uint32_t at = a + (b - a) / 2 - n;
+  for (uint32_t i = at; i < at + n; i++) {
+    const Op *p = &s->op[i], *q = &s->op[i + n];
+    if (p->kind != q->kind || p->stage != q->stage || (int64_t)q->mb - p->mb != S)
+      return NONE;
+  }
+  return at;
+}
+
+static uint32_t *row_of(const Graph *g, uint32_t kind, uint32_t stage, int64_t mb) {
+  int64_t rest = mb % g->S;
+  rest += rest < 0 ? g->S : 0;
+  return &g->row[((int64_t)stage * 3 + kind) * g->S + rest];
+}
+
+static void add_edge(Sched *s, Graph *g, uint32_t from_kind, uint32_t stage, uint32_t to,
+                     int64_t w) {
+  const Node *v = &g->node.at[to];
+  uint32_t u = *row_of(g, from_kind, stage, v->mb);
+  if (u--)
+    *vec_push(s->arena, &g->edge) = (Edge){u, to, (g->node.at[u].mb - v->mb) / g->S, w};
+}
+
+static int64_t op_time(const Sched *s, uint32_t op) {
+  return (int64_t)s->stage[s->op[op].stage].time[s->op[op].kind];
+}
+
+/* Costs on an edge are those of its tail, and of the transfer. */
+static void add_edges(Sched *into, const Sched *s, Graph *g) {
+  for (uint32_t r = 0; r < s->nrank; r++)
+    for (uint32_t v = g->rank0[r]; v < g->rank0[r + 1]; v++) {
+      const Node n = g->node.at[v];
+      uint32_t next = v + 1 < g->rank0[r + 1] ? v + 1 : g->rank0[r];
+      const PipeStage *st = &s->stage[n.stage];
+      *vec_push(into->arena, &g->edge) = (Edge){v, next, next != v + 1, op_time(s, n.op)};
+      uint32_t from = n.kind == 0 ? st->prev : n.kind == 1 ? st->next : NONE;
+      if (from != NONE) {
+        uint32_t u = *row_of(g, n.kind, from, n.mb);
+        int64_t send = s->stage[from].rank == r ? 0 : (int64_t)s->stage[from].time[PIPE_SEND_F];
+        if (u)
+          add_edge(into, g, n.kind, from, v, op_time(s, g->node.at[u - 1].op) + send);
+      }
+      if (n.kind > 0) {
+        uint32_t u = *row_of(g, n.kind - 1, n.stage, n.mb);
+        if (u)
+          add_edge(into, g, n.kind - 1, n.stage, v, op_time(s, g->node.at[u - 1].op));
+      }
+    }
+}
+
+/* A cycle with sum of (w * by - d * num) > 0: its edges in cycle, their number; 0: there is none, and at[]
+ * solves at[to] >= at[from] + that for every edge. */
+static uint32_t positive_cycle(Sched *s, const Graph *g, bool order_only, __int128 num, __int128 by,
+                               __int128 *at, uint32_t *cycle) {
+  uint32_t n = g->node.n, *via = arena_alloc(s->arena, n * sizeof *via + 1),
+           *seen = arena_alloc(s->arena, n * sizeof *seen + 1);
+  for (uint32_t v = 0; v < n; v++)
+    at[v] = 0, via[v] = NONE;
+  for (uint32_t round = 0;; round++) {
+    bool moved = false;
+    for (uint32_t e = 0; e < g->edge.n; e++) {
+      const Edge *k = &g->edge.at[e];
+      __int128 to = at[k->from] + (order_only ? 1 : k->w) * by - k->d * num;
+      if (to > at[k->to])
+        at[k->to] = to, via[k->to] = e, moved = true;
+    }
+    if (!moved)
+      return 0;
+    memset(seen, 0, n * sizeof *seen);
+    for (uint32_t v = 0; v < n; v++) { /* a cycle of what raised what is a positive one */
+      uint32_t u = v;
+      while (!seen[u] && via[u] != NONE)
+        seen[u] = v + 1, u = g->edge.at[via[u]].from;
+      if (via[u] == NONE || seen[u] != v + 1)
+        continue;
+      uint32_t len = 0, end = u;
+      do
+        cycle[len++] = via[u], u = g->edge.at[via[u]].from;
+      while (u != end);
+      return len;
+    }
+  }
+}
+
+/* ---- the pass ---- */
+
+static const char *node_text(Sched *s, const Sched *p, const Node *n, int64_t mb) {
+  char text[OP_TEXT];
+  pipe_op_text(text, (PipeOp)p->op[n->op].kind, n->stage, (uint32_t)mb + p->stage[n->stage].mb0);
+  return arena_printf(s->arena, "%s", text);
+}
+
+/* Each op of the cycle waits for the next. The instances shown are the earliest that exist. */
+static void report_cycle(Sched *s, const Sched *p, const Graph *g, const uint32_t *cycle,
+                         uint32_t n) {
+  enum { SHOWN = 12 };
+  int64_t turn = 0, least = INT64_MAX;
+  for (uint32_t i = 0; i < n; i++) {
+    int64_t mb = g->node.at[g->edge.at[cycle[i]].to].mb + turn * g->S;
+    least = mb < least ? mb : least;
+    turn -= g->edge.at[cycle[i]].d;
+  }
+  int64_t back = least / g->S;
+  const Node *first = &g->node.at[g->edge.at[cycle[0]].to];
+  diag_error(s->diag, DIAG_DEADLOCK, p->site[p->op[first->op].site],
+             "deadlock for all large %s: a circle of waits comes back to %s; model: any",
+             s->opt->for_all,
+             turn == 0 ? "where it began" : "an op that comes after the one where it began");
+  turn = -back;
+  for (uint32_t i = 0; i < n && i < SHOWN; i++) {
+    const Edge *e = &g->edge.at[cycle[i]];
+    const Node *v = &g->node.at[e->to], *u = &g->node.at[e->from];
+    int64_t at = v->mb + turn * g->S, on = u->mb + (turn -= e->d) * g->S;
+    diag_note(s->diag, p->site[p->op[v->op].site], "rank %u: %s %s %s", p->stage[v->stage].rank,
+              node_text(s, p, v, at),
+              at == on && (u->stage != v->stage || u->kind < v->kind) ? "needs" : "comes after",
+              node_text(s, p, u, on));
+  }
+  if (n > SHOWN)
+    diag_note(s->diag, NO_SPAN, "and so on, %u more", n - SHOWN);
+}
+
+static void not_decided(Sched *s, Span at, const char *text) {
+  s->all_m.text = text;
+  s->all_m.at = at;
+}
+
+static bool decide(Sched *s, const Sched *p, int64_t S, const uint32_t *per_rank,
+                   const uint32_t *first_of) {
+  Graph g = {.S = S};
+  g.rank0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
+  g.row = NEW_ARRAY(s->arena, uint32_t, (size_t)3 * s->nstage * (size_t)S);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    g.rank0[r] = g.node.n;
+    for (uint32_t i = first_of[r]; i < first_of[r] + per_rank[r]; i++) {
+      const Op *o = &p->op[i];
+      Node n = {kind_of(o), o->stage, mb_of(p, o), i};
+      uint32_t *row = row_of(&g, n.kind, n.stage, n.mb);
+      if (*row) {
+        not_decided(s, p->site[o->site], "an op comes twice in one period");
+        return true;
+      }
+      *vec_push(s->arena, &g.node) = n;
+      *row = g.node.n;
+    }
+  }
+  g.rank0[s->nrank] = g.node.n;
+  if (g.node.n > MOST_NODES) {
+    not_decided(s, NO_SPAN, "a period has too many ops");
+    return true;
+  }
+  add_edges(s, p, &g);
+  __int128 *at = arena_alloc(s->arena, g.node.n * sizeof *at + 1);
+  uint32_t *cycle = arena_alloc(s->arena, g.node.n * sizeof *cycle + 1), n;
+  /* Length less distance times more than any length: positive if and only if the distance is not. */
+  if ((n = positive_cycle(s, &g, true, g.node.n + 1, 1, at, cycle)) > 0) {
+    report_cycle(s, p, &g, cycle, n);
+    return false;
+  }
+  uint64_t num = 0, by = 1; /* Lawler: the ratio of a cycle that is too slow is the next guess */
+  while ((n = positive_cycle(s, &g, false, num, by, at, cycle)) > 0) {
+    num = by = 0;
+    for (uint32_t i = 0; i < n; i++)
+      num += (uint64_t)g.edge.at[cycle[i]].w, by += (uint64_t)g.edge.at[cycle[i]].d;
+    BUG_IF(by == 0 || by > g.node.n * (uint64_t)MOST_PERIOD);
+  }
+  uint64_t common = (uint64_t)gcd((int64_t)num, (int64_t)(by * (uint64_t)S));
+  s->all_m.proved = true;
+  s->all_m.time = num / (common ? common : 1),
+  s->all_m.per = by * (uint64_t)S / (common ? common : 1);
+  s->all_m.per *= s->nmb / s->pipe[0].nmb; /* of all pipes */
+  s->all_m.period = (uint64_t)S;
+  verify_clock(p, S, g.node.n, (const uint32_t *)first_of, per_rank, at, num, by);
+  return true;
+}
+
+bool check_all_m(Sched *s) {
+  if (!s->opt->for_all)
+    return true;
+  AllM x = {.s = s, .value_T = 1};
+  const Param *m = s->def ? s->def->params : NULL;
+  while (m && strcmp(m->name, s->opt->for_all) != 0)
+    m = m->next;
+  if (!m) {
+    diag_error(s->diag, DIAG_PARAM, s->def ? s->def->name_at : NO_SPAN,
+               "schedule '%s' has no parameter '%s' (--for-all)", s->name, s->opt->for_all);
+    return false;
+  }
+  x.env = NEW_ARRAY(s->arena, Quasi, s->nslot);
+  clear(&x, m, false);
+  bool ok = bind(&x, s->def);
+  for (uint32_t k = 0; k < s->npipe && ok; k++) {
+    const Clause *c = s->pipe[k].clause;
+    ok = free_of_m(&x, c->value, "the number of stages depends on it") &&
+         free_of_m(&x, c->place, "a place depends on it");
+  }
+  for (const Schedule *sc = s->def; sc && ok; sc = sc->base_def)
+    for (const Clause *c = sc->clauses; c && ok; c = c->next)
+      for (const Entry *e = c->kind == CL_TIME ? c->entries : NULL; e && ok; e = e->next)
+        ok = free_of_m(&x, e->value, "a cost depends on it");
+  int64_t S = 1;
+  for (uint32_t r = 0; r < s->nrank && ok; r++) {
+    Shape h = {1, 0, NULL};
+    s->env[s->order_clause[r]->slot] = r;
+    ok = order_shape(&x, s->order_clause[r]->body, &h) &&
+         (h.kernel || no(&x, s->order_at[r], "it has no kernel"));
+    if (ok)
+      S = S / gcd(S, h.S) * h.S;
+    if (S > MOST_PERIOD)
+      ok = no(&x, s->order_at[r], "its period is too long");
+  }
+  if (ok) { /* the counts, as functions of M */
+    clear(&x, m, true);
+    ok = bind(&x, s->def);
+    for (uint32_t k = 0; k < s->npipe && ok; k++) {
+      Quasi q;
+      ok = quasi(&x, s->pipe[k].clause->mbs, &q);
+      x.value_T = ok ? x.value_T / gcd(x.value_T, q.T) * q.T : 1;
+    }
+    for (uint32_t r = 0; r < s->nrank && ok; r++) {
+      s->env[s->order_clause[r]->slot] = r;
+      ok = range_ends(&x, s->order_clause[r]->body);
+    }
+    x.value_T = x.value_T / gcd(x.value_T, S) * S;
+    if (ok && x.value_T > MOST_VALUES)
+      ok = no(&x, s->def->name_at, "too many values of it would have to be tried");
+  }
+  if (!ok) {
+    not_decided(s, x.why.at, x.why.text ? x.why.text : "it has no value");
+    return s->diag->errors == 0;
+  }
+  /* A program in which every rank has its period in the middle. */
+  Arena arena;
+  Diag diag;
+  Options opt;
+  Sched p;
+  uint32_t *per = NEW_ARRAY(s->arena, uint32_t, s->nrank),
+           *first = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  bool found = false;
+  int64_t value = x.value_T;
+  for (; !found; value *= 2) {
+    if ((uint64_t)s->nstage * (uint64_t)value * 3 > MOST_OPS) {
+      not_decided(s, s->def->name_at, "no rank order that repeats was found");
+      return true;
+    }
+    found = at_value(s, &p, &arena, &diag, &opt, m->name, value, false);
+    for (uint32_t r = 0; r < s->nrank && found; r++) {
+      uint32_t n = p.rank_op0[r + 1] - p.rank_op0[r], own = 0;
+      for (uint32_t i = p.rank_op0[r]; i < p.rank_op0[r + 1]; i++)
+        own += p.op[i].kind != PIPE_U;
+      uint64_t each = (uint64_t)own * (uint64_t)S / p.pipe[0].nmb;
+      per[r] = (uint32_t)each;
+      found = n > 0 && (uint64_t)own * (uint64_t)S % p.pipe[0].nmb == 0 &&
+              (first[r] = find_period(&p, r, per[r], S)) != NONE;
+    }
+    if (found)
+      break;
+    arena_free(&arena);
+  }
+  ok = decide(s, &p, S, per, first);
+  arena_free(&arena);
+  /* One period of values: what is complete there is complete for all. */
+  for (int64_t v = value; v < value + x.value_T && ok && s->all_m.proved; v++) {
+    bool there = at_value(s, &p, &arena, &diag, &opt, m->name, v, true);
+    if (!there && diag.first != DIAG_REQUIRES) {
+      s->all_m.proved = false;
+      not_decided(s, s->def->name_at,
+                  arena_printf(s->arena, "it is refuted at %s = %lld [%s]", m->name, (long long)v,
+                               diag_name(diag.first)));
+    }
+    arena_free(&arena);
+  }
+  return ok;
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT
+ * `pipec --compare a.pipe b.pipe ... -D P=8 -D M=8..64:8`: compiles each schedule at each point of the
+ * swept parameters and ranks them by time, as a table, as CSV (--emit=csv) or as a picture of time
+ * against memory (--emit=svg). Nothing that a compile proves is left out here; a schedule that is refused
+ * at a point is a row that says so.
+ *
+ * Schedules cut a model into different numbers of stages and hold different numbers of stashes, so time is
+ * given as a multiple of the work of a rank (makespan x ranks / busy: 1 has no bubble), and stashes in
+ * units of 1/ranks of the model's, which are the stages of a schedule without chunks. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pipec.h"
+#include "svg_text.h"
+
+enum { MOST_ROWS = 100000 };
+
+typedef struct Row {
+  const char *file, *name, *params; /* params: as they were bound */
+  uint32_t which;                   /* input */
+  const char *refused;              /* NULL, or the name of the first error */
+  bool sized, timed, front;         /* front: none at this point is better in time and in memory */
+  uint64_t makespan, span, transfers, volume, bytes;
+  double bubble, times, inflight, memory; /* memory: bytes of the worst rank, or inflight */
+} Row;
+
+typedef struct Compare {
+  Sched *s; /* of the command line: options, messages, arena */
+  Row *row;
+  uint32_t nrow, ninput;
+  bool sized; /* every row that was compiled is */
+} Compare;
+
+/* ---- one row ---- */
+
+static uint64_t message_bytes(const Sched *s, const Xfer *x) {
+  const Op *o = &s->op[x->from];
+  uint32_t from = o->kind == PIPE_F ? o->stage : s->stage[o->stage].prev;
+  return x->to == NONE ? 0 : s->stage[from].boundary_bytes;
+}
+
+static const char *keep(Arena *a, const char *text) { return arena_strndup(a, text, strlen(text)); }
+
+/* Compiles input `which` with the values that the defines have now. */
+static void fill(Compare *c, uint32_t which, Row *row) {
+  Arena arena = {.oom = c->s->arena->oom};
+  Diag diag;
+  Options opt = *c->s->opt;
+  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
+  diag_init(&diag, &arena, NULL);
+  opt.input = opt.compare[which];
+  opt.emit = EMIT_NONE, opt.check_only = false, opt.dump_after = NULL, opt.time_passes = false;
+  opt.define = arena_alloc(&arena, (opt.ndefine + 1) * sizeof *opt.define);
+  memcpy(opt.define, c->s->opt->define, opt.ndefine * sizeof *opt.define);
+  *row = (Row){.file = c->s->opt->compare[which], .which = which};
+  bool ok = compile_only(&s) && diag.errors == 0;
+  for (uint32_t i = 0; i < opt.ndefine; i++)
+    c->s->opt->define[i].used |= opt.define[i].used;
+  row->name = keep(c->s->arena, s.name ? s.name : row->file);
+  row->params = keep(c->s->arena, s.params ? s.params : "");
+  if (!ok || !s.prog) {
+    row->refused = diag.errors ? diag_name(diag.first) : "not a program of ours";
+    arena_free(&arena);
+    return;
+  }
+  row->sized = s.sized, row->timed = s.timed;
+  row->makespan = s.makespan, row->span = s.own_span, row->transfers = s.nxfer;
+  row->bubble = bubble_percent(&s, s.makespan);
+  row->times = s.busy ? (double)s.makespan * s.nrank / (double)s.busy : 1;
+  for (uint32_t r = 0; r < s.nrank; r++) {
+    double n = (double)s.peak[r].inflight * s.nrank / s.nmodel;
+    row->inflight = n > row->inflight ? n : row->inflight;
+    row->bytes = s.peak[r].total > row->bytes ? s.peak[r].total : row->bytes;
+  }
+  for (uint32_t i = 0; i < s.nxfer; i++)
+    row->volume += message_bytes(&s, &s.xfer[i]);
+  arena_free(&arena);
+}
+
+/* ---- ranking: rows of one point of the sweep ---- */
+
+static int by_time(const void *a, const void *b) {
+  const Row *x = a, *y = b;
+  if (!x->refused != !y->refused)
+    return x->refused ? 1 : -1;
+  if (x->times != y->times)
+    return x->times < y->times ? -1 : 1;
+  if (x->memory != y->memory)
+    return x->memory < y->memory ? -1 : 1;
+  return x->which < y->which ? -1 : x->which > y->which;
+}
+
+/* Sorted by time, a row is on the front if it needs less memory than all above it. */
+static void rank_rows(Compare *c, Row *row, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    row[i].memory = c->sized ? (double)row[i].bytes : row[i].inflight;
+  qsort(row, n, sizeof *row, by_time);
+  double least = -1;
+  for (uint32_t i = 0; i < n && !row[i].refused; i++)
+    if (least < 0 || row[i].memory < least)
+      row[i].front = true, least = row[i].memory;
+}
+
+/* ---- output ---- */
+
+static const char *row_time(Compare *c, const Row *w, uint64_t t) {
+  Sched shown = {.arena = c->s->arena, .timed = w->timed};
+  return time_text(&shown, t);
+}
+
+static void table(Compare *c, FILE *f) {
+  int name = 8, params = 6;
+  for (uint32_t i = 0; i < c->nrow; i++) {
+    name = (int)strlen(c->row[i].name) > name ? (int)strlen(c->row[i].name) : name;
+    params = (int)strlen(c->row[i].params) > params ? (int)strlen(c->row[i].params) : params;
+  }
+  fprintf(f, "  %-*s  %-*s  %10s  %10s  %8s  %7s  %9s  %9s  %9s\n", name, "schedule", params,
+          "params", "makespan", "span", "x work", "bubble", "in flight", c->sized ? "bytes" : "-",
+          "transfers");
+  for (uint32_t i = 0; i < c->nrow; i++) {
+    const Row *w = &c->row[i];
+    if (i > 0 && i % c->ninput == 0)
+      fputc('\n', f);
+    if (w->refused)
+      fprintf(f, "  %-*s  %-*s  refused: %s\n", name, w->name, params, w->params, w->refused);
+    else
+      fprintf(f, "%c %-*s  %-*s  %10s  %10s  %8.4f  %5.2f %%  %9.2f  %9s  %9" PRIu64 "\n",
+              w->front ? '*' : ' ', name, w->name, params, w->params, row_time(c, w, w->makespan),
+              row_time(c, w, w->span), w->times, w->bubble, w->inflight,
+              c->sized ? bytes_text(c->s, w->bytes) : "", w->transfers);
+  }
+  fprintf(f, "\n* no other is better both in time and in %s\n", c->sized ? "bytes" : "stashes");
+}
+
+static void quoted(FILE *f, const char *text) {
+  fputc('"', f);
+  for (; *text; text++) {
+    if (*text == '"')
+      fputc('"', f);
+    fputc(*text, f);
+  }
+  fputc('"', f);
+}
+
+static void csv(Compare *c, FILE *f) {
+  fprintf(
+      f,
+      "file,schedule,params,refused,front,makespan,span,times,bubble_percent,inflight,bytes,transfers,volume\n");
+  for (uint32_t i = 0; i < c->nrow; i++) {
+    const Row *w = &c->row[i];
+    quoted(f, w->file), fputc(',', f);
+    quoted(f, w->name), fputc(',', f);
+    quoted(f, w->params);
+    if (w->refused) {
+      fprintf(f, ",%s,,,,,,,,,\n", w->refused);
+      continue;
+    }
+    fprintf(f, ",,%d,%" PRIu64 ",%" PRIu64 ",%.6f,%.4f,%.4f,", w->front, w->makespan, w->span,
+            w->times, w->bubble, w->inflight);
+    if (w->sized)
+      fprintf(f, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", w->bytes, w->transfers, w->volume);
+    else
+      fprintf(f, ",%" PRIu64 ",\n", w->transfers);
+  }
+}
+
+/* ---- picture: memory across, time up, a colour and a mark per schedule ---- */
+
+static void put(FILE *f, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  svg_vemit(f, fmt, ap);
+  va_end(ap);
+}
+
+static const char *const colour[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                     "#e69f00", "#56b4e9", "#000000", "#7f7f7f"};
+
+static void mark(FILE *f, uint32_t which, double x, double y, bool filled) {
+  const char *hue = colour[which % 8], *fill = filled ? hue : "white";
+  switch (which / 8 + which % 4) {
+  case 0:
+    put(f, "<circle cx=\"~\" cy=\"~\" r=\"4.5\" fill=\"$\" stroke=\"$\"/>\n", x, y, fill, hue);
+    break;
+  case 1:
+    put(f, "<rect x=\"~\" y=\"~\" width=\"8\" height=\"8\" fill=\"$\" stroke=\"$\"/>\n", x - 4,
+        y - 4, fill, hue);
+    break;
+  case 2:
+    put(f, "<path d=\"M~ ~l5 9h-10z\" fill=\"$\" stroke=\"$\"/>\n", x, y - 5, fill, hue);
+    break;
+  default:
+    put(f, "<path d=\"M~ ~l5 5l-5 5l-5 -5z\" fill=\"$\" stroke=\"$\"/>\n", x, y - 5, fill, hue);
+  }
+}
+
+/* A round number of steps over 0..most: 1, 2 or 5 times a power of 10, at least five of them. */
+static double step_of(double most) {
+  double step = 1;
+  while (step * 5 > most)
+    step /= 10;
+  while (step * 50 <= most)
+    step *= 10;
+  return step * 25 <= most ? step * 5 : step * 10 <= most ? step * 2 : step;
+}
+
+static void svg(Compare *c, FILE *f) {
+  enum { LEFT = 78, TOP = 44, W = 560, H = 380, KEY = 24 };
+  double mem = 0, least = 1e300, most = 1;
+  for (uint32_t i = 0; i < c->nrow; i++)
+    if (!c->row[i].refused) {
+      mem = c->row[i].memory > mem ? c->row[i].memory : mem;
+      most = c->row[i].times > most ? c->row[i].times : most;
+      least = c->row[i].times < least ? c->row[i].times : least;
+    }
+  const SvgUnit *unit = svg_byte_unit(mem);
+  double per = c->sized ? unit->per : 1, xstep = step_of(mem > 0 ? mem / per : 1), xmost = xstep;
+  while (xmost * per < mem)
+    xmost += xstep;
+  double ystep = step_of(most - 1 > 1e-6 ? most - 1 : 1e-6), ymost = 1;
+  while (ymost < most - 1e-12)
+    ymost += ystep;
+  if (ymost <= 1)
+    ymost = 1 + ystep;
+  uint32_t height = TOP + H + 56 + KEY * c->ninput;
+  put(f,
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"#\" height=\"#\" viewBox=\"0 0 # #\" font-family=\"sans-serif\" font-size=\"12\">\n",
+      LEFT + W + 30u, height, LEFT + W + 30u, height);
+  put(f, "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n");
+  put(f, "<text x=\"#\" y=\"20\" font-size=\"15\">Time against memory</text>\n", (unsigned)LEFT);
+  put(f,
+      "<text x=\"#\" y=\"36\" fill=\"dimgray\">filled: no other is better in both at the same parameters</text>\n",
+      (unsigned)LEFT);
+  char num[SVG_NUMBER];
+  for (double v = 0; v <= xmost + xstep / 2; v += xstep) {
+    double x = LEFT + W * v / xmost;
+    put(f, "<path d=\"M~ #v#\" stroke=\"gainsboro\"/>\n", x, (unsigned)TOP, (unsigned)H);
+    put(f, "<text x=\"~\" y=\"#\" text-anchor=\"middle\">$</text>\n", x, TOP + H + 16u,
+        svg_fixed(num, v, 3, true));
+  }
+  for (double v = 1; v <= ymost + ystep / 2; v += ystep) {
+    double y = TOP + H * (ymost - v) / (ymost - 1);
+    put(f, "<path d=\"M# ~h#\" stroke=\"gainsboro\"/>\n", (unsigned)LEFT, y, (unsigned)W);
+    put(f, "<text x=\"#\" y=\"~\" text-anchor=\"end\">$</text>\n", LEFT - 6u, y + 4,
+        svg_fixed(num, v, 4, true));
+  }
+  put(f, "<text x=\"~\" y=\"#\" text-anchor=\"middle\">$</text>\n", LEFT + W / 2.0, TOP + H + 36u,
+      c->sized ? arena_printf(c->s->arena, "memory of the worst rank, %s", unit->name)
+               : "stashes in flight on the worst rank, in 1/ranks of the model's");
+  put(f,
+      "<text transform=\"translate(16 ~) rotate(-90)\" text-anchor=\"middle\">makespan, in units of the work of a rank</text>\n",
+      TOP + H / 2.0);
+  for (uint32_t k = 0; k < c->ninput;
+       k++) { /* the points of a schedule, in the order of the sweep */
+    const char *to = "M";
+    put(f, "<path fill=\"none\" stroke=\"$\" stroke-opacity=\"0.45\" d=\"", colour[k % 8]);
+    for (uint32_t i = 0; i < c->nrow; i++)
+      if (c->row[i].which == k && !c->row[i].refused) {
+        put(f, to), to = "L";
+        put(f, "~ ~", LEFT + W * c->row[i].memory / (xmost * per),
+            TOP + H * (ymost - c->row[i].times) / (ymost - 1));
+      }
+    put(f, *to == 'M' ? "M0 0\"/>\n" : "\"/>\n");
+    const char *name = c->s->opt->compare[k];
+    for (uint32_t i = 0; i < c->nrow; i++) {
+      const Row *w = &c->row[i];
+      if (w->which != k)
+        continue;
+      name = w->name;
+      if (w->refused)
+        continue;
+      double x = LEFT + W * w->memory / (xmost * per),
+             y = TOP + H * (ymost - w->times) / (ymost - 1);
+      put(f, "<g><title>$ $: x ~</title>\n", w->name, w->params, w->times);
+      mark(f, k, x, y, w->front);
+      put(f, "</g>\n");
+    }
+    double y = TOP + H + 60.0 + KEY * k;
+    mark(f, k, LEFT + 6.0, y - 4, true);
+    put(f, "<text x=\"#\" y=\"~\">$</text>\n", LEFT + 18u, y, name);
+  }
+  put(f, "</svg>\n");
+}
+
+/* ---- the sweep ---- */
+
+bool compare(Sched *s) {
+  Options *o = s->opt;
+  Compare c = {.s = s, .ninput = o->ncompare, .sized = true};
+  uint64_t points = 1;
+  for (uint32_t i = 0; i < o->ndefine; i++) {
+    Define *d = &o->define[i];
+    d->value = d->lo;
+    points *= (uint64_t)(d->hi - d->lo) / (uint64_t)d->step + 1;
+    if (points * c.ninput > MOST_ROWS) {
+      diag_error(s->diag, DIAG_TOO_LARGE, NO_SPAN, "--compare: more than %u compiles", MOST_ROWS);
+      return false;
+    }
+  }
+  c.row = NEW_ARRAY(s->arena, Row, points * c.ninput);
+  bool tell = isatty(2);
+  for (uint64_t p = 0; p < points; p++) {
+    for (uint32_t k = 0; k < c.ninput; k++) {
+      Row *w = &c.row[c.nrow++];
+      fill(&c, k, w);
+      c.sized &= w->refused || w->sized;
+      if (tell)
+        fprintf(stderr, "\r%u of %" PRIu64 " ", c.nrow, points * c.ninput);
+    }
+    for (uint32_t i = o->ndefine; i-- > 0;) { /* the last given varies fastest */
+      Define *d = &o->define[i];
+      if (d->hi - d->value >= d->step) {
+        d->value += d->step;
+        break;
+      }
+      d->value = d->lo;
+    }
+  }
+  if (tell)
+    fprintf(stderr, "\r%*s\r", 40, "");
+  bool any = false;
+  for (uint32_t i = 0; i < c.nrow; i++)
+    any |= !c.row[i].refused;
+  for (uint64_t p = 0; p < points; p++)
+    rank_rows(&c, &c.row[p * c.ninput], c.ninput);
+  OutFile out;
+  if (!file_open(s, &out, o->output))
+    return false;
+  (o->emit == EMIT_CSV ? csv : o->emit == EMIT_SVG ? svg : table)(&c, out.f);
+  if (!file_close(s, &out, true))
+    return false;
+  for (uint32_t i = 0; i < o->ndefine && any; i++)
+    if (!o->define[i].used)
+      diag_error(s->diag, DIAG_PARAM, NO_SPAN, "none of the schedules has a parameter '%s' (-D)",
+                 o->define[i].name);
+  if (any)
+    return s->diag->errors == 0;
+  diag_error(s->diag, DIAG_USAGE, NO_SPAN, "--compare: no schedule compiles at any point");
+  diag_help(s->diag, "the table says why; without --compare the message is shown in full");
+  return false;
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ * The lists of every rank under the channel model of --channels and --sends, as a Promela model: SPIN
+ * tries every interleaving, and what it says is what check_channels must have said. An invalid end state
+ * is a deadlock, a violated assertion a mispaired transfer. Requires check_channels, whatever it said.
+ *
+ * A process per queue (machine.h) and one for the computation of each rank; n[q] counts what queue q has
+ * done, which is all that others wait for. A directed rank pair is a Promela channel, of capacity 0 for
+ * rendezvous; a collective is a counter of those that have come. Linear in instructions. */
+#include "pipec.h"
+
+enum { MOST_PROCESSES = 254, MOST_MESSAGES = 255 }; /* of SPIN; init is a process, too */
+
+typedef struct Queue { /* a process */
+  uint32_t rank;
+  uint64_t key; /* which of the rank's: 0 computation */
+  uint32_t n;   /* instructions */
+} Queue;
+
+typedef struct Model {
+  Sched *s;
+  FILE *f;
+  const MachineList *list;
+  VEC(Queue) queue;
+  uint32_t **of, **at; /* [nrank][n] queue of an instruction, place in it */
+  uint64_t *tensor;    /* tagged: sorted */
+  uint32_t ntensor;
+} Model;
+
+static int by_value(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Row of a tensor among those that are sent. */
+static uint32_t tag(const Model *m, uint64_t tensor) {
+  const uint64_t *at = bsearch(&tensor, m->tensor, m->ntensor, sizeof *at, by_value);
+  return (uint32_t)(at - m->tensor);
+}
+
+static uint64_t queue_key(const Model *m, const MachineInstr *in, uint32_t index) {
+  uint64_t nrank = m->s->nrank;
+  if (in->kind == MACHINE_COMPUTE)
+    return 0;
+  switch (m->s->opt->model.channels) {
+  case CHANNELS_RANK: return 1;
+  case CHANNELS_PAIR: return in->kind == MACHINE_ALL ? 1 + nrank + in->peer : 1 + in->peer;
+  case CHANNELS_EDGE:
+    return in->kind == MACHINE_ALL ? 1 + 2 * nrank + in->peer
+                                   : 1 + 2 * (uint64_t)in->peer + (in->kind == MACHINE_RECV);
+  case CHANNELS_TAGGED: return 1 + (uint64_t)index;
+  }
+  return 0;
+}
+
+/* Every queue of every rank; in a rank they are few, but under tagged, where each is new. */
+static bool find_queues(Model *m) {
+  Sched *s = m->s;
+  m->of = NEW_ARRAY(s->arena, uint32_t *, s->nrank);
+  m->at = NEW_ARRAY(s->arena, uint32_t *, s->nrank);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    const MachineList *l = &m->list[r];
+    uint32_t first = m->queue.n;
+    m->of[r] = NEW_ARRAY(s->arena, uint32_t, l->n);
+    m->at[r] = NEW_ARRAY(s->arena, uint32_t, l->n);
+    for (uint32_t i = 0; i < l->n; i++) {
+      uint64_t key = queue_key(m, &l->instr[i], i);
+      uint32_t q = first;
+      while (q < m->queue.n && m->queue.at[q].key != key)
+        q++;
+      if (q == MOST_PROCESSES)
+        return false;
+      if (q == m->queue.n)
+        *vec_push(s->arena, &m->queue) = (Queue){r, key, 0};
+      m->of[r][i] = q;
+      m->at[r][i] = m->queue.at[q].n++;
+    }
+  }
+  return true;
+}
+
+static uint32_t pair(const Model *m, uint32_t from, uint32_t to) { return from * m->s->nrank + to; }
+
+/* The channel of a transfer of rank r, by name. */
+static const char *channel(const Model *m, uint32_t r, const MachineInstr *in) {
+  if (m->s->opt->model.channels == CHANNELS_TAGGED)
+    return arena_printf(m->s->arena, "t%u", tag(m, in->tensor));
+  uint32_t from = in->kind == MACHINE_SEND ? r : in->peer,
+           to = in->kind == MACHINE_SEND ? in->peer : r;
+  return arena_printf(m->s->arena, "c%u_%u", from, to);
+}
+
+static void declare_channels(Model *m) {
+  Sched *s = m->s;
+  const ChannelModel *model = &s->opt->model;
+  uint32_t *sends = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nrank * s->nrank), total = 0,
+           ncoll = 0;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    for (uint32_t i = 0; i < m->list[r].n; i++) {
+      const MachineInstr *in = &m->list[r].instr[i];
+      if (in->kind == MACHINE_SEND)
+        sends[pair(m, r, in->peer)]++, total++;
+      else if (in->kind == MACHINE_ALL && in->peer >= ncoll)
+        ncoll = in->peer + 1;
+    }
+  m->tensor = arena_alloc(s->arena, total * sizeof *m->tensor + 1);
+  for (uint32_t r = 0; r < s->nrank; r++)
+    for (uint32_t i = 0; i < m->list[r].n; i++)
+      if (m->list[r].instr[i].kind == MACHINE_SEND)
+        m->tensor[m->ntensor++] = m->list[r].instr[i].tensor;
+  qsort(m->tensor, m->ntensor, sizeof *m->tensor, by_value);
+  if (model->channels == CHANNELS_TAGGED) {
+    for (uint32_t t = 0; t < m->ntensor; t++)
+      fprintf(m->f, "chan t%u = [0] of { int, int };\n", t);
+  } else {
+    for (uint32_t a = 0; a < s->nrank; a++)
+      for (uint32_t b = 0; b < s->nrank; b++) {
+        uint64_t k = model->in_bytes ? sends[pair(m, a, b)] : model->buffer;
+        if (sends[pair(m, a, b)] == 0)
+          continue;
+        k = k > sends[pair(m, a, b)] ? sends[pair(m, a, b)] : k;
+        fprintf(m->f, "chan c%u_%u = [%u] of { int, int }; /* tensor, bytes */\n", a, b,
+                k > MOST_MESSAGES ? MOST_MESSAGES : (unsigned)k);
+        if (model->in_bytes)
+          fprintf(m->f, "int used%u_%u, got%u_%u; /* bytes in the buffer, messages received */\n",
+                  a, b, a, b);
+      }
+  }
+  if (ncoll)
+    fprintf(m->f, "short come[%u]; /* to the collectives of a communicator */\n", ncoll);
+}
+
+static void needs(const Model *m, uint32_t r, const MachineInstr *in) {
+  for (int e = 0; e < 2; e++)
+    if (in->need[e] != MACHINE_NONE)
+      fprintf(m->f, "n[%u] > %u; ", m->of[r][in->need[e]], m->at[r][in->need[e]]);
+}
+
+/* One instruction of queue q; nth: among the transfers of its pair, or the collectives of its
+ * communicator, from 1. */
+static void instruction(const Model *m, uint32_t q, uint32_t r, uint32_t i, uint32_t nth,
+                        uint32_t members) {
+  Sched *s = m->s;
+  const MachineInstr *in = &m->list[r].instr[i];
+  const ChannelModel *model = &s->opt->model;
+  bool bytes = model->in_bytes && model->channels != CHANNELS_TAGGED;
+  fprintf(m->f, "  ");
+  needs(m, r, in);
+  if (in->kind == MACHINE_SEND) {
+    const char *c = channel(m, r, in);
+    bool fits = in->bytes <= model->buffer;
+    if (bytes && fits)
+      fprintf(m->f, "atomic { used%s + %llu <= %llu -> used%s = used%s + %llu }; ", c + 1,
+              (unsigned long long)in->bytes, (unsigned long long)model->buffer, c + 1, c + 1,
+              (unsigned long long)in->bytes);
+    fprintf(m->f, "%s!%u,%llu; ", c, tag(m, in->tensor),
+            bytes && fits ? (unsigned long long)in->bytes : 0);
+    if (bytes && !fits)
+      fprintf(m->f, "got%s >= %u; ", c + 1, nth);
+  } else if (in->kind == MACHINE_RECV) {
+    const char *c = channel(m, r, in);
+    fprintf(m->f, "%s?x,b; assert(x == %u); ", c, tag(m, in->tensor));
+    if (bytes)
+      fprintf(m->f, "used%s = used%s - b; got%s++; ", c + 1, c + 1, c + 1);
+  } else if (in->kind == MACHINE_ALL) {
+    fprintf(m->f, "come[%u]++; come[%u] >= %u; ", in->peer, in->peer, nth * members);
+  }
+  fprintf(m->f, "n[%u]++; /* %s */\n", q, list_text(s, (MachineAt){r, i}));
+}
+
+static bool too_large(Sched *s, const char *what) {
+  diag_error(s->diag, DIAG_TOO_LARGE, NO_SPAN, "--emit=promela: %s", what);
+  return false;
+}
+
+bool emit_promela(Sched *s, FILE *f) {
+  Model m = {.s = s, .f = f, .list = s->machine_list};
+  const ChannelModel *model = &s->opt->model;
+  if (model->buffer > MOST_MESSAGES && !model->in_bytes)
+    return too_large(s, "a channel of SPIN holds at most 255 messages");
+  if (model->in_bytes && model->buffer > INT32_MAX)
+    return too_large(s, "an int of SPIN holds less than 2 GiB");
+  if (!find_queues(&m))
+    return too_large(s, "SPIN has room for 254 processes, one for each queue of each rank");
+  fprintf(f, "/* %s%s%s under the model: %s.\n", s->name, *s->params ? ", " : "", s->params,
+          model_text(s));
+  fprintf(f, " * spin -a FILE && cc -O2 -DSAFETY -DVECTORSZ=%u pan.c -o pan && ./pan\n",
+          4096 + 64 * m.queue.n);
+  fprintf(f,
+          " * An invalid end state is a deadlock, a violated assertion a mispaired transfer. */\n");
+  fprintf(f, "short n[%u]; /* instructions that each queue has done */\n", m.queue.n);
+  declare_channels(&m);
+  /* Rows of each queue's instructions, in order. */
+  uint32_t **row = NEW_ARRAY(s->arena, uint32_t *, m.queue.n);
+  for (uint32_t q = 0; q < m.queue.n; q++)
+    row[q] = NEW_ARRAY(s->arena, uint32_t, m.queue.at[q].n);
+  uint32_t ncoll = s->nmodel, *members = NEW_ARRAY(s->arena, uint32_t, ncoll);
+  uint32_t **nth = NEW_ARRAY(s->arena, uint32_t *, s->nrank);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    uint32_t *count = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nrank + ncoll);
+    nth[r] = NEW_ARRAY(s->arena, uint32_t, m.list[r].n);
+    for (uint32_t i = 0; i < m.list[r].n; i++) {
+      const MachineInstr *in = &m.list[r].instr[i];
+      row[m.of[r][i]][m.at[r][i]] = i;
+      if (in->kind == MACHINE_COMPUTE)
+        continue;
+      uint32_t *c = in->kind == MACHINE_ALL ? &count[2 * s->nrank + in->peer]
+                                            : &count[2 * in->peer + (in->kind == MACHINE_RECV)];
+      if (in->kind == MACHINE_ALL)
+        members[in->peer] += *c == 0;
+      nth[r][i] = ++*c;
+    }
+  }
+  for (uint32_t q = 0; q < m.queue.n; q++) {
+    const Queue *u = &m.queue.at[q];
+    fprintf(f, "active proctype rank%u_%s%u() {\n  int x, b;\n", u->rank,
+            u->key ? "queue" : "compute", q);
+    for (uint32_t k = 0; k < u->n; k++) {
+      const MachineInstr *in = &m.list[u->rank].instr[row[q][k]];
+      instruction(&m, q, u->rank, row[q][k], nth[u->rank][row[q][k]],
+                  in->kind == MACHINE_ALL ? members[in->peer] : 0);
+    }
+    fprintf(f, "}\n");
+  }
+  return true;
+}
