@@ -27,7 +27,7 @@ uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k) {
 }
 
 PipeGraph sched_graph(const Sched *s) {
-  const struct Graph *g = s->graph;
+  const struct StageGraph *g = s->graph;
   return (PipeGraph){s->stage, g ? g->edge : NULL, g ? g->row : NULL, s->nmb};
 }
 
@@ -129,7 +129,7 @@ static bool find_edges(Ex *x, Edges *edges) {
 
 /* One link for each pair of rows that an edge joins for some microbatch. Those of an edge are found in
  * lists, one for each row of its end with more rows; a list is as long as the row has partners. */
-static void find_links(Sched *s, struct Graph *g) {
+static void find_links(Sched *s, struct StageGraph *g) {
   VEC(Link) link = {0};
   VEC(uint32_t) next = {0}; /* [nlink] link + 1 that is next in the list */
   uint32_t *last = NEW_ARRAY(s->arena, uint32_t, s->nstage);  /* link + 1 at which the list of a row begins */
@@ -156,7 +156,7 @@ static void find_links(Sched *s, struct Graph *g) {
   g->link = link.at, g->nlink = link.n;
 }
 
-static uint32_t *links_by(Sched *s, const struct Graph *g, uint32_t **first, bool to) {
+static uint32_t *links_by(Sched *s, const struct StageGraph *g, uint32_t **first, bool to) {
   uint32_t *at = *first = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nstage + 1);
   uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   uint32_t *order = arena_alloc(s->arena, (size_t)g->nlink * sizeof *order + 1);
@@ -184,7 +184,7 @@ bool find_graph(Ex *x) {
   s->nedge = edges.n;
   if (!fits(s, s->pipe[0].clause))
     return false;
-  struct Graph *g = s->graph = NEW(s->arena, struct Graph);
+  struct StageGraph *g = s->graph = NEW(s->arena, struct StageGraph);
   g->edge = edges.at, g->nedge = edges.n;
   g->in_edge = sorted(s, &edges, &g->in0, true);
   g->out0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nmodel + 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Who needs whose tensor. A schedule whose pipes are chains, with each stage on one rank, has no
  * tables: the rows of a pipe are linked by prev and next. All others (`edge`, `dag`, a place that
- * depends on the microbatch) have the tables of Graph, and every pass asks through this header.
+ * depends on the microbatch) have the tables of StageGraph, and every pass asks through this header.
  *
  * An op has inputs 0, 1, ... and users 0, 1, ...: of F the edges that reach its stage and leave it, of
  * B and I those that leave it and reach it, in the order of PipeEdge.in and .out. A link is an edge
@@ -17,7 +17,7 @@ typedef struct Link {
   uint32_t edge;
 } Link;
 
-struct Graph {
+struct StageGraph {
   PipeEdge *edge; uint32_t nedge; /* by `from`, then `out` */
   uint32_t *out0;    /* [nmodel + 1] first edge that leaves a stage */
   uint32_t *in0;     /* [nmodel + 1] first of the edges that reach a stage, in */
@@ -50,7 +50,7 @@ static inline uint32_t op_outputs(const Sched *s, const Op *o) {
 
 /* The edge of input k of an op of this row (of a forward, or of a backward); with tables only. */
 static inline uint32_t input_edge(const Sched *s, uint32_t row, bool forward, uint32_t k) {
-  const struct Graph *g = s->graph;
+  const struct StageGraph *g = s->graph;
   uint32_t m = s->stage[row].model;
   return forward ? g->in_edge[g->in0[m] + k] : g->out0[m] + k;
 }
@@ -80,14 +80,14 @@ static inline uint32_t nlinks(const Sched *s) { return s->graph ? s->graph->nlin
 
 /* The links that leave a row (out), or reach it: how many, and the k-th. */
 static inline uint32_t row_links(const Sched *s, uint32_t row, bool out) {
-  const struct Graph *g = s->graph;
+  const struct StageGraph *g = s->graph;
   if (!g)
     return (out ? s->stage[row].next : s->stage[row].prev) != NONE;
   const uint32_t *first = out ? g->out_link0 : g->in_link0;
   return first[row + 1] - first[row];
 }
 static inline uint32_t row_link(const Sched *s, uint32_t row, bool out, uint32_t k) {
-  const struct Graph *g = s->graph;
+  const struct StageGraph *g = s->graph;
   if (!g)
     return out ? row : s->stage[row].prev;
   return out ? g->out_link[g->out_link0[row] + k] : g->in_link[g->in_link0[row] + k];

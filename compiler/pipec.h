@@ -116,7 +116,7 @@ typedef struct Sched {
   Pipe *pipe; uint32_t npipe;
   PipeStage *stage;      /* [nstage] */
   uint32_t *row_of;      /* [nmodel * nmb] row, if a place depends on the microbatch, else NULL */
-  struct Graph *graph;   /* NULL: every pipe is a chain of rows (graph.h) */
+  struct StageGraph *graph;   /* NULL: every pipe is a chain of rows (graph.h) */
   uint32_t nedge;        /* of it */
   uint32_t ntie, *tie_of, *tie_row0, *tie_row; /* groups of rows that share weights: [nstage] group or
                             NONE, [ntie + 1], rows ascending; tie_of NULL: none */

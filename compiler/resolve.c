@@ -4,7 +4,7 @@
  * imports are parsed and resolved, s->def is the schedule to compile.
  *
  * One visible meaning per name: a table from interned name to symbol, with an undo list per scope.
- * Linear in the text. */
+ * Linear in the text. More than 800 lines: one table and its scopes serve everything that is named. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
