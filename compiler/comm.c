@@ -123,11 +123,14 @@ static void first_time(Sched *s) {
   s->nrank_slot = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   s->stream = NEW_ARRAY(s->arena, Streams, s->nrank);
   bool skips = false;
+  uint32_t *nmb_of = s->graph ? NEW_ARRAY(s->arena, uint32_t, nlink) : NULL; /* that pass a link */
+  for (size_t i = 0; s->graph && i < (size_t)s->nedge * s->nmb; i++)
+    nmb_of[s->graph->link_at[i]]++;
   for (uint32_t i = 0; i < nlink; i++) {
     Link l = link_at(s, i);
     if (!link_crosses(s, l))
       continue;
-    uint32_t nmb = s->stage[l.from].nmb, k = MIN_CHANNEL_SLOTS < nmb ? MIN_CHANNEL_SLOTS : nmb;
+    uint32_t nmb = s->graph ? nmb_of[i] : s->stage[l.from].nmb, k = MIN_CHANNEL_SLOTS < nmb ? MIN_CHANNEL_SLOTS : nmb;
     for (int back = 0; back < 2; back++)
       channels_of(s, i)[back].out_slots = channels_of(s, i)[back].in_slots = k;
     skips |= link_skips(s, l);

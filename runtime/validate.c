@@ -261,10 +261,15 @@ static PrStatus check_stages(Check *k) {
   uint32_t *nchunk = k->graded; /* not in use yet; nrank <= nstage */
   for (uint32_t s = 0; s < p->nstage; s++)
     nchunk[p->stage[s].rank]++;
-  for (uint32_t s = 0; p->edge && s < p->nstage; s++) /* take_stages puts them there, each its own */
-    if (p->stage[s].chunk >= nchunk[p->stage[s].rank])
-      return FAIL(k->run, "program: stage %u is chunk %u of rank %u, which has %u", s,
-                  p->stage[s].chunk, p->stage[s].rank, nchunk[p->stage[s].rank]);
+  uint32_t *first = k->reduced, *taken = k->tied; /* nor these: where a rank's chunks begin; who has one */
+  for (uint32_t r = 0; r + 1 < p->nrank; r++)
+    first[r + 1] = first[r] + nchunk[r];
+  for (uint32_t s = 0; p->edge && s < p->nstage; s++) {
+    const PipeStage *g = &p->stage[s];
+    if (g->chunk >= nchunk[g->rank] || taken[first[g->rank] + g->chunk]++)
+      return FAIL(k->run, "program: stage %u is chunk %u of the %u of rank %u, or not alone", s,
+                  g->chunk, nchunk[g->rank], g->rank);
+  }
   if (!p->edge)
     memset(nchunk, 0, p->nrank * sizeof *nchunk);
   for (uint32_t s = 0; !p->edge && s < p->nstage; s++)
@@ -274,7 +279,7 @@ static PrStatus check_stages(Check *k) {
   for (uint32_t r = 0; r < p->nrank; r++)
     if (nchunk[r] == 0)
       return FAIL(k->run, "program: rank %u has no stage", r);
-  memset(k->graded, 0, p->nstage * sizeof *k->graded);
+  memset(k->graded, 0, 3 * (size_t)p->nstage * sizeof *k->graded);
   return PR_OK;
 }
 

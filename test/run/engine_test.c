@@ -518,7 +518,7 @@ static void mutants(void) {
       case 1:
       case 2:
       case 3:
-      case 4: ((uint32_t *)(void *)&m->instr[r][at])[below(10)] = word; break;
+      case 4: ((uint32_t *)(void *)&m->instr[r][at])[below(12)] = word; break;
       case 5: m->instr[r][at].wait = below(at + 1); break;
       case 6: m->instr[r][at].wait -= m->instr[r][at].wait > 0; break;
       case 7: {
@@ -530,9 +530,9 @@ static void mutants(void) {
       }
       case 8:
         if (m->rank[r].npool)
-          ((uint32_t *)(void *)&m->pool[r][below(m->rank[r].npool)])[below(6)] = word;
+          ((uint32_t *)(void *)&m->pool[r][below(m->rank[r].npool)])[below(8)] = word;
         break;
-      case 9: ((uint32_t *)(void *)&m->stage[below(m->p.nstage)])[below(22)] = word; break;
+      case 9: ((uint32_t *)(void *)&m->stage[below(m->p.nstage)])[below(30)] = word; break;
       case 10: ((uint32_t *)(void *)m->site)[below(3 * m->p.nsite)] = word; break;
       case 11: {
         uint32_t *field[] = {&m->p.nrank, &m->p.nmb,         &m->p.sized,       &m->p.nmodel,
