@@ -54,7 +54,8 @@ void cost_defaults(PipeStage *st, const bool has[NKEYS]) {
 }
 
 /* What only some stages have: 0 for the others. All rows of a tie share one size and one time. */
-static bool set_shared(Sched *s) {
+static bool set_shared(Ex *x) {
+  Sched *s = x->s;
   for (uint32_t i = 0; i < s->nstage; i++) {
     PipeStage *st = &s->stage[i];
     bool skips = false;
@@ -65,8 +66,11 @@ static bool set_shared(Sched *s) {
     if (st->tied == NONE)
       st->tied_bytes = 0, st->time[PIPE_TIE] = 0;
   }
-  for (uint32_t k = 0; k < s->ntie; k++) {
+  for (uint32_t k = 0, c = 0; k < s->ntie; k++, c++) {
     uint64_t most = 0;
+    while (x->clauses.at[c].clause->kind != CL_TIE) /* tie k is the k-th of them */
+      c++;
+    Span at = x->clauses.at[c].clause->at;
     const PipeStage *first = &s->stage[s->tie_row[s->tie_row0[k]]];
     for (uint32_t j = s->tie_row0[k]; j < s->tie_row0[k + 1]; j++) {
       const PipeStage *st = &s->stage[s->tie_row[j]];
@@ -74,10 +78,10 @@ static bool set_shared(Sched *s) {
       if (st->tied_bytes == first->tied_bytes && st->tied_bytes <= st->grad_bytes)
         continue;
       if (st->tied_bytes > st->grad_bytes)
-        diag_error(s->diag, DIAG_TIE, NO_SPAN, "stage %u shares %s of weights, but has %s of gradients",
+        diag_error(s->diag, DIAG_TIE, at, "stage %u shares %s of weights, but has %s of gradients",
                    st->model, bytes_text(s, st->tied_bytes), bytes_text(s, st->grad_bytes));
       else
-        diag_error(s->diag, DIAG_TIE, NO_SPAN, "stages %u and %u share weights: %s of the one, %s of the other",
+        diag_error(s->diag, DIAG_TIE, at, "stages %u and %u share weights: %s of the one, %s of the other",
                    first->model, st->model, bytes_text(s, first->tied_bytes),
                    bytes_text(s, st->tied_bytes));
       diag_help(s->diag, "'bytes s { tied = e }' says how much of a stage's gradient is shared");
@@ -167,5 +171,5 @@ bool set_costs(Ex *x) {
         return false;
       }
   }
-  return set_shared(s);
+  return set_shared(x);
 }

@@ -214,7 +214,7 @@ static bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
       return no_stage(x, o, o->stage->at,
                       arena_printf(s->arena, "stage %lld is placed on rank %u%s",
                                    (long long)v - p->first, s->stage[v].rank,
-                                   p->nrow > p->nstage ? " at first, and never on this one" : ""));
+                                   p->nrow > p->nstage ? ", and here for no microbatch" : ""));
     *stage = (uint32_t)v;
     return true;
   }
@@ -338,11 +338,14 @@ static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb) {
     return false;
   }
   uint32_t at = st->mb0 + (uint32_t)mb;
-  if (!runs_mb(x->s, stage, at))
-    return no_stage(x, o, o->at,
-                    arena_printf(x->s->arena, "microbatch %lld of stage %u is placed on rank %u",
-                                 (long long)mb, st->model,
-                                 x->s->stage[x->s->row_of[(size_t)st->model * x->s->nmb + at]].rank));
+  if (!runs_mb(x->s, stage, at)) {
+    no_stage(x, o, o->at,
+             arena_printf(x->s->arena, "microbatch %lld of stage %u is placed on rank %u", (long long)mb,
+                          st->model, x->s->stage[x->s->row_of[(size_t)st->model * x->s->nmb + at]].rank));
+    if (o->op != PIPE_W)
+      diag_help(x->s->diag, "'%s' without a microbatch takes the next one that is placed here", o->name);
+    return false;
+  }
   return x->list ? list_op(x, o, stage, at) : push_op(x, (uint8_t)o->op, stage, at);
 }
 

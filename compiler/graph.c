@@ -33,8 +33,10 @@ PipeGraph sched_graph(const Sched *s) {
 
 /* ---- edges ---- */
 
-static bool bad_edge(Sched *s, const Clause *c, int64_t a, int64_t b, const char *why) {
+static bool bad_edge(Sched *s, const Clause *c, int64_t a, int64_t b, const char *why, const char *help) {
   diag_error(s->diag, DIAG_EDGE, c->at, "edge %lld -> %lld: %s", (long long)a, (long long)b, why);
+  if (help)
+    diag_help(s->diag, "%s", help);
   return false;
 }
 
@@ -52,9 +54,10 @@ static bool add_clause(Ex *x, const Clause *c, Edges *edges) {
       return false;
     if (a < 0 || b < 0 || a >= s->nmodel || b >= s->nmodel)
       return bad_edge(s, c, a, b,
-                      arena_printf(s->arena, "the stages are 0 to %u", s->nmodel - 1));
+                      arena_printf(s->arena, "the stages are 0 to %u", s->nmodel - 1), NULL);
     if (a >= b)
-      return bad_edge(s, c, a, b, "an edge goes to a later stage");
+      return bad_edge(s, c, a, b, "an edge goes to a later stage",
+                      "forwards go along it, gradients come back: number the stages in the order of the forwards");
     *vec_push(s->arena, edges) = (PipeEdge){.from = (uint32_t)a, .to = (uint32_t)b, .skip = 1};
     s->nedge = edges->n;
     if ((edges->n & (edges->n - 1)) == 0 && !fits(s, c))
@@ -117,9 +120,10 @@ static bool find_edges(Ex *x, Edges *edges) {
       e[i] = edges->at[order[i]];
       e[i].out = i - first[m];
       if (i > first[m] && !e[first[m]].skip && e[i].to == e[first[m]].to)
-        return bad_edge(s, c0, e[i].from, e[i].to, "the chain of stages has it already");
+        return bad_edge(s, c0, e[i].from, e[i].to, "the chain of stages has it already",
+                        "leave it out, or write 'dag' before 'stages' for no chain at all");
       if (i > first[m] && e[i].to == e[i - 1].to)
-        return bad_edge(s, c0, e[i].from, e[i].to, "it is given twice");
+        return bad_edge(s, c0, e[i].from, e[i].to, "it is given twice", NULL);
     }
   edges->at = e;
   return true;

@@ -154,8 +154,8 @@ static bool place_of(Sched *s, const Pipe *p, uint32_t m, uint32_t mb, uint32_t 
     return false;
   if (r < 0 || r >= s->nrank) {
     diag_error(s->diag, DIAG_PLACE, c->place->at,
-               "stage %u is placed on rank %lld; the ranks are 0 to %u", m, (long long)r,
-               s->nrank - 1);
+               "stage %u is placed on rank %lld%s; the ranks are 0 to %u", m, (long long)r,
+               c->mb ? arena_printf(s->arena, " for microbatch %u", mb) : "", s->nrank - 1);
     return false;
   }
   *rank = (uint32_t)r;

@@ -181,12 +181,14 @@ static void verify_ties(const PipeProgram *p, Arena *a) {
     const PipeStage *lead = &p->stage[st->tied];
     BUG_IF(st->tied > i || lead->tied != st->tied || lead->rank != st->rank);
     BUG_IF(lead->tied_bytes != st->tied_bytes || lead->time[PIPE_TIE] != st->time[PIPE_TIE]);
-    for (uint32_t q = i; st->tied == i && seen[q] != i + 1; q = p->stage[q].tie) {
+    uint32_t q = i;
+    for (; st->tied == i && seen[q] != i + 1; q = p->stage[q].tie) {
       seen[q] = i + 1;
       BUG_IF(p->stage[q].tied != q || on[p->stage[q].rank] == i + 1);
       BUG_IF(p->stage[q].tied_bytes != st->tied_bytes);
       on[p->stage[q].rank] = i + 1;
     }
+    BUG_IF(q != i);
   }
 }
 
@@ -245,7 +247,54 @@ static void verify_stages(Verify *v, Arena *a) {
   }
   for (uint32_t r = 0; r < p->nrank; r++)
     BUG_IF(nchunk[r] == 0 || most[r] + 1 != nchunk[r]);
+  /* Chunks: pipe by pipe, stages ascending. */
+  uint32_t *first = NEW_ARRAY(a, uint32_t, p->nrank), *at = NEW_ARRAY(a, uint32_t, p->nstage);
+  for (uint32_t r = 0; r + 1 < p->nrank; r++)
+    first[r + 1] = first[r] + nchunk[r];
+  for (uint32_t i = 0; i < p->nstage; i++) {
+    uint32_t *of = &at[first[p->stage[i].rank] + p->stage[i].chunk];
+    BUG_IF(*of);
+    *of = i + 1;
+  }
+  for (uint32_t i = 1; i < p->nstage; i++) {
+    const PipeStage *x = &p->stage[at[i - 1] - 1], *y = &p->stage[at[i] - 1];
+    BUG_IF(x->rank == y->rank && (x->mb0 > y->mb0 || (x->mb0 == y->mb0 && x->model >= y->model)));
+  }
   verify_ties(p, a);
+}
+
+/* What passes between two rows: the row at the other end of the tensor, the row whose output it is or
+ * whose output's gradient, and its edge. */
+typedef struct Passage {
+  uint32_t other, owner, edge;
+} Passage;
+
+/* Tensor k of those on one side of an op: towards later stages (down) or earlier ones. */
+static Passage passage(const Verify *v, uint32_t row, uint32_t mb, bool down, uint32_t k) {
+  const PipeProgram *p = v->p;
+  const PipeStage *st = &p->stage[row];
+  uint32_t edge = NONE, other = down ? st->next : st->prev;
+  if (p->edge) {
+    edge = down ? v->out0[st->model] + k : v->in_edge[v->in0[st->model] + k];
+    other = p->row[(size_t)(down ? p->edge[edge].to : p->edge[edge].from) * p->nmb + mb];
+  }
+  return (Passage){other, down ? row : other, edge};
+}
+
+/* prev and next of a row with tables: the only row on that side, or that there are more. */
+static void verify_neighbours(const Verify *v) {
+  const PipeProgram *p = v->p;
+  for (uint32_t i = 0; p->edge && i < p->nstage; i++)
+    for (int down = 0; down < 2; down++) {
+      const PipeStage *st = &p->stage[i];
+      uint32_t n = down ? st->nout : st->nin, only = NONE;
+      for (uint32_t mb = st->mb0; mb < st->mb0 + st->nmb; mb++)
+        for (uint32_t k = 0; k < n && runs(p, i, mb); k++) {
+          uint32_t other = passage(v, i, mb, down, k).other;
+          only = k == 0 && (only == NONE || only == other) ? other : PIPE_MANY;
+        }
+      BUG_IF((down ? st->next : st->prev) != only);
+    }
 }
 
 static void verify_head(const PipeProgram *p) {
@@ -329,24 +378,6 @@ static void use(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage, uint32_
     t->holds.full = false;
     v->live[t->pool]--;
   }
-}
-
-/* What passes between two rows: the row at the other end of the tensor, the row whose output it is or
- * whose output's gradient, and its edge. */
-typedef struct Passage {
-  uint32_t other, owner, edge;
-} Passage;
-
-/* Tensor k of those on one side of an op: towards later stages (down) or earlier ones. */
-static Passage passage(const Verify *v, uint32_t row, uint32_t mb, bool down, uint32_t k) {
-  const PipeProgram *p = v->p;
-  const PipeStage *st = &p->stage[row];
-  uint32_t edge = NONE, other = down ? st->next : st->prev;
-  if (p->edge) {
-    edge = down ? v->out0[st->model] + k : v->in_edge[v->in0[st->model] + k];
-    other = p->row[(size_t)(down ? p->edge[edge].to : p->edge[edge].from) * p->nmb + mb];
-  }
-  return (Passage){other, down ? row : other, edge};
 }
 
 static uint32_t list_at(const PipeRank *k, uint32_t field, uint32_t n, uint32_t i) {
@@ -626,6 +657,7 @@ void verify_program(const Sched *s) {
   verify_head(p);
   verify_edges(&v, a);
   verify_stages(&v, a);
+  verify_neighbours(&v);
   for (uint32_t r = 0; r < p->nrank; r++) {
     nslot = p->rank[r].nslot > nslot ? p->rank[r].nslot : nslot;
     npool = p->rank[r].npool > npool ? p->rank[r].npool : npool;
