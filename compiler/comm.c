@@ -221,12 +221,11 @@ bool comm(Sched *s) {
   uint32_t *ncomm = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   for (uint32_t i = 0; i < s->nxfer; i++) {
     uint32_t from = s->xfer[i].from, to = s->xfer[i].to;
-    if (to == XFER_REDUCE) {
-      add_reduce(s, s->op[from].stage, compute, ncomm);
-      continue;
-    }
-    if (to == XFER_TIE) {
-      add_tie(s, s->tie_of[s->op[from].stage], compute, ncomm);
+    if (xfer_is_sum(&s->xfer[i])) {
+      if (to == XFER_REDUCE)
+        add_reduce(s, s->op[from].stage, compute, ncomm);
+      else
+        add_tie(s, s->tie_of[s->op[from].stage], compute, ncomm);
       continue;
     }
     bool forward = s->op[from].kind == PIPE_F;

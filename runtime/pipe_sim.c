@@ -115,13 +115,14 @@ static bool is_send(const PipeInstr *c) { return c->op == PIPE_SEND_F || c->op =
 
 static bool same_transfer(const Machine *m, const PipeInstr *send, const PipeInstr *recv) {
   const PipeSimIn *in = m->in;
-  if (send->mb != recv->mb || send->keep != recv->keep ||
-      recv->op != (send->op == PIPE_SEND_F ? PIPE_RECV_F : PIPE_RECV_B))
+  if (send->mb != recv->mb)
     return false;
-  if (in->edge)
-    return recv->stage == pipe_other_end((PipeGraph){in->stage, in->edge, in->row, in->nmb}, send);
   const PipeStage *s = &in->stage[send->stage];
-  return recv->stage == (send->op == PIPE_SEND_F ? s->next : s->prev);
+  if (!in->edge)
+    return send->op == PIPE_SEND_F ? recv->op == PIPE_RECV_F && recv->stage == s->next
+                                   : recv->op == PIPE_RECV_B && recv->stage == s->prev;
+  return recv->op == (send->op == PIPE_SEND_F ? PIPE_RECV_F : PIPE_RECV_B) && send->keep == recv->keep &&
+         recv->stage == pipe_other_end((PipeGraph){in->stage, in->edge, in->row, in->nmb}, send);
 }
 
 static void complete_comm(Machine *m, uint32_t r, uint64_t start, uint64_t end) {

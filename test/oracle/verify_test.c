@@ -143,7 +143,7 @@ static void early_tie(At *a) { /* nothing above it in its stream waits for as mu
 }
 static void early_update(At *a) { a->in->wait = 0; }
 static void tie_size(At *a) { ((PipeStage *)a->p->stage)[a->in->stage].tied_bytes--; }
-static void tie_circle(At *a) { ((PipeStage *)a->p->stage)[a->in->stage].tie = 1 - a->in->stage % 2; }
+static void tie_circle(At *a) { ((PipeStage *)a->p->stage)[a->in->stage].tie = a->in->stage; }
 static void fewer_inputs(At *a) { ((PipeStage *)a->p->stage)[2].nin--; }
 /* The next one of the same op below, or NULL. */
 static PipeInstr *next_alike(const At *a) {
