@@ -245,6 +245,8 @@ static bool op_shape(AllM *x, const OpRef *o, Shape *h) {
   if (o->pipe_index && (!quasi(x, o->pipe_index, &q) ||
                         (!q.fixed && !no(x, o->pipe_at, "the pipe is not the same in every turn"))))
     return false;
+  if (o->op == PIPE_U)
+    return no(x, o->at, "an update stands inside");
   if (!o->args)
     return no(x, o->at, "an op without microbatch counts from the beginning");
   Quasi at = FIXED;

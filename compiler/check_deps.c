@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Proof: every stage and microbatch has exactly one F and one B, or one I and one W (expand has
- * already refused a second one), in this order on its rank; every stage has one U, after its last
- * backward. Requires expand. Linear. */
+ * already refused a second one), in this order on its rank; a U comes after the last backward of every
+ * stage (expand has refused one that has nothing to apply); U(m) is the update that applies the gradient
+ * of m; replicas update equally often, and stages that share weights. Finds the updates of each stage, and
+ * how far the weights that an F reads are behind. Requires expand. Linear. */
 #include "graph.h"
 
 /* One message per stage and kind: the first microbatch that lacks it, and how many do. */
@@ -45,7 +47,7 @@ static bool check_stage(Sched *s, uint32_t stage) {
     split = w[mb] && !b[mb];
   ok &= complete(s, stage, split ? "I" : "B", b, false);
   ok &= complete(s, stage, "W", w, true);
-  if (!s->at_u[stage]) {
+  if (s->round0[stage] == s->round0[stage + 1]) {
     uint32_t r = s->stage[stage].rank;
     diag_error(s->diag, DIAG_UPDATE, s->order_at[r],
                "rank %u never updates stage %u: an order ends with U", r, stage);
@@ -53,33 +55,196 @@ static bool check_stage(Sched *s, uint32_t stage) {
   }
   if (!ok)
     return false;
-  uint32_t u = s->at_u[stage];
+  uint32_t u = s->round[s->round0[stage + 1] - 1].u, none = NONE;
+  for (uint32_t k = s->round0[stage]; k < s->round0[stage + 1] && none == NONE; k++)
+    if (s->op[s->round[k].u].mb == NONE && /* else its label is wrong, see check_label */
+        (s->round[k].grad == NONE ||
+         (k > s->round0[stage] && s->round[k].grad == s->round[k - 1].grad)))
+      none = k;
   for (uint32_t mb = mb0; mb < mb1 && ok; mb++) {
     if (!runs_mb(s, stage, mb))
       continue;
     uint32_t last = w[mb] ? w[mb] : b[mb];
-    if (last - 1 > s->last_grad[stage])
-      s->last_grad[stage] = last - 1;
     ok = in_order(s, f[mb] - 1, b[mb] - 1, ", which it belongs to") &&
          (!w[mb] || in_order(s, b[mb] - 1, w[mb] - 1, ", which it completes"));
-    if (ok && last > u) {
-      diag_error(s->diag, DIAG_UPDATE, s->site[s->op[u - 1].site],
+    if (ok && last - 1 > u) {
+      diag_error(s->diag, DIAG_UPDATE, s->site[s->op[u].site],
                  "rank %u updates stage %u before %s, whose gradient would be lost",
                  s->stage[stage].rank, stage, op_text(s, last - 1));
       diag_note(s->diag, s->site[s->op[last - 1].site], "%s comes from here", op_text(s, last - 1));
       ok = false;
     }
   }
+  if (ok && none != NONE) {
+    diag_error(s->diag, DIAG_UPDATE, s->site[s->op[s->round[none].u].site],
+               "rank %u updates stage %u where there is no gradient to apply", s->stage[stage].rank,
+               stage);
+    diag_help(s->diag, "a U applies the gradients of the B and W that stand before it");
+  }
+  return ok && none == NONE;
+}
+
+static bool adds_gradient(const Op *o) { return o->kind == PIPE_B || o->kind == PIPE_W; }
+
+/* The updates of each stage. Their gradients are complete once check_stage has found all ops. */
+static void find_rounds(Sched *s) {
+  uint32_t *next = NEW_ARRAY(s->arena, uint32_t, s->nstage),
+           *grad = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  s->round0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nstage + 1);
+  for (uint32_t i = 0; i < s->nop; i++)
+    s->round0[s->op[i].stage + 1] += s->op[i].kind == PIPE_U;
+  for (uint32_t st = 0; st < s->nstage; st++) {
+    s->round0[st + 1] += s->round0[st];
+    next[st] = s->round0[st];
+    grad[st] = NONE;
+  }
+  s->round = NEW_ARRAY(s->arena, Round, s->round0[s->nstage]);
+  for (uint32_t i = 0; i < s->nop; i++) {
+    uint32_t st = s->op[i].stage;
+    if (adds_gradient(&s->op[i]))
+      grad[st] = i;
+    else if (s->op[i].kind == PIPE_U)
+      s->round[next[st]++] = (Round){grad[st], i};
+  }
+}
+
+uint32_t round_of(const Sched *s, uint32_t u) {
+  uint32_t st = s->op[u].stage, a = s->round0[st], b = s->round0[st + 1];
+  while (a < b) {
+    uint32_t mid = a + (b - a) / 2;
+    if (s->round[mid].u < u)
+      a = mid + 1;
+    else
+      b = mid;
+  }
+  return a;
+}
+
+static bool check_replicas(Sched *s) {
+  for (uint32_t m = 0; m < s->nmodel; m++)
+    for (uint32_t q = s->stage[m].replica; q != m; q = s->stage[q].replica) {
+      uint32_t n = s->round0[m + 1] - s->round0[m], k = s->round0[q + 1] - s->round0[q];
+      if (n == k)
+        continue;
+      uint32_t u = s->round[(k > n ? s->round0[q + 1] : s->round0[m + 1]) - 1].u;
+      diag_error(
+          s->diag, DIAG_UPDATE, s->site[s->op[u].site],
+          "replicas update together, but stage %u has %u update%s on rank %u and stage %u has %u "
+          "on rank %u",
+          m, n, n == 1 ? "" : "s", s->stage[m].rank, q, k, s->stage[q].rank);
+      return false;
+    }
+  return true;
+}
+
+static uint32_t updates_of(const Sched *s, uint32_t st) { return s->round0[st + 1] - s->round0[st]; }
+
+/* Rows of a tie update together, too. */
+static bool check_tied(Sched *s) {
+  for (uint32_t k = 0; k < s->ntie; k++)
+    for (uint32_t j = s->tie_row0[k] + 1; j < s->tie_row0[k + 1]; j++) {
+      uint32_t a = s->tie_row[s->tie_row0[k]], b = s->tie_row[j], na = updates_of(s, a), nb = updates_of(s, b);
+      if (na == nb)
+        continue;
+      diag_error(s->diag, DIAG_UPDATE, s->site[s->op[s->round[s->round0[(nb > na ? b : a) + 1] - 1].u].site],
+                 "stages that share weights update together, but stage %u has %u update%s and stage %u has %u",
+                 a, na, na == 1 ? "" : "s", b, nb);
+      return false;
+    }
+  return true;
+}
+
+/* U(m) against the gradient of m: `version` is how many updates were before it. */
+static bool check_label(Sched *s, uint32_t u, uint32_t k, const uint32_t *version) {
+  const Op *o = &s->op[u];
+  size_t cell = (size_t)o->stage * s->nmb + o->mb;
+  uint32_t grad = (s->at_w[cell] ? s->at_w[cell] : s->at_b[cell]) - 1;
+  if (grad < u && version[cell] == k)
+    return true;
+  diag_error(
+      s->diag, DIAG_UPDATE, s->site[o->site], "rank %u runs %s %s %s", op_rank(s, u), op_text(s, u),
+      grad > u ? "before" : "after another update has applied the gradient of", op_text(s, grad));
+  uint32_t at = grad > u ? grad : s->round[s->round0[o->stage] + version[cell]].u;
+  diag_note(s->diag, s->site[s->op[at].site], grad > u ? "%s comes from here" : "%s, the other one",
+            op_text(s, at));
+  return false;
+}
+
+static bool mentions(const Expr *e) {
+  if (!e)
+    return false;
+  if (e->kind == EX_CALL && (e->builtin == BI_STALENESS || e->builtin == BI_DISCREPANCY))
+    return true;
+  for (const Arg *a = e->args; a; a = a->next)
+    if (mentions(a->value))
+      return true;
+  return mentions(e->a) || mentions(e->b) || mentions(e->c);
+}
+
+/* A schedule whose weights are behind says so in a check, or is warned of. */
+static void warn_async(Sched *s, uint32_t f, uint32_t b, uint32_t updates) {
+  for (uint32_t i = 0; i < s->ncheck; i++)
+    if (mentions(s->check[i]->value))
+      return;
+  diag_warn(
+      s->diag, DIAG_ASYNC, s->site[s->op[b].site],
+      "asynchronous: %u update%s of stage %u between %s and %s: the gradient is not that of the weights "
+      "that it changes",
+      updates, updates == 1 ? "" : "s", s->op[f].stage, op_text(s, f), op_text(s, b));
+  diag_note(s->diag, s->site[s->op[f].site], "%s comes from here", op_text(s, f));
+  diag_help(s->diag, "if it is meant so, say how far: check staleness(r) <= %u for r in 0..%u",
+            updates, s->nrank);
+}
+
+/* Walks each rank with its updates counted. */
+static bool check_updates(Sched *s) {
+  bool several = s->round0[s->nstage] > s->nstage, ok = true;
+  s->staleness = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  s->discrepancy = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  for (uint32_t st = 0; st < s->nstage && !several; st++)
+    several = s->op[s->round[s->round0[st]].u].mb != NONE;
+  if (!several)
+    return true;
+  uint32_t *version = arena_alloc(s->arena, (size_t)s->nstage * s->nmb * sizeof *version +
+                                                1); /* that F read */
+  uint32_t *updates = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  uint32_t worst = NONE, most = 0;
+  for (uint32_t i = 0; i < s->nop; i++) {
+    const Op *o = &s->op[i];
+    uint32_t *k = &updates[o->stage], r = s->stage[o->stage].rank;
+    if (o->kind == PIPE_U) {
+      ok &= o->mb == NONE || check_label(s, i, *k, version);
+      ++*k;
+      continue;
+    }
+    uint32_t *v = &version[(size_t)o->stage * s->nmb + o->mb];
+    if (o->kind == PIPE_F) {
+      *v = *k;
+      continue;
+    }
+    uint32_t behind = *k - *v;
+    if (o->kind != PIPE_W && behind > s->discrepancy[r])
+      s->discrepancy[r] = behind;
+    if (!adds_gradient(o))
+      continue;
+    if (behind > s->staleness[r])
+      s->staleness[r] = behind;
+    if (behind > most)
+      most = behind, worst = i;
+    *v = *k;
+  }
+  if (ok && most > 0)
+    warn_async(s, s->at_f[(size_t)s->op[worst].stage * s->nmb + s->op[worst].mb] - 1, worst, most);
   return ok;
 }
 
 bool check_deps(Sched *s) {
   bool ok = true;
-  s->last_grad = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  find_rounds(s);
   for (uint32_t stage = 0; stage < s->nstage; stage++) {
     ok &= check_stage(s, stage);
     if (s->diag->errors > s->diag->limit)
       return false;
   }
-  return ok;
+  return ok && check_replicas(s) && check_tied(s) && check_updates(s);
 }

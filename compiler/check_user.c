@@ -52,6 +52,47 @@ static bool play(Sched *s, const Expr *call, Timing *t) {
   return true;
 }
 
+/* What the ranks send in a step: bytes, and messages. */
+static void count_sends(Sched *s) {
+  s->sent = NEW_ARRAY(s->arena, uint64_t, (size_t)s->nrank + 1);
+  s->sent_bytes = NEW_ARRAY(s->arena, uint64_t, (size_t)s->nrank + 1);
+  for (uint32_t i = 0; i < s->nxfer; i++) {
+    if (s->xfer[i].to == NONE)
+      continue;
+    uint32_t r = op_rank(s, s->xfer[i].from), at[2] = {r, s->nrank};
+    const Op *o = &s->op[s->xfer[i].from];
+    const PipeStage *st = &s->stage[o->stage];
+    for (int k = 0; k < 2; k++) {
+      s->sent[at[k]]++;
+      uint64_t *sum = &s->sent_bytes[at[k]];
+      if (__builtin_add_overflow(
+              *sum, s->stage[o->kind == PIPE_F ? o->stage : st->prev].boundary_bytes, sum))
+        *sum = UINT64_MAX;
+    }
+  }
+}
+
+/* Of rank r, or of all (r = nrank). */
+static bool sent_quantity(Sched *s, const Expr *call, uint32_t r, int64_t *value) {
+  if (!s->sent)
+    count_sends(s);
+  uint64_t v = (call->builtin == BI_VOLUME ? s->sent_bytes : s->sent)[r];
+  *value = (int64_t)v;
+  if (v <= INT64_MAX)
+    return true;
+  diag_error(s->diag, DIAG_OVERFLOW, call->at, "'%s' overflows a 64-bit integer",
+             span_text(s, call->at));
+  return false;
+}
+
+static bool no_sizes(Sched *s, const Expr *call) {
+  if (s->sized)
+    return false;
+  diag_error(s->diag, DIAG_NO_SIZES, call->at,
+             "'%s' needs sizes: schedule '%s' has no 'bytes' and no profile", call->name, s->name);
+  return true;
+}
+
 bool quantity(Sched *s, const Expr *call, int64_t *value) {
   if (call->builtin >= BI_MAKESPAN) {
     Timing t = {.makespan = s->makespan, .span = s->own_span, .busy = s->busy};
@@ -61,6 +102,10 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
                           : call->builtin == BI_SPAN
                               ? t.span
                               : (unsigned __int128)t.makespan * s->nrank - t.busy;
+    if (call->builtin == BI_BUBBLE) {
+      unsigned __int128 all = (unsigned __int128)t.makespan * s->nrank;
+      v = all ? (v * 20000 + all) / (2 * all) : 0;
+    }
     *value = (int64_t)v;
     if (v <= INT64_MAX)
       return true;
@@ -69,6 +114,9 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
     return false;
   }
   int64_t r;
+  if (!call->args) /* of all ranks */
+    return !(call->builtin == BI_VOLUME && no_sizes(s, call)) &&
+           sent_quantity(s, call, s->nrank, value);
   if (!eval(s, call->args->value, &r))
     return false;
   if (r < 0 || r >= s->nrank) {
@@ -77,15 +125,18 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
     return false;
   }
   const Peak *p = &s->peak[r];
-  if (call->builtin == BI_MEMORY && !s->sized) {
-    diag_error(s->diag, DIAG_NO_SIZES, call->at,
-               "'memory' needs sizes: schedule '%s' has no 'bytes' and no profile", s->name);
+  if ((call->builtin == BI_MEMORY || call->builtin == BI_VOLUME) && no_sizes(s, call))
     return false;
+  switch (call->builtin) {
+  case BI_INFLIGHT: *value = p->inflight; break;
+  case BI_HELD: *value = p->held; break;
+  case BI_WARMUP: *value = p->warmup; break;
+  case BI_STALENESS: *value = s->staleness[r]; break;
+  case BI_DISCREPANCY: *value = s->discrepancy[r]; break;
+  case BI_VOLUME:
+  case BI_MESSAGES: return sent_quantity(s, call, (uint32_t)r, value);
+  default: *value = (int64_t)p->total;
   }
-  *value = call->builtin == BI_INFLIGHT ? p->inflight
-           : call->builtin == BI_HELD   ? p->held
-           : call->builtin == BI_WARMUP ? p->warmup
-                                        : (int64_t)p->total;
   return true;
 }
 

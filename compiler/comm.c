@@ -147,7 +147,8 @@ static void first_time(Sched *s) {
     s->stream[op_rank(s, s->xfer[i].to)].ncomm++;
   }
   for (uint32_t st = 0; st < s->nstage; st++)
-    s->stream[s->stage[st].rank].ncomm += (s->stage[st].replica != st) + (s->stage[st].tied == st);
+    s->stream[s->stage[st].rank].ncomm += ((s->stage[st].replica != st) + (s->stage[st].tied == st)) *
+                                          (s->round0[st + 1] - s->round0[st]);
   for (uint32_t r = 0; r < s->nrank; r++)
     total += s->stream[r].ncomm;
   PipeInstr *compute = arena_alloc(s->arena, (size_t)s->nop * sizeof *compute + 1);
@@ -161,12 +162,14 @@ static void first_time(Sched *s) {
   }
 }
 
-/* The sum over the replicas of a stage: each waits for its own last gradient, each update for the sum. */
-static void add_reduce(Sched *s, uint32_t first, PipeInstr *compute, uint32_t *ncomm) {
+/* The sum over the replicas of a stage for their update number k: each waits for its own last gradient,
+ * each update for the sum. */
+static void add_reduce(Sched *s, uint32_t first, uint32_t k, PipeInstr *compute, uint32_t *ncomm) {
   uint32_t st = first;
   do {
-    uint32_t r = s->stage[st].rank, at = ncomm[r]++, grad = s->last_grad[st];
-    PipeInstr *u = &compute[s->at_u[st] - 1];
+    const Round *round = &s->round[s->round0[st] + k];
+    uint32_t r = s->stage[st].rank, at = ncomm[r]++, grad = round->grad;
+    PipeInstr *u = &compute[round->u];
     PipeInstr *c = &s->stream[r].comm[at];
     *c = pipe_instr(PIPE_REDUCE, st, NONE);
     c->phase = u->phase, c->site = u->site;
@@ -175,13 +178,14 @@ static void add_reduce(Sched *s, uint32_t first, PipeInstr *compute, uint32_t *n
   } while ((st = s->stage[st].replica) != first);
 }
 
-/* The sum over stages that share weights, one instruction a rank: for all its rows of the tie, after
- * their last gradients and, by its place in the stream, their REDUCE. */
-static void add_tie(Sched *s, uint32_t tie, PipeInstr *compute, uint32_t *ncomm) {
+/* The sum over stages that share weights for their update number k, one instruction a rank: for all its
+ * rows of the tie, after their last gradients and, by its place in the stream, their REDUCE. */
+static void add_tie(Sched *s, uint32_t tie, uint32_t k, PipeInstr *compute, uint32_t *ncomm) {
   for (uint32_t j = s->tie_row0[tie]; j < s->tie_row0[tie + 1]; j++) {
     uint32_t st = s->tie_row[j], lead = s->stage[st].tied, r = s->stage[st].rank;
-    PipeInstr *u = &compute[s->at_u[st] - 1];
-    uint32_t grad = s->last_grad[st] - s->rank_op0[r] + 1;
+    const Round *round = &s->round[s->round0[st] + k];
+    PipeInstr *u = &compute[round->u];
+    uint32_t grad = round->grad - s->rank_op0[r] + 1;
     if (lead == st) {
       PipeInstr *c = &s->stream[r].comm[ncomm[r]++];
       *c = pipe_instr(PIPE_TIE, st, NONE);
@@ -218,14 +222,17 @@ bool comm(Sched *s) {
     ring0[c + 1] = ring0[c] + s->channel[c].out_slots + s->channel[c].in_slots;
   uint32_t *ring = NEW_ARRAY(s->arena, uint32_t, ring0[nchannel]);
   uint32_t *count = NEW_ARRAY(s->arena, uint32_t, nchannel);
-  uint32_t *ncomm = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  uint32_t *ncomm = NEW_ARRAY(s->arena, uint32_t, s->nrank),
+           *sums = NEW_ARRAY(s->arena, uint32_t,
+                             s->nmodel), /* so far, of each stage of the model, of each tie */
+           *ties = NEW_ARRAY(s->arena, uint32_t, s->ntie);
   for (uint32_t i = 0; i < s->nxfer; i++) {
-    uint32_t from = s->xfer[i].from, to = s->xfer[i].to;
+    uint32_t from = s->xfer[i].from, to = s->xfer[i].to, st = s->op[from].stage;
     if (xfer_is_sum(&s->xfer[i])) {
       if (to == XFER_REDUCE)
-        add_reduce(s, s->op[from].stage, compute, ncomm);
+        add_reduce(s, st, sums[s->stage[st].model]++, compute, ncomm);
       else
-        add_tie(s, s->tie_of[s->op[from].stage], compute, ncomm);
+        add_tie(s, s->tie_of[st], ties[s->tie_of[st]]++, compute, ncomm);
       continue;
     }
     bool forward = s->op[from].kind == PIPE_F;

@@ -346,7 +346,6 @@ static bool fill_ops(Csv *c) {
   s->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
   s->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
   s->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->at_u = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   s->rank_op0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
   s->order_at = c->row_at.at;
   s->op = arena_alloc(s->arena, ((size_t)c->action.n + s->nstage) * sizeof *s->op);
@@ -384,9 +383,8 @@ static bool fill_ops(Csv *c) {
     }
     label_phases(s, s->rank_op0[r], s->nop);
     for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++) {
-      s->op[s->nop] = (Op){
+      s->op[s->nop++] = (Op){
           .kind = PIPE_U, .phase = PIPE_FLUSH, .stage = s->rank_stage[i], .mb = NONE, .site = site};
-      s->at_u[s->rank_stage[i]] = ++s->nop;
     }
   }
   s->rank_op0[s->nrank] = s->nop;

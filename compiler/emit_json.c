@@ -127,6 +127,8 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle) {
   number(t, "inflight", pk->inflight, ',');
   number(t, "held", pk->held, ',');
   number(t, "warmup_depth", pk->warmup, ',');
+  number(t, "staleness", s->staleness[r], ',');
+  number(t, "discrepancy", s->discrepancy[r], ',');
   key(t, "idle");
   text_char(t, '{');
   for (int i = 0; i < IDLE_NCAUSES; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Schedule + parameters -> the compute ops of each rank. Requires resolve. Ensures nrank, nstage,
- * nmb, stage (placement, sizes, times), op with its maps at_f at_b at_w at_u, site, check; every op
+ * nmb, stage (placement, sizes, times), op with its maps at_f at_b at_w, site, check; every op
  * is on a stage of its rank, its microbatch exists, and no op is there twice.
  *
  * note [steady]: a clipped kernel runs for every k from the smallest to the largest at which one of
@@ -14,130 +14,6 @@
 #include "expand.h"
 #include "graph.h"
 
-/* ---- instances: parameters, and the clauses of the schedule and of what it extends ---- */
-
-static void append_param(Sched *s, const char *name, int64_t value, bool first) {
-  s->params = arena_printf(s->arena, "%s%s%s=%lld", first ? "" : s->params, first ? "" : " ", name,
-                           (long long)value);
-}
-
-void note_extends(Sched *s, Span at) {
-  const Schedule *sc = s->def;
-  if (sc->base && (at.file != sc->at.file || at.beg < sc->at.beg || at.end > sc->at.end))
-    diag_note(s->diag, sc->base_at,
-              "'%s' extends that schedule: what it requires and checks holds here, too", sc->name);
-}
-
-static bool check_requires(Sched *s, const Schedule *sc) {
-  bool ok = true;
-  for (const Require *q = sc->requires; q; q = q->next) {
-    int64_t v;
-    if (!eval(s, q->cond, &v))
-      return false;
-    if (v)
-      continue;
-    ok = false;
-    const char *values = eval_explain(s, q->cond);
-    diag_error(s->diag, DIAG_REQUIRES, q->cond->at, "schedule '%s' requires %s%s%s%s%s", sc->name,
-               span_text(s, q->cond->at), *values ? ", but " : "", values, q->text ? ": " : "",
-               q->text ? q->text : "");
-    note_extends(s, q->cond->at);
-  }
-  return ok;
-}
-
-static bool instantiate(Ex *x, Schedule *sc, uint32_t depth) {
-  Sched *s = x->s;
-  if (!check_requires(s, sc))
-    return false;
-  if (sc->base) {
-    Schedule *base = sc->base_def;
-    Arg *positional = sc->base_args;
-    /* All arguments are values of the extending schedule: evaluate before binding. */
-    uint32_t n = 0;
-    for (Param *p = base->params; p; p = p->next)
-      n++;
-    int64_t *value = arena_alloc(s->arena, (n + 1) * sizeof *value);
-    bool *given = arena_zalloc(s->arena, n + 1, sizeof *given);
-    uint32_t i = 0;
-    for (Param *p = base->params; p; p = p->next, i++) {
-      Arg *named = sc->base_args;
-      while (named && named->key != p->name)
-        named = named->next;
-      Arg *a = positional && !positional->key ? positional : named;
-      if (positional && !positional->key)
-        positional = positional->next;
-      if (a && a != named && named) {
-        diag_error(s->diag, DIAG_REDEFINED, named->key_at, "'%s' is given twice", p->name);
-        return false;
-      }
-      if (a) {
-        if (!eval(s, a->value, &value[i]))
-          return false;
-        given[i] = true;
-        continue;
-      }
-      for (Param *own = sc->params; own; own = own->next)
-        if (own->name == p->name)
-          value[i] = s->env[own->slot], given[i] = true;
-    }
-    i = 0;
-    for (Param *p = base->params; p; p = p->next, i++) {
-      if (given[i]) {
-        s->env[p->slot] = value[i];
-      } else if (!p->init) {
-        diag_error(s->diag, DIAG_PARAM, sc->base_at, "schedule '%s' needs a value for '%s'",
-                   base->name, p->name);
-        diag_note(s->diag, p->at, "it has no default");
-        return false;
-      } else if (!eval(s, p->init, &s->env[p->slot])) {
-        return false;
-      }
-    }
-    if (!instantiate(x, base, depth + 1))
-      return false;
-  }
-  for (Clause *c = sc->clauses; c; c = c->next)
-    *vec_push(s->arena, &x->clauses) = (Bound){c, depth};
-  return true;
-}
-
-static bool bind_top(Ex *x) {
-  Sched *s = x->s;
-  Options *o = s->opt;
-  Schedule *sc = s->def;
-  bool ok = true, first = true;
-  s->params = "";
-  for (uint32_t i = 0; i < o->ndefine; i++)
-    o->define[i].used = false;
-  for (Param *p = sc->params; p; p = p->next) {
-    Define *d = NULL;
-    for (uint32_t i = 0; i < o->ndefine; i++)
-      if (strcmp(o->define[i].name, p->name) == 0)
-        d = &o->define[i], d->used = true; /* the last one wins */
-    if (d) {
-      s->env[p->slot] = d->value;
-    } else if (!p->init) {
-      diag_error(s->diag, DIAG_PARAM, p->at, "parameter '%s' of schedule '%s' has no value",
-                 p->name, sc->name);
-      diag_help(s->diag, "give it with -D %s=..., or a default: %s = ...", p->name, p->name);
-      ok = false;
-    } else if (ok && !eval(s, p->init, &s->env[p->slot])) {
-      return false;
-    }
-    if (ok)
-      append_param(s, p->name, s->env[p->slot], first), first = false;
-  }
-  for (uint32_t i = 0; i < o->ndefine && o->ncompare == 0; i++)
-    if (!o->define[i].used) {
-      diag_error(s->diag, DIAG_PARAM, sc->name_at, "schedule '%s' has no parameter '%s' (-D)",
-                 sc->name, o->define[i].name);
-      help_params(s, sc);
-      ok = false;
-    }
-  return ok;
-}
-
 /* ---- ops ---- */
 
 static bool no_stage(Ex *x, const OpRef *o, Span at, const char *why) {
@@ -148,32 +24,42 @@ static bool no_stage(Ex *x, const OpRef *o, Span at, const char *why) {
   return false;
 }
 
+/* The clause of pipe k in the schedule whose order is being run, or NULL, and its microbatches there. */
+static const Clause *pipe_clause(const Ex *x, uint32_t k) {
+  return x->in_use ? x->in_use->pipe[k] : x->s->pipe[k].clause;
+}
+
+static uint32_t pipe_mbs(const Ex *x, uint32_t k) {
+  return x->in_use ? x->in_use->nmb[k] : x->s->pipe[k].nmb;
+}
+
 /* The pipe that an op is of. */
 static bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe) {
   Sched *s = x->s;
-  int64_t index = 0, lo = 0;
+  int64_t index = 0, lo = 0, hi = 0;
   *pipe = &s->pipe[0];
-  if (!o->pipe && s->npipe == 1)
+  if (!o->pipe && (s->npipe == 1 || !pipe_clause(x, 1)))
     return true;
   if (o->pipe_index && !eval(s, o->pipe_index, &index))
     return false;
-  const Pipe *first = NULL, *last = NULL;
-  for (uint32_t k = 0; o->pipe && k < s->npipe; k++) {
+  bool found = false;
+  for (uint32_t k = 0; o->pipe && k < s->npipe && pipe_clause(x, k); k++) {
     const Pipe *p = &s->pipe[k];
-    if (p->clause->name != o->pipe)
+    if (pipe_clause(x, k)->name != o->pipe)
       continue;
-    if (!o->pipe_index || p->index == index)
+    int64_t at = x->in_use ? x->in_use->index[k] : p->index;
+    if (!o->pipe_index || at == index)
       return *pipe = p, true;
-    first = first ? first : p, last = p, lo = first->index;
+    lo = found ? lo : at, hi = at, found = true;
   }
-  if (first)
+  if (found)
     diag_error(s->diag, DIAG_RANGE, o->pipe_at, "there is no pipe %s[%lld]; they are %s[%lld] to %s[%lld]",
-               o->pipe, (long long)index, o->pipe, (long long)lo, o->pipe, (long long)last->index);
+               o->pipe, (long long)index, o->pipe, (long long)lo, o->pipe, (long long)hi);
   else if (o->pipe)
     diag_error(s->diag, DIAG_CLAUSE, o->pipe_at, "'%s' is not a pipe of this schedule", o->pipe);
   else
     diag_error(s->diag, DIAG_CLAUSE, o->at, "there are several pipes, say which: %s.%s",
-               s->pipe[0].clause->name, span_text(s, o->at));
+               pipe_clause(x, 0)->name, span_text(s, o->at));
   return false;
 }
 
@@ -263,30 +149,52 @@ static bool duplicate(Ex *x, uint8_t kind, uint32_t old) {
   return false;
 }
 
+static void push(Ex *x, uint8_t kind, uint8_t phase, uint32_t stage, uint32_t mb) {
+  Sched *s = x->s;
+  if (s->nop == x->op_cap)
+    vec_grow(s->arena, (void **)&s->op, &x->op_cap, sizeof *s->op);
+  s->op[s->nop++] = (Op){
+      .kind = kind, .phase = phase, .stage = stage, .mb = mb, .site = op_site(s, x->use)};
+}
+
+/* A U that only repeats the last one is refused here, so that there are not many more of them than of gradients;
+ * check_deps refuses the others that have nothing to apply. */
+static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
+  Sched *s = x->s;
+  uint32_t old = x->last_u[stage];
+  if (old && x->fresh[stage] == 0 && s->op[old - 1].mb == mb) {
+    diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank,
+               op_text(s, old - 1));
+    diag_note(s->diag, s->site[s->op[old - 1].site], "%s is here first", op_text(s, old - 1));
+    diag_help(s->diag, "an update applies the gradients since the last one, and there are none");
+    return false;
+  }
+  push(x, PIPE_U, x->labelled || mb != NONE ? x->phase : PIPE_NPHASES, stage, mb);
+  x->fresh[stage] = 0;
+  x->last_u[stage] = s->nop;
+  return true;
+}
+
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
-  size_t cell = (size_t)stage * s->nmb + mb;
-  uint32_t *at = kind == PIPE_U   ? &s->at_u[stage]
-                 : kind == PIPE_F ? &s->at_f[cell]
-                 : kind == PIPE_W ? &s->at_w[cell]
-                                  : &s->at_b[cell];
+  size_t cell = (size_t)stage * s->nmb + (kind == PIPE_U ? 0 : mb);
+  uint32_t *at = kind == PIPE_F ? &s->at_f[cell] : kind == PIPE_W ? &s->at_w[cell] : &s->at_b[cell];
+  if (kind == PIPE_U)
+    return push_update(x, stage, mb);
   if (*at)
     return duplicate(x, kind, *at - 1);
   if (kind == PIPE_W && s->at_b[cell] && s->op[s->at_b[cell] - 1].kind == PIPE_B)
     return duplicate(x, kind, s->at_b[cell] - 1);
   if (kind == PIPE_B && s->at_w[cell])
     return duplicate(x, kind, s->at_w[cell] - 1);
-  if (s->nop == x->op_cap)
-    vec_grow(s->arena, (void **)&s->op, &x->op_cap, sizeof *s->op);
-  uint8_t phase = kind == PIPE_U && !x->labelled ? PIPE_FLUSH : x->phase;
-  s->op[s->nop] = (Op){
-      .kind = kind, .phase = phase, .stage = stage, .mb = mb, .site = op_site(s, x->use)};
-  *at = ++s->nop;
+  push(x, kind, x->phase, stage, mb);
+  *at = s->nop;
+  x->fresh[stage] += kind == PIPE_B || kind == PIPE_W;
   return true;
 }
 
 /* The microbatch of an op without one: F, B and I go on after the last of their kind on the stage, W
- * takes the oldest I of the stage, or of the rank, whose W has not run. -1: there is none. */
+ * takes the oldest I of the stage, or of the rank, whose W has not run. A W with -1: there is none. */
 static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb) {
   Sched *s = x->s;
   uint32_t held = s->rank_stage0[x->rank + 1] - s->rank_stage0[x->rank];
@@ -297,56 +205,95 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb) {
   if (o->op != PIPE_W) {
     const PipeStage *st = &s->stage[*stage];
     *mb = o->op == PIPE_F ? x->next_f[*stage] : x->next_b[*stage];
-    while (*mb < st->nmb && !runs_mb(s, *stage, st->mb0 + (uint32_t)*mb))
+    while (s->row_of && *mb < st->nmb && !runs_mb(s, *stage, st->mb0 + (uint32_t)*mb))
       ++*mb;
     return true;
   }
   uint32_t *from = &x->w_from[*stage],
            i = *from > s->rank_op0[x->rank] ? *from : s->rank_op0[x->rank];
   *mb = -1;
-  for (; i < s->nop && *mb < 0; i++) {
+  bool found = false;
+  for (; i < s->nop && !found; i++) {
     const Op *p = &s->op[i];
     if (p->kind == PIPE_I && (any || p->stage == *stage) &&
         !s->at_w[(size_t)p->stage * s->nmb + p->mb])
-      *mb = p->mb - s->stage[p->stage].mb0, *stage = p->stage;
+      *mb = (int64_t)p->mb - s->stage[p->stage].mb0 - (x->in_use ? x->in_use->total : 0),
+      *stage = p->stage, found = true;
   }
   *from = i; /* all before it are taken, or run now */
-  if (*mb < 0 && !x->clip) {
+  bool clip = x->clip;
+  for (const Use *u = x->in_use; u; u = u->outer)
+    clip |= u->clip;
+  if (!found && !clip) {
     diag_error(s->diag, DIAG_BAD_INDEX, x->use->at,
                "rank %u: no I before '%s' still waits for its W", x->rank,
                span_text(s, x->use->at));
     if (o != x->use)
       diag_note(s->diag, o->at, "it stands for this");
   }
-  return *mb >= 0 || x->clip;
+  return found || clip;
+}
+
+/* The microbatch of the step that mb, counted as in the order that is being run, is. NONE: `clip` leaves it
+ * out. False: there is no such one. */
+static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t *out) {
+  const Sched *s = x->s;
+  const PipeStage *st = &s->stage[stage];
+  uint32_t k = stage / s->nmodel; /* its pipe; where a `use` is, each has one row of a stage */
+  bool clip = x->clip;
+  const Use *inner = NULL;
+  *out = NONE;
+  for (const Use *u = x->in_use;; inner = u, u = u->outer) {
+    uint32_t n = u ? u->nmb[k] : st->nmb;
+    if (mb >= 0 && mb < n) {
+      if (!u)
+        return *out = st->mb0 + (uint32_t)mb, true;
+      mb += u->shift; /* run_used bounds the sum of them */
+      clip = u->clip;
+      continue;
+    }
+    if (clip)
+      return true;
+    if (!inner) {
+      diag_error(s->diag, DIAG_BAD_INDEX, x->use->at,
+                 "rank %u: '%s' is microbatch %lld; the microbatches are 0 to %u", x->rank,
+                 span_text(x->s, x->use->at), (long long)mb, n - 1);
+      if (o != x->use)
+        diag_note(s->diag, o->at, "it stands for this");
+      return false;
+    }
+    diag_error(s->diag, DIAG_BAD_INDEX, inner->at->at,
+               "rank %u: an op of '%s' is microbatch %lld here; the microbatches are 0 to %u",
+               x->rank, inner->at->name, (long long)mb, n - 1);
+    diag_note(s->diag, x->use->at, "the op");
+    x->use_told = true;
+    return false;
+  }
+}
+
+/* Microbatch mb of the pipe, `at` of the step, is placed on another rank. */
+static bool not_here(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t at) {
+  const Sched *s = x->s;
+  uint32_t model = s->stage[stage].model;
+  no_stage(x, o, o->at,
+           arena_printf(s->arena, "microbatch %lld of stage %u is placed on rank %u", (long long)mb, model,
+                        s->stage[s->row_of[(size_t)model * s->nmb + at]].rank));
+  if (o->op != PIPE_W && o->op != PIPE_U)
+    diag_help(s->diag, "'%s' without a microbatch takes the next one that is placed here", o->name);
+  return false;
 }
 
 static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb) {
-  const PipeStage *st = &x->s->stage[stage];
   if (mb < INT64_MAX && o->op == PIPE_F)
     x->next_f[stage] = mb + 1;
-  else if (mb < INT64_MAX && o->op != PIPE_W)
+  else if (mb < INT64_MAX && (o->op == PIPE_B || o->op == PIPE_I))
     x->next_b[stage] = mb + 1;
-  if (x->clip && (mb < 0 || mb >= st->nmb))
-    return true;
-  if (mb < 0 || mb >= st->nmb) {
-    diag_error(x->s->diag, DIAG_BAD_INDEX, x->use->at,
-               "rank %u: '%s' is microbatch %lld; the microbatches are 0 to %u", x->rank,
-               span_text(x->s, x->use->at), (long long)mb, st->nmb - 1);
-    if (o != x->use)
-      diag_note(x->s->diag, o->at, "it stands for this");
+  uint32_t at;
+  if (!step_mb(x, o, stage, mb, &at))
     return false;
-  }
-  uint32_t at = st->mb0 + (uint32_t)mb;
-  if (!runs_mb(x->s, stage, at)) {
-    no_stage(x, o, o->at,
-             arena_printf(x->s->arena, "microbatch %lld of stage %u is placed on rank %u", (long long)mb,
-                          st->model, x->s->stage[x->s->row_of[(size_t)st->model * x->s->nmb + at]].rank));
-    if (o->op != PIPE_W)
-      diag_help(x->s->diag, "'%s' without a microbatch takes the next one that is placed here", o->name);
-    return false;
-  }
-  return x->list ? list_op(x, o, stage, at) : push_op(x, (uint8_t)o->op, stage, at);
+  if (at != NONE && !runs_mb(x->s, stage, at))
+    return not_here(x, o, stage, mb, at);
+  return at == NONE || (x->list ? list_op(x, o, stage, at) : push_op(x, (uint8_t)o->op, stage, at));
 }
 
 static bool run_opref(Ex *x, const OpRef *o);
@@ -371,35 +318,50 @@ static bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_va
   return run_opref(x, o->def->op);
 }
 
+/* U or U(m), of one stage or of all of a pipe, or of the rank. Not of an order that is used: who uses it
+ * updates. */
+static bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
+  Sched *s = x->s;
+  uint32_t a = s->rank_stage0[x->rank], b = s->rank_stage0[x->rank + 1], one;
+  const Pipe *p;
+  if (x->list && !x->in_use)
+    return list_op(x, o, 0, NONE);
+  if (o->chunk || o->stage) {
+    if (!op_stage(x, o, &one))
+      return false;
+    a = 0, b = 1;
+  } else if (o->pipe || index) {
+    if (!op_pipe(x, o, &p))
+      return false;
+    pipe_stages(x, p, &a, &b);
+    b += a;
+  }
+  if (a == b)
+    return no_stage(x, o, o->at, "no stage is placed on it");
+  for (uint32_t i = a; i < b; i++) {
+    uint32_t stage = o->chunk || o->stage ? one : s->rank_stage[i], at = NONE;
+    if (index && !step_mb(x, o, stage, mb, &at))
+      return false;
+    if (at != NONE && !runs_mb(s, stage, at))
+      return not_here(x, o, stage, mb, at);
+    if (!x->in_use && (!index || at != NONE) && !push_op(x, PIPE_U, stage, at))
+      return false;
+  }
+  return true;
+}
+
 static bool run_opref(Ex *x, const OpRef *o) {
   Sched *s = x->s;
   uint32_t stage;
-  int64_t mb;
+  int64_t mb = 0;
   if (o->op < 0)
     return run_macro(x, o, NULL, 0);
-  if (o->op == PIPE_U && x->list)
-    return list_op(x, o, 0, NONE);
-  if (o->op != PIPE_U && !o->args)
-    return next_mb(x, o, &stage, &mb) && emit_op(x, o, stage, mb);
-  if (o->op == PIPE_U && !o->chunk && !o->stage) {
-    uint32_t a = s->rank_stage0[x->rank], b = s->rank_stage0[x->rank + 1];
-    if (o->pipe) {
-      const Pipe *p;
-      if (!op_pipe(x, o, &p))
-        return false;
-      pipe_stages(x, p, &a, &b);
-      b += a;
-    }
-    for (uint32_t i = a; i < b; i++)
-      if (!push_op(x, PIPE_U, s->rank_stage[i], NONE))
-        return false;
-    return a < b || no_stage(x, o, o->at, "no stage is placed on it");
-  }
-  if (!op_stage(x, o, &stage))
-    return false;
   if (o->op == PIPE_U)
-    return push_op(x, PIPE_U, stage, NONE);
-  return eval(s, o->args->value, &mb) && emit_op(x, o, stage, mb);
+    return (!o->args || eval(s, o->args->value, &mb)) &&
+           run_update(x, o, o->args ? o->args->value : NULL, mb);
+  if (!o->args)
+    return next_mb(x, o, &stage, &mb) && ((o->op == PIPE_W && mb < 0) || emit_op(x, o, stage, mb));
+  return op_stage(x, o, &stage) && eval(s, o->args->value, &mb) && emit_op(x, o, stage, mb);
 }
 
 bool spend(Ex *x, const Stmt *t) {
@@ -425,7 +387,7 @@ static bool op_mbs(Ex *x, const OpRef *o, int64_t *n) {
     o = o->def->op;
   if (!op_pipe(x, o, &p))
     return false;
-  *n = p->nmb;
+  *n = pipe_mbs(x, (uint32_t)(p - x->s->pipe));
   return true;
 }
 
@@ -462,7 +424,8 @@ static bool kernel_items(Ex *x, const Stmt *b, const Stmt *k, int64_t lo, int64_
       x->use = o;
       if (!k->range.lo && !op_mbs(x, o, &it.hi))
         return false;
-      if (o->op >= 0 && !(o->chunk && o->chunk->depends) && !(o->stage && o->stage->depends)) {
+      if (o->op >= 0 && o->op != PIPE_U && !(o->chunk && o->chunk->depends) &&
+          !(o->stage && o->stage->depends)) {
         it.fixed = true;
         if (!op_stage(x, o, &it.stage))
           return false;
@@ -485,8 +448,8 @@ static bool kernel_iteration(Ex *x, const Stmt *b, int64_t k) {
       if (i < it->lo || i >= it->hi)
         continue;
       x->use = o;
-      if (o->op < 0) {
-        if (!run_macro(x, o, it->index, i))
+      if (o->op < 0 || o->op == PIPE_U) {
+        if (o->op < 0 ? !run_macro(x, o, it->index, i) : !run_update(x, o, it->index, i))
           return false;
       } else {
         uint32_t stage = it->stage;
@@ -506,6 +469,8 @@ static bool kernel_iteration(Ex *x, const Stmt *b, int64_t k) {
 
 static bool run_kernel(Ex *x, const Stmt *t) {
   Sched *s = x->s;
+  x->list_op = t; /* in a clock its ops have no time stamps */
+  x->keyed = false;
   int64_t lo = 0, hi = 0, step;
   if (t->range.lo && !eval_range(s, &t->range, &lo, &hi, &step))
     return false;
@@ -586,7 +551,15 @@ static bool run_stmt(Ex *x, const Stmt *t) {
   case ST_OPDEF:
   case ST_FN: return true;
   case ST_CLOCK: return run_clock(x, t);
-  case ST_RULES: return run_rules(x, t);
+  case ST_RULES:
+    if (x->list) {
+      diag_error(s->diag, DIAG_CLAUSE, t->at,
+                 "'rules' cannot be used inside 'clock %s': it gives no time stamps",
+                 x->list->name);
+      return false;
+    }
+    return run_rules(x, t);
+  case ST_USE: return run_use(x, t);
   case ST_CLIP: {
     bool outer = x->clip;
     x->clip = true;
@@ -655,6 +628,17 @@ static bool find_orders(Ex *x, const Clause **order) {
   return true;
 }
 
+/* An update that has no phase yet has that of the op before it, the last ones are of the flush. */
+static void phase_of_updates(Sched *s, uint32_t first) {
+  uint32_t end = s->nop;
+  for (; end > first && s->op[end - 1].kind == PIPE_U; end--)
+    if (s->op[end - 1].phase == PIPE_NPHASES)
+      s->op[end - 1].phase = PIPE_FLUSH;
+  for (uint32_t i = first; i < end; i++)
+    if (s->op[i].phase == PIPE_NPHASES)
+      s->op[i].phase = i > first ? s->op[i - 1].phase : PIPE_STEADY;
+}
+
 static bool run_orders(Ex *x) {
   Sched *s = x->s;
   const Clause **order = NEW_ARRAY(s->arena, const Clause *, s->nrank);
@@ -668,7 +652,8 @@ static bool run_orders(Ex *x) {
   s->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
   s->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
   s->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->at_u = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  x->fresh = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  x->last_u = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   s->rank_op0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
   x->next_f = NEW_ARRAY(s->arena, int64_t, s->nstage);
   x->next_b = NEW_ARRAY(s->arena, int64_t, s->nstage);
@@ -692,6 +677,7 @@ static bool run_orders(Ex *x) {
         break;
       continue;
     }
+    phase_of_updates(s, s->rank_op0[r]);
     if (s->nop == s->rank_op0[r] && s->diag->errors == errors) {
       diag_error(s->diag, DIAG_EMPTY_RANK, order[r]->at, "rank %u has no ops%s", r,
                  held ? "" : ": no stage is placed on it");
@@ -707,7 +693,7 @@ static bool run_orders(Ex *x) {
 bool expand(Sched *s) {
   Ex x = {.s = s, .scratch = {.oom = s->arena->oom}};
   s->name = s->def->name;
-  if (!bind_top(&x) || !instantiate(&x, s->def, 0))
+  if (!bind_top(&x) || !instantiate(&x, s->def, 0, &x.clauses, false))
     return false;
   for (uint32_t i = 0; i < x.clauses.n; i++) {
     Clause *c = x.clauses.at[i].clause;

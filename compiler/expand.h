@@ -10,6 +10,7 @@
 #include "pipec.h"
 
 typedef struct Bound { Clause *clause; uint32_t depth; } Bound; /* depth 0: the schedule itself */
+typedef struct Clauses { Bound *at; uint32_t n, cap; } Clauses;
 typedef struct KernelItem { /* an op of the kernel being expanded */
   int64_t lag, lo, hi;
   const Expr *index;
@@ -48,10 +49,36 @@ typedef struct RuleClass {
 
 typedef struct RuleOp { uint32_t op, cls; int64_t key; Expr *guard; } RuleOp; /* rows of s->op, of classes */
 
+/* The order of another schedule, while it runs in place of a `use`. */
+typedef struct Use {
+  const Stmt *at;
+  const Clause **pipe; /* [npipe] the clauses of its pipes, NULL for those that it has not */
+  const uint32_t *nmb; /* [npipe] their microbatches */
+  const int64_t *index; /* [npipe] their places in an array of pipes */
+  int64_t shift;       /* microbatch outside that its microbatch 0 is; */
+  int64_t total;       /* the same outside of all */
+  bool clip;           /* whether it stands in `clip` */
+  uint32_t first;      /* row of its first op */
+  const struct Use *outer;
+} Use;
+
+/* A schedule that is used, and the last values with which it was found to fit. */
+typedef struct Fitting {
+  const Schedule *sc;
+  uint32_t *slot;      /* [n] of env: its parameters, then its values and those of its bases */
+  int64_t *value;      /* [n] */
+  uint32_t n, nparam;
+  bool checked;        /* there have been any */
+  Clauses clauses;
+  const Clause **pipe; /* as in Use */
+  uint32_t *nmb;
+  int64_t *index;
+} Fitting;
+
 typedef struct Ex {
   Sched *s;
   Arena scratch;       /* what clock and rules need until the pass ends */
-  VEC(Bound) clauses;
+  Clauses clauses;
   uint32_t rank;
   uint8_t phase;
   bool labelled;
@@ -61,8 +88,14 @@ typedef struct Ex {
   bool period_said;
   VEC(KernelItem) items;
   const OpRef *use;    /* the op as written in the order, while a macro is expanded */
+  const Use *in_use;   /* the innermost `use` that is being run, or NULL */
+  uint32_t use_depth;
+  bool use_told;       /* the error that was reported last is at a `use` */
+  VEC(Fitting) fitting; /* of each schedule that was used, the last values */
   uint32_t op_cap;
   int64_t *next_f, *next_b; /* [nstage] what an op without index takes: one past the last */
+  uint32_t *fresh;     /* [nstage] gradient ops pushed since the last U */
+  uint32_t *last_u;    /* [nstage] op + 1; 0: none */
   uint32_t *w_from;    /* [nstage + nrank] of a stage, of a rank: first op that may be an I without W */
 
   /* clock and rules */
@@ -88,10 +121,20 @@ bool find_ties(Ex *x);
 /* ---- costs.c ---- */
 bool set_costs(Ex *x);
 
+/* ---- instance.c ---- */
+/* Gives the parameters of the schedule that is compiled the values of -D, or their defaults. */
+bool bind_top(Ex *x);
+/* Gives the parameters of sc the values of args, else of the parameters of `within` with the same name,
+ * else their defaults; at: where to report. */
+bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *within, Span at);
+/* Checks what sc, whose parameters are bound, and its bases require, binds the parameters of the bases and
+ * adds the clauses of all to `to`, those of sc last. */
+bool instantiate(Ex *x, const Schedule *sc, uint32_t depth, Clauses *to, bool used);
+
 /* ---- expand.c ---- */
-bool run_block(Ex *x, const Stmt *b);
 bool spend(Ex *x, const Stmt *t);
-/* Adds an op to the rank; false: reported (it is there twice). */
+bool run_block(Ex *x, const Stmt *b);
+/* Adds an op to the rank; false: reported (it is there twice, or a U has nothing to apply). */
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 
 /* ---- order_clock.c ---- */
@@ -110,5 +153,8 @@ bool rules_guard(Ex *x, Listed *l);
 bool run_rules(Ex *x, const Stmt *t);
 /* Once every rank has its ops: plays all of them and puts those of `rules` in order. */
 bool play_rules(Ex *x);
+
+/* ---- use.c ---- */
+bool run_use(Ex *x, const Stmt *t);
 
 #endif

@@ -145,10 +145,16 @@ bool file_open(Sched *s, OutFile *o, const char *path) {
     return o->f ? true : cannot_write(s, o->shown, errno);
   }
   o->tmp = arena_printf(s->arena, "%s.XXXXXX", path);
-  int fd = mkstemp(o->tmp);
+  sigset_t ends, before; /* no signal comes between the file and its note */
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT), sigaddset(&ends, SIGTERM), sigaddset(&ends, SIGHUP);
+  sigprocmask(SIG_BLOCK, &ends, &before);
+  int fd = mkstemp(o->tmp), err = errno;
+  if (fd >= 0)
+    set_pending(NULL, o->tmp);
+  sigprocmask(SIG_SETMASK, &before, NULL);
   if (fd < 0)
-    return cannot_write(s, o->shown, errno);
-  set_pending(NULL, o->tmp);
+    return cannot_write(s, o->shown, err);
   mode_t mask = umask(0);
   umask(mask);
   fchmod(fd, 0666 & ~mask);

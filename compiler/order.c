@@ -70,20 +70,24 @@ static bool waits_for_others(const Sched *s, uint32_t row) {
 }
 
 uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head) {
-  for (uint32_t at = 0, q = 0; next_member(s, s->op[u].stage, &at, &q);)
-    if (s->last_grad[q] >= head[s->stage[q].rank])
-      return s->last_grad[q];
+  uint32_t st = s->op[u].stage;
+  if (!waits_for_others(s, st))
+    return NONE;
+  uint32_t k = round_of(s, u) - s->round0[st];
+  for (uint32_t at = 0, q = 0; next_member(s, st, &at, &q);)
+    if (s->round[s->round0[q] + k].grad >= head[s->stage[q].rank])
+      return s->round[s->round0[q] + k].grad;
   return NONE;
 }
 
-/* Op i adds the last gradient to its row: if this was the last of all replicas, the sum can start: the op
- * of them that ended last, else NONE. */
-static uint32_t last_of_replicas(const Sched *s, const OrderRun *run, uint32_t i) {
+/* Op i adds the last gradient to update k of its row: if this was the last of all replicas, the sum can
+ * start: the op of them that ended last, else NONE. */
+static uint32_t last_of_replicas(const Sched *s, const OrderRun *run, uint32_t i, uint32_t k) {
   uint32_t st = s->op[i].stage, last = i;
   if (s->stage[st].replica == st)
     return NONE;
   for (uint32_t q = s->stage[st].replica; q != st; q = s->stage[q].replica) {
-    uint32_t g = s->last_grad[q];
+    uint32_t g = s->round[s->round0[q] + k].grad;
     if (g >= run->head[s->stage[q].rank])
       return NONE;
     if (run->end[g] > run->end[last])
@@ -93,12 +97,12 @@ static uint32_t last_of_replicas(const Sched *s, const OrderRun *run, uint32_t i
 }
 
 /* The same of all rows of a tie. */
-static uint32_t last_of_tie(const Sched *s, const OrderRun *run, uint32_t i) {
+static uint32_t last_of_tie(const Sched *s, const OrderRun *run, uint32_t i, uint32_t turn) {
   uint32_t k = s->tie_of ? s->tie_of[s->op[i].stage] : NONE, last = i;
   if (k == NONE)
     return NONE;
   for (uint32_t j = s->tie_row0[k]; j < s->tie_row0[k + 1]; j++) {
-    uint32_t g = s->last_grad[s->tie_row[j]];
+    uint32_t g = s->round[s->round0[s->tie_row[j]] + turn].grad;
     if (g != i && g >= run->head[s->stage[s->tie_row[j]].rank])
       return NONE;
     if (run->end[g] > run->end[last])
@@ -107,13 +111,13 @@ static uint32_t last_of_tie(const Sched *s, const OrderRun *run, uint32_t i) {
   return last;
 }
 
-/* When the update of a row can start, for the sums that it needs. */
-static uint64_t sums_end(const Sched *s, const OrderRun *run, uint32_t row) {
+/* When update k of a row can start, for the sums that it needs. */
+static uint64_t sums_end(const Sched *s, const OrderRun *run, uint32_t row, uint32_t k) {
   const PipeStage *cost = run->stage;
   uint64_t end = 0;
   bool tied = s->tie_of && s->tie_of[row] != NONE;
   for (uint32_t at = 0, q = 0; next_member(s, row, &at, &q);) {
-    uint64_t there = run->end[s->last_grad[q]];
+    uint64_t there = run->end[s->round[s->round0[q] + k].grad];
     if (s->stage[q].replica != q)
       there += cost[run->uniform ? 0 : q].time[PIPE_REDUCE];
     end = there > end ? there : end;
@@ -124,6 +128,7 @@ static uint64_t sums_end(const Sched *s, const OrderRun *run, uint32_t row) {
 bool order_run(Sched *s, OrderRun *run) {
   uint32_t *work = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   uint8_t *queued = NEW_ARRAY(s->arena, uint8_t, s->nrank);
+  uint32_t *updates = NEW_ARRAY(s->arena, uint32_t, s->nstage); /* that have run */
   uint64_t *now = NEW_ARRAY(s->arena, uint64_t, s->nrank),
            *first = NEW_ARRAY(s->arena, uint64_t, s->nrank);
   uint32_t nwork = 0, left = s->nop;
@@ -158,7 +163,7 @@ bool order_run(Sched *s, OrderRun *run) {
         run->head[r] = i; /* rows of a tie may be on this rank, too */
         if (order_late_replica(s, i, run->head) != NONE)
           break;
-        uint64_t sum = sums_end(s, run, o->stage);
+        uint64_t sum = sums_end(s, run, o->stage, updates[o->stage]);
         start = sum > start ? sum : start;
       }
       uint64_t cost = run->stage[run->uniform ? 0 : o->stage].time[o->kind];
@@ -167,16 +172,19 @@ bool order_run(Sched *s, OrderRun *run) {
       if (first[r] == UINT64_MAX)
         first[r] = start;
       left--;
-      if (s->last_grad[o->stage] == i && waits_for_others(s, o->stage)) {
+      uint32_t turn = updates[o->stage];
+      updates[o->stage] += o->kind == PIPE_U;
+      if (o->kind != PIPE_U && waits_for_others(s, o->stage) &&
+          s->round[s->round0[o->stage] + turn].grad == i) {
         run->head[r] = i + 1; /* it has run: rows of a tie may be on this rank, too */
-        uint32_t last = last_of_replicas(s, run, i), all = last_of_tie(s, run, i);
+        uint32_t last = last_of_replicas(s, run, i, turn), all = last_of_tie(s, run, i, turn);
         if (run->xfer && last != NONE)
           run->xfer[run->nxfer++] = (Xfer){last, XFER_REDUCE};
         if (run->xfer && all != NONE)
           run->xfer[run->nxfer++] = (Xfer){all, XFER_TIE};
         for (uint32_t at = 0, q = 0; (last != NONE || all != NONE) && next_member(s, o->stage, &at, &q);) {
           uint32_t other = s->stage[q].rank;
-          if (other != r && run->head[other] == s->at_u[q] - 1 && !queued[other]) {
+          if (other != r && run->head[other] == s->round[s->round0[q] + turn].u && !queued[other]) {
             queued[other] = 1;
             work[nwork++] = other;
           }
@@ -289,7 +297,7 @@ bool order(Sched *s) {
   OrderRun run = {.stage = s->stage};
   run.end = arena_alloc(s->arena, (size_t)s->nop * sizeof *run.end + 1);
   run.head = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  size_t most = (size_t)s->nop + 2 * (size_t)s->nedge * s->nmb + s->ntie;
+  size_t most = (size_t)s->nop + 2 * (size_t)s->nedge * s->nmb + (s->ntie ? s->nop : 0);
   run.xfer = arena_alloc(s->arena, most * sizeof *run.xfer + 1);
   if (!order_run(s, &run)) {
     report_cycle(s, run.head);

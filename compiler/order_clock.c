@@ -4,6 +4,9 @@
  * stamp, is pushed. Two ops on one tick are an error. Only the order is kept: when an op starts
  * follows from the costs.
  *
+ * A schedule that is used inside must give its ops stamps, too: those of the two clocks add up, and the
+ * outer one has the ticks.
+ *
  * With a period T a tick is free if no op of the block is on a tick that differs from it by a multiple
  * of T, and the W of a stage have the same place in every period. n log n, plus T for each stage. */
 #include <string.h>
@@ -38,10 +41,11 @@ static bool too_far(Ex *x, Span at) {
 
 bool list_body(Ex *x, const Stmt *t, int64_t period) {
   Sched *s = x->s;
-  int64_t lo = 0, hi = s->pipe[0].nmb, step = 1, base;
+  int64_t lo = 0, hi = x->in_use ? x->in_use->nmb[0] : s->pipe[0].nmb, step = 1, base;
   if (t->range.lo && !eval_range(s, &t->range, &lo, &hi, &step))
     return false;
-  x->listed.n = 0;
+  const Stmt *outer = x->list;
+  x->listed.n = outer ? x->listed.n : 0;
   x->list = t;
   bool ok = true;
   for (int64_t i = lo; ok && (step > 0 ? i < hi : i > hi);) {
@@ -56,7 +60,7 @@ bool list_body(Ex *x, const Stmt *t, int64_t period) {
     if (__builtin_add_overflow(i, step, &i))
       break;
   }
-  x->list = NULL;
+  x->list = outer;
   return ok;
 }
 
@@ -203,6 +207,8 @@ bool run_clock(Ex *x, const Stmt *t) {
   }
   if (!list_body(x, t, period))
     return false;
+  if (x->list) /* of a schedule that is used in a clock: that one goes on */
+    return true;
   if (x->listed.n == 0)
     return true;
   if (!start_of_fill(x))

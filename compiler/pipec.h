@@ -40,9 +40,12 @@ typedef struct Op {
   uint8_t phase;  /* PipePhase */
   uint16_t zero;
   uint32_t stage; /* row of Sched.stage */
-  uint32_t mb;    /* NONE for U */
+  uint32_t mb;    /* U: that of a U(m), or NONE */
   uint32_t site;  /* row of Sched.site */
 } Op;
+
+/* An update of a stage: the last op that adds to the gradients that it applies, and the U. */
+typedef struct Round { uint32_t grad, u; } Round;
 
 /* A tensor that crosses ranks; or a sum, which cannot start before `from`, the last op that adds to any
  * of its gradients: XFER_REDUCE over the replicas of the stage, XFER_TIE over the stages tied to it. */
@@ -131,8 +134,10 @@ typedef struct Sched {
   Span *order_at;        /* [nrank] the order that a rank follows */
   const Clause **order_clause; /* [nrank] the same; NULL of a CSV file */
   uint32_t *at_f, *at_b, *at_w; /* [nstage * nmb] op + 1 of F, of B or I, of W; 0 none */
-  uint32_t *at_u;        /* [nstage] */
-  uint32_t *last_grad;   /* [nstage] op of its last B or W (check_deps) */
+  Round *round;          /* (check_deps) updates, stage after stage, in the order of the stage's rank */
+  uint32_t *round0;      /* [nstage + 1] */
+  uint32_t *staleness;   /* [nrank] (check_deps) most updates of a stage between an F and the U that applies */
+  uint32_t *discrepancy; /* [nrank]   its gradient; between an F and its B or I */
   Span *site; uint32_t nsite, capsite;
   List *lists;           /* [nrank] of a compute_comms file, else NULL (read_csv) */
   struct Rules *rules;   /* the simulation of `rules` while it runs, else NULL */
@@ -161,6 +166,7 @@ typedef struct Sched {
   PipeProgram *prog;     /* the result; its tables are what emit prints */
 
   /* check_user */
+  uint64_t *sent_bytes, *sent; /* [nrank + 1] of each rank in a step, then of all; NULL: not counted yet */
   struct Played *played; /* sets of uniform costs already played */
   uint64_t *play_end; uint32_t *play_head; /* room for it */
 
@@ -240,8 +246,9 @@ bool resolve(Sched *s);
 
 typedef enum Builtin { /* EX_CALL.builtin */
   BI_FN, BI_MIN, BI_MAX,
-  BI_INFLIGHT, BI_HELD, BI_WARMUP, BI_MEMORY,  /* of a rank */
-  BI_MAKESPAN, BI_SPAN, BI_IDLE                /* with named costs */
+  BI_INFLIGHT, BI_HELD, BI_WARMUP, BI_MEMORY, BI_STALENESS, BI_DISCREPANCY, /* of a rank */
+  BI_VOLUME, BI_MESSAGES,                      /* of a rank, or of all */
+  BI_MAKESPAN, BI_SPAN, BI_IDLE, BI_BUBBLE     /* with named costs */
 } Builtin;
 
 /* ---- csv.c: a file of PyTorch's; ensures what expand does, and lists for compute_comms ---- */
@@ -260,7 +267,7 @@ const char *eval_explain(Sched *s, const Expr *e);
 void help_params(Sched *s, const Schedule *sc);
 const char *span_text(Sched *s, Span at); /* the text itself, blanks squeezed, cut at 80 bytes */
 
-/* Says where a schedule that has what stands at `at` is extended, if it is; in expand.c. */
+/* Says where a schedule that has what stands at `at` is extended, if it is; in instance.c. */
 void note_extends(Sched *s, Span at);
 
 /* ---- expand.c: schedule + parameters -> ops of each rank; proves indices, placement, uniqueness,
@@ -278,8 +285,11 @@ uint64_t *cost_field(PipeStage *st, CostKey k); /* where it is kept (SEND: SEND_
 /* Defaults for what `has` lacks. */
 void cost_defaults(PipeStage *st, const bool has[NKEYS]);
 
-/* ---- check_deps.c: each (stage, mb) exactly F and B or I+W, in order on its rank; U last ---- */
+/* ---- check_deps.c: each (stage, mb) exactly F and B or I+W, in order on its rank; each gradient is
+ * applied by one U. Ensures round, staleness, discrepancy ---- */
 bool check_deps(Sched *s);
+/* The update of its stage that op u, a U, is: a row of s->round. */
+uint32_t round_of(const Sched *s, uint32_t u);
 
 /* ---- order.c ---- */
 /* Plays the compute ops on an idle network, where a tensor reaches another rank `send` after its
@@ -295,8 +305,8 @@ typedef struct OrderRun {
   Timing t;
 } OrderRun;
 bool order_run(Sched *s, OrderRun *run);
-/* Of a U that replicas or tied stages hold up: a last gradient op that has not run, given each rank's
- * next op; NONE. */
+/* Of a U that replicas or tied stages hold up: a last gradient op of this update that has not run, given
+ * each rank's next op; NONE. */
 uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head);
 /* The k-th op, from 0, whose tensor op reads; that reads a tensor of op's. NONE: there are no more. */
 uint32_t order_dep(const Sched *s, uint32_t op, uint32_t k);

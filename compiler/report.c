@@ -41,6 +41,22 @@ static void report_lists(Sched *s, FILE *f) {
   report_buffer(s, f);
 }
 
+/* Of a schedule that updates within the step. */
+static void report_updates(Sched *s, FILE *f) {
+  uint32_t most = 1, stale = 0, apart = 0;
+  for (uint32_t st = 0; st < s->nstage; st++)
+    most = s->round0[st + 1] - s->round0[st] > most ? s->round0[st + 1] - s->round0[st] : most;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    stale = s->staleness[r] > stale ? s->staleness[r] : stale;
+    apart = s->discrepancy[r] > apart ? s->discrepancy[r] : apart;
+  }
+  if (most > 1)
+    fprintf(f, "updates   up to %u of a stage; %s\n", most,
+            stale == 0 ? "synchronous"
+                       : arena_printf(s->arena, "asynchronous: staleness %u, discrepancy %u", stale,
+                                      apart));
+}
+
 static void report_all(Sched *s, FILE *f) {
   const char *m = s->opt->for_all;
   if (!s->all_m.proved) {
@@ -80,6 +96,7 @@ void emit_report(Sched *s, FILE *f) {
   report_buffer(s, f);
   fprintf(f, "makespan  %s, bubble %.2f %%; %s on an idle network\n", time_text(s, s->makespan),
           bubble_percent(s, s->makespan), time_text(s, s->ideal.makespan));
+  report_updates(s, f);
   enum { TIES = 8 };
   for (uint32_t k = 0; k < s->ntie && k < TIES; k++) {
     uint32_t nrank = 0;

@@ -3,6 +3,8 @@
  * recursion, so one slot is enough), every call its fn or builtin, every op its kind or macro,
  * imports are parsed and resolved, s->def is the schedule to compile.
  *
+ * More than 800 lines: all of it works on one table, that of the names that are visible.
+ *
  * One visible meaning per name: a table from interned name to symbol, with an undo list per scope.
  * Linear in the text. More than 800 lines: one table and its scopes serve everything that is named. */
 #include <stdlib.h>
@@ -50,6 +52,7 @@ typedef struct Resolver {
   bool in_check;      /* quantities are allowed */
   bool in_when;       /* inflight and held are */
   uint32_t nquantity; /* of those, so far */
+  Schedule *schedule; /* that is being resolved */
   const Stmt *list;   /* the clock or rules that is being resolved, or NULL */
   const Fn *fn;       /* whose body is being resolved, or NULL */
   int depth;          /* of imports */
@@ -66,9 +69,14 @@ static const struct {
     {"held", BI_HELD},
     {"warmup_depth", BI_WARMUP},
     {"memory", BI_MEMORY},
+    {"staleness", BI_STALENESS},
+    {"discrepancy", BI_DISCREPANCY},
+    {"volume", BI_VOLUME},
+    {"messages", BI_MESSAGES},
     {"makespan", BI_MAKESPAN},
     {"span", BI_SPAN},
     {"idle", BI_IDLE},
+    {"bubble", BI_BUBBLE},
 };
 
 static Sym *slot_of(Sym *table, uint32_t cap, Name name) {
@@ -173,7 +181,9 @@ static void wrong_kind(Resolver *r, const Sym *y, Name name, Span at, const char
     diag_help(d, "a function sees only what is defined before it, so it cannot call itself");
   else if (!suggest(r, name) && r->in_check && strstr(wanted, "function"))
     diag_help(
-        d, "a check knows inflight(r) held(r) warmup_depth(r) memory(r) makespan() span() idle()");
+        d,
+        "a check knows inflight(r) held(r) warmup_depth(r) memory(r) staleness(r) discrepancy(r) "
+        "volume(r) messages(r) makespan() span() idle() bubble()");
 }
 
 /* ---- expressions; the result tells whether the value depends on the kernel's index ---- */
@@ -228,6 +238,8 @@ static bool resolve_call(Resolver *r, Expr *e) {
       want = given ? given : 1;
     else
       costs = y->builtin >= BI_MAKESPAN, want = costs ? given : now && given == 2 ? 2 : 1;
+    if ((y->builtin == BI_VOLUME || y->builtin == BI_MESSAGES) && given == 0)
+      want = 0; /* of all ranks */
   }
   for (Arg *a = e->args; a; a = a->next) {
     if (costs && (!a->key || !is_cost(a->key)))
@@ -330,7 +342,9 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
                        : k == 2 ? PIPE_I
                        : k == 3 ? PIPE_W
                                 : PIPE_U);
-  uint32_t want = o->op == PIPE_U || (!o->parens && !kernel) ? 0 : 1;
+  uint32_t want = !o->parens && !kernel ? 0 : 1;
+  if (o->op == PIPE_U && nargs == 0)
+    want = 0;
   if (o->op < 0) {
     Sym *y = find(r, o->name);
     if (!y || y->kind != SY_OPDEF) {
@@ -352,7 +366,7 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
   if (nargs != want) {
     diag_error(d, DIAG_ARITY, o->at, "op '%s' takes %s, got %u", o->name,
                o->op < 0 ? arena_printf(r->s->arena, "%u argument%s", want, want == 1 ? "" : "s")
-               : o->op == PIPE_U ? "no microbatch"
+               : o->op == PIPE_U ? "one microbatch or none"
                                  : "one microbatch",
                nargs);
     return;
@@ -424,6 +438,63 @@ static void resolve_list(Resolver *r, Stmt *t, const Stmt *kernel) {
   scope_end(r, mark);
 }
 
+/* The arguments of a schedule that is instantiated; def: NULL if unknown. */
+static void resolve_bind(Resolver *r, Arg *args, const Schedule *def, Span at) {
+  Diag *d = r->s->diag;
+  uint32_t given = 0, want = 0;
+  bool named = false;
+  for (Arg *a = args; a; a = a->next, given++) {
+    resolve_expr(r, a->value);
+    if (named && !a->key)
+      diag_error(d, DIAG_ARITY, a->value->at, "a positional argument after a named one");
+    named |= a->key != NULL;
+    if (!a->key || !def)
+      continue;
+    Param *p = def->params;
+    while (p && p->name != a->key)
+      p = p->next;
+    if (!p) {
+      diag_error(d, DIAG_PARAM, a->key_at, "schedule '%s' has no parameter '%s'", def->name,
+                 a->key);
+      help_params(r->s, def);
+    }
+    for (Arg *b = args; b != a; b = b->next)
+      if (b->key == a->key)
+        diag_error(d, DIAG_REDEFINED, a->key_at, "'%s' is given twice", a->key);
+  }
+  if (!def)
+    return;
+  for (Param *p = def->params; p; p = p->next)
+    want++;
+  if (given > want)
+    diag_error(d, DIAG_ARITY, at, "schedule '%s' takes %u arguments, got %u", def->name, want,
+               given);
+}
+
+static void resolve_use(Resolver *r, Stmt *t, const Stmt *kernel) {
+  if (kernel)
+    diag_error(r->s->diag, DIAG_CLAUSE, t->at, "'use' cannot stand inside 'steady %s'",
+               kernel->name);
+  else if (r->list && r->list->kind == ST_RULES)
+    diag_error(r->s->diag, DIAG_CLAUSE, t->at, "'use' cannot stand inside 'rules %s'",
+               r->list->name);
+  else if (r->list && t->phase < PIPE_NPHASES)
+    diag_error(r->s->diag, DIAG_CLAUSE, t->at,
+               "inside 'clock %s' a schedule is used as a whole, not a phase of it", r->list->name);
+  Sym *y = find(r, t->name);
+  if (y && y->kind == SY_SCHEDULE)
+    t->used = y->schedule;
+  else if (!y && r->schedule->name == t->name) {
+    diag_error(r->s->diag, DIAG_UNKNOWN_NAME, t->name_at, "unknown schedule '%s'", t->name);
+    diag_help(r->s->diag,
+              "a schedule sees only what is defined before it, so it cannot use itself");
+  } else
+    wrong_kind(r, y, t->name, t->name_at, "a schedule");
+  t->within = r->schedule;
+  resolve_bind(r, t->args, t->used, t->name_at);
+  resolve_expr(r, t->value);
+}
+
 static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
   uint32_t mark;
   switch (t->kind) {
@@ -475,6 +546,7 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
     return;
   case ST_CLOCK:
   case ST_RULES: resolve_list(r, t, kernel); return;
+  case ST_USE: resolve_use(r, t, kernel); return;
   case ST_OPDEF:
     mark = scope_begin(r);
     resolve_params(r, t->opdef->params);
@@ -599,6 +671,7 @@ static void resolve_clause(Resolver *r, Clause *c) {
 static void resolve_schedule(Resolver *r, Schedule *sc) {
   Diag *d = r->s->diag;
   r->with_unit = r->plain = NULL;
+  r->schedule = sc;
   uint32_t mark = scope_begin(r);
   for (Param *p = sc->params; p; p = p->next) {
     resolve_expr(r, p->init);
@@ -611,36 +684,11 @@ static void resolve_schedule(Resolver *r, Schedule *sc) {
     } else {
       sc->base_def = y->schedule;
     }
-    uint32_t given = 0, want = 0;
-    bool named = false;
-    for (Arg *a = sc->base_args; a; a = a->next, given++) {
-      resolve_expr(r, a->value);
-      if (named && !a->key)
-        diag_error(d, DIAG_ARITY, a->value->at, "a positional argument after a named one");
-      named |= a->key != NULL;
-      if (!a->key || !sc->base_def)
-        continue;
-      Param *p = sc->base_def->params;
-      while (p && p->name != a->key)
-        p = p->next;
-      if (!p) {
-        diag_error(d, DIAG_PARAM, a->key_at, "schedule '%s' has no parameter '%s'", sc->base,
-                   a->key);
-        help_params(r->s, sc->base_def);
-      }
-      for (Arg *b = sc->base_args; b != a; b = b->next)
-        if (b->key == a->key)
-          diag_error(d, DIAG_REDEFINED, a->key_at, "'%s' is given twice", a->key);
-    }
-    if (sc->base_def) {
-      for (Param *p = sc->base_def->params; p; p = p->next)
-        want++;
-      if (given > want)
-        diag_error(d, DIAG_ARITY, sc->base_at, "schedule '%s' takes %u arguments, got %u", sc->base,
-                   want, given);
-    }
+    resolve_bind(r, sc->base_args, sc->base_def, sc->base_at);
   }
   for (Require *q = sc->requires; q; q = q->next)
+    resolve_expr(r, q->cond);
+  for (Require *q = sc->expects; q; q = q->next)
     resolve_expr(r, q->cond);
   for (Clause *c = sc->clauses; c; c = c->next)
     resolve_clause(r, c);

@@ -39,7 +39,10 @@ static bool is_complete(uint8_t seen) {
 void verify_ops(const Sched *s) {
   uint8_t *seen = arena_zalloc(s->arena, s->nstage, s->nmb);
   uint32_t *left = NEW_ARRAY(s->arena, uint32_t, s->nstage); /* backwards that are still to come */
-  uint8_t *updated = NEW_ARRAY(s->arena, uint8_t, s->nstage);
+  uint32_t *fresh = NEW_ARRAY(s->arena, uint32_t,
+                              s->nstage); /* gradients that no U has applied yet */
+  uint32_t *rounds = NEW_ARRAY(s->arena, uint32_t, s->nstage),
+           *grad = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   for (uint32_t st = 0; st < s->nstage; st++) {
     for (uint32_t mb = s->stage[st].mb0; mb < s->stage[st].mb0 + s->stage[st].nmb; mb++)
       left[st] += !s->row_of || s->row_of[(size_t)s->stage[st].model * s->nmb + mb] == st;
@@ -53,9 +56,12 @@ void verify_ops(const Sched *s) {
       BUG_IF(o->stage >= s->nstage || s->stage[o->stage].rank != r);
       BUG_IF(o->phase >= PIPE_NPHASES || o->zero != 0 || o->site >= s->nsite);
       if (o->kind == PIPE_U) {
-        BUG_IF(o->mb != NONE || s->at_u[o->stage] != i + 1);
-        BUG_IF(left[o->stage] != 0 || updated[o->stage]);
-        updated[o->stage] = 1;
+        uint32_t row = s->round0[o->stage] + rounds[o->stage]++;
+        BUG_IF(fresh[o->stage] == 0 || row >= s->round0[o->stage + 1]);
+        BUG_IF(s->round[row].u != i || s->round[row].grad != grad[o->stage]);
+        BUG_IF(o->mb != NONE &&
+               (o->mb >= s->nmb || !is_complete(seen[cell_at(s->nmb, o->stage, o->mb)])));
+        fresh[o->stage] = 0;
         continue;
       }
       BUG_IF(o->mb < s->stage[o->stage].mb0 ||
@@ -65,11 +71,18 @@ void verify_ops(const Sched *s) {
       seen[cell] |= (uint8_t)(1u << o->kind);
       BUG_IF((o->kind == PIPE_F ? s->at_f : o->kind == PIPE_W ? s->at_w : s->at_b)[cell] != i + 1);
       BUG_IF(o->kind == PIPE_B && s->at_w[cell] != 0);
-      left[o->stage] -= o->kind == PIPE_B || o->kind == PIPE_W;
+      if (o->kind == PIPE_B || o->kind == PIPE_W) {
+        left[o->stage]--;
+        fresh[o->stage]++;
+        grad[o->stage] = i;
+      }
     }
   }
-  for (uint32_t st = 0; st < s->nstage; st++)
-    BUG_IF(!updated[st]);
+  for (uint32_t st = 0; st < s->nstage; st++) {
+    BUG_IF(left[st] != 0 || fresh[st] != 0 || rounds[st] == 0);
+    BUG_IF(rounds[st] != s->round0[st + 1] - s->round0[st] ||
+           rounds[st] != rounds[s->stage[st].replica]);
+  }
 }
 
 /* ---- after lower: the program ---- */
@@ -99,9 +112,10 @@ typedef struct Verify {
   const PipeProgram *p;
   Cell *cell;             /* [nstage * nmb] */
   uint32_t *left;         /* [nstage] backwards to come */
-  uint8_t *updated;       /* [nstage] */
+  uint32_t *fresh;        /* [nstage] gradients that no U has applied yet */
+  uint32_t *rounds;       /* [nstage] updates so far */
   uint32_t *graded;       /* [nstage] COMPUTE instructions up to its last gradient */
-  uint32_t *reduced, *tied; /* [nstage] COMM instructions up to its REDUCE, to its TIE; 0 before */
+  uint32_t *reduced, *tied; /* [nstage] COMM instructions up to the REDUCE, the TIE for its next U, 0 before */
   const uint32_t *in0, *in_edge; /* edges by the stage that they reach */
   const uint32_t *out0;   /* the first edge that leaves a stage */
   uint64_t *fixed, *work; /* [nrank] bytes of weights, gradients, optimizer; of the workspace */
@@ -390,13 +404,16 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
   const PipeStage *st = &p->stage[in->stage];
   BUG_IF(in->peer != NONE);
   if (in->op == PIPE_U) {
-    BUG_IF(in->mb != NONE || in->act != NONE || in->gout != NONE);
+    BUG_IF(in->act != NONE || in->gout != NONE);
     BUG_IF(in->in != NONE || in->out != NONE);
-    BUG_IF(v->left[in->stage] != 0 || v->updated[in->stage]);
+    BUG_IF(v->fresh[in->stage] == 0);
+    BUG_IF(in->mb != NONE && (in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb ||
+                              !is_complete(v->cell[cell_at(p->nmb, in->stage, in->mb)].ops)));
     BUG_IF(st->replica != in->stage &&
            (!v->reduced[in->stage] || v->waited[0] < v->reduced[in->stage]));
-    BUG_IF(st->tied != NONE && (!v->tied[st->tied] || v->waited[0] < v->tied[st->tied]));
-    v->updated[in->stage] = 1;
+    BUG_IF(st->tied != NONE && (!v->tied[in->stage] || v->waited[0] < v->tied[in->stage]));
+    v->fresh[in->stage] = v->reduced[in->stage] = v->tied[in->stage] = 0;
+    v->rounds[in->stage]++;
     return;
   }
   BUG_IF(!runs(p, in->stage, in->mb));
@@ -436,8 +453,11 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
     bool last = in->op == PIPE_B || in->op == PIPE_W;
     use(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE, last);
     v->left[in->stage] -= last;
-    if (last)
+    if (last) {
+      BUG_IF(v->reduced[in->stage] || v->tied[in->stage]); /* the sum would lack it */
       v->graded[in->stage] = v->done[0] + 1;
+      v->fresh[in->stage]++;
+    }
   }
   if (in->op == PIPE_W) {
     BUG_IF(in->gout != c->gout);
@@ -455,20 +475,20 @@ static void verify_comm(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
   const PipeStage *st = &p->stage[in->stage];
   BUG_IF(in->act != NONE || in->gout != NONE);
-  if (in->op == PIPE_TIE) { /* after the gradients, and their sums, of all its rows on the rank; once */
+  if (in->op == PIPE_TIE) { /* after the gradients, and their sums, of all its rows on the rank */
     BUG_IF(in->mb != NONE || in->in != NONE || in->out != NONE || in->peer != NONE);
-    BUG_IF(st->tied != in->stage || v->tied[in->stage]);
+    BUG_IF(st->tied != in->stage);
     for (uint32_t q = 0; q < p->nstage; q++)
       if (p->stage[q].rank == v->r && p->stage[q].tied == in->stage) {
-        BUG_IF(v->left[q] != 0 || v->waited[1] < v->graded[q]);
+        BUG_IF(v->tied[q] || v->fresh[q] == 0 || v->waited[1] < v->graded[q]);
         BUG_IF(p->stage[q].replica != q && !v->reduced[q]);
+        v->tied[q] = v->done[1] + 1;
       }
-    v->tied[in->stage] = v->done[1] + 1;
     return;
   }
-  if (in->op == PIPE_REDUCE) { /* after its own last gradient, once */
+  if (in->op == PIPE_REDUCE) { /* after its own last gradient, once for each update */
     BUG_IF(in->mb != NONE || in->in != NONE || in->out != NONE || in->peer != NONE);
-    BUG_IF(st->replica == in->stage || v->reduced[in->stage] || v->left[in->stage] != 0);
+    BUG_IF(st->replica == in->stage || v->reduced[in->stage] || v->fresh[in->stage] == 0);
     BUG_IF(v->waited[1] < v->graded[in->stage]);
     v->reduced[in->stage] = v->done[1] + 1;
     return;
@@ -530,7 +550,10 @@ static void verify_complete(const Verify *v) {
   const PipeProgram *p = v->p;
   for (uint32_t st = 0; st < p->nstage; st++) {
     const PipeStage *g = &p->stage[st];
-    BUG_IF(!v->updated[st]);
+    BUG_IF(v->left[st] != 0 || v->fresh[st] != 0 || v->rounds[st] == 0 ||
+           v->rounds[st] != v->rounds[g->replica]);
+    BUG_IF(g->tied != NONE && (v->rounds[st] != v->rounds[g->tied] ||
+                               v->rounds[g->tied] != v->rounds[p->stage[g->tied].tie]));
     for (uint32_t mb = g->mb0; mb < g->mb0 + g->nmb; mb++) {
       const Cell *c = &v->cell[cell_at(p->nmb, st, mb)];
       uint32_t up = 0, down = 0;
@@ -670,7 +693,8 @@ void verify_program(const Sched *s) {
   BUG_IF(p->busy != busy || p->makespan < p->ideal || p->busy > p->nrank * p->ideal);
   v.cell = arena_zalloc(a, (size_t)p->nstage * p->nmb, sizeof *v.cell);
   v.left = NEW_ARRAY(a, uint32_t, p->nstage);
-  v.updated = NEW_ARRAY(a, uint8_t, p->nstage);
+  v.fresh = NEW_ARRAY(a, uint32_t, p->nstage);
+  v.rounds = NEW_ARRAY(a, uint32_t, p->nstage);
   v.graded = NEW_ARRAY(a, uint32_t, p->nstage);
   v.reduced = NEW_ARRAY(a, uint32_t, p->nstage);
   v.tied = NEW_ARRAY(a, uint32_t, p->nstage);

@@ -283,6 +283,15 @@ static void put_stmt(FILE *out, const Stmt *s, int indent) {
     put_op(out, s->opdef->op);
     break;
   case ST_FN: put_fn(out, s->fn); break;
+  case ST_USE:
+    fprintf(out, "use %s%s%s", s->phase < PIPE_NPHASES ? phase[s->phase] : "",
+            s->phase < PIPE_NPHASES ? "of " : "", s->name);
+    put_args(out, s->args);
+    if (s->value) {
+      fputs(" @ ", out);
+      ast_dump_expr(out, s->value);
+    }
+    break;
   case ST_PHASE:
   case ST_CLIP:
     fputs(s->kind == ST_CLIP ? "clip " : phase[s->phase], out);
@@ -382,6 +391,17 @@ static void put_clause(FILE *out, const Clause *c) {
   }
 }
 
+static void put_requires(FILE *out, const char *word, const Require *first) {
+  for (const Require *r = first; r; r = r->next) {
+    fputs(r == first ? word : ", ", out);
+    ast_dump_expr(out, r->cond);
+    if (r->text) {
+      fputs(" : ", out);
+      put_string(out, r->text);
+    }
+  }
+}
+
 static void put_schedule(FILE *out, const Schedule *s) {
   fprintf(out, "schedule %s", s->name);
   put_params(out, s->params);
@@ -389,14 +409,8 @@ static void put_schedule(FILE *out, const Schedule *s) {
     fprintf(out, " extends %s", s->base);
     put_args(out, s->base_args);
   }
-  for (const Require *r = s->requires; r; r = r->next) {
-    fputs(r == s->requires ? " requires " : ", ", out);
-    ast_dump_expr(out, r->cond);
-    if (r->text) {
-      fputs(" : ", out);
-      put_string(out, r->text);
-    }
-  }
+  put_requires(out, " requires ", s->requires);
+  put_requires(out, " expects ", s->expects);
   fputs(" {\n", out);
   for (const Clause *c = s->clauses; c; c = c->next) {
     fputs("  ", out);

@@ -80,23 +80,27 @@ typedef enum StmtKind {
   ST_PHASE,   /* warmup|steady|flush statement-or-block: `phase` labels what is inside */
   ST_CLIP,    /* clip statement-or-block: ops on microbatches that do not exist are left out */
   ST_CLOCK,   /* clock NAME [in range] [period value] { body }: ops in the order of their stamps */
-  ST_RULES    /* rules NAME [in range] { body }: ops by priority, in a simulation */
+  ST_RULES,   /* rules NAME [in range] { body }: ops by priority, in a simulation */
+  ST_USE      /* use [phase of] name(args) [@ value]: the order of another schedule */
 } StmtKind;
 
 struct Stmt {
   Stmt *next;
   StmtKind kind;
-  uint8_t phase;      /* ST_PHASE: PipePhase */
+  uint8_t phase;      /* ST_PHASE: PipePhase; ST_USE too, PIPE_NPHASES: all */
   Span at;
-  Name name;          /* loop variable, let */
+  Name name;          /* loop variable, let, ST_USE: schedule */
   Span name_at;
   uint32_t slot;      /* (sema) of `name` */
-  Expr *cond, *value; /* ST_IF / ST_DO count / ST_OP when; ST_LET / ST_OP @ / ST_CLOCK period */
+  Expr *cond, *value; /* ST_IF / ST_DO count / ST_OP when; ST_LET / ST_OP @ / ST_CLOCK period /
+                         ST_USE @ */
   Range range;
   OpRef *op;
   struct OpDef *opdef;
   struct Fn *fn;
   Stmt *body, *orelse;
+  Arg *args;          /* ST_USE */
+  struct Schedule *used, *within; /* (sema) ST_USE: of that name; in whose order it stands */
 };
 
 typedef struct Param { /* of a fn, macro or schedule */
@@ -169,7 +173,7 @@ typedef struct Schedule {
   Name name;
   Span at, name_at;
   Param *params;
-  Require *requires;
+  Require *requires, *expects; /* a violated one is an error, a warning */
   Name base;          /* extends base(args), or NULL */
   Span base_at;
   Arg *base_args;

@@ -176,6 +176,7 @@ again:
 
   "schedule"           { TOKEN(SCHEDULE); }
   "requires"           { TOKEN(REQUIRES); }
+  "expects"            { TOKEN(EXPECTS); }
   "extends"            { TOKEN(EXTENDS); }
   "import"             { TOKEN(IMPORT); }
   "let"                { TOKEN(LET); }
@@ -210,6 +211,7 @@ again:
   "when"               { TOKEN(WHEN); }
   "dag"                { TOKEN(DAG); }
   "tie"                { TOKEN(TIE); }
+  "use"                { TOKEN(USE); }
 
   "overlap" | "weights" | "stash" | "comm" | "slices" | "finally" | "recompute"
   | "side" | "group" | "recv" | "wait" {

@@ -274,6 +274,7 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'"
 %token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
+%token USE "'use'" EXPECTS "'expects'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
 %token ARROW "'->'" DOTDOT "'..'"
 %token EQ "'=='" NE "'!='" LE "'<='" GE "'>='" AND "'&&'" OR "'||'"
@@ -295,14 +296,14 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %type <params> names names_opt params params_opt
 %type <param> param
 %type <require> require
-%type <requires> requires requires_opt
+%type <requires> requires requires_opt expects_opt
 %type <base> base_opt
 %type <op> opref optarget
 %type <head> pipe_head
 %type <expr> period_opt at_opt when_opt
 %type <stmt> stmt if_stmt do_stmt indexed
 %type <stmts> stmts block else_opt phased clipped
-%type <phase> phase
+%type <phase> phase used_phase
 %type <entry> entry
 %type <entries> entries
 %type <fn> fn
@@ -337,7 +338,7 @@ item:
     $$->value = $5.e;
   }
 | fn { $$ = new_item(ps, IT_FN, @$); $$->fn = $1; }
-| SCHEDULE ok name '(' params_opt ')' base_opt requires_opt '{' clauses '}' {
+| SCHEDULE ok name '(' params_opt ')' base_opt requires_opt expects_opt '{' clauses '}' {
     yyerrok;
     Schedule *s = NEW(ps->lx.arena, Schedule);
     s->name = $3.name;
@@ -348,7 +349,8 @@ item:
     s->base_at = $7.at;
     s->base_args = $7.args;
     s->requires = $8.first;
-    s->clauses = $10.first;
+    s->expects = $9.first;
+    s->clauses = $11.first;
     $$ = new_item(ps, IT_SCHEDULE, @$);
     $$->schedule = s;
   }
@@ -398,6 +400,7 @@ base_opt:
 ;
 
 requires_opt: %empty { $$ = (RequireList){0}; } | REQUIRES requires { $$ = $2; } ;
+expects_opt: %empty { $$ = (RequireList){0}; } | EXPECTS requires { $$ = $2; } ;
 requires:
   require { $$ = (RequireList){$1, $1}; }
 | requires ',' require { $$ = $1; APPEND($$, $3); }
@@ -528,6 +531,12 @@ stmt:
     $$ = (StmtVal){new_stmt(ps, ST_OPDEF, @$), 1};
     $$.s->opdef = new_opdef(ps, @$, $3, $5.first, $8);
   }
+| USE ok used_phase name '(' args_opt ')' at_opt {
+    $$ = (StmtVal){new_binder(ps, ST_USE, @$, $4), 1};
+    $$.s->phase = $3;
+    $$.s->args = $6.first;
+    $$.s->value = $8.e;
+  }
 | phase phased { $$ = phase_stmt(ps, @$, $1, $2); }
 | STEADY ok phased { $$ = phase_stmt(ps, @$, PIPE_STEADY, $3); }
 | RESERVED { reserved(ps, @1, $1.name); } block { $$ = (StmtVal){0}; }
@@ -536,6 +545,11 @@ stmt:
 ;
 
 phase: WARMUP { $$ = PIPE_WARMUP; } | FLUSH { $$ = PIPE_FLUSH; } ;
+used_phase:
+  %empty    { $$ = PIPE_NPHASES; }
+| phase OF  { $$ = $1; }
+| STEADY OF { $$ = PIPE_STEADY; }
+;
 phased: block | do_stmt { $$ = one_stmt($1); } ;
 clipped: phased | indexed { $$ = one_stmt($1); } ;
 at_opt: %empty { $$ = (ExprVal){0}; } | '@' expr { $$ = $2; } ;
@@ -794,7 +808,7 @@ static const short operator_tokens[] = {
 };
 static const short stmt_tokens[] = {
   TOK_OP, TOK_NAME, TOK_STEADY, TOK_WARMUP, TOK_FLUSH, TOK_CLIP, TOK_CLOCK, TOK_RULES, TOK_DO,
-  TOK_IF, TOK_LET, TOK_FN,
+  TOK_IF, TOK_LET, TOK_FN, TOK_USE,
 };
 static const short clause_tokens[] = {
   TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_EDGE,

@@ -81,6 +81,10 @@ static void look_at(Seeded *s, uint32_t r) {
 static uint32_t carry_out_sum(Seeded *s, uint32_t r, PrStatus *st) {
   const PipeStage *stage = s->run->p->stage;
   const Coll *l = coll_of(s, r);
+  for (uint32_t j = 0; j < l->n; j++) {
+    uint32_t q = stage[l->row[j]].rank;
+    l->index[j] = s->run->rank[q].comm[s->comm[q]].index;
+  }
   *st = pr_sum(s->run, l, s->step);
   for (uint32_t j = 0; j < l->n; j++)
     s->comm[stage[l->row[j]].rank]++;

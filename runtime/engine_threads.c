@@ -155,6 +155,10 @@ static void push(RankRun **todo, RankRun *k) {
 static bool meet(PrRun *run, Coll *l, uint64_t step, RankRun **todo) {
   if (atomic_fetch_add_explicit(&l->arrived, 1, memory_order_acq_rel) + 1 < l->n)
     return true;
+  for (uint32_t i = 0; i < l->n; i++) {
+    const RankRun *k = &run->rank[run->p->stage[l->row[i]].rank];
+    l->index[i] = k->comm[k->comm_next].index;
+  }
   if (pr_sum(run, l, step))
     return false;
   atomic_store_explicit(&l->arrived, 0, memory_order_relaxed);

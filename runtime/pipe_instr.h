@@ -62,7 +62,7 @@ typedef struct PipeInstr {
   uint8_t phase;  /* PipePhase */
   uint16_t group; /* further instructions of COMPUTE after this one that are one action with it; 0 */
   uint32_t stage; /* row of PipeProgram.stage: the stage on THIS rank that the op belongs to */
-  uint32_t mb;    /* microbatch, or PIPE_NONE for U and REDUCE */
+  uint32_t mb;    /* microbatch. U: one whose gradient it applies, or PIPE_NONE; REDUCE: PIPE_NONE */
   uint32_t peer;  /* SEND, RECV: the other rank; else PIPE_NONE */
   uint32_t act;   /* F B I W: slot of class ACT; else PIPE_NONE */
   uint32_t gout;  /* I W: slot of class GOUT; else PIPE_NONE */

@@ -45,7 +45,7 @@ typedef struct PrSizes {
  *   B       dy act weight       dx, adds to grad
  *   I       dy act weight       dx gout
  *   W       act gout            adds to grad
- *   U       grad                weight opt; must leave grad zero
+ *   U       grad                weight opt; must leave grad zero. mb: PIPE_NONE if the text names none
  *   REDUCE, TIE  go through `reduce` and `tie` instead
  *
  * A stage has nx inputs xs[0 .. nx-1] and ny outputs ys[0 .. ny-1], each with its gradient in dxs and
@@ -58,7 +58,7 @@ typedef struct PrSizes {
  * x is valid only during F and dy only during B or I: keep in act or gout what is needed later.
  * `stage` and `nstage` count stages of the model; replicas of a stage see the same number, other
  * microbatches, and their own weight, grad and opt.
- * `first_grad` is 1 for the first B or W of the stage in this step. Bits of the result may depend
+ * `first_grad` is 1 for the first B or W of the stage in this step, or since its last U. Bits of the result may depend
  * only on the contents of what is read, never on addresses or time: parity is bit for bit. */
 typedef struct PrCall {
   PipeOp op;

@@ -366,14 +366,13 @@ static uint32_t number_ties(const PipeProgram *p, uint32_t *tie) {
 /* Finds who takes part in each REDUCE and TIE. Gradients have addresses by now. */
 static PrStatus take_sums(PrRun *run) {
   const PipeProgram *p = run->p;
-  run->coll_block = calloc(p->nstage, 4 * sizeof(void *) + 9 * sizeof(uint32_t));
+  run->coll_block = calloc(p->nstage, 4 * sizeof(void *) + 7 * sizeof(uint32_t));
   if (!run->coll_block)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u stages", p->nstage);
   void **ptr = run->coll_block; /* a row is in one REDUCE, and perhaps one TIE */
   uint32_t *num = (uint32_t *)(ptr + 4 * (size_t)p->nstage);
-  uint32_t *tie = num, *at = num + p->nstage; /* of a row; of its REDUCE in the list of its rank */
-  uint32_t *tie_at = at + p->nstage; /* of its TIE */
-  num = tie_at + p->nstage;
+  uint32_t *tie = num; /* of a row */
+  num += p->nstage;
   uint32_t n = p->nmodel + number_ties(p, tie);
   run->coll = aligned_alloc(PR_LINE, n * sizeof *run->coll);
   if (!run->coll)
@@ -382,12 +381,9 @@ static PrStatus take_sums(PrRun *run) {
   for (uint32_t r = 0; r < p->nrank; r++) {
     RankRun *k = &run->rank[r];
     for (uint32_t i = 0; i < k->ncomm; i++) {
-      uint32_t index = k->comm[i].index;
-      const PipeInstr *c = &k->t->instr[index];
-      if (c->op == PIPE_REDUCE)
-        at[c->stage] = index;
-      else if (c->op == PIPE_TIE)
-        tie_at[c->stage] = index, k->comm[i].chan = p->nmodel + tie[c->stage];
+      const PipeInstr *c = &k->t->instr[k->comm[i].index];
+      if (c->op == PIPE_TIE)
+        k->comm[i].chan = p->nmodel + tie[c->stage];
     }
   }
   for (uint32_t s = 0; s < p->nstage; s++) {
@@ -405,19 +401,17 @@ static PrStatus take_sums(PrRun *run) {
   for (uint32_t s = 0; s < p->nstage; s++) { /* rows in order: so are the members */
     Coll *l = &run->coll[p->stage[s].model];
     l->row[l->n] = s;
-    l->index[l->n++] = at[s];
     l->stage[l->ngrad] = p->stage[s].model;
     l->grad[l->ngrad++] = run->stage[s].grad;
+    l->n++;
   }
   for (uint32_t s = 0; s < p->nstage; s++) {
     if (tie[s] == PIPE_NONE)
       continue;
     Coll *l = &run->coll[p->nmodel + tie[s]];
     uint32_t m = p->stage[s].model;
-    if (p->stage[s].tied == s) {
-      l->row[l->n] = s;
-      l->index[l->n++] = tie_at[s];
-    }
+    if (p->stage[s].tied == s)
+      l->row[l->n++] = s;
     if (m == s) { /* the first row of its stage: they ascend */
       l->stage[l->ngrad] = m;
       l->grad[l->ngrad++] = run->stage[s].grad;
@@ -465,7 +459,7 @@ static PrStatus take_streams(PrRun *run) {
       } else {
         bool grad = c->op == PIPE_B || c->op == PIPE_W;
         k->compute[k->ncompute++] = (ComputeAt){i, grad && !graded[c->stage]};
-        graded[c->stage] |= grad;
+        graded[c->stage] = c->op != PIPE_U && (graded[c->stage] || grad);
       }
     }
   }

@@ -58,7 +58,8 @@ typedef struct Chan {
 typedef struct Coll {
   _Alignas(PR_LINE) _Atomic uint32_t arrived; /* members whose COMM stream has come to it */
   uint32_t n;
-  uint32_t *row, *index; /* [n] rows of the stage table, ascending; rows of their ranks' lists */
+  uint32_t *row;         /* [n] rows of the stage table, ascending */
+  uint32_t *index;       /* [n] the one at hand: rows of their ranks' lists */
   void **grad;           /* [ngrad] of the replicas; of a tie that of the first row of each stage */
   uint32_t *stage;       /* [ngrad] of the model */
   uint32_t ngrad;
@@ -180,7 +181,7 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step);
 /* Both sides have posted: compares them and copies. */
 PrStatus pr_transfer(PrRun *run, const Chan *ch);
 
-/* All members have come to their REDUCE or TIE. */
+/* All members have come to their REDUCE or TIE, which l->index says. */
 PrStatus pr_sum(PrRun *run, const Coll *l, uint64_t step);
 
 /* Fails with PR_E_STALL and the cycle. No thread but the caller's may be awake. */

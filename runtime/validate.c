@@ -37,10 +37,9 @@ typedef struct Check {
   Seen *seen;     /* [nmodel * nmb], by stage of the model, then microbatch */
   uint32_t *in0, *in_edge, *out0; /* edges by the stage that they reach; the first that leaves a stage */
   uint32_t *left; /* [nstage]: microbatches whose backward has not been seen */
-  bool *updated;  /* [nstage] */
-  /* [nstage]: COMPUTE instructions up to its last gradient so far, COMM ones up to its REDUCE; 0:
-   * none. TIE: at the row that it is for */
-  uint32_t *graded, *reduced, *tied;
+  /* [nstage]: COMPUTE instructions up to its last gradient so far that no U has applied yet, COMM ones
+   * up to the REDUCE, and the TIE, for it; 0: none. Updates so far. */
+  uint32_t *graded, *reduced, *tied, *updates;
   /* Of the rank at hand. */
   Slot *slot;
   uint32_t rank, index; /* of the instruction */
@@ -478,7 +477,7 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
   if (c->op == PIPE_REDUCE) {
     if (k->p->stage[c->stage].replica == c->stage)
       FAIL_AT(k, c, "stage %u has no replicas", c->stage);
-    if (k->left[c->stage] > 0 || k->wait[1] < k->graded[c->stage])
+    if (!k->graded[c->stage] || k->wait[1] < k->graded[c->stage])
       FAIL_AT(k, c, "does not wait for the gradients of stage %u", c->stage);
     if (k->reduced[c->stage])
       FAIL_AT(k, c, "stage %u is reduced twice", c->stage);
@@ -488,30 +487,31 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
   if (c->op == PIPE_TIE) {
     if (k->p->stage[c->stage].tied != c->stage)
       FAIL_AT(k, c, "stage %u has no TIE", c->stage);
-    if (k->tied[c->stage])
-      FAIL_AT(k, c, "stage %u is tied twice", c->stage);
     for (uint32_t s = c->stage; s < k->p->nstage; s++) {
       const PipeStage *g = &k->p->stage[s];
       if (g->tied != c->stage)
         continue;
-      if (k->left[s] > 0 || k->wait[1] < k->graded[s] || (g->replica != s && !k->reduced[s]))
+      if (k->tied[s])
+        FAIL_AT(k, c, "stage %u is tied twice", s);
+      if (!k->graded[s] || k->wait[1] < k->graded[s] || (g->replica != s && !k->reduced[s]))
         FAIL_AT(k, c, "does not wait for the gradients of stage %u", s);
+      k->tied[s] = k->done[1] + 1;
     }
-    k->tied[c->stage] = k->done[1] + 1;
     return PR_OK;
   }
   if (c->op == PIPE_U) {
-    uint32_t lead = k->p->stage[c->stage].tied;
-    if (lead != PIPE_NONE && (!k->tied[lead] || k->wait[0] < k->tied[lead]))
+    if (k->p->stage[c->stage].tied != PIPE_NONE &&
+        (!k->tied[c->stage] || k->wait[0] < k->tied[c->stage]))
       FAIL_AT(k, c, "does not wait for the sum over the stages tied to stage %u", c->stage);
     if (k->p->stage[c->stage].replica != c->stage &&
         (!k->reduced[c->stage] || k->wait[0] < k->reduced[c->stage]))
       FAIL_AT(k, c, "does not wait for the sum over the replicas of stage %u", c->stage);
-    if (k->left[c->stage] > 0)
-      FAIL_AT(k, c, "%u microbatches have not been through stage %u", k->left[c->stage], c->stage);
-    if (k->updated[c->stage])
-      FAIL_AT(k, c, "stage %u is updated twice", c->stage);
-    k->updated[c->stage] = true;
+    if (!k->graded[c->stage])
+      FAIL_AT(k, c, "stage %u has no gradient to apply", c->stage);
+    if (c->mb != PIPE_NONE && !(seen_of(k, c->stage, c->mb)->ops & (SEEN(B) | SEEN(W))))
+      FAIL_AT(k, c, "microbatch %u has no gradient yet", c->mb);
+    k->graded[c->stage] = k->reduced[c->stage] = k->tied[c->stage] = 0;
+    k->updates[c->stage]++;
     return PR_OK;
   }
   Seen *s = seen_of(k, c->stage, c->mb);
@@ -528,6 +528,11 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
     FAIL_AT(k, c, "is out of order with the other ops of stage %u, microbatch %u", c->stage, c->mb);
   s->ops |= 1u << c->op;
   if (c->op == PIPE_B || c->op == PIPE_W) {
+    if (k->tied[c->stage])
+      FAIL_AT(k, c, "adds to the gradients of stage %u after their sum with those tied to it", c->stage);
+    if (k->reduced[c->stage])
+      FAIL_AT(k, c, "adds to the gradients of stage %u after their sum over the replicas",
+              c->stage);
     k->left[c->stage]--;
     k->graded[c->stage] = k->done[0] + 1;
   }
@@ -550,8 +555,8 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
   if (c->stage >= p->nstage || p->stage[c->stage].rank != k->rank)
     FAIL_AT(k, c, "stage %u is not on rank %u", c->stage, k->rank);
   const PipeStage *g = &p->stage[c->stage];
-  bool all = c->op == PIPE_U || pipe_is_sum(c->op);
-  if (all ? c->mb != PIPE_NONE : !runs(p, c->stage, c->mb))
+  bool none = pipe_is_sum(c->op) || (c->op == PIPE_U && c->mb == PIPE_NONE);
+  if (none ? c->mb != PIPE_NONE : !runs(p, c->stage, c->mb))
     FAIL_AT(k, c, "microbatch %u; the stage has %u from %u on", c->mb, g->nmb, g->mb0);
   if (c->site >= p->nsite)
     FAIL_AT(k, c, "site %u of %u", c->site, p->nsite);
@@ -611,9 +616,16 @@ static PrStatus check_complete(Check *k) {
   const PipeProgram *p = k->p;
   for (uint32_t s = 0; s < p->nstage; s++) {
     const PipeStage *g = &p->stage[s];
-    if (k->left[s] > 0 || !k->updated[s])
+    if (k->left[s] > 0 || k->graded[s])
       return FAIL(k->run, "program: stage %u: %u microbatches without a backward, %s", s,
-                  k->left[s], k->updated[s] ? "updated" : "no update");
+                  k->left[s], k->graded[s] ? "no update after the last" : "updated");
+    if (k->updates[s] != k->updates[g->replica])
+      return FAIL(k->run, "program: stages %u and %u are replicas, but have %u and %u updates", s,
+                  g->replica, k->updates[s], k->updates[g->replica]);
+    uint32_t tied = g->tied == PIPE_NONE ? s : g->tied == s ? g->tie : g->tied;
+    if (k->updates[s] != k->updates[tied])
+      return FAIL(k->run, "program: stages %u and %u are tied, but have %u and %u updates", s, tied,
+                  k->updates[s], k->updates[tied]);
     for (uint32_t m = g->mb0; m < g->mb0 + g->nmb; m++) {
       uint32_t up = 0, down = 0;
       const uint32_t *moved = seen_of(k, s, m)->moved;
@@ -651,11 +663,11 @@ PrStatus pr_validate(PrRun *run) {
   k.out0 = k.in0 ? k.in0 + p->nmodel + 1 : NULL;
   k.in_edge = k.in0 ? k.out0 + p->nmodel + 1 : NULL;
   k.left = calloc(p->nstage, sizeof *k.left);
-  k.updated = calloc(p->nstage, sizeof *k.updated);
-  k.graded = calloc(3 * (size_t)p->nstage, sizeof *k.graded);
+  k.graded = calloc(4 * (size_t)p->nstage, sizeof *k.graded);
   k.reduced = k.graded ? k.graded + p->nstage : NULL;
   k.tied = k.graded ? k.reduced + p->nstage : NULL;
-  if (!run->stage || !k.seen || !k.in0 || !k.left || !k.updated || !k.graded)
+  k.updates = k.graded ? k.tied + p->nstage : NULL;
+  if (!run->stage || !k.seen || !k.in0 || !k.left || !k.graded)
     st = pr_fail(run, PR_E_MEMORY, "no memory to check the program");
   if (!st && !(st = check_edges(&k)) && !(st = check_stages(&k)))
     st = check_sizes(run);
@@ -668,7 +680,6 @@ PrStatus pr_validate(PrRun *run) {
   free(k.seen);
   free(k.in0);
   free(k.left);
-  free(k.updated);
   free(k.graded);
   return st;
 }

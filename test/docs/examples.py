@@ -8,7 +8,7 @@
 # which pipec is called, shows what it prints. `errors`: the page has one section for each
 # row of lang/diag.def, in its order. A section shows an example in a ```pipe block and, in the ```text
 # block after it, all that pipec says to it; that has to be what it says, with errors of the section's
-# name only and exit status 1. --write replaces the ```text blocks by what pipec says. A section without
+# name only and exit status 1; or, if it says "A warning:", warnings of that name and status 0. --write replaces the ```text blocks by what pipec says. A section without
 # an example says why: no text can cause that error.
 #
 # An example is the file main.pipe, or main.csv where there is one; a block with a file name after its language (```json cost.json) is
@@ -75,10 +75,11 @@ def section(pipec, name, text):
             return m[0]
         shown += 1
         out, status = run(pipec, files, options, "main.csv" if "main.csv" in files else "main.pipe")
-        names = set(re.findall(r"^(?:\S+: )?error: .* \[([a-z-]+)\]$", out, re.M))
+        warns = "A warning:" in text
+        names = set(re.findall(r"^(?:\S+: )?%s: .* \[([a-z-]+)\]$" % ("warning" if warns else "error"), out, re.M))
         if names != {name}:
             wrong.append(f"{name}: the example is an error of {sorted(names) or 'no kind'}")
-        if status != 1:
+        if status != (0 if warns else 1):
             wrong.append(f"{name}: the example ends with status {status}")
         if m["text"] != out:
             wrong.append(f"{name}: pipec says\n{out}and not\n{m['text']}")

@@ -71,12 +71,11 @@ class Program:
 # ---- what must be there ----
 
 def wanted(p, rank, split):
-    """The ops of a rank as a sorted list; split: the (stage, mb) that have I and W."""
+    """The ops of a rank as a sorted list, updates apart; split: the (stage, mb) that have I and W."""
     ops = []
     for s in range(p.nstage):
         if p.rank_of(s) != rank:
             continue
-        ops.append("%dU" % s)
         for m in range(p.nmb):
             kinds = ["F"] + (["I", "W"] if (s, m) in split else ["B"])
             kinds += ["SEND_F", "RECV_B"] if p.crosses(s, s + 1) else []
@@ -92,7 +91,11 @@ def check_tables(p):
     for r in range(p.nrank):
         own = [s for s in p.stages if s["rank"] == r]
         need([s["chunk"] for s in own] == list(range(len(own))), "chunks of rank", r)
-        need(sorted(c.text for c in p.lists[r]) == wanted(p, r, split), "rank", r, "lacks or repeats an op")
+        need(sorted(c.text for c in p.lists[r] if c.kind != "U") == wanted(p, r, split), "rank", r,
+             "lacks or repeats an op")
+        for s in own:  # each gradient has its update, each update a gradient
+            kinds = "".join(c.kind for c in p.compute[r] if c.stage == p.stages.index(s) and c.kind in "BWU")
+            need(kinds.endswith("U") and "UU" not in kinds and kinds[0] != "U", "rank", r, "updates as in", kinds)
         done = [0, 0]
         for c in p.lists[r]:
             need(c.wait <= done[not c.comm], c, "waits for what stands below it")

@@ -21,9 +21,9 @@ class Shape:
         self.nrank, self.place, self.nmb, self.orders = nrank, place, nmb, orders
 
 
-def legal(rng, ranks=4, extra_stages=3, mbs=5):
+def legal(rng, ranks=4, extra_stages=3, mbs=5, several=0.2):
     """A random legal schedule: ops are appended to their ranks in a random order that respects the
-    data, so ranks need not be regular in any way."""
+    data, so ranks need not be regular in any way. `several`: how often a stage is updated in between."""
     P = rng.randint(1, ranks)
     S = P + rng.randint(0, extra_stages) * (rng.random() < 0.5)
     place = list(range(P)) + [rng.randrange(P) for _ in range(S - P)]
@@ -58,6 +58,8 @@ def legal(rng, ranks=4, extra_stages=3, mbs=5):
         done.add((s, k, m))
         orders[place[s]].append("%d%s%d" % (s, k, m))
         left[s] -= k in "BW"
+        if left[s] > 0 and k in "BW" and rng.random() < several:
+            orders[place[s]].append("%dU" % s)
         if not left[s] and rng.random() < 0.3:
             orders[place[s]].append("%dU" % s)
             left[s] = -1
@@ -70,7 +72,7 @@ def legal(rng, ranks=4, extra_stages=3, mbs=5):
 def unrelated(rng):
     """The ops of a legal schedule, but each rank in an order of its own that only keeps F, I, W and U
     of a stage in order: most of these deadlock."""
-    t = legal(rng)
+    t = legal(rng, several=0)
     for r, order in enumerate(t.orders):
         ops, placed = order[:], []
         rng.shuffle(ops)
@@ -148,6 +150,7 @@ def brute(t):
     where each stuck rank is and what it needs on which rank."""
     S, faults, at = len(t.place), [], {}
     for r, order in enumerate(t.orders):
+        fresh = {}  # by stage: whether a gradient has come since its last U
         for n, text_ in enumerate(order):
             s, k, m = OP.match(text_).groups()
             s, m = int(s), int(m) if m else None
@@ -155,12 +158,18 @@ def brute(t):
                 faults.append(("foreign-op", None))
             elif m is not None and not 0 <= m < t.nmb:
                 faults.append(("bad-index", None))
+            elif k == "U" and (s not in fresh or fresh[s]):
+                at.setdefault((s, k, m), []).append(n)
+                fresh[s] = False
+                continue
             elif (s, k, m) in at:
                 faults.append(("duplicate-op", text_))
             elif any((s, o, m) in at for o in {"B": "IW", "I": "B", "W": "B"}.get(k, "")):
                 faults.append(("mixed-backward", text_))
             else:
                 at[s, k, m] = n
+                if k in "BW":
+                    fresh[s] = True
                 continue
             break
         if not order:
@@ -185,9 +194,12 @@ def brute(t):
             if b < f or (w is not None and w < b):
                 faults.append(("op-order", None))
                 break
-            if max(b, w or 0) > at[s, "U", None]:
+            if max(b, w or 0) > at[s, "U", None][-1]:
                 faults.append(("update", None))
                 break
+        else:
+            if min(at[s, "W" if back[m] == "I" else "B", m] for m in mbs) > at[s, "U", None][0]:
+                faults.append(("update", None))
     if faults:
         return faults
     # Nothing can go wrong any more but that orders wait for each other: run them.

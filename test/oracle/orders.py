@@ -45,6 +45,36 @@ def deepspeed(P, M):
     return orders
 
 
+def interleaved_rounds(P, M, V):
+    """PyTorch's ScheduleInterleaved1F1B: each chunk takes its microbatches one after the other, a round of
+    them at a time."""
+    size = M // max(1, M // P)
+    rows = []
+    for r in range(P):
+        warmup = min(M * V, 2 * (P - 1 - r) + (V - 1) * size)
+        next_f, next_b, row = [0] * V, [0] * V, []
+
+        def forward(i):
+            c = i // size % V
+            row.append("%dF%d" % (c * P + r, next_f[c]))
+            next_f[c] += 1
+
+        def backward(i):
+            c = V - 1 - i // size % V
+            row.append("%dB%d" % (c * P + r, next_b[c]))
+            next_b[c] += 1
+
+        for i in range(warmup):
+            forward(i)
+        for i in range(warmup, M * V):
+            forward(i)
+            backward(i - warmup)
+        for i in range(M * V - warmup, M * V):
+            backward(i)
+        rows.append(row)
+    return rows
+
+
 def interleaved(P, M, V):
     """Megatron-LM with groups of P: a table of virtual microbatches, min(2(P-r-1)+(V-1)P, MV)
     warm-up forwards, then forward and backward in turn."""

@@ -79,14 +79,20 @@ def compare(c, rng, args):
                               "--emit=csv", "-DP=2", "-DM=8", "-DV=2")
     equal("zb1p as a kernel " + err, driver.csv(out), zb1p)
 
-    # The shapes of PyTorch's grid of interleaved schedules: M a multiple of P, or refused.
+    # The shapes of PyTorch's grid of interleaved schedules: in rounds that have the same size, or refused.
     for V, M, P in v["order_grid"]["rows"]:
+        rounds = max(1, M // P)
+        if M % rounds:
+            continue  # PyTorch refuses it
+        status, out, err = c.call("%s/interleaved_g.pipe" % c.stdlib, "--emit=csv",
+                                  "-DP=%d" % P, "-DM=%d" % M, "-DV=%d" % V, "-DG=%d" % (M // rounds))
+        equal("interleaved %d %d %d %s" % (V, M, P, err), driver.csv(out), orders.interleaved_rounds(P, M, V))
         status, out, err = c.call("%s/interleaved.pipe" % c.stdlib, "--emit=csv",
                                   "-DP=%d" % P, "-DM=%d" % M, "-DV=%d" % V)
         if M % P:
             equal("M=%d on %d ranks" % (M, P), driver.errors(err)[0][0], "requires")
         else:
-            equal("interleaved %d %d %d" % (V, M, P), driver.csv(out), orders.interleaved(P, M, V))
+            equal("groups %d %d %d" % (V, M, P), driver.csv(out), orders.interleaved(P, M, V))
 
     # Lists that somebody wrote by hand: accepted as they are, whatever they do.
     for name in ("torchtitan_custom_schedule.csv", "zb1p_2rank_2stagep_compute.csv",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Tests of the runtime on hand-made programs: engine_test CASE. A case prints what it has done and
  * seen, for FileCheck, and exits 1 if a result is wrong. Texts of errors are printed as they are,
- * so that the .test files match them whole. */
+ * so that the .test files match them whole. More than 800 lines: the cases share what runs and tells. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -496,6 +496,46 @@ static void refused_replicas(void) {
   free_made(m);
 }
 
+/* Updates within the step. The first two are right; the model sees that first_grad comes anew after a U. */
+static void refused_updates(void) {
+  static const struct {
+    const char *name, *text[2];
+  } one[] = {{"two updates", {"0F0 0B0 0U0 0F1 0B1 0U"}},
+             {"stale", {"0F0 0F1 0B0 0U0 0B1 0U1"}},
+             {"no gradient", {"0F0 0B0 0U 0U 0F1 0B1 0U"}},
+             {"too early", {"0F0 0U 0B0 0F1 0B1 0U"}},
+             {"none after the last", {"0F0 0B0 0U 0F1 0B1"}},
+             {"label", {"0F0 0B0 0U1 0F1 0B1 0U"}},
+             {"label beyond", {"0F0 0B0 0U2 0F1 0B1 0U"}}},
+    two[] = {{"two sums",
+              {"0F0 0SEND_F0 3RECV_F2 0RECV_B0 0B0 3F2 3B2 3SEND_B2 0REDUCE 3REDUCE 0U 3U "
+               "0F1 0SEND_F1 3RECV_F3 0RECV_B1 0B1 3F3 3B3 3SEND_B3 0REDUCE 3REDUCE 0U 3U",
+               "1RECV_F0 2F2 2SEND_F2 1F0 1B0 1SEND_B0 2RECV_B2 2B2 2REDUCE 1REDUCE 1U 2U "
+               "1RECV_F1 2F3 2SEND_F3 1F1 1B1 1SEND_B1 2RECV_B3 2B3 2REDUCE 1REDUCE 1U 2U"}},
+             {"after the sum",
+              {"0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0REDUCE 0RECV_B1 0B1 0U "
+               "3RECV_F2 3F2 3B2 3SEND_B2 3RECV_F3 3F3 3B3 3SEND_B3 3REDUCE 3U",
+               "1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1 1REDUCE 1U "
+               "2F2 2SEND_F2 2F3 2SEND_F3 2RECV_B2 2B2 2RECV_B3 2B3 2REDUCE 2U"}},
+             {"uneven",
+              {"0F0 0SEND_F0 0RECV_B0 0B0 0REDUCE 0U 0F1 0SEND_F1 0RECV_B1 0B1 0REDUCE 0U "
+               "3RECV_F2 3F2 3B2 3SEND_B2 3RECV_F3 3F3 3B3 3SEND_B3 3REDUCE 3U",
+               "1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1 1REDUCE 1U "
+               "2F2 2SEND_F2 2F3 2SEND_F3 2RECV_B2 2B2 2RECV_B3 2B3 2REDUCE 2U"}}};
+  const MakeSpec alone = {.nrank = 1, .nmb = 2, .chunks = 1},
+                 replicas = {.nrank = 2, .nmb = 4, .chunks = 1, .replicas = 2};
+  for (size_t i = 0; i < sizeof one / sizeof *one; i++) {
+    Made *m = make_text(&alone, one[i].text);
+    tell_both(one[i].name, m, 1);
+    free_made(m);
+  }
+  for (size_t i = 0; i < sizeof two / sizeof *two; i++) {
+    Made *m = make_text(&replicas, two[i].text);
+    tell_both(two[i].name, m, 2);
+    free_made(m);
+  }
+}
+
 /* Tables with one to three fields changed at random. What is let in must run without touching what
  * it may not (the sanitizers watch), and if it ends well, it must have computed the right thing. */
 static void mutants(void) {
@@ -740,12 +780,22 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*run)(void);
-  } test[] = {
-      {"parity", parity},     {"shaken", shaken},     {"seeds", seeds},
-      {"large", large},       {"stall", stall},       {"stall-large", stall_large},
-      {"mismatch", mismatch}, {"callback", callback}, {"deadline", deadline},
-      {"refused", refused},   {"mutants", mutants},   {"allocation", allocation},
-      {"memory", memory},     {"trace", trace},       {"refused-replicas", refused_replicas}};
+  } test[] = {{"parity", parity},
+              {"shaken", shaken},
+              {"seeds", seeds},
+              {"large", large},
+              {"stall", stall},
+              {"stall-large", stall_large},
+              {"mismatch", mismatch},
+              {"callback", callback},
+              {"deadline", deadline},
+              {"refused", refused},
+              {"mutants", mutants},
+              {"allocation", allocation},
+              {"memory", memory},
+              {"trace", trace},
+              {"refused-replicas", refused_replicas},
+              {"refused-updates", refused_updates}};
   size_t i = 0, n = sizeof test / sizeof *test;
   while (argc == 2 && i < n && strcmp(argv[1], test[i].name))
     i++;

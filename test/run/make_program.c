@@ -52,7 +52,7 @@ void list_parse(MakeList *l, const char *text) {
     if (op == PIPE_NOPS)
       abort();
     text = end + len;
-    if (op != PIPE_U && op != PIPE_REDUCE) {
+    if (*text >= '0' && *text <= '9') {
       mb = (uint32_t)strtoul(text, &end, 10);
       text = end;
     }

@@ -5,6 +5,9 @@
  * microbatches and stages in one thread, which knows neither programs nor engines. Where a schedule
  * has replicas, each adds up its share of the microbatches, and the sums are added in their order.
  *
+ * Of one that updates within a step, each stage follows a list of its own, written here by formula: an op
+ * uses the weights as they are at that point of the list, an update applies what was added since the last.
+ *
  *   parity STDLIB_DIR SCRATCH_FILE [--break]   one line per schedule; exit status 0 iff all agree
  *
  * SCRATCH_FILE is written: a profile with the model's sizes, so that bytes are proved and measured.
@@ -141,6 +144,115 @@ static Result sequential(uint32_t nstage, uint32_t nmb, uint32_t nreplica, bool 
       update(&r.weight[s * NW], &sum[s * NW], &momentum[s * NW], RATE);
   }
   free(grad), free(sum), free(momentum), free(x);
+  return r;
+}
+
+/* ---- updates within a step: one list of ops per stage, each with the newest weights ---- */
+
+/* Stage s of 1F1B with an update after the backward of every `every`-th microbatch and of the last. Returns
+ * its length; kind: 'F' 'B' 'U'. */
+static uint32_t async_list(uint32_t nstage, uint32_t nmb, uint32_t every, uint32_t s, char *kind,
+                           uint32_t *mb) {
+  uint32_t warmup = nstage - 1 - s < nmb ? nstage - 1 - s : nmb, f = 0, b = 0, n = 0;
+  while (f < warmup)
+    kind[n] = 'F', mb[n++] = f++;
+  while (b < nmb) {
+    if (f < nmb)
+      kind[n] = 'F', mb[n++] = f++;
+    kind[n] = 'B', mb[n++] = b++;
+    if (b % every == 0 || b == nmb)
+      kind[n] = 'U', mb[n++] = b - 1;
+  }
+  return n;
+}
+
+/* Goes round the stages and carries out the next op of each whose input is there. */
+static Result async(uint32_t nstage, uint32_t nmb, uint32_t every) {
+  Result r = {calloc((size_t)STEPS * nmb, sizeof(double)),
+              calloc((size_t)nstage * NW, sizeof(float))};
+  float *grad = calloc((size_t)nstage * NW, sizeof(float)),
+        *momentum = calloc((size_t)nstage * NW, sizeof(float));
+  size_t cells = (size_t)(nstage + 1) * nmb;
+  float(*x)[N] = calloc(cells, sizeof *x),
+  (*dy)[N] = calloc(cells, sizeof *dy); /* at [stage * nmb + mb] */
+  uint8_t *has_x = calloc(cells, 1), *has_dy = calloc(cells, 1);
+  char *kind = malloc((size_t)nstage * 3 * nmb);
+  uint32_t *mb = malloc((size_t)nstage * 3 * nmb * sizeof *mb),
+           *len = calloc(2 * (size_t)nstage, sizeof *len), *at = len + nstage;
+  for (uint32_t s = 0; s < nstage; s++) {
+    init_weight(s, &r.weight[s * NW]);
+    len[s] = async_list(nstage, nmb, every, s, &kind[s * 3 * nmb], &mb[s * 3 * nmb]);
+  }
+  for (uint64_t step = 0; step < STEPS; step++) {
+    memset(has_x, 0, cells), memset(has_dy, 0, cells), memset(at, 0, nstage * sizeof *at);
+    for (uint32_t m = 0; m < nmb; m++)
+      input(step, m, x[m]), has_x[m] = 1;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (uint32_t s = 0; s < nstage; s++) {
+        if (at[s] == len[s])
+          continue;
+        char k = kind[s * 3 * nmb + at[s]];
+        size_t here = (size_t)s * nmb + mb[s * 3 * nmb + at[s]], next = here + nmb;
+        float dz[N], *w = &r.weight[s * NW];
+        if (k == 'F' ? !has_x[here] : k == 'B' && !has_dy[next])
+          continue;
+        if (k == 'F') {
+          layer(x[here], w, x[next]);
+          has_x[next] = 1;
+          if (s + 1 == nstage) {
+            r.loss[step * nmb + mb[s * 3 * nmb + at[s]]] = loss_of(x[next], nmb, dy[next]);
+            has_dy[next] = 1;
+          }
+        } else if (k == 'B') {
+          layer_input(dy[next], x[next], w, dz, dy[here]);
+          layer_weight(x[here], dz, &grad[s * NW]);
+          has_dy[here] = 1;
+        } else {
+          update(w, &grad[s * NW], &momentum[s * NW], RATE);
+        }
+        at[s]++;
+        moved = true;
+      }
+    }
+  }
+  free(grad), free(momentum), free(x), free(dy), free(has_x), free(has_dy), free(kind), free(mb),
+      free(len);
+  return r;
+}
+
+/* Two replicas that take one microbatch each and then update: a plain loop with an update after every pair. */
+static Result pairs(uint32_t nstage, uint32_t nmb) {
+  Result r = {calloc((size_t)STEPS * nmb, sizeof(double)),
+              calloc((size_t)nstage * NW, sizeof(float))};
+  float *grad = calloc(2 * (size_t)nstage * NW, sizeof(float)),
+        *momentum = calloc((size_t)nstage * NW, sizeof(float));
+  float(*x)[N] = calloc(nstage + 1, sizeof *x);
+  for (uint32_t s = 0; s < nstage; s++)
+    init_weight(s, &r.weight[s * NW]);
+  for (uint64_t step = 0; step < STEPS; step++)
+    for (uint32_t k = 0; k < nmb; k++) {
+      uint32_t half = k % 2, m = k / 2 + half * (nmb / 2);
+      float dy[N], dz[N], dx[N], *g = &grad[half * nstage * NW];
+      input(step, m, x[0]);
+      for (uint32_t s = 0; s < nstage; s++)
+        layer(x[s], &r.weight[s * NW], x[s + 1]);
+      r.loss[step * nmb + m] = loss_of(x[nstage], nmb, dy);
+      for (uint32_t s = nstage; s-- > 0;) {
+        layer_input(dy, x[s + 1], &r.weight[s * NW], dz, dx);
+        layer_weight(x[s], dz, &g[s * NW]);
+        memcpy(dy, dx, sizeof dy);
+      }
+      if (half == 0)
+        continue;
+      for (uint32_t i = 0; i < nstage * NW; i++) {
+        grad[i] += g[i];
+        g[i] = 0;
+      }
+      for (uint32_t s = 0; s < nstage; s++)
+        update(&r.weight[s * NW], &grad[s * NW], &momentum[s * NW], RATE);
+    }
+  free(grad), free(momentum), free(x);
   return r;
 }
 
@@ -312,6 +424,26 @@ static void write_profile(const char *path, uint32_t nstage) {
 static const char *scratch;
 static const char *third = "V"; /* name of the third parameter; another one than V is no count of stages */
 
+/* pipedream_2bw with loops, and updates that name no microbatch. */
+#define LOOPS \
+  "schedule pipedream(P, M, G) {\n" \
+  "  ranks P\n" \
+  "  pipe net stages P mbs M place s -> s\n" \
+  "  order r {\n" \
+  "    let w = min(M, P-1-r)\n" \
+  "    do m in 0..w { F(m) }\n" \
+  "    do m in 0..M { if m + w < M { F(m + w) }  B(m)  if m % G == G-1 || m == M-1 { U } }\n" \
+  "  }\n" \
+  "  check staleness(r) < P for r in 0..P\n" \
+  "}\n"
+#define ROUNDS \
+  "schedule rounds(P, M) {\n" \
+  "  ranks P\n" \
+  "  pipe down stages P mbs M/2 place s -> s\n" \
+  "  pipe up stages P mbs M/2 place s -> P-1-s replica of down\n" \
+  "  order r { do m in 0..M/2 { down.F(m)  down.B(m)  up.F(m)  up.B(m)  U } }\n" \
+  "}\n"
+
 /* A schedule of the library, and the sizes that it takes besides P and M. */
 typedef struct Case {
   const char *name;
@@ -320,13 +452,23 @@ typedef struct Case {
   uint32_t least_M; /* in units of P */
 } Case;
 
-static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uint32_t V,
-                     bool sized) {
+/* One that updates within the step. */
+typedef struct Updates {
+  Case c;
+  const char *text; /* of one that is not in the library, or NULL */
+  const char
+      *every; /* its parameter that says after how many microbatches; NULL: it is that of pairs() */
+} Updates;
+
+/* u: NULL, or what c is part of; then V is its `every`. */
+static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uint32_t V, bool sized,
+                     const Updates *u) {
   const char *name = c->name;
   Arena arena = {.oom = oom};
   Diag diag;
-  Define define[3] = {
-      {.name = "P", .value = P}, {.name = "M", .value = M}, {.name = third, .value = V}};
+  Define define[3] = {{.name = "P", .value = P},
+                      {.name = "M", .value = M},
+                      {.name = u && u->every ? u->every : third, .value = V}};
   Options opt = {.dump_out = stdout,
                  .emit = EMIT_NONE,
                  .verify = true,
@@ -336,15 +478,19 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   diag_init(&diag, &arena, stderr);
   opt.input = arena_printf(&arena, "%s/%s.pipe", dir, name);
+  if (u && u->text)
+    opt.text = u->text, opt.text_len = strlen(u->text);
   if (sized) {
-    write_profile(scratch, P * (V && *third == 'V' ? V : c->chunks)); /* stages of the model */
+    write_profile(scratch, P * (V && !u && *third == 'V' ? V : c->chunks)); /* stages of the model */
     opt.profile = scratch;
   }
   if (!compile_only(&s)) {
     fail(name, NULL, arena_printf(&arena, "P=%u M=%u V=%u does not compile", P, M, V));
   } else {
-    Result want = sequential(s.prog->nmodel, s.prog->nmb, s.prog->nstage / s.prog->nmodel,
-                             c->descending);
+    Result want = u && u->every ? async(s.prog->nmodel, s.prog->nmb, V)
+                  : u           ? pairs(s.prog->nmodel, s.prog->nmb)
+                      : sequential(s.prog->nmodel, s.prog->nmb, s.prog->nstage / s.prog->nmodel,
+                                   c->descending);
     run_one(name, s.prog, &want, (PrOptions){.deadline_s = 60}, "threads");
     run_one(name, s.prog, &want, (PrOptions){.free_running = 1}, "free running");
     run_one(name, s.prog, &want, (PrOptions){.seed = 1 + P * 1000003u + M * 1009u + V}, "seeded");
@@ -369,14 +515,14 @@ int main(int argc, char **argv) {
       {"varuna", 1, false, 0},    {"zb_h2", 1, false, 0},        {"zb_1p", 1, false, 0},
       {"zb_2p", 1, false, 0},     {"zb_v", 2, false, 0},         {"v_min", 2, false, 0},
       {"v_half", 2, false, 0},    {"v_half_block", 2, false, 0}, {"1f1b_v", 2, false, 0},
-      {"dualpipev", 2, false, 2},
+      {"dualpipev", 2, false, 2}, {"hanayo", 4, false, 0},
   };
   for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++) {
     int before = cases;
     for (size_t i = 0; i < sizeof sizes_P / sizeof *sizes_P; i++)
       for (size_t j = 0; j < sizeof sizes_M / sizeof *sizes_M; j++)
         if (sizes_M[j] >= fixed[k].least_M * sizes_P[i])
-          one_case(dir, &fixed[k], sizes_P[i], sizes_M[j], 0, (i + j) % 2);
+          one_case(dir, &fixed[k], sizes_P[i], sizes_M[j], 0, (i + j) % 2, NULL);
     printf("%s: %d runs against the sequential one\n", fixed[k].name, cases - before);
   }
   static const Case looped[] = {
@@ -390,28 +536,48 @@ int main(int argc, char **argv) {
         for (uint32_t groups = 1; groups <= 4;
              groups++) /* the others need not fill the last group */
           one_case(dir, &looped[k], P, P * groups - (looped[k].least_M ? 0 : groups % 2), V,
-                   groups % 2);
+                   groups % 2, NULL);
     printf("%s: %d runs against the sequential one\n", looped[k].name, cases - before);
   }
   static const Case gems = {"gems", 1, false, 0};
   int before = cases;
   for (uint32_t P = 2; P <= 8; P += 2)
     for (uint32_t M = 2; M <= 12; M += 2)
-      one_case(dir, &gems, P, M, 0, M % 4 == 0);
+      one_case(dir, &gems, P, M, 0, M % 4 == 0, NULL);
   printf("gems: %d runs against the sequential one\n", cases - before);
   static const Case chimera = {"chimera", 1, false, 0};
   before = cases;
   for (uint32_t P = 2; P <= 8; P += 2)
     for (uint32_t units = 1; units <= 4; units++)
-      one_case(dir, &chimera, P, P * units, 0, units % 2);
+      one_case(dir, &chimera, P, P * units, 0, units % 2, NULL);
   printf("chimera: %d runs against the sequential one\n", cases - before);
   before = cases;
   third = "f";
   for (uint32_t P = 4; P <= 12; P += 4) {
-    one_case(dir, &chimera, P, P, P / 2, false);
-    one_case(dir, &chimera, P, 2 * P, P / 4, true);
+    one_case(dir, &chimera, P, P, P / 2, false, NULL);
+    one_case(dir, &chimera, P, 2 * P, P / 4, true, NULL);
   }
   printf("chimera of 2f: %d runs against the sequential one\n", cases - before);
+  third = "V";
+  static const Updates updates[] = {
+      {{"pipedream_2bw", 1, false, 0}, NULL, "G"},
+      {{"pipemare", 1, false, 0}, NULL, "N"},
+      {{"U in loops", 1, false, 0}, LOOPS, "G"},
+  };
+  for (size_t k = 0; k < sizeof updates / sizeof *updates; k++) {
+    before = cases;
+    for (uint32_t P = 1; P <= 5; P++)
+      for (uint32_t M = 1; M <= 13; M += 3)
+        for (uint32_t every = 1; every <= 5; every += 2)
+          one_case(dir, &updates[k].c, P, M, every, M % 2 && !updates[k].text, &updates[k]);
+    printf("%s: %d runs against lists of stages\n", updates[k].c.name, cases - before);
+  }
+  static const Updates rounds = {{"U of replicas", 1, false, 0}, ROUNDS, NULL};
+  before = cases;
+  for (uint32_t P = 2; P <= 6; P += 2)
+    for (uint32_t M = 2; M <= 10; M += 4)
+      one_case(dir, &rounds.c, P, M, 0, false, &rounds);
+  printf("U of replicas: %d runs against pairs of microbatches\n", cases - before);
   printf("%d of %d runs differ\n", failures, cases);
   return failures != 0;
 }

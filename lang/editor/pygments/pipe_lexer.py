@@ -7,11 +7,10 @@ from pygments.token import (Comment, Error, Keyword, Name, Number, Operator, Pun
                             Whitespace)
 
 CLAUSES = (
-    "schedule", "requires", "extends", "import", "let", "fn", "op", "ranks", "pipe",
-    "stages", "mbs", "place", "replica", "of", "dag", "edge", "tie", "order", "time", "bytes", "profile",
-    "check")
+    "schedule", "requires", "expects", "extends", "import", "let", "fn", "op", "ranks", "pipe",
+    "stages", "mbs", "place", "replica", "of", "dag", "edge", "tie", "order", "time", "bytes", "profile", "check")
 FLOW = (
-    "steady", "warmup", "flush", "clip", "clock", "period", "rules", "when", "do",
+    "steady", "warmup", "flush", "clip", "clock", "period", "rules", "when", "use", "do",
     "if", "else", "in", "step", "for", "stage")
 RESERVED = (
     "overlap", "weights", "stash", "comm", "slices", "finally",

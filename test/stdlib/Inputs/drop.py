@@ -66,13 +66,15 @@ class Lists:
         return "\n".join(out + ["}"]) + "\n"
 
     def csv(self):
-        return "".join(",".join(name(op) for op in ops if op.mb is not None) + "\n" for ops in self.ranks)
+        return "".join(",".join(name(op) for op in ops if op.kind != "U") + "\n" for ops in self.ranks)
 
 
 def needs(lists, later, earlier):
     """Whether `later` needs the result of `earlier`, both on one rank, directly or through others."""
-    if earlier.mb is None:
+    if earlier.kind == "U":
         return False
+    if later.kind == "U" and later.mb is not None:
+        return earlier.stage == later.stage and earlier.kind in "BW" and earlier.mb == later.mb
     if later.mb is None:  # only the last gradient: between others of the stage the update is too early
         return earlier.stage == later.stage and earlier.kind in "BW"
     if later.mb != earlier.mb or lists.pipe(later.stage) != lists.pipe(earlier.stage):
@@ -103,7 +105,7 @@ class Trial:
         """Patterns: what must stand in the message on the .pipe text, and in that on the CSV."""
         text = lists.text()
         for form, suffix, pattern in ((text, ".pipe", patterns[0]), (lists.csv(), ".csv", patterns[1])):
-            if suffix == ".csv" and (not csv or op.mb is None or pattern is None):
+            if suffix == ".csv" and (not csv or op.kind == "U" or pattern is None):
                 continue
             said, status = self.run(form, suffix)
             self.count[f"{what} {op.kind}"] += 1
@@ -150,7 +152,7 @@ class Trial:
             lines = f"{new.line[r] + i}|{new.line[r] + j}"
             named = rf"^(?:one\.\w+:(?:{{}}):.*|note:.*)\b(?:{a}|{b}|stage {ops[i].stage} before {name(ops[j])})\b"
             self.refused("swap", new, ops[j], (named.format(lines), named.format(r"\d+")),
-                         csv and ops[i].mb is not None)
+                         csv and ops[i].kind != "U")
 
         if len(ranks) > 1:
             r, i = rng.choice(places)
@@ -202,7 +204,11 @@ def main():
                 continue
             csv = len(lists.pipes) == 1 and trial.run(lists.csv(), ".csv")[1] == 0
             trial.count["as csv"] += csv
-            for kind in sorted({op.kind for ops in lists.ranks for op in ops} & set("FBIWU")):
+            updates = [op.stage for ops in lists.ranks for op in ops if op.kind == "U"]
+            kinds = {op.kind for ops in lists.ranks for op in ops} & set("FBIWU")
+            if len(updates) > len(set(updates)):
+                kinds -= {"U"}  # another one of the stage may do what this one did
+            for kind in sorted(kinds):
                 trial.mutants(lists, kind, csv)
     for w in trial.wrong:
         print(w)

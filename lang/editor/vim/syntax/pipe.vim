@@ -11,8 +11,8 @@ syn match pipeName /\<\h\w*\>/
 syn match pipeFunction /\<\h\w*\>\ze\s*(/
 syn match pipeOp /\<[FBIWU]\>/
 
-syn keyword pipeClause schedule requires extends import let fn op ranks pipe stages mbs place replica of dag edge tie order time bytes profile check
-syn keyword pipeFlow steady warmup flush clip clock period rules when do if else in step for stage
+syn keyword pipeClause schedule requires expects extends import let fn op ranks pipe stages mbs place replica of dag edge tie order time bytes profile check
+syn keyword pipeFlow steady warmup flush clip clock period rules when use do if else in step for stage
 syn keyword pipeReserved overlap weights stash comm slices finally recompute side group send recv wait
 
 syn region pipeString start=/"/ skip=/\\./ end=/"\|$/ contains=pipeEscape

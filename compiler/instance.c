@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT
+ * An instance of a schedule: its parameters get values, what it requires of them is checked, and its clauses
+ * are collected with those of what it extends. Part of expand. Linear in the text. */
+#include <string.h>
+
+#include "expand.h"
+
+static void append_param(Sched *s, const char *name, int64_t value, bool first) {
+  s->params = arena_printf(s->arena, "%s%s%s=%lld", first ? "" : s->params, first ? "" : " ", name,
+                           (long long)value);
+}
+
+void note_extends(Sched *s, Span at) {
+  const Schedule *sc = s->def;
+  if (sc->base && (at.file != sc->at.file || at.beg < sc->at.beg || at.end > sc->at.end))
+    diag_note(s->diag, sc->base_at,
+              "'%s' extends that schedule: what it requires and checks holds here, too", sc->name);
+}
+
+static bool check_requires(Sched *s, const Schedule *sc, bool used) {
+  bool ok = true;
+  for (int soft = 0; soft < 2 && ok; soft++)
+    for (const Require *q = soft ? sc->expects : sc->requires; q; q = q->next) {
+      int64_t v;
+      if (!eval(s, q->cond, &v))
+        return false;
+      if (v)
+        continue;
+      const char *values = eval_explain(s, q->cond);
+      const char *text = arena_printf(s->arena, "schedule '%s' %s %s%s%s%s%s", sc->name,
+                                      soft ? "expects" : "requires", span_text(s, q->cond->at),
+                                      *values ? ", but " : "", values, q->text ? ": " : "",
+                                      q->text ? q->text : "");
+      if (soft)
+        diag_warn(s->diag, DIAG_EXPECTS, q->cond->at, "%s", text);
+      else
+        diag_error(s->diag, DIAG_REQUIRES, q->cond->at, "%s", text);
+      ok &= soft;
+      if (!used)
+        note_extends(s, q->cond->at);
+    }
+  return ok;
+}
+
+bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *within, Span at) {
+  const Arg *positional = args;
+  /* All arguments are values outside: evaluate before binding. */
+  uint32_t n = 0;
+  for (const Param *p = sc->params; p; p = p->next)
+    n++;
+  int64_t *value = arena_alloc(s->arena, (n + 1) * sizeof *value);
+  bool *given = arena_zalloc(s->arena, n + 1, sizeof *given);
+  uint32_t i = 0;
+  for (const Param *p = sc->params; p; p = p->next, i++) {
+    const Arg *named = args;
+    while (named && named->key != p->name)
+      named = named->next;
+    const Arg *a = positional && !positional->key ? positional : named;
+    if (positional && !positional->key)
+      positional = positional->next;
+    if (a && a != named && named) {
+      diag_error(s->diag, DIAG_REDEFINED, named->key_at, "'%s' is given twice", p->name);
+      return false;
+    }
+    if (a) {
+      if (!eval(s, a->value, &value[i]))
+        return false;
+      given[i] = true;
+      continue;
+    }
+    for (const Param *own = within->params; own; own = own->next)
+      if (own->name == p->name)
+        value[i] = s->env[own->slot], given[i] = true;
+  }
+  i = 0;
+  for (const Param *p = sc->params; p; p = p->next, i++) {
+    if (given[i]) {
+      s->env[p->slot] = value[i];
+    } else if (!p->init) {
+      diag_error(s->diag, DIAG_PARAM, at, "schedule '%s' needs a value for '%s'", sc->name,
+                 p->name);
+      diag_note(s->diag, p->at, "it has no default");
+      return false;
+    } else if (!eval(s, p->init, &s->env[p->slot])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool instantiate(Ex *x, const Schedule *sc, uint32_t depth, Clauses *to, bool used) {
+  Sched *s = x->s;
+  if (!check_requires(s, sc, used))
+    return false;
+  if (sc->base && (!bind_params(s, sc->base_def, sc->base_args, sc, sc->base_at) ||
+                   !instantiate(x, sc->base_def, depth + 1, to, used)))
+    return false;
+  for (Clause *c = sc->clauses; c; c = c->next)
+    *vec_push(s->arena, to) = (Bound){c, depth};
+  return true;
+}
+
+bool bind_top(Ex *x) {
+  Sched *s = x->s;
+  Options *o = s->opt;
+  Schedule *sc = s->def;
+  bool ok = true, first = true;
+  s->params = "";
+  for (uint32_t i = 0; i < o->ndefine; i++)
+    o->define[i].used = false;
+  for (Param *p = sc->params; p; p = p->next) {
+    Define *d = NULL;
+    for (uint32_t i = 0; i < o->ndefine; i++)
+      if (strcmp(o->define[i].name, p->name) == 0)
+        d = &o->define[i], d->used = true; /* the last one wins */
+    if (d) {
+      s->env[p->slot] = d->value;
+    } else if (!p->init) {
+      diag_error(s->diag, DIAG_PARAM, p->at, "parameter '%s' of schedule '%s' has no value",
+                 p->name, sc->name);
+      diag_help(s->diag, "give it with -D %s=..., or a default: %s = ...", p->name, p->name);
+      ok = false;
+    } else if (ok && !eval(s, p->init, &s->env[p->slot])) {
+      return false;
+    }
+    if (ok)
+      append_param(s, p->name, s->env[p->slot], first), first = false;
+  }
+  for (uint32_t i = 0; i < o->ndefine && o->ncompare == 0; i++)
+    if (!o->define[i].used) {
+      diag_error(s->diag, DIAG_PARAM, sc->name_at, "schedule '%s' has no parameter '%s' (-D)",
+                 sc->name, o->define[i].name);
+      help_params(s, sc);
+      ok = false;
+    }
+  return ok;
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: MIT
+ * `use`: the order of another schedule as a part of this one (lang/spec.md 5.7). Its parameters are bound
+ * anew for each `use`, and get back what they were afterwards, since this schedule may also extend it.
+ * The statements of its order then run as if they stood here: names of pipes mean those with the same
+ * place in this schedule, microbatches are counted from where the `use` says, and U is left out. A `use`
+ * of one phase runs the whole on a clean slate, and keeps the ops of the phase.
+ *
+ * What has been checked of a schedule holds as long as its parameters have the same values. Linear in the
+ * ops that the order has, in all its phases. */
+#include <string.h>
+
+#include "expand.h"
+
+enum { MAX_USES = 64 }; /* inside one another */
+
+/* ---- parameters and values of a schedule and its bases ---- */
+
+static void count_slots(const Schedule *sc, uint32_t *slot, uint32_t *n) {
+  for (; sc; sc = sc->base_def) {
+    for (const Param *p = sc->params; p; p = p->next, ++*n)
+      if (slot)
+        slot[*n] = p->slot;
+    for (const Clause *c = sc->clauses; c; c = c->next)
+      if (c->kind == CL_LET) {
+        if (slot)
+          slot[*n] = c->slot;
+        ++*n;
+      }
+  }
+}
+
+static Fitting *fitting_of(Ex *x, const Schedule *sc) {
+  Sched *s = x->s;
+  for (uint32_t i = 0; i < x->fitting.n; i++)
+    if (x->fitting.at[i].sc == sc)
+      return &x->fitting.at[i];
+  Fitting f = {.sc = sc};
+  count_slots(sc, NULL, &f.n);
+  f.slot = NEW_ARRAY(s->arena, uint32_t, f.n + 1);
+  f.value = NEW_ARRAY(s->arena, int64_t, f.n + 1);
+  f.n = 0;
+  count_slots(sc, f.slot, &f.n);
+  for (const Param *p = sc->params; p; p = p->next)
+    f.nparam++;
+  f.pipe = NEW_ARRAY(s->arena, const Clause *, s->npipe);
+  f.nmb = NEW_ARRAY(s->arena, uint32_t, s->npipe);
+  f.index = NEW_ARRAY(s->arena, int64_t, s->npipe);
+  *vec_push(s->arena, &x->fitting) = f;
+  return &x->fitting.at[x->fitting.n - 1];
+}
+
+/* ---- does it fit ---- */
+
+static bool differs(Sched *s, const Stmt *t, Span at, const char *what) {
+  diag_error(s->diag, DIAG_USE, t->at, "'%s' cannot be used here: %s", t->name, what);
+  diag_note(s->diag, at, "this is of '%s'", t->name);
+  return false;
+}
+
+static bool same_ranks(Ex *x, const Stmt *t, const Fitting *f) {
+  Sched *s = x->s;
+  const Clause *ranks = NULL;
+  int64_t v;
+  for (uint32_t i = 0; i < f->clauses.n; i++) /* those of the schedule itself come last */
+    if (f->clauses.at[i].clause->kind == CL_RANKS)
+      ranks = f->clauses.at[i].clause;
+  if (!ranks)
+    return differs(s, t, t->used->name_at, "it has no 'ranks' clause");
+  if (!eval(s, ranks->value, &v))
+    return false;
+  return v == s->nrank ||
+         differs(s, t, ranks->value->at,
+                 arena_printf(s->arena, "it is for %lld ranks, not %u", (long long)v, s->nrank));
+}
+
+static bool same_place(Ex *x, const Stmt *t, const Clause *c, const Pipe *p) {
+  Sched *s = x->s;
+  int64_t v;
+  if (c->mb || p->clause->mb)
+    return differs(s, t, (c->mb ? c : p->clause)->place->at, "a place depends on the microbatch");
+  if (!eval(s, c->value, &v))
+    return false;
+  if (v != p->nstage)
+    return differs(s, t, c->value->at,
+                   arena_printf(s->arena, "its pipe '%s' has %lld stages, '%s' has %u", c->name,
+                                (long long)v, p->clause->name, p->nstage));
+  int64_t outside = s->env[c->slot];
+  bool ok = true;
+  for (uint32_t m = 0; ok && m < p->nstage; m++) {
+    s->env[c->slot] = m;
+    ok = eval(s, c->place, &v);
+    if (ok && v != s->stage[p->first + m].rank)
+      ok = differs(s, t, c->place->at,
+                   arena_printf(s->arena,
+                                "its pipe '%s' has stage %u on rank %lld, '%s' on rank %u", c->name,
+                                m, (long long)v, p->clause->name, s->stage[p->first + m].rank));
+  }
+  s->env[c->slot] = outside;
+  x->turns += p->nstage / 8; /* against orders that use again and again */
+  return ok;
+}
+
+/* The next pipe of the used schedule: clause c, with its index, if it has one, at `index`. */
+static bool same_pipe(Ex *x, const Stmt *t, Fitting *f, const Clause *c, int64_t index, uint32_t *n) {
+  Sched *s = x->s;
+  int64_t nmb, outside = c->index ? s->env[c->index_slot] : 0;
+  if (*n == s->npipe)
+    return differs(s, t, c->at, "it has more pipes than are here");
+  if (c->index)
+    s->env[c->index_slot] = index;
+  bool ok = same_place(x, t, c, &s->pipe[*n]) && eval(s, c->mbs, &nmb);
+  if (c->index)
+    s->env[c->index_slot] = outside;
+  if (!ok)
+    return false;
+  if (nmb < 1 || nmb > INT32_MAX)
+    return differs(
+        s, t, c->mbs->at,
+        arena_printf(s->arena, "its pipe '%s' has %lld microbatches", c->name, (long long)nmb));
+  f->pipe[*n] = c;
+  f->index[*n] = index;
+  f->nmb[(*n)++] = (uint32_t)nmb;
+  return true;
+}
+
+/* Fills f->pipe, f->index and f->nmb. */
+static bool same_pipes(Ex *x, const Stmt *t, Fitting *f) {
+  Sched *s = x->s;
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < f->clauses.n; i++) {
+    const Clause *c = f->clauses.at[i].clause;
+    int64_t lo = 0, hi = 1, step = 1;
+    if (c->kind != CL_PIPE)
+      continue;
+    if (c->index && !eval_range(s, &c->range, &lo, &hi, &step))
+      return false;
+    for (int64_t k = lo; step > 0 ? k < hi : k > hi;) {
+      if (!same_pipe(x, t, f, c, k, &n))
+        return false;
+      if (__builtin_add_overflow(k, step, &k))
+        break;
+    }
+  }
+  for (uint32_t k = n; k < s->npipe; k++)
+    f->pipe[k] = NULL;
+  return n > 0 || differs(s, t, t->used->name_at, "it has no 'pipe' clause");
+}
+
+/* Binds the parameters and values of t->used; the same as the last time: nothing new is to be checked. */
+static bool fit(Ex *x, const Stmt *t, Fitting *f) {
+  Sched *s = x->s;
+  if (!bind_params(s, t->used, t->args, t->within, t->name_at))
+    return x->use_told = true, false;
+  bool same = f->checked;
+  for (uint32_t i = 0; i < f->nparam && same; i++)
+    same = f->value[i] == s->env[f->slot[i]];
+  if (same) {
+    for (uint32_t i = 0; i < f->n; i++)
+      s->env[f->slot[i]] = f->value[i];
+    return true;
+  }
+  f->checked = false;
+  f->clauses.n = 0;
+  if (!instantiate(x, t->used, 0, &f->clauses, true))
+    return false;
+  for (uint32_t i = 0; i < f->clauses.n; i++) {
+    const Clause *c = f->clauses.at[i].clause;
+    if (c->kind == CL_LET && !eval(s, c->value, &s->env[c->slot]))
+      return false;
+  }
+  if (!same_ranks(x, t, f) || !same_pipes(x, t, f))
+    return x->use_told = true, false;
+  for (uint32_t i = 0; i < f->n; i++)
+    f->value[i] = s->env[f->slot[i]];
+  return f->checked = true;
+}
+
+/* The order of the rank at hand. */
+static const Clause *order_of(Ex *x, const Stmt *t, const Fitting *f) {
+  Sched *s = x->s;
+  const Bound *found = NULL;
+  for (uint32_t i = 0; i < f->clauses.n; i++) {
+    const Bound *b = &f->clauses.at[i];
+    const Clause *c = b->clause;
+    int64_t lo = 0, hi = s->nrank, step = 1, r = x->rank;
+    if (c->kind != CL_ORDER)
+      continue;
+    if (c->range.lo && !eval_range(s, &c->range, &lo, &hi, &step))
+      return NULL;
+    unsigned __int128 from = step > 0 ? (unsigned __int128)((__int128)r - lo)
+                                      : (unsigned __int128)((__int128)lo - r);
+    unsigned __int128 by = (unsigned __int128)(step > 0 ? (__int128)step : -(__int128)step);
+    bool in = step > 0 ? r >= lo && r < hi : r <= lo && r > hi;
+    if (in && from % by == 0 && (!found || b->depth <= found->depth))
+      found = b;
+  }
+  if (!found)
+    x->use_told = true, differs(s, t, t->used->name_at,
+                                arena_printf(s->arena, "it gives no order for rank %u", x->rank));
+  return found ? found->clause : NULL;
+}
+
+/* ---- one phase of it ---- */
+
+/* What the rank at hand has run, by stage: forgotten while the whole order runs of which a phase is kept. */
+typedef struct Past {
+  uint32_t **maps; /* of at_f, at_b, at_w, fresh */
+} Past;
+
+static uint32_t *map_of(const Ex *x, int k, uint32_t stage) {
+  const Sched *s = x->s;
+  uint32_t *const maps[] = {s->at_f, s->at_b, s->at_w};
+  return k < 3 ? &maps[k][(size_t)stage * s->nmb] : &x->fresh[stage];
+}
+
+static Past forget(Ex *x) {
+  Sched *s = x->s;
+  uint32_t a = s->rank_stage0[x->rank], held = s->rank_stage0[x->rank + 1] - a;
+  uint64_t cost = (uint64_t)held * s->nmb / 16; /* against orders that use again and again */
+  x->budget -= cost < x->budget ? cost : x->budget;
+  Past past = {NEW_ARRAY(&x->scratch, uint32_t *, 4 * (size_t)held + 1)};
+  for (uint32_t i = 0; i < 4 * held; i++) {
+    uint32_t *at = map_of(x, (int)(i % 4), s->rank_stage[a + i / 4]);
+    size_t bytes = (i % 4 < 3 ? s->nmb : 1) * sizeof *at;
+    past.maps[i] = arena_alloc(&x->scratch, bytes);
+    memcpy(past.maps[i], at, bytes);
+    memset(at, 0, bytes);
+  }
+  return past;
+}
+
+/* Puts back what was forgotten, and of the ops from `first` on those of the phase. */
+static bool keep_phase(Ex *x, Past past, uint32_t first, uint8_t phase) {
+  Sched *s = x->s;
+  uint32_t a = s->rank_stage0[x->rank], held = s->rank_stage0[x->rank + 1] - a, end = s->nop;
+  for (uint32_t i = 0; i < 4 * held; i++)
+    memcpy(map_of(x, (int)(i % 4), s->rank_stage[a + i / 4]), past.maps[i],
+           (i % 4 < 3 ? s->nmb : 1) * sizeof **past.maps);
+  s->nop = first;
+  bool ok = true;
+  for (uint32_t i = first; i < end && ok; i++) {
+    const Op o = s->op[i]; /* push_op writes at or before it */
+    const OpRef use = {.at = s->site[o.site], .place = o.site + 1};
+    if (o.phase != phase)
+      continue;
+    x->use = &use;
+    ok = push_op(x, o.kind, o.stage, o.mb);
+  }
+  x->use = NULL;
+  return ok;
+}
+
+/* ---- the statement ---- */
+
+/* What an op without index takes: inside counted from 0, afterwards on from what has run. */
+static void count_on(Ex *x, const Use *u, const int64_t *next, const uint32_t *w_from) {
+  Sched *s = x->s;
+  uint32_t a = s->rank_stage0[x->rank], b = s->rank_stage0[x->rank + 1];
+  int64_t outside = u->total - u->shift;
+  for (uint32_t i = a; i < b; i++) {
+    uint32_t st = s->rank_stage[i];
+    x->next_f[st] = next[2 * (i - a)];
+    x->next_b[st] = next[2 * (i - a) + 1];
+    x->w_from[st] = w_from[i - a];
+  }
+  x->w_from[s->nstage + x->rank] = w_from[b - a];
+  for (uint32_t i = u->first; i < s->nop; i++) {
+    const Op *o = &s->op[i];
+    int64_t mb = (int64_t)o->mb - s->stage[o->stage].mb0 - outside + 1;
+    if (o->kind == PIPE_F)
+      x->next_f[o->stage] = mb;
+    else if (o->kind != PIPE_W)
+      x->next_b[o->stage] = mb;
+  }
+}
+
+static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift) {
+  Sched *s = x->s;
+  uint32_t a = s->rank_stage0[x->rank], held = s->rank_stage0[x->rank + 1] - a;
+  Use u = {.at = t,
+           .pipe = f->pipe,
+           .nmb = f->nmb,
+           .index = f->index,
+           .shift = shift,
+           .clip = x->clip,
+           .first = s->nop,
+           .outer = x->in_use};
+  if (__builtin_add_overflow(shift, x->in_use ? x->in_use->total : 0, &u.total) ||
+      u.total > INT32_MAX || u.total < INT32_MIN) {
+    diag_error(s->diag, DIAG_RANGE, t->value->at, "'%s' is %lld: no microbatch is there",
+               span_text(s, t->value->at), (long long)shift);
+    return x->use_told = true, false;
+  }
+  const Clause *order = order_of(x, t, f);
+  if (!order)
+    return false;
+  int64_t *next = arena_alloc(s->arena, (2 * (size_t)held + 1) * sizeof *next);
+  uint32_t *w_from = arena_alloc(s->arena, ((size_t)held + 1) * sizeof *w_from);
+  for (uint32_t i = 0; i < held; i++) {
+    uint32_t st = s->rank_stage[a + i];
+    next[2 * i] = x->next_f[st], next[2 * i + 1] = x->next_b[st], w_from[i] = x->w_from[st];
+    x->next_f[st] = x->next_b[st] = 0;
+    x->w_from[st] = s->nop;
+  }
+  w_from[held] = x->w_from[s->nstage + x->rank];
+  x->w_from[s->nstage + x->rank] = s->nop;
+  bool labelled = x->labelled, part = t->phase < PIPE_NPHASES;
+  uint8_t phase = x->phase;
+  uint32_t nregion = x->regions.n;
+  Past past = part ? forget(x) : (Past){NULL};
+  x->labelled = labelled && !part;
+  x->clip = false;
+  x->in_use = &u;
+  s->env[order->slot] = x->rank;
+  bool ok = run_block(x, order->body);
+  x->in_use = u.outer;
+  x->clip = u.clip;
+  x->labelled = labelled;
+  x->phase = phase;
+  if (ok && part && x->regions.n > nregion) {
+    diag_error(s->diag, DIAG_CLAUSE, t->at,
+               "a phase of '%s' cannot be used: 'rules' has none before all is known", t->name);
+    return x->use_told = true, false;
+  }
+  if (ok && part) {
+    x->phase = labelled ? phase : t->phase;
+    ok = keep_phase(x, past, u.first, t->phase);
+    x->phase = phase;
+  }
+  if (ok)
+    count_on(x, &u, next, w_from);
+  return ok;
+}
+
+bool run_use(Ex *x, const Stmt *t) {
+  Sched *s = x->s;
+  int64_t shift = 0;
+  if (!spend(x, t) || (t->value && !eval(s, t->value, &shift)))
+    return false;
+  if (x->use_depth == MAX_USES) {
+    diag_error(s->diag, DIAG_NESTING, t->at, "'use' inside 'use' nested more than %d deep",
+               MAX_USES);
+    return false;
+  }
+  uint32_t row = (uint32_t)(fitting_of(x, t->used) - x->fitting.at), n = x->fitting.at[row].n;
+  const uint32_t *slot = x->fitting.at[row].slot;
+  int64_t few[16], *outside = n > 16 ? arena_alloc(s->arena, n * sizeof *outside) : few;
+  for (uint32_t i = 0; i < n; i++)
+    outside[i] = s->env[slot[i]];
+  x->use_depth++;
+  x->use_told = false;
+  Fitting f = {0};
+  bool ok = fit(x, t, &x->fitting.at[row]);
+  if (ok)
+    f = x->fitting.at[row], ok = run_used(x, t, &f, shift);
+  x->use_depth--;
+  if (!ok && !x->use_told)
+    diag_note(s->diag, t->at, "'%s' is used here", t->name);
+  for (uint32_t i = 0; i < n; i++)
+    s->env[slot[i]] = outside[i];
+  return ok;
+}
