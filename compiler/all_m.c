@@ -672,8 +672,7 @@ bool check_all_m(Sched *s) {
          (!c->mb || no(&x, c->place->at, "a place depends on the microbatch"));
   }
   for (const Schedule *sc = s->def; sc && ok; sc = sc->base_def)
-    for (const Clause *c = sc->clauses; c && ok; c = c->next)
-    {
+    for (const Clause *c = sc->clauses; c && ok; c = c->next) {
       for (const Entry *e = c->kind == CL_TIME ? c->entries : NULL; e && ok; e = e->next)
         ok = free_of_m(&x, e->value, "a cost depends on it");
       const Expr *const part[] = {c->value, c->to, c->range.lo, c->range.hi, c->range.step};

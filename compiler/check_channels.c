@@ -88,7 +88,8 @@ static MachineList *lists_of_program(Sched *s) {
     uint32_t held = s->rank_stage0[r + 1] - s->rank_stage0[r];
     uint32_t *graded = NEW_ARRAY(s->arena, uint32_t,
                                  held); /* by chunk: last gradient, or its REDUCE; + 1 */
-    uint32_t *more = arena_alloc(s->arena, ((size_t)k->nlist + (size_t)held * 2) * sizeof *more + 1);
+    uint32_t *more = arena_alloc(s->arena,
+                                 ((size_t)k->nlist + (size_t)held * 2) * sizeof *more + 1);
     for (uint32_t i = 0; i < k->ninstr; i++) {
       const PipeInstr *in = &k->instr[i];
       out[i] = machine_instr(s, in);

@@ -12,7 +12,8 @@ static bool complete(Sched *s, uint32_t stage, const char *kind, const uint32_t 
   uint32_t missing = 0, first = 0;
   const uint32_t *b = &s->at_b[(size_t)stage * s->nmb];
   for (uint32_t mb = s->stage[stage].mb0; mb < s->stage[stage].mb0 + s->stage[stage].nmb; mb++) {
-    bool wanted = runs_mb(s, stage, mb) && (!only_split || (b[mb] && s->op[b[mb] - 1].kind == PIPE_I));
+    bool wanted = runs_mb(s, stage, mb) &&
+                  (!only_split || (b[mb] && s->op[b[mb] - 1].kind == PIPE_I));
     if (wanted && !at[mb] && missing++ == 0)
       first = mb;
   }
@@ -137,18 +138,23 @@ static bool check_replicas(Sched *s) {
   return true;
 }
 
-static uint32_t updates_of(const Sched *s, uint32_t st) { return s->round0[st + 1] - s->round0[st]; }
+static uint32_t updates_of(const Sched *s, uint32_t st) {
+  return s->round0[st + 1] - s->round0[st];
+}
 
 /* Rows of a tie update together, too. */
 static bool check_tied(Sched *s) {
   for (uint32_t k = 0; k < s->ntie; k++)
     for (uint32_t j = s->tie_row0[k] + 1; j < s->tie_row0[k + 1]; j++) {
-      uint32_t a = s->tie_row[s->tie_row0[k]], b = s->tie_row[j], na = updates_of(s, a), nb = updates_of(s, b);
+      uint32_t a = s->tie_row[s->tie_row0[k]], b = s->tie_row[j], na = updates_of(s, a),
+               nb = updates_of(s, b);
       if (na == nb)
         continue;
-      diag_error(s->diag, DIAG_UPDATE, s->site[s->op[s->round[s->round0[(nb > na ? b : a) + 1] - 1].u].site],
-                 "stages that share weights update together, but stage %u has %u update%s and stage %u has %u",
-                 a, na, na == 1 ? "" : "s", b, nb);
+      diag_error(
+          s->diag, DIAG_UPDATE,
+          s->site[s->op[s->round[s->round0[(nb > na ? b : a) + 1] - 1].u].site],
+          "stages that share weights update together, but stage %u has %u update%s and stage %u has %u",
+          a, na, na == 1 ? "" : "s", b, nb);
       return false;
     }
   return true;

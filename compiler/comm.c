@@ -130,7 +130,8 @@ static void first_time(Sched *s) {
     Link l = link_at(s, i);
     if (!link_crosses(s, l))
       continue;
-    uint32_t nmb = s->graph ? nmb_of[i] : s->stage[l.from].nmb, k = MIN_CHANNEL_SLOTS < nmb ? MIN_CHANNEL_SLOTS : nmb;
+    uint32_t nmb = s->graph ? nmb_of[i] : s->stage[l.from].nmb,
+             k = MIN_CHANNEL_SLOTS < nmb ? MIN_CHANNEL_SLOTS : nmb;
     for (int back = 0; back < 2; back++)
       channels_of(s, i)[back].out_slots = channels_of(s, i)[back].in_slots = k;
     skips |= link_skips(s, l);
@@ -147,7 +148,8 @@ static void first_time(Sched *s) {
     s->stream[op_rank(s, s->xfer[i].to)].ncomm++;
   }
   for (uint32_t st = 0; st < s->nstage; st++)
-    s->stream[s->stage[st].rank].ncomm += ((s->stage[st].replica != st) + (s->stage[st].tied == st)) *
+    s->stream[s->stage[st].rank].ncomm += ((s->stage[st].replica != st) +
+                                           (s->stage[st].tied == st)) *
                                           (s->round0[st + 1] - s->round0[st]);
   for (uint32_t r = 0; r < s->nrank; r++)
     total += s->stream[r].ncomm;
@@ -225,7 +227,7 @@ bool comm(Sched *s) {
   uint32_t *ncomm = NEW_ARRAY(s->arena, uint32_t, s->nrank),
            *sums = NEW_ARRAY(s->arena, uint32_t,
                              s->nmodel), /* so far, of each stage of the model, of each tie */
-           *ties = NEW_ARRAY(s->arena, uint32_t, s->ntie);
+               *ties = NEW_ARRAY(s->arena, uint32_t, s->ntie);
   for (uint32_t i = 0; i < s->nxfer; i++) {
     uint32_t from = s->xfer[i].from, to = s->xfer[i].to, st = s->op[from].stage;
     if (xfer_is_sum(&s->xfer[i])) {

@@ -7,9 +7,9 @@
 #include "expand.h"
 #include "graph.h"
 
-const char *const cost_key[NKEYS] = {"F",   "B",    "I",        "W",      "U",    "send", "reduce",
-                                     "act", "gout", "boundary", "weight", "grad", "opt",  "work",
-                                     "edge", "tied"};
+const char *const cost_key[NKEYS] = {"F",      "B",    "I",    "W",        "U",      "send",
+                                     "reduce", "act",  "gout", "boundary", "weight", "grad",
+                                     "opt",    "work", "edge", "tied"};
 
 uint64_t *cost_field(PipeStage *st, CostKey k) {
   switch (k) {
@@ -81,9 +81,9 @@ static bool set_shared(Ex *x) {
         diag_error(s->diag, DIAG_TIE, at, "stage %u shares %s of weights, but has %s of gradients",
                    st->model, bytes_text(s, st->tied_bytes), bytes_text(s, st->grad_bytes));
       else
-        diag_error(s->diag, DIAG_TIE, at, "stages %u and %u share weights: %s of the one, %s of the other",
-                   first->model, st->model, bytes_text(s, first->tied_bytes),
-                   bytes_text(s, st->tied_bytes));
+        diag_error(s->diag, DIAG_TIE, at,
+                   "stages %u and %u share weights: %s of the one, %s of the other", first->model,
+                   st->model, bytes_text(s, first->tied_bytes), bytes_text(s, st->tied_bytes));
       diag_help(s->diag, "'bytes s { tied = e }' says how much of a stage's gradient is shared");
       return false;
     }
@@ -160,7 +160,8 @@ bool set_costs(Ex *x) {
       return false;
     }
   /* Sums over all ops must stay below 2^62, whatever the order does. */
-  uint64_t most = ((uint64_t)1 << 62) / (8 * (((uint64_t)s->nstage + s->nedge) * s->nmb + s->nstage));
+  uint64_t most = ((uint64_t)1 << 62) /
+                  (8 * (((uint64_t)s->nstage + s->nedge) * s->nmb + s->nstage));
   for (uint32_t st = 0; st < s->nstage; st++) {
     cost_defaults(&s->stage[st], has);
     for (int k = 0; k < NKEYS; k++)

@@ -84,9 +84,9 @@ void dump_program(Sched *s, FILE *f) {
     fprintf(f, "rank %u: %u slots, %u in flight, %" PRIu64 " bytes\n", r, k->nslot, k->inflight,
             k->bytes);
     for (uint32_t i = 0; i < k->npool; i++)
-      fprintf(f, "  pool %s stage %u%s: %u..%u, %" PRIu64 " bytes\n", pipe_class_name[k->pool[i].cls],
-              k->pool[i].stage, k->pool[i].skip ? " skip" : "", k->pool[i].first, k->pool[i].first + k->pool[i].count,
-              k->pool[i].bytes);
+      fprintf(f, "  pool %s stage %u%s: %u..%u, %" PRIu64 " bytes\n",
+              pipe_class_name[k->pool[i].cls], k->pool[i].stage, k->pool[i].skip ? " skip" : "",
+              k->pool[i].first, k->pool[i].first + k->pool[i].count, k->pool[i].bytes);
     for (uint32_t i = 0; i < k->ninstr; i++)
       dump_instr(f, pipe_graph(p), k->list, &k->instr[i]);
   }

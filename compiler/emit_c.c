@@ -58,11 +58,12 @@ static void graph_tables(Sched *s, Text *t) {
     return;
   text_string(t, "\n/* from to out in skip */\nstatic const PipeEdge edge[] = {\n");
   for (uint32_t i = 0; i < p->nedge; i++)
-    text_string(t, arena_printf(s->arena, "  {%u, %u, %u, %u, %u},\n", p->edge[i].from, p->edge[i].to,
-                                p->edge[i].out, p->edge[i].in, p->edge[i].skip));
+    text_string(t, arena_printf(s->arena, "  {%u, %u, %u, %u, %u},\n", p->edge[i].from,
+                                p->edge[i].to, p->edge[i].out, p->edge[i].in, p->edge[i].skip));
   if (p->nedge == 0)
     text_string(t, "  {0, 0, 0, 0, 0},\n");
-  text_string(t, "};\n\n/* by stage of the model, then microbatch */\nstatic const uint32_t row[] = {");
+  text_string(
+      t, "};\n\n/* by stage of the model, then microbatch */\nstatic const uint32_t row[] = {");
   for (size_t i = 0; i < (size_t)p->nmodel * p->nmb; i++) {
     text_room(t);
     text_lit(t, i % p->nmb ? " " : "\n  ");
@@ -203,6 +204,7 @@ void emit_c(Sched *s, FILE *f) {
           "  .rank = rank, .stage = stage, .site = site, .file = file,\n%s};\n",
           symbol, PIPE_ABI, p->hash, p->name, p->params, p->nrank, p->nstage, p->nmb, p->nsite,
           p->nfile, p->nmodel, p->sized, p->timed, p->slots, p->makespan, p->ideal, p->busy,
-          p->edge ? arena_printf(s->arena, "  .edge = edge, .row = row, .nedge = %u,\n", p->nedge) : ""));
+          p->edge ? arena_printf(s->arena, "  .edge = edge, .row = row, .nedge = %u,\n", p->nedge)
+                  : ""));
   text_flush(t);
 }

@@ -23,7 +23,8 @@ static void number_or_skip(Text *t, const char *name, uint32_t v) {
     number(t, name, v, ',');
 }
 
-static void op_string(const PipeProgram *p, Text *t, const char *name, const PipeInstr *in, char after) {
+static void op_string(const PipeProgram *p, Text *t, const char *name, const PipeInstr *in,
+                      char after) {
   key(t, name);
   text_char(t, '"');
   if (p->edge) {
@@ -49,7 +50,8 @@ static uint64_t cost(const PipeProgram *p, const PipeInstr *in) {
 }
 
 /* The slot, or of several tensors a list of slots, that an instruction reads or writes. */
-static void slots_json(const PipeProgram *p, Text *t, const PipeRank *k, const PipeInstr *in, bool input) {
+static void slots_json(const PipeProgram *p, Text *t, const PipeRank *k, const PipeInstr *in,
+                       bool input) {
   const PipeStage *st = &p->stage[in->stage];
   uint32_t n = input == (in->op == PIPE_F) ? st->nin : st->nout, first = input ? in->in : in->out;
   if (pipe_op_info[in->op].comm || n < 2 || first == NONE) {
@@ -235,7 +237,8 @@ void emit_json(Sched *s, FILE *f) {
     if (st.tied != NONE)
       number(t, "tied_with", p->stage[s->tie_row[s->tie_row0[s->tie_of[i]]]].model, ',');
     for (int k = 0; k < NKEYS; k++) {
-      bool there = (k < NTIMEKEYS || s->sized) && (k != KEY_EDGE || p->edge) && (k != KEY_TIED || s->ntie);
+      bool there = (k < NTIMEKEYS || s->sized) && (k != KEY_EDGE || p->edge) &&
+                   (k != KEY_TIED || s->ntie);
       if (!there)
         continue;
       if (k > 0)

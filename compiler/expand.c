@@ -53,8 +53,9 @@ static bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe) {
     lo = found ? lo : at, hi = at, found = true;
   }
   if (found)
-    diag_error(s->diag, DIAG_RANGE, o->pipe_at, "there is no pipe %s[%lld]; they are %s[%lld] to %s[%lld]",
-               o->pipe, (long long)index, o->pipe, (long long)lo, o->pipe, (long long)hi);
+    diag_error(s->diag, DIAG_RANGE, o->pipe_at,
+               "there is no pipe %s[%lld]; they are %s[%lld] to %s[%lld]", o->pipe,
+               (long long)index, o->pipe, (long long)lo, o->pipe, (long long)hi);
   else if (o->pipe)
     diag_error(s->diag, DIAG_CLAUSE, o->pipe_at, "'%s' is not a pipe of this schedule", o->pipe);
   else
@@ -276,8 +277,8 @@ static bool not_here(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t
   const Sched *s = x->s;
   uint32_t model = s->stage[stage].model;
   no_stage(x, o, o->at,
-           arena_printf(s->arena, "microbatch %lld of stage %u is placed on rank %u", (long long)mb, model,
-                        s->stage[s->row_of[(size_t)model * s->nmb + at]].rank));
+           arena_printf(s->arena, "microbatch %lld of stage %u is placed on rank %u", (long long)mb,
+                        model, s->stage[s->row_of[(size_t)model * s->nmb + at]].rank));
   if (o->op != PIPE_W && o->op != PIPE_U)
     diag_help(s->diag, "'%s' without a microbatch takes the next one that is placed here", o->name);
   return false;

@@ -33,7 +33,8 @@ PipeGraph sched_graph(const Sched *s) {
 
 /* ---- edges ---- */
 
-static bool bad_edge(Sched *s, const Clause *c, int64_t a, int64_t b, const char *why, const char *help) {
+static bool bad_edge(Sched *s, const Clause *c, int64_t a, int64_t b, const char *why,
+                     const char *help) {
   diag_error(s->diag, DIAG_EDGE, c->at, "edge %lld -> %lld: %s", (long long)a, (long long)b, why);
   if (help)
     diag_help(s->diag, "%s", help);
@@ -53,11 +54,12 @@ static bool add_clause(Ex *x, const Clause *c, Edges *edges) {
     if (!eval(s, c->value, &a) || !eval(s, c->to, &b))
       return false;
     if (a < 0 || b < 0 || a >= s->nmodel || b >= s->nmodel)
-      return bad_edge(s, c, a, b,
-                      arena_printf(s->arena, "the stages are 0 to %u", s->nmodel - 1), NULL);
+      return bad_edge(s, c, a, b, arena_printf(s->arena, "the stages are 0 to %u", s->nmodel - 1),
+                      NULL);
     if (a >= b)
-      return bad_edge(s, c, a, b, "an edge goes to a later stage",
-                      "forwards go along it, gradients come back: number the stages in the order of the forwards");
+      return bad_edge(
+          s, c, a, b, "an edge goes to a later stage",
+          "forwards go along it, gradients come back: number the stages in the order of the forwards");
     *vec_push(s->arena, edges) = (PipeEdge){.from = (uint32_t)a, .to = (uint32_t)b, .skip = 1};
     s->nedge = edges->n;
     if ((edges->n & (edges->n - 1)) == 0 && !fits(s, c))
@@ -136,7 +138,8 @@ static bool find_edges(Ex *x, Edges *edges) {
 static void find_links(Sched *s, struct StageGraph *g) {
   VEC(Link) link = {0};
   VEC(uint32_t) next = {0}; /* [nlink] link + 1 that is next in the list */
-  uint32_t *last = NEW_ARRAY(s->arena, uint32_t, s->nstage);  /* link + 1 at which the list of a row begins */
+  uint32_t *last = NEW_ARRAY(s->arena, uint32_t,
+                             s->nstage); /* link + 1 at which the list of a row begins */
   uint32_t *nrow = NEW_ARRAY(s->arena, uint32_t, s->nmodel);
   for (uint32_t i = 0; i < s->nstage; i++)
     nrow[s->stage[i].model]++;
@@ -230,8 +233,8 @@ static bool tie_clause(Sched *s, const Clause *c, uint32_t *group) {
     if (!eval(s, a->value, &v))
       return false;
     if (v < 0 || v >= s->nmodel) {
-      diag_error(s->diag, DIAG_TIE, a->value->at, "stage %lld does not exist; the stages are 0 to %u",
-                 (long long)v, s->nmodel - 1);
+      diag_error(s->diag, DIAG_TIE, a->value->at,
+                 "stage %lld does not exist; the stages are 0 to %u", (long long)v, s->nmodel - 1);
       return false;
     }
     if (group[v]) {
@@ -275,7 +278,8 @@ bool find_ties(Ex *x) {
   for (uint32_t i = 0; i < s->nstage; i++)
     if (s->tie_of[i] != NONE)
       s->tie_row[s->tie_row0[s->tie_of[i]] + fill[s->tie_of[i]]++] = i;
-  uint32_t *lead = NEW_ARRAY(s->arena, uint32_t, s->nrank); /* 1 + its first row of the group at hand */
+  uint32_t *lead = NEW_ARRAY(s->arena, uint32_t,
+                             s->nrank); /* 1 + its first row of the group at hand */
   for (uint32_t k = 0; k < s->ntie; k++) {
     uint32_t last = NONE, first = NONE, begin = s->tie_row0[k];
     for (uint32_t j = begin; j < s->tie_row0[k + 1]; j++)

@@ -182,7 +182,8 @@ bool order_run(Sched *s, OrderRun *run) {
           run->xfer[run->nxfer++] = (Xfer){last, XFER_REDUCE};
         if (run->xfer && all != NONE)
           run->xfer[run->nxfer++] = (Xfer){all, XFER_TIE};
-        for (uint32_t at = 0, q = 0; (last != NONE || all != NONE) && next_member(s, o->stage, &at, &q);) {
+        for (uint32_t at = 0, q = 0;
+             (last != NONE || all != NONE) && next_member(s, o->stage, &at, &q);) {
           uint32_t other = s->stage[q].rank;
           if (other != r && run->head[other] == s->round[s->round0[q] + turn].u && !queued[other]) {
             queued[other] = 1;

@@ -22,7 +22,7 @@ typedef struct Event {
 typedef struct RunOp { /* an op of the play; what is used together lies together */
   uint64_t avail;      /* when the inputs arrive, of the producers that have started */
   int64_t key;
-  uint32_t cls; /* row of Ex.classes, NONE outside of rules */
+  uint32_t cls;  /* row of Ex.classes, NONE outside of rules */
   uint32_t need; /* producers that have not started; DONE once it has run */
 } RunOp;
 

@@ -55,7 +55,8 @@ bool fits(Sched *s, const Clause *c) {
   uint64_t shown = need > UINT64_MAX ? UINT64_MAX : (uint64_t)need;
   diag_error(s->diag, DIAG_TOO_LARGE, c->at,
              "%u stages%s x %u microbatches may need %s to compile; the limit is %s", s->nstage,
-             s->nedge ? arena_printf(s->arena, " and %u edges", s->nedge) : "", s->nmb, bytes_text(s, shown), bytes_text(s, limit));
+             s->nedge ? arena_printf(s->arena, " and %u edges", s->nedge) : "", s->nmb,
+             bytes_text(s, shown), bytes_text(s, limit));
   if (!by_rows)
     diag_help(s->diag,
               "--host-memory=SIZE sets this limit; by default it is the memory of the machine");
@@ -63,7 +64,8 @@ bool fits(Sched *s, const Clause *c) {
 }
 
 /* The `pipe` clause c with its index, if it has one, at `index`. */
-static bool add_pipe(Ex *x, const Clause *c, int64_t index, uint64_t *nstage, uint64_t *nmb, uint32_t *cap) {
+static bool add_pipe(Ex *x, const Clause *c, int64_t index, uint64_t *nstage, uint64_t *nmb,
+                     uint32_t *cap) {
   Sched *s = x->s;
   if (s->npipe == *cap)
     vec_grow(s->arena, (void **)&s->pipe, cap, sizeof *s->pipe);
@@ -260,7 +262,8 @@ static void number_chunks(Sched *s) {
       key[i] = (uint64_t)s->pipe[k].first << 32 | s->stage[i].model;
   for (uint32_t r = 0; r < s->nrank; r++) {
     uint32_t a = s->rank_stage0[r], n = s->rank_stage0[r + 1] - a;
-    uint64_t *of = arena_alloc(s->arena, 2 * n * sizeof *of + 1); /* key, row: keys differ on a rank */
+    uint64_t *of = arena_alloc(s->arena,
+                               2 * n * sizeof *of + 1); /* key, row: keys differ on a rank */
     for (uint32_t i = 0; i < n; i++)
       of[2 * i] = key[s->rank_stage[a + i]], of[2 * i + 1] = s->rank_stage[a + i];
     qsort(of, n, 2 * sizeof *of, by_stage);

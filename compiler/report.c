@@ -108,7 +108,8 @@ void emit_report(Sched *s, FILE *f) {
         fprintf(f, " %u", st);
     }
     fprintf(f, ": %s%s on %u rank%s before the update\n",
-            s->sized ? bytes_text(s, s->stage[s->tie_row[s->tie_row0[k]]].tied_bytes) : "their gradients",
+            s->sized ? bytes_text(s, s->stage[s->tie_row[s->tie_row0[k]]].tied_bytes)
+                     : "their gradients",
             s->sized ? " of gradients, summed" : " are summed", nrank, nrank == 1 ? "" : "s");
   }
   if (s->ntie > TIES)

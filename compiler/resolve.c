@@ -613,9 +613,10 @@ static void resolve_entries(Resolver *r, Clause *c) {
       k++;
     if (k == hi) {
       diag_error(r->s->diag, DIAG_UNKNOWN_NAME, e->key_at, "unknown key '%s'", e->key);
-      diag_help(r->s->diag, c->kind == CL_TIME
-                                ? "the keys of time are F B I W U send reduce"
-                                : "the keys of bytes are act gout boundary weight grad opt work edge tied");
+      diag_help(r->s->diag,
+                c->kind == CL_TIME
+                    ? "the keys of time are F B I W U send reduce"
+                    : "the keys of bytes are act gout boundary weight grad opt work edge tied");
     } else if (seen[k]) {
       diag_error(r->s->diag, DIAG_REDEFINED, e->key_at, "'%s' is given twice", e->key);
     } else {

@@ -64,7 +64,8 @@ static void group(Sched *s, uint32_t r, PipeClass cls, Classes *c, Key *key) {
   for (uint32_t i = 0; i < held; i++) {
     key[i] = (Key){s->sized ? class_bytes(&s->stage[stages[i]], cls, false) : 0, stages[i], false};
     if (skips)
-      key[n++] = (Key){s->sized ? class_bytes(&s->stage[stages[i]], cls, true) : 0, stages[i], true};
+      key[n++] = (Key){s->sized ? class_bytes(&s->stage[stages[i]], cls, true) : 0, stages[i],
+                       true};
   }
   if (s->sized)
     qsort(key, n, sizeof *key, by_bytes);
@@ -179,7 +180,8 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       if (link_crosses(s, l))
         continue;
       PipeInstr *made = &all[order_dep(s, s->rank_op0[r] + i, k)];
-      *slot_at(s, in, true, k) = *slot_at(s, made, false, in->op == PIPE_F ? link_out(s, l) : link_in(s, l));
+      *slot_at(s, in, true, k) = *slot_at(s, made, false,
+                                          in->op == PIPE_F ? link_out(s, l) : link_in(s, l));
     }
     if (live > most || pk->op == NONE) {
       most = live;
@@ -239,7 +241,8 @@ bool slots(Sched *s) {
     uint32_t n = s->rank_stage0[r + 1] - s->rank_stage0[r];
     size_t most = (s->graph ? 4 : 3) * (size_t)n;
     for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
-      most += 2 * ((size_t)row_links(s, s->rank_stage[i], true) + row_links(s, s->rank_stage[i], false));
+      most += 2 * ((size_t)row_links(s, s->rank_stage[i], true) +
+                   row_links(s, s->rank_stage[i], false));
     s->pool[r] = NEW_ARRAY(s->arena, PipePool, most);
     widest = n > widest ? n : widest;
   }

@@ -101,7 +101,8 @@ static bool same_place(Ex *x, const Stmt *t, const Clause *c, const Pipe *p) {
 }
 
 /* The next pipe of the used schedule: clause c, with its index, if it has one, at `index`. */
-static bool same_pipe(Ex *x, const Stmt *t, Fitting *f, const Clause *c, int64_t index, uint32_t *n) {
+static bool same_pipe(Ex *x, const Stmt *t, Fitting *f, const Clause *c, int64_t index,
+                      uint32_t *n) {
   Sched *s = x->s;
   int64_t nmb, outside = c->index ? s->env[c->index_slot] : 0;
   if (*n == s->npipe)

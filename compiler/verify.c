@@ -89,8 +89,8 @@ void verify_ops(const Sched *s) {
 
 /* What the list has done with a (stage, mb), and where its stashes lie. */
 typedef struct Cell {
-  uint32_t act, gout;     /* slots, valid while the op that took one has been seen */
-  uint8_t ops;            /* bit per compute op */
+  uint32_t act, gout;            /* slots, valid while the op that took one has been seen */
+  uint8_t ops;                   /* bit per compute op */
   uint32_t sent[2], received[2]; /* transfers, [0] forward, [1] backward */
 } Cell;
 
@@ -110,14 +110,15 @@ typedef struct Slot {
 
 typedef struct Verify {
   const PipeProgram *p;
-  Cell *cell;             /* [nstage * nmb] */
-  uint32_t *left;         /* [nstage] backwards to come */
-  uint32_t *fresh;        /* [nstage] gradients that no U has applied yet */
-  uint32_t *rounds;       /* [nstage] updates so far */
-  uint32_t *graded;       /* [nstage] COMPUTE instructions up to its last gradient */
-  uint32_t *reduced, *tied; /* [nstage] COMM instructions up to the REDUCE, the TIE for its next U, 0 before */
+  Cell *cell;       /* [nstage * nmb] */
+  uint32_t *left;   /* [nstage] backwards to come */
+  uint32_t *fresh;  /* [nstage] gradients that no U has applied yet */
+  uint32_t *rounds; /* [nstage] updates so far */
+  uint32_t *graded; /* [nstage] COMPUTE instructions up to its last gradient */
+  uint32_t *reduced,
+      *tied; /* [nstage] COMM instructions up to the REDUCE, the TIE for its next U, 0 before */
   const uint32_t *in0, *in_edge; /* edges by the stage that they reach */
-  const uint32_t *out0;   /* the first edge that leaves a stage */
+  const uint32_t *out0;          /* the first edge that leaves a stage */
   uint64_t *fixed, *work; /* [nrank] bytes of weights, gradients, optimizer; of the workspace */
   /* Of the rank at hand. */
   uint32_t r;
@@ -149,7 +150,8 @@ static void verify_edges(Verify *v, Arena *a) {
   uint32_t *in_edge = arena_alloc(a, p->nedge * sizeof *in_edge + 1);
   for (uint32_t e = 0; e < p->nedge; e++) {
     const PipeEdge *g = &p->edge[e], *before = e > 0 ? g - 1 : NULL;
-    BUG_IF(g->from >= g->to || g->to >= p->nmodel || g->skip > 1 || (!g->skip && g->to != g->from + 1));
+    BUG_IF(g->from >= g->to || g->to >= p->nmodel || g->skip > 1 ||
+           (!g->skip && g->to != g->from + 1));
     BUG_IF(before && (before->from > g->from || (before->from == g->from && before->skip &&
                                                  (!g->skip || before->to >= g->to))));
     BUG_IF(before && before->from == g->from && before->to == g->to);
@@ -257,7 +259,8 @@ static void verify_stages(Verify *v, Arena *a) {
     uint32_t row = p->row[i], mb = (uint32_t)(i % p->nmb);
     BUG_IF(row >= p->nstage || p->stage[row].model != i / p->nmb || !runs(p, row, mb));
     /* All stages of a microbatch are of one pipe. */
-    BUG_IF(p->stage[row].mb0 != p->stage[p->row[mb]].mb0 || p->stage[row].nmb != p->stage[p->row[mb]].nmb);
+    BUG_IF(p->stage[row].mb0 != p->stage[p->row[mb]].mb0 ||
+           p->stage[row].nmb != p->stage[p->row[mb]].nmb);
   }
   for (uint32_t r = 0; r < p->nrank; r++)
     BUG_IF(nchunk[r] == 0 || most[r] + 1 != nchunk[r]);
@@ -421,8 +424,12 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
   verify_next_op(c->ops, in->op);
   c->ops |= (uint8_t)(1u << in->op);
   bool forward = in->op == PIPE_F, boundary = in->op != PIPE_W;
-  uint32_t nread = !boundary ? 0 : forward ? st->nin : st->nout,
-           nwrite = !boundary ? 0 : forward ? st->nout : st->nin;
+  uint32_t nread = !boundary ? 0
+                   : forward ? st->nin
+                             : st->nout,
+           nwrite = !boundary ? 0
+                    : forward ? st->nout
+                              : st->nin;
   const PipeRank *k = &p->rank[v->r];
 
   BUG_IF((in->gout != NONE) != (in->op == PIPE_I || in->op == PIPE_W));
@@ -653,8 +660,9 @@ static void verify_play(const Verify *v, Arena *a) {
           is_send(mine) == is_send(theirs))
         break;
       const PipeInstr *send = is_send(mine) ? mine : theirs, *recv = is_send(mine) ? theirs : mine;
-      BUG_IF(is_forward(send) != is_forward(recv) || send->mb != recv->mb || send->keep != recv->keep);
-      uint32_t at = !p->edge             ? 0
+      BUG_IF(is_forward(send) != is_forward(recv) || send->mb != recv->mb ||
+             send->keep != recv->keep);
+      uint32_t at = !p->edge           ? 0
                     : is_forward(send) ? p->edge[send->keep].out
                                        : p->edge[send->keep].in;
       BUG_IF(recv->stage != passage(v, send->stage, send->mb, is_forward(send), at).other);
@@ -746,8 +754,9 @@ void verify_clock(const Sched *s, int64_t S, uint32_t nnode, const uint32_t *fir
     for (uint32_t e = 0; e <= n; e++) { /* what it reads, and the op before it on its rank */
       uint32_t from = o->kind == PIPE_F ? st->prev : st->next, before;
       if (g && e < n) /* the rows of a pipe are one after the other */
-        from = o->stage - st->model + (o->kind == PIPE_F ? g->edge[g->in_edge[g->in0[st->model] + e]].from
-                                                         : g->edge[g->out0[st->model] + e].to);
+        from = o->stage - st->model +
+               (o->kind == PIPE_F ? g->edge[g->in_edge[g->in0[st->model] + e]].from
+                                  : g->edge[g->out0[st->model] + e].to);
       if (e < n)
         before = made[(size_t)from * s->nmb + o->mb] - 1;
       else if (i > 0 && i != s->rank_op0[st->rank])

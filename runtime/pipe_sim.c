@@ -121,7 +121,8 @@ static bool same_transfer(const Machine *m, const PipeInstr *send, const PipeIns
   if (!in->edge)
     return send->op == PIPE_SEND_F ? recv->op == PIPE_RECV_F && recv->stage == s->next
                                    : recv->op == PIPE_RECV_B && recv->stage == s->prev;
-  return recv->op == (send->op == PIPE_SEND_F ? PIPE_RECV_F : PIPE_RECV_B) && send->keep == recv->keep &&
+  return recv->op == (send->op == PIPE_SEND_F ? PIPE_RECV_F : PIPE_RECV_B) &&
+         send->keep == recv->keep &&
          recv->stage == pipe_other_end((PipeGraph){in->stage, in->edge, in->row, in->nmb}, send);
 }
 

@@ -92,8 +92,9 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step) 
               .nx = g->nin,
               .ny = g->nout};
   bool forward = c->op == PIPE_F;
-  void *const *ins = tensors(k, c->in, forward ? g->nin : g->nout),
-              *const *outs = tensors(k, c->out, forward ? g->nout : g->nin);
+  void *const *ins = tensors(k, c->in, forward ? g->nin : g->nout), *const *outs = tensors(
+                                                                        k, c->out,
+                                                                        forward ? g->nout : g->nin);
   const void *in = ins ? ins[0] : NULL;
   void *out = outs ? outs[0] : NULL;
   if (c->act != PIPE_NONE)
@@ -177,7 +178,8 @@ PrStatus pr_transfer(PrRun *run, const Chan *ch) {
   uint64_t start = trace ? pr_now() - run->epoch_ns : 0;
   uint32_t owner = a->op == PIPE_SEND_F ? a->stage : stage;
   bool skip = run->p->edge && run->p->edge[a->keep].skip;
-  memcpy(dst->slot[b->out], src->slot[a->in], pr_class_bytes(&run->stage[owner].size, PIPE_OUT, skip));
+  memcpy(dst->slot[b->out], src->slot[a->in],
+         pr_class_bytes(&run->stage[owner].size, PIPE_OUT, skip));
   if (trace) {
     PrSpan span = {start, pr_now() - run->epoch_ns};
     *pr_span(run, src, send->step, (uint32_t)(a - src->t->instr)) = span;
@@ -393,7 +395,8 @@ static PrStatus take_sums(PrRun *run) {
   }
   for (uint32_t i = 0; i < n; i++) { /* room for all rows of each */
     Coll *l = &run->coll[i];
-    l->grad = ptr, l->copy = ptr + l->n, l->row = num, l->index = num + l->n, l->stage = num + 2 * l->n;
+    l->grad = ptr, l->copy = ptr + l->n, l->row = num, l->index = num + l->n,
+    l->stage = num + 2 * l->n;
     ptr += 2 * l->n, num += 3 * l->n;
     l->n = 0;
     l->tie = i >= p->nmodel;
@@ -480,7 +483,9 @@ static void find_sinks(PrRun *run) {
     const PipeStage *g = &p->stage[s];
     if (g->nout == 0)
       run->loss_rank = g->rank;
-    run->stage[s].sink = g->nout > 0 ? PIPE_NONE : s < p->nmodel ? run->nsink++ : run->stage[g->model].sink;
+    run->stage[s].sink = g->nout > 0     ? PIPE_NONE
+                         : s < p->nmodel ? run->nsink++
+                                         : run->stage[g->model].sink;
     nsource += s < p->nmodel && g->nin == 0;
   }
   run->free_running = run->o.free_running && run->nsink == 1 && nsource == 1;

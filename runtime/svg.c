@@ -709,7 +709,8 @@ static void lay_out(Page *g, Panel *n, int npanel) {
   for (uint32_t s = 0; s < p->nstage; s++) {
     g->nchunk = p->stage[s].chunk + 1 > g->nchunk ? p->stage[s].chunk + 1 : g->nchunk;
     const PipeStage *st = &p->stage[s];
-    arrows += st->next == PIPE_MANY ? st->nout : st->next < p->nstage && p->stage[st->next].rank != st->rank;
+    arrows += st->next == PIPE_MANY ? st->nout
+                                    : st->next < p->nstage && p->stage[st->next].rank != st->rank;
   }
   extent = extent > 0 ? extent : 1;
   double mean = nop > 0 && busy > 0 ? busy / nop : extent;

@@ -18,7 +18,7 @@ static const uint64_t SIZE_LIMIT = UINT64_C(1) << 56; /* sums of 2^6 such sizes 
 #define SEEN(op) (1u << PIPE_##op)
 typedef struct Seen {
   uint32_t act, gout;
-  uint32_t ops; /* set of SEEN(op) of COMPUTE */
+  uint32_t ops;      /* set of SEEN(op) of COMPUTE */
   uint32_t moved[4]; /* transfers, by op - PIPE_SEND_F */
 } Seen;
 
@@ -34,8 +34,9 @@ typedef struct Slot {
 typedef struct Check {
   PrRun *run;
   const PipeProgram *p;
-  Seen *seen;     /* [nmodel * nmb], by stage of the model, then microbatch */
-  uint32_t *in0, *in_edge, *out0; /* edges by the stage that they reach; the first that leaves a stage */
+  Seen *seen; /* [nmodel * nmb], by stage of the model, then microbatch */
+  uint32_t *in0, *in_edge,
+      *out0;      /* edges by the stage that they reach; the first that leaves a stage */
   uint32_t *left; /* [nstage]: microbatches whose backward has not been seen */
   /* [nstage]: COMPUTE instructions up to its last gradient so far that no U has applied yet, COMM ones
    * up to the REDUCE, and the TIE, for it; 0: none. Updates so far. */
@@ -133,7 +134,8 @@ static PrStatus check_edges(Check *k) {
   for (uint32_t e = 0; e < p->nedge; e++) {
     const PipeEdge *g = &p->edge[e];
     uint32_t nin = k->in0[g->to + 1] - k->in0[g->to];
-    if (g->out != e - k->out0[g->from] || g->in >= nin || k->in_edge[k->in0[g->to] + g->in] != PIPE_NONE)
+    if (g->out != e - k->out0[g->from] || g->in >= nin ||
+        k->in_edge[k->in0[g->to] + g->in] != PIPE_NONE)
       return FAIL(k->run, "program: edge %u is output %u of stage %u and input %u of stage %u", e,
                   g->out, g->from, g->in, g->to);
     k->in_edge[k->in0[g->to] + g->in] = e;
@@ -152,7 +154,8 @@ static PrStatus check_edges(Check *k) {
  * these are a circle. */
 static PrStatus check_ties(Check *k) {
   const PipeProgram *p = k->p;
-  uint32_t ncircle = 0, nlead = 0;
+  uint32_t *circle = k->reduced,
+           *several = k->tied; /* not in use yet: its first row, + 1; of that */
   for (uint32_t s = 0; s < p->nstage; s++) {
     const PipeStage *g = &p->stage[s], *lead = g->tied < p->nstage ? &p->stage[g->tied] : NULL;
     bool none = g->tied == PIPE_NONE;
@@ -161,30 +164,37 @@ static PrStatus check_ties(Check *k) {
                    p->stage[g->model].tied == PIPE_NONE || g->tie >= p->nstage ||
                    lead->tied_bytes != g->tied_bytes)
       return FAIL(k->run, "program: stage %u is tied to %u and %u", s, g->tied, g->tie);
-    nlead += g->tied == s;
   }
-  for (uint32_t s = 0; s < p->nstage; s++) { /* circles of rising rows, each entered at its first row */
-    if (p->stage[s].tied != s)
+  for (uint32_t s = 0; s < p->nstage; s++) {
+    if (p->stage[s].tied != s || circle[s])
       continue;
-    uint32_t q = s, n = 0;
-    do {
+    uint32_t q = s, next;
+    do { /* rows that rise, and then the first again */
       const PipeStage *g = &p->stage[q];
-      if (++n > p->nstage || g->tied != q || g->tied_bytes != p->stage[s].tied_bytes)
+      next = g->tie;
+      if (g->tied != q || g->tied_bytes != p->stage[s].tied_bytes || circle[q] ||
+          (next <= q && next != s))
         return FAIL(k->run, "program: the stages tied to stage %u are not a circle", s);
-    } while (p->stage[q].tie > q && (q = p->stage[q].tie, true));
-    if (p->stage[q].tie <= s && p->stage[q].tie != s)
-      continue; /* it was entered at a row further up */
-    ncircle += n;
+      circle[q] = s + 1;
+    } while ((q = next) != s);
   }
-  if (ncircle != nlead)
-    return FAIL(k->run, "program: %u of %u stages that are tied are in no circle", nlead - ncircle, nlead);
+  for (uint32_t s = 0; s < p->nstage; s++)
+    if (p->stage[s].tied != PIPE_NONE) {
+      uint32_t first = circle[p->stage[s].tied] - 1;
+      several[first] |= p->stage[s].model != p->stage[first].model;
+    }
+  for (uint32_t s = 0; s < p->nstage; s++)
+    if (circle[s] == s + 1 && !several[s])
+      return FAIL(k->run, "program: stage %u is tied to no other", s);
+  memset(k->reduced, 0, 2 * (size_t)p->nstage * sizeof *k->reduced);
   return PR_OK;
 }
 
 /* Replicas run the same stage of the model on different ranks, and each microbatch is one's. */
 static PrStatus check_replicas(Check *k) {
   const PipeProgram *p = k->p;
-  uint32_t *last = k->graded; /* not in use yet: 1 + last row looked at of a rank; nrank <= nstage */
+  uint32_t *last =
+      k->graded; /* not in use yet: 1 + last row looked at of a rank; nrank <= nstage */
   uint32_t nrow = 0;
   for (uint32_t m = 0; m < p->nmodel; m++) { /* row m is the first that runs stage m */
     if (p->stage[m].model != m)
@@ -243,9 +253,9 @@ static PrStatus check_stages(Check *k) {
     if (g->nin != nin || g->nout != nout || (!chain && k->left[s] == 0))
       return FAIL(k->run, "program: stage %u has %u inputs and %u outputs, expected %u and %u", s,
                   g->nin, g->nout, nin, nout);
-    const uint64_t bytes[] = {g->act_bytes,  g->gout_bytes, g->boundary_bytes, g->weight_bytes,
-                              g->grad_bytes, g->opt_bytes,  g->work_bytes,     g->edge_bytes,
-                              g->tied_bytes};
+    const uint64_t bytes[] = {g->act_bytes,    g->gout_bytes, g->boundary_bytes,
+                              g->weight_bytes, g->grad_bytes, g->opt_bytes,
+                              g->work_bytes,   g->edge_bytes, g->tied_bytes};
     for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
       if (bytes[i] > (p->sized ? SIZE_LIMIT : 0))
         return FAIL(k->run, "program: stage %u has a size of %llu bytes", s,
@@ -260,7 +270,8 @@ static PrStatus check_stages(Check *k) {
   uint32_t *nchunk = k->graded; /* not in use yet; nrank <= nstage */
   for (uint32_t s = 0; s < p->nstage; s++)
     nchunk[p->stage[s].rank]++;
-  uint32_t *first = k->reduced, *taken = k->tied; /* nor these: where a rank's chunks begin; who has one */
+  uint32_t *first = k->reduced,
+           *taken = k->tied; /* nor these: where a rank's chunks begin; who has one */
   for (uint32_t r = 0; r + 1 < p->nrank; r++)
     first[r + 1] = first[r] + nchunk[r];
   for (uint32_t s = 0; p->edge && s < p->nstage; s++) {
@@ -289,10 +300,11 @@ static PrStatus check_sizes(PrRun *run) {
   for (uint32_t s = 0; s < p->nstage; s++) {
     const PipeStage *g = &p->stage[s];
     PrSizes z = run->stage[s].size = run->m.sizes(run->m.self, g->model);
-    const uint64_t have[] = {z.act, z.gout, z.boundary, z.weight, z.grad, z.opt, z.work, z.edge, z.tied};
-    const uint64_t want[] = {g->act_bytes,  g->gout_bytes, g->boundary_bytes, g->weight_bytes,
-                             g->grad_bytes, g->opt_bytes,  g->work_bytes,     g->edge_bytes,
-                             g->tied_bytes};
+    const uint64_t have[] = {z.act, z.gout, z.boundary, z.weight, z.grad,
+                             z.opt, z.work, z.edge,     z.tied};
+    const uint64_t want[] = {g->act_bytes,    g->gout_bytes, g->boundary_bytes,
+                             g->weight_bytes, g->grad_bytes, g->opt_bytes,
+                             g->work_bytes,   g->edge_bytes, g->tied_bytes};
     for (size_t i = 0; i < sizeof have / sizeof *have; i++) {
       if (have[i] > SIZE_LIMIT)
         return FAIL(run, "model: stage %u asks for %llu bytes of %s", s,
@@ -336,7 +348,8 @@ static PrStatus check_pools(Check *k, const PipeRank *t) {
   uint32_t next = 0;
   for (uint32_t i = 0; i < t->npool; i++) {
     const PipePool *l = &t->pool[i];
-    if (l->cls >= PIPE_NCLASSES || l->stage >= p->nstage || l->skip > (l->cls >= PIPE_OUT && p->edge))
+    if (l->cls >= PIPE_NCLASSES || l->stage >= p->nstage ||
+        l->skip > (l->cls >= PIPE_OUT && p->edge))
       return FAIL(k->run, "program: rank %u pool %u: class %u, stage %u: out of range", k->rank, i,
                   l->cls, l->stage);
     if (l->first != next || l->count == 0 || l->count > t->nslot - next)
@@ -529,7 +542,8 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
   s->ops |= 1u << c->op;
   if (c->op == PIPE_B || c->op == PIPE_W) {
     if (k->tied[c->stage])
-      FAIL_AT(k, c, "adds to the gradients of stage %u after their sum with those tied to it", c->stage);
+      FAIL_AT(k, c, "adds to the gradients of stage %u after their sum with those tied to it",
+              c->stage);
     if (k->reduced[c->stage])
       FAIL_AT(k, c, "adds to the gradients of stage %u after their sum over the replicas",
               c->stage);

@@ -628,5 +628,6 @@ PrModel gpt_model(GptModel *m) {
   if (openblas_set_num_threads)
     openblas_set_num_threads(1);
   return (PrModel){m,        m->nstage,      sizes,           init,   forward,
-                   backward, backward_input, backward_weight, update, reduce, NULL};
+                   backward, backward_input, backward_weight, update, reduce,
+                   NULL};
 }

@@ -36,8 +36,9 @@ typedef struct Arc {
 typedef struct Meant {
   uint32_t nstage, nmb, narc;
   Arc arc[MOST_EDGES];
-  uint32_t tie[MOST_STAGES];              /* stages with the same number, not 0, share weights */
-  uint32_t owner[MOST_STAGES][MOST_MBS];  /* copy of the stage, 0, 1, ..., that has the microbatch */
+  uint32_t tie[MOST_STAGES];             /* stages with the same number, not 0, share weights */
+  uint32_t owner[MOST_STAGES][MOST_MBS]; /* copy of the stage, 0, 1, ..., that has the microbatch */
+  uint32_t every;                        /* updates after so many microbatches; 0: at the end */
 } Meant;
 
 static float noise(uint64_t a, uint64_t b, uint64_t c) { /* in [-1, 1), from its arguments alone */
@@ -61,7 +62,8 @@ static const Arc *input_of(const Meant *g, uint32_t stage, uint32_t k) {
   for (int skip = 0; skip < 2; skip++)
     for (uint32_t from = 0; from < g->nstage; from++)
       for (uint32_t i = 0; i < g->narc; i++)
-        if (g->arc[i].to == stage && g->arc[i].from == from && g->arc[i].skip == (skip == 1) && k-- == 0)
+        if (g->arc[i].to == stage && g->arc[i].from == from && g->arc[i].skip == (skip == 1) &&
+            k-- == 0)
           return &g->arc[i];
   return NULL;
 }
@@ -69,7 +71,8 @@ static const Arc *output_of(const Meant *g, uint32_t stage, uint32_t k) {
   for (int skip = 0; skip < 2; skip++)
     for (uint32_t to = 0; to < g->nstage; to++)
       for (uint32_t i = 0; i < g->narc; i++)
-        if (g->arc[i].from == stage && g->arc[i].to == to && g->arc[i].skip == (skip == 1) && k-- == 0)
+        if (g->arc[i].from == stage && g->arc[i].to == to && g->arc[i].skip == (skip == 1) &&
+            k-- == 0)
           return &g->arc[i];
   return NULL;
 }
@@ -141,10 +144,37 @@ typedef struct Result {
   float weight[MOST_STAGES][NW];
 } Result;
 
+static float added[MOST_STAGES][MOST_ROWS][NW], momentum[MOST_STAGES][NW]; /* gradients, by copy */
+
+/* Copies of a stage are summed in their order, then what is shared, stage by stage; then all are updated. */
+static void update_all(const Meant *g, Result *r) {
+  static float sum[MOST_STAGES][NW];
+  for (uint32_t s = 0; s < g->nstage; s++) {
+    uint32_t most = 0;
+    for (uint32_t mb = 0; mb < g->nmb; mb++)
+      most = g->owner[s][mb] > most ? g->owner[s][mb] : most;
+    memcpy(sum[s], added[s][0], sizeof sum[s]);
+    for (uint32_t k = 1; k <= most; k++)
+      add_part(sum[s], added[s][k], NW, 1);
+    memset(added[s], 0, sizeof added[s]);
+  }
+  for (uint32_t t = 1; t <= g->nstage; t++) {
+    float all[TIED];
+    bool any = false;
+    for (uint32_t s = 0; s < g->nstage; s++)
+      for (int i = 0; g->tie[s] == t && i < TIED; i++)
+        all[i] = any ? all[i] + sum[s][i] : sum[s][i], any |= i + 1 == TIED;
+    for (uint32_t s = 0; s < g->nstage; s++)
+      if (g->tie[s] == t)
+        memcpy(sum[s], all, sizeof all);
+  }
+  for (uint32_t s = 0; s < g->nstage; s++)
+    update(r->weight[s], sum[s], momentum[s], RATE);
+}
+
 static void sequential(const Meant *g, Result *r) {
-  static float grad[MOST_STAGES][MOST_ROWS][NW], momentum[MOST_STAGES][NW];
   static float x[MOST_STAGES][N], h[MOST_STAGES][N], dh[MOST_STAGES][N];
-  memset(r, 0, sizeof *r), memset(grad, 0, sizeof grad), memset(momentum, 0, sizeof momentum);
+  memset(r, 0, sizeof *r), memset(added, 0, sizeof added), memset(momentum, 0, sizeof momentum);
   for (uint32_t s = 0; s < g->nstage; s++)
     init_weight(g, s, r->weight[s]);
   for (uint64_t step = 0; step < STEPS; step++) {
@@ -181,32 +211,11 @@ static void sequential(const Meant *g, Result *r) {
           add_part(dh[s], dy, elements(a), weight_out(k));
         }
         layer_input(dh[s], h[s], r->weight[s], dz, dx[s]);
-        layer_weight(x[s], dz, grad[s][g->owner[s][mb]]);
+        layer_weight(x[s], dz, added[s][g->owner[s][mb]]);
       }
+      if (mb + 1 == g->nmb || (g->every && (mb + 1) % g->every == 0))
+        update_all(g, r);
     }
-    /* Copies of a stage are summed in their order, then what is shared, stage by stage. */
-    static float sum[MOST_STAGES][NW];
-    for (uint32_t s = 0; s < g->nstage; s++) {
-      uint32_t most = 0;
-      for (uint32_t mb = 0; mb < g->nmb; mb++)
-        most = g->owner[s][mb] > most ? g->owner[s][mb] : most;
-      memcpy(sum[s], grad[s][0], sizeof sum[s]);
-      for (uint32_t k = 1; k <= most; k++)
-        add_part(sum[s], grad[s][k], NW, 1);
-      memset(grad[s], 0, sizeof grad[s]);
-    }
-    for (uint32_t t = 1; t <= g->nstage; t++) {
-      float all[TIED];
-      bool any = false;
-      for (uint32_t s = 0; s < g->nstage; s++)
-        for (int i = 0; g->tie[s] == t && i < TIED; i++)
-          all[i] = any ? all[i] + sum[s][i] : sum[s][i], any |= i + 1 == TIED;
-      for (uint32_t s = 0; s < g->nstage; s++)
-        if (g->tie[s] == t)
-          memcpy(sum[s], all, sizeof all);
-    }
-    for (uint32_t s = 0; s < g->nstage; s++)
-      update(r->weight[s], sum[s], momentum[s], RATE);
   }
 }
 
@@ -342,7 +351,8 @@ static void fail(const char *name, const char *fmt, ...) {
   failures++;
 }
 
-static void run_one(const char *name, Meant *g, const PipeProgram *p, const Result *want, PrOptions o) {
+static void run_one(const char *name, Meant *g, const PipeProgram *p, const Result *want,
+                    PrOptions o) {
   PrModel model = {.self = g,
                    .nstage = g->nstage,
                    .sizes = sizes,
@@ -439,15 +449,24 @@ static void mutate(const char *name, Meant *g, const PipeProgram *from, const Re
     case 5: damage(stage, p.nstage * sizeof *stage, most); break;
     case 6: damage(edge, p.nedge * sizeof *edge, p.nmodel); break;
     case 7: damage(row, p.row ? (size_t)p.nmodel * p.nmb * sizeof *row : 0, p.nstage); break;
-    case 8: { /* two neighbours change places */
+    case 8: { /* two neighbours change places; an F that reads other weights is another program */
       PipeInstr *d = at + 1 < t->ninstr ? c + 1 : c, swap = *c;
-      *c = *d, *d = swap;
+      if (c->op != PIPE_U && d->op != PIPE_U)
+        *c = *d, *d = swap;
     }
     }
   }
-  PrModel model = {.self = g, .nstage = g->nstage, .sizes = sizes, .init = init, .forward = forward,
-                   .backward = backward, .backward_input = backward_input,
-                   .backward_weight = backward_weight, .update = apply, .reduce = reduce, .tie = tie};
+  PrModel model = {.self = g,
+                   .nstage = g->nstage,
+                   .sizes = sizes,
+                   .init = init,
+                   .forward = forward,
+                   .backward = backward,
+                   .backward_input = backward_input,
+                   .backward_weight = backward_weight,
+                   .update = apply,
+                   .reduce = reduce,
+                   .tie = tie};
   PrOptions o = {.seed = 1 + below(1000)};
   PrRun *run = NULL;
   PrStatus st = pr_open(&run, &p, &model, &o);
@@ -460,7 +479,8 @@ static void mutate(const char *name, Meant *g, const PipeProgram *from, const Re
   } else {
     right++;
     for (uint32_t mb = 0; mb < g->nmb; mb++)
-      if (!(fabs(pr_loss_mb(run, mb) - want->loss[STEPS - 1][mb]) < 1e-5)) /* gradients in another order */
+      if (!(fabs(pr_loss_mb(run, mb) - want->loss[STEPS - 1][mb]) <
+            1e-5)) /* gradients in another order */
         fail(name, "a damaged program was accepted, and has another loss of microbatch %u", mb);
   }
   pr_close(run);
@@ -479,22 +499,28 @@ static void train(const char *name, Meant *g, const char *text) {
     const char *bytes = "";
     if (sized) {
       char last[512] = "0", edge[512] = "0";
-      for (uint32_t s = 0; s < g->nstage; s++) { /* boundary and edge of each stage, as nested choices */
+      for (uint32_t s = 0; s < g->nstage;
+           s++) { /* boundary and edge of each stage, as nested choices */
         PrSizes z = sizes(g, s);
         char *t = arena_printf(&arena, "s == %u ? %d : %s", s, (int)z.boundary, last);
         snprintf(last, sizeof last, "%s", t);
         t = arena_printf(&arena, "s == %u ? %d : %s", s, (int)z.edge, edge);
         snprintf(edge, sizeof edge, "%s", t);
       }
-      bytes = arena_printf(&arena,
-                           "bytes s { act = %zu gout = %zu boundary = %s edge = %s weight = %zu opt = %zu "
-                           "work = %zu tied = %zu }",
-                           sizeof(Act), N * sizeof(float), last, edge, NW * sizeof(float),
-                           NW * sizeof(float), N * sizeof(float), TIED * sizeof(float));
+      bytes = arena_printf(
+          &arena,
+          "bytes s { act = %zu gout = %zu boundary = %s edge = %s weight = %zu opt = %zu "
+          "work = %zu tied = %zu }",
+          sizeof(Act), N * sizeof(float), last, edge, NW * sizeof(float), NW * sizeof(float),
+          N * sizeof(float), TIED * sizeof(float));
     }
     const char *all = arena_printf(&arena, "schedule s() {\n%s\n%s\n}\n", text, bytes);
-    Options opt = {.input = name, .text = all, .text_len = strlen(all), .dump_out = stdout,
-                   .emit = EMIT_NONE, .verify = true};
+    Options opt = {.input = name,
+                   .text = all,
+                   .text_len = strlen(all),
+                   .dump_out = stdout,
+                   .emit = EMIT_NONE,
+                   .verify = true};
     Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
     diag_init(&diag, &arena, stderr);
     if (!compile_only(&s)) {
@@ -520,7 +546,9 @@ static void chain(Meant *g, uint32_t nstage, uint32_t nmb) {
     g->arc[g->narc++] = (Arc){s, s + 1, false};
 }
 
-static void skip(Meant *g, uint32_t from, uint32_t to) { g->arc[g->narc++] = (Arc){from, to, true}; }
+static void skip(Meant *g, uint32_t from, uint32_t to) {
+  g->arc[g->narc++] = (Arc){from, to, true};
+}
 
 static char text[4096];
 #define TEXT(...) snprintf(text, sizeof text, __VA_ARGS__)
@@ -562,10 +590,11 @@ static void round_robin(uint32_t nstage, const uint32_t *R, bool rules, bool ski
       snprintf(t, sizeof t, "s == %u ? %u + m %% %u : %s", s, base, R[s], place);
       snprintf(place, sizeof place, "%.*s", (int)sizeof place - 1, t);
       if (rules)
-        len += (uint32_t)snprintf(text + len, sizeof text - len,
-                                  "order r in %u..%u { rules m { if m %% %u == r - %u { B(m) @ 0  F(m) @ 1 "
-                                  "when inflight(r) < %u } } U }\n",
-                                  base, base + R[s], R[s], base, nstage - s);
+        len += (uint32_t)snprintf(
+            text + len, sizeof text - len,
+            "order r in %u..%u { rules m { if m %% %u == r - %u { B(m) @ 0  F(m) @ 1 "
+            "when inflight(r) < %u } } U }\n",
+            base, base + R[s], R[s], base, nstage - s);
       else
         len += (uint32_t)snprintf(text + len, sizeof text - len,
                                   "order r in %u..%u { let n = (M - (r - %u) + %u) / %u\n"
@@ -574,7 +603,8 @@ static void round_robin(uint32_t nstage, const uint32_t *R, bool rules, bool ski
       base += R[s];
     }
     len += (uint32_t)snprintf(text + len, sizeof text - len,
-                              "ranks %u pipe net stages %u mbs M place s, m -> %s\n", base, nstage, place);
+                              "ranks %u pipe net stages %u mbs M place s, m -> %s\n", base, nstage,
+                              place);
     if (skips)
       len += (uint32_t)snprintf(text + len, sizeof text - len, "edge 0 -> %u\n", nstage - 1);
     if (tied)
@@ -592,14 +622,16 @@ static void wheel(void) {
     for (uint32_t s = 0; s < P; s++)
       for (uint32_t m = 0; m < 2 * P; m++)
         g.owner[s][m] = m % P; /* rank s + m, first met at microbatch m */
-    TEXT("let P = %u ranks P pipe net stages P mbs 2*P place s, m -> (s + m) %% P\n"
-         "order r { do m in 0..2*P { F[(r - m) %% P](m) } do m in 0..2*P { B[stage (r - m) %% P](m) } U }",
-         P);
+    TEXT(
+        "let P = %u ranks P pipe net stages P mbs 2*P place s, m -> (s + m) %% P\n"
+        "order r { do m in 0..2*P { F[(r - m) %% P](m) } do m in 0..2*P { B[stage (r - m) %% P](m) } U }",
+        P);
     train("wheel", &g, text);
   }
 }
 
-static void towers(void) { /* two towers into one; then one that ends twice; then with a chunk a rank more */
+static void towers(
+    void) { /* two towers into one; then one that ends twice; then with a chunk a rank more */
   for (uint32_t M = 1; M <= 6; M += 5) {
     Meant g = {.nstage = 5, .nmb = M};
     skip(&g, 0, 1), skip(&g, 2, 3), skip(&g, 1, 4), skip(&g, 3, 4);
@@ -636,10 +668,12 @@ static void ties(void) {
          "order r { do m in 0..M { F[0](m) } do m in 0..M { F[1](m) } do m in 0..M { B[1](m) } "
          "do m in 0..M { I[0](m) } U[1] do M { W[0] } U[0] }",
          P, P > 2 ? "tie P, 1" : "");
-    if (P == 2) /* both ends on rank 0: an update must not come before the last gradient of the other */
-      TEXT("let P = 2 let M = 5 ranks P pipe net stages 2*P mbs M place s -> s < P ? s : 2*P-1-s\n"
-           "tie 0, 2*P-1 order r { do m in 0..M { F[0](m) } do m in 0..M { F[1](m) } do m in 0..M { B[1](m) } "
-           "do m in 0..M { I[0](m) } do M { W[0] } U }");
+    if (P ==
+        2) /* both ends on rank 0: an update must not come before the last gradient of the other */
+      TEXT(
+          "let P = 2 let M = 5 ranks P pipe net stages 2*P mbs M place s -> s < P ? s : 2*P-1-s\n"
+          "tie 0, 2*P-1 order r { do m in 0..M { F[0](m) } do m in 0..M { F[1](m) } do m in 0..M { B[1](m) } "
+          "do m in 0..M { I[0](m) } do M { W[0] } U }");
     else
       TEXT("let P = %u let M = 5 ranks P pipe net stages 2*P mbs M place s -> s < P ? s : 2*P-1-s\n"
            "tie 0, 2*P-1 tie P, 1\n"
@@ -653,11 +687,43 @@ static void ties(void) {
       for (uint32_t m = 0; m < 6; m++)
         g.owner[s][m] = m / (6 / P == 0 ? 1 : P == 4 ? 3 : 6 / P);
     uint32_t n = P == 4 ? 2 : P; /* pipes; they shift by a rank each */
-    TEXT("let n = %u ranks 3 pipe p[i] in 0..n stages 3 mbs 6/n place s -> (s + i) %% 3 tie 0, 1, 2\n"
-         "order r { do i in 0..n { do m in 0..6/n { do s in 0..3 { if (s + i) %% 3 == r { p[i].F[stage s](m) } } } }\n"
-         "do i in 0..n { do m in 0..6/n { do s in 0..3 { if (s + i) %% 3 == r { p[i].B(m) } } } } U }",
-         n);
+    TEXT(
+        "let n = %u ranks 3 pipe p[i] in 0..n stages 3 mbs 6/n place s -> (s + i) %% 3 tie 0, 1, 2\n"
+        "order r { do i in 0..n { do m in 0..6/n { do s in 0..3 { if (s + i) %% 3 == r { p[i].F[stage s](m) } } } }\n"
+        "do i in 0..n { do m in 0..6/n { do s in 0..3 { if (s + i) %% 3 == r { p[i].B(m) } } } } U }",
+        n);
     train("tied replicas", &g, text);
+  }
+}
+
+/* Several updates in a step: of shared weights on a line, on one rank, and with a stage that is dealt out. */
+static void rounds(void) {
+  for (uint32_t every = 2; every <= 4; every += 2) {
+    static const char *const order =
+        "order r { do j in 0..M/n { do i in 0..n { F(j*n + i) } do i in 0..n { B(j*n + i) } U } }";
+    Meant g;
+    chain(&g, 3, 8);
+    g.every = every, g.tie[0] = g.tie[2] = 1;
+    TEXT("let M = 8 let n = %u ranks 3 pipe net stages 3 mbs M place s -> s tie 0, 2 %s", every,
+         order);
+    train("tied, several updates", &g, text);
+    TEXT(
+        "let M = 8 let n = %u ranks 2 pipe net stages 3 mbs M place s -> s %% 2 tie 0, 2\n"
+        "order r in 0..1 { do j in 0..M/n { do i in 0..n { F[0](j*n + i) } do i in 0..n { F[1](j*n + i) }\n"
+        "do i in 0..n { B[1](j*n + i) } do i in 0..n { B[0](j*n + i) } U[1] U[0] } }\n"
+        "order r in 1..2 { do j in 0..M/n { do i in 0..n { F(j*n + i) } do i in 0..n { I(j*n + i) } do n { W } U } }",
+        every);
+    train("tied on one rank, several updates", &g, text);
+    skip(&g, 0, 2);
+    for (uint32_t m = 0; m < 8; m++)
+      g.owner[0][m] = m % 2;
+    TEXT(
+        "let M = 8 let n = %u ranks 4 pipe net stages 3 mbs M place s, m -> s == 0 ? m %% 2 : s + 1\n"
+        "tie 0, 2 edge 0 -> 2\n"
+        "order r in 0..2 { do j in 0..M/n { do n/2 { F } do n/2 { B } U } }\n"
+        "order r in 2..4 { do j in 0..M/n { do n { F } do n { B } U } }",
+        every);
+    train("dealt and tied, several updates", &g, text);
   }
 }
 
@@ -668,10 +734,12 @@ int main(int argc, char **argv) {
     mutants = 60, seed = strtoull(argv[2], NULL, 10);
   unet("steady m { F(m) B(m - (P-1-r)) }", false);
   unet("do m in 0..M { F(m) } do m in 0..M { I(m) } do M { W }", false);
-  unet("do m in 0..M { F[0](m) } do m in 0..M { F[1](m) } do m in 0..M { B[1](m) } do m in 0..M { B[0](m) }",
-       true);
-  unet("rules m { I[1](m) @ 0  I[0](m) @ 1  F[1](m) @ 2  F[0](m) @ 3 when inflight(r, 0) < P  W[0](m)  W[1](m) }",
-       true);
+  unet(
+      "do m in 0..M { F[0](m) } do m in 0..M { F[1](m) } do m in 0..M { B[1](m) } do m in 0..M { B[0](m) }",
+      true);
+  unet(
+      "rules m { I[1](m) @ 0  I[0](m) @ 1  F[1](m) @ 2  F[0](m) @ 3 when inflight(r, 0) < P  W[0](m)  W[1](m) }",
+      true);
   printf("unet: %d runs against the sequential one\n", cases);
   int before = cases;
   for (int rules = 0; rules < 2; rules++) {
@@ -689,9 +757,12 @@ int main(int argc, char **argv) {
   before = cases;
   ties();
   printf("tied: %d runs against the sequential one\n", cases - before);
+  before = cases;
+  rounds();
+  printf("updates: %d runs against the sequential one\n", cases - before);
   if (mutants > 0)
-    printf("mutants of seed %s: %u refused, %u stalled or mismatched, %u right, %d wrong\n", argv[2], refused,
-           stalled, right, failures);
+    printf("mutants of seed %s: %u refused, %u stalled or mismatched, %u right, %d wrong\n",
+           argv[2], refused, stalled, right, failures);
   else
     printf("%d of %d runs differ\n", failures, cases);
   return failures != 0;

@@ -422,7 +422,8 @@ static void write_profile(const char *path, uint32_t nstage) {
 }
 
 static const char *scratch;
-static const char *third = "V"; /* name of the third parameter; another one than V is no count of stages */
+static const char *third =
+    "V"; /* name of the third parameter; another one than V is no count of stages */
 
 /* pipedream_2bw with loops, and updates that name no microbatch. */
 #define LOOPS \
@@ -481,7 +482,8 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
   if (u && u->text)
     opt.text = u->text, opt.text_len = strlen(u->text);
   if (sized) {
-    write_profile(scratch, P * (V && !u && *third == 'V' ? V : c->chunks)); /* stages of the model */
+    write_profile(scratch,
+                  P * (V && !u && *third == 'V' ? V : c->chunks)); /* stages of the model */
     opt.profile = scratch;
   }
   if (!compile_only(&s)) {

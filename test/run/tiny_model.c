@@ -229,7 +229,8 @@ void tiny_free(Tiny *t) {
 
 PrModel tiny_model(Tiny *t) {
   return (PrModel){t,        t->nstage,      sizes,           init,   forward,
-                   backward, backward_input, backward_weight, update, reduce, NULL};
+                   backward, backward_input, backward_weight, update, reduce,
+                   NULL};
 }
 
 TinyRef *tiny_reference(uint32_t nstage, uint32_t nmb, int uniform, uint64_t steps) {

@@ -22,7 +22,8 @@ static void slots(const char *what, const PipeRank *k, uint32_t at, uint32_t n, 
 int main(void) {
   const PipeProgram *p = &pipe_program;
   for (uint32_t i = 0; i < p->nedge; i++)
-    printf("edge %" PRIu32 " -> %" PRIu32 "%s\n", p->edge[i].from, p->edge[i].to, p->edge[i].skip ? " skip" : "");
+    printf("edge %" PRIu32 " -> %" PRIu32 "%s\n", p->edge[i].from, p->edge[i].to,
+           p->edge[i].skip ? " skip" : "");
   for (uint32_t m = 0; m < p->nmodel; m++) {
     printf("row %" PRIu32 ":", m);
     for (uint32_t mb = 0; mb < p->nmb; mb++)
@@ -30,8 +31,9 @@ int main(void) {
     printf("\n");
   }
   for (uint32_t i = 0; i < p->nstage; i++)
-    printf("stage %" PRIu32 " model %" PRIu32 " edge %" PRIu64 " tied %d %" PRIu64 "\n", i, p->stage[i].model,
-           p->stage[i].edge_bytes, p->stage[i].tied != PIPE_NONE, p->stage[i].tied_bytes);
+    printf("stage %" PRIu32 " model %" PRIu32 " edge %" PRIu64 " tied %d %" PRIu64 "\n", i,
+           p->stage[i].model, p->stage[i].edge_bytes, p->stage[i].tied != PIPE_NONE,
+           p->stage[i].tied_bytes);
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
     for (uint32_t i = 0; i < k->npool; i++)
