@@ -664,12 +664,12 @@ bool check_all_m(Sched *s) {
   }
   x.env = NEW_ARRAY(s->arena, Quasi, s->nslot);
   clear(&x, m, false);
-  bool ok = bind(&x, s->def);
+  bool ok = s->tuned ? no(&x, s->tuned->at, "the order is tuned") : bind(&x, s->def);
   for (uint32_t k = 0; k < s->npipe && ok; k++) {
     const Clause *c = s->pipe[k].clause;
     ok = free_of_m(&x, c->value, "the number of stages depends on it") &&
          free_of_m(&x, c->place, "a place depends on it") &&
-         (!c->mb || no(&x, c->place->at, "a place depends on the microbatch"));
+         (!c->mb_var || no(&x, c->place->at, "a place depends on the microbatch"));
   }
   for (const Schedule *sc = s->def; sc && ok; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c && ok; c = c->next) {

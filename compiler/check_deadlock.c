@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Proof: the program completes. Model: rendezvous transfers, FIFO per directed rank pair without
- * tags, one compute and one comm stream per rank. Requires comm. Method: the machine of pipe_sim.h
+ * tags, one compute and one comm stream per rank (and one copy stream: note [copies cannot stall]). Requires comm. Method: the machine of pipe_sim.h
  * runs it; there is no choice in it, so it completes iff the happens-before graph is acyclic.
  *
  * The transfers have one global order in which all data points forward, so a cycle needs an edge
@@ -117,6 +117,17 @@ bool check_deadlock(Sched *s) {
   in.comm = stream_views(s, true);
   out.compute_start = s->compute_start = time_rows(s, false);
   out.comm_start = s->comm_start = time_rows(s, true);
+  if (s->ncopy) {
+    PipeStream *copy = NEW_ARRAY(s->arena, PipeStream, s->nrank);
+    uint64_t *cell = arena_alloc(s->arena, s->ncopy * sizeof *cell);
+    s->copy_start = NEW_ARRAY(s->arena, uint64_t *, s->nrank);
+    for (uint32_t r = 0; r < s->nrank; r++) {
+      copy[r] = (PipeStream){s->stream[r].copy, NULL, s->stream[r].ncopy};
+      s->copy_start[r] = cell + s->rank_copy0[r];
+    }
+    in.copy = copy;
+    out.copy_start = s->copy_start;
+  }
   for (int tries = 0;; tries++) {
     uint32_t rank;
     PipeSimStatus st = pipe_sim(&in, &out, &rank);

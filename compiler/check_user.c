@@ -94,6 +94,12 @@ static bool no_sizes(Sched *s, const Expr *call) {
 }
 
 bool quantity(Sched *s, const Expr *call, int64_t *value) {
+  if (!s->peak && (call->builtin < BI_MAKESPAN || call->args)) { /* in tune */
+    diag_error(s->diag, DIAG_CLAUSE, call->at,
+               "'%s' is not known yet; a tune clause knows makespan() span() idle() bubble()",
+               span_text(s, call->at));
+    return false;
+  }
   if (call->builtin >= BI_MAKESPAN) {
     Timing t = {.makespan = s->makespan, .span = s->own_span, .busy = s->busy};
     if (call->args && !play(s, call, &t))
@@ -125,7 +131,9 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
     return false;
   }
   const Peak *p = &s->peak[r];
-  if ((call->builtin == BI_MEMORY || call->builtin == BI_VOLUME) && no_sizes(s, call))
+  bool bytes = call->builtin == BI_MEMORY || call->builtin == BI_HOST_MEMORY ||
+               call->builtin == BI_VOLUME;
+  if (bytes && no_sizes(s, call))
     return false;
   switch (call->builtin) {
   case BI_INFLIGHT: *value = p->inflight; break;
@@ -133,6 +141,9 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
   case BI_WARMUP: *value = p->warmup; break;
   case BI_STALENESS: *value = s->staleness[r]; break;
   case BI_DISCREPANCY: *value = s->discrepancy[r]; break;
+  case BI_HOST: *value = p->host; break;
+  case BI_GUESTS: *value = p->guests; break;
+  case BI_HOST_MEMORY: *value = (int64_t)p->host_bytes; break;
   case BI_VOLUME:
   case BI_MESSAGES: return sent_quantity(s, call, (uint32_t)r, value);
   default: *value = (int64_t)p->total;

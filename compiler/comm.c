@@ -273,6 +273,7 @@ bool comm(Sched *s) {
     x->out = *use_in, x->wait = *in_user, x->keep = edge;
     *in_user = used;
   }
+  offload_streams(s);
   return true;
 }
 

@@ -7,9 +7,9 @@
 #include "expand.h"
 #include "graph.h"
 
-const char *const cost_key[NKEYS] = {"F",      "B",    "I",    "W",        "U",      "send",
-                                     "reduce", "act",  "gout", "boundary", "weight", "grad",
-                                     "opt",    "work", "edge", "tied"};
+const char *const cost_key[NKEYS] = {"F",      "B",    "I",    "W",    "U",    "send",
+                                     "reduce", "OFF",  "LOAD", "act",  "gout", "boundary",
+                                     "weight", "grad", "opt",  "work", "edge", "tied"};
 
 uint64_t *cost_field(PipeStage *st, CostKey k) {
   switch (k) {
@@ -20,6 +20,8 @@ uint64_t *cost_field(PipeStage *st, CostKey k) {
   case KEY_U: return &st->time[PIPE_U];
   case KEY_SEND: return &st->time[PIPE_SEND_F];
   case KEY_REDUCE: return &st->time[PIPE_REDUCE];
+  case KEY_OFF: return &st->time[PIPE_OFF];
+  case KEY_LOAD: return &st->time[PIPE_LOAD];
   case KEY_ACT: return &st->act_bytes;
   case KEY_GOUT: return &st->gout_bytes;
   case KEY_BOUNDARY: return &st->boundary_bytes;
@@ -45,6 +47,8 @@ void cost_defaults(PipeStage *st, const bool has[NKEYS]) {
     st->time[PIPE_W] = has[KEY_I] && st->time[PIPE_I] <= b ? b - st->time[PIPE_I] : b / 2;
   st->time[PIPE_SEND_B] = st->time[PIPE_SEND_F];
   st->time[PIPE_TIE] = st->time[PIPE_REDUCE];
+  if (!has[KEY_LOAD])
+    st->time[PIPE_LOAD] = st->time[PIPE_OFF];
   if (!has[KEY_GRAD])
     st->grad_bytes = st->weight_bytes;
   if (!has[KEY_EDGE])

@@ -9,24 +9,25 @@
  * rank comes first (the path stays where it is), then the producer, then transfers of the stream.
  *
  * Idle time. Before the first op of a rank it is `warmup`, after its last `flush`. Between two ops
- * the second waited for an instruction of the COMM stream. Is that a SEND, a slot had to become
+ * the second waited for an instruction of the COMM stream, or of the COPY stream: `copy`. Is that a SEND, a slot had to become
  * free: `slot`. Is it a RECV or a sum (REDUCE, TIE), then until the producer on the other rank had ended it is `peer`, and from
  * there until the tensor was there `transfer`: on the wire or behind other transfers. */
 #include "critical.h"
 
 #include <inttypes.h>
 
-const char *const idle_name[IDLE_NCAUSES] = {"warmup", "peer", "transfer", "slot", "flush"};
+const char *const idle_name[IDLE_NCAUSES] = {"warmup", "peer", "transfer", "slot", "copy", "flush"};
 
 typedef struct Walk {
   const PipeProgram *p;
   uint64_t **start, **end;
   uint32_t **pair;
-  uint32_t **at[2]; /* [stream][rank][k]: row of the k-th instruction of the stream */
-  uint32_t **nth;   /* [rank][row]: its place in its stream */
+  uint32_t **at[PIPE_NSTREAMS]; /* [stream][rank][k]: row of the k-th instruction of the stream */
+  uint32_t **nth;               /* [rank][row]: its place in its stream */
 } Walk;
 
 static bool is_comm(const PipeInstr *in) { return pipe_op_info[in->op].comm != 0; }
+static uint8_t on(const PipeInstr *in) { return pipe_op_info[in->op].stream; }
 static bool is_recv(const PipeInstr *in) { return in->op == PIPE_RECV_F || in->op == PIPE_RECV_B; }
 
 static Walk walk_open(Sched *s) {
@@ -38,15 +39,15 @@ static Walk walk_open(Sched *s) {
   if (!w.pair)
     a->oom(sizeof(uint32_t) * ((size_t)s->nop + 2 * (size_t)s->nxfer));
   w.nth = NEW_ARRAY(a, uint32_t *, p->nrank);
-  for (int c = 0; c < 2; c++)
+  for (int c = 0; c < PIPE_NSTREAMS; c++)
     w.at[c] = NEW_ARRAY(a, uint32_t *, p->nrank);
   for (uint32_t r = 0; r < p->nrank; r++) {
-    uint32_t n = p->rank[r].ninstr, k[2] = {0, 0};
+    uint32_t n = p->rank[r].ninstr, k[PIPE_NSTREAMS] = {0};
     w.nth[r] = NEW_ARRAY(a, uint32_t, n);
-    w.at[0][r] = NEW_ARRAY(a, uint32_t, n);
-    w.at[1][r] = NEW_ARRAY(a, uint32_t, n);
+    for (int c = 0; c < PIPE_NSTREAMS; c++)
+      w.at[c][r] = NEW_ARRAY(a, uint32_t, n);
     for (uint32_t i = 0; i < n; i++) {
-      int c = is_comm(&p->rank[r].instr[i]);
+      uint8_t c = on(&p->rank[r].instr[i]);
       w.nth[r][i] = k[c];
       w.at[c][r][k[c]++] = i;
     }
@@ -54,15 +55,23 @@ static Walk walk_open(Sched *s) {
   return w;
 }
 
-/* The instruction that i of rank r waits for on the other stream, or NONE. */
+/* The instruction that i of rank r waits for with `wait`, or NONE. */
 static uint32_t awaited(const Walk *w, uint32_t r, uint32_t i) {
   const PipeInstr *in = &w->p->rank[r].instr[i];
-  return in->wait ? w->at[!is_comm(in)][r][in->wait - 1] : NONE;
+  return in->wait ? w->at[on(in) == PIPE_COMPUTE ? PIPE_COMM : PIPE_COMPUTE][r][in->wait - 1]
+                  : NONE;
+}
+
+/* The same with `wait_copy`. */
+static uint32_t copied(const Walk *w, uint32_t r, uint32_t i) {
+  const PipeInstr *in = &w->p->rank[r].instr[i];
+  return in->wait_copy ? w->at[on(in) == PIPE_COPY ? PIPE_COMM : PIPE_COPY][r][in->wait_copy - 1]
+                       : NONE;
 }
 
 /* The instruction before i in its stream, or NONE. */
 static uint32_t previous(const Walk *w, uint32_t r, uint32_t i) {
-  int c = is_comm(&w->p->rank[r].instr[i]);
+  uint8_t c = on(&w->p->rank[r].instr[i]);
   return w->nth[r][i] ? w->at[c][r][w->nth[r][i] - 1] : NONE;
 }
 
@@ -75,14 +84,16 @@ static uint32_t next_rank(const Walk *w, const PipeInstr *in) {
 static void back(const Walk *w, uint32_t *r, uint32_t *i) {
   uint64_t t = w->start[*r][*i];
   const PipeInstr *in = &w->p->rank[*r].instr[*i];
-  uint32_t rank[4] = {*r, *r, NONE, NONE},
-           from[4] = {previous(w, *r, *i), awaited(w, *r, *i), NONE, NONE};
-  int n = 2;
+  uint32_t rank[6] = {*r, *r, *r},
+           from[6] = {previous(w, *r, *i), awaited(w, *r, *i), copied(w, *r, *i)};
+  int n = 3;
   if (pipe_is_sum(in->op)) { /* the last gradient of a replica, then their streams */
-    for (int stream = 0; stream < 2; stream++) {
+    for (int which = 0; which < 3; which++) {
       uint32_t q = *r, j = *i;
       do {
-        uint32_t k = stream ? previous(w, q, j) : awaited(w, q, j);
+        uint32_t k = which == 2   ? copied(w, q, j)
+                     : which == 1 ? previous(w, q, j)
+                                  : awaited(w, q, j);
         if (k != NONE && w->end[q][k] == t) {
           *r = q, *i = k;
           return;
@@ -99,7 +110,9 @@ static void back(const Walk *w, uint32_t *r, uint32_t *i) {
     rank[!own] = q, from[!own] = awaited(w, q, j);
     rank[2 + own] = *r, from[2 + own] = previous(w, *r, *i);
     rank[2 + !own] = q, from[2 + !own] = previous(w, q, j);
-    n = 4;
+    rank[4] = *r, from[4] = copied(w, *r, *i);
+    rank[5] = q, from[5] = copied(w, q, j);
+    n = 6;
   }
   for (int k = 0; k < n; k++)
     if (from[k] != NONE && w->end[rank[k]][from[k]] == t) {
@@ -141,7 +154,11 @@ static void find_path(Sched *s, const Walk *w, Critical *c) {
 static void split_gap(const Walk *w, uint32_t r, uint32_t i, uint64_t a,
                       uint64_t idle[IDLE_NCAUSES]) {
   uint64_t b = w->start[r][i];
-  uint32_t x = awaited(w, r, i);
+  uint32_t x = awaited(w, r, i), y = copied(w, r, i);
+  if (y != NONE && w->end[r][y] == b && (x == NONE || w->end[r][x] != b)) {
+    idle[IDLE_COPY] += b - a;
+    return;
+  }
   BUG_IF(x == NONE || w->end[r][x] != b);
   const PipeInstr *in = &w->p->rank[r].instr[x];
   if (pipe_is_sum(in->op)) { /* until the last gradient of all replicas is there */
@@ -175,7 +192,7 @@ static void find_idle(const Walk *w, Critical *c) {
     uint64_t free = 0, *idle = c->idle[r];
     bool begun = false;
     for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
-      if (is_comm(&p->rank[r].instr[i]))
+      if (on(&p->rank[r].instr[i]) != PIPE_COMPUTE)
         continue;
       if (!begun)
         idle[IDLE_WARMUP] = w->start[r][i];
@@ -221,14 +238,18 @@ void emit_critical(Sched *s, FILE *f) {
   const PipeProgram *p = s->prog;
   const Critical *c = critical(s);
   const char *unit = s->timed ? " ns" : "";
-  uint64_t moving = 0, sum[IDLE_NCAUSES] = {0}, all = 0;
+  uint64_t moving = 0, copying = 0, sum[IDLE_NCAUSES] = {0}, all = 0;
   for (uint32_t k = 0; k < c->npath; k++)
     if (is_comm(&p->rank[c->path[k].rank].instr[c->path[k].instr]))
       moving += c->path[k].end - c->path[k].start;
+    else if (on(&p->rank[c->path[k].rank].instr[c->path[k].instr]) == PIPE_COPY)
+      copying += c->path[k].end - c->path[k].start;
   fprintf(f,
           "\ncritical path: %" PRIu64 "%s = %" PRIu64 " computing + %" PRIu64
-          " in transfers, %u step%s, each starting as the one above ends\n",
-          p->makespan, unit, p->makespan - moving, moving, c->npath, c->npath == 1 ? "" : "s");
+          " in transfers%s, %u step%s, each starting as the one above ends\n",
+          p->makespan, unit, p->makespan - moving - copying, moving,
+          s->ncopy ? arena_printf(s->arena, " + %" PRIu64 " in copies", copying) : "", c->npath,
+          c->npath == 1 ? "" : "s");
   int wide = digits(p->makespan) < 5 ? 5 : digits(p->makespan);
   fprintf(f, "%*s  %*s  rank  %-10s  at\n", wide, "start", wide, "time", "op");
   for (uint32_t k = 0; k < c->npath; k++) {
@@ -244,17 +265,20 @@ void emit_critical(Sched *s, FILE *f) {
   fprintf(
       f,
       "\nidle time%s%s%s by cause: before a rank's first op (warmup), for the op of a peer, for a transfer, for a\n"
-      "slot that a transfer still holds, after its last op (flush)\n",
-      s->timed ? " in" : "", unit, s->timed ? "," : "");
+      "slot that a transfer still holds, %safter its last op (flush)\n",
+      s->timed ? " in" : "", unit, s->timed ? "," : "",
+      s->ncopy ? "for a copy to or from host memory, " : "");
   wide = digits(p->makespan * p->nrank) < 8 ? 8 : digits(p->makespan * p->nrank);
   fprintf(f, "rank  %*s  %*s", wide, "busy", wide, "idle");
   for (int k = 0; k < IDLE_NCAUSES; k++)
-    fprintf(f, "  %*s", wide, idle_name[k]);
+    if (idle_shown(s, k))
+      fprintf(f, "  %*s", wide, idle_name[k]);
   fputc('\n', f);
   for (uint32_t r = 0; r < p->nrank; r++) {
     fprintf(f, "%4u  %*" PRIu64 "  %*" PRIu64, r, wide, c->busy[r], wide, p->makespan - c->busy[r]);
     for (int k = 0; k < IDLE_NCAUSES; k++) {
-      fprintf(f, "  %*" PRIu64, wide, c->idle[r][k]);
+      if (idle_shown(s, k))
+        fprintf(f, "  %*" PRIu64, wide, c->idle[r][k]);
       sum[k] += c->idle[r][k];
       all += c->idle[r][k];
     }
@@ -262,10 +286,12 @@ void emit_critical(Sched *s, FILE *f) {
   }
   fprintf(f, " all  %*" PRIu64 "  %*" PRIu64, wide, p->busy, wide, all);
   for (int k = 0; k < IDLE_NCAUSES; k++)
-    fprintf(f, "  %*" PRIu64, wide, sum[k]);
+    if (idle_shown(s, k))
+      fprintf(f, "  %*" PRIu64, wide, sum[k]);
   double share = p->makespan ? 100 / ((double)p->makespan * p->nrank) : 0;
   fprintf(f, "\n   %%  %*.2f  %*.2f", wide, (double)p->busy * share, wide, (double)all * share);
   for (int k = 0; k < IDLE_NCAUSES; k++)
-    fprintf(f, "  %*.2f", wide, (double)sum[k] * share);
+    if (idle_shown(s, k))
+      fprintf(f, "  %*.2f", wide, (double)sum[k] * share);
   fputc('\n', f);
 }

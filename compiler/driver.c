@@ -88,6 +88,7 @@ static const struct {
     {"read_csv", read_csv, dump_ops, CSV},
     {"check_deps", check_deps, NULL, PIPE | CSV | LISTS},
     {"order", order, NULL, PIPE | CSV | LISTS},
+    {"offload", offload, dump_ops, PIPE | CSV},
     {"comm", comm, dump_streams, PIPE | CSV},
     {"check_deadlock", check_deadlock, dump_streams, PIPE | CSV},
     {"slots", slots, dump_streams, PIPE | CSV},

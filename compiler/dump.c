@@ -27,10 +27,20 @@ void dump_ops(Sched *s, FILE *f) {
           s->nstage, s->nmb);
   for (uint32_t i = 0; i < s->nstage; i++)
     fprintf(f, "stage %u: rank %u chunk %u\n", i, s->stage[i].rank, s->stage[i].chunk);
+  uint32_t copy = 0;
   for (uint32_t r = 0; r < s->nrank; r++) {
     int phase = -1;
     fprintf(f, "rank %u:", r);
-    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+    for (uint32_t i = s->rank_op0[r]; i <= s->rank_op0[r + 1]; i++) {
+      for (; copy < s->ncopy && s->copy[copy].at <= i && s->stage[s->copy[copy].stage].rank == r;
+           copy++) {
+        char text[OP_TEXT];
+        const Copy *c = &s->copy[copy];
+        pipe_op_text(text, (PipeOp)c->kind, c->stage, c->mb);
+        fprintf(f, " %s", text);
+      }
+      if (i == s->rank_op0[r + 1])
+        break;
       if (s->op[i].phase != phase)
         fprintf(f, " [%s]", pipe_phase_name[phase = s->op[i].phase]);
       fprintf(f, " %s", op_text(s, i));
@@ -46,12 +56,16 @@ static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeIns
   fprintf(f, "  %s", text);
   if (in->wait)
     fprintf(f, " wait %u", in->wait);
-  const uint32_t v[] = {in->peer, in->act, in->gout, in->in, in->out};
-  static const char *const name[] = {"peer", "act", "gout", "in", "out"};
+  if (in->wait_copy)
+    fprintf(f, " %s %u", pipe_op_info[in->op].stream == PIPE_COPY ? "wait_comm" : "wait_copy",
+            in->wait_copy);
   const PipeStage *st = &g.stage[in->stage];
   bool forward = in->op == PIPE_F, comm = pipe_op_info[in->op].comm;
-  for (int i = 0; i < 5; i++) {
-    uint32_t n = comm || i < 3 ? 1 : (i == 3) == forward ? st->nin : st->nout;
+  uint32_t keep = comm ? NONE : in->keep; /* of a transfer: its edge, which the text says */
+  const uint32_t v[] = {in->peer, in->act, in->gout, keep, in->in, in->out};
+  static const char *const name[] = {"peer", "act", "gout", "keep", "in", "out"};
+  for (int i = 0; i < 6; i++) {
+    uint32_t n = comm || i < 4 ? 1 : (i == 4) == forward ? st->nin : st->nout;
     if (v[i] == NONE)
       continue;
     fprintf(f, " %s", name[i]);
@@ -70,6 +84,10 @@ void dump_streams(Sched *s, FILE *f) {
     fprintf(f, "rank %u comm:\n", r);
     for (uint32_t i = 0; i < t->ncomm; i++)
       dump_instr(f, sched_graph(s), NULL, &t->comm[i]);
+    if (t->ncopy)
+      fprintf(f, "rank %u copy:\n", r);
+    for (uint32_t i = 0; i < t->ncopy; i++)
+      dump_instr(f, sched_graph(s), NULL, &t->copy[i]);
   }
 }
 
@@ -81,8 +99,9 @@ void dump_program(Sched *s, FILE *f) {
           p->name, p->params, p->hash, p->makespan, p->ideal, p->busy);
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
-    fprintf(f, "rank %u: %u slots, %u in flight, %" PRIu64 " bytes\n", r, k->nslot, k->inflight,
+    fprintf(f, "rank %u: %u slots, %u in flight, %" PRIu64 " bytes", r, k->nslot, k->inflight,
             k->bytes);
+    fprintf(f, k->host ? ", %" PRIu64 " of host memory\n" : "\n", k->host);
     for (uint32_t i = 0; i < k->npool; i++)
       fprintf(f, "  pool %s stage %u%s: %u..%u, %" PRIu64 " bytes\n",
               pipe_class_name[k->pool[i].cls], k->pool[i].stage, k->pool[i].skip ? " skip" : "",

@@ -114,7 +114,7 @@ void emit_c(Sched *s, FILE *f) {
     int phase = -1;
     text_string(t, arena_printf(s->arena, "\nstatic const PipeInstr rank%u[] = {\n", r));
     for (uint32_t i = 0; i < k->ninstr; i++) {
-      if (!pipe_op_info[k->instr[i].op].comm && k->instr[i].phase != phase) {
+      if (pipe_op_info[k->instr[i].op].stream == PIPE_COMPUTE && k->instr[i].phase != phase) {
         phase = k->instr[i].phase;
         text_room(t);
         text_lit(t, "  /* ");
@@ -126,8 +126,8 @@ void emit_c(Sched *s, FILE *f) {
     text_string(t, arena_printf(s->arena, "};\nstatic const PipePool pool%u[] = {\n", r));
     for (uint32_t i = 0; i < k->npool; i++) {
       const PipePool *q = &k->pool[i];
-      static const char *const cls[] = {"PIPE_ACT", "PIPE_GOUT", "PIPE_OUT", "PIPE_IN",
-                                        "PIPE_LOCAL"};
+      static const char *const cls[] = {"PIPE_ACT",   "PIPE_GOUT", "PIPE_OUT",  "PIPE_IN",
+                                        "PIPE_LOCAL", "PIPE_HOST", "PIPE_GUEST"};
       text_string(t, arena_printf(s->arena, "  {%s, %u, %u, %u, %" PRIu64 ", %u, 0},\n",
                                   cls[q->cls], q->stage, q->first, q->count, q->bytes, q->skip));
     }
@@ -137,8 +137,9 @@ void emit_c(Sched *s, FILE *f) {
   text_string(t, "\nstatic const PipeRank rank[] = {\n");
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
-    text_string(t, arena_printf(s->arena, "  {rank%u, pool%u, %u, %u, %u, %u, %" PRIu64, r, r,
-                                k->ninstr, k->npool, k->nslot, k->inflight, k->bytes));
+    text_string(t,
+                arena_printf(s->arena, "  {rank%u, pool%u, %u, %u, %u, %u, %" PRIu64 ", %" PRIu64,
+                             r, r, k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host));
     text_string(t, k->nlist ? arena_printf(s->arena, ", list%u, %u, 0},\n", r, k->nlist)
                             : ", 0, 0, 0},\n");
   }

@@ -128,13 +128,18 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle) {
   number(t, "rank", r, ',');
   number(t, "inflight", pk->inflight, ',');
   number(t, "held", pk->held, ',');
+  number(t, "host", pk->host, ',');
+  if (s->sized)
+    number(t, "host_bytes", pk->host_bytes, ',');
+  number(t, "guests", pk->guests, ',');
   number(t, "warmup_depth", pk->warmup, ',');
   number(t, "staleness", s->staleness[r], ',');
   number(t, "discrepancy", s->discrepancy[r], ',');
   key(t, "idle");
   text_char(t, '{');
   for (int i = 0; i < IDLE_NCAUSES; i++)
-    number(t, idle_name[i], idle[i], i + 1 < IDLE_NCAUSES ? ',' : '}');
+    if (idle_shown(s, i))
+      number(t, idle_name[i], idle[i], i + 1 < IDLE_NCAUSES ? ',' : '}');
   text_char(t, ',');
   if (s->sized) {
     static const char *const name[] = {"weight", "grad", "opt", "work",  "act",
@@ -143,6 +148,8 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle) {
                           pk->gout,   pk->out,  pk->in,  pk->local, pk->total};
     key(t, "bytes");
     text_char(t, '{');
+    if (pk->guest)
+      number(t, "guest", pk->guest, ',');
     for (int i = 0; i < 10; i++)
       number(t, name[i], v[i], i < 9 ? ',' : '}');
     text_char(t, ',');
@@ -170,10 +177,11 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle) {
   text_lit(t, "],\n");
   key(t, "instr");
   text_lit(t, "[\n");
-  uint32_t c = 0, x = 0;
+  const uint64_t *starts[PIPE_NSTREAMS] = {s->compute_start[r], s->comm_start[r],
+                                           s->ncopy ? s->copy_start[r] : NULL};
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
-    uint64_t start = pipe_op_info[in->op].comm ? s->comm_start[r][x++] : s->compute_start[r][c++];
+    uint64_t start = *starts[pipe_op_info[in->op].stream]++;
     text_room(t);
     text_char(t, '{');
     op_string(p, t, "op", in, ',');
@@ -187,9 +195,12 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle) {
     number_or_skip(t, "peer", in->peer);
     number_or_skip(t, "act", in->act);
     number_or_skip(t, "gout", in->gout);
+    number_or_skip(t, "keep", pipe_op_info[in->op].comm ? NONE : in->keep);
     slots_json(p, t, k, in, true);
     slots_json(p, t, k, in, false);
     number(t, "wait", in->wait, ',');
+    if (in->wait_copy)
+      number(t, "wait_copy", in->wait_copy, ',');
     place(t, &p->site[in->site]);
     text_lit(t, i + 1 < k->ninstr ? "},\n" : "}\n");
   }

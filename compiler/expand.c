@@ -194,6 +194,35 @@ bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   return true;
 }
 
+/* OFF and LOAD are no ops: they stand between those. */
+static bool push_copy(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb) {
+  Sched *s = x->s;
+  size_t cells = (size_t)s->nstage * s->nmb, cell = (size_t)stage * s->nmb + mb;
+  if (!s->at_off) {
+    s->at_off = NEW_ARRAY(s->arena, uint32_t, cells);
+    s->at_load = NEW_ARRAY(s->arena, uint32_t, cells);
+  }
+  uint32_t *at = o->op == PIPE_OFF ? &s->at_off[cell] : &s->at_load[cell];
+  if (*at) {
+    char text[OP_TEXT];
+    pipe_op_text(text, (PipeOp)o->op, stage, mb);
+    diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank, text);
+    diag_note(s->diag, s->site[s->copy[*at - 1].site], "%s is here first", text);
+    return false;
+  }
+  if (s->ncopy == s->capcopy)
+    vec_grow(s->arena, (void **)&s->copy, &s->capcopy, sizeof *s->copy);
+  s->copy[s->ncopy] = (Copy){.kind = (uint8_t)o->op,
+                             .phase = x->phase,
+                             .stage = stage,
+                             .mb = mb,
+                             .site = op_site(s, x->use),
+                             .to = NONE,
+                             .at = s->nop};
+  *at = ++s->ncopy;
+  return true;
+}
+
 /* The microbatch of an op without one: F, B and I go on after the last of their kind on the stage, W
  * takes the oldest I of the stage, or of the rank, whose W has not run. A W with -1: there is none. */
 static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb) {
@@ -285,6 +314,15 @@ static bool not_here(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t
 }
 
 static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb) {
+  bool copy = o->op == PIPE_OFF || o->op == PIPE_LOAD;
+  if (copy && x->list) {
+    diag_error(x->s->diag, DIAG_CLAUSE, x->use->at,
+               "'%s' cannot stand inside '%s': its place is in the order that comes of it",
+               span_text(x->s, x->use->at), x->list->kind == ST_CLOCK ? "clock" : "rules");
+    diag_help(x->s->diag,
+              "the clause 'offload s, m when ...' adds OFF and LOAD to a finished order");
+    return false;
+  }
   if (mb < INT64_MAX && o->op == PIPE_F)
     x->next_f[stage] = mb + 1;
   else if (mb < INT64_MAX && (o->op == PIPE_B || o->op == PIPE_I))
@@ -294,6 +332,8 @@ static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb) {
     return false;
   if (at != NONE && !runs_mb(x->s, stage, at))
     return not_here(x, o, stage, mb, at);
+  if (copy)
+    return at == NONE || push_copy(x, o, stage, at);
   return at == NONE || (x->list ? list_op(x, o, stage, at) : push_op(x, (uint8_t)o->op, stage, at));
 }
 
@@ -691,17 +731,29 @@ static bool run_orders(Ex *x) {
 
 /* ---- the pass ---- */
 
-bool expand(Sched *s) {
+static bool expand_once(Sched *s) {
   Ex x = {.s = s, .scratch = {.oom = s->arena->oom}};
+  const Clause *chosen = find_tune(s->def);
   s->name = s->def->name;
   if (!bind_top(&x) || !instantiate(&x, s->def, 0, &x.clauses, false))
     return false;
+  uint32_t offload_depth = NONE; /* those of a schedule stand for those of what it extends */
+  for (uint32_t i = 0; i < x.clauses.n; i++)
+    if (x.clauses.at[i].clause->kind == CL_OFFLOAD && x.clauses.at[i].depth < offload_depth)
+      offload_depth = x.clauses.at[i].depth;
   for (uint32_t i = 0; i < x.clauses.n; i++) {
     Clause *c = x.clauses.at[i].clause;
     s->ncheck += c->kind == CL_CHECK;
+    s->noffload += c->kind == CL_OFFLOAD && x.clauses.at[i].depth == offload_depth;
     if (c->kind == CL_LET && !eval(s, c->value, &s->env[c->slot]))
       return false;
+    if (c->kind == CL_TUNE && !bind_tune(s, c, chosen))
+      return false;
   }
+  s->offload = NEW_ARRAY(s->arena, const Clause *, s->noffload);
+  for (uint32_t i = 0, n = 0; i < x.clauses.n; i++)
+    if (x.clauses.at[i].clause->kind == CL_OFFLOAD && x.clauses.at[i].depth == offload_depth)
+      s->offload[n++] = x.clauses.at[i].clause;
   s->check = NEW_ARRAY(s->arena, const Clause *, s->ncheck);
   for (uint32_t i = 0, n = 0; i < x.clauses.n; i++)
     if (x.clauses.at[i].clause->kind == CL_CHECK)
@@ -711,4 +763,9 @@ bool expand(Sched *s) {
   bool ok = fits(s, s->pipe[0].clause) && place_stages(&x) && set_costs(&x) && run_orders(&x);
   arena_free(&x.scratch);
   return ok;
+}
+
+bool expand(Sched *s) {
+  const Clause *c = find_tune(s->def);
+  return c ? tune(s, c, expand_once) : expand_once(s);
 }

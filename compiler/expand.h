@@ -154,6 +154,21 @@ bool run_rules(Ex *x, const Stmt *t);
 /* Once every rank has its ops: plays all of them and puts those of `rules` in order. */
 bool play_rules(Ex *x);
 
+/* ---- justify.c ---- */
+/* Moves ops within the predicted times until there were so many tries, or a few without gain, and keeps
+ * the order with the least *value, of equals the shorter; false: value() has reported. Goes on where it
+ * left off: s->tune_tries, tune_idle. Requires check_deps and no obstacle. */
+bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *), int64_t *least);
+uint32_t justify_obstacle(const Sched *s); /* an update that stands before another op, or NONE */
+
+/* ---- tune.c ---- */
+/* The `tune` clause that holds for the schedule, or NULL. */
+const Clause *find_tune(const Schedule *sc);
+/* Gives the variable of c its value: the s->tune_at-th of its range if c is `chosen`, else the first. */
+bool bind_tune(Sched *s, const Clause *c, const Clause *chosen);
+/* Runs once() for every value of the variable of c and keeps what is best. */
+bool tune(Sched *s, const Clause *c, bool (*once)(Sched *));
+
 /* ---- use.c ---- */
 bool run_use(Ex *x, const Stmt *t);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Two streams per rank become one list in issue order, and the result becomes a PipeProgram.
+ * The streams of a rank become one list in issue order, and the result becomes a PipeProgram.
  * Requires slots and check_deadlock (predicted starts). Ensures prog: its tables are in the arena.
  *
  * A list merges the rank's streams by predicted start; an instruction stands after everything its
@@ -13,13 +13,17 @@
 static PipeInstr *merge(Sched *s, uint32_t r, PipeInstr *out) {
   const Streams *t = &s->stream[r];
   const uint64_t *at_c = s->compute_start[r], *at_x = s->comm_start[r];
-  uint32_t c = 0, x = 0;
-  while (c < t->ncompute || x < t->ncomm) {
-    bool can_c = c < t->ncompute && t->compute[c].wait <= x;
-    bool can_x = x < t->ncomm && t->comm[x].wait <= c;
-    BUG_IF(!can_c && !can_x);
-    if (can_x && (!can_c || at_x[x] <= at_c[c]))
+  const uint64_t *at_y = s->ncopy ? s->copy_start[r] : NULL;
+  uint32_t c = 0, x = 0, y = 0;
+  while (c < t->ncompute || x < t->ncomm || y < t->ncopy) {
+    bool can_c = c < t->ncompute && t->compute[c].wait <= x && t->compute[c].wait_copy <= y;
+    bool can_x = x < t->ncomm && t->comm[x].wait <= c && t->comm[x].wait_copy <= y;
+    bool can_y = y < t->ncopy && t->copy[y].wait <= c && t->copy[y].wait_copy <= x;
+    BUG_IF(!can_c && !can_x && !can_y);
+    if (can_x && (!can_c || at_x[x] <= at_c[c]) && (!can_y || at_x[x] <= at_y[y]))
       *out++ = t->comm[x++];
+    else if (can_y && (!can_c || at_y[y] <= at_c[c]))
+      *out++ = t->copy[y++];
     else
       *out++ = t->compute[c++];
   }
@@ -39,7 +43,7 @@ static uint64_t hash_program(const PipeProgram *p) {
   XXH3_64bits_update(h, p->stage, p->nstage * sizeof *p->stage);
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
-    const uint64_t size[] = {k->ninstr, k->npool, k->nslot, k->inflight, k->bytes};
+    const uint64_t size[] = {k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host};
     XXH3_64bits_update(h, size, sizeof size);
     XXH3_64bits_update(h, k->instr, k->ninstr * sizeof *k->instr);
     XXH3_64bits_update(h, k->pool, k->npool * sizeof *k->pool);
@@ -61,7 +65,7 @@ bool lower(Sched *s) {
   PipeProgram *p = NEW(s->arena, PipeProgram);
   PipeRank *rank = NEW_ARRAY(s->arena, PipeRank, s->nrank);
   PipeSite *site = NEW_ARRAY(s->arena, PipeSite, s->nsite);
-  size_t total = s->nop;
+  size_t total = (size_t)s->nop + s->ncopy;
   for (uint32_t r = 0; r < s->nrank; r++)
     total += s->stream[r].ncomm;
   PipeInstr *out = arena_alloc(s->arena, total * sizeof *out + 1);
@@ -75,6 +79,7 @@ bool lower(Sched *s) {
                          .nslot = s->nrank_slot[r],
                          .inflight = s->peak[r].inflight,
                          .bytes = s->sized ? s->peak[r].total : 0,
+                         .host = s->sized ? s->peak[r].host_bytes : 0,
                          .list = s->graph ? s->slot_list[r] : NULL,
                          .nlist = s->graph ? s->nslot_list[r] : 0};
   }

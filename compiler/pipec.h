@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * THE header: read this first. A compile is one Sched that the passes of driver.c fill in turn:
  *
- *   parse > resolve > expand > check_deps > order > comm > check_deadlock > slots
+ *   parse > resolve > expand > check_deps > order > offload > comm > check_deadlock > slots
  *         > check_memory > lower > check_match > check_channels > check_user > check_all_m > emit
  *
  * A CSV file of PyTorch's comes in by read_csv in place of the first three. One that has its own
@@ -44,6 +44,17 @@ typedef struct Op {
   uint32_t site;  /* row of Sched.site */
 } Op;
 
+/* An OFF or LOAD of the user's program. They are no ops of Sched.op: they stand between those. */
+typedef struct Copy {
+  uint8_t kind;     /* PipeOp: OFF LOAD */
+  uint8_t phase;    /* PipePhase */
+  uint16_t zero;
+  uint32_t stage, mb, site;
+  uint32_t to;      /* rank whose memory takes the stash; NONE: the host's */
+  uint32_t at;      /* row of Sched.op before which it stands, one past the last of its rank at the end */
+  uint32_t free_at; /* OFF (offload): its ACT slot is free for this op of the rank and later ones */
+  uint64_t plan;    /* (offload) when it starts on an idle network */
+} Copy;
 /* An update of a stage: the last op that adds to the gradients that it applies, and the U. */
 typedef struct Round { uint32_t grad, u; } Round;
 
@@ -65,8 +76,8 @@ typedef struct Channel {
 
 /* The instructions of a rank before they are merged into one list. */
 typedef struct Streams {
-  PipeInstr *compute, *comm;
-  uint32_t ncompute, ncomm;
+  PipeInstr *compute, *comm, *copy;
+  uint32_t ncompute, ncomm, ncopy;
 } Streams;
 
 /* What a compute_comms file says for a rank, transfers included: op, stage, mb, site and (once
@@ -79,9 +90,13 @@ typedef struct List {
 /* What a rank needs at its worst moment. (check_memory) Bytes, each buffer rounded up to 64. */
 typedef struct Peak {
   uint32_t inflight, held; /* most live ACT and GOUT slots (slots) */
+  uint32_t host;           /* and HOST slots */
+  uint32_t guests;         /* GUEST slots (slots) */
   uint32_t warmup;         /* forwards before the first backward */
   uint32_t op;             /* op at which act + gout + local bytes are most; NONE when unsized */
   uint64_t weight, grad, opt, work, act, gout, out, in, local, total;
+  uint64_t guest;          /* slots for stashes of other ranks, in total */
+  uint64_t host_bytes;     /* not in total */
 } Peak;
 
 /* A pipe: rows first .. first + nrow - 1 of the stage table, of these the first nstage one for each
@@ -131,6 +146,11 @@ typedef struct Sched {
   Op *op;                /* [nop], rank after rank, each in program order */
   uint32_t nop;
   uint32_t *rank_op0;    /* [nrank + 1] */
+  Copy *copy;            /* [ncopy], rank after rank, each in the order of its COPY stream */
+  uint32_t ncopy, capcopy;
+  uint32_t *rank_copy0;  /* [nrank + 1] (offload) */
+  uint32_t *at_off, *at_load; /* [nstage * nmb] copy + 1; 0 none; NULL while ncopy is 0 */
+  const Clause **offload; uint32_t noffload; /* clauses that add to them (expand) */
   Span *order_at;        /* [nrank] the order that a rank follows */
   const Clause **order_clause; /* [nrank] the same; NULL of a CSV file */
   uint32_t *at_f, *at_b, *at_w; /* [nstage * nmb] op + 1 of F, of B or I, of W; 0 none */
@@ -140,6 +160,9 @@ typedef struct Sched {
   uint32_t *discrepancy; /* [nrank]   its gradient; between an F and its B or I */
   Span *site; uint32_t nsite, capsite;
   List *lists;           /* [nrank] of a compute_comms file, else NULL (read_csv) */
+  const Clause *tuned;   /* `tune` clause that was followed, or NULL */
+  uint32_t tune_at, ntune; /* the value it has settled for, of so many */
+  uint32_t tune_tries, tune_idle; /* tries so far, and since the last gain */
   struct Rules *rules;   /* the simulation of `rules` while it runs, else NULL */
 
   /* order */
@@ -152,7 +175,7 @@ typedef struct Sched {
   Channel *channel;      /* [2 * links] */
   uint32_t **slot_list, *nslot_list; /* [nrank] PipeRank.list; NULL without graph */
   Streams *stream;       /* [nrank] */
-  uint64_t **compute_start, **comm_start; /* [nrank][n] predicted */
+  uint64_t **compute_start, **comm_start, **copy_start; /* [nrank][n] predicted */
   uint64_t makespan, busy, own_span; /* own_span: longest window of a single rank */
   uint32_t channel_slots; /* most that any channel needed */
 
@@ -247,6 +270,7 @@ bool resolve(Sched *s);
 typedef enum Builtin { /* EX_CALL.builtin */
   BI_FN, BI_MIN, BI_MAX,
   BI_INFLIGHT, BI_HELD, BI_WARMUP, BI_MEMORY, BI_STALENESS, BI_DISCREPANCY, /* of a rank */
+  BI_HOST, BI_HOST_MEMORY, BI_GUESTS,          /* of a rank */
   BI_VOLUME, BI_MESSAGES,                      /* of a rank, or of all */
   BI_MAKESPAN, BI_SPAN, BI_IDLE, BI_BUBBLE     /* with named costs */
 } Builtin;
@@ -276,9 +300,9 @@ bool expand(Sched *s);
 bool rules_quantity(Sched *s, const Expr *call, int64_t *value); /* order_rules.c: inflight, held now */
 bool profile_apply(Sched *s, const char *path, Span at, bool *has); /* profile.c; has[NKEYS] */
 typedef enum CostKey { /* entries of time { } and bytes { } and of a profile */
-  KEY_F, KEY_B, KEY_I, KEY_W, KEY_U, KEY_SEND, KEY_REDUCE,
+  KEY_F, KEY_B, KEY_I, KEY_W, KEY_U, KEY_SEND, KEY_REDUCE, KEY_OFF, KEY_LOAD,
   KEY_ACT, KEY_GOUT, KEY_BOUNDARY, KEY_WEIGHT, KEY_GRAD, KEY_OPT, KEY_WORK, KEY_EDGE, KEY_TIED,
-  NKEYS, NTIMEKEYS = KEY_ACT
+  NKEYS, NTIMEKEYS = KEY_ACT, NPLAYKEYS = KEY_OFF /* times; those of makespan(F = 1) */
 } CostKey;
 extern const char *const cost_key[NKEYS];
 uint64_t *cost_field(PipeStage *st, CostKey k); /* where it is kept (SEND: SEND_F; SEND_B follows) */
@@ -315,7 +339,12 @@ uint32_t order_user(const Sched *s, uint32_t op, uint32_t k);
  * ensures xfer, one global order of all transfers (by predicted start), and ideal. */
 bool order(Sched *s);
 
-/* ---- comm.c: requires order; ensures channel and stream: sends, receives, waits ---- */
+/* ---- offload.c: requires order. Ensures copy: what the clauses add, its order, free_at. Proves that
+ * each stash that leaves comes back in time for its backward ---- */
+bool offload(Sched *s);
+void offload_guests(Sched *s);  /* for slots: slots on other ranks */
+void offload_streams(Sched *s); /* for comm: the COPY streams, and what compute waits for of them */
+/* ---- comm.c: requires offload; ensures channel and stream: sends, receives, waits ---- */
 bool comm(Sched *s);
 bool comm_more_slots(Sched *s); /* what the ideal timing needs; false: nothing to add */
 /* ---- check_deadlock.c: requires comm. Model: rendezvous, untagged FIFO, one comm stream per rank.

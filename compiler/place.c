@@ -150,14 +150,14 @@ static bool place_of(Sched *s, const Pipe *p, uint32_t m, uint32_t mb, uint32_t 
   s->env[c->slot] = m;
   if (c->index)
     s->env[c->index_slot] = p->index;
-  if (c->mb)
+  if (c->mb_var)
     s->env[c->mb_slot] = mb;
   if (!eval(s, c->place, &r))
     return false;
   if (r < 0 || r >= s->nrank) {
     diag_error(s->diag, DIAG_PLACE, c->place->at,
                "stage %u is placed on rank %lld%s; the ranks are 0 to %u", m, (long long)r,
-               c->mb ? arena_printf(s->arena, " for microbatch %u", mb) : "", s->nrank - 1);
+               c->mb_var ? arena_printf(s->arena, " for microbatch %u", mb) : "", s->nrank - 1);
     return false;
   }
   *rank = (uint32_t)r;
@@ -181,9 +181,9 @@ static bool deal(Sched *s, Pipe *p, Ranks *rank, Ranks *model) {
     uint32_t begin = rank->n;
     row[rank->at[p->first + m]] = p->first + m + 1;
     for (uint32_t mb = 0; mb < p->nmb; mb++) {
-      if (p->clause->mb && !place_of(s, p, m, mb, &r))
+      if (p->clause->mb_var && !place_of(s, p, m, mb, &r))
         return false;
-      if (!p->clause->mb)
+      if (!p->clause->mb_var)
         r = rank->at[p->first + m];
       if (!row[r]) {
         *vec_push(s->arena, rank) = r, *vec_push(s->arena, model) = m;
@@ -279,7 +279,7 @@ bool place_stages(Ex *x) {
   Ranks rank = {0}, model = {0};
   bool dealt = false;
   for (uint32_t k = 0; k < s->npipe; k++)
-    dealt |= s->pipe[k].clause->mb != NULL;
+    dealt |= s->pipe[k].clause->mb_var != NULL;
   if (dealt) {
     s->row_of = arena_alloc(s->arena, (size_t)s->nmodel * s->nmb * sizeof *s->row_of);
     for (uint32_t k = 0; k < s->npipe; k++)

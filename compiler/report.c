@@ -114,11 +114,14 @@ void emit_report(Sched *s, FILE *f) {
   }
   if (s->ntie > TIES)
     fprintf(f, "          and %u more\n", s->ntie - TIES);
-  fprintf(f, "rank  warmup  in flight  held%s\n", s->sized ? "  bytes        at" : "");
+  fprintf(f, "rank  warmup  in flight  held%s%s\n", s->ncopy ? "  host  guests" : "",
+          s->sized ? "  bytes        at" : "");
   enum { SHOWN = 32 };
   for (uint32_t r = 0; r < s->nrank && r < SHOWN; r++) {
     const Peak *p = &s->peak[r];
     fprintf(f, "%4u  %6u  %9u  %4u", r, p->warmup, p->inflight, p->held);
+    if (s->ncopy)
+      fprintf(f, "  %4u  %6u", p->host, p->guests);
     if (s->sized)
       fprintf(f, "  %-11s  %s", bytes_text(s, p->total), p->op == NONE ? "" : op_text(s, p->op));
     fputc('\n', f);

@@ -48,15 +48,15 @@ typedef struct Resolver {
   uint32_t cap, used;
   VEC(Name) scope; /* names defined, innermost last */
   File *files;
-  Name n_min, n_max, op_name[5];
-  bool in_check;      /* quantities are allowed */
-  bool in_when;       /* inflight and held are */
-  uint32_t nquantity; /* of those, so far */
-  Schedule *schedule; /* that is being resolved */
-  const Stmt *list;   /* the clock or rules that is being resolved, or NULL */
-  const Fn *fn;       /* whose body is being resolved, or NULL */
-  int depth;          /* of imports */
-  bool incomplete;    /* an import of this file failed: what is unknown may be defined there */
+  Name op_name[PIPE_NOPS]; /* NULL: not written by users */
+  bool in_check;           /* quantities are allowed */
+  bool in_when;            /* inflight and held are */
+  uint32_t nquantity;      /* of those, so far */
+  Schedule *schedule;      /* that is being resolved */
+  const Stmt *list;        /* the clock or rules that is being resolved, or NULL */
+  const Fn *fn;            /* whose body is being resolved, or NULL */
+  int depth;               /* of imports */
+  bool incomplete;         /* an import of this file failed: what is unknown may be defined there */
 } Resolver;
 
 static const struct {
@@ -73,6 +73,9 @@ static const struct {
     {"discrepancy", BI_DISCREPANCY},
     {"volume", BI_VOLUME},
     {"messages", BI_MESSAGES},
+    {"host", BI_HOST},
+    {"host_memory", BI_HOST_MEMORY},
+    {"guests", BI_GUESTS},
     {"makespan", BI_MAKESPAN},
     {"span", BI_SPAN},
     {"idle", BI_IDLE},
@@ -183,7 +186,7 @@ static void wrong_kind(Resolver *r, const Sym *y, Name name, Span at, const char
     diag_help(
         d,
         "a check knows inflight(r) held(r) warmup_depth(r) memory(r) staleness(r) discrepancy(r) "
-        "volume(r) messages(r) makespan() span() idle() bubble()");
+        "host(r) host_memory(r) guests(r) volume(r) messages(r) makespan() span() idle() bubble()");
 }
 
 /* ---- expressions; the result tells whether the value depends on the kernel's index ---- */
@@ -198,7 +201,7 @@ static bool resolve_args(Resolver *r, Arg *a) {
 }
 
 static bool is_cost(Name key) {
-  for (int k = 0; k < NTIMEKEYS; k++)
+  for (int k = 0; k < NPLAYKEYS; k++)
     if (strcmp(key, cost_key[k]) == 0)
       return true;
   return false;
@@ -335,14 +338,10 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
                  o->pipe, o->pipe);
     resolve_expr(r, o->pipe_index);
   }
-  for (int k = 0; k < 5; k++)
+  for (int k = 0; k < PIPE_NOPS; k++)
     if (o->name == r->op_name[k])
-      o->op = (int8_t)(k == 0   ? PIPE_F
-                       : k == 1 ? PIPE_B
-                       : k == 2 ? PIPE_I
-                       : k == 3 ? PIPE_W
-                                : PIPE_U);
-  uint32_t want = !o->parens && !kernel ? 0 : 1;
+      o->op = (int8_t)k;
+  uint32_t want = !o->parens && !kernel && o->op < PIPE_OFF ? 0 : 1;
   if (o->op == PIPE_U && nargs == 0)
     want = 0;
   if (o->op < 0) {
@@ -353,7 +352,8 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
       else
         diag_error(d, DIAG_UNKNOWN_NAME, o->name_at, "unknown op '%s'", o->name);
       if (!y)
-        diag_help(d, "the ops are F, B, I, W and U; 'op %s(m) = ...' defines one", o->name);
+        diag_help(d, "the ops are F, B, I, W, U, OFF and LOAD; 'op %s(m) = ...' defines one",
+                  o->name);
       return;
     }
     o->def = y->opdef;
@@ -615,7 +615,7 @@ static void resolve_entries(Resolver *r, Clause *c) {
       diag_error(r->s->diag, DIAG_UNKNOWN_NAME, e->key_at, "unknown key '%s'", e->key);
       diag_help(r->s->diag,
                 c->kind == CL_TIME
-                    ? "the keys of time are F B I W U send reduce"
+                    ? "the keys of time are F B I W U send reduce OFF LOAD"
                     : "the keys of bytes are act gout boundary weight grad opt work edge tied");
     } else if (seen[k]) {
       diag_error(r->s->diag, DIAG_REDEFINED, e->key_at, "'%s' is given twice", e->key);
@@ -643,30 +643,35 @@ static void resolve_clause(Resolver *r, Clause *c) {
     define(r, c->name, c->name_at, SY_PIPE)->array = c->index != NULL;
     resolve_range(r, &c->range);
   }
+  bool late = c->kind == CL_CHECK || c->kind == CL_TUNE;
   uint32_t mark = scope_begin(r);
   if (c->index)
     c->index_slot = define_var(r, c->index, c->index_at);
-  if (c->kind != CL_CHECK && c->kind != CL_EDGE)
+  if (!late && c->kind != CL_EDGE)
     resolve_expr(r, c->value);
   resolve_expr(r, c->mbs);
+  resolve_expr(r, c->tries);
   if (c->kind != CL_PIPE)
     resolve_range(r, &c->range);
   if (c->var)
     c->slot = define_var(r, c->var, c->var_at);
-  if (c->mb)
-    c->mb_slot = define_var(r, c->mb, c->mb_at);
-  resolve_expr(r, c->place);
   if (c->kind == CL_EDGE)
     resolve_expr(r, c->value), resolve_expr(r, c->to);
   resolve_args(r, c->args);
-  if (c->kind == CL_CHECK) {
-    r->in_check = true;
-    resolve_expr(r, c->value);
-    r->in_check = false;
+  if (c->mb_var)
+    c->mb_slot = define_var(r, c->mb_var, c->mb_var_at);
+  if (c->kind == CL_OFFLOAD) {
+    resolve_expr(r, c->when);
+    resolve_expr(r, c->lead);
   }
+  resolve_expr(r, c->place);
+  r->in_check = late;
+  resolve_expr(r, late ? c->value : NULL);
+  r->in_check = false;
   resolve_entries(r, c);
   resolve_block(r, c->body, NULL);
-  scope_end(r, mark);
+  if (c->kind != CL_TUNE) /* its variable is one of the schedule */
+    scope_end(r, mark);
 }
 
 static void resolve_schedule(Resolver *r, Schedule *sc) {
@@ -821,8 +826,10 @@ bool resolve(Sched *s) {
   Ast *ast = s->tree;
   Resolver r = {.s = s, .in = s->names, .cap = 64};
   r.table = NEW_ARRAY(s->arena, Sym, r.cap);
-  for (int k = 0; k < 5; k++)
-    r.op_name[k] = intern(s->names, &"FBIWU"[k], 1);
+  for (int k = 0; k < PIPE_NOPS; k++)
+    r.op_name[k] = pipe_op_info[k].comm
+                       ? NULL
+                       : intern(s->names, pipe_op_info[k].text, strlen(pipe_op_info[k].text));
   const char *path = s->diag->source[ast->file].path;
   struct stat st;
   File main_file = {.ast = ast};

@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: MIT
  * Slots of stashes and of tensors that stay on their rank, and all pools. Requires comm. Ensures
- * act, gout and local in/out of every compute instruction, pool, npool, nrank_slot, peak (counts and
+ * act, gout, keep and local in/out of every compute and copy instruction, pool, npool, nrank_slot, peak (counts and
  * the op at which most bytes live).
  *
  * Interval colouring along each rank's compute stream, which runs in order: a slot is taken at the
  * op that fills it and given back after the op that reads it last; a new one is made only when none
- * is free, so each pool's count is its peak. Stages of a rank with equal sizes share a pool; without
+ * is free, so each pool's count is its peak. A LOAD takes its slot where it stands. The slot of an OFF is
+ * left: a LOAD below may take it, since copies run one after the other; it is given back before the first
+ * op that waits for the OFF or a later copy. Stages of a rank with equal sizes share a pool; without
  * sizes each stage has its own. Linear (a sort of each rank's stages by size apart). */
+#include <string.h>
+
 #include "graph.h"
 
 typedef struct Colour { /* one pool being coloured */
   uint32_t *free;
   uint32_t nfree, cap;
+  uint32_t *left; /* slots of OFFs that no op waits for yet, oldest first */
+  uint32_t nleft, cap_left, first_left;
   uint32_t count, live;
   uint32_t stage, first;
   bool skip; /* LOCAL: of edges that are not of the chain */
@@ -36,11 +42,17 @@ static void give(Sched *s, Colour *c, uint32_t slot) {
   c->live--;
 }
 
+static void leave(Sched *s, Colour *c, uint32_t slot) {
+  if (c->nleft == c->cap_left)
+    vec_grow(s->arena, (void **)&c->left, &c->cap_left, sizeof *c->left);
+  c->left[c->nleft++] = slot;
+}
+
 static uint64_t class_bytes(const PipeStage *st, PipeClass cls, bool skip) {
-  return cls == PIPE_ACT    ? st->act_bytes
-         : cls == PIPE_GOUT ? st->gout_bytes
-         : skip             ? st->edge_bytes
-                            : st->boundary_bytes;
+  return cls == PIPE_ACT || cls == PIPE_HOST ? st->act_bytes
+         : cls == PIPE_GOUT                  ? st->gout_bytes
+         : skip                              ? st->edge_bytes
+                                             : st->boundary_bytes;
 }
 
 typedef struct Key {
@@ -73,7 +85,8 @@ static void group(Sched *s, uint32_t r, PipeClass cls, Classes *c, Key *key) {
   for (uint32_t i = 0; i < n; i++) {
     if (i == 0 || !s->sized || key[i].bytes != key[i - 1].bytes || key[i].skip != key[i - 1].skip) {
       Colour *p = &c->pool[c->npool++];
-      p->nfree = p->count = p->live = 0; /* its free list is kept from the rank before */
+      p->nfree = p->count = p->live = 0; /* its lists are kept from the rank before */
+      p->nleft = p->first_left = 0;
       p->stage = key[i].stage;
       p->skip = key[i].skip;
       p->bytes = key[i].bytes;
@@ -131,21 +144,58 @@ static bool has_locals(const Sched *s, uint32_t r) {
 }
 
 /* One rank: colours, then numbers. */
-static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *key) {
+static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *key,
+                        uint32_t *noff) { /* [pools of ACT]: OFFs that an op waits for */
   Peak *pk = &s->peak[r];
   Streams *t = &s->stream[r];
   PipeInstr *all = s->stream[0].compute; /* instruction of op i of any rank */
-  Classes *act = &cls[PIPE_ACT], *gout = &cls[PIPE_GOUT], *loc = &cls[PIPE_LOCAL];
+  Classes *act = &cls[PIPE_ACT], *gout = &cls[PIPE_GOUT], *loc = &cls[PIPE_LOCAL],
+          *host = &cls[PIPE_HOST];
   group(s, r, PIPE_ACT, act, key);
   group(s, r, PIPE_GOUT, gout, key);
   group(s, r, PIPE_LOCAL, loc, key);
   *pk = (Peak){.op = NONE};
-  uint32_t inflight = 0, held = 0;
+  group(s, r, PIPE_HOST, host, key);
+  uint32_t inflight = 0, held = 0, on_host = 0, copied = 0, over = 0;
+  memset(noff, 0, act->npool * sizeof *noff);
   bool locals = has_locals(s, r);
   uint64_t live = 0, most = 0;
   bool backward_seen = false;
   for (uint32_t i = 0; i < t->ncompute; i++) {
     PipeInstr *in = &t->compute[i];
+    for (; copied < t->ncopy && t->copy[copied].wait <= i; copied++) {
+      PipeInstr *x = &t->copy[copied];
+      size_t cell = (size_t)x->stage * s->nmb + x->mb;
+      Colour *h = &host->pool[host->of[x->stage]], *a = &act->pool[act->of[x->stage]];
+      if (x->op == PIPE_OFF) {
+        x->act = all[s->at_f[cell] - 1].act;
+        leave(s, a, x->act);
+        if (x->peer == NONE)
+          x->keep = take(h), on_host++;
+        pk->host = on_host > pk->host ? on_host : pk->host;
+        continue;
+      }
+      if (x->peer == NONE) {
+        x->keep = s->stream[0].copy[s->at_off[cell] - 1].keep;
+        give(s, h, x->keep), on_host--;
+      }
+      if (a->first_left < a->nleft) {
+        x->act = a->left[a->first_left++];
+        continue;
+      }
+      x->act = take(a), live += a->bytes;
+      if (++inflight > pk->inflight)
+        pk->inflight = inflight;
+      if (live > most)
+        most = live, pk->op = s->rank_op0[r] + i;
+    }
+    for (; over < in->wait_copy; over++) {
+      PipeInstr *x = &t->copy[over];
+      Colour *a = &act->pool[act->of[x->stage]];
+      uint32_t *done = &noff[act->of[x->stage]];
+      if (x->op == PIPE_OFF && (*done)++ == a->first_left)
+        give(s, a, a->left[a->first_left++]), live -= a->bytes, inflight--;
+    }
     if (in->op == PIPE_U)
       continue;
     size_t cell = (size_t)in->stage * s->nmb + in->mb;
@@ -157,6 +207,8 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       pk->warmup += !backward_seen;
     } else {
       in->act = all[s->at_f[cell] - 1].act;
+      if (t->ncopy && s->at_load[cell] && s->copy[s->at_load[cell] - 1].at <= s->rank_op0[r] + i)
+        in->act = s->stream[0].copy[s->at_load[cell] - 1].act;
       backward_seen = true;
     }
     if (in->op == PIPE_I) {
@@ -197,12 +249,15 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     if (pipe_op_info[in->op].gout < 0)
       give(s, g, in->gout), live -= g->bytes, held--;
   }
+  for (uint32_t p = 0; p < act->npool; p++) /* no op waits for these */
+    for (Colour *c = &act->pool[p]; c->first_left < c->nleft; c->first_left++)
+      give(s, c, c->left[c->first_left]);
   if (!s->sized)
     pk->op = NONE;
   /* Numbers: channels first (comm has numbered them), then these. */
   uint32_t n = s->nrank_slot[r];
-  static const PipeClass order_[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL};
-  for (int k = 0; k < 3; k++)
+  static const PipeClass order_[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL, PIPE_HOST};
+  for (int k = 0; k < 4; k++)
     for (uint32_t p = 0; p < cls[order_[k]].npool; p++) {
       Colour *c = &cls[order_[k]].pool[p];
       BUG_IF(c->live != 0);
@@ -211,6 +266,12 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       add_pool(s, r, order_[k], c->stage, c->skip, c->first, c->count, c->bytes);
     }
   s->nrank_slot[r] = n;
+  for (uint32_t i = 0; i < t->ncopy; i++) {
+    PipeInstr *x = &t->copy[i];
+    x->act += act->pool[act->of[x->stage]].first;
+    if (x->peer == NONE)
+      x->keep += host->pool[host->of[x->stage]].first;
+  }
   for (uint32_t i = 0; i < t->ncompute; i++) {
     PipeInstr *in = &t->compute[i];
     if (in->op == PIPE_U)
@@ -239,7 +300,7 @@ bool slots(Sched *s) {
   uint32_t widest = 0;
   for (uint32_t r = 0; r < s->nrank; r++) {
     uint32_t n = s->rank_stage0[r + 1] - s->rank_stage0[r];
-    size_t most = (s->graph ? 4 : 3) * (size_t)n;
+    size_t most = (s->graph ? 5 : 4) * (size_t)n;
     for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
       most += 2 * ((size_t)row_links(s, s->rank_stage[i], true) +
                    row_links(s, s->rank_stage[i], false));
@@ -247,15 +308,17 @@ bool slots(Sched *s) {
     widest = n > widest ? n : widest;
   }
   Classes cls[PIPE_NCLASSES] = {{0}};
-  static const PipeClass coloured[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL};
-  for (int k = 0; k < 3; k++) {
+  static const PipeClass coloured[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL, PIPE_HOST};
+  for (int k = 0; k < 4; k++) {
     cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, 2 * (size_t)widest);
     cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage);
   }
   Key *key = NEW_ARRAY(s->arena, Key, 2 * (size_t)widest);
+  uint32_t *noff = NEW_ARRAY(s->arena, uint32_t, widest);
   for (uint32_t r = 0; r < s->nrank; r++) {
     channel_pools(s, r);
-    colour_rank(s, r, cls, key);
+    colour_rank(s, r, cls, key, noff);
   }
+  offload_guests(s);
   return true;
 }

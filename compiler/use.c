@@ -21,7 +21,7 @@ static void count_slots(const Schedule *sc, uint32_t *slot, uint32_t *n) {
       if (slot)
         slot[*n] = p->slot;
     for (const Clause *c = sc->clauses; c; c = c->next)
-      if (c->kind == CL_LET) {
+      if (c->kind == CL_LET || (c->kind == CL_TUNE && c->var)) {
         if (slot)
           slot[*n] = c->slot;
         ++*n;
@@ -76,8 +76,9 @@ static bool same_ranks(Ex *x, const Stmt *t, const Fitting *f) {
 static bool same_place(Ex *x, const Stmt *t, const Clause *c, const Pipe *p) {
   Sched *s = x->s;
   int64_t v;
-  if (c->mb || p->clause->mb)
-    return differs(s, t, (c->mb ? c : p->clause)->place->at, "a place depends on the microbatch");
+  if (c->mb_var || p->clause->mb_var)
+    return differs(s, t, (c->mb_var ? c : p->clause)->place->at,
+                   "a place depends on the microbatch");
   if (!eval(s, c->value, &v))
     return false;
   if (v != p->nstage)
@@ -167,6 +168,8 @@ static bool fit(Ex *x, const Stmt *t, Fitting *f) {
   for (uint32_t i = 0; i < f->clauses.n; i++) {
     const Clause *c = f->clauses.at[i].clause;
     if (c->kind == CL_LET && !eval(s, c->value, &s->env[c->slot]))
+      return false;
+    if (c->kind == CL_TUNE && !bind_tune(s, c, NULL))
       return false;
   }
   if (!same_ranks(x, t, f) || !same_pipes(x, t, f))
@@ -307,7 +310,7 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift) {
   x->w_from[s->nstage + x->rank] = s->nop;
   bool labelled = x->labelled, part = t->phase < PIPE_NPHASES;
   uint8_t phase = x->phase;
-  uint32_t nregion = x->regions.n;
+  uint32_t nregion = x->regions.n, ncopy = s->ncopy;
   Past past = part ? forget(x) : (Past){NULL};
   x->labelled = labelled && !part;
   x->clip = false;
@@ -321,6 +324,12 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift) {
   if (ok && part && x->regions.n > nregion) {
     diag_error(s->diag, DIAG_CLAUSE, t->at,
                "a phase of '%s' cannot be used: 'rules' has none before all is known", t->name);
+    return x->use_told = true, false;
+  }
+  if (ok && part && s->ncopy > ncopy) {
+    diag_error(s->diag, DIAG_CLAUSE, t->at,
+               "a phase of '%s' cannot be used: it has OFF and LOAD, which stand between ops",
+               t->name);
     return x->use_told = true, false;
   }
   if (ok && part) {

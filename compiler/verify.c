@@ -2,15 +2,19 @@
  * Our own mistakes, found before anybody runs them. Reads the tables of a finished pass, takes
  * nothing from the passes that made them, and aborts where a table is not what its contract says.
  *
- * note [before]: on one rank, A completes before B starts iff A stands above B in their common
+ * note [before]: on one rank, A completes before B starts if A stands above B in their common
  * stream, or they are in different streams and some instruction of B's stream, up to B itself,
- * waits for more instructions than stand above A. Other ranks add nothing: a path that leaves the
+ * waits for more instructions than stand above A. (By way of a third stream, too, but no slot is used
+ * that relies on it.) Other ranks add nothing: a path that leaves the
  * rank and returns does both in its COMM stream. A list in which every wait points up is one
  * linear extension of this order, so walking it and comparing each access of a slot with the last
  * ones of either stream finds every race.
  *
  * Time and memory are linear in instructions, slots and (stage, mb) cells. */
+#include <string.h>
+
 #include "graph.h"
+#include "verify.h"
 
 #define SEEN(op) ((uint8_t)(1u << PIPE_##op)) /* F B I W in bits 0-3 */
 _Static_assert(PIPE_F == 0 && PIPE_B == 1 && PIPE_I == 2 && PIPE_W == 3, "bits");
@@ -89,8 +93,10 @@ void verify_ops(const Sched *s) {
 
 /* What the list has done with a (stage, mb), and where its stashes lie. */
 typedef struct Cell {
-  uint32_t act, gout;            /* slots, valid while the op that took one has been seen */
-  uint8_t ops;                   /* bit per compute op */
+  uint32_t act, gout; /* slots, valid while the op that took one has been seen */
+  uint32_t host, peer;
+  uint8_t ops;  /* bit per compute op */
+  uint8_t away; /* its stash: 0 never left the device, 1 is in host memory, 2 is back */
   uint32_t sent[2], received[2]; /* transfers, [0] forward, [1] backward */
 } Cell;
 
@@ -103,13 +109,21 @@ typedef struct Content {
 
 typedef struct Slot {
   uint32_t pool;
-  bool used;
+  bool used, left; /* left: an OFF has copied it, and no op waits for that yet */
   Content holds;
-  uint32_t touched[2]; /* accesses so far: 1 + position in COMPUTE, in COMM, of the last; 0 none */
+  uint32_t
+      touched[3]; /* accesses so far: 1 + position in COMPUTE, COMM, COPY of the last; 0 none */
 } Slot;
+
+typedef struct GuestSlot { /* of class GUEST */
+  uint32_t owner;          /* rank whose stashes it holds; NONE: nobody has used it */
+  bool full;
+} GuestSlot;
 
 typedef struct Verify {
   const PipeProgram *p;
+  GuestSlot *guest; /* [all slots of all ranks] */
+  size_t *slot0;    /* [nrank] where those of a rank begin */
   Cell *cell;       /* [nstage * nmb] */
   uint32_t *left;   /* [nstage] backwards to come */
   uint32_t *fresh;  /* [nstage] gradients that no U has applied yet */
@@ -117,201 +131,27 @@ typedef struct Verify {
   uint32_t *graded; /* [nstage] COMPUTE instructions up to its last gradient */
   uint32_t *reduced,
       *tied; /* [nstage] COMM instructions up to the REDUCE, the TIE for its next U, 0 before */
-  const uint32_t *in0, *in_edge; /* edges by the stage that they reach */
-  const uint32_t *out0;          /* the first edge that leaves a stage */
+  VerifyEdges edges;
   uint64_t *fixed, *work; /* [nrank] bytes of weights, gradients, optimizer; of the workspace */
   /* Of the rank at hand. */
   uint32_t r;
   Slot *slot;            /* [nslot] */
   uint32_t *live, *most; /* [npool] full slots, and the most there were */
-  uint32_t done[2];      /* instructions above, per stream: the position of the one at hand */
-  uint32_t waited[2];    /* most that an instruction of each stream has waited for */
-  int stream;            /* of the one at hand: 0 COMPUTE, 1 COMM */
+  uint32_t done[3];      /* instructions above, per stream: the position of the one at hand */
+  uint32_t waited[3][3]; /* most that an instruction of a stream has waited for, of each other */
+  int stream;            /* of the one at hand: 0 COMPUTE, 1 COMM, 2 COPY */
 } Verify;
 
 static uint64_t up64(uint64_t bytes) { return bytes % 64 ? bytes - bytes % 64 + 64 : bytes; }
 
 static uint64_t content_bytes(const PipeStage *st, uint32_t cls, bool skip) {
   switch (cls) {
-  case PIPE_ACT: return st->act_bytes;
+  case PIPE_ACT:
+  case PIPE_HOST:
+  case PIPE_GUEST: return st->act_bytes;
   case PIPE_GOUT: return st->gout_bytes;
   default: return skip ? st->edge_bytes : st->boundary_bytes;
   }
-}
-
-/* Edges: forward, in order, none twice; `in` and `out` number those of a stage, that of the chain first. */
-static void verify_edges(Verify *v, Arena *a) {
-  const PipeProgram *p = v->p;
-  BUG_IF((p->edge == NULL) != (p->row == NULL) || (!p->edge && p->nedge));
-  if (!p->edge)
-    return;
-  uint32_t *out0 = NEW_ARRAY(a, uint32_t, (size_t)p->nmodel + 1),
-           *in0 = NEW_ARRAY(a, uint32_t, (size_t)p->nmodel + 1);
-  uint32_t *in_edge = arena_alloc(a, p->nedge * sizeof *in_edge + 1);
-  for (uint32_t e = 0; e < p->nedge; e++) {
-    const PipeEdge *g = &p->edge[e], *before = e > 0 ? g - 1 : NULL;
-    BUG_IF(g->from >= g->to || g->to >= p->nmodel || g->skip > 1 ||
-           (!g->skip && g->to != g->from + 1));
-    BUG_IF(before && (before->from > g->from || (before->from == g->from && before->skip &&
-                                                 (!g->skip || before->to >= g->to))));
-    BUG_IF(before && before->from == g->from && before->to == g->to);
-    out0[g->from + 1]++, in0[g->to + 1]++;
-  }
-  for (uint32_t m = 0; m < p->nmodel; m++)
-    out0[m + 1] += out0[m], in0[m + 1] += in0[m];
-  for (uint32_t e = 0; e < p->nedge; e++)
-    in_edge[e] = NONE;
-  for (uint32_t e = 0; e < p->nedge; e++) {
-    const PipeEdge *g = &p->edge[e];
-    BUG_IF(g->out != e - out0[g->from] || g->in >= in0[g->to + 1] - in0[g->to]);
-    BUG_IF(in_edge[in0[g->to] + g->in] != NONE);
-    in_edge[in0[g->to] + g->in] = e;
-  }
-  for (uint32_t m = 0; m < p->nmodel; m++)
-    for (uint32_t k = in0[m] + 1; k < in0[m + 1]; k++) {
-      const PipeEdge *x = &p->edge[in_edge[k - 1]], *y = &p->edge[in_edge[k]];
-      BUG_IF(!y->skip || (x->skip && x->from >= y->from));
-    }
-  v->out0 = out0, v->in0 = in0, v->in_edge = in_edge;
-}
-
-/* The microbatches of a row: how many, and each in range. */
-static bool runs(const PipeProgram *p, uint32_t row, uint32_t mb) {
-  const PipeStage *st = &p->stage[row];
-  return mb >= st->mb0 && mb - st->mb0 < st->nmb &&
-         (!p->row || p->row[(size_t)st->model * p->nmb + mb] == row);
-}
-
-/* Rows that share weights, on each rank one circle with those of other ranks. */
-static void verify_ties(const PipeProgram *p, Arena *a) {
-  uint32_t *seen = NEW_ARRAY(a, uint32_t, p->nstage), *on = NEW_ARRAY(a, uint32_t, p->nrank);
-  uint8_t *tied = NEW_ARRAY(a, uint8_t, p->nmodel);
-  for (uint32_t i = 0; i < p->nstage; i++) {
-    const PipeStage *st = &p->stage[i];
-    tied[st->model] |= st->tied == NONE ? 1 : 2;
-    BUG_IF(tied[st->model] == 3 || st->tie >= p->nstage);
-    BUG_IF(st->tied == NONE && (st->tied_bytes || st->time[PIPE_TIE]));
-    BUG_IF(st->tied_bytes > st->grad_bytes);
-    if (st->tied == NONE)
-      continue;
-    const PipeStage *lead = &p->stage[st->tied];
-    BUG_IF(st->tied > i || lead->tied != st->tied || lead->rank != st->rank);
-    BUG_IF(lead->tied_bytes != st->tied_bytes || lead->time[PIPE_TIE] != st->time[PIPE_TIE]);
-    uint32_t q = i;
-    for (; st->tied == i && seen[q] != i + 1; q = p->stage[q].tie) {
-      seen[q] = i + 1;
-      BUG_IF(p->stage[q].tied != q || on[p->stage[q].rank] == i + 1);
-      BUG_IF(p->stage[q].tied_bytes != st->tied_bytes);
-      on[p->stage[q].rank] = i + 1;
-    }
-    BUG_IF(q != i);
-  }
-}
-
-static void verify_stages(Verify *v, Arena *a) {
-  const PipeProgram *p = v->p;
-  uint32_t *nchunk = NEW_ARRAY(a, uint32_t, p->nrank), *most = NEW_ARRAY(a, uint32_t, p->nrank);
-  uint32_t nfirst = 0;
-  BUG_IF(p->nmodel == 0 || p->nmodel > p->nstage);
-  for (uint32_t i = 0; i < p->nstage; i++)
-    BUG_IF(p->stage[i].rank >= p->nrank || p->stage[i].model >= p->nmodel);
-  for (uint32_t i = 0; i < p->nstage; i++) {
-    const PipeStage *st = &p->stage[i];
-    BUG_IF(!p->row && st->chunk != nchunk[st->rank]);
-    nchunk[st->rank]++;
-    most[st->rank] = st->chunk > most[st->rank] ? st->chunk : most[st->rank];
-    nfirst += st->prev == NONE;
-    BUG_IF(st->nmb == 0 || st->mb0 + (uint64_t)st->nmb > p->nmb);
-    if (!p->edge) {
-      BUG_IF(st->next != NONE && (st->next >= p->nstage || p->stage[st->next].prev != i));
-      BUG_IF(st->prev != NONE && (st->prev >= p->nstage || p->stage[st->prev].next != i));
-      BUG_IF((st->prev == NONE) != (st->model == 0) ||
-             (st->next == NONE) != (st->model + 1 == p->nmodel));
-      BUG_IF(st->next != NONE &&
-             (p->stage[st->next].model != st->model + 1 || p->stage[st->next].mb0 != st->mb0 ||
-              p->stage[st->next].nmb != st->nmb));
-      BUG_IF(st->nin != (st->prev != NONE) || st->nout != (st->next != NONE) || st->edge_bytes);
-    } else {
-      uint32_t m = st->model;
-      BUG_IF(st->nin != v->in0[m + 1] - v->in0[m] || st->nout != v->out0[m + 1] - v->out0[m]);
-      BUG_IF((st->prev == NONE) != (st->nin == 0) || (st->next == NONE) != (st->nout == 0));
-    }
-    BUG_IF(!p->sized && (st->act_bytes || st->gout_bytes || st->boundary_bytes || st->work_bytes ||
-                         st->weight_bytes || st->grad_bytes || st->opt_bytes || st->edge_bytes ||
-                         st->tied_bytes));
-  }
-  BUG_IF(!p->edge && (uint64_t)nfirst * p->nmodel != p->nstage);
-  /* Replicas: a circle of all rows of a stage of the model, on different ranks, that has every
-   * microbatch once. */
-  uint32_t *circle = NEW_ARRAY(a, uint32_t, p->nstage), *on = NEW_ARRAY(a, uint32_t, p->nrank);
-  for (uint32_t i = 0; i < p->nstage; i++) {
-    uint64_t mbs = 0;
-    for (uint32_t q = i; circle[q] != i + 1; q = p->stage[q].replica) {
-      circle[q] = i + 1;
-      BUG_IF(p->stage[q].replica >= p->nstage || p->stage[q].model != p->stage[i].model);
-      BUG_IF(on[p->stage[q].rank] == i + 1);
-      on[p->stage[q].rank] = i + 1;
-      mbs += p->row ? 0 : p->stage[q].nmb;
-    }
-    BUG_IF(!p->row && mbs != p->nmb);
-  }
-  for (size_t i = 0; p->row && i < (size_t)p->nmodel * p->nmb; i++) {
-    uint32_t row = p->row[i], mb = (uint32_t)(i % p->nmb);
-    BUG_IF(row >= p->nstage || p->stage[row].model != i / p->nmb || !runs(p, row, mb));
-    /* All stages of a microbatch are of one pipe. */
-    BUG_IF(p->stage[row].mb0 != p->stage[p->row[mb]].mb0 ||
-           p->stage[row].nmb != p->stage[p->row[mb]].nmb);
-  }
-  for (uint32_t r = 0; r < p->nrank; r++)
-    BUG_IF(nchunk[r] == 0 || most[r] + 1 != nchunk[r]);
-  /* Chunks: pipe by pipe, stages ascending. */
-  uint32_t *first = NEW_ARRAY(a, uint32_t, p->nrank), *at = NEW_ARRAY(a, uint32_t, p->nstage);
-  for (uint32_t r = 0; r + 1 < p->nrank; r++)
-    first[r + 1] = first[r] + nchunk[r];
-  for (uint32_t i = 0; i < p->nstage; i++) {
-    uint32_t *of = &at[first[p->stage[i].rank] + p->stage[i].chunk];
-    BUG_IF(*of);
-    *of = i + 1;
-  }
-  for (uint32_t i = 1; i < p->nstage; i++) {
-    const PipeStage *x = &p->stage[at[i - 1] - 1], *y = &p->stage[at[i] - 1];
-    BUG_IF(x->rank == y->rank && (x->mb0 > y->mb0 || (x->mb0 == y->mb0 && x->model >= y->model)));
-  }
-  verify_ties(p, a);
-}
-
-/* What passes between two rows: the row at the other end of the tensor, the row whose output it is or
- * whose output's gradient, and its edge. */
-typedef struct Passage {
-  uint32_t other, owner, edge;
-} Passage;
-
-/* Tensor k of those on one side of an op: towards later stages (down) or earlier ones. */
-static Passage passage(const Verify *v, uint32_t row, uint32_t mb, bool down, uint32_t k) {
-  const PipeProgram *p = v->p;
-  const PipeStage *st = &p->stage[row];
-  uint32_t edge = NONE, other = down ? st->next : st->prev;
-  if (p->edge) {
-    edge = down ? v->out0[st->model] + k : v->in_edge[v->in0[st->model] + k];
-    other = p->row[(size_t)(down ? p->edge[edge].to : p->edge[edge].from) * p->nmb + mb];
-  }
-  return (Passage){other, down ? row : other, edge};
-}
-
-/* prev and next of a row with tables: the only row on that side, or that there are more. */
-static void verify_neighbours(const Verify *v) {
-  const PipeProgram *p = v->p;
-  for (uint32_t i = 0; p->edge && i < p->nstage; i++)
-    for (int down = 0; down < 2; down++) {
-      const PipeStage *st = &p->stage[i];
-      uint32_t n = down ? st->nout : st->nin, only = NONE;
-      for (uint32_t mb = st->mb0; mb < st->mb0 + st->nmb; mb++)
-        for (uint32_t k = 0; k < n && runs(p, i, mb); k++) {
-          uint32_t other = passage(v, i, mb, down, k).other;
-          only = k == 0 && (only == NONE || only == other) ? other : PIPE_MANY;
-        }
-      BUG_IF((down ? st->next : st->prev) != only);
-    }
 }
 
 static void verify_head(const PipeProgram *p) {
@@ -327,7 +167,7 @@ static void verify_pools(Verify *v) {
   const PipeProgram *p = v->p;
   const PipeRank *k = &p->rank[v->r];
   uint32_t n = 0;
-  uint64_t bytes = 0;
+  uint64_t bytes = 0, host = 0;
   for (uint32_t i = 0; i < k->npool; i++) {
     const PipePool *q = &k->pool[i];
     BUG_IF(q->cls >= PIPE_NCLASSES || q->stage >= p->nstage || q->count == 0);
@@ -337,9 +177,9 @@ static void verify_pools(Verify *v) {
     for (uint32_t j = 0; j < q->count; j++)
       v->slot[n++] = (Slot){.pool = i};
     v->live[i] = v->most[i] = 0;
-    bytes += q->count * up64(q->bytes);
+    *(q->cls == PIPE_HOST ? &host : &bytes) += q->count * up64(q->bytes);
   }
-  BUG_IF(n != k->nslot);
+  BUG_IF(n != k->nslot || k->host != host);
   BUG_IF(k->bytes != (p->sized ? bytes + v->fixed[v->r] + v->work[v->r] : 0));
 }
 
@@ -355,7 +195,7 @@ static void sum_stages(Verify *v) {
 
 /* note [before]: the access of this slot at `touched` of stream x is over when this one starts. */
 static bool is_before(const Verify *v, int x, uint32_t touched) {
-  return x == v->stream ? touched <= v->done[x] : touched <= v->waited[v->stream];
+  return x == v->stream ? touched <= v->done[x] : touched <= v->waited[v->stream][x];
 }
 
 static bool skips(const Verify *v, uint32_t edge) { return edge != NONE && v->p->edge[edge].skip; }
@@ -368,8 +208,8 @@ static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage, uint
   BUG_IF(q->cls != cls || q->skip != skips(v, edge));
   BUG_IF(q->bytes != content_bytes(&v->p->stage[stage], cls, q->skip));
   BUG_IF(!v->p->sized && q->stage != stage); /* sizes unknown: only its own stage's is the same */
-  BUG_IF(!is_before(v, 0, t->touched[0]));
-  BUG_IF(!is_before(v, 1, t->touched[1]));
+  for (int x = 0; x < 3; x++)
+    BUG_IF(!is_before(v, x, t->touched[x]));
   t->touched[v->stream] = v->done[v->stream] + 1;
   t->used = true;
   return t;
@@ -407,22 +247,23 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
   const PipeStage *st = &p->stage[in->stage];
   BUG_IF(in->peer != NONE);
   if (in->op == PIPE_U) {
-    BUG_IF(in->act != NONE || in->gout != NONE);
+    BUG_IF(in->act != NONE || in->gout != NONE || in->keep != NONE);
     BUG_IF(in->in != NONE || in->out != NONE);
     BUG_IF(v->fresh[in->stage] == 0);
     BUG_IF(in->mb != NONE && (in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb ||
                               !is_complete(v->cell[cell_at(p->nmb, in->stage, in->mb)].ops)));
     BUG_IF(st->replica != in->stage &&
-           (!v->reduced[in->stage] || v->waited[0] < v->reduced[in->stage]));
-    BUG_IF(st->tied != NONE && (!v->tied[in->stage] || v->waited[0] < v->tied[in->stage]));
+           (!v->reduced[in->stage] || v->waited[0][1] < v->reduced[in->stage]));
+    BUG_IF(st->tied != NONE && (!v->tied[in->stage] || v->waited[0][1] < v->tied[in->stage]));
     v->fresh[in->stage] = v->reduced[in->stage] = v->tied[in->stage] = 0;
     v->rounds[in->stage]++;
     return;
   }
-  BUG_IF(!runs(p, in->stage, in->mb));
+  BUG_IF(!verify_runs(p, in->stage, in->mb));
   Cell *c = &v->cell[cell_at(p->nmb, in->stage, in->mb)];
   verify_next_op(c->ops, in->op);
   c->ops |= (uint8_t)(1u << in->op);
+  BUG_IF(in->keep != NONE || c->away == 1);
   bool forward = in->op == PIPE_F, boundary = in->op != PIPE_W;
   uint32_t nread = !boundary ? 0
                    : forward ? st->nin
@@ -447,12 +288,12 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
     fill(v, in->gout, PIPE_GOUT, in->stage, in->mb, false, NONE);
   }
   for (uint32_t i = 0; i < nwrite; i++) {
-    Passage to = passage(v, in->stage, in->mb, forward, i);
+    Passage to = verify_passage(&v->edges, in->stage, in->mb, forward, i);
     fill(v, list_at(k, in->out, nwrite, i), p->stage[to.other].rank == v->r ? PIPE_LOCAL : PIPE_OUT,
          to.owner, in->mb, !forward, to.edge);
   }
   for (uint32_t i = 0; i < nread; i++) {
-    Passage from = passage(v, in->stage, in->mb, !forward, i);
+    Passage from = verify_passage(&v->edges, in->stage, in->mb, !forward, i);
     use(v, list_at(k, in->in, nread, i), p->stage[from.other].rank == v->r ? PIPE_LOCAL : PIPE_IN,
         from.owner, in->mb, !forward, from.edge, true);
   }
@@ -481,13 +322,13 @@ static bool is_forward(const PipeInstr *in) {
 static void verify_comm(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
   const PipeStage *st = &p->stage[in->stage];
-  BUG_IF(in->act != NONE || in->gout != NONE);
+  BUG_IF(in->act != NONE || in->gout != NONE || (pipe_is_sum(in->op) && in->keep != NONE));
   if (in->op == PIPE_TIE) { /* after the gradients, and their sums, of all its rows on the rank */
     BUG_IF(in->mb != NONE || in->in != NONE || in->out != NONE || in->peer != NONE);
     BUG_IF(st->tied != in->stage);
     for (uint32_t q = 0; q < p->nstage; q++)
       if (p->stage[q].rank == v->r && p->stage[q].tied == in->stage) {
-        BUG_IF(v->tied[q] || v->fresh[q] == 0 || v->waited[1] < v->graded[q]);
+        BUG_IF(v->tied[q] || v->fresh[q] == 0 || v->waited[1][0] < v->graded[q]);
         BUG_IF(p->stage[q].replica != q && !v->reduced[q]);
         v->tied[q] = v->done[1] + 1;
       }
@@ -496,11 +337,11 @@ static void verify_comm(Verify *v, const PipeInstr *in) {
   if (in->op == PIPE_REDUCE) { /* after its own last gradient, once for each update */
     BUG_IF(in->mb != NONE || in->in != NONE || in->out != NONE || in->peer != NONE);
     BUG_IF(st->replica == in->stage || v->reduced[in->stage] || v->fresh[in->stage] == 0);
-    BUG_IF(v->waited[1] < v->graded[in->stage]);
+    BUG_IF(v->waited[1][0] < v->graded[in->stage]);
     v->reduced[in->stage] = v->done[1] + 1;
     return;
   }
-  BUG_IF(!runs(p, in->stage, in->mb));
+  BUG_IF(!verify_runs(p, in->stage, in->mb));
   Cell *c = &v->cell[cell_at(p->nmb, in->stage, in->mb)];
   bool send = is_send(in), forward = is_forward(in), down = send == forward;
   BUG_IF((in->keep != NONE) != (p->edge != NULL) || in->keep + 1 > p->nedge);
@@ -508,7 +349,7 @@ static void verify_comm(Verify *v, const PipeInstr *in) {
   if (p->edge)
     BUG_IF((down ? p->edge[in->keep].from : p->edge[in->keep].to) != st->model);
   uint32_t k = !p->edge ? 0 : down ? p->edge[in->keep].out : p->edge[in->keep].in;
-  Passage e = passage(v, in->stage, in->mb, down, k);
+  Passage e = verify_passage(&v->edges, in->stage, in->mb, down, k);
   BUG_IF(e.other == NONE || in->peer == v->r || in->peer != p->stage[e.other].rank);
   (send ? c->sent : c->received)[!forward]++; /* that each is once is seen at the slots */
   BUG_IF(send ? in->out != NONE : in->in != NONE);
@@ -518,38 +359,158 @@ static void verify_comm(Verify *v, const PipeInstr *in) {
     fill(v, in->out, PIPE_IN, e.owner, in->mb, !forward, e.edge);
 }
 
+/* A slot on another rank: in a pool for guests of this size, used by this rank alone, and free or full as
+ * it should be. Copies of a rank run one after the other, so their order in the list is enough. */
+static void verify_guest(Verify *v, const PipeInstr *in) {
+  BUG_IF(in->peer >= v->p->nrank || in->peer == v->r);
+  const PipeRank *k = &v->p->rank[in->peer];
+  BUG_IF(in->keep >= k->nslot);
+  uint32_t i = 0;
+  while (i < k->npool && in->keep - k->pool[i].first >= k->pool[i].count)
+    i++;
+  BUG_IF(i == k->npool);
+  const PipePool *q = &k->pool[i];
+  BUG_IF(q->cls != PIPE_GUEST ||
+         q->bytes != content_bytes(&v->p->stage[in->stage], PIPE_GUEST, false));
+  BUG_IF(!v->p->sized && q->stage != in->stage);
+  GuestSlot *g = &v->guest[v->slot0[in->peer] + in->keep];
+  BUG_IF(g->owner != NONE && g->owner != v->r);
+  g->owner = v->r;
+  BUG_IF(g->full != (in->op == PIPE_LOAD));
+  g->full = !g->full;
+}
+
+/* A stash that goes to host memory, or comes back. */
+static void verify_copy(Verify *v, const PipeInstr *in) {
+  const PipeStage *st = &v->p->stage[in->stage];
+  BUG_IF(in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb);
+  BUG_IF(in->gout != NONE || in->in != NONE || in->out != NONE);
+  Cell *c = &v->cell[cell_at(v->p->nmb, in->stage, in->mb)];
+  if (in->peer != NONE)
+    verify_guest(v, in);
+  if (in->op == PIPE_OFF) {
+    BUG_IF(c->away != 0 || !(c->ops & SEEN(F)) || in->act != c->act);
+    c->away = 1, c->host = in->keep, c->peer = in->peer;
+    use(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE, true);
+    if (in->peer == NONE)
+      fill(v, in->keep, PIPE_HOST, in->stage, in->mb, false, NONE);
+  } else {
+    BUG_IF(c->away != 1 || in->keep != c->host || in->peer != c->peer);
+    c->away = 2, c->act = in->act;
+    if (in->peer == NONE)
+      use(v, in->keep, PIPE_HOST, in->stage, in->mb, false, NONE, true);
+    fill(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE);
+  }
+}
+
+static int stream_of(uint8_t op) {
+  return op <= PIPE_U ? 0 : op == PIPE_OFF || op == PIPE_LOAD ? 2 : 1;
+}
+
+/* The first row of the list from i on that is of the stream. */
+static uint32_t next_of(const PipeRank *k, uint32_t i, int stream) {
+  while (i < k->ninstr && stream_of(k->instr[i].op) != stream)
+    i++;
+  return i;
+}
+
+static void change(Verify *v, uint32_t slot, bool take) {
+  uint32_t i = v->slot[slot].pool;
+  v->live[i] += take ? 1 : UINT32_MAX;
+  v->most[i] = v->live[i] > v->most[i] ? v->live[i] : v->most[i];
+}
+
+/* The slot of an OFF that is waited for: 1 if it is free now, 0 if a LOAD has taken it. */
+static uint32_t leaves(Verify *v, uint32_t slot) {
+  if (!v->slot[slot].left)
+    return 0;
+  v->slot[slot].left = false;
+  change(v, slot, false);
+  return 1;
+}
+
+/* Stashes in the order of the text: a copy stands before the op that `wait` counts to, and what an OFF
+ * leaves is free for the LOADs below, and for others from the first op on that waits for the OFF. The
+ * pools have no slot more than that needs. */
+static void verify_stashes(Verify *v) {
+  const PipeRank *k = &v->p->rank[v->r];
+  uint32_t copy = next_of(k, 0, 2), over = copy, nover = 0, done = 0, live = 0, most = 0;
+  for (uint32_t i = 0; i < k->npool; i++)
+    if (k->pool[i].cls == PIPE_ACT || k->pool[i].cls == PIPE_HOST)
+      v->live[i] = v->most[i] = 0;
+  for (uint32_t i = next_of(k, 0, 0); i < k->ninstr; i = next_of(k, i + 1, 0), done++) {
+    const PipeInstr *in = &k->instr[i];
+    for (; copy < k->ninstr && k->instr[copy].wait <= done; copy = next_of(k, copy + 1, 2)) {
+      bool load = k->instr[copy].op == PIPE_LOAD;
+      Slot *slot = &v->slot[k->instr[copy].act];
+      if (k->instr[copy].peer == NONE)
+        change(v, k->instr[copy].keep, !load);
+      if (load && !slot->left)
+        change(v, k->instr[copy].act, true), live++;
+      slot->left = !load;
+      most = live > most ? live : most;
+    }
+    for (; nover < in->wait_copy; nover++, over = next_of(k, over + 1, 2))
+      if (k->instr[over].op == PIPE_OFF)
+        live -= leaves(v, k->instr[over].act);
+    if (in->op == PIPE_F)
+      change(v, in->act, true), live++;
+    most = live > most ? live : most;
+    if (in->op == PIPE_B || in->op == PIPE_W)
+      change(v, in->act, false), live--;
+  }
+  BUG_IF(copy < k->ninstr || k->inflight != most);
+  for (; over < k->ninstr; over = next_of(k, over + 1, 2))
+    if (k->instr[over].op == PIPE_OFF)
+      leaves(v, k->instr[over].act);
+}
+
 static void verify_rank(Verify *v) {
   const PipeProgram *p = v->p;
   const PipeRank *k = &p->rank[v->r];
   BUG_IF(k->ninstr == 0);
   verify_pools(v);
-  v->done[0] = v->done[1] = v->waited[0] = v->waited[1] = 0;
-  uint32_t inflight = 0, most_inflight = 0;
+  memset(v->done, 0, sizeof v->done);
+  memset(v->waited, 0, sizeof v->waited);
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
     BUG_IF(in->phase >= PIPE_NPHASES || in->group != 0 || in->site >= p->nsite);
     BUG_IF(in->stage >= p->nstage || p->stage[in->stage].rank != v->r);
-    v->stream = in->op > PIPE_U;
-    BUG_IF(in->wait > v->done[!v->stream]); /* it would point below itself */
-    if (in->wait > v->waited[v->stream])
-      v->waited[v->stream] = in->wait;
-    if (v->stream)
+    v->stream = stream_of(in->op);
+    int other[2] = {v->stream == 0, v->stream == 2 ? 1 : 2}; /* of wait, of wait_copy */
+    for (int x = 0; x < 2; x++) {
+      uint32_t wait = x ? in->wait_copy : in->wait, *waited = &v->waited[v->stream][other[x]];
+      BUG_IF(wait > v->done[other[x]]); /* it would point below itself */
+      *waited = wait > *waited ? wait : *waited;
+    }
+    if (v->stream == 2)
+      verify_copy(v, in);
+    else if (v->stream)
       verify_comm(v, in);
     else
       verify_compute(v, in);
     v->done[v->stream]++;
-    inflight += in->op == PIPE_F;
-    most_inflight = inflight > most_inflight ? inflight : most_inflight;
-    inflight -= in->op == PIPE_B || in->op == PIPE_W;
   }
-  BUG_IF(k->inflight != most_inflight);
+  verify_stashes(v);
   for (uint32_t i = 0; i < k->npool; i++) {
     uint32_t cls = k->pool[i].cls;
+    if (cls == PIPE_GUEST)
+      continue;              /* see verify_guests */
     BUG_IF(v->live[i] != 0); /* something was never consumed */
     BUG_IF(cls != PIPE_OUT && cls != PIPE_IN && k->pool[i].count != v->most[i]);
   }
   for (uint32_t i = 0; i < k->nslot; i++)
-    BUG_IF(!v->slot[i].used);
+    BUG_IF(!v->slot[i].used && k->pool[v->slot[i].pool].cls != PIPE_GUEST);
+}
+
+/* Every slot for guests is used, and empty in the end. */
+static void verify_guests(const Verify *v) {
+  for (uint32_t r = 0; r < v->p->nrank; r++)
+    for (uint32_t i = 0; i < v->p->rank[r].npool; i++) {
+      const PipePool *q = &v->p->rank[r].pool[i];
+      for (uint32_t j = q->first; q->cls == PIPE_GUEST && j < q->first + q->count; j++)
+        BUG_IF(v->guest[v->slot0[r] + j].owner == NONE || v->guest[v->slot0[r] + j].full);
+    }
 }
 
 /* Every op, every transfer of every boundary between ranks, and no other. */
@@ -564,17 +525,18 @@ static void verify_complete(const Verify *v) {
     for (uint32_t mb = g->mb0; mb < g->mb0 + g->nmb; mb++) {
       const Cell *c = &v->cell[cell_at(p->nmb, st, mb)];
       uint32_t up = 0, down = 0;
-      if (!runs(p, st, mb)) {
+      if (!verify_runs(p, st, mb)) {
         BUG_IF(c->ops);
         continue;
       }
       for (uint32_t k = 0; k < g->nin; k++)
-        up += p->stage[passage(v, st, mb, false, k).other].rank != g->rank;
+        up += p->stage[verify_passage(&v->edges, st, mb, false, k).other].rank != g->rank;
       for (uint32_t k = 0; k < g->nout; k++)
-        down += p->stage[passage(v, st, mb, true, k).other].rank != g->rank;
+        down += p->stage[verify_passage(&v->edges, st, mb, true, k).other].rank != g->rank;
       BUG_IF(!is_complete(c->ops));
       BUG_IF(c->sent[0] != down || c->sent[1] != up);
       BUG_IF(c->received[0] != up || c->received[1] != down);
+      BUG_IF(c->away == 1);
     }
   }
 }
@@ -586,21 +548,22 @@ typedef struct Stream {
   uint32_t done;
 } Stream;
 typedef struct Player {
-  Stream on[2];
+  Stream on[3];
 } Player;
 
 static void step(const PipeRank *k, Stream *t, int stream) {
   t->done += t->next < k->ninstr;
   do
     t->next = t->next == NONE ? 0 : t->next + 1;
-  while (t->next < k->ninstr && (k->instr[t->next].op > PIPE_U) != stream);
+  while (t->next < k->ninstr && stream_of(k->instr[t->next].op) != stream);
 }
 
 /* The head of the COMM stream of r, if it has what it waits for. */
 static const PipeInstr *ready(const PipeProgram *p, const Player *player, uint32_t r) {
   const Stream *t = &player[r].on[1];
   const PipeInstr *in = t->next < p->rank[r].ninstr ? &p->rank[r].instr[t->next] : NULL;
-  return in && in->wait <= player[r].on[0].done ? in : NULL;
+  return in && in->wait <= player[r].on[0].done && in->wait_copy <= player[r].on[2].done ? in
+                                                                                         : NULL;
 }
 
 static uint32_t next_in_sum(const PipeProgram *p, bool tie, uint32_t row) {
@@ -621,13 +584,28 @@ static bool play_sum(const PipeProgram *p, Player *player, bool tie, uint32_t ro
   return true;
 }
 
+/* Runs the COMPUTE and the COPY stream as far as they go. */
+static void play_rank(const PipeRank *k, Player *me) {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int x = 0; x < 3; x += 2) {
+      const Stream *other = &me->on[x ? 0 : 1], *third = &me->on[x ? 1 : 2];
+      while (me->on[x].next < k->ninstr && k->instr[me->on[x].next].wait <= other->done &&
+             k->instr[me->on[x].next].wait_copy <= third->done) {
+        step(k, &me->on[x], x);
+        moved = true;
+      }
+    }
+  }
+}
+
 static void verify_play(const Verify *v, Arena *a) {
   const PipeProgram *p = v->p;
   Player *player = NEW_ARRAY(a, Player, p->nrank);
   uint32_t *todo = NEW_ARRAY(a, uint32_t, p->nrank), ntodo = 0;
   uint8_t *queued = NEW_ARRAY(a, uint8_t, p->nrank);
   for (uint32_t r = 0; r < p->nrank; r++) {
-    for (int x = 0; x < 2; x++) {
+    for (int x = 0; x < 3; x++) {
       player[r].on[x].next = NONE;
       step(&p->rank[r], &player[r].on[x], x);
     }
@@ -640,8 +618,7 @@ static void verify_play(const Verify *v, Arena *a) {
     Player *me = &player[r];
     queued[r] = 0;
     for (;;) {
-      while (me->on[0].next < k->ninstr && k->instr[me->on[0].next].wait <= me->on[1].done)
-        step(k, &me->on[0], 0);
+      play_rank(k, me);
       const PipeInstr *mine = ready(p, player, r);
       if (mine && mine->op >= PIPE_REDUCE) {
         uint32_t row = mine->stage;
@@ -665,7 +642,8 @@ static void verify_play(const Verify *v, Arena *a) {
       uint32_t at = !p->edge           ? 0
                     : is_forward(send) ? p->edge[send->keep].out
                                        : p->edge[send->keep].in;
-      BUG_IF(recv->stage != passage(v, send->stage, send->mb, is_forward(send), at).other);
+      BUG_IF(recv->stage !=
+             verify_passage(&v->edges, send->stage, send->mb, is_forward(send), at).other);
       uint32_t peer = mine->peer;
       step(k, &me->on[1], 1);
       step(&p->rank[peer], &player[peer].on[1], 1);
@@ -676,7 +654,8 @@ static void verify_play(const Verify *v, Arena *a) {
     }
   }
   for (uint32_t r = 0; r < p->nrank; r++)
-    BUG_IF(player[r].on[0].next < p->rank[r].ninstr || player[r].on[1].next < p->rank[r].ninstr);
+    for (int x = 0; x < 3; x++)
+      BUG_IF(player[r].on[x].next < p->rank[r].ninstr);
 }
 
 void verify_program(const Sched *s) {
@@ -686,9 +665,7 @@ void verify_program(const Sched *s) {
   uint64_t busy = 0;
   Verify v = {.p = p};
   verify_head(p);
-  verify_edges(&v, a);
-  verify_stages(&v, a);
-  verify_neighbours(&v);
+  v.edges = verify_tables(p, a);
   for (uint32_t r = 0; r < p->nrank; r++) {
     nslot = p->rank[r].nslot > nslot ? p->rank[r].nslot : nslot;
     npool = p->rank[r].npool > npool ? p->rank[r].npool : npool;
@@ -699,6 +676,12 @@ void verify_program(const Sched *s) {
     }
   }
   BUG_IF(p->busy != busy || p->makespan < p->ideal || p->busy > p->nrank * p->ideal);
+  v.slot0 = NEW_ARRAY(a, size_t, p->nrank + 1);
+  for (uint32_t r = 0; r < p->nrank; r++)
+    v.slot0[r + 1] = v.slot0[r] + p->rank[r].nslot;
+  v.guest = NEW_ARRAY(a, GuestSlot, v.slot0[p->nrank]);
+  for (size_t i = 0; i < v.slot0[p->nrank]; i++)
+    v.guest[i].owner = NONE;
   v.cell = arena_zalloc(a, (size_t)p->nstage * p->nmb, sizeof *v.cell);
   v.left = NEW_ARRAY(a, uint32_t, p->nstage);
   v.fresh = NEW_ARRAY(a, uint32_t, p->nstage);
@@ -714,9 +697,10 @@ void verify_program(const Sched *s) {
   sum_stages(&v);
   for (uint32_t st = 0; st < p->nstage; st++)
     for (uint32_t mb = p->stage[st].mb0; mb < p->stage[st].mb0 + p->stage[st].nmb; mb++)
-      v.left[st] += runs(p, st, mb);
+      v.left[st] += verify_runs(p, st, mb);
   for (v.r = 0; v.r < p->nrank; v.r++)
     verify_rank(&v);
+  verify_guests(&v);
   verify_complete(&v);
   verify_play(&v, a);
 }

@@ -344,7 +344,7 @@ static void put_clause(FILE *out, const Clause *c) {
     ast_dump_expr(out, c->value);
     fputs(" mbs ", out);
     ast_dump_expr(out, c->mbs);
-    fprintf(out, " place %s%s%s -> ", c->var, c->mb ? ", " : "", c->mb ? c->mb : "");
+    fprintf(out, " place %s%s%s -> ", c->var, c->mb_var ? ", " : "", c->mb_var ? c->mb_var : "");
     ast_dump_expr(out, c->place);
     if (c->root)
       fprintf(out, " replica of %s", c->root);
@@ -385,6 +385,36 @@ static void put_clause(FILE *out, const Clause *c) {
       fprintf(out, " for %s", c->var);
       put_range(out, &c->range);
     }
+    break;
+  case CL_OFFLOAD:
+    fputs("offload", out);
+    if (c->var)
+      fprintf(out, " %s, %s", c->var, c->mb_var);
+    if (c->place) {
+      fputs(" -> ", out);
+      ast_dump_expr(out, c->place);
+    }
+    if (c->when) {
+      fputs(" when ", out);
+      ast_dump_expr(out, c->when);
+    }
+    if (c->lead) {
+      fputs(" lead ", out);
+      ast_dump_expr(out, c->lead);
+    }
+    break;
+  case CL_TUNE:
+    fputs("tune", out);
+    if (c->var) {
+      fprintf(out, " %s", c->var);
+      put_range(out, &c->range);
+    }
+    if (c->tries) {
+      fputs(" tries ", out);
+      ast_dump_expr(out, c->tries);
+    }
+    fputs(" by ", out);
+    ast_dump_expr(out, c->value);
     break;
   case CL_LET: put_let(out, c->name, c->value); break;
   case CL_FN: put_fn(out, c->fn); break;

@@ -138,6 +138,8 @@ typedef enum ClauseKind {
   CL_BYTES,   /* bytes [var] { entries } */
   CL_PROFILE, /* profile "path" */
   CL_CHECK,   /* check value [for var in range] */
+  CL_TUNE,    /* tune [var in range] [tries tries] by value */
+  CL_OFFLOAD, /* offload [var, mb_var [-> place]] [when] [lead] */
   CL_LET, CL_FN
 } ClauseKind;
 
@@ -150,12 +152,10 @@ struct Clause {
   Name var;           /* bound variable, or NULL */
   Span var_at;
   uint32_t slot;      /* (sema) of var, or of a let's name */
-  Expr *value, *mbs, *place, *to;
+  Expr *value, *mbs, *place, *to, *tries;
   Name index;         /* CL_PIPE: of an array of pipes, over `range`; NULL: one pipe */
   Span index_at;
-  Name mb;            /* CL_PIPE: the microbatch that `place` may depend on, or NULL */
-  Span mb_at;
-  uint32_t index_slot, mb_slot; /* (sema) */
+  uint32_t index_slot; /* (sema) */
   bool dag;           /* CL_PIPE: its stages follow only the edges */
   Arg *args;          /* CL_TIE: the stages */
   Name root;          /* CL_PIPE: the pipe it is a replica of, or NULL */
@@ -165,6 +165,10 @@ struct Clause {
   Entry *entries;
   Fn *fn;
   const char *path;   /* CL_PROFILE, unescaped */
+  Name mb_var;        /* CL_OFFLOAD, CL_PIPE: the microbatch, or NULL; `var` is the stage */
+  Span mb_var_at;
+  uint32_t mb_slot;   /* (sema) */
+  Expr *when, *lead;  /* CL_OFFLOAD, or NULL */
 };
 
 typedef struct Require { struct Require *next; Expr *cond; const char *text; } Require; /* text or NULL */

@@ -212,6 +212,11 @@ again:
   "dag"                { TOKEN(DAG); }
   "tie"                { TOKEN(TIE); }
   "use"                { TOKEN(USE); }
+  "tune"               { TOKEN(TUNE); }
+  "tries"              { TOKEN(TRIES); }
+  "by"                 { TOKEN(BY); }
+  "offload"            { TOKEN(OFFLOAD); }
+  "lead"               { TOKEN(LEAD); }
 
   "overlap" | "weights" | "stash" | "comm" | "slices" | "finally" | "recompute"
   | "side" | "group" | "recv" | "wait" {

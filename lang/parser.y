@@ -207,7 +207,7 @@ static Clause *new_clause(Parse *ps, ClauseKind kind, Span at, Expr *value) {
   c->kind = kind;
   c->at = at;
   c->value = value;
-  c->name_at = c->var_at = c->index_at = c->mb_at = NO_SPAN;
+  c->name_at = c->var_at = c->index_at = c->mb_var_at = NO_SPAN;
   return c;
 }
 
@@ -216,6 +216,17 @@ static Clause *new_costs(Parse *ps, ClauseKind kind, Span at, Binding var, Entry
   c->var = var.name;
   c->var_at = var.at;
   c->entries = entries.first;
+  return c;
+}
+
+static Clause *new_offload(Parse *ps, Span at, Binding stage, Binding mb, Expr *when, Expr *lead) {
+  Clause *c = new_clause(ps, CL_OFFLOAD, at, NULL);
+  c->var = stage.name;
+  c->var_at = stage.at;
+  c->mb_var = mb.name;
+  c->mb_var_at = mb.at;
+  c->when = when;
+  c->lead = lead;
   return c;
 }
 
@@ -275,7 +286,9 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
 %token USE "'use'" EXPECTS "'expects'"
+%token OFFLOAD "'offload'" LEAD "'lead'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
+%token TUNE "'tune'" TRIES "'tries'" BY "'by'"
 %token ARROW "'->'" DOTDOT "'..'"
 %token EQ "'=='" NE "'!='" LE "'<='" GE "'>='" AND "'&&'" OR "'||'"
 
@@ -300,7 +313,7 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %type <base> base_opt
 %type <op> opref optarget
 %type <head> pipe_head
-%type <expr> period_opt at_opt when_opt
+%type <expr> period_opt at_opt when_opt tries_opt lead_opt to_opt
 %type <stmt> stmt if_stmt do_stmt indexed
 %type <stmts> stmts block else_opt phased clipped
 %type <phase> phase used_phase
@@ -427,8 +440,8 @@ clause:
     $$->mbs = $9.e;
     $$->var = $11.name;
     $$->var_at = $11.at;
-    $$->mb = $12.name;
-    $$->mb_at = $12.at;
+    $$->mb_var = $12.name;
+    $$->mb_var_at = $12.at;
     $$->place = $14.e;
     $$->root = $15.name;
     $$->root_at = $15.at;
@@ -458,6 +471,19 @@ clause:
     $$->var = $5.name;
     $$->var_at = $5.at;
     $$->range = $7;
+  }
+| OFFLOAD ok when_opt lead_opt { $$ = new_offload(ps, @$, NO_BINDING, NO_BINDING, $3.e, $4.e); }
+| OFFLOAD ok name ',' name to_opt when_opt lead_opt {
+    $$ = new_offload(ps, @$, $3, $5, $7.e, $8.e);
+    $$->place = $6.e;
+  }
+| TUNE ok tries_opt BY expr { $$ = new_clause(ps, CL_TUNE, @$, $5.e); $$->tries = $3.e; }
+| TUNE ok name IN range tries_opt BY expr {
+    $$ = new_clause(ps, CL_TUNE, @$, $8.e);
+    $$->var = $3.name;
+    $$->var_at = $3.at;
+    $$->range = $5;
+    $$->tries = $6.e;
   }
 | LET ok name '=' expr {
     $$ = new_clause(ps, CL_LET, @$, $5.e);
@@ -554,7 +580,10 @@ phased: block | do_stmt { $$ = one_stmt($1); } ;
 clipped: phased | indexed { $$ = one_stmt($1); } ;
 at_opt: %empty { $$ = (ExprVal){0}; } | '@' expr { $$ = $2; } ;
 when_opt: %empty { $$ = (ExprVal){0}; } | WHEN expr { $$ = $2; } ;
+to_opt: %empty { $$ = (ExprVal){0}; } | ARROW expr { $$ = $2; } ;
+lead_opt: %empty { $$ = (ExprVal){0}; } | LEAD expr { $$ = $2; } ;
 period_opt: %empty { $$ = (ExprVal){0}; } | PERIOD expr { $$ = $2; } ;
+tries_opt: %empty { $$ = (ExprVal){0}; } | TRIES expr { $$ = $2; } ;
 
 indexed:
   STEADY ok name range_opt block {
@@ -752,7 +781,7 @@ static void insert_closers(Parse *ps, int token, Span at) {
   uint32_t level = 0; /* how many '{' may be open before the word */
   switch (token) {
   case TOK_RANKS: case TOK_PIPE: case TOK_ORDER: case TOK_TIME: case TOK_BYTES: case TOK_PROFILE:
-  case TOK_CHECK: case TOK_TIE:
+  case TOK_CHECK: case TOK_TUNE: case TOK_OFFLOAD: case TOK_TIE:
     level = 1;
     break;
   case TOK_SCHEDULE: case TOK_IMPORT:
@@ -811,8 +840,8 @@ static const short stmt_tokens[] = {
   TOK_IF, TOK_LET, TOK_FN, TOK_USE,
 };
 static const short clause_tokens[] = {
-  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_EDGE,
-  TOK_TIE, TOK_LET, TOK_FN,
+  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_TUNE, TOK_OFFLOAD,
+  TOK_EDGE, TOK_TIE, TOK_LET, TOK_FN,
 };
 static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};
 

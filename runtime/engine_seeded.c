@@ -3,25 +3,25 @@
  * the heads that can go on. For one seed the order is always the same, so a failure that depends on
  * the order replays; over many seeds a program shows the same results in all of them.
  *
- * Only the two heads of each rank need to be looked at, and after an instruction only the ranks it
+ * Only the heads of each rank's streams need to be looked at, and after an instruction only the ranks it
  * touched: `ready` holds what can go on, each entry once. */
 #include "run.h"
 
 #include <stdlib.h>
 
-/* An entry of `ready`: a rank's COMPUTE head, or a transfer, named by its sender, or a sum
+/* An entry of `ready`: a rank's COMPUTE or COPY head, or a transfer, named by its sender, or a sum
  * (REDUCE, TIE), named by the rank of its first row. */
 typedef struct Ready {
   uint32_t rank;
-  bool comm;
+  PipeOn on;
 } Ready;
 
 typedef struct Seeded {
   PrRun *run;
   uint64_t step;
-  uint32_t *compute, *comm; /* [nrank]: done in this step */
-  bool *queued[2];          /* [nrank] by Ready.comm */
-  Ready *ready;             /* [2 * nrank] */
+  uint32_t *compute, *comm, *copy; /* [nrank]: done in this step */
+  bool *queued[PIPE_NSTREAMS];     /* [nrank] by Ready.on */
+  Ready *ready;                    /* [PIPE_NSTREAMS * nrank] */
   uint32_t nready;
 } Seeded;
 
@@ -32,10 +32,10 @@ static uint64_t draw(uint64_t *state) { /* splitmix64 */
   return z ^ z >> 31;
 }
 
-static void put(Seeded *s, uint32_t rank, bool comm) {
-  if (!s->queued[comm][rank])
-    s->ready[s->nready++] = (Ready){rank, comm};
-  s->queued[comm][rank] = true;
+static void put(Seeded *s, uint32_t rank, PipeOn on) {
+  if (!s->queued[on][rank])
+    s->ready[s->nready++] = (Ready){rank, on};
+  s->queued[on][rank] = true;
 }
 
 /* What the sum at r's COMM head adds up. */
@@ -50,7 +50,7 @@ static const PipeInstr *comm_head(const Seeded *s, uint32_t r) {
   if (s->comm[r] == k->ncomm)
     return NULL;
   const PipeInstr *c = &k->t->instr[k->comm[s->comm[r]].index];
-  return c->wait <= s->compute[r] ? c : NULL;
+  return c->wait <= s->compute[r] && c->wait_copy <= s->copy[r] ? c : NULL;
 }
 
 static bool is_send(const PipeInstr *c) { return c->op == PIPE_SEND_F || c->op == PIPE_SEND_B; }
@@ -58,8 +58,14 @@ static bool is_send(const PipeInstr *c) { return c->op == PIPE_SEND_F || c->op =
 static void look_at(Seeded *s, uint32_t r) {
   const RankRun *k = &s->run->rank[r];
   uint32_t i = s->compute[r];
-  if (i < k->ncompute && k->t->instr[k->compute[i].index].wait <= s->comm[r])
-    put(s, r, false);
+  if (i < k->ncompute && k->t->instr[k->compute[i].index].wait <= s->comm[r] &&
+      k->t->instr[k->compute[i].index].wait_copy <= s->copy[r])
+    put(s, r, PIPE_COMPUTE);
+  if (s->copy[r] < k->ncopy) {
+    const PipeInstr *copy = &k->t->instr[k->copy[s->copy[r]].index];
+    if (copy->wait <= s->compute[r] && copy->wait_copy <= s->comm[r])
+      put(s, r, PIPE_COPY);
+  }
   const PipeInstr *c = comm_head(s, r);
   if (c && pipe_is_sum(c->op)) {
     const PipeStage *stage = s->run->p->stage;
@@ -69,12 +75,12 @@ static void look_at(Seeded *s, uint32_t r) {
       if (!d || d->op != c->op || d->stage != l->row[j])
         return;
     }
-    put(s, stage[l->row[0]].rank, true);
+    put(s, stage[l->row[0]].rank, PIPE_COMM);
     return;
   }
   const PipeInstr *d = c ? comm_head(s, c->peer) : NULL;
   if (d && !pipe_is_sum(d->op) && d->peer == r && is_send(c) != is_send(d))
-    put(s, is_send(c) ? r : c->peer, true);
+    put(s, is_send(c) ? r : c->peer, PIPE_COMM);
 }
 
 /* Carries out the sum at the COMM head of rank r. Returns how many instructions that is. */
@@ -96,8 +102,11 @@ static uint32_t carry_out_sum(Seeded *s, uint32_t r, PrStatus *st) {
 static PrStatus carry_out(Seeded *s, Ready e) {
   PrRun *run = s->run;
   RankRun *k = &run->rank[e.rank];
-  PrStatus st;
-  if (!e.comm) {
+  PrStatus st = PR_OK;
+  if (e.on == PIPE_COPY) {
+    pr_copy(run, k, &k->copy[s->copy[e.rank]], s->step);
+    s->copy[e.rank]++;
+  } else if (e.on == PIPE_COMPUTE) {
     st = pr_compute(run, k, &k->compute[s->compute[e.rank]], s->step);
     s->compute[e.rank]++;
   } else {
@@ -129,7 +138,7 @@ static PrStatus run_step(Seeded *s) {
   PrRun *run = s->run;
   uint64_t left = 0;
   for (uint32_t r = 0; r < run->p->nrank; r++) {
-    s->compute[r] = s->comm[r] = 0;
+    s->compute[r] = s->comm[r] = s->copy[r] = 0;
     left += run->p->rank[r].ninstr;
   }
   for (uint32_t r = 0; r < run->p->nrank; r++)
@@ -138,13 +147,13 @@ static PrStatus run_step(Seeded *s) {
     uint32_t pick = (uint32_t)(draw(&run->random) % s->nready);
     Ready e = s->ready[pick];
     s->ready[pick] = s->ready[--s->nready];
-    s->queued[e.comm][e.rank] = false;
+    s->queued[e.on][e.rank] = false;
     PrStatus st;
-    if (e.comm && pipe_is_sum(comm_head(s, e.rank)->op)) {
+    if (e.on == PIPE_COMM && pipe_is_sum(comm_head(s, e.rank)->op)) {
       left -= carry_out_sum(s, e.rank, &st);
     } else {
       st = carry_out(s, e);
-      left -= e.comm ? 2 : 1;
+      left -= e.on == PIPE_COMM ? 2 : 1;
     }
     if (st)
       return st;
@@ -161,15 +170,17 @@ PrStatus seeded_steps(PrRun *run, uint64_t n) {
   size_t nrank = run->p->nrank;
   PrStatus st = PR_OK;
   Seeded s = {.run = run};
-  s.compute = calloc(2 * nrank, sizeof *s.compute);
-  s.queued[0] = calloc(2 * nrank, sizeof *s.queued[0]);
-  s.ready = calloc(2 * nrank, sizeof *s.ready);
+  s.compute = calloc(PIPE_NSTREAMS * nrank, sizeof *s.compute);
+  s.queued[0] = calloc(PIPE_NSTREAMS * nrank, sizeof *s.queued[0]);
+  s.ready = calloc(PIPE_NSTREAMS * nrank, sizeof *s.ready);
   if (!s.compute || !s.queued[0] || !s.ready) {
     st = pr_fail(run, PR_E_MEMORY, "no memory for %zu ranks", nrank);
     goto done;
   }
   s.comm = s.compute + nrank;
+  s.copy = s.comm + nrank;
   s.queued[1] = s.queued[0] + nrank;
+  s.queued[2] = s.queued[1] + nrank;
   s.step = atomic_load(&run->rank[0].step);
   for (uint64_t i = 0; i < n && !st; i++, s.step++)
     st = run_step(&s);

@@ -14,6 +14,10 @@
  * and no lock is held anywhere. The fields "owned" in RankRun follow the stream; each hand-over is
  * an atomic read-modify-write or a store of comm_done.
  *
+ * The COPY stream of a rank that has one has a thread, the copier, so that copies run beside compute. It
+ * waits for the rank's thread to begin the step, then for what each instruction needs; the rank's
+ * thread waits for it at the end of the step. A program without COPY has no copier and looks for none.
+ *
  * A thread that must wait tells so in sleep_on, looks again, and sleeps on its own semaphore; who
  * makes the awaited count clears sleep_on and wakes that thread alone. (Store, then load, on both
  * sides, sequentially consistent: one of the two sees the other.)
@@ -30,6 +34,7 @@
 #include <unistd.h>
 
 #define BARRIER (UINT64_C(1) << 63) /* in sleep_on: waits for `released`, not for comm_done */
+#define COPIED  (UINT64_C(1) << 62) /* in sleep_on: waits for copy_done */
 #define DONE    (UINT64_C(1) << 32) /* in live: one thread has finished its steps */
 
 enum { SPIN_LEAST = 8, SPIN_MOST = 256 }; /* looks at a count before sleeping; ~40 ns each */
@@ -52,7 +57,7 @@ static void lie_down(PrRun *run, uint64_t add) {
   uint64_t live = atomic_fetch_add(&run->live, add) + add;
   if ((uint32_t)live != 0)
     return;
-  if (live / DONE == run->p->nrank) {
+  if (live / DONE == run->nthread) {
     pthread_mutex_lock(&run->lock);
     run->idle = true;
     pthread_cond_signal(&run->cond);
@@ -70,8 +75,8 @@ static void wake(PrRun *run, RankRun *k, uint64_t key) {
   sem_post(&k->sem);
 }
 
-static void sleep_once(RankRun *k) {
-  while (sem_wait(&k->sem) && errno == EINTR)
+static void sleep_once(sem_t *sem) {
+  while (sem_wait(sem) && errno == EINTR)
     ;
 }
 
@@ -94,7 +99,24 @@ static void wait_for(PrRun *run, RankRun *k, const _Atomic uint64_t *count, uint
       return; /* nobody has noticed; else a wake-up is under way and must be taken */
   }
   lie_down(run, (uint64_t)-1);
-  sleep_once(k);
+  sleep_once(&k->sem);
+}
+
+/* Whether the copier has what it needs. */
+static bool copier_can(const PrRun *run, RankRun *k) {
+  return failed(run) || (atomic_load(&k->copy_begun) >= atomic_load(&k->copy_needs[0]) &&
+                         atomic_load(&k->compute_done) >= atomic_load(&k->copy_needs[1]) &&
+                         atomic_load(&k->comm_done) >= atomic_load(&k->copy_needs[2]));
+}
+
+/* Wakes the copier if it sleeps and need not: after any of what it may need has changed. */
+static void wake_copier(PrRun *run, RankRun *k) {
+  uint32_t asleep = 1;
+  if (!atomic_load(&k->copy_sleeps) || !copier_can(run, k) ||
+      !atomic_compare_exchange_strong(&k->copy_sleeps, &asleep, 0))
+    return;
+  atomic_fetch_add(&run->live, 1);
+  sem_post(&k->copy_sem);
 }
 
 void threads_wake(PrRun *run) {
@@ -102,6 +124,7 @@ void threads_wake(PrRun *run) {
     uint64_t key = atomic_load(&run->rank[r].sleep_on);
     if (key)
       wake(run, &run->rank[r], key);
+    wake_copier(run, &run->rank[r]);
   }
 }
 
@@ -118,6 +141,18 @@ static bool head_ready(RankRun *k) {
   if (atomic_load(&k->compute_done) < need)
     return false;
   return atomic_compare_exchange_strong(&k->comm_wait, &need, 0);
+}
+
+/* The same for what it waits for of COPY. */
+static bool head_copied(RankRun *k) {
+  const PipeInstr *c = &k->t->instr[k->comm[k->comm_next].index];
+  uint64_t need = k->comm_step * k->ncopy + c->wait_copy;
+  if (c->wait_copy == 0 || atomic_load_explicit(&k->copy_done, memory_order_acquire) >= need)
+    return true;
+  atomic_store(&k->comm_wait_copy, need);
+  if (atomic_load(&k->copy_done) < need)
+    return false;
+  return atomic_compare_exchange_strong(&k->comm_wait_copy, &need, 0);
 }
 
 /* Posts the head, a SEND or RECV. Returns the channel if the other side is there, too: then the
@@ -140,8 +175,10 @@ static bool complete(PrRun *run, RankRun *k) {
   k->comm_active = more;
   atomic_store(&k->comm_done, done);
   uint64_t key = atomic_load(&k->sleep_on);
-  if (key && key <= done) /* BARRIER is above every count */
+  if (key && key <= done) /* BARRIER and COPIED are above every count */
     wake(run, k, key);
+  if (k->ncopy > 0)
+    wake_copier(run, k);
   return more;
 }
 
@@ -177,7 +214,7 @@ static void advance(PrRun *run, RankRun *k) {
   while (todo) {
     k = todo;
     todo = k->todo;
-    if (!head_ready(k))
+    if (!head_ready(k) || !head_copied(k))
       continue;
     const CommAt *at = &k->comm[k->comm_next];
     if (pipe_is_sum(k->t->instr[at->index].op)) {
@@ -199,7 +236,65 @@ static void advance(PrRun *run, RankRun *k) {
   }
 }
 
+/* The copier of a rank */
+
+/* Until the copier has what it needs, or the run has failed. */
+static void copier_wait(PrRun *run, RankRun *k) {
+  while (!copier_can(run, k)) {
+    atomic_store(&k->copy_sleeps, 1);
+    if (copier_can(run, k)) {
+      uint32_t mine = 1;
+      if (atomic_compare_exchange_strong(&k->copy_sleeps, &mine, 0))
+        return; /* nobody has noticed; else a wake-up is under way and must be taken */
+    }
+    lie_down(run, (uint64_t)-1);
+    sleep_once(&k->copy_sem);
+  }
+}
+
+static void copy_step(PrRun *run, RankRun *k, uint64_t step) {
+  uint64_t done = step * k->ncopy;
+  for (uint32_t i = 0; i < k->ncopy; i++) {
+    const CopyAt *at = &k->copy[i];
+    const PipeInstr *c = &k->t->instr[at->index];
+    atomic_store(&k->copy_needs[0], step + 1);
+    atomic_store(&k->copy_needs[1], step * k->ncompute + c->wait);
+    atomic_store(&k->copy_needs[2], step * k->ncomm + c->wait_copy);
+    copier_wait(run, k);
+    if (failed(run))
+      return;
+    pr_copy(run, k, at, step);
+    atomic_store(&k->copy_done, ++done);
+    uint64_t key = atomic_load(&k->sleep_on);
+    if ((key & COPIED) && !(key & BARRIER) && (key & ~COPIED) <= done)
+      wake(run, k, key);
+    uint64_t wanted = atomic_load(&k->comm_wait_copy);
+    if (wanted && wanted <= done && atomic_compare_exchange_strong(&k->comm_wait_copy, &wanted, 0))
+      advance(run, k);
+  }
+}
+
+static void *copier_thread(void *arg) {
+  RankRun *k = arg;
+  PrRun *run = k->run;
+  uint64_t step = 0;
+  for (;;) {
+    lie_down(run, DONE - 1);
+    sleep_once(&k->copy_sem);
+    if (run->quit)
+      return NULL;
+    for (; !failed(run) && step < run->target; step++)
+      copy_step(run, k, step);
+  }
+}
+
 /* The thread of a rank */
+
+/* Until so many COPY instructions are done, or the run has failed. */
+static void wait_copied(PrRun *run, RankRun *k, uint64_t need) {
+  if (atomic_load_explicit(&k->copy_done, memory_order_acquire) < need)
+    wait_for(run, k, &k->copy_done, need, COPIED | need);
+}
 
 static void end_step(PrRun *run, RankRun *k, uint64_t step) {
   uint64_t finished = step + 1, key = BARRIER | finished;
@@ -229,11 +324,17 @@ static void run_step(PrRun *run, RankRun *k) {
     k->comm_active = true;
     advance(run, k);
   }
+  if (k->ncopy > 0) {
+    atomic_store(&k->copy_begun, step + 1);
+    wake_copier(run, k);
+  }
   for (uint32_t i = 0; i < k->ncompute; i++) {
     const ComputeAt *at = &k->compute[i];
     uint64_t need = comm_base + k->t->instr[at->index].wait;
     if (atomic_load_explicit(&k->comm_done, memory_order_acquire) < need)
       wait_for(run, k, &k->comm_done, need, need);
+    if (k->t->instr[at->index].wait_copy > 0)
+      wait_copied(run, k, step * k->ncopy + k->t->instr[at->index].wait_copy);
     if (failed(run))
       return;
     atomic_store_explicit(&k->running, at->index + 1, memory_order_relaxed);
@@ -245,9 +346,12 @@ static void run_step(PrRun *run, RankRun *k) {
     uint64_t wanted = atomic_load(&k->comm_wait);
     if (wanted && wanted <= done && atomic_compare_exchange_strong(&k->comm_wait, &wanted, 0))
       advance(run, k);
+    if (k->ncopy > 0)
+      wake_copier(run, k);
   }
   if (atomic_load_explicit(&k->comm_done, memory_order_acquire) < comm_base + k->ncomm)
     wait_for(run, k, &k->comm_done, comm_base + k->ncomm, comm_base + k->ncomm);
+  wait_copied(run, k, (step + 1) * k->ncopy);
   if (failed(run))
     return;
   end_step(run, k, step);
@@ -261,7 +365,7 @@ static void *rank_thread(void *arg) {
   pr_init_rank(run, k);
   for (;;) {
     lie_down(run, DONE - 1);
-    sleep_once(k);
+    sleep_once(&k->sem);
     if (run->quit)
       return NULL;
     while (!failed(run) && atomic_load_explicit(&k->step, memory_order_relaxed) < run->target)
@@ -325,11 +429,14 @@ PrStatus threads_steps(PrRun *run, uint64_t n) {
   uint64_t now = pr_now();
   run->target += n;
   run->idle = false;
-  atomic_store(&run->live, run->p->nrank);
+  atomic_store(&run->live, run->nthread);
   for (uint32_t r = 0; r < run->p->nrank; r++)
     atomic_store_explicit(&run->rank[r].step_start, now, memory_order_relaxed);
-  for (uint32_t r = 0; r < run->p->nrank; r++)
+  for (uint32_t r = 0; r < run->p->nrank; r++) {
     sem_post(&run->rank[r].sem);
+    if (run->rank[r].has_copier)
+      sem_post(&run->rank[r].copy_sem);
+  }
   wait_idle(run);
   return (PrStatus)atomic_load(&run->status);
 }
@@ -338,7 +445,10 @@ PrStatus threads_open(PrRun *run) {
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   bool spin = cores > 0 && (unsigned long)cores >= run->p->nrank;
   run->threaded = true;
-  atomic_store(&run->live, run->p->nrank);
+  run->nthread = run->p->nrank;
+  for (uint32_t r = 0; r < run->p->nrank; r++)
+    run->nthread += run->rank[r].ncopy > 0;
+  atomic_store(&run->live, run->nthread);
   for (uint32_t r = 0; r < run->p->nrank; r++) {
     RankRun *k = &run->rank[r];
     k->spin = spin ? SPIN_MOST : 0;
@@ -349,6 +459,15 @@ PrStatus threads_open(PrRun *run) {
     if (err)
       return pr_fail(run, PR_E_MEMORY, "no thread for rank %u: %s", r, strerror(err));
     k->has_thread = true;
+    if (k->ncopy == 0)
+      continue;
+    if (sem_init(&k->copy_sem, 0, 0))
+      return pr_fail(run, PR_E_MEMORY, "no semaphore for rank %u: %s", r, strerror(errno));
+    k->has_copy_sem = true;
+    err = pthread_create(&k->copier, NULL, copier_thread, k);
+    if (err)
+      return pr_fail(run, PR_E_MEMORY, "no thread for rank %u: %s", r, strerror(err));
+    k->has_copier = true;
   }
   pthread_mutex_lock(&run->lock);
   while (!run->idle)
@@ -359,13 +478,20 @@ PrStatus threads_open(PrRun *run) {
 
 void threads_close(PrRun *run) {
   run->quit = true;
-  for (uint32_t r = 0; r < run->p->nrank; r++)
+  for (uint32_t r = 0; r < run->p->nrank; r++) {
     if (run->rank[r].has_thread)
       sem_post(&run->rank[r].sem);
+    if (run->rank[r].has_copier)
+      sem_post(&run->rank[r].copy_sem);
+  }
   for (uint32_t r = 0; r < run->p->nrank; r++) {
     RankRun *k = &run->rank[r];
     if (k->has_thread)
       pthread_join(k->thread, NULL);
+    if (k->has_copier)
+      pthread_join(k->copier, NULL);
+    if (k->has_copy_sem)
+      sem_destroy(&k->copy_sem);
     if (k->has_sem)
       sem_destroy(&k->sem);
   }

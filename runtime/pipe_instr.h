@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * The program that pipec emits and that every engine carries out: constant tables of plain structs.
  *
- * A program has nrank ranks; each has one list of instructions in issue order. Two streams run it:
- * the COMPUTE stream runs F B I W U, the COMM stream SEND_x, RECV_x and REDUCE, each stream
- * strictly in list order. The streams of a rank meet only through `wait`: an instruction starts when
- * the OTHER stream of its rank has completed at least `wait` instructions of this step (0: no wait).
- * That one number carries every dependence: data that arrived, data that was produced, a slot that
+ * A program has nrank ranks; each has one list of instructions in issue order. Three streams run it:
+ * the COMPUTE stream runs F B I W U, the COMM stream SEND_x, RECV_x and REDUCE, the COPY stream OFF
+ * and LOAD, each stream strictly in list order. The streams of a rank meet only through `wait` and
+ * `wait_copy`: an instruction starts when so many instructions of this step are completed (0: no wait)
+ *
+ *   of COMPUTE   wait: of COMM,      wait_copy: of COPY
+ *   of COMM      wait: of COMPUTE,   wait_copy: of COPY
+ *   of COPY      wait: of COMPUTE,   wait_copy: of COMM
+ *
+ * These numbers carry every dependence: data that arrived, data that was produced, a slot that
  * is free. In the list a wait refers only to instructions further up, so a host may issue it from
  * the top.
  *
@@ -44,6 +49,9 @@ typedef enum PipeOp {
   PIPE_NOPS
 } PipeOp;
 
+/* The streams of a rank. */
+typedef enum PipeOn { PIPE_COMPUTE, PIPE_COMM, PIPE_COPY, PIPE_NSTREAMS } PipeOn;
+
 typedef enum PipePhase { PIPE_WARMUP, PIPE_STEADY, PIPE_FLUSH, PIPE_NPHASES } PipePhase;
 
 /* What a pool's slots hold. OUT and IN are the two ends of a transfer, LOCAL a boundary tensor
@@ -54,6 +62,8 @@ typedef enum PipeClass {
   PIPE_OUT,   /* boundary tensor from its producer until the SEND has completed */
   PIPE_IN,    /* receive slot, from the RECV until the consumer has completed */
   PIPE_LOCAL, /* boundary tensor from its producer to its consumer on the same rank */
+  PIPE_HOST,  /* stash in host memory, from OFF to LOAD */
+  PIPE_GUEST, /* stash of another rank, from its OFF to its LOAD: only that rank's COPY stream uses it */
   PIPE_NCLASSES
 } PipeClass;
 
@@ -63,22 +73,24 @@ typedef struct PipeInstr {
   uint16_t group; /* further instructions of COMPUTE after this one that are one action with it; 0 */
   uint32_t stage; /* row of PipeProgram.stage: the stage on THIS rank that the op belongs to */
   uint32_t mb;    /* microbatch. U: one whose gradient it applies, or PIPE_NONE; REDUCE: PIPE_NONE */
-  uint32_t peer;  /* SEND, RECV: the other rank; else PIPE_NONE */
-  uint32_t act;   /* F B I W: slot of class ACT; else PIPE_NONE */
+  uint32_t peer;  /* SEND, RECV: the other rank; OFF, LOAD: the rank with slot `keep`, if not this
+                     one, which takes no part; else PIPE_NONE */
+  uint32_t act;   /* F B I W OFF LOAD: slot of class ACT; else PIPE_NONE */
   uint32_t gout;  /* I W: slot of class GOUT; else PIPE_NONE */
-  uint32_t keep;  /* further slot that the op keeps for later, or gives back; of a SEND or RECV its
-                     row of PipeProgram.edge, if there is that table; else PIPE_NONE */
+  uint32_t keep;  /* further slot that the op keeps for later, or gives back: OFF, LOAD: of class
+                     HOST, or GUEST on the peer; of a SEND or RECV its row of PipeProgram.edge, if
+                     there is that table; else PIPE_NONE */
   uint32_t in;    /* slot read: x of F, dy of B and I, payload of SEND; PIPE_NONE at the ends. Of an
                      op that reads several: where they begin in PipeRank.list */
   uint32_t out;   /* slot written: y of F, dx of B and I, payload of RECV; in the same way */
-  uint32_t wait;  /* instructions of the other stream of this rank that must have completed */
-  uint32_t wait_copy; /* the same of its COPY stream; 0 */
+  uint32_t wait;  /* instructions of another stream of this rank that must have completed */
+  uint32_t wait_copy; /* the same of the third stream */
   uint32_t site;  /* row of PipeProgram.site: where in the .pipe text it comes from */
 } PipeInstr;
 
 typedef struct PipePool {
   uint32_t cls;   /* PipeClass */
-  uint32_t stage; /* ACT, GOUT: a stage whose stashes it holds; OUT, IN, LOCAL: the stage whose
+  uint32_t stage; /* ACT, GOUT, HOST, GUEST: a stage whose stashes it holds; OUT, IN, LOCAL: the stage whose
                      output it holds, or the gradient of that output. All users have its size */
   uint32_t first; /* its slots are first .. first + count - 1 */
   uint32_t count; /* > 0; for ACT, GOUT and LOCAL exactly the peak of live slots */
@@ -141,6 +153,7 @@ typedef struct PipeRank {
   uint64_t bytes;         /* proved bound, and what an engine takes: weights, gradients, optimizer
                              state, slots and one workspace (the largest of its stages), each buffer
                              rounded up to a multiple of 64 on its own, then summed. 0 if not sized */
+  uint64_t host;          /* the same of its HOST slots, which are in host memory and not in `bytes` */
   const uint32_t *list;   /* [nlist] slots of the ops that read or write several, op after op */
   uint32_t nlist, zero;
 } PipeRank;
@@ -175,7 +188,7 @@ typedef struct PipeProgram {
 PIPE_STATIC_ASSERT(sizeof(PipeInstr) == 48, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipePool) == 32, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeStage) == 48 + 9 * 8 + 8 * PIPE_NOPS, "ABI");
-PIPE_STATIC_ASSERT(PIPE_NOPS == 11, "a new instruction is a new ABI");
+PIPE_STATIC_ASSERT(PIPE_NOPS == 13, "a new instruction is a new ABI");
 
 /* An instruction that touches no slot, has no peer and waits for nothing. */
 static inline PipeInstr pipe_instr(PipeOp op, uint32_t stage, uint32_t mb) {
@@ -188,17 +201,24 @@ static inline PipeInstr pipe_instr(PipeOp op, uint32_t stage, uint32_t mb) {
 #define PIPE_REQUIRE_ABI(v) \
   PIPE_STATIC_ASSERT((v) == PIPE_ABI, "pipec and pipe_instr.h differ: recompile the .pipe file")
 
-/* Text of an op ("SEND_F"), 1 if it runs on the COMM stream, its columns. Defined in pipe_sim.c. */
+/* Text of an op ("SEND_F"), its stream, its columns. Defined in pipe_sim.c. */
 typedef enum PipeTensor { PIPE_T_NONE, PIPE_T_X, PIPE_T_Y, PIPE_T_DY, PIPE_T_DX } PipeTensor;
 typedef struct PipeOpInfo {
   const char *text;
   uint8_t comm;   /* 1: COMM stream */
+  uint8_t stream; /* PipeOn */
   int8_t act, gout;
   uint8_t in, out; /* PipeTensor */
 } PipeOpInfo;
 extern const PipeOpInfo pipe_op_info[PIPE_NOPS];
 extern const char *const pipe_phase_name[PIPE_NPHASES]; /* "warmup" ... */
 extern const char *const pipe_class_name[PIPE_NCLASSES]; /* "act" ... */
+
+/* Instructions of stream `on`, which is not its own, that c waits for. */
+static inline uint32_t pipe_wait_for(const PipeInstr *c, PipeOn on) {
+  return on == PIPE_COPY || (on == PIPE_COMM && pipe_op_info[c->op].stream == PIPE_COPY) ? c->wait_copy
+                                                                                        : c->wait;
+}
 
 /* Writes "2SEND_F13" (or "0U") with a NUL into buf[PIPE_OP_TEXT]; returns its length. */
 #define PIPE_OP_TEXT 48

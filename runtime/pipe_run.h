@@ -127,6 +127,7 @@ double pr_loss_mb(const PrRun *run, uint32_t mb);
 void *pr_weight(PrRun *run, uint32_t stage);          /* weights of a row of the stage table, between
                                                          pr_steps calls; row = stage without replicas */
 uint64_t pr_bytes(const PrRun *run, uint32_t rank);   /* what the engine allocated for the rank */
+uint64_t pr_host_bytes(const PrRun *run, uint32_t rank); /* and of it in host memory, not in pr_bytes */
 const PipeProgram *pr_program(const PrRun *run);
 void pr_close(PrRun *run);                            /* NULL is fine */
 

@@ -2,7 +2,7 @@
  * The abstract machine (pipe_sim.h) and the names of pipe_instr.h.
  *
  * A rank is examined once at first and again whenever its peer has completed a transfer with it.
- * Examining it runs both of its streams as far as they go. Each condition of a head instruction is
+ * Examining it runs its streams as far as they go. Each condition of a head instruction is
  * made true by the progress of its own rank or by the examination of its peer, and whoever makes
  * the last condition of a transfer true finds the other side ready. So nothing is polled, every
  * examination but the first is paid for by an instruction, and the whole is linear.
@@ -14,17 +14,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { STREAM_COMPUTE, STREAM_COMM };
-
 const PipeOpInfo pipe_op_info[PIPE_NOPS] = {
 #define X(op, text, stream, act, gout, in, out) \
-  {text, STREAM_##stream, act, gout, PIPE_T_##in, PIPE_T_##out},
+  {text, PIPE_##stream == PIPE_COMM, PIPE_##stream, act, gout, PIPE_T_##in, PIPE_T_##out},
 #include "pipe_ops.def"
 #undef X
 };
 
 const char *const pipe_phase_name[PIPE_NPHASES] = {"warmup", "steady", "flush"};
-const char *const pipe_class_name[PIPE_NCLASSES] = {"act", "gout", "out", "in", "local"};
+const char *const pipe_class_name[PIPE_NCLASSES] = {"act",   "gout", "out",  "in",
+                                                    "local", "host", "guest"};
 
 int pipe_op_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb) {
   const char *text = (unsigned)op < PIPE_NOPS ? pipe_op_info[op].text : "?";
@@ -44,12 +43,12 @@ int pipe_instr_text(char *buf, PipeGraph g, const PipeInstr *c) {
                       pipe_other_end(g, c));
 }
 
-/* Both streams of a rank: the next position of each, when the last instruction ended, and the ends
+/* The streams of a rank: the next position of each, when the last instruction ended, and the ends
  * of all so far: a wait may refer to any of them. */
 typedef struct Rank {
-  uint32_t ncompute, ncomm;
-  uint64_t compute_free, comm_free;
-  uint64_t *compute_end, *comm_end;
+  uint32_t ncompute, ncomm, ncopy;
+  uint64_t compute_free, comm_free, copy_free;
+  uint64_t *compute_end, *comm_end, *copy_end;
   uint64_t begin;
   bool queued;
 } Rank;
@@ -86,9 +85,11 @@ static void run_compute(Machine *m, uint32_t r) {
   uint32_t i = k->ncompute;
   for (; i < s->n; i++) {
     const PipeInstr *c = stream_at(s, i);
-    if (c->wait > k->ncomm)
+    if (c->wait > k->ncomm || c->wait_copy > k->ncopy)
       break;
     uint64_t start = c->wait ? later(k->compute_free, k->comm_end[c->wait - 1]) : k->compute_free;
+    if (c->wait_copy)
+      start = later(start, k->copy_end[c->wait_copy - 1]);
     uint64_t time = m->in->stage[c->stage].time[c->op];
     if (starts)
       starts[i] = start;
@@ -101,14 +102,36 @@ static void run_compute(Machine *m, uint32_t r) {
   m->out->busy = add(m->out->busy, busy);
 }
 
-/* The head of r's COMM stream if it has its wait, else NULL. */
+/* True: it has come further. */
+static bool run_copy(Machine *m, uint32_t r) {
+  const PipeStream *s = m->in->copy ? &m->in->copy[r] : NULL;
+  Rank *k = &m->rank[r];
+  uint32_t i = k->ncopy, first = i;
+  for (; s && i < s->n; i++) {
+    const PipeInstr *c = stream_at(s, i);
+    if (c->wait > k->ncompute || c->wait_copy > k->ncomm)
+      break;
+    uint64_t start = c->wait ? later(k->copy_free, k->compute_end[c->wait - 1]) : k->copy_free;
+    if (c->wait_copy)
+      start = later(start, k->comm_end[c->wait_copy - 1]);
+    if (m->out->copy_start)
+      m->out->copy_start[r][i] = start;
+    if (start < k->begin)
+      k->begin = start;
+    k->copy_end[i] = k->copy_free = add(start, m->in->stage[c->stage].time[c->op]);
+  }
+  k->ncopy = i;
+  return i > first;
+}
+
+/* The head of r's COMM stream if it has its waits, else NULL. */
 static const PipeInstr *comm_ready(const Machine *m, uint32_t r) {
   const PipeStream *s = &m->in->comm[r];
   const Rank *k = &m->rank[r];
   if (k->ncomm == s->n)
     return NULL;
   const PipeInstr *c = stream_at(s, k->ncomm);
-  return c->wait <= k->ncompute ? c : NULL;
+  return c->wait <= k->ncompute && c->wait_copy <= k->ncopy ? c : NULL;
 }
 
 static bool is_send(const PipeInstr *c) { return c->op == PIPE_SEND_F || c->op == PIPE_SEND_B; }
@@ -137,7 +160,8 @@ static void complete_comm(Machine *m, uint32_t r, uint64_t start, uint64_t end) 
 
 /* When the head of r's COMM stream, which has its wait, could start for all that r knows. */
 static uint64_t comm_from(const Rank *k, const PipeInstr *c) {
-  return c->wait ? later(k->comm_free, k->compute_end[c->wait - 1]) : k->comm_free;
+  uint64_t from = c->wait ? later(k->comm_free, k->compute_end[c->wait - 1]) : k->comm_free;
+  return c->wait_copy ? later(from, k->copy_end[c->wait_copy - 1]) : from;
 }
 
 /* Completes the REDUCE or TIE of row `first` and of the others if all of them have come to it. */
@@ -197,7 +221,9 @@ static PipeSimStatus run(Machine *m, uint32_t *at) {
     m->rank[r].queued = false;
     int moved;
     do {
-      run_compute(m, r);
+      do
+        run_compute(m, r);
+      while (run_copy(m, r));
       moved = run_comm(m, r);
     } while (moved > 0);
     if (moved < 0) {
@@ -207,7 +233,8 @@ static PipeSimStatus run(Machine *m, uint32_t *at) {
     }
   }
   for (uint32_t r = 0; r < m->in->nrank; r++)
-    if (m->rank[r].ncompute < m->in->compute[r].n || m->rank[r].ncomm < m->in->comm[r].n) {
+    if (m->rank[r].ncompute < m->in->compute[r].n || m->rank[r].ncomm < m->in->comm[r].n ||
+        (m->in->copy && m->rank[r].ncopy < m->in->copy[r].n)) {
       if (at)
         *at = r;
       return PIPE_SIM_STUCK;
@@ -220,7 +247,8 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
   size_t n = in->nrank, nends = 0;
   for (uint32_t r = 0; r < in->nrank; r++)
     nends += (out->compute_end ? 0 : (size_t)in->compute[r].n) +
-             (out->comm_end ? 0 : (size_t)in->comm[r].n);
+             (out->comm_end ? 0 : (size_t)in->comm[r].n) +
+             (out->copy_end || !in->copy ? 0 : (size_t)in->copy[r].n);
   Rank *ranks = calloc(n + 1, sizeof *ranks);
   uint32_t *queue = calloc(n + 1, sizeof *queue);
   uint64_t *ends = malloc((nends + 1) * sizeof *ends), *end = ends;
@@ -234,6 +262,8 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
     end += out->compute_end ? 0 : in->compute[r].n;
     k->comm_end = out->comm_end ? out->comm_end[r] : end;
     end += out->comm_end ? 0 : in->comm[r].n;
+    k->copy_end = out->copy_end ? out->copy_end[r] : end;
+    end += out->copy_end || !in->copy ? 0 : in->copy[r].n;
   }
   out->busy = 0;
   Machine m = {.in = in, .out = out, .rank = ranks, .queue = queue};
@@ -242,9 +272,11 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
   uint64_t first = UINT64_MAX, last = 0;
   for (uint32_t r = 0; r < in->nrank; r++) {
     const Rank *k = &ranks[r];
-    uint64_t rank_end = later(k->compute_free, k->comm_free);
+    uint64_t rank_end = later(later(k->compute_free, k->comm_free), k->copy_free);
     out->compute_done[r] = k->ncompute;
     out->comm_done[r] = k->ncomm;
+    if (out->copy_done)
+      out->copy_done[r] = k->ncopy;
     if (out->rank_begin)
       out->rank_begin[r] = k->begin == UINT64_MAX ? 0 : k->begin;
     if (out->rank_end)
@@ -263,68 +295,70 @@ done:
 
 /* The block starts with the starts of rank 0, as free(*start) asks; the row pointers come last. */
 uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespan) {
-  size_t n = p->nrank, total = 0, comm_total = 0;
+  enum { NS = PIPE_NSTREAMS };
+  size_t n = p->nrank, total = 0, at[NS + 1] = {0}; /* at: of a stream, where its next one goes */
   for (size_t r = 0; r < n; r++) {
     total += p->rank[r].ninstr;
     for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
-      comm_total += pipe_op_info[p->rank[r].instr[i].op].comm;
+      at[pipe_op_info[p->rank[r].instr[i].op].stream + 1]++;
   }
+  for (int x = 1; x < NS; x++)
+    at[x] += at[x - 1];
   char *block = malloc(2 * total * sizeof(uint64_t) + 2 * (n + 1) * sizeof(uint64_t *));
   uint64_t *times = malloc((2 * total + 1) * sizeof *times);
   uint32_t *index = malloc((total + 1) * sizeof *index);
-  PipeStream *streams = calloc(2 * n + 1, sizeof *streams);
-  uint64_t **rows = calloc(4 * n + 1, sizeof *rows);
+  PipeStream *streams = calloc(NS * n + 1, sizeof *streams);
+  uint64_t **rows = calloc(2 * NS * n + 1, sizeof *rows);
   uint32_t *done = calloc(2 * n + 1, sizeof *done);
   uint64_t **start = NULL;
   if (!block || !times || !index || !streams || !rows || !done)
     goto fail;
 
-  /* The four arrays of pipe_sim side by side: compute start, compute end, comm start, comm end. */
-  uint64_t **row[4] = {rows, rows + n, rows + 2 * n, rows + 3 * n};
-  size_t compute_at = 0, comm_at = total - comm_total;
-  for (size_t r = 0; r < n; r++) {
-    const PipeRank *k = &p->rank[r];
-    uint32_t ncompute = 0, ncomm = 0;
-    for (uint32_t i = 0; i < k->ninstr; i++) {
-      if (pipe_op_info[k->instr[i].op].comm)
-        index[comm_at + ncomm++] = i;
-      else
-        index[compute_at + ncompute++] = i;
+  uint64_t **begins[NS], **ends[NS]; /* of each stream: [rank][position] */
+  for (int x = 0; x < NS; x++) {
+    begins[x] = rows + 2 * (size_t)x * n;
+    ends[x] = begins[x] + n;
+    for (size_t r = 0; r < n; r++) {
+      const PipeRank *k = &p->rank[r];
+      PipeStream *s = &streams[(size_t)x * n + r];
+      *s = (PipeStream){k->instr, index + at[x], 0};
+      begins[x][r] = times + at[x];
+      ends[x][r] = times + total + at[x];
+      for (uint32_t i = 0; i < k->ninstr; i++)
+        if (pipe_op_info[k->instr[i].op].stream == x) {
+          index[at[x]++] = i;
+          s->n++;
+        }
     }
-    streams[r] = (PipeStream){k->instr, index + compute_at, ncompute};
-    streams[n + r] = (PipeStream){k->instr, index + comm_at, ncomm};
-    row[0][r] = times + compute_at;
-    row[1][r] = times + total + compute_at;
-    row[2][r] = times + comm_at;
-    row[3][r] = times + total + comm_at;
-    compute_at += ncompute;
-    comm_at += ncomm;
   }
-  PipeSimIn in = {p->nrank, streams, streams + n, p->stage, p->edge, p->row, p->nmb};
-  PipeSimOut out = {.compute_start = row[0],
-                    .compute_end = row[1],
-                    .comm_start = row[2],
-                    .comm_end = row[3],
+  PipeSimIn in = {p->nrank,        streams, streams + n, p->stage,
+                  streams + 2 * n, p->edge, p->row,      p->nmb};
+  PipeSimOut out = {.compute_start = begins[PIPE_COMPUTE],
+                    .compute_end = ends[PIPE_COMPUTE],
+                    .comm_start = begins[PIPE_COMM],
+                    .comm_end = ends[PIPE_COMM],
+                    .copy_start = begins[PIPE_COPY],
+                    .copy_end = ends[PIPE_COPY],
                     .compute_done = done,
                     .comm_done = done + n};
   if (pipe_sim(&in, &out, NULL) != PIPE_SIM_DONE)
     goto fail;
 
-  uint64_t *at = (uint64_t *)block;
-  start = (uint64_t **)(at + 2 * total);
+  uint64_t *to = (uint64_t *)block;
+  start = (uint64_t **)(to + 2 * total);
   *end = start + n;
   for (size_t r = 0; r < n; r++) {
-    start[r] = at;
-    at += p->rank[r].ninstr;
+    start[r] = to;
+    to += p->rank[r].ninstr;
   }
   for (size_t r = 0; r < n; r++) {
-    (*end)[r] = at;
-    at += p->rank[r].ninstr;
-    for (int comm = 0; comm < 2; comm++) {
-      const PipeStream *s = &streams[comm ? n + r : r];
+    (*end)[r] = to;
+    to += p->rank[r].ninstr;
+    for (int x = 0; x < NS; x++) {
+      const PipeStream *s = &streams[(size_t)x * n + r];
       for (uint32_t i = 0; i < s->n; i++) {
-        start[r][s->index[i]] = row[comm ? 2 : 0][r][i];
-        (*end)[r][s->index[i]] = row[comm ? 3 : 1][r][i];
+        start[r][s->index[i]] = begins[x][r][i];
+        (*end)[r][s->index[i]] = ends[x][r][i];
       }
     }
   }

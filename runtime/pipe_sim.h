@@ -29,6 +29,7 @@ typedef struct PipeSimIn {
   const PipeStream *compute; /* [nrank] */
   const PipeStream *comm;    /* [nrank] */
   const PipeStage *stage;    /* times */
+  const PipeStream *copy;    /* [nrank], or NULL: there is none */
   const PipeEdge *edge;      /* these three as in PipeGraph */
   const uint32_t *row;
   uint32_t nmb;
@@ -39,7 +40,9 @@ typedef struct PipeSimIn {
 typedef struct PipeSimOut {
   uint64_t **compute_start, **compute_end; /* [nrank][n] */
   uint64_t **comm_start, **comm_end;
+  uint64_t **copy_start, **copy_end;
   uint32_t *compute_done, *comm_done;      /* [nrank], required: how far each stream came */
+  uint32_t *copy_done;                     /* [nrank], or NULL */
   uint64_t makespan, busy;
   uint64_t *rank_begin, *rank_end;         /* [nrank] or NULL: first start, last end */
 } PipeSimOut;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * What every engine needs: opening and closing a run, its memory, one op, one transfer, errors.
  *
- * Memory is taken in pr_open and never again. Each rank has one block, made of its stages' weights,
+ * Memory is taken in pr_open and never again. Each rank has one block (and, if it offloads stashes,
+ * a second one for those in host memory), made of its stages' weights,
  * gradients and optimizer states, one workspace, and its slots; every buffer starts on a line of
  * PR_LINE bytes and is accounted as whole lines, so that the sum is PipeRank.bytes of a program
  * with sizes, to the byte. The block is written once, by the rank's thread, before pr_open returns:
@@ -160,6 +161,18 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step) 
   return PR_OK;
 }
 
+void pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
+  const PipeInstr *c = &k->t->instr[at->index];
+  bool off = c->op == PIPE_OFF;
+  PrSpan *span = k->span ? pr_span(run, k, step, at->index) : NULL;
+  if (span)
+    span->start_ns = pr_now() - run->epoch_ns;
+  void *kept = (c->peer == PIPE_NONE ? k : &run->rank[c->peer])->slot[c->keep];
+  memcpy(off ? kept : k->slot[c->act], off ? k->slot[c->act] : kept, run->stage[c->stage].size.act);
+  if (span)
+    span->end_ns = pr_now() - run->epoch_ns;
+}
+
 PrStatus pr_transfer(PrRun *run, const Chan *ch) {
   const Post *send = &ch->post[0], *recv = &ch->post[1];
   const PipeInstr *a = send->c, *b = recv->c;
@@ -223,6 +236,23 @@ void pr_step_done(PrRun *run, uint64_t step) {
 
 /* Memory */
 
+/* Hands out the slots of host memory, or all others, from at + used on. False: more than 2^60. */
+static bool lay_out_slots(PrRun *run, RankRun *k, char *at, bool host, uint64_t *used) {
+  const uint64_t limit = UINT64_C(1) << 60;
+  for (uint32_t i = 0; i < k->t->npool; i++) {
+    const PipePool *l = &k->t->pool[i];
+    uint64_t bytes = pr_round(pr_class_bytes(&run->stage[l->stage].size, l->cls, l->skip));
+    if ((l->cls == PIPE_HOST) != host)
+      continue;
+    if (*used > limit || (bytes && l->count > (limit - *used) / bytes))
+      return false;
+    for (uint32_t j = 0; at && j < l->count; j++)
+      k->slot[l->first + j] = at + *used + j * bytes;
+    *used += l->count * bytes;
+  }
+  return true;
+}
+
 /* Hands out the rank's buffers from `at` on; with at NULL only counts. validate.c limits each size,
  * so that one round of the loop cannot wrap and the test at its end catches a sum too big. */
 static bool lay_out(PrRun *run, RankRun *k, char *at, uint64_t *total) {
@@ -245,31 +275,32 @@ static bool lay_out(PrRun *run, RankRun *k, char *at, uint64_t *total) {
   if (at)
     k->work = at + used;
   used += work;
-  for (uint32_t i = 0; i < k->t->npool; i++) {
-    const PipePool *l = &k->t->pool[i];
-    uint64_t bytes = pr_round(pr_class_bytes(&run->stage[l->stage].size, l->cls, l->skip));
-    if (used > limit || (bytes && l->count > (limit - used) / bytes))
-      return false;
-    for (uint32_t j = 0; at && j < l->count; j++)
-      k->slot[l->first + j] = at + used + j * bytes;
-    used += l->count * bytes;
-  }
+  *total = 0;
+  if (!lay_out_slots(run, k, at, false, &used))
+    return false;
   *total = used;
   return true;
 }
 
 static PrStatus take_memory(PrRun *run, RankRun *k) {
   const PipeRank *t = k->t;
-  if (!lay_out(run, k, NULL, &k->bytes))
+  if (!lay_out(run, k, NULL, &k->bytes) || !lay_out_slots(run, k, NULL, true, &k->host_bytes))
     return pr_fail(run, PR_E_MEMORY, "rank %u asks for more than 2^60 bytes", k->id);
   if (run->p->sized && k->bytes != t->bytes)
     return pr_fail(run, PR_E_ARG, "program: rank %u needs %llu bytes, but %llu were proved", k->id,
                    (unsigned long long)k->bytes, (unsigned long long)t->bytes);
+  if (run->p->sized && k->host_bytes != t->host)
+    return pr_fail(run, PR_E_ARG, "program: rank %u needs %llu bytes of host memory, not %llu",
+                   k->id, (unsigned long long)k->host_bytes, (unsigned long long)t->host);
   k->slot = calloc((size_t)t->nslot + 1, sizeof *k->slot);
   /* A line more than needed: a buffer of no bytes at the end has an address, too. */
   k->block = aligned_alloc(PR_LINE, k->bytes + PR_LINE);
   k->listed = calloc((size_t)t->nlist + 1, sizeof *k->listed);
   bool ok = k->slot && k->listed && k->block;
+  if (k->ncopy > 0) {
+    k->host = aligned_alloc(PR_LINE, k->host_bytes + PR_LINE);
+    ok = ok && k->host;
+  }
   if (run->o.trace_steps) {
     k->span = calloc(run->trace_slots, (t->ninstr + (size_t)1) * sizeof *k->span);
     k->view = calloc(run->o.trace_steps, (t->ninstr + (size_t)1) * sizeof *k->view);
@@ -277,9 +308,10 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
   }
   if (!ok)
     return pr_fail(run, PR_E_MEMORY, "no memory for rank %u: %llu bytes of tensors", k->id,
-                   (unsigned long long)k->bytes);
-  uint64_t total;
+                   (unsigned long long)(k->bytes + k->host_bytes));
+  uint64_t total, host = 0;
   lay_out(run, k, k->block, &total);
+  lay_out_slots(run, k, k->host, true, &host);
   for (uint32_t i = 0; i < t->nlist; i++)
     k->listed[i] = k->slot[t->list[i]];
   return PR_OK;
@@ -287,6 +319,8 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
 
 PrStatus pr_init_rank(PrRun *run, RankRun *k) {
   memset(k->block, 0, k->bytes + PR_LINE);
+  if (k->host)
+    memset(k->host, 0, k->host_bytes + PR_LINE);
   for (uint32_t i = 0; i < k->nstage; i++) {
     uint32_t s = k->stage[i];
     int code = run->m.init(run->m.self, run->p->stage[s].model, run->stage[s].weight,
@@ -425,7 +459,7 @@ static PrStatus take_sums(PrRun *run) {
   return PR_OK;
 }
 
-/* Splits each list into its two streams and finds the channels. Each needs a SEND, which bounds their
+/* Splits each list into its streams and finds the channels. Each needs a SEND, which bounds their
  * number. Linear in instructions and ranks. */
 static PrStatus take_streams(PrRun *run) {
   const PipeProgram *p = run->p;
@@ -449,7 +483,8 @@ static PrStatus take_streams(PrRun *run) {
     const PipeRank *t = k->t;
     k->compute = malloc((t->ninstr + (size_t)1) * sizeof *k->compute);
     k->comm = malloc((t->ninstr + (size_t)1) * sizeof *k->comm);
-    ok = k->compute && k->comm;
+    k->copy = malloc((t->ninstr + (size_t)1) * sizeof *k->copy);
+    ok = k->compute && k->comm && k->copy;
     chan_enter(run, &f, r);
     for (uint32_t i = 0; ok && i < t->ninstr; i++) {
       const PipeInstr *c = &t->instr[i];
@@ -459,6 +494,8 @@ static PrStatus take_streams(PrRun *run) {
         k->comm[k->ncomm++] = (CommAt){i, p->stage[c->stage].model};
       } else if (pipe_op_info[c->op].comm) {
         k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, false)};
+      } else if (pipe_op_info[c->op].stream == PIPE_COPY) {
+        k->copy[k->ncopy++] = (CopyAt){i};
       } else {
         bool grad = c->op == PIPE_B || c->op == PIPE_W;
         k->compute[k->ncompute++] = (ComputeAt){i, grad && !graded[c->stage]};
@@ -594,6 +631,10 @@ uint64_t pr_bytes(const PrRun *run, uint32_t rank) {
   return run->rank && rank < run->p->nrank ? run->rank[rank].bytes : 0;
 }
 
+uint64_t pr_host_bytes(const PrRun *run, uint32_t rank) {
+  return run->rank && rank < run->p->nrank ? run->rank[rank].host_bytes : 0;
+}
+
 const PipeProgram *pr_program(const PrRun *run) { return run->p; }
 
 void pr_close(PrRun *run) {
@@ -605,6 +646,8 @@ void pr_close(PrRun *run) {
     RankRun *k = &run->rank[r];
     free(k->compute);
     free(k->comm);
+    free(k->copy);
+    free(k->host);
     free(k->slot);
     free(k->listed);
     free(k->block);

@@ -2,7 +2,7 @@
  * What the parts of the runtime share; not installed.
  *
  *   run.c             pr_open and pr_close, memory, one op, one transfer, errors
- *   validate.c        is this table a program, and does this model fit it
+ *   validate.c        is this table a program, and does this model fit it; with validate_stages.c
  *   engine_threads.c  one thread per rank
  *   engine_seeded.c   one thread, a seeded order: for tests
  *   stall.c           why no rank can go on
@@ -33,6 +33,10 @@ typedef struct ComputeAt {
   uint32_t index;
   uint32_t first_grad; /* of PrCall */
 } ComputeAt;
+
+typedef struct CopyAt {
+  uint32_t index;
+} CopyAt;
 
 typedef struct CommAt {
   uint32_t index;
@@ -73,9 +77,17 @@ typedef struct RankRun {
   /* Written by whoever completes a transfer of this rank. */
   _Alignas(PR_LINE) _Atomic uint64_t comm_done;
   _Atomic uint64_t sleep_on; /* what the rank's thread sleeps for, 0 when it does not */
+  /* Written by the rank's copier, a thread that only ranks with COPY instructions have. */
+  _Alignas(PR_LINE) _Atomic uint64_t copy_done;
+  _Atomic uint64_t copy_needs[3]; /* what the copier needs before it goes on: steps begun, and
+                                     instructions done of COMPUTE and COMM */
+  /* Written by whoever wakes the copier, or it wakes itself. */
+  _Atomic uint32_t copy_sleeps;
   /* Written by the rank's own thread. */
   _Alignas(PR_LINE) _Atomic uint64_t compute_done;
   _Atomic uint64_t comm_wait;  /* compute_done that the head of COMM waits for; 0: it does not */
+  _Atomic uint64_t comm_wait_copy; /* the same of copy_done */
+  _Atomic uint64_t copy_begun; /* steps whose COPY instructions may start */
   _Atomic uint64_t step;       /* steps finished */
   _Atomic uint64_t step_start; /* ns; UINT64_MAX when in no step */
   _Atomic uint32_t running;    /* 1 + row of the op that is in a callback, 0 when none is */
@@ -87,21 +99,23 @@ typedef struct RankRun {
   struct RankRun *todo;
   /* Constant after pr_open. */
   _Alignas(PR_LINE) const PipeRank *t;
-  uint32_t id, ncompute, ncomm, nstage;
+  uint32_t id, ncompute, ncomm, ncopy, nstage;
   const uint32_t *stage; /* [nstage] its rows of the stage table, ascending */
   ComputeAt *compute;
   CommAt *comm;
-  char *block;    /* every tensor of the rank */
-  uint64_t bytes; /* of block */
+  CopyAt *copy;
+  char *block;    /* every tensor of the rank but those of class HOST */
+  char *host;     /* those; NULL: none */
+  uint64_t bytes, host_bytes; /* of block, of host */
   void **slot;    /* [nslot] */
   void **listed;  /* [nlist] those of PipeRank.list */
   void *work;
   PrSpan *span; /* ring of trace_slots steps, [ninstr] each; NULL without trace */
   PrSpan *view; /* trace.c: the steps kept, oldest first */
   PrRun *run;
-  sem_t sem;
-  pthread_t thread;
-  bool has_sem, has_thread;
+  sem_t sem, copy_sem;
+  pthread_t thread, copier;
+  bool has_sem, has_thread, has_copy_sem, has_copier;
 } RankRun;
 
 typedef struct StageRun {
@@ -139,6 +153,7 @@ struct PrRun {
 
   /* engine_threads.c */
   uint64_t target; /* steps that the threads are to have finished */
+  uint32_t nthread; /* ranks and copiers */
   bool quit, idle, threaded;
   _Alignas(PR_LINE) _Atomic uint64_t live;     /* threads awake, + 2^32 for each that is done */
   _Alignas(PR_LINE) _Atomic uint64_t arrived;  /* at the end of a step, over all steps */
@@ -154,7 +169,9 @@ static inline uint64_t pr_round(uint64_t n) { return (n + PR_LINE - 1) / PR_LINE
 /* Bytes of what a slot of class cls holds, for a stage of size z; skip: of PipePool. */
 static inline uint64_t pr_class_bytes(const PrSizes *z, uint32_t cls, uint32_t skip) {
   switch ((PipeClass)cls) {
-  case PIPE_ACT: return z->act;
+  case PIPE_ACT:
+  case PIPE_HOST:
+  case PIPE_GUEST: return z->act;
   case PIPE_GOUT: return z->gout;
   default: return skip ? z->edge : z->boundary;
   }
@@ -177,6 +194,9 @@ PrStatus pr_validate(PrRun *run);
 
 /* Carries out one instruction of the COMPUTE stream. */
 PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step);
+
+/* Carries out one instruction of the COPY stream. */
+void pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step);
 
 /* Both sides have posted: compares them and copies. */
 PrStatus pr_transfer(PrRun *run, const Chan *ch);

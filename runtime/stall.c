@@ -2,8 +2,8 @@
  * Who waits for whom when no rank can go on: the cycle, with the place in the .pipe text of every
  * instruction in it.
  *
- * A validated table leaves only one kind of stall. Of the two heads of a rank, the one further up
- * in the list has its wait (waits point up); a compute head that has its wait would run; so each
+ * A validated table leaves only one kind of stall. Of the heads of a rank's streams, the one furthest up
+ * in the list has its waits (waits point up); a compute or copy head that has them would run; so each
  * rank that has instructions left is in a transfer that its peer has not come to. The peer has
  * instructions left as well, for it has as many transfers with this rank as this rank with it. So
  * following the peers from any stuck rank leads into a cycle. */

@@ -9,7 +9,9 @@
  *
  * Detail follows scale. With few ops each is a <rect> with a tooltip (op, times, .pipe line); with
  * many, a row is one <path> per kind and neighbours of one kind below 0.3 px become one; when the
- * mean op is below DENSE_PX, a row becomes columns that show shares of time. */
+ * mean op is below DENSE_PX, a row becomes columns that show shares of time.
+ *
+ * More than 800 lines: its parts share the measures of one page. */
 #include "svg.h"
 
 #include <math.h>
@@ -42,6 +44,8 @@ static const Look look[PIPE_NOPS] = {
     [PIPE_I] = {"#3fa183", "#06231a", "input gradient"},
     [PIPE_W] = {"#f9dd8c", "#33270a", "weight gradient"},
     [PIPE_U] = {"#3a1730", "#ffffff", "update"},
+    [PIPE_OFF] = {"#c2793a", "#000000", "to host"}, /* in the lane under the row */
+    [PIPE_LOAD] = {"#5b52a3", "#ffffff", "from host"},
 };
 
 /* What a panel shows, found in one pass over its compute ops. */
@@ -61,7 +65,8 @@ typedef struct Page {
   double left, width;     /* of the rows, px */
   double px;              /* per drawn time unit */
   double row, gap, label; /* height of a row, space between rows, font size of the op labels */
-  double curve;           /* height of the memory curve under each row, 0: none */
+  double lane;            /* height of the COPY stream under each row, 0: none */
+  double curve;           /* height of the memory curve under that, 0: none */
   uint64_t limit;         /* SvgOptions.limit_bytes */
   double column;          /* width of a column in a dense row, px: some ops, or their beat shows */
   uint32_t nchunk;        /* most stages on one rank */
@@ -79,7 +84,7 @@ static void emit(const Page *g, const char *fmt, ...) {
 /* ---- geometry ---- */
 
 static bool computes(const PipeInstr *in) {
-  return in->op < PIPE_NOPS && !pipe_op_info[in->op].comm;
+  return in->op < PIPE_NOPS && pipe_op_info[in->op].stream == PIPE_COMPUTE;
 }
 
 static double span_of(const Panel *n) {
@@ -92,7 +97,7 @@ static double x_at(const Page *g, const Panel *n, uint64_t t) {
   return g->left + d * n->track->scale * g->px;
 }
 
-static double pitch(const Page *g) { return g->row + g->curve + g->gap; }
+static double pitch(const Page *g) { return g->row + g->lane + g->curve + g->gap; }
 
 static double row_y(const Page *g, double top, uint32_t r) { return top + r * pitch(g); }
 
@@ -264,7 +269,7 @@ static void draw_paths(const Page *g, const Panel *n, uint32_t r, double y) {
   for (uint8_t op = 0; op < PIPE_NOPS; op++) {
     double x = 0, w = 0;
     bool open = false, pending = false;
-    if (pipe_op_info[op].comm)
+    if (pipe_op_info[op].stream != PIPE_COMPUTE)
       continue;
     for (uint32_t i = 0; i < rank->ninstr; i++) {
       if (rank->instr[i].op != op)
@@ -312,7 +317,7 @@ static bool draw_dense(const Page *g, const Panel *n, uint32_t r, double y) {
     bool open = false;
     size_t from = 0;
     int low = 0, high = 0; /* of the run of equal columns from `from` */
-    if (pipe_op_info[op].comm)
+    if (pipe_op_info[op].stream != PIPE_COMPUTE)
       continue;
     for (size_t c = 0; c <= ncol; c++) {
       int l = 0, h = 0;
@@ -515,20 +520,23 @@ static bool draw_panel(const Page *g, const Panel *n, double y, bool proved) {
   draw_rank_names(g, top);
   draw_columns(g, n, top, head, proved);
   draw_idle(g, n, top);
-  if (g->curve > 0) {
-    SvgCurve c = {g->out,
-                  g->p,
-                  n->track,
-                  n->begin,
-                  n->end,
-                  g->left,
-                  n->track->scale * g->px,
-                  top + g->row + 3,
-                  pitch(g),
-                  g->curve - 3,
-                  g->sized ? g->limit : 0};
+  SvgCurve c = {g->out,
+                g->p,
+                n->track,
+                n->begin,
+                n->end,
+                g->left,
+                n->track->scale * g->px,
+                top + g->row + g->lane + 3,
+                pitch(g),
+                g->curve - 3,
+                g->sized ? g->limit : 0};
+  if (g->curve > 0)
     ok = svg_curves(&c) == 0;
-  }
+  c.top = top + g->row + 1;
+  c.height = g->lane - 1;
+  if (g->lane > 0)
+    svg_lanes(&c);
   if (g->arrows)
     draw_transfers(g, n, top);
   for (uint32_t r = 0; r < g->p->nrank && ok; r++) {
@@ -559,7 +567,7 @@ static void draw_legend(const Page *g, double y, bool phases, bool dense) {
          "<rect class=\"$\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
          "<text class=\"key\" x=\"~\" y=\"~\">$ $</text>\n",
          pipe_op_info[op].text, x, y - 9, x + 20, y, pipe_op_info[op].text, look[op].name);
-    x += 20 + 5.4 * (double)(strlen(look[op].name) + 2) + 14;
+    x += 20 + 5.4 * (double)(strlen(look[op].name) + strlen(pipe_op_info[op].text) + 1) + 14;
   }
   emit(g,
        "<rect class=\"idle\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
@@ -641,6 +649,8 @@ static int draw_caption(const Page *g, const Panel *n, int npanel, double y) {
     SAY(" With transfers that never wait the prediction is %s.",
         svg_time(a, (double)g->p->ideal, (int)g->p->timed));
   SAY(" In flight: most activation stashes alive at once.");
+  if (g->lane > 0)
+    SAY(" The strip under a row: its copies to and from host memory.");
   if (g->sized)
     SAY(" Memory: proved bound, of weights, gradients, optimizer state, workspace and slots.");
   if (g->curve > 0)
@@ -706,6 +716,14 @@ static void lay_out(Page *g, Panel *n, int npanel) {
     for (int op = 0; op < PIPE_NOPS; op++)
       g->used[op] |= n[i].count[op] > 0;
   }
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+      const PipeInstr *in = &p->rank[r].instr[i];
+      if (in->op >= PIPE_NOPS || pipe_op_info[in->op].stream != PIPE_COPY)
+        continue;
+      g->used[in->op] = true;
+      g->lane = 5;
+    }
   for (uint32_t s = 0; s < p->nstage; s++) {
     g->nchunk = p->stage[s].chunk + 1 > g->nchunk ? p->stage[s].chunk + 1 : g->nchunk;
     const PipeStage *st = &p->stage[s];
@@ -734,6 +752,7 @@ static void lay_out(Page *g, Panel *n, int npanel) {
                             : fmax(1, fmin(13, 832.0 / p->nrank));
   if (g->curve > 0)
     g->curve = g->row < 17 ? 0 : g->row;
+  g->lane = g->row < 13 ? 0 : g->lane;
   g->gap = g->arrows ? 10 : g->row >= 13 ? 3 : g->row * 0.2;
   digits = 1;
   for (uint32_t m = p->nmb ? p->nmb - 1 : 0; m >= 10; m /= 10)

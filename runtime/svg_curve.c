@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Memory curves (svg_curve.h). The changes of a rank are two lists, each ascending in time because
- * ops of a rank run one after another: what ops take at their start and give back at their end. One
- * merge of both gives the steps; linear in instructions.
+ * Memory curves (svg_curve.h). The changes of a rank are four lists, each ascending in time because
+ * ops of a stream run one after another: what ops of COMPUTE and of COPY take at their start and give
+ * back at their end. One merge of them gives the steps; linear in instructions.
  *
  * What is always there is the proved bytes of the rank less the room of its ACT and GOUT pools. So
  * the curve never passes the proved line, and touches it when both pools are full at once. */
@@ -45,14 +45,17 @@ static uint64_t always(const PipeProgram *p, uint32_t r) {
   return p->sized ? n : 0;
 }
 
-/* The next op of rank r from *i on that takes (or gives back) anything; *t when. False: none. */
-static bool next_change(const SvgCurve *c, uint32_t r, uint32_t *i, bool taken, uint64_t *t) {
+/* The next op of a stream of rank r from *i on that takes (or gives back) anything; when: UINT64_MAX
+ * if there is none. */
+static uint64_t next_change(const SvgCurve *c, uint32_t r, uint32_t *i, uint8_t stream,
+                            bool taken) {
   const PipeRank *k = &c->p->rank[r];
-  while (*i < k->ninstr && amount(c->p, &k->instr[*i], taken) == 0)
+  while (*i < k->ninstr && (pipe_op_info[k->instr[*i].op].stream != stream ||
+                            amount(c->p, &k->instr[*i], taken) == 0))
     ++*i;
-  if (*i < k->ninstr)
-    *t = taken ? c->track->start[r][*i] : c->track->end[r][*i];
-  return *i < k->ninstr;
+  if (*i == k->ninstr)
+    return UINT64_MAX;
+  return taken ? c->track->start[r][*i] : c->track->end[r][*i];
 }
 
 typedef struct Step {
@@ -66,28 +69,51 @@ typedef struct Step {
  * are one step, to the highest level among them, and one down to the last when that is lower. */
 static size_t steps_of(const SvgCurve *c, uint32_t r, Step *step) {
   size_t n = 0;
-  uint32_t take = 0, give = 0;
-  uint64_t level = 0, a = 0, b = 0;
+  uint32_t at[4] = {0}; /* given back first: no peak that is not there */
+  static const bool taken[4] = {false, false, true, true};
+  static const uint8_t stream[4] = {PIPE_COMPUTE, PIPE_COPY, PIPE_COMPUTE, PIPE_COPY};
+  uint64_t level = 0;
   step[n++] = (Step){c->left, 0};
   for (;;) {
-    bool more = next_change(c, r, &take, true, &a), less = next_change(c, r, &give, false, &b);
-    bool back = less && (!more || b <= a); /* given back first: no peak that is not there */
-    uint64_t t = back ? b : a;
+    uint64_t t = UINT64_MAX;
+    int which = 0;
+    for (int i = 0; i < 4; i++) {
+      uint64_t next = next_change(c, r, &at[i], stream[i], taken[i]);
+      if (next < t)
+        t = next, which = i;
+    }
     double x = c->left + (double)(t > c->begin ? t - c->begin : 0) * c->px;
     Step *last = &step[n - 1];
-    bool done = !more && !less, apart = done || x >= last->x + DOT;
+    bool done = t == UINT64_MAX, apart = done || x >= last->x + DOT;
     if (apart && last->level != level)
       step[n++] = (Step){last->x + DOT, level};
     if (done)
       return n;
-    if (back)
-      level -= amount(c->p, &c->p->rank[r].instr[give++], false);
-    else
-      level += amount(c->p, &c->p->rank[r].instr[take++], true);
+    uint64_t change = amount(c->p, &c->p->rank[r].instr[at[which]++], taken[which]);
+    level += taken[which] ? change : -change;
     if (apart)
       step[n++] = (Step){x, level};
     else if (level > last->level)
       last->level = level;
+  }
+}
+
+void svg_lanes(const SvgCurve *c) {
+  for (uint8_t op = 0; op < PIPE_NOPS; op++) {
+    if (pipe_op_info[op].stream != PIPE_COPY)
+      continue;
+    emit(c, "<path class=\"$\" d=\"", pipe_op_info[op].text);
+    for (uint32_t r = 0; r < c->p->nrank; r++)
+      for (uint32_t i = 0; i < c->p->rank[r].ninstr; i++) {
+        if (c->p->rank[r].instr[i].op != op)
+          continue;
+        uint64_t a = c->track->start[r][i], b = c->track->end[r][i];
+        double x = c->left + (double)(a > c->begin ? a - c->begin : 0) * c->px,
+               w = (double)(b > a ? b - a : 0) * c->px;
+        w = w > 0.8 ? w - 0.3 : 0.5;
+        emit(c, "M~ ~h~v~h-~z", x, c->top + r * c->pitch, w, c->height, w);
+      }
+    emit(c, "\"/>\n");
   }
 }
 

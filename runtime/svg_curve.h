@@ -23,4 +23,7 @@ typedef struct SvgCurve {
  * closer than a dot the highest is drawn, so no peak is lost. 0, or -1 without memory. */
 int svg_curves(const SvgCurve *c);
 
+/* Draws what the COPY stream of each rank does, as one strip per rank. */
+void svg_lanes(const SvgCurve *c);
+
 #endif

@@ -3,7 +3,8 @@
  * so that ns are exact; "s" and "f" are the two ends of an arrow, bound to the slices they start with;
  * "M" names groups and tracks. Source: Trace Event Format, Google, 2016, and Perfetto's importer.
  *
- * Group g is process g + 1; rank r's COMPUTE and COMM streams are its threads 2r + 1 and 2r + 2. */
+ * Group g is process g + 1; rank r's COMPUTE and COMM streams are its threads 2r + 1 and 2r + 2; COPY
+ * streams come after those, as threads 2 * ranks + r + 1, where a rank has one. */
 #include "trace_json.h"
 
 #include <inttypes.h>
@@ -32,6 +33,19 @@ static void put_us(FILE *f, const char *key, uint64_t ns) {
   fprintf(f, ",\"%s\":%" PRIu64 ".%03u", key, ns / 1000, (unsigned)(ns % 1000));
 }
 
+static const char *const stream_name[PIPE_NSTREAMS] = {"compute", "comm", "copy"};
+
+static uint32_t track_of(const PipeProgram *p, uint32_t r, uint32_t stream) {
+  return stream == PIPE_COPY ? 2 * p->nrank + r + 1 : 2 * r + stream + 1;
+}
+
+static bool has_copy(const PipeRank *k) {
+  for (uint32_t i = 0; i < k->ninstr; i++)
+    if (pipe_op_info[k->instr[i].op].stream == PIPE_COPY)
+      return true;
+  return false;
+}
+
 static void put_names(FILE *f, const PipeProgram *p, const TraceGroup *g, int pid) {
   fprintf(f, "%s{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"",
           pid > 1 ? ",\n" : "", pid);
@@ -41,12 +55,13 @@ static void put_names(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
       "\"}},\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}",
       pid, pid);
   for (uint32_t r = 0; r < p->nrank; r++)
-    for (uint32_t comm = 0; comm < 2; comm++)
+    for (uint32_t stream = 0; stream < (has_copy(&p->rank[r]) ? 3 : 2); stream++)
       fprintf(
           f,
           ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":\"rank %u %s\"}},\n"
           "{\"ph\":\"M\",\"pid\":%d,\"tid\":%u,\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%u}}",
-          pid, 2 * r + comm + 1, r, comm ? "comm" : "compute", pid, 2 * r + comm + 1, 2 * r + comm);
+          pid, track_of(p, r, stream), r, stream_name[stream], pid, track_of(p, r, stream),
+          track_of(p, r, stream) - 1);
 }
 
 /* One instruction: its slice, and its end of an arrow if it is a transfer. `id`: of the arrow. */
@@ -56,11 +71,11 @@ static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
   bool comm = pipe_op_info[in->op].comm, send = in->op == PIPE_SEND_F || in->op == PIPE_SEND_B;
   size_t row = (size_t)step * p->nrank + r;
   uint64_t start = to_ns(g, g->start[row][i]), end = to_ns(g, g->end[row][i]);
-  uint32_t tid = 2 * r + comm + 1;
+  uint32_t stream = pipe_op_info[in->op].stream, tid = track_of(p, r, stream);
   char op[PIPE_OP_TEXT];
   pipe_instr_text(op, pipe_graph(p), in);
   fprintf(f, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%u,\"name\":\"%s\",\"cat\":\"%s\"", pid, tid, op,
-          comm ? "comm" : "compute");
+          stream_name[stream]);
   put_us(f, "ts", start);
   put_us(f, "dur", end > start ? end - start : 0);
   fprintf(f, ",\"args\":{\"stage\":%u", in->stage);

@@ -7,57 +7,10 @@
  *
  * Only pointers and the lengths of the arrays behind them are taken on trust. Linear in
  * instructions. */
-#include "run.h"
+#include "validate.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static const uint64_t SIZE_LIMIT = UINT64_C(1) << 56; /* sums of 2^6 such sizes cannot wrap */
-
-/* What has been seen of a (stage, mb), and where its stashes lie. */
-#define SEEN(op) (1u << PIPE_##op)
-typedef struct Seen {
-  uint32_t act, gout;
-  uint32_t ops;      /* set of SEEN(op) of COMPUTE */
-  uint32_t moved[4]; /* transfers, by op - PIPE_SEND_F */
-} Seen;
-
-/* A slot, and what is in it: a stash, or the output (gradient) of stage `owner` for `mb`. */
-typedef struct Slot {
-  const PipePool *pool;
-  bool full, gradient;
-  uint32_t owner, mb, edge; /* edge: PIPE_NONE in a chain */
-  uint32_t changed; /* completed instructions of the stream that last filled or emptied it */
-  bool comm;        /* which stream that was */
-} Slot;
-
-typedef struct Check {
-  PrRun *run;
-  const PipeProgram *p;
-  Seen *seen; /* [nmodel * nmb], by stage of the model, then microbatch */
-  uint32_t *in0, *in_edge,
-      *out0;      /* edges by the stage that they reach; the first that leaves a stage */
-  uint32_t *left; /* [nstage]: microbatches whose backward has not been seen */
-  /* [nstage]: COMPUTE instructions up to its last gradient so far that no U has applied yet, COMM ones
-   * up to the REDUCE, and the TIE, for it; 0: none. Updates so far. */
-  uint32_t *graded, *reduced, *tied, *updates;
-  /* Of the rank at hand. */
-  Slot *slot;
-  uint32_t rank, index; /* of the instruction */
-  uint32_t done[2];     /* instructions above it in the COMPUTE and the COMM stream */
-  uint32_t wait[2];     /* most that an instruction of each stream has waited for so far */
-} Check;
-
-#define FAIL(run, ...) pr_fail(run, PR_E_ARG, __VA_ARGS__)
-
-/* "program: rank 1 instruction 7 (1SEND_F3): ..." */
-#define FAIL_AT(k, c, fmt, ...) \
-  do { \
-    char op_[PIPE_OP_TEXT]; \
-    pipe_op_text(op_, (PipeOp)(c)->op, (c)->stage, (c)->mb); \
-    return FAIL((k)->run, "program: rank %u instruction %u (%s): " fmt, (k)->rank, (k)->index, \
-                op_, __VA_ARGS__); \
-  } while (0)
 
 static PrStatus check_head(PrRun *run) {
   const PipeProgram *p = run->p;
@@ -86,210 +39,6 @@ static PrStatus check_head(PrRun *run) {
   for (uint32_t i = 0; i < p->nsite; i++)
     if (p->site[i].file >= p->nfile)
       return FAIL(run, "program: site %u is in file %u of %u", i, p->site[i].file, p->nfile);
-  return PR_OK;
-}
-
-static Seen *seen_of(const Check *k, uint32_t stage, uint32_t mb) {
-  return &k->seen[(size_t)k->p->stage[stage].model * k->p->nmb + mb];
-}
-
-/* Does the row run the microbatch? */
-static bool runs(const PipeProgram *p, uint32_t row, uint32_t mb) {
-  const PipeStage *g = &p->stage[row];
-  return mb >= g->mb0 && mb - g->mb0 < g->nmb &&
-         (!p->row || p->row[(size_t)g->model * p->nmb + mb] == row);
-}
-
-/* What passes between two rows: tensor number i of those of a row towards later stages (down), or
- * earlier ones. `other`: the row at the other end, `owner`: the row whose output it is or belongs to. */
-typedef struct Passage {
-  uint32_t other, owner, edge;
-} Passage;
-
-static Passage passage(const Check *k, uint32_t row, uint32_t mb, bool down, uint32_t i) {
-  const PipeProgram *p = k->p;
-  const PipeStage *g = &p->stage[row];
-  uint32_t edge = PIPE_NONE, other = down ? g->next : g->prev;
-  if (p->edge) {
-    edge = down ? k->out0[g->model] + i : k->in_edge[k->in0[g->model] + i];
-    other = p->row[(size_t)(down ? p->edge[edge].to : p->edge[edge].from) * p->nmb + mb];
-  }
-  return (Passage){other, down ? row : other, edge};
-}
-
-/* Edges: forward, in order, none twice, those of a stage numbered at both ends. */
-static PrStatus check_edges(Check *k) {
-  const PipeProgram *p = k->p;
-  for (uint32_t e = 0; e < p->nedge; e++) {
-    const PipeEdge *g = &p->edge[e];
-    if (g->from >= g->to || g->to >= p->nmodel || g->skip > 1 ||
-        (e > 0 && (g[-1].from > g->from || (g[-1].from == g->from && g[-1].out >= g->out))))
-      return FAIL(k->run, "program: edge %u from stage %u to %u: out of range or order", e, g->from,
-                  g->to);
-    k->out0[g->from + 1]++, k->in0[g->to + 1]++;
-  }
-  for (uint32_t m = 0; m < p->nmodel; m++)
-    k->out0[m + 1] += k->out0[m], k->in0[m + 1] += k->in0[m];
-  memset(k->in_edge, 0xff, p->nedge * sizeof *k->in_edge);
-  for (uint32_t e = 0; e < p->nedge; e++) {
-    const PipeEdge *g = &p->edge[e];
-    uint32_t nin = k->in0[g->to + 1] - k->in0[g->to];
-    if (g->out != e - k->out0[g->from] || g->in >= nin ||
-        k->in_edge[k->in0[g->to] + g->in] != PIPE_NONE)
-      return FAIL(k->run, "program: edge %u is output %u of stage %u and input %u of stage %u", e,
-                  g->out, g->from, g->in, g->to);
-    k->in_edge[k->in0[g->to] + g->in] = e;
-  }
-  for (uint32_t m = 0; p->edge && m < p->nmodel; m++)
-    for (uint32_t mb = 0; mb < p->nmb; mb++) {
-      uint32_t row = p->row[(size_t)m * p->nmb + mb];
-      if (row >= p->nstage || p->stage[row].model != m || !runs(p, row, mb))
-        return FAIL(k->run, "program: stage %u, microbatch %u: run by row %u", m, mb, row);
-      k->left[row]++;
-    }
-  return PR_OK;
-}
-
-/* Rows that share weights: all rows of a stage or none; on each rank the first of them is for all, and
- * these are a circle. */
-static PrStatus check_ties(Check *k) {
-  const PipeProgram *p = k->p;
-  uint32_t *circle = k->reduced,
-           *several = k->tied; /* not in use yet: its first row, + 1; of that */
-  for (uint32_t s = 0; s < p->nstage; s++) {
-    const PipeStage *g = &p->stage[s], *lead = g->tied < p->nstage ? &p->stage[g->tied] : NULL;
-    bool none = g->tied == PIPE_NONE;
-    if (none ? p->stage[g->model].tied != PIPE_NONE
-             : !lead || g->tied > s || lead->tied != g->tied || lead->rank != g->rank ||
-                   p->stage[g->model].tied == PIPE_NONE || g->tie >= p->nstage ||
-                   lead->tied_bytes != g->tied_bytes)
-      return FAIL(k->run, "program: stage %u is tied to %u and %u", s, g->tied, g->tie);
-  }
-  for (uint32_t s = 0; s < p->nstage; s++) {
-    if (p->stage[s].tied != s || circle[s])
-      continue;
-    uint32_t q = s, next;
-    do { /* rows that rise, and then the first again */
-      const PipeStage *g = &p->stage[q];
-      next = g->tie;
-      if (g->tied != q || g->tied_bytes != p->stage[s].tied_bytes || circle[q] ||
-          (next <= q && next != s))
-        return FAIL(k->run, "program: the stages tied to stage %u are not a circle", s);
-      circle[q] = s + 1;
-    } while ((q = next) != s);
-  }
-  for (uint32_t s = 0; s < p->nstage; s++)
-    if (p->stage[s].tied != PIPE_NONE) {
-      uint32_t first = circle[p->stage[s].tied] - 1;
-      several[first] |= p->stage[s].model != p->stage[first].model;
-    }
-  for (uint32_t s = 0; s < p->nstage; s++)
-    if (circle[s] == s + 1 && !several[s])
-      return FAIL(k->run, "program: stage %u is tied to no other", s);
-  memset(k->reduced, 0, 2 * (size_t)p->nstage * sizeof *k->reduced);
-  return PR_OK;
-}
-
-/* Replicas run the same stage of the model on different ranks, and each microbatch is one's. */
-static PrStatus check_replicas(Check *k) {
-  const PipeProgram *p = k->p;
-  uint32_t *last =
-      k->graded; /* not in use yet: 1 + last row looked at of a rank; nrank <= nstage */
-  uint32_t nrow = 0;
-  for (uint32_t m = 0; m < p->nmodel; m++) { /* row m is the first that runs stage m */
-    if (p->stage[m].model != m)
-      return FAIL(k->run, "program: stage %u runs stage %u of the model", m, p->stage[m].model);
-    uint32_t s = m;
-    uint64_t mbs = 0;
-    do {
-      const PipeStage *g = &p->stage[s];
-      if (!p->row && g->mb0 != mbs)
-        return FAIL(k->run, "program: stage %u has microbatches from %u on, expected %llu", s,
-                    g->mb0, (unsigned long long)mbs);
-      nrow++, mbs += g->nmb;
-      if (g->replica >= p->nstage || p->stage[g->replica].model != m || nrow > p->nstage ||
-          (g->replica <= s) != (g->replica == m))
-        return FAIL(k->run, "program: the replicas of stage %u are not a circle of rising rows", m);
-      uint32_t other = last[g->rank];
-      if (other > 0 && p->stage[other - 1].model == m)
-        return FAIL(k->run, "program: stages %u and %u are replicas on rank %u", other - 1, s,
-                    g->rank);
-      last[g->rank] = s + 1;
-    } while ((s = p->stage[s].replica) != m);
-    if (!p->row && mbs != p->nmb)
-      return FAIL(k->run, "program: stage %u has %llu microbatches in all, expected %u", m,
-                  (unsigned long long)mbs, p->nmb);
-  }
-  if (nrow != p->nstage)
-    return FAIL(k->run, "program: %u stages are replicas of none", p->nstage - nrow);
-  memset(last, 0, p->nrank * sizeof *last);
-  return PR_OK;
-}
-
-static PrStatus check_stages(Check *k) {
-  const PipeProgram *p = k->p;
-  uint32_t nchain = 0;
-  for (uint32_t s = 0; s < p->nstage; s++) {
-    const PipeStage *g = &p->stage[s];
-    if (g->rank >= p->nrank)
-      return FAIL(k->run, "program: stage %u is on rank %u of %u", s, g->rank, p->nrank);
-    bool chain = !p->edge;
-    if (chain && ((g->prev != PIPE_NONE && (g->prev >= p->nstage || p->stage[g->prev].next != s)) ||
-                  (g->next != PIPE_NONE && (g->next >= p->nstage || p->stage[g->next].prev != s))))
-      return FAIL(k->run, "program: stage %u is not linked with its neighbours", s);
-    if (g->nmb == 0 || g->mb0 >= p->nmb || g->nmb > p->nmb - g->mb0)
-      return FAIL(k->run, "program: stage %u has microbatches %u + %u of %u", s, g->mb0, g->nmb,
-                  p->nmb);
-    const PipeStage *h = g->next == PIPE_NONE || !chain ? NULL : &p->stage[g->next];
-    if (h && (h->mb0 != g->mb0 || h->nmb != g->nmb || h->model != g->model + 1))
-      return FAIL(k->run, "program: stages %u and %u are not of one pipe", s, g->next);
-    if (g->model >= p->nmodel ||
-        (chain && ((g->model == 0) != (g->prev == PIPE_NONE) || (g->model + 1 == p->nmodel) != !h)))
-      return FAIL(k->run, "program: stage %u runs stage %u of %u, at the wrong end of a pipe", s,
-                  g->model, p->nmodel);
-    nchain += g->prev == PIPE_NONE;
-    uint32_t nin = chain ? g->prev != PIPE_NONE : k->in0[g->model + 1] - k->in0[g->model],
-             nout = chain ? g->next != PIPE_NONE : k->out0[g->model + 1] - k->out0[g->model];
-    if (g->nin != nin || g->nout != nout || (!chain && k->left[s] == 0))
-      return FAIL(k->run, "program: stage %u has %u inputs and %u outputs, expected %u and %u", s,
-                  g->nin, g->nout, nin, nout);
-    const uint64_t bytes[] = {g->act_bytes,    g->gout_bytes, g->boundary_bytes,
-                              g->weight_bytes, g->grad_bytes, g->opt_bytes,
-                              g->work_bytes,   g->edge_bytes, g->tied_bytes};
-    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
-      if (bytes[i] > (p->sized ? SIZE_LIMIT : 0))
-        return FAIL(k->run, "program: stage %u has a size of %llu bytes", s,
-                    (unsigned long long)bytes[i]);
-  }
-  if (!p->edge && (uint64_t)nchain * p->nmodel != p->nstage)
-    return FAIL(k->run, "program: %u stages are not chains of %u", p->nstage, p->nmodel);
-  PrStatus st = check_replicas(k);
-  if (st || (st = check_ties(k)))
-    return st;
-
-  uint32_t *nchunk = k->graded; /* not in use yet; nrank <= nstage */
-  for (uint32_t s = 0; s < p->nstage; s++)
-    nchunk[p->stage[s].rank]++;
-  uint32_t *first = k->reduced,
-           *taken = k->tied; /* nor these: where a rank's chunks begin; who has one */
-  for (uint32_t r = 0; r + 1 < p->nrank; r++)
-    first[r + 1] = first[r] + nchunk[r];
-  for (uint32_t s = 0; p->edge && s < p->nstage; s++) {
-    const PipeStage *g = &p->stage[s];
-    if (g->chunk >= nchunk[g->rank] || taken[first[g->rank] + g->chunk]++)
-      return FAIL(k->run, "program: stage %u is chunk %u of the %u of rank %u, or not alone", s,
-                  g->chunk, nchunk[g->rank], g->rank);
-  }
-  if (!p->edge)
-    memset(nchunk, 0, p->nrank * sizeof *nchunk);
-  for (uint32_t s = 0; !p->edge && s < p->nstage; s++)
-    if (p->stage[s].chunk != nchunk[p->stage[s].rank]++)
-      return FAIL(k->run, "program: stage %u is chunk %u of rank %u, expected %u", s,
-                  p->stage[s].chunk, p->stage[s].rank, nchunk[p->stage[s].rank] - 1);
-  for (uint32_t r = 0; r < p->nrank; r++)
-    if (nchunk[r] == 0)
-      return FAIL(k->run, "program: rank %u has no stage", r);
-  memset(k->graded, 0, 3 * (size_t)p->nstage * sizeof *k->graded);
   return PR_OK;
 }
 
@@ -395,6 +144,17 @@ static PrStatus check_slot(Check *k, const PipeInstr *c, const char *field, uint
   return PR_OK;
 }
 
+/* Every use of the slot by other streams so far is over when c starts. */
+static PrStatus check_turn(Check *k, const PipeInstr *c, uint32_t at, bool reads) {
+  uint32_t on = pipe_op_info[c->op].stream;
+  Slot *slot = &k->slot[at];
+  for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
+    if (x != on && slot->touched[x] > k->wait[on][x])
+      FAIL_AT(k, c, "does not wait until slot %u is %s", at, reads ? "full" : "free");
+  slot->touched[on] = k->done[on] + 1;
+  return PR_OK;
+}
+
 /* A tensor in slot `at`, of field `in` (reads) or `out`: what passes by p. */
 static PrStatus check_passage(Check *k, const PipeInstr *c, Passage p, uint32_t at, bool gradient,
                               bool reads) {
@@ -413,10 +173,9 @@ static PrStatus check_passage(Check *k, const PipeInstr *c, Passage p, uint32_t 
     FAIL_AT(k, c, "slot %u does not hold what it reads", at);
   if (!reads && slot->full)
     FAIL_AT(k, c, "fills slot %u, which is in use", at);
-  if (slot->comm != comm && slot->changed > k->wait[comm])
-    FAIL_AT(k, c, "does not wait until slot %u is %s", at, reads ? "full" : "free");
-  *slot = (Slot){slot->pool, !reads, gradient, p.owner, c->mb, p.edge, k->done[comm] + 1, comm};
-  return PR_OK;
+  slot->full = !reads, slot->gradient = gradient;
+  slot->owner = p.owner, slot->mb = c->mb, slot->edge = p.edge;
+  return check_turn(k, c, at, reads);
 }
 
 /* The tensors in field `in` (reads) or `out`. X and DX belong to the boundary with the stages before, Y
@@ -447,6 +206,8 @@ static PrStatus check_tensors(Check *k, const PipeInstr *c, PipeTensor tensor, b
 
 static PrStatus check_peer(Check *k, const PipeInstr *c) {
   const PipeStage *g = &k->p->stage[c->stage];
+  if (pipe_op_info[c->op].stream == PIPE_COPY)
+    return PR_OK; /* see check_guest */
   if (!pipe_op_info[c->op].comm || pipe_is_sum(c->op)) {
     if (c->peer != PIPE_NONE)
       FAIL_AT(k, c, "has peer %u", c->peer);
@@ -479,22 +240,27 @@ static PrStatus check_stash(Check *k, const PipeInstr *c, const char *field, uin
   } else if (effect < 0) {
     k->slot[slot].full = false;
   }
-  return PR_OK;
+  return check_turn(k, c, slot, effect <= 0);
 }
 
-/* F, then B, or I and W; each once. Transfers have their order from the slots; here each once. */
+/* F, then B, or I and W; each once; OFF and LOAD between them. Transfers have their order from the slots;
+ * here each once. */
 static PrStatus check_order(Check *k, const PipeInstr *c) {
-  static const uint32_t before[PIPE_NOPS] = {
-      [PIPE_B] = SEEN(F), [PIPE_I] = SEEN(F), [PIPE_W] = SEEN(F) | SEEN(I)};
-  static const uint32_t never[PIPE_NOPS] = {[PIPE_B] = SEEN(I), [PIPE_I] = SEEN(B)};
+  static const uint32_t before[PIPE_NOPS] = {[PIPE_B] = SEEN(F),
+                                             [PIPE_I] = SEEN(F),
+                                             [PIPE_W] = SEEN(F) | SEEN(I),
+                                             [PIPE_OFF] = SEEN(F),
+                                             [PIPE_LOAD] = SEEN(OFF)};
+  static const uint32_t never[PIPE_NOPS] = {
+      [PIPE_B] = SEEN(I), [PIPE_I] = SEEN(B), [PIPE_OFF] = SEEN(B) | SEEN(W)};
   if (c->op == PIPE_REDUCE) {
     if (k->p->stage[c->stage].replica == c->stage)
       FAIL_AT(k, c, "stage %u has no replicas", c->stage);
-    if (!k->graded[c->stage] || k->wait[1] < k->graded[c->stage])
+    if (!k->graded[c->stage] || k->wait[PIPE_COMM][PIPE_COMPUTE] < k->graded[c->stage])
       FAIL_AT(k, c, "does not wait for the gradients of stage %u", c->stage);
     if (k->reduced[c->stage])
       FAIL_AT(k, c, "stage %u is reduced twice", c->stage);
-    k->reduced[c->stage] = k->done[1] + 1;
+    k->reduced[c->stage] = k->done[PIPE_COMM] + 1;
     return PR_OK;
   }
   if (c->op == PIPE_TIE) {
@@ -506,7 +272,8 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
         continue;
       if (k->tied[s])
         FAIL_AT(k, c, "stage %u is tied twice", s);
-      if (!k->graded[s] || k->wait[1] < k->graded[s] || (g->replica != s && !k->reduced[s]))
+      if (!k->graded[s] || k->wait[PIPE_COMM][PIPE_COMPUTE] < k->graded[s] ||
+          (g->replica != s && !k->reduced[s]))
         FAIL_AT(k, c, "does not wait for the gradients of stage %u", s);
       k->tied[s] = k->done[1] + 1;
     }
@@ -514,10 +281,10 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
   }
   if (c->op == PIPE_U) {
     if (k->p->stage[c->stage].tied != PIPE_NONE &&
-        (!k->tied[c->stage] || k->wait[0] < k->tied[c->stage]))
+        (!k->tied[c->stage] || k->wait[PIPE_COMPUTE][PIPE_COMM] < k->tied[c->stage]))
       FAIL_AT(k, c, "does not wait for the sum over the stages tied to stage %u", c->stage);
     if (k->p->stage[c->stage].replica != c->stage &&
-        (!k->reduced[c->stage] || k->wait[0] < k->reduced[c->stage]))
+        (!k->reduced[c->stage] || k->wait[PIPE_COMPUTE][PIPE_COMM] < k->reduced[c->stage]))
       FAIL_AT(k, c, "does not wait for the sum over the replicas of stage %u", c->stage);
     if (!k->graded[c->stage])
       FAIL_AT(k, c, "stage %u has no gradient to apply", c->stage);
@@ -539,6 +306,9 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
     FAIL_AT(k, c, "stands there twice on rank %u", k->rank);
   if ((s->ops & before[c->op]) != before[c->op] || (s->ops & never[c->op]))
     FAIL_AT(k, c, "is out of order with the other ops of stage %u, microbatch %u", c->stage, c->mb);
+  bool compute = pipe_op_info[c->op].stream == PIPE_COMPUTE;
+  if (compute && (s->ops & SEEN(OFF)) && !(s->ops & SEEN(LOAD)))
+    FAIL_AT(k, c, "the stash of stage %u, microbatch %u is in host memory", c->stage, c->mb);
   s->ops |= 1u << c->op;
   if (c->op == PIPE_B || c->op == PIPE_W) {
     if (k->tied[c->stage])
@@ -548,7 +318,69 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
       FAIL_AT(k, c, "adds to the gradients of stage %u after their sum over the replicas",
               c->stage);
     k->left[c->stage]--;
-    k->graded[c->stage] = k->done[0] + 1;
+    k->graded[c->stage] = k->done[PIPE_COMPUTE] + 1;
+  }
+  return PR_OK;
+}
+
+/* The slot of another rank that a copy keeps its stash in: of class GUEST, of the right size, and free
+ * or full as it should be. Only this rank uses it, whose copies run one after the other. */
+static PrStatus check_guest(Check *k, const PipeInstr *c, Seen *s) {
+  const PipeProgram *p = k->p;
+  if (c->peer >= p->nrank || c->peer == k->rank)
+    FAIL_AT(k, c, "peer is rank %u of %u", c->peer, p->nrank);
+  Guest *g = k->guest[c->peer];
+  if (!g || c->keep >= p->rank[c->peer].nslot || !g[c->keep].pool)
+    FAIL_AT(k, c, "field keep is slot %u of rank %u, expected one of class guest", c->keep,
+            c->peer);
+  g += c->keep;
+  uint64_t a = pr_class_bytes(&k->run->stage[g->pool->stage].size, PIPE_GUEST, 0);
+  uint64_t b = pr_class_bytes(&k->run->stage[c->stage].size, PIPE_GUEST, 0);
+  if (a != b)
+    FAIL_AT(k, c, "field keep: slot %u of rank %u has %llu bytes for a stash of %llu", c->keep,
+            c->peer, (unsigned long long)a, (unsigned long long)b);
+  if (g->owner && g->owner != k->rank + 1)
+    FAIL_AT(k, c, "slot %u of rank %u is used by rank %u, too", c->keep, c->peer, g->owner - 1);
+  g->owner = k->rank + 1;
+  bool off = c->op == PIPE_OFF;
+  if (off && g->full)
+    FAIL_AT(k, c, "fills slot %u of rank %u, which is in use", c->keep, c->peer);
+  if (!off && (!g->full || s->host != c->keep || s->peer != c->peer))
+    FAIL_AT(k, c, "slot %u of rank %u does not hold its stash", c->keep, c->peer);
+  g->full = off;
+  s->host = c->keep, s->peer = c->peer;
+  return PR_OK;
+}
+
+/* Which slots of which ranks are for guests. No rank has more slots than instructions can use, which
+ * bounds what is allocated here and for each rank; `ninstr`: of all ranks. */
+static PrStatus find_guests(Check *k, uint64_t ninstr) {
+  const PipeProgram *p = k->p;
+  k->guest = calloc(p->nrank, sizeof *k->guest);
+  if (!k->guest)
+    return pr_fail(k->run, PR_E_MEMORY, "no memory to check the program");
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    const PipeRank *t = &p->rank[r];
+    uint64_t guests = 0;
+    for (uint32_t i = 0; t->pool && i < t->npool && guests <= ninstr; i++)
+      guests += t->pool[i].cls == PIPE_GUEST ? t->pool[i].count : 0;
+    if (guests > ninstr || t->nslot > 4 * (uint64_t)t->ninstr + guests + t->nlist)
+      return FAIL(k->run, "program: rank %u has %u slots, more than its instructions can use", r,
+                  t->nslot);
+    ninstr -= guests;
+    for (uint32_t i = 0; t->pool && i < t->npool; i++) {
+      const PipePool *l = &t->pool[i];
+      uint32_t nslot = t->nslot;
+      if (l->cls != PIPE_GUEST || l->stage >= p->nstage || l->first >= nslot ||
+          l->count > nslot - l->first)
+        continue; /* check_pools refuses what is out of range */
+      if (!k->guest[r])
+        k->guest[r] = calloc(nslot, sizeof **k->guest);
+      if (!k->guest[r])
+        return pr_fail(k->run, PR_E_MEMORY, "no memory to check rank %u", r);
+      for (uint32_t j = 0; j < l->count; j++)
+        k->guest[r][l->first + j].pool = l;
+    }
   }
   return PR_OK;
 }
@@ -576,26 +408,43 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
     FAIL_AT(k, c, "site %u of %u", c->site, p->nsite);
 
   const PipeOpInfo *o = &pipe_op_info[c->op];
-  if (c->wait > k->done[!o->comm])
-    FAIL_AT(k, c, "waits for %u %s instructions, but only %u stand above it", c->wait,
-            o->comm ? "compute" : "comm", k->done[!o->comm]);
-  if (c->wait > k->wait[o->comm])
-    k->wait[o->comm] = c->wait;
+  static const char *const stream[PIPE_NSTREAMS] = {"compute", "comm", "copy"};
+  for (uint32_t x = 0; x < PIPE_NSTREAMS; x++) {
+    uint32_t wait = x == o->stream ? 0 : pipe_wait_for(c, (PipeOn)x);
+    if (wait > k->done[x])
+      FAIL_AT(k, c, "waits for %u %s instructions, but only %u stand above it", wait, stream[x],
+              k->done[x]);
+    if (wait > k->wait[o->stream][x])
+      k->wait[o->stream][x] = wait;
+  }
   PrStatus st;
   if ((st = check_peer(k, c)) || (st = check_order(k, c)) || (st = check_callback(k, c)) ||
       (st = check_tensors(k, c, (PipeTensor)o->in, true)) ||
       (st = check_tensors(k, c, (PipeTensor)o->out, false)))
     return st;
-  bool act = c->op == PIPE_F || c->op == PIPE_B || c->op == PIPE_I || c->op == PIPE_W;
+  bool host = c->op == PIPE_OFF || c->op == PIPE_LOAD;
+  bool act = host || c->op == PIPE_F || c->op == PIPE_B || c->op == PIPE_I || c->op == PIPE_W;
   bool gout = c->op == PIPE_I || c->op == PIPE_W;
   if ((st = check_slot(k, c, "act", c->act, PIPE_ACT, act ? c->stage : PIPE_NONE, false)) ||
-      (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE, false)))
+      (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE, false)) ||
+      (host && c->peer == PIPE_NONE &&
+       (st = check_slot(k, c, "keep", c->keep, PIPE_HOST, c->stage, false))) ||
+      (!host && !pipe_op_info[c->op].comm &&
+       (st = check_slot(k, c, "keep", c->keep, PIPE_HOST, PIPE_NONE, false))))
     return st;
   if (!act)
     return PR_OK;
   Seen *s = seen_of(k, c->stage, c->mb);
   if ((st = check_stash(k, c, "act", c->act, o->act, &s->act)))
     return st;
+  if (host && c->peer != PIPE_NONE)
+    return check_guest(k, c, s);
+  if (host && c->op == PIPE_OFF)
+    s->peer = PIPE_NONE;
+  if (host && s->peer != PIPE_NONE)
+    FAIL_AT(k, c, "its stash is on rank %u", s->peer);
+  if (host)
+    return check_stash(k, c, "keep", c->keep, c->op == PIPE_OFF ? 1 : -1, &s->host);
   return gout ? check_stash(k, c, "gout", c->gout, o->gout, &s->gout) : PR_OK;
 }
 
@@ -606,9 +455,6 @@ static PrStatus check_rank(Check *k, uint32_t r) {
   k->rank = r;
   if ((t->ninstr && !t->instr) || (t->npool && !t->pool) || (t->nlist && !t->list))
     return FAIL(k->run, "program: rank %u: a table is missing", r);
-  if (t->nslot > 4 * (uint64_t)t->ninstr + t->nlist)
-    return FAIL(k->run, "program: rank %u has %u slots, more than its instructions can use", r,
-                t->nslot);
   k->slot = calloc((size_t)t->nslot + 1, sizeof *k->slot);
   if (!k->slot)
     st = pr_fail(k->run, PR_E_MEMORY, "no memory to check rank %u", r);
@@ -619,7 +465,7 @@ static PrStatus check_rank(Check *k, uint32_t r) {
   for (k->index = 0; !st && k->index < t->ninstr; k->index++) {
     st = check_instr(k, &t->instr[k->index]);
     if (!st)
-      k->done[pipe_op_info[t->instr[k->index].op].comm]++;
+      k->done[pipe_op_info[t->instr[k->index].op].stream]++;
   }
   free(k->slot);
   return st;
@@ -652,6 +498,8 @@ static PrStatus check_complete(Check *k) {
       if (moved[PIPE_SEND_F - PIPE_SEND_F] != down || moved[PIPE_RECV_B - PIPE_SEND_F] != down ||
           moved[PIPE_SEND_B - PIPE_SEND_F] != up || moved[PIPE_RECV_F - PIPE_SEND_F] != up)
         return FAIL(k->run, "program: stage %u, microbatch %u: a SEND or RECV is missing", s, m);
+      if ((seen_of(k, s, m)->ops & (SEEN(OFF) | SEEN(LOAD))) == SEEN(OFF))
+        return FAIL(k->run, "program: stage %u, microbatch %u: its stash is never loaded", s, m);
     }
   }
   return PR_OK;
@@ -683,14 +531,19 @@ PrStatus pr_validate(PrRun *run) {
   k.updates = k.graded ? k.tied + p->nstage : NULL;
   if (!run->stage || !k.seen || !k.in0 || !k.left || !k.graded)
     st = pr_fail(run, PR_E_MEMORY, "no memory to check the program");
-  if (!st && !(st = check_edges(&k)) && !(st = check_stages(&k)))
+  if (!st && !(st = pr_check_stages(&k)))
     st = check_sizes(run);
   for (uint32_t s = 0; !st && !p->edge && s < p->nstage; s++)
     k.left[s] = p->stage[s].nmb;
+  if (!st)
+    st = find_guests(&k, ninstr);
   for (uint32_t r = 0; !st && r < p->nrank; r++)
     st = check_rank(&k, r);
   if (!st)
     st = check_complete(&k);
+  for (uint32_t r = 0; k.guest && r < p->nrank; r++)
+    free(k.guest[r]);
+  free(k.guest);
   free(k.seen);
   free(k.in0);
   free(k.left);

@@ -30,7 +30,7 @@ static double sum_busy(const PipeProgram *p, uint64_t *const *start, uint64_t *c
   double sum = 0;
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
-      if (!pipe_op_info[p->rank[r].instr[i].op].comm)
+      if (pipe_op_info[p->rank[r].instr[i].op].stream == PIPE_COMPUTE)
         sum += (double)(end[r][i] - start[r][i]);
   return sum;
 }

@@ -8,6 +8,8 @@ import json
 import re
 
 COMPUTE = ("F", "B", "I", "W", "U")
+COPY = ("OFF", "LOAD")
+OTHER = ((1, 2), (0, 2), (0, 1))  # of COMPUTE, COMM, COPY: whose ends wait and wait_copy count
 OP = re.compile(r"(\d+)([A-Z_]+?)(\d*)$")
 
 
@@ -28,11 +30,15 @@ class Instr:
         self.stage, self.kind = int(m.group(1)), m.group(2)
         self.mb = int(m.group(3)) if m.group(3) else None
         need(self.stage == row["stage"] and self.mb == row.get("mb"), row)
-        self.comm = self.kind not in COMPUTE
+        self.on = 0 if self.kind in COMPUTE else 2 if self.kind in COPY else 1
+        self.comm = self.on == 1
         self.send = self.kind.startswith("SEND")
         self.forward = self.kind in ("F", "SEND_F", "RECV_F")
         self.phase = row["phase"]
         self.wait, self.start, self.end = row["wait"], row["start"], row["end"]
+        self.waits = list(zip(OTHER[self.on], (self.wait, row.get("wait_copy", 0))))
+        self.keep = row.get("keep")
+        self.away = self.on == 2 and row.get("peer") is not None  # its stash goes to its peer
         self.peer, self.act, self.gout = row.get("peer"), row.get("act"), row.get("gout")
         self.src, self.dst = row.get("in"), row.get("out")
 
@@ -41,7 +47,7 @@ class Instr:
 
 
 class Program:
-    """The JSON of one program. `lists[r]` are its instructions, `compute[r]`, `comm[r]` the streams."""
+    """The JSON of one program. `lists[r]` are its instructions, `compute[r]`, `comm[r]`, `copy[r]` the streams."""
 
     def __init__(self, text):
         self.json = json.loads(text)
@@ -51,14 +57,14 @@ class Program:
         self.nstage = len(self.stages)
         self.lists = [[Instr(r, i, row) for i, row in enumerate(rank["instr"])]
                       for r, rank in enumerate(j["rank"])]
-        self.compute = [[c for c in l if not c.comm] for l in self.lists]
-        self.comm = [[c for c in l if c.comm] for l in self.lists]
+        self.compute, self.comm, self.copy = self.streams = [
+            [[c for c in l if c.on == x] for l in self.lists] for x in range(3)]
 
     def rank_of(self, stage):
         return self.stages[stage]["rank"]
 
     def cost(self, c):
-        """Of a compute op, or of a SEND."""
+        """Of a compute op, a copy, or a SEND."""
         return self.stages[c.stage]["send" if c.comm else c.kind]
 
     def orders(self):
@@ -91,28 +97,71 @@ def check_tables(p):
     for r in range(p.nrank):
         own = [s for s in p.stages if s["rank"] == r]
         need([s["chunk"] for s in own] == list(range(len(own))), "chunks of rank", r)
-        need(sorted(c.text for c in p.lists[r] if c.kind != "U") == wanted(p, r, split), "rank", r,
+        need(sorted(c.text for c in p.lists[r] if c.on < 2 and c.kind != "U") == wanted(p, r, split), "rank", r,
              "lacks or repeats an op")
+        check_copies(p, r)
         for s in own:  # each gradient has its update, each update a gradient
             kinds = "".join(c.kind for c in p.compute[r] if c.stage == p.stages.index(s) and c.kind in "BWU")
             need(kinds.endswith("U") and "UU" not in kinds and kinds[0] != "U", "rank", r, "updates as in", kinds)
-        done = [0, 0]
+        done = [0, 0, 0]
         for c in p.lists[r]:
-            need(c.wait <= done[not c.comm], c, "waits for what stands below it")
-            done[c.comm] += 1
+            for x, n in c.waits:
+                need(n <= done[x], c, "waits for what stands below it")
+            done[c.on] += 1
             to = c.stage + (1 if (c.kind in ("SEND_F", "RECV_B")) else -1)
-            need(c.peer == (p.rank_of(to) if c.comm else None), c, "peer")
+            need(c.away or c.peer == (p.rank_of(to) if c.comm else None), c, "peer")
+            need(not c.away or 0 <= c.peer < p.nrank and c.peer != r, c, "peer")
     for r, rank in enumerate(p.json["rank"]):
         walk_compute(p, r, rank)
         check_bytes(p, r, rank)
 
 
+def check_copies(p, r):
+    """A stash has one OFF and one LOAD, or none; no op of its own stands between them in the text."""
+    cells = [(c.stage, c.mb) for c in p.copy[r]]
+    for cell in set(cells):
+        two = [c for c in p.copy[r] if (c.stage, c.mb) == cell]
+        need([c.kind for c in two] == ["OFF", "LOAD"], "rank", r, "copies", cell, [c.kind for c in two])
+        own = [i for i, c in enumerate(p.compute[r]) if (c.stage, c.mb) == cell]
+        before = [c for c in own if c < two[0].wait]
+        need(before and len(before) < len(own) and own[len(before)] >= two[1].wait,
+             two[0], "and", two[1], "do not stand between two ops of theirs")
+
+
 def walk_compute(p, r, rank):
-    """Stashes along the compute stream: counts, peaks, and the exact size of the pools."""
+    """Stashes along the compute stream: counts, peaks, and the exact size of the pools. A copy stands
+    before the op that its wait counts to; the slot of an OFF is free for a LOAD below, and for others once
+    an op waits for the OFF."""
     live, peak, held, warm = {}, {}, 0, None
     pool = {slot: q["first"] for q in rank["pools"] for slot in range(q["first"], q["first"] + q["count"])}
-    most = {"inflight": 0, "held": 0}
+    most = {"inflight": 0, "held": 0, "host": 0}
+    classes = (("inflight", "act"), ("held", "gout"), ("host", "host"))
+    copied = over = 0
+    left = {}  # slot -> the OFF that has left it
+
+    def change(cls, slot, take):
+        slots = live.setdefault((cls, pool[slot]), set())
+        (slots.add if take else slots.remove)(slot)
+        peak[(cls, pool[slot])] = max(peak.get((cls, pool[slot]), 0), len(slots))
+        for key, name in classes:
+            most[key] = max(most[key], sum(len(v) for k, v in live.items() if k[0] == name))
+
     for i, c in enumerate(p.compute[r]):
+        while copied < len(p.copy[r]) and p.copy[r][copied].wait <= i:
+            d = p.copy[r][copied]
+            if not d.away:
+                change("host", d.keep, d.kind == "OFF")
+            if d.kind == "OFF":
+                left[d.act] = d
+            elif not left.pop(d.act, None):
+                change("act", d.act, True)
+            copied += 1
+        while over < c.waits[1][1]:
+            d = p.copy[r][over]
+            if left.get(d.act) is d:
+                change("act", d.act, False)
+                del left[d.act]
+            over += 1
         if c.kind == "U":
             continue
         if warm is None and c.kind != "F":
@@ -127,19 +176,18 @@ def walk_compute(p, r, rank):
         give += [("gout", c.gout)] if c.kind == "W" else []
         give += [("local", c.src)] if local_in else []
         for cls, slot in take:
-            live.setdefault((cls, pool[slot]), set()).add(slot)
-        for key, slots in live.items():
-            peak[key] = max(peak.get(key, 0), len(slots))
-        most["inflight"] = max(most["inflight"], sum(len(v) for k, v in live.items() if k[0] == "act"))
-        most["held"] = max(most["held"], sum(len(v) for k, v in live.items() if k[0] == "gout"))
+            change(cls, slot, True)
         for cls, slot in give:
-            live[(cls, pool[slot])].remove(slot)
+            change(cls, slot, False)
+    for slot in left:
+        change("act", slot, False)
+    need(copied == len(p.copy[r]), "rank", r, "has copies after its last op")
     need(not any(live.values()), "rank", r, "ends with full slots", live)
     for k in most:
         need(rank[k] == most[k], "rank", r, k, rank[k], "should be", most[k])
     need(rank["warmup_depth"] == warm, "rank", r, "warmup_depth", rank["warmup_depth"], "should be", warm)
     for q in rank["pools"]:
-        if q["class"] in ("act", "gout", "local"):
+        if q["class"] in ("act", "gout", "local", "host"):
             need(peak.get((q["class"], q["first"])) == q["count"], "rank", r, "pool", q, "is not its peak",
                  peak.get((q["class"], q["first"])))
 
@@ -147,7 +195,7 @@ def walk_compute(p, r, rank):
 def check_bytes(p, r, rank):
     if not p.json["sized"]:
         return
-    shared = [(q["class"], q["bytes"]) for q in rank["pools"] if q["class"] in ("act", "gout", "local")]
+    shared = [(q["class"], q["bytes"]) for q in rank["pools"] if q["class"] in ("act", "gout", "local", "host")]
     need(len(shared) == len(set(shared)), "rank", r, "has two pools of one class and size", shared)
     up = lambda n: -(-n // 64) * 64
     own = [s for s in p.stages if s["rank"] == r]
@@ -155,7 +203,11 @@ def check_bytes(p, r, rank):
     b["work"] = max(up(s["work"]) for s in own)
     for cls in ("act", "gout", "out", "in", "local"):
         b[cls] = sum(q["count"] * up(q["bytes"]) for q in rank["pools"] if q["class"] == cls)
+    guest = sum(q["count"] * up(q["bytes"]) for q in rank["pools"] if q["class"] == "guest")
+    b.update({"guest": guest} if guest else {})
     b["total"] = sum(b.values())
+    host = sum(q["count"] * up(q["bytes"]) for q in rank["pools"] if q["class"] == "host")
+    need(rank["host_bytes"] == host, "rank", r, "host_bytes", rank["host_bytes"], "should be", host)
     need(rank["bytes"] == b, "rank", r, "bytes", rank["bytes"], "should be", b)
 
 
@@ -170,24 +222,23 @@ def mate(send, recv):
 
 def run(p, rng, duration):
     """Runs the lists: any enabled step may come next, rng chooses; the times cannot depend on it.
-    duration(c): of a compute op or a SEND. Returns {instr: (start, end)}; Wrong on a stall or when a
+    duration(c): of a compute op, a copy or a SEND. Returns {instr: (start, end)}; Wrong on a stall or when a
     SEND meets the RECV of another tensor."""
-    at = [[0, 0] for _ in range(p.nrank)]  # heads of COMPUTE and COMM
-    ends = [[[], []] for _ in range(p.nrank)]
+    at = [[0, 0, 0] for _ in range(p.nrank)]  # heads of COMPUTE, COMM and COPY
+    ends = [[[], [], []] for _ in range(p.nrank)]
     when = {}
     total = sum(len(l) for l in p.lists)
 
     def head(r, x):
-        stream = p.comm[r] if x else p.compute[r]
+        stream = p.streams[x][r]
         return stream[at[r][x]] if at[r][x] < len(stream) else None
 
     def earliest(r, x):
         """When the head could start for all that its rank knows; None: it cannot yet."""
         c = head(r, x)
-        if c is None or c.wait > at[r][not x]:
+        if c is None or any(n > at[r][y] for y, n in c.waits):
             return None
-        before = ends[r][x][-1] if ends[r][x] else 0
-        return max(before, ends[r][not x][c.wait - 1] if c.wait else 0)
+        return max([ends[r][y][n - 1] for y, n in c.waits if n] + ends[r][x][-1:] + [0])
 
     def finish(r, x, start, end):
         when[head(r, x)] = (start, end)
@@ -195,11 +246,11 @@ def run(p, rng, duration):
         at[r][x] += 1
 
     while len(when) < total:
-        ready = [(r, x) for r in range(p.nrank) for x in (0, 1) if earliest(r, x) is not None]
+        ready = [(r, x) for r in range(p.nrank) for x in range(3) if earliest(r, x) is not None]
         rng.shuffle(ready)
         for r, x in ready:
             c, start = head(r, x), earliest(r, x)
-            if not x:
+            if x != 1:
                 finish(r, x, start, start + duration(c))
                 break
             d = head(c.peer, 1)
@@ -214,7 +265,7 @@ def run(p, rng, duration):
             finish(c.peer, 1, start, end)
             break
         else:
-            heads = [head(r, x) for r in range(p.nrank) for x in (0, 1)]
+            heads = [head(r, x) for r in range(p.nrank) for x in range(3)]
             raise Wrong("stalls at " + ", ".join(str(c) for c in heads if c))
     return when
 
@@ -268,6 +319,7 @@ def check_slots(p, rng, slow=()):
     overwritten, read too early, or read as something else; a slot holds what its pool is for."""
     longest = rng.choice((2, 10, 100))
     when = run(p, rng, lambda c: 1000000 if c in slow else rng.randint(1, longest))
+    lent = {}  # (rank, slot) -> [(start, end, stash) of its OFFs and LOADs, by rank]
     for r, rank in enumerate(p.json["rank"]):
         pools = rank["pools"]
         need([q["first"] for q in pools] == [sum(o["count"] for o in pools[:i]) for i in range(len(pools))],
@@ -279,7 +331,7 @@ def check_slots(p, rng, slow=()):
             need(slot is not None and slot < len(pool), c, "has no", cls, "slot")
             q = pool[slot]
             need(q["class"] == cls, c, "uses slot", slot, "of class", q["class"], "as", cls)
-            size = {"act": "act", "gout": "gout"}.get(cls, "boundary")
+            size = {"act": "act", "host": "act", "gout": "gout"}.get(cls, "boundary")
             if p.json["sized"]:
                 need(q["bytes"] == p.stages[stage][size], c, "puts", p.stages[stage][size], "bytes in", q)
             else:
@@ -295,6 +347,15 @@ def check_slots(p, rng, slow=()):
             key = (c.stage, c.mb)
             into = c.stage + (-1 if c.forward else 1)   # where the tensor read comes from
             outof = c.stage + (1 if c.forward else -1)  # where the tensor written goes
+            if c.on == 2:
+                need((c.gout, c.src, c.dst) == (None,) * 3, c, "has slots of an op")
+                use(c, c.act, "act", c.stage, ("stash",) + key, c.kind == "LOAD", True)
+                if c.away:
+                    guest(p, when, c, lent)
+                else:
+                    use(c, c.keep, "host", c.stage, ("stash",) + key, c.kind == "OFF", True)
+                continue
+            need(c.keep is None, c, "keeps a slot")
             if c.comm:
                 need(c.act is None and c.gout is None, c, "has a stash")
                 far = outof if c.send else into
@@ -338,6 +399,30 @@ def check_slots(p, rng, slow=()):
                     need(holds[slot][2] == 0, c, "gives back slot", slot, "while it is read")
                     del holds[slot]
         need(not holds, "rank", r, "ends with full slots", holds)
+    check_guests(p, lent)
+
+
+def guest(p, when, c, lent):
+    lent.setdefault((c.peer, c.keep), []).append((when[c], c))
+
+
+def check_guests(p, lent):
+    """A slot for guests is of its class and size, and is filled and emptied in turn; each is used."""
+    for r, rank in enumerate(p.json["rank"]):
+        slots = [q["first"] + i for q in rank["pools"] if q["class"] == "guest" for i in range(q["count"])]
+        need(sorted(s for q, s in lent if q == r) == sorted(slots), "rank", r, "guests", slots)
+        need(rank.get("guests", 0) == len(slots), "rank", r, "guests", rank.get("guests"), "should be", len(slots))
+    for (r, slot), uses in lent.items():
+        q = [q for q in p.json["rank"][r]["pools"] if q["first"] <= slot < q["first"] + q["count"]][0]
+        free, holds = 0, None
+        for (start, end), c in sorted(uses, key=lambda u: u[0]):
+            need(c.rank == uses[0][1].rank, c, "and", uses[0][1], "share slot", slot, "of rank", r)
+            need(start >= free, c, "starts while slot", slot, "of rank", r, "is in use")
+            need(holds == (None if c.kind == "OFF" else (c.stage, c.mb)), c, "finds", holds, "in slot", slot, "of rank", r)
+            if p.json["sized"]:
+                need(q["bytes"] == p.stages[c.stage]["act"], c, "and", q)
+            free, holds = end, (c.stage, c.mb) if c.kind == "OFF" else None
+        need(holds is None, "slot", slot, "of rank", r, "is full in the end")
 
 
 def check(p, rng, rounds=2, each=False):

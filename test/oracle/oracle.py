@@ -72,6 +72,17 @@ def check_phases(what, p, lags):
                 sys.exit("%s: %s is %s, not %s" % (what, c, c.phase, want))
 
 
+def to(shape, rng):
+    """To another rank, any: rank of s plus something."""
+    n = max(shape.place) + 1
+    if n < 2 or rng.random() < 0.5:
+        return ""
+    place = "0"
+    for s, r in enumerate(shape.place):
+        place = "s == %d ? %d : %s" % (s, r, place)
+    return " -> ((%s) + %s) %% %d" % (place, rng.choice(("1", "1 + m %% %d" % (n - 1))), n)
+
+
 def cmd_replay(c, rng, args):
     n = instr = 0
     for P, M in [(1, 1), (1, 6), (2, 1), (2, 2), (3, 2), (4, 8), (4, 1), (5, 11), (8, 3), (8, 12)]:
@@ -85,9 +96,19 @@ def cmd_replay(c, rng, args):
     for P, M, V in [(2, 2, 2), (2, 6, 3), (3, 6, 2), (4, 8, 2), (4, 4, 4), (5, 10, 2)]:
         p = checked("interleaved P=%d M=%d V=%d" % (P, M, V), c.file("interleaved", "json", P=P, M=M, V=V), rng)
         n, instr = n + 1, instr + sum(map(len, p.lists))
+    for name, P, M, V in itertools.product(("po_f", "po_h"), (1, 2, 4), (1, 5, 8), (1, 2, 3)):
+        p = checked("%s P=%d M=%d V=%d" % (name, P, M, V), c.file(name, "json", P=P, M=M, V=V), rng)
+        n, instr = n + 1, instr + sum(map(len, p.lists))
+    for P, M in itertools.product((1, 2, 3, 4, 6, 8), (1, 5, 20)):
+        p = checked("bpipe P=%d M=%d" % (P, M), c.file("bpipe", "json", P=P, M=M), rng)
+        n, instr = n + 1, instr + sum(map(len, p.lists))
     for i in range(args.count or 300):
         shape = mutate.legal(rng)
         text = mutate.text(shape, rng, costs=True)
+        if rng.random() < 0.5:  # some stashes go to host memory
+            text = text[:text.rindex("}")] + "  time { OFF = %d  LOAD = %d }\n  offload s, m%s when (%d*s + m) %% %d == 0%s\n}\n" % (
+                rng.choice((0, 1, 3, 20)), rng.choice((0, 1, 2, 9)), to(shape, rng), rng.randint(0, 3), rng.randint(1, 3),
+                rng.choice(("", "", " lead 0", " lead 2", " lead m")))
         status, out, err = c.text(text, "--emit=json")
         if status:
             sys.exit("a legal schedule is refused:\n%s\n%s" % (text, err))
@@ -191,8 +212,8 @@ def tamper(j, rng):
 
     def alone(l, i):
         """Nothing above in its stream waits for as much: its wait is needed."""
-        comm = lambda c: "_" in c["op"]
-        return all(c["wait"] < l[i]["wait"] for c in l[:i] if comm(c) == comm(l[i]))
+        on = lambda c: 1 if "_" in c["op"] else 2 if kind(*machine.COPY)(c) else 0
+        return all(c["wait"] < l[i]["wait"] for c in l[:i] if on(c) == on(l[i]))
 
     def on_instr(ok, change):
         def edit_one(t):
@@ -242,14 +263,25 @@ def tamper(j, rng):
         lambda c: kind("F")(c) and c["mb"] == 0, lambda l, i: l[i].update(op=l[i]["op"][:-1] + "1", mb=1)))
     for key in ("makespan", "busy", "span", "ideal"):
         yield edit(key + " is wrong", lambda t, k=key: t.__setitem__(k, t[k] + 1) or True)
-    for key in ("inflight", "held", "warmup_depth"):
+    loads = lambda c: kind("I")(c) and c.get("wait_copy", 0) > 0
+    def first_load(t):
+        found = [c for rank in t["rank"] for i, c in enumerate(rank["instr"]) if loads(c) and all(
+            d.get("wait_copy", 0) < c["wait_copy"] for d in rank["instr"][:i] if kind("F", "I", "W")(d))]
+        for c in found[:1]:
+            del c["wait_copy"]
+        return bool(found)
+    yield edit("an op does not wait for its stash", first_load)
+    yield edit("a copy is missing", on_instr(kind("OFF", "LOAD"), drop))
+    yield edit("another slot of host memory is read", on_instr(kind("LOAD"), set_key("keep", lambda c: c["keep"] + 1)))
+    yield edit("a copy does not wait for its stash", on_instr(waits("OFF"), no_wait))
+    for key in ("inflight", "held", "host", "warmup_depth"):
         yield edit(key + " is wrong", lambda t, k=key: t["rank"][0].__setitem__(k, t["rank"][0][k] + 1) or True)
 
 
 def cmd_itself(c, rng, args):
     seen = {}
     texts = [c.file(n, "json", P=3, M=4) for n in ("gpipe", "1f1b", "zb_h1")]
-    texts += [c.file("interleaved", "json", P=2, M=4, V=2)]
+    texts += [c.file("interleaved", "json", P=2, M=4, V=2), c.file("po_f", "json", P=2, M=4, V=2)]
     for text in texts * (args.count or 2):
         checked("untouched", text, rng)
         for fault in tamper(json.loads(text), rng):
@@ -265,7 +297,7 @@ def cmd_itself(c, rng, args):
                 sys.exit("machine.py does not see that %s" % what)
             seen[what] = seen.get(what, 0) + 1
     print("itself: %d kinds of fault, %d planted, all seen" % (len(seen), sum(seen.values())))
-    if len(seen) < 20:
+    if len(seen) < 25:
         sys.exit("some kind of fault was never planted")
 
 

@@ -17,10 +17,16 @@ static const char *const texts[] = {
     "  order r in 0..1 { do m in 0..3 { F[0](m) F[1](m) } do m in 0..3 { F[2](m) I[2](m) }\n"
     "    do m in 0..3 { I[1](m) I[0](m) } do m in 0..3 { W[0](m) W[1](m) W[2](m) } U }\n"
     "  order r in 1..2 { do m in 0..3 { F[0](m) F[1](m) } do m in 0..3 { B[1](m) B[0](m) } U } }\n",
-    "schedule c() { ranks 4 pipe n stages 4 mbs 3 place s -> s edge 0 -> 2 edge 0 -> 3 tie 0, 3 tie 1, 2\n"
+    "schedule c() { ranks 2 pipe n stages 2 mbs 6 place s -> s time { OFF = 1 }\n"
+    "  bytes { act = 100 boundary = 10 }\n"
+    "  order r { do m in 0..6 { F(m) } do m in 0..6 { B(m) } U } offload s, m when m < 4 }\n",
+    "schedule d() { ranks 3 pipe n stages 3 mbs 6 place s -> s time { OFF = 1 }\n"
+    "  bytes { act = 100 boundary = 10 }\n"
+    "  order r { do m in 0..6 { F(m) } do m in 0..6 { B(m) } U } offload s, m -> 2 when s < 2 && m < 4 }\n",
+    "schedule e() { ranks 4 pipe n stages 4 mbs 3 place s -> s edge 0 -> 2 edge 0 -> 3 tie 0, 3 tie 1, 2\n"
     "  order r { steady m { F(m) B(m - (3-r)) } U }\n"
     "  bytes s { act = 100 + s boundary = 70 edge = 40 weight = 1000 tied = 64 } }\n",
-    "schedule d() { ranks 4 pipe n dag stages 3 mbs 4 place s, m -> s == 1 ? 2 + m % 2 : s / 2\n"
+    "schedule f() { ranks 4 pipe n dag stages 3 mbs 4 place s, m -> s == 1 ? 2 + m % 2 : s / 2\n"
     "  edge 0 -> 1 edge 0 -> 2 edge 1 -> 2\n"
     "  order r in 0..1 { do m in 0..4 { F(m) } do m in 0..4 { B(m) } U }\n"
     "  order r in 1..2 { do m in 0..4 { F(m) } do m in 0..4 { I(m) } do m in 0..4 { W(m) } U }\n"
@@ -49,11 +55,22 @@ static bool any(const At *a) { return a->in != NULL; }
 static bool reads(const At *a) { return a->in->in != NONE; }
 static bool has_wait(const At *a) { /* and nothing above in its stream waits for as much */
   for (uint32_t j = 0; j < a->i; j++)
-    if (pipe_op_info[a->rank->instr[j].op].comm == pipe_op_info[a->in->op].comm &&
+    if (pipe_op_info[a->rank->instr[j].op].stream == pipe_op_info[a->in->op].stream &&
         a->rank->instr[j].wait >= a->in->wait)
       return false;
   return a->in->wait > 0;
 }
+static bool is_off(const At *a) { return a->in->op == PIPE_OFF; }
+static bool is_load(const At *a) { return a->in->op == PIPE_LOAD; }
+static bool needs_copy(const At *a) { /* and no op above waits for as much */
+  for (uint32_t j = 0; j < a->i; j++)
+    if (a->rank->instr[j].wait_copy >= a->in->wait_copy)
+      return false;
+  return a->in->wait_copy > 0 && is_back(a);
+}
+static bool is_lent(const At *a) { return is_off(a) && a->in->peer != NONE; }
+static bool is_guest_back(const At *a) { return is_load(a) && a->in->peer != NONE; }
+static bool has_host(const At *a) { return a->i == 0 && a->rank->host > 0; }
 static bool sized(const At *a) { return a->p->sized && a->i == 0; }
 static bool first(const At *a) { return a->i == 0; }
 
@@ -69,6 +86,12 @@ static void twice(At *a) { /* in the place of the next one, so that the count is
 }
 static void no_wait(At *a) { a->in->wait = 0; }
 static void less_wait(At *a) { a->in->wait--; }
+static void no_wait_copy(At *a) { a->in->wait_copy = 0; }
+static void copy_below(At *a) { a->in->wait_copy = a->rank->ninstr; }
+static void no_guest(At *a) { a->in->keep = 0; }
+static void other_keep(At *a) { a->in->keep++; }
+static void a_keep(At *a) { a->in->keep = a->rank->nslot - 1; }
+static void more_host(At *a) { a->rank->host += 64; }
 static void wait_below(At *a) { a->in->wait = a->rank->ninstr; }
 static void other_mb(At *a) { a->in->mb = (a->in->mb + 1) % a->p->nmb; }
 static void no_mb(At *a) { a->in->mb = a->p->nmb; }
@@ -102,7 +125,7 @@ static void more_busy(At *a) { a->p->busy++; }
 static void a_chunk(At *a) { ((PipeStage *)a->p->stage)[0].chunk++; }
 static void a_link(At *a) { ((PipeStage *)a->p->stage)[0].next = 2; }
 static bool has_tables(const At *a) { return a->p->edge != NULL; }
-static bool has_edge(const At *a) { return a->in->keep != PIPE_NONE; }
+static bool has_edge(const At *a) { return has_tables(a) && (is_send(a) || is_recv(a)); }
 static bool has_list(const At *a) { return a->rank->nlist > 0; }
 static PipePool *skip_pool(const At *a) {
   for (uint32_t i = 0; i < a->rank->npool; i++)
@@ -217,6 +240,16 @@ static const struct Fault {
     {"shared weights of another size", is_tie, tie_size},
     {"another circle of ties", is_tie, tie_circle},
     {"fewer inputs", has_tables, fewer_inputs},
+    {"a backward does not wait for its stash", needs_copy, no_wait_copy},
+    {"a copy that stands below is waited for", is_f, copy_below},
+    {"another host slot", is_load, other_keep},
+    {"a host slot of a compute op", is_f, a_keep},
+    {"another stash leaves", is_off, other_act},
+    {"a stash comes back to another slot", is_load, other_act},
+    {"wrong host bytes", has_host, more_host},
+    {"a stash on another rank than said", is_lent, other_peer},
+    {"a slot of the peer that is no guest's", is_lent, no_guest},
+    {"a guest comes back from another slot", is_guest_back, other_keep},
 };
 enum { NFAULTS = sizeof faults / sizeof *faults };
 

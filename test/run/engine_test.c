@@ -80,7 +80,7 @@ static bool runs_right(const MakeSpec *spec, const PrOptions *o, uint64_t steps,
     right = !pr_steps(run, steps / 2) && !pr_steps(run, steps - steps / 2) &&
             same_as_reference(run, spec->sized, steps);
   for (uint32_t r = 0; right && spec->sized && r < m->p.nrank; r++)
-    right = pr_bytes(run, r) == m->p.rank[r].bytes;
+    right = pr_bytes(run, r) == m->p.rank[r].bytes && pr_host_bytes(run, r) == m->p.rank[r].host;
   right = right && atomic_load(&t->broken) == 0 && !*pr_error(run);
   if (!right)
     fprintf(stderr, "P=%u M=%u chunks=%u replicas=%u gpipe=%d split=%d sized=%d seed=%llu: %s\n",
@@ -105,15 +105,16 @@ static void parity(void) {
   uint32_t n = 0, right = 0;
   for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
     for (int split = 0; split <= 3; split += split ? 2 : 1)
-      for (int mode = 0; mode < 4; mode++) {
+      for (int mode = 0; mode < 8; mode++) {
         MakeSpec s = {.nrank = shape[i].nrank,
                       .nmb = shape[i].nmb,
                       .chunks = shape[i].chunks,
                       .replicas = shape[i].replicas,
                       .gpipe = shape[i].gpipe,
+                      .offload = mode >> 2,
                       .split = split};
         s = mode & 1 ? sized(s) : s;
-        PrOptions o = {.free_running = mode >> 1, .trace_steps = mode == 3 ? 2 : 0};
+        PrOptions o = {.free_running = mode >> 1 & 1, .trace_steps = mode == 3 ? 2 : 0};
         n++;
         right += runs_right(&s, &o, 5, 0);
       }
@@ -131,6 +132,7 @@ static void shaken(void) {
                   .chunks = 1 + below(2),
                   .replicas = 1 + below(p),
                   .gpipe = below(3) == 0,
+                  .offload = (int)below(2),
                   .split = (int)below(3)};
     s.nmb *= s.replicas;
     PrOptions o = {.free_running = (int)below(2), .trace_steps = below(2)};
@@ -145,6 +147,7 @@ static void seeds(void) {
   uint32_t right = 0;
   for (uint64_t seed = 1; seed <= 200; seed++) {
     MakeSpec s = {.nrank = 1 + below(6), .nmb = 1, .chunks = 1 + below(2), .split = (int)below(3)};
+    s.offload = (int)below(2);
     s.replicas = 1 + below(s.nrank);
     s.nmb = s.nrank * s.replicas * (1 + below(3));
     PrOptions o = {.seed = seed};
@@ -436,6 +439,39 @@ static PipeInstr *find(const Made *m, PipeOp op, uint32_t row) {
   return c;
 }
 
+/* What copies add to a table: OFF after each F, LOAD before each B. */
+static void refused_copies(void) {
+  enum { RACE, LATE, TWICE, LOST, AWAY, KEEP, CLASS, HOST, BELOW, N };
+  static const char *const name[N] = {"race", "late",  "twice", "lost", "away",
+                                      "keep", "class", "host",  "below"};
+  MakeSpec s = sized((MakeSpec){.nrank = 1, .nmb = 2, .chunks = 1, .offload = 1});
+  Tiny *t = tiny_new(1, 1);
+  PrOptions o = {0};
+  for (int i = 0; i < N; i++) {
+    Made *m = make(&s);
+    PipeInstr *off = find(m, PIPE_OFF, 0), *load = find(m, PIPE_LOAD, 0), *b = find(m, PIPE_B, 0);
+    switch (i) {
+    case RACE: off->wait = 0; break;
+    case LATE: b->wait_copy = 0; break;
+    case TWICE: load->op = PIPE_OFF; break;
+    case LOST: off->op = PIPE_LOAD; break;
+    case AWAY: { /* the first microbatch: F OFF LOAD B, now F OFF B LOAD */
+      PipeInstr c = *b;
+      *b = *load, *load = c;
+      load->wait_copy = 1;
+      break;
+    }
+    case KEEP: load->keep = load->act; break;
+    case CLASS: off->act = off->keep; break;
+    case HOST: m->rank[0].host += 64; break;
+    default: load->wait_copy = 1; break;
+    }
+    tell(name[i], m, t, &o);
+    free_made(m);
+  }
+  tiny_free(t);
+}
+
 /* What replicas add to a table: two of them on two ranks, rows 0 and 1, 2 and 3. */
 static void refused_replicas(void) {
   enum {
@@ -546,6 +582,7 @@ static void mutants(void) {
         .nrank = p, .nmb = p * (1 + below(2)), .chunks = 1 + below(2), .split = (int)below(3)};
     s.replicas = below(2) ? 1 + below(p) : 1;
     s.nmb *= s.replicas;
+    s.offload = (int)below(2);
     s = below(2) ? sized(s) : s;
     Made *m = make(&s);
     for (uint32_t k = 1 + below(3); k > 0; k--) {
@@ -560,7 +597,10 @@ static void mutants(void) {
       case 3:
       case 4: ((uint32_t *)(void *)&m->instr[r][at])[below(12)] = word; break;
       case 5: m->instr[r][at].wait = below(at + 1); break;
-      case 6: m->instr[r][at].wait -= m->instr[r][at].wait > 0; break;
+      case 6:
+        m->instr[r][at].wait -= m->instr[r][at].wait > 0;
+        m->instr[r][at].wait_copy -= m->instr[r][at].wait_copy > 0;
+        break;
       case 7: {
         uint32_t with = at + 1 < m->rank[r].ninstr ? at + 1 : at;
         PipeInstr c = m->instr[r][at];
@@ -795,6 +835,7 @@ int main(int argc, char **argv) {
               {"memory", memory},
               {"trace", trace},
               {"refused-replicas", refused_replicas},
+              {"refused-copies", refused_copies},
               {"refused-updates", refused_updates}};
   size_t i = 0, n = sizeof test / sizeof *test;
   while (argc == 2 && i < n && strcmp(argv[1], test[i].name))

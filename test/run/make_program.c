@@ -45,7 +45,7 @@ void list_parse(MakeList *l, const char *text) {
   while (*text) {
     char *end, name[16];
     uint32_t stage = (uint32_t)strtoul(text, &end, 10), mb = PIPE_NONE, op;
-    size_t len = strspn(end, "FBIWUSENDRCV_");
+    size_t len = strspn(end, "FBIWUSENDRCV_OLA");
     snprintf(name, sizeof name, "%.*s", (int)len, end);
     for (op = 0; op < PIPE_NOPS && strcmp(name, pipe_op_info[op].text); op++)
       ;
@@ -150,6 +150,8 @@ static void try_start(Play *y, uint32_t r, uint64_t now) {
     return;
   if (needs && !(y->arrived[(size_t)o->stage * y->s->nmb + o->mb] & bit))
     return;
+  if (y->s->offload && (o->op == PIPE_B || o->op == PIPE_I))
+    list_add(&y->out[r], PIPE_LOAD, o->stage, o->mb);
   list_add(&y->out[r], o->op, o->stage, o->mb);
   y->runs[r] = true;
   y->end[r] = now + op_time(y->s, o->op);
@@ -175,6 +177,8 @@ static void finish(Play *y, uint32_t r) {
   uint32_t row = o->stage % nmodel(s);
   y->runs[r] = false;
   send(y, r, o);
+  if (s->offload && o->op == PIPE_F)
+    list_add(&y->out[r], PIPE_OFF, o->stage, o->mb);
   if ((o->op == PIPE_B || o->op == PIPE_W) && --y->left[row] == 0 && npipe(s) > 1)
     for (uint32_t k = 0; k < npipe(s); k++, row += nmodel(s))
       list_add(&y->out[rank_of(s, row)], PIPE_REDUCE, row, PIPE_NONE);
@@ -233,7 +237,7 @@ typedef struct Slot {
 typedef struct Slots {
   Slot *slot;
   uint32_t n, room;
-  uint32_t done[2]; /* instructions so far by stream */
+  uint32_t done[PIPE_NSTREAMS]; /* instructions so far by stream */
 } Slots;
 
 /* A free slot, or a new one. One that the very last instruction of the other stream emptied counts
@@ -316,7 +320,7 @@ static uint32_t stash(Slots *l, const MakeOp *o, PipeClass cls, int effect) {
 static uint64_t class_bytes(const MakeSpec *s, uint32_t cls, uint32_t stage) {
   if (!s->sized)
     return 0;
-  if (cls == PIPE_ACT)
+  if (cls == PIPE_ACT || cls == PIPE_HOST)
     return s->act;
   if (cls == PIPE_GOUT)
     return s->gout;
@@ -342,7 +346,7 @@ static void make_pools(const MakeSpec *spec, Slots *l, Made *m, uint32_t r, uint
         }
       if (q.count > 0)
         pool[npool++] = q;
-      bytes += q.count * lines(q.bytes);
+      *(cls == PIPE_HOST ? &m->rank[r].host : &bytes) += q.count * lines(q.bytes);
     }
   PipeRank *k = &m->rank[r];
   k->instr = m->instr[r];
@@ -382,13 +386,21 @@ static void make_rank(const MakeSpec *spec, const MakeList *list, Made *m, uint3
     c->act = o->op == PIPE_F || b || o->op == PIPE_W ? stash(&l, o, PIPE_ACT, info->act)
                                                      : PIPE_NONE;
     c->gout = o->op == PIPE_I || o->op == PIPE_W ? stash(&l, o, PIPE_GOUT, info->gout) : PIPE_NONE;
+    c->keep = PIPE_NONE;
+    if (info->stream == PIPE_COPY) { /* after all compute above it, and all of that after it */
+      c->act = stash(&l, o, PIPE_ACT, info->act);
+      c->keep = stash(&l, o, PIPE_HOST, -info->act);
+      c->wait = l.done[PIPE_COMPUTE];
+    } else if (c->act != PIPE_NONE) {
+      c->wait_copy = l.done[PIPE_COPY];
+    }
     if (o->op == PIPE_B || o->op == PIPE_W)
       graded[o->stage] = l.done[0] + 1;
     if (o->op == PIPE_REDUCE)
       reduced[o->stage] = l.done[1] + 1;
     if (o->op == PIPE_REDUCE || o->op == PIPE_U)
       raise_to(&c->wait, o->op == PIPE_U ? reduced[o->stage] : graded[o->stage]);
-    l.done[info->comm]++;
+    l.done[info->stream]++;
     live += (uint32_t)info->act;
     inflight = live > inflight ? live : inflight;
   }
@@ -399,6 +411,7 @@ static void make_rank(const MakeSpec *spec, const MakeList *list, Made *m, uint3
     instr[i].out = slot_number(&l, instr[i].out);
     instr[i].act = slot_number(&l, instr[i].act);
     instr[i].gout = slot_number(&l, instr[i].gout);
+    instr[i].keep = slot_number(&l, instr[i].keep);
   }
   free(l.slot);
   free(graded);

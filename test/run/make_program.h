@@ -23,6 +23,7 @@ typedef struct MakeList {
 typedef struct MakeSpec {
   uint32_t nrank, nmb, chunks, replicas; /* replicas: 0 is 1; nmb is of all */
   int gpipe; /* all forwards first; else 1F1B, interleaved if chunks > 1 */
+  int offload; /* OFF right after each F, LOAD right before the backward */
   int split; /* I and W for B; W stands `split - 1` backwards later than its I */
   int timed, sized;
   uint64_t time[PIPE_NOPS];

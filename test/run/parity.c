@@ -392,7 +392,7 @@ static void run_one(const char *name, const PipeProgram *p, const Result *want, 
         same = false;
       }
     for (uint32_t r = 0; r < p->nrank && p->sized; r++)
-      if (pr_bytes(run, r) != p->rank[r].bytes) {
+      if (pr_bytes(run, r) != p->rank[r].bytes || pr_host_bytes(run, r) != p->rank[r].host) {
         char text[120];
         snprintf(text, sizeof text, "%s: rank %u took %llu bytes, proved %llu", engine, r,
                  (unsigned long long)pr_bytes(run, r), (unsigned long long)p->rank[r].bytes);
@@ -517,7 +517,8 @@ int main(int argc, char **argv) {
       {"varuna", 1, false, 0},    {"zb_h2", 1, false, 0},        {"zb_1p", 1, false, 0},
       {"zb_2p", 1, false, 0},     {"zb_v", 2, false, 0},         {"v_min", 2, false, 0},
       {"v_half", 2, false, 0},    {"v_half_block", 2, false, 0}, {"1f1b_v", 2, false, 0},
-      {"dualpipev", 2, false, 2}, {"hanayo", 4, false, 0},
+      {"v_zb", 2, false, 0},      {"v_min_auto", 2, false, 0},   {"1f1b_v_auto", 2, false, 0},
+      {"dualpipev", 2, false, 2}, {"hanayo", 4, false, 0},       {"bpipe", 1, false, 0},
   };
   for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++) {
     int before = cases;
@@ -529,7 +530,8 @@ int main(int argc, char **argv) {
   }
   static const Case looped[] = {
       {"interleaved", 0, false, 1}, {"looped_bfs", 0, true, 0}, {"interleaved_zb", 0, false, 0},
-      {"gis", 0, false, 0},         {"gis_h", 0, false, 0},
+      {"gis", 0, false, 0},         {"gis_h", 0, false, 0},     {"po_f", 0, false, 0},
+      {"po_h", 0, false, 0},
   };
   for (size_t k = 0; k < sizeof looped / sizeof *looped; k++) {
     int before = cases;

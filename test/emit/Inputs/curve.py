@@ -42,10 +42,10 @@ for r, k in enumerate(ranks):
     change = []
     for i in k["instr"]:
         kind = re.sub(r"\d", "", i["op"])
-        for name, take, give in ("act", "F", "BW"), ("gout", "I", "W"):
+        for name, take, give in ("act", ("F", "LOAD"), ("B", "W", "OFF")), ("gout", ("I",), ("W",)):
             if name in i and (sized or name == "act"):
                 n = size[i[name]] if sized else 1
-                if kind == take:
+                if kind in take:
                     change.append((i["start"], 1, n))
                 elif kind in give:
                     change.append((i["end"], 0, -n))

@@ -15,7 +15,7 @@ static const char *const op_name[] = {
 #undef X
 };
 static const char *const phase_name[] = {"warmup", "steady", "flush"};
-static const char *const class_name[] = {"act", "gout", "out", "in", "local"};
+static const char *const class_name[] = {"act", "gout", "out", "in", "local", "host", "guest"};
 
 static void optional(const char *name, uint32_t v) {
   if (v != PIPE_NONE)
@@ -41,8 +41,9 @@ int main(void) {
     optional("next", s->next);
     printf(" F=%" PRIu64 " B=%" PRIu64 " I=%" PRIu64 " W=%" PRIu64, s->time[PIPE_F],
            s->time[PIPE_B], s->time[PIPE_I], s->time[PIPE_W]);
-    printf(" U=%" PRIu64 " send=%" PRIu64 " %" PRIu64, s->time[PIPE_U], s->time[PIPE_SEND_F],
-           s->time[PIPE_SEND_B]);
+    printf(" U=%" PRIu64 " OFF=%" PRIu64 " LOAD=%" PRIu64, s->time[PIPE_U], s->time[PIPE_OFF],
+           s->time[PIPE_LOAD]);
+    printf(" send=%" PRIu64 " %" PRIu64, s->time[PIPE_SEND_F], s->time[PIPE_SEND_B]);
     printf(" act=%" PRIu64 " gout=%" PRIu64 " boundary=%" PRIu64, s->act_bytes, s->gout_bytes,
            s->boundary_bytes);
     printf(" weight=%" PRIu64 " grad=%" PRIu64 " opt=%" PRIu64 " work=%" PRIu64 "\n",
@@ -50,8 +51,9 @@ int main(void) {
   }
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
-    printf("rank %" PRIu32 ": inflight=%" PRIu32 " bytes=%" PRIu64 " slots=%" PRIu32 "\n", r,
-           k->inflight, k->bytes, k->nslot);
+    printf("rank %" PRIu32 ": inflight=%" PRIu32 " bytes=%" PRIu64 " host=%" PRIu64
+           " slots=%" PRIu32 "\n",
+           r, k->inflight, k->bytes, k->host, k->nslot);
     for (uint32_t i = 0; i < k->npool; i++)
       printf("pool %s stage=%" PRIu32 " first=%" PRIu32 " count=%" PRIu32 " bytes=%" PRIu64 "\n",
              class_name[k->pool[i].cls], k->pool[i].stage, k->pool[i].first, k->pool[i].count,
@@ -64,9 +66,12 @@ int main(void) {
       optional("peer", in->peer);
       optional("act", in->act);
       optional("gout", in->gout);
+      optional("keep", in->keep);
       optional("in", in->in);
       optional("out", in->out);
       optional("wait", in->wait);
+      if (in->wait_copy)
+        optional("wait_copy", in->wait_copy);
       const PipeSite *at = &p->site[in->site];
       printf(" at %" PRIu32 ":%" PRIu32 ":%" PRIu32 "\n", at->file, at->line, at->col);
     }

@@ -25,16 +25,16 @@ for i, s in enumerate(p["stages"]):
         row["next"] = i + 1
     for k in ("act", "gout", "boundary", "weight", "grad", "opt", "work"):
         row.setdefault(k, 0)
-    print(f"stage {i}:" + optional(row, ("rank", "chunk", "prev", "next", "F", "B", "I", "W", "U", "send"))
+    print(f"stage {i}:" + optional(row, ("rank", "chunk", "prev", "next", "F", "B", "I", "W", "U", "OFF", "LOAD", "send"))
           + f" {row['send']}" + optional(row, ("act", "gout", "boundary", "weight", "grad", "opt", "work")))
 for r, k in enumerate(p["rank"]):
     assert k["rank"] == r
     slots = sum(q["count"] for q in k["pools"])
-    print(f"rank {r}: inflight={k['inflight']} bytes={k.get('bytes', {}).get('total', 0)} slots={slots}")
+    print(f"rank {r}: inflight={k['inflight']} bytes={k.get('bytes', {}).get('total', 0)} host={k.get('host_bytes', 0)} slots={slots}")
     for q in k["pools"]:
         print(f"pool {q['class']}" + optional(q, ("stage", "first", "count", "bytes")))
     for i in k["instr"]:
         stage, op, mb = re.fullmatch(r"(\d+)([A-Z_]+)(\d*)", i["op"]).groups()
         assert int(stage) == i["stage"] and mb == str(i.get("mb", ""))
-        print(f"{op} {i['phase']}" + optional(i, ("stage", "mb", "peer", "act", "gout", "in", "out", "wait"))
+        print(f"{op} {i['phase']}" + optional(i, ("stage", "mb", "peer", "act", "gout", "keep", "in", "out", "wait", "wait_copy"))
               + f" at {':'.join(map(str, i['at']))}")

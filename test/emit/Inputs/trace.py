@@ -3,7 +3,7 @@
 
 STEPS: of each group of tracks, in order. Every slice is complete and has a track with a name; slices of a
 track follow one another; every arrow goes from a SEND to the RECV of the same tensor on its peer; both
-streams of every rank are there, and every step of a group has the same ops. With --json, the form of
+streams of every rank, and its copy stream if it is used, are there, and every step of a group has the same ops. With --json, the form of
 pipec for the same program, the one group has its instructions and their times, to the ns (a unit is
 1 us), and the sum of the compute slices is `busy`."""
 import collections
@@ -37,7 +37,9 @@ for e in events:
 expect(len(process) == len(steps), f"groups {process}")
 for pid in process:
     names = [n for (p, _), n in sorted(track.items()) if p == pid]
-    expect(names == [f"rank {r} {s}" for r in range(ranks) for s in ("compute", "comm")], f"tracks {names}")
+    expect(names[: 2 * ranks] == [f"rank {r} {s}" for r in range(ranks) for s in ("compute", "comm")], f"tracks {names}")
+    copying = {e["tid"] for e in events if e["pid"] == pid and e["ph"] == "X" and e["cat"] == "copy"}
+    expect(names[2 * ranks :] == [f"rank {t - 2 * ranks - 1} copy" for t in sorted(copying)], f"tracks {names}")
 expect({e["ph"] for e in events} <= {"M", "X", "s", "f"}, "kinds of event")
 
 slices = [e for e in events if e["ph"] == "X"]
@@ -83,7 +85,8 @@ expect(len(arrows) == sends and sends == sum("RECV" in e["name"] for e in slices
 
 if form:
     per = 1 if form["timed"] else 1000
-    want = collections.Counter((2 * r["rank"] + 1 + ("peer" in i), i["op"], i["start"] * per, i["end"] * per,
+    copy = re.compile(r"\d+(OFF|LOAD)\d+")
+    want = collections.Counter((2 * ranks + r["rank"] + 1 if copy.match(i["op"]) else 2 * r["rank"] + 1 + ("peer" in i), i["op"], i["start"] * per, i["end"] * per,
                                 i.get("mb"), i["phase"], f"{form['files'][i['at'][0]]}:{i['at'][1]}:{i['at'][2]}")
                                for r in form["rank"] for i in r["instr"])
     have = collections.Counter((e["tid"], e["name"], int(e["ts"] * 1000), int((e["ts"] + e["dur"]) * 1000),

@@ -14,16 +14,16 @@ import subprocess
 import sys
 
 SOURCE = """import "%s.pipe"
-schedule t(P, M) extends %s() {
+schedule t(P, M) extends %s(%s) {
   time { F = %d  I = %d  W = %d  B = %d  send = %d }
 }
 """
 
 
-def bubble(pipec, scratch, name, P, M, F, I, W, send, chunks=1):
+def bubble(pipec, scratch, name, P, M, F, I, W, send, chunks=1, args=""):
     path = os.path.join(scratch, "t.pipe")
     with open(path, "w") as f:
-        f.write(SOURCE % (name, {"1f1b": "onef1b"}.get(name, name), F, I, W, I + W, send))
+        f.write(SOURCE % (name, {"1f1b": "onef1b"}.get(name, name), args, F, I, W, I + W, send))
     done = subprocess.run([pipec, "--emit=json", "-DP=%d" % P, "-DM=%d" % M, path], capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stderr)
@@ -48,7 +48,7 @@ def main(pipec, folder, scratch, factor=1):
             span, _ = bubble(pipec, scratch, name, P, M, *cost)
             total += 1
             equal += abs(span - float(row["bubble_" + key])) < 0.00015
-        span, makespan = bubble(pipec, scratch, "zb_2p", P, M, *cost)
+        span, makespan = bubble(pipec, scratch, "zb_2p", P, M, *cost, args="half = 1")
         published = float(row["bubble_ZB-2p"])
         worst = max(worst, span - published)
         least = (P - 1) * (cost[0] + cost[3])  # of any order on this placement, by makespan

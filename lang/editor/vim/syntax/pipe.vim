@@ -9,9 +9,9 @@ syn match pipeOperator /->\|\.\.\|==\|!=\|<=\|>=\|&&\|||\|[.,;:()\[\]{}+*\/%<>!?
 syn match pipeNumber /\d\+\(_\d\+\)*\(\.\d\+\(_\d\+\)*\)\?\h\?\w*/
 syn match pipeName /\<\h\w*\>/
 syn match pipeFunction /\<\h\w*\>\ze\s*(/
-syn match pipeOp /\<[FBIWU]\>/
+syn match pipeOp /\<\([FBIWU]\|OFF\|LOAD\)\>/
 
-syn keyword pipeClause schedule requires expects extends import let fn op ranks pipe stages mbs place replica of dag edge tie order time bytes profile check
+syn keyword pipeClause schedule requires expects extends import let fn op ranks pipe stages mbs place replica of dag edge tie order time bytes profile check tune tries by offload lead
 syn keyword pipeFlow steady warmup flush clip clock period rules when use do if else in step for stage
 syn keyword pipeReserved overlap weights stash comm slices finally recompute side group send recv wait
 

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: MIT
+ * Improves the compute orders of a schedule by forward and backward passes over its predicted times
+ * (double justification), within the stashes that the ranks have.
+ *
+ * A pass takes the ops in the order in which they start (backward: end) and puts each into the earliest
+ * (latest) gap of its rank that is long enough, once its inputs (users) allow. An op that has its turn
+ * can always stay where it is: what came before it has moved away from it, if at all. So a pair of
+ * passes never makes the makespan longer; nor, if ranks may not end later than their span allows, the
+ * span. No pass lets more stashes live on a rank, in number or in bytes, than its order had at most.
+ *
+ * Requires check_deps, and updates at the end of each rank. Cost of a round: a sort of the ops by radix,
+ * and for each op the places on its rank between where its inputs are there and the end so far. */
+#include <string.h>
+
+#include "expand.h"
+
+typedef struct Edge { /* from a producer, or to a user */
+  uint32_t op;
+  uint32_t lag; /* until it is there: of the stage before this number; 0: no time */
+} Edge;
+
+enum { NLIVE = 2 }; /* what is bounded: the number of stashes, their bytes */
+
+typedef struct Just {
+  Sched *s;
+  uint32_t n;
+  uint32_t *rank, *ncomp; /* [n]; [nrank] ops of a rank before its updates */
+  Edge *in, *out;         /* [width * n] */
+  uint32_t width;         /* edges of an op, to each side, at most */
+  uint64_t *cost, *lag;   /* [n]; [nstage + 1], see Edge */
+  uint32_t *seq, *best;   /* [n] rows of s->op, rank after rank: the order now, the best so far */
+  uint64_t *start, *end;  /* [n] of seq, played */
+  uint32_t *played;       /* [n] in an order that respects the data */
+  uint64_t *grad_end;     /* [nstage] */
+  uint32_t *work, *queued, *head; /* [nrank] */
+  uint64_t *now, *deadline;       /* [nrank] */
+  Timing t;
+  /* of a pass; backward, times run from the end */
+  uint64_t *key, *begin, *until;
+  uint32_t *list, *spare; /* [n] ops in the order of the pass */
+  uint32_t *line, *nline; /* [n] ops of a rank by place; [nrank] */
+  int64_t *live[NLIVE];   /* [n] beside line: what lives after the op */
+  int64_t *delta[NLIVE];  /* [n] what an op adds */
+  int64_t *most[NLIVE];   /* [nrank] */
+  int nlive;
+} Just;
+
+static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+static void link_ops(Just *j, uint32_t from, uint32_t to) {
+  Edge *in = &j->in[j->width * (size_t)to], *out = &j->out[j->width * (size_t)from];
+  uint32_t i = 0, o = 0;
+  uint32_t l = j->rank[from] == j->rank[to] ? 0 : j->s->op[from].stage + 1;
+  while (i < j->width && in[i].op != NONE)
+    i++;
+  while (o < j->width && out[o].op != NONE)
+    o++;
+  BUG_IF(i == j->width || o == j->width);
+  in[i] = (Edge){from, l};
+  out[o] = (Edge){to, l};
+}
+
+static void find_edges(Just *j) {
+  Sched *s = j->s;
+  for (size_t i = 0; i < j->width * (size_t)j->n; i++)
+    j->in[i].op = j->out[i].op = NONE;
+  for (uint32_t i = 0; i < j->n; i++) {
+    const Op *o = &s->op[i];
+    if (o->kind == PIPE_U)
+      continue;
+    size_t cell = (size_t)o->stage * s->nmb + o->mb;
+    uint32_t dep;
+    for (uint32_t k = 0; (dep = order_dep(s, i, k)) != NONE; k++)
+      link_ops(j, dep, i);
+    if (o->kind == PIPE_W)
+      link_ops(j, s->at_b[cell] - 1, i);
+    else if (o->kind != PIPE_F)
+      link_ops(j, s->at_f[cell] - 1, i);
+  }
+}
+
+/* What each op adds to the stashes of its rank, and the most that live there now. */
+static void find_bounds(Just *j) {
+  Sched *s = j->s;
+  for (uint32_t i = 0; i < j->n; i++) {
+    const Op *o = &s->op[i];
+    const PipeStage *st = &s->stage[o->stage];
+    int64_t act = (int64_t)st->act_bytes, gout = (int64_t)st->gout_bytes;
+    j->delta[0][i] = o->kind == PIPE_F ? 1 : o->kind == PIPE_B || o->kind == PIPE_W ? -1 : 0;
+    if (j->nlive > 1)
+      j->delta[1][i] = o->kind == PIPE_F   ? act
+                       : o->kind == PIPE_I ? gout
+                       : o->kind == PIPE_B ? -act
+                       : o->kind == PIPE_W ? -act - gout
+                                           : 0;
+  }
+  for (int k = 0; k < j->nlive; k++)
+    for (uint32_t r = 0; r < s->nrank; r++) {
+      int64_t live = 0;
+      for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+        live += j->delta[k][i];
+        j->most[k][r] = live > j->most[k][r] ? live : j->most[k][r];
+      }
+    }
+}
+
+/* Times of j->seq; false: the ranks wait for each other. */
+static bool play(Just *j) {
+  Sched *s = j->s;
+  uint32_t nwork = 0, nplayed = 0, want = 0;
+  for (uint32_t i = 0; i < j->n; i++)
+    j->end[i] = UINT64_MAX;
+  for (uint32_t r = s->nrank; r-- > 0;) {
+    j->head[r] = s->rank_op0[r];
+    j->now[r] = 0;
+    j->work[nwork++] = r;
+    j->queued[r] = 1;
+    want += j->ncomp[r];
+  }
+  memset(j->grad_end, 0, s->nstage * sizeof *j->grad_end);
+  while (nwork > 0) {
+    uint32_t r = j->work[--nwork], last = s->rank_op0[r] + j->ncomp[r];
+    j->queued[r] = 0;
+    for (; j->head[r] < last; j->head[r]++) {
+      uint32_t o = j->seq[j->head[r]];
+      uint64_t at = j->now[r];
+      bool ready = true;
+      const Edge *e = &j->in[j->width * (size_t)o], *end = e + j->width;
+      for (; e < end && e->op != NONE; e++) {
+        ready &= j->end[e->op] != UINT64_MAX;
+        at = ready ? later(at, j->end[e->op] + j->lag[e->lag]) : at;
+      }
+      if (!ready)
+        break;
+      const Op *op = &s->op[o];
+      j->start[o] = at;
+      j->end[o] = j->now[r] = at + j->cost[o];
+      j->played[nplayed++] = o;
+      if (op->kind == PIPE_B || op->kind == PIPE_W)
+        j->grad_end[op->stage] = j->now[r];
+      e = &j->out[j->width * (size_t)o], end = e + j->width;
+      for (; e < end && e->op != NONE; e++) {
+        uint32_t q = j->rank[e->op];
+        if (q != r && !j->queued[q] && j->head[q] < s->rank_op0[q] + j->ncomp[q] &&
+            j->seq[j->head[q]] == e->op) {
+          j->queued[q] = 1;
+          j->work[nwork++] = q;
+        }
+      }
+    }
+  }
+  if (nplayed < want)
+    return false;
+  j->t.makespan = j->t.span = 0;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    uint32_t first = s->rank_op0[r];
+    j->deadline[r] = j->now[r];
+    for (uint32_t i = first + j->ncomp[r]; i < s->rank_op0[r + 1]; i++) {
+      const PipeStage *st = &s->stage[s->op[i].stage];
+      for (uint32_t q = st->replica; q != s->op[i].stage; q = s->stage[q].replica)
+        j->now[r] = later(j->now[r], later(j->grad_end[q], j->grad_end[s->op[i].stage]) +
+                                         st->time[PIPE_REDUCE]);
+      uint32_t tie = s->tie_of ? s->tie_of[s->op[i].stage] : NONE;
+      for (uint32_t k = tie == NONE ? 0 : s->tie_row0[tie]; tie != NONE && k < s->tie_row0[tie + 1];
+           k++) {
+        uint32_t q = s->tie_row[k];
+        uint64_t sum = s->stage[q].replica != q ? s->stage[q].time[PIPE_REDUCE] : 0;
+        j->now[r] = later(j->now[r], j->grad_end[q] + sum + st->time[PIPE_TIE]);
+      }
+      j->now[r] += st->time[PIPE_U];
+    }
+    uint64_t begin = j->ncomp[r] > 0 ? j->start[j->seq[first]] : 0;
+    j->t.makespan = later(j->t.makespan, j->now[r]);
+    j->t.span = later(j->t.span, j->now[r] - begin);
+  }
+  return true;
+}
+
+/* Sorts j->list by key, stable: radix sort. */
+static void sort_list(Just *j, uint32_t n, uint64_t most) {
+  enum { BITS = 11, N = 1 << BITS };
+  for (int shift = 0; shift < 64 && most >> shift; shift += BITS) {
+    uint32_t count[N + 1] = {0}, *t = j->spare;
+    for (uint32_t i = 0; i < n; i++)
+      count[(j->key[j->list[i]] >> shift & (N - 1)) + 1]++;
+    for (int d = 0; d < N; d++)
+      count[d + 1] += count[d];
+    for (uint32_t i = 0; i < n; i++)
+      t[count[j->key[j->list[i]] >> shift & (N - 1)]++] = j->list[i];
+    j->spare = j->list;
+    j->list = t;
+  }
+}
+
+/* Puts op into the earliest gap of its rank that starts at `from` or later and holds it. */
+static void put(Just *j, uint32_t op, uint64_t from, int sign) {
+  Sched *s = j->s;
+  uint32_t r = j->rank[op], first = s->rank_op0[r], n = j->nline[r], best = n;
+  uint32_t *line = &j->line[first];
+  uint64_t cost = j->cost[op];
+  uint64_t at = n > 0 ? later(j->until[line[n - 1]], from) : from;
+  int64_t most[NLIVE] = {INT64_MIN, INT64_MIN}; /* after place p or later */
+  for (uint32_t p = n; p-- > 0;) {
+    /* Before line[p]; it lives with what lives after line[p - 1], and after all that follow. */
+    uint64_t free_from = p > 0 ? j->until[line[p - 1]] : 0;
+    if (j->until[line[p]] <= from)
+      break;
+    bool room = true;
+    for (int k = 0; k < j->nlive; k++) {
+      int64_t *live = &j->live[k][first], add = sign * j->delta[k][op];
+      most[k] = live[p] > most[k] ? live[p] : most[k];
+      int64_t here = p > 0 && live[p - 1] > most[k] ? live[p - 1] : most[k];
+      if (add > 0 && most[k] + add > j->most[k][r])
+        goto found; /* nor further ahead */
+      room &= add <= 0 || here + add <= j->most[k][r];
+    }
+    uint64_t begin = later(free_from, from);
+    if (room && begin + cost <= j->begin[line[p]])
+      best = p, at = begin;
+  }
+found:
+  memmove(&line[best + 1], &line[best], (n - best) * sizeof *line);
+  line[best] = op;
+  j->nline[r]++;
+  for (int k = 0; k < j->nlive; k++) {
+    int64_t *live = &j->live[k][first], add = sign * j->delta[k][op];
+    memmove(&live[best + 1], &live[best], (n - best) * sizeof *live);
+    live[best] = best > 0 ? live[best - 1] : 0;
+    for (uint32_t p = best; add != 0 && p <= n; p++) {
+      live[p] += add;
+      BUG_IF(add > 0 && live[p] > j->most[k][r]);
+    }
+  }
+  j->begin[op] = at;
+  j->until[op] = at + cost;
+}
+
+typedef enum Within { MAKESPAN, SPAN, BOTH } Within; /* what a backward pass may not make longer */
+
+/* Leaves the new order in j->seq. */
+static void pass(Just *j, bool backward, Within within) {
+  Sched *s = j->s;
+  uint32_t n = 0;
+  uint64_t last = 0, most = 0;
+  if (backward)
+    for (uint32_t r = 0; r < s->nrank; r++) {
+      uint64_t tail = j->now[r] - j->deadline[r]; /* updates; deadline: when the last op ends */
+      uint64_t begin = j->ncomp[r] > 0 ? j->start[j->seq[s->rank_op0[r]]] : 0;
+      uint64_t by_span = begin + j->t.span - tail, by_makespan = j->t.makespan - tail;
+      j->deadline[r] = within == SPAN || (within == BOTH && by_span < by_makespan) ? by_span
+                                                                                   : by_makespan;
+      last = later(last, j->deadline[r]);
+    }
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    j->nline[r] = 0;
+    n += j->ncomp[r];
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t o = j->played[backward ? n - 1 - i : i];
+    j->list[i] = o;
+    j->key[o] = backward ? last - j->end[o] : j->start[o];
+    most = later(most, j->key[o]);
+  }
+  sort_list(j, n, most);
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t o = j->list[i];
+    uint64_t from = backward ? last - j->deadline[j->rank[o]] : 0;
+    const Edge *e = &(backward ? j->out : j->in)[j->width * (size_t)o];
+    for (uint32_t k = 0; k < j->width && e[k].op != NONE; k++)
+      from = later(from, j->until[e[k].op] + j->lag[e[k].lag]);
+    put(j, o, from, backward ? -1 : 1);
+  }
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    uint32_t first = s->rank_op0[r], m = j->ncomp[r];
+    for (uint32_t i = 0; i < m; i++)
+      j->seq[first + i] = j->line[first + (backward ? m - 1 - i : i)];
+  }
+}
+
+static void *array(Sched *s, Arena *a, size_t each) { return arena_zalloc(a, s->nop + 1, each); }
+
+/* Puts s->op in the order of j->best. */
+static void reorder(Just *j) {
+  Sched *s = j->s;
+  Op *to = arena_alloc(s->arena, s->nop * sizeof *to);
+  for (uint32_t i = 0; i < s->nop; i++) {
+    to[i] = s->op[j->best[i]];
+    size_t cell = (size_t)to[i].stage * s->nmb + to[i].mb;
+    if (to[i].kind != PIPE_U)
+      *(to[i].kind == PIPE_F   ? &s->at_f[cell]
+        : to[i].kind == PIPE_W ? &s->at_w[cell]
+                               : &s->at_b[cell]) = i + 1;
+  }
+  s->op = to;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    label_phases(s, s->rank_op0[r], s->rank_op0[r] + j->ncomp[r]);
+}
+
+uint32_t justify_obstacle(const Sched *s) {
+  for (uint32_t r = 0; r < s->nrank; r++)
+    for (uint32_t i = s->rank_op0[r]; i + 1 < s->rank_op0[r + 1]; i++)
+      if (s->op[i].kind == PIPE_U && s->op[i + 1].kind != PIPE_U)
+        return i;
+  return NONE;
+}
+
+bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *), int64_t *least) {
+  Arena a = {.oom = s->arena->oom};
+  Just j = {.s = s, .n = s->nop, .nlive = s->sized ? 2 : 1};
+  j.rank = array(s, &a, sizeof *j.rank);
+  j.width = 2; /* its F or I, and what it reads; its backward or W, and who reads */
+  for (uint32_t i = 0; i < s->nstage; i++) {
+    const PipeStage *st = &s->stage[i];
+    uint32_t most = 1 + (st->nin > st->nout ? st->nin : st->nout);
+    j.width = most > j.width ? most : j.width;
+  }
+  j.in = array(s, &a, j.width * sizeof *j.in), j.out = array(s, &a, j.width * sizeof *j.out);
+  uint32_t **const rows[] = {&j.seq, &j.best, &j.played, &j.list, &j.spare, &j.line};
+  uint64_t **const times[] = {&j.start, &j.end, &j.key, &j.begin, &j.until, &j.cost};
+  uint32_t **const ranks[] = {&j.ncomp, &j.work, &j.queued, &j.head, &j.nline};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    *rows[i] = array(s, &a, sizeof **rows[i]);
+  for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+    *times[i] = array(s, &a, sizeof **times[i]);
+  for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
+    *ranks[i] = NEW_ARRAY(&a, uint32_t, s->nrank);
+  for (int k = 0; k < j.nlive; k++) {
+    j.live[k] = array(s, &a, sizeof *j.live[k]), j.delta[k] = array(s, &a, sizeof *j.delta[k]);
+    j.most[k] = NEW_ARRAY(&a, int64_t, s->nrank);
+  }
+  j.grad_end = NEW_ARRAY(&a, uint64_t, s->nstage);
+  j.now = NEW_ARRAY(&a, uint64_t, s->nrank), j.deadline = NEW_ARRAY(&a, uint64_t, s->nrank);
+  for (uint32_t r = 0; r < s->nrank; r++)
+    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+      j.seq[i] = j.best[i] = i;
+      j.rank[i] = r;
+      j.ncomp[r] += s->op[i].kind != PIPE_U;
+    }
+  j.lag = NEW_ARRAY(&a, uint64_t, (size_t)s->nstage + 1);
+  for (uint32_t i = 0; i < s->nstage; i++)
+    j.lag[i + 1] = s->stage[i].time[PIPE_SEND_F];
+  for (uint32_t i = 0; i < s->nop; i++)
+    j.t.busy += j.cost[i] = s->stage[s->op[i].stage].time[s->op[i].kind];
+  find_edges(&j);
+  find_bounds(&j);
+  enum { IDLE = 4 }; /* rounds without gain after which none is expected */
+  bool ok = play(&j) && value(s, j.t, least);
+  Timing best = j.t;
+  bool changed = false;
+  for (; ok && s->tune_tries < tries && s->tune_idle < IDLE; s->tune_tries++, s->tune_idle++) {
+    pass(&j, true, (Within)(s->tune_tries % 3));
+    BUG_IF(!play(&j)); /* the order of a pass respects the data */
+    pass(&j, false, MAKESPAN);
+    BUG_IF(!play(&j));
+    int64_t v;
+    ok = value(s, j.t, &v);
+    bool less = v < *least || (v == *least && j.t.makespan + j.t.span < best.makespan + best.span);
+    if (ok && less) {
+      s->tune_idle = 0;
+      *least = v, best = j.t;
+      memcpy(j.best, j.seq, s->nop * sizeof *j.best);
+      changed = true;
+    }
+  }
+  if (ok && changed)
+    reorder(&j);
+  arena_free(&a);
+  return ok;
+}

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: MIT
+ * Stashes that go to host memory, or to that of another rank, and back: the COPY stream of each rank. Requires order. Ensures copy:
+ * what the orders say and what the `offload` clauses add, rank after rank, each in stream order, with
+ * free_at. Proves that an OFF comes after its F and has its LOAD, and that no op of the stage and
+ * microbatch stands between them.
+ *
+ * note [copies cannot stall]: a copy waits for compute ops that stand before it in the order, and an
+ * op waits for copies that stand before it. So each such wait says no more about other instructions
+ * than the COMPUTE stream says already, and closes no cycle.
+ *
+ * note [free_at]: the slot of an OFF is free for the first op that would start, on an idle network,
+ * once the OFF has ended. That op, if it is an F, waits for the OFF, and so does every later F; on an
+ * idle network it does not wait long. Which ops may reuse a slot thus depends on the costs, that they
+ * wait for it does not.
+ *
+ * note [latest]: a LOAD of a clause ends when its backward starts, or when the next LOAD must start, or
+ * when an OFF that is under way then begins; ops and OFFs are taken at their times on an idle network.
+ *
+ * A sort of each rank's copies apart, linear in ops and copies; a clause looks at every stage and
+ * microbatch. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph.h"
+
+static uint64_t starts(const Sched *s, uint32_t op) {
+  return s->ideal_end[op] - s->stage[s->op[op].stage].time[s->op[op].kind];
+}
+
+static uint64_t cost(const Sched *s, const Copy *c) { return s->stage[c->stage].time[c->kind]; }
+
+static uint32_t rank_of(const Sched *s, const Copy *c) { return s->stage[c->stage].rank; }
+
+/* ---- what the clauses add ---- */
+
+typedef struct Wish {       /* a stash that a clause offloads */
+  uint32_t stage, mb, f, b; /* rows of its F and its first backward */
+  uint64_t off;             /* when its OFF starts on an idle network, */
+  uint64_t off_end;
+  uint64_t load; /* and when its LOAD must start at the latest */
+  uint32_t load_at, to;
+  const Clause *clause;
+} Wish;
+
+typedef VEC(Wish) Wishes;
+
+static int by_forward(const void *a, const void *b) {
+  const Wish *x = a, *y = b;
+  return x->f < y->f ? -1 : x->f > y->f;
+}
+
+static int by_backward(const void *a, const void *b) {
+  const Wish *x = a, *y = b;
+  return x->b < y->b ? -1 : x->b > y->b;
+}
+
+/* Ops that the clause wants between the LOAD and the backward; -1: at the latest. False: reported. */
+static bool lead(Sched *s, const Clause *c, int64_t *k) {
+  *k = -1;
+  if (!c->lead)
+    return true;
+  if (!eval(s, c->lead, k))
+    return false;
+  if (*k >= 0)
+    return true;
+  diag_error(s->diag, DIAG_RANGE, c->lead->at, "a lead of %lld ops; it cannot be negative",
+             (long long)*k);
+  return false;
+}
+
+/* The rank that a stash of `own` goes to; false: reported. */
+static bool target(Sched *s, const Clause *c, uint32_t own, uint32_t *to) {
+  int64_t r;
+  *to = NONE;
+  if (!c->place)
+    return true;
+  if (!eval(s, c->place, &r))
+    return false;
+  *to = (uint32_t)r;
+  if (r >= 0 && r < s->nrank && r != own)
+    return true;
+  if (r == own)
+    diag_error(s->diag, DIAG_RANGE, c->place->at, "a stash of rank %u goes to rank %u itself", own,
+               own);
+  else
+    diag_error(s->diag, DIAG_RANGE, c->place->at,
+               "a stash of rank %u goes to rank %lld; the ranks are 0 to %u", own, (long long)r,
+               s->nrank - 1);
+  return false;
+}
+
+/* Adds a stash that is asked for, of which the order itself says nothing, and that has an op between its
+ * F and its backward. */
+static bool wished(Sched *s, const Clause *c, uint32_t st, uint32_t mb, Wishes *list) {
+  const PipeStage *g = &s->stage[st];
+  size_t cell = (size_t)st * s->nmb + mb;
+  int64_t yes = 1, k;
+  if (s->at_off && s->at_off[cell])
+    return true;
+  if (c->var) {
+    s->env[c->slot] = g->model;
+    s->env[c->mb_slot] = mb - g->mb0;
+  }
+  uint32_t to;
+  if (c->when && !eval(s, c->when, &yes))
+    return false;
+  if (!yes)
+    return true;
+  if (!lead(s, c, &k) || !target(s, c, g->rank, &to))
+    return false;
+  Wish w = {.stage = st, .mb = mb, .f = s->at_f[cell] - 1, .b = s->at_b[cell] - 1, .clause = c};
+  w.load_at = k < 0 ? NONE : w.b - w.f - 1 < k ? w.f + 1 : w.b - (uint32_t)k;
+  w.to = to;
+  if (w.b > w.f + 1)
+    *vec_push(s->arena, list) = w;
+  return true;
+}
+
+/* The first row at or after `from`, before `to`, at which op i has not ended by t; else `to`. */
+static uint32_t not_ended(const Sched *s, uint32_t from, uint32_t to, uint64_t t) {
+  while (from < to) {
+    uint32_t mid = from + (to - from) / 2;
+    if (s->ideal_end[mid] <= t)
+      from = mid + 1;
+    else
+      to = mid;
+  }
+  return from;
+}
+
+/* Leaves out what has no time to go, behind the OFFs before it, and to come back (a lead says that it
+ * may be late), and gives the LOADs of a rank their places, note [latest]. Returns how many are left. */
+static uint32_t place_loads(Sched *s, uint32_t r, Wish *w, uint32_t all) {
+  uint64_t end = 0;
+  uint32_t n = 0;
+  Wish *off = arena_alloc(s->arena, (all + 1) * sizeof *off); /* by F: when the OFFs run */
+  qsort(w, all, sizeof *w, by_forward);
+  for (uint32_t i = 0; i < all; i++) {
+    Wish *x = &w[i];
+    const uint64_t *time = s->stage[x->stage].time;
+    x->off = s->ideal_end[x->f] > end ? s->ideal_end[x->f] : end;
+    x->off_end = x->off + time[PIPE_OFF];
+    if (x->load_at == NONE && x->off_end + time[PIPE_LOAD] > starts(s, x->b))
+      continue;
+    end = x->off_end;
+    off[n] = w[n] = *x;
+    n++;
+  }
+  qsort(w, n, sizeof *w, by_backward);
+  uint64_t next = UINT64_MAX;
+  for (uint32_t i = n, o = n; i-- > 0;) {
+    Wish *x = &w[i];
+    uint64_t time = s->stage[x->stage].time[PIPE_LOAD], last = starts(s, x->b);
+    if (x->load_at != NONE) {
+      x->load = x->load_at > s->rank_op0[r] ? s->ideal_end[x->load_at - 1] : 0;
+      x->load = x->load > x->off_end ? x->load : x->off_end;
+      continue;
+    }
+    last = next < last ? next : last;
+    x->load = last > time ? last - time : 0;
+    while (o > 0 && off[o - 1].off >= last)
+      o--;
+    for (; o > 0 && off[o - 1].off_end > x->load; o--) {
+      last = off[o - 1].off;
+      x->load = last > time ? last - time : 0;
+    }
+    x->load = x->load > x->off_end ? x->load : x->off_end;
+    next = x->load;
+    x->load_at = not_ended(s, x->f + 1, x->b, x->load);
+  }
+  return n;
+}
+
+static void add(Sched *s, PipeOp kind, const Wish *w, uint32_t site) {
+  if (s->ncopy == s->capcopy)
+    vec_grow(s->arena, (void **)&s->copy, &s->capcopy, sizeof *s->copy);
+  bool off = kind == PIPE_OFF;
+  s->copy[s->ncopy++] = (Copy){.kind = (uint8_t)kind,
+                               .phase = s->op[off ? w->f : w->b].phase,
+                               .stage = w->stage,
+                               .mb = w->mb,
+                               .site = site,
+                               .to = w->to,
+                               .at = off ? w->f + 1 : w->load_at,
+                               .plan = off ? w->off : w->load};
+}
+
+static uint32_t site_of(Sched *s, const Clause *c) {
+  if (s->nsite == s->capsite)
+    vec_grow(s->arena, (void **)&s->site, &s->capsite, sizeof *s->site);
+  s->site[s->nsite] = c->at;
+  return s->nsite++;
+}
+
+static bool add_clauses(Sched *s) {
+  uint32_t first = NONE; /* rows of site of the clauses */
+  for (uint32_t i = 0; i < s->noffload; i++) {
+    uint32_t site = site_of(s, s->offload[i]);
+    first = i == 0 ? site : first;
+  }
+  Wishes list = {0};
+  for (uint32_t r = 0; r < s->nrank && s->noffload; r++) {
+    list.n = 0;
+    for (uint32_t k = s->rank_stage0[r]; k < s->rank_stage0[r + 1]; k++) {
+      uint32_t st = s->rank_stage[k];
+      for (uint32_t mb = s->stage[st].mb0; mb < s->stage[st].mb0 + s->stage[st].nmb; mb++)
+        for (uint32_t i = 0, had = list.n; runs_mb(s, st, mb) && i < s->noffload && list.n == had;
+             i++)
+          if (!wished(s, s->offload[i], st, mb, &list))
+            return false;
+    }
+    if (list.n == 0)
+      continue;
+    list.n = place_loads(s, r, list.at, list.n);
+    for (uint32_t i = 0; i < list.n; i++) {
+      uint32_t c = 0;
+      while (s->offload[c] != list.at[i].clause)
+        c++;
+      add(s, PIPE_OFF, &list.at[i], first + c);
+      add(s, PIPE_LOAD, &list.at[i], first + c);
+    }
+  }
+  return true;
+}
+
+/* ---- the order of each stream, and what it says ---- */
+
+typedef struct Keyed {
+  Copy c;
+  uint32_t rank, seq;
+} Keyed;
+
+static int by_place(const void *a, const void *b) {
+  const Keyed *x = a, *y = b;
+  if (x->rank != y->rank)
+    return x->rank < y->rank ? -1 : 1;
+  if (x->c.at != y->c.at)
+    return x->c.at < y->c.at ? -1 : 1;
+  if (x->c.plan != y->c.plan)
+    return x->c.plan < y->c.plan ? -1 : 1;
+  return x->seq < y->seq ? -1 : x->seq > y->seq;
+}
+
+static void sort(Sched *s, uint32_t nwritten) {
+  Keyed *key = arena_alloc(s->arena, (s->ncopy + (size_t)1) * sizeof *key);
+  for (uint32_t i = 0; i < s->ncopy; i++) {
+    Copy *c = &s->copy[i];
+    uint32_t r = rank_of(s, c);
+    if (i < nwritten) /* as written: when the op before it has ended */
+      c->plan = c->at > s->rank_op0[r] ? s->ideal_end[c->at - 1] : 0;
+    key[i] = (Keyed){*c, r, i};
+  }
+  qsort(key, s->ncopy, sizeof *key, by_place);
+  size_t cells = (size_t)s->nstage * s->nmb;
+  s->at_off = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->at_load = NEW_ARRAY(s->arena, uint32_t, cells);
+  for (uint32_t i = 0; i < s->ncopy; i++) {
+    const Copy *c = &key[i].c;
+    s->copy[i] = *c;
+    s->rank_copy0[key[i].rank + 1]++;
+    (c->kind == PIPE_OFF ? s->at_off : s->at_load)[(size_t)c->stage * s->nmb + c->mb] = i + 1;
+  }
+  for (uint32_t r = 0; r < s->nrank; r++)
+    s->rank_copy0[r + 1] += s->rank_copy0[r];
+}
+
+static const char *text(Sched *s, const Copy *c) {
+  char buf[OP_TEXT];
+  int n = pipe_op_text(buf, (PipeOp)c->kind, c->stage, c->mb);
+  return arena_strndup(s->arena, buf, (size_t)n);
+}
+
+/* One stash: OFF after F, LOAD after OFF and before the last backward, no op of its own between. */
+static bool check_cell(Sched *s, size_t cell) {
+  const Copy *off = s->at_off[cell] ? &s->copy[s->at_off[cell] - 1] : NULL,
+             *load = s->at_load[cell] ? &s->copy[s->at_load[cell] - 1] : NULL;
+  const Copy *one = off ? off : load;
+  uint32_t f = s->at_f[cell] - 1, b = s->at_b[cell] - 1, w = s->at_w[cell] ? s->at_w[cell] - 1 : b,
+           r = rank_of(s, one);
+  if (!off || !load) {
+    diag_error(s->diag, DIAG_OFFLOAD, s->site[one->site], "rank %u runs %s, but never %u%s%u", r,
+               text(s, one), one->stage, off ? "LOAD" : "OFF", one->mb);
+    diag_help(s->diag, off ? "write LOAD(m) before the backward, or drop OFF(m)"
+                           : "write OFF(m) after F(m), or drop LOAD(m)");
+    return false;
+  }
+  if (off->at <= f || off->at > w) {
+    diag_error(s->diag, DIAG_OFFLOAD, s->site[off->site], "rank %u runs %s %s %s", r, text(s, off),
+               off->at <= f ? "before" : "after", op_text(s, off->at <= f ? f : w));
+    diag_note(s->diag, s->site[s->op[off->at <= f ? f : w].site],
+              off->at <= f ? "the stash is made here"
+                           : "the stash is needed for the last time here");
+    diag_help(s->diag, "OFF(m) stands between F(m) and its backward");
+    return false;
+  }
+  if (load < off) {
+    diag_error(s->diag, DIAG_OFFLOAD, s->site[load->site], "rank %u runs %s before %s", r,
+               text(s, load), text(s, off));
+    diag_note(s->diag, s->site[off->site], "the stash leaves here");
+    diag_help(s->diag, "OFF(m) comes first, then LOAD(m)");
+    return false;
+  }
+  uint32_t user = off->at <= b ? b : w; /* the first op that wants it back */
+  if (load->at > user) {
+    diag_error(s->diag, DIAG_OFFLOAD, s->site[s->op[user].site],
+               "rank %u runs %s between %s and %s: its stash is in host memory", r,
+               op_text(s, user), text(s, off), text(s, load));
+    diag_note(s->diag, s->site[load->site], "the stash is back only here");
+    diag_help(s->diag, "put LOAD(m) before the op");
+    return false;
+  }
+  return true;
+}
+
+/* Plays the COPY stream of a rank beside the ops on an idle network: note [free_at]. */
+static void play(Sched *s, uint32_t r) {
+  uint64_t now = 0;
+  uint32_t first = s->rank_op0[r], last = s->rank_op0[r + 1], free_at = first;
+  for (uint32_t i = s->rank_copy0[r]; i < s->rank_copy0[r + 1]; i++) {
+    Copy *c = &s->copy[i];
+    uint64_t from = c->at > first ? s->ideal_end[c->at - 1] : 0;
+    c->plan = from > now ? from : now;
+    now = c->plan + cost(s, c);
+    free_at = c->at > free_at ? c->at : free_at;
+    while (free_at < last && starts(s, free_at) < now)
+      free_at++;
+    c->free_at = free_at;
+  }
+}
+
+bool offload(Sched *s) {
+  uint32_t nwritten = s->ncopy;
+  s->rank_copy0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
+  if (!add_clauses(s))
+    return false;
+  if (s->ncopy == 0)
+    return true;
+  sort(s, nwritten);
+  bool ok = true;
+  for (uint32_t i = 0; i < s->ncopy; i++) {
+    size_t cell = (size_t)s->copy[i].stage * s->nmb + s->copy[i].mb;
+    if (s->copy[i].kind == PIPE_OFF || !s->at_off[cell])
+      ok &= check_cell(s, cell);
+    if (s->diag->errors > s->diag->limit)
+      return false;
+  }
+  for (uint32_t r = 0; ok && r < s->nrank; r++)
+    play(s, r);
+  return ok;
+}
+
+void offload_streams(Sched *s) {
+  if (s->ncopy == 0)
+    return;
+  PipeInstr *compute = s->stream[0].compute; /* instruction of op i */
+  PipeInstr *out = s->stream[0].copy;        /* and of copy i */
+  if (!out)
+    out = arena_alloc(s->arena, s->ncopy * sizeof *out);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    s->stream[r].copy = out + s->rank_copy0[r];
+    s->stream[r].ncopy = s->rank_copy0[r + 1] - s->rank_copy0[r];
+  }
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    uint32_t first = s->rank_copy0[r], k = first,
+             over = 0; /* over: copies that F need not ask for */
+    for (uint32_t i = first; i < s->rank_copy0[r + 1]; i++) {
+      const Copy *c = &s->copy[i];
+      size_t cell = (size_t)c->stage * s->nmb + c->mb;
+      PipeInstr *in = &out[i];
+      *in = pipe_instr((PipeOp)c->kind, c->stage, c->mb);
+      in->phase = c->phase, in->site = c->site;
+      in->peer = c->to;
+      in->wait = c->at - s->rank_op0[r];
+      if (c->kind == PIPE_LOAD) /* what needs the stash next */
+        compute[(s->at_b[cell] - 1 >= c->at ? s->at_b : s->at_w)[cell] - 1].wait_copy = i - first +
+                                                                                        1;
+    }
+    for (uint32_t op = s->rank_op0[r]; op < s->rank_op0[r + 1]; op++) {
+      for (; k < s->rank_copy0[r + 1] && s->copy[k].free_at <= op; k++)
+        over = s->copy[k].kind == PIPE_OFF ? k - first + 1 : over;
+      if (s->op[op].kind == PIPE_F)
+        compute[op].wait_copy = over;
+    }
+  }
+}
+
+/* ---- slots on other ranks ---- */
+
+/* The slots of one size that a rank has on another. */
+typedef struct Guest {
+  uint32_t rank, to, stage, first;
+  uint64_t bytes;
+  uint32_t *free, nfree, cap, count;
+} Guest;
+
+/* Interval colouring of a rank's copies, which run one after the other: a slot is taken by an OFF and free
+ * for the next one after its LOAD. The pools come last on the rank that has them, in the order of the
+ * ranks that use them. */
+void offload_guests(Sched *s) {
+  VEC(Guest) all = {0};
+  uint32_t *of = arena_alloc(s->arena,
+                             (s->ncopy + (size_t)1) * sizeof *of); /* of a copy; row of `all` */
+  uint32_t *more = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  for (uint32_t r = 0; r < s->nrank && s->ncopy; r++) {
+    uint32_t first = all.n;
+    for (uint32_t i = s->rank_copy0[r]; i < s->rank_copy0[r + 1]; i++) {
+      const Copy *c = &s->copy[i];
+      const PipeStage *st = &s->stage[c->stage];
+      PipeInstr *in = &s->stream[0].copy[i];
+      uint32_t g = first;
+      if (c->to == NONE)
+        continue;
+      while (g < all.n && (all.at[g].to != c->to || all.at[g].bytes != st->act_bytes ||
+                           (!s->sized && all.at[g].stage != c->stage)))
+        g++;
+      if (g == all.n) {
+        *vec_push(s->arena, &all) = (Guest){r, c->to, c->stage, 0, st->act_bytes, NULL, 0, 0, 0};
+        more[c->to]++;
+      }
+      Guest *q = &all.at[g];
+      of[i] = g;
+      if (c->kind == PIPE_OFF) {
+        in->keep = q->nfree > 0 ? q->free[--q->nfree] : q->count++;
+        continue;
+      }
+      in->keep = s->stream[0].copy[s->at_off[(size_t)c->stage * s->nmb + c->mb] - 1].keep;
+      if (q->nfree == q->cap)
+        vec_grow(s->arena, (void **)&q->free, &q->cap, sizeof *q->free);
+      q->free[q->nfree++] = in->keep;
+    }
+  }
+  for (uint32_t r = 0; r < s->nrank; r++)
+    if (more[r]) {
+      PipePool *pool = NEW_ARRAY(s->arena, PipePool, s->npool[r] + more[r]);
+      memcpy(pool, s->pool[r], s->npool[r] * sizeof *pool);
+      s->pool[r] = pool;
+    }
+  for (uint32_t g = 0; g < all.n; g++) {
+    Guest *q = &all.at[g];
+    q->first = s->nrank_slot[q->to];
+    s->pool[q->to][s->npool[q->to]++] = (PipePool){.cls = PIPE_GUEST,
+                                                   .stage = q->stage,
+                                                   .first = q->first,
+                                                   .count = q->count,
+                                                   .bytes = q->bytes};
+    s->nrank_slot[q->to] += q->count;
+    s->peak[q->to].guests += q->count;
+  }
+  for (uint32_t i = 0; i < s->ncopy; i++)
+    if (s->copy[i].to != NONE)
+      s->stream[0].copy[i].keep += all.at[of[i]].first;
+}

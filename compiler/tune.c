@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT
+ * `tune`: a schedule that is expanded for every value of a variable, each order moved about by justify
+ * (lang/spec.md 5.8), and of which the one with the least `by` is kept. A value for which no complete
+ * order comes out is passed over, without a message; if all are, the first is expanded once more and
+ * says why. Each value gets a few of its tries, only the best one all.
+ *
+ * Cost: that of expand, check_deps and justify for each value; all of them stay in the arena. */
+#include <string.h>
+
+#include "expand.h"
+
+enum { MAX_VALUES = 1000, MAX_TRIES = 1000, FIRST_TRIES = 3 };
+
+const Clause *find_tune(const Schedule *sc) {
+  for (; sc; sc = sc->base_def)
+    for (const Clause *c = sc->clauses; c; c = c->next)
+      if (c->kind == CL_TUNE)
+        return c;
+  return NULL;
+}
+
+static bool is_only(Sched *s, const Clause *c) {
+  for (const Clause *d = c->next; d; d = d->next)
+    if (d->kind == CL_TUNE) {
+      diag_error(s->diag, DIAG_CLAUSE, d->at, "'tune' is given twice");
+      diag_note(s->diag, c->at, "the first one");
+      return false;
+    }
+  return true;
+}
+
+bool bind_tune(Sched *s, const Clause *c, const Clause *chosen) {
+  if (!c->var)
+    return true;
+  int64_t lo, hi, step;
+  if (!eval_range(s, &c->range, &lo, &hi, &step))
+    return false;
+  int64_t left = step > 0 ? (lo < hi) : (lo > hi), v = lo;
+  uint32_t n = 0;
+  for (; left && n <= MAX_VALUES; n++) {
+    if (c == chosen && n == s->tune_at)
+      s->env[c->slot] = v;
+    left = !__builtin_add_overflow(v, step, &v) && (step > 0 ? v < hi : v > hi);
+  }
+  if (n == 0 || n > MAX_VALUES) {
+    Span at = {c->range.lo->at.file, c->range.lo->at.beg, c->range.hi->at.end};
+    diag_error(s->diag, DIAG_RANGE, at, "'tune %s' goes over %s values; 1 to %d are possible",
+               c->var, n == 0 ? "no" : "too many", MAX_VALUES);
+    return false;
+  }
+  if (c == chosen)
+    s->ntune = n;
+  else
+    s->env[c->slot] = lo;
+  return true;
+}
+
+/* What `by` says of an order that takes t. */
+static bool worth(Sched *s, Timing t, int64_t *value) {
+  s->makespan = t.makespan, s->own_span = t.span, s->busy = t.busy;
+  return eval(s, s->tuned->value, value);
+}
+
+/* The first tries of a value, or all of them. */
+static bool improve(Sched *s, bool first, int64_t *value) {
+  const Clause *c = s->tuned;
+  int64_t tries = 0;
+  if (c->tries && !eval(s, c->tries, &tries))
+    return false;
+  if (tries < 0 || tries > MAX_TRIES) {
+    diag_error(s->diag, DIAG_RANGE, c->tries->at, "%lld tries; 0 to %d are possible",
+               (long long)tries, MAX_TRIES);
+    return false;
+  }
+  uint32_t early = tries > 0 ? justify_obstacle(s) : NONE;
+  if (early != NONE) {
+    diag_error(s->diag, DIAG_CLAUSE, s->site[s->op[early].site],
+               "rank %u runs %s before %s: 'tries' moves only orders that end with their updates",
+               op_rank(s, early), op_text(s, early), op_text(s, early + 1));
+    diag_note(s->diag, c->tries->at, "tries are asked for here");
+    return false;
+  }
+  if (tries > 0 && s->ncopy > 0) {
+    diag_error(s->diag, DIAG_CLAUSE, s->site[s->copy[0].site],
+               "'tries' moves the ops, so OFF and LOAD cannot have a place among them");
+    diag_note(s->diag, c->tries->at, "tries are asked for here");
+    diag_help(s->diag, "the clause 'offload s, m when ...' adds OFF and LOAD to a finished order");
+    return false;
+  }
+  if (first && c->var && tries > FIRST_TRIES)
+    tries = FIRST_TRIES;
+  return justify(s, (uint32_t)tries, worth, value);
+}
+
+/* The schedule for value number `at`. *value: what it is worth; *whole: it is complete and can run,
+ * else later passes report it. */
+static bool try_value(Sched *s, uint32_t at, bool (*once)(Sched *), int64_t *value, bool *whole) {
+  s->tune_at = at;
+  s->ntune = 1;
+  s->tune_tries = s->tune_idle = 0;
+  *whole = false;
+  if (!once(s))
+    return false;
+  Diag said = *s->diag;
+  s->diag->out = NULL;
+  OrderRun run = {.stage = s->stage};
+  bool ok = check_deps(s);
+  run.end = ok ? arena_alloc(s->arena, (size_t)s->nop * sizeof *run.end + 1) : NULL;
+  run.head = ok ? NEW_ARRAY(s->arena, uint32_t, s->nrank) : NULL;
+  *whole = ok && order_run(s, &run);
+  *s->diag = said;
+  if (!*whole)
+    return true;
+  return improve(s, true, value);
+}
+
+bool tune(Sched *s, const Clause *c, bool (*once)(Sched *)) {
+  if (!is_only(s, c))
+    return false;
+  s->tuned = c;
+  Sched before = *s, best = *s;
+  int64_t value, least = 0, *env = arena_alloc(s->arena, s->nslot * sizeof *env + 1);
+  bool found = false, warned = false, whole;
+  if (!c->var)
+    return try_value(s, 0, once, &value, &whole) && (!whole || improve(s, false, &value));
+  for (uint32_t i = 0, n = 1; i < n; i++) {
+    Diag said = *s->diag;
+    s->diag->out = NULL;
+    bool ok = try_value(s, i, once, &value, &whole) && whole;
+    bool warns = s->diag->warnings > said.warnings;
+    *s->diag = said;
+    n = s->ntune;
+    if (ok && (!found || value < least)) {
+      found = true, warned = warns, least = value, best = *s;
+      memcpy(env, s->env, s->nslot * sizeof *env);
+    }
+    /* Places in the text are numbered once, whichever order they were first met in. */
+    before.site = best.site = s->site;
+    before.nsite = best.nsite = s->nsite;
+    before.capsite = best.capsite = s->capsite;
+    if (i + 1 < n)
+      *s = before;
+  }
+  if (!found || warned) {
+    uint32_t at = found ? best.tune_at : 0;
+    *s = before;
+    return try_value(s, at, once, &value, &whole) && (!whole || improve(s, false, &value));
+  }
+  *s = best;
+  memcpy(s->env, env, s->nslot * sizeof *env);
+  return improve(s, false, &value);
+}
