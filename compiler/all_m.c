@@ -333,6 +333,7 @@ static bool body_shape(AllM *x, const Stmt *b, Shape *h) {
       break;
     case ST_OPDEF:
     case ST_FN: break;
+    case ST_OVERLAP: return no(x, b->at, "an action has several ops");
     default: return no(x, b->at, "it is not an op, a loop or a choice");
     }
   return true;
@@ -396,6 +397,7 @@ static bool order_shape(AllM *x, const Stmt *b, Shape *h) {
     }
     case ST_OPDEF:
     case ST_FN: break;
+    case ST_OVERLAP: return no(x, b->at, "an action has several ops");
     default: return no(x, b->at, "it is not one kernel, one loop, or one clock with a period");
     }
   return true;
@@ -665,6 +667,8 @@ bool check_all_m(Sched *s) {
   x.env = NEW_ARRAY(s->arena, Quasi, s->nslot);
   clear(&x, m, false);
   bool ok = s->tuned ? no(&x, s->tuned->at, "the order is tuned") : bind(&x, s->def);
+  if (s->send == SEND_NEXT)
+    ok = no(&x, s->def->name_at, "what comes after an action waits for its sends");
   for (uint32_t k = 0; k < s->npipe && ok; k++) {
     const Clause *c = s->pipe[k].clause;
     ok = free_of_m(&x, c->value, "the number of stages depends on it") &&

@@ -4,7 +4,8 @@
  * compute_comms file. Method: the machine of machine.h.
  *
  * For a program of pipec's own each instruction needs the last one above it that touched a slot of
- * its: what the waits of pipe_instr.h say for one comm stream. For a file that PyTorch runs, a rank
+ * its: what the waits of pipe_instr.h say for one comm stream. An action starts when all its ops can, so
+ * what comes after one of them comes after the last of them. For a file that PyTorch runs, a rank
  * issues its list from the top without waiting; a SEND or RECV begins when all computation above it
  * has ended and its channel has come to it; a computation begins when its RECV is done.
  *
@@ -79,6 +80,27 @@ static uint32_t tensors_of(const Sched *s, const PipeInstr *in, bool input) {
   return !has_tensors(in->op) ? 1 : input == (in->op == PIPE_F) ? st->nin : st->nout;
 }
 
+static uint32_t slot_of(const PipeRank *k, uint32_t first, uint32_t n, uint32_t j) {
+  return n < 2 || first == NONE ? first : k->list[first + j];
+}
+
+/* `send next`: an action starts once what the one before it has made is gone. first..i are the
+ * instructions from the start of that one on, i begins an action. Adds to `more`; returns how many. */
+static uint32_t wait_for_sends(const Sched *s, const PipeRank *k, uint32_t *more, uint32_t first,
+                               uint32_t i) {
+  const PipeInstr *a = &k->instr[first];
+  uint32_t n = 0;
+  for (uint32_t j = first + a->group + 1; j < i; j++)
+    for (uint32_t m = 0; m <= a->group && sends(&k->instr[j]); m++) {
+      uint32_t nout = tensors_of(s, &a[m], false);
+      for (uint32_t o = 0; o < nout && a[m].stage == k->instr[j].stage && a[m].mb == k->instr[j].mb;
+           o++)
+        if (k->instr[j].in == slot_of(k, a[m].out, nout, o))
+          more[n++] = j;
+    }
+  return n;
+}
+
 static MachineList *lists_of_program(Sched *s) {
   MachineList *list = NEW_ARRAY(s->arena, MachineList, s->nrank);
   for (uint32_t r = 0; r < s->nrank; r++) {
@@ -88,17 +110,26 @@ static MachineList *lists_of_program(Sched *s) {
     uint32_t held = s->rank_stage0[r + 1] - s->rank_stage0[r];
     uint32_t *graded = NEW_ARRAY(s->arena, uint32_t,
                                  held); /* by chunk: last gradient, or its REDUCE; + 1 */
-    uint32_t *more = arena_alloc(s->arena,
-                                 ((size_t)k->nlist + (size_t)held * 2) * sizeof *more + 1);
+    uint32_t sends_of_all = 0;          /* each is waited for once */
+    for (uint32_t i = 0; i < k->ninstr; i++)
+      sends_of_all += sends(&k->instr[i]);
+    size_t nmore = (size_t)k->nlist + (size_t)held * 2 + sends_of_all;
+    uint32_t *more = arena_alloc(s->arena, nmore * sizeof *more + 1);
+    uint32_t above = NONE; /* start of the action before */
     for (uint32_t i = 0; i < k->ninstr; i++) {
       const PipeInstr *in = &k->instr[i];
+      const uint32_t done = i + in->group + 1; /* with its action */
       out[i] = machine_instr(s, in);
       out[i].more = more;
+      bool starts = !pipe_op_info[in->op].comm && (i == 0 || in[-1].group == 0);
+      if (starts && s->send == SEND_NEXT && above != NONE)
+        out[i].nmore = wait_for_sends(s, k, more, above, i);
+      above = starts ? i : above;
       uint32_t *last = &graded[s->stage[in->stage].chunk];
       if (in->op == PIPE_REDUCE || in->op == PIPE_U)
         out[i].need[0] = *last - 1;
       if (in->op == PIPE_REDUCE || in->op == PIPE_B || in->op == PIPE_W)
-        *last = i + 1;
+        *last = done;
       if (in->op == PIPE_TIE)
         for (uint32_t c = 0; c < held; c++) /* of all rows that it is for */
           if (s->stage[s->rank_stage[s->rank_stage0[r] + c]].tied == in->stage) {
@@ -108,12 +139,12 @@ static MachineList *lists_of_program(Sched *s) {
       for (int e = 0; e < 2; e++) {
         uint32_t n = tensors_of(s, in, e == 0), first = e ? in->out : in->in;
         for (uint32_t j = 0; j < n && first != NONE; j++) {
-          uint32_t slot = n < 2 ? first : k->list[first + j], before = touched[slot] - 1;
+          uint32_t slot = slot_of(k, first, n, j), before = touched[slot] - 1;
           if (j == 0) /* NONE: nobody yet */
             out[i].need[e] = before;
           else if (before != NONE)
             more[out[i].nmore++] = before;
-          touched[slot] = i + 1;
+          touched[slot] = done;
         }
       }
       more += out[i].nmore;

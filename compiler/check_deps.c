@@ -2,8 +2,9 @@
  * Proof: every stage and microbatch has exactly one F and one B, or one I and one W (expand has
  * already refused a second one), in this order on its rank; a U comes after the last backward of every
  * stage (expand has refused one that has nothing to apply); U(m) is the update that applies the gradient
- * of m; replicas update equally often, and stages that share weights. Finds the updates of each stage, and
- * how far the weights that an F reads are behind. Requires expand. Linear. */
+ * of m; replicas update equally often, and stages that share weights; the ops of an action do not need one
+ * another. Finds the updates of each stage, and how far the weights that an F reads are behind. Requires
+ * expand. Linear. */
 #include "graph.h"
 
 /* One message per stage and kind: the first microbatch that lacks it, and how many do. */
@@ -252,5 +253,5 @@ bool check_deps(Sched *s) {
     if (s->diag->errors > s->diag->limit)
       return false;
   }
-  return ok && check_replicas(s) && check_tied(s) && check_updates(s);
+  return check_overlap(s) && ok && check_replicas(s) && check_tied(s) && check_updates(s);
 }

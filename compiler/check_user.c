@@ -8,7 +8,7 @@
 
 typedef struct Played { /* one set of uniform costs, already played */
   struct Played *next;
-  uint64_t time[PIPE_NOPS];
+  uint64_t time[PIPE_NOPS], fb;
   Timing t;
 } Played;
 
@@ -33,7 +33,7 @@ static bool play(Sched *s, const Expr *call, Timing *t) {
   }
   cost_defaults(&uniform, has);
   for (Played *p = s->played; p; p = p->next)
-    if (memcmp(p->time, uniform.time, sizeof p->time) == 0)
+    if (p->fb == uniform.time_fb && memcmp(p->time, uniform.time, sizeof p->time) == 0)
       return *t = p->t, true;
   OrderRun run = {.stage = &uniform, .uniform = true};
   if (!s->play_end) {
@@ -45,6 +45,7 @@ static bool play(Sched *s, const Expr *call, Timing *t) {
   BUG_IF(!order_run(s, &run)); /* costs cannot make a deadlock */
   Played *p = NEW(s->arena, Played);
   memcpy(p->time, uniform.time, sizeof p->time);
+  p->fb = uniform.time_fb;
   p->t = run.t;
   p->next = s->played;
   s->played = p;

@@ -17,14 +17,18 @@
  * from the start: the receiver keeps such a tensor while the chain goes its longer way, and a sender
  * that waited for its slot would hold up the chain as well.
  *
+ * note [actions]: the ops of an action start together, so what one of them needs all wait for, and an
+ * action has a send slot for each tensor that it puts into one channel. Its tensors leave, and what it
+ * read is free, when all of it has ended, or as each op does (Sched.send).
+ *
  * Linear in ops and transfers. May run again with more slots. */
 #include "graph.h"
 
 /* Started before `time` and ended by then. */
 static bool is_over(const Sched *s, uint32_t op, uint64_t time) {
   const Op *o = &s->op[op];
-  return s->ideal_end[op] < time ||
-         (s->ideal_end[op] == time && s->stage[o->stage].time[o->kind] > 0);
+  bool takes_time = s->stage[o->stage].time[o->kind] > 0; /* FB, if given, is not 0 */
+  return s->ideal_end[op] < time || (s->ideal_end[op] == time && takes_time);
 }
 
 /* Gives the channels, of skips only or all, the slots that the ideal timing needs. False: nothing to add. */
@@ -117,6 +121,27 @@ static uint32_t list_slots(Sched *s, uint32_t r, uint32_t n) {
   return at;
 }
 
+/* What an op puts into a channel: 1, or 0. */
+static uint32_t puts_into(const Sched *s, const Op *o, size_t channel) {
+  for (uint32_t k = 0, n = op_outputs(s, o); k < n; k++)
+    if (2 * (size_t)output_link(s, o, k) + (o->kind != PIPE_F) == channel)
+      return 1;
+  return 0;
+}
+
+/* Room for all that the action from `first` on puts into one channel. */
+static void action_slots(Sched *s, uint32_t first) {
+  for (uint32_t i = first; i <= first + s->op[first].group; i++)
+    for (uint32_t k = 0, noutput = op_outputs(s, &s->op[i]); k < noutput; k++) {
+      size_t c = 2 * (size_t)output_link(s, &s->op[i], k) + (s->op[i].kind != PIPE_F);
+      uint32_t n = 0;
+      for (uint32_t m = first; m <= i; m++)
+        n += puts_into(s, &s->op[m], c);
+      if (s->channel[c].out_slots > 0 && n > s->channel[c].out_slots)
+        s->channel[c].out_slots = n;
+    }
+}
+
 static void first_time(Sched *s) {
   size_t nlink = nlinks(s);
   s->channel = NEW_ARRAY(s->arena, Channel, 2 * nlink);
@@ -136,6 +161,9 @@ static void first_time(Sched *s) {
       channels_of(s, i)[back].out_slots = channels_of(s, i)[back].in_slots = k;
     skips |= link_skips(s, l);
   }
+  for (uint32_t i = 0; i < s->nop; i++) /* note [actions] */
+    if (s->op[i].group > 0 && (i == 0 || s->op[i - 1].group == 0))
+      action_slots(s, i);
   if (skips)
     more_slots(s, true);
   if (s->graph)
@@ -175,7 +203,7 @@ static void add_reduce(Sched *s, uint32_t first, uint32_t k, PipeInstr *compute,
     PipeInstr *c = &s->stream[r].comm[at];
     *c = pipe_instr(PIPE_REDUCE, st, NONE);
     c->phase = u->phase, c->site = u->site;
-    c->wait = grad - s->rank_op0[r] + 1;
+    c->wait = op_release(s, grad) - s->rank_op0[r] + 1;
     u->wait = at + 1 > u->wait ? at + 1 : u->wait;
   } while ((st = s->stage[st].replica) != first);
 }
@@ -187,7 +215,7 @@ static void add_tie(Sched *s, uint32_t tie, uint32_t k, PipeInstr *compute, uint
     uint32_t st = s->tie_row[j], lead = s->stage[st].tied, r = s->stage[st].rank;
     const Round *round = &s->round[s->round0[st] + k];
     PipeInstr *u = &compute[round->u];
-    uint32_t grad = round->grad - s->rank_op0[r] + 1;
+    uint32_t grad = op_release(s, round->grad) - s->rank_op0[r] + 1;
     if (lead == st) {
       PipeInstr *c = &s->stream[r].comm[ncomm[r]++];
       *c = pipe_instr(PIPE_TIE, st, NONE);
@@ -207,7 +235,7 @@ bool comm(Sched *s) {
   for (uint32_t i = 0; i < s->nop; i++) {
     const Op *o = &s->op[i];
     compute[i] = pipe_instr((PipeOp)o->kind, o->stage, o->mb);
-    compute[i].phase = o->phase, compute[i].site = o->site;
+    compute[i].phase = o->phase, compute[i].site = o->site, compute[i].group = o->group;
   }
   for (uint32_t r = 0; s->graph && r < s->nrank; r++) {
     s->nslot_list[r] = 0;
@@ -246,7 +274,8 @@ bool comm(Sched *s) {
     uint32_t *out_user = &ring[ring0[c] + out], *in_user = &ring[ring0[c] + ch->out_slots + in];
     uint32_t send = ncomm[a]++, recv = ncomm[b]++;
     PipeInstr *make = &compute[from], *use = &compute[to];
-    uint32_t made = from - s->rank_op0[a] + 1, used = to - s->rank_op0[b] + 1;
+    uint32_t made = op_release(s, from) - s->rank_op0[a] + 1,
+             used = op_release(s, to) - s->rank_op0[b] + 1;
     uint32_t *make_out = &make->out, *use_in = &use->in;
     if (s->graph) {
       Link l = link_at(s, link);
@@ -263,6 +292,9 @@ bool comm(Sched *s) {
     *x = pipe_instr(forward ? PIPE_SEND_F : PIPE_SEND_B, make->stage, make->mb);
     x->phase = make->phase, x->site = make->site, x->peer = b;
     x->in = *make_out, x->wait = made, x->keep = edge;
+    uint32_t next = from + s->op[from].group + 1; /* the action after */
+    if (s->send == SEND_NEXT && next < s->rank_op0[a + 1] && compute[next].wait < send + 1)
+      compute[next].wait = send + 1;
 
     *use_in = ch->in_first + in;
     if (recv + 1 > use->wait)
@@ -274,6 +306,14 @@ bool comm(Sched *s) {
     *in_user = used;
   }
   offload_streams(s);
+  for (uint32_t i = 0; i < s->nop; i += s->op[i].group + 1u) /* the first op waits for all */
+    for (uint32_t m = i + 1; m <= i + s->op[i].group; m++) {
+      if (compute[m].wait > compute[i].wait)
+        compute[i].wait = compute[m].wait;
+      if (compute[m].wait_copy > compute[i].wait_copy)
+        compute[i].wait_copy = compute[m].wait_copy;
+      compute[m].wait = compute[m].wait_copy = 0;
+    }
   return true;
 }
 

@@ -7,9 +7,9 @@
 #include "expand.h"
 #include "graph.h"
 
-const char *const cost_key[NKEYS] = {"F",      "B",    "I",    "W",    "U",    "send",
-                                     "reduce", "OFF",  "LOAD", "act",  "gout", "boundary",
-                                     "weight", "grad", "opt",  "work", "edge", "tied"};
+const char *const cost_key[NKEYS] = {"F",      "B",   "I",    "W",    "U",    "FB",       "send",
+                                     "reduce", "OFF", "LOAD", "act",  "gout", "boundary", "weight",
+                                     "grad",   "opt", "work", "edge", "tied"};
 
 uint64_t *cost_field(PipeStage *st, CostKey k) {
   switch (k) {
@@ -18,6 +18,7 @@ uint64_t *cost_field(PipeStage *st, CostKey k) {
   case KEY_I: return &st->time[PIPE_I];
   case KEY_W: return &st->time[PIPE_W];
   case KEY_U: return &st->time[PIPE_U];
+  case KEY_FB: return &st->time_fb;
   case KEY_SEND: return &st->time[PIPE_SEND_F];
   case KEY_REDUCE: return &st->time[PIPE_REDUCE];
   case KEY_OFF: return &st->time[PIPE_OFF];

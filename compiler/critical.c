@@ -10,7 +10,7 @@
  *
  * Idle time. Before the first op of a rank it is `warmup`, after its last `flush`. Between two ops
  * the second waited for an instruction of the COMM stream, or of the COPY stream: `copy`. Is that a SEND, a slot had to become
- * free: `slot`. Is it a RECV or a sum (REDUCE, TIE), then until the producer on the other rank had ended it is `peer`, and from
+ * free: `slot` (with `send next` the tensor had to leave: `transfer`). Is it a RECV or a sum (REDUCE, TIE), then until the producer on the other rank had ended it is `peer`, and from
  * there until the tensor was there `transfer`: on the wire or behind other transfers. */
 #include "critical.h"
 
@@ -20,6 +20,7 @@ const char *const idle_name[IDLE_NCAUSES] = {"warmup", "peer", "transfer", "slot
 
 typedef struct Walk {
   const PipeProgram *p;
+  bool next; /* an action waits until what the one before it has made is gone */
   uint64_t **start, **end;
   uint32_t **pair;
   uint32_t **at[PIPE_NSTREAMS]; /* [stream][rank][k]: row of the k-th instruction of the stream */
@@ -33,7 +34,7 @@ static bool is_recv(const PipeInstr *in) { return in->op == PIPE_RECV_F || in->o
 static Walk walk_open(Sched *s) {
   Arena *a = s->arena;
   const PipeProgram *p = s->prog;
-  Walk w = {.p = p};
+  Walk w = {.p = p, .next = s->send == SEND_NEXT};
   w.start = predict(s, &w.end);
   w.pair = pipe_pair(p);
   if (!w.pair)
@@ -176,7 +177,7 @@ static void split_gap(const Walk *w, uint32_t r, uint32_t i, uint64_t a,
     return;
   }
   if (!is_recv(in)) {
-    idle[IDLE_SLOT] += b - a;
+    idle[w->next ? IDLE_TRANSFER : IDLE_SLOT] += b - a;
     return;
   }
   uint32_t made = awaited(w, in->peer, w->pair[r][x]);

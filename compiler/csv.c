@@ -36,6 +36,7 @@ static const struct {
 
 typedef struct Action {
   uint32_t kind, stage, mb, site;
+  bool joined; /* the one before it in a cell is one action with it */
 } Action;
 
 typedef struct Csv {
@@ -91,7 +92,8 @@ static bool push(Csv *c, Span at, uint32_t kind, uint64_t stage, uint64_t mb) {
   if (s->nsite == s->capsite)
     vec_grow(s->arena, (void **)&s->site, &s->capsite, sizeof *s->site);
   s->site[s->nsite++] = at;
-  *vec_push(s->arena, &c->action) = (Action){kind, (uint32_t)stage, (uint32_t)mb, s->nsite - 1};
+  *vec_push(s->arena, &c->action) = (Action){kind, (uint32_t)stage, (uint32_t)mb, s->nsite - 1,
+                                             false};
   if (!c->comms && kind > PIPE_U)
     c->comms = true, c->comms_at = at;
   return true;
@@ -149,7 +151,7 @@ static const char *trim(const char **p, const char *end) {
   return end;
 }
 
-/* (0F7;7B3)OVERLAP_F_B: its parts run one after the other. */
+/* (0F7;7B3)OVERLAP_F_B: its parts are one action. */
 static bool overlap(Csv *c, const char *p, const char *end) {
   static const char name[] = "OVERLAP_F_B";
   const char *close = memchr(p, ')', (size_t)(end - p)), *after = close ? close + 1 : end;
@@ -183,6 +185,8 @@ static bool overlap(Csv *c, const char *p, const char *end) {
   const Action *part = &c->action.at[first];
   bool pair = c->action.n == first + 2 && part[0].kind == PIPE_F &&
               (part[1].kind == PIPE_B || part[1].kind == PIPE_I);
+  if (pair)
+    c->action.at[first + 1].joined = true;
   return pair || odd(c, span(c, p, end), "OVERLAP_F_B joins one F and one B or I",
                      "its parts, one after the other");
 }
@@ -379,6 +383,8 @@ static bool fill_ops(Csv *c) {
       }
       s->op[s->nop] = (Op){
           .kind = (uint8_t)a->kind, .stage = a->stage, .mb = a->mb, .site = site = a->site};
+      if (a->joined && !c->comms && s->nop > s->rank_op0[r])
+        s->op[s->nop - 1].group = 1;
       *at = ++s->nop;
     }
     label_phases(s, s->rank_op0[r], s->nop);

@@ -43,7 +43,12 @@ void dump_ops(Sched *s, FILE *f) {
         break;
       if (s->op[i].phase != phase)
         fprintf(f, " [%s]", pipe_phase_name[phase = s->op[i].phase]);
-      fprintf(f, " %s", op_text(s, i));
+      bool first = i == s->rank_op0[r] || s->op[i - 1].group == 0;
+      fprintf(f, "%s%s%s",
+              s->op[i].group == 0 && first ? " "
+              : first                      ? " ("
+                                           : ";",
+              op_text(s, i), s->op[i].group == 0 && !first ? ")" : "");
     }
     fputc('\n', f);
   }
@@ -54,6 +59,8 @@ static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeIns
   char text[OP_TEXT];
   pipe_instr_text(text, g, in);
   fprintf(f, "  %s", text);
+  if (in->group)
+    fprintf(f, " group %u", in->group);
   if (in->wait)
     fprintf(f, " wait %u", in->wait);
   if (in->wait_copy)

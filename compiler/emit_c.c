@@ -145,7 +145,7 @@ void emit_c(Sched *s, FILE *f) {
   }
   text_string(
       t,
-      "};\n\n/* rank chunk prev next model replica mb0 nmb nin nout tied tie, act gout boundary edge tied weight grad\n * opt work bytes, time per op */\nstatic const PipeStage stage[] = {\n");
+      "};\n\n/* rank chunk prev next model replica mb0 nmb nin nout tied tie, act gout boundary edge tied weight grad\n * opt work bytes, time per op, time_fb */\nstatic const PipeStage stage[] = {\n");
   for (uint32_t i = 0; i < p->nstage; i++) {
     const PipeStage *st = &p->stage[i];
     text_room(t);
@@ -175,7 +175,9 @@ void emit_c(Sched *s, FILE *f) {
          9);
     text_lit(t, ", {");
     u64s(t, st->time, PIPE_NOPS);
-    text_lit(t, "}},\n");
+    text_lit(t, "}, ");
+    text_u64(t, st->time_fb);
+    text_lit(t, "},\n");
   }
   text_string(t, "};\n");
   graph_tables(s, t);

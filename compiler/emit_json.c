@@ -41,14 +41,6 @@ static void op_string(const PipeProgram *p, Text *t, const char *name, const Pip
   text_char(t, after);
 }
 
-static uint64_t cost(const PipeProgram *p, const PipeInstr *in) {
-  if (in->op == PIPE_RECV_F)
-    return p->stage[pipe_other_end(pipe_graph(p), in)].time[PIPE_SEND_F];
-  if (in->op == PIPE_RECV_B)
-    return p->stage[pipe_other_end(pipe_graph(p), in)].time[PIPE_SEND_B];
-  return p->stage[in->stage].time[in->op];
-}
-
 /* The slot, or of several tensors a list of slots, that an instruction reads or writes. */
 static void slots_json(const PipeProgram *p, Text *t, const PipeRank *k, const PipeInstr *in,
                        bool input) {
@@ -120,7 +112,8 @@ static void path_json(Text *t, const PipeProgram *p, const Critical *c) {
   text_lit(t, "],\n");
 }
 
-static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle) {
+static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle, const uint64_t *start,
+                      const uint64_t *end) {
   const PipeProgram *p = s->prog;
   const PipeRank *k = &p->rank[r];
   const Peak *pk = &s->peak[r];
@@ -177,11 +170,8 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle) {
   text_lit(t, "],\n");
   key(t, "instr");
   text_lit(t, "[\n");
-  const uint64_t *starts[PIPE_NSTREAMS] = {s->compute_start[r], s->comm_start[r],
-                                           s->ncopy ? s->copy_start[r] : NULL};
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
-    uint64_t start = *starts[pipe_op_info[in->op].stream]++;
     text_room(t);
     text_char(t, '{');
     op_string(p, t, "op", in, ',');
@@ -190,8 +180,10 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle) {
     key(t, "phase");
     text_quoted(t, pipe_phase_name[in->phase]);
     text_char(t, ',');
-    number(t, "start", start, ',');
-    number(t, "end", start + cost(p, in), ',');
+    if (in->group > 0)
+      number(t, "group", in->group, ',');
+    number(t, "start", start[i], ',');
+    number(t, "end", end[i], ',');
     number_or_skip(t, "peer", in->peer);
     number_or_skip(t, "act", in->act);
     number_or_skip(t, "gout", in->gout);
@@ -210,6 +202,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle) {
 void emit_json(Sched *s, FILE *f) {
   const PipeProgram *p = s->prog;
   const Critical *c = critical(s);
+  uint64_t **end, **start = predict(s, &end);
   Text *t = arena_alloc(s->arena, sizeof *t);
   t->f = f, t->n = 0;
   text_lit(t, "{");
@@ -227,6 +220,7 @@ void emit_json(Sched *s, FILE *f) {
   number(t, "span", s->own_span, ',');
   number(t, "ideal", p->ideal, ',');
   number(t, "busy", p->busy, ',');
+  key(t, "send"), text_quoted(t, send_text(s)), text_char(t, ',');
   key(t, "channels"), text_quoted(t, model_text(s)), text_lit(t, ",\n");
   key(t, "files"), text_char(t, '[');
   for (uint32_t i = 0; i < p->nfile; i++) {
@@ -249,7 +243,7 @@ void emit_json(Sched *s, FILE *f) {
       number(t, "tied_with", p->stage[s->tie_row[s->tie_row0[s->tie_of[i]]]].model, ',');
     for (int k = 0; k < NKEYS; k++) {
       bool there = (k < NTIMEKEYS || s->sized) && (k != KEY_EDGE || p->edge) &&
-                   (k != KEY_TIED || s->ntie);
+                   (k != KEY_TIED || s->ntie) && (k != KEY_FB || st.time_fb);
       if (!there)
         continue;
       if (k > 0)
@@ -265,7 +259,7 @@ void emit_json(Sched *s, FILE *f) {
   path_json(t, p, c);
   key(t, "rank"), text_lit(t, "[\n");
   for (uint32_t r = 0; r < p->nrank; r++) {
-    rank_json(s, t, r, c->idle[r]);
+    rank_json(s, t, r, c->idle[r], start[r], end[r]);
     text_lit(t, r + 1 < p->nrank ? ",\n" : "\n");
   }
   text_lit(t, "],\n");
@@ -296,4 +290,5 @@ void emit_json(Sched *s, FILE *f) {
   }
   text_lit(t, "]}\n");
   text_flush(t);
+  free(*start);
 }

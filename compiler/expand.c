@@ -447,6 +447,9 @@ static bool kernel_items(Ex *x, const Stmt *b, const Stmt *k, int64_t lo, int64_
         return false;
       if ((both || !v) && !kernel_items(x, b->orelse, k, lo, hi))
         return false;
+    } else if (b->kind == ST_OVERLAP) {
+      if (!kernel_items(x, b->body, k, lo, hi))
+        return false;
     } else if (b->kind == ST_LET) {
       if (!b->value->depends && !eval(s, b->value, &s->env[b->slot]))
         return false;
@@ -478,6 +481,13 @@ static bool kernel_items(Ex *x, const Stmt *b, const Stmt *k, int64_t lo, int64_
   return true;
 }
 
+static bool kernel_iteration(Ex *x, const Stmt *b, int64_t k);
+
+static bool kernel_overlap(Ex *x, const Stmt *t, int64_t k) {
+  uint32_t first = x->s->nop;
+  return kernel_iteration(x, t->body, k) && join_ops(x, t, first);
+}
+
 static bool kernel_iteration(Ex *x, const Stmt *b, int64_t k) {
   Sched *s = x->s;
   for (; b; b = b->next) {
@@ -503,6 +513,8 @@ static bool kernel_iteration(Ex *x, const Stmt *b, int64_t k) {
     } else if (b->kind == ST_IF) {
       if (!eval(s, b->cond, &v) || !kernel_iteration(x, v ? b->body : b->orelse, k))
         return false;
+    } else if (b->kind == ST_OVERLAP && !kernel_overlap(x, b, k)) {
+      return false;
     }
   }
   return true;
@@ -601,6 +613,7 @@ static bool run_stmt(Ex *x, const Stmt *t) {
     }
     return run_rules(x, t);
   case ST_USE: return run_use(x, t);
+  case ST_OVERLAP: return run_overlap(x, t);
   case ST_CLIP: {
     bool outer = x->clip;
     x->clip = true;
@@ -760,7 +773,8 @@ static bool expand_once(Sched *s) {
       s->check[n++] = x.clauses.at[i].clause;
   if (!find_ranks(&x) || !find_pipes(&x))
     return false;
-  bool ok = fits(s, s->pipe[0].clause) && place_stages(&x) && set_costs(&x) && run_orders(&x);
+  bool ok = find_send(&x) && fits(s, s->pipe[0].clause) && place_stages(&x) && set_costs(&x) &&
+            run_orders(&x);
   arena_free(&x.scratch);
   return ok;
 }

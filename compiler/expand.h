@@ -137,6 +137,12 @@ bool run_block(Ex *x, const Stmt *b);
 /* Adds an op to the rank; false: reported (it is there twice, or a U has nothing to apply). */
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 
+/* ---- overlap.c ---- */
+bool run_overlap(Ex *x, const Stmt *t);
+/* Makes one action of the ops from `first` on, which came from the body of t; a single one is a plain op. */
+bool join_ops(Ex *x, const Stmt *t, uint32_t first);
+bool find_send(Ex *x); /* the `send` clauses */
+
 /* ---- order_clock.c ---- */
 bool list_op(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb);
 /* Runs the body of t for each index and leaves its ops in x->listed; period: added to the key once

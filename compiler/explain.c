@@ -59,6 +59,17 @@ static bool begins(const char *line, const char *with) {
   return strncmp(line, with, strlen(with)) == 0;
 }
 
+const char *explain_page(const char *name) {
+  const char *begin = errors_md;
+  size_t n = strlen(name);
+  while ((begin = strstr(begin, "\n## "))) {
+    begin += 4;
+    if (strncmp(begin, name, n) == 0 && strncmp(begin + n, "\n\n", 2) == 0)
+      return begin + n + 2;
+  }
+  return NULL;
+}
+
 static void print_page(const char *name, FILE *f) {
   size_t n = strlen(name);
   bool inside = false, fence = false, blank = false;

@@ -128,7 +128,7 @@ void files_catch_signals(void) {
       signal(ends[i], remove_pending);
 }
 
-bool file_open(Sched *s, OutFile *o, const char *path) {
+static bool open_output(Sched *s, OutFile *o, const char *path, bool replace) {
   *o = (OutFile){.f = stdout, .shown = path, .path = path};
   if (!path)
     return true;
@@ -138,9 +138,12 @@ bool file_open(Sched *s, OutFile *o, const char *path) {
     o->path = path = arena_strndup(s->arena, target, strlen(target));
     free(target);
   }
-  if (stat(path, &st) == 0 && overwrites(s, o->shown, &st))
+  bool old = stat(path, &st) == 0;
+  if (replace && (!old || access(path, W_OK) != 0 || !S_ISREG(st.st_mode)))
+    return cannot_write(s, o->shown, old && !S_ISREG(st.st_mode) ? EINVAL : errno);
+  if (!replace && old && overwrites(s, o->shown, &st))
     return false;
-  if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { /* a device or pipe cannot be replaced */
+  if (old && !S_ISREG(st.st_mode)) { /* a device or pipe cannot be replaced */
     o->f = S_ISDIR(st.st_mode) ? (errno = EISDIR, NULL) : fopen(path, "wb");
     return o->f ? true : cannot_write(s, o->shown, errno);
   }
@@ -157,10 +160,13 @@ bool file_open(Sched *s, OutFile *o, const char *path) {
     return cannot_write(s, o->shown, err);
   mode_t mask = umask(0);
   umask(mask);
-  fchmod(fd, 0666 & ~mask);
+  fchmod(fd, replace ? st.st_mode & 07777 : 0666 & ~mask);
   o->f = fdopen(fd, "wb");
   return true;
 }
+
+bool file_open(Sched *s, OutFile *o, const char *path) { return open_output(s, o, path, false); }
+bool file_replace(Sched *s, OutFile *o, const char *path) { return open_output(s, o, path, true); }
 
 bool file_close(Sched *s, OutFile *o, bool ok) {
   int err = 0;

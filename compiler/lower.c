@@ -3,7 +3,8 @@
  * Requires slots and check_deadlock (predicted starts). Ensures prog: its tables are in the arena.
  *
  * A list merges the rank's streams by predicted start; an instruction stands after everything its
- * wait counts, so that a host can issue the list from the top. Linear. */
+ * wait counts, so that a host can issue the list from the top; the ops of an action stay together.
+ * Linear. */
 #include <string.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -25,7 +26,9 @@ static PipeInstr *merge(Sched *s, uint32_t r, PipeInstr *out) {
     else if (can_y && (!can_c || at_y[y] <= at_c[c]))
       *out++ = t->copy[y++];
     else
-      *out++ = t->compute[c++];
+      do
+        *out++ = t->compute[c];
+      while (t->compute[c++].group > 0);
   }
   return out;
 }

@@ -283,7 +283,9 @@ typedef struct Wait {
   bool met;
 } Wait;
 
-/* Before it is posted: conditions 0, 1 and those of `more`. */
+/* Before it is posted: conditions 0 and 1, and one for each of `more`. */
+static uint32_t nneed(const Machine *m, uint32_t i) { return 2 + instr(m, i)->nmore; }
+
 static Wait need(const Machine *m, uint32_t i, uint32_t k) {
   const MachineInstr *in = instr(m, i);
   uint32_t pos = k < 2 ? in->need[k] : in->more[k - 2];
@@ -344,7 +346,7 @@ static uint64_t advance(Machine *m, uint32_t q) {
     uint32_t end = group_end(m, first), stop = m->row[end].next, n = 0;
     if (!is(m, first, POSTED)) {
       for (uint32_t i = first; i != stop; i = m->row[i].next)
-        for (uint32_t k = 0; k < 2 + instr(m, i)->nmore; k++)
+        for (uint32_t k = 0; k < nneed(m, i); k++)
           if (!check(m, q, need(m, i, k)))
             return done;
       mark(m, first, stop, POSTED);
@@ -376,7 +378,7 @@ static bool next_wait(const Machine *m, uint32_t q, uint32_t *i, uint32_t *k, Wa
   bool posted = is(m, first, POSTED);
   for (*i = *i == NONE ? first : *i; *i != stop; *i = m->row[*i].next, *k = 0) {
     bool all = posted && instr(m, *i)->kind == MACHINE_ALL;
-    for (uint32_t most = all ? NONE : posted ? 1 : 2 + instr(m, *i)->nmore; *k < most;) {
+    for (uint32_t most = all ? NONE : posted ? 1 : nneed(m, *i); *k < most;) {
       *w = posted ? completion(m, *i, *k) : need(m, *i, *k);
       if (all && (w->met || (*k > 0 && w->why != WAIT_PARTNER)))
         break;

@@ -7,46 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "pipec.h"
-
-static const char usage[] =
-    "usage: pipec FILE.pipe|FILE.csv [-o OUT] [-D NAME=VALUE]... [options]\n"
-    "\n"
-    "Proves a pipeline schedule and writes it as C. A CSV file is one of PyTorch's.\n"
-    "\n"
-    "  -o OUT                  write to OUT (whole or not at all); default: standard output\n"
-    "  -D NAME=VALUE           value of a parameter, such as -D P=4 -D M=8\n"
-    "  --check                 prove and report, write nothing else\n"
-    "  --for-all=NAME          --check for every value of a parameter, such as M, and the steady state\n"
-    "  --critical-path         --check, with the critical path op by op and idle time by cause\n"
-    "  --compare FILE...       compile each and rank them by time; -D NAME=LO..HI:STEP sweeps a\n"
-    "                          parameter; --emit=csv, or --emit=svg for time against memory\n"
-    "  --show                  draw the prediction in the terminal, write nothing else\n"
-    "  --color=auto|always|never   of --show; auto: on a terminal, unless NO_COLOR is set\n"
-    "  --emit=c|csv|json|svg|trace|promela\n"
-    "                          what to write: C tables (default), PyTorch's compute_only CSV,\n"
-    "                          everything that is known, the predicted timeline as a picture,\n"
-    "                          or as a trace for Perfetto and chrome://tracing\n"
-    "  --channels=MODEL        what is in order on the network: rank (all transfers of a rank, the\n"
-    "                          default), pair (of a rank pair), edge (of a directed pair), tagged\n"
-    "  --sends=rendezvous      a send waits for its receive (default), or buffered:N messages, or\n"
-    "                          buffered:SIZE such as buffered:4MiB, per directed rank pair\n"
-    "  --torch-lax             read a CSV file as PyTorch does, with a warning for each oddity\n"
-    "  --profile=FILE.json     measured times and sizes per stage\n"
-    "  --memory-limit=SIZE     fail if a rank needs more, such as 40GiB\n"
-    "  --schedule=NAME         which schedule of the file; default: the last\n"
-    "  --symbol=NAME           C name of the program; default: pipe_program\n"
-    "  -I DIR                  look for imports in DIR\n"
-    "  --depfile=FILE          write the files that were read, for make and ninja\n"
-    "  --dump-after=PASS       print what a pass left, and stop; PASS may be all\n"
-    "  --time-passes           time and rate of each pass on standard error\n"
-    "  --host-memory=SIZE      refuse programs that need more to compile; default: all of it\n"
-    "  --verify                check the compiler's own tables once more\n"
-    "  -Werror                 warnings are errors\n"
-    "  --explain NAME          why [NAME] at the end of a message is an error, and what to change\n"
-    "  --help, --version\n"
-    "\n"
-    "Imports are looked up beside the importing file, in each -I, and in the standard library.\n";
+#include "options.h"
 
 static void oom(size_t wanted) {
   fprintf(stderr, "pipec: out of memory (wanted %zu bytes)\n", wanted);
@@ -160,67 +121,48 @@ static const char *find_stdlib(Sched *s) {
   return arena_printf(s->arena, "%s/share/pipe/stdlib", self);
 }
 
-enum {
-  O_CHECK = 256,
-  O_COMPARE,
-  O_FOR_ALL,
-  O_EMIT,
-  O_CHANNELS,
-  O_SENDS,
-  O_LAX,
-  O_PROFILE,
-  O_LIMIT,
-  O_SCHEDULE,
-  O_SYMBOL,
-  O_DEPFILE,
-  O_DUMP,
-  O_TIME,
-  O_HOST,
-  O_CRITICAL,
-  O_SHOW,
-  O_COLOR,
-  O_EXPLAIN,
-  O_VERIFY,
-  O_HELP,
-  O_VERSION
-};
-
-static const struct option longopts[] = {{"check", no_argument, NULL, O_CHECK},
-                                         {"compare", no_argument, NULL, O_COMPARE},
-                                         {"for-all", required_argument, NULL, O_FOR_ALL},
-                                         {"emit", required_argument, NULL, O_EMIT},
-                                         {"channels", required_argument, NULL, O_CHANNELS},
-                                         {"sends", required_argument, NULL, O_SENDS},
-                                         {"torch-lax", no_argument, NULL, O_LAX},
-                                         {"profile", required_argument, NULL, O_PROFILE},
-                                         {"memory-limit", required_argument, NULL, O_LIMIT},
-                                         {"schedule", required_argument, NULL, O_SCHEDULE},
-                                         {"symbol", required_argument, NULL, O_SYMBOL},
-                                         {"depfile", required_argument, NULL, O_DEPFILE},
-                                         {"dump-after", required_argument, NULL, O_DUMP},
-                                         {"time-passes", no_argument, NULL, O_TIME},
-                                         {"host-memory", required_argument, NULL, O_HOST},
-                                         {"verify", no_argument, NULL, O_VERIFY},
-                                         {"help", no_argument, NULL, O_HELP},
-                                         {"critical-path", no_argument, NULL, O_CRITICAL},
-                                         {"show", no_argument, NULL, O_SHOW},
-                                         {"color", required_argument, NULL, O_COLOR},
-                                         {"explain", required_argument, NULL, O_EXPLAIN},
-                                         {"version", no_argument, NULL, O_VERSION},
-                                         {NULL, 0, NULL, 0}};
-
 static bool usage_error(Sched *s, const char *fmt, const char *arg) {
   diag_error(s->diag, DIAG_USAGE, NO_SPAN, fmt, arg);
   diag_help(s->diag, "pipec --help lists the options");
   return false;
 }
 
-/* The place of a word in a list that ends with NULL. */
-static bool word_of(const char *word, const char *const *list, int *k) {
-  for (*k = 0; list[*k]; ++*k)
-    if (strcmp(word, list[*k]) == 0)
-      return true;
-  return false;
+/* Reads the word that option id was given. */
+static bool read_word(Sched *s, int id, const char *option, int *k) {
+  if (option_word(id, optarg, k))
+    return true;
+  return usage_error(s, arena_printf(s->arena, "%s%%s: expected %s", option, option_words(s, id)),
+                     optarg);
+}
+
+/* A text that the compiler has about itself, where -o says. */
+static bool print_about(Sched *s, int id, int shell) {
+  OutFile out;
+  if (!file_open(s, &out, s->opt->output))
+    return false;
+  if (id == O_COMPLETION)
+    print_completion(s, shell, out.f);
+  else
+    print_manual(out.f);
+  return file_close(s, &out, true);
+}
+
+/* --fmt, which goes with few options. */
+static bool read_format(Sched *s, int argc, char **argv, bool other) {
+  Options *o = s->opt;
+  if (other || o->ndefine || o->ninclude || o->output || o->emit != EMIT_C || o->schedule)
+    return usage_error(s, "%s goes with --check, or --write, and files", "--fmt");
+  if (o->check_only && o->format_write)
+    return usage_error(s, "--fmt --check writes nothing: %s is too much", "--write");
+  o->format = (const char **)argv + optind, o->nformat = (uint32_t)(argc - optind);
+  for (uint32_t i = 0; i < o->nformat; i++) {
+    o->input = o->format[i];
+    if (is_csv(o))
+      return usage_error(s, "--fmt is for .pipe files, not for %s", o->input);
+    if (strcmp(o->format[i], "-") == 0)
+      o->format[i] = "/dev/stdin";
+  }
+  return true;
 }
 
 /* False: reported. *done: nothing is left to do. */
@@ -229,17 +171,17 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   o->define = NEW_ARRAY(s->arena, Define, (size_t)argc);
   o->include = NEW_ARRAY(s->arena, const char *, (size_t)argc);
   opterr = 0;
-  int k = 0;
-  bool many = false;
-  for (int c; (c = getopt_long(argc, argv, ":o:D:I:W:", longopts, NULL)) != -1;)
+  int k = 0, about = 0, shell = 0;
+  bool many = false, format = false, what = false; /* what: an option says what to do */
+  for (int c; (c = option_next(argc, argv)) != -1;)
     switch (c) {
-    case 'o': o->output = strcmp(optarg, "-") ? optarg : NULL; break;
-    case 'D':
+    case O_OUTPUT: o->output = strcmp(optarg, "-") ? optarg : NULL; break;
+    case O_DEFINE:
       if (!parse_define(s, optarg, &o->define[o->ndefine++]))
         return usage_error(s, "-D %s: expected NAME=INTEGER, within 64 bits", optarg);
       break;
-    case 'I': o->include[o->ninclude++] = optarg; break;
-    case 'W':
+    case O_INCLUDE: o->include[o->ninclude++] = optarg; break;
+    case O_WARNINGS:
       if (strcmp(optarg, "error"))
         return usage_error(s, "unknown option '-W%s'", optarg);
       s->diag->werror = true;
@@ -248,22 +190,30 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     case O_COMPARE: many = true; break;
     case O_FOR_ALL: o->for_all = optarg; break;
     case O_EMIT:
-      if (!word_of(optarg,
-                   (const char *const[]){"c", "csv", "json", "svg", "trace", "promela", NULL}, &k))
-        return usage_error(s, "--emit=%s: expected c, csv, json, svg, trace or promela", optarg);
-      o->emit = (Emit)k;
+      if (!read_word(s, c, "--emit=", &k))
+        return false;
+      o->emit = (Emit)k, what = true;
       break;
     case O_CRITICAL: o->critical_path = true; break;
     case O_SHOW: o->show = true; break;
     case O_COLOR:
-      if (!word_of(optarg, (const char *const[]){"auto", "always", "never", NULL}, &k))
-        return usage_error(s, "--color=%s: expected auto, always or never", optarg);
+      if (!read_word(s, c, "--color=", &k))
+        return false;
       o->color = (Color)k;
       break;
+    case O_WATCH: o->watch = true; break;
+    case O_FORMAT: format = true; break;
+    case O_WRITE: o->format_write = true; break;
+    case O_COMPLETION:
+      if (!read_word(s, c, "--completion=", &k))
+        return false;
+      about = c, shell = k;
+      break;
+    case O_MANUAL: about = c; break;
     case O_EXPLAIN: *done = true; return explain_name(s, optarg, stdout);
     case O_CHANNELS:
-      if (!word_of(optarg, (const char *const[]){"rank", "pair", "edge", "tagged", NULL}, &k))
-        return usage_error(s, "--channels=%s: expected rank, pair, edge or tagged", optarg);
+      if (!read_word(s, c, "--channels=", &k))
+        return false;
       o->model.channels = (MachineChannels)k;
       break;
     case O_SENDS:
@@ -302,7 +252,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     case O_TIME: o->time_passes = true; break;
     case O_VERIFY: o->verify = true; break;
     case O_HELP:
-      fputs(usage, stdout);
+      print_help(stdout);
       *done = true;
       return true;
     case O_VERSION:
@@ -317,8 +267,17 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
         return usage_error(s, "option '%s' takes no value", argv[optind - 1]);
       return usage_error(s, "unknown option '%s'", argv[optind - 1]);
     }
+  if (about) {
+    *done = true;
+    return print_about(s, about, shell);
+  }
   if (optind == argc)
     return usage_error(s, "no %s file", ".pipe or .csv");
+  what |= o->critical_path || o->show || o->for_all || o->dump_after || o->depfile;
+  if (format)
+    return read_format(s, argc, argv, what || many || o->watch);
+  if (o->format_write)
+    return usage_error(s, "%s goes with --fmt", "--write");
   for (uint32_t i = 0; i < o->ndefine && !many; i++)
     if (o->define[i].hi != o->define[i].lo)
       return usage_error(s, "-D %s: a range of values is for --compare", o->define[i].name);
@@ -328,6 +287,8 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     if (o->check_only || o->show || o->critical_path || o->dump_after || o->depfile || o->schedule)
       return usage_error(s, "%s goes with -D, -o, --emit and what costs, limits and models need",
                          "--compare");
+    if (o->watch)
+      return usage_error(s, "%s is for one schedule", "--watch");
     o->compare = (const char **)argv + optind, o->ncompare = (uint32_t)(argc - optind);
     return true;
   }
@@ -339,6 +300,8 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     return usage_error(s, "--depfile and -o are both %s", o->output);
   if (o->depfile && !o->output)
     return usage_error(s, "--depfile=%s names what -o OUT depends on: it needs -o", o->depfile);
+  if (o->watch && !what && !o->check_only && !o->output)
+    o->check_only = o->show = true;
   o->input = argv[optind];
   return true;
 }
@@ -356,11 +319,21 @@ int main(int argc, char **argv) {
 #ifndef NDEBUG
   opt.verify = true;
 #endif
+  int status = 0;
   bool ok = read_options(&s, argc, argv, &done);
+  if (ok && !done && opt.watch && !watch(&s, &status)) {
+    arena_free(&arena);
+    return status;
+  }
   if (ok && !done) {
     opt.stdlib = find_stdlib(&s);
-    ok = (opt.ncompare ? compare(&s) : compile(&s)) && diag.errors == 0;
+    ok = (opt.nformat    ? format_files(&s)
+          : opt.ncompare ? compare(&s)
+                         : compile(&s)) &&
+         diag.errors == 0;
   }
+  if (ok && !done && opt.watch)
+    watch_done(&s);
   errno = 0;
   if ((fflush(stdout) != 0 || ferror(stdout)) && ok) {
     diag_error(&diag, DIAG_WRITE, NO_SPAN, "cannot write standard output: %s",

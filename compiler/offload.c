@@ -23,8 +23,18 @@
 
 #include "graph.h"
 
+/* The first row of the action of an op, and the row after its last: copies stand between actions. */
+static uint32_t action_of(const Sched *s, uint32_t op) {
+  while (op > 0 && s->op[op - 1].group > 0)
+    op--;
+  return op;
+}
+
+static uint32_t after(const Sched *s, uint32_t op) { return op + s->op[op].group + 1; }
+
 static uint64_t starts(const Sched *s, uint32_t op) {
-  return s->ideal_end[op] - s->stage[s->op[op].stage].time[s->op[op].kind];
+  uint32_t first = action_of(s, op);
+  return s->ideal_end[after(s, op) - 1] - action_time(s, s->stage, false, first);
 }
 
 static uint64_t cost(const Sched *s, const Copy *c) { return s->stage[c->stage].time[c->kind]; }
@@ -109,9 +119,10 @@ static bool wished(Sched *s, const Clause *c, uint32_t st, uint32_t mb, Wishes *
   if (!lead(s, c, &k) || !target(s, c, g->rank, &to))
     return false;
   Wish w = {.stage = st, .mb = mb, .f = s->at_f[cell] - 1, .b = s->at_b[cell] - 1, .clause = c};
-  w.load_at = k < 0 ? NONE : w.b - w.f - 1 < k ? w.f + 1 : w.b - (uint32_t)k;
+  uint32_t from = after(s, w.f), user = action_of(s, w.b);
+  w.load_at = k < 0 ? NONE : user - from < k ? from : action_of(s, user - (uint32_t)k);
   w.to = to;
-  if (w.b > w.f + 1)
+  if (user > from)
     *vec_push(s->arena, list) = w;
   return true;
 }
@@ -138,7 +149,8 @@ static uint32_t place_loads(Sched *s, uint32_t r, Wish *w, uint32_t all) {
   for (uint32_t i = 0; i < all; i++) {
     Wish *x = &w[i];
     const uint64_t *time = s->stage[x->stage].time;
-    x->off = s->ideal_end[x->f] > end ? s->ideal_end[x->f] : end;
+    uint64_t made = s->ideal_end[after(s, x->f) - 1];
+    x->off = made > end ? made : end;
     x->off_end = x->off + time[PIPE_OFF];
     if (x->load_at == NONE && x->off_end + time[PIPE_LOAD] > starts(s, x->b))
       continue;
@@ -166,7 +178,7 @@ static uint32_t place_loads(Sched *s, uint32_t r, Wish *w, uint32_t all) {
     }
     x->load = x->load > x->off_end ? x->load : x->off_end;
     next = x->load;
-    x->load_at = not_ended(s, x->f + 1, x->b, x->load);
+    x->load_at = action_of(s, not_ended(s, after(s, x->f), action_of(s, x->b), x->load));
   }
   return n;
 }
@@ -181,7 +193,7 @@ static void add(Sched *s, PipeOp kind, const Wish *w, uint32_t site) {
                                .mb = w->mb,
                                .site = site,
                                .to = w->to,
-                               .at = off ? w->f + 1 : w->load_at,
+                               .at = off ? after(s, w->f) : w->load_at,
                                .plan = off ? w->off : w->load};
 }
 

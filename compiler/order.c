@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Plays the compute ops: each rank in its order, each op as soon as its tensor is there. Requires
+ * Plays the compute ops: each rank in its order, each action as soon as its tensors are there. Requires
  * check_deps. Proves that the orders of the ranks agree with the data (if they do not, the schedule
  * deadlocks under every channel model), and ensures the one global order of transfers that the
  * lowering `global` gives to every rank: by the time a transfer could start, ties in the order of
@@ -125,12 +125,54 @@ static uint64_t sums_end(const Sched *s, const OrderRun *run, uint32_t row, uint
   return end + (tied ? cost[run->uniform ? 0 : row].time[PIPE_TIE] : 0);
 }
 
+/* When op i has all that it waits for; turn: updates of its stage so far. False: a rank has not made it
+ * yet. */
+static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t i, uint32_t turn,
+                    uint64_t *start) {
+  const Op *o = &s->op[i];
+  bool graph = s->graph != NULL;
+  uint32_t k = 0, dep = graph ? order_dep(s, i, 0) : chain_dep(s, o);
+  while (dep != NONE) {
+    uint32_t from = s->op[dep].stage, q = s->stage[from].rank;
+    if (dep >= (q == r ? i : run->head[q]))
+      return false;
+    uint64_t send = q == r ? 0 : run->stage[run->uniform ? 0 : from].time[PIPE_SEND_F];
+    if (run->end[dep] + send > *start)
+      *start = run->end[dep] + send;
+    dep = graph ? order_dep(s, i, ++k) : NONE;
+  }
+  if (o->kind == PIPE_U && waits_for_others(s, o->stage)) {
+    run->head[r] = i; /* rows of a tie may be on this rank, too */
+    if (order_late_replica(s, i, run->head) != NONE)
+      return false;
+    uint64_t sum = sums_end(s, run, o->stage, turn);
+    *start = sum > *start ? sum : *start;
+  }
+  return true;
+}
+
+/* Plays the action first..last of a rank from `start` on: when the outputs of its ops may leave. */
+static uint64_t play_action(const Sched *s, OrderRun *run, uint32_t first, uint32_t last,
+                            uint64_t start) {
+  const PipeStage *cost = run->stage;
+  if (first == last)
+    return run->end[first] = start +
+                             cost[run->uniform ? 0 : s->op[first].stage].time[s->op[first].kind];
+  uint64_t end = start + action_time(s, cost, run->uniform, first), at = start;
+  for (uint32_t i = first; i <= last; i++) {
+    at += cost[run->uniform ? 0 : s->op[i].stage].time[s->op[i].kind];
+    run->end[i] = s->send == SEND_EAGER && i < last && at < end ? at : end;
+  }
+  return end;
+}
+
 bool order_run(Sched *s, OrderRun *run) {
   uint32_t *work = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   uint8_t *queued = NEW_ARRAY(s->arena, uint8_t, s->nrank);
   uint32_t *updates = NEW_ARRAY(s->arena, uint32_t, s->nstage); /* that have run */
   uint64_t *now = NEW_ARRAY(s->arena, uint64_t, s->nrank),
-           *first = NEW_ARRAY(s->arena, uint64_t, s->nrank);
+           *first = NEW_ARRAY(s->arena, uint64_t, s->nrank),
+           *stop = NEW_ARRAY(s->arena, uint64_t, s->nrank); /* end of its last action */
   uint32_t nwork = 0, left = s->nop;
   bool graph = s->graph != NULL;
   run->nxfer = 0;
@@ -144,85 +186,82 @@ bool order_run(Sched *s, OrderRun *run) {
   while (nwork > 0) {
     uint32_t r = work[--nwork], i = run->head[r], end = s->rank_op0[r + 1];
     queued[r] = 0;
-    for (; i < end; i++) {
-      const Op *o = &s->op[i];
-      uint64_t start = now[r];
-      uint32_t k = 0, dep = graph ? order_dep(s, i, 0) : chain_dep(s, o);
-      while (dep != NONE) {
-        uint32_t from = s->op[dep].stage, q = s->stage[from].rank;
-        if (dep >= (q == r ? i : run->head[q]))
-          break;
-        uint64_t send = q == r ? 0 : run->stage[run->uniform ? 0 : from].time[PIPE_SEND_F];
-        if (run->end[dep] + send > start)
-          start = run->end[dep] + send;
-        dep = graph ? order_dep(s, i, ++k) : NONE;
-      }
-      if (dep != NONE)
+    while (i < end) {
+      uint32_t first_op = i, last_op = i + s->op[i].group;
+      uint64_t start = now[r], hold = 0;
+      bool ready = true;
+      for (uint32_t m = first_op; m <= last_op && ready; m++)
+        ready = arrived(s, run, r, m, updates[s->op[m].stage], &start);
+      if (!ready)
         break;
-      if (o->kind == PIPE_U && waits_for_others(s, o->stage)) {
-        run->head[r] = i; /* rows of a tie may be on this rank, too */
-        if (order_late_replica(s, i, run->head) != NONE)
-          break;
-        uint64_t sum = sums_end(s, run, o->stage, updates[o->stage]);
-        start = sum > start ? sum : start;
-      }
-      uint64_t cost = run->stage[run->uniform ? 0 : o->stage].time[o->kind];
-      run->end[i] = now[r] = start + cost;
-      run->t.busy += cost;
+      now[r] = stop[r] = play_action(s, run, first_op, last_op, start);
+      run->t.busy += now[r] - start;
       if (first[r] == UINT64_MAX)
         first[r] = start;
-      left--;
-      uint32_t turn = updates[o->stage];
-      updates[o->stage] += o->kind == PIPE_U;
-      if (o->kind != PIPE_U && waits_for_others(s, o->stage) &&
-          s->round[s->round0[o->stage] + turn].grad == i) {
-        run->head[r] = i + 1; /* it has run: rows of a tie may be on this rank, too */
-        uint32_t last = last_of_replicas(s, run, i, turn), all = last_of_tie(s, run, i, turn);
-        if (run->xfer && last != NONE)
-          run->xfer[run->nxfer++] = (Xfer){last, XFER_REDUCE};
-        if (run->xfer && all != NONE)
-          run->xfer[run->nxfer++] = (Xfer){all, XFER_TIE};
-        for (uint32_t at = 0, q = 0;
-             (last != NONE || all != NONE) && next_member(s, o->stage, &at, &q);) {
-          uint32_t other = s->stage[q].rank;
-          if (other != r && run->head[other] == s->round[s->round0[q] + turn].u && !queued[other]) {
-            queued[other] = 1;
-            work[nwork++] = other;
+      i = last_op + 1;
+      left -= i - first_op;
+      for (uint32_t m = first_op; m < i; m++) {
+        const Op *o = &s->op[m];
+        uint32_t turn = updates[o->stage];
+        updates[o->stage] += o->kind == PIPE_U;
+        if (o->kind != PIPE_U && waits_for_others(s, o->stage) &&
+            s->round[s->round0[o->stage] + turn].grad == m) {
+          run->head[r] = m + 1; /* it has run: rows of a tie may be on this rank, too */
+          uint32_t last = last_of_replicas(s, run, m, turn), all = last_of_tie(s, run, m, turn);
+          if (run->xfer && last != NONE)
+            run->xfer[run->nxfer++] = (Xfer){last, XFER_REDUCE};
+          if (run->xfer && all != NONE)
+            run->xfer[run->nxfer++] = (Xfer){all, XFER_TIE};
+          for (uint32_t at = 0, q = 0;
+               (last != NONE || all != NONE) && next_member(s, o->stage, &at, &q);) {
+            uint32_t other = s->stage[q].rank;
+            if (other != r && run->head[other] == s->round[s->round0[q] + turn].u &&
+                !queued[other]) {
+              queued[other] = 1;
+              work[nwork++] = other;
+            }
+          }
+        }
+        uint32_t k = 0, user = graph ? order_user(s, m, 0) : chain_user(s, o);
+        for (; user != NONE; user = graph ? order_user(s, m, ++k) : NONE) {
+          uint32_t q = s->stage[s->op[user].stage].rank;
+          if (q == r)
+            continue;
+          uint64_t send = run->stage[run->uniform ? 0 : o->stage].time[PIPE_SEND_F];
+          hold = s->send == SEND_NEXT && send > hold ? send : hold;
+          if (run->xfer)
+            run->xfer[run->nxfer++] = (Xfer){m, user};
+          uint32_t h = run->head[q];
+          if (h <= user && user <= h + s->op[h].group && !queued[q]) {
+            queued[q] = 1;
+            work[nwork++] = q;
           }
         }
       }
-      uint32_t user = graph ? order_user(s, i, k = 0) : chain_user(s, o);
-      for (; user != NONE; user = graph ? order_user(s, i, ++k) : NONE) {
-        uint32_t q = s->stage[s->op[user].stage].rank;
-        if (q == r)
-          continue;
-        if (run->xfer)
-          run->xfer[run->nxfer++] = (Xfer){i, user};
-        if (run->head[q] == user && !queued[q]) {
-          queued[q] = 1;
-          work[nwork++] = q;
-        }
-      }
+      now[r] += hold;
     }
     run->head[r] = i;
   }
   for (uint32_t r = 0; r < s->nrank; r++) {
-    if (now[r] > run->t.makespan)
-      run->t.makespan = now[r];
-    if (first[r] != UINT64_MAX && now[r] - first[r] > run->t.span)
-      run->t.span = now[r] - first[r];
+    if (stop[r] > run->t.makespan)
+      run->t.makespan = stop[r];
+    if (first[r] != UINT64_MAX && stop[r] - first[r] > run->t.span)
+      run->t.span = stop[r] - first[r];
   }
   return left == 0;
 }
 
-/* The op that rank r, stuck at head[r], waits for. */
-static uint32_t blocker(const Sched *s, const uint32_t *head, uint32_t r) {
-  uint32_t h = head[r], dep;
-  if (s->op[h].kind == PIPE_U)
-    return order_late_replica(s, h, head);
-  for (uint32_t k = 0; (dep = order_dep(s, h, k)) != NONE; k++)
-    if (dep >= head[op_rank(s, dep)])
+/* The op that rank r, stuck at head[r], waits for; *at: which op of the action there needs it. */
+static uint32_t blocker(const Sched *s, const uint32_t *head, uint32_t r, uint32_t *at) {
+  for (uint32_t h = *at = head[r]; h <= head[r] + s->op[head[r]].group; h++) {
+    uint32_t dep = s->op[h].kind == PIPE_U ? order_late_replica(s, h, head) : NONE;
+    *at = h;
+    if (dep != NONE)
       return dep;
+    for (uint32_t k = 0; (dep = order_dep(s, h, k)) != NONE; k++)
+      if (dep >= head[op_rank(s, dep)])
+        return dep;
+  }
   return NONE;
 }
 
@@ -230,13 +269,14 @@ static uint32_t blocker(const Sched *s, const uint32_t *head, uint32_t r) {
 static void report_cycle(Sched *s, const uint32_t *head) {
   uint32_t *mark = NEW_ARRAY(s->arena, uint32_t, s->nrank),
            *at = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  uint32_t best = NONE, best_len = NONE;
+  uint32_t best = NONE, best_len = NONE, h;
+  bool joined = false;
   for (uint32_t r0 = 0; r0 < s->nrank; r0++) {
     uint32_t r = r0, step = 1;
     while (head[r] < s->rank_op0[r + 1] && !mark[r]) {
       mark[r] = r0 + 1;
       at[r] = step++;
-      uint32_t dep = blocker(s, head, r);
+      uint32_t dep = blocker(s, head, r, &h);
       BUG_IF(dep == NONE);
       r = op_rank(s, dep);
     }
@@ -246,7 +286,7 @@ static void report_cycle(Sched *s, const uint32_t *head) {
     }
   }
   BUG_IF(best == NONE);
-  uint32_t r = best, h = head[r], dep = blocker(s, head, r), q = op_rank(s, dep);
+  uint32_t r = best, dep = blocker(s, head, r, &h), q = op_rank(s, dep);
   if (best_len == 1) {
     diag_error(s->diag, DIAG_OP_ORDER, s->site[s->op[h].site],
                "rank %u runs %s before %s, whose result it needs", r, op_text(s, h),
@@ -261,7 +301,8 @@ static void report_cycle(Sched *s, const uint32_t *head) {
     diag_error(s->diag, DIAG_DEADLOCK, s->site[s->op[h].site],
                "deadlock: %u ranks wait for each other in a circle; model: any", best_len);
   for (uint32_t i = 0; i < best_len; i++) {
-    h = head[r], dep = blocker(s, head, r), q = op_rank(s, dep);
+    dep = blocker(s, head, r, &h), q = op_rank(s, dep);
+    joined |= s->op[head[r]].group > 0;
     if (i < 8 || i == best_len - 1)
       diag_note(s->diag, s->site[s->op[h].site], "rank %u is at %s, which needs %s, %s", r,
                 op_text(s, h), op_text(s, dep),
@@ -272,6 +313,9 @@ static void report_cycle(Sched *s, const uint32_t *head) {
       diag_note(s->diag, NO_SPAN, "and so on, %u more", best_len - 9);
     r = q;
   }
+  if (joined)
+    diag_help(s->diag, "the ops of an overlap start together, once each has what it needs: "
+                       "take the one that is waited for out of it");
 }
 
 static void sort_by_time(Sched *s, Xfer **xfer, uint32_t n, const uint64_t *end) {

@@ -73,6 +73,9 @@ void label_phases(Sched *s, uint32_t a, uint32_t b) {
     s->op[i].phase = PIPE_WARMUP;
   for (; i < b; i++)
     s->op[i].phase = i < last ? PIPE_STEADY : PIPE_FLUSH;
+  for (i = b; i-- > a + 1;) /* an action is in one phase */
+    if (s->op[i - 1].group > 0 && s->op[i - 1].phase != s->op[i].phase)
+      s->op[i - 1].phase = s->op[i].phase = PIPE_STEADY;
 }
 
 /* ---- filling ---- */

@@ -267,27 +267,46 @@ static uint32_t own_user(const Sched *s, uint32_t op) {
   return o->kind == PIPE_F ? s->at_b[cell] - 1 : o->kind == PIPE_I ? s->at_w[cell] - 1 : NONE;
 }
 
-static void start(Rules *q, uint32_t r, uint32_t op, uint64_t now) {
+/* Op of rank r, whose outputs can leave at `end`, starts. Returns how long its transfer takes. */
+static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64_t now) {
   Sched *s = q->s;
   const Op *o = &s->op[op];
   const PipeStage *st = &s->stage[o->stage];
-  uint64_t end = now + st->time[o->kind];
   q->seq[q->next[r]++] = op;
   q->op[op].need = DONE;
-  q->free_at[r] = end;
   int64_t live = o->kind == PIPE_F ? 1 : o->kind == PIPE_B || o->kind == PIPE_W ? -1 : 0;
   int64_t held = o->kind == PIPE_I ? 1 : o->kind == PIPE_W ? -1 : 0;
   q->live[o->stage] += live, q->rank_live[r] += live;
   q->held[o->stage] += held, q->rank_held[r] += held;
   event_push(q, end, r);
   uint32_t own = o->kind == PIPE_U ? NONE : own_user(s, op);
+  uint64_t send = 0; /* of what leaves the rank */
   for (uint32_t k = 0, n = op_outputs(s, o); k < n; k++) {
     uint32_t user = order_user(s, op, k);
-    if (user != NONE)
-      feed(q, user, end + (s->stage[s->op[user].stage].rank == r ? 0 : st->time[PIPE_SEND_F]), now);
+    if (user == NONE)
+      continue;
+    bool leaves = s->stage[s->op[user].stage].rank != r;
+    send = leaves ? st->time[PIPE_SEND_F] : send;
+    feed(q, user, end + (leaves ? st->time[PIPE_SEND_F] : 0), now);
   }
   if (own != NONE)
     feed(q, own, end, now);
+  return send;
+}
+
+/* The action of rank r that begins with `op` starts. */
+static void start(Rules *q, uint32_t r, uint32_t op, uint64_t now) {
+  Sched *s = q->s;
+  uint32_t last = op + s->op[op].group;
+  uint64_t end = now + action_time(s, s->stage, false, op), at = now, hold = 0;
+  q->free_at[r] = end; /* those it feeds may be its own rank's */
+  for (uint32_t i = op; i <= last; i++) {
+    at += s->stage[s->op[i].stage].time[s->op[i].kind];
+    bool early = s->send == SEND_EAGER && i < last && at < end;
+    hold = later(hold, start_op(q, r, i, early ? at : end, now));
+  }
+  q->free_at[r] = end += s->send == SEND_NEXT ? hold : 0;
+  event_push(q, end, r);
 }
 
 static bool holds(Rules *q, uint32_t op, bool *yes) {
@@ -334,10 +353,21 @@ static bool choose(Rules *q, const Region *g, uint64_t now, uint32_t *best) {
   return true;
 }
 
+/* When all inputs of the action that begins with `op` are there; UINT64_MAX: not known yet. */
+static uint64_t action_arrives(const Rules *q, uint32_t op) {
+  uint64_t avail = 0;
+  for (uint32_t i = op; i <= op + q->s->op[op].group; i++)
+    if (q->op[i].need == 0)
+      avail = later(avail, q->op[i].avail);
+    else
+      return UINT64_MAX;
+  return avail;
+}
+
 /* When the next op of rank r arrives that may let it go on; UINT64_MAX: none is under way. */
 static uint64_t next_arrival(const Rules *q, const Region *g, uint32_t r) {
   if (!g)
-    return q->op[q->next[r]].need == 0 ? q->op[q->next[r]].avail : UINT64_MAX;
+    return action_arrives(q, q->next[r]);
   uint64_t first = UINT64_MAX;
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
     const OpHeap *h = &q->x->classes.at[k].coming;
@@ -365,7 +395,7 @@ static bool step(Rules *q, uint32_t r, uint64_t now) {
     return step(q, r, now);
   }
   q->rank = r;
-  if (!g && (q->op[op].need != 0 || q->op[op].avail > now))
+  if (!g && action_arrives(q, op) > now)
     op = NONE;
   if (g && !choose(q, g, now, &op))
     return false;

@@ -38,11 +38,14 @@ enum {
 typedef struct Op {
   uint8_t kind;   /* PipeOp: F B I W U */
   uint8_t phase;  /* PipePhase */
-  uint16_t zero;
+  uint16_t group; /* further ops of the rank after this one that are one action with it; 0 */
   uint32_t stage; /* row of Sched.stage */
   uint32_t mb;    /* U: that of a U(m), or NONE */
   uint32_t site;  /* row of Sched.site */
 } Op;
+
+/* When what an action has made may leave its rank (lang/spec.md 5.10). */
+typedef enum SendPolicy { SEND_END, SEND_EAGER, SEND_NEXT } SendPolicy;
 
 /* An OFF or LOAD of the user's program. They are no ops of Sched.op: they stand between those. */
 typedef struct Copy {
@@ -140,6 +143,7 @@ typedef struct Sched {
                             NONE, [ntie + 1], rows ascending; tie_of NULL: none */
   bool sized;            /* bytes were given */
   bool timed;            /* times are ns: one was given with a unit, or by a profile */
+  SendPolicy send;
   uint32_t *rank_stage;  /* [nstage] stages grouped by rank, ascending; rank r from */
   uint32_t *rank_stage0; /* [nrank + 1] */
   const Clause **check; uint32_t ncheck; /* to prove at the end; env still has what they name */
@@ -167,7 +171,7 @@ typedef struct Sched {
 
   /* order */
   Timing ideal;          /* with the schedule's own costs */
-  uint64_t *ideal_end;   /* [nop] when each op ended then */
+  uint64_t *ideal_end;   /* [nop] when what each op made could leave then */
   Xfer *xfer;            /* [nxfer] transfers between ranks, in the one global order */
   uint32_t nxfer;
 
@@ -213,6 +217,9 @@ typedef enum Emit { EMIT_C, EMIT_CSV, EMIT_JSON, EMIT_SVG, EMIT_TRACE, EMIT_PROM
 typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } Color;
 typedef struct Options {
   const char *input;           /* path */
+  const char **format; uint32_t nformat; /* --fmt: the inputs */
+  bool format_write;           /* in place */
+  bool watch;                  /* again and again */
   const char **compare; uint32_t ncompare; /* --compare: the inputs; a parameter that one lacks is not its */
   const char *text; size_t text_len; /* non-NULL: compile this text, imports are refused (fuzzing) */
   const char *output;          /* NULL: standard output */
@@ -261,6 +268,8 @@ typedef struct OutFile {
 } OutFile;
 bool file_open(Sched *s, OutFile *o, const char *path);
 bool file_close(Sched *s, OutFile *o, bool ok);
+/* file_open for a file that was read and keeps its permissions. */
+bool file_replace(Sched *s, OutFile *o, const char *path);
 void files_catch_signals(void); /* a process that is interrupted leaves no temporary file */
 
 /* ---- resolve.c: requires a parsed tree; ensures that every name has a slot, a definition or a
@@ -300,7 +309,7 @@ bool expand(Sched *s);
 bool rules_quantity(Sched *s, const Expr *call, int64_t *value); /* order_rules.c: inflight, held now */
 bool profile_apply(Sched *s, const char *path, Span at, bool *has); /* profile.c; has[NKEYS] */
 typedef enum CostKey { /* entries of time { } and bytes { } and of a profile */
-  KEY_F, KEY_B, KEY_I, KEY_W, KEY_U, KEY_SEND, KEY_REDUCE, KEY_OFF, KEY_LOAD,
+  KEY_F, KEY_B, KEY_I, KEY_W, KEY_U, KEY_FB, KEY_SEND, KEY_REDUCE, KEY_OFF, KEY_LOAD,
   KEY_ACT, KEY_GOUT, KEY_BOUNDARY, KEY_WEIGHT, KEY_GRAD, KEY_OPT, KEY_WORK, KEY_EDGE, KEY_TIED,
   NKEYS, NTIMEKEYS = KEY_ACT, NPLAYKEYS = KEY_OFF /* times; those of makespan(F = 1) */
 } CostKey;
@@ -308,6 +317,19 @@ extern const char *const cost_key[NKEYS];
 uint64_t *cost_field(PipeStage *st, CostKey k); /* where it is kept (SEND: SEND_F; SEND_B follows) */
 /* Defaults for what `has` lacks. */
 void cost_defaults(PipeStage *st, const bool has[NKEYS]);
+
+/* ---- overlap.c: actions of several ops ---- */
+void overlap_shape(Sched *s, const Stmt *t, const Stmt *list); /* list: the clock or rules it is in */
+void send_shape(Sched *s, const Clause *c);
+const char *send_text(const Sched *s); /* "end" */
+/* Proves that no op of an action needs another of it. Part of check_deps. */
+bool check_overlap(Sched *s);
+/* What the action that begins with op `first` takes; cost: as in OrderRun. */
+uint64_t action_time(const Sched *s, const PipeStage *cost, bool uniform, uint32_t first);
+/* The op with whose end what `op` has made may leave, and what it has read is free. */
+static inline uint32_t op_release(const Sched *s, uint32_t op) {
+  return s->send == SEND_EAGER ? op : op + s->op[op].group;
+}
 
 /* ---- check_deps.c: each (stage, mb) exactly F and B or I+W, in order on its rank; each gradient is
  * applied by one U. Ensures round, staleness, discrepancy ---- */
@@ -322,7 +344,7 @@ uint32_t round_of(const Sched *s, uint32_t u);
 typedef struct OrderRun {
   const PipeStage *stage; /* costs: of each stage, or stage[0] for all when uniform */
   bool uniform;
-  uint64_t *end;          /* [nop], required: when each op ended */
+  uint64_t *end;          /* [nop], required: when what each op made may leave */
   uint32_t *head;         /* [nrank], required: next op of each rank */
   Xfer *xfer;             /* NULL, or filled with the transfers in an order that respects the data */
   uint32_t nxfer;
@@ -382,6 +404,7 @@ void emit_json(Sched *s, FILE *f);
 void emit_report(Sched *s, FILE *f);
 void emit_critical(Sched *s, FILE *f); /* critical.c */
 void emit_show(Sched *s, FILE *f);     /* show.c */
+bool show_wants_colour(const Options *o, FILE *f);
 void emit_svg(Sched *s, FILE *f);
 void emit_trace(Sched *s, FILE *f);
 bool emit_promela(Sched *s, FILE *f); /* requires check_channels, proved or not; false: reported */
@@ -396,6 +419,18 @@ double bubble_percent(const Sched *s, uint64_t makespan);
 unsigned name_distance(const char *a, const char *b);
 /* The page of lang/errors.md for a diagnostic; false: reported. */
 bool explain_name(Sched *s, const char *name, FILE *f);
+/* Where the text of that page begins, as it is in lang/errors.md; NULL: it has none. */
+const char *explain_page(const char *name);
+
+/* ---- format_files.c: --fmt of opt->format: prints, or with opt->format_write replaces, or with
+ * opt->check_only compares; false: reported ---- */
+bool format_files(Sched *s);
+
+/* ---- watch.c: --watch. Compiles again in a process of its own whenever a file that was read has
+ * changed. True in each of these processes, which has to compile, print to standard output and call
+ * watch_done; false once the user leaves: *status is then that of pipec ---- */
+bool watch(Sched *s, int *status);
+void watch_done(Sched *s); /* tells which files were read */
 
 /* ---- dump.c: text of what is there after a pass ---- */
 void dump_ops(Sched *s, FILE *f);

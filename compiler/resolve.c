@@ -247,7 +247,7 @@ static bool resolve_call(Resolver *r, Expr *e) {
   for (Arg *a = e->args; a; a = a->next) {
     if (costs && (!a->key || !is_cost(a->key)))
       diag_error(d, DIAG_ARITY, a->key ? a->key_at : a->value->at,
-                 "'%s' takes costs by name: F B I W U send reduce, such as %s(F = 1, B = 2)",
+                 "'%s' takes costs by name: F B I W U FB send reduce, such as %s(F = 1, B = 2)",
                  e->name, e->name);
     else if (!costs && a->key)
       diag_error(d, DIAG_ARITY, a->key_at, "'%s' takes no named arguments", e->name);
@@ -547,6 +547,10 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
   case ST_CLOCK:
   case ST_RULES: resolve_list(r, t, kernel); return;
   case ST_USE: resolve_use(r, t, kernel); return;
+  case ST_OVERLAP:
+    overlap_shape(r->s, t, r->list);
+    resolve_block(r, t->body, kernel);
+    return;
   case ST_OPDEF:
     mark = scope_begin(r);
     resolve_params(r, t->opdef->params);
@@ -615,7 +619,7 @@ static void resolve_entries(Resolver *r, Clause *c) {
       diag_error(r->s->diag, DIAG_UNKNOWN_NAME, e->key_at, "unknown key '%s'", e->key);
       diag_help(r->s->diag,
                 c->kind == CL_TIME
-                    ? "the keys of time are F B I W U send reduce OFF LOAD"
+                    ? "the keys of time are F B I W U FB send reduce OFF LOAD"
                     : "the keys of bytes are act gout boundary weight grad opt work edge tied");
     } else if (seen[k]) {
       diag_error(r->s->diag, DIAG_REDEFINED, e->key_at, "'%s' is given twice", e->key);
@@ -626,6 +630,8 @@ static void resolve_entries(Resolver *r, Clause *c) {
 }
 
 static void resolve_clause(Resolver *r, Clause *c) {
+  if (c->kind == CL_SEND)
+    send_shape(r->s, c);
   if (c->kind == CL_LET) {
     uint8_t units = units_of(r, c->value);
     c->slot = define_var(r, c->name, c->name_at);

@@ -47,7 +47,7 @@ static uint32_t terminal_width(FILE *f) {
   return n <= 0 ? 80 : n > WIDEST ? WIDEST : (uint32_t)n;
 }
 
-static bool wants_colour(const Options *o, FILE *f) {
+bool show_wants_colour(const Options *o, FILE *f) {
   const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
   if (o->color != COLOR_AUTO)
     return o->color == COLOR_ALWAYS;
@@ -207,7 +207,7 @@ void emit_show(Sched *s, FILE *f) {
   const PipeProgram *p = s->prog;
   Grid g = {.s = s,
             .f = f,
-            .colour = wants_colour(s->opt, f),
+            .colour = show_wants_colour(s->opt, f),
             .utf8 = is_utf8(),
             .time = p->makespan ? p->makespan : 1};
   uint32_t width = terminal_width(f);

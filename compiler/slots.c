@@ -143,111 +143,157 @@ static bool has_locals(const Sched *s, uint32_t r) {
   return false;
 }
 
-/* One rank: colours, then numbers. */
+/* A rank being coloured. */
+typedef struct Rank {
+  Classes *cls;
+  Peak *peak;
+  const Streams *stream;
+  uint32_t op0; /* row of its first op */
+  uint32_t inflight, held, on_host, copied, over;
+  uint32_t *noff;      /* [pools of ACT]: OFFs that an op waits for */
+  uint64_t live, most; /* bytes of stashes and local tensors */
+  bool backward_seen;
+  bool locals; /* tensors pass between its stages */
+} Rank;
+
+static Colour *pool_of(Rank *k, PipeClass cls, uint32_t stage) {
+  return &k->cls[cls].pool[k->cls[cls].of[stage]];
+}
+
+static void more_inflight(Rank *k) {
+  if (++k->inflight > k->peak->inflight)
+    k->peak->inflight = k->inflight;
+}
+
+/* The copies that stand before op i of the rank. */
+static void copies(Sched *s, Rank *k, uint32_t i) {
+  const Streams *t = k->stream;
+  for (; k->copied < t->ncopy && t->copy[k->copied].wait <= i; k->copied++) {
+    PipeInstr *x = &t->copy[k->copied];
+    size_t cell = (size_t)x->stage * s->nmb + x->mb;
+    Colour *h = pool_of(k, PIPE_HOST, x->stage), *a = pool_of(k, PIPE_ACT, x->stage);
+    if (x->op == PIPE_OFF) {
+      x->act = s->stream[0].compute[s->at_f[cell] - 1].act;
+      leave(s, a, x->act);
+      if (x->peer == NONE)
+        x->keep = take(h), k->on_host++;
+      k->peak->host = k->on_host > k->peak->host ? k->on_host : k->peak->host;
+      continue;
+    }
+    if (x->peer == NONE) {
+      x->keep = s->stream[0].copy[s->at_off[cell] - 1].keep;
+      give(s, h, x->keep), k->on_host--;
+    }
+    if (a->first_left < a->nleft) {
+      x->act = a->left[a->first_left++];
+      continue;
+    }
+    x->act = take(a), k->live += a->bytes;
+    more_inflight(k);
+    if (k->live > k->most)
+      k->most = k->live, k->peak->op = k->op0 + i;
+  }
+}
+
+/* Gives back what the OFFs have left that an instruction waits for. */
+static void copied_away(Sched *s, Rank *k, const PipeInstr *in) {
+  for (; k->over < in->wait_copy; k->over++) {
+    PipeInstr *x = &k->stream->copy[k->over];
+    Colour *a = pool_of(k, PIPE_ACT, x->stage);
+    uint32_t *done = &k->noff[k->cls[PIPE_ACT].of[x->stage]];
+    if (x->op == PIPE_OFF && (*done)++ == a->first_left)
+      give(s, a, a->left[a->first_left++]), k->live -= a->bytes, k->inflight--;
+  }
+}
+
+static void takes(Sched *s, Rank *k, PipeInstr *in) {
+  PipeInstr *all = s->stream[0].compute; /* instruction of op i of any rank */
+  size_t cell = (size_t)in->stage * s->nmb + in->mb;
+  Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage);
+  if (in->op == PIPE_F) {
+    in->act = take(a), k->live += a->bytes;
+    more_inflight(k);
+    k->peak->warmup += !k->backward_seen;
+  } else {
+    in->act = all[s->at_f[cell] - 1].act;
+    if (k->stream->ncopy && s->at_load[cell] &&
+        s->copy[s->at_load[cell] - 1].at <= (uint32_t)(in - all))
+      in->act = s->stream[0].copy[s->at_load[cell] - 1].act;
+    k->backward_seen = true;
+  }
+  if (in->op == PIPE_I) {
+    in->gout = take(g), k->live += g->bytes;
+    if (++k->held > k->peak->held)
+      k->peak->held = k->held;
+  } else if (in->op == PIPE_W) {
+    in->gout = all[s->at_b[cell] - 1].gout;
+  }
+  /* Tensors that stay: y of F to F of a later stage, dx of B to B of an earlier one. */
+  uint32_t row = (uint32_t)(in - all);
+  const Op *o = &s->op[row];
+  Classes *loc = &k->cls[PIPE_LOCAL];
+  for (uint32_t j = 0, n = k->locals ? op_outputs(s, o) : 0; j < n; j++) {
+    Colour *l = local_pool(s, loc, output_link(s, o, j));
+    if (l)
+      *slot_at(s, in, false, j) = take(l), k->live += l->bytes;
+  }
+  for (uint32_t j = 0, n = k->locals ? op_inputs(s, o) : 0; j < n; j++) {
+    uint32_t link = input_link(s, o, j);
+    Link l = link_at(s, link);
+    if (!link_crosses(s, l))
+      *slot_at(s, in, true, j) = *slot_at(s, &all[order_dep(s, row, j)], false,
+                                          in->op == PIPE_F ? link_out(s, l) : link_in(s, l));
+  }
+}
+
+static void gives(Sched *s, Rank *k, PipeInstr *in) {
+  Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage);
+  const Op *o = &s->op[in - s->stream[0].compute];
+  for (uint32_t j = 0, n = k->locals ? op_inputs(s, o) : 0; j < n; j++) {
+    Colour *l = local_pool(s, &k->cls[PIPE_LOCAL], input_link(s, o, j));
+    if (l)
+      give(s, l, *slot_at(s, in, true, j)), k->live -= l->bytes;
+  }
+  if (pipe_op_info[in->op].act < 0)
+    give(s, a, in->act), k->live -= a->bytes, k->inflight--;
+  if (pipe_op_info[in->op].gout < 0)
+    give(s, g, in->gout), k->live -= g->bytes, k->held--;
+}
+
+/* One rank: colours, then numbers. The ops of an action take all that they take before any gives back. */
 static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *key,
-                        uint32_t *noff) { /* [pools of ACT]: OFFs that an op waits for */
+                        uint32_t *noff) {
   Peak *pk = &s->peak[r];
   Streams *t = &s->stream[r];
-  PipeInstr *all = s->stream[0].compute; /* instruction of op i of any rank */
   Classes *act = &cls[PIPE_ACT], *gout = &cls[PIPE_GOUT], *loc = &cls[PIPE_LOCAL],
           *host = &cls[PIPE_HOST];
   group(s, r, PIPE_ACT, act, key);
   group(s, r, PIPE_GOUT, gout, key);
   group(s, r, PIPE_LOCAL, loc, key);
-  *pk = (Peak){.op = NONE};
   group(s, r, PIPE_HOST, host, key);
-  uint32_t inflight = 0, held = 0, on_host = 0, copied = 0, over = 0;
+  *pk = (Peak){.op = NONE};
   memset(noff, 0, act->npool * sizeof *noff);
-  bool locals = has_locals(s, r);
-  uint64_t live = 0, most = 0;
-  bool backward_seen = false;
-  for (uint32_t i = 0; i < t->ncompute; i++) {
+  Rank k = {.cls = cls,
+            .peak = pk,
+            .stream = t,
+            .op0 = s->rank_op0[r],
+            .noff = noff,
+            .locals = has_locals(s, r)};
+  for (uint32_t i = 0, n; i < t->ncompute; i += n) {
     PipeInstr *in = &t->compute[i];
-    for (; copied < t->ncopy && t->copy[copied].wait <= i; copied++) {
-      PipeInstr *x = &t->copy[copied];
-      size_t cell = (size_t)x->stage * s->nmb + x->mb;
-      Colour *h = &host->pool[host->of[x->stage]], *a = &act->pool[act->of[x->stage]];
-      if (x->op == PIPE_OFF) {
-        x->act = all[s->at_f[cell] - 1].act;
-        leave(s, a, x->act);
-        if (x->peer == NONE)
-          x->keep = take(h), on_host++;
-        pk->host = on_host > pk->host ? on_host : pk->host;
-        continue;
-      }
-      if (x->peer == NONE) {
-        x->keep = s->stream[0].copy[s->at_off[cell] - 1].keep;
-        give(s, h, x->keep), on_host--;
-      }
-      if (a->first_left < a->nleft) {
-        x->act = a->left[a->first_left++];
-        continue;
-      }
-      x->act = take(a), live += a->bytes;
-      if (++inflight > pk->inflight)
-        pk->inflight = inflight;
-      if (live > most)
-        most = live, pk->op = s->rank_op0[r] + i;
-    }
-    for (; over < in->wait_copy; over++) {
-      PipeInstr *x = &t->copy[over];
-      Colour *a = &act->pool[act->of[x->stage]];
-      uint32_t *done = &noff[act->of[x->stage]];
-      if (x->op == PIPE_OFF && (*done)++ == a->first_left)
-        give(s, a, a->left[a->first_left++]), live -= a->bytes, inflight--;
-    }
+    n = in->group + 1u;
+    copies(s, &k, i);
+    copied_away(s, &k, in);
     if (in->op == PIPE_U)
       continue;
-    size_t cell = (size_t)in->stage * s->nmb + in->mb;
-    Colour *a = &act->pool[act->of[in->stage]], *g = &gout->pool[gout->of[in->stage]];
-    if (in->op == PIPE_F) {
-      in->act = take(a), live += a->bytes;
-      if (++inflight > pk->inflight)
-        pk->inflight = inflight;
-      pk->warmup += !backward_seen;
-    } else {
-      in->act = all[s->at_f[cell] - 1].act;
-      if (t->ncopy && s->at_load[cell] && s->copy[s->at_load[cell] - 1].at <= s->rank_op0[r] + i)
-        in->act = s->stream[0].copy[s->at_load[cell] - 1].act;
-      backward_seen = true;
-    }
-    if (in->op == PIPE_I) {
-      in->gout = take(g), live += g->bytes;
-      if (++held > pk->held)
-        pk->held = held;
-    } else if (in->op == PIPE_W) {
-      in->gout = all[s->at_b[cell] - 1].gout;
-    }
-    /* Tensors that stay: y of F to F of a later stage, dx of B to B of an earlier one. */
-    const Op *o = &s->op[s->rank_op0[r] + i];
-    uint32_t noutput = locals ? op_outputs(s, o) : 0, ninput = locals ? op_inputs(s, o) : 0;
-    for (uint32_t k = 0; k < noutput; k++) {
-      Colour *l = local_pool(s, loc, output_link(s, o, k));
-      if (l)
-        *slot_at(s, in, false, k) = take(l), live += l->bytes;
-    }
-    for (uint32_t k = 0; k < ninput; k++) {
-      uint32_t link = input_link(s, o, k);
-      Link l = link_at(s, link);
-      if (link_crosses(s, l))
-        continue;
-      PipeInstr *made = &all[order_dep(s, s->rank_op0[r] + i, k)];
-      *slot_at(s, in, true, k) = *slot_at(s, made, false,
-                                          in->op == PIPE_F ? link_out(s, l) : link_in(s, l));
-    }
-    if (live > most || pk->op == NONE) {
-      most = live;
+    for (uint32_t m = 0; m < n; m++)
+      takes(s, &k, &in[m]);
+    if (k.live > k.most || pk->op == NONE) {
+      k.most = k.live;
       pk->op = s->rank_op0[r] + i;
     }
-    for (uint32_t k = 0; k < ninput; k++) {
-      Colour *l = local_pool(s, loc, input_link(s, o, k));
-      if (l)
-        give(s, l, *slot_at(s, in, true, k)), live -= l->bytes;
-    }
-    if (pipe_op_info[in->op].act < 0)
-      give(s, a, in->act), live -= a->bytes, inflight--;
-    if (pipe_op_info[in->op].gout < 0)
-      give(s, g, in->gout), live -= g->bytes, held--;
+    for (uint32_t m = 0; m < n; m++)
+      gives(s, &k, &in[m]);
   }
   for (uint32_t p = 0; p < act->npool; p++) /* no op waits for these */
     for (Colour *c = &act->pool[p]; c->first_left < c->nleft; c->first_left++)
@@ -257,13 +303,13 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
   /* Numbers: channels first (comm has numbered them), then these. */
   uint32_t n = s->nrank_slot[r];
   static const PipeClass order_[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL, PIPE_HOST};
-  for (int k = 0; k < 4; k++)
-    for (uint32_t p = 0; p < cls[order_[k]].npool; p++) {
-      Colour *c = &cls[order_[k]].pool[p];
+  for (int o = 0; o < 4; o++)
+    for (uint32_t p = 0; p < cls[order_[o]].npool; p++) {
+      Colour *c = &cls[order_[o]].pool[p];
       BUG_IF(c->live != 0);
       c->first = n;
       n += c->count;
-      add_pool(s, r, order_[k], c->stage, c->skip, c->first, c->count, c->bytes);
+      add_pool(s, r, order_[o], c->stage, c->skip, c->first, c->count, c->bytes);
     }
   s->nrank_slot[r] = n;
   for (uint32_t i = 0; i < t->ncopy; i++) {
@@ -280,15 +326,15 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     if (in->gout != NONE)
       in->gout += gout->pool[gout->of[in->stage]].first;
     const Op *o = &s->op[s->rank_op0[r] + i];
-    for (uint32_t k = 0, noutput = locals ? op_outputs(s, o) : 0; k < noutput; k++) {
-      Colour *l = local_pool(s, loc, output_link(s, o, k));
+    for (uint32_t j = 0, noutput = k.locals ? op_outputs(s, o) : 0; j < noutput; j++) {
+      Colour *l = local_pool(s, loc, output_link(s, o, j));
       if (l)
-        *slot_at(s, in, false, k) += l->first;
+        *slot_at(s, in, false, j) += l->first;
     }
-    for (uint32_t k = 0, ninput = locals ? op_inputs(s, o) : 0; k < ninput; k++) {
-      Colour *l = local_pool(s, loc, input_link(s, o, k));
+    for (uint32_t j = 0, ninput = k.locals ? op_inputs(s, o) : 0; j < ninput; j++) {
+      Colour *l = local_pool(s, loc, input_link(s, o, j));
       if (l)
-        *slot_at(s, in, true, k) += l->first;
+        *slot_at(s, in, true, j) += l->first;
     }
   }
 }

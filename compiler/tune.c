@@ -61,6 +61,32 @@ static bool worth(Sched *s, Timing t, int64_t *value) {
   return eval(s, s->tuned->value, value);
 }
 
+/* The first op of an action of several; NONE. */
+static uint32_t joined(const Sched *s) {
+  for (uint32_t i = 0; i < s->nop; i++)
+    if (s->op[i].group > 0)
+      return i;
+  return NONE;
+}
+
+/* Of an order that tries do not move: an op is not what they take for it, alone on its rank. */
+static bool as_written(Sched *s, const Clause *c, uint32_t op, int64_t tries, int64_t *value) {
+  if (tries > 0) {
+    diag_error(s->diag, DIAG_CLAUSE, c->tries->at, "tries move single ops, and %s",
+               op == NONE ? "'send next' holds up what comes after one"
+                          : arena_printf(s->arena, "%s is one action with others", op_text(s, op)));
+    if (op != NONE)
+      diag_note(s->diag, s->site[s->op[op].site], "it comes from here");
+    diag_help(s->diag, "leave out 'tries'; the values of 'tune' are compared all the same");
+    return false;
+  }
+  OrderRun run = {.stage = s->stage};
+  run.end = arena_alloc(s->arena, (size_t)s->nop * sizeof *run.end + 1);
+  run.head = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  BUG_IF(!order_run(s, &run)); /* try_value has */
+  return worth(s, run.t, value);
+}
+
 /* The first tries of a value, or all of them. */
 static bool improve(Sched *s, bool first, int64_t *value) {
   const Clause *c = s->tuned;
@@ -72,6 +98,9 @@ static bool improve(Sched *s, bool first, int64_t *value) {
                (long long)tries, MAX_TRIES);
     return false;
   }
+  uint32_t together = joined(s);
+  if (together != NONE || s->send == SEND_NEXT)
+    return as_written(s, c, together, tries, value);
   uint32_t early = tries > 0 ? justify_obstacle(s) : NONE;
   if (early != NONE) {
     diag_error(s->diag, DIAG_CLAUSE, s->site[s->op[early].site],

@@ -242,13 +242,17 @@ static bool keep_phase(Ex *x, Past past, uint32_t first, uint8_t phase) {
            (i % 4 < 3 ? s->nmb : 1) * sizeof **past.maps);
   s->nop = first;
   bool ok = true;
+  uint32_t action = first; /* where that of op i begins */
   for (uint32_t i = first; i < end && ok; i++) {
     const Op o = s->op[i]; /* push_op writes at or before it */
     const OpRef use = {.at = s->site[o.site], .place = o.site + 1};
-    if (o.phase != phase)
-      continue;
     x->use = &use;
-    ok = push_op(x, o.kind, o.stage, o.mb);
+    ok = o.phase != phase || push_op(x, o.kind, o.stage, o.mb);
+    if (o.group > 0)
+      continue;
+    for (uint32_t k = action; k < s->nop; k++)
+      s->op[k].group = (uint16_t)(s->nop - 1 - k);
+    action = s->nop;
   }
   x->use = NULL;
   return ok;

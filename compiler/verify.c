@@ -13,7 +13,6 @@
  * Time and memory are linear in instructions, slots and (stage, mb) cells. */
 #include <string.h>
 
-#include "graph.h"
 #include "verify.h"
 
 #define SEEN(op) ((uint8_t)(1u << PIPE_##op)) /* F B I W in bits 0-3 */
@@ -58,8 +57,10 @@ void verify_ops(const Sched *s) {
     for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
       const Op *o = &s->op[i];
       BUG_IF(o->stage >= s->nstage || s->stage[o->stage].rank != r);
-      BUG_IF(o->phase >= PIPE_NPHASES || o->zero != 0 || o->site >= s->nsite);
+      BUG_IF(o->phase >= PIPE_NPHASES || o->site >= s->nsite);
+      BUG_IF(o->group > 0 && (i + 1 >= s->rank_op0[r + 1] || o[1].group != o->group - 1));
       if (o->kind == PIPE_U) {
+        BUG_IF(o->group > 0 || (i > s->rank_op0[r] && o[-1].group > 0));
         uint32_t row = s->round0[o->stage] + rounds[o->stage]++;
         BUG_IF(fresh[o->stage] == 0 || row >= s->round0[o->stage + 1]);
         BUG_IF(s->round[row].u != i || s->round[row].grad != grad[o->stage]);
@@ -138,6 +139,7 @@ typedef struct Verify {
   Slot *slot;            /* [nslot] */
   uint32_t *live, *most; /* [npool] full slots, and the most there were */
   uint32_t done[3];      /* instructions above, per stream: the position of the one at hand */
+  uint32_t begun;        /* those of COMPUTE above its action */
   uint32_t waited[3][3]; /* most that an instruction of a stream has waited for, of each other */
   int stream;            /* of the one at hand: 0 COMPUTE, 1 COMM, 2 COPY */
 } Verify;
@@ -195,7 +197,9 @@ static void sum_stages(Verify *v) {
 
 /* note [before]: the access of this slot at `touched` of stream x is over when this one starts. */
 static bool is_before(const Verify *v, int x, uint32_t touched) {
-  return x == v->stream ? touched <= v->done[x] : touched <= v->waited[v->stream][x];
+  if (x == v->stream)
+    return touched <= (x ? v->done[x] : v->begun);
+  return touched <= v->waited[v->stream][x];
 }
 
 static bool skips(const Verify *v, uint32_t edge) { return edge != NONE && v->p->edge[edge].skip; }
@@ -242,7 +246,7 @@ static uint32_t list_at(const PipeRank *k, uint32_t field, uint32_t n, uint32_t 
   return n > 1 ? k->list[field + i] : field;
 }
 
-static void verify_compute(Verify *v, const PipeInstr *in) {
+static void verify_takes(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
   const PipeStage *st = &p->stage[in->stage];
   BUG_IF(in->peer != NONE);
@@ -250,7 +254,7 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
     BUG_IF(in->act != NONE || in->gout != NONE || in->keep != NONE);
     BUG_IF(in->in != NONE || in->out != NONE);
     BUG_IF(v->fresh[in->stage] == 0);
-    BUG_IF(in->mb != NONE && (in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb ||
+    BUG_IF(in->mb != NONE && (!verify_runs(p, in->stage, in->mb) ||
                               !is_complete(v->cell[cell_at(p->nmb, in->stage, in->mb)].ops)));
     BUG_IF(st->replica != in->stage &&
            (!v->reduced[in->stage] || v->waited[0][1] < v->reduced[in->stage]));
@@ -276,7 +280,7 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
   BUG_IF((in->gout != NONE) != (in->op == PIPE_I || in->op == PIPE_W));
   BUG_IF((in->in != NONE) != (nread > 0));
   BUG_IF((in->out != NONE) != (nwrite > 0));
-  /* Takes before it gives back: what it writes never lies where it reads. */
+  /* An action takes all that it takes before it gives back: what it writes never lies where it reads. */
   if (forward) {
     c->act = in->act;
     fill(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE);
@@ -292,10 +296,21 @@ static void verify_compute(Verify *v, const PipeInstr *in) {
     fill(v, list_at(k, in->out, nwrite, i), p->stage[to.other].rank == v->r ? PIPE_LOCAL : PIPE_OUT,
          to.owner, in->mb, !forward, to.edge);
   }
+}
+
+static void verify_gives(Verify *v, const PipeInstr *in) {
+  const PipeProgram *p = v->p;
+  const PipeStage *st = &p->stage[in->stage];
+  if (in->op == PIPE_U)
+    return;
+  Cell *c = &v->cell[cell_at(p->nmb, in->stage, in->mb)];
+  bool forward = in->op == PIPE_F;
+  uint32_t nread = in->op == PIPE_W ? 0 : forward ? st->nin : st->nout;
   for (uint32_t i = 0; i < nread; i++) {
     Passage from = verify_passage(&v->edges, in->stage, in->mb, !forward, i);
-    use(v, list_at(k, in->in, nread, i), p->stage[from.other].rank == v->r ? PIPE_LOCAL : PIPE_IN,
-        from.owner, in->mb, !forward, from.edge, true);
+    use(v, list_at(&p->rank[v->r], in->in, nread, i),
+        p->stage[from.other].rank == v->r ? PIPE_LOCAL : PIPE_IN, from.owner, in->mb, !forward,
+        from.edge, true);
   }
   if (!forward) {
     bool last = in->op == PIPE_B || in->op == PIPE_W;
@@ -438,8 +453,9 @@ static void verify_stashes(Verify *v) {
   for (uint32_t i = 0; i < k->npool; i++)
     if (k->pool[i].cls == PIPE_ACT || k->pool[i].cls == PIPE_HOST)
       v->live[i] = v->most[i] = 0;
-  for (uint32_t i = next_of(k, 0, 0); i < k->ninstr; i = next_of(k, i + 1, 0), done++) {
+  for (uint32_t i = next_of(k, 0, 0), n; i < k->ninstr; i = next_of(k, i + n, 0), done += n) {
     const PipeInstr *in = &k->instr[i];
+    n = in->group + 1u;
     for (; copy < k->ninstr && k->instr[copy].wait <= done; copy = next_of(k, copy + 1, 2)) {
       bool load = k->instr[copy].op == PIPE_LOAD;
       Slot *slot = &v->slot[k->instr[copy].act];
@@ -453,11 +469,13 @@ static void verify_stashes(Verify *v) {
     for (; nover < in->wait_copy; nover++, over = next_of(k, over + 1, 2))
       if (k->instr[over].op == PIPE_OFF)
         live -= leaves(v, k->instr[over].act);
-    if (in->op == PIPE_F)
-      change(v, in->act, true), live++;
+    for (uint32_t j = 0; j < n; j++)
+      if (in[j].op == PIPE_F)
+        change(v, in[j].act, true), live++;
     most = live > most ? live : most;
-    if (in->op == PIPE_B || in->op == PIPE_W)
-      change(v, in->act, false), live--;
+    for (uint32_t j = 0; j < n; j++)
+      if (in[j].op == PIPE_B || in[j].op == PIPE_W)
+        change(v, in[j].act, false), live--;
   }
   BUG_IF(copy < k->ninstr || k->inflight != most);
   for (; over < k->ninstr; over = next_of(k, over + 1, 2))
@@ -474,7 +492,7 @@ static void verify_rank(Verify *v) {
   memset(v->waited, 0, sizeof v->waited);
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
-    BUG_IF(in->phase >= PIPE_NPHASES || in->group != 0 || in->site >= p->nsite);
+    BUG_IF(in->phase >= PIPE_NPHASES || in->site >= p->nsite);
     BUG_IF(in->stage >= p->nstage || p->stage[in->stage].rank != v->r);
     v->stream = stream_of(in->op);
     int other[2] = {v->stream == 0, v->stream == 2 ? 1 : 2}; /* of wait, of wait_copy */
@@ -487,9 +505,31 @@ static void verify_rank(Verify *v) {
       verify_copy(v, in);
     else if (v->stream)
       verify_comm(v, in);
-    else
-      verify_compute(v, in);
-    v->done[v->stream]++;
+    if (v->stream) {
+      BUG_IF(in->group != 0);
+      v->done[v->stream]++;
+      continue;
+    }
+    /* All ops of the action take, then all give back. */
+    uint32_t n = in->group + 1u;
+    BUG_IF(n > k->ninstr - i);
+    v->begun = v->done[0];
+    for (uint32_t j = 0; j < n; j++) {
+      const PipeInstr *op = &in[j];
+      BUG_IF(op->group != n - 1 - j || (j > 0 && (op->wait != 0 || op->wait_copy != 0)) ||
+             op->op > PIPE_U);
+      BUG_IF(n > 1 && op->op == PIPE_U);
+      BUG_IF(op->phase >= PIPE_NPHASES || op->site >= p->nsite);
+      BUG_IF(op->stage >= p->nstage || p->stage[op->stage].rank != v->r);
+      v->done[0] = v->begun + j;
+      verify_takes(v, op);
+    }
+    for (uint32_t j = 0; j < n; j++) {
+      v->done[0] = v->begun + j;
+      verify_gives(v, &in[j]);
+    }
+    v->done[0] = v->begun + n;
+    i += n - 1;
   }
   verify_stashes(v);
   for (uint32_t i = 0; i < k->npool; i++) {
@@ -658,6 +698,30 @@ static void verify_play(const Verify *v, Arena *a) {
       BUG_IF(player[r].on[x].next < p->rank[r].ninstr);
 }
 
+/* What the other streams wait for ends an action, unless sends are eager. With `send next` an action
+ * waits for what the one before it has made. */
+static void verify_send(const Sched *s) {
+  const PipeProgram *p = s->prog;
+  for (uint32_t r = 0; r < p->nrank && s->send != SEND_EAGER; r++) {
+    const PipeRank *k = &p->rank[r];
+    uint32_t *row = NEW_ARRAY(s->arena, uint32_t, k->ninstr), ncompute = 0, ncomm = 0, sent = 0,
+             waited = 0;
+    for (uint32_t i = 0; i < k->ninstr; i++) {
+      const PipeInstr *in = &k->instr[i];
+      if (in->op <= PIPE_U) {
+        bool first = ncompute == 0 || k->instr[row[ncompute - 1]].group == 0;
+        waited = in->wait > waited ? in->wait : waited;
+        BUG_IF(first && s->send == SEND_NEXT && waited < sent);
+        row[ncompute++] = i;
+        continue;
+      }
+      ncomm += stream_of(in->op) == 1;
+      BUG_IF(in->wait > 0 && k->instr[row[in->wait - 1]].group != 0);
+      sent = is_send(in) ? ncomm : sent;
+    }
+  }
+}
+
 void verify_program(const Sched *s) {
   const PipeProgram *p = s->prog;
   Arena *a = s->arena;
@@ -673,6 +737,12 @@ void verify_program(const Sched *s) {
       const PipeInstr *in = &p->rank[r].instr[i];
       BUG_IF(in->op >= PIPE_NOPS || in->stage >= p->nstage);
       busy += in->op <= PIPE_U ? p->stage[in->stage].time[in->op] : 0;
+      const PipeInstr *f = in->op == PIPE_F ? in : in + 1, *b = in->op == PIPE_F ? in + 1 : in;
+      bool pair = in->group == 1 && i + 1 < p->rank[r].ninstr && in[1].stage < p->nstage &&
+                  (i == 0 || in[-1].group != 2) && f->op == PIPE_F && b->op == PIPE_B;
+      if (pair && p->stage[f->stage].time_fb)
+        busy += p->stage[f->stage].time_fb - p->stage[f->stage].time[PIPE_F] -
+                p->stage[b->stage].time[PIPE_B];
     }
   }
   BUG_IF(p->busy != busy || p->makespan < p->ideal || p->busy > p->nrank * p->ideal);
@@ -702,57 +772,6 @@ void verify_program(const Sched *s) {
     verify_rank(&v);
   verify_guests(&v);
   verify_complete(&v);
+  verify_send(s);
   verify_play(&v, a);
-}
-
-void verify_clock(const Sched *s, int64_t S, uint32_t nnode, const uint32_t *first,
-                  const uint32_t *per, const __int128 *at, uint64_t num, uint64_t by) {
-  /* node[op]: its node; turn[op]: how many periods after the op that names the node. */
-  uint32_t *node = arena_alloc(s->arena, s->nop * sizeof *node + 1);
-  int64_t *turn = arena_alloc(s->arena, s->nop * sizeof *turn + 1);
-  uint32_t base = 0;
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
-      const Op *o = &s->op[i];
-      node[i] = NONE;
-      for (uint32_t k = 0; k < per[r] && o->kind != PIPE_U; k++) {
-        const Op *n = &s->op[first[r] + k];
-        int64_t d = (int64_t)o->mb - n->mb;
-        if (n->stage == o->stage && n->kind == o->kind && d % S == 0)
-          node[i] = base + k, turn[i] = d / S;
-      }
-      BUG_IF(o->kind != PIPE_U && node[i] == NONE);
-    }
-    base += per[r];
-  }
-  BUG_IF(base != nnode);
-#define CLOCK(i) (at[node[i]] + (__int128)num * turn[i])
-  for (uint32_t i = 0; i < s->nop; i++) {
-    const Op *o = &s->op[i];
-    if (o->kind == PIPE_U)
-      continue;
-    const PipeStage *st = &s->stage[o->stage];
-    const struct StageGraph *g = s->graph;
-    const uint32_t *made = o->kind == PIPE_F ? s->at_f : s->at_b;
-    uint32_t n = o->kind == PIPE_W ? 0 : o->kind == PIPE_F ? st->nin : st->nout;
-    for (uint32_t e = 0; e <= n; e++) { /* what it reads, and the op before it on its rank */
-      uint32_t from = o->kind == PIPE_F ? st->prev : st->next, before;
-      if (g && e < n) /* the rows of a pipe are one after the other */
-        from = o->stage - st->model +
-               (o->kind == PIPE_F ? g->edge[g->in_edge[g->in0[st->model] + e]].from
-                                  : g->edge[g->out0[st->model] + e].to);
-      if (e < n)
-        before = made[(size_t)from * s->nmb + o->mb] - 1;
-      else if (i > 0 && i != s->rank_op0[st->rank])
-        before = i - 1;
-      else
-        continue;
-      const Op *b = &s->op[before];
-      uint64_t time = s->stage[b->stage].time[b->kind];
-      if (e < n && s->stage[b->stage].rank != st->rank)
-        time += s->stage[b->stage].time[PIPE_SEND_F];
-      BUG_IF(CLOCK(i) < CLOCK(before) + (__int128)time * by);
-    }
-  }
-#undef CLOCK
 }

@@ -283,6 +283,10 @@ static void put_stmt(FILE *out, const Stmt *s, int indent) {
     put_op(out, s->opdef->op);
     break;
   case ST_FN: put_fn(out, s->fn); break;
+  case ST_OVERLAP:
+    fputs("overlap ", out);
+    put_block(out, s->body, indent);
+    break;
   case ST_USE:
     fprintf(out, "use %s%s%s", s->phase < PIPE_NPHASES ? phase[s->phase] : "",
             s->phase < PIPE_NPHASES ? "of " : "", s->name);
@@ -378,6 +382,7 @@ static void put_clause(FILE *out, const Clause *c) {
     fputs("profile ", out);
     put_string(out, c->path);
     break;
+  case CL_SEND: fprintf(out, "send %s", c->name); break;
   case CL_CHECK:
     fputs("check ", out);
     ast_dump_expr(out, c->value);

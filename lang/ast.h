@@ -81,6 +81,7 @@ typedef enum StmtKind {
   ST_CLIP,    /* clip statement-or-block: ops on microbatches that do not exist are left out */
   ST_CLOCK,   /* clock NAME [in range] [period value] { body }: ops in the order of their stamps */
   ST_RULES,   /* rules NAME [in range] { body }: ops by priority, in a simulation */
+  ST_OVERLAP, /* overlap { body }: its ops are one action */
   ST_USE      /* use [phase of] name(args) [@ value]: the order of another schedule */
 } StmtKind;
 
@@ -138,6 +139,7 @@ typedef enum ClauseKind {
   CL_BYTES,   /* bytes [var] { entries } */
   CL_PROFILE, /* profile "path" */
   CL_CHECK,   /* check value [for var in range] */
+  CL_SEND,    /* send name: when the outputs of an action may leave */
   CL_TUNE,    /* tune [var in range] [tries tries] by value */
   CL_OFFLOAD, /* offload [var, mb_var [-> place]] [when] [lead] */
   CL_LET, CL_FN
@@ -147,7 +149,7 @@ struct Clause {
   Clause *next;
   ClauseKind kind;
   Span at;
-  Name name;          /* pipe, let */
+  Name name;          /* pipe, let, send */
   Span name_at;
   Name var;           /* bound variable, or NULL */
   Span var_at;

@@ -211,6 +211,7 @@ again:
   "when"               { TOKEN(WHEN); }
   "dag"                { TOKEN(DAG); }
   "tie"                { TOKEN(TIE); }
+  "overlap"            { TOKEN(OVERLAP); }
   "use"                { TOKEN(USE); }
   "tune"               { TOKEN(TUNE); }
   "tries"              { TOKEN(TRIES); }
@@ -218,7 +219,7 @@ again:
   "offload"            { TOKEN(OFFLOAD); }
   "lead"               { TOKEN(LEAD); }
 
-  "overlap" | "weights" | "stash" | "comm" | "slices" | "finally" | "recompute"
+  "weights" | "stash" | "comm" | "slices" | "finally" | "recompute"
   | "side" | "group" | "recv" | "wait" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(RESERVED);

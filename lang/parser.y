@@ -41,7 +41,7 @@ typedef struct ClauseList { Clause *first, *last; } ClauseList;
 typedef struct Binding { Name name; Span at; } Binding;
 typedef struct Base { Name name; Span at; Arg *args; } Base;
 typedef struct Array { Binding index; Range range; } Array; /* index.name NULL: none */
-typedef struct Head { Binding name; Expr *index; } Head;    /* of what stands before the dot */
+typedef struct OpHead { Binding name; Expr *index; } OpHead;    /* of what stands before the dot */
 
 #define YYLLOC_DEFAULT(Cur, Rhs, N)                                \
   do {                                                             \
@@ -160,7 +160,7 @@ static OpRef *new_op(Parse *ps, Span at, Binding name) {
   return op;
 }
 
-static OpRef *new_pipe_op(Parse *ps, Span at, Head pipe, Binding name) {
+static OpRef *new_pipe_op(Parse *ps, Span at, OpHead pipe, Binding name) {
   OpRef *op = new_op(ps, at, name);
   op->pipe = pipe.name.name;
   op->pipe_at = pipe.name.at;
@@ -271,7 +271,7 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
   Item *item;
   uint8_t phase;
   Array array;
-  Head head;
+  OpHead head;
   bool flag;
 }
 
@@ -285,6 +285,7 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'"
 %token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
+%token OVERLAP "'overlap'"
 %token USE "'use'" EXPECTS "'expects'"
 %token OFFLOAD "'offload'" LEAD "'lead'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
@@ -472,9 +473,14 @@ clause:
     $$->var_at = $5.at;
     $$->range = $7;
   }
+| SEND ok NAME {
+    $$ = new_clause(ps, CL_SEND, @$, NULL);
+    $$->name = $3.name;
+    $$->name_at = @3;
+  }
 | OFFLOAD ok when_opt lead_opt { $$ = new_offload(ps, @$, NO_BINDING, NO_BINDING, $3.e, $4.e); }
-| OFFLOAD ok name ',' name to_opt when_opt lead_opt {
-    $$ = new_offload(ps, @$, $3, $5, $7.e, $8.e);
+| OFFLOAD ok NAME ',' name to_opt when_opt lead_opt {
+    $$ = new_offload(ps, @$, (Binding){$3.name, @3}, $5, $7.e, $8.e);
     $$->place = $6.e;
   }
 | TUNE ok tries_opt BY expr { $$ = new_clause(ps, CL_TUNE, @$, $5.e); $$->tries = $3.e; }
@@ -556,6 +562,10 @@ stmt:
 | OP ok name '(' names_opt ')' '=' opref {
     $$ = (StmtVal){new_stmt(ps, ST_OPDEF, @$), 1};
     $$.s->opdef = new_opdef(ps, @$, $3, $5.first, $8);
+  }
+| OVERLAP ok block {
+    $$ = (StmtVal){new_stmt(ps, ST_OVERLAP, @$), above(ps, $3.depth)};
+    $$.s->body = $3.first;
   }
 | USE ok used_phase name '(' args_opt ')' at_opt {
     $$ = (StmtVal){new_binder(ps, ST_USE, @$, $4), 1};
@@ -649,8 +659,8 @@ optarget:
 | pipe_head '.' name '[' STAGE expr ']' { $$ = new_pipe_op(ps, @$, $1, $3); $$->stage = $6.e; }
 ;
 pipe_head:
-  name { $$ = (Head){$1, NULL}; }
-| name '[' expr ']' { $$ = (Head){$1, $3.e}; }
+  name { $$ = (OpHead){$1, NULL}; }
+| name '[' expr ']' { $$ = (OpHead){$1, $3.e}; }
 ;
 
 values_opt: %empty { $$ = (ArgList){0}; } | values ;
@@ -836,12 +846,12 @@ static const short operator_tokens[] = {
   '*', '/', '%', '+', '-', '<', TOK_LE, '>', TOK_GE, TOK_EQ, TOK_NE, TOK_AND, TOK_OR, '?',
 };
 static const short stmt_tokens[] = {
-  TOK_OP, TOK_NAME, TOK_STEADY, TOK_WARMUP, TOK_FLUSH, TOK_CLIP, TOK_CLOCK, TOK_RULES, TOK_DO,
-  TOK_IF, TOK_LET, TOK_FN, TOK_USE,
+  TOK_OP, TOK_NAME, TOK_STEADY, TOK_WARMUP, TOK_FLUSH, TOK_CLIP, TOK_CLOCK, TOK_RULES,
+  TOK_OVERLAP, TOK_DO, TOK_IF, TOK_LET, TOK_FN, TOK_USE,
 };
 static const short clause_tokens[] = {
-  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_TUNE, TOK_OFFLOAD,
-  TOK_EDGE, TOK_TIE, TOK_LET, TOK_FN,
+  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_SEND, TOK_TUNE,
+  TOK_OFFLOAD, TOK_EDGE, TOK_TIE, TOK_LET, TOK_FN,
 };
 static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};
 
@@ -927,7 +937,8 @@ static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
     diag_help(d, "a loop is written 'do i in a..b { ... }'");
   else if (got_kind == YYTRANSLATE(',') && stmt)
     diag_help(d, "ops follow each other without commas");
-  else if (got_kind == YYTRANSLATE(',') && expects(want, TOK_SEND) && !expr)
+  else if (got_kind == YYTRANSLATE(',') && expects(want, TOK_SEND) && !expects(want, TOK_RANKS)
+           && !expr)
     diag_help(d, "entries follow each other without commas");
   else if (expects(want, TOK_SCHEDULE) && !expects(want, '*') && got_kind != YYTRANSLATE(';'))
     diag_help(d, "an item is a schedule, an import, a let or a fn");

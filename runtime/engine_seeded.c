@@ -99,16 +99,18 @@ static uint32_t carry_out_sum(Seeded *s, uint32_t r, PrStatus *st) {
   return l->n;
 }
 
-static PrStatus carry_out(Seeded *s, Ready e) {
+/* *n: how many instructions that was. */
+static PrStatus carry_out(Seeded *s, Ready e, uint32_t *n) {
   PrRun *run = s->run;
   RankRun *k = &run->rank[e.rank];
   PrStatus st = PR_OK;
   if (e.on == PIPE_COPY) {
     pr_copy(run, k, &k->copy[s->copy[e.rank]], s->step);
     s->copy[e.rank]++;
+    *n = 1;
   } else if (e.on == PIPE_COMPUTE) {
-    st = pr_compute(run, k, &k->compute[s->compute[e.rank]], s->step);
-    s->compute[e.rank]++;
+    st = pr_compute(run, k, &k->compute[s->compute[e.rank]], s->step, n);
+    s->compute[e.rank] += *n;
   } else {
     const PipeInstr *c = comm_head(s, e.rank);
     uint32_t q = c->peer;
@@ -119,6 +121,7 @@ static PrStatus carry_out(Seeded *s, Ready e) {
     s->comm[e.rank]++;
     s->comm[q]++;
     look_at(s, q);
+    *n = 2;
   }
   look_at(s, e.rank);
   return st;
@@ -152,8 +155,9 @@ static PrStatus run_step(Seeded *s) {
     if (e.on == PIPE_COMM && pipe_is_sum(comm_head(s, e.rank)->op)) {
       left -= carry_out_sum(s, e.rank, &st);
     } else {
-      st = carry_out(s, e);
-      left -= e.on == PIPE_COMM ? 2 : 1;
+      uint32_t n;
+      st = carry_out(s, e, &n);
+      left -= n;
     }
     if (st)
       return st;

@@ -328,7 +328,7 @@ static void run_step(PrRun *run, RankRun *k) {
     atomic_store(&k->copy_begun, step + 1);
     wake_copier(run, k);
   }
-  for (uint32_t i = 0; i < k->ncompute; i++) {
+  for (uint32_t i = 0, n; i < k->ncompute; i += n) {
     const ComputeAt *at = &k->compute[i];
     uint64_t need = comm_base + k->t->instr[at->index].wait;
     if (atomic_load_explicit(&k->comm_done, memory_order_acquire) < need)
@@ -338,11 +338,11 @@ static void run_step(PrRun *run, RankRun *k) {
     if (failed(run))
       return;
     atomic_store_explicit(&k->running, at->index + 1, memory_order_relaxed);
-    PrStatus st = pr_compute(run, k, at, step);
+    PrStatus st = pr_compute(run, k, at, step, &n);
     atomic_store_explicit(&k->running, 0, memory_order_relaxed);
     if (st)
       return;
-    atomic_store(&k->compute_done, ++done);
+    atomic_store(&k->compute_done, done += n);
     uint64_t wanted = atomic_load(&k->comm_wait);
     if (wanted && wanted <= done && atomic_compare_exchange_strong(&k->comm_wait, &wanted, 0))
       advance(run, k);

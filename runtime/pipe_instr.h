@@ -14,6 +14,10 @@
  * is free. In the list a wait refers only to instructions further up, so a host may issue it from
  * the top.
  *
+ * The ops of an action (F B I W) follow each other in the list, each with the number of those still to
+ * come in `group`. They start together, when the first has its wait, which is that of all (theirs is 0);
+ * none needs another, and no slot is of two of them.
+ *
  * Transfers are rendezvous: a SEND and its RECV start together and complete together. They pair in
  * FIFO order per directed rank pair; there are no tags; the compiler has proved that order, sizes
  * and identity agree and that the whole cannot stall.
@@ -70,7 +74,7 @@ typedef enum PipeClass {
 typedef struct PipeInstr {
   uint8_t op;     /* PipeOp */
   uint8_t phase;  /* PipePhase */
-  uint16_t group; /* further instructions of COMPUTE after this one that are one action with it; 0 */
+  uint16_t group; /* further instructions after this one that are one action with it; 0 */
   uint32_t stage; /* row of PipeProgram.stage: the stage on THIS rank that the op belongs to */
   uint32_t mb;    /* microbatch. U: one whose gradient it applies, or PIPE_NONE; REDUCE: PIPE_NONE */
   uint32_t peer;  /* SEND, RECV: the other rank; OFF, LOAD: the rank with slot `keep`, if not this
@@ -124,6 +128,8 @@ typedef struct PipeStage {
   uint64_t weight_bytes, grad_bytes, opt_bytes;
   uint64_t work_bytes;            /* workspace of one op, shared by the stages of a rank */
   uint64_t time[PIPE_NOPS];       /* per op; SEND_x: of the transfer; RECV_x: 0; REDUCE, TIE: of all */
+  uint64_t time_fb;                /* of an action of one F, which is of this stage, and one B; 0: the
+                                      sum of both, as it is for all other actions */
 } PipeStage;
 
 /* An edge between stages of the model: forward, from -> to passes one tensor for each microbatch;
@@ -187,7 +193,7 @@ typedef struct PipeProgram {
 
 PIPE_STATIC_ASSERT(sizeof(PipeInstr) == 48, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipePool) == 32, "ABI");
-PIPE_STATIC_ASSERT(sizeof(PipeStage) == 48 + 9 * 8 + 8 * PIPE_NOPS, "ABI");
+PIPE_STATIC_ASSERT(sizeof(PipeStage) == 48 + 9 * 8 + 8 * PIPE_NOPS + 8, "ABI");
 PIPE_STATIC_ASSERT(PIPE_NOPS == 13, "a new instruction is a new ABI");
 
 /* An instruction that touches no slot, has no peer and waits for nothing. */

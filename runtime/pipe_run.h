@@ -93,6 +93,10 @@ typedef struct PrModel {
    * which ascend, in this order, and leaves the sum in each. Replicas have been reduced before and get
    * the same bits. NULL if the program ties no stages. */
   int (*tie)(void *self, const uint32_t *stage, void *const *grad, uint32_t n, uint64_t bytes);
+  /* All ops of an action of several at once, in the order of the text, to be carried out in any order
+   * or side by side: none needs what another makes, and they share only `work` and, on one stage,
+   * weight and grad. NULL: they are called one after the other. */
+  int (*overlap)(void *self, const PrCall *c, uint32_t n);
 } PrModel;
 
 /* All zero is the default. */

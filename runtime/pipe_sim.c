@@ -77,6 +77,30 @@ static void enqueue(Machine *m, uint32_t r) {
   m->rank[r].queued = true;
 }
 
+/* Times the action of n > 1 ops from i on, which starts at `start`: its ops one after the other in list
+ * order, none later than its end; the last ends with it. Returns its end. */
+static uint64_t run_action(Machine *m, uint32_t r, uint32_t i, uint32_t n, uint64_t start) {
+  const PipeStream *s = &m->in->compute[r];
+  const PipeInstr *a = stream_at(s, i), *b = stream_at(s, i + 1);
+  uint64_t time = 0, at = start, end;
+  for (uint32_t j = i; j < i + n; j++)
+    time = add(time, m->in->stage[stream_at(s, j)->stage].time[stream_at(s, j)->op]);
+  if (n == 2 && ((a->op == PIPE_F && b->op == PIPE_B) || (a->op == PIPE_B && b->op == PIPE_F))) {
+    uint64_t fused = m->in->stage[(a->op == PIPE_F ? a : b)->stage].time_fb;
+    time = fused > 0 ? fused : time;
+  }
+  end = add(start, time);
+  for (uint32_t j = i; j < i + n; j++) {
+    const PipeInstr *c = stream_at(s, j);
+    if (m->out->compute_start)
+      m->out->compute_start[r][j] = at;
+    at = add(at, m->in->stage[c->stage].time[c->op]);
+    at = j + 1 == i + n || at > end ? end : at;
+    m->rank[r].compute_end[j] = at;
+  }
+  return end;
+}
+
 static void run_compute(Machine *m, uint32_t r) {
   const PipeStream *s = &m->in->compute[r];
   Rank *k = &m->rank[r];
@@ -90,13 +114,17 @@ static void run_compute(Machine *m, uint32_t r) {
     uint64_t start = c->wait ? later(k->compute_free, k->comm_end[c->wait - 1]) : k->compute_free;
     if (c->wait_copy)
       start = later(start, k->copy_end[c->wait_copy - 1]);
-    uint64_t time = m->in->stage[c->stage].time[c->op];
-    if (starts)
-      starts[i] = start;
     if (start < k->begin)
       k->begin = start;
-    k->compute_end[i] = k->compute_free = add(start, time);
-    busy = add(busy, time);
+    if (c->group > 0 && c->group < s->n - i) {
+      k->compute_free = run_action(m, r, i, c->group + 1u, start);
+      i += c->group;
+    } else {
+      if (starts)
+        starts[i] = start;
+      k->compute_end[i] = k->compute_free = add(start, m->in->stage[c->stage].time[c->op]);
+    }
+    busy = add(busy, k->compute_free - start);
   }
   k->ncompute = i;
   m->out->busy = add(m->out->busy, busy);

@@ -76,11 +76,11 @@ static void *const *tensors(const RankRun *k, uint32_t at, uint32_t n) {
 
 /* Instructions */
 
-PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step) {
+/* What the callback of one op gets. */
+static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step) {
   const PipeInstr *c = &k->t->instr[at->index];
   const StageRun *s = &run->stage[c->stage];
   const PipeStage *g = &run->p->stage[c->stage];
-  const PrModel *m = &run->m;
   PrCall a = {.op = (PipeOp)c->op,
               .rank = k->id,
               .stage = g->model,
@@ -102,11 +102,8 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step) 
     a.act = k->slot[c->act];
   if (c->gout != PIPE_NONE)
     a.gout = k->slot[c->gout];
-
-  int (*call)(void *, const PrCall *) = NULL;
   switch ((PipeOp)c->op) {
   case PIPE_F:
-    call = m->forward;
     a.x = in;
     a.y = out;
     a.xs = (const void *const *)ins;
@@ -118,7 +115,6 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step) 
     }
     break;
   case PIPE_B:
-    call = m->backward;
     a.dy = in;
     a.dx = out;
     a.dys = (const void *const *)ins;
@@ -127,32 +123,46 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step) 
     a.grad = s->grad;
     break;
   case PIPE_I:
-    call = m->backward_input;
     a.dy = in;
     a.dx = out;
     a.dys = (const void *const *)ins;
     a.dxs = outs;
     a.weight = s->weight;
     break;
-  case PIPE_W:
-    call = m->backward_weight;
-    a.grad = s->grad;
-    break;
+  case PIPE_W: a.grad = s->grad; break;
   case PIPE_U:
-    call = m->update;
     a.weight = s->weight;
     a.grad = s->grad;
     a.opt = s->opt;
     break;
   default: break;
   }
+  return a;
+}
 
-  PrSpan *span = k->span ? pr_span(run, k, step, at->index) : NULL;
-  if (span)
-    span->start_ns = pr_now() - run->epoch_ns;
-  int code = call(m->self, &a);
-  if (span)
-    span->end_ns = pr_now() - run->epoch_ns;
+static int call_model(const PrModel *m, const PrCall *a, uint32_t n) {
+  if (n > 1)
+    return m->overlap(m->self, a, n);
+  switch (a->op) {
+  case PIPE_F: return m->forward(m->self, a);
+  case PIPE_B: return m->backward(m->self, a);
+  case PIPE_I: return m->backward_input(m->self, a);
+  case PIPE_W: return m->backward_weight(m->self, a);
+  default: return m->update(m->self, a);
+  }
+}
+
+PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n) {
+  const PipeInstr *c = &k->t->instr[at->index];
+  *n = run->m.overlap && c->group > 0 ? c->group + 1u : 1;
+  for (uint32_t i = 0; i < *n; i++)
+    k->call[i] = call_of(run, k, &at[i], step);
+  uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
+  int code = call_model(&run->m, k->call, *n);
+  uint64_t took = k->span ? pr_now() - run->epoch_ns - start : 0;
+  for (uint32_t i = 0; k->span && i < *n; i++) /* side by side */
+    *pr_span(run, k, step, at[i].index) = (PrSpan){start + took * i / *n,
+                                                   start + took * (i + 1) / *n};
   if (code) {
     char where[PR_WHERE];
     return pr_fail(run, PR_E_MODEL, "model: rank %u, step %llu, %s: the callback returned %d",
@@ -292,11 +302,15 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
   if (run->p->sized && k->host_bytes != t->host)
     return pr_fail(run, PR_E_ARG, "program: rank %u needs %llu bytes of host memory, not %llu",
                    k->id, (unsigned long long)k->host_bytes, (unsigned long long)t->host);
+  uint32_t most = 1;
+  for (uint32_t i = 0; i < t->ninstr; i++)
+    most = t->instr[i].group + 1u > most ? t->instr[i].group + 1u : most;
+  k->call = calloc(most, sizeof *k->call);
   k->slot = calloc((size_t)t->nslot + 1, sizeof *k->slot);
   /* A line more than needed: a buffer of no bytes at the end has an address, too. */
   k->block = aligned_alloc(PR_LINE, k->bytes + PR_LINE);
   k->listed = calloc((size_t)t->nlist + 1, sizeof *k->listed);
-  bool ok = k->slot && k->listed && k->block;
+  bool ok = k->slot && k->listed && k->block && k->call;
   if (k->ncopy > 0) {
     k->host = aligned_alloc(PR_LINE, k->host_bytes + PR_LINE);
     ok = ok && k->host;
@@ -650,6 +664,7 @@ void pr_close(PrRun *run) {
     free(k->host);
     free(k->slot);
     free(k->listed);
+    free(k->call);
     free(k->block);
     free(k->span);
     free(k->view);

@@ -109,6 +109,7 @@ typedef struct RankRun {
   uint64_t bytes, host_bytes; /* of block, of host */
   void **slot;    /* [nslot] */
   void **listed;  /* [nlist] those of PipeRank.list */
+  PrCall *call;   /* room for those of the largest action */
   void *work;
   PrSpan *span; /* ring of trace_slots steps, [ninstr] each; NULL without trace */
   PrSpan *view; /* trace.c: the steps kept, oldest first */
@@ -192,8 +193,9 @@ PipeOp pr_partner(const PipeProgram *p, const PipeInstr *c, uint32_t *stage);
 /* PR_OK, or PR_E_ARG or PR_E_SIZE with the text set. Fills in run->stage[].size. */
 PrStatus pr_validate(PrRun *run);
 
-/* Carries out one instruction of the COMPUTE stream. */
-PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step);
+/* Carries out the instruction `at` of the COMPUTE stream; the first of an action and a model that takes
+ * actions as a whole: all of them. *n: how many. */
+PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n);
 
 /* Carries out one instruction of the COPY stream. */
 void pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step);

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "svg_action.h"
 #include "svg_curve.h"
 #include "svg_text.h"
 
@@ -550,6 +551,7 @@ static bool draw_panel(const Page *g, const Panel *n, double y, bool proved) {
   }
   if (g->nchunk > 1 && !n->dense)
     draw_strips(g, n, top);
+  svg_actions(&c, top);
   if (n->phases)
     draw_phases(g, n, top);
   draw_labels(g, n, top);
@@ -632,7 +634,7 @@ static int draw_caption(const Page *g, const Panel *n, int npanel, double y) {
 #define SAY(...) \
   do { \
     int k = snprintf(text + len, sizeof text - len, __VA_ARGS__); \
-    len = k > 0 && len + (size_t)k < sizeof text ? len + (size_t)k : sizeof text - 1; \
+    len = k >= 0 && len + (size_t)k < sizeof text ? len + (size_t)k : sizeof text - 1; \
   } while (0)
   SAY("Bubble: idle share of rank-time between the first start and the last end.");
   if (npanel == 2 && span_of(&n[1]) > 0) {
@@ -655,6 +657,7 @@ static int draw_caption(const Page *g, const Panel *n, int npanel, double y) {
     SAY(" Memory: proved bound, of weights, gradients, optimizer state, workspace and slots.");
   if (g->curve > 0)
     SAY(" Under each row: %s.", g->sized ? "its memory over time" : "its stashes alive over time");
+  SAY("%s", svg_actions_said(g->p));
   if (dense)
     SAY(" Ops are narrower than a dot: each column shows the kinds' shares of its time.");
 #undef SAY
@@ -694,7 +697,7 @@ static void draw_style(const Page *g) {
         ".tick text{font-size:10px;text-anchor:middle}\n"
         ".title{font-size:16px;font-weight:bold}\n.fact{font-size:12px;font-weight:normal}\n"
         ".panel{font-size:13px;font-weight:bold}\n.rank,.col{text-anchor:end}\n"
-        "text.soft{fill:#666}\n"
+        "text.soft{fill:#666}\n.action{fill:none;stroke:#c2185b;stroke-width:1.8}\n"
         ".name{font-size:10px;font-style:italic;text-anchor:middle;fill:#444}\n"
         ".key{font-size:10.5px}\n.cap{font-size:10.5px;fill:#444}\n",
         g->out);

@@ -64,6 +64,21 @@ static void put_names(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
           track_of(p, r, stream) - 1);
 }
 
+/* The ops of the action that instruction i is one of, if there are others: "0F7;7B3". */
+static void put_action(FILE *f, const PipeRank *k, uint32_t i) {
+  char op[PIPE_OP_TEXT];
+  uint32_t first = i;
+  while (first > 0 && k->instr[first - 1].group > 0)
+    first--;
+  if (k->instr[first].group == 0)
+    return;
+  for (uint32_t j = first; j <= first + k->instr[first].group && j < k->ninstr; j++) {
+    pipe_op_text(op, (PipeOp)k->instr[j].op, k->instr[j].stage, k->instr[j].mb);
+    fprintf(f, "%s%s", j == first ? ",\"action\":\"" : ";", op);
+  }
+  putc('"', f);
+}
+
 /* One instruction: its slice, and its end of an arrow if it is a transfer. `id`: of the arrow. */
 static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pid, uint32_t step,
                       uint32_t r, uint32_t i, uint64_t id) {
@@ -83,6 +98,7 @@ static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
     fprintf(f, ",\"mb\":%u", in->mb);
   if (in->peer != PIPE_NONE)
     fprintf(f, ",\"peer\":%u", in->peer);
+  put_action(f, &p->rank[r], i);
   fprintf(f, ",\"phase\":\"%s\"", pipe_phase_name[in->phase < PIPE_NPHASES ? in->phase : 0]);
   if (g->nstep > 1)
     fprintf(f, ",\"step\":%u", step);

@@ -393,11 +393,48 @@ static PrStatus check_callback(Check *k, const PipeInstr *c) {
   return PR_OK;
 }
 
+/* The ops of an action follow each other; the first waits for all; no slot is of two of them, so none can
+ * need another. */
+static PrStatus check_action(Check *k, const PipeInstr *c) {
+  const PipeRank *t = &k->p->rank[k->rank];
+  bool later = k->index > 0 && c[-1].group > 0; /* not the first of its action */
+  if (later && (c->group != c[-1].group - 1 || c->op >= PIPE_U))
+    FAIL_AT(k, c, "%u more of its action follow, expected an op of COMPUTE with %u", c->group,
+            c[-1].group - 1u);
+  if (c->group > 0 && (c->op >= PIPE_U || c->group >= t->ninstr - k->index))
+    FAIL_AT(k, c, "cannot have %u more ops in its action", c->group);
+  if (c->op > PIPE_U)
+    return PR_OK;
+  if (!later)
+    k->first = k->index;
+  else if (c->wait > 0 || c->wait_copy > 0)
+    FAIL_AT(k, c, "waits for %u instructions, but only the first op of its action may wait",
+            c->wait + c->wait_copy);
+  const PipeStage *g = &k->p->stage[c->stage];
+  bool forward = c->op == PIPE_F;
+  const uint32_t field[] = {c->act, c->gout, c->keep, c->in, c->out};
+  const uint32_t tensors[] = {1, 1, 1, forward ? g->nin : g->nout, forward ? g->nout : g->nin};
+  for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
+    uint32_t n = tensors[i];
+    if (n > 1 && (field[i] > t->nlist || n > t->nlist - field[i]))
+      continue; /* see check_tensors */
+    for (uint32_t j = 0; j < n; j++) {
+      uint32_t slot = n > 1 ? t->list[field[i] + j] : field[i];
+      if (slot >= t->nslot)
+        continue;
+      if (later && k->slot[slot].action == k->first + 1)
+        FAIL_AT(k, c, "slot %u is of another op of its action, too", slot);
+      k->slot[slot].action = k->first + 1;
+    }
+  }
+  return PR_OK;
+}
+
 static PrStatus check_instr(Check *k, const PipeInstr *c) {
   const PipeProgram *p = k->p;
-  if (c->op >= PIPE_NOPS || c->phase >= PIPE_NPHASES || c->group != 0)
-    return FAIL(k->run, "program: rank %u instruction %u: op %u, phase %u, zero %u: out of range",
-                k->rank, k->index, c->op, c->phase, c->group);
+  if (c->op >= PIPE_NOPS || c->phase >= PIPE_NPHASES)
+    return FAIL(k->run, "program: rank %u instruction %u: op %u, phase %u: out of range", k->rank,
+                k->index, c->op, c->phase);
   if (c->stage >= p->nstage || p->stage[c->stage].rank != k->rank)
     FAIL_AT(k, c, "stage %u is not on rank %u", c->stage, k->rank);
   const PipeStage *g = &p->stage[c->stage];
@@ -418,8 +455,8 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
       k->wait[o->stream][x] = wait;
   }
   PrStatus st;
-  if ((st = check_peer(k, c)) || (st = check_order(k, c)) || (st = check_callback(k, c)) ||
-      (st = check_tensors(k, c, (PipeTensor)o->in, true)) ||
+  if ((st = check_action(k, c)) || (st = check_peer(k, c)) || (st = check_order(k, c)) ||
+      (st = check_callback(k, c)) || (st = check_tensors(k, c, (PipeTensor)o->in, true)) ||
       (st = check_tensors(k, c, (PipeTensor)o->out, false)))
     return st;
   bool host = c->op == PIPE_OFF || c->op == PIPE_LOAD;

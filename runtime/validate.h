@@ -22,6 +22,7 @@ typedef struct Slot {
   bool full, gradient;
   uint32_t owner, mb, edge; /* edge: PIPE_NONE in a chain */
   uint32_t touched[PIPE_NSTREAMS];
+  uint32_t action; /* the last action that has touched it: 1 + row of its first instruction */
 } Slot;
 
 /* A slot of class GUEST, which belongs to the rank that first uses it. */
@@ -45,6 +46,7 @@ typedef struct Check {
   /* Of the rank at hand. */
   Slot *slot;
   uint32_t rank, index;         /* of the instruction */
+  uint32_t first;               /* of COMPUTE: the row where its action begins */
   uint32_t done[PIPE_NSTREAMS]; /* instructions above it in each stream */
   /* Most that an instruction of a stream has waited for so far, of each stream. */
   uint32_t wait[PIPE_NSTREAMS][PIPE_NSTREAMS];

@@ -28,8 +28,9 @@ shared = os.environ.get("PIPE_SHARED_DATA", os.path.join(config.source, "..", "s
 shared = os.path.realpath(shared)
 if os.path.isdir(shared):
     config.available_features.add("shared-data")
-if shutil.which("spin"):
-    config.available_features.add("spin")
+for program in "spin", "fish":
+    if shutil.which(program):
+        config.available_features.add(program)
 try:  # a sandbox may have no /dev/pts
     for end in pty.openpty():
         os.close(end)

@@ -57,6 +57,10 @@ def written(order, place, rank, rng):
     own = [s for s in range(len(place)) if place[s] == rank]
     out, i = [], 0
     while i < len(order):
+        if isinstance(order[i], tuple):
+            out.append("overlap { %s }" % written(order[i], place, rank, rng))
+            i += 1
+            continue
         s, kind, mb = OP.match(order[i]).groups()
         at = "[stage %s]" % s
         if rng and int(s) in own and rng.random() < 0.5:
@@ -82,6 +86,6 @@ def pipe_text(nrank, place, nmb, orders, extra="", rng=None, auto_u=True):
     lines = ["schedule t() {", "  ranks %d" % nrank,
              "  pipe net stages %d mbs %d place s -> %s" % (len(place), nmb, rank)]
     for r, order in enumerate(orders):
-        u = "" if rng or not auto_u or any(o.endswith("U") for o in order) else " U"
+        u = "" if rng or not auto_u or any(o[-1] == "U" for o in order) else " U"
         lines.append("  order r in %d..%d { %s%s }" % (r, r + 1, written(order, place, r, rng), u))
     return "\n".join(lines + ([extra] if extra else []) + ["}"]) + "\n"

@@ -41,6 +41,7 @@ class Instr:
         self.away = self.on == 2 and row.get("peer") is not None  # its stash goes to its peer
         self.peer, self.act, self.gout = row.get("peer"), row.get("act"), row.get("gout")
         self.src, self.dst = row.get("in"), row.get("out")
+        self.group = row.get("group", 0)
 
     def __str__(self):
         return "rank %d [%d] %s" % (self.rank, self.index, self.text)
@@ -59,6 +60,11 @@ class Program:
                       for r, rank in enumerate(j["rank"])]
         self.compute, self.comm, self.copy = self.streams = [
             [[c for c in l if c.on == x] for l in self.lists] for x in range(3)]
+        self.send = j.get("send", "end")
+        for ops in self.lists:
+            for a, b in zip(ops, ops[1:]):
+                need(not a.group or (b.group == a.group - 1 and b.on == 0 and b.wait == b.waits[1][1] == 0), b, "is not in the action of", a)
+            need(not ops[-1].group and not any(c.group and (c.on or c.kind == "U") for c in ops), "an odd action")
 
     def rank_of(self, stage):
         return self.stages[stage]["rank"]
@@ -66,6 +72,17 @@ class Program:
     def cost(self, c):
         """Of a compute op, a copy, or a SEND."""
         return self.stages[c.stage]["send" if c.comm else c.kind]
+
+    def action(self, r, i):
+        """The ops of the action of rank r that begins with compute op i."""
+        return self.compute[r][i:i + self.compute[r][i].group + 1]
+
+    def action_cost(self, ops, cost):
+        if sorted(c.kind for c in ops) == ["B", "F"]:
+            f = next(c for c in ops if c.kind == "F")
+            if self.stages[f.stage].get("FB"):
+                return self.stages[f.stage]["FB"]
+        return sum(cost(c) for c in ops)
 
     def orders(self):
         return [[c.text for c in ops if c.kind != "U"] for ops in self.compute]
@@ -146,7 +163,10 @@ def walk_compute(p, r, rank):
         for key, name in classes:
             most[key] = max(most[key], sum(len(v) for k, v in live.items() if k[0] == name))
 
-    for i, c in enumerate(p.compute[r]):
+    here = lambda c, s: c.kind != "W" and 0 <= s < p.nstage and p.rank_of(s) == r
+    i = 0
+    while i < len(p.compute[r]):
+        ops = p.action(r, i)
         while copied < len(p.copy[r]) and p.copy[r][copied].wait <= i:
             d = p.copy[r][copied]
             if not d.away:
@@ -156,29 +176,30 @@ def walk_compute(p, r, rank):
             elif not left.pop(d.act, None):
                 change("act", d.act, True)
             copied += 1
-        while over < c.waits[1][1]:
+        while over < ops[0].waits[1][1]:
             d = p.copy[r][over]
             if left.get(d.act) is d:
                 change("act", d.act, False)
                 del left[d.act]
             over += 1
-        if c.kind == "U":
+        if ops[0].kind == "U":
+            i += 1
             continue
-        if warm is None and c.kind != "F":
-            warm = i
-        here = lambda s: c.kind != "W" and 0 <= s < p.nstage and p.rank_of(s) == r
-        local_in = here(c.stage + (-1 if c.forward else 1))
-        local_out = here(c.stage + (1 if c.forward else -1))
-        take = [("act", c.act)] if c.kind == "F" else []
-        take += [("gout", c.gout)] if c.kind == "I" else []
-        take += [("local", c.dst)] if local_out else []
-        give = [("act", c.act)] if c.kind in "BW" else []
-        give += [("gout", c.gout)] if c.kind == "W" else []
-        give += [("local", c.src)] if local_in else []
-        for cls, slot in take:
-            change(cls, slot, True)
-        for cls, slot in give:
-            change(cls, slot, False)
+        for c in ops:  # an action takes all before it gives any
+            if warm is None and c.kind != "F":
+                warm = i
+            i += 1
+            take = [("act", c.act)] if c.kind == "F" else []
+            take += [("gout", c.gout)] if c.kind == "I" else []
+            take += [("local", c.dst)] if here(c, c.stage + (1 if c.forward else -1)) else []
+            for cls, slot in take:
+                change(cls, slot, True)
+        for c in ops:
+            give = [("act", c.act)] if c.kind in "BW" else []
+            give += [("gout", c.gout)] if c.kind == "W" else []
+            give += [("local", c.src)] if here(c, c.stage + (-1 if c.forward else 1)) else []
+            for cls, slot in give:
+                change(cls, slot, False)
     for slot in left:
         change("act", slot, False)
     need(copied == len(p.copy[r]), "rank", r, "has copies after its last op")
@@ -220,10 +241,11 @@ def mate(send, recv):
         recv.stage == send.stage + (1 if send.forward else -1)
 
 
-def run(p, rng, duration):
+def run(p, rng, duration, fused=False, together=False):
     """Runs the lists: any enabled step may come next, rng chooses; the times cannot depend on it.
-    duration(c): of a compute op, a copy or a SEND. Returns {instr: (start, end)}; Wrong on a stall or when a
-    SEND meets the RECV of another tensor."""
+    duration(c): of a compute op, a copy or a SEND. The ops of an action run one after the other, or, together,
+    side by side from its start to its end; fused: with FB, none later than the end that it gives. Returns
+    {instr: (start, end)}; Wrong on a stall or when a SEND meets the RECV of another tensor."""
     at = [[0, 0, 0] for _ in range(p.nrank)]  # heads of COMPUTE, COMM and COPY
     ends = [[[], [], []] for _ in range(p.nrank)]
     when = {}
@@ -250,7 +272,16 @@ def run(p, rng, duration):
         rng.shuffle(ready)
         for r, x in ready:
             c, start = head(r, x), earliest(r, x)
-            if x != 1:
+            if not x:
+                ops = p.action(r, at[r][0])
+                took = {c: duration(c) for c in ops}
+                stop, now = start + (p.action_cost(ops, took.get) if fused else sum(took.values())), start
+                for c in ops:
+                    end = stop if together or c is ops[-1] else min(now + took[c], stop)
+                    finish(r, x, start if together else now, end)
+                    now = end
+                break
+            if x == 2:
                 finish(r, x, start, start + duration(c))
                 break
             d = head(c.peer, 1)
@@ -272,13 +303,15 @@ def run(p, rng, duration):
 
 def check_times(p, rng):
     """The predicted times are those of the machine with the program's own costs."""
-    when = run(p, rng, p.cost)
+    when = run(p, rng, p.cost, fused=True)
     for c, (start, end) in when.items():
         need((c.start, c.end) == (start, end), c, "is predicted", (c.start, c.end), "but runs", (start, end))
-    j, ops = p.json, [c for l in p.compute for c in l]
+    j = p.json
     first, last = min(s for s, _ in when.values()), max(e for _, e in when.values())
     need(j["makespan"] == last - first, "makespan", j["makespan"], "should be", last - first)
-    need(j["busy"] == sum(p.cost(c) for c in ops), "busy", j["busy"])
+    busy = sum(p.action_cost(p.action(r, i), p.cost) for r in range(p.nrank) for i in range(len(p.compute[r]))
+               if i == 0 or not p.compute[r][i - 1].group)
+    need(j["busy"] == busy, "busy", j["busy"], "should be", busy)
     span = max(max(when[c][1] for c in l) - min(when[c][0] for c in l) for l in p.lists)
     need(j["span"] == span, "span", j["span"], "should be", span)
     ideal, _ = play(p)
@@ -292,33 +325,49 @@ def play(p, cost=None):
     wire = (lambda s: 0) if cost else (lambda s: p.stages[s]["send"])
     end, at, now, first = {}, [0] * p.nrank, [0] * p.nrank, [None] * p.nrank
     moved = True
+    last = [0] * p.nrank
+
+    def source(c):
+        """The tensor that c waits for, or None, and when it is there."""
+        s = c.stage + (-1 if c.forward else 1)
+        if c.kind not in ("F", "B", "I") or not 0 <= s < p.nstage:
+            return None, 0
+        src = (s, "F" if c.forward else "G", c.mb)
+        return src, end.get(src, 0) + (wire(s) if p.rank_of(s) != p.rank_of(c.stage) else 0)
+
     while moved:
         moved = False
         for r in range(p.nrank):
             while at[r] < len(p.compute[r]):
-                c, start = p.compute[r][at[r]], now[r]
-                if c.kind in ("F", "B", "I"):
-                    s = c.stage + (-1 if c.forward else 1)
-                    if 0 <= s < p.nstage:
-                        src = (s, "F" if c.forward else "G", c.mb)
-                        if src not in end:
-                            break
-                        start = max(start, end[src] + (wire(s) if p.rank_of(s) != r else 0))
+                ops = p.action(r, at[r])
+                sources = [source(c) for c in ops]
+                if any(src is not None and src not in end for src, _ in sources):
+                    break
+                start = max([now[r]] + [t for _, t in sources])
                 if first[r] is None:
                     first[r] = start
-                now[r] = start + price(c)
-                end[(c.stage, "G" if c.kind in "BI" else c.kind, c.mb)] = now[r]
-                at[r] += 1
+                stop = start + (p.action_cost(ops, price) if not cost else sum(price(c) for c in ops))
+                done, hold = start, 0
+                for c in ops:
+                    done += price(c)
+                    early = p.send == "eager" and c is not ops[-1]
+                    end[(c.stage, "G" if c.kind in "BI" else c.kind, c.mb)] = min(done, stop) if early else stop
+                    to = c.stage + (1 if c.forward else -1)
+                    if p.send == "next" and c.kind in ("F", "B", "I") and p.crosses(c.stage, to):
+                        hold = max(hold, wire(c.stage))
+                last[r], now[r] = stop, stop + hold
+                at[r] += len(ops)
                 moved = True
     need(all(at[r] == len(p.compute[r]) for r in range(p.nrank)), "the compute orders wait for each other")
-    return max(now), max(now[r] - first[r] for r in range(p.nrank))
+    return max(last), max(last[r] - first[r] for r in range(p.nrank))
 
 
 def check_slots(p, rng, slow=()):
     """Runs with random durations, some ops very slow, and looks into the slots: nothing is
     overwritten, read too early, or read as something else; a slot holds what its pool is for."""
     longest = rng.choice((2, 10, 100))
-    when = run(p, rng, lambda c: 1000000 if c in slow else rng.randint(1, longest))
+    when = run(p, rng, lambda c: 1000000 if c in slow else rng.randint(1, longest),
+               together=p.send != "eager")
     lent = {}  # (rank, slot) -> [(start, end, stash) of its OFFs and LOADs, by rank]
     for r, rank in enumerate(p.json["rank"]):
         pools = rank["pools"]

@@ -21,9 +21,10 @@ class Shape:
         self.nrank, self.place, self.nmb, self.orders = nrank, place, nmb, orders
 
 
-def legal(rng, ranks=4, extra_stages=3, mbs=5, several=0.2):
+def legal(rng, ranks=4, extra_stages=3, mbs=5, several=0.2, join=0):
     """A random legal schedule: ops are appended to their ranks in a random order that respects the
-    data, so ranks need not be regular in any way. `several`: how often a stage is updated in between."""
+    data, so ranks need not be regular in any way. `several`: how often a stage is updated in between;
+    `join`: how often ops that can all run are one action, a tuple in the order."""
     P = rng.randint(1, ranks)
     S = P + rng.randint(0, extra_stages) * (rng.random() < 0.5)
     place = list(range(P)) + [rng.randrange(P) for _ in range(S - P)]
@@ -53,16 +54,23 @@ def legal(rng, ranks=4, extra_stages=3, mbs=5, several=0.2):
 
     while todo:
         can = sorted(o for o in todo if ready(*o))
-        s, k, m = rng.choices(can, [weight[o[1]] for o in can])[0]
-        todo.remove((s, k, m))
-        done.add((s, k, m))
-        orders[place[s]].append("%d%s%d" % (s, k, m))
-        left[s] -= k in "BW"
-        if left[s] > 0 and k in "BW" and rng.random() < several:
-            orders[place[s]].append("%dU" % s)
-        if not left[s] and rng.random() < 0.3:
-            orders[place[s]].append("%dU" % s)
-            left[s] = -1
+        action = [rng.choices(can, [weight[o[1]] for o in can])[0]]
+        if rng.random() < join:
+            more = [o for o in can if place[o[0]] == place[action[0][0]] and o != action[0]]
+            action += rng.sample(more, min(len(more), rng.choice((1, 1, 1, 2, 3))))
+        todo.difference_update(action)
+        done.update(action)
+        names = tuple("%d%s%d" % o for o in action)
+        orders[place[action[0][0]]].append(names if len(names) > 1 else names[0])
+        graded = [s for s, k, _ in action if k in "BW"]
+        for s in graded:
+            left[s] -= 1
+        for s in sorted({s for s, _, _ in action}):
+            if left[s] > 0 and s in graded and rng.random() < several:
+                orders[place[s]].append("%dU" % s)
+            if not left[s] and rng.random() < 0.3:
+                orders[place[s]].append("%dU" % s)
+                left[s] = -1
     for s in range(S):
         if left[s] == 0:
             orders[place[s]].append("%dU" % s)
@@ -95,8 +103,10 @@ def text(shape, rng, costs=False):
     e = lambda most: "%d + s * %d %% %d" % (rng.randint(0, most), rng.randint(0, 7), rng.randint(1, 4))
     if costs and rng.random() < 0.8:
         free = lambda most: rng.choice(("0", e(9), e(most)))
-        extra += "  time s { F = %s  I = %s  W = %s  U = %s  send = %s }\n" % (
-            free(9), free(9), e(9), e(3), free(40))
+        extra += "  time s { F = %s  I = %s  W = %s  U = %s  send = %s%s }\n" % (
+            free(9), free(9), e(9), e(3), free(40), "  FB = " + e(25) if rng.random() < 0.5 else "")
+    if costs and rng.random() < 0.6:
+        extra += "  send %s\n" % rng.choice(("eager", "end", "next"))
     if costs and rng.random() < 0.6:
         keys = rng.sample(("act", "gout", "boundary", "weight", "grad", "opt", "work"), rng.randint(1, 7))
         extra += "  bytes s { %s }\n" % "  ".join("%s = %s" % (k, e(300)) for k in sorted(keys))

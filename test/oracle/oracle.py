@@ -84,7 +84,7 @@ def to(shape, rng):
 
 
 def cmd_replay(c, rng, args):
-    n = instr = 0
+    n = instr = joined = 0
     for P, M in [(1, 1), (1, 6), (2, 1), (2, 2), (3, 2), (4, 8), (4, 1), (5, 11), (8, 3), (8, 12)]:
         for name in ("gpipe", "1f1b", "zb_h1"):
             p = checked("%s P=%d M=%d" % (name, P, M), c.file(name, "json", P=P, M=M), rng)
@@ -103,21 +103,37 @@ def cmd_replay(c, rng, args):
         p = checked("bpipe P=%d M=%d" % (P, M), c.file("bpipe", "json", P=P, M=M), rng)
         n, instr = n + 1, instr + sum(map(len, p.lists))
     for i in range(args.count or 300):
-        shape = mutate.legal(rng)
+        shape = mutate.legal(rng, join=rng.choice((0, 0.2, 0.6)))
         text = mutate.text(shape, rng, costs=True)
         if rng.random() < 0.5:  # some stashes go to host memory
             text = text[:text.rindex("}")] + "  time { OFF = %d  LOAD = %d }\n  offload s, m%s when (%d*s + m) %% %d == 0%s\n}\n" % (
                 rng.choice((0, 1, 3, 20)), rng.choice((0, 1, 2, 9)), to(shape, rng), rng.randint(0, 3), rng.randint(1, 3),
                 rng.choice(("", "", " lead 0", " lead 2", " lead m")))
-        status, out, err = c.text(text, "--emit=json")
+        status, out, err = c.text(text, "--emit=json", "--verify")
         if status:
             sys.exit("a legal schedule is refused:\n%s\n%s" % (text, err))
         p = checked("\n" + text, out, rng)
-        want = [[o for o in order if not o.endswith("U")] for order in shape.orders]
+        if rng.random() < 0.2:  # what completes by rendezvous completes with buffers, by the other machine, too
+            status, _, err = c.text(text, "--check", "--sends=buffered:%d" % rng.randint(1, 3))
+            if status:
+                sys.exit("refused with buffers:\n%s\n%s" % (text, err))
+        want = [[o for a in order for o in (a if isinstance(a, tuple) else (a,)) if not o.endswith("U")]
+                for order in shape.orders]
+        actions = [[a for a in order if isinstance(a, tuple)] for order in shape.orders]
+        got = [[tuple(c.text for c in p.action(r, i)) for i, c in enumerate(ops)
+                if c.group and not (i and ops[i - 1].group)] for r, ops in enumerate(p.compute)]
+        if actions != got:
+            sys.exit("not the actions that were written:\n%s\n%s" % (text, got))
+        joined += sum(map(len, got))
         if p.orders() != want:
             sys.exit("not the order that was written:\n%s\n%s" % (text, p.orders()))
         n, instr = n + 1, instr + sum(map(len, p.lists))
-    print("replay: %d programs, %d instructions" % (n, instr))
+    for P, M in [(1, 2), (2, 4), (3, 8), (4, 8), (5, 11)]:
+        p = checked("dualpipev P=%d M=%d" % (P, M), c.file("dualpipev", "json", P=P, M=M), rng)
+        n, instr = n + 1, instr + sum(map(len, p.lists))
+    if 2 * joined < n:
+        sys.exit("only %d actions of several ops" % joined)
+    print("replay: %d programs, %d instructions, %d actions of several ops" % (n, instr, joined))
 
 
 # ---- numbers ----
@@ -258,6 +274,10 @@ def tamper(j, rng):
     yield edit("two transfers are swapped", swap_transfers)
     yield edit("a time is wrong", on_instr(kind("F"), set_key("start", lambda c: c["start"] + 1)))
     yield edit("a peer is wrong", on_instr(kind("SEND_F"), set_key("peer", lambda c: c["peer"] + 1)))
+    groups = lambda c: c.get("group", 0) > 0
+    yield edit("an action is longer", on_instr(groups, set_key("group", lambda c: c["group"] + 1)))
+    yield edit("an action is one op more", on_instr(
+        lambda c: c["op"] == "0U", set_key("group", lambda c: 1)))
     yield edit("a pool is larger than its peak", pool)
     yield edit("an op is on another microbatch", on_instr(
         lambda c: kind("F")(c) and c["mb"] == 0, lambda l, i: l[i].update(op=l[i]["op"][:-1] + "1", mb=1)))
@@ -281,7 +301,8 @@ def tamper(j, rng):
 def cmd_itself(c, rng, args):
     seen = {}
     texts = [c.file(n, "json", P=3, M=4) for n in ("gpipe", "1f1b", "zb_h1")]
-    texts += [c.file("interleaved", "json", P=2, M=4, V=2), c.file("po_f", "json", P=2, M=4, V=2)]
+    texts += [c.file("interleaved", "json", P=2, M=4, V=2), c.file("po_f", "json", P=2, M=4, V=2),
+              c.file("dualpipev", "json", P=2, M=4)]
     for text in texts * (args.count or 2):
         checked("untouched", text, rng)
         for fault in tamper(json.loads(text), rng):

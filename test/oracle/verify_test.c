@@ -31,6 +31,10 @@ static const char *const texts[] = {
     "  order r in 0..1 { do m in 0..4 { F(m) } do m in 0..4 { B(m) } U }\n"
     "  order r in 1..2 { do m in 0..4 { F(m) } do m in 0..4 { I(m) } do m in 0..4 { W(m) } U }\n"
     "  order r in 2..4 { do 2 { F } do 2 { B } U } }\n",
+    "schedule g() { ranks 2 pipe a stages 2 mbs 4 place s -> s pipe b stages 2 mbs 4 place s -> 1-s replica of a\n"
+    "  order r in 0..1 { a.F b.F do 3 { overlap { a.F b.B } overlap { b.F a.B } } b.B a.I W U }\n"
+    "  order r in 1..2 { b.F a.F do 3 { overlap { b.F a.B } overlap { a.F b.B } } a.B b.I W U }\n"
+    "  send eager time { F = 4 B = 8 FB = 9 } bytes s { act = 100 boundary = 70 } }\n",
 };
 enum { NTEXTS = sizeof texts / sizeof *texts, PLACES = 6 };
 
@@ -60,6 +64,9 @@ static bool has_wait(const At *a) { /* and nothing above in its stream waits for
       return false;
   return a->in->wait > 0;
 }
+static bool alone(const At *a) { return a->in->group == 0 && (a->i == 0 || a->in[-1].group == 0); }
+static bool leads(const At *a) { return a->in->group > 0; }
+static bool follows(const At *a) { return a->i > 0 && a->in[-1].group > 0; }
 static bool is_off(const At *a) { return a->in->op == PIPE_OFF; }
 static bool is_load(const At *a) { return a->in->op == PIPE_LOAD; }
 static bool needs_copy(const At *a) { /* and no op above waits for as much */
@@ -105,7 +112,11 @@ static void far_act(At *a) { a->in->act = a->rank->nslot; }
 static void other_gout(At *a) { a->in->gout--; }
 static void other_in(At *a) { a->in->in ^= 1; }
 static void other_out(At *a) { a->in->out = a->in->out == NONE ? 0 : NONE; }
-static void a_zero(At *a) { a->in->group = 1; }
+static void join(At *a) { a->in->group = 1; }
+static void longer(At *a) { a->in->group++; }
+static void apart(At *a) { a->in->group = 0; }
+static void own_wait(At *a) { a->in->wait = 1; }
+static void same_stash(At *a) { a->in->act = a->in[-1].act; }
 static void a_phase(At *a) { a->in->phase = PIPE_NPHASES; }
 static void a_site(At *a) { a->in->site = a->p->nsite; }
 static void more_inflight(At *a) { a->rank->inflight++; }
@@ -211,7 +222,11 @@ static const struct Fault {
     {"an output too many or too few", is_recv, other_out},
     {"an output of W", is_w, other_out},
     {"an output of U", is_u, other_out},
-    {"padding is used", any, a_zero},
+    {"one action with what is none", alone, join},
+    {"an action of too many", leads, longer},
+    {"an action in parts, whose cost is that of one", leads, apart},
+    {"a wait inside an action", follows, own_wait},
+    {"a slot of two ops of an action", follows, same_stash},
     {"no such phase", any, a_phase},
     {"no such site", any, a_site},
     {"a wrong inflight", first, more_inflight},

@@ -431,6 +431,36 @@ static void refused(void) {
   free_made(m);
 }
 
+/* Ops that are said to be one action; the list that is good runs, the ops one by one and as a whole. */
+static void refused_actions(void) {
+  static const char *const lists[] = {"0F0 0F1 0SEND_F0 0SEND_F1 0RECV_B1 0B1 0RECV_B0 0B0 0U",
+                                      "1RECV_F0 1RECV_F1 1F0 1F1 1B1 1SEND_B1 1B0 1SEND_B0 1U"};
+  static const char *const cases[] = {"0 0 1 two forwards", "0 0 2 too many",   "0 1 1 with a send",
+                                      "1 0 1 a receive",    "1 2 1 a wait",     "1 3 1 one stash",
+                                      "1 6 1 an update",    "1 8 1 with itself"};
+  const MakeSpec s = {.nrank = 2, .nmb = 2, .chunks = 1};
+  PrOptions o = {.free_running = 1};
+  Tiny *t = tiny_new(2, 0);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Made *m = make_text(&s, lists);
+    const char *c = cases[i];
+    m->instr[c[0] - '0'][c[2] - '0'].group = (uint16_t)(c[4] - '0');
+    if (i > 0)
+      tell(c + 6, m, t, &o);
+    for (int whole = 0; i == 0 && whole < 2; whole++) {
+      PrModel model = tiny_model(t);
+      model.overlap = whole ? model.overlap : NULL;
+      PrRun *run;
+      bool st = pr_open(&run, &m->p, &model, &o) || pr_steps(run, 3);
+      printf("%s: %s\n", c + 6, st ? pr_error(run) : "good");
+      EXPECT(!st && same_as_reference(run, 0, 3));
+      pr_close(run);
+    }
+    free_made(m);
+  }
+  tiny_free(t);
+}
+
 static PipeInstr *find(const Made *m, PipeOp op, uint32_t row) {
   const uint32_t r = m->stage[row].rank;
   PipeInstr *c = m->instr[r];
@@ -590,13 +620,14 @@ static void mutants(void) {
       if (at == m->rank[r].ninstr)
         continue;
       uint32_t word = below(4) ? below(6) : below(UINT32_MAX);
-      switch (below(12)) {
+      switch (below(13)) {
       case 0:
       case 1:
       case 2:
       case 3:
       case 4: ((uint32_t *)(void *)&m->instr[r][at])[below(12)] = word; break;
       case 5: m->instr[r][at].wait = below(at + 1); break;
+      case 12: m->instr[r][at].group = (uint16_t)(1 + below(2)); break;
       case 6:
         m->instr[r][at].wait -= m->instr[r][at].wait > 0;
         m->instr[r][at].wait_copy -= m->instr[r][at].wait_copy > 0;
@@ -628,6 +659,7 @@ static void mutants(void) {
     }
     Tiny *t = tiny_new(p * s.chunks, s.sized);
     PrModel model = tiny_model(t);
+    model.overlap = i & 2 ? model.overlap : NULL;
     PrOptions o = {.seed = i % 4 ? 1 + i : 0, .trace_steps = i & 1};
     PrRun *run;
     PrStatus st = pr_open(&run, &m->p, &model, &o);
@@ -836,7 +868,8 @@ int main(int argc, char **argv) {
               {"trace", trace},
               {"refused-replicas", refused_replicas},
               {"refused-copies", refused_copies},
-              {"refused-updates", refused_updates}};
+              {"refused-updates", refused_updates},
+              {"refused-actions", refused_actions}};
   size_t i = 0, n = sizeof test / sizeof *test;
   while (argc == 2 && i < n && strcmp(argv[1], test[i].name))
     i++;

@@ -375,7 +375,7 @@ static void make_rank(const MakeSpec *spec, const MakeList *list, Made *m, uint3
     c->phase = PIPE_STEADY;
     c->stage = o->stage;
     c->mb = o->mb;
-    c->peer = PIPE_NONE;
+    c->peer = c->keep = PIPE_NONE;
     if (o->op == PIPE_SEND_F || o->op == PIPE_RECV_B)
       c->peer = rank_of(spec, o->stage + 1);
     else if (info->comm && o->op != PIPE_REDUCE)

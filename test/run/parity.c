@@ -29,6 +29,7 @@ enum { ROWS = 3, D = 5, N = ROWS * D, NW = D * D + D, STEPS = 4 };
 #define RATE 0.05f
 
 static float engine_rate = RATE;
+static _Atomic int actions; /* that the model got as a whole */
 
 typedef struct Tiny {
   uint32_t nstage;
@@ -323,6 +324,20 @@ static int apply(void *self, const PrCall *c) {
   return 0;
 }
 
+/* The ops of an action, last first: the engine may not depend on an order among them. */
+static int overlap(void *self, const PrCall *c, uint32_t n) {
+  for (uint32_t i = n; i-- > 0;) {
+    int code = c[i].op == PIPE_F   ? forward(self, &c[i])
+               : c[i].op == PIPE_B ? backward(self, &c[i])
+               : c[i].op == PIPE_I ? backward_input(self, &c[i])
+                                   : backward_weight(self, &c[i]);
+    if (code)
+      return code;
+  }
+  actions++;
+  return 0;
+}
+
 static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
   (void)self, (void)stage;
   float *sum = grad[0];
@@ -349,7 +364,7 @@ static void fail(const char *name, const PipeProgram *p, const char *what) {
 }
 
 static void run_one(const char *name, const PipeProgram *p, const Result *want, PrOptions o,
-                    const char *engine) {
+                    const char *engine, bool together) {
   Tiny tiny = {p->nmodel};
   PrModel model = {.self = &tiny,
                    .nstage = p->nmodel,
@@ -360,7 +375,8 @@ static void run_one(const char *name, const PipeProgram *p, const Result *want, 
                    .backward_input = backward_input,
                    .backward_weight = backward_weight,
                    .update = apply,
-                   .reduce = reduce};
+                   .reduce = reduce,
+                   .overlap = together ? overlap : NULL};
   PrRun *run = NULL;
   cases++;
   if (pr_open(&run, p, &model, &o)) {
@@ -453,6 +469,14 @@ typedef struct Case {
   uint32_t least_M; /* in units of P */
 } Case;
 
+static int actions_of(const PipeProgram *p) { /* of several ops */
+  int n = 0;
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
+      n += p->rank[r].instr[i].group > 0 && (i == 0 || p->rank[r].instr[i - 1].group == 0);
+  return n;
+}
+
 /* One that updates within the step. */
 typedef struct Updates {
   Case c;
@@ -493,9 +517,19 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
                   : u           ? pairs(s.prog->nmodel, s.prog->nmb)
                       : sequential(s.prog->nmodel, s.prog->nmb, s.prog->nstage / s.prog->nmodel,
                                    c->descending);
-    run_one(name, s.prog, &want, (PrOptions){.deadline_s = 60}, "threads");
-    run_one(name, s.prog, &want, (PrOptions){.free_running = 1}, "free running");
-    run_one(name, s.prog, &want, (PrOptions){.seed = 1 + P * 1000003u + M * 1009u + V}, "seeded");
+    PrOptions seeded = {.seed = 1 + P * 1000003u + M * 1009u + V};
+    run_one(name, s.prog, &want, (PrOptions){.deadline_s = 60}, "threads", false);
+    run_one(name, s.prog, &want, (PrOptions){.free_running = 1}, "free running", false);
+    run_one(name, s.prog, &want, seeded, "seeded", false);
+    int wanted = STEPS * actions_of(s.prog), before = failures;
+    if (wanted > 0) {
+      actions = 0;
+      run_one(name, s.prog, &want, (PrOptions){.free_running = 1, .trace_steps = 2},
+              "free running, actions as a whole", true);
+      run_one(name, s.prog, &want, seeded, "seeded, actions as a whole", true);
+      if (actions != 2 * wanted && failures == before)
+        fail(name, s.prog, "the model has not got every action");
+    }
     free(want.loss), free(want.weight);
   }
   arena_free(&arena);
@@ -563,6 +597,24 @@ int main(int argc, char **argv) {
   }
   printf("chimera of 2f: %d runs against the sequential one\n", cases - before);
   third = "V";
+  static const struct {
+    Case c;
+    uint32_t unit; /* M is a multiple of it */
+    bool per_P;    /* times P */
+  } both_ways[] = {
+      {{"dualpipe", 1, false, 2}, 2, false},
+      {{"chimera_doubling", 1, false, 2}, 2, true},
+      {{"chimera_halving", 1, false, 1}, 1, true},
+  };
+  for (size_t k = 0; k < sizeof both_ways / sizeof *both_ways; k++) {
+    const Case *c = &both_ways[k].c;
+    before = cases;
+    for (uint32_t P = 2; P <= 8; P += 2)
+      for (uint32_t i = 0; i < 3; i++)
+        one_case(dir, c, P, c->least_M * P + i * both_ways[k].unit * (both_ways[k].per_P ? P : 1),
+                 0, i % 2, NULL);
+    printf("%s: %d runs against the sequential one\n", c->name, cases - before);
+  }
   static const Updates updates[] = {
       {{"pipedream_2bw", 1, false, 0}, NULL, "G"},
       {{"pipemare", 1, false, 0}, NULL, "N"},

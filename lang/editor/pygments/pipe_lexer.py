@@ -9,13 +9,13 @@ from pygments.token import (Comment, Error, Keyword, Name, Number, Operator, Pun
 CLAUSES = (
     "schedule", "requires", "expects", "extends", "import", "let", "fn", "op", "ranks", "pipe",
     "stages", "mbs", "place", "replica", "of", "dag", "edge", "tie", "order", "time", "bytes", "profile", "check",
-    "tune", "tries", "by", "offload", "lead")
+    "tune", "tries", "by", "offload", "lead", "send")
 FLOW = (
-    "steady", "warmup", "flush", "clip", "clock", "period", "rules", "when", "use", "do",
-    "if", "else", "in", "step", "for", "stage")
+    "steady", "warmup", "flush", "clip", "clock", "period", "rules", "overlap", "when", "use",
+    "do", "if", "else", "in", "step", "for", "stage")
 RESERVED = (
-    "overlap", "weights", "stash", "comm", "slices", "finally",
-    "recompute", "side", "group", "send", "recv", "wait")
+    "weights", "stash", "comm", "slices", "finally",
+    "recompute", "side", "group", "recv", "wait")
 
 
 class PipeLexer(RegexLexer):

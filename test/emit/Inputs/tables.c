@@ -44,6 +44,8 @@ int main(void) {
     printf(" U=%" PRIu64 " OFF=%" PRIu64 " LOAD=%" PRIu64, s->time[PIPE_U], s->time[PIPE_OFF],
            s->time[PIPE_LOAD]);
     printf(" send=%" PRIu64 " %" PRIu64, s->time[PIPE_SEND_F], s->time[PIPE_SEND_B]);
+    if (s->time_fb)
+      printf(" FB=%" PRIu64, s->time_fb);
     printf(" act=%" PRIu64 " gout=%" PRIu64 " boundary=%" PRIu64, s->act_bytes, s->gout_bytes,
            s->boundary_bytes);
     printf(" weight=%" PRIu64 " grad=%" PRIu64 " opt=%" PRIu64 " work=%" PRIu64 "\n",
@@ -64,6 +66,8 @@ int main(void) {
       optional("stage", in->stage);
       optional("mb", in->mb);
       optional("peer", in->peer);
+      if (in->group)
+        printf(" group=%" PRIu32, (uint32_t)in->group);
       optional("act", in->act);
       optional("gout", in->gout);
       optional("keep", in->keep);

@@ -26,7 +26,7 @@ for i, s in enumerate(p["stages"]):
     for k in ("act", "gout", "boundary", "weight", "grad", "opt", "work"):
         row.setdefault(k, 0)
     print(f"stage {i}:" + optional(row, ("rank", "chunk", "prev", "next", "F", "B", "I", "W", "U", "OFF", "LOAD", "send"))
-          + f" {row['send']}" + optional(row, ("act", "gout", "boundary", "weight", "grad", "opt", "work")))
+          + f" {row['send']}" + optional(row, ("FB", "act", "gout", "boundary", "weight", "grad", "opt", "work")))
 for r, k in enumerate(p["rank"]):
     assert k["rank"] == r
     slots = sum(q["count"] for q in k["pools"])
@@ -36,5 +36,5 @@ for r, k in enumerate(p["rank"]):
     for i in k["instr"]:
         stage, op, mb = re.fullmatch(r"(\d+)([A-Z_]+)(\d*)", i["op"]).groups()
         assert int(stage) == i["stage"] and mb == str(i.get("mb", ""))
-        print(f"{op} {i['phase']}" + optional(i, ("stage", "mb", "peer", "act", "gout", "keep", "in", "out", "wait", "wait_copy"))
+        print(f"{op} {i['phase']}" + optional(i, ("stage", "mb", "peer", "group", "act", "gout", "keep", "in", "out", "wait", "wait_copy"))
               + f" at {':'.join(map(str, i['at']))}")

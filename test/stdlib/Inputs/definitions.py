@@ -11,8 +11,9 @@ import sys
 
 
 def csv(text):
-    cells = (re.sub(r"\((.*?);(.*?)\)OVERLAP_F_B", r"\1,\2", l).split(",") for l in text.splitlines())
-    return [[c for c in row if re.fullmatch(r"\d+[FBIW]\d+", c)] for row in cells]
+    one = r"\d+[FBIW]\d+"
+    return [[c for c in l.split(",") if re.fullmatch(r"%s|\(%s;%s\)OVERLAP_F_B" % (one, one, one), c)]
+            for l in text.splitlines()]
 
 
 def op(stage, kind, mb):
@@ -153,27 +154,100 @@ def zb_v(P, M):
     return orders
 
 
+def eight_phases(k, half, i, n):
+    """Of deepseek-ai/DualPipe: a half of `half` ranks, i-th from the outside, n microbatches through each
+    end; chunk 0 is of the direction that enters at this half."""
+    cells = []
+
+    def add(*what):
+        for kind, chunk in what:
+            k.add(kind, chunk)
+        ops = [op(*o) for o in k.order[-len(what):]]
+        cells.append(ops[0] if len(ops) == 1 else "(%s)OVERLAP_F_B" % ";".join(ops))
+
+    for _ in range(2 * (half - i - 1)):
+        add(("F", 0))
+    for _ in range(i + 1):
+        add(("F", 0)), add(("F", 1))
+    for _ in range(half - i - 1):
+        add(("I", 1)), add(("W", None)), add(("F", 1))
+    for turn in range(n - 2 * half + i + 1):
+        if turn == 0 and i == half - 1:
+            add(("F", 0)), add(("B", 1))
+        else:
+            add(("F", 0), ("B", 1))
+        add(("F", 1), ("B", 0))
+    for _ in range(half - i - 1):
+        add(("B", 1)), add(("F", 1), ("B", 0))
+    zero_bubble = False
+    for turn in range(i + 1):
+        zero_bubble |= turn == (i + 1) // 2 and i % 2 == 1
+        add(("I" if zero_bubble else "B", 1))
+        zero_bubble |= turn == (i + 1) // 2 and i % 2 == 0
+        add(("I" if zero_bubble else "B", 0))
+    for _ in range(half - i - 1):
+        add(("W", None)), add(("I", 0))
+    for _ in range(i + 1):
+        add(("W", None))
+    return cells
+
+
 def dualpipev(P, M):
-    """Eight phases; a forward and a backward that are one action there follow each other here."""
+    return [eight_phases(Rank(r, P), P, r, M) for r in range(P)]
+
+
+def dualpipe(P, M):
+    """Stages and microbatches of the second direction are numbered on: rank r has P + P-1-r of it."""
     orders = []
     for r in range(P):
         k = Rank(r, P)
-        k.add("F", 0, 2 * (P - r - 1))
-        for _ in range(r + 1):
-            k.add("F", 0), k.add("F", 1)
-        for _ in range(P - r - 1):
-            k.add("I", 1), k.add("W", None), k.add("F", 1)
-        for _ in range(M - 2 * P + r + 1):
-            k.add("F", 0), k.add("B", 1), k.add("F", 1), k.add("B", 0)
-        for _ in range(P - r - 1):
-            k.add("B", 1), k.add("F", 1), k.add("B", 0)
-        for i in range(2 * (r + 1)):
-            k.add("B" if i <= r else "I", 1 - i % 2)
-        for _ in range(P - r - 1):
-            k.add("W", None), k.add("I", 0)
-        k.add("W", None, r + 1)
-        orders.append([op(*o) for o in k.order])
+        near, far = (r, 2 * P - 1 - r)[::1 if r < P // 2 else -1], (0, M // 2)[::1 if r < P // 2 else -1]
+        k.stage = near
+        for chunk in (0, 1):
+            k.next[("F", chunk)] = k.next[("B", chunk)] = far[chunk] - 1
+        orders.append(eight_phases(k, P // 2, min(r, P - 1 - r), M // 2))
     return orders
+
+
+def chimera_pairs(P, M):
+    """Li and Hoefler's unit with twice the forwards in a slot, on M microbatches: (doubled, halved)."""
+    orders = []
+    for r in range(P):
+        down, h = r < P // 2, P // 2
+        a = h - r if down else r - h + 1
+        b = h - a
+        # (stage, first microbatch): of the rank's own pipe, of the other
+        own, other = [(r, 0), (2 * P - 1 - r, M // 2)][::1 if down else -1]
+        at, order = {}, []
+
+        def add(kind, pipe, n=1):
+            for _ in range(n):
+                m = at[kind, pipe] = at.get((kind, pipe), -1) + 1
+                order.append(op(pipe[0], kind, pipe[1] + m))
+
+        for unit in range(M // (2 * P)):
+            for _ in range(a):
+                if unit:
+                    add("B", own)
+                add("F", own, 2)
+            for _ in range(b):
+                add("F", other, 2), add("F", own, 2)
+            for _ in range(a):
+                add("F", other, 2), add("B", other)
+            for _ in range(b + h):
+                add("B", own), add("B", other)
+        for _ in range(a):
+            add("B", own)
+        orders.append(order)
+    return orders
+
+
+def chimera_doubling(P, M):
+    return chimera_pairs(P, M)
+
+
+def chimera_halving(P, M):
+    return chimera_pairs(P, 2 * M)
 
 
 def v_min(P, M):
@@ -212,6 +286,11 @@ def main(pipec, stdlib, literal=None):
                 compare(make.__name__, make(P, M), P=P, M=M)
             if M >= 2 * P:
                 compare("dualpipev", dualpipev(P, M), P=P, M=M)
+            if M >= 2 * P and P % 2 == 0 and M % 2 == 0:
+                compare("dualpipe", dualpipe(P, M), P=P, M=M)
+            if P % 2 == 0:
+                compare("chimera_doubling", chimera_doubling(P, 2 * P * M), P=P, M=2 * P * M)
+                compare("chimera_halving", chimera_halving(P, P * M), P=P, M=P * M)
             for V in (1, 2, 3):
                 compare("looped_bfs", looped_bfs(P, M, V), P=P, M=M, V=V)
                 compare("interleaved_zb", interleaved_zb(P, P * M, V), P=P, M=P * M, V=V)

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ * The list of options.def as tables and texts. */
+#ifndef PIPE_OPTIONS_H
+#define PIPE_OPTIONS_H
+
+#include "pipec.h"
+
+enum { /* what option_next returns; above all letters */
+  O_FIRST = 256,
+#define X(id, letter, name, argument, takes, help) O_##id,
+#include "options.def"
+#undef X
+  O_LAST
+};
+
+enum { NOPTIONS = O_LAST - O_FIRST - 1 };
+
+typedef enum Takes {
+  TAKES_NOTHING, TAKES_FILES, TAKES_DIRS, TAKES_WORDS, TAKES_PASSES, TAKES_DIAGNOSTICS, TAKES_TEXT
+} Takes;
+
+typedef struct OptionRow { /* the columns of options.def */
+  char letter;
+  Takes takes;
+  const char *name, *argument, *help;
+} OptionRow;
+extern const OptionRow option_row[NOPTIONS]; /* of O_FIRST + 1 + i */
+
+/* getopt_long: the next option as one of O_, -1 at the first file, ':' or '?' as getopt does. Files may
+ * stand between options. */
+int option_next(int argc, char **argv);
+
+/* The place of a word in the argument that option id takes, such as 1 of csv in "=c|csv"; false: none. */
+bool option_word(int id, const char *word, int *k);
+/* "c, csv or json": the words of option id. */
+const char *option_words(Sched *s, int id);
+
+/* The word of an argument after the one that ends at `from`, or with NULL the first, and its length;
+ * NULL: there is none. */
+const char *option_each_word(const OptionRow *o, const char *from, size_t *n);
+
+void print_help(FILE *f);
+void print_manual(FILE *f);
+/* completion.c: a script for a shell, by its place in the argument of O_COMPLETION. */
+void print_completion(Sched *s, int shell, FILE *f);
+
+#endif

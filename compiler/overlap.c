@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT
+ * Actions of several ops, `overlap { ... }` (lang/spec.md 5.10): their expansion, what they cost, and the
+ * proof that their ops are independent. In the op table the ops of an action follow each other, each with
+ * the number of those that come after it. An action has at most MAX_TOGETHER ops, so all is linear. */
+#include <string.h>
+
+#include "expand.h"
+#include "graph.h"
+
+enum { MAX_TOGETHER = 64 };
+
+static const char *const send_name[] = {
+    [SEND_END] = "end", [SEND_EAGER] = "eager", [SEND_NEXT] = "next"};
+
+/* ---- for resolve ---- */
+
+static void only_ops(Sched *s, const Stmt *b) {
+  for (; b; b = b->next)
+    if (b->kind == ST_DO || b->kind == ST_IF) {
+      only_ops(s, b->body);
+      only_ops(s, b->orelse);
+    } else if (b->kind != ST_OP && b->kind != ST_LET && b->kind != ST_OPDEF && b->kind != ST_FN) {
+      diag_error(s->diag, DIAG_CLAUSE, b->at,
+                 "only ops, do, if, let, op and fn stand in an overlap");
+      diag_help(s->diag, b->kind == ST_OVERLAP ? "its ops are one action already"
+                                               : "put the overlap into this statement instead");
+    }
+}
+
+void overlap_shape(Sched *s, const Stmt *t, const Stmt *list) {
+  if (list) {
+    diag_error(s->diag, DIAG_CLAUSE, t->at, "'overlap' cannot stand inside '%s %s'",
+               list->kind == ST_CLOCK ? "clock" : "rules", list->name);
+    diag_help(s->diag, "an order with actions of several ops is written with 'do' or 'steady'");
+  }
+  only_ops(s, t->body);
+}
+
+void send_shape(Sched *s, const Clause *c) {
+  for (int k = 0; k < 3; k++)
+    if (strcmp(c->name, send_name[k]) == 0)
+      return;
+  diag_error(s->diag, DIAG_CLAUSE, c->name_at, "'send %s': it is end, eager or next", c->name);
+}
+
+/* ---- for expand ---- */
+
+bool join_ops(Ex *x, const Stmt *t, uint32_t first) {
+  Sched *s = x->s;
+  uint32_t n = s->nop - first;
+  if (n > MAX_TOGETHER) {
+    diag_error(s->diag, DIAG_OVERLAP, t->at, "rank %u: %u ops in one action; there can be %d",
+               x->rank, n, MAX_TOGETHER);
+    return false;
+  }
+  for (uint32_t i = s->ncopy; i-- > 0 && s->copy[i].at > first;)
+    if (s->copy[i].at < s->nop) {
+      diag_error(s->diag, DIAG_OVERLAP, s->site[s->copy[i].site],
+                 "rank %u: %s stands between ops of one action", x->rank,
+                 s->copy[i].kind == PIPE_OFF ? "OFF" : "LOAD");
+      diag_help(s->diag, "put it before or after the overlap");
+      return false;
+    }
+  for (uint32_t i = first; i < s->nop; i++) {
+    if (s->op[i].kind == PIPE_U && n > 1) {
+      diag_error(s->diag, DIAG_OVERLAP, s->site[s->op[i].site],
+                 "rank %u: %s in an overlap: an update is an action of its own", x->rank,
+                 op_text(s, i));
+      return false;
+    }
+    s->op[i].group = (uint16_t)(s->nop - 1 - i);
+  }
+  return true;
+}
+
+bool run_overlap(Ex *x, const Stmt *t) {
+  uint32_t first = x->s->nop;
+  if (x->list) { /* by way of `use`: resolve refuses it in the block itself */
+    diag_error(x->s->diag, DIAG_CLAUSE, t->at, "'overlap' cannot be used inside 'clock %s'",
+               x->list->name);
+    return false;
+  }
+  return run_block(x, t->body) && join_ops(x, t, first);
+}
+
+bool find_send(Ex *x) {
+  Sched *s = x->s;
+  const Clause *old = NULL;
+  uint32_t depth = 0;
+  for (uint32_t i = 0; i < x->clauses.n; i++) {
+    const Clause *c = x->clauses.at[i].clause;
+    if (c->kind != CL_SEND)
+      continue;
+    if (old && depth == x->clauses.at[i].depth) {
+      diag_error(s->diag, DIAG_REDEFINED, c->at, "'send' is given twice");
+      diag_note(s->diag, old->at, "also here");
+      return false;
+    }
+    old = c, depth = x->clauses.at[i].depth;
+    for (int k = 0; k < 3; k++)
+      if (strcmp(c->name, send_name[k]) == 0)
+        s->send = (SendPolicy)k;
+  }
+  return true;
+}
+
+const char *send_text(const Sched *s) { return send_name[s->send]; }
+
+/* ---- for all who come later ---- */
+
+uint64_t action_time(const Sched *s, const PipeStage *cost, bool uniform, uint32_t first) {
+  const Op *a = &s->op[first], *b = a + 1;
+  if (a->group == 1 && (a->kind == PIPE_F) != (b->kind == PIPE_F) &&
+      (a->kind == PIPE_B || b->kind == PIPE_B)) {
+    uint64_t fused = cost[uniform ? 0 : (a->kind == PIPE_F ? a : b)->stage].time_fb;
+    if (fused > 0)
+      return fused;
+  }
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i <= a->group; i++)
+    sum += cost[uniform ? 0 : a[i].stage].time[a[i].kind];
+  return sum;
+}
+
+/* Whether an op needs what another of its rank makes or has done to their stash. */
+static bool needs(const Sched *s, uint32_t first, uint32_t then) {
+  const Op *a = &s->op[first], *b = &s->op[then];
+  if (a->mb != b->mb)
+    return false;
+  if (a->stage == b->stage)
+    return a->kind < b->kind; /* F, B or I, W */
+  for (uint32_t k = 0, n = op_inputs(s, b); k < n; k++)
+    if (order_dep(s, then, k) == first)
+      return true;
+  return false;
+}
+
+static bool report_needs(Sched *s, uint32_t a, uint32_t b) {
+  diag_error(s->diag, DIAG_OVERLAP, s->site[s->op[b].site],
+             "rank %u: %s stands in one action with %s, which it comes after", op_rank(s, b),
+             op_text(s, b), op_text(s, a));
+  if (s->op[a].site != s->op[b].site)
+    diag_note(s->diag, s->site[s->op[a].site], "%s comes from here", op_text(s, a));
+  diag_help(s->diag, "ops of an overlap do not wait for one another: write these two apart");
+  return false;
+}
+
+bool check_overlap(Sched *s) {
+  bool ok = true;
+  for (uint32_t first = 0, n; first < s->nop && s->diag->errors <= s->diag->limit; first += n) {
+    n = 1u + s->op[first].group;
+    bool good = true;
+    for (uint32_t b = first; b < first + n && good; b++)
+      for (uint32_t a = first; a < first + n && good; a++)
+        good = !needs(s, a, b) || report_needs(s, a, b);
+    ok &= good;
+  }
+  return ok;
+}
