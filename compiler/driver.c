@@ -40,6 +40,8 @@ static bool emit(Sched *s) {
     return true;
   if (s->opt->emit == EMIT_NONE)
     return true;
+  if (s->opt->emit == EMIT_HTML)
+    return emit_html(s);
   if (!file_open(s, &out, s->opt->output))
     return false;
   if (s->opt->emit == EMIT_PROMELA)

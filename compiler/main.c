@@ -294,7 +294,10 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   }
   if (o->for_all)
     o->check_only = true;
-  if (optind + 1 < argc)
+  if (optind + 1 < argc && o->emit == EMIT_HTML && !o->check_only && !o->show &&
+      !o->critical_path && !o->dump_after)
+    o->compare = (const char **)argv + optind, o->ncompare = (uint32_t)(argc - optind);
+  else if (optind + 1 < argc)
     return usage_error(s, "one file at a time; '%s' is another", argv[optind + 1]);
   if (o->depfile && o->output && strcmp(o->depfile, o->output) == 0)
     return usage_error(s, "--depfile and -o are both %s", o->output);
@@ -327,10 +330,8 @@ int main(int argc, char **argv) {
   }
   if (ok && !done) {
     opt.stdlib = find_stdlib(&s);
-    ok = (opt.nformat    ? format_files(&s)
-          : opt.ncompare ? compare(&s)
-                         : compile(&s)) &&
-         diag.errors == 0;
+    bool one = !opt.ncompare || opt.emit == EMIT_HTML;
+    ok = (opt.nformat ? format_files(&s) : one ? compile(&s) : compare(&s)) && diag.errors == 0;
   }
   if (ok && !done && opt.watch)
     watch_done(&s);

@@ -213,14 +213,14 @@ typedef struct Define {
   int64_t lo, hi, step; /* --compare: the values it takes, lo .. hi; else lo = hi = value */
   bool used;
 } Define;
-typedef enum Emit { EMIT_C, EMIT_CSV, EMIT_JSON, EMIT_SVG, EMIT_TRACE, EMIT_PROMELA, EMIT_NONE } Emit;
+typedef enum Emit { EMIT_C, EMIT_CSV, EMIT_JSON, EMIT_SVG, EMIT_TRACE, EMIT_PROMELA, EMIT_HTML, EMIT_NONE } Emit;
 typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } Color;
 typedef struct Options {
   const char *input;           /* path */
   const char **format; uint32_t nformat; /* --fmt: the inputs */
   bool format_write;           /* in place */
   bool watch;                  /* again and again */
-  const char **compare; uint32_t ncompare; /* --compare: the inputs; a parameter that one lacks is not its */
+  const char **compare; uint32_t ncompare; /* --compare, or --emit=html of several: the inputs; a parameter that one lacks is not its */
   const char *text; size_t text_len; /* non-NULL: compile this text, imports are refused (fuzzing) */
   const char *output;          /* NULL: standard output */
   const char *depfile;
@@ -407,6 +407,7 @@ void emit_show(Sched *s, FILE *f);     /* show.c */
 bool show_wants_colour(const Options *o, FILE *f);
 void emit_svg(Sched *s, FILE *f);
 void emit_trace(Sched *s, FILE *f);
+bool emit_html(Sched *s); /* opens its output; compiles the inputs after the first; false: reported */
 bool emit_promela(Sched *s, FILE *f); /* requires check_channels, proved or not; false: reported */
 /* Predicted start and end of each instruction, as pipe_predict gives them; the caller frees *start. */
 uint64_t **predict(Sched *s, uint64_t ***end); /* emit_timeline.c */

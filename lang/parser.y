@@ -737,8 +737,11 @@ static void reserved(Parse *ps, Span at, Name name) {
       return;
   if (ps->nreported < MAX_RESERVED)
     ps->reported[ps->nreported++] = name;
-  diag_error(ps->lx.diag, DIAG_RESERVED, at, "'%s' is reserved for a later version of the language",
-             name);
+  if (strcmp(name, "send") == 0)
+    diag_error(ps->lx.diag, DIAG_RESERVED, at, "'send' is a word of the language, not a name");
+  else
+    diag_error(ps->lx.diag, DIAG_RESERVED, at,
+               "'%s' is reserved for a later version of the language", name);
 }
 
 static void skip_block(Parse *ps) {

@@ -35,11 +35,7 @@ enum {
 #define MARGIN   24.0 /* around the page */
 #define COLUMN   66.0 /* of numbers beside the rows */
 
-typedef struct Look {
-  const char *fill, *ink, *name;
-} Look;
-
-static const Look look[PIPE_NOPS] = {
+const SvgLook svg_look[PIPE_NOPS] = {
     [PIPE_F] = {"#93c0e8", "#10222f", "forward"},
     [PIPE_B] = {"#1b6a54", "#ffffff", "backward"},
     [PIPE_I] = {"#3fa183", "#06231a", "input gradient"},
@@ -375,7 +371,7 @@ static void draw_labels(const Page *g, const Panel *n, double top) {
   for (uint8_t op = 0; op < PIPE_NOPS; op++) {
     if (n->fits[op] * 2 < n->count[op] || n->fits[op] == 0)
       continue;
-    emit(g, "<g class=\"mb\" fill=\"$\">\n", look[op].ink);
+    emit(g, "<g class=\"mb\" fill=\"$\">\n", svg_look[op].ink);
     for (uint32_t r = 0; r < g->p->nrank; r++) {
       double y = row_y(g, top, r) + (g->row - (g->nchunk > 1 ? g->row * 0.14 : 0)) / 2 +
                  0.36 * g->label;
@@ -568,8 +564,8 @@ static void draw_legend(const Page *g, double y, bool phases, bool dense) {
     emit(g,
          "<rect class=\"$\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
          "<text class=\"key\" x=\"~\" y=\"~\">$ $</text>\n",
-         pipe_op_info[op].text, x, y - 9, x + 20, y, pipe_op_info[op].text, look[op].name);
-    x += 20 + 5.4 * (double)(strlen(look[op].name) + strlen(pipe_op_info[op].text) + 1) + 14;
+         pipe_op_info[op].text, x, y - 9, x + 20, y, pipe_op_info[op].text, svg_look[op].name);
+    x += 20 + 5.4 * (double)(strlen(svg_look[op].name) + strlen(pipe_op_info[op].text) + 1) + 14;
   }
   emit(g,
        "<rect class=\"idle\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
@@ -703,8 +699,8 @@ static void draw_style(const Page *g) {
         g->out);
   emit(g, ".mb text{font-size:~px;text-anchor:middle;fill:inherit}\n", g->label);
   for (uint8_t op = 0; op < PIPE_NOPS; op++)
-    if (g->used[op] && look[op].fill)
-      fprintf(g->out, ".%s{fill:%s}\n", pipe_op_info[op].text, look[op].fill);
+    if (g->used[op] && svg_look[op].fill)
+      fprintf(g->out, ".%s{fill:%s}\n", pipe_op_info[op].text, svg_look[op].fill);
   fputs("</style>\n</defs>\n", g->out);
 }
 

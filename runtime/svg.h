@@ -29,6 +29,12 @@ typedef struct SvgOptions {
   uint64_t limit_bytes;   /* per rank, of a program with sizes; 0: what was proved is the line */
 } SvgOptions;
 
+/* How a compute op is drawn: colours as #rrggbb, of the op and of its label, and what it is called. */
+typedef struct SvgLook {
+  const char *fill, *ink, *name; /* NULL: of another stream */
+} SvgLook;
+extern const SvgLook svg_look[PIPE_NOPS];
+
 /* Writes the page. Panels stand in the order of the tracks; the proved columns (in flight, memory)
  * stand beside the last. 0, or -1 when there is no memory or `out` took an error. Linear in
  * instructions; ops too narrow to be seen are drawn together, so a page stays below a few MB. */

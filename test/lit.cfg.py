@@ -28,7 +28,7 @@ shared = os.environ.get("PIPE_SHARED_DATA", os.path.join(config.source, "..", "s
 shared = os.path.realpath(shared)
 if os.path.isdir(shared):
     config.available_features.add("shared-data")
-for program in "spin", "fish":
+for program in "spin", "fish", "chromium":
     if shutil.which(program):
         config.available_features.add(program)
 try:  # a sandbox may have no /dev/pts

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT
+ * The predicted timeline as one HTML page without any other file or the network: the template
+ * html/page.html with its style and script, and as data what --emit=json says of each input and the
+ * texts they were compiled from. Requires prog; compiles the inputs after the first. Linear.
+ *
+ * The JSON form is packed, since its keys are most of its bytes: an object is [value, ..., n], whose keys
+ * are shapes[n], a list is [value, ..., -1]; data.js undoes it. In the data no '<' stands as it is, so no
+ * text of a user can end the script element that holds it, and all bytes are UTF-8. */
+#include <string.h>
+
+#include "pipec.h"
+#include "svg.h"
+
+extern const char page_html[], page_css[], data_js[], draw_js[], page_js[]; /* made from html/ */
+
+typedef struct Pack {
+  Arena *arena;
+  FILE *f;
+  const char *at;          /* in the JSON text, which is ours and well-formed */
+  VEC(const char *) shape; /* keys of an object, quoted, with commas */
+} Pack;
+
+/* Bytes of the UTF-8 character at s, which has n > 0 bytes; 0: it is none. */
+static size_t utf8(const unsigned char *s, size_t n) {
+  size_t len = s[0] < 0x80                   ? 1
+               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+               : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
+               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+                                             : 0;
+  if (len == 0 || len > n)
+    return 0;
+  for (size_t i = 1; i < len; i++)
+    if ((s[i] & 0xc0) != 0x80)
+      return 0;
+  bool wrong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+               (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f);
+  return wrong ? 0 : len;
+}
+
+/* n bytes as part of a JSON string; escaped: they are one already, but for what a page needs. */
+static void put_text(FILE *f, const char *text, size_t n, bool escaped) {
+  const unsigned char *s = (const unsigned char *)text;
+  for (size_t i = 0, len; i < n; i += len) {
+    len = utf8(s + i, n - i);
+    if (len == 0)
+      fputs("\\ufffd", f), len = 1;
+    else if (s[i] == '<' || s[i] < 0x20)
+      fprintf(f, "\\u%04x", s[i]);
+    else if (!escaped && (s[i] == '"' || s[i] == '\\'))
+      fprintf(f, "\\%c", s[i]);
+    else
+      fwrite(s + i, 1, len, f);
+  }
+}
+
+static char next(Pack *p) {
+  while (*p->at == ' ' || *p->at == '\n')
+    p->at++;
+  return *p->at;
+}
+
+/* The string at p->at with its quotes; p->at is then behind it. */
+static const char *string(Pack *p, size_t *n) {
+  const char *from = p->at++;
+  while (*p->at != '"')
+    p->at += *p->at == '\\' ? 2 : 1;
+  *n = (size_t)(++p->at - from);
+  return from;
+}
+
+static int shape(Pack *p, const char *keys) {
+  for (uint32_t i = 0; i < p->shape.n; i++)
+    if (strcmp(p->shape.at[i], keys) == 0)
+      return (int)i;
+  *vec_push(p->arena, &p->shape) = arena_strndup(p->arena, keys, strlen(keys));
+  return (int)p->shape.n - 1;
+}
+
+/* The value at p->at. */
+static void pack(Pack *p) {
+  char keys[1024], open = next(p);
+  size_t n, nkeys = 0;
+  if (open == '"') {
+    const char *text = string(p, &n);
+    fputc('"', p->f);
+    put_text(p->f, text + 1, n - 2, true);
+    fputc('"', p->f);
+    return;
+  }
+  if (open != '{' && open != '[') {
+    n = strcspn(p->at, ",]} \n");
+    fwrite(p->at, 1, n, p->f);
+    p->at += n;
+    return;
+  }
+  fputc('[', p->f);
+  p->at++;
+  for (char c; (c = next(p)) != '}' && c != ']';) {
+    if (c == ',') {
+      p->at++;
+      continue;
+    }
+    if (open == '{') {
+      const char *key = string(p, &n);
+      BUG_IF(nkeys + n + 2 > sizeof keys);
+      if (nkeys)
+        keys[nkeys++] = ',';
+      memcpy(keys + nkeys, key, n);
+      nkeys += n;
+      next(p), p->at++; /* : */
+    }
+    pack(p);
+    fputc(',', p->f);
+  }
+  p->at++;
+  keys[nkeys] = 0;
+  fprintf(p->f, "%d]", open == '{' ? shape(p, keys) : -1);
+}
+
+static char *json_of(Sched *s, size_t *n) {
+  char *text = NULL;
+  FILE *f = open_memstream(&text, n);
+  if (f)
+    emit_json(s, f);
+  if (!f || ferror(f) | fclose(f))
+    s->arena->oom(*n);
+  return text;
+}
+
+/* What the page knows of one input. */
+static void put_panel(Sched *s, FILE *f) {
+  size_t n = 0;
+  char *text = json_of(s, &n);
+  Pack p = {.arena = s->arena, .f = f, .at = text};
+  fputs("{\"form\":", f);
+  pack(&p);
+  free(text);
+  fputs(",\"shapes\":[", f);
+  for (uint32_t i = 0; i < p.shape.n; i++)
+    fprintf(f, "%s[%s]", i ? "," : "", p.shape.at[i]);
+  fputs("],\"sources\":[", f);
+  for (uint32_t i = 0, done = 0; i < s->prog->nsite;
+       i++) /* files are numbered as sites name them */
+    if (s->prog->site[i].file == done) {
+      const Source *source = &s->diag->source[s->site[i].file];
+      fputs(done++ ? ",\"" : "\"", f);
+      put_text(f, source->text, source->len, false);
+      fputc('"', f);
+    }
+  fputs("]}", f);
+}
+
+static void put_data(Sched *s, Sched *const *other, FILE *f) {
+  static const struct {
+    const char *text, *stream;
+    int act, gout;
+  } op[] = {
+#define X(op, text, stream, act, gout, in, out) {text, #stream, act, gout},
+#include "pipe_ops.def"
+#undef X
+  };
+  fprintf(f, "{\"pipec_html\":1,\"limit\":%llu,\"ops\":[",
+          (unsigned long long)s->opt->memory_limit_bytes);
+  for (int i = 0; i < PIPE_NOPS; i++) {
+    const SvgLook *look = &svg_look[i];
+    fprintf(
+        f,
+        "%s{\"op\":\"%s\",\"stream\":\"%s\",\"act\":%d,\"gout\":%d,\"name\":\"%s\",\"fill\":\"%s\",\"ink\":\"%s\"}",
+        i ? "," : "", op[i].text, op[i].stream, op[i].act, op[i].gout,
+        look->name ? look->name : "transfer", look->fill ? look->fill : "",
+        look->ink ? look->ink : "");
+  }
+  fputs("],\n\"panels\":[", f);
+  put_panel(s, f);
+  for (uint32_t k = 1; k < s->opt->ncompare; k++) {
+    fputs(",\n", f);
+    put_panel(other[k], f);
+  }
+  fputs("]}\n", f);
+}
+
+/* Compiles input k with the same options; NULL: reported. */
+static Sched *compile_other(Sched *s, uint32_t k) {
+  Sched *o = NEW(s->arena, Sched);
+  Options *opt = NEW(s->arena, Options);
+  Diag *diag = NEW(s->arena, Diag);
+  diag_init(diag, s->arena, s->diag->out);
+  diag->werror = s->diag->werror;
+  *opt = *s->opt;
+  opt->input = opt->compare[k];
+  opt->time_passes = false;
+  *o = (Sched){.arena = s->arena, .diag = diag, .opt = opt};
+  if (!compile_only(o) || diag->errors)
+    return NULL;
+  if (o->timed != s->timed) {
+    diag_error(s->diag, DIAG_USAGE, NO_SPAN,
+               "one time axis: the times of %s are %s, those of %s %s", s->opt->input,
+               s->timed ? "ns" : "units", opt->input, o->timed ? "ns" : "units");
+    return NULL;
+  }
+  for (uint32_t i = 0; i < diag->nsource;
+       i++) /* files that were read: for --depfile and file_open */
+    diag_source(s->diag, diag->source[i].path, diag->source[i].text, diag->source[i].len);
+  return o;
+}
+
+bool emit_html(Sched *s) {
+  static const struct {
+    const char *mark, *text[4];
+  } part[] = {{"%css%", {page_css}}, {"%data%", {NULL}}, {"%js%", {data_js, draw_js, page_js}}};
+  Options *o = s->opt;
+  Sched **other = NEW_ARRAY(s->arena, Sched *, o->ncompare);
+  for (uint32_t k = 1; k < o->ncompare; k++)
+    if (!(other[k] = compile_other(s, k)))
+      return false;
+  for (uint32_t i = 0; i < o->ndefine && o->ncompare; i++)
+    if (!o->define[i].used) {
+      diag_error(s->diag, DIAG_PARAM, NO_SPAN, "none of the schedules has a parameter '%s' (-D)",
+                 o->define[i].name);
+      return false;
+    }
+  OutFile out;
+  if (!file_open(s, &out, o->output))
+    return false;
+  const char *at = page_html;
+  for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+    const char *mark = strstr(at, part[i].mark);
+    BUG_IF(!mark);
+    fwrite(at, 1, (size_t)(mark - at), out.f);
+    at = mark + strlen(part[i].mark);
+    if (!part[i].text[0])
+      put_data(s, other, out.f);
+    for (int k = 0; part[i].text[k]; k++)
+      fputs(part[i].text[k], out.f);
+  }
+  fputs(at, out.f);
+  return file_close(s, &out, true);
+}
