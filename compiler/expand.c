@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "expand.h"
+#include "graph.h"
 
 /* ---- ops ---- */
 
@@ -35,13 +36,27 @@ static uint32_t pipe_mbs(const Ex *x, uint32_t k) {
 /* The pipe that an op is of. */
 static bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe) {
   Sched *s = x->s;
+  int64_t index = 0, lo = 0, hi = 0;
   *pipe = &s->pipe[0];
   if (!o->pipe && (s->npipe == 1 || !pipe_clause(x, 1)))
     return true;
-  for (uint32_t k = 0; o->pipe && k < s->npipe && pipe_clause(x, k); k++)
-    if (pipe_clause(x, k)->name == o->pipe)
-      return *pipe = &s->pipe[k], true;
-  if (o->pipe)
+  if (o->pipe_index && !eval(s, o->pipe_index, &index))
+    return false;
+  bool found = false;
+  for (uint32_t k = 0; o->pipe && k < s->npipe && pipe_clause(x, k); k++) {
+    const Pipe *p = &s->pipe[k];
+    if (pipe_clause(x, k)->name != o->pipe)
+      continue;
+    int64_t at = x->in_use ? x->in_use->index[k] : p->index;
+    if (!o->pipe_index || at == index)
+      return *pipe = p, true;
+    lo = found ? lo : at, hi = at, found = true;
+  }
+  if (found)
+    diag_error(s->diag, DIAG_RANGE, o->pipe_at,
+               "there is no pipe %s[%lld]; they are %s[%lld] to %s[%lld]", o->pipe,
+               (long long)index, o->pipe, (long long)lo, o->pipe, (long long)hi);
+  else if (o->pipe)
     diag_error(s->diag, DIAG_CLAUSE, o->pipe_at, "'%s' is not a pipe of this schedule", o->pipe);
   else
     diag_error(s->diag, DIAG_CLAUSE, o->at, "there are several pipes, say which: %s.%s",
@@ -56,7 +71,7 @@ static void pipe_stages(const Ex *x, const Pipe *p, uint32_t *first, uint32_t *n
   if (s->npipe > 1) {
     while (a < b && s->rank_stage[a] < p->first)
       a++;
-    while (b > a && s->rank_stage[b - 1] >= p->first + p->nstage)
+    while (b > a && s->rank_stage[b - 1] >= p->first + p->nrow)
       b--;
   }
   *first = a;
@@ -78,11 +93,15 @@ static bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
       return no_stage(x, o, o->stage->at,
                       arena_printf(s->arena, "stage %lld does not exist; the stages are 0 to %u",
                                    (long long)v, p->nstage - 1));
+    for (uint32_t i = first; p->nrow > p->nstage && i < first + n; i++)
+      if (s->stage[s->rank_stage[i]].model == v)
+        return *stage = s->rank_stage[i], true;
     v += p->first;
     if (s->stage[v].rank != x->rank)
       return no_stage(x, o, o->stage->at,
-                      arena_printf(s->arena, "stage %lld is placed on rank %u",
-                                   (long long)v - p->first, s->stage[v].rank));
+                      arena_printf(s->arena, "stage %lld is placed on rank %u%s",
+                                   (long long)v - p->first, s->stage[v].rank,
+                                   p->nrow > p->nstage ? ", and here for no microbatch" : ""));
     *stage = (uint32_t)v;
     return true;
   }
@@ -106,134 +125,6 @@ static bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
   return true;
 }
 
-static uint32_t op_site(Sched *s, const OpRef *o) {
-  if (!o->place) {
-    if (s->nsite == s->capsite)
-      vec_grow(s->arena, (void **)&s->site, &s->capsite, sizeof *s->site);
-    s->site[s->nsite++] = o->at;
-    ((OpRef *)o)->place = s->nsite;
-  }
-  return o->place - 1;
-}
-
-static bool duplicate(Ex *x, uint8_t kind, uint32_t old) {
-  Sched *s = x->s;
-  bool mixed = s->op[old].kind != kind;
-  char text[OP_TEXT];
-  pipe_unit_text(text, (PipeOp)kind, s->op[old].stage, s->op[old].mb, s->slices);
-  if (mixed)
-    diag_error(s->diag, DIAG_MIXED_BACKWARD, x->use->at,
-               "rank %u: %s, but %s already is the backward of this microbatch: B = I + W", x->rank,
-               text, op_text(s, old));
-  else
-    diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank, text);
-  diag_note(s->diag, s->site[s->op[old].site], "%s is here first", op_text(s, old));
-  return false;
-}
-
-uint32_t *op_row(Sched *s, uint8_t kind, size_t cell) {
-  return kind == PIPE_F   ? &s->at_f[cell]
-         : kind == PIPE_W ? &s->at_w[cell]
-         : kind == PIPE_R ? &s->at_r[cell]
-                          : &s->at_b[cell];
-}
-
-static void push(Ex *x, uint8_t kind, uint8_t phase, uint32_t stage, uint32_t mb) {
-  Sched *s = x->s;
-  if (s->nop == x->op_cap)
-    vec_grow(s->arena, (void **)&s->op, &x->op_cap, sizeof *s->op);
-  s->op[s->nop++] = (Op){
-      .kind = kind, .phase = phase, .stage = stage, .mb = mb, .site = op_site(s, x->use)};
-}
-
-/* A U that only repeats the last one is refused here, so that there are not many more of them than of gradients;
- * check_deps refuses the others that have nothing to apply. */
-static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
-  Sched *s = x->s;
-  uint32_t old = x->last_u[stage];
-  if (old && x->fresh[stage] == 0 && s->op[old - 1].mb == mb) {
-    diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank,
-               op_text(s, old - 1));
-    diag_note(s->diag, s->site[s->op[old - 1].site], "%s is here first", op_text(s, old - 1));
-    diag_help(s->diag, "an update applies the gradients since the last one, and there are none");
-    return false;
-  }
-  push(x, PIPE_U, x->labelled || mb != NONE ? x->phase : PIPE_NPHASES, stage, mb);
-  x->fresh[stage] = 0;
-  x->last_u[stage] = s->nop;
-  return true;
-}
-
-bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
-  Sched *s = x->s;
-  if (kind == PIPE_R && s->slices > 1) {
-    diag_error(
-        s->diag, DIAG_RECOMPUTE, x->use->at,
-        "rank %u: '%s' of a microbatch in slices: the slices after it read its stash, which must stay",
-        x->rank, span_text(s, x->use->at));
-    return false;
-  }
-  if (s->forward && kind != PIPE_F) {
-    diag_error(s->diag, DIAG_FORWARD_ONLY, x->use->at,
-               "rank %u: '%s' in a schedule that only runs forward", x->rank,
-               span_text(s, x->use->at));
-    diag_note(s->diag, s->pipe[0].clause->at, "its pipe says so");
-    diag_help(s->diag, "leave it out, or take 'forward' from the pipe");
-    return false;
-  }
-  if (kind == PIPE_U)
-    return push_update(x, stage, mb);
-  size_t cell = (size_t)stage * s->nmb + mb;
-  uint32_t *at = op_row(s, kind, cell);
-  if (*at)
-    return duplicate(x, kind, *at - 1);
-  if (kind == PIPE_W && s->at_b[cell] && s->op[s->at_b[cell] - 1].kind == PIPE_B)
-    return duplicate(x, kind, s->at_b[cell] - 1);
-  if (kind == PIPE_B && s->at_w[cell])
-    return duplicate(x, kind, s->at_w[cell] - 1);
-  push(x, kind, x->phase, stage, mb);
-  *at = s->nop;
-  x->fresh[stage] += kind == PIPE_B || kind == PIPE_W;
-  return true;
-}
-
-/* OFF and LOAD are no ops: they stand between those. */
-static bool push_copy(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb) {
-  Sched *s = x->s;
-  if (s->forward || s->slices > 1) {
-    diag_error(s->diag, DIAG_OFFLOAD, x->use->at, "rank %u: '%s' %s", x->rank,
-               span_text(s, x->use->at),
-               s->forward ? "in a schedule that only runs forward: a stash ends with its F"
-                          : "of a microbatch in slices: the slices after it read its stash");
-    diag_note(s->diag, s->pipe[0].clause->at, "its pipe says so");
-    return false;
-  }
-  size_t cells = (size_t)s->nstage * s->nmb, cell = (size_t)stage * s->nmb + mb;
-  if (!s->at_off) {
-    s->at_off = NEW_ARRAY(s->arena, uint32_t, cells);
-    s->at_load = NEW_ARRAY(s->arena, uint32_t, cells);
-  }
-  uint32_t *at = o->op == PIPE_OFF ? &s->at_off[cell] : &s->at_load[cell];
-  if (*at) {
-    char text[OP_TEXT];
-    pipe_op_text(text, (PipeOp)o->op, stage, mb);
-    diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank, text);
-    diag_note(s->diag, s->site[s->copy[*at - 1].site], "%s is here first", text);
-    return false;
-  }
-  if (s->ncopy == s->capcopy)
-    vec_grow(s->arena, (void **)&s->copy, &s->capcopy, sizeof *s->copy);
-  s->copy[s->ncopy] = (Copy){.kind = (uint8_t)o->op,
-                             .phase = x->phase,
-                             .stage = stage,
-                             .mb = mb,
-                             .site = op_site(s, x->use),
-                             .to = NONE,
-                             .at = s->nop};
-  *at = ++s->ncopy;
-  return true;
-}
-
 /* Backwards take the slices of a microbatch from the last to the first. */
 static bool is_back(const OpRef *o) { return o->op == PIPE_B || o->op == PIPE_I; }
 
@@ -248,9 +139,12 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t
   if (!any && !op_stage(x, o, stage))
     return false;
   if (o->op != PIPE_W) {
+    const PipeStage *st = &s->stage[*stage];
     int64_t place = o->op == PIPE_F   ? x->next_f[*stage]
                     : o->op == PIPE_R ? x->next_r[*stage]
                                       : x->next_b[*stage];
+    while (s->row_of && place < st->nmb && !runs_mb(s, *stage, st->mb0 + (uint32_t)place))
+      ++place; /* no slices there */
     *mb = place / slices;
     *slice = is_back(o) ? slices - 1 - place % slices : place % slices;
     return true;
@@ -285,7 +179,7 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t
 static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t *out) {
   const Sched *s = x->s;
   const PipeStage *st = &s->stage[stage];
-  uint32_t k = stage / s->nmodel;
+  uint32_t k = stage / s->nmodel; /* its pipe; where a `use` is, each has one row of a stage */
   bool clip = x->clip;
   const Use *inner = NULL;
   *out = NONE;
@@ -315,6 +209,18 @@ static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t 
     x->use_told = true;
     return false;
   }
+}
+
+/* Microbatch mb of the pipe, `at` of the step, is placed on another rank. */
+static bool not_here(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t at) {
+  const Sched *s = x->s;
+  uint32_t model = s->stage[stage].model;
+  no_stage(x, o, o->at,
+           arena_printf(s->arena, "microbatch %lld of stage %u is placed on rank %u", (long long)mb,
+                        model, s->stage[s->row_of[(size_t)model * s->nmb + at]].rank));
+  if (o->op != PIPE_W && o->op != PIPE_U)
+    diag_help(s->diag, "'%s' without a microbatch takes the next one that is placed here", o->name);
+  return false;
 }
 
 /* One place after that of an op in its stage's row of them. */
@@ -351,6 +257,8 @@ static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t s
   note_next(x, o, stage, mb, slice);
   if (!step_mb(x, o, stage, mb, &at))
     return false;
+  if (at != NONE && !runs_mb(x->s, stage, at))
+    return not_here(x, o, stage, mb, at);
   if (copy)
     return at == NONE || push_copy(x, o, stage, at);
   if (at != NONE)
@@ -420,6 +328,8 @@ static bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
     uint32_t stage = o->chunk || o->stage ? one : s->rank_stage[i], at = NONE;
     if (index && !step_mb(x, o, stage, mb, &at))
       return false;
+    if (at != NONE && !runs_mb(s, stage, at))
+      return not_here(x, o, stage, mb, at);
     if (!x->in_use && (!index || at != NONE) && !push_op(x, PIPE_U, stage, at))
       return false;
   }

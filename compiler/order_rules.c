@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "expand.h"
+#include "graph.h"
 
 typedef struct Event {
   uint64_t at;
@@ -21,8 +22,8 @@ typedef struct Event {
 typedef struct RunOp { /* an op of the play; what is used together lies together */
   uint64_t avail;      /* when the inputs arrive, of the producers that have started */
   int64_t key;
-  uint32_t cls; /* row of Ex.classes, NONE outside of rules */
-  uint8_t need; /* producers that have not started; DONE once it has run */
+  uint32_t cls;  /* row of Ex.classes, NONE outside of rules */
+  uint32_t need; /* producers that have not started; DONE once it has run */
 } RunOp;
 
 typedef struct Rules {
@@ -41,7 +42,8 @@ typedef struct Rules {
   uint32_t rank; /* that decides now */
 } Rules;
 
-enum { DONE = 255, LIVE = 0, HELD = 1, KEPT = 2 };
+#define DONE UINT32_MAX
+enum { LIVE = 0, HELD = 1, KEPT = 2 };
 
 /* ---- conditions ---- */
 
@@ -297,11 +299,17 @@ static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64
   };
   for (int k = 0; k < 3; k++)
     q->count[k][o->stage] += change[k], q->rank_count[k][r] += change[k];
-  uint32_t user = order_user(s, op), own[2];
+  uint32_t own[2];
   own_users(s, op, own);
-  uint64_t send = user == NONE || s->stage[s->op[user].stage].rank == r ? 0 : st->time[PIPE_SEND_F];
-  if (user != NONE)
-    feed(q, user, end + send, now);
+  uint64_t send = 0; /* of what leaves the rank */
+  for (uint32_t k = 0, n = op_outputs(s, o); k < n; k++) {
+    uint32_t user = order_user(s, op, k);
+    if (user == NONE)
+      continue;
+    bool leaves = s->stage[s->op[user].stage].rank != r;
+    send = leaves ? st->time[PIPE_SEND_F] : send;
+    feed(q, user, end + (leaves ? st->time[PIPE_SEND_F] : 0), now);
+  }
   for (int k = 0; k < 2; k++)
     if (own[k] != NONE)
       feed(q, own[k], end, now);
@@ -534,7 +542,8 @@ bool play_rules(Ex *x) {
   for (uint32_t i = 0; i < n; i++) {
     const Op *o = &s->op[i];
     size_t cell = (size_t)o->stage * s->nmb + o->mb;
-    q.op[i].need = order_dep(s, i) != NONE;
+    for (uint32_t k = 0, ninput = op_inputs(s, o); k < ninput; k++)
+      q.op[i].need += order_dep(s, i, k) != NONE;
     if ((o->kind == PIPE_B || o->kind == PIPE_I) && (s->at_r[cell] || s->at_f[cell]))
       q.op[i].need++;
     if (o->kind == PIPE_R && s->at_f[cell])

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "expand.h"
+#include "graph.h"
 
 enum { MAX_TOGETHER = 64 };
 
@@ -121,22 +122,24 @@ uint64_t action_time(const Sched *s, const PipeStage *cost, bool uniform, uint32
   return sum;
 }
 
-/* Whether op b needs what op a, on the same rank, makes or has done to their stash, or a slice before it. */
-static bool needs(const Sched *s, const Op *a, const Op *b) {
+/* Whether an op needs what another of its rank makes or has done to their stash, or a slice before it. */
+static bool needs(const Sched *s, uint32_t first, uint32_t then) {
   static const uint8_t turn[] = {
       [PIPE_F] = 0, [PIPE_R] = 1, [PIPE_B] = 2, [PIPE_I] = 2, [PIPE_W] = 3, [PIPE_U] = 0};
-  bool fa = a->kind == PIPE_F, fb = b->kind == PIPE_F;
-  bool backs = turn[a->kind] == 2 && turn[b->kind] == 2;
+  const Op *a = &s->op[first], *b = &s->op[then];
+  bool forward = a->kind == PIPE_F && b->kind == PIPE_F,
+       back = turn[a->kind] == 2 && turn[b->kind] == 2;
   if (s->slices > 1 && a->stage == b->stage && a->mb / s->slices == b->mb / s->slices &&
-      ((fa && fb && a->mb + 1 == b->mb) || (backs && a->mb == b->mb + 1)))
+      ((forward && a->mb + 1 == b->mb) || (back && a->mb == b->mb + 1)))
     return true;
   if (a->mb != b->mb)
     return false;
   if (a->stage == b->stage)
     return turn[a->kind] < turn[b->kind];
-  if (!(fa && fb) && !backs)
-    return false;
-  return fa ? s->stage[a->stage].next == b->stage : s->stage[b->stage].next == a->stage;
+  for (uint32_t k = 0, n = op_inputs(s, b); k < n; k++)
+    if (order_dep(s, then, k) == first)
+      return true;
+  return false;
 }
 
 static bool report_needs(Sched *s, uint32_t a, uint32_t b) {
@@ -156,7 +159,7 @@ bool check_overlap(Sched *s) {
     bool good = true;
     for (uint32_t b = first; b < first + n && good; b++)
       for (uint32_t a = first; a < first + n && good; a++)
-        good = !needs(s, &s->op[a], &s->op[b]) || report_needs(s, a, b);
+        good = !needs(s, a, b) || report_needs(s, a, b);
     ok &= good;
   }
   return ok;

@@ -52,6 +52,12 @@ bool insert_recompute(Ex *x) {
         "which must stay");
     return false;
   }
+  if (s->graph) {
+    diag_error(s->diag, DIAG_RECOMPUTE, c->at,
+               "'recompute' of a pipe that is no chain of stages, each on one rank");
+    diag_note(s->diag, s->pipe[0].clause->at, "only one input is kept, that of the chain");
+    return false;
+  }
   if (s->forward) {
     diag_error(s->diag, DIAG_FORWARD_ONLY, c->at,
                "'recompute' in a schedule that only runs forward: nothing reads a stash");

@@ -54,6 +54,7 @@ typedef struct OpRef {
   Span at;
   Name pipe;          /* before the dot, or NULL */
   Span pipe_at;
+  Expr *pipe_index;   /* of an array of pipes: p[e].F(m); NULL: none written */
   Name name;          /* "F" "B" "I" "W" "R" "U" or of an `op` macro */
   Span name_at;
   Expr *chunk;        /* [c], or NULL */
@@ -129,7 +130,10 @@ typedef struct Entry { /* key = value in time { } and bytes { } */
 
 typedef enum ClauseKind {
   CL_RANKS,   /* ranks value */
-  CL_PIPE,    /* pipe name [forward] stages value mbs mbs [slices slices] place var -> place [replica of root] */
+  CL_PIPE,    /* pipe name [[index] in range] [forward] [dag] stages value mbs mbs [slices slices]
+                 place var [, mb] -> place [replica of root] */
+  CL_EDGE,    /* edge value -> to [for var in range] */
+  CL_TIE,     /* tie args */
   CL_ORDER,   /* order var [in range] { body } */
   CL_TIME,    /* time [var] { entries } */
   CL_BYTES,   /* bytes [var] { entries } */
@@ -151,8 +155,13 @@ struct Clause {
   Name var;           /* bound variable, or NULL */
   Span var_at;
   uint32_t slot;      /* (sema) of var, or of a let's name */
-  Expr *value, *mbs, *slices, *place, *tries; /* slices: NULL without */
+  Expr *value, *mbs, *slices, *place, *to, *tries; /* slices: NULL without */
   bool forward;       /* CL_PIPE: only run forward */
+  Name index;         /* CL_PIPE: of an array of pipes, over `range`; NULL: one pipe */
+  Span index_at;
+  uint32_t index_slot; /* (sema) */
+  bool dag;           /* CL_PIPE: its stages follow only the edges */
+  Arg *args;          /* CL_TIE: the stages */
   Name root;          /* CL_PIPE: the pipe it is a replica of, or NULL */
   Span root_at;
   Range range;
@@ -160,7 +169,7 @@ struct Clause {
   Entry *entries;
   Fn *fn;
   const char *path;   /* CL_PROFILE, unescaped */
-  Name mb_var;        /* CL_OFFLOAD, CL_RECOMPUTE: the microbatch, or NULL; `var` is the stage */
+  Name mb_var;        /* CL_OFFLOAD, CL_RECOMPUTE, CL_PIPE: the microbatch, or NULL; `var` is the stage */
   Span mb_var_at;
   uint32_t mb_slot;   /* (sema) */
   Expr *when, *lead;  /* CL_OFFLOAD, CL_RECOMPUTE; CL_OFFLOAD; or NULL */

@@ -211,6 +211,8 @@ again:
   "when"               { TOKEN(WHEN); }
   "recompute"          { TOKEN(RECOMPUTE); }
   "slices"             { TOKEN(SLICES); }
+  "dag"                { TOKEN(DAG); }
+  "tie"                { TOKEN(TIE); }
   "overlap"            { TOKEN(OVERLAP); }
   "use"                { TOKEN(USE); }
   "tune"               { TOKEN(TUNE); }
@@ -219,7 +221,7 @@ again:
   "offload"            { TOKEN(OFFLOAD); }
   "lead"               { TOKEN(LEAD); }
 
-  "weights" | "stash" | "comm" | "edge" | "finally"
+  "weights" | "stash" | "comm" | "finally"
   | "side" | "group" | "recv" | "wait" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(RESERVED);
@@ -227,6 +229,10 @@ again:
   "send" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(SEND);
+  }
+  "edge" {
+    value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
+    TOKEN(EDGE);
   }
   name {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));

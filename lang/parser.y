@@ -40,6 +40,8 @@ typedef struct StmtList { Stmt *first, *last; uint32_t depth; } StmtList;
 typedef struct ClauseList { Clause *first, *last; } ClauseList;
 typedef struct Binding { Name name; Span at; } Binding;
 typedef struct Base { Name name; Span at; Arg *args; } Base;
+typedef struct Array { Binding index; Range range; } Array; /* index.name NULL: none */
+typedef struct OpHead { Binding name; Expr *index; } OpHead;    /* of what stands before the dot */
 
 #define YYLLOC_DEFAULT(Cur, Rhs, N)                                \
   do {                                                             \
@@ -65,7 +67,8 @@ struct Parse {
   uint32_t nopen;
   Span read;                       /* the last token */
   uint32_t ninsert;                /* '}' to insert before `held`, see insert_closers */
-  int before[2];                   /* the last tokens of the text, the last one first */
+  int before;                      /* the last token of the text */
+  bool in_pipe;                    /* it stands between 'pipe NAME' and 'stages' */
   int held;                        /* a token read but not given to the parser yet, or 0 */
   TokenValue held_value;
   Span held_at;
@@ -155,6 +158,15 @@ static OpRef *new_op(Parse *ps, Span at, Binding name) {
   op->at = at;
   op->name = name.name;
   op->name_at = name.at;
+  op->pipe_at = NO_SPAN;
+  return op;
+}
+
+static OpRef *new_pipe_op(Parse *ps, Span at, OpHead pipe, Binding name) {
+  OpRef *op = new_op(ps, at, name);
+  op->pipe = pipe.name.name;
+  op->pipe_at = pipe.name.at;
+  op->pipe_index = pipe.index;
   return op;
 }
 
@@ -197,7 +209,7 @@ static Clause *new_clause(Parse *ps, ClauseKind kind, Span at, Expr *value) {
   c->kind = kind;
   c->at = at;
   c->value = value;
-  c->name_at = c->var_at = c->mb_var_at = NO_SPAN;
+  c->name_at = c->var_at = c->index_at = c->mb_var_at = NO_SPAN;
   return c;
 }
 
@@ -270,15 +282,17 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
   ClauseList clauses;
   Item *item;
   uint8_t phase;
+  Array array;
+  OpHead head;
   bool flag;
 }
 
 %token YYEOF 0 "end of file"
 %token <token> NAME "a name" NUMBER "a number" STRING "a string"
-%token <token> RESERVED "a reserved word" SEND "'send'"
+%token <token> RESERVED "a reserved word" SEND "'send'" EDGE "'edge'"
 %token SCHEDULE "'schedule'" REQUIRES "'requires'" EXTENDS "'extends'" IMPORT "'import'"
 %token LET "'let'" FN "'fn'" OP "'op'"
-%token REPLICA "'replica'" OF "'of'"
+%token REPLICA "'replica'" OF "'of'" DAG "'dag'" TIE "'tie'"
 %token RANKS "'ranks'" PIPE "'pipe'" STAGES "'stages'" MBS "'mbs'" PLACE "'place'"
 %token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'"
 %token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
@@ -300,7 +314,9 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %left '*' '/' '%'
 %precedence UNARY
 
-%type <binding> name name_opt replica_opt
+%type <binding> name name_opt replica_opt mb_opt
+%type <array> array_opt for_opt
+%type <flag> dag_opt
 %type <expr> expr init
 %type <range> range range_opt
 %type <args> arg args args_opt values values_opt
@@ -309,7 +325,8 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %type <require> require
 %type <requires> requires requires_opt expects_opt
 %type <base> base_opt
-%type <op> opref ophead optarget
+%type <op> opref optarget
+%type <head> pipe_head
 %type <expr> period_opt at_opt when_opt slices_opt tries_opt lead_opt to_opt
 %type <stmt> stmt if_stmt do_stmt indexed
 %type <stmts> stmts block else_opt phased clipped
@@ -427,19 +444,34 @@ clauses:
 ;
 clause:
   RANKS ok expr { $$ = new_clause(ps, CL_RANKS, @$, $3.e); }
-| PIPE ok name forward_opt STAGES expr MBS expr slices_opt PLACE name ARROW expr replica_opt {
-    $$ = new_clause(ps, CL_PIPE, @$, $6.e);
-    $$->forward = $4;
+| PIPE ok name array_opt forward_opt dag_opt STAGES expr MBS expr slices_opt PLACE name mb_opt ARROW expr
+  replica_opt {
+    $$ = new_clause(ps, CL_PIPE, @$, $8.e);
+    $$->forward = $5;
     $$->name = $3.name;
     $$->name_at = $3.at;
-    $$->mbs = $8.e;
-    $$->slices = $9.e;
-    $$->var = $11.name;
-    $$->var_at = $11.at;
-    $$->place = $13.e;
-    $$->root = $14.name;
-    $$->root_at = $14.at;
+    $$->index = $4.index.name;
+    $$->index_at = $4.index.at;
+    $$->range = $4.range;
+    $$->dag = $6;
+    $$->mbs = $10.e;
+    $$->slices = $11.e;
+    $$->var = $13.name;
+    $$->var_at = $13.at;
+    $$->mb_var = $14.name;
+    $$->mb_var_at = $14.at;
+    $$->place = $16.e;
+    $$->root = $17.name;
+    $$->root_at = $17.at;
   }
+| EDGE ok expr ARROW expr for_opt {
+    $$ = new_clause(ps, CL_EDGE, @$, $3.e);
+    $$->to = $5.e;
+    $$->var = $6.index.name;
+    $$->var_at = $6.index.at;
+    $$->range = $6.range;
+  }
+| TIE ok values { $$ = new_clause(ps, CL_TIE, @$, NULL); $$->args = $3.first; }
 | ORDER ok name range_opt block {
     $$ = new_clause(ps, CL_ORDER, @$, NULL);
     $$->var = $3.name;
@@ -496,6 +528,7 @@ entries:
 entry:
   NAME '=' expr { $$ = new_entry(ps, @$, $1.name, @1, $3.e); }
 | SEND '=' expr { $$ = new_entry(ps, @$, $1.name, @1, $3.e); }
+| EDGE '=' expr { $$ = new_entry(ps, @$, $1.name, @1, $3.e); }
 | error { $$ = NULL; }
 ;
 
@@ -506,6 +539,14 @@ replica_opt:
   %empty { $$ = (Binding){0}; }
 | REPLICA OF name { $$ = $3; }
 ;
+
+array_opt:
+  %empty { $$ = (Array){0}; }
+| '[' name ']' IN range { $$ = (Array){$2, $5}; }
+;
+dag_opt: %empty { $$ = false; } | DAG { $$ = true; } ;
+mb_opt: %empty { $$ = NO_BINDING; } | ',' name { $$ = $2; } ;
+for_opt: %empty { $$ = (Array){0}; } | FOR name IN range { $$ = (Array){$2, $4}; } ;
 
 range_opt: %empty { $$ = (Range){0}; } | IN range { $$ = $2; } ;
 range:
@@ -633,17 +674,16 @@ opref:
   }
 ;
 optarget:
-  ophead
-| ophead '[' expr ']' { $$ = $1; $$->at = @$; $$->chunk = $3.e; }
-| ophead '[' STAGE expr ']' { $$ = $1; $$->at = @$; $$->stage = $4.e; }
+  name { $$ = new_op(ps, @$, $1); }
+| name '[' expr ']' { $$ = new_op(ps, @$, $1); $$->chunk = $3.e; }
+| name '[' STAGE expr ']' { $$ = new_op(ps, @$, $1); $$->stage = $4.e; }
+| pipe_head '.' name { $$ = new_pipe_op(ps, @$, $1, $3); }
+| pipe_head '.' name '[' expr ']' { $$ = new_pipe_op(ps, @$, $1, $3); $$->chunk = $5.e; }
+| pipe_head '.' name '[' STAGE expr ']' { $$ = new_pipe_op(ps, @$, $1, $3); $$->stage = $6.e; }
 ;
-ophead:
-  name { $$ = new_op(ps, @$, $1); $$->pipe_at = NO_SPAN; }
-| name '.' name {
-    $$ = new_op(ps, @$, $3);
-    $$->pipe = $1.name;
-    $$->pipe_at = $1.at;
-  }
+pipe_head:
+  name { $$ = (OpHead){$1, NULL}; }
+| name '[' expr ']' { $$ = (OpHead){$1, $3.e}; }
 ;
 
 values_opt: %empty { $$ = (ArgList){0}; } | values ;
@@ -777,7 +817,7 @@ static void insert_closers(Parse *ps, int token, Span at) {
   uint32_t level = 0; /* how many '{' may be open before the word */
   switch (token) {
   case TOK_RANKS: case TOK_PIPE: case TOK_ORDER: case TOK_TIME: case TOK_BYTES: case TOK_PROFILE:
-  case TOK_CHECK: case TOK_RECOMPUTE: case TOK_TUNE: case TOK_OFFLOAD:
+  case TOK_CHECK: case TOK_RECOMPUTE: case TOK_TUNE: case TOK_OFFLOAD: case TOK_TIE:
     level = 1;
     break;
   case TOK_SCHEDULE: case TOK_IMPORT:
@@ -806,12 +846,12 @@ static int yylex(YYSTYPE *val, Span *at, Parse *ps) {
     ps->held = 0;
   } else if (!token) {
     token = lex(&ps->lx, &val->token, at);
-    /* A word only there: 'pipe NAME forward'. */
-    if (token == TOK_NAME && ps->before[0] == TOK_NAME && ps->before[1] == TOK_PIPE &&
-        strcmp(val->token.name, "forward") == 0)
+    /* A word only there, where no name can stand: 'pipe NAME forward stages'. */
+    bool ends = ps->before == TOK_NAME || ps->before == TOK_NUMBER || ps->before == ')';
+    if (token == TOK_NAME && ps->in_pipe && ends && strcmp(val->token.name, "forward") == 0)
       token = TOK_FORWARD;
-    ps->before[1] = ps->before[0];
-    ps->before[0] = token;
+    ps->in_pipe = token == TOK_PIPE || (ps->in_pipe && token != TOK_STAGES);
+    ps->before = token;
     insert_closers(ps, token, *at);
     if (ps->ninsert) {
       ps->held = token;
@@ -843,7 +883,7 @@ static const short stmt_tokens[] = {
 };
 static const short clause_tokens[] = {
   TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_SEND, TOK_RECOMPUTE,
-  TOK_TUNE, TOK_OFFLOAD, TOK_LET, TOK_FN,
+  TOK_TUNE, TOK_OFFLOAD, TOK_EDGE, TOK_TIE, TOK_LET, TOK_FN,
 };
 static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};
 
@@ -879,7 +919,7 @@ static void name_expected(const Expected *all, char *list, size_t list_bytes) {
   }
   if (expects(&want, TOK_SEND) && !expects(&want, TOK_RESERVED)) {
     group[ngroup++] = "an entry"; /* the only place where a reserved word is welcome */
-    want.set[YYSYMBOL_NAME] = false;
+    want.set[YYSYMBOL_NAME] = want.set[YYTRANSLATE(TOK_EDGE)] = false;
   }
   /* Left out: words that are always errors there, an optional end, and what could go on with an op
    * or a name that is whole as it stands. */
@@ -889,6 +929,10 @@ static void name_expected(const Expected *all, char *list, size_t list_bytes) {
   if (expects(all, TOK_OP))
     want.set[YYSYMBOL_ELSE] = want.set[YYTRANSLATE('@')] = want.set[YYTRANSLATE(TOK_WHEN)] = false;
   want.set[YYTRANSLATE(TOK_FORWARD)] = false; /* between the name of a pipe and 'stages' */
+  if (expects(all, TOK_STAGES)) /* and the optional parts of a pipe */
+    want.set[YYTRANSLATE('[')] = want.set[YYTRANSLATE(TOK_DAG)] = false;
+  if (expects(all, TOK_ARROW) && !expects(all, '*'))
+    want.set[YYTRANSLATE(',')] = false;
   if (ngroup > 0)
     want.set[YYSYMBOL_YYEOF] = false;
   for (int kind = 0; kind < YYNTOKENS; kind++)
