@@ -727,6 +727,62 @@ static void rounds(void) {
   }
 }
 
+/* Actions of several ops: F and B of a stage with skips, several microbatches of a stage at once, the last
+ * gradients of tied rows together, stages that are dealt out; under each policy for sends. */
+static void actions(void) {
+  static const char *const send[] = {"end", "eager", "next"};
+  for (int k = 0; k < 3; k++) {
+    Meant g;
+    for (uint32_t P = 3; P <= 5; P++) {
+      chain(&g, P, 7);
+      for (uint32_t s = 0; s < (P - 1) / 2; s++)
+        skip(&g, s, P - 1 - s);
+      TEXT(
+          "let P = %u let M = 7 ranks P pipe net stages P mbs M place s -> s\n"
+          "edge s -> P-1-s for s in 0..(P-1)/2 time { F = 2 B = 4 FB = 5 send = 3 } send %s\n"
+          "order r { let n = P - r do m in 0..n { F(m) } do m in 0..M-n { overlap { F(m + n) B(m) } }\n"
+          "do m in M-n..M { B(m) } U }",
+          P, send[k]);
+      train("F and B at once, with skips", &g, text);
+      chain(&g, P, 6);
+      for (uint32_t s = 2; s < P; s++)
+        skip(&g, 0, s);
+      TEXT(
+          "let P = %u let M = 6 ranks P pipe net stages P mbs M place s -> s edge 0 -> s for s in 2..P\n"
+          "send %s order r { do j in 0..2 { overlap { do i in 0..3 { F(3*j + i) } } }\n"
+          "do j in 0..2 { overlap { do i in 0..3 { I(3*j + i) } } overlap { do i in 0..3 { W(3*j + i) } } } U }",
+          P, send[k]);
+      train("three microbatches at once", &g, text);
+    }
+    for (uint32_t P = 1; P <= 3; P++) {
+      chain(&g, 2 * P, 4);
+      g.tie[0] = g.tie[2 * P - 1] = 1;
+      if (P > 1)
+        skip(&g, 0, 2 * P - 1);
+      TEXT(
+          "let P = %u let M = 4 ranks P pipe net stages 2*P mbs M place s -> s < P ? s : 2*P-1-s\n"
+          "tie 0, 2*P-1 %s send %s order r {\n"
+          "do m in 0..M { F[0](m) } do m in 0..M { F[1](m) } do m in 0..M { I[1](m) } do m in 0..M { I[0](m) }\n"
+          "do m in 0..M { overlap { W[0](m) W[1](m) } } U }",
+          P, P > 1 ? "edge 0 -> 2*P-1" : "", send[k]);
+      train("tied, last gradients at once", &g, text);
+    }
+    chain(&g, 3, 8);
+    skip(&g, 0, 2);
+    for (uint32_t m = 0; m < 8; m++)
+      g.owner[1][m] = m % 2;
+    TEXT(
+        "let M = 8 ranks 4 pipe net stages 3 mbs M place s, m -> s == 1 ? 1 + m %% 2 : s == 0 ? 0 : 3\n"
+        "edge 0 -> 2 tie 0, 2 send %s\n"
+        "order r in 0..1 { do m in 0..4 { overlap { F(2*m) F(2*m + 1) } } do m in 0..M { B(m) } U }\n"
+        "order r in 1..3 { do 2 { overlap { F F } } do 2 { overlap { B B } } U }\n"
+        "order r in 3..4 { do M { F } do 2 { overlap { do 4 { B } } } U }",
+        send[k]);
+    g.tie[0] = g.tie[2] = 1;
+    train("dealt, two microbatches at once", &g, text);
+  }
+}
+
 int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--break") == 0)
     engine_rate = RATE * 1.0001f;
@@ -760,6 +816,9 @@ int main(int argc, char **argv) {
   before = cases;
   rounds();
   printf("updates: %d runs against the sequential one\n", cases - before);
+  before = cases;
+  actions();
+  printf("actions: %d runs against the sequential one\n", cases - before);
   if (mutants > 0)
     printf("mutants of seed %s: %u refused, %u stalled or mismatched, %u right, %d wrong\n",
            argv[2], refused, stalled, right, failures);
