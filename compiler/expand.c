@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "expand.h"
+#include "hints.h"
 
 /* ---- ops ---- */
 
@@ -98,10 +99,15 @@ static bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
   }
   if (!eval(s, o->chunk, &v))
     return false;
-  if (v < 0 || v >= n)
-    return no_stage(x, o, o->chunk->at,
-                    arena_printf(s->arena, "it has no chunk %lld, only chunk%s", (long long)v,
-                                 n == 1 ? " 0" : arena_printf(s->arena, "s 0 to %u", n - 1)));
+  if (v < 0 || v >= n) {
+    no_stage(x, o, o->chunk->at,
+             arena_printf(s->arena, "it has no chunk %lld, only chunk%s", (long long)v,
+                          n == 1 ? " 0" : arena_printf(s->arena, "s 0 to %u", n - 1)));
+    if (n == 1 && !o->parens)
+      diag_help(s->diag, "the microbatch stands in parentheses: %s(%s)", o->name,
+                span_text(s, o->chunk->at));
+    return false;
+  }
   *stage = s->rank_stage[first + (uint32_t)v];
   return true;
 }
@@ -128,6 +134,10 @@ static bool duplicate(Ex *x, uint8_t kind, uint32_t old) {
   else
     diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank, text);
   diag_note(s->diag, s->site[s->op[old].site], "%s is here first", op_text(s, old));
+  if (!mixed)
+    hint_twice(s, x->rank, x->use, s->site[s->op[old].site]);
+  else if (kind == PIPE_W && s->op[old].kind == PIPE_B)
+    diag_help(s->diag, "write I for that B: W is the rest of it");
   return false;
 }
 
@@ -268,6 +278,7 @@ static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t 
                  span_text(x->s, x->use->at), (long long)mb, n - 1);
       if (o != x->use)
         diag_note(s->diag, o->at, "it stands for this");
+      hint_index(x->s, x->rank, x->use, x->list, mb, n);
       return false;
     }
     diag_error(s->diag, DIAG_BAD_INDEX, inner->at->at,
@@ -539,6 +550,7 @@ static bool run_do(Ex *x, const Stmt *t) {
   int64_t lo = 0, hi, step = 1;
   if (t->range.lo ? !eval_range(s, &t->range, &lo, &hi, &step) : !eval(s, t->cond, &hi))
     return false;
+  ((Stmt *)t)->backwards |= t->range.lo && !t->range.step && hi < lo;
   for (int64_t i = lo; step > 0 ? i < hi : i > hi;) {
     if (t->name)
       s->env[t->slot] = i;
@@ -638,7 +650,11 @@ static bool find_orders(Ex *x, const Clause **order) {
     if (!order[r]) {
       diag_error(s->diag, DIAG_NO_ORDER, s->def->name_at,
                  "schedule '%s' gives no order for rank %u", s->name, r);
-      diag_help(s->diag, "'order r { ... }' is the order of every rank");
+      bool ranges = false;
+      for (uint32_t i = 0; i < x->clauses.n; i++)
+        ranges |= x->clauses.at[i].clause->kind == CL_ORDER && x->clauses.at[i].clause->range.lo;
+      diag_help(s->diag, "%s'order r { ... }' is the order of every rank",
+                ranges ? "a range ends before its second value; " : "");
       return false;
     }
   return true;
