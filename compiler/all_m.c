@@ -21,7 +21,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "pipec.h"
+#include "graph.h"
 
 enum { MOST_PERIOD = 1 << 16, MOST_VALUES = 64, MOST_OPS = 1 << 22, MOST_NODES = 1 << 17 };
 
@@ -242,6 +242,9 @@ static bool op_shape(AllM *x, const OpRef *o, Shape *h) {
     }
   }
   const Expr *where = o->chunk ? o->chunk : o->stage;
+  if (o->pipe_index && (!quasi(x, o->pipe_index, &q) ||
+                        (!q.fixed && !no(x, o->pipe_at, "the pipe is not the same in every turn"))))
+    return false;
   if (o->op == PIPE_U)
     return no(x, o->at, "an update stands inside");
   if (!o->args)
@@ -505,10 +508,11 @@ static void add_edges(Sched *into, const Sched *s, Graph *g) {
     for (uint32_t v = g->rank0[r]; v < g->rank0[r + 1]; v++) {
       const Node n = g->node.at[v];
       uint32_t next = v + 1 < g->rank0[r + 1] ? v + 1 : g->rank0[r];
-      const PipeStage *st = &s->stage[n.stage];
       *vec_push(into->arena, &g->edge) = (Edge){v, next, next != v + 1, op_time(s, n.op)};
-      uint32_t from = n.kind == 0 ? st->prev : n.kind == 1 ? st->next : NONE;
-      if (from != NONE) {
+      uint32_t ninput = n.kind == 2 ? 0 : row_links(s, n.stage, n.kind == 1);
+      for (uint32_t k = 0; k < ninput; k++) {
+        Link l = link_at(s, row_link(s, n.stage, n.kind == 1, k));
+        uint32_t from = n.kind == 0 ? l.from : l.to;
         uint32_t u = *row_of(g, n.kind, from, n.mb);
         int64_t send = s->stage[from].rank == r ? 0 : (int64_t)s->stage[from].time[PIPE_SEND_F];
         if (u)
@@ -668,12 +672,17 @@ bool check_all_m(Sched *s) {
   for (uint32_t k = 0; k < s->npipe && ok; k++) {
     const Clause *c = s->pipe[k].clause;
     ok = free_of_m(&x, c->value, "the number of stages depends on it") &&
-         free_of_m(&x, c->place, "a place depends on it");
+         free_of_m(&x, c->place, "a place depends on it") &&
+         (!c->mb_var || no(&x, c->place->at, "a place depends on the microbatch"));
   }
   for (const Schedule *sc = s->def; sc && ok; sc = sc->base_def)
-    for (const Clause *c = sc->clauses; c && ok; c = c->next)
+    for (const Clause *c = sc->clauses; c && ok; c = c->next) {
       for (const Entry *e = c->kind == CL_TIME ? c->entries : NULL; e && ok; e = e->next)
         ok = free_of_m(&x, e->value, "a cost depends on it");
+      const Expr *const part[] = {c->value, c->to, c->range.lo, c->range.hi, c->range.step};
+      for (int i = 0; i < 5 && ok && c->kind == CL_EDGE; i++)
+        ok = !part[i] || free_of_m(&x, part[i], "an edge depends on it");
+    }
   int64_t S = 1;
   for (uint32_t r = 0; r < s->nrank && ok; r++) {
     Shape h = {1, 0, NULL};
@@ -690,7 +699,10 @@ bool check_all_m(Sched *s) {
     ok = bind(&x, s->def);
     for (uint32_t k = 0; k < s->npipe && ok; k++) {
       Quasi q;
-      ok = quasi(&x, s->pipe[k].clause->mbs, &q);
+      const Clause *c = s->pipe[k].clause;
+      if (c->index)
+        s->env[c->index_slot] = s->pipe[k].index;
+      ok = quasi(&x, c->mbs, &q);
       x.value_T = ok ? x.value_T / gcd(x.value_T, q.T) * q.T : 1;
     }
     for (uint32_t r = 0; r < s->nrank && ok; r++) {

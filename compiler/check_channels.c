@@ -11,7 +11,7 @@
  *
  * When the answer is no, what is offered as help has been tried here: groups, other channels, the
  * transfers that pipec derives. */
-#include "pipec.h"
+#include "graph.h"
 
 /* ---- the model ---- */
 
@@ -42,26 +42,28 @@ bool is_default_model(const ChannelModel *m) {
 static bool sends(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
 static bool forward(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_RECV_F; }
 
-/* The stage whose output a transfer carries: of F, or of the backward. */
+/* The row that runs the op that makes what a transfer carries: the F, or the backward. */
 static uint32_t producer(const Sched *s, const PipeInstr *in) {
-  const PipeStage *st = &s->stage[in->stage];
-  return sends(in) ? in->stage : forward(in) ? st->prev : st->next;
+  return sends(in) ? in->stage : pipe_other_end(sched_graph(s), in);
 }
 
 static uint64_t tensor(const Sched *s, const PipeInstr *in) {
-  return 2 * ((uint64_t)producer(s, in) * s->nmb + in->mb) + !forward(in);
+  uint64_t of = s->graph ? in->keep : producer(s, in);
+  return 2 * (of * s->nmb + in->mb) + !forward(in);
 }
 
 static uint64_t message_bytes(const Sched *s, const PipeInstr *in) {
+  if (s->graph)
+    return link_bytes(s, link_at(s, s->graph->link_at[(size_t)in->keep * s->nmb + in->mb]));
   uint32_t from = producer(s, in);
   return s->stage[forward(in) ? from : s->stage[from].prev].boundary_bytes;
 }
 
 static MachineInstr machine_instr(const Sched *s, const PipeInstr *in) {
   MachineInstr m = {.kind = MACHINE_COMPUTE, .need = {NONE, NONE}};
-  if (in->op == PIPE_REDUCE) {
+  if (pipe_is_sum(in->op)) {
     m.kind = MACHINE_ALL;
-    m.peer = s->stage[in->stage].model;
+    m.peer = in->op == PIPE_REDUCE ? s->stage[in->stage].model : s->nmodel + s->tie_of[in->stage];
     m.tensor = UINT64_MAX - m.peer;
   } else if (pipe_op_info[in->op].comm) {
     m.kind = sends(in) ? MACHINE_SEND : MACHINE_RECV;
@@ -72,18 +74,31 @@ static MachineInstr machine_instr(const Sched *s, const PipeInstr *in) {
   return m;
 }
 
+/* Tensors that an instruction reads, or writes, if any. */
+static uint32_t tensors_of(const Sched *s, const PipeInstr *in, bool input) {
+  const PipeStage *st = &s->stage[in->stage];
+  return !has_tensors(in->op) ? 1 : input == (in->op == PIPE_F) ? st->nin : st->nout;
+}
+
+static uint32_t slot_of(const PipeRank *k, uint32_t first, uint32_t n, uint32_t j) {
+  return n < 2 || first == NONE ? first : k->list[first + j];
+}
+
 /* `send next`: an action starts once what the one before it has made is gone. first..i are the
- * instructions from the start of that one on, i begins an action. */
-static void wait_for_sends(Sched *s, const PipeRank *k, MachineInstr *out, uint32_t first,
-                           uint32_t i) {
+ * instructions from the start of that one on, i begins an action. Adds to `more`; returns how many. */
+static uint32_t wait_for_sends(const Sched *s, const PipeRank *k, uint32_t *more, uint32_t first,
+                               uint32_t i) {
   const PipeInstr *a = &k->instr[first];
-  uint32_t *more = arena_alloc(s->arena, (a->group + 1u) * sizeof *more), n = 0;
+  uint32_t n = 0;
   for (uint32_t j = first + a->group + 1; j < i; j++)
-    for (uint32_t m = 0; m <= a->group && sends(&k->instr[j]); m++)
-      if (k->instr[j].in == a[m].out && k->instr[j].stage == a[m].stage &&
-          k->instr[j].mb == a[m].mb)
-        more[n++] = j;
-  out[i].more = more, out[i].nmore = n;
+    for (uint32_t m = 0; m <= a->group && sends(&k->instr[j]); m++) {
+      uint32_t nout = tensors_of(s, &a[m], false);
+      for (uint32_t o = 0; o < nout && a[m].stage == k->instr[j].stage && a[m].mb == k->instr[j].mb;
+           o++)
+        if (k->instr[j].in == slot_of(k, a[m].out, nout, o))
+          more[n++] = j;
+    }
+  return n;
 }
 
 static MachineList *lists_of_program(Sched *s) {
@@ -95,25 +110,44 @@ static MachineList *lists_of_program(Sched *s) {
     uint32_t held = s->rank_stage0[r + 1] - s->rank_stage0[r];
     uint32_t *graded = NEW_ARRAY(s->arena, uint32_t,
                                  held); /* by chunk: last gradient, or its REDUCE; + 1 */
-    uint32_t above = NONE;              /* start of the action before */
+    uint32_t sends_of_all = 0;          /* each is waited for once */
+    for (uint32_t i = 0; i < k->ninstr; i++)
+      sends_of_all += sends(&k->instr[i]);
+    size_t nmore = (size_t)k->nlist + (size_t)held * 2 + sends_of_all;
+    uint32_t *more = arena_alloc(s->arena, nmore * sizeof *more + 1);
+    uint32_t above = NONE; /* start of the action before */
     for (uint32_t i = 0; i < k->ninstr; i++) {
       const PipeInstr *in = &k->instr[i];
-      const uint32_t slot[] = {in->in, in->out}, done = i + in->group + 1; /* with its action */
+      const uint32_t done = i + in->group + 1; /* with its action */
       out[i] = machine_instr(s, in);
+      out[i].more = more;
       bool starts = !pipe_op_info[in->op].comm && (i == 0 || in[-1].group == 0);
       if (starts && s->send == SEND_NEXT && above != NONE)
-        wait_for_sends(s, k, out, above, i);
+        out[i].nmore = wait_for_sends(s, k, more, above, i);
       above = starts ? i : above;
       uint32_t *last = &graded[s->stage[in->stage].chunk];
       if (in->op == PIPE_REDUCE || in->op == PIPE_U)
         out[i].need[0] = *last - 1;
       if (in->op == PIPE_REDUCE || in->op == PIPE_B || in->op == PIPE_W)
         *last = done;
-      for (int e = 0; e < 2; e++)
-        if (slot[e] != NONE) {
-          out[i].need[e] = touched[slot[e]] - 1; /* NONE: nobody yet */
-          touched[slot[e]] = done;
+      if (in->op == PIPE_TIE)
+        for (uint32_t c = 0; c < held; c++) /* of all rows that it is for */
+          if (s->stage[s->rank_stage[s->rank_stage0[r] + c]].tied == in->stage) {
+            more[out[i].nmore++] = graded[c] - 1;
+            graded[c] = i + 1;
+          }
+      for (int e = 0; e < 2; e++) {
+        uint32_t n = tensors_of(s, in, e == 0), first = e ? in->out : in->in;
+        for (uint32_t j = 0; j < n && first != NONE; j++) {
+          uint32_t slot = slot_of(k, first, n, j), before = touched[slot] - 1;
+          if (j == 0) /* NONE: nobody yet */
+            out[i].need[e] = before;
+          else if (before != NONE)
+            more[out[i].nmore++] = before;
+          touched[slot] = done;
         }
+      }
+      more += out[i].nmore;
     }
     list[r] = (MachineList){out, k->ninstr};
   }
@@ -148,7 +182,7 @@ static MachineList *lists_of_file(Sched *s, const uint32_t *recv_at) {
 
 static const char *text_of(Sched *s, const PipeInstr *in) {
   char text[OP_TEXT];
-  pipe_op_text(text, (PipeOp)in->op, in->stage, in->mb);
+  pipe_instr_text(text, sched_graph(s), in);
   return arena_printf(s->arena, "%s", text);
 }
 

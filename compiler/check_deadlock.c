@@ -7,7 +7,7 @@
  * that says "wait until a slot is free". More slots cure it: note [enough slots] in comm.c.
  *
  * Ensures compute_start, comm_start, makespan, busy, channel_slots. */
-#include "pipec.h"
+#include "graph.h"
 
 typedef struct Hop {
   uint32_t rank;
@@ -44,13 +44,13 @@ static PipeInstr *head_of(Sched *s, const PipeSimOut *o, Hop h) {
   return i >= (h.comm ? t->ncomm : t->ncompute) ? NULL : h.comm ? &t->comm[i] : &t->compute[i];
 }
 
-/* The row of the first replica that has not come to the REDUCE. */
+/* The first row after that of a REDUCE or TIE that has not come to it. */
 static uint32_t late_replica(Sched *s, const PipeSimOut *o, const PipeInstr *reduce) {
-  for (uint32_t st = s->stage[reduce->stage].replica; st != reduce->stage;
-       st = s->stage[st].replica) {
+  for (uint32_t st = pipe_sum_next(s->stage, reduce->op, reduce->stage); st != reduce->stage;
+       st = pipe_sum_next(s->stage, reduce->op, st)) {
     uint32_t r = s->stage[st].rank;
     const PipeInstr *head = head_of(s, o, (Hop){r, true});
-    if (!head || head->op != PIPE_REDUCE || head->stage != st || head->wait > o->compute_done[r])
+    if (!head || head->op != reduce->op || head->stage != st || head->wait > o->compute_done[r])
       return st;
   }
   return reduce->stage;
@@ -61,8 +61,7 @@ static Hop waits_for(Sched *s, const PipeSimOut *o, Hop h, const PipeInstr *head
   uint32_t other = h.comm ? o->compute_done[h.rank] : o->comm_done[h.rank];
   if (head->wait > other)
     return (Hop){h.rank, !h.comm};
-  return (Hop){head->op == PIPE_REDUCE ? s->stage[late_replica(s, o, head)].rank : head->peer,
-               true};
+  return (Hop){pipe_is_sum(head->op) ? s->stage[late_replica(s, o, head)].rank : head->peer, true};
 }
 
 static Hop find_cycle(Sched *s, const PipeSimOut *o) {
@@ -95,9 +94,9 @@ static void report(Sched *s, const PipeSimOut *o, Hop start) {
   do {
     head = head_of(s, o, h);
     Hop next = waits_for(s, o, h, head);
-    pipe_op_text(text, (PipeOp)head->op, head->stage, head->mb);
+    pipe_instr_text(text, sched_graph(s), head);
     const PipeInstr *that = head_of(s, o, next);
-    pipe_op_text(other, (PipeOp)that->op, that->stage, that->mb);
+    pipe_instr_text(other, sched_graph(s), that);
     if (hops++ < 12)
       diag_note(s->diag, s->site[head->site],
                 "%s on rank %u waits for rank %u, whose %s stream is at %s", text, h.rank,
@@ -107,7 +106,9 @@ static void report(Sched *s, const PipeSimOut *o, Hop start) {
 }
 
 bool check_deadlock(Sched *s) {
-  PipeSimIn in = {.nrank = s->nrank, .stage = s->stage};
+  PipeGraph g = sched_graph(s);
+  PipeSimIn in = {
+      .nrank = s->nrank, .stage = s->stage, .edge = g.edge, .row = g.row, .nmb = s->nmb};
   PipeSimOut out = {.compute_done = NEW_ARRAY(s->arena, uint32_t, s->nrank),
                     .comm_done = NEW_ARRAY(s->arena, uint32_t, s->nrank)};
   out.rank_begin = NEW_ARRAY(s->arena, uint64_t, s->nrank);
@@ -147,7 +148,7 @@ bool check_deadlock(Sched *s) {
     if (out.rank_end[r] - out.rank_begin[r] > s->own_span)
       s->own_span = out.rank_end[r] - out.rank_begin[r];
   s->busy = out.busy;
-  for (size_t c = 0; c < 2 * (size_t)s->nstage; c++)
+  for (size_t c = 0; c < 2 * (size_t)nlinks(s); c++)
     if (s->channel[c].in_slots > s->channel_slots)
       s->channel_slots = s->channel[c].in_slots;
   return true;

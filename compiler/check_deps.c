@@ -2,8 +2,10 @@
  * Proof: every stage and microbatch has exactly one F and one B, or one I and one W (expand has
  * already refused a second one), in this order on its rank; a U comes after the last backward of every
  * stage (expand has refused one that has nothing to apply); U(m) is the update that applies the gradient
- * of m; replicas update equally often; the ops of an action do not need one another. Finds the updates of
- * each stage, and how far the weights that an F reads are behind. Requires expand. Linear. */
+ * of m; replicas update equally often, and stages that share weights; the ops of an action do not need one
+ * another. Finds the updates of each stage, and how far the weights that an F reads are behind. Requires
+ * expand. Linear. */
+#include "graph.h"
 #include "hints.h"
 
 /* One message per stage and kind: the first microbatch that lacks it, and how many do. */
@@ -12,7 +14,8 @@ static bool complete(Sched *s, uint32_t stage, const char *kind, const uint32_t 
   uint32_t missing = 0, first = 0;
   const uint32_t *b = &s->at_b[(size_t)stage * s->nmb];
   for (uint32_t mb = s->stage[stage].mb0; mb < s->stage[stage].mb0 + s->stage[stage].nmb; mb++) {
-    bool wanted = !only_split || (b[mb] && s->op[b[mb] - 1].kind == PIPE_I);
+    bool wanted = runs_mb(s, stage, mb) &&
+                  (!only_split || (b[mb] && s->op[b[mb] - 1].kind == PIPE_I));
     if (wanted && !at[mb] && missing++ == 0)
       first = mb;
   }
@@ -64,6 +67,8 @@ static bool check_stage(Sched *s, uint32_t stage) {
          (k > s->round0[stage] && s->round[k].grad == s->round[k - 1].grad)))
       none = k;
   for (uint32_t mb = mb0; mb < mb1 && ok; mb++) {
+    if (!runs_mb(s, stage, mb))
+      continue;
     uint32_t last = w[mb] ? w[mb] : b[mb];
     ok = in_order(s, f[mb] - 1, b[mb] - 1, ", which it belongs to") &&
          (!w[mb] || in_order(s, b[mb] - 1, w[mb] - 1, ", which it completes"));
@@ -132,6 +137,28 @@ static bool check_replicas(Sched *s) {
           "replicas update together, but stage %u has %u update%s on rank %u and stage %u has %u "
           "on rank %u",
           m, n, n == 1 ? "" : "s", s->stage[m].rank, q, k, s->stage[q].rank);
+      return false;
+    }
+  return true;
+}
+
+static uint32_t updates_of(const Sched *s, uint32_t st) {
+  return s->round0[st + 1] - s->round0[st];
+}
+
+/* Rows of a tie update together, too. */
+static bool check_tied(Sched *s) {
+  for (uint32_t k = 0; k < s->ntie; k++)
+    for (uint32_t j = s->tie_row0[k] + 1; j < s->tie_row0[k + 1]; j++) {
+      uint32_t a = s->tie_row[s->tie_row0[k]], b = s->tie_row[j], na = updates_of(s, a),
+               nb = updates_of(s, b);
+      if (na == nb)
+        continue;
+      diag_error(
+          s->diag, DIAG_UPDATE,
+          s->site[s->op[s->round[s->round0[(nb > na ? b : a) + 1] - 1].u].site],
+          "stages that share weights update together, but stage %u has %u update%s and stage %u has %u",
+          a, na, na == 1 ? "" : "s", b, nb);
       return false;
     }
   return true;
@@ -229,5 +256,5 @@ bool check_deps(Sched *s) {
     if (s->diag->errors > s->diag->limit)
       return false;
   }
-  return check_overlap(s) && ok && check_replicas(s) && check_updates(s);
+  return check_overlap(s) && ok && check_replicas(s) && check_tied(s) && check_updates(s);
 }

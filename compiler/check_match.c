@@ -29,12 +29,13 @@ static void by_pair(Sched *s, End *e, End *t, uint32_t n) {
 bool check_match(Sched *s) {
   const PipeProgram *p = s->prog;
   uint32_t nsend = 0, nrecv = 0;
+  bool edges = p->edge != NULL;
   End *send = arena_alloc(s->arena, (size_t)s->nxfer * sizeof *send + 1);
   End *recv = arena_alloc(s->arena, (size_t)s->nxfer * sizeof *recv + 1);
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
       const PipeInstr *in = &p->rank[r].instr[i];
-      if (!pipe_op_info[in->op].comm || in->op == PIPE_REDUCE)
+      if (in->op < PIPE_SEND_F || in->op > PIPE_RECV_B)
         continue;
       bool sends = in->op == PIPE_SEND_F || in->op == PIPE_SEND_B;
       BUG_IF((sends ? nsend : nrecv) >= s->nxfer);
@@ -52,7 +53,8 @@ bool check_match(Sched *s) {
     bool same_pair = a && b && send[i].src == recv[i].src && send[i].dst == recv[i].dst;
     bool forward = a && a->op == PIPE_SEND_F;
     if (same_pair && a->mb == b->mb && b->op == (forward ? PIPE_RECV_F : PIPE_RECV_B) &&
-        b->stage == (forward ? p->stage[a->stage].next : p->stage[a->stage].prev))
+        (edges ? a->keep == b->keep && b->stage == pipe_other_end(pipe_graph(p), a)
+               : b->stage == (forward ? p->stage[a->stage].next : p->stage[a->stage].prev)))
       continue;
     if (a && b && !same_pair) { /* the pair that comes first lacks its other end */
       if (send[i].src < recv[i].src || (send[i].src == recv[i].src && send[i].dst < recv[i].dst))
@@ -62,9 +64,9 @@ bool check_match(Sched *s) {
     }
     char x[OP_TEXT] = "nothing", y[OP_TEXT] = "nothing";
     if (a)
-      pipe_op_text(x, (PipeOp)a->op, a->stage, a->mb);
+      pipe_instr_text(x, pipe_graph(p), a);
     if (b)
-      pipe_op_text(y, (PipeOp)b->op, b->stage, b->mb);
+      pipe_instr_text(y, pipe_graph(p), b);
     diag_error(s->diag, DIAG_MATCHING, s->site[a ? a->site : b->site],
                "%s on rank %u meets %s on rank %u", x, a ? send[i].src : recv[i].src, y,
                b ? recv[i].dst : send[i].dst);

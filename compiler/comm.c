@@ -6,89 +6,179 @@
  * note [channel slots]: transfer n of a channel uses slot n mod k at each end. At the sender the op
  * that makes tensor n waits until the SEND of n - k has left the slot; at the receiver the RECV of n
  * waits until the op that reads n - k has ended. Slots of a rank are numbered from 0: for each of
- * its stages y out, x in, dx out, dy in.
+ * its stages, for each link that leaves it y out, dy in, then for each that reaches it x in, dx out.
  *
  * note [enough slots]: play the ops on an idle network and call a channel fit when the op that reads
  * n - k has ended before transfer n starts there, and started earlier (an op may take no time). If
  * all channels are fit, every edge of the happens-before graph points forward in that play (to a
  * later start, or at the same instant in the order in which it was played), so there is no cycle.
  * Fewer slots may do and save memory: comm starts from MIN_CHANNEL_SLOTS, and check_deadlock asks
- * for fit channels only if that closes a cycle.
+ * for fit channels only if that closes a cycle. Those of edges that are not of the chain are made fit
+ * from the start: the receiver keeps such a tensor while the chain goes its longer way, and a sender
+ * that waited for its slot would hold up the chain as well.
  *
  * note [actions]: the ops of an action start together, so what one of them needs all wait for, and an
  * action has a send slot for each tensor that it puts into one channel. Its tensors leave, and what it
  * read is free, when all of it has ended, or as each op does (Sched.send).
  *
  * Linear in ops and transfers. May run again with more slots. */
-#include "pipec.h"
+#include "graph.h"
 
-enum { FORWARD = 0, BACKWARD = 1 };
-
-static Channel *channel_of(Sched *s, uint32_t stage, int dir) {
-  return &s->channel[2 * (size_t)stage + (size_t)dir];
+/* Started before `time` and ended by then. */
+static bool is_over(const Sched *s, uint32_t op, uint64_t time) {
+  const Op *o = &s->op[op];
+  bool takes_time = s->stage[o->stage].time[o->kind] > 0; /* FB, if given, is not 0 */
+  return s->ideal_end[op] < time || (s->ideal_end[op] == time && takes_time);
 }
 
-static bool crosses(const Sched *s, uint32_t a, uint32_t b) {
-  return a != NONE && b != NONE && s->stage[a].rank != s->stage[b].rank;
+/* Gives the channels, of skips only or all, the slots that the ideal timing needs. False: nothing to add. */
+static bool more_slots(Sched *s, bool skips) {
+  size_t nchannel = 2 * (size_t)nlinks(s);
+  uint32_t *first = NEW_ARRAY(s->arena, uint32_t, nchannel + 1),
+           *fill = NEW_ARRAY(s->arena, uint32_t, nchannel);
+  uint32_t *list = arena_alloc(s->arena,
+                               (size_t)s->nxfer * sizeof *list + 1); /* transfers by channel */
+  for (int pass = 0; pass < 2; pass++) {
+    for (uint32_t i = 0; i < s->nxfer; i++) {
+      if (xfer_is_sum(&s->xfer[i]))
+        continue;
+      size_t c = 2 * (size_t)xfer_link(s, &s->xfer[i]) + (s->op[s->xfer[i].from].kind != PIPE_F);
+      if (pass)
+        list[first[c] + fill[c]++] = i;
+      else
+        first[c + 1]++;
+    }
+    for (size_t c = 0; !pass && c < nchannel; c++)
+      first[c + 1] += first[c];
+  }
+  bool added = false;
+  for (size_t c = 0; c < nchannel; c++) {
+    if (skips && !link_skips(s, link_at(s, (uint32_t)(c / 2))))
+      continue;
+    uint32_t read = first[c], k = 0; /* all before `read` have been read when the next one starts */
+    for (uint32_t i = first[c]; i < first[c + 1]; i++) {
+      uint64_t start = s->ideal_end[s->xfer[list[i]].from];
+      while (read < i && is_over(s, s->xfer[list[read]].to, start))
+        read++;
+      k = i - read + 1 > k ? i - read + 1 : k;
+    }
+    if (k > s->channel[c].in_slots) {
+      s->channel[c].in_slots = k;
+      added = true;
+    }
+  }
+  return added;
 }
+
+static Channel *channels_of(Sched *s, uint32_t link) { return &s->channel[2 * (size_t)link]; }
 
 /* Numbers the channel slots of every rank; nrank_slot[r] is what they take. */
 static void number_slots(Sched *s) {
   for (uint32_t r = 0; r < s->nrank; r++) {
     uint32_t n = 0;
-    for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++) {
-      uint32_t st = s->rank_stage[i], prev = s->stage[st].prev, next = s->stage[st].next;
-      if (crosses(s, st, next)) {
-        channel_of(s, st, FORWARD)->out_first = n, n += channel_of(s, st, FORWARD)->out_slots;
-        channel_of(s, next, BACKWARD)->in_first = n, n += channel_of(s, next, BACKWARD)->in_slots;
+    for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
+      for (int out = 1; out >= 0; out--) {
+        uint32_t st = s->rank_stage[i], nlink = row_links(s, st, out);
+        for (uint32_t k = 0; k < nlink; k++) {
+          uint32_t link = row_link(s, st, out, k);
+          Channel *fwd = channels_of(s, link), *bwd = fwd + 1;
+          if (!link_crosses(s, link_at(s, link)))
+            continue;
+          if (out) {
+            fwd->out_first = n, n += fwd->out_slots;
+            bwd->in_first = n, n += bwd->in_slots;
+          } else {
+            fwd->in_first = n, n += fwd->in_slots;
+            bwd->out_first = n, n += bwd->out_slots;
+          }
+        }
       }
-      if (crosses(s, prev, st)) {
-        channel_of(s, prev, FORWARD)->in_first = n, n += channel_of(s, prev, FORWARD)->in_slots;
-        channel_of(s, st, BACKWARD)->out_first = n, n += channel_of(s, st, BACKWARD)->out_slots;
-      }
-    }
     s->nrank_slot[r] = n;
   }
 }
 
-/* Room for all that the action from `first` on puts into one channel. */
-static void action_slots(Sched *s, uint32_t first) {
-  for (uint32_t i = first; i <= first + s->op[first].group; i++) {
-    int dir = s->op[i].kind == PIPE_F ? FORWARD : BACKWARD;
-    Channel *c = channel_of(s, s->op[i].stage, dir);
-    uint32_t n = 0;
-    for (uint32_t m = first; m <= i && s->op[i].kind != PIPE_W; m++)
-      n += s->op[m].stage == s->op[i].stage && s->op[m].kind != PIPE_W &&
-           (s->op[m].kind == PIPE_F) == (dir == FORWARD);
-    if (c->out_slots > 0 && n > c->out_slots)
-      c->out_slots = n;
+/* Room for the slots of ops with several tensors on one side. */
+static void room_for_lists(Sched *s) {
+  s->slot_list = NEW_ARRAY(s->arena, uint32_t *, s->nrank);
+  s->nslot_list = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    size_t n = 0;
+    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+      uint32_t nin = op_inputs(s, &s->op[i]), nout = op_outputs(s, &s->op[i]);
+      n += (nin > 1 ? nin : 0) + (nout > 1 ? nout : 0);
+    }
+    s->slot_list[r] = arena_alloc(s->arena, n * sizeof **s->slot_list + 1);
   }
 }
 
+/* Where op o's several slots are to be listed, or NONE. */
+static uint32_t list_slots(Sched *s, uint32_t r, uint32_t n) {
+  uint32_t at = s->nslot_list[r];
+  if (n < 2)
+    return NONE;
+  for (uint32_t k = 0; k < n; k++)
+    s->slot_list[r][s->nslot_list[r]++] = NONE;
+  return at;
+}
+
+/* What an op puts into a channel: 1, or 0. */
+static uint32_t puts_into(const Sched *s, const Op *o, size_t channel) {
+  for (uint32_t k = 0, n = op_outputs(s, o); k < n; k++)
+    if (2 * (size_t)output_link(s, o, k) + (o->kind != PIPE_F) == channel)
+      return 1;
+  return 0;
+}
+
+/* Room for all that the action from `first` on puts into one channel. */
+static void action_slots(Sched *s, uint32_t first) {
+  for (uint32_t i = first; i <= first + s->op[first].group; i++)
+    for (uint32_t k = 0, noutput = op_outputs(s, &s->op[i]); k < noutput; k++) {
+      size_t c = 2 * (size_t)output_link(s, &s->op[i], k) + (s->op[i].kind != PIPE_F);
+      uint32_t n = 0;
+      for (uint32_t m = first; m <= i; m++)
+        n += puts_into(s, &s->op[m], c);
+      if (s->channel[c].out_slots > 0 && n > s->channel[c].out_slots)
+        s->channel[c].out_slots = n;
+    }
+}
+
 static void first_time(Sched *s) {
-  s->channel = NEW_ARRAY(s->arena, Channel, 2 * (size_t)s->nstage);
+  size_t nlink = nlinks(s);
+  s->channel = NEW_ARRAY(s->arena, Channel, 2 * nlink);
   s->nrank_slot = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   s->stream = NEW_ARRAY(s->arena, Streams, s->nrank);
-  for (uint32_t st = 0; st < s->nstage; st++) {
-    uint32_t nmb = s->stage[st].nmb, k = MIN_CHANNEL_SLOTS < nmb ? MIN_CHANNEL_SLOTS : nmb;
-    if (crosses(s, st, s->stage[st].next))
-      channel_of(s, st, FORWARD)->out_slots = channel_of(s, st, FORWARD)->in_slots = k;
-    if (crosses(s, s->stage[st].prev, st))
-      channel_of(s, st, BACKWARD)->out_slots = channel_of(s, st, BACKWARD)->in_slots = k;
+  bool skips = false;
+  uint32_t *nmb_of = s->graph ? NEW_ARRAY(s->arena, uint32_t, nlink) : NULL; /* that pass a link */
+  for (size_t i = 0; s->graph && i < (size_t)s->nedge * s->nmb; i++)
+    nmb_of[s->graph->link_at[i]]++;
+  for (uint32_t i = 0; i < nlink; i++) {
+    Link l = link_at(s, i);
+    if (!link_crosses(s, l))
+      continue;
+    uint32_t nmb = s->graph ? nmb_of[i] : s->stage[l.from].nmb,
+             k = MIN_CHANNEL_SLOTS < nmb ? MIN_CHANNEL_SLOTS : nmb;
+    for (int back = 0; back < 2; back++)
+      channels_of(s, i)[back].out_slots = channels_of(s, i)[back].in_slots = k;
+    skips |= link_skips(s, l);
   }
   for (uint32_t i = 0; i < s->nop; i++) /* note [actions] */
     if (s->op[i].group > 0 && (i == 0 || s->op[i - 1].group == 0))
       action_slots(s, i);
+  if (skips)
+    more_slots(s, true);
+  if (s->graph)
+    room_for_lists(s);
   uint64_t total = 0;
   for (uint32_t i = 0; i < s->nxfer; i++) {
-    if (s->xfer[i].to == NONE)
+    if (xfer_is_sum(&s->xfer[i]))
       continue;
     s->stream[op_rank(s, s->xfer[i].from)].ncomm++;
     s->stream[op_rank(s, s->xfer[i].to)].ncomm++;
   }
   for (uint32_t st = 0; st < s->nstage; st++)
-    if (s->stage[st].replica != st)
-      s->stream[s->stage[st].rank].ncomm += s->round0[st + 1] - s->round0[st];
+    s->stream[s->stage[st].rank].ncomm += ((s->stage[st].replica != st) +
+                                           (s->stage[st].tied == st)) *
+                                          (s->round0[st + 1] - s->round0[st]);
   for (uint32_t r = 0; r < s->nrank; r++)
     total += s->stream[r].ncomm;
   PipeInstr *compute = arena_alloc(s->arena, (size_t)s->nop * sizeof *compute + 1);
@@ -118,6 +208,25 @@ static void add_reduce(Sched *s, uint32_t first, uint32_t k, PipeInstr *compute,
   } while ((st = s->stage[st].replica) != first);
 }
 
+/* The sum over stages that share weights for their update number k, one instruction a rank: for all its
+ * rows of the tie, after their last gradients and, by its place in the stream, their REDUCE. */
+static void add_tie(Sched *s, uint32_t tie, uint32_t k, PipeInstr *compute, uint32_t *ncomm) {
+  for (uint32_t j = s->tie_row0[tie]; j < s->tie_row0[tie + 1]; j++) {
+    uint32_t st = s->tie_row[j], lead = s->stage[st].tied, r = s->stage[st].rank;
+    const Round *round = &s->round[s->round0[st] + k];
+    PipeInstr *u = &compute[round->u];
+    uint32_t grad = op_release(s, round->grad) - s->rank_op0[r] + 1;
+    if (lead == st) {
+      PipeInstr *c = &s->stream[r].comm[ncomm[r]++];
+      *c = pipe_instr(PIPE_TIE, st, NONE);
+      c->phase = u->phase, c->site = u->site;
+    }
+    PipeInstr *c = &s->stream[r].comm[ncomm[r] - 1];
+    c->wait = grad > c->wait ? grad : c->wait;
+    u->wait = ncomm[r] > u->wait ? ncomm[r] : u->wait;
+  }
+}
+
 bool comm(Sched *s) {
   if (!s->channel)
     first_time(s);
@@ -128,25 +237,38 @@ bool comm(Sched *s) {
     compute[i] = pipe_instr((PipeOp)o->kind, o->stage, o->mb);
     compute[i].phase = o->phase, compute[i].site = o->site, compute[i].group = o->group;
   }
+  for (uint32_t r = 0; s->graph && r < s->nrank; r++) {
+    s->nslot_list[r] = 0;
+    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+      compute[i].in = list_slots(s, r, op_inputs(s, &s->op[i]));
+      compute[i].out = list_slots(s, r, op_outputs(s, &s->op[i]));
+    }
+  }
   /* Who used a channel's slot last: at the sender the position of the SEND, at the receiver that of
    * the reading op. Rings of k entries per channel, one after the other. */
-  size_t *ring0 = NEW_ARRAY(s->arena, size_t, 2 * (size_t)s->nstage + 1);
-  for (size_t c = 0; c < 2 * (size_t)s->nstage; c++)
+  size_t nchannel = 2 * (size_t)nlinks(s);
+  size_t *ring0 = NEW_ARRAY(s->arena, size_t, nchannel + 1);
+  for (size_t c = 0; c < nchannel; c++)
     ring0[c + 1] = ring0[c] + s->channel[c].out_slots + s->channel[c].in_slots;
-  uint32_t *ring = NEW_ARRAY(s->arena, uint32_t, ring0[2 * (size_t)s->nstage]);
-  uint32_t *count = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage);
+  uint32_t *ring = NEW_ARRAY(s->arena, uint32_t, ring0[nchannel]);
+  uint32_t *count = NEW_ARRAY(s->arena, uint32_t, nchannel);
   uint32_t *ncomm = NEW_ARRAY(s->arena, uint32_t, s->nrank),
            *sums = NEW_ARRAY(s->arena, uint32_t,
-                             s->nmodel); /* so far, of each stage of the model */
+                             s->nmodel), /* so far, of each stage of the model, of each tie */
+               *ties = NEW_ARRAY(s->arena, uint32_t, s->ntie);
   for (uint32_t i = 0; i < s->nxfer; i++) {
-    uint32_t from = s->xfer[i].from, to = s->xfer[i].to;
-    if (to == NONE) {
-      add_reduce(s, s->op[from].stage, sums[s->stage[s->op[from].stage].model]++, compute, ncomm);
+    uint32_t from = s->xfer[i].from, to = s->xfer[i].to, st = s->op[from].stage;
+    if (xfer_is_sum(&s->xfer[i])) {
+      if (to == XFER_REDUCE)
+        add_reduce(s, st, sums[s->stage[st].model]++, compute, ncomm);
+      else
+        add_tie(s, s->tie_of[st], ties[s->tie_of[st]]++, compute, ncomm);
       continue;
     }
-    uint32_t a = op_rank(s, from), b = op_rank(s, to);
     bool forward = s->op[from].kind == PIPE_F;
-    size_t c = 2 * (size_t)s->op[from].stage + !forward;
+    uint32_t a = op_rank(s, from), b = op_rank(s, to), edge = NONE;
+    uint32_t link = s->graph ? xfer_link(s, &s->xfer[i]) : s->op[forward ? from : to].stage;
+    size_t c = 2 * (size_t)link + !forward;
     const Channel *ch = &s->channel[c];
     uint32_t n = count[c]++, out = n % ch->out_slots, in = n % ch->in_slots;
     uint32_t *out_user = &ring[ring0[c] + out], *in_user = &ring[ring0[c] + ch->out_slots + in];
@@ -154,26 +276,33 @@ bool comm(Sched *s) {
     PipeInstr *make = &compute[from], *use = &compute[to];
     uint32_t made = op_release(s, from) - s->rank_op0[a] + 1,
              used = op_release(s, to) - s->rank_op0[b] + 1;
+    uint32_t *make_out = &make->out, *use_in = &use->in;
+    if (s->graph) {
+      Link l = link_at(s, link);
+      edge = l.edge;
+      make_out = slot_at(s, make, false, forward ? link_out(s, l) : link_in(s, l));
+      use_in = slot_at(s, use, true, forward ? link_in(s, l) : link_out(s, l));
+    }
 
-    make->out = ch->out_first + out;
+    *make_out = ch->out_first + out;
     if (*out_user > make->wait)
       make->wait = *out_user;
     *out_user = send + 1;
     PipeInstr *x = &s->stream[a].comm[send];
     *x = pipe_instr(forward ? PIPE_SEND_F : PIPE_SEND_B, make->stage, make->mb);
     x->phase = make->phase, x->site = make->site, x->peer = b;
-    x->in = make->out, x->wait = made;
+    x->in = *make_out, x->wait = made, x->keep = edge;
     uint32_t next = from + s->op[from].group + 1; /* the action after */
     if (s->send == SEND_NEXT && next < s->rank_op0[a + 1] && compute[next].wait < send + 1)
       compute[next].wait = send + 1;
 
-    use->in = ch->in_first + in;
+    *use_in = ch->in_first + in;
     if (recv + 1 > use->wait)
       use->wait = recv + 1;
     x = &s->stream[b].comm[recv];
     *x = pipe_instr(forward ? PIPE_RECV_F : PIPE_RECV_B, use->stage, use->mb);
     x->phase = use->phase, x->site = use->site, x->peer = a;
-    x->out = use->in, x->wait = *in_user;
+    x->out = *use_in, x->wait = *in_user, x->keep = edge;
     *in_user = used;
   }
   offload_streams(s);
@@ -188,47 +317,4 @@ bool comm(Sched *s) {
   return true;
 }
 
-/* Started before `time` and ended by then. */
-static bool is_over(const Sched *s, uint32_t op, uint64_t time) {
-  const Op *o = &s->op[op];
-  bool takes_time = s->stage[o->stage].time[o->kind] > 0; /* FB, if given, is not 0 */
-  return s->ideal_end[op] < time || (s->ideal_end[op] == time && takes_time);
-}
-
-bool comm_more_slots(Sched *s) {
-  size_t nchannel = 2 * (size_t)s->nstage;
-  uint32_t *first = NEW_ARRAY(s->arena, uint32_t, nchannel + 1),
-           *fill = NEW_ARRAY(s->arena, uint32_t, nchannel);
-  uint32_t *list = arena_alloc(s->arena,
-                               (size_t)s->nxfer * sizeof *list + 1); /* transfers by channel */
-  for (uint32_t i = 0; i < s->nxfer; i++) {
-    if (s->xfer[i].to == NONE)
-      continue;
-    const Op *o = &s->op[s->xfer[i].from];
-    first[2 * (size_t)o->stage + (o->kind != PIPE_F) + 1]++;
-  }
-  for (size_t c = 0; c < nchannel; c++)
-    first[c + 1] += first[c];
-  for (uint32_t i = 0; i < s->nxfer; i++) {
-    if (s->xfer[i].to == NONE)
-      continue;
-    const Op *o = &s->op[s->xfer[i].from];
-    size_t c = 2 * (size_t)o->stage + (o->kind != PIPE_F);
-    list[first[c] + fill[c]++] = i;
-  }
-  bool added = false;
-  for (size_t c = 0; c < nchannel; c++) {
-    uint32_t read = first[c], k = 0; /* all before `read` have been read when the next one starts */
-    for (uint32_t i = first[c]; i < first[c + 1]; i++) {
-      uint64_t start = s->ideal_end[s->xfer[list[i]].from];
-      while (read < i && is_over(s, s->xfer[list[read]].to, start))
-        read++;
-      k = i - read + 1 > k ? i - read + 1 : k;
-    }
-    if (k > s->channel[c].in_slots) {
-      s->channel[c].in_slots = k;
-      added = true;
-    }
-  }
-  return added;
-}
+bool comm_more_slots(Sched *s) { return more_slots(s, false); }

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "pipec.h"
+#include "graph.h"
 #include "svg_text.h"
 
 enum { MOST_ROWS = 100000 };
@@ -38,7 +38,9 @@ typedef struct Compare {
 static uint64_t message_bytes(const Sched *s, const Xfer *x) {
   const Op *o = &s->op[x->from];
   uint32_t from = o->kind == PIPE_F ? o->stage : s->stage[o->stage].prev;
-  return x->to == NONE ? 0 : s->stage[from].boundary_bytes;
+  if (xfer_is_sum(x))
+    return 0;
+  return s->graph ? link_bytes(s, link_at(s, xfer_link(s, x))) : s->stage[from].boundary_bytes;
 }
 
 static const char *keep(Arena *a, const char *text) { return arena_strndup(a, text, strlen(text)); }

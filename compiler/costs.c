@@ -5,10 +5,11 @@
 #include <string.h>
 
 #include "expand.h"
+#include "graph.h"
 
-const char *const cost_key[NKEYS] = {"F",        "B",      "I",    "W",    "U",   "FB",
-                                     "send",     "reduce", "OFF",  "LOAD", "act", "gout",
-                                     "boundary", "weight", "grad", "opt",  "work"};
+const char *const cost_key[NKEYS] = {"F",      "B",   "I",    "W",    "U",    "FB",       "send",
+                                     "reduce", "OFF", "LOAD", "act",  "gout", "boundary", "weight",
+                                     "grad",   "opt", "work", "edge", "tied"};
 
 uint64_t *cost_field(PipeStage *st, CostKey k) {
   switch (k) {
@@ -28,6 +29,8 @@ uint64_t *cost_field(PipeStage *st, CostKey k) {
   case KEY_WEIGHT: return &st->weight_bytes;
   case KEY_GRAD: return &st->grad_bytes;
   case KEY_OPT: return &st->opt_bytes;
+  case KEY_EDGE: return &st->edge_bytes;
+  case KEY_TIED: return &st->tied_bytes;
   default: return &st->work_bytes;
   }
 }
@@ -44,10 +47,55 @@ void cost_defaults(PipeStage *st, const bool has[NKEYS]) {
   if (!has[KEY_W])
     st->time[PIPE_W] = has[KEY_I] && st->time[PIPE_I] <= b ? b - st->time[PIPE_I] : b / 2;
   st->time[PIPE_SEND_B] = st->time[PIPE_SEND_F];
+  st->time[PIPE_TIE] = st->time[PIPE_REDUCE];
   if (!has[KEY_LOAD])
     st->time[PIPE_LOAD] = st->time[PIPE_OFF];
   if (!has[KEY_GRAD])
     st->grad_bytes = st->weight_bytes;
+  if (!has[KEY_EDGE])
+    st->edge_bytes = st->boundary_bytes;
+  if (!has[KEY_TIED])
+    st->tied_bytes = st->grad_bytes;
+}
+
+/* What only some stages have: 0 for the others. All rows of a tie share one size and one time. */
+static bool set_shared(Ex *x) {
+  Sched *s = x->s;
+  for (uint32_t i = 0; i < s->nstage; i++) {
+    PipeStage *st = &s->stage[i];
+    bool skips = false;
+    for (uint32_t k = 0; s->graph && k < st->nout; k++)
+      skips |= s->graph->edge[s->graph->out0[st->model] + k].skip != 0;
+    if (!skips)
+      st->edge_bytes = 0;
+    if (st->tied == NONE)
+      st->tied_bytes = 0, st->time[PIPE_TIE] = 0;
+  }
+  for (uint32_t k = 0, c = 0; k < s->ntie; k++, c++) {
+    uint64_t most = 0;
+    while (x->clauses.at[c].clause->kind != CL_TIE) /* tie k is the k-th of them */
+      c++;
+    Span at = x->clauses.at[c].clause->at;
+    const PipeStage *first = &s->stage[s->tie_row[s->tie_row0[k]]];
+    for (uint32_t j = s->tie_row0[k]; j < s->tie_row0[k + 1]; j++) {
+      const PipeStage *st = &s->stage[s->tie_row[j]];
+      most = st->time[PIPE_TIE] > most ? st->time[PIPE_TIE] : most;
+      if (st->tied_bytes == first->tied_bytes && st->tied_bytes <= st->grad_bytes)
+        continue;
+      if (st->tied_bytes > st->grad_bytes)
+        diag_error(s->diag, DIAG_TIE, at, "stage %u shares %s of weights, but has %s of gradients",
+                   st->model, bytes_text(s, st->tied_bytes), bytes_text(s, st->grad_bytes));
+      else
+        diag_error(s->diag, DIAG_TIE, at,
+                   "stages %u and %u share weights: %s of the one, %s of the other", first->model,
+                   st->model, bytes_text(s, first->tied_bytes), bytes_text(s, st->tied_bytes));
+      diag_help(s->diag, "'bytes s { tied = e }' says how much of a stage's gradient is shared");
+      return false;
+    }
+    for (uint32_t j = s->tie_row0[k]; j < s->tie_row0[k + 1]; j++)
+      s->stage[s->tie_row[j]].time[PIPE_TIE] = most;
+  }
+  return true;
 }
 
 bool set_costs(Ex *x) {
@@ -117,7 +165,8 @@ bool set_costs(Ex *x) {
       return false;
     }
   /* Sums over all ops must stay below 2^62, whatever the order does. */
-  uint64_t most = ((uint64_t)1 << 62) / (8 * ((uint64_t)s->nstage * s->nmb + s->nstage));
+  uint64_t most = ((uint64_t)1 << 62) /
+                  (8 * (((uint64_t)s->nstage + s->nedge) * s->nmb + s->nstage));
   for (uint32_t st = 0; st < s->nstage; st++) {
     cost_defaults(&s->stage[st], has);
     for (int k = 0; k < NKEYS; k++)
@@ -128,5 +177,5 @@ bool set_costs(Ex *x) {
         return false;
       }
   }
-  return true;
+  return set_shared(x);
 }

@@ -10,7 +10,7 @@
  *
  * Idle time. Before the first op of a rank it is `warmup`, after its last `flush`. Between two ops
  * the second waited for an instruction of the COMM stream, or of the COPY stream: `copy`. Is that a SEND, a slot had to become
- * free: `slot` (with `send next` the tensor had to leave: `transfer`). Is it a RECV or a REDUCE, then until the producer on the other rank had ended it is `peer`, and from
+ * free: `slot` (with `send next` the tensor had to leave: `transfer`). Is it a RECV or a sum (REDUCE, TIE), then until the producer on the other rank had ended it is `peer`, and from
  * there until the tensor was there `transfer`: on the wire or behind other transfers. */
 #include "critical.h"
 
@@ -76,6 +76,11 @@ static uint32_t previous(const Walk *w, uint32_t r, uint32_t i) {
   return w->nth[r][i] ? w->at[c][r][w->nth[r][i] - 1] : NONE;
 }
 
+/* The rank of the next row that takes part in a REDUCE or TIE. */
+static uint32_t next_rank(const Walk *w, const PipeInstr *in) {
+  return w->p->stage[pipe_sum_next(w->p->stage, in->op, in->stage)].rank;
+}
+
 /* Moves from *i of *r to what it waited for last. */
 static void back(const Walk *w, uint32_t *r, uint32_t *i) {
   uint64_t t = w->start[*r][*i];
@@ -83,7 +88,7 @@ static void back(const Walk *w, uint32_t *r, uint32_t *i) {
   uint32_t rank[6] = {*r, *r, *r},
            from[6] = {previous(w, *r, *i), awaited(w, *r, *i), copied(w, *r, *i)};
   int n = 3;
-  if (in->op == PIPE_REDUCE) { /* the last gradient of a replica, then their streams */
+  if (pipe_is_sum(in->op)) { /* the last gradient of a replica, then their streams */
     for (int which = 0; which < 3; which++) {
       uint32_t q = *r, j = *i;
       do {
@@ -94,7 +99,7 @@ static void back(const Walk *w, uint32_t *r, uint32_t *i) {
           *r = q, *i = k;
           return;
         }
-        uint32_t next = w->p->stage[w->p->stage[w->p->rank[q].instr[j].stage].replica].rank;
+        uint32_t next = next_rank(w, &w->p->rank[q].instr[j]);
         j = w->pair[q][j], q = next;
       } while (q != *r);
     }
@@ -157,13 +162,13 @@ static void split_gap(const Walk *w, uint32_t r, uint32_t i, uint64_t a,
   }
   BUG_IF(x == NONE || w->end[r][x] != b);
   const PipeInstr *in = &w->p->rank[r].instr[x];
-  if (in->op == PIPE_REDUCE) { /* until the last gradient of all replicas is there */
+  if (pipe_is_sum(in->op)) { /* until the last gradient of all replicas is there */
     uint64_t ready = 0;
     uint32_t q = r, j = x;
     do {
       uint32_t k = awaited(w, q, j);
       ready = k != NONE && w->end[q][k] > ready ? w->end[q][k] : ready;
-      uint32_t next = w->p->stage[w->p->stage[w->p->rank[q].instr[j].stage].replica].rank;
+      uint32_t next = next_rank(w, &w->p->rank[q].instr[j]);
       j = w->pair[q][j], q = next;
     } while (q != r);
     ready = ready < a ? a : ready > b ? b : ready;
@@ -252,7 +257,7 @@ void emit_critical(Sched *s, FILE *f) {
     const PathStep *n = &c->path[k];
     const PipeInstr *in = &p->rank[n->rank].instr[n->instr];
     char op[OP_TEXT];
-    pipe_op_text(op, (PipeOp)in->op, in->stage, in->mb);
+    pipe_instr_text(op, pipe_graph(p), in);
     fprintf(f, "%*" PRIu64 "  %*" PRIu64 "  %4u  %-10s  ", wide, n->start, wide, n->end - n->start,
             n->rank, op);
     place(s, f, in);

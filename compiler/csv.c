@@ -334,7 +334,11 @@ static bool place(Csv *c) {
                                .next = st + 1 < s->nstage ? st + 1 : NONE,
                                .model = st,
                                .replica = st,
-                               .nmb = s->nmb};
+                               .nmb = s->nmb,
+                               .nin = st > 0,
+                               .nout = st + 1 < s->nstage,
+                               .tied = NONE,
+                               .tie = st};
   }
   return true;
 }

@@ -3,7 +3,7 @@
  * small texts that messages share. */
 #include <inttypes.h>
 
-#include "pipec.h"
+#include "graph.h"
 
 const char *op_text(Sched *s, uint32_t op) {
   char buf[OP_TEXT];
@@ -21,8 +21,6 @@ const char *bytes_text(Sched *s, uint64_t bytes) {
     v /= 1024, u++;
   return arena_printf(s->arena, "%.1f %s", v, unit[u]);
 }
-
-uint32_t op_rank(const Sched *s, uint32_t op) { return s->stage[s->op[op].stage].rank; }
 
 void dump_ops(Sched *s, FILE *f) {
   fprintf(f, "schedule %s %s\nranks %u stages %u microbatches %u\n", s->name, s->params, s->nrank,
@@ -56,9 +54,10 @@ void dump_ops(Sched *s, FILE *f) {
   }
 }
 
-static void dump_instr(FILE *f, const PipeInstr *in) {
+/* list: slots of ops that read or write several. */
+static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeInstr *in) {
   char text[OP_TEXT];
-  pipe_op_text(text, (PipeOp)in->op, in->stage, in->mb);
+  pipe_instr_text(text, g, in);
   fprintf(f, "  %s", text);
   if (in->group)
     fprintf(f, " group %u", in->group);
@@ -67,11 +66,19 @@ static void dump_instr(FILE *f, const PipeInstr *in) {
   if (in->wait_copy)
     fprintf(f, " %s %u", pipe_op_info[in->op].stream == PIPE_COPY ? "wait_comm" : "wait_copy",
             in->wait_copy);
-  const uint32_t v[] = {in->peer, in->act, in->gout, in->keep, in->in, in->out};
+  const PipeStage *st = &g.stage[in->stage];
+  bool forward = in->op == PIPE_F, comm = pipe_op_info[in->op].comm;
+  uint32_t keep = comm ? NONE : in->keep; /* of a transfer: its edge, which the text says */
+  const uint32_t v[] = {in->peer, in->act, in->gout, keep, in->in, in->out};
   static const char *const name[] = {"peer", "act", "gout", "keep", "in", "out"};
-  for (int i = 0; i < 6; i++)
-    if (v[i] != NONE)
-      fprintf(f, " %s %u", name[i], v[i]);
+  for (int i = 0; i < 6; i++) {
+    uint32_t n = comm || i < 4 ? 1 : (i == 4) == forward ? st->nin : st->nout;
+    if (v[i] == NONE)
+      continue;
+    fprintf(f, " %s", name[i]);
+    for (uint32_t k = 0; k < (n < 2 ? 1 : n); k++)
+      fprintf(f, " %u", n < 2 ? v[i] : list[v[i] + k]);
+  }
   fputc('\n', f);
 }
 
@@ -80,14 +87,14 @@ void dump_streams(Sched *s, FILE *f) {
     const Streams *t = &s->stream[r];
     fprintf(f, "rank %u compute:\n", r);
     for (uint32_t i = 0; i < t->ncompute; i++)
-      dump_instr(f, &t->compute[i]);
+      dump_instr(f, sched_graph(s), s->graph ? s->slot_list[r] : NULL, &t->compute[i]);
     fprintf(f, "rank %u comm:\n", r);
     for (uint32_t i = 0; i < t->ncomm; i++)
-      dump_instr(f, &t->comm[i]);
+      dump_instr(f, sched_graph(s), NULL, &t->comm[i]);
     if (t->ncopy)
       fprintf(f, "rank %u copy:\n", r);
     for (uint32_t i = 0; i < t->ncopy; i++)
-      dump_instr(f, &t->copy[i]);
+      dump_instr(f, sched_graph(s), NULL, &t->copy[i]);
   }
 }
 
@@ -103,10 +110,10 @@ void dump_program(Sched *s, FILE *f) {
             k->bytes);
     fprintf(f, k->host ? ", %" PRIu64 " of host memory\n" : "\n", k->host);
     for (uint32_t i = 0; i < k->npool; i++)
-      fprintf(f, "  pool %s stage %u: %u..%u, %" PRIu64 " bytes\n", pipe_class_name[k->pool[i].cls],
-              k->pool[i].stage, k->pool[i].first, k->pool[i].first + k->pool[i].count,
-              k->pool[i].bytes);
+      fprintf(f, "  pool %s stage %u%s: %u..%u, %" PRIu64 " bytes\n",
+              pipe_class_name[k->pool[i].cls], k->pool[i].stage, k->pool[i].skip ? " skip" : "",
+              k->pool[i].first, k->pool[i].first + k->pool[i].count, k->pool[i].bytes);
     for (uint32_t i = 0; i < k->ninstr; i++)
-      dump_instr(f, &k->instr[i]);
+      dump_instr(f, pipe_graph(p), k->list, &k->instr[i]);
   }
 }

@@ -15,7 +15,7 @@ static void field(Text *t, uint32_t v, char after) {
   text_char(t, after);
 }
 
-static void instr(Text *t, const PipeInstr *in) {
+static void instr(Text *t, PipeGraph g, const PipeInstr *in) {
   const char *name = pipe_op_info[in->op].text;
   text_room(t);
   text_lit(t, "  {PIPE_");
@@ -38,11 +38,51 @@ static void instr(Text *t, const PipeInstr *in) {
   field(t, in->wait_copy, ',');
   field(t, in->site, '}');
   text_lit(t, ", /* ");
-  text_u64(t, in->stage);
-  text_lit(t, name);
-  if (in->mb != PIPE_NONE)
-    text_u64(t, in->mb);
+  if (g.edge) {
+    char text[PIPE_OP_TEXT];
+    pipe_instr_text(text, g, in);
+    text_lit(t, text);
+  } else {
+    text_u64(t, in->stage);
+    text_lit(t, name);
+    if (in->mb != PIPE_NONE)
+      text_u64(t, in->mb);
+  }
   text_lit(t, " */\n");
+}
+
+/* The tables of PipeGraph and the slots of ops with several tensors, if there are any. */
+static void graph_tables(Sched *s, Text *t) {
+  const PipeProgram *p = s->prog;
+  if (!p->edge)
+    return;
+  text_string(t, "\n/* from to out in skip */\nstatic const PipeEdge edge[] = {\n");
+  for (uint32_t i = 0; i < p->nedge; i++)
+    text_string(t, arena_printf(s->arena, "  {%u, %u, %u, %u, %u},\n", p->edge[i].from,
+                                p->edge[i].to, p->edge[i].out, p->edge[i].in, p->edge[i].skip));
+  if (p->nedge == 0)
+    text_string(t, "  {0, 0, 0, 0, 0},\n");
+  text_string(
+      t, "};\n\n/* by stage of the model, then microbatch */\nstatic const uint32_t row[] = {");
+  for (size_t i = 0; i < (size_t)p->nmodel * p->nmb; i++) {
+    text_room(t);
+    text_lit(t, i % p->nmb ? " " : "\n  ");
+    field(t, p->row[i], ',');
+  }
+  text_string(t, "\n};\n");
+}
+
+static void slot_list(Sched *s, Text *t, uint32_t r) {
+  const PipeRank *k = &s->prog->rank[r];
+  if (k->nlist == 0)
+    return;
+  text_string(t, arena_printf(s->arena, "static const uint32_t list%u[] = {", r));
+  for (uint32_t i = 0; i < k->nlist; i++) {
+    text_room(t);
+    text_lit(t, i % 16 ? " " : "\n  ");
+    field(t, k->list[i], ',');
+  }
+  text_string(t, "\n};\n");
 }
 
 static void u64s(Text *t, const uint64_t *v, uint32_t n) {
@@ -81,52 +121,67 @@ void emit_c(Sched *s, FILE *f) {
         text_lit(t, pipe_phase_name[phase]);
         text_lit(t, " */\n");
       }
-      instr(t, &k->instr[i]);
+      instr(t, pipe_graph(p), &k->instr[i]);
     }
     text_string(t, arena_printf(s->arena, "};\nstatic const PipePool pool%u[] = {\n", r));
     for (uint32_t i = 0; i < k->npool; i++) {
       const PipePool *q = &k->pool[i];
       static const char *const cls[] = {"PIPE_ACT",   "PIPE_GOUT", "PIPE_OUT",  "PIPE_IN",
                                         "PIPE_LOCAL", "PIPE_HOST", "PIPE_GUEST"};
-      text_string(t, arena_printf(s->arena, "  {%s, %u, %u, %u, %" PRIu64 "},\n", cls[q->cls],
-                                  q->stage, q->first, q->count, q->bytes));
+      text_string(t, arena_printf(s->arena, "  {%s, %u, %u, %u, %" PRIu64 ", %u, 0},\n",
+                                  cls[q->cls], q->stage, q->first, q->count, q->bytes, q->skip));
     }
     text_string(t, "};\n");
+    slot_list(s, t, r);
   }
   text_string(t, "\nstatic const PipeRank rank[] = {\n");
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
-    text_string(
-        t, arena_printf(s->arena, "  {rank%u, pool%u, %u, %u, %u, %u, %" PRIu64 ", %" PRIu64 "},\n",
-                        r, r, k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host));
+    text_string(t,
+                arena_printf(s->arena, "  {rank%u, pool%u, %u, %u, %u, %u, %" PRIu64 ", %" PRIu64,
+                             r, r, k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host));
+    text_string(t, k->nlist ? arena_printf(s->arena, ", list%u, %u, 0},\n", r, k->nlist)
+                            : ", 0, 0, 0},\n");
   }
   text_string(
       t,
-      "};\n\n/* rank chunk prev next model replica mb0 nmb, act gout boundary weight grad opt work bytes, time per op, time_fb */\nstatic const PipeStage stage[] = {\n");
+      "};\n\n/* rank chunk prev next model replica mb0 nmb nin nout tied tie, act gout boundary edge tied weight grad\n * opt work bytes, time per op, time_fb */\nstatic const PipeStage stage[] = {\n");
   for (uint32_t i = 0; i < p->nstage; i++) {
     const PipeStage *st = &p->stage[i];
     text_room(t);
     text_lit(t, "  {");
     field(t, st->rank, ',');
     field(t, st->chunk, ',');
-    field(t, st->prev, ',');
-    field(t, st->next, ',');
+    for (int down = 0; down < 2; down++) {
+      uint32_t other = down ? st->next : st->prev;
+      if (other == PIPE_MANY)
+        text_lit(t, "PIPE_MANY,");
+      else
+        field(t, other, ',');
+    }
     field(t, st->model, ',');
     field(t, st->replica, ',');
     field(t, st->mb0, ',');
     field(t, st->nmb, ',');
+    field(t, st->nin, ',');
+    field(t, st->nout, ',');
+    field(t, st->tied, ',');
+    field(t, st->tie, ',');
     text_char(t, ' ');
     u64s(t,
-         (const uint64_t[]){st->act_bytes, st->gout_bytes, st->boundary_bytes, st->weight_bytes,
-                            st->grad_bytes, st->opt_bytes, st->work_bytes},
-         7);
+         (const uint64_t[]){st->act_bytes, st->gout_bytes, st->boundary_bytes, st->edge_bytes,
+                            st->tied_bytes, st->weight_bytes, st->grad_bytes, st->opt_bytes,
+                            st->work_bytes},
+         9);
     text_lit(t, ", {");
     u64s(t, st->time, PIPE_NOPS);
     text_lit(t, "}, ");
     text_u64(t, st->time_fb);
     text_lit(t, "},\n");
   }
-  text_string(t, "};\n\nstatic const PipeSite site[] = {\n");
+  text_string(t, "};\n");
+  graph_tables(s, t);
+  text_string(t, "\nstatic const PipeSite site[] = {\n");
   for (uint32_t i = 0; i < p->nsite; i++) {
     text_room(t);
     text_lit(t, "  {");
@@ -149,8 +204,10 @@ void emit_c(Sched *s, FILE *f) {
           "  .nrank = %u, .nstage = %u, .nmb = %u, .nsite = %u, .nfile = %u, .nmodel = %u,\n"
           "  .sized = %u, .timed = %u, .slots = %u,\n  .makespan = %" PRIu64 "u, .ideal = %" PRIu64
           "u, .busy = %" PRIu64 "u,\n"
-          "  .rank = rank, .stage = stage, .site = site, .file = file,\n};\n",
+          "  .rank = rank, .stage = stage, .site = site, .file = file,\n%s};\n",
           symbol, PIPE_ABI, p->hash, p->name, p->params, p->nrank, p->nstage, p->nmb, p->nsite,
-          p->nfile, p->nmodel, p->sized, p->timed, p->slots, p->makespan, p->ideal, p->busy));
+          p->nfile, p->nmodel, p->sized, p->timed, p->slots, p->makespan, p->ideal, p->busy,
+          p->edge ? arena_printf(s->arena, "  .edge = edge, .row = row, .nedge = %u,\n", p->nedge)
+                  : ""));
   text_flush(t);
 }

@@ -2,6 +2,7 @@
  * Everything the compiler knows, as JSON: lang/spec.md 9 documents it. Requires prog and the
  * predicted starts. Deterministic bytes; linear. */
 #include "critical.h"
+#include "graph.h"
 #include "text.h"
 
 static void key(Text *t, const char *name) {
@@ -22,15 +23,65 @@ static void number_or_skip(Text *t, const char *name, uint32_t v) {
     number(t, name, v, ',');
 }
 
-static void op_string(Text *t, const char *name, const PipeInstr *in, char after) {
+static void op_string(const PipeProgram *p, Text *t, const char *name, const PipeInstr *in,
+                      char after) {
   key(t, name);
   text_char(t, '"');
-  text_u64(t, in->stage);
-  text_lit(t, pipe_op_info[in->op].text);
-  if (in->mb != NONE)
-    text_u64(t, in->mb);
+  if (p->edge) {
+    char text[PIPE_OP_TEXT];
+    pipe_instr_text(text, pipe_graph(p), in);
+    text_lit(t, text);
+  } else {
+    text_u64(t, in->stage);
+    text_lit(t, pipe_op_info[in->op].text);
+    if (in->mb != NONE)
+      text_u64(t, in->mb);
+  }
   text_char(t, '"');
   text_char(t, after);
+}
+
+/* The slot, or of several tensors a list of slots, that an instruction reads or writes. */
+static void slots_json(const PipeProgram *p, Text *t, const PipeRank *k, const PipeInstr *in,
+                       bool input) {
+  const PipeStage *st = &p->stage[in->stage];
+  uint32_t n = input == (in->op == PIPE_F) ? st->nin : st->nout, first = input ? in->in : in->out;
+  if (pipe_op_info[in->op].comm || n < 2 || first == NONE) {
+    number_or_skip(t, input ? "in" : "out", first);
+    return;
+  }
+  key(t, input ? "ins" : "outs");
+  for (uint32_t i = 0; i < n; i++) {
+    text_room(t);
+    text_char(t, i ? ',' : '[');
+    text_u64(t, k->list[first + i]);
+  }
+  text_lit(t, "],");
+}
+
+static void edges_json(const PipeProgram *p, Text *t) {
+  if (!p->edge)
+    return;
+  key(t, "edges"), text_lit(t, "[\n");
+  for (uint32_t i = 0; i < p->nedge; i++) {
+    text_room(t);
+    text_char(t, '{');
+    number(t, "from", p->edge[i].from, ',');
+    number(t, "to", p->edge[i].to, ',');
+    number(t, "skip", p->edge[i].skip, '}');
+    text_lit(t, i + 1 < p->nedge ? ",\n" : "\n");
+  }
+  text_lit(t, "],\n");
+  key(t, "rows"), text_lit(t, "[\n");
+  for (uint32_t m = 0; m < p->nmodel; m++) {
+    for (uint32_t mb = 0; mb < p->nmb; mb++) {
+      text_room(t);
+      text_char(t, mb ? ',' : '[');
+      text_u64(t, p->row[(size_t)m * p->nmb + mb]);
+    }
+    text_lit(t, m + 1 < p->nmodel ? "],\n" : "]\n");
+  }
+  text_lit(t, "],\n");
 }
 
 static void place(Text *t, const PipeSite *at) {
@@ -52,7 +103,7 @@ static void path_json(Text *t, const PipeProgram *p, const Critical *c) {
     text_room(t);
     text_char(t, '{');
     number(t, "rank", n->rank, ',');
-    op_string(t, "op", in, ',');
+    op_string(p, t, "op", in, ',');
     number(t, "start", n->start, ',');
     number(t, "end", n->end, ',');
     place(t, &p->site[in->site]);
@@ -112,6 +163,8 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle, const
     number(t, "stage", q->stage, ',');
     number(t, "first", q->first, ',');
     number(t, "count", q->count, ',');
+    if (p->edge)
+      number(t, "skip", q->skip, ',');
     number(t, "bytes", q->bytes, '}');
   }
   text_lit(t, "],\n");
@@ -121,7 +174,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle, const
     const PipeInstr *in = &k->instr[i];
     text_room(t);
     text_char(t, '{');
-    op_string(t, "op", in, ',');
+    op_string(p, t, "op", in, ',');
     number(t, "stage", in->stage, ',');
     number_or_skip(t, "mb", in->mb);
     key(t, "phase");
@@ -134,9 +187,9 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle, const
     number_or_skip(t, "peer", in->peer);
     number_or_skip(t, "act", in->act);
     number_or_skip(t, "gout", in->gout);
-    number_or_skip(t, "keep", in->keep);
-    number_or_skip(t, "in", in->in);
-    number_or_skip(t, "out", in->out);
+    number_or_skip(t, "keep", pipe_op_info[in->op].comm ? NONE : in->keep);
+    slots_json(p, t, k, in, true);
+    slots_json(p, t, k, in, false);
     number(t, "wait", in->wait, ',');
     if (in->wait_copy)
       number(t, "wait_copy", in->wait_copy, ',');
@@ -186,15 +239,23 @@ void emit_json(Sched *s, FILE *f) {
     number(t, "model", st.model, ',');
     number(t, "mb0", st.mb0, ',');
     number(t, "mbs", st.nmb, ',');
-    for (int k = 0; k < NKEYS; k++)
-      if (k == KEY_FB && !st.time_fb)
+    if (st.tied != NONE)
+      number(t, "tied_with", p->stage[s->tie_row[s->tie_row0[s->tie_of[i]]]].model, ',');
+    for (int k = 0; k < NKEYS; k++) {
+      bool there = (k < NTIMEKEYS || s->sized) && (k != KEY_EDGE || p->edge) &&
+                   (k != KEY_TIED || s->ntie) && (k != KEY_FB || st.time_fb);
+      if (!there)
         continue;
-      else if (k < NTIMEKEYS || s->sized)
-        number(t, cost_key[k], *cost_field(&st, (CostKey)k),
-               k + 1 < (s->sized ? NKEYS : NTIMEKEYS) ? ',' : '}');
+      if (k > 0)
+        text_char(t, ',');
+      key(t, cost_key[k]);
+      text_u64(t, *cost_field(&st, (CostKey)k));
+    }
+    text_char(t, '}');
     text_lit(t, i + 1 < p->nstage ? ",\n" : "\n");
   }
   text_lit(t, "],\n");
+  edges_json(p, t);
   path_json(t, p, c);
   key(t, "rank"), text_lit(t, "[\n");
   for (uint32_t r = 0; r < p->nrank; r++) {
@@ -205,11 +266,13 @@ void emit_json(Sched *s, FILE *f) {
   key(t, "transfers"), text_lit(t, "[\n");
   for (uint32_t i = 0; i < s->nxfer; i++) {
     const Op *a = &s->op[s->xfer[i].from],
-             *b = s->xfer[i].to == NONE ? NULL : &s->op[s->xfer[i].to];
+             *b = xfer_is_sum(&s->xfer[i]) ? NULL : &s->op[s->xfer[i].to];
     text_room(t);
     text_lit(t, "{");
     if (!b) {
-      number(t, "reduce", s->stage[a->stage].model, '}');
+      bool tie = s->xfer[i].to == XFER_TIE;
+      number(t, tie ? "tie" : "reduce",
+             s->stage[tie ? s->tie_row[s->tie_row0[s->tie_of[a->stage]]] : a->stage].model, '}');
       text_lit(t, i + 1 < s->nxfer ? ",\n" : "\n");
       continue;
     }
@@ -218,6 +281,8 @@ void emit_json(Sched *s, FILE *f) {
     text_u64(t, a->stage);
     text_lit(t, a->kind == PIPE_F ? "SEND_F" : "SEND_B");
     text_u64(t, a->mb);
+    if (op_outputs(s, a) > 1)
+      text_char(t, '>'), text_u64(t, b->stage);
     text_lit(t, "\",");
     number(t, "from", s->stage[a->stage].rank, ',');
     number(t, "to", s->stage[b->stage].rank, '}');

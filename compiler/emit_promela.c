@@ -195,7 +195,7 @@ bool emit_promela(Sched *s, FILE *f) {
   uint32_t **row = NEW_ARRAY(s->arena, uint32_t *, m.queue.n);
   for (uint32_t q = 0; q < m.queue.n; q++)
     row[q] = NEW_ARRAY(s->arena, uint32_t, m.queue.at[q].n);
-  uint32_t ncoll = s->nmodel, *members = NEW_ARRAY(s->arena, uint32_t, ncoll);
+  uint32_t ncoll = s->nmodel + s->ntie, *members = NEW_ARRAY(s->arena, uint32_t, ncoll);
   uint32_t **nth = NEW_ARRAY(s->arena, uint32_t *, s->nrank);
   for (uint32_t r = 0; r < s->nrank; r++) {
     uint32_t *count = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nrank + ncoll);

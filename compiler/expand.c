@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "expand.h"
+#include "graph.h"
 #include "hints.h"
 
 /* ---- ops ---- */
@@ -36,13 +37,27 @@ static uint32_t pipe_mbs(const Ex *x, uint32_t k) {
 /* The pipe that an op is of. */
 static bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe) {
   Sched *s = x->s;
+  int64_t index = 0, lo = 0, hi = 0;
   *pipe = &s->pipe[0];
   if (!o->pipe && (s->npipe == 1 || !pipe_clause(x, 1)))
     return true;
-  for (uint32_t k = 0; o->pipe && k < s->npipe && pipe_clause(x, k); k++)
-    if (pipe_clause(x, k)->name == o->pipe)
-      return *pipe = &s->pipe[k], true;
-  if (o->pipe)
+  if (o->pipe_index && !eval(s, o->pipe_index, &index))
+    return false;
+  bool found = false;
+  for (uint32_t k = 0; o->pipe && k < s->npipe && pipe_clause(x, k); k++) {
+    const Pipe *p = &s->pipe[k];
+    if (pipe_clause(x, k)->name != o->pipe)
+      continue;
+    int64_t at = x->in_use ? x->in_use->index[k] : p->index;
+    if (!o->pipe_index || at == index)
+      return *pipe = p, true;
+    lo = found ? lo : at, hi = at, found = true;
+  }
+  if (found)
+    diag_error(s->diag, DIAG_RANGE, o->pipe_at,
+               "there is no pipe %s[%lld]; they are %s[%lld] to %s[%lld]", o->pipe,
+               (long long)index, o->pipe, (long long)lo, o->pipe, (long long)hi);
+  else if (o->pipe)
     diag_error(s->diag, DIAG_CLAUSE, o->pipe_at, "'%s' is not a pipe of this schedule", o->pipe);
   else
     diag_error(s->diag, DIAG_CLAUSE, o->at, "there are several pipes, say which: %s.%s",
@@ -57,7 +72,7 @@ static void pipe_stages(const Ex *x, const Pipe *p, uint32_t *first, uint32_t *n
   if (s->npipe > 1) {
     while (a < b && s->rank_stage[a] < p->first)
       a++;
-    while (b > a && s->rank_stage[b - 1] >= p->first + p->nstage)
+    while (b > a && s->rank_stage[b - 1] >= p->first + p->nrow)
       b--;
   }
   *first = a;
@@ -79,11 +94,15 @@ static bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
       return no_stage(x, o, o->stage->at,
                       arena_printf(s->arena, "stage %lld does not exist; the stages are 0 to %u",
                                    (long long)v, p->nstage - 1));
+    for (uint32_t i = first; p->nrow > p->nstage && i < first + n; i++)
+      if (s->stage[s->rank_stage[i]].model == v)
+        return *stage = s->rank_stage[i], true;
     v += p->first;
     if (s->stage[v].rank != x->rank)
       return no_stage(x, o, o->stage->at,
-                      arena_printf(s->arena, "stage %lld is placed on rank %u",
-                                   (long long)v - p->first, s->stage[v].rank));
+                      arena_printf(s->arena, "stage %lld is placed on rank %u%s",
+                                   (long long)v - p->first, s->stage[v].rank,
+                                   p->nrow > p->nstage ? ", and here for no microbatch" : ""));
     *stage = (uint32_t)v;
     return true;
   }
@@ -134,10 +153,7 @@ static bool duplicate(Ex *x, uint8_t kind, uint32_t old) {
   else
     diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank, text);
   diag_note(s->diag, s->site[s->op[old].site], "%s is here first", op_text(s, old));
-  if (!mixed)
-    hint_twice(s, x->rank, x->use, s->site[s->op[old].site]);
-  else if (kind == PIPE_W && s->op[old].kind == PIPE_B)
-    diag_help(s->diag, "write I for that B: W is the rest of it");
+  hint_twice(s, x->rank, x->use, kind, old);
   return false;
 }
 
@@ -224,7 +240,10 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb) {
   if (!any && !op_stage(x, o, stage))
     return false;
   if (o->op != PIPE_W) {
+    const PipeStage *st = &s->stage[*stage];
     *mb = o->op == PIPE_F ? x->next_f[*stage] : x->next_b[*stage];
+    while (s->row_of && *mb < st->nmb && !runs_mb(s, *stage, st->mb0 + (uint32_t)*mb))
+      ++*mb;
     return true;
   }
   uint32_t *from = &x->w_from[*stage],
@@ -257,7 +276,7 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb) {
 static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t *out) {
   const Sched *s = x->s;
   const PipeStage *st = &s->stage[stage];
-  uint32_t k = stage / s->nmodel;
+  uint32_t k = stage / s->nmodel; /* its pipe; where a `use` is, each has one row of a stage */
   bool clip = x->clip;
   const Use *inner = NULL;
   *out = NONE;
@@ -290,6 +309,18 @@ static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t 
   }
 }
 
+/* Microbatch mb of the pipe, `at` of the step, is placed on another rank. */
+static bool not_here(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t at) {
+  const Sched *s = x->s;
+  uint32_t model = s->stage[stage].model;
+  no_stage(x, o, o->at,
+           arena_printf(s->arena, "microbatch %lld of stage %u is placed on rank %u", (long long)mb,
+                        model, s->stage[s->row_of[(size_t)model * s->nmb + at]].rank));
+  if (o->op != PIPE_W && o->op != PIPE_U)
+    diag_help(s->diag, "'%s' without a microbatch takes the next one that is placed here", o->name);
+  return false;
+}
+
 static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb) {
   bool copy = o->op == PIPE_OFF || o->op == PIPE_LOAD;
   if (copy && x->list) {
@@ -307,6 +338,8 @@ static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb) {
   uint32_t at;
   if (!step_mb(x, o, stage, mb, &at))
     return false;
+  if (at != NONE && !runs_mb(x->s, stage, at))
+    return not_here(x, o, stage, mb, at);
   if (copy)
     return at == NONE || push_copy(x, o, stage, at);
   return at == NONE || (x->list ? list_op(x, o, stage, at) : push_op(x, (uint8_t)o->op, stage, at));
@@ -358,6 +391,8 @@ static bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
     uint32_t stage = o->chunk || o->stage ? one : s->rank_stage[i], at = NONE;
     if (index && !step_mb(x, o, stage, mb, &at))
       return false;
+    if (at != NONE && !runs_mb(s, stage, at))
+      return not_here(x, o, stage, mb, at);
     if (!x->in_use && (!index || at != NONE) && !push_op(x, PIPE_U, stage, at))
       return false;
   }

@@ -54,6 +54,7 @@ typedef struct Use {
   const Stmt *at;
   const Clause **pipe; /* [npipe] the clauses of its pipes, NULL for those that it has not */
   const uint32_t *nmb; /* [npipe] their microbatches */
+  const int64_t *index; /* [npipe] their places in an array of pipes */
   int64_t shift;       /* microbatch outside that its microbatch 0 is; */
   int64_t total;       /* the same outside of all */
   bool clip;           /* whether it stands in `clip` */
@@ -71,6 +72,7 @@ typedef struct Fitting {
   Clauses clauses;
   const Clause **pipe; /* as in Use */
   uint32_t *nmb;
+  int64_t *index;
 } Fitting;
 
 typedef struct Ex {
@@ -109,8 +111,12 @@ typedef struct Ex {
 /* ---- place.c ---- */
 bool find_ranks(Ex *x);
 bool find_pipes(Ex *x);
-bool fits(Sched *s, const Clause *c); /* c: where to report */
+bool fits(Sched *s, const Clause *c); /* memory for rows and edges so far; c: where to report */
 bool place_stages(Ex *x);
+
+/* ---- graph.c ---- */
+bool find_graph(Ex *x);
+bool find_ties(Ex *x);
 
 /* ---- costs.c ---- */
 bool set_costs(Ex *x);

@@ -294,9 +294,14 @@ void hint_index(Sched *s, uint32_t r, const OpRef *use, const Stmt *list, int64_
     diag_help(s->diag, "'steady %s { ... }' runs each op when its microbatch exists", loop->name);
 }
 
-void hint_twice(Sched *s, uint32_t r, const OpRef *use, Span old) {
+void hint_twice(Sched *s, uint32_t r, const OpRef *use, uint8_t kind, uint32_t old) {
   const Stmt *loop, *other;
-  if (written(s, r, use->at, &loop) && written(s, r, old, &other) && loop && loop != other &&
-      loop->kind == ST_KERNEL && old.beg < loop->at.beg)
+  Span at = s->site[s->op[old].site];
+  if (s->op[old].kind != kind) {
+    if (kind == PIPE_W && s->op[old].kind == PIPE_B)
+      diag_help(s->diag, "write I for that B: W is the rest of it");
+  } else if (written(s, r, use->at, &loop) && written(s, r, at, &other) && loop && loop != other &&
+             loop->kind == ST_KERNEL && at.beg < loop->at.beg) {
     diag_help(s->diag, "a kernel has its warmup already: it follows from the lags");
+  }
 }

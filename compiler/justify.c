@@ -25,7 +25,8 @@ typedef struct Just {
   Sched *s;
   uint32_t n;
   uint32_t *rank, *ncomp; /* [n]; [nrank] ops of a rank before its updates */
-  Edge *in, *out;         /* [2 n] */
+  Edge *in, *out;         /* [width * n] */
+  uint32_t width;         /* edges of an op, to each side, at most */
   uint64_t *cost, *lag;   /* [n]; [nstage + 1], see Edge */
   uint32_t *seq, *best;   /* [n] rows of s->op, rank after rank: the order now, the best so far */
   uint64_t *start, *end;  /* [n] of seq, played */
@@ -47,24 +48,29 @@ typedef struct Just {
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 static void link_ops(Just *j, uint32_t from, uint32_t to) {
-  Edge *in = &j->in[2 * (size_t)to], *out = &j->out[2 * (size_t)from];
+  Edge *in = &j->in[j->width * (size_t)to], *out = &j->out[j->width * (size_t)from];
+  uint32_t i = 0, o = 0;
   uint32_t l = j->rank[from] == j->rank[to] ? 0 : j->s->op[from].stage + 1;
-  BUG_IF(in[1].op != NONE || out[1].op != NONE); /* no op has more than two of each */
-  in[in->op != NONE] = (Edge){from, l};
-  out[out->op != NONE] = (Edge){to, l};
+  while (i < j->width && in[i].op != NONE)
+    i++;
+  while (o < j->width && out[o].op != NONE)
+    o++;
+  BUG_IF(i == j->width || o == j->width);
+  in[i] = (Edge){from, l};
+  out[o] = (Edge){to, l};
 }
 
 static void find_edges(Just *j) {
   Sched *s = j->s;
-  for (size_t i = 0; i < 2 * (size_t)j->n; i++)
+  for (size_t i = 0; i < j->width * (size_t)j->n; i++)
     j->in[i].op = j->out[i].op = NONE;
   for (uint32_t i = 0; i < j->n; i++) {
     const Op *o = &s->op[i];
     if (o->kind == PIPE_U)
       continue;
     size_t cell = (size_t)o->stage * s->nmb + o->mb;
-    uint32_t dep = order_dep(s, i);
-    if (dep != NONE)
+    uint32_t dep;
+    for (uint32_t k = 0; (dep = order_dep(s, i, k)) != NONE; k++)
       link_ops(j, dep, i);
     if (o->kind == PIPE_W)
       link_ops(j, s->at_b[cell] - 1, i);
@@ -119,8 +125,8 @@ static bool play(Just *j) {
       uint32_t o = j->seq[j->head[r]];
       uint64_t at = j->now[r];
       bool ready = true;
-      for (const Edge *e = &j->in [2 * (size_t) o]; e < &j->in[2 * (size_t)o + 2] && e->op != NONE;
-           e++) {
+      const Edge *e = &j->in[j->width * (size_t)o], *end = e + j->width;
+      for (; e < end && e->op != NONE; e++) {
         ready &= j->end[e->op] != UINT64_MAX;
         at = ready ? later(at, j->end[e->op] + j->lag[e->lag]) : at;
       }
@@ -132,8 +138,8 @@ static bool play(Just *j) {
       j->played[nplayed++] = o;
       if (op->kind == PIPE_B || op->kind == PIPE_W)
         j->grad_end[op->stage] = j->now[r];
-      for (const Edge *e = &j->out[2 * (size_t)o]; e < &j->out[2 * (size_t)o + 2] && e->op != NONE;
-           e++) {
+      e = &j->out[j->width * (size_t)o], end = e + j->width;
+      for (; e < end && e->op != NONE; e++) {
         uint32_t q = j->rank[e->op];
         if (q != r && !j->queued[q] && j->head[q] < s->rank_op0[q] + j->ncomp[q] &&
             j->seq[j->head[q]] == e->op) {
@@ -154,6 +160,13 @@ static bool play(Just *j) {
       for (uint32_t q = st->replica; q != s->op[i].stage; q = s->stage[q].replica)
         j->now[r] = later(j->now[r], later(j->grad_end[q], j->grad_end[s->op[i].stage]) +
                                          st->time[PIPE_REDUCE]);
+      uint32_t tie = s->tie_of ? s->tie_of[s->op[i].stage] : NONE;
+      for (uint32_t k = tie == NONE ? 0 : s->tie_row0[tie]; tie != NONE && k < s->tie_row0[tie + 1];
+           k++) {
+        uint32_t q = s->tie_row[k];
+        uint64_t sum = s->stage[q].replica != q ? s->stage[q].time[PIPE_REDUCE] : 0;
+        j->now[r] = later(j->now[r], j->grad_end[q] + sum + st->time[PIPE_TIE]);
+      }
       j->now[r] += st->time[PIPE_U];
     }
     uint64_t begin = j->ncomp[r] > 0 ? j->start[j->seq[first]] : 0;
@@ -252,8 +265,8 @@ static void pass(Just *j, bool backward, Within within) {
   for (uint32_t i = 0; i < n; i++) {
     uint32_t o = j->list[i];
     uint64_t from = backward ? last - j->deadline[j->rank[o]] : 0;
-    const Edge *e = backward ? &j->out[2 * (size_t)o] : &j->in[2 * (size_t)o];
-    for (int k = 0; k < 2 && e[k].op != NONE; k++)
+    const Edge *e = &(backward ? j->out : j->in)[j->width * (size_t)o];
+    for (uint32_t k = 0; k < j->width && e[k].op != NONE; k++)
       from = later(from, j->until[e[k].op] + j->lag[e[k].lag]);
     put(j, o, from, backward ? -1 : 1);
   }
@@ -295,7 +308,13 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
   Arena a = {.oom = s->arena->oom};
   Just j = {.s = s, .n = s->nop, .nlive = s->sized ? 2 : 1};
   j.rank = array(s, &a, sizeof *j.rank);
-  j.in = array(s, &a, 2 * sizeof *j.in), j.out = array(s, &a, 2 * sizeof *j.out);
+  j.width = 2; /* its F or I, and what it reads; its backward or W, and who reads */
+  for (uint32_t i = 0; i < s->nstage; i++) {
+    const PipeStage *st = &s->stage[i];
+    uint32_t most = 1 + (st->nin > st->nout ? st->nin : st->nout);
+    j.width = most > j.width ? most : j.width;
+  }
+  j.in = array(s, &a, j.width * sizeof *j.in), j.out = array(s, &a, j.width * sizeof *j.out);
   uint32_t **const rows[] = {&j.seq, &j.best, &j.played, &j.list, &j.spare, &j.line};
   uint64_t **const times[] = {&j.start, &j.end, &j.key, &j.begin, &j.until, &j.cost};
   uint32_t **const ranks[] = {&j.ncomp, &j.work, &j.queued, &j.head, &j.nline};

@@ -9,7 +9,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "pipec.h"
+#include "graph.h"
 
 static PipeInstr *merge(Sched *s, uint32_t r, PipeInstr *out) {
   const Streams *t = &s->stream[r];
@@ -50,7 +50,10 @@ static uint64_t hash_program(const PipeProgram *p) {
     XXH3_64bits_update(h, size, sizeof size);
     XXH3_64bits_update(h, k->instr, k->ninstr * sizeof *k->instr);
     XXH3_64bits_update(h, k->pool, k->npool * sizeof *k->pool);
+    XXH3_64bits_update(h, k->list, k->nlist * sizeof *k->list);
   }
+  XXH3_64bits_update(h, p->edge, p->nedge * sizeof *p->edge);
+  XXH3_64bits_update(h, p->row, p->row ? (size_t)p->nmodel * p->nmb * sizeof *p->row : 0);
   uint64_t value = XXH3_64bits_digest(h);
   XXH3_freeState(h);
   return value;
@@ -79,7 +82,9 @@ bool lower(Sched *s) {
                          .nslot = s->nrank_slot[r],
                          .inflight = s->peak[r].inflight,
                          .bytes = s->sized ? s->peak[r].total : 0,
-                         .host = s->sized ? s->peak[r].host_bytes : 0};
+                         .host = s->sized ? s->peak[r].host_bytes : 0,
+                         .list = s->graph ? s->slot_list[r] : NULL,
+                         .nlist = s->graph ? s->nslot_list[r] : 0};
   }
   uint32_t *file_row = NEW_ARRAY(s->arena, uint32_t, s->diag->nsource);
   const char **file = NEW_ARRAY(s->arena, const char *, s->diag->nsource);
@@ -101,6 +106,8 @@ bool lower(Sched *s) {
   p->sized = s->sized, p->timed = s->timed;
   p->slots = s->channel_slots;
   p->makespan = s->makespan, p->ideal = s->ideal.makespan, p->busy = s->busy;
+  if (s->graph)
+    p->edge = s->graph->edge, p->nedge = s->nedge, p->row = s->graph->row;
   p->rank = rank, p->stage = s->stage, p->site = site, p->file = file;
   p->hash = hash_program(p);
   s->prog = p;

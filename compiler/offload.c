@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipec.h"
+#include "graph.h"
 
 /* The first row of the action of an op, and the row after its last: copies stand between actions. */
 static uint32_t action_of(const Sched *s, uint32_t op) {
@@ -216,7 +216,8 @@ static bool add_clauses(Sched *s) {
     for (uint32_t k = s->rank_stage0[r]; k < s->rank_stage0[r + 1]; k++) {
       uint32_t st = s->rank_stage[k];
       for (uint32_t mb = s->stage[st].mb0; mb < s->stage[st].mb0 + s->stage[st].nmb; mb++)
-        for (uint32_t i = 0, had = list.n; i < s->noffload && list.n == had; i++)
+        for (uint32_t i = 0, had = list.n; runs_mb(s, st, mb) && i < s->noffload && list.n == had;
+             i++)
           if (!wished(s, s->offload[i], st, mb, &list))
             return false;
     }
@@ -449,8 +450,11 @@ void offload_guests(Sched *s) {
   for (uint32_t g = 0; g < all.n; g++) {
     Guest *q = &all.at[g];
     q->first = s->nrank_slot[q->to];
-    s->pool[q->to][s->npool[q->to]++] = (PipePool){PIPE_GUEST, q->stage, q->first, q->count,
-                                                   q->bytes};
+    s->pool[q->to][s->npool[q->to]++] = (PipePool){.cls = PIPE_GUEST,
+                                                   .stage = q->stage,
+                                                   .first = q->first,
+                                                   .count = q->count,
+                                                   .bytes = q->bytes};
     s->nrank_slot[q->to] += q->count;
     s->peak[q->to].guests += q->count;
   }

@@ -8,10 +8,10 @@
  * Marked graph: no choice, so one pass over the ops decides. The sort is a radix sort: linear. */
 #include <string.h>
 
-#include "pipec.h"
+#include "graph.h"
 
-uint32_t order_dep(const Sched *s, uint32_t op) {
-  const Op *o = &s->op[op];
+/* Of a chain of rows: the only op whose tensor o reads, that reads o's; NONE. */
+static inline uint32_t chain_dep(const Sched *s, const Op *o) {
   const PipeStage *st = &s->stage[o->stage];
   if (o->kind == PIPE_F && st->prev != NONE)
     return s->at_f[(size_t)st->prev * s->nmb + o->mb] - 1;
@@ -19,9 +19,7 @@ uint32_t order_dep(const Sched *s, uint32_t op) {
     return s->at_b[(size_t)st->next * s->nmb + o->mb] - 1;
   return NONE;
 }
-
-uint32_t order_user(const Sched *s, uint32_t op) {
-  const Op *o = &s->op[op];
+static inline uint32_t chain_user(const Sched *s, const Op *o) {
   const PipeStage *st = &s->stage[o->stage];
   if (o->kind == PIPE_F && st->next != NONE)
     return s->at_f[(size_t)st->next * s->nmb + o->mb] - 1;
@@ -30,23 +28,63 @@ uint32_t order_user(const Sched *s, uint32_t op) {
   return NONE;
 }
 
+/* Input k of op, from the row that makes it: an F, or a B or I. */
+uint32_t order_dep(const Sched *s, uint32_t op, uint32_t k) {
+  const Op *o = &s->op[op];
+  if (!s->graph)
+    return k ? NONE : chain_dep(s, o);
+  if (k >= op_inputs(s, o))
+    return NONE;
+  Link l = link_at(s, input_link(s, o, k));
+  bool forward = o->kind == PIPE_F;
+  return *op_at(s, forward, forward ? l.from : l.to, o->mb) - 1;
+}
+
+uint32_t order_user(const Sched *s, uint32_t op, uint32_t k) {
+  const Op *o = &s->op[op];
+  if (!s->graph)
+    return k ? NONE : chain_user(s, o);
+  if (k >= op_outputs(s, o))
+    return NONE;
+  Link l = link_at(s, output_link(s, o, k));
+  bool forward = o->kind == PIPE_F;
+  return *op_at(s, forward, forward ? l.to : l.from, o->mb) - 1;
+}
+
+/* The next row of those whose gradients an update of `row` needs: its replicas, or all rows of the stages
+ * that share its weights. */
+static bool next_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *member) {
+  if (s->tie_of && s->tie_of[row] != NONE) {
+    uint32_t k = s->tie_of[row];
+    if (s->tie_row0[k] + *at >= s->tie_row0[k + 1])
+      return false;
+    *member = s->tie_row[s->tie_row0[k] + (*at)++];
+    return true;
+  }
+  *member = *at == 0 ? row : s->stage[*member].replica;
+  return (*at)++ == 0 || *member != row;
+}
+
+static bool waits_for_others(const Sched *s, uint32_t row) {
+  return s->stage[row].replica != row || (s->tie_of && s->tie_of[row] != NONE);
+}
+
 uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head) {
   uint32_t st = s->op[u].stage;
-  if (s->stage[st].replica == st)
+  if (!waits_for_others(s, st))
     return NONE;
   uint32_t k = round_of(s, u) - s->round0[st];
-  for (uint32_t q = s->stage[st].replica; q != st; q = s->stage[q].replica)
+  for (uint32_t at = 0, q = 0; next_member(s, st, &at, &q);)
     if (s->round[s->round0[q] + k].grad >= head[s->stage[q].rank])
       return s->round[s->round0[q] + k].grad;
   return NONE;
 }
 
-/* Op i runs, and k updates of its stage are behind it. If it adds the last gradient to the next one and
- * was the last of all replicas, the sum can start, and ranks that stand at the update can go on. */
+/* Op i adds the last gradient to update k of its row: if this was the last of all replicas, the sum can
+ * start: the op of them that ended last, else NONE. */
 static uint32_t last_of_replicas(const Sched *s, const OrderRun *run, uint32_t i, uint32_t k) {
   uint32_t st = s->op[i].stage, last = i;
-  if (s->stage[st].replica == st || s->op[i].kind == PIPE_U ||
-      s->round[s->round0[st] + k].grad != i)
+  if (s->stage[st].replica == st)
     return NONE;
   for (uint32_t q = s->stage[st].replica; q != st; q = s->stage[q].replica) {
     uint32_t g = s->round[s->round0[q] + k].grad;
@@ -58,30 +96,57 @@ static uint32_t last_of_replicas(const Sched *s, const OrderRun *run, uint32_t i
   return last;
 }
 
-/* When op i has all that it waits for; k: updates of its stage so far. False: a rank has not made it yet. */
-static bool arrived(const Sched *s, const OrderRun *run, uint32_t r, uint32_t i, uint32_t k,
+/* The same of all rows of a tie. */
+static uint32_t last_of_tie(const Sched *s, const OrderRun *run, uint32_t i, uint32_t turn) {
+  uint32_t k = s->tie_of ? s->tie_of[s->op[i].stage] : NONE, last = i;
+  if (k == NONE)
+    return NONE;
+  for (uint32_t j = s->tie_row0[k]; j < s->tie_row0[k + 1]; j++) {
+    uint32_t g = s->round[s->round0[s->tie_row[j]] + turn].grad;
+    if (g != i && g >= run->head[s->stage[s->tie_row[j]].rank])
+      return NONE;
+    if (run->end[g] > run->end[last])
+      last = g;
+  }
+  return last;
+}
+
+/* When update k of a row can start, for the sums that it needs. */
+static uint64_t sums_end(const Sched *s, const OrderRun *run, uint32_t row, uint32_t k) {
+  const PipeStage *cost = run->stage;
+  uint64_t end = 0;
+  bool tied = s->tie_of && s->tie_of[row] != NONE;
+  for (uint32_t at = 0, q = 0; next_member(s, row, &at, &q);) {
+    uint64_t there = run->end[s->round[s->round0[q] + k].grad];
+    if (s->stage[q].replica != q)
+      there += cost[run->uniform ? 0 : q].time[PIPE_REDUCE];
+    end = there > end ? there : end;
+  }
+  return end + (tied ? cost[run->uniform ? 0 : row].time[PIPE_TIE] : 0);
+}
+
+/* When op i has all that it waits for; turn: updates of its stage so far. False: a rank has not made it
+ * yet. */
+static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t i, uint32_t turn,
                     uint64_t *start) {
   const Op *o = &s->op[i];
-  uint32_t dep = order_dep(s, i);
-  if (dep != NONE) {
+  bool graph = s->graph != NULL;
+  uint32_t k = 0, dep = graph ? order_dep(s, i, 0) : chain_dep(s, o);
+  while (dep != NONE) {
     uint32_t from = s->op[dep].stage, q = s->stage[from].rank;
     if (dep >= (q == r ? i : run->head[q]))
       return false;
     uint64_t send = q == r ? 0 : run->stage[run->uniform ? 0 : from].time[PIPE_SEND_F];
     if (run->end[dep] + send > *start)
       *start = run->end[dep] + send;
+    dep = graph ? order_dep(s, i, ++k) : NONE;
   }
-  if (o->kind == PIPE_U && s->stage[o->stage].replica != o->stage) {
+  if (o->kind == PIPE_U && waits_for_others(s, o->stage)) {
+    run->head[r] = i; /* rows of a tie may be on this rank, too */
     if (order_late_replica(s, i, run->head) != NONE)
       return false;
-    uint64_t sum = run->stage[run->uniform ? 0 : o->stage].time[PIPE_REDUCE];
-    for (uint32_t q = s->stage[o->stage].replica;; q = s->stage[q].replica) {
-      uint32_t g = s->round[s->round0[q] + k].grad;
-      if (run->end[g] + sum > *start)
-        *start = run->end[g] + sum;
-      if (q == o->stage)
-        break;
-    }
+    uint64_t sum = sums_end(s, run, o->stage, turn);
+    *start = sum > *start ? sum : *start;
   }
   return true;
 }
@@ -109,6 +174,7 @@ bool order_run(Sched *s, OrderRun *run) {
            *first = NEW_ARRAY(s->arena, uint64_t, s->nrank),
            *stop = NEW_ARRAY(s->arena, uint64_t, s->nrank); /* end of its last action */
   uint32_t nwork = 0, left = s->nop;
+  bool graph = s->graph != NULL;
   run->nxfer = 0;
   run->t = (Timing){0, 0, 0};
   for (uint32_t r = s->nrank; r-- > 0;) {
@@ -136,33 +202,40 @@ bool order_run(Sched *s, OrderRun *run) {
       left -= i - first_op;
       for (uint32_t m = first_op; m < i; m++) {
         const Op *o = &s->op[m];
-        uint32_t k = updates[o->stage], last = last_of_replicas(s, run, m, k);
+        uint32_t turn = updates[o->stage];
         updates[o->stage] += o->kind == PIPE_U;
-        if (last != NONE) {
-          if (run->xfer)
-            run->xfer[run->nxfer++] = (Xfer){last, NONE};
-          for (uint32_t q = s->stage[o->stage].replica; q != o->stage; q = s->stage[q].replica) {
+        if (o->kind != PIPE_U && waits_for_others(s, o->stage) &&
+            s->round[s->round0[o->stage] + turn].grad == m) {
+          run->head[r] = m + 1; /* it has run: rows of a tie may be on this rank, too */
+          uint32_t last = last_of_replicas(s, run, m, turn), all = last_of_tie(s, run, m, turn);
+          if (run->xfer && last != NONE)
+            run->xfer[run->nxfer++] = (Xfer){last, XFER_REDUCE};
+          if (run->xfer && all != NONE)
+            run->xfer[run->nxfer++] = (Xfer){all, XFER_TIE};
+          for (uint32_t at = 0, q = 0;
+               (last != NONE || all != NONE) && next_member(s, o->stage, &at, &q);) {
             uint32_t other = s->stage[q].rank;
-            if (run->head[other] == s->round[s->round0[q] + k].u && !queued[other]) {
+            if (other != r && run->head[other] == s->round[s->round0[q] + turn].u &&
+                !queued[other]) {
               queued[other] = 1;
               work[nwork++] = other;
             }
           }
         }
-        uint32_t user = order_user(s, m);
-        if (user == NONE)
-          continue;
-        uint32_t q = s->stage[s->op[user].stage].rank;
-        if (q == r)
-          continue;
-        uint64_t send = run->stage[run->uniform ? 0 : o->stage].time[PIPE_SEND_F];
-        hold = s->send == SEND_NEXT && send > hold ? send : hold;
-        if (run->xfer)
-          run->xfer[run->nxfer++] = (Xfer){m, user};
-        uint32_t h = run->head[q];
-        if (h <= user && user <= h + s->op[h].group && !queued[q]) {
-          queued[q] = 1;
-          work[nwork++] = q;
+        uint32_t k = 0, user = graph ? order_user(s, m, 0) : chain_user(s, o);
+        for (; user != NONE; user = graph ? order_user(s, m, ++k) : NONE) {
+          uint32_t q = s->stage[s->op[user].stage].rank;
+          if (q == r)
+            continue;
+          uint64_t send = run->stage[run->uniform ? 0 : o->stage].time[PIPE_SEND_F];
+          hold = s->send == SEND_NEXT && send > hold ? send : hold;
+          if (run->xfer)
+            run->xfer[run->nxfer++] = (Xfer){m, user};
+          uint32_t h = run->head[q];
+          if (h <= user && user <= h + s->op[h].group && !queued[q]) {
+            queued[q] = 1;
+            work[nwork++] = q;
+          }
         }
       }
       now[r] += hold;
@@ -181,10 +254,13 @@ bool order_run(Sched *s, OrderRun *run) {
 /* The op that rank r, stuck at head[r], waits for; *at: which op of the action there needs it. */
 static uint32_t blocker(const Sched *s, const uint32_t *head, uint32_t r, uint32_t *at) {
   for (uint32_t h = *at = head[r]; h <= head[r] + s->op[head[r]].group; h++) {
-    uint32_t dep = s->op[h].kind == PIPE_U ? order_late_replica(s, h, head) : order_dep(s, h);
+    uint32_t dep = s->op[h].kind == PIPE_U ? order_late_replica(s, h, head) : NONE;
     *at = h;
-    if (dep != NONE && dep >= head[op_rank(s, dep)])
+    if (dep != NONE)
       return dep;
+    for (uint32_t k = 0; (dep = order_dep(s, h, k)) != NONE; k++)
+      if (dep >= head[op_rank(s, dep)])
+        return dep;
   }
   return NONE;
 }
@@ -266,7 +342,8 @@ bool order(Sched *s) {
   OrderRun run = {.stage = s->stage};
   run.end = arena_alloc(s->arena, (size_t)s->nop * sizeof *run.end + 1);
   run.head = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  run.xfer = arena_alloc(s->arena, (size_t)s->nop * sizeof *run.xfer + 1);
+  size_t most = (size_t)s->nop + 2 * (size_t)s->nedge * s->nmb + (s->ntie ? s->nop : 0);
+  run.xfer = arena_alloc(s->arena, most * sizeof *run.xfer + 1);
   if (!order_run(s, &run)) {
     report_cycle(s, run.head);
     return false;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "expand.h"
+#include "graph.h"
 
 typedef struct Event {
   uint64_t at;
@@ -21,8 +22,8 @@ typedef struct Event {
 typedef struct RunOp { /* an op of the play; what is used together lies together */
   uint64_t avail;      /* when the inputs arrive, of the producers that have started */
   int64_t key;
-  uint32_t cls; /* row of Ex.classes, NONE outside of rules */
-  uint8_t need; /* producers that have not started; DONE once it has run */
+  uint32_t cls;  /* row of Ex.classes, NONE outside of rules */
+  uint32_t need; /* producers that have not started; DONE once it has run */
 } RunOp;
 
 typedef struct Rules {
@@ -41,7 +42,7 @@ typedef struct Rules {
   uint32_t rank; /* that decides now */
 } Rules;
 
-enum { DONE = 255 };
+#define DONE UINT32_MAX
 
 /* ---- conditions ---- */
 
@@ -277,10 +278,17 @@ static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64
   int64_t held = o->kind == PIPE_I ? 1 : o->kind == PIPE_W ? -1 : 0;
   q->live[o->stage] += live, q->rank_live[r] += live;
   q->held[o->stage] += held, q->rank_held[r] += held;
-  uint32_t user = order_user(s, op), own = o->kind == PIPE_U ? NONE : own_user(s, op);
-  uint64_t send = user == NONE || s->stage[s->op[user].stage].rank == r ? 0 : st->time[PIPE_SEND_F];
-  if (user != NONE)
-    feed(q, user, end + send, now);
+  event_push(q, end, r);
+  uint32_t own = o->kind == PIPE_U ? NONE : own_user(s, op);
+  uint64_t send = 0; /* of what leaves the rank */
+  for (uint32_t k = 0, n = op_outputs(s, o); k < n; k++) {
+    uint32_t user = order_user(s, op, k);
+    if (user == NONE)
+      continue;
+    bool leaves = s->stage[s->op[user].stage].rank != r;
+    send = leaves ? st->time[PIPE_SEND_F] : send;
+    feed(q, user, end + (leaves ? st->time[PIPE_SEND_F] : 0), now);
+  }
   if (own != NONE)
     feed(q, own, end, now);
   return send;
@@ -536,7 +544,8 @@ bool play_rules(Ex *x) {
   for (uint32_t i = 0; i < n; i++) {
     const Op *o = &s->op[i];
     size_t cell = (size_t)o->stage * s->nmb + o->mb;
-    q.op[i].need = order_dep(s, i) != NONE;
+    for (uint32_t k = 0, ninput = op_inputs(s, o); k < ninput; k++)
+      q.op[i].need += order_dep(s, i, k) != NONE;
     if ((o->kind == PIPE_B || o->kind == PIPE_I) && s->at_f[cell])
       q.op[i].need++;
     if (o->kind == PIPE_W && s->at_b[cell] && s->op[s->at_b[cell] - 1].kind == PIPE_I)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "expand.h"
+#include "graph.h"
 
 enum { MAX_TOGETHER = 64 };
 
@@ -121,16 +122,17 @@ uint64_t action_time(const Sched *s, const PipeStage *cost, bool uniform, uint32
   return sum;
 }
 
-/* Whether op b needs what op a, on the same rank, makes or has done to their stash. */
-static bool needs(const Sched *s, const Op *a, const Op *b) {
+/* Whether an op needs what another of its rank makes or has done to their stash. */
+static bool needs(const Sched *s, uint32_t first, uint32_t then) {
+  const Op *a = &s->op[first], *b = &s->op[then];
   if (a->mb != b->mb)
     return false;
   if (a->stage == b->stage)
     return a->kind < b->kind; /* F, B or I, W */
-  bool fa = a->kind == PIPE_F, fb = b->kind == PIPE_F;
-  if (fa != fb || a->kind == PIPE_W || b->kind == PIPE_W)
-    return false;
-  return fa ? s->stage[a->stage].next == b->stage : s->stage[b->stage].next == a->stage;
+  for (uint32_t k = 0, n = op_inputs(s, b); k < n; k++)
+    if (order_dep(s, then, k) == first)
+      return true;
+  return false;
 }
 
 static bool report_needs(Sched *s, uint32_t a, uint32_t b) {
@@ -150,7 +152,7 @@ bool check_overlap(Sched *s) {
     bool good = true;
     for (uint32_t b = first; b < first + n && good; b++)
       for (uint32_t a = first; a < first + n && good; a++)
-        good = !needs(s, &s->op[a], &s->op[b]) || report_needs(s, a, b);
+        good = !needs(s, a, b) || report_needs(s, a, b);
     ok &= good;
   }
   return ok;

@@ -61,14 +61,17 @@ typedef struct Copy {
 /* An update of a stage: the last op that adds to the gradients that it applies, and the U. */
 typedef struct Round { uint32_t grad, u; } Round;
 
-/* A tensor that crosses ranks; or, when `to` is NONE, the sum of a stage's gradients over its replicas,
- * which cannot start before `from`, the last op that adds to any of them. */
+/* A tensor that crosses ranks; or a sum, which cannot start before `from`, the last op that adds to any
+ * of its gradients: XFER_REDUCE over the replicas of the stage, XFER_TIE over the stages tied to it. */
 typedef struct Xfer {
   uint32_t from; /* producing op: F, or B/I */
-  uint32_t to;   /* consuming op, or NONE */
+  uint32_t to;   /* consuming op, or which sum */
 } Xfer;
+#define XFER_REDUCE NONE
+#define XFER_TIE (NONE - 1)
+static inline bool xfer_is_sum(const Xfer *x) { return x->to >= XFER_TIE; }
 
-/* A channel: the transfers of one kind out of one stage, in their order. Index 2*stage + (backward). */
+/* A channel: the transfers of one kind over one link, in their order. Index 2*link + (backward). */
 typedef struct Channel {
   uint32_t out_slots, in_slots; /* at the sender, at the receiver; 0 if no transfer uses it */
   uint32_t out_first, in_first; /* (slots) first slot number on the rank */
@@ -99,10 +102,12 @@ typedef struct Peak {
   uint64_t host_bytes;     /* not in total */
 } Peak;
 
-/* A pipe: rows first .. first + nstage - 1 of the stage table, microbatches mb0 .. mb0 + nmb - 1. */
+/* A pipe: rows first .. first + nrow - 1 of the stage table, of these the first nstage one for each
+ * stage; microbatches mb0 .. mb0 + nmb - 1. */
 typedef struct Pipe {
   const Clause *clause;
-  uint32_t first, nstage, mb0, nmb;
+  int64_t index; /* in an array of pipes */
+  uint32_t first, nrow, nstage, mb0, nmb;
 } Pipe;
 
 /* Idle-network prediction of a program for one set of costs: from order_run. */
@@ -131,6 +136,11 @@ typedef struct Sched {
   uint32_t nmodel;       /* stages of the model; more rows than that are replicas */
   Pipe *pipe; uint32_t npipe;
   PipeStage *stage;      /* [nstage] */
+  uint32_t *row_of;      /* [nmodel * nmb] row, if a place depends on the microbatch, else NULL */
+  struct StageGraph *graph;   /* NULL: every pipe is a chain of rows (graph.h) */
+  uint32_t nedge;        /* of it */
+  uint32_t ntie, *tie_of, *tie_row0, *tie_row; /* groups of rows that share weights: [nstage] group or
+                            NONE, [ntie + 1], rows ascending; tie_of NULL: none */
   bool sized;            /* bytes were given */
   bool timed;            /* times are ns: one was given with a unit, or by a profile */
   SendPolicy send;
@@ -166,7 +176,8 @@ typedef struct Sched {
   uint32_t nxfer;
 
   /* comm, check_deadlock */
-  Channel *channel;      /* [2 * nstage] */
+  Channel *channel;      /* [2 * links] */
+  uint32_t **slot_list, *nslot_list; /* [nrank] PipeRank.list; NULL without graph */
   Streams *stream;       /* [nrank] */
   uint64_t **compute_start, **comm_start, **copy_start; /* [nrank][n] predicted */
   uint64_t makespan, busy, own_span; /* own_span: longest window of a single rank */
@@ -299,7 +310,7 @@ bool rules_quantity(Sched *s, const Expr *call, int64_t *value); /* order_rules.
 bool profile_apply(Sched *s, const char *path, Span at, bool *has); /* profile.c; has[NKEYS] */
 typedef enum CostKey { /* entries of time { } and bytes { } and of a profile */
   KEY_F, KEY_B, KEY_I, KEY_W, KEY_U, KEY_FB, KEY_SEND, KEY_REDUCE, KEY_OFF, KEY_LOAD,
-  KEY_ACT, KEY_GOUT, KEY_BOUNDARY, KEY_WEIGHT, KEY_GRAD, KEY_OPT, KEY_WORK,
+  KEY_ACT, KEY_GOUT, KEY_BOUNDARY, KEY_WEIGHT, KEY_GRAD, KEY_OPT, KEY_WORK, KEY_EDGE, KEY_TIED,
   NKEYS, NTIMEKEYS = KEY_ACT, NPLAYKEYS = KEY_OFF /* times; those of makespan(F = 1) */
 } CostKey;
 extern const char *const cost_key[NKEYS];
@@ -340,11 +351,12 @@ typedef struct OrderRun {
   Timing t;
 } OrderRun;
 bool order_run(Sched *s, OrderRun *run);
-/* Of a U that replicas hold up: a last gradient op of this update that has not run, given each rank's
- * next op; NONE. */
+/* Of a U that replicas or tied stages hold up: a last gradient op of this update that has not run, given
+ * each rank's next op; NONE. */
 uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head);
-uint32_t order_dep(const Sched *s, uint32_t op); /* op on which op waits besides its own rank's, or NONE */
-uint32_t order_user(const Sched *s, uint32_t op); /* op that waits for op's tensor, or NONE */
+/* The k-th op, from 0, whose tensor op reads; that reads a tensor of op's. NONE: there are no more. */
+uint32_t order_dep(const Sched *s, uint32_t op, uint32_t k);
+uint32_t order_user(const Sched *s, uint32_t op, uint32_t k);
 /* Requires check_deps. Proves that the compute orders agree with the data under any channel model;
  * ensures xfer, one global order of all transfers (by predicted start), and ideal. */
 bool order(Sched *s);
@@ -440,7 +452,7 @@ void verify_clock(const Sched *s, int64_t S, uint32_t nnode, const uint32_t *fir
 #define OP_TEXT PIPE_OP_TEXT
 const char *op_text(Sched *s, uint32_t op);          /* "2F0", arena */
 const char *bytes_text(Sched *s, uint64_t bytes);    /* "44.0 GiB" */
-uint32_t op_rank(const Sched *s, uint32_t op);
+static inline uint32_t op_rank(const Sched *s, uint32_t op) { return s->stage[s->op[op].stage].rank; }
 static inline uint64_t round64(uint64_t bytes) { return (bytes + 63) & ~(uint64_t)63; }
 
 #define BUG_IF(cond) \

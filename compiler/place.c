@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The machine and the model of a schedule: its ranks, its pipes, and which rank holds which stage.
  * Requires that the parameters are bound; sets nrank, npipe, nstage, nmb, nmodel, stage (but for
- * costs), rank_stage. Refuses what would need more memory than there is, before taking any. Linear. */
+ * costs), rank_stage, row_of, and by graph.c what joins the rows. Refuses what would need more memory
+ * than there is, before taking any. Linear, but for a sort of each rank's stages. */
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -46,19 +47,66 @@ bool fits(Sched *s, const Clause *c) {
   }
   bool by_rows = rows < limit;
   limit = by_rows ? rows : limit;
-  unsigned __int128 cells = (unsigned __int128)s->nstage * s->nmb;
+  unsigned __int128 cells = ((unsigned __int128)s->nstage + s->nedge) * s->nmb;
   unsigned __int128 need = cells * BYTES_PER_CELL + (unsigned __int128)s->nrank * 1024;
   need += need / 16; /* what the arena rounds up */
   if (need <= limit && cells * 3 < NONE / 2)
     return true;
   uint64_t shown = need > UINT64_MAX ? UINT64_MAX : (uint64_t)need;
   diag_error(s->diag, DIAG_TOO_LARGE, c->at,
-             "%u stages x %u microbatches may need %s to compile; the limit is %s", s->nstage,
-             s->nmb, bytes_text(s, shown), bytes_text(s, limit));
+             "%u stages%s x %u microbatches may need %s to compile; the limit is %s", s->nstage,
+             s->nedge ? arena_printf(s->arena, " and %u edges", s->nedge) : "", s->nmb,
+             bytes_text(s, shown), bytes_text(s, limit));
   if (!by_rows)
     diag_help(s->diag,
               "--host-memory=SIZE sets this limit; by default it is the memory of the machine");
   return false;
+}
+
+/* The `pipe` clause c with its index, if it has one, at `index`. */
+static bool add_pipe(Ex *x, const Clause *c, int64_t index, uint64_t *nstage, uint64_t *nmb,
+                     uint32_t *cap) {
+  Sched *s = x->s;
+  if (s->npipe == *cap)
+    vec_grow(s->arena, (void **)&s->pipe, cap, sizeof *s->pipe);
+  Pipe *p = &s->pipe[s->npipe];
+  *p = (Pipe){.clause = c, .index = index, .first = (uint32_t)*nstage, .mb0 = (uint32_t)*nmb};
+  if (c->index)
+    s->env[c->index_slot] = index;
+  if (!count_clause(s, c->value, "stages", 1, INT32_MAX, &p->nstage) ||
+      !count_clause(s, c->mbs, "microbatches", 1, INT32_MAX, &p->nmb))
+    return false;
+  const Clause *root = s->pipe[0].clause;
+  if (root != c && !c->root) {
+    diag_error(s->diag, DIAG_CLAUSE, c->at,
+               "a second pipe must be a replica of the first: 'replica of %s'", root->name);
+    diag_note(s->diag, root->at, "the first one");
+    return false;
+  }
+  if (root != c && c->dag) {
+    diag_error(s->diag, DIAG_CLAUSE, c->at,
+               "a replica has the edges of what it replicates: 'dag' stands there only");
+    diag_note(s->diag, root->at, "the first one");
+    return false;
+  }
+  if (s->npipe > 0 && p->nstage != s->pipe[0].nstage) {
+    diag_error(s->diag, DIAG_CLAUSE, c->value->at,
+               "a replica has the stages of what it replicates: %u, not %u", s->pipe[0].nstage,
+               p->nstage);
+    diag_note(s->diag, root->at, "the first one");
+    return false;
+  }
+  p->nrow = p->nstage;
+  *nstage += p->nstage, *nmb += p->nmb;
+  s->npipe++;
+  if (*nstage > INT32_MAX || *nmb > INT32_MAX) {
+    diag_error(s->diag, DIAG_TOO_LARGE, c->at,
+               "%llu stages and %llu microbatches in all pipes together",
+               (unsigned long long)*nstage, (unsigned long long)*nmb);
+    return false;
+  }
+  s->nstage = (uint32_t)*nstage, s->nmb = (uint32_t)*nmb;
+  return (s->npipe & (s->npipe - 1)) != 0 || fits(s, c);
 }
 
 /* The `pipe` clauses, in order. A replica has its root's stages; together they share out the
@@ -66,37 +114,23 @@ bool fits(Sched *s, const Clause *c) {
 bool find_pipes(Ex *x) {
   Sched *s = x->s;
   uint64_t nstage = 0, nmb = 0;
-  s->pipe = NEW_ARRAY(s->arena, Pipe, x->clauses.n);
+  uint32_t cap = 0;
   for (uint32_t i = 0; i < x->clauses.n; i++) {
     const Clause *c = x->clauses.at[i].clause;
+    int64_t lo = 0, hi = 1, step = 1;
     if (c->kind != CL_PIPE)
       continue;
-    Pipe *p = &s->pipe[s->npipe];
-    *p = (Pipe){.clause = c, .first = (uint32_t)nstage, .mb0 = (uint32_t)nmb};
-    if (!count_clause(s, c->value, "stages", 1, INT32_MAX, &p->nstage) ||
-        !count_clause(s, c->mbs, "microbatches", 1, INT32_MAX, &p->nmb))
+    if (c->index && !eval_range(s, &c->range, &lo, &hi, &step))
       return false;
-    if (s->npipe > 0 && !c->root) {
-      diag_error(s->diag, DIAG_CLAUSE, c->at,
-                 "a second pipe must be a replica of the first: 'replica of %s'",
-                 s->pipe[0].clause->name);
-      diag_note(s->diag, s->pipe[0].clause->at, "the first one");
+    if (c->index && (step > 0 ? lo >= hi : lo <= hi)) {
+      diag_error(s->diag, DIAG_RANGE, c->at, "an array of no pipes");
       return false;
     }
-    if (s->npipe > 0 && p->nstage != s->pipe[0].nstage) {
-      diag_error(s->diag, DIAG_CLAUSE, c->value->at,
-                 "a replica has the stages of what it replicates: %u, not %u", s->pipe[0].nstage,
-                 p->nstage);
-      diag_note(s->diag, s->pipe[0].clause->at, "the first one");
-      return false;
-    }
-    nstage += p->nstage, nmb += p->nmb;
-    s->npipe++;
-    if (nstage > INT32_MAX || nmb > INT32_MAX) {
-      diag_error(s->diag, DIAG_TOO_LARGE, c->at,
-                 "%llu stages and %llu microbatches in all pipes together",
-                 (unsigned long long)nstage, (unsigned long long)nmb);
-      return false;
+    for (int64_t k = lo; step > 0 ? k < hi : k > hi;) {
+      if (!add_pipe(x, c, k, &nstage, &nmb, &cap))
+        return false;
+      if (__builtin_add_overflow(k, step, &k))
+        break;
     }
   }
   if (s->npipe == 0) {
@@ -105,56 +139,179 @@ bool find_pipes(Ex *x) {
     diag_help(s->diag, "such as 'pipe net stages P mbs M place s -> s'");
     return false;
   }
-  s->nstage = (uint32_t)nstage, s->nmb = (uint32_t)nmb, s->nmodel = s->pipe[0].nstage;
+  s->nmodel = s->pipe[0].nstage;
   return true;
 }
 
-bool place_stages(Ex *x) {
-  Sched *s = x->s;
-  s->stage = NEW_ARRAY(s->arena, PipeStage, s->nstage);
-  s->rank_stage = NEW_ARRAY(s->arena, uint32_t, s->nstage);
-  s->rank_stage0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
-  for (uint32_t k = 0; k < s->npipe; k++) {
-    const Pipe *p = &s->pipe[k];
-    const Clause *c = p->clause;
-    for (uint32_t m = 0; m < p->nstage; m++) {
-      uint32_t i = p->first + m;
-      int64_t r;
-      s->env[c->slot] = m;
-      if (!eval(s, c->place, &r))
+/* The rank of stage m of pipe p, for its microbatch mb. */
+static bool place_of(Sched *s, const Pipe *p, uint32_t m, uint32_t mb, uint32_t *rank) {
+  const Clause *c = p->clause;
+  int64_t r;
+  s->env[c->slot] = m;
+  if (c->index)
+    s->env[c->index_slot] = p->index;
+  if (c->mb_var)
+    s->env[c->mb_slot] = mb;
+  if (!eval(s, c->place, &r))
+    return false;
+  if (r < 0 || r >= s->nrank) {
+    diag_error(s->diag, DIAG_PLACE, c->place->at,
+               "stage %u is placed on rank %lld%s; the ranks are 0 to %u", m, (long long)r,
+               c->mb_var ? arena_printf(s->arena, " for microbatch %u", mb) : "", s->nrank - 1);
+    return false;
+  }
+  *rank = (uint32_t)r;
+  return true;
+}
+
+typedef VEC(uint32_t) Ranks;
+
+/* The rows of pipe p, whose place depends on the microbatch: one for each rank that a stage is placed
+ * on, that of its first microbatch at p->first + its number, the others behind those. Adds their ranks
+ * and models; sets row_of. */
+static bool deal(Sched *s, Pipe *p, Ranks *rank, Ranks *model) {
+  uint32_t *row = NEW_ARRAY(s->arena, uint32_t, s->nrank), r; /* 1 + that of the stage at hand */
+  p->first = rank->n;
+  for (uint32_t m = 0; m < p->nstage; m++) {
+    if (!place_of(s, p, m, 0, &r))
+      return false;
+    *vec_push(s->arena, rank) = r, *vec_push(s->arena, model) = m;
+  }
+  for (uint32_t m = 0; m < p->nstage; m++) {
+    uint32_t begin = rank->n;
+    row[rank->at[p->first + m]] = p->first + m + 1;
+    for (uint32_t mb = 0; mb < p->nmb; mb++) {
+      if (p->clause->mb_var && !place_of(s, p, m, mb, &r))
         return false;
-      if (r < 0 || r >= s->nrank) {
-        diag_error(s->diag, DIAG_PLACE, c->place->at,
-                   "stage %u is placed on rank %lld; the ranks are 0 to %u", m, (long long)r,
-                   s->nrank - 1);
+      if (!p->clause->mb_var)
+        r = rank->at[p->first + m];
+      if (!row[r]) {
+        *vec_push(s->arena, rank) = r, *vec_push(s->arena, model) = m;
+        row[r] = rank->n;
+      }
+      s->row_of[(size_t)m * s->nmb + p->mb0 + mb] = row[r] - 1;
+    }
+    row[rank->at[p->first + m]] = 0;
+    for (; begin < rank->n; begin++)
+      row[rank->at[begin]] = 0;
+  }
+  p->nrow = rank->n - p->first;
+  return true;
+}
+
+static const Pipe *pipe_of(const Sched *s, uint32_t row) {
+  uint32_t k = s->npipe - 1;
+  while (s->pipe[k].first > row)
+    k--;
+  return &s->pipe[k];
+}
+
+/* The rows of a stage of the model in a circle; they are on different ranks. */
+static bool join_replicas(Sched *s) {
+  uint32_t *first = NEW_ARRAY(s->arena, uint32_t, s->nmodel),
+           *last = NEW_ARRAY(s->arena, uint32_t, s->nmodel); /* row + 1 */
+  uint32_t *on = NEW_ARRAY(s->arena, uint32_t, s->nrank);    /* model + 1 last looked at */
+  for (uint32_t i = 0; i < s->nstage; i++) {
+    uint32_t m = s->stage[i].model;
+    if (last[m])
+      s->stage[last[m] - 1].replica = i;
+    else
+      first[m] = i;
+    s->stage[i].replica = first[m];
+    last[m] = i + 1;
+  }
+  for (uint32_t m = 0; m < s->nmodel; m++) {
+    uint32_t i = first[m];
+    do {
+      uint32_t r = s->stage[i].rank;
+      if (on[r] == m + 1) {
+        diag_error(s->diag, DIAG_PLACE, pipe_of(s, i)->clause->place->at,
+                   "rank %u holds stage %u twice: replicas are on different ranks", r, m);
         return false;
       }
-      s->stage[i] = (PipeStage){.rank = (uint32_t)r,
-                                .prev = m ? i - 1 : NONE,
-                                .next = m + 1 < p->nstage ? i + 1 : NONE,
-                                .model = m,
-                                .replica = k + 1 < s->npipe ? i + p->nstage : m,
-                                .mb0 = p->mb0,
-                                .nmb = p->nmb};
-      s->rank_stage0[r + 1]++;
-      for (uint32_t other = m; other < i; other += p->nstage)
-        if (s->stage[other].rank == r) {
-          diag_error(s->diag, DIAG_PLACE, c->place->at,
-                     "rank %lld holds stage %u twice: replicas are on different ranks",
-                     (long long)r, m);
-          return false;
-        }
-    }
+      on[r] = m + 1;
+    } while ((i = s->stage[i].replica) != first[m]);
   }
+  return true;
+}
+
+static int by_stage(const void *va, const void *vb) { /* pipe and model, both in the key */
+  const uint64_t *a = va, *b = vb;
+  return *a < *b ? -1 : *a > *b;
+}
+
+/* Chunks: the rows of a rank, pipe by pipe, in the order of their stages. */
+static void number_chunks(Sched *s) {
+  s->rank_stage = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  s->rank_stage0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
+  uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  for (uint32_t i = 0; i < s->nstage; i++)
+    s->rank_stage0[s->stage[i].rank + 1]++;
   for (uint32_t r = 0; r < s->nrank; r++)
     s->rank_stage0[r + 1] += s->rank_stage0[r];
-  uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   for (uint32_t i = 0; i < s->nstage; i++) {
     uint32_t r = s->stage[i].rank;
     s->stage[i].chunk = fill[r];
     s->rank_stage[s->rank_stage0[r] + fill[r]++] = i;
   }
-  return true;
+  if (!s->row_of)
+    return; /* rows are in that order already */
+  uint64_t *key = arena_alloc(s->arena, s->nstage * sizeof *key);
+  for (uint32_t k = 0; k < s->npipe; k++)
+    for (uint32_t i = s->pipe[k].first; i < s->pipe[k].first + s->pipe[k].nrow; i++)
+      key[i] = (uint64_t)s->pipe[k].first << 32 | s->stage[i].model;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    uint32_t a = s->rank_stage0[r], n = s->rank_stage0[r + 1] - a;
+    uint64_t *of = arena_alloc(s->arena,
+                               2 * n * sizeof *of + 1); /* key, row: keys differ on a rank */
+    for (uint32_t i = 0; i < n; i++)
+      of[2 * i] = key[s->rank_stage[a + i]], of[2 * i + 1] = s->rank_stage[a + i];
+    qsort(of, n, 2 * sizeof *of, by_stage);
+    for (uint32_t i = 0; i < n; i++) {
+      s->rank_stage[a + i] = (uint32_t)of[2 * i + 1];
+      s->stage[s->rank_stage[a + i]].chunk = i;
+    }
+  }
+}
+
+bool place_stages(Ex *x) {
+  Sched *s = x->s;
+  Ranks rank = {0}, model = {0};
+  bool dealt = false;
+  for (uint32_t k = 0; k < s->npipe; k++)
+    dealt |= s->pipe[k].clause->mb_var != NULL;
+  if (dealt) {
+    s->row_of = arena_alloc(s->arena, (size_t)s->nmodel * s->nmb * sizeof *s->row_of);
+    for (uint32_t k = 0; k < s->npipe; k++)
+      if (!deal(s, &s->pipe[k], &rank, &model))
+        return false;
+    s->nstage = rank.n;
+    if (!fits(s, s->pipe[0].clause))
+      return false;
+  }
+  s->stage = NEW_ARRAY(s->arena, PipeStage, s->nstage);
+  for (uint32_t k = 0; k < s->npipe; k++) {
+    const Pipe *p = &s->pipe[k];
+    for (uint32_t i = p->first; i < p->first + p->nrow; i++) {
+      uint32_t m = dealt ? model.at[i] : i - p->first, r;
+      if (dealt)
+        r = rank.at[i];
+      else if (!place_of(s, p, m, 0, &r))
+        return false;
+      s->stage[i] = (PipeStage){.rank = r,
+                                .prev = m ? i - 1 : NONE,
+                                .next = m + 1 < p->nstage ? i + 1 : NONE,
+                                .model = m,
+                                .mb0 = p->mb0,
+                                .nmb = p->nmb,
+                                .nin = m > 0,
+                                .nout = m + 1 < p->nstage};
+    }
+  }
+  if (!join_replicas(s))
+    return false;
+  number_chunks(s);
+  return find_graph(x) && find_ties(x);
 }
 
 bool find_ranks(Ex *x) {

@@ -32,8 +32,10 @@ static bool stage_entry(Sched *s, Span at, const char *path, uint32_t st, json_t
       return bad(
           s, at, path,
           arena_printf(s->arena, "'%s' of stage %u must be a whole number, 0 or more", key, st));
-    for (uint32_t row = st; row < s->nstage; row += s->nmodel) /* replicas cost the same */
+    uint32_t row = st; /* replicas cost the same */
+    do
       *cost_field(&s->stage[row], (CostKey)k) = (uint64_t)json_integer_value(v);
+    while ((row = s->stage[row].replica) != st);
     seen[k] = true;
   }
   return true;

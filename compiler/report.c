@@ -97,6 +97,23 @@ void emit_report(Sched *s, FILE *f) {
   fprintf(f, "makespan  %s, bubble %.2f %%; %s on an idle network\n", time_text(s, s->makespan),
           bubble_percent(s, s->makespan), time_text(s, s->ideal.makespan));
   report_updates(s, f);
+  enum { TIES = 8 };
+  for (uint32_t k = 0; k < s->ntie && k < TIES; k++) {
+    uint32_t nrank = 0;
+    fprintf(f, "tied      stages");
+    for (uint32_t j = s->tie_row0[k]; j < s->tie_row0[k + 1]; j++) {
+      uint32_t st = s->tie_row[j];
+      nrank += s->stage[st].tied == st;
+      if (st == s->stage[st].model)
+        fprintf(f, " %u", st);
+    }
+    fprintf(f, ": %s%s on %u rank%s before the update\n",
+            s->sized ? bytes_text(s, s->stage[s->tie_row[s->tie_row0[k]]].tied_bytes)
+                     : "their gradients",
+            s->sized ? " of gradients, summed" : " are summed", nrank, nrank == 1 ? "" : "s");
+  }
+  if (s->ntie > TIES)
+    fprintf(f, "          and %u more\n", s->ntie - TIES);
   fprintf(f, "rank  warmup  in flight  held%s%s\n", s->ncopy ? "  host  guests" : "",
           s->sized ? "  bytes        at" : "");
   enum { SHOWN = 32 };

@@ -6,7 +6,7 @@
  * More than 800 lines: all of it works on one table, that of the names that are visible.
  *
  * One visible meaning per name: a table from interned name to symbol, with an undo list per scope.
- * Linear in the text. */
+ * Linear in the text. More than 800 lines: one table and its scopes serve everything that is named. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,6 +23,7 @@ typedef struct Sym {
   Span at;
   uint32_t slot;
   uint8_t units; /* VAR of a let, FN: of the numbers it is made of */
+  bool array;    /* PIPE: several, by index */
   bool depends;  /* VAR: its value depends on the index of the kernel being resolved */
   union {
     Fn *fn;
@@ -382,6 +383,12 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
     Sym *y = find(r, o->pipe);
     if (!y || y->kind != SY_PIPE)
       wrong_kind(r, y, o->pipe, o->pipe_at, "a pipe");
+    else if (y->array != (o->pipe_index != NULL))
+      diag_error(d, DIAG_CLAUSE, o->pipe_at,
+                 y->array ? "'%s' is several pipes: say which, %s[i].F(m)"
+                          : "'%s' is one pipe: no index stands after it",
+                 o->pipe, o->pipe);
+    resolve_expr(r, o->pipe_index);
   }
   for (int k = 0; k < PIPE_NOPS; k++)
     if (o->name == r->op_name[k])
@@ -662,9 +669,10 @@ static void resolve_entries(Resolver *r, Clause *c) {
       k++;
     if (k == hi) {
       diag_error(r->s->diag, DIAG_UNKNOWN_NAME, e->key_at, "unknown key '%s'", e->key);
-      diag_help(r->s->diag, c->kind == CL_TIME
-                                ? "the keys of time are F B I W U FB send reduce OFF LOAD"
-                                : "the keys of bytes are act gout boundary weight grad opt work");
+      diag_help(r->s->diag,
+                c->kind == CL_TIME
+                    ? "the keys of time are F B I W U FB send reduce OFF LOAD"
+                    : "the keys of bytes are act gout boundary weight grad opt work edge tied");
     } else if (seen[k]) {
       diag_error(r->s->diag, DIAG_REDEFINED, e->key_at, "'%s' is given twice", e->key);
     } else {
@@ -695,26 +703,33 @@ static void resolve_clause(Resolver *r, Clause *c) {
       if (!y && !suggest(r, c->root))
         diag_help(r->s->diag, "the pipe that is replicated stands first");
     }
-    define(r, c->name, c->name_at, SY_PIPE);
+    define(r, c->name, c->name_at, SY_PIPE)->array = c->index != NULL;
+    resolve_range(r, &c->range);
   }
-  bool now = c->kind != CL_CHECK && c->kind != CL_TUNE;
-  if (now)
+  bool late = c->kind == CL_CHECK || c->kind == CL_TUNE;
+  uint32_t mark = scope_begin(r);
+  if (c->index)
+    c->index_slot = define_var(r, c->index, c->index_at);
+  if (!late && c->kind != CL_EDGE)
     resolve_expr(r, c->value);
   resolve_expr(r, c->mbs);
   resolve_expr(r, c->tries);
-  resolve_range(r, &c->range);
-  uint32_t mark = scope_begin(r);
+  if (c->kind != CL_PIPE)
+    resolve_range(r, &c->range);
   if (c->var)
     c->slot = define_var(r, c->var, c->var_at);
+  if (c->kind == CL_EDGE)
+    resolve_expr(r, c->value), resolve_expr(r, c->to);
+  resolve_args(r, c->args);
+  if (c->mb_var)
+    c->mb_slot = define_var(r, c->mb_var, c->mb_var_at);
   if (c->kind == CL_OFFLOAD) {
-    if (c->mb_var)
-      c->mb_slot = define_var(r, c->mb_var, c->mb_var_at);
     resolve_expr(r, c->when);
     resolve_expr(r, c->lead);
   }
   resolve_expr(r, c->place);
-  r->in_check = !now;
-  resolve_expr(r, now ? NULL : c->value);
+  r->in_check = late;
+  resolve_expr(r, late ? c->value : NULL);
   r->in_check = false;
   resolve_entries(r, c);
   resolve_block(r, c->body, NULL);

@@ -11,7 +11,7 @@
  * sizes each stage has its own. Linear (a sort of each rank's stages by size apart). */
 #include <string.h>
 
-#include "pipec.h"
+#include "graph.h"
 
 typedef struct Colour { /* one pool being coloured */
   uint32_t *free;
@@ -20,13 +20,14 @@ typedef struct Colour { /* one pool being coloured */
   uint32_t nleft, cap_left, first_left;
   uint32_t count, live;
   uint32_t stage, first;
+  bool skip; /* LOCAL: of edges that are not of the chain */
   uint64_t bytes;
 } Colour;
 
 typedef struct Classes { /* per class: pools of this rank, and which pool a stage uses */
   Colour *pool;
   uint32_t npool;
-  uint32_t *of; /* [nstage], valid for stages of this rank */
+  uint32_t *of; /* [2 * nstage], valid for stages of this rank; the second half: of skips */
 } Classes;
 
 static uint32_t take(Colour *c) {
@@ -47,71 +48,99 @@ static void leave(Sched *s, Colour *c, uint32_t slot) {
   c->left[c->nleft++] = slot;
 }
 
-static uint64_t class_bytes(const PipeStage *st, PipeClass cls) {
+static uint64_t class_bytes(const PipeStage *st, PipeClass cls, bool skip) {
   return cls == PIPE_ACT || cls == PIPE_HOST ? st->act_bytes
          : cls == PIPE_GOUT                  ? st->gout_bytes
+         : skip                              ? st->edge_bytes
                                              : st->boundary_bytes;
 }
 
 typedef struct Key {
   uint64_t bytes;
   uint32_t stage;
+  bool skip;
 } Key;
 
 static int by_bytes(const void *a, const void *b) {
   const Key *x = a, *y = b;
   return x->bytes != y->bytes  ? (x->bytes < y->bytes ? -1 : 1)
+         : x->skip != y->skip  ? x->skip - y->skip
          : x->stage < y->stage ? -1
                                : x->stage > y->stage;
 }
 
 static void group(Sched *s, uint32_t r, PipeClass cls, Classes *c, Key *key) {
-  uint32_t n = s->rank_stage0[r + 1] - s->rank_stage0[r];
+  uint32_t held = s->rank_stage0[r + 1] - s->rank_stage0[r], n = held;
   const uint32_t *stages = &s->rank_stage[s->rank_stage0[r]];
-  for (uint32_t i = 0; i < n; i++)
-    key[i] = (Key){s->sized ? class_bytes(&s->stage[stages[i]], cls) : 0, stages[i]};
+  bool skips = cls == PIPE_LOCAL && s->graph;
+  for (uint32_t i = 0; i < held; i++) {
+    key[i] = (Key){s->sized ? class_bytes(&s->stage[stages[i]], cls, false) : 0, stages[i], false};
+    if (skips)
+      key[n++] = (Key){s->sized ? class_bytes(&s->stage[stages[i]], cls, true) : 0, stages[i],
+                       true};
+  }
   if (s->sized)
     qsort(key, n, sizeof *key, by_bytes);
   c->npool = 0;
   for (uint32_t i = 0; i < n; i++) {
-    if (i == 0 || !s->sized || key[i].bytes != key[i - 1].bytes) {
+    if (i == 0 || !s->sized || key[i].bytes != key[i - 1].bytes || key[i].skip != key[i - 1].skip) {
       Colour *p = &c->pool[c->npool++];
       p->nfree = p->count = p->live = 0; /* its lists are kept from the rank before */
       p->nleft = p->first_left = 0;
       p->stage = key[i].stage;
+      p->skip = key[i].skip;
       p->bytes = key[i].bytes;
     }
-    c->of[key[i].stage] = c->npool - 1;
+    c->of[key[i].stage + (key[i].skip ? s->nstage : 0)] = c->npool - 1;
   }
 }
 
-static void add_pool(Sched *s, uint32_t r, PipeClass cls, uint32_t stage, uint32_t first,
+static void add_pool(Sched *s, uint32_t r, PipeClass cls, uint32_t stage, bool skip, uint32_t first,
                      uint32_t count, uint64_t bytes) {
   if (count == 0)
     return;
   s->pool[r][s->npool[r]++] = (PipePool){
-      .cls = cls, .stage = stage, .first = first, .count = count, .bytes = bytes};
+      .cls = cls, .stage = stage, .skip = skip, .first = first, .count = count, .bytes = bytes};
 }
 
+/* In the order in which comm has numbered them. */
 static void channel_pools(Sched *s, uint32_t r) {
-  for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++) {
-    uint32_t st = s->rank_stage[i], prev = s->stage[st].prev, next = s->stage[st].next;
-    const Channel *fwd = &s->channel[2 * (size_t)st], *bwd = fwd + 1;
-    if (next != NONE && s->stage[next].rank != r) {
-      const Channel *dy = &s->channel[2 * (size_t)next + 1];
-      add_pool(s, r, PIPE_OUT, st, fwd->out_first, fwd->out_slots, s->stage[st].boundary_bytes);
-      add_pool(s, r, PIPE_IN, st, dy->in_first, dy->in_slots, s->stage[st].boundary_bytes);
+  for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
+    for (int out = 1; out >= 0; out--) {
+      uint32_t st = s->rank_stage[i], nlink = row_links(s, st, out);
+      for (uint32_t k = 0; k < nlink; k++) {
+        uint32_t link = row_link(s, st, out, k);
+        Link l = link_at(s, link);
+        const Channel *fwd = &s->channel[2 * (size_t)link], *bwd = fwd + 1;
+        bool skip = link_skips(s, l);
+        uint64_t bytes = link_bytes(s, l);
+        if (!link_crosses(s, l))
+          continue;
+        if (out) {
+          add_pool(s, r, PIPE_OUT, l.from, skip, fwd->out_first, fwd->out_slots, bytes);
+          add_pool(s, r, PIPE_IN, l.from, skip, bwd->in_first, bwd->in_slots, bytes);
+        } else {
+          add_pool(s, r, PIPE_IN, l.from, skip, fwd->in_first, fwd->in_slots, bytes);
+          add_pool(s, r, PIPE_OUT, l.from, skip, bwd->out_first, bwd->out_slots, bytes);
+        }
+      }
     }
-    if (prev != NONE && s->stage[prev].rank != r) {
-      const Channel *x = &s->channel[2 * (size_t)prev];
-      add_pool(s, r, PIPE_IN, prev, x->in_first, x->in_slots, s->stage[prev].boundary_bytes);
-      add_pool(s, r, PIPE_OUT, prev, bwd->out_first, bwd->out_slots, s->stage[prev].boundary_bytes);
-    }
-  }
 }
 
-static bool local(const Sched *s, uint32_t a, uint32_t b) {
-  return a != NONE && b != NONE && s->stage[a].rank == s->stage[b].rank;
+/* The pool of what passes a link within a rank; NULL: it crosses ranks. */
+static Colour *local_pool(const Sched *s, Classes *loc, uint32_t link) {
+  Link l = link_at(s, link);
+  return link_crosses(s, l) ? NULL
+                            : &loc->pool[loc->of[l.from + (link_skips(s, l) ? s->nstage : 0)]];
+}
+
+/* Does anything pass between two stages of the rank? */
+static bool has_locals(const Sched *s, uint32_t r) {
+  for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
+    for (uint32_t k = 0, n = row_links(s, s->rank_stage[i], true); k < n; k++)
+      if (!link_crosses(s, link_at(s, row_link(s, s->rank_stage[i], true, k))))
+        return true;
+  return false;
 }
 
 /* A rank being coloured. */
@@ -124,32 +153,8 @@ typedef struct Rank {
   uint32_t *noff;      /* [pools of ACT]: OFFs that an op waits for */
   uint64_t live, most; /* bytes of stashes and local tensors */
   bool backward_seen;
+  bool locals; /* tensors pass between its stages */
 } Rank;
-
-/* Whether a compute instruction reads or writes a tensor that stays on the rank: y of F to F of the next
- * stage, dx of B to B of the previous one. */
-static bool reads_local(const Sched *s, const PipeInstr *in) {
-  const PipeStage *st = &s->stage[in->stage];
-  return in->op == PIPE_F   ? local(s, st->prev, in->stage)
-         : in->op == PIPE_W ? false
-                            : local(s, in->stage, st->next);
-}
-
-static bool makes_local(const Sched *s, const PipeInstr *in) {
-  const PipeStage *st = &s->stage[in->stage];
-  return in->op == PIPE_F   ? local(s, in->stage, st->next)
-         : in->op == PIPE_W ? false
-                            : local(s, st->prev, in->stage);
-}
-
-/* The stage whose output, or its gradient, the instruction reads, and writes. */
-static uint32_t stage_read(const Sched *s, const PipeInstr *in) {
-  return in->op == PIPE_F ? s->stage[in->stage].prev : in->stage;
-}
-
-static uint32_t stage_written(const Sched *s, const PipeInstr *in) {
-  return in->op == PIPE_F ? in->stage : s->stage[in->stage].prev;
-}
 
 static Colour *pool_of(Rank *k, PipeClass cls, uint32_t stage) {
   return &k->cls[cls].pool[k->cls[cls].of[stage]];
@@ -203,7 +208,6 @@ static void copied_away(Sched *s, Rank *k, const PipeInstr *in) {
 
 static void takes(Sched *s, Rank *k, PipeInstr *in) {
   PipeInstr *all = s->stream[0].compute; /* instruction of op i of any rank */
-  const PipeStage *st = &s->stage[in->stage];
   size_t cell = (size_t)in->stage * s->nmb + in->mb;
   Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage);
   if (in->op == PIPE_F) {
@@ -224,22 +228,31 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
   } else if (in->op == PIPE_W) {
     in->gout = all[s->at_b[cell] - 1].gout;
   }
-  if (makes_local(s, in)) {
-    Colour *l = pool_of(k, PIPE_LOCAL, stage_written(s, in));
-    in->out = take(l), k->live += l->bytes;
+  /* Tensors that stay: y of F to F of a later stage, dx of B to B of an earlier one. */
+  uint32_t row = (uint32_t)(in - all);
+  const Op *o = &s->op[row];
+  Classes *loc = &k->cls[PIPE_LOCAL];
+  for (uint32_t j = 0, n = k->locals ? op_outputs(s, o) : 0; j < n; j++) {
+    Colour *l = local_pool(s, loc, output_link(s, o, j));
+    if (l)
+      *slot_at(s, in, false, j) = take(l), k->live += l->bytes;
   }
-  if (reads_local(s, in)) {
-    size_t from = in->op == PIPE_F ? (size_t)st->prev * s->nmb + in->mb
-                                   : (size_t)st->next * s->nmb + in->mb;
-    in->in = all[(in->op == PIPE_F ? s->at_f : s->at_b)[from] - 1].out;
+  for (uint32_t j = 0, n = k->locals ? op_inputs(s, o) : 0; j < n; j++) {
+    uint32_t link = input_link(s, o, j);
+    Link l = link_at(s, link);
+    if (!link_crosses(s, l))
+      *slot_at(s, in, true, j) = *slot_at(s, &all[order_dep(s, row, j)], false,
+                                          in->op == PIPE_F ? link_out(s, l) : link_in(s, l));
   }
 }
 
 static void gives(Sched *s, Rank *k, PipeInstr *in) {
   Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage);
-  if (reads_local(s, in)) {
-    Colour *l = pool_of(k, PIPE_LOCAL, stage_read(s, in));
-    give(s, l, in->in), k->live -= l->bytes;
+  const Op *o = &s->op[in - s->stream[0].compute];
+  for (uint32_t j = 0, n = k->locals ? op_inputs(s, o) : 0; j < n; j++) {
+    Colour *l = local_pool(s, &k->cls[PIPE_LOCAL], input_link(s, o, j));
+    if (l)
+      give(s, l, *slot_at(s, in, true, j)), k->live -= l->bytes;
   }
   if (pipe_op_info[in->op].act < 0)
     give(s, a, in->act), k->live -= a->bytes, k->inflight--;
@@ -260,7 +273,12 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
   group(s, r, PIPE_HOST, host, key);
   *pk = (Peak){.op = NONE};
   memset(noff, 0, act->npool * sizeof *noff);
-  Rank k = {.cls = cls, .peak = pk, .stream = t, .op0 = s->rank_op0[r], .noff = noff};
+  Rank k = {.cls = cls,
+            .peak = pk,
+            .stream = t,
+            .op0 = s->rank_op0[r],
+            .noff = noff,
+            .locals = has_locals(s, r)};
   for (uint32_t i = 0, n; i < t->ncompute; i += n) {
     PipeInstr *in = &t->compute[i];
     n = in->group + 1u;
@@ -291,7 +309,7 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       BUG_IF(c->live != 0);
       c->first = n;
       n += c->count;
-      add_pool(s, r, order_[o], c->stage, c->first, c->count, c->bytes);
+      add_pool(s, r, order_[o], c->stage, c->skip, c->first, c->count, c->bytes);
     }
   s->nrank_slot[r] = n;
   for (uint32_t i = 0; i < t->ncopy; i++) {
@@ -307,10 +325,17 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     in->act += act->pool[act->of[in->stage]].first;
     if (in->gout != NONE)
       in->gout += gout->pool[gout->of[in->stage]].first;
-    if (makes_local(s, in))
-      in->out += loc->pool[loc->of[stage_written(s, in)]].first;
-    if (reads_local(s, in))
-      in->in += loc->pool[loc->of[stage_read(s, in)]].first;
+    const Op *o = &s->op[s->rank_op0[r] + i];
+    for (uint32_t j = 0, noutput = k.locals ? op_outputs(s, o) : 0; j < noutput; j++) {
+      Colour *l = local_pool(s, loc, output_link(s, o, j));
+      if (l)
+        *slot_at(s, in, false, j) += l->first;
+    }
+    for (uint32_t j = 0, ninput = k.locals ? op_inputs(s, o) : 0; j < ninput; j++) {
+      Colour *l = local_pool(s, loc, input_link(s, o, j));
+      if (l)
+        *slot_at(s, in, true, j) += l->first;
+    }
   }
 }
 
@@ -321,16 +346,20 @@ bool slots(Sched *s) {
   uint32_t widest = 0;
   for (uint32_t r = 0; r < s->nrank; r++) {
     uint32_t n = s->rank_stage0[r + 1] - s->rank_stage0[r];
-    s->pool[r] = NEW_ARRAY(s->arena, PipePool, 8 * (size_t)n);
+    size_t most = (s->graph ? 5 : 4) * (size_t)n;
+    for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
+      most += 2 * ((size_t)row_links(s, s->rank_stage[i], true) +
+                   row_links(s, s->rank_stage[i], false));
+    s->pool[r] = NEW_ARRAY(s->arena, PipePool, most);
     widest = n > widest ? n : widest;
   }
   Classes cls[PIPE_NCLASSES] = {{0}};
   static const PipeClass coloured[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL, PIPE_HOST};
   for (int k = 0; k < 4; k++) {
-    cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, widest);
-    cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+    cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, 2 * (size_t)widest);
+    cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage);
   }
-  Key *key = NEW_ARRAY(s->arena, Key, widest);
+  Key *key = NEW_ARRAY(s->arena, Key, 2 * (size_t)widest);
   uint32_t *noff = NEW_ARRAY(s->arena, uint32_t, widest);
   for (uint32_t r = 0; r < s->nrank; r++) {
     channel_pools(s, r);

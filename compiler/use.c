@@ -44,6 +44,7 @@ static Fitting *fitting_of(Ex *x, const Schedule *sc) {
     f.nparam++;
   f.pipe = NEW_ARRAY(s->arena, const Clause *, s->npipe);
   f.nmb = NEW_ARRAY(s->arena, uint32_t, s->npipe);
+  f.index = NEW_ARRAY(s->arena, int64_t, s->npipe);
   *vec_push(s->arena, &x->fitting) = f;
   return &x->fitting.at[x->fitting.n - 1];
 }
@@ -75,6 +76,9 @@ static bool same_ranks(Ex *x, const Stmt *t, const Fitting *f) {
 static bool same_place(Ex *x, const Stmt *t, const Clause *c, const Pipe *p) {
   Sched *s = x->s;
   int64_t v;
+  if (c->mb_var || p->clause->mb_var)
+    return differs(s, t, (c->mb_var ? c : p->clause)->place->at,
+                   "a place depends on the microbatch");
   if (!eval(s, c->value, &v))
     return false;
   if (v != p->nstage)
@@ -97,25 +101,47 @@ static bool same_place(Ex *x, const Stmt *t, const Clause *c, const Pipe *p) {
   return ok;
 }
 
-/* Fills f->pipe and f->nmb. */
+/* The next pipe of the used schedule: clause c, with its index, if it has one, at `index`. */
+static bool same_pipe(Ex *x, const Stmt *t, Fitting *f, const Clause *c, int64_t index,
+                      uint32_t *n) {
+  Sched *s = x->s;
+  int64_t nmb, outside = c->index ? s->env[c->index_slot] : 0;
+  if (*n == s->npipe)
+    return differs(s, t, c->at, "it has more pipes than are here");
+  if (c->index)
+    s->env[c->index_slot] = index;
+  bool ok = same_place(x, t, c, &s->pipe[*n]) && eval(s, c->mbs, &nmb);
+  if (c->index)
+    s->env[c->index_slot] = outside;
+  if (!ok)
+    return false;
+  if (nmb < 1 || nmb > INT32_MAX)
+    return differs(
+        s, t, c->mbs->at,
+        arena_printf(s->arena, "its pipe '%s' has %lld microbatches", c->name, (long long)nmb));
+  f->pipe[*n] = c;
+  f->index[*n] = index;
+  f->nmb[(*n)++] = (uint32_t)nmb;
+  return true;
+}
+
+/* Fills f->pipe, f->index and f->nmb. */
 static bool same_pipes(Ex *x, const Stmt *t, Fitting *f) {
   Sched *s = x->s;
   uint32_t n = 0;
   for (uint32_t i = 0; i < f->clauses.n; i++) {
     const Clause *c = f->clauses.at[i].clause;
-    int64_t nmb;
+    int64_t lo = 0, hi = 1, step = 1;
     if (c->kind != CL_PIPE)
       continue;
-    if (n == s->npipe)
-      return differs(s, t, c->at, "it has more pipes than are here");
-    if (!same_place(x, t, c, &s->pipe[n]) || !eval(s, c->mbs, &nmb))
+    if (c->index && !eval_range(s, &c->range, &lo, &hi, &step))
       return false;
-    if (nmb < 1 || nmb > INT32_MAX)
-      return differs(
-          s, t, c->mbs->at,
-          arena_printf(s->arena, "its pipe '%s' has %lld microbatches", c->name, (long long)nmb));
-    f->pipe[n] = c;
-    f->nmb[n++] = (uint32_t)nmb;
+    for (int64_t k = lo; step > 0 ? k < hi : k > hi;) {
+      if (!same_pipe(x, t, f, c, k, &n))
+        return false;
+      if (__builtin_add_overflow(k, step, &k))
+        break;
+    }
   }
   for (uint32_t k = n; k < s->npipe; k++)
     f->pipe[k] = NULL;
@@ -262,6 +288,7 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift) {
   Use u = {.at = t,
            .pipe = f->pipe,
            .nmb = f->nmb,
+           .index = f->index,
            .shift = shift,
            .clip = x->clip,
            .first = s->nop,

@@ -13,7 +13,7 @@
  * Time and memory are linear in instructions, slots and (stage, mb) cells. */
 #include <string.h>
 
-#include "pipec.h"
+#include "verify.h"
 
 #define SEEN(op) ((uint8_t)(1u << PIPE_##op)) /* F B I W in bits 0-3 */
 _Static_assert(PIPE_F == 0 && PIPE_B == 1 && PIPE_I == 2 && PIPE_W == 3, "bits");
@@ -47,8 +47,9 @@ void verify_ops(const Sched *s) {
   uint32_t *rounds = NEW_ARRAY(s->arena, uint32_t, s->nstage),
            *grad = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   for (uint32_t st = 0; st < s->nstage; st++) {
-    left[st] = s->stage[st].nmb;
-    BUG_IF(s->stage[st].rank >= s->nrank);
+    for (uint32_t mb = s->stage[st].mb0; mb < s->stage[st].mb0 + s->stage[st].nmb; mb++)
+      left[st] += !s->row_of || s->row_of[(size_t)s->stage[st].model * s->nmb + mb] == st;
+    BUG_IF(s->stage[st].rank >= s->nrank || left[st] == 0);
   }
   BUG_IF(s->rank_op0[0] != 0 || s->rank_op0[s->nrank] != s->nop);
   for (uint32_t r = 0; r < s->nrank; r++) {
@@ -95,15 +96,16 @@ void verify_ops(const Sched *s) {
 typedef struct Cell {
   uint32_t act, gout; /* slots, valid while the op that took one has been seen */
   uint32_t host, peer;
-  uint8_t ops;            /* bit per compute op */
-  uint8_t sent, received; /* 1 forward, 2 backward */
-  uint8_t away;           /* its stash: 0 never left the device, 1 is in host memory, 2 is back */
+  uint8_t ops;  /* bit per compute op */
+  uint8_t away; /* its stash: 0 never left the device, 1 is in host memory, 2 is back */
+  uint32_t sent[2], received[2]; /* transfers, [0] forward, [1] backward */
 } Cell;
 
 /* A tensor: the output of `stage` for mb, or the gradient of that output; or their stash. */
 typedef struct Content {
   bool full, gradient;
   uint32_t stage, mb;
+  uint32_t edge; /* that it passes, NONE in a chain and for stashes */
 } Content;
 
 typedef struct Slot {
@@ -121,14 +123,16 @@ typedef struct GuestSlot { /* of class GUEST */
 
 typedef struct Verify {
   const PipeProgram *p;
-  GuestSlot *guest;       /* [all slots of all ranks] */
-  size_t *slot0;          /* [nrank] where those of a rank begin */
-  Cell *cell;             /* [nstage * nmb] */
-  uint32_t *left;         /* [nstage] backwards to come */
-  uint32_t *fresh;        /* [nstage] gradients that no U has applied yet */
-  uint32_t *rounds;       /* [nstage] updates so far */
-  uint32_t *graded;       /* [nstage] COMPUTE instructions up to its last gradient */
-  uint32_t *reduced;      /* [nstage] COMM instructions up to the REDUCE for its next U, 0 before */
+  GuestSlot *guest; /* [all slots of all ranks] */
+  size_t *slot0;    /* [nrank] where those of a rank begin */
+  Cell *cell;       /* [nstage * nmb] */
+  uint32_t *left;   /* [nstage] backwards to come */
+  uint32_t *fresh;  /* [nstage] gradients that no U has applied yet */
+  uint32_t *rounds; /* [nstage] updates so far */
+  uint32_t *graded; /* [nstage] COMPUTE instructions up to its last gradient */
+  uint32_t *reduced,
+      *tied; /* [nstage] COMM instructions up to the REDUCE, the TIE for its next U, 0 before */
+  VerifyEdges edges;
   uint64_t *fixed, *work; /* [nrank] bytes of weights, gradients, optimizer; of the workspace */
   /* Of the rank at hand. */
   uint32_t r;
@@ -142,53 +146,14 @@ typedef struct Verify {
 
 static uint64_t up64(uint64_t bytes) { return bytes % 64 ? bytes - bytes % 64 + 64 : bytes; }
 
-static uint64_t content_bytes(const PipeStage *st, uint32_t cls) {
+static uint64_t content_bytes(const PipeStage *st, uint32_t cls, bool skip) {
   switch (cls) {
   case PIPE_ACT:
   case PIPE_HOST:
   case PIPE_GUEST: return st->act_bytes;
   case PIPE_GOUT: return st->gout_bytes;
-  default: return st->boundary_bytes;
+  default: return skip ? st->edge_bytes : st->boundary_bytes;
   }
-}
-
-static void verify_stages(const PipeProgram *p, Arena *a) {
-  uint32_t *nchunk = NEW_ARRAY(a, uint32_t, p->nrank);
-  uint32_t nfirst = 0;
-  BUG_IF(p->nmodel == 0 || p->nmodel > p->nstage);
-  for (uint32_t i = 0; i < p->nstage; i++) {
-    const PipeStage *st = &p->stage[i];
-    BUG_IF(st->rank >= p->nrank);
-    BUG_IF(st->chunk != nchunk[st->rank]);
-    nchunk[st->rank]++;
-    BUG_IF(st->next != NONE && (st->next >= p->nstage || p->stage[st->next].prev != i));
-    BUG_IF(st->prev != NONE && (st->prev >= p->nstage || p->stage[st->prev].next != i));
-    nfirst += st->prev == NONE;
-    BUG_IF(st->nmb == 0 || st->mb0 + (uint64_t)st->nmb > p->nmb || st->model >= p->nmodel);
-    BUG_IF((st->prev == NONE) != (st->model == 0) ||
-           (st->next == NONE) != (st->model + 1 == p->nmodel));
-    BUG_IF(st->next != NONE &&
-           (p->stage[st->next].model != st->model + 1 || p->stage[st->next].mb0 != st->mb0 ||
-            p->stage[st->next].nmb != st->nmb));
-    BUG_IF(!p->sized && (st->act_bytes || st->gout_bytes || st->boundary_bytes || st->work_bytes ||
-                         st->weight_bytes || st->grad_bytes || st->opt_bytes));
-  }
-  BUG_IF((uint64_t)nfirst * p->nmodel != p->nstage);
-  /* Replicas: a circle of all rows of a stage of the model, on different ranks, that has every microbatch. */
-  uint32_t *circle = NEW_ARRAY(a, uint32_t, p->nstage), *on = NEW_ARRAY(a, uint32_t, p->nrank);
-  for (uint32_t i = 0; i < p->nstage; i++) {
-    uint64_t mbs = 0;
-    for (uint32_t q = i; circle[q] != i + 1; q = p->stage[q].replica) {
-      circle[q] = i + 1;
-      BUG_IF(p->stage[q].model != p->stage[i].model || p->stage[q].replica >= p->nstage);
-      BUG_IF(on[p->stage[q].rank] == i + 1);
-      on[p->stage[q].rank] = i + 1;
-      mbs += p->stage[q].nmb;
-    }
-    BUG_IF(mbs != p->nmb);
-  }
-  for (uint32_t r = 0; r < p->nrank; r++)
-    BUG_IF(nchunk[r] == 0);
 }
 
 static void verify_head(const PipeProgram *p) {
@@ -209,7 +174,8 @@ static void verify_pools(Verify *v) {
     const PipePool *q = &k->pool[i];
     BUG_IF(q->cls >= PIPE_NCLASSES || q->stage >= p->nstage || q->count == 0);
     BUG_IF(q->first != n || q->count > k->nslot - n);
-    BUG_IF(q->bytes != content_bytes(&p->stage[q->stage], q->cls));
+    BUG_IF(q->bytes != content_bytes(&p->stage[q->stage], q->cls, q->skip) || q->skip > 1);
+    BUG_IF(q->skip && q->cls < PIPE_OUT);
     for (uint32_t j = 0; j < q->count; j++)
       v->slot[n++] = (Slot){.pool = i};
     v->live[i] = v->most[i] = 0;
@@ -236,13 +202,15 @@ static bool is_before(const Verify *v, int x, uint32_t touched) {
   return touched <= v->waited[v->stream][x];
 }
 
-static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage) {
+static bool skips(const Verify *v, uint32_t edge) { return edge != NONE && v->p->edge[edge].skip; }
+
+static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage, uint32_t edge) {
   const PipeRank *k = &v->p->rank[v->r];
   BUG_IF(slot >= k->nslot);
   Slot *t = &v->slot[slot];
   const PipePool *q = &k->pool[t->pool];
-  BUG_IF(q->cls != cls);
-  BUG_IF(q->bytes != content_bytes(&v->p->stage[stage], cls));
+  BUG_IF(q->cls != cls || q->skip != skips(v, edge));
+  BUG_IF(q->bytes != content_bytes(&v->p->stage[stage], cls, q->skip));
   BUG_IF(!v->p->sized && q->stage != stage); /* sizes unknown: only its own stage's is the same */
   for (int x = 0; x < 3; x++)
     BUG_IF(!is_before(v, x, t->touched[x]));
@@ -252,35 +220,30 @@ static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage) {
 }
 
 static void fill(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage, uint32_t mb,
-                 bool gradient) {
-  Slot *t = touch(v, slot, cls, stage);
+                 bool gradient, uint32_t edge) {
+  Slot *t = touch(v, slot, cls, stage, edge);
   BUG_IF(t->holds.full);
-  t->holds = (Content){true, gradient, stage, mb};
+  t->holds = (Content){true, gradient, stage, mb, edge};
   if (++v->live[t->pool] > v->most[t->pool])
     v->most[t->pool] = v->live[t->pool];
 }
 
 /* Reads the slot; last: nobody reads it after this. */
 static void use(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage, uint32_t mb, bool gradient,
-                bool last) {
-  Slot *t = touch(v, slot, cls, stage);
+                uint32_t edge, bool last) {
+  Slot *t = touch(v, slot, cls, stage, edge);
   BUG_IF(!t->holds.full);
-  BUG_IF(t->holds.stage != stage || t->holds.mb != mb || t->holds.gradient != gradient);
+  BUG_IF(t->holds.stage != stage || t->holds.mb != mb || t->holds.gradient != gradient ||
+         t->holds.edge != edge);
   if (last) {
     t->holds.full = false;
     v->live[t->pool]--;
   }
 }
 
-/* The stage across the boundary that a tensor of `in` passes, and the stage whose output it is. */
-typedef struct Edge {
-  uint32_t other, owner;
-} Edge;
-static Edge edge_in(const PipeStage *st, uint32_t stage, bool forward) {
-  return forward ? (Edge){st->prev, st->prev} : (Edge){st->next, stage};
-}
-static Edge edge_out(const PipeStage *st, uint32_t stage, bool forward) {
-  return forward ? (Edge){st->next, stage} : (Edge){st->prev, st->prev};
+static uint32_t list_at(const PipeRank *k, uint32_t field, uint32_t n, uint32_t i) {
+  BUG_IF(n > 1 && (field >= k->nlist || i >= k->nlist - field));
+  return n > 1 ? k->list[field + i] : field;
 }
 
 static void verify_takes(Verify *v, const PipeInstr *in) {
@@ -291,40 +254,48 @@ static void verify_takes(Verify *v, const PipeInstr *in) {
     BUG_IF(in->act != NONE || in->gout != NONE || in->keep != NONE);
     BUG_IF(in->in != NONE || in->out != NONE);
     BUG_IF(v->fresh[in->stage] == 0);
-    BUG_IF(in->mb != NONE && (in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb ||
+    BUG_IF(in->mb != NONE && (!verify_runs(p, in->stage, in->mb) ||
                               !is_complete(v->cell[cell_at(p->nmb, in->stage, in->mb)].ops)));
     BUG_IF(st->replica != in->stage &&
            (!v->reduced[in->stage] || v->waited[0][1] < v->reduced[in->stage]));
-    v->fresh[in->stage] = v->reduced[in->stage] = 0;
+    BUG_IF(st->tied != NONE && (!v->tied[in->stage] || v->waited[0][1] < v->tied[in->stage]));
+    v->fresh[in->stage] = v->reduced[in->stage] = v->tied[in->stage] = 0;
     v->rounds[in->stage]++;
     return;
   }
-  BUG_IF(in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb);
+  BUG_IF(!verify_runs(p, in->stage, in->mb));
   Cell *c = &v->cell[cell_at(p->nmb, in->stage, in->mb)];
   verify_next_op(c->ops, in->op);
   c->ops |= (uint8_t)(1u << in->op);
   BUG_IF(in->keep != NONE || c->away == 1);
   bool forward = in->op == PIPE_F, boundary = in->op != PIPE_W;
-  Edge from = edge_in(st, in->stage, forward), to = edge_out(st, in->stage, forward);
-  bool reads = boundary && from.other != NONE, writes = boundary && to.other != NONE;
+  uint32_t nread = !boundary ? 0
+                   : forward ? st->nin
+                             : st->nout,
+           nwrite = !boundary ? 0
+                    : forward ? st->nout
+                              : st->nin;
+  const PipeRank *k = &p->rank[v->r];
 
   BUG_IF((in->gout != NONE) != (in->op == PIPE_I || in->op == PIPE_W));
-  BUG_IF((in->in != NONE) != reads);
-  BUG_IF((in->out != NONE) != writes);
+  BUG_IF((in->in != NONE) != (nread > 0));
+  BUG_IF((in->out != NONE) != (nwrite > 0));
   /* An action takes all that it takes before it gives back: what it writes never lies where it reads. */
   if (forward) {
     c->act = in->act;
-    fill(v, in->act, PIPE_ACT, in->stage, in->mb, false);
+    fill(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE);
   } else {
     BUG_IF(in->act != c->act);
   }
   if (in->op == PIPE_I) {
     c->gout = in->gout;
-    fill(v, in->gout, PIPE_GOUT, in->stage, in->mb, false);
+    fill(v, in->gout, PIPE_GOUT, in->stage, in->mb, false, NONE);
   }
-  if (writes)
-    fill(v, in->out, p->stage[to.other].rank == v->r ? PIPE_LOCAL : PIPE_OUT, to.owner, in->mb,
-         !forward);
+  for (uint32_t i = 0; i < nwrite; i++) {
+    Passage to = verify_passage(&v->edges, in->stage, in->mb, forward, i);
+    fill(v, list_at(k, in->out, nwrite, i), p->stage[to.other].rank == v->r ? PIPE_LOCAL : PIPE_OUT,
+         to.owner, in->mb, !forward, to.edge);
+  }
 }
 
 static void verify_gives(Verify *v, const PipeInstr *in) {
@@ -334,23 +305,26 @@ static void verify_gives(Verify *v, const PipeInstr *in) {
     return;
   Cell *c = &v->cell[cell_at(p->nmb, in->stage, in->mb)];
   bool forward = in->op == PIPE_F;
-  Edge from = edge_in(st, in->stage, forward);
-  if (in->op != PIPE_W && from.other != NONE)
-    use(v, in->in, p->stage[from.other].rank == v->r ? PIPE_LOCAL : PIPE_IN, from.owner, in->mb,
-        !forward, true);
+  uint32_t nread = in->op == PIPE_W ? 0 : forward ? st->nin : st->nout;
+  for (uint32_t i = 0; i < nread; i++) {
+    Passage from = verify_passage(&v->edges, in->stage, in->mb, !forward, i);
+    use(v, list_at(&p->rank[v->r], in->in, nread, i),
+        p->stage[from.other].rank == v->r ? PIPE_LOCAL : PIPE_IN, from.owner, in->mb, !forward,
+        from.edge, true);
+  }
   if (!forward) {
     bool last = in->op == PIPE_B || in->op == PIPE_W;
-    use(v, in->act, PIPE_ACT, in->stage, in->mb, false, last);
+    use(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE, last);
     v->left[in->stage] -= last;
     if (last) {
-      BUG_IF(v->reduced[in->stage]); /* the sum would lack it */
+      BUG_IF(v->reduced[in->stage] || v->tied[in->stage]); /* the sum would lack it */
       v->graded[in->stage] = v->done[0] + 1;
       v->fresh[in->stage]++;
     }
   }
   if (in->op == PIPE_W) {
     BUG_IF(in->gout != c->gout);
-    use(v, in->gout, PIPE_GOUT, in->stage, in->mb, false, true);
+    use(v, in->gout, PIPE_GOUT, in->stage, in->mb, false, NONE, true);
   }
 }
 
@@ -363,7 +337,18 @@ static bool is_forward(const PipeInstr *in) {
 static void verify_comm(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
   const PipeStage *st = &p->stage[in->stage];
-  BUG_IF(in->act != NONE || in->gout != NONE || in->keep != NONE);
+  BUG_IF(in->act != NONE || in->gout != NONE || (pipe_is_sum(in->op) && in->keep != NONE));
+  if (in->op == PIPE_TIE) { /* after the gradients, and their sums, of all its rows on the rank */
+    BUG_IF(in->mb != NONE || in->in != NONE || in->out != NONE || in->peer != NONE);
+    BUG_IF(st->tied != in->stage);
+    for (uint32_t q = 0; q < p->nstage; q++)
+      if (p->stage[q].rank == v->r && p->stage[q].tied == in->stage) {
+        BUG_IF(v->tied[q] || v->fresh[q] == 0 || v->waited[1][0] < v->graded[q]);
+        BUG_IF(p->stage[q].replica != q && !v->reduced[q]);
+        v->tied[q] = v->done[1] + 1;
+      }
+    return;
+  }
   if (in->op == PIPE_REDUCE) { /* after its own last gradient, once for each update */
     BUG_IF(in->mb != NONE || in->in != NONE || in->out != NONE || in->peer != NONE);
     BUG_IF(st->replica == in->stage || v->reduced[in->stage] || v->fresh[in->stage] == 0);
@@ -371,19 +356,22 @@ static void verify_comm(Verify *v, const PipeInstr *in) {
     v->reduced[in->stage] = v->done[1] + 1;
     return;
   }
-  BUG_IF(in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb);
+  BUG_IF(!verify_runs(p, in->stage, in->mb));
   Cell *c = &v->cell[cell_at(p->nmb, in->stage, in->mb)];
-  bool send = is_send(in), forward = is_forward(in);
-  Edge e = send ? edge_out(st, in->stage, forward) : edge_in(st, in->stage, forward);
+  bool send = is_send(in), forward = is_forward(in), down = send == forward;
+  BUG_IF((in->keep != NONE) != (p->edge != NULL) || in->keep + 1 > p->nedge);
+  BUG_IF((down ? st->nout : st->nin) == 0);
+  if (p->edge)
+    BUG_IF((down ? p->edge[in->keep].from : p->edge[in->keep].to) != st->model);
+  uint32_t k = !p->edge ? 0 : down ? p->edge[in->keep].out : p->edge[in->keep].in;
+  Passage e = verify_passage(&v->edges, in->stage, in->mb, down, k);
   BUG_IF(e.other == NONE || in->peer == v->r || in->peer != p->stage[e.other].rank);
-  uint8_t *seen = send ? &c->sent : &c->received;
-  BUG_IF(*seen & (forward ? 1 : 2));
-  *seen |= forward ? 1 : 2;
+  (send ? c->sent : c->received)[!forward]++; /* that each is once is seen at the slots */
   BUG_IF(send ? in->out != NONE : in->in != NONE);
   if (send)
-    use(v, in->in, PIPE_OUT, e.owner, in->mb, !forward, true);
+    use(v, in->in, PIPE_OUT, e.owner, in->mb, !forward, e.edge, true);
   else
-    fill(v, in->out, PIPE_IN, e.owner, in->mb, !forward);
+    fill(v, in->out, PIPE_IN, e.owner, in->mb, !forward, e.edge);
 }
 
 /* A slot on another rank: in a pool for guests of this size, used by this rank alone, and free or full as
@@ -397,7 +385,8 @@ static void verify_guest(Verify *v, const PipeInstr *in) {
     i++;
   BUG_IF(i == k->npool);
   const PipePool *q = &k->pool[i];
-  BUG_IF(q->cls != PIPE_GUEST || q->bytes != content_bytes(&v->p->stage[in->stage], PIPE_GUEST));
+  BUG_IF(q->cls != PIPE_GUEST ||
+         q->bytes != content_bytes(&v->p->stage[in->stage], PIPE_GUEST, false));
   BUG_IF(!v->p->sized && q->stage != in->stage);
   GuestSlot *g = &v->guest[v->slot0[in->peer] + in->keep];
   BUG_IF(g->owner != NONE && g->owner != v->r);
@@ -417,15 +406,15 @@ static void verify_copy(Verify *v, const PipeInstr *in) {
   if (in->op == PIPE_OFF) {
     BUG_IF(c->away != 0 || !(c->ops & SEEN(F)) || in->act != c->act);
     c->away = 1, c->host = in->keep, c->peer = in->peer;
-    use(v, in->act, PIPE_ACT, in->stage, in->mb, false, true);
+    use(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE, true);
     if (in->peer == NONE)
-      fill(v, in->keep, PIPE_HOST, in->stage, in->mb, false);
+      fill(v, in->keep, PIPE_HOST, in->stage, in->mb, false, NONE);
   } else {
     BUG_IF(c->away != 1 || in->keep != c->host || in->peer != c->peer);
     c->away = 2, c->act = in->act;
     if (in->peer == NONE)
-      use(v, in->keep, PIPE_HOST, in->stage, in->mb, false, true);
-    fill(v, in->act, PIPE_ACT, in->stage, in->mb, false);
+      use(v, in->keep, PIPE_HOST, in->stage, in->mb, false, NONE, true);
+    fill(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE);
   }
 }
 
@@ -569,15 +558,24 @@ static void verify_complete(const Verify *v) {
   const PipeProgram *p = v->p;
   for (uint32_t st = 0; st < p->nstage; st++) {
     const PipeStage *g = &p->stage[st];
-    bool up = g->prev != NONE && p->stage[g->prev].rank != g->rank;
-    bool down = g->next != NONE && p->stage[g->next].rank != g->rank;
     BUG_IF(v->left[st] != 0 || v->fresh[st] != 0 || v->rounds[st] == 0 ||
            v->rounds[st] != v->rounds[g->replica]);
+    BUG_IF(g->tied != NONE && (v->rounds[st] != v->rounds[g->tied] ||
+                               v->rounds[g->tied] != v->rounds[p->stage[g->tied].tie]));
     for (uint32_t mb = g->mb0; mb < g->mb0 + g->nmb; mb++) {
       const Cell *c = &v->cell[cell_at(p->nmb, st, mb)];
+      uint32_t up = 0, down = 0;
+      if (!verify_runs(p, st, mb)) {
+        BUG_IF(c->ops);
+        continue;
+      }
+      for (uint32_t k = 0; k < g->nin; k++)
+        up += p->stage[verify_passage(&v->edges, st, mb, false, k).other].rank != g->rank;
+      for (uint32_t k = 0; k < g->nout; k++)
+        down += p->stage[verify_passage(&v->edges, st, mb, true, k).other].rank != g->rank;
       BUG_IF(!is_complete(c->ops));
-      BUG_IF(c->sent != (down ? 1 : 0) + (up ? 2 : 0));
-      BUG_IF(c->received != (up ? 1 : 0) + (down ? 2 : 0));
+      BUG_IF(c->sent[0] != down || c->sent[1] != up);
+      BUG_IF(c->received[0] != up || c->received[1] != down);
       BUG_IF(c->away == 1);
     }
   }
@@ -608,17 +606,21 @@ static const PipeInstr *ready(const PipeProgram *p, const Player *player, uint32
                                                                                          : NULL;
 }
 
-/* Carries out the REDUCE at the head of some replica of `row` if all are there. */
-static bool play_reduce(const PipeProgram *p, Player *player, uint32_t row) {
+static uint32_t next_in_sum(const PipeProgram *p, bool tie, uint32_t row) {
+  return tie ? p->stage[row].tie : p->stage[row].replica;
+}
+
+/* Carries out the REDUCE or TIE at the head of `row` if all rows that take part have come to it. */
+static bool play_sum(const PipeProgram *p, Player *player, bool tie, uint32_t row) {
   uint32_t q = row;
   do {
     const PipeInstr *in = ready(p, player, p->stage[q].rank);
-    if (!in || in->op != PIPE_REDUCE || in->stage != q)
+    if (!in || in->op != (tie ? PIPE_TIE : PIPE_REDUCE) || in->stage != q)
       return false;
-  } while ((q = p->stage[q].replica) != row);
+  } while ((q = next_in_sum(p, tie, q)) != row);
   do
     step(&p->rank[p->stage[q].rank], &player[p->stage[q].rank].on[1], 1);
-  while ((q = p->stage[q].replica) != row);
+  while ((q = next_in_sum(p, tie, q)) != row);
   return true;
 }
 
@@ -637,7 +639,8 @@ static void play_rank(const PipeRank *k, Player *me) {
   }
 }
 
-static void verify_play(const PipeProgram *p, Arena *a) {
+static void verify_play(const Verify *v, Arena *a) {
+  const PipeProgram *p = v->p;
   Player *player = NEW_ARRAY(a, Player, p->nrank);
   uint32_t *todo = NEW_ARRAY(a, uint32_t, p->nrank), ntodo = 0;
   uint8_t *queued = NEW_ARRAY(a, uint8_t, p->nrank);
@@ -657,11 +660,12 @@ static void verify_play(const PipeProgram *p, Arena *a) {
     for (;;) {
       play_rank(k, me);
       const PipeInstr *mine = ready(p, player, r);
-      if (mine && mine->op == PIPE_REDUCE) {
+      if (mine && mine->op >= PIPE_REDUCE) {
         uint32_t row = mine->stage;
-        if (!play_reduce(p, player, row))
+        bool tie = mine->op == PIPE_TIE;
+        if (!play_sum(p, player, tie, row))
           break;
-        for (uint32_t q = p->stage[row].replica; q != row; q = p->stage[q].replica)
+        for (uint32_t q = next_in_sum(p, tie, row); q != row; q = next_in_sum(p, tie, q))
           if (!queued[p->stage[q].rank]) {
             queued[p->stage[q].rank] = 1;
             todo[ntodo++] = p->stage[q].rank;
@@ -669,13 +673,17 @@ static void verify_play(const PipeProgram *p, Arena *a) {
         continue;
       }
       const PipeInstr *theirs = mine ? ready(p, player, mine->peer) : NULL;
-      if (!theirs || theirs->op == PIPE_REDUCE || theirs->peer != r ||
+      if (!theirs || theirs->op >= PIPE_REDUCE || theirs->peer != r ||
           is_send(mine) == is_send(theirs))
         break;
       const PipeInstr *send = is_send(mine) ? mine : theirs, *recv = is_send(mine) ? theirs : mine;
-      const PipeStage *from = &p->stage[send->stage];
-      BUG_IF(is_forward(send) != is_forward(recv) || send->mb != recv->mb);
-      BUG_IF(recv->stage != (is_forward(send) ? from->next : from->prev));
+      BUG_IF(is_forward(send) != is_forward(recv) || send->mb != recv->mb ||
+             send->keep != recv->keep);
+      uint32_t at = !p->edge           ? 0
+                    : is_forward(send) ? p->edge[send->keep].out
+                                       : p->edge[send->keep].in;
+      BUG_IF(recv->stage !=
+             verify_passage(&v->edges, send->stage, send->mb, is_forward(send), at).other);
       uint32_t peer = mine->peer;
       step(k, &me->on[1], 1);
       step(&p->rank[peer], &player[peer].on[1], 1);
@@ -719,8 +727,9 @@ void verify_program(const Sched *s) {
   Arena *a = s->arena;
   uint32_t nslot = 0, npool = 0;
   uint64_t busy = 0;
+  Verify v = {.p = p};
   verify_head(p);
-  verify_stages(p, a);
+  v.edges = verify_tables(p, a);
   for (uint32_t r = 0; r < p->nrank; r++) {
     nslot = p->rank[r].nslot > nslot ? p->rank[r].nslot : nslot;
     npool = p->rank[r].npool > npool ? p->rank[r].npool : npool;
@@ -737,7 +746,6 @@ void verify_program(const Sched *s) {
     }
   }
   BUG_IF(p->busy != busy || p->makespan < p->ideal || p->busy > p->nrank * p->ideal);
-  Verify v = {.p = p};
   v.slot0 = NEW_ARRAY(a, size_t, p->nrank + 1);
   for (uint32_t r = 0; r < p->nrank; r++)
     v.slot0[r + 1] = v.slot0[r] + p->rank[r].nslot;
@@ -750,6 +758,7 @@ void verify_program(const Sched *s) {
   v.rounds = NEW_ARRAY(a, uint32_t, p->nstage);
   v.graded = NEW_ARRAY(a, uint32_t, p->nstage);
   v.reduced = NEW_ARRAY(a, uint32_t, p->nstage);
+  v.tied = NEW_ARRAY(a, uint32_t, p->nstage);
   v.slot = NEW_ARRAY(a, Slot, nslot);
   v.live = NEW_ARRAY(a, uint32_t, npool);
   v.most = NEW_ARRAY(a, uint32_t, npool);
@@ -757,11 +766,12 @@ void verify_program(const Sched *s) {
   v.work = NEW_ARRAY(a, uint64_t, p->nrank);
   sum_stages(&v);
   for (uint32_t st = 0; st < p->nstage; st++)
-    v.left[st] = p->stage[st].nmb;
+    for (uint32_t mb = p->stage[st].mb0; mb < p->stage[st].mb0 + p->stage[st].nmb; mb++)
+      v.left[st] += verify_runs(p, st, mb);
   for (v.r = 0; v.r < p->nrank; v.r++)
     verify_rank(&v);
   verify_guests(&v);
   verify_complete(&v);
   verify_send(s);
-  verify_play(p, a);
+  verify_play(&v, a);
 }

@@ -2,7 +2,7 @@
  * Our own mistakes in the proof for all values of a parameter (all_m.c), found on the program at hand: the
  * clock that the proof gives has every op start after what it waits for. Shares no code with the proof.
  * Linear in ops times those of a period. */
-#include "pipec.h"
+#include "graph.h"
 
 void verify_clock(const Sched *s, int64_t S, uint32_t nnode, const uint32_t *first,
                   const uint32_t *per, const __int128 *at, uint64_t num, uint64_t by) {
@@ -31,18 +31,27 @@ void verify_clock(const Sched *s, int64_t S, uint32_t nnode, const uint32_t *fir
     if (o->kind == PIPE_U)
       continue;
     const PipeStage *st = &s->stage[o->stage];
-    uint32_t from = o->kind == PIPE_F ? st->prev : o->kind == PIPE_W ? NONE : st->next;
+    const struct StageGraph *g = s->graph;
     const uint32_t *made = o->kind == PIPE_F ? s->at_f : s->at_b;
-    uint32_t before[] = {i > 0 && i != s->rank_op0[st->rank] ? i - 1 : NONE,
-                         from == NONE ? NONE : made[(size_t)from * s->nmb + o->mb] - 1};
-    for (int e = 0; e < 2; e++)
-      if (before[e] != NONE) {
-        const Op *b = &s->op[before[e]];
-        uint64_t time = s->stage[b->stage].time[b->kind];
-        if (e == 1 && s->stage[b->stage].rank != st->rank)
-          time += s->stage[b->stage].time[PIPE_SEND_F];
-        BUG_IF(CLOCK(i) < CLOCK(before[e]) + (__int128)time * by);
-      }
+    uint32_t n = o->kind == PIPE_W ? 0 : o->kind == PIPE_F ? st->nin : st->nout;
+    for (uint32_t e = 0; e <= n; e++) { /* what it reads, and the op before it on its rank */
+      uint32_t from = o->kind == PIPE_F ? st->prev : st->next, before;
+      if (g && e < n) /* the rows of a pipe are one after the other */
+        from = o->stage - st->model +
+               (o->kind == PIPE_F ? g->edge[g->in_edge[g->in0[st->model] + e]].from
+                                  : g->edge[g->out0[st->model] + e].to);
+      if (e < n)
+        before = made[(size_t)from * s->nmb + o->mb] - 1;
+      else if (i > 0 && i != s->rank_op0[st->rank])
+        before = i - 1;
+      else
+        continue;
+      const Op *b = &s->op[before];
+      uint64_t time = s->stage[b->stage].time[b->kind];
+      if (e < n && s->stage[b->stage].rank != st->rank)
+        time += s->stage[b->stage].time[PIPE_SEND_F];
+      BUG_IF(CLOCK(i) < CLOCK(before) + (__int128)time * by);
+    }
   }
 #undef CLOCK
 }

@@ -191,8 +191,13 @@ static void put_fn(FILE *out, const Fn *fn) {
 }
 
 static void put_op(FILE *out, const OpRef *op) {
-  if (op->pipe)
+  if (op->pipe && op->pipe_index) {
+    fprintf(out, "%s[", op->pipe);
+    ast_dump_expr(out, op->pipe_index);
+    fputs("].", out);
+  } else if (op->pipe) {
     fprintf(out, "%s.", op->pipe);
+  }
   fputs(op->name, out);
   if (op->chunk || op->stage) {
     fputs(op->stage ? "[stage " : "[", out);
@@ -334,14 +339,36 @@ static void put_clause(FILE *out, const Clause *c) {
     ast_dump_expr(out, c->value);
     break;
   case CL_PIPE:
-    fprintf(out, "pipe %s stages ", c->name);
+    fprintf(out, "pipe %s", c->name);
+    if (c->index) {
+      fprintf(out, "[%s]", c->index);
+      put_range(out, &c->range);
+    }
+    fputs(c->dag ? " dag stages " : " stages ", out);
     ast_dump_expr(out, c->value);
     fputs(" mbs ", out);
     ast_dump_expr(out, c->mbs);
-    fprintf(out, " place %s -> ", c->var);
+    fprintf(out, " place %s%s%s -> ", c->var, c->mb_var ? ", " : "", c->mb_var ? c->mb_var : "");
     ast_dump_expr(out, c->place);
     if (c->root)
       fprintf(out, " replica of %s", c->root);
+    break;
+  case CL_EDGE:
+    fputs("edge ", out);
+    ast_dump_expr(out, c->value);
+    fputs(" -> ", out);
+    ast_dump_expr(out, c->to);
+    if (c->var) {
+      fprintf(out, " for %s", c->var);
+      put_range(out, &c->range);
+    }
+    break;
+  case CL_TIE:
+    fputs("tie ", out);
+    for (const Arg *a = c->args; a; a = a->next) {
+      fputs(a == c->args ? "" : ", ", out);
+      ast_dump_expr(out, a->value);
+    }
     break;
   case CL_ORDER:
     fprintf(out, "order %s", c->var);

@@ -54,6 +54,7 @@ typedef struct OpRef {
   Span at;
   Name pipe;          /* before the dot, or NULL */
   Span pipe_at;
+  Expr *pipe_index;   /* of an array of pipes: p[e].F(m); NULL: none written */
   Name name;          /* "F" "B" "I" "W" "U" or of an `op` macro */
   Span name_at;
   Expr *chunk;        /* [c], or NULL */
@@ -130,7 +131,10 @@ typedef struct Entry { /* key = value in time { } and bytes { } */
 
 typedef enum ClauseKind {
   CL_RANKS,   /* ranks value */
-  CL_PIPE,    /* pipe name stages value mbs mbs place var -> place [replica of root] */
+  CL_PIPE,    /* pipe name [[index] in range] [dag] stages value mbs mbs place var [, mb] -> place
+                 [replica of root] */
+  CL_EDGE,    /* edge value -> to [for var in range] */
+  CL_TIE,     /* tie args */
   CL_ORDER,   /* order var [in range] { body } */
   CL_TIME,    /* time [var] { entries } */
   CL_BYTES,   /* bytes [var] { entries } */
@@ -151,7 +155,12 @@ struct Clause {
   Name var;           /* bound variable, or NULL */
   Span var_at;
   uint32_t slot;      /* (sema) of var, or of a let's name */
-  Expr *value, *mbs, *place, *tries;
+  Expr *value, *mbs, *place, *to, *tries;
+  Name index;         /* CL_PIPE: of an array of pipes, over `range`; NULL: one pipe */
+  Span index_at;
+  uint32_t index_slot; /* (sema) */
+  bool dag;           /* CL_PIPE: its stages follow only the edges */
+  Arg *args;          /* CL_TIE: the stages */
   Name root;          /* CL_PIPE: the pipe it is a replica of, or NULL */
   Span root_at;
   Range range;
@@ -159,7 +168,7 @@ struct Clause {
   Entry *entries;
   Fn *fn;
   const char *path;   /* CL_PROFILE, unescaped */
-  Name mb_var;        /* CL_OFFLOAD: the microbatch; `var` is the stage */
+  Name mb_var;        /* CL_OFFLOAD, CL_PIPE: the microbatch, or NULL; `var` is the stage */
   Span mb_var_at;
   uint32_t mb_slot;   /* (sema) */
   Expr *when, *lead;  /* CL_OFFLOAD, or NULL */

@@ -231,6 +231,8 @@ again:
   "period"             { TOKEN(PERIOD); }
   "rules"              { TOKEN(RULES); }
   "when"               { TOKEN(WHEN); }
+  "dag"                { TOKEN(DAG); }
+  "tie"                { TOKEN(TIE); }
   "overlap"            { TOKEN(OVERLAP); }
   "use"                { TOKEN(USE); }
   "tune"               { TOKEN(TUNE); }
@@ -239,7 +241,7 @@ again:
   "offload"            { TOKEN(OFFLOAD); }
   "lead"               { TOKEN(LEAD); }
 
-  "weights" | "stash" | "comm" | "slices" | "edge" | "finally" | "recompute"
+  "weights" | "stash" | "comm" | "slices" | "finally" | "recompute"
   | "side" | "group" | "recv" | "wait" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(RESERVED);
@@ -247,6 +249,10 @@ again:
   "send" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(SEND);
+  }
+  "edge" {
+    value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
+    TOKEN(EDGE);
   }
   name {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));

@@ -40,6 +40,8 @@ typedef struct StmtList { Stmt *first, *last; uint32_t depth; } StmtList;
 typedef struct ClauseList { Clause *first, *last; } ClauseList;
 typedef struct Binding { Name name; Span at; } Binding;
 typedef struct Base { Name name; Span at; Arg *args; } Base;
+typedef struct Array { Binding index; Range range; } Array; /* index.name NULL: none */
+typedef struct OpHead { Binding name; Expr *index; } OpHead;    /* of what stands before the dot */
 
 #define YYLLOC_DEFAULT(Cur, Rhs, N)                                \
   do {                                                             \
@@ -86,6 +88,7 @@ static void too_deep(Parse *ps, const char *what, int limit);
 static void reserved(Parse *ps, Span at, Name name);
 static void skip_block(Parse *ps);
 static bool begins_line(const Parse *ps, Span at);
+static bool begins_form(int token);
 
 static Expr *new_expr(Parse *ps, ExprKind kind, Span at) {
   Expr *e = NEW(ps->lx.arena, Expr);
@@ -161,6 +164,15 @@ static OpRef *new_op(Parse *ps, Span at, Binding name) {
   op->at = at;
   op->name = name.name;
   op->name_at = name.at;
+  op->pipe_at = NO_SPAN;
+  return op;
+}
+
+static OpRef *new_pipe_op(Parse *ps, Span at, OpHead pipe, Binding name) {
+  OpRef *op = new_op(ps, at, name);
+  op->pipe = pipe.name.name;
+  op->pipe_at = pipe.name.at;
+  op->pipe_index = pipe.index;
   return op;
 }
 
@@ -203,7 +215,7 @@ static Clause *new_clause(Parse *ps, ClauseKind kind, Span at, Expr *value) {
   c->kind = kind;
   c->at = at;
   c->value = value;
-  c->name_at = c->var_at = NO_SPAN;
+  c->name_at = c->var_at = c->index_at = c->mb_var_at = NO_SPAN;
   return c;
 }
 
@@ -266,14 +278,17 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
   ClauseList clauses;
   Item *item;
   uint8_t phase;
+  Array array;
+  OpHead head;
+  bool flag;
 }
 
 %token YYEOF 0 "end of file"
 %token <token> NAME "a name" NUMBER "a number" STRING "a string"
-%token <token> RESERVED "a reserved word" SEND "'send'"
+%token <token> RESERVED "a reserved word" SEND "'send'" EDGE "'edge'"
 %token SCHEDULE "'schedule'" REQUIRES "'requires'" EXTENDS "'extends'" IMPORT "'import'"
 %token LET "'let'" FN "'fn'" OP "'op'"
-%token REPLICA "'replica'" OF "'of'"
+%token REPLICA "'replica'" OF "'of'" DAG "'dag'" TIE "'tie'"
 %token RANKS "'ranks'" PIPE "'pipe'" STAGES "'stages'" MBS "'mbs'" PLACE "'place'"
 %token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'"
 %token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
@@ -294,7 +309,9 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %left '*' '/' '%'
 %precedence UNARY
 
-%type <binding> name name_opt replica_opt
+%type <binding> name name_opt replica_opt mb_opt
+%type <array> array_opt for_opt
+%type <flag> dag_opt
 %type <expr> expr init
 %type <range> range range_opt
 %type <args> arg args args_opt values values_opt
@@ -303,7 +320,8 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %type <require> require
 %type <requires> requires requires_opt expects_opt
 %type <base> base_opt
-%type <op> opref ophead optarget
+%type <op> opref optarget
+%type <head> pipe_head
 %type <expr> period_opt at_opt when_opt tries_opt lead_opt to_opt
 %type <stmt> stmt if_stmt do_stmt indexed
 %type <stmts> stmts block else_opt phased clipped
@@ -420,17 +438,31 @@ clauses:
 ;
 clause:
   RANKS ok expr { $$ = new_clause(ps, CL_RANKS, @$, $3.e); }
-| PIPE ok name STAGES expr MBS expr PLACE name ARROW expr replica_opt {
-    $$ = new_clause(ps, CL_PIPE, @$, $5.e);
+| PIPE ok name array_opt dag_opt STAGES expr MBS expr PLACE name mb_opt ARROW expr replica_opt {
+    $$ = new_clause(ps, CL_PIPE, @$, $7.e);
     $$->name = $3.name;
     $$->name_at = $3.at;
-    $$->mbs = $7.e;
-    $$->var = $9.name;
-    $$->var_at = $9.at;
-    $$->place = $11.e;
-    $$->root = $12.name;
-    $$->root_at = $12.at;
+    $$->index = $4.index.name;
+    $$->index_at = $4.index.at;
+    $$->range = $4.range;
+    $$->dag = $5;
+    $$->mbs = $9.e;
+    $$->var = $11.name;
+    $$->var_at = $11.at;
+    $$->mb_var = $12.name;
+    $$->mb_var_at = $12.at;
+    $$->place = $14.e;
+    $$->root = $15.name;
+    $$->root_at = $15.at;
   }
+| EDGE ok expr ARROW expr for_opt {
+    $$ = new_clause(ps, CL_EDGE, @$, $3.e);
+    $$->to = $5.e;
+    $$->var = $6.index.name;
+    $$->var_at = $6.index.at;
+    $$->range = $6.range;
+  }
+| TIE ok values { $$ = new_clause(ps, CL_TIE, @$, NULL); $$->args = $3.first; }
 | ORDER ok name range_opt block {
     $$ = new_clause(ps, CL_ORDER, @$, NULL);
     $$->var = $3.name;
@@ -484,6 +516,7 @@ entries:
 entry:
   NAME '=' expr { $$ = new_entry(ps, @$, $1.name, @1, $3.e); }
 | SEND '=' expr { $$ = new_entry(ps, @$, $1.name, @1, $3.e); }
+| EDGE '=' expr { $$ = new_entry(ps, @$, $1.name, @1, $3.e); }
 | error { $$ = NULL; }
 ;
 
@@ -491,6 +524,14 @@ replica_opt:
   %empty { $$ = (Binding){0}; }
 | REPLICA OF name { $$ = $3; }
 ;
+
+array_opt:
+  %empty { $$ = (Array){0}; }
+| '[' name ']' IN range { $$ = (Array){$2, $5}; }
+;
+dag_opt: %empty { $$ = false; } | DAG { $$ = true; } ;
+mb_opt: %empty { $$ = NO_BINDING; } | ',' name { $$ = $2; } ;
+for_opt: %empty { $$ = (Array){0}; } | FOR name IN range { $$ = (Array){$2, $4}; } ;
 
 range_opt: %empty { $$ = (Range){0}; } | IN range { $$ = $2; } ;
 range:
@@ -618,17 +659,16 @@ opref:
   }
 ;
 optarget:
-  ophead
-| ophead '[' expr ']' { $$ = $1; $$->at = @$; $$->chunk = $3.e; }
-| ophead '[' STAGE expr ']' { $$ = $1; $$->at = @$; $$->stage = $4.e; }
+  name { $$ = new_op(ps, @$, $1); }
+| name '[' expr ']' { $$ = new_op(ps, @$, $1); $$->chunk = $3.e; }
+| name '[' STAGE expr ']' { $$ = new_op(ps, @$, $1); $$->stage = $4.e; }
+| pipe_head '.' name { $$ = new_pipe_op(ps, @$, $1, $3); }
+| pipe_head '.' name '[' expr ']' { $$ = new_pipe_op(ps, @$, $1, $3); $$->chunk = $5.e; }
+| pipe_head '.' name '[' STAGE expr ']' { $$ = new_pipe_op(ps, @$, $1, $3); $$->stage = $6.e; }
 ;
-ophead:
-  name { $$ = new_op(ps, @$, $1); $$->pipe_at = NO_SPAN; }
-| name '.' name {
-    $$ = new_op(ps, @$, $3);
-    $$->pipe = $1.name;
-    $$->pipe_at = $1.at;
-  }
+pipe_head:
+  name { $$ = (OpHead){$1, NULL}; }
+| name '[' expr ']' { $$ = (OpHead){$1, $3.e}; }
 ;
 
 values_opt: %empty { $$ = (ArgList){0}; } | values ;
@@ -705,8 +745,11 @@ static void reserved(Parse *ps, Span at, Name name) {
       return;
   if (ps->nreported < MAX_RESERVED)
     ps->reported[ps->nreported++] = name;
-  diag_error(ps->lx.diag, DIAG_RESERVED, at, "'%s' is reserved for a later version of the language",
-             name);
+  if (strcmp(name, "send") == 0)
+    diag_error(ps->lx.diag, DIAG_RESERVED, at, "'send' is a word of the language, not a name");
+  else
+    diag_error(ps->lx.diag, DIAG_RESERVED, at,
+               "'%s' is reserved for a later version of the language", name);
 }
 
 static void skip_block(Parse *ps) {
@@ -781,7 +824,7 @@ static void insert_closers(Parse *ps, int token, Span at) {
   uint32_t level = 0; /* how many '{' may be open before the word */
   switch (token) {
   case TOK_RANKS: case TOK_PIPE: case TOK_ORDER: case TOK_TIME: case TOK_BYTES: case TOK_PROFILE:
-  case TOK_CHECK: case TOK_TUNE: case TOK_OFFLOAD:
+  case TOK_CHECK: case TOK_TUNE: case TOK_OFFLOAD: case TOK_TIE:
     level = 1;
     break;
   case TOK_SCHEDULE: case TOK_IMPORT:
@@ -853,7 +896,7 @@ static int yylex(YYSTYPE *val, Span *at, Parse *ps) {
   ps->kind_before = ps->kind;
   ps->kind = token;
   ps->word = ps->next_word;
-  if (token == '{' || token == '}' || form(token))
+  if (token == '{' || token == '}' || form(token) || begins_form(token))
     ps->next_word = form(token) ? token : 0;
   if (!track_bracket(ps, token, *at)) {
     too_deep(ps, "brackets", MAX_NESTING);
@@ -872,7 +915,7 @@ static const short stmt_tokens[] = {
 };
 static const short clause_tokens[] = {
   TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_SEND, TOK_TUNE,
-  TOK_OFFLOAD, TOK_LET, TOK_FN,
+  TOK_OFFLOAD, TOK_EDGE, TOK_TIE, TOK_LET, TOK_FN,
 };
 static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};
 
@@ -908,7 +951,7 @@ static void name_expected(const Expected *all, char *list, size_t list_bytes) {
   }
   if (expects(&want, TOK_SEND) && !expects(&want, TOK_RESERVED)) {
     group[ngroup++] = "an entry"; /* the only place where a reserved word is welcome */
-    want.set[YYSYMBOL_NAME] = false;
+    want.set[YYSYMBOL_NAME] = want.set[YYTRANSLATE(TOK_EDGE)] = false;
   }
   /* Left out: words that are always errors there, an optional end, and what could go on with an op
    * or a name that is whole as it stands. */
@@ -917,6 +960,10 @@ static void name_expected(const Expected *all, char *list, size_t list_bytes) {
     want.set[YYTRANSLATE('(')] = want.set[YYTRANSLATE('[')] = want.set[YYTRANSLATE('.')] = false;
   if (expects(all, TOK_OP))
     want.set[YYSYMBOL_ELSE] = want.set[YYTRANSLATE('@')] = want.set[YYTRANSLATE(TOK_WHEN)] = false;
+  if (expects(all, TOK_STAGES)) /* and the optional parts of a pipe */
+    want.set[YYTRANSLATE('[')] = want.set[YYTRANSLATE(TOK_DAG)] = false;
+  if (expects(all, TOK_ARROW) && !expects(all, '*'))
+    want.set[YYTRANSLATE(',')] = false;
   if (ngroup > 0)
     want.set[YYSYMBOL_YYEOF] = false;
   for (int kind = 0; kind < YYNTOKENS; kind++)
@@ -1005,7 +1052,8 @@ static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
     {got == '@' && ps->word == TOK_WHEN, form(TOK_WHEN)},
     {binds && word && got != TOK_NAME && same_line && prev == ps->word,
      "a keyword cannot be a name"},
-    {ps->word && ps->word != TOK_WHEN && (!expects(want, ')') || ps->word == TOK_SCHEDULE) && !open
+    {ps->word && ps->word != TOK_WHEN && (!expects(want, ')') || ps->word == TOK_SCHEDULE)
+         && !expects(want, ']') && !open
          && (!expr || keyword),
      form(ps->word)},
     {item && !operator && got != ';', "an item is a schedule, an import, a let or a fn"},

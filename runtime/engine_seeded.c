@@ -9,8 +9,8 @@
 
 #include <stdlib.h>
 
-/* An entry of `ready`: a rank's COMPUTE or COPY head, or a transfer, named by its sender, or a REDUCE,
- * named by the rank of its first replica. */
+/* An entry of `ready`: a rank's COMPUTE or COPY head, or a transfer, named by its sender, or a sum
+ * (REDUCE, TIE), named by the rank of its first row. */
 typedef struct Ready {
   uint32_t rank;
   PipeOn on;
@@ -38,6 +38,12 @@ static void put(Seeded *s, uint32_t rank, PipeOn on) {
   s->queued[on][rank] = true;
 }
 
+/* What the sum at r's COMM head adds up. */
+static const Coll *coll_of(const Seeded *s, uint32_t r) {
+  const RankRun *k = &s->run->rank[r];
+  return &s->run->coll[k->comm[s->comm[r]].chan];
+}
+
 /* The head of r's COMM stream if it has its wait, else NULL. */
 static const PipeInstr *comm_head(const Seeded *s, uint32_t r) {
   const RankRun *k = &s->run->rank[r];
@@ -61,31 +67,31 @@ static void look_at(Seeded *s, uint32_t r) {
       put(s, r, PIPE_COPY);
   }
   const PipeInstr *c = comm_head(s, r);
-  if (c && c->op == PIPE_REDUCE) {
+  if (c && pipe_is_sum(c->op)) {
     const PipeStage *stage = s->run->p->stage;
-    const Coll *l = &s->run->coll[stage[c->stage].model];
+    const Coll *l = coll_of(s, r);
     for (uint32_t j = 0; j < l->n; j++) {
       const PipeInstr *d = comm_head(s, stage[l->row[j]].rank);
-      if (!d || d->op != PIPE_REDUCE || d->stage != l->row[j])
+      if (!d || d->op != c->op || d->stage != l->row[j])
         return;
     }
     put(s, stage[l->row[0]].rank, PIPE_COMM);
     return;
   }
   const PipeInstr *d = c ? comm_head(s, c->peer) : NULL;
-  if (d && d->op != PIPE_REDUCE && d->peer == r && is_send(c) != is_send(d))
+  if (d && !pipe_is_sum(d->op) && d->peer == r && is_send(c) != is_send(d))
     put(s, is_send(c) ? r : c->peer, PIPE_COMM);
 }
 
-/* Carries out the REDUCE at the COMM head of rank r. Returns how many instructions that is. */
-static uint32_t carry_out_reduce(Seeded *s, uint32_t r, PrStatus *st) {
+/* Carries out the sum at the COMM head of rank r. Returns how many instructions that is. */
+static uint32_t carry_out_sum(Seeded *s, uint32_t r, PrStatus *st) {
   const PipeStage *stage = s->run->p->stage;
-  const Coll *l = &s->run->coll[stage[comm_head(s, r)->stage].model];
+  const Coll *l = coll_of(s, r);
   for (uint32_t j = 0; j < l->n; j++) {
     uint32_t q = stage[l->row[j]].rank;
     l->index[j] = s->run->rank[q].comm[s->comm[q]].index;
   }
-  *st = pr_reduce(s->run, l, s->step);
+  *st = pr_sum(s->run, l, s->step);
   for (uint32_t j = 0; j < l->n; j++)
     s->comm[stage[l->row[j]].rank]++;
   for (uint32_t j = 0; j < l->n; j++)
@@ -146,8 +152,8 @@ static PrStatus run_step(Seeded *s) {
     s->ready[pick] = s->ready[--s->nready];
     s->queued[e.on][e.rank] = false;
     PrStatus st;
-    if (e.on == PIPE_COMM && comm_head(s, e.rank)->op == PIPE_REDUCE) {
-      left -= carry_out_reduce(s, e.rank, &st);
+    if (e.on == PIPE_COMM && pipe_is_sum(comm_head(s, e.rank)->op)) {
+      left -= carry_out_sum(s, e.rank, &st);
     } else {
       uint32_t n;
       st = carry_out(s, e, &n);

@@ -8,7 +8,7 @@
  *     and the thread that reaches the count takes the stream by clearing comm_wait;
  *   - nobody, while the head is posted on its channel and the other side is not: the second side to
  *     post owns both streams, copies, completes both and carries both on; in the same way the last
- *     replica to come to a REDUCE owns the streams of all of them;
+ *     to come to a REDUCE or TIE owns the streams of all that take part;
  *   - the rank's thread again, which sees the last completion of the step in comm_done.
  * So a transfer happens as soon as both sides are ready, even while both ranks are in callbacks,
  * and no lock is held anywhere. The fields "owned" in RankRun follow the stream; each hand-over is
@@ -187,7 +187,7 @@ static void push(RankRun **todo, RankRun *k) {
   *todo = k;
 }
 
-/* A COMM stream has come to its REDUCE. The last to come owns the streams of all members, carries it
+/* A COMM stream has come to its REDUCE or TIE. The last to come owns the streams of all members, carries it
  * out and completes it for them. False: it failed. */
 static bool meet(PrRun *run, Coll *l, uint64_t step, RankRun **todo) {
   if (atomic_fetch_add_explicit(&l->arrived, 1, memory_order_acq_rel) + 1 < l->n)
@@ -196,7 +196,7 @@ static bool meet(PrRun *run, Coll *l, uint64_t step, RankRun **todo) {
     const RankRun *k = &run->rank[run->p->stage[l->row[i]].rank];
     l->index[i] = k->comm[k->comm_next].index;
   }
-  if (pr_reduce(run, l, step))
+  if (pr_sum(run, l, step))
     return false;
   atomic_store_explicit(&l->arrived, 0, memory_order_relaxed);
   for (uint32_t i = 0; i < l->n; i++) {
@@ -217,7 +217,7 @@ static void advance(PrRun *run, RankRun *k) {
     if (!head_ready(k) || !head_copied(k))
       continue;
     const CommAt *at = &k->comm[k->comm_next];
-    if (k->t->instr[at->index].op == PIPE_REDUCE) {
+    if (pipe_is_sum(k->t->instr[at->index].op)) {
       if (!meet(run, &run->coll[at->chan], k->comm_step, &todo))
         return;
       continue;
@@ -298,7 +298,7 @@ static void wait_copied(PrRun *run, RankRun *k, uint64_t need) {
 
 static void end_step(PrRun *run, RankRun *k, uint64_t step) {
   uint64_t finished = step + 1, key = BARRIER | finished;
-  if (run->o.free_running) {
+  if (run->free_running) {
     if (k->id == run->loss_rank)
       pr_step_done(run, step);
   } else if (atomic_fetch_add(&run->arrived, 1) + 1 < finished * run->p->nrank) {
@@ -355,7 +355,7 @@ static void run_step(PrRun *run, RankRun *k) {
   if (failed(run))
     return;
   end_step(run, k, step);
-  if (run->o.free_running || atomic_load(&run->released) > step)
+  if (run->free_running || atomic_load(&run->released) > step)
     atomic_store_explicit(&k->step, step + 1, memory_order_relaxed);
 }
 

@@ -44,6 +44,7 @@ extern "C" {
 #define PIPE_MAGIC 0x45504950u /* "PIPE", little endian */
 #define PIPE_ABI 3u
 #define PIPE_NONE UINT32_MAX   /* no slot, no peer, no microbatch */
+#define PIPE_MANY (UINT32_MAX - 1) /* PipeStage.prev, next: see PipeGraph */
 
 typedef enum PipeOp {
 #define X(op, text, stream, act, gout, in, out) PIPE_##op,
@@ -81,9 +82,11 @@ typedef struct PipeInstr {
   uint32_t act;   /* F B I W OFF LOAD: slot of class ACT; else PIPE_NONE */
   uint32_t gout;  /* I W: slot of class GOUT; else PIPE_NONE */
   uint32_t keep;  /* further slot that the op keeps for later, or gives back: OFF, LOAD: of class
-                     HOST, or GUEST on the peer; else PIPE_NONE */
-  uint32_t in;    /* slot read: x of F, dy of B and I, payload of SEND; PIPE_NONE at the ends */
-  uint32_t out;   /* slot written: y of F, dx of B and I, payload of RECV; PIPE_NONE at the ends */
+                     HOST, or GUEST on the peer; of a SEND or RECV its row of PipeProgram.edge, if
+                     there is that table; else PIPE_NONE */
+  uint32_t in;    /* slot read: x of F, dy of B and I, payload of SEND; PIPE_NONE at the ends. Of an
+                     op that reads several: where they begin in PipeRank.list */
+  uint32_t out;   /* slot written: y of F, dx of B and I, payload of RECV; in the same way */
   uint32_t wait;  /* instructions of another stream of this rank that must have completed */
   uint32_t wait_copy; /* the same of the third stream */
   uint32_t site;  /* row of PipeProgram.site: where in the .pipe text it comes from */
@@ -96,6 +99,8 @@ typedef struct PipePool {
   uint32_t first; /* its slots are first .. first + count - 1 */
   uint32_t count; /* > 0; for ACT, GOUT and LOCAL exactly the peak of live slots */
   uint64_t bytes; /* of each slot; 0 when the program has no sizes */
+  uint32_t skip;  /* OUT, IN, LOCAL: 1 if its tensors pass edges that are not of the chain */
+  uint32_t zero;
 } PipePool;
 
 /* A row of the stage table: one stage of one pipe. Pipes that are replicas of one another run the
@@ -105,19 +110,46 @@ typedef struct PipePool {
 typedef struct PipeStage {
   uint32_t rank;  /* that holds it */
   uint32_t chunk; /* its index among the stages of that rank, ascending */
-  uint32_t prev;  /* stage its input comes from, PIPE_NONE for the first */
-  uint32_t next;  /* stage its output goes to, PIPE_NONE for the last */
+  uint32_t prev;  /* row its input comes from, PIPE_NONE: it has none */
+  uint32_t next;  /* row its output goes to, PIPE_NONE: it has none. Where there are several, or it
+                     depends on the microbatch, PIPE_MANY: the tables of PipeGraph say it */
   uint32_t model;   /* stage of the model that it runs, 0 .. nmodel - 1 */
   uint32_t replica; /* next row with the same model stage, round in a circle; itself if alone */
-  uint32_t mb0, nmb; /* its microbatches are mb0 .. mb0 + nmb - 1 */
+  uint32_t mb0, nmb; /* its microbatches are mb0 .. mb0 + nmb - 1, or with PipeGraph.row those of
+                        them that it says */
+  uint32_t nin, nout; /* tensors that its forward reads and writes: its edges */
+  uint32_t tied;      /* shares weights with other stages: the first row on its rank that shares them,
+                         whose TIE is for all of them; PIPE_NONE: it shares none */
+  uint32_t tie;       /* of such a first row: that of the next rank, round in a circle */
   uint64_t act_bytes, gout_bytes; /* of one microbatch */
   uint64_t boundary_bytes;        /* its output, = the input of `next`, = their gradients; one mb */
+  uint64_t edge_bytes;            /* the same of each edge to a stage that is not the next */
+  uint64_t tied_bytes;            /* so much of its gradient, from the start, is of shared weights */
   uint64_t weight_bytes, grad_bytes, opt_bytes;
   uint64_t work_bytes;            /* workspace of one op, shared by the stages of a rank */
-  uint64_t time[PIPE_NOPS];       /* per op; SEND_x: of the transfer; RECV_x: 0; REDUCE: of all */
+  uint64_t time[PIPE_NOPS];       /* per op; SEND_x: of the transfer; RECV_x: 0; REDUCE, TIE: of all */
   uint64_t time_fb;                /* of an action of one F, which is of this stage, and one B; 0: the
                                       sum of both, as it is for all other actions */
 } PipeStage;
+
+/* An edge between stages of the model: forward, from -> to passes one tensor for each microbatch;
+ * backward, its gradient the other way. `out` of those that leave `from` it is this, `in` of those
+ * that reach `to`: the place in the arrays of PrCall. The edge of the chain, to the next stage, comes
+ * first, then the others by the number of the other stage. */
+typedef struct PipeEdge {
+  uint32_t from, to; /* from < to */
+  uint32_t out, in;
+  uint32_t skip;     /* 0: its tensors are boundary_bytes of `from`; 1: edge_bytes */
+} PipeEdge;
+
+/* Who meets whom. Without tables the rows are chains, by prev and next. With them stage m of the model
+ * is run, for microbatch mb, by row[m * nmb + mb], and a transfer passes edge[instr.keep]. */
+typedef struct PipeGraph {
+  const PipeStage *stage;
+  const PipeEdge *edge;  /* NULL: chains */
+  const uint32_t *row;   /* NULL: chains */
+  uint32_t nmb;
+} PipeGraph;
 
 typedef struct PipeRank {
   const PipeInstr *instr; /* [ninstr], issue order */
@@ -128,6 +160,8 @@ typedef struct PipeRank {
                              state, slots and one workspace (the largest of its stages), each buffer
                              rounded up to a multiple of 64 on its own, then summed. 0 if not sized */
   uint64_t host;          /* the same of its HOST slots, which are in host memory and not in `bytes` */
+  const uint32_t *list;   /* [nlist] slots of the ops that read or write several, op after op */
+  uint32_t nlist, zero;
 } PipeRank;
 
 typedef struct PipeSite {
@@ -152,12 +186,15 @@ typedef struct PipeProgram {
   const PipeStage *stage; /* [nstage] */
   const PipeSite *site;   /* [nsite] */
   const char *const *file; /* [nfile], without directories */
+  const PipeEdge *edge;   /* [nedge] by `from`, then `out`; NULL: chains (PipeGraph) */
+  const uint32_t *row;    /* [nmodel * nmb]; NULL: chains */
+  uint32_t nedge;
 } PipeProgram;
 
 PIPE_STATIC_ASSERT(sizeof(PipeInstr) == 48, "ABI");
-PIPE_STATIC_ASSERT(sizeof(PipePool) == 24, "ABI");
-PIPE_STATIC_ASSERT(sizeof(PipeStage) == 32 + 7 * 8 + 8 * PIPE_NOPS + 8, "ABI");
-PIPE_STATIC_ASSERT(PIPE_NOPS == 12, "a new instruction is a new ABI");
+PIPE_STATIC_ASSERT(sizeof(PipePool) == 32, "ABI");
+PIPE_STATIC_ASSERT(sizeof(PipeStage) == 48 + 9 * 8 + 8 * PIPE_NOPS + 8, "ABI");
+PIPE_STATIC_ASSERT(PIPE_NOPS == 13, "a new instruction is a new ABI");
 
 /* An instruction that touches no slot, has no peer and waits for nothing. */
 static inline PipeInstr pipe_instr(PipeOp op, uint32_t stage, uint32_t mb) {
@@ -190,8 +227,31 @@ static inline uint32_t pipe_wait_for(const PipeInstr *c, PipeOn on) {
 }
 
 /* Writes "2SEND_F13" (or "0U") with a NUL into buf[PIPE_OP_TEXT]; returns its length. */
-#define PIPE_OP_TEXT 32
+#define PIPE_OP_TEXT 48
 int pipe_op_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb);
+
+/* The row at the other end of SEND or RECV c; PIPE_NONE if there is none. c->stage, and with tables
+ * c->keep and c->mb, must be in range. */
+static inline uint32_t pipe_other_end(PipeGraph g, const PipeInstr *c) {
+  int down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
+  if (!g.edge)
+    return down ? g.stage[c->stage].next : g.stage[c->stage].prev;
+  return g.row[(size_t)(down ? g.edge[c->keep].to : g.edge[c->keep].from) * g.nmb + c->mb];
+}
+
+/* The same text of an instruction; of a transfer that another one of its op could be mistaken for it
+ * says the other end: "0SEND_F3>4" goes to stage 4, "4RECV_F3<0" comes from stage 0. */
+int pipe_instr_text(char *buf, PipeGraph g, const PipeInstr *c);
+static inline PipeGraph pipe_graph(const PipeProgram *p) {
+  PipeGraph g = {p->stage, p->edge, p->row, p->nmb};
+  return g;
+}
+
+/* 1 for REDUCE and TIE: the rows that take part are a circle. */
+static inline int pipe_is_sum(uint32_t op) { return op == PIPE_REDUCE || op == PIPE_TIE; }
+static inline uint32_t pipe_sum_next(const PipeStage *stage, uint32_t op, uint32_t row) {
+  return op == PIPE_REDUCE ? stage[row].replica : stage[row].tie;
+}
 
 #ifdef __cplusplus
 }

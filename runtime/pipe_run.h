@@ -31,20 +31,29 @@ typedef enum PrStatus {
 
 /* Bytes of one stage. act: what F keeps for B (or I and W). gout: what I keeps for W. boundary: the
  * stage's output for one microbatch = the next stage's input = their gradients (0 on the last).
- * work: scratch of one op, contents undefined between ops. */
+ * work: scratch of one op, contents undefined between ops. edge: each output to a stage that is not the
+ * next (0 if there is none). tied: how much of grad, from its start, is of weights that are shared
+ * (0 if it shares none). */
 typedef struct PrSizes {
-  uint64_t act, gout, boundary, weight, grad, opt, work;
+  uint64_t act, gout, boundary, weight, grad, opt, work, edge, tied;
 } PrSizes;
 
 /* What one op may touch. Pointers are 64-byte aligned; those a kind has no use for are NULL.
  *
  *           reads               writes
- *   F       x weight            y act   (last stage: *loss, and no y)
- *   B       dy act weight       dx, adds to grad   (last stage: no dy; first stage: no dx)
- *   I       dy act weight       dx gout (dx NULL on the first stage)
+ *   F       x weight            y act   (a stage without outputs: *loss)
+ *   B       dy act weight       dx, adds to grad
+ *   I       dy act weight       dx gout
  *   W       act gout            adds to grad
  *   U       grad                weight opt; must leave grad zero. mb: PIPE_NONE if the text names none
- *   REDUCE  goes through `reduce` instead
+ *   REDUCE, TIE  go through `reduce` and `tie` instead
+ *
+ * A stage has nx inputs xs[0 .. nx-1] and ny outputs ys[0 .. ny-1], each with its gradient in dxs and
+ * dys: one of each in the middle of a chain, no input (and dx) on a first stage, no output (and dy) on
+ * a last one, further ones by edges. That of the chain is the first, then they ascend by the stage at
+ * the other end. x, y, dx and dy are the first ones, or NULL. Where outputs are copies of one tensor
+ * the model adds up their gradients, in an order of its own. If several stages have no output, the loss
+ * of a microbatch is the sum of what they write, in ascending order.
  *
  * x is valid only during F and dy only during B or I: keep in act or gout what is needed later.
  * `stage` and `nstage` count stages of the model; replicas of a stage see the same number, other
@@ -59,6 +68,9 @@ typedef struct PrCall {
   void *y, *dx, *act, *gout, *weight, *grad, *opt, *work;
   double *loss;
   int first_grad;
+  uint32_t nx, ny;
+  const void *const *xs, *const *dys; /* [nx], [ny]; NULL where x, dy are of no use */
+  void *const *ys, *const *dxs;       /* [ny], [nx] */
 } PrCall;
 
 /* A model: callbacks that return 0, or any other number to fail the run (it is in the text). They
@@ -77,6 +89,10 @@ typedef struct PrModel {
   /* REDUCE: adds up grad[0] .. grad[n-1] of `stage`, in this order, and leaves the sum in each. NULL
    * if the program has no replicas. No other callback of the stage runs meanwhile. */
   int (*reduce)(void *self, uint32_t stage, void *const *grad, uint32_t n);
+  /* TIE: adds up the first `bytes` bytes of grad[0] .. grad[n-1], of the stages stage[0] .. stage[n-1],
+   * which ascend, in this order, and leaves the sum in each. Replicas have been reduced before and get
+   * the same bits. NULL if the program ties no stages. */
+  int (*tie)(void *self, const uint32_t *stage, void *const *grad, uint32_t n, uint64_t bytes);
   /* All ops of an action of several at once, in the order of the text, to be carried out in any order
    * or side by side: none needs what another makes, and they share only `work` and, on one stage,
    * weight and grad. NULL: they are called one after the other. */
@@ -88,7 +104,8 @@ typedef struct PrOptions {
   uint32_t trace_steps;  /* keep start and end of every instruction of the last so many steps */
   double deadline_s;     /* > 0: a step that takes longer fails with PR_E_DEADLINE. pr_steps then
                             returns at once, pr_close waits for callbacks that still run */
-  int free_running;      /* 1: ranks enter the next step without waiting for one another */
+  int free_running;      /* 1: ranks enter the next step without waiting for one another; they do wait
+                            where several stages have no input, or no output */
   /* After each step, counted from 0, on one thread while all ranks wait; free-running: on the thread
    * of the rank that has the last stage, once that rank is done. Or NULL. */
   void (*on_step)(void *arg, uint64_t step, double loss);

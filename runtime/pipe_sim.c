@@ -32,6 +32,17 @@ int pipe_op_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb) {
   return snprintf(buf, PIPE_OP_TEXT, "%u%s%u", stage, text, mb);
 }
 
+int pipe_instr_text(char *buf, PipeGraph g, const PipeInstr *c) {
+  int n = pipe_op_text(buf, (PipeOp)c->op, c->stage, c->mb);
+  const PipeStage *s = &g.stage[c->stage];
+  bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
+  bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
+  if (!g.edge || c->keep == PIPE_NONE || (down ? s->nout : s->nin) < 2)
+    return n;
+  return n + snprintf(buf + n, PIPE_OP_TEXT - (size_t)n, "%c%u", send ? '>' : '<',
+                      pipe_other_end(g, c));
+}
+
 /* The streams of a rank: the next position of each, when the last instruction ended, and the ends
  * of all so far: a wait may refer to any of them. */
 typedef struct Rank {
@@ -154,11 +165,16 @@ static const PipeInstr *comm_ready(const Machine *m, uint32_t r) {
 static bool is_send(const PipeInstr *c) { return c->op == PIPE_SEND_F || c->op == PIPE_SEND_B; }
 
 static bool same_transfer(const Machine *m, const PipeInstr *send, const PipeInstr *recv) {
-  const PipeStage *s = &m->in->stage[send->stage];
+  const PipeSimIn *in = m->in;
   if (send->mb != recv->mb)
     return false;
-  return send->op == PIPE_SEND_F ? recv->op == PIPE_RECV_F && recv->stage == s->next
-                                 : recv->op == PIPE_RECV_B && recv->stage == s->prev;
+  const PipeStage *s = &in->stage[send->stage];
+  if (!in->edge)
+    return send->op == PIPE_SEND_F ? recv->op == PIPE_RECV_F && recv->stage == s->next
+                                   : recv->op == PIPE_RECV_B && recv->stage == s->prev;
+  return recv->op == (send->op == PIPE_SEND_F ? PIPE_RECV_F : PIPE_RECV_B) &&
+         send->keep == recv->keep &&
+         recv->stage == pipe_other_end((PipeGraph){in->stage, in->edge, in->row, in->nmb}, send);
 }
 
 static void complete_comm(Machine *m, uint32_t r, uint64_t start, uint64_t end) {
@@ -176,22 +192,22 @@ static uint64_t comm_from(const Rank *k, const PipeInstr *c) {
   return c->wait_copy ? later(from, k->copy_end[c->wait_copy - 1]) : from;
 }
 
-/* Completes the REDUCE of row `first` and of its replicas if all of them have come to it. */
-static bool run_reduce(Machine *m, uint32_t first) {
+/* Completes the REDUCE or TIE of row `first` and of the others if all of them have come to it. */
+static bool run_sum(Machine *m, uint8_t op, uint32_t first) {
   const PipeStage *stage = m->in->stage;
   uint64_t start = 0;
   uint32_t s = first;
   do {
     const PipeInstr *c = comm_ready(m, stage[s].rank);
-    if (!c || c->op != PIPE_REDUCE || c->stage != s)
+    if (!c || c->op != op || c->stage != s)
       return false;
     start = later(start, comm_from(&m->rank[stage[s].rank], c));
-  } while ((s = stage[s].replica) != first);
-  uint64_t end = add(start, stage[first].time[PIPE_REDUCE]);
+  } while ((s = pipe_sum_next(stage, op, s)) != first);
+  uint64_t end = add(start, stage[first].time[op]);
   do {
     complete_comm(m, stage[s].rank, start, end);
     enqueue(m, stage[s].rank);
-  } while ((s = stage[s].replica) != first);
+  } while ((s = pipe_sum_next(stage, op, s)) != first);
   return true;
 }
 
@@ -200,8 +216,8 @@ static bool run_reduce(Machine *m, uint32_t first) {
 static int run_comm(Machine *m, uint32_t r) {
   int any = 0;
   for (const PipeInstr *c; (c = comm_ready(m, r)); any = 1) {
-    if (c->op == PIPE_REDUCE) {
-      if (!run_reduce(m, c->stage))
+    if (pipe_is_sum(c->op)) {
+      if (!run_sum(m, c->op, c->stage))
         break;
       continue;
     }
@@ -209,7 +225,7 @@ static int run_comm(Machine *m, uint32_t r) {
     if (q >= m->in->nrank || q == r)
       break;
     const PipeInstr *d = comm_ready(m, q);
-    if (!d || d->op == PIPE_REDUCE || d->peer != r || is_send(c) == is_send(d))
+    if (!d || pipe_is_sum(d->op) || d->peer != r || is_send(c) == is_send(d))
       break;
     const PipeInstr *send = is_send(c) ? c : d, *recv = is_send(c) ? d : c;
     if (!same_transfer(m, send, recv))
@@ -343,7 +359,8 @@ uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespa
         }
     }
   }
-  PipeSimIn in = {p->nrank, streams, streams + n, p->stage, streams + 2 * n};
+  PipeSimIn in = {p->nrank,        streams, streams + n, p->stage,
+                  streams + 2 * n, p->edge, p->row,      p->nmb};
   PipeSimOut out = {.compute_start = begins[PIPE_COMPUTE],
                     .compute_end = ends[PIPE_COMPUTE],
                     .comm_start = begins[PIPE_COMM],
@@ -423,20 +440,22 @@ uint32_t **pipe_pair(const PipeProgram *p) {
     waits[r] = false;
     while (head[r] < p->rank[r].ninstr) {
       const PipeInstr *c = &p->rank[r].instr[head[r]];
-      if (c->op == PIPE_REDUCE) {
+      if (pipe_is_sum(c->op)) {
         uint32_t row = c->stage, s = row, members = 0;
         do {
           uint32_t m = p->stage[s].rank;
           const PipeInstr *e = head[m] < p->rank[m].ninstr ? &p->rank[m].instr[head[m]] : NULL;
-          if (!e || e->op != PIPE_REDUCE || e->stage != s)
+          if (!e || e->op != c->op || e->stage != s)
             break;
           members++;
-        } while ((s = p->stage[s].replica) != row);
+        } while ((s = pipe_sum_next(p->stage, c->op, s)) != row);
         if (s != row || members == 0)
           break;
-        do
-          pair[p->stage[s].rank][head[p->stage[s].rank]] = head[p->stage[p->stage[s].replica].rank];
-        while ((s = p->stage[s].replica) != row);
+        uint8_t op = c->op;
+        do {
+          uint32_t m = p->stage[s].rank;
+          pair[m][head[m]] = head[p->stage[pipe_sum_next(p->stage, c->op, s)].rank];
+        } while ((s = pipe_sum_next(p->stage, c->op, s)) != row);
         do {
           uint32_t m = p->stage[s].rank;
           head[m] = next_comm(p, m, head[m] + 1);
@@ -444,7 +463,7 @@ uint32_t **pipe_pair(const PipeProgram *p) {
             stack[top++] = m;
             waits[m] = true;
           }
-        } while ((s = p->stage[s].replica) != row);
+        } while ((s = pipe_sum_next(p->stage, op, s)) != row);
         left -= members;
         continue;
       }
@@ -452,7 +471,7 @@ uint32_t **pipe_pair(const PipeProgram *p) {
       if (q >= n || q == r || head[q] >= p->rank[q].ninstr)
         break;
       const PipeInstr *d = &p->rank[q].instr[head[q]];
-      if (d->op == PIPE_REDUCE || d->peer != r || is_send(c) == is_send(d))
+      if (pipe_is_sum(d->op) || d->peer != r || is_send(c) == is_send(d))
         break;
       pair[r][head[r]] = head[q];
       pair[q][head[q]] = head[r];

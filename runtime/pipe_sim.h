@@ -6,7 +6,7 @@
  * Each stream is a FIFO, each instruction waits for a conjunction of earlier ones and there is no
  * choice, so the order in which the machine advances does not matter: it completes iff the
  * happens-before graph is acyclic (a marked graph; Commoner, Holt, Even, Pnueli 1971). Linear in
- * instructions, but that each REDUCE of n replicas looks at up to n - 1 others. */
+ * instructions, but that each REDUCE or TIE of n rows looks at up to n - 1 others. */
 #ifndef PIPE_SIM_H
 #define PIPE_SIM_H
 
@@ -30,6 +30,9 @@ typedef struct PipeSimIn {
   const PipeStream *comm;    /* [nrank] */
   const PipeStage *stage;    /* times */
   const PipeStream *copy;    /* [nrank], or NULL: there is none */
+  const PipeEdge *edge;      /* these three as in PipeGraph */
+  const uint32_t *row;
+  uint32_t nmb;
 } PipeSimIn;
 
 /* Every array is the caller's, any of start/end/order may be NULL. Position i of rank r's stream
@@ -58,7 +61,7 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank);
 uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespan);
 
 /* The other side of each transfer: pair[r][i] is its row in the list of the peer of rank r's
- * instruction i, PIPE_NONE for compute; of a REDUCE that of its next replica. One block, freed by
+ * instruction i, PIPE_NONE for compute; of a REDUCE or TIE that of the next row that takes part. One block, freed by
  * free(pair). NULL on mismatch or no memory. Linear. */
 uint32_t **pipe_pair(const PipeProgram *p);
 

@@ -53,20 +53,25 @@ const char *pr_where(const PrRun *run, const PipeInstr *c, char buf[PR_WHERE]) {
   const PipeSite *at = &run->p->site[c->site];
   const char *file = run->p->file[at->file];
   size_t len = strlen(file), max = PR_WHERE - PIPE_OP_TEXT - 40;
-  pipe_op_text(op, (PipeOp)c->op, c->stage, c->mb);
+  pipe_instr_text(op, pipe_graph(run->p), c);
   snprintf(buf, PR_WHERE, "%s (%s:%u:%u)", op, len > max ? file + (len - max) : file, at->line,
            at->col);
   return buf;
 }
 
 PipeOp pr_partner(const PipeProgram *p, const PipeInstr *c, uint32_t *stage) {
-  const PipeStage *s = &p->stage[c->stage];
+  *stage = pipe_other_end(pipe_graph(p), c);
   switch (c->op) {
-  case PIPE_SEND_F: *stage = s->next; return PIPE_RECV_F;
-  case PIPE_RECV_F: *stage = s->prev; return PIPE_SEND_F;
-  case PIPE_SEND_B: *stage = s->prev; return PIPE_RECV_B;
-  default: *stage = s->next; return PIPE_SEND_B;
+  case PIPE_SEND_F: return PIPE_RECV_F;
+  case PIPE_RECV_F: return PIPE_SEND_F;
+  case PIPE_SEND_B: return PIPE_RECV_B;
+  default: return PIPE_SEND_B;
   }
+}
+
+/* The tensors in field `at` of an op that has n of them there. */
+static void *const *tensors(const RankRun *k, uint32_t at, uint32_t n) {
+  return at == PIPE_NONE ? NULL : n > 1 ? &k->listed[at] : &k->slot[at];
 }
 
 /* Instructions */
@@ -84,9 +89,15 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
               .nmb = run->p->nmb,
               .step = step,
               .work = k->work,
-              .first_grad = (int)at->first_grad};
-  const void *in = c->in == PIPE_NONE ? NULL : k->slot[c->in];
-  void *out = c->out == PIPE_NONE ? NULL : k->slot[c->out];
+              .first_grad = (int)at->first_grad,
+              .nx = g->nin,
+              .ny = g->nout};
+  bool forward = c->op == PIPE_F;
+  void *const *ins = tensors(k, c->in, forward ? g->nin : g->nout), *const *outs = tensors(
+                                                                        k, c->out,
+                                                                        forward ? g->nout : g->nin);
+  const void *in = ins ? ins[0] : NULL;
+  void *out = outs ? outs[0] : NULL;
   if (c->act != PIPE_NONE)
     a.act = k->slot[c->act];
   if (c->gout != PIPE_NONE)
@@ -95,21 +106,27 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
   case PIPE_F:
     a.x = in;
     a.y = out;
+    a.xs = (const void *const *)ins;
+    a.ys = outs;
     a.weight = s->weight;
-    if (g->next == PIPE_NONE) {
-      a.loss = &run->loss[step & 1][c->mb];
+    if (s->sink != PIPE_NONE) {
+      a.loss = &run->loss[step & 1][(size_t)s->sink * run->p->nmb + c->mb];
       *a.loss = 0;
     }
     break;
   case PIPE_B:
     a.dy = in;
     a.dx = out;
+    a.dys = (const void *const *)ins;
+    a.dxs = outs;
     a.weight = s->weight;
     a.grad = s->grad;
     break;
   case PIPE_I:
     a.dy = in;
     a.dx = out;
+    a.dys = (const void *const *)ins;
+    a.dxs = outs;
     a.weight = s->weight;
     break;
   case PIPE_W: a.grad = s->grad; break;
@@ -171,7 +188,8 @@ PrStatus pr_transfer(PrRun *run, const Chan *ch) {
   const PipeInstr *a = send->c, *b = recv->c;
   uint32_t stage;
   PipeOp op = pr_partner(run->p, a, &stage);
-  if (op != b->op || stage != b->stage || a->mb != b->mb || send->step != recv->step) {
+  if (op != b->op || stage != b->stage || a->mb != b->mb || a->keep != b->keep ||
+      send->step != recv->step) {
     char from[PR_WHERE], to[PR_WHERE];
     return pr_fail(run, PR_E_MISMATCH,
                    "mismatch: rank %u sends %s of step %llu where rank %u expects %s of step %llu",
@@ -182,7 +200,9 @@ PrStatus pr_transfer(PrRun *run, const Chan *ch) {
   bool trace = src->span || dst->span;
   uint64_t start = trace ? pr_now() - run->epoch_ns : 0;
   uint32_t owner = a->op == PIPE_SEND_F ? a->stage : stage;
-  memcpy(dst->slot[b->out], src->slot[a->in], run->stage[owner].size.boundary);
+  bool skip = run->p->edge && run->p->edge[a->keep].skip;
+  memcpy(dst->slot[b->out], src->slot[a->in],
+         pr_class_bytes(&run->stage[owner].size, PIPE_OUT, skip));
   if (trace) {
     PrSpan span = {start, pr_now() - run->epoch_ns};
     *pr_span(run, src, send->step, (uint32_t)(a - src->t->instr)) = span;
@@ -191,15 +211,24 @@ PrStatus pr_transfer(PrRun *run, const Chan *ch) {
   return PR_OK;
 }
 
-PrStatus pr_reduce(PrRun *run, const Coll *l, uint64_t step) {
+static int sum_ties(PrRun *run, const Coll *l) {
+  uint64_t bytes = run->stage[l->row[0]].size.tied;
+  int code = run->m.tie(run->m.self, l->stage, l->grad, l->ngrad, bytes);
+  for (uint32_t i = 0; !code && i < l->ncopy; i++)
+    memcpy(l->copy[i], l->grad[0], bytes);
+  return code;
+}
+
+PrStatus pr_sum(PrRun *run, const Coll *l, uint64_t step) {
   const PipeStage *stage = run->p->stage;
   RankRun *k = &run->rank[stage[l->row[0]].rank];
   uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
-  int code = run->m.reduce(run->m.self, l->model, l->grad, l->n);
+  int code = l->tie ? sum_ties(run, l) : run->m.reduce(run->m.self, l->stage[0], l->grad, l->ngrad);
   if (code) {
     char where[PR_WHERE];
-    return pr_fail(run, PR_E_MODEL, "model: step %llu, %s: reduce returned %d",
-                   (unsigned long long)step, pr_where(run, &k->t->instr[l->index[0]], where), code);
+    return pr_fail(run, PR_E_MODEL, "model: step %llu, %s: %s returned %d",
+                   (unsigned long long)step, pr_where(run, &k->t->instr[l->index[0]], where),
+                   l->tie ? "tie" : "reduce", code);
   }
   if (k->span) {
     PrSpan span = {start, pr_now() - run->epoch_ns};
@@ -222,7 +251,7 @@ static bool lay_out_slots(PrRun *run, RankRun *k, char *at, bool host, uint64_t 
   const uint64_t limit = UINT64_C(1) << 60;
   for (uint32_t i = 0; i < k->t->npool; i++) {
     const PipePool *l = &k->t->pool[i];
-    uint64_t bytes = pr_round(pr_class_bytes(&run->stage[l->stage].size, l->cls));
+    uint64_t bytes = pr_round(pr_class_bytes(&run->stage[l->stage].size, l->cls, l->skip));
     if ((l->cls == PIPE_HOST) != host)
       continue;
     if (*used > limit || (bytes && l->count > (limit - *used) / bytes))
@@ -280,7 +309,8 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
   k->slot = calloc((size_t)t->nslot + 1, sizeof *k->slot);
   /* A line more than needed: a buffer of no bytes at the end has an address, too. */
   k->block = aligned_alloc(PR_LINE, k->bytes + PR_LINE);
-  bool ok = k->slot && k->block && k->call;
+  k->listed = calloc((size_t)t->nlist + 1, sizeof *k->listed);
+  bool ok = k->slot && k->listed && k->block && k->call;
   if (k->ncopy > 0) {
     k->host = aligned_alloc(PR_LINE, k->host_bytes + PR_LINE);
     ok = ok && k->host;
@@ -296,6 +326,8 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
   uint64_t total, host = 0;
   lay_out(run, k, k->block, &total);
   lay_out_slots(run, k, k->host, true, &host);
+  for (uint32_t i = 0; i < t->nlist; i++)
+    k->listed[i] = k->slot[t->list[i]];
   return PR_OK;
 }
 
@@ -363,37 +395,92 @@ static uint32_t chan_of(PrRun *run, ChanFind *f, uint32_t r, uint32_t peer, bool
   return i;
 }
 
-/* Finds the replicas of each stage of the model. Their gradients have addresses by now. */
-static PrStatus take_replicas(PrRun *run) {
-  const PipeProgram *p = run->p;
-  run->coll = aligned_alloc(PR_LINE, p->nmodel * sizeof *run->coll);
-  run->coll_block = calloc(p->nstage, sizeof(void *) + 2 * sizeof(uint32_t));
-  if (!run->coll || !run->coll_block)
-    return pr_fail(run, PR_E_MEMORY, "no memory for %u stages", p->nstage);
-  memset(run->coll, 0, p->nmodel * sizeof *run->coll);
-  void **grad = run->coll_block;
-  uint32_t *row = (uint32_t *)(grad + p->nstage), *index = row + p->nstage;
+/* Numbers the ties: those of a row are coll[nmodel + number]. Returns how many there are. */
+static uint32_t number_ties(const PipeProgram *p, uint32_t *tie) {
+  uint32_t n = 0;
   for (uint32_t s = 0; s < p->nstage; s++)
+    tie[s] = PIPE_NONE;
+  for (uint32_t s = 0; s < p->nstage; s++) {
+    if (p->stage[s].tied != s || tie[s] != PIPE_NONE)
+      continue;
+    for (uint32_t q = s; tie[q] == PIPE_NONE; q = p->stage[q].tie)
+      tie[q] = n;
+    n++;
+  }
+  for (uint32_t s = 0; s < p->nstage; s++)
+    if (p->stage[s].tied != PIPE_NONE)
+      tie[s] = tie[p->stage[s].tied];
+  return n;
+}
+
+/* Finds who takes part in each REDUCE and TIE. Gradients have addresses by now. */
+static PrStatus take_sums(PrRun *run) {
+  const PipeProgram *p = run->p;
+  run->coll_block = calloc(p->nstage, 4 * sizeof(void *) + 7 * sizeof(uint32_t));
+  if (!run->coll_block)
+    return pr_fail(run, PR_E_MEMORY, "no memory for %u stages", p->nstage);
+  void **ptr = run->coll_block; /* a row is in one REDUCE, and perhaps one TIE */
+  uint32_t *num = (uint32_t *)(ptr + 4 * (size_t)p->nstage);
+  uint32_t *tie = num; /* of a row */
+  num += p->nstage;
+  uint32_t n = p->nmodel + number_ties(p, tie);
+  run->coll = aligned_alloc(PR_LINE, n * sizeof *run->coll);
+  if (!run->coll)
+    return pr_fail(run, PR_E_MEMORY, "no memory for %u stages", p->nstage);
+  memset(run->coll, 0, n * sizeof *run->coll);
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    RankRun *k = &run->rank[r];
+    for (uint32_t i = 0; i < k->ncomm; i++) {
+      const PipeInstr *c = &k->t->instr[k->comm[i].index];
+      if (c->op == PIPE_TIE)
+        k->comm[i].chan = p->nmodel + tie[c->stage];
+    }
+  }
+  for (uint32_t s = 0; s < p->nstage; s++) {
     run->coll[p->stage[s].model].n++;
-  for (uint32_t m = 0; m < p->nmodel; m++) {
-    Coll *l = &run->coll[m];
-    l->grad = grad, l->row = row, l->index = index, l->model = m;
-    grad += l->n, row += l->n, index += l->n;
+    if (tie[s] != PIPE_NONE)
+      run->coll[p->nmodel + tie[s]].n++;
+  }
+  for (uint32_t i = 0; i < n; i++) { /* room for all rows of each */
+    Coll *l = &run->coll[i];
+    l->grad = ptr, l->copy = ptr + l->n, l->row = num, l->index = num + l->n,
+    l->stage = num + 2 * l->n;
+    ptr += 2 * l->n, num += 3 * l->n;
     l->n = 0;
+    l->tie = i >= p->nmodel;
   }
   for (uint32_t s = 0; s < p->nstage; s++) { /* rows in order: so are the members */
     Coll *l = &run->coll[p->stage[s].model];
     l->row[l->n] = s;
-    l->grad[l->n++] = run->stage[s].grad;
+    l->stage[l->ngrad] = p->stage[s].model;
+    l->grad[l->ngrad++] = run->stage[s].grad;
+    l->n++;
+  }
+  for (uint32_t s = 0; s < p->nstage; s++) {
+    if (tie[s] == PIPE_NONE)
+      continue;
+    Coll *l = &run->coll[p->nmodel + tie[s]];
+    uint32_t m = p->stage[s].model;
+    if (p->stage[s].tied == s)
+      l->row[l->n++] = s;
+    if (m == s) { /* the first row of its stage: they ascend */
+      l->stage[l->ngrad] = m;
+      l->grad[l->ngrad++] = run->stage[s].grad;
+    } else {
+      l->copy[l->ncopy++] = run->stage[s].grad;
+    }
   }
   return PR_OK;
 }
 
-/* Splits each list into its streams and finds the channels. A boundary between two ranks has at
- * most two channels, which bounds their number. Linear in instructions and ranks. */
+/* Splits each list into its streams and finds the channels. Each needs a SEND, which bounds their
+ * number. Linear in instructions and ranks. */
 static PrStatus take_streams(PrRun *run) {
   const PipeProgram *p = run->p;
   ChanFind f = {.room = 2 * (size_t)p->nstage};
+  for (uint32_t r = 0; p->edge && r < p->nrank; r++)
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
+      f.room += p->rank[r].instr[i].op == PIPE_SEND_F || p->rank[r].instr[i].op == PIPE_SEND_B;
   bool *graded = calloc(p->nstage, sizeof *graded);
   f.at[0] = calloc(2 * (size_t)p->nrank, sizeof *f.at[0]);
   f.first = malloc(p->nrank * sizeof *f.first);
@@ -417,7 +504,7 @@ static PrStatus take_streams(PrRun *run) {
       const PipeInstr *c = &t->instr[i];
       if (c->op == PIPE_SEND_F || c->op == PIPE_SEND_B) {
         k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, true)};
-      } else if (c->op == PIPE_REDUCE) {
+      } else if (pipe_is_sum(c->op)) { /* of a TIE: take_sums says it */
         k->comm[k->ncomm++] = (CommAt){i, p->stage[c->stage].model};
       } else if (pipe_op_info[c->op].comm) {
         k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, false)};
@@ -439,6 +526,22 @@ static PrStatus take_streams(PrRun *run) {
 
 /* Runs */
 
+/* The stages of the model without output, ascending: rows 0 .. nmodel - 1 are the first of each. */
+static void find_sinks(PrRun *run) {
+  const PipeProgram *p = run->p;
+  uint32_t nsource = 0;
+  for (uint32_t s = 0; s < p->nstage; s++) {
+    const PipeStage *g = &p->stage[s];
+    if (g->nout == 0)
+      run->loss_rank = g->rank;
+    run->stage[s].sink = g->nout > 0     ? PIPE_NONE
+                         : s < p->nmodel ? run->nsink++
+                                         : run->stage[g->model].sink;
+    nsource += s < p->nmodel && g->nin == 0;
+  }
+  run->free_running = run->o.free_running && run->nsink == 1 && nsource == 1;
+}
+
 static PrStatus open_run(PrRun *run) {
   const PipeProgram *p = run->p;
   const PrOptions *o = &run->o;
@@ -450,8 +553,9 @@ static PrStatus open_run(PrRun *run) {
   run->trace_slots = (uint64_t)o->trace_steps +
                      2; /* free-running ranks are up to two steps apart */
   run->rank = aligned_alloc(PR_LINE, p->nrank * sizeof *run->rank);
-  run->loss[0] = calloc(p->nmb, sizeof(double));
-  run->loss[1] = calloc(p->nmb, sizeof(double));
+  find_sinks(run);
+  run->loss[0] = calloc((size_t)run->nsink * p->nmb, sizeof(double));
+  run->loss[1] = calloc((size_t)run->nsink * p->nmb, sizeof(double));
   if (!run->rank)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u ranks", p->nrank);
   memset(run->rank, 0, p->nrank * sizeof *run->rank);
@@ -464,15 +568,12 @@ static PrStatus open_run(PrRun *run) {
     k->id = r;
     atomic_init(&k->step_start, UINT64_MAX);
   }
-  for (uint32_t s = 0; s < p->nstage; s++)
-    if (p->stage[s].next == PIPE_NONE)
-      run->loss_rank = p->stage[s].rank;
   if ((st = take_stages(run)) || (st = take_streams(run)))
     return st;
   for (uint32_t r = 0; r < p->nrank; r++)
     if ((st = take_memory(run, &run->rank[r])))
       return st;
-  if ((st = take_replicas(run)))
+  if ((st = take_sums(run)))
     return st;
   run->epoch_ns = pr_now();
   if (!o->seed)
@@ -512,20 +613,28 @@ PrStatus pr_steps(PrRun *run, uint64_t n) {
   return run->o.seed ? seeded_steps(run, n) : threads_steps(run, n);
 }
 
+/* Of a microbatch: the sum over the stages without output. */
+static double loss_of(const PrRun *run, const double *loss, uint32_t mb) {
+  double sum = loss[mb];
+  for (uint32_t k = 1; k < run->nsink; k++)
+    sum += loss[(size_t)k * run->p->nmb + mb];
+  return sum;
+}
+
 double pr_loss(const PrRun *run) {
   if (run->loss_steps == 0)
     return NAN;
   const double *loss = run->loss[(run->loss_steps - 1) & 1];
   double sum = 0;
   for (uint32_t m = 0; m < run->p->nmb; m++)
-    sum += loss[m];
+    sum += loss_of(run, loss, m);
   return sum / run->p->nmb;
 }
 
 double pr_loss_mb(const PrRun *run, uint32_t mb) {
   if (run->loss_steps == 0 || mb >= run->p->nmb)
     return NAN;
-  return run->loss[(run->loss_steps - 1) & 1][mb];
+  return loss_of(run, run->loss[(run->loss_steps - 1) & 1], mb);
 }
 
 void *pr_weight(PrRun *run, uint32_t stage) {
@@ -554,6 +663,7 @@ void pr_close(PrRun *run) {
     free(k->copy);
     free(k->host);
     free(k->slot);
+    free(k->listed);
     free(k->call);
     free(k->block);
     free(k->span);

@@ -14,20 +14,20 @@
 /* The head of k's COMM stream. */
 static const PipeInstr *head(const RankRun *k) { return &k->t->instr[k->comm[k->comm_next].index]; }
 
-/* The row of the first replica that has not come to the REDUCE c. */
+/* The first row that has not come to the REDUCE or TIE c. */
 static uint32_t late_replica(const PrRun *run, const PipeInstr *c) {
   uint32_t s = c->stage;
   for (;;) {
     const RankRun *k = &run->rank[run->p->stage[s].rank];
-    if (!k->comm_active || head(k)->op != PIPE_REDUCE || head(k)->stage != s)
+    if (!k->comm_active || head(k)->op != c->op || head(k)->stage != s)
       return s;
-    s = run->p->stage[s].replica;
+    s = pipe_sum_next(run->p->stage, c->op, s);
   }
 }
 
 static RankRun *waits_for(PrRun *run, const RankRun *k) {
   const PipeInstr *c = head(k);
-  if (c->op == PIPE_REDUCE)
+  if (pipe_is_sum(c->op))
     return &run->rank[run->p->stage[late_replica(run, c)].rank];
   return &run->rank[c->peer];
 }
@@ -51,14 +51,13 @@ PrStatus pr_report_stall(PrRun *run) {
   k = first;
   do {
     const PipeInstr *c = head(k);
-    uint32_t stage;
     char where[PR_WHERE], partner[PIPE_OP_TEXT];
-    PipeOp op = PIPE_REDUCE;
-    if (c->op == PIPE_REDUCE)
-      stage = late_replica(run, c);
+    PipeInstr other = *c;
+    if (pipe_is_sum(c->op))
+      other.stage = late_replica(run, c);
     else
-      op = pr_partner(run->p, c, &stage);
-    pipe_op_text(partner, op, stage, c->mb);
+      other.op = (uint8_t)pr_partner(run->p, c, &other.stage);
+    pipe_instr_text(partner, pipe_graph(run->p), &other);
     if (n++ < SHOWN && len < sizeof text)
       len += (size_t)snprintf(text + len, sizeof text - len,
                               "%srank %u waits in %s for %s on rank %u", len ? "; " : "", k->id,

@@ -247,7 +247,7 @@ static void draw_rects(const Page *g, const Panel *n, uint32_t r, double y) {
     uint64_t a = n->track->start[r][i], b = n->track->end[r][i];
     double x = x_at(g, n, a), w = inset(x_at(g, n, b) - x);
     char op[PIPE_OP_TEXT], took[SVG_NUMBER], from[SVG_NUMBER];
-    pipe_op_text(op, (PipeOp)in->op, in->stage, in->mb);
+    pipe_instr_text(op, pipe_graph(g->p), in);
     emit(g, "<rect class=\"$\" x=\"~\" y=\"~\" width=\"~\" height=\"~\"><title>$: $, starts at $",
          pipe_op_info[in->op].text, x, y, w > least(in->op) ? w : least(in->op), g->row, op,
          svg_time(took, (double)(b - a), n->track->timed),
@@ -725,7 +725,9 @@ static void lay_out(Page *g, Panel *n, int npanel) {
     }
   for (uint32_t s = 0; s < p->nstage; s++) {
     g->nchunk = p->stage[s].chunk + 1 > g->nchunk ? p->stage[s].chunk + 1 : g->nchunk;
-    arrows += p->stage[s].next < p->nstage && p->stage[p->stage[s].next].rank != p->stage[s].rank;
+    const PipeStage *st = &p->stage[s];
+    arrows += st->next == PIPE_MANY ? st->nout
+                                    : st->next < p->nstage && p->stage[st->next].rank != st->rank;
   }
   extent = extent > 0 ? extent : 1;
   double mean = nop > 0 && busy > 0 ? busy / nop : extent;

@@ -88,7 +88,7 @@ static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
   uint64_t start = to_ns(g, g->start[row][i]), end = to_ns(g, g->end[row][i]);
   uint32_t stream = pipe_op_info[in->op].stream, tid = track_of(p, r, stream);
   char op[PIPE_OP_TEXT];
-  pipe_op_text(op, (PipeOp)in->op, in->stage, in->mb);
+  pipe_instr_text(op, pipe_graph(p), in);
   fprintf(f, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%u,\"name\":\"%s\",\"cat\":\"%s\"", pid, tid, op,
           stream_name[stream]);
   put_us(f, "ts", start);
@@ -109,7 +109,7 @@ static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
     fprintf(f, ":%u:%u\"", at->line, at->col);
   }
   fputs("}}", f);
-  if (!comm || in->op == PIPE_REDUCE)
+  if (!comm || pipe_is_sum(in->op))
     return;
   fprintf(f,
           ",\n{\"ph\":\"%s\",\"pid\":%d,\"tid\":%u,\"id\":%" PRIu64

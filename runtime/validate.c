@@ -7,66 +7,10 @@
  *
  * Only pointers and the lengths of the arrays behind them are taken on trust. Linear in
  * instructions. */
-#include "run.h"
+#include "validate.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static const uint64_t SIZE_LIMIT = UINT64_C(1) << 56; /* sums of 2^6 such sizes cannot wrap */
-
-/* What has been seen of a (stage, mb), and where its stashes lie. */
-#define SEEN(op) (1u << PIPE_##op)
-typedef struct Seen {
-  uint32_t act, gout, host, peer;
-  uint32_t ops; /* set of SEEN(op) */
-} Seen;
-
-/* A slot, and what is in it: a stash, or the output (gradient) of stage `owner` for `mb`. touched: for
- * each stream, how many of its instructions are completed with the last one that uses the slot. */
-typedef struct Slot {
-  const PipePool *pool;
-  bool full, gradient;
-  uint32_t owner, mb;
-  uint32_t touched[PIPE_NSTREAMS];
-  uint32_t action; /* the last action that has touched it: 1 + row of its first instruction */
-} Slot;
-
-/* A slot of class GUEST, which belongs to the rank that first uses it. */
-typedef struct Guest {
-  const PipePool *pool;
-  uint32_t owner; /* rank + 1; 0: nobody yet */
-  bool full;
-} Guest;
-
-typedef struct Check {
-  PrRun *run;
-  const PipeProgram *p;
-  Guest **guest;  /* [nrank][nslot], NULL of a rank without */
-  Seen *seen;     /* [nmodel * nmb], by stage, then microbatch */
-  size_t *seen0;  /* [nstage]: where those of a stage begin */
-  uint32_t *left; /* [nstage]: microbatches whose backward has not been seen */
-  /* [nstage]: COMPUTE instructions up to its last gradient so far that no U has applied yet, COMM ones
-   * up to the REDUCE for it; 0: none. Updates so far. */
-  uint32_t *graded, *reduced, *updates;
-  /* Of the rank at hand. */
-  Slot *slot;
-  uint32_t rank, index;         /* of the instruction */
-  uint32_t first;               /* of COMPUTE: the row where its action begins */
-  uint32_t done[PIPE_NSTREAMS]; /* instructions above it in each stream */
-  /* Most that an instruction of a stream has waited for so far, of each stream. */
-  uint32_t wait[PIPE_NSTREAMS][PIPE_NSTREAMS];
-} Check;
-
-#define FAIL(run, ...) pr_fail(run, PR_E_ARG, __VA_ARGS__)
-
-/* "program: rank 1 instruction 7 (1SEND_F3): ..." */
-#define FAIL_AT(k, c, fmt, ...) \
-  do { \
-    char op_[PIPE_OP_TEXT]; \
-    pipe_op_text(op_, (PipeOp)(c)->op, (c)->stage, (c)->mb); \
-    return FAIL((k)->run, "program: rank %u instruction %u (%s): " fmt, (k)->rank, (k)->index, \
-                op_, __VA_ARGS__); \
-  } while (0)
 
 static PrStatus check_head(PrRun *run) {
   const PipeProgram *p = run->p;
@@ -78,7 +22,7 @@ static PrStatus check_head(PrRun *run) {
     return FAIL(run, "program: made for ABI %u, this runtime has %u: recompile the .pipe file",
                 p->abi, PIPE_ABI);
   if (!p->name || !p->params || !p->rank || !p->stage || (p->nsite && !p->site) ||
-      (p->nfile && !p->file))
+      (p->nfile && !p->file) || !p->edge != !p->row || (p->nedge && !p->edge))
     return FAIL(run, "program: a table is missing");
   if (p->nrank == 0 || p->nstage == 0 || p->nmb == 0)
     return FAIL(run, "program: %u ranks, %u stages, %u microbatches: none may be 0", p->nrank,
@@ -98,98 +42,18 @@ static PrStatus check_head(PrRun *run) {
   return PR_OK;
 }
 
-static Seen *seen_of(const Check *k, uint32_t stage, uint32_t mb) {
-  return &k->seen[k->seen0[stage] + (mb - k->p->stage[stage].mb0)];
-}
-
-/* Replicas run the same stage of the model on different ranks, and each microbatch is one's. */
-static PrStatus check_replicas(Check *k) {
-  const PipeProgram *p = k->p;
-  uint32_t *last = k->left; /* not in use yet: 1 + last row looked at of a rank; nrank <= nstage */
-  uint32_t nrow = 0;
-  for (uint32_t m = 0; m < p->nmodel; m++) { /* row m is the first that runs stage m */
-    if (p->stage[m].model != m)
-      return FAIL(k->run, "program: stage %u runs stage %u of the model", m, p->stage[m].model);
-    uint32_t s = m;
-    uint64_t mbs = 0;
-    do {
-      const PipeStage *g = &p->stage[s];
-      if (g->mb0 != mbs)
-        return FAIL(k->run, "program: stage %u has microbatches from %u on, expected %llu", s,
-                    g->mb0, (unsigned long long)mbs);
-      nrow++, mbs += g->nmb;
-      if (g->replica >= p->nstage || p->stage[g->replica].model != m || nrow > p->nstage ||
-          (g->replica <= s) != (g->replica == m))
-        return FAIL(k->run, "program: the replicas of stage %u are not a circle of rising rows", m);
-      uint32_t other = last[g->rank];
-      if (other > 0 && p->stage[other - 1].model == m)
-        return FAIL(k->run, "program: stages %u and %u are replicas on rank %u", other - 1, s,
-                    g->rank);
-      last[g->rank] = s + 1;
-    } while ((s = p->stage[s].replica) != m);
-    if (mbs != p->nmb)
-      return FAIL(k->run, "program: stage %u has %llu microbatches in all, expected %u", m,
-                  (unsigned long long)mbs, p->nmb);
-  }
-  if (nrow != p->nstage)
-    return FAIL(k->run, "program: %u stages are replicas of none", p->nstage - nrow);
-  memset(last, 0, p->nrank * sizeof *last);
-  return PR_OK;
-}
-
-static PrStatus check_stages(Check *k) {
-  const PipeProgram *p = k->p;
-  uint32_t nchain = 0;
-  for (uint32_t s = 0; s < p->nstage; s++) {
-    const PipeStage *g = &p->stage[s];
-    if (g->rank >= p->nrank)
-      return FAIL(k->run, "program: stage %u is on rank %u of %u", s, g->rank, p->nrank);
-    if ((g->prev != PIPE_NONE && (g->prev >= p->nstage || p->stage[g->prev].next != s)) ||
-        (g->next != PIPE_NONE && (g->next >= p->nstage || p->stage[g->next].prev != s)))
-      return FAIL(k->run, "program: stage %u is not linked with its neighbours", s);
-    if (g->nmb == 0 || g->mb0 >= p->nmb || g->nmb > p->nmb - g->mb0)
-      return FAIL(k->run, "program: stage %u has microbatches %u + %u of %u", s, g->mb0, g->nmb,
-                  p->nmb);
-    const PipeStage *h = g->next == PIPE_NONE ? NULL : &p->stage[g->next];
-    if (h && (h->mb0 != g->mb0 || h->nmb != g->nmb || h->model != g->model + 1))
-      return FAIL(k->run, "program: stages %u and %u are not of one pipe", s, g->next);
-    if ((g->model == 0) != (g->prev == PIPE_NONE) || (g->model + 1 == p->nmodel) != !h)
-      return FAIL(k->run, "program: stage %u runs stage %u of %u, at the wrong end of a pipe", s,
-                  g->model, p->nmodel);
-    nchain += g->prev == PIPE_NONE;
-    const uint64_t bytes[] = {g->act_bytes,  g->gout_bytes, g->boundary_bytes, g->weight_bytes,
-                              g->grad_bytes, g->opt_bytes,  g->work_bytes};
-    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
-      if (bytes[i] > (p->sized ? SIZE_LIMIT : 0))
-        return FAIL(k->run, "program: stage %u has a size of %llu bytes", s,
-                    (unsigned long long)bytes[i]);
-  }
-  if ((uint64_t)nchain * p->nmodel != p->nstage)
-    return FAIL(k->run, "program: %u stages are not chains of %u", p->nstage, p->nmodel);
-  PrStatus st = check_replicas(k);
-  if (st)
-    return st;
-
-  uint32_t *nchunk = k->left; /* not in use yet; nrank <= nstage */
-  for (uint32_t s = 0; s < p->nstage; s++)
-    if (p->stage[s].chunk != nchunk[p->stage[s].rank]++)
-      return FAIL(k->run, "program: stage %u is chunk %u of rank %u, expected %u", s,
-                  p->stage[s].chunk, p->stage[s].rank, nchunk[p->stage[s].rank] - 1);
-  for (uint32_t r = 0; r < p->nrank; r++)
-    if (nchunk[r] == 0)
-      return FAIL(k->run, "program: rank %u has no stage", r);
-  return PR_OK;
-}
-
 static PrStatus check_sizes(PrRun *run) {
-  static const char *const what[] = {"act", "gout", "boundary", "weight", "grad", "opt", "work"};
+  static const char *const what[] = {"act", "gout", "boundary", "weight", "grad",
+                                     "opt", "work", "edge",     "tied"};
   const PipeProgram *p = run->p;
   for (uint32_t s = 0; s < p->nstage; s++) {
     const PipeStage *g = &p->stage[s];
     PrSizes z = run->stage[s].size = run->m.sizes(run->m.self, g->model);
-    const uint64_t have[] = {z.act, z.gout, z.boundary, z.weight, z.grad, z.opt, z.work};
-    const uint64_t want[] = {g->act_bytes,  g->gout_bytes, g->boundary_bytes, g->weight_bytes,
-                             g->grad_bytes, g->opt_bytes,  g->work_bytes};
+    const uint64_t have[] = {z.act, z.gout, z.boundary, z.weight, z.grad,
+                             z.opt, z.work, z.edge,     z.tied};
+    const uint64_t want[] = {g->act_bytes,    g->gout_bytes, g->boundary_bytes,
+                             g->weight_bytes, g->grad_bytes, g->opt_bytes,
+                             g->work_bytes,   g->edge_bytes, g->tied_bytes};
     for (size_t i = 0; i < sizeof have / sizeof *have; i++) {
       if (have[i] > SIZE_LIMIT)
         return FAIL(run, "model: stage %u asks for %llu bytes of %s", s,
@@ -199,6 +63,17 @@ static PrStatus check_sizes(PrRun *run) {
                        "stage %u: the model has %llu bytes of %s, the program was proved with %llu",
                        s, (unsigned long long)have[i], what[i], (unsigned long long)want[i]);
     }
+    if (g->tied != PIPE_NONE && z.tied > z.grad)
+      return FAIL(run, "model: stage %u shares %llu bytes of %llu of gradients", s,
+                  (unsigned long long)z.tied, (unsigned long long)z.grad);
+  }
+  for (uint32_t s = 0; s < p->nstage; s++) { /* all that are tied share as much */
+    const PipeStage *g = &p->stage[s];
+    uint32_t q = g->tied == PIPE_NONE ? s : p->stage[g->tied].tie;
+    if (run->stage[s].size.tied != run->stage[q].size.tied && g->tied != PIPE_NONE)
+      return FAIL(run, "model: stages %u and %u are tied, but share %llu and %llu bytes", s, q,
+                  (unsigned long long)run->stage[s].size.tied,
+                  (unsigned long long)run->stage[q].size.tied);
   }
   return PR_OK;
 }
@@ -211,6 +86,9 @@ static PrStatus check_model(PrRun *run) {
     return FAIL(run, "model has %u stages, the program %u", m->nstage, run->p->nmodel);
   if (run->p->nmodel < run->p->nstage && !m->reduce)
     return FAIL(run, "model: the program has replicas, so reduce may not be NULL");
+  for (uint32_t s = 0; s < run->p->nstage && !m->tie; s++)
+    if (run->p->stage[s].tied != PIPE_NONE)
+      return FAIL(run, "model: the program ties stages, so tie may not be NULL");
   return PR_OK;
 }
 
@@ -219,14 +97,15 @@ static PrStatus check_pools(Check *k, const PipeRank *t) {
   uint32_t next = 0;
   for (uint32_t i = 0; i < t->npool; i++) {
     const PipePool *l = &t->pool[i];
-    if (l->cls >= PIPE_NCLASSES || l->stage >= p->nstage)
+    if (l->cls >= PIPE_NCLASSES || l->stage >= p->nstage ||
+        l->skip > (l->cls >= PIPE_OUT && p->edge))
       return FAIL(k->run, "program: rank %u pool %u: class %u, stage %u: out of range", k->rank, i,
                   l->cls, l->stage);
     if (l->first != next || l->count == 0 || l->count > t->nslot - next)
       return FAIL(k->run, "program: rank %u pool %u: %u slots from %u, expected some from %u of %u",
                   k->rank, i, l->count, l->first, next, t->nslot);
     /* The sizes of the program are the model's, see check_sizes. */
-    uint64_t want = p->sized ? pr_class_bytes(&k->run->stage[l->stage].size, l->cls) : 0;
+    uint64_t want = p->sized ? pr_class_bytes(&k->run->stage[l->stage].size, l->cls, l->skip) : 0;
     if (l->bytes != want)
       return FAIL(k->run, "program: rank %u pool %u: slots of %llu bytes for tensors of %llu",
                   k->rank, i, (unsigned long long)l->bytes, (unsigned long long)want);
@@ -241,7 +120,7 @@ static PrStatus check_pools(Check *k, const PipeRank *t) {
 /* `slot` must be of class cls and hold a tensor as `stage` has it, or be PIPE_NONE if there is no
  * such tensor (stage PIPE_NONE). Without sizes in the program the model's decide. */
 static PrStatus check_slot(Check *k, const PipeInstr *c, const char *field, uint32_t slot,
-                           PipeClass cls, uint32_t stage) {
+                           PipeClass cls, uint32_t stage, bool skip) {
   const PipeRank *t = &k->p->rank[k->rank];
   if (stage == PIPE_NONE) {
     if (slot != PIPE_NONE)
@@ -251,11 +130,14 @@ static PrStatus check_slot(Check *k, const PipeInstr *c, const char *field, uint
   if (slot >= t->nslot)
     FAIL_AT(k, c, "field %s is slot %u of %u", field, slot, t->nslot);
   const PipePool *l = k->slot[slot].pool;
+  if (l->skip != skip)
+    FAIL_AT(k, c, "field %s is slot %u, %s", field, slot,
+            skip ? "which is for the chain" : "which is not for the chain");
   if (l->cls != (uint32_t)cls)
     FAIL_AT(k, c, "field %s is slot %u of class %s, expected %s", field, slot,
             pipe_class_name[l->cls], pipe_class_name[cls]);
-  uint64_t a = pr_class_bytes(&k->run->stage[l->stage].size, cls);
-  uint64_t b = pr_class_bytes(&k->run->stage[stage].size, cls);
+  uint64_t a = pr_class_bytes(&k->run->stage[l->stage].size, cls, skip);
+  uint64_t b = pr_class_bytes(&k->run->stage[stage].size, cls, skip);
   if (a != b)
     FAIL_AT(k, c, "field %s: slot %u has %llu bytes for a tensor of %llu", field, slot,
             (unsigned long long)a, (unsigned long long)b);
@@ -273,47 +155,72 @@ static PrStatus check_turn(Check *k, const PipeInstr *c, uint32_t at, bool reads
   return PR_OK;
 }
 
-/* The boundary tensor in field `in` (reads) or `out`. X and DX belong to the boundary with the
- * stage before, Y and DY to that with the stage after. */
-static PrStatus check_tensor(Check *k, const PipeInstr *c, PipeTensor tensor, bool reads) {
+/* A tensor in slot `at`, of field `in` (reads) or `out`: what passes by p. */
+static PrStatus check_passage(Check *k, const PipeInstr *c, Passage p, uint32_t at, bool gradient,
+                              bool reads) {
   const char *field = reads ? "in" : "out";
-  const PipeStage *g = &k->p->stage[c->stage];
-  bool comm = pipe_op_info[c->op].comm;
-  bool before = tensor == PIPE_T_X || tensor == PIPE_T_DX;
-  bool gradient = tensor == PIPE_T_DX || tensor == PIPE_T_DY;
-  uint32_t other = before ? g->prev : g->next, owner = before ? g->prev : c->stage;
-  uint32_t at = reads ? c->in : c->out;
-  if (tensor == PIPE_T_NONE || other == PIPE_NONE)
-    return check_slot(k, c, field, at, PIPE_IN, PIPE_NONE);
+  bool comm = pipe_op_info[c->op].comm, skip = p.edge != PIPE_NONE && k->p->edge[p.edge].skip;
   PipeClass cls = reads == comm ? PIPE_OUT : PIPE_IN; /* SEND reads OUT; F, B and I read IN */
-  if (k->p->stage[other].rank == k->rank)
+  if (k->p->stage[p.other].rank == k->rank)
     cls = PIPE_LOCAL;
-  PrStatus st = check_slot(k, c, field, at, cls, owner);
+  PrStatus st = check_slot(k, c, field, at, cls, p.owner, skip);
   if (st)
     return st;
 
   Slot *slot = &k->slot[at];
-  if (reads &&
-      (!slot->full || slot->gradient != gradient || slot->owner != owner || slot->mb != c->mb))
+  if (reads && (!slot->full || slot->gradient != gradient || slot->owner != p.owner ||
+                slot->mb != c->mb || slot->edge != p.edge))
     FAIL_AT(k, c, "slot %u does not hold what it reads", at);
   if (!reads && slot->full)
     FAIL_AT(k, c, "fills slot %u, which is in use", at);
-  slot->full = !reads, slot->gradient = gradient, slot->owner = owner, slot->mb = c->mb;
+  slot->full = !reads, slot->gradient = gradient;
+  slot->owner = p.owner, slot->mb = c->mb, slot->edge = p.edge;
   return check_turn(k, c, at, reads);
+}
+
+/* The tensors in field `in` (reads) or `out`. X and DX belong to the boundary with the stages before, Y
+ * and DY to that with the stages after. A transfer has the one of its edge, an op all. */
+static PrStatus check_tensors(Check *k, const PipeInstr *c, PipeTensor tensor, bool reads) {
+  const char *field = reads ? "in" : "out";
+  const PipeStage *g = &k->p->stage[c->stage];
+  const PipeRank *t = &k->p->rank[k->rank];
+  bool down = tensor == PIPE_T_Y || tensor == PIPE_T_DY;
+  bool gradient = tensor == PIPE_T_DX || tensor == PIPE_T_DY;
+  uint32_t at = reads ? c->in : c->out, n = down ? g->nout : g->nin;
+  if (tensor == PIPE_T_NONE || n == 0)
+    return check_slot(k, c, field, at, PIPE_IN, PIPE_NONE, false);
+  if (pipe_op_info[c->op].comm) {
+    uint32_t i = !k->p->edge ? 0 : down ? k->p->edge[c->keep].out : k->p->edge[c->keep].in;
+    return check_passage(k, c, passage(k, c->stage, c->mb, down, i), at, gradient, reads);
+  }
+  if (n > 1 && (at > t->nlist || n > t->nlist - at))
+    FAIL_AT(k, c, "field %s: %u slots from %u on in a list of %u", field, n, at, t->nlist);
+  for (uint32_t i = 0; i < n; i++) {
+    PrStatus st = check_passage(k, c, passage(k, c->stage, c->mb, down, i),
+                                n > 1 ? t->list[at + i] : at, gradient, reads);
+    if (st)
+      return st;
+  }
+  return PR_OK;
 }
 
 static PrStatus check_peer(Check *k, const PipeInstr *c) {
   const PipeStage *g = &k->p->stage[c->stage];
   if (pipe_op_info[c->op].stream == PIPE_COPY)
     return PR_OK; /* see check_guest */
-  if (!pipe_op_info[c->op].comm || c->op == PIPE_REDUCE) {
+  if (!pipe_op_info[c->op].comm || pipe_is_sum(c->op)) {
     if (c->peer != PIPE_NONE)
       FAIL_AT(k, c, "has peer %u", c->peer);
     return PR_OK;
   }
-  uint32_t other = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B ? g->next : g->prev;
-  if (other == PIPE_NONE)
+  bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
+  if ((down ? g->nout : g->nin) == 0)
     FAIL_AT(k, c, "stage %u has no stage on that side", c->stage);
+  if (k->p->edge && c->keep >= k->p->nedge)
+    FAIL_AT(k, c, "edge %u of %u", c->keep, k->p->nedge);
+  if (k->p->edge && (down ? k->p->edge[c->keep].from : k->p->edge[c->keep].to) != g->model)
+    FAIL_AT(k, c, "edge %u is not of stage %u", c->keep, g->model);
+  uint32_t other = pipe_other_end(pipe_graph(k->p), c);
   if (c->peer == k->rank || c->peer != k->p->stage[other].rank)
     FAIL_AT(k, c, "peer is rank %u, but stage %u is on rank %u", c->peer, other,
             k->p->stage[other].rank);
@@ -356,7 +263,26 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
     k->reduced[c->stage] = k->done[PIPE_COMM] + 1;
     return PR_OK;
   }
+  if (c->op == PIPE_TIE) {
+    if (k->p->stage[c->stage].tied != c->stage)
+      FAIL_AT(k, c, "stage %u has no TIE", c->stage);
+    for (uint32_t s = c->stage; s < k->p->nstage; s++) {
+      const PipeStage *g = &k->p->stage[s];
+      if (g->tied != c->stage)
+        continue;
+      if (k->tied[s])
+        FAIL_AT(k, c, "stage %u is tied twice", s);
+      if (!k->graded[s] || k->wait[PIPE_COMM][PIPE_COMPUTE] < k->graded[s] ||
+          (g->replica != s && !k->reduced[s]))
+        FAIL_AT(k, c, "does not wait for the gradients of stage %u", s);
+      k->tied[s] = k->done[1] + 1;
+    }
+    return PR_OK;
+  }
   if (c->op == PIPE_U) {
+    if (k->p->stage[c->stage].tied != PIPE_NONE &&
+        (!k->tied[c->stage] || k->wait[PIPE_COMPUTE][PIPE_COMM] < k->tied[c->stage]))
+      FAIL_AT(k, c, "does not wait for the sum over the stages tied to stage %u", c->stage);
     if (k->p->stage[c->stage].replica != c->stage &&
         (!k->reduced[c->stage] || k->wait[PIPE_COMPUTE][PIPE_COMM] < k->reduced[c->stage]))
       FAIL_AT(k, c, "does not wait for the sum over the replicas of stage %u", c->stage);
@@ -364,11 +290,18 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
       FAIL_AT(k, c, "stage %u has no gradient to apply", c->stage);
     if (c->mb != PIPE_NONE && !(seen_of(k, c->stage, c->mb)->ops & (SEEN(B) | SEEN(W))))
       FAIL_AT(k, c, "microbatch %u has no gradient yet", c->mb);
-    k->graded[c->stage] = k->reduced[c->stage] = 0;
+    k->graded[c->stage] = k->reduced[c->stage] = k->tied[c->stage] = 0;
     k->updates[c->stage]++;
     return PR_OK;
   }
   Seen *s = seen_of(k, c->stage, c->mb);
+  if (pipe_op_info[c->op].comm) {
+    const PipeStage *g = &k->p->stage[c->stage];
+    bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
+    if (s->moved[c->op - PIPE_SEND_F]++ == (down ? g->nout : g->nin))
+      FAIL_AT(k, c, "stands there twice on rank %u", k->rank);
+    return PR_OK;
+  }
   if (s->ops & 1u << c->op)
     FAIL_AT(k, c, "stands there twice on rank %u", k->rank);
   if ((s->ops & before[c->op]) != before[c->op] || (s->ops & never[c->op]))
@@ -378,6 +311,9 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
     FAIL_AT(k, c, "the stash of stage %u, microbatch %u is in host memory", c->stage, c->mb);
   s->ops |= 1u << c->op;
   if (c->op == PIPE_B || c->op == PIPE_W) {
+    if (k->tied[c->stage])
+      FAIL_AT(k, c, "adds to the gradients of stage %u after their sum with those tied to it",
+              c->stage);
     if (k->reduced[c->stage])
       FAIL_AT(k, c, "adds to the gradients of stage %u after their sum over the replicas",
               c->stage);
@@ -398,8 +334,8 @@ static PrStatus check_guest(Check *k, const PipeInstr *c, Seen *s) {
     FAIL_AT(k, c, "field keep is slot %u of rank %u, expected one of class guest", c->keep,
             c->peer);
   g += c->keep;
-  uint64_t a = pr_class_bytes(&k->run->stage[g->pool->stage].size, PIPE_GUEST);
-  uint64_t b = pr_class_bytes(&k->run->stage[c->stage].size, PIPE_GUEST);
+  uint64_t a = pr_class_bytes(&k->run->stage[g->pool->stage].size, PIPE_GUEST, 0);
+  uint64_t b = pr_class_bytes(&k->run->stage[c->stage].size, PIPE_GUEST, 0);
   if (a != b)
     FAIL_AT(k, c, "field keep: slot %u of rank %u has %llu bytes for a stash of %llu", c->keep,
             c->peer, (unsigned long long)a, (unsigned long long)b);
@@ -428,7 +364,7 @@ static PrStatus find_guests(Check *k, uint64_t ninstr) {
     uint64_t guests = 0;
     for (uint32_t i = 0; t->pool && i < t->npool && guests <= ninstr; i++)
       guests += t->pool[i].cls == PIPE_GUEST ? t->pool[i].count : 0;
-    if (guests > ninstr || t->nslot > 4 * (uint64_t)t->ninstr + guests)
+    if (guests > ninstr || t->nslot > 4 * (uint64_t)t->ninstr + guests + t->nlist)
       return FAIL(k->run, "program: rank %u has %u slots, more than its instructions can use", r,
                   t->nslot);
     ninstr -= guests;
@@ -474,13 +410,22 @@ static PrStatus check_action(Check *k, const PipeInstr *c) {
   else if (c->wait > 0 || c->wait_copy > 0)
     FAIL_AT(k, c, "waits for %u instructions, but only the first op of its action may wait",
             c->wait + c->wait_copy);
-  const uint32_t slot[] = {c->act, c->gout, c->keep, c->in, c->out};
-  for (size_t i = 0; i < sizeof slot / sizeof *slot; i++) {
-    if (slot[i] >= t->nslot)
-      continue;
-    if (later && k->slot[slot[i]].action == k->first + 1)
-      FAIL_AT(k, c, "slot %u is of another op of its action, too", slot[i]);
-    k->slot[slot[i]].action = k->first + 1;
+  const PipeStage *g = &k->p->stage[c->stage];
+  bool forward = c->op == PIPE_F;
+  const uint32_t field[] = {c->act, c->gout, c->keep, c->in, c->out};
+  const uint32_t tensors[] = {1, 1, 1, forward ? g->nin : g->nout, forward ? g->nout : g->nin};
+  for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
+    uint32_t n = tensors[i];
+    if (n > 1 && (field[i] > t->nlist || n > t->nlist - field[i]))
+      continue; /* see check_tensors */
+    for (uint32_t j = 0; j < n; j++) {
+      uint32_t slot = n > 1 ? t->list[field[i] + j] : field[i];
+      if (slot >= t->nslot)
+        continue;
+      if (later && k->slot[slot].action == k->first + 1)
+        FAIL_AT(k, c, "slot %u is of another op of its action, too", slot);
+      k->slot[slot].action = k->first + 1;
+    }
   }
   return PR_OK;
 }
@@ -493,8 +438,8 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
   if (c->stage >= p->nstage || p->stage[c->stage].rank != k->rank)
     FAIL_AT(k, c, "stage %u is not on rank %u", c->stage, k->rank);
   const PipeStage *g = &p->stage[c->stage];
-  bool none = c->op == PIPE_REDUCE || (c->op == PIPE_U && c->mb == PIPE_NONE);
-  if (none ? c->mb != PIPE_NONE : c->mb < g->mb0 || c->mb - g->mb0 >= g->nmb)
+  bool none = pipe_is_sum(c->op) || (c->op == PIPE_U && c->mb == PIPE_NONE);
+  if (none ? c->mb != PIPE_NONE : !runs(p, c->stage, c->mb))
     FAIL_AT(k, c, "microbatch %u; the stage has %u from %u on", c->mb, g->nmb, g->mb0);
   if (c->site >= p->nsite)
     FAIL_AT(k, c, "site %u of %u", c->site, p->nsite);
@@ -511,16 +456,18 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
   }
   PrStatus st;
   if ((st = check_action(k, c)) || (st = check_peer(k, c)) || (st = check_order(k, c)) ||
-      (st = check_callback(k, c)) || (st = check_tensor(k, c, (PipeTensor)o->in, true)) ||
-      (st = check_tensor(k, c, (PipeTensor)o->out, false)))
+      (st = check_callback(k, c)) || (st = check_tensors(k, c, (PipeTensor)o->in, true)) ||
+      (st = check_tensors(k, c, (PipeTensor)o->out, false)))
     return st;
   bool host = c->op == PIPE_OFF || c->op == PIPE_LOAD;
   bool act = host || c->op == PIPE_F || c->op == PIPE_B || c->op == PIPE_I || c->op == PIPE_W;
   bool gout = c->op == PIPE_I || c->op == PIPE_W;
-  if ((st = check_slot(k, c, "act", c->act, PIPE_ACT, act ? c->stage : PIPE_NONE)) ||
-      (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE)) ||
-      ((!host || c->peer == PIPE_NONE) &&
-       (st = check_slot(k, c, "keep", c->keep, PIPE_HOST, host ? c->stage : PIPE_NONE))))
+  if ((st = check_slot(k, c, "act", c->act, PIPE_ACT, act ? c->stage : PIPE_NONE, false)) ||
+      (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE, false)) ||
+      (host && c->peer == PIPE_NONE &&
+       (st = check_slot(k, c, "keep", c->keep, PIPE_HOST, c->stage, false))) ||
+      (!host && !pipe_op_info[c->op].comm &&
+       (st = check_slot(k, c, "keep", c->keep, PIPE_HOST, PIPE_NONE, false))))
     return st;
   if (!act)
     return PR_OK;
@@ -543,7 +490,7 @@ static PrStatus check_rank(Check *k, uint32_t r) {
   const PipeRank *t = &p->rank[r];
   PrStatus st = PR_OK;
   k->rank = r;
-  if ((t->ninstr && !t->instr) || (t->npool && !t->pool))
+  if ((t->ninstr && !t->instr) || (t->npool && !t->pool) || (t->nlist && !t->list))
     return FAIL(k->run, "program: rank %u: a table is missing", r);
   k->slot = calloc((size_t)t->nslot + 1, sizeof *k->slot);
   if (!k->slot)
@@ -561,25 +508,32 @@ static PrStatus check_rank(Check *k, uint32_t r) {
   return st;
 }
 
-/* A rank's transfers: one for each boundary with another rank and microbatch. */
+/* A rank's transfers: one for each tensor that passes to another rank. */
 static PrStatus check_complete(Check *k) {
   const PipeProgram *p = k->p;
   for (uint32_t s = 0; s < p->nstage; s++) {
     const PipeStage *g = &p->stage[s];
-    uint32_t want = 0;
-    if (g->next != PIPE_NONE && p->stage[g->next].rank != g->rank)
-      want |= SEEN(SEND_F) | SEEN(RECV_B);
-    if (g->prev != PIPE_NONE && p->stage[g->prev].rank != g->rank)
-      want |= SEEN(SEND_B) | SEEN(RECV_F);
     if (k->left[s] > 0 || k->graded[s])
       return FAIL(k->run, "program: stage %u: %u microbatches without a backward, %s", s,
                   k->left[s], k->graded[s] ? "no update after the last" : "updated");
     if (k->updates[s] != k->updates[g->replica])
       return FAIL(k->run, "program: stages %u and %u are replicas, but have %u and %u updates", s,
                   g->replica, k->updates[s], k->updates[g->replica]);
+    uint32_t tied = g->tied == PIPE_NONE ? s : g->tied == s ? g->tie : g->tied;
+    if (k->updates[s] != k->updates[tied])
+      return FAIL(k->run, "program: stages %u and %u are tied, but have %u and %u updates", s, tied,
+                  k->updates[s], k->updates[tied]);
     for (uint32_t m = g->mb0; m < g->mb0 + g->nmb; m++) {
-      uint32_t comm = SEEN(SEND_F) | SEEN(RECV_F) | SEEN(SEND_B) | SEEN(RECV_B);
-      if ((seen_of(k, s, m)->ops & comm) != want)
+      uint32_t up = 0, down = 0;
+      const uint32_t *moved = seen_of(k, s, m)->moved;
+      if (!runs(p, s, m))
+        continue;
+      for (uint32_t i = 0; i < g->nin; i++)
+        up += p->stage[passage(k, s, m, false, i).other].rank != g->rank;
+      for (uint32_t i = 0; i < g->nout; i++)
+        down += p->stage[passage(k, s, m, true, i).other].rank != g->rank;
+      if (moved[PIPE_SEND_F - PIPE_SEND_F] != down || moved[PIPE_RECV_B - PIPE_SEND_F] != down ||
+          moved[PIPE_SEND_B - PIPE_SEND_F] != up || moved[PIPE_RECV_F - PIPE_SEND_F] != up)
         return FAIL(k->run, "program: stage %u, microbatch %u: a SEND or RECV is missing", s, m);
       if ((seen_of(k, s, m)->ops & (SEEN(OFF) | SEEN(LOAD))) == SEEN(OFF))
         return FAIL(k->run, "program: stage %u, microbatch %u: its stash is never loaded", s, m);
@@ -604,20 +558,20 @@ PrStatus pr_validate(PrRun *run) {
   Check k = {.run = run, .p = p};
   run->stage = calloc(p->nstage, sizeof *run->stage);
   k.seen = calloc(ops, sizeof *k.seen);
-  k.seen0 = calloc(p->nstage, sizeof *k.seen0);
+  k.in0 = calloc(2 * ((size_t)p->nmodel + 1) + p->nedge, sizeof *k.in0);
+  k.out0 = k.in0 ? k.in0 + p->nmodel + 1 : NULL;
+  k.in_edge = k.in0 ? k.out0 + p->nmodel + 1 : NULL;
   k.left = calloc(p->nstage, sizeof *k.left);
-  k.graded = calloc(3 * (size_t)p->nstage, sizeof *k.graded);
+  k.graded = calloc(4 * (size_t)p->nstage, sizeof *k.graded);
   k.reduced = k.graded ? k.graded + p->nstage : NULL;
-  k.updates = k.graded ? k.reduced + p->nstage : NULL;
-  if (!run->stage || !k.seen || !k.seen0 || !k.left || !k.graded)
+  k.tied = k.graded ? k.reduced + p->nstage : NULL;
+  k.updates = k.graded ? k.tied + p->nstage : NULL;
+  if (!run->stage || !k.seen || !k.in0 || !k.left || !k.graded)
     st = pr_fail(run, PR_E_MEMORY, "no memory to check the program");
-  if (!st && !(st = check_stages(&k)))
+  if (!st && !(st = pr_check_stages(&k)))
     st = check_sizes(run);
-  for (uint32_t s = 0; !st && s < p->nstage; s++) {
+  for (uint32_t s = 0; !st && !p->edge && s < p->nstage; s++)
     k.left[s] = p->stage[s].nmb;
-    if (s > 0)
-      k.seen0[s] = k.seen0[s - 1] + p->stage[s - 1].nmb;
-  }
   if (!st)
     st = find_guests(&k, ninstr);
   for (uint32_t r = 0; !st && r < p->nrank; r++)
@@ -628,7 +582,7 @@ PrStatus pr_validate(PrRun *run) {
     free(k.guest[r]);
   free(k.guest);
   free(k.seen);
-  free(k.seen0);
+  free(k.in0);
   free(k.left);
   free(k.graded);
   return st;

@@ -23,7 +23,15 @@ static const char *const texts[] = {
     "schedule d() { ranks 3 pipe n stages 3 mbs 6 place s -> s time { OFF = 1 }\n"
     "  bytes { act = 100 boundary = 10 }\n"
     "  order r { do m in 0..6 { F(m) } do m in 0..6 { B(m) } U } offload s, m -> 2 when s < 2 && m < 4 }\n",
-    "schedule e() { ranks 2 pipe a stages 2 mbs 4 place s -> s pipe b stages 2 mbs 4 place s -> 1-s replica of a\n"
+    "schedule e() { ranks 4 pipe n stages 4 mbs 3 place s -> s edge 0 -> 2 edge 0 -> 3 tie 0, 3 tie 1, 2\n"
+    "  order r { steady m { F(m) B(m - (3-r)) } U }\n"
+    "  bytes s { act = 100 + s boundary = 70 edge = 40 weight = 1000 tied = 64 } }\n",
+    "schedule f() { ranks 4 pipe n dag stages 3 mbs 4 place s, m -> s == 1 ? 2 + m % 2 : s / 2\n"
+    "  edge 0 -> 1 edge 0 -> 2 edge 1 -> 2\n"
+    "  order r in 0..1 { do m in 0..4 { F(m) } do m in 0..4 { B(m) } U }\n"
+    "  order r in 1..2 { do m in 0..4 { F(m) } do m in 0..4 { I(m) } do m in 0..4 { W(m) } U }\n"
+    "  order r in 2..4 { do 2 { F } do 2 { B } U } }\n",
+    "schedule g() { ranks 2 pipe a stages 2 mbs 4 place s -> s pipe b stages 2 mbs 4 place s -> 1-s replica of a\n"
     "  order r in 0..1 { a.F b.F do 3 { overlap { a.F b.B } overlap { b.F a.B } } b.B a.I W U }\n"
     "  order r in 1..2 { b.F a.F do 3 { overlap { b.F a.B } overlap { a.F b.B } } a.B b.I W U }\n"
     "  send eager time { F = 4 B = 8 FB = 9 } bytes s { act = 100 boundary = 70 } }\n",
@@ -127,6 +135,50 @@ static void pool_bytes(At *a) { act_pool(a)->bytes++; }
 static void more_busy(At *a) { a->p->busy++; }
 static void a_chunk(At *a) { ((PipeStage *)a->p->stage)[0].chunk++; }
 static void a_link(At *a) { ((PipeStage *)a->p->stage)[0].next = 2; }
+static bool has_tables(const At *a) { return a->p->edge != NULL; }
+static bool has_edge(const At *a) { return has_tables(a) && (is_send(a) || is_recv(a)); }
+static bool has_list(const At *a) { return a->rank->nlist > 0; }
+static PipePool *skip_pool(const At *a) {
+  for (uint32_t i = 0; i < a->rank->npool; i++)
+    if (a->rank->pool[i].skip)
+      return (PipePool *)&a->rank->pool[i];
+  return NULL;
+}
+static bool has_skip_pool(const At *a) { return skip_pool(a) != NULL; }
+static bool is_tie(const At *a) { return a->in->op == PIPE_TIE; }
+static bool is_tied_update(const At *a) {
+  return a->in->op == PIPE_U && a->p->stage[a->in->stage].tied != PIPE_NONE;
+}
+static void other_edge(At *a) { a->in->keep = (a->in->keep + 1) % a->p->nedge; }
+static void no_edge(At *a) { a->in->keep = a->p->nedge; }
+static void edge_order(At *a) {
+  PipeEdge *e = (PipeEdge *)a->p->edge, t = e[0];
+  e[0] = e[1], e[1] = t;
+}
+static void edge_place(At *a) { ((PipeEdge *)a->p->edge)[a->p->nedge - 1].in ^= 1; }
+static void edge_size(At *a) { ((PipeEdge *)a->p->edge)[0].skip ^= 1; }
+static void other_row(At *a) {
+  uint32_t *row = (uint32_t *)a->p->row;
+  row[a->p->nmb] = row[a->p->nmb] == 1 ? 2 : 1; /* stage 1, microbatch 0 */
+}
+static void other_listed(At *a) {
+  uint32_t *list = (uint32_t *)a->rank->list, t = list[0];
+  list[0] = list[1], list[1] = t;
+}
+static void short_list(At *a) { a->rank->nlist--; }
+static void chain_pool(At *a) { skip_pool(a)->skip = 0; }
+static void early_tie(At *a) { /* nothing above it in its stream waits for as much, either */
+  uint32_t wait = a->in->wait;
+  for (uint32_t j = 0; j <= a->i; j++) {
+    PipeInstr *c = (PipeInstr *)&a->rank->instr[j];
+    if (pipe_op_info[c->op].comm && c->wait >= wait)
+      c->wait = wait - 1;
+  }
+}
+static void early_update(At *a) { a->in->wait = 0; }
+static void tie_size(At *a) { ((PipeStage *)a->p->stage)[a->in->stage].tied_bytes--; }
+static void tie_circle(At *a) { ((PipeStage *)a->p->stage)[a->in->stage].tie = a->in->stage; }
+static void fewer_inputs(At *a) { ((PipeStage *)a->p->stage)[2].nin--; }
 /* The next one of the same op below, or NULL. */
 static PipeInstr *next_alike(const At *a) {
   for (uint32_t j = a->i + 1; j < a->rank->ninstr; j++)
@@ -134,7 +186,9 @@ static PipeInstr *next_alike(const At *a) {
       return (PipeInstr *)&a->rank->instr[j];
   return NULL;
 }
-static bool is_send_not_last(const At *a) { return is_send(a) && next_alike(a); }
+static bool is_send_not_last(const At *a) {
+  return is_send(a) && next_alike(a) && next_alike(a)->peer == a->in->peer;
+}
 static void swapped(At *a) { /* waits stay: nothing is lost but the order */
   PipeInstr *b = next_alike(a), t = *a->in;
   uint32_t wait = b->wait;
@@ -187,6 +241,20 @@ static const struct Fault {
     {"a wrong link", first, a_link},
     {"transfers in another order", is_send_not_last, swapped},
     {"gout of another op", is_i, other_gout},
+    {"another edge", has_edge, other_edge},
+    {"no such edge", has_edge, no_edge},
+    {"an edge is out of order", has_tables, edge_order},
+    {"an edge has another place", has_tables, edge_place},
+    {"an edge has another size", has_tables, edge_size},
+    {"a microbatch has another row", has_tables, other_row},
+    {"another slot in a list", has_list, other_listed},
+    {"a list that is too short", has_list, short_list},
+    {"a pool of the chain", has_skip_pool, chain_pool},
+    {"a sum that comes too early", is_tie, early_tie},
+    {"an update before the sum", is_tied_update, early_update},
+    {"shared weights of another size", is_tie, tie_size},
+    {"another circle of ties", is_tie, tie_circle},
+    {"fewer inputs", has_tables, fewer_inputs},
     {"a backward does not wait for its stash", needs_copy, no_wait_copy},
     {"a copy that stands below is waited for", is_f, copy_below},
     {"another host slot", is_load, other_keep},

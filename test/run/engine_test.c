@@ -641,9 +641,9 @@ static void mutants(void) {
       }
       case 8:
         if (m->rank[r].npool)
-          ((uint32_t *)(void *)&m->pool[r][below(m->rank[r].npool)])[below(6)] = word;
+          ((uint32_t *)(void *)&m->pool[r][below(m->rank[r].npool)])[below(8)] = word;
         break;
-      case 9: ((uint32_t *)(void *)&m->stage[below(m->p.nstage)])[below(22)] = word; break;
+      case 9: ((uint32_t *)(void *)&m->stage[below(m->p.nstage)])[below(30)] = word; break;
       case 10: ((uint32_t *)(void *)m->site)[below(3 * m->p.nsite)] = word; break;
       case 11: {
         uint32_t *field[] = {&m->p.nrank, &m->p.nmb,         &m->p.sized,       &m->p.nmodel,

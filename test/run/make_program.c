@@ -338,7 +338,7 @@ static void make_pools(const MakeSpec *spec, Slots *l, Made *m, uint32_t r, uint
                        (lines(spec->weight) + lines(spec->grad) + lines(spec->opt));
   for (uint32_t cls = 0; cls < PIPE_NCLASSES; cls++)
     for (uint32_t s = 0; s < nstage; s++) {
-      PipePool q = {cls, s, next, 0, class_bytes(spec, cls, s)};
+      PipePool q = {cls, s, next, 0, class_bytes(spec, cls, s), 0, 0};
       for (uint32_t i = 0; i < l->n; i++)
         if (l->slot[i].cls == cls && l->slot[i].stage == s) {
           l->slot[i].number = next++;
@@ -437,7 +437,10 @@ Made *make_program(const MakeSpec *spec, const MakeList *lists) {
                      .model = s % nmodel(spec),
                      .replica = (s + nmodel(spec)) % nstage,
                      .mb0 = first_mb(spec, pipe),
-                     .nmb = first_mb(spec, pipe + 1) - first_mb(spec, pipe)};
+                     .nmb = first_mb(spec, pipe + 1) - first_mb(spec, pipe),
+                     .nin = !is_first(spec, s),
+                     .nout = !is_last(spec, s),
+                     .tied = PIPE_NONE};
     for (int op = 0; op < PIPE_NOPS; op++)
       g->time[op] = op_time(spec, (PipeOp)op);
     if (spec->sized) {

@@ -438,6 +438,8 @@ static void write_profile(const char *path, uint32_t nstage) {
 }
 
 static const char *scratch;
+static const char *third =
+    "V"; /* name of the third parameter; another one than V is no count of stages */
 
 /* pipedream_2bw with loops, and updates that name no microbatch. */
 #define LOOPS \
@@ -491,7 +493,7 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
   Diag diag;
   Define define[3] = {{.name = "P", .value = P},
                       {.name = "M", .value = M},
-                      {.name = u && u->every ? u->every : "V", .value = V}};
+                      {.name = u && u->every ? u->every : third, .value = V}};
   Options opt = {.dump_out = stdout,
                  .emit = EMIT_NONE,
                  .verify = true,
@@ -504,7 +506,8 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
   if (u && u->text)
     opt.text = u->text, opt.text_len = strlen(u->text);
   if (sized) {
-    write_profile(scratch, P * (V && !u ? V : c->chunks)); /* stages of the model */
+    write_profile(scratch,
+                  P * (V && !u && *third == 'V' ? V : c->chunks)); /* stages of the model */
     opt.profile = scratch;
   }
   if (!compile_only(&s)) {
@@ -586,6 +589,14 @@ int main(int argc, char **argv) {
     for (uint32_t units = 1; units <= 4; units++)
       one_case(dir, &chimera, P, P * units, 0, units % 2, NULL);
   printf("chimera: %d runs against the sequential one\n", cases - before);
+  before = cases;
+  third = "f";
+  for (uint32_t P = 4; P <= 12; P += 4) {
+    one_case(dir, &chimera, P, P, P / 2, false, NULL);
+    one_case(dir, &chimera, P, 2 * P, P / 4, true, NULL);
+  }
+  printf("chimera of 2f: %d runs against the sequential one\n", cases - before);
+  third = "V";
   static const struct {
     Case c;
     uint32_t unit; /* M is a multiple of it */

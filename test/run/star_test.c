@@ -107,13 +107,16 @@ int main(int argc, char **argv) {
                            .next = s + 1 < nstage ? s + 1 : PIPE_NONE,
                            .model = s,
                            .replica = s,
-                           .nmb = 1};
+                           .nmb = 1,
+                           .nin = s > 0,
+                           .nout = s + 1 < nstage,
+                           .tied = PIPE_NONE};
   for (uint32_t r = 0; r < nrank; r++) {
     uint32_t n = r ? 1 : nstage / 2;
     list[r].c = r ? instr + 7 * ((size_t)n * (nstage / 2) + r - 1) : instr;
-    pool[3 * r] = (PipePool){PIPE_ACT, 0, 0, n, 0};
-    pool[3 * r + 1] = (PipePool){PIPE_IN, 0, n, 1, 0};
-    pool[3 * r + 2] = (PipePool){PIPE_OUT, 0, n + 1, 1, 0};
+    pool[3 * r] = (PipePool){PIPE_ACT, 0, 0, n, 0, 0, 0};
+    pool[3 * r + 1] = (PipePool){PIPE_IN, 0, n, 1, 0, 0, 0};
+    pool[3 * r + 2] = (PipePool){PIPE_OUT, 0, n + 1, 1, 0, 0, 0};
     rank[r] = (PipeRank){.instr = list[r].c, .pool = &pool[3 * r], .npool = 3, .nslot = n + 2};
   }
   for (uint32_t s = 0; s < nstage; s++)

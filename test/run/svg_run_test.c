@@ -34,19 +34,27 @@ static const PipeInstr rank1[] = {
     OP(U, STEADY, 1, NO, NO, NO, NO, NO, 0),
 };
 static const PipePool pool0[] = {
-    {PIPE_ACT, 0, 0, 2, 0}, {PIPE_OUT, 0, 2, 2, 0}, {PIPE_IN, 0, 4, 2, 0}};
+    {PIPE_ACT, 0, 0, 2, 0, 0, 0}, {PIPE_OUT, 0, 2, 2, 0, 0, 0}, {PIPE_IN, 0, 4, 2, 0, 0, 0}};
 static const PipePool pool1[] = {
-    {PIPE_ACT, 1, 0, 1, 0}, {PIPE_IN, 0, 1, 2, 0}, {PIPE_OUT, 0, 3, 2, 0}};
-static const PipeRank ranks[] = {{rank0, pool0, 9, 3, 6, 2, 0, 0},
-                                 {rank1, pool1, 9, 3, 5, 1, 0, 0}};
+    {PIPE_ACT, 1, 0, 1, 0, 0, 0}, {PIPE_IN, 0, 1, 2, 0, 0, 0}, {PIPE_OUT, 0, 3, 2, 0, 0, 0}};
+static const PipeRank ranks[] = {{rank0, pool0, 9, 3, 6, 2, 0, 0, NULL, 0, 0},
+                                 {rank1, pool1, 9, 3, 5, 1, 0, 0, NULL, 0, 0}};
 static const PipeStage stages[] = {
-    {.rank = 0, .prev = NO, .next = 1, .nmb = 2, .time = {[PIPE_F] = 2, [PIPE_B] = 4}},
+    {.rank = 0,
+     .prev = NO,
+     .next = 1,
+     .nmb = 2,
+     .nout = 1,
+     .tied = NO,
+     .time = {[PIPE_F] = 2, [PIPE_B] = 4}},
     {.rank = 1,
      .prev = 0,
      .next = NO,
      .model = 1,
      .replica = 1,
      .nmb = 2,
+     .nin = 1,
+     .tied = NO,
      .time = {[PIPE_F] = 2, [PIPE_B] = 4}},
 };
 static const PipeSite site = {0, 7, 5};

@@ -180,7 +180,10 @@ int main(int argc, char **argv) {
                            .next = s + 1 < S ? s + 1 : PIPE_NONE,
                            .model = s,
                            .replica = s,
-                           .nmb = g.M};
+                           .nmb = g.M,
+                           .nin = s > 0,
+                           .nout = s + 1 < S,
+                           .tied = PIPE_NONE};
     stage[s].time[PIPE_F] = stage[s].time[PIPE_I] = stage[s].time[PIPE_W] = 2;
     stage[s].time[PIPE_B] = 4;
   }

@@ -240,7 +240,7 @@ static int overlap(void *self, const PrCall *c, uint32_t n) {
 PrModel tiny_model(Tiny *t) {
   return (PrModel){t,       t->nstage, sizes,          init,
                    forward, backward,  backward_input, backward_weight,
-                   update,  reduce,    overlap};
+                   update,  reduce,    NULL,           overlap};
 }
 
 TinyRef *tiny_reference(uint32_t nstage, uint32_t nmb, int uniform, uint64_t steps) {

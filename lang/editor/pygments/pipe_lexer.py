@@ -8,13 +8,13 @@ from pygments.token import (Comment, Error, Keyword, Name, Number, Operator, Pun
 
 CLAUSES = (
     "schedule", "requires", "expects", "extends", "import", "let", "fn", "op", "ranks", "pipe",
-    "stages", "mbs", "place", "replica", "of", "order", "time", "bytes", "profile", "check",
+    "stages", "mbs", "place", "replica", "of", "dag", "edge", "tie", "order", "time", "bytes", "profile", "check",
     "tune", "tries", "by", "offload", "lead", "send")
 FLOW = (
     "steady", "warmup", "flush", "clip", "clock", "period", "rules", "overlap", "when", "use",
     "do", "if", "else", "in", "step", "for", "stage")
 RESERVED = (
-    "weights", "stash", "comm", "slices", "edge", "finally",
+    "weights", "stash", "comm", "slices", "finally",
     "recompute", "side", "group", "recv", "wait")
 
 

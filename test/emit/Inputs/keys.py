@@ -27,7 +27,11 @@ def walk(value):
             walk(v)
 
 
-walk(json.load(sys.stdin))
+text = sys.stdin.read()
+while text.strip():  # one or more objects
+    value, end = json.JSONDecoder().raw_decode(text.lstrip())
+    walk(value)
+    text = text.lstrip()[end:]
 words = set(re.findall(r"\w+", section[9]))
 bad = [f"not documented: {k}" for k in sorted(keys - words - costs)]
 bad += [f"documented, not there: {k}" for k in sorted((listed | costs) - keys)]

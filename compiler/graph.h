@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT
+ * Who needs whose tensor. A schedule whose pipes are chains, with each stage on one rank, has no
+ * tables: the rows of a pipe are linked by prev and next. All others (`edge`, `dag`, a place that
+ * depends on the microbatch) have the tables of StageGraph, and every pass asks through this header.
+ *
+ * An op has inputs 0, 1, ... and users 0, 1, ...: of F the edges that reach its stage and leave it, of
+ * B and I those that leave it and reach it, in the order of PipeEdge.in and .out. A link is an edge
+ * between two rows: what one sends to the other; its channels are 2 * link forward and 2 * link + 1
+ * backward. Without tables link i is that from row i to its next. */
+#ifndef PIPEC_GRAPH_H
+#define PIPEC_GRAPH_H
+
+#include "pipec.h"
+
+typedef struct Link {
+  uint32_t from, to; /* rows */
+  uint32_t edge;
+} Link;
+
+struct StageGraph {
+  PipeEdge *edge; uint32_t nedge; /* by `from`, then `out` */
+  uint32_t *out0;    /* [nmodel + 1] first edge that leaves a stage */
+  uint32_t *in0;     /* [nmodel + 1] first of the edges that reach a stage, in */
+  uint32_t *in_edge; /* [nedge] rows of edge, by `to`, then `in` */
+  uint32_t *row;     /* [nmodel * nmb] that runs the stage for the microbatch */
+  uint32_t *link_at; /* [nedge * nmb] that the tensor of the edge passes */
+  Link *link; uint32_t nlink;
+  uint32_t *out_link0, *out_link; /* [nstage + 1], [nlink] the links that leave a row, by edge, then to */
+  uint32_t *in_link0, *in_link;   /* and those that reach it, in the same order */
+};
+
+static inline uint32_t *op_at(const Sched *s, bool forward, uint32_t row, uint32_t mb) {
+  return &(forward ? s->at_f : s->at_b)[(size_t)row * s->nmb + mb];
+}
+
+/* F, B and I pass tensors on. */
+static inline bool has_tensors(uint32_t op) { return op == PIPE_F || op == PIPE_B || op == PIPE_I; }
+
+/* Does the row run this microbatch? It must be one of its pipe. */
+static inline bool runs_mb(const Sched *s, uint32_t row, uint32_t mb) {
+  return !s->graph || s->graph->row[(size_t)s->stage[row].model * s->nmb + mb] == row;
+}
+
+static inline uint32_t op_inputs(const Sched *s, const Op *o) {
+  return !has_tensors(o->kind) ? 0 : o->kind == PIPE_F ? s->stage[o->stage].nin : s->stage[o->stage].nout;
+}
+static inline uint32_t op_outputs(const Sched *s, const Op *o) {
+  return !has_tensors(o->kind) ? 0 : o->kind == PIPE_F ? s->stage[o->stage].nout : s->stage[o->stage].nin;
+}
+
+/* The edge of input k of an op of this row (of a forward, or of a backward); with tables only. */
+static inline uint32_t input_edge(const Sched *s, uint32_t row, bool forward, uint32_t k) {
+  const struct StageGraph *g = s->graph;
+  uint32_t m = s->stage[row].model;
+  return forward ? g->in_edge[g->in0[m] + k] : g->out0[m] + k;
+}
+
+/* The link that output k of op o passes. */
+static inline uint32_t output_link(const Sched *s, const Op *o, uint32_t k) {
+  bool forward = o->kind == PIPE_F;
+  if (!s->graph)
+    return forward ? o->stage : s->stage[o->stage].prev;
+  return s->graph->link_at[(size_t)input_edge(s, o->stage, !forward, k) * s->nmb + o->mb];
+}
+
+/* The link that input k of op o passes. */
+static inline uint32_t input_link(const Sched *s, const Op *o, uint32_t k) {
+  bool forward = o->kind == PIPE_F;
+  if (!s->graph)
+    return forward ? s->stage[o->stage].prev : o->stage;
+  return s->graph->link_at[(size_t)input_edge(s, o->stage, forward, k) * s->nmb + o->mb];
+}
+
+static inline Link link_at(const Sched *s, uint32_t link) {
+  return s->graph ? s->graph->link[link] : (Link){link, s->stage[link].next, NONE};
+}
+
+/* Numbers of links, those of no use included. */
+static inline uint32_t nlinks(const Sched *s) { return s->graph ? s->graph->nlink : s->nstage; }
+
+/* The links that leave a row (out), or reach it: how many, and the k-th. */
+static inline uint32_t row_links(const Sched *s, uint32_t row, bool out) {
+  const struct StageGraph *g = s->graph;
+  if (!g)
+    return (out ? s->stage[row].next : s->stage[row].prev) != NONE;
+  const uint32_t *first = out ? g->out_link0 : g->in_link0;
+  return first[row + 1] - first[row];
+}
+static inline uint32_t row_link(const Sched *s, uint32_t row, bool out, uint32_t k) {
+  const struct StageGraph *g = s->graph;
+  if (!g)
+    return out ? row : s->stage[row].prev;
+  return out ? g->out_link[g->out_link0[row] + k] : g->in_link[g->in_link0[row] + k];
+}
+
+static inline bool link_crosses(const Sched *s, Link l) {
+  return l.to != NONE && s->stage[l.from].rank != s->stage[l.to].rank;
+}
+static inline bool link_skips(const Sched *s, Link l) {
+  return l.edge != NONE && s->graph->edge[l.edge].skip;
+}
+static inline uint64_t link_bytes(const Sched *s, Link l) {
+  const PipeStage *st = &s->stage[l.from];
+  return link_skips(s, l) ? st->edge_bytes : st->boundary_bytes;
+}
+
+/* Which input of `to`, or output of `from`, the link is. */
+static inline uint32_t link_in(const Sched *s, Link l) { return l.edge == NONE ? 0 : s->graph->edge[l.edge].in; }
+static inline uint32_t link_out(const Sched *s, Link l) { return l.edge == NONE ? 0 : s->graph->edge[l.edge].out; }
+
+/* The link of a transfer between two ops. */
+uint32_t xfer_link(const Sched *s, const Xfer *x);
+
+/* A slot of op i's instruction c: input k, or output k. */
+uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k);
+
+PipeGraph sched_graph(const Sched *s);
+
+#endif

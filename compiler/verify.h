@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ * What the parts of verify.c share: the tables of a program that say who meets whom, read anew. */
+#ifndef PIPEC_VERIFY_H
+#define PIPEC_VERIFY_H
+
+#include "pipec.h"
+
+/* The edges of a program by the stage that they reach, and the first that leaves each; NULL: chains. */
+typedef struct VerifyEdges {
+  const PipeProgram *p;
+  const uint32_t *in0, *in_edge, *out0;
+} VerifyEdges;
+
+/* What passes between two rows: the row at the other end of the tensor, the row whose output it is or
+ * whose output's gradient, and its edge. */
+typedef struct Passage {
+  uint32_t other, owner, edge;
+} Passage;
+
+/* Verifies the stage table, the edges and the ties of a program. */
+VerifyEdges verify_tables(const PipeProgram *p, Arena *a);
+
+/* Does the row run the microbatch? */
+static inline bool verify_runs(const PipeProgram *p, uint32_t row, uint32_t mb) {
+  const PipeStage *st = &p->stage[row];
+  return mb >= st->mb0 && mb - st->mb0 < st->nmb &&
+         (!p->row || p->row[(size_t)st->model * p->nmb + mb] == row);
+}
+
+/* Tensor k of those on one side of an op: towards later stages (down) or earlier ones. */
+static inline Passage verify_passage(const VerifyEdges *v, uint32_t row, uint32_t mb, bool down, uint32_t k) {
+  const PipeProgram *p = v->p;
+  const PipeStage *st = &p->stage[row];
+  uint32_t edge = NONE, other = down ? st->next : st->prev;
+  if (p->edge) {
+    edge = down ? v->out0[st->model] + k : v->in_edge[v->in0[st->model] + k];
+    other = p->row[(size_t)(down ? p->edge[edge].to : p->edge[edge].from) * p->nmb + mb];
+  }
+  return (Passage){other, down ? row : other, edge};
+}
+
+#endif

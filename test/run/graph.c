@@ -1,0 +1,769 @@
+/* SPDX-License-Identifier: MIT
+ * Parity where stages are more than a chain: edges, DAGs, stages that several ranks hold, shared weights.
+ * The losses of every step and the final weights of the engine are equal, bit for bit, to those of a plain
+ * loop over steps, microbatches and stages, which is given the edges, who has which microbatch and what is
+ * shared as they are meant, and knows neither programs nor engines.
+ *
+ *   graph [--break]       one line per case; exit status 0 iff all agree
+ *   graph --mutants SEED  damaged tables: each is refused, or stalls, or computes the right thing
+ *
+ * --break gives the engine's model another learning rate, and every run must then differ. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipe_run.h"
+#include "pipec.h"
+
+/* ---- the model: h = tanh(x A + b); x is a weighted sum of the inputs, each output a part of h, weighted.
+ * A stage without output has the loss |h - target|^2 / (2 M). An edge that is no step of the chain carries
+ * less of h. ---- */
+
+enum { ROWS = 3, D = 4, N = ROWS * D, PART = 7, NW = D * D + D, TIED = 6, STEPS = 3 };
+enum { MOST_STAGES = 16, MOST_EDGES = 64, MOST_MBS = 16, MOST_ROWS = 64 };
+#define RATE 0.05f
+
+static float engine_rate = RATE;
+
+typedef struct Arc {
+  uint32_t from, to;
+  bool skip;
+} Arc;
+
+/* What is meant: no more than the definition needs. */
+typedef struct Meant {
+  uint32_t nstage, nmb, narc;
+  Arc arc[MOST_EDGES];
+  uint32_t tie[MOST_STAGES];             /* stages with the same number, not 0, share weights */
+  uint32_t owner[MOST_STAGES][MOST_MBS]; /* copy of the stage, 0, 1, ..., that has the microbatch */
+  uint32_t every;                        /* updates after so many microbatches; 0: at the end */
+} Meant;
+
+static float noise(uint64_t a, uint64_t b, uint64_t c) { /* in [-1, 1), from its arguments alone */
+  uint64_t z = a * 0x9e3779b97f4a7c15u + b * 0xbf58476d1ce4e5b9u + c * 0x94d049bb133111ebu + 1;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return (float)((double)((z ^ (z >> 31)) >> 11) / 4503599627370496.0 - 1.0);
+}
+
+static void init_weight(const Meant *g, uint32_t stage, float *w) {
+  for (int i = 0; i < NW; i++)
+    w[i] = 0.5f * noise(1, i < TIED && g->tie[stage] ? 100 + g->tie[stage] : stage, (uint64_t)i);
+}
+
+/* What enters at the k-th input, and leaves at the k-th output. */
+static float weight_in(uint32_t k) { return 1.0f - 0.125f * (float)k; }
+static float weight_out(uint32_t k) { return 0.75f + 0.25f * (float)k; }
+
+/* The k-th input of those of a stage, or output: that of the chain, then ascending. NULL: no more. */
+static const Arc *input_of(const Meant *g, uint32_t stage, uint32_t k) {
+  for (int skip = 0; skip < 2; skip++)
+    for (uint32_t from = 0; from < g->nstage; from++)
+      for (uint32_t i = 0; i < g->narc; i++)
+        if (g->arc[i].to == stage && g->arc[i].from == from && g->arc[i].skip == (skip == 1) &&
+            k-- == 0)
+          return &g->arc[i];
+  return NULL;
+}
+static const Arc *output_of(const Meant *g, uint32_t stage, uint32_t k) {
+  for (int skip = 0; skip < 2; skip++)
+    for (uint32_t to = 0; to < g->nstage; to++)
+      for (uint32_t i = 0; i < g->narc; i++)
+        if (g->arc[i].from == stage && g->arc[i].to == to && g->arc[i].skip == (skip == 1) &&
+            k-- == 0)
+          return &g->arc[i];
+  return NULL;
+}
+static int elements(const Arc *a) { return a->skip ? PART : N; }
+
+static void first_input(uint64_t step, uint32_t stage, uint32_t mb, float *x) {
+  for (int i = 0; i < N; i++)
+    x[i] = noise(2 + stage, step * 1000003 + mb, (uint64_t)i);
+}
+
+static void add_part(float *x, const float *from, int n, float weight) {
+  for (int i = 0; i < n; i++)
+    x[i] += weight * from[i];
+}
+
+static void layer(const float *x, const float *w, float *h) {
+  for (int r = 0; r < ROWS; r++)
+    for (int j = 0; j < D; j++) {
+      float z = w[D * D + j];
+      for (int i = 0; i < D; i++)
+        z += x[r * D + i] * w[i * D + j];
+      h[r * D + j] = tanhf(z);
+    }
+}
+
+static void layer_input(const float *dh, const float *h, const float *w, float *dz, float *dx) {
+  for (int i = 0; i < N; i++)
+    dz[i] = dh[i] * (1 - h[i] * h[i]);
+  for (int r = 0; r < ROWS; r++)
+    for (int i = 0; i < D; i++) {
+      float sum = 0;
+      for (int j = 0; j < D; j++)
+        sum += dz[r * D + j] * w[i * D + j];
+      dx[r * D + i] = sum;
+    }
+}
+
+static void layer_weight(const float *x, const float *dz, float *grad) {
+  for (int r = 0; r < ROWS; r++)
+    for (int j = 0; j < D; j++) {
+      for (int i = 0; i < D; i++)
+        grad[i * D + j] += x[r * D + i] * dz[r * D + j];
+      grad[D * D + j] += dz[r * D + j];
+    }
+}
+
+static double loss_of(const float *h, uint32_t nmb, float *dh) {
+  double loss = 0;
+  for (int i = 0; i < N; i++) {
+    float e = h[i] - 0.25f * (float)(i % 4);
+    loss += 0.5 * (double)e * (double)e;
+    dh[i] = e / (float)nmb;
+  }
+  return loss;
+}
+
+static void update(float *w, float *grad, float *momentum, float rate) {
+  for (int i = 0; i < NW; i++) {
+    momentum[i] = 0.9f * momentum[i] + grad[i];
+    w[i] -= rate * momentum[i];
+    grad[i] = 0;
+  }
+}
+
+/* ---- the definition ---- */
+
+typedef struct Result {
+  double loss[STEPS][MOST_MBS];
+  float weight[MOST_STAGES][NW];
+} Result;
+
+static float added[MOST_STAGES][MOST_ROWS][NW], momentum[MOST_STAGES][NW]; /* gradients, by copy */
+
+/* Copies of a stage are summed in their order, then what is shared, stage by stage; then all are updated. */
+static void update_all(const Meant *g, Result *r) {
+  static float sum[MOST_STAGES][NW];
+  for (uint32_t s = 0; s < g->nstage; s++) {
+    uint32_t most = 0;
+    for (uint32_t mb = 0; mb < g->nmb; mb++)
+      most = g->owner[s][mb] > most ? g->owner[s][mb] : most;
+    memcpy(sum[s], added[s][0], sizeof sum[s]);
+    for (uint32_t k = 1; k <= most; k++)
+      add_part(sum[s], added[s][k], NW, 1);
+    memset(added[s], 0, sizeof added[s]);
+  }
+  for (uint32_t t = 1; t <= g->nstage; t++) {
+    float all[TIED];
+    bool any = false;
+    for (uint32_t s = 0; s < g->nstage; s++)
+      for (int i = 0; g->tie[s] == t && i < TIED; i++)
+        all[i] = any ? all[i] + sum[s][i] : sum[s][i], any |= i + 1 == TIED;
+    for (uint32_t s = 0; s < g->nstage; s++)
+      if (g->tie[s] == t)
+        memcpy(sum[s], all, sizeof all);
+  }
+  for (uint32_t s = 0; s < g->nstage; s++)
+    update(r->weight[s], sum[s], momentum[s], RATE);
+}
+
+static void sequential(const Meant *g, Result *r) {
+  static float x[MOST_STAGES][N], h[MOST_STAGES][N], dh[MOST_STAGES][N];
+  memset(r, 0, sizeof *r), memset(added, 0, sizeof added), memset(momentum, 0, sizeof momentum);
+  for (uint32_t s = 0; s < g->nstage; s++)
+    init_weight(g, s, r->weight[s]);
+  for (uint64_t step = 0; step < STEPS; step++) {
+    for (uint32_t mb = 0; mb < g->nmb; mb++) {
+      for (uint32_t s = 0; s < g->nstage; s++) {
+        memset(x[s], 0, sizeof x[s]), memset(dh[s], 0, sizeof dh[s]);
+        if (!input_of(g, s, 0))
+          first_input(step, s, mb, x[s]);
+        const Arc *a;
+        for (uint32_t k = 0; (a = input_of(g, s, k)); k++) {
+          uint32_t out = 0;
+          float y[N];
+          while (output_of(g, a->from, out) != a)
+            out++;
+          for (int i = 0; i < elements(a); i++)
+            y[i] = weight_out(out) * h[a->from][i];
+          add_part(x[s], y, elements(a), weight_in(k));
+        }
+        layer(x[s], r->weight[s], h[s]);
+        if (!output_of(g, s, 0))
+          r->loss[step][mb] += loss_of(h[s], g->nmb, dh[s]);
+      }
+      static float dx[MOST_STAGES][N];
+      for (uint32_t s = g->nstage; s-- > 0;) {
+        const Arc *a;
+        float dz[N];
+        for (uint32_t k = 0; (a = output_of(g, s, k)); k++) {
+          uint32_t in = 0;
+          float dy[N];
+          while (input_of(g, a->to, in) != a)
+            in++;
+          for (int i = 0; i < elements(a); i++)
+            dy[i] = weight_in(in) * dx[a->to][i];
+          add_part(dh[s], dy, elements(a), weight_out(k));
+        }
+        layer_input(dh[s], h[s], r->weight[s], dz, dx[s]);
+        layer_weight(x[s], dz, added[s][g->owner[s][mb]]);
+      }
+      if (mb + 1 == g->nmb || (g->every && (mb + 1) % g->every == 0))
+        update_all(g, r);
+    }
+  }
+}
+
+/* ---- the same through the callbacks of an engine ---- */
+
+typedef struct Act {
+  float x[N], h[N], dh[N];
+} Act;
+
+static PrSizes sizes(void *self, uint32_t stage) {
+  const Meant *g = self;
+  bool chain = false, skip = false;
+  const Arc *a;
+  for (uint32_t k = 0; (a = output_of(g, stage, k)); k++)
+    chain |= !a->skip, skip |= a->skip;
+  return (PrSizes){.act = sizeof(Act),
+                   .gout = N * sizeof(float),
+                   .boundary = chain ? N * sizeof(float) : 0,
+                   .weight = NW * sizeof(float),
+                   .grad = NW * sizeof(float),
+                   .opt = NW * sizeof(float),
+                   .work = N * sizeof(float),
+                   .edge = skip ? PART * sizeof(float) : 0,
+                   .tied = g->tie[stage] ? TIED * sizeof(float) : 0};
+}
+
+static int init(void *self, uint32_t stage, void *weight, void *opt) {
+  (void)opt;
+  init_weight(self, stage, weight);
+  return 0;
+}
+
+static int forward(void *self, const PrCall *c) {
+  const Meant *g = self;
+  Act *a = c->act;
+  const Arc *arc;
+  uint32_t k;
+  memset(a->x, 0, sizeof a->x), memset(a->dh, 0, sizeof a->dh);
+  if (c->nx == 0)
+    first_input(c->step, c->stage, c->mb, a->x);
+  for (k = 0; (arc = input_of(g, c->stage, k)); k++)
+    add_part(a->x, c->xs[k], elements(arc), weight_in(k));
+  if (k != c->nx || (k > 0) != (c->x != NULL) || (k > 0 && c->x != c->xs[0]))
+    return 1;
+  layer(a->x, c->weight, a->h);
+  for (k = 0; (arc = output_of(g, c->stage, k)); k++)
+    for (int i = 0; i < elements(arc); i++)
+      ((float *)c->ys[k])[i] = weight_out(k) * a->h[i];
+  if (k != c->ny || (k == 0) != (c->loss != NULL))
+    return 2;
+  if (c->loss)
+    *c->loss = loss_of(a->h, c->nmb, a->dh);
+  return 0;
+}
+
+static void input_gradient(const Meant *g, const PrCall *c, float *dz) {
+  Act *a = c->act;
+  const Arc *arc;
+  float dx[N];
+  for (uint32_t k = 0; (arc = output_of(g, c->stage, k)); k++)
+    add_part(a->dh, c->dys[k], elements(arc), weight_out(k));
+  layer_input(a->dh, a->h, c->weight, dz, dx);
+  for (uint32_t k = 0; (arc = input_of(g, c->stage, k)); k++)
+    for (int i = 0; i < elements(arc); i++)
+      ((float *)c->dxs[k])[i] = weight_in(k) * dx[i];
+}
+
+static int backward_input(void *self, const PrCall *c) {
+  input_gradient(self, c, c->gout);
+  return 0;
+}
+
+static int backward_weight(void *self, const PrCall *c) {
+  (void)self;
+  layer_weight(((Act *)c->act)->x, c->gout, c->grad);
+  return 0;
+}
+
+static int backward(void *self, const PrCall *c) {
+  input_gradient(self, c, c->work);
+  layer_weight(((Act *)c->act)->x, c->work, c->grad);
+  return 0;
+}
+
+static int apply(void *self, const PrCall *c) {
+  (void)self;
+  update(c->weight, c->grad, c->opt, engine_rate);
+  return 0;
+}
+
+static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
+  (void)self, (void)stage;
+  for (uint32_t k = 1; k < n; k++)
+    add_part(grad[0], grad[k], NW, 1);
+  for (uint32_t k = 1; k < n; k++)
+    memcpy(grad[k], grad[0], NW * sizeof(float));
+  return 0;
+}
+
+static int tie(void *self, const uint32_t *stage, void *const *grad, uint32_t n, uint64_t bytes) {
+  const Meant *g = self;
+  if (bytes != TIED * sizeof(float))
+    return 1;
+  for (uint32_t k = 0; k < n; k++)
+    if (g->tie[stage[k]] != g->tie[stage[0]] || (k > 0 && stage[k] <= stage[k - 1]))
+      return 2;
+  for (uint32_t k = 1; k < n; k++)
+    add_part(grad[0], grad[k], TIED, 1);
+  for (uint32_t k = 1; k < n; k++)
+    memcpy(grad[k], grad[0], bytes);
+  return 0;
+}
+
+/* ---- one program ---- */
+
+static void oom(size_t n) {
+  fprintf(stderr, "out of memory: %zu\n", n);
+  abort();
+}
+
+static int failures, cases;
+static uint32_t mutants; /* of each program; 0: train it */
+static uint64_t seed;
+static uint32_t refused, stalled, right;
+
+static void fail(const char *name, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  printf("FAIL %s: ", name);
+  vprintf(fmt, ap);
+  putchar('\n');
+  va_end(ap);
+  failures++;
+}
+
+static void run_one(const char *name, Meant *g, const PipeProgram *p, const Result *want,
+                    PrOptions o) {
+  PrModel model = {.self = g,
+                   .nstage = g->nstage,
+                   .sizes = sizes,
+                   .init = init,
+                   .forward = forward,
+                   .backward = backward,
+                   .backward_input = backward_input,
+                   .backward_weight = backward_weight,
+                   .update = apply,
+                   .reduce = reduce,
+                   .tie = tie};
+  PrRun *run = NULL;
+  const char *how = o.seed ? "seeded" : o.free_running ? "free running" : "threads";
+  cases++;
+  if (pr_open(&run, p, &model, &o)) {
+    fail(name, "%s: %s", how, run ? pr_error(run) : "no memory");
+    pr_close(run);
+    return;
+  }
+  bool same = true;
+  for (uint32_t step = 0; step < STEPS && same; step++) {
+    if (pr_steps(run, 1)) {
+      fail(name, "%s: %s", how, pr_error(run));
+      break;
+    }
+    for (uint32_t mb = 0; mb < g->nmb && same; mb++) {
+      double got = pr_loss_mb(run, mb);
+      if (memcmp(&got, &want->loss[step][mb], sizeof got) != 0) {
+        fail(name, "%s: step %u, microbatch %u: loss %a, sequential %a", how, step, mb, got,
+             want->loss[step][mb]);
+        same = false;
+      }
+    }
+  }
+  for (uint32_t s = 0; s < p->nstage && same; s++)
+    if (memcmp(pr_weight(run, s), want->weight[p->stage[s].model], NW * sizeof(float)) != 0) {
+      fail(name, "%s: weights of row %u differ", how, s);
+      same = false;
+    }
+  for (uint32_t r = 0; r < p->nrank && p->sized; r++)
+    if (pr_bytes(run, r) != p->rank[r].bytes)
+      fail(name, "%s: rank %u took %llu bytes, proved %llu", how, r,
+           (unsigned long long)pr_bytes(run, r), (unsigned long long)p->rank[r].bytes);
+  pr_close(run);
+}
+
+/* ---- damaged tables ---- */
+
+static uint32_t below(uint32_t n) {
+  uint64_t z = seed += 0x9e3779b97f4a7c15u;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return n ? (uint32_t)((z ^ z >> 31) % n) : 0;
+}
+
+static void *copy(const void *from, size_t bytes) {
+  void *to = malloc(bytes + 1);
+  if (!to)
+    oom(bytes);
+  return from ? memcpy(to, from, bytes) : to;
+}
+
+static void damage(void *table, size_t bytes, uint32_t most) {
+  uint32_t *word = table, n = (uint32_t)(bytes / sizeof *word);
+  if (n)
+    word[below(n)] = below(6) ? below(most + 2) : UINT32_MAX - below(3);
+}
+
+/* Copies a program, damages one to three words of its tables, and runs what is not refused. */
+static void mutate(const char *name, Meant *g, const PipeProgram *from, const Result *want) {
+  PipeProgram p = *from;
+  PipeRank *rank = copy(p.rank, p.nrank * sizeof *rank);
+  PipeStage *stage = copy(p.stage, p.nstage * sizeof *stage);
+  PipeEdge *edge = copy(p.edge, p.nedge * sizeof *edge);
+  uint32_t *row = copy(p.row, (size_t)p.nmodel * p.nmb * sizeof *row), most = p.nstage;
+  for (uint32_t r = 0; r < p.nrank; r++) {
+    rank[r].instr = copy(rank[r].instr, rank[r].ninstr * sizeof *rank[r].instr);
+    rank[r].pool = copy(rank[r].pool, rank[r].npool * sizeof *rank[r].pool);
+    rank[r].list = copy(rank[r].list, rank[r].nlist * sizeof *rank[r].list);
+    most = rank[r].nslot > most ? rank[r].nslot : most;
+  }
+  p.rank = rank, p.stage = stage;
+  p.edge = from->edge ? edge : NULL, p.row = from->row ? row : NULL;
+  for (uint32_t k = 1 + below(3); k > 0; k--) {
+    PipeRank *t = &rank[below(p.nrank)];
+    uint32_t at = below(t->ninstr);
+    PipeInstr *c = (PipeInstr *)&t->instr[at];
+    switch (below(9)) {
+    case 0: damage(c, sizeof *c, most); break;
+    case 1: c->wait = below(at + 1); break;
+    case 2: damage(&c->keep, sizeof c->keep, p.nedge); break;
+    case 3: damage((void *)t->list, t->nlist * sizeof *t->list, t->nslot); break;
+    case 4: damage((void *)t->pool, t->npool * sizeof *t->pool, most); break;
+    case 5: damage(stage, p.nstage * sizeof *stage, most); break;
+    case 6: damage(edge, p.nedge * sizeof *edge, p.nmodel); break;
+    case 7: damage(row, p.row ? (size_t)p.nmodel * p.nmb * sizeof *row : 0, p.nstage); break;
+    case 8: { /* two neighbours change places; an F that reads other weights is another program */
+      PipeInstr *d = at + 1 < t->ninstr ? c + 1 : c, swap = *c;
+      if (c->op != PIPE_U && d->op != PIPE_U)
+        *c = *d, *d = swap;
+    }
+    }
+  }
+  PrModel model = {.self = g,
+                   .nstage = g->nstage,
+                   .sizes = sizes,
+                   .init = init,
+                   .forward = forward,
+                   .backward = backward,
+                   .backward_input = backward_input,
+                   .backward_weight = backward_weight,
+                   .update = apply,
+                   .reduce = reduce,
+                   .tie = tie};
+  PrOptions o = {.seed = 1 + below(1000)};
+  PrRun *run = NULL;
+  PrStatus st = pr_open(&run, &p, &model, &o);
+  if (st) {
+    refused++;
+  } else if ((st = pr_steps(run, STEPS))) {
+    stalled++;
+    if (st != PR_E_STALL && st != PR_E_MISMATCH)
+      fail(name, "%s", pr_error(run));
+  } else {
+    right++;
+    for (uint32_t mb = 0; mb < g->nmb; mb++)
+      if (!(fabs(pr_loss_mb(run, mb) - want->loss[STEPS - 1][mb]) <
+            1e-5)) /* gradients in another order */
+        fail(name, "a damaged program was accepted, and has another loss of microbatch %u", mb);
+  }
+  pr_close(run);
+  for (uint32_t r = 0; r < p.nrank; r++)
+    free((void *)rank[r].instr), free((void *)rank[r].pool), free((void *)rank[r].list);
+  free(rank), free(stage), free(edge), free(row);
+}
+
+/* Compiles "schedule s() { TEXT }" without and with sizes, and trains with each on every engine. */
+static void train(const char *name, Meant *g, const char *text) {
+  Result want;
+  sequential(g, &want);
+  for (int sized = 0; sized < 2; sized++) {
+    Arena arena = {.oom = oom};
+    Diag diag;
+    const char *bytes = "";
+    if (sized) {
+      char last[512] = "0", edge[512] = "0";
+      for (uint32_t s = 0; s < g->nstage;
+           s++) { /* boundary and edge of each stage, as nested choices */
+        PrSizes z = sizes(g, s);
+        char *t = arena_printf(&arena, "s == %u ? %d : %s", s, (int)z.boundary, last);
+        snprintf(last, sizeof last, "%s", t);
+        t = arena_printf(&arena, "s == %u ? %d : %s", s, (int)z.edge, edge);
+        snprintf(edge, sizeof edge, "%s", t);
+      }
+      bytes = arena_printf(
+          &arena,
+          "bytes s { act = %zu gout = %zu boundary = %s edge = %s weight = %zu opt = %zu "
+          "work = %zu tied = %zu }",
+          sizeof(Act), N * sizeof(float), last, edge, NW * sizeof(float), NW * sizeof(float),
+          N * sizeof(float), TIED * sizeof(float));
+    }
+    const char *all = arena_printf(&arena, "schedule s() {\n%s\n%s\n}\n", text, bytes);
+    Options opt = {.input = name,
+                   .text = all,
+                   .text_len = strlen(all),
+                   .dump_out = stdout,
+                   .emit = EMIT_NONE,
+                   .verify = true};
+    Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
+    diag_init(&diag, &arena, stderr);
+    if (!compile_only(&s)) {
+      fail(name, "it does not compile:\n%s", all);
+    } else if (mutants > 0) {
+      for (uint32_t k = 0; k < mutants; k++)
+        mutate(name, g, s.prog, &want);
+    } else {
+      run_one(name, g, s.prog, &want, (PrOptions){.deadline_s = 60});
+      run_one(name, g, s.prog, &want, (PrOptions){.free_running = 1});
+      run_one(name, g, s.prog, &want, (PrOptions){.seed = 1 + g->nmb * 1009u + g->nstage});
+      run_one(name, g, s.prog, &want, (PrOptions){.seed = 77});
+    }
+    arena_free(&arena);
+  }
+}
+
+/* ---- cases ---- */
+
+static void chain(Meant *g, uint32_t nstage, uint32_t nmb) {
+  *g = (Meant){.nstage = nstage, .nmb = nmb};
+  for (uint32_t s = 0; s + 1 < nstage; s++)
+    g->arc[g->narc++] = (Arc){s, s + 1, false};
+}
+
+static void skip(Meant *g, uint32_t from, uint32_t to) {
+  g->arc[g->narc++] = (Arc){from, to, true};
+}
+
+static char text[4096];
+#define TEXT(...) snprintf(text, sizeof text, __VA_ARGS__)
+
+/* U-Net: stage s also feeds stage S-1-s. On a line each rank holds one stage, on a V both ends of a skip. */
+static void unet(const char *order, bool v) {
+  for (uint32_t P = 2; P <= 5; P++)
+    for (uint32_t M = 1; M <= 9; M += 4) {
+      Meant g;
+      uint32_t S = v ? 2 * P : P;
+      chain(&g, S, M);
+      for (uint32_t s = 0; s + 1 < S / 2 || (S % 2 && s < S / 2); s++)
+        skip(&g, s, S - 1 - s);
+      TEXT("let P = %u let M = %u let S = %u ranks P\n"
+           "pipe net stages S mbs M place s -> %s\n"
+           "edge s -> S-1-s for s in 0..(S+1)/2-1\n"
+           "order r { %s U }",
+           P, M, S, v ? "s < P ? s : S-1-s" : "s", order);
+      train(v ? "unet on a v" : "unet on a line", &g, text);
+    }
+}
+
+/* Stage s on R[s] ranks, microbatches dealt out round robin; all forwards first, or as soon as can be. */
+static void round_robin(uint32_t nstage, const uint32_t *R, bool rules, bool skips, bool tied) {
+  for (uint32_t M = 4; M <= 9; M += 5) {
+    Meant g;
+    char place[512] = "0", name[80];
+    uint32_t base = 0, len;
+    chain(&g, nstage, M);
+    if (skips)
+      skip(&g, 0, nstage - 1);
+    if (tied)
+      g.tie[0] = g.tie[nstage - 1] = 1;
+    len = (uint32_t)TEXT("let M = %u\n", M);
+    for (uint32_t s = 0; s < nstage; s++) {
+      char t[sizeof place + 64];
+      for (uint32_t m = 0; m < M; m++)
+        g.owner[s][m] = m % R[s];
+      snprintf(t, sizeof t, "s == %u ? %u + m %% %u : %s", s, base, R[s], place);
+      snprintf(place, sizeof place, "%.*s", (int)sizeof place - 1, t);
+      if (rules)
+        len += (uint32_t)snprintf(
+            text + len, sizeof text - len,
+            "order r in %u..%u { rules m { if m %% %u == r - %u { B(m) @ 0  F(m) @ 1 "
+            "when inflight(r) < %u } } U }\n",
+            base, base + R[s], R[s], base, nstage - s);
+      else
+        len += (uint32_t)snprintf(text + len, sizeof text - len,
+                                  "order r in %u..%u { let n = (M - (r - %u) + %u) / %u\n"
+                                  "do k in 0..n { F(k * %u + r - %u) } do n { B } U }\n",
+                                  base, base + R[s], base, R[s] - 1, R[s], R[s], base);
+      base += R[s];
+    }
+    len += (uint32_t)snprintf(text + len, sizeof text - len,
+                              "ranks %u pipe net stages %u mbs M place s, m -> %s\n", base, nstage,
+                              place);
+    if (skips)
+      len += (uint32_t)snprintf(text + len, sizeof text - len, "edge 0 -> %u\n", nstage - 1);
+    if (tied)
+      snprintf(text + len, sizeof text - len, "tie 0, %u\n", nstage - 1);
+    snprintf(name, sizeof name, "round robin on %u ranks", base);
+    train(name, &g, text);
+  }
+}
+
+/* Every rank holds every stage: the stages of a microbatch go round the ranks. */
+static void wheel(void) {
+  for (uint32_t P = 2; P <= 4; P++) {
+    Meant g;
+    chain(&g, P, 2 * P);
+    for (uint32_t s = 0; s < P; s++)
+      for (uint32_t m = 0; m < 2 * P; m++)
+        g.owner[s][m] = m % P; /* rank s + m, first met at microbatch m */
+    TEXT(
+        "let P = %u ranks P pipe net stages P mbs 2*P place s, m -> (s + m) %% P\n"
+        "order r { do m in 0..2*P { F[(r - m) %% P](m) } do m in 0..2*P { B[stage (r - m) %% P](m) } U }",
+        P);
+    train("wheel", &g, text);
+  }
+}
+
+static void towers(
+    void) { /* two towers into one; then one that ends twice; then with a chunk a rank more */
+  for (uint32_t M = 1; M <= 6; M += 5) {
+    Meant g = {.nstage = 5, .nmb = M};
+    skip(&g, 0, 1), skip(&g, 2, 3), skip(&g, 1, 4), skip(&g, 3, 4);
+    TEXT("let M = %u ranks 3 pipe net dag stages 5 mbs M place s -> s / 2\n"
+         "edge 3 -> 4 edge 0 -> 1 edge 1 -> 4 edge 2 -> 3\n"
+         "order r in 0..2 { do m in 0..M { F[0](m) F[1](m) } do m in 0..M { B[1](m) B[0](m) } U }\n"
+         "order r in 2..3 { do M { F B } U }",
+         M);
+    train("two towers", &g, text);
+    g = (Meant){.nstage = 6, .nmb = M};
+    skip(&g, 0, 1), skip(&g, 0, 2), skip(&g, 0, 4), skip(&g, 1, 3), skip(&g, 2, 3), skip(&g, 2, 5);
+    TEXT("let M = %u ranks 6 pipe net dag stages 6 mbs M place s -> s\n"
+         "edge 0 -> 1 edge 0 -> x for x in 2..5 step 2 edge 1 -> 3 edge 2 -> 3 edge 2 -> 5\n"
+         "order r { do m in 0..M { F(m) } do m in 0..M { I(m) W(m) } U }",
+         M);
+    train("three ends", &g, text);
+  }
+}
+
+static void ties(void) {
+  for (uint32_t P = 2; P <= 4; P++) {
+    Meant g;
+    chain(&g, P, 6);
+    g.tie[0] = g.tie[P - 1] = 1;
+    TEXT("let P = %u let M = 6 ranks P pipe net stages P mbs M place s -> s tie P-1, 0\n"
+         "order r { steady m { F(m) B(m - (P-1-r)) } U }",
+         P);
+    train("tied ends", &g, text);
+    chain(&g, 2 * P, 5);
+    g.tie[0] = g.tie[2 * P - 1] = 1, g.tie[1] = g.tie[P] = 2;
+    g.tie[P] = P > 2 ? 2 : 0, g.tie[1] = P > 2 ? 2 : 0;
+    TEXT("let P = %u let M = 5 ranks P pipe net stages 2*P mbs M place s -> s < P ? s : 2*P-1-s\n"
+         "tie 0, 2*P-1 %s\n"
+         "order r { do m in 0..M { F[0](m) } do m in 0..M { F[1](m) } do m in 0..M { B[1](m) } "
+         "do m in 0..M { I[0](m) } U[1] do M { W[0] } U[0] }",
+         P, P > 2 ? "tie P, 1" : "");
+    if (P ==
+        2) /* both ends on rank 0: an update must not come before the last gradient of the other */
+      TEXT(
+          "let P = 2 let M = 5 ranks P pipe net stages 2*P mbs M place s -> s < P ? s : 2*P-1-s\n"
+          "tie 0, 2*P-1 order r { do m in 0..M { F[0](m) } do m in 0..M { F[1](m) } do m in 0..M { B[1](m) } "
+          "do m in 0..M { I[0](m) } do M { W[0] } U }");
+    else
+      TEXT("let P = %u let M = 5 ranks P pipe net stages 2*P mbs M place s -> s < P ? s : 2*P-1-s\n"
+           "tie 0, 2*P-1 tie P, 1\n"
+           "order r { do m in 0..M { F[0](m) } do m in 0..M { F[1](m) } do m in 0..M { B[1](m) } "
+           "do m in 0..M { I[0](m) } do M { W[0] } U }",
+           P);
+    train("tied on a v", &g, text);
+    chain(&g, 3, 6);
+    g.tie[0] = g.tie[1] = g.tie[2] = 1;
+    for (uint32_t s = 0; s < 3; s++)
+      for (uint32_t m = 0; m < 6; m++)
+        g.owner[s][m] = m / (6 / P == 0 ? 1 : P == 4 ? 3 : 6 / P);
+    uint32_t n = P == 4 ? 2 : P; /* pipes; they shift by a rank each */
+    TEXT(
+        "let n = %u ranks 3 pipe p[i] in 0..n stages 3 mbs 6/n place s -> (s + i) %% 3 tie 0, 1, 2\n"
+        "order r { do i in 0..n { do m in 0..6/n { do s in 0..3 { if (s + i) %% 3 == r { p[i].F[stage s](m) } } } }\n"
+        "do i in 0..n { do m in 0..6/n { do s in 0..3 { if (s + i) %% 3 == r { p[i].B(m) } } } } U }",
+        n);
+    train("tied replicas", &g, text);
+  }
+}
+
+/* Several updates in a step: of shared weights on a line, on one rank, and with a stage that is dealt out. */
+static void rounds(void) {
+  for (uint32_t every = 2; every <= 4; every += 2) {
+    static const char *const order =
+        "order r { do j in 0..M/n { do i in 0..n { F(j*n + i) } do i in 0..n { B(j*n + i) } U } }";
+    Meant g;
+    chain(&g, 3, 8);
+    g.every = every, g.tie[0] = g.tie[2] = 1;
+    TEXT("let M = 8 let n = %u ranks 3 pipe net stages 3 mbs M place s -> s tie 0, 2 %s", every,
+         order);
+    train("tied, several updates", &g, text);
+    TEXT(
+        "let M = 8 let n = %u ranks 2 pipe net stages 3 mbs M place s -> s %% 2 tie 0, 2\n"
+        "order r in 0..1 { do j in 0..M/n { do i in 0..n { F[0](j*n + i) } do i in 0..n { F[1](j*n + i) }\n"
+        "do i in 0..n { B[1](j*n + i) } do i in 0..n { B[0](j*n + i) } U[1] U[0] } }\n"
+        "order r in 1..2 { do j in 0..M/n { do i in 0..n { F(j*n + i) } do i in 0..n { I(j*n + i) } do n { W } U } }",
+        every);
+    train("tied on one rank, several updates", &g, text);
+    skip(&g, 0, 2);
+    for (uint32_t m = 0; m < 8; m++)
+      g.owner[0][m] = m % 2;
+    TEXT(
+        "let M = 8 let n = %u ranks 4 pipe net stages 3 mbs M place s, m -> s == 0 ? m %% 2 : s + 1\n"
+        "tie 0, 2 edge 0 -> 2\n"
+        "order r in 0..2 { do j in 0..M/n { do n/2 { F } do n/2 { B } U } }\n"
+        "order r in 2..4 { do j in 0..M/n { do n { F } do n { B } U } }",
+        every);
+    train("dealt and tied, several updates", &g, text);
+  }
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1 && strcmp(argv[1], "--break") == 0)
+    engine_rate = RATE * 1.0001f;
+  if (argc > 2 && strcmp(argv[1], "--mutants") == 0)
+    mutants = 60, seed = strtoull(argv[2], NULL, 10);
+  unet("steady m { F(m) B(m - (P-1-r)) }", false);
+  unet("do m in 0..M { F(m) } do m in 0..M { I(m) } do M { W }", false);
+  unet(
+      "do m in 0..M { F[0](m) } do m in 0..M { F[1](m) } do m in 0..M { B[1](m) } do m in 0..M { B[0](m) }",
+      true);
+  unet(
+      "rules m { I[1](m) @ 0  I[0](m) @ 1  F[1](m) @ 2  F[0](m) @ 3 when inflight(r, 0) < P  W[0](m)  W[1](m) }",
+      true);
+  printf("unet: %d runs against the sequential one\n", cases);
+  int before = cases;
+  for (int rules = 0; rules < 2; rules++) {
+    round_robin(3, (uint32_t[]){2, 1, 1}, rules, false, false);
+    round_robin(3, (uint32_t[]){1, 3, 2}, rules, false, false);
+    round_robin(2, (uint32_t[]){2, 2}, rules, false, true);
+    round_robin(4, (uint32_t[]){3, 1, 2, 1}, rules, true, true);
+    round_robin(1, (uint32_t[]){4}, rules, false, false);
+  }
+  wheel();
+  printf("dealt: %d runs against the sequential one\n", cases - before);
+  before = cases;
+  towers();
+  printf("dag: %d runs against the sequential one\n", cases - before);
+  before = cases;
+  ties();
+  printf("tied: %d runs against the sequential one\n", cases - before);
+  before = cases;
+  rounds();
+  printf("updates: %d runs against the sequential one\n", cases - before);
+  if (mutants > 0)
+    printf("mutants of seed %s: %u refused, %u stalled or mismatched, %u right, %d wrong\n",
+           argv[2], refused, stalled, right, failures);
+  else
+    printf("%d of %d runs differ\n", failures, cases);
+  return failures != 0;
+}
