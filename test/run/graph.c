@@ -14,320 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipe_run.h"
+#include "graph_model.h"
 #include "pipec.h"
-
-/* ---- the model: h = tanh(x A + b); x is a weighted sum of the inputs, each output a part of h, weighted.
- * A stage without output has the loss |h - target|^2 / (2 M). An edge that is no step of the chain carries
- * less of h. ---- */
-
-enum { ROWS = 3, D = 4, N = ROWS * D, PART = 7, NW = D * D + D, TIED = 6, STEPS = 3 };
-enum { MOST_STAGES = 16, MOST_EDGES = 64, MOST_MBS = 16, MOST_ROWS = 64 };
-#define RATE 0.05f
-
-static float engine_rate = RATE;
-
-typedef struct Arc {
-  uint32_t from, to;
-  bool skip;
-} Arc;
-
-/* What is meant: no more than the definition needs. */
-typedef struct Meant {
-  uint32_t nstage, nmb, narc;
-  Arc arc[MOST_EDGES];
-  uint32_t tie[MOST_STAGES];             /* stages with the same number, not 0, share weights */
-  uint32_t owner[MOST_STAGES][MOST_MBS]; /* copy of the stage, 0, 1, ..., that has the microbatch */
-  uint32_t every;                        /* updates after so many microbatches; 0: at the end */
-} Meant;
-
-static float noise(uint64_t a, uint64_t b, uint64_t c) { /* in [-1, 1), from its arguments alone */
-  uint64_t z = a * 0x9e3779b97f4a7c15u + b * 0xbf58476d1ce4e5b9u + c * 0x94d049bb133111ebu + 1;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return (float)((double)((z ^ (z >> 31)) >> 11) / 4503599627370496.0 - 1.0);
-}
-
-static void init_weight(const Meant *g, uint32_t stage, float *w) {
-  for (int i = 0; i < NW; i++)
-    w[i] = 0.5f * noise(1, i < TIED && g->tie[stage] ? 100 + g->tie[stage] : stage, (uint64_t)i);
-}
-
-/* What enters at the k-th input, and leaves at the k-th output. */
-static float weight_in(uint32_t k) { return 1.0f - 0.125f * (float)k; }
-static float weight_out(uint32_t k) { return 0.75f + 0.25f * (float)k; }
-
-/* The k-th input of those of a stage, or output: that of the chain, then ascending. NULL: no more. */
-static const Arc *input_of(const Meant *g, uint32_t stage, uint32_t k) {
-  for (int skip = 0; skip < 2; skip++)
-    for (uint32_t from = 0; from < g->nstage; from++)
-      for (uint32_t i = 0; i < g->narc; i++)
-        if (g->arc[i].to == stage && g->arc[i].from == from && g->arc[i].skip == (skip == 1) &&
-            k-- == 0)
-          return &g->arc[i];
-  return NULL;
-}
-static const Arc *output_of(const Meant *g, uint32_t stage, uint32_t k) {
-  for (int skip = 0; skip < 2; skip++)
-    for (uint32_t to = 0; to < g->nstage; to++)
-      for (uint32_t i = 0; i < g->narc; i++)
-        if (g->arc[i].from == stage && g->arc[i].to == to && g->arc[i].skip == (skip == 1) &&
-            k-- == 0)
-          return &g->arc[i];
-  return NULL;
-}
-static int elements(const Arc *a) { return a->skip ? PART : N; }
-
-static void first_input(uint64_t step, uint32_t stage, uint32_t mb, float *x) {
-  for (int i = 0; i < N; i++)
-    x[i] = noise(2 + stage, step * 1000003 + mb, (uint64_t)i);
-}
-
-static void add_part(float *x, const float *from, int n, float weight) {
-  for (int i = 0; i < n; i++)
-    x[i] += weight * from[i];
-}
-
-static void layer(const float *x, const float *w, float *h) {
-  for (int r = 0; r < ROWS; r++)
-    for (int j = 0; j < D; j++) {
-      float z = w[D * D + j];
-      for (int i = 0; i < D; i++)
-        z += x[r * D + i] * w[i * D + j];
-      h[r * D + j] = tanhf(z);
-    }
-}
-
-static void layer_input(const float *dh, const float *h, const float *w, float *dz, float *dx) {
-  for (int i = 0; i < N; i++)
-    dz[i] = dh[i] * (1 - h[i] * h[i]);
-  for (int r = 0; r < ROWS; r++)
-    for (int i = 0; i < D; i++) {
-      float sum = 0;
-      for (int j = 0; j < D; j++)
-        sum += dz[r * D + j] * w[i * D + j];
-      dx[r * D + i] = sum;
-    }
-}
-
-static void layer_weight(const float *x, const float *dz, float *grad) {
-  for (int r = 0; r < ROWS; r++)
-    for (int j = 0; j < D; j++) {
-      for (int i = 0; i < D; i++)
-        grad[i * D + j] += x[r * D + i] * dz[r * D + j];
-      grad[D * D + j] += dz[r * D + j];
-    }
-}
-
-static double loss_of(const float *h, uint32_t nmb, float *dh) {
-  double loss = 0;
-  for (int i = 0; i < N; i++) {
-    float e = h[i] - 0.25f * (float)(i % 4);
-    loss += 0.5 * (double)e * (double)e;
-    dh[i] = e / (float)nmb;
-  }
-  return loss;
-}
-
-static void update(float *w, float *grad, float *momentum, float rate) {
-  for (int i = 0; i < NW; i++) {
-    momentum[i] = 0.9f * momentum[i] + grad[i];
-    w[i] -= rate * momentum[i];
-    grad[i] = 0;
-  }
-}
-
-/* ---- the definition ---- */
-
-typedef struct Result {
-  double loss[STEPS][MOST_MBS];
-  float weight[MOST_STAGES][NW];
-} Result;
-
-static float added[MOST_STAGES][MOST_ROWS][NW], momentum[MOST_STAGES][NW]; /* gradients, by copy */
-
-/* Copies of a stage are summed in their order, then what is shared, stage by stage; then all are updated. */
-static void update_all(const Meant *g, Result *r) {
-  static float sum[MOST_STAGES][NW];
-  for (uint32_t s = 0; s < g->nstage; s++) {
-    uint32_t most = 0;
-    for (uint32_t mb = 0; mb < g->nmb; mb++)
-      most = g->owner[s][mb] > most ? g->owner[s][mb] : most;
-    memcpy(sum[s], added[s][0], sizeof sum[s]);
-    for (uint32_t k = 1; k <= most; k++)
-      add_part(sum[s], added[s][k], NW, 1);
-    memset(added[s], 0, sizeof added[s]);
-  }
-  for (uint32_t t = 1; t <= g->nstage; t++) {
-    float all[TIED];
-    bool any = false;
-    for (uint32_t s = 0; s < g->nstage; s++)
-      for (int i = 0; g->tie[s] == t && i < TIED; i++)
-        all[i] = any ? all[i] + sum[s][i] : sum[s][i], any |= i + 1 == TIED;
-    for (uint32_t s = 0; s < g->nstage; s++)
-      if (g->tie[s] == t)
-        memcpy(sum[s], all, sizeof all);
-  }
-  for (uint32_t s = 0; s < g->nstage; s++)
-    update(r->weight[s], sum[s], momentum[s], RATE);
-}
-
-static void sequential(const Meant *g, Result *r) {
-  static float x[MOST_STAGES][N], h[MOST_STAGES][N], dh[MOST_STAGES][N];
-  memset(r, 0, sizeof *r), memset(added, 0, sizeof added), memset(momentum, 0, sizeof momentum);
-  for (uint32_t s = 0; s < g->nstage; s++)
-    init_weight(g, s, r->weight[s]);
-  for (uint64_t step = 0; step < STEPS; step++) {
-    for (uint32_t mb = 0; mb < g->nmb; mb++) {
-      for (uint32_t s = 0; s < g->nstage; s++) {
-        memset(x[s], 0, sizeof x[s]), memset(dh[s], 0, sizeof dh[s]);
-        if (!input_of(g, s, 0))
-          first_input(step, s, mb, x[s]);
-        const Arc *a;
-        for (uint32_t k = 0; (a = input_of(g, s, k)); k++) {
-          uint32_t out = 0;
-          float y[N];
-          while (output_of(g, a->from, out) != a)
-            out++;
-          for (int i = 0; i < elements(a); i++)
-            y[i] = weight_out(out) * h[a->from][i];
-          add_part(x[s], y, elements(a), weight_in(k));
-        }
-        layer(x[s], r->weight[s], h[s]);
-        if (!output_of(g, s, 0))
-          r->loss[step][mb] += loss_of(h[s], g->nmb, dh[s]);
-      }
-      static float dx[MOST_STAGES][N];
-      for (uint32_t s = g->nstage; s-- > 0;) {
-        const Arc *a;
-        float dz[N];
-        for (uint32_t k = 0; (a = output_of(g, s, k)); k++) {
-          uint32_t in = 0;
-          float dy[N];
-          while (input_of(g, a->to, in) != a)
-            in++;
-          for (int i = 0; i < elements(a); i++)
-            dy[i] = weight_in(in) * dx[a->to][i];
-          add_part(dh[s], dy, elements(a), weight_out(k));
-        }
-        layer_input(dh[s], h[s], r->weight[s], dz, dx[s]);
-        layer_weight(x[s], dz, added[s][g->owner[s][mb]]);
-      }
-      if (mb + 1 == g->nmb || (g->every && (mb + 1) % g->every == 0))
-        update_all(g, r);
-    }
-  }
-}
-
-/* ---- the same through the callbacks of an engine ---- */
-
-typedef struct Act {
-  float x[N], h[N], dh[N];
-} Act;
-
-static PrSizes sizes(void *self, uint32_t stage) {
-  const Meant *g = self;
-  bool chain = false, skip = false;
-  const Arc *a;
-  for (uint32_t k = 0; (a = output_of(g, stage, k)); k++)
-    chain |= !a->skip, skip |= a->skip;
-  return (PrSizes){.act = sizeof(Act),
-                   .gout = N * sizeof(float),
-                   .boundary = chain ? N * sizeof(float) : 0,
-                   .weight = NW * sizeof(float),
-                   .grad = NW * sizeof(float),
-                   .opt = NW * sizeof(float),
-                   .work = N * sizeof(float),
-                   .edge = skip ? PART * sizeof(float) : 0,
-                   .tied = g->tie[stage] ? TIED * sizeof(float) : 0};
-}
-
-static int init(void *self, uint32_t stage, void *weight, void *opt) {
-  (void)opt;
-  init_weight(self, stage, weight);
-  return 0;
-}
-
-static int forward(void *self, const PrCall *c) {
-  const Meant *g = self;
-  Act *a = c->act;
-  const Arc *arc;
-  uint32_t k;
-  memset(a->x, 0, sizeof a->x), memset(a->dh, 0, sizeof a->dh);
-  if (c->nx == 0)
-    first_input(c->step, c->stage, c->mb, a->x);
-  for (k = 0; (arc = input_of(g, c->stage, k)); k++)
-    add_part(a->x, c->xs[k], elements(arc), weight_in(k));
-  if (k != c->nx || (k > 0) != (c->x != NULL) || (k > 0 && c->x != c->xs[0]))
-    return 1;
-  layer(a->x, c->weight, a->h);
-  for (k = 0; (arc = output_of(g, c->stage, k)); k++)
-    for (int i = 0; i < elements(arc); i++)
-      ((float *)c->ys[k])[i] = weight_out(k) * a->h[i];
-  if (k != c->ny || (k == 0) != (c->loss != NULL))
-    return 2;
-  if (c->loss)
-    *c->loss = loss_of(a->h, c->nmb, a->dh);
-  return 0;
-}
-
-static void input_gradient(const Meant *g, const PrCall *c, float *dz) {
-  Act *a = c->act;
-  const Arc *arc;
-  float dx[N];
-  for (uint32_t k = 0; (arc = output_of(g, c->stage, k)); k++)
-    add_part(a->dh, c->dys[k], elements(arc), weight_out(k));
-  layer_input(a->dh, a->h, c->weight, dz, dx);
-  for (uint32_t k = 0; (arc = input_of(g, c->stage, k)); k++)
-    for (int i = 0; i < elements(arc); i++)
-      ((float *)c->dxs[k])[i] = weight_in(k) * dx[i];
-}
-
-static int backward_input(void *self, const PrCall *c) {
-  input_gradient(self, c, c->gout);
-  return 0;
-}
-
-static int backward_weight(void *self, const PrCall *c) {
-  (void)self;
-  layer_weight(((Act *)c->act)->x, c->gout, c->grad);
-  return 0;
-}
-
-static int backward(void *self, const PrCall *c) {
-  input_gradient(self, c, c->work);
-  layer_weight(((Act *)c->act)->x, c->work, c->grad);
-  return 0;
-}
-
-static int apply(void *self, const PrCall *c) {
-  (void)self;
-  update(c->weight, c->grad, c->opt, engine_rate);
-  return 0;
-}
-
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
-  (void)self, (void)stage;
-  for (uint32_t k = 1; k < n; k++)
-    add_part(grad[0], grad[k], NW, 1);
-  for (uint32_t k = 1; k < n; k++)
-    memcpy(grad[k], grad[0], NW * sizeof(float));
-  return 0;
-}
-
-static int tie(void *self, const uint32_t *stage, void *const *grad, uint32_t n, uint64_t bytes) {
-  const Meant *g = self;
-  if (bytes != TIED * sizeof(float))
-    return 1;
-  for (uint32_t k = 0; k < n; k++)
-    if (g->tie[stage[k]] != g->tie[stage[0]] || (k > 0 && stage[k] <= stage[k - 1]))
-      return 2;
-  for (uint32_t k = 1; k < n; k++)
-    add_part(grad[0], grad[k], TIED, 1);
-  for (uint32_t k = 1; k < n; k++)
-    memcpy(grad[k], grad[0], bytes);
-  return 0;
-}
 
 /* ---- one program ---- */
 
@@ -336,6 +24,7 @@ static void oom(size_t n) {
   abort();
 }
 
+static float engine_rate = RATE;
 static int failures, cases;
 static uint32_t mutants; /* of each program; 0: train it */
 static uint64_t seed;
@@ -353,17 +42,7 @@ static void fail(const char *name, const char *fmt, ...) {
 
 static void run_one(const char *name, Meant *g, const PipeProgram *p, const Result *want,
                     PrOptions o) {
-  PrModel model = {.self = g,
-                   .nstage = g->nstage,
-                   .sizes = sizes,
-                   .init = init,
-                   .forward = forward,
-                   .backward = backward,
-                   .backward_input = backward_input,
-                   .backward_weight = backward_weight,
-                   .update = apply,
-                   .reduce = reduce,
-                   .tie = tie};
+  PrModel model = graph_model(g, engine_rate);
   PrRun *run = NULL;
   const char *how = o.seed ? "seeded" : o.free_running ? "free running" : "threads";
   cases++;
@@ -456,17 +135,7 @@ static void mutate(const char *name, Meant *g, const PipeProgram *from, const Re
     }
     }
   }
-  PrModel model = {.self = g,
-                   .nstage = g->nstage,
-                   .sizes = sizes,
-                   .init = init,
-                   .forward = forward,
-                   .backward = backward,
-                   .backward_input = backward_input,
-                   .backward_weight = backward_weight,
-                   .update = apply,
-                   .reduce = reduce,
-                   .tie = tie};
+  PrModel model = graph_model(g, engine_rate);
   PrOptions o = {.seed = 1 + below(1000)};
   PrRun *run = NULL;
   PrStatus st = pr_open(&run, &p, &model, &o);
@@ -492,7 +161,7 @@ static void mutate(const char *name, Meant *g, const PipeProgram *from, const Re
 /* Compiles "schedule s() { TEXT }" without and with sizes, and trains with each on every engine. */
 static void train(const char *name, Meant *g, const char *text) {
   Result want;
-  sequential(g, &want);
+  graph_sequential(g, &want);
   for (int sized = 0; sized < 2; sized++) {
     Arena arena = {.oom = oom};
     Diag diag;
@@ -501,7 +170,7 @@ static void train(const char *name, Meant *g, const char *text) {
       char last[512] = "0", edge[512] = "0";
       for (uint32_t s = 0; s < g->nstage;
            s++) { /* boundary and edge of each stage, as nested choices */
-        PrSizes z = sizes(g, s);
+        PrSizes z = graph_sizes(g, s);
         char *t = arena_printf(&arena, "s == %u ? %d : %s", s, (int)z.boundary, last);
         snprintf(last, sizeof last, "%s", t);
         t = arena_printf(&arena, "s == %u ? %d : %s", s, (int)z.edge, edge);
@@ -727,6 +396,62 @@ static void rounds(void) {
   }
 }
 
+/* Actions of several ops: F and B of a stage with skips, several microbatches of a stage at once, the last
+ * gradients of tied rows together, stages that are dealt out; under each policy for sends. */
+static void actions(void) {
+  static const char *const send[] = {"end", "eager", "next"};
+  for (int k = 0; k < 3; k++) {
+    Meant g;
+    for (uint32_t P = 3; P <= 5; P++) {
+      chain(&g, P, 7);
+      for (uint32_t s = 0; s < (P - 1) / 2; s++)
+        skip(&g, s, P - 1 - s);
+      TEXT(
+          "let P = %u let M = 7 ranks P pipe net stages P mbs M place s -> s\n"
+          "edge s -> P-1-s for s in 0..(P-1)/2 time { F = 2 B = 4 FB = 5 send = 3 } send %s\n"
+          "order r { let n = P - r do m in 0..n { F(m) } do m in 0..M-n { overlap { F(m + n) B(m) } }\n"
+          "do m in M-n..M { B(m) } U }",
+          P, send[k]);
+      train("F and B at once, with skips", &g, text);
+      chain(&g, P, 6);
+      for (uint32_t s = 2; s < P; s++)
+        skip(&g, 0, s);
+      TEXT(
+          "let P = %u let M = 6 ranks P pipe net stages P mbs M place s -> s edge 0 -> s for s in 2..P\n"
+          "send %s order r { do j in 0..2 { overlap { do i in 0..3 { F(3*j + i) } } }\n"
+          "do j in 0..2 { overlap { do i in 0..3 { I(3*j + i) } } overlap { do i in 0..3 { W(3*j + i) } } } U }",
+          P, send[k]);
+      train("three microbatches at once", &g, text);
+    }
+    for (uint32_t P = 1; P <= 3; P++) {
+      chain(&g, 2 * P, 4);
+      g.tie[0] = g.tie[2 * P - 1] = 1;
+      if (P > 1)
+        skip(&g, 0, 2 * P - 1);
+      TEXT(
+          "let P = %u let M = 4 ranks P pipe net stages 2*P mbs M place s -> s < P ? s : 2*P-1-s\n"
+          "tie 0, 2*P-1 %s send %s order r {\n"
+          "do m in 0..M { F[0](m) } do m in 0..M { F[1](m) } do m in 0..M { I[1](m) } do m in 0..M { I[0](m) }\n"
+          "do m in 0..M { overlap { W[0](m) W[1](m) } } U }",
+          P, P > 1 ? "edge 0 -> 2*P-1" : "", send[k]);
+      train("tied, last gradients at once", &g, text);
+    }
+    chain(&g, 3, 8);
+    skip(&g, 0, 2);
+    for (uint32_t m = 0; m < 8; m++)
+      g.owner[1][m] = m % 2;
+    TEXT(
+        "let M = 8 ranks 4 pipe net stages 3 mbs M place s, m -> s == 1 ? 1 + m %% 2 : s == 0 ? 0 : 3\n"
+        "edge 0 -> 2 tie 0, 2 send %s\n"
+        "order r in 0..1 { do m in 0..4 { overlap { F(2*m) F(2*m + 1) } } do m in 0..M { B(m) } U }\n"
+        "order r in 1..3 { do 2 { overlap { F F } } do 2 { overlap { B B } } U }\n"
+        "order r in 3..4 { do M { F } do 2 { overlap { do 4 { B } } } U }",
+        send[k]);
+    g.tie[0] = g.tie[2] = 1;
+    train("dealt, two microbatches at once", &g, text);
+  }
+}
+
 int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--break") == 0)
     engine_rate = RATE * 1.0001f;
@@ -760,6 +485,9 @@ int main(int argc, char **argv) {
   before = cases;
   rounds();
   printf("updates: %d runs against the sequential one\n", cases - before);
+  before = cases;
+  actions();
+  printf("actions: %d runs against the sequential one\n", cases - before);
   if (mutants > 0)
     printf("mutants of seed %s: %u refused, %u stalled or mismatched, %u right, %d wrong\n",
            argv[2], refused, stalled, right, failures);
