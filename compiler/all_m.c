@@ -664,6 +664,15 @@ bool check_all_m(Sched *s) {
                "schedule '%s' has no parameter '%s' (--for-all)", s->name, s->opt->for_all);
     return false;
   }
+  if (s->slices > 1) {
+    not_decided(s, s->pipe[0].clause->at, "its microbatches go through in slices");
+    return true;
+  }
+  for (uint32_t i = 0; i < s->nop; i++)
+    if (s->op[i].kind == PIPE_R) {
+      not_decided(s, s->site[s->op[i].site], "it recomputes");
+      return true;
+    }
   x.env = NEW_ARRAY(s->arena, Quasi, s->nslot);
   clear(&x, m, false);
   bool ok = s->tuned ? no(&x, s->tuned->at, "the order is tuned") : bind(&x, s->def);

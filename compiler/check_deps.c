@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Proof: every stage and microbatch has exactly one F and one B, or one I and one W (expand has
- * already refused a second one), in this order on its rank; a U comes after the last backward of every
+ * already refused a second one), in this order on its rank, and R, if there is one, between the F and
+ * what is next; slices go forward in order and backward in the reverse; a U comes after the last backward of every
  * stage (expand has refused one that has nothing to apply); U(m) is the update that applies the gradient
  * of m; replicas update equally often, and stages that share weights; the ops of an action do not need one
  * another. Finds the updates of each stage, and how far the weights that an F reads are behind. Requires
@@ -8,7 +9,7 @@
 #include "graph.h"
 #include "hints.h"
 
-/* One message per stage and kind: the first microbatch that lacks it, and how many do. */
+/* One message per stage and kind: the first unit that lacks it, and how many do. */
 static bool complete(Sched *s, uint32_t stage, const char *kind, const uint32_t *at,
                      bool only_split) {
   uint32_t missing = 0, first = 0;
@@ -22,8 +23,10 @@ static bool complete(Sched *s, uint32_t stage, const char *kind, const uint32_t 
   if (missing == 0)
     return true;
   uint32_t r = s->stage[stage].rank;
-  diag_error(s->diag, DIAG_MISSING_OP, s->order_at[r], "rank %u never runs %u%s%u%s", r, stage,
-             kind, first,
+  PipeOp op = *kind == 'F' ? PIPE_F : *kind == 'B' ? PIPE_B : *kind == 'I' ? PIPE_I : PIPE_W;
+  char text[OP_TEXT];
+  pipe_unit_text(text, op, stage, first, s->slices);
+  diag_error(s->diag, DIAG_MISSING_OP, s->order_at[r], "rank %u never runs %s%s", r, text,
              missing > 1
                  ? arena_printf(s->arena, ", nor %u other %s of stage %u", missing - 1, kind, stage)
                  : "");
@@ -41,10 +44,44 @@ static bool in_order(Sched *s, uint32_t earlier, uint32_t later, const char *why
   return false;
 }
 
+/* Of a microbatch in slices: forward each after those before it, whose stashes it reads; backward each
+ * after those behind it, which add to its gradient. at: rows of F, or of B and I. */
+static bool check_slices(Sched *s, uint32_t stage, const uint32_t *at, bool forward) {
+  const PipeStage *st = &s->stage[stage];
+  for (uint32_t u = st->mb0; u + 1 < st->mb0 + st->nmb; u++) {
+    if ((u + 1) % s->slices == 0 || (at[u] < at[u + 1]) == forward)
+      continue;
+    uint32_t early = (forward ? at[u + 1] : at[u]) - 1, late = (forward ? at[u] : at[u + 1]) - 1;
+    diag_error(s->diag, DIAG_SLICE_ORDER, s->site[s->op[early].site],
+               "rank %u runs %s before %s: %s", st->rank, op_text(s, early), op_text(s, late),
+               forward ? "a slice goes forward after those before it"
+                       : "a slice goes backward after those behind it");
+    diag_note(s->diag, s->site[s->op[late].site], "%s comes from here", op_text(s, late));
+    return false;
+  }
+  return true;
+}
+
+/* R: after its F, before the first backward. */
+static bool check_recompute(Sched *s, uint32_t f, uint32_t r, uint32_t b) {
+  if (f < r && r < b)
+    return true;
+  uint32_t other = r < f ? f : b;
+  diag_error(s->diag, DIAG_RECOMPUTE, s->site[s->op[r].site],
+             r < f ? "rank %u runs %s before %s, whose stash it makes again"
+                   : "rank %u runs %s after %s, which reads the stash that it makes",
+             op_rank(s, r), op_text(s, r), op_text(s, other));
+  diag_note(s->diag, s->site[s->op[other].site], "%s comes from here", op_text(s, other));
+  diag_help(s->diag, "an R stands after its F and before its %s", op_text(s, b));
+  return false;
+}
+
 static bool check_stage(Sched *s, uint32_t stage) {
   size_t row = (size_t)stage * s->nmb;
-  const uint32_t *f = &s->at_f[row], *b = &s->at_b[row], *w = &s->at_w[row];
+  const uint32_t *f = &s->at_f[row], *b = &s->at_b[row], *w = &s->at_w[row], *again = &s->at_r[row];
   bool ok = complete(s, stage, "F", f, false);
+  if (s->forward)
+    return ok && check_slices(s, stage, f, true);
   /* Without any backward at all, say B; with some W but no I, say I. */
   bool split = false;
   uint32_t mb0 = s->stage[stage].mb0, mb1 = mb0 + s->stage[stage].nmb;
@@ -71,7 +108,8 @@ static bool check_stage(Sched *s, uint32_t stage) {
       continue;
     uint32_t last = w[mb] ? w[mb] : b[mb];
     ok = in_order(s, f[mb] - 1, b[mb] - 1, ", which it belongs to") &&
-         (!w[mb] || in_order(s, b[mb] - 1, w[mb] - 1, ", which it completes"));
+         (!w[mb] || in_order(s, b[mb] - 1, w[mb] - 1, ", which it completes")) &&
+         (!again[mb] || check_recompute(s, f[mb] - 1, again[mb] - 1, b[mb] - 1));
     if (ok && last - 1 > u) {
       diag_error(s->diag, DIAG_UPDATE, s->site[s->op[u].site],
                  "rank %u updates stage %u before %s, whose gradient would be lost",
@@ -86,7 +124,7 @@ static bool check_stage(Sched *s, uint32_t stage) {
                stage);
     diag_help(s->diag, "a U applies the gradients of the B and W that stand before it");
   }
-  return ok && none == NONE;
+  return ok && none == NONE && check_slices(s, stage, f, true) && check_slices(s, stage, b, false);
 }
 
 static bool adds_gradient(const Op *o) { return o->kind == PIPE_B || o->kind == PIPE_W; }
@@ -211,7 +249,7 @@ static bool check_updates(Sched *s) {
   bool several = s->round0[s->nstage] > s->nstage, ok = true;
   s->staleness = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   s->discrepancy = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  for (uint32_t st = 0; st < s->nstage && !several; st++)
+  for (uint32_t st = 0; st < s->nstage && !several && !s->forward; st++)
     several = s->op[s->round[s->round0[st]].u].mb != NONE;
   if (!several)
     return true;

@@ -19,12 +19,12 @@ static void sum_rank(Sched *s, uint32_t r) {
   }
   for (uint32_t i = 0; i < s->npool[r]; i++) {
     const PipePool *q = &s->pool[r][i];
-    uint64_t *sum[PIPE_NCLASSES] = {&p->act,   &p->gout,       &p->out,  &p->in,
-                                    &p->local, &p->host_bytes, &p->guest};
+    uint64_t *sum[PIPE_NCLASSES] = {&p->act,   &p->gout, &p->out,        &p->in,
+                                    &p->local, &p->keep, &p->host_bytes, &p->guest};
     *sum[q->cls] += q->count * round64(q->bytes);
   }
   p->total = p->weight + p->grad + p->opt + p->work + p->act + p->gout + p->out + p->in + p->local +
-             p->guest;
+             p->keep + p->guest;
 }
 
 static void part(Sched *s, const char **text, const char *name, uint64_t bytes) {
@@ -45,6 +45,7 @@ static void report(Sched *s, uint32_t r, uint32_t more) {
     sum = arena_printf(s->arena, "%s%s%u in flight: %s", sum, *sum ? " + " : "", p->inflight,
                        bytes_text(s, p->act));
   part(s, &sum, "held for W", p->gout);
+  part(s, &sum, "kept for R", p->keep);
   part(s, &sum, "send slots", p->out);
   part(s, &sum, "receive slots", p->in);
   part(s, &sum, "local", p->local);

@@ -139,6 +139,7 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
   switch (call->builtin) {
   case BI_INFLIGHT: *value = p->inflight; break;
   case BI_HELD: *value = p->held; break;
+  case BI_KEPT: *value = p->kept; break;
   case BI_WARMUP: *value = p->warmup; break;
   case BI_STALENESS: *value = s->staleness[r]; break;
   case BI_DISCREPANCY: *value = s->discrepancy[r]; break;

@@ -157,7 +157,7 @@ static void first_time(Sched *s) {
       continue;
     uint32_t nmb = s->graph ? nmb_of[i] : s->stage[l.from].nmb,
              k = MIN_CHANNEL_SLOTS < nmb ? MIN_CHANNEL_SLOTS : nmb;
-    for (int back = 0; back < 2; back++)
+    for (int back = 0; back < (s->forward ? 1 : 2); back++)
       channels_of(s, i)[back].out_slots = channels_of(s, i)[back].in_slots = k;
     skips |= link_skips(s, l);
   }

@@ -7,9 +7,9 @@
 #include "expand.h"
 #include "graph.h"
 
-const char *const cost_key[NKEYS] = {"F",      "B",   "I",    "W",    "U",    "FB",       "send",
-                                     "reduce", "OFF", "LOAD", "act",  "gout", "boundary", "weight",
-                                     "grad",   "opt", "work", "edge", "tied"};
+const char *const cost_key[NKEYS] = {"F",      "B",      "I",   "W",    "R",    "U",    "FB",
+                                     "send",   "reduce", "OFF", "LOAD", "act",  "gout", "boundary",
+                                     "weight", "grad",   "opt", "work", "edge", "tied"};
 
 uint64_t *cost_field(PipeStage *st, CostKey k) {
   switch (k) {
@@ -17,6 +17,7 @@ uint64_t *cost_field(PipeStage *st, CostKey k) {
   case KEY_B: return &st->time[PIPE_B];
   case KEY_I: return &st->time[PIPE_I];
   case KEY_W: return &st->time[PIPE_W];
+  case KEY_R: return &st->time[PIPE_R];
   case KEY_U: return &st->time[PIPE_U];
   case KEY_FB: return &st->time_fb;
   case KEY_SEND: return &st->time[PIPE_SEND_F];
@@ -46,6 +47,8 @@ void cost_defaults(PipeStage *st, const bool has[NKEYS]) {
     st->time[PIPE_I] = has[KEY_W] && st->time[PIPE_W] <= b ? b - st->time[PIPE_W] : (b + 1) / 2;
   if (!has[KEY_W])
     st->time[PIPE_W] = has[KEY_I] && st->time[PIPE_I] <= b ? b - st->time[PIPE_I] : b / 2;
+  if (!has[KEY_R])
+    st->time[PIPE_R] = st->time[PIPE_F];
   st->time[PIPE_SEND_B] = st->time[PIPE_SEND_F];
   st->time[PIPE_TIE] = st->time[PIPE_REDUCE];
   if (!has[KEY_LOAD])
@@ -169,6 +172,8 @@ bool set_costs(Ex *x) {
                   (8 * (((uint64_t)s->nstage + s->nedge) * s->nmb + s->nstage));
   for (uint32_t st = 0; st < s->nstage; st++) {
     cost_defaults(&s->stage[st], has);
+    if (s->forward) /* nothing is trained */
+      s->stage[st].gout_bytes = s->stage[st].grad_bytes = s->stage[st].opt_bytes = 0;
     for (int k = 0; k < NKEYS; k++)
       if (*cost_field(&s->stage[st], (CostKey)k) > most) {
         diag_error(s->diag, DIAG_TOO_LARGE, has[k] ? set_at[k] : NO_SPAN,

@@ -350,6 +350,7 @@ static bool fill_ops(Csv *c) {
   s->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
   s->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
   s->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->at_r = NEW_ARRAY(s->arena, uint32_t, cells); /* there is no R in it */
   s->rank_op0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
   s->order_at = c->row_at.at;
   s->op = arena_alloc(s->arena, ((size_t)c->action.n + s->nstage) * sizeof *s->op);
@@ -470,6 +471,7 @@ bool read_csv(Sched *s) {
   const char *slash = strrchr(s->opt->input, '/');
   s->name = slash ? slash + 1 : s->opt->input;
   s->params = "";
+  s->slices = 1;
   if (s->opt->ndefine > 0) {
     diag_error(s->diag, DIAG_PARAM, NO_SPAN, "-D %s: a CSV file has no parameters",
                s->opt->define[0].name);

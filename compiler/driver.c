@@ -40,6 +40,11 @@ static bool emit(Sched *s) {
     return true;
   if (s->opt->emit == EMIT_NONE)
     return true;
+  if (s->opt->emit == EMIT_CSV && s->slices > 1) {
+    diag_error(s->diag, DIAG_USAGE, NO_SPAN,
+               "--emit=csv: the format has one index, and this schedule has slices");
+    return false;
+  }
   if (s->opt->emit == EMIT_HTML)
     return emit_html(s);
   if (!file_open(s, &out, s->opt->output))

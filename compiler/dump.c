@@ -7,7 +7,7 @@
 
 const char *op_text(Sched *s, uint32_t op) {
   char buf[OP_TEXT];
-  int n = pipe_op_text(buf, (PipeOp)s->op[op].kind, s->op[op].stage, s->op[op].mb);
+  int n = pipe_unit_text(buf, (PipeOp)s->op[op].kind, s->op[op].stage, s->op[op].mb, s->slices);
   return arena_strndup(s->arena, buf, (size_t)n);
 }
 
@@ -23,8 +23,11 @@ const char *bytes_text(Sched *s, uint64_t bytes) {
 }
 
 void dump_ops(Sched *s, FILE *f) {
-  fprintf(f, "schedule %s %s\nranks %u stages %u microbatches %u\n", s->name, s->params, s->nrank,
-          s->nstage, s->nmb);
+  fprintf(f, "schedule %s %s\nranks %u stages %u microbatches %u", s->name, s->params, s->nrank,
+          s->nstage, s->nmb / s->slices);
+  if (s->slices > 1)
+    fprintf(f, " slices %u", s->slices);
+  fputc('\n', f);
   for (uint32_t i = 0; i < s->nstage; i++)
     fprintf(f, "stage %u: rank %u chunk %u\n", i, s->stage[i].rank, s->stage[i].chunk);
   uint32_t copy = 0;

@@ -46,7 +46,7 @@ static void instr(Text *t, PipeGraph g, const PipeInstr *in) {
     text_u64(t, in->stage);
     text_lit(t, name);
     if (in->mb != PIPE_NONE)
-      text_u64(t, in->mb);
+      text_op_unit(t, in->op, in->mb, g.slices);
   }
   text_lit(t, " */\n");
 }
@@ -107,8 +107,8 @@ void emit_c(Sched *s, FILE *f) {
           "%s, proved: complete, in order,\n"
           " * deadlock-free (rendezvous, untagged, one comm stream per rank), matched. Columns: pipe_instr.h. */\n"
           "#include <pipe_instr.h>\n\nPIPE_REQUIRE_ABI(%u);\n\n#define N PIPE_NONE\n",
-          p->name, p->params, p->nrank, p->nstage, p->nmb, p->makespan, p->timed ? " ns" : " units",
-          PIPE_ABI));
+          p->name, p->params, p->nrank, p->nstage, p->nmb / p->slices, p->makespan,
+          p->timed ? " ns" : " units", PIPE_ABI));
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
     int phase = -1;
@@ -127,7 +127,7 @@ void emit_c(Sched *s, FILE *f) {
     for (uint32_t i = 0; i < k->npool; i++) {
       const PipePool *q = &k->pool[i];
       static const char *const cls[] = {"PIPE_ACT",   "PIPE_GOUT", "PIPE_OUT",  "PIPE_IN",
-                                        "PIPE_LOCAL", "PIPE_HOST", "PIPE_GUEST"};
+                                        "PIPE_LOCAL", "PIPE_KEEP", "PIPE_HOST", "PIPE_GUEST"};
       text_string(t, arena_printf(s->arena, "  {%s, %u, %u, %u, %" PRIu64 ", %u, 0},\n",
                                   cls[q->cls], q->stage, q->first, q->count, q->bytes, q->skip));
     }
@@ -202,11 +202,12 @@ void emit_c(Sched *s, FILE *f) {
           "};\n\nconst PipeProgram %s = {\n  .magic = PIPE_MAGIC, .abi = %u, .hash = 0x%016" PRIx64
           "u,\n  .name = \"%s\", .params = \"%s\",\n"
           "  .nrank = %u, .nstage = %u, .nmb = %u, .nsite = %u, .nfile = %u, .nmodel = %u,\n"
-          "  .sized = %u, .timed = %u, .slots = %u,\n  .makespan = %" PRIu64 "u, .ideal = %" PRIu64
-          "u, .busy = %" PRIu64 "u,\n"
+          "  .sized = %u, .timed = %u, .slices = %u, .forward = %u, .slots = %u,\n  .makespan = %" PRIu64
+          "u, .ideal = %" PRIu64 "u, .busy = %" PRIu64 "u,\n"
           "  .rank = rank, .stage = stage, .site = site, .file = file,\n%s};\n",
           symbol, PIPE_ABI, p->hash, p->name, p->params, p->nrank, p->nstage, p->nmb, p->nsite,
-          p->nfile, p->nmodel, p->sized, p->timed, p->slots, p->makespan, p->ideal, p->busy,
+          p->nfile, p->nmodel, p->sized, p->timed, p->slices, p->forward, p->slots, p->makespan,
+          p->ideal, p->busy,
           p->edge ? arena_printf(s->arena, "  .edge = edge, .row = row, .nedge = %u,\n", p->nedge)
                   : ""));
   text_flush(t);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The compute order as PyTorch's `compute_only` CSV: one row per rank, cells like 2F0, 2I0, 2W0, 2B0,
- * no idle cells (order alone counts there), LF ends. The update is not part of that format and is
- * left out. An action of one F and one B or I is an OVERLAP_F_B; the format has no other, so the ops of
+ * no idle cells (order alone counts there), LF ends. The update and R are not part of that format and
+ * are left out. An action of one F and one B or I is an OVERLAP_F_B; the format has no other, so the ops of
  * those stand one after the other. Requires expand. */
 #include "pipec.h"
 #include "text.h"
@@ -28,7 +28,7 @@ void emit_csv(Sched *s, FILE *f) {
     bool first = true;
     for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
       const Op *o = &s->op[i];
-      if (o->kind == PIPE_U)
+      if (o->kind == PIPE_U || o->kind == PIPE_R)
         continue;
       text_room(t);
       if (!first)

@@ -35,7 +35,7 @@ static void op_string(const PipeProgram *p, Text *t, const char *name, const Pip
     text_u64(t, in->stage);
     text_lit(t, pipe_op_info[in->op].text);
     if (in->mb != NONE)
-      text_u64(t, in->mb);
+      text_op_unit(t, in->op, in->mb, p->slices);
   }
   text_char(t, '"');
   text_char(t, after);
@@ -121,6 +121,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle, const
   number(t, "rank", r, ',');
   number(t, "inflight", pk->inflight, ',');
   number(t, "held", pk->held, ',');
+  number(t, "kept", pk->kept, ',');
   number(t, "host", pk->host, ',');
   if (s->sized)
     number(t, "host_bytes", pk->host_bytes, ',');
@@ -135,16 +136,16 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle, const
       number(t, idle_name[i], idle[i], i + 1 < IDLE_NCAUSES ? ',' : '}');
   text_char(t, ',');
   if (s->sized) {
-    static const char *const name[] = {"weight", "grad", "opt", "work",  "act",
-                                       "gout",   "out",  "in",  "local", "total"};
-    const uint64_t v[] = {pk->weight, pk->grad, pk->opt, pk->work,  pk->act,
-                          pk->gout,   pk->out,  pk->in,  pk->local, pk->total};
+    static const char *const name[] = {"weight", "grad", "opt",   "work", "act",  "gout",
+                                       "out",    "in",   "local", "keep", "total"};
+    const uint64_t v[] = {pk->weight, pk->grad, pk->opt,   pk->work, pk->act,  pk->gout,
+                          pk->out,    pk->in,   pk->local, pk->keep, pk->total};
     key(t, "bytes");
     text_char(t, '{');
     if (pk->guest)
       number(t, "guest", pk->guest, ',');
-    for (int i = 0; i < 10; i++)
-      number(t, name[i], v[i], i < 9 ? ',' : '}');
+    for (int i = 0; i < 11; i++)
+      number(t, name[i], v[i], i < 10 ? ',' : '}');
     text_char(t, ',');
     if (pk->op != NONE) {
       key(t, "peak_op");
@@ -176,7 +177,10 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle, const
     text_char(t, '{');
     op_string(p, t, "op", in, ',');
     number(t, "stage", in->stage, ',');
-    number_or_skip(t, "mb", in->mb);
+    if (in->mb != NONE)
+      number(t, "mb", in->mb / p->slices, ',');
+    if (in->mb != NONE && p->slices > 1 && in->op != PIPE_U)
+      number(t, "slice", in->mb % p->slices, ',');
     key(t, "phase");
     text_quoted(t, pipe_phase_name[in->phase]);
     text_char(t, ',');
@@ -212,9 +216,11 @@ void emit_json(Sched *s, FILE *f) {
   key(t, "hash");
   text_string(t, arena_printf(s->arena, "\"%016llx\",\n", (unsigned long long)p->hash));
   number(t, "ranks", p->nrank, ',');
-  number(t, "microbatches", p->nmb, ',');
+  number(t, "microbatches", p->nmb / p->slices, ',');
+  number(t, "slices", p->slices, ',');
   number(t, "sized", p->sized, ',');
   number(t, "timed", p->timed, ',');
+  number(t, "forward", p->forward, ',');
   number(t, "channel_slots", p->slots, ',');
   number(t, "makespan", p->makespan, ',');
   number(t, "span", s->own_span, ',');
@@ -237,8 +243,8 @@ void emit_json(Sched *s, FILE *f) {
     number(t, "rank", st.rank, ',');
     number(t, "chunk", st.chunk, ',');
     number(t, "model", st.model, ',');
-    number(t, "mb0", st.mb0, ',');
-    number(t, "mbs", st.nmb, ',');
+    number(t, "mb0", st.mb0 / p->slices, ',');
+    number(t, "mbs", st.nmb / p->slices, ',');
     if (st.tied != NONE)
       number(t, "tied_with", p->stage[s->tie_row[s->tie_row0[s->tie_of[i]]]].model, ',');
     for (int k = 0; k < NKEYS; k++) {
@@ -280,7 +286,7 @@ void emit_json(Sched *s, FILE *f) {
     text_char(t, '"');
     text_u64(t, a->stage);
     text_lit(t, a->kind == PIPE_F ? "SEND_F" : "SEND_B");
-    text_u64(t, a->mb);
+    text_unit(t, a->mb, p->slices);
     if (op_outputs(s, a) > 1)
       text_char(t, '>'), text_u64(t, b->stage);
     text_lit(t, "\",");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Schedule + parameters -> the compute ops of each rank. Requires resolve. Ensures nrank, nstage,
- * nmb, stage (placement, sizes, times), op with its maps at_f at_b at_w, site, check; every op
+ * nmb, stage (placement, sizes, times), op with its maps at_f at_b at_w at_r, site, check; every op
  * is on a stage of its rank, its microbatch exists, and no op is there twice.
  *
  * note [steady]: a clipped kernel runs for every k from the smallest to the largest at which one of
@@ -31,7 +31,7 @@ static const Clause *pipe_clause(const Ex *x, uint32_t k) {
 }
 
 static uint32_t pipe_mbs(const Ex *x, uint32_t k) {
-  return x->in_use ? x->in_use->nmb[k] : x->s->pipe[k].nmb;
+  return x->in_use ? x->in_use->nmb[k] : x->s->pipe[k].nmb / x->s->slices;
 }
 
 /* The pipe that an op is of. */
@@ -131,109 +131,14 @@ static bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
   return true;
 }
 
-static uint32_t op_site(Sched *s, const OpRef *o) {
-  if (!o->place) {
-    if (s->nsite == s->capsite)
-      vec_grow(s->arena, (void **)&s->site, &s->capsite, sizeof *s->site);
-    s->site[s->nsite++] = o->at;
-    ((OpRef *)o)->place = s->nsite;
-  }
-  return o->place - 1;
-}
+/* Backwards take the slices of a microbatch from the last to the first. */
+static bool is_back(const OpRef *o) { return o->op == PIPE_B || o->op == PIPE_I; }
 
-static bool duplicate(Ex *x, uint8_t kind, uint32_t old) {
+/* The microbatch and slice of an op without index: F, R, B and I go on after the last of their kind on the
+ * stage, W takes the oldest I of the stage, or of the rank, whose W has not run. A W with mb -1: there is none. */
+static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice) {
   Sched *s = x->s;
-  bool mixed = s->op[old].kind != kind;
-  char text[OP_TEXT];
-  pipe_op_text(text, (PipeOp)kind, s->op[old].stage, s->op[old].mb);
-  if (mixed)
-    diag_error(s->diag, DIAG_MIXED_BACKWARD, x->use->at,
-               "rank %u: %s, but %s already is the backward of this microbatch: B = I + W", x->rank,
-               text, op_text(s, old));
-  else
-    diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank, text);
-  diag_note(s->diag, s->site[s->op[old].site], "%s is here first", op_text(s, old));
-  hint_twice(s, x->rank, x->use, kind, old);
-  return false;
-}
-
-static void push(Ex *x, uint8_t kind, uint8_t phase, uint32_t stage, uint32_t mb) {
-  Sched *s = x->s;
-  if (s->nop == x->op_cap)
-    vec_grow(s->arena, (void **)&s->op, &x->op_cap, sizeof *s->op);
-  s->op[s->nop++] = (Op){
-      .kind = kind, .phase = phase, .stage = stage, .mb = mb, .site = op_site(s, x->use)};
-}
-
-/* A U that only repeats the last one is refused here, so that there are not many more of them than of gradients;
- * check_deps refuses the others that have nothing to apply. */
-static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
-  Sched *s = x->s;
-  uint32_t old = x->last_u[stage];
-  if (old && x->fresh[stage] == 0 && s->op[old - 1].mb == mb) {
-    diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank,
-               op_text(s, old - 1));
-    diag_note(s->diag, s->site[s->op[old - 1].site], "%s is here first", op_text(s, old - 1));
-    diag_help(s->diag, "an update applies the gradients since the last one, and there are none");
-    return false;
-  }
-  push(x, PIPE_U, x->labelled || mb != NONE ? x->phase : PIPE_NPHASES, stage, mb);
-  x->fresh[stage] = 0;
-  x->last_u[stage] = s->nop;
-  return true;
-}
-
-bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
-  Sched *s = x->s;
-  size_t cell = (size_t)stage * s->nmb + (kind == PIPE_U ? 0 : mb);
-  uint32_t *at = kind == PIPE_F ? &s->at_f[cell] : kind == PIPE_W ? &s->at_w[cell] : &s->at_b[cell];
-  if (kind == PIPE_U)
-    return push_update(x, stage, mb);
-  if (*at)
-    return duplicate(x, kind, *at - 1);
-  if (kind == PIPE_W && s->at_b[cell] && s->op[s->at_b[cell] - 1].kind == PIPE_B)
-    return duplicate(x, kind, s->at_b[cell] - 1);
-  if (kind == PIPE_B && s->at_w[cell])
-    return duplicate(x, kind, s->at_w[cell] - 1);
-  push(x, kind, x->phase, stage, mb);
-  *at = s->nop;
-  x->fresh[stage] += kind == PIPE_B || kind == PIPE_W;
-  return true;
-}
-
-/* OFF and LOAD are no ops: they stand between those. */
-static bool push_copy(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb) {
-  Sched *s = x->s;
-  size_t cells = (size_t)s->nstage * s->nmb, cell = (size_t)stage * s->nmb + mb;
-  if (!s->at_off) {
-    s->at_off = NEW_ARRAY(s->arena, uint32_t, cells);
-    s->at_load = NEW_ARRAY(s->arena, uint32_t, cells);
-  }
-  uint32_t *at = o->op == PIPE_OFF ? &s->at_off[cell] : &s->at_load[cell];
-  if (*at) {
-    char text[OP_TEXT];
-    pipe_op_text(text, (PipeOp)o->op, stage, mb);
-    diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank, text);
-    diag_note(s->diag, s->site[s->copy[*at - 1].site], "%s is here first", text);
-    return false;
-  }
-  if (s->ncopy == s->capcopy)
-    vec_grow(s->arena, (void **)&s->copy, &s->capcopy, sizeof *s->copy);
-  s->copy[s->ncopy] = (Copy){.kind = (uint8_t)o->op,
-                             .phase = x->phase,
-                             .stage = stage,
-                             .mb = mb,
-                             .site = op_site(s, x->use),
-                             .to = NONE,
-                             .at = s->nop};
-  *at = ++s->ncopy;
-  return true;
-}
-
-/* The microbatch of an op without one: F, B and I go on after the last of their kind on the stage, W
- * takes the oldest I of the stage, or of the rank, whose W has not run. A W with -1: there is none. */
-static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb) {
-  Sched *s = x->s;
+  int64_t slices = s->slices;
   uint32_t held = s->rank_stage0[x->rank + 1] - s->rank_stage0[x->rank];
   bool any = o->op == PIPE_W && !o->chunk && !o->stage && held > 1;
   *stage = s->nstage + x->rank; /* row of w_from for all its stages */
@@ -241,9 +146,13 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb) {
     return false;
   if (o->op != PIPE_W) {
     const PipeStage *st = &s->stage[*stage];
-    *mb = o->op == PIPE_F ? x->next_f[*stage] : x->next_b[*stage];
-    while (s->row_of && *mb < st->nmb && !runs_mb(s, *stage, st->mb0 + (uint32_t)*mb))
-      ++*mb;
+    int64_t place = o->op == PIPE_F   ? x->next_f[*stage]
+                    : o->op == PIPE_R ? x->next_r[*stage]
+                                      : x->next_b[*stage];
+    while (s->row_of && place < st->nmb && !runs_mb(s, *stage, st->mb0 + (uint32_t)place))
+      ++place; /* no slices there */
+    *mb = place / slices;
+    *slice = is_back(o) ? slices - 1 - place % slices : place % slices;
     return true;
   }
   uint32_t *from = &x->w_from[*stage],
@@ -254,8 +163,8 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb) {
     const Op *p = &s->op[i];
     if (p->kind == PIPE_I && (any || p->stage == *stage) &&
         !s->at_w[(size_t)p->stage * s->nmb + p->mb])
-      *mb = (int64_t)p->mb - s->stage[p->stage].mb0 - (x->in_use ? x->in_use->total : 0),
-      *stage = p->stage, found = true;
+      *mb = (int64_t)(p->mb - s->stage[p->stage].mb0) / slices - (x->in_use ? x->in_use->total : 0),
+      *slice = p->mb % slices, *stage = p->stage, found = true;
   }
   *from = i; /* all before it are taken, or run now */
   bool clip = x->clip;
@@ -271,7 +180,7 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb) {
   return found || clip;
 }
 
-/* The microbatch of the step that mb, counted as in the order that is being run, is. NONE: `clip` leaves it
+/* The microbatch of the step (its first unit) that mb, counted as in the order that is being run, is. NONE: `clip` leaves it
  * out. False: there is no such one. */
 static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t *out) {
   const Sched *s = x->s;
@@ -281,10 +190,10 @@ static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t 
   const Use *inner = NULL;
   *out = NONE;
   for (const Use *u = x->in_use;; inner = u, u = u->outer) {
-    uint32_t n = u ? u->nmb[k] : st->nmb;
+    uint32_t n = u ? u->nmb[k] : st->nmb / s->slices;
     if (mb >= 0 && mb < n) {
       if (!u)
-        return *out = st->mb0 + (uint32_t)mb, true;
+        return *out = st->mb0 + (uint32_t)mb * s->slices, true;
       mb += u->shift; /* run_used bounds the sum of them */
       clip = u->clip;
       continue;
@@ -321,28 +230,63 @@ static bool not_here(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t
   return false;
 }
 
-static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb) {
+/* One place after that of an op in its stage's row of them. */
+static void note_next(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
+  int64_t slices = x->s->slices, place;
+  if (o->op == PIPE_W || o->op == PIPE_OFF || o->op == PIPE_LOAD ||
+      __builtin_mul_overflow(mb, slices, &place) ||
+      __builtin_add_overflow(place, (is_back(o) ? slices - 1 - slice : slice) + 1, &place))
+    return;
+  *(o->op == PIPE_F   ? &x->next_f[stage]
+    : o->op == PIPE_R ? &x->next_r[stage]
+                      : &x->next_b[stage]) = place;
+}
+
+static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
+  Sched *s = x->s;
   bool copy = o->op == PIPE_OFF || o->op == PIPE_LOAD;
   if (copy && x->list) {
-    diag_error(x->s->diag, DIAG_CLAUSE, x->use->at,
+    diag_error(s->diag, DIAG_CLAUSE, x->use->at,
                "'%s' cannot stand inside '%s': its place is in the order that comes of it",
-               span_text(x->s, x->use->at), x->list->kind == ST_CLOCK ? "clock" : "rules");
-    diag_help(x->s->diag,
-              "the clause 'offload s, m when ...' adds OFF and LOAD to a finished order");
+               span_text(s, x->use->at), x->list->kind == ST_CLOCK ? "clock" : "rules");
+    diag_help(s->diag, "the clause 'offload s, m when ...' adds OFF and LOAD to a finished order");
     return false;
   }
-  if (mb < INT64_MAX && o->op == PIPE_F)
-    x->next_f[stage] = mb + 1;
-  else if (mb < INT64_MAX && (o->op == PIPE_B || o->op == PIPE_I))
-    x->next_b[stage] = mb + 1;
   uint32_t at;
+  if (slice < 0 || slice >= s->slices) {
+    diag_error(s->diag, DIAG_BAD_INDEX, x->use->at,
+               "rank %u: '%s' is slice %lld; the slices are 0 to %u", x->rank,
+               span_text(s, x->use->at), (long long)slice, s->slices - 1);
+    if (o != x->use)
+      diag_note(s->diag, o->at, "it stands for this");
+    return false;
+  }
+  note_next(x, o, stage, mb, slice);
   if (!step_mb(x, o, stage, mb, &at))
     return false;
   if (at != NONE && !runs_mb(x->s, stage, at))
     return not_here(x, o, stage, mb, at);
   if (copy)
     return at == NONE || push_copy(x, o, stage, at);
+  if (at != NONE)
+    at += (uint32_t)slice;
   return at == NONE || (x->list ? list_op(x, o, stage, at) : push_op(x, (uint8_t)o->op, stage, at));
+}
+
+/* What stands in the parentheses of an op; where it is `index`, its value is given. */
+static bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t *mb,
+                       int64_t *slice) {
+  Sched *s = x->s;
+  int64_t *to[2] = {mb, slice};
+  *slice = 0;
+  int k = 0;
+  for (const Arg *a = o->args; a; a = a->next, k++) {
+    if (a->value == index)
+      *to[k] = value;
+    else if (!eval(s, a->value, to[k]))
+      return false;
+  }
+  return true;
 }
 
 static bool run_opref(Ex *x, const OpRef *o);
@@ -402,15 +346,17 @@ static bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
 static bool run_opref(Ex *x, const OpRef *o) {
   Sched *s = x->s;
   uint32_t stage;
-  int64_t mb = 0;
+  int64_t mb = 0, slice = 0;
   if (o->op < 0)
     return run_macro(x, o, NULL, 0);
   if (o->op == PIPE_U)
     return (!o->args || eval(s, o->args->value, &mb)) &&
            run_update(x, o, o->args ? o->args->value : NULL, mb);
   if (!o->args)
-    return next_mb(x, o, &stage, &mb) && ((o->op == PIPE_W && mb < 0) || emit_op(x, o, stage, mb));
-  return op_stage(x, o, &stage) && eval(s, o->args->value, &mb) && emit_op(x, o, stage, mb);
+    return next_mb(x, o, &stage, &mb, &slice) &&
+           ((o->op == PIPE_W && mb < 0) || emit_op(x, o, stage, mb, slice));
+  return op_stage(x, o, &stage) && op_indices(x, o, NULL, 0, &mb, &slice) &&
+         emit_op(x, o, stage, mb, slice);
 }
 
 bool spend(Ex *x, const Stmt *t) {
@@ -512,7 +458,9 @@ static bool kernel_iteration(Ex *x, const Stmt *b, int64_t k) {
           return false;
       } else {
         uint32_t stage = it->stage;
-        if ((!it->fixed && !op_stage(x, o, &stage)) || !emit_op(x, o, stage, i))
+        int64_t mb, slice;
+        if ((!it->fixed && !op_stage(x, o, &stage)) ||
+            !op_indices(x, o, it->index, i, &mb, &slice) || !emit_op(x, o, stage, mb, slice))
           return false;
       }
     } else if (b->kind == ST_LET) {
@@ -653,48 +601,6 @@ bool run_block(Ex *x, const Stmt *b) {
 
 /* ---- orders ---- */
 
-static bool find_orders(Ex *x, const Clause **order) {
-  Sched *s = x->s;
-  uint32_t *depth = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  for (uint32_t i = 0; i < x->clauses.n; i++) {
-    Clause *c = x->clauses.at[i].clause;
-    if (c->kind != CL_ORDER)
-      continue;
-    int64_t lo = 0, hi = s->nrank, step = 1;
-    if (c->range.lo && !eval_range(s, &c->range, &lo, &hi, &step))
-      return false;
-    for (int64_t r = lo; step > 0 ? r < hi : r > hi;) {
-      if (r < 0 || r >= s->nrank) {
-        Span at = {c->range.lo->at.file, c->range.lo->at.beg, c->range.hi->at.end};
-        diag_error(s->diag, DIAG_RANGE, at, "an order for rank %lld; the ranks are 0 to %u",
-                   (long long)r, s->nrank - 1);
-        return false;
-      }
-      if (order[r] && depth[r] == x->clauses.at[i].depth) {
-        diag_error(s->diag, DIAG_NO_ORDER, c->at, "rank %lld has two orders", (long long)r);
-        diag_note(s->diag, order[r]->at, "the other one");
-        return false;
-      }
-      order[r] = c;
-      depth[r] = x->clauses.at[i].depth;
-      if (__builtin_add_overflow(r, step, &r))
-        break;
-    }
-  }
-  for (uint32_t r = 0; r < s->nrank; r++)
-    if (!order[r]) {
-      diag_error(s->diag, DIAG_NO_ORDER, s->def->name_at,
-                 "schedule '%s' gives no order for rank %u", s->name, r);
-      bool ranges = false;
-      for (uint32_t i = 0; i < x->clauses.n; i++)
-        ranges |= x->clauses.at[i].clause->kind == CL_ORDER && x->clauses.at[i].clause->range.lo;
-      diag_help(s->diag, "%s'order r { ... }' is the order of every rank",
-                ranges ? "a range ends before its second value; " : "");
-      return false;
-    }
-  return true;
-}
-
 /* An update that has no phase yet has that of the op before it, the last ones are of the flush. */
 static void phase_of_updates(Sched *s, uint32_t first) {
   uint32_t end = s->nop;
@@ -719,11 +625,13 @@ static bool run_orders(Ex *x) {
   s->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
   s->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
   s->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->at_r = NEW_ARRAY(s->arena, uint32_t, cells);
   x->fresh = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   x->last_u = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   s->rank_op0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
   x->next_f = NEW_ARRAY(s->arena, int64_t, s->nstage);
   x->next_b = NEW_ARRAY(s->arena, int64_t, s->nstage);
+  x->next_r = NEW_ARRAY(s->arena, int64_t, s->nstage);
   x->w_from = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nstage + s->nrank);
   x->op_cap = (uint32_t)(2 * cells + s->nstage);
   s->op = arena_alloc(s->arena, x->op_cap * sizeof *s->op);
@@ -752,7 +660,7 @@ static bool run_orders(Ex *x) {
     }
   }
   s->rank_op0[s->nrank] = s->nop;
-  return ok && play_rules(x);
+  return ok && play_rules(x) && insert_recompute(x);
 }
 
 /* ---- the pass ---- */

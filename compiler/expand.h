@@ -93,7 +93,7 @@ typedef struct Ex {
   bool use_told;       /* the error that was reported last is at a `use` */
   VEC(Fitting) fitting; /* of each schedule that was used, the last values */
   uint32_t op_cap;
-  int64_t *next_f, *next_b; /* [nstage] what an op without index takes: one past the last */
+  int64_t *next_f, *next_b, *next_r; /* [nstage] what an op without index takes: one past the last */
   uint32_t *fresh;     /* [nstage] gradient ops pushed since the last U */
   uint32_t *last_u;    /* [nstage] op + 1; 0: none */
   uint32_t *w_from;    /* [nstage + nrank] of a stage, of a rank: first op that may be an I without W */
@@ -131,11 +131,24 @@ bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *
  * adds the clauses of all to `to`, those of sc last. */
 bool instantiate(Ex *x, const Schedule *sc, uint32_t depth, Clauses *to, bool used);
 
+/* The order that each rank follows, order[nrank], which is all NULL before. */
+bool find_orders(Ex *x, const Clause **order);
+
 /* ---- expand.c ---- */
 bool spend(Ex *x, const Stmt *t);
 bool run_block(Ex *x, const Stmt *b);
+
+/* ---- push.c ---- */
+/* Where the map of its kind has an op of a cell; not of U. */
+uint32_t *op_row(Sched *s, uint8_t kind, size_t cell);
 /* Adds an op to the rank; false: reported (it is there twice, or a U has nothing to apply). */
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
+/* The same of an OFF or LOAD. */
+bool push_copy(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb);
+
+/* ---- recompute.c ---- */
+/* Once every rank has its ops: puts in what the `recompute` clause says. */
+bool insert_recompute(Ex *x);
 
 /* ---- overlap.c ---- */
 bool run_overlap(Ex *x, const Stmt *t);

@@ -28,7 +28,7 @@ uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k) {
 
 PipeGraph sched_graph(const Sched *s) {
   const struct StageGraph *g = s->graph;
-  return (PipeGraph){s->stage, g ? g->edge : NULL, g ? g->row : NULL, s->nmb};
+  return (PipeGraph){s->stage, g ? g->edge : NULL, g ? g->row : NULL, s->nmb, s->slices};
 }
 
 /* ---- edges ---- */
@@ -261,6 +261,8 @@ bool find_ties(Ex *x) {
     if (c->kind == CL_TIE && !tie_clause(s, c, group))
       return false;
   }
+  if (s->forward)
+    s->ntie = 0; /* there are no gradients */
   if (s->ntie == 0)
     return true;
   s->tie_of = arena_alloc(s->arena, s->nstage * sizeof *s->tie_of);

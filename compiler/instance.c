@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * An instance of a schedule: its parameters get values, what it requires of them is checked, and its clauses
- * are collected with those of what it extends. Part of expand. Linear in the text. */
+ * are collected with those of what it extends; which order each rank follows. Part of expand. Linear in the
+ * text, and in ranks for each order. */
 #include <string.h>
 
 #include "expand.h"
@@ -162,4 +163,48 @@ bool bind_top(Ex *x) {
       ok = false;
     }
   return ok;
+}
+
+/* ---- orders ---- */
+
+bool find_orders(Ex *x, const Clause **order) {
+  Sched *s = x->s;
+  uint32_t *depth = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  for (uint32_t i = 0; i < x->clauses.n; i++) {
+    Clause *c = x->clauses.at[i].clause;
+    if (c->kind != CL_ORDER)
+      continue;
+    int64_t lo = 0, hi = s->nrank, step = 1;
+    if (c->range.lo && !eval_range(s, &c->range, &lo, &hi, &step))
+      return false;
+    for (int64_t r = lo; step > 0 ? r < hi : r > hi;) {
+      if (r < 0 || r >= s->nrank) {
+        Span at = {c->range.lo->at.file, c->range.lo->at.beg, c->range.hi->at.end};
+        diag_error(s->diag, DIAG_RANGE, at, "an order for rank %lld; the ranks are 0 to %u",
+                   (long long)r, s->nrank - 1);
+        return false;
+      }
+      if (order[r] && depth[r] == x->clauses.at[i].depth) {
+        diag_error(s->diag, DIAG_NO_ORDER, c->at, "rank %lld has two orders", (long long)r);
+        diag_note(s->diag, order[r]->at, "the other one");
+        return false;
+      }
+      order[r] = c;
+      depth[r] = x->clauses.at[i].depth;
+      if (__builtin_add_overflow(r, step, &r))
+        break;
+    }
+  }
+  for (uint32_t r = 0; r < s->nrank; r++)
+    if (!order[r]) {
+      diag_error(s->diag, DIAG_NO_ORDER, s->def->name_at,
+                 "schedule '%s' gives no order for rank %u", s->name, r);
+      bool ranges = false;
+      for (uint32_t i = 0; i < x->clauses.n; i++)
+        ranges |= x->clauses.at[i].clause->kind == CL_ORDER && x->clauses.at[i].clause->range.lo;
+      diag_help(s->diag, "%s'order r { ... }' is the order of every rank",
+                ranges ? "a range ends before its second value; " : "");
+      return false;
+    }
+  return true;
 }

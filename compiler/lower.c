@@ -38,8 +38,9 @@ static uint64_t hash_program(const PipeProgram *p) {
   if (!h)
     return 0;
   XXH3_64bits_reset(h);
-  const uint64_t head[] = {p->abi,   p->nrank, p->nstage,   p->nmb,   p->nmodel, p->sized,
-                           p->timed, p->slots, p->makespan, p->ideal, p->busy};
+  const uint64_t head[] = {p->abi,   p->nrank,   p->nstage, p->nmb,      p->nmodel,
+                           p->sized, p->timed,   p->slots,  p->makespan, p->ideal,
+                           p->busy,  p->forward, p->slices};
   XXH3_64bits_update(h, head, sizeof head);
   XXH3_64bits_update(h, p->name, strlen(p->name) + 1);
   XXH3_64bits_update(h, p->params, strlen(p->params) + 1);
@@ -103,7 +104,7 @@ bool lower(Sched *s) {
   p->params = s->params;
   p->nrank = s->nrank, p->nstage = s->nstage, p->nmb = s->nmb, p->nsite = s->nsite;
   p->nmodel = s->nmodel;
-  p->sized = s->sized, p->timed = s->timed;
+  p->sized = s->sized, p->timed = s->timed, p->forward = s->forward, p->slices = s->slices;
   p->slots = s->channel_slots;
   p->makespan = s->makespan, p->ideal = s->ideal.makespan, p->busy = s->busy;
   if (s->graph)

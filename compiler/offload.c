@@ -105,7 +105,7 @@ static bool wished(Sched *s, const Clause *c, uint32_t st, uint32_t mb, Wishes *
   const PipeStage *g = &s->stage[st];
   size_t cell = (size_t)st * s->nmb + mb;
   int64_t yes = 1, k;
-  if (s->at_off && s->at_off[cell])
+  if ((s->at_off && s->at_off[cell]) || s->at_r[cell])
     return true;
   if (c->var) {
     s->env[c->slot] = g->model;
@@ -287,6 +287,15 @@ static bool check_cell(Sched *s, size_t cell) {
   const Copy *off = s->at_off[cell] ? &s->copy[s->at_off[cell] - 1] : NULL,
              *load = s->at_load[cell] ? &s->copy[s->at_load[cell] - 1] : NULL;
   const Copy *one = off ? off : load;
+  if (s->at_r[cell]) {
+    uint32_t again = s->at_r[cell] - 1;
+    diag_error(s->diag, DIAG_OFFLOAD, s->site[one->site],
+               "rank %u runs %s of a stash that %s makes again", op_rank(s, again), text(s, one),
+               op_text(s, again));
+    diag_note(s->diag, s->site[s->op[again].site], "%s comes from here", op_text(s, again));
+    diag_help(s->diag, "a stash is copied or made again, not both: drop one of them");
+    return false;
+  }
   uint32_t f = s->at_f[cell] - 1, b = s->at_b[cell] - 1, w = s->at_w[cell] ? s->at_w[cell] - 1 : b,
            r = rank_of(s, one);
   if (!off || !load) {
@@ -341,6 +350,13 @@ static void play(Sched *s, uint32_t r) {
 }
 
 bool offload(Sched *s) {
+  if (s->noffload > 0 && (s->forward || s->slices > 1)) {
+    diag_error(s->diag, DIAG_OFFLOAD, s->offload[0]->at, "'offload' %s",
+               s->forward ? "in a schedule that only runs forward: a stash ends with its F"
+                          : "of microbatches in slices: the slices after one read its stash");
+    diag_note(s->diag, s->pipe[0].clause->at, "its pipe says so");
+    return false;
+  }
   uint32_t nwritten = s->ncopy;
   s->rank_copy0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
   if (!add_clauses(s))

@@ -66,6 +66,8 @@ static bool next_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *me
 }
 
 static bool waits_for_others(const Sched *s, uint32_t row) {
+  if (s->forward)
+    return false;
   return s->stage[row].replica != row || (s->tie_of && s->tie_of[row] != NONE);
 }
 

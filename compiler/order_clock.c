@@ -42,7 +42,7 @@ static bool too_far(Ex *x, Span at) {
 
 bool list_body(Ex *x, const Stmt *t, int64_t period) {
   Sched *s = x->s;
-  int64_t lo = 0, hi = x->in_use ? x->in_use->nmb[0] : s->pipe[0].nmb, step = 1, base;
+  int64_t lo = 0, hi = x->in_use ? x->in_use->nmb[0] : s->pipe[0].nmb / s->slices, step = 1, base;
   if (t->range.lo && !eval_range(s, &t->range, &lo, &hi, &step))
     return false;
   const Stmt *outer = x->list;
@@ -70,7 +70,7 @@ void label_phases(Sched *s, uint32_t a, uint32_t b) {
   for (uint32_t k = a; k < b; k++)
     if (s->op[k].kind == PIPE_F)
       last = k + 1;
-  for (; i < b && s->op[i].kind == PIPE_F; i++)
+  for (; i < b && (s->op[i].kind == PIPE_F || s->op[i].kind == PIPE_R); i++)
     s->op[i].phase = PIPE_WARMUP;
   for (; i < b; i++)
     s->op[i].phase = i < last ? PIPE_STEADY : PIPE_FLUSH;
@@ -160,9 +160,11 @@ static bool fill_period(Ex *x, Arena *tmp, int64_t period) {
         taken[*at - 1] = true;
       }
     if (!*at) {
+      char w[OP_TEXT];
+      pipe_unit_text(w, PIPE_W, l[k].stage, l[k].mb, s->slices);
       diag_error(s->diag, DIAG_CLOCK, l[k].use->at,
-                 "rank %u: no tick is left for %uW%u: other ops take all %lld of the period",
-                 x->rank, l[k].stage, l[k].mb, (long long)period);
+                 "rank %u: no tick is left for %s: other ops take all %lld of the period", x->rank,
+                 w, (long long)period);
       return false;
     }
     if (__builtin_add_overflow(l[k].key, residue(*at - 2 - from, period) + 1, &l[k].key))
@@ -233,8 +235,8 @@ bool run_clock(Ex *x, const Stmt *t) {
   for (uint32_t k = 0; k < n; k++) {
     if (k > 0 && l[k].key == l[k - 1].key) {
       char a[OP_TEXT], b[OP_TEXT];
-      pipe_op_text(a, (PipeOp)l[k - 1].kind, l[k - 1].stage, l[k - 1].mb);
-      pipe_op_text(b, (PipeOp)l[k].kind, l[k].stage, l[k].mb);
+      pipe_unit_text(a, (PipeOp)l[k - 1].kind, l[k - 1].stage, l[k - 1].mb, s->slices);
+      pipe_unit_text(b, (PipeOp)l[k].kind, l[k].stage, l[k].mb, s->slices);
       diag_error(s->diag, DIAG_CLOCK, l[k].use->at, "rank %u: %s and %s are both on tick %lld",
                  x->rank, a, b, (long long)l[k].key);
       if (l[k].use != l[k - 1].use)

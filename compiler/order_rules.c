@@ -29,27 +29,29 @@ typedef struct RunOp { /* an op of the play; what is used together lies together
 typedef struct Rules {
   Sched *s;
   Ex *x;
-  RunOp *op;                      /* [nop] */
-  Expr **guard;                   /* [nop] or NULL */
-  uint32_t *seq;                  /* [nop] the order: row of s->op that runs there */
-  uint32_t *next;                 /* [nrank] place in the order of the next op */
-  uint32_t *region;               /* [nrank] row of Ex.regions, the one at or after `next`; NONE */
-  uint64_t *free_at;              /* [nrank] */
-  int64_t *live, *held;           /* [nstage] stashes; microbatches between I and W */
-  int64_t *rank_live, *rank_held; /* [nrank] */
+  RunOp *op;         /* [nop] */
+  Expr **guard;      /* [nop] or NULL */
+  uint32_t *seq;     /* [nop] the order: row of s->op that runs there */
+  uint32_t *next;    /* [nrank] place in the order of the next op */
+  uint32_t *region;  /* [nrank] row of Ex.regions, the one at or after `next`; NONE */
+  uint64_t *free_at; /* [nrank] */
+  /* [nstage], then [nrank]: stashes; microbatches between I and W; inputs kept for R */
+  int64_t *count[3], *rank_count[3];
   Event *event;
   uint32_t nevent, cap;
   uint32_t rank; /* that decides now */
 } Rules;
 
 #define DONE UINT32_MAX
+enum { LIVE = 0, HELD = 1, KEPT = 2 };
 
 /* ---- conditions ---- */
 
 static bool dynamic(const Expr *e) {
   if (!e)
     return false;
-  if (e->kind == EX_CALL && (e->builtin == BI_INFLIGHT || e->builtin == BI_HELD))
+  if (e->kind == EX_CALL &&
+      (e->builtin == BI_INFLIGHT || e->builtin == BI_HELD || e->builtin == BI_KEPT))
     return true;
   for (const Arg *a = e->args; a; a = a->next)
     if (dynamic(a->value))
@@ -110,9 +112,9 @@ bool rules_quantity(Sched *s, const Expr *call, int64_t *value) {
                (long long)r);
     return false;
   }
-  bool live = call->builtin == BI_INFLIGHT;
+  int what = call->builtin == BI_INFLIGHT ? LIVE : call->builtin == BI_HELD ? HELD : KEPT;
   if (!call->args->next) {
-    *value = live ? q->rank_live[r] : q->rank_held[r];
+    *value = q->rank_count[what][r];
     return true;
   }
   uint32_t first = s->rank_stage0[r], n = s->rank_stage0[r + 1] - first;
@@ -123,7 +125,7 @@ bool rules_quantity(Sched *s, const Expr *call, int64_t *value) {
                "rank %u has no chunk %lld; its chunks are 0 to %u", q->rank, (long long)c, n - 1);
     return false;
   }
-  *value = live ? q->live[s->rank_stage[first + c]] : q->held[s->rank_stage[first + c]];
+  *value = q->count[what][s->rank_stage[first + c]];
   return true;
 }
 
@@ -149,9 +151,7 @@ bool run_rules(Ex *x, const Stmt *t) {
   for (uint32_t k = 0; k < x->listed.n; k++) {
     const Listed *l = &x->listed.at[k];
     size_t cell = (size_t)l->stage * s->nmb + l->mb;
-    uint32_t at = l->kind == PIPE_F   ? s->at_f[cell]
-                  : l->kind == PIPE_W ? s->at_w[cell]
-                                      : s->at_b[cell];
+    uint32_t at = *op_row(s, l->kind, cell);
     if (at && at <= g.first && s->op[at - 1].kind == l->kind)
       continue; /* it has run before the block */
     *vec_push(&x->scratch, &x->rule) = (RuleOp){s->nop, class_of(x, g.cls0, l), l->key, l->guard};
@@ -260,11 +260,25 @@ static void feed(Rules *q, uint32_t op, uint64_t arrives, uint64_t now) {
     known(q, op, now);
 }
 
-/* The op of the same stage and microbatch that waits for op, or NONE. */
-static uint32_t own_user(const Sched *s, uint32_t op) {
+/* The ops of the same stage that wait for op, NONE for none: the next one of its cell, and the op of its
+ * kind on the slice that comes after it. */
+static void own_users(const Sched *s, uint32_t op, uint32_t user[2]) {
   const Op *o = &s->op[op];
+  user[0] = user[1] = NONE;
+  if (o->kind == PIPE_U)
+    return;
   size_t cell = (size_t)o->stage * s->nmb + o->mb;
-  return o->kind == PIPE_F ? s->at_b[cell] - 1 : o->kind == PIPE_I ? s->at_w[cell] - 1 : NONE;
+  uint32_t slice = o->mb % s->slices;
+  if (o->kind == PIPE_F && s->at_r[cell])
+    user[0] = s->at_r[cell] - 1;
+  else if (o->kind == PIPE_F || o->kind == PIPE_R)
+    user[0] = s->at_b[cell] - 1;
+  else if (o->kind == PIPE_I)
+    user[0] = s->at_w[cell] - 1;
+  if (o->kind == PIPE_F && slice + 1 < s->slices)
+    user[1] = s->at_f[cell + 1] - 1;
+  else if ((o->kind == PIPE_B || o->kind == PIPE_I) && slice > 0)
+    user[1] = s->at_b[cell - 1] - 1;
 }
 
 /* Op of rank r, whose outputs can leave at `end`, starts. Returns how long its transfer takes. */
@@ -274,12 +288,19 @@ static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64
   const PipeStage *st = &s->stage[o->stage];
   q->seq[q->next[r]++] = op;
   q->op[op].need = DONE;
-  int64_t live = o->kind == PIPE_F ? 1 : o->kind == PIPE_B || o->kind == PIPE_W ? -1 : 0;
-  int64_t held = o->kind == PIPE_I ? 1 : o->kind == PIPE_W ? -1 : 0;
-  q->live[o->stage] += live, q->rank_live[r] += live;
-  q->held[o->stage] += held, q->rank_held[r] += held;
-  event_push(q, end, r);
-  uint32_t own = o->kind == PIPE_U ? NONE : own_user(s, op);
+  bool again = o->kind != PIPE_U && s->at_r[(size_t)o->stage * s->nmb + o->mb];
+  /* Forward-only, the stashes of a microbatch in slices stay until its last one. */
+  bool last = s->forward && s->slices > 1 && (o->mb + 1) % s->slices == 0;
+  int64_t makes = s->forward ? s->slices == 1 ? 0 : last ? 1 - (int64_t)s->slices : 1 : !again;
+  const int64_t change[3] = {
+      [LIVE] = o->kind == PIPE_F ? makes : pipe_op_info[o->kind].act,
+      [HELD] = pipe_op_info[o->kind].gout,
+      [KEPT] = o->kind == PIPE_F ? again : -(o->kind == PIPE_R),
+  };
+  for (int k = 0; k < 3; k++)
+    q->count[k][o->stage] += change[k], q->rank_count[k][r] += change[k];
+  uint32_t own[2];
+  own_users(s, op, own);
   uint64_t send = 0; /* of what leaves the rank */
   for (uint32_t k = 0, n = op_outputs(s, o); k < n; k++) {
     uint32_t user = order_user(s, op, k);
@@ -289,8 +310,9 @@ static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64
     send = leaves ? st->time[PIPE_SEND_F] : send;
     feed(q, user, end + (leaves ? st->time[PIPE_SEND_F] : 0), now);
   }
-  if (own != NONE)
-    feed(q, own, end, now);
+  for (int k = 0; k < 2; k++)
+    if (own[k] != NONE)
+      feed(q, own[k], end, now);
   return send;
 }
 
@@ -490,10 +512,11 @@ static void reorder(Rules *q) {
     uint32_t done = q->next[g->rank] > g->first ? q->next[g->rank] : g->first,
              end = g->first + g->n;
     /* What did not run, in a play that stood still: an order that the proofs can find fault with. */
-    for (int pass = 0; pass < 3 && done < end; pass++)
+    for (int pass = 0; pass < 4 && done < end; pass++)
       for (uint32_t k = g->first; k < end; k++) {
         uint8_t kind = s->op[k].kind;
-        if (q->op[k].need != DONE && (kind == PIPE_F ? 0 : kind == PIPE_W ? 2 : 1) == pass)
+        int turn = kind == PIPE_F ? 0 : kind == PIPE_R ? 1 : kind == PIPE_W ? 3 : 2;
+        if (q->op[k].need != DONE && turn == pass)
           q->seq[done++] = k;
       }
     Op *to = arena_alloc(&q->x->scratch, g->n * sizeof *to);
@@ -503,9 +526,7 @@ static void reorder(Rules *q) {
     for (uint32_t k = g->first; k < end; k++) {
       const Op *o = &s->op[k];
       size_t cell = (size_t)o->stage * s->nmb + o->mb;
-      *(o->kind == PIPE_F   ? &s->at_f[cell]
-        : o->kind == PIPE_W ? &s->at_w[cell]
-                            : &s->at_b[cell]) = k + 1;
+      *op_row(s, o->kind, cell) = k + 1;
     }
     if (!g->labelled)
       label_phases(s, g->first, end);
@@ -527,11 +548,11 @@ bool play_rules(Ex *x) {
       .next = arena_alloc(a, s->nrank * sizeof *q.next),
       .region = arena_alloc(a, s->nrank * sizeof *q.region),
       .free_at = NEW_ARRAY(a, uint64_t, s->nrank),
-      .live = NEW_ARRAY(a, int64_t, s->nstage),
-      .held = NEW_ARRAY(a, int64_t, s->nstage),
-      .rank_live = NEW_ARRAY(a, int64_t, s->nrank),
-      .rank_held = NEW_ARRAY(a, int64_t, s->nrank),
   };
+  for (int k = 0; k < 3; k++) {
+    q.count[k] = NEW_ARRAY(a, int64_t, s->nstage);
+    q.rank_count[k] = NEW_ARRAY(a, int64_t, s->nrank);
+  }
   for (uint32_t i = 0; i < n; i++)
     q.op[i].cls = NONE;
   memset(q.region, 0xff, s->nrank * sizeof *q.region);
@@ -546,7 +567,14 @@ bool play_rules(Ex *x) {
     size_t cell = (size_t)o->stage * s->nmb + o->mb;
     for (uint32_t k = 0, ninput = op_inputs(s, o); k < ninput; k++)
       q.op[i].need += order_dep(s, i, k) != NONE;
-    if ((o->kind == PIPE_B || o->kind == PIPE_I) && s->at_f[cell])
+    if ((o->kind == PIPE_B || o->kind == PIPE_I) && (s->at_r[cell] || s->at_f[cell]))
+      q.op[i].need++;
+    if (o->kind == PIPE_R && s->at_f[cell])
+      q.op[i].need++;
+    uint32_t slice = o->kind == PIPE_U ? 0 : o->mb % s->slices;
+    if (o->kind == PIPE_F && slice > 0 && s->at_f[cell - 1])
+      q.op[i].need++;
+    if ((o->kind == PIPE_B || o->kind == PIPE_I) && slice + 1 < s->slices && s->at_b[cell + 1])
       q.op[i].need++;
     if (o->kind == PIPE_W && s->at_b[cell] && s->op[s->at_b[cell] - 1].kind == PIPE_I)
       q.op[i].need++;

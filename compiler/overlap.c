@@ -122,13 +122,20 @@ uint64_t action_time(const Sched *s, const PipeStage *cost, bool uniform, uint32
   return sum;
 }
 
-/* Whether an op needs what another of its rank makes or has done to their stash. */
+/* Whether an op needs what another of its rank makes or has done to their stash, or a slice before it. */
 static bool needs(const Sched *s, uint32_t first, uint32_t then) {
+  static const uint8_t turn[] = {
+      [PIPE_F] = 0, [PIPE_R] = 1, [PIPE_B] = 2, [PIPE_I] = 2, [PIPE_W] = 3, [PIPE_U] = 0};
   const Op *a = &s->op[first], *b = &s->op[then];
+  bool forward = a->kind == PIPE_F && b->kind == PIPE_F,
+       back = turn[a->kind] == 2 && turn[b->kind] == 2;
+  if (s->slices > 1 && a->stage == b->stage && a->mb / s->slices == b->mb / s->slices &&
+      ((forward && a->mb + 1 == b->mb) || (back && a->mb == b->mb + 1)))
+    return true;
   if (a->mb != b->mb)
     return false;
   if (a->stage == b->stage)
-    return a->kind < b->kind; /* F, B or I, W */
+    return turn[a->kind] < turn[b->kind];
   for (uint32_t k = 0, n = op_inputs(s, b); k < n; k++)
     if (order_dep(s, then, k) == first)
       return true;

@@ -36,11 +36,11 @@ enum {
 
 /* One compute op of the user's program. Comm ops exist only as PipeInstr. 16 bytes. */
 typedef struct Op {
-  uint8_t kind;   /* PipeOp: F B I W U */
+  uint8_t kind;   /* PipeOp: F B I W R U */
   uint8_t phase;  /* PipePhase */
   uint16_t group; /* further ops of the rank after this one that are one action with it; 0 */
   uint32_t stage; /* row of Sched.stage */
-  uint32_t mb;    /* U: that of a U(m), or NONE */
+  uint32_t mb;    /* unit (Sched.slices); U: the first of the microbatch of a U(m), or NONE */
   uint32_t site;  /* row of Sched.site */
 } Op;
 
@@ -92,18 +92,18 @@ typedef struct List {
 
 /* What a rank needs at its worst moment. (check_memory) Bytes, each buffer rounded up to 64. */
 typedef struct Peak {
-  uint32_t inflight, held; /* most live ACT and GOUT slots (slots) */
+  uint32_t inflight, held, kept; /* most live ACT, GOUT and KEEP slots (slots) */
   uint32_t host;           /* and HOST slots */
   uint32_t guests;         /* GUEST slots (slots) */
   uint32_t warmup;         /* forwards before the first backward */
   uint32_t op;             /* op at which act + gout + local bytes are most; NONE when unsized */
-  uint64_t weight, grad, opt, work, act, gout, out, in, local, total;
+  uint64_t weight, grad, opt, work, act, gout, out, in, local, keep, total;
   uint64_t guest;          /* slots for stashes of other ranks, in total */
   uint64_t host_bytes;     /* not in total */
 } Peak;
 
 /* A pipe: rows first .. first + nrow - 1 of the stage table, of these the first nstage one for each
- * stage; microbatches mb0 .. mb0 + nmb - 1. */
+ * stage; units mb0 .. mb0 + nmb - 1. */
 typedef struct Pipe {
   const Clause *clause;
   int64_t index; /* in an array of pipes */
@@ -132,10 +132,12 @@ typedef struct Sched {
 
   /* expand */
   const char *name, *params;
-  uint32_t nrank, nstage, nmb; /* of all pipes together */
+  uint32_t nrank, nstage, nmb; /* of all pipes together; nmb counts units, as everything below does */
+  uint32_t slices;       /* of a microbatch; unit u is slice u % slices of microbatch u / slices */
   uint32_t nmodel;       /* stages of the model; more rows than that are replicas */
   Pipe *pipe; uint32_t npipe;
   PipeStage *stage;      /* [nstage] */
+  bool forward;          /* there are only F */
   uint32_t *row_of;      /* [nmodel * nmb] row, if a place depends on the microbatch, else NULL */
   struct StageGraph *graph;   /* NULL: every pipe is a chain of rows (graph.h) */
   uint32_t nedge;        /* of it */
@@ -157,7 +159,7 @@ typedef struct Sched {
   const Clause **offload; uint32_t noffload; /* clauses that add to them (expand) */
   Span *order_at;        /* [nrank] the order that a rank follows */
   const Clause **order_clause; /* [nrank] the same; NULL of a CSV file */
-  uint32_t *at_f, *at_b, *at_w; /* [nstage * nmb] op + 1 of F, of B or I, of W; 0 none */
+  uint32_t *at_f, *at_b, *at_w, *at_r; /* [nstage * nmb] op + 1 of F, of B or I, of W, of R; 0 none */
   Round *round;          /* (check_deps) updates, stage after stage, in the order of the stage's rank */
   uint32_t *round0;      /* [nstage + 1] */
   uint32_t *staleness;   /* [nrank] (check_deps) most updates of a stage between an F and the U that applies */
@@ -278,7 +280,7 @@ bool resolve(Sched *s);
 
 typedef enum Builtin { /* EX_CALL.builtin */
   BI_FN, BI_MIN, BI_MAX,
-  BI_INFLIGHT, BI_HELD, BI_WARMUP, BI_MEMORY, BI_STALENESS, BI_DISCREPANCY, /* of a rank */
+  BI_INFLIGHT, BI_HELD, BI_KEPT, BI_WARMUP, BI_MEMORY, BI_STALENESS, BI_DISCREPANCY, /* of a rank */
   BI_HOST, BI_HOST_MEMORY, BI_GUESTS,          /* of a rank */
   BI_VOLUME, BI_MESSAGES,                      /* of a rank, or of all */
   BI_MAKESPAN, BI_SPAN, BI_IDLE, BI_BUBBLE     /* with named costs */
@@ -306,10 +308,10 @@ void note_extends(Sched *s, Span at);
 /* ---- expand.c: schedule + parameters -> ops of each rank; proves indices, placement, uniqueness,
  * sizes of everything ---- */
 bool expand(Sched *s);
-bool rules_quantity(Sched *s, const Expr *call, int64_t *value); /* order_rules.c: inflight, held now */
+bool rules_quantity(Sched *s, const Expr *call, int64_t *value); /* order_rules.c: inflight, held, kept now */
 bool profile_apply(Sched *s, const char *path, Span at, bool *has); /* profile.c; has[NKEYS] */
 typedef enum CostKey { /* entries of time { } and bytes { } and of a profile */
-  KEY_F, KEY_B, KEY_I, KEY_W, KEY_U, KEY_FB, KEY_SEND, KEY_REDUCE, KEY_OFF, KEY_LOAD,
+  KEY_F, KEY_B, KEY_I, KEY_W, KEY_R, KEY_U, KEY_FB, KEY_SEND, KEY_REDUCE, KEY_OFF, KEY_LOAD,
   KEY_ACT, KEY_GOUT, KEY_BOUNDARY, KEY_WEIGHT, KEY_GRAD, KEY_OPT, KEY_WORK, KEY_EDGE, KEY_TIED,
   NKEYS, NTIMEKEYS = KEY_ACT, NPLAYKEYS = KEY_OFF /* times; those of makespan(F = 1) */
 } CostKey;
@@ -331,8 +333,8 @@ static inline uint32_t op_release(const Sched *s, uint32_t op) {
   return s->send == SEND_EAGER ? op : op + s->op[op].group;
 }
 
-/* ---- check_deps.c: each (stage, mb) exactly F and B or I+W, in order on its rank; each gradient is
- * applied by one U. Ensures round, staleness, discrepancy ---- */
+/* ---- check_deps.c: each (stage, mb) exactly F and B or I+W, perhaps R, in order on its rank; each
+ * gradient is applied by one U. Ensures round, staleness, discrepancy ---- */
 bool check_deps(Sched *s);
 /* The update of its stage that op u, a U, is: a row of s->round. */
 uint32_t round_of(const Sched *s, uint32_t u);

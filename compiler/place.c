@@ -27,12 +27,12 @@ static bool count_clause(Sched *s, const Expr *e, const char *what, int64_t leas
   return true;
 }
 
-/* Bytes of compiler memory per (stage, microbatch) with F, I and W, both transfers across ranks: maps;
- * 3 ops with their ends in two plays; 2 transfers, sorted, and their 4 ends, sorted; 7 instructions,
+/* Bytes of compiler memory per (stage, microbatch) with F, R, I and W, both transfers across ranks: maps;
+ * 4 ops, twice, with their ends in two plays; 2 transfers, sorted, and their 4 ends, sorted; 8 instructions,
  * twice, and when they start. */
 enum {
-  BYTES_PER_CELL = 12 + 3 * ((int)sizeof(Op) + 16) + 2 * 3 * (int)sizeof(Xfer) + 4 * 2 * 16 +
-                   7 * (2 * (int)sizeof(PipeInstr) + 8)
+  BYTES_PER_CELL = 16 + 4 * (2 * (int)sizeof(Op) + 16) + 2 * 3 * (int)sizeof(Xfer) + 4 * 2 * 16 +
+                   8 * (2 * (int)sizeof(PipeInstr) + 8)
 };
 
 bool fits(Sched *s, const Clause *c) {
@@ -50,7 +50,7 @@ bool fits(Sched *s, const Clause *c) {
   unsigned __int128 cells = ((unsigned __int128)s->nstage + s->nedge) * s->nmb;
   unsigned __int128 need = cells * BYTES_PER_CELL + (unsigned __int128)s->nrank * 1024;
   need += need / 16; /* what the arena rounds up */
-  if (need <= limit && cells * 3 < NONE / 2)
+  if (need <= limit && cells * 4 < NONE / 2)
     return true;
   uint64_t shown = need > UINT64_MAX ? UINT64_MAX : (uint64_t)need;
   diag_error(s->diag, DIAG_TOO_LARGE, c->at,
@@ -61,6 +61,33 @@ bool fits(Sched *s, const Clause *c) {
     diag_help(s->diag,
               "--host-memory=SIZE sets this limit; by default it is the memory of the machine");
   return false;
+}
+
+/* The microbatches of p in slices: the same number in all pipes. */
+static bool cut(Sched *s, Pipe *p) {
+  const Clause *c = p->clause;
+  uint32_t slices = 1;
+  if (c->slices && !count_clause(s, c->slices, "slices", 1, INT32_MAX, &slices))
+    return false;
+  if (s->npipe > 0 && slices != s->slices) {
+    diag_error(s->diag, DIAG_CLAUSE, c->slices ? c->slices->at : c->at,
+               "all pipes of a schedule cut their microbatches into as many slices: %u, not %u",
+               s->slices, slices);
+    diag_note(s->diag, s->pipe[0].clause->at, "the first one");
+    return false;
+  }
+  s->slices = slices;
+  if (slices > 1 && c->mb_var) {
+    diag_error(s->diag, DIAG_CLAUSE, c->place->at,
+               "a place that depends on the microbatch, and slices: write one or the other");
+    return false;
+  }
+  if ((uint64_t)p->nmb * slices > INT32_MAX) {
+    diag_error(s->diag, DIAG_TOO_LARGE, c->at, "%u microbatches of %u slices", p->nmb, slices);
+    return false;
+  }
+  p->nmb *= slices;
+  return true;
 }
 
 /* The `pipe` clause c with its index, if it has one, at `index`. */
@@ -77,6 +104,8 @@ static bool add_pipe(Ex *x, const Clause *c, int64_t index, uint64_t *nstage, ui
       !count_clause(s, c->mbs, "microbatches", 1, INT32_MAX, &p->nmb))
     return false;
   const Clause *root = s->pipe[0].clause;
+  if (!cut(s, p))
+    return false;
   if (root != c && !c->root) {
     diag_error(s->diag, DIAG_CLAUSE, c->at,
                "a second pipe must be a replica of the first: 'replica of %s'", root->name);
@@ -96,6 +125,15 @@ static bool add_pipe(Ex *x, const Clause *c, int64_t index, uint64_t *nstage, ui
     diag_note(s->diag, root->at, "the first one");
     return false;
   }
+  if (s->npipe > 0 && c->forward != s->forward) {
+    diag_error(
+        s->diag, DIAG_FORWARD_ONLY, c->at,
+        "this pipe is %s, the first one is %s: all pipes of a schedule are 'forward', or none",
+        c->forward ? "only run forward" : "trained", s->forward ? "only run forward" : "trained");
+    diag_note(s->diag, root->at, "the first one");
+    return false;
+  }
+  s->forward = c->forward;
   p->nrow = p->nstage;
   *nstage += p->nstage, *nmb += p->nmb;
   s->npipe++;

@@ -85,9 +85,12 @@ void emit_report(Sched *s, FILE *f) {
     report_lists(s, f);
     return;
   }
-  fprintf(f, "%s%s%s: %u rank%s, %u stage%s, %u microbatch%s, %u ops, %u transfers\n", s->name,
+  uint32_t nmb = s->nmb / s->slices;
+  fprintf(f, "%s%s%s: %u rank%s, %u stage%s, %u microbatch%s%s, %u ops, %u transfers\n", s->name,
           *s->params ? " " : "", s->params, s->nrank, s->nrank == 1 ? "" : "s", s->nstage,
-          s->nstage == 1 ? "" : "s", s->nmb, s->nmb == 1 ? "" : "es", s->nop, s->nxfer);
+          s->nstage == 1 ? "" : "s", nmb, nmb == 1 ? "" : "es",
+          s->slices > 1 ? arena_printf(s->arena, " of %u slices", s->slices) : "", s->nop,
+          s->nxfer);
   fprintf(f, "proved    complete, in order, deadlock-free, matched; %u check%s\n", s->ncheck,
           s->ncheck == 1 ? "" : "s");
   if (s->opt->for_all)
@@ -114,12 +117,17 @@ void emit_report(Sched *s, FILE *f) {
   }
   if (s->ntie > TIES)
     fprintf(f, "          and %u more\n", s->ntie - TIES);
-  fprintf(f, "rank  warmup  in flight  held%s%s\n", s->ncopy ? "  host  guests" : "",
-          s->sized ? "  bytes        at" : "");
+  bool kept = false;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    kept |= s->peak[r].kept > 0;
+  fprintf(f, "rank  warmup  in flight  held%s%s%s\n", kept ? "  kept" : "",
+          s->ncopy ? "  host  guests" : "", s->sized ? "  bytes        at" : "");
   enum { SHOWN = 32 };
   for (uint32_t r = 0; r < s->nrank && r < SHOWN; r++) {
     const Peak *p = &s->peak[r];
     fprintf(f, "%4u  %6u  %9u  %4u", r, p->warmup, p->inflight, p->held);
+    if (kept)
+      fprintf(f, "  %4u", p->kept);
     if (s->ncopy)
       fprintf(f, "  %4u  %6u", p->host, p->guests);
     if (s->sized)

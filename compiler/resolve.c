@@ -51,6 +51,7 @@ typedef struct Resolver {
   VEC(Name) scope; /* names defined, innermost last */
   File *files;
   Name op_name[PIPE_NOPS]; /* NULL: not written by users */
+  bool sliced;             /* the schedule at hand has slices: ops have two indices */
   bool in_check;           /* quantities are allowed */
   bool in_when;            /* inflight and held are */
   uint32_t nquantity;      /* of those, so far */
@@ -73,6 +74,7 @@ static const struct {
     {"max", BI_MAX},
     {"inflight", BI_INFLIGHT},
     {"held", BI_HELD},
+    {"kept", BI_KEPT},
     {"warmup_depth", BI_WARMUP},
     {"memory", BI_MEMORY},
     {"staleness", BI_STALENESS},
@@ -187,12 +189,12 @@ static void explain_unknown(Resolver *r, Name name, Span at, const char *wanted)
   else if (strcmp(wanted, "a schedule") == 0 && hint_library(s, name, at))
     return;
   else if (op)
-    diag_help(s->diag, "the ops are F, B, I, W, U, OFF and LOAD; 'op %s(m) = ...' defines one",
+    diag_help(s->diag, "the ops are F, B, I, W, R, U, OFF and LOAD; 'op %s(m) = ...' defines one",
               name);
   else if (r->in_check && strstr(wanted, "function"))
     diag_help(
         s->diag,
-        "a check knows inflight(r) held(r) warmup_depth(r) memory(r) staleness(r) discrepancy(r) "
+        "a check knows inflight(r) held(r) kept(r) warmup_depth(r) memory(r) staleness(r) discrepancy(r) "
         "host(r) host_memory(r) guests(r) volume(r) messages(r) makespan() span() idle() bubble()");
   else if (value && sc)
     hint_params(s, sc);
@@ -275,7 +277,7 @@ static bool resolve_call(Resolver *r, Expr *e) {
       want++;
   } else {
     e->builtin = (uint8_t)y->builtin;
-    bool now = r->in_when && (y->builtin == BI_INFLIGHT || y->builtin == BI_HELD);
+    bool now = r->in_when && y->builtin >= BI_INFLIGHT && y->builtin <= BI_KEPT;
     r->nquantity += now;
     if (y->builtin >= BI_INFLIGHT && !r->in_check && !now)
       diag_error(d, DIAG_CLAUSE, e->at,
@@ -290,7 +292,7 @@ static bool resolve_call(Resolver *r, Expr *e) {
   for (Arg *a = e->args; a; a = a->next) {
     if (costs && (!a->key || !is_cost(a->key))) {
       diag_error(d, DIAG_ARITY, a->key ? a->key_at : a->value->at,
-                 "'%s' takes costs by name: F B I W U FB send reduce, such as %s(F = 1, B = 2)",
+                 "'%s' takes costs by name: F B I W R U FB send reduce, such as %s(F = 1, B = 2)",
                  e->name, e->name);
       break;
     }
@@ -409,16 +411,19 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
     if (o->chunk || o->stage)
       diag_error(d, DIAG_ARITY, o->at, "'%s' already says which stage it is on", o->name);
   }
+  if (o->op >= 0 && o->op != PIPE_U && want == 1 && r->sliced)
+    want = 2;
   if (nargs != want) {
     diag_error(d, DIAG_ARITY, o->at, "op '%s' takes %s, got %u", o->name,
                o->op < 0 ? arena_printf(r->s->arena, "%u argument%s", want, want == 1 ? "" : "s")
                : o->op == PIPE_U ? "one microbatch or none"
+               : r->sliced       ? "a microbatch and a slice"
                                  : "one microbatch",
                nargs);
     if (o->op >= 0 && nargs > want)
       diag_help(d, "a chunk stands in brackets, %s[c](m), and the rank is that of the order",
                 o->name);
-    else if (kernel && o->op >= 0 && !o->chunk && !o->stage)
+    else if (kernel && !r->sliced && o->op >= 0 && !o->chunk && !o->stage)
       diag_help(d, "write %s(%s)", o->name, kernel->name);
     return;
   }
@@ -671,7 +676,7 @@ static void resolve_entries(Resolver *r, Clause *c) {
       diag_error(r->s->diag, DIAG_UNKNOWN_NAME, e->key_at, "unknown key '%s'", e->key);
       diag_help(r->s->diag,
                 c->kind == CL_TIME
-                    ? "the keys of time are F B I W U FB send reduce OFF LOAD"
+                    ? "the keys of time are F B I W R U FB send reduce OFF LOAD"
                     : "the keys of bytes are act gout boundary weight grad opt work edge tied");
     } else if (seen[k]) {
       diag_error(r->s->diag, DIAG_REDEFINED, e->key_at, "'%s' is given twice", e->key);
@@ -713,6 +718,7 @@ static void resolve_clause(Resolver *r, Clause *c) {
   if (!late && c->kind != CL_EDGE)
     resolve_expr(r, c->value);
   resolve_expr(r, c->mbs);
+  resolve_expr(r, c->slices);
   resolve_expr(r, c->tries);
   if (c->kind != CL_PIPE)
     resolve_range(r, &c->range);
@@ -723,10 +729,8 @@ static void resolve_clause(Resolver *r, Clause *c) {
   resolve_args(r, c->args);
   if (c->mb_var)
     c->mb_slot = define_var(r, c->mb_var, c->mb_var_at);
-  if (c->kind == CL_OFFLOAD) {
-    resolve_expr(r, c->when);
-    resolve_expr(r, c->lead);
-  }
+  resolve_expr(r, c->when);
+  resolve_expr(r, c->lead);
   resolve_expr(r, c->place);
   r->in_check = late;
   resolve_expr(r, late ? c->value : NULL);
@@ -759,6 +763,10 @@ static void resolve_schedule(Resolver *r, Schedule *sc) {
   }
   for (Require *q = sc->requires; q; q = q->next)
     resolve_expr(r, q->cond);
+  r->sliced = false;
+  for (const Schedule *b = sc; b; b = b->base_def)
+    for (const Clause *c = b->clauses; c; c = c->next)
+      r->sliced |= c->slices != NULL;
   for (Require *q = sc->expects; q; q = q->next)
     resolve_expr(r, q->cond);
   for (Clause *c = sc->clauses; c; c = c->next)

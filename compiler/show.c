@@ -27,6 +27,7 @@ static const struct Paint {
     [PIPE_B] = {{29, 23, 35, 30}, 231, "\u2588", "backward"},
     [PIPE_I] = {{79, 43, 115, 72}, 16, "\u2593", "input gradient"},
     [PIPE_W] = {{222, 215, 229, 178}, 16, "\u2592", "weight gradient"},
+    [PIPE_R] = {{182, 146, 140, 176}, 16, "\u2592", "recomputed forward"},
     [PIPE_U] = {{53, 89, 54, 90}, 231, "\u25a0", "update"},
 };
 
@@ -88,7 +89,9 @@ static uint32_t columns(const Grid *g, uint64_t **start, uint64_t **end, uint32_
   uint64_t n = g->time / unit, most = 1;
   if (n > room)
     return room;
-  for (uint32_t m = p->nmb; m; m /= 10)
+  for (uint32_t m = p->nmb / p->slices; m; m /= 10)
+    most++;
+  for (uint32_t q = p->slices > 1 ? 10 * p->slices : 0; q; q /= 10)
     most++;
   if (shortest != UINT64_MAX)
     most = (most + shortest / unit - 1) / (shortest / unit);
@@ -114,10 +117,11 @@ static const char *fill(const Grid *g, const PipeInstr *in) {
 
 /* One op, or idle time, over n columns. */
 static void cell(const Grid *g, const PipeInstr *in, uint32_t n) {
-  char label[16] = "";
+  char label[32] = "";
   uint32_t at = 0, len = 0;
   if (in && in->mb != NONE)
-    len = (uint32_t)snprintf(label, sizeof label, "%u", in->mb);
+    len = (uint32_t)snprintf(label, sizeof label, g->s->slices > 1 ? "%u.%u" : "%u",
+                             in->mb / g->s->slices, in->mb % g->s->slices);
   if (len + !g->colour > n) /* without colour the fill alone tells the kind */
     len = 0;
   style(g, in);

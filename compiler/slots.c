@@ -48,7 +48,10 @@ static void leave(Sched *s, Colour *c, uint32_t slot) {
   c->left[c->nleft++] = slot;
 }
 
-static uint64_t class_bytes(const PipeStage *st, PipeClass cls, bool skip) {
+static uint64_t class_bytes(const Sched *s, uint32_t stage, PipeClass cls, bool skip) {
+  const PipeStage *st = &s->stage[stage];
+  if (cls == PIPE_KEEP) /* only chains recompute */
+    return st->prev == NONE || s->graph ? 0 : s->stage[st->prev].boundary_bytes;
   return cls == PIPE_ACT || cls == PIPE_HOST ? st->act_bytes
          : cls == PIPE_GOUT                  ? st->gout_bytes
          : skip                              ? st->edge_bytes
@@ -74,10 +77,9 @@ static void group(Sched *s, uint32_t r, PipeClass cls, Classes *c, Key *key) {
   const uint32_t *stages = &s->rank_stage[s->rank_stage0[r]];
   bool skips = cls == PIPE_LOCAL && s->graph;
   for (uint32_t i = 0; i < held; i++) {
-    key[i] = (Key){s->sized ? class_bytes(&s->stage[stages[i]], cls, false) : 0, stages[i], false};
+    key[i] = (Key){s->sized ? class_bytes(s, stages[i], cls, false) : 0, stages[i], false};
     if (skips)
-      key[n++] = (Key){s->sized ? class_bytes(&s->stage[stages[i]], cls, true) : 0, stages[i],
-                       true};
+      key[n++] = (Key){s->sized ? class_bytes(s, stages[i], cls, true) : 0, stages[i], true};
   }
   if (s->sized)
     qsort(key, n, sizeof *key, by_bytes);
@@ -149,7 +151,7 @@ typedef struct Rank {
   Peak *peak;
   const Streams *stream;
   uint32_t op0; /* row of its first op */
-  uint32_t inflight, held, on_host, copied, over;
+  uint32_t inflight, held, kept, on_host, copied, over;
   uint32_t *noff;      /* [pools of ACT]: OFFs that an op waits for */
   uint64_t live, most; /* bytes of stashes and local tensors */
   bool backward_seen;
@@ -206,20 +208,37 @@ static void copied_away(Sched *s, Rank *k, const PipeInstr *in) {
   }
 }
 
+/* Where R writes its output; NULL: it has none. */
+static Colour *scratch_of(const Sched *s, Rank *k, const PipeInstr *in) {
+  return s->stage[in->stage].next == NONE ? NULL : pool_of(k, PIPE_LOCAL, in->stage);
+}
+
 static void takes(Sched *s, Rank *k, PipeInstr *in) {
   PipeInstr *all = s->stream[0].compute; /* instruction of op i of any rank */
   size_t cell = (size_t)in->stage * s->nmb + in->mb;
-  Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage);
-  if (in->op == PIPE_F) {
+  Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage),
+         *kp = pool_of(k, PIPE_KEEP, in->stage);
+  if (pipe_op_info[in->op].act > 0) {
     in->act = take(a), k->live += a->bytes;
     more_inflight(k);
-    k->peak->warmup += !k->backward_seen;
   } else {
-    in->act = all[s->at_f[cell] - 1].act;
+    in->act = all[(s->at_r[cell] ? s->at_r : s->at_f)[cell] - 1].act;
     if (k->stream->ncopy && s->at_load[cell] &&
         s->copy[s->at_load[cell] - 1].at <= (uint32_t)(in - all))
       in->act = s->stream[0].copy[s->at_load[cell] - 1].act;
     k->backward_seen = true;
+  }
+  if (in->op == PIPE_F)
+    k->peak->warmup += !k->backward_seen;
+  if (in->op == PIPE_F && s->at_r[cell]) {
+    in->keep = take(kp), k->live += kp->bytes;
+    if (++k->kept > k->peak->kept)
+      k->peak->kept = k->kept;
+  } else if (in->op == PIPE_R) {
+    in->keep = all[s->at_f[cell] - 1].keep;
+    Colour *l = scratch_of(s, k, in); /* y, which nobody reads */
+    if (l)
+      in->out = take(l), k->live += l->bytes;
   }
   if (in->op == PIPE_I) {
     in->gout = take(g), k->live += g->bytes;
@@ -254,8 +273,22 @@ static void gives(Sched *s, Rank *k, PipeInstr *in) {
     if (l)
       give(s, l, *slot_at(s, in, true, j)), k->live -= l->bytes;
   }
-  if (pipe_op_info[in->op].act < 0)
+  if (in->op == PIPE_R) {
+    Colour *kp = pool_of(k, PIPE_KEEP, in->stage), *l = scratch_of(s, k, in);
+    if (l)
+      give(s, l, in->out), k->live -= l->bytes;
+    give(s, kp, in->keep), k->live -= kp->bytes, k->kept--;
+  }
+  size_t cell = (size_t)in->stage * s->nmb + in->mb;
+  bool alone = s->at_r[cell] != 0 ||
+               (s->forward && s->slices == 1); /* F needs a slot while it runs */
+  if (pipe_op_info[in->op].act < 0 || (in->op == PIPE_F && alone))
     give(s, a, in->act), k->live -= a->bytes, k->inflight--;
+  else if (s->forward &&
+           (in->mb + 1) % s->slices == 0) /* the slices of a microbatch end together */
+    for (uint32_t i = 0; i < s->slices; i++)
+      give(s, a, s->stream[0].compute[s->at_f[cell - i] - 1].act), k->live -= a->bytes,
+          k->inflight--;
   if (pipe_op_info[in->op].gout < 0)
     give(s, g, in->gout), k->live -= g->bytes, k->held--;
 }
@@ -266,11 +299,12 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
   Peak *pk = &s->peak[r];
   Streams *t = &s->stream[r];
   Classes *act = &cls[PIPE_ACT], *gout = &cls[PIPE_GOUT], *loc = &cls[PIPE_LOCAL],
-          *host = &cls[PIPE_HOST];
+          *host = &cls[PIPE_HOST], *keep = &cls[PIPE_KEEP];
   group(s, r, PIPE_ACT, act, key);
   group(s, r, PIPE_GOUT, gout, key);
   group(s, r, PIPE_LOCAL, loc, key);
   group(s, r, PIPE_HOST, host, key);
+  group(s, r, PIPE_KEEP, keep, key);
   *pk = (Peak){.op = NONE};
   memset(noff, 0, act->npool * sizeof *noff);
   Rank k = {.cls = cls,
@@ -302,8 +336,8 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     pk->op = NONE;
   /* Numbers: channels first (comm has numbered them), then these. */
   uint32_t n = s->nrank_slot[r];
-  static const PipeClass order_[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL, PIPE_HOST};
-  for (int o = 0; o < 4; o++)
+  static const PipeClass order_[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL, PIPE_HOST, PIPE_KEEP};
+  for (int o = 0; o < 5; o++)
     for (uint32_t p = 0; p < cls[order_[o]].npool; p++) {
       Colour *c = &cls[order_[o]].pool[p];
       BUG_IF(c->live != 0);
@@ -325,6 +359,10 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     in->act += act->pool[act->of[in->stage]].first;
     if (in->gout != NONE)
       in->gout += gout->pool[gout->of[in->stage]].first;
+    if (in->keep != NONE)
+      in->keep += keep->pool[keep->of[in->stage]].first;
+    if (in->op == PIPE_R && in->out != NONE)
+      in->out += loc->pool[loc->of[in->stage]].first;
     const Op *o = &s->op[s->rank_op0[r] + i];
     for (uint32_t j = 0, noutput = k.locals ? op_outputs(s, o) : 0; j < noutput; j++) {
       Colour *l = local_pool(s, loc, output_link(s, o, j));
@@ -346,7 +384,7 @@ bool slots(Sched *s) {
   uint32_t widest = 0;
   for (uint32_t r = 0; r < s->nrank; r++) {
     uint32_t n = s->rank_stage0[r + 1] - s->rank_stage0[r];
-    size_t most = (s->graph ? 5 : 4) * (size_t)n;
+    size_t most = (s->graph ? 6 : 5) * (size_t)n;
     for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
       most += 2 * ((size_t)row_links(s, s->rank_stage[i], true) +
                    row_links(s, s->rank_stage[i], false));
@@ -354,8 +392,8 @@ bool slots(Sched *s) {
     widest = n > widest ? n : widest;
   }
   Classes cls[PIPE_NCLASSES] = {{0}};
-  static const PipeClass coloured[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL, PIPE_HOST};
-  for (int k = 0; k < 4; k++) {
+  static const PipeClass coloured[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL, PIPE_HOST, PIPE_KEEP};
+  for (int k = 0; k < 5; k++) {
     cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, 2 * (size_t)widest);
     cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage);
   }

@@ -43,6 +43,23 @@ static inline void text_u64(Text *t, uint64_t v) {
     t->buf[t->n++] = d[--n];
 }
 
+/* A microbatch, or with slices "3.1": slice 1 of microbatch 3. */
+static inline void text_unit(Text *t, uint32_t unit, uint32_t slices) {
+  text_u64(t, unit / slices);
+  if (slices > 1) {
+    text_char(t, '.');
+    text_u64(t, unit % slices);
+  }
+}
+
+/* The same after the letter of an op: an update is of a whole microbatch. */
+static inline void text_op_unit(Text *t, uint8_t op, uint32_t unit, uint32_t slices) {
+  if (op == PIPE_U)
+    text_u64(t, unit / slices);
+  else
+    text_unit(t, unit, slices);
+}
+
 /* Any length. */
 static inline void text_string(Text *t, const char *s) {
   for (; *s; s++) {

@@ -11,7 +11,8 @@
 
 #include "expand.h"
 
-enum { MAX_USES = 64 }; /* inside one another */
+enum { MAX_USES = 64 };        /* inside one another */
+enum { NMAPS = 5, NNEXT = 3 }; /* of Past; of what an op without index takes */
 
 /* ---- parameters and values of a schedule and its bases ---- */
 
@@ -105,16 +106,23 @@ static bool same_place(Ex *x, const Stmt *t, const Clause *c, const Pipe *p) {
 static bool same_pipe(Ex *x, const Stmt *t, Fitting *f, const Clause *c, int64_t index,
                       uint32_t *n) {
   Sched *s = x->s;
-  int64_t nmb, outside = c->index ? s->env[c->index_slot] : 0;
+  int64_t nmb, slices = 1, outside = c->index ? s->env[c->index_slot] : 0;
   if (*n == s->npipe)
     return differs(s, t, c->at, "it has more pipes than are here");
   if (c->index)
     s->env[c->index_slot] = index;
-  bool ok = same_place(x, t, c, &s->pipe[*n]) && eval(s, c->mbs, &nmb);
+  bool ok = same_place(x, t, c, &s->pipe[*n]) && eval(s, c->mbs, &nmb) &&
+            (!c->slices || eval(s, c->slices, &slices));
   if (c->index)
     s->env[c->index_slot] = outside;
   if (!ok)
     return false;
+  if (slices != s->slices)
+    return differs(s, t, c->slices ? c->slices->at : c->at,
+                   arena_printf(s->arena, "its pipe '%s' has %lld slices, '%s' has %u", c->name,
+                                (long long)slices, s->pipe[*n].clause->name, s->slices));
+  if (c->forward != s->forward)
+    return differs(s, t, c->at, c->forward ? "it only runs forward" : "it is not only run forward");
   if (nmb < 1 || nmb > INT32_MAX)
     return differs(
         s, t, c->mbs->at,
@@ -208,13 +216,13 @@ static const Clause *order_of(Ex *x, const Stmt *t, const Fitting *f) {
 
 /* What the rank at hand has run, by stage: forgotten while the whole order runs of which a phase is kept. */
 typedef struct Past {
-  uint32_t **maps; /* of at_f, at_b, at_w, fresh */
+  uint32_t **maps; /* of at_f, at_b, at_w, at_r, fresh */
 } Past;
 
 static uint32_t *map_of(const Ex *x, int k, uint32_t stage) {
   const Sched *s = x->s;
-  uint32_t *const maps[] = {s->at_f, s->at_b, s->at_w};
-  return k < 3 ? &maps[k][(size_t)stage * s->nmb] : &x->fresh[stage];
+  uint32_t *const maps[] = {s->at_f, s->at_b, s->at_w, s->at_r};
+  return k < NMAPS - 1 ? &maps[k][(size_t)stage * s->nmb] : &x->fresh[stage];
 }
 
 static Past forget(Ex *x) {
@@ -222,10 +230,10 @@ static Past forget(Ex *x) {
   uint32_t a = s->rank_stage0[x->rank], held = s->rank_stage0[x->rank + 1] - a;
   uint64_t cost = (uint64_t)held * s->nmb / 16; /* against orders that use again and again */
   x->budget -= cost < x->budget ? cost : x->budget;
-  Past past = {NEW_ARRAY(&x->scratch, uint32_t *, 4 * (size_t)held + 1)};
-  for (uint32_t i = 0; i < 4 * held; i++) {
-    uint32_t *at = map_of(x, (int)(i % 4), s->rank_stage[a + i / 4]);
-    size_t bytes = (i % 4 < 3 ? s->nmb : 1) * sizeof *at;
+  Past past = {NEW_ARRAY(&x->scratch, uint32_t *, NMAPS * (size_t)held + 1)};
+  for (uint32_t i = 0; i < NMAPS * held; i++) {
+    uint32_t *at = map_of(x, (int)(i % NMAPS), s->rank_stage[a + i / NMAPS]);
+    size_t bytes = (i % NMAPS < NMAPS - 1 ? s->nmb : 1) * sizeof *at;
     past.maps[i] = arena_alloc(&x->scratch, bytes);
     memcpy(past.maps[i], at, bytes);
     memset(at, 0, bytes);
@@ -237,9 +245,9 @@ static Past forget(Ex *x) {
 static bool keep_phase(Ex *x, Past past, uint32_t first, uint8_t phase) {
   Sched *s = x->s;
   uint32_t a = s->rank_stage0[x->rank], held = s->rank_stage0[x->rank + 1] - a, end = s->nop;
-  for (uint32_t i = 0; i < 4 * held; i++)
-    memcpy(map_of(x, (int)(i % 4), s->rank_stage[a + i / 4]), past.maps[i],
-           (i % 4 < 3 ? s->nmb : 1) * sizeof **past.maps);
+  for (uint32_t i = 0; i < NMAPS * held; i++)
+    memcpy(map_of(x, (int)(i % NMAPS), s->rank_stage[a + i / NMAPS]), past.maps[i],
+           (i % NMAPS < NMAPS - 1 ? s->nmb : 1) * sizeof **past.maps);
   s->nop = first;
   bool ok = true;
   uint32_t action = first; /* where that of op i begins */
@@ -267,18 +275,22 @@ static void count_on(Ex *x, const Use *u, const int64_t *next, const uint32_t *w
   int64_t outside = u->total - u->shift;
   for (uint32_t i = a; i < b; i++) {
     uint32_t st = s->rank_stage[i];
-    x->next_f[st] = next[2 * (i - a)];
-    x->next_b[st] = next[2 * (i - a) + 1];
+    x->next_f[st] = next[NNEXT * (i - a)];
+    x->next_b[st] = next[NNEXT * (i - a) + 1];
+    x->next_r[st] = next[NNEXT * (i - a) + 2];
     x->w_from[st] = w_from[i - a];
   }
   x->w_from[s->nstage + x->rank] = w_from[b - a];
   for (uint32_t i = u->first; i < s->nop; i++) {
     const Op *o = &s->op[i];
-    int64_t mb = (int64_t)o->mb - s->stage[o->stage].mb0 - outside + 1;
+    int64_t slice = o->mb % s->slices,
+            next_at = (int64_t)o->mb - slice - s->stage[o->stage].mb0 - outside * s->slices + 1;
     if (o->kind == PIPE_F)
-      x->next_f[o->stage] = mb;
+      x->next_f[o->stage] = next_at + slice;
+    else if (o->kind == PIPE_R)
+      x->next_r[o->stage] = next_at + slice;
     else if (o->kind != PIPE_W)
-      x->next_b[o->stage] = mb;
+      x->next_b[o->stage] = next_at + s->slices - 1 - slice;
   }
 }
 
@@ -302,12 +314,13 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift) {
   const Clause *order = order_of(x, t, f);
   if (!order)
     return false;
-  int64_t *next = arena_alloc(s->arena, (2 * (size_t)held + 1) * sizeof *next);
+  int64_t *next = arena_alloc(s->arena, (NNEXT * (size_t)held + 1) * sizeof *next);
   uint32_t *w_from = arena_alloc(s->arena, ((size_t)held + 1) * sizeof *w_from);
   for (uint32_t i = 0; i < held; i++) {
     uint32_t st = s->rank_stage[a + i];
-    next[2 * i] = x->next_f[st], next[2 * i + 1] = x->next_b[st], w_from[i] = x->w_from[st];
-    x->next_f[st] = x->next_b[st] = 0;
+    next[NNEXT * i] = x->next_f[st], next[NNEXT * i + 1] = x->next_b[st];
+    next[NNEXT * i + 2] = x->next_r[st], w_from[i] = x->w_from[st];
+    x->next_f[st] = x->next_b[st] = x->next_r[st] = 0;
     x->w_from[st] = s->nop;
   }
   w_from[held] = x->w_from[s->nstage + x->rank];

@@ -10,32 +10,48 @@
  * linear extension of this order, so walking it and comparing each access of a slot with the last
  * ones of either stream finds every race.
  *
- * Time and memory are linear in instructions, slots and (stage, mb) cells. */
+ * Time and memory are linear in instructions, slots and (stage, mb) cells. More than 800 lines: all parts
+ * share the rules of what may follow what. */
 #include <string.h>
 
 #include "verify.h"
 
-#define SEEN(op) ((uint8_t)(1u << PIPE_##op)) /* F B I W in bits 0-3 */
-_Static_assert(PIPE_F == 0 && PIPE_B == 1 && PIPE_I == 2 && PIPE_W == 3, "bits");
+#define SEEN(op) ((uint8_t)(1u << PIPE_##op)) /* F B I W R in bits 0-4 */
+_Static_assert(PIPE_F == 0 && PIPE_B == 1 && PIPE_I == 2 && PIPE_W == 3 && PIPE_R == 4, "bits");
 
 static size_t cell_at(uint32_t nmb, uint32_t stage, uint32_t mb) {
   return (size_t)stage * nmb + mb;
 }
 
+/* Unit `next` of a stage may run now: its slice, forward or backward, comes where it belongs. seen: what
+ * has run of the units of the stage, from that of `next`. */
+static void verify_slice(uint32_t slices, uint32_t unit, uint8_t kind, const uint8_t *seen,
+                         size_t step) {
+  uint8_t back = SEEN(B) | SEEN(I);
+  uint32_t slice = unit % slices;
+  BUG_IF(kind == PIPE_R && slices > 1);
+  if (kind == PIPE_F && slice > 0)
+    BUG_IF(!(*(seen - step) & SEEN(F)));
+  if ((kind == PIPE_B || kind == PIPE_I) && slice + 1 < slices)
+    BUG_IF(!(*(seen + step) & back));
+}
+
 /* ---- after check_deps: the op table and its maps ---- */
 
-/* Exactly F, then B, or I, then W; nothing after. */
+/* Exactly F, perhaps R, then B, or I, then W; nothing after. */
 static void verify_next_op(uint8_t seen, uint8_t kind) {
   switch (kind) {
   case PIPE_F: BUG_IF(seen != 0); break;
-  case PIPE_B: BUG_IF(seen != SEEN(F)); break;
-  case PIPE_I: BUG_IF(seen != SEEN(F)); break;
-  case PIPE_W: BUG_IF(seen != (SEEN(F) | SEEN(I))); break;
+  case PIPE_R: BUG_IF(seen != SEEN(F)); break;
+  case PIPE_B: BUG_IF((seen & ~SEEN(R)) != SEEN(F)); break;
+  case PIPE_I: BUG_IF((seen & ~SEEN(R)) != SEEN(F)); break;
+  case PIPE_W: BUG_IF((seen & ~SEEN(R)) != (SEEN(F) | SEEN(I))); break;
   default: BUG_IF("no such compute op");
   }
 }
 
 static bool is_complete(uint8_t seen) {
+  seen &= (uint8_t)~SEEN(R);
   return seen == (SEEN(F) | SEEN(B)) || seen == (SEEN(F) | SEEN(I) | SEEN(W));
 }
 
@@ -73,9 +89,13 @@ void verify_ops(const Sched *s) {
              o->mb - s->stage[o->stage].mb0 >= s->stage[o->stage].nmb);
       size_t cell = cell_at(s->nmb, o->stage, o->mb);
       verify_next_op(seen[cell], o->kind);
+      verify_slice(s->slices, o->mb, o->kind, &seen[cell], 1);
       seen[cell] |= (uint8_t)(1u << o->kind);
-      BUG_IF((o->kind == PIPE_F ? s->at_f : o->kind == PIPE_W ? s->at_w : s->at_b)[cell] != i + 1);
+      const uint32_t *const at[] = {s->at_f, s->at_b, s->at_b, s->at_w, s->at_r};
+      BUG_IF(at[o->kind][cell] != i + 1);
       BUG_IF(o->kind == PIPE_B && s->at_w[cell] != 0);
+      BUG_IF((s->forward && o->kind != PIPE_F) || (s->graph && o->kind == PIPE_R));
+      left[o->stage] -= s->forward;
       if (o->kind == PIPE_B || o->kind == PIPE_W) {
         left[o->stage]--;
         fresh[o->stage]++;
@@ -84,7 +104,7 @@ void verify_ops(const Sched *s) {
     }
   }
   for (uint32_t st = 0; st < s->nstage; st++) {
-    BUG_IF(left[st] != 0 || fresh[st] != 0 || rounds[st] == 0);
+    BUG_IF(left[st] != 0 || fresh[st] != 0 || (rounds[st] == 0) != s->forward);
     BUG_IF(rounds[st] != s->round0[st + 1] - s->round0[st] ||
            rounds[st] != rounds[s->stage[st].replica]);
   }
@@ -95,6 +115,7 @@ void verify_ops(const Sched *s) {
 /* What the list has done with a (stage, mb), and where its stashes lie. */
 typedef struct Cell {
   uint32_t act, gout; /* slots, valid while the op that took one has been seen */
+  uint32_t keep;      /* of a forward that is recomputed, NONE of another */
   uint32_t host, peer;
   uint8_t ops;  /* bit per compute op */
   uint8_t away; /* its stash: 0 never left the device, 1 is in host memory, 2 is back */
@@ -146,8 +167,10 @@ typedef struct Verify {
 
 static uint64_t up64(uint64_t bytes) { return bytes % 64 ? bytes - bytes % 64 + 64 : bytes; }
 
-static uint64_t content_bytes(const PipeStage *st, uint32_t cls, bool skip) {
+static uint64_t content_bytes(const PipeProgram *p, uint32_t stage, uint32_t cls, bool skip) {
+  const PipeStage *st = &p->stage[stage];
   switch (cls) {
+  case PIPE_KEEP: return st->prev == NONE || p->edge ? 0 : p->stage[st->prev].boundary_bytes;
   case PIPE_ACT:
   case PIPE_HOST:
   case PIPE_GUEST: return st->act_bytes;
@@ -159,7 +182,8 @@ static uint64_t content_bytes(const PipeStage *st, uint32_t cls, bool skip) {
 static void verify_head(const PipeProgram *p) {
   BUG_IF(p->magic != PIPE_MAGIC || p->abi != PIPE_ABI);
   BUG_IF(p->nrank == 0 || p->nstage < p->nrank || p->nmb == 0);
-  BUG_IF(p->sized > 1 || p->timed > 1);
+  BUG_IF(p->slices == 0 || p->nmb % p->slices != 0);
+  BUG_IF(p->sized > 1 || p->timed > 1 || p->forward > 1);
   for (uint32_t i = 0; i < p->nsite; i++)
     BUG_IF(p->site[i].file >= p->nfile || p->site[i].line == 0 || p->site[i].col == 0);
 }
@@ -174,8 +198,8 @@ static void verify_pools(Verify *v) {
     const PipePool *q = &k->pool[i];
     BUG_IF(q->cls >= PIPE_NCLASSES || q->stage >= p->nstage || q->count == 0);
     BUG_IF(q->first != n || q->count > k->nslot - n);
-    BUG_IF(q->bytes != content_bytes(&p->stage[q->stage], q->cls, q->skip) || q->skip > 1);
-    BUG_IF(q->skip && q->cls < PIPE_OUT);
+    BUG_IF(q->bytes != content_bytes(p, q->stage, q->cls, q->skip) || q->skip > 1);
+    BUG_IF(q->skip && (q->cls < PIPE_OUT || q->cls > PIPE_LOCAL));
     for (uint32_t j = 0; j < q->count; j++)
       v->slot[n++] = (Slot){.pool = i};
     v->live[i] = v->most[i] = 0;
@@ -197,8 +221,8 @@ static void sum_stages(Verify *v) {
 
 /* note [before]: the access of this slot at `touched` of stream x is over when this one starts. */
 static bool is_before(const Verify *v, int x, uint32_t touched) {
-  if (x == v->stream)
-    return touched <= (x ? v->done[x] : v->begun);
+  if (x == v->stream) /* an op may take and give back the same slot */
+    return touched <= (x ? v->done[x] : v->begun) || touched == v->done[x] + 1;
   return touched <= v->waited[v->stream][x];
 }
 
@@ -210,7 +234,7 @@ static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage, uint
   Slot *t = &v->slot[slot];
   const PipePool *q = &k->pool[t->pool];
   BUG_IF(q->cls != cls || q->skip != skips(v, edge));
-  BUG_IF(q->bytes != content_bytes(&v->p->stage[stage], cls, q->skip));
+  BUG_IF(q->bytes != content_bytes(v->p, stage, cls, q->skip));
   BUG_IF(!v->p->sized && q->stage != stage); /* sizes unknown: only its own stage's is the same */
   for (int x = 0; x < 3; x++)
     BUG_IF(!is_before(v, x, t->touched[x]));
@@ -246,6 +270,23 @@ static uint32_t list_at(const PipeRank *k, uint32_t field, uint32_t n, uint32_t 
   return n > 1 ? k->list[field + i] : field;
 }
 
+/* R: from the input that was kept to a stash; its output goes to a slot that nobody reads. */
+static void takes_again(Verify *v, const PipeInstr *in, Cell *c) {
+  BUG_IF(v->p->edge != NULL); /* chains only */
+  bool scratch = v->p->stage[in->stage].next != NONE;
+  BUG_IF(in->keep == NONE || in->keep != c->keep || (in->out != NONE) != scratch);
+  c->act = in->act;
+  fill(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE);
+  if (scratch)
+    fill(v, in->out, PIPE_LOCAL, in->stage, in->mb, false, NONE);
+}
+
+static void gives_again(Verify *v, const PipeInstr *in) {
+  if (in->out != NONE)
+    use(v, in->out, PIPE_LOCAL, in->stage, in->mb, false, NONE, true);
+  use(v, in->keep, PIPE_KEEP, in->stage, in->mb, false, NONE, true);
+}
+
 static void verify_takes(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
   const PipeStage *st = &p->stage[in->stage];
@@ -266,9 +307,10 @@ static void verify_takes(Verify *v, const PipeInstr *in) {
   BUG_IF(!verify_runs(p, in->stage, in->mb));
   Cell *c = &v->cell[cell_at(p->nmb, in->stage, in->mb)];
   verify_next_op(c->ops, in->op);
+  verify_slice(p->slices, in->mb, in->op, &c->ops, sizeof *c);
   c->ops |= (uint8_t)(1u << in->op);
-  BUG_IF(in->keep != NONE || c->away == 1);
-  bool forward = in->op == PIPE_F, boundary = in->op != PIPE_W;
+  BUG_IF(c->away == 1);
+  bool forward = in->op == PIPE_F, boundary = in->op != PIPE_W && in->op != PIPE_R;
   uint32_t nread = !boundary ? 0
                    : forward ? st->nin
                              : st->nout,
@@ -279,13 +321,21 @@ static void verify_takes(Verify *v, const PipeInstr *in) {
 
   BUG_IF((in->gout != NONE) != (in->op == PIPE_I || in->op == PIPE_W));
   BUG_IF((in->in != NONE) != (nread > 0));
+  if (in->op == PIPE_R) {
+    takes_again(v, in, c);
+    return;
+  }
   BUG_IF((in->out != NONE) != (nwrite > 0));
   /* An action takes all that it takes before it gives back: what it writes never lies where it reads. */
   if (forward) {
     c->act = in->act;
+    c->keep = in->keep;
     fill(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE);
+    if (in->keep != NONE)
+      fill(v, in->keep, PIPE_KEEP, in->stage, in->mb, false, NONE);
   } else {
-    BUG_IF(in->act != c->act);
+    BUG_IF(in->act != c->act || in->keep != NONE);
+    BUG_IF((c->keep != NONE) != ((c->ops & SEEN(R)) != 0)); /* recomputed iff its input is kept */
   }
   if (in->op == PIPE_I) {
     c->gout = in->gout;
@@ -303,6 +353,10 @@ static void verify_gives(Verify *v, const PipeInstr *in) {
   const PipeStage *st = &p->stage[in->stage];
   if (in->op == PIPE_U)
     return;
+  if (in->op == PIPE_R) {
+    gives_again(v, in);
+    return;
+  }
   Cell *c = &v->cell[cell_at(p->nmb, in->stage, in->mb)];
   bool forward = in->op == PIPE_F;
   uint32_t nread = in->op == PIPE_W ? 0 : forward ? st->nin : st->nout;
@@ -312,6 +366,12 @@ static void verify_gives(Verify *v, const PipeInstr *in) {
         p->stage[from.other].rank == v->r ? PIPE_LOCAL : PIPE_IN, from.owner, in->mb, !forward,
         from.edge, true);
   }
+  BUG_IF(p->forward && (!forward || in->keep != NONE));
+  if (forward && in->keep != NONE) /* it has worked in the slot, and leaves it */
+    use(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE, true);
+  if (p->forward && in->mb % p->slices == p->slices - 1) /* so do all slices, with the last one */
+    for (uint32_t q = 0; q < p->slices; q++)
+      use(v, (c - q)->act, PIPE_ACT, in->stage, in->mb - q, false, NONE, true);
   if (!forward) {
     bool last = in->op == PIPE_B || in->op == PIPE_W;
     use(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE, last);
@@ -385,8 +445,7 @@ static void verify_guest(Verify *v, const PipeInstr *in) {
     i++;
   BUG_IF(i == k->npool);
   const PipePool *q = &k->pool[i];
-  BUG_IF(q->cls != PIPE_GUEST ||
-         q->bytes != content_bytes(&v->p->stage[in->stage], PIPE_GUEST, false));
+  BUG_IF(q->cls != PIPE_GUEST || q->bytes != content_bytes(v->p, in->stage, PIPE_GUEST, false));
   BUG_IF(!v->p->sized && q->stage != in->stage);
   GuestSlot *g = &v->guest[v->slot0[in->peer] + in->keep];
   BUG_IF(g->owner != NONE && g->owner != v->r);
@@ -470,12 +529,16 @@ static void verify_stashes(Verify *v) {
       if (k->instr[over].op == PIPE_OFF)
         live -= leaves(v, k->instr[over].act);
     for (uint32_t j = 0; j < n; j++)
-      if (in[j].op == PIPE_F)
+      if (in[j].op == PIPE_F || in[j].op == PIPE_R)
         change(v, in[j].act, true), live++;
     most = live > most ? live : most;
-    for (uint32_t j = 0; j < n; j++)
-      if (in[j].op == PIPE_B || in[j].op == PIPE_W)
+    for (uint32_t j = 0; j < n; j++) {
+      if (in[j].op == PIPE_B || in[j].op == PIPE_W || (in[j].op == PIPE_F && in[j].keep != NONE))
         change(v, in[j].act, false), live--;
+      bool ends = v->p->forward && in[j].mb % v->p->slices == v->p->slices - 1; /* a microbatch */
+      for (uint32_t q = 0; ends && q < v->p->slices; q++, live--)
+        change(v, v->cell[cell_at(v->p->nmb, in[j].stage, in[j].mb - q)].act, false);
+    }
   }
   BUG_IF(copy < k->ninstr || k->inflight != most);
   for (; over < k->ninstr; over = next_of(k, over + 1, 2))
@@ -558,8 +621,8 @@ static void verify_complete(const Verify *v) {
   const PipeProgram *p = v->p;
   for (uint32_t st = 0; st < p->nstage; st++) {
     const PipeStage *g = &p->stage[st];
-    BUG_IF(v->left[st] != 0 || v->fresh[st] != 0 || v->rounds[st] == 0 ||
-           v->rounds[st] != v->rounds[g->replica]);
+    BUG_IF((v->left[st] != 0 && !p->forward) || v->fresh[st] != 0 ||
+           (v->rounds[st] == 0) != (p->forward == 1) || v->rounds[st] != v->rounds[g->replica]);
     BUG_IF(g->tied != NONE && (v->rounds[st] != v->rounds[g->tied] ||
                                v->rounds[g->tied] != v->rounds[p->stage[g->tied].tie]));
     for (uint32_t mb = g->mb0; mb < g->mb0 + g->nmb; mb++) {
@@ -573,9 +636,9 @@ static void verify_complete(const Verify *v) {
         up += p->stage[verify_passage(&v->edges, st, mb, false, k).other].rank != g->rank;
       for (uint32_t k = 0; k < g->nout; k++)
         down += p->stage[verify_passage(&v->edges, st, mb, true, k).other].rank != g->rank;
-      BUG_IF(!is_complete(c->ops));
-      BUG_IF(c->sent[0] != down || c->sent[1] != up);
-      BUG_IF(c->received[0] != up || c->received[1] != down);
+      BUG_IF(p->forward ? c->ops != SEEN(F) : !is_complete(c->ops));
+      BUG_IF(c->sent[0] != down || c->sent[1] != (p->forward ? 0 : up));
+      BUG_IF(c->received[0] != up || c->received[1] != (p->forward ? 0 : down));
       BUG_IF(c->away == 1);
     }
   }

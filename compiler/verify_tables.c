@@ -79,6 +79,7 @@ static void verify_stages(const VerifyEdges *v, Arena *a) {
     nchunk[st->rank]++;
     most[st->rank] = st->chunk > most[st->rank] ? st->chunk : most[st->rank];
     nfirst += st->prev == NONE;
+    BUG_IF(st->mb0 % p->slices != 0 || st->nmb % p->slices != 0);
     BUG_IF(st->nmb == 0 || st->mb0 + (uint64_t)st->nmb > p->nmb);
     if (!p->edge) {
       BUG_IF(st->next != NONE && (st->next >= p->nstage || p->stage[st->next].prev != i));

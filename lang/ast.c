@@ -344,10 +344,14 @@ static void put_clause(FILE *out, const Clause *c) {
       fprintf(out, "[%s]", c->index);
       put_range(out, &c->range);
     }
-    fputs(c->dag ? " dag stages " : " stages ", out);
+    fprintf(out, "%s%s stages ", c->forward ? " forward" : "", c->dag ? " dag" : "");
     ast_dump_expr(out, c->value);
     fputs(" mbs ", out);
     ast_dump_expr(out, c->mbs);
+    if (c->slices) {
+      fputs(" slices ", out);
+      ast_dump_expr(out, c->slices);
+    }
     fprintf(out, " place %s%s%s -> ", c->var, c->mb_var ? ", " : "", c->mb_var ? c->mb_var : "");
     ast_dump_expr(out, c->place);
     if (c->root)
@@ -389,6 +393,17 @@ static void put_clause(FILE *out, const Clause *c) {
     if (c->var) {
       fprintf(out, " for %s", c->var);
       put_range(out, &c->range);
+    }
+    break;
+  case CL_RECOMPUTE:
+    fputs("recompute", out);
+    if (c->var)
+      fprintf(out, " %s", c->var);
+    if (c->mb_var)
+      fprintf(out, ", %s", c->mb_var);
+    if (c->when) {
+      fputs(" when ", out);
+      ast_dump_expr(out, c->when);
     }
     break;
   case CL_OFFLOAD:

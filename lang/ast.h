@@ -49,13 +49,13 @@ struct Expr {
   Arg *args;
 };
 
-/* An op in an order: F(m)  F[c](m)  F[stage s](m)  down.F(m)  U  or a macro f(k). */
+/* An op in an order: F(m)  F(m, q)  F[c](m)  F[stage s](m)  down.F(m)  U  or a macro f(k). */
 typedef struct OpRef {
   Span at;
   Name pipe;          /* before the dot, or NULL */
   Span pipe_at;
   Expr *pipe_index;   /* of an array of pipes: p[e].F(m); NULL: none written */
-  Name name;          /* "F" "B" "I" "W" "U" or of an `op` macro */
+  Name name;          /* "F" "B" "I" "W" "R" "U" or of an `op` macro */
   Span name_at;
   Expr *chunk;        /* [c], or NULL */
   Expr *stage;        /* [stage s], or NULL */
@@ -131,8 +131,8 @@ typedef struct Entry { /* key = value in time { } and bytes { } */
 
 typedef enum ClauseKind {
   CL_RANKS,   /* ranks value */
-  CL_PIPE,    /* pipe name [[index] in range] [dag] stages value mbs mbs place var [, mb] -> place
-                 [replica of root] */
+  CL_PIPE,    /* pipe name [[index] in range] [forward] [dag] stages value mbs mbs [slices slices]
+                 place var [, mb] -> place [replica of root] */
   CL_EDGE,    /* edge value -> to [for var in range] */
   CL_TIE,     /* tie args */
   CL_ORDER,   /* order var [in range] { body } */
@@ -140,6 +140,7 @@ typedef enum ClauseKind {
   CL_BYTES,   /* bytes [var] { entries } */
   CL_PROFILE, /* profile "path" */
   CL_CHECK,   /* check value [for var in range] */
+  CL_RECOMPUTE, /* recompute [var [, mb_var]] [when when] */
   CL_SEND,    /* send name: when the outputs of an action may leave */
   CL_TUNE,    /* tune [var in range] [tries tries] by value */
   CL_OFFLOAD, /* offload [var, mb_var [-> place]] [when] [lead] */
@@ -155,7 +156,8 @@ struct Clause {
   Name var;           /* bound variable, or NULL */
   Span var_at;
   uint32_t slot;      /* (sema) of var, or of a let's name */
-  Expr *value, *mbs, *place, *to, *tries;
+  Expr *value, *mbs, *slices, *place, *to, *tries; /* slices: NULL without */
+  bool forward;       /* CL_PIPE: only run forward */
   Name index;         /* CL_PIPE: of an array of pipes, over `range`; NULL: one pipe */
   Span index_at;
   uint32_t index_slot; /* (sema) */
@@ -168,10 +170,10 @@ struct Clause {
   Entry *entries;
   Fn *fn;
   const char *path;   /* CL_PROFILE, unescaped */
-  Name mb_var;        /* CL_OFFLOAD, CL_PIPE: the microbatch, or NULL; `var` is the stage */
+  Name mb_var;        /* CL_OFFLOAD, CL_RECOMPUTE, CL_PIPE: the microbatch, or NULL; `var` is the stage */
   Span mb_var_at;
   uint32_t mb_slot;   /* (sema) */
-  Expr *when, *lead;  /* CL_OFFLOAD, or NULL */
+  Expr *when, *lead;  /* CL_OFFLOAD, CL_RECOMPUTE; CL_OFFLOAD; or NULL */
 };
 
 typedef struct Require { struct Require *next; Expr *cond; const char *text; } Require; /* text or NULL */

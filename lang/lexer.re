@@ -231,6 +231,8 @@ again:
   "period"             { TOKEN(PERIOD); }
   "rules"              { TOKEN(RULES); }
   "when"               { TOKEN(WHEN); }
+  "recompute"          { TOKEN(RECOMPUTE); }
+  "slices"             { TOKEN(SLICES); }
   "dag"                { TOKEN(DAG); }
   "tie"                { TOKEN(TIE); }
   "overlap"            { TOKEN(OVERLAP); }
@@ -241,7 +243,7 @@ again:
   "offload"            { TOKEN(OFFLOAD); }
   "lead"               { TOKEN(LEAD); }
 
-  "weights" | "stash" | "comm" | "slices" | "finally" | "recompute"
+  "weights" | "stash" | "comm" | "finally"
   | "side" | "group" | "recv" | "wait" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(RESERVED);

@@ -68,11 +68,13 @@ struct Parse {
   uint32_t nopen;
   Span read;                       /* the last token */
   int kind, kind_before;           /* of it, and of the one before it, */
-  Span before;                     /* and where that is */
+  Span read_before;                /* and where that is */
   int word, next_word;             /* keyword of the form before the last token; with it; or 0 */
   Span unclosed;                   /* innermost '(' or '[' over which the last token, a '}', went */
   Span misfit;                     /* first '{' whose '}' stands at a line of smaller indentation */
   uint32_t ninsert;                /* '}' to insert before `held`, see insert_closers */
+  int before;                      /* the last token of the text */
+  bool in_pipe;                    /* it stands between 'pipe NAME' and 'stages' */
   int held;                        /* a token read but not given to the parser yet, or 0 */
   TokenValue held_value;
   Span held_at;
@@ -248,6 +250,16 @@ static Item *new_item(Parse *ps, ItemKind kind, Span at) {
 
 static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 
+static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr *when) {
+  Clause *c = new_clause(ps, CL_RECOMPUTE, at, NULL);
+  c->var = stage.name;
+  c->var_at = stage.at;
+  c->mb_var = mb.name;
+  c->mb_var_at = mb.at;
+  c->when = when;
+  return c;
+}
+
 #define APPEND(list, node)                                                           \
   do {                                                                               \
     void *n_ = (node);                                                               \
@@ -293,6 +305,7 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'"
 %token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
+%token RECOMPUTE "'recompute'" FORWARD "'forward'" SLICES "'slices'"
 %token OVERLAP "'overlap'"
 %token USE "'use'" EXPECTS "'expects'"
 %token OFFLOAD "'offload'" LEAD "'lead'"
@@ -322,10 +335,11 @@ static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 %type <base> base_opt
 %type <op> opref optarget
 %type <head> pipe_head
-%type <expr> period_opt at_opt when_opt tries_opt lead_opt to_opt
+%type <expr> period_opt at_opt when_opt slices_opt tries_opt lead_opt to_opt
 %type <stmt> stmt if_stmt do_stmt indexed
 %type <stmts> stmts block else_opt phased clipped
 %type <phase> phase used_phase
+%type <flag> forward_opt
 %type <entry> entry
 %type <entries> entries
 %type <fn> fn
@@ -438,22 +452,25 @@ clauses:
 ;
 clause:
   RANKS ok expr { $$ = new_clause(ps, CL_RANKS, @$, $3.e); }
-| PIPE ok name array_opt dag_opt STAGES expr MBS expr PLACE name mb_opt ARROW expr replica_opt {
-    $$ = new_clause(ps, CL_PIPE, @$, $7.e);
+| PIPE ok name array_opt forward_opt dag_opt STAGES expr MBS expr slices_opt PLACE name mb_opt ARROW expr
+  replica_opt {
+    $$ = new_clause(ps, CL_PIPE, @$, $8.e);
+    $$->forward = $5;
     $$->name = $3.name;
     $$->name_at = $3.at;
     $$->index = $4.index.name;
     $$->index_at = $4.index.at;
     $$->range = $4.range;
-    $$->dag = $5;
-    $$->mbs = $9.e;
-    $$->var = $11.name;
-    $$->var_at = $11.at;
-    $$->mb_var = $12.name;
-    $$->mb_var_at = $12.at;
-    $$->place = $14.e;
-    $$->root = $15.name;
-    $$->root_at = $15.at;
+    $$->dag = $6;
+    $$->mbs = $10.e;
+    $$->slices = $11.e;
+    $$->var = $13.name;
+    $$->var_at = $13.at;
+    $$->mb_var = $14.name;
+    $$->mb_var_at = $14.at;
+    $$->place = $16.e;
+    $$->root = $17.name;
+    $$->root_at = $17.at;
   }
 | EDGE ok expr ARROW expr for_opt {
     $$ = new_clause(ps, CL_EDGE, @$, $3.e);
@@ -481,6 +498,9 @@ clause:
     $$->var_at = $5.at;
     $$->range = $7;
   }
+| RECOMPUTE ok when_opt { $$ = new_recompute(ps, @$, NO_BINDING, NO_BINDING, $3.e); }
+| RECOMPUTE ok NAME when_opt { $$ = new_recompute(ps, @$, (Binding){$3.name, @3}, NO_BINDING, $4.e); }
+| RECOMPUTE ok NAME ',' name when_opt { $$ = new_recompute(ps, @$, (Binding){$3.name, @3}, $5, $6.e); }
 | SEND ok NAME {
     $$ = new_clause(ps, CL_SEND, @$, NULL);
     $$->name = $3.name;
@@ -519,6 +539,9 @@ entry:
 | EDGE '=' expr { $$ = new_entry(ps, @$, $1.name, @1, $3.e); }
 | error { $$ = NULL; }
 ;
+
+slices_opt: %empty { $$ = (ExprVal){0}; } | SLICES expr { $$ = $2; } ;
+forward_opt: %empty { $$ = false; } | FORWARD { $$ = true; } ;
 
 replica_opt:
   %empty { $$ = (Binding){0}; }
@@ -824,7 +847,7 @@ static void insert_closers(Parse *ps, int token, Span at) {
   uint32_t level = 0; /* how many '{' may be open before the word */
   switch (token) {
   case TOK_RANKS: case TOK_PIPE: case TOK_ORDER: case TOK_TIME: case TOK_BYTES: case TOK_PROFILE:
-  case TOK_CHECK: case TOK_TUNE: case TOK_OFFLOAD: case TOK_TIE:
+  case TOK_CHECK: case TOK_RECOMPUTE: case TOK_TUNE: case TOK_OFFLOAD: case TOK_TIE:
     level = 1;
     break;
   case TOK_SCHEDULE: case TOK_IMPORT:
@@ -878,6 +901,12 @@ static int yylex(YYSTYPE *val, Span *at, Parse *ps) {
     ps->held = 0;
   } else if (!token) {
     token = lex(&ps->lx, &val->token, at);
+    /* A word only there, where no name can stand: 'pipe NAME forward stages'. */
+    bool ends = ps->before == TOK_NAME || ps->before == TOK_NUMBER || ps->before == ')';
+    if (token == TOK_NAME && ps->in_pipe && ends && strcmp(val->token.name, "forward") == 0)
+      token = TOK_FORWARD;
+    ps->in_pipe = token == TOK_PIPE || (ps->in_pipe && token != TOK_STAGES);
+    ps->before = token;
     insert_closers(ps, token, *at);
     if (ps->ninsert) {
       ps->held = token;
@@ -891,7 +920,7 @@ static int yylex(YYSTYPE *val, Span *at, Parse *ps) {
   }
   if (token == TOK_YYEOF || ps->held)
     *at = (Span){ps->lx.file, ps->read.end, ps->read.end};
-  ps->before = ps->read;
+  ps->read_before = ps->read;
   ps->read = *at;
   ps->kind_before = ps->kind;
   ps->kind = token;
@@ -914,8 +943,8 @@ static const short stmt_tokens[] = {
   TOK_OVERLAP, TOK_DO, TOK_IF, TOK_LET, TOK_FN, TOK_USE,
 };
 static const short clause_tokens[] = {
-  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_SEND, TOK_TUNE,
-  TOK_OFFLOAD, TOK_EDGE, TOK_TIE, TOK_LET, TOK_FN,
+  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_SEND, TOK_RECOMPUTE,
+  TOK_TUNE, TOK_OFFLOAD, TOK_EDGE, TOK_TIE, TOK_LET, TOK_FN,
 };
 static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};
 
@@ -960,6 +989,7 @@ static void name_expected(const Expected *all, char *list, size_t list_bytes) {
     want.set[YYTRANSLATE('(')] = want.set[YYTRANSLATE('[')] = want.set[YYTRANSLATE('.')] = false;
   if (expects(all, TOK_OP))
     want.set[YYSYMBOL_ELSE] = want.set[YYTRANSLATE('@')] = want.set[YYTRANSLATE(TOK_WHEN)] = false;
+  want.set[YYTRANSLATE(TOK_FORWARD)] = false; /* between the name of a pipe and 'stages' */
   if (expects(all, TOK_STAGES)) /* and the optional parts of a pipe */
     want.set[YYTRANSLATE('[')] = want.set[YYTRANSLATE(TOK_DAG)] = false;
   if (expects(all, TOK_ARROW) && !expects(all, '*'))
@@ -1086,7 +1116,7 @@ static int yyreport_syntax_error(const yypcontext_t *ctx, Parse *ps) {
   if (ps->lx.diag->errors > ps->errors && got == YYTRANSLATE('}') && expects(&want, TOK_SCHEDULE))
     return 0; /* a '}' too many was reported at what follows it, or recovery took one */
   if (expects(&want, TOK_DOTDOT) && begins_line(ps, at)) /* it lacks where the line before ends */
-    at = (Span){at.file, ps->before.beg, ps->before.end};
+    at = (Span){at.file, ps->read_before.beg, ps->read_before.end};
   char list[512], name[64];
   name_expected(&want, list, sizeof list);
   if (got == YYSYMBOL_NAME || got == YYSYMBOL_NUMBER)

@@ -2,7 +2,7 @@
  * The program that pipec emits and that every engine carries out: constant tables of plain structs.
  *
  * A program has nrank ranks; each has one list of instructions in issue order. Three streams run it:
- * the COMPUTE stream runs F B I W U, the COMM stream SEND_x, RECV_x and REDUCE, the COPY stream OFF
+ * the COMPUTE stream runs F B I W R U, the COMM stream SEND_x, RECV_x and REDUCE, the COPY stream OFF
  * and LOAD, each stream strictly in list order. The streams of a rank meet only through `wait` and
  * `wait_copy`: an instruction starts when so many instructions of this step are completed (0: no wait)
  *
@@ -61,11 +61,13 @@ typedef enum PipePhase { PIPE_WARMUP, PIPE_STEADY, PIPE_FLUSH, PIPE_NPHASES } Pi
 /* What a pool's slots hold. OUT and IN are the two ends of a transfer, LOCAL a boundary tensor
  * between two stages of one rank. */
 typedef enum PipeClass {
-  PIPE_ACT,   /* stash of a forward, until its last backward */
+  PIPE_ACT,   /* stash of a forward, until its last backward; forward-only: while it runs, in slices
+                 until the last slice of the microbatch has run */
   PIPE_GOUT,  /* gradient outputs held from I to W */
   PIPE_OUT,   /* boundary tensor from its producer until the SEND has completed */
   PIPE_IN,    /* receive slot, from the RECV until the consumer has completed */
   PIPE_LOCAL, /* boundary tensor from its producer to its consumer on the same rank */
+  PIPE_KEEP,  /* input of a forward that is recomputed, until R; no bytes on the first stage */
   PIPE_HOST,  /* stash in host memory, from OFF to LOAD */
   PIPE_GUEST, /* stash of another rank, from its OFF to its LOAD: only that rank's COPY stream uses it */
   PIPE_NCLASSES
@@ -76,14 +78,15 @@ typedef struct PipeInstr {
   uint8_t phase;  /* PipePhase */
   uint16_t group; /* further instructions after this one that are one action with it; 0 */
   uint32_t stage; /* row of PipeProgram.stage: the stage on THIS rank that the op belongs to */
-  uint32_t mb;    /* microbatch. U: one whose gradient it applies, or PIPE_NONE; REDUCE: PIPE_NONE */
+  uint32_t mb;    /* microbatch, or unit (PipeProgram.slices). U: one whose gradient it applies, or
+                     PIPE_NONE; REDUCE: PIPE_NONE */
   uint32_t peer;  /* SEND, RECV: the other rank; OFF, LOAD: the rank with slot `keep`, if not this
                      one, which takes no part; else PIPE_NONE */
-  uint32_t act;   /* F B I W OFF LOAD: slot of class ACT; else PIPE_NONE */
+  uint32_t act;   /* F B I W R OFF LOAD: slot of class ACT; else PIPE_NONE */
   uint32_t gout;  /* I W: slot of class GOUT; else PIPE_NONE */
-  uint32_t keep;  /* further slot that the op keeps for later, or gives back: OFF, LOAD: of class
-                     HOST, or GUEST on the peer; of a SEND or RECV its row of PipeProgram.edge, if
-                     there is that table; else PIPE_NONE */
+  uint32_t keep;  /* further slot that the op keeps for later, or gives back: R, and F of what it
+                     recomputes: of class KEEP; OFF, LOAD: of class HOST, or GUEST on the peer; of a
+                     SEND or RECV its row of PipeProgram.edge, if there is that table; else PIPE_NONE */
   uint32_t in;    /* slot read: x of F, dy of B and I, payload of SEND; PIPE_NONE at the ends. Of an
                      op that reads several: where they begin in PipeRank.list */
   uint32_t out;   /* slot written: y of F, dx of B and I, payload of RECV; in the same way */
@@ -94,10 +97,10 @@ typedef struct PipeInstr {
 
 typedef struct PipePool {
   uint32_t cls;   /* PipeClass */
-  uint32_t stage; /* ACT, GOUT, HOST, GUEST: a stage whose stashes it holds; OUT, IN, LOCAL: the stage whose
+  uint32_t stage; /* ACT, GOUT, KEEP, HOST, GUEST: a stage whose stashes it holds; OUT, IN, LOCAL: the stage whose
                      output it holds, or the gradient of that output. All users have its size */
   uint32_t first; /* its slots are first .. first + count - 1 */
-  uint32_t count; /* > 0; for ACT, GOUT and LOCAL exactly the peak of live slots */
+  uint32_t count; /* > 0; for ACT, GOUT, KEEP and LOCAL exactly the peak of live slots */
   uint64_t bytes; /* of each slot; 0 when the program has no sizes */
   uint32_t skip;  /* OUT, IN, LOCAL: 1 if its tensors pass edges that are not of the chain */
   uint32_t zero;
@@ -115,13 +118,13 @@ typedef struct PipeStage {
                      depends on the microbatch, PIPE_MANY: the tables of PipeGraph say it */
   uint32_t model;   /* stage of the model that it runs, 0 .. nmodel - 1 */
   uint32_t replica; /* next row with the same model stage, round in a circle; itself if alone */
-  uint32_t mb0, nmb; /* its microbatches are mb0 .. mb0 + nmb - 1, or with PipeGraph.row those of
+  uint32_t mb0, nmb; /* its microbatches, or units, are mb0 .. mb0 + nmb - 1, or with PipeGraph.row those of
                         them that it says */
   uint32_t nin, nout; /* tensors that its forward reads and writes: its edges */
   uint32_t tied;      /* shares weights with other stages: the first row on its rank that shares them,
                          whose TIE is for all of them; PIPE_NONE: it shares none */
   uint32_t tie;       /* of such a first row: that of the next rank, round in a circle */
-  uint64_t act_bytes, gout_bytes; /* of one microbatch */
+  uint64_t act_bytes, gout_bytes; /* of one microbatch, or unit; and so on */
   uint64_t boundary_bytes;        /* its output, = the input of `next`, = their gradients; one mb */
   uint64_t edge_bytes;            /* the same of each edge to a stage that is not the next */
   uint64_t tied_bytes;            /* so much of its gradient, from the start, is of shared weights */
@@ -148,7 +151,7 @@ typedef struct PipeGraph {
   const PipeStage *stage;
   const PipeEdge *edge;  /* NULL: chains */
   const uint32_t *row;   /* NULL: chains */
-  uint32_t nmb;
+  uint32_t nmb, slices;  /* of PipeProgram */
 } PipeGraph;
 
 typedef struct PipeRank {
@@ -178,6 +181,12 @@ typedef struct PipeProgram {
   uint32_t nmodel;        /* stages of the model: nstage, but for replicas */
   uint32_t sized;         /* 1: all bytes are given and the engine holds the model to them */
   uint32_t timed;         /* 1: times are ns; 0: abstract units */
+  uint32_t slices;        /* > 1: each microbatch goes through in so many slices, and everything that
+                             counts microbatches here, nmb and mb0 of the stages and mb of the
+                             instructions, counts units: unit u is slice u % slices of microbatch
+                             u / slices. A slice goes forward after those before it, and reads their
+                             stashes; backward after those behind it. 0 and 1: there are none */
+  uint32_t forward;       /* 1: there are only F and their transfers; no gradients, no updates */
   uint32_t slots;         /* most receive slots that any channel needed */
   uint64_t makespan;      /* predicted, one step, from the first start to the last end */
   uint64_t ideal;         /* the same with transfers that never wait for a stream or a slot */
@@ -194,7 +203,9 @@ typedef struct PipeProgram {
 PIPE_STATIC_ASSERT(sizeof(PipeInstr) == 48, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipePool) == 32, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeStage) == 48 + 9 * 8 + 8 * PIPE_NOPS + 8, "ABI");
-PIPE_STATIC_ASSERT(PIPE_NOPS == 13, "a new instruction is a new ABI");
+PIPE_STATIC_ASSERT(PIPE_NOPS == 14, "a new instruction is a new ABI");
+
+static inline uint32_t pipe_slices(const PipeProgram *p) { return p->slices > 1 ? p->slices : 1; }
 
 /* An instruction that touches no slot, has no peer and waits for nothing. */
 static inline PipeInstr pipe_instr(PipeOp op, uint32_t stage, uint32_t mb) {
@@ -208,7 +219,7 @@ static inline PipeInstr pipe_instr(PipeOp op, uint32_t stage, uint32_t mb) {
   PIPE_STATIC_ASSERT((v) == PIPE_ABI, "pipec and pipe_instr.h differ: recompile the .pipe file")
 
 /* Text of an op ("SEND_F"), its stream, its columns. Defined in pipe_sim.c. */
-typedef enum PipeTensor { PIPE_T_NONE, PIPE_T_X, PIPE_T_Y, PIPE_T_DY, PIPE_T_DX } PipeTensor;
+typedef enum PipeTensor { PIPE_T_NONE, PIPE_T_X, PIPE_T_Y, PIPE_T_DY, PIPE_T_DX, PIPE_T_SCRATCH } PipeTensor;
 typedef struct PipeOpInfo {
   const char *text;
   uint8_t comm;   /* 1: COMM stream */
@@ -229,6 +240,8 @@ static inline uint32_t pipe_wait_for(const PipeInstr *c, PipeOn on) {
 /* Writes "2SEND_F13" (or "0U") with a NUL into buf[PIPE_OP_TEXT]; returns its length. */
 #define PIPE_OP_TEXT 48
 int pipe_op_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb);
+/* The same of unit `mb` of a program with `slices`: "2F3.1" is slice 1 of microbatch 3. */
+int pipe_unit_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb, uint32_t slices);
 
 /* The row at the other end of SEND or RECV c; PIPE_NONE if there is none. c->stage, and with tables
  * c->keep and c->mb, must be in range. */
@@ -243,7 +256,7 @@ static inline uint32_t pipe_other_end(PipeGraph g, const PipeInstr *c) {
  * says the other end: "0SEND_F3>4" goes to stage 4, "4RECV_F3<0" comes from stage 0. */
 int pipe_instr_text(char *buf, PipeGraph g, const PipeInstr *c);
 static inline PipeGraph pipe_graph(const PipeProgram *p) {
-  PipeGraph g = {p->stage, p->edge, p->row, p->nmb};
+  PipeGraph g = {p->stage, p->edge, p->row, p->nmb, p->slices};
   return g;
 }
 

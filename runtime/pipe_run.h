@@ -45,6 +45,8 @@ typedef struct PrSizes {
  *   B       dy act weight       dx, adds to grad
  *   I       dy act weight       dx gout
  *   W       act gout            adds to grad
+ *   R       x weight            act, as F has: `forward` again, from a copy of x. y and *loss are there
+ *                               as in F, and go nowhere
  *   U       grad                weight opt; must leave grad zero. mb: PIPE_NONE if the text names none
  *   REDUCE, TIE  go through `reduce` and `tie` instead
  *
@@ -56,6 +58,10 @@ typedef struct PrSizes {
  * of a microbatch is the sum of what they write, in ascending order.
  *
  * x is valid only during F and dy only during B or I: keep in act or gout what is needed later.
+ * With slices (PipeProgram.slices) an op is of slice `slice` of microbatch mb, and all tensors are of
+ * one slice. past[0] .. past[slice - 1] are the stashes of the slices before it, in F, B and I: F reads
+ * them (keys and values), B and I may add to them what the earlier slice's own backward, which comes
+ * later, then reads. past is NULL for slice 0, and in W and U.
  * `stage` and `nstage` count stages of the model; replicas of a stage see the same number, other
  * microbatches, and their own weight, grad and opt.
  * `first_grad` is 1 for the first B or W of the stage in this step, or since its last U. Bits of the result may depend
@@ -63,10 +69,12 @@ typedef struct PrSizes {
 typedef struct PrCall {
   PipeOp op;
   uint32_t rank, stage, nstage, mb, nmb;
+  uint32_t slice, nslice; /* 0 and 1 without slices */
   uint64_t step;
   const void *x, *dy;
   void *y, *dx, *act, *gout, *weight, *grad, *opt, *work;
-  double *loss;
+  void *const *past;
+  double *loss; /* of the slice: that of a microbatch is their sum */
   int first_grad;
   uint32_t nx, ny;
   const void *const *xs, *const *dys; /* [nx], [ny]; NULL where x, dy are of no use */
@@ -80,12 +88,13 @@ typedef struct PrModel {
   void *self;
   uint32_t nstage; /* must equal the program's nmodel */
   PrSizes (*sizes)(void *self, uint32_t stage);
-  int (*init)(void *self, uint32_t stage, void *weight, void *opt); /* grad and opt come zeroed */
-  int (*forward)(void *self, const PrCall *c);
+  int (*init)(void *self, uint32_t stage, void *weight, void *opt); /* grad and opt come zeroed; opt
+                            is NULL if the program is forward-only: it has no gradients either */
+  int (*forward)(void *self, const PrCall *c); /* F and R: the same bits both times */
   int (*backward)(void *self, const PrCall *c);        /* B; may be NULL if the program has none */
   int (*backward_input)(void *self, const PrCall *c);  /* I; same */
   int (*backward_weight)(void *self, const PrCall *c); /* W; same */
-  int (*update)(void *self, const PrCall *c);          /* U */
+  int (*update)(void *self, const PrCall *c);          /* U; may be NULL if forward-only */
   /* REDUCE: adds up grad[0] .. grad[n-1] of `stage`, in this order, and leaves the sum in each. NULL
    * if the program has no replicas. No other callback of the stage runs meanwhile. */
   int (*reduce)(void *self, uint32_t stage, void *const *grad, uint32_t n);
@@ -97,6 +106,7 @@ typedef struct PrModel {
    * or side by side: none needs what another makes, and they share only `work` and, on one stage,
    * weight and grad. NULL: they are called one after the other. */
   int (*overlap)(void *self, const PrCall *c, uint32_t n);
+  uint32_t nslice; /* must equal the program's slices; 0 is 1: whole microbatches */
 } PrModel;
 
 /* All zero is the default. */

@@ -23,7 +23,7 @@ const PipeOpInfo pipe_op_info[PIPE_NOPS] = {
 
 const char *const pipe_phase_name[PIPE_NPHASES] = {"warmup", "steady", "flush"};
 const char *const pipe_class_name[PIPE_NCLASSES] = {"act",   "gout", "out",  "in",
-                                                    "local", "host", "guest"};
+                                                    "local", "keep", "host", "guest"};
 
 int pipe_op_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb) {
   const char *text = (unsigned)op < PIPE_NOPS ? pipe_op_info[op].text : "?";
@@ -32,8 +32,17 @@ int pipe_op_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb) {
   return snprintf(buf, PIPE_OP_TEXT, "%u%s%u", stage, text, mb);
 }
 
+int pipe_unit_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb, uint32_t slices) {
+  if (slices <= 1 || mb == PIPE_NONE)
+    return pipe_op_text(buf, op, stage, mb);
+  if (op == PIPE_U) /* of a whole microbatch */
+    return pipe_op_text(buf, op, stage, mb / slices);
+  return snprintf(buf, PIPE_OP_TEXT, "%u%s%u.%u", stage,
+                  (unsigned)op < PIPE_NOPS ? pipe_op_info[op].text : "?", mb / slices, mb % slices);
+}
+
 int pipe_instr_text(char *buf, PipeGraph g, const PipeInstr *c) {
-  int n = pipe_op_text(buf, (PipeOp)c->op, c->stage, c->mb);
+  int n = pipe_unit_text(buf, (PipeOp)c->op, c->stage, c->mb, g.slices);
   const PipeStage *s = &g.stage[c->stage];
   bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
   bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
@@ -174,7 +183,7 @@ static bool same_transfer(const Machine *m, const PipeInstr *send, const PipeIns
                                    : recv->op == PIPE_RECV_B && recv->stage == s->prev;
   return recv->op == (send->op == PIPE_SEND_F ? PIPE_RECV_F : PIPE_RECV_B) &&
          send->keep == recv->keep &&
-         recv->stage == pipe_other_end((PipeGraph){in->stage, in->edge, in->row, in->nmb}, send);
+         recv->stage == pipe_other_end((PipeGraph){in->stage, in->edge, in->row, in->nmb, 1}, send);
 }
 
 static void complete_comm(Machine *m, uint32_t r, uint64_t start, uint64_t end) {

@@ -76,17 +76,19 @@ static void *const *tensors(const RankRun *k, uint32_t at, uint32_t n) {
 
 /* Instructions */
 
-/* What the callback of one op gets. */
-static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step) {
+/* What the callback of one op gets. lost: where R puts its loss. */
+static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, double *lost) {
   const PipeInstr *c = &k->t->instr[at->index];
   const StageRun *s = &run->stage[c->stage];
   const PipeStage *g = &run->p->stage[c->stage];
+  uint32_t slices = pipe_slices(run->p);
   PrCall a = {.op = (PipeOp)c->op,
               .rank = k->id,
               .stage = g->model,
               .nstage = run->p->nmodel,
               .mb = c->mb,
-              .nmb = run->p->nmb,
+              .nmb = run->p->nmb / slices,
+              .nslice = slices,
               .step = step,
               .work = k->work,
               .first_grad = (int)at->first_grad,
@@ -102,6 +104,13 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
     a.act = k->slot[c->act];
   if (c->gout != PIPE_NONE)
     a.gout = k->slot[c->gout];
+  if (slices > 1 && c->mb != PIPE_NONE) {
+    a.mb = c->mb / slices;
+    a.slice = c->mb % slices;
+    if (a.slice > 0 && c->op != PIPE_W)
+      a.past = &s->act[c->mb - a.slice - g->mb0];
+  }
+
   switch ((PipeOp)c->op) {
   case PIPE_F:
     a.x = in;
@@ -113,6 +122,17 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
       a.loss = &run->loss[step & 1][(size_t)s->sink * run->p->nmb + c->mb];
       *a.loss = 0;
     }
+    if (c->keep != PIPE_NONE && in)
+      memcpy(k->slot[c->keep], in, pr_class_bytes(run, c->stage, PIPE_KEEP, 0));
+    break;
+  case PIPE_R:
+    a.xs = g->nin ? (const void *const *)&k->slot[c->keep] : NULL;
+    a.x = g->nin ? *a.xs : NULL;
+    a.y = out;
+    a.ys = outs;
+    a.weight = s->weight;
+    if (g->next == PIPE_NONE)
+      a.loss = lost;
     break;
   case PIPE_B:
     a.dy = in;
@@ -144,7 +164,8 @@ static int call_model(const PrModel *m, const PrCall *a, uint32_t n) {
   if (n > 1)
     return m->overlap(m->self, a, n);
   switch (a->op) {
-  case PIPE_F: return m->forward(m->self, a);
+  case PIPE_F:
+  case PIPE_R: return m->forward(m->self, a);
   case PIPE_B: return m->backward(m->self, a);
   case PIPE_I: return m->backward_input(m->self, a);
   case PIPE_W: return m->backward_weight(m->self, a);
@@ -156,7 +177,7 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
   const PipeInstr *c = &k->t->instr[at->index];
   *n = run->m.overlap && c->group > 0 ? c->group + 1u : 1;
   for (uint32_t i = 0; i < *n; i++)
-    k->call[i] = call_of(run, k, &at[i], step);
+    k->call[i] = call_of(run, k, &at[i], step, &k->lost[i]);
   uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
   int code = call_model(&run->m, k->call, *n);
   uint64_t took = k->span ? pr_now() - run->epoch_ns - start : 0;
@@ -201,8 +222,7 @@ PrStatus pr_transfer(PrRun *run, const Chan *ch) {
   uint64_t start = trace ? pr_now() - run->epoch_ns : 0;
   uint32_t owner = a->op == PIPE_SEND_F ? a->stage : stage;
   bool skip = run->p->edge && run->p->edge[a->keep].skip;
-  memcpy(dst->slot[b->out], src->slot[a->in],
-         pr_class_bytes(&run->stage[owner].size, PIPE_OUT, skip));
+  memcpy(dst->slot[b->out], src->slot[a->in], pr_class_bytes(run, owner, PIPE_OUT, skip));
   if (trace) {
     PrSpan span = {start, pr_now() - run->epoch_ns};
     *pr_span(run, src, send->step, (uint32_t)(a - src->t->instr)) = span;
@@ -251,7 +271,7 @@ static bool lay_out_slots(PrRun *run, RankRun *k, char *at, bool host, uint64_t 
   const uint64_t limit = UINT64_C(1) << 60;
   for (uint32_t i = 0; i < k->t->npool; i++) {
     const PipePool *l = &k->t->pool[i];
-    uint64_t bytes = pr_round(pr_class_bytes(&run->stage[l->stage].size, l->cls, l->skip));
+    uint64_t bytes = pr_round(pr_class_bytes(run, l->stage, l->cls, l->skip));
     if ((l->cls == PIPE_HOST) != host)
       continue;
     if (*used > limit || (bytes && l->count > (limit - *used) / bytes))
@@ -306,11 +326,12 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
   for (uint32_t i = 0; i < t->ninstr; i++)
     most = t->instr[i].group + 1u > most ? t->instr[i].group + 1u : most;
   k->call = calloc(most, sizeof *k->call);
+  k->lost = calloc(most, sizeof *k->lost);
   k->slot = calloc((size_t)t->nslot + 1, sizeof *k->slot);
   /* A line more than needed: a buffer of no bytes at the end has an address, too. */
   k->block = aligned_alloc(PR_LINE, k->bytes + PR_LINE);
   k->listed = calloc((size_t)t->nlist + 1, sizeof *k->listed);
-  bool ok = k->slot && k->listed && k->block && k->call;
+  bool ok = k->slot && k->listed && k->block && k->call && k->lost;
   if (k->ncopy > 0) {
     k->host = aligned_alloc(PR_LINE, k->host_bytes + PR_LINE);
     ok = ok && k->host;
@@ -338,7 +359,7 @@ PrStatus pr_init_rank(PrRun *run, RankRun *k) {
   for (uint32_t i = 0; i < k->nstage; i++) {
     uint32_t s = k->stage[i];
     int code = run->m.init(run->m.self, run->p->stage[s].model, run->stage[s].weight,
-                           run->stage[s].opt);
+                           run->p->forward ? NULL : run->stage[s].opt);
     if (code)
       return pr_fail(run, PR_E_MODEL, "model: init of stage %u returned %d", s, code);
   }
@@ -524,6 +545,25 @@ static PrStatus take_streams(PrRun *run) {
   return ok ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for the streams of the ranks");
 }
 
+/* With slices, where the stash of every unit lies: its forward takes the same slot in every step. */
+static PrStatus take_stashes(PrRun *run) {
+  const PipeProgram *p = run->p;
+  if (pipe_slices(p) == 1)
+    return PR_OK;
+  void **act = run->act = calloc((size_t)p->nmodel * p->nmb, sizeof *act);
+  if (!act)
+    return pr_fail(run, PR_E_MEMORY, "no memory for %u units", p->nmb);
+  for (uint32_t s = 0; s < p->nstage; act += p->stage[s++].nmb)
+    run->stage[s].act = act;
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+      const PipeInstr *c = &p->rank[r].instr[i];
+      if (c->op == PIPE_F)
+        run->stage[c->stage].act[c->mb - p->stage[c->stage].mb0] = run->rank[r].slot[c->act];
+    }
+  return PR_OK;
+}
+
 /* Runs */
 
 /* The stages of the model without output, ascending: rows 0 .. nmodel - 1 are the first of each. */
@@ -573,7 +613,7 @@ static PrStatus open_run(PrRun *run) {
   for (uint32_t r = 0; r < p->nrank; r++)
     if ((st = take_memory(run, &run->rank[r])))
       return st;
-  if ((st = take_sums(run)))
+  if ((st = take_sums(run)) || (st = take_stashes(run)))
     return st;
   run->epoch_ns = pr_now();
   if (!o->seed)
@@ -613,28 +653,35 @@ PrStatus pr_steps(PrRun *run, uint64_t n) {
   return run->o.seed ? seeded_steps(run, n) : threads_steps(run, n);
 }
 
-/* Of a microbatch: the sum over the stages without output. */
+/* Of a microbatch: the sum over its slices, and over the stages without output. */
 static double loss_of(const PrRun *run, const double *loss, uint32_t mb) {
-  double sum = loss[mb];
-  for (uint32_t k = 1; k < run->nsink; k++)
-    sum += loss[(size_t)k * run->p->nmb + mb];
+  uint32_t slices = pipe_slices(run->p);
+  double sum = 0;
+  for (uint32_t k = 0; k < run->nsink; k++) {
+    const double *of = &loss[(size_t)k * run->p->nmb + (size_t)mb * slices];
+    double one = of[0];
+    for (uint32_t q = 1; q < slices; q++)
+      one += of[q];
+    sum = k ? sum + one : one;
+  }
   return sum;
+}
+
+double pr_loss_mb(const PrRun *run, uint32_t mb) {
+  if (run->loss_steps == 0 || mb >= run->p->nmb / pipe_slices(run->p))
+    return NAN;
+  return loss_of(run, run->loss[(run->loss_steps - 1) & 1], mb);
 }
 
 double pr_loss(const PrRun *run) {
   if (run->loss_steps == 0)
     return NAN;
   const double *loss = run->loss[(run->loss_steps - 1) & 1];
+  uint32_t nmb = run->p->nmb / pipe_slices(run->p);
   double sum = 0;
-  for (uint32_t m = 0; m < run->p->nmb; m++)
+  for (uint32_t m = 0; m < nmb; m++)
     sum += loss_of(run, loss, m);
-  return sum / run->p->nmb;
-}
-
-double pr_loss_mb(const PrRun *run, uint32_t mb) {
-  if (run->loss_steps == 0 || mb >= run->p->nmb)
-    return NAN;
-  return loss_of(run, run->loss[(run->loss_steps - 1) & 1], mb);
+  return sum / nmb;
 }
 
 void *pr_weight(PrRun *run, uint32_t stage) {
@@ -665,6 +712,7 @@ void pr_close(PrRun *run) {
     free(k->slot);
     free(k->listed);
     free(k->call);
+    free(k->lost);
     free(k->block);
     free(k->span);
     free(k->view);
@@ -673,6 +721,7 @@ void pr_close(PrRun *run) {
   free(run->chan);
   free(run->coll);
   free(run->coll_block);
+  free(run->act);
   free(run->stage);
   free(run->rank_stage);
   free(run->loss[0]);

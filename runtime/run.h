@@ -111,6 +111,7 @@ typedef struct RankRun {
   void **listed;  /* [nlist] those of PipeRank.list */
   PrCall *call;   /* room for those of the largest action */
   void *work;
+  double *lost; /* the losses that the Rs of an action compute again */
   PrSpan *span; /* ring of trace_slots steps, [ninstr] each; NULL without trace */
   PrSpan *view; /* trace.c: the steps kept, oldest first */
   PrRun *run;
@@ -122,6 +123,7 @@ typedef struct RankRun {
 typedef struct StageRun {
   PrSizes size;
   void *weight, *grad, *opt;
+  void **act; /* [nmb] with slices: the stash of each unit, from mb0 on */
   uint32_t sink; /* number among the stages of the model without output; PIPE_NONE */
 } StageRun;
 
@@ -140,7 +142,8 @@ struct PrRun {
   uint32_t loss_rank;   /* has the last stage */
   uint32_t nsink;       /* stages without output */
   bool free_running;    /* as asked for, and possible */
-  double *loss[2];      /* [nsink * nmb]; step n writes loss[n & 1] */
+  double *loss[2];      /* [nsink * nmb], by unit; step n writes loss[n & 1] */
+  void **act;           /* with slices: of StageRun.act */
   uint64_t loss_steps;  /* steps whose losses are complete */
   uint64_t epoch_ns;    /* what spans count from */
   uint64_t trace_slots; /* of each ring */
@@ -167,13 +170,18 @@ struct PrRun {
 /* Bytes that a tensor of n bytes is accounted with. */
 static inline uint64_t pr_round(uint64_t n) { return (n + PR_LINE - 1) / PR_LINE * PR_LINE; }
 
-/* Bytes of what a slot of class cls holds, for a stage of size z; skip: of PipePool. */
-static inline uint64_t pr_class_bytes(const PrSizes *z, uint32_t cls, uint32_t skip) {
+/* Bytes of what a slot of class cls holds, for a row of the stage table; skip: of PipePool. */
+static inline uint64_t pr_class_bytes(const PrRun *run, uint32_t stage, uint32_t cls, uint32_t skip) {
+  const PrSizes *z = &run->stage[stage].size;
   switch ((PipeClass)cls) {
   case PIPE_ACT:
   case PIPE_HOST:
   case PIPE_GUEST: return z->act;
   case PIPE_GOUT: return z->gout;
+  case PIPE_KEEP: { /* only chains recompute */
+    uint32_t prev = run->p->stage[stage].prev;
+    return prev == PIPE_NONE || run->p->edge ? 0 : run->stage[prev].size.boundary;
+  }
   default: return skip ? z->edge : z->boundary;
   }
 }

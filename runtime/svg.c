@@ -40,6 +40,7 @@ const SvgLook svg_look[PIPE_NOPS] = {
     [PIPE_B] = {"#1b6a54", "#ffffff", "backward"},
     [PIPE_I] = {"#3fa183", "#06231a", "input gradient"},
     [PIPE_W] = {"#f9dd8c", "#33270a", "weight gradient"},
+    [PIPE_R] = {"#c4a7d6", "#24122f", "recomputed forward"},
     [PIPE_U] = {"#3a1730", "#ffffff", "update"},
     [PIPE_OFF] = {"#c2793a", "#000000", "to host"}, /* in the lane under the row */
     [PIPE_LOAD] = {"#5b52a3", "#ffffff", "from host"},
@@ -104,10 +105,7 @@ static double rows_height(const Page *g) {
 
 /* Drawn width of an op's label at the page's label size, with room beside it. */
 static double label_width(const Page *g, uint32_t mb) {
-  int digits = 1;
-  for (; mb != PIPE_NONE && mb >= 10; mb /= 10)
-    digits++;
-  return digits * 0.58 * g->label + 2;
+  return svg_letters(g->p, mb) * 0.58 * g->label + 2;
 }
 
 static const PipeStage *stage_of(const PipeProgram *p, const PipeInstr *in) {
@@ -382,8 +380,12 @@ static void draw_labels(const Page *g, const Panel *n, double top) {
           continue;
         if (in->mb == PIPE_NONE)
           emit(g, "<text x=\"~\" y=\"~\">$</text>\n", x + inset(w) / 2, y, pipe_op_info[op].text);
+        else if (g->p->slices > 1 && op != PIPE_U)
+          emit(g, "<text x=\"~\" y=\"~\">#.#</text>\n", x + inset(w) / 2, y,
+               (unsigned)(in->mb / g->p->slices), (unsigned)(in->mb % g->p->slices));
         else
-          emit(g, "<text x=\"~\" y=\"~\">#</text>\n", x + inset(w) / 2, y, (unsigned)in->mb);
+          emit(g, "<text x=\"~\" y=\"~\">#</text>\n", x + inset(w) / 2, y,
+               (unsigned)(in->mb / pipe_slices(g->p)));
       }
     }
     emit(g, "</g>\n");
@@ -731,7 +733,7 @@ static void lay_out(Page *g, Panel *n, int npanel) {
   }
   extent = extent > 0 ? extent : 1;
   double mean = nop > 0 && busy > 0 ? busy / nop : extent;
-  int digits = 1; /* of the last stage, then of the last microbatch */
+  int digits = 1; /* of the last stage */
   for (uint32_t k = p->nstage ? p->nstage - 1 : 0; k >= 10; k /= 10)
     digits++;
   g->left = MARGIN + 50;
@@ -753,10 +755,8 @@ static void lay_out(Page *g, Panel *n, int npanel) {
     g->curve = g->row < 17 ? 0 : g->row;
   g->lane = g->row < 13 ? 0 : g->lane;
   g->gap = g->arrows ? 10 : g->row >= 13 ? 3 : g->row * 0.2;
-  digits = 1;
-  for (uint32_t m = p->nmb ? p->nmb - 1 : 0; m >= 10; m /= 10)
-    digits++;
-  g->label = fmax(6, fmin(fmin(10.5, g->row * 0.45), (mean * g->px - 2) / (digits * 0.58)));
+  double letters = svg_letters(p, p->nmb ? p->nmb - 1 : 0);
+  g->label = fmax(6, fmin(fmin(10.5, g->row * 0.45), (mean * g->px - 2) / (letters * 0.58)));
   for (int k = 0; k < npanel; k++) {
     n[k].dense = mean * g->px < DENSE_PX;
     n[k].phases = has_phases(p, n[k].track);
@@ -799,12 +799,14 @@ int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
        "viewBox=\"0 0 ~ ~\">\n<title>$ $</title>\n",
        width, height, width, height, p->name, p->params);
   draw_style(&g);
+  uint32_t nmb = p->nmb / pipe_slices(p);
   emit(&g, "<rect width=\"~\" height=\"~\" fill=\"white\"/>\n", width, height);
   emit(&g,
        "<text class=\"title\" x=\"~\" y=\"~\">$<tspan class=\"fact\" dx=\"10\">$ \302\267 "
-       "# rank$, # stage$, # microbatch$</tspan></text>\n",
+       "# rank$, # stage$, # microbatch$$</tspan></text>\n",
        g.left, y, p->name, p->params, (unsigned)p->nrank, p->nrank == 1 ? "" : "s",
-       (unsigned)p->nstage, p->nstage == 1 ? "" : "s", (unsigned)p->nmb, p->nmb == 1 ? "" : "es");
+       (unsigned)p->nstage, p->nstage == 1 ? "" : "s", (unsigned)nmb, nmb == 1 ? "" : "es",
+       p->slices > 1 ? " in slices" : "");
   y += 22;
   for (int i = 0; i < ntrack && ok; i++) {
     ok = draw_panel(&g, &n[i], y, i == ntrack - 1);

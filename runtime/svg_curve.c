@@ -3,8 +3,8 @@
  * ops of a stream run one after another: what ops of COMPUTE and of COPY take at their start and give
  * back at their end. One merge of them gives the steps; linear in instructions.
  *
- * What is always there is the proved bytes of the rank less the room of its ACT and GOUT pools. So
- * the curve never passes the proved line, and touches it when both pools are full at once. */
+ * What is always there is the proved bytes of the rank less the room of its ACT, GOUT and KEEP pools.
+ * So the curve never passes the proved line, and touches it when they are full at once. */
 #include "svg_curve.h"
 
 #include <stdarg.h>
@@ -30,6 +30,12 @@ static uint64_t amount(const PipeProgram *p, const PipeInstr *in, bool taken) {
   uint64_t n = 0;
   if (k->act == sign && in->act != PIPE_NONE)
     n += p->sized ? round64(s->act_bytes) : 1;
+  bool last = p->forward && (in->mb + 1) % pipe_slices(p) == 0;      /* of its microbatch */
+  if (!taken && in->op == PIPE_F && (in->keep != PIPE_NONE || last)) /* stashes end with it */
+    n += (p->sized ? round64(s->act_bytes) : 1) * (last ? pipe_slices(p) : 1);
+  bool kept = in->keep != PIPE_NONE && (in->op == PIPE_F || in->op == PIPE_R);
+  if (p->sized && kept && s->prev != PIPE_NONE && taken == (in->op == PIPE_F))
+    n += round64(p->stage[s->prev].boundary_bytes);
   if (k->gout == sign && in->gout != PIPE_NONE && p->sized)
     n += round64(s->gout_bytes);
   return n;
@@ -39,7 +45,7 @@ static uint64_t always(const PipeProgram *p, uint32_t r) {
   uint64_t n = p->rank[r].bytes;
   for (uint32_t i = 0; i < p->rank[r].npool; i++) {
     const PipePool *q = &p->rank[r].pool[i];
-    if (q->cls == PIPE_ACT || q->cls == PIPE_GOUT)
+    if (q->cls == PIPE_ACT || q->cls == PIPE_GOUT || q->cls == PIPE_KEEP)
       n -= q->count * round64(q->bytes);
   }
   return p->sized ? n : 0;

@@ -4,12 +4,25 @@
 #include "svg_text.h"
 
 #include <math.h>
-#include <stdint.h>
 #include <string.h>
 
 static const SvgUnit time_unit[] = {{1e9, "s"}, {1e6, "ms"}, {1e3, "\302\265s"}, {1, "ns"}};
 static const SvgUnit plain_unit = {1, "units"};
 static const SvgUnit byte_unit[] = {{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}, {1, "B"}};
+
+double svg_letters(const PipeProgram *p, uint32_t mb) {
+  double digits = 1;
+  if (mb != PIPE_NONE && p->slices > 1) {
+    digits = 1.5;
+    for (uint32_t q = mb % p->slices; q >= 10; q /= 10)
+      digits++;
+    mb /= p->slices;
+    digits++;
+  }
+  for (; mb != PIPE_NONE && mb >= 10; mb /= 10)
+    digits++;
+  return digits;
+}
 
 const char *svg_fixed(char buf[SVG_NUMBER], double v, int decimals, bool trim) {
   long long one = 1;

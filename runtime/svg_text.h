@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "pipe_instr.h"
+
 enum { SVG_NUMBER = 64 }; /* room for any number with its unit; what does not fit is cut */
 
 typedef struct SvgUnit {
@@ -26,6 +28,9 @@ const char *svg_fixed(char buf[SVG_NUMBER], double v, int decimals, bool trim);
 const char *svg_digits(char buf[SVG_NUMBER], double v, int digits, bool trim);
 const char *svg_time(char buf[SVG_NUMBER], double v, int timed); /* "1.234 ms", "33 units" */
 const char *svg_percent(char buf[SVG_NUMBER], double share);     /* .273: "27.3 %" */
+
+/* Letters of an op's label: its microbatch, with slices "3.1", or the letter of U. */
+double svg_letters(const PipeProgram *p, uint32_t mb);
 
 /* Writes fmt, with ~ for a double (a coordinate, in hundredths), $ for a string, escaped, with '?'
  * for what XML 1.0 does not allow, and # for an unsigned. */

@@ -95,7 +95,9 @@ static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
   put_us(f, "dur", end > start ? end - start : 0);
   fprintf(f, ",\"args\":{\"stage\":%u", in->stage);
   if (in->mb != PIPE_NONE)
-    fprintf(f, ",\"mb\":%u", in->mb);
+    fprintf(f, ",\"mb\":%u", in->mb / pipe_slices(p));
+  if (in->mb != PIPE_NONE && p->slices > 1 && in->op != PIPE_U)
+    fprintf(f, ",\"slice\":%u", in->mb % p->slices);
   if (in->peer != PIPE_NONE)
     fprintf(f, ",\"peer\":%u", in->peer);
   put_action(f, &p->rank[r], i);

@@ -31,8 +31,11 @@ static PrStatus check_head(PrRun *run) {
     return FAIL(run, "program: %u stages of the model, %u in all", p->nmodel, p->nstage);
   if (p->nrank > p->nstage)
     return FAIL(run, "program: %u ranks but only %u stages", p->nrank, p->nstage);
-  if (p->sized > 1 || p->timed > 1)
-    return FAIL(run, "program: sized is %u and timed is %u: each is 0 or 1", p->sized, p->timed);
+  if (p->sized > 1 || p->timed > 1 || p->forward > 1)
+    return FAIL(run, "program: sized is %u, timed is %u, forward is %u: each is 0 or 1", p->sized,
+                p->timed, p->forward);
+  if (p->nmb % pipe_slices(p))
+    return FAIL(run, "program: %u units are not microbatches of %u slices", p->nmb, p->slices);
   for (uint32_t i = 0; i < p->nfile; i++)
     if (!p->file[i])
       return FAIL(run, "program: file %u has no name", i);
@@ -48,7 +51,10 @@ static PrStatus check_sizes(PrRun *run) {
   const PipeProgram *p = run->p;
   for (uint32_t s = 0; s < p->nstage; s++) {
     const PipeStage *g = &p->stage[s];
-    PrSizes z = run->stage[s].size = run->m.sizes(run->m.self, g->model);
+    PrSizes z = run->m.sizes(run->m.self, g->model);
+    if (p->forward)
+      z.gout = z.grad = z.opt = z.tied = 0;
+    run->stage[s].size = z;
     const uint64_t have[] = {z.act, z.gout, z.boundary, z.weight, z.grad,
                              z.opt, z.work, z.edge,     z.tied};
     const uint64_t want[] = {g->act_bytes,    g->gout_bytes, g->boundary_bytes,
@@ -80,11 +86,15 @@ static PrStatus check_sizes(PrRun *run) {
 
 static PrStatus check_model(PrRun *run) {
   const PrModel *m = &run->m;
-  if (!m->sizes || !m->init || !m->forward || !m->update)
+  if (!m->sizes || !m->init || !m->forward || (!m->update && !run->p->forward))
     return FAIL(run, "model: sizes, init, forward and update may not be NULL");
+  uint32_t nslice = m->nslice > 1 ? m->nslice : 1;
+  if (nslice != pipe_slices(run->p))
+    return FAIL(run, "model is written for %u slices, the program has %u", nslice,
+                pipe_slices(run->p));
   if (m->nstage != run->p->nmodel)
     return FAIL(run, "model has %u stages, the program %u", m->nstage, run->p->nmodel);
-  if (run->p->nmodel < run->p->nstage && !m->reduce)
+  if (run->p->nmodel < run->p->nstage && !run->p->forward && !m->reduce)
     return FAIL(run, "model: the program has replicas, so reduce may not be NULL");
   for (uint32_t s = 0; s < run->p->nstage && !m->tie; s++)
     if (run->p->stage[s].tied != PIPE_NONE)
@@ -98,14 +108,14 @@ static PrStatus check_pools(Check *k, const PipeRank *t) {
   for (uint32_t i = 0; i < t->npool; i++) {
     const PipePool *l = &t->pool[i];
     if (l->cls >= PIPE_NCLASSES || l->stage >= p->nstage ||
-        l->skip > (l->cls >= PIPE_OUT && p->edge))
+        l->skip > (l->cls >= PIPE_OUT && l->cls <= PIPE_LOCAL && p->edge))
       return FAIL(k->run, "program: rank %u pool %u: class %u, stage %u: out of range", k->rank, i,
                   l->cls, l->stage);
     if (l->first != next || l->count == 0 || l->count > t->nslot - next)
       return FAIL(k->run, "program: rank %u pool %u: %u slots from %u, expected some from %u of %u",
                   k->rank, i, l->count, l->first, next, t->nslot);
     /* The sizes of the program are the model's, see check_sizes. */
-    uint64_t want = p->sized ? pr_class_bytes(&k->run->stage[l->stage].size, l->cls, l->skip) : 0;
+    uint64_t want = p->sized ? pr_class_bytes(k->run, l->stage, l->cls, l->skip) : 0;
     if (l->bytes != want)
       return FAIL(k->run, "program: rank %u pool %u: slots of %llu bytes for tensors of %llu",
                   k->rank, i, (unsigned long long)l->bytes, (unsigned long long)want);
@@ -136,8 +146,8 @@ static PrStatus check_slot(Check *k, const PipeInstr *c, const char *field, uint
   if (l->cls != (uint32_t)cls)
     FAIL_AT(k, c, "field %s is slot %u of class %s, expected %s", field, slot,
             pipe_class_name[l->cls], pipe_class_name[cls]);
-  uint64_t a = pr_class_bytes(&k->run->stage[l->stage].size, cls, skip);
-  uint64_t b = pr_class_bytes(&k->run->stage[stage].size, cls, skip);
+  uint64_t a = pr_class_bytes(k->run, l->stage, cls, skip);
+  uint64_t b = pr_class_bytes(k->run, stage, cls, skip);
   if (a != b)
     FAIL_AT(k, c, "field %s: slot %u has %llu bytes for a tensor of %llu", field, slot,
             (unsigned long long)a, (unsigned long long)b);
@@ -178,6 +188,17 @@ static PrStatus check_passage(Check *k, const PipeInstr *c, Passage p, uint32_t 
   return check_turn(k, c, at, reads);
 }
 
+/* A slot that R writes its output to, and that nobody reads. */
+static PrStatus check_scratch(Check *k, const PipeInstr *c) {
+  uint32_t stage = k->p->stage[c->stage].next == PIPE_NONE ? PIPE_NONE : c->stage;
+  PrStatus st = check_slot(k, c, "out", c->out, PIPE_LOCAL, stage, false);
+  if (st || stage == PIPE_NONE)
+    return st;
+  if (k->slot[c->out].full)
+    FAIL_AT(k, c, "fills slot %u, which is in use", c->out);
+  return check_turn(k, c, c->out, false);
+}
+
 /* The tensors in field `in` (reads) or `out`. X and DX belong to the boundary with the stages before, Y
  * and DY to that with the stages after. A transfer has the one of its edge, an op all. */
 static PrStatus check_tensors(Check *k, const PipeInstr *c, PipeTensor tensor, bool reads) {
@@ -187,6 +208,8 @@ static PrStatus check_tensors(Check *k, const PipeInstr *c, PipeTensor tensor, b
   bool down = tensor == PIPE_T_Y || tensor == PIPE_T_DY;
   bool gradient = tensor == PIPE_T_DX || tensor == PIPE_T_DY;
   uint32_t at = reads ? c->in : c->out, n = down ? g->nout : g->nin;
+  if (tensor == PIPE_T_SCRATCH)
+    return check_scratch(k, c);
   if (tensor == PIPE_T_NONE || n == 0)
     return check_slot(k, c, field, at, PIPE_IN, PIPE_NONE, false);
   if (pipe_op_info[c->op].comm) {
@@ -243,16 +266,32 @@ static PrStatus check_stash(Check *k, const PipeInstr *c, const char *field, uin
   return check_turn(k, c, slot, effect <= 0);
 }
 
-/* F, then B, or I and W; each once; OFF and LOAD between them. Transfers have their order from the slots;
+/* Slices go forward in order and backward in the reverse; their stashes cannot be made again. */
+static PrStatus check_slices(Check *k, const PipeInstr *c) {
+  uint32_t slices = pipe_slices(k->p), slice = c->mb % slices, back = SEEN(B) | SEEN(I);
+  if (slices == 1)
+    return PR_OK;
+  if (c->op == PIPE_R)
+    FAIL_AT(k, c, "a program with %u slices has no R", slices);
+  if (c->op == PIPE_F && slice > 0 && !(seen_of(k, c->stage, c->mb - 1)->ops & SEEN(F)))
+    FAIL_AT(k, c, "comes before that of slice %u", slice - 1);
+  if ((1u << c->op & back) && slice + 1 < slices && !(seen_of(k, c->stage, c->mb + 1)->ops & back))
+    FAIL_AT(k, c, "comes before that of slice %u", slice + 1);
+  return PR_OK;
+}
+
+/* F, perhaps R, then B, or I and W; each once; OFF and LOAD between them. Transfers have their order from the slots;
  * here each once. */
 static PrStatus check_order(Check *k, const PipeInstr *c) {
-  static const uint32_t before[PIPE_NOPS] = {[PIPE_B] = SEEN(F),
-                                             [PIPE_I] = SEEN(F),
-                                             [PIPE_W] = SEEN(F) | SEEN(I),
-                                             [PIPE_OFF] = SEEN(F),
-                                             [PIPE_LOAD] = SEEN(OFF)};
-  static const uint32_t never[PIPE_NOPS] = {
-      [PIPE_B] = SEEN(I), [PIPE_I] = SEEN(B), [PIPE_OFF] = SEEN(B) | SEEN(W)};
+  static const uint32_t before[PIPE_NOPS] = {
+      [PIPE_B] = SEEN(F), [PIPE_I] = SEEN(F),   [PIPE_W] = SEEN(F) | SEEN(I),
+      [PIPE_R] = SEEN(F), [PIPE_OFF] = SEEN(F), [PIPE_LOAD] = SEEN(OFF)};
+  static const uint32_t never[PIPE_NOPS] = {[PIPE_B] = SEEN(I),
+                                            [PIPE_I] = SEEN(B),
+                                            [PIPE_R] = SEEN(B) | SEEN(I),
+                                            [PIPE_OFF] = SEEN(B) | SEEN(W)};
+  if (k->p->forward && c->op != PIPE_F && c->op != PIPE_SEND_F && c->op != PIPE_RECV_F)
+    FAIL_AT(k, c, "stands in a program that only runs forward, stage %u", c->stage);
   if (c->op == PIPE_REDUCE) {
     if (k->p->stage[c->stage].replica == c->stage)
       FAIL_AT(k, c, "stage %u has no replicas", c->stage);
@@ -304,12 +343,19 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
   }
   if (s->ops & 1u << c->op)
     FAIL_AT(k, c, "stands there twice on rank %u", k->rank);
+  if (c->op == PIPE_R && k->p->edge)
+    FAIL_AT(k, c, "a program with %u edges has no R", k->p->nedge);
+  PrStatus st = check_slices(k, c);
+  if (st)
+    return st;
   if ((s->ops & before[c->op]) != before[c->op] || (s->ops & never[c->op]))
     FAIL_AT(k, c, "is out of order with the other ops of stage %u, microbatch %u", c->stage, c->mb);
   bool compute = pipe_op_info[c->op].stream == PIPE_COMPUTE;
   if (compute && (s->ops & SEEN(OFF)) && !(s->ops & SEEN(LOAD)))
     FAIL_AT(k, c, "the stash of stage %u, microbatch %u is in host memory", c->stage, c->mb);
   s->ops |= 1u << c->op;
+  if (c->op == PIPE_F && k->p->forward)
+    k->left[c->stage]--;
   if (c->op == PIPE_B || c->op == PIPE_W) {
     if (k->tied[c->stage])
       FAIL_AT(k, c, "adds to the gradients of stage %u after their sum with those tied to it",
@@ -334,8 +380,8 @@ static PrStatus check_guest(Check *k, const PipeInstr *c, Seen *s) {
     FAIL_AT(k, c, "field keep is slot %u of rank %u, expected one of class guest", c->keep,
             c->peer);
   g += c->keep;
-  uint64_t a = pr_class_bytes(&k->run->stage[g->pool->stage].size, PIPE_GUEST, 0);
-  uint64_t b = pr_class_bytes(&k->run->stage[c->stage].size, PIPE_GUEST, 0);
+  uint64_t a = pr_class_bytes(k->run, g->pool->stage, PIPE_GUEST, 0);
+  uint64_t b = pr_class_bytes(k->run, c->stage, PIPE_GUEST, 0);
   if (a != b)
     FAIL_AT(k, c, "field keep: slot %u of rank %u has %llu bytes for a stash of %llu", c->keep,
             c->peer, (unsigned long long)a, (unsigned long long)b);
@@ -411,9 +457,15 @@ static PrStatus check_action(Check *k, const PipeInstr *c) {
     FAIL_AT(k, c, "waits for %u instructions, but only the first op of its action may wait",
             c->wait + c->wait_copy);
   const PipeStage *g = &k->p->stage[c->stage];
-  bool forward = c->op == PIPE_F;
+  bool forward = c->op == PIPE_F, again = c->op == PIPE_R;
   const uint32_t field[] = {c->act, c->gout, c->keep, c->in, c->out};
-  const uint32_t tensors[] = {1, 1, 1, forward ? g->nin : g->nout, forward ? g->nout : g->nin};
+  const uint32_t tensors[] = {1, 1, 1,
+                              again     ? 0
+                              : forward ? g->nin
+                                        : g->nout,
+                              again     ? 1
+                              : forward ? g->nout
+                                        : g->nin};
   for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
     uint32_t n = tensors[i];
     if (n > 1 && (field[i] > t->nlist || n > t->nlist - field[i]))
@@ -460,20 +512,28 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
       (st = check_tensors(k, c, (PipeTensor)o->out, false)))
     return st;
   bool host = c->op == PIPE_OFF || c->op == PIPE_LOAD;
-  bool act = host || c->op == PIPE_F || c->op == PIPE_B || c->op == PIPE_I || c->op == PIPE_W;
+  bool keep = c->op == PIPE_R || (c->op == PIPE_F && c->keep != PIPE_NONE);
+  bool act = host || (c->op != PIPE_U && !o->comm);
   bool gout = c->op == PIPE_I || c->op == PIPE_W;
   if ((st = check_slot(k, c, "act", c->act, PIPE_ACT, act ? c->stage : PIPE_NONE, false)) ||
       (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE, false)) ||
       (host && c->peer == PIPE_NONE &&
        (st = check_slot(k, c, "keep", c->keep, PIPE_HOST, c->stage, false))) ||
       (!host && !pipe_op_info[c->op].comm &&
-       (st = check_slot(k, c, "keep", c->keep, PIPE_HOST, PIPE_NONE, false))))
+       (st = check_slot(k, c, "keep", c->keep, PIPE_KEEP, keep ? c->stage : PIPE_NONE, false))))
     return st;
   if (!act)
     return PR_OK;
   Seen *s = seen_of(k, c->stage, c->mb);
+  if (c->op != PIPE_R && c->op != PIPE_F && s->keep != PIPE_NONE && !(s->ops & SEEN(R)))
+    FAIL_AT(k, c, "the stash that it reads has not been recomputed, keep slot %u", s->keep);
+  if (c->op == PIPE_F)
+    s->keep = PIPE_NONE;
   if ((st = check_stash(k, c, "act", c->act, o->act, &s->act)))
     return st;
+  if (host && (s->keep != PIPE_NONE || pipe_slices(k->p) > 1))
+    FAIL_AT(k, c, "the stash is made again, or read by other slices: it cannot move, act %u",
+            c->act);
   if (host && c->peer != PIPE_NONE)
     return check_guest(k, c, s);
   if (host && c->op == PIPE_OFF)
@@ -482,6 +542,14 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
     FAIL_AT(k, c, "its stash is on rank %u", s->peer);
   if (host)
     return check_stash(k, c, "keep", c->keep, c->op == PIPE_OFF ? 1 : -1, &s->host);
+  if (keep && (st = check_stash(k, c, "keep", c->keep, c->op == PIPE_F ? 1 : -1, &s->keep)))
+    return st;
+  uint32_t slices = pipe_slices(k->p);
+  if (c->op == PIPE_F && keep) /* nobody reads the stash; R takes one again */
+    k->slot[c->act].full = false;
+  else if (k->p->forward && (c->mb + 1) % slices == 0) /* the last slice: nobody reads them */
+    for (uint32_t q = 0; q < slices; q++)
+      k->slot[seen_of(k, c->stage, c->mb - q)->act].full = false;
   return gout ? check_stash(k, c, "gout", c->gout, o->gout, &s->gout) : PR_OK;
 }
 
@@ -513,7 +581,9 @@ static PrStatus check_complete(Check *k) {
   const PipeProgram *p = k->p;
   for (uint32_t s = 0; s < p->nstage; s++) {
     const PipeStage *g = &p->stage[s];
-    if (k->left[s] > 0 || k->graded[s])
+    if (p->forward && k->left[s] > 0)
+      return FAIL(k->run, "program: stage %u: %u microbatches without a forward", s, k->left[s]);
+    if (!p->forward && (k->left[s] > 0 || k->graded[s]))
       return FAIL(k->run, "program: stage %u: %u microbatches without a backward, %s", s,
                   k->left[s], k->graded[s] ? "no update after the last" : "updated");
     if (k->updates[s] != k->updates[g->replica])
@@ -532,8 +602,10 @@ static PrStatus check_complete(Check *k) {
         up += p->stage[passage(k, s, m, false, i).other].rank != g->rank;
       for (uint32_t i = 0; i < g->nout; i++)
         down += p->stage[passage(k, s, m, true, i).other].rank != g->rank;
-      if (moved[PIPE_SEND_F - PIPE_SEND_F] != down || moved[PIPE_RECV_B - PIPE_SEND_F] != down ||
-          moved[PIPE_SEND_B - PIPE_SEND_F] != up || moved[PIPE_RECV_F - PIPE_SEND_F] != up)
+      uint32_t back_up = p->forward ? 0 : up, back_down = p->forward ? 0 : down;
+      if (moved[PIPE_SEND_F - PIPE_SEND_F] != down || moved[PIPE_RECV_F - PIPE_SEND_F] != up ||
+          moved[PIPE_RECV_B - PIPE_SEND_F] != back_down ||
+          moved[PIPE_SEND_B - PIPE_SEND_F] != back_up)
         return FAIL(k->run, "program: stage %u, microbatch %u: a SEND or RECV is missing", s, m);
       if ((seen_of(k, s, m)->ops & (SEEN(OFF) | SEEN(LOAD))) == SEEN(OFF))
         return FAIL(k->run, "program: stage %u, microbatch %u: its stash is never loaded", s, m);
@@ -548,11 +620,11 @@ PrStatus pr_validate(PrRun *run) {
   if (st || (st = check_model(run)))
     return st;
   /* Each stage of the model and microbatch needs at least two instructions, and each stage three,
-   * which bounds what is allocated here. */
+   * forward-only one, which bounds what is allocated here. */
   uint64_t ninstr = 0, ops = (uint64_t)p->nmodel * p->nmb;
   for (uint32_t r = 0; r < p->nrank; r++)
     ninstr += p->rank[r].ninstr;
-  if (ops > ninstr / 2 || p->nstage > ninstr / 3)
+  if (ops > ninstr / (p->forward ? 1 : 2) || p->nstage > ninstr / (p->forward ? 1 : 3))
     return FAIL(run, "program: %llu instructions are too few for %u stages and %u microbatches",
                 (unsigned long long)ninstr, p->nstage, p->nmb);
   Check k = {.run = run, .p = p};

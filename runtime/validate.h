@@ -10,7 +10,7 @@
 /* What has been seen of a (stage, mb), and where its stashes lie. */
 #define SEEN(op) (1u << PIPE_##op)
 typedef struct Seen {
-  uint32_t act, gout, host, peer;
+  uint32_t act, gout, keep, host, peer;
   uint32_t ops;      /* set of SEEN(op) but of transfers */
   uint32_t moved[4]; /* transfers, by op - PIPE_SEND_F */
 } Seen;
@@ -39,7 +39,7 @@ typedef struct Check {
   Seen *seen;    /* [nmodel * nmb], by stage of the model, then microbatch */
   uint32_t *in0, *in_edge,
       *out0;      /* edges by the stage that they reach; the first that leaves a stage */
-  uint32_t *left; /* [nstage]: microbatches whose backward has not been seen */
+  uint32_t *left; /* [nstage]: microbatches whose last op has not been seen */
   /* [nstage]: COMPUTE instructions up to its last gradient so far that no U has applied yet, COMM ones
    * up to the REDUCE, and the TIE, for it; 0: none. Updates so far. */
   uint32_t *graded, *reduced, *tied, *updates;
@@ -58,7 +58,7 @@ typedef struct Check {
 #define FAIL_AT(k, c, fmt, ...) \
   do { \
     char op_[PIPE_OP_TEXT]; \
-    pipe_op_text(op_, (PipeOp)(c)->op, (c)->stage, (c)->mb); \
+    pipe_unit_text(op_, (PipeOp)(c)->op, (c)->stage, (c)->mb, (k)->p->slices); \
     return FAIL((k)->run, "program: rank %u instruction %u (%s): " fmt, (k)->rank, (k)->index, \
                 op_, __VA_ARGS__); \
   } while (0)

@@ -131,6 +131,9 @@ PrStatus pr_check_stages(Check *k) {
     if (g->nmb == 0 || g->mb0 >= p->nmb || g->nmb > p->nmb - g->mb0)
       return FAIL(k->run, "program: stage %u has microbatches %u + %u of %u", s, g->mb0, g->nmb,
                   p->nmb);
+    if (g->mb0 % pipe_slices(p) || g->nmb % pipe_slices(p))
+      return FAIL(k->run, "program: stage %u has units %u + %u, with %u slices", s, g->mb0, g->nmb,
+                  p->slices);
     const PipeStage *h = g->next == PIPE_NONE || !chain ? NULL : &p->stage[g->next];
     if (h && (h->mb0 != g->mb0 || h->nmb != g->nmb || h->model != g->model + 1))
       return FAIL(k->run, "program: stages %u and %u are not of one pipe", s, g->next);

@@ -627,7 +627,7 @@ extern void openblas_set_num_threads(int) __attribute__((weak));
 PrModel gpt_model(GptModel *m) {
   if (openblas_set_num_threads)
     openblas_set_num_threads(1);
-  return (PrModel){m,       m->nstage, sizes,          init,
-                   forward, backward,  backward_input, backward_weight,
-                   update,  reduce,    NULL,           NULL};
+  return (PrModel){
+      m,      m->nstage, sizes, init, forward, backward, backward_input, backward_weight,
+      update, reduce,    NULL,  NULL, 1};
 }

@@ -7,10 +7,10 @@
 import json
 import re
 
-COMPUTE = ("F", "B", "I", "W", "U")
+COMPUTE = ("F", "B", "I", "W", "R", "U")
 COPY = ("OFF", "LOAD")
 OTHER = ((1, 2), (0, 2), (0, 1))  # of COMPUTE, COMM, COPY: whose ends wait and wait_copy count
-OP = re.compile(r"(\d+)([A-Z_]+?)(\d*)$")
+OP = re.compile(r"(\d+)([A-Z_]+?)(\d*)(?:\.(\d+))?$")
 
 
 class Wrong(Exception):
@@ -23,13 +23,17 @@ def need(ok, *what):
 
 
 class Instr:
-    def __init__(self, rank, index, row):
+    def __init__(self, rank, index, row, slices):
         self.rank, self.index, self.text = rank, index, row["op"]
         m = OP.match(row["op"])
         need(m, "rank", rank, "op", row["op"], "is not in op notation")
         self.stage, self.kind = int(m.group(1)), m.group(2)
         self.mb = int(m.group(3)) if m.group(3) else None
         need(self.stage == row["stage"] and self.mb == row.get("mb"), row)
+        need((m.group(4) is not None) == (slices > 1 and self.mb is not None), row)
+        if m.group(4):  # from here on a microbatch is a unit: a slice of one
+            need(int(m.group(4)) == row["slice"] < slices, row)
+            self.mb = self.mb * slices + row["slice"]
         self.on = 0 if self.kind in COMPUTE else 2 if self.kind in COPY else 1
         self.comm = self.on == 1
         self.send = self.kind.startswith("SEND")
@@ -40,7 +44,7 @@ class Instr:
         self.keep = row.get("keep")
         self.away = self.on == 2 and row.get("peer") is not None  # its stash goes to its peer
         self.peer, self.act, self.gout = row.get("peer"), row.get("act"), row.get("gout")
-        self.src, self.dst = row.get("in"), row.get("out")
+        self.src, self.dst, self.keep = row.get("in"), row.get("out"), row.get("keep")
         self.group = row.get("group", 0)
 
     def __str__(self):
@@ -54,9 +58,10 @@ class Program:
         self.json = json.loads(text)
         j = self.json
         need(j["pipec_json"] == 1, "another version of the JSON")
-        self.stages, self.nmb, self.nrank = j["stages"], j["microbatches"], j["ranks"]
+        self.stages, self.nrank, self.slices = j["stages"], j["ranks"], j["slices"]
+        self.nmb = j["microbatches"] * self.slices
         self.nstage = len(self.stages)
-        self.lists = [[Instr(r, i, row) for i, row in enumerate(rank["instr"])]
+        self.lists = [[Instr(r, i, row, self.slices) for i, row in enumerate(rank["instr"])]
                       for r, rank in enumerate(j["rank"])]
         self.compute, self.comm, self.copy = self.streams = [
             [[c for c in l if c.on == x] for l in self.lists] for x in range(3)]
@@ -65,6 +70,9 @@ class Program:
             for a, b in zip(ops, ops[1:]):
                 need(not a.group or (b.group == a.group - 1 and b.on == 0 and b.wait == b.waits[1][1] == 0), b, "is not in the action of", a)
             need(not ops[-1].group and not any(c.group and (c.on or c.kind == "U") for c in ops), "an odd action")
+
+        self.only_forward = bool(j["forward"])
+        self.again = {(c.stage, c.mb) for l in self.compute for c in l if c.kind == "R"}
 
     def rank_of(self, stage):
         return self.stages[stage]["rank"]
@@ -100,10 +108,13 @@ def wanted(p, rank, split):
         if p.rank_of(s) != rank:
             continue
         for m in range(p.nmb):
-            kinds = ["F"] + (["I", "W"] if (s, m) in split else ["B"])
+            kinds = ["F"] + (["I", "W"] if (s, m) in split else ["B"]) + (["R"] if (s, m) in p.again else [])
             kinds += ["SEND_F", "RECV_B"] if p.crosses(s, s + 1) else []
             kinds += ["RECV_F", "SEND_B"] if p.crosses(s - 1, s) else []
-            ops += ["%d%s%d" % (s, k, m) for k in kinds]
+            if p.only_forward:
+                kinds = [k for k in kinds if k in ("F", "SEND_F", "RECV_F")]
+            unit = "%d" % m if p.slices == 1 else "%d.%d" % divmod(m, p.slices)
+            ops += ["%d%s%s" % (s, k, unit) for k in kinds]
     return sorted(ops)
 
 
@@ -119,6 +130,9 @@ def check_tables(p):
         check_copies(p, r)
         for s in own:  # each gradient has its update, each update a gradient
             kinds = "".join(c.kind for c in p.compute[r] if c.stage == p.stages.index(s) and c.kind in "BWU")
+            if p.only_forward:
+                need(kinds == "", "rank", r, "trains")
+                continue
             need(kinds.endswith("U") and "UU" not in kinds and kinds[0] != "U", "rank", r, "updates as in", kinds)
         done = [0, 0, 0]
         for c in p.lists[r]:
@@ -128,6 +142,11 @@ def check_tables(p):
             to = c.stage + (1 if (c.kind in ("SEND_F", "RECV_B")) else -1)
             need(c.away or c.peer == (p.rank_of(to) if c.comm else None), c, "peer")
             need(not c.away or 0 <= c.peer < p.nrank and c.peer != r, c, "peer")
+    for l in p.compute:  # slices go forward in order and backward in the reverse
+        at = {("F" if c.forward else "G", c.stage, c.mb): i for i, c in enumerate(l) if c.kind in "FBI"}
+        for (k, s, u), i in at.items():
+            if u % p.slices:
+                need((at[k, s, u - 1] < i) == (k == "F"), l[i], "is out of order with the slice before it")
     for r, rank in enumerate(p.json["rank"]):
         walk_compute(p, r, rank)
         check_bytes(p, r, rank)
@@ -151,8 +170,8 @@ def walk_compute(p, r, rank):
     an op waits for the OFF."""
     live, peak, held, warm = {}, {}, 0, None
     pool = {slot: q["first"] for q in rank["pools"] for slot in range(q["first"], q["first"] + q["count"])}
-    most = {"inflight": 0, "held": 0, "host": 0}
-    classes = (("inflight", "act"), ("held", "gout"), ("host", "host"))
+    most = {"inflight": 0, "held": 0, "host": 0, "kept": 0}
+    classes = (("inflight", "act"), ("held", "gout"), ("host", "host"), ("kept", "keep"))
     copied = over = 0
     left = {}  # slot -> the OFF that has left it
 
@@ -163,7 +182,7 @@ def walk_compute(p, r, rank):
         for key, name in classes:
             most[key] = max(most[key], sum(len(v) for k, v in live.items() if k[0] == name))
 
-    here = lambda c, s: c.kind != "W" and 0 <= s < p.nstage and p.rank_of(s) == r
+    here = lambda c, s: c.kind not in "WR" and 0 <= s < p.nstage and p.rank_of(s) == r
     i = 0
     while i < len(p.compute[r]):
         ops = p.action(r, i)
@@ -186,16 +205,26 @@ def walk_compute(p, r, rank):
             i += 1
             continue
         for c in ops:  # an action takes all before it gives any
-            if warm is None and c.kind != "F":
-                warm = i
+            if warm is None and c.kind in "BI":
+                warm = sum(b.kind == "F" for b in p.compute[r][:i])
             i += 1
-            take = [("act", c.act)] if c.kind == "F" else []
+            again = (c.stage, c.mb) in p.again
+            need((c.keep is not None) == (again and c.kind in "FR"), c, "keep slot", c.keep)
+            take = [("act", c.act)] if c.kind in "FR" else []
+            take += [("keep", c.keep)] if c.kind == "F" and again else []
+            take += [("local", c.dst)] if c.kind == "R" and c.dst is not None else []
             take += [("gout", c.gout)] if c.kind == "I" else []
             take += [("local", c.dst)] if here(c, c.stage + (1 if c.forward else -1)) else []
             for cls, slot in take:
                 change(cls, slot, True)
         for c in ops:
-            give = [("act", c.act)] if c.kind in "BW" else []
+            alone = (c.stage, c.mb) in p.again or (p.only_forward and p.slices == 1)  # F gives its stash back
+            give = [("act", c.act)] if c.kind in "BW" or (c.kind == "F" and alone) else []
+            if p.only_forward and p.slices > 1 and c.mb % p.slices == p.slices - 1:  # all of its microbatch
+                give += [("act", d.act) for d in p.compute[r]
+                         if d.stage == c.stage and d.mb // p.slices == c.mb // p.slices]
+            give += [("keep", c.keep)] if c.kind == "R" else []
+            give += [("local", c.dst)] if c.kind == "R" and c.dst is not None else []
             give += [("gout", c.gout)] if c.kind == "W" else []
             give += [("local", c.src)] if here(c, c.stage + (-1 if c.forward else 1)) else []
             for cls, slot in give:
@@ -206,9 +235,10 @@ def walk_compute(p, r, rank):
     need(not any(live.values()), "rank", r, "ends with full slots", live)
     for k in most:
         need(rank[k] == most[k], "rank", r, k, rank[k], "should be", most[k])
+    warm = len(p.compute[r]) if p.only_forward else warm
     need(rank["warmup_depth"] == warm, "rank", r, "warmup_depth", rank["warmup_depth"], "should be", warm)
     for q in rank["pools"]:
-        if q["class"] in ("act", "gout", "local", "host"):
+        if q["class"] in ("act", "gout", "local", "keep", "host"):
             need(peak.get((q["class"], q["first"])) == q["count"], "rank", r, "pool", q, "is not its peak",
                  peak.get((q["class"], q["first"])))
 
@@ -216,13 +246,13 @@ def walk_compute(p, r, rank):
 def check_bytes(p, r, rank):
     if not p.json["sized"]:
         return
-    shared = [(q["class"], q["bytes"]) for q in rank["pools"] if q["class"] in ("act", "gout", "local", "host")]
+    shared = [(q["class"], q["bytes"]) for q in rank["pools"] if q["class"] in ("act", "gout", "local", "keep", "host")]
     need(len(shared) == len(set(shared)), "rank", r, "has two pools of one class and size", shared)
     up = lambda n: -(-n // 64) * 64
     own = [s for s in p.stages if s["rank"] == r]
     b = {k: sum(up(s[k]) for s in own) for k in ("weight", "grad", "opt")}
     b["work"] = max(up(s["work"]) for s in own)
-    for cls in ("act", "gout", "out", "in", "local"):
+    for cls in ("act", "gout", "out", "in", "local", "keep"):
         b[cls] = sum(q["count"] * up(q["bytes"]) for q in rank["pools"] if q["class"] == cls)
     guest = sum(q["count"] * up(q["bytes"]) for q in rank["pools"] if q["class"] == "guest")
     b.update({"guest": guest} if guest else {})
@@ -382,12 +412,16 @@ def check_slots(p, rng, slow=()):
             need(q["class"] == cls, c, "uses slot", slot, "of class", q["class"], "as", cls)
             size = {"act": "act", "host": "act", "gout": "gout"}.get(cls, "boundary")
             if p.json["sized"]:
-                need(q["bytes"] == p.stages[stage][size], c, "puts", p.stages[stage][size], "bytes in", q)
+                bytes_ = p.stages[stage][size]
+                if cls == "keep":
+                    bytes_ = p.stages[stage - 1]["boundary"] if stage else 0
+                need(q["bytes"] == bytes_, c, "puts", bytes_, "bytes in", q)
             else:
                 need(q["stage"] == stage, c, "shares a pool of another stage's size", q)
             start, end = when[c]
-            events.append((start, 1, "fill" if fills else "hold", c, slot, tensor))
-            events.append((end, 0, "filled" if fills else "empty" if last else "release", c, slot, tensor))
+            if fills is not None:  # None: the op that filled it leaves it
+                events.append((start, 1, "fill" if fills else "hold", c, slot, tensor))
+            events.append((end, 0, "filled" if fills else "left" if fills is None else "empty" if last else "release", c, slot, tensor))
 
         for c in p.lists[r]:
             if c.kind == "U":
@@ -404,7 +438,6 @@ def check_slots(p, rng, slow=()):
                 else:
                     use(c, c.keep, "host", c.stage, ("stash",) + key, c.kind == "OFF", True)
                 continue
-            need(c.keep is None, c, "keeps a slot")
             if c.comm:
                 need(c.act is None and c.gout is None, c, "has a stash")
                 far = outof if c.send else into
@@ -413,7 +446,26 @@ def check_slots(p, rng, slow=()):
                 need(other is None, c, "uses both ends")
                 use(c, slot, cls, y, ("Y" if c.forward else "G", y, c.mb), not c.send, True)
                 continue
-            use(c, c.act, "act", c.stage, ("stash",) + key, c.kind == "F", c.kind in "BW")
+            again = key in p.again
+            need((c.keep is not None) == (again and c.kind in "FR"), c, "keep slot")
+            if c.keep is not None:
+                use(c, c.keep, "keep", c.stage, ("input",) + key, c.kind == "F", c.kind == "R")
+            if (again or (p.only_forward and p.slices == 1)) and c.kind == "F":
+                use(c, c.act, "act", c.stage, ("work",) + key, True, False)
+                use(c, c.act, "act", c.stage, ("work",) + key, None, True)
+            elif p.only_forward:  # read by the slices behind it, all left by the last
+                use(c, c.act, "act", c.stage, ("stash",) + key, True, False)
+                for d in p.compute[r] if c.mb % p.slices == p.slices - 1 else []:
+                    if d.stage == c.stage and d.mb // p.slices == c.mb // p.slices:
+                        use(c, d.act, "act", c.stage, ("stash", d.stage, d.mb), None, True)
+            else:
+                use(c, c.act, "act", c.stage, ("stash",) + key, c.kind in "FR", c.kind in "BW")
+            if c.kind == "R":
+                need(c.src is None and c.gout is None and (c.dst is not None) == (c.stage + 1 < p.nstage), c, "slots")
+                if c.dst is not None:
+                    use(c, c.dst, "local", c.stage, ("nobody",) + key, True, False)
+                    use(c, c.dst, "local", c.stage, ("nobody",) + key, None, True)
+                continue
             if c.kind in "IW":
                 use(c, c.gout, "gout", c.stage, ("gout",) + key, c.kind == "I", True)
             else:
@@ -439,6 +491,8 @@ def check_slots(p, rng, slow=()):
                  holds.get(slot))
             if what == "filled":
                 holds[slot][1] = True
+            elif what == "left":
+                del holds[slot]
             elif what == "hold":
                 need(holds[slot][1], c, "reads slot", slot, "before it is full")
                 holds[slot][2] += 1
@@ -480,6 +534,6 @@ def check(p, rng, rounds=2, each=False):
     check_times(p, rng)
     every = [c for l in p.lists for c in l]
     for _ in range(rounds):
-        check_slots(p, rng, set(rng.sample(every, rng.randint(0, 2))))
+        check_slots(p, rng, set(rng.sample(every, min(len(every), rng.randint(0, 2)))))
     for c in every if each else ():
         check_slots(p, rng, {c})

@@ -74,6 +74,20 @@ def legal(rng, ranks=4, extra_stages=3, mbs=5, several=0.2, join=0):
     for s in range(S):
         if left[s] == 0:
             orders[place[s]].append("%dU" % s)
+    if rng.random() < 0.4:  # recomputed: an R somewhere between F and the first backward
+        share = rng.choice((0.3, 1))
+        for s in range(S):
+            for m in range(M):
+                order = orders[place[s]]
+                if rng.random() < share:
+                    at = lambda name: next(i for i, o in enumerate(order) if name == o or name in tuple(o))
+                    f = at("%dF%d" % (s, m))
+                    b = at("%d%s%d" % (s, "I" if split[s, m] else "B", m))
+                    again, i = "%dR%d" % (s, m), rng.randint(f + 1, b)
+                    if i < b and not order[i][-1] == "U" and rng.random() < join:
+                        order[i] = ((order[i],) if isinstance(order[i], str) else order[i]) + (again,)
+                    else:
+                        order.insert(i, again)
     return Shape(P, place, M, orders)
 
 
@@ -87,7 +101,7 @@ def unrelated(rng):
         while ops:
             for o in ops:
                 s, k, m = OP.match(o).groups()
-                before = {"F": "", "B": "F", "I": "F", "W": "FI"}.get(k, "")
+                before = {"F": "", "R": "F", "B": "FR", "I": "FR", "W": "FI"}.get(k, "")
                 alone = sum(OP.match(x).group(1) == s for x in ops) == 1
                 if any(s + b + m in ops for b in before) or (k == "U" and not alone):
                     continue
@@ -103,8 +117,8 @@ def text(shape, rng, costs=False):
     e = lambda most: "%d + s * %d %% %d" % (rng.randint(0, most), rng.randint(0, 7), rng.randint(1, 4))
     if costs and rng.random() < 0.8:
         free = lambda most: rng.choice(("0", e(9), e(most)))
-        extra += "  time s { F = %s  I = %s  W = %s  U = %s  send = %s%s }\n" % (
-            free(9), free(9), e(9), e(3), free(40), "  FB = " + e(25) if rng.random() < 0.5 else "")
+        extra += "  time s { F = %s  I = %s  W = %s  R = %s  U = %s  send = %s%s }\n" % (
+            free(9), free(9), e(9), free(9), e(3), free(40), "  FB = " + e(25) if rng.random() < 0.5 else "")
     if costs and rng.random() < 0.6:
         extra += "  send %s\n" % rng.choice(("eager", "end", "next"))
     if costs and rng.random() < 0.6:
@@ -139,7 +153,7 @@ def mutate(shape, rng):
         elif what == "move":
             o.insert(j, o.pop(i))
         elif what == "kind" and m:
-            o[i] = s + rng.choice("FBIW") + m
+            o[i] = s + rng.choice("FBIWR") + m
         elif what == "mb" and m:
             o[i] = "%s%s%d" % (s, k, rng.choice((rng.randrange(t.nmb), t.nmb)))
         elif what == "stage":
@@ -203,6 +217,9 @@ def brute(t):
             f, b, w = at[s, "F", m], at[s, back[m], m], at.get((s, "W", m))
             if b < f or (w is not None and w < b):
                 faults.append(("op-order", None))
+                break
+            if not f < at.get((s, "R", m), (f + b) / 2) < b:
+                faults.append(("recompute", "%dR%d" % (s, m)))
                 break
             if max(b, w or 0) > at[s, "U", None][-1]:
                 faults.append(("update", None))
@@ -348,7 +365,7 @@ def verdicts(c, rng, args):
             tally[name] = tally.get(name, 0) + 1
     print("verdicts: %d programs agree: %s" % (count, ", ".join("%s %d" % kv for kv in sorted(tally.items()))))
     absent = {"accepted", "foreign-op", "bad-index", "duplicate-op", "mixed-backward", "missing-op", "op-order",
-              "update", "deadlock"} - set(tally)
+              "update", "recompute", "deadlock"} - set(tally)
     if count >= 1000 and absent:
         sys.exit("never seen: %s" % ", ".join(sorted(absent)))
     print("%.1f s" % (time.time() - began), file=sys.stderr)

@@ -93,9 +93,18 @@ def cmd_replay(c, rng, args):
                         "zb_h1": lambda r: {"F": 0, "I": P - 1 - r, "W": P - 1}}[name]
                 check_phases("%s P=%d M=%d" % (name, P, M), p, lags)
             n, instr = n + 1, instr + sum(map(len, p.lists))
+        p = checked("inference P=%d M=%d" % (P, M), c.file("inference", "json", P=P, M=M), rng)
+        n, instr = n + 1, instr + sum(map(len, p.lists))
     for P, M, V in [(2, 2, 2), (2, 6, 3), (3, 6, 2), (4, 8, 2), (4, 4, 4), (5, 10, 2)]:
         p = checked("interleaved P=%d M=%d V=%d" % (P, M, V), c.file("interleaved", "json", P=P, M=M, V=V), rng)
         n, instr = n + 1, instr + sum(map(len, p.lists))
+    infer = "schedule t(P, M, Q) { ranks P  pipe n forward stages P mbs M slices Q place s -> s order r { do M*Q { F } } }"
+    for P, M, Q in [(1, 2, 2), (2, 1, 3), (3, 4, 2), (4, 3, 5)]:
+        sliced = [("seq1f1b", c.file("seq1f1b", "json", P=P, M=M, Q=Q)), ("terapipe", c.file("terapipe", "json", P=P, M=M, Q=Q)),
+                  ("infer", c.text(infer, "--emit=json", "-DP=%d" % P, "-DM=%d" % M, "-DQ=%d" % Q)[1])]
+        for name, text in sliced:
+            p = checked("%s P=%d M=%d Q=%d" % (name, P, M, Q), text, rng)
+            n, instr = n + 1, instr + sum(map(len, p.lists))
     for name, P, M, V in itertools.product(("po_f", "po_h"), (1, 2, 4), (1, 5, 8), (1, 2, 3)):
         p = checked("%s P=%d M=%d V=%d" % (name, P, M, V), c.file(name, "json", P=P, M=M, V=V), rng)
         n, instr = n + 1, instr + sum(map(len, p.lists))

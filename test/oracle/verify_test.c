@@ -31,6 +31,9 @@ static const char *const texts[] = {
     "  order r in 0..1 { do m in 0..4 { F(m) } do m in 0..4 { B(m) } U }\n"
     "  order r in 1..2 { do m in 0..4 { F(m) } do m in 0..4 { I(m) } do m in 0..4 { W(m) } U }\n"
     "  order r in 2..4 { do 2 { F } do 2 { B } U } }\n",
+    "schedule h() { ranks 2 pipe n stages 2 mbs 3 place s -> s\n"
+    "  order r { F F F R(1) B(0) B(1) R(2) B(2) U }\n"
+    "  bytes s { act = 100 boundary = 70 + s } }\n",
     "schedule g() { ranks 2 pipe a stages 2 mbs 4 place s -> s pipe b stages 2 mbs 4 place s -> 1-s replica of a\n"
     "  order r in 0..1 { a.F b.F do 3 { overlap { a.F b.B } overlap { b.F a.B } } b.B a.I W U }\n"
     "  order r in 1..2 { b.F a.F do 3 { overlap { b.F a.B } overlap { a.F b.B } } a.B b.I W U }\n"
@@ -51,6 +54,8 @@ typedef struct At { /* the place at hand */
 static bool is_f(const At *a) { return a->in->op == PIPE_F; }
 static bool is_i(const At *a) { return a->in->op == PIPE_I; }
 static bool is_w(const At *a) { return a->in->op == PIPE_W; }
+static bool is_r(const At *a) { return a->in->op == PIPE_R; }
+static bool keeps(const At *a) { return a->in->op == PIPE_F && a->in->keep != NONE; }
 static bool is_u(const At *a) { return a->in->op == PIPE_U; }
 static bool is_back(const At *a) { return a->in->op == PIPE_B || a->in->op == PIPE_I; }
 static bool is_send(const At *a) { return a->in->op == PIPE_SEND_F || a->in->op == PIPE_SEND_B; }
@@ -110,6 +115,8 @@ static void a_peer(At *a) { a->in->peer = 0; }
 static void other_act(At *a) { a->in->act++; }
 static void far_act(At *a) { a->in->act = a->rank->nslot; }
 static void other_gout(At *a) { a->in->gout--; }
+static void other_input(At *a) { a->in->keep++; }
+static void no_keep(At *a) { a->in->keep = NONE; }
 static void other_in(At *a) { a->in->in ^= 1; }
 static void other_out(At *a) { a->in->out = a->in->out == NONE ? 0 : NONE; }
 static void join(At *a) { a->in->group = 1; }
@@ -216,6 +223,11 @@ static const struct Fault {
     {"another peer", is_send, other_peer},
     {"a peer of a compute op", is_f, a_peer},
     {"another stash", is_back, other_act},
+    {"another stash of R", is_r, other_act},
+    {"another kept input", is_r, other_input},
+    {"no kept input", is_r, no_keep},
+    {"nothing is kept", keeps, no_keep},
+    {"the output of R is read", is_r, other_out},
     {"a stash beyond the slots", is_f, far_act},
     {"another gout slot", is_w, other_gout},
     {"another tensor", reads, other_in},

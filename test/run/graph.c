@@ -57,7 +57,7 @@ static void run_one(const char *name, Meant *g, const PipeProgram *p, const Resu
       fail(name, "%s: %s", how, pr_error(run));
       break;
     }
-    for (uint32_t mb = 0; mb < g->nmb && same; mb++) {
+    for (uint32_t mb = 0; mb < p->nmb / pipe_slices(p) && same; mb++) {
       double got = pr_loss_mb(run, mb);
       if (memcmp(&got, &want->loss[step][mb], sizeof got) != 0) {
         fail(name, "%s: step %u, microbatch %u: loss %a, sequential %a", how, step, mb, got,
@@ -147,7 +147,7 @@ static void mutate(const char *name, Meant *g, const PipeProgram *from, const Re
       fail(name, "%s", pr_error(run));
   } else {
     right++;
-    for (uint32_t mb = 0; mb < g->nmb; mb++)
+    for (uint32_t mb = 0; mb < p.nmb / pipe_slices(&p); mb++)
       if (!(fabs(pr_loss_mb(run, mb) - want->loss[STEPS - 1][mb]) <
             1e-5)) /* gradients in another order */
         fail(name, "a damaged program was accepted, and has another loss of microbatch %u", mb);
@@ -320,6 +320,46 @@ static void towers(
   }
 }
 
+static void forward_only(void) { /* skips, two ends, a dealt stage, and weights that are shared */
+  for (uint32_t M = 1; M <= 7; M += 3) {
+    Meant g;
+    chain(&g, 4, M);
+    g.forward = true;
+    skip(&g, 0, 3), skip(&g, 0, 2);
+    g.tie[1] = g.tie[2] = 1;
+    TEXT(
+        "let M = %u ranks 2 pipe net forward stages 4 mbs M place s -> s %% 2 edge 0 -> 3 edge 0 -> 2\n"
+        "tie 1, 2 order r { do m in 0..M { F[0](m) } do m in 0..M { F[1](m) } }",
+        M);
+    train("skips, forward-only", &g, text);
+    g = (Meant){.nstage = 4, .nmb = M, .forward = true};
+    skip(&g, 0, 1), skip(&g, 0, 2), skip(&g, 2, 3);
+    for (uint32_t m = 0; m < M; m++)
+      g.owner[0][m] = m % 2;
+    TEXT("let M = %u let D = min(M, 2) ranks D + 3 pipe net forward dag stages 4 mbs M\n"
+         "place s, m -> s == 0 ? m %% D : s-1 + D edge 0 -> 1 edge 0 -> 2 edge 2 -> 3\n"
+         "order r in 0..D { do (M-1-r)/D + 1 { F } } order r in D..D+3 { do M { F } }",
+         M);
+    train("two ends, forward-only", &g, text);
+  }
+}
+
+static void slices(void) { /* the tensors of skips are those of one slice */
+  for (uint32_t Q = 2; Q <= 4; Q++) {
+    Meant g;
+    chain(&g, 4, 3 * Q);
+    g.slices = Q;
+    skip(&g, 0, 3), skip(&g, 0, 2), skip(&g, 1, 3);
+    g.tie[1] = g.tie[2] = 1;
+    TEXT("let Q = %u ranks 4 pipe net stages 4 mbs 3 slices Q place s -> s\n"
+         "edge 0 -> 3 edge 0 -> 2 edge 1 -> 3 tie 1, 2\n"
+         "order r { op f(k) = F(k / Q, k %% Q) op b(k) = B(k / Q, Q-1 - k %% Q)\n"
+         "steady k in 0..3*Q { f(k) b(k - (Q-1 + 3-r)) } U }",
+         Q);
+    train("skips and slices", &g, text);
+  }
+}
+
 static void ties(void) {
   for (uint32_t P = 2; P <= 4; P++) {
     Meant g;
@@ -479,6 +519,12 @@ int main(int argc, char **argv) {
   before = cases;
   towers();
   printf("dag: %d runs against the sequential one\n", cases - before);
+  before = cases;
+  forward_only();
+  printf("forward-only: %d runs against the sequential one\n", cases - before);
+  before = cases;
+  slices();
+  printf("slices: %d runs against the sequential one\n", cases - before);
   before = cases;
   ties();
   printf("tied: %d runs against the sequential one\n", cases - before);

@@ -139,7 +139,10 @@ void graph_sequential(const Meant *g, Result *r) {
   for (uint32_t s = 0; s < g->nstage; s++)
     init_weight(g, s, r->weight[s]);
   for (uint64_t step = 0; step < STEPS; step++) {
-    for (uint32_t mb = 0; mb < g->nmb; mb++) {
+    double loss[MOST_MBS] = {0};
+    uint32_t slices = g->slices ? g->slices : 1;
+    for (uint32_t turn = 0; turn < g->nmb; turn++) {
+      uint32_t mb = turn - turn % slices + slices - 1 - turn % slices;
       for (uint32_t s = 0; s < g->nstage; s++) {
         memset(x[s], 0, sizeof x[s]), memset(dh[s], 0, sizeof dh[s]);
         if (!input_of(g, s, 0))
@@ -156,8 +159,10 @@ void graph_sequential(const Meant *g, Result *r) {
         }
         layer(x[s], r->weight[s], h[s]);
         if (!output_of(g, s, 0))
-          r->loss[step][mb] += loss_of(h[s], g->nmb, dh[s]);
+          loss[mb] += loss_of(h[s], g->nmb, dh[s]);
       }
+      if (g->forward)
+        continue;
       static float dx[MOST_STAGES][N];
       for (uint32_t s = g->nstage; s-- > 0;) {
         const Arc *a;
@@ -174,9 +179,11 @@ void graph_sequential(const Meant *g, Result *r) {
         layer_input(dh[s], h[s], r->weight[s], dz, dx[s]);
         layer_weight(x[s], dz, added[s][g->owner[s][mb]]);
       }
-      if (mb + 1 == g->nmb || (g->every && (mb + 1) % g->every == 0))
+      if (turn + 1 == g->nmb || (g->every && (turn + 1) % g->every == 0))
         update_all(g, r);
     }
+    for (uint32_t mb = 0; mb < g->nmb; mb++)
+      r->loss[step][mb / slices] += loss[mb];
   }
 }
 
@@ -201,7 +208,10 @@ PrSizes graph_sizes(void *self, uint32_t stage) {
 
 static int init(void *self, uint32_t stage, void *weight, void *opt) {
   (void)opt;
-  init_weight(self, stage, weight);
+  const Meant *g = self;
+  init_weight(g, stage, weight);
+  for (int i = 0; g->forward && i < NW; i++)
+    ((float *)weight)[i] *= engine_rate / RATE;
   return 0;
 }
 
@@ -212,7 +222,7 @@ static int forward(void *self, const PrCall *c) {
   uint32_t k;
   memset(a->x, 0, sizeof a->x), memset(a->dh, 0, sizeof a->dh);
   if (c->nx == 0)
-    first_input(c->step, c->stage, c->mb, a->x);
+    first_input(c->step, c->stage, c->mb * c->nslice + c->slice, a->x);
   for (k = 0; (arc = input_of(g, c->stage, k)); k++)
     add_part(a->x, c->xs[k], elements(arc), weight_in(k));
   if (k != c->nx || (k > 0) != (c->x != NULL) || (k > 0 && c->x != c->xs[0]))
@@ -224,7 +234,7 @@ static int forward(void *self, const PrCall *c) {
   if (k != c->ny || (k == 0) != (c->loss != NULL))
     return 2;
   if (c->loss)
-    *c->loss = loss_of(a->h, c->nmb, a->dh);
+    *c->loss = loss_of(a->h, g->nmb, a->dh);
   return 0;
 }
 
@@ -288,6 +298,9 @@ static int tie(void *self, const uint32_t *stage, void *const *grad, uint32_t n,
 
 PrModel graph_model(Meant *g, float rate) {
   engine_rate = rate;
+  if (g->forward)
+    return (PrModel){
+        .self = g, .nstage = g->nstage, .sizes = graph_sizes, .init = init, .forward = forward};
   return (PrModel){.self = g,
                    .nstage = g->nstage,
                    .sizes = graph_sizes,
@@ -298,5 +311,6 @@ PrModel graph_model(Meant *g, float rate) {
                    .backward_weight = backward_weight,
                    .update = apply,
                    .reduce = reduce,
-                   .tie = tie};
+                   .tie = tie,
+                   .nslice = g->slices};
 }

@@ -25,6 +25,9 @@ typedef struct Meant {
   uint32_t tie[MOST_STAGES];             /* stages with the same number, not 0, share weights */
   uint32_t owner[MOST_STAGES][MOST_MBS]; /* copy of the stage, 0, 1, ..., that has the microbatch */
   uint32_t every;                        /* updates after so many microbatches; 0: at the end */
+  bool forward;                          /* nothing is trained */
+  uint32_t slices; /* microbatch m of nmb is slice m % slices of one that is cut; 0: 1. Slices are
+                      independent of one another, but their gradients are added from the last one on */
 } Meant;
 
 typedef struct Result {
@@ -39,7 +42,7 @@ typedef struct Act {
 /* The definition: steps, microbatches, stages in their order; knows neither programs nor engines. */
 void graph_sequential(const Meant *g, Result *r);
 
-/* The same for an engine; `rate` is RATE for a model that agrees. Its tensors per stage are graph_sizes. */
+/* The same for an engine; `rate` is RATE for a model that agrees, also where nothing is trained. Its tensors per stage are graph_sizes. */
 PrModel graph_model(Meant *g, float rate);
 PrSizes graph_sizes(void *self, uint32_t stage);
 

@@ -112,7 +112,8 @@ typedef struct Result {
 } Result; /* [STEPS * nmb], [nstage * NW] */
 
 /* descending: gradients are summed from the last microbatch to the first, as the schedule defines. */
-static Result sequential(uint32_t nstage, uint32_t nmb, uint32_t nreplica, bool descending) {
+static Result sequential(uint32_t nstage, uint32_t nmb, uint32_t nreplica, bool descending,
+                         float rate) {
   Result r = {calloc((size_t)STEPS * nmb, sizeof(double)),
               calloc((size_t)nstage * NW, sizeof(float))};
   float *grad = calloc((size_t)nstage * NW, sizeof(float)),
@@ -142,7 +143,7 @@ static Result sequential(uint32_t nstage, uint32_t nmb, uint32_t nreplica, bool 
       }
     }
     for (uint32_t s = 0; s < nstage; s++)
-      update(&r.weight[s * NW], &sum[s * NW], &momentum[s * NW], RATE);
+      update(&r.weight[s * NW], &sum[s * NW], &momentum[s * NW], rate);
   }
   free(grad), free(sum), free(momentum), free(x);
   return r;
@@ -277,6 +278,8 @@ static PrSizes sizes(void *self, uint32_t stage) {
 static int init(void *self, uint32_t stage, void *weight, void *opt) {
   (void)self, (void)opt;
   init_weight(stage, weight);
+  if (engine_rate != RATE)
+    *(float *)weight += 1e-3f;
   return 0;
 }
 
@@ -327,7 +330,8 @@ static int apply(void *self, const PrCall *c) {
 /* The ops of an action, last first: the engine may not depend on an order among them. */
 static int overlap(void *self, const PrCall *c, uint32_t n) {
   for (uint32_t i = n; i-- > 0;) {
-    int code = c[i].op == PIPE_F   ? forward(self, &c[i])
+    bool f = c[i].op == PIPE_F || c[i].op == PIPE_R;
+    int code = f                   ? forward(self, &c[i])
                : c[i].op == PIPE_B ? backward(self, &c[i])
                : c[i].op == PIPE_I ? backward_input(self, &c[i])
                                    : backward_weight(self, &c[i]);
@@ -377,6 +381,8 @@ static void run_one(const char *name, const PipeProgram *p, const Result *want, 
                    .update = apply,
                    .reduce = reduce,
                    .overlap = together ? overlap : NULL};
+  if (p->forward)
+    model.backward = model.backward_input = model.backward_weight = model.update = NULL;
   PrRun *run = NULL;
   cases++;
   if (pr_open(&run, p, &model, &o)) {
@@ -453,6 +459,20 @@ static const char *third =
   "  }\n" \
   "  check staleness(r) < P for r in 0..P\n" \
   "}\n"
+/* Recomputation before actions of several ops, and in them. */
+#define JOINED \
+  "schedule joined(P, M) {\n" \
+  "  ranks P\n" \
+  "  pipe net stages P mbs M place s -> s\n" \
+  "  recompute s, m when (s + m) % 3 > 0\n" \
+  "  order r {\n" \
+  "    let w = min(M, 2*(P-r))\n" \
+  "    do m in 0..w { F(m) }\n" \
+  "    do m in 0..M-w { overlap { F(m + w)  B(m)  if m % 2 == 0 { R(m + 1) } } }\n" \
+  "    do m in M-w..M { B(m) }\n" \
+  "    U\n" \
+  "  }\n" \
+  "}\n"
 #define ROUNDS \
   "schedule rounds(P, M) {\n" \
   "  ranks P\n" \
@@ -468,6 +488,9 @@ typedef struct Case {
   bool descending;  /* it sums gradients from the last microbatch to the first */
   uint32_t least_M; /* in units of P */
 } Case;
+
+static Define extra;         /* a further parameter of the schedule at hand; without a name: none */
+static const char *own_text; /* it, if it is not of the library */
 
 static int actions_of(const PipeProgram *p) { /* of several ops */
   int n = 0;
@@ -491,20 +514,24 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
   const char *name = c->name;
   Arena arena = {.oom = oom};
   Diag diag;
-  Define define[3] = {{.name = "P", .value = P},
-                      {.name = "M", .value = M},
-                      {.name = u && u->every ? u->every : third, .value = V}};
+  Define define[4] = {{.name = "P", .value = P}, {.name = "M", .value = M}};
+  uint32_t ndefine = 2;
+  if (V)
+    define[ndefine++] = (Define){.name = u && u->every ? u->every : third, .value = V};
+  if (extra.name)
+    define[ndefine++] = extra;
   Options opt = {.dump_out = stdout,
                  .emit = EMIT_NONE,
                  .verify = true,
                  .stdlib = dir,
                  .define = define,
-                 .ndefine = V ? 3 : 2};
+                 .ndefine = ndefine};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   diag_init(&diag, &arena, stderr);
   opt.input = arena_printf(&arena, "%s/%s.pipe", dir, name);
-  if (u && u->text)
-    opt.text = u->text, opt.text_len = strlen(u->text);
+  const char *text = u ? u->text : own_text;
+  if (text)
+    opt.text = text, opt.text_len = strlen(text);
   if (sized) {
     write_profile(scratch,
                   P * (V && !u && *third == 'V' ? V : c->chunks)); /* stages of the model */
@@ -516,7 +543,7 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
     Result want = u && u->every ? async(s.prog->nmodel, s.prog->nmb, V)
                   : u           ? pairs(s.prog->nmodel, s.prog->nmb)
                       : sequential(s.prog->nmodel, s.prog->nmb, s.prog->nstage / s.prog->nmodel,
-                                   c->descending);
+                                   c->descending, s.prog->forward ? 0 : RATE);
     PrOptions seeded = {.seed = 1 + P * 1000003u + M * 1009u + V};
     run_one(name, s.prog, &want, (PrOptions){.deadline_s = 60}, "threads", false);
     run_one(name, s.prog, &want, (PrOptions){.free_running = 1}, "free running", false);
@@ -535,48 +562,73 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
   arena_free(&arena);
 }
 
+static void summary(const Case *c, int before) {
+  printf("%s%s%s: %d runs against the sequential one\n", c->name, extra.name ? " " : "",
+         extra.name ? extra.name : "", cases - before);
+}
+
+/* Over P and M. */
+static void fixed_grid(const char *dir, const Case *c) {
+  static const uint32_t sizes_P[] = {1, 2, 3, 4, 5, 8}, sizes_M[] = {1, 2, 3, 4, 7, 8, 16, 17};
+  int before = cases;
+  for (size_t i = 0; i < sizeof sizes_P / sizeof *sizes_P; i++)
+    for (size_t j = 0; j < sizeof sizes_M / sizeof *sizes_M; j++)
+      if (sizes_M[j] >= c->least_M * sizes_P[i])
+        one_case(dir, c, sizes_P[i], sizes_M[j], 0, (i + j) % 2 && !own_text, NULL);
+  summary(c, before);
+}
+
+/* Over P, M and chunks per rank. */
+static void looped_grid(const char *dir, const Case *c) {
+  int before = cases;
+  for (uint32_t P = 2; P <= 5; P++)
+    for (uint32_t V = 2; V <= 4; V++)
+      for (uint32_t groups = 1; groups <= 4; groups++) /* the others need not fill the last group */
+        one_case(dir, c, P, P * groups - (c->least_M ? 0 : groups % 2), V, groups % 2, NULL);
+  summary(c, before);
+}
+
 int main(int argc, char **argv) {
   if (argc < 3) {
     fprintf(stderr, "usage: parity STDLIB_DIR SCRATCH_FILE [--break]\n");
     return 2;
   }
-  static const uint32_t sizes_P[] = {1, 2, 3, 4, 5, 8}, sizes_M[] = {1, 2, 3, 4, 7, 8, 16, 17};
   const char *dir = argv[1];
   scratch = argv[2];
   if (argc > 3 && strcmp(argv[3], "--break") == 0)
     engine_rate = RATE * 1.0001f;
   static const Case fixed[] = {
-      {"gpipe", 1, false, 0},     {"1f1b", 1, false, 0},         {"zb_h1", 1, false, 0},
-      {"naive", 1, false, 0},     {"gpipe_lifo", 1, true, 0},    {"dapple_pb", 1, false, 0},
-      {"varuna", 1, false, 0},    {"zb_h2", 1, false, 0},        {"zb_1p", 1, false, 0},
-      {"zb_2p", 1, false, 0},     {"zb_v", 2, false, 0},         {"v_min", 2, false, 0},
-      {"v_half", 2, false, 0},    {"v_half_block", 2, false, 0}, {"1f1b_v", 2, false, 0},
-      {"v_zb", 2, false, 0},      {"v_min_auto", 2, false, 0},   {"1f1b_v_auto", 2, false, 0},
-      {"dualpipev", 2, false, 2}, {"hanayo", 4, false, 0},       {"bpipe", 1, false, 0},
+      {"gpipe", 1, false, 0},          {"1f1b", 1, false, 0},
+      {"zb_h1", 1, false, 0},          {"naive", 1, false, 0},
+      {"gpipe_lifo", 1, true, 0},      {"dapple_pb", 1, false, 0},
+      {"varuna", 1, false, 0},         {"zb_h2", 1, false, 0},
+      {"zb_1p", 1, false, 0},          {"zb_2p", 1, false, 0},
+      {"zb_v", 2, false, 0},           {"v_min", 2, false, 0},
+      {"v_half", 2, false, 0},         {"v_half_block", 2, false, 0},
+      {"1f1b_v", 2, false, 0},         {"dualpipev", 2, false, 2},
+      {"gpipe_recompute", 1, true, 0}, {"varuna_recompute", 1, false, 0},
+      {"inference", 1, false, 0},      {"hanayo", 4, false, 0},
+      {"v_zb", 2, false, 0},           {"v_min_auto", 2, false, 0},
+      {"1f1b_v_auto", 2, false, 0},    {"bpipe", 1, false, 0},
   };
-  for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++) {
-    int before = cases;
-    for (size_t i = 0; i < sizeof sizes_P / sizeof *sizes_P; i++)
-      for (size_t j = 0; j < sizeof sizes_M / sizeof *sizes_M; j++)
-        if (sizes_M[j] >= fixed[k].least_M * sizes_P[i])
-          one_case(dir, &fixed[k], sizes_P[i], sizes_M[j], 0, (i + j) % 2, NULL);
-    printf("%s: %d runs against the sequential one\n", fixed[k].name, cases - before);
-  }
+  for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++)
+    fixed_grid(dir, &fixed[k]);
   static const Case looped[] = {
       {"interleaved", 0, false, 1}, {"looped_bfs", 0, true, 0}, {"interleaved_zb", 0, false, 0},
       {"gis", 0, false, 0},         {"gis_h", 0, false, 0},     {"po_f", 0, false, 0},
       {"po_h", 0, false, 0},
   };
-  for (size_t k = 0; k < sizeof looped / sizeof *looped; k++) {
-    int before = cases;
-    for (uint32_t P = 2; P <= 5; P++)
-      for (uint32_t V = 2; V <= 4; V++)
-        for (uint32_t groups = 1; groups <= 4;
-             groups++) /* the others need not fill the last group */
-          one_case(dir, &looped[k], P, P * groups - (looped[k].least_M ? 0 : groups % 2), V,
-                   groups % 2, NULL);
-    printf("%s: %d runs against the sequential one\n", looped[k].name, cases - before);
-  }
+  for (size_t k = 0; k < sizeof looped / sizeof *looped; k++)
+    looped_grid(dir, &looped[k]);
+  extra = (Define){.name = "K", .value = 1};
+  fixed_grid(dir, &(Case){"gpipe_recompute", 1, true, 0});
+  extra = (Define){.name = "N", .value = 1};
+  looped_grid(dir, &(Case){"gis", 0, false, 0});
+  looped_grid(dir, &(Case){"gis_h", 0, false, 0});
+  extra = (Define){.name = NULL};
+  own_text = JOINED;
+  fixed_grid(dir, &(Case){"R and overlap", 1, false, 0});
+  own_text = NULL;
   static const Case gems = {"gems", 1, false, 0};
   int before = cases;
   for (uint32_t P = 2; P <= 8; P += 2)

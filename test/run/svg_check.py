@@ -64,7 +64,7 @@ for e in root.iter(NS + "path"):
 
 # Colours: enough apart in lightness to be told from one another in greyscale.
 css = root.find(f"{NS}defs/{NS}style").text
-used = dict(re.findall(r"^\.([FBIWU])\{fill:(#\w{6})\}$", css, re.M))
+used = dict(re.findall(r"^\.([FBIWRU])\{fill:(#\w{6})\}$", css, re.M))
 kinds = "FIWU" if kind == "zb" else "FBU"
 expect(set(used) == set(kinds), f"colours of {sorted(used)}, ops are {kinds}")
 light = sorted(luminance(c) for c in used.values()) + [100.0]

@@ -229,18 +229,20 @@ void tiny_free(Tiny *t) {
 
 static int overlap(void *self, const PrCall *c, uint32_t n) {
   int code = 0;
-  for (uint32_t i = 0; i < n && !code; i++)
-    code = c[i].op == PIPE_F   ? forward(self, &c[i])
+  for (uint32_t i = 0; i < n && !code; i++) {
+    bool f = c[i].op == PIPE_F || c[i].op == PIPE_R;
+    code = f                   ? forward(self, &c[i])
            : c[i].op == PIPE_B ? backward(self, &c[i])
            : c[i].op == PIPE_I ? backward_input(self, &c[i])
                                : backward_weight(self, &c[i]);
+  }
   return code;
 }
 
 PrModel tiny_model(Tiny *t) {
-  return (PrModel){t,       t->nstage, sizes,          init,
-                   forward, backward,  backward_input, backward_weight,
-                   update,  reduce,    NULL,           overlap};
+  return (PrModel){
+      t,      t->nstage, sizes, init,    forward, backward, backward_input, backward_weight,
+      update, reduce,    NULL,  overlap, 1};
 }
 
 TinyRef *tiny_reference(uint32_t nstage, uint32_t nmb, int uniform, uint64_t steps) {

@@ -9,13 +9,13 @@ from pygments.token import (Comment, Error, Keyword, Name, Number, Operator, Pun
 CLAUSES = (
     "schedule", "requires", "expects", "extends", "import", "let", "fn", "op", "ranks", "pipe",
     "stages", "mbs", "place", "replica", "of", "dag", "edge", "tie", "order", "time", "bytes", "profile", "check",
-    "tune", "tries", "by", "offload", "lead", "send")
+    "recompute", "slices", "tune", "tries", "by", "offload", "lead", "send")
 FLOW = (
     "steady", "warmup", "flush", "clip", "clock", "period", "rules", "overlap", "when", "use",
     "do", "if", "else", "in", "step", "for", "stage")
 RESERVED = (
-    "weights", "stash", "comm", "slices", "finally",
-    "recompute", "side", "group", "recv", "wait")
+    "weights", "stash", "comm", "finally",
+    "side", "group", "recv", "wait")
 
 
 class PipeLexer(RegexLexer):
@@ -33,7 +33,7 @@ class PipeLexer(RegexLexer):
             (words(CLAUSES, prefix=r"\b", suffix=r"\b"), Keyword.Declaration),
             (words(FLOW, prefix=r"\b", suffix=r"\b"), Keyword),
             (words(RESERVED, prefix=r"\b", suffix=r"\b"), Keyword.Reserved),
-            (r"\b(?:[FBIWU]|OFF|LOAD)\b", Name.Builtin),
+            (r"\b(?:[FBIWRU]|OFF|LOAD)\b", Name.Builtin),
             (r"\b[A-Za-z_]\w*(?=\s*\()", Name.Function),
             (r"\b[A-Za-z_]\w*", Name),
             (r"->|\.\.|==|!=|<=|>=|&&|\|\||[+*/%<>!?=@-]", Operator),

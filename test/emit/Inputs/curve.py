@@ -33,22 +33,28 @@ for r, k in enumerate(ranks):
     bound = limit or (k["bytes"]["total"] if sized else k["inflight"])
     px = (y0 - y1) / bound
     scales.add(px)
-    room = {c: sum(p["count"] * -(-p["bytes"] // 64) * 64 for p in k["pools"] if p["class"] == c) for c in ("act", "gout")}
+    room = {c: sum(p["count"] * -(-p["bytes"] // 64) * 64 for p in k["pools"] if p["class"] == c)
+            for c in ("act", "gout", "keep")}
     size = {}  # slot -> bytes
     for p in k["pools"]:
         for slot in range(p["first"], p["first"] + p["count"]):
             size[slot] = -(-p["bytes"] // 64) * 64
-    base = k["bytes"]["total"] - room["act"] - room["gout"] if sized else 0
+    base = k["bytes"]["total"] - room["act"] - room["gout"] - room["keep"] if sized else 0
     change = []
+    again = {(i["stage"], i["mb"]) for i in k["instr"] if re.fullmatch(r"\d+R\d+", i["op"])}
+    only, final = form["forward"], form["slices"] - 1  # forward-only: the last slice gives back all of its microbatch
     for i in k["instr"]:
-        kind = re.sub(r"\d", "", i["op"])
-        for name, take, give in ("act", ("F", "LOAD"), ("B", "W", "OFF")), ("gout", ("I",), ("W",)):
+        kind = re.sub(r"[\d.]", "", i["op"])
+        there = (i["stage"], i.get("mb")) in again  # F gives its stash back at once
+        away = ("F",) if there or only and i.get("slice", 0) == final else ()
+        for name, take, give in (("act", ("F", "LOAD", "R"), ("B", "W", "OFF") + away), ("gout", ("I",), ("W",)),
+                                 ("keep", ("F",), ("R",))):
             if name in i and (sized or name == "act"):
                 n = size[i[name]] if sized else 1
                 if kind in take:
                     change.append((i["start"], 1, n))
-                elif kind in give:
-                    change.append((i["end"], 0, -n))
+                if kind in give:
+                    change.append((i["end"], 0, -n * (final + 1 if only else 1)))
     change.sort()
     level, steps = base, [(first, base)]  # from t on
     for t, _, n in change:

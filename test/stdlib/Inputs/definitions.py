@@ -52,6 +52,14 @@ def varuna(P, M):
     return warm_pairs(P, M, lambda s: P - s)
 
 
+def again(orders, wanted):
+    """An R right before the first backward of what is recomputed."""
+    parts = lambda o: re.fullmatch(r"(\d+)([FBIW])(\d+)", o).groups()
+    return [[x for o in row for s, k, m in [parts(o)]
+             for x in ([op(int(s), "R", int(m))] if k in "BI" and wanted(int(s), int(m)) else []) + [o]]
+            for row in orders]
+
+
 def zb_h2(P, M):
     """k = 2: k(P-s)-(k-1) forwards; per backward: I, a W once more than k*s are held, an F."""
     orders = []
@@ -68,6 +76,31 @@ def zb_h2(P, M):
                 f += 1
         orders.append(order + [op(s, "W", m) for m in range(w, M)])
     return orders
+
+
+def unit(s, kind, m, q, Q):
+    return op(s, kind, m) if Q == 1 else "%d%s%d.%d" % (s, kind, m, q)
+
+
+def seq1f1b(P, M, Q):
+    """P-s-2+Q slices first, then forward and backward in turn, then the other backwards: microbatches in
+    order, in each the last slice first."""
+    forward = [(m, q) for m in range(M) for q in range(Q)]
+    backward = [(m, q) for m in range(M) for q in reversed(range(Q))]
+    orders = []
+    for s in range(P):
+        warm = min(P - s - 2 + Q, M * Q)
+        order = [unit(s, "F", *u, Q) for u in forward[:warm]]
+        for i, u in enumerate(forward[warm:]):
+            order += [unit(s, "F", *u, Q), unit(s, "B", *backward[i], Q)]
+        orders.append(order + [unit(s, "B", *u, Q) for u in backward[M * Q - warm:]])
+    return orders
+
+
+def terapipe(P, M, Q):
+    """All slices of all microbatches forward, then the mirror image."""
+    units = [(m, q) for m in range(M) for q in range(Q)]
+    return [[unit(s, "F", *u, Q) for u in units] + [unit(s, "B", *u, Q) for u in reversed(units)] for s in range(P)]
 
 
 def looped_bfs(P, M, V):
@@ -268,6 +301,17 @@ def v_min(P, M):
 def main(pipec, stdlib, literal=None):
     equal = 0
 
+    def expanded(name, want, **define):
+        """The same with R, which PyTorch's format does not have: read from the dump."""
+        nonlocal equal
+        done = subprocess.run([pipec, "--dump-after=expand", "%s/%s.pipe" % (stdlib, name)]
+                              + ["-D%s=%d" % d for d in define.items()], capture_output=True, text=True)
+        got = [re.findall(r"\b\d+[FBIWR][\d.]+", line.split(":", 1)[1])
+               for line in done.stdout.splitlines() if line.startswith("rank ")]
+        if got != want:
+            sys.exit("%s %s:\n  %s\n  %s\n%s" % (name, define, got, want, done.stderr))
+        equal += 1
+
     def compare(name, want, **define):
         nonlocal equal
         done = subprocess.run([pipec, "--emit=csv", "%s/%s.pipe" % (stdlib, name)]
@@ -286,12 +330,20 @@ def main(pipec, stdlib, literal=None):
                 compare(make.__name__, make(P, M), P=P, M=M)
             if M >= 2 * P:
                 compare("dualpipev", dualpipev(P, M), P=P, M=M)
+            for K in {0, 1, M // 2, M}:  # torchgpipe's always and except_last, and between
+                expanded("gpipe_recompute", again(gpipe_lifo(P, M), lambda s, m: m < M - K), P=P, M=M, K=min(K, M))
+            compare("inference", [[op(s, "F", m) for m in range(M)] for s in range(P)], P=P, M=M)
+            for Q in (1, 2, 5):
+                expanded("seq1f1b", seq1f1b(P, M, Q), P=P, M=M, Q=Q)
+                expanded("terapipe", terapipe(P, M, Q), P=P, M=M, Q=Q)
             if M >= 2 * P and P % 2 == 0 and M % 2 == 0:
                 compare("dualpipe", dualpipe(P, M), P=P, M=M)
             if P % 2 == 0:
                 compare("chimera_doubling", chimera_doubling(P, 2 * P * M), P=P, M=2 * P * M)
                 compare("chimera_halving", chimera_halving(P, P * M), P=P, M=P * M)
             for V in (1, 2, 3):
+                for N in (1, V):
+                    expanded("gis", again(gis(P, P * M, V), lambda s, m: s < N * P), P=P, M=P * M, V=V, N=N)
                 compare("looped_bfs", looped_bfs(P, M, V), P=P, M=M, V=V)
                 compare("interleaved_zb", interleaved_zb(P, P * M, V), P=P, M=P * M, V=V)
                 compare("gis", gis(P, P * M, V), P=P, M=P * M, V=V)

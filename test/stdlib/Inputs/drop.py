@@ -37,7 +37,8 @@ class Lists:
         self.ranks = []
         for rank in program["rank"]:
             found = (re.fullmatch(r"(\d+)([A-Z])(\d*)", i["op"]) for i in rank["instr"])
-            self.ranks.append([Op(int(m[1]), m[2], int(m[3]) if m[3] else None) for m in found if m])
+            self.ranks.append([Op(int(m[1]), m[2], int(m[3]) if m[3] else None) for m in found
+                               if m and m[2] != "R"])  # without R it is a schedule that keeps its stashes
 
     def pipe(self, stage):
         """Number of the pipe that a stage is of, its first stage and its first microbatch."""
@@ -196,6 +197,8 @@ def main():
             program = emitted(args.pipec, path, shape)
             programs += [(shape, program)] if program else []
         for shape, program in programs:
+            if program["slices"] > 1 or program["forward"]:
+                continue  # other texts, and no CSV
             trial.where = " ".join([file] + [f"-D{k}={v}" for k, v in shape.items()])
             lists = Lists(program)
             said, status = trial.run(lists.text(), ".pipe")

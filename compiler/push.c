@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT
+ * Adds one op to the order of a rank, and refuses what is there twice or what its pipe does not have.
+ * Part of expand. Constant time. */
+#include "expand.h"
+#include "hints.h"
+
+static uint32_t op_site(Sched *s, const OpRef *o) {
+  if (!o->place) {
+    if (s->nsite == s->capsite)
+      vec_grow(s->arena, (void **)&s->site, &s->capsite, sizeof *s->site);
+    s->site[s->nsite++] = o->at;
+    ((OpRef *)o)->place = s->nsite;
+  }
+  return o->place - 1;
+}
+
+static bool duplicate(Ex *x, uint8_t kind, uint32_t old) {
+  Sched *s = x->s;
+  bool mixed = s->op[old].kind != kind;
+  char text[OP_TEXT];
+  pipe_unit_text(text, (PipeOp)kind, s->op[old].stage, s->op[old].mb, s->slices);
+  if (mixed)
+    diag_error(s->diag, DIAG_MIXED_BACKWARD, x->use->at,
+               "rank %u: %s, but %s already is the backward of this microbatch: B = I + W", x->rank,
+               text, op_text(s, old));
+  else
+    diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank, text);
+  diag_note(s->diag, s->site[s->op[old].site], "%s is here first", op_text(s, old));
+  hint_twice(s, x->rank, x->use, kind, old);
+  return false;
+}
+
+uint32_t *op_row(Sched *s, uint8_t kind, size_t cell) {
+  return kind == PIPE_F   ? &s->at_f[cell]
+         : kind == PIPE_W ? &s->at_w[cell]
+         : kind == PIPE_R ? &s->at_r[cell]
+                          : &s->at_b[cell];
+}
+
+static void push(Ex *x, uint8_t kind, uint8_t phase, uint32_t stage, uint32_t mb) {
+  Sched *s = x->s;
+  if (s->nop == x->op_cap)
+    vec_grow(s->arena, (void **)&s->op, &x->op_cap, sizeof *s->op);
+  s->op[s->nop++] = (Op){
+      .kind = kind, .phase = phase, .stage = stage, .mb = mb, .site = op_site(s, x->use)};
+}
+
+/* A U that only repeats the last one is refused here, so that there are not many more of them than of gradients;
+ * check_deps refuses the others that have nothing to apply. */
+static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
+  Sched *s = x->s;
+  uint32_t old = x->last_u[stage];
+  if (old && x->fresh[stage] == 0 && s->op[old - 1].mb == mb) {
+    diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank,
+               op_text(s, old - 1));
+    diag_note(s->diag, s->site[s->op[old - 1].site], "%s is here first", op_text(s, old - 1));
+    diag_help(s->diag, "an update applies the gradients since the last one, and there are none");
+    return false;
+  }
+  push(x, PIPE_U, x->labelled || mb != NONE ? x->phase : PIPE_NPHASES, stage, mb);
+  x->fresh[stage] = 0;
+  x->last_u[stage] = s->nop;
+  return true;
+}
+
+bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
+  Sched *s = x->s;
+  if (kind == PIPE_R && s->slices > 1) {
+    diag_error(
+        s->diag, DIAG_RECOMPUTE, x->use->at,
+        "rank %u: '%s' of a microbatch in slices: the slices after it read its stash, which must stay",
+        x->rank, span_text(s, x->use->at));
+    return false;
+  }
+  if (kind == PIPE_R && s->graph) {
+    diag_error(s->diag, DIAG_RECOMPUTE, x->use->at,
+               "rank %u: '%s' of a pipe that is no chain of stages, each on one rank", x->rank,
+               span_text(s, x->use->at));
+    diag_note(s->diag, s->pipe[0].clause->at, "only one input is kept, that of the chain");
+    return false;
+  }
+  if (s->forward && kind != PIPE_F) {
+    diag_error(s->diag, DIAG_FORWARD_ONLY, x->use->at,
+               "rank %u: '%s' in a schedule that only runs forward", x->rank,
+               span_text(s, x->use->at));
+    diag_note(s->diag, s->pipe[0].clause->at, "its pipe says so");
+    diag_help(s->diag, "leave it out, or take 'forward' from the pipe");
+    return false;
+  }
+  if (kind == PIPE_U)
+    return push_update(x, stage, mb);
+  size_t cell = (size_t)stage * s->nmb + mb;
+  uint32_t *at = op_row(s, kind, cell);
+  if (*at)
+    return duplicate(x, kind, *at - 1);
+  if (kind == PIPE_W && s->at_b[cell] && s->op[s->at_b[cell] - 1].kind == PIPE_B)
+    return duplicate(x, kind, s->at_b[cell] - 1);
+  if (kind == PIPE_B && s->at_w[cell])
+    return duplicate(x, kind, s->at_w[cell] - 1);
+  push(x, kind, x->phase, stage, mb);
+  *at = s->nop;
+  x->fresh[stage] += kind == PIPE_B || kind == PIPE_W;
+  return true;
+}
+
+/* OFF and LOAD are no ops: they stand between those. */
+bool push_copy(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb) {
+  Sched *s = x->s;
+  if (s->forward || s->slices > 1) {
+    diag_error(s->diag, DIAG_OFFLOAD, x->use->at, "rank %u: '%s' %s", x->rank,
+               span_text(s, x->use->at),
+               s->forward ? "in a schedule that only runs forward: a stash ends with its F"
+                          : "of a microbatch in slices: the slices after it read its stash");
+    diag_note(s->diag, s->pipe[0].clause->at, "its pipe says so");
+    return false;
+  }
+  size_t cells = (size_t)s->nstage * s->nmb, cell = (size_t)stage * s->nmb + mb;
+  if (!s->at_off) {
+    s->at_off = NEW_ARRAY(s->arena, uint32_t, cells);
+    s->at_load = NEW_ARRAY(s->arena, uint32_t, cells);
+  }
+  uint32_t *at = o->op == PIPE_OFF ? &s->at_off[cell] : &s->at_load[cell];
+  if (*at) {
+    char text[OP_TEXT];
+    pipe_op_text(text, (PipeOp)o->op, stage, mb);
+    diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank, text);
+    diag_note(s->diag, s->site[s->copy[*at - 1].site], "%s is here first", text);
+    return false;
+  }
+  if (s->ncopy == s->capcopy)
+    vec_grow(s->arena, (void **)&s->copy, &s->capcopy, sizeof *s->copy);
+  s->copy[s->ncopy] = (Copy){.kind = (uint8_t)o->op,
+                             .phase = x->phase,
+                             .stage = stage,
+                             .mb = mb,
+                             .site = op_site(s, x->use),
+                             .to = NONE,
+                             .at = s->nop};
+  *at = ++s->ncopy;
+  return true;
+}

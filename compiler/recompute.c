@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ * The `recompute` clause (lang/spec.md 5.11): an R before the first backward of every stage and
+ * microbatch for which its condition holds, and that has no R of its own. Part of expand; the orders
+ * are complete, those of `rules` included. Linear. */
+#include <string.h>
+
+#include "expand.h"
+
+/* The clause that counts: that of the schedule itself before that of a base. */
+static bool find_clause(Ex *x, const Clause **clause) {
+  uint32_t depth = 0;
+  *clause = NULL;
+  for (uint32_t i = 0; i < x->clauses.n; i++) {
+    const Bound *b = &x->clauses.at[i];
+    if (b->clause->kind != CL_RECOMPUTE)
+      continue;
+    if (*clause && depth == b->depth) {
+      diag_error(x->s->diag, DIAG_CLAUSE, b->clause->at, "'recompute' is given twice");
+      diag_note(x->s->diag, (*clause)->at, "the first one");
+      return false;
+    }
+    *clause = b->clause;
+    depth = b->depth;
+  }
+  return true;
+}
+
+static bool wanted(Sched *s, const Clause *c, const Op *o, bool *yes) {
+  const PipeStage *st = &s->stage[o->stage];
+  int64_t v = 1;
+  if (c->var)
+    s->env[c->slot] = st->model;
+  if (c->mb_var)
+    s->env[c->mb_slot] = o->mb - st->mb0;
+  if (c->when && !eval(s, c->when, &v))
+    return false;
+  *yes = v != 0;
+  return true;
+}
+
+bool insert_recompute(Ex *x) {
+  Sched *s = x->s;
+  const Clause *c;
+  if (!find_clause(x, &c))
+    return false;
+  if (!c)
+    return true;
+  if (s->slices > 1) {
+    diag_error(
+        s->diag, DIAG_RECOMPUTE, c->at,
+        "'recompute' of microbatches in slices: a slice reads the stashes of those before it, "
+        "which must stay");
+    return false;
+  }
+  if (s->graph) {
+    diag_error(s->diag, DIAG_RECOMPUTE, c->at,
+               "'recompute' of a pipe that is no chain of stages, each on one rank");
+    diag_note(s->diag, s->pipe[0].clause->at, "only one input is kept, that of the chain");
+    return false;
+  }
+  if (s->forward) {
+    diag_error(s->diag, DIAG_FORWARD_ONLY, c->at,
+               "'recompute' in a schedule that only runs forward: nothing reads a stash");
+    diag_note(s->diag, s->pipe[0].clause->at, "its pipe says so");
+    return false;
+  }
+  if (s->nsite == s->capsite)
+    vec_grow(s->arena, (void **)&s->site, &s->capsite, sizeof *s->site);
+  uint32_t site = s->nsite, n = 0, i = 0,
+           *place = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nop + 1);
+  s->site[s->nsite++] = c->at;
+  Op *to = arena_alloc(s->arena, (s->nop + (size_t)s->nstage * s->nmb) * sizeof *to + 1);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    uint32_t end = s->rank_op0[r + 1];
+    s->rank_op0[r] = n;
+    while (i < end) {
+      uint32_t after = i + 1 + s->op[i].group; /* an action stays together */
+      place[i] = n;
+      for (uint32_t j = i; j < after; j++) {
+        const Op *o = &s->op[j];
+        size_t cell = o->kind == PIPE_U ? 0 : (size_t)o->stage * s->nmb + o->mb;
+        bool backward = o->kind == PIPE_B || o->kind == PIPE_I, yes = false;
+        if (backward && !s->at_r[cell] && !wanted(s, c, o, &yes))
+          return false;
+        if (!yes)
+          continue;
+        to[n++] = (Op){
+            .kind = PIPE_R, .phase = o->phase, .stage = o->stage, .mb = o->mb, .site = site};
+        s->at_r[cell] = n;
+      }
+      for (; i < after; i++) {
+        const Op *o = &s->op[i];
+        to[n++] = *o;
+        if (o->kind != PIPE_U)
+          *op_row(s, o->kind, (size_t)o->stage * s->nmb + o->mb) = n;
+      }
+    }
+  }
+  s->rank_op0[s->nrank] = place[i] = n;
+  for (uint32_t k = 0; k < s->ncopy; k++) /* OFF and LOAD stand between ops */
+    s->copy[k].at = place[s->copy[k].at];
+  s->op = to, s->nop = n;
+  return true;
+}

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: MIT
+ * Training in slices of the sequence, with a real dependence between them: each slice adds up what the
+ * slices before it have made, and backward gives each of them its share. For a grid of schedules and
+ * sizes the losses of every step and the final weights of all engines are equal, bit for bit, to those of
+ * a loop over steps, microbatches, slices and stages in one thread.
+ *
+ *   slices_test STDLIB_DIR SCRATCH [--break]   exit status 0 iff all agree
+ *
+ * SCRATCH and SCRATCH.pipe are written: a profile with the model's sizes, so that bytes are proved and
+ * measured, and the schedules that are not in the library.
+ * --break lets a slice forget the gradient of those behind it, and every run of more than one must differ. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipe_run.h"
+#include "pipec.h"
+
+/* ---- the model. Slice q: v = x A, z = v + c * (sum of v of the slices before), y = tanh(z + b) ---- */
+
+enum { D = 4, NW = D * D + D, STEPS = 3 };
+#define RATE  0.05f
+#define CARRY 0.5f
+
+static bool forget; /* --break */
+
+typedef struct Act {
+  float x[D], y[D], v[D], dv[D],
+      dy[D]; /* dv: of v, from slices behind; dy: of the loss, last stage */
+} Act;
+
+static float noise(uint64_t a, uint64_t b, uint64_t c) { /* in [-1, 1), from its arguments alone */
+  uint64_t z = a * 0x9e3779b97f4a7c15u + b * 0xbf58476d1ce4e5b9u + c * 0x94d049bb133111ebu + 1;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return (float)((double)((z ^ (z >> 31)) >> 11) / 4503599627370496.0 - 1.0);
+}
+
+static void init_weight(uint32_t stage, float *w) {
+  for (int i = 0; i < NW; i++)
+    w[i] = 0.5f * noise(1, stage, (uint64_t)i);
+}
+
+static void input(uint64_t step, uint32_t mb, uint32_t slice, float *x) {
+  for (int i = 0; i < D; i++)
+    x[i] = noise(2, step * 1000003 + mb, (uint64_t)slice * D + (uint64_t)i);
+}
+
+/* past: the slices before this one. */
+static void slice_forward(const float *w, Act *a, void *const *past, uint32_t npast) {
+  for (int j = 0; j < D; j++) {
+    a->v[j] = 0;
+    for (int i = 0; i < D; i++)
+      a->v[j] += a->x[i] * w[i * D + j];
+    float sum = 0;
+    for (uint32_t q = 0; q < npast; q++)
+      sum += ((const Act *)past[q])->v[j];
+    a->y[j] = tanhf(a->v[j] + CARRY * sum + w[D * D + j]);
+    a->dv[j] = 0;
+  }
+}
+
+/* gout: gradients of z and of v. dx may be NULL. */
+static void slice_input(const float *w, const Act *a, void *const *past, uint32_t npast,
+                        const float *dy, float *gout, float *dx) {
+  float *dz = gout, *dv = gout + D;
+  for (int j = 0; j < D; j++) {
+    dz[j] = dy[j] * (1 - a->y[j] * a->y[j]);
+    dv[j] = a->dv[j] + dz[j];
+    for (uint32_t q = 0; q < npast; q++)
+      ((Act *)past[q])->dv[j] += CARRY * dz[j];
+  }
+  for (int i = 0; dx && i < D; i++) {
+    dx[i] = 0;
+    for (int j = 0; j < D; j++)
+      dx[i] += dv[j] * w[i * D + j];
+  }
+}
+
+static void slice_weight(const Act *a, const float *gout, float *grad) {
+  for (int i = 0; i < D; i++)
+    for (int j = 0; j < D; j++)
+      grad[i * D + j] += a->x[i] * gout[D + j];
+  for (int j = 0; j < D; j++)
+    grad[D * D + j] += gout[j];
+}
+
+static double loss_of(Act *a, uint32_t nmb) {
+  double loss = 0;
+  for (int i = 0; i < D; i++) {
+    float e = a->y[i] - 0.25f * (float)(i % 3);
+    loss += 0.5 * (double)e * (double)e;
+    a->dy[i] = e / (float)nmb;
+  }
+  return loss;
+}
+
+static void update(float *w, float *grad) {
+  for (int i = 0; i < NW; i++) {
+    w[i] -= RATE * grad[i];
+    grad[i] = 0;
+  }
+}
+
+/* ---- the definition ---- */
+
+typedef struct Result {
+  double *loss;  /* [STEPS * nmb] */
+  float *weight; /* [nstage * NW] */
+} Result;
+
+static void *need(void *p) {
+  if (!p)
+    abort();
+  return p;
+}
+
+static Result sequential(uint32_t nstage, uint32_t nmb, uint32_t nslice, bool descending,
+                         bool trained) {
+  Result r = {need(calloc((size_t)STEPS * nmb, sizeof(double))),
+              need(calloc((size_t)nstage * NW, sizeof(float)))};
+  float *grad = need(calloc((size_t)nstage * NW, sizeof(float)));
+  Act *act = need(calloc((size_t)nstage * nslice, sizeof *act));
+  void **past = need(calloc((size_t)nstage * nslice, sizeof *past));
+  for (uint32_t i = 0; i < nstage * nslice; i++)
+    past[i] = &act[i];
+  for (uint32_t s = 0; s < nstage; s++)
+    init_weight(s, &r.weight[s * NW]);
+  for (uint64_t step = 0; step < STEPS; step++) {
+    for (uint32_t k = 0; k < nmb; k++) {
+      uint32_t mb = descending ? nmb - 1 - k : k;
+      double *loss = &r.loss[step * nmb + mb];
+      for (uint32_t q = 0; q < nslice; q++) {
+        for (uint32_t s = 0; s < nstage; s++) {
+          Act *a = &act[s * nslice + q];
+          if (s == 0)
+            input(step, mb, q, a->x);
+          else
+            memcpy(a->x, act[(s - 1) * nslice + q].y, sizeof a->x);
+          slice_forward(&r.weight[s * NW], a, &past[s * nslice], q);
+        }
+        double part = loss_of(&act[(nstage - 1) * nslice + q], nmb);
+        *loss = q == 0 ? part : *loss + part;
+      }
+      for (uint32_t q = nslice; q-- > 0 && trained;) {
+        float dy[D], dx[D], gout[2 * D];
+        memcpy(dy, act[(nstage - 1) * nslice + q].dy, sizeof dy);
+        for (uint32_t s = nstage; s-- > 0;) {
+          Act *a = &act[s * nslice + q];
+          slice_input(&r.weight[s * NW], a, &past[s * nslice], q, dy, gout, dx);
+          slice_weight(a, gout, &grad[s * NW]);
+          memcpy(dy, dx, sizeof dy);
+        }
+      }
+    }
+    for (uint32_t s = 0; s < nstage && trained; s++)
+      update(&r.weight[s * NW], &grad[s * NW]);
+  }
+  free(grad), free(act), free(past);
+  return r;
+}
+
+/* ---- the same through the callbacks of an engine ---- */
+
+static int broken; /* rules of PrCall */
+
+static PrSizes sizes(void *self, uint32_t stage) {
+  return (PrSizes){.act = sizeof(Act),
+                   .gout = 2 * D * sizeof(float),
+                   .boundary = stage + 1 < *(uint32_t *)self ? D * sizeof(float) : 0,
+                   .weight = NW * sizeof(float),
+                   .grad = NW * sizeof(float),
+                   .work = 2 * D * sizeof(float)};
+}
+
+static int init(void *self, uint32_t stage, void *weight, void *opt) {
+  (void)self, (void)opt;
+  init_weight(stage, weight);
+  return 0;
+}
+
+static int forward(void *self, const PrCall *c) {
+  Act *a = c->act;
+  broken += c->slice >= c->nslice || (c->past != NULL) != (c->slice > 0);
+  if (c->stage == 0)
+    input(c->step, c->mb, c->slice, a->x);
+  else
+    memcpy(a->x, c->x, sizeof a->x);
+  slice_forward(c->weight, a, c->past, c->slice);
+  if (c->stage + 1 == *(uint32_t *)self)
+    *c->loss = loss_of(a, c->nmb);
+  else
+    memcpy(c->y, a->y, sizeof a->y);
+  return 0;
+}
+
+static void input_gradient(void *self, const PrCall *c, float *gout) {
+  bool last = c->stage + 1 == *(uint32_t *)self;
+  slice_input(c->weight, c->act, c->past, forget ? 0 : c->slice, last ? ((Act *)c->act)->dy : c->dy,
+              gout, c->dx);
+}
+
+static int backward(void *self, const PrCall *c) {
+  input_gradient(self, c, c->work);
+  slice_weight(c->act, c->work, c->grad);
+  return 0;
+}
+
+static int backward_input(void *self, const PrCall *c) {
+  input_gradient(self, c, c->gout);
+  return 0;
+}
+
+static int backward_weight(void *self, const PrCall *c) {
+  (void)self;
+  broken += c->past != NULL;
+  slice_weight(c->act, c->gout, c->grad);
+  return 0;
+}
+
+static int apply(void *self, const PrCall *c) {
+  (void)self;
+  broken += c->past != NULL;
+  update(c->weight, c->grad);
+  return 0;
+}
+
+/* ---- the cases ---- */
+
+static void oom(size_t n) {
+  fprintf(stderr, "out of memory: %zu\n", n);
+  abort();
+}
+
+static int cases, differ;
+
+static void run_one(const PipeProgram *p, const Result *want, PrOptions o, const char *engine) {
+  uint32_t nstage = p->nmodel;
+  PrModel m = {.self = &nstage,
+               .nstage = nstage,
+               .nslice = p->slices,
+               .sizes = sizes,
+               .init = init,
+               .forward = forward,
+               .backward = backward,
+               .backward_input = backward_input,
+               .backward_weight = backward_weight,
+               .update = apply};
+  PrRun *run = NULL;
+  const char *why = "";
+  uint32_t nmb = p->nmb / p->slices;
+  cases++;
+  if (p->forward)
+    m.backward = m.backward_input = m.backward_weight = m.update = NULL;
+  if (pr_open(&run, p, &m, &o))
+    why = pr_error(run);
+  for (uint64_t step = 0; step < STEPS && !*why; step++) {
+    if (pr_steps(run, 1))
+      why = pr_error(run);
+    double sum = 0;
+    for (uint32_t mb = 0; mb < nmb; mb++) {
+      double got = pr_loss_mb(run, mb);
+      sum += got;
+      if (!*why && memcmp(&got, &want->loss[step * nmb + mb], sizeof got) != 0)
+        why = "a loss differs";
+    }
+    if (!*why && pr_loss(run) != sum / nmb)
+      why = "the loss is not the mean";
+  }
+  for (uint32_t s = 0; s < p->nstage && !*why; s++)
+    if (memcmp(pr_weight(run, s), &want->weight[p->stage[s].model * NW], NW * sizeof(float)) != 0)
+      why = "weights differ";
+  for (uint32_t r = 0; r < p->nrank && !*why; r++)
+    if (p->sized && pr_bytes(run, r) != p->rank[r].bytes)
+      why = "bytes are not those that were proved";
+  if (!*why && broken)
+    why = "a rule of PrCall is broken";
+  if (*why && !forget)
+    printf("FAIL %s %s, %s: %s\n", p->name, p->params, engine, why);
+  differ += *why != '\0';
+  pr_close(run);
+}
+
+/* Schedules that are not in the library: a split backward, two chunks a rank, priorities, inference. */
+static const char *const texts[][2] = {
+    {"split",
+     "schedule split(P, M, Q) { ranks P\n"
+     "  pipe net stages P mbs M slices Q place s -> s\n"
+     "  order r {\n"
+     "    op f(k) = F(k/Q, k%Q)  op i(k) = I(k/Q, Q-1 - k%Q)  op w(k) = W(k/Q, Q-1 - k%Q)\n"
+     "    steady k in 0..M*Q { f(k) i(k - (P-1-r + Q-1)) w(k - (P + 2*Q)) } U } }\n"},
+    {"looped",
+     "schedule looped(P, M, Q) { ranks P\n"
+     "  pipe net stages 2*P mbs M slices Q place s -> s % P\n"
+     "  order r { do M*Q { F[0] } do M*Q { F[1] } do M*Q { B[1] } do M*Q { B[0] } U } }\n"},
+    {"rules", "schedule rule(P, M, Q) { ranks P\n"
+              "  pipe net stages P mbs M slices Q place s -> s\n"
+              "  order r { rules m { do q in 0..Q {\n"
+              "    I(m, q) @ 0  F(m, q) @ 1 + m when inflight(r) < P-r + Q-1  W(m, q) } } U } }\n"},
+    {"infer", "schedule infer(P, M, Q) { ranks P\n"
+              "  pipe net forward stages P mbs M slices Q place s -> s\n"
+              "  order r { do M*Q { F } }\n"
+              "  check inflight(r) == Q for r in 0..P }\n"},
+};
+
+static void write_file(const char *path, const char *text) {
+  FILE *f = fopen(path, "w");
+  if (!f) {
+    perror(path);
+    exit(1);
+  }
+  fputs(text, f);
+  fclose(f);
+}
+
+static void write_profile(const char *path, uint32_t nstage) {
+  FILE *f = fopen(path, "w");
+  if (!f) {
+    perror(path);
+    exit(1);
+  }
+  fprintf(f, "{\"pipe_profile\": 1, \"stages\": [");
+  for (uint32_t s = 0; s < nstage; s++) {
+    PrSizes z = sizes(&nstage, s);
+    fprintf(f,
+            "%s{\"act\": %d, \"gout\": %d, \"boundary\": %d, \"weight\": %d, \"grad\": %d, "
+            "\"opt\": 0, \"work\": %d}",
+            s ? ", " : "", (int)z.act, (int)z.gout, (int)z.boundary, (int)z.weight, (int)z.grad,
+            (int)z.work);
+  }
+  fprintf(f, "]}\n");
+  fclose(f);
+}
+
+/* text NULL: of the library in dir. */
+static void one_case(const char *dir, const char *scratch, const char *name, const char *text,
+                     uint32_t P, uint32_t M, uint32_t Q) {
+  Arena arena = {.oom = oom};
+  Diag diag;
+  Define define[3] = {
+      {.name = "P", .value = P}, {.name = "M", .value = M}, {.name = "Q", .value = Q}};
+  Options opt = {.dump_out = stdout,
+                 .emit = EMIT_NONE,
+                 .verify = true,
+                 .stdlib = dir,
+                 .define = define,
+                 .ndefine = 3,
+                 .input = arena_printf(&arena, "%s.pipe", scratch)};
+  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
+  bool looped = strcmp(name, "looped") == 0, descending = strcmp(name, "terapipe") == 0;
+  diag_init(&diag, &arena, stderr);
+  if (text)
+    write_file(opt.input, text);
+  else
+    opt.input = arena_printf(&arena, "%s/%s.pipe", dir, name);
+  if ((P + M + Q) % 2) {
+    write_profile(scratch, looped ? 2 * P : P);
+    opt.profile = scratch;
+  }
+  if (!compile_only(&s)) {
+    printf("FAIL %s P=%u M=%u Q=%u does not compile\n", name, P, M, Q);
+    differ++;
+  } else {
+    Result want = sequential(s.prog->nmodel, M, Q, descending, !s.prog->forward);
+    run_one(s.prog, &want, (PrOptions){.deadline_s = 60}, "threads");
+    run_one(s.prog, &want, (PrOptions){.free_running = 1}, "free running");
+    run_one(s.prog, &want, (PrOptions){.seed = 1 + P * 10007u + M * 101u + Q}, "seeded");
+    free(want.loss), free(want.weight);
+  }
+  arena_free(&arena);
+}
+
+int main(int argc, char **argv) {
+  if (argc < 3) {
+    fprintf(stderr, "usage: slices_test STDLIB_DIR SCRATCH [--break]\n");
+    return 2;
+  }
+  forget = argc > 3 && strcmp(argv[3], "--break") == 0;
+  static const uint32_t sizes_P[] = {1, 2, 3, 5}, sizes_M[] = {1, 2, 5}, sizes_Q[] = {1, 2, 3, 7};
+  for (size_t k = 0; k < 2 + sizeof texts / sizeof *texts; k++) {
+    const char *name = k == 0 ? "seq1f1b" : k == 1 ? "terapipe" : texts[k - 2][0];
+    bool trained = strcmp(name, "infer") != 0;
+    if (forget && !trained)
+      continue;
+    for (size_t i = 0; i < 4; i++)
+      for (size_t j = 0; j < 3; j++)
+        for (size_t q = forget; q < 4; q++)
+          one_case(argv[1], argv[2], name, k < 2 ? NULL : texts[k - 2][1], sizes_P[i], sizes_M[j],
+                   sizes_Q[q]);
+  }
+  printf("%d of %d runs differ\n", differ, cases);
+  return differ != 0;
+}
