@@ -7,6 +7,7 @@
  * another. Finds the updates of each stage, and how far the weights that an F reads are behind. Requires
  * expand. Linear. */
 #include "graph.h"
+#include "hints.h"
 
 /* One message per stage and kind: the first unit that lacks it, and how many do. */
 static bool complete(Sched *s, uint32_t stage, const char *kind, const uint32_t *at,
@@ -29,6 +30,7 @@ static bool complete(Sched *s, uint32_t stage, const char *kind, const uint32_t 
              missing > 1
                  ? arena_printf(s->arena, ", nor %u other %s of stage %u", missing - 1, kind, stage)
                  : "");
+  hint_missing(s, stage, kind, at, missing, first);
   return false;
 }
 
@@ -38,6 +40,7 @@ static bool in_order(Sched *s, uint32_t earlier, uint32_t later, const char *why
   diag_error(s->diag, DIAG_OP_ORDER, s->site[s->op[later].site], "rank %u runs %s before %s%s",
              op_rank(s, later), op_text(s, later), op_text(s, earlier), why);
   diag_note(s->diag, s->site[s->op[earlier].site], "%s comes from here", op_text(s, earlier));
+  hint_order(s, earlier, later);
   return false;
 }
 

@@ -60,6 +60,11 @@ static void report(Sched *s, uint32_t r, uint32_t more) {
   if (more > 0)
     diag_note(s->diag, NO_SPAN, "%u more rank%s over the limit, none needs more", more,
               more == 1 ? " is" : "s are");
+  uint64_t fixed = p->weight + p->grad + p->opt + p->work;
+  if (fixed > limit && limit >= 1024)
+    diag_note(s->diag, NO_SPAN, "no order changes %s of it", bytes_text(s, fixed));
+  else if (limit < 1024)
+    diag_help(s->diag, "a limit has a unit: 40GiB");
 }
 
 bool check_memory(Sched *s) {

@@ -153,6 +153,13 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
   return true;
 }
 
+/* e has a time that comes of the schedule's own costs. */
+static bool own_time(const Expr *e) {
+  return e &&
+         ((e->kind == EX_CALL && e->builtin >= BI_MAKESPAN && e->builtin <= BI_IDLE && !e->args) ||
+          own_time(e->a) || own_time(e->b) || own_time(e->c));
+}
+
 static bool comparison(const Expr *e) { return e->kind >= EX_LT && e->kind <= EX_NE; }
 
 static void report(Sched *s, const Expr *e) {
@@ -167,6 +174,9 @@ static void report(Sched *s, const Expr *e) {
   }
   if (*values)
     diag_note(s->diag, NO_SPAN, "with %s", values);
+  if (s->timed && own_time(e))
+    diag_note(s->diag, NO_SPAN,
+              "the times of this schedule are ns: makespan(F = 1, B = 2) is in units");
   note_extends(s, e->at);
 }
 

@@ -13,6 +13,7 @@
 
 #include "expand.h"
 #include "graph.h"
+#include "hints.h"
 
 /* ---- ops ---- */
 
@@ -117,10 +118,15 @@ static bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
   }
   if (!eval(s, o->chunk, &v))
     return false;
-  if (v < 0 || v >= n)
-    return no_stage(x, o, o->chunk->at,
-                    arena_printf(s->arena, "it has no chunk %lld, only chunk%s", (long long)v,
-                                 n == 1 ? " 0" : arena_printf(s->arena, "s 0 to %u", n - 1)));
+  if (v < 0 || v >= n) {
+    no_stage(x, o, o->chunk->at,
+             arena_printf(s->arena, "it has no chunk %lld, only chunk%s", (long long)v,
+                          n == 1 ? " 0" : arena_printf(s->arena, "s 0 to %u", n - 1)));
+    if (n == 1 && !o->parens)
+      diag_help(s->diag, "the microbatch stands in parentheses: %s(%s)", o->name,
+                span_text(s, o->chunk->at));
+    return false;
+  }
   *stage = s->rank_stage[first + (uint32_t)v];
   return true;
 }
@@ -200,6 +206,7 @@ static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t 
                  span_text(x->s, x->use->at), (long long)mb, n - 1);
       if (o != x->use)
         diag_note(s->diag, o->at, "it stands for this");
+      hint_index(x->s, x->rank, x->use, x->list, mb, n);
       return false;
     }
     diag_error(s->diag, DIAG_BAD_INDEX, inner->at->at,
@@ -526,6 +533,7 @@ static bool run_do(Ex *x, const Stmt *t) {
   int64_t lo = 0, hi, step = 1;
   if (t->range.lo ? !eval_range(s, &t->range, &lo, &hi, &step) : !eval(s, t->cond, &hi))
     return false;
+  ((Stmt *)t)->backwards |= t->range.lo && !t->range.step && hi < lo;
   for (int64_t i = lo; step > 0 ? i < hi : i > hi;) {
     if (t->name)
       s->env[t->slot] = i;

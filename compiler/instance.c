@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "expand.h"
+#include "hints.h"
 
 static void append_param(Sched *s, const char *name, int64_t value, bool first) {
   s->params = arena_printf(s->arena, "%s%s%s=%lld", first ? "" : s->params, first ? "" : " ", name,
@@ -101,6 +102,28 @@ bool instantiate(Ex *x, const Schedule *sc, uint32_t depth, Clauses *to, bool us
   return true;
 }
 
+/* A -D that no parameter takes, and that may have been meant for p. */
+static Define *misspelt(Sched *s, const Param *p) {
+  for (uint32_t i = 0; i < s->opt->ndefine; i++) {
+    Define *d = &s->opt->define[i];
+    const Param *own = s->def->params;
+    while (own && strcmp(own->name, d->name) != 0)
+      own = own->next;
+    if (!own && hint_near(d->name, p->name))
+      return d;
+  }
+  return NULL;
+}
+
+static void no_parameter(Sched *s, const Define *d, const Param *meant) {
+  diag_error(s->diag, DIAG_PARAM, s->def->name_at, "schedule '%s' has no parameter '%s' (-D)",
+             s->def->name, d->name);
+  if (meant)
+    diag_help(s->diag, "did you mean '%s'", meant->name);
+  else
+    help_params(s, s->def);
+}
+
 bool bind_top(Ex *x) {
   Sched *s = x->s;
   Options *o = s->opt;
@@ -116,6 +139,10 @@ bool bind_top(Ex *x) {
         d = &o->define[i], d->used = true; /* the last one wins */
     if (d) {
       s->env[p->slot] = d->value;
+    } else if (!p->init && o->ncompare == 0 && (d = misspelt(s, p))) {
+      no_parameter(s, d, p);
+      d->used = true;
+      ok = false;
     } else if (!p->init) {
       diag_error(s->diag, DIAG_PARAM, p->at, "parameter '%s' of schedule '%s' has no value",
                  p->name, sc->name);
@@ -129,9 +156,10 @@ bool bind_top(Ex *x) {
   }
   for (uint32_t i = 0; i < o->ndefine && o->ncompare == 0; i++)
     if (!o->define[i].used) {
-      diag_error(s->diag, DIAG_PARAM, sc->name_at, "schedule '%s' has no parameter '%s' (-D)",
-                 sc->name, o->define[i].name);
-      help_params(s, sc);
+      const Param *meant = sc->params;
+      while (meant && !hint_near(o->define[i].name, meant->name))
+        meant = meant->next;
+      no_parameter(s, &o->define[i], meant);
       ok = false;
     }
   return ok;
@@ -171,7 +199,11 @@ bool find_orders(Ex *x, const Clause **order) {
     if (!order[r]) {
       diag_error(s->diag, DIAG_NO_ORDER, s->def->name_at,
                  "schedule '%s' gives no order for rank %u", s->name, r);
-      diag_help(s->diag, "'order r { ... }' is the order of every rank");
+      bool ranges = false;
+      for (uint32_t i = 0; i < x->clauses.n; i++)
+        ranges |= x->clauses.at[i].clause->kind == CL_ORDER && x->clauses.at[i].clause->range.lo;
+      diag_help(s->diag, "%s'order r { ... }' is the order of every rank",
+                ranges ? "a range ends before its second value; " : "");
       return false;
     }
   return true;

@@ -288,7 +288,8 @@ static void report_cycle(Sched *s, const uint32_t *head) {
     }
   }
   BUG_IF(best == NONE);
-  uint32_t r = best, dep = blocker(s, head, r, &h), q = op_rank(s, dep);
+  uint32_t r = best, dep = blocker(s, head, r, &h), q = op_rank(s, dep), norder = 0;
+  const char *change = "";
   if (best_len == 1) {
     diag_error(s->diag, DIAG_OP_ORDER, s->site[s->op[h].site],
                "rank %u runs %s before %s, whose result it needs", r, op_text(s, h),
@@ -313,11 +314,16 @@ static void report_cycle(Sched *s, const uint32_t *head) {
                                               op_text(s, head[q])));
     else if (i == 8)
       diag_note(s->diag, NO_SPAN, "and so on, %u more", best_len - 9);
+    if (dep != head[q] && norder++ < 2)
+      change = arena_printf(s->arena, "%s%srank %u has to run %s before %s", change,
+                            norder == 2 ? ", or " : "", q, op_text(s, dep), op_text(s, head[q]));
     r = q;
   }
   if (joined)
     diag_help(s->diag, "the ops of an overlap start together, once each has what it needs: "
                        "take the one that is waited for out of it");
+  else if (norder <= 2) /* all else is what ops need */
+    diag_help(s->diag, "%s", change);
 }
 
 static void sort_by_time(Sched *s, Xfer **xfer, uint32_t n, const uint64_t *end) {

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "expand.h"
+#include "hints.h"
 
 bool list_op(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
@@ -240,6 +241,8 @@ bool run_clock(Ex *x, const Stmt *t) {
                  x->rank, a, b, (long long)l[k].key);
       if (l[k].use != l[k - 1].use)
         diag_note(s->diag, l[k - 1].use->at, "%s comes from here", a);
+      else if (!t->value && !hint_mentions(l[k].stmt->value, t->name))
+        diag_help(s->diag, "'clock %s period T' adds %s*T to every stamp", t->name, t->name);
       return false;
     }
     x->use = l[k].use;

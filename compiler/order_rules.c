@@ -451,6 +451,22 @@ static const char *explain(Sched *s, const Expr *e, const char *text) {
   return explain(s, e->c, explain(s, e->b, explain(s, e->a, text)));
 }
 
+/* e mentions inflight(r), that of all chunks. */
+static bool says_inflight(const Expr *e) {
+  if (!e)
+    return false;
+  if (e->kind == EX_CALL && e->builtin == BI_INFLIGHT && e->args && !e->args->next)
+    return true;
+  return says_inflight(e->a) || says_inflight(e->b) || says_inflight(e->c);
+}
+
+static bool runs_backward(const Sched *s, uint32_t r) {
+  for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++)
+    if (s->op[i].kind == PIPE_B || s->op[i].kind == PIPE_I)
+      return true;
+  return false;
+}
+
 /* Nothing can go on. The reason is a condition that keeps back an op whose inputs are there; where
  * there are several, the one that keeps back the oldest microbatch. */
 static bool report_starved(Rules *q) {
@@ -478,6 +494,13 @@ static bool report_starved(Rules *q) {
     uint32_t op = c->ready.at[0];
     diag_note(s->diag, c->stmt->cond->at, "%s is ready, but '%s' does not hold: %s", op_text(s, op),
               span_text(s, c->stmt->cond->at), explain(s, q->guard[op], ""));
+    const Op *o = &s->op[op];
+    bool inflight = says_inflight(c->stmt->cond);
+    if (inflight && !runs_backward(s, r))
+      diag_note(s->diag, s->order_at[r], "rank %u has no B and no I, which would end a stash", r);
+    else if (inflight && o->kind == PIPE_F && o->mb == s->stage[o->stage].mb0 &&
+             s->rank_stage0[r + 1] - s->rank_stage0[r] > 1)
+      diag_help(s->diag, "give each chunk its own limit: inflight(r, c) is that of chunk c");
   }
   return false;
 }

@@ -2,6 +2,7 @@
  * Adds one op to the order of a rank, and refuses what is there twice or what its pipe does not have.
  * Part of expand. Constant time. */
 #include "expand.h"
+#include "hints.h"
 
 static uint32_t op_site(Sched *s, const OpRef *o) {
   if (!o->place) {
@@ -25,6 +26,7 @@ static bool duplicate(Ex *x, uint8_t kind, uint32_t old) {
   else
     diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank, text);
   diag_note(s->diag, s->site[s->op[old].site], "%s is here first", op_text(s, old));
+  hint_twice(s, x->rank, x->use, kind, old);
   return false;
 }
 

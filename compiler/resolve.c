@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "habits.h"
+#include "hints.h"
 #include "pipec.h"
 
 typedef enum SymKind { SY_NONE, SY_VAR, SY_FN, SY_OPDEF, SY_SCHEDULE, SY_PIPE, SY_BUILTIN } SymKind;
@@ -57,6 +59,10 @@ typedef struct Resolver {
   const Stmt *list;        /* the clock or rules that is being resolved, or NULL */
   const Fn *fn;            /* whose body is being resolved, or NULL */
   int depth;               /* of imports */
+  const Stmt *kernel;      /* whose index the op being resolved lacks, or NULL */
+  const Clause *clause;    /* that is being resolved, or NULL */
+  const Ast *file;
+  VEC(Name) unknown;       /* names of the clause that were reported, each once */
   bool incomplete;         /* an import of this file failed: what is unknown may be defined there */
 } Resolver;
 
@@ -140,23 +146,58 @@ static void scope_end(Resolver *r, uint32_t mark) {
 
 /* ---- did you mean ---- */
 
-static bool near(const char *a, const char *b) { /* one letter apart, or only its case */
-  size_t n = strlen(a), m = strlen(b);
-  return n == 1 && m == 1 ? (a[0] | 32) == (b[0] | 32) : n > 1 && m > 1 && name_distance(a, b) <= 1;
-}
-
 /* False: nothing like it is visible. */
 static bool suggest(Resolver *r, Name name) {
-  if (r->s->diag->errors > r->s->diag->limit)
+  if (r->s->diag->muted)
     return true; /* not printed: keep many errors linear */
   for (uint32_t i = r->scope.n; i-- > 0;) {
     Sym *y = find(r, r->scope.at[i]);
-    if (y && near(name, y->name)) {
+    if (y && hint_near(name, y->name)) {
       diag_help(r->s->diag, "did you mean '%s'", y->name);
       return true;
     }
   }
   return false;
+}
+
+/* The one help or note on a name that is unknown. */
+static void explain_unknown(Resolver *r, Name name, Span at, const char *wanted) {
+  Sched *s = r->s;
+  const Schedule *sc = r->schedule;
+  bool value = strcmp(wanted, "a value") == 0, op = strcmp(wanted, "an op") == 0;
+  if (s->diag->muted)
+    return;
+  if (r->fn && r->fn->name == name) {
+    diag_help(s->diag, "a function sees only what is defined before it, so it cannot call itself");
+    return;
+  }
+  if (strcmp(wanted, "a schedule") == 0 && sc && sc->name == name) {
+    diag_help(s->diag, "a schedule sees only what is defined before it, so it cannot use itself");
+    return;
+  }
+  if (op && hint_op(s, name))
+    return;
+  const char *text = habit(name, strlen(name), op ? HABIT_OP : HABIT_VALUE);
+  if (text)
+    diag_help(s->diag, "%s", text);
+  else if (value && sc && r->clause && hint_rank(s, sc, r->clause, name))
+    return;
+  else if (r->kernel && value)
+    diag_help(s->diag, "the index of this kernel is '%s'", r->kernel->name);
+  else if (suggest(r, name) || hint_elsewhere(s, r->file, sc, r->clause, name, at))
+    return;
+  else if (strcmp(wanted, "a schedule") == 0 && hint_library(s, name, at))
+    return;
+  else if (op)
+    diag_help(s->diag, "the ops are F, B, I, W, R, U, OFF and LOAD; 'op %s(m) = ...' defines one",
+              name);
+  else if (r->in_check && strstr(wanted, "function"))
+    diag_help(
+        s->diag,
+        "a check knows inflight(r) held(r) kept(r) warmup_depth(r) memory(r) staleness(r) discrepancy(r) "
+        "host(r) host_memory(r) guests(r) volume(r) messages(r) makespan() span() idle() bubble()");
+  else if (value && sc)
+    hint_params(s, sc);
 }
 
 static const char *kind_text(const Sym *y) {
@@ -176,19 +217,21 @@ static void wrong_kind(Resolver *r, const Sym *y, Name name, Span at, const char
     diag_error(d, DIAG_UNKNOWN_NAME, at, "'%s' is %s, not %s", name, kind_text(y), wanted);
     if (y->kind != SY_BUILTIN)
       diag_note(d, y->at, "it was defined here");
+    else if (strcmp(wanted, "a value") == 0 && y->builtin >= BI_INFLIGHT &&
+             y->builtin < BI_MAKESPAN)
+      diag_help(d, "it is of a rank: %s(r)", name);
     return;
   }
   if (r->incomplete)
     return;
+  for (uint32_t i = 0; i < r->unknown.n; i++)
+    if (r->unknown.at[i] == name)
+      return;
+  if (r->unknown.n < DIAG_LIMIT)
+    *vec_push(r->s->arena, &r->unknown) = name;
   diag_error(d, DIAG_UNKNOWN_NAME, at, "unknown %s '%s'",
              strcmp(wanted, "a value") == 0 ? "name" : strchr(wanted, ' ') + 1, name);
-  if (r->fn && r->fn->name == name)
-    diag_help(d, "a function sees only what is defined before it, so it cannot call itself");
-  else if (!suggest(r, name) && r->in_check && strstr(wanted, "function"))
-    diag_help(
-        d,
-        "a check knows inflight(r) held(r) kept(r) warmup_depth(r) memory(r) staleness(r) discrepancy(r) "
-        "host(r) host_memory(r) guests(r) volume(r) messages(r) makespan() span() idle() bubble()");
+  explain_unknown(r, name, at, wanted);
 }
 
 /* ---- expressions; the result tells whether the value depends on the kernel's index ---- */
@@ -247,11 +290,13 @@ static bool resolve_call(Resolver *r, Expr *e) {
       want = 0; /* of all ranks */
   }
   for (Arg *a = e->args; a; a = a->next) {
-    if (costs && (!a->key || !is_cost(a->key)))
+    if (costs && (!a->key || !is_cost(a->key))) {
       diag_error(d, DIAG_ARITY, a->key ? a->key_at : a->value->at,
                  "'%s' takes costs by name: F B I W R U FB send reduce, such as %s(F = 1, B = 2)",
                  e->name, e->name);
-    else if (!costs && a->key)
+      break;
+    }
+    if (!costs && a->key)
       diag_error(d, DIAG_ARITY, a->key_at, "'%s' takes no named arguments", e->name);
     for (Arg *b = e->args; costs && a->key && b != a; b = b->next)
       if (b->key == a->key)
@@ -263,6 +308,8 @@ static bool resolve_call(Resolver *r, Expr *e) {
                given);
     if (y->kind == SY_FN)
       diag_note(d, y->at, "it was defined here");
+    else if (given == 0 && want == 1 && y->builtin >= BI_INFLIGHT)
+      diag_help(d, "it is of a rank: %s(r)", e->name);
   }
   return depends;
 }
@@ -323,9 +370,14 @@ static bool is_index(const Expr *e, uint32_t k) {
 
 static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
   Diag *d = r->s->diag;
-  uint32_t nargs = 0;
+  uint32_t nargs = 0, unknown = r->unknown.n;
+  r->kernel = kernel;
+  for (const Arg *a = o->args; a && r->kernel; a = a->next)
+    if (hint_mentions(a->value, kernel->name))
+      r->kernel = NULL;
   for (Arg *a = o->args; a; a = a->next, nargs++)
     resolve_expr(r, a->value);
+  r->kernel = NULL;
   resolve_expr(r, o->chunk);
   resolve_expr(r, o->stage);
   o->op = -1;
@@ -349,13 +401,7 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
   if (o->op < 0) {
     Sym *y = find(r, o->name);
     if (!y || y->kind != SY_OPDEF) {
-      if (y)
-        wrong_kind(r, y, o->name, o->name_at, "an op");
-      else
-        diag_error(d, DIAG_UNKNOWN_NAME, o->name_at, "unknown op '%s'", o->name);
-      if (!y)
-        diag_help(d, "the ops are F, B, I, W, R, U, OFF and LOAD; 'op %s(m) = ...' defines one",
-                  o->name);
+      wrong_kind(r, y, o->name, o->name_at, "an op");
       return;
     }
     o->def = y->opdef;
@@ -374,9 +420,14 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
                : r->sliced       ? "a microbatch and a slice"
                                  : "one microbatch",
                nargs);
+    if (o->op >= 0 && nargs > want)
+      diag_help(d, "a chunk stands in brackets, %s[c](m), and the rank is that of the order",
+                o->name);
+    else if (kernel && !r->sliced && o->op >= 0 && !o->chunk && !o->stage)
+      diag_help(d, "write %s(%s)", o->name, kernel->name);
     return;
   }
-  if (!kernel)
+  if (!kernel || r->unknown.n > unknown)
     return;
   uint32_t indices = 0;
   for (Arg *a = o->args; a; a = a->next) {
@@ -489,11 +540,7 @@ static void resolve_use(Resolver *r, Stmt *t, const Stmt *kernel) {
   Sym *y = find(r, t->name);
   if (y && y->kind == SY_SCHEDULE)
     t->used = y->schedule;
-  else if (!y && r->schedule->name == t->name) {
-    diag_error(r->s->diag, DIAG_UNKNOWN_NAME, t->name_at, "unknown schedule '%s'", t->name);
-    diag_help(r->s->diag,
-              "a schedule sees only what is defined before it, so it cannot use itself");
-  } else
+  else
     wrong_kind(r, y, t->name, t->name_at, "a schedule");
   t->within = r->schedule;
   resolve_bind(r, t->args, t->used, t->name_at);
@@ -507,14 +554,17 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
     resolve_opref(r, t->op, kernel);
     resolve_expr(r, t->value);
     r->in_when = r->list && r->list->kind == ST_RULES;
-    resolve_expr(r, t->cond);
+    resolve_expr(r, r->in_when ? t->cond : NULL);
     if (t->value && !r->list)
       diag_error(
           r->s->diag, DIAG_CLAUSE, t->value->at,
           "'@' gives an op its place in 'clock' or 'rules'; here ops follow as they are written");
     else if (t->cond && !r->in_when)
-      diag_error(r->s->diag, DIAG_CLAUSE, t->cond->at,
-                 "'when' is a condition of 'rules'; here use 'if'");
+      diag_error(r->s->diag, DIAG_CLAUSE, t->cond->at, "'when' is a condition of 'rules'; here %s",
+                 hint_mentions(t->cond, intern(r->in, "inflight", 8)) ||
+                         hint_mentions(t->cond, intern(r->in, "held", 4))
+                     ? "the order is fixed"
+                     : "use 'if'");
     r->in_when = false;
     return;
   case ST_IF:
@@ -601,9 +651,11 @@ static void resolve_block(Resolver *r, Stmt *b, const Stmt *kernel) {
 /* Bytes are bytes, times are times; and all times of a schedule have a unit, or none. */
 static void check_unit(Resolver *r, const Clause *c, const Entry *e, uint8_t units) {
   enum { BYTES = 1 << 1, TIME = 1 << 2 };
-  if (units & (c->kind == CL_TIME ? BYTES : TIME))
+  if (units & (c->kind == CL_TIME ? BYTES : TIME)) {
     diag_error(r->s->diag, DIAG_UNIT, e->value->at, "'%s' is a number of %s, given in %s", e->key,
                c->kind == CL_TIME ? "ns" : "bytes", c->kind == CL_TIME ? "bytes" : "time");
+    return;
+  }
   if (c->kind != CL_TIME)
     return;
   if (units & TIME)
@@ -635,6 +687,8 @@ static void resolve_entries(Resolver *r, Clause *c) {
 }
 
 static void resolve_clause(Resolver *r, Clause *c) {
+  r->clause = c;
+  r->unknown.n = 0;
   if (c->kind == CL_SEND)
     send_shape(r->s, c);
   if (c->kind == CL_LET) {
@@ -649,8 +703,11 @@ static void resolve_clause(Resolver *r, Clause *c) {
   }
   if (c->kind == CL_PIPE) {
     Sym *y = c->root ? find(r, c->root) : NULL;
-    if (c->root && (!y || y->kind != SY_PIPE))
+    if (c->root && (!y || y->kind != SY_PIPE)) {
       diag_error(r->s->diag, DIAG_UNKNOWN_NAME, c->root_at, "'%s' is not a pipe", c->root);
+      if (!y && !suggest(r, c->root))
+        diag_help(r->s->diag, "the pipe that is replicated stands first");
+    }
     define(r, c->name, c->name_at, SY_PIPE)->array = c->index != NULL;
     resolve_range(r, &c->range);
   }
@@ -688,6 +745,8 @@ static void resolve_schedule(Resolver *r, Schedule *sc) {
   Diag *d = r->s->diag;
   r->with_unit = r->plain = NULL;
   r->schedule = sc;
+  r->clause = NULL;
+  r->unknown.n = 0;
   uint32_t mark = scope_begin(r);
   for (Param *p = sc->params; p; p = p->next) {
     resolve_expr(r, p->init);
@@ -713,6 +772,9 @@ static void resolve_schedule(Resolver *r, Schedule *sc) {
   for (Clause *c = sc->clauses; c; c = c->next)
     resolve_clause(r, c);
   scope_end(r, mark);
+  r->schedule = NULL;
+  r->clause = NULL;
+  r->unknown.n = 0;
   sc->timed = r->with_unit != NULL;
   if (r->with_unit && r->plain) {
     diag_error(
@@ -733,7 +795,12 @@ static File *load(Resolver *r, Item *it) {
   const char *path = file_find(s, it->path, s->diag->source[it->at.file].path);
   if (!path) {
     diag_error(s->diag, DIAG_IMPORT, it->at, "cannot find \"%s\"", it->path);
-    diag_help(s->diag, "looked beside this file, in each -I directory and in the standard library");
+    const char *suffixed = arena_printf(s->arena, "%s.pipe", it->path);
+    if (file_find(s, suffixed, s->diag->source[it->at.file].path))
+      diag_help(s->diag, "did you mean \"%s\"", suffixed);
+    else
+      diag_help(s->diag,
+                "looked beside this file, in each -I directory and in the standard library");
     return NULL;
   }
   struct stat st;
@@ -768,6 +835,7 @@ static File *load(Resolver *r, Item *it) {
   own.cap = 64, own.used = 0, own.scope.at = NULL, own.scope.n = own.scope.cap = 0;
   own.table = NEW_ARRAY(s->arena, Sym, own.cap);
   own.depth = r->depth + 1, own.incomplete = false;
+  own.unknown.at = NULL, own.unknown.n = own.unknown.cap = 0;
   if (own.depth > 64) {
     diag_error(s->diag, DIAG_IMPORT, it->at, "imports nest deeper than 64 files");
     return NULL;
@@ -820,6 +888,7 @@ static void resolve_import(Resolver *r, Item *it) {
 }
 
 static void resolve_file(Resolver *r, Ast *ast) {
+  r->file = ast;
   for (uint32_t i = 0; i < sizeof builtins / sizeof *builtins; i++)
     define(r, intern(r->in, builtins[i].name, strlen(builtins[i].name)), NO_SPAN, SY_BUILTIN)
         ->builtin = builtins[i].b;

@@ -101,6 +101,7 @@ struct Stmt {
   struct Fn *fn;
   Stmt *body, *orelse;
   Arg *args;          /* ST_USE */
+  bool backwards;     /* (expand) ST_DO: its range was one that goes down, without a step */
   struct Schedule *used, *within; /* (sema) ST_USE: of that name; in whose order it stands */
 };
 

@@ -26,6 +26,7 @@ void diag_init(Diag *d, Arena *a, FILE *out) {
   d->arena = a;
   d->out = out;
   d->limit = DIAG_LIMIT;
+  d->bad_line = NO_SPAN;
 }
 
 uint32_t diag_source(Diag *d, const char *path, const char *text, uint32_t len) {
@@ -207,6 +208,24 @@ static const char *format(Diag *d, const char *fmt, va_list args) {
   return text;
 }
 
+void diag_bad_line(Diag *d, Span at) {
+  const Source *src = &d->source[at.file];
+  uint32_t line = line_of(src, at.beg);
+  d->bad_line = (Span){at.file, src->line_beg[line],
+                       line + 1 < src->nline ? src->line_beg[line + 1] : src->len};
+}
+
+static bool on_bad_line(Diag *d, DiagName name, Span at) {
+  if (name != DIAG_SYNTAX && name != DIAG_BAD_BYTE && name != DIAG_BAD_NUMBER &&
+      name != DIAG_BAD_STRING)
+    return false;
+  if (at.file == d->bad_line.file && at.beg >= d->bad_line.beg && at.beg < d->bad_line.end)
+    return true;
+  if (name == DIAG_SYNTAX)
+    diag_bad_line(d, at);
+  return false;
+}
+
 /* The same message at the same place, numbers apart: one slip seen from several ranks, stages or
  * microbatches. Remembers at most `limit` messages, those that were printed. */
 static bool is_repeat(Diag *d, DiagName name, Span at, const char *text) {
@@ -241,7 +260,7 @@ void diag_error(Diag *d, DiagName name, Span at, const char *fmt, ...) {
     d->muted = true;
   } else {
     const char *text = format(d, fmt, args);
-    d->muted = is_repeat(d, name, at, text);
+    d->muted = on_bad_line(d, name, at) || is_repeat(d, name, at, text);
     if (d->errors == 0)
       d->first = name;
     if (!d->muted)
@@ -281,6 +300,9 @@ void diag_help(Diag *d, const char *fmt, ...) {
     return;
   va_list args;
   va_start(args, fmt);
-  put_message(d, "help", NULL, NO_SPAN, format(d, fmt, args));
+  const char *text = format(d, fmt, args);
+  if (!d->helped || strcmp(text, d->helped) != 0)
+    put_message(d, "help", NULL, NO_SPAN, text);
+  d->helped = text;
   va_end(args);
 }

@@ -53,6 +53,8 @@ typedef struct Diag {
   uint32_t limit;       /* errors printed before giving up: DIAG_LIMIT */
   uint64_t said[DIAG_LIMIT]; /* what was printed, see diag_error */
   uint32_t nsaid;
+  Span bad_line;        /* see diag_bad_line; file NO_FILE: none */
+  const char *helped;   /* the last help, or NULL */
   bool muted;           /* the error that a note would belong to was not printed */
   bool werror;          /* warnings are errors */
 } Diag;
@@ -64,10 +66,14 @@ uint32_t diag_source(Diag *d, const char *path, const char *text, uint32_t len);
 
 #define PRINTF(f, a) __attribute__((format(printf, f, a)))
 /* An error that repeats a printed one at the same place, but for numbers in it, is neither printed nor
- * counted, nor are its notes: one slip shows on many ranks. Errors past `limit` are counted, not
+ * counted, nor are its notes: one slip shows on many ranks. A help equal to the last one is
+ * not printed again. Errors past `limit` are counted, not
  * printed; the last printed one says so. Control bytes in an
  * argument or a shown line are printed as \xNN, tabs as one space. */
 void diag_error(Diag *d, DiagName name, Span at, const char *fmt, ...) PRINTF(4, 5);
+/* After an error of which others may follow on its line: those of form (syntax, bad-byte, bad-number,
+ * bad-string) that come for this line are neither printed nor counted. Each `syntax` error does so. */
+void diag_bad_line(Diag *d, Span at);
 void diag_warn(Diag *d, DiagName name, Span at, const char *fmt, ...) PRINTF(4, 5);
 void diag_note(Diag *d, Span at, const char *fmt, ...) PRINTF(3, 4);
 void diag_help(Diag *d, const char *fmt, ...) PRINTF(2, 3);

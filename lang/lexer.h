@@ -23,6 +23,8 @@ typedef union TokenValue {
   struct { int64_t value; uint8_t unit; } number; /* as in Expr: 0 plain, 1 bytes, 2 time */
 } TokenValue;
 
+bool is_unit(const char *text, size_t n);
+
 /* Reads one token; 0 (TOK_YYEOF) at the end, again and again. */
 int lex(Lexer *lx, TokenValue *value, Span *at);
 

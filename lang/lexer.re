@@ -39,6 +39,8 @@ static const Unit *find_unit(const char *text, size_t n) {
   return NULL;
 }
 
+bool is_unit(const char *text, size_t n) { return find_unit(text, n) != NULL; }
+
 /* The fraction 0.d1d2..dn times scale, exactly: long multiplication from the last digit, whose
  * digits below the point must all come out 0. -1 if they do not. */
 static int64_t scale_fraction(const char *beg, const char *end, int64_t scale) {
@@ -58,6 +60,25 @@ static const char *skip_digits(const char *p) {
   while ((*p >= '0' && *p <= '9') || (*p == '_' && p[1] >= '0' && p[1] <= '9'))
     p++;
   return p;
+}
+
+/* What else `unit`, after the number [beg, point), may have been meant for. */
+static void help_unit(Lexer *lx, const char *beg, const char *point, const char *unit,
+                      const char *end) {
+  const char *digits = unit + 1, *last = skip_digits(digits);
+  bool op = memchr("FBIW", *unit, 4) && last > digits && last == end && unit == point;
+  bool name = strcspn(unit, "0123456789_") < (size_t)(end - unit);
+  if (name)
+    diag_bad_line(lx->diag, span(lx, beg, end)); /* no number at all */
+  if (op)
+    diag_help(lx->diag, "an op is written %c(%.*s), or by its stage %c[stage %.*s](%.*s)", *unit,
+              (int)(end - digits), digits, *unit, (int)(point - beg), beg, (int)(end - digits), digits);
+  else if (*unit == 'x' && *beg == '0' && unit == beg + 1)
+    diag_help(lx->diag, "a number is decimal");
+  else if (name)
+    diag_help(lx->diag, "a name begins with a letter");
+  else
+    diag_help(lx->diag, "units are B kB MB GB TB KiB MiB GiB TiB and ns us ms s");
 }
 
 /* Reads digits ["." digits] [unit] at [beg, lx->cur). After an error the value is 1, which no
@@ -80,7 +101,7 @@ static void read_number(Lexer *lx, const char *beg, TokenValue *value) {
         diag_error(lx->diag, DIAG_BAD_NUMBER, at, "'_' in a number must stand between two digits");
       } else {
         diag_error(lx->diag, DIAG_BAD_NUMBER, at, "unknown unit '%.*s'", (int)(end - unit), unit);
-        diag_help(lx->diag, "units are B kB MB GB TB KiB MiB GiB TiB and ns us ms s");
+        help_unit(lx, beg, point, unit, end);
       }
       return;
     }
@@ -88,6 +109,7 @@ static void read_number(Lexer *lx, const char *beg, TokenValue *value) {
     value->number.unit = found->kind;
   } else if (point < unit) {
     diag_error(lx->diag, DIAG_BAD_NUMBER, at, "a number without a unit cannot have a fraction");
+    diag_help(lx->diag, "values are integers: write a / b, or a unit: 1.5ms");
     return;
   }
 
@@ -296,6 +318,10 @@ again:
     skip_run(lx, *beg);
     *at = span(lx, beg, lx->cur);
     diag_error(lx->diag, DIAG_BAD_BYTE, *at, "unexpected byte '%c'", *beg);
+    if (*beg == '\'') {
+      diag_bad_line(lx->diag, *at);
+      diag_help(lx->diag, "a string is written \"...\"");
+    }
     return TOK_YYerror;
   }
   */

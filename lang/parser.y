@@ -54,6 +54,7 @@ typedef struct OpHead { Binding name; Expr *index; } OpHead;    /* of what stand
 %code {
 #include <string.h>
 
+#include "habits.h"
 #include "pipe_instr.h"
 
 enum { MAX_NESTING = 200, MAX_DEPTH = 1000, MAX_RESERVED = 32 };
@@ -66,6 +67,11 @@ struct Parse {
   Span open[MAX_NESTING];          /* brackets not closed yet */
   uint32_t nopen;
   Span read;                       /* the last token */
+  int kind, kind_before;           /* of it, and of the one before it, */
+  Span read_before;                /* and where that is */
+  int word, next_word;             /* keyword of the form before the last token; with it; or 0 */
+  Span unclosed;                   /* innermost '(' or '[' over which the last token, a '}', went */
+  Span misfit;                     /* first '{' whose '}' stands at a line of smaller indentation */
   uint32_t ninsert;                /* '}' to insert before `held`, see insert_closers */
   int before;                      /* the last token of the text */
   bool in_pipe;                    /* it stands between 'pipe NAME' and 'stages' */
@@ -74,6 +80,7 @@ struct Parse {
   Span held_at;
   Name reported[MAX_RESERVED];     /* reserved words reported so far, each once */
   uint32_t nreported;
+  uint32_t errors;                 /* before this file */
   bool too_deep;                   /* a nesting error was reported: read no further */
 };
 
@@ -83,6 +90,7 @@ static void too_deep(Parse *ps, const char *what, int limit);
 static void reserved(Parse *ps, Span at, Name name);
 static void skip_block(Parse *ps);
 static bool begins_line(const Parse *ps, Span at);
+static bool begins_form(int token);
 
 static Expr *new_expr(Parse *ps, ExprKind kind, Span at) {
   Expr *e = NEW(ps->lx.arena, Expr);
@@ -791,8 +799,19 @@ static bool begins_line(const Parse *ps, Span at) {
 
 static char opener_at(const Parse *ps, uint32_t i) { return ps->lx.text[ps->open[i].beg]; }
 
+/* The blanks that the line of `at` begins with. */
+static uint32_t indent(const Parse *ps, Span at) {
+  const char *beg = ps->lx.text + at.beg, *p;
+  while (beg > ps->lx.text && beg[-1] != '\n')
+    beg--;
+  for (p = beg; *p == ' ' || *p == '\t'; p++)
+    ;
+  return (uint32_t)(p - beg);
+}
+
 /* Keeps ps->open. False: one more bracket than may be open. */
 static bool track_bracket(Parse *ps, int token, Span at) {
+  ps->unclosed = NO_SPAN;
   if (token == '(' || token == '[' || token == '{') {
     if (ps->nopen == MAX_NESTING)
       return false;
@@ -802,6 +821,11 @@ static bool track_bracket(Parse *ps, int token, Span at) {
     char opener = token == ')' ? '(' : token == ']' ? '[' : '{';
     for (uint32_t i = ps->nopen; i-- > 0;) {
       char open = opener_at(ps, i);
+      if (token == '}' && open != '{' && ps->unclosed.file == NO_FILE)
+        ps->unclosed = ps->open[i];
+      if (open == opener && token == '}' && ps->misfit.file == NO_FILE && begins_line(ps, at)
+          && indent(ps, at) < indent(ps, ps->open[i]))
+        ps->misfit = ps->open[i];
       if (open == opener)
         ps->nopen = i;
       if (open == opener || open == '{')
@@ -809,6 +833,12 @@ static bool track_bracket(Parse *ps, int token, Span at) {
     }
   }
   return true;
+}
+
+/* Which bracket lacks its other half: the indentation tells, else it is the innermost. */
+static void note_open(Parse *ps) {
+  Span at = ps->misfit.file == NO_FILE ? ps->open[ps->nopen - 1] : ps->misfit;
+  diag_note(ps->lx.diag, at, "this '%c' is not closed", ps->lx.text[at.beg]);
 }
 
 /* A word that begins a line and can only begin a clause, or an item, where blocks are still open:
@@ -832,8 +862,33 @@ static void insert_closers(Parse *ps, int token, Span at) {
       return;
   diag_error(ps->lx.diag, DIAG_SYNTAX, at, "expected '}' before '%.*s'", (int)(at.end - at.beg),
              ps->lx.text + at.beg);
-  diag_note(ps->lx.diag, ps->open[ps->nopen - 1], "this '{' is not closed");
+  note_open(ps);
+  ps->lx.diag->bad_line = NO_SPAN;
   ps->ninsert = ps->nopen - level;
+}
+
+/* How the form that a keyword begins is written, for errors in its head. */
+static const char *form(int token) {
+  switch (token) {
+  case TOK_SCHEDULE: return "a schedule is written 'schedule s(P = 4, M = 8) { ... }'";
+  case TOK_IMPORT: return "an import is written 'import \"file.pipe\"'";
+  case TOK_EXTENDS: return "'extends' takes the name of a schedule and arguments: extends s()";
+  case TOK_RANKS: return "the number of ranks is written 'ranks P'";
+  case TOK_PIPE: return "a pipe is written 'pipe NAME stages S mbs M place s -> e'";
+  case TOK_ORDER:
+    return "an order is written 'order r { ... }', of some ranks 'order r in a..b { ... }'";
+  case TOK_CHECK: return "a check is written 'check c' or 'check c for r in a..b'";
+  case TOK_STEADY: return "a kernel is written 'steady m { ... }' or 'steady k in a..b { ... }'";
+  case TOK_CLOCK: return "a clock is written 'clock m { ... }' or 'clock m period T { ... }'";
+  case TOK_RULES: return "rules are written 'rules m { ... }'";
+  case TOK_DO: return "a loop is written 'do i in a..b { ... }' or 'do n { ... }'";
+  case TOK_IF: return "a block stands in braces: if c { ... }; of one op in 'rules' write 'when c'";
+  case TOK_WHEN: return "'@' stands before 'when'";
+  case TOK_LET: return "a value is given its name by 'let x = e'";
+  case TOK_FN: return "a function is written 'fn f(x) = e'";
+  case TOK_OP: return "an op is named by 'op f(k) = F[c](m)'";
+  default: return NULL;
+  }
 }
 
 static int yylex(YYSTYPE *val, Span *at, Parse *ps) {
@@ -865,7 +920,13 @@ static int yylex(YYSTYPE *val, Span *at, Parse *ps) {
   }
   if (token == TOK_YYEOF || ps->held)
     *at = (Span){ps->lx.file, ps->read.end, ps->read.end};
+  ps->read_before = ps->read;
   ps->read = *at;
+  ps->kind_before = ps->kind;
+  ps->kind = token;
+  ps->word = ps->next_word;
+  if (token == '{' || token == '}' || form(token) || begins_form(token))
+    ps->next_word = form(token) ? token : 0;
   if (!track_bracket(ps, token, *at)) {
     too_deep(ps, "brackets", MAX_NESTING);
     return TOK_YYEOF;
@@ -948,35 +1009,90 @@ static void name_expected(const Expected *all, char *list, size_t list_bytes) {
                             i == 0 ? "" : i + 1 < n ? ", " : " or ", text[i]);
 }
 
+/* Whether a statement, a clause or an item can begin with it, and an expression cannot. */
+static bool begins_form(int token) {
+  Expected any = {{false}};
+  for (const Group *g = groups; g < groups + 3; g++)
+    for (size_t i = 0; i < g->n; i++)
+      any.set[YYTRANSLATE(g->token[i])] = g->token[i] != TOK_NAME;
+  return expects(&any, token);
+}
+
+/* A habit among the words of the line up to the end of `at`, the last one first, strings left out. */
+static const char *habit_before(const Parse *ps, Span at) {
+  const char *p = ps->lx.text + at.beg, *end = ps->lx.text + at.end, *found = NULL;
+  while (p > ps->lx.text && p[-1] != '\n')
+    p--;
+  for (bool string = false; p < end; p++) {
+    const char *word = p;
+    string ^= *p == '"';
+    while (p < end && (((*p | 32) >= 'a' && (*p | 32) <= 'z') || *p == '_' || (*p >= '0' && *p <= '9')))
+      p++;
+    const char *help = p > word && !string ? habit(word, (size_t)(p - word), HABIT_FORM) : NULL;
+    found = help ? help : found;
+    p -= p > word;
+  }
+  return found;
+}
+
 /* What is behind the error, where a frequent slip explains it. At most one help. */
 static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
-  Diag *d = ps->lx.diag;
-  const char *text = ps->lx.text + at.beg;
+  const char *text = ps->lx.text + at.beg, *words = habit_before(ps, at);
+  int got = ps->kind, prev = ps->kind_before;
   bool compares = got_kind == YYTRANSLATE('<') || got_kind == YYTRANSLATE('>')
                   || got_kind == YYSYMBOL_LE || got_kind == YYSYMBOL_GE || got_kind == YYSYMBOL_EQ
                   || got_kind == YYSYMBOL_NE;
-  bool stmt = expects(want, TOK_OP), expr = expects(want, TOK_NUMBER);
-  if (expects(want, TOK_ARROW))
-    diag_help(d, "a place is written 'place s -> e': stage s is on rank e");
-  else if (got_kind == YYTRANSLATE('=') && expects(want, TOK_EQ))
-    diag_help(d, "'==' compares; '=' only gives a name its value");
-  else if (got_kind == YYSYMBOL_EQ && expects(want, '='))
-    diag_help(d, "'=' gives a name its value; '==' compares");
-  else if (compares && expects(want, '+') && !expects(want, '<'))
-    diag_help(d, "comparisons do not chain: a < b && b < c");
-  else if (expects(want, TOK_DOTDOT))
-    diag_help(d, "a range is written 'a..b': from a to b - 1");
-  else if (got_kind == YYSYMBOL_FOR && stmt)
-    diag_help(d, "a loop is written 'do i in a..b { ... }'");
-  else if (got_kind == YYTRANSLATE(',') && stmt)
-    diag_help(d, "ops follow each other without commas");
-  else if (got_kind == YYTRANSLATE(',') && expects(want, TOK_SEND) && !expects(want, TOK_RANKS)
-           && !expr)
-    diag_help(d, "entries follow each other without commas");
-  else if (expects(want, TOK_SCHEDULE) && !expects(want, '*') && got_kind != YYTRANSLATE(';'))
-    diag_help(d, "an item is a schedule, an import, a let or a fn");
-  else if (got_kind == YYTRANSLATE('/') && at.beg > 0 && (text[-1] == '/' || text[1] == '/'))
-    diag_help(d, "a comment begins with '#'");
+  bool stmt = expects(want, TOK_OP), clause = expects(want, TOK_RANKS),
+       item = expects(want, TOK_SCHEDULE), expr = expects(want, TOK_NUMBER),
+       operator = expects(want, '+'), open = stmt || clause || item,
+       same_line = !begins_line(ps, at);
+  bool binds = ps->word == TOK_LET || ps->word == TOK_FN || ps->word == TOK_OP
+               || ps->word == TOK_SCHEDULE;
+  bool word = (*text | 32) >= 'a' && (*text | 32) <= 'z';
+  bool keyword = prev == TOK_STAGES || prev == TOK_MBS || prev == TOK_PLACE
+                 || (prev == ps->word && form(prev));
+  const struct { bool is; const char *help; } slips[] = {
+    {expects(want, TOK_ARROW) && ps->word == TOK_PIPE,
+     "a place is written 'place s -> e': stage s is on rank e"},
+    {got == '=' && expects(want, TOK_EQ), "'==' compares; '=' only gives a name its value"},
+    {got == TOK_EQ && expects(want, '='), "'=' gives a name its value; '==' compares"},
+    {compares && operator && !expects(want, '<'), "comparisons do not chain: a < b && b < c"},
+    {words != NULL, words},
+    {expects(want, TOK_DOTDOT), "a range is written 'a..b': from a to b - 1"},
+    {got == TOK_FOR && stmt, "a loop is written 'do i in a..b { ... }'"},
+    {got == ',' && stmt, "ops follow each other without commas"},
+    {got == ',' && expects(want, TOK_SEND) && !clause && !expr,
+     "entries follow each other without commas"},
+    {got == '/' && prev == '/' && expr, "'/' rounds down; a comment begins with '#'"},
+    {got == '/' && (text[1] == '/' || text[1] == '*'), "a comment begins with '#' and ends with its line"},
+    {got == '*' && prev == '*' && expr, "there is no power: write the product out"},
+    {(got == '<' || got == '>') && prev == got && expr,
+     "there is no shift: multiply by the power of two"},
+    {got == '+' && (prev == '+' || stmt), "a name keeps its value; 'do i in a..b { ... }' counts"},
+    {got == '=' && stmt, "a name is given its value by 'let', once: let x = e"},
+    {got == '[' && expr, "there are no lists: 'c ? a : b' chooses"},
+    {got == '[' && stmt, "the chunk stands before the microbatch: F[c](m)"},
+    {got == TOK_NUMBER && stmt && prev == TOK_NAME, "the microbatch stands in parentheses: F(0)"},
+    {got == TOK_IF && clause && same_line && prev != '}',
+     "a value by condition is written 'c ? a : b'"},
+    {got == ':' && expects(want, '=') && !expects(want, '('), "a value follows '=': F = 1"},
+    {got == TOK_NAME && prev == TOK_NUMBER && at.end - at.beg > 1 && is_unit(text, at.end - at.beg),
+     "the unit follows the number without a blank"},
+    {got == TOK_NAME && prev == '}' && clause && same_line, "the '}' before it ends the clause"},
+    {got == '@' && ps->word == TOK_WHEN, form(TOK_WHEN)},
+    {binds && word && got != TOK_NAME && same_line && prev == ps->word,
+     "a keyword cannot be a name"},
+    {ps->word && ps->word != TOK_WHEN && (!expects(want, ')') || ps->word == TOK_SCHEDULE)
+         && !expects(want, ']') && !open
+         && (!expr || keyword),
+     form(ps->word)},
+    {item && !operator && got != ';', "an item is a schedule, an import, a let or a fn"},
+  };
+  for (size_t i = 0; i < sizeof slips / sizeof *slips; i++)
+    if (slips[i].is) {
+      diag_help(ps->lx.diag, "%s", slips[i].help);
+      return;
+    }
 }
 
 static int yyreport_syntax_error(const yypcontext_t *ctx, Parse *ps) {
@@ -997,6 +1113,10 @@ static int yyreport_syntax_error(const yypcontext_t *ctx, Parse *ps) {
   Expected want = {{false}};
   for (int i = 0; i < n; i++)
     want.set[kinds[i]] = true;
+  if (ps->lx.diag->errors > ps->errors && got == YYTRANSLATE('}') && expects(&want, TOK_SCHEDULE))
+    return 0; /* a '}' too many was reported at what follows it, or recovery took one */
+  if (expects(&want, TOK_DOTDOT) && begins_line(ps, at)) /* it lacks where the line before ends */
+    at = (Span){at.file, ps->read_before.beg, ps->read_before.end};
   char list[512], name[64];
   name_expected(&want, list, sizeof list);
   if (got == YYSYMBOL_NAME || got == YYSYMBOL_NUMBER)
@@ -1007,8 +1127,11 @@ static int yyreport_syntax_error(const yypcontext_t *ctx, Parse *ps) {
 
   diag_error(ps->lx.diag, DIAG_SYNTAX, at, "expected %s, got %s", list, name);
   if (got == YYSYMBOL_YYEOF && ps->nopen > 0)
-    diag_note(ps->lx.diag, ps->open[ps->nopen - 1], "this '%c' is not closed",
-              ps->lx.text[ps->open[ps->nopen - 1].beg]);
+    note_open(ps);
+  if (ps->unclosed.file != NO_FILE && (expects(&want, ')') || expects(&want, ']')))
+    diag_note(ps->lx.diag, ps->unclosed, "this '%c' is not closed", ps->lx.text[ps->unclosed.beg]);
+  if (begins_line(ps, at) && begins_form(ps->kind))
+    ps->lx.diag->bad_line = NO_SPAN; /* what is wrong stands before this line */
   help(ps, &want, (int)got, at);
   return 0;
 }
@@ -1019,6 +1142,8 @@ Ast *parse(Arena *a, Interner *in, Diag *d, uint32_t file) {
     .lx = {a, in, d, file, src->text, src->text + src->len, src->text},
     .ast = NEW(a, Ast),
     .read = {file, 0, 0},
+    .misfit = NO_SPAN,
+    .errors = d->errors,
   };
   ps.ast->file = file;
   yyparse(&ps);

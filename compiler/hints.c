@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT
+ * What a name that is unknown may have been meant for, and which statement of an order has to change for an
+ * op that is missing, too much or too early. Linear in the text, but for the library, whose files are read
+ * for a schedule that is nowhere else. */
+#include "hints.h"
+
+#include <dirent.h>
+#include <string.h>
+
+bool hint_near(const char *a, const char *b) {
+  size_t n = strlen(a), m = strlen(b);
+  return n == 1 && m == 1 ? (a[0] | 32) == (b[0] | 32) : n > 1 && m > 1 && name_distance(a, b) <= 1;
+}
+
+bool hint_mentions(const Expr *e, Name name) {
+  if (!e)
+    return false;
+  if (e->name == name)
+    return true;
+  for (const Arg *a = e->args; a; a = a->next)
+    if (hint_mentions(a->value, name))
+      return true;
+  return hint_mentions(e->a, name) || hint_mentions(e->b, name) || hint_mentions(e->c, name);
+}
+
+bool hint_op(Sched *s, Name name) {
+  size_t digits = strspn(name + 1, "0123456789");
+  for (int k = 0; k < PIPE_NOPS; k++) {
+    const char *op = pipe_op_info[k].text;
+    if (pipe_op_info[k].comm)
+      continue;
+    if (strlen(op) == 1 && *op == *name && digits > 0 && name[1 + digits] == '\0')
+      diag_help(s->diag, "did you mean '%s(%s)'", op, name + 1);
+    else if (hint_near(name, op))
+      diag_help(s->diag, "did you mean '%s'", op);
+    else
+      continue;
+    return true;
+  }
+  return false;
+}
+
+bool hint_rank(Sched *s, const Schedule *sc, const Clause *c, Name name) {
+  Name rank = strcmp(name, "rank") == 0 ? name : NULL;
+  const Expr *ranks = NULL;
+  for (const Clause *k = sc->clauses; k; k = k->next) {
+    if (k->kind == CL_ORDER && k->var == name)
+      rank = name;
+    if (k->kind == CL_RANKS)
+      ranks = k->value;
+  }
+  if (!rank)
+    return false;
+  if (c->kind == CL_ORDER)
+    diag_help(s->diag, "the rank is '%s' here", c->var);
+  else if (c->kind == CL_CHECK && !c->var)
+    diag_help(s->diag, "for each rank, add 'for %s in 0..%s'", name,
+              ranks ? span_text(s, ranks->at) : "P");
+  else if (c->kind == CL_PIPE)
+    diag_help(s->diag,
+              "the rank is known inside 'order'; here it is what follows from the stage '%s'",
+              c->var);
+  else
+    diag_help(s->diag, "the rank is known inside 'order' only");
+  return true;
+}
+
+static Span found_in(const Stmt *b, Name name) {
+  Span at = NO_SPAN;
+  for (; b && at.file == NO_FILE; b = b->next) {
+    if (b->name == name && b->kind != ST_USE)
+      return b->name_at;
+    if (b->fn && b->fn->name == name)
+      return b->fn->name_at;
+    if (b->opdef && b->opdef->name == name)
+      return b->opdef->name_at;
+    at = found_in(b->body, name);
+    if (at.file == NO_FILE)
+      at = found_in(b->orelse, name);
+  }
+  return at;
+}
+
+static Span found_by_clause(const Schedule *sc, Name name) {
+  for (const Clause *c = sc->clauses; c; c = c->next) {
+    if ((c->kind == CL_LET || c->kind == CL_PIPE) && c->name == name)
+      return c->name_at;
+    if (c->kind == CL_FN && c->fn->name == name)
+      return c->fn->name_at;
+  }
+  return NO_SPAN;
+}
+
+static Span found_by_item(const Ast *file, Name name) {
+  for (const Item *it = file->items; it; it = it->next) {
+    if (it->kind == IT_LET && it->name == name)
+      return it->name_at;
+    if (it->kind == IT_FN && it->fn->name == name)
+      return it->fn->name_at;
+    if (it->kind == IT_SCHEDULE && it->schedule->name == name)
+      return it->schedule->name_at;
+  }
+  return NO_SPAN;
+}
+
+bool hint_elsewhere(Sched *s, const Ast *file, const Schedule *sc, const Clause *c, Name name,
+                    Span at) {
+  Span def = c ? found_in(c->body, name) : NO_SPAN;
+  for (const Param *p = sc ? sc->params : NULL; p && def.file == NO_FILE; p = p->next)
+    if (p->name == name)
+      def = p->at;
+  if (def.file == NO_FILE && sc)
+    def = found_by_clause(sc, name);
+  if (def.file == NO_FILE)
+    def = found_by_item(file, name);
+  if (sc && def.file == sc->name_at.file && def.beg == sc->name_at.beg)
+    def = NO_SPAN;
+  if (def.file != NO_FILE) {
+    diag_note(s->diag, def,
+              def.beg > at.beg ? "it is defined here, later"
+                               : "this one is known in its block only");
+    return true;
+  }
+  for (const Schedule *base = sc ? sc->base_def : NULL; base; base = base->base_def) {
+    def = found_by_clause(base, name);
+    if (def.file == NO_FILE)
+      continue;
+    diag_note(s->diag, def, "this one is known in '%s' only", base->name);
+    return true;
+  }
+  return false;
+}
+
+static bool defines(const char *path, Name schedule) {
+  FILE *f = fopen(path, "r");
+  char line[256];
+  size_t n = strlen(schedule);
+  bool found = false;
+  while (f && !found && fgets(line, sizeof line, f))
+    found = strncmp(line, "schedule ", 9) == 0 && strncmp(line + 9, schedule, n) == 0 &&
+            line[9 + n] == '(';
+  if (f)
+    fclose(f);
+  return found;
+}
+
+bool hint_library(Sched *s, Name schedule, Span at) {
+  DIR *dir = s->opt->stdlib && !s->opt->text ? opendir(s->opt->stdlib) : NULL;
+  const char *file = NULL, *from = s->diag->source[at.file].path;
+  for (struct dirent *e; dir && (e = readdir(dir));) {
+    size_t n = strlen(e->d_name);
+    const char *path = n > 5 && strcmp(e->d_name + n - 5, ".pipe") == 0
+                           ? file_find(s, e->d_name, from)
+                           : NULL;
+    if (path && (!file || strcmp(e->d_name, file) < 0) && defines(path, schedule))
+      file = arena_strndup(s->arena, e->d_name, n);
+  }
+  if (dir)
+    closedir(dir);
+  if (file)
+    diag_help(s->diag, "import \"%s\" defines it", file);
+  return file != NULL;
+}
+
+bool hint_params(Sched *s, const Schedule *sc) {
+  const char *list = "";
+  uint32_t n = 0;
+  for (const Param *p = sc->params; p && n < 16; p = p->next, n++)
+    list = arena_printf(s->arena, "%s%s%s", list, n ? ", " : "", p->name);
+  if (n > 0)
+    diag_help(s->diag, "the parameters of '%s' are %s%s", sc->name, list, n == 16 ? ", ..." : "");
+  return n > 0;
+}
+
+/* ---- ops ---- */
+
+static bool same(Span a, Span b) { return a.file == b.file && a.beg == b.beg && a.end == b.end; }
+
+/* The op written at `site` below b, or the first one of `kind` (PIPE_NOPS: any); *loop: the innermost kernel
+ * or loop that holds it, NULL if none does. */
+static const OpRef *find_op(const Stmt *b, Span site, int kind, const Stmt *in, const Stmt **loop) {
+  for (; b; b = b->next) {
+    const OpRef *base = b->op;
+    while (base && base->op < 0 && base->def)
+      base = base->def->op;
+    if (b->kind == ST_OP && (kind < PIPE_NOPS ? base->op == kind : same(b->op->at, site)))
+      return *loop = in, b->op;
+    const Stmt *inner = b->kind == ST_KERNEL || b->kind == ST_DO ? b : in;
+    const OpRef *o = find_op(b->body, site, kind, inner, loop);
+    if (!o)
+      o = find_op(b->orelse, site, kind, inner, loop);
+    if (o)
+      return o;
+  }
+  return NULL;
+}
+
+static const OpRef *written(const Sched *s, uint32_t r, Span site, const Stmt **loop) {
+  *loop = NULL;
+  return s->order_clause && s->order_clause[r]
+             ? find_op(s->order_clause[r]->body, site, PIPE_NOPS, NULL, loop)
+             : NULL;
+}
+
+static bool is_name_of(const OpRef *o, const Stmt *loop) {
+  return loop->name && o->args && o->args->value->kind == EX_NAME &&
+         o->args->value->slot == loop->slot;
+}
+
+/* No op of this kind on the stage. */
+static void hint_none(Sched *s, uint32_t r, const char *kind) {
+  int op = *kind == 'F' ? PIPE_F : *kind == 'B' ? PIPE_B : *kind == 'I' ? PIPE_I : PIPE_W;
+  for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++)
+    if (s->op[i].kind == op)
+      return; /* of another stage */
+  const Stmt *loop = NULL;
+  const OpRef *o = find_op(s->order_clause[r]->body, NO_SPAN, op, NULL, &loop);
+  if (o)
+    diag_note(s->diag, o->at, "this op never runs");
+  else
+    diag_help(s->diag, "for each microbatch an order runs F and B, or F, I and W");
+  if (o && loop && loop->kind == ST_DO && loop->backwards)
+    diag_help(s->diag, "a loop that counts down has 'step -1'");
+}
+
+void hint_missing(Sched *s, uint32_t stage, const char *kind, const uint32_t *at, uint32_t missing,
+                  uint32_t first) {
+  const PipeStage *st = &s->stage[stage];
+  uint32_t r = st->rank, a = NONE, z = NONE, end = st->mb0 + st->nmb, near = NONE;
+  if (s->diag->muted || !s->order_clause || !s->order_clause[r])
+    return;
+  bool one = true;
+  for (uint32_t mb = st->mb0; mb < end; mb++) {
+    if (!at[mb])
+      continue;
+    one &= z == NONE || s->op[at[mb] - 1].site == s->op[at[z] - 1].site;
+    a = a == NONE ? mb : a;
+    z = mb;
+    near = near == NONE || mb < first ? mb : near;
+  }
+  if (z == NONE) {
+    hint_none(s, r, kind);
+    return;
+  }
+  Span site = s->site[s->op[at[near] - 1].site];
+  if (one && z - a + 1 + missing == st->nmb && a < z)
+    diag_note(s->diag, site, "%s to %s come from here", op_text(s, at[a] - 1),
+              op_text(s, at[z] - 1));
+  else
+    diag_note(s->diag, site, "%s comes from here", op_text(s, at[near] - 1));
+  const Stmt *loop;
+  const OpRef *o = written(s, r, site, &loop);
+  if (one && missing == 1 && o && loop && loop->range.lo &&
+      (loop->kind == ST_KERNEL || is_name_of(o, loop)) &&
+      first == (loop->range.step ? st->mb0 : end - 1))
+    diag_help(s->diag, "a range ends before its second value");
+}
+
+void hint_order(Sched *s, uint32_t earlier, uint32_t later) {
+  uint32_t r = op_rank(s, later), n = 0;
+  Span early = s->site[s->op[earlier].site], late = s->site[s->op[later].site];
+  const Stmt *loop, *other;
+  if (s->diag->muted || !written(s, r, early, &loop) || !written(s, r, late, &other) ||
+      loop != other || !loop || loop->kind != ST_KERNEL)
+    return;
+  for (uint32_t i = later; i < earlier; i++)
+    n += s->op[i].site == s->op[later].site;
+  diag_help(s->diag, "on rank %u the lag of '%s' has to be larger, by %u at least%s", r,
+            span_text(s, late), n,
+            n == 1 && late.beg < early.beg ? ", or it has to stand behind the other" : "");
+}
+
+void hint_index(Sched *s, uint32_t r, const OpRef *use, const Stmt *list, int64_t mb, uint32_t n) {
+  const Stmt *loop;
+  bool found = written(s, r, use->at, &loop) && loop;
+  const Expr *index = use->args ? use->args->value : NULL;
+  if (s->diag->muted)
+    return;
+  if (!index)
+    diag_help(s->diag,
+              "an op without an index takes the microbatch after the last: it runs too often");
+  else if (list && list->kind == ST_CLOCK && hint_mentions(index, list->name) &&
+           index->kind != EX_NAME)
+    diag_help(s->diag, "the stamp says when it runs: write %s(%s)", use->name, list->name);
+  else if (s->npipe > 1 && mb >= 0)
+    diag_help(s->diag, "each pipe counts its microbatches from 0");
+  else if (found && loop->kind == ST_KERNEL)
+    diag_help(s->diag, "'clip' before 'steady' leaves out microbatches that do not exist");
+  else if (found && is_name_of(use, loop) && loop->range.step)
+    diag_help(s->diag, "down to 0, the range is %u..-1 step -1", n - 1);
+  else if (found && is_name_of(use, loop) && mb >= 0)
+    diag_help(s->diag, "microbatches are counted from 0: the range is 0..%u", n);
+  else if (found && mb < 0 && loop->name && hint_mentions(index, loop->name))
+    diag_help(s->diag, "'steady %s { ... }' runs each op when its microbatch exists", loop->name);
+}
+
+void hint_twice(Sched *s, uint32_t r, const OpRef *use, uint8_t kind, uint32_t old) {
+  const Stmt *loop, *other;
+  Span at = s->site[s->op[old].site];
+  if (s->op[old].kind != kind) {
+    if (kind == PIPE_W && s->op[old].kind == PIPE_B)
+      diag_help(s->diag, "write I for that B: W is the rest of it");
+  } else if (written(s, r, use->at, &loop) && written(s, r, at, &other) && loop && loop != other &&
+             loop->kind == ST_KERNEL && at.beg < loop->at.beg) {
+    diag_help(s->diag, "a kernel has its warmup already: it follows from the lags");
+  }
+}

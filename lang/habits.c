@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ * One table: a word of another language, where it is met, and the help. A word that ends in '*' stands
+ * for all that begin so. */
+#include "habits.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+static const char loop
+    [] = "a loop is written 'do i in a..b { ... }' or 'do n { ... }'",
+    function
+        [] = "a function is written 'fn f(x) = e'",
+    value
+        [] = "a value is given its name by 'let x = e', once and without a type",
+   forward[] = "the forward of microbatch m is F(m)",
+   backward[] = "the backward of microbatch m is B(m), or I(m) and W(m) in two parts",
+   transfer[] =
+       "transfers are not written: the compiler adds them where an op needs what another rank made",
+   reduction[] = "the reduction is not written: it belongs to U", update[] = "the update is U";
+
+static const struct {
+  const char *word;
+  int places;
+  const char *help;
+} habits[] = {
+    {"while", HABIT_FORM, loop},
+    {"loop", HABIT_FORM, loop},
+    {"elif", HABIT_FORM, "write 'else if'"},
+    {"elsif", HABIT_FORM, "write 'else if'"},
+    {"elseif", HABIT_FORM, "write 'else if'"},
+    {"def", HABIT_FORM, function},
+    {"func", HABIT_FORM, function},
+    {"function", HABIT_FORM, function},
+    {"lambda", HABIT_FORM, function},
+    {"return", HABIT_FORM, function},
+    {"int", HABIT_FORM, value},
+    {"int64_t", HABIT_FORM, value},
+    {"long", HABIT_FORM, value},
+    {"unsigned", HABIT_FORM, value},
+    {"float", HABIT_FORM, value},
+    {"double", HABIT_FORM, value},
+    {"const", HABIT_FORM, value},
+    {"var", HABIT_FORM, value},
+    {"class", HABIT_FORM, "a schedule is written 'schedule s(P = 4, M = 8) { ... }'"},
+    {"and", HABIT_FORM, "write '&&'"},
+    {"or", HABIT_FORM, "write '||'"},
+    {"not", HABIT_FORM | HABIT_VALUE, "write '!'"},
+    {"True", HABIT_VALUE, "write 1"},
+    {"true", HABIT_VALUE, "write 1"},
+    {"False", HABIT_VALUE, "write 0"},
+    {"false", HABIT_VALUE, "write 0"},
+    {"abs", HABIT_VALUE, "write max(x, -x)"},
+    {"FORWARD*", HABIT_OP, forward},
+    {"forward*", HABIT_OP, forward},
+    {"fwd*", HABIT_OP, forward},
+    {"BACKWARD_INPUT", HABIT_OP, "the backward of the input of microbatch m is I(m)"},
+    {"BACKWARD_WEIGHT", HABIT_OP, "the backward of the weights for microbatch m is W(m)"},
+    {"FULL_BACKWARD", HABIT_OP, backward},
+    {"backward*", HABIT_OP, backward},
+    {"bwd*", HABIT_OP, backward},
+    {"BW", HABIT_OP, backward},
+    {"SEND_*", HABIT_OP, transfer},
+    {"RECV_*", HABIT_OP, transfer},
+    {"send_*", HABIT_OP, transfer},
+    {"recv_*", HABIT_OP, transfer},
+    {"REDUCE_GRAD", HABIT_OP, reduction},
+    {"allreduce", HABIT_OP, reduction},
+    {"all_reduce", HABIT_OP, reduction},
+    {"optimizer_step", HABIT_OP, update},
+    {"update", HABIT_OP, update},
+};
+
+const char *habit(const char *word, size_t n, HabitPlace place) {
+  for (size_t i = 0; i < sizeof habits / sizeof *habits; i++) {
+    const char *w = habits[i].word;
+    size_t len = strlen(w);
+    bool prefix = w[len - 1] == '*';
+    if ((habits[i].places & (int)place) && (prefix ? n >= len - 1 && memcmp(word, w, len - 1) == 0
+                                                   : n == len && memcmp(word, w, n) == 0))
+      return habits[i].help;
+  }
+  return NULL;
+}
