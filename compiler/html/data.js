@@ -115,7 +115,7 @@ function findDeps(p) {
       for (const cls of ['act', 'gout', 'keep']) {
         if (i[cls] === undefined)
           continue;
-        const slot = cls === 'keep' ? `keep ${i.keep}` : i[cls];
+        const slot = cls === 'keep' ? `keep ${i.kind.stream} ${i.keep}` : i[cls];
         if (cls === 'keep' ? !holds.has(slot) : i.kind[cls] > 0)
           holds.set(slot, i);
         else
@@ -125,6 +125,11 @@ function findDeps(p) {
       }
       for (const slot of i.outs || (i.out === undefined ? none : [i.out]))
         wrote.set(slot, i);
+      if (i.slice !== undefined && 'FBI'.includes(i.kind.op)) { /* of a slice, what the one before it has left */
+        const other = i.slice + (i.kind.op === 'F' ? -1 : 1);
+        for (const kind of i.kind.op === 'F' ? 'F' : 'BI')
+          link(p.byName.get(`${i.stage}${kind}${i.mb}.${other}`), i);
+      }
       if (i.kind.op === 'U' || (i.comm && i.peer === undefined && i.act === undefined))
         link(grads.get(i.stage), i);
       if (i.mb === undefined || i.kind.op === 'B' || i.kind.op === 'W')
@@ -198,22 +203,28 @@ function findCurves(p) {
     const sized = p.form.sized === 1, size = new Map(), change = [];
     let base = sized ? rank.bytes.total : 0;
     for (const q of rank.pools)
-      if (q.class === 'act' || q.class === 'gout') {
+      if (q.class === 'act' || q.class === 'gout' || q.class === 'keep') {
         base -= sized ? q.count * round64(q.bytes) : 0;
         for (let slot = q.first; slot < q.first + q.count; slot++)
           size.set(slot, sized ? round64(q.bytes) : q.class === 'act' ? 1 : 0);
       }
-    const last = new Map();
+    const last = new Map(), slices = p.form.slices, units = new Map();
     const giveBack = slot => last.has(slot) && change.push({at: last.get(slot), by: -size.get(slot)});
     for (const i of rank.instr)
-      for (const cls of ['act', 'gout']) {
-        if (i[cls] === undefined)
+      for (const cls of ['act', 'gout', 'keep']) {
+        if (i[cls] === undefined || (cls === 'keep' && i.kind.stream !== 'COMPUTE'))
           continue;
-        if (i.kind[cls] > 0) {
+        if (cls === 'keep' ? i.kind.op === 'F' : i.kind[cls] > 0) {
           giveBack(i[cls]);
           change.push({at: i.start, by: size.get(i[cls])});
         }
         last.set(i[cls], i.end);
+        if (p.form.forward && slices > 1 && cls === 'act') { /* the last slice reads the stashes of all */
+          const unit = q => `${i.stage} ${i.mb} ${q}`;
+          units.set(unit(i.slice), i.act);
+          for (let q = 0; i.slice === slices - 1 && q < slices; q++)
+            last.set(units.get(unit(q)), i.end);
+        }
       }
     [...last.keys()].forEach(giveBack);
     change.sort((a, b) => a.at - b.at || a.by - b.by);

@@ -41,12 +41,17 @@ def needs(op):
     before, behind = (s - 1 if model else None), s + 1
     if behind >= len(form["stages"]) or form["stages"][behind]["model"] != model + 1:
         behind = None
+    other = lambda name, by: f"{s}{name}{op['mb']}.{op['slice'] + by}" if "slice" in op else None  # of the slices
+    there = lambda *names: next((n for n in names if n in ops), None)
     if kind == "F":
-        return {before is not None and near(before, "F")} - {False, None}
+        return {before is not None and near(before, "F"), there(other("F", -1))} - {False, None}
+    if kind == "R":
+        return {near(s, "F")}
+    stash = near(s, "R") or near(s, "F")
     if kind in "BI":
-        return {near(s, "F"), behind is not None and (near(behind, "B") or near(behind, "I"))} - {False, None}
+        return {stash, behind is not None and (near(behind, "B") or near(behind, "I")), there(other("B", 1), other("I", 1))} - {False, None}
     if kind == "W":
-        return {near(s, "F"), near(s, "I")} - {None}
+        return {stash, near(s, "I")} - {None}
     return None  # U
 
 
