@@ -163,7 +163,7 @@ static Result sequential(uint32_t nstage, uint32_t nmb, uint32_t nslice, bool de
 
 /* ---- the same through the callbacks of an engine ---- */
 
-static int broken; /* rules of PrCall */
+static _Atomic int broken; /* rules of PrCall */
 
 static PrSizes sizes(void *self, uint32_t stage) {
   return (PrSizes){.act = sizeof(Act),
