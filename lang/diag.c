@@ -209,6 +209,8 @@ static const char *format(Diag *d, const char *fmt, va_list args) {
 }
 
 void diag_bad_line(Diag *d, Span at) {
+  if (at.file >= d->nsource) /* a text that is only lexed */
+    return;
   const Source *src = &d->source[at.file];
   uint32_t line = line_of(src, at.beg);
   d->bad_line = (Span){at.file, src->line_beg[line],
