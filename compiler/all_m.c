@@ -13,8 +13,10 @@
  * cycle of that graph has a distance of at least 1. The slowest cycle, time by distance, is the time of a
  * period (maximum cycle ratio; Reiter 1968, Lawler 1976).
  *
- * That every microbatch is there for all M follows in the same way: the ranges of the kernels are
- * quasi-affine in M, so what holds for one period of values of M holds for all.
+ * That every microbatch is there for all M follows in the same way: the ends of the ranges are quasi-affine
+ * in M and move as fast as the microbatches do, so what is left over or lacking at the end is the same for
+ * values of M a period apart, and one period of values decides. They are tried without what the schedule
+ * requires; of what is right only for some of them, the multiples of a number are claimed, no more.
  *
  * What a program of pipec's own then needs to complete are slots, and enough of them always suffice (comm.c,
  * note [enough slots]). So a proof here holds for the emitted program of every M, too. */
@@ -22,160 +24,9 @@
 #include <string.h>
 
 #include "graph.h"
+#include "quasi.h"
 
-enum { MOST_PERIOD = 1 << 16, MOST_VALUES = 64, MOST_OPS = 1 << 22, MOST_NODES = 1 << 17 };
-
-/* How a value moves with a variable: v(x + T) = v(x) + s. `fixed`: it does not depend on it at all.
- * `other`: it depends on M where only the loop variable may count. */
-typedef struct Quasi {
-  int64_t T, s;
-  bool fixed, other;
-} Quasi;
-
-typedef struct Why { /* what stands in the way */
-  const char *text;
-  Span at;
-} Why;
-
-typedef struct AllM {
-  Sched *s;
-  Quasi *env; /* [nslot] as functions of the variable at hand */
-  Why why;
-  int64_t value_T; /* period of M over which the programs must be tried */
-} AllM;
-
-static const Quasi FIXED = {1, 0, true, false};
-
-static bool no(AllM *x, Span at, const char *text) {
-  if (!x->why.text)
-    x->why = (Why){text, at};
-  return false;
-}
-
-static int64_t gcd(int64_t a, int64_t b) {
-  while (b) {
-    int64_t t = a % b;
-    a = b, b = t;
-  }
-  return a < 0 ? -a : a;
-}
-
-/* The same with a common period; false: it is too long. */
-static bool join(Quasi *a, Quasi *b) {
-  int64_t T = a->T / gcd(a->T, b->T) * b->T;
-  if (T > MOST_PERIOD)
-    return false;
-  a->s *= T / a->T, b->s *= T / b->T;
-  a->T = b->T = T;
-  a->other = b->other = a->other || b->other;
-  a->fixed = b->fixed = a->fixed && b->fixed;
-  return true;
-}
-
-static bool quasi(AllM *x, const Expr *e, Quasi *q);
-
-static bool same_step(AllM *x, const Expr *e, Quasi *a, Quasi *b) {
-  return join(a, b) && a->s == b->s ? true : no(x, e->at, "its two sides move apart");
-}
-
-static bool quasi_call(AllM *x, const Expr *e, Quasi *q) {
-  Quasi a;
-  if (e->builtin == BI_FN) {
-    const Param *p = e->fn->params;
-    for (const Arg *arg = e->args; arg; arg = arg->next, p = p->next) {
-      if (!quasi(x, arg->value, &a))
-        return false;
-      x->env[p->slot] = a;
-      if (a.fixed && !a.other && !eval(x->s, arg->value, &x->s->env[p->slot]))
-        return false;
-    }
-    return quasi(x, e->fn->body, q);
-  }
-  if (e->builtin != BI_MIN && e->builtin != BI_MAX)
-    return no(x, e->at, "it depends on what the order does");
-  for (const Arg *arg = e->args; arg; arg = arg->next) {
-    if (!quasi(x, arg->value, &a))
-      return false;
-    if (arg == e->args)
-      *q = a;
-    else if (!same_step(x, e, q, &a))
-      return false;
-  }
-  return true;
-}
-
-/* A fixed value that does not depend on M. */
-static bool number(AllM *x, const Expr *e, const Quasi *q, int64_t *v) {
-  return q->fixed && !q->other && eval(x->s, e, v);
-}
-
-static bool quasi(AllM *x, const Expr *e, Quasi *q) {
-  Quasi a, b;
-  int64_t n;
-  switch (e->kind) {
-  case EX_INT: *q = FIXED; return true;
-  case EX_NAME: *q = x->env[e->slot]; return true;
-  case EX_CALL: return quasi_call(x, e, q);
-  case EX_NEG:
-  case EX_NOT:
-    if (!quasi(x, e->a, q))
-      return false;
-    if (e->kind == EX_NOT && q->s != 0)
-      return no(x, e->at, "it does not repeat");
-    q->s = -q->s;
-    return true;
-  case EX_COND:
-    if (!quasi(x, e->a, &a))
-      return false;
-    if (number(x, e->a, &a, &n))
-      return quasi(x, n ? e->b : e->c, q);
-    if (a.s != 0)
-      return no(x, e->a->at, "it does not repeat");
-    if (!quasi(x, e->b, q) || !quasi(x, e->c, &b) || !same_step(x, e, q, &b))
-      return false;
-    b.s = 0, b.T = 1;
-    return join(&a, q) ? true : no(x, e->at, "its period is too long");
-  default: break;
-  }
-  if (!quasi(x, e->a, &a) || !quasi(x, e->b, &b))
-    return false;
-  if (e->kind == EX_DIV || e->kind == EX_MOD) {
-    if (!number(x, e->b, &b, &n) || n <= 0)
-      return no(x, e->b->at, "a divisor must be a positive number that is the same throughout");
-    int64_t by = n / gcd(a.s, n);
-    if (a.T * by > MOST_PERIOD)
-      return no(x, e->at, "its period is too long");
-    *q = a;
-    q->T = a.T * by;
-    q->s = e->kind == EX_DIV ? a.s * by / n : 0;
-    return true;
-  }
-  if (e->kind == EX_MUL) {
-    const Expr *factor = a.fixed && !a.other ? e->a : e->b;
-    Quasi *of = factor == e->a ? &a : &b, *other = factor == e->a ? &b : &a;
-    if (number(x, factor, of, &n)) {
-      if (__builtin_mul_overflow(other->s, n, &other->s) || other->s > INT32_MAX ||
-          other->s < -INT32_MAX)
-        return no(x, e->at, "it moves too fast");
-      *q = *other;
-      return true;
-    }
-    if (!join(&a, &b) || a.s != 0 || b.s != 0)
-      return no(x, e->at, "it is not linear");
-    *q = a;
-    return true;
-  }
-  if (!join(&a, &b))
-    return no(x, e->at, "its period is too long");
-  *q = a;
-  switch (e->kind) {
-  case EX_ADD: q->s = a.s + b.s; return true;
-  case EX_SUB: q->s = a.s - b.s; return true;
-  case EX_AND:
-  case EX_OR: return a.s == 0 && b.s == 0 ? true : no(x, e->at, "it does not repeat");
-  default: q->s = 0; return a.s == b.s ? true : no(x, e->at, "its two sides move apart");
-  }
-}
+enum { MOST_VALUES = 64, MOST_OPS = 1 << 22, MOST_NODES = 1 << 17 };
 
 /* ---- what moves with M outside the orders ---- */
 
@@ -218,13 +69,14 @@ static void clear(AllM *x, const Param *m, bool variable) {
 /* M must not move anything but counts of microbatches and the ends of ranges. */
 static bool free_of_m(AllM *x, const Expr *e, const char *text) {
   Quasi q;
-  return quasi(x, e, &q) && (!q.other || no(x, e->at, text));
+  return quasi(x, e, &q) && (!q.other || quasi_no(x, e->at, text));
 }
 
 /* ---- the shape of an order ---- */
 
 typedef struct Shape {
   int64_t T, S; /* of the rank's kernel: T turns move on S microbatches */
+  int64_t step; /* of its loop variable in a turn */
   const Stmt *kernel;
 } Shape;
 
@@ -234,7 +86,7 @@ static bool op_shape(AllM *x, const OpRef *o, Shape *h) {
   for (; o->op < 0; o = o->def->op) {
     const Param *p = o->def->params;
     for (const Arg *a = o->args; a; a = a->next, p = p->next) {
-      if (!quasi(x, a->value, &q) || (q.other && !no(x, a->value->at, "it depends on M")))
+      if (!quasi(x, a->value, &q) || (q.other && !quasi_no(x, a->value->at, "it depends on M")))
         return false;
       x->env[p->slot] = q;
       if (q.fixed && !eval(x->s, a->value, &x->s->env[p->slot]))
@@ -242,30 +94,39 @@ static bool op_shape(AllM *x, const OpRef *o, Shape *h) {
     }
   }
   const Expr *where = o->chunk ? o->chunk : o->stage;
-  if (o->pipe_index && (!quasi(x, o->pipe_index, &q) ||
-                        (!q.fixed && !no(x, o->pipe_at, "the pipe is not the same in every turn"))))
+  if (o->pipe_index &&
+      (!quasi(x, o->pipe_index, &q) ||
+       (!q.fixed && !quasi_no(x, o->pipe_at, "the pipe is not the same in every turn"))))
     return false;
   if (o->op == PIPE_U)
-    return no(x, o->at, "an update stands inside");
+    return quasi_no(x, o->at, "an update stands inside");
   if (!o->args)
-    return no(x, o->at, "an op without microbatch counts from the beginning");
+    return quasi_no(x, o->at, "an op without microbatch counts from the beginning");
   Quasi at = FIXED;
-  if (where &&
-      (!quasi(x, where, &at) || (at.s != 0 && !no(x, where->at, "the stage does not repeat"))))
+  if (where && (!quasi(x, where, &at) ||
+                (at.s != 0 && !quasi_no(x, where->at, "the stage does not repeat"))))
     return false;
-  if (!quasi(x, o->args->value, &q) || (!join(&q, &at) && !no(x, o->at, "its period is too long")))
+  if (!quasi(x, o->args->value, &q) ||
+      (!quasi_join(&q, &at) && !quasi_no(x, o->at, "its period is too long")))
     return false;
   if (q.other || at.other)
-    return no(x, o->at, "it depends on M");
+    return quasi_no(x, o->at, "it depends on M");
   Quasi all = {h->T, h->S, false, false};
   if (h->S == 0) {
     h->T = q.T, h->S = q.s;
-  } else if (!join(&all, &q) || all.s != q.s) {
-    return no(x, o->at, "its microbatch moves at another pace than the first op's");
+  } else if (!quasi_join(&all, &q) || all.s != q.s) {
+    return quasi_no(x, o->at, "its microbatch moves at another pace than the first op's");
   } else {
     h->T = all.T, h->S = all.s;
   }
-  return h->S > 0 ? true : no(x, o->at, "its microbatch does not move on");
+  return h->S > 0 ? true : quasi_no(x, o->at, "its microbatch does not move on");
+}
+
+/* A let of an order; its value, too, if it is one number throughout. */
+static bool bind_let(AllM *x, const Stmt *b) {
+  Quasi *q = &x->env[b->slot];
+  return quasi(x, b->value, q) &&
+         (!q->fixed || q->other || eval(x->s, b->value, &x->s->env[b->slot]));
 }
 
 static bool body_shape(AllM *x, const Stmt *b, Shape *h);
@@ -278,14 +139,14 @@ static bool inner_loop(AllM *x, const Stmt *b, Shape *h) {
   int64_t *const value[] = {&lo, &hi, &step, &hi};
   for (int i = 0; i < 4; i++)
     if (part[i] &&
-        (!quasi(x, part[i], &q) || (!number(x, part[i], &q, value[i]) &&
-                                    !no(x, part[i]->at, "it is not the same in every turn"))))
+        (!quasi(x, part[i], &q) || (!quasi_number(x, part[i], &q, value[i]) &&
+                                    !quasi_no(x, part[i]->at, "it is not the same in every turn"))))
       return false;
   if (step == 0)
-    return no(x, b->at, "its step is 0");
+    return quasi_no(x, b->at, "its step is 0");
   for (int64_t i = lo; step > 0 ? i < hi : i > hi; i += step) {
     if (++turns > MOST_PERIOD)
-      return no(x, b->at, "it has too many turns");
+      return quasi_no(x, b->at, "it has too many turns");
     if (b->name)
       x->s->env[b->slot] = i, x->env[b->slot] = FIXED;
     if (!body_shape(x, b->body, h))
@@ -300,28 +161,25 @@ static bool body_shape(AllM *x, const Stmt *b, Shape *h) {
     switch (b->kind) {
     case ST_OP:
       if (b->value && (!quasi(x, b->value, &q) ||
-                       ((q.other || !q.fixed) && !no(x, b->value->at, "the stamp moves"))))
+                       ((q.other || !q.fixed) && !quasi_no(x, b->value->at, "the stamp moves"))))
         return false;
       if (!op_shape(x, b->op, h))
         return false;
       break;
     case ST_LET:
-      if (!quasi(x, b->value, &x->env[b->slot]))
-        return false;
-      if (x->env[b->slot].fixed && !x->env[b->slot].other &&
-          !eval(x->s, b->value, &x->s->env[b->slot]))
+      if (!bind_let(x, b))
         return false;
       break;
     case ST_IF:
       if (!quasi(x, b->cond, &q) ||
-          ((q.other || q.s != 0) && !no(x, b->cond->at, "the condition does not repeat")))
+          ((q.other || q.s != 0) && !quasi_no(x, b->cond->at, "the condition does not repeat")))
         return false;
       if (q.T > 1) { /* it chooses in turns */
         if (h->S == 0)
-          return no(x, b->cond->at, "an op must stand before it");
-        int64_t T = h->T / gcd(h->T, q.T) * q.T;
+          return quasi_no(x, b->cond->at, "an op must stand before it");
+        int64_t T = h->T / quasi_gcd(h->T, q.T) * q.T;
         if (T > MOST_PERIOD)
-          return no(x, b->cond->at, "its period is too long");
+          return quasi_no(x, b->cond->at, "its period is too long");
         h->S *= T / h->T, h->T = T;
       }
       if (!body_shape(x, b->body, h) || !body_shape(x, b->orelse, h))
@@ -333,8 +191,8 @@ static bool body_shape(AllM *x, const Stmt *b, Shape *h) {
       break;
     case ST_OPDEF:
     case ST_FN: break;
-    case ST_OVERLAP: return no(x, b->at, "an action has several ops");
-    default: return no(x, b->at, "it is not an op, a loop or a choice");
+    case ST_OVERLAP: return quasi_no(x, b->at, "an action has several ops");
+    default: return quasi_no(x, b->at, "it is not an op, a loop or a choice");
     }
   return true;
 }
@@ -345,19 +203,16 @@ static bool order_shape(AllM *x, const Stmt *b, Shape *h) {
   for (; b; b = b->next)
     switch (b->kind) {
     case ST_LET:
-      if (!quasi(x, b->value, &x->env[b->slot]))
-        return false;
-      if (x->env[b->slot].fixed && !x->env[b->slot].other &&
-          !eval(x->s, b->value, &x->s->env[b->slot]))
+      if (!bind_let(x, b))
         return false;
       break;
     case ST_OP:
       if (b->op->op != PIPE_U)
-        return no(x, b->at, "an op stands outside the kernel");
+        return quasi_no(x, b->at, "an op stands outside the kernel");
       break;
     case ST_IF:
-      if (!quasi(x, b->cond, &q) || !number(x, b->cond, &q, &v))
-        return no(x, b->cond->at, "it depends on M");
+      if (!quasi(x, b->cond, &q) || !quasi_number(x, b->cond, &q, &v))
+        return quasi_no(x, b->cond->at, "it depends on M");
       if (!order_shape(x, v ? b->body : b->orelse, h))
         return false;
       break;
@@ -372,56 +227,59 @@ static bool order_shape(AllM *x, const Stmt *b, Shape *h) {
       int64_t step = 1;
       bool clock = b->kind == ST_CLOCK;
       if (h->kernel)
-        return no(x, b->at, "it has two kernels or loops");
+        return quasi_no(x, b->at, "it has two kernels or loops");
       h->kernel = b;
       if (clock && !b->value)
-        return no(x, b->at, "a clock without a period");
+        return quasi_no(x, b->at, "a clock without a period");
       if (clock && !free_of_m(x, b->value, "the period depends on M"))
         return false;
       if (b->kind == ST_DO && !b->name)
-        return no(x, b->at, "a loop without index");
+        return quasi_no(x, b->at, "a loop without index");
       if (b->range.step &&
-          (!quasi(x, b->range.step, &q) ||
-           (!number(x, b->range.step, &q, &step) && !no(x, b->at, "its step depends on M"))))
+          (!quasi(x, b->range.step, &q) || (!quasi_number(x, b->range.step, &q, &step) &&
+                                            !quasi_no(x, b->at, "its step depends on M"))))
         return false;
       if (step <= 0)
-        return no(x, b->at, "it runs backwards");
+        return quasi_no(x, b->at, "it runs backwards");
       if (b->range.lo && !free_of_m(x, b->range.lo, "the range begins where M says"))
         return false;
       x->env[b->slot] = (Quasi){1, step, false, false};
+      h->step = step;
       if (!body_shape(x, b->body, h))
         return false;
       if (clock && h->S != h->T)
-        return no(x, b->at, "the stamps of a microbatch are not a period apart");
+        return quasi_no(x, b->at, "the stamps of a microbatch are not a period apart");
       break;
     }
     case ST_OPDEF:
     case ST_FN: break;
-    case ST_OVERLAP: return no(x, b->at, "an action has several ops");
-    default: return no(x, b->at, "it is not one kernel, one loop, or one clock with a period");
+    case ST_OVERLAP: return quasi_no(x, b->at, "an action has several ops");
+    default:
+      return quasi_no(x, b->at, "it is not one kernel, one loop, or one clock with a period");
     }
   return true;
 }
 
-/* The ends of ranges move steadily with M: over which period of M. */
-static bool range_ends(AllM *x, const Stmt *b) {
+/* The ends of ranges move with M, as fast as the microbatches: over which period of M. */
+static bool range_ends(AllM *x, const Stmt *b, const Shape *h) {
   Quasi q;
   for (; b; b = b->next) {
-    if (b->kind == ST_LET && !quasi(x, b->value, &x->env[b->slot]))
-      return false;
-    if (b->kind == ST_LET && x->env[b->slot].fixed && !eval(x->s, b->value, &x->s->env[b->slot]))
+    if (b->kind == ST_LET && !bind_let(x, b))
       return false;
     if ((b->kind == ST_KERNEL || b->kind == ST_CLOCK || b->kind == ST_DO) && b->range.lo) {
       if (!quasi(x, b->range.hi, &q))
         return false;
-      int64_t T = x->value_T / gcd(x->value_T, q.T) * q.T;
+      int64_t T = x->value_T / quasi_gcd(x->value_T, q.T) * q.T;
       if (T > MOST_PERIOD)
-        return no(x, b->range.hi->at, "its period is too long");
+        return quasi_no(x, b->range.hi->at, "its period is too long");
+      if ((__int128)q.s * x->mbs.T * h->S != (__int128)x->mbs.s * q.T * h->T * h->step)
+        return quasi_no(x, b->range.hi->at, "the range does not grow as the microbatches do");
       x->value_T = T;
     }
-    if ((b->kind == ST_CLIP || b->kind == ST_PHASE || b->kind == ST_IF) && !range_ends(x, b->body))
+    if ((b->kind == ST_CLIP || b->kind == ST_PHASE || b->kind == ST_IF) &&
+        !range_ends(x, b->body, h))
       return false;
-    if (b->kind == ST_IF && !range_ends(x, b->orelse))
+    if (b->kind == ST_IF && !range_ends(x, b->orelse, h))
       return false;
   }
   return true;
@@ -429,8 +287,9 @@ static bool range_ends(AllM *x, const Stmt *b) {
 
 /* ---- programs at other values of M ---- */
 
+/* The orders at M = m, proved or not; any: whatever the schedule requires. */
 static bool at_value(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt,
-                     const char *name, int64_t m, bool prove) {
+                     const char *name, int64_t m, bool any, bool prove) {
   *arena = (Arena){.oom = s->arena->oom};
   *opt = *s->opt;
   *other = (Sched){.arena = arena, .diag = diag, .opt = opt};
@@ -438,6 +297,7 @@ static bool at_value(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *
   opt->define = NEW_ARRAY(arena, Define, opt->ndefine + 1);
   memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
   opt->define[opt->ndefine++] = (Define){.name = name, .value = m};
+  opt->any_value = any;
   opt->for_all = NULL, opt->emit = EMIT_NONE, opt->dump_after = NULL, opt->time_passes = false;
   return compile_orders(other, prove);
 }
@@ -642,7 +502,7 @@ static bool decide(Sched *s, const Sched *p, int64_t S, const uint32_t *per_rank
       num += (uint64_t)g.edge.at[cycle[i]].w, by += (uint64_t)g.edge.at[cycle[i]].d;
     BUG_IF(by == 0 || by > g.node.n * (uint64_t)MOST_PERIOD);
   }
-  uint64_t common = (uint64_t)gcd((int64_t)num, (int64_t)(by * (uint64_t)S));
+  uint64_t common = (uint64_t)quasi_gcd((int64_t)num, (int64_t)(by * (uint64_t)S));
   s->all_m.proved = true;
   s->all_m.time = num / (common ? common : 1),
   s->all_m.per = by * (uint64_t)S / (common ? common : 1);
@@ -650,6 +510,44 @@ static bool decide(Sched *s, const Sched *p, int64_t S, const uint32_t *per_rank
   s->all_m.period = (uint64_t)S;
   verify_clock(p, S, g.node.n, (const uint32_t *)first_of, per_rank, at, num, by);
   return true;
+}
+
+/* One period of values: what is complete there is complete for all. */
+static void try_values(Sched *s, const char *name, int64_t from, int64_t T) {
+  Arena arena;
+  Diag diag;
+  Options opt;
+  Sched p;
+  bool right[MOST_VALUES];
+  int64_t wrong = 0; /* the first that is wrong and not excluded by what the schedule requires */
+  DiagName why = DIAG_REQUIRES;
+  for (int64_t i = 0; i < T; i++) {
+    right[i] = at_value(s, &p, &arena, &diag, &opt, name, from + i, true, true);
+    arena_free(&arena);
+    if (right[i] || wrong)
+      continue;
+    if (!at_value(s, &p, &arena, &diag, &opt, name, from + i, false, true) &&
+        diag.first != DIAG_REQUIRES)
+      wrong = from + i, why = diag.first;
+    arena_free(&arena);
+  }
+  int64_t by = 1;
+  for (bool fits = false; by <= T && !fits; by += !fits) {
+    fits = T % by == 0;
+    for (int64_t i = 0; i < T && fits; i++)
+      fits = right[i] == ((from + i) % by == 0);
+  }
+  s->all_m.multiple = (uint64_t)by;
+  if (!wrong && by <= T)
+    return;
+  s->all_m.proved = false;
+  not_decided(
+      s, s->def->name_at,
+      wrong ? arena_printf(s->arena, "it is refuted at %s = %lld [%s]", name, (long long)wrong,
+                           diag_name(why))
+            : arena_printf(s->arena,
+                           "it is right for some %s only, which are not the multiples of a number",
+                           name));
 }
 
 bool check_all_m(Sched *s) {
@@ -673,16 +571,20 @@ bool check_all_m(Sched *s) {
       not_decided(s, s->site[s->op[i].site], "it recomputes");
       return true;
     }
+  if (s->ncopy) {
+    not_decided(s, s->site[s->copy[0].site], "it copies stashes to other memory");
+    return true;
+  }
   x.env = NEW_ARRAY(s->arena, Quasi, s->nslot);
   clear(&x, m, false);
-  bool ok = s->tuned ? no(&x, s->tuned->at, "the order is tuned") : bind(&x, s->def);
+  bool ok = s->tuned ? quasi_no(&x, s->tuned->at, "the order is tuned") : bind(&x, s->def);
   if (s->send == SEND_NEXT)
-    ok = no(&x, s->def->name_at, "what comes after an action waits for its sends");
+    ok = quasi_no(&x, s->def->name_at, "what comes after an action waits for its sends");
   for (uint32_t k = 0; k < s->npipe && ok; k++) {
     const Clause *c = s->pipe[k].clause;
     ok = free_of_m(&x, c->value, "the number of stages depends on it") &&
          free_of_m(&x, c->place, "a place depends on it") &&
-         (!c->mb_var || no(&x, c->place->at, "a place depends on the microbatch"));
+         (!c->mb_var || quasi_no(&x, c->place->at, "a place depends on the microbatch"));
   }
   for (const Schedule *sc = s->def; sc && ok; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c && ok; c = c->next) {
@@ -693,15 +595,17 @@ bool check_all_m(Sched *s) {
         ok = !part[i] || free_of_m(&x, part[i], "an edge depends on it");
     }
   int64_t S = 1;
+  Shape *shape = NEW_ARRAY(s->arena, Shape, s->nrank);
   for (uint32_t r = 0; r < s->nrank && ok; r++) {
-    Shape h = {1, 0, NULL};
+    Shape *h = &shape[r];
+    *h = (Shape){1, 0, 1, NULL};
     s->env[s->order_clause[r]->slot] = r;
-    ok = order_shape(&x, s->order_clause[r]->body, &h) &&
-         (h.kernel || no(&x, s->order_at[r], "it has no kernel"));
+    ok = order_shape(&x, s->order_clause[r]->body, h) &&
+         (h->kernel || quasi_no(&x, s->order_at[r], "it has no kernel"));
     if (ok)
-      S = S / gcd(S, h.S) * h.S;
+      S = S / quasi_gcd(S, h->S) * h->S;
     if (S > MOST_PERIOD)
-      ok = no(&x, s->order_at[r], "its period is too long");
+      ok = quasi_no(&x, s->order_at[r], "its period is too long");
   }
   if (ok) { /* the counts, as functions of M */
     clear(&x, m, true);
@@ -711,16 +615,19 @@ bool check_all_m(Sched *s) {
       const Clause *c = s->pipe[k].clause;
       if (c->index)
         s->env[c->index_slot] = s->pipe[k].index;
-      ok = quasi(&x, c->mbs, &q);
-      x.value_T = ok ? x.value_T / gcd(x.value_T, q.T) * q.T : 1;
+      ok = quasi(&x, c->mbs, &q) &&
+           (k == 0 || q.s * x.mbs.T == x.mbs.s * q.T ||
+            quasi_no(&x, c->mbs->at, "it grows at another pace than the first pipe"));
+      x.mbs = k == 0 ? q : x.mbs;
+      x.value_T = ok ? x.value_T / quasi_gcd(x.value_T, q.T) * q.T : 1;
     }
     for (uint32_t r = 0; r < s->nrank && ok; r++) {
       s->env[s->order_clause[r]->slot] = r;
-      ok = range_ends(&x, s->order_clause[r]->body);
+      ok = range_ends(&x, s->order_clause[r]->body, &shape[r]);
     }
-    x.value_T = x.value_T / gcd(x.value_T, S) * S;
+    x.value_T = x.value_T / quasi_gcd(x.value_T, S) * S;
     if (ok && x.value_T > MOST_VALUES)
-      ok = no(&x, s->def->name_at, "too many values of it would have to be tried");
+      ok = quasi_no(&x, s->def->name_at, "too many values of it would have to be tried");
   }
   if (!ok) {
     not_decided(s, x.why.at, x.why.text ? x.why.text : "it has no value");
@@ -740,7 +647,7 @@ bool check_all_m(Sched *s) {
       not_decided(s, s->def->name_at, "no rank order that repeats was found");
       return true;
     }
-    found = at_value(s, &p, &arena, &diag, &opt, m->name, value, false);
+    found = at_value(s, &p, &arena, &diag, &opt, m->name, value, true, false);
     for (uint32_t r = 0; r < s->nrank && found; r++) {
       uint32_t n = p.rank_op0[r + 1] - p.rank_op0[r], own = 0;
       for (uint32_t i = p.rank_op0[r]; i < p.rank_op0[r + 1]; i++)
@@ -756,16 +663,7 @@ bool check_all_m(Sched *s) {
   }
   ok = decide(s, &p, S, per, first);
   arena_free(&arena);
-  /* One period of values: what is complete there is complete for all. */
-  for (int64_t v = value; v < value + x.value_T && ok && s->all_m.proved; v++) {
-    bool there = at_value(s, &p, &arena, &diag, &opt, m->name, v, true);
-    if (!there && diag.first != DIAG_REQUIRES) {
-      s->all_m.proved = false;
-      not_decided(s, s->def->name_at,
-                  arena_printf(s->arena, "it is refuted at %s = %lld [%s]", m->name, (long long)v,
-                               diag_name(diag.first)));
-    }
-    arena_free(&arena);
-  }
+  if (ok && s->all_m.proved)
+    try_values(s, m->name, value, x.value_T);
   return ok;
 }

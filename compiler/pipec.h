@@ -204,6 +204,7 @@ typedef struct Sched {
     bool proved;
     const char *text; Span at; /* else: what stands in the way, and where */
     uint64_t time, per;        /* steady state: time for so many microbatches, reduced */
+    uint64_t multiple;         /* proved for the multiples of this; 1: for all */
     uint64_t period;           /* microbatches after which every rank repeats */
   } all_m;
 } Sched;
@@ -227,6 +228,7 @@ typedef struct Options {
   const char *output;          /* NULL: standard output */
   const char *depfile;
   const char *schedule;        /* NULL: the last of the file */
+  bool any_value;              /* what the schedule requires is not asked for (all_m.c) */
   const char *for_all;         /* --for-all: a parameter; prove for all its values */
   const char *symbol;          /* C name of the program */
   const char *profile;

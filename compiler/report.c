@@ -72,7 +72,9 @@ static void report_all(Sched *s, FILE *f) {
   fprintf(
       f,
       "all %-5s proved complete, in order and deadlock-free for every %s that the schedule admits\n",
-      m, m);
+      m,
+      s->all_m.multiple == 1 ? m
+                             : arena_printf(s->arena, "multiple of %" PRIu64, s->all_m.multiple));
   fprintf(f, "steady    %s for %s, the orders repeat every %" PRIu64 "\n",
           time_text(s, s->all_m.time),
           s->all_m.per == 1 ? "each microbatch"

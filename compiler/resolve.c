@@ -62,8 +62,8 @@ typedef struct Resolver {
   const Stmt *kernel;      /* whose index the op being resolved lacks, or NULL */
   const Clause *clause;    /* that is being resolved, or NULL */
   const Ast *file;
-  VEC(Name) unknown;       /* names of the clause that were reported, each once */
-  bool incomplete;         /* an import of this file failed: what is unknown may be defined there */
+  VEC(Name) unknown; /* names of the clause that were reported, each once */
+  bool incomplete;   /* an import of this file failed: what is unknown may be defined there */
 } Resolver;
 
 static const struct {

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT
+ * What moves on by S when a variable moves on by T: sums, multiples, floor quotients and remainders,
+ * choices and functions of these (quasi.h). Linear in the expression, its functions written out. */
+#include "quasi.h"
+
+bool quasi_no(AllM *x, Span at, const char *text) {
+  if (!x->why.text)
+    x->why = (Why){text, at};
+  return false;
+}
+
+int64_t quasi_gcd(int64_t a, int64_t b) {
+  while (b) {
+    int64_t t = a % b;
+    a = b, b = t;
+  }
+  return a < 0 ? -a : a;
+}
+
+bool quasi_join(Quasi *a, Quasi *b) {
+  int64_t T = a->T / quasi_gcd(a->T, b->T) * b->T;
+  if (T > MOST_PERIOD)
+    return false;
+  a->s *= T / a->T, b->s *= T / b->T;
+  a->T = b->T = T;
+  a->other = b->other = a->other || b->other;
+  a->fixed = b->fixed = a->fixed && b->fixed;
+  return true;
+}
+
+static bool same_step(AllM *x, const Expr *e, Quasi *a, Quasi *b) {
+  return quasi_join(a, b) && a->s == b->s ? true : quasi_no(x, e->at, "its two sides move apart");
+}
+
+static bool quasi_call(AllM *x, const Expr *e, Quasi *q) {
+  Quasi a;
+  if (e->builtin == BI_FN) {
+    const Param *p = e->fn->params;
+    for (const Arg *arg = e->args; arg; arg = arg->next, p = p->next) {
+      if (!quasi(x, arg->value, &a))
+        return false;
+      x->env[p->slot] = a;
+      if (a.fixed && !a.other && !eval(x->s, arg->value, &x->s->env[p->slot]))
+        return false;
+    }
+    return quasi(x, e->fn->body, q);
+  }
+  if (e->builtin != BI_MIN && e->builtin != BI_MAX)
+    return quasi_no(x, e->at, "it depends on what the order does");
+  for (const Arg *arg = e->args; arg; arg = arg->next) {
+    if (!quasi(x, arg->value, &a))
+      return false;
+    if (arg == e->args)
+      *q = a;
+    else if (!same_step(x, e, q, &a))
+      return false;
+  }
+  return true;
+}
+
+bool quasi_number(AllM *x, const Expr *e, const Quasi *q, int64_t *v) {
+  return q->fixed && !q->other && eval(x->s, e, v);
+}
+
+bool quasi(AllM *x, const Expr *e, Quasi *q) {
+  Quasi a, b;
+  int64_t n;
+  switch (e->kind) {
+  case EX_INT: *q = FIXED; return true;
+  case EX_NAME: *q = x->env[e->slot]; return true;
+  case EX_CALL: return quasi_call(x, e, q);
+  case EX_NEG:
+  case EX_NOT:
+    if (!quasi(x, e->a, q))
+      return false;
+    if (e->kind == EX_NOT && q->s != 0)
+      return quasi_no(x, e->at, "it does not repeat");
+    q->s = -q->s;
+    return true;
+  case EX_COND:
+    if (!quasi(x, e->a, &a))
+      return false;
+    if (quasi_number(x, e->a, &a, &n))
+      return quasi(x, n ? e->b : e->c, q);
+    if (a.s != 0)
+      return quasi_no(x, e->a->at, "it does not repeat");
+    if (!quasi(x, e->b, q) || !quasi(x, e->c, &b) || !same_step(x, e, q, &b))
+      return false;
+    b.s = 0, b.T = 1;
+    return quasi_join(&a, q) ? true : quasi_no(x, e->at, "its period is too long");
+  default: break;
+  }
+  if (!quasi(x, e->a, &a) || !quasi(x, e->b, &b))
+    return false;
+  if (e->kind == EX_DIV || e->kind == EX_MOD) {
+    if (!quasi_number(x, e->b, &b, &n) || n <= 0)
+      return quasi_no(x, e->b->at,
+                      "a divisor must be a positive number that is the same throughout");
+    int64_t by = n / quasi_gcd(a.s, n);
+    if (a.T * by > MOST_PERIOD)
+      return quasi_no(x, e->at, "its period is too long");
+    *q = a;
+    q->T = a.T * by;
+    q->s = e->kind == EX_DIV ? a.s * by / n : 0;
+    return true;
+  }
+  if (e->kind == EX_MUL) {
+    const Expr *factor = a.fixed && !a.other ? e->a : e->b;
+    Quasi *of = factor == e->a ? &a : &b, *other = factor == e->a ? &b : &a;
+    if (quasi_number(x, factor, of, &n)) {
+      if (__builtin_mul_overflow(other->s, n, &other->s) || other->s > INT32_MAX ||
+          other->s < -INT32_MAX)
+        return quasi_no(x, e->at, "it moves too fast");
+      *q = *other;
+      return true;
+    }
+    if (!quasi_join(&a, &b) || a.s != 0 || b.s != 0)
+      return quasi_no(x, e->at, "it is not linear");
+    *q = a;
+    return true;
+  }
+  if (!quasi_join(&a, &b))
+    return quasi_no(x, e->at, "its period is too long");
+  *q = a;
+  switch (e->kind) {
+  case EX_ADD: q->s = a.s + b.s; return true;
+  case EX_SUB: q->s = a.s - b.s; return true;
+  case EX_AND:
+  case EX_OR: return a.s == 0 && b.s == 0 ? true : quasi_no(x, e->at, "it does not repeat");
+  default: q->s = 0; return a.s == b.s ? true : quasi_no(x, e->at, "its two sides move apart");
+  }
+}
