@@ -3,8 +3,6 @@
  * recursion, so one slot is enough), every call its fn or builtin, every op its kind or macro,
  * imports are parsed and resolved, s->def is the schedule to compile.
  *
- * More than 800 lines: all of it works on one table, that of the names that are visible.
- *
  * One visible meaning per name: a table from interned name to symbol, with an undo list per scope.
  * Linear in the text. More than 800 lines: one table and its scopes serve everything that is named. */
 #include <stdlib.h>
