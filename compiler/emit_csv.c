@@ -28,7 +28,7 @@ void emit_csv(Sched *s, FILE *f) {
     bool first = true;
     for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
       const Op *o = &s->op[i];
-      if (o->kind == PIPE_U || o->kind == PIPE_R)
+      if (o->kind >= PIPE_R)
         continue;
       text_room(t);
       if (!first)
