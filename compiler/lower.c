@@ -49,7 +49,8 @@ static uint64_t hash_program(const PipeProgram *p) {
   XXH3_64bits_update(h, p->stage, p->nstage * sizeof *p->stage);
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
-    const uint64_t size[] = {k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host, k->group};
+    const uint64_t size[] = {k->ninstr, k->npool, k->nslot, k->inflight,
+                             k->bytes,  k->host,  k->group};
     XXH3_64bits_update(h, size, sizeof size);
     XXH3_64bits_update(h, k->instr, k->ninstr * sizeof *k->instr);
     XXH3_64bits_update(h, k->pool, k->npool * sizeof *k->pool);

@@ -178,7 +178,8 @@ static uint32_t place_loads(Sched *s, Wish *w, uint32_t all) {
     Wish *x = &w[i];
     uint64_t time = s->stage[x->stage].time[PIPE_LOAD], last = x->needed;
     if (x->load_at != NONE) {
-      x->load = x->load_at > s->rank_op0[s->stage[x->stage].rank] ? s->ideal_end[x->load_at - 1] : 0;
+      x->load = x->load_at > s->rank_op0[s->stage[x->stage].rank] ? s->ideal_end[x->load_at - 1]
+                                                                  : 0;
       x->load = x->load > x->off_end ? x->load : x->off_end;
       continue;
     }
@@ -225,7 +226,8 @@ static bool wishes_of(Sched *s, uint32_t r, Wishes *list) {
   for (uint32_t k = s->rank_stage0[r]; k < s->rank_stage0[r + 1]; k++) {
     uint32_t st = s->rank_stage[k];
     for (uint32_t mb = s->stage[st].mb0; mb < s->stage[st].mb0 + s->stage[st].nmb; mb++)
-      for (uint32_t i = 0, had = list->n; runs_mb(s, st, mb) && i < s->noffload && list->n == had; i++)
+      for (uint32_t i = 0, had = list->n; runs_mb(s, st, mb) && i < s->noffload && list->n == had;
+           i++)
         if (!wished(s, s->offload[i], st, mb, list))
           return false;
   }
@@ -389,7 +391,7 @@ static bool check_cell(Sched *s, size_t cell) {
 
 /* The copies of a rank, or of ranks that take turns, in their order. */
 typedef struct Turn {
-  uint64_t time; /* when the op before it ends, on an idle network */
+  uint64_t time;             /* when the op before it ends, on an idle network */
   uint32_t unit, made, copy; /* made: of OrderRun, for that op */
 } Turn;
 

@@ -148,6 +148,8 @@ static PrStatus stalled(Seeded *s) {
     k->comm_next = s->comm[r];
     k->comm_active = s->comm[r] < k->ncomm;
   }
+  for (uint32_t g = 0; g < s->run->p->ngroup; g++)
+    atomic_store(&s->run->turns[g].done, s->turn[g]);
   return pr_report_stall(s->run);
 }
 

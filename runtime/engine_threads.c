@@ -105,10 +105,11 @@ static void wait_for(PrRun *run, RankRun *k, const _Atomic uint64_t *count, uint
 
 /* Whether the copier has what it needs. */
 static bool copier_can(const PrRun *run, RankRun *k) {
-  return failed(run) || (atomic_load(&k->copy_begun) >= atomic_load(&k->copy_needs[0]) &&
-                         atomic_load(&k->compute_done) >= atomic_load(&k->copy_needs[1]) &&
-                         atomic_load(&k->comm_done) >= atomic_load(&k->copy_needs[2]) &&
-                         (!k->turns || atomic_load(&k->turns->done) >= atomic_load(&k->copy_needs[3])));
+  return failed(run) ||
+         (atomic_load(&k->copy_begun) >= atomic_load(&k->copy_needs[0]) &&
+          atomic_load(&k->compute_done) >= atomic_load(&k->copy_needs[1]) &&
+          atomic_load(&k->comm_done) >= atomic_load(&k->copy_needs[2]) &&
+          (!k->turns || atomic_load(&k->turns->done) >= atomic_load(&k->copy_needs[3])));
 }
 
 /* Wakes the copier if it sleeps and need not: after any of what it may need has changed. */

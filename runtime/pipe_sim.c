@@ -323,7 +323,8 @@ static bool find_turns(const PipeSimIn *in, Group **group) {
   size_t total = 0;
   for (uint32_t r = 0; r < in->nrank; r++)
     total += in->copy && in->group[r] ? in->copy[r].n : 0;
-  Group *g = *group = calloc(1, (in->ngroup + (size_t)1) * sizeof *g + (total + 1) * sizeof(uint32_t));
+  Group *g = *group = calloc(1,
+                             (in->ngroup + (size_t)1) * sizeof *g + (total + 1) * sizeof(uint32_t));
   if (!g)
     return false;
   uint32_t *at = (uint32_t *)(void *)(g + in->ngroup + 1);
@@ -435,9 +436,8 @@ uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespa
   }
   for (uint32_t r = 0; p->ngroup && r < n; r++)
     (group = done + 2 * n)[r] = p->rank[r].group;
-  PipeSimIn in = {p->nrank, streams, streams + n, p->stage, streams + 2 * n,
-                  p->edge,  p->row,  p->nmb,      p->side,
-                  group,    p->ngroup};
+  PipeSimIn in = {p->nrank, streams, streams + n, p->stage, streams + 2 * n, p->edge,
+                  p->row,   p->nmb,  p->side,     group,    p->ngroup};
   PipeSimOut out = {.compute_start = begins[PIPE_COMPUTE],
                     .compute_end = ends[PIPE_COMPUTE],
                     .comm_start = begins[PIPE_COMM],

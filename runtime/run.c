@@ -586,34 +586,6 @@ static PrStatus take_streams(PrRun *run) {
   return ok ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for the streams of the ranks");
 }
 
-/* Whose turn is when, where COPY streams take turns. */
-static PrStatus take_turns(PrRun *run) {
-  const PipeProgram *p = run->p;
-  size_t total = 0;
-  if (p->ngroup == 0)
-    return PR_OK;
-  for (uint32_t r = 0; r < p->nrank; r++)
-    total += run->rank[r].ncopy;
-  run->turns = aligned_alloc(PR_LINE, p->ngroup * sizeof *run->turns);
-  run->turn_rank = calloc(total + 1, sizeof *run->turn_rank);
-  if (!run->turns || !run->turn_rank)
-    return pr_fail(run, PR_E_MEMORY, "no memory for the turns of %u groups", p->ngroup);
-  memset(run->turns, 0, p->ngroup * sizeof *run->turns);
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    RankRun *k = &run->rank[r];
-    k->turns = k->t->group ? &run->turns[k->t->group - 1] : NULL;
-    if (k->turns)
-      k->turns->n += k->ncopy;
-  }
-  uint32_t *at = run->turn_rank;
-  for (uint32_t g = 0; g < p->ngroup; at += run->turns[g++].n)
-    run->turns[g].rank = at;
-  for (uint32_t r = 0; r < p->nrank; r++)
-    for (uint32_t i = 0; run->rank[r].turns && i < run->rank[r].ncopy; i++)
-      run->rank[r].turns->rank[p->rank[r].instr[run->rank[r].copy[i].index].gout] = r;
-  return PR_OK;
-}
-
 /* With slices, where the stash of every unit lies: its forward takes the same slot in every step. */
 static PrStatus take_stashes(PrRun *run) {
   const PipeProgram *p = run->p;
@@ -682,7 +654,7 @@ static PrStatus open_run(PrRun *run) {
   for (uint32_t r = 0; r < p->nrank; r++)
     if ((st = take_memory(run, &run->rank[r])))
       return st;
-  if ((st = take_sums(run)) || (st = take_stashes(run)) || (st = take_turns(run)))
+  if ((st = take_sums(run)) || (st = take_stashes(run)) || (st = pr_take_turns(run)))
     return st;
   run->epoch_ns = pr_now();
   if (!o->seed)

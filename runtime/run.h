@@ -6,6 +6,7 @@
  *   engine_threads.c  one thread per rank
  *   engine_seeded.c   one thread, a seeded order: for tests
  *   stall.c           why no rank can go on
+ *   turns.c           COPY streams that take turns
  *   trace.c           spans and what is measured from them
  *
  * Counts of completed instructions are absolute: they go on from step to step. Those of step n of a
@@ -233,6 +234,12 @@ PrStatus pr_sum(PrRun *run, const Coll *l, uint64_t step);
 
 /* Fails with PR_E_STALL and the cycle. No thread but the caller's may be awake. */
 PrStatus pr_report_stall(PrRun *run);
+
+/* turns.c: fills in run->turns, once streams are known. */
+PrStatus pr_take_turns(PrRun *run);
+/* Writes "; rank 1 has the next turn of its link, 1OFF2 (x.pipe:3:9)" of the first group that has not had all
+ * of a step, or nothing. */
+void pr_tell_turn(PrRun *run, char *text, size_t room);
 
 /* Every op of the step has been done: losses are final, on_step is called. */
 void pr_step_done(PrRun *run, uint64_t step);

@@ -68,6 +68,8 @@ PrStatus pr_report_stall(PrRun *run) {
     k = waits_for(run, k);
   } while (k != first);
   if (n > SHOWN && len < sizeof text)
-    snprintf(text + len, sizeof text - len, "; and %u more ranks", n - SHOWN);
+    len += (size_t)snprintf(text + len, sizeof text - len, "; and %u more ranks", n - SHOWN);
+  if (len < sizeof text)
+    pr_tell_turn(run, text + len, sizeof text - len);
   return pr_fail(run, PR_E_STALL, "stall: %s", text);
 }

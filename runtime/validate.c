@@ -508,8 +508,8 @@ static PrStatus check_turns(Check *k, const PipeInstr *c) {
   }
   uint64_t n = k->turn0[g] - k->turn0[g - 1];
   if (c->gout >= n || c->gout < k->next_turn || k->turn[k->turn0[g - 1] + c->gout]++)
-    FAIL_AT(k, c, "turn %u of %llu is out of range, another's, or not after those above it", c->gout,
-            (unsigned long long)n);
+    FAIL_AT(k, c, "turn %u of %llu is out of range, another's, or not after those above it",
+            c->gout, (unsigned long long)n);
   k->next_turn = c->gout + 1;
   return PR_OK;
 }
@@ -604,8 +604,8 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
   bool act = host || (c->op != PIPE_U && !o->comm);
   bool gout = c->op == PIPE_I || c->op == PIPE_W;
   if ((st = check_slot(k, c, "act", c->act, PIPE_ACT, act ? c->stage : PIPE_NONE, false)) ||
-      (!host && (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE,
-                                 false))) ||
+      (!host &&
+       (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE, false))) ||
       (host && c->peer == PIPE_NONE &&
        (st = check_slot(k, c, "keep", c->keep, PIPE_HOST, c->stage, false))) ||
       (!host && !pipe_op_info[c->op].comm &&

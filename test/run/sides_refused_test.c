@@ -46,7 +46,8 @@ static PrModel model_of(Tiny *t, int (*side)(void *, const PrCall *)) {
 }
 
 /* What pr_open says of the program, or a step of it. */
-static void tell(const PipeProgram *p, const char *name, int (*side)(void *, const PrCall *), bool step) {
+static void tell(const PipeProgram *p, const char *name, int (*side)(void *, const PrCall *),
+                 bool step) {
   Tiny *t = tiny_new(2, 1);
   PrModel m = model_of(t, side);
   PrRun *run;
