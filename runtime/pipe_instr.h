@@ -34,6 +34,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "pipe_formula.h"
+
 #ifdef __cplusplus
 #define PIPE_STATIC_ASSERT static_assert
 extern "C" {
