@@ -170,7 +170,15 @@ static PrStatus run_step(Seeded *s) {
   return PR_OK;
 }
 
-PrStatus seeded_steps(PrRun *run, uint64_t n) {
+static PrStatus seeded_open(PrRun *run) {
+  PrStatus st = PR_OK;
+  run->random = run->o.seed;
+  for (uint32_t r = 0; !st && r < run->p->nrank; r++)
+    st = pr_init_rank(run, &run->rank[r]);
+  return st;
+}
+
+static PrStatus seeded_steps(PrRun *run, uint64_t n) {
   size_t nrank = run->p->nrank;
   PrStatus st = PR_OK;
   Seeded s = {.run = run};
@@ -195,3 +203,5 @@ done:
   free(s.ready);
   return st;
 }
+
+const PrEngine pr_seeded = {.name = "seeded", .open = seeded_open, .steps = seeded_steps};

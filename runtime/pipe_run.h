@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Runs a PipeProgram with a model on an engine. Embedded default: CPU threads of this process.
+ * Runs a PipeProgram with a model on an engine: CPU threads of this process by default, or one process
+ * per rank (PrOptions.engine; pipe_mpi.h).
  *
  *   PrRun *run;
  *   if (pr_open(&run, &pipe_program, &model, NULL) || pr_steps(run, 1000))
@@ -26,7 +27,8 @@ typedef enum PrStatus {
   PR_E_STALL,    /* no rank can go on; the text names both ranks, ops and .pipe lines */
   PR_E_MISMATCH, /* a message arrived that is not the one the receiver expects */
   PR_E_DEADLINE, /* a step took longer than options.deadline_s */
-  PR_E_IO        /* a file could not be written */
+  PR_E_IO,       /* a file could not be written */
+  PR_E_LOST      /* another process of the run has gone, or what connects them */
 } PrStatus;
 
 /* Bytes of one stage. act: what F keeps for B (or I and W). gout: what I keeps for W. boundary: the
@@ -109,6 +111,11 @@ typedef struct PrModel {
   uint32_t nslice; /* must equal the program's slices; 0 is 1: whole microbatches */
 } PrModel;
 
+/* What carries a program out. An engine of processes runs one rank in each; every process then makes
+ * the same calls with the same program, in the same order. */
+typedef struct PrEngine PrEngine;
+extern const PrEngine pr_threads; /* one thread per rank in this process */
+
 /* All zero is the default. */
 typedef struct PrOptions {
   uint32_t trace_steps;  /* keep start and end of every instruction of the last so many steps */
@@ -117,11 +124,14 @@ typedef struct PrOptions {
   int free_running;      /* 1: ranks enter the next step without waiting for one another; they do wait
                             where several stages have no input, or no output */
   /* After each step, counted from 0, on one thread while all ranks wait; free-running: on the thread
-   * of the rank that has the last stage, once that rank is done. Or NULL. */
+   * of the rank that has the last stage, once that rank is done. Or NULL. An engine of processes calls
+   * it in each of them, with the same loss; free-running only in that of the last stage. */
   void (*on_step)(void *arg, uint64_t step, double loss);
   void *arg;
   uint64_t seed;         /* not 0: no threads; pr_steps itself carries out one instruction after the
                             other, picked at random among those that can go on. Replays exactly */
+  const PrEngine *engine;     /* NULL: pr_threads. Not with a seed */
+  const void *engine_options; /* of that engine, or NULL */
 } PrOptions;
 
 typedef struct PrRun PrRun;
@@ -139,7 +149,13 @@ double pr_loss(const PrRun *run);                     /* mean over microbatches,
                                                          NaN before the first */
 double pr_loss_mb(const PrRun *run, uint32_t mb);
 void *pr_weight(PrRun *run, uint32_t stage);          /* weights of a row of the stage table, between
-                                                         pr_steps calls; row = stage without replicas */
+                                                         pr_steps calls; row = stage without replicas.
+                                                         NULL: the row is of another process */
+
+/* Copies the weights of a row to `to`, whichever process has them: all of them call this alike. */
+PrStatus pr_copy_weight(PrRun *run, uint32_t stage, void *to);
+uint32_t pr_rank(const PrRun *run);                   /* the rank of this process; PIPE_NONE: it has all */
+int pr_leads(const PrRun *run);                       /* 1 in exactly one process: that may print */
 uint64_t pr_bytes(const PrRun *run, uint32_t rank);   /* what the engine allocated for the rank */
 uint64_t pr_host_bytes(const PrRun *run, uint32_t rank); /* and of it in host memory, not in pr_bytes */
 const PipeProgram *pr_program(const PrRun *run);

@@ -37,8 +37,8 @@ PrStatus pr_fail(PrRun *run, PrStatus st, const char *fmt, ...) {
       atomic_store(&run->status, (int)st);
   }
   pthread_mutex_unlock(&run->lock);
-  if (first && st != PR_E_IO && run->threaded)
-    threads_wake(run);
+  if (first && st != PR_E_IO && run->opened && run->engine->wake)
+    run->engine->wake(run);
   return st;
 }
 
@@ -204,6 +204,12 @@ void pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
     span->end_ns = pr_now() - run->epoch_ns;
 }
 
+uint64_t pr_moved_bytes(const PrRun *run, const PipeInstr *c) {
+  bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
+  uint32_t owner = down ? c->stage : pipe_other_end(pipe_graph(run->p), c);
+  return pr_class_bytes(run, owner, PIPE_OUT, run->p->edge && run->p->edge[c->keep].skip);
+}
+
 PrStatus pr_transfer(PrRun *run, const Chan *ch) {
   const Post *send = &ch->post[0], *recv = &ch->post[1];
   const PipeInstr *a = send->c, *b = recv->c;
@@ -220,9 +226,7 @@ PrStatus pr_transfer(PrRun *run, const Chan *ch) {
   RankRun *src = &run->rank[send->rank], *dst = &run->rank[recv->rank];
   bool trace = src->span || dst->span;
   uint64_t start = trace ? pr_now() - run->epoch_ns : 0;
-  uint32_t owner = a->op == PIPE_SEND_F ? a->stage : stage;
-  bool skip = run->p->edge && run->p->edge[a->keep].skip;
-  memcpy(dst->slot[b->out], src->slot[a->in], pr_class_bytes(run, owner, PIPE_OUT, skip));
+  memcpy(dst->slot[b->out], src->slot[a->in], pr_moved_bytes(run, a));
   if (trace) {
     PrSpan span = {start, pr_now() - run->epoch_ns};
     *pr_span(run, src, send->step, (uint32_t)(a - src->t->instr)) = span;
@@ -235,7 +239,8 @@ static int sum_ties(PrRun *run, const Coll *l) {
   uint64_t bytes = run->stage[l->row[0]].size.tied;
   int code = run->m.tie(run->m.self, l->stage, l->grad, l->ngrad, bytes);
   for (uint32_t i = 0; !code && i < l->ncopy; i++)
-    memcpy(l->copy[i], l->grad[0], bytes);
+    if (l->copy[i])
+      memcpy(l->copy[i], l->grad[0], bytes);
   return code;
 }
 
@@ -253,7 +258,8 @@ PrStatus pr_sum(PrRun *run, const Coll *l, uint64_t step) {
   if (k->span) {
     PrSpan span = {start, pr_now() - run->epoch_ns};
     for (uint32_t i = 0; i < l->n; i++)
-      *pr_span(run, &run->rank[stage[l->row[i]].rank], step, l->index[i]) = span;
+      if (pr_is_here(run, stage[l->row[i]].rank))
+        *pr_span(run, &run->rank[stage[l->row[i]].rank], step, l->index[i]) = span;
   }
   return PR_OK;
 }
@@ -322,6 +328,14 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
   if (run->p->sized && k->host_bytes != t->host)
     return pr_fail(run, PR_E_ARG, "program: rank %u needs %llu bytes of host memory, not %llu",
                    k->id, (unsigned long long)k->host_bytes, (unsigned long long)t->host);
+  if (run->o.trace_steps) {
+    k->span = calloc(run->trace_slots, (t->ninstr + (size_t)1) * sizeof *k->span);
+    k->view = calloc(run->o.trace_steps, (t->ninstr + (size_t)1) * sizeof *k->view);
+    if (!k->span || !k->view)
+      return pr_fail(run, PR_E_MEMORY, "no memory for the trace of rank %u", k->id);
+  }
+  if (!pr_is_here(run, k->id))
+    return PR_OK;
   uint32_t most = 1;
   for (uint32_t i = 0; i < t->ninstr; i++)
     most = t->instr[i].group + 1u > most ? t->instr[i].group + 1u : most;
@@ -335,11 +349,6 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
   if (k->ncopy > 0) {
     k->host = aligned_alloc(PR_LINE, k->host_bytes + PR_LINE);
     ok = ok && k->host;
-  }
-  if (run->o.trace_steps) {
-    k->span = calloc(run->trace_slots, (t->ninstr + (size_t)1) * sizeof *k->span);
-    k->view = calloc(run->o.trace_steps, (t->ninstr + (size_t)1) * sizeof *k->view);
-    ok = ok && k->span && k->view;
   }
   if (!ok)
     return pr_fail(run, PR_E_MEMORY, "no memory for rank %u: %llu bytes of tensors", k->id,
@@ -437,7 +446,7 @@ static uint32_t number_ties(const PipeProgram *p, uint32_t *tie) {
 /* Finds who takes part in each REDUCE and TIE. Gradients have addresses by now. */
 static PrStatus take_sums(PrRun *run) {
   const PipeProgram *p = run->p;
-  run->coll_block = calloc(p->nstage, 4 * sizeof(void *) + 7 * sizeof(uint32_t));
+  run->coll_block = calloc(p->nstage, 4 * sizeof(void *) + 11 * sizeof(uint32_t));
   if (!run->coll_block)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u stages", p->nstage);
   void **ptr = run->coll_block; /* a row is in one REDUCE, and perhaps one TIE */
@@ -465,8 +474,8 @@ static PrStatus take_sums(PrRun *run) {
   for (uint32_t i = 0; i < n; i++) { /* room for all rows of each */
     Coll *l = &run->coll[i];
     l->grad = ptr, l->copy = ptr + l->n, l->row = num, l->index = num + l->n,
-    l->stage = num + 2 * l->n;
-    ptr += 2 * l->n, num += 3 * l->n;
+    l->stage = num + 2 * l->n, l->grad_row = num + 3 * l->n, l->copy_row = num + 4 * l->n;
+    ptr += 2 * l->n, num += 5 * l->n;
     l->n = 0;
     l->tie = i >= p->nmodel;
   }
@@ -474,6 +483,7 @@ static PrStatus take_sums(PrRun *run) {
     Coll *l = &run->coll[p->stage[s].model];
     l->row[l->n] = s;
     l->stage[l->ngrad] = p->stage[s].model;
+    l->grad_row[l->ngrad] = s;
     l->grad[l->ngrad++] = run->stage[s].grad;
     l->n++;
   }
@@ -486,8 +496,10 @@ static PrStatus take_sums(PrRun *run) {
       l->row[l->n++] = s;
     if (m == s) { /* the first row of its stage: they ascend */
       l->stage[l->ngrad] = m;
+      l->grad_row[l->ngrad] = s;
       l->grad[l->ngrad++] = run->stage[s].grad;
     } else {
+      l->copy_row[l->ncopy] = s;
       l->copy[l->ncopy++] = run->stage[s].grad;
     }
   }
@@ -556,7 +568,7 @@ static PrStatus take_stashes(PrRun *run) {
   for (uint32_t s = 0; s < p->nstage; act += p->stage[s++].nmb)
     run->stage[s].act = act;
   for (uint32_t r = 0; r < p->nrank; r++)
-    for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+    for (uint32_t i = 0; pr_is_here(run, r) && i < p->rank[r].ninstr; i++) {
       const PipeInstr *c = &p->rank[r].instr[i];
       if (c->op == PIPE_F)
         run->stage[c->stage].act[c->mb - p->stage[c->stage].mb0] = run->rank[r].slot[c->act];
@@ -582,14 +594,21 @@ static void find_sinks(PrRun *run) {
   run->free_running = run->o.free_running && run->nsink == 1 && nsource == 1;
 }
 
-static PrStatus open_run(PrRun *run) {
+/* Checks, and all that does not depend on the engine. */
+static PrStatus open_here(PrRun *run) {
   const PipeProgram *p = run->p;
   const PrOptions *o = &run->o;
   PrStatus st;
   if (!(o->deadline_s >= 0) || o->deadline_s > 1e9)
     return pr_fail(run, PR_E_ARG, "options: deadline_s is %g", o->deadline_s);
+  if (o->seed && o->engine)
+    return pr_fail(run, PR_E_ARG, "options: a seed and an engine");
   if ((st = pr_validate(run)))
     return st;
+  if (run->here != PIPE_NONE && run->nprocess != p->nrank)
+    return pr_fail(run, PR_E_ARG, "program: %s %s has %u rank%s, but %u process%s run it", p->name,
+                   p->params, p->nrank, p->nrank == 1 ? "" : "s", run->nprocess,
+                   run->nprocess == 1 ? "" : "es");
   run->trace_slots = (uint64_t)o->trace_steps +
                      2; /* free-running ranks are up to two steps apart */
   run->rank = aligned_alloc(PR_LINE, p->nrank * sizeof *run->rank);
@@ -616,13 +635,24 @@ static PrStatus open_run(PrRun *run) {
   if ((st = take_sums(run)) || (st = take_stashes(run)))
     return st;
   run->epoch_ns = pr_now();
-  if (!o->seed)
-    return threads_open(run);
-  run->random = o->seed;
-  for (uint32_t r = 0; r < p->nrank; r++)
-    if ((st = pr_init_rank(run, &run->rank[r])))
-      return st;
   return PR_OK;
+}
+
+static PrStatus agree(PrRun *run, PrStatus st) {
+  return run->engine->agree ? run->engine->agree(run, st) : st;
+}
+
+static PrStatus open_run(PrRun *run) {
+  PrStatus st;
+  run->engine = run->o.seed ? &pr_seeded : run->o.engine ? run->o.engine : &pr_threads;
+  run->here = PIPE_NONE;
+  run->nprocess = 1;
+  if (run->engine->join && (st = run->engine->join(run)))
+    return st;
+  if ((st = agree(run, open_here(run))))
+    return st;
+  run->opened = true;
+  return run->engine->open(run);
 }
 
 PrStatus pr_open(PrRun **out, const PipeProgram *p, const PrModel *m, const PrOptions *o) {
@@ -650,7 +680,7 @@ PrStatus pr_steps(PrRun *run, uint64_t n) {
   PrStatus st = (PrStatus)atomic_load(&run->status);
   if (st || n == 0)
     return st;
-  return run->o.seed ? seeded_steps(run, n) : threads_steps(run, n);
+  return run->engine->steps(run, n);
 }
 
 /* Of a microbatch: the sum over its slices, and over the stages without output. */
@@ -688,6 +718,20 @@ void *pr_weight(PrRun *run, uint32_t stage) {
   return run->stage && stage < run->p->nstage ? run->stage[stage].weight : NULL;
 }
 
+PrStatus pr_copy_weight(PrRun *run, uint32_t stage, void *to) {
+  PrStatus st = (PrStatus)atomic_load(&run->status);
+  if (st || !run->stage || stage >= run->p->nstage)
+    return st ? st : PR_E_ARG;
+  uint64_t bytes = run->stage[stage].size.weight;
+  if (run->stage[stage].weight)
+    memcpy(to, run->stage[stage].weight, bytes);
+  return run->engine->share ? run->engine->share(run, run->p->stage[stage].rank, to, bytes) : PR_OK;
+}
+
+uint32_t pr_rank(const PrRun *run) { return run->here; }
+
+int pr_leads(const PrRun *run) { return pr_is_here(run, 0); }
+
 uint64_t pr_bytes(const PrRun *run, uint32_t rank) {
   return run->rank && rank < run->p->nrank ? run->rank[rank].bytes : 0;
 }
@@ -701,8 +745,8 @@ const PipeProgram *pr_program(const PrRun *run) { return run->p; }
 void pr_close(PrRun *run) {
   if (!run)
     return;
-  if (run->threaded)
-    threads_close(run);
+  if (run->engine->close)
+    run->engine->close(run);
   for (uint32_t r = 0; run->rank && r < run->p->nrank; r++) {
     RankRun *k = &run->rank[r];
     free(k->compute);

@@ -5,6 +5,7 @@
  *   validate.c        is this table a program, and does this model fit it; with validate_stages.c, validate_streams.c
  *   engine_threads.c  one thread per rank
  *   engine_seeded.c   one thread, a seeded order: for tests
+ *   engine_mpi.c      one process per rank; of a library of its own (pipe_mpi.h)
  *   stall.c           why no rank can go on
  *   trace.c           spans and what is measured from them
  *
@@ -64,10 +65,13 @@ typedef struct Coll {
   uint32_t n;
   uint32_t *row;         /* [n] rows of the stage table, ascending */
   uint32_t *index;       /* [n] the one at hand: rows of their ranks' lists */
-  void **grad;           /* [ngrad] of the replicas; of a tie that of the first row of each stage */
+  void **grad;           /* [ngrad] of the replicas; of a tie that of the first row of each stage. NULL:
+                            in another process, and so in `copy` */
   uint32_t *stage;       /* [ngrad] of the model */
+  uint32_t *grad_row;    /* [ngrad] whose gradient it is */
   uint32_t ngrad;
   void **copy;           /* [ncopy] of a tie: of its other rows */
+  uint32_t *copy_row;    /* [ncopy] */
   uint32_t ncopy;
   bool tie;
 } Coll;
@@ -129,7 +133,24 @@ typedef struct StageRun {
 
 enum { PR_TEXT = 1024 };
 
+/* The engines. All but `steps` may be NULL. */
+struct PrEngine {
+  const char *name;
+  PrStatus (*join)(PrRun *run); /* before all else: of which rank is this process (run->here)? */
+  PrStatus (*open)(PrRun *run); /* the memory of the ranks here is there: pr_init_rank, threads */
+  PrStatus (*steps)(PrRun *run, uint64_t n);
+  void (*wake)(PrRun *run);     /* the run has failed: nobody may sleep on */
+  void (*close)(PrRun *run);    /* after any of the others, also if they failed */
+  /* st, or the failure of another process; all return at once when the last has come. */
+  PrStatus (*agree)(PrRun *run, PrStatus st);
+  PrStatus (*share)(PrRun *run, uint32_t rank, void *data, uint64_t bytes); /* from rank to all */
+};
+
 struct PrRun {
+  const PrEngine *engine;
+  void *of_engine;      /* what it keeps; its own */
+  uint32_t here;        /* the rank of this process, PIPE_NONE: all are here */
+  uint32_t nprocess;    /* 1 without `join` */
   const PipeProgram *p;
   PrModel m;
   PrOptions o;
@@ -158,7 +179,7 @@ struct PrRun {
   /* engine_threads.c */
   uint64_t target; /* steps that the threads are to have finished */
   uint32_t nthread; /* ranks and copiers */
-  bool quit, idle, threaded;
+  bool quit, idle, opened; /* opened: engine->open has been called */
   _Alignas(PR_LINE) _Atomic uint64_t live;     /* threads awake, + 2^32 for each that is done */
   _Alignas(PR_LINE) _Atomic uint64_t arrived;  /* at the end of a step, over all steps */
   _Alignas(PR_LINE) _Atomic uint64_t released; /* steps that all ranks have finished */
@@ -231,11 +252,16 @@ static inline PrSpan *pr_span(const PrRun *run, const RankRun *k, uint64_t step,
   return &k->span[step % run->trace_slots * k->t->ninstr + index];
 }
 
-PrStatus threads_open(PrRun *run); /* starts the threads and waits until they have initialized */
-PrStatus threads_steps(PrRun *run, uint64_t n);
-void threads_wake(PrRun *run); /* the run has failed: nobody may sleep on */
-void threads_close(PrRun *run);
+/* Whether rank r is carried out by this process. */
+static inline bool pr_is_here(const PrRun *run, uint32_t r) {
+  return run->here == PIPE_NONE || run->here == r;
+}
 
-PrStatus seeded_steps(PrRun *run, uint64_t n);
+static inline bool pr_failed(const PrRun *run) { return atomic_load(&run->status) != PR_OK; }
+
+/* Bytes that a SEND or RECV moves. */
+uint64_t pr_moved_bytes(const PrRun *run, const PipeInstr *c);
+
+extern const PrEngine pr_seeded;
 
 #endif
