@@ -28,7 +28,8 @@ typedef enum PrStatus {
   PR_E_MISMATCH, /* a message arrived that is not the one the receiver expects */
   PR_E_DEADLINE, /* a step took longer than options.deadline_s */
   PR_E_IO,       /* a file could not be written */
-  PR_E_LOST      /* another process of the run has gone, or what connects them */
+  PR_E_LOST,     /* another process of the run has gone, or what connects them */
+  PR_E_DEVICE    /* the device, or what connects devices, refused something; the text says what */
 } PrStatus;
 
 /* Bytes of one stage. act: what F keeps for B (or I and W). gout: what I keeps for W. boundary: the
@@ -81,6 +82,12 @@ typedef struct PrCall {
   uint32_t nx, ny;
   const void *const *xs, *const *dys; /* [nx], [ny]; NULL where x, dy are of no use */
   void *const *ys, *const *dxs;       /* [ny], [nx] */
+  /* On a device (pipe_cuda.h) all tensors, `work` and `loss` are in its memory, and the callback puts its
+   * work on this stream, in order, and returns without waiting for it; NULL: the callback does the work. The
+   * arrays above are the host's and stay as they are. step_at: device memory with the number of the step at
+   * the time of the work, which may be another one than `step` if the step is replayed from a graph. */
+  void *stream;
+  const uint64_t *step_at;
 } PrCall;
 
 /* A model: callbacks that return 0, or any other number to fail the run (it is in the text). They

@@ -144,6 +144,11 @@ struct PrEngine {
   /* st, or the failure of another process; all return at once when the last has come. */
   PrStatus (*agree)(PrRun *run, PrStatus st);
   PrStatus (*share)(PrRun *run, uint32_t rank, void *data, uint64_t bytes); /* from rank to all */
+  /* The memory of tensors, all zero: that of the ranks' device, or of the host where a device reaches it.
+   * take is NULL: the process's own, of which nothing below is asked. */
+  void *(*take)(PrRun *run, uint64_t bytes, bool host);
+  void (*give)(PrRun *run, void *p, bool host);
+  PrStatus (*fetch)(PrRun *run, void *to, const void *from, uint64_t bytes); /* to memory of the process */
 };
 
 struct PrRun {
@@ -224,6 +229,11 @@ PrStatus pr_validate(PrRun *run);
 
 /* PR_OK if the events of a rank carry its waits (validate_streams.c), or PR_E_ARG with the text set. */
 PrStatus pr_check_events(PrRun *run, uint32_t rank);
+
+/* What the callback of one op gets; touches no tensor. lost: where R puts its loss. */
+PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, double *lost);
+/* Calls the model for one op, or an action of n > 1. */
+int pr_call_model(const PrModel *m, const PrCall *a, uint32_t n);
 
 /* Carries out the instruction `at` of the COMPUTE stream; the first of an action and a model that takes
  * actions as a whole: all of them. *n: how many. */

@@ -7,7 +7,7 @@
 
 #include "shim_run.h"
 
-struct Shim shim = {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER};
+struct Shim shim = {.lock = PTHREAD_MUTEX_INITIALIZER};
 bool (*shim_pairs)(const char *, const char *);
 static _Thread_local Host *me;
 
@@ -28,7 +28,7 @@ void *shim_new(size_t bytes) {
 
 /* ---- lines of memory ---- */
 
-enum { LINE = 64, BUCKETS = 1 << 16 };
+enum { LINE = 8, BUCKETS = 1 << 16 };
 typedef struct Seen {
   uint32_t clock;
   uint64_t time;
@@ -55,11 +55,12 @@ static Line *line_of(uintptr_t at, bool add) {
 }
 
 static void race(const Seen *a, uint32_t c, const char *how, const char *name) {
-  shim_error("race: %s (clock %u) and %s (clock %u) %s the same memory, and nothing orders them", a->name,
-             a->clock, name, c, how);
+  shim_error("race: %s (clock %u) and %s (clock %u) %s the same memory, and nothing orders them",
+             a->name, a->clock, name, c, how);
 }
 
-void shim_touch(uint32_t c, const Vc *vc, const void *p, size_t bytes, bool write, const char *name) {
+void shim_touch(uint32_t c, const Vc *vc, const void *p, size_t bytes, bool write,
+                const char *name) {
   if (!p || bytes == 0)
     return;
   uintptr_t end = ((uintptr_t)p + bytes - 1) / LINE;
@@ -151,6 +152,10 @@ ShimLog *shim_note(ShimCall call, cudaStream_t s) {
   return l;
 }
 
+bool shim_after(const ShimLog *l, const ShimLog *other) {
+  return l->op && other->op && l->op->over && other->op->over &&
+         l->op->at.t[other->op->clock] >= other->op->time;
+}
 uint32_t shim_log_length(uint32_t host) { return shim.host[host].nlog; }
 const ShimLog *shim_log(uint32_t host) { return shim.host[host].log; }
 void shim_log_clear(void) {
@@ -160,7 +165,10 @@ void shim_log_clear(void) {
 uint32_t shim_errors(void) { return shim.errors; }
 const char *shim_error_text(void) { return shim.text; }
 bool shim_stalled(void) { return shim.stalled; }
+uint64_t shim_most_queued(void) { return shim.most_queued; }
 void shim_steady(bool on) { shim.steady = on; }
+bool shim_was_killed(void) { return me->dead; }
+void shim_lose(uint32_t host) { shim.host[host].loses = true; }
 void shim_kill(uint32_t host, uint64_t calls) {
   shim.host[host].calls_left = calls;
   shim.killed = true;
@@ -191,6 +199,8 @@ void stream_queue(cudaStream_t s, Op *op) {
   else
     s->head = op;
   s->tail = op;
+  if (++s->queued > shim.most_queued && shim.steady)
+    shim.most_queued = s->queued;
   shim.progress++;
 }
 
@@ -229,6 +239,9 @@ static void carry_out(cudaStream_t s) {
   Op *op = s->head;
   vc_join(&s->vc, &op->host);
   s->vc.t[s->clock]++;
+  if (op->kind != OP_NCCL) /* that has started when it was posted */
+    op->at = s->vc;
+  op->over = true, op->clock = s->clock, op->time = s->vc.t[s->clock];
   switch (op->kind) {
   case OP_KERNEL:
     for (uint32_t i = 0; i < op->naccess; i++)
@@ -253,6 +266,7 @@ static void carry_out(cudaStream_t s) {
   default: break;
   }
   s->head = op->next;
+  s->queued--;
   if (!s->head)
     s->tail = NULL;
   shim.progress++;
@@ -262,10 +276,13 @@ static void carry_out(cudaStream_t s) {
 /* Carries out one operation, picked among those that can go on. False: there is none. */
 static bool one_op(void) {
   cudaStream_t pick = NULL;
-  uint64_t n = 0;
-  for (cudaStream_t s = shim.streams; s; s = s->all)
-    if (can_go(s) && shim_draw(++n) == 0)
-      pick = s;
+  uint64_t n = 0, before;
+  do { /* again if looking has let something begin */
+    before = shim.progress;
+    for (cudaStream_t s = shim.streams; s; s = s->all)
+      if (can_go(s) && shim_draw(++n) == 0)
+        pick = s;
+  } while (!pick && shim.progress != before);
   if (pick)
     carry_out(pick);
   return pick != NULL;
@@ -279,13 +296,14 @@ static void give_turn(void) {
   for (uint32_t i = 0; i < shim.nhost; i++)
     if (shim.host[i].in && !shim.host[i].gone && shim_draw(++n) == 0)
       pick = i;
+  if (pick < shim.nhost && pick != shim.turn)
+    pthread_cond_signal(&shim.host[pick].cond);
   shim.turn = pick;
-  pthread_cond_broadcast(&shim.cond);
 }
 
 static void take_turn(void) {
   while (shim.turn != me->id)
-    pthread_cond_wait(&shim.cond, &shim.lock);
+    pthread_cond_wait(&me->cond, &shim.lock);
 }
 
 static bool all_in_vain(void) {
@@ -338,7 +356,7 @@ bool call_begin(void) {
 }
 
 void call_end(void) {
-  if (shim_draw(3) == 0) {
+  if (shim_draw(5) == 0) {
     give_turn();
     take_turn();
   }
@@ -362,7 +380,6 @@ void shim_enter(uint32_t host) {
   for (uint32_t i = 0; i < shim.nhost; i++)
     all = all && shim.host[i].in;
   if (all) { /* the first turn */
-    shim.turn = 0;
     give_turn();
   }
   take_turn();
@@ -382,12 +399,13 @@ void shim_leave(void) {
 void shim_begin(uint64_t seed, uint32_t nhost, bool log) {
   shim.on = true, shim.log = log;
   shim.steady = shim.stalled = shim.killed = false;
-  shim.random = seed, shim.progress = shim.ticks = 0;
+  shim.random = seed, shim.progress = shim.ticks = shim.most_queued = 0;
   shim.nhost = nhost, shim.nclock = 0, shim.errors = 0, shim.text[0] = 0;
   shim.streams = NULL;
   shim.turn = UINT32_MAX;
   for (uint32_t i = 0; i < MAX_HOSTS; i++)
-    shim.host[i] = (Host){.id = i, .calls_left = UINT64_MAX, .seen = UINT64_MAX};
+    shim.host[i] = (Host){
+        .id = i, .calls_left = UINT64_MAX, .seen = UINT64_MAX, .cond = PTHREAD_COND_INITIALIZER};
   for (uint32_t i = 0; i < nhost; i++) {
     shim.host[i].clock = shim_clock();
     shim.host[i].vc.t[shim.host[i].clock] = 1;

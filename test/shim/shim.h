@@ -7,8 +7,8 @@
  *
  *   streams     in order; an operation is carried out at once when nothing holds it
  *   events      a wait is for the record that was issued last when the wait was issued
- *   memory      every access is checked against clocks of streams and host threads: of two accesses of a line
- *               of 64 bytes, one of them a write, one must be known to the other (a race is an error
+ *   memory      every access is checked against clocks of streams and host threads: of two accesses of a word
+ *               of 8 bytes, one of them a write, one must be known to the other (a race is an error
  *               whatever the order that was picked)
  *   NCCL        SEND and RECV are a rendezvous; the k-th send of a rank to a peer meets the k-th receive that
  *               the peer has for it, without tags; what is in one group makes progress together; all
@@ -41,14 +41,19 @@ uint64_t shim_leaks(void);         /* allocations that were not given back */
 uint32_t shim_errors(void);        /* races, broken rules, leaks */
 const char *shim_error_text(void); /* of the first; "" */
 bool shim_stalled(void);
+uint64_t shim_most_queued(void);   /* operations that were ever in one stream at once, since shim_steady */
 
 /* The step loop has begun: an allocation, or a first contact of two ranks, is an error from here on. */
 void shim_steady(bool on);
 /* From here on, a run is cut off when host `host` has made `calls` more calls: its thread finds every call to
  * fail, and its work stops where it is. */
 void shim_kill(uint32_t host, uint64_t calls);
+bool shim_was_killed(void); /* this thread */
 
-/* An access of a kernel: the line at p, or nothing if p is NULL. */
+/* The next group that the host issues is not carried out, as if the call were not there. */
+void shim_lose(uint32_t host);
+
+/* An access of a kernel: the word at p, or nothing if p is NULL. */
 typedef struct ShimAccess { const void *p; bool write; } ShimAccess;
 /* A kernel: fn(arg) is carried out in stream order, once for each launch (again for each of a graph's). arg
  * is copied. */
@@ -67,10 +72,15 @@ typedef struct ShimLog {
   const void *p;   /* SEND, RECV, SUM: buffer; COPY, SET: destination */
   size_t bytes;
   char name[48];   /* innermost NVTX range */
+  const struct Op *op;
 } ShimLog;
+/* Of an operation that has been carried out: did it start after `other` was over, by streams, events and hosts
+ * alone, whatever the order that was picked? */
+bool shim_after(const ShimLog *l, const ShimLog *other);
 uint32_t shim_log_length(uint32_t host);
 const ShimLog *shim_log(uint32_t host); /* valid until the next call that is logged */
 void shim_log_clear(void);
+uint32_t shim_event_number(cudaEvent_t e);
 
 /* Asked at every match of a SEND with a RECV for the names of their ranges: false is an error. NULL: not. */
 extern bool (*shim_pairs)(const char *send, const char *recv);

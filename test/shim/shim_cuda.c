@@ -16,7 +16,9 @@
   } while (0)
 
 const char *cudaGetErrorString(cudaError_t e) {
-  return e == cudaSuccess ? "no error" : e == cudaErrorUnknown ? "the shim has stopped" : "an error of the shim";
+  return e == cudaSuccess        ? "no error"
+         : e == cudaErrorUnknown ? "the shim has stopped"
+                                 : "an error of the shim";
 }
 
 cudaError_t cudaGetDeviceCount(int *n) {
@@ -114,13 +116,14 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind 
   END(cudaSuccess);
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s) {
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t s) {
   (void)kind;
   BEGIN;
   Op *op = op_new(OP_COPY);
   op->to = to, op->from = from, op->bytes = bytes;
   ShimLog *l = shim_note(SHIM_COPY, s);
-  l->p = to, l->bytes = bytes;
+  l->p = to, l->bytes = bytes, l->op = op;
   stream_put(s, op);
   END(cudaSuccess);
 }
@@ -130,7 +133,7 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t s) {
   Op *op = op_new(OP_SET);
   op->to = p, op->value = value, op->bytes = bytes;
   ShimLog *l = shim_note(SHIM_SET, s);
-  l->p = p, l->bytes = bytes;
+  l->p = p, l->bytes = bytes, l->op = op;
   stream_put(s, op);
   END(cudaSuccess);
 }
@@ -145,7 +148,7 @@ cudaError_t shim_launch(cudaStream_t s, void (*fn)(void *), const void *arg, siz
   op->access = shim_new(n * sizeof *access);
   memcpy(op->access, access, n * sizeof *access);
   op->naccess = n;
-  shim_note(SHIM_KERNEL, s);
+  shim_note(SHIM_KERNEL, s)->op = op;
   stream_put(s, op);
   END(cudaSuccess);
 }
@@ -198,6 +201,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
   (*e)->number = shim_me()->nevent++;
   END(cudaSuccess);
 }
+
+uint32_t shim_event_number(cudaEvent_t e) { return e ? e->number : 0; }
 
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
   (void)e;
@@ -328,13 +333,21 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s) {
     const Op *from = c->op[i];
     Op *op = op_new(from->kind);
     uint32_t on = 0;
-    *op = (Op){.kind = from->kind, .host = op->host, .name = from->name, .fn = from->fn, .arg = from->arg,
-               .access = from->access, .naccess = from->naccess, .to = from->to, .from = from->from,
-               .bytes = from->bytes, .value = from->value};
+    *op = (Op){.kind = from->kind,
+               .host = op->host,
+               .name = from->name,
+               .fn = from->fn,
+               .arg = from->arg,
+               .access = from->access,
+               .naccess = from->naccess,
+               .to = from->to,
+               .from = from->from,
+               .bytes = from->bytes,
+               .value = from->value};
     if (from->kind == OP_RECORD)
       from->record->again = shim_new(sizeof *op->record);
-    if (from->record)
-      op->record = from->record->again;
+    if (from->record) /* one from outside the capture has been found wrong before */
+      op->record = from->record->again ? from->record->again : from->record;
     if (from->group) {
       op->group = group_again(from->group);
       group_issued(op->group);

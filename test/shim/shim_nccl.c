@@ -30,8 +30,9 @@ struct Group {
   uint32_t n;
   uint64_t turn; /* among those of its communicator on its rank */
   bool over;
-  Vc at;         /* of its stream when it was posted */
+  Vc at; /* of its stream when it was posted */
   const char *name;
+  uint32_t logged; /* row + 1 of its first member in its host's log */
 };
 
 typedef struct Queue { /* of one direction between two ranks */
@@ -45,7 +46,8 @@ typedef struct World { /* what the ranks of a communicator share */
   int n;
   bool joined[MAX_RANKS];
   ncclComm_t comm[MAX_RANKS];
-  bool contact[MAX_RANKS][MAX_RANKS]; /* [a][b]: the host of a has come to meet b; b == a: for sums */
+  bool contact[MAX_RANKS]
+              [MAX_RANKS]; /* [a][b]: the host of a has come to meet b; b == a: for sums */
   Queue queue[MAX_RANKS][MAX_RANKS][2];
   Queue sums[MAX_RANKS];
   struct Split {
@@ -75,7 +77,9 @@ static _Thread_local uint32_t depth;
 
 void nccl_reset(void) { worlds = NULL, ids = 0; }
 
-const char *ncclGetErrorString(ncclResult_t r) { return r == ncclSuccess ? "no error" : "an error of the shim"; }
+const char *ncclGetErrorString(ncclResult_t r) {
+  return r == ncclSuccess ? "no error" : "an error of the shim";
+}
 const char *ncclGetLastError(ncclComm_t c) {
   (void)c;
   return shim.text;
@@ -102,7 +106,8 @@ static ncclComm_t comm_new(World *w, int rank) {
   return c;
 }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t *c, int n, ncclUniqueId id, int rank, ncclConfig_t *config) {
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *c, int n, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config) {
   if (!call_begin())
     return ncclSystemError;
   World *w = worlds;
@@ -125,7 +130,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *c, int n, ncclUniqueId id, int r
   return ncclInProgress;
 }
 
-ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *out, ncclConfig_t *config) {
+ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *out,
+                           ncclConfig_t *config) {
   if (!call_begin())
     return ncclSystemError;
   World *w = c->world;
@@ -205,6 +211,8 @@ static void come(Group *g) {
 static void issue(Group *g) {
   Op *op = op_new(OP_NCCL);
   op->group = g, op->name = g->name;
+  if (g->logged && g->logged <= g->comm->host->nlog)
+    g->comm->host->log[g->logged - 1].op = op;
   stream_put(g->stream, op);
 }
 
@@ -216,7 +224,12 @@ static ncclResult_t end_group(Group *g) {
     Member *m = &g->member[i];
     m->group = g;
     if (m->what != SUM && (m->peer < 0 || m->peer >= c->world->n || m->peer == c->rank))
-      shim_error("%s: a transfer of rank %d of %d with rank %d", g->name, c->rank, c->world->n, m->peer);
+      shim_error("%s: a transfer of rank %d of %d with rank %d", g->name, c->rank, c->world->n,
+                 m->peer);
+  }
+  if (c->host->loses) {
+    c->host->loses = false;
+    return ncclSuccess;
   }
   come(g);
   if (met(g) && shim_draw(2)) {
@@ -253,6 +266,7 @@ static ncclResult_t add(Member m, ncclComm_t c, cudaStream_t s) {
   if (!open_group) {
     open_group = shim_new(sizeof *open_group);
     open_group->comm = c, open_group->stream = s, open_group->name = shim_range();
+    open_group->logged = shim.log ? shim_me()->nlog : 0;
   }
   Group *g = open_group;
   if (g->comm != c || g->stream != s || g->n == MAX_MEMBERS)
@@ -267,14 +281,16 @@ static ncclResult_t add(Member m, ncclComm_t c, cudaStream_t s) {
   return r;
 }
 
-ncclResult_t ncclSend(const void *p, size_t n, ncclDataType_t type, int peer, ncclComm_t c, cudaStream_t s) {
+ncclResult_t ncclSend(const void *p, size_t n, ncclDataType_t type, int peer, ncclComm_t c,
+                      cudaStream_t s) {
   return add((Member){.what = SEND, .peer = peer, .from = p, .n = n, .type = type}, c, s);
 }
-ncclResult_t ncclRecv(void *p, size_t n, ncclDataType_t type, int peer, ncclComm_t c, cudaStream_t s) {
+ncclResult_t ncclRecv(void *p, size_t n, ncclDataType_t type, int peer, ncclComm_t c,
+                      cudaStream_t s) {
   return add((Member){.what = RECV, .peer = peer, .to = p, .n = n, .type = type}, c, s);
 }
-ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c,
-                           cudaStream_t s) {
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t c, cudaStream_t s) {
   (void)op;
   return add((Member){.what = SUM, .peer = -1, .from = from, .to = to, .n = n, .type = type}, c, s);
 }
@@ -319,13 +335,16 @@ static void add_up(const World *w, Member **m) {
   char *sum = shim_new(n * 8 + 8);
   for (int r = 0; r < w->n; r++) {
     if (m[r]->n != n || m[r]->type != m[0]->type)
-      shim_error("%s sums %zu numbers where %s sums %zu", m[r]->group->name, m[r]->n, m[0]->group->name, n);
-    shim_touch(m[r]->group->stream->clock, &m[r]->group->at, m[r]->from, n * size_of(m[r]->type), false,
-               m[r]->group->name);
+      shim_error("%s sums %zu numbers where %s sums %zu", m[r]->group->name, m[r]->n,
+                 m[0]->group->name, n);
+    shim_touch(m[r]->group->stream->clock, &m[r]->group->at, m[r]->from, n * size_of(m[r]->type),
+               false, m[r]->group->name);
     for (size_t i = 0; i < n; i++)
       switch (m[0]->type) {
-      case ncclFloat32: ((float *)sum)[i] = r ? ((float *)sum)[i] + ((const float *)m[r]->from)[i]
-                                              : ((const float *)m[r]->from)[i]; break;
+      case ncclFloat32:
+        ((float *)sum)[i] = r ? ((float *)sum)[i] + ((const float *)m[r]->from)[i]
+                              : ((const float *)m[r]->from)[i];
+        break;
       case ncclFloat64: ((double *)sum)[i] += ((const double *)m[r]->from)[i]; break;
       case ncclUint64:
       case ncclInt64: ((uint64_t *)sum)[i] += ((const uint64_t *)m[r]->from)[i]; break;
@@ -338,8 +357,8 @@ static void add_up(const World *w, Member **m) {
     for (int q = 0; q < w->n; q++)
       vc_join(&m[r]->group->at, &m[q]->group->at);
   for (int r = 0; r < w->n; r++) {
-    shim_touch(m[r]->group->stream->clock, &m[r]->group->at, m[r]->to, n * size_of(m[r]->type), true,
-               m[r]->group->name);
+    shim_touch(m[r]->group->stream->clock, &m[r]->group->at, m[r]->to, n * size_of(m[r]->type),
+               true, m[r]->group->name);
     memcpy(m[r]->to, sum, n * size_of(m[0]->type));
     m[r]->done = true;
   }
@@ -382,7 +401,7 @@ bool group_ready(Group *g, cudaStream_t s) {
   if (!g->member[0].posted) {
     vc_join(&s->vc, &s->head->host);
     s->vc.t[s->clock]++;
-    g->at = s->vc;
+    g->at = s->head->at = s->vc;
     g->stream = s; /* of the graph, if it is one of a graph */
     for (uint32_t i = 0; i < g->n; i++)
       g->member[i].posted = true;
@@ -450,7 +469,9 @@ ncclResult_t ncclCommAbort(ncclComm_t c) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclMemAlloc(void **p, size_t bytes) { return cudaMalloc(p, bytes) ? ncclSystemError : ncclSuccess; }
+ncclResult_t ncclMemAlloc(void **p, size_t bytes) {
+  return cudaMalloc(p, bytes) ? ncclSystemError : ncclSuccess;
+}
 ncclResult_t ncclMemFree(void *p) { return cudaFree(p) ? ncclSystemError : ncclSuccess; }
 ncclResult_t ncclCommRegister(const ncclComm_t c, void *p, size_t bytes, void **handle) {
   (void)c, (void)bytes;

@@ -15,7 +15,8 @@ typedef struct Vc { uint64_t t[MAX_CLOCKS]; } Vc;
 
 typedef struct Host {
   uint32_t id, clock;
-  bool in, gone, dead;
+  pthread_cond_t cond; /* it is its turn */
+  bool in, gone, dead, loses;
   uint64_t seen;       /* progress at its last look in vain */
   uint64_t calls_left; /* until it is killed; UINT64_MAX: it is not */
   uint32_t nstream, nevent;
@@ -60,6 +61,10 @@ typedef struct Op {
   struct Group *group;
   struct GraphRun *run;
   struct CUstream_st *in; /* captured on */
+  bool over;
+  Vc at;          /* what its stream knew when it started */
+  uint32_t clock;
+  uint64_t time;  /* of its stream when it was over */
 } Op;
 
 struct CUstream_st {
@@ -68,6 +73,7 @@ struct CUstream_st {
   uint32_t number, clock;
   bool held, gone; /* held: of a graph that has not started */
   Op *head, *tail;
+  uint64_t queued;
   Vc vc;
   struct Capture *capture;
 };
@@ -95,9 +101,8 @@ typedef struct Group Group;
 
 extern struct Shim {
   pthread_mutex_t lock;
-  pthread_cond_t cond;
   bool on, log, steady, stalled, killed;
-  uint64_t random, progress, ticks;
+  uint64_t random, progress, ticks, most_queued;
   uint32_t nhost, turn, nclock, errors;
   char text[512];
   Host host[MAX_HOSTS];
