@@ -10,7 +10,7 @@
  * MPI is called by one thread at a time, under `call`, and without blocking. Who waits for MPI looks a few
  * times, then sleeps between looks, up to 100 us: no core is kept busy by waiting.
  *
- * A message is told apart by its tag: which tensor of which microbatch (tag_of), whatever else is under
+ * A message is told apart by its tag: which tensor of which microbatch (number_of in mpi_open.c), whatever else is under
  * way between the two ranks.
  *
  * Of a REDUCE or TIE the rank of the first row gets the gradients of the others in `staging`, calls the
@@ -47,13 +47,15 @@ static void doze(Mpi *m, uint64_t ns) {
 
 /* The COMM stream */
 
-static bool transfer(Mpi *m, const PipeInstr *c, int tag) {
+static bool transfer(Mpi *m, const PipeInstr *c, int number) {
   PrRun *run = m->run;
   MPI_Request r = MPI_REQUEST_NULL;
   bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
   uint64_t bytes = pr_moved_bytes(run, c);
-  bool started = send ? mpi_start_send(m, m->data, m->k->slot[c->in], bytes, c->peer, tag, &r)
-                      : mpi_start_recv(m, m->data, m->k->slot[c->out], bytes, c->peer, tag, &r);
+  bool started = send ? mpi_start_send(m, MPI_OF_STREAM, number, m->k->slot[c->in], bytes, c->peer,
+                                       &r)
+                      : mpi_start_recv(m, MPI_OF_STREAM, number, m->k->slot[c->out], bytes, c->peer,
+                                       &r);
   return started && mpi_finish(m, &r, 1, true);
 }
 
@@ -73,8 +75,8 @@ static bool move_gradients(Mpi *m, const Coll *l, uint32_t root, bool gather) {
       grad = l->grad[0];
     uint32_t peer = me == root ? rank : root;
     bool ok = (me == root) == gather
-                  ? mpi_start_recv(m, m->sum, grad, bytes, peer, (int)row, &m->request[n])
-                  : mpi_start_send(m, m->sum, grad, bytes, peer, (int)row, &m->request[n]);
+                  ? mpi_start_recv(m, MPI_OF_SUM, (int)row, grad, bytes, peer, &m->request[n])
+                  : mpi_start_send(m, MPI_OF_SUM, (int)row, grad, bytes, peer, &m->request[n]);
     if (!ok)
       return false;
     n++;
@@ -122,7 +124,7 @@ static bool comm_step(Mpi *m, uint64_t step) {
     PrSpan *span = k->span ? pr_span(m->run, k, step, at->index) : NULL;
     uint64_t start = span ? pr_now() - m->run->epoch_ns : 0;
     if (pipe_is_sum(c->op) ? !sum(m, &m->run->coll[at->chan], at->index, step)
-                           : !transfer(m, c, m->tag[i]))
+                           : !transfer(m, c, m->number[i]))
       return false;
     if (span)
       *span = (PrSpan){start, pr_now() - m->run->epoch_ns};
@@ -141,14 +143,14 @@ static bool meet(Mpi *m, uint64_t step) {
     return false;
   return TRY(m, MPI_Iallreduce,
              (MPI_IN_PLACE, run->loss[step & 1], (int)(run->nsink * run->p->nmb), MPI_UINT64_T,
-              MPI_BOR, m->control, &r)) &&
+              MPI_BOR, m->comm, &r)) &&
          mpi_finish(m, &r, 1, true);
 }
 
 void *mpi_communicator(void *arg) {
   Mpi *m = arg;
   PrRun *run = m->run;
-  uint64_t step = atomic_load(&m->k->step);
+  uint64_t step = m->released;
   for (;;) {
     pthread_mutex_lock(&m->lock);
     bool quit = run->quit, rest = !quit && m->begun <= step;
@@ -180,11 +182,11 @@ static bool copy_one(Mpi *m, const PipeInstr *c) {
   MPI_Request r = MPI_REQUEST_NULL;
   uint64_t bytes = m->run->stage[c->stage].size.act;
   bool off = c->op == PIPE_OFF;
-  if (!mpi_start_send(m, m->guest, off ? m->k->slot[c->act] : NULL, off ? bytes : 0, c->peer, 0,
+  if (!mpi_start_send(m, MPI_OF_COPY, 0, off ? m->k->slot[c->act] : NULL, off ? bytes : 0, c->peer,
                       &r) ||
       !mpi_finish(m, &r, 1, false))
     return false;
-  return off || (mpi_start_recv(m, m->guest, m->k->slot[c->act], bytes, c->peer, 0, &r) &&
+  return off || (mpi_start_recv(m, MPI_OF_COPY, 0, m->k->slot[c->act], bytes, c->peer, &r) &&
                  mpi_finish(m, &r, 1, false));
 }
 
@@ -270,7 +272,7 @@ static bool share_trace(Mpi *m) {
       MPI_Request q;
       n = bytes - at < INT_MAX ? bytes - at : INT_MAX;
       if (!TRY(m, MPI_Ibcast,
-               ((char *)run->rank[r].span + at, (int)n, MPI_BYTE, (int)r, m->control, &q)) ||
+               ((char *)run->rank[r].span + at, (int)n, MPI_BYTE, (int)r, m->comm, &q)) ||
           !mpi_finish(m, &q, 1, false))
         return false;
     }

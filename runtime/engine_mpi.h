@@ -12,7 +12,13 @@
 #include "pipe_mpi.h"
 #include "run.h"
 
-enum { TAG_FAILED };      /* of `control` */
+/* A tag is four times a number, which tells messages of a kind apart, and the kind. */
+typedef enum MpiKind {
+  MPI_OF_STREAM, /* number: number_of in mpi_open.c */
+  MPI_OF_SUM,    /* row whose gradient it is */
+  MPI_OF_COPY,   /* 0: they are in the order of the table */
+  MPI_OF_CONTROL /* 0: the error of a rank; 1: clocks */
+} MpiKind;
 
 /* What a rank tells when it fails. */
 typedef struct Failed {
@@ -24,7 +30,7 @@ typedef struct Failed {
 typedef struct Card {
   uint64_t hash;
   uint32_t nrank, abi;
-  char name[48], params[80];
+  char name[48], params[80], host[64];
   Failed failed;
 } Card;
 
@@ -40,9 +46,8 @@ typedef struct Guest {
 typedef struct Mpi {
   PrRun *run;
   RankRun *k;
-  MPI_Comm data, sum, guest, control; /* of our own: messages of others do not meet ours */
-  MPI_Comm world;                     /* not ours */
-  bool synchronous, freed;
+  MPI_Comm comm; /* of our own: messages of others do not meet ours */
+  bool synchronous;
   pthread_mutex_t lock; /* of what is waited for with `changed` */
   pthread_cond_t changed;
   pthread_mutex_t call; /* held during every call of MPI */
@@ -51,8 +56,9 @@ typedef struct Mpi {
   uint64_t begun;    /* steps that compute has begun */
   uint64_t released; /* steps that all ranks have finished */
   uint64_t limit_ns; /* of a step; 0: none */
+  uint32_t nlocal;   /* processes on this host */
   uint32_t spin;     /* looks at a request before sleeping */
-  int *tag;          /* [ncomm] of the instructions of COMM */
+  int *number;       /* [ncomm] of the messages of COMM */
   Guest *hosted;     /* [nhosted] */
   uint32_t nhosted;
   uint32_t *hosted_index; /* of Guest.index */
@@ -80,9 +86,9 @@ bool mpi_is_fine(Mpi *m, int code, const char *what);
 
 /* The type and count of a message of so many bytes: MPI counts in int. */
 int mpi_type_of(const Mpi *m, uint64_t bytes, MPI_Datatype *type);
-bool mpi_start_send(Mpi *m, MPI_Comm comm, const void *from, uint64_t bytes, uint32_t to, int tag,
+bool mpi_start_send(Mpi *m, MpiKind kind, int number, const void *from, uint64_t bytes, uint32_t to,
                     MPI_Request *r);
-bool mpi_start_recv(Mpi *m, MPI_Comm comm, void *to, uint64_t bytes, uint32_t from, int tag,
+bool mpi_start_recv(Mpi *m, MpiKind kind, int number, void *to, uint64_t bytes, uint32_t from,
                     MPI_Request *r);
 
 /* Between the looks i and i + 1 at a request. */

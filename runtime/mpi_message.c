@@ -48,20 +48,20 @@ int mpi_type_of(const Mpi *m, uint64_t bytes, MPI_Datatype *type) {
   return 1;
 }
 
-bool mpi_start_send(Mpi *m, MPI_Comm comm, const void *from, uint64_t bytes, uint32_t to, int tag,
+bool mpi_start_send(Mpi *m, MpiKind kind, int number, const void *from, uint64_t bytes, uint32_t to,
                     MPI_Request *r) {
   MPI_Datatype type;
-  int n = mpi_type_of(m, bytes, &type), try_code;
+  int n = mpi_type_of(m, bytes, &type), tag = 4 * number + kind, try_code;
   if (m->synchronous)
-    return TRY(m, MPI_Issend, (from, n, type, (int)to, tag, comm, r));
-  return TRY(m, MPI_Isend, (from, n, type, (int)to, tag, comm, r));
+    return TRY(m, MPI_Issend, (from, n, type, (int)to, tag, m->comm, r));
+  return TRY(m, MPI_Isend, (from, n, type, (int)to, tag, m->comm, r));
 }
 
-bool mpi_start_recv(Mpi *m, MPI_Comm comm, void *to, uint64_t bytes, uint32_t from, int tag,
+bool mpi_start_recv(Mpi *m, MpiKind kind, int number, void *to, uint64_t bytes, uint32_t from,
                     MPI_Request *r) {
   MPI_Datatype type;
-  int n = mpi_type_of(m, bytes, &type), try_code;
-  return TRY(m, MPI_Irecv, (to, n, type, (int)from, tag, comm, r));
+  int n = mpi_type_of(m, bytes, &type), tag = 4 * number + kind, try_code;
+  return TRY(m, MPI_Irecv, (to, n, type, (int)from, tag, m->comm, r));
 }
 
 /* Answers what other ranks ask of guest slots. A copy to a slot is one message; one from it is asked for
@@ -81,7 +81,7 @@ static bool serve(Mpi *m) {
     void *slot = m->k->slot[c->keep];
     if (c->op == PIPE_LOAD && !g->answering) {
       g->answering = true;
-      if (!mpi_start_send(m, m->guest, slot, bytes, g->rank, 0, &g->request))
+      if (!mpi_start_send(m, MPI_OF_COPY, 0, slot, bytes, g->rank, &g->request))
         return false;
       continue;
     }
@@ -89,8 +89,8 @@ static bool serve(Mpi *m) {
     g->next = g->next + 1 == g->n ? 0 : g->next + 1;
     c = &run->p->rank[g->rank].instr[g->index[g->next]];
     bool off = c->op == PIPE_OFF;
-    if (!mpi_start_recv(m, m->guest, off ? m->k->slot[c->keep] : NULL,
-                        off ? run->stage[c->stage].size.act : 0, g->rank, 0, &g->request))
+    if (!mpi_start_recv(m, MPI_OF_COPY, 0, off ? m->k->slot[c->keep] : NULL,
+                        off ? run->stage[c->stage].size.act : 0, g->rank, &g->request))
       return false;
   }
   return true;
@@ -154,7 +154,7 @@ void mpi_tell_others(Mpi *m) {
     m->telling[r] = MPI_REQUEST_NULL;
     if (r != run->here)
       (void)TRY(m, MPI_Isend,
-                (f, (int)sizeof *f, MPI_BYTE, (int)r, TAG_FAILED, m->control, &m->telling[r]));
+                (f, (int)sizeof *f, MPI_BYTE, (int)r, MPI_OF_CONTROL, m->comm, &m->telling[r]));
   }
   for (int i = 0, done = 0; i < 1000 && !done; i++) {
     if (!TRY(m, MPI_Testall, ((int)run->nprocess, m->telling, &done, MPI_STATUSES_IGNORE)))

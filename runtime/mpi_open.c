@@ -62,17 +62,13 @@ static PrStatus mpi_join(PrRun *run) {
   if (!m)
     return pr_fail(run, PR_E_MEMORY, "no memory for the engine");
   m->run = run;
-  m->world = o && o->comm ? *(const MPI_Comm *)o->comm : MPI_COMM_WORLD;
   m->synchronous = o && o->synchronous;
   m->hearing = MPI_REQUEST_NULL;
-  MPI_Comm *comm[] = {&m->data, &m->sum, &m->guest, &m->control};
-  for (int i = 0; i < 4; i++) {
-    if (MPI_Comm_dup(m->world, comm[i]))
-      return pr_fail(run, PR_E_LOST, "MPI_Comm_dup fails");
-    MPI_Comm_set_errhandler(*comm[i], MPI_ERRORS_RETURN);
-  }
-  MPI_Comm_size(m->control, &size);
-  MPI_Comm_rank(m->control, &rank);
+  if (MPI_Comm_dup(o && o->comm ? *(const MPI_Comm *)o->comm : MPI_COMM_WORLD, &m->comm))
+    return pr_fail(run, PR_E_LOST, "MPI_Comm_dup fails");
+  MPI_Comm_set_errhandler(m->comm, MPI_ERRORS_RETURN);
+  MPI_Comm_size(m->comm, &size);
+  MPI_Comm_rank(m->comm, &rank);
   run->nprocess = (uint32_t)size;
   run->here = (uint32_t)rank;
   pthread_mutex_init(&m->call, NULL);
@@ -90,6 +86,10 @@ static PrStatus mpi_join(PrRun *run) {
 static void write_card(const PrRun *run, PrStatus st, Card *card) {
   const PipeProgram *p = run->p;
   memset(card, 0, sizeof *card);
+  int len = 0;
+  char host[MPI_MAX_PROCESSOR_NAME];
+  MPI_Get_processor_name(host, &len);
+  snprintf(card->host, sizeof card->host, "%.*s", len, host);
   card->failed.status = (int)st;
   snprintf(card->failed.text, PR_TEXT, "%.*s", PR_TEXT - 1, pr_error(run));
   if (!p || p->magic != PIPE_MAGIC)
@@ -131,7 +131,7 @@ static PrStatus mpi_agree(PrRun *run, PrStatus st) {
   write_card(run, st, &card[run->nprocess]);
   if (TRY(m, MPI_Iallgather,
           (&card[run->nprocess], (int)sizeof *card, MPI_BYTE, card, (int)sizeof *card, MPI_BYTE,
-           m->control, &r))) {
+           m->comm, &r))) {
     for (uint32_t i = 0;; i++) { /* also if this process has failed */
       int done = 0;
       if (!TRY(m, MPI_Test, (&r, &done, MPI_STATUS_IGNORE)) || done ||
@@ -140,6 +140,9 @@ static PrStatus mpi_agree(PrRun *run, PrStatus st) {
       mpi_back_off(m, i);
     }
   }
+  m->nlocal = 0;
+  for (uint32_t i = 0; i < run->nprocess; i++)
+    m->nlocal += !strcmp(card[i].host, card[run->here].host);
   PrStatus all = compare_cards(run, card);
   if (!all && pr_failed(run))
     all = (PrStatus)atomic_load(&run->status);
@@ -153,16 +156,16 @@ static PrStatus mpi_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes)
   for (uint64_t at = 0, n; at < bytes; at += n) {
     MPI_Request r;
     n = bytes - at < INT_MAX ? bytes - at : INT_MAX;
-    if (!TRY(m, MPI_Ibcast, ((char *)data + at, (int)n, MPI_BYTE, (int)rank, m->control, &r)) ||
+    if (!TRY(m, MPI_Ibcast, ((char *)data + at, (int)n, MPI_BYTE, (int)rank, m->comm, &r)) ||
         !mpi_finish(m, &r, 1, false))
       return (PrStatus)atomic_load(&run->status);
   }
   return PR_OK;
 }
 
-/* The tag of a SEND or RECV: twice the number of its tensor among all of a step, one more for a gradient.
+/* The number of a SEND or RECV: twice the number of its tensor among all of a step, one more for a gradient.
  * base[row]: tensors that leave the rows before it. */
-static int64_t tag_of(const PipeProgram *p, const uint32_t *base, const PipeInstr *c) {
+static int64_t number_of(const PipeProgram *p, const uint32_t *base, const PipeInstr *c) {
   bool back = c->op == PIPE_SEND_B || c->op == PIPE_RECV_B;
   bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
   uint32_t from = down ? c->stage : pipe_other_end(pipe_graph(p), c);
@@ -177,15 +180,15 @@ static PrStatus take_tags(Mpi *m) {
   RankRun *k = m->k;
   uint32_t *base = malloc(p->nstage * sizeof *base), n = 0;
   int *limit, found;
-  int64_t most = 0;
-  m->tag = calloc(k->ncomm + (size_t)1, sizeof *m->tag);
-  if (!base || !m->tag) {
+  int64_t most = 0; /* number */
+  m->number = calloc(k->ncomm + (size_t)1, sizeof *m->number);
+  if (!base || !m->number) {
     free(base);
     return pr_fail(run, PR_E_MEMORY, "no memory for %u transfers", k->ncomm);
   }
   for (uint32_t s = 0; s < p->nstage; n += p->stage[s++].nout)
     base[s] = n;
-  MPI_Comm_get_attr(m->data, MPI_TAG_UB, &limit, &found);
+  MPI_Comm_get_attr(m->comm, MPI_TAG_UB, &limit, &found);
   bool typed = true;
   for (uint32_t i = 0; i < k->ncomm; i++) {
     const PipeInstr *c = &k->t->instr[k->comm[i].index];
@@ -193,13 +196,14 @@ static PrStatus take_tags(Mpi *m) {
       typed = typed && make_big_type(m, run->stage[c->stage].size.grad);
       continue;
     }
-    int64_t tag = tag_of(p, base, c);
-    most = tag > most ? tag : most;
-    m->tag[i] = (int)tag;
+    int64_t number = number_of(p, base, c);
+    most = number > most ? number : most;
+    m->number[i] = (int)number;
     typed = typed && make_big_type(m, pr_moved_bytes(run, c));
   }
   free(base);
   most = p->nstage > most ? p->nstage : most;
+  most = 4 * most + 3;
   if (found && most > *limit)
     return pr_fail(run, PR_E_ARG, "program: %lld tags, and MPI here has %d", (long long)most,
                    *limit);
@@ -267,8 +271,8 @@ static PrStatus take_guests(Mpi *m) {
   for (uint32_t i = 0; i < m->nhosted; i++) {
     Guest *g = &m->hosted[i];
     const PipeInstr *c = &p->rank[g->rank].instr[g->index[0]]; /* an OFF: nothing is there yet */
-    if (!mpi_start_recv(m, m->guest, m->k->slot[c->keep], run->stage[c->stage].size.act, g->rank, 0,
-                        &g->request))
+    if (!mpi_start_recv(m, MPI_OF_COPY, 0, m->k->slot[c->keep], run->stage[c->stage].size.act,
+                        g->rank, &g->request))
       return PR_E_LOST;
   }
   return PR_OK;
@@ -277,20 +281,20 @@ static PrStatus take_guests(Mpi *m) {
 /* Counts spans from the same moment on all ranks: each asks rank 0 for its clock, and takes the answer
  * that came back soonest. */
 static void align_clocks(Mpi *m) {
-  enum { ASKED = 16 };
+  enum { ASKED = 16, tag = 4 + MPI_OF_CONTROL };
   PrRun *run = m->run;
   uint64_t best = UINT64_MAX, epoch = run->epoch_ns;
-  MPI_Bcast(&epoch, 1, MPI_UINT64_T, 0, m->control);
+  MPI_Bcast(&epoch, 1, MPI_UINT64_T, 0, m->comm);
   for (uint32_t r = 1; r < run->nprocess; r++)
     for (int i = 0; i < ASKED; i++) {
       uint64_t asked = pr_now(), there = 0;
       if (run->here == 0) {
-        MPI_Recv(NULL, 0, MPI_BYTE, (int)r, 1, m->control, MPI_STATUS_IGNORE);
+        MPI_Recv(NULL, 0, MPI_BYTE, (int)r, tag, m->comm, MPI_STATUS_IGNORE);
         there = pr_now();
-        MPI_Send(&there, 1, MPI_UINT64_T, (int)r, 1, m->control);
+        MPI_Send(&there, 1, MPI_UINT64_T, (int)r, tag, m->comm);
       } else if (run->here == r) {
-        MPI_Send(NULL, 0, MPI_BYTE, 0, 1, m->control);
-        MPI_Recv(&there, 1, MPI_UINT64_T, 0, 1, m->control, MPI_STATUS_IGNORE);
+        MPI_Send(NULL, 0, MPI_BYTE, 0, tag, m->comm);
+        MPI_Recv(&there, 1, MPI_UINT64_T, 0, tag, m->comm, MPI_STATUS_IGNORE);
         uint64_t took = pr_now() - asked;
         if (took < best) { /* clocks may be far apart, either way: wraps */
           best = took;
@@ -303,23 +307,18 @@ static void align_clocks(Mpi *m) {
 static PrStatus open_here(Mpi *m) {
   PrRun *run = m->run;
   PrStatus st;
-  MPI_Comm local;
-  int nlocal = 1, try_code;
+  int try_code;
   if ((st = pr_init_rank(run, m->k)) || (st = take_tags(m)) || (st = take_staging(m)))
     return st;
   m->telling = calloc(run->nprocess, sizeof *m->telling);
   if (!m->telling)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u processes", run->nprocess);
   if (!TRY(m, MPI_Irecv,
-           (&m->heard, (int)sizeof m->heard, MPI_BYTE, MPI_ANY_SOURCE, TAG_FAILED, m->control,
+           (&m->heard, (int)sizeof m->heard, MPI_BYTE, MPI_ANY_SOURCE, MPI_OF_CONTROL, m->comm,
             &m->hearing)))
     return PR_E_LOST;
-  if (!MPI_Comm_split_type(m->control, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local)) {
-    MPI_Comm_size(local, &nlocal);
-    MPI_Comm_free(&local);
-  }
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  m->spin = cores >= 2L * nlocal ? 200 : 4;
+  m->spin = cores >= 2L * m->nlocal ? 200 : 4;
   return take_guests(m);
 }
 
@@ -330,7 +329,8 @@ static PrStatus mpi_open(PrRun *run) {
   PrStatus st = mpi_agree(run, open_here(m));
   if (st)
     return st;
-  align_clocks(m);
+  if (run->o.trace_steps)
+    align_clocks(m);
   int err = pthread_create(&m->communicator, NULL, mpi_communicator, m);
   m->has_communicator = !err;
   if (!err && m->k->ncopy > 0) {
@@ -378,13 +378,11 @@ static void mpi_close(PrRun *run) {
   cancel(&m->hearing);
   for (uint32_t i = 0; i < m->nbig; i++)
     MPI_Type_free(&m->big[i].type);
-  MPI_Comm *comm[] = {&m->data, &m->sum, &m->guest, &m->control};
-  for (int i = 0; i < 4; i++)
-    MPI_Comm_free(comm[i]);
+  MPI_Comm_free(&m->comm);
   pthread_cond_destroy(&m->changed);
   pthread_mutex_destroy(&m->lock);
   pthread_mutex_destroy(&m->call);
-  free(m->tag);
+  free(m->number);
   free(m->hosted);
   free(m->hosted_index);
   free(m->staging);

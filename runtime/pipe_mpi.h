@@ -13,6 +13,10 @@
  * time; meanwhile the program may not, but in on_step and between calls of pr_steps if it has
  * MPI_THREAD_MULTIPLE.
  *
+ * Open MPI refuses root (OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1) and more
+ * processes than cores (mpirun --oversubscribe, and OMPI_MCA_mpi_yield_when_idle=1 while it starts up)
+ * unless told otherwise.
+ *
  * REDUCE and TIE are carried out by the rank of the first row that takes part: it has room for the
  * gradients of the others besides what pr_bytes says. `reduce` and `tie` of the model are called there
  * only, with copies of what the others have. */

@@ -619,9 +619,13 @@ static PrStatus open_here(PrRun *run) {
   if ((st = pr_validate(run)))
     return st;
   if (run->here != PIPE_NONE && run->nprocess != p->nrank)
-    return pr_fail(run, PR_E_ARG, "program: %s %s has %u rank%s, but %u process%s run it", p->name,
-                   p->params, p->nrank, p->nrank == 1 ? "" : "s", run->nprocess,
-                   run->nprocess == 1 ? "" : "es");
+    return run->nprocess == 1
+               ? pr_fail(run, PR_E_ARG,
+                         "program: %s %s has %u ranks, but 1 process runs it; start it with mpirun "
+                         "-np %u",
+                         p->name, p->params, p->nrank, p->nrank)
+               : pr_fail(run, PR_E_ARG, "program: %s %s has %u rank%s, but %u processes run it",
+                         p->name, p->params, p->nrank, p->nrank == 1 ? "" : "s", run->nprocess);
   run->trace_slots = (uint64_t)o->trace_steps +
                      2; /* free-running ranks are up to two steps apart */
   run->rank = aligned_alloc(PR_LINE, p->nrank * sizeof *run->rank);
