@@ -341,6 +341,13 @@ static PrStatus mpi_open(PrRun *run) {
              : PR_OK;
 }
 
+static void mpi_rewind(PrRun *run, uint64_t step) {
+  Mpi *m = run->of_engine;
+  pthread_mutex_lock(&m->lock);
+  m->begun = m->released = m->met = step;
+  pthread_mutex_unlock(&m->lock);
+}
+
 static void mpi_wake(PrRun *run) {
   Mpi *m = run->of_engine;
   pthread_mutex_lock(&m->lock);
@@ -398,4 +405,5 @@ const PrEngine pr_mpi = {.name = "MPI",
                          .wake = mpi_wake,
                          .close = mpi_close,
                          .agree = mpi_agree,
-                         .share = mpi_share};
+                         .share = mpi_share,
+                         .rewind = mpi_rewind};

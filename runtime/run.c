@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 uint64_t pr_now(void) {
   struct timespec t;
@@ -178,6 +179,12 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
   *n = run->m.overlap && c->group > 0 ? c->group + 1u : 1;
   for (uint32_t i = 0; i < *n; i++)
     k->call[i] = call_of(run, k, &at[i], step, &k->lost[i]);
+  PrFaultKind fault = PR_NO_FAULT;
+  uint32_t hit = 0; /* which of the ops it meets */
+  for (uint32_t i = 0; !fault && i < *n; i++)
+    fault = pr_fault_at(run, k->id, at[hit = i].index, step);
+  if (fault == PR_HANG && pr_failed(run))
+    return (PrStatus)atomic_load(&run->status);
   uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
   int code = call_model(&run->m, k->call, *n);
   uint64_t took = k->span ? pr_now() - run->epoch_ns - start : 0;
@@ -189,6 +196,8 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
     return pr_fail(run, PR_E_MODEL, "model: rank %u, step %llu, %s: the callback returned %d",
                    k->id, (unsigned long long)step, pr_where(run, c, where), code);
   }
+  if (fault == PR_CORRUPT)
+    *(unsigned char *)(k->call[hit].y ? k->call[hit].y : k->call[hit].dx) ^= 1;
   return PR_OK;
 }
 
@@ -226,7 +235,10 @@ PrStatus pr_transfer(PrRun *run, const Chan *ch) {
   RankRun *src = &run->rank[send->rank], *dst = &run->rank[recv->rank];
   bool trace = src->span || dst->span;
   uint64_t start = trace ? pr_now() - run->epoch_ns : 0;
-  memcpy(dst->slot[b->out], src->slot[a->in], pr_moved_bytes(run, a));
+  uint64_t bytes = pr_moved_bytes(run, a);
+  memcpy(dst->slot[b->out], src->slot[a->in], bytes);
+  if (send->corrupt && bytes > 0)
+    *(unsigned char *)dst->slot[b->out] ^= 1;
   if (trace) {
     PrSpan span = {start, pr_now() - run->epoch_ns};
     *pr_span(run, src, send->step, (uint32_t)(a - src->t->instr)) = span;
@@ -613,6 +625,8 @@ static PrStatus open_here(PrRun *run) {
                          p->name, p->params, p->nrank, p->nrank)
                : pr_fail(run, PR_E_ARG, "program: %s %s has %u rank%s, but %u processes run it",
                          p->name, p->params, p->nrank, p->nrank == 1 ? "" : "s", run->nprocess);
+  if ((st = pr_fault_read(run)))
+    return st;
   run->trace_slots = (uint64_t)o->trace_steps +
                      2; /* free-running ranks are up to two steps apart */
   run->rank = aligned_alloc(PR_LINE, p->nrank * sizeof *run->rank);
@@ -651,6 +665,8 @@ static PrStatus open_run(PrRun *run) {
   run->engine = run->o.seed ? &pr_seeded : run->o.engine ? run->o.engine : &pr_threads;
   run->here = PIPE_NONE;
   run->nprocess = 1;
+  run->ck_lock = -1;
+  run->ck_step = UINT64_MAX;
   if (run->engine->join && (st = run->engine->join(run)))
     return st;
   if ((st = agree(run, open_here(run))))
@@ -719,7 +735,8 @@ double pr_loss(const PrRun *run) {
 }
 
 void *pr_weight(PrRun *run, uint32_t stage) {
-  return run->stage && stage < run->p->nstage ? run->stage[stage].weight : NULL;
+  bool fine = run->stage && stage < run->p->nstage && !pr_failed(run);
+  return fine ? run->stage[stage].weight : NULL;
 }
 
 PrStatus pr_copy_weight(PrRun *run, uint32_t stage, void *to) {
@@ -731,6 +748,8 @@ PrStatus pr_copy_weight(PrRun *run, uint32_t stage, void *to) {
     memcpy(to, run->stage[stage].weight, bytes);
   return run->engine->share ? run->engine->share(run, run->p->stage[stage].rank, to, bytes) : PR_OK;
 }
+
+uint64_t pr_steps_done(const PrRun *run) { return run->rank ? atomic_load(&run->rank[0].step) : 0; }
 
 uint32_t pr_rank(const PrRun *run) { return run->here; }
 
@@ -765,6 +784,9 @@ void pr_close(PrRun *run) {
     free(k->span);
     free(k->view);
   }
+  if (run->ck_lock >= 0)
+    close(run->ck_lock); /* and gives up the lock */
+  free(run->ck_dir);
   free(run->rank);
   free(run->chan);
   free(run->coll);
