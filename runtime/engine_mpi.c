@@ -133,10 +133,12 @@ static bool comm_step(Mpi *m, uint64_t step) {
       mpi_back_off(m, UINT32_MAX);
     if (fault == PR_HANG)
       return false;
-    PrSpan *span = k->span ? pr_span(m->run, k, step, at->index) : NULL;
+    bool timed = k->span && c->op != PIPE_SIDE_COMM;
+    PrSpan *span = timed ? pr_span(m->run, k, step, at->index) : NULL;
     uint64_t start = span ? pr_now() - m->run->epoch_ns : 0;
-    if (pipe_is_sum(c->op) ? !sum(m, &m->run->coll[at->chan], at->index, step)
-                           : !transfer(m, c, m->number[i], fault))
+    if (c->op == PIPE_SIDE_COMM ? pr_side(m->run, k, at->index, step) != PR_OK
+        : pipe_is_sum(c->op)    ? !sum(m, &m->run->coll[at->chan], at->index, step)
+                                : !transfer(m, c, m->number[i], fault))
       return false;
     if (span)
       *span = (PrSpan){start, pr_now() - m->run->epoch_ns};
@@ -221,7 +223,8 @@ void *mpi_copier(void *arg) {
     if (pr_fault_at(run, k->id, at->index, step) == PR_HANG)
       return NULL;
     if (c->peer == PIPE_NONE) {
-      pr_copy(run, k, at, step);
+      if (pr_copy(run, k, at, step))
+        return NULL;
     } else {
       uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
       if (!copy_one(m, c))

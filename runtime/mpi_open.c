@@ -192,6 +192,8 @@ static PrStatus take_tags(Mpi *m) {
   bool typed = true;
   for (uint32_t i = 0; i < k->ncomm; i++) {
     const PipeInstr *c = &k->t->instr[k->comm[i].index];
+    if (c->op == PIPE_SIDE_COMM)
+      continue;
     if (pipe_is_sum(c->op)) {
       typed = typed && make_big_type(m, run->stage[c->stage].size.grad);
       continue;

@@ -96,9 +96,14 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
               .nx = g->nin,
               .ny = g->nout};
   bool forward = c->op == PIPE_F;
-  void *const *ins = tensors(k, c->in, forward ? g->nin : g->nout), *const *outs = tensors(
-                                                                        k, c->out,
-                                                                        forward ? g->nout : g->nin);
+  bool side = pipe_is_side(c->op);
+  uint32_t nin = side      ? 0
+                 : forward ? g->nin
+                           : g->nout,
+           nout = side      ? 0
+                  : forward ? g->nout
+                            : g->nin;
+  void *const *ins = tensors(k, c->in, nin), *const *outs = tensors(k, c->out, nout);
   const void *in = ins ? ins[0] : NULL;
   void *out = outs ? outs[0] : NULL;
   if (c->act != PIPE_NONE)
@@ -112,6 +117,18 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
       a.past = &s->act[c->mb - a.slice - g->mb0];
   }
 
+  if (pipe_is_side(c->op)) {
+    a.side = run->p->side[c->keep].name;
+    a.op = PIPE_SIDE;
+    a.weight = s->weight, a.grad = s->grad, a.opt = s->opt;
+    a.taken = c->out == PIPE_NONE ? NULL : k->slot[c->out];
+    a.given = c->in == PIPE_NONE ? NULL : k->slot[c->in];
+    a.taken_bytes = c->out == PIPE_NONE ? 0 : k->slot_bytes[c->out];
+    a.given_bytes = c->in == PIPE_NONE ? 0 : k->slot_bytes[c->in];
+    a.nx = a.ny = 0;
+    a.work = NULL;
+    return a;
+  }
   switch ((PipeOp)c->op) {
   case PIPE_F:
     a.x = in;
@@ -170,8 +187,16 @@ static int call_model(const PrModel *m, const PrCall *a, uint32_t n) {
   case PIPE_B: return m->backward(m->self, a);
   case PIPE_I: return m->backward_input(m->self, a);
   case PIPE_W: return m->backward_weight(m->self, a);
+  case PIPE_SIDE: return m->side(m->self, a);
   default: return m->update(m->self, a);
   }
+}
+
+static PrStatus model_failed(PrRun *run, const RankRun *k, const PipeInstr *c, uint64_t step,
+                             int code) {
+  char where[PR_WHERE];
+  return pr_fail(run, PR_E_MODEL, "model: rank %u, step %llu, %s: the callback returned %d", k->id,
+                 (unsigned long long)step, pr_where(run, c, where), code);
 }
 
 PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n) {
@@ -191,18 +216,27 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
   for (uint32_t i = 0; k->span && i < *n; i++) /* side by side */
     *pr_span(run, k, step, at[i].index) = (PrSpan){start + took * i / *n,
                                                    start + took * (i + 1) / *n};
-  if (code) {
-    char where[PR_WHERE];
-    return pr_fail(run, PR_E_MODEL, "model: rank %u, step %llu, %s: the callback returned %d",
-                   k->id, (unsigned long long)step, pr_where(run, c, where), code);
-  }
+  if (code)
+    return model_failed(run, k, c, step, code);
   if (fault == PR_CORRUPT)
     *(unsigned char *)(k->call[hit].y ? k->call[hit].y : k->call[hit].dx) ^= 1;
   return PR_OK;
 }
 
-void pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
+PrStatus pr_side(PrRun *run, RankRun *k, uint32_t index, uint64_t step) {
+  const ComputeAt at = {.index = index};
+  PrCall a = call_of(run, k, &at, step, NULL);
+  uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
+  int code = run->m.side(run->m.self, &a);
+  if (k->span)
+    *pr_span(run, k, step, index) = (PrSpan){start, pr_now() - run->epoch_ns};
+  return code ? model_failed(run, k, &k->t->instr[index], step, code) : PR_OK;
+}
+
+PrStatus pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
   const PipeInstr *c = &k->t->instr[at->index];
+  if (c->op == PIPE_SIDE_COPY)
+    return pr_side(run, k, at->index, step);
   bool off = c->op == PIPE_OFF;
   PrSpan *span = k->span ? pr_span(run, k, step, at->index) : NULL;
   if (span)
@@ -211,6 +245,7 @@ void pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
   memcpy(off ? kept : k->slot[c->act], off ? k->slot[c->act] : kept, run->stage[c->stage].size.act);
   if (span)
     span->end_ns = pr_now() - run->epoch_ns;
+  return PR_OK;
 }
 
 uint64_t pr_moved_bytes(const PrRun *run, const PipeInstr *c) {
@@ -289,13 +324,17 @@ static bool lay_out_slots(PrRun *run, RankRun *k, char *at, bool host, uint64_t 
   const uint64_t limit = UINT64_C(1) << 60;
   for (uint32_t i = 0; i < k->t->npool; i++) {
     const PipePool *l = &k->t->pool[i];
-    uint64_t bytes = pr_round(pr_class_bytes(run, l->stage, l->cls, l->skip));
+    uint64_t bytes = l->cls == PIPE_BUFFER
+                         ? pr_round(l->bytes)
+                         : pr_round(pr_class_bytes(run, l->stage, l->cls, l->skip));
     if ((l->cls == PIPE_HOST) != host)
       continue;
     if (*used > limit || (bytes && l->count > (limit - *used) / bytes))
       return false;
-    for (uint32_t j = 0; at && j < l->count; j++)
+    for (uint32_t j = 0; at && j < l->count; j++) {
       k->slot[l->first + j] = at + *used + j * bytes;
+      k->slot_bytes[l->first + j] = l->bytes;
+    }
     *used += l->count * bytes;
   }
   return true;
@@ -354,10 +393,11 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
   k->call = calloc(most, sizeof *k->call);
   k->lost = calloc(most, sizeof *k->lost);
   k->slot = calloc((size_t)t->nslot + 1, sizeof *k->slot);
+  k->slot_bytes = calloc((size_t)t->nslot + 1, sizeof *k->slot_bytes);
   /* A line more than needed: a buffer of no bytes at the end has an address, too. */
   k->block = aligned_alloc(PR_LINE, k->bytes + PR_LINE);
   k->listed = calloc((size_t)t->nlist + 1, sizeof *k->listed);
-  bool ok = k->slot && k->listed && k->block && k->call && k->lost;
+  bool ok = k->slot && k->slot_bytes && k->listed && k->block && k->call && k->lost;
   if (k->ncopy > 0) {
     k->host = aligned_alloc(PR_LINE, k->host_bytes + PR_LINE);
     ok = ok && k->host;
@@ -401,190 +441,6 @@ static PrStatus take_stages(PrRun *run) {
     const PipeStage *g = &p->stage[s];
     run->rank_stage[run->rank[g->rank].stage - run->rank_stage + g->chunk] = s;
   }
-  return PR_OK;
-}
-
-/* Channels while they are looked for, rank after rank. A channel is found from either end in one
- * step: `at` has, for the rank at hand, the row of the channel from or to each peer, and what is
- * there from the ranks before is told by the channel's own ends. A channel found first from the
- * lower rank is on the list of the higher, which puts its list into `at` when its turn comes. */
-typedef struct ChanFind {
-  uint32_t *at[2];        /* [nrank] each: channels from a peer, channels to it */
-  uint32_t *first, *next; /* [nrank], [room]: PIPE_NONE ends */
-  uint32_t n;
-  size_t room;
-} ChanFind;
-
-static void chan_enter(PrRun *run, ChanFind *f, uint32_t r) {
-  for (uint32_t i = f->first[r]; i != PIPE_NONE; i = f->next[i]) {
-    const Chan *c = &run->chan[i];
-    f->at[c->src == r][c->src == r ? c->dst : c->src] = i;
-  }
-}
-
-/* The row of the channel between r, which has been entered, and peer; it is added if not there. */
-static uint32_t chan_of(PrRun *run, ChanFind *f, uint32_t r, uint32_t peer, bool to_peer) {
-  uint32_t src = to_peer ? r : peer, dst = to_peer ? peer : r, i = f->at[to_peer][peer];
-  if (i < f->n && run->chan[i].src == src && run->chan[i].dst == dst)
-    return i;
-  i = f->at[to_peer][peer] = f->n++;
-  run->chan[i].src = src;
-  run->chan[i].dst = dst;
-  if (peer > r) {
-    f->next[i] = f->first[peer];
-    f->first[peer] = i;
-  }
-  return i;
-}
-
-/* Numbers the ties: those of a row are coll[nmodel + number]. Returns how many there are. */
-static uint32_t number_ties(const PipeProgram *p, uint32_t *tie) {
-  uint32_t n = 0;
-  for (uint32_t s = 0; s < p->nstage; s++)
-    tie[s] = PIPE_NONE;
-  for (uint32_t s = 0; s < p->nstage; s++) {
-    if (p->stage[s].tied != s || tie[s] != PIPE_NONE)
-      continue;
-    for (uint32_t q = s; tie[q] == PIPE_NONE; q = p->stage[q].tie)
-      tie[q] = n;
-    n++;
-  }
-  for (uint32_t s = 0; s < p->nstage; s++)
-    if (p->stage[s].tied != PIPE_NONE)
-      tie[s] = tie[p->stage[s].tied];
-  return n;
-}
-
-/* Finds who takes part in each REDUCE and TIE. Gradients have addresses by now. */
-static PrStatus take_sums(PrRun *run) {
-  const PipeProgram *p = run->p;
-  run->coll_block = calloc(p->nstage, 4 * sizeof(void *) + 11 * sizeof(uint32_t));
-  if (!run->coll_block)
-    return pr_fail(run, PR_E_MEMORY, "no memory for %u stages", p->nstage);
-  void **ptr = run->coll_block; /* a row is in one REDUCE, and perhaps one TIE */
-  uint32_t *num = (uint32_t *)(ptr + 4 * (size_t)p->nstage);
-  uint32_t *tie = num; /* of a row */
-  num += p->nstage;
-  uint32_t n = p->nmodel + number_ties(p, tie);
-  run->coll = aligned_alloc(PR_LINE, n * sizeof *run->coll);
-  if (!run->coll)
-    return pr_fail(run, PR_E_MEMORY, "no memory for %u stages", p->nstage);
-  memset(run->coll, 0, n * sizeof *run->coll);
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    RankRun *k = &run->rank[r];
-    for (uint32_t i = 0; i < k->ncomm; i++) {
-      const PipeInstr *c = &k->t->instr[k->comm[i].index];
-      if (c->op == PIPE_TIE)
-        k->comm[i].chan = p->nmodel + tie[c->stage];
-    }
-  }
-  for (uint32_t s = 0; s < p->nstage; s++) {
-    run->coll[p->stage[s].model].n++;
-    if (tie[s] != PIPE_NONE)
-      run->coll[p->nmodel + tie[s]].n++;
-  }
-  for (uint32_t i = 0; i < n; i++) { /* room for all rows of each */
-    Coll *l = &run->coll[i];
-    l->grad = ptr, l->copy = ptr + l->n, l->row = num, l->index = num + l->n,
-    l->stage = num + 2 * l->n, l->grad_row = num + 3 * l->n, l->copy_row = num + 4 * l->n;
-    ptr += 2 * l->n, num += 5 * l->n;
-    l->n = 0;
-    l->tie = i >= p->nmodel;
-  }
-  for (uint32_t s = 0; s < p->nstage; s++) { /* rows in order: so are the members */
-    Coll *l = &run->coll[p->stage[s].model];
-    l->row[l->n] = s;
-    l->stage[l->ngrad] = p->stage[s].model;
-    l->grad_row[l->ngrad] = s;
-    l->grad[l->ngrad++] = run->stage[s].grad;
-    l->n++;
-  }
-  for (uint32_t s = 0; s < p->nstage; s++) {
-    if (tie[s] == PIPE_NONE)
-      continue;
-    Coll *l = &run->coll[p->nmodel + tie[s]];
-    uint32_t m = p->stage[s].model;
-    if (p->stage[s].tied == s)
-      l->row[l->n++] = s;
-    if (m == s) { /* the first row of its stage: they ascend */
-      l->stage[l->ngrad] = m;
-      l->grad_row[l->ngrad] = s;
-      l->grad[l->ngrad++] = run->stage[s].grad;
-    } else {
-      l->copy_row[l->ncopy] = s;
-      l->copy[l->ncopy++] = run->stage[s].grad;
-    }
-  }
-  return PR_OK;
-}
-
-/* Splits each list into its streams and finds the channels. Each needs a SEND, which bounds their
- * number. Linear in instructions and ranks. */
-static PrStatus take_streams(PrRun *run) {
-  const PipeProgram *p = run->p;
-  ChanFind f = {.room = 2 * (size_t)p->nstage};
-  for (uint32_t r = 0; p->edge && r < p->nrank; r++)
-    for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
-      f.room += p->rank[r].instr[i].op == PIPE_SEND_F || p->rank[r].instr[i].op == PIPE_SEND_B;
-  bool *graded = calloc(p->nstage, sizeof *graded);
-  f.at[0] = calloc(2 * (size_t)p->nrank, sizeof *f.at[0]);
-  f.first = malloc(p->nrank * sizeof *f.first);
-  f.next = malloc(f.room * sizeof *f.next);
-  run->chan = aligned_alloc(PR_LINE, f.room * sizeof *run->chan);
-  bool ok = graded && f.at[0] && f.first && f.next && run->chan;
-  if (ok) {
-    f.at[1] = f.at[0] + p->nrank;
-    memset(f.first, 0xff, p->nrank * sizeof *f.first);
-    memset(run->chan, 0, f.room * sizeof *run->chan);
-  }
-  for (uint32_t r = 0; ok && r < p->nrank; r++) {
-    RankRun *k = &run->rank[r];
-    const PipeRank *t = k->t;
-    k->compute = malloc((t->ninstr + (size_t)1) * sizeof *k->compute);
-    k->comm = malloc((t->ninstr + (size_t)1) * sizeof *k->comm);
-    k->copy = malloc((t->ninstr + (size_t)1) * sizeof *k->copy);
-    ok = k->compute && k->comm && k->copy;
-    chan_enter(run, &f, r);
-    for (uint32_t i = 0; ok && i < t->ninstr; i++) {
-      const PipeInstr *c = &t->instr[i];
-      if (c->op == PIPE_SEND_F || c->op == PIPE_SEND_B) {
-        k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, true)};
-      } else if (pipe_is_sum(c->op)) { /* of a TIE: take_sums says it */
-        k->comm[k->ncomm++] = (CommAt){i, p->stage[c->stage].model};
-      } else if (pipe_op_info[c->op].comm) {
-        k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, false)};
-      } else if (pipe_op_info[c->op].stream == PIPE_COPY) {
-        k->copy[k->ncopy++] = (CopyAt){i};
-      } else {
-        bool grad = c->op == PIPE_B || c->op == PIPE_W;
-        k->compute[k->ncompute++] = (ComputeAt){i, grad && !graded[c->stage]};
-        graded[c->stage] = c->op != PIPE_U && (graded[c->stage] || grad);
-      }
-    }
-  }
-  free(graded);
-  free(f.at[0]);
-  free(f.first);
-  free(f.next);
-  return ok ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for the streams of the ranks");
-}
-
-/* With slices, where the stash of every unit lies: its forward takes the same slot in every step. */
-static PrStatus take_stashes(PrRun *run) {
-  const PipeProgram *p = run->p;
-  if (pipe_slices(p) == 1)
-    return PR_OK;
-  void **act = run->act = calloc((size_t)p->nmodel * p->nmb, sizeof *act);
-  if (!act)
-    return pr_fail(run, PR_E_MEMORY, "no memory for %u units", p->nmb);
-  for (uint32_t s = 0; s < p->nstage; act += p->stage[s++].nmb)
-    run->stage[s].act = act;
-  for (uint32_t r = 0; r < p->nrank; r++)
-    for (uint32_t i = 0; pr_is_here(run, r) && i < p->rank[r].ninstr; i++) {
-      const PipeInstr *c = &p->rank[r].instr[i];
-      if (c->op == PIPE_F)
-        run->stage[c->stage].act[c->mb - p->stage[c->stage].mb0] = run->rank[r].slot[c->act];
-    }
   return PR_OK;
 }
 
@@ -645,12 +501,12 @@ static PrStatus open_here(PrRun *run) {
     k->id = r;
     atomic_init(&k->step_start, UINT64_MAX);
   }
-  if ((st = take_stages(run)) || (st = take_streams(run)))
+  if ((st = take_stages(run)) || (st = pr_take_streams(run)))
     return st;
   for (uint32_t r = 0; r < p->nrank; r++)
     if ((st = take_memory(run, &run->rank[r])))
       return st;
-  if ((st = take_sums(run)) || (st = take_stashes(run)))
+  if ((st = pr_take_sums(run)) || (st = pr_take_stashes(run)))
     return st;
   run->epoch_ns = pr_now();
   return PR_OK;
@@ -777,6 +633,7 @@ void pr_close(PrRun *run) {
     free(k->copy);
     free(k->host);
     free(k->slot);
+    free(k->slot_bytes);
     free(k->listed);
     free(k->call);
     free(k->lost);

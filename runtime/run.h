@@ -2,6 +2,7 @@
  * What the parts of the runtime share; not installed.
  *
  *   run.c             pr_open and pr_close, memory, one op, one transfer, errors
+ *   run_streams.c     streams, channels and sums of a table
  *   validate.c        is this table a program, and does this model fit it; with validate_stages.c, validate_streams.c
  *   engine_threads.c  one thread per rank
  *   engine_seeded.c   one thread, a seeded order: for tests
@@ -115,6 +116,7 @@ typedef struct RankRun {
   char *host;     /* those; NULL: none */
   uint64_t bytes, host_bytes; /* of block, of host */
   void **slot;    /* [nslot] */
+  uint64_t *slot_bytes; /* [nslot] of class BUFFER */
   void **listed;  /* [nlist] those of PipeRank.list */
   PrCall *call;   /* room for those of the largest action */
   void *work;
@@ -245,12 +247,21 @@ PrStatus pr_validate(PrRun *run);
 /* PR_OK if the events of a rank carry its waits (validate_streams.c), or PR_E_ARG with the text set. */
 PrStatus pr_check_events(PrRun *run, uint32_t rank);
 
+/* Splits each list into its streams and finds the channels; then, once memory has addresses, who takes part
+ * in the sums, and where stashes lie. PR_OK or PR_E_MEMORY. */
+PrStatus pr_take_streams(PrRun *run);
+PrStatus pr_take_sums(PrRun *run);
+PrStatus pr_take_stashes(PrRun *run);
+
 /* Carries out the instruction `at` of the COMPUTE stream; the first of an action and a model that takes
  * actions as a whole: all of them. *n: how many. */
 PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n);
 
 /* Carries out one instruction of the COPY stream. */
-void pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step);
+PrStatus pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step);
+
+/* Carries out a SIDE of a COMM or COPY stream. */
+PrStatus pr_side(PrRun *run, RankRun *k, uint32_t index, uint64_t step);
 
 /* Both sides have posted: compares them and copies. */
 PrStatus pr_transfer(PrRun *run, const Chan *ch);
