@@ -18,6 +18,9 @@
  * pr_cuda_stream). Its init has to load what it runs: each kernel once, each shape of cuBLAS once. init may
  * wait for the device, the others must not.
  *
+ * In this version PIPE_FAULT is looked for with a group only, pr_checkpoint and pr_resume refuse, and a
+ * program with stashes on other ranks, or whose COPY streams take turns, needs all ranks in one process.
+ *
  * Environment. pr_open refuses CUDA_LAUNCH_BLOCKING=1, with which a step cannot end. Unless they are set, it
  * sets CUDA_MODULE_LOADING=EAGER, which needs that the process has not used the device before, and
  * NCCL_LAUNCH_ORDER_IMPLICIT=1. It does not depend on CUDA_DEVICE_MAX_CONNECTIONS. */

@@ -107,7 +107,7 @@ PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, do
   void *out = outs ? outs[0] : NULL;
   if (c->act != PIPE_NONE)
     a.act = k->slot[c->act];
-  if (c->gout != PIPE_NONE)
+  if (c->gout != PIPE_NONE && !side) /* of a COPY stream: its turn */
     a.gout = k->slot[c->gout];
   if (slices > 1 && c->mb != PIPE_NONE) {
     a.mb = c->mb / slices;
@@ -494,6 +494,9 @@ static PrStatus open_here(PrRun *run) {
                          p->name, p->params, p->nrank, p->nrank)
                : pr_fail(run, PR_E_ARG, "program: %s %s has %u rank%s, but %u processes run it",
                          p->name, p->params, p->nrank, p->nrank == 1 ? "" : "s", run->nprocess);
+  if (run->here != PIPE_NONE && p->ngroup > 0)
+    return pr_fail(run, PR_E_ARG,
+                   "program: COPY streams of several ranks take turns, which takes one process");
   if ((st = pr_fault_read(run)))
     return st;
   run->trace_slots = (uint64_t)o->trace_steps +
@@ -519,7 +522,7 @@ static PrStatus open_here(PrRun *run) {
   for (uint32_t r = 0; r < p->nrank; r++)
     if ((st = take_memory(run, &run->rank[r])))
       return st;
-  if ((st = pr_take_sums(run)) || (st = pr_take_stashes(run)))
+  if ((st = pr_take_sums(run)) || (st = pr_take_stashes(run)) || (st = pr_take_turns(run)))
     return st;
   run->epoch_ns = pr_now();
   return PR_OK;
@@ -665,6 +668,8 @@ void pr_close(PrRun *run) {
   free(run->chan);
   free(run->coll);
   free(run->coll_block);
+  free(run->turns);
+  free(run->turn_rank);
   free(run->act);
   free(run->stage);
   free(run->rank_stage);

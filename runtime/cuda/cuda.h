@@ -40,6 +40,8 @@ typedef struct PrCuda {
   PrCudaOptions o;
   CudaRank *rank;       /* [nhere] */
   CudaRank **partner;   /* [nrank] room for those that take part in one sum */
+  cudaEvent_t *turn;    /* [ngroup] the last turn of a group of COPY streams; */
+  uint32_t *turns;      /* [ngroup] and how many there were in this step */
   uint32_t nhere;
   cudaEvent_t begin;    /* the leader, rank[0], has begun the step */
   cudaEvent_t over[2];  /* by step & 1: all of it is over, and its losses are in the host's memory */

@@ -60,6 +60,40 @@ static PrStatus copy(PrRun *run, CudaRank *d, const PipeInstr *in) {
   return PR_OK;
 }
 
+/* An op of the schedule's own in the COMM or COPY stream. */
+static PrStatus side(PrRun *run, CudaRank *d, PipeOn on, uint64_t step) {
+  const ComputeAt at = {.index = d->next};
+  PrCall a = pr_call_of(run, d->k, &at, step, NULL);
+  a.stream = d->stream[on];
+  a.step_at = cuda_of(run)->step_at;
+  int code = run->m.side(run->m.self, &a);
+  char where[PR_WHERE];
+  return code ? pr_fail(run, PR_E_MODEL, "model: rank %u, step %llu, %s: the callback returned %d",
+                        d->k->id, (unsigned long long)step,
+                        pr_where(run, &d->k->t->instr[d->next], where), code)
+              : PR_OK;
+}
+
+/* Has the turn of a COPY instruction come? Then its stream waits for the one before it. */
+static PrStatus take_turn(PrRun *run, CudaRank *d, const PipeInstr *in, bool *come) {
+  PrCuda *c = cuda_of(run);
+  uint32_t g = d->k->t->group;
+  *come = g == 0 || c->turns[g - 1] == in->gout;
+  if (g > 0 && *come && in->gout > 0)
+    CUDA_TRY(run, cudaStreamWaitEvent(d->stream[PIPE_COPY], c->turn[g - 1], 0));
+  return PR_OK;
+}
+
+static PrStatus end_turn(PrRun *run, CudaRank *d) {
+  PrCuda *c = cuda_of(run);
+  uint32_t g = d->k->t->group;
+  if (g == 0)
+    return PR_OK;
+  c->turns[g - 1]++;
+  CUDA_TRY(run, cudaEventRecord(c->turn[g - 1], d->stream[PIPE_COPY]));
+  return PR_OK;
+}
+
 /* ---- COMM ---- */
 
 static bool is_send(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
@@ -274,6 +308,30 @@ static PrStatus comm_here(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, 
   return st;
 }
 
+/* A fault on request (fault.c) at the row at hand, for the caller what it does not do itself. With a group only:
+ * a stream that is not of a host of its own cannot hang alone. */
+static PrStatus meet_fault(PrRun *run, CudaRank *d, uint64_t step, PrFaultKind *fault) {
+  const PrFault *f = &run->fault;
+  if (!f->kind || !cuda_of(run)->o.group)
+    return PR_OK;
+  if (f->kind != PR_HANG) {
+    *fault = pr_fault_at(run, d->k->id, d->next, step);
+    return PR_OK;
+  }
+  PrStatus st = PR_OK;
+  bool here = f->point == PR_AT_INSTRUCTION && f->rank == d->k->id && f->index == d->next &&
+              f->step == step;
+  for (uint64_t looks = 0; here && !st; looks++)
+    st = cuda_wait_a_little(run, looks);
+  return st;
+}
+
+/* Another first byte. */
+static PrStatus corrupt(PrRun *run, void *tensor, cudaStream_t s) {
+  CUDA_TRY(run, cudaMemsetAsync(tensor, 0x5a, 1, s));
+  return PR_OK;
+}
+
 static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool *moved) {
   PrCuda *c = cuda_of(run);
   const PipeInstr *in = &d->k->t->instr[d->next];
@@ -281,16 +339,31 @@ static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool
   uint32_t n = on == PIPE_COMPUTE && run->m.overlap ? in->group + 1u : 1;
   *moved = true;
   stream_now = d->stream[on];
-  if (on == PIPE_COMM && !c->o.group)
+  if (on == PIPE_COMM && !c->o.group && !pipe_is_side(in->op))
     return comm_here(run, d, step, q, moved);
-  PrStatus st = waits(run, d, d->stream[on]);
+  PrFaultKind fault = PR_NO_FAULT;
+  PrStatus st = meet_fault(run, d, step, &fault);
+  if (st)
+    return st;
+  st = on == PIPE_COPY ? take_turn(run, d, in, moved) : PR_OK;
+  if (st || !*moved)
+    return st;
+  st = waits(run, d, d->stream[on]);
   for (uint32_t i = 0; i < n && !st; i++)
     st = mark(run, d, step, d->next + i, false);
+  if (!st && fault == PR_CORRUPT && on == PIPE_COMM)
+    st = corrupt(run, d->k->slot[in->in], d->stream[on]);
   if (!st)
-    st = on == PIPE_COMPUTE    ? compute(run, d, step, n)
-         : on == PIPE_COPY     ? copy(run, d, in)
-         : pipe_is_sum(in->op) ? sum_apart(run, d, in)
-                               : send_or_recv(run, d, in);
+    st = on == PIPE_COMPUTE     ? compute(run, d, step, n)
+         : pipe_is_side(in->op) ? side(run, d, on, step)
+         : on == PIPE_COPY      ? copy(run, d, in)
+         : pipe_is_sum(in->op)  ? sum_apart(run, d, in)
+         : fault == PR_DROP     ? PR_OK
+                                : send_or_recv(run, d, in);
+  if (!st && fault == PR_CORRUPT && on == PIPE_COMPUTE)
+    st = corrupt(run, d->k->call[0].y ? d->k->call[0].y : d->k->call[0].dx, d->stream[on]);
+  if (!st && on == PIPE_COPY)
+    st = end_turn(run, d);
   return st ? st : pass(run, d, step, n);
 }
 
@@ -358,6 +431,8 @@ PrStatus cuda_issue_step(PrRun *run, uint64_t step) {
   CUDA_TRY(run, cudaMemsetAsync(c->loss + (step & 1) * n, 0, n * sizeof *c->loss, s));
   if (c->nhere > 1)
     CUDA_TRY(run, cudaEventRecord(c->begin, s));
+  if (run->p->ngroup > 0)
+    memset(c->turns, 0, run->p->ngroup * sizeof *c->turns);
   for (uint32_t r = 0; r < c->nhere && !st; r++) {
     CudaRank *d = &c->rank[r];
     d->next = d->sync = 0;

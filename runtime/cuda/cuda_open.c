@@ -332,6 +332,12 @@ static PrStatus open_device(PrRun *run) {
   for (uint32_t i = 0; i < 2; i++)
     CUDA_TRY(run, cudaEventCreateWithFlags(&c->over[i], cudaEventDisableTiming));
   CUDA_TRY(run, cudaEventCreateWithFlags(&c->begin, cudaEventDisableTiming));
+  c->turn = calloc(run->p->ngroup + 1, sizeof *c->turn);
+  c->turns = calloc(run->p->ngroup + 1, sizeof *c->turns);
+  if (!c->turn || !c->turns)
+    return pr_fail(run, PR_E_MEMORY, "no memory for %u groups", run->p->ngroup);
+  for (uint32_t i = 0; i < run->p->ngroup; i++)
+    CUDA_TRY(run, cudaEventCreateWithFlags(&c->turn[i], cudaEventDisableTiming));
   c->loss = take(run, (2 * n + c->nhere) * sizeof *c->loss, false);
   c->step_at = take(run, sizeof *c->step_at, false);
   c->contact = take(run, 2 * PR_LINE, false);
@@ -444,6 +450,11 @@ void cuda_close(PrRun *run) {
   }
   if (c->begin)
     cudaEventDestroy(c->begin);
+  for (uint32_t i = 0; c->turn && run->p && i < run->p->ngroup; i++)
+    if (c->turn[i])
+      cudaEventDestroy(c->turn[i]);
+  free(c->turn);
+  free(c->turns);
   if (c->rank)
     cuda_trace_close(run);
   for (uint32_t r = 0; c->rank && r < c->nhere; r++)
