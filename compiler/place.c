@@ -169,9 +169,10 @@ static bool warn_remainder(Sched *s) {
   if (s->npipe > 1 && sum < all) {
     diag_warn(s->diag, DIAG_REMAINDER, s->pipe[0].clause->mbs->at,
               "the %u pipes have %lld of %lld microbatches together: %lld %s in none", s->npipe,
-              (long long)sum, (long long)all, (long long)(all - sum), all - sum == 1 ? "is" : "are");
-    diag_help(s->diag, "let the schedule require that %u divides %s, or give a pipe the rest", s->npipe,
-              span_text(s, s->pipe[0].clause->mbs->a->at));
+              (long long)sum, (long long)all, (long long)(all - sum),
+              all - sum == 1 ? "is" : "are");
+    diag_help(s->diag, "let the schedule require that %u divides %s, or give a pipe the rest",
+              s->npipe, span_text(s, s->pipe[0].clause->mbs->a->at));
   }
   return true;
 }
