@@ -7,9 +7,11 @@
 #   %cc_only the compiler alone, %generator CMake's generator
 #   %mpirun  starts so many processes: %mpirun 4 program (REQUIRES: mpi)
 #   %shared published schedules and profiles (REQUIRES: shared-data)
+#   %torch  a Python that has PyTorch (REQUIRES: torch): $PIPE_TORCH_PYTHON, else %python
 import os
 import pty
 import shutil
+import subprocess
 import lit.formats
 
 config.name = "pipe"
@@ -32,6 +34,9 @@ if os.path.isdir(shared):
 for program in "spin", "fish", "chromium":
     if shutil.which(program):
         config.available_features.add(program)
+torch = os.environ.get("PIPE_TORCH_PYTHON", config.python)
+if subprocess.run([torch, "-c", "import torch.distributed.pipelining"], capture_output=True, check=False).returncode == 0:
+    config.available_features.add("torch")
 try:  # a sandbox may have no /dev/pts
     for end in pty.openpty():
         os.close(end)
@@ -74,5 +79,6 @@ for name, value in [
     # Leaks are those of MPI; the rest is for Open MPI: as root, and with fewer cores than processes.
     ("mpirun", "env ASAN_OPTIONS=abort_on_error=1:detect_leaks=0 %s/test/tools/mpirun.sh %s" % (config.source, config.mpiexec)),
     ("shared", shared),
+    ("torch", torch),
 ]:
     config.substitutions.append(("%" + name + r"\b", value))
