@@ -121,6 +121,9 @@ bool find_ties(Ex *x);
 /* ---- costs.c ---- */
 bool set_costs(Ex *x);
 
+/* ---- side.c ---- */
+bool find_sides(Ex *x);
+
 /* ---- instance.c ---- */
 /* Gives the parameters of the schedule that is compiled the values of -D, or their defaults. */
 bool bind_top(Ex *x);

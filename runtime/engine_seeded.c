@@ -67,6 +67,10 @@ static void look_at(Seeded *s, uint32_t r) {
       put(s, r, PIPE_COPY);
   }
   const PipeInstr *c = comm_head(s, r);
+  if (c && c->op == PIPE_SIDE_COMM) {
+    put(s, r, PIPE_COMM);
+    return;
+  }
   if (c && pipe_is_sum(c->op)) {
     const PipeStage *stage = s->run->p->stage;
     const Coll *l = coll_of(s, r);
@@ -79,7 +83,8 @@ static void look_at(Seeded *s, uint32_t r) {
     return;
   }
   const PipeInstr *d = c ? comm_head(s, c->peer) : NULL;
-  if (d && !pipe_is_sum(d->op) && d->peer == r && is_send(c) != is_send(d))
+  if (d && !pipe_is_sum(d->op) && d->op != PIPE_SIDE_COMM && d->peer == r &&
+      is_send(c) != is_send(d))
     put(s, is_send(c) ? r : c->peer, PIPE_COMM);
 }
 
@@ -105,12 +110,16 @@ static PrStatus carry_out(Seeded *s, Ready e, uint32_t *n) {
   RankRun *k = &run->rank[e.rank];
   PrStatus st = PR_OK;
   if (e.on == PIPE_COPY) {
-    pr_copy(run, k, &k->copy[s->copy[e.rank]], s->step);
+    st = pr_copy(run, k, &k->copy[s->copy[e.rank]], s->step);
     s->copy[e.rank]++;
     *n = 1;
   } else if (e.on == PIPE_COMPUTE) {
     st = pr_compute(run, k, &k->compute[s->compute[e.rank]], s->step, n);
     s->compute[e.rank] += *n;
+  } else if (comm_head(s, e.rank)->op == PIPE_SIDE_COMM) {
+    st = pr_side(run, k, k->comm[s->comm[e.rank]].index, s->step);
+    s->comm[e.rank]++;
+    *n = 1;
   } else {
     const PipeInstr *c = comm_head(s, e.rank);
     uint32_t q = c->peer;
