@@ -47,16 +47,24 @@ static void doze(Mpi *m, uint64_t ns) {
 
 /* The COMM stream */
 
-static bool transfer(Mpi *m, const PipeInstr *c, int number) {
+static bool transfer(Mpi *m, const PipeInstr *c, int number, PrFaultKind fault) {
   PrRun *run = m->run;
   MPI_Request r = MPI_REQUEST_NULL;
   bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
   uint64_t bytes = pr_moved_bytes(run, c);
+  unsigned char *bit = fault == PR_CORRUPT && bytes ? m->k->slot[c->in] : NULL;
+  if (fault == PR_DROP)
+    return true;
+  if (bit)
+    *bit ^= 1;
   bool started = send ? mpi_start_send(m, MPI_OF_STREAM, number, m->k->slot[c->in], bytes, c->peer,
                                        &r)
                       : mpi_start_recv(m, MPI_OF_STREAM, number, m->k->slot[c->out], bytes, c->peer,
                                        &r);
-  return started && mpi_finish(m, &r, 1, true);
+  bool done = started && mpi_finish(m, &r, 1, true);
+  if (bit) /* what stays here is right */
+    *bit ^= 1;
+  return done;
 }
 
 /* Moves the gradients of a sum: those of other ranks to (`gather`) or from the rank of the first row. */
@@ -120,11 +128,17 @@ static bool comm_step(Mpi *m, uint64_t step) {
     const PipeInstr *c = &k->t->instr[at->index];
     if (!wait_for_streams(m, step * k->ncompute + c->wait, step * k->ncopy + c->wait_copy))
       return false;
-    k->comm_next = i;
-    PrSpan *span = k->span ? pr_span(m->run, k, step, at->index) : NULL;
+    PrFaultKind fault = pr_fault_at(m->run, k->id, at->index, step);
+    while (fault == PR_HANG && mpi_look_around(m))
+      mpi_back_off(m, UINT32_MAX);
+    if (fault == PR_HANG)
+      return false;
+    bool timed = k->span && c->op != PIPE_SIDE_COMM;
+    PrSpan *span = timed ? pr_span(m->run, k, step, at->index) : NULL;
     uint64_t start = span ? pr_now() - m->run->epoch_ns : 0;
-    if (pipe_is_sum(c->op) ? !sum(m, &m->run->coll[at->chan], at->index, step)
-                           : !transfer(m, c, m->number[i]))
+    if (c->op == PIPE_SIDE_COMM ? pr_side(m->run, k, at->index, step) != PR_OK
+        : pipe_is_sum(c->op)    ? !sum(m, &m->run->coll[at->chan], at->index, step)
+                                : !transfer(m, c, m->number[i], fault))
       return false;
     if (span)
       *span = (PrSpan){start, pr_now() - m->run->epoch_ns};
@@ -150,9 +164,9 @@ static bool meet(Mpi *m, uint64_t step) {
 void *mpi_communicator(void *arg) {
   Mpi *m = arg;
   PrRun *run = m->run;
-  uint64_t step = m->released;
   for (;;) {
     pthread_mutex_lock(&m->lock);
+    uint64_t step = m->met;
     bool quit = run->quit, rest = !quit && m->begun <= step;
     if (rest)
       doze(m, 20000000);
@@ -162,10 +176,10 @@ void *mpi_communicator(void *arg) {
     if (rest ? mpi_look_around(m)
              : comm_step(m, step) &&
                    ((run->free_running && step + 1 < run->target) || meet(m, step))) {
-      step += !rest;
       if (rest)
         continue;
       pthread_mutex_lock(&m->lock);
+      m->met = ++step;
       m->released = run->free_running && step < run->target ? m->released : step;
       pthread_cond_broadcast(&m->changed);
       pthread_mutex_unlock(&m->lock);
@@ -194,9 +208,8 @@ void *mpi_copier(void *arg) {
   Mpi *m = arg;
   PrRun *run = m->run;
   RankRun *k = m->k;
-  uint64_t done = atomic_load(&k->copy_done);
   for (;;) {
-    uint64_t step = done / k->ncopy;
+    uint64_t done = atomic_load(&k->copy_done), step = done / k->ncopy;
     const CopyAt *at = &k->copy[done % k->ncopy];
     const PipeInstr *c = &k->t->instr[at->index];
     pthread_mutex_lock(&m->lock);
@@ -207,8 +220,11 @@ void *mpi_copier(void *arg) {
     pthread_mutex_unlock(&m->lock);
     if (run->quit || pr_failed(run))
       return NULL;
+    if (pr_fault_at(run, k->id, at->index, step) == PR_HANG)
+      return NULL;
     if (c->peer == PIPE_NONE) {
-      pr_copy(run, k, at, step);
+      if (pr_copy(run, k, at, step))
+        return NULL;
     } else {
       uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
       if (!copy_one(m, c))

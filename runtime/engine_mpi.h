@@ -55,6 +55,7 @@ typedef struct Mpi {
   bool has_locks, has_communicator, has_copier;
   uint64_t begun;    /* steps that compute has begun */
   uint64_t released; /* steps that all ranks have finished */
+  uint64_t met;      /* steps that the communicator has */
   uint64_t limit_ns; /* of a step; 0: none */
   uint32_t nlocal;   /* processes on this host */
   uint32_t spin;     /* looks at a request before sleeping */

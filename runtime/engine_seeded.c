@@ -124,8 +124,8 @@ static PrStatus carry_out(Seeded *s, Ready e, uint32_t *n) {
     const PipeInstr *c = comm_head(s, e.rank);
     uint32_t q = c->peer;
     Chan *ch = &run->chan[k->comm[s->comm[e.rank]].chan];
-    ch->post[0] = (Post){c, e.rank, s->step};
-    ch->post[1] = (Post){comm_head(s, q), q, s->step};
+    ch->post[0] = (Post){c, e.rank, false, s->step};
+    ch->post[1] = (Post){comm_head(s, q), q, false, s->step};
     st = pr_transfer(run, ch);
     s->comm[e.rank]++;
     s->comm[q]++;

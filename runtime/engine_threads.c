@@ -153,14 +153,25 @@ static bool head_copied(RankRun *k) {
   return atomic_compare_exchange_strong(&k->comm_wait_copy, &need, 0);
 }
 
+/* Meets the fault of the head, if there is one. *lost: it is a SEND that never arrives. False: it never begins. */
+static bool meet_fault(PrRun *run, RankRun *k, bool *lost, bool *corrupt) {
+  switch (pr_fault_at(run, k->id, k->comm[k->comm_next].index, k->comm_step)) {
+  case PR_HANG: return false;
+  case PR_DROP: *lost = true; break;
+  case PR_CORRUPT: *corrupt = true; break;
+  default: break;
+  }
+  return true;
+}
+
 /* Posts the head, a SEND or RECV. Returns the channel if the other side is there, too: then the
  * caller owns both streams. NULL: k is at rest and may not be touched. */
-static Chan *post_head(PrRun *run, RankRun *k) {
+static Chan *post_head(PrRun *run, RankRun *k, bool corrupt) {
   const CommAt *at = &k->comm[k->comm_next];
   const PipeInstr *c = &k->t->instr[at->index];
   Chan *ch = &run->chan[at->chan];
   unsigned side = ch->src == k->id ? 0 : 1;
-  ch->post[side] = (Post){c, k->id, k->comm_step};
+  ch->post[side] = (Post){c, k->id, corrupt, k->comm_step};
   unsigned before = atomic_fetch_or_explicit(&ch->state, 1u << side, memory_order_acq_rel);
   return before ? ch : NULL;
 }
@@ -215,6 +226,14 @@ static void advance(PrRun *run, RankRun *k) {
     if (!head_ready(k) || !head_copied(k))
       continue;
     const CommAt *at = &k->comm[k->comm_next];
+    bool lost = false, corrupt = false;
+    if (run->fault.kind && !meet_fault(run, k, &lost, &corrupt))
+      continue;
+    if (lost) {
+      if (complete(run, k))
+        push(&todo, k);
+      continue;
+    }
     if (pipe_is_sum(k->t->instr[at->index].op)) {
       if (!meet(run, &run->coll[at->chan], k->comm_step, &todo))
         return;
@@ -227,7 +246,7 @@ static void advance(PrRun *run, RankRun *k) {
         push(&todo, k);
       continue;
     }
-    Chan *ch = post_head(run, k);
+    Chan *ch = post_head(run, k, corrupt);
     if (!ch)
       continue;
     if (pr_transfer(run, ch))
@@ -266,7 +285,7 @@ static void copy_step(PrRun *run, RankRun *k, uint64_t step) {
     atomic_store(&k->copy_needs[1], step * k->ncompute + c->wait);
     atomic_store(&k->copy_needs[2], step * k->ncomm + c->wait_copy);
     copier_wait(run, k);
-    if (pr_failed(run))
+    if (pr_fault_at(run, k->id, at->index, step) == PR_HANG || pr_failed(run))
       return;
     if (pr_copy(run, k, at, step))
       return;
@@ -283,12 +302,12 @@ static void copy_step(PrRun *run, RankRun *k, uint64_t step) {
 static void *copier_thread(void *arg) {
   RankRun *k = arg;
   PrRun *run = k->run;
-  uint64_t step = 0;
   for (;;) {
     lie_down(run, DONE - 1);
     sleep_once(&k->copy_sem);
     if (run->quit)
       return NULL;
+    uint64_t step = atomic_load(&k->copy_done) / k->ncopy;
     for (; !pr_failed(run) && step < run->target; step++)
       copy_step(run, k, step);
   }

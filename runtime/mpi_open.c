@@ -192,6 +192,8 @@ static PrStatus take_tags(Mpi *m) {
   bool typed = true;
   for (uint32_t i = 0; i < k->ncomm; i++) {
     const PipeInstr *c = &k->t->instr[k->comm[i].index];
+    if (c->op == PIPE_SIDE_COMM)
+      continue;
     if (pipe_is_sum(c->op)) {
       typed = typed && make_big_type(m, run->stage[c->stage].size.grad);
       continue;
@@ -341,6 +343,13 @@ static PrStatus mpi_open(PrRun *run) {
              : PR_OK;
 }
 
+static void mpi_rewind(PrRun *run, uint64_t step) {
+  Mpi *m = run->of_engine;
+  pthread_mutex_lock(&m->lock);
+  m->begun = m->released = m->met = step;
+  pthread_mutex_unlock(&m->lock);
+}
+
 static void mpi_wake(PrRun *run) {
   Mpi *m = run->of_engine;
   pthread_mutex_lock(&m->lock);
@@ -398,4 +407,5 @@ const PrEngine pr_mpi = {.name = "MPI",
                          .wake = mpi_wake,
                          .close = mpi_close,
                          .agree = mpi_agree,
-                         .share = mpi_share};
+                         .share = mpi_share,
+                         .rewind = mpi_rewind};

@@ -28,6 +28,7 @@ typedef enum PrStatus {
   PR_E_MISMATCH, /* a message arrived that is not the one the receiver expects */
   PR_E_DEADLINE, /* a step took longer than options.deadline_s */
   PR_E_IO,       /* a file could not be written */
+  PR_E_CHECKPOINT, /* a checkpoint is damaged, incomplete or of another model */
   PR_E_LOST      /* another process of the run has gone, or what connects them */
 } PrStatus;
 
@@ -90,6 +91,16 @@ typedef struct PrCall {
   uint64_t taken_bytes, given_bytes;
 } PrCall;
 
+/* A tensor that the model keeps from step to step: bytes at .. at + bytes - 1 of a stage's weights or
+ * optimizer state. */
+enum { PR_NAME = 64 };
+typedef enum PrTensorOf { PR_WEIGHT, PR_OPT } PrTensorOf;
+typedef struct PrTensor {
+  char name[PR_NAME]; /* the same in whatever stage it lies */
+  PrTensorOf of;
+  uint64_t at, bytes;
+} PrTensor;
+
 /* A model: callbacks that return 0, or any other number to fail the run (it is in the text). They
  * are called from the threads of the engine, at most one call per rank at a time, and never twice
  * at once for one row of the stage table; rows that are replicas run at the same time. `side` is called beside
@@ -121,6 +132,11 @@ typedef struct PrModel {
    * what is attached behind it waits for its return; what it does beside that is the model's affair. NULL if
    * the program has none. */
   int (*side)(void *self, const PrCall *c);
+  /* For checkpoints that may go on in another number of stages: tensor i of a stage; non-zero: there are
+   * only i. Together they are all bytes of `weight` and `opt`, and no two of the model have one name. NULL:
+   * a checkpoint goes on with as many stages as it was written with, on any ranks. */
+  int (*tensor)(void *self, uint32_t stage, uint32_t i, PrTensor *out);
+  const char *identity; /* one line that says what else a checkpoint must be of; NULL: "" */
 } PrModel;
 
 /* What carries a program out. An engine of processes runs one rank in each; every process then makes
@@ -162,7 +178,9 @@ double pr_loss(const PrRun *run);                     /* mean over microbatches,
 double pr_loss_mb(const PrRun *run, uint32_t mb);
 void *pr_weight(PrRun *run, uint32_t stage);          /* weights of a row of the stage table, between
                                                          pr_steps calls; row = stage without replicas.
-                                                         NULL: the row is of another process */
+                                                         NULL: the row is of another process, or the
+                                                         run has failed, perhaps in the middle of an
+                                                         update */
 
 /* Copies the weights of a row to `to`, whichever process has them: all of them call this alike. */
 PrStatus pr_copy_weight(PrRun *run, uint32_t stage, void *to);
@@ -170,6 +188,19 @@ uint32_t pr_rank(const PrRun *run);                   /* the rank of this proces
 int pr_leads(const PrRun *run);                       /* 1 in exactly one process: that may print */
 uint64_t pr_bytes(const PrRun *run, uint32_t rank);   /* what the engine allocated for the rank */
 uint64_t pr_host_bytes(const PrRun *run, uint32_t rank); /* and of it in host memory, not in pr_bytes */
+uint64_t pr_steps_done(const PrRun *run);             /* of the whole training, with those resumed from */
+
+/* Writes what the model needs to go on (weights, optimizer state, step) as a new folder in `dir`, which is made
+ * if it is not there; between pr_steps calls, in all processes alike. It counts once it is complete: what
+ * ends the run before that, whatever it is, leaves the one before. keep: how many to keep, 0: all. One
+ * run at a time writes to a `dir`. PR_E_IO, as of a full disk, leaves the run usable and no new checkpoint. */
+PrStatus pr_checkpoint(PrRun *run, const char *dir, uint32_t keep);
+
+/* Goes on from the latest checkpoint in `dir`, or from the one that `dir` is: after pr_open, before the first
+ * pr_steps, in all processes alike. The program may be another one, with other ranks, and where the model
+ * names its tensors with other stages. *step: steps done; 0: there is no checkpoint yet, and nothing has
+ * changed. One that is damaged, cut short or of another model is refused and fails the run. */
+PrStatus pr_resume(PrRun *run, const char *dir, uint64_t *step);
 const PipeProgram *pr_program(const PrRun *run);
 void pr_close(PrRun *run);                            /* NULL is fine */
 

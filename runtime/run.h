@@ -2,11 +2,14 @@
  * What the parts of the runtime share; not installed.
  *
  *   run.c             pr_open and pr_close, memory, one op, one transfer, errors
+ *   run_streams.c     streams, channels and sums of a table
  *   validate.c        is this table a program, and does this model fit it; with validate_stages.c, validate_streams.c
  *   engine_threads.c  one thread per rank
  *   engine_seeded.c   one thread, a seeded order: for tests
  *   engine_mpi.c      one process per rank; of a library of its own (pipe_mpi.h)
  *   stall.c           why no rank can go on
+ *   fault.c           faults on request
+ *   checkpoint*.c     writing and reading checkpoints
  *   trace.c           spans and what is measured from them
  *
  * Counts of completed instructions are absolute: they go on from step to step. Those of step n of a
@@ -48,6 +51,7 @@ typedef struct CommAt {
 typedef struct Post {
   const PipeInstr *c;
   uint32_t rank;
+  bool corrupt; /* one bit of the payload arrives changed: fault.c */
   uint64_t step;
 } Post;
 
@@ -134,6 +138,16 @@ typedef struct StageRun {
 
 enum { PR_TEXT = 1024 };
 
+/* fault.c: the fault that PIPE_FAULT asks for. */
+typedef enum PrFaultKind { PR_NO_FAULT, PR_CRASH, PR_HANG, PR_SLOW, PR_DROP, PR_CORRUPT } PrFaultKind;
+typedef enum PrFaultPoint { PR_AT_INSTRUCTION, PR_AT_SAVE, PR_AT_COMMIT } PrFaultPoint;
+typedef struct PrFault {
+  PrFaultKind kind;
+  PrFaultPoint point;
+  uint32_t rank, index, ms; /* index: of its list */
+  uint64_t step;
+} PrFault;
+
 /* The engines. All but `steps` may be NULL. */
 struct PrEngine {
   const char *name;
@@ -145,6 +159,7 @@ struct PrEngine {
   /* st, or the failure of another process; all return at once when the last has come. */
   PrStatus (*agree)(PrRun *run, PrStatus st);
   PrStatus (*share)(PrRun *run, uint32_t rank, void *data, uint64_t bytes); /* from rank to all */
+  void (*rewind)(PrRun *run, uint64_t step); /* no step has been run: the next one is `step` */
 };
 
 struct PrRun {
@@ -167,6 +182,12 @@ struct PrRun {
   double *loss[2];      /* [nsink * nmb], by unit; step n writes loss[n & 1] */
   void **act;           /* with slices: of StageRun.act */
   uint64_t loss_steps;  /* steps whose losses are complete */
+  PrFault fault;
+  uint64_t first_step;  /* that this run carries out: not 0 once it has resumed */
+  int ck_lock;          /* file that keeps other runs from the folder ck_dir; -1 */
+  char *ck_dir;         /* owned; NULL */
+  uint64_t ck_attempt;  /* of this run in that folder */
+  uint64_t ck_step;     /* of the last checkpoint; UINT64_MAX: none */
   uint64_t epoch_ns;    /* what spans count from */
   uint64_t trace_slots; /* of each ring */
   uint64_t view_end;    /* trace.c: step after the last in the views; 0 for none */
@@ -226,6 +247,12 @@ PrStatus pr_validate(PrRun *run);
 /* PR_OK if the events of a rank carry its waits (validate_streams.c), or PR_E_ARG with the text set. */
 PrStatus pr_check_events(PrRun *run, uint32_t rank);
 
+/* Splits each list into its streams and finds the channels; then, once memory has addresses, who takes part
+ * in the sums, and where stashes lie. PR_OK or PR_E_MEMORY. */
+PrStatus pr_take_streams(PrRun *run);
+PrStatus pr_take_sums(PrRun *run);
+PrStatus pr_take_stashes(PrRun *run);
+
 /* Carries out the instruction `at` of the COMPUTE stream; the first of an action and a model that takes
  * actions as a whole: all of them. *n: how many. */
 PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n);
@@ -255,6 +282,16 @@ PrStatus pr_init_rank(PrRun *run, RankRun *k);
 static inline PrSpan *pr_span(const PrRun *run, const RankRun *k, uint64_t step, uint32_t index) {
   return &k->span[step % run->trace_slots * k->t->ninstr + index];
 }
+
+/* Reads PIPE_FAULT; PR_E_ARG: it makes no sense for this program. */
+PrStatus pr_fault_read(PrRun *run);
+
+/* An instruction is about to begin: crash, hang and slow happen here, drop and corrupt are the caller's. */
+PrFaultKind pr_fault_meet(PrRun *run, uint32_t rank, uint32_t index, uint64_t step);
+static inline PrFaultKind pr_fault_at(PrRun *run, uint32_t rank, uint32_t index, uint64_t step) {
+  return run->fault.kind ? pr_fault_meet(run, rank, index, step) : PR_NO_FAULT;
+}
+void pr_fault_meet_point(PrRun *run, PrFaultPoint point);
 
 /* Whether rank r is carried out by this process. */
 static inline bool pr_is_here(const PrRun *run, uint32_t r) {

@@ -3,10 +3,11 @@
  * what tests of engines of processes start, kill and start again.
  *
  *   tiny_train SCHEDULE.pipe [-D NAME=VALUE]... [--steps N] [--engine threads|mpi] [--seed N]
- *              [--deadline SECONDS] [--stages N]
+ *              [--deadline SECONDS] [--stages N] [--checkpoint DIR] [--every N] [--keep N] [--resume]
  *
  * --stages: of the model, if not those of the schedule. Exit status: 1 the run failed, 2 usage. */
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,10 @@ typedef struct Asked {
   const char *file;
   Define define[8];
   uint32_t ndefine, nstage;
-  uint64_t steps;
+  uint64_t steps, every; /* of checkpoints */
+  uint32_t keep;
+  const char *checkpoint;
+  bool resume;
   PrOptions options;
 } Asked;
 
@@ -45,6 +49,12 @@ static bool read_option(Asked *a, char *name, char *value) {
     a->steps = strtoull(value, NULL, 10);
   } else if (!strcmp(name, "--stages")) {
     a->nstage = (uint32_t)strtoul(value, NULL, 10);
+  } else if (!strcmp(name, "--every")) {
+    a->every = strtoull(value, NULL, 10);
+  } else if (!strcmp(name, "--keep")) {
+    a->keep = (uint32_t)strtoul(value, NULL, 10);
+  } else if (!strcmp(name, "--checkpoint")) {
+    a->checkpoint = value;
   } else if (!strcmp(name, "--seed")) {
     a->options.seed = strtoull(value, NULL, 10);
   } else if (!strcmp(name, "--deadline")) {
@@ -91,8 +101,16 @@ static int train(const Asked *a, const PipeProgram *p) {
   o.on_step = on_step;
   o.arg = &run;
   PrStatus st = pr_open(&run, p, &model, &o);
-  if (!st)
-    st = pr_steps(run, a->steps);
+  uint64_t done = 0;
+  if (!st && a->resume)
+    st = pr_resume(run, a->checkpoint, &done);
+  while (!st && done < a->steps) {
+    uint64_t n = a->checkpoint && a->every < a->steps - done ? a->every : a->steps - done;
+    st = pr_steps(run, n);
+    if (!st && a->checkpoint)
+      st = pr_checkpoint(run, a->checkpoint, a->keep);
+    done += n;
+  }
   if (!st) {
     uint64_t h = mix_weights(run, &model);
     if (pr_leads(run))
@@ -107,10 +125,13 @@ static int train(const Asked *a, const PipeProgram *p) {
 }
 
 int main(int argc, char **argv) {
-  Asked a = {.steps = 8};
+  Asked a = {.steps = 8, .every = 1};
+  signal(SIGXFSZ, SIG_IGN); /* is an error like a full disk */
   for (int i = 1; i < argc; i++) {
     if (argv[i][0] != '-')
       a.file = argv[i];
+    else if (!strcmp(argv[i], "--resume"))
+      a.resume = true;
     else if (i + 1 == argc || !read_option(&a, argv[i], argv[i + 1]))
       return usage(argv[i]);
     else
