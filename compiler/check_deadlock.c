@@ -114,7 +114,9 @@ bool check_deadlock(Sched *s) {
                   .edge = g.edge,
                   .row = g.row,
                   .nmb = s->nmb,
-                  .side = s->side};
+                  .side = s->side,
+                  .group = s->group,
+                  .ngroup = s->ngroup};
   PipeSimOut out = {.compute_done = NEW_ARRAY(s->arena, uint32_t, s->nrank),
                     .comm_done = NEW_ARRAY(s->arena, uint32_t, s->nrank)};
   out.rank_begin = NEW_ARRAY(s->arena, uint64_t, s->nrank);

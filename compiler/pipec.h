@@ -57,6 +57,7 @@ typedef struct Copy {
   uint32_t at;      /* row of Sched.op before which it stands, one past the last of its rank at the end */
   uint32_t free_at; /* OFF (offload): its ACT slot is free for this op of the rank and later ones */
   uint32_t use;     /* SIDE_COPY: row of Sched.side_use */
+  uint32_t turn;    /* (offload) in its group */
   uint64_t plan;    /* (offload) when it starts on an idle network */
 } Copy;
 /* An update of a stage: the last op that adds to the gradients that it applies, and the U. */
@@ -180,6 +181,8 @@ typedef struct Sched {
   uint32_t *rank_copy0;  /* [nrank + 1] (offload) */
   uint32_t *at_off, *at_load; /* [nstage * nmb] copy + 1; 0 none; NULL while ncopy is 0 */
   const Clause **offload; uint32_t noffload; /* clauses that add to them (expand) */
+  uint32_t *group, ngroup; /* [nrank] 1 + group of ranks whose copies take turns, 0: none; NULL: there are
+                            no groups (expand) */
   const Clause **side_decl; uint32_t nside_decl; /* `side` clauses (expand) */
   uint32_t side_site0;   /* rows of site: of them */
   PipeSide *side; uint32_t nside; /* [nside_decl * nstage] */
@@ -205,6 +208,7 @@ typedef struct Sched {
   /* order */
   Timing ideal;          /* with the schedule's own costs */
   uint64_t *ideal_end;   /* [nop] when what each op made could leave then */
+  uint32_t *made;        /* [nop] of OrderRun, with groups */
   Xfer *xfer;            /* [nxfer] transfers between ranks, in the one global order */
   uint32_t nxfer;
 

@@ -259,7 +259,8 @@ static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage, uint
 /* A side op: its row, and its buffers. What it is attached to: verify_side.c. */
 static void verify_side(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
-  BUG_IF(in->keep >= p->nside || in->peer != NONE || in->act != NONE || in->gout != NONE);
+  BUG_IF(in->keep >= p->nside || in->peer != NONE || in->act != NONE);
+  BUG_IF(in->gout != NONE && v->stream != 2);
   const PipeSide *side = &p->side[in->keep];
   BUG_IF(side->op != in->op || side->stage != in->stage);
   BUG_IF(in->mb != NONE && !verify_runs(p, in->stage, in->mb));
@@ -507,7 +508,7 @@ static void verify_guest(Verify *v, const PipeInstr *in) {
 static void verify_copy(Verify *v, const PipeInstr *in) {
   const PipeStage *st = &v->p->stage[in->stage];
   BUG_IF(in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb);
-  BUG_IF(in->gout != NONE || in->in != NONE || in->out != NONE);
+  BUG_IF(in->in != NONE || in->out != NONE);
   Cell *c = &v->cell[cell_at(v->p->nmb, in->stage, in->mb)];
   if (in->peer != NONE)
     verify_guest(v, in);
@@ -719,6 +720,7 @@ typedef struct Stream {
 } Stream;
 typedef struct Player {
   Stream on[3];
+  uint32_t *turn; /* the next one of its group, NULL: it is in none */
 } Player;
 
 static void step(const PipeRank *k, Stream *t, int stream) {
@@ -762,6 +764,11 @@ static void play_rank(const PipeRank *k, Player *me) {
       const Stream *other = &me->on[x ? 0 : 1], *third = &me->on[x ? 1 : 2];
       while (me->on[x].next < k->ninstr && k->instr[me->on[x].next].wait <= other->done &&
              k->instr[me->on[x].next].wait_copy <= third->done) {
+        if (x && me->turn && k->instr[me->on[x].next].gout != *me->turn)
+          break;
+        BUG_IF(x && (k->instr[me->on[x].next].gout != NONE) != (me->turn != NULL));
+        if (x && me->turn)
+          ++*me->turn;
         step(k, &me->on[x], x);
         moved = true;
       }
@@ -774,7 +781,10 @@ static void verify_play(const Verify *v, Arena *a) {
   Player *player = NEW_ARRAY(a, Player, p->nrank);
   uint32_t *todo = NEW_ARRAY(a, uint32_t, p->nrank), ntodo = 0;
   uint8_t *queued = NEW_ARRAY(a, uint8_t, p->nrank);
+  uint32_t *turn = NEW_ARRAY(a, uint32_t, p->ngroup);
   for (uint32_t r = 0; r < p->nrank; r++) {
+    BUG_IF(p->rank[r].group > p->ngroup);
+    player[r].turn = p->rank[r].group ? &turn[p->rank[r].group - 1] : NULL;
     for (int x = 0; x < 3; x++) {
       player[r].on[x].next = NONE;
       step(&p->rank[r], &player[r].on[x], x);
@@ -788,7 +798,13 @@ static void verify_play(const Verify *v, Arena *a) {
     Player *me = &player[r];
     queued[r] = 0;
     for (;;) {
+      uint32_t before = me->turn ? *me->turn : 0;
       play_rank(k, me);
+      for (uint32_t q = 0; me->turn && *me->turn != before && q < p->nrank; q++)
+        if (player[q].turn == me->turn && q != r && !queued[q]) {
+          queued[q] = 1;
+          todo[ntodo++] = q;
+        }
       const PipeInstr *mine = ready(p, player, r);
       if (mine && mine->op == PIPE_SIDE_COMM) {
         step(k, &me->on[1], 1);

@@ -144,6 +144,7 @@ typedef enum ClauseKind {
   CL_SEND,    /* send name: when the outputs of an action may leave */
   CL_TUNE,    /* tune [var in range] [tries tries] by value */
   CL_OFFLOAD, /* offload [var, mb_var [-> place]] [when] [lead] */
+  CL_EXCLUSIVE, /* exclusive var -> to */
   CL_SIDE,    /* side name(var [, mb_var]) ... [when] [{ entries }] */
   CL_LET, CL_FN
 } ClauseKind;

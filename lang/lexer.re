@@ -243,6 +243,7 @@ again:
   "offload"            { TOKEN(OFFLOAD); }
   "lead"               { TOKEN(LEAD); }
   "side"               { TOKEN(SIDE); }
+  "exclusive"          { TOKEN(EXCLUSIVE); }
 
   "weights" | "stash" | "comm" | "finally"
   | "group" | "recv" | "wait" {

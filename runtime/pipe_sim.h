@@ -34,6 +34,8 @@ typedef struct PipeSimIn {
   const uint32_t *row;
   uint32_t nmb;
   const PipeSide *side;      /* of PipeProgram */
+  const uint32_t *group;     /* [nrank] of PipeRank, or NULL: there are none */
+  uint32_t ngroup;
 } PipeSimIn;
 
 /* Every array is the caller's, any of start/end/order may be NULL. Position i of rank r's stream
