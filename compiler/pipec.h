@@ -194,6 +194,8 @@ typedef struct Sched {
   Peak *peak;            /* [nrank] */
   PipeProgram *prog;     /* the result; its tables are what emit prints */
 
+  Timing bound;          /* (fill_bound) no order at these places and costs, with these stashes, is shorter */
+
   /* check_user */
   uint64_t *sent_bytes, *sent; /* [nrank + 1] of each rank in a step, then of all; NULL: not counted yet */
   struct Played *played; /* sets of uniform costs already played */
@@ -405,6 +407,9 @@ bool quantity(Sched *s, const Expr *call, int64_t *value); /* a builtin of `chec
 /* ---- all_m.c: with opt->for_all, requires check_user. Proves that the orders agree with the data for
  * every value of that parameter, or says why that is not decided; ensures all_m ---- */
 bool check_all_m(Sched *s);
+
+/* ---- bound.c: requires slots; ensures bound ---- */
+void fill_bound(Sched *s);
 
 /* ---- emit_*.c: require prog; write to f ---- */
 void emit_c(Sched *s, FILE *f);
