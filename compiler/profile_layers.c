@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Profiles of layers as PipeDream and DAPPLE write them (lang/spec.md 6): a line for each layer and one for each
+ * Profiles of layers as planners write them (lang/spec.md 6): a line for each layer and one for each
  * edge between two, in any order,
  *
  *   node4 -- Conv2d(3, 64) -- forward_compute_time=1.5, backward_compute_time=2.25, activation_size=64.0, parameter_size=16.0
