@@ -242,9 +242,11 @@ again:
   "by"                 { TOKEN(BY); }
   "offload"            { TOKEN(OFFLOAD); }
   "lead"               { TOKEN(LEAD); }
+  "side"               { TOKEN(SIDE); }
+  "exclusive"          { TOKEN(EXCLUSIVE); }
 
   "weights" | "stash" | "comm" | "finally"
-  | "side" | "group" | "recv" | "wait" {
+  | "group" | "recv" | "wait" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(RESERVED);
   }
