@@ -274,7 +274,7 @@ static void find_steady(Sched *s, const Walk *w, Critical *c) {
     for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
       const PipeInstr *in = &p->rank[r].instr[i];
       uint32_t m = in->mb / s->slices;
-      if (on(in) != PIPE_COMPUTE || in->op == PIPE_U)
+      if (in->op > PIPE_W) /* F B I W have a microbatch */
         continue;
       begun[m] = w->start[r][i] < begun[m] ? w->start[r][i] : begun[m];
       done[m] = w->end[r][i] > done[m] ? w->end[r][i] : done[m];
