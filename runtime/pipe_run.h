@@ -29,7 +29,8 @@ typedef enum PrStatus {
   PR_E_DEADLINE, /* a step took longer than options.deadline_s */
   PR_E_IO,       /* a file could not be written */
   PR_E_CHECKPOINT, /* a checkpoint is damaged, incomplete or of another model */
-  PR_E_LOST      /* another process of the run has gone, or what connects them */
+  PR_E_LOST,     /* another process of the run has gone, or what connects them */
+  PR_E_DEVICE    /* the device, or what connects devices, refused something; the text says what */
 } PrStatus;
 
 /* Bytes of one stage. act: what F keeps for B (or I and W). gout: what I keeps for W. boundary: the
@@ -83,6 +84,12 @@ typedef struct PrCall {
   uint32_t nx, ny;
   const void *const *xs, *const *dys; /* [nx], [ny]; NULL where x, dy are of no use */
   void *const *ys, *const *dxs;       /* [ny], [nx] */
+  /* On a device (pipe_cuda.h) all tensors, `work` and `loss` are in its memory, and the callback puts its
+   * work on this stream, in order, and returns without waiting for it; NULL: the callback does the work. The
+   * arrays above are the host's and stay as they are. step_at: device memory with the number of the step at
+   * the time of the work, which may be another one than `step` if the step is replayed from a graph. */
+  void *stream;
+  const uint64_t *step_at;
   /* SIDE, in any stream: its name; the buffer that it takes, at the same place in every step and its own until
    * it is given back, and that which it gives back; NULL: none. mb is PIPE_NONE if it is of no
    * microbatch. There are weight, grad and opt, too. */

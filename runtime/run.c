@@ -77,8 +77,7 @@ static void *const *tensors(const RankRun *k, uint32_t at, uint32_t n) {
 
 /* Instructions */
 
-/* What the callback of one op gets. lost: where R puts its loss. */
-static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, double *lost) {
+PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, double *lost) {
   const PipeInstr *c = &k->t->instr[at->index];
   const StageRun *s = &run->stage[c->stage];
   const PipeStage *g = &run->p->stage[c->stage];
@@ -136,12 +135,8 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
     a.xs = (const void *const *)ins;
     a.ys = outs;
     a.weight = s->weight;
-    if (s->sink != PIPE_NONE) {
+    if (s->sink != PIPE_NONE)
       a.loss = &run->loss[step & 1][(size_t)s->sink * run->p->nmb + c->mb];
-      *a.loss = 0;
-    }
-    if (c->keep != PIPE_NONE && in)
-      memcpy(k->slot[c->keep], in, pr_class_bytes(run, c->stage, PIPE_KEEP, 0));
     break;
   case PIPE_R:
     a.xs = g->nin ? (const void *const *)&k->slot[c->keep] : NULL;
@@ -178,7 +173,7 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
   return a;
 }
 
-static int call_model(const PrModel *m, const PrCall *a, uint32_t n) {
+int pr_call_model(const PrModel *m, const PrCall *a, uint32_t n) {
   if (n > 1)
     return m->overlap(m->self, a, n);
   switch (a->op) {
@@ -202,8 +197,14 @@ static PrStatus model_failed(PrRun *run, const RankRun *k, const PipeInstr *c, u
 PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n) {
   const PipeInstr *c = &k->t->instr[at->index];
   *n = run->m.overlap && c->group > 0 ? c->group + 1u : 1;
-  for (uint32_t i = 0; i < *n; i++)
-    k->call[i] = call_of(run, k, &at[i], step, &k->lost[i]);
+  for (uint32_t i = 0; i < *n; i++) {
+    PrCall *a = &k->call[i];
+    *a = pr_call_of(run, k, &at[i], step, &k->lost[i]);
+    if (a->op == PIPE_F && a->loss)
+      *a->loss = 0;
+    if (a->op == PIPE_F && c[i].keep != PIPE_NONE && a->x)
+      memcpy(k->slot[c[i].keep], a->x, pr_class_bytes(run, c[i].stage, PIPE_KEEP, 0));
+  }
   PrFaultKind fault = PR_NO_FAULT;
   uint32_t hit = 0; /* which of the ops it meets */
   for (uint32_t i = 0; !fault && i < *n; i++)
@@ -211,7 +212,7 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
   if (fault == PR_HANG && pr_failed(run))
     return (PrStatus)atomic_load(&run->status);
   uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
-  int code = call_model(&run->m, k->call, *n);
+  int code = pr_call_model(&run->m, k->call, *n);
   uint64_t took = k->span ? pr_now() - run->epoch_ns - start : 0;
   for (uint32_t i = 0; k->span && i < *n; i++) /* side by side */
     *pr_span(run, k, step, at[i].index) = (PrSpan){start + took * i / *n,
@@ -225,7 +226,7 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
 
 PrStatus pr_side(PrRun *run, RankRun *k, uint32_t index, uint64_t step) {
   const ComputeAt at = {.index = index};
-  PrCall a = call_of(run, k, &at, step, NULL);
+  PrCall a = pr_call_of(run, k, &at, step, NULL);
   uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
   int code = run->m.side(run->m.self, &a);
   if (k->span)
@@ -369,6 +370,17 @@ static bool lay_out(PrRun *run, RankRun *k, char *at, uint64_t *total) {
   return true;
 }
 
+static void *take(PrRun *run, uint64_t bytes, bool host) {
+  return run->engine->take ? run->engine->take(run, bytes, host) : aligned_alloc(PR_LINE, bytes);
+}
+
+static void give(PrRun *run, void *p, bool host) {
+  if (p && run->engine->take)
+    run->engine->give(run, p, host);
+  else
+    free(p);
+}
+
 static PrStatus take_memory(PrRun *run, RankRun *k) {
   const PipeRank *t = k->t;
   if (!lay_out(run, k, NULL, &k->bytes) || !lay_out_slots(run, k, NULL, true, &k->host_bytes))
@@ -395,11 +407,11 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
   k->slot = calloc((size_t)t->nslot + 1, sizeof *k->slot);
   k->slot_bytes = calloc((size_t)t->nslot + 1, sizeof *k->slot_bytes);
   /* A line more than needed: a buffer of no bytes at the end has an address, too. */
-  k->block = aligned_alloc(PR_LINE, k->bytes + PR_LINE);
+  k->block = take(run, k->bytes + PR_LINE, false);
   k->listed = calloc((size_t)t->nlist + 1, sizeof *k->listed);
   bool ok = k->slot && k->slot_bytes && k->listed && k->block && k->call && k->lost;
   if (k->ncopy > 0) {
-    k->host = aligned_alloc(PR_LINE, k->host_bytes + PR_LINE);
+    k->host = take(run, k->host_bytes + PR_LINE, true);
     ok = ok && k->host;
   }
   if (!ok)
@@ -414,8 +426,9 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
 }
 
 PrStatus pr_init_rank(PrRun *run, RankRun *k) {
-  memset(k->block, 0, k->bytes + PR_LINE);
-  if (k->host)
+  if (!run->engine->take)
+    memset(k->block, 0, k->bytes + PR_LINE);
+  if (k->host && !run->engine->take)
     memset(k->host, 0, k->host_bytes + PR_LINE);
   for (uint32_t i = 0; i < k->nstage; i++) {
     uint32_t s = k->stage[i];
@@ -481,6 +494,9 @@ static PrStatus open_here(PrRun *run) {
                          p->name, p->params, p->nrank, p->nrank)
                : pr_fail(run, PR_E_ARG, "program: %s %s has %u rank%s, but %u processes run it",
                          p->name, p->params, p->nrank, p->nrank == 1 ? "" : "s", run->nprocess);
+  if (run->here != PIPE_NONE && p->ngroup > 0)
+    return pr_fail(run, PR_E_ARG,
+                   "program: COPY streams of several ranks take turns, which takes one process");
   if ((st = pr_fault_read(run)))
     return st;
   run->trace_slots = (uint64_t)o->trace_steps +
@@ -600,8 +616,12 @@ PrStatus pr_copy_weight(PrRun *run, uint32_t stage, void *to) {
   if (st || !run->stage || stage >= run->p->nstage)
     return st ? st : PR_E_ARG;
   uint64_t bytes = run->stage[stage].size.weight;
-  if (run->stage[stage].weight)
+  if (run->stage[stage].weight && run->engine->take)
+    st = run->engine->fetch(run, to, run->stage[stage].weight, bytes);
+  else if (run->stage[stage].weight)
     memcpy(to, run->stage[stage].weight, bytes);
+  if (st)
+    return st;
   return run->engine->share ? run->engine->share(run, run->p->stage[stage].rank, to, bytes) : PR_OK;
 }
 
@@ -631,13 +651,13 @@ void pr_close(PrRun *run) {
     free(k->compute);
     free(k->comm);
     free(k->copy);
-    free(k->host);
+    give(run, k->host, true);
     free(k->slot);
     free(k->slot_bytes);
     free(k->listed);
     free(k->call);
     free(k->lost);
-    free(k->block);
+    give(run, k->block, false);
     free(k->span);
     free(k->view);
   }

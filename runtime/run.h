@@ -168,6 +168,11 @@ struct PrEngine {
   /* st, or the failure of another process; all return at once when the last has come. */
   PrStatus (*agree)(PrRun *run, PrStatus st);
   PrStatus (*share)(PrRun *run, uint32_t rank, void *data, uint64_t bytes); /* from rank to all */
+  /* The memory of tensors, all zero: that of the ranks' device, or of the host where a device reaches it.
+   * take is NULL: the process's own, of which nothing below is asked. */
+  void *(*take)(PrRun *run, uint64_t bytes, bool host);
+  void (*give)(PrRun *run, void *p, bool host);
+  PrStatus (*fetch)(PrRun *run, void *to, const void *from, uint64_t bytes); /* to memory of the process */
   void (*rewind)(PrRun *run, uint64_t step); /* no step has been run: the next one is `step` */
 };
 
@@ -258,6 +263,10 @@ PrStatus pr_validate(PrRun *run);
 /* PR_OK if the events of a rank carry its waits (validate_streams.c), or PR_E_ARG with the text set. */
 PrStatus pr_check_events(PrRun *run, uint32_t rank);
 
+/* What the callback of one op gets; touches no tensor. lost: where R puts its loss. */
+PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, double *lost);
+/* Calls the model for one op, or an action of n > 1. */
+int pr_call_model(const PrModel *m, const PrCall *a, uint32_t n);
 /* Splits each list into its streams and finds the channels; then, once memory has addresses, who takes part
  * in the sums, and where stashes lie. PR_OK or PR_E_MEMORY. */
 PrStatus pr_take_streams(PrRun *run);
