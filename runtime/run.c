@@ -97,6 +97,7 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
               .rate = 1,
               .version = w && w->version != PIPE_NONE ? w->version : 0,
               .applied = at->applied,
+              .updates = step * s->nupdate + at->updates,
               .nx = g->nin,
               .ny = g->nout};
   bool forward = c->op == PIPE_F;
@@ -570,7 +571,9 @@ static PrStatus take_streams(PrRun *run) {
         k->copy[k->ncopy++] = (CopyAt){i};
       } else {
         bool grad = c->op == PIPE_B || c->op == PIPE_W;
-        k->compute[k->ncompute++] = (ComputeAt){i, grad && !graded[c->stage], 0};
+        k->compute[k->ncompute++] = (ComputeAt){i, grad && !graded[c->stage], 0,
+                                                run->stage[c->stage].nupdate};
+        run->stage[c->stage].nupdate += c->op == PIPE_U;
         graded[c->stage] = c->op != PIPE_U && (graded[c->stage] || grad);
       }
     }
