@@ -176,6 +176,8 @@ static void explain_unknown(Resolver *r, Name name, Span at, const char *wanted)
   }
   if (op && hint_op(s, name))
     return;
+  if (value && r->clause && r->clause->kind == CL_WEIGHTS && hint_weights(s, r->clause, name))
+    return;
   const char *text = habit(name, strlen(name), op ? HABIT_OP : HABIT_VALUE);
   if (text)
     diag_help(s->diag, "%s", text);
@@ -694,14 +696,21 @@ static bool weight_op(Resolver *r, WeightLine *l) {
   for (int k = 0; k < PIPE_NOPS; k++)
     op = l->op == r->op_name[k] ? k : op;
   l->kind = (int8_t)op;
+  if (op == PIPE_F && l->word == WW_READS && l->source == WS_FORWARD) {
+    diag_error(d, DIAG_CLAUSE, l->source_at,
+               "a forward reads the newest version, or one by its number");
+    diag_help(d, "write 'F reads newest', or 'F reads e'; 'B reads F' is what F has read");
+    return false;
+  }
   if (l->word == WW_READS ? op == PIPE_F || op == PIPE_B || op == PIPE_I || op == PIPE_R
                           : op == PIPE_U)
     return true;
   diag_error(d, DIAG_CLAUSE, l->op_at, "'%s %s' is no line of 'weights'", l->op, word[l->word]);
-  diag_help(d, l->word != WW_READS ? "only an update, U, %s something"
-               : op == PIPE_W ? "W reads no weights: its stash and what I has left are enough%.0s"
-               : op == PIPE_U ? "U reads the newest version always, and makes the next one%.0s"
-                              : "F, B, I and R read weights%.0s",
+  diag_help(d,
+            l->word != WW_READS ? "only an update, U, %s something"
+            : op == PIPE_W      ? "W reads no weights: its stash and what I has left are enough%.0s"
+            : op == PIPE_U      ? "U reads the newest version always, and makes the next one%.0s"
+                                : "F, B, I and R read weights%.0s",
             word[l->word]);
   return false;
 }
@@ -715,11 +724,13 @@ static void resolve_weights(Resolver *r, Clause *c) {
     resolve_expr(r, l->value);
     resolve_expr(r, l->when);
     if (l->word == WW_VERSIONS && c->mb_var && hint_mentions(l->value, c->mb_var))
-      diag_error(d, DIAG_CLAUSE, l->value->at,
-                 "a stage has the same number of versions for all microbatches: '%s' cannot stand here",
-                 c->mb_var);
+      diag_error(
+          d, DIAG_CLAUSE, l->value->at,
+          "a stage has the same number of versions for all microbatches: '%s' cannot stand here",
+          c->mb_var);
     if (l->formula || l->word == WW_STATE)
-      diag_error(d, DIAG_RESERVED, l->at, "formulas are reserved for a later version of the language");
+      diag_error(d, DIAG_RESERVED, l->at,
+                 "formulas are reserved for a later version of the language");
   }
 }
 

@@ -608,18 +608,20 @@ int main(int argc, char **argv) {
     printf("%s: %d runs against the sequential one\n", c->name, cases - before);
   }
   static const Updates updates[] = {
-      {{"pipedream_2bw", 1, false, 0}, NULL, "G"},
+      {{"async_1f1b", 1, false, 0}, NULL, "N"},
       {{"pipemare", 1, false, 0}, NULL, "N"},
       {{"U in loops", 1, false, 0}, LOOPS, "G"},
   };
   for (size_t k = 0; k < sizeof updates / sizeof *updates; k++) {
     before = cases;
+    extra = (Define){.name = k == 1 ? "flow" : NULL}; /* ops take turns */
     for (uint32_t P = 1; P <= 5; P++)
       for (uint32_t M = 1; M <= 13; M += 3)
         for (uint32_t every = 1; every <= 5; every += 2)
           one_case(dir, &updates[k].c, P, M, every, M % 2 && !updates[k].text, &updates[k]);
     printf("%s: %d runs against lists of stages\n", updates[k].c.name, cases - before);
   }
+  extra = (Define){.name = NULL};
   static const Updates rounds = {{"U of replicas", 1, false, 0}, ROUNDS, NULL};
   before = cases;
   for (uint32_t P = 2; P <= 6; P += 2)
