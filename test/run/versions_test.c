@@ -13,8 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layer.h"
-#include "pipe_run.h"
+#include "layer_model.h"
 #include "pipec.h"
 
 enum { STEPS = 3 };
@@ -41,16 +40,6 @@ typedef struct Result {
   double *loss;  /* [STEPS * M] */
   float *weight; /* [P * NW] */
 } Result;
-
-static void init_weight(uint32_t stage, float *w) {
-  for (int i = 0; i < NW; i++)
-    w[i] = 0.4f * noise(1, stage, (uint64_t)i);
-}
-
-static void input(uint64_t step, uint32_t mb, float *x) {
-  for (int i = 0; i < N; i++)
-    x[i] = noise(2, step * 1000003 + mb, (uint64_t)i);
-}
 
 static bool breaks;
 
@@ -110,10 +99,6 @@ static Result definition(const Rule *r) {
 
 /* ---- the model, which checks what it is told ---- */
 
-typedef struct Act {
-  float x[N], y[N], dy[N];
-} Act; /* dy: of the loss, on the last stage */
-
 typedef struct Told {
   const Rule *rule;
   const Result *want;
@@ -121,14 +106,7 @@ typedef struct Told {
 } Told;
 
 static PrSizes sizes(void *self, uint32_t stage) {
-  const Told *t = self;
-  return (PrSizes){.act = sizeof(Act),
-                   .gout = N * sizeof(float),
-                   .boundary = stage + 1 < t->rule->P ? N * sizeof(float) : 0,
-                   .weight = NW * sizeof(float),
-                   .grad = NW * sizeof(float),
-                   .opt = NW * sizeof(float),
-                   .work = N * sizeof(float)};
+  return model_sizes(((Told *)self)->rule->P, stage);
 }
 
 static int init(void *self, uint32_t stage, void *weight, void *opt) {
@@ -140,6 +118,7 @@ static int init(void *self, uint32_t stage, void *weight, void *opt) {
 static void tell(Told *t, const PrCall *c) {
   const Rule *r = t->rule;
   bool forward = c->op == PIPE_F || !r->backward;
+  t->wrong += c->op == PIPE_W && c->weight != NULL;
   if (c->op != PIPE_U && c->op != PIPE_W)
     t->wrong += c->version !=
                 (uint32_t)(forward ? r->forward : r->backward)(r, (int)c->stage, (int)c->mb);
@@ -153,43 +132,13 @@ static void tell(Told *t, const PrCall *c) {
   }
 }
 
-static int forward(void *self, const PrCall *c) {
-  Act *a = c->act;
-  tell(self, c);
-  if (c->stage == 0)
-    input(c->step, c->mb, a->x);
-  else
-    memcpy(a->x, c->x, sizeof a->x);
-  layer(a->x, c->weight, a->y);
-  if (c->stage + 1 == c->nstage)
-    *c->loss = loss_of(a->y, c->nmb, a->dy);
-  else
-    memcpy(c->y, a->y, sizeof a->y);
-  return 0;
-}
-
-static const float *output_gradient(const PrCall *c) {
-  return c->stage + 1 == c->nstage ? ((Act *)c->act)->dy : c->dy;
-}
-
+static int forward(void *self, const PrCall *c) { return tell(self, c), model_forward(c); }
+static int backward(void *self, const PrCall *c) { return tell(self, c), model_backward(c); }
 static int backward_input(void *self, const PrCall *c) {
-  tell(self, c);
-  layer_input(output_gradient(c), ((Act *)c->act)->y, c->weight, c->gout, c->dx);
-  return 0;
+  return tell(self, c), model_backward_input(c);
 }
-
 static int backward_weight(void *self, const PrCall *c) {
-  tell(self, c);
-  ((Told *)self)->wrong += c->weight != NULL;
-  layer_weight(((Act *)c->act)->x, c->gout, c->grad);
-  return 0;
-}
-
-static int backward(void *self, const PrCall *c) {
-  tell(self, c);
-  layer_input(output_gradient(c), ((Act *)c->act)->y, c->weight, c->work, c->dx);
-  layer_weight(((Act *)c->act)->x, c->work, c->grad);
-  return 0;
+  return tell(self, c), model_backward_weight(c);
 }
 
 static int apply(void *self, const PrCall *c) {
@@ -198,21 +147,23 @@ static int apply(void *self, const PrCall *c) {
   return 0;
 }
 
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
-  (void)self, (void)stage;
-  float *sum = grad[0];
-  for (uint32_t k = 1; k < n; k++)
-    for (int i = 0; i < NW; i++)
-      sum[i] += ((float *)grad[k])[i];
-  for (uint32_t k = 1; k < n; k++)
-    memcpy(grad[k], sum, NW * sizeof(float));
-  return 0;
-}
-
 static void on_loss(void *arg, uint64_t step, uint32_t mb, double loss) {
   Told *t = arg;
   t->wrong += memcmp(&loss, &t->want->loss[step * t->rule->M + mb], sizeof loss) != 0;
   t->losses++;
+}
+
+static PrModel model_of(Told *t) {
+  return (PrModel){.self = t,
+                   .nstage = t->rule->P,
+                   .sizes = sizes,
+                   .init = init,
+                   .forward = forward,
+                   .backward = backward,
+                   .backward_input = backward_input,
+                   .backward_weight = backward_weight,
+                   .update = apply,
+                   .reduce = model_reduce};
 }
 
 /* ---- cases ---- */
@@ -228,16 +179,7 @@ static int cases, differ,
 static void run_one(const PipeProgram *p, const Rule *rule, const Result *want, PrOptions o,
                     const char *engine) {
   Told t = {.rule = rule, .want = want};
-  PrModel m = {.self = &t,
-               .nstage = rule->P,
-               .sizes = sizes,
-               .init = init,
-               .forward = forward,
-               .backward = backward,
-               .backward_input = backward_input,
-               .backward_weight = backward_weight,
-               .update = apply,
-               .reduce = reduce};
+  PrModel m = model_of(&t);
   PrRun *run = NULL;
   const char *why = "";
   cases++;
@@ -282,27 +224,6 @@ static void write_file(const char *path, const char *text) {
   fclose(f);
 }
 
-static void write_profile(const Rule *rule) {
-  FILE *f = fopen(scratch, "w");
-  Told t = {.rule = rule};
-  if (!f) {
-    perror(scratch);
-    exit(1);
-  }
-  fprintf(f, "{\"pipe_profile\": 1, \"stages\": [");
-  for (uint32_t s = 0; s < rule->P; s++) {
-    PrSizes z = sizes(&t, s);
-    fprintf(
-        f,
-        "%s{\"act\": %d, \"gout\": %d, \"boundary\": %d, \"weight\": %d, \"grad\": %d, \"opt\": %d, "
-        "\"work\": %d}",
-        s ? ", " : "", (int)z.act, (int)z.gout, (int)z.boundary, (int)z.weight, (int)z.grad,
-        (int)z.opt, (int)z.work);
-  }
-  fprintf(f, "]}\n");
-  fclose(f);
-}
-
 /* name: of the library, or with a text of its own. define: its parameters. */
 static void one_case(const char *name, const char *text, Define *define, uint32_t ndefine,
                      const Rule *rule, bool sized) {
@@ -322,7 +243,7 @@ static void one_case(const char *name, const char *text, Define *define, uint32_
     write_file(opt.input, text);
   }
   if (sized) {
-    write_profile(rule);
+    write_profile(scratch, rule->P);
     opt.profile = scratch;
   }
   if (!compile_only(&s)) {
@@ -429,13 +350,7 @@ static const char *const own[][2] = {
 /* Opens p, which is not what it should be, and tells the error; 1 if there is none. */
 static int refused(const PipeProgram *p, const Rule *rule, const char *what) {
   Told t = {.rule = rule};
-  PrModel m = {.self = &t,
-               .nstage = rule->P,
-               .sizes = sizes,
-               .init = init,
-               .forward = forward,
-               .backward = backward,
-               .update = apply};
+  PrModel m = model_of(&t);
   PrRun *run = NULL;
   int accepted = pr_open(&run, p, &m, &(PrOptions){.seed = 1}) == PR_OK;
   if (what)
