@@ -159,7 +159,7 @@ static void csv(Compare *c, FILE *f) {
     quoted(f, w->name), fputc(',', f);
     quoted(f, w->params);
     if (w->refused) {
-      fprintf(f, ",%s,,,,,,,,,,,,\n", w->refused);
+      fprintf(f, ",%s,,,,,,,,,,,,,\n", w->refused);
       continue;
     }
     fprintf(f, ",,%d,%" PRIu64 ",%" PRIu64 ",%.6f,%.4f,%.4f,", w->front, w->makespan, w->span,
