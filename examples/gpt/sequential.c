@@ -150,7 +150,8 @@ int seq_slice(Seq *s, PipeOp op, uint32_t stage, uint64_t step, uint32_t mb, uin
     c.act = t->acts[slice], c.gout = t->gout;
   } else if (op == PIPE_U) {
     run = m->update;
-    c.weight = t->weight, c.opt = t->opt;
+    c.weight = t->weight, c.newest = t->weight, c.opt = t->opt;
+    c.rate = 1, c.updates = c.step;
   }
   if (op == PIPE_B || op == PIPE_W) {
     c.first_grad = !t->used;
