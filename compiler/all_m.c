@@ -575,6 +575,10 @@ bool check_all_m(Sched *s) {
     not_decided(s, s->site[s->copy[0].site], "it copies stashes to other memory");
     return true;
   }
+  if (s->nside_decl) {
+    not_decided(s, s->side_decl[0]->at, "it has side operations");
+    return true;
+  }
   for (uint32_t i = 0; i < s->nwline; i++)
     if (s->wline[i]->value) { /* `versions`, or a read by number */
       not_decided(s, s->wline[i]->at,

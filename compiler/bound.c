@@ -32,6 +32,7 @@
 typedef struct Cost {           /* of a row */
   uint64_t f, d, b;             /* in chains */
   uint64_t sum_f, sum_b, saved; /* in sums; saved: by an F that is joined with a B */
+  uint64_t most_f, most_b;      /* of one op: of the longest slice */
   uint64_t after;               /* from the last gradient to the end of its update */
   uint64_t u;
 } Cost;
@@ -59,6 +60,8 @@ static void fill_costs(Sched *s, Bounds *x) {
   for (uint32_t st = 0; st < s->nstage; st++) {
     joined = s->stage[st].time_fb ? least(joined, s->stage[st].time_fb) : joined;
     most_b = most(most_b, s->stage[st].time[PIPE_B]);
+    for (uint32_t q = 0; s->slice_time && q < s->slices; q++)
+      most_b = most(most_b, s->slice_time[4 * ((size_t)st * s->slices + q) + PIPE_B]);
   }
   x->cost = NEW_ARRAY(s->arena, Cost, s->nstage);
   for (uint32_t st = 0; st < s->nstage; st++) {
@@ -72,6 +75,17 @@ static void fill_costs(Sched *s, Bounds *x) {
     c->d = least(least(t[PIPE_B], t[PIPE_I]), joined);
     c->b = least(c->sum_b, joined);
     c->u = t[PIPE_U];
+    c->most_f = c->sum_f, c->most_b = c->sum_b;
+    for (uint32_t q = 0; s->slice_time && q < s->slices; q++) { /* in sums their means do */
+      t = &s->slice_time[4 * ((size_t)st * s->slices + q)];
+      uint64_t b = least(t[PIPE_B], t[PIPE_I] + t[PIPE_W]);
+      c->f = least(c->f, t[PIPE_F]);
+      c->d = least(c->d, least(t[PIPE_B], t[PIPE_I]));
+      c->b = least(c->b, b);
+      c->most_f = most(c->most_f, t[PIPE_F]), c->most_b = most(c->most_b, b);
+      c->saved = most(c->saved, less(t[PIPE_F] + most_b, fb));
+    }
+    t = p->time;
     if (!s->forward)
       c->after = t[PIPE_U] + (p->replica != st ? t[PIPE_REDUCE] : 0) +
                  (s->tie_of && s->tie_of[st] != NONE ? t[PIPE_TIE] : 0);
@@ -174,12 +188,12 @@ static RankSums sum_rank(const Bounds *x, uint32_t r) {
     if (o->kind == PIPE_F) {
       t.nf++;
       t.f += c->f, t.saved += c->saved, t.work += c->sum_f;
-      t.most_f = most(t.most_f, c->sum_f);
+      t.most_f = most(t.most_f, c->most_f);
       t.head_f = least(t.head_f, x->head[i]), t.tail_f = least(t.tail_f, x->tail[i]);
       x->first[o->mb] = least(x->first[o->mb], x->head[i]);
     } else {
       t.d += c->d, t.b += c->b, t.work += c->sum_b;
-      t.most_b = most(t.most_b, c->sum_b);
+      t.most_b = most(t.most_b, c->most_b);
       t.head_d = least(t.head_d, x->head[i]), t.tail_d = least(t.tail_d, x->tail[i]);
       x->last[o->mb] = most(x->last[o->mb], x->head[i] + c->b + c->after);
       uint32_t f = own(s, i, false);

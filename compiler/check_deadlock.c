@@ -115,6 +115,8 @@ bool check_deadlock(Sched *s) {
                   .row = g.row,
                   .nmb = s->nmb,
                   .side = s->side,
+                  .slice_time = s->slice_time,
+                  .slices = s->slices,
                   .group = s->group,
                   .ngroup = s->ngroup};
   PipeSimOut out = {.compute_done = NEW_ARRAY(s->arena, uint32_t, s->nrank),

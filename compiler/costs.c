@@ -101,10 +101,64 @@ static bool set_shared(Ex *x) {
   return true;
 }
 
+/* The times of op k for each slice of each stage. */
+static bool set_slices(Sched *s, const Clause *c, const Entry *e, CostKey k) {
+  static const CostKey key[] = {KEY_F, KEY_B, KEY_I, KEY_W}; /* by PipeOp */
+  uint32_t op = 0;
+  while (op < 4 && key[op] != k)
+    op++;
+  if (op == 4) {
+    diag_error(s->diag, DIAG_CLAUSE, e->key_at, "'%s' is not of a slice: those are F B I W",
+               e->key);
+    diag_help(s->diag, "give it in a clause of its own: time %s { %s = ... }", c->var, e->key);
+    return false;
+  }
+  if (!s->slice_time)
+    s->slice_time = NEW_ARRAY(s->arena, uint64_t, 4 * (size_t)s->nstage * s->slices);
+  for (uint32_t st = 0; st < s->nstage; st++)
+    for (uint32_t q = 0; q < s->slices; q++) {
+      int64_t v;
+      s->env[c->slot] = s->stage[st].model;
+      s->env[c->mb_slot] = q;
+      if (!eval(s, e->value, &v))
+        return false;
+      if (v < 0 || v > ((int64_t)1 << 56) / s->slices) {
+        diag_error(s->diag, v < 0 ? DIAG_RANGE : DIAG_TOO_LARGE, e->value->at,
+                   "%s of slice %u of stage %u is %lld; it %s", e->key, q, s->stage[st].model,
+                   (long long)v,
+                   v < 0 ? "cannot be negative" : "is too large for sums over all ops");
+        return false;
+      }
+      s->slice_time[4 * ((size_t)st * s->slices + q) + op] = (uint64_t)v;
+    }
+  return true;
+}
+
+/* The times of the slices of a stage that were not given for each, and the means of those that were. */
+static void slice_defaults(Sched *s, uint32_t st, const bool has[NKEYS],
+                           const bool by_slice[NKEYS]) {
+  static const CostKey key[] = {KEY_F, KEY_B, KEY_I, KEY_W};
+  uint64_t sum[4] = {0};
+  for (uint32_t q = 0; s->slice_time && q < s->slices; q++) {
+    uint64_t *time = &s->slice_time[4 * ((size_t)st * s->slices + q)];
+    PipeStage one = s->stage[st];
+    for (int k = 0; k < 4; k++)
+      if (by_slice[key[k]])
+        one.time[k] = time[k];
+    cost_defaults(&one, has);
+    for (int k = 0; k < 4; k++)
+      sum[k] += time[k] = one.time[k];
+  }
+  for (int k = 0; k < 4 && s->slice_time; k++)
+    if (by_slice[key[k]])
+      s->stage[st].time[k] = sum[k] / s->slices;
+}
+
 bool set_costs(Ex *x) {
   Sched *s = x->s;
   bool has[NKEYS] = {false}, from_profile[NKEYS] = {false};
   uint32_t set_depth[NKEYS] = {0};
+  bool by_slice[NKEYS] = {false}; /* s->slice_time has it */
   Span set_at[NKEYS];
   for (int k = 0; k < NKEYS; k++)
     set_at[k] = NO_SPAN;
@@ -125,6 +179,12 @@ bool set_costs(Ex *x) {
       while (strcmp(cost_key[k], e->key) != 0)
         k++;
       now[k] = true;
+      by_slice[k] = c->mb_var != NULL;
+      if (by_slice[k]) {
+        if (!set_slices(s, c, e, (CostKey)k))
+          return false;
+        continue;
+      }
       for (uint32_t st = 0; st < s->nstage; st++) {
         int64_t v;
         if (c->var)
@@ -171,6 +231,7 @@ bool set_costs(Ex *x) {
   uint64_t most = ((uint64_t)1 << 62) /
                   (8 * (((uint64_t)s->nstage + s->nedge) * s->nmb + s->nstage));
   for (uint32_t st = 0; st < s->nstage; st++) {
+    slice_defaults(s, st, has, by_slice);
     cost_defaults(&s->stage[st], has);
     if (s->forward) /* nothing is trained */
       s->stage[st].gout_bytes = s->stage[st].grad_bytes = s->stage[st].opt_bytes = 0;

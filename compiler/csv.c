@@ -90,6 +90,16 @@ static bool not_an_action(Csv *c, const char *p, const char *end) {
   diag_error(c->s->diag, DIAG_CSV, span(c, p, end),
              "'%s' is not an action: expected one such as 2F0, 0SEND_F1 or (0F7;7B3)OVERLAP_F_B",
              cut(c, p, end));
+  uint64_t n;
+  const char *after = digits(p, end, &n);
+  bool low = after > p && after < end && *after >= 'a' && *after <= 'z',
+       joined = *p == '(' && (end - p < 11 || memcmp(end - 11, "OVERLAP_F_B", 11) != 0);
+  if (low)
+    diag_help(c->s->diag, "letters are capitals");
+  else if (joined)
+    diag_help(c->s->diag, "OVERLAP_F_B stands right behind the two actions in parentheses");
+  else if (after == p)
+    diag_help(c->s->diag, "an action begins with its stage: 0F3 is F of microbatch 3 on stage 0");
   return false;
 }
 
@@ -135,21 +145,28 @@ static bool one_action(Csv *c, const char *p, const char *end) {
   }
   if (kinds[k].mb && q == number) {
     diag_error(c->s->diag, DIAG_CSV, span(c, p, end), "'%s' has no microbatch", cut(c, p, end));
+    diag_help(c->s->diag, "an action is stage, kind, microbatch: 0F0");
     return false;
   }
   bool zeros = (p[0] == '0' && kind - p > 1) || (kinds[k].mb && number[0] == '0' && q - number > 1);
   if (zeros)
     reads = arena_printf(c->s->arena, kinds[k].mb ? "%llu%s%llu" : "%llu%s",
                          (unsigned long long)stage, kinds[k].text, (unsigned long long)mb);
-  if (q < end && !odd(c, span(c, q, end),
-                      arena_printf(c->s->arena, "'%s' follows the action", cut(c, q, end)), reads))
+  if (q < end &&
+      !odd(c, span(c, q, end), arena_printf(c->s->arena, "'%s' follows the action", cut(c, q, end)),
+           reads)) {
+    if (strchr(" ;\t", *q))
+      diag_help(c->s->diag, "cells are separated by commas");
     return false;
+  }
   if (!kinds[k].mb && q > number &&
       !odd(c, span(c, number, q), arena_printf(c->s->arena, "%s has no microbatch", kinds[k].text),
            reads))
     return false;
-  if (zeros && !odd(c, span(c, p, q), "a number begins with 0", reads))
+  if (zeros && !odd(c, span(c, p, q), "a number begins with 0", reads)) {
+    diag_help(c->s->diag, "write %s", reads);
     return false;
+  }
   return push(c, span(c, p, q), kinds[k].kind, stage, mb);
 }
 

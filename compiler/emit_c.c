@@ -72,6 +72,29 @@ static void graph_tables(Sched *s, Text *t) {
   text_string(t, "\n};\n");
 }
 
+static void u64s(Text *t, const uint64_t *v, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    if (i)
+      text_char(t, ',');
+    text_u64(t, v[i]);
+  }
+}
+
+static void slice_table(Sched *s, Text *t) {
+  const PipeProgram *p = s->prog;
+  if (!p->slice_time)
+    return;
+  text_string(t,
+              "\n/* F B I W of each slice, by stage */\nstatic const uint64_t slice_time[] = {\n");
+  for (size_t i = 0; i < (size_t)p->nstage * p->slices; i++) {
+    text_room(t);
+    text_lit(t, "  ");
+    u64s(t, &p->slice_time[4 * i], 4);
+    text_lit(t, ",\n");
+  }
+  text_string(t, "};\n");
+}
+
 static void weights(Sched *s, Text *t, uint32_t r) {
   const PipeRank *k = &s->prog->rank[r];
   if (!k->weights)
@@ -137,14 +160,6 @@ static void syncs(Sched *s, Text *t, uint32_t r) {
     text_char(t, ',');
   }
   text_string(t, "\n};\n");
-}
-
-static void u64s(Text *t, const uint64_t *v, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++) {
-    if (i)
-      text_char(t, ',');
-    text_u64(t, v[i]);
-  }
 }
 
 void emit_c(Sched *s, FILE *f) {
@@ -244,6 +259,7 @@ void emit_c(Sched *s, FILE *f) {
   text_string(t, "};\n");
   graph_tables(s, t);
   side_table(s, t);
+  slice_table(s, t);
   text_string(t, "\nstatic const PipeSite site[] = {\n");
   for (uint32_t i = 0; i < p->nsite; i++) {
     text_room(t);
@@ -273,7 +289,7 @@ void emit_c(Sched *s, FILE *f) {
           p->ideal, p->busy,
           p->edge ? arena_printf(s->arena, "  .edge = edge, .row = row, .nedge = %u,\n", p->nedge)
                   : "",
-          arena_printf(s->arena, "%s%s",
+          arena_printf(s->arena, "%s%s%s", p->slice_time ? "  .slice_time = slice_time,\n" : "",
                        p->side ? arena_printf(s->arena, "  .nside = %u, .side = side,\n", p->nside)
                                : "",
                        p->ngroup ? arena_printf(s->arena, "  .ngroup = %u,\n", p->ngroup) : "")));

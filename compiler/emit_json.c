@@ -84,6 +84,22 @@ static void edges_json(const PipeProgram *p, Text *t) {
   text_lit(t, "],\n");
 }
 
+/* Of stage st: by slice F B I W. */
+static void slice_times_json(const PipeProgram *p, Text *t, uint32_t st) {
+  text_char(t, ',');
+  key(t, "slice_times");
+  for (uint32_t q = 0; q < p->slices; q++) {
+    text_lit(t, q ? ",[" : "[[");
+    for (int k = 0; k < 4; k++) {
+      text_room(t);
+      text_lit(t, k ? "," : "");
+      text_u64(t, p->slice_time[4 * ((size_t)st * p->slices + q) + (size_t)k]);
+    }
+    text_char(t, ']');
+  }
+  text_char(t, ']');
+}
+
 static void sides_json(Sched *s, Text *t) {
   const PipeProgram *p = s->prog;
   if (p->nside == 0)
@@ -344,6 +360,8 @@ void emit_json(Sched *s, FILE *f) {
       key(t, cost_key[k]);
       text_u64(t, *cost_field(&st, (CostKey)k));
     }
+    if (p->slice_time)
+      slice_times_json(p, t, i);
     text_char(t, '}');
     text_lit(t, i + 1 < p->nstage ? ",\n" : "\n");
   }

@@ -79,6 +79,21 @@ static void pipe_stages(const Ex *x, const Pipe *p, uint32_t *first, uint32_t *n
   *n = b - a;
 }
 
+/* Says which stages of the pipe the rank has, if they are few. */
+static void own_stages(Ex *x, uint32_t first, uint32_t n) {
+  Sched *s = x->s;
+  const char *list = "";
+  for (uint32_t i = first; i < first + n && n <= 4; i++)
+    list = arena_printf(s->arena, "%s%s%u", list,
+                        i == first          ? ""
+                        : i + 1 < first + n ? ", "
+                                            : " and ",
+                        s->stage[s->rank_stage[i]].model);
+  if (*list)
+    diag_help(s->diag, "the stage%s of rank %u %s %s", n == 1 ? "" : "s", x->rank,
+              n == 1 ? "is" : "are", list);
+}
+
 static bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
   Sched *s = x->s;
   const Pipe *p;
@@ -90,19 +105,26 @@ static bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
   if (o->stage) {
     if (!eval(s, o->stage, &v))
       return false;
-    if (v < 0 || v >= p->nstage)
-      return no_stage(x, o, o->stage->at,
-                      arena_printf(s->arena, "stage %lld does not exist; the stages are 0 to %u",
-                                   (long long)v, p->nstage - 1));
+    if (v < 0 || v >= p->nstage) {
+      no_stage(x, o, o->stage->at,
+               arena_printf(s->arena, "stage %lld does not exist; the stages are 0 to %u",
+                            (long long)v, p->nstage - 1));
+      if (v == p->nstage)
+        diag_help(s->diag, "stages are counted from 0");
+      return false;
+    }
     for (uint32_t i = first; p->nrow > p->nstage && i < first + n; i++)
       if (s->stage[s->rank_stage[i]].model == v)
         return *stage = s->rank_stage[i], true;
     v += p->first;
-    if (s->stage[v].rank != x->rank)
-      return no_stage(x, o, o->stage->at,
-                      arena_printf(s->arena, "stage %lld is placed on rank %u%s",
-                                   (long long)v - p->first, s->stage[v].rank,
-                                   p->nrow > p->nstage ? ", and here for no microbatch" : ""));
+    if (s->stage[v].rank != x->rank) {
+      no_stage(x, o, o->stage->at,
+               arena_printf(s->arena, "stage %lld is placed on rank %u%s", (long long)v - p->first,
+                            s->stage[v].rank,
+                            p->nrow > p->nstage ? ", and here for no microbatch" : ""));
+      own_stages(x, first, n);
+      return false;
+    }
     *stage = (uint32_t)v;
     return true;
   }
@@ -125,6 +147,8 @@ static bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
     if (n == 1 && !o->parens)
       diag_help(s->diag, "the microbatch stands in parentheses: %s(%s)", o->name,
                 span_text(s, o->chunk->at));
+    else if (v == n)
+      diag_help(s->diag, "chunks are counted from 0");
     return false;
   }
   *stage = s->rank_stage[first + (uint32_t)v];
@@ -169,7 +193,7 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t
   *from = i; /* all before it are taken, or run now */
   bool clip = x->clip;
   for (const Use *u = x->in_use; u; u = u->outer)
-    clip |= u->clip;
+    clip |= u->clip || u->step;
   if (!found && !clip) {
     diag_error(s->diag, DIAG_BAD_INDEX, x->use->at,
                "rank %u: no I before '%s' still waits for its W", x->rank,
@@ -178,6 +202,11 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t
       diag_note(s->diag, o->at, "it stands for this");
   }
   return found || clip;
+}
+
+static bool in_range(const Use *u, int64_t mb) {
+  return u->step > 0 ? mb >= u->lo && mb < u->hi && (mb - u->lo) % u->step == 0
+                     : mb <= u->lo && mb > u->hi && (u->lo - mb) % -u->step == 0;
 }
 
 /* The microbatch of the step (its first unit) that mb, counted as in the order that is being run, is. NONE: `clip` leaves it
@@ -194,6 +223,8 @@ static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t 
     if (mb >= 0 && mb < n) {
       if (!u)
         return *out = st->mb0 + (uint32_t)mb * s->slices, true;
+      if (u->step && !in_range(u, mb))
+        return true;
       mb += u->shift; /* run_used bounds the sum of them */
       clip = u->clip;
       continue;

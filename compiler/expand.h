@@ -57,6 +57,7 @@ typedef struct Use {
   const int64_t *index; /* [npipe] their places in an array of pipes */
   int64_t shift;       /* microbatch outside that its microbatch 0 is; */
   int64_t total;       /* the same outside of all */
+  int64_t lo, hi, step; /* of its own microbatches it runs only these; step 0: all */
   bool clip;           /* whether it stands in `clip` */
   uint32_t first;      /* row of its first op */
   const struct Use *outer;

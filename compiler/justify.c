@@ -376,7 +376,7 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
   for (uint32_t i = 0; i < s->nstage; i++)
     j.lag[i + 1] = s->stage[i].time[PIPE_SEND_F];
   for (uint32_t i = 0; i < s->nop; i++)
-    j.t.busy += j.cost[i] = s->stage[s->op[i].stage].time[s->op[i].kind];
+    j.t.busy += j.cost[i] = op_cost(s, s->stage, false, i);
   find_edges(&j);
   find_bounds(&j);
   bool ok = play(&j) && value(s, j.t, least);

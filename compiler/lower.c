@@ -63,6 +63,7 @@ static uint64_t hash_program(const PipeProgram *p) {
     XXH3_64bits_update(h, k->sync, k->nsync * sizeof *k->sync);
   }
   XXH3_64bits_update(h, p->edge, p->nedge * sizeof *p->edge);
+  XXH3_64bits_update(h, p->slice_time, p->slice_time ? 32 * (size_t)p->nstage * p->slices : 0);
   for (uint32_t i = 0; i < p->nside; i++) {
     const PipeSide *k = &p->side[i];
     const uint64_t of[] = {k->op, k->decl, k->stage, k->time, k->bytes};
@@ -134,6 +135,7 @@ bool lower(Sched *s) {
   p->makespan = s->makespan, p->ideal = s->ideal.makespan, p->busy = s->busy;
   if (s->graph)
     p->edge = s->graph->edge, p->nedge = s->nedge, p->row = s->graph->row;
+  p->slice_time = s->slice_time;
   p->ngroup = s->ngroup;
   p->side = s->nside ? s->side : NULL, p->nside = s->nside;
   p->rank = rank, p->stage = s->stage, p->site = site, p->file = file;

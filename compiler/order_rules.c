@@ -323,7 +323,7 @@ static void start(Rules *q, uint32_t r, uint32_t op, uint64_t now) {
   uint64_t end = now + action_time(s, s->stage, false, op), at = now, hold = 0;
   q->free_at[r] = end; /* those it feeds may be its own rank's */
   for (uint32_t i = op; i <= last; i++) {
-    at += s->stage[s->op[i].stage].time[s->op[i].kind];
+    at += op_cost(s, s->stage, false, i);
     bool early = s->send == SEND_EAGER && i < last && at < end;
     hold = later(hold, start_op(q, r, i, early ? at : end, now));
   }
@@ -360,8 +360,7 @@ static bool choose(Rules *q, const Region *g, uint64_t now, uint32_t *best) {
   }
   if (*best != NONE || filler == NONE)
     return true;
-  const Op *o = &q->s->op[filler];
-  uint64_t end = now + stage[o->stage].time[o->kind];
+  uint64_t end = now + op_cost(q->s, stage, false, filler);
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
     const RuleClass *c = &q->x->classes.at[k];
     if (!c->keyed || c->coming.n == 0 || q->op[c->coming.at[0]].avail >= end)

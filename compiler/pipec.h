@@ -163,6 +163,7 @@ typedef struct Sched {
   uint32_t nmodel;       /* stages of the model; more rows than that are replicas */
   Pipe *pipe; uint32_t npipe;
   PipeStage *stage;      /* [nstage] */
+  uint64_t *slice_time;  /* PipeProgram.slice_time (expand) */
   bool forward;          /* there are only F */
   uint32_t *row_of;      /* [nmodel * nmb] row, if a place depends on the microbatch, else NULL */
   struct StageGraph *graph;   /* NULL: every pipe is a chain of rows (graph.h) */
@@ -435,6 +436,8 @@ static inline uint64_t op_cost(const Sched *s, const PipeStage *cost, bool unifo
   const Op *o = &s->op[op];
   if (o->kind == PIPE_SIDE)
     return uniform ? 0 : s->side[(o->site - s->side_site0) * s->nstage + o->stage].time;
+  if (s->slice_time && !uniform && o->kind <= PIPE_W)
+    return s->slice_time[((size_t)o->stage * s->slices + o->mb % s->slices) * 4 + o->kind];
   return cost[uniform ? 0 : o->stage].time[o->kind];
 }
 

@@ -224,6 +224,15 @@ static bool place_of(Sched *s, const Pipe *p, uint32_t m, uint32_t mb, uint32_t 
     diag_error(s->diag, DIAG_PLACE, c->place->at,
                "stage %u is placed on rank %lld%s; the ranks are 0 to %u", m, (long long)r,
                c->mb_var ? arena_printf(s->arena, " for microbatch %u", mb) : "", s->nrank - 1);
+    if (p->nstage > s->nrank)
+      diag_help(
+          s->diag,
+          "%u stages on %u rank%s: '%s %% %u' goes round the ranks, '%s / %u' keeps neighbours "
+          "together",
+          p->nstage, s->nrank, s->nrank == 1 ? "" : "s", c->var, s->nrank, c->var,
+          (p->nstage + s->nrank - 1) / s->nrank);
+    else if (!c->mb_var && (r == -1 || r == s->nrank))
+      diag_help(s->diag, "ranks are counted from 0, as stages are");
     return false;
   }
   *rank = (uint32_t)r;

@@ -552,6 +552,7 @@ static void resolve_use(Resolver *r, Stmt *t, const Stmt *kernel) {
     wrong_kind(r, y, t->name, t->name_at, "a schedule");
   t->within = r->schedule;
   resolve_bind(r, t->args, t->used, t->name_at);
+  resolve_range(r, &t->range);
   resolve_expr(r, t->value);
 }
 

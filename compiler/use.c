@@ -294,7 +294,8 @@ static void count_on(Ex *x, const Use *u, const int64_t *next, const uint32_t *w
   }
 }
 
-static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift) {
+static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift,
+                     const int64_t range[3]) {
   Sched *s = x->s;
   uint32_t a = s->rank_stage0[x->rank], held = s->rank_stage0[x->rank + 1] - a;
   Use u = {.at = t,
@@ -302,6 +303,9 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift) {
            .nmb = f->nmb,
            .index = f->index,
            .shift = shift,
+           .lo = range[0],
+           .hi = range[1],
+           .step = range[2],
            .clip = x->clip,
            .first = s->nop,
            .outer = x->in_use};
@@ -361,8 +365,9 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift) {
 
 bool run_use(Ex *x, const Stmt *t) {
   Sched *s = x->s;
-  int64_t shift = 0;
-  if (!spend(x, t) || (t->value && !eval(s, t->value, &shift)))
+  int64_t shift = 0, range[3] = {0};
+  if (!spend(x, t) || (t->value && !eval(s, t->value, &shift)) ||
+      (t->range.lo && !eval_range(s, &t->range, &range[0], &range[1], &range[2])))
     return false;
   if (x->use_depth == MAX_USES) {
     diag_error(s->diag, DIAG_NESTING, t->at, "'use' inside 'use' nested more than %d deep",
@@ -379,7 +384,7 @@ bool run_use(Ex *x, const Stmt *t) {
   Fitting f = {0};
   bool ok = fit(x, t, &x->fitting.at[row]);
   if (ok)
-    f = x->fitting.at[row], ok = run_used(x, t, &f, shift);
+    f = x->fitting.at[row], ok = run_used(x, t, &f, shift, range);
   x->use_depth--;
   if (!ok && !x->use_told)
     diag_note(s->diag, t->at, "'%s' is used here", t->name);

@@ -897,8 +897,10 @@ void verify_program(const Sched *s) {
       BUG_IF(in->op >= PIPE_NOPS || in->stage >= p->nstage);
       BUG_IF(pipe_is_side(in->op) && in->keep >= p->nside);
       busy += in->op == PIPE_SIDE ? p->side[in->keep].time
-              : in->op <= PIPE_U  ? p->stage[in->stage].time[in->op]
-                                  : 0;
+              : p->slice_time && in->op <= PIPE_W
+                  ? p->slice_time[4 * (in->stage * (size_t)p->slices + in->mb % p->slices) + in->op]
+              : in->op <= PIPE_U ? p->stage[in->stage].time[in->op]
+                                 : 0;
       const PipeInstr *f = in->op == PIPE_F ? in : in + 1, *b = in->op == PIPE_F ? in + 1 : in;
       bool pair = in->group == 1 && i + 1 < p->rank[r].ninstr && in[1].stage < p->nstage &&
                   (i == 0 || in[-1].group != 2) && f->op == PIPE_F && b->op == PIPE_B;

@@ -291,6 +291,8 @@ static void put_stmt(FILE *out, const Stmt *s, int indent) {
     fprintf(out, "use %s%s%s", s->phase < PIPE_NPHASES ? phase[s->phase] : "",
             s->phase < PIPE_NPHASES ? "of " : "", s->name);
     put_args(out, s->args);
+    if (s->range.lo)
+      put_range(out, &s->range);
     if (s->value) {
       fputs(" @ ", out);
       ast_dump_expr(out, s->value);
@@ -368,6 +370,8 @@ static void put_costs(FILE *out, const char *keyword, const Clause *c) {
   fputs(keyword, out);
   if (c->var)
     fprintf(out, " %s", c->var);
+  if (c->mb_var)
+    fprintf(out, ", %s", c->mb_var);
   put_entries(out, c);
 }
 

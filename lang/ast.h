@@ -82,7 +82,7 @@ typedef enum StmtKind {
   ST_CLOCK,   /* clock NAME [in range] [period value] { body }: ops in the order of their stamps */
   ST_RULES,   /* rules NAME [in range] { body }: ops by priority, in a simulation */
   ST_OVERLAP, /* overlap { body }: its ops are one action */
-  ST_USE      /* use [phase of] name(args) [@ value]: the order of another schedule */
+  ST_USE      /* use [phase of] name(args) [in range] [@ value]: the order of another schedule */
 } StmtKind;
 
 struct Stmt {
@@ -163,7 +163,7 @@ typedef enum ClauseKind {
   CL_EDGE,    /* edge value -> to [for var in range] */
   CL_TIE,     /* tie args */
   CL_ORDER,   /* order var [in range] { body } */
-  CL_TIME,    /* time [var] { entries } */
+  CL_TIME,    /* time [var [, mb_var]] { entries }; mb_var: the slice */
   CL_BYTES,   /* bytes [var] { entries } */
   CL_PROFILE, /* profile "path" */
   CL_CHECK,   /* check value [for var in range] */

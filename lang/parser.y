@@ -593,6 +593,12 @@ clause:
   }
 | ORDER ok error block { $$ = NULL; }
 | TIME ok name_opt '{' entries '}' { yyerrok; $$ = new_costs(ps, CL_TIME, @$, $3, $5); }
+| TIME ok name ',' name '{' entries '}' {
+    yyerrok;
+    $$ = new_costs(ps, CL_TIME, @$, $3, $7);
+    $$->mb_var = $5.name;
+    $$->mb_var_at = $5.at;
+  }
 | BYTES ok name_opt '{' entries '}' { yyerrok; $$ = new_costs(ps, CL_BYTES, @$, $3, $5); }
 | PROFILE ok STRING { $$ = new_clause(ps, CL_PROFILE, @$, NULL); $$->path = $3.text; }
 | CHECK ok expr { $$ = new_clause(ps, CL_CHECK, @$, $3.e); }
@@ -766,11 +772,12 @@ stmt:
     $$ = (StmtVal){new_stmt(ps, ST_OVERLAP, @$), above(ps, $3.depth)};
     $$.s->body = $3.first;
   }
-| USE ok used_phase name '(' args_opt ')' at_opt {
+| USE ok used_phase name '(' args_opt ')' range_opt at_opt {
     $$ = (StmtVal){new_binder(ps, ST_USE, @$, $4), 1};
     $$.s->phase = $3;
     $$.s->args = $6.first;
-    $$.s->value = $8.e;
+    $$.s->range = $8;
+    $$.s->value = $9.e;
   }
 | phase phased { $$ = phase_stmt(ps, @$, $1, $2); }
 | STEADY ok phased { $$ = phase_stmt(ps, @$, PIPE_STEADY, $3); }

@@ -269,6 +269,8 @@ typedef struct PipeProgram {
   const PipeRule *rule;       /* [nrule] */
   const PipeThen *then;       /* [nthen] */
   const char *const *state;   /* [nstate] names; at most 32 */
+  const uint64_t *slice_time; /* [nstage][slices][4] of F B I W, if slices of a stage differ in time: those
+                             of PipeStage are their means; NULL: they do not */
 } PipeProgram;
 
 PIPE_STATIC_ASSERT(sizeof(PipeInstr) == 48, "ABI");
@@ -350,8 +352,18 @@ static inline PipeGraph pipe_graph(const PipeProgram *p) {
 static inline int pipe_is_side(uint32_t op) { return op >= PIPE_SIDE && op <= PIPE_SIDE_COPY; }
 
 /* What an instruction takes; of a SEND the transfer, of a SIDE what its row says. */
-static inline uint64_t pipe_time(const PipeStage *stage, const PipeSide *side, const PipeInstr *c) {
-  return pipe_is_side(c->op) ? side[c->keep].time : stage[c->stage].time[c->op];
+typedef struct PipeTimes {
+  const PipeStage *stage;
+  const PipeSide *side;
+  const uint64_t *slice; /* of PipeProgram.slice_time */
+  uint32_t slices;
+} PipeTimes;
+static inline uint64_t pipe_time(PipeTimes t, const PipeInstr *c) {
+  if (pipe_is_side(c->op))
+    return t.side[c->keep].time;
+  if (t.slice && c->op <= PIPE_W)
+    return t.slice[((size_t)c->stage * t.slices + c->mb % t.slices) * 4 + c->op];
+  return t.stage[c->stage].time[c->op];
 }
 
 /* 1 for REDUCE and TIE: the rows that take part are a circle. */

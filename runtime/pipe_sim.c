@@ -96,7 +96,8 @@ static const PipeInstr *stream_at(const PipeStream *s, uint32_t i) {
 static uint64_t add(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
 
 static uint64_t time_of(const Machine *m, const PipeInstr *c) {
-  return pipe_time(m->in->stage, m->in->side, c);
+  const PipeSimIn *in = m->in;
+  return pipe_time((PipeTimes){in->stage, in->side, in->slice_time, in->slices}, c);
 }
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -436,8 +437,19 @@ uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespa
   }
   for (uint32_t r = 0; p->ngroup && r < n; r++)
     (group = done + 2 * n)[r] = p->rank[r].group;
-  PipeSimIn in = {p->nrank, streams, streams + n, p->stage, streams + 2 * n, p->edge,
-                  p->row,   p->nmb,  p->side,     group,    p->ngroup};
+  PipeSimIn in = {.nrank = p->nrank,
+                  .compute = streams,
+                  .comm = streams + n,
+                  .stage = p->stage,
+                  .copy = streams + 2 * n,
+                  .edge = p->edge,
+                  .row = p->row,
+                  .nmb = p->nmb,
+                  .side = p->side,
+                  .slice_time = p->slice_time,
+                  .slices = p->slices,
+                  .group = group,
+                  .ngroup = p->ngroup};
   PipeSimOut out = {.compute_start = begins[PIPE_COMPUTE],
                     .compute_end = ends[PIPE_COMPUTE],
                     .comm_start = begins[PIPE_COMM],

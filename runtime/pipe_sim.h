@@ -33,7 +33,9 @@ typedef struct PipeSimIn {
   const PipeEdge *edge;      /* these three as in PipeGraph */
   const uint32_t *row;
   uint32_t nmb;
-  const PipeSide *side;      /* of PipeProgram */
+  const PipeSide *side;      /* of PipeProgram, and the next two */
+  const uint64_t *slice_time;
+  uint32_t slices;
   const uint32_t *group;     /* [nrank] of PipeRank, or NULL: there are none */
   uint32_t ngroup;
 } PipeSimIn;
