@@ -40,7 +40,7 @@ static void anchor_shape(Sched *s, const Clause *c, Anchor *a) {
     diag_error(s->diag, DIAG_SIDE, a->at, "'%s' is no op that '%s' can be attached to", a->name,
                c->name);
     diag_help(s->diag, "the ops are F B I W R U; B is the backward, whole or split");
-  } else if (a->op == PIPE_U && c->mb_var) {
+  } else if (a->op == PIPE_U && c->mb_var && (a == &c->side->after || !c->side->after.name)) {
     diag_error(s->diag, DIAG_SIDE, a->at, "'%s' depends on the microbatch, but U has none",
                c->name);
     diag_help(s->diag, "write 'side %s(%s)'", c->name, c->var);

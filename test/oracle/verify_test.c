@@ -38,6 +38,15 @@ static const char *const texts[] = {
     "  order r in 0..1 { a.F b.F do 3 { overlap { a.F b.B } overlap { b.F a.B } } b.B a.I W U }\n"
     "  order r in 1..2 { b.F a.F do 3 { overlap { b.F a.B } overlap { a.F b.B } } a.B b.I W U }\n"
     "  send eager time { F = 4 B = 8 FB = 9 } bytes s { act = 100 boundary = 70 } }\n",
+    "schedule k() { ranks 2 pipe n stages 4 mbs 3 place s -> s % 2 time { F = 4 OFF = 1 }\n"
+    "  bytes { act = 100 boundary = 10 }\n"
+    "  side GET(s) on comm before first F { cost = 2 memory = 64 }\n"
+    "  side LOOK(s) on comm before first F { cost = 1 }\n"
+    "  side PUT(s) on compute after last B gives GET { cost = 1 }\n"
+    "  side EV(s, m) on copy after F when m > 0 { memory = 70 }\n"
+    "  side BK(s, m) on copy after F before B gives EV when m > 0\n"
+    "  exclusive r -> 0 offload s, m when m == 0\n"
+    "  order r { do 3 { F[0] } do 3 { F[1] } do m in 0..3 { B[1](m) } do m in 0..3 { B[0](m) } U } }\n",
 };
 enum { NTEXTS = sizeof texts / sizeof *texts, PLACES = 6 };
 
@@ -72,6 +81,28 @@ static bool has_wait(const At *a) { /* and nothing above in its stream waits for
 static bool alone(const At *a) { return a->in->group == 0 && (a->i == 0 || a->in[-1].group == 0); }
 static bool leads(const At *a) { return a->in->group > 0; }
 static bool follows(const At *a) { return a->i > 0 && a->in[-1].group > 0; }
+static bool is_side(const At *a) { return pipe_is_side(a->in->op); }
+static bool takes_buffer(const At *a) { return is_side(a) && a->in->out != NONE; }
+static bool gives_buffer(const At *a) { return is_side(a) && a->in->in != NONE; }
+static bool after_op(const At *a) { return a->in->op == PIPE_SIDE_COPY; }
+static bool only_wait(const At *a) { return after_op(a) && has_wait(a); }
+static bool has_turn(const At *a) {
+  return a->rank->group && pipe_op_info[a->in->op].stream == PIPE_COPY;
+}
+static bool needs_side(const At *a) { /* an F that waits for a side op of the COMM stream, as the first */
+  uint32_t n = 0;
+  if (a->in->op != PIPE_F || a->in->wait == 0)
+    return false;
+  for (uint32_t j = 0; j < a->i; j++) {
+    const PipeInstr *in = &a->rank->instr[j];
+    if (pipe_op_info[in->op].stream == PIPE_COMPUTE && in->wait >= a->in->wait)
+      return false;
+    n += pipe_op_info[in->op].stream == PIPE_COMM;
+    if (n == a->in->wait && pipe_op_info[in->op].stream == PIPE_COMM)
+      return in->op == PIPE_SIDE_COMM && in->stage == a->in->stage;
+  }
+  return false;
+}
 static bool is_off(const At *a) { return a->in->op == PIPE_OFF; }
 static bool is_load(const At *a) { return a->in->op == PIPE_LOAD; }
 static bool needs_copy(const At *a) { /* and no op above waits for as much */
@@ -100,6 +131,12 @@ static void no_wait(At *a) { a->in->wait = 0; }
 static void less_wait(At *a) { a->in->wait--; }
 static void no_wait_copy(At *a) { a->in->wait_copy = 0; }
 static void copy_below(At *a) { a->in->wait_copy = a->rank->ninstr; }
+static void next_out(At *a) { a->in->out++; }
+static void no_in(At *a) { a->in->in = NONE; }
+static void other_clause(At *a) { a->in->keep = (a->in->keep + a->p->nstage) % a->p->nside; }
+static void other_turn(At *a) { a->in->gout++; }
+static void no_gout(At *a) { a->in->gout = NONE; }
+static void no_group(At *a) { a->rank->group = 0; }
 static void no_guest(At *a) { a->in->keep = 0; }
 static void other_keep(At *a) { a->in->keep++; }
 static void a_keep(At *a) { a->in->keep = a->rank->nslot - 1; }
@@ -277,6 +314,18 @@ static const struct Fault {
     {"a stash on another rank than said", is_lent, other_peer},
     {"a slot of the peer that is no guest's", is_lent, no_guest},
     {"a guest comes back from another slot", is_guest_back, other_keep},
+    {"a side op of another row", is_side, other_keep},
+    {"a side op of another clause", is_side, other_clause},
+    {"another buffer", takes_buffer, next_out},
+    {"another buffer is given back", gives_buffer, other_in},
+    {"no buffer", takes_buffer, other_out},
+    {"no buffer is given back", gives_buffer, no_in},
+    {"an op does not wait for its side op", needs_side, no_wait},
+    {"a side op does not wait for its op", only_wait, no_wait},
+    {"a side op of another microbatch", after_op, other_mb},
+    {"another turn", has_turn, other_turn},
+    {"no turn", has_turn, no_gout},
+    {"a turn in no group", has_turn, no_group},
 };
 enum { NFAULTS = sizeof faults / sizeof *faults };
 
