@@ -583,7 +583,9 @@ static bool run_stmt(Ex *x, const Stmt *t) {
   case ST_OP:
     x->use = t->op;
     x->list_op = t;
-    x->keyed = t->value != NULL;
+    x->keyed = t->value != NULL || x->joint;
+    if (x->joint)
+      x->key = x->joint_key;
     return (!t->value || eval(s, t->value, &x->key)) && run_opref(x, t->op);
   case ST_KERNEL: return run_kernel(x, t);
   case ST_DO: return run_do(x, t);

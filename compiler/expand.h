@@ -26,6 +26,8 @@ typedef struct Listed { /* an op in clock or rules */
   bool keyed;          /* it has a key; else it fills */
   const OpRef *use;    /* as written */
   const Stmt *stmt;
+  const Stmt *joint;   /* (clock) the overlap that it stands in, or NULL */
+  uint32_t joint_first; /* the same for all ops of one action */
   Expr *guard;         /* (rules) `when` with all but the quantities put in, or NULL */
 } Listed;
 
@@ -101,6 +103,9 @@ typedef struct Ex {
 
   /* clock and rules */
   const Stmt *list, *list_op; /* being listed; its op statement */
+  const Stmt *joint;   /* the overlap in a clock that is being listed, its stamp and first row + 1 */
+  int64_t joint_key;
+  uint32_t joint_first;
   int64_t key;
   bool keyed;
   VEC(Listed) listed;

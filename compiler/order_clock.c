@@ -28,7 +28,9 @@ bool list_op(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb) {
               .kind = (uint8_t)o->op,
               .keyed = x->keyed,
               .use = x->use,
-              .stmt = x->list_op};
+              .stmt = x->list_op,
+              .joint = x->joint,
+              .joint_first = x->joint ? x->joint_first : 0};
   if (x->list->kind == ST_RULES && x->list_op->cond && !rules_guard(x, &l))
     return false;
   *vec_push(&x->scratch, &x->listed) = l;
@@ -232,8 +234,10 @@ bool run_clock(Ex *x, const Stmt *t) {
   if (!ok)
     return false;
   qsort(l, n, sizeof *l, by_key);
+  uint32_t action = first; /* its first row */
   for (uint32_t k = 0; k < n; k++) {
-    if (k > 0 && l[k].key == l[k - 1].key) {
+    bool joined = k > 0 && l[k].joint && l[k].joint_first == l[k - 1].joint_first;
+    if (k > 0 && l[k].key == l[k - 1].key && !joined) {
       char a[OP_TEXT], b[OP_TEXT];
       pipe_unit_text(a, (PipeOp)l[k - 1].kind, l[k - 1].stage, l[k - 1].mb, s->slices);
       pipe_unit_text(b, (PipeOp)l[k].kind, l[k].stage, l[k].mb, s->slices);
@@ -246,7 +250,11 @@ bool run_clock(Ex *x, const Stmt *t) {
       return false;
     }
     x->use = l[k].use;
+    action = joined ? action : s->nop;
     if (!push_op(x, l[k].kind, l[k].stage, l[k].mb))
+      return false;
+    bool more = k + 1 < n && l[k + 1].joint && l[k + 1].joint_first == l[k].joint_first;
+    if (l[k].joint && !more && !join_ops(x, l[k].joint, action))
       return false;
   }
   if (!x->labelled)

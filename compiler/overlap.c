@@ -14,11 +14,14 @@ static const char *const send_name[] = {
 
 /* ---- for resolve ---- */
 
-static void only_ops(Sched *s, const Stmt *b) {
+static void only_ops(Sched *s, const Stmt *b, bool clock) {
   for (; b; b = b->next)
     if (b->kind == ST_DO || b->kind == ST_IF) {
-      only_ops(s, b->body);
-      only_ops(s, b->orelse);
+      only_ops(s, b->body, clock);
+      only_ops(s, b->orelse, clock);
+    } else if (b->kind == ST_OP && b->value && clock) {
+      diag_error(s->diag, DIAG_CLAUSE, b->value->at, "the ops of an action have one time stamp");
+      diag_help(s->diag, "it stands behind the overlap: overlap { ... } @ e");
     } else if (b->kind != ST_OP && b->kind != ST_LET && b->kind != ST_OPDEF && b->kind != ST_FN) {
       diag_error(s->diag, DIAG_CLAUSE, b->at,
                  "only ops, do, if, let, op and fn stand in an overlap");
@@ -28,12 +31,19 @@ static void only_ops(Sched *s, const Stmt *b) {
 }
 
 void overlap_shape(Sched *s, const Stmt *t, const Stmt *list) {
-  if (list) {
-    diag_error(s->diag, DIAG_CLAUSE, t->at, "'overlap' cannot stand inside '%s %s'",
-               list->kind == ST_CLOCK ? "clock" : "rules", list->name);
-    diag_help(s->diag, "an order with actions of several ops is written with 'do' or 'steady'");
+  bool clock = list && list->kind == ST_CLOCK;
+  if (list && !clock) {
+    diag_error(s->diag, DIAG_CLAUSE, t->at, "'overlap' cannot stand inside 'rules %s'", list->name);
+    diag_help(s->diag,
+              "an order with actions of several ops is written with 'do', 'steady' or 'clock'");
+  } else if (clock && !t->value) {
+    diag_error(s->diag, DIAG_CLAUSE, t->at, "an overlap in 'clock %s' needs a time stamp",
+               list->name);
+    diag_help(s->diag, "it stands behind the overlap: overlap { ... } @ e");
+  } else if (!clock && t->value) {
+    diag_error(s->diag, DIAG_CLAUSE, t->value->at, "a time stamp outside of 'clock'");
   }
-  only_ops(s, t->body);
+  only_ops(s, t->body, clock);
 }
 
 void send_shape(Sched *s, const Clause *c) {
@@ -75,12 +85,20 @@ bool join_ops(Ex *x, const Stmt *t, uint32_t first) {
 
 bool run_overlap(Ex *x, const Stmt *t) {
   uint32_t first = x->s->nop;
-  if (x->list) { /* by way of `use`: resolve refuses it in the block itself */
+  if (!x->list)
+    return run_block(x, t->body) && join_ops(x, t, first);
+  if (!t->value) { /* by way of `use`: resolve refuses it in the block itself */
     diag_error(x->s->diag, DIAG_CLAUSE, t->at, "'overlap' cannot be used inside 'clock %s'",
                x->list->name);
     return false;
   }
-  return run_block(x, t->body) && join_ops(x, t, first);
+  int64_t key;
+  if (!eval(x->s, t->value, &key))
+    return false;
+  x->joint = t, x->joint_key = key, x->joint_first = x->listed.n + 1;
+  bool ok = run_block(x, t->body);
+  x->joint = NULL;
+  return ok;
 }
 
 bool find_send(Ex *x) {

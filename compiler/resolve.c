@@ -613,6 +613,7 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
   case ST_USE: resolve_use(r, t, kernel); return;
   case ST_OVERLAP:
     overlap_shape(r->s, t, r->list);
+    resolve_expr(r, t->value);
     resolve_block(r, t->body, kernel);
     return;
   case ST_OPDEF:

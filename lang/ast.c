@@ -286,6 +286,10 @@ static void put_stmt(FILE *out, const Stmt *s, int indent) {
   case ST_OVERLAP:
     fputs("overlap ", out);
     put_block(out, s->body, indent);
+    if (s->value) {
+      fputs(" @ ", out);
+      ast_dump_expr(out, s->value);
+    }
     break;
   case ST_USE:
     fprintf(out, "use %s%s%s", s->phase < PIPE_NPHASES ? phase[s->phase] : "",

@@ -81,7 +81,7 @@ typedef enum StmtKind {
   ST_CLIP,    /* clip statement-or-block: ops on microbatches that do not exist are left out */
   ST_CLOCK,   /* clock NAME [in range] [period value] { body }: ops in the order of their stamps */
   ST_RULES,   /* rules NAME [in range] { body }: ops by priority, in a simulation */
-  ST_OVERLAP, /* overlap { body }: its ops are one action */
+  ST_OVERLAP, /* overlap { body } [@ value]: its ops are one action */
   ST_USE      /* use [phase of] name(args) [in range] [@ value]: the order of another schedule */
 } StmtKind;
 

@@ -768,9 +768,10 @@ stmt:
     $$ = (StmtVal){new_stmt(ps, ST_OPDEF, @$), 1};
     $$.s->opdef = new_opdef(ps, @$, $3, $5.first, $8);
   }
-| OVERLAP ok block {
+| OVERLAP ok block at_opt {
     $$ = (StmtVal){new_stmt(ps, ST_OVERLAP, @$), above(ps, $3.depth)};
     $$.s->body = $3.first;
+    $$.s->value = $4.e;
   }
 | USE ok used_phase name '(' args_opt ')' range_opt at_opt {
     $$ = (StmtVal){new_binder(ps, ST_USE, @$, $4), 1};

@@ -89,7 +89,8 @@ static bool only_wait(const At *a) { return after_op(a) && has_wait(a); }
 static bool has_turn(const At *a) {
   return a->rank->group && pipe_op_info[a->in->op].stream == PIPE_COPY;
 }
-static bool needs_side(const At *a) { /* an F that waits for a side op of the COMM stream, as the first */
+static bool needs_side(
+    const At *a) { /* an F that waits for a side op of the COMM stream, as the first */
   uint32_t n = 0;
   if (a->in->op != PIPE_F || a->in->wait == 0)
     return false;
