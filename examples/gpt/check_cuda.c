@@ -34,15 +34,15 @@ typedef struct Check {
   void *work, *step_at;
   double *loss;
   cudaStream_t stream;
-  float *host;    /* room for the largest tensor */
+  float *host; /* room for the largest tensor */
   void *low;
   double worst[5]; /* output, loss, gradient of the input, of a weight, weight */
   char worst_name[5][32];
   uint64_t hash;
 } Check;
 
-static const char *const kind[] = {"output", "loss", "gradient of the input", "gradient of a weight",
-                                   "weight after the update"};
+static const char *const kind[] = {"output", "loss", "gradient of the input",
+                                   "gradient of a weight", "weight after the update"};
 /* Of float: sums are in another order; of bf16: 8 bits a number. */
 static const double limit[2][5] = {{2e-5, 1e-5, 1e-4, 1e-4, 2e-5}, {4e-2, 1e-2, 8e-2, 8e-2, 1e-2}};
 
@@ -60,7 +60,8 @@ static void *device(uint64_t bytes) {
 
 /* n numbers of the activations' type, or float, from the device. */
 static const float *fetch(Check *c, const void *from, uint64_t n, int low) {
-  if (cudaMemcpy(low ? c->low : c->host, from, n * (low ? 2 : 4), cudaMemcpyDeviceToHost) != cudaSuccess)
+  if (cudaMemcpy(low ? c->low : c->host, from, n * (low ? 2 : 4), cudaMemcpyDeviceToHost) !=
+      cudaSuccess)
     die("the device fails");
   for (uint64_t i = 0; low && i < n; i++) {
     uint32_t bits = (uint32_t)((uint16_t *)c->low)[i] << 16;
@@ -74,10 +75,12 @@ static const float *fetch(Check *c, const void *from, uint64_t n, int low) {
   return c->host;
 }
 
-static void compare(Check *c, int k, const char *name, const float *got, const real *want, uint64_t n) {
+static void compare(Check *c, int k, const char *name, const float *got, const real *want,
+                    uint64_t n) {
   double most = 1e-30, off = 0;
   for (uint64_t i = 0; i < n; i++) {
-    double d = (double)got[i] - (double)want[i], a = want[i] < 0 ? -(double)want[i] : (double)want[i];
+    double d = (double)got[i] - (double)want[i],
+           a = want[i] < 0 ? -(double)want[i] : (double)want[i];
     d = d < 0 ? -d : d == d ? d : 1e30;
     most = a > most ? a : most;
     off = d > off ? d : off;
@@ -90,9 +93,20 @@ static void compare(Check *c, int k, const char *name, const float *got, const r
 
 static void call(Check *c, PipeOp op, uint32_t stage, uint32_t mb) {
   Stage *s = &c->stage[stage], *next = stage + 1 < c->m->nstage ? s + 1 : NULL;
-  PrCall a = {.op = op, .stage = stage, .nstage = c->m->nstage, .mb = mb, .nmb = NMB, .nslice = 1,
-              .weight = s->weight, .grad = s->grad, .opt = s->opt, .act = s->act, .gout = s->gout, .work = c->work,
-              .stream = c->stream, .step_at = c->step_at};
+  PrCall a = {.op = op,
+              .stage = stage,
+              .nstage = c->m->nstage,
+              .mb = mb,
+              .nmb = NMB,
+              .nslice = 1,
+              .weight = s->weight,
+              .grad = s->grad,
+              .opt = s->opt,
+              .act = s->act,
+              .gout = s->gout,
+              .work = c->work,
+              .stream = c->stream,
+              .step_at = c->step_at};
   if (op == PIPE_F) {
     a.x = stage ? s->x : NULL, a.y = next ? next->x : NULL, a.loss = next ? NULL : c->loss;
   } else if (op == PIPE_B || op == PIPE_I) {
@@ -103,7 +117,8 @@ static void call(Check *c, PipeOp op, uint32_t stage, uint32_t mb) {
 }
 
 /* The gradients or weights of a stage, tensor by tensor. */
-static void compare_tensors(Check *c, int k, uint32_t stage, const void *from, int low, const real *want) {
+static void compare_tensors(Check *c, int k, uint32_t stage, const void *from, int low,
+                            const real *want) {
   uint64_t n, at = 0;
   int matrix;
   const char *name;
@@ -136,7 +151,8 @@ static void run(Check *c, Seq *seq) {
       call(c, mb ? PIPE_I : PIPE_B, s, mb);
       if (mb)
         call(c, PIPE_W, s, mb);
-      if (seq_op(seq, mb ? PIPE_I : PIPE_B, s, 0, mb, NMB, &loss) || (mb && seq_op(seq, PIPE_W, s, 0, mb, NMB, &loss)))
+      if (seq_op(seq, mb ? PIPE_I : PIPE_B, s, 0, mb, NMB, &loss) ||
+          (mb && seq_op(seq, PIPE_W, s, 0, mb, NMB, &loss)))
         die(seq->error);
       if (s > 0)
         compare(c, 2, "dx", fetch(c, c->stage[s].dx, n, c->bf16), seq->stage[s].dx, n);
@@ -144,7 +160,8 @@ static void run(Check *c, Seq *seq) {
     }
   }
   for (uint32_t s = 0; s < S; s++) { /* from equal gradients: AdamW's first step is their signs */
-    if (cudaMemcpy(c->stage[s].grad, seq->stage[s].grad, c->stage[s].size.grad, cudaMemcpyHostToDevice) != cudaSuccess)
+    if (cudaMemcpy(c->stage[s].grad, seq->stage[s].grad, c->stage[s].size.grad,
+                   cudaMemcpyHostToDevice) != cudaSuccess)
       die("the device fails");
     call(c, PIPE_U, s, PIPE_NONE);
     if (seq_op(seq, PIPE_U, s, 0, PIPE_NONE, NMB, &loss))
@@ -159,7 +176,8 @@ static void take(Check *c) {
   for (uint32_t s = 0; s < c->m->nstage; s++) {
     Stage *t = &c->stage[s];
     t->size = c->model.sizes(c->model.self, s);
-    t->weight = device(t->size.weight), t->grad = device(t->size.grad), t->opt = device(t->size.opt);
+    t->weight = device(t->size.weight), t->grad = device(t->size.grad),
+    t->opt = device(t->size.opt);
     t->act = device(t->size.act), t->gout = device(t->size.gout);
     if (s > 0)
       t->x = device(t[-1].size.boundary), t->dx = device(t[-1].size.boundary);
@@ -169,7 +187,8 @@ static void take(Check *c) {
   }
   c->work = device(work), c->step_at = device(8), c->loss = device(8);
   c->host = malloc(2 * most + 64), c->low = malloc(2 * most + 64);
-  if (!c->host || !c->low || cudaStreamCreateWithPriority(&c->stream, cudaStreamNonBlocking, 0) != cudaSuccess)
+  if (!c->host || !c->low ||
+      cudaStreamCreateWithPriority(&c->stream, cudaStreamNonBlocking, 0) != cudaSuccess)
     die("no memory");
 }
 
@@ -214,8 +233,8 @@ static int check(GptModel *m) {
     for (int k = 0; k < 5; k++) {
       int over = !(c.worst[k] <= limit[bf16][k]);
       bad |= over;
-      printf("%u stages, %s: %s: %.1e of %.0e (%s)%s\n", m->nstage, bf16 ? "bf16" : "float", kind[k], c.worst[k],
-             limit[bf16][k], c.worst_name[k], over ? ": TOO FAR" : "");
+      printf("%u stages, %s: %s: %.1e of %.0e (%s)%s\n", m->nstage, bf16 ? "bf16" : "float",
+             kind[k], c.worst[k], limit[bf16][k], c.worst_name[k], over ? ": TOO FAR" : "");
     }
     bad |= hash[0] != hash[1];
     printf("%u stages, %s: %s\n", m->nstage, bf16 ? "bf16" : "float",
@@ -225,7 +244,8 @@ static int check(GptModel *m) {
 }
 
 static int usage(const char *why, const char *what) {
-  fprintf(stderr, "gpt_check_cuda: %s%s\nusage: gpt_check_cuda --data FILE [options]\n%s", why, what, gpt_options);
+  fprintf(stderr, "gpt_check_cuda: %s%s\nusage: gpt_check_cuda --data FILE [options]\n%s", why,
+          what, gpt_options);
   return 2;
 }
 

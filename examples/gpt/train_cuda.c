@@ -68,15 +68,19 @@ static int train(GptModel *m, const Options *o) {
     return fail("model", error);
   }
   PrModel model = gpt_cuda_model(g);
-  PrCudaOptions cuda = {
-      .group = o->group, .device = o->device, .graph = o->graph, .nvtx = o->nvtx, .ahead = o->ahead};
+  PrCudaOptions cuda = {.group = o->group,
+                        .device = o->device,
+                        .graph = o->graph,
+                        .nvtx = o->nvtx,
+                        .ahead = o->ahead};
   PrOptions options = {.engine = &pr_cuda,
                        .engine_options = &cuda,
                        .trace_steps = o->trace,
                        .deadline_s = o->deadline_s,
                        .on_step = on_step,
                        .arg = &run};
-  int bad = pr_open(&run, &pipe_program, &model, &options) != PR_OK || pr_steps(run, m->config.steps) != PR_OK;
+  int bad = pr_open(&run, &pipe_program, &model, &options) != PR_OK ||
+            pr_steps(run, m->config.steps) != PR_OK;
   if (!bad && o->hash) {
     uint64_t h = hash_weights(run, g, m, &model);
     if (pr_leads(run))
@@ -86,7 +90,8 @@ static int train(GptModel *m, const Options *o) {
     PrMeasure got;
     if (!pr_measure(run, &got))
       fprintf(stderr, "step %.3f ms, bubble %.1f %%\n", got.makespan_ns * 1e-6, 100 * got.bubble);
-    bad = (o->svg && pr_write_svg(run, o->svg)) || (o->perfetto && pr_write_trace(run, o->perfetto));
+    bad = (o->svg && pr_write_svg(run, o->svg)) ||
+          (o->perfetto && pr_write_trace(run, o->perfetto));
   }
   if (run && *pr_error(run))
     bad = fail("run", pr_error(run));
@@ -116,9 +121,9 @@ static void one_host_each(uint32_t rank) {
   char id[32];
   snprintf(id, sizeof id, "pipe-%u", rank);
   setenv("NCCL_HOSTID", id, 1);
-  static const char *const set[][2] = {{"NCCL_NET", "Socket"},       {"NCCL_SOCKET_IFNAME", "lo"},
-                                       {"NCCL_P2P_DISABLE", "1"},    {"NCCL_SHM_DISABLE", "1"},
-                                       {"NCCL_NVLS_ENABLE", "0"},    {"NCCL_RAS_ENABLE", "0"}};
+  static const char *const set[][2] = {{"NCCL_NET", "Socket"},    {"NCCL_SOCKET_IFNAME", "lo"},
+                                       {"NCCL_P2P_DISABLE", "1"}, {"NCCL_SHM_DISABLE", "1"},
+                                       {"NCCL_NVLS_ENABLE", "0"}, {"NCCL_RAS_ENABLE", "0"}};
   for (size_t i = 0; i < sizeof set / sizeof *set; i++)
     setenv(set[i][0], set[i][1], 0);
 }
@@ -144,7 +149,8 @@ int GPT_MAIN(int argc, char **argv) {
       *(argv[i][2] == 'd' ? &o.data : argv[i][2] == 's' ? &o.svg : &o.perfetto) = value;
     } else if (!strcmp(argv[i], "--deadline")) {
       o.deadline_s = atof(value);
-    } else if (!strcmp(argv[i], "--device") || !strcmp(argv[i], "--trace") || !strcmp(argv[i], "--ahead")) {
+    } else if (!strcmp(argv[i], "--device") || !strcmp(argv[i], "--trace") ||
+               !strcmp(argv[i], "--ahead")) {
       if ((done = gpt_number(value, 0, 1u << 16, &n)) < 0)
         return usage(gpt_number_error(done), argv[i]);
       if (argv[i][2] == 'd')
@@ -177,7 +183,8 @@ int GPT_MAIN(int argc, char **argv) {
   Data data;
   if ((error = data_open(&data, o.data, g.seq, g.batch, g.seed, 8)))
     return fail(o.data, error);
-  GptModel m = {.config = g, .nstage = pipe_program.nmodel, .window = text_draw, .text = &data.train};
+  GptModel m = {
+      .config = g, .nstage = pipe_program.nmodel, .window = text_draw, .text = &data.train};
   int bad = train(&m, &o);
   data_close(&data);
   return gpt_finish("gpt_cuda") || bad;

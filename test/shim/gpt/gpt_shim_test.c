@@ -23,7 +23,8 @@ int main(int argc, char **argv) {
   int bad = (strcmp(argv[1], "check") == 0 ? gpt_check : gpt_train)(argc - 1, argv + 1);
   shim_leave();
   if (shim_errors() || shim_leaks()) {
-    fprintf(stderr, "%s; %llu allocations are not given back\n", shim_error_text(), (unsigned long long)shim_leaks());
+    fprintf(stderr, "%s; %llu allocations are not given back\n", shim_error_text(),
+            (unsigned long long)shim_leaks());
     bad = 1;
   }
   shim_end();
