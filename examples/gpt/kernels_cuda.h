@@ -212,32 +212,35 @@ KERNEL void k_loss(uint64_t n, double *loss, const float *each) {
 /* ---- AdamW ---- */
 
 typedef struct Rates {
-  double lr, warmup, steps;
+  double lr, warmup, steps, rate; /* rate: a factor */
 } Rates;
-/* to[0] = lr / (1 - beta1^t), to[1] = 1 / (1 - beta2^t), to[2] = lr of this step (model.c, pr_optim). */
-KERNEL void k_rates(uint64_t, float *to, Rates r, const uint64_t *step) {
+/* to[0] = lr / (1 - beta1^t), to[1] = 1 / (1 - beta2^t), to[2] = lr of update number t, from 1, which is one of
+ * `each` in a step, `ahead` further on than its first (model.c, pr_optim). */
+KERNEL void k_rates(uint64_t, float *to, Rates r, const uint64_t *step, double each, double ahead) {
   EACH(i, 1) {
-    double t = (double)*step + 1, s = (double)*step, lr = r.lr;
+    double s = (double)*step, t = s * each + ahead + 1, lr = r.lr;
     if (s < r.warmup)
-      lr *= t / r.warmup;
+      lr *= (s + 1) / r.warmup;
     else if (s < r.steps)
       lr *= 0.55 + 0.45 * cos(3.14159265358979323846 * (s - r.warmup) / (r.steps - r.warmup));
     else
       lr *= 0.1;
+    lr *= r.rate;
     to[0] = (float)(lr / (1 - pow(0.9, t)));
     to[1] = (float)(1 / (1 - pow(0.95, t)));
     to[2] = (float)lr;
   }
 }
-/* master: the weights as float; w: as T, NULL if that is the same. Leaves the gradient zero. */
+/* from, to: the weights as float, which may be one; w: the new ones as T, NULL if that is the same. Leaves the
+ * gradient zero. */
 template <class T>
-KERNEL void k_adamw(uint64_t n, T *w, float *master, float *m, float *v, float *grad, const float *rate, float decay) {
+KERNEL void k_adamw(uint64_t n, T *w, const float *from, float *to, float *m, float *v, float *grad, const float *rate, float decay) {
   EACH(i, n) {
-    float g = grad[i], x = master[i] * (1 - rate[2] * decay);
+    float g = grad[i], x = from[i] * (1 - rate[2] * decay);
     m[i] = 0.9f * m[i] + (1 - 0.9f) * g;
     v[i] = 0.95f * v[i] + (1 - 0.95f) * g * g;
     x -= rate[0] * m[i] / (sqrtf(v[i] * rate[1]) + 1e-8f);
-    master[i] = x;
+    to[i] = x;
     if (w)
       put(&w[i], x);
     grad[i] = 0;

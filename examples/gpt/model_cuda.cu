@@ -423,13 +423,15 @@ template <class T> struct Net {
   static void update(const GptCuda *g, Op *op, const PrCall *c, const Shape &s) {
     const GptConfig *o = &g->m->config;
     uint64_t total = gpt_weights(g->m, c->stage), used = 0, n, at = 0;
-    float *opt = (float *)c->opt, *master = g->bf16 ? opt + 2 * total : (float *)c->weight;
+    float *opt = (float *)c->opt, *to = g->bf16 ? opt + 2 * total : (float *)c->weight;
+    const float *from = g->bf16 ? to : (const float *)c->newest;
     Work w = work(s, c->work, &used);
-    Rates r = {o->lr, (double)o->warmup, (double)o->steps};
-    RUN(op, k_rates, 1, (uint64_t)1, w.rate, r, c->step_at);
+    Rates r = {o->lr, (double)o->warmup, (double)o->steps, c->rate};
+    RUN(op, k_rates, 1, (uint64_t)1, w.rate, r, c->step_at, (double)c->nupdate,
+        (double)c->updates - (double)c->step * c->nupdate);
     int matrix;
     for (uint32_t i = 0; gpt_tensor(g->m, c->stage, i, &n, &matrix); i++, at += n)
-      RUN(op, k_adamw<T>, n, n, g->bf16 ? (T *)c->weight + at : (T *)NULL, master + at, opt + at, opt + total + at,
+      RUN(op, k_adamw<T>, n, n, g->bf16 ? (T *)c->weight + at : (T *)NULL, from + at, to + at, opt + at, opt + total + at,
           (float *)c->grad + at, w.rate, matrix ? (float)o->decay : 0.0f);
   }
 
@@ -549,7 +551,8 @@ static const char *warm_up(GptCuda *g) {
         memset(&c, 0, sizeof c);
         c.op = op[k], c.rank = r, c.stage = s, c.nstage = g->m->nstage, c.nmb = 1;
         c.act = p[0], c.gout = p[1], c.x = p[2], c.y = p[3], c.dx = p[4], c.dy = p[5];
-        c.weight = p[6], c.grad = p[7], c.opt = p[8], c.work = p[9];
+        c.rate = 1, c.nupdate = 1;
+        c.weight = p[6], c.newest = p[6], c.grad = p[7], c.opt = p[8], c.work = p[9];
         c.loss = (double *)p[10], c.step_at = (const uint64_t *)p[11], c.stream = stream;
         if (call(g, &c))
           error = "a kernel or a product fails";
