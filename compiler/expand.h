@@ -99,6 +99,7 @@ typedef struct Ex {
   uint32_t *w_from;    /* [nstage + nrank] of a stage, of a rank: first op that may be an I without W */
 
   /* clock and rules */
+  const Stmt *move;    /* the send or recv whose op is being read, or NULL */
   const Stmt *list, *list_op; /* being listed; its op statement */
   int64_t key;
   bool keyed;
@@ -145,6 +146,18 @@ uint32_t *op_row(Sched *s, uint8_t kind, size_t cell);
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 /* The same of an OFF or LOAD. */
 bool push_copy(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb);
+
+/* Where the op stands in the text: a row of s->site. */
+uint32_t op_site(Sched *s, const OpRef *o);
+
+/* ---- by_hand.c ---- */
+bool find_lowering(Ex *x); /* the `comm` clauses */
+/* Adds what x->move sends or receives of an op; a REDUCE or TIE of a row; a wait. */
+bool push_move(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb);
+bool push_sum(Ex *x, uint8_t kind, uint32_t stage);
+void run_wait(Ex *x, const Stmt *t);
+/* Makes one group of the posts from `first` on, which came from the body of t. */
+bool join_posts(Ex *x, const Stmt *t, uint32_t first);
 
 /* ---- recompute.c ---- */
 /* Once every rank has its ops: puts in what the `recompute` clause says. */

@@ -216,6 +216,11 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
         return false;
       o->model.channels = (MachineChannels)k;
       break;
+    case O_LOWERING:
+      if (!read_word(s, c, "--lowering=", &k))
+        return false;
+      o->lowering = k + 1;
+      break;
     case O_SENDS:
       if (!parse_sends(optarg, &o->model))
         return usage_error(

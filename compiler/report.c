@@ -83,7 +83,7 @@ static void report_all(Sched *s, FILE *f) {
 }
 
 void emit_report(Sched *s, FILE *f) {
-  if (s->lists) {
+  if (s->only_lists) {
     report_lists(s, f);
     return;
   }

@@ -243,8 +243,12 @@ again:
   "offload"            { TOKEN(OFFLOAD); }
   "lead"               { TOKEN(LEAD); }
 
-  "weights" | "stash" | "comm" | "finally"
-  | "side" | "group" | "recv" | "wait" {
+  "comm"               { TOKEN(COMM); }
+  "recv"               { TOKEN(RECV); }
+  "wait"               { TOKEN(WAIT); }
+  "group"              { TOKEN(GROUP); }
+
+  "weights" | "stash" | "finally" | "side" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(RESERVED);
   }
