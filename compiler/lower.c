@@ -3,7 +3,8 @@
  * Requires slots and check_deadlock (predicted starts). Ensures prog: its tables are in the arena.
  *
  * A list merges the rank's streams by predicted start; an instruction stands after everything its
- * wait counts, so that a host can issue the list from the top; the ops of an action stay together.
+ * wait counts, so that a host can issue the list from the top; the ops of an action stay together, and the
+ * transfers of a group.
  * Linear. */
 #include <string.h>
 #define XXH_INLINE_ALL
@@ -22,7 +23,9 @@ static PipeInstr *merge(Sched *s, uint32_t r, PipeInstr *out) {
     bool can_y = y < t->ncopy && t->copy[y].wait <= c && t->copy[y].wait_copy <= x;
     BUG_IF(!can_c && !can_x && !can_y);
     if (can_x && (!can_c || at_x[x] <= at_c[c]) && (!can_y || at_x[x] <= at_y[y]))
-      *out++ = t->comm[x++];
+      do
+        *out++ = t->comm[x];
+      while (t->comm[x++].group > 0);
     else if (can_y && (!can_c || at_y[y] <= at_c[c]))
       *out++ = t->copy[y++];
     else
@@ -40,7 +43,7 @@ static uint64_t hash_program(const PipeProgram *p) {
   XXH3_64bits_reset(h);
   const uint64_t head[] = {p->abi,   p->nrank,   p->nstage, p->nmb,      p->nmodel,
                            p->sized, p->timed,   p->slots,  p->makespan, p->ideal,
-                           p->busy,  p->forward, p->slices};
+                           p->busy,  p->forward, p->slices, p->lowering};
   XXH3_64bits_update(h, head, sizeof head);
   XXH3_64bits_update(h, p->name, strlen(p->name) + 1);
   XXH3_64bits_update(h, p->params, strlen(p->params) + 1);
@@ -109,6 +112,7 @@ bool lower(Sched *s) {
   p->makespan = s->makespan, p->ideal = s->ideal.makespan, p->busy = s->busy;
   if (s->graph)
     p->edge = s->graph->edge, p->nedge = s->nedge, p->row = s->graph->row;
+  p->lowering = s->lowering;
   p->rank = rank, p->stage = s->stage, p->site = site, p->file = file;
   p->hash = hash_program(p);
   s->prog = p;

@@ -97,6 +97,8 @@ void emit_report(Sched *s, FILE *f) {
           s->ncheck == 1 ? "" : "s");
   if (s->opt->for_all)
     report_all(s, f);
+  if (s->lowering != PIPE_GLOBAL)
+    fprintf(f, "lowering  %s\n", lowering_text(s));
   fprintf(f, "model     %s, at most %u slots per channel\n", model_text(s), s->channel_slots);
   report_buffer(s, f);
   fprintf(f, "makespan  %s, bubble %.2f %%; %s on an idle network\n", time_text(s, s->makespan),

@@ -20,6 +20,9 @@ typedef struct Passage {
 /* Verifies the stage table, the edges and the ties of a program. */
 VerifyEdges verify_tables(const PipeProgram *p, Arena *a);
 
+/* Plays the program: verify_play.c. */
+void verify_play(const PipeProgram *p, const VerifyEdges *edges, Arena *a);
+
 /* Does the row run the microbatch? */
 static inline bool verify_runs(const PipeProgram *p, uint32_t row, uint32_t mb) {
   const PipeStage *st = &p->stage[row];

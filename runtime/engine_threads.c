@@ -8,7 +8,8 @@
  *     and the thread that reaches the count takes the stream by clearing comm_wait;
  *   - nobody, while the head is posted on its channel and the other side is not: the second side to
  *     post owns both streams, copies, completes both and carries both on; in the same way the last
- *     to come to a REDUCE or TIE owns the streams of all that take part;
+ *     to come to a REDUCE or TIE owns the streams of all that take part. Of a group each transfer is
+ *     of the side that posts it second, and the stream of whoever does the last one (group_left);
  *   - the rank's thread again, which sees the last completion of the step in comm_done.
  * So a transfer happens as soon as both sides are ready, even while both ranks are in callbacks,
  * and no lock is held anywhere. The fields "owned" in RankRun follow the stream; each hand-over is
@@ -155,23 +156,26 @@ static bool head_copied(RankRun *k) {
   return atomic_compare_exchange_strong(&k->comm_wait_copy, &need, 0);
 }
 
-/* Posts the head, a SEND or RECV. Returns the channel if the other side is there, too: then the
- * caller owns both streams. NULL: k is at rest and may not be touched. */
-static Chan *post_head(PrRun *run, RankRun *k) {
-  const CommAt *at = &k->comm[k->comm_next];
-  const PipeInstr *c = &k->t->instr[at->index];
+/* Posts number i of the stream, a SEND or RECV. Puts the channel on the list if the other side is there, too:
+ * then the transfer is the caller's. If not, and it was all that was left of the head, k is at rest and may not be
+ * touched. */
+static void post(PrRun *run, RankRun *k, uint32_t i, Chan **met) {
+  CommAt *at = &k->comm[i];
   Chan *ch = &run->chan[at->chan];
   unsigned side = ch->src == k->id ? 0 : 1;
-  ch->post[side] = (Post){c, k->id, k->comm_step};
-  unsigned before = atomic_fetch_or_explicit(&ch->state, 1u << side, memory_order_acq_rel);
-  return before ? ch : NULL;
+  at->state = COMM_POSTED;
+  ch->post[side] = (Post){&k->t->instr[at->index], k->id, k->comm_step, i};
+  if (!atomic_fetch_or_explicit(&ch->state, 1u << side, memory_order_acq_rel))
+    return;
+  ch->met = *met;
+  *met = ch;
 }
 
-/* Completes the head. True: k has more in this step, and is still the caller's. False: it has not,
- * and its thread may be in the next step already. */
-static bool complete(PrRun *run, RankRun *k) {
-  uint64_t done = atomic_load_explicit(&k->comm_done, memory_order_relaxed) + 1;
-  bool more = ++k->comm_next < k->ncomm;
+/* Completes the head, of n instructions. True: k has more in this step, and is still the caller's. False: it has
+ * not, and its thread may be in the next step already. */
+static bool complete(PrRun *run, RankRun *k, uint32_t n) {
+  uint64_t done = atomic_load_explicit(&k->comm_done, memory_order_relaxed) + n;
+  bool more = (k->comm_next += n) < k->ncomm;
   k->comm_active = more;
   atomic_store(&k->comm_done, done);
   uint64_t key = atomic_load(&k->sleep_on);
@@ -201,10 +205,56 @@ static bool meet(PrRun *run, Coll *l, uint64_t step, RankRun **todo) {
   atomic_store_explicit(&l->arrived, 0, memory_order_relaxed);
   for (uint32_t i = 0; i < l->n; i++) {
     RankRun *k = &run->rank[run->p->stage[l->row[i]].rank];
-    if (complete(run, k))
+    if (complete(run, k, 1))
       push(todo, k);
   }
   return true;
+}
+
+/* One less is left of the head of k. With the last it is completed. */
+static void one_less(PrRun *run, RankRun *k, RankRun **todo) {
+  if (atomic_fetch_sub_explicit(&k->group_left, 1, memory_order_acq_rel) > 1)
+    return;
+  CommAt *at = &k->comm[k->comm_next];
+  uint32_t n = k->t->instr[at->index].group + 1u;
+  for (uint32_t i = 0; i < n; i++)
+    at[i].state = COMM_WAITS;
+  if (complete(run, k, n))
+    push(todo, k);
+}
+
+/* One side of a transfer is done. The next of its group on the same channel takes its place; nobody else posts
+ * there until the group is completed. */
+static void member_done(PrRun *run, const Post *p, RankRun **todo, Chan **met) {
+  RankRun *k = &run->rank[p->rank];
+  CommAt *at = &k->comm[p->at];
+  uint32_t left = p->c->group;
+  at->state = COMM_DONE;
+  for (uint32_t i = 1; i <= left; i++)
+    if (at[i].chan == at->chan) {
+      post(run, k, p->at + i, met);
+      break;
+    }
+  one_less(run, k, todo);
+}
+
+/* Posts the transfers at the head of k, of each channel the first. */
+static void post_head(PrRun *run, RankRun *k, RankRun **todo, Chan **met) {
+  uint32_t first = k->comm_next, n = k->t->instr[k->comm[first].index].group + 1u;
+  if (n == 1) {
+    atomic_store_explicit(&k->group_left, 1, memory_order_relaxed);
+    post(run, k, first, met);
+    return;
+  }
+  atomic_store_explicit(&k->group_left, n + 1, memory_order_relaxed);
+  for (uint32_t i = first; i < first + n; i++) {
+    uint32_t j = first;
+    while (k->comm[j].chan != k->comm[i].chan)
+      j++;
+    if (j == i)
+      post(run, k, i, met);
+  }
+  one_less(run, k, todo);
 }
 
 /* Carries on the COMM stream of k, which the caller owns, and those that become free to go on. */
@@ -222,17 +272,18 @@ static void advance(PrRun *run, RankRun *k) {
         return;
       continue;
     }
-    Chan *ch = post_head(run, k);
-    if (!ch)
-      continue;
-    if (pr_transfer(run, ch))
-      return;
-    RankRun *a = &run->rank[ch->src], *b = &run->rank[ch->dst];
-    atomic_store_explicit(&ch->state, 0, memory_order_relaxed);
-    if (complete(run, a))
-      push(&todo, a);
-    if (complete(run, b))
-      push(&todo, b);
+    Chan *met = NULL;
+    post_head(run, k, &todo, &met);
+    while (met) {
+      Chan *ch = met;
+      const Post side[2] = {ch->post[0], ch->post[1]};
+      met = ch->met;
+      if (pr_transfer(run, ch))
+        return;
+      atomic_store_explicit(&ch->state, 0, memory_order_relaxed);
+      member_done(run, &side[0], &todo, &met);
+      member_done(run, &side[1], &todo, &met);
+    }
   }
 }
 

@@ -33,6 +33,7 @@ typedef struct PipeSimIn {
   const PipeEdge *edge;      /* these three as in PipeGraph */
   const uint32_t *row;
   uint32_t nmb;
+  bool groups;               /* COMM streams may have groups */
 } PipeSimIn;
 
 /* Every array is the caller's, any of start/end/order may be NULL. Position i of rank r's stream
