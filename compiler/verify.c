@@ -163,6 +163,7 @@ typedef struct Verify {
   uint32_t begun;        /* those of COMPUTE above its action */
   uint32_t waited[3][3]; /* most that an instruction of a stream has waited for, of each other */
   int stream;            /* of the one at hand: 0 COMPUTE, 1 COMM, 2 COPY */
+  VerifySync sync;
 } Verify;
 
 static uint64_t up64(uint64_t bytes) { return bytes % 64 ? bytes - bytes % 64 + 64 : bytes; }
@@ -223,7 +224,7 @@ static void sum_stages(Verify *v) {
 static bool is_before(const Verify *v, int x, uint32_t touched) {
   if (x == v->stream) /* an op may take and give back the same slot */
     return touched <= (x ? v->done[x] : v->begun) || touched == v->done[x] + 1;
-  return touched <= v->waited[v->stream][x];
+  return touched <= v->waited[v->stream][x] && verify_synced(&v->sync, v->stream, x, touched);
 }
 
 static bool skips(const Verify *v, uint32_t edge) { return edge != NONE && v->p->edge[edge].skip; }
@@ -546,10 +547,11 @@ static void verify_stashes(Verify *v) {
       leaves(v, k->instr[over].act);
 }
 
-static void verify_rank(Verify *v) {
+static void verify_rank(Verify *v, Arena *a) {
   const PipeProgram *p = v->p;
   const PipeRank *k = &p->rank[v->r];
   BUG_IF(k->ninstr == 0);
+  v->sync = verify_sync_begin(k, a);
   verify_pools(v);
   memset(v->done, 0, sizeof v->done);
   memset(v->waited, 0, sizeof v->waited);
@@ -564,6 +566,7 @@ static void verify_rank(Verify *v) {
       BUG_IF(wait > v->done[other[x]]); /* it would point below itself */
       *waited = wait > *waited ? wait : *waited;
     }
+    verify_sync_row(&v->sync, i, v->stream);
     if (v->stream == 2)
       verify_copy(v, in);
     else if (v->stream)
@@ -579,6 +582,7 @@ static void verify_rank(Verify *v) {
         }
       }
       v->done[v->stream]++;
+      verify_sync_done(&v->sync, i, v->stream);
       continue;
     }
     /* All ops of the action take, then all give back. */
@@ -600,6 +604,8 @@ static void verify_rank(Verify *v) {
       verify_gives(v, &in[j]);
     }
     v->done[0] = v->begun + n;
+    for (uint32_t j = 0; j < n; j++)
+      verify_sync_done(&v->sync, i + j, 0);
     i += n - 1;
   }
   verify_stashes(v);
@@ -723,7 +729,7 @@ void verify_program(const Sched *s) {
     for (uint32_t mb = p->stage[st].mb0; mb < p->stage[st].mb0 + p->stage[st].nmb; mb++)
       v.left[st] += verify_runs(p, st, mb);
   for (v.r = 0; v.r < p->nrank; v.r++)
-    verify_rank(&v);
+    verify_rank(&v, a);
   verify_guests(&v);
   verify_complete(&v);
   verify_send(s);

@@ -2,7 +2,7 @@
  * What the parts of the runtime share; not installed.
  *
  *   run.c             pr_open and pr_close, memory, one op, one transfer, errors
- *   validate.c        is this table a program, and does this model fit it; with validate_stages.c
+ *   validate.c        is this table a program, and does this model fit it; with validate_stages.c, validate_streams.c
  *   engine_threads.c  one thread per rank
  *   engine_seeded.c   one thread, a seeded order: for tests
  *   stall.c           why no rank can go on
@@ -209,6 +209,9 @@ PipeOp pr_partner(const PipeProgram *p, const PipeInstr *c, uint32_t *stage);
 
 /* PR_OK, or PR_E_ARG or PR_E_SIZE with the text set. Fills in run->stage[].size. */
 PrStatus pr_validate(PrRun *run);
+
+/* PR_OK if the events of a rank carry its waits (validate_streams.c), or PR_E_ARG with the text set. */
+PrStatus pr_check_events(PrRun *run, uint32_t rank);
 
 /* Carries out the instruction `at` of the COMPUTE stream; the first of an action and a model that takes
  * actions as a whole: all of them. *n: how many. */

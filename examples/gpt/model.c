@@ -14,6 +14,10 @@
 #include "model.h"
 #include "data.h"
 #include "kernels.h"
+#include "pipe_optim.h"
+
+/* The function for the type of `real`. */
+#define OPTIM _Generic((real)0, float : pr_optim, double : pr_optim_double)
 
 /* ---- shapes and layouts ---------------------------------------------------------------------- */
 
@@ -551,21 +555,13 @@ static int update(void *self, const PrCall *c) {
                             (double)(g->steps - g->warmup));
   else
     lr *= 0.1;
-  const real b1 = (real)0.9, b2 = (real)0.95, eps = (real)1e-8;
-  const real fix1 = (real)(1 / (1 - pow(0.9, t))), fix2 = (real)(1 / (1 - pow(0.95, t)));
-  const real rate = (real)lr;
   uint64_t total = weight_elems(&s);
   real *w = c->weight, *m = c->opt, *v = m + total, *dw = c->grad;
   Tensor tensor;
   for (uint32_t i = 0; tensor_at(&s, i, &tensor); i++) {
     uint64_t n = tensor.elems;
-    real shrink = tensor.kind >= NORMAL ? (real)(1 - lr * g->decay) : 1;
-    for (uint64_t j = 0; j < n; j++) {
-      m[j] = b1 * m[j] + (1 - b1) * dw[j];
-      v[j] = b2 * v[j] + (1 - b2) * dw[j] * dw[j];
-      w[j] = shrink * w[j] - rate * (m[j] * fix1) / (SQRT(v[j] * fix2) + eps);
-      dw[j] = 0;
-    }
+    PrOptim adamw = {PR_ADAMW, 0.9, 0.95, 1e-8, tensor.kind >= NORMAL ? g->decay : 0, 0};
+    OPTIM(&adamw, c->step + 1, lr, n, w, w, dw, m, v);
     w += n, m += n, v += n, dw += n;
   }
   return 0;

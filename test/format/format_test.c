@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "format.h"
+#include "tree_of.h"
 
 static uint64_t state;
 
@@ -174,20 +175,6 @@ static bool same_pieces(const char *a, const char *b) {
 static int fail(const char *what, const char *text, const char *result) {
   printf("%s:\n%s\n---\n%s\n---\n", what, text, result ? result : "(none)");
   return 1;
-}
-
-static char *tree_of(Arena *a, const char *text, uint32_t len) {
-  Diag d;
-  char *dump = NULL;
-  size_t n;
-  diag_init(&d, a, NULL);
-  Ast *tree = parse(a, intern_new(a), &d, diag_source(&d, "", text, len));
-  if (d.errors)
-    return NULL;
-  FILE *f = open_memstream(&dump, &n);
-  ast_dump(f, tree);
-  fclose(f);
-  return dump;
 }
 
 static int try(const char *text, uint32_t len) {

@@ -9,23 +9,7 @@
 
 #include "format.h"
 #include "lexer.h"
-
-/* The dump of the text, or NULL if it has errors. */
-static char *tree_of(Arena *a, const char *text, uint32_t len) {
-  Diag diag;
-  char *dump = NULL;
-  size_t n;
-  diag_init(&diag, a, NULL);
-  Ast *ast = parse(a, intern_new(a), &diag, diag_source(&diag, "", text, len));
-  if (diag.errors)
-    return NULL;
-  FILE *out = open_memstream(&dump, &n);
-  if (!out)
-    abort();
-  ast_dump(out, ast);
-  fclose(out);
-  return dump;
-}
+#include "../format/tree_of.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -9,19 +9,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "expect.h"
 #include "make_program.h"
 #include "pipe_run.h"
 #include "tiny_model.h"
-
-static int wrong;
-
-#define EXPECT(e) \
-  do { \
-    if (!(e)) { \
-      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #e); \
-      wrong = 1; \
-    } \
-  } while (0)
 
 static uint64_t random_state = 1;
 

@@ -492,11 +492,8 @@ static void actions(void) {
   }
 }
 
-int main(int argc, char **argv) {
-  if (argc > 1 && strcmp(argv[1], "--break") == 0)
-    engine_rate = RATE * 1.0001f;
-  if (argc > 2 && strcmp(argv[1], "--mutants") == 0)
-    mutants = 60, seed = strtoull(argv[2], NULL, 10);
+/* U-nets: stages of the way down feed those of the way up. */
+static void unets(void) {
   unet("steady m { F(m) B(m - (P-1-r)) }", false);
   unet("do m in 0..M { F(m) } do m in 0..M { I(m) } do M { W }", false);
   unet(
@@ -505,8 +502,10 @@ int main(int argc, char **argv) {
   unet(
       "rules m { I[1](m) @ 0  I[0](m) @ 1  F[1](m) @ 2  F[0](m) @ 3 when inflight(r, 0) < P  W[0](m)  W[1](m) }",
       true);
-  printf("unet: %d runs against the sequential one\n", cases);
-  int before = cases;
+}
+
+/* Stages that several ranks hold. */
+static void dealt(void) {
   for (int rules = 0; rules < 2; rules++) {
     round_robin(3, (uint32_t[]){2, 1, 1}, rules, false, false);
     round_robin(3, (uint32_t[]){1, 3, 2}, rules, false, false);
@@ -515,25 +514,24 @@ int main(int argc, char **argv) {
     round_robin(1, (uint32_t[]){4}, rules, false, false);
   }
   wheel();
-  printf("dealt: %d runs against the sequential one\n", cases - before);
-  before = cases;
-  towers();
-  printf("dag: %d runs against the sequential one\n", cases - before);
-  before = cases;
-  forward_only();
-  printf("forward-only: %d runs against the sequential one\n", cases - before);
-  before = cases;
-  slices();
-  printf("slices: %d runs against the sequential one\n", cases - before);
-  before = cases;
-  ties();
-  printf("tied: %d runs against the sequential one\n", cases - before);
-  before = cases;
-  rounds();
-  printf("updates: %d runs against the sequential one\n", cases - before);
-  before = cases;
-  actions();
-  printf("actions: %d runs against the sequential one\n", cases - before);
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1 && strcmp(argv[1], "--break") == 0)
+    engine_rate = RATE * 1.0001f;
+  if (argc > 2 && strcmp(argv[1], "--mutants") == 0)
+    mutants = 60, seed = strtoull(argv[2], NULL, 10);
+  static const struct {
+    const char *name;
+    void (*run)(void);
+  } part[] = {
+      {"unet", unets},    {"dealt", dealt}, {"dag", towers},     {"forward-only", forward_only},
+      {"slices", slices}, {"tied", ties},   {"updates", rounds}, {"actions", actions}};
+  for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+    int before = cases;
+    part[i].run();
+    printf("%s: %d runs against the sequential one\n", part[i].name, cases - before);
+  }
   if (mutants > 0)
     printf("mutants of seed %s: %u refused, %u stalled or mismatched, %u right, %d wrong\n",
            argv[2], refused, stalled, right, failures);

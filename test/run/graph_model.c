@@ -2,17 +2,9 @@
  * See graph_model.h. */
 #include "graph_model.h"
 
-#include <math.h>
 #include <string.h>
 
 static float engine_rate;
-
-static float noise(uint64_t a, uint64_t b, uint64_t c) { /* in [-1, 1), from its arguments alone */
-  uint64_t z = a * 0x9e3779b97f4a7c15u + b * 0xbf58476d1ce4e5b9u + c * 0x94d049bb133111ebu + 1;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return (float)((double)((z ^ (z >> 31)) >> 11) / 4503599627370496.0 - 1.0);
-}
 
 static void init_weight(const Meant *g, uint32_t stage, float *w) {
   for (int i = 0; i < NW; i++)
@@ -52,55 +44,6 @@ static void first_input(uint64_t step, uint32_t stage, uint32_t mb, float *x) {
 static void add_part(float *x, const float *from, int n, float weight) {
   for (int i = 0; i < n; i++)
     x[i] += weight * from[i];
-}
-
-static void layer(const float *x, const float *w, float *h) {
-  for (int r = 0; r < ROWS; r++)
-    for (int j = 0; j < D; j++) {
-      float z = w[D * D + j];
-      for (int i = 0; i < D; i++)
-        z += x[r * D + i] * w[i * D + j];
-      h[r * D + j] = tanhf(z);
-    }
-}
-
-static void layer_input(const float *dh, const float *h, const float *w, float *dz, float *dx) {
-  for (int i = 0; i < N; i++)
-    dz[i] = dh[i] * (1 - h[i] * h[i]);
-  for (int r = 0; r < ROWS; r++)
-    for (int i = 0; i < D; i++) {
-      float sum = 0;
-      for (int j = 0; j < D; j++)
-        sum += dz[r * D + j] * w[i * D + j];
-      dx[r * D + i] = sum;
-    }
-}
-
-static void layer_weight(const float *x, const float *dz, float *grad) {
-  for (int r = 0; r < ROWS; r++)
-    for (int j = 0; j < D; j++) {
-      for (int i = 0; i < D; i++)
-        grad[i * D + j] += x[r * D + i] * dz[r * D + j];
-      grad[D * D + j] += dz[r * D + j];
-    }
-}
-
-static double loss_of(const float *h, uint32_t nmb, float *dh) {
-  double loss = 0;
-  for (int i = 0; i < N; i++) {
-    float e = h[i] - 0.25f * (float)(i % 4);
-    loss += 0.5 * (double)e * (double)e;
-    dh[i] = e / (float)nmb;
-  }
-  return loss;
-}
-
-static void update(float *w, float *grad, float *momentum, float rate) {
-  for (int i = 0; i < NW; i++) {
-    momentum[i] = 0.9f * momentum[i] + grad[i];
-    w[i] -= rate * momentum[i];
-    grad[i] = 0;
-  }
 }
 
 /* ---- the definition ---- */

@@ -7,11 +7,11 @@
 
 #include <stdbool.h>
 
+#include "layer.h"
 #include "pipe_run.h"
 
-enum { ROWS = 3, D = 4, N = ROWS * D, PART = 7, NW = D * D + D, TIED = 6, STEPS = 3 };
+enum { PART = 7, TIED = 6, STEPS = 3 };
 enum { MOST_STAGES = 16, MOST_EDGES = 64, MOST_MBS = 16, MOST_ROWS = 64 };
-#define RATE 0.05f
 
 typedef struct Arc {
   uint32_t from, to;

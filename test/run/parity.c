@@ -15,18 +15,17 @@
  *
  * Programs are compiled in this process and run from memory; that emit_c prints the same tables is
  * tested elsewhere. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "layer.h"
 #include "pipe_run.h"
 #include "pipec.h"
 
 /* ---- the model: stage s is y = tanh(x A + b), the loss is |y - target|^2 / (2 M) ---- */
 
-enum { ROWS = 3, D = 5, N = ROWS * D, NW = D * D + D, STEPS = 4 };
-#define RATE 0.05f
+enum { STEPS = 4 };
 
 static float engine_rate = RATE;
 static _Atomic int actions; /* that the model got as a whole */
@@ -34,13 +33,6 @@ static _Atomic int actions; /* that the model got as a whole */
 typedef struct Tiny {
   uint32_t nstage;
 } Tiny;
-
-static float noise(uint64_t a, uint64_t b, uint64_t c) { /* in [-1, 1), from its arguments alone */
-  uint64_t z = a * 0x9e3779b97f4a7c15u + b * 0xbf58476d1ce4e5b9u + c * 0x94d049bb133111ebu + 1;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return (float)((double)((z ^ (z >> 31)) >> 11) / 4503599627370496.0 - 1.0);
-}
 
 static void init_weight(uint32_t stage, float *w) {
   for (int i = 0; i < NW; i++)
@@ -50,58 +42,6 @@ static void init_weight(uint32_t stage, float *w) {
 static void input(uint64_t step, uint32_t mb, float *x) {
   for (int i = 0; i < N; i++)
     x[i] = noise(2, step * 1000003 + mb, (uint64_t)i);
-}
-
-static void layer(const float *x, const float *w, float *y) {
-  for (int r = 0; r < ROWS; r++)
-    for (int j = 0; j < D; j++) {
-      float z = w[D * D + j];
-      for (int i = 0; i < D; i++)
-        z += x[r * D + i] * w[i * D + j];
-      y[r * D + j] = tanhf(z);
-    }
-}
-
-/* dz = dy (1 - y^2); dx = dz A^T (unless NULL). */
-static void layer_input(const float *dy, const float *y, const float *w, float *dz, float *dx) {
-  for (int i = 0; i < N; i++)
-    dz[i] = dy[i] * (1 - y[i] * y[i]);
-  for (int r = 0; dx && r < ROWS; r++)
-    for (int i = 0; i < D; i++) {
-      float g = 0;
-      for (int j = 0; j < D; j++)
-        g += dz[r * D + j] * w[i * D + j];
-      dx[r * D + i] = g;
-    }
-}
-
-static void layer_weight(const float *x, const float *dz, float *grad) {
-  for (int i = 0; i < D; i++)
-    for (int j = 0; j < D; j++)
-      for (int r = 0; r < ROWS; r++)
-        grad[i * D + j] += x[r * D + i] * dz[r * D + j];
-  for (int j = 0; j < D; j++)
-    for (int r = 0; r < ROWS; r++)
-      grad[D * D + j] += dz[r * D + j];
-}
-
-/* Target: a sawtooth of the index, far enough from 0 that the loss cannot vanish. */
-static double loss_of(const float *y, uint32_t nmb, float *dy) {
-  double loss = 0;
-  for (int i = 0; i < N; i++) {
-    float e = y[i] - 0.25f * (float)(i % 4);
-    loss += 0.5 * (double)e * (double)e;
-    dy[i] = e / (float)nmb;
-  }
-  return loss;
-}
-
-static void update(float *w, float *grad, float *momentum, float rate) {
-  for (int i = 0; i < NW; i++) {
-    momentum[i] = 0.9f * momentum[i] + grad[i];
-    w[i] -= rate * momentum[i];
-    grad[i] = 0;
-  }
 }
 
 /* ---- the definition: one thread, one loop ---- */

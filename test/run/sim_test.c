@@ -4,18 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "expect.h"
 #include "make_program.h"
 #include "pipe_sim.h"
-
-static int wrong;
-
-#define EXPECT(e) \
-  do { \
-    if (!(e)) { \
-      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #e); \
-      wrong = 1; \
-    } \
-  } while (0)
 
 static uint64_t makespan_of(const MakeSpec *s) {
   Made *m = make(s);

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "noise.h"
 #include "pipe_run.h"
 #include "pipec.h"
 
@@ -29,13 +30,6 @@ typedef struct Act {
   float x[D], y[D], v[D], dv[D],
       dy[D]; /* dv: of v, from slices behind; dy: of the loss, last stage */
 } Act;
-
-static float noise(uint64_t a, uint64_t b, uint64_t c) { /* in [-1, 1), from its arguments alone */
-  uint64_t z = a * 0x9e3779b97f4a7c15u + b * 0xbf58476d1ce4e5b9u + c * 0x94d049bb133111ebu + 1;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return (float)((double)((z ^ (z >> 31)) >> 11) / 4503599627370496.0 - 1.0);
-}
 
 static void init_weight(uint32_t stage, float *w) {
   for (int i = 0; i < NW; i++)
