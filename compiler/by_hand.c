@@ -9,11 +9,10 @@
 
 enum { MAX_GROUP = 64 };
 
-static const char *const lowering_name[PIPE_NLOWERINGS] = {
-    [PIPE_GLOBAL] = "global",
-    [PIPE_INLINE] = "inline",
-    [PIPE_GROUPED] = "inline grouped",
-    [PIPE_MANUAL] = "manual"};
+static const char *const lowering_name[PIPE_NLOWERINGS] = {[PIPE_GLOBAL] = "global",
+                                                           [PIPE_INLINE] = "inline",
+                                                           [PIPE_GROUPED] = "inline grouped",
+                                                           [PIPE_MANUAL] = "manual"};
 
 const char *lowering_text(const Sched *s) { return lowering_name[s->lowering]; }
 
@@ -23,8 +22,8 @@ static bool lowering_of(const Clause *c, PipeLowering *l) {
   for (int k = 0; k < PIPE_NLOWERINGS; k++) {
     size_t n = strcspn(lowering_name[k], " ");
     const char *second = lowering_name[k][n] ? lowering_name[k] + n + 1 : NULL;
-    if (strlen(c->name) == n && strncmp(c->name, lowering_name[k], n) == 0 &&
-        !second == !c->root && (!second || strcmp(second, c->root) == 0))
+    if (strlen(c->name) == n && strncmp(c->name, lowering_name[k], n) == 0 && !second == !c->root &&
+        (!second || strcmp(second, c->root) == 0))
       return *l = (PipeLowering)k, true;
   }
   return false;
@@ -103,7 +102,7 @@ static void push_post(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb, uint32_t
   Sched *s = x->s;
   if (s->npost == s->cappost)
     vec_grow(s->arena, (void **)&s->post, &s->cappost, sizeof *s->post);
-  s->post[s->npost++] = (Post){kind, 0, 0, stage, mb, site, s->nop, x->rank};
+  s->post[s->npost++] = (Posting){kind, 0, 0, stage, mb, site, s->nop, x->rank};
   if (!s->lowering_given)
     s->lowering = PIPE_MANUAL;
 }

@@ -99,7 +99,8 @@ static void find_communicators(Sched *s) {
                         s->tie_row0[i + 1] - s->tie_row0[i]);
   qsort(m, n, sizeof *m, by_members);
   for (uint32_t i = 0, c = 0; i < n; i++) {
-    c += i > 0 && (m[i].n != m[i - 1].n || memcmp(m[i].rank, m[i - 1].rank, m[i].n * sizeof *m->rank));
+    c += i > 0 &&
+         (m[i].n != m[i - 1].n || memcmp(m[i].rank, m[i - 1].rank, m[i].n * sizeof *m->rank));
     s->comm_of[m[i].sum] = c;
   }
 }
@@ -335,8 +336,24 @@ static void report_mispaired(Sched *s, const MachineList *list, const MachineHop
   diag_error(s->diag, DIAG_MATCHING, s->site[at->site],
              "%s on rank %u meets %s on rank %u; model: %s", list_op_text(s, at), h->at.rank,
              list_op_text(s, on), h->on.rank, model_text(s));
-  diag_note(s->diag, s->site[on->site], "both are number %u from rank %u to rank %u",
-            number_of(list, h->at), from, to);
+  if (pipe_is_sum(at->op))
+    diag_note(s->diag, s->site[on->site],
+              "both are number %u of the sums over the same ranks, which rank %u "
+              "and rank %u issue in different orders",
+              number_of(list, h->at), h->at.rank, h->on.rank);
+  else
+    diag_note(s->diag, s->site[on->site], "both are number %u from rank %u to rank %u",
+              number_of(list, h->at), from, to);
+}
+
+/* With the transfers in the order of the lowering `global`. What that leaves in s is for no other pass. */
+static bool global_completes(Sched *s) {
+  List *lists = s->lists;
+  PipeLowering own = s->lowering;
+  s->lists = NULL, s->lowering = PIPE_GLOBAL;
+  bool ok = comm(s) && check_deadlock(s);
+  s->lists = lists, s->lowering = own;
+  return ok;
 }
 
 /* The first cure that works, tried. */
@@ -346,7 +363,8 @@ static void offer_help(Sched *s, const MachineList *list) {
   m.grouped = true;
   if (m.buffer == 0 && m.channels <= CHANNELS_PAIR &&
       machine_completes(s->arena->oom, list, s->nrank, m)) {
-    diag_help(s->diag, "it completes if transfers with nothing computed between them are one group%s",
+    diag_help(s->diag,
+              "it completes if transfers with nothing computed between them are one group%s",
               s->lowering == PIPE_INLINE   ? ": comm inline grouped"
               : s->lowering == PIPE_MANUAL ? ": group { ... }"
                                            : "");
@@ -354,12 +372,8 @@ static void offer_help(Sched *s, const MachineList *list) {
   }
   m.grouped = false;
   if (s->lowering != PIPE_GLOBAL) { /* what the engines carry out has no other channels */
-    const List *lists = s->lists;
-    PipeLowering own = s->lowering;
-    s->lists = NULL, s->lowering = PIPE_GLOBAL;
-    if (comm(s) && check_deadlock(s))
+    if (global_completes(s))
       diag_help(s->diag, "it completes in the order that pipec finds: --lowering=global");
-    s->lists = (List *)lists, s->lowering = own;
     return;
   }
   static const char *const name[] = {"", "one FIFO per rank pair (--channels=pair)",
@@ -372,7 +386,7 @@ static void offer_help(Sched *s, const MachineList *list) {
     diag_help(s->diag, "it completes with %s", name[c]);
     return;
   }
-  if (s->lists && comm(s) && check_deadlock(s))
+  if (s->lists && global_completes(s))
     diag_help(s->diag,
               "it completes with the transfers that pipec derives: leave out SEND and RECV");
 }

@@ -107,8 +107,12 @@ static void report(Sched *s, const PipeSimOut *o, Hop start) {
 
 bool check_deadlock(Sched *s) {
   PipeGraph g = sched_graph(s);
-  PipeSimIn in = {
-      .nrank = s->nrank, .stage = s->stage, .edge = g.edge, .row = g.row, .nmb = s->nmb, .groups = s->lists};
+  PipeSimIn in = {.nrank = s->nrank,
+                  .stage = s->stage,
+                  .edge = g.edge,
+                  .row = g.row,
+                  .nmb = s->nmb,
+                  .groups = s->lists};
   PipeSimOut out = {.compute_done = NEW_ARRAY(s->arena, uint32_t, s->nrank),
                     .comm_done = NEW_ARRAY(s->arena, uint32_t, s->nrank)};
   out.rank_begin = NEW_ARRAY(s->arena, uint64_t, s->nrank);

@@ -156,8 +156,10 @@ static void first_time(Sched *s) {
     if (!link_crosses(s, l))
       continue;
     uint32_t nmb = s->graph ? nmb_of[i] : s->stage[l.from].nmb,
-             least = s->lists && s->lowering != PIPE_MANUAL ? 1 : MIN_CHANNEL_SLOTS, /* no two at once */
-             k = least < nmb ? least : nmb;
+             least = s->lists && s->lowering != PIPE_MANUAL
+                         ? 1
+                         : MIN_CHANNEL_SLOTS, /* no two at once */
+        k = least < nmb ? least : nmb;
     for (int back = 0; back < (s->forward ? 1 : 2); back++)
       channels_of(s, i)[back].out_slots = channels_of(s, i)[back].in_slots = k;
     skips |= link_skips(s, l);
@@ -335,6 +337,4 @@ bool comm(Sched *s) {
   return true;
 }
 
-bool comm_more_slots(Sched *s) {
-  return s->lists ? more_list_slots(s) : more_slots(s, false);
-}
+bool comm_more_slots(Sched *s) { return s->lists ? more_list_slots(s) : more_slots(s, false); }

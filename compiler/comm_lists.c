@@ -20,10 +20,10 @@ typedef struct Ring {
 
 typedef struct Lay {
   Sched *s;
-  PipeInstr *compute; /* instruction of op i */
-  Ring *out, *in;     /* [channels] */
+  PipeInstr *compute;               /* instruction of op i */
+  Ring *out, *in;                   /* [channels] */
   uint32_t *next_reduce, *next_tie; /* [nstage] */
-  uint32_t r, ncomm, next; /* rank; instructions so far; row of the next op */
+  uint32_t r, ncomm, next;          /* rank; instructions so far; row of the next op */
 } Lay;
 
 static uint32_t take(Ring *q, uint32_t *slots, uint32_t *wait) {

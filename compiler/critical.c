@@ -155,7 +155,8 @@ static void find_path(Sched *s, const Walk *w, Critical *c) {
       if (r == NONE || w->end[q][j] > w->end[r][i])
         r = q, i = j;
   VEC(PathStep) path = {0};
-  for (uint64_t until = r == NONE ? 0 : w->end[r][i]; r != NONE; until = w->start[r][i], back(w, &r, &i)) {
+  for (uint64_t until = r == NONE ? 0 : w->end[r][i]; r != NONE;
+       until = w->start[r][i], back(w, &r, &i)) {
     i = group_last(w, r, i);
     const PipeInstr *in = &p->rank[r].instr[i];
     if (is_recv(in)) { /* a transfer stands under its SEND */

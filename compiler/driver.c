@@ -134,7 +134,8 @@ static bool run(Sched *s, bool output) {
     bool ok = passes[i].run(s);
     if (s->opt->time_passes)
       time_line(s, passes[i].name, now_ms() - t0);
-    if ((channels || (!ok && passes[i].run == transfers)) && model && s->machine_list && output) /* what is refuted can be looked into */
+    if ((channels || (!ok && passes[i].run == transfers)) && model && s->machine_list &&
+        output) /* what is refuted can be looked into */
       ok &= emit(s);
     if (!ok || s->diag->errors)
       return false;

@@ -151,8 +151,7 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t
                                       : x->next_b[*stage];
     bool last = x->move && !x->move->receives; /* a send is of the op that has run */
     place -= last;
-    while (!last && s->row_of && place < st->nmb &&
-           !runs_mb(s, *stage, st->mb0 + (uint32_t)place))
+    while (!last && s->row_of && place < st->nmb && !runs_mb(s, *stage, st->mb0 + (uint32_t)place))
       ++place; /* no slices there */
     if (place < 0) {
       diag_error(s->diag, DIAG_BAD_INDEX, x->move->at,
@@ -775,8 +774,8 @@ static bool expand_once(Sched *s) {
       s->check[n++] = x.clauses.at[i].clause;
   if (!find_ranks(&x) || !find_pipes(&x))
     return false;
-  bool ok = find_send(&x) && find_lowering(&x) && fits(s, s->pipe[0].clause) && place_stages(&x) && set_costs(&x) &&
-            run_orders(&x);
+  bool ok = find_send(&x) && find_lowering(&x) && fits(s, s->pipe[0].clause) && place_stages(&x) &&
+            set_costs(&x) && run_orders(&x);
   arena_free(&x.scratch);
   return ok;
 }

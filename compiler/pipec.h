@@ -60,14 +60,14 @@ typedef struct Copy {
 } Copy;
 
 /* A transfer that the text of an order has, a sum, or a wait for all above it. */
-typedef struct Post {
+typedef struct Posting {
   uint8_t kind;     /* PipeOp: SEND_x RECV_x REDUCE TIE; PIPE_NOPS: a wait */
   uint8_t zero;
   uint16_t group;   /* further posts after it that are one group with it; 0 */
   uint32_t stage, mb, site;
   uint32_t at;      /* row of Sched.op before which it stands, one past the last of its rank at the end */
   uint32_t rank;
-} Post;
+} Posting;
 
 /* An update of a stage: the last op that adds to the gradients that it applies, and the U. */
 typedef struct Round { uint32_t grad, u; } Round;
@@ -172,7 +172,7 @@ typedef struct Sched {
   PipeLowering lowering;
   bool lowering_given;   /* by a clause or an option; else: manual if the text has transfers */
   Span lowering_at;
-  Post *post;            /* [npost], rank after rank in the order of the text (expand) */
+  Posting *post;            /* [npost], rank after rank in the order of the text (expand) */
   uint32_t npost, cappost;
   Span *order_at;        /* [nrank] the order that a rank follows */
   const Clause **order_clause; /* [nrank] the same; NULL of a CSV file */

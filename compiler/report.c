@@ -39,6 +39,10 @@ static void report_lists(Sched *s, FILE *f) {
   fprintf(f, "proved    complete, in order, deadlock-free, matched\n");
   fprintf(f, "model     %s\n", model_text(s));
   report_buffer(s, f);
+  if (s->lowering != PIPE_GLOBAL)
+    fprintf(
+        f,
+        "program   none: it does not complete as the engines carry it out (rendezvous, one comm stream per rank)\n");
 }
 
 /* Of a schedule that updates within the step. */

@@ -414,10 +414,10 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
     want = 2;
   if (nargs != want) {
     diag_error(d, DIAG_ARITY, o->at, "op '%s' takes %s, got %u", o->name,
-               o->op < 0 ? arena_printf(r->s->arena, "%u argument%s", want, want == 1 ? "" : "s")
-               : whole           ? "one microbatch or none"
-               : r->sliced       ? "a microbatch and a slice"
-                                 : "one microbatch",
+               o->op < 0   ? arena_printf(r->s->arena, "%u argument%s", want, want == 1 ? "" : "s")
+               : whole     ? "one microbatch or none"
+               : r->sliced ? "a microbatch and a slice"
+                           : "one microbatch",
                nargs);
     if (o->op >= 0 && nargs > want)
       diag_help(d, "a chunk stands in brackets, %s[c](m), and the rank is that of the order",

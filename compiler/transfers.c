@@ -73,7 +73,7 @@ static void add_op(Sched *s, Instrs *to, const Op *o) {
 }
 
 /* A send or recv of the text. */
-static bool add_post(Sched *s, Instrs *to, const Post *p) {
+static bool add_post(Sched *s, Instrs *to, const Posting *p) {
   bool input = p->kind == PIPE_RECV_F || p->kind == PIPE_RECV_B;
   Op o = {.kind = p->kind == PIPE_SEND_F || p->kind == PIPE_RECV_F ? PIPE_F : PIPE_B,
           .stage = p->stage,
@@ -83,14 +83,16 @@ static bool add_post(Sched *s, Instrs *to, const Post *p) {
   PipeInstr in = pipe_instr((PipeOp)p->kind, p->stage, p->mb);
   bool before = input == (o.kind == PIPE_F);
   if ((input ? op_inputs(s, &o) : op_outputs(s, &o)) == 0) {
-    diag_error(s->diag, DIAG_TRANSFER, s->site[p->site], "rank %u: %s: there is no stage %s stage %u",
-               p->rank, list_op_text(s, &in), before ? "before" : "after", p->stage);
-    diag_help(s->diag, "a first stage receives no input and a last one sends no output: if c { ... }");
+    diag_error(s->diag, DIAG_TRANSFER, s->site[p->site],
+               "rank %u: %s: there is no stage %s stage %u", p->rank, list_op_text(s, &in),
+               before ? "before" : "after", p->stage);
+    diag_help(s->diag,
+              "a first stage receives no input and a last one sends no output: if c { ... }");
     return false;
   }
   diag_error(s->diag, DIAG_TRANSFER, s->site[p->site],
-             "rank %u: %s: the stage at the other end is on rank %u, too, so nothing is sent", p->rank,
-             list_op_text(s, &in), p->rank);
+             "rank %u: %s: the stage at the other end is on rank %u, too, so nothing is sent",
+             p->rank, list_op_text(s, &in), p->rank);
   return false;
 }
 
@@ -105,7 +107,7 @@ static bool list_by_hand(Sched *s, uint32_t r, Instrs *to, uint32_t *post) {
   uint32_t first = 0;
   for (uint32_t i = s->rank_op0[r]; i <= s->rank_op0[r + 1]; i++) {
     for (; *post < s->npost && s->post[*post].rank == r && s->post[*post].at <= i; ++*post) {
-      const Post *p = &s->post[*post];
+      const Posting *p = &s->post[*post];
       uint32_t at = to->n;
       if (p->kind == PIPE_NOPS) {
         wait = true;
@@ -141,7 +143,8 @@ static void add_sums(Sched *s, Instrs *to, uint32_t i, uint32_t end) {
       for (uint32_t j = i; j < end && s->op[j].kind == PIPE_U; j++) {
         uint32_t st = s->op[j].stage;
         uint64_t key = (uint64_t)s->stage[st].model << 32 | j;
-        if ((tie ? s->stage[st].tied == st : s->stage[st].replica != st) && key >= from && key < least)
+        if ((tie ? s->stage[st].tied == st : s->stage[st].replica != st) && key >= from &&
+            key < least)
           least = key, u = j;
       }
       if (u == NONE)
@@ -261,13 +264,16 @@ static bool check_end(Sched *s, uint32_t r, uint32_t i, bool end, Link l, uint32
     diag_note(s->diag, s->site[in->site], "%s comes from here", list_op_text(s, in));
     return false;
   }
-  PipeInstr lacks = pipe_instr(end ? f ? PIPE_SEND_F : PIPE_SEND_B : f ? PIPE_RECV_F : PIPE_RECV_B,
+  PipeInstr lacks = pipe_instr(end ? f ? PIPE_SEND_F : PIPE_SEND_B
+                               : f ? PIPE_RECV_F
+                                   : PIPE_RECV_B,
                                in->stage, in->mb);
   lacks.keep = s->graph ? l.edge : NONE;
   diag_error(s->diag, DIAG_TRANSFER, s->site[in->site],
              end ? "rank %u never sends the result of %s to rank %u: %s is missing"
                  : "rank %u never receives what %s reads from rank %u: %s is missing",
-             r, list_op_text(s, in), s->stage[l.from == in->stage ? l.to : l.from].rank, list_op_text(s, &lacks));
+             r, list_op_text(s, in), s->stage[l.from == in->stage ? l.to : l.from].rank,
+             list_op_text(s, &lacks));
   if (s->lowering == PIPE_MANUAL)
     diag_help(s->diag, end ? "write 'send %s(m)' after the op" : "write 'recv %s(m)' before the op",
               pipe_op_info[in->op].text);
@@ -294,11 +300,12 @@ static bool check_transfers(Sched *s, const Places *at) {
 /* ---- sums ---- */
 
 typedef struct SumWalk {
-  uint32_t r, next;        /* rank; row of the next op of it */
+  uint32_t r, next;                   /* rank; row of the next op of it */
   uint32_t *reduced, *tied, *updated; /* [nstage] so far */
 } SumWalk;
 
-static bool sum_error(Sched *s, uint32_t site, const char *fmt, uint32_t r, const char *sum, uint32_t op) {
+static bool sum_error(Sched *s, uint32_t site, const char *fmt, uint32_t r, const char *sum,
+                      uint32_t op) {
   diag_error(s->diag, DIAG_TRANSFER, s->site[site], fmt, r, sum, op_text(s, op));
   if (s->op[op].site != site)
     diag_note(s->diag, s->site[s->op[op].site], "%s comes from here", op_text(s, op));
@@ -314,7 +321,8 @@ static bool check_sum(Sched *s, const SumWalk *w, const PipeInstr *in) {
       continue;
     if (k >= s->round0[row + 1] - s->round0[row]) {
       uint32_t u = s->round[s->round0[row + 1] - 1].u;
-      return sum_error(s, in->site, "rank %u has %s once more than it updates the stage: after %s",
+      return sum_error(s, in->site,
+                       "rank %u has %s once more than it updates the stage: the last update is %s",
                        w->r, list_op_text(s, in), u);
     }
     const Round *round = &s->round[s->round0[row] + k];
@@ -386,6 +394,14 @@ bool transfers(Sched *s) {
   ChannelModel model = s->opt->model;
   if (s->lowering == PIPE_GLOBAL)
     return true;
+  if (s->lowering == PIPE_MANUAL && s->npost == 0 && s->nxfer > 0) {
+    diag_error(s->diag, DIAG_TRANSFER, s->lowering_at,
+               "the transfers of '%s' are to be by hand, and its orders have none", s->name);
+    diag_help(s->diag,
+              "write 'send F(m)', 'recv F(m)', 'send B(m)' and 'recv B(m)' among the ops, or leave "
+              "'comm manual' out");
+    return false;
+  }
   if (!make_lists(s) || !prove_lists(s))
     return false;
   if (is_default_model(&model))

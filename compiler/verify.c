@@ -578,7 +578,8 @@ static void verify_rank(Verify *v, Arena *a) {
         BUG_IF(v->stream != 1 || p->lowering < PIPE_GROUPED || in->group >= k->ninstr - i);
         for (uint32_t j = 0; j <= in->group; j++) {
           BUG_IF(in[j].op < PIPE_SEND_F || in[j].op > PIPE_RECV_B);
-          BUG_IF(j > 0 && (is_send(&in[j]) ? in[j].in : in[j].out) == (is_send(in) ? in->in : in->out));
+          BUG_IF(j > 0 &&
+                 (is_send(&in[j]) ? in[j].in : in[j].out) == (is_send(in) ? in->in : in->out));
         }
       }
       v->done[v->stream]++;

@@ -72,7 +72,8 @@ static void play_rank(const PipeRank *k, Player *me) {
 }
 
 /* The first of the group at the head of r that sends to (or receives from) peer and has not met its other end. */
-static uint32_t next_unmet(const PipeProgram *p, const Player *player, uint32_t r, uint32_t peer, bool send) {
+static uint32_t next_unmet(const PipeProgram *p, const Player *player, uint32_t r, uint32_t peer,
+                           bool send) {
   const PipeInstr *in = p->rank[r].instr;
   uint32_t head = player[r].on[1].next;
   for (uint32_t i = head; i <= head + in[head].group; i++)
@@ -92,7 +93,8 @@ static void pass_group(const PipeRank *k, Player *me) {
 }
 
 /* A transfer between the group at the head of r and that of one of its peers. The peer, or NONE. */
-static uint32_t play_transfer(const PipeProgram *p, const VerifyEdges *edges, Player *player, uint32_t r) {
+static uint32_t play_transfer(const PipeProgram *p, const VerifyEdges *edges, Player *player,
+                              uint32_t r) {
   const PipeInstr *in = p->rank[r].instr;
   uint32_t head = player[r].on[1].next;
   for (uint32_t i = head; i <= head + in[head].group; i++) {
@@ -103,12 +105,12 @@ static uint32_t play_transfer(const PipeProgram *p, const VerifyEdges *edges, Pl
       continue;
     const PipeInstr *other = &p->rank[q].instr[j], *send = is_send(&in[i]) ? &in[i] : other,
                     *recv = is_send(&in[i]) ? other : &in[i];
-    BUG_IF(is_forward(send) != is_forward(recv) || send->mb != recv->mb || send->keep != recv->keep);
+    BUG_IF(is_forward(send) != is_forward(recv) || send->mb != recv->mb ||
+           send->keep != recv->keep);
     uint32_t at = !p->edge           ? 0
                   : is_forward(send) ? p->edge[send->keep].out
                                      : p->edge[send->keep].in;
-    BUG_IF(recv->stage !=
-           verify_passage(edges, send->stage, send->mb, is_forward(send), at).other);
+    BUG_IF(recv->stage != verify_passage(edges, send->stage, send->mb, is_forward(send), at).other);
     player[r].met[i] = player[q].met[j] = 1;
     pass_group(&p->rank[r], &player[r]);
     pass_group(&p->rank[q], &player[q]);

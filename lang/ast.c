@@ -396,7 +396,9 @@ static void put_clause(FILE *out, const Clause *c) {
     put_string(out, c->path);
     break;
   case CL_SEND: fprintf(out, "send %s", c->name); break;
-  case CL_COMM: fprintf(out, "comm %s%s%s", c->name, c->root ? " " : "", c->root ? c->root : ""); break;
+  case CL_COMM:
+    fprintf(out, "comm %s%s%s", c->name, c->root ? " " : "", c->root ? c->root : "");
+    break;
   case CL_CHECK:
     fputs("check ", out);
     ast_dump_expr(out, c->value);

@@ -21,8 +21,8 @@ typedef struct Seeded {
   PrRun *run;
   uint64_t step;
   uint32_t *compute, *comm, *copy; /* [nrank]: done in this step; of a group none until all are */
-  bool *queued[PIPE_NSTREAMS];     /* [nrank] by Ready.on; of COMM a sum, CommAt.state says the rest */
-  Ready *ready;                    /* one for COMPUTE and COPY of each rank, and for each of its largest group */
+  bool *queued[PIPE_NSTREAMS]; /* [nrank] by Ready.on; of COMM a sum, CommAt.state says the rest */
+  Ready *ready; /* one for COMPUTE and COPY of each rank, and for each of its largest group */
   uint32_t nready;
 } Seeded;
 

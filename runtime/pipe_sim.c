@@ -304,7 +304,8 @@ static int run_groups(Machine *m, uint32_t r) {
     const PipeInstr *head = comm_ready(m, r);
     moved = head && pipe_is_sum(head->op) && run_sum(m, head->op, head->stage);
     uint32_t first = k->ncomm;
-    for (uint32_t i = first; !moved && post_group(m, r) && k->ncomm == first && i <= first + head->group; i++) {
+    for (uint32_t i = first;
+         !moved && post_group(m, r) && k->ncomm == first && i <= first + head->group; i++) {
       const PipeInstr *c = i < s->n ? stream_at(s, i) : head;
       uint32_t q = c->peer;
       if (k->paired[i] || q >= m->in->nrank || q == r || group_member(m, r, q, is_send(c)) != i ||
@@ -454,9 +455,9 @@ uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespa
         }
     }
   }
-  PipeSimIn in = {p->nrank,        streams, streams + n, p->stage,
-                  streams + 2 * n, p->edge, p->row,      p->nmb,
-                  p->lowering >= PIPE_GROUPED};
+  PipeSimIn in = {p->nrank, streams,         streams + n,
+                  p->stage, streams + 2 * n, p->edge,
+                  p->row,   p->nmb,          p->lowering >= PIPE_GROUPED};
   PipeSimOut out = {.compute_start = begins[PIPE_COMPUTE],
                     .compute_end = ends[PIPE_COMPUTE],
                     .comm_start = begins[PIPE_COMM],
@@ -509,8 +510,8 @@ static uint32_t next_comm(const PipeProgram *p, uint32_t r, uint32_t i) {
 
 /* The first member of the group that begins at `head` of rank r without its other end that sends to (or receives
  * from) peer; PIPE_NONE. */
-static uint32_t unpaired(const PipeProgram *p, uint32_t *const *pair, uint32_t r, uint32_t head, uint32_t peer,
-                         bool send) {
+static uint32_t unpaired(const PipeProgram *p, uint32_t *const *pair, uint32_t r, uint32_t head,
+                         uint32_t peer, bool send) {
   const PipeInstr *c = p->rank[r].instr;
   for (uint32_t i = head; i <= head + c[head].group && i < p->rank[r].ninstr; i++)
     if (pair[r][i] == PIPE_NONE && c[i].peer == peer && is_send(&c[i]) == send)
@@ -528,7 +529,8 @@ static uint32_t past_group(const PipeProgram *p, uint32_t *const *pair, uint32_t
 }
 
 /* Pairs a member of the head group of r with one of the head group of its peer. *peer: that. */
-static bool pair_one(const PipeProgram *p, uint32_t **pair, const uint32_t *head, uint32_t r, uint32_t *peer) {
+static bool pair_one(const PipeProgram *p, uint32_t **pair, const uint32_t *head, uint32_t r,
+                     uint32_t *peer) {
   const PipeInstr *c = p->rank[r].instr;
   for (uint32_t i = head[r]; i <= head[r] + c[head[r]].group && i < p->rank[r].ninstr; i++) {
     uint32_t q = c[i].peer;
