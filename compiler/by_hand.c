@@ -74,19 +74,9 @@ void by_hand_shape(Sched *s, const Stmt *t, const Stmt *list) {
 
 bool find_lowering(Ex *x) {
   Sched *s = x->s;
-  const Clause *old = NULL;
-  uint32_t depth = 0;
-  for (uint32_t i = 0; i < x->clauses.n; i++) {
-    const Clause *c = x->clauses.at[i].clause;
-    if (c->kind != CL_COMM)
-      continue;
-    if (old && depth == x->clauses.at[i].depth) {
-      diag_error(s->diag, DIAG_REDEFINED, c->at, "'comm' is given twice");
-      diag_note(s->diag, old->at, "also here");
-      return false;
-    }
-    old = c, depth = x->clauses.at[i].depth;
-  }
+  const Clause *old;
+  if (!find_only(x, CL_COMM, "comm", &old))
+    return false;
   s->lowering_at = old ? old->at : s->def->name_at;
   s->lowering = PIPE_GLOBAL;
   s->lowering_given = old != NULL;

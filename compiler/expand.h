@@ -132,6 +132,9 @@ bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *
  * adds the clauses of all to `to`, those of sc last. */
 bool instantiate(Ex *x, const Schedule *sc, uint32_t depth, Clauses *to, bool used);
 
+/* The clause of a kind that holds, of which a schedule has one: its own before that of what it extends; NULL. */
+bool find_only(Ex *x, ClauseKind kind, const char *word, const Clause **found);
+
 /* The order that each rank follows, order[nrank], which is all NULL before. */
 bool find_orders(Ex *x, const Clause **order);
 
