@@ -29,7 +29,7 @@ static bool lowering_of(const Clause *c, PipeLowering *l) {
   return false;
 }
 
-void comm_shape(Sched *s, const Clause *c) {
+void transfers_shape(Sched *s, const Clause *c) {
   PipeLowering l;
   if (!lowering_of(c, &l))
     diag_error(s->diag, DIAG_CLAUSE, c->root ? c->root_at : c->name_at,
@@ -58,7 +58,7 @@ void by_hand_shape(Sched *s, const Stmt *t, const Stmt *list) {
                t->receives ? "recv" : word[t->kind], list->kind == ST_CLOCK ? "clock" : "rules",
                list->name);
     diag_help(s->diag, "transfers by hand stand among the ops of 'do' or 'steady'; "
-                       "'comm inline' puts them at their ops whatever way the order was made");
+                       "'transfers inline' puts them at their ops whatever way the order was made");
   }
   if (t->kind == ST_GROUP)
     only_moves(s, t->body);
@@ -75,7 +75,7 @@ void by_hand_shape(Sched *s, const Stmt *t, const Stmt *list) {
 bool find_lowering(Ex *x) {
   Sched *s = x->s;
   const Clause *old;
-  if (!find_only(x, CL_COMM, "comm", &old))
+  if (!find_only(x, CL_TRANSFERS, "transfers", &old))
     return false;
   s->lowering_at = old ? old->at : s->def->name_at;
   s->lowering = PIPE_GLOBAL;

@@ -7,8 +7,9 @@
  * its: what the waits of pipe_instr.h say for one comm stream. An action starts when all its ops can, so
  * what comes after one of them comes after the last of them. For a file that PyTorch runs, a rank
  * issues its list from the top without waiting; a SEND or RECV begins when all computation above it
- * has ended and its channel has come to it; a computation begins when its RECV is done. The same holds of a
- * lowering that has transfers at their ops (transfers.c); there a `wait` is for all transfers above it.
+ * has ended and its channel has come to it; a computation begins when its RECV is done. It waits at a
+ * WAIT_SEND until that SEND is done, as for a computation. The same holds of a lowering that has transfers at
+ * their ops (transfers.c); there a `wait` is for all transfers above it.
  *
  * Sums over the same ranks are issued on one communicator, so all its members must issue them in one order,
  * under every model.
@@ -107,12 +108,18 @@ static void find_communicators(Sched *s) {
 
 static MachineInstr machine_instr(const Sched *s, const PipeInstr *in) {
   MachineInstr m = {.kind = MACHINE_COMPUTE, .need = {NONE, NONE}};
+  if (is_wait_send(s, in))
+    return m;
   if (pipe_is_sum(in->op)) {
     uint32_t sum = in->op == PIPE_REDUCE ? s->stage[in->stage].model
                                          : s->nmodel + s->tie_of[in->stage];
     m.kind = MACHINE_ALL;
     m.peer = s->comm_of[sum];
     m.tensor = UINT64_MAX - sum;
+  } else if (in->op == PIPE_SIDE_COMM) { /* alone in its communicator */
+    m.kind = MACHINE_ALL;
+    m.peer = 2 * s->nmodel + s->ntie + s->stage[in->stage].rank;
+    m.tensor = UINT64_MAX - m.peer;
   } else if (pipe_op_info[in->op].comm) {
     m.kind = is_send(in) ? MACHINE_SEND : MACHINE_RECV;
     m.peer = in->peer;
@@ -248,7 +255,10 @@ static MachineList *lists_of_text(Sched *s, const Places *where) {
       const PipeInstr *in = &l->instr[i];
       out[i] = machine_instr(s, in);
       out[i].more = more;
-      if (is_comm(in)) {
+      if (is_wait_send(s, in)) {
+        out[i].need[0] = where->send[tensor_of(s, in)] - 1;
+        above = i;
+      } else if (is_comm(in)) {
         out[i].need[0] = above;
         out[i].group = in->group;
       } else {
@@ -256,7 +266,7 @@ static MachineList *lists_of_text(Sched *s, const Places *where) {
           out[i].nmore = needs_of(s, in, updated, where, more);
         above = i;
       }
-      for (; in->wait == NONE && waited < i; waited++)
+      for (; in->wait == WAIT_ALL && waited < i; waited++)
         if (is_comm(&l->instr[waited]))
           more[out[i].nmore++] = waited;
       more += out[i].nmore;
@@ -306,8 +316,8 @@ static void report_cycle(Sched *s, const MachineResult *got) {
       continue;
     }
     const char *why = h->why == WAIT_ROOM ? "has no room in the buffer before"
-                      : pipe_op_info[at->op].comm && h->why == WAIT_NEED ? "comes after"
-                                                                         : "needs";
+                      : is_comm(at) && !is_wait_send(s, at) && h->why == WAIT_NEED ? "comes after"
+                                                                                   : "needs";
     bool direct = next.rank == h->on.rank && next.index == h->on.index;
     const char *where = !direct ? arena_printf(s->arena, ", which rank %u runs only after %s",
                                                next.rank, list_op_text(s, instr_at(s, next)))
@@ -365,7 +375,7 @@ static void offer_help(Sched *s, const MachineList *list) {
       machine_completes(s->arena->oom, list, s->nrank, m)) {
     diag_help(s->diag,
               "it completes if transfers with nothing computed between them are one group%s",
-              s->lowering == PIPE_INLINE   ? ": comm inline grouped"
+              s->lowering == PIPE_INLINE   ? ": transfers inline grouped"
               : s->lowering == PIPE_MANUAL ? ": group { ... }"
                                            : "");
     return;

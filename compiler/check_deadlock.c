@@ -61,6 +61,8 @@ static Hop waits_for(Sched *s, const PipeSimOut *o, Hop h, const PipeInstr *head
   uint32_t other = h.comm ? o->compute_done[h.rank] : o->comm_done[h.rank];
   if (head->wait > other)
     return (Hop){h.rank, !h.comm};
+  if (head->op == PIPE_SIDE_COMM || !h.comm) /* a copy, which waits for compute */
+    return (Hop){h.rank, false};
   return (Hop){pipe_is_sum(head->op) ? s->stage[late_replica(s, o, head)].rank : head->peer, true};
 }
 
@@ -112,6 +114,7 @@ bool check_deadlock(Sched *s) {
                   .edge = g.edge,
                   .row = g.row,
                   .nmb = s->nmb,
+                  .side = s->side,
                   .groups = s->lists};
   PipeSimOut out = {.compute_done = NEW_ARRAY(s->arena, uint32_t, s->nrank),
                     .comm_done = NEW_ARRAY(s->arena, uint32_t, s->nrank)};

@@ -147,7 +147,7 @@ void lay_lists(Sched *s) {
         continue;
       }
       n += in->group;
-      if (in->wait == NONE)
+      if (in->wait == WAIT_ALL)
         raise(&l.compute[l.next].wait, l.ncomm);
       make(&l, n);
       use(&l, n);

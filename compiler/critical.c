@@ -127,7 +127,8 @@ static void back(const Walk *w, uint32_t *r, uint32_t *i) {
     }
     BUG_IF(true);
   }
-  if (is_comm(in)) { /* the producer, the free slot, then both streams */
+  if (is_comm(in) &&
+      in->op != PIPE_SIDE_COMM) { /* the producer, the free slot, then both streams */
     uint32_t q = in->peer, own = is_recv(in) ? 1 : 0, j = group_first(w, q, w->pair[*r][*i]),
              first = group_first(w, *r, *i);
     rank[own] = *r, from[own] = awaited(w, *r, first);

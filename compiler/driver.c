@@ -25,11 +25,9 @@ static void dump_tree(Sched *s, FILE *f) { ast_dump(f, s->tree); }
 
 static bool emit(Sched *s) {
   OutFile out;
-  static void (*const emitter[])(Sched *, FILE *) = {[EMIT_C] = emit_c,
-                                                     [EMIT_CSV] = emit_csv,
-                                                     [EMIT_JSON] = emit_json,
-                                                     [EMIT_SVG] = emit_svg,
-                                                     [EMIT_TRACE] = emit_trace};
+  static void (*const emitter[])(Sched *, FILE *) = {
+      [EMIT_C] = emit_c,       [EMIT_CSV] = emit_csv, [EMIT_COMMS_CSV] = emit_comms_csv,
+      [EMIT_JSON] = emit_json, [EMIT_SVG] = emit_svg, [EMIT_TRACE] = emit_trace};
   if (s->opt->check_only || s->opt->critical_path)
     emit_report(s, s->opt->dump_out);
   if (s->opt->critical_path && s->prog)
@@ -40,11 +38,8 @@ static bool emit(Sched *s) {
     return true;
   if (s->opt->emit == EMIT_NONE)
     return true;
-  if (s->opt->emit == EMIT_CSV && s->slices > 1) {
-    diag_error(s->diag, DIAG_USAGE, NO_SPAN,
-               "--emit=csv: the format has one index, and this schedule has slices");
+  if ((s->opt->emit == EMIT_CSV || s->opt->emit == EMIT_COMMS_CSV) && !csv_can(s))
     return false;
-  }
   if (s->opt->emit == EMIT_HTML)
     return emit_html(s);
   if (!file_open(s, &out, s->opt->output))
@@ -94,9 +89,10 @@ static const struct {
     {"expand", expand, dump_ops, PIPE},
     {"read_csv", read_csv, dump_ops, CSV},
     {"check_deps", check_deps, NULL, PIPE | CSV | LISTS},
+    {"sides", sides, dump_ops, PIPE},
     {"order", order, NULL, PIPE | CSV | LISTS},
     {"offload", offload, dump_ops, PIPE | CSV},
-    {"transfers", transfers, NULL, PIPE | CSV},
+    {"transfers", list_transfers, NULL, PIPE | CSV},
     {"comm", comm, dump_streams, PIPE | CSV},
     {"check_deadlock", check_deadlock, dump_streams, PIPE | CSV},
     {"slots", slots, dump_streams, PIPE | CSV},
@@ -134,7 +130,7 @@ static bool run(Sched *s, bool output) {
     bool ok = passes[i].run(s);
     if (s->opt->time_passes)
       time_line(s, passes[i].name, now_ms() - t0);
-    if ((channels || (!ok && passes[i].run == transfers)) && model && s->machine_list &&
+    if ((channels || (!ok && passes[i].run == list_transfers)) && model && s->machine_list &&
         output) /* what is refuted can be looked into */
       ok &= emit(s);
     if (!ok || s->diag->errors)

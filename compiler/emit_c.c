@@ -38,7 +38,7 @@ static void instr(Text *t, PipeGraph g, const PipeInstr *in) {
   field(t, in->wait_copy, ',');
   field(t, in->site, '}');
   text_lit(t, ", /* ");
-  if (g.edge) {
+  if (g.edge || pipe_is_side(in->op)) {
     char text[PIPE_OP_TEXT];
     pipe_instr_text(text, g, in);
     text_lit(t, text);
@@ -70,6 +70,20 @@ static void graph_tables(Sched *s, Text *t) {
     field(t, p->row[i], ',');
   }
   text_string(t, "\n};\n");
+}
+
+static void side_table(Sched *s, Text *t) {
+  const PipeProgram *p = s->prog;
+  if (p->nside == 0)
+    return;
+  text_string(t, "\n/* name op decl stage time bytes */\nstatic const PipeSide side[] = {\n");
+  for (uint32_t i = 0; i < p->nside; i++) {
+    const PipeSide *k = &p->side[i];
+    text_string(
+        t, arena_printf(s->arena, "  {\"%s\", PIPE_%s, %u, %u, 0, %" PRIu64 ", %" PRIu64 "},\n",
+                        k->name, pipe_op_info[k->op].text, k->decl, k->stage, k->time, k->bytes));
+  }
+  text_string(t, "};\n");
 }
 
 static void slot_list(Sched *s, Text *t, uint32_t r) {
@@ -142,8 +156,9 @@ void emit_c(Sched *s, FILE *f) {
     text_string(t, arena_printf(s->arena, "};\nstatic const PipePool pool%u[] = {\n", r));
     for (uint32_t i = 0; i < k->npool; i++) {
       const PipePool *q = &k->pool[i];
-      static const char *const cls[] = {"PIPE_ACT",   "PIPE_GOUT", "PIPE_OUT",  "PIPE_IN",
-                                        "PIPE_LOCAL", "PIPE_KEEP", "PIPE_HOST", "PIPE_GUEST"};
+      static const char *const cls[] = {"PIPE_ACT",  "PIPE_GOUT",  "PIPE_OUT",
+                                        "PIPE_IN",   "PIPE_LOCAL", "PIPE_KEEP",
+                                        "PIPE_HOST", "PIPE_GUEST", "PIPE_BUFFER"};
       text_string(t, arena_printf(s->arena, "  {%s, %u, %u, %u, %" PRIu64 ", %u, 0},\n",
                                   cls[q->cls], q->stage, q->first, q->count, q->bytes, q->skip));
     }
@@ -200,6 +215,7 @@ void emit_c(Sched *s, FILE *f) {
   }
   text_string(t, "};\n");
   graph_tables(s, t);
+  side_table(s, t);
   text_string(t, "\nstatic const PipeSite site[] = {\n");
   for (uint32_t i = 0; i < p->nsite; i++) {
     text_room(t);
@@ -223,7 +239,7 @@ void emit_c(Sched *s, FILE *f) {
           "  .nrank = %u, .nstage = %u, .nmb = %u, .nsite = %u, .nfile = %u, .nmodel = %u,\n"
           "  .sized = %u, .timed = %u, .slices = %u, .forward = %u, .slots = %u,\n  .makespan = %" PRIu64
           "u, .ideal = %" PRIu64 "u, .busy = %" PRIu64 "u,\n"
-          "  .rank = rank, .stage = stage, .site = site, .file = file,\n%s%s};\n",
+          "  .rank = rank, .stage = stage, .site = site, .file = file,\n%s%s%s};\n",
           symbol, PIPE_ABI, p->hash, p->name, p->params, p->nrank, p->nstage, p->nmb, p->nsite,
           p->nfile, p->nmodel, p->sized, p->timed, p->slices, p->forward, p->slots, p->makespan,
           p->ideal, p->busy,
@@ -231,6 +247,7 @@ void emit_c(Sched *s, FILE *f) {
                   : "",
           p->lowering ? arena_printf(s->arena, "  .lowering = %u, /* %s */\n", p->lowering,
                                      lowering_text(s))
-                      : ""));
+                      : "",
+          p->side ? arena_printf(s->arena, "  .nside = %u, .side = side,\n", p->nside) : ""));
   text_flush(t);
 }

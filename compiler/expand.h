@@ -122,6 +122,9 @@ bool find_ties(Ex *x);
 /* ---- costs.c ---- */
 bool set_costs(Ex *x);
 
+/* ---- side.c ---- */
+bool find_sides(Ex *x);
+
 /* ---- instance.c ---- */
 /* Gives the parameters of the schedule that is compiled the values of -D, or their defaults. */
 bool bind_top(Ex *x);
@@ -154,7 +157,7 @@ bool push_copy(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb);
 uint32_t op_site(Sched *s, const OpRef *o);
 
 /* ---- by_hand.c ---- */
-bool find_lowering(Ex *x); /* the `comm` clauses */
+bool find_lowering(Ex *x); /* the `transfers` clauses */
 /* Adds what x->move sends or receives of an op; a REDUCE or TIE of a row; a wait. */
 bool push_move(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb);
 bool push_sum(Ex *x, uint8_t kind, uint32_t stage);

@@ -60,6 +60,12 @@ static uint64_t hash_program(const PipeProgram *p) {
     XXH3_64bits_update(h, k->sync, k->nsync * sizeof *k->sync);
   }
   XXH3_64bits_update(h, p->edge, p->nedge * sizeof *p->edge);
+  for (uint32_t i = 0; i < p->nside; i++) {
+    const PipeSide *k = &p->side[i];
+    const uint64_t of[] = {k->op, k->decl, k->stage, k->time, k->bytes};
+    XXH3_64bits_update(h, of, sizeof of);
+    XXH3_64bits_update(h, k->name, strlen(k->name) + 1);
+  }
   XXH3_64bits_update(h, p->row, p->row ? (size_t)p->nmodel * p->nmb * sizeof *p->row : 0);
   uint64_t value = XXH3_64bits_digest(h);
   XXH3_freeState(h);
@@ -117,6 +123,7 @@ bool lower(Sched *s) {
   if (s->graph)
     p->edge = s->graph->edge, p->nedge = s->nedge, p->row = s->graph->row;
   p->lowering = s->lowering;
+  p->side = s->nside ? s->side : NULL, p->nside = s->nside;
   p->rank = rank, p->stage = s->stage, p->site = site, p->file = file;
   p->hash = hash_program(p);
   s->prog = p;

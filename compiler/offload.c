@@ -37,7 +37,10 @@ static uint64_t starts(const Sched *s, uint32_t op) {
   return s->ideal_end[after(s, op) - 1] - action_time(s, s->stage, false, first);
 }
 
-static uint64_t cost(const Sched *s, const Copy *c) { return s->stage[c->stage].time[c->kind]; }
+static uint64_t cost(const Sched *s, const Copy *c) {
+  return c->kind == PIPE_SIDE_COPY ? s->side[s->side_use[c->use].row].time
+                                   : s->stage[c->stage].time[c->kind];
+}
 
 static uint32_t rank_of(const Sched *s, const Copy *c) { return s->stage[c->stage].rank; }
 
@@ -235,6 +238,30 @@ static bool add_clauses(Sched *s) {
   return true;
 }
 
+/* Side ops of the copy streams; as those of the others they have their places. */
+static void add_sides(Sched *s) {
+  for (uint32_t r = 0; r < s->nrank && s->nside_use; r++)
+    for (uint32_t i = s->side_use0[r]; i < s->side_use0[r + 1]; i++) {
+      SideUse *u = &s->side_use[i];
+      if (u->latest && u->kind == PIPE_SIDE_COPY)
+        u->at = side_latest(s, u);
+      u->plan = side_start(s, r, u);
+      if (u->kind != PIPE_SIDE_COPY)
+        continue;
+      if (s->ncopy == s->capcopy)
+        vec_grow(s->arena, (void **)&s->copy, &s->capcopy, sizeof *s->copy);
+      s->copy[s->ncopy++] = (Copy){.kind = u->kind,
+                                   .phase = u->phase,
+                                   .stage = u->stage,
+                                   .mb = u->mb,
+                                   .site = s->side_site0 + u->decl,
+                                   .to = NONE,
+                                   .use = i,
+                                   .at = u->at,
+                                   .plan = u->plan};
+    }
+}
+
 /* ---- the order of each stream, and what it says ---- */
 
 typedef struct Keyed {
@@ -270,6 +297,8 @@ static void sort(Sched *s, uint32_t nwritten) {
     const Copy *c = &key[i].c;
     s->copy[i] = *c;
     s->rank_copy0[key[i].rank + 1]++;
+    if (c->kind == PIPE_SIDE_COPY)
+      continue;
     (c->kind == PIPE_OFF ? s->at_off : s->at_load)[(size_t)c->stage * s->nmb + c->mb] = i + 1;
   }
   for (uint32_t r = 0; r < s->nrank; r++)
@@ -361,12 +390,16 @@ bool offload(Sched *s) {
   s->rank_copy0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
   if (!add_clauses(s))
     return false;
+  add_sides(s);
   if (s->ncopy == 0)
-    return true;
+    return side_buffers(s);
   sort(s, nwritten);
   bool ok = true;
   for (uint32_t i = 0; i < s->ncopy; i++) {
-    size_t cell = (size_t)s->copy[i].stage * s->nmb + s->copy[i].mb;
+    size_t cell;
+    if (s->copy[i].kind == PIPE_SIDE_COPY)
+      continue;
+    cell = (size_t)s->copy[i].stage * s->nmb + s->copy[i].mb;
     if (s->copy[i].kind == PIPE_OFF || !s->at_off[cell])
       ok &= check_cell(s, cell);
     if (s->diag->errors > s->diag->limit)
@@ -374,7 +407,7 @@ bool offload(Sched *s) {
   }
   for (uint32_t r = 0; ok && r < s->nrank; r++)
     play(s, r);
-  return ok;
+  return ok && side_buffers(s);
 }
 
 void offload_streams(Sched *s) {
@@ -393,15 +426,22 @@ void offload_streams(Sched *s) {
              over = 0; /* over: copies that F need not ask for */
     for (uint32_t i = first; i < s->rank_copy0[r + 1]; i++) {
       const Copy *c = &s->copy[i];
-      size_t cell = (size_t)c->stage * s->nmb + c->mb;
+      size_t cell = (size_t)c->stage * s->nmb + (c->mb == NONE ? 0 : c->mb);
       PipeInstr *in = &out[i];
+      if (c->kind == PIPE_SIDE_COPY) {
+        *in = side_instr(s, &s->side_use[c->use]);
+        in->wait = c->at - s->rank_op0[r];
+        s->side_use[c->use].pos = i - first + 1;
+        continue;
+      }
       *in = pipe_instr((PipeOp)c->kind, c->stage, c->mb);
       in->phase = c->phase, in->site = c->site;
       in->peer = c->to;
       in->wait = c->at - s->rank_op0[r];
-      if (c->kind == PIPE_LOAD) /* what needs the stash next */
-        compute[(s->at_b[cell] - 1 >= c->at ? s->at_b : s->at_w)[cell] - 1].wait_copy = i - first +
-                                                                                        1;
+      if (c->kind == PIPE_LOAD) { /* what needs the stash next */
+        uint32_t user = (s->at_b[cell] - 1 >= c->at ? s->at_b : s->at_w)[cell] - 1;
+        compute[user].wait_copy = i - first + 1;
+      }
     }
     for (uint32_t op = s->rank_op0[r]; op < s->rank_op0[r + 1]; op++) {
       for (; k < s->rank_copy0[r + 1] && s->copy[k].free_at <= op; k++)

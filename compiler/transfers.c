@@ -35,6 +35,8 @@ uint64_t link_tensor(const Sched *s, const Op *o, uint32_t link) {
 
 const char *list_op_text(Sched *s, const PipeInstr *in) {
   char text[OP_TEXT];
+  if (is_wait_send(s, in))
+    return arena_printf(s->arena, "%uWAIT_%s%u", in->stage, pipe_op_info[in->op].text, in->mb);
   pipe_instr_text(text, sched_graph(s), in);
   return arena_printf(s->arena, "%s", text);
 }
@@ -119,7 +121,7 @@ static bool list_by_hand(Sched *s, uint32_t r, Instrs *to, uint32_t *post) {
       else
         ok &= add_post(s, to, p);
       if (wait && to->n > at)
-        to->at[at].wait = NONE, wait = false;
+        to->at[at].wait = WAIT_ALL, wait = false;
       if (again && p->group == 0)
         join(to, first);
       again = p->group > 0;
@@ -128,7 +130,7 @@ static bool list_by_hand(Sched *s, uint32_t r, Instrs *to, uint32_t *post) {
       break;
     add_op(s, to, &s->op[i]);
     if (wait)
-      to->at[to->n - 1].wait = NONE, wait = false;
+      to->at[to->n - 1].wait = WAIT_ALL, wait = false;
   }
   return ok;
 }
@@ -165,7 +167,7 @@ static void list_inline(Sched *s, uint32_t r, Instrs *to, bool grouped) {
     uint32_t first = to->n;
     for (uint32_t j = i; j < i + n; j++)
       add_op(s, to, &s->op[j]);
-    to->at[first].wait = NONE;
+    to->at[first].wait = WAIT_ALL;
     for (uint32_t j = i; j < i + n; j++)
       add_moves(s, to, &s->op[j], false, s->op[j].site);
   }
@@ -239,7 +241,7 @@ static bool note_transfers(Sched *s, Places *at) {
   for (uint32_t r = 0; r < s->nrank && s->diag->errors <= s->diag->limit; r++)
     for (uint32_t i = 0; i < s->lists[r].n; i++) {
       PipeInstr *in = &s->lists[r].instr[i];
-      if (!is_comm(in) || pipe_is_sum(in->op))
+      if (!is_comm(in) || is_wait_send(s, in) || pipe_is_sum(in->op))
         continue;
       if (s->lowering == PIPE_GLOBAL && !find_peer(s, r, in)) {
         ok = false;
@@ -293,6 +295,49 @@ static bool check_transfers(Sched *s, const Places *at) {
           if (link_crosses(s, l))
             ok &= check_end(s, r, i, end, l, (end ? at->send : at->recv)[link_tensor(s, &o, link)]);
         }
+    }
+  return ok;
+}
+
+/* If the file has a WAIT_SEND: each SEND has one, below it. */
+static bool check_waits(Sched *s, const uint32_t *send_at) {
+  bool any = false, ok = true;
+  for (uint32_t r = 0; r < s->nrank && !any; r++)
+    for (uint32_t i = 0; i < s->lists[r].n && !any; i++)
+      any = is_wait_send(s, &s->lists[r].instr[i]);
+  uint32_t *wait_at = any ? NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage * s->nmb) : NULL;
+  for (uint32_t r = 0; any && r < s->nrank && s->diag->errors <= s->diag->limit; r++)
+    for (uint32_t i = 0; i < s->lists[r].n; i++) {
+      const PipeInstr *in = &s->lists[r].instr[i];
+      if (!is_wait_send(s, in))
+        continue;
+      bool there = in->stage < s->nstage && in->mb < s->nmb && s->stage[in->stage].rank == r;
+      size_t t = there ? tensor_of(s, in) : 0;
+      if (!there || !send_at[t] || send_at[t] > i + 1) {
+        diag_error(s->diag, DIAG_TRANSFER, s->site[in->site],
+                   "rank %u waits for %u%s%u, which does not stand above it", r, in->stage,
+                   pipe_op_info[in->op].text, in->mb);
+        ok = false;
+      } else if (wait_at[t]) {
+        diag_error(s->diag, DIAG_DUPLICATE_OP, s->site[in->site], "rank %u runs %s twice", r,
+                   list_op_text(s, in));
+        diag_note(s->diag, s->site[s->lists[r].instr[wait_at[t] - 1].site], "%s is here first",
+                  list_op_text(s, in));
+        ok = false;
+      } else {
+        wait_at[t] = i + 1;
+      }
+    }
+  for (uint32_t r = 0; any && ok && r < s->nrank && s->diag->errors <= s->diag->limit; r++)
+    for (uint32_t i = 0; i < s->lists[r].n; i++) {
+      const PipeInstr *in = &s->lists[r].instr[i];
+      if (!is_send(in) || is_wait_send(s, in) || wait_at[tensor_of(s, in)])
+        continue;
+      diag_error(
+          s->diag, DIAG_TRANSFER, s->site[in->site],
+          "rank %u does not wait for %s, as the file does for others: %uWAIT_%s%u is missing", r,
+          list_op_text(s, in), in->stage, pipe_op_info[in->op].text, in->mb);
+      ok = false;
     }
   return ok;
 }
@@ -384,13 +429,13 @@ bool find_places(Sched *s, Places *at) {
   size_t of = s->graph ? s->nedge : s->nstage, n = 2 * of * s->nmb, rounds = s->round0[s->nstage];
   *at = (Places){NEW_ARRAY(s->arena, uint32_t, n), NEW_ARRAY(s->arena, uint32_t, n),
                  NEW_ARRAY(s->arena, uint32_t, rounds), NEW_ARRAY(s->arena, uint32_t, rounds)};
-  return note_transfers(s, at) && check_transfers(s, at) &&
+  return note_transfers(s, at) && check_transfers(s, at) && check_waits(s, at->send) &&
          (s->lowering == PIPE_GLOBAL || check_sums(s, at));
 }
 
 /* ---- the pass ---- */
 
-bool transfers(Sched *s) {
+bool list_transfers(Sched *s) {
   ChannelModel model = s->opt->model;
   if (s->lowering == PIPE_GLOBAL)
     return true;
@@ -399,7 +444,19 @@ bool transfers(Sched *s) {
                "the transfers of '%s' are to be by hand, and its orders have none", s->name);
     diag_help(s->diag,
               "write 'send F(m)', 'recv F(m)', 'send B(m)' and 'recv B(m)' among the ops, or leave "
-              "'comm manual' out");
+              "'transfers manual' out");
+    return false;
+  }
+  if (s->ncomm_side > 0) {
+    uint32_t k = 0;
+    while (s->side_decl[k]->side->op != PIPE_SIDE_COMM)
+      k++;
+    diag_error(
+        s->diag, DIAG_CLAUSE, s->side_decl[k]->at,
+        "side ops of the comm stream have their place in the order that pipec finds, and the lowering is %s",
+        lowering_text(s));
+    diag_help(s->diag,
+              "put them into the compute or the copy stream, or leave the lowering at global");
     return false;
   }
   if (!make_lists(s) || !prove_lists(s))

@@ -8,6 +8,8 @@
 
 static inline bool is_send(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
 static inline bool is_forward(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_RECV_F; }
+/* Of a list from a file: it waits for the SEND that it names. */
+static inline bool is_wait_send(const Sched *s, const PipeInstr *in) { return s->lists && in->wait == WAIT_SEND; }
 static inline bool is_comm(const PipeInstr *in) { return pipe_op_info[in->op].comm != 0; }
 
 /* Position + 1 in its list of: the SEND and RECV of a tensor, the REDUCE of a round (row of Sched.round), the TIE

@@ -4,16 +4,6 @@
  * which looks at the others. */
 #include "verify.h"
 
-static bool is_send(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
-
-static bool is_forward(const PipeInstr *in) {
-  return in->op == PIPE_SEND_F || in->op == PIPE_RECV_F;
-}
-
-static int stream_of(uint8_t op) {
-  return op <= PIPE_U ? 0 : op == PIPE_OFF || op == PIPE_LOAD ? 2 : 1;
-}
-
 typedef struct Stream {
   uint32_t next; /* list position of the head; ninstr: finished */
   uint32_t done;
@@ -138,6 +128,10 @@ void verify_play(const PipeProgram *p, const VerifyEdges *edges, Arena *a) {
     for (;;) {
       play_rank(&p->rank[r], &player[r]);
       const PipeInstr *mine = ready(p, player, r);
+      if (mine && mine->op == PIPE_SIDE_COMM) {
+        step(&p->rank[r], &player[r].on[1], 1);
+        continue;
+      }
       if (mine && mine->op >= PIPE_REDUCE) {
         uint32_t row = mine->stage;
         bool tie = mine->op == PIPE_TIE;

@@ -328,10 +328,7 @@ static void put_block(FILE *out, const Stmt *body, int indent) {
   fputc('}', out);
 }
 
-static void put_costs(FILE *out, const char *keyword, const Clause *c) {
-  fputs(keyword, out);
-  if (c->var)
-    fprintf(out, " %s", c->var);
+static void put_entries(FILE *out, const Clause *c) {
   fputs(" {\n", out);
   for (const Entry *e = c->entries; e; e = e->next) {
     fprintf(out, "    %s = ", e->key);
@@ -339,6 +336,18 @@ static void put_costs(FILE *out, const char *keyword, const Clause *c) {
     fputc('\n', out);
   }
   fputs("  }", out);
+}
+
+static void put_costs(FILE *out, const char *keyword, const Clause *c) {
+  fputs(keyword, out);
+  if (c->var)
+    fprintf(out, " %s", c->var);
+  put_entries(out, c);
+}
+
+static void put_anchor(FILE *out, const char *word, const Anchor *a) {
+  if (a->name)
+    fprintf(out, " %s%s %s", word, a->end < 0 ? " first" : a->end > 0 ? " last" : "", a->name);
 }
 
 static void put_clause(FILE *out, const Clause *c) {
@@ -396,8 +405,8 @@ static void put_clause(FILE *out, const Clause *c) {
     put_string(out, c->path);
     break;
   case CL_SEND: fprintf(out, "send %s", c->name); break;
-  case CL_COMM:
-    fprintf(out, "comm %s%s%s", c->name, c->root ? " " : "", c->root ? c->root : "");
+  case CL_TRANSFERS:
+    fprintf(out, "transfers %s%s%s", c->name, c->root ? " " : "", c->root ? c->root : "");
     break;
   case CL_CHECK:
     fputs("check ", out);
@@ -434,6 +443,21 @@ static void put_clause(FILE *out, const Clause *c) {
       fputs(" lead ", out);
       ast_dump_expr(out, c->lead);
     }
+    break;
+  case CL_SIDE:
+    fprintf(out, "side %s(%s", c->name, c->var);
+    if (c->mb_var)
+      fprintf(out, ", %s", c->mb_var);
+    fprintf(out, ") on %s", c->side->stream);
+    put_anchor(out, "after", &c->side->after);
+    put_anchor(out, c->side->latest ? "latest before" : "before", &c->side->before);
+    if (c->side->gives)
+      fprintf(out, " gives %s", c->side->gives);
+    if (c->when) {
+      fputs(" when ", out);
+      ast_dump_expr(out, c->when);
+    }
+    put_entries(out, c);
     break;
   case CL_TUNE:
     fputs("tune", out);

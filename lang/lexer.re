@@ -242,13 +242,14 @@ again:
   "by"                 { TOKEN(BY); }
   "offload"            { TOKEN(OFFLOAD); }
   "lead"               { TOKEN(LEAD); }
+  "side"               { TOKEN(SIDE); }
 
-  "comm"               { TOKEN(COMM); }
+  "transfers"          { TOKEN(TRANSFERS); }
   "recv"               { TOKEN(RECV); }
   "wait"               { TOKEN(WAIT); }
   "group"              { TOKEN(GROUP); }
 
-  "weights" | "stash" | "finally" | "side" {
+  "weights" | "stash" | "comm" | "finally" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(RESERVED);
   }

@@ -229,6 +229,10 @@ static Clause *new_costs(Parse *ps, ClauseKind kind, Span at, Binding var, Entry
   return c;
 }
 
+static const char side_form[] =
+    "a side op is written 'side NAME(s, m) on STREAM before OP { cost = e  memory = e }', or 'after OP', "
+    "'latest before OP'";
+
 static Clause *new_offload(Parse *ps, Span at, Binding stage, Binding mb, Expr *when, Expr *lead) {
   Clause *c = new_clause(ps, CL_OFFLOAD, at, NULL);
   c->var = stage.name;
@@ -237,6 +241,81 @@ static Clause *new_offload(Parse *ps, Span at, Binding stage, Binding mb, Expr *
   c->mb_var_at = mb.at;
   c->when = when;
   c->lead = lead;
+  return c;
+}
+
+/* The words of a `side` clause that are still to be read. */
+typedef struct Words { Parse *ps; const Param *w, *last; } Words;
+
+static Name any_word(Words *k, Span *at) {
+  if (!k->w)
+    return NULL;
+  *at = k->w->at;
+  k->last = k->w;
+  k->w = k->w->next;
+  return k->last->name;
+}
+
+static bool word(Words *k, const char *text) {
+  Span at;
+  return k->w && strcmp(k->w->name, text) == 0 && any_word(k, &at);
+}
+
+static void wrong_word(Words *k, const char *want) {
+  if (k->w)
+    diag_error(k->ps->lx.diag, DIAG_SYNTAX, k->w->at, "expected %s, got '%s'", want, k->w->name);
+  else
+    diag_error(k->ps->lx.diag, DIAG_SYNTAX, k->last->at, "expected %s after '%s'", want, k->last->name);
+  diag_help(k->ps->lx.diag, "%s", side_form);
+}
+
+/* "on" and a stream, and then in any order "after [first|last] OP", "[latest] before [first|last] OP" and
+ * "gives NAME". */
+static void side_words(Words *k, Side *side) {
+  if (!word(k, "on") || !(side->stream = any_word(k, &side->stream_at))) {
+    wrong_word(k, k->last ? "the name of a stream" : "'on'");
+    return;
+  }
+  while (k->w) {
+    const Param *first = k->w;
+    bool latest = word(k, "latest"), gives = !latest && word(k, "gives");
+    Anchor *to = gives ? NULL : !latest && word(k, "after") ? &side->after : &side->before;
+    if (to == &side->before && !word(k, "before")) {
+      wrong_word(k, latest ? "'before'" : "'after', 'before', 'latest before' or 'gives'");
+      return;
+    }
+    if (gives ? side->gives != NULL : to->name != NULL) {
+      diag_error(k->ps->lx.diag, DIAG_SYNTAX, first->at, "'%s' is there twice", k->last->name);
+      diag_help(k->ps->lx.diag, "%s", side_form);
+      return;
+    }
+    side->latest |= latest;
+    if (gives) {
+      side->gives = any_word(k, &side->gives_at);
+    } else {
+      Span at = first->at;
+      to->end = word(k, "first") ? -1 : word(k, "last") ? 1 : 0;
+      to->name = any_word(k, &to->at);
+      to->at.beg = at.beg;
+    }
+    if (gives ? !side->gives : !to->name) {
+      wrong_word(k, gives ? "the side op whose buffer it gives back" : "an op");
+      return;
+    }
+  }
+}
+
+static Clause *new_side(Parse *ps, Span at, Binding name, Binding stage, Binding mb, const Param *words) {
+  Clause *c = new_clause(ps, CL_SIDE, at, NULL);
+  c->name = name.name;
+  c->name_at = name.at;
+  c->var = stage.name;
+  c->var_at = stage.at;
+  c->mb_var = mb.name;
+  c->mb_var_at = mb.at;
+  c->side = NEW(ps->lx.arena, Side);
+  c->side->gives_at = NO_SPAN;
+  side_words(&(Words){ps, words, NULL}, c->side);
   return c;
 }
 
@@ -307,9 +386,9 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
 %token RECOMPUTE "'recompute'" FORWARD "'forward'" SLICES "'slices'"
 %token OVERLAP "'overlap'"
-%token COMM "'comm'" RECV "'recv'" WAIT "'wait'" GROUP "'group'"
+%token TRANSFERS "'transfers'" RECV "'recv'" WAIT "'wait'" GROUP "'group'"
 %token USE "'use'" EXPECTS "'expects'"
-%token OFFLOAD "'offload'" LEAD "'lead'"
+%token OFFLOAD "'offload'" LEAD "'lead'" SIDE "'side'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
 %token TUNE "'tune'" TRIES "'tries'" BY "'by'"
 %token ARROW "'->'" DOTDOT "'..'"
@@ -342,7 +421,8 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %type <phase> phase used_phase
 %type <flag> forward_opt
 %type <entry> entry
-%type <entries> entries
+%type <entries> entries side_block
+%type <params> words
 %type <fn> fn
 %type <clause> clause
 %type <clauses> clauses
@@ -510,13 +590,13 @@ clause:
     $$->name = $3.name;
     $$->name_at = @3;
   }
-| COMM ok NAME {
-    $$ = new_clause(ps, CL_COMM, @$, NULL);
+| TRANSFERS ok NAME {
+    $$ = new_clause(ps, CL_TRANSFERS, @$, NULL);
     $$->name = $3.name;
     $$->name_at = @3;
   }
-| COMM ok NAME NAME {
-    $$ = new_clause(ps, CL_COMM, @$, NULL);
+| TRANSFERS ok NAME NAME {
+    $$ = new_clause(ps, CL_TRANSFERS, @$, NULL);
     $$->name = $3.name;
     $$->name_at = @3;
     $$->root = $4.name;
@@ -526,6 +606,11 @@ clause:
 | OFFLOAD ok NAME ',' name to_opt when_opt lead_opt {
     $$ = new_offload(ps, @$, (Binding){$3.name, @3}, $5, $7.e, $8.e);
     $$->place = $6.e;
+  }
+| SIDE ok name '(' name mb_opt ')' words when_opt side_block {
+    $$ = new_side(ps, @$, $3, $5, $6, $8.first);
+    $$->when = $9.e;
+    $$->entries = $10.first;
   }
 | TUNE ok tries_opt BY expr { $$ = new_clause(ps, CL_TUNE, @$, $5.e); $$->tries = $3.e; }
 | TUNE ok name IN range tries_opt BY expr {
@@ -554,6 +639,14 @@ entry:
 | SEND '=' expr { $$ = new_entry(ps, @$, $1.name, @1, $3.e); }
 | EDGE '=' expr { $$ = new_entry(ps, @$, $1.name, @1, $3.e); }
 | error { $$ = NULL; }
+;
+
+side_block: %empty { $$ = (EntryList){0}; } | '{' entries '}' { $$ = $2; } ;
+/* Words that are names like any other elsewhere. */
+words:
+  NAME { Param *p = new_param(ps, $1.name, @1, NULL); $$ = (ParamList){p, p}; }
+| words NAME { $$ = $1; APPEND($$, new_param(ps, $2.name, @2, NULL)); }
+| words RESERVED { $$ = $1; APPEND($$, new_param(ps, $2.name, @2, NULL)); }
 ;
 
 slices_opt: %empty { $$ = (ExprVal){0}; } | SLICES expr { $$ = $2; } ;
@@ -874,7 +967,8 @@ static void insert_closers(Parse *ps, int token, Span at) {
   uint32_t level = 0; /* how many '{' may be open before the word */
   switch (token) {
   case TOK_RANKS: case TOK_PIPE: case TOK_ORDER: case TOK_TIME: case TOK_BYTES: case TOK_PROFILE:
-  case TOK_CHECK: case TOK_RECOMPUTE: case TOK_TUNE: case TOK_OFFLOAD: case TOK_TIE: case TOK_COMM:
+  case TOK_CHECK: case TOK_RECOMPUTE: case TOK_TUNE: case TOK_OFFLOAD: case TOK_TIE: case TOK_TRANSFERS:
+  case TOK_SIDE:
     level = 1;
     break;
   case TOK_SCHEDULE: case TOK_IMPORT:
@@ -904,6 +998,7 @@ static const char *form(int token) {
   case TOK_PIPE: return "a pipe is written 'pipe NAME stages S mbs M place s -> e'";
   case TOK_ORDER:
     return "an order is written 'order r { ... }', of some ranks 'order r in a..b { ... }'";
+  case TOK_SIDE: return side_form;
   case TOK_CHECK: return "a check is written 'check c' or 'check c for r in a..b'";
   case TOK_STEADY: return "a kernel is written 'steady m { ... }' or 'steady k in a..b { ... }'";
   case TOK_CLOCK: return "a clock is written 'clock m { ... }' or 'clock m period T { ... }'";
@@ -970,8 +1065,8 @@ static const short stmt_tokens[] = {
   TOK_OVERLAP, TOK_DO, TOK_IF, TOK_LET, TOK_FN, TOK_USE, TOK_SEND, TOK_RECV, TOK_WAIT, TOK_GROUP,
 };
 static const short clause_tokens[] = {
-  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_SEND, TOK_COMM,
-  TOK_RECOMPUTE, TOK_TUNE, TOK_OFFLOAD, TOK_EDGE, TOK_TIE, TOK_LET, TOK_FN,
+  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_SEND, TOK_TRANSFERS,
+  TOK_RECOMPUTE, TOK_TUNE, TOK_OFFLOAD, TOK_SIDE, TOK_EDGE, TOK_TIE, TOK_LET, TOK_FN,
 };
 static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};
 

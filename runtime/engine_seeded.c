@@ -21,7 +21,8 @@ typedef struct Seeded {
   PrRun *run;
   uint64_t step;
   uint32_t *compute, *comm, *copy; /* [nrank]: done in this step; of a group none until all are */
-  bool *queued[PIPE_NSTREAMS]; /* [nrank] by Ready.on; of COMM a sum, CommAt.state says the rest */
+  bool
+      *queued[PIPE_NSTREAMS]; /* [nrank] by Ready.on; of COMM no transfer: CommAt.state says that */
   Ready *ready; /* one for COMPUTE and COPY of each rank, and for each of its largest group */
   uint32_t nready;
 } Seeded;
@@ -80,7 +81,7 @@ static void look_at_transfers(Seeded *s, uint32_t r) {
     const PipeInstr *c = &k->t->instr[mine->index];
     bool send = is_send(c);
     const PipeInstr *d = mine->state == COMM_WAITS ? comm_head(s, c->peer) : NULL;
-    if (!d || pipe_is_sum(d->op) || member(s, r, c->peer, send) != mine)
+    if (!d || pipe_is_sum(d->op) || d->op == PIPE_SIDE_COMM || member(s, r, c->peer, send) != mine)
       continue;
     CommAt *theirs = member(s, c->peer, r, !send);
     if (!theirs)
@@ -104,6 +105,10 @@ static void look_at(Seeded *s, uint32_t r) {
       put(s, r, PIPE_COPY);
   }
   const PipeInstr *c = comm_head(s, r);
+  if (c && c->op == PIPE_SIDE_COMM) {
+    put(s, r, PIPE_COMM);
+    return;
+  }
   if (c && pipe_is_sum(c->op)) {
     const PipeStage *stage = s->run->p->stage;
     const Coll *l = coll_of(s, r);
@@ -154,12 +159,16 @@ static PrStatus carry_out(Seeded *s, Ready e, uint32_t *n) {
   RankRun *k = &run->rank[e.rank];
   PrStatus st = PR_OK;
   if (e.on == PIPE_COPY) {
-    pr_copy(run, k, &k->copy[s->copy[e.rank]], s->step);
+    st = pr_copy(run, k, &k->copy[s->copy[e.rank]], s->step);
     s->copy[e.rank]++;
     *n = 1;
   } else if (e.on == PIPE_COMPUTE) {
     st = pr_compute(run, k, &k->compute[s->compute[e.rank]], s->step, n);
     s->compute[e.rank] += *n;
+  } else if (comm_head(s, e.rank)->op == PIPE_SIDE_COMM) {
+    st = pr_side(run, k, k->comm[s->comm[e.rank]].index, s->step);
+    s->comm[e.rank]++;
+    *n = 1;
   } else {
     CommAt *send = &k->comm[e.at];
     const PipeInstr *c = &k->t->instr[send->index];
@@ -203,10 +212,9 @@ static PrStatus run_step(Seeded *s) {
     Ready e = s->ready[pick];
     s->ready[pick] = s->ready[--s->nready];
     PrStatus st;
-    bool sum = e.on == PIPE_COMM && s->queued[e.on][e.rank];
-    if (sum || e.on != PIPE_COMM)
-      s->queued[e.on][e.rank] = false;
-    if (sum) {
+    bool alone = s->queued[e.on][e.rank]; /* no transfer */
+    s->queued[e.on][e.rank] = false;
+    if (e.on == PIPE_COMM && alone && pipe_is_sum(comm_head(s, e.rank)->op)) {
       left -= carry_out_sum(s, e.rank, &st);
     } else {
       uint32_t n;

@@ -272,6 +272,13 @@ static void advance(PrRun *run, RankRun *k) {
         return;
       continue;
     }
+    if (k->t->instr[at->index].op == PIPE_SIDE_COMM) {
+      if (pr_side(run, k, at->index, k->comm_step))
+        return;
+      if (complete(run, k, 1))
+        push(&todo, k);
+      continue;
+    }
     Chan *met = NULL;
     post_head(run, k, &todo, &met);
     while (met) {
@@ -314,7 +321,8 @@ static void copy_step(PrRun *run, RankRun *k, uint64_t step) {
     copier_wait(run, k);
     if (failed(run))
       return;
-    pr_copy(run, k, at, step);
+    if (pr_copy(run, k, at, step))
+      return;
     atomic_store(&k->copy_done, ++done);
     uint64_t key = atomic_load(&k->sleep_on);
     if ((key & COPIED) && !(key & BARRIER) && (key & ~COPIED) <= done)

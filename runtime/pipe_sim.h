@@ -33,6 +33,7 @@ typedef struct PipeSimIn {
   const PipeEdge *edge;      /* these three as in PipeGraph */
   const uint32_t *row;
   uint32_t nmb;
+  const PipeSide *side;      /* of PipeProgram */
   bool groups;               /* COMM streams may have groups */
 } PipeSimIn;
 

@@ -95,9 +95,14 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
               .nx = g->nin,
               .ny = g->nout};
   bool forward = c->op == PIPE_F;
-  void *const *ins = tensors(k, c->in, forward ? g->nin : g->nout), *const *outs = tensors(
-                                                                        k, c->out,
-                                                                        forward ? g->nout : g->nin);
+  bool side = pipe_is_side(c->op);
+  uint32_t nin = side      ? 0
+                 : forward ? g->nin
+                           : g->nout,
+           nout = side      ? 0
+                  : forward ? g->nout
+                            : g->nin;
+  void *const *ins = tensors(k, c->in, nin), *const *outs = tensors(k, c->out, nout);
   const void *in = ins ? ins[0] : NULL;
   void *out = outs ? outs[0] : NULL;
   if (c->act != PIPE_NONE)
@@ -111,6 +116,18 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
       a.past = &s->act[c->mb - a.slice - g->mb0];
   }
 
+  if (pipe_is_side(c->op)) {
+    a.side = run->p->side[c->keep].name;
+    a.op = PIPE_SIDE;
+    a.weight = s->weight, a.grad = s->grad, a.opt = s->opt;
+    a.taken = c->out == PIPE_NONE ? NULL : k->slot[c->out];
+    a.given = c->in == PIPE_NONE ? NULL : k->slot[c->in];
+    a.taken_bytes = c->out == PIPE_NONE ? 0 : k->slot_bytes[c->out];
+    a.given_bytes = c->in == PIPE_NONE ? 0 : k->slot_bytes[c->in];
+    a.nx = a.ny = 0;
+    a.work = NULL;
+    return a;
+  }
   switch ((PipeOp)c->op) {
   case PIPE_F:
     a.x = in;
@@ -169,8 +186,16 @@ static int call_model(const PrModel *m, const PrCall *a, uint32_t n) {
   case PIPE_B: return m->backward(m->self, a);
   case PIPE_I: return m->backward_input(m->self, a);
   case PIPE_W: return m->backward_weight(m->self, a);
+  case PIPE_SIDE: return m->side(m->self, a);
   default: return m->update(m->self, a);
   }
+}
+
+static PrStatus model_failed(PrRun *run, const RankRun *k, const PipeInstr *c, uint64_t step,
+                             int code) {
+  char where[PR_WHERE];
+  return pr_fail(run, PR_E_MODEL, "model: rank %u, step %llu, %s: the callback returned %d", k->id,
+                 (unsigned long long)step, pr_where(run, c, where), code);
 }
 
 PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n) {
@@ -184,16 +209,23 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
   for (uint32_t i = 0; k->span && i < *n; i++) /* side by side */
     *pr_span(run, k, step, at[i].index) = (PrSpan){start + took * i / *n,
                                                    start + took * (i + 1) / *n};
-  if (code) {
-    char where[PR_WHERE];
-    return pr_fail(run, PR_E_MODEL, "model: rank %u, step %llu, %s: the callback returned %d",
-                   k->id, (unsigned long long)step, pr_where(run, c, where), code);
-  }
-  return PR_OK;
+  return code ? model_failed(run, k, c, step, code) : PR_OK;
 }
 
-void pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
+PrStatus pr_side(PrRun *run, RankRun *k, uint32_t index, uint64_t step) {
+  const ComputeAt at = {.index = index};
+  PrCall a = call_of(run, k, &at, step, NULL);
+  uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
+  int code = run->m.side(run->m.self, &a);
+  if (k->span)
+    *pr_span(run, k, step, index) = (PrSpan){start, pr_now() - run->epoch_ns};
+  return code ? model_failed(run, k, &k->t->instr[index], step, code) : PR_OK;
+}
+
+PrStatus pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
   const PipeInstr *c = &k->t->instr[at->index];
+  if (c->op == PIPE_SIDE_COPY)
+    return pr_side(run, k, at->index, step);
   bool off = c->op == PIPE_OFF;
   PrSpan *span = k->span ? pr_span(run, k, step, at->index) : NULL;
   if (span)
@@ -202,6 +234,7 @@ void pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
   memcpy(off ? kept : k->slot[c->act], off ? k->slot[c->act] : kept, run->stage[c->stage].size.act);
   if (span)
     span->end_ns = pr_now() - run->epoch_ns;
+  return PR_OK;
 }
 
 PrStatus pr_transfer(PrRun *run, const Chan *ch) {
@@ -271,13 +304,17 @@ static bool lay_out_slots(PrRun *run, RankRun *k, char *at, bool host, uint64_t 
   const uint64_t limit = UINT64_C(1) << 60;
   for (uint32_t i = 0; i < k->t->npool; i++) {
     const PipePool *l = &k->t->pool[i];
-    uint64_t bytes = pr_round(pr_class_bytes(run, l->stage, l->cls, l->skip));
+    uint64_t bytes = l->cls == PIPE_BUFFER
+                         ? pr_round(l->bytes)
+                         : pr_round(pr_class_bytes(run, l->stage, l->cls, l->skip));
     if ((l->cls == PIPE_HOST) != host)
       continue;
     if (*used > limit || (bytes && l->count > (limit - *used) / bytes))
       return false;
-    for (uint32_t j = 0; at && j < l->count; j++)
+    for (uint32_t j = 0; at && j < l->count; j++) {
       k->slot[l->first + j] = at + *used + j * bytes;
+      k->slot_bytes[l->first + j] = l->bytes;
+    }
     *used += l->count * bytes;
   }
   return true;
@@ -328,10 +365,11 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
   k->call = calloc(most, sizeof *k->call);
   k->lost = calloc(most, sizeof *k->lost);
   k->slot = calloc((size_t)t->nslot + 1, sizeof *k->slot);
+  k->slot_bytes = calloc((size_t)t->nslot + 1, sizeof *k->slot_bytes);
   /* A line more than needed: a buffer of no bytes at the end has an address, too. */
   k->block = aligned_alloc(PR_LINE, k->bytes + PR_LINE);
   k->listed = calloc((size_t)t->nlist + 1, sizeof *k->listed);
-  bool ok = k->slot && k->listed && k->block && k->call && k->lost;
+  bool ok = k->slot && k->slot_bytes && k->listed && k->block && k->call && k->lost;
   if (k->ncopy > 0) {
     k->host = aligned_alloc(PR_LINE, k->host_bytes + PR_LINE);
     ok = ok && k->host;
@@ -527,6 +565,8 @@ static PrStatus take_streams(PrRun *run) {
         k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, true), COMM_WAITS};
       } else if (pipe_is_sum(c->op)) { /* of a TIE: take_sums says it */
         k->comm[k->ncomm++] = (CommAt){i, p->stage[c->stage].model, COMM_WAITS};
+      } else if (c->op == PIPE_SIDE_COMM) {
+        k->comm[k->ncomm++] = (CommAt){i, PIPE_NONE, COMM_WAITS};
       } else if (pipe_op_info[c->op].comm) {
         k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, false), COMM_WAITS};
       } else if (pipe_op_info[c->op].stream == PIPE_COPY) {
@@ -534,7 +574,8 @@ static PrStatus take_streams(PrRun *run) {
       } else {
         bool grad = c->op == PIPE_B || c->op == PIPE_W;
         k->compute[k->ncompute++] = (ComputeAt){i, grad && !graded[c->stage]};
-        graded[c->stage] = c->op != PIPE_U && (graded[c->stage] || grad);
+        if (c->op != PIPE_SIDE)
+          graded[c->stage] = c->op != PIPE_U && (graded[c->stage] || grad);
       }
     }
   }
@@ -710,6 +751,7 @@ void pr_close(PrRun *run) {
     free(k->copy);
     free(k->host);
     free(k->slot);
+    free(k->slot_bytes);
     free(k->listed);
     free(k->call);
     free(k->lost);

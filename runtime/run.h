@@ -117,6 +117,7 @@ typedef struct RankRun {
   char *host;     /* those; NULL: none */
   uint64_t bytes, host_bytes; /* of block, of host */
   void **slot;    /* [nslot] */
+  uint64_t *slot_bytes; /* [nslot] of class BUFFER */
   void **listed;  /* [nlist] those of PipeRank.list */
   PrCall *call;   /* room for those of the largest action */
   void *work;
@@ -218,7 +219,10 @@ PrStatus pr_check_events(PrRun *run, uint32_t rank);
 PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n);
 
 /* Carries out one instruction of the COPY stream. */
-void pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step);
+PrStatus pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step);
+
+/* Carries out a SIDE of a COMM or COPY stream. */
+PrStatus pr_side(PrRun *run, RankRun *k, uint32_t index, uint64_t step);
 
 /* Both sides have posted: compares them and copies. */
 PrStatus pr_transfer(PrRun *run, const Chan *ch);

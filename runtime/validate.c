@@ -22,7 +22,8 @@ static PrStatus check_head(PrRun *run) {
     return FAIL(run, "program: made for ABI %u, this runtime has %u: recompile the .pipe file",
                 p->abi, PIPE_ABI);
   if (!p->name || !p->params || !p->rank || !p->stage || (p->nsite && !p->site) ||
-      (p->nfile && !p->file) || !p->edge != !p->row || (p->nedge && !p->edge))
+      (p->nfile && !p->file) || (p->nside && !p->side) || !p->edge != !p->row ||
+      (p->nedge && !p->edge))
     return FAIL(run, "program: a table is missing");
   if (p->nrank == 0 || p->nstage == 0 || p->nmb == 0)
     return FAIL(run, "program: %u ranks, %u stages, %u microbatches: none may be 0", p->nrank,
@@ -41,6 +42,11 @@ static PrStatus check_head(PrRun *run) {
   for (uint32_t i = 0; i < p->nfile; i++)
     if (!p->file[i])
       return FAIL(run, "program: file %u has no name", i);
+  for (uint32_t i = 0; i < p->nside; i++)
+    if (!p->side[i].name || !pipe_is_side(p->side[i].op) || p->side[i].stage >= p->nstage ||
+        p->side[i].bytes > SIZE_LIMIT)
+      return FAIL(run, "program: side %u is of op %u and stage %u, and takes %llu bytes", i,
+                  p->side[i].op, p->side[i].stage, (unsigned long long)p->side[i].bytes);
   for (uint32_t i = 0; i < p->nsite; i++)
     if (p->site[i].file >= p->nfile)
       return FAIL(run, "program: site %u is in file %u of %u", i, p->site[i].file, p->nfile);
@@ -98,6 +104,9 @@ static PrStatus check_model(PrRun *run) {
     return FAIL(run, "model has %u stages, the program %u", m->nstage, run->p->nmodel);
   if (run->p->nmodel < run->p->nstage && !run->p->forward && !m->reduce)
     return FAIL(run, "model: the program has replicas, so reduce may not be NULL");
+  if (run->p->nside > 0 && !m->side)
+    return FAIL(run, "model: the program has side ops (%s), so side may not be NULL",
+                run->p->side[0].name);
   for (uint32_t s = 0; s < run->p->nstage && !m->tie; s++)
     if (run->p->stage[s].tied != PIPE_NONE)
       return FAIL(run, "model: the program ties stages, so tie may not be NULL");
@@ -117,8 +126,9 @@ static PrStatus check_pools(Check *k, const PipeRank *t) {
       return FAIL(k->run, "program: rank %u pool %u: %u slots from %u, expected some from %u of %u",
                   k->rank, i, l->count, l->first, next, t->nslot);
     /* The sizes of the program are the model's, see check_sizes. */
-    uint64_t want = p->sized ? pr_class_bytes(k->run, l->stage, l->cls, l->skip) : 0;
-    if (l->bytes != want)
+    bool buffer = l->cls == PIPE_BUFFER; /* the program alone says its size */
+    uint64_t want = p->sized && !buffer ? pr_class_bytes(k->run, l->stage, l->cls, l->skip) : 0;
+    if (buffer ? l->bytes > SIZE_LIMIT : l->bytes != want)
       return FAIL(k->run, "program: rank %u pool %u: slots of %llu bytes for tensors of %llu",
                   k->rank, i, (unsigned long long)l->bytes, (unsigned long long)want);
     for (uint32_t j = 0; j < l->count; j++)
@@ -433,6 +443,38 @@ static PrStatus find_guests(Check *k, uint64_t ninstr) {
   return PR_OK;
 }
 
+/* A slot of class BUFFER, which a side op takes or gives back. */
+static PrStatus check_buffer(Check *k, const PipeInstr *c, uint32_t at, bool takes) {
+  const PipeRank *t = &k->p->rank[k->rank];
+  const char *field = takes ? "out" : "in";
+  if (at == PIPE_NONE)
+    return PR_OK;
+  if (at >= t->nslot || k->slot[at].pool->cls != PIPE_BUFFER)
+    FAIL_AT(k, c, "field %s is slot %u of %u, expected one of class buffer", field, at, t->nslot);
+  if (takes && k->slot[at].pool->bytes != k->p->side[c->keep].bytes)
+    FAIL_AT(k, c, "field %s: slot %u has %llu bytes for a buffer of %llu", field, at,
+            (unsigned long long)k->slot[at].pool->bytes,
+            (unsigned long long)k->p->side[c->keep].bytes);
+  if (takes == k->slot[at].full)
+    FAIL_AT(k, c, "%s slot %u, which is %s", takes ? "takes" : "gives back", at,
+            takes ? "in use" : "free");
+  k->slot[at].full = takes;
+  return check_turn(k, c, at, !takes);
+}
+
+static PrStatus check_side(Check *k, const PipeInstr *c) {
+  const PipeProgram *p = k->p;
+  if (c->keep >= p->nside || p->side[c->keep].op != c->op || p->side[c->keep].stage != c->stage)
+    FAIL_AT(k, c, "row %u of %u is not of this side op", c->keep, p->nside);
+  if (c->act != PIPE_NONE || c->gout != PIPE_NONE || c->peer != PIPE_NONE)
+    FAIL_AT(k, c, "has slots %u, %u and peer %u", c->act, c->gout, c->peer);
+  if ((c->out == PIPE_NONE) != (p->side[c->keep].bytes == 0))
+    FAIL_AT(k, c, "takes slot %u, and %llu bytes", c->out,
+            (unsigned long long)p->side[c->keep].bytes);
+  PrStatus st = check_buffer(k, c, c->out, true);
+  return st ? st : check_buffer(k, c, c->in, false);
+}
+
 static PrStatus check_callback(Check *k, const PipeInstr *c) {
   const PrModel *m = &k->run->m;
   if ((c->op == PIPE_B && !m->backward) || (c->op == PIPE_I && !m->backward_input) ||
@@ -496,7 +538,8 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
   if (c->stage >= p->nstage || p->stage[c->stage].rank != k->rank)
     FAIL_AT(k, c, "stage %u is not on rank %u", c->stage, k->rank);
   const PipeStage *g = &p->stage[c->stage];
-  bool none = pipe_is_sum(c->op) || (c->op == PIPE_U && c->mb == PIPE_NONE);
+  bool none = pipe_is_sum(c->op) ||
+              ((c->op == PIPE_U || pipe_is_side(c->op)) && c->mb == PIPE_NONE);
   if (none ? c->mb != PIPE_NONE : !runs(p, c->stage, c->mb))
     FAIL_AT(k, c, "microbatch %u; the stage has %u from %u on", c->mb, g->nmb, g->mb0);
   if (c->site >= p->nsite)
@@ -513,6 +556,8 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
       k->wait[o->stream][x] = wait;
   }
   PrStatus st;
+  if (pipe_is_side(c->op))
+    return (st = check_action(k, c)) ? st : check_side(k, c);
   if ((st = check_action(k, c)) || (st = check_peer(k, c)) || (st = check_order(k, c)) ||
       (st = check_callback(k, c)) || (st = check_tensors(k, c, (PipeTensor)o->in, true)) ||
       (st = check_tensors(k, c, (PipeTensor)o->out, false)))

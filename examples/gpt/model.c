@@ -625,5 +625,5 @@ PrModel gpt_model(GptModel *m) {
     openblas_set_num_threads(1);
   return (PrModel){
       m,      m->nstage, sizes, init, forward, backward, backward_input, backward_weight,
-      update, reduce,    NULL,  NULL, 1};
+      update, reduce,    NULL,  NULL, 1,       NULL};
 }

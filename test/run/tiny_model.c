@@ -242,7 +242,7 @@ static int overlap(void *self, const PrCall *c, uint32_t n) {
 PrModel tiny_model(Tiny *t) {
   return (PrModel){
       t,      t->nstage, sizes, init,    forward, backward, backward_input, backward_weight,
-      update, reduce,    NULL,  overlap, 1};
+      update, reduce,    NULL,  overlap, 1,       NULL};
 }
 
 TinyRef *tiny_reference(uint32_t nstage, uint32_t nmb, int uniform, uint64_t steps) {

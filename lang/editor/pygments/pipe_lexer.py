@@ -9,12 +9,12 @@ from pygments.token import (Comment, Error, Keyword, Name, Number, Operator, Pun
 CLAUSES = (
     "schedule", "requires", "expects", "extends", "import", "let", "fn", "op", "ranks", "pipe",
     "stages", "mbs", "place", "replica", "of", "dag", "edge", "tie", "order", "time", "bytes", "profile", "check",
-    "recompute", "slices", "tune", "tries", "by", "offload", "lead", "send", "comm")
+    "recompute", "slices", "tune", "tries", "by", "offload", "lead", "side", "send", "transfers")
 FLOW = (
     "steady", "warmup", "flush", "clip", "clock", "period", "rules", "overlap", "recv", "wait", "group", "when", "use",
     "do", "if", "else", "in", "step", "for", "stage")
 RESERVED = (
-    "weights", "stash", "finally", "side")
+    "weights", "stash", "comm", "finally")
 
 
 class PipeLexer(RegexLexer):
