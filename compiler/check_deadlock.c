@@ -115,6 +115,8 @@ bool check_deadlock(Sched *s) {
                   .row = g.row,
                   .nmb = s->nmb,
                   .side = s->side,
+                  .group = s->group,
+                  .ngroup = s->ngroup,
                   .groups = s->lists};
   PipeSimOut out = {.compute_done = NEW_ARRAY(s->arena, uint32_t, s->nrank),
                     .comm_done = NEW_ARRAY(s->arena, uint32_t, s->nrank)};

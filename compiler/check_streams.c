@@ -87,7 +87,8 @@ static bool touch_all(Proof *p, const PipeInstr *in) {
   bool guest = pipe_op_info[in->op].stream == PIPE_COPY && in->peer != NONE;
   bool slot = !pipe_op_info[in->op].comm && !guest && !pipe_is_side(in->op);
   uint32_t keep = slot ? in->keep : NONE, grad = p->k->nslot;
-  if ((in->act != NONE && !touch(p, in->act)) || (in->gout != NONE && !touch(p, in->gout)) ||
+  bool gout = in->gout != NONE && pipe_op_info[in->op].stream != PIPE_COPY; /* there: its turn */
+  if ((in->act != NONE && !touch(p, in->act)) || (gout && !touch(p, in->gout)) ||
       (keep != NONE && !touch(p, keep)))
     return false;
   if (in->op == PIPE_B || in->op == PIPE_W || in->op == PIPE_U || in->op == PIPE_REDUCE)

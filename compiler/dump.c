@@ -78,7 +78,8 @@ static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeIns
                       ? NONE
                       : in->keep; /* its edge, or row of side: in the text */
   const uint32_t v[] = {in->peer, in->act, in->gout, keep, in->in, in->out};
-  static const char *const name[] = {"peer", "act", "gout", "keep", "in", "out"};
+  bool copy = pipe_op_info[in->op].stream == PIPE_COPY;
+  const char *const name[] = {"peer", "act", copy ? "turn" : "gout", "keep", "in", "out"};
   for (int i = 0; i < 6; i++) {
     uint32_t n = comm || pipe_is_side(in->op) || i < 4 ? 1
                  : (i == 4) == forward                 ? st->nin

@@ -173,9 +173,9 @@ void emit_c(Sched *s, FILE *f) {
                 arena_printf(s->arena, "  {rank%u, pool%u, %u, %u, %u, %u, %" PRIu64 ", %" PRIu64,
                              r, r, k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host));
     text_string(t, k->nlist ? arena_printf(s->arena, ", list%u, %u", r, k->nlist) : ", 0, 0");
-    text_string(t, k->nsync
-                       ? arena_printf(s->arena, ", %u, sync%u, %u, 0},\n", k->nevent, r, k->nsync)
-                       : ", 0, 0, 0, 0},\n");
+    text_string(t, k->nsync ? arena_printf(s->arena, ", %u, sync%u, %u, %u},\n", k->nevent, r,
+                                           k->nsync, k->group)
+                            : arena_printf(s->arena, ", 0, 0, 0, %u},\n", k->group));
   }
   text_string(
       t,
@@ -248,6 +248,9 @@ void emit_c(Sched *s, FILE *f) {
           p->lowering ? arena_printf(s->arena, "  .lowering = %u, /* %s */\n", p->lowering,
                                      lowering_text(s))
                       : "",
-          p->side ? arena_printf(s->arena, "  .nside = %u, .side = side,\n", p->nside) : ""));
+          arena_printf(s->arena, "%s%s",
+                       p->side ? arena_printf(s->arena, "  .nside = %u, .side = side,\n", p->nside)
+                               : "",
+                       p->ngroup ? arena_printf(s->arena, "  .ngroup = %u,\n", p->ngroup) : "")));
   text_flush(t);
 }

@@ -146,6 +146,8 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle, const
   const Peak *pk = &s->peak[r];
   text_lit(t, "{");
   number(t, "rank", r, ',');
+  if (k->group)
+    number(t, "group_of_copies", k->group - 1, ',');
   number(t, "inflight", pk->inflight, ',');
   number(t, "held", pk->held, ',');
   number(t, "kept", pk->kept, ',');
@@ -219,7 +221,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle, const
     number(t, "end", end[i], ',');
     number_or_skip(t, "peer", in->peer);
     number_or_skip(t, "act", in->act);
-    number_or_skip(t, "gout", in->gout);
+    number_or_skip(t, pipe_op_info[in->op].stream == PIPE_COPY ? "turn" : "gout", in->gout);
     if (pipe_is_side(in->op)) {
       number(t, "side", p->side[in->keep].decl, ',');
       number_or_skip(t, "gives", in->in);

@@ -52,7 +52,8 @@ static uint64_t hash_program(const PipeProgram *p) {
   XXH3_64bits_update(h, p->stage, p->nstage * sizeof *p->stage);
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
-    const uint64_t size[] = {k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host};
+    const uint64_t size[] = {k->ninstr, k->npool, k->nslot, k->inflight,
+                             k->bytes,  k->host,  k->group};
     XXH3_64bits_update(h, size, sizeof size);
     XXH3_64bits_update(h, k->instr, k->ninstr * sizeof *k->instr);
     XXH3_64bits_update(h, k->pool, k->npool * sizeof *k->pool);
@@ -96,6 +97,7 @@ bool lower(Sched *s) {
                          .inflight = s->peak[r].inflight,
                          .bytes = s->sized ? s->peak[r].total : 0,
                          .host = s->sized ? s->peak[r].host_bytes : 0,
+                         .group = s->group ? s->group[r] : 0,
                          .list = s->graph ? s->slot_list[r] : NULL,
                          .nlist = s->graph ? s->nslot_list[r] : 0};
     place_events(s->arena, &rank[r]);
@@ -123,6 +125,7 @@ bool lower(Sched *s) {
   if (s->graph)
     p->edge = s->graph->edge, p->nedge = s->nedge, p->row = s->graph->row;
   p->lowering = s->lowering;
+  p->ngroup = s->ngroup;
   p->side = s->nside ? s->side : NULL, p->nside = s->nside;
   p->rank = rank, p->stage = s->stage, p->site = site, p->file = file;
   p->hash = hash_program(p);

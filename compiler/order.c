@@ -390,8 +390,8 @@ static void sort_with_sides(Sched *s, const OrderRun *run) {
 
 bool order(Sched *s) {
   OrderRun run = {.stage = s->stage};
-  if (s->ncomm_side > 0)
-    run.made = arena_alloc(s->arena, (size_t)s->nop * sizeof *run.made);
+  if (s->ncomm_side > 0 || s->group)
+    run.made = s->made = arena_alloc(s->arena, (size_t)s->nop * sizeof *run.made);
   run.end = arena_alloc(s->arena, (size_t)s->nop * sizeof *run.end + 1);
   run.head = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   size_t most = (size_t)s->nop + 2 * (size_t)s->nedge * s->nmb + (s->ntie ? s->nop : 0);

@@ -57,6 +57,7 @@ typedef struct Copy {
   uint32_t at;      /* row of Sched.op before which it stands, one past the last of its rank at the end */
   uint32_t free_at; /* OFF (offload): its ACT slot is free for this op of the rank and later ones */
   uint32_t use;     /* SIDE_COPY: row of Sched.side_use */
+  uint32_t turn;    /* (offload) in its group */
   uint64_t plan;    /* (offload) when it starts on an idle network */
 } Copy;
 
@@ -199,6 +200,8 @@ typedef struct Sched {
   Span lowering_at;
   Posting *post;            /* [npost], rank after rank in the order of the text (expand) */
   uint32_t npost, cappost;
+  uint32_t *group, ngroup; /* [nrank] 1 + group of ranks whose copies take turns, 0: none; NULL: there are
+                            no groups (expand) */
   const Clause **side_decl; uint32_t nside_decl; /* `side` clauses (expand) */
   uint32_t side_site0;   /* rows of site: of them */
   PipeSide *side; uint32_t nside; /* [nside_decl * nstage] */
@@ -225,6 +228,7 @@ typedef struct Sched {
   /* order */
   Timing ideal;          /* with the schedule's own costs */
   uint64_t *ideal_end;   /* [nop] when what each op made could leave then */
+  uint32_t *made;        /* [nop] of OrderRun, with groups */
   Xfer *xfer;            /* [nxfer] transfers between ranks, in the one global order */
   uint32_t nxfer;
 

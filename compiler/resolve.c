@@ -750,7 +750,7 @@ static void resolve_clause(Resolver *r, Clause *c) {
     resolve_range(r, &c->range);
   if (c->var)
     c->slot = define_var(r, c->var, c->var_at);
-  if (c->kind == CL_EDGE)
+  if (c->kind == CL_EDGE || c->kind == CL_EXCLUSIVE)
     resolve_expr(r, c->value), resolve_expr(r, c->to);
   resolve_args(r, c->args);
   if (c->mb_var)

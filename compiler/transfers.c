@@ -447,6 +447,14 @@ bool list_transfers(Sched *s) {
               "'transfers manual' out");
     return false;
   }
+  if (s->ngroup > 0) {
+    diag_error(
+        s->diag, DIAG_CLAUSE, s->lowering_at,
+        "copies that take turns have a place among the transfers of pipec's order, and the lowering is %s",
+        lowering_text(s));
+    diag_help(s->diag, "drop 'exclusive', or leave the lowering at global");
+    return false;
+  }
   if (s->ncomm_side > 0) {
     uint32_t k = 0;
     while (s->side_decl[k]->side->op != PIPE_SIDE_COMM)

@@ -259,7 +259,8 @@ static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage, uint
 /* A side op: its row, and its buffers. What it is attached to: verify_side.c. */
 static void verify_side(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
-  BUG_IF(in->keep >= p->nside || in->peer != NONE || in->act != NONE || in->gout != NONE);
+  BUG_IF(in->keep >= p->nside || in->peer != NONE || in->act != NONE);
+  BUG_IF(in->gout != NONE && v->stream != 2);
   const PipeSide *side = &p->side[in->keep];
   BUG_IF(side->op != in->op || side->stage != in->stage);
   BUG_IF(in->mb != NONE && !verify_runs(p, in->stage, in->mb));
@@ -501,7 +502,7 @@ static void verify_guest(Verify *v, const PipeInstr *in) {
 static void verify_copy(Verify *v, const PipeInstr *in) {
   const PipeStage *st = &v->p->stage[in->stage];
   BUG_IF(in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb);
-  BUG_IF(in->gout != NONE || in->in != NONE || in->out != NONE);
+  BUG_IF(in->in != NONE || in->out != NONE);
   Cell *c = &v->cell[cell_at(v->p->nmb, in->stage, in->mb)];
   if (in->peer != NONE)
     verify_guest(v, in);

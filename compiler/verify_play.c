@@ -10,7 +10,8 @@ typedef struct Stream {
 } Stream;
 typedef struct Player {
   Stream on[3];
-  uint8_t *met; /* [ninstr] transfers at the head whose other end was there */
+  uint32_t *turn; /* the next one of its group of copies, NULL: it is in none */
+  uint8_t *met;   /* [ninstr] transfers at the head whose other end was there */
 } Player;
 
 static void step(const PipeRank *k, Stream *t, int stream) {
@@ -54,6 +55,11 @@ static void play_rank(const PipeRank *k, Player *me) {
       const Stream *other = &me->on[x ? 0 : 1], *third = &me->on[x ? 1 : 2];
       while (me->on[x].next < k->ninstr && k->instr[me->on[x].next].wait <= other->done &&
              k->instr[me->on[x].next].wait_copy <= third->done) {
+        if (x && me->turn && k->instr[me->on[x].next].gout != *me->turn)
+          break;
+        BUG_IF(x && (k->instr[me->on[x].next].gout != NONE) != (me->turn != NULL));
+        if (x && me->turn)
+          ++*me->turn;
         step(k, &me->on[x], x);
         moved = true;
       }
@@ -113,7 +119,10 @@ void verify_play(const PipeProgram *p, const VerifyEdges *edges, Arena *a) {
   Player *player = NEW_ARRAY(a, Player, p->nrank);
   uint32_t *todo = NEW_ARRAY(a, uint32_t, p->nrank), ntodo = 0;
   uint8_t *queued = NEW_ARRAY(a, uint8_t, p->nrank);
+  uint32_t *turn = NEW_ARRAY(a, uint32_t, p->ngroup);
   for (uint32_t r = 0; r < p->nrank; r++) {
+    BUG_IF(p->rank[r].group > p->ngroup);
+    player[r].turn = p->rank[r].group ? &turn[p->rank[r].group - 1] : NULL;
     player[r].met = NEW_ARRAY(a, uint8_t, p->rank[r].ninstr);
     for (int x = 0; x < 3; x++) {
       player[r].on[x].next = NONE;
@@ -126,7 +135,13 @@ void verify_play(const PipeProgram *p, const VerifyEdges *edges, Arena *a) {
     uint32_t r = todo[--ntodo];
     queued[r] = 0;
     for (;;) {
+      const uint32_t *mine_next = player[r].turn, before = mine_next ? *mine_next : 0;
       play_rank(&p->rank[r], &player[r]);
+      for (uint32_t q = 0; mine_next && *mine_next != before && q < p->nrank; q++)
+        if (player[q].turn == mine_next && q != r && !queued[q]) {
+          queued[q] = 1;
+          todo[ntodo++] = q;
+        }
       const PipeInstr *mine = ready(p, player, r);
       if (mine && mine->op == PIPE_SIDE_COMM) {
         step(&p->rank[r], &player[r].on[1], 1);

@@ -444,6 +444,10 @@ static void put_clause(FILE *out, const Clause *c) {
       ast_dump_expr(out, c->lead);
     }
     break;
+  case CL_EXCLUSIVE:
+    fprintf(out, "exclusive %s -> ", c->var);
+    ast_dump_expr(out, c->to);
+    break;
   case CL_SIDE:
     fprintf(out, "side %s(%s", c->name, c->var);
     if (c->mb_var)

@@ -149,6 +149,7 @@ typedef enum ClauseKind {
   CL_TRANSFERS,    /* transfers name [root]: how transfers are lowered */
   CL_TUNE,    /* tune [var in range] [tries tries] by value */
   CL_OFFLOAD, /* offload [var, mb_var [-> place]] [when] [lead] */
+  CL_EXCLUSIVE, /* exclusive var -> to */
   CL_SIDE,    /* side name(var [, mb_var]) ... [when] [{ entries }] */
   CL_LET, CL_FN
 } ClauseKind;

@@ -243,6 +243,7 @@ again:
   "offload"            { TOKEN(OFFLOAD); }
   "lead"               { TOKEN(LEAD); }
   "side"               { TOKEN(SIDE); }
+  "exclusive"          { TOKEN(EXCLUSIVE); }
 
   "transfers"          { TOKEN(TRANSFERS); }
   "recv"               { TOKEN(RECV); }

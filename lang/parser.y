@@ -388,7 +388,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %token OVERLAP "'overlap'"
 %token TRANSFERS "'transfers'" RECV "'recv'" WAIT "'wait'" GROUP "'group'"
 %token USE "'use'" EXPECTS "'expects'"
-%token OFFLOAD "'offload'" LEAD "'lead'" SIDE "'side'"
+%token OFFLOAD "'offload'" LEAD "'lead'" SIDE "'side'" EXCLUSIVE "'exclusive'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
 %token TUNE "'tune'" TRIES "'tries'" BY "'by'"
 %token ARROW "'->'" DOTDOT "'..'"
@@ -606,6 +606,12 @@ clause:
 | OFFLOAD ok NAME ',' name to_opt when_opt lead_opt {
     $$ = new_offload(ps, @$, (Binding){$3.name, @3}, $5, $7.e, $8.e);
     $$->place = $6.e;
+  }
+| EXCLUSIVE ok name ARROW expr {
+    $$ = new_clause(ps, CL_EXCLUSIVE, @$, NULL);
+    $$->var = $3.name;
+    $$->var_at = $3.at;
+    $$->to = $5.e;
   }
 | SIDE ok name '(' name mb_opt ')' words when_opt side_block {
     $$ = new_side(ps, @$, $3, $5, $6, $8.first);
@@ -968,7 +974,7 @@ static void insert_closers(Parse *ps, int token, Span at) {
   switch (token) {
   case TOK_RANKS: case TOK_PIPE: case TOK_ORDER: case TOK_TIME: case TOK_BYTES: case TOK_PROFILE:
   case TOK_CHECK: case TOK_RECOMPUTE: case TOK_TUNE: case TOK_OFFLOAD: case TOK_TIE: case TOK_TRANSFERS:
-  case TOK_SIDE:
+  case TOK_SIDE: case TOK_EXCLUSIVE:
     level = 1;
     break;
   case TOK_SCHEDULE: case TOK_IMPORT:
@@ -999,6 +1005,7 @@ static const char *form(int token) {
   case TOK_ORDER:
     return "an order is written 'order r { ... }', of some ranks 'order r in a..b { ... }'";
   case TOK_SIDE: return side_form;
+  case TOK_EXCLUSIVE: return "ranks whose copies take turns are written 'exclusive r -> e': those with the same e";
   case TOK_CHECK: return "a check is written 'check c' or 'check c for r in a..b'";
   case TOK_STEADY: return "a kernel is written 'steady m { ... }' or 'steady k in a..b { ... }'";
   case TOK_CLOCK: return "a clock is written 'clock m { ... }' or 'clock m period T { ... }'";
@@ -1066,7 +1073,7 @@ static const short stmt_tokens[] = {
 };
 static const short clause_tokens[] = {
   TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_SEND, TOK_TRANSFERS,
-  TOK_RECOMPUTE, TOK_TUNE, TOK_OFFLOAD, TOK_SIDE, TOK_EDGE, TOK_TIE, TOK_LET, TOK_FN,
+  TOK_RECOMPUTE, TOK_TUNE, TOK_OFFLOAD, TOK_SIDE, TOK_EXCLUSIVE, TOK_EDGE, TOK_TIE, TOK_LET, TOK_FN,
 };
 static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};
 

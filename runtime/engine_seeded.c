@@ -23,6 +23,7 @@ typedef struct Seeded {
   uint32_t *compute, *comm, *copy; /* [nrank]: done in this step; of a group none until all are */
   bool
       *queued[PIPE_NSTREAMS]; /* [nrank] by Ready.on; of COMM no transfer: CommAt.state says that */
+  uint32_t *turn;             /* [ngroup] the next one */
   Ready *ready; /* one for COMPUTE and COPY of each rank, and for each of its largest group */
   uint32_t nready;
 } Seeded;
@@ -101,7 +102,8 @@ static void look_at(Seeded *s, uint32_t r) {
     put(s, r, PIPE_COMPUTE);
   if (s->copy[r] < k->ncopy) {
     const PipeInstr *copy = &k->t->instr[k->copy[s->copy[r]].index];
-    if (copy->wait <= s->compute[r] && copy->wait_copy <= s->comm[r])
+    if (copy->wait <= s->compute[r] && copy->wait_copy <= s->comm[r] &&
+        (!k->turns || s->turn[k->t->group - 1] == copy->gout))
       put(s, r, PIPE_COPY);
   }
   const PipeInstr *c = comm_head(s, r);
@@ -161,6 +163,9 @@ static PrStatus carry_out(Seeded *s, Ready e, uint32_t *n) {
   if (e.on == PIPE_COPY) {
     st = pr_copy(run, k, &k->copy[s->copy[e.rank]], s->step);
     s->copy[e.rank]++;
+    uint32_t *turn = k->turns ? &s->turn[k->t->group - 1] : NULL;
+    if (turn && ++*turn < k->turns->n)
+      look_at(s, k->turns->rank[*turn]);
     *n = 1;
   } else if (e.on == PIPE_COMPUTE) {
     st = pr_compute(run, k, &k->compute[s->compute[e.rank]], s->step, n);
@@ -195,6 +200,8 @@ static PrStatus stalled(Seeded *s) {
     k->comm_next = s->comm[r];
     k->comm_active = s->comm[r] < k->ncomm;
   }
+  for (uint32_t g = 0; g < s->run->p->ngroup; g++)
+    atomic_store(&s->run->turns[g].done, s->turn[g]);
   return pr_report_stall(s->run);
 }
 
@@ -205,6 +212,8 @@ static PrStatus run_step(Seeded *s) {
     s->compute[r] = s->comm[r] = s->copy[r] = 0;
     left += run->p->rank[r].ninstr;
   }
+  for (uint32_t g = 0; g < run->p->ngroup; g++)
+    s->turn[g] = 0;
   for (uint32_t r = 0; r < run->p->nrank; r++)
     look_at(s, r);
   while (s->nready > 0) {
@@ -248,7 +257,8 @@ PrStatus seeded_steps(PrRun *run, uint64_t n) {
     room += most;
   }
   s.ready = calloc(room, sizeof *s.ready);
-  if (!s.compute || !s.queued[0] || !s.ready) {
+  s.turn = calloc(run->p->ngroup + (size_t)1, sizeof *s.turn);
+  if (!s.turn || !s.compute || !s.queued[0] || !s.ready) {
     st = pr_fail(run, PR_E_MEMORY, "no memory for %zu ranks", nrank);
     goto done;
   }
@@ -264,5 +274,6 @@ done:
   free(s.compute);
   free(s.queued[0]);
   free(s.ready);
+  free(s.turn);
   return st;
 }

@@ -95,7 +95,8 @@ typedef struct PipeInstr {
   uint32_t peer;  /* SEND, RECV: the other rank; OFF, LOAD: the rank with slot `keep`, if not this
                      one, which takes no part; else PIPE_NONE */
   uint32_t act;   /* F B I W R OFF LOAD: slot of class ACT; else PIPE_NONE */
-  uint32_t gout;  /* I W: slot of class GOUT; else PIPE_NONE */
+  uint32_t gout;  /* I W: slot of class GOUT. Of a COPY stream in a group (PipeRank.group): its turn, from
+                     0; it starts when all turns before it, on whatever rank, have ended. Else PIPE_NONE */
   uint32_t keep;  /* further slot that the op keeps for later, or gives back: R, and F of what it
                      recomputes: of class KEEP; OFF, LOAD: of class HOST, or GUEST on the peer; of a
                      SEND or RECV its row of PipeProgram.edge, if there is that table; of a SIDE its row
@@ -204,7 +205,9 @@ typedef struct PipeRank {
   const uint32_t *list;   /* [nlist] slots of the ops that read or write several, op after op */
   uint32_t nlist, nevent;
   const PipeSync *sync;   /* [nsync] by `before`, then `after` (PIPE_NONE first) */
-  uint32_t nsync, zero;
+  uint32_t nsync;
+  uint32_t group;         /* 1 + number of the group whose COPY streams take turns, 0: it is in none.
+                             Each turn of a group is that of one instruction; on a rank they ascend */
 } PipeRank;
 
 typedef struct PipeSite {
@@ -240,6 +243,7 @@ typedef struct PipeProgram {
   uint32_t nedge;
   uint32_t nside;
   const PipeSide *side;   /* [nside] by decl, then stage; NULL: none */
+  uint32_t ngroup;
   uint32_t lowering;      /* PipeLowering; only the last two have groups of transfers */
 } PipeProgram;
 

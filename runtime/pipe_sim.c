@@ -78,8 +78,16 @@ typedef struct Rank {
   uint64_t post, group_end;
 } Rank;
 
+/* COPY streams that take turns: whose turn is next, and when it may start. */
+typedef struct Group {
+  uint32_t next, n;
+  uint64_t free;
+  const uint32_t *rank; /* [n] by turn */
+} Group;
+
 typedef struct Machine {
   const PipeSimIn *in;
+  Group *group; /* [ngroup] */
   PipeSimOut *out;
   Rank *rank;
   uint32_t *queue; /* ring of nrank entries: each rank is in it at most once */
@@ -166,16 +174,24 @@ static bool run_copy(Machine *m, uint32_t r) {
   uint32_t i = k->ncopy, first = i;
   for (; s && i < s->n; i++) {
     const PipeInstr *c = stream_at(s, i);
-    if (c->wait > k->ncompute || c->wait_copy > k->ncomm)
+    Group *g = m->in->group && m->in->group[r] ? &m->group[m->in->group[r] - 1] : NULL;
+    if (c->wait > k->ncompute || c->wait_copy > k->ncomm || (g && c->gout != g->next))
       break;
     uint64_t start = c->wait ? later(k->copy_free, k->compute_end[c->wait - 1]) : k->copy_free;
     if (c->wait_copy)
       start = later(start, k->comm_end[c->wait_copy - 1]);
+    if (g)
+      start = later(start, g->free);
     if (m->out->copy_start)
       m->out->copy_start[r][i] = start;
     if (start < k->begin)
       k->begin = start;
     k->copy_end[i] = k->copy_free = add(start, time_of(m, c));
+    if (!g)
+      continue;
+    g->free = k->copy_end[i];
+    if (++g->next < g->n && g->rank[g->next] != r)
+      enqueue(m, g->rank[g->next]);
   }
   k->ncopy = i;
   return i > first;
@@ -382,6 +398,32 @@ static PipeSimStatus run(Machine *m, uint32_t *at) {
   return PIPE_SIM_DONE;
 }
 
+/* Who has which turn. One block, freed by free(*group); false: no memory. Turns that are out of range
+ * belong to nobody. */
+static bool find_turns(const PipeSimIn *in, Group **group) {
+  size_t total = 0;
+  for (uint32_t r = 0; r < in->nrank; r++)
+    total += in->copy && in->group[r] ? in->copy[r].n : 0;
+  Group *g = *group = calloc(1,
+                             (in->ngroup + (size_t)1) * sizeof *g + (total + 1) * sizeof(uint32_t));
+  if (!g)
+    return false;
+  uint32_t *at = (uint32_t *)(void *)(g + in->ngroup + 1);
+  for (uint32_t r = 0; in->copy && r < in->nrank; r++)
+    if (in->group[r])
+      g[in->group[r] - 1].n += in->copy[r].n;
+  for (uint32_t i = 0; i < in->ngroup; at += g[i++].n)
+    g[i].rank = at;
+  for (uint32_t r = 0; in->copy && r < in->nrank; r++)
+    for (uint32_t i = 0; in->group[r] && i < in->copy[r].n; i++) {
+      const Group *of = &g[in->group[r] - 1];
+      uint32_t turn = stream_at(&in->copy[r], i)->gout;
+      if (turn < of->n)
+        ((uint32_t *)of->rank)[turn] = r;
+    }
+  return true;
+}
+
 PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
   PipeSimStatus st = PIPE_SIM_NOMEM;
   size_t n = in->nrank, nends = 0, ncomm = 0;
@@ -395,7 +437,9 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
   uint32_t *queue = calloc(n + 1, sizeof *queue);
   uint64_t *ends = malloc((nends + 1) * sizeof *ends), *end = ends;
   uint8_t *paired = in->groups ? calloc(ncomm + 1, 1) : NULL, *mark = paired;
-  if (!ranks || !queue || !ends || (in->groups && !paired))
+  Group *group = NULL;
+  if (!ranks || !queue || !ends || (in->groups && !paired) ||
+      (in->group && !find_turns(in, &group)))
     goto done;
 
   for (uint32_t r = 0; r < in->nrank; r++) {
@@ -411,7 +455,7 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
     mark += in->groups ? in->comm[r].n : 0;
   }
   out->busy = 0;
-  Machine m = {.in = in, .out = out, .rank = ranks, .queue = queue};
+  Machine m = {.in = in, .out = out, .rank = ranks, .queue = queue, .group = group};
   st = run(&m, rank);
 
   uint64_t first = UINT64_MAX, last = 0;
@@ -436,6 +480,7 @@ done:
   free(queue);
   free(ends);
   free(paired);
+  free(group);
   return st;
 }
 
@@ -455,7 +500,7 @@ uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespa
   uint32_t *index = malloc((total + 1) * sizeof *index);
   PipeStream *streams = calloc(NS * n + 1, sizeof *streams);
   uint64_t **rows = calloc(2 * NS * n + 1, sizeof *rows);
-  uint32_t *done = calloc(2 * n + 1, sizeof *done);
+  uint32_t *done = calloc(3 * n + 1, sizeof *done), *group = NULL;
   uint64_t **start = NULL;
   if (!block || !times || !index || !streams || !rows || !done)
     goto fail;
@@ -477,8 +522,11 @@ uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespa
         }
     }
   }
-  PipeSimIn in = {p->nrank, streams, streams + n, p->stage, streams + 2 * n,
-                  p->edge,  p->row,  p->nmb,      p->side,  p->lowering >= PIPE_GROUPED};
+  for (uint32_t r = 0; p->ngroup && r < n; r++)
+    (group = done + 2 * n)[r] = p->rank[r].group;
+  PipeSimIn in = {p->nrank,        streams, streams + n, p->stage,
+                  streams + 2 * n, p->edge, p->row,      p->nmb,
+                  p->side,         group,   p->ngroup,   p->lowering >= PIPE_GROUPED};
   PipeSimOut out = {.compute_start = begins[PIPE_COMPUTE],
                     .compute_end = ends[PIPE_COMPUTE],
                     .comm_start = begins[PIPE_COMM],

@@ -34,6 +34,8 @@ typedef struct PipeSimIn {
   const uint32_t *row;
   uint32_t nmb;
   const PipeSide *side;      /* of PipeProgram */
+  const uint32_t *group;     /* [nrank] of PipeRank, or NULL: there are none */
+  uint32_t ngroup;
   bool groups;               /* COMM streams may have groups */
 } PipeSimIn;
 

@@ -107,7 +107,7 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
   void *out = outs ? outs[0] : NULL;
   if (c->act != PIPE_NONE)
     a.act = k->slot[c->act];
-  if (c->gout != PIPE_NONE)
+  if (c->gout != PIPE_NONE && !side) /* of a COPY stream: its turn */
     a.gout = k->slot[c->gout];
   if (slices > 1 && c->mb != PIPE_NONE) {
     a.mb = c->mb / slices;
@@ -654,7 +654,7 @@ static PrStatus open_run(PrRun *run) {
   for (uint32_t r = 0; r < p->nrank; r++)
     if ((st = take_memory(run, &run->rank[r])))
       return st;
-  if ((st = take_sums(run)) || (st = take_stashes(run)))
+  if ((st = take_sums(run)) || (st = take_stashes(run)) || (st = pr_take_turns(run)))
     return st;
   run->epoch_ns = pr_now();
   if (!o->seed)
@@ -763,6 +763,8 @@ void pr_close(PrRun *run) {
   free(run->chan);
   free(run->coll);
   free(run->coll_block);
+  free(run->turns);
+  free(run->turn_rank);
   free(run->act);
   free(run->stage);
   free(run->rank_stage);

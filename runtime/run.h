@@ -6,6 +6,7 @@
  *   engine_threads.c  one thread per rank
  *   engine_seeded.c   one thread, a seeded order: for tests
  *   stall.c           why no rank can go on
+ *   turns.c           COPY streams that take turns
  *   trace.c           spans and what is measured from them
  *
  * Counts of completed instructions are absolute: they go on from step to step. Those of step n of a
@@ -80,6 +81,13 @@ typedef struct Coll {
   bool tie;
 } Coll;
 
+/* Ranks whose COPY streams take turns. Turns are counted on from step to step. */
+typedef struct Turns {
+  _Alignas(PR_LINE) _Atomic uint64_t done;
+  uint32_t n;     /* of a step */
+  uint32_t *rank; /* [n] whose each turn is */
+} Turns;
+
 /* A rank. The fields of its COMM stream belong to whoever advances it; see engine_threads.c. */
 typedef struct RankRun {
   /* Written by whoever completes a transfer of this rank. */
@@ -87,8 +95,8 @@ typedef struct RankRun {
   _Atomic uint64_t sleep_on; /* what the rank's thread sleeps for, 0 when it does not */
   /* Written by the rank's copier, a thread that only ranks with COPY instructions have. */
   _Alignas(PR_LINE) _Atomic uint64_t copy_done;
-  _Atomic uint64_t copy_needs[3]; /* what the copier needs before it goes on: steps begun, and
-                                     instructions done of COMPUTE and COMM */
+  _Atomic uint64_t copy_needs[4]; /* what the copier needs before it goes on: steps begun,
+                                     instructions done of COMPUTE and COMM, turns done */
   /* Written by whoever wakes the copier, or it wakes itself. */
   _Atomic uint32_t copy_sleeps;
   /* Written by the rank's own thread. */
@@ -109,6 +117,7 @@ typedef struct RankRun {
   /* Constant after pr_open. */
   _Alignas(PR_LINE) const PipeRank *t;
   uint32_t id, ncompute, ncomm, ncopy, nstage;
+  Turns *turns;          /* of its group; NULL: it is in none */
   const uint32_t *stage; /* [nstage] its rows of the stage table, ascending */
   ComputeAt *compute;
   CommAt *comm;
@@ -149,6 +158,8 @@ struct PrRun {
   Chan *chan;
   Coll *coll;           /* [nmodel] REDUCE of each stage; then the ties */
   void *coll_block;     /* of their arrays */
+  Turns *turns;         /* [ngroup] */
+  uint32_t *turn_rank;  /* of their arrays */
   uint32_t loss_rank;   /* has the last stage */
   uint32_t nsink;       /* stages without output */
   bool free_running;    /* as asked for, and possible */
@@ -232,6 +243,12 @@ PrStatus pr_sum(PrRun *run, const Coll *l, uint64_t step);
 
 /* Fails with PR_E_STALL and the cycle. No thread but the caller's may be awake. */
 PrStatus pr_report_stall(PrRun *run);
+
+/* turns.c: fills in run->turns, once streams are known. */
+PrStatus pr_take_turns(PrRun *run);
+/* Writes "; rank 1 has the next turn of its link, 1OFF2 (x.pipe:3:9)" of the first group that has not had all
+ * of a step, or nothing. */
+void pr_tell_turn(PrRun *run, char *text, size_t room);
 
 /* Every op of the step has been done: losses are final, on_step is called. */
 void pr_step_done(PrRun *run, uint64_t step);

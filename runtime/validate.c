@@ -466,13 +466,54 @@ static PrStatus check_side(Check *k, const PipeInstr *c) {
   const PipeProgram *p = k->p;
   if (c->keep >= p->nside || p->side[c->keep].op != c->op || p->side[c->keep].stage != c->stage)
     FAIL_AT(k, c, "row %u of %u is not of this side op", c->keep, p->nside);
-  if (c->act != PIPE_NONE || c->gout != PIPE_NONE || c->peer != PIPE_NONE)
+  bool copy = c->op == PIPE_SIDE_COPY; /* gout: its turn */
+  if (c->act != PIPE_NONE || (c->gout != PIPE_NONE && !copy) || c->peer != PIPE_NONE)
     FAIL_AT(k, c, "has slots %u, %u and peer %u", c->act, c->gout, c->peer);
   if ((c->out == PIPE_NONE) != (p->side[c->keep].bytes == 0))
     FAIL_AT(k, c, "takes slot %u, and %llu bytes", c->out,
             (unsigned long long)p->side[c->keep].bytes);
   PrStatus st = check_buffer(k, c, c->out, true);
   return st ? st : check_buffer(k, c, c->in, false);
+}
+
+/* Turns of groups: how many each has. */
+static PrStatus count_turns(Check *k, uint64_t ninstr) {
+  const PipeProgram *p = k->p;
+  if (p->ngroup > p->nrank)
+    return FAIL(k->run, "program: %u groups of %u ranks", p->ngroup, p->nrank);
+  k->turn0 = calloc(p->ngroup + (size_t)1, sizeof *k->turn0);
+  k->turn = calloc(ninstr + 1, 1);
+  if (!k->turn0 || !k->turn)
+    return pr_fail(k->run, PR_E_MEMORY, "no memory to check the program");
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    const PipeRank *t = &p->rank[r];
+    if (t->group > p->ngroup)
+      return FAIL(k->run, "program: rank %u is in group %u of %u", r, t->group - 1, p->ngroup);
+    for (uint32_t i = 0; t->group && t->instr && i < t->ninstr; i++)
+      k->turn0[t->group] += t->instr[i].op < PIPE_NOPS &&
+                            pipe_op_info[t->instr[i].op].stream == PIPE_COPY;
+  }
+  for (uint32_t g = 0; g < p->ngroup; g++)
+    k->turn0[g + 1] += k->turn0[g];
+  return PR_OK;
+}
+
+/* A COPY instruction in a group has a turn of its own, later than those above it on its rank. */
+static PrStatus check_turns(Check *k, const PipeInstr *c) {
+  uint32_t g = k->p->rank[k->rank].group;
+  if (pipe_op_info[c->op].stream != PIPE_COPY)
+    return PR_OK;
+  if (g == 0) {
+    if (c->gout != PIPE_NONE)
+      FAIL_AT(k, c, "has turn %u, but rank %u is in no group", c->gout, k->rank);
+    return PR_OK;
+  }
+  uint64_t n = k->turn0[g] - k->turn0[g - 1];
+  if (c->gout >= n || c->gout < k->next_turn || k->turn[k->turn0[g - 1] + c->gout]++)
+    FAIL_AT(k, c, "turn %u of %llu is out of range, another's, or not after those above it",
+            c->gout, (unsigned long long)n);
+  k->next_turn = c->gout + 1;
+  return PR_OK;
 }
 
 static PrStatus check_callback(Check *k, const PipeInstr *c) {
@@ -555,7 +596,9 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
     if (wait > k->wait[o->stream][x])
       k->wait[o->stream][x] = wait;
   }
-  PrStatus st;
+  PrStatus st = check_turns(k, c);
+  if (st)
+    return st;
   if (pipe_is_side(c->op))
     return (st = check_action(k, c)) ? st : check_side(k, c);
   if ((st = check_action(k, c)) || (st = check_peer(k, c)) || (st = check_order(k, c)) ||
@@ -567,7 +610,8 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
   bool act = host || (c->op != PIPE_U && !o->comm);
   bool gout = c->op == PIPE_I || c->op == PIPE_W;
   if ((st = check_slot(k, c, "act", c->act, PIPE_ACT, act ? c->stage : PIPE_NONE, false)) ||
-      (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE, false)) ||
+      (!host &&
+       (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE, false))) ||
       (host && c->peer == PIPE_NONE &&
        (st = check_slot(k, c, "keep", c->keep, PIPE_HOST, c->stage, false))) ||
       (!host && !pipe_op_info[c->op].comm &&
@@ -616,6 +660,7 @@ static PrStatus check_rank(Check *k, uint32_t r) {
     st = pr_fail(k->run, PR_E_MEMORY, "no memory to check rank %u", r);
   else
     st = check_pools(k, t);
+  k->next_turn = 0;
   memset(k->done, 0, sizeof k->done);
   memset(k->wait, 0, sizeof k->wait);
   for (k->index = 0; !st && k->index < t->ninstr; k->index++) {
@@ -697,6 +742,8 @@ PrStatus pr_validate(PrRun *run) {
     k.left[s] = p->stage[s].nmb;
   if (!st)
     st = find_guests(&k, ninstr);
+  if (!st)
+    st = count_turns(&k, ninstr);
   for (uint32_t r = 0; !st && r < p->nrank; r++)
     st = check_rank(&k, r);
   for (uint32_t r = 0; !st && r < p->nrank; r++) /* none: only for engines that need none */
@@ -706,6 +753,8 @@ PrStatus pr_validate(PrRun *run) {
   for (uint32_t r = 0; k.guest && r < p->nrank; r++)
     free(k.guest[r]);
   free(k.guest);
+  free(k.turn);
+  free(k.turn0);
   free(k.seen);
   free(k.in0);
   free(k.left);

@@ -5,6 +5,8 @@
  * expects that. For schedules of the library, with random costs and streams, all engines train bit for bit as
  * they do without side ops. Every buffer holds its own number from taking to giving.
  *
+ * Where ranks take turns, their copies follow each other in the given order, as measured and as predicted.
+ *
  *   sides_test STDLIB_DIR SCRATCH.pipe SEED CASES [--break]   exit status 0 iff all agree
  *
  * --break lets RESTORE bring back another microbatch's stash if it can: every run that can must differ. */
@@ -20,6 +22,7 @@ enum { STEPS = 3, WEIGHTS = 40 /* bytes, as tiny_model has */, MASK = 0x5c, MOST
 
 static bool breaks;
 static _Atomic int broken;
+static int turns; /* that were looked at */
 
 typedef struct Sharded {
   Tiny *tiny;
@@ -133,6 +136,48 @@ typedef struct Result {
   uint8_t *weight; /* [nstage * WEIGHTS] by row */
 } Result;
 
+/* Do the copies of a group follow each other by turn? span: of each rank's instructions. */
+static bool in_turn(const PipeProgram *p, uint64_t *const *start, uint64_t *const *end) {
+  for (uint32_t g = 1; g <= p->ngroup; g++) {
+    uint64_t free = 0;
+    for (uint32_t turn = 0, r = 0; r < p->nrank; turn++) {
+      uint32_t i = 0;
+      for (r = 0; r < p->nrank; r++) {
+        const PipeInstr *in = p->rank[r].instr;
+        for (i = 0; p->rank[r].group == g && i < p->rank[r].ninstr; i++)
+          if (pipe_op_info[in[i].op].stream == PIPE_COPY && in[i].gout == turn)
+            break;
+        if (p->rank[r].group == g && i < p->rank[r].ninstr)
+          break;
+      }
+      if (r == p->nrank)
+        break; /* that was the last */
+      if (start[r][i] < free)
+        return false;
+      free = end[r][i];
+      turns++;
+    }
+  }
+  return true;
+}
+
+static bool measured_in_turn(PrRun *run, const PipeProgram *p) {
+  uint64_t **start = need(calloc(2 * (size_t)p->nrank, sizeof *start)), **end = start + p->nrank;
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    uint32_t n = p->rank[r].ninstr;
+    const PrSpan *span = pr_trace(run, 0, r);
+    start[r] = need(calloc(2 * (size_t)n, sizeof **start));
+    end[r] = start[r] + n;
+    for (uint32_t i = 0; i < n; i++)
+      start[r][i] = span[i].start_ns, end[r][i] = span[i].end_ns;
+  }
+  bool ok = in_turn(p, start, end);
+  for (uint32_t r = 0; r < p->nrank; r++)
+    free(start[r]);
+  free(start);
+  return ok;
+}
+
 /* What it trains to; NULL, or why it does not. */
 static const char *train(const PipeProgram *p, bool sides, bool masks, PrOptions o, Result *to) {
   Tiny *t = tiny_new(p->nmodel, 1);
@@ -169,6 +214,10 @@ static const char *train(const PipeProgram *p, bool sides, bool masks, PrOptions
   for (uint32_t r = 0; r < p->nrank && !why; r++)
     if (p->sized && pr_bytes(run, r) != p->rank[r].bytes)
       why = "bytes are not those that were proved";
+  uint64_t **end, **start = pipe_predict(p, &end, NULL);
+  if (!why && (!in_turn(p, start, end) || !measured_in_turn(run, p)))
+    why = "copies of one group at once";
+  free(*start);
   if (!why && (broken || atomic_load(&t->broken)))
     why = "a rule is broken";
   if (why) {
@@ -276,6 +325,8 @@ static void one_case(const char *dir, const char *path) {
       f,
       "  side RESTORE(s, m) on %s after F %sbefore B gives EVICT when m %% %u == 0 { cost = %u }\n",
       stream(), latest(), k, draw(8));
+  if (draw(2))
+    fprintf(f, "  exclusive r -> r / %u\n", 1 + draw(3));
   if (off)
     fprintf(f, "  offload s, m when m %% %u == 1\n  time { OFF = %u  LOAD = %u }\n", k, draw(6),
             draw(6));
@@ -290,9 +341,12 @@ static void one_case(const char *dir, const char *path) {
     printf("FAIL %s P=%u M=%u does not compile\n", b->name, P, M);
     differ++;
   } else {
-    const char *why = train(plain, false, false, (PrOptions){.seed = 1}, &want);
+    const char *why = train(plain, false, false, (PrOptions){.seed = 1, .trace_steps = 1}, &want);
     for (int i = 0; i < 3 && !why; i++) {
-      PrOptions o = {.deadline_s = 60, .free_running = i == 1, .seed = i == 2 ? 1 + state : 0};
+      PrOptions o = {.deadline_s = 60,
+                     .trace_steps = 1,
+                     .free_running = i == 1,
+                     .seed = i == 2 ? 1 + state : 0};
       why = train(sided, true, masks, o, &got);
       runs++;
       if (!why && memcmp(want.weight, got.weight, sided->nstage * (size_t)WEIGHTS) != 0)
@@ -323,6 +377,6 @@ int main(int argc, char **argv) {
   printf("seed %s\n", argv[3]);
   for (int i = 0; i < atoi(argv[4]); i++)
     one_case(argv[1], argv[2]);
-  printf("%d of %d runs differ\n", differ, runs);
+  printf("%d turns\n%d of %d runs differ\n", turns, differ, runs);
   return differ != 0 || 2 * refused > atoi(argv[4]);
 }
