@@ -180,8 +180,8 @@ static PrStatus carry_out(Seeded *s, Ready e, uint32_t *n) {
     uint32_t q = c->peer;
     CommAt *recv = member(s, q, e.rank, false);
     Chan *ch = &run->chan[send->chan];
-    ch->post[0] = (Post){c, e.rank, s->step, e.at};
-    ch->post[1] = (Post){&run->rank[q].t->instr[recv->index], q, s->step,
+    ch->post[0] = (Post){c, e.rank, false, s->step, e.at};
+    ch->post[1] = (Post){&run->rank[q].t->instr[recv->index], q, false, s->step,
                          (uint32_t)(recv - run->rank[q].comm)};
     st = pr_transfer(run, ch);
     member_done(s, e.rank, send);
@@ -241,7 +241,15 @@ static PrStatus run_step(Seeded *s) {
   return PR_OK;
 }
 
-PrStatus seeded_steps(PrRun *run, uint64_t n) {
+static PrStatus seeded_open(PrRun *run) {
+  PrStatus st = PR_OK;
+  run->random = run->o.seed;
+  for (uint32_t r = 0; !st && r < run->p->nrank; r++)
+    st = pr_init_rank(run, &run->rank[r]);
+  return st;
+}
+
+static PrStatus seeded_steps(PrRun *run, uint64_t n) {
   size_t nrank = run->p->nrank;
   PrStatus st = PR_OK;
   Seeded s = {.run = run};
@@ -277,3 +285,5 @@ done:
   free(s.turn);
   return st;
 }
+
+const PrEngine pr_seeded = {.name = "seeded", .open = seeded_open, .steps = seeded_steps};

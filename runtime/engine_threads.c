@@ -49,8 +49,6 @@ static void relax(void) {
 #endif
 }
 
-static bool failed(const PrRun *run) { return atomic_load(&run->status) != PR_OK; }
-
 /* Sleeping and waking */
 
 /* The thread is about to rest, or is done with its steps (rest is `DONE - 1`, which takes one from
@@ -64,7 +62,7 @@ static void lie_down(PrRun *run, uint64_t add) {
     run->idle = true;
     pthread_cond_signal(&run->cond);
     pthread_mutex_unlock(&run->lock);
-  } else if (!failed(run)) {
+  } else if (!pr_failed(run)) {
     pr_report_stall(run);
   }
 }
@@ -87,7 +85,7 @@ static void sleep_once(sem_t *sem) {
 static void wait_for(PrRun *run, RankRun *k, const _Atomic uint64_t *count, uint64_t value,
                      uint64_t key) {
   for (uint32_t i = 0; i < k->spin; i++) {
-    if (atomic_load_explicit(count, memory_order_acquire) >= value || failed(run)) {
+    if (atomic_load_explicit(count, memory_order_acquire) >= value || pr_failed(run)) {
       k->spin = 2 * k->spin < SPIN_MOST ? 2 * k->spin : SPIN_MOST;
       return;
     }
@@ -95,7 +93,7 @@ static void wait_for(PrRun *run, RankRun *k, const _Atomic uint64_t *count, uint
   }
   k->spin -= k->spin > SPIN_LEAST ? k->spin / 2 : 0;
   atomic_store(&k->sleep_on, key);
-  if (atomic_load(count) >= value || failed(run)) {
+  if (atomic_load(count) >= value || pr_failed(run)) {
     uint64_t mine = key;
     if (atomic_compare_exchange_strong(&k->sleep_on, &mine, 0))
       return; /* nobody has noticed; else a wake-up is under way and must be taken */
@@ -106,7 +104,7 @@ static void wait_for(PrRun *run, RankRun *k, const _Atomic uint64_t *count, uint
 
 /* Whether the copier has what it needs. */
 static bool copier_can(const PrRun *run, RankRun *k) {
-  return failed(run) ||
+  return pr_failed(run) ||
          (atomic_load(&k->copy_begun) >= atomic_load(&k->copy_needs[0]) &&
           atomic_load(&k->compute_done) >= atomic_load(&k->copy_needs[1]) &&
           atomic_load(&k->comm_done) >= atomic_load(&k->copy_needs[2]) &&
@@ -123,7 +121,7 @@ static void wake_copier(PrRun *run, RankRun *k) {
   sem_post(&k->copy_sem);
 }
 
-void threads_wake(PrRun *run) {
+static void threads_wake(PrRun *run) {
   for (uint32_t r = 0; r < run->p->nrank; r++) {
     uint64_t key = atomic_load(&run->rank[r].sleep_on);
     if (key)
@@ -159,15 +157,30 @@ static bool head_copied(RankRun *k) {
   return atomic_compare_exchange_strong(&k->comm_wait_copy, &need, 0);
 }
 
+/* Meets the faults of the head: of which of its instructions the send is lost, of which the payload (bit by
+ * place in the group). False: it never begins. */
+static bool meet_faults(PrRun *run, RankRun *k, uint64_t *lost, uint64_t *corrupt) {
+  const CommAt *at = &k->comm[k->comm_next];
+  uint32_t n = k->t->instr[at->index].group + 1u;
+  for (uint32_t i = 0; i < n && i < 64; i++)
+    switch (pr_fault_at(run, k->id, at[i].index, k->comm_step)) {
+    case PR_HANG: return false;
+    case PR_DROP: *lost |= UINT64_C(1) << i; break;
+    case PR_CORRUPT: *corrupt |= UINT64_C(1) << i; break;
+    default: break;
+    }
+  return true;
+}
+
 /* Posts number i of the stream, a SEND or RECV. Puts the channel on the list if the other side is there, too:
  * then the transfer is the caller's. If not, and it was all that was left of the head, k is at rest and may not be
  * touched. */
-static void post(PrRun *run, RankRun *k, uint32_t i, Chan **met) {
+static void post(PrRun *run, RankRun *k, uint32_t i, bool corrupt, Chan **met) {
   CommAt *at = &k->comm[i];
   Chan *ch = &run->chan[at->chan];
   unsigned side = ch->src == k->id ? 0 : 1;
   at->state = COMM_POSTED;
-  ch->post[side] = (Post){&k->t->instr[at->index], k->id, k->comm_step, i};
+  ch->post[side] = (Post){&k->t->instr[at->index], k->id, corrupt, k->comm_step, i};
   if (!atomic_fetch_or_explicit(&ch->state, 1u << side, memory_order_acq_rel))
     return;
   ch->met = *met;
@@ -234,28 +247,34 @@ static void member_done(PrRun *run, const Post *p, RankRun **todo, Chan **met) {
   uint32_t left = p->c->group;
   at->state = COMM_DONE;
   for (uint32_t i = 1; i <= left; i++)
-    if (at[i].chan == at->chan) {
-      post(run, k, p->at + i, met);
+    if (at[i].chan == at->chan && at[i].state == COMM_WAITS) {
+      post(run, k, p->at + i, false, met);
       break;
     }
   one_less(run, k, todo);
 }
 
-/* Posts the transfers at the head of k, of each channel the first. */
-static void post_head(PrRun *run, RankRun *k, RankRun **todo, Chan **met) {
-  uint32_t first = k->comm_next, n = k->t->instr[k->comm[first].index].group + 1u;
-  if (n == 1) {
+/* Posts the transfers at the head of k, of each channel the first. lost, corrupt: of meet_faults. */
+static void post_head(PrRun *run, RankRun *k, uint64_t lost, uint64_t corrupt, RankRun **todo,
+                      Chan **met) {
+  uint32_t first = k->comm_next, n = k->t->instr[k->comm[first].index].group + 1u, left = n;
+  if (n == 1 && !lost) {
     atomic_store_explicit(&k->group_left, 1, memory_order_relaxed);
-    post(run, k, first, met);
+    post(run, k, first, corrupt != 0, met);
     return;
   }
-  atomic_store_explicit(&k->group_left, n + 1, memory_order_relaxed);
-  for (uint32_t i = first; i < first + n; i++) {
-    uint32_t j = first;
-    while (k->comm[j].chan != k->comm[i].chan)
+  for (uint32_t i = 0; i < n && i < 64; i++)
+    if (lost >> i & 1)
+      k->comm[first + i].state = COMM_DONE, left--;
+  atomic_store_explicit(&k->group_left, left + 1, memory_order_relaxed);
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t j = 0;
+    if (i < 64 && (lost >> i & 1))
+      continue;
+    while (k->comm[first + j].chan != k->comm[first + i].chan || (j < 64 && lost >> j & 1))
       j++;
     if (j == i)
-      post(run, k, i, met);
+      post(run, k, first + i, i < 64 && (corrupt >> i & 1), met);
   }
   one_less(run, k, todo);
 }
@@ -270,6 +289,9 @@ static void advance(PrRun *run, RankRun *k) {
     if (!head_ready(k) || !head_copied(k))
       continue;
     const CommAt *at = &k->comm[k->comm_next];
+    uint64_t lost = 0, corrupt = 0;
+    if (run->fault.kind && !meet_faults(run, k, &lost, &corrupt))
+      continue;
     if (pipe_is_sum(k->t->instr[at->index].op)) {
       if (!meet(run, &run->coll[at->chan], k->comm_step, &todo))
         return;
@@ -283,7 +305,7 @@ static void advance(PrRun *run, RankRun *k) {
       continue;
     }
     Chan *met = NULL;
-    post_head(run, k, &todo, &met);
+    post_head(run, k, lost, corrupt, &todo, &met);
     while (met) {
       Chan *ch = met;
       const Post side[2] = {ch->post[0], ch->post[1]};
@@ -324,7 +346,7 @@ static void copy_step(PrRun *run, RankRun *k, uint64_t step) {
     if (k->turns)
       atomic_store(&k->copy_needs[3], step * k->turns->n + c->gout);
     copier_wait(run, k);
-    if (failed(run))
+    if (pr_fault_at(run, k->id, at->index, step) == PR_HANG || pr_failed(run))
       return;
     if (pr_copy(run, k, at, step))
       return;
@@ -346,13 +368,13 @@ static void copy_step(PrRun *run, RankRun *k, uint64_t step) {
 static void *copier_thread(void *arg) {
   RankRun *k = arg;
   PrRun *run = k->run;
-  uint64_t step = 0;
   for (;;) {
     lie_down(run, DONE - 1);
     sleep_once(&k->copy_sem);
     if (run->quit)
       return NULL;
-    for (; !failed(run) && step < run->target; step++)
+    uint64_t step = atomic_load(&k->copy_done) / k->ncopy;
+    for (; !pr_failed(run) && step < run->target; step++)
       copy_step(run, k, step);
   }
 }
@@ -404,7 +426,7 @@ static void run_step(PrRun *run, RankRun *k) {
       wait_for(run, k, &k->comm_done, need, need);
     if (k->t->instr[at->index].wait_copy > 0)
       wait_copied(run, k, step * k->ncopy + k->t->instr[at->index].wait_copy);
-    if (failed(run))
+    if (pr_failed(run))
       return;
     atomic_store_explicit(&k->running, at->index + 1, memory_order_relaxed);
     PrStatus st = pr_compute(run, k, at, step, &n);
@@ -421,7 +443,7 @@ static void run_step(PrRun *run, RankRun *k) {
   if (atomic_load_explicit(&k->comm_done, memory_order_acquire) < comm_base + k->ncomm)
     wait_for(run, k, &k->comm_done, comm_base + k->ncomm, comm_base + k->ncomm);
   wait_copied(run, k, (step + 1) * k->ncopy);
-  if (failed(run))
+  if (pr_failed(run))
     return;
   end_step(run, k, step);
   if (run->free_running || atomic_load(&run->released) > step)
@@ -437,7 +459,7 @@ static void *rank_thread(void *arg) {
     sleep_once(&k->sem);
     if (run->quit)
       return NULL;
-    while (!failed(run) && atomic_load_explicit(&k->step, memory_order_relaxed) < run->target)
+    while (!pr_failed(run) && atomic_load_explicit(&k->step, memory_order_relaxed) < run->target)
       run_step(run, k);
     atomic_store_explicit(&k->step_start, UINT64_MAX, memory_order_relaxed);
   }
@@ -494,7 +516,7 @@ static void wait_idle(PrRun *run) {
     stop_for_deadline(run, late_step);
 }
 
-PrStatus threads_steps(PrRun *run, uint64_t n) {
+static PrStatus threads_steps(PrRun *run, uint64_t n) {
   uint64_t now = pr_now();
   run->target += n;
   run->idle = false;
@@ -510,10 +532,9 @@ PrStatus threads_steps(PrRun *run, uint64_t n) {
   return (PrStatus)atomic_load(&run->status);
 }
 
-PrStatus threads_open(PrRun *run) {
+static PrStatus threads_open(PrRun *run) {
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   bool spin = cores > 0 && (unsigned long)cores >= run->p->nrank;
-  run->threaded = true;
   run->nthread = run->p->nrank;
   for (uint32_t r = 0; r < run->p->nrank; r++)
     run->nthread += run->rank[r].ncopy > 0;
@@ -545,7 +566,9 @@ PrStatus threads_open(PrRun *run) {
   return (PrStatus)atomic_load(&run->status);
 }
 
-void threads_close(PrRun *run) {
+static void threads_close(PrRun *run) {
+  if (!run->opened)
+    return;
   run->quit = true;
   for (uint32_t r = 0; r < run->p->nrank; r++) {
     if (run->rank[r].has_thread)
@@ -565,3 +588,9 @@ void threads_close(PrRun *run) {
       sem_destroy(&k->sem);
   }
 }
+
+const PrEngine pr_threads = {.name = "threads",
+                             .open = threads_open,
+                             .steps = threads_steps,
+                             .wake = threads_wake,
+                             .close = threads_close};
