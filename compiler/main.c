@@ -357,7 +357,7 @@ int main(int argc, char **argv) {
   }
   if (ok && !done && opt.watch)
     watch_done(&s);
-  errno = 0;
+  errno = ferror(stdout) ? errno : 0; /* of the write that failed */
   if ((fflush(stdout) != 0 || ferror(stdout)) && ok) {
     diag_error(&diag, DIAG_WRITE, NO_SPAN, "cannot write standard output: %s",
                strerror(errno ? errno : EIO));
