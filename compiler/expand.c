@@ -3,10 +3,6 @@
  * nmb, stage (placement, sizes, times), op with its maps at_f at_b at_w at_r, site, check; every op
  * is on a stage of its rank, its microbatch exists, and no op is there twice.
  *
- * note [steady]: a clipped kernel runs for every k from the smallest to the largest at which one of
- * its ops is in range; an op at k - lag outside its range is dropped. Warmup and flush are the
- * iterations in which something was dropped (lang/spec.md 5.2).
- *
  * Linear in ops plus iterations; loops that make no ops are stopped by a budget. */
 #include <stdlib.h>
 #include <string.h>
@@ -30,12 +26,12 @@ static const Clause *pipe_clause(const Ex *x, uint32_t k) {
   return x->in_use ? x->in_use->pipe[k] : x->s->pipe[k].clause;
 }
 
-static uint32_t pipe_mbs(const Ex *x, uint32_t k) {
+uint32_t pipe_mbs(const Ex *x, uint32_t k) {
   return x->in_use ? x->in_use->nmb[k] : x->s->pipe[k].nmb / x->s->slices;
 }
 
 /* The pipe that an op is of. */
-static bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe) {
+bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe) {
   Sched *s = x->s;
   int64_t index = 0, lo = 0, hi = 0;
   *pipe = &s->pipe[0];
@@ -94,7 +90,7 @@ static void own_stages(Ex *x, uint32_t first, uint32_t n) {
               n == 1 ? "is" : "are", list);
 }
 
-static bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
+bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
   Sched *s = x->s;
   const Pipe *p;
   uint32_t first, n;
@@ -173,8 +169,16 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t
     int64_t place = o->op == PIPE_F   ? x->next_f[*stage]
                     : o->op == PIPE_R ? x->next_r[*stage]
                                       : x->next_b[*stage];
-    while (s->row_of && place < st->nmb && !runs_mb(s, *stage, st->mb0 + (uint32_t)place))
+    bool last = x->move && !x->move->receives; /* a send is of the op that has run */
+    place -= last;
+    while (!last && s->row_of && place < st->nmb && !runs_mb(s, *stage, st->mb0 + (uint32_t)place))
       ++place; /* no slices there */
+    if (place < 0) {
+      diag_error(s->diag, DIAG_BAD_INDEX, x->move->at,
+                 "rank %u: no op before '%s' makes what it sends", x->rank,
+                 span_text(s, x->move->at));
+      return false;
+    }
     *mb = place / slices;
     *slice = is_back(o) ? slices - 1 - place % slices : place % slices;
     return true;
@@ -264,7 +268,7 @@ static bool not_here(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t
 /* One place after that of an op in its stage's row of them. */
 static void note_next(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
   int64_t slices = x->s->slices, place;
-  if (o->op == PIPE_W || o->op == PIPE_OFF || o->op == PIPE_LOAD ||
+  if (o->op == PIPE_W || o->op == PIPE_OFF || o->op == PIPE_LOAD || x->move ||
       __builtin_mul_overflow(mb, slices, &place) ||
       __builtin_add_overflow(place, (is_back(o) ? slices - 1 - slice : slice) + 1, &place))
     return;
@@ -273,7 +277,7 @@ static void note_next(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t
                       : &x->next_b[stage]) = place;
 }
 
-static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
+bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
   Sched *s = x->s;
   bool copy = o->op == PIPE_OFF || o->op == PIPE_LOAD;
   if (copy && x->list) {
@@ -301,11 +305,13 @@ static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t s
     return at == NONE || push_copy(x, o, stage, at);
   if (at != NONE)
     at += (uint32_t)slice;
+  if (x->move)
+    return at == NONE || push_move(x, o, stage, at);
   return at == NONE || (x->list ? list_op(x, o, stage, at) : push_op(x, (uint8_t)o->op, stage, at));
 }
 
 /* What stands in the parentheses of an op; where it is `index`, its value is given. */
-static bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t *mb,
+bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t *mb,
                        int64_t *slice) {
   Sched *s = x->s;
   int64_t *to[2] = {mb, slice};
@@ -322,7 +328,7 @@ static bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, 
 
 static bool run_opref(Ex *x, const OpRef *o);
 
-static bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value) {
+bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value) {
   Sched *s = x->s;
   int64_t few[4], *value = few;
   uint32_t n = 0, i = 0;
@@ -342,14 +348,51 @@ static bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_va
   return run_opref(x, o->def->op);
 }
 
+bool is_whole(const OpRef *o) { return o->op == PIPE_U || pipe_is_sum((uint32_t)o->op); }
+
+/* The next row of rank_stage[a..b) that has a sum, in an order that is the same on all ranks: by stage of
+ * the model. *from: where to go on, 0 at first. */
+static uint32_t next_sum(const Sched *s, const OpRef *o, uint32_t a, uint32_t b, uint64_t *from) {
+  uint64_t least = UINT64_MAX;
+  for (uint32_t i = a; i < b; i++) {
+    uint32_t st = s->rank_stage[i];
+    uint64_t key = (uint64_t)s->stage[st].model << 32 | st;
+    bool there = o->op == PIPE_TIE ? s->stage[st].tied == st : s->stage[st].replica != st;
+    if (there && key >= *from && key < least)
+      least = key;
+  }
+  *from = least + 1;
+  return (uint32_t)least; /* NONE if there is none */
+}
+
+/* REDUCE or TIE, of one stage or of rank_stage[a..b). Not of an order that is used. */
+static bool run_sum(Ex *x, const OpRef *o, uint32_t a, uint32_t b) {
+  uint32_t one;
+  uint64_t from = 0;
+  if (x->in_use)
+    return true;
+  if (o->chunk || o->stage)
+    return op_stage(x, o, &one) && push_sum(x, (uint8_t)o->op, one);
+  while ((one = next_sum(x->s, o, a, b, &from)) != NONE)
+    push_sum(x, (uint8_t)o->op, one);
+  return true;
+}
+
 /* U or U(m), of one stage or of all of a pipe, or of the rank. Not of an order that is used: who uses it
- * updates. */
-static bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
+ * updates. The same of a sum, which index says nothing of but that it is there. */
+bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
   Sched *s = x->s;
   uint32_t a = s->rank_stage0[x->rank], b = s->rank_stage0[x->rank + 1], one;
   const Pipe *p;
+  if (x->list && !x->in_use && o->op != PIPE_U) {
+    diag_error(s->diag, DIAG_CLAUSE, x->use->at, "'%s' cannot stand inside '%s'",
+               span_text(s, x->use->at), x->list->kind == ST_CLOCK ? "clock" : "rules");
+    return false;
+  }
   if (x->list && !x->in_use)
     return list_op(x, o, 0, NONE);
+  if (o->op != PIPE_U && !o->pipe)
+    return run_sum(x, o, a, b);
   if (o->chunk || o->stage) {
     if (!op_stage(x, o, &one))
       return false;
@@ -362,6 +405,8 @@ static bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
   }
   if (a == b)
     return no_stage(x, o, o->at, "no stage is placed on it");
+  if (o->op != PIPE_U)
+    return run_sum(x, o, o->chunk || o->stage ? 0 : a, b);
   for (uint32_t i = a; i < b; i++) {
     uint32_t stage = o->chunk || o->stage ? one : s->rank_stage[i], at = NONE;
     if (index && !step_mb(x, o, stage, mb, &at))
@@ -380,7 +425,7 @@ static bool run_opref(Ex *x, const OpRef *o) {
   int64_t mb = 0, slice = 0;
   if (o->op < 0)
     return run_macro(x, o, NULL, 0);
-  if (o->op == PIPE_U)
+  if (is_whole(o))
     return (!o->args || eval(s, o->args->value, &mb)) &&
            run_update(x, o, o->args ? o->args->value : NULL, mb);
   if (!o->args)
@@ -405,159 +450,6 @@ bool spend(Ex *x, const Stmt *t) {
 }
 
 /* ---- statements ---- */
-
-/* Microbatches of the pipe that an op of a kernel is of, macros included. */
-static bool op_mbs(Ex *x, const OpRef *o, int64_t *n) {
-  const Pipe *p;
-  while (o->op < 0)
-    o = o->def->op;
-  if (!op_pipe(x, o, &p))
-    return false;
-  *n = pipe_mbs(x, (uint32_t)(p - x->s->pipe));
-  return true;
-}
-
-/* Finds the ops of a kernel and their lags. Lets that depend on the index have no value yet; nothing
- * that is evaluated here may use them (resolve saw to that). */
-static bool kernel_items(Ex *x, const Stmt *b, const Stmt *k, int64_t lo, int64_t hi) {
-  Sched *s = x->s;
-  for (; b; b = b->next) {
-    int64_t v;
-    if (b->kind == ST_IF) {
-      bool both = b->cond->depends;
-      v = 1;
-      if (!both && !eval(s, b->cond, &v))
-        return false;
-      if ((both || v) && !kernel_items(x, b->body, k, lo, hi))
-        return false;
-      if ((both || !v) && !kernel_items(x, b->orelse, k, lo, hi))
-        return false;
-    } else if (b->kind == ST_OVERLAP) {
-      if (!kernel_items(x, b->body, k, lo, hi))
-        return false;
-    } else if (b->kind == ST_LET) {
-      if (!b->value->depends && !eval(s, b->value, &s->env[b->slot]))
-        return false;
-    } else if (b->kind == ST_OP) {
-      OpRef *o = b->op;
-      KernelItem it = {.lo = lo, .hi = hi};
-      for (const Arg *a = o->args; a; a = a->next)
-        if (a->value->depends)
-          it.index = a->value;
-      if (!eval(s, it.index, &v)) /* env[k] is 0 here */
-        return false;
-      if (__builtin_sub_overflow((int64_t)0, v, &it.lag)) {
-        diag_error(s->diag, DIAG_OVERFLOW, it.index->at, "a lag overflows a 64-bit integer");
-        return false;
-      }
-      x->use = o;
-      if (!k->range.lo && !op_mbs(x, o, &it.hi))
-        return false;
-      if (o->op >= 0 && o->op != PIPE_U && !(o->chunk && o->chunk->depends) &&
-          !(o->stage && o->stage->depends)) {
-        it.fixed = true;
-        if (!op_stage(x, o, &it.stage))
-          return false;
-      }
-      o->item = x->items.n;
-      *vec_push(s->arena, &x->items) = it;
-    }
-  }
-  return true;
-}
-
-static bool kernel_iteration(Ex *x, const Stmt *b, int64_t k);
-
-static bool kernel_overlap(Ex *x, const Stmt *t, int64_t k) {
-  uint32_t first = x->s->nop;
-  return kernel_iteration(x, t->body, k) && join_ops(x, t, first);
-}
-
-static bool kernel_iteration(Ex *x, const Stmt *b, int64_t k) {
-  Sched *s = x->s;
-  for (; b; b = b->next) {
-    int64_t v;
-    if (b->kind == ST_OP) {
-      const OpRef *o = b->op;
-      const KernelItem *it = &x->items.at[o->item];
-      int64_t i = k - it->lag;
-      if (i < it->lo || i >= it->hi)
-        continue;
-      x->use = o;
-      if (o->op < 0 || o->op == PIPE_U) {
-        if (o->op < 0 ? !run_macro(x, o, it->index, i) : !run_update(x, o, it->index, i))
-          return false;
-      } else {
-        uint32_t stage = it->stage;
-        int64_t mb, slice;
-        if ((!it->fixed && !op_stage(x, o, &stage)) ||
-            !op_indices(x, o, it->index, i, &mb, &slice) || !emit_op(x, o, stage, mb, slice))
-          return false;
-      }
-    } else if (b->kind == ST_LET) {
-      if (!eval(s, b->value, &s->env[b->slot]))
-        return false;
-    } else if (b->kind == ST_IF) {
-      if (!eval(s, b->cond, &v) || !kernel_iteration(x, v ? b->body : b->orelse, k))
-        return false;
-    } else if (b->kind == ST_OVERLAP && !kernel_overlap(x, b, k)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-static bool run_kernel(Ex *x, const Stmt *t) {
-  Sched *s = x->s;
-  x->list_op = t; /* in a clock its ops have no time stamps */
-  x->keyed = false;
-  int64_t lo = 0, hi = 0, step;
-  if (t->range.lo && !eval_range(s, &t->range, &lo, &hi, &step))
-    return false;
-  if (t->range.lo && step != 1) {
-    diag_error(s->diag, DIAG_RANGE, t->range.step->at,
-               "a kernel takes every index; its range has no step");
-    return false;
-  }
-  x->items.n = 0;
-  s->env[t->slot] = 0;
-  if (!kernel_items(x, t->body, t, lo, hi))
-    return false;
-  if (x->items.n == 0 || (t->range.lo && lo >= hi))
-    return true;
-  int64_t from = INT64_MAX, to = INT64_MIN, a, z;
-  bool over = false;
-  for (uint32_t i = 0; i < x->items.n && !over; i++) {
-    const KernelItem *it = &x->items.at[i];
-    over = __builtin_add_overflow(it->lo, it->lag, &a) ||
-           __builtin_add_overflow(it->hi, it->lag, &z);
-    from = a < from ? a : from;
-    to = z > to ? z : to;
-  }
-  for (uint32_t i = 0; i < x->items.n && !over; i++) /* every k - lag below has a value */
-    over = __builtin_sub_overflow(from, x->items.at[i].lag, &a) ||
-           __builtin_sub_overflow(to, x->items.at[i].lag, &z);
-  if (over) {
-    diag_error(s->diag, DIAG_OVERFLOW, t->at, "a lag overflows a 64-bit integer");
-    return false;
-  }
-  uint8_t outer = x->phase;
-  bool ok = true;
-  for (int64_t k = from; ok && k < to; k++) {
-    bool early = false, late = false;
-    for (uint32_t i = 0; i < x->items.n; i++) {
-      int64_t j = k - x->items.at[i].lag;
-      early |= j < x->items.at[i].lo;
-      late |= j >= x->items.at[i].hi;
-    }
-    if (!x->labelled)
-      x->phase = late ? PIPE_FLUSH : early ? PIPE_WARMUP : PIPE_STEADY;
-    s->env[t->slot] = k;
-    ok = spend(x, t) && kernel_iteration(x, t->body, k);
-  }
-  x->phase = outer;
-  return ok;
-}
 
 static bool run_do(Ex *x, const Stmt *t) {
   Sched *s = x->s;
@@ -603,6 +495,23 @@ static bool run_stmt(Ex *x, const Stmt *t) {
     }
     return run_rules(x, t);
   case ST_USE: return run_use(x, t);
+  case ST_MOVE: {
+    if (x->list) { /* by way of `use`: resolve refuses it in the block itself */
+      diag_error(s->diag, DIAG_CLAUSE, t->at, "'%s' cannot be used inside 'clock %s'",
+                 span_text(s, t->at), x->list->name);
+      return false;
+    }
+    x->use = t->op;
+    x->move = t;
+    bool ok = run_opref(x, t->op);
+    x->move = NULL;
+    return ok;
+  }
+  case ST_WAIT: run_wait(x, t); return true;
+  case ST_GROUP: {
+    uint32_t first = s->npost;
+    return run_block(x, t->body) && join_posts(x, t, first);
+  }
   case ST_OVERLAP: return run_overlap(x, t);
   case ST_CLIP: {
     bool outer = x->clip;
@@ -727,8 +636,9 @@ static bool expand_once(Sched *s) {
       s->check[n++] = x.clauses.at[i].clause;
   if (!find_ranks(&x) || !find_pipes(&x))
     return false;
-  bool ok = find_send(&x) && find_weights(&x) && fits(s, s->pipe[0].clause) && place_stages(&x) &&
-            set_costs(&x) && find_groups(&x) && find_sides(&x) && run_orders(&x);
+  bool ok = find_send(&x) && find_lowering(&x) && find_weights(&x) && fits(s, s->pipe[0].clause) &&
+            place_stages(&x) && set_costs(&x) && find_groups(&x) && find_sides(&x) &&
+            run_orders(&x);
   arena_free(&x.scratch);
   return ok;
 }

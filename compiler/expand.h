@@ -102,6 +102,7 @@ typedef struct Ex {
   uint32_t *w_from;    /* [nstage + nrank] of a stage, of a rank: first op that may be an I without W */
 
   /* clock and rules */
+  const Stmt *move;    /* the send or recv whose op is being read, or NULL */
   const Stmt *list, *list_op; /* being listed; its op statement */
   const Stmt *joint;   /* the overlap in a clock that is being listed, its stamp and first row + 1 */
   int64_t joint_key;
@@ -144,12 +145,28 @@ bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *
  * adds the clauses of all to `to`, those of sc last. */
 bool instantiate(Ex *x, const Schedule *sc, uint32_t depth, Clauses *to, bool used);
 
+/* The clause of a kind that holds, of which a schedule has one: its own before that of what it extends; NULL. */
+bool find_only(Ex *x, ClauseKind kind, const char *word, const Clause **found);
+
 /* The order that each rank follows, order[nrank], which is all NULL before. */
 bool find_orders(Ex *x, const Clause **order);
 
 /* ---- expand.c ---- */
 bool spend(Ex *x, const Stmt *t);
 bool run_block(Ex *x, const Stmt *b);
+/* The pipe of an op; its microbatches. */
+bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe);
+uint32_t pipe_mbs(const Ex *x, uint32_t k);
+/* The stage of an op; what stands in its parentheses: where it is `index`, that has the value given. */
+bool op_stage(Ex *x, const OpRef *o, uint32_t *stage);
+bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t *mb, int64_t *slice);
+bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice);
+bool is_whole(const OpRef *o); /* U, REDUCE, TIE: of a stage, not of a microbatch */
+bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value);
+bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb);
+
+/* ---- kernel.c ---- */
+bool run_kernel(Ex *x, const Stmt *t);
 
 /* ---- push.c ---- */
 /* Where the map of its kind has an op of a cell; not of U. */
@@ -158,6 +175,18 @@ uint32_t *op_row(Sched *s, uint8_t kind, size_t cell);
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 /* The same of an OFF or LOAD. */
 bool push_copy(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb);
+
+/* Where the op stands in the text: a row of s->site. */
+uint32_t op_site(Sched *s, const OpRef *o);
+
+/* ---- by_hand.c ---- */
+bool find_lowering(Ex *x); /* the `transfers` clauses */
+/* Adds what x->move sends or receives of an op; a REDUCE or TIE of a row; a wait. */
+bool push_move(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb);
+bool push_sum(Ex *x, uint8_t kind, uint32_t stage);
+void run_wait(Ex *x, const Stmt *t);
+/* Makes one group of the posts from `first` on, which came from the body of t. */
+bool join_posts(Ex *x, const Stmt *t, uint32_t first);
 
 /* ---- recompute.c ---- */
 /* Once every rank has its ops: puts in what the `recompute` clause says. */

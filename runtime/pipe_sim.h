@@ -38,6 +38,7 @@ typedef struct PipeSimIn {
   uint32_t slices;
   const uint32_t *group;     /* [nrank] of PipeRank, or NULL: there are none */
   uint32_t ngroup;
+  bool groups;               /* COMM streams may have groups */
 } PipeSimIn;
 
 /* Every array is the caller's, any of start/end/order may be NULL. Position i of rank r's stream

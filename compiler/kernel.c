@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT
+ * Part of expand: kernels (`steady`), whose ops stand at fixed distances from the index.
+ *
+ * note [steady]: a clipped kernel runs for every k from the smallest to the largest at which one of
+ * its ops is in range; an op at k - lag outside its range is dropped. Warmup and flush are the
+ * iterations in which something was dropped (lang/spec.md 5.2). */
+#include "expand.h"
+
+/* Microbatches of the pipe that an op of a kernel is of, macros included. */
+static bool op_mbs(Ex *x, const OpRef *o, int64_t *n) {
+  const Pipe *p;
+  while (o->op < 0)
+    o = o->def->op;
+  if (!op_pipe(x, o, &p))
+    return false;
+  *n = pipe_mbs(x, (uint32_t)(p - x->s->pipe));
+  return true;
+}
+
+/* Finds the ops of a kernel and their lags. Lets that depend on the index have no value yet; nothing
+ * that is evaluated here may use them (resolve saw to that). */
+static bool kernel_items(Ex *x, const Stmt *b, const Stmt *k, int64_t lo, int64_t hi) {
+  Sched *s = x->s;
+  for (; b; b = b->next) {
+    int64_t v;
+    if (b->kind == ST_IF) {
+      bool both = b->cond->depends;
+      v = 1;
+      if (!both && !eval(s, b->cond, &v))
+        return false;
+      if ((both || v) && !kernel_items(x, b->body, k, lo, hi))
+        return false;
+      if ((both || !v) && !kernel_items(x, b->orelse, k, lo, hi))
+        return false;
+    } else if (b->kind == ST_OVERLAP || b->kind == ST_GROUP) {
+      if (!kernel_items(x, b->body, k, lo, hi))
+        return false;
+    } else if (b->kind == ST_LET) {
+      if (!b->value->depends && !eval(s, b->value, &s->env[b->slot]))
+        return false;
+    } else if (b->kind == ST_OP || b->kind == ST_MOVE) {
+      OpRef *o = b->op;
+      KernelItem it = {.lo = lo, .hi = hi};
+      for (const Arg *a = o->args; a; a = a->next)
+        if (a->value->depends)
+          it.index = a->value;
+      if (!eval(s, it.index, &v)) /* env[k] is 0 here */
+        return false;
+      if (__builtin_sub_overflow((int64_t)0, v, &it.lag)) {
+        diag_error(s->diag, DIAG_OVERFLOW, it.index->at, "a lag overflows a 64-bit integer");
+        return false;
+      }
+      x->use = o;
+      if (!k->range.lo && !op_mbs(x, o, &it.hi))
+        return false;
+      if (o->op >= 0 && !is_whole(o) && !(o->chunk && o->chunk->depends) &&
+          !(o->stage && o->stage->depends)) {
+        it.fixed = true;
+        if (!op_stage(x, o, &it.stage))
+          return false;
+      }
+      o->item = x->items.n;
+      *vec_push(s->arena, &x->items) = it;
+    }
+  }
+  return true;
+}
+
+static bool kernel_iteration(Ex *x, const Stmt *b, int64_t k);
+
+static bool kernel_overlap(Ex *x, const Stmt *t, int64_t k) {
+  uint32_t first = x->s->nop;
+  return kernel_iteration(x, t->body, k) && join_ops(x, t, first);
+}
+
+static bool kernel_group(Ex *x, const Stmt *t, int64_t k) {
+  uint32_t first = x->s->npost;
+  return kernel_iteration(x, t->body, k) && join_posts(x, t, first);
+}
+
+static bool kernel_op(Ex *x, const OpRef *o, int64_t k) {
+  const KernelItem *it = &x->items.at[o->item];
+  int64_t i = k - it->lag, mb, slice;
+  uint32_t stage = it->stage;
+  if (i < it->lo || i >= it->hi)
+    return true;
+  x->use = o;
+  if (o->op < 0)
+    return run_macro(x, o, it->index, i);
+  if (is_whole(o))
+    return run_update(x, o, it->index, i);
+  return (it->fixed || op_stage(x, o, &stage)) && op_indices(x, o, it->index, i, &mb, &slice) &&
+         emit_op(x, o, stage, mb, slice);
+}
+
+static bool kernel_iteration(Ex *x, const Stmt *b, int64_t k) {
+  Sched *s = x->s;
+  for (; b; b = b->next) {
+    int64_t v;
+    if (b->kind == ST_OP || b->kind == ST_MOVE) {
+      x->move = b->kind == ST_MOVE ? b : NULL;
+      bool ok = kernel_op(x, b->op, k);
+      x->move = NULL;
+      if (!ok)
+        return false;
+    } else if (b->kind == ST_WAIT) {
+      run_wait(x, b);
+    } else if (b->kind == ST_GROUP) {
+      if (!kernel_group(x, b, k))
+        return false;
+    } else if (b->kind == ST_LET) {
+      if (!eval(s, b->value, &s->env[b->slot]))
+        return false;
+    } else if (b->kind == ST_IF) {
+      if (!eval(s, b->cond, &v) || !kernel_iteration(x, v ? b->body : b->orelse, k))
+        return false;
+    } else if (b->kind == ST_OVERLAP && !kernel_overlap(x, b, k)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool run_kernel(Ex *x, const Stmt *t) {
+  Sched *s = x->s;
+  x->list_op = t; /* in a clock its ops have no time stamps */
+  x->keyed = false;
+  int64_t lo = 0, hi = 0, step;
+  if (t->range.lo && !eval_range(s, &t->range, &lo, &hi, &step))
+    return false;
+  if (t->range.lo && step != 1) {
+    diag_error(s->diag, DIAG_RANGE, t->range.step->at,
+               "a kernel takes every index; its range has no step");
+    return false;
+  }
+  x->items.n = 0;
+  s->env[t->slot] = 0;
+  if (!kernel_items(x, t->body, t, lo, hi))
+    return false;
+  if (x->items.n == 0 || (t->range.lo && lo >= hi))
+    return true;
+  int64_t from = INT64_MAX, to = INT64_MIN, a, z;
+  bool over = false;
+  for (uint32_t i = 0; i < x->items.n && !over; i++) {
+    const KernelItem *it = &x->items.at[i];
+    over = __builtin_add_overflow(it->lo, it->lag, &a) ||
+           __builtin_add_overflow(it->hi, it->lag, &z);
+    from = a < from ? a : from;
+    to = z > to ? z : to;
+  }
+  for (uint32_t i = 0; i < x->items.n && !over; i++) /* every k - lag below has a value */
+    over = __builtin_sub_overflow(from, x->items.at[i].lag, &a) ||
+           __builtin_sub_overflow(to, x->items.at[i].lag, &z);
+  if (over) {
+    diag_error(s->diag, DIAG_OVERFLOW, t->at, "a lag overflows a 64-bit integer");
+    return false;
+  }
+  uint8_t outer = x->phase;
+  bool ok = true;
+  for (int64_t k = from; ok && k < to; k++) {
+    bool early = false, late = false;
+    for (uint32_t i = 0; i < x->items.n; i++) {
+      int64_t j = k - x->items.at[i].lag;
+      early |= j < x->items.at[i].lo;
+      late |= j >= x->items.at[i].hi;
+    }
+    if (!x->labelled)
+      x->phase = late ? PIPE_FLUSH : early ? PIPE_WARMUP : PIPE_STEADY;
+    s->env[t->slot] = k;
+    ok = spend(x, t) && kernel_iteration(x, t->body, k);
+  }
+  x->phase = outer;
+  return ok;
+}
