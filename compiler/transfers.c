@@ -71,6 +71,8 @@ static uint32_t add_moves(Sched *s, Instrs *to, const Op *o, bool input, uint32_
 
 static void add_op(Sched *s, Instrs *to, const Op *o) {
   PipeInstr *in = add(s, to, (PipeOp)o->kind, o->stage, o->mb, o->site);
+  if (pipe_is_side(o->kind))
+    in->keep = (o->site - s->side_site0) * s->nstage + o->stage;
   in->phase = o->phase, in->group = o->group;
 }
 
