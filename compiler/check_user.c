@@ -94,6 +94,18 @@ static bool no_sizes(Sched *s, const Expr *call) {
   return true;
 }
 
+/* Most versions of one stage on rank r; of all ranks (r = nrank) those of all stages, added up. */
+static int64_t versions_of(const Sched *s, uint32_t r) {
+  int64_t most = 1, all = 0;
+  for (uint32_t st = 0; st < s->nstage; st++) {
+    int64_t n = s->nversion ? s->nversion[st] : 1;
+    all += n;
+    if (s->stage[st].rank == r && n > most)
+      most = n;
+  }
+  return r == s->nrank ? all : most;
+}
+
 bool quantity(Sched *s, const Expr *call, int64_t *value) {
   if (!s->peak && (call->builtin < BI_MAKESPAN || call->args)) { /* in tune */
     diag_error(s->diag, DIAG_CLAUSE, call->at,
@@ -121,6 +133,10 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
     return false;
   }
   int64_t r;
+  if (!call->args && call->builtin == BI_VERSIONS) {
+    *value = versions_of(s, s->nrank);
+    return true;
+  }
   if (!call->args) /* of all ranks */
     return !(call->builtin == BI_VOLUME && no_sizes(s, call)) &&
            sent_quantity(s, call, s->nrank, value);
@@ -146,6 +162,7 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
   case BI_HOST: *value = p->host; break;
   case BI_GUESTS: *value = p->guests; break;
   case BI_HOST_MEMORY: *value = (int64_t)p->host_bytes; break;
+  case BI_VERSIONS: *value = versions_of(s, (uint32_t)r); break;
   case BI_VOLUME:
   case BI_MESSAGES: return sent_quantity(s, call, (uint32_t)r, value);
   default: *value = (int64_t)p->total;

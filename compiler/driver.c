@@ -94,6 +94,7 @@ static const struct {
     {"expand", expand, dump_ops, PIPE},
     {"read_csv", read_csv, dump_ops, CSV},
     {"check_deps", check_deps, NULL, PIPE | CSV | LISTS},
+    {"versions", versions, NULL, PIPE | CSV | LISTS},
     {"order", order, NULL, PIPE | CSV | LISTS},
     {"offload", offload, dump_ops, PIPE | CSV},
     {"comm", comm, dump_streams, PIPE | CSV},

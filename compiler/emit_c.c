@@ -127,7 +127,8 @@ void emit_c(Sched *s, FILE *f) {
     for (uint32_t i = 0; i < k->npool; i++) {
       const PipePool *q = &k->pool[i];
       static const char *const cls[] = {"PIPE_ACT",   "PIPE_GOUT", "PIPE_OUT",  "PIPE_IN",
-                                        "PIPE_LOCAL", "PIPE_KEEP", "PIPE_HOST", "PIPE_GUEST"};
+                                        "PIPE_LOCAL", "PIPE_KEEP", "PIPE_HOST", "PIPE_GUEST",
+                                        "PIPE_WEIGHT", "PIPE_GUESS"};
       text_string(t, arena_printf(s->arena, "  {%s, %u, %u, %u, %" PRIu64 ", %u, 0},\n",
                                   cls[q->cls], q->stage, q->first, q->count, q->bytes, q->skip));
     }
@@ -140,12 +141,13 @@ void emit_c(Sched *s, FILE *f) {
     text_string(t,
                 arena_printf(s->arena, "  {rank%u, pool%u, %u, %u, %u, %u, %" PRIu64 ", %" PRIu64,
                              r, r, k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host));
-    text_string(t, k->nlist ? arena_printf(s->arena, ", list%u, %u, 0},\n", r, k->nlist)
-                            : ", 0, 0, 0},\n");
+    text_string(t, k->nlist ? arena_printf(s->arena, ", list%u, %u, 0", r, k->nlist)
+                            : ", 0, 0, 0");
+    text_string(t, k->weights ? arena_printf(s->arena, ", weights%u},\n", r) : ", 0},\n");
   }
   text_string(
       t,
-      "};\n\n/* rank chunk prev next model replica mb0 nmb nin nout tied tie, act gout boundary edge tied weight grad\n * opt work bytes, time per op, time_fb */\nstatic const PipeStage stage[] = {\n");
+      "};\n\n/* rank chunk prev next model replica mb0 nmb nin nout tied tie, act gout boundary edge tied weight grad\n * opt work bytes, time per op, time_fb,\n * states 0 */\nstatic const PipeStage stage[] = {\n");
   for (uint32_t i = 0; i < p->nstage; i++) {
     const PipeStage *st = &p->stage[i];
     text_room(t);
@@ -177,7 +179,9 @@ void emit_c(Sched *s, FILE *f) {
     u64s(t, st->time, PIPE_NOPS);
     text_lit(t, "}, ");
     text_u64(t, st->time_fb);
-    text_lit(t, "},\n");
+    text_char(t, ',');
+    text_u64(t, st->states);
+    text_lit(t, ",0},\n");
   }
   text_string(t, "};\n");
   graph_tables(s, t);

@@ -242,8 +242,9 @@ again:
   "by"                 { TOKEN(BY); }
   "offload"            { TOKEN(OFFLOAD); }
   "lead"               { TOKEN(LEAD); }
+  "weights"            { TOKEN(WEIGHTS); }
 
-  "weights" | "stash" | "comm" | "finally"
+  "stash" | "comm" | "finally"
   | "side" | "group" | "recv" | "wait" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(RESERVED);

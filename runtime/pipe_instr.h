@@ -44,7 +44,7 @@ extern "C" {
 #endif
 
 #define PIPE_MAGIC 0x45504950u /* "PIPE", little endian */
-#define PIPE_ABI 3u
+#define PIPE_ABI 4u
 #define PIPE_NONE UINT32_MAX   /* no slot, no peer, no microbatch */
 #define PIPE_MANY (UINT32_MAX - 1) /* PipeStage.prev, next: see PipeGraph */
 
@@ -72,6 +72,10 @@ typedef enum PipeClass {
   PIPE_KEEP,  /* input of a forward that is recomputed, until R; no bytes on the first stage */
   PIPE_HOST,  /* stash in host memory, from OFF to LOAD */
   PIPE_GUEST, /* stash of another rank, from its OFF to its LOAD: only that rank's COPY stream uses it */
+  PIPE_WEIGHT, /* a version of the weights of its stage, see PipeWeights; at the start of a step, and at
+                  its end, the one that counts is in the first slot of the pool */
+  PIPE_GUESS, /* weights as a formula estimates them, while the op that reads them runs; or, while a U
+                 runs, a copy of those that it overwrites */
   PIPE_NCLASSES
 } PipeClass;
 
@@ -97,12 +101,52 @@ typedef struct PipeInstr {
   uint32_t site;  /* row of PipeProgram.site: where in the .pipe text it comes from */
 } PipeInstr;
 
+/* Versions of the weights. Version 0 of a stage is there when a step starts, and its k-th U makes version
+ * k from version k-1, the newest until then. A program whose ops do not all use one copy has, for every
+ * instruction of every rank, a row of this that says which version it uses. `behind` and `ahead` count
+ * updates of the stage. */
+typedef struct PipeWeights {
+  uint32_t version; /* F B I R: that it reads; U: that it makes; else PIPE_NONE, and so are the slots */
+  uint32_t slot;    /* of class WEIGHT, read: by F B I R their version, by U the newest */
+  uint32_t out;     /* of class WEIGHT, written by U; may be `slot`. Else PIPE_NONE */
+  uint32_t guess;   /* of class GUESS, if there is one; else PIPE_NONE */
+  uint32_t formula; /* F B I R: row of PipeProgram.formula, what they see in place of their version;
+                       U: row of PipeProgram.rule; PIPE_NONE: none */
+  int32_t behind;   /* B I R: the version that it reads less that which the F of its microbatch has read;
+                       U: most `ahead` of an F whose gradient it applies; F: 0 */
+  uint32_t ahead;   /* F B I R: updates from the version that it reads to the one that the gradient of its
+                       microbatch is applied to */
+  uint32_t zero;
+} PipeWeights;
+
+/* A formula in postfix form, see formula.h. */
+typedef struct PipeTerm {
+  uint32_t op, arg;
+  double value;
+} PipeTerm;
+typedef struct PipeFormula {
+  const PipeTerm *term; /* [n] */
+  uint32_t n, depth;    /* depth: values that it needs room for */
+  uint32_t scalar;      /* 1: one number; 0: one for each element of the weights */
+  uint32_t zero;
+} PipeFormula;
+
+/* What a U does beside the update; rows of PipeProgram.formula, or PIPE_NONE. */
+typedef struct PipeRule {
+  uint32_t applies;      /* what it takes for the gradient */
+  uint32_t rate;         /* factor of the learning rate */
+  uint32_t then0, nthen; /* rows of PipeProgram.then: states that it writes after the update, in order */
+} PipeRule;
+typedef struct PipeThen {
+  uint32_t state, formula;
+} PipeThen;
+
 typedef struct PipePool {
   uint32_t cls;   /* PipeClass */
-  uint32_t stage; /* ACT, GOUT, KEEP, HOST, GUEST: a stage whose stashes it holds; OUT, IN, LOCAL: the stage whose
+  uint32_t stage; /* WEIGHT: the stage; ACT, GOUT, KEEP, HOST, GUEST, GUESS: a stage whose stashes it holds; OUT, IN, LOCAL: the stage whose
                      output it holds, or the gradient of that output. All users have its size */
   uint32_t first; /* its slots are first .. first + count - 1 */
-  uint32_t count; /* > 0; for ACT, GOUT, KEEP and LOCAL exactly the peak of live slots */
+  uint32_t count; /* > 0; for ACT, GOUT, KEEP, LOCAL, WEIGHT and GUESS exactly the peak of live slots */
   uint64_t bytes; /* of each slot; 0 when the program has no sizes */
   uint32_t skip;  /* OUT, IN, LOCAL: 1 if its tensors pass edges that are not of the chain */
   uint32_t zero;
@@ -135,6 +179,9 @@ typedef struct PipeStage {
   uint64_t time[PIPE_NOPS];       /* per op; SEND_x: of the transfer; RECV_x: 0; REDUCE, TIE: of all */
   uint64_t time_fb;                /* of an action of one F, which is of this stage, and one B; 0: the
                                       sum of both, as it is for all other actions */
+  uint32_t states; /* bit j: it keeps state j of PipeProgram.state, of weight_bytes, which is 0 when a
+                      run begins */
+  uint32_t zero;
 } PipeStage;
 
 /* An edge between stages of the model: forward, from -> to passes one tensor for each microbatch;
@@ -167,6 +214,8 @@ typedef struct PipeRank {
   uint64_t host;          /* the same of its HOST slots, which are in host memory and not in `bytes` */
   const uint32_t *list;   /* [nlist] slots of the ops that read or write several, op after op */
   uint32_t nlist, zero;
+  const PipeWeights *weights; /* [ninstr]; NULL, of all ranks: a stage has one copy of its weights, in no
+                                 slot, which every op uses as it is then */
 } PipeRank;
 
 typedef struct PipeSite {
@@ -200,11 +249,17 @@ typedef struct PipeProgram {
   const PipeEdge *edge;   /* [nedge] by `from`, then `out`; NULL: chains (PipeGraph) */
   const uint32_t *row;    /* [nmodel * nmb]; NULL: chains */
   uint32_t nedge;
+  uint32_t nformula, nrule, nthen, nstate;
+  const PipeFormula *formula; /* [nformula] */
+  const PipeRule *rule;       /* [nrule] */
+  const PipeThen *then;       /* [nthen] */
+  const char *const *state;   /* [nstate] names; at most 32 */
 } PipeProgram;
 
 PIPE_STATIC_ASSERT(sizeof(PipeInstr) == 48, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipePool) == 32, "ABI");
-PIPE_STATIC_ASSERT(sizeof(PipeStage) == 48 + 9 * 8 + 8 * PIPE_NOPS + 8, "ABI");
+PIPE_STATIC_ASSERT(sizeof(PipeStage) == 48 + 9 * 8 + 8 * PIPE_NOPS + 16, "ABI");
+PIPE_STATIC_ASSERT(sizeof(PipeWeights) == 32, "ABI");
 PIPE_STATIC_ASSERT(PIPE_NOPS == 14, "a new instruction is a new ABI");
 
 static inline uint32_t pipe_slices(const PipeProgram *p) { return p->slices > 1 ? p->slices : 1; }
@@ -214,6 +269,12 @@ static inline PipeInstr pipe_instr(PipeOp op, uint32_t stage, uint32_t mb) {
   PipeInstr c = {(uint8_t)op, PIPE_STEADY, 0, stage, mb, PIPE_NONE, PIPE_NONE, PIPE_NONE, PIPE_NONE,
                  PIPE_NONE, PIPE_NONE, 0, 0, 0};
   return c;
+}
+
+/* The row of an instruction that uses no weights. */
+static inline PipeWeights pipe_no_weights(void) {
+  PipeWeights w = {PIPE_NONE, PIPE_NONE, PIPE_NONE, PIPE_NONE, PIPE_NONE, 0, 0, 0};
+  return w;
 }
 
 /* An emitted file states the ABI it was made for; another header refuses it at compile time. */
