@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "pipec.h"
+#include "formula.h"
 
 static double now_ms(void) {
   struct timespec t;
@@ -95,6 +95,7 @@ static const struct {
     {"read_csv", read_csv, dump_ops, CSV},
     {"check_deps", check_deps, NULL, PIPE | CSV | LISTS},
     {"versions", versions, NULL, PIPE | CSV | LISTS},
+    {"formulas", formulas, NULL, PIPE},
     {"order", order, NULL, PIPE | CSV | LISTS},
     {"offload", offload, dump_ops, PIPE | CSV},
     {"comm", comm, dump_streams, PIPE | CSV},

@@ -35,6 +35,8 @@ typedef struct FormulaScope {
 
 /* Resolves the formula of f->line; reports what is wrong. */
 void formula_resolve(const FormulaScope *f);
+/* That the name before '=' of a line `U then` is a state; reports. */
+void formula_target(const FormulaScope *f);
 /* Whether a state may have this name; reports. */
 bool formula_state(const FormulaScope *f, Name name, Span at);
 

@@ -75,6 +75,17 @@ static void no_array(const FormulaScope *f, const Expr *e) {
   diag_help(f->s->diag, "a rate knows %s; 'U applies' scales single elements", all_names(f));
 }
 
+static bool declared_below(const FormulaScope *f, Name name, Span at) {
+  for (const WeightLine *l = f->line->next; l; l = l->next)
+    if (l->word == WW_STATE && l->state == name) {
+      diag_error(f->s->diag, DIAG_UNKNOWN_NAME, at, "'%s' is used before it is a state", name);
+      diag_note(f->s->diag, l->at, "it is declared here");
+      diag_help(f->s->diag, "move 'state %s' above the lines that use it", name);
+      return true;
+    }
+  return false;
+}
+
 /* A name that no formula knows: is it one of the schedule? */
 static void resolve_name(const FormulaScope *f, Expr *e) {
   Diag *d = f->s->diag;
@@ -87,13 +98,8 @@ static void resolve_name(const FormulaScope *f, Expr *e) {
       f->value(f->self, e);
       return;
     }
-    for (const WeightLine *l = f->line->next; l; l = l->next)
-      if (l->word == WW_STATE && l->state == e->name) {
-        diag_error(d, DIAG_UNKNOWN_NAME, e->at, "'%s' is used before it is a state", e->name);
-        diag_note(d, l->at, "it is declared here");
-        diag_help(d, "move 'state %s' above the lines that use it", e->name);
-        return;
-      }
+    if (declared_below(f, e->name, e->at))
+      return;
     diag_error(d, DIAG_UNKNOWN_NAME, e->at, "unknown name '%s'", e->name);
     for (int k = 0; k < NNAMES; k++)
       if (known(k, f->line->word) && strlen(names[k].text) > 1 && hint_near(e->name, names[k].text)) {
@@ -118,7 +124,7 @@ static void resolve_name(const FormulaScope *f, Expr *e) {
   }
 }
 
-static void resolve(const FormulaScope *f, Expr *e);
+static void resolve_part(const FormulaScope *f, Expr *e);
 
 /* sum(j, a, b, e): j is a name in e. */
 static void resolve_sum(const FormulaScope *f, Expr *e, uint32_t given) {
@@ -128,8 +134,8 @@ static void resolve_sum(const FormulaScope *f, Expr *e, uint32_t given) {
     diag_error(f->s->diag, DIAG_ARITY, e->at, "'sum' takes a new name, two ends and what is added up: sum(j, 0, delay, e)");
     return;
   }
-  resolve(f, j->next->value);
-  resolve(f, j->next->next->value);
+  resolve_part(f, j->next->value);
+  resolve_part(f, j->next->next->value);
   int i = find_name(j->value->name);
   if (i >= 0 || is_state(f, j->value->name)) {
     diag_error(f->s->diag, DIAG_REDEFINED, j->value->at, "'%s' is %s in formulas", j->value->name,
@@ -137,7 +143,7 @@ static void resolve_sum(const FormulaScope *f, Expr *e, uint32_t given) {
     return;
   }
   j->value->slot = f->bind(f->self, j->value->name, j->value->at);
-  resolve(f, j->next->next->next->value);
+  resolve_part(f, j->next->next->next->value);
   f->unbind(f->self);
 }
 
@@ -168,7 +174,7 @@ static void resolve_call(const FormulaScope *f, Expr *e) {
     uint32_t want = functions[i].operands;
     e->slot = functions[i].term;
     for (Arg *a = e->args; a; a = a->next)
-      resolve(f, a->value);
+      resolve_part(f, a->value);
     if (want ? given != want : given == 0)
       diag_error(d, DIAG_ARITY, e->at, "'%s' takes %u argument%s%s, got %u", e->name, want ? want : 1,
                  want == 2 ? "s" : "", want ? "" : " or more", given);
@@ -183,7 +189,7 @@ static void resolve_call(const FormulaScope *f, Expr *e) {
   diag_help(d, "a formula knows abs sqrt exp log floor pow min max sum, and the functions of the schedule");
 }
 
-static void resolve(const FormulaScope *f, Expr *e) {
+static void resolve_part(const FormulaScope *f, Expr *e) {
   if (!e)
     return;
   switch (e->kind) {
@@ -196,13 +202,13 @@ static void resolve(const FormulaScope *f, Expr *e) {
       diag_error(f->s->diag, DIAG_FORMULA, e->at, "a number in a formula has no unit");
     return;
   default:
-    resolve(f, e->a);
-    resolve(f, e->b);
-    resolve(f, e->c);
+    resolve_part(f, e->a);
+    resolve_part(f, e->b);
+    resolve_part(f, e->c);
   }
 }
 
-void formula_resolve(const FormulaScope *f) { resolve(f, f->line->formula); }
+void formula_resolve(const FormulaScope *f) { resolve_part(f, f->line->formula); }
 
 bool formula_state(const FormulaScope *f, Name name, Span at) {
   int i = find_name(name);
@@ -218,4 +224,18 @@ bool formula_state(const FormulaScope *f, Name name, Span at) {
     return true;
   }
   return false;
+}
+
+void formula_target(const FormulaScope *f) {
+  Diag *d = f->s->diag;
+  Name name = f->line->state;
+  Span at = f->line->state_at;
+  if (is_state(f, name) || declared_below(f, name, at))
+    return;
+  int i = find_name(name);
+  if (i >= 0)
+    diag_error(d, DIAG_FORMULA, at, "'%s' is %s: 'then' sets states", name, names[i].what);
+  else
+    diag_error(d, DIAG_UNKNOWN_NAME, at, "'%s' is no state", name);
+  diag_help(d, "'state %s' above this line makes one", i >= 0 ? "d" : name);
 }

@@ -168,6 +168,8 @@ typedef struct Sched {
   uint32_t *discrepancy; /* [nrank]   that which its gradient is applied to; between those of F and its B or I */
   uint32_t *delay;       /* [nstage] (versions) staleness of one row */
   PipeWeights *weights;  /* [nop] (versions) slots from 0 for each row; (slots) of the rank. NULL: not weighted */
+  PipeFormula *formula; PipeRule *rule; PipeThen *then; const char **state; /* (formulas) of PipeProgram */
+  uint32_t nformula, nrule, nthen, nstate;
   uint32_t *nversion;    /* [nstage] (versions) slots for versions; NULL: not weighted */
   Span *site; uint32_t nsite, capsite;
   List *lists;           /* [nrank] of a compute_comms file, else NULL (read_csv) */

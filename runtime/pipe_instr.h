@@ -119,28 +119,6 @@ typedef struct PipeWeights {
   uint32_t zero;
 } PipeWeights;
 
-/* A formula in postfix form, see formula.h. */
-typedef struct PipeTerm {
-  uint32_t op, arg;
-  double value;
-} PipeTerm;
-typedef struct PipeFormula {
-  const PipeTerm *term; /* [n] */
-  uint32_t n, depth;    /* depth: values that it needs room for */
-  uint32_t scalar;      /* 1: one number; 0: one for each element of the weights */
-  uint32_t zero;
-} PipeFormula;
-
-/* What a U does beside the update; rows of PipeProgram.formula, or PIPE_NONE. */
-typedef struct PipeRule {
-  uint32_t applies;      /* what it takes for the gradient */
-  uint32_t rate;         /* factor of the learning rate */
-  uint32_t then0, nthen; /* rows of PipeProgram.then: states that it writes after the update, in order */
-} PipeRule;
-typedef struct PipeThen {
-  uint32_t state, formula;
-} PipeThen;
-
 typedef struct PipePool {
   uint32_t cls;   /* PipeClass */
   uint32_t stage; /* WEIGHT: the stage; ACT, GOUT, KEEP, HOST, GUEST, GUESS: a stage whose stashes it holds; OUT, IN, LOCAL: the stage whose
