@@ -94,16 +94,12 @@ static bool no_sizes(Sched *s, const Expr *call) {
   return true;
 }
 
-/* Most versions of one stage on rank r; of all ranks (r = nrank) those of all stages, added up. */
-static int64_t versions_of(const Sched *s, uint32_t r) {
-  int64_t most = 1, all = 0;
-  for (uint32_t st = 0; st < s->nstage; st++) {
-    int64_t n = s->nversion ? s->nversion[st] : 1;
-    all += n;
-    if (s->stage[st].rank == r && n > most)
-      most = n;
-  }
-  return r == s->nrank ? all : most;
+/* Copies of the weights of all stages. */
+static int64_t all_versions(const Sched *s) {
+  int64_t n = 0;
+  for (uint32_t st = 0; st < s->nstage; st++)
+    n += s->nversion ? s->nversion[st] : 1;
+  return n;
 }
 
 bool quantity(Sched *s, const Expr *call, int64_t *value) {
@@ -134,7 +130,7 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
   }
   int64_t r;
   if (!call->args && call->builtin == BI_VERSIONS) {
-    *value = versions_of(s, s->nrank);
+    *value = all_versions(s);
     return true;
   }
   if (!call->args) /* of all ranks */
@@ -162,7 +158,7 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
   case BI_HOST: *value = p->host; break;
   case BI_GUESTS: *value = p->guests; break;
   case BI_HOST_MEMORY: *value = (int64_t)p->host_bytes; break;
-  case BI_VERSIONS: *value = versions_of(s, (uint32_t)r); break;
+  case BI_VERSIONS: *value = p->versions; break;
   case BI_VOLUME:
   case BI_MESSAGES: return sent_quantity(s, call, (uint32_t)r, value);
   default: *value = (int64_t)p->total;

@@ -94,7 +94,7 @@ static const struct {
     {"expand", expand, dump_ops, PIPE},
     {"read_csv", read_csv, dump_ops, CSV},
     {"check_deps", check_deps, NULL, PIPE | CSV | LISTS},
-    {"versions", versions, NULL, PIPE | CSV | LISTS},
+    {"versions", versions, dump_ops, PIPE | CSV | LISTS},
     {"formulas", formulas, NULL, PIPE},
     {"order", order, NULL, PIPE | CSV | LISTS},
     {"offload", offload, dump_ops, PIPE | CSV},

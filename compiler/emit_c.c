@@ -72,6 +72,30 @@ static void graph_tables(Sched *s, Text *t) {
   text_string(t, "\n};\n");
 }
 
+static void weights(Sched *s, Text *t, uint32_t r) {
+  const PipeRank *k = &s->prog->rank[r];
+  if (!k->weights)
+    return;
+  text_string(t, arena_printf(s->arena, "static const PipeWeights weights%u[] = {\n", r));
+  for (uint32_t i = 0; i < k->ninstr; i++) {
+    const PipeWeights *w = &k->weights[i];
+    text_room(t);
+    text_lit(t, "  {");
+    field(t, w->version, ',');
+    field(t, w->slot, ',');
+    field(t, w->out, ',');
+    field(t, w->guess, ',');
+    field(t, w->formula, ',');
+    if (w->behind < 0)
+      text_char(t, '-');
+    text_u64(t, (uint64_t)(w->behind < 0 ? -(int64_t)w->behind : w->behind));
+    text_char(t, ',');
+    field(t, w->ahead, ',');
+    text_lit(t, "0},\n");
+  }
+  text_string(t, "};\n");
+}
+
 static void slot_list(Sched *s, Text *t, uint32_t r) {
   const PipeRank *k = &s->prog->rank[r];
   if (k->nlist == 0)
@@ -126,7 +150,7 @@ void emit_c(Sched *s, FILE *f) {
     text_string(t, arena_printf(s->arena, "};\nstatic const PipePool pool%u[] = {\n", r));
     for (uint32_t i = 0; i < k->npool; i++) {
       const PipePool *q = &k->pool[i];
-      static const char *const cls[] = {"PIPE_ACT",   "PIPE_GOUT", "PIPE_OUT",  "PIPE_IN",
+      static const char *const cls[PIPE_NCLASSES] = {"PIPE_ACT",   "PIPE_GOUT", "PIPE_OUT",  "PIPE_IN",
                                         "PIPE_LOCAL", "PIPE_KEEP", "PIPE_HOST", "PIPE_GUEST",
                                         "PIPE_WEIGHT", "PIPE_GUESS"};
       text_string(t, arena_printf(s->arena, "  {%s, %u, %u, %u, %" PRIu64 ", %u, 0},\n",
@@ -134,6 +158,7 @@ void emit_c(Sched *s, FILE *f) {
     }
     text_string(t, "};\n");
     slot_list(s, t, r);
+    weights(s, t, r);
   }
   text_string(t, "\nstatic const PipeRank rank[] = {\n");
   for (uint32_t r = 0; r < p->nrank; r++) {

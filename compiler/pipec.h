@@ -96,9 +96,11 @@ typedef struct Peak {
   uint32_t host;           /* and HOST slots */
   uint32_t guests;         /* GUEST slots (slots) */
   uint32_t warmup;         /* forwards before the first backward */
+  uint32_t versions;       /* most slots that a stage has for its weights (slots) */
   uint32_t op;             /* op at which act + gout + local bytes are most; NONE when unsized */
   uint64_t weight, grad, opt, work, act, gout, out, in, local, keep, total;
   uint64_t guest;          /* slots for stashes of other ranks, in total */
+  uint64_t guess, state;   /* estimates of weights, states of their policy, in total */
   uint64_t host_bytes;     /* not in total */
 } Peak;
 
@@ -171,6 +173,7 @@ typedef struct Sched {
   PipeFormula *formula; PipeRule *rule; PipeThen *then; const char **state; /* (formulas) of PipeProgram */
   uint32_t nformula, nrule, nthen, nstate;
   uint32_t *nversion;    /* [nstage] (versions) slots for versions; NULL: not weighted */
+  uint32_t *weight_first; /* [nstage] (slots) the first of these slots */
   Span *site; uint32_t nsite, capsite;
   List *lists;           /* [nrank] of a compute_comms file, else NULL (read_csv) */
   const Clause *tuned;   /* `tune` clause that was followed, or NULL */

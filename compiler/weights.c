@@ -72,8 +72,7 @@ bool find_weights(Ex *x) {
   s->wline = line.at;
   s->nwline = line.n;
   s->weighted = true;
-  diag_error(s->diag, DIAG_RESERVED, clause->at, "'weights' is reserved for a later version of the language");
-  return false;
+  return true;
 }
 
 void weight_bind(Sched *s, const WeightLine *l, uint32_t stage, uint32_t mb) {

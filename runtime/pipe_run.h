@@ -47,7 +47,7 @@ typedef struct PrSizes {
  *   W       act gout            adds to grad
  *   R       x weight            act, as F has: `forward` again, from a copy of x. y and *loss are there
  *                               as in F, and go nowhere
- *   U       grad                weight opt; must leave grad zero. mb: PIPE_NONE if the text names none
+ *   U       grad newest         weight opt; must leave grad zero. mb: PIPE_NONE if the text names none
  *   REDUCE, TIE  go through `reduce` and `tie` instead
  *
  * A stage has nx inputs xs[0 .. nx-1] and ny outputs ys[0 .. ny-1], each with its gradient in dxs and
@@ -64,6 +64,11 @@ typedef struct PrSizes {
  * later, then reads. past is NULL for slice 0, and in W and U.
  * `stage` and `nstage` count stages of the model; replicas of a stage see the same number, other
  * microbatches, and their own weight, grad and opt.
+ * `weight` is the version of the weights that the op reads (PipeWeights). U makes a new one: from the bytes at
+ * `newest`, which it leaves as they are, to `weight`, all of which it writes; they may be one and the same.
+ * `version` is the number of that version in this step: of F, B, I and R the one that they read, of U the one
+ * that it makes; if the program does not say, 0. U's `rate` is a factor of the learning rate, 1 if the
+ * schedule has none; `applied` is how many microbatches, those of replicas too, have added to grad.
  * `first_grad` is 1 for the first B or W of the stage in this step, or since its last U. Bits of the result may depend
  * only on the contents of what is read, never on addresses or time: parity is bit for bit. */
 typedef struct PrCall {
@@ -79,6 +84,9 @@ typedef struct PrCall {
   uint32_t nx, ny;
   const void *const *xs, *const *dys; /* [nx], [ny]; NULL where x, dy are of no use */
   void *const *ys, *const *dxs;       /* [ny], [nx] */
+  const void *newest;
+  double rate;
+  uint32_t version, applied;
 } PrCall;
 
 /* A model: callbacks that return 0, or any other number to fail the run (it is in the text). They
@@ -119,6 +127,9 @@ typedef struct PrOptions {
   /* After each step, counted from 0, on one thread while all ranks wait; free-running: on the thread
    * of the rank that has the last stage, once that rank is done. Or NULL. */
   void (*on_step)(void *arg, uint64_t step, double loss);
+  /* As soon as the loss of a microbatch is final, while the step goes on: on the thread of the rank that
+   * has run its last forward. Several ranks may call at once if several stages have no output. Or NULL. */
+  void (*on_loss)(void *arg, uint64_t step, uint32_t mb, double loss);
   void *arg;
   uint64_t seed;         /* not 0: no threads; pr_steps itself carries out one instruction after the
                             other, picked at random among those that can go on. Replays exactly */
@@ -138,7 +149,7 @@ const char *pr_error(const PrRun *run);               /* text of the first error
 double pr_loss(const PrRun *run);                     /* mean over microbatches, last finished step;
                                                          NaN before the first */
 double pr_loss_mb(const PrRun *run, uint32_t mb);
-void *pr_weight(PrRun *run, uint32_t stage);          /* weights of a row of the stage table, between
+void *pr_weight(PrRun *run, uint32_t stage);          /* newest weights of a row of the stage table, between
                                                          pr_steps calls; row = stage without replicas */
 uint64_t pr_bytes(const PrRun *run, uint32_t rank);   /* what the engine allocated for the rank */
 uint64_t pr_host_bytes(const PrRun *run, uint32_t rank); /* and of it in host memory, not in pr_bytes */

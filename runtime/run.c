@@ -81,6 +81,8 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
   const PipeInstr *c = &k->t->instr[at->index];
   const StageRun *s = &run->stage[c->stage];
   const PipeStage *g = &run->p->stage[c->stage];
+  const PipeWeights *w = k->t->weights ? &k->t->weights[at->index] : NULL;
+  void *weight = w && w->slot != PIPE_NONE ? k->slot[w->slot] : s->weight;
   uint32_t slices = pipe_slices(run->p);
   PrCall a = {.op = (PipeOp)c->op,
               .rank = k->id,
@@ -92,6 +94,9 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
               .step = step,
               .work = k->work,
               .first_grad = (int)at->first_grad,
+              .rate = 1,
+              .version = w && w->version != PIPE_NONE ? w->version : 0,
+              .applied = at->applied,
               .nx = g->nin,
               .ny = g->nout};
   bool forward = c->op == PIPE_F;
@@ -117,7 +122,7 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
     a.y = out;
     a.xs = (const void *const *)ins;
     a.ys = outs;
-    a.weight = s->weight;
+    a.weight = weight;
     if (s->sink != PIPE_NONE) {
       a.loss = &run->loss[step & 1][(size_t)s->sink * run->p->nmb + c->mb];
       *a.loss = 0;
@@ -130,7 +135,7 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
     a.x = g->nin ? *a.xs : NULL;
     a.y = out;
     a.ys = outs;
-    a.weight = s->weight;
+    a.weight = weight;
     if (g->next == PIPE_NONE)
       a.loss = lost;
     break;
@@ -139,7 +144,7 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
     a.dx = out;
     a.dys = (const void *const *)ins;
     a.dxs = outs;
-    a.weight = s->weight;
+    a.weight = weight;
     a.grad = s->grad;
     break;
   case PIPE_I:
@@ -147,11 +152,12 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
     a.dx = out;
     a.dys = (const void *const *)ins;
     a.dxs = outs;
-    a.weight = s->weight;
+    a.weight = weight;
     break;
   case PIPE_W: a.grad = s->grad; break;
   case PIPE_U:
-    a.weight = s->weight;
+    a.newest = weight;
+    a.weight = w ? k->slot[w->out] : weight;
     a.grad = s->grad;
     a.opt = s->opt;
     break;
@@ -173,6 +179,29 @@ static int call_model(const PrModel *m, const PrCall *a, uint32_t n) {
   }
 }
 
+/* Of a microbatch: the sum over its slices, and over the stages without output. */
+static double loss_of(const PrRun *run, const double *loss, uint32_t mb) {
+  uint32_t slices = pipe_slices(run->p);
+  double sum = 0;
+  for (uint32_t k = 0; k < run->nsink; k++) {
+    const double *of = &loss[(size_t)k * run->p->nmb + (size_t)mb * slices];
+    double one = of[0];
+    for (uint32_t q = 1; q < slices; q++)
+      one += of[q];
+    sum = k ? sum + one : one;
+  }
+  return sum;
+}
+
+/* A forward has left its part of the loss of mb: on_loss, if it was the last one. */
+static void tell_loss(PrRun *run, uint64_t step, uint32_t mb) {
+  _Atomic uint32_t *left = &run->left[step & 1][mb];
+  if (atomic_fetch_sub(left, 1) > 1)
+    return;
+  atomic_store(left, run->nsink * pipe_slices(run->p)); /* for the step after the next */
+  run->o.on_loss(run->o.arg, step, mb, loss_of(run, run->loss[step & 1], mb));
+}
+
 PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n) {
   const PipeInstr *c = &k->t->instr[at->index];
   *n = run->m.overlap && c->group > 0 ? c->group + 1u : 1;
@@ -189,6 +218,9 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
     return pr_fail(run, PR_E_MODEL, "model: rank %u, step %llu, %s: the callback returned %d",
                    k->id, (unsigned long long)step, pr_where(run, c, where), code);
   }
+  for (uint32_t i = 0; run->o.on_loss && i < *n; i++)
+    if (k->call[i].op == PIPE_F && k->call[i].loss)
+      tell_loss(run, step, k->call[i].mb);
   return PR_OK;
 }
 
@@ -278,6 +310,8 @@ static bool lay_out_slots(PrRun *run, RankRun *k, char *at, bool host, uint64_t 
       return false;
     for (uint32_t j = 0; at && j < l->count; j++)
       k->slot[l->first + j] = at + *used + j * bytes;
+    if (at && l->cls == PIPE_WEIGHT)
+      run->stage[l->stage].weight = k->slot[l->first];
     *used += l->count * bytes;
   }
   return true;
@@ -290,9 +324,12 @@ static bool lay_out(PrRun *run, RankRun *k, char *at, uint64_t *total) {
   uint64_t used = 0, work = 0;
   for (uint32_t i = 0; i < k->nstage; i++) {
     StageRun *g = &run->stage[k->stage[i]];
-    const uint64_t bytes[3] = {g->size.weight, g->size.grad, g->size.opt};
-    void **ptr[3] = {&g->weight, &g->grad, &g->opt};
-    for (int j = 0; j < 3; j++) {
+    uint32_t states = run->p->stage[k->stage[i]].states;
+    uint64_t own = k->t->weights ? 0 : g->size.weight; /* versions are in slots */
+    const uint64_t bytes[4] = {own, g->size.grad, g->size.opt,
+                               (uint64_t)__builtin_popcount(states) * pr_round(g->size.weight)};
+    void **ptr[4] = {&g->weight, &g->grad, &g->opt, &g->state};
+    for (int j = 0; j < 4; j++) {
       if (at)
         *ptr[j] = at + used;
       used += pr_round(bytes[j]);
@@ -533,7 +570,7 @@ static PrStatus take_streams(PrRun *run) {
         k->copy[k->ncopy++] = (CopyAt){i};
       } else {
         bool grad = c->op == PIPE_B || c->op == PIPE_W;
-        k->compute[k->ncompute++] = (ComputeAt){i, grad && !graded[c->stage]};
+        k->compute[k->ncompute++] = (ComputeAt){i, grad && !graded[c->stage], 0};
         graded[c->stage] = c->op != PIPE_U && (graded[c->stage] || grad);
       }
     }
@@ -543,6 +580,42 @@ static PrStatus take_streams(PrRun *run) {
   free(f.first);
   free(f.next);
   return ok ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for the streams of the ranks");
+}
+
+/* How many microbatches each U applies: the n-th of all replicas of a stage are one. */
+static PrStatus count_applied(PrRun *run) {
+  const PipeProgram *p = run->p;
+  uint32_t *first = calloc((size_t)p->nmodel + 1, sizeof *first), *sum = NULL,
+           *u = calloc(2 * (size_t)p->nstage, sizeof *u), *units = u ? u + p->nstage : NULL;
+  bool ok = first && u;
+  for (int pass = 0; ok && pass < 3; pass++) { /* updates of each stage; their units; what that comes to */
+    for (uint32_t s = 0; s < p->nstage; s++)
+      u[s] = units[s] = 0;
+    for (uint32_t r = 0; r < p->nrank; r++)
+      for (uint32_t i = 0; i < run->rank[r].ncompute; i++) {
+        ComputeAt *at = &run->rank[r].compute[i];
+        const PipeInstr *c = &p->rank[r].instr[at->index];
+        uint32_t m = p->stage[c->stage].model;
+        units[c->stage] += c->op == PIPE_B || c->op == PIPE_W;
+        if (c->op != PIPE_U)
+          continue;
+        uint32_t k = u[c->stage]++;
+        if (pass == 0)
+          first[m + 1] += c->stage == m; /* replicas update equally often */
+        else if (pass == 1)
+          sum[first[m] + k] += units[c->stage];
+        else
+          at->applied = sum[first[m] + k] / pipe_slices(p);
+        units[c->stage] = 0;
+      }
+    for (uint32_t m = 0; pass == 0 && m < p->nmodel; m++)
+      first[m + 1] += first[m];
+    ok = pass > 0 || (sum = calloc((size_t)first[p->nmodel] + 1, sizeof *sum));
+  }
+  free(first);
+  free(sum);
+  free(u);
+  return ok ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for the updates of the stages");
 }
 
 /* With slices, where the stash of every unit lies: its forward takes the same slot in every step. */
@@ -599,7 +672,14 @@ static PrStatus open_run(PrRun *run) {
   if (!run->rank)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u ranks", p->nrank);
   memset(run->rank, 0, p->nrank * sizeof *run->rank);
-  if (!run->loss[0] || !run->loss[1])
+  bool ok = run->loss[0] && run->loss[1];
+  for (int i = 0; i < 2 && o->on_loss && ok; i++) {
+    run->left[i] = calloc(p->nmb, sizeof *run->left[i]);
+    ok = run->left[i] != NULL;
+    for (uint32_t m = 0; ok && m < p->nmb / pipe_slices(p); m++)
+      atomic_init(&run->left[i][m], run->nsink * pipe_slices(p));
+  }
+  if (!ok)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u losses", p->nmb);
   for (uint32_t r = 0; r < p->nrank; r++) {
     RankRun *k = &run->rank[r];
@@ -608,7 +688,7 @@ static PrStatus open_run(PrRun *run) {
     k->id = r;
     atomic_init(&k->step_start, UINT64_MAX);
   }
-  if ((st = take_stages(run)) || (st = take_streams(run)))
+  if ((st = take_stages(run)) || (st = take_streams(run)) || (st = count_applied(run)))
     return st;
   for (uint32_t r = 0; r < p->nrank; r++)
     if ((st = take_memory(run, &run->rank[r])))
@@ -651,20 +731,6 @@ PrStatus pr_steps(PrRun *run, uint64_t n) {
   if (st || n == 0)
     return st;
   return run->o.seed ? seeded_steps(run, n) : threads_steps(run, n);
-}
-
-/* Of a microbatch: the sum over its slices, and over the stages without output. */
-static double loss_of(const PrRun *run, const double *loss, uint32_t mb) {
-  uint32_t slices = pipe_slices(run->p);
-  double sum = 0;
-  for (uint32_t k = 0; k < run->nsink; k++) {
-    const double *of = &loss[(size_t)k * run->p->nmb + (size_t)mb * slices];
-    double one = of[0];
-    for (uint32_t q = 1; q < slices; q++)
-      one += of[q];
-    sum = k ? sum + one : one;
-  }
-  return sum;
 }
 
 double pr_loss_mb(const PrRun *run, uint32_t mb) {
@@ -726,6 +792,8 @@ void pr_close(PrRun *run) {
   free(run->rank_stage);
   free(run->loss[0]);
   free(run->loss[1]);
+  free(run->left[0]);
+  free(run->left[1]);
   pthread_cond_destroy(&run->cond);
   pthread_mutex_destroy(&run->lock);
   free(run);

@@ -32,6 +32,7 @@ enum { PR_LINE = 64 }; /* alignment of every tensor; bytes are accounted in thes
 typedef struct ComputeAt {
   uint32_t index;
   uint32_t first_grad; /* of PrCall */
+  uint32_t applied;    /* the same */
 } ComputeAt;
 
 typedef struct CopyAt {
@@ -122,7 +123,8 @@ typedef struct RankRun {
 
 typedef struct StageRun {
   PrSizes size;
-  void *weight, *grad, *opt;
+  void *weight, *grad, *opt; /* weight: where the newest version is between steps */
+  void *state;           /* of PipeStage.states, one after the other, each rounded up; NULL: none */
   void **act; /* [nmb] with slices: the stash of each unit, from mb0 on */
   uint32_t sink; /* number among the stages of the model without output; PIPE_NONE */
 } StageRun;
@@ -143,6 +145,7 @@ struct PrRun {
   uint32_t nsink;       /* stages without output */
   bool free_running;    /* as asked for, and possible */
   double *loss[2];      /* [nsink * nmb], by unit; step n writes loss[n & 1] */
+  _Atomic uint32_t *left[2]; /* with on_loss, [microbatches]: of these losses of a microbatch, still to come */
   void **act;           /* with slices: of StageRun.act */
   uint64_t loss_steps;  /* steps whose losses are complete */
   uint64_t epoch_ns;    /* what spans count from */
@@ -178,6 +181,8 @@ static inline uint64_t pr_class_bytes(const PrRun *run, uint32_t stage, uint32_t
   case PIPE_HOST:
   case PIPE_GUEST: return z->act;
   case PIPE_GOUT: return z->gout;
+  case PIPE_WEIGHT:
+  case PIPE_GUESS: return z->weight;
   case PIPE_KEEP: { /* only chains recompute */
     uint32_t prev = run->p->stage[stage].prev;
     return prev == PIPE_NONE || run->p->edge ? 0 : run->stage[prev].size.boundary;

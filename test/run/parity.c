@@ -83,7 +83,7 @@ static Result sequential(uint32_t nstage, uint32_t nmb, uint32_t nreplica, bool 
       }
     }
     for (uint32_t s = 0; s < nstage; s++)
-      update(&r.weight[s * NW], &sum[s * NW], &momentum[s * NW], rate);
+      update(&r.weight[s * NW], &r.weight[s * NW], &sum[s * NW], &momentum[s * NW], rate);
   }
   free(grad), free(sum), free(momentum), free(x);
   return r;
@@ -151,7 +151,7 @@ static Result async(uint32_t nstage, uint32_t nmb, uint32_t every) {
           layer_weight(x[here], dz, &grad[s * NW]);
           has_dy[here] = 1;
         } else {
-          update(w, &grad[s * NW], &momentum[s * NW], RATE);
+          update(w, w, &grad[s * NW], &momentum[s * NW], RATE);
         }
         at[s]++;
         moved = true;
@@ -192,7 +192,7 @@ static Result pairs(uint32_t nstage, uint32_t nmb) {
         g[i] = 0;
       }
       for (uint32_t s = 0; s < nstage; s++)
-        update(&r.weight[s * NW], &grad[s * NW], &momentum[s * NW], RATE);
+        update(&r.weight[s * NW], &r.weight[s * NW], &grad[s * NW], &momentum[s * NW], RATE);
     }
   free(grad), free(momentum), free(x);
   return r;
@@ -263,7 +263,7 @@ static int backward(void *self, const PrCall *c) {
 
 static int apply(void *self, const PrCall *c) {
   (void)self;
-  update(c->weight, c->grad, c->opt, engine_rate);
+  update(c->weight, c->newest, c->grad, c->opt, engine_rate);
   return 0;
 }
 
