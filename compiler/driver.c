@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "emit_formulas.h"
 #include "formula.h"
 
 static double now_ms(void) {
@@ -95,7 +96,7 @@ static const struct {
     {"read_csv", read_csv, dump_ops, CSV},
     {"check_deps", check_deps, NULL, PIPE | CSV | LISTS},
     {"versions", versions, dump_ops, PIPE | CSV | LISTS},
-    {"formulas", formulas, NULL, PIPE},
+    {"formulas", formulas, dump_formulas, PIPE},
     {"order", order, NULL, PIPE | CSV | LISTS},
     {"offload", offload, dump_ops, PIPE | CSV},
     {"comm", comm, dump_streams, PIPE | CSV},

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "pipec.h"
+#include "emit_formulas.h"
 #include "text.h"
 
 static void field(Text *t, uint32_t v, char after) {
@@ -210,6 +211,7 @@ void emit_c(Sched *s, FILE *f) {
   }
   text_string(t, "};\n");
   graph_tables(s, t);
+  emit_formulas_c(s, t);
   text_string(t, "\nstatic const PipeSite site[] = {\n");
   for (uint32_t i = 0; i < p->nsite; i++) {
     text_room(t);
@@ -233,11 +235,12 @@ void emit_c(Sched *s, FILE *f) {
           "  .nrank = %u, .nstage = %u, .nmb = %u, .nsite = %u, .nfile = %u, .nmodel = %u,\n"
           "  .sized = %u, .timed = %u, .slices = %u, .forward = %u, .slots = %u,\n  .makespan = %" PRIu64
           "u, .ideal = %" PRIu64 "u, .busy = %" PRIu64 "u,\n"
-          "  .rank = rank, .stage = stage, .site = site, .file = file,\n%s};\n",
+          "  .rank = rank, .stage = stage, .site = site, .file = file,\n%s%s};\n",
           symbol, PIPE_ABI, p->hash, p->name, p->params, p->nrank, p->nstage, p->nmb, p->nsite,
           p->nfile, p->nmodel, p->sized, p->timed, p->slices, p->forward, p->slots, p->makespan,
           p->ideal, p->busy,
           p->edge ? arena_printf(s->arena, "  .edge = edge, .row = row, .nedge = %u,\n", p->nedge)
-                  : ""));
+                  : "",
+          formula_fields(s)));
   text_flush(t);
 }

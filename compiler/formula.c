@@ -3,7 +3,7 @@
  * values of the schedule and of the op put in and everything constant computed. Requires versions.
  *
  * Beside constants it folds what makes a correction disappear where it corrects nothing: x * 0 and 0 / x are 0,
- * x + 0, x - 0, x * 1, x / 1 and pow(x, 1) are x, a condition that is known leaves one of its two values, and
+ * x + 0, x - 0, x * 1, x / 1 and pow(x, 1) are x, pow(x, 0) and pow(1, x) are 1, a condition that is known leaves one of its two values, and
  * the other one is not even looked at. A formula that is `w`, or `g` in `applies`, or 1 in `rate`, is none. The
  * lines of a state come last, and only of states that something else on the stage depends on.
  *
@@ -36,7 +36,6 @@ typedef struct Make {
   const At *at;
   PipeTerm term[PIPE_FORMULA_TERMS + 3];
   uint32_t n;
-  uint32_t states; /* those it names */
 } Make;
 
 /* The last formula of a stage for one line. */
@@ -118,7 +117,6 @@ static bool make_name(Make *k, const Expr *e, Part *p) {
     uint32_t state = 0;
     while (k->s->state[state] != e->name)
       state++;
-    k->states |= 1u << state;
     *p = (Part){.first = first, .array = true};
     return push(k, e, (PipeTerm){PIPE_TERM_ELEM, PIPE_ELEM_STATE + state, 0});
   }
@@ -149,7 +147,7 @@ static bool make_binary(Make *k, const Expr *e, PipeTermOp op, const Part *a, co
     return constant(k, e, a->first, pr_term_number(op, (double[]){a->value, b->value}), p);
   if ((op == PIPE_TERM_MUL && (is(a, 0) || is(b, 0))) || (op == PIPE_TERM_DIV && is(a, 0)))
     return constant(k, e, a->first, 0, p);
-  if (op == PIPE_TERM_POW && is(b, 0))
+  if (op == PIPE_TERM_POW && (is(b, 0) || is(a, 1)))
     return constant(k, e, a->first, 1, p);
   if ((op == PIPE_TERM_MUL && is(a, 1)) || (op == PIPE_TERM_ADD && is(a, 0))) {
     keep_part(k, p, b, end_b);
@@ -359,9 +357,12 @@ static bool line_row(Table *t, At *at, uint32_t sort, uint32_t *row, uint32_t *s
   *row = none ? NONE : formula_row(t, &k);
   if (*row == NONE && !none)
     return fail(&k, l->formula, "needs too many values at once");
-  *last = (Last){l, {0}, *row, k.states};
+  *last = (Last){l, {0}, *row, 0};
   memcpy(last->number, at->number, sizeof last->number);
-  *states |= k.states;
+  for (uint32_t i = 0; i < k.n; i++)
+    if (k.term[i].op == PIPE_TERM_ELEM && k.term[i].arg >= PIPE_ELEM_STATE)
+      last->states |= 1u << (k.term[i].arg - PIPE_ELEM_STATE);
+  *states |= last->states;
   return true;
 }
 

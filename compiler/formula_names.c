@@ -14,7 +14,7 @@ static const struct {
 } names[] = {
     {"w", FO_W, true, true, false, true, "the weights"},
     {"old", FO_OLD, false, false, false, true, "the weights before the update"},
-    {"g", FO_G, false, true, false, true, "the gradient that the update applies"},
+    {"g", FO_G, false, true, false, false, "the gradient that the update applies"},
     {"v", FO_V, true, true, false, true, "the optimizer's first moment"},
     {"v2", FO_V2, true, true, false, true, "the optimizer's second moment"},
     {"lr", FO_LR, true, true, true, true, "the model's learning rate"},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * THE header: read this first. A compile is one Sched that the passes of driver.c fill in turn:
  *
- *   parse > resolve > expand > check_deps > versions > order > offload > comm > check_deadlock > slots
+ *   parse > resolve > expand > check_deps > versions > formulas > order > offload > comm > check_deadlock > slots
  *         > check_memory > lower > check_match > check_channels > check_user > check_all_m > emit
  *
  * A CSV file of PyTorch's comes in by read_csv in place of the first three. One that has its own

@@ -69,6 +69,8 @@ typedef struct PrSizes {
  * `version` is the number of that version in this step: of F, B, I and R the one that they read, of U the one
  * that it makes; if the program does not say, 0. U's `rate` is a factor of the learning rate, 1 if the
  * schedule has none; `applied` is how many microbatches, those of replicas too, have added to grad.
+ * `update` counts the updates of the stage that come before the op, over all steps, from 0: what Adam and a
+ * schedule of learning rates count with.
  * `first_grad` is 1 for the first B or W of the stage in this step, or since its last U. Bits of the result may depend
  * only on the contents of what is read, never on addresses or time: parity is bit for bit. */
 typedef struct PrCall {
@@ -87,6 +89,7 @@ typedef struct PrCall {
   const void *newest;
   double rate;
   uint32_t version, applied;
+  uint64_t update;
 } PrCall;
 
 /* A model: callbacks that return 0, or any other number to fail the run (it is in the text). They
@@ -115,6 +118,13 @@ typedef struct PrModel {
    * weight and grad. NULL: they are called one after the other. */
   int (*overlap)(void *self, const PrCall *c, uint32_t n);
   uint32_t nslice; /* must equal the program's slices; 0 is 1: whole microbatches */
+  /* For schedules with formulas (pipe_formula.h), else 0 and NULL. elem: 4 says that weight and grad are
+   * arrays of float. lr: the learning rate that update number `update` of the stage uses, without PrCall.rate.
+   * moment: the byte of opt at which its optimizer keeps the first (0) or second (1) moment of the weights, an
+   * array like them; -1: it has none. */
+  uint32_t elem;
+  double (*lr)(void *self, uint32_t stage, uint64_t update);
+  int64_t (*moment)(void *self, uint32_t stage, int which);
 } PrModel;
 
 /* All zero is the default. */

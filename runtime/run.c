@@ -97,6 +97,7 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
               .rate = 1,
               .version = w && w->version != PIPE_NONE ? w->version : 0,
               .applied = at->applied,
+              .update = step * s->updates + at->update,
               .nx = g->nin,
               .ny = g->nout};
   bool forward = c->op == PIPE_F;
@@ -163,6 +164,8 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
     break;
   default: break;
   }
+  if (w && w->formula != PIPE_NONE && c->op != PIPE_U)
+    pr_estimate(run, k, c, w, &a);
   return a;
 }
 
@@ -208,7 +211,13 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
   for (uint32_t i = 0; i < *n; i++)
     k->call[i] = call_of(run, k, &at[i], step, &k->lost[i]);
   uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
+  const PipeWeights *w = k->t->weights && c->op == PIPE_U ? &k->t->weights[at->index] : NULL;
+  bool ruled = w && w->formula != PIPE_NONE;
+  if (ruled)
+    pr_before_update(run, k, c, w, k->call);
   int code = call_model(&run->m, k->call, *n);
+  if (ruled && !code)
+    pr_after_update(run, k, c, w, k->call);
   uint64_t took = k->span ? pr_now() - run->epoch_ns - start : 0;
   for (uint32_t i = 0; k->span && i < *n; i++) /* side by side */
     *pr_span(run, k, step, at[i].index) = (PrSpan){start + took * i / *n,
@@ -570,7 +579,9 @@ static PrStatus take_streams(PrRun *run) {
         k->copy[k->ncopy++] = (CopyAt){i};
       } else {
         bool grad = c->op == PIPE_B || c->op == PIPE_W;
-        k->compute[k->ncompute++] = (ComputeAt){i, grad && !graded[c->stage], 0};
+        k->compute[k->ncompute++] = (ComputeAt){i, grad && !graded[c->stage], 0,
+                                                 run->stage[c->stage].updates};
+        run->stage[c->stage].updates += c->op == PIPE_U;
         graded[c->stage] = c->op != PIPE_U && (graded[c->stage] || grad);
       }
     }

@@ -5,6 +5,7 @@
  *   validate.c        is this table a program, and does this model fit it; with validate_stages.c
  *   engine_threads.c  one thread per rank
  *   engine_seeded.c   one thread, a seeded order: for tests
+ *   weights.c         formulas around the model's callbacks
  *   stall.c           why no rank can go on
  *   trace.c           spans and what is measured from them
  *
@@ -33,6 +34,7 @@ typedef struct ComputeAt {
   uint32_t index;
   uint32_t first_grad; /* of PrCall */
   uint32_t applied;    /* the same */
+  uint32_t update;     /* updates of the stage above it, in the step */
 } ComputeAt;
 
 typedef struct CopyAt {
@@ -124,6 +126,7 @@ typedef struct RankRun {
 typedef struct StageRun {
   PrSizes size;
   void *weight, *grad, *opt; /* weight: where the newest version is between steps */
+  uint32_t updates;      /* in a step */
   void *state;           /* of PipeStage.states, one after the other, each rounded up; NULL: none */
   void **act; /* [nmb] with slices: the stash of each unit, from mb0 on */
   uint32_t sink; /* number among the stages of the model without output; PIPE_NONE */
@@ -209,6 +212,11 @@ PrStatus pr_validate(PrRun *run);
 /* Carries out the instruction `at` of the COMPUTE stream; the first of an action and a model that takes
  * actions as a whole: all of them. *n: how many. */
 PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n);
+
+/* Formulas, weights.c. The estimate that an F, B, I or R sees in place of its version; what surrounds a U. */
+void pr_estimate(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w, PrCall *a);
+void pr_before_update(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w, PrCall *a);
+void pr_after_update(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w, const PrCall *a);
 
 /* Carries out one instruction of the COPY stream. */
 void pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step);

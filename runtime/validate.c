@@ -617,7 +617,7 @@ static PrStatus check_complete(Check *k) {
 PrStatus pr_validate(PrRun *run) {
   const PipeProgram *p = run->p;
   PrStatus st = check_head(run);
-  if (st || (st = check_model(run)))
+  if (st || (st = check_model(run)) || (st = pr_check_formula_tables(run)))
     return st;
   /* Each stage of the model and microbatch needs at least two instructions, and each stage three,
    * forward-only one, which bounds what is allocated here. */

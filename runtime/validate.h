@@ -91,6 +91,10 @@ static inline Passage passage(const Check *k, uint32_t row, uint32_t mb, bool do
   return (Passage){other, down ? row : other, edge};
 }
 
+/* validate_formulas.c: the tables of formulas, on their own; and those of an op, whose weights are checked. */
+PrStatus pr_check_formula_tables(PrRun *run);
+PrStatus pr_check_formulas(Check *k, const PipeInstr *c, const PipeWeights *w);
+
 /* validate_stages.c: the stage table and what joins its rows. Ensures in0, in_edge, out0. */
 PrStatus pr_check_stages(Check *k);
 
