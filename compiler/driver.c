@@ -104,6 +104,7 @@ static const struct {
     {"slots", slots, dump_streams, PIPE | CSV},
     {"check_memory", check_memory, NULL, PIPE | CSV},
     {"lower", lower, dump_program, PIPE | CSV},
+    {"check_streams", check_streams, NULL, PIPE | CSV},
     {"check_match", check_match, NULL, PIPE | CSV},
     {"check_channels", check_channels, NULL, PIPE | CSV | LISTS},
     {"check_user", check_user, NULL, PIPE | CSV},

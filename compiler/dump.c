@@ -140,5 +140,14 @@ void dump_program(Sched *s, FILE *f) {
               k->pool[i].first, k->pool[i].first + k->pool[i].count, k->pool[i].bytes);
     for (uint32_t i = 0; i < k->ninstr; i++)
       dump_instr(f, pipe_graph(p), k->list, &k->instr[i], k->weights ? &k->weights[i] : NULL);
+    for (uint32_t i = 0; i < k->nsync; i++) {
+      const PipeSync *y = &k->sync[i];
+      char from[OP_TEXT] = "begin", to[OP_TEXT] = "end";
+      if (y->after != NONE)
+        pipe_instr_text(from, pipe_graph(p), &k->instr[y->after]);
+      if (y->before < k->ninstr)
+        pipe_instr_text(to, pipe_graph(p), &k->instr[y->before]);
+      fprintf(f, "  event %u: %s -> %s\n", y->event, from, to);
+    }
   }
 }

@@ -110,6 +110,22 @@ static void slot_list(Sched *s, Text *t, uint32_t r) {
   text_string(t, "\n};\n");
 }
 
+static void syncs(Sched *s, Text *t, uint32_t r) {
+  const PipeRank *k = &s->prog->rank[r];
+  if (k->nsync == 0)
+    return;
+  text_string(t, arena_printf(s->arena, "static const PipeSync sync%u[] = {", r));
+  for (uint32_t i = 0; i < k->nsync; i++) {
+    text_room(t);
+    text_lit(t, i % 8 ? " {" : "\n  {");
+    field(t, k->sync[i].after, ',');
+    field(t, k->sync[i].before, ',');
+    field(t, k->sync[i].event, '}');
+    text_char(t, ',');
+  }
+  text_string(t, "\n};\n");
+}
+
 static void u64s(Text *t, const uint64_t *v, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     if (i)
@@ -160,6 +176,7 @@ void emit_c(Sched *s, FILE *f) {
     text_string(t, "};\n");
     slot_list(s, t, r);
     weights(s, t, r);
+    syncs(s, t, r);
   }
   text_string(t, "\nstatic const PipeRank rank[] = {\n");
   for (uint32_t r = 0; r < p->nrank; r++) {
@@ -167,8 +184,9 @@ void emit_c(Sched *s, FILE *f) {
     text_string(t,
                 arena_printf(s->arena, "  {rank%u, pool%u, %u, %u, %u, %u, %" PRIu64 ", %" PRIu64,
                              r, r, k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host));
-    text_string(t, k->nlist ? arena_printf(s->arena, ", list%u, %u, 0", r, k->nlist)
-                            : ", 0, 0, 0");
+    text_string(t, k->nlist ? arena_printf(s->arena, ", list%u, %u", r, k->nlist) : ", 0, 0");
+    text_string(t, k->nsync ? arena_printf(s->arena, ", %u, sync%u, %u, 0", k->nevent, r, k->nsync)
+                            : ", 0, 0, 0, 0");
     text_string(t, k->weights ? arena_printf(s->arena, ", weights%u},\n", r) : ", 0},\n");
   }
   text_string(

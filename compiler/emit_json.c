@@ -225,6 +225,17 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle, const
     place(t, &p->site[in->site]);
     text_lit(t, i + 1 < k->ninstr ? "},\n" : "}\n");
   }
+  text_lit(t, "],\n");
+  number(t, "events", k->nevent, ',');
+  key(t, "sync");
+  text_char(t, '[');
+  for (uint32_t i = 0; i < k->nsync; i++) {
+    text_room(t);
+    text_lit(t, i ? ",{" : "{");
+    number_or_skip(t, "after", k->sync[i].after);
+    number_or_skip(t, "before", k->sync[i].before < k->ninstr ? k->sync[i].before : NONE);
+    number(t, "event", k->sync[i].event, '}');
+  }
   text_lit(t, "]}");
 }
 

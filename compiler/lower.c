@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The streams of a rank become one list in issue order, and the result becomes a PipeProgram.
- * Requires slots and check_deadlock (predicted starts). Ensures prog: its tables are in the arena.
+ * Requires slots and check_deadlock (predicted starts). Ensures prog: its tables are in the arena. The
+ * events between the streams of a rank are placed by streams.c.
  *
  * A list merges the rank's streams by predicted start; an instruction stands after everything its
  * wait counts, so that a host can issue the list from the top; the ops of an action stay together.
@@ -10,6 +11,7 @@
 #include <xxhash.h>
 
 #include "graph.h"
+#include "streams.h"
 
 /* weights: rows beside those of out, or NULL. */
 static PipeInstr *merge(Sched *s, uint32_t r, PipeInstr *out, PipeWeights *weights) {
@@ -57,6 +59,7 @@ static uint64_t hash_program(const PipeProgram *p) {
     XXH3_64bits_update(h, k->pool, k->npool * sizeof *k->pool);
     XXH3_64bits_update(h, k->list, k->nlist * sizeof *k->list);
     XXH3_64bits_update(h, k->weights, k->weights ? k->ninstr * sizeof *k->weights : 0);
+    XXH3_64bits_update(h, k->sync, k->nsync * sizeof *k->sync);
   }
   XXH3_64bits_update(h, p->edge, p->nedge * sizeof *p->edge);
   XXH3_64bits_update(h, p->row, p->row ? (size_t)p->nmodel * p->nmb * sizeof *p->row : 0);
@@ -103,6 +106,7 @@ bool lower(Sched *s) {
                          .list = s->graph ? s->slot_list[r] : NULL,
                          .nlist = s->graph ? s->nslot_list[r] : 0,
                          .weights = weights};
+    place_events(s->arena, &rank[r]);
   }
   uint32_t *file_row = NEW_ARRAY(s->arena, uint32_t, s->diag->nsource);
   const char **file = NEW_ARRAY(s->arena, const char *, s->diag->nsource);

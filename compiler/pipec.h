@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * THE header: read this first. A compile is one Sched that the passes of driver.c fill in turn:
  *
- *   parse > resolve > expand > check_deps > versions > formulas > order > offload > comm > check_deadlock > slots
- *         > check_memory > lower > check_match > check_channels > check_user > check_all_m > emit
+ *   parse > resolve > expand > check_deps > versions > formulas > order > offload > comm > check_deadlock
+ *         > slots > check_memory > lower > check_streams > check_match > check_channels > check_user > check_all_m > emit
  *
  * A CSV file of PyTorch's comes in by read_csv in place of the first three. One that has its own
  * transfers (compute_comms) is proved and not emitted: read_csv > check_deps > order > check_channels.
@@ -397,6 +397,9 @@ bool check_deadlock(Sched *s);
 bool slots(Sched *s);
 /* ---- lower.c: requires slots and predicted times; ensures prog ---- */
 bool lower(Sched *s);
+/* ---- check_streams.c: requires prog. The events of each rank cover its waits and every access of a slot,
+ * and none is too many ---- */
+bool check_streams(Sched *s);
 /* ---- check_match.c: requires prog. FIFO matching per directed rank pair ---- */
 bool check_match(Sched *s);
 /* ---- check_channels.c: requires prog, or lists. Proves that the lists complete and match under

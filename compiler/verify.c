@@ -163,6 +163,7 @@ typedef struct Verify {
   uint32_t begun;        /* those of COMPUTE above its action */
   uint32_t waited[3][3]; /* most that an instruction of a stream has waited for, of each other */
   int stream;            /* of the one at hand: 0 COMPUTE, 1 COMM, 2 COPY */
+  VerifySync sync;
 } Verify;
 
 static uint64_t up64(uint64_t bytes) { return bytes % 64 ? bytes - bytes % 64 + 64 : bytes; }
@@ -174,6 +175,8 @@ static uint64_t content_bytes(const PipeProgram *p, uint32_t stage, uint32_t cls
   case PIPE_ACT:
   case PIPE_HOST:
   case PIPE_GUEST: return st->act_bytes;
+  case PIPE_WEIGHT:
+  case PIPE_GUESS: return st->weight_bytes;
   case PIPE_GOUT: return st->gout_bytes;
   default: return skip ? st->edge_bytes : st->boundary_bytes;
   }
@@ -213,7 +216,10 @@ static void sum_stages(Verify *v) {
   const PipeProgram *p = v->p;
   for (uint32_t i = 0; i < p->nstage; i++) {
     const PipeStage *st = &p->stage[i];
-    v->fixed[st->rank] += up64(st->weight_bytes) + up64(st->grad_bytes) + up64(st->opt_bytes);
+    uint32_t copies = p->rank[st->rank].weights ? 0 : 1; /* the others are in slots */
+    for (uint32_t j = 0; j < 32; j++)
+      copies += st->states >> j & 1;
+    v->fixed[st->rank] += copies * up64(st->weight_bytes) + up64(st->grad_bytes) + up64(st->opt_bytes);
     if (v->work[st->rank] < up64(st->work_bytes))
       v->work[st->rank] = up64(st->work_bytes);
   }
@@ -223,7 +229,7 @@ static void sum_stages(Verify *v) {
 static bool is_before(const Verify *v, int x, uint32_t touched) {
   if (x == v->stream) /* an op may take and give back the same slot */
     return touched <= (x ? v->done[x] : v->begun) || touched == v->done[x] + 1;
-  return touched <= v->waited[v->stream][x];
+  return touched <= v->waited[v->stream][x] && verify_synced(&v->sync, v->stream, x, touched);
 }
 
 static bool skips(const Verify *v, uint32_t edge) { return edge != NONE && v->p->edge[edge].skip; }
@@ -546,10 +552,11 @@ static void verify_stashes(Verify *v) {
       leaves(v, k->instr[over].act);
 }
 
-static void verify_rank(Verify *v) {
+static void verify_rank(Verify *v, Arena *a) {
   const PipeProgram *p = v->p;
   const PipeRank *k = &p->rank[v->r];
   BUG_IF(k->ninstr == 0);
+  v->sync = verify_sync_begin(k, a);
   verify_pools(v);
   memset(v->done, 0, sizeof v->done);
   memset(v->waited, 0, sizeof v->waited);
@@ -564,6 +571,7 @@ static void verify_rank(Verify *v) {
       BUG_IF(wait > v->done[other[x]]); /* it would point below itself */
       *waited = wait > *waited ? wait : *waited;
     }
+    verify_sync_row(&v->sync, i, v->stream);
     if (v->stream == 2)
       verify_copy(v, in);
     else if (v->stream)
@@ -571,6 +579,7 @@ static void verify_rank(Verify *v) {
     if (v->stream) {
       BUG_IF(in->group != 0);
       v->done[v->stream]++;
+      verify_sync_done(&v->sync, i, v->stream);
       continue;
     }
     /* All ops of the action take, then all give back. */
@@ -592,18 +601,22 @@ static void verify_rank(Verify *v) {
       verify_gives(v, &in[j]);
     }
     v->done[0] = v->begun + n;
+    for (uint32_t j = 0; j < n; j++)
+      verify_sync_done(&v->sync, i + j, 0);
     i += n - 1;
   }
   verify_stashes(v);
   for (uint32_t i = 0; i < k->npool; i++) {
     uint32_t cls = k->pool[i].cls;
-    if (cls == PIPE_GUEST)
-      continue;              /* see verify_guests */
+    if (cls == PIPE_GUEST || cls == PIPE_WEIGHT || cls == PIPE_GUESS)
+      continue;              /* see verify_guests, verify_weights */
     BUG_IF(v->live[i] != 0); /* something was never consumed */
     BUG_IF(cls != PIPE_OUT && cls != PIPE_IN && k->pool[i].count != v->most[i]);
   }
-  for (uint32_t i = 0; i < k->nslot; i++)
-    BUG_IF(!v->slot[i].used && k->pool[v->slot[i].pool].cls != PIPE_GUEST);
+  for (uint32_t i = 0; i < k->nslot; i++) {
+    uint32_t cls = k->pool[v->slot[i].pool].cls;
+    BUG_IF(!v->slot[i].used && cls != PIPE_GUEST && cls != PIPE_WEIGHT && cls != PIPE_GUESS);
+  }
 }
 
 /* Every slot for guests is used, and empty in the end. */
@@ -832,8 +845,9 @@ void verify_program(const Sched *s) {
     for (uint32_t mb = p->stage[st].mb0; mb < p->stage[st].mb0 + p->stage[st].nmb; mb++)
       v.left[st] += verify_runs(p, st, mb);
   for (v.r = 0; v.r < p->nrank; v.r++)
-    verify_rank(&v);
+    verify_rank(&v, a);
   verify_guests(&v);
+  verify_weights(s);
   verify_complete(&v);
   verify_send(s);
   verify_play(&v, a);

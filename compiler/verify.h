@@ -20,6 +20,25 @@ typedef struct Passage {
 /* Verifies the stage table, the edges and the ties of a program. */
 VerifyEdges verify_tables(const PipeProgram *p, Arena *a);
 
+/* Verifies the versions of the weights (verify_weights.c). */
+void verify_weights(const Sched *s);
+
+/* The events of a rank, row by row (verify_streams.c). heard[x][y]: instructions of stream y that stream x
+ * knows to be over; UINT32_MAX: not even the begin of the step, which COMPUTE makes. */
+typedef struct VerifySync {
+  const PipeRank *k;
+  uint32_t *records;  /* [ninstr + 1] event + 1 that is recorded after a row, at row + 1 */
+  uint32_t *recorded; /* [nevent] row + 2 after which it was recorded last */
+  uint32_t *sent;     /* [nevent][3] what was known then */
+  uint32_t heard[3][3], done[3], next;
+} VerifySync;
+VerifySync verify_sync_begin(const PipeRank *k, Arena *a);
+/* Before and after instruction `row`, of stream `on`: its waits are covered; after the last one all is over. */
+void verify_sync_row(VerifySync *v, uint32_t row, int on);
+void verify_sync_done(VerifySync *v, uint32_t row, int on);
+/* Does stream `on` know that `count` instructions of another one are over? */
+bool verify_synced(const VerifySync *v, int on, int other, uint32_t count);
+
 /* Does the row run the microbatch? */
 static inline bool verify_runs(const PipeProgram *p, uint32_t row, uint32_t mb) {
   const PipeStage *st = &p->stage[row];

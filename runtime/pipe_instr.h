@@ -36,6 +36,8 @@
 
 #include "pipe_formula.h"
 
+#include "pipe_formula.h"
+
 #ifdef __cplusplus
 #define PIPE_STATIC_ASSERT static_assert
 extern "C" {
@@ -181,6 +183,18 @@ typedef struct PipeGraph {
   uint32_t nmb, slices;  /* of PipeProgram */
 } PipeGraph;
 
+/* The waits of a rank as events between its streams, for engines whose streams know no counts: once row
+ * `after` of PipeRank.instr has been issued its stream records event `event`; before row `before` is
+ * issued its stream waits for that event. PIPE_NONE as `after` is the begin of the step, recorded on
+ * COMPUTE before all else; ninstr as `before` is its end, where COMPUTE waits for what is not yet over.
+ * So a step begins and ends on COMPUTE. Every wait of every instruction is covered, by these and the
+ * order of the streams, and none of these can be left out. Events are used again: the last wait for one
+ * record stands above the next one in issue order, at the same row at the latest, before which it is. */
+typedef struct PipeSync {
+  uint32_t after, before;
+  uint32_t event; /* 0 .. nevent - 1; the same for all that wait for one record */
+} PipeSync;
+
 typedef struct PipeRank {
   const PipeInstr *instr; /* [ninstr], issue order */
   const PipePool *pool;   /* [npool], ascending by `first` */
@@ -191,7 +205,9 @@ typedef struct PipeRank {
                              rounded up to a multiple of 64 on its own, then summed. 0 if not sized */
   uint64_t host;          /* the same of its HOST slots, which are in host memory and not in `bytes` */
   const uint32_t *list;   /* [nlist] slots of the ops that read or write several, op after op */
-  uint32_t nlist, zero;
+  uint32_t nlist, nevent;
+  const PipeSync *sync;   /* [nsync] by `before`, then `after` (PIPE_NONE first) */
+  uint32_t nsync, zero;
   const PipeWeights *weights; /* [ninstr]; NULL, of all ranks: a stage has one copy of its weights, in no
                                  slot, which every op uses as it is then */
 } PipeRank;
@@ -237,6 +253,7 @@ typedef struct PipeProgram {
 PIPE_STATIC_ASSERT(sizeof(PipeInstr) == 48, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipePool) == 32, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeStage) == 48 + 9 * 8 + 8 * PIPE_NOPS + 16, "ABI");
+PIPE_STATIC_ASSERT(sizeof(PipeSync) == 12, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeWeights) == 32, "ABI");
 PIPE_STATIC_ASSERT(PIPE_NOPS == 14, "a new instruction is a new ABI");
 

@@ -69,8 +69,7 @@ typedef struct PrSizes {
  * `version` is the number of that version in this step: of F, B, I and R the one that they read, of U the one
  * that it makes; if the program does not say, 0. U's `rate` is a factor of the learning rate, 1 if the
  * schedule has none; `applied` is how many microbatches, those of replicas too, have added to grad.
- * `update` counts the updates of the stage that come before the op, over all steps, from 0: what Adam and a
- * schedule of learning rates count with.
+ * `updates` is how many the stage has had before, over all steps: what an optimizer counts.
  * `first_grad` is 1 for the first B or W of the stage in this step, or since its last U. Bits of the result may depend
  * only on the contents of what is read, never on addresses or time: parity is bit for bit. */
 typedef struct PrCall {
@@ -89,7 +88,7 @@ typedef struct PrCall {
   const void *newest;
   double rate;
   uint32_t version, applied;
-  uint64_t update;
+  uint64_t updates;
 } PrCall;
 
 /* A model: callbacks that return 0, or any other number to fail the run (it is in the text). They

@@ -97,7 +97,7 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
               .rate = 1,
               .version = w && w->version != PIPE_NONE ? w->version : 0,
               .applied = at->applied,
-              .update = step * s->updates + at->update,
+              .updates = step * s->nupdate + at->updates,
               .nx = g->nin,
               .ny = g->nout};
   bool forward = c->op == PIPE_F;
@@ -580,8 +580,8 @@ static PrStatus take_streams(PrRun *run) {
       } else {
         bool grad = c->op == PIPE_B || c->op == PIPE_W;
         k->compute[k->ncompute++] = (ComputeAt){i, grad && !graded[c->stage], 0,
-                                                 run->stage[c->stage].updates};
-        run->stage[c->stage].updates += c->op == PIPE_U;
+                                                run->stage[c->stage].nupdate};
+        run->stage[c->stage].nupdate += c->op == PIPE_U;
         graded[c->stage] = c->op != PIPE_U && (graded[c->stage] || grad);
       }
     }

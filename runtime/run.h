@@ -2,7 +2,7 @@
  * What the parts of the runtime share; not installed.
  *
  *   run.c             pr_open and pr_close, memory, one op, one transfer, errors
- *   validate.c        is this table a program, and does this model fit it; with validate_stages.c
+ *   validate.c        is this table a program, and does this model fit it; with validate_stages.c, validate_streams.c
  *   engine_threads.c  one thread per rank
  *   engine_seeded.c   one thread, a seeded order: for tests
  *   weights.c         formulas around the model's callbacks
@@ -34,7 +34,7 @@ typedef struct ComputeAt {
   uint32_t index;
   uint32_t first_grad; /* of PrCall */
   uint32_t applied;    /* the same */
-  uint32_t update;     /* updates of the stage above it, in the step */
+  uint32_t updates;    /* U of its stage above it */
 } ComputeAt;
 
 typedef struct CopyAt {
@@ -126,9 +126,9 @@ typedef struct RankRun {
 typedef struct StageRun {
   PrSizes size;
   void *weight, *grad, *opt; /* weight: where the newest version is between steps */
-  uint32_t updates;      /* in a step */
   void *state;           /* of PipeStage.states, one after the other, each rounded up; NULL: none */
   void **act; /* [nmb] with slices: the stash of each unit, from mb0 on */
+  uint32_t nupdate; /* in a step */
   uint32_t sink; /* number among the stages of the model without output; PIPE_NONE */
 } StageRun;
 
@@ -208,6 +208,9 @@ PipeOp pr_partner(const PipeProgram *p, const PipeInstr *c, uint32_t *stage);
 
 /* PR_OK, or PR_E_ARG or PR_E_SIZE with the text set. Fills in run->stage[].size. */
 PrStatus pr_validate(PrRun *run);
+
+/* PR_OK if the events of a rank carry its waits (validate_streams.c), or PR_E_ARG with the text set. */
+PrStatus pr_check_events(PrRun *run, uint32_t rank);
 
 /* Carries out the instruction `at` of the COMPUTE stream; the first of an action and a model that takes
  * actions as a whole: all of them. *n: how many. */

@@ -648,6 +648,8 @@ PrStatus pr_validate(PrRun *run) {
     st = find_guests(&k, ninstr);
   for (uint32_t r = 0; !st && r < p->nrank; r++)
     st = check_rank(&k, r);
+  for (uint32_t r = 0; !st && r < p->nrank; r++) /* none: only for engines that need none */
+    st = p->rank[r].nsync > 0 ? pr_check_events(run, r) : PR_OK;
   if (!st)
     st = check_complete(&k);
   for (uint32_t r = 0; k.guest && r < p->nrank; r++)

@@ -39,9 +39,9 @@ static void find_reads(const PrRun *run, uint32_t stage, const PrCall *a, Reads 
   for (uint32_t j = 0; j < run->p->nstate; j++)
     if (run->p->stage[stage].states >> j & 1)
       r->elem[PIPE_ELEM_STATE + j] = state_of(run, stage, j);
-  r->in.real[PIPE_REAL_K] = (double)a->update;
+  r->in.real[PIPE_REAL_K] = (double)a->updates;
   if (m->lr)
-    r->in.real[PIPE_REAL_LR] = m->lr(m->self, a->stage, a->update);
+    r->in.real[PIPE_REAL_LR] = m->lr(m->self, a->stage, a->updates);
 }
 
 void pr_estimate(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w, PrCall *a) {

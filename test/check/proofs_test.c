@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * Two proofs are about what the compiler itself makes: that the transfers match (check_match) and that
- * the program with its transfers completes (check_deadlock). No .pipe text can fail them, so here a
+ * Three proofs are about what the compiler itself makes: that the transfers match (check_match), that the
+ * program with its transfers completes (check_deadlock) and that its events do (check_streams). No .pipe text can fail them, so here a
  * good program is damaged between the passes, one way per argument, and the proof has to find it:
  *
  *   swap     two receives of one rank change places       peer     a send goes to another rank
  *   lost     a receive becomes a compute op               order    a transfer is put before its cause
- *   none     nothing is damaged: both proofs hold
+ *   event    a wait for an event is left out              spare    one is there that is not needed
+ *   again    a wait is for an event of another record
+ *   none     nothing is damaged: all proofs hold
  *
  * Exit status 0: the proofs said what the messages on standard output say; the test reads them. */
 #include <string.h>
@@ -47,6 +49,24 @@ static bool damage(Sched *s, const char *how) {
     s->xfer[0] = last;
     s->channel = NULL; /* comm begins anew */
     return comm(s);
+  } else if (strcmp(how, "event") == 0 || strcmp(how, "spare") == 0 || strcmp(how, "again") == 0) {
+    PipeRank *k = (PipeRank *)&s->prog->rank[1];
+    PipeSync *y = arena_alloc(s->arena, (k->nsync + (size_t)1) * sizeof *y);
+    uint32_t last = k->nsync - 1;
+    memcpy(y, k->sync, k->nsync * sizeof *y);
+    k->sync = y;
+    if (*how == 'a') {
+      y[2].event = 1 - y[2].event;
+      return true;
+    }
+    if (*how == 'e') {
+      k->nsync--;
+      return true;
+    }
+    y[last + 1] = y[last]; /* 1U waits for what 1B0 has waited for */
+    y[last] = (PipeSync){(uint32_t)(nth(s, 1, PIPE_SEND_F, 1) - k->instr), k->ninstr - 1,
+                         k->nevent++};
+    k->nsync++;
   } else {
     return strcmp(how, "none") == 0;
   }
@@ -67,8 +87,11 @@ int main(int argc, char **argv) {
   if (!compile_only(&s) || !damage(&s, how))
     return 2;
   bool match = check_match(&s), completes = check_deadlock(&s);
-  printf("%s: transfers %s, program %s\n", how, match ? "match" : "do not match",
-         completes ? "completes" : "does not complete");
+  bool synced = !match || !completes ||
+                check_streams(&s); /* about programs that are right so far */
+  printf("%s: transfers %s, program %s, %s\n", how, match ? "match" : "do not match",
+         completes ? "completes" : "does not complete",
+         synced ? "no event is wrong" : "an event is wrong");
   arena_free(&arena);
   return 0;
 }

@@ -80,6 +80,12 @@ int main(void) {
       const PipeSite *at = &p->site[in->site];
       printf(" at %" PRIu32 ":%" PRIu32 ":%" PRIu32 "\n", at->file, at->line, at->col);
     }
+    for (uint32_t i = 0; i < k->nsync; i++) {
+      printf("sync %" PRIu32 "/%" PRIu32 ":", k->sync[i].event, k->nevent);
+      optional("after", k->sync[i].after);
+      optional("before", k->sync[i].before < k->ninstr ? k->sync[i].before : PIPE_NONE);
+      printf("\n");
+    }
   }
   return 0;
 }

@@ -38,3 +38,5 @@ for r, k in enumerate(p["rank"]):
         assert int(stage) == i["stage"] and mb == str(i.get("mb", ""))
         print(f"{op} {i['phase']}" + optional(i, ("stage", "mb", "peer", "group", "act", "gout", "keep", "in", "out", "wait", "wait_copy"))
               + f" at {':'.join(map(str, i['at']))}")
+    for y in k["sync"]:
+        print(f"sync {y['event']}/{k['events']}:" + optional(y, ("after", "before")))

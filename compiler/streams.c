@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ * The waits of a list as events between streams (PipeSync). Requires a rank's instr and ninstr in issue
+ * order; ensures sync and nevent.
+ *
+ * note [clocks]: what a stream knows is how far each stream of the rank has come: its own instructions
+ * in order, and through each event what the other stream knew when it recorded it. Counts of COMPUTE
+ * begin with 1 for the begin of the step, which everything has to wait for; the end of the step, which
+ * COMPUTE comes to last, waits for all instructions. Of COMM nothing is learnt about other ranks: a way
+ * that leaves the rank and returns does both in its COMM stream.
+ *
+ * An instruction gets an event for each wait that its stream does not know to be over, and that the other
+ * one, of an instruction with two, does not imply. So none can be left out. Only what a count asks for is
+ * recorded, directly after the instruction that completes it, so one record may serve two waits.
+ *
+ * An event is free for the next record once its last wait has been issued (a wait is for the record that
+ * was issued last before it). Linear. */
+#include "streams.h"
+
+typedef struct Place {
+  Arena *a, *tmp;
+  const PipeRank *k;
+  uint32_t *row[PIPE_NSTREAMS]; /* of each instruction of a stream; COMPUTE from 1 on */
+  Clock *known;             /* [ninstr + 1]: row i + 1: once instruction i is over; 0: the begin */
+  Clock now[PIPE_NSTREAMS]; /* what each stream knows so far */
+  PipeSync *sync;
+  uint32_t nsync, cap;
+} Place;
+
+/* Row + 1 of the instruction that makes `count` of a stream complete. */
+static uint32_t completes(const Place *p, PipeOn on, uint32_t count) {
+  return on == PIPE_COMPUTE && count == 1 ? 0 : p->row[on][count - 1] + 1;
+}
+
+static void wait_for(Place *p, uint32_t before, PipeOn of, PipeOn on, uint32_t count) {
+  uint32_t after = completes(p, on, count);
+  if (p->nsync == p->cap)
+    vec_grow(p->a, (void **)&p->sync, &p->cap, sizeof *p->sync);
+  p->sync[p->nsync++] = (PipeSync){after ? after - 1 : NONE, before, NONE};
+  clock_join(&p->now[of], &p->known[after]);
+}
+
+/* Row `before` of stream `of` needs that these counts of the other streams are over. */
+static void place_waits(Place *p, uint32_t before, PipeOn of, const Clock *need) {
+  PipeOn on[2];
+  uint32_t n = 0;
+  for (int x = 0; x < PIPE_NSTREAMS; x++)
+    if (x != (int)of && need->of[x] > p->now[of].of[x])
+      on[n++] = (PipeOn)x;
+  for (uint32_t i = 0; n == 2 && i < 2; i++) /* does one imply the other? */
+    if (p->known[completes(p, on[i], need->of[on[i]])].of[on[!i]] >= need->of[on[!i]])
+      on[0] = on[i], n = 1;
+  if (n == 2 && completes(p, on[0], need->of[on[0]]) > completes(p, on[1], need->of[on[1]])) {
+    PipeOn first = on[1]; /* by `after` */
+    on[1] = on[0], on[0] = first;
+  }
+  for (uint32_t i = 0; i < n; i++)
+    wait_for(p, before, of, on[i], need->of[on[i]]);
+}
+
+/* Numbers the events, in issue order: the lowest that is free. */
+static uint32_t number_events(Place *p) {
+  uint32_t n = p->k->ninstr, nevent = 0, nfree = 0;
+  uint32_t *last = NEW_ARRAY(p->tmp, uint32_t,
+                             n + 1); /* by row + 1: the last row that waits, + 1 */
+  uint32_t *event = NEW_ARRAY(p->tmp, uint32_t, n + 1),
+           *free_ = NEW_ARRAY(p->tmp, uint32_t, p->nsync);
+  for (uint32_t i = 0; i < p->nsync; i++)
+    last[p->sync[i].after + 1] = p->sync[i].before + 1; /* `before` ascends */
+  for (uint32_t i = 0, j = 0; i <= n; i++) {            /* i: row + 1 */
+    for (; i > 0 && j < p->nsync && p->sync[j].before == i - 1; j++) {
+      p->sync[j].event = event[p->sync[j].after + 1];
+      if (last[p->sync[j].after + 1] == i)
+        free_[nfree++] = p->sync[j].event;
+    }
+    if (last[i])
+      event[i] = nfree > 0 ? free_[--nfree] : nevent++;
+  }
+  for (uint32_t j = p->nsync; j-- > 0 && p->sync[j].before == n;)
+    p->sync[j].event = event[p->sync[j].after + 1];
+  return nevent;
+}
+
+void place_events(Arena *a, PipeRank *k) {
+  Arena tmp = {.oom = a->oom};
+  Place p = {.a = a, .tmp = &tmp, .k = k, .known = NEW_ARRAY(&tmp, Clock, (size_t)k->ninstr + 1)};
+  uint32_t done[PIPE_NSTREAMS] = {1, 0, 0};
+  for (int x = 0; x < PIPE_NSTREAMS; x++)
+    p.row[x] = arena_alloc(&tmp, ((size_t)k->ninstr + 1) * sizeof **p.row);
+  p.now[PIPE_COMPUTE].of[PIPE_COMPUTE] = p.known[0].of[PIPE_COMPUTE] = 1;
+  for (uint32_t i = 0; i < k->ninstr; i++) {
+    const PipeInstr *in = &k->instr[i];
+    PipeOn of = (PipeOn)pipe_op_info[in->op].stream;
+    Clock need = clock_needed(in);
+    place_waits(&p, i, of, &need);
+    p.row[of][done[of]] = i;
+    p.now[of].of[of] = ++done[of];
+    p.known[i + 1] = p.now[of];
+  }
+  Clock all = {{done[0], done[1], done[2]}};
+  place_waits(&p, k->ninstr, PIPE_COMPUTE, &all);
+  k->sync = p.sync, k->nsync = p.nsync;
+  k->nevent = number_events(&p);
+  arena_free(&tmp);
+}
