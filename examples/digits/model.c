@@ -274,7 +274,9 @@ static int backward(void *self, const PrCall *c) {
   return 0;
 }
 
-static double rate_at(const DigitsConfig *g, uint64_t update) {
+static double learning_rate(void *self, uint32_t stage, uint64_t update) {
+  const DigitsConfig *g = &((const DigitsModel *)self)->config;
+  (void)stage;
   if (update < g->warmup)
     return g->lr * (double)(update + 1) / (double)g->warmup;
   if (update >= g->updates)
@@ -287,8 +289,9 @@ static int update(void *self, const PrCall *c) {
   Shape s = shape_of(self, c->stage);
   const DigitsConfig *g = &s.m->config;
   uint64_t n = weight_elems(&s);
-  real *v = c->opt, *w = c->weight;
-  OPTIM(&g->optim, c->step + 1, rate_at(g, c->step), n, w, w, c->grad, v, v ? v + n : NULL);
+  real *v = c->opt;
+  double lr = learning_rate(self, c->stage, c->updates) * c->rate;
+  OPTIM(&g->optim, c->updates + 1, lr, n, c->newest, c->weight, c->grad, v, v ? v + n : NULL);
   return 0;
 }
 
@@ -334,6 +337,13 @@ static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
   return 0;
 }
 
+/* The moments lie one after the other. */
+static int64_t moment(void *self, uint32_t stage, int which) {
+  const DigitsModel *m = self;
+  int64_t bytes = (int64_t)(digits_weights(m, stage) * sizeof(real));
+  return which < (int)pr_optim_moments(m->config.optim.kind) ? which * bytes : -1;
+}
+
 PrModel digits_model(DigitsModel *m) {
   return (PrModel){.self = m,
                    .nstage = m->nstage,
@@ -345,7 +355,10 @@ PrModel digits_model(DigitsModel *m) {
                    .backward_weight = backward_weight,
                    .update = update,
                    .reduce = reduce,
-                   .nslice = 1};
+                   .nslice = 1,
+                   .elem = sizeof(real),
+                   .lr = learning_rate,
+                   .moment = moment};
 }
 
 /* ---- test ---- */
