@@ -58,8 +58,10 @@ static void verify_read(const Sched *s, const PipeInstr *in, const PipeWeights *
     rows[in->stage].live--;
   for (uint32_t i = 0; i < s->nwline; i++) { /* what is said without a condition */
     const WeightLine *l = s->wline[i];
-    if (l->word != WW_READS || l->when || l->kind != in->op || l->source == WS_VALUE)
+    if (l->word != WW_READS || l->kind != in->op)
       continue;
+    if (l->when || l->source == WS_VALUE)
+      break;
     bool forward = l->source == WS_FORWARD && in->op != PIPE_F;
     BUG_IF(w->version != (forward ? cell[in->mb] : row->newest));
     break;

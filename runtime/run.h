@@ -3,6 +3,7 @@
  *
  *   run.c             pr_open and pr_close, memory, one op, one transfer, errors
  *   validate.c        is this table a program, and does this model fit it; with validate_stages.c, validate_streams.c
+ *   updates.c         what the updates of a step apply
  *   engine_threads.c  one thread per rank
  *   engine_seeded.c   one thread, a seeded order: for tests
  *   weights.c         formulas around the model's callbacks
@@ -211,6 +212,10 @@ PrStatus pr_validate(PrRun *run);
 
 /* PR_OK if the events of a rank carry its waits (validate_streams.c), or PR_E_ARG with the text set. */
 PrStatus pr_check_events(PrRun *run, uint32_t rank);
+
+/* Once the streams are there: how many microbatches each U applies; the n-th of all replicas of a stage
+ * are one. Fills in ComputeAt.applied. */
+PrStatus pr_count_updates(PrRun *run);
 
 /* Carries out the instruction `at` of the COMPUTE stream; the first of an action and a model that takes
  * actions as a whole: all of them. *n: how many. */

@@ -22,6 +22,7 @@ typedef struct Slot {
   bool full, gradient;
   uint32_t owner, mb, edge; /* edge: PIPE_NONE in a chain */
   uint32_t touched[PIPE_NSTREAMS];
+  uint32_t version; /* of class WEIGHT: what it holds; PIPE_NONE: nothing yet */
   uint32_t action; /* the last action that has touched it: 1 + row of its first instruction */
 } Slot;
 
@@ -43,6 +44,7 @@ typedef struct Check {
   /* [nstage]: COMPUTE instructions up to its last gradient so far that no U has applied yet, COMM ones
    * up to the REDUCE, and the TIE, for it; 0: none. Updates so far. */
   uint32_t *graded, *reduced, *tied, *updates;
+  uint32_t *newest; /* [nstage] see pr_check_weights */
   /* Of the rank at hand. */
   Slot *slot;
   uint32_t rank, index;         /* of the instruction */
@@ -91,9 +93,15 @@ static inline Passage passage(const Check *k, uint32_t row, uint32_t mb, bool do
   return (Passage){other, down ? row : other, edge};
 }
 
-/* validate_formulas.c: the tables of formulas, on their own; and those of an op, whose weights are checked. */
-PrStatus pr_check_formula_tables(PrRun *run);
+/* validate_formulas.c: formulas and rules, whose tables are there; and those that an op uses, whose slots are
+ * checked. */
+PrStatus pr_check_tables(PrRun *run);
 PrStatus pr_check_formulas(Check *k, const PipeInstr *c, const PipeWeights *w);
+
+/* validate_weights.c: states, and that the tables of formulas are there; and the versions that the ops of the rank at hand
+ * use, whose instructions and pools are checked. newest [nstage]: PIPE_NONE before. */
+PrStatus pr_check_states(Check *k);
+PrStatus pr_check_weights(Check *k, uint32_t *newest);
 
 /* validate_stages.c: the stage table and what joins its rows. Ensures in0, in_edge, out0. */
 PrStatus pr_check_stages(Check *k);

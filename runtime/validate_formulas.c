@@ -6,11 +6,8 @@
 
 #define NAMED(elem) (1u << (elem))
 
-PrStatus pr_check_formula_tables(PrRun *run) {
+PrStatus pr_check_tables(PrRun *run) {
   const PipeProgram *p = run->p;
-  if (p->nstate > 32 || (p->nformula && !p->formula) || (p->nrule && !p->rule) || (p->nthen && !p->then))
-    return FAIL(run, "program: %u formulas, %u rules, %u thens and %u states: a table is missing or too large",
-                p->nformula, p->nrule, p->nthen, p->nstate);
   for (uint32_t i = 0; i < p->nformula; i++) {
     const char *wrong = pr_formula_check(&p->formula[i], p->nstate, NULL);
     if (wrong)
@@ -27,9 +24,6 @@ PrStatus pr_check_formula_tables(PrRun *run) {
         r->then0 > p->nthen || r->nthen > p->nthen - r->then0)
       return FAIL(run, "program: rule %u is out of range, or its rate is no number", i);
   }
-  for (uint32_t s = 0; s < p->nstage; s++)
-    if (p->nstate < 32 && p->stage[s].states >> p->nstate)
-      return FAIL(run, "program: stage %u keeps states %x, and there are %u", s, p->stage[s].states, p->nstate);
   return PR_OK;
 }
 
@@ -78,17 +72,10 @@ PrStatus pr_check_formulas(Check *k, const PipeInstr *c, const PipeWeights *w) {
   const PipeProgram *p = k->p;
   const uint32_t moments = NAMED(PIPE_ELEM_V) | NAMED(PIPE_ELEM_V2), weights = NAMED(PIPE_ELEM_W);
   PrStatus st = PR_OK;
-  if (w->formula == PIPE_NONE && w->guess != PIPE_NONE)
-    FAIL_AT(k, c, "slot %u is for no estimate", w->guess);
   if (w->formula == PIPE_NONE)
     return PR_OK;
-  if (c->op != PIPE_U) {
-    if (w->formula >= p->nformula || w->guess == PIPE_NONE)
-      FAIL_AT(k, c, "formula %u of %u, estimated in slot %u", w->formula, p->nformula, w->guess);
+  if (c->op != PIPE_U)
     return check_use(k, c, w->formula, moments | weights);
-  }
-  if (w->formula >= p->nrule)
-    FAIL_AT(k, c, "rule %u of %u", w->formula, p->nrule);
   const PipeRule *r = &p->rule[w->formula];
   if (r->applies != PIPE_NONE)
     st = check_use(k, c, r->applies, moments | weights | NAMED(PIPE_ELEM_G));
