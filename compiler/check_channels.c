@@ -7,7 +7,8 @@
  * its: what the waits of pipe_instr.h say for one comm stream. An action starts when all its ops can, so
  * what comes after one of them comes after the last of them. For a file that PyTorch runs, a rank
  * issues its list from the top without waiting; a SEND or RECV begins when all computation above it
- * has ended and its channel has come to it; a computation begins when its RECV is done.
+ * has ended and its channel has come to it; a computation begins when its RECV is done. It waits at a
+ * WAIT_SEND until that SEND is done, as for a computation.
  *
  * When the answer is no, what is offered as help has been tried here: groups, other channels, the
  * transfers that pipec derives. */
@@ -40,6 +41,11 @@ bool is_default_model(const ChannelModel *m) {
 /* ---- lists for the machine ---- */
 
 static bool sends(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
+/* Of a list from a file: it waits for the SEND that it names. */
+static bool is_wait(const Sched *s, const PipeInstr *in) { return s->lists && in->wait > 0; }
+static bool is_comm(const Sched *s, const PipeInstr *in) {
+  return pipe_op_info[in->op].comm && !is_wait(s, in);
+}
 static bool forward(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_RECV_F; }
 
 /* The row that runs the op that makes what a transfer carries: the F, or the backward. */
@@ -61,6 +67,8 @@ static uint64_t message_bytes(const Sched *s, const PipeInstr *in) {
 
 static MachineInstr machine_instr(const Sched *s, const PipeInstr *in) {
   MachineInstr m = {.kind = MACHINE_COMPUTE, .need = {NONE, NONE}};
+  if (is_wait(s, in))
+    return m;
   if (pipe_is_sum(in->op)) {
     m.kind = MACHINE_ALL;
     m.peer = in->op == PIPE_REDUCE ? s->stage[in->stage].model : s->nmodel + s->tie_of[in->stage];
@@ -154,7 +162,7 @@ static MachineList *lists_of_program(Sched *s) {
   return list;
 }
 
-static MachineList *lists_of_file(Sched *s, const uint32_t *recv_at) {
+static MachineList *lists_of_file(Sched *s, const uint32_t *send_at, const uint32_t *recv_at) {
   MachineList *list = NEW_ARRAY(s->arena, MachineList, s->nrank);
   for (uint32_t r = 0; r < s->nrank; r++) {
     const List *l = &s->lists[r];
@@ -163,7 +171,10 @@ static MachineList *lists_of_file(Sched *s, const uint32_t *recv_at) {
     for (uint32_t i = 0; i < l->n; i++) {
       const PipeInstr *in = &l->instr[i];
       out[i] = machine_instr(s, in);
-      if (pipe_op_info[in->op].comm) {
+      if (is_wait(s, in)) {
+        out[i].need[0] = send_at[tensor(s, in)] - 1;
+        above = i;
+      } else if (is_comm(s, in)) {
         out[i].need[0] = above;
       } else {
         const PipeStage *st = &s->stage[in->stage];
@@ -182,6 +193,8 @@ static MachineList *lists_of_file(Sched *s, const uint32_t *recv_at) {
 
 static const char *text_of(Sched *s, const PipeInstr *in) {
   char text[OP_TEXT];
+  if (is_wait(s, in))
+    return arena_printf(s->arena, "%uWAIT_%s%u", in->stage, pipe_op_info[in->op].text, in->mb);
   pipe_instr_text(text, sched_graph(s), in);
   return arena_printf(s->arena, "%s", text);
 }
@@ -193,7 +206,7 @@ static bool note_transfers(Sched *s, uint32_t *send_at, uint32_t *recv_at) {
     for (uint32_t i = 0; i < s->lists[r].n; i++) {
       PipeInstr *in = &s->lists[r].instr[i];
       Span at = s->site[in->site];
-      if (!pipe_op_info[in->op].comm)
+      if (!is_comm(s, in))
         continue;
       if (in->stage >= s->nstage || s->stage[in->stage].rank != r) {
         diag_error(s->diag, DIAG_FOREIGN, at, "rank %u computes nothing of stage %u", r, in->stage);
@@ -241,7 +254,7 @@ static bool check_transfers(Sched *s, const uint32_t *send_at, const uint32_t *r
       const PipeInstr *in = &s->lists[r].instr[i];
       bool f = in->op == PIPE_F;
       if (pipe_op_info[in->op].comm || in->op == PIPE_W)
-        continue;
+        continue; /* waits, too */
       const PipeStage *st = &s->stage[in->stage];
       uint32_t from = f ? st->prev : st->next, to = f ? st->next : st->prev;
       for (int end = 0; end < 2; end++) { /* the RECV above it, the SEND below it */
@@ -267,6 +280,49 @@ static bool check_transfers(Sched *s, const uint32_t *send_at, const uint32_t *r
         if (pos)
           diag_note(s->diag, s->site[in->site], "%s comes from here", text_of(s, in));
       }
+    }
+  return ok;
+}
+
+/* If the file has a WAIT_SEND: each SEND has one, below it. */
+static bool check_waits(Sched *s, const uint32_t *send_at) {
+  bool any = false, ok = true;
+  for (uint32_t r = 0; r < s->nrank && !any; r++)
+    for (uint32_t i = 0; i < s->lists[r].n && !any; i++)
+      any = is_wait(s, &s->lists[r].instr[i]);
+  uint32_t *wait_at = any ? NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage * s->nmb) : NULL;
+  for (uint32_t r = 0; any && r < s->nrank && s->diag->errors <= s->diag->limit; r++)
+    for (uint32_t i = 0; i < s->lists[r].n; i++) {
+      const PipeInstr *in = &s->lists[r].instr[i];
+      if (!is_wait(s, in))
+        continue;
+      bool there = in->stage < s->nstage && in->mb < s->nmb && s->stage[in->stage].rank == r;
+      size_t t = there ? tensor(s, in) : 0;
+      if (!there || !send_at[t] || send_at[t] > i + 1) {
+        diag_error(s->diag, DIAG_TRANSFER, s->site[in->site],
+                   "rank %u waits for %u%s%u, which does not stand above it", r, in->stage,
+                   pipe_op_info[in->op].text, in->mb);
+        ok = false;
+      } else if (wait_at[t]) {
+        diag_error(s->diag, DIAG_DUPLICATE_OP, s->site[in->site], "rank %u runs %s twice", r,
+                   text_of(s, in));
+        diag_note(s->diag, s->site[s->lists[r].instr[wait_at[t] - 1].site], "%s is here first",
+                  text_of(s, in));
+        ok = false;
+      } else {
+        wait_at[t] = i + 1;
+      }
+    }
+  for (uint32_t r = 0; any && ok && r < s->nrank && s->diag->errors <= s->diag->limit; r++)
+    for (uint32_t i = 0; i < s->lists[r].n; i++) {
+      const PipeInstr *in = &s->lists[r].instr[i];
+      if (!sends(in) || is_wait(s, in) || wait_at[tensor(s, in)])
+        continue;
+      diag_error(
+          s->diag, DIAG_TRANSFER, s->site[in->site],
+          "rank %u does not wait for %s, as the file does for others: %uWAIT_%s%u is missing", r,
+          text_of(s, in), in->stage, pipe_op_info[in->op].text, in->mb);
+      ok = false;
     }
   return ok;
 }
@@ -310,9 +366,9 @@ static void report_cycle(Sched *s, const MachineResult *got) {
         diag_note(s->diag, NO_SPAN, "and so on, %u more", got->nhop - SHOWN - 1);
       continue;
     }
-    const char *why = h->why == WAIT_ROOM ? "has no room in the buffer before"
-                      : pipe_op_info[at->op].comm && h->why == WAIT_NEED ? "comes after"
-                                                                         : "needs";
+    const char *why = h->why == WAIT_ROOM                     ? "has no room in the buffer before"
+                      : is_comm(s, at) && h->why == WAIT_NEED ? "comes after"
+                                                              : "needs";
     bool direct = next.rank == h->on.rank && next.index == h->on.index;
     const char *where = !direct ? arena_printf(s->arena, ", which rank %u runs only after %s",
                                                next.rank, text_of(s, instr_at(s, next)))
@@ -412,5 +468,5 @@ bool check_channels(Sched *s) {
   uint32_t *send_at = NEW_ARRAY(s->arena, uint32_t, ntensor),
            *recv_at = NEW_ARRAY(s->arena, uint32_t, ntensor);
   return note_transfers(s, send_at, recv_at) && check_transfers(s, send_at, recv_at) &&
-         judge(s, lists_of_file(s, recv_at));
+         check_waits(s, send_at) && judge(s, lists_of_file(s, send_at, recv_at));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Reads PyTorch's pipeline files: a row per rank, a cell per action (lang/spec.md 10). There are two
  * formats: `compute_only`, which has idle cells and no transfers, and `compute_comms`, which has
- * UNSHARD, RESHARD, REDUCE_GRAD, SEND_x and RECV_x and no idle cells. A file with one of these is of
- * the second.
+ * UNSHARD, RESHARD, REDUCE_GRAD, SEND_x, RECV_x and WAIT_x and no idle cells. A file with one of these
+ * is of the second.
  *
  * Ensures what expand ensures: stages placed where their rows are, ops in order; the update, which
  * the format does not have, comes last on each rank. For compute_comms also s->lists: what the file
@@ -16,7 +16,14 @@
 #include "expand.h"
 #include "pipec.h"
 
-enum { K_UNSHARD = PIPE_NOPS, K_RESHARD, K_REDUCE_GRAD, NKINDS };
+enum {
+  K_UNSHARD = PIPE_NOPS,
+  K_RESHARD,
+  K_REDUCE_GRAD,
+  K_WAIT_REDUCE_GRAD,
+  K_WAIT_SEND_F,
+  K_WAIT_SEND_B
+};
 
 static const struct {
   const char *text;
@@ -25,14 +32,17 @@ static const struct {
 } kinds[] = {{"F", PIPE_F, true},
              {"I", PIPE_I, true},
              {"B", PIPE_B, true},
-             {"W", PIPE_W, true},
+             {"WAIT_REDUCE_GRAD", K_WAIT_REDUCE_GRAD, false},
+             {"WAIT_SEND_F", K_WAIT_SEND_F, true},
+             {"WAIT_SEND_B", K_WAIT_SEND_B, true},
              {"UNSHARD", K_UNSHARD, false},
              {"RESHARD", K_RESHARD, false},
              {"REDUCE_GRAD", K_REDUCE_GRAD, false},
              {"SEND_F", PIPE_SEND_F, true},
              {"RECV_F", PIPE_RECV_F, true},
              {"SEND_B", PIPE_SEND_B, true},
-             {"RECV_B", PIPE_RECV_B, true}};
+             {"RECV_B", PIPE_RECV_B, true},
+             {"W", PIPE_W, true}}; /* WAIT_ begins with it, too */
 
 typedef struct Action {
   uint32_t kind, stage, mb, site;
@@ -398,7 +408,8 @@ static bool fill_ops(Csv *c) {
   return ok;
 }
 
-/* The list of each rank without UNSHARD, RESHARD and REDUCE_GRAD: no proof is about them. */
+/* The list of each rank without UNSHARD, RESHARD, REDUCE_GRAD and the wait for that: no proof is about
+ * them. WAIT_SEND_x is its SEND with `wait` set. */
 static void fill_lists(Csv *c) {
   Sched *s = c->s;
   PipeInstr *in = arena_alloc(s->arena, (size_t)c->action.n * sizeof *in + 1);
@@ -407,11 +418,48 @@ static void fill_lists(Csv *c) {
     s->lists[r].instr = in;
     for (uint32_t i = c->row0.at[r]; i < c->row0.at[r + 1]; i++) {
       const Action *a = &c->action.at[i];
-      if (a->kind < PIPE_NOPS)
-        *in = pipe_instr((PipeOp)a->kind, a->stage, a->mb), in++->site = a->site;
+      bool wait = a->kind == K_WAIT_SEND_F || a->kind == K_WAIT_SEND_B;
+      if (a->kind >= PIPE_NOPS && !wait)
+        continue;
+      *in = pipe_instr(a->kind == K_WAIT_SEND_F   ? PIPE_SEND_F
+                       : a->kind == K_WAIT_SEND_B ? PIPE_SEND_B
+                                                  : (PipeOp)a->kind,
+                       a->stage, a->mb);
+      in->wait = wait;
+      in++->site = a->site;
     }
     s->lists[r].n = (uint32_t)(in - s->lists[r].instr);
   }
+}
+
+/* If the file has a WAIT_REDUCE_GRAD: each REDUCE_GRAD has its own, before the next one of the rank. */
+static bool check_reduce_waits(Csv *c) {
+  Sched *s = c->s;
+  bool any = false, ok = true;
+  for (uint32_t i = 0; i < c->action.n; i++)
+    any |= c->action.at[i].kind == K_WAIT_REDUCE_GRAD;
+  for (uint32_t r = 0; any && r < s->nrank; r++) {
+    const Action *open = NULL;
+    for (uint32_t i = c->row0.at[r]; i <= c->row0.at[r + 1]; i++) {
+      const Action *a = i < c->row0.at[r + 1] ? &c->action.at[i] : NULL;
+      bool wait = a && a->kind == K_WAIT_REDUCE_GRAD;
+      if (wait && (!open || open->stage != a->stage)) {
+        diag_error(s->diag, DIAG_CSV, at_site(c, a),
+                   "rank %u waits for %uREDUCE_GRAD, which is not on its way", r, a->stage);
+        ok = false;
+      } else if (open && !wait && (!a || a->kind == K_REDUCE_GRAD)) {
+        diag_error(s->diag, DIAG_CSV, at_site(c, open),
+                   "rank %u does not wait for %uREDUCE_GRAD %s: %uWAIT_REDUCE_GRAD is missing", r,
+                   open->stage, a ? "before the next one" : "before its end", open->stage);
+        ok = false;
+      }
+      if (wait)
+        open = NULL;
+      else if (a && a->kind == K_REDUCE_GRAD)
+        open = a;
+    }
+  }
+  return ok;
 }
 
 /* PyTorch divides the gradients of a stage by the number of microbatches only in REDUCE_GRAD. */
@@ -419,11 +467,12 @@ static bool check_reduce(Csv *c) {
   Sched *s = c->s;
   const Action **reduce = NEW_ARRAY(s->arena, const Action *, s->nstage);
   uint32_t lacking = 0, last = 0;
-  bool ok = true;
+  bool ok = check_reduce_waits(c);
   for (uint32_t r = 0; r < s->nrank; r++)
     for (uint32_t i = c->row0.at[r]; i < c->row0.at[r + 1]; i++) {
       const Action *a = &c->action.at[i];
-      if (a->kind >= PIPE_NOPS && (a->stage >= s->nstage || s->stage[a->stage].rank != r)) {
+      if (a->kind >= PIPE_NOPS && a->kind < K_WAIT_SEND_F &&
+          (a->stage >= s->nstage || s->stage[a->stage].rank != r)) {
         diag_error(s->diag, DIAG_FOREIGN, at_site(c, a), "rank %u computes nothing of stage %u", r,
                    a->stage);
         ok = false;

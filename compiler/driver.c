@@ -26,11 +26,9 @@ static void dump_tree(Sched *s, FILE *f) { ast_dump(f, s->tree); }
 
 static bool emit(Sched *s) {
   OutFile out;
-  static void (*const emitter[])(Sched *, FILE *) = {[EMIT_C] = emit_c,
-                                                     [EMIT_CSV] = emit_csv,
-                                                     [EMIT_JSON] = emit_json,
-                                                     [EMIT_SVG] = emit_svg,
-                                                     [EMIT_TRACE] = emit_trace};
+  static void (*const emitter[])(Sched *, FILE *) = {
+      [EMIT_C] = emit_c,       [EMIT_CSV] = emit_csv, [EMIT_COMMS_CSV] = emit_comms_csv,
+      [EMIT_JSON] = emit_json, [EMIT_SVG] = emit_svg, [EMIT_TRACE] = emit_trace};
   if (s->opt->check_only || s->opt->critical_path)
     emit_report(s, s->opt->dump_out);
   if (s->opt->critical_path && s->prog)
@@ -41,11 +39,8 @@ static bool emit(Sched *s) {
     return true;
   if (s->opt->emit == EMIT_NONE)
     return true;
-  if (s->opt->emit == EMIT_CSV && s->slices > 1) {
-    diag_error(s->diag, DIAG_USAGE, NO_SPAN,
-               "--emit=csv: the format has one index, and this schedule has slices");
+  if ((s->opt->emit == EMIT_CSV || s->opt->emit == EMIT_COMMS_CSV) && !csv_can(s))
     return false;
-  }
   if (s->opt->emit == EMIT_HTML)
     return emit_html(s);
   if (!file_open(s, &out, s->opt->output))

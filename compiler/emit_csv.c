@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * The compute order as PyTorch's `compute_only` CSV: one row per rank, cells like 2F0, 2I0, 2W0, 2B0,
- * no idle cells (order alone counts there), LF ends. The update and R are not part of that format and
- * are left out. An action of one F and one B or I is an OVERLAP_F_B; the format has no other, so the ops of
- * those stand one after the other. Requires expand. */
-#include "pipec.h"
+ * The order of a schedule as PyTorch's files: one row per rank, cells like 2F0, no idle cells (order alone
+ * counts there), LF ends.
+ *
+ *   compute_only   F I B W. The update, R, OFF and LOAD are not part of the format and are left out.
+ *   compute_comms  SEND_x and RECV_x too; REDUCE_GRAD of each stage after its last B or W; on request
+ *                  UNSHARD, RESHARD and the waits that newer versions of PyTorch ask for
+ *
+ * An action of one F and one B or I is an OVERLAP_F_B; the formats have no other, so the ops of those stand
+ * one after the other. Requires order.
+ *
+ * note [where transfers stand]: of each rank they are in the global order of `order`. A SEND stands right
+ * after the action that makes its tensor, a RECV right after the transfer before it, or first of all. So
+ * what stands above a transfer is what it waits for in any case: a producer, or an earlier transfer; the
+ * lists then complete wherever the global order does, with one queue per rank and unbuffered sends, and a
+ * RECV is posted as early as that queue lets it. */
+#include "graph.h"
 #include "text.h"
 
 static void op(Text *t, const Op *o) {
@@ -13,6 +24,7 @@ static void op(Text *t, const Op *o) {
 }
 
 static bool backward(const Op *o) { return o->kind == PIPE_B || o->kind == PIPE_I; }
+static bool is_left_out(const Op *o) { return o->kind == PIPE_U || o->kind == PIPE_R; }
 
 /* Whether op i begins an action that the format has. */
 static bool is_pair(const Sched *s, uint32_t r, uint32_t i) {
@@ -21,32 +33,286 @@ static bool is_pair(const Sched *s, uint32_t r, uint32_t i) {
          ((a->kind == PIPE_F && backward(b)) || (backward(a) && b->kind == PIPE_F));
 }
 
+/* The cell of op i; returns how many ops it has. */
+static uint32_t cell(const Sched *s, Text *t, uint32_t r, uint32_t i) {
+  const Op *o = &s->op[i];
+  if (!is_pair(s, r, i)) {
+    op(t, o);
+    return 1;
+  }
+  bool in_order = o->kind == PIPE_F;
+  text_char(t, '(');
+  op(t, in_order ? o : o + 1);
+  text_char(t, ';');
+  op(t, in_order ? o + 1 : o);
+  text_lit(t, ")OVERLAP_F_B");
+  return 2;
+}
+
+static void comma(Text *t, bool *first) {
+  text_room(t);
+  if (!*first)
+    text_char(t, ',');
+  *first = false;
+}
+
+/* ---- what does not come across ---- */
+
+/* Says by warnings what PyTorch or TorchTitan would not do with the file as the schedule means it. */
+static void warn_lost(Sched *s, bool comms) {
+  Diag *d = s->diag;
+  const char *what = NULL;
+  for (uint32_t st = 0; st < s->nstage && !what; st++)
+    what = s->round0[st + 1] - s->round0[st] > 1 ? "updates within a step" : NULL;
+  for (uint32_t i = 0; i < s->nop && !what; i++)
+    what = s->op[i].kind == PIPE_R ? "recomputation" : NULL;
+  what = what       ? what
+         : s->ncopy ? "copies to and from host memory"
+         : s->ntie  ? "tied weights"
+                    : NULL;
+  if (what)
+    diag_warn(d, DIAG_TORCH, NO_SPAN, "%s: PyTorch's format has no %s: they are left out", s->name,
+              what);
+  uint32_t last = s->nstage - 1, before = 0;
+  bool any = false;
+  for (uint32_t i = s->rank_op0[s->stage[last].rank]; i < s->rank_op0[s->stage[last].rank + 1];
+       i++) {
+    const Op *o = &s->op[i];
+    if (o->kind != PIPE_F || o->stage != last)
+      continue;
+    if (any && o->mb < before) {
+      diag_warn(
+          d, DIAG_TORCH, s->site[o->site],
+          "the last stage runs %uF%u after %uF%u: PyTorch takes the losses in the order of the forwards, as those of microbatches 0, 1, ...",
+          last, o->mb, last, before);
+      break;
+    }
+    any = true, before = o->mb;
+  }
+  if (comms)
+    return;
+  uint32_t P = s->nrank, S = s->nstage;
+  bool loop = S % P == 0, vee = S == 2 * P;
+  for (uint32_t st = 0; st < S; st++) {
+    loop &= s->stage[st].rank == st % P;
+    vee &= s->stage[st].rank == (st < P ? st : S - 1 - st);
+  }
+  if (loop || vee)
+    return;
+  diag_warn(
+      d, DIAG_TORCH, NO_SPAN,
+      "%s: TorchTitan places stage s on rank s %% P, or two stages a rank in a V, and not as here: it would build other stages than the file runs",
+      s->name);
+}
+
+/* What neither format can say at all; said of compute_comms, which PyTorch runs as it stands. */
+static const char *cannot(const Sched *s) {
+  if (s->slices > 1)
+    return "it has one index, and this schedule has slices";
+  if (s->graph || s->row_of)
+    return "it has a chain of stages, each on one rank, and this schedule has edges, or places by microbatch";
+  if (s->nstage > s->nmodel)
+    return "it has each stage once, and this schedule has replicas";
+  if (s->forward)
+    return "each microbatch has a backward in it, and this schedule is forward-only";
+  return NULL;
+}
+
+bool csv_can(Sched *s) {
+  bool comms = s->opt->emit == EMIT_COMMS_CSV;
+  const char *why = cannot(s);
+  if (!why) {
+    warn_lost(s, comms);
+    return true;
+  }
+  if (!comms && s->slices == 1) { /* an order to look at or to compare */
+    diag_warn(s->diag, DIAG_TORCH, NO_SPAN, "%s: PyTorch would not take this file: %s", s->name,
+              why);
+    return true;
+  }
+  diag_error(s->diag, DIAG_USAGE, NO_SPAN, "--emit=%s: the format cannot say this: %s",
+             comms ? "comms-csv" : "csv", why);
+  return false;
+}
+
 void emit_csv(Sched *s, FILE *f) {
   Text *t = arena_alloc(s->arena, sizeof *t);
   t->f = f, t->n = 0;
   for (uint32_t r = 0; r < s->nrank; r++) {
     bool first = true;
-    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
-      const Op *o = &s->op[i];
-      if (o->kind == PIPE_U || o->kind == PIPE_R)
-        continue;
-      text_room(t);
-      if (!first)
-        text_char(t, ',');
-      first = false;
-      if (is_pair(s, r, i)) {
-        bool in_order = o->kind == PIPE_F;
-        text_char(t, '(');
-        op(t, in_order ? o : o + 1);
-        text_char(t, ';');
-        op(t, in_order ? o + 1 : o);
-        text_lit(t, ")OVERLAP_F_B");
+    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1];) {
+      if (is_left_out(&s->op[i])) {
         i++;
-      } else {
-        op(t, o);
+        continue;
       }
+      comma(t, &first);
+      i += cell(s, t, r, i);
     }
     text_char(t, '\n');
+  }
+  text_flush(t);
+}
+
+/* ---- compute_comms ---- */
+
+typedef struct Row { /* of a rank, while it is written */
+  Sched *s;
+  Text *t;
+  uint32_t rank;
+  bool first;
+  const uint32_t *xfer; /* [nxfer] rows of s->xfer that the rank takes part in, in their order */
+  uint32_t nxfer, at;   /* at: next */
+  /* UNSHARD: the next op of each chunk, from the op that is at hand; [rank's stages] */
+  uint32_t **use, *nuse, *used;
+  bool *active;
+} Row;
+
+static void action(Row *w, uint32_t stage, const char *kind, uint32_t mb) {
+  comma(w->t, &w->first);
+  text_u64(w->t, stage);
+  text_lit(w->t, kind);
+  if (mb != NONE)
+    text_u64(w->t, mb);
+}
+
+/* Transfers that can stand here: RECVs, and SENDs of ops up to, not including, `done`. */
+static void transfers(Row *w, uint32_t done) {
+  const Sched *s = w->s;
+  for (; w->at < w->nxfer; w->at++) {
+    const Xfer *x = &s->xfer[w->xfer[w->at]];
+    const Op *from = &s->op[x->from], *to = &s->op[x->to];
+    bool forward = from->kind == PIPE_F;
+    if (s->stage[to->stage].rank == w->rank)
+      action(w, to->stage, forward ? "RECV_F" : "RECV_B", to->mb);
+    else if (x->from < done)
+      action(w, from->stage, forward ? "SEND_F" : "SEND_B", from->mb);
+    else
+      return;
+  }
+}
+
+static uint32_t next_use(const Row *w, uint32_t c) {
+  return w->used[c] < w->nuse[c] ? w->use[c][w->used[c]] : NONE;
+}
+
+/* Before op i: the stages of the next `most` distinct ones that are run from here on stay or come, others
+ * go; those that a last cell joins beyond that come with it, as PyTorch has it. */
+static void unshard(Row *w, uint32_t i, uint32_t most) {
+  const Sched *s = w->s;
+  uint32_t first = s->rank_stage0[w->rank], n = s->rank_stage0[w->rank + 1] - first, nnext = 0;
+  uint32_t *next = NEW_ARRAY(s->arena, uint32_t, n);
+  bool *keep = NEW_ARRAY(s->arena, bool, n);
+  for (uint32_t c = 0; c < n; c++)
+    while (next_use(w, c) < i)
+      w->used[c]++;
+  while (nnext < n) { /* chunks by their next op */
+    uint32_t best = NONE;
+    for (uint32_t c = 0; c < n; c++)
+      if (!keep[c] && next_use(w, c) != NONE &&
+          (best == NONE || next_use(w, c) < next_use(w, best)))
+        best = c;
+    if (best == NONE)
+      break;
+    uint32_t op = next_use(w, best);
+    bool joined = nnext > 0 && op > s->rank_op0[w->rank] && is_pair(s, w->rank, op - 1) &&
+                  next_use(w, next[nnext - 1]) == op - 1;
+    if (nnext >= most && !joined)
+      break;
+    keep[best] = true;
+    next[nnext++] = best;
+  }
+  for (uint32_t c = 0; c < n; c++)
+    if (w->active[c] && !keep[c]) {
+      w->active[c] = false;
+      action(w, s->rank_stage[first + c], "RESHARD", NONE);
+    }
+  for (uint32_t k = 0; k < nnext; k++)
+    if (!w->active[next[k]]) {
+      w->active[next[k]] = true;
+      action(w, s->rank_stage[first + next[k]], "UNSHARD", NONE);
+    }
+}
+
+/* After op o: what PyTorch waits for or reduces here. */
+static void after_op(Row *w, const Op *o, uint32_t *left) {
+  const Sched *s = w->s;
+  bool waits = s->opt->torch_waits;
+  const PipeStage *st = &s->stage[o->stage];
+  if (waits && backward(o) && st->next != NONE && s->stage[st->next].rank != w->rank)
+    action(w, o->stage, "WAIT_SEND_F", o->mb);
+  if ((o->kind != PIPE_B && o->kind != PIPE_W) || --left[st->chunk] > 0)
+    return;
+  action(w, o->stage, "REDUCE_GRAD", NONE);
+  if (waits)
+    action(w, o->stage, "WAIT_REDUCE_GRAD", NONE);
+}
+
+static void write_row(Row *w, uint32_t r) {
+  Sched *s = w->s;
+  uint32_t first = s->rank_stage0[r], n = s->rank_stage0[r + 1] - first;
+  uint32_t *left = NEW_ARRAY(s->arena, uint32_t, n);
+  const Op *o0 = s->op, *stop = &s->op[s->rank_op0[r + 1]];
+  for (uint32_t c = 0; c < n; c++)
+    left[c] = s->nmb;
+  w->rank = r, w->first = true, w->at = 0;
+  w->use = NEW_ARRAY(s->arena, uint32_t *, n);
+  w->nuse = NEW_ARRAY(s->arena, uint32_t, n);
+  w->used = NEW_ARRAY(s->arena, uint32_t, n);
+  w->active = NEW_ARRAY(s->arena, bool, n);
+  for (uint32_t c = 0; c < n && s->opt->torch_unshard; c++)
+    w->use[c] = NEW_ARRAY(s->arena, uint32_t, 3 * (size_t)s->nmb); /* F, and B or I and W */
+  for (const Op *o = &s->op[s->rank_op0[r]]; o < stop && s->opt->torch_unshard; o++)
+    if (!is_left_out(o)) {
+      uint32_t c = s->stage[o->stage].chunk;
+      w->use[c][w->nuse[c]++] = (uint32_t)(o - o0);
+    }
+  transfers(w, s->rank_op0[r]);
+  for (uint32_t i = s->rank_op0[r], k; i < s->rank_op0[r + 1]; i += k) {
+    k = 1;
+    if (is_left_out(&s->op[i]))
+      continue;
+    if (s->opt->torch_unshard)
+      unshard(w, i, s->opt->torch_unshard);
+    comma(w->t, &w->first);
+    k = cell(s, w->t, r, i);
+    transfers(w, i + k);
+    for (uint32_t j = i; j < i + k; j++)
+      after_op(w, &s->op[j], left);
+  }
+  BUG_IF(w->at < w->nxfer);
+  for (uint32_t k = 0; k < w->nxfer && s->opt->torch_waits; k++) { /* gradients, in their order */
+    const Op *from = &s->op[s->xfer[w->xfer[k]].from];
+    if (from->kind != PIPE_F && s->stage[from->stage].rank == r)
+      action(w, from->stage, "WAIT_SEND_B", from->mb);
+  }
+  for (uint32_t c = 0; c < n; c++)
+    if (w->active[c])
+      action(w, s->rank_stage[first + c], "RESHARD", NONE);
+  text_char(w->t, '\n');
+}
+
+void emit_comms_csv(Sched *s, FILE *f) {
+  Text *t = arena_alloc(s->arena, sizeof *t);
+  t->f = f, t->n = 0;
+  uint32_t *of = arena_alloc(s->arena, 2 * (size_t)s->nxfer * sizeof *of + 1);
+  uint32_t *first = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nrank + 1),
+           *fill = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  for (int pass = 0; pass < 2; pass++) {
+    for (uint32_t i = 0; i < s->nxfer; i++) {
+      uint32_t end[2] = {op_rank(s, s->xfer[i].from), op_rank(s, s->xfer[i].to)};
+      for (int e = 0; e < 2; e++)
+        if (pass == 0)
+          first[end[e] + 1]++;
+        else
+          of[first[end[e]] + fill[end[e]]++] = i;
+    }
+    for (uint32_t r = 0; r < s->nrank && pass == 0; r++)
+      first[r + 1] += first[r];
+  }
+  Row w = {.s = s, .t = t};
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    w.xfer = of + first[r], w.nxfer = first[r + 1] - first[r];
+    write_row(&w, r);
   }
   text_flush(t);
 }

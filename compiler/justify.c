@@ -8,6 +8,10 @@
  * passes never makes the makespan longer; nor, if ranks may not end later than their span allows, the
  * span. No pass lets more stashes live on a rank, in number or in bytes, than its order had at most.
  *
+ * Where passes gain nothing any more the best order is shaken: passes over times as they would be if each
+ * op took somewhat longer, one more than the other, move it to another one that is no worse in stashes.
+ * What is random about it follows from the number of the try.
+ *
  * Requires check_deps, and updates at the end of each rank. Cost of a round: a sort of the ops by radix,
  * and for each op the places on its rank between where its inputs are there and the end so far. */
 #include <string.h>
@@ -19,6 +23,7 @@ typedef struct Edge { /* from a producer, or to a user */
   uint32_t lag; /* until it is there: of the stage before this number; 0: no time */
 } Edge;
 
+enum { IDLE = 4 };  /* after so many tries without gain the order is shaken */
 enum { NLIVE = 2 }; /* what is bounded: the number of stashes, their bytes */
 
 typedef struct Just {
@@ -28,6 +33,7 @@ typedef struct Just {
   Edge *in, *out;         /* [width * n] */
   uint32_t width;         /* edges of an op, to each side, at most */
   uint64_t *cost, *lag;   /* [n]; [nstage + 1], see Edge */
+  uint64_t *shaken;       /* [n] in place of cost */
   uint32_t *seq, *best;   /* [n] rows of s->op, rank after rank: the order now, the best so far */
   uint64_t *start, *end;  /* [n] of seq, played */
   uint32_t *played;       /* [n] in an order that respects the data */
@@ -235,7 +241,12 @@ found:
   j->until[op] = at + cost;
 }
 
-typedef enum Within { MAKESPAN, SPAN, BOTH } Within; /* what a backward pass may not make longer */
+typedef enum Within {
+  MAKESPAN,
+  SPAN,
+  BOTH,
+  NWITHIN
+} Within; /* what a backward pass may not make longer */
 
 /* Leaves the new order in j->seq. */
 static void pass(Just *j, bool backward, Within within) {
@@ -277,6 +288,31 @@ static void pass(Just *j, bool backward, Within within) {
   }
 }
 
+/* From j->best to another order, in j->seq: times are in 1/SHARES, those of an op longer by up to 1/8, 1/4,
+ * 1/2 or 1 of them. */
+static void shake(Just *j, uint32_t try) {
+  enum { SHARES = 16 };
+  Sched *s = j->s;
+  uint64_t *cost = j->cost, z = try * UINT64_C(0x9e3779b97f4a7c15) + 1;
+  uint64_t most = UINT64_C(2) << try / IDLE % 4;
+  memcpy(j->seq, j->best, s->nop * sizeof *j->seq);
+  for (uint32_t i = 0; i < s->nop; i++) {
+    z = z * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    j->shaken[i] = SHARES * cost[i] + cost[i] * ((z >> 48) * most >> 8) / 256;
+  }
+  for (uint32_t i = 0; i <= s->nstage; i++)
+    j->lag[i] *= SHARES;
+  j->cost = j->shaken;
+  BUG_IF(!play(j)); /* it has been played before */
+  pass(j, true, (Within)(try / (IDLE * 4) % NWITHIN));
+  BUG_IF(!play(j)); /* the order of a pass respects the data */
+  pass(j, false, MAKESPAN);
+  for (uint32_t i = 0; i <= s->nstage; i++)
+    j->lag[i] /= SHARES;
+  j->cost = cost;
+  BUG_IF(!play(j));
+}
+
 static void *array(Sched *s, Arena *a, size_t each) { return arena_zalloc(a, s->nop + 1, each); }
 
 /* Puts s->op in the order of j->best. */
@@ -316,7 +352,7 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
   }
   j.in = array(s, &a, j.width * sizeof *j.in), j.out = array(s, &a, j.width * sizeof *j.out);
   uint32_t **const rows[] = {&j.seq, &j.best, &j.played, &j.list, &j.spare, &j.line};
-  uint64_t **const times[] = {&j.start, &j.end, &j.key, &j.begin, &j.until, &j.cost};
+  uint64_t **const times[] = {&j.start, &j.end, &j.key, &j.begin, &j.until, &j.cost, &j.shaken};
   uint32_t **const ranks[] = {&j.ncomp, &j.work, &j.queued, &j.head, &j.nline};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     *rows[i] = array(s, &a, sizeof **rows[i]);
@@ -343,12 +379,14 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
     j.t.busy += j.cost[i] = s->stage[s->op[i].stage].time[s->op[i].kind];
   find_edges(&j);
   find_bounds(&j);
-  enum { IDLE = 4 }; /* rounds without gain after which none is expected */
   bool ok = play(&j) && value(s, j.t, least);
   Timing best = j.t;
   bool changed = false;
-  for (; ok && s->tune_tries < tries && s->tune_idle < IDLE; s->tune_tries++, s->tune_idle++) {
-    pass(&j, true, (Within)(s->tune_tries % 3));
+  for (; ok && s->tune_tries < tries; s->tune_tries++, s->tune_idle++) {
+    if (s->tune_idle % IDLE == IDLE - 1 &&
+        best.makespan >> 57 == 0) /* else shaken times overflow */
+      shake(&j, s->tune_tries);
+    pass(&j, true, (Within)(s->tune_tries % NWITHIN));
     BUG_IF(!play(&j)); /* the order of a pass respects the data */
     pass(&j, false, MAKESPAN);
     BUG_IF(!play(&j));

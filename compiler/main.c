@@ -55,6 +55,15 @@ static bool parse_sends(const char *text, ChannelModel *m) {
   return m->in_bytes || !strchr(text, '.');
 }
 
+/* A whole number from 1 that 32 bits hold. */
+static bool parse_count(const char *text, uint32_t *n) {
+  char *end;
+  errno = 0;
+  unsigned long long v = strtoull(text, &end, 10);
+  *n = (uint32_t)v;
+  return *text >= '1' && *text <= '9' && !*end && !errno && v < NONE;
+}
+
 /* NAME=4, or for --compare NAME=4..64 and NAME=4..64:4. */
 static bool parse_define(Sched *s, const char *text, Define *d) {
   const char *eq = strchr(text, '=');
@@ -224,6 +233,11 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
             optarg);
       break;
     case O_LAX: o->torch_lax = true; break;
+    case O_WAITS: o->torch_waits = true; break;
+    case O_UNSHARD:
+      if (!parse_count(optarg, &o->torch_unshard))
+        return usage_error(s, "--torch-unshard=%s: expected a number of stages, such as 3", optarg);
+      break;
     case O_PROFILE: o->profile = optarg; break;
     case O_LIMIT:
       if (!parse_size(optarg, &o->memory_limit_bytes))
@@ -292,6 +306,9 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     o->compare = (const char **)argv + optind, o->ncompare = (uint32_t)(argc - optind);
     return true;
   }
+  if ((o->torch_waits || o->torch_unshard) && o->emit != EMIT_COMMS_CSV)
+    return usage_error(s, "%s says how to write --emit=comms-csv",
+                       o->torch_waits ? "--torch-waits" : "--torch-unshard");
   if (o->for_all)
     o->check_only = true;
   if (optind + 1 < argc && o->emit == EMIT_HTML && !o->check_only && !o->show &&

@@ -84,7 +84,7 @@ typedef struct Streams {
 } Streams;
 
 /* What a compute_comms file says for a rank, transfers included: op, stage, mb, site and (once
- * check_channels has seen it) peer. */
+ * check_channels has seen it) peer; `wait` is 1 where it does not send, but waits until it is sent. */
 typedef struct List {
   PipeInstr *instr;
   uint32_t n;
@@ -226,7 +226,7 @@ typedef struct Define {
   int64_t lo, hi, step; /* --compare: the values it takes, lo .. hi; else lo = hi = value */
   bool used;
 } Define;
-typedef enum Emit { EMIT_C, EMIT_CSV, EMIT_JSON, EMIT_SVG, EMIT_TRACE, EMIT_PROMELA, EMIT_HTML, EMIT_NONE } Emit;
+typedef enum Emit { EMIT_C, EMIT_CSV, EMIT_COMMS_CSV, EMIT_JSON, EMIT_SVG, EMIT_TRACE, EMIT_PROMELA, EMIT_HTML, EMIT_NONE } Emit;
 typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } Color;
 typedef struct Options {
   const char *input;           /* path */
@@ -252,6 +252,8 @@ typedef struct Options {
   bool verify;                 /* verify.c after every pass (always in debug builds) */
   ChannelModel model;          /* --channels, --sends: what check_channels proves for */
   bool torch_lax;              /* CSV as PyTorch reads it, with warnings */
+  uint32_t torch_unshard;      /* --emit=comms-csv: with UNSHARD of at most so many stages at once; 0: without */
+  bool torch_waits;            /* and with WAIT_SEND_x and WAIT_REDUCE_GRAD */
   uint64_t memory_limit_bytes; /* per rank; 0: none */
   uint64_t host_limit_bytes;   /* what the compiler itself may use; 0: the machine's memory */
   Define *define; uint32_t ndefine;
@@ -421,7 +423,9 @@ bool check_all_m(Sched *s);
 
 /* ---- emit_*.c: require prog; write to f ---- */
 void emit_c(Sched *s, FILE *f);
+bool csv_can(Sched *s); /* emit_csv.c: warns of what the format loses; false: reported */
 void emit_csv(Sched *s, FILE *f);
+void emit_comms_csv(Sched *s, FILE *f);
 void emit_json(Sched *s, FILE *f);
 void emit_report(Sched *s, FILE *f);
 void emit_critical(Sched *s, FILE *f); /* critical.c */

@@ -218,8 +218,10 @@ static void warn_async(Versions *v, uint32_t b, uint32_t updates) {
             "that it changes",
             updates, updates == 1 ? "" : "s", s->op[f].stage, op_text(s, f), op_text(s, b));
   diag_note(s->diag, s->site[s->op[f].site], "%s comes from here", op_text(s, f));
-  diag_help(s->diag, "if it is meant so, say how far: check staleness(r) <= %u for r in 0..%u", updates,
-            s->nrank);
+  diag_help(s->diag,
+            "if it is meant so, say what they read, weights { B reads F }, or how far: check staleness(r) <= %u "
+            "for r in 0..%u",
+            updates, s->nrank);
 }
 
 /* Walks each rank with its updates counted. */

@@ -6,9 +6,11 @@
 #   %cc     C compiler + flags  %runinc  the runtime's headers    %python  %cmake
 #   %cc_only the compiler alone, %generator CMake's generator
 #   %shared published schedules and profiles (REQUIRES: shared-data)
+#   %torch  a Python that has PyTorch (REQUIRES: torch): $PIPE_TORCH_PYTHON, else %python
 import os
 import pty
 import shutil
+import subprocess
 import lit.formats
 
 config.name = "pipe"
@@ -31,6 +33,9 @@ if os.path.isdir(shared):
 for program in "spin", "fish", "chromium":
     if shutil.which(program):
         config.available_features.add(program)
+torch = os.environ.get("PIPE_TORCH_PYTHON", config.python)
+if subprocess.run([torch, "-c", "import torch.distributed.pipelining"], capture_output=True, check=False).returncode == 0:
+    config.available_features.add("torch")
 try:  # a sandbox may have no /dev/pts
     for end in pty.openpty():
         os.close(end)
@@ -61,5 +66,6 @@ for name, value in [
     ("generator", config.generator),
     ("python", config.python),
     ("shared", shared),
+    ("torch", torch),
 ]:
     config.substitutions.append(("%" + name + r"\b", value))
