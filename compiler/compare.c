@@ -23,7 +23,7 @@ typedef struct Row {
   const char *refused;              /* NULL, or the name of the first error */
   bool sized, timed, front;         /* front: none at this point is better in time and in memory */
   uint64_t makespan, span, transfers, volume, bytes;
-  uint32_t versions, staleness; /* of the worst rank */
+  uint32_t versions, staleness;           /* of the worst rank */
   double bubble, times, inflight, memory; /* memory: bytes of the worst rank, or inflight */
 } Row;
 
@@ -121,9 +121,9 @@ static void table(Compare *c, FILE *f) {
     name = (int)strlen(c->row[i].name) > name ? (int)strlen(c->row[i].name) : name;
     params = (int)strlen(c->row[i].params) > params ? (int)strlen(c->row[i].params) : params;
   }
-  fprintf(f, "  %-*s  %-*s  %10s  %10s  %8s  %7s  %9s  %9s  %9s  %8s  %9s\n", name, "schedule", params,
-          "params", "makespan", "span", "x work", "bubble", "in flight", c->sized ? "bytes" : "-",
-          "transfers", "versions", "staleness");
+  fprintf(f, "  %-*s  %-*s  %10s  %10s  %8s  %7s  %9s  %9s  %9s  %8s  %9s\n", name, "schedule",
+          params, "params", "makespan", "span", "x work", "bubble", "in flight",
+          c->sized ? "bytes" : "-", "transfers", "versions", "staleness");
   for (uint32_t i = 0; i < c->nrow; i++) {
     const Row *w = &c->row[i];
     if (i > 0 && i % c->ninput == 0)
@@ -134,8 +134,7 @@ static void table(Compare *c, FILE *f) {
       fprintf(f, "%c %-*s  %-*s  %10s  %10s  %8.4f  %5.2f %%  %9.2f  %9s  %9" PRIu64 "  %8u  %9u\n",
               w->front ? '*' : ' ', name, w->name, params, w->params, row_time(c, w, w->makespan),
               row_time(c, w, w->span), w->times, w->bubble, w->inflight,
-              c->sized ? bytes_text(c->s, w->bytes) : "", w->transfers, w->versions,
-              w->staleness);
+              c->sized ? bytes_text(c->s, w->bytes) : "", w->transfers, w->versions, w->staleness);
   }
   fprintf(f, "\n* no other is better both in time and in %s\n", c->sized ? "bytes" : "stashes");
 }

@@ -47,11 +47,7 @@ void dump_ops(Sched *s, FILE *f) {
       if (s->op[i].phase != phase)
         fprintf(f, " [%s]", pipe_phase_name[phase = s->op[i].phase]);
       bool first = i == s->rank_op0[r] || s->op[i - 1].group == 0;
-      fprintf(f, "%s%s",
-              s->op[i].group == 0 && first ? " "
-              : first                      ? " ("
-                                           : ";",
-              op_text(s, i));
+      fprintf(f, "%s%s", s->op[i].group == 0 && first ? " " : first ? " (" : ";", op_text(s, i));
       if (s->weights && s->weights[i].version != NONE)
         fprintf(f, "%s%u", s->op[i].kind == PIPE_U ? ">" : "@", s->weights[i].version);
       fputs(s->op[i].group == 0 && !first ? ")" : "", f);

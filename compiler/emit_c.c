@@ -167,9 +167,9 @@ void emit_c(Sched *s, FILE *f) {
     text_string(t, arena_printf(s->arena, "};\nstatic const PipePool pool%u[] = {\n", r));
     for (uint32_t i = 0; i < k->npool; i++) {
       const PipePool *q = &k->pool[i];
-      static const char *const cls[PIPE_NCLASSES] = {"PIPE_ACT",   "PIPE_GOUT", "PIPE_OUT",  "PIPE_IN",
-                                        "PIPE_LOCAL", "PIPE_KEEP", "PIPE_HOST", "PIPE_GUEST",
-                                        "PIPE_WEIGHT", "PIPE_GUESS"};
+      static const char *const cls[PIPE_NCLASSES] = {
+          "PIPE_ACT",  "PIPE_GOUT", "PIPE_OUT",   "PIPE_IN",     "PIPE_LOCAL",
+          "PIPE_KEEP", "PIPE_HOST", "PIPE_GUEST", "PIPE_WEIGHT", "PIPE_GUESS"};
       text_string(t, arena_printf(s->arena, "  {%s, %u, %u, %u, %" PRIu64 ", %u, 0},\n",
                                   cls[q->cls], q->stage, q->first, q->count, q->bytes, q->skip));
     }

@@ -123,7 +123,8 @@ void emit_report(Sched *s, FILE *f) {
   for (uint32_t r = 0; r < s->nrank; r++)
     kept |= s->peak[r].kept > 0;
   fprintf(f, "rank  warmup  in flight  held%s%s%s%s\n", kept ? "  kept" : "",
-          s->weights ? "  versions  staleness" : "", s->ncopy ? "  host  guests" : "", s->sized ? "  bytes        at" : "");
+          s->weights ? "  versions  staleness" : "", s->ncopy ? "  host  guests" : "",
+          s->sized ? "  bytes        at" : "");
   enum { SHOWN = 32 };
   for (uint32_t r = 0; r < s->nrank && r < SHOWN; r++) {
     const Peak *p = &s->peak[r];

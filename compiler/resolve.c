@@ -177,6 +177,8 @@ static void explain_unknown(Resolver *r, Name name, Span at, const char *wanted)
   }
   if (op && hint_op(s, name))
     return;
+  if (value && r->clause && r->clause->kind == CL_WEIGHTS && hint_weights(s, r->clause, name))
+    return;
   const char *text = habit(name, strlen(name), op ? HABIT_OP : HABIT_VALUE);
   if (text)
     diag_help(s->diag, "%s", text);
@@ -698,14 +700,21 @@ static bool weight_op(Resolver *r, WeightLine *l) {
   for (int k = 0; k < PIPE_NOPS; k++)
     op = l->op == r->op_name[k] ? k : op;
   l->kind = (int8_t)op;
+  if (op == PIPE_F && l->word == WW_READS && l->source == WS_FORWARD) {
+    diag_error(d, DIAG_CLAUSE, l->source_at,
+               "a forward reads the newest version, or one by its number");
+    diag_help(d, "write 'F reads newest', or 'F reads e'; 'B reads F' is what F has read");
+    return false;
+  }
   if (l->word == WW_READS ? op == PIPE_F || op == PIPE_B || op == PIPE_I || op == PIPE_R
                           : op == PIPE_U)
     return true;
   diag_error(d, DIAG_CLAUSE, l->op_at, "'%s %s' is no line of 'weights'", l->op, word[l->word]);
-  diag_help(d, l->word != WW_READS ? "only an update, U, %s something"
-               : op == PIPE_W ? "W reads no weights: its stash and what I has left are enough%.0s"
-               : op == PIPE_U ? "U reads the newest version always, and makes the next one%.0s"
-                              : "F, B, I and R read weights%.0s",
+  diag_help(d,
+            l->word != WW_READS ? "only an update, U, %s something"
+            : op == PIPE_W      ? "W reads no weights: its stash and what I has left are enough%.0s"
+            : op == PIPE_U      ? "U reads the newest version always, and makes the next one%.0s"
+                                : "F, B, I and R read weights%.0s",
             word[l->word]);
   return false;
 }
@@ -735,9 +744,10 @@ static void resolve_weights(Resolver *r, Clause *c) {
     resolve_expr(r, l->value);
     resolve_expr(r, l->when);
     if (l->word == WW_VERSIONS && c->mb_var && hint_mentions(l->value, c->mb_var))
-      diag_error(d, DIAG_CLAUSE, l->value->at,
-                 "a stage has the same number of versions for all microbatches: '%s' cannot stand here",
-                 c->mb_var);
+      diag_error(
+          d, DIAG_CLAUSE, l->value->at,
+          "a stage has the same number of versions for all microbatches: '%s' cannot stand here",
+          c->mb_var);
     FormulaScope scope = {r->s, l, state.at, state.n, r, formula_value, formula_visible, formula_bind, formula_unbind};
     if (l->word == WW_STATE && formula_state(&scope, l->state, l->state_at))
       *vec_push(r->s->arena, &state) = l->state;

@@ -389,8 +389,8 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     pk->op = NONE;
   /* Numbers: channels first (comm has numbered them), then these. */
   uint32_t n = s->nrank_slot[r];
-  static const PipeClass order_[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL, PIPE_HOST, PIPE_KEEP,
-                                     PIPE_GUESS};
+  static const PipeClass order_[] = {PIPE_ACT,  PIPE_GOUT, PIPE_LOCAL,
+                                     PIPE_HOST, PIPE_KEEP, PIPE_GUESS};
   for (int o = 0; o < 6; o++)
     for (uint32_t p = 0; p < cls[order_[o]].npool; p++) {
       Colour *c = &cls[order_[o]].pool[p];

@@ -219,7 +219,8 @@ static void sum_stages(Verify *v) {
     uint32_t copies = p->rank[st->rank].weights ? 0 : 1; /* the others are in slots */
     for (uint32_t j = 0; j < 32; j++)
       copies += st->states >> j & 1;
-    v->fixed[st->rank] += copies * up64(st->weight_bytes) + up64(st->grad_bytes) + up64(st->opt_bytes);
+    v->fixed[st->rank] += copies * up64(st->weight_bytes) + up64(st->grad_bytes) +
+                          up64(st->opt_bytes);
     if (v->work[st->rank] < up64(st->work_bytes))
       v->work[st->rank] = up64(st->work_bytes);
   }

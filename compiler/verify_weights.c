@@ -5,7 +5,7 @@
 
 #include "verify.h"
 
-typedef struct Spot { /* a slot of class WEIGHT or GUESS */
+typedef struct Spot {      /* a slot of class WEIGHT or GUESS */
   uint32_t stage, version; /* of WEIGHT; version NONE: nothing yet */
   uint32_t left;           /* reads of that version that are still to come */
   uint32_t used;           /* 1 + the action that has it as GUESS; 0: none */
@@ -30,8 +30,8 @@ static void count_reads(const PipeProgram *p, uint32_t r, const size_t *base, ui
 }
 
 /* A GUESS slot is of one op of an action. */
-static void verify_guess(const PipeProgram *p, uint32_t r, const PipeInstr *in, const PipeWeights *w,
-                         Spot *slot, uint32_t action) {
+static void verify_guess(const PipeProgram *p, uint32_t r, const PipeInstr *in,
+                         const PipeWeights *w, Spot *slot, uint32_t action) {
   const PipeRank *k = &p->rank[r];
   if (w->guess == NONE) {
     BUG_IF(in->op != PIPE_U && w->formula != NONE);
@@ -68,8 +68,8 @@ static void verify_read(const Sched *s, const PipeInstr *in, const PipeWeights *
   }
 }
 
-static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base, const uint32_t *reads,
-                                Row *rows, Spot *slot, uint32_t **cells) {
+static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
+                                const uint32_t *reads, Row *rows, Spot *slot, uint32_t **cells) {
   const PipeProgram *p = s->prog;
   const PipeRank *k = &p->rank[r];
   uint32_t action = 1;
@@ -132,7 +132,8 @@ static void verify_ahead(const Sched *s, uint32_t r, Row *rows) {
   const PipeProgram *p = s->prog;
   const PipeRank *k = &p->rank[r];
   size_t cells = (size_t)p->nstage * p->nmb;
-  uint32_t *at = arena_zalloc(s->arena, 3 * cells, sizeof *at), stale = 0; /* 1 + row of F, B or I, R */
+  uint32_t *at = arena_zalloc(s->arena, 3 * cells, sizeof *at),
+           stale = 0; /* 1 + row of F, B or I, R */
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
     const PipeWeights *w = &k->weights[i];

@@ -21,13 +21,13 @@ typedef struct Stage { /* a row of the stage table, while its rank is walked */
 
 typedef struct Versions {
   Sched *s;
-  Stage *stage;       /* [nstage] */
-  uint32_t *read;     /* [nop] version; of a U and a W: NONE */
+  Stage *stage;          /* [nstage] */
+  uint32_t *read;        /* [nop] version; of a U and a W: NONE */
   const WeightLine **by; /* [nop] line that says so, or NULL; NULL without a clause */
-  uint32_t *last;     /* by version, from at0 of its stage on: 1 + row of the last op that reads it */
-  uint32_t *slot_of;  /* the same: its slot */
-  uint32_t *queue;    /* the same: slots that are free, oldest first */
-  uint32_t lost;      /* (ring) first op whose version is overwritten; NONE */
+  uint32_t *last; /* by version, from at0 of its stage on: 1 + row of the last op that reads it */
+  uint32_t *slot_of; /* the same: its slot */
+  uint32_t *queue;   /* the same: slots that are free, oldest first */
+  uint32_t lost;     /* (ring) first op whose version is overwritten; NONE */
 } Versions;
 
 /* Versions 0 to the number of updates of a stage are rows of one table for all. */
@@ -47,24 +47,24 @@ static bool unborn(Versions *v, uint32_t op, int64_t version) {
   Sched *s = v->s;
   uint32_t stage = s->op[op].stage, n = updates_of(s, stage), newest = v->stage[stage].updates;
   if (version < 0 || version > n) {
-    diag_error(s->diag, DIAG_VERSION, s->site[s->op[op].site],
-               "rank %u runs %s with version %lld of the weights of stage %u, which are versions 0 to %u",
-               op_rank(s, op), op_text(s, op), (long long)version, stage, n);
+    diag_error(
+        s->diag, DIAG_VERSION, s->site[s->op[op].site],
+        "rank %u runs %s with version %lld of the weights of stage %u, which are versions 0 to %u",
+        op_rank(s, op), op_text(s, op), (long long)version, stage, n);
     note_line(s, v->by[op]);
     diag_help(s->diag, version < 0 ? "max(e, 0): version 0 is there from the start"
                                    : "the k-th update, from 0, makes version k+1");
     return false;
   }
   uint32_t u = s->round[s->round0[stage] + version - 1].u;
-  diag_error(s->diag, DIAG_VERSION, s->site[s->op[op].site],
-             "rank %u runs %s with version %lld of the weights of stage %u, which does not exist yet: the "
-             "newest is %u",
-             op_rank(s, op), op_text(s, op), (long long)version, stage, newest);
+  diag_error(
+      s->diag, DIAG_VERSION, s->site[s->op[op].site],
+      "rank %u runs %s with version %lld of the weights of stage %u, which does not exist yet",
+      op_rank(s, op), op_text(s, op), (long long)version, stage);
   diag_note(s->diag, s->site[s->op[u].site], "%s makes it, %u ops later", op_text(s, u), u - op);
   note_line(s, v->by[op]);
-  diag_help(s->diag,
-            "an older version, or fewer forwards of rank %u before this one: version %u exists here",
-            op_rank(s, op), newest);
+  diag_help(s->diag, "version %u is the newest here: read an older one, or run %s after %s", newest,
+            op_text(s, op), op_text(s, u));
   return false;
 }
 
@@ -130,14 +130,16 @@ static bool overwritten(Versions *v) {
   const WeightLine *ring;
   int64_t n;
   uint32_t version = v->read[op], u = s->round[s->round0[stage] + version + st->ring - 1].u;
-  diag_error(s->diag, DIAG_VERSION, s->site[s->op[op].site],
-             "rank %u runs %s with version %u of the weights of stage %u, which has been overwritten", r,
-             op_text(s, op), version, stage);
+  diag_error(
+      s->diag, DIAG_VERSION, s->site[s->op[op].site],
+      "rank %u runs %s with version %u of the weights of stage %u, which has been overwritten", r,
+      op_text(s, op), version, stage);
   diag_note(s->diag, s->site[s->op[u].site], "%s puts version %u in its place", op_text(s, u),
             version + st->ring);
   note_line(s, v->by[op]);
   if (weight_ring(s, stage, &ring, &n) && ring)
-    diag_note(s->diag, ring->at, "stage %u keeps %u version%s", stage, st->ring, st->ring > 1 ? "s" : "");
+    diag_note(s->diag, ring->at, "stage %u keeps %u version%s", stage, st->ring,
+              st->ring > 1 ? "s" : "");
   diag_help(s->diag, "stage %u needs %u versions", stage, st->need);
   return false;
 }
@@ -212,15 +214,17 @@ static void warn_async(Versions *v, uint32_t b, uint32_t updates) {
       return;
   if (s->nwline > 0)
     return;
-  diag_warn(s->diag, DIAG_ASYNC, s->site[s->op[b].site],
-            "asynchronous: %u update%s of stage %u between %s and %s: the gradient is not that of the weights "
-            "that it changes",
-            updates, updates == 1 ? "" : "s", s->op[f].stage, op_text(s, f), op_text(s, b));
+  diag_warn(
+      s->diag, DIAG_ASYNC, s->site[s->op[b].site],
+      "asynchronous: %u update%s of stage %u between %s and %s: the gradient is not that of the weights "
+      "that it changes",
+      updates, updates == 1 ? "" : "s", s->op[f].stage, op_text(s, f), op_text(s, b));
   diag_note(s->diag, s->site[s->op[f].site], "%s comes from here", op_text(s, f));
-  diag_help(s->diag,
-            "if it is meant so, say what they read, weights { B reads F }, or how far: check staleness(r) <= %u "
-            "for r in 0..%u",
-            updates, s->nrank);
+  diag_help(
+      s->diag,
+      "if it is meant so, say what they read, weights { B reads F }, or how far: check staleness(r) <= %u "
+      "for r in 0..%u",
+      updates, s->nrank);
 }
 
 /* Walks each rank with its updates counted. */

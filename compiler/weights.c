@@ -24,7 +24,8 @@ static bool never_holds(Sched *s, const WeightLine *l, const WeightLine *first) 
   diag_error(s->diag, DIAG_CLAUSE, l->at, "'%s' is given twice", line_text(s, l));
   diag_note(s->diag, first->at, "the first one, which holds always");
   if (l->when)
-    diag_help(s->diag, "the first line of its kind that holds counts: the one without 'when' stands last");
+    diag_help(s->diag,
+              "the first line of its kind that holds counts: the one without 'when' stands last");
   return false;
 }
 

@@ -342,17 +342,19 @@ static void put_optional(FILE *out, const char *word, const Expr *e) {
 
 static void put_weights(FILE *out, const Clause *c) {
   static const char *const word[] = {"reads", "applies", "rate", "then", "versions", "state"};
-  fprintf(out, "weights%s%s%s%s {\n", c->var ? " " : "", c->var ? c->var : "", c->mb_var ? ", " : "",
-          c->mb_var ? c->mb_var : "");
+  fprintf(out, "weights%s%s%s%s {\n", c->var ? " " : "", c->var ? c->var : "",
+          c->mb_var ? ", " : "", c->mb_var ? c->mb_var : "");
   for (const WeightLine *l = c->lines; l; l = l->next) {
     fprintf(out, "    %s%s%s", l->op ? l->op : "", l->op ? " " : "", word[l->word]);
     if (l->word == WW_READS && l->source != WS_VALUE)
       fputs(l->source == WS_NEWEST ? " newest" : " F", out);
     if (l->state)
       fprintf(out, " %s", l->state);
-    if (l->value) {
-      fputc(' ', out);
+    if (l->value) { /* a name that would be a word here */
+      bool word_too = l->value->kind == EX_NAME && strcmp(l->value->name, "newest") == 0;
+      fputs(word_too ? " (" : " ", out);
       ast_dump_expr(out, l->value);
+      fputs(word_too ? ")" : "", out);
     }
     if (l->word == WW_READS || l->word == WW_THEN)
       put_optional(out, l->word == WW_READS ? "as" : "=", l->formula);

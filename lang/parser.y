@@ -1159,6 +1159,8 @@ static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
     {got == TOK_EQ && expects(want, '='), "'=' gives a name its value; '==' compares"},
     {compares && operator && !expects(want, '<'), "comparisons do not chain: a < b && b < c"},
     {words != NULL, words},
+    {expects(want, TOK_READS), "a line is written 'F reads newest', 'B reads F' or 'F reads e'"},
+    {got == '=' && ps->in_weights == 2 && expr, "the number of versions is written 'versions e'"},
     {expects(want, TOK_DOTDOT), "a range is written 'a..b': from a to b - 1"},
     {got == TOK_FOR && stmt, "a loop is written 'do i in a..b { ... }'"},
     {got == ',' && stmt, "ops follow each other without commas"},

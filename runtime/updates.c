@@ -9,7 +9,8 @@ PrStatus pr_count_updates(PrRun *run) {
   uint32_t *first = calloc((size_t)p->nmodel + 1, sizeof *first), *sum = NULL,
            *u = calloc(2 * (size_t)p->nstage, sizeof *u), *units = u ? u + p->nstage : NULL;
   bool ok = first && u;
-  for (int pass = 0; ok && pass < 3; pass++) { /* updates of each stage; their units; what that comes to */
+  for (int pass = 0; ok && pass < 3;
+       pass++) { /* updates of each stage; their units; what that comes to */
     for (uint32_t s = 0; s < p->nstage; s++)
       u[s] = units[s] = 0;
     for (uint32_t r = 0; r < p->nrank; r++)

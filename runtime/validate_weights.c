@@ -10,13 +10,13 @@ PrStatus pr_check_states(Check *k) {
   for (uint32_t r = 0; r < p->nrank; r++)
     tables += p->rank[r].weights != NULL;
   if (tables != 0 && tables != p->nrank)
-    return FAIL(k->run, "program: %u of %u ranks say which versions of the weights they use", tables,
-                p->nrank);
+    return FAIL(k->run, "program: %u of %u ranks say which versions of the weights they use",
+                tables, p->nrank);
   if (p->nstate > 32 || (p->nstate && !p->state) || (p->nformula && !p->formula) ||
       (p->nrule && !p->rule) || (p->nthen && !p->then) ||
       (!tables && (p->nstate || p->nformula || p->nrule || p->nthen)))
-    return FAIL(k->run, "program: %u states, %u formulas and %u rules: a table is missing", p->nstate,
-                p->nformula, p->nrule);
+    return FAIL(k->run, "program: %u states, %u formulas and %u rules: a table is missing",
+                p->nstate, p->nformula, p->nrule);
   for (uint32_t j = 0; j < p->nstate; j++)
     if (!p->state[j])
       return FAIL(k->run, "program: state %u has no name", j);
@@ -27,13 +27,14 @@ PrStatus pr_check_states(Check *k) {
   return PR_OK;
 }
 
-/* Its slot is one for the weights of its stage, and holds `version`. */
-static PrStatus check_version(Check *k, const PipeInstr *c, uint32_t slot, uint32_t version) {
+/* Its slot is one for the weights of its stage, and if it is read holds `version`. */
+static PrStatus check_version(Check *k, const PipeInstr *c, uint32_t slot, bool reads,
+                              uint32_t version) {
   const PipeRank *t = &k->p->rank[k->rank];
   if (slot >= t->nslot || k->slot[slot].pool->cls != PIPE_WEIGHT ||
       k->slot[slot].pool->stage != c->stage)
     FAIL_AT(k, c, "weights in slot %u, which is not one of class weight of its stage", slot);
-  if (version != PIPE_NONE && k->slot[slot].version != version)
+  if (reads && (version == PIPE_NONE || k->slot[slot].version != version))
     FAIL_AT(k, c, "reads version %u of the weights, but slot %u holds %s", version, slot,
             k->slot[slot].version == PIPE_NONE ? "none" : "another one");
   return PR_OK;
@@ -53,7 +54,8 @@ static PrStatus check_guess(Check *k, const PipeInstr *c, const PipeWeights *w) 
   if (!slot || slot->pool->cls != PIPE_GUESS ||
       pr_class_bytes(k->run, slot->pool->stage, PIPE_GUESS, 0) !=
           pr_class_bytes(k->run, c->stage, PIPE_GUESS, 0))
-    FAIL_AT(k, c, "an estimate of weights in slot %u, which is not one of class guess of their size",
+    FAIL_AT(k, c,
+            "an estimate of weights in slot %u, which is not one of class guess of their size",
             w->guess);
   if (slot->action == k->first + 1)
     FAIL_AT(k, c, "slot %u is of another op of its action, too", w->guess);
@@ -76,9 +78,10 @@ static PrStatus check_instr(Check *k, const PipeInstr *c, const PipeWeights *w, 
   if (c->op != PIPE_U) {
     if (w->out != PIPE_NONE)
       FAIL_AT(k, c, "makes weights in slot %u", w->out);
-    return check_version(k, c, w->slot, w->version);
+    return check_version(k, c, w->slot, true, w->version);
   }
-  if ((st = check_version(k, c, w->slot, *newest)) || (st = check_version(k, c, w->out, PIPE_NONE)))
+  if ((st = check_version(k, c, w->slot, true, *newest)) ||
+      (st = check_version(k, c, w->out, false, 0)))
     return st;
   if (w->version != *newest + 1)
     FAIL_AT(k, c, "makes version %u of the weights, but the newest is %u", w->version, *newest);
@@ -91,8 +94,8 @@ PrStatus pr_check_weights(Check *k, uint32_t *newest) {
   if (!t->weights) {
     for (uint32_t i = 0; i < t->npool; i++)
       if (t->pool[i].cls == PIPE_WEIGHT || t->pool[i].cls == PIPE_GUESS)
-        return FAIL(k->run, "program: rank %u pool %u: class %s, but no op says its version", k->rank, i,
-                    pipe_class_name[t->pool[i].cls]);
+        return FAIL(k->run, "program: rank %u pool %u: class %s, but no op says its version",
+                    k->rank, i, pipe_class_name[t->pool[i].cls]);
     return PR_OK;
   }
   uint32_t stages = 0;
@@ -103,7 +106,8 @@ PrStatus pr_check_weights(Check *k, uint32_t *newest) {
     if (l->cls != PIPE_WEIGHT)
       continue;
     if (k->p->stage[l->stage].rank != k->rank || newest[l->stage] != PIPE_NONE)
-      return FAIL(k->run, "program: rank %u pool %u: weights of stage %u, which is not there, or twice",
+      return FAIL(k->run,
+                  "program: rank %u pool %u: weights of stage %u, which is not there, or twice",
                   k->rank, i, l->stage);
     newest[l->stage] = k->slot[l->first].version = 0;
     stages++;
@@ -121,7 +125,8 @@ PrStatus pr_check_weights(Check *k, uint32_t *newest) {
   for (uint32_t i = 0; i < t->npool; i++)
     if (t->pool[i].cls == PIPE_WEIGHT &&
         k->slot[t->pool[i].first].version != newest[t->pool[i].stage])
-      return FAIL(k->run, "program: stage %u: its newest weights end in another slot than they began in",
+      return FAIL(k->run,
+                  "program: stage %u: its newest weights end in another slot than they began in",
                   t->pool[i].stage);
   return PR_OK;
 }

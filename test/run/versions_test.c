@@ -4,31 +4,32 @@
  * every step and the weights after the last are those of the engines, bit for bit; so are the numbers that
  * the engine tells the model (version, updates, applied), the losses that on_loss reports, and the bytes.
  *
- *   versions_test STDLIB_DIR SCRATCH [--break]   exit status 0 iff all agree
+ *   versions_test STDLIB_DIR SCRATCH [--break|--refused]   exit status 0 iff all agree
  *
  * --break: the definition reads, for the backward of one microbatch, the version after the right one; every
- * run that reads older versions than the newest must then differ. */
+ * run that reads older versions than the newest must then differ. --refused: tables with one wrong entry. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "layer.h"
-#include "pipe_run.h"
+#include "layer_model.h"
 #include "pipec.h"
 
 enum { STEPS = 3 };
 
 /* What a schedule says: all in terms of a stage, and of a microbatch of the step. */
 typedef struct Rule {
-  uint32_t P, M, N, w; /* stages, microbatches; microbatches (of a replica) per update; a further parameter */
+  uint32_t P, M, N,
+      w; /* stages, microbatches; microbatches (of a replica) per update; a further parameter */
   uint32_t replicas[8]; /* of each stage: microbatch m is that of replica m % replicas */
   int (*forward)(const struct Rule *, int s, int m);
   int (*backward)(const struct Rule *, int s, int m); /* NULL: as forward */
   bool again; /* the backward makes its stash anew, with its own version */
 } Rule;
 
-static int newest(const Rule *r, int s, int m, int lag) { /* updates of the stage by microbatch m - lag */
+static int newest(const Rule *r, int s, int m,
+                  int lag) { /* updates of the stage by microbatch m - lag */
   int own = m / (int)r->replicas[s] - lag;
   return own < 0 ? 0 : (own + 1) / (int)r->N; /* floor: N at a time */
 }
@@ -40,24 +41,16 @@ typedef struct Result {
   float *weight; /* [P * NW] */
 } Result;
 
-static void init_weight(uint32_t stage, float *w) {
-  for (int i = 0; i < NW; i++)
-    w[i] = 0.4f * noise(1, stage, (uint64_t)i);
-}
-
-static void input(uint64_t step, uint32_t mb, float *x) {
-  for (int i = 0; i < N; i++)
-    x[i] = noise(2, step * 1000003 + mb, (uint64_t)i);
-}
-
 static bool breaks;
 
 static Result definition(const Rule *r) {
   uint32_t P = r->P, M = r->M;
   Result out = {calloc((size_t)STEPS * M, sizeof(double)), calloc((size_t)P * NW, sizeof(float))};
-  float *w = calloc((size_t)P * (M + 1) * NW, sizeof *w), /* version v of stage s at (s * (M + 1) + v) * NW */
-      *grad = calloc((size_t)P * M * NW, sizeof *grad),   /* of replica k of stage s at (s * M + k) * NW */
-      *momentum = calloc((size_t)P * NW, sizeof *momentum);
+  float *w = calloc((size_t)P * (M + 1) * NW,
+                    sizeof *w), /* version v of stage s at (s * (M + 1) + v) * NW */
+      *grad = calloc((size_t)P * M * NW,
+                     sizeof *grad), /* of replica k of stage s at (s * M + k) * NW */
+          *momentum = calloc((size_t)P * NW, sizeof *momentum);
   uint32_t *version = calloc(P, sizeof *version);
   float(*x)[N] = calloc(P + 1, sizeof *x);
 #define AT(s, v) (&w[((size_t)(s) * (M + 1) + (size_t)(v)) * NW])
@@ -106,10 +99,6 @@ static Result definition(const Rule *r) {
 
 /* ---- the model, which checks what it is told ---- */
 
-typedef struct Act {
-  float x[N], y[N], dy[N];
-} Act; /* dy: of the loss, on the last stage */
-
 typedef struct Told {
   const Rule *rule;
   const Result *want;
@@ -117,14 +106,7 @@ typedef struct Told {
 } Told;
 
 static PrSizes sizes(void *self, uint32_t stage) {
-  const Told *t = self;
-  return (PrSizes){.act = sizeof(Act),
-                   .gout = N * sizeof(float),
-                   .boundary = stage + 1 < t->rule->P ? N * sizeof(float) : 0,
-                   .weight = NW * sizeof(float),
-                   .grad = NW * sizeof(float),
-                   .opt = NW * sizeof(float),
-                   .work = N * sizeof(float)};
+  return model_sizes(((Told *)self)->rule->P, stage);
 }
 
 static int init(void *self, uint32_t stage, void *weight, void *opt) {
@@ -136,8 +118,10 @@ static int init(void *self, uint32_t stage, void *weight, void *opt) {
 static void tell(Told *t, const PrCall *c) {
   const Rule *r = t->rule;
   bool forward = c->op == PIPE_F || !r->backward;
+  t->wrong += c->op == PIPE_W && c->weight != NULL;
   if (c->op != PIPE_U && c->op != PIPE_W)
-    t->wrong += c->version != (uint32_t)(forward ? r->forward : r->backward)(r, (int)c->stage, (int)c->mb);
+    t->wrong += c->version !=
+                (uint32_t)(forward ? r->forward : r->backward)(r, (int)c->stage, (int)c->mb);
   uint32_t per = r->N * r->replicas[c->stage], rounds = (r->M + per - 1) / per;
   if (c->op == PIPE_U) {
     uint32_t k = c->version - 1, rest = r->M - k * per;
@@ -148,59 +132,18 @@ static void tell(Told *t, const PrCall *c) {
   }
 }
 
-static int forward(void *self, const PrCall *c) {
-  Act *a = c->act;
-  tell(self, c);
-  if (c->stage == 0)
-    input(c->step, c->mb, a->x);
-  else
-    memcpy(a->x, c->x, sizeof a->x);
-  layer(a->x, c->weight, a->y);
-  if (c->stage + 1 == c->nstage)
-    *c->loss = loss_of(a->y, c->nmb, a->dy);
-  else
-    memcpy(c->y, a->y, sizeof a->y);
-  return 0;
-}
-
-static const float *output_gradient(const PrCall *c) {
-  return c->stage + 1 == c->nstage ? ((Act *)c->act)->dy : c->dy;
-}
-
+static int forward(void *self, const PrCall *c) { return tell(self, c), model_forward(c); }
+static int backward(void *self, const PrCall *c) { return tell(self, c), model_backward(c); }
 static int backward_input(void *self, const PrCall *c) {
-  tell(self, c);
-  layer_input(output_gradient(c), ((Act *)c->act)->y, c->weight, c->gout, c->dx);
-  return 0;
+  return tell(self, c), model_backward_input(c);
 }
-
 static int backward_weight(void *self, const PrCall *c) {
-  tell(self, c);
-  ((Told *)self)->wrong += c->weight != NULL;
-  layer_weight(((Act *)c->act)->x, c->gout, c->grad);
-  return 0;
-}
-
-static int backward(void *self, const PrCall *c) {
-  tell(self, c);
-  layer_input(output_gradient(c), ((Act *)c->act)->y, c->weight, c->work, c->dx);
-  layer_weight(((Act *)c->act)->x, c->work, c->grad);
-  return 0;
+  return tell(self, c), model_backward_weight(c);
 }
 
 static int apply(void *self, const PrCall *c) {
   tell(self, c);
   update(c->weight, c->newest, c->grad, c->opt, RATE);
-  return 0;
-}
-
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
-  (void)self, (void)stage;
-  float *sum = grad[0];
-  for (uint32_t k = 1; k < n; k++)
-    for (int i = 0; i < NW; i++)
-      sum[i] += ((float *)grad[k])[i];
-  for (uint32_t k = 1; k < n; k++)
-    memcpy(grad[k], sum, NW * sizeof(float));
   return 0;
 }
 
@@ -210,6 +153,19 @@ static void on_loss(void *arg, uint64_t step, uint32_t mb, double loss) {
   t->losses++;
 }
 
+static PrModel model_of(Told *t) {
+  return (PrModel){.self = t,
+                   .nstage = t->rule->P,
+                   .sizes = sizes,
+                   .init = init,
+                   .forward = forward,
+                   .backward = backward,
+                   .backward_input = backward_input,
+                   .backward_weight = backward_weight,
+                   .update = apply,
+                   .reduce = model_reduce};
+}
+
 /* ---- cases ---- */
 
 static void oom(size_t n) {
@@ -217,21 +173,13 @@ static void oom(size_t n) {
   abort();
 }
 
-static int cases, differ, older; /* runs; those that differ; those with versions that are not the newest */
+static int cases, differ,
+    older; /* runs; those that differ; those with versions that are not the newest */
 
 static void run_one(const PipeProgram *p, const Rule *rule, const Result *want, PrOptions o,
                     const char *engine) {
   Told t = {.rule = rule, .want = want};
-  PrModel m = {.self = &t,
-               .nstage = rule->P,
-               .sizes = sizes,
-               .init = init,
-               .forward = forward,
-               .backward = backward,
-               .backward_input = backward_input,
-               .backward_weight = backward_weight,
-               .update = apply,
-               .reduce = reduce};
+  PrModel m = model_of(&t);
   PrRun *run = NULL;
   const char *why = "";
   cases++;
@@ -276,26 +224,6 @@ static void write_file(const char *path, const char *text) {
   fclose(f);
 }
 
-static void write_profile(const Rule *rule) {
-  FILE *f = fopen(scratch, "w");
-  Told t = {.rule = rule};
-  if (!f) {
-    perror(scratch);
-    exit(1);
-  }
-  fprintf(f, "{\"pipe_profile\": 1, \"stages\": [");
-  for (uint32_t s = 0; s < rule->P; s++) {
-    PrSizes z = sizes(&t, s);
-    fprintf(f,
-            "%s{\"act\": %d, \"gout\": %d, \"boundary\": %d, \"weight\": %d, \"grad\": %d, \"opt\": %d, "
-            "\"work\": %d}",
-            s ? ", " : "", (int)z.act, (int)z.gout, (int)z.boundary, (int)z.weight, (int)z.grad,
-            (int)z.opt, (int)z.work);
-  }
-  fprintf(f, "]}\n");
-  fclose(f);
-}
-
 /* name: of the library, or with a text of its own. define: its parameters. */
 static void one_case(const char *name, const char *text, Define *define, uint32_t ndefine,
                      const Rule *rule, bool sized) {
@@ -315,11 +243,12 @@ static void one_case(const char *name, const char *text, Define *define, uint32_
     write_file(opt.input, text);
   }
   if (sized) {
-    write_profile(rule);
+    write_profile(scratch, rule->P);
     opt.profile = scratch;
   }
   if (!compile_only(&s)) {
-    printf("FAIL %s P=%u M=%u N=%u w=%u does not compile\n", name, rule->P, rule->M, rule->N, rule->w);
+    printf("FAIL %s P=%u M=%u N=%u w=%u does not compile\n", name, rule->P, rule->M, rule->N,
+           rule->w);
     differ++;
   } else {
     bool old = false; /* the backward that --break changes does not read the newest */
@@ -336,8 +265,8 @@ static void one_case(const char *name, const char *text, Define *define, uint32_
       older += old * 3;
       run_one(s.prog, rule, &want, (PrOptions){.deadline_s = 60}, "threads");
       run_one(s.prog, rule, &want, (PrOptions){.free_running = 1}, "free running");
-      run_one(s.prog, rule, &want, (PrOptions){.seed = 1 + rule->P * 10007u + rule->M * 101u + rule->N},
-              "seeded");
+      run_one(s.prog, rule, &want,
+              (PrOptions){.seed = 1 + rule->P * 10007u + rule->M * 101u + rule->N}, "seeded");
     }
     free(want.loss), free(want.weight);
   }
@@ -346,7 +275,9 @@ static void one_case(const char *name, const char *text, Define *define, uint32_
 
 /* Which version an F or B reads, by schedule. */
 static int as_turns(const Rule *r, int s, int m) { return newest(r, s, m, (int)r->P - s); }
-static int as_flow(const Rule *r, int s, int m) { return newest(r, s, m, 2 * ((int)r->P - 1 - s) + 2); }
+static int as_flow(const Rule *r, int s, int m) {
+  return newest(r, s, m, 2 * ((int)r->P - 1 - s) + 2);
+}
 static int latest(const Rule *r, int s, int m) { return newest(r, s, m, 1); }
 static int entry(const Rule *r, int s, int m) {
   (void)s;
@@ -381,10 +312,11 @@ static int chunked(const Rule *r, int s, int m) { /* two stages a rank */
 
 static const char *const own[][2] = {
     /* A general rule of k versions: forward and backward, each its own. */
-    {"older", "schedule older(P, M) { ranks P\n"
-              "  pipe net stages P mbs M place s -> s\n"
-              "  order r { steady m { F(m)  B(m - (P-1-r))  U(m - (P-1-r)) } }\n"
-              "  weights s, m { F reads max(m - 5, 0)  B reads max(m - s%2 - 2, 0) versions 6 + 0*s } }\n"},
+    {"older",
+     "schedule older(P, M) { ranks P\n"
+     "  pipe net stages P mbs M place s -> s\n"
+     "  order r { steady m { F(m)  B(m - (P-1-r))  U(m - (P-1-r)) } }\n"
+     "  weights s, m { F reads max(m - 5, 0)  B reads max(m - s%2 - 2, 0) versions 6 + 0*s } }\n"},
     /* A split backward: W, which reads none, comes after the versions are gone. */
     {"split", "schedule split(P, M) { ranks P\n"
               "  pipe net stages P mbs M place s -> s\n"
@@ -415,6 +347,89 @@ static const char *const own[][2] = {
              "  weights s, m { B reads F when m < 6  B reads newest } }\n"},
 };
 
+/* Opens p, which is not what it should be, and tells the error; 1 if there is none. */
+static int refused(const PipeProgram *p, const Rule *rule, const char *what) {
+  Told t = {.rule = rule};
+  PrModel m = model_of(&t);
+  PrRun *run = NULL;
+  int accepted = pr_open(&run, p, &m, &(PrOptions){.seed = 1}) == PR_OK;
+  if (what)
+    printf("%s: %s\n", what, accepted ? "accepted" : pr_error(run));
+  pr_close(run);
+  return accepted;
+}
+
+/* Every version and every slot of a program in turn is another one, and some further slips. */
+static int refuse_all(void) {
+  Arena arena = {.oom = oom};
+  Diag diag;
+  Define d[2] = {{.name = "P", .value = 3}, {.name = "M", .value = 5}};
+  Options opt = {.dump_out = stdout, .emit = EMIT_NONE, .stdlib = dir, .define = d, .ndefine = 2};
+  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
+  Rule rule = {3, 5, 1, 0, {1, 1, 1}, as_turns, NULL, false};
+  diag_init(&diag, &arena, stderr);
+  opt.input = arena_printf(&arena, "%s/pipedream.pipe", dir);
+  if (!compile_only(&s))
+    return 1;
+  PipeProgram p = *s.prog;
+  PipeRank rank[3];
+  PipePool pool[3][16];
+  PipeStage stage[3];
+  memcpy(rank, p.rank, sizeof rank);
+  memcpy(stage, p.stage, sizeof stage);
+  p.rank = rank, p.stage = stage;
+  int tried = 0, accepted = refused(&p, &rule, "as it is") - 1;
+  for (uint32_t r = 0; r < 3; r++) {
+    PipeWeights *w = arena_alloc(&arena, rank[r].ninstr * sizeof *w);
+    memcpy(w, rank[r].weights, rank[r].ninstr * sizeof *w);
+    memcpy(pool[r], rank[r].pool, rank[r].npool * sizeof **pool);
+    rank[r].weights = w, rank[r].pool = pool[r];
+    for (uint32_t i = 0; i < rank[r].ninstr; i++)
+      for (int field = 0; field < 4; field++) {
+        uint32_t *at = field == 0   ? &w[i].version
+                       : field == 1 ? &w[i].slot
+                       : field == 2 ? &w[i].out
+                                    : &w[i].guess;
+        uint32_t was = *at;
+        for (uint32_t v = 0; v <= rank[r].nslot + 1; v++) {
+          *at = v > rank[r].nslot ? PIPE_NONE : v;
+          if (*at != was)
+            tried++, accepted += refused(&p, &rule, NULL);
+        }
+        *at = was;
+      }
+  }
+  PipeWeights *w = (PipeWeights *)rank[0].weights, *u = w, *f = w;
+  while (u->out == PIPE_NONE)
+    u++;
+  uint32_t slot = f->slot, version = f->version, out = u->out;
+  f->slot = 0, refused(&p, &rule, "another class"), f->slot = slot;
+  f->version = 1, refused(&p, &rule, "not yet made"), f->version = version;
+  u->version = 2, refused(&p, &rule, "left out"), u->version = 1;
+  u->out = u->slot, refused(&p, &rule, "in place, still read"), u->out = out;
+  f->out = out, refused(&p, &rule, "made by a forward"), f->out = PIPE_NONE;
+  f->formula = 0, refused(&p, &rule, "no formulas"), f->formula = PIPE_NONE;
+  rank[1].weights = NULL, refused(&p, &rule, "one rank without"),
+  rank[1].weights = s.prog->rank[1].weights;
+  stage[1].states = 1, refused(&p, &rule, "states"), stage[1].states = 0;
+  p.nstate = 1, refused(&p, &rule, "no names"), p.nstate = 0;
+  for (uint32_t i = 0; i < rank[0].npool; i++)
+    if (pool[0][i].cls == PIPE_WEIGHT) {
+      pool[0][i].stage = 1, refused(&p, &rule, "of another rank"), pool[0][i].stage = 0;
+      pool[0][i].cls = PIPE_GUESS, refused(&p, &rule, "no slots"), pool[0][i].cls = PIPE_WEIGHT;
+    }
+  const PipeWeights *const keep[3] = {rank[0].weights, rank[1].weights, rank[2].weights};
+  for (int r = 0; r < 3; r++)
+    rank[r].weights = NULL;
+  refused(&p, &rule, "no ranks");
+  for (int r = 0; r < 3; r++)
+    rank[r].weights = keep[r];
+  accepted += refused(&p, &rule, "as it was") - 1;
+  printf("%d of %d accepted\n", accepted, tried);
+  arena_free(&arena);
+  return accepted != 0;
+}
+
 int main(int argc, char **argv) {
   if (argc < 3) {
     fprintf(stderr, "usage: versions_test STDLIB_DIR SCRATCH [--break]\n");
@@ -422,6 +437,8 @@ int main(int argc, char **argv) {
   }
   dir = argv[1], scratch = argv[2];
   breaks = argc > 3 && strcmp(argv[3], "--break") == 0;
+  if (argc > 3 && strcmp(argv[3], "--refused") == 0)
+    return refuse_all();
   static const uint32_t sizes_P[] = {1, 2, 4, 5}, sizes_M[] = {1, 3, 8, 13};
   for (size_t i = 0; i < 4; i++)
     for (size_t j = 0; j < 4; j++) {
@@ -467,14 +484,15 @@ int main(int argc, char **argv) {
         one_case(name, own[k][1], d, 2, &r, sized);
       }
     }
-  static const uint32_t uneven[][4] = {{2, 2, 1, 1}, {3, 2, 1, 1}, {3, 3, 2, 2}, {4, 2, 3, 1}, {3, 1, 1, 3}};
+  static const uint32_t uneven[][4] = {
+      {2, 2, 1, 1}, {3, 2, 1, 1}, {3, 3, 2, 2}, {4, 2, 3, 1}, {3, 1, 1, 3}};
   for (size_t k = 0; k < sizeof uneven / sizeof *uneven; k++)
     for (uint32_t M = 12; M <= 24; M += 12) {
       uint32_t S = uneven[k][0], A = uneven[k][1], B = uneven[k][2], Z = uneven[k][3];
       Rule r = {S, M, 1, 0, {0}, warm, NULL, false};
       for (uint32_t s = 0; s < S; s++)
         r.replicas[s] = s == 0 ? A : s + 1 == S ? Z : B;
-      Define d[5] = {{.name = "S", .value = S},
+      Define d[5] = {{.name = "P", .value = A + (S - 2) * B + Z},
                      {.name = "A", .value = A},
                      {.name = "B", .value = B},
                      {.name = "Z", .value = Z},
