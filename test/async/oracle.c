@@ -480,7 +480,7 @@ static void grid(Def d, const char *interval, bool has_flow, const Optimizer *co
 /* Stages on several ranks, which take turns. */
 static void replicated(uint32_t S, uint32_t A, uint32_t B, uint32_t Z, uint32_t M, const Optimizer *o) {
   Def d = {.name = "pipedream_rr", .P = S, .M = M, .N = 1};
-  Define define[] = {{.name = "S", .value = S}, {.name = "A", .value = A}, {.name = "B", .value = B},
+  Define define[] = {{.name = "P", .value = A + (S - 2) * B + Z}, {.name = "A", .value = A}, {.name = "B", .value = B},
                      {.name = "Z", .value = Z}, {.name = "M", .value = M}};
   uint32_t behind = 0; /* ranks from the stage on */
   for (uint32_t s = S; s-- > 0;) {
