@@ -73,6 +73,10 @@ static MachineInstr machine_instr(const Sched *s, const PipeInstr *in) {
     m.kind = MACHINE_ALL;
     m.peer = in->op == PIPE_REDUCE ? s->stage[in->stage].model : s->nmodel + s->tie_of[in->stage];
     m.tensor = UINT64_MAX - m.peer;
+  } else if (in->op == PIPE_SIDE_COMM) { /* alone in its communicator */
+    m.kind = MACHINE_ALL;
+    m.peer = 2 * s->nmodel + s->ntie + s->stage[in->stage].rank;
+    m.tensor = UINT64_MAX - m.peer;
   } else if (pipe_op_info[in->op].comm) {
     m.kind = sends(in) ? MACHINE_SEND : MACHINE_RECV;
     m.peer = in->peer;

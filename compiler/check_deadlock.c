@@ -61,6 +61,8 @@ static Hop waits_for(Sched *s, const PipeSimOut *o, Hop h, const PipeInstr *head
   uint32_t other = h.comm ? o->compute_done[h.rank] : o->comm_done[h.rank];
   if (head->wait > other)
     return (Hop){h.rank, !h.comm};
+  if (head->op == PIPE_SIDE_COMM || !h.comm) /* a copy, which waits for compute */
+    return (Hop){h.rank, false};
   return (Hop){pipe_is_sum(head->op) ? s->stage[late_replica(s, o, head)].rank : head->peer, true};
 }
 
@@ -107,8 +109,14 @@ static void report(Sched *s, const PipeSimOut *o, Hop start) {
 
 bool check_deadlock(Sched *s) {
   PipeGraph g = sched_graph(s);
-  PipeSimIn in = {
-      .nrank = s->nrank, .stage = s->stage, .edge = g.edge, .row = g.row, .nmb = s->nmb};
+  PipeSimIn in = {.nrank = s->nrank,
+                  .stage = s->stage,
+                  .edge = g.edge,
+                  .row = g.row,
+                  .nmb = s->nmb,
+                  .side = s->side,
+                  .group = s->group,
+                  .ngroup = s->ngroup};
   PipeSimOut out = {.compute_done = NEW_ARRAY(s->arena, uint32_t, s->nrank),
                     .comm_done = NEW_ARRAY(s->arena, uint32_t, s->nrank)};
   out.rank_begin = NEW_ARRAY(s->arena, uint64_t, s->nrank);

@@ -21,12 +21,13 @@ static void sum_rank(Sched *s, uint32_t r) {
   }
   for (uint32_t i = 0; i < s->npool[r]; i++) {
     const PipePool *q = &s->pool[r][i];
-    uint64_t *sum[PIPE_NCLASSES] = {&p->act,  &p->gout,       &p->out,   &p->in,     &p->local,
-                                    &p->keep, &p->host_bytes, &p->guest, &p->weight, &p->guess};
+    uint64_t *sum[PIPE_NCLASSES] = {&p->act,        &p->gout,  &p->out,    &p->in,
+                                    &p->local,      &p->keep,  &p->host_bytes, &p->guest,
+                                    &p->buffer,     &p->weight, &p->guess};
     *sum[q->cls] += q->count * round64(q->bytes);
   }
   p->total = p->weight + p->grad + p->opt + p->work + p->act + p->gout + p->out + p->in + p->local +
-             p->keep + p->guest + p->guess + p->state;
+             p->keep + p->guest + p->buffer + p->guess + p->state;
 }
 
 static void part(Sched *s, const char **text, const char *name, uint64_t bytes) {
@@ -59,6 +60,7 @@ static void report(Sched *s, uint32_t r, uint32_t more) {
   part(s, &sum, "receive slots", p->in);
   part(s, &sum, "local", p->local);
   part(s, &sum, "guests", p->guest);
+  part(s, &sum, "side ops", p->buffer);
   if (strcmp(need, have) == 0) { /* too close for one decimal */
     need = arena_printf(s->arena, "%llu bytes", (unsigned long long)p->total);
     have = arena_printf(s->arena, "%llu", (unsigned long long)limit);

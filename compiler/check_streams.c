@@ -69,9 +69,8 @@ static bool touch(Proof *p, uint32_t what) {
 
 static bool touch_slots(Proof *p, const PipeInstr *in, uint32_t field, bool input) {
   const PipeStage *st = &p->s->prog->stage[in->stage];
-  uint32_t n = pipe_op_info[in->op].comm || in->op == PIPE_R ? 1
-               : input == (in->op == PIPE_F)                 ? st->nin
-                                                             : st->nout;
+  bool one = pipe_op_info[in->op].comm || in->op == PIPE_R || pipe_is_side(in->op);
+  uint32_t n = one ? 1 : input == (in->op == PIPE_F) ? st->nin : st->nout;
   if (field == NONE)
     return true;
   if (n < 2)
@@ -86,8 +85,10 @@ static bool touch_slots(Proof *p, const PipeInstr *in, uint32_t field, bool inpu
 static bool touch_all(Proof *p, const PipeInstr *in) {
   const PipeProgram *g = p->s->prog;
   bool guest = pipe_op_info[in->op].stream == PIPE_COPY && in->peer != NONE;
-  uint32_t keep = pipe_op_info[in->op].comm || guest ? NONE : in->keep, grad = p->k->nslot;
-  if ((in->act != NONE && !touch(p, in->act)) || (in->gout != NONE && !touch(p, in->gout)) ||
+  bool slot = !pipe_op_info[in->op].comm && !guest && !pipe_is_side(in->op);
+  uint32_t keep = slot ? in->keep : NONE, grad = p->k->nslot;
+  bool gout = in->gout != NONE && pipe_op_info[in->op].stream != PIPE_COPY; /* there: its turn */
+  if ((in->act != NONE && !touch(p, in->act)) || (gout && !touch(p, in->gout)) ||
       (keep != NONE && !touch(p, keep)))
     return false;
   if (in->op == PIPE_B || in->op == PIPE_W || in->op == PIPE_U || in->op == PIPE_REDUCE)

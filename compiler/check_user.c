@@ -4,7 +4,7 @@
  * distinct set of costs (kept), so a check over all ranks stays linear. */
 #include <string.h>
 
-#include "pipec.h"
+#include "graph.h"
 
 typedef struct Played { /* one set of uniform costs, already played */
   struct Played *next;
@@ -58,16 +58,14 @@ static void count_sends(Sched *s) {
   s->sent = NEW_ARRAY(s->arena, uint64_t, (size_t)s->nrank + 1);
   s->sent_bytes = NEW_ARRAY(s->arena, uint64_t, (size_t)s->nrank + 1);
   for (uint32_t i = 0; i < s->nxfer; i++) {
-    if (s->xfer[i].to == NONE)
+    if (!xfer_moves(&s->xfer[i]))
       continue;
     uint32_t r = op_rank(s, s->xfer[i].from), at[2] = {r, s->nrank};
-    const Op *o = &s->op[s->xfer[i].from];
-    const PipeStage *st = &s->stage[o->stage];
+    uint64_t bytes = link_bytes(s, link_at(s, xfer_link(s, &s->xfer[i])));
     for (int k = 0; k < 2; k++) {
       s->sent[at[k]]++;
       uint64_t *sum = &s->sent_bytes[at[k]];
-      if (__builtin_add_overflow(
-              *sum, s->stage[o->kind == PIPE_F ? o->stage : st->prev].boundary_bytes, sum))
+      if (__builtin_add_overflow(*sum, bytes, sum))
         *sum = UINT64_MAX;
     }
   }

@@ -26,8 +26,7 @@
 
 /* Started before `time` and ended by then. */
 static bool is_over(const Sched *s, uint32_t op, uint64_t time) {
-  const Op *o = &s->op[op];
-  bool takes_time = s->stage[o->stage].time[o->kind] > 0; /* FB, if given, is not 0 */
+  bool takes_time = op_cost(s, s->stage, false, op) > 0; /* FB, if given, is not 0 */
   return s->ideal_end[op] < time || (s->ideal_end[op] == time && takes_time);
 }
 
@@ -40,7 +39,7 @@ static bool more_slots(Sched *s, bool skips) {
                                (size_t)s->nxfer * sizeof *list + 1); /* transfers by channel */
   for (int pass = 0; pass < 2; pass++) {
     for (uint32_t i = 0; i < s->nxfer; i++) {
-      if (xfer_is_sum(&s->xfer[i]))
+      if (!xfer_moves(&s->xfer[i]))
         continue;
       size_t c = 2 * (size_t)xfer_link(s, &s->xfer[i]) + (s->op[s->xfer[i].from].kind != PIPE_F);
       if (pass)
@@ -170,7 +169,9 @@ static void first_time(Sched *s) {
     room_for_lists(s);
   uint64_t total = 0;
   for (uint32_t i = 0; i < s->nxfer; i++) {
-    if (xfer_is_sum(&s->xfer[i]))
+    if (s->xfer[i].to == XFER_SIDE)
+      s->stream[s->stage[s->side_use[s->xfer[i].from].stage].rank].ncomm++;
+    if (!xfer_moves(&s->xfer[i]))
       continue;
     s->stream[op_rank(s, s->xfer[i].from)].ncomm++;
     s->stream[op_rank(s, s->xfer[i].to)].ncomm++;
@@ -227,6 +228,15 @@ static void add_tie(Sched *s, uint32_t tie, uint32_t k, PipeInstr *compute, uint
   }
 }
 
+/* A side op of the COMM stream: its place is behind the op before it in the order. */
+static void add_side(Sched *s, SideUse *u, uint32_t *ncomm) {
+  uint32_t r = s->stage[u->stage].rank, at = ncomm[r]++;
+  PipeInstr *c = &s->stream[r].comm[at];
+  u->pos = at + 1;
+  *c = side_instr(s, u);
+  c->wait = u->at - s->rank_op0[r];
+}
+
 bool comm(Sched *s) {
   if (!s->channel)
     first_time(s);
@@ -235,6 +245,8 @@ bool comm(Sched *s) {
   for (uint32_t i = 0; i < s->nop; i++) {
     const Op *o = &s->op[i];
     compute[i] = pipe_instr((PipeOp)o->kind, o->stage, o->mb);
+    if (o->kind == PIPE_SIDE)
+      compute[i].keep = (o->site - s->side_site0) * s->nstage + o->stage;
     compute[i].phase = o->phase, compute[i].site = o->site, compute[i].group = o->group;
   }
   for (uint32_t r = 0; s->graph && r < s->nrank; r++) {
@@ -257,7 +269,12 @@ bool comm(Sched *s) {
                              s->nmodel), /* so far, of each stage of the model, of each tie */
                *ties = NEW_ARRAY(s->arena, uint32_t, s->ntie);
   for (uint32_t i = 0; i < s->nxfer; i++) {
-    uint32_t from = s->xfer[i].from, to = s->xfer[i].to, st = s->op[from].stage;
+    uint32_t from = s->xfer[i].from, to = s->xfer[i].to;
+    if (to == XFER_SIDE) {
+      add_side(s, &s->side_use[from], ncomm);
+      continue;
+    }
+    uint32_t st = s->op[from].stage;
     if (xfer_is_sum(&s->xfer[i])) {
       if (to == XFER_REDUCE)
         add_reduce(s, st, sums[s->stage[st].model]++, compute, ncomm);
@@ -306,6 +323,7 @@ bool comm(Sched *s) {
     *in_user = used;
   }
   offload_streams(s);
+  side_waits(s);
   for (uint32_t i = 0; i < s->nop; i += s->op[i].group + 1u) /* the first op waits for all */
     for (uint32_t m = i + 1; m <= i + s->op[i].group; m++) {
       if (compute[m].wait > compute[i].wait)

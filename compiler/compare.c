@@ -37,11 +37,7 @@ typedef struct Compare {
 /* ---- one row ---- */
 
 static uint64_t message_bytes(const Sched *s, const Xfer *x) {
-  const Op *o = &s->op[x->from];
-  uint32_t from = o->kind == PIPE_F ? o->stage : s->stage[o->stage].prev;
-  if (xfer_is_sum(x))
-    return 0;
-  return s->graph ? link_bytes(s, link_at(s, xfer_link(s, x))) : s->stage[from].boundary_bytes;
+  return xfer_moves(x) ? link_bytes(s, link_at(s, xfer_link(s, x))) : 0;
 }
 
 static const char *keep(Arena *a, const char *text) { return arena_strndup(a, text, strlen(text)); }

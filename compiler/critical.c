@@ -25,11 +25,45 @@ typedef struct Walk {
   uint32_t **pair;
   uint32_t **at[PIPE_NSTREAMS]; /* [stream][rank][k]: row of the k-th instruction of the stream */
   uint32_t **nth;               /* [rank][row]: its place in its stream */
+  PathStep *turn;               /* by turn; those of group g from turn0[g] on */
+  uint32_t *turn0;
 } Walk;
 
 static bool is_comm(const PipeInstr *in) { return pipe_op_info[in->op].comm != 0; }
 static uint8_t on(const PipeInstr *in) { return pipe_op_info[in->op].stream; }
 static bool is_recv(const PipeInstr *in) { return in->op == PIPE_RECV_F || in->op == PIPE_RECV_B; }
+
+/* The instruction that had the turn before i, which has one: its rank in *r. NONE: i had the first. */
+static uint32_t turn_before(const Walk *w, uint32_t *r, uint32_t i) {
+  const PipeProgram *p = w->p;
+  uint32_t g = p->rank[*r].group, turn = p->rank[*r].instr[i].gout;
+  if (g == 0 || on(&p->rank[*r].instr[i]) != PIPE_COPY || turn == 0)
+    return NONE;
+  const PathStep *at = &w->turn[w->turn0[g - 1] + turn - 1];
+  *r = at->rank;
+  return at->instr;
+}
+
+static void walk_turns(Arena *a, Walk *w) {
+  const PipeProgram *p = w->p;
+  w->turn0 = NEW_ARRAY(a, uint32_t, (size_t)p->ngroup + 1);
+  for (int pass = 0; pass < 2 && p->ngroup; pass++) {
+    for (uint32_t r = 0; r < p->nrank; r++)
+      for (uint32_t i = 0; p->rank[r].group && i < p->rank[r].ninstr; i++) {
+        const PipeInstr *in = &p->rank[r].instr[i];
+        if (on(in) != PIPE_COPY)
+          continue;
+        if (pass == 0)
+          w->turn0[p->rank[r].group]++;
+        else
+          w->turn[w->turn0[p->rank[r].group - 1] + in->gout] = (PathStep){r, i, 0, 0};
+      }
+    for (uint32_t g = 0; g < p->ngroup && pass == 0; g++)
+      w->turn0[g + 1] += w->turn0[g];
+    if (pass == 0)
+      w->turn = arena_alloc(a, w->turn0[p->ngroup] * sizeof *w->turn + 1);
+  }
+}
 
 static Walk walk_open(Sched *s) {
   Arena *a = s->arena;
@@ -53,6 +87,7 @@ static Walk walk_open(Sched *s) {
       w.at[c][r][k[c]++] = i;
     }
   }
+  walk_turns(a, &w);
   return w;
 }
 
@@ -85,9 +120,10 @@ static uint32_t next_rank(const Walk *w, const PipeInstr *in) {
 static void back(const Walk *w, uint32_t *r, uint32_t *i) {
   uint64_t t = w->start[*r][*i];
   const PipeInstr *in = &w->p->rank[*r].instr[*i];
-  uint32_t rank[6] = {*r, *r, *r},
+  uint32_t rank[6] = {*r, *r, *r, *r},
            from[6] = {previous(w, *r, *i), awaited(w, *r, *i), copied(w, *r, *i)};
-  int n = 3;
+  from[3] = turn_before(w, &rank[3], *i);
+  int n = 4;
   if (pipe_is_sum(in->op)) { /* the last gradient of a replica, then their streams */
     for (int which = 0; which < 3; which++) {
       uint32_t q = *r, j = *i;
@@ -105,7 +141,8 @@ static void back(const Walk *w, uint32_t *r, uint32_t *i) {
     }
     BUG_IF(true);
   }
-  if (is_comm(in)) { /* the producer, the free slot, then both streams */
+  if (is_comm(in) &&
+      in->op != PIPE_SIDE_COMM) { /* the producer, the free slot, then both streams */
     uint32_t q = in->peer, j = w->pair[*r][*i], own = is_recv(in) ? 1 : 0;
     rank[own] = *r, from[own] = awaited(w, *r, *i);
     rank[!own] = q, from[!own] = awaited(w, q, j);
@@ -162,6 +199,10 @@ static void split_gap(const Walk *w, uint32_t r, uint32_t i, uint64_t a,
   }
   BUG_IF(x == NONE || w->end[r][x] != b);
   const PipeInstr *in = &w->p->rank[r].instr[x];
+  if (in->op == PIPE_SIDE_COMM) {
+    idle[IDLE_COPY] += b - a;
+    return;
+  }
   if (pipe_is_sum(in->op)) { /* until the last gradient of all replicas is there */
     uint64_t ready = 0;
     uint32_t q = r, j = x;
@@ -268,7 +309,9 @@ void emit_critical(Sched *s, FILE *f) {
       "\nidle time%s%s%s by cause: before a rank's first op (warmup), for the op of a peer, for a transfer, for a\n"
       "slot that a transfer still holds, %safter its last op (flush)\n",
       s->timed ? " in" : "", unit, s->timed ? "," : "",
-      s->ncopy ? "for a copy to or from host memory, " : "");
+      s->nside_use ? "for a copy to or from host memory or a side op, "
+      : s->ncopy   ? "for a copy to or from host memory, "
+                   : "");
   wide = digits(p->makespan * p->nrank) < 8 ? 8 : digits(p->makespan * p->nrank);
   fprintf(f, "rank  %*s  %*s", wide, "busy", wide, "idle");
   for (int k = 0; k < IDLE_NCAUSES; k++)

@@ -90,6 +90,7 @@ static const struct {
     {"expand", expand, dump_ops, PIPE},
     {"read_csv", read_csv, dump_ops, CSV},
     {"check_deps", check_deps, NULL, PIPE | CSV | LISTS},
+    {"sides", sides, dump_ops, PIPE},
     {"versions", versions, dump_ops, PIPE | CSV | LISTS},
     {"formulas", formulas, dump_formulas, PIPE},
     {"order", order, NULL, PIPE | CSV | LISTS},

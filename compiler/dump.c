@@ -7,7 +7,10 @@
 
 const char *op_text(Sched *s, uint32_t op) {
   char buf[OP_TEXT];
-  int n = pipe_unit_text(buf, (PipeOp)s->op[op].kind, s->op[op].stage, s->op[op].mb, s->slices);
+  const Op *o = &s->op[op];
+  int n = o->kind == PIPE_SIDE ? pipe_side_text(buf, s->side_decl[o->site - s->side_site0]->name,
+                                                o->stage, o->mb, s->slices)
+                               : pipe_unit_text(buf, (PipeOp)o->kind, o->stage, o->mb, s->slices);
   return arena_strndup(s->arena, buf, (size_t)n);
 }
 
@@ -40,7 +43,7 @@ void dump_ops(Sched *s, FILE *f) {
         char text[OP_TEXT];
         const Copy *c = &s->copy[copy];
         pipe_op_text(text, (PipeOp)c->kind, c->stage, c->mb);
-        fprintf(f, " %s", text);
+        fprintf(f, " %s", c->kind == PIPE_SIDE_COPY ? side_text(s, &s->side_use[c->use]) : text);
       }
       if (i == s->rank_op0[r + 1])
         break;
@@ -86,11 +89,16 @@ static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeIns
             in->wait_copy);
   const PipeStage *st = &g.stage[in->stage];
   bool forward = in->op == PIPE_F, comm = pipe_op_info[in->op].comm;
-  uint32_t keep = comm ? NONE : in->keep; /* of a transfer: its edge, which the text says */
+  uint32_t keep = comm || pipe_is_side(in->op)
+                      ? NONE
+                      : in->keep; /* its edge, or row of side: in the text */
   const uint32_t v[] = {in->peer, in->act, in->gout, keep, in->in, in->out};
-  static const char *const name[] = {"peer", "act", "gout", "keep", "in", "out"};
+  bool copy = pipe_op_info[in->op].stream == PIPE_COPY;
+  const char *const name[] = {"peer", "act", copy ? "turn" : "gout", "keep", "in", "out"};
   for (int i = 0; i < 6; i++) {
-    uint32_t n = comm || i < 4 ? 1 : (i == 4) == forward ? st->nin : st->nout;
+    uint32_t n = comm || pipe_is_side(in->op) || i < 4 ? 1
+                 : (i == 4) == forward                 ? st->nin
+                                                       : st->nout;
     if (v[i] == NONE)
       continue;
     fprintf(f, " %s", name[i]);

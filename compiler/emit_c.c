@@ -39,7 +39,7 @@ static void instr(Text *t, PipeGraph g, const PipeInstr *in) {
   field(t, in->wait_copy, ',');
   field(t, in->site, '}');
   text_lit(t, ", /* ");
-  if (g.edge) {
+  if (g.edge || pipe_is_side(in->op)) {
     char text[PIPE_OP_TEXT];
     pipe_instr_text(text, g, in);
     text_lit(t, text);
@@ -93,6 +93,20 @@ static void weights(Sched *s, Text *t, uint32_t r) {
     text_char(t, ',');
     field(t, w->ahead, ',');
     text_lit(t, "0},\n");
+  }
+  text_string(t, "};\n");
+}
+
+static void side_table(Sched *s, Text *t) {
+  const PipeProgram *p = s->prog;
+  if (p->nside == 0)
+    return;
+  text_string(t, "\n/* name op decl stage time bytes */\nstatic const PipeSide side[] = {\n");
+  for (uint32_t i = 0; i < p->nside; i++) {
+    const PipeSide *k = &p->side[i];
+    text_string(
+        t, arena_printf(s->arena, "  {\"%s\", PIPE_%s, %u, %u, 0, %" PRIu64 ", %" PRIu64 "},\n",
+                        k->name, pipe_op_info[k->op].text, k->decl, k->stage, k->time, k->bytes));
   }
   text_string(t, "};\n");
 }
@@ -168,8 +182,8 @@ void emit_c(Sched *s, FILE *f) {
     for (uint32_t i = 0; i < k->npool; i++) {
       const PipePool *q = &k->pool[i];
       static const char *const cls[PIPE_NCLASSES] = {
-          "PIPE_ACT",  "PIPE_GOUT", "PIPE_OUT",   "PIPE_IN",     "PIPE_LOCAL",
-          "PIPE_KEEP", "PIPE_HOST", "PIPE_GUEST", "PIPE_WEIGHT", "PIPE_GUESS"};
+          "PIPE_ACT",  "PIPE_GOUT",  "PIPE_OUT",    "PIPE_IN",     "PIPE_LOCAL", "PIPE_KEEP",
+          "PIPE_HOST", "PIPE_GUEST", "PIPE_BUFFER", "PIPE_WEIGHT", "PIPE_GUESS"};
       text_string(t, arena_printf(s->arena, "  {%s, %u, %u, %u, %" PRIu64 ", %u, 0},\n",
                                   cls[q->cls], q->stage, q->first, q->count, q->bytes, q->skip));
     }
@@ -185,8 +199,9 @@ void emit_c(Sched *s, FILE *f) {
                 arena_printf(s->arena, "  {rank%u, pool%u, %u, %u, %u, %u, %" PRIu64 ", %" PRIu64,
                              r, r, k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host));
     text_string(t, k->nlist ? arena_printf(s->arena, ", list%u, %u", r, k->nlist) : ", 0, 0");
-    text_string(t, k->nsync ? arena_printf(s->arena, ", %u, sync%u, %u, 0", k->nevent, r, k->nsync)
-                            : ", 0, 0, 0, 0");
+    text_string(t, k->nsync ? arena_printf(s->arena, ", %u, sync%u, %u, %u", k->nevent, r, k->nsync,
+                                           k->group)
+                            : arena_printf(s->arena, ", 0, 0, 0, %u", k->group));
     text_string(t, k->weights ? arena_printf(s->arena, ", weights%u},\n", r) : ", 0},\n");
   }
   text_string(
@@ -230,6 +245,7 @@ void emit_c(Sched *s, FILE *f) {
   text_string(t, "};\n");
   graph_tables(s, t);
   emit_formulas_c(s, t);
+  side_table(s, t);
   text_string(t, "\nstatic const PipeSite site[] = {\n");
   for (uint32_t i = 0; i < p->nsite; i++) {
     text_room(t);
@@ -259,6 +275,9 @@ void emit_c(Sched *s, FILE *f) {
           p->ideal, p->busy,
           p->edge ? arena_printf(s->arena, "  .edge = edge, .row = row, .nedge = %u,\n", p->nedge)
                   : "",
-          formula_fields(s)));
+          arena_printf(s->arena, "%s%s%s", formula_fields(s),
+                       p->side ? arena_printf(s->arena, "  .nside = %u, .side = side,\n", p->nside)
+                               : "",
+                       p->ngroup ? arena_printf(s->arena, "  .ngroup = %u,\n", p->ngroup) : "")));
   text_flush(t);
 }

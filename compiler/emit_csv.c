@@ -2,9 +2,10 @@
  * The order of a schedule as PyTorch's files: one row per rank, cells like 2F0, no idle cells (order alone
  * counts there), LF ends.
  *
- *   compute_only   F I B W. The update, R, OFF and LOAD are not part of the format and are left out.
+ *   compute_only   F I B W. The update, R, OFF, LOAD and side ops are not part of the format and are left out.
  *   compute_comms  SEND_x and RECV_x too; REDUCE_GRAD of each stage after its last B or W; on request
- *                  UNSHARD, RESHARD and the waits that newer versions of PyTorch ask for
+ *                  UNSHARD, RESHARD and the waits that newer versions of PyTorch ask for; side ops of
+ *                  a stage with these two names stand where they do in the order
  *
  * An action of one F and one B or I is an OVERLAP_F_B; the formats have no other, so the ops of those stand
  * one after the other. Requires order.
@@ -14,6 +15,8 @@
  * what stands above a transfer is what it waits for in any case: a producer, or an earlier transfer; the
  * lists then complete wherever the global order does, with one queue per rank and unbuffered sends, and a
  * RECV is posted as early as that queue lets it. */
+#include <string.h>
+
 #include "graph.h"
 #include "text.h"
 
@@ -24,7 +27,7 @@ static void op(Text *t, const Op *o) {
 }
 
 static bool backward(const Op *o) { return o->kind == PIPE_B || o->kind == PIPE_I; }
-static bool is_left_out(const Op *o) { return o->kind == PIPE_U || o->kind == PIPE_R; }
+static bool is_left_out(const Op *o) { return o->kind >= PIPE_R; }
 
 /* Whether op i begins an action that the format has. */
 static bool is_pair(const Sched *s, uint32_t r, uint32_t i) {
@@ -58,6 +61,19 @@ static void comma(Text *t, bool *first) {
 
 /* ---- what does not come across ---- */
 
+/* A side op that the format has: of a stage, with one of these names. */
+static bool has_side(const Sched *s, const SideUse *u) {
+  const char *name = s->side_decl[u->decl]->name;
+  return u->mb == NONE && (strcmp(name, "UNSHARD") == 0 || strcmp(name, "RESHARD") == 0);
+}
+
+static bool other_side(const Sched *s, bool comms) {
+  for (uint32_t i = 0; i < s->nside_use; i++)
+    if (!comms || s->opt->torch_unshard || !has_side(s, &s->side_use[i]))
+      return true;
+  return false;
+}
+
 /* Says by warnings what PyTorch or TorchTitan would not do with the file as the schedule means it. */
 static void warn_lost(Sched *s, bool comms) {
   Diag *d = s->diag;
@@ -66,10 +82,11 @@ static void warn_lost(Sched *s, bool comms) {
     what = s->round0[st + 1] - s->round0[st] > 1 ? "updates within a step" : NULL;
   for (uint32_t i = 0; i < s->nop && !what; i++)
     what = s->op[i].kind == PIPE_R ? "recomputation" : NULL;
-  what = what       ? what
-         : s->ncopy ? "copies to and from host memory"
-         : s->ntie  ? "tied weights"
-                    : NULL;
+  what = what                   ? what
+         : other_side(s, comms) ? "side ops like these"
+         : s->ncopy             ? "copies to and from host memory"
+         : s->ntie              ? "tied weights"
+                                : NULL;
   if (what)
     diag_warn(d, DIAG_TORCH, NO_SPAN, "%s: PyTorch's format has no %s: they are left out", s->name,
               what);
@@ -165,6 +182,7 @@ typedef struct Row { /* of a rank, while it is written */
   /* UNSHARD: the next op of each chunk, from the op that is at hand; [rank's stages] */
   uint32_t **use, *nuse, *used;
   bool *active;
+  uint32_t side, nside; /* of s->side_turn: next, end */
 } Row;
 
 static void action(Row *w, uint32_t stage, const char *kind, uint32_t mb) {
@@ -188,6 +206,16 @@ static void transfers(Row *w, uint32_t done) {
       action(w, from->stage, forward ? "SEND_F" : "SEND_B", from->mb);
     else
       return;
+  }
+}
+
+/* The side ops that stand before op i, or are it. */
+static void sides_at(Row *w, uint32_t i) {
+  const Sched *s = w->s;
+  for (; w->side < w->nside && s->side_turn[w->side].at <= i; w->side++) {
+    const SideUse *u = &s->side_use[s->side_turn[w->side].use];
+    if (has_side(s, u) && !s->opt->torch_unshard)
+      action(w, u->stage, s->side_decl[u->decl]->name, NONE);
   }
 }
 
@@ -255,6 +283,7 @@ static void write_row(Row *w, uint32_t r) {
   for (uint32_t c = 0; c < n; c++)
     left[c] = s->nmb;
   w->rank = r, w->first = true, w->at = 0;
+  w->side = s->nside_use ? s->side_use0[r] : 0, w->nside = s->nside_use ? s->side_use0[r + 1] : 0;
   w->use = NEW_ARRAY(s->arena, uint32_t *, n);
   w->nuse = NEW_ARRAY(s->arena, uint32_t, n);
   w->used = NEW_ARRAY(s->arena, uint32_t, n);
@@ -269,6 +298,7 @@ static void write_row(Row *w, uint32_t r) {
   transfers(w, s->rank_op0[r]);
   for (uint32_t i = s->rank_op0[r], k; i < s->rank_op0[r + 1]; i += k) {
     k = 1;
+    sides_at(w, i);
     if (is_left_out(&s->op[i]))
       continue;
     if (s->opt->torch_unshard)
@@ -279,6 +309,7 @@ static void write_row(Row *w, uint32_t r) {
     for (uint32_t j = i; j < i + k; j++)
       after_op(w, &s->op[j], left);
   }
+  sides_at(w, s->rank_op0[r + 1]);
   BUG_IF(w->at < w->nxfer);
   for (uint32_t k = 0; k < w->nxfer && s->opt->torch_waits; k++) { /* gradients, in their order */
     const Op *from = &s->op[s->xfer[w->xfer[k]].from];
@@ -299,6 +330,8 @@ void emit_comms_csv(Sched *s, FILE *f) {
            *fill = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   for (int pass = 0; pass < 2; pass++) {
     for (uint32_t i = 0; i < s->nxfer; i++) {
+      if (!xfer_moves(&s->xfer[i]))
+        continue;
       uint32_t end[2] = {op_rank(s, s->xfer[i].from), op_rank(s, s->xfer[i].to)};
       for (int e = 0; e < 2; e++)
         if (pass == 0)

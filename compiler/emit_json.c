@@ -28,7 +28,7 @@ static void op_string(const PipeProgram *p, Text *t, const char *name, const Pip
                       char after) {
   key(t, name);
   text_char(t, '"');
-  if (p->edge) {
+  if (p->edge || pipe_is_side(in->op)) {
     char text[PIPE_OP_TEXT];
     pipe_instr_text(text, pipe_graph(p), in);
     text_lit(t, text);
@@ -85,6 +85,33 @@ static void edges_json(const PipeProgram *p, Text *t) {
   text_lit(t, "],\n");
 }
 
+static void sides_json(Sched *s, Text *t) {
+  const PipeProgram *p = s->prog;
+  if (p->nside == 0)
+    return;
+  key(t, "sides"), text_lit(t, "[\n");
+  for (uint32_t k = 0; k < s->nside_decl; k++) {
+    static const char *const stream[PIPE_NSTREAMS] = {"compute", "comm", "copy"};
+    text_room(t);
+    text_char(t, '{');
+    key(t, "side"), text_quoted(t, s->side_decl[k]->name), text_char(t, ',');
+    key(t, "stream"), text_quoted(t, stream[pipe_op_info[s->side_decl[k]->side->op].stream]);
+    for (int bytes = 0; bytes < 2; bytes++) {
+      text_char(t, ',');
+      key(t, bytes ? "memory" : "cost");
+      for (uint32_t st = 0; st < p->nstage; st++) {
+        const PipeSide *row = &p->side[k * p->nstage + st];
+        text_room(t);
+        text_char(t, st ? ',' : '[');
+        text_u64(t, bytes ? row->bytes : row->time);
+      }
+      text_char(t, ']');
+    }
+    text_lit(t, k + 1 < s->nside_decl ? "},\n" : "}\n");
+  }
+  text_lit(t, "],\n");
+}
+
 static void place(Text *t, const PipeSite *at) {
   key(t, "at");
   text_char(t, '[');
@@ -137,6 +164,8 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle, const
   const Peak *pk = &s->peak[r];
   text_lit(t, "{");
   number(t, "rank", r, ',');
+  if (k->group)
+    number(t, "group_of_copies", k->group - 1, ',');
   number(t, "inflight", pk->inflight, ',');
   number(t, "held", pk->held, ',');
   number(t, "kept", pk->kept, ',');
@@ -163,6 +192,8 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle, const
     text_char(t, '{');
     if (pk->guest)
       number(t, "guest", pk->guest, ',');
+    if (pk->buffer)
+      number(t, "buffer", pk->buffer, ',');
     if (pk->guess)
       number(t, "guess", pk->guess, ',');
     if (pk->state)
@@ -213,10 +244,16 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle, const
     number(t, "end", end[i], ',');
     number_or_skip(t, "peer", in->peer);
     number_or_skip(t, "act", in->act);
-    number_or_skip(t, "gout", in->gout);
-    number_or_skip(t, "keep", pipe_op_info[in->op].comm ? NONE : in->keep);
-    slots_json(p, t, k, in, true);
-    slots_json(p, t, k, in, false);
+    number_or_skip(t, pipe_op_info[in->op].stream == PIPE_COPY ? "turn" : "gout", in->gout);
+    if (pipe_is_side(in->op)) {
+      number(t, "side", p->side[in->keep].decl, ',');
+      number_or_skip(t, "gives", in->in);
+      number_or_skip(t, "takes", in->out);
+    } else {
+      number_or_skip(t, "keep", pipe_op_info[in->op].comm ? NONE : in->keep);
+      slots_json(p, t, k, in, true);
+      slots_json(p, t, k, in, false);
+    }
     if (k->weights)
       weights_json(t, &k->weights[i]);
     number(t, "wait", in->wait, ',');
@@ -318,6 +355,7 @@ void emit_json(Sched *s, FILE *f) {
   text_lit(t, "],\n");
   edges_json(p, t);
   emit_formulas_json(s, t);
+  sides_json(s, t);
   path_json(t, p, c);
   key(t, "rank"), text_lit(t, "[\n");
   for (uint32_t r = 0; r < p->nrank; r++) {
@@ -327,10 +365,17 @@ void emit_json(Sched *s, FILE *f) {
   text_lit(t, "],\n");
   key(t, "transfers"), text_lit(t, "[\n");
   for (uint32_t i = 0; i < s->nxfer; i++) {
-    const Op *a = &s->op[s->xfer[i].from],
-             *b = xfer_is_sum(&s->xfer[i]) ? NULL : &s->op[s->xfer[i].to];
     text_room(t);
     text_lit(t, "{");
+    if (s->xfer[i].to == XFER_SIDE) {
+      const SideUse *u = &s->side_use[s->xfer[i].from];
+      key(t, "side"), text_quoted(t, side_text(s, u)), text_char(t, ',');
+      number(t, "on", s->stage[u->stage].rank, '}');
+      text_lit(t, i + 1 < s->nxfer ? ",\n" : "\n");
+      continue;
+    }
+    const Op *a = &s->op[s->xfer[i].from],
+             *b = xfer_is_sum(&s->xfer[i]) ? NULL : &s->op[s->xfer[i].to];
     if (!b) {
       bool tie = s->xfer[i].to == XFER_TIE;
       number(t, tie ? "tie" : "reduce",

@@ -695,7 +695,7 @@ static bool expand_once(Sched *s) {
   if (!find_ranks(&x) || !find_pipes(&x))
     return false;
   bool ok = find_send(&x) && find_weights(&x) && fits(s, s->pipe[0].clause) && place_stages(&x) &&
-            set_costs(&x) && run_orders(&x);
+            set_costs(&x) && find_groups(&x) && find_sides(&x) && run_orders(&x);
   arena_free(&x.scratch);
   return ok;
 }

@@ -110,6 +110,10 @@ typedef struct Ex {
 
 /* ---- place.c ---- */
 bool find_ranks(Ex *x);
+/* The clause of a kind of which there is one, or NULL: that of the schedule itself before that of a base;
+ * false: reported. */
+bool only_clause(Ex *x, ClauseKind kind, const char *word, const Clause **clause);
+bool find_groups(Ex *x); /* the `exclusive` clause */
 bool find_pipes(Ex *x);
 bool fits(Sched *s, const Clause *c); /* memory for rows and edges so far; c: where to report */
 bool place_stages(Ex *x);
@@ -120,6 +124,9 @@ bool find_ties(Ex *x);
 
 /* ---- costs.c ---- */
 bool set_costs(Ex *x);
+
+/* ---- side.c ---- */
+bool find_sides(Ex *x);
 
 /* ---- instance.c ---- */
 /* Gives the parameters of the schedule that is compiled the values of -D, or their defaults. */

@@ -28,7 +28,7 @@ uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k) {
 
 PipeGraph sched_graph(const Sched *s) {
   const struct StageGraph *g = s->graph;
-  return (PipeGraph){s->stage, g ? g->edge : NULL, g ? g->row : NULL, s->nmb, s->slices};
+  return (PipeGraph){s->stage, g ? g->edge : NULL, g ? g->row : NULL, s->nmb, s->slices, s->side};
 }
 
 /* ---- edges ---- */

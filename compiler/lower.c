@@ -53,7 +53,8 @@ static uint64_t hash_program(const PipeProgram *p) {
   XXH3_64bits_update(h, p->stage, p->nstage * sizeof *p->stage);
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
-    const uint64_t size[] = {k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host};
+    const uint64_t size[] = {k->ninstr, k->npool, k->nslot, k->inflight,
+                             k->bytes,  k->host,  k->group};
     XXH3_64bits_update(h, size, sizeof size);
     XXH3_64bits_update(h, k->instr, k->ninstr * sizeof *k->instr);
     XXH3_64bits_update(h, k->pool, k->npool * sizeof *k->pool);
@@ -62,6 +63,12 @@ static uint64_t hash_program(const PipeProgram *p) {
     XXH3_64bits_update(h, k->sync, k->nsync * sizeof *k->sync);
   }
   XXH3_64bits_update(h, p->edge, p->nedge * sizeof *p->edge);
+  for (uint32_t i = 0; i < p->nside; i++) {
+    const PipeSide *k = &p->side[i];
+    const uint64_t of[] = {k->op, k->decl, k->stage, k->time, k->bytes};
+    XXH3_64bits_update(h, of, sizeof of);
+    XXH3_64bits_update(h, k->name, strlen(k->name) + 1);
+  }
   XXH3_64bits_update(h, p->row, p->row ? (size_t)p->nmodel * p->nmb * sizeof *p->row : 0);
   for (uint32_t i = 0; i < p->nformula; i++)
     XXH3_64bits_update(h, p->formula[i].term, p->formula[i].n * sizeof *p->formula[i].term);
@@ -103,6 +110,7 @@ bool lower(Sched *s) {
                          .inflight = s->peak[r].inflight,
                          .bytes = s->sized ? s->peak[r].total : 0,
                          .host = s->sized ? s->peak[r].host_bytes : 0,
+                         .group = s->group ? s->group[r] : 0,
                          .list = s->graph ? s->slot_list[r] : NULL,
                          .nlist = s->graph ? s->nslot_list[r] : 0,
                          .weights = weights};
@@ -134,6 +142,8 @@ bool lower(Sched *s) {
   p->then = s->then, p->nthen = s->nthen;
   if (s->nformula)
     p->state = s->state, p->nstate = s->nstate;
+  p->ngroup = s->ngroup;
+  p->side = s->nside ? s->side : NULL, p->nside = s->nside;
   p->rank = rank, p->stage = s->stage, p->site = site, p->file = file;
   p->hash = hash_program(p);
   s->prog = p;

@@ -16,6 +16,8 @@
  * note [latest]: a LOAD of a clause ends when its backward starts, or when the next LOAD must start, or
  * when an OFF that is under way then begins; ops and OFFs are taken at their times on an idle network.
  *
+ * Ranks of an `exclusive` group have one link, as if their copies were those of one rank: note [turns].
+ *
  * A sort of each rank's copies apart, linear in ops and copies; a clause looks at every stage and
  * microbatch. */
 #include <stdlib.h>
@@ -37,7 +39,10 @@ static uint64_t starts(const Sched *s, uint32_t op) {
   return s->ideal_end[after(s, op) - 1] - action_time(s, s->stage, false, first);
 }
 
-static uint64_t cost(const Sched *s, const Copy *c) { return s->stage[c->stage].time[c->kind]; }
+static uint64_t cost(const Sched *s, const Copy *c) {
+  return c->kind == PIPE_SIDE_COPY ? s->side[s->side_use[c->use].row].time
+                                   : s->stage[c->stage].time[c->kind];
+}
 
 static uint32_t rank_of(const Sched *s, const Copy *c) { return s->stage[c->stage].rank; }
 
@@ -45,7 +50,8 @@ static uint32_t rank_of(const Sched *s, const Copy *c) { return s->stage[c->stag
 
 typedef struct Wish {       /* a stash that a clause offloads */
   uint32_t stage, mb, f, b; /* rows of its F and its first backward */
-  uint64_t off;             /* when its OFF starts on an idle network, */
+  uint64_t made, needed;    /* when its F ends and its backward starts, on an idle network, */
+  uint64_t off;             /* when its OFF starts there, */
   uint64_t off_end;
   uint64_t load; /* and when its LOAD must start at the latest */
   uint32_t load_at, to;
@@ -56,11 +62,15 @@ typedef VEC(Wish) Wishes;
 
 static int by_forward(const void *a, const void *b) {
   const Wish *x = a, *y = b;
+  if (x->made != y->made)
+    return x->made < y->made ? -1 : 1;
   return x->f < y->f ? -1 : x->f > y->f;
 }
 
 static int by_backward(const void *a, const void *b) {
   const Wish *x = a, *y = b;
+  if (x->needed != y->needed)
+    return x->needed < y->needed ? -1 : 1;
   return x->b < y->b ? -1 : x->b > y->b;
 }
 
@@ -140,19 +150,23 @@ static uint32_t not_ended(const Sched *s, uint32_t from, uint32_t to, uint64_t t
 }
 
 /* Leaves out what has no time to go, behind the OFFs before it, and to come back (a lead says that it
- * may be late), and gives the LOADs of a rank their places, note [latest]. Returns how many are left. */
-static uint32_t place_loads(Sched *s, uint32_t r, Wish *w, uint32_t all) {
+ * may be late), and gives the LOADs of a rank, or of ranks that take turns, their places, note [latest].
+ * Returns how many are left. */
+static uint32_t place_loads(Sched *s, Wish *w, uint32_t all) {
   uint64_t end = 0;
   uint32_t n = 0;
   Wish *off = arena_alloc(s->arena, (all + 1) * sizeof *off); /* by F: when the OFFs run */
+  for (uint32_t i = 0; i < all; i++) {
+    w[i].made = s->ideal_end[after(s, w[i].f) - 1];
+    w[i].needed = starts(s, w[i].b);
+  }
   qsort(w, all, sizeof *w, by_forward);
   for (uint32_t i = 0; i < all; i++) {
     Wish *x = &w[i];
     const uint64_t *time = s->stage[x->stage].time;
-    uint64_t made = s->ideal_end[after(s, x->f) - 1];
-    x->off = made > end ? made : end;
+    x->off = x->made > end ? x->made : end;
     x->off_end = x->off + time[PIPE_OFF];
-    if (x->load_at == NONE && x->off_end + time[PIPE_LOAD] > starts(s, x->b))
+    if (x->load_at == NONE && x->off_end + time[PIPE_LOAD] > x->needed)
       continue;
     end = x->off_end;
     off[n] = w[n] = *x;
@@ -162,9 +176,10 @@ static uint32_t place_loads(Sched *s, uint32_t r, Wish *w, uint32_t all) {
   uint64_t next = UINT64_MAX;
   for (uint32_t i = n, o = n; i-- > 0;) {
     Wish *x = &w[i];
-    uint64_t time = s->stage[x->stage].time[PIPE_LOAD], last = starts(s, x->b);
+    uint64_t time = s->stage[x->stage].time[PIPE_LOAD], last = x->needed;
     if (x->load_at != NONE) {
-      x->load = x->load_at > s->rank_op0[r] ? s->ideal_end[x->load_at - 1] : 0;
+      x->load = x->load_at > s->rank_op0[s->stage[x->stage].rank] ? s->ideal_end[x->load_at - 1]
+                                                                  : 0;
       x->load = x->load > x->off_end ? x->load : x->off_end;
       continue;
     }
@@ -204,35 +219,74 @@ static uint32_t site_of(Sched *s, const Clause *c) {
   return s->nsite++;
 }
 
+static bool in_group(const Sched *s, uint32_t r) { return s->group && s->group[r]; }
+
+/* What the clauses ask of rank r. */
+static bool wishes_of(Sched *s, uint32_t r, Wishes *list) {
+  for (uint32_t k = s->rank_stage0[r]; k < s->rank_stage0[r + 1]; k++) {
+    uint32_t st = s->rank_stage[k];
+    for (uint32_t mb = s->stage[st].mb0; mb < s->stage[st].mb0 + s->stage[st].nmb; mb++)
+      for (uint32_t i = 0, had = list->n; runs_mb(s, st, mb) && i < s->noffload && list->n == had;
+           i++)
+        if (!wished(s, s->offload[i], st, mb, list))
+          return false;
+  }
+  return true;
+}
+
 static bool add_clauses(Sched *s) {
-  uint32_t first = NONE; /* rows of site of the clauses */
+  uint32_t first_site = NONE; /* rows of site of the clauses */
   for (uint32_t i = 0; i < s->noffload; i++) {
     uint32_t site = site_of(s, s->offload[i]);
-    first = i == 0 ? site : first;
+    first_site = i == 0 ? site : first_site;
   }
   Wishes list = {0};
   for (uint32_t r = 0; r < s->nrank && s->noffload; r++) {
     list.n = 0;
-    for (uint32_t k = s->rank_stage0[r]; k < s->rank_stage0[r + 1]; k++) {
-      uint32_t st = s->rank_stage[k];
-      for (uint32_t mb = s->stage[st].mb0; mb < s->stage[st].mb0 + s->stage[st].nmb; mb++)
-        for (uint32_t i = 0, had = list.n; runs_mb(s, st, mb) && i < s->noffload && list.n == had;
-             i++)
-          if (!wished(s, s->offload[i], st, mb, &list))
-            return false;
-    }
+    bool first = true;
+    for (uint32_t q = 0; q < r && in_group(s, r) && first; q++)
+      first = s->group[q] != s->group[r];
+    if (!first)
+      continue; /* with the first of its group */
+    for (uint32_t q = r; q < (in_group(s, r) ? s->nrank : r + 1); q++)
+      if ((q == r || s->group[q] == s->group[r]) && !wishes_of(s, q, &list))
+        return false;
     if (list.n == 0)
       continue;
-    list.n = place_loads(s, r, list.at, list.n);
+    list.n = place_loads(s, list.at, list.n);
     for (uint32_t i = 0; i < list.n; i++) {
       uint32_t c = 0;
       while (s->offload[c] != list.at[i].clause)
         c++;
-      add(s, PIPE_OFF, &list.at[i], first + c);
-      add(s, PIPE_LOAD, &list.at[i], first + c);
+      add(s, PIPE_OFF, &list.at[i], first_site + c);
+      add(s, PIPE_LOAD, &list.at[i], first_site + c);
     }
   }
   return true;
+}
+
+/* Side ops of the copy streams; as those of the others they have their places. */
+static void add_sides(Sched *s) {
+  for (uint32_t r = 0; r < s->nrank && s->nside_use; r++)
+    for (uint32_t i = s->side_use0[r]; i < s->side_use0[r + 1]; i++) {
+      SideUse *u = &s->side_use[i];
+      if (u->latest && u->kind == PIPE_SIDE_COPY)
+        u->at = side_latest(s, u);
+      u->plan = side_start(s, r, u);
+      if (u->kind != PIPE_SIDE_COPY)
+        continue;
+      if (s->ncopy == s->capcopy)
+        vec_grow(s->arena, (void **)&s->copy, &s->capcopy, sizeof *s->copy);
+      s->copy[s->ncopy++] = (Copy){.kind = u->kind,
+                                   .phase = u->phase,
+                                   .stage = u->stage,
+                                   .mb = u->mb,
+                                   .site = s->side_site0 + u->decl,
+                                   .to = NONE,
+                                   .use = i,
+                                   .at = u->at,
+                                   .plan = u->plan};
+    }
 }
 
 /* ---- the order of each stream, and what it says ---- */
@@ -270,6 +324,8 @@ static void sort(Sched *s, uint32_t nwritten) {
     const Copy *c = &key[i].c;
     s->copy[i] = *c;
     s->rank_copy0[key[i].rank + 1]++;
+    if (c->kind == PIPE_SIDE_COPY)
+      continue;
     (c->kind == PIPE_OFF ? s->at_off : s->at_load)[(size_t)c->stage * s->nmb + c->mb] = i + 1;
   }
   for (uint32_t r = 0; r < s->nrank; r++)
@@ -333,19 +389,62 @@ static bool check_cell(Sched *s, size_t cell) {
   return true;
 }
 
-/* Plays the COPY stream of a rank beside the ops on an idle network: note [free_at]. */
-static void play(Sched *s, uint32_t r) {
+/* The copies of a rank, or of ranks that take turns, in their order. */
+typedef struct Turn {
+  uint64_t time;             /* when the op before it ends, on an idle network */
+  uint32_t unit, made, copy; /* made: of OrderRun, for that op */
+} Turn;
+
+static int by_unit(const void *a, const void *b) {
+  const Turn *x = a, *y = b;
+  if (x->unit != y->unit)
+    return x->unit < y->unit ? -1 : 1;
+  if (x->time != y->time)
+    return x->time < y->time ? -1 : 1;
+  if (x->made != y->made)
+    return x->made < y->made ? -1 : 1;
+  return x->copy < y->copy ? -1 : x->copy > y->copy;
+}
+
+/* note [turns]: copies of one group go in the order in which the ops before them end on an idle network, ties in the
+ * order of the play. So does everything else there (comm.c, note [enough slots]), and what a copy waits for,
+ * and what waits for it, stands before and behind it in that order. */
+static Turn *find_turns(Sched *s) {
+  Turn *turn = arena_alloc(s->arena, s->ncopy * sizeof *turn);
+  for (uint32_t r = 0; r < s->nrank; r++)
+    for (uint32_t i = s->rank_copy0[r]; i < s->rank_copy0[r + 1]; i++) {
+      bool first = s->copy[i].at == s->rank_op0[r];
+      turn[i] = (Turn){.unit = r, .copy = i};
+      if (!in_group(s, r))
+        continue;
+      turn[i].unit = s->nrank + s->group[r];
+      turn[i].time = first ? 0 : s->ideal_end[s->copy[i].at - 1];
+      turn[i].made = first ? 0 : s->made[s->copy[i].at - 1];
+    }
+  if (s->group)
+    qsort(turn, s->ncopy, sizeof *turn, by_unit);
+  return turn;
+}
+
+/* Plays the COPY streams beside the ops on an idle network: note [free_at]. */
+static void play(Sched *s) {
+  const Turn *turn = find_turns(s);
+  uint32_t *free_at = NEW_ARRAY(s->arena, uint32_t, s->nrank), nth = 0;
   uint64_t now = 0;
-  uint32_t first = s->rank_op0[r], last = s->rank_op0[r + 1], free_at = first;
-  for (uint32_t i = s->rank_copy0[r]; i < s->rank_copy0[r + 1]; i++) {
-    Copy *c = &s->copy[i];
-    uint64_t from = c->at > first ? s->ideal_end[c->at - 1] : 0;
+  memcpy(free_at, s->rank_op0, s->nrank * sizeof *free_at);
+  for (uint32_t i = 0; i < s->ncopy; i++) {
+    Copy *c = &s->copy[turn[i].copy];
+    uint32_t r = rank_of(s, c), last = s->rank_op0[r + 1];
+    if (i == 0 || turn[i].unit != turn[i - 1].unit)
+      now = 0, nth = 0;
+    uint64_t from = c->at > s->rank_op0[r] ? s->ideal_end[c->at - 1] : 0;
     c->plan = from > now ? from : now;
+    c->turn = nth++;
     now = c->plan + cost(s, c);
-    free_at = c->at > free_at ? c->at : free_at;
-    while (free_at < last && starts(s, free_at) < now)
-      free_at++;
-    c->free_at = free_at;
+    free_at[r] = c->at > free_at[r] ? c->at : free_at[r];
+    while (free_at[r] < last && starts(s, free_at[r]) < now)
+      free_at[r]++;
+    c->free_at = free_at[r];
   }
 }
 
@@ -361,20 +460,24 @@ bool offload(Sched *s) {
   s->rank_copy0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
   if (!add_clauses(s))
     return false;
+  add_sides(s);
   if (s->ncopy == 0)
-    return true;
+    return side_buffers(s);
   sort(s, nwritten);
   bool ok = true;
   for (uint32_t i = 0; i < s->ncopy; i++) {
-    size_t cell = (size_t)s->copy[i].stage * s->nmb + s->copy[i].mb;
+    size_t cell;
+    if (s->copy[i].kind == PIPE_SIDE_COPY)
+      continue;
+    cell = (size_t)s->copy[i].stage * s->nmb + s->copy[i].mb;
     if (s->copy[i].kind == PIPE_OFF || !s->at_off[cell])
       ok &= check_cell(s, cell);
     if (s->diag->errors > s->diag->limit)
       return false;
   }
-  for (uint32_t r = 0; ok && r < s->nrank; r++)
-    play(s, r);
-  return ok;
+  if (ok)
+    play(s);
+  return ok && side_buffers(s);
 }
 
 void offload_streams(Sched *s) {
@@ -393,15 +496,24 @@ void offload_streams(Sched *s) {
              over = 0; /* over: copies that F need not ask for */
     for (uint32_t i = first; i < s->rank_copy0[r + 1]; i++) {
       const Copy *c = &s->copy[i];
-      size_t cell = (size_t)c->stage * s->nmb + c->mb;
+      size_t cell = (size_t)c->stage * s->nmb + (c->mb == NONE ? 0 : c->mb);
       PipeInstr *in = &out[i];
+      if (c->kind == PIPE_SIDE_COPY) {
+        *in = side_instr(s, &s->side_use[c->use]);
+        in->gout = in_group(s, r) ? c->turn : NONE;
+        in->wait = c->at - s->rank_op0[r];
+        s->side_use[c->use].pos = i - first + 1;
+        continue;
+      }
       *in = pipe_instr((PipeOp)c->kind, c->stage, c->mb);
       in->phase = c->phase, in->site = c->site;
       in->peer = c->to;
+      in->gout = in_group(s, r) ? c->turn : NONE;
       in->wait = c->at - s->rank_op0[r];
-      if (c->kind == PIPE_LOAD) /* what needs the stash next */
-        compute[(s->at_b[cell] - 1 >= c->at ? s->at_b : s->at_w)[cell] - 1].wait_copy = i - first +
-                                                                                        1;
+      if (c->kind == PIPE_LOAD) { /* what needs the stash next */
+        uint32_t user = (s->at_b[cell] - 1 >= c->at ? s->at_b : s->at_w)[cell] - 1;
+        compute[user].wait_copy = i - first + 1;
+      }
     }
     for (uint32_t op = s->rank_op0[r]; op < s->rank_op0[r + 1]; op++) {
       for (; k < s->rank_copy0[r + 1] && s->copy[k].free_at <= op; k++)

@@ -158,8 +158,7 @@ static uint64_t play_action(const Sched *s, OrderRun *run, uint32_t first, uint3
                             uint64_t start) {
   const PipeStage *cost = run->stage;
   if (first == last)
-    return run->end[first] = start +
-                             cost[run->uniform ? 0 : s->op[first].stage].time[s->op[first].kind];
+    return run->end[first] = start + op_cost(s, cost, run->uniform, first);
   uint64_t end = start + action_time(s, cost, run->uniform, first), at = start;
   for (uint32_t i = first; i <= last; i++) {
     at += cost[run->uniform ? 0 : s->op[i].stage].time[s->op[i].kind];
@@ -206,7 +205,7 @@ bool order_run(Sched *s, OrderRun *run) {
         const Op *o = &s->op[m];
         uint32_t turn = updates[o->stage];
         updates[o->stage] += o->kind == PIPE_U;
-        if (o->kind != PIPE_U && waits_for_others(s, o->stage) &&
+        if (o->kind < PIPE_U && waits_for_others(s, o->stage) &&
             s->round[s->round0[o->stage] + turn].grad == m) {
           run->head[r] = m + 1; /* it has run: rows of a tie may be on this rank, too */
           uint32_t last = last_of_replicas(s, run, m, turn), all = last_of_tie(s, run, m, turn);
@@ -240,6 +239,8 @@ bool order_run(Sched *s, OrderRun *run) {
           }
         }
       }
+      for (uint32_t m = first_op; run->made && m < i; m++)
+        run->made[m] = run->nxfer;
       now[r] += hold;
     }
     run->head[r] = i;
@@ -346,8 +347,51 @@ static void sort_by_time(Sched *s, Xfer **xfer, uint32_t n, const uint64_t *end)
   *xfer = from;
 }
 
+/* A transfer, or a side op of a COMM stream. */
+typedef struct Placed {
+  uint64_t time;
+  uint32_t n; /* transfers that were made before it */
+  uint32_t late, i;
+  Xfer x;
+} Placed;
+
+static int by_time(const void *a, const void *b) {
+  const Placed *x = a, *y = b;
+  if (x->time != y->time)
+    return x->time < y->time ? -1 : 1;
+  if (x->n != y->n)
+    return x->n < y->n ? -1 : 1;
+  return x->late != y->late ? (x->late < y->late ? -1 : 1) : x->i < y->i ? -1 : x->i > y->i;
+}
+
+/* Sorts the transfers as they were made with the side ops of the COMM streams: each of these when the op
+ * before it ends, ties in the order of the play (side.c, note [sides cannot stall]). */
+static void sort_with_sides(Sched *s, const OrderRun *run) {
+  uint32_t n = 0;
+  Placed *all = arena_alloc(s->arena, (s->nxfer + (size_t)s->ncomm_side) * sizeof *all);
+  Xfer *to = arena_alloc(s->arena, (s->nxfer + (size_t)s->ncomm_side) * sizeof *to);
+  for (; n < s->nxfer; n++)
+    all[n] = (Placed){run->end[s->xfer[n].from], n, 1, 0, s->xfer[n]};
+  for (uint32_t r = 0; r < s->nrank; r++)
+    for (uint32_t i = s->side_use0[r]; i < s->side_use0[r + 1]; i++) {
+      SideUse *u = &s->side_use[i];
+      if (u->kind != PIPE_SIDE_COMM)
+        continue;
+      if (u->latest)
+        u->at = side_latest(s, u);
+      uint32_t made = u->at > s->rank_op0[r] ? run->made[u->at - 1] : 0;
+      all[n++] = (Placed){side_start(s, r, u), made, 0, i, {i, XFER_SIDE}};
+    }
+  qsort(all, n, sizeof *all, by_time);
+  for (uint32_t i = 0; i < n; i++)
+    to[i] = all[i].x;
+  s->xfer = to, s->nxfer = n;
+}
+
 bool order(Sched *s) {
   OrderRun run = {.stage = s->stage};
+  if (s->ncomm_side > 0 || s->group)
+    run.made = s->made = arena_alloc(s->arena, (size_t)s->nop * sizeof *run.made);
   run.end = arena_alloc(s->arena, (size_t)s->nop * sizeof *run.end + 1);
   run.head = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   size_t most = (size_t)s->nop + 2 * (size_t)s->nedge * s->nmb + (s->ntie ? s->nop : 0);
@@ -360,6 +404,9 @@ bool order(Sched *s) {
   s->ideal_end = run.end;
   s->nxfer = run.nxfer;
   s->xfer = run.xfer;
-  sort_by_time(s, &s->xfer, s->nxfer, run.end);
+  if (s->ncomm_side > 0)
+    sort_with_sides(s, &run);
+  else
+    sort_by_time(s, &s->xfer, s->nxfer, run.end);
   return true;
 }

@@ -118,7 +118,7 @@ uint64_t action_time(const Sched *s, const PipeStage *cost, bool uniform, uint32
   }
   uint64_t sum = 0;
   for (uint32_t i = 0; i <= a->group; i++)
-    sum += cost[uniform ? 0 : a[i].stage].time[a[i].kind];
+    sum += op_cost(s, cost, uniform, first + i);
   return sum;
 }
 

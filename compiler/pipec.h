@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * THE header: read this first. A compile is one Sched that the passes of driver.c fill in turn:
  *
- *   parse > resolve > expand > check_deps > versions > formulas > order > offload > comm > check_deadlock
+ *   parse > resolve > expand > check_deps > sides > versions > formulas > order > offload > comm > check_deadlock
  *         > slots > check_memory > lower > check_streams > check_match > check_channels > check_user > check_all_m > emit
  *
  * A CSV file of PyTorch's comes in by read_csv in place of the first three. One that has its own
@@ -36,7 +36,7 @@ enum {
 
 /* One compute op of the user's program. Comm ops exist only as PipeInstr. 16 bytes. */
 typedef struct Op {
-  uint8_t kind;   /* PipeOp: F B I W R U */
+  uint8_t kind;   /* PipeOp: F B I W R U, SIDE */
   uint8_t phase;  /* PipePhase */
   uint16_t group; /* further ops of the rank after this one that are one action with it; 0 */
   uint32_t stage; /* row of Sched.stage */
@@ -49,13 +49,15 @@ typedef enum SendPolicy { SEND_END, SEND_EAGER, SEND_NEXT } SendPolicy;
 
 /* An OFF or LOAD of the user's program. They are no ops of Sched.op: they stand between those. */
 typedef struct Copy {
-  uint8_t kind;     /* PipeOp: OFF LOAD */
+  uint8_t kind;     /* PipeOp: OFF LOAD SIDE_COPY */
   uint8_t phase;    /* PipePhase */
   uint16_t zero;
   uint32_t stage, mb, site;
   uint32_t to;      /* rank whose memory takes the stash; NONE: the host's */
   uint32_t at;      /* row of Sched.op before which it stands, one past the last of its rank at the end */
   uint32_t free_at; /* OFF (offload): its ACT slot is free for this op of the rank and later ones */
+  uint32_t use;     /* SIDE_COPY: row of Sched.side_use */
+  uint32_t turn;    /* (offload) in its group */
   uint64_t plan;    /* (offload) when it starts on an idle network */
 } Copy;
 /* An update of a stage: the last op that adds to the gradients that it applies, and the U. */
@@ -65,11 +67,33 @@ typedef struct Round { uint32_t grad, u; } Round;
  * of its gradients: XFER_REDUCE over the replicas of the stage, XFER_TIE over the stages tied to it. */
 typedef struct Xfer {
   uint32_t from; /* producing op: F, or B/I */
-  uint32_t to;   /* consuming op, or which sum */
+  uint32_t to;   /* consuming op, or which sum; XFER_SIDE: no transfer, but row `from` of Sched.side_use,
+                    in the COMM stream of its rank */
 } Xfer;
 #define XFER_REDUCE NONE
 #define XFER_TIE (NONE - 1)
+#define XFER_SIDE (NONE - 2)
 static inline bool xfer_is_sum(const Xfer *x) { return x->to >= XFER_TIE; }
+static inline bool xfer_moves(const Xfer *x) { return x->to < XFER_SIDE; } /* a tensor */
+
+/* A side op in the order of its rank (side.c). Rows of Sched.op; NONE where there is nothing. */
+typedef struct SideUse {
+  uint32_t decl, row;   /* of Sched.side_decl, of Sched.side */
+  uint32_t stage, mb;
+  uint32_t at;          /* it stands before this op; SIDE: is that op */
+  uint32_t lo, user;    /* it cannot stand before; the op that waits for it */
+  uint32_t op, seq;     /* row while it is put into the op table; order of the clauses */
+  uint32_t in, out;     /* buffers: number in its pool; given back, taken */
+  uint32_t in_pool, out_pool;
+  uint32_t dep[2];      /* rows of side_use that must have ended: that gave `out` back, that took `in` */
+  uint32_t pos;         /* (comm) 1 + position in its stream */
+  uint64_t plan;        /* when it starts on an idle network, for the order in its stream */
+  uint8_t kind, phase;  /* SIDE, SIDE_COMM or SIDE_COPY */
+  bool latest, late;    /* as late as can be; stands before its user */
+  bool given;
+} SideUse;
+typedef struct SideTurn { uint32_t at; int compute; uint32_t use; uint64_t plan; } SideTurn;
+typedef struct SideBuffers { uint64_t bytes; uint32_t stage, count, first; } SideBuffers;
 
 /* A channel: the transfers of one kind over one link, in their order. Index 2*link + (backward). */
 typedef struct Channel {
@@ -97,9 +121,9 @@ typedef struct Peak {
   uint32_t guests;         /* GUEST slots (slots) */
   uint32_t warmup;         /* forwards before the first backward */
   uint32_t versions;       /* most slots that a stage has for its weights (slots) */
-  uint32_t op;             /* op at which act + gout + local bytes are most; NONE when unsized */
+  uint32_t op;             /* op at which act + gout + local + buffer bytes are most; NONE when unsized */
   uint64_t weight, grad, opt, work, act, gout, out, in, local, keep, total;
-  uint64_t guest;          /* slots for stashes of other ranks, in total */
+  uint64_t guest, buffer;  /* slots for stashes of other ranks, of side ops; in total */
   uint64_t guess, state;   /* estimates of weights, states of their policy, in total */
   uint64_t host_bytes;     /* not in total */
 } Peak;
@@ -159,6 +183,16 @@ typedef struct Sched {
   uint32_t *rank_copy0;  /* [nrank + 1] (offload) */
   uint32_t *at_off, *at_load; /* [nstage * nmb] copy + 1; 0 none; NULL while ncopy is 0 */
   const Clause **offload; uint32_t noffload; /* clauses that add to them (expand) */
+  uint32_t *group, ngroup; /* [nrank] 1 + group of ranks whose copies take turns, 0: none; NULL: there are
+                            no groups (expand) */
+  const Clause **side_decl; uint32_t nside_decl; /* `side` clauses (expand) */
+  uint32_t side_site0;   /* rows of site: of them */
+  PipeSide *side; uint32_t nside; /* [nside_decl * nstage] */
+  SideUse *side_use; uint32_t nside_use; /* rank after rank (sides) */
+  uint32_t *side_use0;   /* [nrank + 1] */
+  uint32_t ncomm_side;   /* of them in COMM streams */
+  SideTurn *side_turn;   /* [nside_use] rank after rank, in the order in which they stand (offload) */
+  SideBuffers **side_buffers; uint32_t *nside_buffers; /* [nrank] */
   Span *order_at;        /* [nrank] the order that a rank follows */
   const Clause **order_clause; /* [nrank] the same; NULL of a CSV file */
   uint32_t *at_f, *at_b, *at_w, *at_r; /* [nstage * nmb] op + 1 of F, of B or I, of W, of R; 0 none */
@@ -184,6 +218,7 @@ typedef struct Sched {
   /* order */
   Timing ideal;          /* with the schedule's own costs */
   uint64_t *ideal_end;   /* [nop] when what each op made could leave then */
+  uint32_t *made;        /* [nop] of OrderRun, with groups */
   Xfer *xfer;            /* [nxfer] transfers between ranks, in the one global order */
   uint32_t nxfer;
 
@@ -354,7 +389,7 @@ bool check_deps(Sched *s);
 /* The update of its stage that op u, a U, is: a row of s->round. */
 uint32_t round_of(const Sched *s, uint32_t u);
 
-/* ---- versions.c: requires check_deps. Proves that the versions of the weights that are read are there;
+/* ---- versions.c: requires sides. Proves that the versions of the weights that are read are there;
  * ensures staleness, discrepancy, delay, weights, nversion ---- */
 bool versions(Sched *s);
 
@@ -367,6 +402,7 @@ typedef struct OrderRun {
   bool uniform;
   uint64_t *end;          /* [nop], required: when what each op made may leave */
   uint32_t *head;         /* [nrank], required: next op of each rank */
+  uint32_t *made;         /* NULL, or [nop] filled: transfers there were once the op was played, with its own */
   Xfer *xfer;             /* NULL, or filled with the transfers in an order that respects the data */
   uint32_t nxfer;
   Timing t;
@@ -381,6 +417,25 @@ uint32_t order_user(const Sched *s, uint32_t op, uint32_t k);
 /* Requires check_deps. Proves that the compute orders agree with the data under any channel model;
  * ensures xfer, one global order of all transfers (by predicted start), and ideal. */
 bool order(Sched *s);
+
+/* ---- side.c: side operations; the pass requires check_deps, ensures side_use and their ops ---- */
+void side_shape(Sched *s, const Clause *c);
+bool sides(Sched *s);
+const char *side_text(Sched *s, const SideUse *u); /* "2UNSHARD3" */
+uint64_t side_start(const Sched *s, uint32_t rank, const SideUse *u); /* the end of the op before it, on an idle network */
+uint32_t side_latest(const Sched *s, const SideUse *u); /* `at` of one that runs as late as possible */
+bool side_buffers(Sched *s); /* requires their places; false: reported */
+PipeInstr side_instr(const Sched *s, const SideUse *u);
+PipeInstr *side_at(const Sched *s, const SideUse *u); /* in Sched.stream */
+void side_waits(Sched *s);  /* once all streams are there */
+void side_slots(Sched *s, uint32_t rank); /* for slots: their pools come after the others */
+/* What op takes; cost: as in OrderRun. Uniform costs know no side ops: they take no time. */
+static inline uint64_t op_cost(const Sched *s, const PipeStage *cost, bool uniform, uint32_t op) {
+  const Op *o = &s->op[op];
+  if (o->kind == PIPE_SIDE)
+    return uniform ? 0 : s->side[(o->site - s->side_site0) * s->nstage + o->stage].time;
+  return cost[uniform ? 0 : o->stage].time[o->kind];
+}
 
 /* ---- offload.c: requires order. Ensures copy: what the clauses add, its order, free_at. Proves that
  * each stash that leaves comes back in time for its backward ---- */

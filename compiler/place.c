@@ -352,22 +352,68 @@ bool place_stages(Ex *x) {
   return find_graph(x) && find_ties(x);
 }
 
-bool find_ranks(Ex *x) {
-  Sched *s = x->s;
+bool only_clause(Ex *x, ClauseKind kind, const char *word, const Clause **clause) {
   uint32_t depth = 0;
-  const Clause *ranks = NULL;
+  *clause = NULL;
   for (uint32_t i = 0; i < x->clauses.n; i++) {
     const Bound *b = &x->clauses.at[i];
-    if (b->clause->kind != CL_RANKS)
+    if (b->clause->kind != kind)
       continue;
-    if (ranks && depth == b->depth) {
-      diag_error(s->diag, DIAG_CLAUSE, b->clause->at, "'ranks' is given twice");
-      diag_note(s->diag, ranks->at, "the first one");
+    if (*clause && depth == b->depth) {
+      diag_error(x->s->diag, DIAG_CLAUSE, b->clause->at, "'%s' is given twice", word);
+      diag_note(x->s->diag, (*clause)->at, "the first one");
       return false;
     }
-    ranks = b->clause;
+    *clause = b->clause;
     depth = b->depth;
   }
+  return true;
+}
+
+typedef struct Linked { /* a rank, and which link it has */
+  int64_t link;
+  uint32_t rank;
+} Linked;
+
+static int by_link(const void *a, const void *b) {
+  const Linked *x = a, *y = b;
+  if (x->link != y->link)
+    return x->link < y->link ? -1 : 1;
+  return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+bool find_groups(Ex *x) {
+  Sched *s = x->s;
+  const Clause *c;
+  if (!only_clause(x, CL_EXCLUSIVE, "exclusive", &c))
+    return false;
+  if (!c)
+    return true;
+  Linked *at = arena_alloc(s->arena, s->nrank * sizeof *at);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    s->env[c->slot] = at[r].rank = r;
+    if (!eval(s, c->to, &at[r].link))
+      return false;
+  }
+  qsort(at, s->nrank, sizeof *at, by_link);
+  s->group = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  for (uint32_t i = 0, n; i < s->nrank; i += n) {
+    for (n = 1; i + n < s->nrank && at[i + n].link == at[i].link;)
+      n++;
+    s->ngroup += n > 1;
+    for (uint32_t k = i; k < i + n && n > 1; k++)
+      s->group[at[k].rank] = s->ngroup;
+  }
+  if (s->ngroup == 0)
+    s->group = NULL; /* each rank has a link of its own */
+  return true;
+}
+
+bool find_ranks(Ex *x) {
+  Sched *s = x->s;
+  const Clause *ranks;
+  if (!only_clause(x, CL_RANKS, "ranks", &ranks))
+    return false;
   if (!ranks) {
     diag_error(s->diag, DIAG_CLAUSE, s->def->name_at, "schedule '%s' has no 'ranks' clause",
                s->name);

@@ -6,25 +6,6 @@
 
 #include "expand.h"
 
-/* The clause that counts: that of the schedule itself before that of a base. */
-static bool find_clause(Ex *x, const Clause **clause) {
-  uint32_t depth = 0;
-  *clause = NULL;
-  for (uint32_t i = 0; i < x->clauses.n; i++) {
-    const Bound *b = &x->clauses.at[i];
-    if (b->clause->kind != CL_RECOMPUTE)
-      continue;
-    if (*clause && depth == b->depth) {
-      diag_error(x->s->diag, DIAG_CLAUSE, b->clause->at, "'recompute' is given twice");
-      diag_note(x->s->diag, (*clause)->at, "the first one");
-      return false;
-    }
-    *clause = b->clause;
-    depth = b->depth;
-  }
-  return true;
-}
-
 static bool wanted(Sched *s, const Clause *c, const Op *o, bool *yes) {
   const PipeStage *st = &s->stage[o->stage];
   int64_t v = 1;
@@ -41,7 +22,7 @@ static bool wanted(Sched *s, const Clause *c, const Op *o, bool *yes) {
 bool insert_recompute(Ex *x) {
   Sched *s = x->s;
   const Clause *c;
-  if (!find_clause(x, &c))
+  if (!only_clause(x, CL_RECOMPUTE, "recompute", &c))
     return false;
   if (!c)
     return true;

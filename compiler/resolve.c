@@ -175,6 +175,12 @@ static void explain_unknown(Resolver *r, Name name, Span at, const char *wanted)
     diag_help(s->diag, "a schedule sees only what is defined before it, so it cannot use itself");
     return;
   }
+  for (const Clause *c = op && sc ? sc->clauses : NULL; c; c = c->next)
+    if (c->kind == CL_SIDE && c->name == name) {
+      diag_help(s->diag, "the clause 'side %s' says where it runs: leave it out of the order",
+                name);
+      return;
+    }
   if (op && hint_op(s, name))
     return;
   if (value && r->clause && r->clause->kind == CL_WEIGHTS && hint_weights(s, r->clause, name))
@@ -670,6 +676,16 @@ static void check_unit(Resolver *r, const Clause *c, const Entry *e, uint8_t uni
     r->plain = r->plain ? r->plain : e;
 }
 
+/* Those of a side op, which are a time and a size. */
+static void resolve_side(Resolver *r, Clause *c) {
+  Clause as = {.kind = CL_TIME};
+  side_shape(r->s, c);
+  for (Entry *e = c->entries; e; e = e->next) {
+    as.kind = strcmp(e->key, "cost") == 0 ? CL_TIME : CL_BYTES;
+    check_unit(r, &as, e, units_of(r, e->value));
+  }
+}
+
 static void resolve_entries(Resolver *r, Clause *c) {
   int lo = c->kind == CL_TIME ? 0 : NTIMEKEYS, hi = c->kind == CL_TIME ? NTIMEKEYS : NKEYS;
   bool seen[NKEYS] = {false};
@@ -796,7 +812,7 @@ static void resolve_clause(Resolver *r, Clause *c) {
     resolve_range(r, &c->range);
   if (c->var)
     c->slot = define_var(r, c->var, c->var_at);
-  if (c->kind == CL_EDGE)
+  if (c->kind == CL_EDGE || c->kind == CL_EXCLUSIVE)
     resolve_expr(r, c->value), resolve_expr(r, c->to);
   resolve_args(r, c->args);
   if (c->mb_var)
@@ -807,7 +823,10 @@ static void resolve_clause(Resolver *r, Clause *c) {
   r->in_check = late;
   resolve_expr(r, late ? c->value : NULL);
   r->in_check = false;
-  resolve_entries(r, c);
+  if (c->kind == CL_SIDE)
+    resolve_side(r, c);
+  else
+    resolve_entries(r, c);
   resolve_weights(r, c);
   resolve_block(r, c->body, NULL);
   if (c->kind != CL_TUNE) /* its variable is one of the schedule */
@@ -983,7 +1002,7 @@ bool resolve(Sched *s) {
   Resolver r = {.s = s, .in = s->names, .cap = 64};
   r.table = NEW_ARRAY(s->arena, Sym, r.cap);
   for (int k = 0; k < PIPE_NOPS; k++)
-    r.op_name[k] = pipe_op_info[k].comm
+    r.op_name[k] = pipe_op_info[k].comm || pipe_is_side((uint32_t)k)
                        ? NULL
                        : intern(s->names, pipe_op_info[k].text, strlen(pipe_op_info[k].text));
   const char *path = s->diag->source[ast->file].path;

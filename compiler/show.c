@@ -29,6 +29,7 @@ static const struct Paint {
     [PIPE_W] = {{222, 215, 229, 178}, 16, "\u2592", "weight gradient"},
     [PIPE_R] = {{182, 146, 140, 176}, 16, "\u2592", "recomputed forward"},
     [PIPE_U] = {{53, 89, 54, 90}, 231, "\u25a0", "update"},
+    [PIPE_SIDE] = {{94, 130, 95, 131}, 231, "\u25a4", "of the schedule's own"},
 };
 
 typedef struct Grid {
@@ -112,7 +113,10 @@ static void style(const Grid *g, const PipeInstr *in) {
 static const char *fill(const Grid *g, const PipeInstr *in) {
   if (!in)
     return g->utf8 ? "\u00b7" : ".";
-  return g->colour ? " " : g->utf8 ? paint[in->op].fill : pipe_op_info[in->op].text;
+  return g->colour             ? " "
+         : g->utf8             ? paint[in->op].fill
+         : in->op == PIPE_SIDE ? "s"
+                               : pipe_op_info[in->op].text;
 }
 
 /* One op, or idle time, over n columns. */

@@ -155,6 +155,7 @@ typedef struct Rank {
   const Streams *stream;
   uint32_t op0; /* row of its first op */
   uint32_t inflight, held, kept, on_host, copied, over;
+  uint32_t turn;       /* of side ops */
   uint32_t *noff;      /* [pools of ACT]: OFFs that an op waits for */
   uint64_t live, most; /* bytes of stashes and local tensors */
   bool backward_seen;
@@ -175,6 +176,8 @@ static void copies(Sched *s, Rank *k, uint32_t i) {
   const Streams *t = k->stream;
   for (; k->copied < t->ncopy && t->copy[k->copied].wait <= i; k->copied++) {
     PipeInstr *x = &t->copy[k->copied];
+    if (x->op == PIPE_SIDE_COPY)
+      continue;
     size_t cell = (size_t)x->stage * s->nmb + x->mb;
     Colour *h = pool_of(k, PIPE_HOST, x->stage), *a = pool_of(k, PIPE_ACT, x->stage);
     if (x->op == PIPE_OFF) {
@@ -208,6 +211,20 @@ static void copied_away(Sched *s, Rank *k, const PipeInstr *in) {
     uint32_t *done = &k->noff[k->cls[PIPE_ACT].of[x->stage]];
     if (x->op == PIPE_OFF && (*done)++ == a->first_left)
       give(s, a, a->left[a->first_left++]), k->live -= a->bytes, k->inflight--;
+  }
+}
+
+/* The side ops that stand before op i of the rank, or are it, take buffers and give them back. */
+static void side_buffers_at(Sched *s, Rank *k, uint32_t r, uint32_t i) {
+  for (; s->nside_use && k->turn < s->side_use0[r + 1] && s->side_turn[k->turn].at <= k->op0 + i;
+       k->turn++) {
+    const SideUse *u = &s->side_use[s->side_turn[k->turn].use];
+    if (u->out != NONE)
+      k->live += s->side_buffers[r][u->out_pool].bytes;
+    if (k->live > k->most) /* what stands behind all ops counts as the last */
+      k->most = k->live, k->peak->op = k->op0 + (i < k->stream->ncompute ? i : i - 1);
+    if (u->in != NONE)
+      k->live -= s->side_buffers[r][u->in_pool].bytes;
   }
 }
 
@@ -361,18 +378,22 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
             .stream = t,
             .op0 = s->rank_op0[r],
             .noff = noff,
+            .turn = s->nside_use ? s->side_use0[r] : 0,
             .locals = has_locals(s, r)};
   for (uint32_t i = 0, n; i < t->ncompute; i += n) {
     PipeInstr *in = &t->compute[i];
     n = in->group + 1u;
     copies(s, &k, i);
     copied_away(s, &k, in);
+    side_buffers_at(s, &k, r, i);
     if (in->op == PIPE_U) {
       Colour *old = guess_of(s, &k, in);
       if (old)
         s->weights[k.op0 + i].guess = update_guess(s, &k, old, i);
       continue;
     }
+    if (in->op == PIPE_SIDE)
+      continue;
     for (uint32_t m = 0; m < n; m++)
       takes(s, &k, &in[m]);
     if (k.live > k.most || pk->op == NONE) {
@@ -382,6 +403,7 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     for (uint32_t m = 0; m < n; m++)
       gives(s, &k, &in[m]);
   }
+  side_buffers_at(s, &k, r, t->ncompute);
   for (uint32_t p = 0; p < act->npool; p++) /* no op waits for these */
     for (Colour *c = &act->pool[p]; c->first_left < c->nleft; c->first_left++)
       give(s, c, c->left[c->first_left]);
@@ -404,13 +426,15 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     weight_pools(s, r, guess);
   for (uint32_t i = 0; i < t->ncopy; i++) {
     PipeInstr *x = &t->copy[i];
+    if (x->op == PIPE_SIDE_COPY)
+      continue;
     x->act += act->pool[act->of[x->stage]].first;
     if (x->peer == NONE)
       x->keep += host->pool[host->of[x->stage]].first;
   }
   for (uint32_t i = 0; i < t->ncompute; i++) {
     PipeInstr *in = &t->compute[i];
-    if (in->op == PIPE_U)
+    if (in->op == PIPE_U || in->op == PIPE_SIDE)
       continue;
     in->act += act->pool[act->of[in->stage]].first;
     if (in->gout != NONE)
@@ -444,6 +468,7 @@ bool slots(Sched *s) {
     for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
       most += 2 * ((size_t)row_links(s, s->rank_stage[i], true) +
                    row_links(s, s->rank_stage[i], false));
+    most += s->nside_use ? s->nside_buffers[r] : 0;
     s->pool[r] = NEW_ARRAY(s->arena, PipePool, most);
     widest = n > widest ? n : widest;
   }
@@ -460,6 +485,7 @@ bool slots(Sched *s) {
   for (uint32_t r = 0; r < s->nrank; r++) {
     channel_pools(s, r);
     colour_rank(s, r, cls, key, noff);
+    side_slots(s, r);
   }
   offload_guests(s);
   return true;

@@ -75,6 +75,11 @@ void verify_ops(const Sched *s) {
       BUG_IF(o->stage >= s->nstage || s->stage[o->stage].rank != r);
       BUG_IF(o->phase >= PIPE_NPHASES || o->site >= s->nsite);
       BUG_IF(o->group > 0 && (i + 1 >= s->rank_op0[r + 1] || o[1].group != o->group - 1));
+      if (o->kind == PIPE_SIDE) {
+        BUG_IF(o->group > 0 || (i > s->rank_op0[r] && o[-1].group > 0));
+        BUG_IF(o->site - s->side_site0 >= s->nside_decl);
+        continue;
+      }
       if (o->kind == PIPE_U) {
         BUG_IF(o->group > 0 || (i > s->rank_op0[r] && o[-1].group > 0));
         uint32_t row = s->round0[o->stage] + rounds[o->stage]++;
@@ -143,6 +148,7 @@ typedef struct GuestSlot { /* of class GUEST */
 } GuestSlot;
 
 typedef struct Verify {
+  const Sched *s;
   const PipeProgram *p;
   GuestSlot *guest; /* [all slots of all ranks] */
   size_t *slot0;    /* [nrank] where those of a rank begin */
@@ -201,7 +207,8 @@ static void verify_pools(Verify *v) {
     const PipePool *q = &k->pool[i];
     BUG_IF(q->cls >= PIPE_NCLASSES || q->stage >= p->nstage || q->count == 0);
     BUG_IF(q->first != n || q->count > k->nslot - n);
-    BUG_IF(q->bytes != content_bytes(p, q->stage, q->cls, q->skip) || q->skip > 1);
+    BUG_IF(q->cls != PIPE_BUFFER && q->bytes != content_bytes(p, q->stage, q->cls, q->skip));
+    BUG_IF(q->skip > 1);
     BUG_IF(q->skip && (q->cls < PIPE_OUT || q->cls > PIPE_LOCAL));
     for (uint32_t j = 0; j < q->count; j++)
       v->slot[n++] = (Slot){.pool = i};
@@ -235,19 +242,57 @@ static bool is_before(const Verify *v, int x, uint32_t touched) {
 
 static bool skips(const Verify *v, uint32_t edge) { return edge != NONE && v->p->edge[edge].skip; }
 
-static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage, uint32_t edge) {
+static Slot *touch_any(Verify *v, uint32_t slot, PipeClass cls) {
   const PipeRank *k = &v->p->rank[v->r];
   BUG_IF(slot >= k->nslot);
   Slot *t = &v->slot[slot];
-  const PipePool *q = &k->pool[t->pool];
-  BUG_IF(q->cls != cls || q->skip != skips(v, edge));
-  BUG_IF(q->bytes != content_bytes(v->p, stage, cls, q->skip));
-  BUG_IF(!v->p->sized && q->stage != stage); /* sizes unknown: only its own stage's is the same */
+  BUG_IF(k->pool[t->pool].cls != cls);
   for (int x = 0; x < 3; x++)
     BUG_IF(!is_before(v, x, t->touched[x]));
   t->touched[v->stream] = v->done[v->stream] + 1;
   t->used = true;
   return t;
+}
+
+static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage, uint32_t edge) {
+  Slot *t = touch_any(v, slot, cls);
+  const PipePool *q = &v->p->rank[v->r].pool[t->pool];
+  BUG_IF(q->skip != skips(v, edge) || q->bytes != content_bytes(v->p, stage, cls, q->skip));
+  BUG_IF(!v->p->sized && q->stage != stage); /* sizes unknown: only its own stage's is the same */
+  return t;
+}
+
+/* A side op: its row, and its buffers. What it is attached to: verify_side.c. */
+static void verify_side(Verify *v, const PipeInstr *in) {
+  const PipeProgram *p = v->p;
+  BUG_IF(in->keep >= p->nside || in->peer != NONE || in->act != NONE);
+  BUG_IF(in->gout != NONE && v->stream != 2);
+  const PipeSide *side = &p->side[in->keep];
+  BUG_IF(side->op != in->op || side->stage != in->stage);
+  BUG_IF(in->mb != NONE && !verify_runs(p, in->stage, in->mb));
+  BUG_IF((in->out != NONE) != (side->bytes > 0));
+  if (in->out != NONE) {
+    Slot *t = touch_any(v, in->out, PIPE_BUFFER);
+    BUG_IF(t->holds.full || p->rank[v->r].pool[t->pool].bytes != side->bytes);
+    t->holds = (Content){true, false, in->stage, in->mb, side->decl};
+    if (++v->live[t->pool] > v->most[t->pool])
+      v->most[t->pool] = v->live[t->pool];
+  }
+  Name of = v->s->side_decl[side->decl]->side->gives;
+  BUG_IF((in->in != NONE) != (of != NULL) || (of && in->in == in->out));
+  if (!of)
+    return;
+  Slot *t = touch_any(v, in->in, PIPE_BUFFER);
+  BUG_IF(!t->holds.full || t->holds.stage != in->stage ||
+         v->s->side_decl[t->holds.edge]->name != of);
+  for (uint32_t i = 0; t->holds.mb != in->mb && i < p->rank[v->r].nslot; i++) {
+    const Slot *other = &v->slot[i]; /* not that of another microbatch while its own is there */
+    BUG_IF(p->rank[v->r].pool[other->pool].cls == PIPE_BUFFER && other->holds.full &&
+           in->mb != NONE && other->holds.mb == in->mb && other->holds.stage == in->stage &&
+           other->holds.edge == t->holds.edge);
+  }
+  t->holds.full = false;
+  v->live[t->pool]--;
 }
 
 static void fill(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage, uint32_t mb,
@@ -297,6 +342,10 @@ static void gives_again(Verify *v, const PipeInstr *in) {
 static void verify_takes(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
   const PipeStage *st = &p->stage[in->stage];
+  if (in->op == PIPE_SIDE) {
+    verify_side(v, in);
+    return;
+  }
   BUG_IF(in->peer != NONE);
   if (in->op == PIPE_U) {
     BUG_IF(in->act != NONE || in->gout != NONE || in->keep != NONE);
@@ -358,7 +407,7 @@ static void verify_takes(Verify *v, const PipeInstr *in) {
 static void verify_gives(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
   const PipeStage *st = &p->stage[in->stage];
-  if (in->op == PIPE_U)
+  if (in->op == PIPE_U || in->op == PIPE_SIDE)
     return;
   if (in->op == PIPE_R) {
     gives_again(v, in);
@@ -465,7 +514,7 @@ static void verify_guest(Verify *v, const PipeInstr *in) {
 static void verify_copy(Verify *v, const PipeInstr *in) {
   const PipeStage *st = &v->p->stage[in->stage];
   BUG_IF(in->mb < st->mb0 || in->mb - st->mb0 >= st->nmb);
-  BUG_IF(in->gout != NONE || in->in != NONE || in->out != NONE);
+  BUG_IF(in->in != NONE || in->out != NONE);
   Cell *c = &v->cell[cell_at(v->p->nmb, in->stage, in->mb)];
   if (in->peer != NONE)
     verify_guest(v, in);
@@ -485,7 +534,9 @@ static void verify_copy(Verify *v, const PipeInstr *in) {
 }
 
 static int stream_of(uint8_t op) {
-  return op <= PIPE_U ? 0 : op == PIPE_OFF || op == PIPE_LOAD ? 2 : 1;
+  return op <= PIPE_U || op == PIPE_SIDE                             ? 0
+         : op == PIPE_OFF || op == PIPE_LOAD || op == PIPE_SIDE_COPY ? 2
+                                                                     : 1;
 }
 
 /* The first row of the list from i on that is of the stream. */
@@ -523,6 +574,8 @@ static void verify_stashes(Verify *v) {
     const PipeInstr *in = &k->instr[i];
     n = in->group + 1u;
     for (; copy < k->ninstr && k->instr[copy].wait <= done; copy = next_of(k, copy + 1, 2)) {
+      if (k->instr[copy].op == PIPE_SIDE_COPY)
+        continue;
       bool load = k->instr[copy].op == PIPE_LOAD;
       Slot *slot = &v->slot[k->instr[copy].act];
       if (k->instr[copy].peer == NONE)
@@ -542,11 +595,14 @@ static void verify_stashes(Verify *v) {
     for (uint32_t j = 0; j < n; j++) {
       if (in[j].op == PIPE_B || in[j].op == PIPE_W || (in[j].op == PIPE_F && in[j].keep != NONE))
         change(v, in[j].act, false), live--;
-      bool ends = v->p->forward && in[j].mb % v->p->slices == v->p->slices - 1; /* a microbatch */
+      bool ends = v->p->forward && in[j].op == PIPE_F &&
+                  in[j].mb % v->p->slices == v->p->slices - 1; /* a microbatch */
       for (uint32_t q = 0; ends && q < v->p->slices; q++, live--)
         change(v, v->cell[cell_at(v->p->nmb, in[j].stage, in[j].mb - q)].act, false);
     }
   }
+  while (copy < k->ninstr && k->instr[copy].op == PIPE_SIDE_COPY) /* behind all ops */
+    copy = next_of(k, copy + 1, 2);
   BUG_IF(copy < k->ninstr || k->inflight != most);
   for (; over < k->ninstr; over = next_of(k, over + 1, 2))
     if (k->instr[over].op == PIPE_OFF)
@@ -573,7 +629,9 @@ static void verify_rank(Verify *v, Arena *a) {
       *waited = wait > *waited ? wait : *waited;
     }
     verify_sync_row(&v->sync, i, v->stream);
-    if (v->stream == 2)
+    if (v->stream && pipe_is_side(in->op))
+      verify_side(v, in);
+    else if (v->stream == 2)
       verify_copy(v, in);
     else if (v->stream)
       verify_comm(v, in);
@@ -590,8 +648,8 @@ static void verify_rank(Verify *v, Arena *a) {
     for (uint32_t j = 0; j < n; j++) {
       const PipeInstr *op = &in[j];
       BUG_IF(op->group != n - 1 - j || (j > 0 && (op->wait != 0 || op->wait_copy != 0)) ||
-             op->op > PIPE_U);
-      BUG_IF(n > 1 && op->op == PIPE_U);
+             stream_of(op->op) != 0);
+      BUG_IF(n > 1 && op->op >= PIPE_U);
       BUG_IF(op->phase >= PIPE_NPHASES || op->site >= p->nsite);
       BUG_IF(op->stage >= p->nstage || p->stage[op->stage].rank != v->r);
       v->done[0] = v->begun + j;
@@ -610,7 +668,11 @@ static void verify_rank(Verify *v, Arena *a) {
   for (uint32_t i = 0; i < k->npool; i++) {
     uint32_t cls = k->pool[i].cls;
     if (cls == PIPE_GUEST || cls == PIPE_WEIGHT || cls == PIPE_GUESS)
-      continue;              /* see verify_guests, verify_weights */
+      continue;               /* see verify_guests, verify_weights */
+    if (cls == PIPE_BUFFER) { /* some stay; they are counted in the order of the text */
+      BUG_IF(k->pool[i].count < v->most[i]);
+      continue;
+    }
     BUG_IF(v->live[i] != 0); /* something was never consumed */
     BUG_IF(cls != PIPE_OUT && cls != PIPE_IN && k->pool[i].count != v->most[i]);
   }
@@ -666,6 +728,7 @@ typedef struct Stream {
 } Stream;
 typedef struct Player {
   Stream on[3];
+  uint32_t *turn; /* the next one of its group, NULL: it is in none */
 } Player;
 
 static void step(const PipeRank *k, Stream *t, int stream) {
@@ -709,6 +772,11 @@ static void play_rank(const PipeRank *k, Player *me) {
       const Stream *other = &me->on[x ? 0 : 1], *third = &me->on[x ? 1 : 2];
       while (me->on[x].next < k->ninstr && k->instr[me->on[x].next].wait <= other->done &&
              k->instr[me->on[x].next].wait_copy <= third->done) {
+        if (x && me->turn && k->instr[me->on[x].next].gout != *me->turn)
+          break;
+        BUG_IF(x && (k->instr[me->on[x].next].gout != NONE) != (me->turn != NULL));
+        if (x && me->turn)
+          ++*me->turn;
         step(k, &me->on[x], x);
         moved = true;
       }
@@ -721,7 +789,10 @@ static void verify_play(const Verify *v, Arena *a) {
   Player *player = NEW_ARRAY(a, Player, p->nrank);
   uint32_t *todo = NEW_ARRAY(a, uint32_t, p->nrank), ntodo = 0;
   uint8_t *queued = NEW_ARRAY(a, uint8_t, p->nrank);
+  uint32_t *turn = NEW_ARRAY(a, uint32_t, p->ngroup);
   for (uint32_t r = 0; r < p->nrank; r++) {
+    BUG_IF(p->rank[r].group > p->ngroup);
+    player[r].turn = p->rank[r].group ? &turn[p->rank[r].group - 1] : NULL;
     for (int x = 0; x < 3; x++) {
       player[r].on[x].next = NONE;
       step(&p->rank[r], &player[r].on[x], x);
@@ -735,8 +806,18 @@ static void verify_play(const Verify *v, Arena *a) {
     Player *me = &player[r];
     queued[r] = 0;
     for (;;) {
+      uint32_t before = me->turn ? *me->turn : 0;
       play_rank(k, me);
+      for (uint32_t q = 0; me->turn && *me->turn != before && q < p->nrank; q++)
+        if (player[q].turn == me->turn && q != r && !queued[q]) {
+          queued[q] = 1;
+          todo[ntodo++] = q;
+        }
       const PipeInstr *mine = ready(p, player, r);
+      if (mine && mine->op == PIPE_SIDE_COMM) {
+        step(k, &me->on[1], 1);
+        continue;
+      }
       if (mine && mine->op >= PIPE_REDUCE) {
         uint32_t row = mine->stage;
         bool tie = mine->op == PIPE_TIE;
@@ -785,7 +866,7 @@ static void verify_send(const Sched *s) {
              waited = 0;
     for (uint32_t i = 0; i < k->ninstr; i++) {
       const PipeInstr *in = &k->instr[i];
-      if (in->op <= PIPE_U) {
+      if (stream_of(in->op) == 0) {
         bool first = ncompute == 0 || k->instr[row[ncompute - 1]].group == 0;
         waited = in->wait > waited ? in->wait : waited;
         BUG_IF(first && s->send == SEND_NEXT && waited < sent);
@@ -804,8 +885,9 @@ void verify_program(const Sched *s) {
   Arena *a = s->arena;
   uint32_t nslot = 0, npool = 0;
   uint64_t busy = 0;
-  Verify v = {.p = p};
+  Verify v = {.s = s, .p = p};
   verify_head(p);
+  verify_sides(s);
   v.edges = verify_tables(p, a);
   for (uint32_t r = 0; r < p->nrank; r++) {
     nslot = p->rank[r].nslot > nslot ? p->rank[r].nslot : nslot;
@@ -813,7 +895,10 @@ void verify_program(const Sched *s) {
     for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
       const PipeInstr *in = &p->rank[r].instr[i];
       BUG_IF(in->op >= PIPE_NOPS || in->stage >= p->nstage);
-      busy += in->op <= PIPE_U ? p->stage[in->stage].time[in->op] : 0;
+      BUG_IF(pipe_is_side(in->op) && in->keep >= p->nside);
+      busy += in->op == PIPE_SIDE ? p->side[in->keep].time
+              : in->op <= PIPE_U  ? p->stage[in->stage].time[in->op]
+                                  : 0;
       const PipeInstr *f = in->op == PIPE_F ? in : in + 1, *b = in->op == PIPE_F ? in + 1 : in;
       bool pair = in->group == 1 && i + 1 < p->rank[r].ninstr && in[1].stage < p->nstage &&
                   (i == 0 || in[-1].group != 2) && f->op == PIPE_F && b->op == PIPE_B;

@@ -58,4 +58,7 @@ static inline Passage verify_passage(const VerifyEdges *v, uint32_t row, uint32_
   return (Passage){other, down ? row : other, edge};
 }
 
+/* verify_side.c: every side op that a clause asks for, where it asks for it, and no other. */
+void verify_sides(const Sched *s);
+
 #endif

@@ -91,7 +91,7 @@ static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
     const PipeInstr *in = &k->instr[i];
     const PipeWeights *w = &k->weights[i];
     Row *row = &rows[in->stage];
-    if (in->op > PIPE_U || in->op == PIPE_W) {
+    if (in->op == PIPE_W || (in->op > PIPE_U && in->op != PIPE_SIDE)) {
       BUG_IF(w->version != NONE || w->slot != NONE || w->out != NONE || w->guess != NONE ||
              w->formula != NONE || w->behind || w->ahead);
       continue;
@@ -101,6 +101,12 @@ static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
     verify_guess(p, r, in, w, slot, action);
     if (in->op == PIPE_F)
       cells[in->stage][in->mb] = w->version;
+    if (in->op == PIPE_SIDE) {
+      BUG_IF(w->version != row->newest || w->behind || w->ahead || w->out != NONE || w->guess != NONE);
+      BUG_IF(slot[w->slot].stage != in->stage || slot[w->slot].version != row->newest);
+      slot[w->slot].left--;
+      continue;
+    }
     if (in->op != PIPE_U) {
       verify_read(s, in, w, row, slot, cells[in->stage], rows);
       continue;
@@ -142,7 +148,7 @@ static void verify_ahead(const Sched *s, uint32_t r, Row *rows) {
       BUG_IF(w->behind != (int32_t)row->behind || w->ahead != 0);
       row->behind = 0, row->updates++;
     }
-    if (in->op >= PIPE_U)
+    if (in->op >= PIPE_U) /* SIDE, too */
       continue;
     uint32_t *cell = &at[3 * ((size_t)in->stage * p->nmb + in->mb)];
     if (in->op != PIPE_W)

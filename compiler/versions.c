@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Which version of its stage's weights each op reads, and where that lies. Requires check_deps; ensures
+ * Which version of its stage's weights each op reads, and where that lies. Requires sides; ensures
  * staleness, discrepancy, delay and, with a `weights` clause, weights and nversion.
  *
  * Proof: a version that is read has been made, on the same rank, before, and a ring of n versions still has
@@ -243,6 +243,12 @@ static bool find_reads(Versions *v) {
       }
       st->behind = 0;
       st->updates++;
+      continue;
+    }
+    if (o->kind == PIPE_SIDE) { /* the newest, which is there anyway */
+      v->read[i] = st->updates;
+      if (s->weights)
+        s->weights[i].version = st->updates;
       continue;
     }
     if (o->kind != PIPE_W && !find_read(v, i))

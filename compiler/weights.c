@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The `weights` clauses (lang/spec.md 5.12): which of their lines count, and which version of its stage's
+ * The `weights` clauses (lang/spec.md 5.13): which of their lines count, and which version of its stage's
  * weights an op reads. Linear in lines squared, and in lines for each op. */
 #include "expand.h"
 #include "hints.h"

@@ -320,10 +320,7 @@ static void put_block(FILE *out, const Stmt *body, int indent) {
   fputc('}', out);
 }
 
-static void put_costs(FILE *out, const char *keyword, const Clause *c) {
-  fputs(keyword, out);
-  if (c->var)
-    fprintf(out, " %s", c->var);
+static void put_entries(FILE *out, const Clause *c) {
   fputs(" {\n", out);
   for (const Entry *e = c->entries; e; e = e->next) {
     fprintf(out, "    %s = ", e->key);
@@ -366,6 +363,18 @@ static void put_weights(FILE *out, const Clause *c) {
     fputc('\n', out);
   }
   fputs("  }", out);
+}
+
+static void put_costs(FILE *out, const char *keyword, const Clause *c) {
+  fputs(keyword, out);
+  if (c->var)
+    fprintf(out, " %s", c->var);
+  put_entries(out, c);
+}
+
+static void put_anchor(FILE *out, const char *word, const Anchor *a) {
+  if (a->name)
+    fprintf(out, " %s%s %s", word, a->end < 0 ? " first" : a->end > 0 ? " last" : "", a->name);
 }
 
 static void put_clause(FILE *out, const Clause *c) {
@@ -458,6 +467,25 @@ static void put_clause(FILE *out, const Clause *c) {
       fputs(" lead ", out);
       ast_dump_expr(out, c->lead);
     }
+    break;
+  case CL_EXCLUSIVE:
+    fprintf(out, "exclusive %s -> ", c->var);
+    ast_dump_expr(out, c->to);
+    break;
+  case CL_SIDE:
+    fprintf(out, "side %s(%s", c->name, c->var);
+    if (c->mb_var)
+      fprintf(out, ", %s", c->mb_var);
+    fprintf(out, ") on %s", c->side->stream);
+    put_anchor(out, "after", &c->side->after);
+    put_anchor(out, c->side->latest ? "latest before" : "before", &c->side->before);
+    if (c->side->gives)
+      fprintf(out, " gives %s", c->side->gives);
+    if (c->when) {
+      fputs(" when ", out);
+      ast_dump_expr(out, c->when);
+    }
+    put_entries(out, c);
     break;
   case CL_TUNE:
     fputs("tune", out);

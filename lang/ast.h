@@ -173,9 +173,29 @@ typedef enum ClauseKind {
   CL_SEND,    /* send name: when the outputs of an action may leave */
   CL_TUNE,    /* tune [var in range] [tries tries] by value */
   CL_OFFLOAD, /* offload [var, mb_var [-> place]] [when] [lead] */
+  CL_EXCLUSIVE, /* exclusive var -> to */
+  CL_SIDE,    /* side name(var [, mb_var]) ... [when] [{ entries }] */
   CL_WEIGHTS, /* weights [var [, mb_var]] { lines } */
   CL_LET, CL_FN
 } ClauseKind;
+
+/* What a side op is attached to: an op of its stage, each one, or (end) the first or the last. */
+typedef struct Anchor {
+  Name name;          /* "F", or NULL: none */
+  Span at;
+  int8_t end;         /* -1 first, 1 last, 0 each */
+  int8_t op;          /* (sema) PipeOp */
+} Anchor;
+
+typedef struct Side { /* of CL_SIDE: on stream [after ..] [[latest] before ..] [gives ..] */
+  Name stream;
+  Span stream_at;
+  Anchor after, before;
+  bool latest;
+  Name gives;         /* the side op whose buffer it gives back, or NULL */
+  Span gives_at;
+  uint8_t op;         /* (sema) PipeOp: SIDE, SIDE_COMM or SIDE_COPY */
+} Side;
 
 struct Clause {
   Clause *next;
@@ -204,7 +224,8 @@ struct Clause {
   Name mb_var;        /* CL_OFFLOAD, CL_RECOMPUTE, CL_PIPE, CL_WEIGHTS: the microbatch, or NULL; `var` is the stage */
   Span mb_var_at;
   uint32_t mb_slot;   /* (sema) */
-  Expr *when, *lead;  /* CL_OFFLOAD, CL_RECOMPUTE; CL_OFFLOAD; or NULL */
+  Expr *when, *lead;  /* CL_OFFLOAD, CL_RECOMPUTE, CL_SIDE; CL_OFFLOAD; or NULL */
+  Side *side;         /* CL_SIDE */
 };
 
 typedef struct Require { struct Require *next; Expr *cond; const char *text; } Require; /* text or NULL */

@@ -255,9 +255,11 @@ again:
   "offload"            { TOKEN(OFFLOAD); }
   "lead"               { TOKEN(LEAD); }
   "weights"            { TOKEN(WEIGHTS); }
+  "side"               { TOKEN(SIDE); }
+  "exclusive"          { TOKEN(EXCLUSIVE); }
 
   "stash" | "comm" | "finally"
-  | "side" | "group" | "recv" | "wait" {
+  | "group" | "recv" | "wait" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(RESERVED);
   }

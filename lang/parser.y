@@ -232,6 +232,10 @@ static Clause *new_costs(Parse *ps, ClauseKind kind, Span at, Binding var, Entry
   return c;
 }
 
+static const char side_form[] =
+    "a side op is written 'side NAME(s, m) on STREAM before OP { cost = e  memory = e }', or 'after OP', "
+    "'latest before OP'";
+
 static Clause *new_offload(Parse *ps, Span at, Binding stage, Binding mb, Expr *when, Expr *lead) {
   Clause *c = new_clause(ps, CL_OFFLOAD, at, NULL);
   c->var = stage.name;
@@ -240,6 +244,81 @@ static Clause *new_offload(Parse *ps, Span at, Binding stage, Binding mb, Expr *
   c->mb_var_at = mb.at;
   c->when = when;
   c->lead = lead;
+  return c;
+}
+
+/* The words of a `side` clause that are still to be read. */
+typedef struct Words { Parse *ps; const Param *w, *last; } Words;
+
+static Name any_word(Words *k, Span *at) {
+  if (!k->w)
+    return NULL;
+  *at = k->w->at;
+  k->last = k->w;
+  k->w = k->w->next;
+  return k->last->name;
+}
+
+static bool word(Words *k, const char *text) {
+  Span at;
+  return k->w && strcmp(k->w->name, text) == 0 && any_word(k, &at);
+}
+
+static void wrong_word(Words *k, const char *want) {
+  if (k->w)
+    diag_error(k->ps->lx.diag, DIAG_SYNTAX, k->w->at, "expected %s, got '%s'", want, k->w->name);
+  else
+    diag_error(k->ps->lx.diag, DIAG_SYNTAX, k->last->at, "expected %s after '%s'", want, k->last->name);
+  diag_help(k->ps->lx.diag, "%s", side_form);
+}
+
+/* "on" and a stream, and then in any order "after [first|last] OP", "[latest] before [first|last] OP" and
+ * "gives NAME". */
+static void side_words(Words *k, Side *side) {
+  if (!word(k, "on") || !(side->stream = any_word(k, &side->stream_at))) {
+    wrong_word(k, k->last ? "the name of a stream" : "'on'");
+    return;
+  }
+  while (k->w) {
+    const Param *first = k->w;
+    bool latest = word(k, "latest"), gives = !latest && word(k, "gives");
+    Anchor *to = gives ? NULL : !latest && word(k, "after") ? &side->after : &side->before;
+    if (to == &side->before && !word(k, "before")) {
+      wrong_word(k, latest ? "'before'" : "'after', 'before', 'latest before' or 'gives'");
+      return;
+    }
+    if (gives ? side->gives != NULL : to->name != NULL) {
+      diag_error(k->ps->lx.diag, DIAG_SYNTAX, first->at, "'%s' is there twice", k->last->name);
+      diag_help(k->ps->lx.diag, "%s", side_form);
+      return;
+    }
+    side->latest |= latest;
+    if (gives) {
+      side->gives = any_word(k, &side->gives_at);
+    } else {
+      Span at = first->at;
+      to->end = word(k, "first") ? -1 : word(k, "last") ? 1 : 0;
+      to->name = any_word(k, &to->at);
+      to->at.beg = at.beg;
+    }
+    if (gives ? !side->gives : !to->name) {
+      wrong_word(k, gives ? "the side op whose buffer it gives back" : "an op");
+      return;
+    }
+  }
+}
+
+static Clause *new_side(Parse *ps, Span at, Binding name, Binding stage, Binding mb, const Param *words) {
+  Clause *c = new_clause(ps, CL_SIDE, at, NULL);
+  c->name = name.name;
+  c->name_at = name.at;
+  c->var = stage.name;
+  c->var_at = stage.at;
+  c->mb_var = mb.name;
+  c->mb_var_at = mb.at;
+  c->side = NEW(ps->lx.arena, Side);
+  c->side->gives_at = NO_SPAN;
+  side_words(&(Words){ps, words, NULL}, c->side);
   return c;
 }
 
@@ -327,7 +406,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %token RECOMPUTE "'recompute'" FORWARD "'forward'" SLICES "'slices'"
 %token OVERLAP "'overlap'"
 %token USE "'use'" EXPECTS "'expects'"
-%token OFFLOAD "'offload'" LEAD "'lead'"
+%token OFFLOAD "'offload'" LEAD "'lead'" SIDE "'side'" EXCLUSIVE "'exclusive'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
 %token WEIGHTS "'weights'" READS "'reads'" NEWEST "'newest'" AS "'as'" APPLIES "'applies'"
 %token RATE "'rate'" THEN "'then'" VERSIONS "'versions'" STATE "'state'"
@@ -362,7 +441,8 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %type <phase> phase used_phase
 %type <flag> forward_opt
 %type <entry> entry
-%type <entries> entries
+%type <entries> entries side_block
+%type <params> words
 %type <line> weight_line
 %type <lines> weight_lines
 %type <reads> source
@@ -535,6 +615,17 @@ clause:
     $$ = new_offload(ps, @$, (Binding){$3.name, @3}, $5, $7.e, $8.e);
     $$->place = $6.e;
   }
+| EXCLUSIVE ok name ARROW expr {
+    $$ = new_clause(ps, CL_EXCLUSIVE, @$, NULL);
+    $$->var = $3.name;
+    $$->var_at = $3.at;
+    $$->to = $5.e;
+  }
+| SIDE ok name '(' name mb_opt ')' words when_opt side_block {
+    $$ = new_side(ps, @$, $3, $5, $6, $8.first);
+    $$->when = $9.e;
+    $$->entries = $10.first;
+  }
 | TUNE ok tries_opt BY expr { $$ = new_clause(ps, CL_TUNE, @$, $5.e); $$->tries = $3.e; }
 | TUNE ok name IN range tries_opt BY expr {
     $$ = new_clause(ps, CL_TUNE, @$, $8.e);
@@ -608,6 +699,14 @@ source:
   }
 ;
 as_opt: %empty { $$ = (ExprVal){0}; } | AS expr { $$ = $2; } ;
+
+side_block: %empty { $$ = (EntryList){0}; } | '{' entries '}' { $$ = $2; } ;
+/* Words that are names like any other elsewhere. */
+words:
+  NAME { Param *p = new_param(ps, $1.name, @1, NULL); $$ = (ParamList){p, p}; }
+| words NAME { $$ = $1; APPEND($$, new_param(ps, $2.name, @2, NULL)); }
+| words RESERVED { $$ = $1; APPEND($$, new_param(ps, $2.name, @2, NULL)); }
+;
 
 slices_opt: %empty { $$ = (ExprVal){0}; } | SLICES expr { $$ = $2; } ;
 forward_opt: %empty { $$ = false; } | FORWARD { $$ = true; } ;
@@ -919,7 +1018,8 @@ static void insert_closers(Parse *ps, int token, Span at) {
   uint32_t level = 0; /* how many '{' may be open before the word */
   switch (token) {
   case TOK_RANKS: case TOK_PIPE: case TOK_ORDER: case TOK_TIME: case TOK_BYTES: case TOK_PROFILE:
-  case TOK_CHECK: case TOK_RECOMPUTE: case TOK_TUNE: case TOK_OFFLOAD: case TOK_TIE: case TOK_WEIGHTS:
+  case TOK_CHECK: case TOK_RECOMPUTE: case TOK_TUNE: case TOK_OFFLOAD: case TOK_TIE:
+  case TOK_WEIGHTS: case TOK_SIDE: case TOK_EXCLUSIVE:
     level = 1;
     break;
   case TOK_SCHEDULE: case TOK_IMPORT:
@@ -949,6 +1049,8 @@ static const char *form(int token) {
   case TOK_PIPE: return "a pipe is written 'pipe NAME stages S mbs M place s -> e'";
   case TOK_ORDER:
     return "an order is written 'order r { ... }', of some ranks 'order r in a..b { ... }'";
+  case TOK_SIDE: return side_form;
+  case TOK_EXCLUSIVE: return "ranks whose copies take turns are written 'exclusive r -> e': those with the same e";
   case TOK_CHECK: return "a check is written 'check c' or 'check c for r in a..b'";
   case TOK_WEIGHTS: return "weights are written 'weights s, m { F reads newest  B reads F }'";
   case TOK_STEADY: return "a kernel is written 'steady m { ... }' or 'steady k in a..b { ... }'";
@@ -1045,7 +1147,7 @@ static const short stmt_tokens[] = {
 };
 static const short clause_tokens[] = {
   TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_SEND, TOK_RECOMPUTE,
-  TOK_TUNE, TOK_OFFLOAD, TOK_EDGE, TOK_TIE, TOK_WEIGHTS, TOK_LET, TOK_FN,
+  TOK_TUNE, TOK_OFFLOAD, TOK_SIDE, TOK_EXCLUSIVE, TOK_EDGE, TOK_TIE, TOK_WEIGHTS, TOK_LET, TOK_FN,
 };
 static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};
 

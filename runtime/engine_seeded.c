@@ -20,6 +20,7 @@ typedef struct Seeded {
   PrRun *run;
   uint64_t step;
   uint32_t *compute, *comm, *copy; /* [nrank]: done in this step */
+  uint32_t *turn;                  /* [ngroup] the next one */
   bool *queued[PIPE_NSTREAMS];     /* [nrank] by Ready.on */
   Ready *ready;                    /* [PIPE_NSTREAMS * nrank] */
   uint32_t nready;
@@ -63,10 +64,15 @@ static void look_at(Seeded *s, uint32_t r) {
     put(s, r, PIPE_COMPUTE);
   if (s->copy[r] < k->ncopy) {
     const PipeInstr *copy = &k->t->instr[k->copy[s->copy[r]].index];
-    if (copy->wait <= s->compute[r] && copy->wait_copy <= s->comm[r])
+    if (copy->wait <= s->compute[r] && copy->wait_copy <= s->comm[r] &&
+        (!k->turns || s->turn[k->t->group - 1] == copy->gout))
       put(s, r, PIPE_COPY);
   }
   const PipeInstr *c = comm_head(s, r);
+  if (c && c->op == PIPE_SIDE_COMM) {
+    put(s, r, PIPE_COMM);
+    return;
+  }
   if (c && pipe_is_sum(c->op)) {
     const PipeStage *stage = s->run->p->stage;
     const Coll *l = coll_of(s, r);
@@ -79,7 +85,8 @@ static void look_at(Seeded *s, uint32_t r) {
     return;
   }
   const PipeInstr *d = c ? comm_head(s, c->peer) : NULL;
-  if (d && !pipe_is_sum(d->op) && d->peer == r && is_send(c) != is_send(d))
+  if (d && !pipe_is_sum(d->op) && d->op != PIPE_SIDE_COMM && d->peer == r &&
+      is_send(c) != is_send(d))
     put(s, is_send(c) ? r : c->peer, PIPE_COMM);
 }
 
@@ -105,12 +112,19 @@ static PrStatus carry_out(Seeded *s, Ready e, uint32_t *n) {
   RankRun *k = &run->rank[e.rank];
   PrStatus st = PR_OK;
   if (e.on == PIPE_COPY) {
-    pr_copy(run, k, &k->copy[s->copy[e.rank]], s->step);
+    st = pr_copy(run, k, &k->copy[s->copy[e.rank]], s->step);
     s->copy[e.rank]++;
+    uint32_t *turn = k->turns ? &s->turn[k->t->group - 1] : NULL;
+    if (turn && ++*turn < k->turns->n)
+      look_at(s, k->turns->rank[*turn]);
     *n = 1;
   } else if (e.on == PIPE_COMPUTE) {
     st = pr_compute(run, k, &k->compute[s->compute[e.rank]], s->step, n);
     s->compute[e.rank] += *n;
+  } else if (comm_head(s, e.rank)->op == PIPE_SIDE_COMM) {
+    st = pr_side(run, k, k->comm[s->comm[e.rank]].index, s->step);
+    s->comm[e.rank]++;
+    *n = 1;
   } else {
     const PipeInstr *c = comm_head(s, e.rank);
     uint32_t q = c->peer;
@@ -134,6 +148,8 @@ static PrStatus stalled(Seeded *s) {
     k->comm_next = s->comm[r];
     k->comm_active = s->comm[r] < k->ncomm;
   }
+  for (uint32_t g = 0; g < s->run->p->ngroup; g++)
+    atomic_store(&s->run->turns[g].done, s->turn[g]);
   return pr_report_stall(s->run);
 }
 
@@ -144,6 +160,8 @@ static PrStatus run_step(Seeded *s) {
     s->compute[r] = s->comm[r] = s->copy[r] = 0;
     left += run->p->rank[r].ninstr;
   }
+  for (uint32_t g = 0; g < run->p->ngroup; g++)
+    s->turn[g] = 0;
   for (uint32_t r = 0; r < run->p->nrank; r++)
     look_at(s, r);
   while (s->nready > 0) {
@@ -177,7 +195,8 @@ PrStatus seeded_steps(PrRun *run, uint64_t n) {
   s.compute = calloc(PIPE_NSTREAMS * nrank, sizeof *s.compute);
   s.queued[0] = calloc(PIPE_NSTREAMS * nrank, sizeof *s.queued[0]);
   s.ready = calloc(PIPE_NSTREAMS * nrank, sizeof *s.ready);
-  if (!s.compute || !s.queued[0] || !s.ready) {
+  s.turn = calloc(run->p->ngroup + (size_t)1, sizeof *s.turn);
+  if (!s.turn || !s.compute || !s.queued[0] || !s.ready) {
     st = pr_fail(run, PR_E_MEMORY, "no memory for %zu ranks", nrank);
     goto done;
   }
@@ -193,5 +212,6 @@ done:
   free(s.compute);
   free(s.queued[0]);
   free(s.ready);
+  free(s.turn);
   return st;
 }

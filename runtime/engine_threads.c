@@ -17,6 +17,7 @@
  * The COPY stream of a rank that has one has a thread, the copier, so that copies run beside compute. It
  * waits for the rank's thread to begin the step, then for what each instruction needs; the rank's
  * thread waits for it at the end of the step. A program without COPY has no copier and looks for none.
+ * Where COPY streams of several ranks take turns, a copier also waits for its turn, and wakes the next one.
  *
  * A thread that must wait tells so in sleep_on, looks again, and sleeps on its own semaphore; who
  * makes the awaited count clears sleep_on and wakes that thread alone. (Store, then load, on both
@@ -104,9 +105,11 @@ static void wait_for(PrRun *run, RankRun *k, const _Atomic uint64_t *count, uint
 
 /* Whether the copier has what it needs. */
 static bool copier_can(const PrRun *run, RankRun *k) {
-  return failed(run) || (atomic_load(&k->copy_begun) >= atomic_load(&k->copy_needs[0]) &&
-                         atomic_load(&k->compute_done) >= atomic_load(&k->copy_needs[1]) &&
-                         atomic_load(&k->comm_done) >= atomic_load(&k->copy_needs[2]));
+  return failed(run) ||
+         (atomic_load(&k->copy_begun) >= atomic_load(&k->copy_needs[0]) &&
+          atomic_load(&k->compute_done) >= atomic_load(&k->copy_needs[1]) &&
+          atomic_load(&k->comm_done) >= atomic_load(&k->copy_needs[2]) &&
+          (!k->turns || atomic_load(&k->turns->done) >= atomic_load(&k->copy_needs[3])));
 }
 
 /* Wakes the copier if it sleeps and need not: after any of what it may need has changed. */
@@ -222,6 +225,13 @@ static void advance(PrRun *run, RankRun *k) {
         return;
       continue;
     }
+    if (k->t->instr[at->index].op == PIPE_SIDE_COMM) {
+      if (pr_side(run, k, at->index, k->comm_step))
+        return;
+      if (complete(run, k))
+        push(&todo, k);
+      continue;
+    }
     Chan *ch = post_head(run, k);
     if (!ch)
       continue;
@@ -260,10 +270,18 @@ static void copy_step(PrRun *run, RankRun *k, uint64_t step) {
     atomic_store(&k->copy_needs[0], step + 1);
     atomic_store(&k->copy_needs[1], step * k->ncompute + c->wait);
     atomic_store(&k->copy_needs[2], step * k->ncomm + c->wait_copy);
+    if (k->turns)
+      atomic_store(&k->copy_needs[3], step * k->turns->n + c->gout);
     copier_wait(run, k);
     if (failed(run))
       return;
-    pr_copy(run, k, at, step);
+    if (pr_copy(run, k, at, step))
+      return;
+    if (k->turns) { /* its turn: only this thread counts on */
+      uint64_t next = atomic_load(&k->turns->done) + 1;
+      atomic_store(&k->turns->done, next);
+      wake_copier(run, &run->rank[k->turns->rank[next % k->turns->n]]);
+    }
     atomic_store(&k->copy_done, ++done);
     uint64_t key = atomic_load(&k->sleep_on);
     if ((key & COPIED) && !(key & BARRIER) && (key & ~COPIED) <= done)

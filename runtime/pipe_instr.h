@@ -2,8 +2,8 @@
  * The program that pipec emits and that every engine carries out: constant tables of plain structs.
  *
  * A program has nrank ranks; each has one list of instructions in issue order. Three streams run it:
- * the COMPUTE stream runs F B I W R U, the COMM stream SEND_x, RECV_x and REDUCE, the COPY stream OFF
- * and LOAD, each stream strictly in list order. The streams of a rank meet only through `wait` and
+ * the COMPUTE stream runs F B I W R U, the COMM stream SEND_x, RECV_x, REDUCE and TIE, the COPY stream OFF
+ * and LOAD, and each of them ops of the schedule's own (SIDE, SIDE_COMM, SIDE_COPY), strictly in list order. The streams of a rank meet only through `wait` and
  * `wait_copy`: an instruction starts when so many instructions of this step are completed (0: no wait)
  *
  *   of COMPUTE   wait: of COMM,      wait_copy: of COPY
@@ -74,6 +74,7 @@ typedef enum PipeClass {
   PIPE_KEEP,  /* input of a forward that is recomputed, until R; no bytes on the first stage */
   PIPE_HOST,  /* stash in host memory, from OFF to LOAD */
   PIPE_GUEST, /* stash of another rank, from its OFF to its LOAD: only that rank's COPY stream uses it */
+  PIPE_BUFFER, /* what a SIDE takes, until a SIDE gives it back, or the end of the step */
   PIPE_WEIGHT, /* a version of the weights of its stage, see PipeWeights; at the start of a step, and at
                   its end, the one that counts is in the first slot of the pool */
   PIPE_GUESS, /* weights as a formula estimates them, while the op that reads them runs; or, while a U
@@ -87,17 +88,20 @@ typedef struct PipeInstr {
   uint16_t group; /* further instructions after this one that are one action with it; 0 */
   uint32_t stage; /* row of PipeProgram.stage: the stage on THIS rank that the op belongs to */
   uint32_t mb;    /* microbatch, or unit (PipeProgram.slices). U: one whose gradient it applies, or
-                     PIPE_NONE; REDUCE: PIPE_NONE */
+                     PIPE_NONE; REDUCE: PIPE_NONE; SIDE: that of the op that it is attached to, or PIPE_NONE */
   uint32_t peer;  /* SEND, RECV: the other rank; OFF, LOAD: the rank with slot `keep`, if not this
                      one, which takes no part; else PIPE_NONE */
   uint32_t act;   /* F B I W R OFF LOAD: slot of class ACT; else PIPE_NONE */
-  uint32_t gout;  /* I W: slot of class GOUT; else PIPE_NONE */
+  uint32_t gout;  /* I W: slot of class GOUT. Of a COPY stream in a group (PipeRank.group): its turn, from
+                     0; it starts when all turns before it, on whatever rank, have ended. Else PIPE_NONE */
   uint32_t keep;  /* further slot that the op keeps for later, or gives back: R, and F of what it
                      recomputes: of class KEEP; OFF, LOAD: of class HOST, or GUEST on the peer; of a
-                     SEND or RECV its row of PipeProgram.edge, if there is that table; else PIPE_NONE */
+                     SEND or RECV its row of PipeProgram.edge, if there is that table; of a SIDE its row
+                     of PipeProgram.side; else PIPE_NONE */
   uint32_t in;    /* slot read: x of F, dy of B and I, payload of SEND; PIPE_NONE at the ends. Of an
-                     op that reads several: where they begin in PipeRank.list */
-  uint32_t out;   /* slot written: y of F, dx of B and I, payload of RECV; in the same way */
+                     op that reads several: where they begin in PipeRank.list. SIDE: BUFFER given back */
+  uint32_t out;   /* slot written: y of F, dx of B and I, payload of RECV; in the same way. SIDE:
+                     BUFFER taken */
   uint32_t wait;  /* instructions of another stream of this rank that must have completed */
   uint32_t wait_copy; /* the same of the third stream */
   uint32_t site;  /* row of PipeProgram.site: where in the .pipe text it comes from */
@@ -108,8 +112,8 @@ typedef struct PipeInstr {
  * instruction of every rank, a row of this that says which version it uses. `behind` and `ahead` count
  * updates of the stage. */
 typedef struct PipeWeights {
-  uint32_t version; /* F B I R: that it reads; U: that it makes; else PIPE_NONE, and so are the slots */
-  uint32_t slot;    /* of class WEIGHT, read: by F B I R their version, by U the newest */
+  uint32_t version; /* F B I R SIDE: that it reads; U: that it makes; else PIPE_NONE, and so are the slots */
+  uint32_t slot;    /* of class WEIGHT, read: by F B I R SIDE their version, by U the newest */
   uint32_t out;     /* of class WEIGHT, written by U; may be `slot`. Else PIPE_NONE */
   uint32_t guess;   /* of class GUESS, if there is one; else PIPE_NONE */
   uint32_t formula; /* F B I R: row of PipeProgram.formula, what they see in place of their version;
@@ -174,6 +178,17 @@ typedef struct PipeEdge {
   uint32_t skip;     /* 0: its tensors are boundary_bytes of `from`; 1: edge_bytes */
 } PipeEdge;
 
+/* An op that the schedule declares, on one row of the stage table. */
+typedef struct PipeSide {
+  const char *name;   /* "UNSHARD" */
+  uint32_t op;        /* SIDE, SIDE_COMM or SIDE_COPY: its stream */
+  uint32_t decl;      /* number of the declaration, from 0: the same for all stages */
+  uint32_t stage;     /* row of PipeProgram.stage */
+  uint32_t zero;
+  uint64_t time;
+  uint64_t bytes;     /* of the BUFFER that it takes; 0: none. Given even if the program has no sizes */
+} PipeSide;
+
 /* Who meets whom. Without tables the rows are chains, by prev and next. With them stage m of the model
  * is run, for microbatch mb, by row[m * nmb + mb], and a transfer passes edge[instr.keep]. */
 typedef struct PipeGraph {
@@ -181,6 +196,7 @@ typedef struct PipeGraph {
   const PipeEdge *edge;  /* NULL: chains */
   const uint32_t *row;   /* NULL: chains */
   uint32_t nmb, slices;  /* of PipeProgram */
+  const PipeSide *side;  /* of PipeProgram: names */
 } PipeGraph;
 
 /* The waits of a rank as events between its streams, for engines whose streams know no counts: once row
@@ -207,7 +223,9 @@ typedef struct PipeRank {
   const uint32_t *list;   /* [nlist] slots of the ops that read or write several, op after op */
   uint32_t nlist, nevent;
   const PipeSync *sync;   /* [nsync] by `before`, then `after` (PIPE_NONE first) */
-  uint32_t nsync, zero;
+  uint32_t nsync;
+  uint32_t group;         /* 1 + number of the group whose COPY streams take turns, 0: it is in none.
+                             Each turn of a group is that of one instruction; on a rank they ascend */
   const PipeWeights *weights; /* [ninstr]; NULL, of all ranks: a stage has one copy of its weights, in no
                                  slot, which every op uses as it is then */
 } PipeRank;
@@ -243,6 +261,9 @@ typedef struct PipeProgram {
   const PipeEdge *edge;   /* [nedge] by `from`, then `out`; NULL: chains (PipeGraph) */
   const uint32_t *row;    /* [nmodel * nmb]; NULL: chains */
   uint32_t nedge;
+  uint32_t nside;
+  const PipeSide *side;   /* [nside] by decl, then stage; NULL: none */
+  uint32_t ngroup, zero;
   uint32_t nformula, nrule, nthen, nstate;
   const PipeFormula *formula; /* [nformula] */
   const PipeRule *rule;       /* [nrule] */
@@ -255,7 +276,7 @@ PIPE_STATIC_ASSERT(sizeof(PipePool) == 32, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeStage) == 48 + 9 * 8 + 8 * PIPE_NOPS + 16, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeSync) == 12, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeWeights) == 32, "ABI");
-PIPE_STATIC_ASSERT(PIPE_NOPS == 14, "a new instruction is a new ABI");
+PIPE_STATIC_ASSERT(PIPE_NOPS == 17, "a new instruction is a new ABI");
 
 static inline uint32_t pipe_slices(const PipeProgram *p) { return p->slices > 1 ? p->slices : 1; }
 
@@ -264,6 +285,11 @@ static inline PipeInstr pipe_instr(PipeOp op, uint32_t stage, uint32_t mb) {
   PipeInstr c = {(uint8_t)op, PIPE_STEADY, 0, stage, mb, PIPE_NONE, PIPE_NONE, PIPE_NONE, PIPE_NONE,
                  PIPE_NONE, PIPE_NONE, 0, 0, 0};
   return c;
+}
+
+/* Those whose row of PipeWeights is filled in; a SIDE reads the newest. */
+static inline int pipe_uses_weights(uint32_t op) {
+  return (op <= PIPE_U && op != PIPE_W) || op == PIPE_SIDE;
 }
 
 /* The row of an instruction that uses no weights. */
@@ -300,6 +326,8 @@ static inline uint32_t pipe_wait_for(const PipeInstr *c, PipeOn on) {
 int pipe_op_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb);
 /* The same of unit `mb` of a program with `slices`: "2F3.1" is slice 1 of microbatch 3. */
 int pipe_unit_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb, uint32_t slices);
+/* The same of a SIDE with that name. */
+int pipe_side_text(char *buf, const char *name, uint32_t stage, uint32_t mb, uint32_t slices);
 
 /* The row at the other end of SEND or RECV c; PIPE_NONE if there is none. c->stage, and with tables
  * c->keep and c->mb, must be in range. */
@@ -314,8 +342,16 @@ static inline uint32_t pipe_other_end(PipeGraph g, const PipeInstr *c) {
  * says the other end: "0SEND_F3>4" goes to stage 4, "4RECV_F3<0" comes from stage 0. */
 int pipe_instr_text(char *buf, PipeGraph g, const PipeInstr *c);
 static inline PipeGraph pipe_graph(const PipeProgram *p) {
-  PipeGraph g = {p->stage, p->edge, p->row, p->nmb, p->slices};
+  PipeGraph g = {p->stage, p->edge, p->row, p->nmb, p->slices, p->side};
   return g;
+}
+
+/* 1 for SIDE in any stream. */
+static inline int pipe_is_side(uint32_t op) { return op >= PIPE_SIDE && op <= PIPE_SIDE_COPY; }
+
+/* What an instruction takes; of a SEND the transfer, of a SIDE what its row says. */
+static inline uint64_t pipe_time(const PipeStage *stage, const PipeSide *side, const PipeInstr *c) {
+  return pipe_is_side(c->op) ? side[c->keep].time : stage[c->stage].time[c->op];
 }
 
 /* 1 for REDUCE and TIE: the rows that take part are a circle. */

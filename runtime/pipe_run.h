@@ -48,6 +48,7 @@ typedef struct PrSizes {
  *   R       x weight            act, as F has: `forward` again, from a copy of x. y and *loss are there
  *                               as in F, and go nowhere
  *   U       grad newest         weight opt; must leave grad zero. mb: PIPE_NONE if the text names none
+ *   SIDE    weight grad buf     any of them: what the model makes of it
  *   REDUCE, TIE  go through `reduce` and `tie` instead
  *
  * A stage has nx inputs xs[0 .. nx-1] and ny outputs ys[0 .. ny-1], each with its gradient in dxs and
@@ -85,6 +86,13 @@ typedef struct PrCall {
   uint32_t nx, ny;
   const void *const *xs, *const *dys; /* [nx], [ny]; NULL where x, dy are of no use */
   void *const *ys, *const *dxs;       /* [ny], [nx] */
+  /* SIDE, in any stream: its name; the buffer that it takes, at the same place in every step and its own until
+   * it is given back, and that which it gives back; NULL: none. mb is PIPE_NONE if it is of no
+   * microbatch. There are weight, grad and opt, too; but where weights have versions only in COMPUTE
+   * a weight, the newest. */
+  const char *side;
+  void *taken, *given;
+  uint64_t taken_bytes, given_bytes;
   const void *newest;
   double rate;
   uint32_t version, applied;
@@ -93,7 +101,8 @@ typedef struct PrCall {
 
 /* A model: callbacks that return 0, or any other number to fail the run (it is in the text). They
  * are called from the threads of the engine, at most one call per rank at a time, and never twice
- * at once for one row of the stage table; rows that are replicas run at the same time. */
+ * at once for one row of the stage table; rows that are replicas run at the same time. `side` is called beside
+ * them: at most one call per stream of a rank at a time. */
 typedef struct PrModel {
   void *self;
   uint32_t nstage; /* must equal the program's nmodel */
@@ -117,6 +126,10 @@ typedef struct PrModel {
    * weight and grad. NULL: they are called one after the other. */
   int (*overlap)(void *self, const PrCall *c, uint32_t n);
   uint32_t nslice; /* must equal the program's slices; 0 is 1: whole microbatches */
+  /* SIDE: an op that the schedule declares, by c->side its name. What it needs is done when it is called, and
+   * what is attached behind it waits for its return; what it does beside that is the model's affair. NULL if
+   * the program has none. */
+  int (*side)(void *self, const PrCall *c);
   /* For schedules with formulas (pipe_formula.h), else 0 and NULL. elem: 4 says that weight and grad are
    * arrays of float. lr: the learning rate that update number `update` of the stage uses, without PrCall.rate.
    * moment: the byte of opt at which its optimizer keeps the first (0) or second (1) moment of the weights, an

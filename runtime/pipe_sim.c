@@ -22,8 +22,8 @@ const PipeOpInfo pipe_op_info[PIPE_NOPS] = {
 };
 
 const char *const pipe_phase_name[PIPE_NPHASES] = {"warmup", "steady", "flush"};
-const char *const pipe_class_name[PIPE_NCLASSES] = {"act",  "gout", "out",   "in",     "local",
-                                                    "keep", "host", "guest", "weight", "guess"};
+const char *const pipe_class_name[PIPE_NCLASSES] = {"act",  "gout", "out",   "in",    "local",
+                                                    "keep", "host", "guest", "buffer", "weight", "guess"};
 
 int pipe_op_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb) {
   const char *text = (unsigned)op < PIPE_NOPS ? pipe_op_info[op].text : "?";
@@ -41,8 +41,19 @@ int pipe_unit_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb, uint32_t s
                   (unsigned)op < PIPE_NOPS ? pipe_op_info[op].text : "?", mb / slices, mb % slices);
 }
 
+int pipe_side_text(char *buf, const char *name, uint32_t stage, uint32_t mb, uint32_t slices) {
+  enum { LONGEST = 16 };
+  if (mb == PIPE_NONE)
+    return snprintf(buf, PIPE_OP_TEXT, "%u%.*s", stage, LONGEST, name);
+  if (slices <= 1)
+    return snprintf(buf, PIPE_OP_TEXT, "%u%.*s%u", stage, LONGEST, name, mb);
+  return snprintf(buf, PIPE_OP_TEXT, "%u%.*s%u.%u", stage, LONGEST, name, mb / slices, mb % slices);
+}
+
 int pipe_instr_text(char *buf, PipeGraph g, const PipeInstr *c) {
   int n = pipe_unit_text(buf, (PipeOp)c->op, c->stage, c->mb, g.slices);
+  if (pipe_is_side(c->op) && g.side)
+    return pipe_side_text(buf, g.side[c->keep].name, c->stage, c->mb, g.slices);
   const PipeStage *s = &g.stage[c->stage];
   bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
   bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
@@ -62,8 +73,16 @@ typedef struct Rank {
   bool queued;
 } Rank;
 
+/* COPY streams that take turns: whose turn is next, and when it may start. */
+typedef struct Group {
+  uint32_t next, n;
+  uint64_t free;
+  const uint32_t *rank; /* [n] by turn */
+} Group;
+
 typedef struct Machine {
   const PipeSimIn *in;
+  Group *group; /* [ngroup] */
   PipeSimOut *out;
   Rank *rank;
   uint32_t *queue; /* ring of nrank entries: each rank is in it at most once */
@@ -75,6 +94,10 @@ static const PipeInstr *stream_at(const PipeStream *s, uint32_t i) {
 }
 
 static uint64_t add(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
+
+static uint64_t time_of(const Machine *m, const PipeInstr *c) {
+  return pipe_time(m->in->stage, m->in->side, c);
+}
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
@@ -93,7 +116,7 @@ static uint64_t run_action(Machine *m, uint32_t r, uint32_t i, uint32_t n, uint6
   const PipeInstr *a = stream_at(s, i), *b = stream_at(s, i + 1);
   uint64_t time = 0, at = start, end;
   for (uint32_t j = i; j < i + n; j++)
-    time = add(time, m->in->stage[stream_at(s, j)->stage].time[stream_at(s, j)->op]);
+    time = add(time, time_of(m, stream_at(s, j)));
   if (n == 2 && ((a->op == PIPE_F && b->op == PIPE_B) || (a->op == PIPE_B && b->op == PIPE_F))) {
     uint64_t fused = m->in->stage[(a->op == PIPE_F ? a : b)->stage].time_fb;
     time = fused > 0 ? fused : time;
@@ -103,7 +126,7 @@ static uint64_t run_action(Machine *m, uint32_t r, uint32_t i, uint32_t n, uint6
     const PipeInstr *c = stream_at(s, j);
     if (m->out->compute_start)
       m->out->compute_start[r][j] = at;
-    at = add(at, m->in->stage[c->stage].time[c->op]);
+    at = add(at, time_of(m, c));
     at = j + 1 == i + n || at > end ? end : at;
     m->rank[r].compute_end[j] = at;
   }
@@ -131,7 +154,7 @@ static void run_compute(Machine *m, uint32_t r) {
     } else {
       if (starts)
         starts[i] = start;
-      k->compute_end[i] = k->compute_free = add(start, m->in->stage[c->stage].time[c->op]);
+      k->compute_end[i] = k->compute_free = add(start, time_of(m, c));
     }
     busy = add(busy, k->compute_free - start);
   }
@@ -146,16 +169,24 @@ static bool run_copy(Machine *m, uint32_t r) {
   uint32_t i = k->ncopy, first = i;
   for (; s && i < s->n; i++) {
     const PipeInstr *c = stream_at(s, i);
-    if (c->wait > k->ncompute || c->wait_copy > k->ncomm)
+    Group *g = m->in->group && m->in->group[r] ? &m->group[m->in->group[r] - 1] : NULL;
+    if (c->wait > k->ncompute || c->wait_copy > k->ncomm || (g && c->gout != g->next))
       break;
     uint64_t start = c->wait ? later(k->copy_free, k->compute_end[c->wait - 1]) : k->copy_free;
     if (c->wait_copy)
       start = later(start, k->comm_end[c->wait_copy - 1]);
+    if (g)
+      start = later(start, g->free);
     if (m->out->copy_start)
       m->out->copy_start[r][i] = start;
     if (start < k->begin)
       k->begin = start;
-    k->copy_end[i] = k->copy_free = add(start, m->in->stage[c->stage].time[c->op]);
+    k->copy_end[i] = k->copy_free = add(start, time_of(m, c));
+    if (!g)
+      continue;
+    g->free = k->copy_end[i];
+    if (++g->next < g->n && g->rank[g->next] != r)
+      enqueue(m, g->rank[g->next]);
   }
   k->ncopy = i;
   return i > first;
@@ -183,7 +214,8 @@ static bool same_transfer(const Machine *m, const PipeInstr *send, const PipeIns
                                    : recv->op == PIPE_RECV_B && recv->stage == s->prev;
   return recv->op == (send->op == PIPE_SEND_F ? PIPE_RECV_F : PIPE_RECV_B) &&
          send->keep == recv->keep &&
-         recv->stage == pipe_other_end((PipeGraph){in->stage, in->edge, in->row, in->nmb, 1}, send);
+         recv->stage ==
+             pipe_other_end((PipeGraph){in->stage, in->edge, in->row, in->nmb, 1, NULL}, send);
 }
 
 static void complete_comm(Machine *m, uint32_t r, uint64_t start, uint64_t end) {
@@ -230,11 +262,17 @@ static int run_comm(Machine *m, uint32_t r) {
         break;
       continue;
     }
+    if (c->op == PIPE_SIDE_COMM) {
+      uint64_t start = comm_from(&m->rank[r], c);
+      complete_comm(m, r, start, add(start, time_of(m, c)));
+      continue;
+    }
     uint32_t q = c->peer;
     if (q >= m->in->nrank || q == r)
       break;
     const PipeInstr *d = comm_ready(m, q);
-    if (!d || pipe_is_sum(d->op) || d->peer != r || is_send(c) == is_send(d))
+    if (!d || pipe_is_sum(d->op) || d->op == PIPE_SIDE_COMM || d->peer != r ||
+        is_send(c) == is_send(d))
       break;
     const PipeInstr *send = is_send(c) ? c : d, *recv = is_send(c) ? d : c;
     if (!same_transfer(m, send, recv))
@@ -279,6 +317,32 @@ static PipeSimStatus run(Machine *m, uint32_t *at) {
   return PIPE_SIM_DONE;
 }
 
+/* Who has which turn. One block, freed by free(*group); false: no memory. Turns that are out of range
+ * belong to nobody. */
+static bool find_turns(const PipeSimIn *in, Group **group) {
+  size_t total = 0;
+  for (uint32_t r = 0; r < in->nrank; r++)
+    total += in->copy && in->group[r] ? in->copy[r].n : 0;
+  Group *g = *group = calloc(1,
+                             (in->ngroup + (size_t)1) * sizeof *g + (total + 1) * sizeof(uint32_t));
+  if (!g)
+    return false;
+  uint32_t *at = (uint32_t *)(void *)(g + in->ngroup + 1);
+  for (uint32_t r = 0; in->copy && r < in->nrank; r++)
+    if (in->group[r])
+      g[in->group[r] - 1].n += in->copy[r].n;
+  for (uint32_t i = 0; i < in->ngroup; at += g[i++].n)
+    g[i].rank = at;
+  for (uint32_t r = 0; in->copy && r < in->nrank; r++)
+    for (uint32_t i = 0; in->group[r] && i < in->copy[r].n; i++) {
+      const Group *of = &g[in->group[r] - 1];
+      uint32_t turn = stream_at(&in->copy[r], i)->gout;
+      if (turn < of->n)
+        ((uint32_t *)of->rank)[turn] = r;
+    }
+  return true;
+}
+
 PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
   PipeSimStatus st = PIPE_SIM_NOMEM;
   size_t n = in->nrank, nends = 0;
@@ -289,7 +353,8 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
   Rank *ranks = calloc(n + 1, sizeof *ranks);
   uint32_t *queue = calloc(n + 1, sizeof *queue);
   uint64_t *ends = malloc((nends + 1) * sizeof *ends), *end = ends;
-  if (!ranks || !queue || !ends)
+  Group *group = NULL;
+  if (!ranks || !queue || !ends || (in->group && !find_turns(in, &group)))
     goto done;
 
   for (uint32_t r = 0; r < in->nrank; r++) {
@@ -303,7 +368,7 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
     end += out->copy_end || !in->copy ? 0 : in->copy[r].n;
   }
   out->busy = 0;
-  Machine m = {.in = in, .out = out, .rank = ranks, .queue = queue};
+  Machine m = {.in = in, .out = out, .rank = ranks, .queue = queue, .group = group};
   st = run(&m, rank);
 
   uint64_t first = UINT64_MAX, last = 0;
@@ -327,6 +392,7 @@ done:
   free(ranks);
   free(queue);
   free(ends);
+  free(group);
   return st;
 }
 
@@ -346,7 +412,7 @@ uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespa
   uint32_t *index = malloc((total + 1) * sizeof *index);
   PipeStream *streams = calloc(NS * n + 1, sizeof *streams);
   uint64_t **rows = calloc(2 * NS * n + 1, sizeof *rows);
-  uint32_t *done = calloc(2 * n + 1, sizeof *done);
+  uint32_t *done = calloc(3 * n + 1, sizeof *done), *group = NULL;
   uint64_t **start = NULL;
   if (!block || !times || !index || !streams || !rows || !done)
     goto fail;
@@ -368,8 +434,10 @@ uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespa
         }
     }
   }
-  PipeSimIn in = {p->nrank,        streams, streams + n, p->stage,
-                  streams + 2 * n, p->edge, p->row,      p->nmb};
+  for (uint32_t r = 0; p->ngroup && r < n; r++)
+    (group = done + 2 * n)[r] = p->rank[r].group;
+  PipeSimIn in = {p->nrank, streams, streams + n, p->stage, streams + 2 * n, p->edge,
+                  p->row,   p->nmb,  p->side,     group,    p->ngroup};
   PipeSimOut out = {.compute_start = begins[PIPE_COMPUTE],
                     .compute_end = ends[PIPE_COMPUTE],
                     .comm_start = begins[PIPE_COMM],
@@ -413,9 +481,14 @@ fail:
   return start;
 }
 
-/* The first transfer of rank r's list at or after instruction i. */
+/* Has another side: a transfer, REDUCE or TIE. */
+static bool has_pair(const PipeInstr *c) {
+  return pipe_op_info[c->op].comm && c->op != PIPE_SIDE_COMM;
+}
+
+/* The first of them in rank r's list at or after instruction i. */
 static uint32_t next_comm(const PipeProgram *p, uint32_t r, uint32_t i) {
-  while (i < p->rank[r].ninstr && !pipe_op_info[p->rank[r].instr[i].op].comm)
+  while (i < p->rank[r].ninstr && !has_pair(&p->rank[r].instr[i]))
     i++;
   return i;
 }
@@ -438,7 +511,7 @@ uint32_t **pipe_pair(const PipeProgram *p) {
     at += p->rank[r].ninstr;
     for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
       pair[r][i] = PIPE_NONE;
-      left += pipe_op_info[p->rank[r].instr[i].op].comm;
+      left += has_pair(&p->rank[r].instr[i]);
     }
     head[r] = next_comm(p, r, 0);
     stack[top++] = r;

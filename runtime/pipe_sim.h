@@ -33,6 +33,9 @@ typedef struct PipeSimIn {
   const PipeEdge *edge;      /* these three as in PipeGraph */
   const uint32_t *row;
   uint32_t nmb;
+  const PipeSide *side;      /* of PipeProgram */
+  const uint32_t *group;     /* [nrank] of PipeRank, or NULL: there are none */
+  uint32_t ngroup;
 } PipeSimIn;
 
 /* Every array is the caller's, any of start/end/order may be NULL. Position i of rank r's stream

@@ -101,14 +101,19 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
               .nx = g->nin,
               .ny = g->nout};
   bool forward = c->op == PIPE_F;
-  void *const *ins = tensors(k, c->in, forward ? g->nin : g->nout), *const *outs = tensors(
-                                                                        k, c->out,
-                                                                        forward ? g->nout : g->nin);
+  bool side = pipe_is_side(c->op);
+  uint32_t nin = side      ? 0
+                 : forward ? g->nin
+                           : g->nout,
+           nout = side      ? 0
+                  : forward ? g->nout
+                            : g->nin;
+  void *const *ins = tensors(k, c->in, nin), *const *outs = tensors(k, c->out, nout);
   const void *in = ins ? ins[0] : NULL;
   void *out = outs ? outs[0] : NULL;
   if (c->act != PIPE_NONE)
     a.act = k->slot[c->act];
-  if (c->gout != PIPE_NONE)
+  if (c->gout != PIPE_NONE && !side) /* of a COPY stream: its turn */
     a.gout = k->slot[c->gout];
   if (slices > 1 && c->mb != PIPE_NONE) {
     a.mb = c->mb / slices;
@@ -117,6 +122,19 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
       a.past = &s->act[c->mb - a.slice - g->mb0];
   }
 
+  if (pipe_is_side(c->op)) {
+    a.side = run->p->side[c->keep].name;
+    a.op = PIPE_SIDE;
+    a.weight = w && c->op != PIPE_SIDE ? NULL : weight; /* a U may run meanwhile */
+    a.grad = s->grad, a.opt = s->opt;
+    a.taken = c->out == PIPE_NONE ? NULL : k->slot[c->out];
+    a.given = c->in == PIPE_NONE ? NULL : k->slot[c->in];
+    a.taken_bytes = c->out == PIPE_NONE ? 0 : k->slot_bytes[c->out];
+    a.given_bytes = c->in == PIPE_NONE ? 0 : k->slot_bytes[c->in];
+    a.nx = a.ny = 0;
+    a.work = NULL;
+    return a;
+  }
   switch ((PipeOp)c->op) {
   case PIPE_F:
     a.x = in;
@@ -178,31 +196,16 @@ static int call_model(const PrModel *m, const PrCall *a, uint32_t n) {
   case PIPE_B: return m->backward(m->self, a);
   case PIPE_I: return m->backward_input(m->self, a);
   case PIPE_W: return m->backward_weight(m->self, a);
+  case PIPE_SIDE: return m->side(m->self, a);
   default: return m->update(m->self, a);
   }
 }
 
-/* Of a microbatch: the sum over its slices, and over the stages without output. */
-static double loss_of(const PrRun *run, const double *loss, uint32_t mb) {
-  uint32_t slices = pipe_slices(run->p);
-  double sum = 0;
-  for (uint32_t k = 0; k < run->nsink; k++) {
-    const double *of = &loss[(size_t)k * run->p->nmb + (size_t)mb * slices];
-    double one = of[0];
-    for (uint32_t q = 1; q < slices; q++)
-      one += of[q];
-    sum = k ? sum + one : one;
-  }
-  return sum;
-}
-
-/* A forward has left its part of the loss of mb: on_loss, if it was the last one. */
-static void tell_loss(PrRun *run, uint64_t step, uint32_t mb) {
-  _Atomic uint32_t *left = &run->left[step & 1][mb];
-  if (atomic_fetch_sub(left, 1) > 1)
-    return;
-  atomic_store(left, run->nsink * pipe_slices(run->p)); /* for the step after the next */
-  run->o.on_loss(run->o.arg, step, mb, loss_of(run, run->loss[step & 1], mb));
+static PrStatus model_failed(PrRun *run, const RankRun *k, const PipeInstr *c, uint64_t step,
+                             int code) {
+  char where[PR_WHERE];
+  return pr_fail(run, PR_E_MODEL, "model: rank %u, step %llu, %s: the callback returned %d", k->id,
+                 (unsigned long long)step, pr_where(run, c, where), code);
 }
 
 PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n) {
@@ -222,19 +225,28 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
   for (uint32_t i = 0; k->span && i < *n; i++) /* side by side */
     *pr_span(run, k, step, at[i].index) = (PrSpan){start + took * i / *n,
                                                    start + took * (i + 1) / *n};
-  if (code) {
-    char where[PR_WHERE];
-    return pr_fail(run, PR_E_MODEL, "model: rank %u, step %llu, %s: the callback returned %d",
-                   k->id, (unsigned long long)step, pr_where(run, c, where), code);
-  }
+  if (code)
+    return model_failed(run, k, c, step, code);
   for (uint32_t i = 0; run->o.on_loss && i < *n; i++)
     if (k->call[i].op == PIPE_F && k->call[i].loss)
-      tell_loss(run, step, k->call[i].mb);
+      pr_tell_loss(run, step, k->call[i].mb);
   return PR_OK;
 }
 
-void pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
+PrStatus pr_side(PrRun *run, RankRun *k, uint32_t index, uint64_t step) {
+  const ComputeAt at = {.index = index};
+  PrCall a = call_of(run, k, &at, step, NULL);
+  uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
+  int code = run->m.side(run->m.self, &a);
+  if (k->span)
+    *pr_span(run, k, step, index) = (PrSpan){start, pr_now() - run->epoch_ns};
+  return code ? model_failed(run, k, &k->t->instr[index], step, code) : PR_OK;
+}
+
+PrStatus pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
   const PipeInstr *c = &k->t->instr[at->index];
+  if (c->op == PIPE_SIDE_COPY)
+    return pr_side(run, k, at->index, step);
   bool off = c->op == PIPE_OFF;
   PrSpan *span = k->span ? pr_span(run, k, step, at->index) : NULL;
   if (span)
@@ -243,6 +255,7 @@ void pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
   memcpy(off ? kept : k->slot[c->act], off ? k->slot[c->act] : kept, run->stage[c->stage].size.act);
   if (span)
     span->end_ns = pr_now() - run->epoch_ns;
+  return PR_OK;
 }
 
 PrStatus pr_transfer(PrRun *run, const Chan *ch) {
@@ -312,13 +325,17 @@ static bool lay_out_slots(PrRun *run, RankRun *k, char *at, bool host, uint64_t 
   const uint64_t limit = UINT64_C(1) << 60;
   for (uint32_t i = 0; i < k->t->npool; i++) {
     const PipePool *l = &k->t->pool[i];
-    uint64_t bytes = pr_round(pr_class_bytes(run, l->stage, l->cls, l->skip));
+    uint64_t bytes = l->cls == PIPE_BUFFER
+                         ? pr_round(l->bytes)
+                         : pr_round(pr_class_bytes(run, l->stage, l->cls, l->skip));
     if ((l->cls == PIPE_HOST) != host)
       continue;
     if (*used > limit || (bytes && l->count > (limit - *used) / bytes))
       return false;
-    for (uint32_t j = 0; at && j < l->count; j++)
+    for (uint32_t j = 0; at && j < l->count; j++) {
       k->slot[l->first + j] = at + *used + j * bytes;
+      k->slot_bytes[l->first + j] = l->bytes;
+    }
     if (at && l->cls == PIPE_WEIGHT)
       run->stage[l->stage].weight = k->slot[l->first];
     *used += l->count * bytes;
@@ -374,10 +391,11 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
   k->call = calloc(most, sizeof *k->call);
   k->lost = calloc(most, sizeof *k->lost);
   k->slot = calloc((size_t)t->nslot + 1, sizeof *k->slot);
+  k->slot_bytes = calloc((size_t)t->nslot + 1, sizeof *k->slot_bytes);
   /* A line more than needed: a buffer of no bytes at the end has an address, too. */
   k->block = aligned_alloc(PR_LINE, k->bytes + PR_LINE);
   k->listed = calloc((size_t)t->nlist + 1, sizeof *k->listed);
-  bool ok = k->slot && k->listed && k->block && k->call && k->lost;
+  bool ok = k->slot && k->slot_bytes && k->listed && k->block && k->call && k->lost;
   if (k->ncopy > 0) {
     k->host = aligned_alloc(PR_LINE, k->host_bytes + PR_LINE);
     ok = ok && k->host;
@@ -573,6 +591,8 @@ static PrStatus take_streams(PrRun *run) {
         k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, true)};
       } else if (pipe_is_sum(c->op)) { /* of a TIE: take_sums says it */
         k->comm[k->ncomm++] = (CommAt){i, p->stage[c->stage].model};
+      } else if (c->op == PIPE_SIDE_COMM) {
+        k->comm[k->ncomm++] = (CommAt){i, PIPE_NONE};
       } else if (pipe_op_info[c->op].comm) {
         k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, false)};
       } else if (pipe_op_info[c->op].stream == PIPE_COPY) {
@@ -582,7 +602,8 @@ static PrStatus take_streams(PrRun *run) {
         k->compute[k->ncompute++] = (ComputeAt){i, grad && !graded[c->stage], 0,
                                                 run->stage[c->stage].nupdate};
         run->stage[c->stage].nupdate += c->op == PIPE_U;
-        graded[c->stage] = c->op != PIPE_U && (graded[c->stage] || grad);
+        if (c->op != PIPE_SIDE)
+          graded[c->stage] = c->op != PIPE_U && (graded[c->stage] || grad);
       }
     }
   }
@@ -668,7 +689,7 @@ static PrStatus open_run(PrRun *run) {
   for (uint32_t r = 0; r < p->nrank; r++)
     if ((st = take_memory(run, &run->rank[r])))
       return st;
-  if ((st = take_sums(run)) || (st = take_stashes(run)))
+  if ((st = take_sums(run)) || (st = take_stashes(run)) || (st = pr_take_turns(run)))
     return st;
   run->epoch_ns = pr_now();
   if (!o->seed)
@@ -708,23 +729,6 @@ PrStatus pr_steps(PrRun *run, uint64_t n) {
   return run->o.seed ? seeded_steps(run, n) : threads_steps(run, n);
 }
 
-double pr_loss_mb(const PrRun *run, uint32_t mb) {
-  if (run->loss_steps == 0 || mb >= run->p->nmb / pipe_slices(run->p))
-    return NAN;
-  return loss_of(run, run->loss[(run->loss_steps - 1) & 1], mb);
-}
-
-double pr_loss(const PrRun *run) {
-  if (run->loss_steps == 0)
-    return NAN;
-  const double *loss = run->loss[(run->loss_steps - 1) & 1];
-  uint32_t nmb = run->p->nmb / pipe_slices(run->p);
-  double sum = 0;
-  for (uint32_t m = 0; m < nmb; m++)
-    sum += loss_of(run, loss, m);
-  return sum / nmb;
-}
-
 void *pr_weight(PrRun *run, uint32_t stage) {
   return run->stage && stage < run->p->nstage ? run->stage[stage].weight : NULL;
 }
@@ -751,6 +755,7 @@ void pr_close(PrRun *run) {
     free(k->copy);
     free(k->host);
     free(k->slot);
+    free(k->slot_bytes);
     free(k->listed);
     free(k->call);
     free(k->lost);
@@ -762,6 +767,8 @@ void pr_close(PrRun *run) {
   free(run->chan);
   free(run->coll);
   free(run->coll_block);
+  free(run->turns);
+  free(run->turn_rank);
   free(run->act);
   free(run->stage);
   free(run->rank_stage);

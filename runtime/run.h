@@ -3,11 +3,13 @@
  *
  *   run.c             pr_open and pr_close, memory, one op, one transfer, errors
  *   validate.c        is this table a program, and does this model fit it; with validate_stages.c, validate_streams.c
+ *   loss.c            losses of microbatches
  *   updates.c         what the updates of a step apply
  *   engine_threads.c  one thread per rank
  *   engine_seeded.c   one thread, a seeded order: for tests
  *   weights.c         formulas around the model's callbacks
  *   stall.c           why no rank can go on
+ *   turns.c           COPY streams that take turns
  *   trace.c           spans and what is measured from them
  *
  * Counts of completed instructions are absolute: they go on from step to step. Those of step n of a
@@ -76,6 +78,13 @@ typedef struct Coll {
   bool tie;
 } Coll;
 
+/* Ranks whose COPY streams take turns. Turns are counted on from step to step. */
+typedef struct Turns {
+  _Alignas(PR_LINE) _Atomic uint64_t done;
+  uint32_t n;     /* of a step */
+  uint32_t *rank; /* [n] whose each turn is */
+} Turns;
+
 /* A rank. The fields of its COMM stream belong to whoever advances it; see engine_threads.c. */
 typedef struct RankRun {
   /* Written by whoever completes a transfer of this rank. */
@@ -83,8 +92,8 @@ typedef struct RankRun {
   _Atomic uint64_t sleep_on; /* what the rank's thread sleeps for, 0 when it does not */
   /* Written by the rank's copier, a thread that only ranks with COPY instructions have. */
   _Alignas(PR_LINE) _Atomic uint64_t copy_done;
-  _Atomic uint64_t copy_needs[3]; /* what the copier needs before it goes on: steps begun, and
-                                     instructions done of COMPUTE and COMM */
+  _Atomic uint64_t copy_needs[4]; /* what the copier needs before it goes on: steps begun,
+                                     instructions done of COMPUTE and COMM, turns done */
   /* Written by whoever wakes the copier, or it wakes itself. */
   _Atomic uint32_t copy_sleeps;
   /* Written by the rank's own thread. */
@@ -104,6 +113,7 @@ typedef struct RankRun {
   /* Constant after pr_open. */
   _Alignas(PR_LINE) const PipeRank *t;
   uint32_t id, ncompute, ncomm, ncopy, nstage;
+  Turns *turns;          /* of its group; NULL: it is in none */
   const uint32_t *stage; /* [nstage] its rows of the stage table, ascending */
   ComputeAt *compute;
   CommAt *comm;
@@ -112,6 +122,7 @@ typedef struct RankRun {
   char *host;     /* those; NULL: none */
   uint64_t bytes, host_bytes; /* of block, of host */
   void **slot;    /* [nslot] */
+  uint64_t *slot_bytes; /* [nslot] of class BUFFER */
   void **listed;  /* [nlist] those of PipeRank.list */
   PrCall *call;   /* room for those of the largest action */
   void *work;
@@ -145,6 +156,8 @@ struct PrRun {
   Chan *chan;
   Coll *coll;           /* [nmodel] REDUCE of each stage; then the ties */
   void *coll_block;     /* of their arrays */
+  Turns *turns;         /* [ngroup] */
+  uint32_t *turn_rank;  /* of their arrays */
   uint32_t loss_rank;   /* has the last stage */
   uint32_t nsink;       /* stages without output */
   bool free_running;    /* as asked for, and possible */
@@ -227,7 +240,10 @@ void pr_before_update(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeig
 void pr_after_update(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w, const PrCall *a);
 
 /* Carries out one instruction of the COPY stream. */
-void pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step);
+PrStatus pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step);
+
+/* Carries out a SIDE of a COMM or COPY stream. */
+PrStatus pr_side(PrRun *run, RankRun *k, uint32_t index, uint64_t step);
 
 /* Both sides have posted: compares them and copies. */
 PrStatus pr_transfer(PrRun *run, const Chan *ch);
@@ -237,6 +253,15 @@ PrStatus pr_sum(PrRun *run, const Coll *l, uint64_t step);
 
 /* Fails with PR_E_STALL and the cycle. No thread but the caller's may be awake. */
 PrStatus pr_report_stall(PrRun *run);
+
+/* turns.c: fills in run->turns, once streams are known. */
+PrStatus pr_take_turns(PrRun *run);
+/* Writes "; rank 1 has the next turn of its link, 1OFF2 (x.pipe:3:9)" of the first group that has not had all
+ * of a step, or nothing. */
+void pr_tell_turn(PrRun *run, char *text, size_t room);
+
+/* With on_loss: a forward has left its part of the loss of mb; calls it if that was the last one. */
+void pr_tell_loss(PrRun *run, uint64_t step, uint32_t mb);
 
 /* Every op of the step has been done: losses are final, on_step is called. */
 void pr_step_done(PrRun *run, uint64_t step);

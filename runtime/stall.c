@@ -37,10 +37,13 @@ PrStatus pr_report_stall(PrRun *run) {
   RankRun *k = NULL, *first;
   for (uint32_t r = 0; r < run->p->nrank && !k; r++)
     k = run->rank[r].comm_active ? &run->rank[r] : NULL;
-  if (!k)
-    return pr_fail(run, PR_E_STALL, "stall: no rank can go on, and none is in a transfer");
-  for (uint32_t i = 0; i < run->p->nrank; i++) /* far enough to be in the cycle */
+  for (uint32_t i = 0; k && i < run->p->nrank; i++) { /* far enough to be in the cycle */
     k = waits_for(run, k);
+    k = k->comm_active && head(k)->op != PIPE_SIDE_COMM ? k : NULL;
+  }
+  if (!k)
+    return pr_fail(run, PR_E_STALL, "stall: no rank can go on, and none is in a transfer%s",
+                   run->p->ngroup ? ": turns of copies and transfers wait for each other" : "");
   first = k; /* its lowest rank is told first */
   for (RankRun *q = waits_for(run, k); q != k; q = waits_for(run, q))
     first = q->id < first->id ? q : first;
@@ -65,6 +68,8 @@ PrStatus pr_report_stall(PrRun *run) {
     k = waits_for(run, k);
   } while (k != first);
   if (n > SHOWN && len < sizeof text)
-    snprintf(text + len, sizeof text - len, "; and %u more ranks", n - SHOWN);
+    len += (size_t)snprintf(text + len, sizeof text - len, "; and %u more ranks", n - SHOWN);
+  if (len < sizeof text)
+    pr_tell_turn(run, text + len, sizeof text - len);
   return pr_fail(run, PR_E_STALL, "stall: %s", text);
 }

@@ -44,6 +44,9 @@ const SvgLook svg_look[PIPE_NOPS] = {
     [PIPE_U] = {"#3a1730", "#ffffff", "update"},
     [PIPE_OFF] = {"#c2793a", "#000000", "to host"}, /* in the lane under the row */
     [PIPE_LOAD] = {"#5b52a3", "#ffffff", "from host"},
+    [PIPE_SIDE] = {"#6b2f1a", "#ffffff", "side op"},
+    [PIPE_SIDE_COMM] = {"#3d3d3d", "#ffffff", "in comm"}, /* in the lane, too */
+    [PIPE_SIDE_COPY] = {"#d3a0c4", "#000000", "in copy"},
 };
 
 /* What a panel shows, found in one pass over its compute ops. */
@@ -383,7 +386,8 @@ static void draw_labels(const Page *g, const Panel *n, double top) {
         if (in->op != op || w < label_width(g, in->mb))
           continue;
         if (in->mb == PIPE_NONE)
-          emit(g, "<text x=\"~\" y=\"~\">$</text>\n", x + inset(w) / 2, y, pipe_op_info[op].text);
+          emit(g, "<text x=\"~\" y=\"~\">$</text>\n", x + inset(w) / 2, y,
+               op == PIPE_SIDE ? "S" : pipe_op_info[op].text);
         else if (g->p->slices > 1 && op != PIPE_U)
           emit(g, "<text x=\"~\" y=\"~\">#.#</text>\n", x + inset(w) / 2, y,
                (unsigned)(in->mb / g->p->slices), (unsigned)(in->mb % g->p->slices));
@@ -561,17 +565,29 @@ static bool draw_panel(const Page *g, const Panel *n, double y, bool proved) {
   return ok;
 }
 
+/* What the legend calls op: its letters, or the names of the side ops of that stream. */
+static const char *names_of(const PipeProgram *p, uint8_t op, char buf[MAX_LINE]) {
+  size_t n = 0;
+  buf[0] = 0;
+  for (uint32_t i = 0; pipe_is_side(op) && i < p->nside && n < MAX_LINE; i++)
+    if (p->side[i].op == op && (i == 0 || p->side[i].decl != p->side[i - 1].decl))
+      n += (size_t)snprintf(buf + n, MAX_LINE - n, "%s%s", n ? " " : "", p->side[i].name);
+  return n ? buf : pipe_op_info[op].text;
+}
+
 /* Swatches of what the page uses, in one line. */
 static void draw_legend(const Page *g, double y, bool phases, bool dense) {
   double x = g->left;
   for (uint8_t op = 0; op < PIPE_NOPS; op++) {
     if (!g->used[op])
       continue;
+    char buf[MAX_LINE];
+    const char *text = names_of(g->p, op, buf);
     emit(g,
          "<rect class=\"$\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
          "<text class=\"key\" x=\"~\" y=\"~\">$ $</text>\n",
-         pipe_op_info[op].text, x, y - 9, x + 20, y, pipe_op_info[op].text, svg_look[op].name);
-    x += 20 + 5.4 * (double)(strlen(svg_look[op].name) + strlen(pipe_op_info[op].text) + 1) + 14;
+         pipe_op_info[op].text, x, y - 9, x + 20, y, text, svg_look[op].name);
+    x += 20 + 5.4 * (double)(strlen(svg_look[op].name) + strlen(text) + 1) + 14;
   }
   emit(g,
        "<rect class=\"idle\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
@@ -724,7 +740,8 @@ static void lay_out(Page *g, Panel *n, int npanel) {
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
       const PipeInstr *in = &p->rank[r].instr[i];
-      if (in->op >= PIPE_NOPS || pipe_op_info[in->op].stream != PIPE_COPY)
+      if (in->op >= PIPE_NOPS ||
+          (pipe_op_info[in->op].stream != PIPE_COPY && in->op != PIPE_SIDE_COMM))
         continue;
       g->used[in->op] = true;
       g->lane = 5;

@@ -22,8 +22,19 @@ static void emit(const SvgCurve *c, const char *fmt, ...) {
 
 static uint64_t round64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
+/* Bytes of a slot of the rank that holds `stage`; PIPE_NONE: 0. */
+static uint64_t buffer(const PipeProgram *p, uint32_t stage, uint32_t slot) {
+  const PipeRank *k = &p->rank[p->stage[stage].rank];
+  for (uint32_t i = 0; slot != PIPE_NONE && i < k->npool; i++)
+    if (slot - k->pool[i].first < k->pool[i].count)
+      return round64(k->pool[i].bytes);
+  return 0;
+}
+
 /* What op `in` takes (its start) or gives back (its end): bytes, or stashes without sizes. */
 static uint64_t amount(const PipeProgram *p, const PipeInstr *in, bool taken) {
+  if (pipe_is_side(in->op))
+    return p->sized ? buffer(p, in->stage, taken ? in->out : in->in) : 0;
   const PipeOpInfo *k = &pipe_op_info[in->op];
   const PipeStage *s = &p->stage[in->stage];
   int sign = taken ? 1 : -1;
@@ -45,7 +56,7 @@ static uint64_t always(const PipeProgram *p, uint32_t r) {
   uint64_t n = p->rank[r].bytes;
   for (uint32_t i = 0; i < p->rank[r].npool; i++) {
     const PipePool *q = &p->rank[r].pool[i];
-    if (q->cls == PIPE_ACT || q->cls == PIPE_GOUT || q->cls == PIPE_KEEP)
+    if (q->cls == PIPE_ACT || q->cls == PIPE_GOUT || q->cls == PIPE_KEEP || q->cls == PIPE_BUFFER)
       n -= q->count * round64(q->bytes);
   }
   return p->sized ? n : 0;
@@ -75,16 +86,15 @@ typedef struct Step {
  * are one step, to the highest level among them, and one down to the last when that is lower. */
 static size_t steps_of(const SvgCurve *c, uint32_t r, Step *step) {
   size_t n = 0;
-  uint32_t at[4] = {0}; /* given back first: no peak that is not there */
-  static const bool taken[4] = {false, false, true, true};
-  static const uint8_t stream[4] = {PIPE_COMPUTE, PIPE_COPY, PIPE_COMPUTE, PIPE_COPY};
+  enum { NS = PIPE_NSTREAMS };
+  uint32_t at[2 * NS] = {0}; /* given back first: no peak that is not there */
   uint64_t level = 0;
   step[n++] = (Step){c->left, 0};
   for (;;) {
     uint64_t t = UINT64_MAX;
     int which = 0;
-    for (int i = 0; i < 4; i++) {
-      uint64_t next = next_change(c, r, &at[i], stream[i], taken[i]);
+    for (int i = 0; i < 2 * NS; i++) {
+      uint64_t next = next_change(c, r, &at[i], (uint8_t)(i % NS), i >= NS);
       if (next < t)
         t = next, which = i;
     }
@@ -95,8 +105,8 @@ static size_t steps_of(const SvgCurve *c, uint32_t r, Step *step) {
       step[n++] = (Step){last->x + DOT, level};
     if (done)
       return n;
-    uint64_t change = amount(c->p, &c->p->rank[r].instr[at[which]++], taken[which]);
-    level += taken[which] ? change : -change;
+    uint64_t change = amount(c->p, &c->p->rank[r].instr[at[which]++], which >= NS);
+    level += which >= NS ? change : -change;
     if (apart)
       step[n++] = (Step){x, level};
     else if (level > last->level)
@@ -106,7 +116,8 @@ static size_t steps_of(const SvgCurve *c, uint32_t r, Step *step) {
 
 void svg_lanes(const SvgCurve *c) {
   for (uint8_t op = 0; op < PIPE_NOPS; op++) {
-    if (pipe_op_info[op].stream != PIPE_COPY)
+    bool below = op == PIPE_SIDE_COMM; /* they may run beside the copies */
+    if (pipe_op_info[op].stream != PIPE_COPY && !below)
       continue;
     emit(c, "<path class=\"$\" d=\"", pipe_op_info[op].text);
     for (uint32_t r = 0; r < c->p->nrank; r++)
@@ -117,7 +128,8 @@ void svg_lanes(const SvgCurve *c) {
         double x = c->left + (double)(a > c->begin ? a - c->begin : 0) * c->px,
                w = (double)(b > a ? b - a : 0) * c->px;
         w = w > 0.8 ? w - 0.3 : 0.5;
-        emit(c, "M~ ~h~v~h-~z", x, c->top + r * c->pitch, w, c->height, w);
+        double h = below ? c->height / 2 : c->height;
+        emit(c, "M~ ~h~v~h-~z", x, c->top + r * c->pitch + c->height - h, w, h, w);
       }
     emit(c, "\"/>\n");
   }

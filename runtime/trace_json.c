@@ -113,7 +113,7 @@ static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
     fprintf(f, ":%u:%u\"", at->line, at->col);
   }
   fputs("}}", f);
-  if (!comm || pipe_is_sum(in->op))
+  if (!comm || pipe_is_sum(in->op) || in->op == PIPE_SIDE_COMM)
     return;
   fprintf(f,
           ",\n{\"ph\":\"%s\",\"pid\":%d,\"tid\":%u,\"id\":%" PRIu64

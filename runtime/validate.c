@@ -22,7 +22,8 @@ static PrStatus check_head(PrRun *run) {
     return FAIL(run, "program: made for ABI %u, this runtime has %u: recompile the .pipe file",
                 p->abi, PIPE_ABI);
   if (!p->name || !p->params || !p->rank || !p->stage || (p->nsite && !p->site) ||
-      (p->nfile && !p->file) || !p->edge != !p->row || (p->nedge && !p->edge))
+      (p->nfile && !p->file) || (p->nside && !p->side) || !p->edge != !p->row ||
+      (p->nedge && !p->edge))
     return FAIL(run, "program: a table is missing");
   if (p->nrank == 0 || p->nstage == 0 || p->nmb == 0)
     return FAIL(run, "program: %u ranks, %u stages, %u microbatches: none may be 0", p->nrank,
@@ -39,6 +40,11 @@ static PrStatus check_head(PrRun *run) {
   for (uint32_t i = 0; i < p->nfile; i++)
     if (!p->file[i])
       return FAIL(run, "program: file %u has no name", i);
+  for (uint32_t i = 0; i < p->nside; i++)
+    if (!p->side[i].name || !pipe_is_side(p->side[i].op) || p->side[i].stage >= p->nstage ||
+        p->side[i].bytes > SIZE_LIMIT)
+      return FAIL(run, "program: side %u is of op %u and stage %u, and takes %llu bytes", i,
+                  p->side[i].op, p->side[i].stage, (unsigned long long)p->side[i].bytes);
   for (uint32_t i = 0; i < p->nsite; i++)
     if (p->site[i].file >= p->nfile)
       return FAIL(run, "program: site %u is in file %u of %u", i, p->site[i].file, p->nfile);
@@ -96,6 +102,9 @@ static PrStatus check_model(PrRun *run) {
     return FAIL(run, "model has %u stages, the program %u", m->nstage, run->p->nmodel);
   if (run->p->nmodel < run->p->nstage && !run->p->forward && !m->reduce)
     return FAIL(run, "model: the program has replicas, so reduce may not be NULL");
+  if (run->p->nside > 0 && !m->side)
+    return FAIL(run, "model: the program has side ops (%s), so side may not be NULL",
+                run->p->side[0].name);
   for (uint32_t s = 0; s < run->p->nstage && !m->tie; s++)
     if (run->p->stage[s].tied != PIPE_NONE)
       return FAIL(run, "model: the program ties stages, so tie may not be NULL");
@@ -115,8 +124,9 @@ static PrStatus check_pools(Check *k, const PipeRank *t) {
       return FAIL(k->run, "program: rank %u pool %u: %u slots from %u, expected some from %u of %u",
                   k->rank, i, l->count, l->first, next, t->nslot);
     /* The sizes of the program are the model's, see check_sizes. */
-    uint64_t want = p->sized ? pr_class_bytes(k->run, l->stage, l->cls, l->skip) : 0;
-    if (l->bytes != want)
+    bool buffer = l->cls == PIPE_BUFFER; /* the program alone says its size */
+    uint64_t want = p->sized && !buffer ? pr_class_bytes(k->run, l->stage, l->cls, l->skip) : 0;
+    if (buffer ? l->bytes > SIZE_LIMIT : l->bytes != want)
       return FAIL(k->run, "program: rank %u pool %u: slots of %llu bytes for tensors of %llu",
                   k->rank, i, (unsigned long long)l->bytes, (unsigned long long)want);
     for (uint32_t j = 0; j < l->count; j++)
@@ -431,6 +441,79 @@ static PrStatus find_guests(Check *k, uint64_t ninstr) {
   return PR_OK;
 }
 
+/* A slot of class BUFFER, which a side op takes or gives back. */
+static PrStatus check_buffer(Check *k, const PipeInstr *c, uint32_t at, bool takes) {
+  const PipeRank *t = &k->p->rank[k->rank];
+  const char *field = takes ? "out" : "in";
+  if (at == PIPE_NONE)
+    return PR_OK;
+  if (at >= t->nslot || k->slot[at].pool->cls != PIPE_BUFFER)
+    FAIL_AT(k, c, "field %s is slot %u of %u, expected one of class buffer", field, at, t->nslot);
+  if (takes && k->slot[at].pool->bytes != k->p->side[c->keep].bytes)
+    FAIL_AT(k, c, "field %s: slot %u has %llu bytes for a buffer of %llu", field, at,
+            (unsigned long long)k->slot[at].pool->bytes,
+            (unsigned long long)k->p->side[c->keep].bytes);
+  if (takes == k->slot[at].full)
+    FAIL_AT(k, c, "%s slot %u, which is %s", takes ? "takes" : "gives back", at,
+            takes ? "in use" : "free");
+  k->slot[at].full = takes;
+  return check_turn(k, c, at, !takes);
+}
+
+static PrStatus check_side(Check *k, const PipeInstr *c) {
+  const PipeProgram *p = k->p;
+  if (c->keep >= p->nside || p->side[c->keep].op != c->op || p->side[c->keep].stage != c->stage)
+    FAIL_AT(k, c, "row %u of %u is not of this side op", c->keep, p->nside);
+  bool copy = c->op == PIPE_SIDE_COPY; /* gout: its turn */
+  if (c->act != PIPE_NONE || (c->gout != PIPE_NONE && !copy) || c->peer != PIPE_NONE)
+    FAIL_AT(k, c, "has slots %u, %u and peer %u", c->act, c->gout, c->peer);
+  if ((c->out == PIPE_NONE) != (p->side[c->keep].bytes == 0))
+    FAIL_AT(k, c, "takes slot %u, and %llu bytes", c->out,
+            (unsigned long long)p->side[c->keep].bytes);
+  PrStatus st = check_buffer(k, c, c->out, true);
+  return st ? st : check_buffer(k, c, c->in, false);
+}
+
+/* Turns of groups: how many each has. */
+static PrStatus count_turns(Check *k, uint64_t ninstr) {
+  const PipeProgram *p = k->p;
+  if (p->ngroup > p->nrank)
+    return FAIL(k->run, "program: %u groups of %u ranks", p->ngroup, p->nrank);
+  k->turn0 = calloc(p->ngroup + (size_t)1, sizeof *k->turn0);
+  k->turn = calloc(ninstr + 1, 1);
+  if (!k->turn0 || !k->turn)
+    return pr_fail(k->run, PR_E_MEMORY, "no memory to check the program");
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    const PipeRank *t = &p->rank[r];
+    if (t->group > p->ngroup)
+      return FAIL(k->run, "program: rank %u is in group %u of %u", r, t->group - 1, p->ngroup);
+    for (uint32_t i = 0; t->group && t->instr && i < t->ninstr; i++)
+      k->turn0[t->group] += t->instr[i].op < PIPE_NOPS &&
+                            pipe_op_info[t->instr[i].op].stream == PIPE_COPY;
+  }
+  for (uint32_t g = 0; g < p->ngroup; g++)
+    k->turn0[g + 1] += k->turn0[g];
+  return PR_OK;
+}
+
+/* A COPY instruction in a group has a turn of its own, later than those above it on its rank. */
+static PrStatus check_turns(Check *k, const PipeInstr *c) {
+  uint32_t g = k->p->rank[k->rank].group;
+  if (pipe_op_info[c->op].stream != PIPE_COPY)
+    return PR_OK;
+  if (g == 0) {
+    if (c->gout != PIPE_NONE)
+      FAIL_AT(k, c, "has turn %u, but rank %u is in no group", c->gout, k->rank);
+    return PR_OK;
+  }
+  uint64_t n = k->turn0[g] - k->turn0[g - 1];
+  if (c->gout >= n || c->gout < k->next_turn || k->turn[k->turn0[g - 1] + c->gout]++)
+    FAIL_AT(k, c, "turn %u of %llu is out of range, another's, or not after those above it",
+            c->gout, (unsigned long long)n);
+  k->next_turn = c->gout + 1;
+  return PR_OK;
+}
+
 static PrStatus check_callback(Check *k, const PipeInstr *c) {
   const PrModel *m = &k->run->m;
   if ((c->op == PIPE_B && !m->backward) || (c->op == PIPE_I && !m->backward_input) ||
@@ -443,8 +526,8 @@ static PrStatus check_callback(Check *k, const PipeInstr *c) {
  * need another. */
 static PrStatus check_action(Check *k, const PipeInstr *c) {
   const PipeRank *t = &k->p->rank[k->rank];
-  bool later = k->index > 0 && c[-1].group > 0; /* not the first of its action */
-  if (later && (c->group != c[-1].group - 1 || c->op >= PIPE_U))
+  bool later = k->index > 0 && c[-1].group > 0;                  /* not the first of its action */
+  if (later && (c->group != c[-1].group - 1 || c->op >= PIPE_U)) /* nor SIDE */
     FAIL_AT(k, c, "%u more of its action follow, expected an op of COMPUTE with %u", c->group,
             c[-1].group - 1u);
   if (c->group > 0 && (c->op >= PIPE_U || c->group >= t->ninstr - k->index))
@@ -490,7 +573,8 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
   if (c->stage >= p->nstage || p->stage[c->stage].rank != k->rank)
     FAIL_AT(k, c, "stage %u is not on rank %u", c->stage, k->rank);
   const PipeStage *g = &p->stage[c->stage];
-  bool none = pipe_is_sum(c->op) || (c->op == PIPE_U && c->mb == PIPE_NONE);
+  bool none = pipe_is_sum(c->op) ||
+              ((c->op == PIPE_U || pipe_is_side(c->op)) && c->mb == PIPE_NONE);
   if (none ? c->mb != PIPE_NONE : !runs(p, c->stage, c->mb))
     FAIL_AT(k, c, "microbatch %u; the stage has %u from %u on", c->mb, g->nmb, g->mb0);
   if (c->site >= p->nsite)
@@ -506,7 +590,11 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
     if (wait > k->wait[o->stream][x])
       k->wait[o->stream][x] = wait;
   }
-  PrStatus st;
+  PrStatus st = check_turns(k, c);
+  if (st)
+    return st;
+  if (pipe_is_side(c->op))
+    return (st = check_action(k, c)) ? st : check_side(k, c);
   if ((st = check_action(k, c)) || (st = check_peer(k, c)) || (st = check_order(k, c)) ||
       (st = check_callback(k, c)) || (st = check_tensors(k, c, (PipeTensor)o->in, true)) ||
       (st = check_tensors(k, c, (PipeTensor)o->out, false)))
@@ -516,7 +604,8 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
   bool act = host || (c->op != PIPE_U && !o->comm);
   bool gout = c->op == PIPE_I || c->op == PIPE_W;
   if ((st = check_slot(k, c, "act", c->act, PIPE_ACT, act ? c->stage : PIPE_NONE, false)) ||
-      (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE, false)) ||
+      (!host &&
+       (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE, false))) ||
       (host && c->peer == PIPE_NONE &&
        (st = check_slot(k, c, "keep", c->keep, PIPE_HOST, c->stage, false))) ||
       (!host && !pipe_op_info[c->op].comm &&
@@ -565,6 +654,7 @@ static PrStatus check_rank(Check *k, uint32_t r) {
     st = pr_fail(k->run, PR_E_MEMORY, "no memory to check rank %u", r);
   else
     st = check_pools(k, t);
+  k->next_turn = 0;
   memset(k->done, 0, sizeof k->done);
   memset(k->wait, 0, sizeof k->wait);
   for (k->index = 0; !st && k->index < t->ninstr; k->index++) {
@@ -651,6 +741,8 @@ PrStatus pr_validate(PrRun *run) {
     k.left[s] = p->stage[s].nmb;
   if (!st)
     st = find_guests(&k, ninstr);
+  if (!st)
+    st = count_turns(&k, ninstr);
   for (uint32_t r = 0; !st && r < p->nrank; r++)
     st = check_rank(&k, r);
   for (uint32_t r = 0; !st && r < p->nrank; r++) /* none: only for engines that need none */
@@ -660,6 +752,8 @@ PrStatus pr_validate(PrRun *run) {
   for (uint32_t r = 0; k.guest && r < p->nrank; r++)
     free(k.guest[r]);
   free(k.guest);
+  free(k.turn);
+  free(k.turn0);
   free(k.seen);
   free(k.in0);
   free(k.left);

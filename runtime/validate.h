@@ -37,6 +37,9 @@ typedef struct Check {
   PrRun *run;
   const PipeProgram *p;
   Guest **guest; /* [nrank][nslot], NULL of a rank without */
+  uint8_t *turn; /* [instructions of all ranks] those of group g from turn0[g] on: 1 once seen */
+  uint64_t *turn0; /* [ngroup + 1] */
+  uint32_t next_turn; /* of the rank at hand: the least that can follow */
   Seen *seen;    /* [nmodel * nmb], by stage of the model, then microbatch */
   uint32_t *in0, *in_edge,
       *out0;      /* edges by the stage that they reach; the first that leaves a stage */

@@ -65,7 +65,7 @@ static PrStatus check_guess(Check *k, const PipeInstr *c, const PipeWeights *w) 
 
 static PrStatus check_instr(Check *k, const PipeInstr *c, const PipeWeights *w, uint32_t *newest) {
   PrStatus st;
-  if (c->op > PIPE_U || c->op == PIPE_W) {
+  if (!pipe_uses_weights(c->op)) {
     if (w->version != PIPE_NONE || w->slot != PIPE_NONE || w->out != PIPE_NONE ||
         w->guess != PIPE_NONE || w->formula != PIPE_NONE)
       FAIL_AT(k, c, "uses no weights, but version %u", w->version);
@@ -78,6 +78,8 @@ static PrStatus check_instr(Check *k, const PipeInstr *c, const PipeWeights *w, 
   if (c->op != PIPE_U) {
     if (w->out != PIPE_NONE)
       FAIL_AT(k, c, "makes weights in slot %u", w->out);
+    if (c->op == PIPE_SIDE && w->version != *newest)
+      FAIL_AT(k, c, "reads version %u of the weights, but the newest is %u", w->version, *newest);
     return check_version(k, c, w->slot, true, w->version);
   }
   if ((st = check_version(k, c, w->slot, true, *newest)) ||

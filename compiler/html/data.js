@@ -23,6 +23,7 @@ function unpack(v, shapes) {
 const doc = JSON.parse(document.getElementById('data').textContent);
 const kinds = new Map(doc.ops.map((k, i) => [k.op, Object.assign(k, {index: i, used: false})]));
 const none = Object.freeze([]);
+const SIDE = {compute: 'SIDE', comm: 'SIDE_COMM', copy: 'SIDE_COPY'}; /* by stream: the kind of a side op */
 const panels = doc.panels.map(makePanel);
 
 function makePanel(packed, index) {
@@ -37,7 +38,8 @@ function makePanel(packed, index) {
   for (const rank of form.rank) {
     const streams = new Map();
     for (const i of rank.instr) {
-      const [, kind, label] = /^\d+([A-Z_]+)(.*)$/.exec(i.op);
+      const side = i.side === undefined ? null : SIDE[form.sides[i.side].stream];
+      const [, kind, label] = side ? [i.op, side, i.mb === undefined ? '' : String(i.mb)] : /^\d+([A-Z_]+)(.*)$/.exec(i.op);
       const k = kinds.get(kind);
       i.panel = p, i.rank = rank.rank, i.kind = k, i.label = label;
       i.comm = k.stream !== 'COMPUTE';

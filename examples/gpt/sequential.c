@@ -174,13 +174,14 @@ static int add_replica(Seq *s, bool first, bool last) {
 }
 
 int seq_step(Seq *s, uint64_t step, uint32_t nmb, int split, double *loss) {
-  return seq_step_replicas(s, step, &nmb, 1, split, loss);
+  return seq_step_ordered(s, step, NULL, &nmb, 1, split, loss);
 }
 
-int seq_step_replicas(Seq *s, uint64_t step, const uint32_t *end, uint32_t nreplica, int split,
-                      double *loss) {
+int seq_step_ordered(Seq *s, uint64_t step, const uint32_t *order, const uint32_t *end,
+                     uint32_t nreplica, int split, double *loss) {
   uint32_t n = s->model.nstage, nmb = end[nreplica - 1], replica = 0;
-  for (uint32_t mb = 0; mb < nmb; mb++) {
+  for (uint32_t k = 0; k < nmb; k++) {
+    uint32_t mb = order ? order[k] : k;
     for (uint32_t i = 0; i < n; i++)
       if (seq_op(s, PIPE_F, i, step, mb, nmb, &loss[mb]))
         return -1;
@@ -189,8 +190,8 @@ int seq_step_replicas(Seq *s, uint64_t step, const uint32_t *end, uint32_t nrepl
                       seq_op(s, PIPE_W, i, step, mb, nmb, NULL)
                 : seq_op(s, PIPE_B, i, step, mb, nmb, NULL))
         return -1;
-    if (nreplica > 1 && mb + 1 == end[replica]) {
-      if (add_replica(s, replica == 0, mb + 1 == nmb))
+    if (nreplica > 1 && k + 1 == end[replica]) {
+      if (add_replica(s, replica == 0, k + 1 == nmb))
         return -1;
       replica++;
     }

@@ -42,9 +42,10 @@ int seq_op(Seq *s, PipeOp op, uint32_t stage, uint64_t step, uint32_t mb, uint32
  * W); at the end U of all. loss[nmb] is written. */
 int seq_step(Seq *s, uint64_t step, uint32_t nmb, int split, double *loss);
 
-/* The same as replicas do it: the microbatches up to end[0], then those up to end[1] and so on to
- * end[nreplica - 1] = nmb, are summed on their own, and their sums then added by `reduce`. */
-int seq_step_replicas(Seq *s, uint64_t step, const uint32_t *end, uint32_t nreplica, int split,
-                      double *loss);
+/* The same as replicas do it, and in another order: the gradients of the microbatches order[0] ..
+ * order[end[0] - 1] (NULL: ascending), then those up to end[1] and so on to end[nreplica - 1] = nmb, are summed on their own,
+ * one after the other, and their sums then added by `reduce`. */
+int seq_step_ordered(Seq *s, uint64_t step, const uint32_t *order, const uint32_t *end,
+                     uint32_t nreplica, int split, double *loss);
 
 #endif

@@ -174,28 +174,56 @@ static int fail(const char *what, const char *why) {
   return 1;
 }
 
+/* Microbatches in the order in which the program adds their gradients up, replica after replica: order[nmb],
+ * and where each replica ends: end[]. Returns how many there are; 0 if stages do it in different orders. */
+static uint32_t gradient_order(const PipeProgram *p, uint32_t *order, uint32_t *end) {
+  uint32_t n = 0, nreplica = 0, row = 0;
+  do {
+    for (uint32_t stage = 0; stage < p->nmodel; stage++) {
+      uint32_t at = stage, begin = nreplica ? end[nreplica - 1] : 0;
+      for (uint32_t k = 0; k < nreplica; k++)
+        at = p->stage[at].replica;
+      const PipeRank *r = &p->rank[p->stage[at].rank];
+      n = begin;
+      for (uint32_t i = 0; i < r->ninstr; i++) {
+        const PipeInstr *c = &r->instr[i];
+        if (c->stage != at || (c->op != PIPE_B && c->op != PIPE_W))
+          continue;
+        if (stage == 0)
+          order[n] = c->mb;
+        if (order[n++] != c->mb)
+          return 0;
+      }
+    }
+    end[nreplica++] = n;
+  } while ((row = p->stage[row].replica) != 0);
+  return nreplica;
+}
+
 static int train_sequential(GptModel *m, Progress *p, Seq *held, const Options *o) {
   PrModel model = gpt_model(m);
   Seq s;
   Source from = {NULL, &s};
   const PipeProgram *prog = &pipe_program;
-  uint32_t nmb = prog->nmb, nreplica = 0, row = 0;
+  uint32_t nmb = prog->nmb, nreplica = 0;
   double *loss = calloc(nmb, sizeof *loss), before = 0, after = 0;
-  uint32_t *end = calloc(prog->nstage, sizeof *end); /* of the microbatches of each replica */
-  if (!loss || !end) {
+  uint32_t *order = calloc(nmb, sizeof *order), *end = calloc(prog->nstage, sizeof *end);
+  if (loss && order && end)
+    nreplica = gradient_order(prog, order, end);
+  if (nreplica == 0) {
     free(loss);
+    free(order);
     free(end);
-    return fail("out of memory", "");
+    return fail(loss && order && end ? "--sequential: the stages add gradients in different orders"
+                                     : "out of memory",
+                "");
   }
-  do {
-    end[nreplica++] = prog->stage[row].mb0 + prog->stage[row].nmb;
-  } while ((row = prog->stage[row].replica) != 0);
   int bad = seq_open(&s, &model, 0);
   if (!bad && !o->hash)
     bad = (before = held_loss(held, &from, &m->config)) < 0;
   p->start_s = now_s();
   for (uint64_t step = 0; !bad && step < m->config.steps; step++) {
-    bad = seq_step_replicas(&s, step, end, nreplica, 0, loss);
+    bad = seq_step_ordered(&s, step, order, end, nreplica, 0, loss);
     double sum = 0;
     for (uint32_t mb = 0; mb < nmb; mb++)
       sum += loss[mb];
@@ -212,6 +240,7 @@ static int train_sequential(GptModel *m, Progress *p, Seq *held, const Options *
   else
     print_results(p, seconds, before, after);
   seq_close(&s);
+  free(order);
   free(end);
   free(loss);
   return bad;

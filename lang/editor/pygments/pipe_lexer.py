@@ -9,14 +9,14 @@ from pygments.token import (Comment, Error, Keyword, Name, Number, Operator, Pun
 CLAUSES = (
     "schedule", "requires", "expects", "extends", "import", "let", "fn", "op", "ranks", "pipe",
     "stages", "mbs", "place", "replica", "of", "dag", "edge", "tie", "order", "time", "bytes", "profile", "check",
-    "recompute", "slices", "tune", "tries", "by", "offload", "lead", "send",
+    "recompute", "slices", "tune", "tries", "by", "offload", "lead", "side", "exclusive", "send",
     "weights")
 FLOW = (
     "steady", "warmup", "flush", "clip", "clock", "period", "rules", "overlap", "when", "use",
     "do", "if", "else", "in", "step", "for", "stage")
 RESERVED = (
     "stash", "comm", "finally",
-    "side", "group", "recv", "wait")
+    "group", "recv", "wait")
 
 
 class PipeLexer(RegexLexer):

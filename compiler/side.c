@@ -1,0 +1,606 @@
+/* SPDX-License-Identifier: MIT
+ * Side operations: what `side` clauses declare (lang/spec.md 5.12), one after the other, on finished
+ * orders.
+ *
+ *   side_shape   (resolve) the words of a clause
+ *   find_sides   (expand) which clauses count, what each costs on each stage: Sched.side
+ *   sides        (pass, requires check_deps) who is attached to which op: Sched.side_use. Those of the
+ *                compute stream become ops of Sched.op
+ *   side_buffers (offload) once all have their places: buffers, and who waits for whom because of them
+ *
+ * note [sides cannot stall]: a side op has a place in the order of its rank: it waits for ops that stand
+ * before it there, and for side ops that do, and ops behind it wait for it. In the COMM stream it is put
+ * where the op before it ends on an idle network, behind all that happens before that (order.c). So in
+ * the play of an idle network with side ops that take no time all waits point forward.
+ *
+ * Sorts of the side ops of a rank apart, linear in ops times clauses. */
+#include <string.h>
+
+#include "expand.h"
+#include "graph.h"
+
+/* ---- for resolve ---- */
+
+typedef struct Stream {
+  const char *name;
+  uint8_t op;
+} Stream;
+static const Stream streams[] = {
+    {"compute", PIPE_SIDE}, {"comm", PIPE_SIDE_COMM}, {"copy", PIPE_SIDE_COPY}};
+
+enum { LONGEST_NAME = 16, LAST_ANCHOR = PIPE_U };
+
+static void anchor_shape(Sched *s, const Clause *c, Anchor *a) {
+  if (!a->name)
+    return;
+  for (a->op = 0; a->op <= LAST_ANCHOR; a->op++)
+    if (strcmp(pipe_op_info[a->op].text, a->name) == 0)
+      break;
+  if (a->op > LAST_ANCHOR) {
+    diag_error(s->diag, DIAG_SIDE, a->at, "'%s' is no op that '%s' can be attached to", a->name,
+               c->name);
+    diag_help(s->diag, "the ops are F B I W R U; B is the backward, whole or split");
+  } else if (a->op == PIPE_U && c->mb_var) {
+    diag_error(s->diag, DIAG_SIDE, a->at, "'%s' depends on the microbatch, but U has none",
+               c->name);
+    diag_help(s->diag, "write 'side %s(%s)'", c->name, c->var);
+  }
+}
+
+void side_shape(Sched *s, const Clause *c) {
+  Side *side = c->side;
+  for (int k = 0; k < PIPE_NOPS; k++)
+    if (strcmp(pipe_op_info[k].text, c->name) == 0)
+      diag_error(s->diag, DIAG_SIDE, c->name_at, "'%s' is the name of an op of the language",
+                 c->name);
+  if (strlen(c->name) > LONGEST_NAME)
+    diag_error(s->diag, DIAG_SIDE, c->name_at, "'%s' is longer than %d letters", c->name,
+               LONGEST_NAME);
+  if (!side->stream)
+    return; /* a syntax error */
+  size_t k = 0;
+  while (k < sizeof streams / sizeof *streams && strcmp(streams[k].name, side->stream) != 0)
+    k++;
+  if (k == sizeof streams / sizeof *streams)
+    diag_error(s->diag, DIAG_SIDE, side->stream_at,
+               "'%s' is no stream: it is compute, comm or copy", side->stream);
+  else
+    side->op = streams[k].op;
+  if (!side->after.name && !side->before.name) {
+    diag_error(s->diag, DIAG_SIDE, c->at, "'%s' is attached to no op", c->name);
+    diag_help(s->diag, "write 'before OP', 'latest before OP' or 'after OP' behind the stream");
+  }
+  anchor_shape(s, c, &side->after);
+  anchor_shape(s, c, &side->before);
+  for (const Entry *e = c->entries, *f; e; e = e->next) {
+    if (strcmp(e->key, "cost") != 0 && strcmp(e->key, "memory") != 0) {
+      diag_error(s->diag, DIAG_UNKNOWN_NAME, e->key_at, "unknown key '%s'", e->key);
+      diag_help(s->diag, "the keys of a side op are cost and memory");
+    }
+    for (f = c->entries; f != e && strcmp(f->key, e->key) != 0;)
+      f = f->next;
+    if (f != e)
+      diag_error(s->diag, DIAG_REDEFINED, e->key_at, "'%s' is given twice", e->key);
+  }
+}
+
+/* ---- for expand ---- */
+
+/* Value of an entry for every stage. */
+static bool set_entry(Sched *s, const Clause *c, const Entry *e, PipeSide *row) {
+  uint64_t most = ((uint64_t)1 << 62) /
+                  (8 * (uint64_t)s->nside_decl * ((uint64_t)s->nstage * s->nmb + s->nstage));
+  for (uint32_t st = 0; st < s->nstage; st++) {
+    int64_t v;
+    s->env[c->slot] = s->stage[st].model;
+    if (!eval(s, e->value, &v))
+      return false;
+    if (v < 0 || (uint64_t)v > most) {
+      diag_error(s->diag, v < 0 ? DIAG_RANGE : DIAG_TOO_LARGE, e->value->at,
+                 "%s of '%s' on stage %u is %lld; it %s", e->key, c->name, s->stage[st].model,
+                 (long long)v, v < 0 ? "cannot be negative" : "is too large for sums over all ops");
+      if (v < 0)
+        diag_help(s->diag, "memory is given back by another side op: after OP gives NAME");
+      return false;
+    }
+    *(e->key[0] == 'c' ? &row[st].time : &row[st].bytes) = (uint64_t)v;
+  }
+  return true;
+}
+
+bool find_sides(Ex *x) {
+  Sched *s = x->s;
+  const Clause **decl = NEW_ARRAY(s->arena, const Clause *, x->clauses.n);
+  uint32_t *depth = NEW_ARRAY(s->arena, uint32_t, x->clauses.n), n = 0;
+  for (uint32_t i = 0; i < x->clauses.n; i++) {
+    const Bound *b = &x->clauses.at[i];
+    uint32_t k = 0;
+    if (b->clause->kind != CL_SIDE)
+      continue;
+    while (k < n && decl[k]->name != b->clause->name)
+      k++;
+    if (k < n && depth[k] == b->depth) {
+      diag_error(s->diag, DIAG_REDEFINED, b->clause->name_at, "'%s' is declared twice",
+                 b->clause->name);
+      diag_note(s->diag, decl[k]->name_at, "also here");
+      return false;
+    }
+    n += k == n; /* else it replaces that of a base */
+    decl[k] = b->clause;
+    depth[k] = b->depth;
+  }
+  s->side_decl = decl, s->nside_decl = n;
+  s->side_site0 = s->nsite;
+  s->nside = n * s->nstage;
+  s->side = NEW_ARRAY(s->arena, PipeSide, s->nside);
+  for (uint32_t k = 0; k < n; k++) {
+    const Clause *c = decl[k];
+    if (s->nsite == s->capsite)
+      vec_grow(s->arena, (void **)&s->site, &s->capsite, sizeof *s->site);
+    s->site[s->nsite++] = c->at;
+    PipeSide *row = &s->side[(size_t)k * s->nstage];
+    for (uint32_t st = 0; st < s->nstage; st++)
+      row[st] = (PipeSide){.name = c->name, .op = c->side->op, .decl = k, .stage = st};
+    for (const Entry *e = c->entries; e; e = e->next)
+      if (!set_entry(s, c, e, row))
+        return false;
+  }
+  for (uint32_t k = 0; k < n; k++) {
+    const Side *side = decl[k]->side;
+    uint32_t of = 0;
+    if (!side->gives)
+      continue;
+    while (of < n && decl[of]->name != side->gives)
+      of++;
+    bool takes = false;
+    for (uint32_t st = 0; of < n && st < s->nstage; st++)
+      takes |= s->side[(size_t)of * s->nstage + st].bytes > 0;
+    if (takes && of != k)
+      continue;
+    diag_error(s->diag, DIAG_SIDE, side->gives_at,
+               of == n ? "'%s' is no side op"
+                       : "'%s' takes no memory that could be given back by another side op",
+               side->gives);
+    if (of < n)
+      diag_note(s->diag, decl[of]->at, "it is declared here");
+    diag_help(s->diag, "'gives' names a side op with 'memory = e'");
+    return false;
+  }
+  return true;
+}
+
+/* ---- who is attached to what ---- */
+
+static uint32_t action_of(const Sched *s, uint32_t op) {
+  while (op > s->rank_op0[op_rank(s, op)] && s->op[op - 1].group > 0)
+    op--;
+  return op;
+}
+
+/* The backward B is B, or I at its beginning and W at its end. */
+static bool matches(const Anchor *a, bool after, uint32_t kind) {
+  return a->op == (int)kind || (a->op == PIPE_B && kind == (after ? PIPE_W : PIPE_I));
+}
+
+const char *side_text(Sched *s, const SideUse *u) {
+  char buf[OP_TEXT];
+  int n = pipe_side_text(buf, s->side_decl[u->decl]->name, u->stage, u->mb, s->slices);
+  return arena_strndup(s->arena, buf, (size_t)n);
+}
+
+/* The row of the op that u, which stands at `lo` or later, runs before; false: reported. */
+static bool find_user(Sched *s, const SideUse *u, uint32_t anchor, uint32_t lo, uint32_t *user) {
+  const Clause *c = s->side_decl[u->decl];
+  const Anchor *a = &c->side->before;
+  uint32_t r = s->stage[u->stage].rank, found = NONE;
+  if (a->end == 0 && u->mb != NONE && a->op != PIPE_U) {
+    size_t cell = (size_t)u->stage * s->nmb + u->mb;
+    uint32_t row = a->op == PIPE_F   ? s->at_f[cell]
+                   : a->op == PIPE_W ? s->at_w[cell]
+                   : a->op == PIPE_R ? s->at_r[cell]
+                                     : s->at_b[cell];
+    if (row && matches(a, false, s->op[row - 1].kind))
+      found = row - 1;
+  } else if (a->end == 0 && a->op == PIPE_U) {
+    uint32_t first = s->round0[u->stage], n = s->round0[u->stage + 1] - first;
+    while (n > 0) { /* updates are in the order of the rank */
+      uint32_t half = n / 2;
+      if (s->round[first + half].u < lo)
+        first += half + 1, n -= half + 1;
+      else
+        n = half;
+    }
+    if (first < s->round0[u->stage + 1])
+      found = s->round[first].u;
+  } else {
+    for (uint32_t i = a->end ? s->rank_op0[r] : lo; i < s->rank_op0[r + 1]; i++)
+      if (s->op[i].stage == u->stage && matches(a, false, s->op[i].kind)) {
+        found = i;
+        if (a->end <= 0)
+          break;
+      }
+  }
+  if (found != NONE && action_of(s, found) >= lo) {
+    *user = action_of(s, found);
+    return true;
+  }
+  const char *after = op_text(s, anchor);
+  if (found == NONE)
+    diag_error(s->diag, DIAG_SIDE, a->at,
+               "rank %u: %s comes after %s, but before no %s of stage %u", r, side_text(s, u),
+               after, a->name, u->stage);
+  else
+    diag_error(s->diag, DIAG_SIDE, a->at, "rank %u: %s cannot come after %s and before %s", r,
+               side_text(s, u), after, op_text(s, found));
+  if (found == NONE)
+    diag_help(s->diag, "leave out 'before', or name an op that comes behind");
+  if (found != NONE) {
+    diag_note(s->diag, s->site[s->op[found].site], "%s comes from here", op_text(s, found));
+    diag_help(s->diag, "the op after 'before' is the later one of the two");
+  }
+  return false;
+}
+
+typedef VEC(SideUse) Uses;
+
+/* The side ops of clause k on rank r. last: [nstage] room. */
+static bool attach(Sched *s, uint32_t k, uint32_t r, uint32_t *last, Uses *all) {
+  const Clause *c = s->side_decl[k];
+  const Side *side = c->side;
+  bool after = side->after.name != NULL;
+  const Anchor *main_ = after ? &side->after : &side->before;
+  for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
+    last[s->rank_stage[i]] = NONE;
+  for (uint32_t i = s->rank_op0[r]; main_->end && i < s->rank_op0[r + 1]; i++)
+    if (matches(main_, after, s->op[i].kind) && (main_->end > 0 || last[s->op[i].stage] == NONE))
+      last[s->op[i].stage] = i;
+  for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+    const Op *o = &s->op[i];
+    const PipeStage *st = &s->stage[o->stage];
+    int64_t yes = 1;
+    if (!matches(main_, after, o->kind) || (main_->end && last[o->stage] != i))
+      continue;
+    s->env[c->slot] = st->model;
+    if (c->mb_var)
+      s->env[c->mb_slot] = o->mb / s->slices - st->mb0 / s->slices;
+    if (c->when && !eval(s, c->when, &yes))
+      return false;
+    if (!yes)
+      continue;
+    SideUse u = {
+        .decl = k, .stage = o->stage, .mb = main_->end || o->kind == PIPE_U ? NONE : o->mb};
+    u.row = k * s->nstage + o->stage;
+    u.kind = side->op;
+    u.phase = o->phase;
+    u.lo = after ? i + o->group + 1 : s->rank_op0[r];
+    u.user = after ? NONE : action_of(s, i);
+    u.in = u.out = u.dep[0] = u.dep[1] = NONE;
+    if (after && side->before.name && !find_user(s, &u, i, u.lo, &u.user))
+      return false;
+    u.latest = side->latest && u.kind != PIPE_SIDE;
+    u.late = !after || side->latest; /* it stands right before its user */
+    u.at = u.late ? u.user : u.lo;
+    *vec_push(s->arena, all) = u;
+  }
+  return true;
+}
+
+static int by_place(const void *a, const void *b) {
+  const SideUse *x = a, *y = b;
+  if (x->at != y->at)
+    return x->at < y->at ? -1 : 1;
+  if (x->late != y->late)
+    return x->late - y->late;
+  return x->decl != y->decl ? (x->decl < y->decl ? -1 : 1) : x->seq < y->seq ? -1 : 1;
+}
+
+/* Puts the side ops of the compute stream into the op table. Rows of uses and copies follow. */
+static void insert_ops(Sched *s, uint32_t ninsert) {
+  uint32_t *before = NEW_ARRAY(s->arena, uint32_t,
+                               s->nop + (size_t)1); /* first row of those at op i */
+  uint32_t *row = NEW_ARRAY(s->arena, uint32_t, s->nop + (size_t)1); /* of op i itself */
+  Op *to = arena_alloc(s->arena, (s->nop + (size_t)ninsert) * sizeof *to + 1);
+  uint32_t n = 0, copy = 0;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    uint32_t first = s->rank_op0[r], last = s->rank_op0[r + 1], k = s->side_use0[r],
+             end = s->side_use0[r + 1];
+    s->rank_op0[r] = n;
+    for (uint32_t i = first; i <= last; i++) {
+      before[i] = n;
+      for (; k < end && s->side_use[k].at <= i; k++) {
+        SideUse *u = &s->side_use[k];
+        u->op = n; /* others stand there */
+        if (u->kind != PIPE_SIDE)
+          continue;
+        to[n++] = (Op){.kind = PIPE_SIDE,
+                       .phase = u->phase,
+                       .stage = u->stage,
+                       .mb = u->mb,
+                       .site = s->side_site0 + u->decl};
+      }
+      row[i] = n;
+      if (i < last) {
+        to[n++] = s->op[i];
+        const Op *o = &s->op[i];
+        if (o->kind != PIPE_U)
+          *op_row(s, o->kind, (size_t)o->stage * s->nmb + o->mb) = n;
+      }
+    }
+    for (uint32_t i = s->side_use0[r]; i < end; i++) {
+      SideUse *u = &s->side_use[i];
+      u->at = u->op;
+      u->user = u->user == NONE ? NONE : row[u->user];
+      u->lo = row[u->lo]; /* behind what was put in there */
+    }
+    for (; copy < s->ncopy && s->stage[s->copy[copy].stage].rank == r; copy++)
+      s->copy[copy].at = before[s->copy[copy].at]; /* as written: rank after rank */
+  }
+  s->rank_op0[s->nrank] = n;
+  for (uint32_t i = 0; !s->forward && i < s->round0[s->nstage]; i++) {
+    s->round[i].u = row[s->round[i].u];
+    s->round[i].grad = row[s->round[i].grad];
+  }
+  s->op = to, s->nop = n;
+}
+
+bool sides(Sched *s) {
+  Uses all = {0};
+  uint32_t ninsert = 0;
+  s->side_use0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nrank + 1);
+  if (s->nside_decl == 0)
+    return true;
+  uint32_t *last = NEW_ARRAY(s->arena, uint32_t, s->nstage),
+           *uses = NEW_ARRAY(s->arena, uint32_t, s->nside_decl);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    uint32_t first = all.n;
+    for (uint32_t k = 0; k < s->nside_decl; k++) {
+      uint32_t had = all.n;
+      if (!attach(s, k, r, last, &all))
+        return false;
+      uses[k] += all.n - had;
+    }
+    for (uint32_t i = first; i < all.n; i++) {
+      all.at[i].seq = i;
+      ninsert += all.at[i].kind == PIPE_SIDE;
+    }
+    if (all.n > first)
+      qsort(all.at + first, all.n - first, sizeof *all.at, by_place);
+    s->side_use0[r + 1] = all.n;
+  }
+  for (uint32_t k = 0; k < s->nside_decl; k++)
+    if (uses[k] == 0)
+      diag_warn(s->diag, DIAG_SIDE, s->side_decl[k]->at,
+                "'%s' never runs: no op that it is attached to%s", s->side_decl[k]->name,
+                s->side_decl[k]->when ? " fulfils its 'when'" : " is in the order");
+  s->side_use = all.at, s->nside_use = all.n;
+  for (uint32_t i = 0; i < all.n; i++)
+    s->ncomm_side += all.at[i].kind == PIPE_SIDE_COMM;
+  if (ninsert > 0)
+    insert_ops(s, ninsert);
+  return true;
+}
+
+/* ---- once all have their places ---- */
+
+uint64_t side_start(const Sched *s, uint32_t rank, const SideUse *u) {
+  return u->at > s->rank_op0[rank] ? s->ideal_end[u->at - 1] : 0;
+}
+
+/* The place of a side op that runs as late as it can be done in time on an idle network. */
+uint32_t side_latest(const Sched *s, const SideUse *u) {
+  uint64_t needed = s->ideal_end[u->user + s->op[u->user].group] -
+                    action_time(s, s->stage, false, u->user);
+  uint64_t time = s->side[u->row].time, from = needed > time ? needed - time : 0;
+  uint32_t lo = u->lo, hi = u->user;
+  while (lo < hi) {
+    uint32_t mid = lo + (hi - lo) / 2;
+    if (s->ideal_end[mid] <= from)
+      lo = mid + 1;
+    else
+      hi = mid;
+  }
+  uint32_t at = action_of(s, lo < u->user ? lo : u->user);
+  return at > u->lo ? at : u->lo;
+}
+
+/* Buffers of one size on a rank. */
+typedef struct Pool {
+  SideBuffers b;
+  VEC(uint32_t) given; /* side ops that gave a slot back, in turn; those from `next` on are free */
+  uint32_t next;
+} Pool;
+
+typedef VEC(Pool) Pools;
+
+static int by_turn(const void *a, const void *b) {
+  const SideTurn *x = a, *y = b;
+  if (x->at != y->at)
+    return x->at < y->at ? -1 : 1;
+  if (x->compute != y->compute)
+    return x->compute - y->compute; /* what stands before op `at` comes before it */
+  if (x->plan != y->plan)
+    return x->plan < y->plan ? -1 : 1;
+  return x->use < y->use ? -1 : x->use > y->use;
+}
+
+static void take(Sched *s, SideUse *u, Pools *pools) {
+  uint64_t bytes = s->side[u->row].bytes;
+  uint32_t k = 0;
+  if (bytes == 0)
+    return;
+  while (k < pools->n && pools->at[k].b.bytes != bytes)
+    k++;
+  if (k == pools->n)
+    *vec_push(s->arena, pools) = (Pool){.b = {.bytes = bytes, .stage = u->stage}};
+  Pool *p = &pools->at[k];
+  u->out_pool = k;
+  u->out = p->b.count;
+  if (p->next < p->given.n) {
+    u->dep[0] = p->given.at[p->next++];
+    u->out = s->side_use[u->dep[0]].in;
+  } else {
+    p->b.count++;
+  }
+}
+
+/* The side op whose buffer u gives back: of its microbatch, else the oldest of the stage. */
+static bool give(Sched *s, SideUse *u, uint32_t self, Pools *pools, uint32_t *const *taken,
+                 uint32_t *oldest, const uint32_t *next) {
+  const Side *side = s->side_decl[u->decl]->side;
+  uint32_t of = 0, from = NONE;
+  while (s->side_decl[of]->name != side->gives)
+    of++;
+  uint32_t *first = &oldest[of * s->nstage + u->stage];
+  while (*first != NONE && s->side_use[*first].given)
+    *first = next[*first];
+  if (taken[of] && u->mb != NONE)
+    from = taken[of][(size_t)u->stage * s->nmb + u->mb] - 1;
+  if (from == NONE || s->side_use[from].given)
+    from = *first;
+  if (from == NONE) {
+    uint32_t r = s->stage[u->stage].rank;
+    diag_error(s->diag, DIAG_SIDE, side->gives_at,
+               "rank %u: %s gives back what no '%s' of stage %u has taken by then", r,
+               side_text(s, u), side->gives, u->stage);
+    diag_note(s->diag, s->side_decl[of]->at, "'%s' is attached here", side->gives);
+    diag_help(s->diag, "each buffer is taken first, and given back once");
+    return false;
+  }
+  SideUse *t = &s->side_use[from];
+  t->given = true;
+  u->dep[1] = from;
+  u->in = t->out;
+  u->in_pool = t->out_pool;
+  *vec_push(s->arena, &pools->at[t->out_pool].given) = self;
+  return true;
+}
+
+/* Room to find takings by microbatch, of the side ops that others give back. */
+static uint32_t **find_taken(Sched *s) {
+  uint32_t **taken = NEW_ARRAY(s->arena, uint32_t *, s->nside_decl);
+  for (uint32_t k = 0; k < s->nside_decl; k++)
+    for (uint32_t of = 0; of < s->nside_decl; of++)
+      if (s->side_decl[of]->name == s->side_decl[k]->side->gives && !taken[of])
+        taken[of] = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nstage * s->nmb);
+  return taken;
+}
+
+bool side_buffers(Sched *s) {
+  if (s->nside_use == 0)
+    return true;
+  uint32_t **taken = find_taken(s), n = s->nside_use;
+  uint32_t *oldest = arena_alloc(s->arena, s->nside * sizeof *oldest),
+           *newest = arena_alloc(s->arena, s->nside * sizeof *newest),
+           *next = arena_alloc(s->arena, n * sizeof *next);
+  memset(oldest, 0xff, s->nside * sizeof *oldest);
+  memset(next, 0xff, n * sizeof *next);
+  s->side_turn = arena_alloc(s->arena, n * sizeof *s->side_turn);
+  s->side_buffers = NEW_ARRAY(s->arena, SideBuffers *, s->nrank);
+  s->nside_buffers = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    Pools pools = {0};
+    uint32_t first = s->side_use0[r], end = s->side_use0[r + 1];
+    for (uint32_t i = first; i < end; i++) {
+      const SideUse *u = &s->side_use[i];
+      s->side_turn[i] = (SideTurn){u->at, u->kind == PIPE_SIDE, i, u->plan};
+    }
+    qsort(s->side_turn + first, end - first, sizeof *s->side_turn, by_turn);
+    for (uint32_t i = first; i < end; i++) {
+      uint32_t self = s->side_turn[i].use;
+      SideUse *u = &s->side_use[self];
+      take(s, u, &pools);
+      if (s->side_decl[u->decl]->side->gives && !give(s, u, self, &pools, taken, oldest, next))
+        return false;
+      if (u->out == NONE)
+        continue;
+      uint32_t *head = &oldest[u->row];
+      if (*head == NONE)
+        *head = self;
+      else
+        next[newest[u->row]] = self;
+      newest[u->row] = self;
+      if (taken[u->decl] && u->mb != NONE)
+        taken[u->decl][(size_t)u->stage * s->nmb + u->mb] = self + 1;
+    }
+    s->side_buffers[r] = NEW_ARRAY(s->arena, SideBuffers, pools.n);
+    s->nside_buffers[r] = pools.n;
+    for (uint32_t k = 0; k < pools.n; k++)
+      s->side_buffers[r][k] = pools.at[k].b;
+  }
+  return true;
+}
+
+/* ---- streams ---- */
+
+static PipeOn stream_of(const SideUse *u) { return (PipeOn)pipe_op_info[u->kind].stream; }
+
+PipeInstr side_instr(const Sched *s, const SideUse *u) {
+  PipeInstr c = pipe_instr((PipeOp)u->kind, u->stage, u->mb);
+  c.phase = u->phase;
+  c.site = s->side_site0 + u->decl;
+  c.keep = u->row;
+  return c;
+}
+
+/* c, of the same rank, starts once u has ended. */
+static void wait_for(PipeInstr *c, const SideUse *u) {
+  PipeOn on = stream_of(u), own = (PipeOn)pipe_op_info[c->op].stream;
+  if (on == own)
+    return;
+  uint32_t *wait = on == PIPE_COPY || (own == PIPE_COPY && on == PIPE_COMM) ? &c->wait_copy
+                                                                            : &c->wait;
+  if (u->pos > *wait)
+    *wait = u->pos;
+}
+
+void side_waits(Sched *s) {
+  for (uint32_t r = 0; r < s->nrank && s->nside_use; r++) {
+    Streams *t = &s->stream[r];
+    for (uint32_t i = s->side_use0[r]; i < s->side_use0[r + 1]; i++) {
+      SideUse *u = &s->side_use[i];
+      if (u->kind == PIPE_SIDE)
+        u->pos = u->op - s->rank_op0[r] + 1;
+    }
+    for (uint32_t i = s->side_use0[r]; i < s->side_use0[r + 1]; i++) {
+      SideUse *u = &s->side_use[i];
+      PipeInstr *c = side_at(s, u);
+      for (int k = 0; k < 2; k++)
+        if (u->dep[k] != NONE)
+          wait_for(c, &s->side_use[u->dep[k]]);
+      if (u->user != NONE)
+        wait_for(&t->compute[u->user - s->rank_op0[r]], u);
+    }
+  }
+}
+
+/* The instruction of a side op; pos is known. */
+PipeInstr *side_at(const Sched *s, const SideUse *u) {
+  const Streams *t = &s->stream[s->stage[u->stage].rank];
+  return &(u->kind == PIPE_SIDE        ? t->compute
+           : u->kind == PIPE_SIDE_COMM ? t->comm
+                                       : t->copy)[u->pos - 1];
+}
+
+void side_slots(Sched *s, uint32_t r) {
+  uint32_t n = s->nrank_slot[r];
+  for (uint32_t k = 0; s->nside_use && k < s->nside_buffers[r]; k++) {
+    SideBuffers *b = &s->side_buffers[r][k];
+    b->first = n;
+    n += b->count;
+    s->pool[r][s->npool[r]++] = (PipePool){.cls = PIPE_BUFFER,
+                                           .stage = b->stage,
+                                           .first = b->first,
+                                           .count = b->count,
+                                           .bytes = b->bytes};
+  }
+  for (uint32_t i = s->nside_use ? s->side_use0[r] : 0; s->nside_use && i < s->side_use0[r + 1];
+       i++) {
+    const SideUse *u = &s->side_use[i];
+    PipeInstr *c = side_at(s, u);
+    if (u->out != NONE)
+      c->out = s->side_buffers[r][u->out_pool].first + u->out;
+    if (u->in != NONE)
+      c->in = s->side_buffers[r][u->in_pool].first + u->in;
+  }
+  s->nrank_slot[r] = n;
+}

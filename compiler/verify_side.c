@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ * Our own mistakes in the side ops of a program (side.c); part of verify.c. Reads the clauses and the
+ * finished lists: for each op that a clause names there is one side op, which waits for the op that it comes
+ * after, and for which the op that it comes before waits. Takes nothing from the passes. Linear in
+ * instructions times clauses, but for the updates of a stage. */
+#include <string.h>
+
+#include "verify.h"
+
+typedef struct Lists {
+  const Sched *s;
+  const PipeRank *k;
+  uint32_t *position; /* [ninstr] instructions of its stream above it */
+  uint32_t
+      *most[2]; /* [ninstr] most that an instruction up to it in its stream has waited for, of the
+                         streams that its wait and its wait_copy count */
+} Lists;
+
+static uint32_t stream(const PipeInstr *in) { return pipe_op_info[in->op].stream; }
+
+/* Does instruction i end before instruction j starts, by the waits of their rank? */
+static bool ends_before(const Lists *l, uint32_t i, uint32_t j) {
+  const PipeInstr *a = &l->k->instr[i], *b = &l->k->instr[j];
+  if (stream(a) == stream(b))
+    return i < j;
+  bool third = stream(a) == PIPE_COPY || (stream(b) == PIPE_COPY && stream(a) == PIPE_COMM);
+  return l->most[third][j] > l->position[i];
+}
+
+static bool named(const Anchor *a, bool after, const PipeInstr *in) {
+  static const char letter[] = "FBIWRU";
+  char c = in->op <= PIPE_U ? letter[in->op] : 0, want = a->name[0];
+  return c && (c == want || (want == 'B' && c == (after ? 'W' : 'I')));
+}
+
+/* The op that the side op of anchor i runs before: the first of the stage behind it, or first, or last. */
+static uint32_t user_of(const Lists *l, const Side *side, uint32_t i, uint32_t mb) {
+  const PipeInstr *at = &l->k->instr[i];
+  uint32_t found = NONE;
+  for (uint32_t j = side->before.end ? 0 : i; j < l->k->ninstr; j++) {
+    const PipeInstr *in = &l->k->instr[j];
+    if (in->stage != at->stage || stream(in) != PIPE_COMPUTE || !named(&side->before, false, in) ||
+        (mb != NONE && in->op != PIPE_U && in->mb != mb && !side->before.end))
+      continue;
+    found = j;
+    if (side->before.end <= 0)
+      break;
+  }
+  return found;
+}
+
+/* The first of the action that an op is of. */
+static uint32_t first_of(const Lists *l, uint32_t i) {
+  while (i > 0 && l->k->instr[i - 1].group > 0)
+    i--;
+  return i;
+}
+
+static bool asked(const Sched *s, const Clause *c, const PipeInstr *in) {
+  int64_t yes = 1;
+  s->env[c->slot] = s->stage[in->stage].model;
+  if (c->mb_var)
+    s->env[c->mb_slot] = in->mb / s->slices - s->stage[in->stage].mb0 / s->slices;
+  BUG_IF(c->when && !eval((Sched *)s, c->when, &yes));
+  return yes != 0;
+}
+
+/* Those of clause k on the rank. of: [nstage] rows, room; next: [ninstr] */
+static void verify_clause(const Lists *l, uint32_t k, uint32_t *last, uint32_t *first_side,
+                          uint32_t *next) {
+  const Sched *s = l->s;
+  const Clause *c = s->side_decl[k];
+  const Side *side = c->side;
+  bool after = side->after.name != NULL;
+  const Anchor *main_ = after ? &side->after : &side->before;
+  for (uint32_t st = 0; st < s->nstage; st++)
+    first_side[st] = last[st] = NONE;
+  for (uint32_t i = l->k->ninstr; i-- > 0;) {
+    const PipeInstr *in = &l->k->instr[i];
+    if (pipe_is_side(in->op) && s->prog->side[in->keep].decl == k) {
+      next[i] = first_side[in->stage]; /* in the order of the list */
+      first_side[in->stage] = i;
+    } else if (stream(in) == PIPE_COMPUTE && named(main_, after, in)) {
+      if (main_->end < 0 || last[in->stage] == NONE)
+        last[in->stage] = i;
+    }
+  }
+  for (uint32_t i = 0; i < l->k->ninstr; i++) {
+    const PipeInstr *in = &l->k->instr[i];
+    if (stream(in) != PIPE_COMPUTE || !named(main_, after, in) ||
+        (main_->end && last[in->stage] != i) || !asked(s, c, in))
+      continue;
+    uint32_t mb = main_->end || in->op == PIPE_U ? NONE : in->mb, *link = &first_side[in->stage];
+    while (*link != NONE && l->k->instr[*link].mb != mb)
+      link = &next[*link];
+    BUG_IF(*link == NONE); /* it lacks */
+    uint32_t at = *link;
+    *link = next[at];
+    uint32_t end = i + in->group; /* the last of its action */
+    BUG_IF(after && !ends_before(l, end, at));
+    uint32_t user = !after ? i : side->before.name ? user_of(l, side, i, mb) : at;
+    BUG_IF(user == NONE || (user != at && !ends_before(l, at, first_of(l, user))));
+  }
+  for (uint32_t st = 0; st < s->nstage; st++)
+    BUG_IF(first_side[st] != NONE); /* nobody has asked for it */
+}
+
+void verify_sides(const Sched *s) {
+  const PipeProgram *p = s->prog;
+  BUG_IF((p->nside != 0) != (p->side != NULL) || p->nside != s->nside_decl * p->nstage);
+  for (uint32_t i = 0; i < p->nside; i++) {
+    const PipeSide *k = &p->side[i];
+    BUG_IF(k->decl != i / p->nstage || k->stage != i % p->nstage || !pipe_is_side(k->op));
+    BUG_IF(strcmp(k->name, s->side_decl[k->decl]->name) != 0);
+  }
+  uint32_t *last = NEW_ARRAY(s->arena, uint32_t, s->nstage),
+           *first_side = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    Lists l = {.s = s, .k = &p->rank[r]};
+    uint32_t n = l.k->ninstr, done[PIPE_NSTREAMS] = {0}, most[2][PIPE_NSTREAMS] = {{0}};
+    uint32_t *next = arena_alloc(s->arena, (size_t)n * sizeof *next + 1);
+    l.position = arena_alloc(s->arena, (size_t)n * sizeof *l.position + 1);
+    for (int x = 0; x < 2; x++)
+      l.most[x] = arena_alloc(s->arena, (size_t)n * sizeof *l.most[x] + 1);
+    for (uint32_t i = 0; i < n; i++) {
+      const PipeInstr *in = &l.k->instr[i];
+      uint32_t on = stream(in);
+      l.position[i] = done[on]++;
+      for (int x = 0; x < 2; x++) {
+        uint32_t wait = x ? in->wait_copy : in->wait;
+        most[x][on] = wait > most[x][on] ? wait : most[x][on];
+        l.most[x][i] = most[x][on];
+      }
+    }
+    for (uint32_t k = 0; k < s->nside_decl; k++)
+      verify_clause(&l, k, last, first_side, next);
+    for (uint32_t i = 0; i < n && s->nside_decl == 0; i++)
+      BUG_IF(pipe_is_side(l.k->instr[i].op));
+  }
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT
+ * What validate.c says of side ops: compiles a schedule that has some, plants one fault in its tables, and
+ * prints what pr_open says, or pr_steps where the callback fails. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipe_run.h"
+#include "pipec.h"
+#include "tiny_model.h"
+
+static const char *const text =
+    "schedule a() { ranks 1 pipe n stages 2 mbs 2 place s -> 0 time { F = 4 }\n"
+    "order r { F[0](0) F[0](1) F[1](0) F[1](1) do m in 0..2 { B[1](m) } do m in 0..2 { B[0](m) } U }\n"
+    "side UNSHARD(s) on comm before first F { memory = 64 }\n"
+    "side RESHARD(s) on compute after last F gives UNSHARD { cost = 1 }\n"
+    "side EVICT(s, m) on copy after F when s == 0 { cost = 2 } }\n";
+
+/* Two ranks with one link. */
+static const char *const linked =
+    "schedule b() { ranks 2 pipe n stages 2 mbs 4 place s -> s time { F = 4 OFF = 1 LOAD = 1 }\n"
+    "exclusive r -> 0\n"
+    "order r { do m in 0..4 { F(m) } do m in 0..4 { B(m) } U } offload s, m when m < 3 }\n";
+
+static void oom(size_t n) {
+  (void)n;
+  abort();
+}
+
+static PipeInstr *find(const PipeProgram *p, PipeOp op, uint32_t stage) {
+  PipeInstr *c = (PipeInstr *)p->rank[0].instr;
+  while (c->op != op || c->stage != stage)
+    c++;
+  return c;
+}
+
+static int fails(void *self, const PrCall *c) {
+  (void)self;
+  return strcmp(c->side, "EVICT") == 0 && c->mb == 0 ? 7 : 0;
+}
+
+static PrModel model_of(Tiny *t, int (*side)(void *, const PrCall *)) {
+  PrModel m = tiny_model(t);
+  m.side = side;
+  return m;
+}
+
+/* What pr_open says of the program, or a step of it. */
+static void tell(const PipeProgram *p, const char *name, int (*side)(void *, const PrCall *),
+                 bool step) {
+  Tiny *t = tiny_new(2, 1);
+  PrModel m = model_of(t, side);
+  PrRun *run;
+  if (!pr_open(&run, p, &m, NULL) && step)
+    pr_steps(run, 1);
+  printf("%s: %s\n", name, pr_error(run));
+  pr_close(run);
+  tiny_free(t);
+}
+
+static PipeProgram *compiled(Arena *arena, const char *of) {
+  Diag diag;
+  Options opt = {.input = "t.pipe", .text = of, .text_len = strlen(of), .verify = true};
+  Sched s = {.arena = arena, .diag = &diag, .opt = &opt};
+  diag_init(&diag, arena, stderr);
+  if (!compile_only(&s))
+    exit(1);
+  return s.prog;
+}
+
+static void turns(void) {
+  enum { TURN, RANGE, ORDER, GROUP, NONE_OF, STUCK, N };
+  static const char *const name[N] = {"turn", "range", "order", "group", "none", "stuck"};
+  for (int i = 0; i < N; i++) {
+    Arena arena = {.oom = oom};
+    PipeProgram *p = compiled(&arena, linked);
+    PipeInstr *copy[2][6];
+    for (uint32_t r = 0, n; r < 2; r++) {
+      n = 0;
+      for (uint32_t k = 0; k < p->rank[r].ninstr; k++)
+        if (pipe_op_info[p->rank[r].instr[k].op].stream == PIPE_COPY)
+          copy[r][n++] = (PipeInstr *)&p->rank[r].instr[k];
+    }
+    switch (i) {
+    case TURN: copy[1][0]->gout = copy[0][0]->gout; break;
+    case RANGE: copy[0][5]->gout = 12; break;
+    case ORDER: copy[0][1]->gout = 0; break;
+    case GROUP: ((PipeRank *)p->rank)[1].group = 2; break;
+    case NONE_OF: ((PipeRank *)p->rank)[0].group = 0; break;
+    default: /* all of rank 1, which needs rank 0, come first */
+      for (uint32_t k = 0; k < 12; k++)
+        copy[k < 6][k % 6]->gout = k;
+    }
+    tell(p, name[i], NULL, true);
+    arena_free(&arena);
+  }
+}
+
+int main(void) {
+  enum { NONE_, NAME, ROW, STAGE, CLASS, LACKS, FREE, TAKEN, WAIT, COPY, MODEL, FAILS, N };
+  static const char *const name[N] = {"no fault", "name",  "row",  "stage", "class", "lacks",
+                                      "free",     "taken", "wait", "copy",  "model", "fails"};
+  for (int i = 0; i < N; i++) {
+    Arena arena = {.oom = oom};
+    PipeProgram *p = compiled(&arena, text);
+    PipeInstr *take = find(p, PIPE_SIDE_COMM, 0), *give = find(p, PIPE_SIDE, 0),
+              *next = find(p, PIPE_SIDE_COMM, 1), *copy = find(p, PIPE_SIDE_COPY, 0);
+    switch (i) {
+    case NAME: ((PipeSide *)p->side)[0].op = PIPE_F; break;
+    case ROW: take->keep = 9; break;
+    case STAGE: take->keep = 1; break;
+    case CLASS: take->out = 0; break;
+    case LACKS: take->out = NONE; break;
+    case FREE: {
+      take->out = NONE;
+      ((PipeSide *)p->side)[0].bytes = 0;
+      break;
+    }
+    case TAKEN: give->in = NONE; break;
+    case WAIT: next->wait = 0; break;
+    case COPY: copy->act = 0; break;
+    default: break;
+    }
+    tell(p, name[i], i == MODEL ? NULL : fails, i == FAILS);
+    arena_free(&arena);
+  }
+  turns();
+  return 0;
+}
