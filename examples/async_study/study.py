@@ -77,6 +77,11 @@ DIGITS = {**COMMON, "SpecTrain": predicted("spectrain.pipe"), "msnag": predicted
 GPT = {**COMMON, "XPipe": predicted("xpipe.pipe"), "msnag, Adam": predicted("msnag_adam.pipe", 16)}
 
 
+def few(method):
+    """The method on 4 and 8 stages only."""
+    return lambda m, P: method(m, P) if P <= 8 else None
+
+
 class Study:
     def __init__(self, args):
         self.args, self.done, self.started = args, 0, time.time()
@@ -270,12 +275,13 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     args = parser.parse_args()
-    rates = [0.0001, 0.0002, 0.0004, 0.001, 0.002, 0.004]
+    rates = [0.0001, 0.0002, 0.0004, 0.001, 0.002, 0.004, 0.008]
     digits = Model("digits", 32, 2000 if args.full else 800, rates, 0.5, DIGITS)
     gpt = Model("gpt", 8, 1000 if args.full else 300, [0.0005, 0.001, 0.002, 0.005], 2.7, GPT)
     seeds = 5 if args.full else 3
     if args.quick:  # for the test
         digits.updates, digits.rates, seeds = 50, [0.001], 2
+        digits.methods = {name: few(method) for name, method in DIGITS.items()}
     study = Study(args)
     text = ["Made by `./dev study`: %d seeds. Loss is the mean over the last tenth of a run, mean ± half the range over seeds,"
             " with the learning rate of the grid that gave the least training loss for one seed. Times are predicted, in units of"
