@@ -106,6 +106,8 @@ static const char *rule_text(Sched *s, const PipeRule *r) {
 }
 
 void dump_formulas(Sched *s, FILE *f) {
+  if (s->nformula == 0)
+    fputs("no formulas\n", f);
   for (uint32_t i = 0; i < s->nformula; i++)
     fprintf(f, "formula %u: %s\n", i, formula_text(s, &s->formula[i]));
   for (uint32_t i = 0; i < s->nrule; i++)
