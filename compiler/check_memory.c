@@ -21,9 +21,9 @@ static void sum_rank(Sched *s, uint32_t r) {
   }
   for (uint32_t i = 0; i < s->npool[r]; i++) {
     const PipePool *q = &s->pool[r][i];
-    uint64_t *sum[PIPE_NCLASSES] = {&p->act,        &p->gout,  &p->out,    &p->in,
-                                    &p->local,      &p->keep,  &p->host_bytes, &p->guest,
-                                    &p->buffer,     &p->weight, &p->guess};
+    uint64_t *sum[PIPE_NCLASSES] = {&p->act,    &p->gout,   &p->out,        &p->in,
+                                    &p->local,  &p->keep,   &p->host_bytes, &p->guest,
+                                    &p->buffer, &p->weight, &p->guess};
     *sum[q->cls] += q->count * round64(q->bytes);
   }
   p->total = p->weight + p->grad + p->opt + p->work + p->act + p->gout + p->out + p->in + p->local +

@@ -58,13 +58,14 @@ static Piece piece(Sched *s, const PipeTerm *t, const Piece *x) {
   const char *text = pr_term_text[t->op];
   int level = binds(t->op);
   switch (t->op) {
-  case PIPE_TERM_CONST:
-    return (Piece){double_text(s, t->value), signbit(t->value) ? 6 : level};
+  case PIPE_TERM_CONST: return (Piece){double_text(s, t->value), signbit(t->value) ? 6 : level};
   case PIPE_TERM_REAL: return (Piece){real_name(t->arg), level};
   case PIPE_TERM_ELEM:
-    return (Piece){t->arg < PIPE_ELEM_STATE ? elem[t->arg] : s->state[t->arg - PIPE_ELEM_STATE], level};
+    return (Piece){t->arg < PIPE_ELEM_STATE ? elem[t->arg] : s->state[t->arg - PIPE_ELEM_STATE],
+                   level};
   case PIPE_TERM_COND:
-    return (Piece){arena_printf(s->arena, "%s ? %s : %s", bracket(s, x[0], 1), x[1].text, x[2].text), level};
+    return (Piece){
+        arena_printf(s->arena, "%s ? %s : %s", bracket(s, x[0], 1), x[1].text, x[2].text), level};
   default: break;
   }
   if (level == 6)
@@ -143,8 +144,8 @@ void emit_formulas_c(Sched *s, Text *t) {
     text_string(t, arena_printf(s->arena, "\n/* %s */\nstatic const PipeTerm formula%u[] = {\n",
                                 formula_text(s, f), i));
     for (uint32_t k = 0; k < f->n; k++)
-      text_string(t, arena_printf(s->arena, "  {%s, %u, %s},\n", term[f->term[k].op], f->term[k].arg,
-                                  double_text(s, f->term[k].value)));
+      text_string(t, arena_printf(s->arena, "  {%s, %u, %s},\n", term[f->term[k].op],
+                                  f->term[k].arg, double_text(s, f->term[k].value)));
     text_lit(t, "};");
   }
   text_lit(t, "\nstatic const PipeFormula formula[] = {\n");
@@ -167,7 +168,8 @@ void emit_formulas_c(Sched *s, Text *t) {
   if (s->nthen) {
     text_lit(t, "static const PipeThen then[] = {");
     for (uint32_t i = 0; i < s->nthen; i++)
-      text_string(t, arena_printf(s->arena, "%s{%u, %u}", i ? ", " : "", s->then[i].state, s->then[i].formula));
+      text_string(t, arena_printf(s->arena, "%s{%u, %u}", i ? ", " : "", s->then[i].state,
+                                  s->then[i].formula));
     text_lit(t, "};\n");
   }
   if (s->nstate) {

@@ -157,13 +157,15 @@ static void weights_json(Text *t, const PipeWeights *w) {
   number(t, "ahead", w->ahead, ',');
 }
 
-static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle, const uint64_t *start,
+static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const uint64_t *start,
                       const uint64_t *end) {
+  const uint64_t *idle = c->idle[r], busy = c->busy[r];
   const PipeProgram *p = s->prog;
   const PipeRank *k = &p->rank[r];
   const Peak *pk = &s->peak[r];
   text_lit(t, "{");
   number(t, "rank", r, ',');
+  number(t, "busy", busy, ',');
   if (k->group)
     number(t, "group_of_copies", k->group - 1, ',');
   number(t, "inflight", pk->inflight, ',');
@@ -312,6 +314,15 @@ void emit_json(Sched *s, FILE *f) {
   number(t, "span", s->own_span, ',');
   number(t, "ideal", p->ideal, ',');
   number(t, "busy", p->busy, ',');
+  fill_bound(s);
+  key(t, "bound"), text_char(t, '{');
+  number(t, "makespan", s->bound.makespan, ',');
+  number(t, "span", s->bound.span, '}'), text_char(t, ',');
+  if (c->per) {
+    key(t, "steady"), text_char(t, '{');
+    number(t, "time", c->steady, ',');
+    number(t, "microbatches", c->per, '}'), text_char(t, ',');
+  }
   key(t, "send"), text_quoted(t, send_text(s)), text_char(t, ',');
   key(t, "channels"), text_quoted(t, model_text(s)), text_lit(t, ",\n");
   key(t, "files"), text_char(t, '[');
@@ -359,7 +370,7 @@ void emit_json(Sched *s, FILE *f) {
   path_json(t, p, c);
   key(t, "rank"), text_lit(t, "[\n");
   for (uint32_t r = 0; r < p->nrank; r++) {
-    rank_json(s, t, r, c->idle[r], start[r], end[r]);
+    rank_json(s, t, r, c, start[r], end[r]);
     text_lit(t, r + 1 < p->nrank ? ",\n" : "\n");
   }
   text_lit(t, "],\n");

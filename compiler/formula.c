@@ -53,16 +53,16 @@ typedef struct Table {
   VEC(PipeThen) then;
   uint32_t *hash, *rule_hash; /* row + 1, open addressing */
   uint32_t cap, rule_cap;
-  Last *last;                 /* [nstage * SORTS] */
-  bool *by_mb;                /* [nwline] the line mentions its microbatch */
+  Last *last;  /* [nstage * SORTS] */
+  bool *by_mb; /* [nwline] the line mentions its microbatch */
 } Table;
 
 /* ---- one formula ---- */
 
 static const char *op_numbers(const Make *k) {
   const double *x = k->at->number;
-  return arena_printf(k->s->arena, "%s: delay = %g, behind = %g", op_text(k->s, k->at->op), x[FO_DELAY],
-                      x[FO_BEHIND]);
+  return arena_printf(k->s->arena, "%s: delay = %g, behind = %g", op_text(k->s, k->at->op),
+                      x[FO_DELAY], x[FO_BEHIND]);
 }
 
 static bool fail(const Make *k, const Expr *e, const char *what) {
@@ -74,7 +74,8 @@ static bool fail(const Make *k, const Expr *e, const char *what) {
 static bool push(Make *k, const Expr *e, PipeTerm t) {
   if (k->n == PIPE_FORMULA_TERMS) {
     fail(k, e, "has too many terms");
-    diag_help(k->s->diag, "a formula has at most %d: numbers, names and operations", PIPE_FORMULA_TERMS);
+    diag_help(k->s->diag, "a formula has at most %d: numbers, names and operations",
+              PIPE_FORMULA_TERMS);
     return false;
   }
   k->term[k->n++] = t;
@@ -104,15 +105,19 @@ static void keep_part(Make *k, Part *p, const Part *keep, uint32_t end) {
 static bool make(Make *k, const Expr *e, Part *p);
 
 static bool make_name(Make *k, const Expr *e, Part *p) {
-  static const uint8_t elem[] = {[FO_W] = PIPE_ELEM_W, [FO_OLD] = PIPE_ELEM_OLD, [FO_G] = PIPE_ELEM_G,
-                                 [FO_V] = PIPE_ELEM_V, [FO_V2] = PIPE_ELEM_V2};
+  static const uint8_t elem[] = {[FO_W] = PIPE_ELEM_W,
+                                 [FO_OLD] = PIPE_ELEM_OLD,
+                                 [FO_G] = PIPE_ELEM_G,
+                                 [FO_V] = PIPE_ELEM_V,
+                                 [FO_V2] = PIPE_ELEM_V2};
   uint32_t first = k->n;
   switch (e->builtin) {
   case FO_VALUE: return constant(k, e, first, (double)k->s->env[e->slot], p);
   case FO_LR:
   case FO_K:
     *p = (Part){.first = first};
-    return push(k, e, (PipeTerm){PIPE_TERM_REAL, e->builtin == FO_LR ? PIPE_REAL_LR : PIPE_REAL_K, 0});
+    return push(k, e,
+                (PipeTerm){PIPE_TERM_REAL, e->builtin == FO_LR ? PIPE_REAL_LR : PIPE_REAL_K, 0});
   case FO_STATE: {
     uint32_t state = 0;
     while (k->s->state[state] != e->name)
@@ -133,7 +138,8 @@ static bool make_name(Make *k, const Expr *e, Part *p) {
 static bool is(const Part *p, double value) { return p->known && p->value == value; }
 
 /* The operation on two parts, the second of which ends the terms. */
-static bool make_binary(Make *k, const Expr *e, PipeTermOp op, const Part *a, const Part *b, Part *p) {
+static bool make_binary(Make *k, const Expr *e, PipeTermOp op, const Part *a, const Part *b,
+                        Part *p) {
   uint32_t end_a = b->first, end_b = k->n;
   *p = (Part){.first = a->first, .array = a->array || b->array};
   if (op == PIPE_TERM_DIV && is(b, 0)) {
@@ -207,7 +213,8 @@ static bool make_sum(Make *k, const Expr *e, Part *p) {
   if (!make(k, lo->value, &a) || !make(k, hi->value, &b))
     return false;
   if (!a.known || !b.known)
-    return fail(k, a.known ? hi->value : lo->value, "is known only when the program runs: the ends of a sum are constants");
+    return fail(k, a.known ? hi->value : lo->value,
+                "is known only when the program runs: the ends of a sum are constants");
   if (a.value != floor(a.value) || b.value != floor(b.value))
     return fail(k, a.value != floor(a.value) ? lo->value : hi->value, "is no whole number");
   if (!constant(k, e, a.first, 0, p))
@@ -266,8 +273,8 @@ static uint32_t hash_of(const void *data, size_t n) {
 }
 
 /* Doubles an open-addressing table of rows. */
-static uint32_t *grow(Arena *arena, uint32_t *cap, uint32_t n, uint32_t (*hash_row)(const Table *, uint32_t),
-                      const Table *t) {
+static uint32_t *grow(Arena *arena, uint32_t *cap, uint32_t n,
+                      uint32_t (*hash_row)(const Table *, uint32_t), const Table *t) {
   *cap = *cap ? 2 * *cap : 64;
   uint32_t *table = NEW_ARRAY(arena, uint32_t, *cap);
   for (uint32_t row = 0; row < n; row++) {
@@ -284,7 +291,8 @@ static uint32_t hash_formula(const Table *t, uint32_t row) {
 }
 static uint32_t hash_rule(const Table *t, uint32_t row) {
   const PipeRule *r = &t->rule.at[row];
-  return hash_of(&t->then.at[r->then0], r->nthen * sizeof(PipeThen)) ^ r->applies * 31u ^ r->rate * 17u;
+  return hash_of(&t->then.at[r->then0], r->nthen * sizeof(PipeThen)) ^ r->applies * 31u ^
+         r->rate * 17u;
 }
 
 static uint32_t formula_row(Table *t, const Make *k) {
@@ -319,7 +327,8 @@ static uint32_t rule_row(Table *t, PipeRule r, const PipeThen *then) {
   Arena *arena = t->s->arena;
   if (2 * (t->rule.n + 1) > t->rule_cap)
     t->rule_hash = grow(arena, &t->rule_cap, t->rule.n, hash_rule, t);
-  uint32_t i = (hash_of(then, r.nthen * sizeof *then) ^ r.applies * 31u ^ r.rate * 17u) & (t->rule_cap - 1);
+  uint32_t i = (hash_of(then, r.nthen * sizeof *then) ^ r.applies * 31u ^ r.rate * 17u) &
+               (t->rule_cap - 1);
   for (; t->rule_hash[i]; i = (i + 1) & (t->rule_cap - 1)) {
     const PipeRule *old = &t->rule.at[t->rule_hash[i] - 1];
     if (old->applies == r.applies && old->rate == r.rate && old->nthen == r.nthen &&
@@ -345,7 +354,8 @@ static bool line_row(Table *t, At *at, uint32_t sort, uint32_t *row, uint32_t *s
   while (s->wline[index] != l)
     index++;
   if (last->line == l && !t->by_mb[index] &&
-      memcmp(&last->number[FO_DELAY], &at->number[FO_DELAY], (FO_NNAMES - FO_DELAY) * sizeof(double)) == 0) {
+      memcmp(&last->number[FO_DELAY], &at->number[FO_DELAY],
+             (FO_NNAMES - FO_DELAY) * sizeof(double)) == 0) {
     *row = last->row;
     *states |= last->states;
     return true;
@@ -355,8 +365,10 @@ static bool line_row(Table *t, At *at, uint32_t sort, uint32_t *row, uint32_t *s
   weight_bind(s, l, at->stage, at->mb);
   if (!make(&k, l->formula, &p))
     return false;
-  PipeTerm nothing = l->word == WW_RATE ? (PipeTerm){PIPE_TERM_CONST, 0, 1}
-                                        : (PipeTerm){PIPE_TERM_ELEM, l->word == WW_APPLIES ? PIPE_ELEM_G : PIPE_ELEM_W, 0};
+  PipeTerm nothing = l->word == WW_RATE
+                         ? (PipeTerm){PIPE_TERM_CONST, 0, 1}
+                         : (PipeTerm){PIPE_TERM_ELEM,
+                                      l->word == WW_APPLIES ? PIPE_ELEM_G : PIPE_ELEM_W, 0};
   bool none = l->word != WW_THEN && k.n == 1 && memcmp(&k.term[0], &nothing, sizeof nothing) == 0;
   *row = none ? NONE : formula_row(t, &k);
   if (*row == NONE && !none)
@@ -420,7 +432,8 @@ static bool first_lines(Table *t, const uint32_t *n, PipeRule *rule, uint32_t *s
     uint32_t *named = &states[o->stage];
     if (o->kind != PIPE_U) {
       if (!weight_line(s, WW_READS, op, at.mb, &at.line) ||
-          (at.line && at.line->formula && !line_row(t, &at, o->kind, &s->weights[op].formula, named)))
+          (at.line && at.line->formula &&
+           !line_row(t, &at, o->kind, &s->weights[op].formula, named)))
         return false;
       continue;
     }
@@ -436,7 +449,8 @@ static bool first_lines(Table *t, const uint32_t *n, PipeRule *rule, uint32_t *s
 }
 
 /* What update op sets the states to that its stage keeps so far; *n of them. */
-static bool then_lines(Table *t, const At *update, uint32_t *states, PipeThen then[32], uint32_t *n) {
+static bool then_lines(Table *t, const At *update, uint32_t *states, PipeThen then[32],
+                       uint32_t *n) {
   Sched *s = t->s;
   At at = *update;
   *n = 0;
@@ -520,8 +534,8 @@ static bool mentions_mb(const Expr *e, uint32_t slot) {
   for (const Arg *a = e->args; a; a = a->next)
     if (mentions_mb(a->value, slot))
       return true;
-  return (e->kind == EX_NAME && e->builtin == FO_VALUE && e->slot == slot) || mentions_mb(e->a, slot) ||
-         mentions_mb(e->b, slot) || mentions_mb(e->c, slot);
+  return (e->kind == EX_NAME && e->builtin == FO_VALUE && e->slot == slot) ||
+         mentions_mb(e->a, slot) || mentions_mb(e->b, slot) || mentions_mb(e->c, slot);
 }
 
 bool formulas(Sched *s) {

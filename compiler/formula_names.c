@@ -20,7 +20,8 @@ static const struct {
     {"lr", FO_LR, true, true, true, true, "the model's learning rate"},
     {"k", FO_K, true, true, true, true, "the updates so far"},
     {"delay", FO_DELAY, true, true, true, true, "the staleness of the stage"},
-    {"behind", FO_BEHIND, true, true, true, true, "updates between the versions of F and of this op"},
+    {"behind", FO_BEHIND, true, true, true, true,
+     "updates between the versions of F and of this op"},
     {"ahead", FO_AHEAD, true, false, false, false, "updates up to that of its gradient"},
     {"n", FO_N, false, true, true, true, "the microbatches of the update"},
 };
@@ -102,12 +103,14 @@ static void resolve_name(const FormulaScope *f, Expr *e) {
       return;
     diag_error(d, DIAG_UNKNOWN_NAME, e->at, "unknown name '%s'", e->name);
     for (int k = 0; k < NNAMES; k++)
-      if (known(k, f->line->word) && strlen(names[k].text) > 1 && hint_near(e->name, names[k].text)) {
+      if (known(k, f->line->word) && strlen(names[k].text) > 1 &&
+          hint_near(e->name, names[k].text)) {
         diag_help(d, "did you mean '%s'", names[k].text);
         return;
       }
-    diag_help(d, "%s knows %s, and the values of the schedule; 'state %s' above this line makes a state",
-              line_word(f), all_names(f), e->name);
+    diag_help(
+        d, "%s knows %s, and the values of the schedule; 'state %s' above this line makes a state",
+        line_word(f), all_names(f), e->name);
     return;
   }
   e->builtin = state ? FO_STATE : names[i].name;
@@ -118,8 +121,8 @@ static void resolve_name(const FormulaScope *f, Expr *e) {
                names[i].what);
     diag_help(d, "it knows %s", all_names(f));
   } else if (f->visible(f->self, e->name, &at)) {
-    diag_error(d, DIAG_REDEFINED, e->at, "'%s' is %s in formulas, and a name of the schedule", e->name,
-               state ? "a state" : names[i].what);
+    diag_error(d, DIAG_REDEFINED, e->at, "'%s' is %s in formulas, and a name of the schedule",
+               e->name, state ? "a state" : names[i].what);
     diag_note(d, at, "it was defined here");
   }
 }
@@ -131,7 +134,8 @@ static void resolve_sum(const FormulaScope *f, Expr *e, uint32_t given) {
   Arg *j = e->args;
   e->slot = FORMULA_SUM;
   if (given != 4 || j->value->kind != EX_NAME) {
-    diag_error(f->s->diag, DIAG_ARITY, e->at, "'sum' takes a new name, two ends and what is added up: sum(j, 0, delay, e)");
+    diag_error(f->s->diag, DIAG_ARITY, e->at,
+               "'sum' takes a new name, two ends and what is added up: sum(j, 0, delay, e)");
     return;
   }
   resolve_part(f, j->next->value);
@@ -151,9 +155,10 @@ static void resolve_call(const FormulaScope *f, Expr *e) {
   static const struct {
     const char *text;
     uint8_t term, operands;
-  } functions[] = {{"abs", PIPE_TERM_ABS, 1},   {"sqrt", PIPE_TERM_SQRT, 1}, {"exp", PIPE_TERM_EXP, 1},
-                   {"log", PIPE_TERM_LOG, 1},   {"floor", PIPE_TERM_FLOOR, 1}, {"pow", PIPE_TERM_POW, 2},
-                   {"min", PIPE_TERM_MIN, 0}, {"max", PIPE_TERM_MAX, 0}};
+  } functions[] = {{"abs", PIPE_TERM_ABS, 1},     {"sqrt", PIPE_TERM_SQRT, 1},
+                   {"exp", PIPE_TERM_EXP, 1},     {"log", PIPE_TERM_LOG, 1},
+                   {"floor", PIPE_TERM_FLOOR, 1}, {"pow", PIPE_TERM_POW, 2},
+                   {"min", PIPE_TERM_MIN, 0},     {"max", PIPE_TERM_MAX, 0}};
   Diag *d = f->s->diag;
   Span at;
   uint32_t given = 0;
@@ -176,8 +181,8 @@ static void resolve_call(const FormulaScope *f, Expr *e) {
     for (Arg *a = e->args; a; a = a->next)
       resolve_part(f, a->value);
     if (want ? given != want : given == 0)
-      diag_error(d, DIAG_ARITY, e->at, "'%s' takes %u argument%s%s, got %u", e->name, want ? want : 1,
-                 want == 2 ? "s" : "", want ? "" : " or more", given);
+      diag_error(d, DIAG_ARITY, e->at, "'%s' takes %u argument%s%s, got %u", e->name,
+                 want ? want : 1, want == 2 ? "s" : "", want ? "" : " or more", given);
     return;
   }
   e->slot = FORMULA_INTEGER;
@@ -186,7 +191,9 @@ static void resolve_call(const FormulaScope *f, Expr *e) {
     return;
   }
   diag_error(d, DIAG_UNKNOWN_NAME, e->name_at, "unknown function '%s'", e->name);
-  diag_help(d, "a formula knows abs sqrt exp log floor pow min max sum, and the functions of the schedule");
+  diag_help(
+      d,
+      "a formula knows abs sqrt exp log floor pow min max sum, and the functions of the schedule");
 }
 
 static void resolve_part(const FormulaScope *f, Expr *e) {

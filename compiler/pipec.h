@@ -171,6 +171,7 @@ typedef struct Sched {
                             NONE, [ntie + 1], rows ascending; tie_of NULL: none */
   bool sized;            /* bytes were given */
   bool timed;            /* times are ns: one was given with a unit, or by a profile */
+  const char *layers;    /* how a profile of layers was cut into stages; NULL: none was */
   SendPolicy send;
   uint32_t *rank_stage;  /* [nstage] stages grouped by rank, ascending; rank r from */
   uint32_t *rank_stage0; /* [nrank + 1] */
@@ -238,6 +239,8 @@ typedef struct Sched {
   PipePool **pool; uint32_t *npool, *nrank_slot; /* [nrank] */
   Peak *peak;            /* [nrank] */
   PipeProgram *prog;     /* the result; its tables are what emit prints */
+
+  Timing bound;          /* (fill_bound) no order at these places and costs, with these stashes, is shorter */
 
   /* check_user */
   uint64_t *sent_bytes, *sent; /* [nrank + 1] of each rank in a step, then of all; NULL: not counted yet */
@@ -475,6 +478,9 @@ bool quantity(Sched *s, const Expr *call, int64_t *value); /* a builtin of `chec
 /* ---- all_m.c: with opt->for_all, requires check_user. Proves that the orders agree with the data for
  * every value of that parameter, or says why that is not decided; ensures all_m ---- */
 bool check_all_m(Sched *s);
+
+/* ---- bound.c: requires slots; ensures bound ---- */
+void fill_bound(Sched *s);
 
 /* ---- emit_*.c: require prog; write to f ---- */
 void emit_c(Sched *s, FILE *f);

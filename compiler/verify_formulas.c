@@ -89,8 +89,8 @@ static double value(const Numbers *n, const Expr *e) {
 }
 
 /* The line of the text for an op of this kind, or NULL. */
-static const WeightLine *line_of(const Sched *s, const Numbers *n, WeightWord word, int kind, const char *state,
-                                 uint32_t row, uint32_t mb) {
+static const WeightLine *line_of(const Sched *s, const Numbers *n, WeightWord word, int kind,
+                                 const char *state, uint32_t row, uint32_t mb) {
   const PipeStage *st = &s->prog->stage[row];
   for (uint32_t i = 0; i < s->nwline; i++) {
     const WeightLine *l = s->wline[i];
@@ -141,7 +141,8 @@ typedef struct Row {
   uint32_t updates, delay;
 } Row;
 
-static void verify_update(Numbers *n, const PipeInstr *in, const PipeWeights *w, const Row *row, uint32_t applied) {
+static void verify_update(Numbers *n, const PipeInstr *in, const PipeWeights *w, const Row *row,
+                          uint32_t applied) {
   static const PipeRule none = {NONE, NONE, 0, 0};
   const Sched *s = n->s;
   BUG_IF(w->formula != NONE && w->formula >= s->nrule);
@@ -176,8 +177,14 @@ void verify_formulas(const Sched *s) {
   const PipeProgram *p = s->prog;
   if (!s->weights || (s->nformula == 0 && s->nstate == 0))
     return;
-  Numbers n = {.s = s, .name = {[FO_W] = 1.375, [FO_OLD] = -0.75, [FO_G] = 0.625, [FO_V] = 0.3125, [FO_V2] = 2.25,
-                                [FO_LR] = 0.0625, [FO_K] = 7}};
+  Numbers n = {.s = s,
+               .name = {[FO_W] = 1.375,
+                        [FO_OLD] = -0.75,
+                        [FO_G] = 0.625,
+                        [FO_V] = 0.3125,
+                        [FO_V2] = 2.25,
+                        [FO_LR] = 0.0625,
+                        [FO_K] = 7}};
   for (int i = 0; i < 5; i++)
     n.elem[i] = (float)n.name[FO_W + i];
   for (int j = 0; j < 32; j++)

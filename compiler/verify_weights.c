@@ -102,7 +102,8 @@ static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
     if (in->op == PIPE_F)
       cells[in->stage][in->mb] = w->version;
     if (in->op == PIPE_SIDE) {
-      BUG_IF(w->version != row->newest || w->behind || w->ahead || w->out != NONE || w->guess != NONE);
+      BUG_IF(w->version != row->newest || w->behind || w->ahead || w->out != NONE ||
+             w->guess != NONE);
       BUG_IF(slot[w->slot].stage != in->stage || slot[w->slot].version != row->newest);
       slot[w->slot].left--;
       continue;

@@ -19,6 +19,8 @@ static double loss_of(const PrRun *run, const double *loss, uint32_t mb) {
 }
 
 void pr_tell_loss(PrRun *run, uint64_t step, uint32_t mb) {
+  if (run->nsink > 1 && pr_rank(run) != PIPE_NONE)
+    return; /* no process has all of them */
   _Atomic uint32_t *left = &run->left[step & 1][mb];
   if (atomic_fetch_sub(left, 1) > 1)
     return;

@@ -15,8 +15,8 @@ PrStatus pr_check_tables(PrRun *run) {
   }
   for (uint32_t i = 0; i < p->nthen; i++)
     if (p->then[i].state >= p->nstate || p->then[i].formula >= p->nformula)
-      return FAIL(run, "program: then %u sets state %u of %u by formula %u of %u", i, p->then[i].state,
-                  p->nstate, p->then[i].formula, p->nformula);
+      return FAIL(run, "program: then %u sets state %u of %u by formula %u of %u", i,
+                  p->then[i].state, p->nstate, p->then[i].formula, p->nformula);
   for (uint32_t i = 0; i < p->nrule; i++) {
     const PipeRule *r = &p->rule[i];
     if ((r->applies != PIPE_NONE && r->applies >= p->nformula) ||
@@ -56,14 +56,18 @@ static PrStatus check_use(Check *k, const PipeInstr *c, uint32_t row, uint32_t m
   if (states & ~p->stage[c->stage].states)
     FAIL_AT(k, c, "formula %u reads a state that stage %u does not keep", row, c->stage);
   if (k->run->stage[c->stage].size.weight % sizeof(float) || m->elem != sizeof(float))
-    return FAIL(k->run, "model: the schedule has formulas, for which weights and gradients must be arrays of "
-                        "float (PrModel.elem = 4)");
+    return FAIL(
+        k->run,
+        "model: the schedule has formulas, for which weights and gradients must be arrays of "
+        "float (PrModel.elem = 4)");
   if (lr && !m->lr)
-    return FAIL(k->run, "model: lr may not be NULL: the schedule has formulas with the learning rate");
+    return FAIL(k->run,
+                "model: lr may not be NULL: the schedule has formulas with the learning rate");
   for (int which = 0; which < 2; which++)
     if ((named & NAMED(PIPE_ELEM_V + which)) &&
         (!m->moment || m->moment(m->self, p->stage[c->stage].model, which) < 0))
-      return FAIL(k->run, "model: its optimizer has no %s moment, which the schedule has formulas with",
+      return FAIL(k->run,
+                  "model: its optimizer has no %s moment, which the schedule has formulas with",
                   which ? "second" : "first");
   return PR_OK;
 }

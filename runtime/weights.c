@@ -24,7 +24,8 @@ static float *state_of(const PrRun *run, uint32_t stage, uint32_t j) {
   uint32_t below = run->p->stage[stage].states & ((1u << j) - 1), rank = 0;
   for (; below; below &= below - 1)
     rank++;
-  return (float *)((char *)run->stage[stage].state + rank * pr_round(run->stage[stage].size.weight));
+  return (float *)((char *)run->stage[stage].state +
+                   rank * pr_round(run->stage[stage].size.weight));
 }
 
 static void find_reads(const PrRun *run, uint32_t stage, const PrCall *a, Reads *r) {
@@ -48,7 +49,8 @@ void pr_estimate(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *
   Reads r;
   find_reads(run, c->stage, a, &r);
   r.elem[PIPE_ELEM_W] = a->weight;
-  pr_formula_array(&run->p->formula[w->formula], &r.in, k->slot[w->guess], weights_of(run, c->stage));
+  pr_formula_array(&run->p->formula[w->formula], &r.in, k->slot[w->guess],
+                   weights_of(run, c->stage));
   a->weight = k->slot[w->guess];
 }
 
@@ -66,7 +68,8 @@ void pr_before_update(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeig
     a->rate = pr_formula_number(&run->p->formula[rule->rate], &r.in);
 }
 
-void pr_after_update(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w, const PrCall *a) {
+void pr_after_update(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w,
+                     const PrCall *a) {
   const PipeProgram *p = run->p;
   const PipeRule *rule = &p->rule[w->formula];
   Reads r;

@@ -31,9 +31,10 @@ typedef struct Args {
 
 static int usage(const char *why, const char *what) {
   fprintf(stderr, "async_study_run: %s%s\n", why, what);
-  fprintf(stderr,
-          "usage: async_study_run --model digits|gpt --data FILE --schedule FILE.pipe --stdlib DIR --scratch FILE\n"
-          "         [-D NAME=VALUE]... [--rows N] [--round N] [--updates N] [--seed N] [--lr X]\n");
+  fprintf(
+      stderr,
+      "usage: async_study_run --model digits|gpt --data FILE --schedule FILE.pipe --stdlib DIR --scratch FILE\n"
+      "         [-D NAME=VALUE]... [--rows N] [--round N] [--updates N] [--seed N] [--lr X]\n");
   return 2;
 }
 
@@ -53,8 +54,11 @@ static int read_args(int argc, char **argv, Args *a) {
     const struct {
       const char *name;
       const char **to;
-    } texts[] = {{"--model", &a->model}, {"--data", &a->data}, {"--schedule", &a->schedule},
-                 {"--stdlib", &a->stdlib}, {"--scratch", &a->scratch}};
+    } texts[] = {{"--model", &a->model},
+                 {"--data", &a->data},
+                 {"--schedule", &a->schedule},
+                 {"--stdlib", &a->stdlib},
+                 {"--scratch", &a->scratch}};
     bool done = false;
     for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
       if (strcmp(name, texts[k].name) == 0)
@@ -109,9 +113,10 @@ static bool write_profile(const Args *a, const Study *study, uint32_t nstage) {
     PrSizes z = study->model.sizes(study->model.self, s);
     fprintf(f,
             "%s{\"F\": %" PRIu64 ", \"B\": %" PRIu64 ", \"act\": %" PRIu64 ", \"gout\": %" PRIu64
-            ", \"boundary\": %" PRIu64 ", \"weight\": %" PRIu64 ", \"grad\": %" PRIu64 ", \"opt\": %" PRIu64
-            ", \"work\": %" PRIu64 "}",
-            s ? ",\n" : "", forward, 2 * forward, z.act, z.gout, z.boundary, z.weight, z.grad, z.opt, z.work);
+            ", \"boundary\": %" PRIu64 ", \"weight\": %" PRIu64 ", \"grad\": %" PRIu64
+            ", \"opt\": %" PRIu64 ", \"work\": %" PRIu64 "}",
+            s ? ",\n" : "", forward, 2 * forward, z.act, z.gout, z.boundary, z.weight, z.grad,
+            z.opt, z.work);
   }
   fprintf(f, "]}\n");
   return fclose(f) == 0;
@@ -166,7 +171,9 @@ static void print_ranks(const Sched *s) {
     printf("\"%s\": [", names[field]);
     for (uint32_t r = 0; r < p->nrank; r++) {
       const Peak *k = &s->peak[r];
-      uint64_t v[] = {k->total, k->weight + k->state + k->guess, k->act, k->versions, s->staleness[r], s->discrepancy[r]};
+      uint64_t v[] = {k->total,        k->weight + k->state + k->guess,
+                      k->act,          k->versions,
+                      s->staleness[r], s->discrepancy[r]};
       printf("%s%" PRIu64, r ? ", " : "", v[field]);
     }
     printf("],\n");
@@ -188,9 +195,11 @@ static int train(const Args *a, Study *study, Sched *s) {
   if (!bad)
     bad = study->held(study, weight, &held, &right);
   if (bad) {
-    fprintf(stderr, "async_study_run: %s\n", run && *pr_error(run) ? pr_error(run) : "out of memory");
+    fprintf(stderr, "async_study_run: %s\n",
+            run && *pr_error(run) ? pr_error(run) : "out of memory");
   } else {
-    printf("{\"schedule\": \"%s\", \"params\": \"%s\", \"model\": \"%s\", \"seed\": %" PRIu64 ", \"updates\": %" PRIu64 ",\n",
+    printf("{\"schedule\": \"%s\", \"params\": \"%s\", \"model\": \"%s\", \"seed\": %" PRIu64
+           ", \"updates\": %" PRIu64 ",\n",
            p->name, p->params, a->model, a->c.seed, a->c.updates);
     printf("\"ranks\": %u, \"rows\": %u, \"round\": %u, ", p->nrank, a->c.rows, a->c.round);
     number("lr", a->c.lr, ",\n");
@@ -226,8 +235,13 @@ int main(int argc, char **argv) {
   }
   Arena arena = {.oom = oom};
   Diag diag;
-  Options opt = {.dump_out = stdout, .emit = EMIT_NONE, .stdlib = a.stdlib, .input = a.schedule, .profile = a.scratch,
-                 .define = a.define, .ndefine = a.ndefine};
+  Options opt = {.dump_out = stdout,
+                 .emit = EMIT_NONE,
+                 .stdlib = a.stdlib,
+                 .input = a.schedule,
+                 .profile = a.scratch,
+                 .define = a.define,
+                 .ndefine = a.ndefine};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   diag_init(&diag, &arena, stderr);
   if (!write_profile(&a, &study, nstage)) {

@@ -277,7 +277,7 @@ def main():
     args = parser.parse_args()
     rates = [0.0001, 0.0002, 0.0004, 0.001, 0.002, 0.004, 0.008]
     digits = Model("digits", 32, 2000 if args.full else 800, rates, 0.5, DIGITS)
-    gpt = Model("gpt", 8, 1000 if args.full else 300, [0.0005, 0.001, 0.002, 0.005], 2.7, GPT)
+    gpt = Model("gpt", 8, 1000 if args.full else 300, [0.001, 0.002, 0.005], 2.7, GPT)
     seeds = 5 if args.full else 3
     if args.quick:  # for the test
         digits.updates, digits.rates, seeds = 50, [0.001], 2

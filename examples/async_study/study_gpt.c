@@ -66,8 +66,9 @@ const char *study_gpt(Study *s, const StudyConfig *c, const char *data, uint32_t
     free(self);
     return error;
   }
-  self->model = (GptModel){g, nstage, window, s};
-  self->walk = (GptModel){g, nstage, text_walk, &self->data.held};
+  self->model = (GptModel){.config = g, .nstage = nstage, .window = window, .text = s};
+  self->walk = (GptModel){
+      .config = g, .nstage = nstage, .window = text_walk, .text = &self->data.held};
   s->model = gpt_model(&self->model);
   return NULL;
 }

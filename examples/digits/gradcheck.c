@@ -80,7 +80,8 @@ static int differences_agree(Seq *s, const DigitsModel *m) {
       w[j] = keep;
       if (fabs(slope - g[j]) > TOLERANCE) {
         ok = 0;
-        printf("stage %u weight %llu: %.10g, by differences %.10g\n", i, (unsigned long long)j, g[j], slope);
+        printf("stage %u weight %llu: %.10g, by differences %.10g\n", i, (unsigned long long)j,
+               g[j], slope);
       }
       some += fabs(slope) > 1e-4;
     }
@@ -93,11 +94,21 @@ int main(void) {
   if (images_random(&images, 3))
     return 1;
   enum { MOST = 1 << 13 };
-  static real first[3][MOST], now[3][MOST]; /* gradients, weights after the update, gradients of I and W */
+  static real first[3][MOST],
+      now[3][MOST]; /* gradients, weights after the update, gradients of I and W */
   for (uint32_t nstage = 1; nstage <= STAGES; nstage++) {
-    DigitsModel m = {{.blocks = 4, .d = 9, .hidden = 11, .batch = 4, .seed = 2, .lr = 0.1,
-                      .optim = {PR_ADAMW, 0.9, 0.99, 1e-8, 0.01, 0}, .updates = 10},
-                     nstage, &images, pick, &images};
+    DigitsModel m = {{.blocks = 4,
+                      .d = 9,
+                      .hidden = 11,
+                      .batch = 4,
+                      .seed = 2,
+                      .lr = 0.1,
+                      .optim = {PR_ADAMW, 0.9, 0.99, 1e-8, 0.01, 0},
+                      .updates = 10},
+                     nstage,
+                     &images,
+                     pick,
+                     &images};
     PrModel model = digits_model(&m);
     Seq s;
     uint64_t n = 0;

@@ -49,8 +49,7 @@ static Shape shape_of(const DigitsModel *m, uint32_t stage) {
   const DigitsConfig *g = &m->config;
   uint32_t beg = (uint32_t)((uint64_t)stage * g->blocks / m->nstage);
   uint32_t end = (uint32_t)((uint64_t)(stage + 1) * g->blocks / m->nstage);
-  return (Shape){m,   g->batch,  g->d,       g->hidden,
-                 beg, end - beg, stage == 0, stage + 1 == m->nstage};
+  return (Shape){m, g->batch, g->d, g->hidden, beg, end - beg, stage == 0, stage + 1 == m->nstage};
 }
 
 static uint64_t weight_elems(const Shape *s) {
@@ -83,9 +82,7 @@ static uint64_t kept_elems(const Shape *s) { return s->nblock * s->n * (s->d + s
 static real *x_at(const Shape *s, void *kept, uint32_t l) {
   return (real *)kept + l * s->n * (s->d + s->hidden);
 }
-static real *a_at(const Shape *s, void *kept, uint32_t l) {
-  return x_at(s, kept, l) + s->n * s->d;
-}
+static real *a_at(const Shape *s, void *kept, uint32_t l) { return x_at(s, kept, l) + s->n * s->d; }
 static real *top_at(const Shape *s, void *kept) { return (real *)kept + kept_elems(s); }
 
 static PrSizes sizes(void *self, uint32_t stage) {
@@ -226,7 +223,7 @@ static void all_inputs(const Shape *s, const PrCall *c, void *gout) {
                  DIGITS_CLASSES);
   else
     memcpy(dy, c->dy, s->n * s->d * sizeof(real));
-  for (uint32_t l = s->nblock; l-- > 0; ) {
+  for (uint32_t l = s->nblock; l-- > 0;) {
     Block w = block_at(s, c->weight, l);
     real *da = a_at(s, gout, l);
     const real *a = a_at(s, c->act, l);
@@ -246,7 +243,7 @@ static void all_weights(const Shape *s, const PrCall *c, void *gout, real *pixel
   if (s->last)
     linear_weight(head_at(s, c->grad), top_at(s, c->act), top_at(s, c->act) + s->n * s->d, s->n,
                   s->d, DIGITS_CLASSES);
-  for (uint32_t l = s->nblock; l-- > 0; ) {
+  for (uint32_t l = s->nblock; l-- > 0;) {
     Block dw = block_at(s, c->grad, l);
     linear_weight(dw.w2, a_at(s, c->act, l), x_at(s, gout, l), s->n, s->hidden, s->d);
     linear_weight(dw.w1, x_at(s, c->act, l), a_at(s, gout, l), s->n, s->d, s->hidden);
@@ -387,9 +384,18 @@ int digits_test(const DigitsModel *m, const void *const *weights, uint32_t first
     double l = 0;
     for (uint32_t s = 0; s < m->nstage; s++) {
       /* F only reads the weights. */
-      PrCall c = {.op = PIPE_F, .stage = s, .nstage = m->nstage, .mb = i, .nmb = 1, .nslice = 1,
-                  .x = x + (s & 1) * m->config.d, .y = x + (~s & 1) * m->config.d, .act = kept,
-                  .weight = (void *)(uintptr_t)weights[s], .work = scratch, .loss = &l};
+      PrCall c = {.op = PIPE_F,
+                  .stage = s,
+                  .nstage = m->nstage,
+                  .mb = i,
+                  .nmb = 1,
+                  .nslice = 1,
+                  .x = x + (s & 1) * m->config.d,
+                  .y = x + (~s & 1) * m->config.d,
+                  .act = kept,
+                  .weight = (void *)(uintptr_t)weights[s],
+                  .work = scratch,
+                  .loss = &l};
       forward(&one, &c);
     }
     /* The gradient by the logits is negative for the label alone. */

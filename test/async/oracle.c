@@ -37,10 +37,12 @@ typedef struct Optimizer {
 } Optimizer;
 
 /* The learning rate falls slowly, so that it matters which update this is. */
-static double rate_of(const Optimizer *o, uint64_t update) { return o->lr / (1 + 0.01 * (double)update); }
+static double rate_of(const Optimizer *o, uint64_t update) {
+  return o->lr / (1 + 0.01 * (double)update);
+}
 
-static void optimize(const Optimizer *opt, uint64_t update, double factor, const float *from, const float *g, float *to,
-                     float *v, float *v2) {
+static void optimize(const Optimizer *opt, uint64_t update, double factor, const float *from,
+                     const float *g, float *to, float *v, float *v2) {
   const PrOptim *o = &opt->o;
   double lr = rate_of(opt, update) * factor;
   for (int i = 0; i < NW; i++) {
@@ -75,19 +77,21 @@ typedef struct Version {
 typedef struct Now {
   const Def *def;
   const Optimizer *opt;
-  uint32_t s, mb;      /* mb: of an update its last */
-  uint64_t k;          /* updates of the stage so far, over all steps */
-  uint32_t behind;     /* B: the version it reads less that of its F; an update: of all its microbatches the most */
-  uint32_t ahead;      /* from the version that an op reads to that which its gradient is applied to */
-  const Version *at;   /* after k updates */
+  uint32_t s, mb; /* mb: of an update its last */
+  uint64_t k;     /* updates of the stage so far, over all steps */
+  uint32_t
+      behind; /* B: the version it reads less that of its F; an update: of all its microbatches the most */
+  uint32_t ahead; /* from the version that an op reads to that which its gradient is applied to */
+  const Version *at; /* after k updates */
 } Now;
 
 struct Def {
   const char *name;
-  uint32_t P, M, N;    /* stages, microbatches of a step, of an update */
-  uint32_t flow;       /* forwards and backwards side by side */
-  uint32_t warm;       /* so many microbatches come first, in rounds of N with a flush */
-  uint32_t replicas[MOST_STAGES], lag[MOST_STAGES]; /* microbatches of a replica between its F and B */
+  uint32_t P, M, N; /* stages, microbatches of a step, of an update */
+  uint32_t flow;    /* forwards and backwards side by side */
+  uint32_t warm;    /* so many microbatches come first, in rounds of N with a flush */
+  uint32_t replicas[MOST_STAGES],
+      lag[MOST_STAGES]; /* microbatches of a replica between its F and B */
   enum { NEWEST, AT_ENTRY, DOUBLE } f;
   enum { AS_F, LATEST } b;
   /* NULL: no such thing. estimate: of weights w for F (b = 0) or B. */
@@ -125,7 +129,8 @@ static double t1(const Now *n) {
 }
 static void t2_estimate(const Now *n, int b, const float *w, float *out) {
   for (int i = 0; i < NW; i++)
-    out[i] = b && n->behind ? w[i] - (n->behind == 1 ? n->at->d[i] : (float)n->behind * n->at->d[i]) : w[i];
+    out[i] = b && n->behind ? w[i] - (n->behind == 1 ? n->at->d[i] : (float)n->behind * n->at->d[i])
+                            : w[i];
 }
 static void t2_then(const Now *n, const float *old, const float *w, float *d) {
   uint32_t delay = late(n->def, n->s);
@@ -144,7 +149,8 @@ static void xpipe(const Now *n, int b, const float *w, float *out) {
   for (int i = 0; i < NW; i++)
     out[i] = b || n->ahead == 0 || n->k == 0
                  ? w[i]
-                 : w[i] - (float)scale * n->at->v[i] / (sqrtf(n->at->v2[i] / (float)(1 - pow(0.999, k))) + (float)1e-8);
+                 : w[i] - (float)scale * n->at->v[i] /
+                              (sqrtf(n->at->v2[i] / (float)(1 - pow(0.999, k))) + (float)1e-8);
 }
 static void msnag(const Now *n, int b, const float *w, float *out) {
   double scale = rate_of(n->opt, n->k) * (0.9 - pow(0.9, n->ahead + 1)) / (1 - 0.9);
@@ -191,8 +197,8 @@ static void input(uint64_t step, uint32_t mb, float *x) {
 }
 
 /* The weights that an op uses. */
-static void weights_for(const Def *d, const Optimizer *o, const Version *all, uint32_t s, uint32_t k, int b,
-                        uint64_t before, float *w) {
+static void weights_for(const Def *d, const Optimizer *o, const Version *all, uint32_t s,
+                        uint32_t k, int b, uint64_t before, float *w) {
   uint32_t vf = read_by_f(d, s, k), newest = updates_at(d, s, k, b);
   uint32_t v = !b || d->b == AS_F ? vf : newest, applied = updates_at(d, s, k, 1);
   Now n = {d, o, s, k, before + newest, v - vf, applied - v, &all[newest]};
@@ -205,7 +211,8 @@ static void weights_for(const Def *d, const Optimizer *o, const Version *all, ui
 }
 
 static Result carry_out(const Def *d, const Optimizer *o) {
-  Result r = {calloc((size_t)STEPS * d->M, sizeof(double)), calloc((size_t)d->P * NW, sizeof(float))};
+  Result r = {calloc((size_t)STEPS * d->M, sizeof(double)),
+              calloc((size_t)d->P * NW, sizeof(float))};
   Version(*all)[MOST_UPDATES] = calloc(d->P, sizeof *all);
   float(*grad)[MOST_STAGES][NW] = calloc(d->P, sizeof *grad); /* of each stage, by replica */
   uint64_t before[MOST_STAGES] = {0};
@@ -315,8 +322,8 @@ static int update_stage(void *self, const PrCall *c) {
   float *v = c->opt;
   if (c->rate < 0)
     return 1;
-  pr_optim(&m->opt->o, c->updates + 1, learning_rate(self, c->stage, c->updates) * c->rate, NW, c->newest, c->weight,
-           c->grad, v, v + NW);
+  pr_optim(&m->opt->o, c->updates + 1, learning_rate(self, c->stage, c->updates) * c->rate, NW,
+           c->newest, c->weight, c->grad, v, v + NW);
   return 0;
 }
 static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
@@ -349,12 +356,20 @@ static void fail(const Def *d, const Optimizer *o, const char *engine, const cha
   failures++;
 }
 
-static void run_one(const Def *d, const Optimizer *o, const PipeProgram *p, const Result *want, PrOptions po,
-                    const char *engine) {
+static void run_one(const Def *d, const Optimizer *o, const PipeProgram *p, const Result *want,
+                    PrOptions po, const char *engine) {
   Model self = {d->P, d->N, o};
-  PrModel model = {.self = &self, .nstage = d->P, .sizes = sizes, .init = init, .forward = forward,
-                   .backward = backward, .update = update_stage, .reduce = reduce, .elem = 4,
-                   .lr = learning_rate, .moment = moment};
+  PrModel model = {.self = &self,
+                   .nstage = d->P,
+                   .sizes = sizes,
+                   .init = init,
+                   .forward = forward,
+                   .backward = backward,
+                   .update = update_stage,
+                   .reduce = reduce,
+                   .elem = 4,
+                   .lr = learning_rate,
+                   .moment = moment};
   PrRun *run = NULL;
   char text[200];
   bool same = true;
@@ -370,7 +385,8 @@ static void run_one(const Def *d, const Optimizer *o, const PipeProgram *p, cons
       double got = pr_loss_mb(run, k), is = want->loss[step * d->M + k];
       if (memcmp(&got, &is, sizeof got) == 0)
         continue;
-      snprintf(text, sizeof text, "step %u, microbatch %u: loss %a, by definition %a", step, k, got, is);
+      snprintf(text, sizeof text, "step %u, microbatch %u: loss %a, by definition %a", step, k, got,
+               is);
       same = false;
       fail(d, o, engine, text);
     }
@@ -383,8 +399,8 @@ static void run_one(const Def *d, const Optimizer *o, const PipeProgram *p, cons
     }
   for (uint32_t r = 0; r < p->nrank && same; r++)
     if (pr_bytes(run, r) != p->rank[r].bytes) {
-      snprintf(text, sizeof text, "rank %u took %llu bytes, proved %llu", r, (unsigned long long)pr_bytes(run, r),
-               (unsigned long long)p->rank[r].bytes);
+      snprintf(text, sizeof text, "rank %u took %llu bytes, proved %llu", r,
+               (unsigned long long)pr_bytes(run, r), (unsigned long long)p->rank[r].bytes);
       fail(d, o, engine, text);
     }
   pr_close(run);
@@ -399,8 +415,8 @@ static void write_profile(uint32_t nstage) {
   fprintf(f, "{\"pipe_profile\": 1, \"stages\": [");
   for (uint32_t s = 0; s < nstage; s++) {
     PrSizes z = sizes(&(Model){nstage, 1, NULL}, s);
-    fprintf(f, "%s{\"act\": %d, \"boundary\": %d, \"weight\": %d, \"grad\": %d, \"opt\": %d}", s ? ", " : "",
-            (int)z.act, (int)z.boundary, (int)z.weight, (int)z.grad, (int)z.opt);
+    fprintf(f, "%s{\"act\": %d, \"boundary\": %d, \"weight\": %d, \"grad\": %d, \"opt\": %d}",
+            s ? ", " : "", (int)z.act, (int)z.boundary, (int)z.weight, (int)z.grad, (int)z.opt);
   }
   fprintf(f, "]}\n");
   if (fclose(f)) {
@@ -412,8 +428,13 @@ static void write_profile(uint32_t nstage) {
 static void one_case(const Def *d, const Optimizer *o, Define *define, uint32_t ndefine) {
   Arena arena = {.oom = oom};
   Diag diag;
-  Options opt = {.dump_out = stdout, .emit = EMIT_NONE, .verify = true, .stdlib = dir, .profile = scratch,
-                 .define = define, .ndefine = ndefine};
+  Options opt = {.dump_out = stdout,
+                 .emit = EMIT_NONE,
+                 .verify = true,
+                 .stdlib = dir,
+                 .profile = scratch,
+                 .define = define,
+                 .ndefine = ndefine};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   diag_init(&diag, &arena, stderr);
   opt.input = arena_printf(&arena, "%s/%s.pipe", dir, d->name);
@@ -459,7 +480,8 @@ static void chain(Def d, const Optimizer *o, const char *interval, bool has_flow
 static void report(const char *name, int before) { printf("%s: %d runs\n", name, cases - before); }
 
 /* Over P, N and optimizers. first: of the optimizers; how many of them. */
-static void grid(Def d, const char *interval, bool has_flow, const Optimizer *const *opt, uint32_t nopt) {
+static void grid(Def d, const char *interval, bool has_flow, const Optimizer *const *opt,
+                 uint32_t nopt) {
   static const uint32_t stages[] = {1, 2, 4, 7}, counts[] = {1, 2, 3, 5};
   int before = cases;
   for (int i = 0; i < 4; i++)
@@ -478,10 +500,14 @@ static void grid(Def d, const char *interval, bool has_flow, const Optimizer *co
 }
 
 /* Stages on several ranks, which take turns. */
-static void replicated(uint32_t S, uint32_t A, uint32_t B, uint32_t Z, uint32_t M, const Optimizer *o) {
+static void replicated(uint32_t S, uint32_t A, uint32_t B, uint32_t Z, uint32_t M,
+                       const Optimizer *o) {
   Def d = {.name = "pipedream_rr", .P = S, .M = M, .N = 1};
-  Define define[] = {{.name = "P", .value = A + (S - 2) * B + Z}, {.name = "A", .value = A}, {.name = "B", .value = B},
-                     {.name = "Z", .value = Z}, {.name = "M", .value = M}};
+  Define define[] = {{.name = "P", .value = A + (S - 2) * B + Z},
+                     {.name = "A", .value = A},
+                     {.name = "B", .value = B},
+                     {.name = "Z", .value = Z},
+                     {.name = "M", .value = M}};
   uint32_t behind = 0; /* ranks from the stage on */
   for (uint32_t s = S; s-- > 0;) {
     d.replicas[s] = s == 0 ? A : s == S - 1 ? Z : B;
@@ -492,16 +518,27 @@ static void replicated(uint32_t S, uint32_t A, uint32_t B, uint32_t Z, uint32_t 
 }
 
 /* The losses of a step up to microbatch n, of a schedule on 4 stages. */
-static void losses_of(const char *name, Define *define, uint32_t ndefine, uint32_t per_update, uint32_t n, double *loss) {
+static void losses_of(const char *name, Define *define, uint32_t ndefine, uint32_t per_update,
+                      uint32_t n, double *loss) {
   Arena arena = {.oom = oom};
   Diag diag;
-  Options opt = {.dump_out = stdout, .emit = EMIT_NONE, .stdlib = dir, .define = define, .ndefine = ndefine};
+  Options opt = {
+      .dump_out = stdout, .emit = EMIT_NONE, .stdlib = dir, .define = define, .ndefine = ndefine};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   diag_init(&diag, &arena, stderr);
   opt.input = arena_printf(&arena, "%s/%s.pipe", dir, name);
   Model self = {4, per_update, &momentum};
-  PrModel model = {.self = &self, .nstage = 4, .sizes = sizes, .init = init, .forward = forward, .backward = backward,
-                   .update = update_stage, .reduce = reduce, .elem = 4, .lr = learning_rate, .moment = moment};
+  PrModel model = {.self = &self,
+                   .nstage = 4,
+                   .sizes = sizes,
+                   .init = init,
+                   .forward = forward,
+                   .backward = backward,
+                   .update = update_stage,
+                   .reduce = reduce,
+                   .elem = 4,
+                   .lr = learning_rate,
+                   .moment = moment};
   PrRun *run = NULL;
   uint32_t got = 0;
   bool ok = compile_only(&s) && !pr_open(&run, s.prog, &model, NULL);
@@ -519,7 +556,10 @@ static void losses_of(const char *name, Define *define, uint32_t ndefine, uint32
 static void synchronous_at_first(void) {
   enum { P_ = 4, PER = 4, SYNC = 24, ALL = 48 };
   double a[ALL], b[ALL];
-  Define t3[] = {{.name = "P", .value = P_}, {.name = "M", .value = ALL}, {.name = "N", .value = PER}, {.name = "S", .value = SYNC}};
+  Define t3[] = {{.name = "P", .value = P_},
+                 {.name = "M", .value = ALL},
+                 {.name = "N", .value = PER},
+                 {.name = "S", .value = SYNC}};
   Define gpipe[] = {{.name = "P", .value = P_}, {.name = "M", .value = PER}};
   losses_of("pipemare_t3", t3, 4, PER, ALL, a);
   input_period = PER;
@@ -543,22 +583,35 @@ int main(int argc, char **argv) {
   dir = argv[1], scratch = argv[2];
   broken = argc > 3 && strcmp(argv[3], "--break") == 0;
   const Optimizer *const all[] = {&sgd, &momentum, &adam, &adamw}, *const with_v[] = {&momentum},
-                        *const with_v2[] = {&adam};
+                         *const with_v2[] = {&adam};
   grid((Def){.name = "pipedream", .f = NEWEST, .b = AS_F}, "N", true, all, 4);
   grid((Def){.name = "pipedream_naive", .f = NEWEST, .b = LATEST}, NULL, false, all, 4);
   grid((Def){.name = "pipedream_vsync", .f = AT_ENTRY, .b = AS_F}, NULL, false, all, 4);
   grid((Def){.name = "pipedream_2bw", .f = DOUBLE, .b = AS_F}, "G", false, all, 4);
   grid((Def){.name = "pipemare", .f = NEWEST, .b = LATEST}, "N", true, all, 4);
   grid((Def){.name = "pipemare_t1", .f = NEWEST, .b = LATEST, .rate = t1}, "N", true, all, 4);
-  grid((Def){.name = "pipemare_t2", .f = NEWEST, .b = LATEST, .rate = t1, .estimate = t2_estimate, .then = t2_then},
+  grid((Def){.name = "pipemare_t2",
+             .f = NEWEST,
+             .b = LATEST,
+             .rate = t1,
+             .estimate = t2_estimate,
+             .then = t2_then},
        "N", true, all, 4);
-  grid((Def){.name = "pipemare_t3", .f = NEWEST, .b = LATEST, .rate = t1, .estimate = t2_estimate, .then = t2_then},
+  grid((Def){.name = "pipemare_t3",
+             .f = NEWEST,
+             .b = LATEST,
+             .rate = t1,
+             .estimate = t2_estimate,
+             .then = t2_then},
        "N", true, all, 4);
-  grid((Def){.name = "spectrain", .f = NEWEST, .b = LATEST, .estimate = spectrain}, NULL, false, with_v, 1);
+  grid((Def){.name = "spectrain", .f = NEWEST, .b = LATEST, .estimate = spectrain}, NULL, false,
+       with_v, 1);
   grid((Def){.name = "msnag", .f = NEWEST, .b = LATEST, .estimate = msnag}, "N", false, with_v, 1);
   grid((Def){.name = "xpipe", .f = NEWEST, .b = LATEST, .estimate = xpipe}, "N", false, with_v2, 1);
-  grid((Def){.name = "msnag_adam", .f = NEWEST, .b = LATEST, .estimate = msnag_adam}, "N", false, with_v2, 1);
-  grid((Def){.name = "async_scaled", .f = NEWEST, .b = LATEST, .applies = scaled}, "N", true, all, 4);
+  grid((Def){.name = "msnag_adam", .f = NEWEST, .b = LATEST, .estimate = msnag_adam}, "N", false,
+       with_v2, 1);
+  grid((Def){.name = "async_scaled", .f = NEWEST, .b = LATEST, .applies = scaled}, "N", true, all,
+       4);
   int before = cases;
   replicated(2, 3, 1, 1, 60, &sgd);
   replicated(2, 7, 1, 1, 140, &momentum);

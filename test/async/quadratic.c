@@ -28,15 +28,18 @@ static int failures;
 
 typedef struct Probe {
   uint32_t nstage;
-  int wide;              /* weights are doubles */
+  int wide; /* weights are doubles */
   double dl, rate[MOST_STAGES], momentum;
-  double constant;       /* not NaN: the gradient, whatever the weights are */
-  uint32_t last;         /* no gradient from this microbatch on */
-  double (*w)[MOST_UPDATES], (*seen_f)[MOST_UPDATES], (*seen_b)[MOST_UPDATES]; /* after k updates; by microbatch */
+  double constant; /* not NaN: the gradient, whatever the weights are */
+  uint32_t last;   /* no gradient from this microbatch on */
+  double (*w)[MOST_UPDATES], (*seen_f)[MOST_UPDATES],
+      (*seen_b)[MOST_UPDATES];    /* after k updates; by microbatch */
   double (*factor)[MOST_UPDATES]; /* PrCall.rate of update k */
 } Probe;
 
-static double get(const Probe *p, const void *w) { return p->wide ? *(const double *)w : (double)*(const float *)w; }
+static double get(const Probe *p, const void *w) {
+  return p->wide ? *(const double *)w : (double)*(const float *)w;
+}
 static void set(const Probe *p, void *w, double v) {
   if (p->wide)
     *(double *)w = v;
@@ -47,7 +50,11 @@ static void set(const Probe *p, void *w, double v) {
 static PrSizes sizes(void *self, uint32_t stage) {
   const Probe *p = self;
   uint64_t w = p->wide ? sizeof(double) : sizeof(float);
-  return (PrSizes){.act = sizeof(double), .boundary = stage + 1 < p->nstage ? 8 : 0, .weight = w, .grad = w, .opt = w};
+  return (PrSizes){.act = sizeof(double),
+                   .boundary = stage + 1 < p->nstage ? 8 : 0,
+                   .weight = w,
+                   .grad = w,
+                   .opt = w};
 }
 static int init(void *self, uint32_t stage, void *weight, void *opt) {
   const Probe *p = self;
@@ -73,7 +80,8 @@ static int backward(void *self, const PrCall *c) {
   if (c->dx)
     memset(c->dx, 0, 8);
   if (c->mb < p->last)
-    set(p, c->grad, get(p, c->grad) + (isnan(p->constant) ? (1 + p->dl) * f - p->dl * b : p->constant));
+    set(p, c->grad,
+        get(p, c->grad) + (isnan(p->constant) ? (1 + p->dl) * f - p->dl * b : p->constant));
   return 0;
 }
 static int update(void *self, const PrCall *c) {
@@ -111,12 +119,14 @@ typedef struct Program {
   Sched s;
 } Program;
 
-static void compile_it(Program *g, const char *name, const char *text, const Define *define, uint32_t n) {
+static void compile_it(Program *g, const char *name, const char *text, const Define *define,
+                       uint32_t n) {
   static Define copy[8];
   memcpy(copy, define, n * sizeof *define);
   memset(g, 0, sizeof *g);
   g->arena.oom = oom;
-  g->opt = (Options){.dump_out = stdout, .emit = EMIT_NONE, .stdlib = dir, .define = copy, .ndefine = n};
+  g->opt = (Options){
+      .dump_out = stdout, .emit = EMIT_NONE, .stdlib = dir, .define = copy, .ndefine = n};
   g->s.arena = &g->arena, g->s.diag = &g->diag, g->s.opt = &g->opt;
   diag_init(&g->diag, &g->arena, stderr);
   g->opt.input = arena_printf(&g->arena, "%s/%s.pipe", dir, name);
@@ -131,8 +141,16 @@ static void compile_it(Program *g, const char *name, const char *text, const Def
 static void run_it(const Program *g, Probe *p) {
   const PipeProgram *prog = g->s.prog;
   p->nstage = prog->nmodel;
-  PrModel model = {.self = p, .nstage = p->nstage, .sizes = sizes, .init = init, .forward = forward,
-                   .backward = backward, .update = update, .elem = p->wide ? 8 : 4, .lr = learning_rate, .moment = moment};
+  PrModel model = {.self = p,
+                   .nstage = p->nstage,
+                   .sizes = sizes,
+                   .init = init,
+                   .forward = forward,
+                   .backward = backward,
+                   .update = update,
+                   .elem = p->wide ? 8 : 4,
+                   .lr = learning_rate,
+                   .moment = moment};
   PrRun *run = NULL;
   if (pr_open(&run, prog, &model, &(PrOptions){.seed = 1}) || pr_steps(run, 1)) {
     printf("FAIL %s\n", pr_error(run));
@@ -143,8 +161,13 @@ static void run_it(const Program *g, Probe *p) {
 
 static Probe probe(int wide) {
   size_t bytes = MOST_STAGES * MOST_UPDATES * sizeof(double);
-  Probe p = {.wide = wide, .constant = NAN, .last = UINT32_MAX, .w = malloc(bytes), .seen_f = malloc(bytes),
-             .seen_b = malloc(bytes), .factor = malloc(bytes)};
+  Probe p = {.wide = wide,
+             .constant = NAN,
+             .last = UINT32_MAX,
+             .w = malloc(bytes),
+             .seen_f = malloc(bytes),
+             .seen_b = malloc(bytes),
+             .factor = malloc(bytes)};
   if (!p.w || !p.seen_f || !p.seen_b || !p.factor)
     abort();
   return p;
@@ -172,7 +195,8 @@ static void pure_delay(void) {
   enum { STAGES = 21, M = 1500 };
   Program g;
   Probe p = probe(1);
-  compile_it(&g, "pipedream_naive", NULL, (Define[]){{.name = "P", .value = STAGES}, {.name = "M", .value = M}}, 2);
+  compile_it(&g, "pipedream_naive", NULL,
+             (Define[]){{.name = "P", .value = STAGES}, {.name = "M", .value = M}}, 2);
   double a[2][STAGES], z[2][STAGES], worst = 0;
   for (int turn = 0; turn < 12; turn++) {
     for (uint32_t s = 0; s < STAGES; s++) {
@@ -193,7 +217,8 @@ static void pure_delay(void) {
     }
   }
   for (uint32_t s = 0; s < STAGES; s++) {
-    double want = 2 * sin(3.14159265358979323846 / (4.0 * (STAGES - 1 - s) + 2)), off = fabs(a[1][s] - want);
+    double want = 2 * sin(3.14159265358979323846 / (4.0 * (STAGES - 1 - s) + 2)),
+           off = fabs(a[1][s] - want);
     worst = off > worst || isnan(off) ? off : worst;
     if (!(off <= 1e-6))
       printf("delay %u: %.9f, by formula %.9f\n", STAGES - 1 - s, a[1][s], want);
@@ -212,7 +237,8 @@ static char *t2_text(uint32_t tf, uint32_t tb, const char *gamma) {
   int n = 0;
 #define PUT(...) n += snprintf(text + n, sizeof text - (size_t)n, __VA_ARGS__)
   PUT("schedule t2(M = 8) {\n  ranks 1\n  pipe net stages 1 mbs M place s -> s\n  order r { do m in 0..M { F(m)  B(m)  U(m) } }\n"
-      "  weights s, m {\n    F reads max(m - %u, 0)\n", tf);
+      "  weights s, m {\n    F reads max(m - %u, 0)\n",
+      tf);
   if (!*gamma) {
     PUT("    B reads max(m - %u, 0)\n", tb);
   } else {
@@ -234,9 +260,11 @@ static char *t2_pipeline(uint32_t tf, const char *gamma) {
   snprintf(text, sizeof text,
            "schedule t2(M = 8) {\n  ranks %u\n  pipe net stages %u mbs M place s -> s\n"
            "  order r { steady m { F(m)  B(m - (%u-r))  U(m - (%u-r)) } }\n  weights {\n%s",
-           tf + 1, tf + 1, tf, tf, *gamma ? "    state d\n    B reads newest as w - behind * d\n" : "    B reads newest\n");
+           tf + 1, tf + 1, tf, tf,
+           *gamma ? "    state d\n    B reads newest as w - behind * d\n" : "    B reads newest\n");
   if (*gamma)
-    snprintf(text + strlen(text), sizeof text - strlen(text), "    U then d = %s * d + (1 - %s) * (w - old)\n", gamma, gamma);
+    snprintf(text + strlen(text), sizeof text - strlen(text),
+             "    U then d = %s * d + (1 - %s) * (w - old)\n", gamma, gamma);
   strcat(text, "  }\n}\n");
   return text;
 }
@@ -264,9 +292,12 @@ static void t2_table(void) {
     uint32_t tf, tb;
     double dl, rate[5];
   } rows[] = {
-      {10, 6, 0, {.1495, .1495, .1495, .1495, .1495}}, {10, 6, 3, {.0546, .1437, .1451, .0835, .1524}},
-      {10, 6, 5, {.0381, .1159, .1139, .0660, .1037}}, {7, 0, 5, {.0250, .1376, .1390, .0413, .1636}},
-      {10, 0, 5, {.0176, .0971, .0976, .0290, .1192}}, {3, 0, 5, {.0577, .2058, .2015, .0950, .1911}},
+      {10, 6, 0, {.1495, .1495, .1495, .1495, .1495}},
+      {10, 6, 3, {.0546, .1437, .1451, .0835, .1524}},
+      {10, 6, 5, {.0381, .1159, .1139, .0660, .1037}},
+      {7, 0, 5, {.0250, .1376, .1390, .0413, .1636}},
+      {10, 0, 5, {.0176, .0971, .0976, .0290, .1192}},
+      {3, 0, 5, {.0577, .2058, .2015, .0950, .1911}},
   };
   enum { M = 4000 };
   Probe p = probe(0);
@@ -289,8 +320,8 @@ static void t2_table(void) {
       for (int k = 0; k < 4; k++)
         if (grows(&g, &p, try[k], M) != (k == 3)) {
           ok = 0;
-          printf("tau %u, %u, sensitivity %g, %s: %s with rate %g\n", r->tf, r->tb, r->dl, *gamma ? gamma : "no T2",
-                 k == 3 ? "does not grow" : "grows", try[k]);
+          printf("tau %u, %u, sensitivity %g, %s: %s with rate %g\n", r->tf, r->tb, r->dl,
+                 *gamma ? gamma : "no T2", k == 3 ? "does not grow" : "grows", try[k]);
         }
       arena_free(&g.arena);
     }
@@ -304,8 +335,12 @@ static void drift(void) {
   Program g;
   Probe p = probe(0);
   compile_it(&g, "pipemare_t2", NULL,
-             (Define[]){{.name = "P", .value = P}, {.name = "M", .value = M}, {.name = "N", .value = 1},
-                        {.name = "flow", .value = 0}, {.name = "K", .value = 1}}, 5);
+             (Define[]){{.name = "P", .value = P},
+                        {.name = "M", .value = M},
+                        {.name = "N", .value = 1},
+                        {.name = "flow", .value = 0},
+                        {.name = "K", .value = 1}},
+             5);
   p.constant = -1;
   for (uint32_t s = 0; s < P; s++)
     p.rate[s] = 1.0 / 64;
@@ -337,25 +372,29 @@ static void prediction(void) {
     p->constant = -1, p->last = LAST, p->momentum = m;
     for (uint32_t s = 0; s < P; s++)
       p->rate[s] = 1.0 / 8;
-    compile_it(&g, which ? "spectrain" : "msnag", NULL, (Define[]){{.name = "P", .value = P}, {.name = "M", .value = M}}, 2);
+    compile_it(&g, which ? "spectrain" : "msnag", NULL,
+               (Define[]){{.name = "P", .value = P}, {.name = "M", .value = M}}, 2);
     run_it(&g, p);
     arena_free(&g.arena);
   }
   for (uint32_t s = 0; s < P; s++)
     for (uint32_t k = LAST + P; k < M; k++) { /* no gradient since the version that F has read */
       uint32_t steps = P - 1 - s, read = k - steps, further = s / 2;
-      double then = ms.w[s][k], step = ms.w[s][read] - then; /* the gradient of k is applied to version k */
+      double then = ms.w[s][k],
+             step = ms.w[s][read] - then; /* the gradient of k is applied to version k */
       if (fabs(ms.seen_f[s][k] - then) > 2e-6 * fabs(then))
         ok = 0, printf("msnag, stage %u microbatch %u: %g, not %g\n", s, k, ms.seen_f[s][k], then);
       if (steps == 0 || step == 0)
         continue;
       double n = steps + further, factor = n * (1 - m) / (m * (1 - pow(m, n)));
-      double there = spec.w[s][read] - spec.w[s][k + further], off = spec.w[s][read] - spec.seen_f[s][k];
+      double there = spec.w[s][read] - spec.w[s][k + further],
+             off = spec.w[s][read] - spec.seen_f[s][k];
       if (k + further > M)
         continue;
       compared++;
       if (fabs(off / there - factor) > 1e-3 * factor)
-        ok = 0, printf("SpecTrain, stage %u microbatch %u: factor %g, not %g\n", s, k, off / there, factor);
+        ok = 0,
+        printf("SpecTrain, stage %u microbatch %u: factor %g, not %g\n", s, k, off / there, factor);
     }
   expect(ok && compared > 50, "predicted weights without further gradients");
   probe_free(&ms), probe_free(&spec);
@@ -367,10 +406,14 @@ static void rescheduling(void) {
   Probe p = probe(0);
   for (uint32_t s = 0; s < 4; s++)
     p.rate[s] = 0.001;
-  compile_it(&g, "pipemare_t1", NULL, (Define[]){{.name = "P", .value = 4}, {.name = "M", .value = M}, {.name = "K", .value = K}}, 3);
+  compile_it(
+      &g, "pipemare_t1", NULL,
+      (Define[]){{.name = "P", .value = 4}, {.name = "M", .value = M}, {.name = "K", .value = K}},
+      3);
   run_it(&g, &p);
   const double *f = p.factor[0]; /* delay 7 */
-  int ok = fabs(f[0] - 1.0 / 7) < 1e-12 && fabs(f[K / 2] - 1 / sqrt(7)) < 1e-12 && f[K] == 1 && f[M - 1] == 1;
+  int ok = fabs(f[0] - 1.0 / 7) < 1e-12 && fabs(f[K / 2] - 1 / sqrt(7)) < 1e-12 && f[K] == 1 &&
+           f[M - 1] == 1;
   for (uint32_t k = 0; k < M; k++)
     ok &= p.factor[3][k] == 1; /* delay 1 */
   expect(ok, "T1's factors for delay 7");

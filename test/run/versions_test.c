@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engines.h"
 #include "layer_model.h"
 #include "pipec.h"
 
@@ -182,6 +183,8 @@ static void run_one(const PipeProgram *p, const Rule *rule, const Result *want, 
   PrModel m = model_of(&t);
   PrRun *run = NULL;
   const char *why = "";
+  if (!engines_take(p, &o))
+    return;
   cases++;
   o.on_loss = breaks ? NULL : on_loss;
   o.arg = &t;
@@ -197,14 +200,15 @@ static void run_one(const PipeProgram *p, const Rule *rule, const Result *want, 
     }
   }
   for (uint32_t s = 0; s < p->nstage && !*why; s++)
-    if (memcmp(pr_weight(run, s), &want->weight[p->stage[s].model * NW], NW * sizeof(float)) != 0)
+    if (memcmp(engines_weight(run, s), &want->weight[p->stage[s].model * NW], NW * sizeof(float)) !=
+        0)
       why = "weights differ";
   for (uint32_t r = 0; r < p->nrank && !*why; r++)
-    if (p->sized && pr_bytes(run, r) != p->rank[r].bytes)
+    if (p->sized && !engines_of_processes && pr_bytes(run, r) != p->rank[r].bytes)
       why = "bytes are not those that were proved";
   if (!*why && t.wrong)
     why = "the engine tells the model something wrong";
-  if (!*why && !breaks && t.losses != (int)(STEPS * rule->M))
+  if (!*why && !breaks && !engines_of_processes && t.losses != (int)(STEPS * rule->M))
     why = "on_loss was not called once for each microbatch";
   if (*why && !breaks)
     printf("FAIL %s %s, %s: %s\n", p->name, p->params, engine, why);
@@ -436,6 +440,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   dir = argv[1], scratch = argv[2];
+  engines_begin(&scratch);
   breaks = argc > 3 && strcmp(argv[3], "--break") == 0;
   if (argc > 3 && strcmp(argv[3], "--refused") == 0)
     return refuse_all();
@@ -500,8 +505,8 @@ int main(int argc, char **argv) {
       one_case("pipedream_rr", NULL, d, 5, &r, k % 2);
     }
   if (breaks)
-    printf("%d of %d runs differ\n", differ, older);
+    printf("%d of %d runs differ\n", differ, cases);
   else
     printf("%d of %d runs differ, %d read old versions\n", differ, cases, older);
-  return differ != 0;
+  return engines_end(differ) != 0;
 }

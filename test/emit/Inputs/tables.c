@@ -15,8 +15,8 @@ static const char *const op_name[] = {
 #undef X
 };
 static const char *const phase_name[] = {"warmup", "steady", "flush"};
-static const char *const class_name[] = {"act",  "gout", "out",   "in",     "local",
-                                         "keep", "host", "guest", "buffer", "weight", "guess"};
+static const char *const class_name[] = {"act",  "gout",  "out",    "in",     "local", "keep",
+                                         "host", "guest", "buffer", "weight", "guess"};
 
 static void optional(const char *name, uint32_t v) {
   if (v != PIPE_NONE)
