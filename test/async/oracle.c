@@ -22,7 +22,7 @@
 #include "../run/layer.h"
 #include "pipe_optim.h"
 #include "pipe_run.h"
-#include "pipec.h"
+#include "program.h"
 
 enum { STEPS = 3, MOST_STAGES = 16, MOST_UPDATES = 400, MOST_M = 160 };
 
@@ -341,26 +341,9 @@ static int64_t moment(void *self, uint32_t stage, int which) {
   return which < (int)pr_optim_moments(m->opt->o.kind) ? which * NW * (int64_t)sizeof(float) : -1;
 }
 
-/* ---- one case ---- */
-
-static int failures, cases;
-static const char *dir, *scratch;
-
-static void oom(size_t n) {
-  fprintf(stderr, "out of memory: %zu\n", n);
-  abort();
-}
-
-static void fail(const Def *d, const Optimizer *o, const char *engine, const char *what) {
-  printf("FAIL %s P=%u M=%u N=%u %s %s: %s\n", d->name, d->P, d->M, d->N, o->name, engine, what);
-  failures++;
-}
-
-static void run_one(const Def *d, const Optimizer *o, const PipeProgram *p, const Result *want,
-                    PrOptions po, const char *engine) {
-  Model self = {d->P, d->N, o};
-  PrModel model = {.self = &self,
-                   .nstage = d->P,
+static PrModel model_of(Model *m) {
+  return (PrModel){.self = m,
+                   .nstage = m->nstage,
                    .sizes = sizes,
                    .init = init,
                    .forward = forward,
@@ -370,6 +353,22 @@ static void run_one(const Def *d, const Optimizer *o, const PipeProgram *p, cons
                    .elem = 4,
                    .lr = learning_rate,
                    .moment = moment};
+}
+
+/* ---- one case ---- */
+
+static int failures, cases;
+static const char *dir, *scratch;
+
+static void fail(const Def *d, const Optimizer *o, const char *engine, const char *what) {
+  printf("FAIL %s P=%u M=%u N=%u %s %s: %s\n", d->name, d->P, d->M, d->N, o->name, engine, what);
+  failures++;
+}
+
+static void run_one(const Def *d, const Optimizer *o, const PipeProgram *p, const Result *want,
+                    PrOptions po, const char *engine) {
+  Model self = {d->P, d->N, o};
+  PrModel model = model_of(&self);
   PrRun *run = NULL;
   char text[200];
   bool same = true;
@@ -426,20 +425,9 @@ static void write_profile(uint32_t nstage) {
 }
 
 static void one_case(const Def *d, const Optimizer *o, Define *define, uint32_t ndefine) {
-  Arena arena = {.oom = oom};
-  Diag diag;
-  Options opt = {.dump_out = stdout,
-                 .emit = EMIT_NONE,
-                 .verify = true,
-                 .stdlib = dir,
-                 .profile = scratch,
-                 .define = define,
-                 .ndefine = ndefine};
-  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
-  diag_init(&diag, &arena, stderr);
-  opt.input = arena_printf(&arena, "%s/%s.pipe", dir, d->name);
+  Program g;
   write_profile(d->P);
-  if (!compile_only(&s)) {
+  if (!program_open(&g, dir, d->name, NULL, define, ndefine, scratch)) {
     fail(d, o, "pipec", "does not compile");
   } else {
     Result want = carry_out(d, o);
@@ -448,11 +436,11 @@ static void one_case(const Def *d, const Optimizer *o, Define *define, uint32_t 
         fail(d, o, "definition", "does not stay finite: a test of nothing");
         break;
       }
-    run_one(d, o, s.prog, &want, (PrOptions){.deadline_s = 60}, "threads");
-    run_one(d, o, s.prog, &want, (PrOptions){.seed = 1 + d->P * 1000003u + d->N}, "seeded");
+    run_one(d, o, g.s.prog, &want, (PrOptions){.deadline_s = 60}, "threads");
+    run_one(d, o, g.s.prog, &want, (PrOptions){.seed = 1 + d->P * 1000003u + d->N}, "seeded");
     free(want.loss), free(want.weight);
   }
-  arena_free(&arena);
+  program_close(&g);
 }
 
 static const Optimizer sgd = {"sgd", {.kind = PR_SGD}, 0.02},
@@ -520,36 +508,21 @@ static void replicated(uint32_t S, uint32_t A, uint32_t B, uint32_t Z, uint32_t 
 /* The losses of a step up to microbatch n, of a schedule on 4 stages. */
 static void losses_of(const char *name, Define *define, uint32_t ndefine, uint32_t per_update,
                       uint32_t n, double *loss) {
-  Arena arena = {.oom = oom};
-  Diag diag;
-  Options opt = {
-      .dump_out = stdout, .emit = EMIT_NONE, .stdlib = dir, .define = define, .ndefine = ndefine};
-  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
-  diag_init(&diag, &arena, stderr);
-  opt.input = arena_printf(&arena, "%s/%s.pipe", dir, name);
+  Program g;
   Model self = {4, per_update, &momentum};
-  PrModel model = {.self = &self,
-                   .nstage = 4,
-                   .sizes = sizes,
-                   .init = init,
-                   .forward = forward,
-                   .backward = backward,
-                   .update = update_stage,
-                   .reduce = reduce,
-                   .elem = 4,
-                   .lr = learning_rate,
-                   .moment = moment};
+  PrModel model = model_of(&self);
   PrRun *run = NULL;
   uint32_t got = 0;
-  bool ok = compile_only(&s) && !pr_open(&run, s.prog, &model, NULL);
+  bool ok = program_open(&g, dir, name, NULL, define, ndefine, NULL) &&
+            !pr_open(&run, g.s.prog, &model, NULL);
   while (ok && got < n && (ok = !pr_steps(run, 1))) {
-    for (uint32_t k = 0; k < s.prog->nmb && got < n; k++)
+    for (uint32_t k = 0; k < g.s.prog->nmb && got < n; k++)
       loss[got++] = pr_loss_mb(run, k);
   }
   if (!ok)
     printf("FAIL %s: %s\n", name, run ? pr_error(run) : "does not compile"), failures++;
   pr_close(run);
-  arena_free(&arena);
+  program_close(&g);
 }
 
 /* The synchronous phase of T3 has the losses of GPipe, step by step, and what follows has not. */

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "pipe_run.h"
-#include "pipec.h"
+#include "program.h"
 
 enum { MOST_STAGES = 24, MOST_UPDATES = 20001 };
 
@@ -107,32 +107,9 @@ static int64_t moment(void *self, uint32_t stage, int which) {
 
 static const char *dir;
 
-static void oom(size_t n) {
-  fprintf(stderr, "out of memory: %zu\n", n);
-  abort();
-}
-
-typedef struct Program {
-  Arena arena;
-  Diag diag;
-  Options opt;
-  Sched s;
-} Program;
-
 static void compile_it(Program *g, const char *name, const char *text, const Define *define,
                        uint32_t n) {
-  static Define copy[8];
-  memcpy(copy, define, n * sizeof *define);
-  memset(g, 0, sizeof *g);
-  g->arena.oom = oom;
-  g->opt = (Options){
-      .dump_out = stdout, .emit = EMIT_NONE, .stdlib = dir, .define = copy, .ndefine = n};
-  g->s.arena = &g->arena, g->s.diag = &g->diag, g->s.opt = &g->opt;
-  diag_init(&g->diag, &g->arena, stderr);
-  g->opt.input = arena_printf(&g->arena, "%s/%s.pipe", dir, name);
-  if (text)
-    g->opt.text = text, g->opt.text_len = strlen(text);
-  if (!compile_only(&g->s)) {
+  if (!program_open(g, dir, name, text, define, n, NULL)) {
     printf("FAIL %s does not compile\n", name);
     exit(1);
   }
@@ -225,7 +202,7 @@ static void pure_delay(void) {
   }
   expect(worst <= 1e-6, "largest stable rates of delays 0 to 20");
   probe_free(&p);
-  arena_free(&g.arena);
+  program_close(&g);
 }
 
 /* ---- T2 ---- */
@@ -323,7 +300,7 @@ static void t2_table(void) {
           printf("tau %u, %u, sensitivity %g, %s: %s with rate %g\n", r->tf, r->tb, r->dl,
                  *gamma ? gamma : "no T2", k == 3 ? "does not grow" : "grows", try[k]);
         }
-      arena_free(&g.arena);
+      program_close(&g);
     }
   expect(ok, "largest stable rates with discrepancy correction");
   probe_free(&p);
@@ -358,7 +335,7 @@ static void drift(void) {
     }
   expect(ok && early > 1.0 / 128, "T2 with constant drift");
   probe_free(&p);
-  arena_free(&g.arena);
+  program_close(&g);
 }
 
 static void prediction(void) {
@@ -375,7 +352,7 @@ static void prediction(void) {
     compile_it(&g, which ? "spectrain" : "msnag", NULL,
                (Define[]){{.name = "P", .value = P}, {.name = "M", .value = M}}, 2);
     run_it(&g, p);
-    arena_free(&g.arena);
+    program_close(&g);
   }
   for (uint32_t s = 0; s < P; s++)
     for (uint32_t k = LAST + P; k < M; k++) { /* no gradient since the version that F has read */
@@ -418,7 +395,7 @@ static void rescheduling(void) {
     ok &= p.factor[3][k] == 1; /* delay 1 */
   expect(ok, "T1's factors for delay 7");
   probe_free(&p);
-  arena_free(&g.arena);
+  program_close(&g);
 }
 
 int main(int argc, char **argv) {
