@@ -519,9 +519,6 @@ static PrStatus open_here(PrRun *run) {
                          p->name, p->params, p->nrank, p->nrank)
                : pr_fail(run, PR_E_ARG, "program: %s %s has %u rank%s, but %u processes run it",
                          p->name, p->params, p->nrank, p->nrank == 1 ? "" : "s", run->nprocess);
-  if (run->here != PIPE_NONE && p->ngroup > 0)
-    return pr_fail(run, PR_E_ARG,
-                   "program: COPY streams of several ranks take turns, which takes one process");
   if ((st = pr_fault_read(run)))
     return st;
   run->trace_slots = (uint64_t)o->trace_steps +
