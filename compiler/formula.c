@@ -291,7 +291,7 @@ static uint32_t hash_formula(const Table *t, uint32_t row) {
 }
 static uint32_t hash_rule(const Table *t, uint32_t row) {
   const PipeRule *r = &t->rule.at[row];
-  return hash_of(&t->then.at[r->then0], r->nthen * sizeof(PipeThen)) ^ r->applies * 31u ^
+  return hash_of(t->then.at + r->then0, r->nthen * sizeof(PipeThen)) ^ r->applies * 31u ^
          r->rate * 17u;
 }
 
@@ -323,6 +323,13 @@ static uint32_t formula_row(Table *t, const Make *k) {
   return t->formula.n - 1;
 }
 
+static bool same_thens(const PipeThen *a, const PipeThen *b, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    if (a[i].state != b[i].state || a[i].formula != b[i].formula)
+      return false;
+  return true;
+}
+
 static uint32_t rule_row(Table *t, PipeRule r, const PipeThen *then) {
   Arena *arena = t->s->arena;
   if (2 * (t->rule.n + 1) > t->rule_cap)
@@ -332,7 +339,7 @@ static uint32_t rule_row(Table *t, PipeRule r, const PipeThen *then) {
   for (; t->rule_hash[i]; i = (i + 1) & (t->rule_cap - 1)) {
     const PipeRule *old = &t->rule.at[t->rule_hash[i] - 1];
     if (old->applies == r.applies && old->rate == r.rate && old->nthen == r.nthen &&
-        memcmp(&t->then.at[old->then0], then, r.nthen * sizeof *then) == 0)
+        same_thens(t->then.at + old->then0, then, r.nthen))
       return t->rule_hash[i] - 1;
   }
   r.then0 = t->then.n;
