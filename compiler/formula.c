@@ -289,10 +289,14 @@ static uint32_t *grow(Arena *arena, uint32_t *cap, uint32_t n,
 static uint32_t hash_formula(const Table *t, uint32_t row) {
   return hash_of(t->formula.at[row].term, t->formula.at[row].n * sizeof(PipeTerm));
 }
+/* NULL: it has none. */
+static const PipeThen *thens(const Table *t, const PipeRule *r) {
+  return r->nthen ? &t->then.at[r->then0] : NULL;
+}
+
 static uint32_t hash_rule(const Table *t, uint32_t row) {
   const PipeRule *r = &t->rule.at[row];
-  return hash_of(t->then.at + r->then0, r->nthen * sizeof(PipeThen)) ^ r->applies * 31u ^
-         r->rate * 17u;
+  return hash_of(thens(t, r), r->nthen * sizeof(PipeThen)) ^ r->applies * 31u ^ r->rate * 17u;
 }
 
 static uint32_t formula_row(Table *t, const Make *k) {
@@ -339,7 +343,7 @@ static uint32_t rule_row(Table *t, PipeRule r, const PipeThen *then) {
   for (; t->rule_hash[i]; i = (i + 1) & (t->rule_cap - 1)) {
     const PipeRule *old = &t->rule.at[t->rule_hash[i] - 1];
     if (old->applies == r.applies && old->rate == r.rate && old->nthen == r.nthen &&
-        same_thens(t->then.at + old->then0, then, r.nthen))
+        same_thens(thens(t, old), then, r.nthen))
       return t->rule_hash[i] - 1;
   }
   r.then0 = t->then.n;
