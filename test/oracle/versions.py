@@ -5,7 +5,7 @@
 #
 #   versions.py PIPEC [--seed N] [--times N] [--break]
 #
-# --break: this script forgets that a U reads the newest version; pipec must then be found to differ. Prints the seed.
+# --break: this script lets no U write in place; pipec must then be found to differ. Prints the seed.
 import argparse
 import collections
 import json
@@ -18,10 +18,6 @@ import tempfile
 import time
 
 Op = collections.namedtuple("Op", "kind mb")
-
-
-def floor_div(a, b):
-    return a // b
 
 
 class Case:
@@ -43,10 +39,10 @@ class Case:
         a, g, h = rng.randint(0, 6), rng.randint(1, 3), rng.randint(0, 2)
         choices = [("newest", lambda s, m, new, f: new),
                    (f"max(m - {a}, 0)", lambda s, m, new, f: max(m - a, 0)),
-                   (f"max(m/{g} - {h}, 0)", lambda s, m, new, f: max(floor_div(m, g) - h, 0)),
-                   (f"max((m - s)/{g} - {h}, 0)", lambda s, m, new, f: max(floor_div(m - s, g) - h, 0)),
+                   (f"max(m/{g} - {h}, 0)", lambda s, m, new, f: max(m // g - h, 0)),
+                   (f"max((m - s)/{g} - {h}, 0)", lambda s, m, new, f: max((m - s) // g - h, 0)),
                    (f"m/{g} - {h}" if rng.random() < 0.2 else "0",
-                    (lambda s, m, new, f: floor_div(m, g) - h))]
+                    (lambda s, m, new, f: m // g - h))]
         if choices[-1][0] == "0":
             choices[-1] = ("0", lambda s, m, new, f: 0)
         if op != "F":
@@ -119,15 +115,15 @@ def carry_out(case, r, breaks):
     count = 0
     for i, op in enumerate(ops):
         if op.kind == "U":
-            if not breaks:
-                last[count] = max(last[count], i)
+            last[count] = max(last[count], i)
             count += 1
         elif reads[i] is not None:
             last[reads[i]] = i
     most, alive, count, stale, apart, first = 1, {0}, 0, 0, 0, {}
     for i, op in enumerate(ops):
         if op.kind == "U":  # in place, if nobody behind it reads the old one
-            alive.discard(count) if last[count] <= i else None
+            if last[count] <= i and not breaks:
+                alive.discard(count)
             count += 1
             alive.add(count)
             most = max(most, len(alive))
