@@ -104,6 +104,19 @@ char *arena_printf(Arena *a, const char *fmt, ...) {
   return p;
 }
 
+void arena_forget(void *p, size_t bytes) {
+#ifdef MADV_DONTNEED
+  enum { PAGE = 64 * 1024, WORTH = 1 << 20 }; /* a multiple of the system's */
+  if (bytes < WORTH)
+    return;
+  uintptr_t from = ((uintptr_t)p + PAGE - 1) / PAGE * PAGE, to = ((uintptr_t)p + bytes) / PAGE * PAGE;
+  if (to > from)
+    madvise((void *)from, to - from, MADV_DONTNEED); /* advice, too */
+#else
+  (void)p, (void)bytes;
+#endif
+}
+
 void arena_free(Arena *a) {
   for (ArenaBlock *block = a->block, *older; block; block = older) {
     older = block->older;
