@@ -38,8 +38,9 @@ static bool right_ends(const PipeProgram *p, uint32_t r, const PipeInstr *in) {
 static bool all_match(Sched *s, Arena *a) {
   const PipeProgram *p = s->prog;
   size_t of = p->edge ? p->nedge : p->nstage;
-  uint32_t *number = NEW_ARRAY(a, uint32_t, 2 * of * p->nmb), /* on its pair, from 1; 0: not under way */
-      *count = NEW_ARRAY(a, uint32_t, p->nrank);              /* of a rank, by peer */
+  uint32_t *number = NEW_ARRAY(a, uint32_t,
+                               2 * of * p->nmb), /* on its pair, from 1; 0: not under way */
+      *count = NEW_ARRAY(a, uint32_t, p->nrank); /* of a rank, by peer */
   uint64_t left = 0;
   for (int receives = 0; receives < 2; receives++)
     for (uint32_t r = 0; r < p->nrank; r++) {

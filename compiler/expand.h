@@ -173,6 +173,9 @@ bool join_posts(Ex *x, const Stmt *t, uint32_t first);
 /* Once every rank has its ops: puts in what the `recompute` clause says. */
 bool insert_recompute(Ex *x);
 
+/* ---- weights.c ---- */
+bool find_weights(Ex *x); /* which lines of the `weights` clauses count */
+
 /* ---- overlap.c ---- */
 bool run_overlap(Ex *x, const Stmt *t);
 /* Makes one action of the ops from `first` on, which came from the body of t; a single one is a plain op. */

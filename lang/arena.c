@@ -4,6 +4,7 @@
  *
  * Requires: `oom`, when set, does not return. Ensures: every pointer is 16-aligned and never NULL,
  * also for zero bytes. Cost: O(1) for each allocation, O(log n) calls to malloc for n bytes. */
+#define _DEFAULT_SOURCE /* madvise */
 #include "arena.h"
 
 #include <stdarg.h>
@@ -109,7 +110,8 @@ void arena_forget(void *p, size_t bytes) {
   enum { PAGE = 64 * 1024, WORTH = 1 << 20 }; /* a multiple of the system's */
   if (bytes < WORTH)
     return;
-  uintptr_t from = ((uintptr_t)p + PAGE - 1) / PAGE * PAGE, to = ((uintptr_t)p + bytes) / PAGE * PAGE;
+  uintptr_t from = ((uintptr_t)p + PAGE - 1) / PAGE * PAGE,
+            to = ((uintptr_t)p + bytes) / PAGE * PAGE;
   if (to > from)
     madvise((void *)from, to - from, MADV_DONTNEED); /* advice, too */
 #else

@@ -242,6 +242,7 @@ again:
   "by"                 { TOKEN(BY); }
   "offload"            { TOKEN(OFFLOAD); }
   "lead"               { TOKEN(LEAD); }
+  "weights"            { TOKEN(WEIGHTS); }
   "side"               { TOKEN(SIDE); }
   "exclusive"          { TOKEN(EXCLUSIVE); }
 
@@ -250,7 +251,7 @@ again:
   "wait"               { TOKEN(WAIT); }
   "group"              { TOKEN(GROUP); }
 
-  "weights" | "stash" | "comm" | "finally" {
+  "stash" | "comm" | "finally" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(RESERVED);
   }
