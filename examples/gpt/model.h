@@ -28,6 +28,7 @@ enum { GPT_MAX_SLICES = 64 };
 typedef struct GptConfig {
   uint32_t layers, d, heads; /* d: width of the residual stream, a multiple of heads */
   uint32_t seq, batch;       /* tokens of a row, rows of a microbatch */
+  uint32_t round;            /* microbatches of an update, over which gradients are a mean; 0: the step's */
   uint64_t seed;             /* of the initial weights */
   double lr;                 /* peak learning rate */
   double decay;              /* AdamW weight decay, applied to matrices only */
@@ -76,5 +77,9 @@ PrModel gpt_model(GptModel *m);
 /* Number of weights of a stage; sizes.weight is this many reals. Stage after stage they are the
  * tensors of the whole model in one order, whatever the number of stages. */
 uint64_t gpt_weights(const GptModel *m, uint32_t stage);
+
+/* Tensor i of a stage, in that order: its name, how many reals, and whether it is a matrix, which decays.
+ * NULL past the last. */
+const char *gpt_tensor(const GptModel *m, uint32_t stage, uint32_t i, uint64_t *elems, int *matrix);
 
 #endif
