@@ -344,6 +344,7 @@ static void sort_by_time(Sched *s, Xfer **xfer, uint32_t n, const uint64_t *end)
     Xfer *t = from;
     from = to, to = t;
   }
+  arena_forget(to, (size_t)n * sizeof *to);
   *xfer = from;
 }
 
