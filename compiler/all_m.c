@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "graph.h"
+#include "plant.h"
 #include "quasi.h"
 
 enum { MOST_VALUES = 64, MOST_OPS = 1 << 22, MOST_NODES = 1 << 17 };
@@ -368,14 +369,15 @@ static void add_edges(Sched *into, const Sched *s, Graph *g) {
     for (uint32_t v = g->rank0[r]; v < g->rank0[r + 1]; v++) {
       const Node n = g->node.at[v];
       uint32_t next = v + 1 < g->rank0[r + 1] ? v + 1 : g->rank0[r];
-      *vec_push(into->arena, &g->edge) = (Edge){v, next, next != v + 1, op_time(s, n.op)};
+      *vec_push(into->arena, &g->edge) = (Edge){v, next, PLANTED(ALL_RANK) ? 1 : next != v + 1,
+                                                op_time(s, n.op)};
       uint32_t ninput = n.kind == 2 ? 0 : row_links(s, n.stage, n.kind == 1);
       for (uint32_t k = 0; k < ninput; k++) {
         Link l = link_at(s, row_link(s, n.stage, n.kind == 1, k));
         uint32_t from = n.kind == 0 ? l.from : l.to;
         uint32_t u = *row_of(g, n.kind, from, n.mb);
         int64_t send = s->stage[from].rank == r ? 0 : (int64_t)s->stage[from].time[PIPE_SEND_F];
-        if (u)
+        if (u && !PLANTED(ALL_DATA))
           add_edge(into, g, n.kind, from, v, op_time(s, g->node.at[u - 1].op) + send);
       }
       if (n.kind > 0) {
