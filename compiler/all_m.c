@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "graph.h"
+#include "hints.h"
 #include "plant.h"
 #include "quasi.h"
 
@@ -552,6 +553,21 @@ static void try_values(Sched *s, const char *name, int64_t from, int64_t T) {
                            name));
 }
 
+const char *open_parameter(const Sched *s) {
+  const Options *o = s->opt;
+  for (const Param *p = s->def->params; p && o->ndefine > 0; p = p->next) {
+    bool given = false, counts = false;
+    for (uint32_t i = 0; i < o->ndefine; i++)
+      given |= strcmp(o->define[i].name, p->name) == 0;
+    for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+      for (const Clause *c = sc->clauses; c; c = c->next)
+        counts |= c->kind == CL_PIPE && hint_mentions(c->mbs, p->name);
+    if (counts && !given)
+      return p->name;
+  }
+  return NULL;
+}
+
 bool check_all_m(Sched *s) {
   if (!s->opt->for_all)
     return true;
@@ -563,6 +579,10 @@ bool check_all_m(Sched *s) {
     diag_error(s->diag, DIAG_PARAM, s->def ? s->def->name_at : NO_SPAN,
                "schedule '%s' has no parameter '%s' (--for-all)", s->name, s->opt->for_all);
     return false;
+  }
+  if (s->lowering != PIPE_GLOBAL) {
+    not_decided(s, s->lowering_at, "its transfers are not in the order that pipec finds");
+    return true;
   }
   if (s->slices > 1) {
     not_decided(s, s->pipe[0].clause->at, "its microbatches go through in slices");
