@@ -310,6 +310,14 @@ static int three(const Rule *r, int s, int m) {
 static int late_switch(const Rule *r, int s, int m) {
   return m < 6 ? as_turns(r, s, m) : latest(r, s, m);
 }
+static int warm_newest(const Rule *r, int s, int m, int lag) { /* w rounds are synchronous */
+  int n = (int)r->N, done = newest(r, s, m, lag), first = (int)r->w;
+  return m < first * n ? m / n : done > first ? done : first;
+}
+static int warm_flow(const Rule *r, int s, int m) {
+  return warm_newest(r, s, m, 2 * ((int)r->P - 1 - s) + 2);
+}
+static int warm_latest(const Rule *r, int s, int m) { return warm_newest(r, s, m, 1); }
 static int chunked(const Rule *r, int s, int m) { /* two stages a rank */
   return newest(r, s, m, (int)r->P / 2 - s / 2);
 }
@@ -465,6 +473,13 @@ int main(int argc, char **argv) {
           one_case("pipedream", NULL, d, 4, &r, sized);
           r.backward = latest;
           one_case("pipemare", NULL, d, 4, &r, sized);
+          r.forward = warm_flow;
+          r.backward = warm_latest;
+          r.w = M / N_ / 2;
+          d[3] = (Define){.name = "E", .value = r.w};
+          if (flow)
+            one_case("pipemare_t3", NULL, d, 4, &r, sized);
+          r.w = 0;
           r.backward = NULL;
           r.forward = buffered;
           d[2] = (Define){.name = "G", .value = N_};
