@@ -277,6 +277,17 @@ static void one_case(const char *name, const char *text, Define *define, uint32_
   arena_free(&arena);
 }
 
+/* E synchronous rounds, and behind them an asynchronous kernel. */
+#define WARM \
+  "schedule warm(P, M, N, E) { ranks P\n" \
+  "  pipe net stages P mbs M place s -> s\n" \
+  "  order r {\n" \
+  "    do e in 0..E { steady m in e*N..(e+1)*N { F(m)  B(m - (P-1-r)) }  U }\n" \
+  "    let w = 2*(P-1-r) + 1\n" \
+  "    steady m in E*N..M { overlap { F(m)  B(m - w) }  if (m - w) % N == N-1 { U(m - w) } }\n" \
+  "    if M % N != 0 { U } }\n" \
+  "  weights { F reads newest  B reads newest } }\n"
+
 /* Which version an F or B reads, by schedule. */
 static int as_turns(const Rule *r, int s, int m) { return newest(r, s, m, (int)r->P - s); }
 static int as_flow(const Rule *r, int s, int m) {
@@ -478,7 +489,7 @@ int main(int argc, char **argv) {
           r.w = M / N_ / 2;
           d[3] = (Define){.name = "E", .value = r.w};
           if (flow)
-            one_case("pipemare_t3", NULL, d, 4, &r, sized);
+            one_case("warm", WARM, d, 4, &r, sized);
           r.w = 0;
           r.backward = NULL;
           r.forward = buffered;
