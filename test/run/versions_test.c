@@ -35,6 +35,11 @@ static int newest(const Rule *r, int s, int m,
   return own < 0 ? 0 : (own + 1) / (int)r->N; /* floor: N at a time */
 }
 
+/* The learning rate of a stage grows with its replicas. */
+static float rate_of(const Rule *r, uint32_t s) {
+  return (float)((double)RATE * ((double)r->replicas[s] / r->replicas[0]));
+}
+
 /* ---- the definition ---- */
 
 typedef struct Result {
@@ -85,7 +90,7 @@ static Result definition(const Rule *r) {
         for (uint32_t k = 1; k < n; k++)
           for (int i = 0; i < NW; i++)
             sum[i] += sum[k * NW + i], sum[k * NW + i] = 0;
-        update(AT(s, version[s] + 1), AT(s, version[s]), sum, &momentum[s * NW], RATE);
+        update(AT(s, version[s] + 1), AT(s, version[s]), sum, &momentum[s * NW], rate_of(r, s));
         version[s]++;
       }
     }
@@ -127,7 +132,7 @@ static void tell(Told *t, const PrCall *c) {
   if (c->op == PIPE_U) {
     uint32_t k = c->version - 1, rest = r->M - k * per;
     t->wrong += c->applied != (rest < per ? rest : per) || c->updates != c->step * rounds + k;
-    t->wrong += c->rate != 1 || !c->newest;
+    t->wrong += c->rate != (double)r->replicas[c->stage] / r->replicas[0] || !c->newest;
   } else {
     t->wrong += c->newest != NULL || c->updates < c->step * rounds + c->version % (rounds + 1);
   }
@@ -144,7 +149,7 @@ static int backward_weight(void *self, const PrCall *c) {
 
 static int apply(void *self, const PrCall *c) {
   tell(self, c);
-  update(c->weight, c->newest, c->grad, c->opt, RATE);
+  update(c->weight, c->newest, c->grad, c->opt, (float)((double)RATE * c->rate));
   return 0;
 }
 
