@@ -298,7 +298,8 @@ static bool at_value(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *
   memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
   opt->define[opt->ndefine++] = (Define){.name = name, .value = m};
   opt->any_value = any;
-  opt->for_all = NULL, opt->emit = EMIT_NONE, opt->dump_after = NULL, opt->time_passes = false;
+  opt->for_all = opt->counterexample = opt->dump_after = NULL;
+  opt->emit = EMIT_NONE, opt->time_passes = false;
   return compile_orders(other, prove);
 }
 

@@ -254,6 +254,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
       o->symbol = optarg;
       break;
     case O_DEPFILE: o->depfile = optarg; break;
+    case O_COUNTER: o->counterexample = optarg; break;
     case O_DUMP:
       if (!is_pass(optarg))
         return usage_error(s,

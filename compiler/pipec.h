@@ -265,6 +265,7 @@ typedef struct Options {
   const char *text; size_t text_len; /* non-NULL: compile this text, imports are refused (fuzzing) */
   const char *output;          /* NULL: standard output */
   const char *depfile;
+  const char *counterexample;  /* NULL, or where ranks that wait for each other are drawn */
   const char *schedule;        /* NULL: the last of the file */
   bool any_value;              /* what the schedule requires is not asked for (all_m.c) */
   const char *for_all;         /* --for-all: a parameter; prove for all its values */
