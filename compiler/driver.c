@@ -75,7 +75,7 @@ static bool depfile(Sched *s) {
 
 /* What is compiled: a .pipe text, a CSV file of compute ops, or one with transfers of its own. The
  * last is told from the second once it has been read. */
-enum { PIPE = 1, CSV = 2, LISTS = 4 };
+enum { PIPE = 1, CSV = 2, LISTS = 4, JSON = 8 };
 
 /* THE list. Each pass requires what those above it ensure. */
 static const struct {
@@ -88,19 +88,20 @@ static const struct {
     {"resolve", resolve, dump_tree, PIPE},
     {"expand", expand, dump_ops, PIPE},
     {"read_csv", read_csv, dump_ops, CSV},
-    {"check_deps", check_deps, NULL, PIPE | CSV | LISTS},
+    {"read_json", read_json, dump_ops, JSON},
+    {"check_deps", check_deps, NULL, PIPE | CSV | LISTS | JSON},
     {"sides", sides, dump_ops, PIPE},
-    {"order", order, NULL, PIPE | CSV | LISTS},
-    {"offload", offload, dump_ops, PIPE | CSV},
-    {"comm", comm, dump_streams, PIPE | CSV},
-    {"check_deadlock", check_deadlock, dump_streams, PIPE | CSV},
-    {"slots", slots, dump_streams, PIPE | CSV},
-    {"check_memory", check_memory, NULL, PIPE | CSV},
-    {"lower", lower, dump_program, PIPE | CSV},
-    {"check_streams", check_streams, NULL, PIPE | CSV},
-    {"check_match", check_match, NULL, PIPE | CSV},
-    {"check_channels", check_channels, NULL, PIPE | CSV | LISTS},
-    {"check_user", check_user, NULL, PIPE | CSV},
+    {"order", order, NULL, PIPE | CSV | LISTS | JSON},
+    {"offload", offload, dump_ops, PIPE | CSV | JSON},
+    {"comm", comm, dump_streams, PIPE | CSV | JSON},
+    {"check_deadlock", check_deadlock, dump_streams, PIPE | CSV | JSON},
+    {"slots", slots, dump_streams, PIPE | CSV | JSON},
+    {"check_memory", check_memory, NULL, PIPE | CSV | JSON},
+    {"lower", lower, dump_program, PIPE | CSV | JSON},
+    {"check_streams", check_streams, NULL, PIPE | CSV | JSON},
+    {"check_match", check_match, NULL, PIPE | CSV | JSON},
+    {"check_channels", check_channels, NULL, PIPE | CSV | LISTS | JSON},
+    {"check_user", check_user, NULL, PIPE | CSV | JSON},
     {"check_all_m", check_all_m, NULL, PIPE},
 };
 enum { NPASSES = sizeof passes / sizeof *passes };
@@ -118,7 +119,10 @@ static bool run(Sched *s, bool output) {
   bool all = dump && strcmp(dump, "all") == 0, proved = false; /* the ops are complete */
   double begin = now_ms();
   for (int i = 0; i < NPASSES; i++) {
-    if (!(passes[i].what & (s->lists ? LISTS : is_csv(s->opt) ? CSV : PIPE)))
+    if (!(passes[i].what & (s->lists          ? LISTS
+                            : is_csv(s->opt)  ? CSV
+                            : is_json(s->opt) ? JSON
+                                              : PIPE)))
       continue;
     if (passes[i].run == check_all_m && !s->opt->for_all)
       continue;

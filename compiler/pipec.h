@@ -333,6 +333,10 @@ typedef enum Builtin { /* EX_CALL.builtin */
 bool is_csv(const Options *o);
 bool read_csv(Sched *s);
 
+/* ---- read_json.c: what --emit=json has written; ensures what expand does ---- */
+bool is_json(const Options *o);
+bool read_json(Sched *s);
+
 /* ---- eval.c ---- */
 /* Value of e in s->env; false: reported (overflow, division by zero, a rank out of range). */
 bool eval(Sched *s, const Expr *e, int64_t *value);
