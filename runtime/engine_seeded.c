@@ -129,8 +129,8 @@ static PrStatus carry_out(Seeded *s, Ready e, uint32_t *n) {
     const PipeInstr *c = comm_head(s, e.rank);
     uint32_t q = c->peer;
     Chan *ch = &run->chan[k->comm[s->comm[e.rank]].chan];
-    ch->post[0] = (Post){c, e.rank, s->step};
-    ch->post[1] = (Post){comm_head(s, q), q, s->step};
+    ch->post[0] = (Post){c, e.rank, false, s->step};
+    ch->post[1] = (Post){comm_head(s, q), q, false, s->step};
     st = pr_transfer(run, ch);
     s->comm[e.rank]++;
     s->comm[q]++;
@@ -188,7 +188,15 @@ static PrStatus run_step(Seeded *s) {
   return PR_OK;
 }
 
-PrStatus seeded_steps(PrRun *run, uint64_t n) {
+static PrStatus seeded_open(PrRun *run) {
+  PrStatus st = PR_OK;
+  run->random = run->o.seed;
+  for (uint32_t r = 0; !st && r < run->p->nrank; r++)
+    st = pr_init_rank(run, &run->rank[r]);
+  return st;
+}
+
+static PrStatus seeded_steps(PrRun *run, uint64_t n) {
   size_t nrank = run->p->nrank;
   PrStatus st = PR_OK;
   Seeded s = {.run = run};
@@ -215,3 +223,5 @@ done:
   free(s.turn);
   return st;
 }
+
+const PrEngine pr_seeded = {.name = "seeded", .open = seeded_open, .steps = seeded_steps};

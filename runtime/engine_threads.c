@@ -48,8 +48,6 @@ static void relax(void) {
 #endif
 }
 
-static bool failed(const PrRun *run) { return atomic_load(&run->status) != PR_OK; }
-
 /* Sleeping and waking */
 
 /* The thread is about to rest, or is done with its steps (rest is `DONE - 1`, which takes one from
@@ -63,7 +61,7 @@ static void lie_down(PrRun *run, uint64_t add) {
     run->idle = true;
     pthread_cond_signal(&run->cond);
     pthread_mutex_unlock(&run->lock);
-  } else if (!failed(run)) {
+  } else if (!pr_failed(run)) {
     pr_report_stall(run);
   }
 }
@@ -86,7 +84,7 @@ static void sleep_once(sem_t *sem) {
 static void wait_for(PrRun *run, RankRun *k, const _Atomic uint64_t *count, uint64_t value,
                      uint64_t key) {
   for (uint32_t i = 0; i < k->spin; i++) {
-    if (atomic_load_explicit(count, memory_order_acquire) >= value || failed(run)) {
+    if (atomic_load_explicit(count, memory_order_acquire) >= value || pr_failed(run)) {
       k->spin = 2 * k->spin < SPIN_MOST ? 2 * k->spin : SPIN_MOST;
       return;
     }
@@ -94,7 +92,7 @@ static void wait_for(PrRun *run, RankRun *k, const _Atomic uint64_t *count, uint
   }
   k->spin -= k->spin > SPIN_LEAST ? k->spin / 2 : 0;
   atomic_store(&k->sleep_on, key);
-  if (atomic_load(count) >= value || failed(run)) {
+  if (atomic_load(count) >= value || pr_failed(run)) {
     uint64_t mine = key;
     if (atomic_compare_exchange_strong(&k->sleep_on, &mine, 0))
       return; /* nobody has noticed; else a wake-up is under way and must be taken */
@@ -105,7 +103,7 @@ static void wait_for(PrRun *run, RankRun *k, const _Atomic uint64_t *count, uint
 
 /* Whether the copier has what it needs. */
 static bool copier_can(const PrRun *run, RankRun *k) {
-  return failed(run) ||
+  return pr_failed(run) ||
          (atomic_load(&k->copy_begun) >= atomic_load(&k->copy_needs[0]) &&
           atomic_load(&k->compute_done) >= atomic_load(&k->copy_needs[1]) &&
           atomic_load(&k->comm_done) >= atomic_load(&k->copy_needs[2]) &&
@@ -122,7 +120,7 @@ static void wake_copier(PrRun *run, RankRun *k) {
   sem_post(&k->copy_sem);
 }
 
-void threads_wake(PrRun *run) {
+static void threads_wake(PrRun *run) {
   for (uint32_t r = 0; r < run->p->nrank; r++) {
     uint64_t key = atomic_load(&run->rank[r].sleep_on);
     if (key)
@@ -158,14 +156,25 @@ static bool head_copied(RankRun *k) {
   return atomic_compare_exchange_strong(&k->comm_wait_copy, &need, 0);
 }
 
+/* Meets the fault of the head, if there is one. *lost: it is a SEND that never arrives. False: it never begins. */
+static bool meet_fault(PrRun *run, RankRun *k, bool *lost, bool *corrupt) {
+  switch (pr_fault_at(run, k->id, k->comm[k->comm_next].index, k->comm_step)) {
+  case PR_HANG: return false;
+  case PR_DROP: *lost = true; break;
+  case PR_CORRUPT: *corrupt = true; break;
+  default: break;
+  }
+  return true;
+}
+
 /* Posts the head, a SEND or RECV. Returns the channel if the other side is there, too: then the
  * caller owns both streams. NULL: k is at rest and may not be touched. */
-static Chan *post_head(PrRun *run, RankRun *k) {
+static Chan *post_head(PrRun *run, RankRun *k, bool corrupt) {
   const CommAt *at = &k->comm[k->comm_next];
   const PipeInstr *c = &k->t->instr[at->index];
   Chan *ch = &run->chan[at->chan];
   unsigned side = ch->src == k->id ? 0 : 1;
-  ch->post[side] = (Post){c, k->id, k->comm_step};
+  ch->post[side] = (Post){c, k->id, corrupt, k->comm_step};
   unsigned before = atomic_fetch_or_explicit(&ch->state, 1u << side, memory_order_acq_rel);
   return before ? ch : NULL;
 }
@@ -220,6 +229,14 @@ static void advance(PrRun *run, RankRun *k) {
     if (!head_ready(k) || !head_copied(k))
       continue;
     const CommAt *at = &k->comm[k->comm_next];
+    bool lost = false, corrupt = false;
+    if (run->fault.kind && !meet_fault(run, k, &lost, &corrupt))
+      continue;
+    if (lost) {
+      if (complete(run, k))
+        push(&todo, k);
+      continue;
+    }
     if (pipe_is_sum(k->t->instr[at->index].op)) {
       if (!meet(run, &run->coll[at->chan], k->comm_step, &todo))
         return;
@@ -232,7 +249,7 @@ static void advance(PrRun *run, RankRun *k) {
         push(&todo, k);
       continue;
     }
-    Chan *ch = post_head(run, k);
+    Chan *ch = post_head(run, k, corrupt);
     if (!ch)
       continue;
     if (pr_transfer(run, ch))
@@ -273,7 +290,7 @@ static void copy_step(PrRun *run, RankRun *k, uint64_t step) {
     if (k->turns)
       atomic_store(&k->copy_needs[3], step * k->turns->n + c->gout);
     copier_wait(run, k);
-    if (failed(run))
+    if (pr_fault_at(run, k->id, at->index, step) == PR_HANG || pr_failed(run))
       return;
     if (pr_copy(run, k, at, step))
       return;
@@ -295,13 +312,13 @@ static void copy_step(PrRun *run, RankRun *k, uint64_t step) {
 static void *copier_thread(void *arg) {
   RankRun *k = arg;
   PrRun *run = k->run;
-  uint64_t step = 0;
   for (;;) {
     lie_down(run, DONE - 1);
     sleep_once(&k->copy_sem);
     if (run->quit)
       return NULL;
-    for (; !failed(run) && step < run->target; step++)
+    uint64_t step = atomic_load(&k->copy_done) / k->ncopy;
+    for (; !pr_failed(run) && step < run->target; step++)
       copy_step(run, k, step);
   }
 }
@@ -353,7 +370,7 @@ static void run_step(PrRun *run, RankRun *k) {
       wait_for(run, k, &k->comm_done, need, need);
     if (k->t->instr[at->index].wait_copy > 0)
       wait_copied(run, k, step * k->ncopy + k->t->instr[at->index].wait_copy);
-    if (failed(run))
+    if (pr_failed(run))
       return;
     atomic_store_explicit(&k->running, at->index + 1, memory_order_relaxed);
     PrStatus st = pr_compute(run, k, at, step, &n);
@@ -370,7 +387,7 @@ static void run_step(PrRun *run, RankRun *k) {
   if (atomic_load_explicit(&k->comm_done, memory_order_acquire) < comm_base + k->ncomm)
     wait_for(run, k, &k->comm_done, comm_base + k->ncomm, comm_base + k->ncomm);
   wait_copied(run, k, (step + 1) * k->ncopy);
-  if (failed(run))
+  if (pr_failed(run))
     return;
   end_step(run, k, step);
   if (run->free_running || atomic_load(&run->released) > step)
@@ -386,7 +403,7 @@ static void *rank_thread(void *arg) {
     sleep_once(&k->sem);
     if (run->quit)
       return NULL;
-    while (!failed(run) && atomic_load_explicit(&k->step, memory_order_relaxed) < run->target)
+    while (!pr_failed(run) && atomic_load_explicit(&k->step, memory_order_relaxed) < run->target)
       run_step(run, k);
     atomic_store_explicit(&k->step_start, UINT64_MAX, memory_order_relaxed);
   }
@@ -443,7 +460,7 @@ static void wait_idle(PrRun *run) {
     stop_for_deadline(run, late_step);
 }
 
-PrStatus threads_steps(PrRun *run, uint64_t n) {
+static PrStatus threads_steps(PrRun *run, uint64_t n) {
   uint64_t now = pr_now();
   run->target += n;
   run->idle = false;
@@ -459,10 +476,9 @@ PrStatus threads_steps(PrRun *run, uint64_t n) {
   return (PrStatus)atomic_load(&run->status);
 }
 
-PrStatus threads_open(PrRun *run) {
+static PrStatus threads_open(PrRun *run) {
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   bool spin = cores > 0 && (unsigned long)cores >= run->p->nrank;
-  run->threaded = true;
   run->nthread = run->p->nrank;
   for (uint32_t r = 0; r < run->p->nrank; r++)
     run->nthread += run->rank[r].ncopy > 0;
@@ -494,7 +510,9 @@ PrStatus threads_open(PrRun *run) {
   return (PrStatus)atomic_load(&run->status);
 }
 
-void threads_close(PrRun *run) {
+static void threads_close(PrRun *run) {
+  if (!run->opened)
+    return;
   run->quit = true;
   for (uint32_t r = 0; r < run->p->nrank; r++) {
     if (run->rank[r].has_thread)
@@ -514,3 +532,9 @@ void threads_close(PrRun *run) {
       sem_destroy(&k->sem);
   }
 }
+
+const PrEngine pr_threads = {.name = "threads",
+                             .open = threads_open,
+                             .steps = threads_steps,
+                             .wake = threads_wake,
+                             .close = threads_close};

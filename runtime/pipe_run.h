@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Runs a PipeProgram with a model on an engine. Embedded default: CPU threads of this process.
+ * Runs a PipeProgram with a model on an engine: CPU threads of this process by default, or one process
+ * per rank (PrOptions.engine; pipe_mpi.h).
  *
  *   PrRun *run;
  *   if (pr_open(&run, &pipe_program, &model, NULL) || pr_steps(run, 1000))
@@ -26,7 +27,10 @@ typedef enum PrStatus {
   PR_E_STALL,    /* no rank can go on; the text names both ranks, ops and .pipe lines */
   PR_E_MISMATCH, /* a message arrived that is not the one the receiver expects */
   PR_E_DEADLINE, /* a step took longer than options.deadline_s */
-  PR_E_IO        /* a file could not be written */
+  PR_E_IO,       /* a file could not be written */
+  PR_E_CHECKPOINT, /* a checkpoint is damaged, incomplete or of another model */
+  PR_E_LOST,     /* another process of the run has gone, or what connects them */
+  PR_E_DEVICE    /* the device, or what connects devices, refused something; the text says what */
 } PrStatus;
 
 /* Bytes of one stage. act: what F keeps for B (or I and W). gout: what I keeps for W. boundary: the
@@ -80,6 +84,12 @@ typedef struct PrCall {
   uint32_t nx, ny;
   const void *const *xs, *const *dys; /* [nx], [ny]; NULL where x, dy are of no use */
   void *const *ys, *const *dxs;       /* [ny], [nx] */
+  /* On a device (pipe_cuda.h) all tensors, `work` and `loss` are in its memory, and the callback puts its
+   * work on this stream, in order, and returns without waiting for it; NULL: the callback does the work. The
+   * arrays above are the host's and stay as they are. step_at: device memory with the number of the step at
+   * the time of the work, which may be another one than `step` if the step is replayed from a graph. */
+  void *stream;
+  const uint64_t *step_at;
   /* SIDE, in any stream: its name; the buffer that it takes, at the same place in every step and its own until
    * it is given back, and that which it gives back; NULL: none. mb is PIPE_NONE if it is of no
    * microbatch. There are weight, grad and opt, too. */
@@ -87,6 +97,16 @@ typedef struct PrCall {
   void *taken, *given;
   uint64_t taken_bytes, given_bytes;
 } PrCall;
+
+/* A tensor that the model keeps from step to step: bytes at .. at + bytes - 1 of a stage's weights or
+ * optimizer state. */
+enum { PR_NAME = 64 };
+typedef enum PrTensorOf { PR_WEIGHT, PR_OPT } PrTensorOf;
+typedef struct PrTensor {
+  char name[PR_NAME]; /* the same in whatever stage it lies */
+  PrTensorOf of;
+  uint64_t at, bytes;
+} PrTensor;
 
 /* A model: callbacks that return 0, or any other number to fail the run (it is in the text). They
  * are called from the threads of the engine, at most one call per rank at a time, and never twice
@@ -119,7 +139,17 @@ typedef struct PrModel {
    * what is attached behind it waits for its return; what it does beside that is the model's affair. NULL if
    * the program has none. */
   int (*side)(void *self, const PrCall *c);
+  /* For checkpoints that may go on in another number of stages: tensor i of a stage; non-zero: there are
+   * only i. Together they are all bytes of `weight` and `opt`, and no two of the model have one name. NULL:
+   * a checkpoint goes on with as many stages as it was written with, on any ranks. */
+  int (*tensor)(void *self, uint32_t stage, uint32_t i, PrTensor *out);
+  const char *identity; /* one line that says what else a checkpoint must be of; NULL: "" */
 } PrModel;
+
+/* What carries a program out. An engine of processes runs one rank in each; every process then makes
+ * the same calls with the same program, in the same order. */
+typedef struct PrEngine PrEngine;
+extern const PrEngine pr_threads; /* one thread per rank in this process */
 
 /* All zero is the default. */
 typedef struct PrOptions {
@@ -129,11 +159,14 @@ typedef struct PrOptions {
   int free_running;      /* 1: ranks enter the next step without waiting for one another; they do wait
                             where several stages have no input, or no output */
   /* After each step, counted from 0, on one thread while all ranks wait; free-running: on the thread
-   * of the rank that has the last stage, once that rank is done. Or NULL. */
+   * of the rank that has the last stage, once that rank is done. Or NULL. An engine of processes calls
+   * it in each of them, with the same loss; free-running only in that of the last stage. */
   void (*on_step)(void *arg, uint64_t step, double loss);
   void *arg;
   uint64_t seed;         /* not 0: no threads; pr_steps itself carries out one instruction after the
                             other, picked at random among those that can go on. Replays exactly */
+  const PrEngine *engine;     /* NULL: pr_threads. Not with a seed */
+  const void *engine_options; /* of that engine, or NULL */
 } PrOptions;
 
 typedef struct PrRun PrRun;
@@ -151,9 +184,30 @@ double pr_loss(const PrRun *run);                     /* mean over microbatches,
                                                          NaN before the first */
 double pr_loss_mb(const PrRun *run, uint32_t mb);
 void *pr_weight(PrRun *run, uint32_t stage);          /* weights of a row of the stage table, between
-                                                         pr_steps calls; row = stage without replicas */
+                                                         pr_steps calls; row = stage without replicas.
+                                                         NULL: the row is of another process, or the
+                                                         run has failed, perhaps in the middle of an
+                                                         update */
+
+/* Copies the weights of a row to `to`, whichever process has them: all of them call this alike. */
+PrStatus pr_copy_weight(PrRun *run, uint32_t stage, void *to);
+uint32_t pr_rank(const PrRun *run);                   /* the rank of this process; PIPE_NONE: it has all */
+int pr_leads(const PrRun *run);                       /* 1 in exactly one process: that may print */
 uint64_t pr_bytes(const PrRun *run, uint32_t rank);   /* what the engine allocated for the rank */
 uint64_t pr_host_bytes(const PrRun *run, uint32_t rank); /* and of it in host memory, not in pr_bytes */
+uint64_t pr_steps_done(const PrRun *run);             /* of the whole training, with those resumed from */
+
+/* Writes what the model needs to go on (weights, optimizer state, step) as a new folder in `dir`, which is made
+ * if it is not there; between pr_steps calls, in all processes alike. It counts once it is complete: what
+ * ends the run before that, whatever it is, leaves the one before. keep: how many to keep, 0: all. One
+ * run at a time writes to a `dir`. PR_E_IO, as of a full disk, leaves the run usable and no new checkpoint. */
+PrStatus pr_checkpoint(PrRun *run, const char *dir, uint32_t keep);
+
+/* Goes on from the latest checkpoint in `dir`, or from the one that `dir` is: after pr_open, before the first
+ * pr_steps, in all processes alike. The program may be another one, with other ranks, and where the model
+ * names its tensors with other stages. *step: steps done; 0: there is no checkpoint yet, and nothing has
+ * changed. One that is damaged, cut short or of another model is refused and fails the run. */
+PrStatus pr_resume(PrRun *run, const char *dir, uint64_t *step);
 const PipeProgram *pr_program(const PrRun *run);
 void pr_close(PrRun *run);                            /* NULL is fine */
 

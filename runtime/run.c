@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 uint64_t pr_now(void) {
   struct timespec t;
@@ -37,8 +38,8 @@ PrStatus pr_fail(PrRun *run, PrStatus st, const char *fmt, ...) {
       atomic_store(&run->status, (int)st);
   }
   pthread_mutex_unlock(&run->lock);
-  if (first && st != PR_E_IO && run->threaded)
-    threads_wake(run);
+  if (first && st != PR_E_IO && run->opened && run->engine->wake)
+    run->engine->wake(run);
   return st;
 }
 
@@ -76,8 +77,7 @@ static void *const *tensors(const RankRun *k, uint32_t at, uint32_t n) {
 
 /* Instructions */
 
-/* What the callback of one op gets. lost: where R puts its loss. */
-static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, double *lost) {
+PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, double *lost) {
   const PipeInstr *c = &k->t->instr[at->index];
   const StageRun *s = &run->stage[c->stage];
   const PipeStage *g = &run->p->stage[c->stage];
@@ -135,12 +135,8 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
     a.xs = (const void *const *)ins;
     a.ys = outs;
     a.weight = s->weight;
-    if (s->sink != PIPE_NONE) {
+    if (s->sink != PIPE_NONE)
       a.loss = &run->loss[step & 1][(size_t)s->sink * run->p->nmb + c->mb];
-      *a.loss = 0;
-    }
-    if (c->keep != PIPE_NONE && in)
-      memcpy(k->slot[c->keep], in, pr_class_bytes(run, c->stage, PIPE_KEEP, 0));
     break;
   case PIPE_R:
     a.xs = g->nin ? (const void *const *)&k->slot[c->keep] : NULL;
@@ -177,7 +173,7 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
   return a;
 }
 
-static int call_model(const PrModel *m, const PrCall *a, uint32_t n) {
+int pr_call_model(const PrModel *m, const PrCall *a, uint32_t n) {
   if (n > 1)
     return m->overlap(m->self, a, n);
   switch (a->op) {
@@ -201,20 +197,36 @@ static PrStatus model_failed(PrRun *run, const RankRun *k, const PipeInstr *c, u
 PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n) {
   const PipeInstr *c = &k->t->instr[at->index];
   *n = run->m.overlap && c->group > 0 ? c->group + 1u : 1;
-  for (uint32_t i = 0; i < *n; i++)
-    k->call[i] = call_of(run, k, &at[i], step, &k->lost[i]);
+  for (uint32_t i = 0; i < *n; i++) {
+    PrCall *a = &k->call[i];
+    *a = pr_call_of(run, k, &at[i], step, &k->lost[i]);
+    if (a->op == PIPE_F && a->loss)
+      *a->loss = 0;
+    if (a->op == PIPE_F && c[i].keep != PIPE_NONE && a->x)
+      memcpy(k->slot[c[i].keep], a->x, pr_class_bytes(run, c[i].stage, PIPE_KEEP, 0));
+  }
+  PrFaultKind fault = PR_NO_FAULT;
+  uint32_t hit = 0; /* which of the ops it meets */
+  for (uint32_t i = 0; !fault && i < *n; i++)
+    fault = pr_fault_at(run, k->id, at[hit = i].index, step);
+  if (fault == PR_HANG && pr_failed(run))
+    return (PrStatus)atomic_load(&run->status);
   uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
-  int code = call_model(&run->m, k->call, *n);
+  int code = pr_call_model(&run->m, k->call, *n);
   uint64_t took = k->span ? pr_now() - run->epoch_ns - start : 0;
   for (uint32_t i = 0; k->span && i < *n; i++) /* side by side */
     *pr_span(run, k, step, at[i].index) = (PrSpan){start + took * i / *n,
                                                    start + took * (i + 1) / *n};
-  return code ? model_failed(run, k, c, step, code) : PR_OK;
+  if (code)
+    return model_failed(run, k, c, step, code);
+  if (fault == PR_CORRUPT)
+    *(unsigned char *)(k->call[hit].y ? k->call[hit].y : k->call[hit].dx) ^= 1;
+  return PR_OK;
 }
 
 PrStatus pr_side(PrRun *run, RankRun *k, uint32_t index, uint64_t step) {
   const ComputeAt at = {.index = index};
-  PrCall a = call_of(run, k, &at, step, NULL);
+  PrCall a = pr_call_of(run, k, &at, step, NULL);
   uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
   int code = run->m.side(run->m.self, &a);
   if (k->span)
@@ -237,6 +249,12 @@ PrStatus pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
   return PR_OK;
 }
 
+uint64_t pr_moved_bytes(const PrRun *run, const PipeInstr *c) {
+  bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
+  uint32_t owner = down ? c->stage : pipe_other_end(pipe_graph(run->p), c);
+  return pr_class_bytes(run, owner, PIPE_OUT, run->p->edge && run->p->edge[c->keep].skip);
+}
+
 PrStatus pr_transfer(PrRun *run, const Chan *ch) {
   const Post *send = &ch->post[0], *recv = &ch->post[1];
   const PipeInstr *a = send->c, *b = recv->c;
@@ -253,9 +271,10 @@ PrStatus pr_transfer(PrRun *run, const Chan *ch) {
   RankRun *src = &run->rank[send->rank], *dst = &run->rank[recv->rank];
   bool trace = src->span || dst->span;
   uint64_t start = trace ? pr_now() - run->epoch_ns : 0;
-  uint32_t owner = a->op == PIPE_SEND_F ? a->stage : stage;
-  bool skip = run->p->edge && run->p->edge[a->keep].skip;
-  memcpy(dst->slot[b->out], src->slot[a->in], pr_class_bytes(run, owner, PIPE_OUT, skip));
+  uint64_t bytes = pr_moved_bytes(run, a);
+  memcpy(dst->slot[b->out], src->slot[a->in], bytes);
+  if (send->corrupt && bytes > 0)
+    *(unsigned char *)dst->slot[b->out] ^= 1;
   if (trace) {
     PrSpan span = {start, pr_now() - run->epoch_ns};
     *pr_span(run, src, send->step, (uint32_t)(a - src->t->instr)) = span;
@@ -268,7 +287,8 @@ static int sum_ties(PrRun *run, const Coll *l) {
   uint64_t bytes = run->stage[l->row[0]].size.tied;
   int code = run->m.tie(run->m.self, l->stage, l->grad, l->ngrad, bytes);
   for (uint32_t i = 0; !code && i < l->ncopy; i++)
-    memcpy(l->copy[i], l->grad[0], bytes);
+    if (l->copy[i])
+      memcpy(l->copy[i], l->grad[0], bytes);
   return code;
 }
 
@@ -286,7 +306,8 @@ PrStatus pr_sum(PrRun *run, const Coll *l, uint64_t step) {
   if (k->span) {
     PrSpan span = {start, pr_now() - run->epoch_ns};
     for (uint32_t i = 0; i < l->n; i++)
-      *pr_span(run, &run->rank[stage[l->row[i]].rank], step, l->index[i]) = span;
+      if (pr_is_here(run, stage[l->row[i]].rank))
+        *pr_span(run, &run->rank[stage[l->row[i]].rank], step, l->index[i]) = span;
   }
   return PR_OK;
 }
@@ -349,6 +370,17 @@ static bool lay_out(PrRun *run, RankRun *k, char *at, uint64_t *total) {
   return true;
 }
 
+static void *take(PrRun *run, uint64_t bytes, bool host) {
+  return run->engine->take ? run->engine->take(run, bytes, host) : aligned_alloc(PR_LINE, bytes);
+}
+
+static void give(PrRun *run, void *p, bool host) {
+  if (p && run->engine->take)
+    run->engine->give(run, p, host);
+  else
+    free(p);
+}
+
 static PrStatus take_memory(PrRun *run, RankRun *k) {
   const PipeRank *t = k->t;
   if (!lay_out(run, k, NULL, &k->bytes) || !lay_out_slots(run, k, NULL, true, &k->host_bytes))
@@ -359,6 +391,14 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
   if (run->p->sized && k->host_bytes != t->host)
     return pr_fail(run, PR_E_ARG, "program: rank %u needs %llu bytes of host memory, not %llu",
                    k->id, (unsigned long long)k->host_bytes, (unsigned long long)t->host);
+  if (run->o.trace_steps) {
+    k->span = calloc(run->trace_slots, (t->ninstr + (size_t)1) * sizeof *k->span);
+    k->view = calloc(run->o.trace_steps, (t->ninstr + (size_t)1) * sizeof *k->view);
+    if (!k->span || !k->view)
+      return pr_fail(run, PR_E_MEMORY, "no memory for the trace of rank %u", k->id);
+  }
+  if (!pr_is_here(run, k->id))
+    return PR_OK;
   uint32_t most = 1;
   for (uint32_t i = 0; i < t->ninstr; i++)
     most = t->instr[i].group + 1u > most ? t->instr[i].group + 1u : most;
@@ -367,17 +407,12 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
   k->slot = calloc((size_t)t->nslot + 1, sizeof *k->slot);
   k->slot_bytes = calloc((size_t)t->nslot + 1, sizeof *k->slot_bytes);
   /* A line more than needed: a buffer of no bytes at the end has an address, too. */
-  k->block = aligned_alloc(PR_LINE, k->bytes + PR_LINE);
+  k->block = take(run, k->bytes + PR_LINE, false);
   k->listed = calloc((size_t)t->nlist + 1, sizeof *k->listed);
   bool ok = k->slot && k->slot_bytes && k->listed && k->block && k->call && k->lost;
   if (k->ncopy > 0) {
-    k->host = aligned_alloc(PR_LINE, k->host_bytes + PR_LINE);
+    k->host = take(run, k->host_bytes + PR_LINE, true);
     ok = ok && k->host;
-  }
-  if (run->o.trace_steps) {
-    k->span = calloc(run->trace_slots, (t->ninstr + (size_t)1) * sizeof *k->span);
-    k->view = calloc(run->o.trace_steps, (t->ninstr + (size_t)1) * sizeof *k->view);
-    ok = ok && k->span && k->view;
   }
   if (!ok)
     return pr_fail(run, PR_E_MEMORY, "no memory for rank %u: %llu bytes of tensors", k->id,
@@ -391,8 +426,9 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
 }
 
 PrStatus pr_init_rank(PrRun *run, RankRun *k) {
-  memset(k->block, 0, k->bytes + PR_LINE);
-  if (k->host)
+  if (!run->engine->take)
+    memset(k->block, 0, k->bytes + PR_LINE);
+  if (k->host && !run->engine->take)
     memset(k->host, 0, k->host_bytes + PR_LINE);
   for (uint32_t i = 0; i < k->nstage; i++) {
     uint32_t s = k->stage[i];
@@ -421,190 +457,6 @@ static PrStatus take_stages(PrRun *run) {
   return PR_OK;
 }
 
-/* Channels while they are looked for, rank after rank. A channel is found from either end in one
- * step: `at` has, for the rank at hand, the row of the channel from or to each peer, and what is
- * there from the ranks before is told by the channel's own ends. A channel found first from the
- * lower rank is on the list of the higher, which puts its list into `at` when its turn comes. */
-typedef struct ChanFind {
-  uint32_t *at[2];        /* [nrank] each: channels from a peer, channels to it */
-  uint32_t *first, *next; /* [nrank], [room]: PIPE_NONE ends */
-  uint32_t n;
-  size_t room;
-} ChanFind;
-
-static void chan_enter(PrRun *run, ChanFind *f, uint32_t r) {
-  for (uint32_t i = f->first[r]; i != PIPE_NONE; i = f->next[i]) {
-    const Chan *c = &run->chan[i];
-    f->at[c->src == r][c->src == r ? c->dst : c->src] = i;
-  }
-}
-
-/* The row of the channel between r, which has been entered, and peer; it is added if not there. */
-static uint32_t chan_of(PrRun *run, ChanFind *f, uint32_t r, uint32_t peer, bool to_peer) {
-  uint32_t src = to_peer ? r : peer, dst = to_peer ? peer : r, i = f->at[to_peer][peer];
-  if (i < f->n && run->chan[i].src == src && run->chan[i].dst == dst)
-    return i;
-  i = f->at[to_peer][peer] = f->n++;
-  run->chan[i].src = src;
-  run->chan[i].dst = dst;
-  if (peer > r) {
-    f->next[i] = f->first[peer];
-    f->first[peer] = i;
-  }
-  return i;
-}
-
-/* Numbers the ties: those of a row are coll[nmodel + number]. Returns how many there are. */
-static uint32_t number_ties(const PipeProgram *p, uint32_t *tie) {
-  uint32_t n = 0;
-  for (uint32_t s = 0; s < p->nstage; s++)
-    tie[s] = PIPE_NONE;
-  for (uint32_t s = 0; s < p->nstage; s++) {
-    if (p->stage[s].tied != s || tie[s] != PIPE_NONE)
-      continue;
-    for (uint32_t q = s; tie[q] == PIPE_NONE; q = p->stage[q].tie)
-      tie[q] = n;
-    n++;
-  }
-  for (uint32_t s = 0; s < p->nstage; s++)
-    if (p->stage[s].tied != PIPE_NONE)
-      tie[s] = tie[p->stage[s].tied];
-  return n;
-}
-
-/* Finds who takes part in each REDUCE and TIE. Gradients have addresses by now. */
-static PrStatus take_sums(PrRun *run) {
-  const PipeProgram *p = run->p;
-  run->coll_block = calloc(p->nstage, 4 * sizeof(void *) + 7 * sizeof(uint32_t));
-  if (!run->coll_block)
-    return pr_fail(run, PR_E_MEMORY, "no memory for %u stages", p->nstage);
-  void **ptr = run->coll_block; /* a row is in one REDUCE, and perhaps one TIE */
-  uint32_t *num = (uint32_t *)(ptr + 4 * (size_t)p->nstage);
-  uint32_t *tie = num; /* of a row */
-  num += p->nstage;
-  uint32_t n = p->nmodel + number_ties(p, tie);
-  run->coll = aligned_alloc(PR_LINE, n * sizeof *run->coll);
-  if (!run->coll)
-    return pr_fail(run, PR_E_MEMORY, "no memory for %u stages", p->nstage);
-  memset(run->coll, 0, n * sizeof *run->coll);
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    RankRun *k = &run->rank[r];
-    for (uint32_t i = 0; i < k->ncomm; i++) {
-      const PipeInstr *c = &k->t->instr[k->comm[i].index];
-      if (c->op == PIPE_TIE)
-        k->comm[i].chan = p->nmodel + tie[c->stage];
-    }
-  }
-  for (uint32_t s = 0; s < p->nstage; s++) {
-    run->coll[p->stage[s].model].n++;
-    if (tie[s] != PIPE_NONE)
-      run->coll[p->nmodel + tie[s]].n++;
-  }
-  for (uint32_t i = 0; i < n; i++) { /* room for all rows of each */
-    Coll *l = &run->coll[i];
-    l->grad = ptr, l->copy = ptr + l->n, l->row = num, l->index = num + l->n,
-    l->stage = num + 2 * l->n;
-    ptr += 2 * l->n, num += 3 * l->n;
-    l->n = 0;
-    l->tie = i >= p->nmodel;
-  }
-  for (uint32_t s = 0; s < p->nstage; s++) { /* rows in order: so are the members */
-    Coll *l = &run->coll[p->stage[s].model];
-    l->row[l->n] = s;
-    l->stage[l->ngrad] = p->stage[s].model;
-    l->grad[l->ngrad++] = run->stage[s].grad;
-    l->n++;
-  }
-  for (uint32_t s = 0; s < p->nstage; s++) {
-    if (tie[s] == PIPE_NONE)
-      continue;
-    Coll *l = &run->coll[p->nmodel + tie[s]];
-    uint32_t m = p->stage[s].model;
-    if (p->stage[s].tied == s)
-      l->row[l->n++] = s;
-    if (m == s) { /* the first row of its stage: they ascend */
-      l->stage[l->ngrad] = m;
-      l->grad[l->ngrad++] = run->stage[s].grad;
-    } else {
-      l->copy[l->ncopy++] = run->stage[s].grad;
-    }
-  }
-  return PR_OK;
-}
-
-/* Splits each list into its streams and finds the channels. Each needs a SEND, which bounds their
- * number. Linear in instructions and ranks. */
-static PrStatus take_streams(PrRun *run) {
-  const PipeProgram *p = run->p;
-  ChanFind f = {.room = 2 * (size_t)p->nstage};
-  for (uint32_t r = 0; p->edge && r < p->nrank; r++)
-    for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
-      f.room += p->rank[r].instr[i].op == PIPE_SEND_F || p->rank[r].instr[i].op == PIPE_SEND_B;
-  bool *graded = calloc(p->nstage, sizeof *graded);
-  f.at[0] = calloc(2 * (size_t)p->nrank, sizeof *f.at[0]);
-  f.first = malloc(p->nrank * sizeof *f.first);
-  f.next = malloc(f.room * sizeof *f.next);
-  run->chan = aligned_alloc(PR_LINE, f.room * sizeof *run->chan);
-  bool ok = graded && f.at[0] && f.first && f.next && run->chan;
-  if (ok) {
-    f.at[1] = f.at[0] + p->nrank;
-    memset(f.first, 0xff, p->nrank * sizeof *f.first);
-    memset(run->chan, 0, f.room * sizeof *run->chan);
-  }
-  for (uint32_t r = 0; ok && r < p->nrank; r++) {
-    RankRun *k = &run->rank[r];
-    const PipeRank *t = k->t;
-    k->compute = malloc((t->ninstr + (size_t)1) * sizeof *k->compute);
-    k->comm = malloc((t->ninstr + (size_t)1) * sizeof *k->comm);
-    k->copy = malloc((t->ninstr + (size_t)1) * sizeof *k->copy);
-    ok = k->compute && k->comm && k->copy;
-    chan_enter(run, &f, r);
-    for (uint32_t i = 0; ok && i < t->ninstr; i++) {
-      const PipeInstr *c = &t->instr[i];
-      if (c->op == PIPE_SEND_F || c->op == PIPE_SEND_B) {
-        k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, true)};
-      } else if (pipe_is_sum(c->op)) { /* of a TIE: take_sums says it */
-        k->comm[k->ncomm++] = (CommAt){i, p->stage[c->stage].model};
-      } else if (c->op == PIPE_SIDE_COMM) {
-        k->comm[k->ncomm++] = (CommAt){i, PIPE_NONE};
-      } else if (pipe_op_info[c->op].comm) {
-        k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, false)};
-      } else if (pipe_op_info[c->op].stream == PIPE_COPY) {
-        k->copy[k->ncopy++] = (CopyAt){i};
-      } else {
-        bool grad = c->op == PIPE_B || c->op == PIPE_W;
-        k->compute[k->ncompute++] = (ComputeAt){i, grad && !graded[c->stage]};
-        if (c->op != PIPE_SIDE)
-          graded[c->stage] = c->op != PIPE_U && (graded[c->stage] || grad);
-      }
-    }
-  }
-  free(graded);
-  free(f.at[0]);
-  free(f.first);
-  free(f.next);
-  return ok ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for the streams of the ranks");
-}
-
-/* With slices, where the stash of every unit lies: its forward takes the same slot in every step. */
-static PrStatus take_stashes(PrRun *run) {
-  const PipeProgram *p = run->p;
-  if (pipe_slices(p) == 1)
-    return PR_OK;
-  void **act = run->act = calloc((size_t)p->nmodel * p->nmb, sizeof *act);
-  if (!act)
-    return pr_fail(run, PR_E_MEMORY, "no memory for %u units", p->nmb);
-  for (uint32_t s = 0; s < p->nstage; act += p->stage[s++].nmb)
-    run->stage[s].act = act;
-  for (uint32_t r = 0; r < p->nrank; r++)
-    for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
-      const PipeInstr *c = &p->rank[r].instr[i];
-      if (c->op == PIPE_F)
-        run->stage[c->stage].act[c->mb - p->stage[c->stage].mb0] = run->rank[r].slot[c->act];
-    }
-  return PR_OK;
-}
-
 /* Runs */
 
 /* The stages of the model without output, ascending: rows 0 .. nmodel - 1 are the first of each. */
@@ -623,13 +475,29 @@ static void find_sinks(PrRun *run) {
   run->free_running = run->o.free_running && run->nsink == 1 && nsource == 1;
 }
 
-static PrStatus open_run(PrRun *run) {
+/* Checks, and all that does not depend on the engine. */
+static PrStatus open_here(PrRun *run) {
   const PipeProgram *p = run->p;
   const PrOptions *o = &run->o;
   PrStatus st;
   if (!(o->deadline_s >= 0) || o->deadline_s > 1e9)
     return pr_fail(run, PR_E_ARG, "options: deadline_s is %g", o->deadline_s);
+  if (o->seed && o->engine)
+    return pr_fail(run, PR_E_ARG, "options: a seed and an engine");
   if ((st = pr_validate(run)))
+    return st;
+  if (run->here != PIPE_NONE && run->nprocess != p->nrank)
+    return run->nprocess == 1
+               ? pr_fail(run, PR_E_ARG,
+                         "program: %s %s has %u ranks, but 1 process runs it; start it with mpirun "
+                         "-np %u",
+                         p->name, p->params, p->nrank, p->nrank)
+               : pr_fail(run, PR_E_ARG, "program: %s %s has %u rank%s, but %u processes run it",
+                         p->name, p->params, p->nrank, p->nrank == 1 ? "" : "s", run->nprocess);
+  if (run->here != PIPE_NONE && p->ngroup > 0)
+    return pr_fail(run, PR_E_ARG,
+                   "program: COPY streams of several ranks take turns, which takes one process");
+  if ((st = pr_fault_read(run)))
     return st;
   run->trace_slots = (uint64_t)o->trace_steps +
                      2; /* free-running ranks are up to two steps apart */
@@ -649,21 +517,34 @@ static PrStatus open_run(PrRun *run) {
     k->id = r;
     atomic_init(&k->step_start, UINT64_MAX);
   }
-  if ((st = take_stages(run)) || (st = take_streams(run)))
+  if ((st = take_stages(run)) || (st = pr_take_streams(run)))
     return st;
   for (uint32_t r = 0; r < p->nrank; r++)
     if ((st = take_memory(run, &run->rank[r])))
       return st;
-  if ((st = take_sums(run)) || (st = take_stashes(run)) || (st = pr_take_turns(run)))
+  if ((st = pr_take_sums(run)) || (st = pr_take_stashes(run)) || (st = pr_take_turns(run)))
     return st;
   run->epoch_ns = pr_now();
-  if (!o->seed)
-    return threads_open(run);
-  run->random = o->seed;
-  for (uint32_t r = 0; r < p->nrank; r++)
-    if ((st = pr_init_rank(run, &run->rank[r])))
-      return st;
   return PR_OK;
+}
+
+static PrStatus agree(PrRun *run, PrStatus st) {
+  return run->engine->agree ? run->engine->agree(run, st) : st;
+}
+
+static PrStatus open_run(PrRun *run) {
+  PrStatus st;
+  run->engine = run->o.seed ? &pr_seeded : run->o.engine ? run->o.engine : &pr_threads;
+  run->here = PIPE_NONE;
+  run->nprocess = 1;
+  run->ck_lock = -1;
+  run->ck_step = UINT64_MAX;
+  if (run->engine->join && (st = run->engine->join(run)))
+    return st;
+  if ((st = agree(run, open_here(run))))
+    return st;
+  run->opened = true;
+  return run->engine->open(run);
 }
 
 PrStatus pr_open(PrRun **out, const PipeProgram *p, const PrModel *m, const PrOptions *o) {
@@ -691,7 +572,7 @@ PrStatus pr_steps(PrRun *run, uint64_t n) {
   PrStatus st = (PrStatus)atomic_load(&run->status);
   if (st || n == 0)
     return st;
-  return run->o.seed ? seeded_steps(run, n) : threads_steps(run, n);
+  return run->engine->steps(run, n);
 }
 
 /* Of a microbatch: the sum over its slices, and over the stages without output. */
@@ -726,8 +607,29 @@ double pr_loss(const PrRun *run) {
 }
 
 void *pr_weight(PrRun *run, uint32_t stage) {
-  return run->stage && stage < run->p->nstage ? run->stage[stage].weight : NULL;
+  bool fine = run->stage && stage < run->p->nstage && !pr_failed(run);
+  return fine ? run->stage[stage].weight : NULL;
 }
+
+PrStatus pr_copy_weight(PrRun *run, uint32_t stage, void *to) {
+  PrStatus st = (PrStatus)atomic_load(&run->status);
+  if (st || !run->stage || stage >= run->p->nstage)
+    return st ? st : PR_E_ARG;
+  uint64_t bytes = run->stage[stage].size.weight;
+  if (run->stage[stage].weight && run->engine->take)
+    st = run->engine->fetch(run, to, run->stage[stage].weight, bytes);
+  else if (run->stage[stage].weight)
+    memcpy(to, run->stage[stage].weight, bytes);
+  if (st)
+    return st;
+  return run->engine->share ? run->engine->share(run, run->p->stage[stage].rank, to, bytes) : PR_OK;
+}
+
+uint64_t pr_steps_done(const PrRun *run) { return run->rank ? atomic_load(&run->rank[0].step) : 0; }
+
+uint32_t pr_rank(const PrRun *run) { return run->here; }
+
+int pr_leads(const PrRun *run) { return pr_is_here(run, 0); }
 
 uint64_t pr_bytes(const PrRun *run, uint32_t rank) {
   return run->rank && rank < run->p->nrank ? run->rank[rank].bytes : 0;
@@ -742,23 +644,26 @@ const PipeProgram *pr_program(const PrRun *run) { return run->p; }
 void pr_close(PrRun *run) {
   if (!run)
     return;
-  if (run->threaded)
-    threads_close(run);
+  if (run->engine->close)
+    run->engine->close(run);
   for (uint32_t r = 0; run->rank && r < run->p->nrank; r++) {
     RankRun *k = &run->rank[r];
     free(k->compute);
     free(k->comm);
     free(k->copy);
-    free(k->host);
+    give(run, k->host, true);
     free(k->slot);
     free(k->slot_bytes);
     free(k->listed);
     free(k->call);
     free(k->lost);
-    free(k->block);
+    give(run, k->block, false);
     free(k->span);
     free(k->view);
   }
+  if (run->ck_lock >= 0)
+    close(run->ck_lock); /* and gives up the lock */
+  free(run->ck_dir);
   free(run->rank);
   free(run->chan);
   free(run->coll);

@@ -2,10 +2,14 @@
  * What the parts of the runtime share; not installed.
  *
  *   run.c             pr_open and pr_close, memory, one op, one transfer, errors
+ *   run_streams.c     streams, channels and sums of a table
  *   validate.c        is this table a program, and does this model fit it; with validate_stages.c, validate_streams.c
  *   engine_threads.c  one thread per rank
  *   engine_seeded.c   one thread, a seeded order: for tests
+ *   engine_mpi.c      one process per rank; of a library of its own (pipe_mpi.h)
  *   stall.c           why no rank can go on
+ *   fault.c           faults on request
+ *   checkpoint*.c     writing and reading checkpoints
  *   turns.c           COPY streams that take turns
  *   trace.c           spans and what is measured from them
  *
@@ -48,6 +52,7 @@ typedef struct CommAt {
 typedef struct Post {
   const PipeInstr *c;
   uint32_t rank;
+  bool corrupt; /* one bit of the payload arrives changed: fault.c */
   uint64_t step;
 } Post;
 
@@ -65,10 +70,13 @@ typedef struct Coll {
   uint32_t n;
   uint32_t *row;         /* [n] rows of the stage table, ascending */
   uint32_t *index;       /* [n] the one at hand: rows of their ranks' lists */
-  void **grad;           /* [ngrad] of the replicas; of a tie that of the first row of each stage */
+  void **grad;           /* [ngrad] of the replicas; of a tie that of the first row of each stage. NULL:
+                            in another process, and so in `copy` */
   uint32_t *stage;       /* [ngrad] of the model */
+  uint32_t *grad_row;    /* [ngrad] whose gradient it is */
   uint32_t ngrad;
   void **copy;           /* [ncopy] of a tie: of its other rows */
+  uint32_t *copy_row;    /* [ncopy] */
   uint32_t ncopy;
   bool tie;
 } Coll;
@@ -139,7 +147,40 @@ typedef struct StageRun {
 
 enum { PR_TEXT = 1024 };
 
+/* fault.c: the fault that PIPE_FAULT asks for. */
+typedef enum PrFaultKind { PR_NO_FAULT, PR_CRASH, PR_HANG, PR_SLOW, PR_DROP, PR_CORRUPT } PrFaultKind;
+typedef enum PrFaultPoint { PR_AT_INSTRUCTION, PR_AT_SAVE, PR_AT_COMMIT } PrFaultPoint;
+typedef struct PrFault {
+  PrFaultKind kind;
+  PrFaultPoint point;
+  uint32_t rank, index, ms; /* index: of its list */
+  uint64_t step;
+} PrFault;
+
+/* The engines. All but `steps` may be NULL. */
+struct PrEngine {
+  const char *name;
+  PrStatus (*join)(PrRun *run); /* before all else: of which rank is this process (run->here)? */
+  PrStatus (*open)(PrRun *run); /* the memory of the ranks here is there: pr_init_rank, threads */
+  PrStatus (*steps)(PrRun *run, uint64_t n);
+  void (*wake)(PrRun *run);     /* the run has failed: nobody may sleep on */
+  void (*close)(PrRun *run);    /* after any of the others, also if they failed */
+  /* st, or the failure of another process; all return at once when the last has come. */
+  PrStatus (*agree)(PrRun *run, PrStatus st);
+  PrStatus (*share)(PrRun *run, uint32_t rank, void *data, uint64_t bytes); /* from rank to all */
+  /* The memory of tensors, all zero: that of the ranks' device, or of the host where a device reaches it.
+   * take is NULL: the process's own, of which nothing below is asked. */
+  void *(*take)(PrRun *run, uint64_t bytes, bool host);
+  void (*give)(PrRun *run, void *p, bool host);
+  PrStatus (*fetch)(PrRun *run, void *to, const void *from, uint64_t bytes); /* to memory of the process */
+  void (*rewind)(PrRun *run, uint64_t step); /* no step has been run: the next one is `step` */
+};
+
 struct PrRun {
+  const PrEngine *engine;
+  void *of_engine;      /* what it keeps; its own */
+  uint32_t here;        /* the rank of this process, PIPE_NONE: all are here */
+  uint32_t nprocess;    /* 1 without `join` */
   const PipeProgram *p;
   PrModel m;
   PrOptions o;
@@ -157,6 +198,12 @@ struct PrRun {
   double *loss[2];      /* [nsink * nmb], by unit; step n writes loss[n & 1] */
   void **act;           /* with slices: of StageRun.act */
   uint64_t loss_steps;  /* steps whose losses are complete */
+  PrFault fault;
+  uint64_t first_step;  /* that this run carries out: not 0 once it has resumed */
+  int ck_lock;          /* file that keeps other runs from the folder ck_dir; -1 */
+  char *ck_dir;         /* owned; NULL */
+  uint64_t ck_attempt;  /* of this run in that folder */
+  uint64_t ck_step;     /* of the last checkpoint; UINT64_MAX: none */
   uint64_t epoch_ns;    /* what spans count from */
   uint64_t trace_slots; /* of each ring */
   uint64_t view_end;    /* trace.c: step after the last in the views; 0 for none */
@@ -170,7 +217,7 @@ struct PrRun {
   /* engine_threads.c */
   uint64_t target; /* steps that the threads are to have finished */
   uint32_t nthread; /* ranks and copiers */
-  bool quit, idle, threaded;
+  bool quit, idle, opened; /* opened: engine->open has been called */
   _Alignas(PR_LINE) _Atomic uint64_t live;     /* threads awake, + 2^32 for each that is done */
   _Alignas(PR_LINE) _Atomic uint64_t arrived;  /* at the end of a step, over all steps */
   _Alignas(PR_LINE) _Atomic uint64_t released; /* steps that all ranks have finished */
@@ -216,6 +263,16 @@ PrStatus pr_validate(PrRun *run);
 /* PR_OK if the events of a rank carry its waits (validate_streams.c), or PR_E_ARG with the text set. */
 PrStatus pr_check_events(PrRun *run, uint32_t rank);
 
+/* What the callback of one op gets; touches no tensor. lost: where R puts its loss. */
+PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, double *lost);
+/* Calls the model for one op, or an action of n > 1. */
+int pr_call_model(const PrModel *m, const PrCall *a, uint32_t n);
+/* Splits each list into its streams and finds the channels; then, once memory has addresses, who takes part
+ * in the sums, and where stashes lie. PR_OK or PR_E_MEMORY. */
+PrStatus pr_take_streams(PrRun *run);
+PrStatus pr_take_sums(PrRun *run);
+PrStatus pr_take_stashes(PrRun *run);
+
 /* Carries out the instruction `at` of the COMPUTE stream; the first of an action and a model that takes
  * actions as a whole: all of them. *n: how many. */
 PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n);
@@ -252,11 +309,26 @@ static inline PrSpan *pr_span(const PrRun *run, const RankRun *k, uint64_t step,
   return &k->span[step % run->trace_slots * k->t->ninstr + index];
 }
 
-PrStatus threads_open(PrRun *run); /* starts the threads and waits until they have initialized */
-PrStatus threads_steps(PrRun *run, uint64_t n);
-void threads_wake(PrRun *run); /* the run has failed: nobody may sleep on */
-void threads_close(PrRun *run);
+/* Reads PIPE_FAULT; PR_E_ARG: it makes no sense for this program. */
+PrStatus pr_fault_read(PrRun *run);
 
-PrStatus seeded_steps(PrRun *run, uint64_t n);
+/* An instruction is about to begin: crash, hang and slow happen here, drop and corrupt are the caller's. */
+PrFaultKind pr_fault_meet(PrRun *run, uint32_t rank, uint32_t index, uint64_t step);
+static inline PrFaultKind pr_fault_at(PrRun *run, uint32_t rank, uint32_t index, uint64_t step) {
+  return run->fault.kind ? pr_fault_meet(run, rank, index, step) : PR_NO_FAULT;
+}
+void pr_fault_meet_point(PrRun *run, PrFaultPoint point);
+
+/* Whether rank r is carried out by this process. */
+static inline bool pr_is_here(const PrRun *run, uint32_t r) {
+  return run->here == PIPE_NONE || run->here == r;
+}
+
+static inline bool pr_failed(const PrRun *run) { return atomic_load(&run->status) != PR_OK; }
+
+/* Bytes that a SEND or RECV moves. */
+uint64_t pr_moved_bytes(const PrRun *run, const PipeInstr *c);
+
+extern const PrEngine pr_seeded;
 
 #endif

@@ -20,6 +20,7 @@ static uint32_t kept(const PrRun *run, uint64_t *first) {
     begun = n + 1 > begun ? n + 1 : begun;
   }
   uint64_t from = done > run->o.trace_steps ? done - run->o.trace_steps : 0;
+  from = from < run->first_step ? run->first_step : from;
   if (begun > run->trace_slots && begun - run->trace_slots > from)
     from = begun - run->trace_slots; /* overwritten by a rank that ran ahead of a failure */
   *first = from;

@@ -5,6 +5,7 @@
 #   %bin    build/bin           %libdir  build/lib                %build   the build folder
 #   %cc     C compiler + flags  %runinc  the runtime's headers    %python  %cmake
 #   %cc_only the compiler alone, %generator CMake's generator
+#   %mpirun  starts so many processes: %mpirun 4 program (REQUIRES: mpi)
 #   %shared published schedules and profiles (REQUIRES: shared-data)
 #   %torch  a Python that has PyTorch (REQUIRES: torch): $PIPE_TORCH_PYTHON, else %python
 import os
@@ -50,6 +51,16 @@ env["PYTHONDONTWRITEBYTECODE"] = "1"  # the source tree stays as it is
 env["FILECHECK_OPTS"] = "--enable-var-scope"
 env["ASAN_OPTIONS"] = "abort_on_error=1"  # the default, exit 1, would satisfy `not`
 env["UBSAN_OPTIONS"] = "halt_on_error=1:abort_on_error=1:print_stacktrace=1"
+for name, value in [
+    ("ALLOW_RUN_AS_ROOT", "1"),
+    ("ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ("MCA_rmaps_base_oversubscribe", "1"),
+    ("MCA_hwloc_base_binding_policy", "none"),
+    ("MCA_mpi_yield_when_idle", "1"),
+    ("MCA_btl", "self,vader,tcp"),
+    ("MCA_btl_vader_single_copy_mechanism", "none"),
+]:
+    env["OMPI_" + name] = value
 env["TSAN_OPTIONS"] = "halt_on_error=1:abort_on_error=1"
 
 for name, value in [
@@ -65,6 +76,8 @@ for name, value in [
     ("cmake", config.cmake),
     ("generator", config.generator),
     ("python", config.python),
+    # Leaks are those of MPI; the rest is for Open MPI: as root, and with fewer cores than processes.
+    ("mpirun", "env ASAN_OPTIONS=abort_on_error=1:detect_leaks=0 %s/test/tools/mpirun.sh %s" % (config.source, config.mpiexec)),
     ("shared", shared),
     ("torch", torch),
 ]:

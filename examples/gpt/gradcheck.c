@@ -194,7 +194,7 @@ int main(void) {
   real *grad1 = NULL, *weight1 = NULL; /* of the model in one stage */
   double loss1 = 0;
   for (uint32_t nstage = 1; nstage <= MAX_STAGES; nstage++) {
-    GptModel m = {config, nstage, text_draw, &text};
+    GptModel m = {.config = config, .nstage = nstage, .window = text_draw, .text = &text};
     PrModel model = gpt_model(&m);
     Seq s;
     uint64_t count;

@@ -204,8 +204,10 @@ static uint64_t weight_elems(const Shape *s) {
 typedef struct Tensor {
   uint64_t elems, ident;
   Kind kind;
+  const char *name;
+  uint32_t layer; /* PIPE_NONE: of none */
 } Tensor;
-#define ROW(name, kind, elems) {elems, 0, kind},
+#define ROW(name, kind, elems) {elems, 0, kind, #name, PIPE_NONE},
 static int tensor_at(const Shape *s, uint32_t i, Tensor *t) {
   uint64_t d = s->d, seq = s->seq;
   const Tensor first[] = {FIRST_TENSORS(ROW)}, layer[] = {LAYER_TENSORS(ROW)},
@@ -222,6 +224,7 @@ static int tensor_at(const Shape *s, uint32_t i, Tensor *t) {
   } else if (i < before + inside) {
     *t = layer[(i - before) % NLAYER];
     t->ident = NFIRST + (uint64_t)s->layer0 * NLAYER + (i - before);
+    t->layer = s->layer0 + (i - before) / NLAYER;
   } else if (s->last && i < before + inside + NLAST) {
     *t = last[i - before - inside];
     t->ident = NFIRST + (uint64_t)s->m->config.layers * NLAYER + (i - before - inside);
@@ -606,6 +609,29 @@ uint64_t gpt_weights(const GptModel *m, uint32_t stage) {
   return weight_elems(&s);
 }
 
+/* For checkpoints: each tensor, and the two moments of each. They do not depend on how the model is cut. */
+static int tensor(void *self, uint32_t stage, uint32_t i, PrTensor *out) {
+  Shape s = shape_of(self, stage);
+  static const char *const part[] = {"", ".m", ".v"};
+  uint64_t before = 0, all = weight_elems(&s);
+  Tensor t;
+  for (uint32_t k = 0; k < i / 3; k++) {
+    if (!tensor_at(&s, k, &t))
+      return 1;
+    before += t.elems;
+  }
+  if (!tensor_at(&s, i / 3, &t))
+    return 1;
+  char layer[24] = "";
+  if (t.layer != PIPE_NONE)
+    snprintf(layer, sizeof layer, "layer%u.", t.layer);
+  snprintf(out->name, sizeof out->name, "%s%s%s", layer, t.name, part[i % 3]);
+  out->of = i % 3 ? PR_OPT : PR_WEIGHT;
+  out->at = (before + (i % 3 == 2 ? all : 0)) * sizeof(real);
+  out->bytes = t.elems * sizeof(real);
+  return 0;
+}
+
 /* The sum of the replicas' gradients, in their order, to each. */
 static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
   size_t count = sizes(self, stage).grad / sizeof(real);
@@ -623,7 +649,20 @@ extern void openblas_set_num_threads(int) __attribute__((weak));
 PrModel gpt_model(GptModel *m) {
   if (openblas_set_num_threads)
     openblas_set_num_threads(1);
-  return (PrModel){
-      m,      m->nstage, sizes, init, forward, backward, backward_input, backward_weight,
-      update, reduce,    NULL,  NULL, 1,       NULL};
+  const GptConfig *g = &m->config;
+  snprintf(m->identity, sizeof m->identity, "gpt layers=%u d=%u heads=%u seq=%u vocab=%u",
+           g->layers, g->d, g->heads, g->seq, GPT_VOCAB);
+  return (PrModel){.self = m,
+                   .nstage = m->nstage,
+                   .sizes = sizes,
+                   .init = init,
+                   .forward = forward,
+                   .backward = backward,
+                   .backward_input = backward_input,
+                   .backward_weight = backward_weight,
+                   .update = update,
+                   .reduce = reduce,
+                   .nslice = 1,
+                   .tensor = tensor,
+                   .identity = m->identity};
 }

@@ -42,6 +42,7 @@ typedef struct GptModel {
   uint32_t nstage;
   GptWindow *window;
   const void *text; /* first argument of `window`; not owned */
+  char identity[96]; /* for checkpoints; gpt_model writes it */
 } GptModel;
 
 /* NULL, or what is wrong with the configuration for so many stages. */

@@ -133,7 +133,7 @@ int main(int argc, char **argv) {
   uint8_t *noise = malloc(len);
   Row *row = calloc(nstage, sizeof *row);
   Seq s = {0};
-  GptModel m = {g, (uint32_t)nstage, text_draw, NULL};
+  GptModel m = {.config = g, .nstage = (uint32_t)nstage, .window = text_draw};
   Text text = {noise, len, g.seq, g.seed, 1, g.batch};
   m.text = &text;
   PrModel model = gpt_model(&m);

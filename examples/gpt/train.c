@@ -9,6 +9,9 @@
 #include "data.h"
 #include "model.h"
 #include "sequential.h"
+#ifdef GPT_MPI
+#include "pipe_mpi.h"
+#endif
 
 #include <inttypes.h>
 #include <signal.h>
@@ -20,21 +23,37 @@
 
 extern const PipeProgram pipe_program;
 
-enum { HELD_WINDOWS = 128, REPORT_EVERY = 10, LAST = 10 };
+enum { HELD_WINDOWS = 128, REPORT_EVERY = 10, LAST = 10, CHECKPOINTS = 2 };
 
 typedef struct Options {
-  const char *data, *svg, *perfetto;
+  const char *data, *svg, *perfetto, *checkpoint;
+  uint64_t every; /* steps from one checkpoint to the next */
+  int resume;
   uint32_t trace;
   int sequential, hash;
+  const PrEngine *engine;
+  uint64_t held_bytes; /* of the text */
 } Options;
+
+static const struct {
+  const char *name;
+  const PrEngine *engine;
+} engines[] = {
+#ifdef GPT_MPI
+    {"mpi", &pr_mpi},
+#endif
+    {"threads", &pr_threads},
+};
 
 /* What on_step needs, and what it collects. */
 typedef struct Progress {
   const GptConfig *config;
   uint64_t tokens; /* of a step */
   double start_s;
-  double *loss; /* [config->steps] */
+  double *loss;   /* [config->steps], from step `first` on */
+  uint64_t first; /* step that this run begins with */
   int tty, quiet;
+  PrRun *run; /* NULL: without an engine */
 } Progress;
 
 static double now_s(void) {
@@ -47,12 +66,14 @@ static void on_step(void *arg, uint64_t step, double loss) {
   Progress *p = arg;
   uint64_t steps = p->config->steps, done = step + 1;
   p->loss[step] = loss;
-  if (p->quiet || (!p->tty && done % REPORT_EVERY && done != steps && step))
+  if (p->quiet || (p->run && !pr_leads(p->run)) ||
+      (!p->tty && done % REPORT_EVERY && done != steps && step))
     return;
-  double spent = now_s() - p->start_s, left = spent / (double)done * (double)(steps - done);
+  double spent = now_s() - p->start_s,
+         left = spent / (double)(done - p->first) * (double)(steps - done);
   fprintf(stderr, "%sstep %" PRIu64 "/%" PRIu64 "  loss %.4f  %.0f tokens/s  %.0f s left%s",
-          p->tty ? "\r" : "", done, steps, loss, (double)(done * p->tokens) / spent, left,
-          p->tty ? (done == steps ? "   \n" : "   ") : "\n");
+          p->tty ? "\r" : "", done, steps, loss, (double)((done - p->first) * p->tokens) / spent,
+          left, p->tty ? (done == steps ? "   \n" : "   ") : "\n");
   fflush(stderr);
 }
 
@@ -63,17 +84,27 @@ typedef struct Source {
   PrRun *run;
   Seq *seq;
 } Source;
-static const void *weights_of(const Source *from, uint32_t stage) {
-  return from->run ? pr_weight(from->run, stage) : from->seq->stage[stage].weight;
+
+/* Copies the weights of a stage to `to`, which has room for them; all processes do so alike. */
+static int copy_weights(const Source *from, uint32_t stage, uint64_t bytes, void *to) {
+  if (from->run)
+    return pr_copy_weight(from->run, stage, to) != PR_OK;
+  memcpy(to, from->seq->stage[stage].weight, bytes);
+  return 0;
 }
 
+static int leads(const Source *from) { return !from->run || pr_leads(from->run); }
+
 /* Mean loss over the held-out windows, forward only, stage after stage. s: a Seq whose model walks
- * the held-out text. Negative on failure (the reason is in s->error). */
+ * the held-out text. Negative on failure (the reason is in s->error, or the run's). */
 static double held_loss(Seq *s, const Source *from, const GptConfig *g) {
   uint32_t nmb = (HELD_WINDOWS + g->batch - 1) / g->batch;
   double sum = 0, loss = 0;
   for (uint32_t i = 0; i < s->model.nstage; i++)
-    memcpy(s->stage[i].weight, weights_of(from, i), s->stage[i].size.weight);
+    if (copy_weights(from, i, s->stage[i].size.weight, s->stage[i].weight))
+      return -1;
+  if (!leads(from))
+    return 0; /* nobody asks it */
   for (uint32_t mb = 0; mb < nmb; mb++) {
     for (uint32_t i = 0; i < s->model.nstage; i++)
       if (seq_op(s, PIPE_F, i, 0, mb, nmb, &loss))
@@ -85,17 +116,26 @@ static double held_loss(Seq *s, const Source *from, const GptConfig *g) {
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Every loss and a hash (FNV-1a) of all weights, in the order of the whole model. */
-static void print_hash(const Source *from, const GptModel *m, const double *loss) {
+/* Every loss and a hash (FNV-1a) of all weights, in the order of the whole model. 0, or 1 on failure. */
+static int print_hash(const Source *from, const GptModel *m, const Progress *p) {
   uint64_t h = 0xcbf29ce484222325u;
   for (uint32_t i = 0; i < m->nstage; i++) {
-    const uint8_t *w = weights_of(from, i);
-    for (uint64_t k = 0; k < gpt_weights(m, i) * sizeof(real); k++)
+    uint64_t bytes = gpt_weights(m, i) * sizeof(real);
+    uint8_t *w = malloc(bytes);
+    if (!w || copy_weights(from, i, bytes, w)) {
+      free(w);
+      return 1;
+    }
+    for (uint64_t k = 0; k < bytes; k++)
       h = (h ^ w[k]) * 0x100000001b3u;
+    free(w);
   }
-  for (uint64_t i = 0; i < m->config.steps; i++)
-    printf("loss %" PRIu64 " %a\n", i, loss[i]);
+  if (!leads(from))
+    return 0;
+  for (uint64_t i = p->first; i < m->config.steps; i++)
+    printf("loss %" PRIu64 " %a\n", i, p->loss[i]);
   printf("weights %016" PRIx64 "\n", h);
+  return 0;
 }
 
 static long cores(void) {
@@ -154,17 +194,32 @@ static void print_memory(PrRun *run) {
 
 /* before, after: held-out losses. */
 static void print_results(const Progress *p, double seconds, double before, double after) {
-  uint64_t steps = p->config->steps, n = steps < LAST ? steps : LAST;
+  uint64_t steps = p->config->steps, done = steps - p->first, n = done < LAST ? done : LAST;
   double last = 0;
   for (uint64_t i = steps - n; i < steps; i++)
     last += p->loss[i] / (double)n;
-  printf("training loss     %.4f in the first step, %.4f over the last %" PRIu64
-         " (nats per byte)\n",
-         p->loss[0], last, n);
+  if (done > 0)
+    printf("training loss     %.4f in the first step, %.4f over the last %" PRIu64
+           " (nats per byte)\n",
+           p->loss[p->first], last, n);
   printf("held-out loss     %.4f before, %.4f after (%u windows that were not trained on)\n",
          before, after, HELD_WINDOWS);
   printf("speed             %.0f tokens/s: %" PRIu64 " steps of %" PRIu64 " tokens in %.1f s\n",
-         (double)(steps * p->tokens) / seconds, steps, p->tokens, seconds);
+         (double)(done * p->tokens) / seconds, done, p->tokens, seconds);
+}
+
+static void print_start(const GptModel *m, const Options *o) {
+  const PipeProgram *p = &pipe_program;
+  const GptConfig *g = &m->config;
+  const Text *text = m->text;
+  uint64_t count = 0;
+  for (uint32_t i = 0; i < p->nmodel; i++)
+    count += gpt_weights(m, i);
+  fprintf(stderr,
+          "gpt: %u layers, d %u, %.2f million weights in %u stages; %s %s, %u ranks on %ld cores\n"
+          "     %s: %.2f MB to train on, %.2f MB held out\n",
+          g->layers, g->d, (double)count / 1e6, p->nmodel, p->name, p->params, p->nrank, cores(),
+          o->data, (double)text->len / 1e6, (double)o->held_bytes / 1e6);
 }
 
 /* ---- the two ways to train ------------------------------------------------------------------- */
@@ -220,6 +275,8 @@ static int train_sequential(GptModel *m, Progress *p, Seq *held, const Options *
   }
   int bad = seq_open(&s, &model, 0);
   if (!bad && !o->hash)
+    print_start(m, o);
+  if (!bad && !o->hash)
     bad = (before = held_loss(held, &from, &m->config)) < 0;
   p->start_s = now_s();
   for (uint64_t step = 0; !bad && step < m->config.steps; step++) {
@@ -236,7 +293,7 @@ static int train_sequential(GptModel *m, Progress *p, Seq *held, const Options *
   if (bad)
     fail("sequential run", s.error ? s.error : held->error);
   else if (o->hash)
-    print_hash(&from, m, p->loss);
+    bad = print_hash(&from, m, p);
   else
     print_results(p, seconds, before, after);
   seq_close(&s);
@@ -246,26 +303,51 @@ static int train_sequential(GptModel *m, Progress *p, Seq *held, const Options *
   return bad;
 }
 
+/* Up to `steps`, with checkpoints on the way and at the end. */
+static int train_steps(PrRun *run, uint64_t steps, const Options *o) {
+  int bad = 0;
+  while (!bad && pr_steps_done(run) < steps) {
+    uint64_t done = pr_steps_done(run), n = steps - done;
+    if (o->checkpoint && o->every - done % o->every < n)
+      n = o->every - done % o->every;
+    bad = pr_steps(run, n) != PR_OK ||
+          (o->checkpoint && pr_checkpoint(run, o->checkpoint, CHECKPOINTS) != PR_OK);
+  }
+  return bad;
+}
+
 static int train_pipelined(GptModel *m, Progress *p, Seq *held, const Options *o) {
   PrModel model = gpt_model(m);
   PrRun *run = NULL;
   Source from = {0};
-  PrOptions options = {.trace_steps = o->hash ? 0 : o->trace, .on_step = on_step, .arg = p};
+  PrOptions options = {
+      .trace_steps = o->hash ? 0 : o->trace, .on_step = on_step, .arg = p, .engine = o->engine};
   double before = 0, after = 0, seconds = 0;
   int bad = pr_open(&run, &pipe_program, &model, &options) != PR_OK;
-  from.run = run;
+  from.run = p->run = run;
+  if (!bad && o->resume && !(bad = pr_resume(run, o->checkpoint, &p->first) != PR_OK) &&
+      leads(&from)) {
+    if (p->first > 0)
+      fprintf(stderr, "gpt: goes on after step %" PRIu64 " of %s\n", p->first, o->checkpoint);
+    else
+      fprintf(stderr, "gpt: no checkpoint in %s yet: begins at the beginning\n", o->checkpoint);
+  }
+  if (!bad && p->first > m->config.steps)
+    bad = fail("--steps", "the checkpoint has more");
+  if (!bad && !o->hash && leads(&from))
+    print_start(m, o);
   if (!bad && !o->hash && (before = held_loss(held, &from, &m->config)) < 0)
     bad = fail("held-out loss", held->error);
   if (!bad) {
     p->start_s = now_s();
-    bad = pr_steps(run, m->config.steps) != PR_OK;
+    bad = train_steps(run, m->config.steps, o);
     seconds = now_s() - p->start_s;
   }
   if (!bad && !o->hash && (after = held_loss(held, &from, &m->config)) < 0)
     bad = fail("held-out loss", held->error);
   if (!bad && o->hash)
-    print_hash(&from, m, p->loss);
-  if (!bad && !o->hash) {
+    bad = print_hash(&from, m, p);
+  if (!bad && !o->hash && leads(&from)) {
     print_results(p, seconds, before, after);
     print_schedule(run);
     print_memory(run);
@@ -277,7 +359,7 @@ static int train_pipelined(GptModel *m, Progress *p, Seq *held, const Options *o
   if (!run)
     fail("out of memory", "");
   else if (*pr_error(run))
-    fail("run", pr_error(run));
+    bad = fail("run", pr_error(run));
   pr_close(run);
   return bad;
 }
@@ -286,37 +368,55 @@ static int train_pipelined(GptModel *m, Progress *p, Seq *held, const Options *o
 
 static int usage(const char *why, const char *what) {
   fprintf(stderr, "gpt: %s%s\n", why, what);
-  fprintf(stderr,
-          "usage: train --data FILE [options]\n"
-          "%s"
-          "  --trace N                    keep the times of the last N steps (default 32)\n"
-          "  --svg FILE                   draw the last step over the prediction\n"
-          "  --perfetto FILE              these steps and the prediction, for ui.perfetto.dev\n"
-          "  --sequential                 one thread, no engine: the results to compare with\n"
-          "  --hash                       print only every loss and a hash of the final weights\n"
-          "examples/gpt/corpus.sh FILE makes a text to train on.\n",
-          gpt_options);
+  fprintf(
+      stderr,
+      "usage: train --data FILE [options]\n"
+      "%s"
+      "  --trace N                    keep the times of the last N steps (default 32)\n"
+      "  --svg FILE                   draw the last step over the prediction\n"
+      "  --perfetto FILE              these steps and the prediction, for ui.perfetto.dev\n"
+      "  --sequential                 one thread, no engine: the results to compare with\n"
+      "  --engine threads|mpi         a thread or a process per rank (mpirun; where built with MPI)\n"
+      "  --hash                       print only every loss and a hash of the final weights\n"
+      "examples/gpt/corpus.sh FILE makes a text to train on.\n",
+      gpt_options);
   return 2;
 }
 
 int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error like a full disk */
+  signal(SIGXFSZ, SIG_IGN); /* and so is a limit of file sizes */
   const PipeProgram *prog = &pipe_program;
   GptConfig g = gpt_default;
-  Options o = {.trace = 32};
+  Options o = {.trace = 32, .every = 50, .engine = engines[0].engine};
   for (int i = 1; i < argc; i++) {
     const char *value = i + 1 < argc ? argv[i + 1] : "";
     int done = gpt_config_option(&g, argv[i], value);
     if (done < 0)
       return usage(gpt_number_error(done), argv[i]);
-    if (!strcmp(argv[i], "--sequential") || !strcmp(argv[i], "--hash")) {
-      *(argv[i][2] == 's' ? &o.sequential : &o.hash) = 1;
+    if (!strcmp(argv[i], "--sequential") || !strcmp(argv[i], "--hash") ||
+        !strcmp(argv[i], "--resume")) {
+      *(argv[i][2] == 's' ? &o.sequential : argv[i][2] == 'h' ? &o.hash : &o.resume) = 1;
       continue;
     }
-    if (!strcmp(argv[i], "--data") || !strcmp(argv[i], "--svg") || !strcmp(argv[i], "--perfetto")) {
+    if (!strcmp(argv[i], "--data") || !strcmp(argv[i], "--svg") || !strcmp(argv[i], "--perfetto") ||
+        !strcmp(argv[i], "--checkpoint")) {
       if (!*value)
         return usage("needs a file: ", argv[i]);
-      *(argv[i][2] == 'd' ? &o.data : argv[i][2] == 's' ? &o.svg : &o.perfetto) = value;
+      *(argv[i][2] == 'd'   ? &o.data
+        : argv[i][2] == 's' ? &o.svg
+        : argv[i][2] == 'p' ? &o.perfetto
+                            : &o.checkpoint) = value;
+    } else if (!strcmp(argv[i], "--engine")) {
+      size_t n = sizeof engines / sizeof *engines, k = 0;
+      while (k < n && strcmp(engines[k].name, value))
+        k++;
+      if (k == n)
+        return usage("no such engine in this program: ", value);
+      o.engine = engines[k].engine;
+    } else if (!strcmp(argv[i], "--every")) {
+      if ((done = gpt_number(value, 1, UINT32_MAX, &o.every)) < 0)
+        return usage(gpt_number_error(done), argv[i]);
     } else if (!strcmp(argv[i], "--trace")) {
       uint64_t n;
       if ((done = gpt_number(value, 0, 1u << 20, &n)) < 0)
@@ -329,6 +429,10 @@ int main(int argc, char **argv) {
   }
   if (!o.data)
     return usage("--data FILE is needed", "");
+  if (o.resume && !o.checkpoint)
+    return usage("--resume needs --checkpoint DIR", "");
+  if (o.sequential && o.checkpoint)
+    return usage("--checkpoint is of the engines, not of --sequential", "");
   const char *error = gpt_config_error(&g, prog->nmodel);
   if (error)
     return usage(error, "");
@@ -338,12 +442,10 @@ int main(int argc, char **argv) {
   error = data_open(&data, o.data, g.seq, g.batch, g.seed, held_rows);
   if (error)
     return fail(o.data, error);
-  GptModel m = {g, prog->nmodel, text_draw, &data.train};
-  GptModel walk = {g, prog->nmodel, text_walk, &data.held};
+  GptModel m = {.config = g, .nstage = prog->nmodel, .window = text_draw, .text = &data.train};
+  GptModel walk = {.config = g, .nstage = prog->nmodel, .window = text_walk, .text = &data.held};
   PrModel walk_model = gpt_model(&walk);
-  uint64_t count = 0;
-  for (uint32_t i = 0; i < prog->nmodel; i++)
-    count += gpt_weights(&m, i);
+  o.held_bytes = data.held.len;
   Progress p = {.config = &g,
                 .tokens = (uint64_t)prog->nmb * g.batch * g.seq,
                 .loss = calloc(g.steps, sizeof(double)),
@@ -354,13 +456,6 @@ int main(int argc, char **argv) {
   if (!p.loss || (!o.hash && seq_open(&held, &walk_model, 0))) {
     fail("out of memory", "");
   } else {
-    if (!o.hash)
-      fprintf(
-          stderr,
-          "gpt: %u layers, d %u, %.2f million weights in %u stages; %s %s, %u ranks on %ld cores\n"
-          "     %s: %.2f MB to train on, %.2f MB held out\n",
-          g.layers, g.d, (double)count / 1e6, prog->nmodel, prog->name, prog->params, prog->nrank,
-          cores(), o.data, (double)data.train.len / 1e6, (double)data.held.len / 1e6);
     bad = (o.sequential ? train_sequential : train_pipelined)(&m, &p, &held, &o);
   }
   seq_close(&held);

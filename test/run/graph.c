@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engines.h"
 #include "graph_model.h"
 #include "pipec.h"
 
@@ -45,6 +46,8 @@ static void run_one(const char *name, Meant *g, const PipeProgram *p, const Resu
   PrModel model = graph_model(g, engine_rate);
   PrRun *run = NULL;
   const char *how = o.seed ? "seeded" : o.free_running ? "free running" : "threads";
+  if (!engines_take(p, &o))
+    return;
   cases++;
   if (pr_open(&run, p, &model, &o)) {
     fail(name, "%s: %s", how, run ? pr_error(run) : "no memory");
@@ -67,7 +70,7 @@ static void run_one(const char *name, Meant *g, const PipeProgram *p, const Resu
     }
   }
   for (uint32_t s = 0; s < p->nstage && same; s++)
-    if (memcmp(pr_weight(run, s), want->weight[p->stage[s].model], NW * sizeof(float)) != 0) {
+    if (memcmp(engines_weight(run, s), want->weight[p->stage[s].model], NW * sizeof(float)) != 0) {
       fail(name, "%s: weights of row %u differ", how, s);
       same = false;
     }
@@ -517,6 +520,7 @@ static void dealt(void) {
 }
 
 int main(int argc, char **argv) {
+  engines_begin(NULL);
   if (argc > 1 && strcmp(argv[1], "--break") == 0)
     engine_rate = RATE * 1.0001f;
   if (argc > 2 && strcmp(argv[1], "--mutants") == 0)
@@ -535,7 +539,8 @@ int main(int argc, char **argv) {
   if (mutants > 0)
     printf("mutants of seed %s: %u refused, %u stalled or mismatched, %u right, %d wrong\n",
            argv[2], refused, stalled, right, failures);
-  else
+  failures = engines_end(failures);
+  if (mutants == 0)
     printf("%d of %d runs differ\n", failures, cases);
   return failures != 0;
 }

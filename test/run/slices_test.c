@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "noise.h"
+#include "engines.h"
 #include "pipe_run.h"
 #include "pipec.h"
 
@@ -244,6 +245,8 @@ static void run_one(const PipeProgram *p, const Result *want, PrOptions o, const
   PrRun *run = NULL;
   const char *why = "";
   uint32_t nmb = p->nmb / p->slices;
+  if (!engines_take(p, &o))
+    return;
   cases++;
   if (p->forward)
     m.backward = m.backward_input = m.backward_weight = m.update = NULL;
@@ -263,7 +266,8 @@ static void run_one(const PipeProgram *p, const Result *want, PrOptions o, const
       why = "the loss is not the mean";
   }
   for (uint32_t s = 0; s < p->nstage && !*why; s++)
-    if (memcmp(pr_weight(run, s), &want->weight[p->stage[s].model * NW], NW * sizeof(float)) != 0)
+    if (memcmp(engines_weight(run, s), &want->weight[p->stage[s].model * NW], NW * sizeof(float)) !=
+        0)
       why = "weights differ";
   for (uint32_t r = 0; r < p->nrank && !*why; r++)
     if (p->sized && pr_bytes(run, r) != p->rank[r].bytes)
@@ -370,6 +374,8 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: slices_test STDLIB_DIR SCRATCH [--break]\n");
     return 2;
   }
+  const char *scratch = argv[2];
+  engines_begin(&scratch);
   forget = argc > 3 && strcmp(argv[3], "--break") == 0;
   static const uint32_t sizes_P[] = {1, 2, 3, 5}, sizes_M[] = {1, 2, 5}, sizes_Q[] = {1, 2, 3, 7};
   for (size_t k = 0; k < 2 + sizeof texts / sizeof *texts; k++) {
@@ -380,9 +386,10 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < 4; i++)
       for (size_t j = 0; j < 3; j++)
         for (size_t q = forget; q < 4; q++)
-          one_case(argv[1], argv[2], name, k < 2 ? NULL : texts[k - 2][1], sizes_P[i], sizes_M[j],
+          one_case(argv[1], scratch, name, k < 2 ? NULL : texts[k - 2][1], sizes_P[i], sizes_M[j],
                    sizes_Q[q]);
   }
+  differ = engines_end(differ);
   printf("%d of %d runs differ\n", differ, cases);
   return differ != 0;
 }

@@ -240,9 +240,18 @@ static int overlap(void *self, const PrCall *c, uint32_t n) {
 }
 
 PrModel tiny_model(Tiny *t) {
-  return (PrModel){
-      t,      t->nstage, sizes, init,    forward, backward, backward_input, backward_weight,
-      update, reduce,    NULL,  overlap, 1,       NULL};
+  return (PrModel){.self = t,
+                   .nstage = t->nstage,
+                   .sizes = sizes,
+                   .init = init,
+                   .forward = forward,
+                   .backward = backward,
+                   .backward_input = backward_input,
+                   .backward_weight = backward_weight,
+                   .update = update,
+                   .reduce = reduce,
+                   .overlap = overlap,
+                   .nslice = 1};
 }
 
 TinyRef *tiny_reference(uint32_t nstage, uint32_t nmb, int uniform, uint64_t steps) {

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ * Checkpoints; not installed.
+ *
+ *   checkpoint.c       writing: pr_checkpoint
+ *   checkpoint_load.c  reading: pr_resume
+ *   checkpoint_file.c  what both know of the files
+ *
+ * A folder of checkpoints has
+ *
+ *   latest             the name of the newest complete one and a newline
+ *   lock               held by the run that writes
+ *   step-40.2/         after 40 steps, by the second run that wrote into the folder
+ *     manifest         text: what it is of, and length and checksum of every other file
+ *     stage-0 ...      one file per stage of the model
+ *   step-50.2.partial/ one that was being written when the run ended
+ *
+ * A stage file is a CkHead, its CkRows and the tensors, each on a line of PR_LINE bytes, in the byte order
+ * of the machine that wrote it. Checksums are XXH3 with 64 bits. A folder gets its name, and `latest`
+ * changes, by a rename after everything in it has been written and synchronized. */
+#ifndef PIPE_CHECKPOINT_H
+#define PIPE_CHECKPOINT_H
+
+#include <limits.h>
+
+#include "run.h"
+
+#ifndef PATH_MAX
+#define PATH_MAX 4096
+#endif
+
+enum { CK_VERSION = 1, CK_KEY = 96, CK_NAME = 64, CK_PATH = PATH_MAX };
+#define CK_MAGIC "PIPECKPT"
+
+typedef struct CkHead {
+  char magic[8];
+  uint32_t version, ntensor;
+  uint64_t step, bytes; /* of the file */
+  uint32_t nmodel, stage;
+  uint64_t sum; /* of this with 0 here, and the rows */
+} CkHead;
+
+typedef struct CkRow {
+  char key[CK_KEY]; /* "tensor/weight", with zeros to the end */
+  uint64_t at, bytes, sum;
+} CkRow;
+
+_Static_assert(sizeof(CkHead) == 48 && sizeof(CkRow) == CK_KEY + 24, "version 1 of the files");
+
+/* A tensor of the model. */
+typedef struct CkTensor {
+  char key[CK_KEY];
+  char *data; /* NULL: in another process */
+  uint64_t bytes;
+} CkTensor;
+
+typedef struct CkList {
+  CkTensor *t;
+  uint32_t n, room;
+} CkList;
+
+/* Appends the tensors of a row of the stage table. PR_E_ARG: the model lists other than its buffers. */
+PrStatus ck_list(PrRun *run, uint32_t row, CkList *list);
+
+/* What a row keeps from one step to the next: buffer i of it. False: there are only i. */
+typedef struct CkBuffer {
+  const char *name; /* "weight" */
+  int of;           /* PrTensorOf, or -1: the model does not name what is in it */
+  void *data;       /* NULL: in another process */
+  uint64_t bytes;
+} CkBuffer;
+bool ck_buffer(const PrRun *run, uint32_t row, uint32_t i, CkBuffer *out);
+
+/* "step-40.2": *step and *attempt; false: another name. */
+bool ck_parse_name(const char *name, uint64_t *step, uint64_t *attempt, bool *partial);
+
+/* Reads head and rows of a stage file, which the caller frees, and compares them with their checksum and
+ * with the length of the file. NULL with why[CK_PATH] set. */
+CkHead *ck_read_head(const char *path, CkRow **rows, char *why);
+
+uint64_t ck_sum(const void *data, uint64_t bytes);
+uint64_t ck_head_sum(const CkHead *head, const CkRow *rows);
+
+#endif

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: MIT
+ * Reading checkpoints. Every process reads the manifest and the heads of all files, and then the tensors of
+ * its own rows: by their names, whichever stage had them. Whatever is not as it was written, or not what
+ * the model has, is told with file and tensor, and fails the run: weights may be half read by then. */
+#include "checkpoint.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* A tensor of the checkpoint. */
+typedef struct Have {
+  CkRow row;
+  uint32_t stage; /* its file */
+  bool wanted;
+} Have;
+
+typedef struct Load {
+  PrRun *run;
+  char folder[CK_PATH];
+  uint64_t step;
+  uint32_t nstage; /* of the checkpoint */
+  uint64_t *loss;  /* [nloss] bits */
+  uint32_t nloss;
+  Have *have; /* [nhave] by key */
+  uint32_t nhave;
+} Load;
+
+#define REFUSE(l, ...) pr_fail((l)->run, PR_E_CHECKPOINT, "checkpoint: " __VA_ARGS__)
+
+static int by_key(const void *a, const void *b) {
+  return strcmp(((const Have *)a)->row.key, ((const Have *)b)->row.key);
+}
+
+/* The text of a small file with a NUL after it, or NULL with errno set. */
+static char *read_text(const char *path, size_t *len) {
+  FILE *in = fopen(path, "rb");
+  struct stat st;
+  char *text = NULL;
+  if (!in)
+    return NULL;
+  if (!fstat(fileno(in), &st) && !S_ISDIR(st.st_mode) && (text = malloc((size_t)st.st_size + 1))) {
+    *len = fread(text, 1, (size_t)st.st_size, in);
+    text[*len] = 0;
+  }
+  fclose(in);
+  return text;
+}
+
+/* Which checkpoint `dir` means: l->folder; "" when there is none yet. */
+static PrStatus find(Load *l, const char *dir) {
+  char path[CK_PATH];
+  struct stat st;
+  size_t len;
+  l->folder[0] = 0;
+  if (snprintf(path, sizeof path, "%s/manifest", dir) >= (int)sizeof path)
+    return REFUSE(l, "path too long: %s", dir);
+  if (!stat(path, &st)) {
+    snprintf(l->folder, sizeof l->folder, "%s", dir);
+    return PR_OK;
+  }
+  snprintf(path, sizeof path, "%s/latest", dir);
+  char *name = read_text(path, &len);
+  if (!name)
+    return errno == ENOENT ? PR_OK : REFUSE(l, "cannot read %s: %s", path, strerror(errno));
+  uint64_t step, attempt;
+  bool partial, ok = len > 1 && name[len - 1] == '\n';
+  if (ok)
+    name[len - 1] = 0;
+  ok = ok && ck_parse_name(name, &step, &attempt, &partial) && !partial &&
+       snprintf(l->folder, sizeof l->folder, "%s/%s", dir, name) < (int)sizeof l->folder;
+  free(name);
+  return ok ? PR_OK : REFUSE(l, "%s is damaged: it does not name a checkpoint", path);
+}
+
+/* The rest of the line at *at if it begins with `key` and a blank; NULL if not. *at goes on after it. */
+static char *line(char **at, const char *key) {
+  size_t n = strlen(key);
+  char *end = strchr(*at, '\n'), *value = *at + n + 1;
+  if (!end || strncmp(*at, key, n) || (*at)[n] != ' ')
+    return NULL;
+  *end = 0;
+  *at = end + 1;
+  return value;
+}
+
+static PrStatus read_losses(Load *l, char *text) {
+  char *end;
+  l->nloss = (uint32_t)strtoul(text, &end, 10);
+  l->loss = calloc(l->nloss + (size_t)1, sizeof *l->loss);
+  if (!l->loss)
+    return pr_fail(l->run, PR_E_MEMORY, "no memory for %u losses", l->nloss);
+  for (uint32_t i = 0; i < l->nloss; i++)
+    l->loss[i] = strtoull(end, &end, 16);
+  return PR_OK;
+}
+
+/* Head and rows of the file of a stage. */
+static PrStatus read_stage(Load *l, uint32_t stage, const char *listed) {
+  char path[CK_PATH], why[CK_PATH];
+  uint64_t bytes = 0, sum = 0;
+  CkRow *rows;
+  if (snprintf(path, sizeof path, "%s/stage-%u", l->folder, stage) >= (int)sizeof path)
+    return REFUSE(l, "path too long: %s", l->folder);
+  CkHead *head = ck_read_head(path, &rows, why);
+  if (!head)
+    return REFUSE(l, "%.600s: %.200s", path, why);
+  PrStatus st = PR_OK;
+  sscanf(listed, "%" SCNu64 " %" SCNx64, &bytes, &sum);
+  Have *more = realloc(l->have, (l->nhave + head->ntensor + (size_t)1) * sizeof *more);
+  if (!more)
+    st = pr_fail(l->run, PR_E_MEMORY, "no memory for %u tensors", l->nhave);
+  else
+    l->have = more;
+  if (!st && (head->bytes != bytes || head->sum != sum || head->step != l->step ||
+              head->stage != stage || head->nmodel != l->nstage))
+    st = REFUSE(l, "%.600s is not the file that the manifest lists", path);
+  for (uint32_t i = 0; !st && i < head->ntensor; i++)
+    l->have[l->nhave++] = (Have){.row = rows[i], .stage = stage};
+  free(head);
+  free(rows);
+  return st;
+}
+
+static PrStatus read_manifest(Load *l) {
+  char path[CK_PATH], *text, *at, *value;
+  size_t len;
+  PrStatus st = PR_OK;
+  if (snprintf(path, sizeof path, "%s/manifest", l->folder) >= (int)sizeof path)
+    return REFUSE(l, "path too long: %s", l->folder);
+  if (!(text = at = read_text(path, &len)))
+    return REFUSE(l, "cannot read %.600s: %s", path, strerror(errno));
+  enum { END = 4 + 16 + 1 };
+  uint64_t sum = 0;
+  if (strncmp(text, "pipe checkpoint ", 16)) {
+    st = REFUSE(l, "%.600s is no manifest of a checkpoint", path);
+  } else if (len < END || sscanf(text + len - END, "end %" SCNx64 "\n", &sum) != 1 ||
+             ck_sum(text, len - END) != sum) {
+    st = REFUSE(l, "%.600s is damaged: its checksum differs", path);
+  } else if (!(value = line(&at, "pipe checkpoint")) || atoi(value) != CK_VERSION) {
+    st = REFUSE(l, "%.600s is of version %s of checkpoints; this runtime reads version %d", path,
+                value ? value : "?", CK_VERSION);
+  }
+  if (st)
+    goto done;
+  const char *identity = l->run->m.identity ? l->run->m.identity : "";
+  if ((value = line(&at, "step")))
+    l->step = strtoull(value, NULL, 10);
+  line(&at, "program"); /* for people: another schedule may go on */
+  if ((value = line(&at, "model")) && strcmp(value, identity)) {
+    st = REFUSE(l, "%.400s is of another model: '%.200s', this one is '%.200s'", l->folder, value,
+                identity);
+    goto done;
+  }
+  if ((value = line(&at, "stages")))
+    l->nstage = (uint32_t)strtoul(value, NULL, 10);
+  if ((value = line(&at, "losses")))
+    st = read_losses(l, value);
+  for (uint32_t s = 0; !st && s < l->nstage; s++) {
+    char key[CK_NAME];
+    snprintf(key, sizeof key, "stage-%u", s);
+    value = line(&at, key);
+    st = value ? read_stage(l, s, value) : REFUSE(l, "%.600s does not list stage %u", path, s);
+  }
+
+done:
+  free(text);
+  return st;
+}
+
+/* Of a tensor that one side has and the other has not. */
+static PrStatus foreign(Load *l, const char *key, bool model_has) {
+  uint32_t nmodel = l->run->p->nmodel;
+  if (l->nstage != nmodel && !l->run->m.tensor)
+    return REFUSE(l,
+                  "%.400s is of %u stages, this model has %u: only a model that names its tensors "
+                  "(PrModel.tensor) can be cut in another way",
+                  l->folder, l->nstage, nmodel);
+  return REFUSE(l, "%.400s is of another model: %s %s, which %s", l->folder,
+                model_has ? "it lacks" : "it has", key,
+                model_has ? "this one has" : "this one has not");
+}
+
+/* Reads a tensor of this process. file: the one that is open, of *stage; another is opened if needed. */
+static PrStatus read_tensor(Load *l, const Have *h, const CkTensor *t, FILE **file,
+                            uint32_t *stage) {
+  char path[CK_PATH];
+  if (snprintf(path, sizeof path, "%s/stage-%u", l->folder, h->stage) >= (int)sizeof path)
+    return REFUSE(l, "path too long: %s", l->folder);
+  if (!*file || *stage != h->stage) {
+    if (*file)
+      fclose(*file);
+    *file = fopen(path, "rb");
+    *stage = h->stage;
+  }
+  if (!*file || fseeko(*file, (off_t)h->row.at, SEEK_SET) ||
+      (t->bytes && fread(t->data, t->bytes, 1, *file) != 1))
+    return REFUSE(l, "cannot read %.600s: %s", path,
+                  *file && feof(*file) ? "cut short" : strerror(errno));
+  if (ck_sum(t->data, t->bytes) != h->row.sum)
+    return REFUSE(l, "%.600s: %s is damaged: its checksum differs", path, t->key);
+  return PR_OK;
+}
+
+/* The tensors of all rows; those of rows of this process are read. */
+static PrStatus read_rows(Load *l) {
+  PrRun *run = l->run;
+  FILE *file = NULL;
+  uint32_t stage = 0;
+  PrStatus st = PR_OK;
+  if (l->nhave > 0)
+    qsort(l->have, l->nhave, sizeof *l->have, by_key);
+  for (uint32_t s = 0; !st && s < run->p->nstage; s++) {
+    CkList list = {0};
+    st = ck_list(run, s, &list);
+    for (uint32_t i = 0; !st && i < list.n; i++) {
+      const CkTensor *t = &list.t[i];
+      Have key, *h;
+      memcpy(key.row.key, t->key, sizeof key.row.key);
+      h = l->nhave ? bsearch(&key, l->have, l->nhave, sizeof key, by_key) : NULL;
+      if (!h) {
+        st = foreign(l, t->key, true);
+      } else if (h->row.bytes != t->bytes) {
+        st = REFUSE(l, "%.400s is of another model: %s has %llu bytes there, %llu in this one",
+                    l->folder, t->key, (unsigned long long)h->row.bytes,
+                    (unsigned long long)t->bytes);
+      } else {
+        h->wanted = true;
+        if (t->data)
+          st = read_tensor(l, h, t, &file, &stage);
+      }
+    }
+    free(list.t);
+  }
+  if (file)
+    fclose(file);
+  for (uint32_t i = 0; !st && i < l->nhave; i++)
+    if (!l->have[i].wanted)
+      st = foreign(l, l->have[i].row.key, false);
+  return st;
+}
+
+/* The run goes on after l->step steps. */
+static void set_steps(PrRun *run, const Load *l) {
+  uint64_t n = l->step;
+  for (uint32_t r = 0; r < run->p->nrank; r++) {
+    RankRun *k = &run->rank[r];
+    atomic_store(&k->compute_done, n * k->ncompute);
+    atomic_store(&k->comm_done, n * k->ncomm);
+    atomic_store(&k->copy_done, n * k->ncopy);
+    atomic_store(&k->copy_begun, n);
+    atomic_store(&k->step, n);
+  }
+  atomic_store(&run->arrived, n * run->p->nrank);
+  atomic_store(&run->released, n);
+  run->target = n;
+  run->first_step = n;
+  if (l->nloss == run->nsink * run->p->nmb) { /* not of another number of microbatches */
+    run->loss_steps = n;
+    if (n > 0)
+      memcpy(run->loss[(n - 1) & 1], l->loss, l->nloss * sizeof *l->loss);
+  }
+  if (run->engine->rewind)
+    run->engine->rewind(run, n);
+}
+
+PrStatus pr_resume(PrRun *run, const char *dir, uint64_t *step) {
+  *step = 0;
+  if (!run)
+    return PR_E_MEMORY;
+  PrStatus st = (PrStatus)atomic_load(&run->status);
+  if (!st && run->engine->take)
+    return pr_fail(run, PR_E_IO, "checkpoint: this version has none of the memory of devices");
+  if (!st && pr_steps_done(run) > 0)
+    st = pr_fail(run, PR_E_ARG, "checkpoint: a run resumes before its first step, not after %llu",
+                 (unsigned long long)pr_steps_done(run));
+  Load *l = calloc(1, sizeof *l);
+  if (!l)
+    return pr_fail(run, PR_E_MEMORY, "no memory to read a checkpoint");
+  l->run = run;
+  if (!st && pr_leads(run))
+    st = find(l, dir);
+  if (run->engine->agree)
+    st = run->engine->agree(run, st);
+  if (!st && run->engine->share)
+    st = run->engine->share(run, 0, l->folder, sizeof l->folder);
+  if (!st && l->folder[0]) {
+    if (!(st = read_manifest(l)))
+      st = read_rows(l);
+    if (run->engine->agree)
+      st = run->engine->agree(run, st);
+    if (!st) {
+      set_steps(run, l);
+      *step = l->step;
+    }
+  }
+  free(l->loss);
+  free(l->have);
+  free(l);
+  return st;
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT
+ * The engine of MPI processes, one rank in each.
+ *
+ * The caller's thread runs the COMPUTE stream, in pr_steps. A second thread, the communicator, runs the
+ * COMM stream: it starts the head when it has its waits, by MPI_Isend or MPI_Irecv of the slot itself,
+ * and goes on when that has completed, so that transfers happen during callbacks. A third one, the
+ * copier, runs the COPY stream, if the rank has one. They tell one another of completed instructions by
+ * the counts of RankRun, under `lock`.
+ *
+ * MPI is called by one thread at a time, under `call`, and without blocking. Who waits for MPI looks a few
+ * times, then sleeps between looks, up to 100 us: no core is kept busy by waiting.
+ *
+ * A message is told apart by its tag: which tensor of which microbatch (number_of in mpi_open.c), whatever else is under
+ * way between the two ranks.
+ *
+ * Of a REDUCE or TIE the rank of the first row gets the gradients of the others in `staging`, calls the
+ * model with all of them in the order that the threads engine has, and sends the sums back.
+ *
+ * A copy to or from a GUEST slot is asked for by the rank whose stash it is, in an order that the table
+ * tells; the communicator of the host answers it whenever it looks, whatever its own streams do.
+ *
+ * The end of a step is one MPI_Iallreduce of the losses: by bits, each with zeros where another rank has
+ * the loss. Free-running ranks meet only at the end of pr_steps.
+ *
+ * A rank that fails sends its error to all others; each of them then fails with it. After a failure
+ * nothing is waited for, MPI is not finalized, and memory in which a message could arrive is kept. */
+#include <limits.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine_mpi.h"
+
+/* Unlocks and tells the other threads of the process. */
+static void tell(Mpi *m, _Atomic uint64_t *count, uint64_t value) {
+  pthread_mutex_lock(&m->lock);
+  atomic_store(count, value);
+  pthread_cond_broadcast(&m->changed);
+  pthread_mutex_unlock(&m->lock);
+}
+
+/* Until `changed`, or so many ns have passed. The caller holds `lock`. */
+static void doze(Mpi *m, uint64_t ns) {
+  uint64_t end = pr_now() + ns;
+  struct timespec t = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
+  pthread_cond_timedwait(&m->changed, &m->lock, &t);
+}
+
+/* The COMM stream */
+
+static bool transfer(Mpi *m, const PipeInstr *c, int number, PrFaultKind fault) {
+  PrRun *run = m->run;
+  MPI_Request r = MPI_REQUEST_NULL;
+  bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
+  uint64_t bytes = pr_moved_bytes(run, c);
+  unsigned char *bit = fault == PR_CORRUPT && bytes ? m->k->slot[c->in] : NULL;
+  if (fault == PR_DROP)
+    return true;
+  if (bit)
+    *bit ^= 1;
+  bool started = send ? mpi_start_send(m, MPI_OF_STREAM, number, m->k->slot[c->in], bytes, c->peer,
+                                       &r)
+                      : mpi_start_recv(m, MPI_OF_STREAM, number, m->k->slot[c->out], bytes, c->peer,
+                                       &r);
+  bool done = started && mpi_finish(m, &r, 1, true);
+  if (bit) /* what stays here is right */
+    *bit ^= 1;
+  return done;
+}
+
+/* Moves the gradients of a sum: those of other ranks to (`gather`) or from the rank of the first row. */
+static bool move_gradients(Mpi *m, const Coll *l, uint32_t root, bool gather) {
+  PrRun *run = m->run;
+  uint32_t me = run->here, n = 0;
+  for (uint32_t i = 0; i < l->ngrad + (gather ? 0 : l->ncopy); i++) {
+    bool copy = i >= l->ngrad;
+    uint32_t row = copy ? l->copy_row[i - l->ngrad] : l->grad_row[i];
+    uint32_t rank = run->p->stage[row].rank;
+    void *grad = copy ? l->copy[i - l->ngrad] : l->grad[i];
+    uint64_t bytes = l->tie ? run->stage[l->row[0]].size.tied : run->stage[row].size.grad;
+    if (rank == root || (me != root && rank != me))
+      continue;
+    if (me == root && copy)
+      grad = l->grad[0];
+    uint32_t peer = me == root ? rank : root;
+    bool ok = (me == root) == gather
+                  ? mpi_start_recv(m, MPI_OF_SUM, (int)row, grad, bytes, peer, &m->request[n])
+                  : mpi_start_send(m, MPI_OF_SUM, (int)row, grad, bytes, peer, &m->request[n]);
+    if (!ok)
+      return false;
+    n++;
+  }
+  return mpi_finish(m, m->request, n, true);
+}
+
+static bool sum(Mpi *m, Coll *l, uint32_t index, uint64_t step) {
+  PrRun *run = m->run;
+  uint32_t root = run->p->stage[l->row[0]].rank;
+  for (uint32_t i = 0; i < l->n; i++)
+    l->index[i] = index; /* only that of this rank counts */
+  if (!move_gradients(m, l, root, true))
+    return false;
+  if (root == run->here && pr_sum(run, l, step))
+    return false;
+  return move_gradients(m, l, root, false);
+}
+
+/* Until so many instructions of COMPUTE and COPY are done. */
+static bool wait_for_streams(Mpi *m, uint64_t compute, uint64_t copy) {
+  RankRun *k = m->k;
+  for (;;) {
+    if (!mpi_look_around(m))
+      return false;
+    pthread_mutex_lock(&m->lock);
+    bool ready = atomic_load(&k->compute_done) >= compute && atomic_load(&k->copy_done) >= copy;
+    if (!ready)
+      doze(m, m->nhosted ? 100000 : 5000000);
+    pthread_mutex_unlock(&m->lock);
+    if (ready)
+      return true;
+  }
+}
+
+static bool comm_step(Mpi *m, uint64_t step) {
+  RankRun *k = m->k;
+  uint64_t done = step * k->ncomm;
+  for (uint32_t i = 0; i < k->ncomm; i++) {
+    const CommAt *at = &k->comm[i];
+    const PipeInstr *c = &k->t->instr[at->index];
+    if (!wait_for_streams(m, step * k->ncompute + c->wait, step * k->ncopy + c->wait_copy))
+      return false;
+    PrFaultKind fault = pr_fault_at(m->run, k->id, at->index, step);
+    while (fault == PR_HANG && mpi_look_around(m))
+      mpi_back_off(m, UINT32_MAX);
+    if (fault == PR_HANG)
+      return false;
+    bool timed = k->span && c->op != PIPE_SIDE_COMM;
+    PrSpan *span = timed ? pr_span(m->run, k, step, at->index) : NULL;
+    uint64_t start = span ? pr_now() - m->run->epoch_ns : 0;
+    if (c->op == PIPE_SIDE_COMM ? pr_side(m->run, k, at->index, step) != PR_OK
+        : pipe_is_sum(c->op)    ? !sum(m, &m->run->coll[at->chan], at->index, step)
+                                : !transfer(m, c, m->number[i], fault))
+      return false;
+    if (span)
+      *span = (PrSpan){start, pr_now() - m->run->epoch_ns};
+    tell(m, &k->comm_done, ++done);
+  }
+  return true;
+}
+
+/* The losses of a step to all ranks; they have all finished it then. */
+static bool meet(Mpi *m, uint64_t step) {
+  PrRun *run = m->run;
+  RankRun *k = m->k;
+  MPI_Request r;
+  int try_code;
+  if (!wait_for_streams(m, (step + 1) * k->ncompute, (step + 1) * k->ncopy))
+    return false;
+  return TRY(m, MPI_Iallreduce,
+             (MPI_IN_PLACE, run->loss[step & 1], (int)(run->nsink * run->p->nmb), MPI_UINT64_T,
+              MPI_BOR, m->comm, &r)) &&
+         mpi_finish(m, &r, 1, true);
+}
+
+void *mpi_communicator(void *arg) {
+  Mpi *m = arg;
+  PrRun *run = m->run;
+  for (;;) {
+    pthread_mutex_lock(&m->lock);
+    uint64_t step = m->met;
+    bool quit = run->quit, rest = !quit && m->begun <= step;
+    if (rest)
+      doze(m, 20000000);
+    pthread_mutex_unlock(&m->lock);
+    if (quit)
+      return NULL;
+    if (rest ? mpi_look_around(m)
+             : comm_step(m, step) &&
+                   ((run->free_running && step + 1 < run->target) || meet(m, step))) {
+      if (rest)
+        continue;
+      pthread_mutex_lock(&m->lock);
+      m->met = ++step;
+      m->released = run->free_running && step < run->target ? m->released : step;
+      pthread_cond_broadcast(&m->changed);
+      pthread_mutex_unlock(&m->lock);
+      continue;
+    }
+    mpi_tell_others(m);
+    return NULL;
+  }
+}
+
+/* The COPY stream */
+
+static bool copy_one(Mpi *m, const PipeInstr *c) {
+  MPI_Request r = MPI_REQUEST_NULL;
+  uint64_t bytes = m->run->stage[c->stage].size.act;
+  bool off = c->op == PIPE_OFF;
+  if (!mpi_start_send(m, MPI_OF_COPY, 0, off ? m->k->slot[c->act] : NULL, off ? bytes : 0, c->peer,
+                      &r) ||
+      !mpi_finish(m, &r, 1, false))
+    return false;
+  return off || (mpi_start_recv(m, MPI_OF_COPY, 0, m->k->slot[c->act], bytes, c->peer, &r) &&
+                 mpi_finish(m, &r, 1, false));
+}
+
+void *mpi_copier(void *arg) {
+  Mpi *m = arg;
+  PrRun *run = m->run;
+  RankRun *k = m->k;
+  for (;;) {
+    uint64_t done = atomic_load(&k->copy_done), step = done / k->ncopy;
+    const CopyAt *at = &k->copy[done % k->ncopy];
+    const PipeInstr *c = &k->t->instr[at->index];
+    pthread_mutex_lock(&m->lock);
+    while (!run->quit && !pr_failed(run) &&
+           (m->begun <= step || atomic_load(&k->compute_done) < step * k->ncompute + c->wait ||
+            atomic_load(&k->comm_done) < step * k->ncomm + c->wait_copy))
+      doze(m, 100000000);
+    pthread_mutex_unlock(&m->lock);
+    if (run->quit || pr_failed(run))
+      return NULL;
+    if (pr_fault_at(run, k->id, at->index, step) == PR_HANG)
+      return NULL;
+    if (c->peer == PIPE_NONE) {
+      if (pr_copy(run, k, at, step))
+        return NULL;
+    } else {
+      uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
+      if (!copy_one(m, c))
+        return NULL;
+      if (k->span)
+        *pr_span(run, k, step, at->index) = (PrSpan){start, pr_now() - run->epoch_ns};
+    }
+    tell(m, &k->copy_done, ++done);
+  }
+}
+
+/* The COMPUTE stream, on the caller's thread */
+
+static bool wait_for_counts(Mpi *m, uint64_t comm, uint64_t copy, uint64_t released) {
+  RankRun *k = m->k;
+  pthread_mutex_lock(&m->lock);
+  while (!pr_failed(m->run) && (atomic_load(&k->comm_done) < comm ||
+                                atomic_load(&k->copy_done) < copy || m->released < released))
+    doze(m, 100000000);
+  pthread_mutex_unlock(&m->lock);
+  return !pr_failed(m->run);
+}
+
+static bool run_step(Mpi *m, uint64_t step) {
+  PrRun *run = m->run;
+  RankRun *k = m->k;
+  uint64_t comm = step * k->ncomm, copy = step * k->ncopy, done = step * k->ncompute;
+  memset(run->loss[step & 1], 0, (size_t)run->nsink * run->p->nmb * sizeof(double));
+  atomic_store(&k->step_start, pr_now());
+  pthread_mutex_lock(&m->lock);
+  m->begun = step + 1;
+  pthread_cond_broadcast(&m->changed);
+  pthread_mutex_unlock(&m->lock);
+  for (uint32_t i = 0, n; i < k->ncompute; i += n) {
+    const PipeInstr *c = &k->t->instr[k->compute[i].index];
+    if (!wait_for_counts(m, comm + c->wait, copy + c->wait_copy, 0))
+      return false;
+    atomic_store(&k->running, k->compute[i].index + 1);
+    PrStatus st = pr_compute(run, k, &k->compute[i], step, &n);
+    atomic_store(&k->running, 0);
+    if (st)
+      return false;
+    tell(m, &k->compute_done, done += n);
+  }
+  if (!wait_for_counts(m, comm + k->ncomm, copy + k->ncopy, run->free_running ? 0 : step + 1))
+    return false;
+  if (!run->free_running || k->id == run->loss_rank)
+    pr_step_done(run, step);
+  for (uint32_t r = 0; r < run->p->nrank; r++)
+    atomic_store(&run->rank[r].step, step + 1);
+  return true;
+}
+
+/* The times of all ranks to all of them. */
+static bool share_trace(Mpi *m) {
+  PrRun *run = m->run;
+  int try_code;
+  for (uint32_t r = 0; run->o.trace_steps && r < run->p->nrank; r++) {
+    uint64_t bytes = run->trace_slots * run->p->rank[r].ninstr * sizeof(PrSpan), at = 0;
+    for (uint64_t n; at < bytes; at += n) {
+      MPI_Request q;
+      n = bytes - at < INT_MAX ? bytes - at : INT_MAX;
+      if (!TRY(m, MPI_Ibcast,
+               ((char *)run->rank[r].span + at, (int)n, MPI_BYTE, (int)r, m->comm, &q)) ||
+          !mpi_finish(m, &q, 1, false))
+        return false;
+    }
+  }
+  return true;
+}
+
+PrStatus mpi_steps(PrRun *run, uint64_t n) {
+  Mpi *m = run->of_engine;
+  uint64_t step = atomic_load(&m->k->step);
+  run->target = step + n;
+  while (step < run->target && run_step(m, step))
+    step++;
+  if (step == run->target && wait_for_counts(m, 0, 0, run->target)) {
+    run->loss_steps = run->target;
+    atomic_store(&m->k->step_start, UINT64_MAX);
+    share_trace(m);
+  }
+  atomic_store(&m->k->step_start, UINT64_MAX);
+  return (PrStatus)atomic_load(&run->status);
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT
+ * What the parts of the MPI engine share; not installed.
+ *
+ *   engine_mpi.c    the streams of a rank, and steps
+ *   mpi_message.c   messages, waiting for them, what other ranks ask for and tell
+ *   mpi_open.c      who takes part in what, opening and closing */
+#ifndef PIPE_ENGINE_MPI_H
+#define PIPE_ENGINE_MPI_H
+
+#include <mpi.h>
+
+#include "pipe_mpi.h"
+#include "run.h"
+
+/* A tag is four times a number, which tells messages of a kind apart, and the kind. */
+typedef enum MpiKind {
+  MPI_OF_STREAM, /* number: number_of in mpi_open.c */
+  MPI_OF_SUM,    /* row whose gradient it is */
+  MPI_OF_COPY,   /* 0: they are in the order of the table */
+  MPI_OF_CONTROL /* 0: the error of a rank; 1: clocks */
+} MpiKind;
+
+/* What a rank tells when it fails. */
+typedef struct Failed {
+  int status; /* PrStatus */
+  char text[PR_TEXT];
+} Failed;
+
+/* What must be the same in all processes; and what was the matter, if anything. */
+typedef struct Card {
+  uint64_t hash;
+  uint32_t nrank, abi;
+  char name[48], params[80], host[64];
+  Failed failed;
+} Card;
+
+/* The copies that another rank makes to and from guest slots of this one, in the order it makes them. */
+typedef struct Guest {
+  uint32_t rank; /* whose stashes they are */
+  uint32_t n, next;
+  uint32_t *index; /* [n] rows of its list */
+  MPI_Request request;
+  bool answering; /* request is of the stash that goes back */
+} Guest;
+
+typedef struct Mpi {
+  PrRun *run;
+  RankRun *k;
+  MPI_Comm comm; /* of our own: messages of others do not meet ours */
+  bool synchronous;
+  pthread_mutex_t lock; /* of what is waited for with `changed` */
+  pthread_cond_t changed;
+  pthread_mutex_t call; /* held during every call of MPI */
+  pthread_t communicator, copier;
+  bool has_locks, has_communicator, has_copier;
+  uint64_t begun;    /* steps that compute has begun */
+  uint64_t released; /* steps that all ranks have finished */
+  uint64_t met;      /* steps that the communicator has */
+  uint64_t limit_ns; /* of a step; 0: none */
+  uint32_t nlocal;   /* processes on this host */
+  uint32_t spin;     /* looks at a request before sleeping */
+  int *number;       /* [ncomm] of the messages of COMM */
+  Guest *hosted;     /* [nhosted] */
+  uint32_t nhosted;
+  uint32_t *hosted_index; /* of Guest.index */
+  char *staging;          /* gradients of other ranks that are summed here */
+  MPI_Request *request;   /* room for the largest sum */
+  Failed heard;           /* from another rank */
+  MPI_Request hearing;
+  MPI_Request *telling; /* [nrank] */
+  bool told;
+  struct Big {
+    uint64_t bytes;
+    MPI_Datatype type;
+  } big[4]; /* types of messages longer than INT_MAX */
+  uint32_t nbig;
+} Mpi;
+
+/* mpi_message.c. False, here and below: the run has failed. */
+
+bool mpi_is_fine(Mpi *m, int code, const char *what);
+
+/* Calls MPI; uses a variable `try_code` of the caller. */
+#define TRY(m, name, args)                                                                         \
+  (pthread_mutex_lock(&(m)->call), try_code = name args, pthread_mutex_unlock(&(m)->call),         \
+   mpi_is_fine(m, try_code, #name))
+
+/* The type and count of a message of so many bytes: MPI counts in int. */
+int mpi_type_of(const Mpi *m, uint64_t bytes, MPI_Datatype *type);
+bool mpi_start_send(Mpi *m, MpiKind kind, int number, const void *from, uint64_t bytes, uint32_t to,
+                    MPI_Request *r);
+bool mpi_start_recv(Mpi *m, MpiKind kind, int number, void *to, uint64_t bytes, uint32_t from,
+                    MPI_Request *r);
+
+/* Between the looks i and i + 1 at a request. */
+void mpi_back_off(const Mpi *m, uint32_t i);
+
+/* What the communicator does besides its stream. */
+bool mpi_look_around(Mpi *m);
+
+/* Until all n requests are complete. around: the caller is the communicator. If the run fails they may
+ * be under way for ever. */
+bool mpi_finish(Mpi *m, MPI_Request *r, uint32_t n, bool around);
+
+/* Tells all other ranks, once, why this one has failed. Gives up after a second. */
+void mpi_tell_others(Mpi *m);
+
+/* engine_mpi.c: Mpi is their argument. */
+void *mpi_communicator(void *arg);
+void *mpi_copier(void *arg);
+PrStatus mpi_steps(PrRun *run, uint64_t n);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ * Faults on request, for tests of what happens then. The environment variable
+ *
+ *   PIPE_FAULT=<point>:<rank>:<step>[:crash|hang|slow=<ms>|drop|corrupt]
+ *
+ * plants one fault at an instruction of a rank in a step (counted from 0 over the whole training). A point is
+ * an instruction as dumps print it, 2F0 or 1SEND_B3, or a kind, F or SEND_B, which is the first of that kind
+ * on the rank; or SAVE or COMMIT, while a checkpoint after so many steps is half written, and before it
+ * gets its name.
+ *
+ *   crash    the process ends as by kill -9: with threads all ranks of it. The default
+ *   hang     the instruction does not begin, until the run has failed for another reason
+ *   slow     it begins so many ms late
+ *   drop     of a SEND: the message is lost, and the sender does not notice
+ *   corrupt  of a SEND: one bit arrives changed. Of F, B or I that writes a tensor: one bit of that
+ *
+ * Looking for it costs one comparison per instruction. */
+#include "run.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static PrStatus refuse(PrRun *run, const char *text, const char *why) {
+  return pr_fail(
+      run, PR_E_ARG,
+      "PIPE_FAULT=%s: %s; it is <point>:<rank>:<step>[:crash|hang|slow=<ms>|drop|corrupt]", text,
+      why);
+}
+
+/* The first instruction of the rank that `point` names; PIPE_NONE. */
+static uint32_t find(const PrRun *run, const char *point, uint32_t rank) {
+  const PipeRank *t = &run->p->rank[rank];
+  for (uint32_t i = 0; i < t->ninstr; i++) {
+    char text[PIPE_OP_TEXT];
+    pipe_instr_text(text, pipe_graph(run->p), &t->instr[i]);
+    if (!strcmp(point, text) || !strcmp(point, pipe_op_info[t->instr[i].op].text))
+      return i;
+  }
+  return PIPE_NONE;
+}
+
+static bool is_send(uint32_t op) { return op == PIPE_SEND_F || op == PIPE_SEND_B; }
+
+static PrStatus read_action(PrRun *run, const char *all, const char *action) {
+  static const char *const name[] = {"", "crash", "hang", "slow", "drop", "corrupt"};
+  PrFault *f = &run->fault;
+  int end = 0;
+  for (int i = PR_CRASH; i <= PR_CORRUPT; i++)
+    if (!strcmp(action, name[i]))
+      f->kind = (PrFaultKind)i;
+  if (sscanf(action, "slow=%" SCNu32 "%n", &f->ms, &end) == 1 && !action[end])
+    f->kind = PR_SLOW;
+  else if (f->kind == PR_NO_FAULT || f->kind == PR_SLOW)
+    return refuse(run, all, "no such action");
+  if (f->point != PR_AT_INSTRUCTION && f->kind >= PR_DROP)
+    return refuse(run, all, "only an instruction has a message");
+  if (run->o.seed && f->kind != PR_CRASH && f->kind != PR_SLOW)
+    return refuse(run, all, "an engine without threads can only crash or be slow");
+  if (f->point != PR_AT_INSTRUCTION)
+    return PR_OK;
+  const PipeInstr *c = &run->p->rank[f->rank].instr[f->index];
+  bool writes = c->out != PIPE_NONE && pipe_op_info[c->op].stream == PIPE_COMPUTE;
+  if (f->kind == PR_DROP && !is_send(c->op))
+    return refuse(run, all, "only a SEND can be dropped");
+  if (f->kind == PR_CORRUPT && !is_send(c->op) && !writes)
+    return refuse(run, all, "it writes and sends no tensor");
+  return PR_OK;
+}
+
+PrStatus pr_fault_read(PrRun *run) {
+  const char *all = getenv("PIPE_FAULT");
+  PrFault *f = &run->fault;
+  char point[PIPE_OP_TEXT], action[32] = "crash", why[128];
+  int end = 0;
+  if (!all || !*all)
+    return PR_OK;
+  if (sscanf(all, "%47[^:]:%" SCNu32 ":%" SCNu64 "%n", point, &f->rank, &f->step, &end) != 3 ||
+      (all[end] && (all[end] != ':' || strlen(all + end + 1) >= sizeof action)))
+    return refuse(run, all, "not understood");
+  if (all[end])
+    snprintf(action, sizeof action, "%s", all + end + 1);
+  if (f->rank >= run->p->nrank) {
+    snprintf(why, sizeof why, "there are %u ranks", run->p->nrank);
+    return refuse(run, all, why);
+  }
+  f->point = !strcmp(point, "SAVE")     ? PR_AT_SAVE
+             : !strcmp(point, "COMMIT") ? PR_AT_COMMIT
+                                        : PR_AT_INSTRUCTION;
+  if (f->point == PR_AT_INSTRUCTION && (f->index = find(run, point, f->rank)) == PIPE_NONE) {
+    snprintf(why, sizeof why, "rank %u has no %s", f->rank, point);
+    return refuse(run, all, why);
+  }
+  return read_action(run, all, action);
+}
+
+/* crash, hang and slow; the others are for the caller. */
+static PrFaultKind suffer(PrRun *run, uint32_t op) {
+  const PrFault *f = &run->fault;
+  switch (f->kind) {
+  case PR_CRASH: raise(SIGKILL); break;
+  case PR_HANG: /* a stream that is not a thread of its own just stays where it is */
+    while (pipe_op_info[op].stream != PIPE_COMM && !pr_failed(run) && !run->quit)
+      nanosleep(&(struct timespec){0, 5000000}, NULL);
+    break;
+  case PR_SLOW:
+    nanosleep(&(struct timespec){f->ms / 1000, (long)(f->ms % 1000) * 1000000}, NULL);
+    break;
+  default: break;
+  }
+  return f->kind;
+}
+
+PrFaultKind pr_fault_meet(PrRun *run, uint32_t rank, uint32_t index, uint64_t step) {
+  const PrFault *f = &run->fault;
+  bool here = f->point == PR_AT_INSTRUCTION && f->rank == rank && f->index == index &&
+              f->step == step;
+  return here ? suffer(run, run->p->rank[rank].instr[index].op) : PR_NO_FAULT;
+}
+
+void pr_fault_meet_point(PrRun *run, PrFaultPoint point) {
+  const PrFault *f = &run->fault;
+  if (f->kind && f->point == point && pr_is_here(run, f->rank) && f->step == pr_steps_done(run))
+    suffer(run, PIPE_U);
+}

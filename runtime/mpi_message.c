@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT
+ * Messages of the MPI engine: starting them, waiting for them, and what a rank does for others while it
+ * waits: it answers copies to and from its guest slots, and hears whether another rank has failed. */
+#include "engine_mpi.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* Waiting and errors */
+
+static void nap(uint64_t ns) {
+  struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+  nanosleep(&t, NULL);
+}
+
+/* Between the looks i and i + 1. */
+void mpi_back_off(const Mpi *m, uint32_t i) {
+  enum { FIRST_NS = 2000, LAST_NS = 100000 };
+  if (i < m->spin)
+    return;
+  uint32_t n = (i - m->spin) / 8;
+  uint64_t ns = n < 6 ? (uint64_t)FIRST_NS << n : LAST_NS;
+  nap(ns < LAST_NS ? ns : LAST_NS);
+}
+
+bool mpi_is_fine(Mpi *m, int code, const char *what) {
+  if (code == MPI_SUCCESS)
+    return true;
+  char text[MPI_MAX_ERROR_STRING + 1] = "";
+  int len = 0;
+  MPI_Error_string(code, text, &len);
+  pr_fail(m->run, PR_E_LOST, "rank %u: %s: %s", m->run->here, what, text);
+  return false;
+}
+
+/* Messages */
+
+/* The type and count of a message of so many bytes. MPI counts in int. */
+int mpi_type_of(const Mpi *m, uint64_t bytes, MPI_Datatype *type) {
+  *type = MPI_BYTE;
+  if (bytes <= INT_MAX)
+    return (int)bytes;
+  for (uint32_t i = 0; i < m->nbig; i++)
+    if (m->big[i].bytes == bytes)
+      *type = m->big[i].type;
+  return 1;
+}
+
+bool mpi_start_send(Mpi *m, MpiKind kind, int number, const void *from, uint64_t bytes, uint32_t to,
+                    MPI_Request *r) {
+  MPI_Datatype type;
+  int n = mpi_type_of(m, bytes, &type), tag = 4 * number + kind, try_code;
+  if (m->synchronous)
+    return TRY(m, MPI_Issend, (from, n, type, (int)to, tag, m->comm, r));
+  return TRY(m, MPI_Isend, (from, n, type, (int)to, tag, m->comm, r));
+}
+
+bool mpi_start_recv(Mpi *m, MpiKind kind, int number, void *to, uint64_t bytes, uint32_t from,
+                    MPI_Request *r) {
+  MPI_Datatype type;
+  int n = mpi_type_of(m, bytes, &type), tag = 4 * number + kind, try_code;
+  return TRY(m, MPI_Irecv, (to, n, type, (int)from, tag, m->comm, r));
+}
+
+/* Answers what other ranks ask of guest slots. A copy to a slot is one message; one from it is asked for
+ * by a message of no bytes. */
+static bool serve(Mpi *m) {
+  PrRun *run = m->run;
+  int try_code;
+  for (uint32_t i = 0; i < m->nhosted; i++) {
+    Guest *g = &m->hosted[i];
+    int done = 1;
+    if (!TRY(m, MPI_Test, (&g->request, &done, MPI_STATUS_IGNORE)))
+      return false;
+    if (!done)
+      continue;
+    const PipeInstr *c = &run->p->rank[g->rank].instr[g->index[g->next]];
+    uint64_t bytes = run->stage[c->stage].size.act;
+    void *slot = m->k->slot[c->keep];
+    if (c->op == PIPE_LOAD && !g->answering) {
+      g->answering = true;
+      if (!mpi_start_send(m, MPI_OF_COPY, 0, slot, bytes, g->rank, &g->request))
+        return false;
+      continue;
+    }
+    g->answering = false;
+    g->next = g->next + 1 == g->n ? 0 : g->next + 1;
+    c = &run->p->rank[g->rank].instr[g->index[g->next]];
+    bool off = c->op == PIPE_OFF;
+    if (!mpi_start_recv(m, MPI_OF_COPY, 0, off ? m->k->slot[c->keep] : NULL,
+                        off ? run->stage[c->stage].size.act : 0, g->rank, &g->request))
+      return false;
+  }
+  return true;
+}
+
+/* What the communicator does besides its stream: false if the run has failed. */
+bool mpi_look_around(Mpi *m) {
+  int done = 0, try_code;
+  if (pr_failed(m->run))
+    return false;
+  if (!TRY(m, MPI_Test, (&m->hearing, &done, MPI_STATUS_IGNORE)))
+    return false;
+  if (done) {
+    m->heard.text[PR_TEXT - 1] = 0;
+    m->told = true; /* by who sent it */
+    pr_fail(m->run, (PrStatus)m->heard.status, "%s", m->heard.text);
+    return false;
+  }
+  uint64_t start = atomic_load(&m->k->step_start), now = pr_now();
+  if (m->limit_ns && start < now && now - start > m->limit_ns) {
+    pr_fail(m->run, PR_E_DEADLINE, "deadline: step %llu takes longer than %g s",
+            (unsigned long long)atomic_load(&m->k->step), m->run->o.deadline_s);
+    return false;
+  }
+  return serve(m);
+}
+
+/* Until all n requests are complete. around: the caller is the communicator. False: the run has failed; they
+ * may then be under way for ever. */
+bool mpi_finish(Mpi *m, MPI_Request *r, uint32_t n, bool around) {
+  for (uint32_t i = 0;; i++) {
+    int done = 0, try_code;
+    if (!TRY(m, MPI_Testall, ((int)n, r, &done, MPI_STATUSES_IGNORE)))
+      return false;
+    if (done)
+      return true;
+    if (around ? !mpi_look_around(m) : pr_failed(m->run))
+      return false;
+    mpi_back_off(m, i);
+  }
+}
+
+/* Tells all other ranks, once, why this one has failed. Gives up after a second. */
+void mpi_tell_others(Mpi *m) {
+  PrRun *run = m->run;
+  int try_code;
+  if (m->told)
+    return;
+  m->told = true;
+  Failed *f = &m->heard; /* nothing is heard any more */
+  pthread_mutex_lock(&m->call);
+  MPI_Cancel(&m->hearing);
+  MPI_Wait(&m->hearing, MPI_STATUS_IGNORE);
+  pthread_mutex_unlock(&m->call);
+  memset(f, 0, sizeof *f);
+  f->status = atomic_load(&run->status);
+  pthread_mutex_lock(&run->lock);
+  snprintf(f->text, sizeof f->text, "%.*s", PR_TEXT - 1, run->text);
+  pthread_mutex_unlock(&run->lock);
+  for (uint32_t r = 0; r < run->nprocess; r++) {
+    m->telling[r] = MPI_REQUEST_NULL;
+    if (r != run->here)
+      (void)TRY(m, MPI_Isend,
+                (f, (int)sizeof *f, MPI_BYTE, (int)r, MPI_OF_CONTROL, m->comm, &m->telling[r]));
+  }
+  for (int i = 0, done = 0; i < 1000 && !done; i++) {
+    if (!TRY(m, MPI_Testall, ((int)run->nprocess, m->telling, &done, MPI_STATUSES_IGNORE)))
+      return;
+    if (!done)
+      nap(1000000);
+  }
+}

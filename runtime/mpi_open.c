@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: MIT
+ * Opening and closing a run of the MPI engine: that all processes mean the same program, tags, room for
+ * sums, copies of other ranks, and one clock. */
+#include "engine_mpi.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BLOCK = 1 << 20 }; /* bytes of a unit of messages that are longer than INT_MAX */
+
+static bool we_initialized, never_finalize;
+
+static void finalize(void) {
+  int done;
+  MPI_Finalized(&done);
+  if (!done && !never_finalize)
+    MPI_Finalize();
+}
+
+static bool make_big_type(Mpi *m, uint64_t bytes) {
+  MPI_Datatype known;
+  mpi_type_of(m, bytes, &known);
+  if (bytes <= INT_MAX || known != MPI_BYTE)
+    return true;
+  if (m->nbig == sizeof m->big / sizeof *m->big || bytes / BLOCK > INT_MAX)
+    return false;
+  MPI_Datatype block, part[2] = {MPI_DATATYPE_NULL, MPI_BYTE};
+  int len[2] = {(int)(bytes / BLOCK), (int)(bytes % BLOCK)};
+  MPI_Aint at[2] = {0, (MPI_Aint)(bytes / BLOCK * BLOCK)};
+  MPI_Type_contiguous(BLOCK, MPI_BYTE, &block);
+  part[0] = block;
+  struct Big *b = &m->big[m->nbig++];
+  b->bytes = bytes;
+  MPI_Type_create_struct(2, len, at, part, &b->type);
+  MPI_Type_commit(&b->type);
+  MPI_Type_free(&block);
+  return true;
+}
+
+static PrStatus mpi_join(PrRun *run) {
+  const PrMpiOptions *o = run->o.engine_options;
+  int is, threads, size = 0, rank = 0;
+  MPI_Initialized(&is);
+  if (!is) {
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &threads))
+      return pr_fail(run, PR_E_LOST, "MPI cannot be initialized");
+    we_initialized = true;
+    atexit(finalize);
+  }
+  MPI_Finalized(&is);
+  if (is)
+    return pr_fail(run, PR_E_ARG, "MPI has been finalized");
+  MPI_Query_thread(&threads);
+  if (threads < MPI_THREAD_SERIALIZED)
+    return pr_fail(run, PR_E_ARG,
+                   "MPI was initialized without MPI_THREAD_SERIALIZED, or has it not: the engine "
+                   "calls it from several threads");
+  Mpi *m = run->of_engine = calloc(1, sizeof *m);
+  if (!m)
+    return pr_fail(run, PR_E_MEMORY, "no memory for the engine");
+  m->run = run;
+  m->synchronous = o && o->synchronous;
+  m->hearing = MPI_REQUEST_NULL;
+  if (MPI_Comm_dup(o && o->comm ? *(const MPI_Comm *)o->comm : MPI_COMM_WORLD, &m->comm))
+    return pr_fail(run, PR_E_LOST, "MPI_Comm_dup fails");
+  MPI_Comm_set_errhandler(m->comm, MPI_ERRORS_RETURN);
+  MPI_Comm_size(m->comm, &size);
+  MPI_Comm_rank(m->comm, &rank);
+  run->nprocess = (uint32_t)size;
+  run->here = (uint32_t)rank;
+  pthread_mutex_init(&m->call, NULL);
+  pthread_mutex_init(&m->lock, NULL);
+  pthread_condattr_t attr;
+  pthread_condattr_init(&attr);
+  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  pthread_cond_init(&m->changed, &attr);
+  pthread_condattr_destroy(&attr);
+  m->has_locks = true;
+  return PR_OK;
+}
+
+/* Fills in what this process has to show; a program that is none has nothing. */
+static void write_card(const PrRun *run, PrStatus st, Card *card) {
+  const PipeProgram *p = run->p;
+  memset(card, 0, sizeof *card);
+  int len = 0;
+  char host[MPI_MAX_PROCESSOR_NAME];
+  MPI_Get_processor_name(host, &len);
+  snprintf(card->host, sizeof card->host, "%.*s", len, host);
+  card->failed.status = (int)st;
+  snprintf(card->failed.text, PR_TEXT, "%.*s", PR_TEXT - 1, pr_error(run));
+  if (!p || p->magic != PIPE_MAGIC)
+    return;
+  card->abi = p->abi;
+  card->nrank = p->nrank;
+  card->hash = p->hash;
+  if (p->abi == PIPE_ABI && p->name && p->params) {
+    snprintf(card->name, sizeof card->name, "%s", p->name);
+    snprintf(card->params, sizeof card->params, "%s", p->params);
+  }
+}
+
+static PrStatus compare_cards(PrRun *run, const Card *card) {
+  for (uint32_t r = 1; r < run->nprocess; r++) {
+    const Card *a = &card[0], *b = &card[r];
+    if (a->hash != b->hash || a->nrank != b->nrank || a->abi != b->abi)
+      return pr_fail(
+          run, PR_E_ARG,
+          "program: rank 0 runs %s %s, ABI %u, hash %016llx; rank %u runs %s %s, ABI %u, "
+          "hash %016llx",
+          a->name, a->params, a->abi, (unsigned long long)a->hash, r, b->name, b->params, b->abi,
+          (unsigned long long)b->hash);
+  }
+  for (uint32_t r = 0; r < run->nprocess; r++)
+    if (card[r].failed.status)
+      return pr_fail(run, (PrStatus)card[r].failed.status, "rank %u: %.900s", r,
+                     card[r].failed.text);
+  return PR_OK;
+}
+
+static PrStatus mpi_agree(PrRun *run, PrStatus st) {
+  Mpi *m = run->of_engine;
+  Card *card = calloc((size_t)run->nprocess + 1, sizeof *card);
+  MPI_Request r;
+  int try_code;
+  if (!card)
+    return pr_fail(run, PR_E_MEMORY, "no memory for %u processes", run->nprocess);
+  write_card(run, st, &card[run->nprocess]);
+  if (TRY(m, MPI_Iallgather,
+          (&card[run->nprocess], (int)sizeof *card, MPI_BYTE, card, (int)sizeof *card, MPI_BYTE,
+           m->comm, &r))) {
+    for (uint32_t i = 0;; i++) { /* also if this process has failed */
+      int done = 0;
+      if (!TRY(m, MPI_Test, (&r, &done, MPI_STATUS_IGNORE)) || done ||
+          (m->has_communicator && pr_failed(run)))
+        break;
+      mpi_back_off(m, i);
+    }
+  }
+  m->nlocal = 0;
+  for (uint32_t i = 0; i < run->nprocess; i++)
+    m->nlocal += !strcmp(card[i].host, card[run->here].host);
+  PrStatus all = compare_cards(run, card);
+  if (!all && pr_failed(run))
+    all = (PrStatus)atomic_load(&run->status);
+  free(card);
+  return all;
+}
+
+static PrStatus mpi_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes) {
+  Mpi *m = run->of_engine;
+  int try_code;
+  for (uint64_t at = 0, n; at < bytes; at += n) {
+    MPI_Request r;
+    n = bytes - at < INT_MAX ? bytes - at : INT_MAX;
+    if (!TRY(m, MPI_Ibcast, ((char *)data + at, (int)n, MPI_BYTE, (int)rank, m->comm, &r)) ||
+        !mpi_finish(m, &r, 1, false))
+      return (PrStatus)atomic_load(&run->status);
+  }
+  return PR_OK;
+}
+
+/* The number of a SEND or RECV: twice the number of its tensor among all of a step, one more for a gradient.
+ * base[row]: tensors that leave the rows before it. */
+static int64_t number_of(const PipeProgram *p, const uint32_t *base, const PipeInstr *c) {
+  bool back = c->op == PIPE_SEND_B || c->op == PIPE_RECV_B;
+  bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
+  uint32_t from = down ? c->stage : pipe_other_end(pipe_graph(p), c);
+  uint32_t out = p->edge ? p->edge[c->keep].out : 0;
+  return 2 * ((int64_t)(base[from] + out) * p->nmb + c->mb) + back;
+}
+
+/* The tags of the COMM stream, and types of messages longer than MPI counts. */
+static PrStatus take_tags(Mpi *m) {
+  PrRun *run = m->run;
+  const PipeProgram *p = run->p;
+  RankRun *k = m->k;
+  uint32_t *base = malloc(p->nstage * sizeof *base), n = 0;
+  int *limit, found;
+  int64_t most = 0; /* number */
+  m->number = calloc(k->ncomm + (size_t)1, sizeof *m->number);
+  if (!base || !m->number) {
+    free(base);
+    return pr_fail(run, PR_E_MEMORY, "no memory for %u transfers", k->ncomm);
+  }
+  for (uint32_t s = 0; s < p->nstage; n += p->stage[s++].nout)
+    base[s] = n;
+  MPI_Comm_get_attr(m->comm, MPI_TAG_UB, &limit, &found);
+  bool typed = true;
+  for (uint32_t i = 0; i < k->ncomm; i++) {
+    const PipeInstr *c = &k->t->instr[k->comm[i].index];
+    if (c->op == PIPE_SIDE_COMM)
+      continue;
+    if (pipe_is_sum(c->op)) {
+      typed = typed && make_big_type(m, run->stage[c->stage].size.grad);
+      continue;
+    }
+    int64_t number = number_of(p, base, c);
+    most = number > most ? number : most;
+    m->number[i] = (int)number;
+    typed = typed && make_big_type(m, pr_moved_bytes(run, c));
+  }
+  free(base);
+  most = p->nstage > most ? p->nstage : most;
+  most = 4 * most + 3;
+  if (found && most > *limit)
+    return pr_fail(run, PR_E_ARG, "program: %lld tags, and MPI here has %d", (long long)most,
+                   *limit);
+  if (!typed)
+    return pr_fail(run, PR_E_ARG, "model: tensors of too many different sizes above 2 GiB");
+  return PR_OK;
+}
+
+/* Room for what other ranks add to the sums that are carried out here. */
+static PrStatus take_staging(Mpi *m) {
+  PrRun *run = m->run;
+  const PipeProgram *p = run->p;
+  size_t most = 1;
+  for (int pass = 0; pass < 2; pass++) {
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < m->k->ncomm; i++) {
+      const CommAt *at = &m->k->comm[i];
+      if (!pipe_is_sum(m->k->t->instr[at->index].op))
+        continue;
+      Coll *l = &run->coll[at->chan];
+      most = l->ngrad + l->ncopy > most ? l->ngrad + l->ncopy : most;
+      if (p->stage[l->row[0]].rank != run->here)
+        continue;
+      for (uint32_t j = 0; j < l->ngrad; j++) {
+        if (p->stage[l->grad_row[j]].rank == run->here || (pass && l->grad[j]))
+          continue; /* of this rank, or a sum that comes several times */
+        if (pass)
+          l->grad[j] = m->staging + used;
+        used += pr_round(run->stage[l->grad_row[j]].size.grad);
+      }
+    }
+    if (pass == 0 && !(m->staging = aligned_alloc(PR_LINE, used + PR_LINE)))
+      return pr_fail(run, PR_E_MEMORY, "no memory for the gradients of other ranks: %llu bytes",
+                     (unsigned long long)used);
+  }
+  m->request = calloc(most, sizeof *m->request);
+  return m->request ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for %zu messages", most);
+}
+
+/* The copies of other ranks to and from slots of this one. */
+static PrStatus take_guests(Mpi *m) {
+  PrRun *run = m->run;
+  const PipeProgram *p = run->p;
+  uint32_t n = 0, used = 0;
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; i < run->rank[r].ncopy; i++)
+      n += p->rank[r].instr[run->rank[r].copy[i].index].peer == run->here;
+  if (n == 0)
+    return PR_OK;
+  m->hosted = calloc(p->nrank, sizeof *m->hosted);
+  m->hosted_index = malloc(n * sizeof *m->hosted_index);
+  if (!m->hosted || !m->hosted_index)
+    return pr_fail(run, PR_E_MEMORY, "no memory for %u copies", n);
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    Guest *g = &m->hosted[m->nhosted];
+    *g = (Guest){.rank = r, .index = m->hosted_index + used, .request = MPI_REQUEST_NULL};
+    for (uint32_t i = 0; i < run->rank[r].ncopy; i++) {
+      uint32_t index = run->rank[r].copy[i].index;
+      if (p->rank[r].instr[index].peer == run->here)
+        g->index[g->n++] = index;
+    }
+    used += g->n;
+    m->nhosted += g->n > 0;
+  }
+  for (uint32_t i = 0; i < m->nhosted; i++) {
+    Guest *g = &m->hosted[i];
+    const PipeInstr *c = &p->rank[g->rank].instr[g->index[0]]; /* an OFF: nothing is there yet */
+    if (!mpi_start_recv(m, MPI_OF_COPY, 0, m->k->slot[c->keep], run->stage[c->stage].size.act,
+                        g->rank, &g->request))
+      return PR_E_LOST;
+  }
+  return PR_OK;
+}
+
+/* Counts spans from the same moment on all ranks: each asks rank 0 for its clock, and takes the answer
+ * that came back soonest. */
+static void align_clocks(Mpi *m) {
+  enum { ASKED = 16, tag = 4 + MPI_OF_CONTROL };
+  PrRun *run = m->run;
+  uint64_t best = UINT64_MAX, epoch = run->epoch_ns;
+  MPI_Bcast(&epoch, 1, MPI_UINT64_T, 0, m->comm);
+  for (uint32_t r = 1; r < run->nprocess; r++)
+    for (int i = 0; i < ASKED; i++) {
+      uint64_t asked = pr_now(), there = 0;
+      if (run->here == 0) {
+        MPI_Recv(NULL, 0, MPI_BYTE, (int)r, tag, m->comm, MPI_STATUS_IGNORE);
+        there = pr_now();
+        MPI_Send(&there, 1, MPI_UINT64_T, (int)r, tag, m->comm);
+      } else if (run->here == r) {
+        MPI_Send(NULL, 0, MPI_BYTE, 0, tag, m->comm);
+        MPI_Recv(&there, 1, MPI_UINT64_T, 0, tag, m->comm, MPI_STATUS_IGNORE);
+        uint64_t took = pr_now() - asked;
+        if (took < best) { /* clocks may be far apart, either way: wraps */
+          best = took;
+          run->epoch_ns = epoch + (asked + took / 2 - there);
+        }
+      }
+    }
+}
+
+static PrStatus open_here(Mpi *m) {
+  PrRun *run = m->run;
+  PrStatus st;
+  int try_code;
+  if ((st = pr_init_rank(run, m->k)) || (st = take_tags(m)) || (st = take_staging(m)))
+    return st;
+  m->telling = calloc(run->nprocess, sizeof *m->telling);
+  if (!m->telling)
+    return pr_fail(run, PR_E_MEMORY, "no memory for %u processes", run->nprocess);
+  if (!TRY(m, MPI_Irecv,
+           (&m->heard, (int)sizeof m->heard, MPI_BYTE, MPI_ANY_SOURCE, MPI_OF_CONTROL, m->comm,
+            &m->hearing)))
+    return PR_E_LOST;
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  m->spin = cores >= 2L * m->nlocal ? 200 : 4;
+  return take_guests(m);
+}
+
+static PrStatus mpi_open(PrRun *run) {
+  Mpi *m = run->of_engine;
+  m->k = &run->rank[run->here];
+  m->limit_ns = (uint64_t)(run->o.deadline_s * 1e9);
+  PrStatus st = mpi_agree(run, open_here(m));
+  if (st)
+    return st;
+  if (run->o.trace_steps)
+    align_clocks(m);
+  int err = pthread_create(&m->communicator, NULL, mpi_communicator, m);
+  m->has_communicator = !err;
+  if (!err && m->k->ncopy > 0) {
+    err = pthread_create(&m->copier, NULL, mpi_copier, m);
+    m->has_copier = !err;
+  }
+  return err ? pr_fail(run, PR_E_MEMORY, "no thread for rank %u: %s", run->here, strerror(err))
+             : PR_OK;
+}
+
+static void mpi_rewind(PrRun *run, uint64_t step) {
+  Mpi *m = run->of_engine;
+  pthread_mutex_lock(&m->lock);
+  m->begun = m->released = m->met = step;
+  pthread_mutex_unlock(&m->lock);
+}
+
+static void mpi_wake(PrRun *run) {
+  Mpi *m = run->of_engine;
+  pthread_mutex_lock(&m->lock);
+  pthread_cond_broadcast(&m->changed);
+  pthread_mutex_unlock(&m->lock);
+}
+
+static void cancel(MPI_Request *r) {
+  if (*r == MPI_REQUEST_NULL)
+    return;
+  MPI_Cancel(r);
+  MPI_Wait(r, MPI_STATUS_IGNORE);
+}
+
+static void mpi_close(PrRun *run) {
+  Mpi *m = run->of_engine;
+  if (!m)
+    return;
+  pthread_mutex_lock(&m->lock);
+  run->quit = true;
+  pthread_cond_broadcast(&m->changed);
+  pthread_mutex_unlock(&m->lock);
+  if (m->has_communicator)
+    pthread_join(m->communicator, NULL);
+  if (m->has_copier)
+    pthread_join(m->copier, NULL);
+  if (m->has_communicator && pr_failed(run)) {
+    never_finalize = true; /* messages are under way, and perhaps nobody is there for them */
+    m->k->block = NULL;
+    m->k->host = NULL;
+    return;
+  }
+  for (uint32_t i = 0; i < m->nhosted; i++)
+    cancel(&m->hosted[i].request);
+  cancel(&m->hearing);
+  for (uint32_t i = 0; i < m->nbig; i++)
+    MPI_Type_free(&m->big[i].type);
+  MPI_Comm_free(&m->comm);
+  pthread_cond_destroy(&m->changed);
+  pthread_mutex_destroy(&m->lock);
+  pthread_mutex_destroy(&m->call);
+  free(m->number);
+  free(m->hosted);
+  free(m->hosted_index);
+  free(m->staging);
+  free(m->request);
+  free(m->telling);
+  free(m);
+}
+
+const PrEngine pr_mpi = {.name = "MPI",
+                         .join = mpi_join,
+                         .open = mpi_open,
+                         .steps = mpi_steps,
+                         .wake = mpi_wake,
+                         .close = mpi_close,
+                         .agree = mpi_agree,
+                         .share = mpi_share,
+                         .rewind = mpi_rewind};

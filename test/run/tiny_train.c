@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT
+ * Trains the tiny model under a schedule and prints the loss of every step and the weights, bit by bit:
+ * what tests of engines of processes start, kill and start again.
+ *
+ *   tiny_train SCHEDULE.pipe [-D NAME=VALUE]... [--steps N] [--engine threads|mpi] [--seed N]
+ *              [--deadline SECONDS] [--stages N] [--checkpoint DIR] [--every N] [--keep N] [--resume]
+ *
+ * --stages: of the model, if not those of the schedule. Exit status: 1 the run failed, 2 usage. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipe_run.h"
+#include "pipec.h"
+#include "tiny_model.h"
+#ifdef ON_MPI
+#include "pipe_mpi.h"
+#endif
+
+typedef struct Asked {
+  const char *file;
+  Define define[8];
+  uint32_t ndefine, nstage;
+  uint64_t steps, every; /* of checkpoints */
+  uint32_t keep;
+  const char *checkpoint;
+  bool resume;
+  PrOptions options;
+} Asked;
+
+static void oom(size_t n) {
+  fprintf(stderr, "tiny_train: no memory for %zu bytes\n", n);
+  exit(1);
+}
+
+static int usage(const char *what) {
+  fprintf(stderr, "tiny_train: what is %s?\n", what);
+  return 2;
+}
+
+static bool read_option(Asked *a, char *name, char *value) {
+  if (!strcmp(name, "-D") && a->ndefine < 8 && strchr(value, '=')) {
+    char *at = strchr(value, '=');
+    *at = 0;
+    a->define[a->ndefine++] = (Define){.name = value, .value = atoi(at + 1)};
+  } else if (!strcmp(name, "--steps")) {
+    a->steps = strtoull(value, NULL, 10);
+  } else if (!strcmp(name, "--stages")) {
+    a->nstage = (uint32_t)strtoul(value, NULL, 10);
+  } else if (!strcmp(name, "--every")) {
+    a->every = strtoull(value, NULL, 10);
+  } else if (!strcmp(name, "--keep")) {
+    a->keep = (uint32_t)strtoul(value, NULL, 10);
+  } else if (!strcmp(name, "--checkpoint")) {
+    a->checkpoint = value;
+  } else if (!strcmp(name, "--seed")) {
+    a->options.seed = strtoull(value, NULL, 10);
+  } else if (!strcmp(name, "--deadline")) {
+    a->options.deadline_s = strtod(value, NULL);
+#ifdef ON_MPI
+  } else if (!strcmp(name, "--engine") && !strcmp(value, "mpi")) {
+    a->options.engine = &pr_mpi;
+#endif
+  } else {
+    return !strcmp(name, "--engine") && !strcmp(value, "threads");
+  }
+  return true;
+}
+
+static void on_step(void *arg, uint64_t step, double loss) {
+  PrRun *run = *(PrRun **)arg;
+  if (!pr_leads(run))
+    return;
+  printf("loss %" PRIu64 " %a\n", step, loss);
+  fflush(stdout);
+}
+
+/* A number that depends on every bit of every row's weights. */
+static uint64_t mix_weights(PrRun *run, const PrModel *m) {
+  const PipeProgram *p = pr_program(run);
+  uint64_t h = 0xcbf29ce484222325u;
+  for (uint32_t s = 0; s < p->nstage; s++) {
+    uint64_t bytes = m->sizes(m->self, p->stage[s].model).weight;
+    unsigned char *w = malloc(bytes);
+    if (!w || pr_copy_weight(run, s, w))
+      exit(1);
+    for (uint64_t i = 0; i < bytes; i++)
+      h = (h ^ w[i]) * 0x100000001b3u;
+    free(w);
+  }
+  return h;
+}
+
+static int train(const Asked *a, const PipeProgram *p) {
+  Tiny *t = tiny_new(a->nstage ? a->nstage : p->nmodel, 0);
+  PrModel model = tiny_model(t);
+  PrRun *run;
+  PrOptions o = a->options;
+  o.on_step = on_step;
+  o.arg = &run;
+  PrStatus st = pr_open(&run, p, &model, &o);
+  uint64_t done = 0;
+  if (!st && a->resume)
+    st = pr_resume(run, a->checkpoint, &done);
+  while (!st && done < a->steps) {
+    uint64_t n = a->checkpoint && a->every < a->steps - done ? a->every : a->steps - done;
+    st = pr_steps(run, n);
+    if (!st && a->checkpoint)
+      st = pr_checkpoint(run, a->checkpoint, a->keep);
+    done += n;
+  }
+  if (!st) {
+    uint64_t h = mix_weights(run, &model);
+    if (pr_leads(run))
+      printf("weights %016" PRIx64 "\n", h);
+  }
+  if (st)
+    fprintf(stderr, "tiny_train: %s\n", pr_error(run));
+  pr_close(run);
+  int broken = (int)atomic_load(&t->broken);
+  tiny_free(t);
+  return st || broken;
+}
+
+int main(int argc, char **argv) {
+  Asked a = {.steps = 8, .every = 1};
+  signal(SIGXFSZ, SIG_IGN); /* is an error like a full disk */
+  for (int i = 1; i < argc; i++) {
+    if (argv[i][0] != '-')
+      a.file = argv[i];
+    else if (!strcmp(argv[i], "--resume"))
+      a.resume = true;
+    else if (i + 1 == argc || !read_option(&a, argv[i], argv[i + 1]))
+      return usage(argv[i]);
+    else
+      i++;
+  }
+  if (!a.file)
+    return usage("the schedule");
+  Arena arena = {.oom = oom};
+  Diag diag;
+  Options opt = {.input = a.file, .emit = EMIT_NONE, .define = a.define, .ndefine = a.ndefine};
+  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
+  diag_init(&diag, &arena, stderr);
+  int bad = compile_only(&s) ? train(&a, s.prog) : 1;
+  arena_free(&arena);
+  return bad;
+}
