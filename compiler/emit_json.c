@@ -343,6 +343,8 @@ void emit_json(Sched *s, FILE *f) {
         text_char(t, ',');
       key(t, cost_key[k]);
       text_u64(t, *cost_field(&st, (CostKey)k));
+      if (k == KEY_SEND && st.time[PIPE_SEND_B] != st.time[PIPE_SEND_F])
+        text_char(t, ','), key(t, "send_back"), text_u64(t, st.time[PIPE_SEND_B]);
     }
     text_char(t, '}');
     text_lit(t, i + 1 < p->nstage ? ",\n" : "\n");

@@ -139,7 +139,7 @@ static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t i, uint3
     uint32_t from = s->op[dep].stage, q = s->stage[from].rank;
     if (dep >= (q == r ? i : run->head[q]))
       return false;
-    uint64_t send = q == r ? 0 : run->stage[run->uniform ? 0 : from].time[PIPE_SEND_F];
+    uint64_t send = q == r ? 0 : send_time(&run->stage[run->uniform ? 0 : from], o->kind);
     if (run->end[dep] + send > *start)
       *start = run->end[dep] + send;
     dep = graph ? order_dep(s, i, ++k) : NONE;
@@ -229,7 +229,7 @@ bool order_run(Sched *s, OrderRun *run) {
           uint32_t q = s->stage[s->op[user].stage].rank;
           if (q == r)
             continue;
-          uint64_t send = run->stage[run->uniform ? 0 : o->stage].time[PIPE_SEND_F];
+          uint64_t send = send_time(&run->stage[run->uniform ? 0 : o->stage], o->kind);
           hold = s->send == SEND_NEXT && send > hold ? send : hold;
           if (run->xfer)
             run->xfer[run->nxfer++] = (Xfer){m, user};
