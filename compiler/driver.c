@@ -91,6 +91,7 @@ static const struct {
     {"read_json", read_json, dump_ops, JSON},
     {"check_deps", check_deps, NULL, PIPE | CSV | LISTS | JSON},
     {"sides", sides, dump_ops, PIPE},
+    {"versions", versions, dump_ops, PIPE | CSV | LISTS | JSON},
     {"order", order, NULL, PIPE | CSV | LISTS | JSON},
     {"offload", offload, dump_ops, PIPE | CSV | JSON},
     {"comm", comm, dump_streams, PIPE | CSV | JSON},

@@ -139,6 +139,23 @@ static void path_json(Text *t, const PipeProgram *p, const Critical *c) {
   text_lit(t, "],\n");
 }
 
+/* Of an op that uses weights. */
+static void weights_json(Text *t, const PipeWeights *w) {
+  if (w->version == NONE)
+    return;
+  number(t, "version", w->version, ',');
+  number(t, "weight", w->slot, ',');
+  number_or_skip(t, "into", w->out);
+  number_or_skip(t, "guess", w->guess);
+  number_or_skip(t, "formula", w->formula);
+  key(t, "behind");
+  if (w->behind < 0)
+    text_char(t, '-');
+  text_u64(t, (uint64_t)(w->behind < 0 ? -(int64_t)w->behind : w->behind));
+  text_char(t, ',');
+  number(t, "ahead", w->ahead, ',');
+}
+
 static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const uint64_t *start,
                       const uint64_t *end) {
   const uint64_t *idle = c->idle[r], busy = c->busy[r];
@@ -160,6 +177,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
   number(t, "warmup_depth", pk->warmup, ',');
   number(t, "staleness", s->staleness[r], ',');
   number(t, "discrepancy", s->discrepancy[r], ',');
+  number(t, "versions", pk->versions, ',');
   key(t, "idle");
   text_char(t, '{');
   for (int i = 0; i < IDLE_NCAUSES; i++)
@@ -177,6 +195,10 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
       number(t, "guest", pk->guest, ',');
     if (pk->buffer)
       number(t, "buffer", pk->buffer, ',');
+    if (pk->guess)
+      number(t, "guess", pk->guess, ',');
+    if (pk->state)
+      number(t, "state", pk->state, ',');
     for (int i = 0; i < 11; i++)
       number(t, name[i], v[i], i < 10 ? ',' : '}');
     text_char(t, ',');
@@ -233,6 +255,8 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
       slots_json(p, t, k, in, true);
       slots_json(p, t, k, in, false);
     }
+    if (k->weights)
+      weights_json(t, &k->weights[i]);
     number(t, "wait", in->wait, ',');
     if (in->wait_copy)
       number(t, "wait_copy", in->wait_copy, ',');
@@ -304,6 +328,10 @@ void emit_json(Sched *s, FILE *f) {
     number(t, "model", st.model, ',');
     number(t, "mb0", st.mb0 / p->slices, ',');
     number(t, "mbs", st.nmb / p->slices, ',');
+    if (s->nversion) {
+      number(t, "versions", s->nversion[i], ',');
+      number(t, "delay", s->delay[i], ',');
+    }
     if (st.tied != NONE)
       number(t, "tied_with", p->stage[s->tie_row[s->tie_row0[s->tie_of[i]]]].model, ',');
     for (int k = 0; k < NKEYS; k++) {

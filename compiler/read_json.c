@@ -192,6 +192,8 @@ static bool read_stage(Read *d, uint32_t i, json_t *j) {
     known = arena_printf(s->arena, "%s%s ", known, cost_key[k]);
   if (json_object_get(j, "tied_with"))
     return bad(d, at, "it shares weights with other stages, which is not read back");
+  if (json_object_get(j, "versions"))
+    return bad(d, at, "its weights have versions, which are not read back");
   if (!known_keys(d, at, j, "the stage", known) || !number(d, at, j, "stage", true, i, i, &number_of) ||
       !number(d, at, j, "rank", true, 0, s->nrank - 1, &rank) ||
       !number(d, at, j, "chunk", false, 0, UINT32_MAX, &chunk) ||

@@ -158,8 +158,9 @@ void emit_report(Sched *s, FILE *f) {
   bool kept = false;
   for (uint32_t r = 0; r < s->nrank; r++)
     kept |= s->peak[r].kept > 0;
-  fprintf(f, "rank    busy  warmup  in flight  held%s%s%s\n", kept ? "  kept" : "",
-          s->ncopy ? "  host  guests" : "", s->sized ? "  bytes        at" : "");
+  fprintf(f, "rank    busy  warmup  in flight  held%s%s%s%s\n", kept ? "  kept" : "",
+          s->weights ? "  versions  staleness" : "", s->ncopy ? "  host  guests" : "",
+          s->sized ? "  bytes        at" : "");
   enum { SHOWN = 32 };
   for (uint32_t r = 0; r < s->nrank && r < SHOWN; r++) {
     const Peak *p = &s->peak[r];
@@ -168,6 +169,8 @@ void emit_report(Sched *s, FILE *f) {
             p->inflight, p->held);
     if (kept)
       fprintf(f, "  %4u", p->kept);
+    if (s->weights)
+      fprintf(f, "  %8u  %9u", p->versions, s->staleness[r]);
     if (s->ncopy)
       fprintf(f, "  %4u  %6u", p->host, p->guests);
     if (s->sized)

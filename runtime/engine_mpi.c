@@ -204,6 +204,28 @@ static bool copy_one(Mpi *m, const PipeInstr *c) {
                  mpi_finish(m, &r, 1, false));
 }
 
+/* The copies of ranks that have one link take turns, in the order of the table: who has had its turn sends an
+ * empty message to who is next. No turn is handed on where all ranks meet anyway, at the end of a step. */
+static bool take_turn(Mpi *m, const PipeInstr *c, uint64_t step) {
+  const Turns *t = m->k->turns;
+  uint32_t before = c->gout > 0 ? c->gout - 1 : t->n - 1, rank = t->rank[before];
+  bool handed = c->gout > 0 || (m->run->free_running && step > m->first);
+  MPI_Request r;
+  return !handed || rank == m->run->here ||
+         (mpi_start_recv(m, MPI_OF_COPY, 1, NULL, 0, rank, &r) && mpi_finish(m, &r, 1, false));
+}
+
+static bool hand_on_turn(Mpi *m, const PipeInstr *c, uint64_t step) {
+  const Turns *t = m->k->turns;
+  uint32_t after = c->gout + 1 < t->n ? c->gout + 1 : 0, rank = t->rank[after];
+  bool handed = after > 0 || (m->run->free_running && step + 1 < m->run->target);
+  MPI_Request r;
+  int try_code;
+  return !handed || rank == m->run->here ||
+         (TRY(m, MPI_Isend, (NULL, 0, MPI_BYTE, (int)rank, 4 + MPI_OF_COPY, m->comm, &r)) &&
+          mpi_finish(m, &r, 1, false));
+}
+
 void *mpi_copier(void *arg) {
   Mpi *m = arg;
   PrRun *run = m->run;
@@ -218,7 +240,7 @@ void *mpi_copier(void *arg) {
             atomic_load(&k->comm_done) < step * k->ncomm + c->wait_copy))
       doze(m, 100000000);
     pthread_mutex_unlock(&m->lock);
-    if (run->quit || pr_failed(run))
+    if (run->quit || pr_failed(run) || (k->turns && !take_turn(m, c, step)))
       return NULL;
     if (pr_fault_at(run, k->id, at->index, step) == PR_HANG)
       return NULL;
@@ -232,6 +254,8 @@ void *mpi_copier(void *arg) {
       if (k->span)
         *pr_span(run, k, step, at->index) = (PrSpan){start, pr_now() - run->epoch_ns};
     }
+    if (k->turns && !hand_on_turn(m, c, step))
+      return NULL;
     tell(m, &k->copy_done, ++done);
   }
 }
@@ -300,6 +324,7 @@ PrStatus mpi_steps(PrRun *run, uint64_t n) {
   Mpi *m = run->of_engine;
   uint64_t step = atomic_load(&m->k->step);
   run->target = step + n;
+  m->first = step;
   while (step < run->target && run_step(m, step))
     step++;
   if (step == run->target && wait_for_counts(m, 0, 0, run->target)) {

@@ -16,7 +16,7 @@
 typedef enum MpiKind {
   MPI_OF_STREAM, /* number: number_of in mpi_open.c */
   MPI_OF_SUM,    /* row whose gradient it is */
-  MPI_OF_COPY,   /* 0: they are in the order of the table */
+  MPI_OF_COPY,   /* 0: they are in the order of the table; 1: turns */
   MPI_OF_CONTROL /* 0: the error of a rank; 1: clocks */
 } MpiKind;
 
@@ -55,6 +55,7 @@ typedef struct Mpi {
   bool has_locks, has_communicator, has_copier;
   uint64_t begun;    /* steps that compute has begun */
   uint64_t released; /* steps that all ranks have finished */
+  uint64_t first;    /* step of this call of pr_steps */
   uint64_t met;      /* steps that the communicator has */
   uint64_t limit_ns; /* of a step; 0: none */
   uint32_t nlocal;   /* processes on this host */

@@ -81,6 +81,8 @@ PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, do
   const PipeInstr *c = &k->t->instr[at->index];
   const StageRun *s = &run->stage[c->stage];
   const PipeStage *g = &run->p->stage[c->stage];
+  const PipeWeights *w = k->t->weights ? &k->t->weights[at->index] : NULL;
+  void *weight = w && w->slot != PIPE_NONE ? k->slot[w->slot] : s->weight;
   uint32_t slices = pipe_slices(run->p);
   PrCall a = {.op = (PipeOp)c->op,
               .rank = k->id,
@@ -92,6 +94,10 @@ PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, do
               .step = step,
               .work = k->work,
               .first_grad = (int)at->first_grad,
+              .rate = 1,
+              .version = w && w->version != PIPE_NONE ? w->version : 0,
+              .applied = at->applied,
+              .updates = step * s->nupdate + at->updates,
               .nx = g->nin,
               .ny = g->nout};
   bool forward = c->op == PIPE_F;
@@ -119,7 +125,8 @@ PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, do
   if (pipe_is_side(c->op)) {
     a.side = run->p->side[c->keep].name;
     a.op = PIPE_SIDE;
-    a.weight = s->weight, a.grad = s->grad, a.opt = s->opt;
+    a.weight = w && c->op != PIPE_SIDE ? NULL : weight; /* a U may run meanwhile */
+    a.grad = s->grad, a.opt = s->opt;
     a.taken = c->out == PIPE_NONE ? NULL : k->slot[c->out];
     a.given = c->in == PIPE_NONE ? NULL : k->slot[c->in];
     a.taken_bytes = c->out == PIPE_NONE ? 0 : k->slot_bytes[c->out];
@@ -134,7 +141,7 @@ PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, do
     a.y = out;
     a.xs = (const void *const *)ins;
     a.ys = outs;
-    a.weight = s->weight;
+    a.weight = weight;
     if (s->sink != PIPE_NONE)
       a.loss = &run->loss[step & 1][(size_t)s->sink * run->p->nmb + c->mb];
     break;
@@ -143,7 +150,7 @@ PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, do
     a.x = g->nin ? *a.xs : NULL;
     a.y = out;
     a.ys = outs;
-    a.weight = s->weight;
+    a.weight = weight;
     if (g->next == PIPE_NONE)
       a.loss = lost;
     break;
@@ -152,7 +159,7 @@ PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, do
     a.dx = out;
     a.dys = (const void *const *)ins;
     a.dxs = outs;
-    a.weight = s->weight;
+    a.weight = weight;
     a.grad = s->grad;
     break;
   case PIPE_I:
@@ -160,11 +167,12 @@ PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, do
     a.dx = out;
     a.dys = (const void *const *)ins;
     a.dxs = outs;
-    a.weight = s->weight;
+    a.weight = weight;
     break;
   case PIPE_W: a.grad = s->grad; break;
   case PIPE_U:
-    a.weight = s->weight;
+    a.newest = weight;
+    a.weight = w ? k->slot[w->out] : weight;
     a.grad = s->grad;
     a.opt = s->opt;
     break;
@@ -221,6 +229,9 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
     return model_failed(run, k, c, step, code);
   if (fault == PR_CORRUPT)
     *(unsigned char *)(k->call[hit].y ? k->call[hit].y : k->call[hit].dx) ^= 1;
+  for (uint32_t i = 0; run->o.on_loss && i < *n; i++)
+    if (k->call[i].op == PIPE_F && k->call[i].loss)
+      pr_tell_loss(run, step, k->call[i].mb);
   return PR_OK;
 }
 
@@ -336,6 +347,8 @@ static bool lay_out_slots(PrRun *run, RankRun *k, char *at, bool host, uint64_t 
       k->slot[l->first + j] = at + *used + j * bytes;
       k->slot_bytes[l->first + j] = l->bytes;
     }
+    if (at && l->cls == PIPE_WEIGHT)
+      run->stage[l->stage].weight = k->slot[l->first];
     *used += l->count * bytes;
   }
   return true;
@@ -348,9 +361,12 @@ static bool lay_out(PrRun *run, RankRun *k, char *at, uint64_t *total) {
   uint64_t used = 0, work = 0;
   for (uint32_t i = 0; i < k->nstage; i++) {
     StageRun *g = &run->stage[k->stage[i]];
-    const uint64_t bytes[3] = {g->size.weight, g->size.grad, g->size.opt};
-    void **ptr[3] = {&g->weight, &g->grad, &g->opt};
-    for (int j = 0; j < 3; j++) {
+    uint32_t states = run->p->stage[k->stage[i]].states;
+    uint64_t own = k->t->weights ? 0 : g->size.weight; /* versions are in slots */
+    const uint64_t bytes[4] = {own, g->size.grad, g->size.opt,
+                               (uint64_t)__builtin_popcount(states) * pr_round(g->size.weight)};
+    void **ptr[4] = {&g->weight, &g->grad, &g->opt, &g->state};
+    for (int j = 0; j < 4; j++) {
       if (at)
         *ptr[j] = at + used;
       used += pr_round(bytes[j]);
@@ -494,9 +510,6 @@ static PrStatus open_here(PrRun *run) {
                          p->name, p->params, p->nrank, p->nrank)
                : pr_fail(run, PR_E_ARG, "program: %s %s has %u rank%s, but %u processes run it",
                          p->name, p->params, p->nrank, p->nrank == 1 ? "" : "s", run->nprocess);
-  if (run->here != PIPE_NONE && p->ngroup > 0)
-    return pr_fail(run, PR_E_ARG,
-                   "program: COPY streams of several ranks take turns, which takes one process");
   if ((st = pr_fault_read(run)))
     return st;
   run->trace_slots = (uint64_t)o->trace_steps +
@@ -508,7 +521,14 @@ static PrStatus open_here(PrRun *run) {
   if (!run->rank)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u ranks", p->nrank);
   memset(run->rank, 0, p->nrank * sizeof *run->rank);
-  if (!run->loss[0] || !run->loss[1])
+  bool ok = run->loss[0] && run->loss[1];
+  for (int i = 0; i < 2 && o->on_loss && ok; i++) {
+    run->left[i] = calloc(p->nmb, sizeof *run->left[i]);
+    ok = run->left[i] != NULL;
+    for (uint32_t m = 0; ok && m < p->nmb / pipe_slices(p); m++)
+      atomic_init(&run->left[i][m], run->nsink * pipe_slices(p));
+  }
+  if (!ok)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u losses", p->nmb);
   for (uint32_t r = 0; r < p->nrank; r++) {
     RankRun *k = &run->rank[r];
@@ -517,7 +537,7 @@ static PrStatus open_here(PrRun *run) {
     k->id = r;
     atomic_init(&k->step_start, UINT64_MAX);
   }
-  if ((st = take_stages(run)) || (st = pr_take_streams(run)))
+  if ((st = take_stages(run)) || (st = pr_take_streams(run)) || (st = pr_count_updates(run)))
     return st;
   for (uint32_t r = 0; r < p->nrank; r++)
     if ((st = take_memory(run, &run->rank[r])))
@@ -573,37 +593,6 @@ PrStatus pr_steps(PrRun *run, uint64_t n) {
   if (st || n == 0)
     return st;
   return run->engine->steps(run, n);
-}
-
-/* Of a microbatch: the sum over its slices, and over the stages without output. */
-static double loss_of(const PrRun *run, const double *loss, uint32_t mb) {
-  uint32_t slices = pipe_slices(run->p);
-  double sum = 0;
-  for (uint32_t k = 0; k < run->nsink; k++) {
-    const double *of = &loss[(size_t)k * run->p->nmb + (size_t)mb * slices];
-    double one = of[0];
-    for (uint32_t q = 1; q < slices; q++)
-      one += of[q];
-    sum = k ? sum + one : one;
-  }
-  return sum;
-}
-
-double pr_loss_mb(const PrRun *run, uint32_t mb) {
-  if (run->loss_steps == 0 || mb >= run->p->nmb / pipe_slices(run->p))
-    return NAN;
-  return loss_of(run, run->loss[(run->loss_steps - 1) & 1], mb);
-}
-
-double pr_loss(const PrRun *run) {
-  if (run->loss_steps == 0)
-    return NAN;
-  const double *loss = run->loss[(run->loss_steps - 1) & 1];
-  uint32_t nmb = run->p->nmb / pipe_slices(run->p);
-  double sum = 0;
-  for (uint32_t m = 0; m < nmb; m++)
-    sum += loss_of(run, loss, m);
-  return sum / nmb;
 }
 
 void *pr_weight(PrRun *run, uint32_t stage) {
@@ -675,6 +664,8 @@ void pr_close(PrRun *run) {
   free(run->rank_stage);
   free(run->loss[0]);
   free(run->loss[1]);
+  free(run->left[0]);
+  free(run->left[1]);
   pthread_cond_destroy(&run->cond);
   pthread_mutex_destroy(&run->lock);
   free(run);

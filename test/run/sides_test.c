@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engines.h"
 #include "pipe_run.h"
 #include "pipec.h"
 #include "tiny_model.h"
@@ -210,7 +211,7 @@ static const char *train(const PipeProgram *p, bool sides, bool masks, PrOptions
   }
   to->weight = need(calloc(p->nstage, WEIGHTS));
   for (uint32_t s = 0; s < p->nstage && !why; s++)
-    memcpy(&to->weight[s * WEIGHTS], pr_weight(run, s), WEIGHTS);
+    memcpy(&to->weight[s * WEIGHTS], engines_weight(run, s), WEIGHTS);
   for (uint32_t r = 0; r < p->nrank && !why; r++)
     if (p->sized && pr_bytes(run, r) != p->rank[r].bytes)
       why = "bytes are not those that were proved";
@@ -347,6 +348,8 @@ static void one_case(const char *dir, const char *path) {
                      .trace_steps = 1,
                      .free_running = i == 1,
                      .seed = i == 2 ? 1 + state : 0};
+      if (!engines_take(sided, &o))
+        continue;
       why = train(sided, true, masks, o, &got);
       runs++;
       if (!why && memcmp(want.weight, got.weight, sided->nstage * (size_t)WEIGHTS) != 0)
@@ -372,11 +375,14 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: sides_test STDLIB_DIR SCRATCH.pipe SEED CASES [--break]\n");
     return 2;
   }
+  const char *path = argv[2];
+  engines_begin(&path);
   state = strtoull(argv[3], NULL, 10);
   breaks = argc > 5 && strcmp(argv[5], "--break") == 0;
   printf("seed %s\n", argv[3]);
   for (int i = 0; i < atoi(argv[4]); i++)
-    one_case(argv[1], argv[2]);
+    one_case(argv[1], path);
+  differ = engines_end(differ);
   printf("%d turns\n%d of %d runs differ\n", turns, differ, runs);
   return differ != 0 || 2 * refused > atoi(argv[4]);
 }

@@ -96,9 +96,10 @@ static void work(const PrCall *c) {
   case PIPE_W: add(c->grad, fold(fold(0, c->act), c->gout)); break;
   default:
     for (int i = 0; i < WORDS; i++) {
+      const uint64_t *newest = c->newest;
       uint64_t *w = c->weight, *g = c->grad, *o = c->opt;
       o[i] = mix(o[i], g[i]);
-      w[i] += 3 * g[i] + o[i];
+      w[i] = newest[i] + 3 * g[i] + o[i];
       g[i] = 0;
     }
   }
@@ -131,6 +132,7 @@ static int put(void *self, const PrCall *c) {
     a[n++] = (ShimAccess){c->past[q], false};
   a[n++] = (ShimAccess){c->act, f};
   a[n++] = (ShimAccess){c->gout, c->op == PIPE_I};
+  a[n++] = (ShimAccess){c->newest, false};
   a[n++] = (ShimAccess){c->weight, u};
   a[n++] = (ShimAccess){c->grad, true};
   a[n++] = (ShimAccess){c->opt, true};

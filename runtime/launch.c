@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT
+ * Reads what a launcher has left in the environment; see pipe_launch.h. */
+#include "pipe_launch.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Family {
+  const char *name, *rank, *size, *other_size,
+      *local; /* other_size: if there is no `size`; or NULL */
+} Family;
+
+static const Family families[] = {
+    {"pipe-run", "PIPE_RANK", "PIPE_SIZE", NULL, "PIPE_LOCAL_RANK"},
+    {"torchrun", "RANK", "WORLD_SIZE", NULL, "LOCAL_RANK"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", NULL,
+     "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"MPICH", "PMI_RANK", "PMI_SIZE", NULL, "MPI_LOCALRANKID"},
+    {"PMIx", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_LOCALID"},
+    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_LOCALID"},
+};
+
+static bool read_number(const char *name, const char *text, uint32_t *to, char why[200]) {
+  char *end;
+  unsigned long n = strtoul(text, &end, 10);
+  if (*text < '0' || *text > '9' || *end || n > INT32_MAX) {
+    snprintf(why, 200, "%s is '%.60s', not a number", name, text);
+    return false;
+  }
+  *to = (uint32_t)n;
+  return true;
+}
+
+/* The first host of "node[003-005,9],other": "node003". */
+static void first_host(const char *list, char *to, size_t room) {
+  size_t n = strcspn(list, ",[");
+  if (list[n] != '[')
+    snprintf(to, room, "%.*s", (int)n, list);
+  else
+    snprintf(to, room, "%.*s%.*s", (int)n, list, (int)strcspn(list + n + 1, ",-]"), list + n + 1);
+}
+
+static bool find_store(const Family *f, PrLaunch *out, char why[200]) {
+  const char *own = getenv("PIPE_STORE"), *host = getenv("MASTER_ADDR"),
+             *port = getenv("MASTER_PORT"), *nodes = getenv("SLURM_JOB_NODELIST"),
+             *job = getenv("SLURM_JOB_ID");
+  uint32_t n = 0;
+  if (own) {
+    snprintf(out->store, sizeof out->store, "%s", own);
+  } else if (host && port) {
+    if (!read_number("MASTER_PORT", port, &n, why))
+      return false;
+    snprintf(out->store, sizeof out->store, "%.255s:%u", host, n + 1);
+  } else if (f && !strncmp(f->rank, "SLURM", 5) && (nodes || (nodes = getenv("SLURM_NODELIST"))) &&
+             job) {
+    char first[256];
+    if (!read_number("SLURM_JOB_ID", job, &n, why))
+      return false;
+    first_host(nodes, first, sizeof first);
+    snprintf(out->store, sizeof out->store, "%.255s:%u", first, 20000 + n % 10000);
+  }
+  return true;
+}
+
+PrStatus pr_launch(PrLaunch *out, char why[200]) {
+  const Family *f = NULL;
+  *out = (PrLaunch){.family = "", .rank = 0, .size = 1, .local_rank = PIPE_NONE};
+  for (size_t i = 0; !f && i < sizeof families / sizeof *families; i++)
+    f = getenv(families[i].rank) ? &families[i] : NULL;
+  if (f) {
+    const char *size_name = f->size, *size = getenv(f->size), *local = getenv(f->local);
+    if (!size && f->other_size)
+      size = getenv(size_name = f->other_size);
+    if (!size) {
+      snprintf(why, 200, "%s is set, but %s is not", f->rank, f->size);
+      return PR_E_ARG;
+    }
+    if (!read_number(f->rank, getenv(f->rank), &out->rank, why) ||
+        !read_number(size_name, size, &out->size, why) ||
+        (local && !read_number(f->local, local, &out->local_rank, why)))
+      return PR_E_ARG;
+    if (out->rank >= out->size) {
+      snprintf(why, 200, "%s is %u, and %s is %u", f->rank, out->rank, size_name, out->size);
+      return PR_E_ARG;
+    }
+    out->family = f->name;
+  }
+  return find_store(f, out, why) ? PR_OK : PR_E_ARG;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ * Which process of how many is this? Read from the environment that a launcher leaves, the first of these
+ * families whose rank is set; all values are of that family, and one without its other values is refused:
+ *
+ *                    rank                  size                                    rank on the host
+ *   pipe-run         PIPE_RANK             PIPE_SIZE                               PIPE_LOCAL_RANK
+ *   torchrun         RANK                  WORLD_SIZE                              LOCAL_RANK
+ *   Open MPI         OMPI_COMM_WORLD_RANK  OMPI_COMM_WORLD_SIZE                    OMPI_COMM_WORLD_LOCAL_RANK
+ *   MPICH (PMI)      PMI_RANK              PMI_SIZE                                MPI_LOCALRANKID
+ *   PMIx             PMIX_RANK             SLURM_STEP_NUM_TASKS or SLURM_NTASKS    SLURM_LOCALID
+ *   Slurm            SLURM_PROCID          SLURM_STEP_NUM_TASKS or SLURM_NTASKS    SLURM_LOCALID
+ *
+ * Slurm comes last: in a batch script that does not use srun its rank is 0 everywhere. The rank on the host
+ * is PIPE_NONE where the family does not tell it.
+ *
+ * Where the processes meet, the address of a store: PIPE_STORE=host:port, which pipe-run sets; or
+ * MASTER_ADDR and MASTER_PORT + 1 (torchrun has MASTER_PORT for itself); or, of Slurm, the first host of
+ * SLURM_JOB_NODELIST (SLURM_NODELIST) and a port from SLURM_JOB_ID. "" if nothing tells. */
+#ifndef PIPE_LAUNCH_H
+#define PIPE_LAUNCH_H
+
+#include "pipe_run.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct PrLaunch {
+  const char *family; /* "torchrun"; "" if no family is there: rank 0 of 1 */
+  uint32_t rank, size, local_rank;
+  char store[280]; /* "host:port" */
+} PrLaunch;
+
+/* PR_OK, or PR_E_ARG with what is wrong in why[200]. */
+PrStatus pr_launch(PrLaunch *out, char why[200]);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

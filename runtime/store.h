@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT
+ * The store: where the processes of a run meet over TCP, apart from whatever carries their tensors. One
+ * process serves it, pipe-run or rank 0; every rank has one connection to it. Not installed.
+ *
+ *   - First each rank shows the hash of its program. When all have come and agree, all are welcome; if two
+ *     differ, all are refused with both.
+ *   - Then it keeps values under keys, for what one rank has and others need (an NCCL id, a trace).
+ *   - It tells all ranks, once, of the first fault: a rank that says it has failed, a rank whose connection
+ *     ends without a good-bye (its process is gone), or a rank that says its step takes too long. For the
+ *     last two it asks every rank first where it is, and gives those a second that do not answer, for
+ *     they may be what all wait for. The verdict is the same for all.
+ *
+ * Messages are a StoreHead and a payload, in the byte order of the machine, which must be one. */
+#ifndef PIPE_STORE_H
+#define PIPE_STORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { STORE_VERSION = 1, STORE_KEY = 128, STORE_TEXT = 1024, STORE_PLACE = 128, STORE_ADDR = 280 };
+#define STORE_MAGIC 0x53504950u /* "PIPS" */
+#define STORE_MOST (1u << 30)   /* bytes of a payload */
+
+typedef enum StoreType {
+  STORE_HELLO,   /* StoreHello; from a rank */
+  STORE_WELCOME, /* all are here */
+  STORE_REFUSED, /* text */
+  STORE_PUT,     /* key[STORE_KEY], value */
+  STORE_GET,     /* key[STORE_KEY] */
+  STORE_VALUE,   /* value: answer to the last GET, when it is there */
+  STORE_LATE,    /* a step takes too long */
+  STORE_FAILED,  /* status as int32_t, text */
+  STORE_ASK,     /* where are you? */
+  STORE_HERE,    /* a place, at most STORE_PLACE bytes */
+  STORE_VERDICT, /* StoreVerdict, then a StorePlace for each rank */
+  STORE_BYE,     /* either way: no fault if the connection ends now */
+  STORE_EXIT,    /* StoreExit; from whoever waited for a process */
+  STORE_NTYPES
+} StoreType;
+
+typedef struct StoreHead {
+  uint32_t magic, type, bytes, zero; /* of the payload */
+} StoreHead;
+
+typedef struct StoreHello {
+  uint32_t version, rank, size, zero;
+  uint64_t hash;
+  char name[128]; /* of the program, with its parameters */
+} StoreHello;
+
+typedef struct StoreExit {
+  uint32_t rank;
+  int32_t status; /* of waitpid */
+} StoreExit;
+
+typedef enum StoreCause { STORE_NO_FAULT, STORE_IS_LATE, STORE_IS_GONE, STORE_HAS_FAILED } StoreCause;
+typedef enum StoreCondition { STORE_ANSWERS, STORE_SILENT, STORE_GONE } StoreCondition;
+
+typedef struct StoreVerdict {
+  uint32_t cause, rank; /* StoreCause; who was the first */
+  int32_t status;       /* STORE_HAS_FAILED: its own */
+  uint32_t size;
+  char text[STORE_TEXT];
+} StoreVerdict;
+
+typedef struct StorePlace {
+  uint32_t condition, bytes;
+  char place[STORE_PLACE];
+} StorePlace;
+
+/* ---- a rank's side: store.c ---- */
+
+typedef struct Store Store;
+
+/* Called on a thread of the store. */
+typedef struct StoreHooks {
+  void *arg;
+  uint32_t (*place)(void *arg, char to[STORE_PLACE]); /* where this rank is; returns bytes */
+  void (*verdict)(void *arg, const StoreVerdict *v, const StorePlace *place); /* [v->size]; once */
+} StoreHooks;
+
+/* Connects to "host:port", trying again for timeout_s seconds, and waits so long until all ranks are there.
+ * NULL with the reason in why[STORE_TEXT]. hooks is copied. */
+Store *store_join(const char *addr, const StoreHello *me, const StoreHooks *hooks, double timeout_s,
+                  char *why);
+bool store_put(Store *s, const char *key, const void *data, uint32_t bytes);
+/* Waits until it is there. The caller frees it; NULL: time is over, or the store is. */
+void *store_get(Store *s, const char *key, uint32_t *bytes, double timeout_s);
+void store_late(Store *s);
+void store_failed(Store *s, int32_t status, const char *text);
+void store_leave(Store *s); /* says good-bye, waits for the answer up to a second; NULL is fine */
+
+/* ---- who serves: store_server.c ---- */
+
+typedef struct StoreServer StoreServer;
+
+/* Called on the thread of the server. Any may be NULL. */
+typedef struct StoreServerHooks {
+  void *arg;
+  void (*verdict)(void *arg, const StoreVerdict *v);
+  void (*exited)(void *arg, const StoreExit *e);
+} StoreServerHooks;
+
+/* Listens at "host:port", port 0: any that is free; the address goes to bound[STORE_ADDR]. size: ranks. */
+StoreServer *store_serve(const char *addr, uint32_t size, const StoreServerHooks *hooks, char *bound,
+                         char *why);
+/* Ends once all ranks have said good-bye, or after so many seconds. NULL is fine. */
+void store_stop(StoreServer *s, double patience_s);
+
+/* ---- both: store_wire.c ---- */
+
+/* A socket connected to (or listening at) addr; -1 with the reason in why[STORE_TEXT]. */
+int store_socket(const char *addr, bool listens, char *why);
+bool store_send(int fd, StoreType type, const void *a, uint32_t na, const void *b, uint32_t nb);
+/* Waits for a whole message; the payload, with a NUL behind it, is the caller's. False: the connection ends. */
+bool store_receive(int fd, StoreType *type, char **payload, uint32_t *bytes);
+
+#endif
