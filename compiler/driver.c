@@ -74,7 +74,8 @@ static bool depfile(Sched *s) {
 }
 
 /* What is compiled: a .pipe text, a CSV file of compute ops, or one with transfers of its own. The
- * last is told from the second once it has been read. */
+ * last is told from the second once it has been read. Or a JSON file, which once it has been read goes the way of
+ * the second. */
 enum { PIPE = 1, CSV = 2, LISTS = 4, JSON = 8 };
 
 /* THE list. Each pass requires what those above it ensure. */
@@ -89,20 +90,21 @@ static const struct {
     {"expand", expand, dump_ops, PIPE},
     {"read_csv", read_csv, dump_ops, CSV},
     {"read_json", read_json, dump_ops, JSON},
-    {"check_deps", check_deps, NULL, PIPE | CSV | LISTS | JSON},
+    {"check_deps", check_deps, NULL, PIPE | CSV | LISTS},
     {"sides", sides, dump_ops, PIPE},
-    {"versions", versions, dump_ops, PIPE | CSV | LISTS | JSON},
-    {"order", order, NULL, PIPE | CSV | LISTS | JSON},
-    {"offload", offload, dump_ops, PIPE | CSV | JSON},
-    {"comm", comm, dump_streams, PIPE | CSV | JSON},
-    {"check_deadlock", check_deadlock, dump_streams, PIPE | CSV | JSON},
-    {"slots", slots, dump_streams, PIPE | CSV | JSON},
-    {"check_memory", check_memory, NULL, PIPE | CSV | JSON},
-    {"lower", lower, dump_program, PIPE | CSV | JSON},
-    {"check_streams", check_streams, NULL, PIPE | CSV | JSON},
-    {"check_match", check_match, NULL, PIPE | CSV | JSON},
-    {"check_channels", check_channels, NULL, PIPE | CSV | LISTS | JSON},
-    {"check_user", check_user, NULL, PIPE | CSV | JSON},
+    {"versions", versions, dump_ops, PIPE | CSV | LISTS},
+    {"order", order, NULL, PIPE | CSV | LISTS},
+    {"offload", offload, dump_ops, PIPE | CSV},
+    {"transfers", list_transfers, NULL, PIPE | CSV},
+    {"comm", comm, dump_streams, PIPE | CSV},
+    {"check_deadlock", check_deadlock, dump_streams, PIPE | CSV},
+    {"slots", slots, dump_streams, PIPE | CSV},
+    {"check_memory", check_memory, NULL, PIPE | CSV},
+    {"lower", lower, dump_program, PIPE | CSV},
+    {"check_streams", check_streams, NULL, PIPE | CSV},
+    {"check_match", check_match, NULL, PIPE | CSV},
+    {"check_channels", check_channels, NULL, PIPE | CSV | LISTS},
+    {"check_user", check_user, NULL, PIPE | CSV},
     {"check_all_m", check_all_m, NULL, PIPE},
 };
 enum { NPASSES = sizeof passes / sizeof *passes };
@@ -120,21 +122,21 @@ static bool run(Sched *s, bool output) {
   bool all = dump && strcmp(dump, "all") == 0, proved = false; /* the ops are complete */
   double begin = now_ms();
   for (int i = 0; i < NPASSES; i++) {
-    if (!(passes[i].what & (s->lists          ? LISTS
-                            : is_csv(s->opt)  ? CSV
-                            : is_json(s->opt) ? JSON
-                                              : PIPE)))
+    int what = s->only_lists ? LISTS : is_csv(s->opt) ? CSV : is_json(s->opt) ? JSON : PIPE;
+    int as = what == JSON && passes[i].run != read_csv ? JSON | CSV : what;
+    if (!(passes[i].what & as))
       continue;
     if (passes[i].run == check_all_m && !s->opt->for_all)
       continue;
     bool channels = passes[i].run == check_channels, model = s->opt->emit == EMIT_PROMELA;
-    if (channels && !s->lists && is_default_model(&s->opt->model) && !model)
+    if (channels && !s->only_lists && is_default_model(&s->opt->model) && !model)
       continue; /* check_deadlock and check_match have proved it */
     double t0 = now_ms();
     bool ok = passes[i].run(s);
     if (s->opt->time_passes)
       time_line(s, passes[i].name, now_ms() - t0);
-    if (channels && model && s->machine_list && output) /* what is refuted can be looked into */
+    if ((channels || (!ok && passes[i].run == list_transfers)) && model && s->machine_list &&
+        output) /* what is refuted can be looked into */
       ok &= emit(s);
     if (!ok || s->diag->errors)
       return false;

@@ -47,7 +47,8 @@ static const char *skip_value(const char *p) {
 }
 
 /* Calls each() for every value of the object or array at p, with its key, "" in an array. */
-static void each_value(Read *d, const char *p, void (*each)(Read *, const char *key, uint32_t n, const char *value)) {
+static void each_value(Read *d, const char *p,
+                       void (*each)(Read *, const char *key, uint32_t n, const char *value)) {
   bool object = *p == '{';
   for (p = blanks(p + 1); *p != '}' && *p != ']'; p = blanks(p + (*p == ','))) {
     const char *key = "";
@@ -110,14 +111,16 @@ static bool known_keys(Read *d, Span at, json_t *object, const char *what, const
   json_object_foreach(object, key, v) {
     const char *word = arena_printf(d->s->arena, " %s ", key);
     if (!strstr(known, word))
-      return bad(d, at, arena_printf(d->s->arena, "%s has a key '%s', which this form has not", what, key));
+      return bad(
+          d, at,
+          arena_printf(d->s->arena, "%s has a key '%s', which this form has not", what, key));
   }
   return true;
 }
 
 /* A whole number from `least` to `most`; absent: *v stays, if it may be absent. */
-static bool number(Read *d, Span at, json_t *object, const char *key, bool needed, uint64_t least, uint64_t most,
-                   uint64_t *v) {
+static bool number(Read *d, Span at, json_t *object, const char *key, bool needed, uint64_t least,
+                   uint64_t most, uint64_t *v) {
   json_t *j = json_object_get(object, key);
   if (!j && !needed)
     return true;
@@ -144,7 +147,7 @@ static bool word(Read *d, Span at, json_t *object, const char *key, const char *
 static bool read_head(Read *d, json_t *root) {
   static const char known[] =
       " pipec_json schedule params hash ranks microbatches slices sized timed forward channel_slots makespan span ideal"
-      " busy bound steady send channels files stages critical_path rank transfers ";
+      " busy bound steady send lowering channels files stages critical_path rank transfers ";
   static const char *const later[][2] = {{"edges", "edges between stages, or places by microbatch"},
                                          {"sides", "side ops"}};
   Sched *s = d->s;
@@ -165,7 +168,8 @@ static bool read_head(Read *d, json_t *root) {
       !number(d, at, root, "ranks", true, 1, MAX_RANKS, &ranks) ||
       !number(d, at, root, "microbatches", true, 1, INT32_MAX, &mbs) ||
       !number(d, at, root, "slices", false, 1, INT32_MAX, &slices) ||
-      !number(d, at, root, "sized", false, 0, 1, &sized) || !number(d, at, root, "timed", false, 0, 1, &timed) ||
+      !number(d, at, root, "sized", false, 0, 1, &sized) ||
+      !number(d, at, root, "timed", false, 0, 1, &timed) ||
       !number(d, at, root, "forward", false, 0, 1, &forward))
     return false;
   if (mbs * slices > INT32_MAX)
@@ -174,6 +178,13 @@ static bool read_head(Read *d, json_t *root) {
     s->send++;
   if (s->send > SEND_NEXT)
     return bad(d, at, "'send' is end, eager or next");
+  const char *lowering = lowering_text(s);
+  if (json_object_get(root, "lowering") && !word(d, at, root, "lowering", &lowering))
+    return false;
+  if (strcmp(lowering, lowering_text(s)) != 0)
+    return bad(d, at,
+               arena_printf(s->arena, "its transfers are lowered by '%s', which is not read back",
+                            lowering));
   s->nrank = (uint32_t)ranks, s->nmb = (uint32_t)(mbs * slices), s->slices = (uint32_t)slices;
   s->sized = sized, s->timed = timed, s->forward = forward;
   return true;
@@ -194,7 +205,8 @@ static bool read_stage(Read *d, uint32_t i, json_t *j) {
     return bad(d, at, "it shares weights with other stages, which is not read back");
   if (json_object_get(j, "versions"))
     return bad(d, at, "its weights have versions, which are not read back");
-  if (!known_keys(d, at, j, "the stage", known) || !number(d, at, j, "stage", true, i, i, &number_of) ||
+  if (!known_keys(d, at, j, "the stage", known) ||
+      !number(d, at, j, "stage", true, i, i, &number_of) ||
       !number(d, at, j, "rank", true, 0, s->nrank - 1, &rank) ||
       !number(d, at, j, "chunk", false, 0, UINT32_MAX, &chunk) ||
       !number(d, at, j, "model", true, 0, s->nstage - 1, &model) ||
@@ -244,17 +256,23 @@ static bool join_pipes(Read *d) {
   for (uint32_t i = 0; i < s->nstage; i++) {
     PipeStage *st = &s->stage[i];
     if (s->nstage % n || st->model != i % n || (st->model == 0 && st->mb0 != mb))
-      return bad(d, d->stage_at.at[i], "every pipe has all stages of the model, and the microbatches after those before");
+      return bad(d, d->stage_at.at[i],
+                 "every pipe has all stages of the model, and the microbatches after those before");
     mb = st->model == 0 ? mb + st->nmb : mb;
     st->replica = i + n < s->nstage ? i + n : i % n;
   }
   if (mb != s->nmb)
-    return bad(d, d->stage_at.at[s->nstage - 1], "the pipes together have other microbatches than the program");
+    return bad(d, d->stage_at.at[s->nstage - 1],
+               "the pipes together have other microbatches than the program");
   for (uint32_t m = 0; m < n; m++)
     for (uint32_t i = m; i < s->nstage; i += n) {
       if (on[s->stage[i].rank] == m + 1)
         return bad(d, d->stage_at.at[i], "replicas of a stage are on different ranks");
       on[s->stage[i].rank] = m + 1;
+      for (int k = 0; k < NKEYS; k++)
+        if (*cost_field(&s->stage[i], (CostKey)k) != *cost_field(&s->stage[m], (CostKey)k) ||
+            s->stage[i].time[PIPE_SEND_B] != s->stage[m].time[PIPE_SEND_B])
+          return bad(d, d->stage_at.at[i], "replicas of a stage have the same costs");
     }
   return true;
 }
@@ -294,17 +312,20 @@ static uint32_t kind_of(const char *text) {
   const char *p = text + strspn(text, "0123456789");
   size_t n = strcspn(p, "0123456789.<>");
   uint32_t k = 0;
-  while (k < PIPE_NOPS && !(strlen(pipe_op_info[k].text) == n && memcmp(p, pipe_op_info[k].text, n) == 0))
+  while (k < PIPE_NOPS &&
+         !(strlen(pipe_op_info[k].text) == n && memcmp(p, pipe_op_info[k].text, n) == 0))
     k++;
   return p == text ? (uint32_t)PIPE_NOPS : k;
 }
 
 /* An OFF or LOAD stands before the op that as many have to end before it as `wait` says. */
-static bool read_copy(Read *d, uint32_t r, json_t *j, const OpRef *use, uint32_t stage, uint32_t mb) {
+static bool read_copy(Read *d, uint32_t r, json_t *j, const OpRef *use, uint32_t stage,
+                      uint32_t mb) {
   Sched *s = d->s;
   uint64_t wait = 0, peer = NONE;
   if (s->forward || s->slices > 1)
-    return bad(d, use->at, "copies to and from host memory in a program that only runs forward, or has slices");
+    return bad(d, use->at,
+               "copies to and from host memory in a program that only runs forward, or has slices");
   if (!number(d, use->at, j, "wait", true, 0, INT32_MAX, &wait) ||
       !number(d, use->at, j, "peer", false, 0, s->nrank - 1, &peer))
     return false;
@@ -312,8 +333,14 @@ static bool read_copy(Read *d, uint32_t r, json_t *j, const OpRef *use, uint32_t
     return bad(d, use->at, "'peer' is another rank");
   if (!push_copy(&d->x, use, stage, mb))
     return false;
-  s->copy[s->ncopy - 1].to = (uint32_t)peer;
-  s->copy[s->ncopy - 1].at = s->rank_op0[r] + (uint32_t)wait;
+  Copy *c = &s->copy[s->ncopy - 1];
+  c->to = (uint32_t)peer;
+  c->at = s->rank_op0[r] + (uint32_t)wait;
+  if (s->ncopy > 1 && s->stage[c[-1].stage].rank == r && c[-1].at > c->at)
+    return bad(d, use->at, "its 'wait' is less than that of the copy before it");
+  uint32_t other = (c->kind == PIPE_OFF ? s->at_load : s->at_off)[(size_t)stage * s->nmb + mb];
+  if (other && s->copy[other - 1].to != c->to)
+    return bad(d, use->at, "OFF and LOAD of a microbatch have the same 'peer', or both none");
   return true;
 }
 
@@ -338,8 +365,9 @@ static bool read_instr(Read *d, uint32_t r, json_t *j, uint64_t *group) {
     return false;
   const PipeStage *st = &s->stage[stage];
   if (st->rank != r)
-    return bad(d, at, arena_printf(s->arena, "rank %u runs %s, but stage %u is on rank %u", r, text,
-                                   (uint32_t)stage, st->rank));
+    return bad(d, at,
+               arena_printf(s->arena, "rank %u runs %s, but stage %u is on rank %u", r, text,
+                            (uint32_t)stage, st->rank));
   uint32_t first = st->mb0 / s->slices, last = first + st->nmb / s->slices - 1;
   if (!number(d, at, j, "mb", kind != PIPE_U, first, last, &mb) ||
       !number(d, at, j, "slice", kind != PIPE_U && s->slices > 1, 0, s->slices - 1, &slice) ||
@@ -349,7 +377,8 @@ static bool read_instr(Read *d, uint32_t r, json_t *j, uint64_t *group) {
   char says[OP_TEXT];
   pipe_unit_text(says, (PipeOp)kind, (uint32_t)stage, unit, s->slices);
   if (strcmp(says, text) != 0)
-    return bad(d, at, arena_printf(s->arena, "'op' is %s, but stage and microbatch say %s", text, says));
+    return bad(d, at,
+               arena_printf(s->arena, "'op' is %s, but stage and microbatch say %s", text, says));
   if (json_object_get(j, "phase") && !word(d, at, j, "phase", &phase))
     return false;
   uint8_t p = 0;
@@ -358,8 +387,9 @@ static bool read_instr(Read *d, uint32_t r, json_t *j, uint64_t *group) {
   if (p == PIPE_NPHASES)
     return bad(d, at, "'phase' is warmup, steady or flush");
   if ((s->forward && kind != PIPE_F) || (kind == PIPE_R && s->slices > 1))
-    return bad(d, at, arena_printf(s->arena, "%s in a program %s", text,
-                                   s->forward ? "that only runs forward" : "with slices"));
+    return bad(d, at,
+               arena_printf(s->arena, "%s in a program %s", text,
+                            s->forward ? "that only runs forward" : "with slices"));
   OpRef *use = NEW(s->arena, OpRef);
   use->at = at;
   use->op = (uint8_t)kind;
@@ -394,16 +424,21 @@ static bool read_rank(Read *d, uint32_t r, json_t *j) {
     Op *o = &s->op[before];
     if (left > 0 && group != left - 1)
       return bad(d, s->site[o->site],
-                 arena_printf(s->arena, "%llu ops of the action before are still to come, 'group' is %llu",
+                 arena_printf(s->arena,
+                              "%llu ops of the action before are still to come, 'group' is %llu",
                               (unsigned long long)left - 1, (unsigned long long)group));
     if ((left > 0 || group > 0) && o->kind > PIPE_R)
       return bad(d, s->site[o->site], "an action has F, B, I, W and R");
     left = group;
     o->group = (uint16_t)group;
   }
-  for (uint32_t k = first_copy; k < s->ncopy; k++)
-    if (s->copy[k].at > s->nop)
+  for (uint32_t k = first_copy; k < s->ncopy; k++) {
+    uint32_t before = s->copy[k].at;
+    if (before > s->nop)
       return bad(d, s->site[s->copy[k].site], "'wait' counts more ops than the rank has");
+    if (before > s->rank_op0[r] && s->op[before - 1].group > 0)
+      return bad(d, s->site[s->copy[k].site], "by its 'wait' it stands between ops of one action");
+  }
   if (left > 0)
     return bad(d, at, "its last action has fewer ops than 'group' says");
   if (s->nop == s->rank_op0[r]) {
@@ -427,7 +462,8 @@ static bool read_ranks(Read *d, json_t *list) {
   for (uint32_t st = 0; st < s->nstage; st++)
     need += s->stage[st].nmb;
   if (need > ninstr) {
-    diag_error(s->diag, DIAG_MISSING_OP, at, "stages x microbatches need %llu forwards; there are %zu instructions",
+    diag_error(s->diag, DIAG_MISSING_OP, at,
+               "stages x microbatches need %llu forwards; there are %zu instructions",
                (unsigned long long)need, ninstr);
     return false;
   }
@@ -461,8 +497,8 @@ bool read_json(Sched *s) {
   const char *slash = strrchr(s->opt->input, '/');
   s->name = slash ? slash + 1 : s->opt->input;
   if (s->opt->ndefine > 0 || s->opt->schedule || s->opt->profile) {
-    diag_error(s->diag, DIAG_USAGE, NO_SPAN, "%s has one schedule, without parameters, and its own costs",
-               s->opt->input);
+    diag_error(s->diag, DIAG_USAGE, NO_SPAN,
+               "%s has one schedule, without parameters, and its own costs", s->opt->input);
     return false;
   }
   json_error_t err;
