@@ -149,12 +149,13 @@ static bool read_head(Read *d, json_t *root) {
       " pipec_json schedule params hash ranks microbatches slices sized timed forward channel_slots makespan span ideal"
       " busy bound steady send lowering channels files stages critical_path rank transfers ";
   static const char *const later[][2] = {{"edges", "edges between stages, or places by microbatch"},
-                                         {"sides", "side ops"}};
+                                         {"sides", "side ops"},
+                                         {"formulas", "formulas of its own"}};
   Sched *s = d->s;
   Span at = {d->file, 0, 1};
   uint64_t version = 0, ranks = 0, mbs = 0, slices = 1, sized = 0, timed = 0, forward = 0;
   const char *send = "";
-  for (int k = 0; k < 2; k++)
+  for (int k = 0; k < 3; k++)
     if (json_object_get(root, later[k][0]))
       return bad(d, at, arena_printf(s->arena, "it has %s, which are not read back", later[k][1]));
   if (!number(d, at, root, "pipec_json", true, 0, UINT32_MAX, &version))
