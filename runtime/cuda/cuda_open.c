@@ -46,6 +46,16 @@ static PrStatus fetch(PrRun *run, void *to, const void *from, uint64_t bytes) {
   return PR_OK;
 }
 
+static PrStatus store(PrRun *run, void *to, const void *from, uint64_t bytes) {
+  CUDA_TRY(run, cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
+  CUDA_TRY(run, cudaDeviceSynchronize());
+  return PR_OK;
+}
+
+static void rewind_to(PrRun *run, uint64_t step) {
+  cuda_of(run)->issued_steps = cuda_of(run)->done_steps = step;
+}
+
 /* ---- the group ---- */
 
 PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes) {
@@ -500,4 +510,6 @@ const PrEngine pr_cuda = {.name = "cuda",
                           .share = cuda_share,
                           .take = take,
                           .give = give,
-                          .fetch = fetch};
+                          .fetch = fetch,
+                          .store = store,
+                          .rewind = rewind_to};
