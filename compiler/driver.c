@@ -128,6 +128,8 @@ static bool run(Sched *s, bool output) {
     int as = what == JSON && passes[i].run != read_csv ? JSON | CSV : what;
     if (!(passes[i].what & as))
       continue;
+    if (passes[i].run == check_all_m && !s->opt->for_all && s->opt->check_only)
+      s->opt->for_all = open_parameter(s);
     if (passes[i].run == check_all_m && !s->opt->for_all)
       continue;
     bool channels = passes[i].run == check_channels, model = s->opt->emit == EMIT_PROMELA;
