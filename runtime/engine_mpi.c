@@ -22,8 +22,8 @@
  * The end of a step is one MPI_Iallreduce of the losses: by bits, each with zeros where another rank has
  * the loss. Free-running ranks meet only at the end of pr_steps.
  *
- * A rank that fails sends its error to all others; each of them then fails with it. After a failure
- * nothing is waited for, MPI is not finalized, and memory in which a message could arrive is kept. */
+ * A rank that fails, is late or whose process ends fails all others through the store (mpi_fault.c). After a
+ * failure nothing is waited for, MPI is not finalized, and memory in which a message could arrive is kept. */
 #include <limits.h>
 #include <string.h>
 #include <time.h>
@@ -133,6 +133,7 @@ static bool comm_step(Mpi *m, uint64_t step) {
       mpi_back_off(m, UINT32_MAX);
     if (fault == PR_HANG)
       return false;
+    atomic_store(&k->posted, 1);
     bool timed = k->span && c->op != PIPE_SIDE_COMM;
     PrSpan *span = timed ? pr_span(m->run, k, step, at->index) : NULL;
     uint64_t start = span ? pr_now() - m->run->epoch_ns : 0;
@@ -142,6 +143,7 @@ static bool comm_step(Mpi *m, uint64_t step) {
       return false;
     if (span)
       *span = (PrSpan){start, pr_now() - m->run->epoch_ns};
+    atomic_store(&k->posted, 0);
     tell(m, &k->comm_done, ++done);
   }
   return true;
@@ -286,6 +288,7 @@ static bool run_step(Mpi *m, uint64_t step) {
     const PipeInstr *c = &k->t->instr[k->compute[i].index];
     if (!wait_for_counts(m, comm + c->wait, copy + c->wait_copy, 0))
       return false;
+    atomic_store(&k->running_since, pr_now());
     atomic_store(&k->running, k->compute[i].index + 1);
     PrStatus st = pr_compute(run, k, &k->compute[i], step, &n);
     atomic_store(&k->running, 0);
@@ -295,6 +298,7 @@ static bool run_step(Mpi *m, uint64_t step) {
   }
   if (!wait_for_counts(m, comm + k->ncomm, copy + k->ncopy, run->free_running ? 0 : step + 1))
     return false;
+  atomic_store(&k->step_start, UINT64_MAX); /* not of on_step */
   if (!run->free_running || k->id == run->loss_rank)
     pr_step_done(run, step);
   for (uint32_t r = 0; r < run->p->nrank; r++)

@@ -462,6 +462,23 @@ static void find_sinks(PrRun *run) {
   run->free_running = run->o.free_running && run->nsink == 1 && nsource == 1;
 }
 
+/* What a step may take: the option, or ten times what is predicted for the cores that there are, and never
+ * less than half a minute. A program without times has no limit of its own. */
+static uint64_t limit_of(const PrRun *run) {
+  const PipeProgram *p = run->p;
+  if (run->o.deadline_s > 0) {
+    double ns = run->o.deadline_s * 1e9;
+    return ns < 1 ? 1 : (uint64_t)ns;
+  }
+  if (!p->timed || run->o.seed)
+    return 0;
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  uint64_t shared = p->busy / (uint64_t)(cores > 0 ? cores : 1),
+           predicted = shared > p->makespan ? shared : p->makespan;
+  const uint64_t least = UINT64_C(30000000000);
+  return predicted > least / 10 ? (predicted < UINT64_MAX / 20 ? 10 * predicted : 0) : least;
+}
+
 /* Checks, and all that does not depend on the engine. */
 static PrStatus open_here(PrRun *run) {
   const PipeProgram *p = run->p;
@@ -509,6 +526,7 @@ static PrStatus open_here(PrRun *run) {
   if ((st = pr_take_sums(run)) || (st = pr_take_stashes(run)) || (st = pr_take_turns(run)))
     return st;
   run->epoch_ns = pr_now();
+  run->limit_ns = limit_of(run);
   return PR_OK;
 }
 
@@ -606,6 +624,12 @@ PrStatus pr_copy_weight(PrRun *run, uint32_t stage, void *to) {
 }
 
 uint64_t pr_steps_done(const PrRun *run) { return run->rank ? atomic_load(&run->rank[0].step) : 0; }
+
+int pr_exit_status(PrStatus st) {
+  enum { GO_ON_LATER = 75 }; /* EX_TEMPFAIL of sysexits.h */
+  bool again = st == PR_E_LOST || st == PR_E_DEADLINE || st == PR_E_STALL || st == PR_E_MISMATCH;
+  return again ? GO_ON_LATER : st != PR_OK;
+}
 
 uint32_t pr_rank(const PrRun *run) { return run->here; }
 

@@ -5,7 +5,7 @@
  *   tiny_train SCHEDULE.pipe [-D NAME=VALUE]... [--steps N] [--engine threads|mpi] [--seed N]
  *              [--deadline SECONDS] [--stages N] [--checkpoint DIR] [--every N] [--keep N] [--resume]
  *
- * --stages: of the model, if not those of the schedule. Exit status: 1 the run failed, 2 usage. */
+ * --stages: of the model, if not those of the schedule. Exit status: that of pr_exit_status; 2 usage. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -121,7 +121,7 @@ static int train(const Asked *a, const PipeProgram *p) {
   pr_close(run);
   int broken = (int)atomic_load(&t->broken);
   tiny_free(t);
-  return st || broken;
+  return st ? pr_exit_status(st) : broken != 0;
 }
 
 int main(int argc, char **argv) {
