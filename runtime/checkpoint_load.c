@@ -138,7 +138,7 @@ static PrStatus read_manifest(Load *l) {
   if (strncmp(text, "pipe checkpoint ", 16)) {
     st = REFUSE(l, "%.600s is no manifest of a checkpoint", path);
   } else if (len < END || sscanf(text + len - END, "end %" SCNx64 "\n", &sum) != 1 ||
-             ck_sum(text, len - END) != sum) {
+             pr_checksum(text, len - END) != sum) {
     st = REFUSE(l, "%.600s is damaged: its checksum differs", path);
   } else if (!(value = line(&at, "pipe checkpoint")) || atoi(value) != CK_VERSION) {
     st = REFUSE(l, "%.600s is of version %s of checkpoints; this runtime reads version %d", path,
@@ -200,7 +200,7 @@ static PrStatus read_tensor(Load *l, const Have *h, const CkTensor *t, FILE **fi
       (t->bytes && fread(t->data, t->bytes, 1, *file) != 1))
     return REFUSE(l, "cannot read %.600s: %s", path,
                   *file && feof(*file) ? "cut short" : strerror(errno));
-  if (ck_sum(t->data, t->bytes) != h->row.sum)
+  if (pr_checksum(t->data, t->bytes) != h->row.sum)
     return REFUSE(l, "%.600s: %s is damaged: its checksum differs", path, t->key);
   return PR_OK;
 }

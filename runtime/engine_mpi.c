@@ -47,23 +47,31 @@ static void doze(Mpi *m, uint64_t ns) {
 
 /* The COMM stream */
 
-static bool transfer(Mpi *m, const PipeInstr *c, int number, PrFaultKind fault) {
+/* With checksums a message of 8 bytes goes beside each. */
+static bool transfer(Mpi *m, const PipeInstr *c, int number, PrFaultKind fault, uint64_t step) {
   PrRun *run = m->run;
-  MPI_Request r = MPI_REQUEST_NULL;
-  bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
-  uint64_t bytes = pr_moved_bytes(run, c);
-  unsigned char *bit = fault == PR_CORRUPT && bytes ? m->k->slot[c->in] : NULL;
+  MPI_Request r[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B, sums = run->o.checksums;
+  uint64_t bytes = pr_moved_bytes(run, c), sum = 0;
+  void *slot = m->k->slot[send ? c->in : c->out];
+  unsigned char *bit = fault == PR_CORRUPT && bytes ? slot : NULL;
   if (fault == PR_DROP)
     return true;
+  if (sums && send)
+    sum = pr_checksum(slot, bytes);
   if (bit)
     *bit ^= 1;
-  bool started = send ? mpi_start_send(m, MPI_OF_STREAM, number, m->k->slot[c->in], bytes, c->peer,
-                                       &r)
-                      : mpi_start_recv(m, MPI_OF_STREAM, number, m->k->slot[c->out], bytes, c->peer,
-                                       &r);
-  bool done = started && mpi_finish(m, &r, 1, true);
+  bool done = send ? mpi_start_send(m, MPI_OF_STREAM, number, slot, bytes, c->peer, &r[0]) &&
+                         (!sums || mpi_start_send(m, MPI_OF_CONTROL, number, &sum, sizeof sum,
+                                                  c->peer, &r[1]))
+                   : mpi_start_recv(m, MPI_OF_STREAM, number, slot, bytes, c->peer, &r[0]) &&
+                         (!sums || mpi_start_recv(m, MPI_OF_CONTROL, number, &sum, sizeof sum,
+                                                  c->peer, &r[1]));
+  done = done && mpi_finish(m, r, 2, true);
   if (bit) /* what stays here is right */
     *bit ^= 1;
+  if (done && sums && !send && pr_checksum(slot, bytes) != sum)
+    return pr_damaged(run, run->here, c, step) == PR_OK;
   return done;
 }
 
@@ -139,7 +147,7 @@ static bool comm_step(Mpi *m, uint64_t step) {
     uint64_t start = span ? pr_now() - m->run->epoch_ns : 0;
     if (c->op == PIPE_SIDE_COMM ? pr_side(m->run, k, at->index, step) != PR_OK
         : pipe_is_sum(c->op)    ? !sum(m, &m->run->coll[at->chan], at->index, step)
-                                : !transfer(m, c, m->number[i], fault))
+                                : !transfer(m, c, m->number[i], fault, step))
       return false;
     if (span)
       *span = (PrSpan){start, pr_now() - m->run->epoch_ns};

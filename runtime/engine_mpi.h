@@ -19,7 +19,7 @@ typedef enum MpiKind {
   MPI_OF_STREAM, /* number: number_of in mpi_open.c */
   MPI_OF_SUM,    /* row whose gradient it is */
   MPI_OF_COPY,   /* 0: they are in the order of the table; 1: turns */
-  MPI_OF_CONTROL /* clocks */
+  MPI_OF_CONTROL /* number as OF_STREAM: its checksum; before the first step: clocks */
 } MpiKind;
 
 /* What a rank tells when it fails. */

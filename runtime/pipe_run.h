@@ -162,6 +162,8 @@ typedef struct PrOptions {
                             other, picked at random among those that can go on. Replays exactly */
   const PrEngine *engine;     /* NULL: pr_threads. Not with a seed */
   const void *engine_options; /* of that engine, or NULL */
+  int checksums;              /* 1: both sides of a transfer compare a checksum of what was sent and what has
+                                 arrived; other bits are PR_E_MISMATCH */
 } PrOptions;
 
 typedef struct PrRun PrRun;

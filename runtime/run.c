@@ -254,6 +254,16 @@ uint64_t pr_moved_bytes(const PrRun *run, const PipeInstr *c) {
   return pr_class_bytes(run, owner, PIPE_OUT, run->p->edge && run->p->edge[c->keep].skip);
 }
 
+PrStatus pr_damaged(PrRun *run, uint32_t rank, const PipeInstr *c, uint64_t step) {
+  char where[PR_WHERE], partner[PIPE_OP_TEXT];
+  PipeInstr other = *c;
+  other.op = (uint8_t)pr_partner(run->p, c, &other.stage);
+  pipe_instr_text(partner, pipe_graph(run->p), &other);
+  return pr_fail(run, PR_E_MISMATCH,
+                 "damaged: rank %u, step %llu: what %s has got is not what %s on rank %u has sent",
+                 rank, (unsigned long long)step, pr_where(run, c, where), partner, c->peer);
+}
+
 PrStatus pr_transfer(PrRun *run, const Chan *ch) {
   const Post *send = &ch->post[0], *recv = &ch->post[1];
   const PipeInstr *a = send->c, *b = recv->c;
@@ -274,6 +284,9 @@ PrStatus pr_transfer(PrRun *run, const Chan *ch) {
   memcpy(dst->slot[b->out], src->slot[a->in], bytes);
   if (send->corrupt && bytes > 0)
     *(unsigned char *)dst->slot[b->out] ^= 1;
+  if (run->o.checksums &&
+      pr_checksum(src->slot[a->in], bytes) != pr_checksum(dst->slot[b->out], bytes))
+    return pr_damaged(run, recv->rank, b, recv->step);
   if (trace) {
     PrSpan span = {start, pr_now() - run->epoch_ns};
     *pr_span(run, src, send->step, (uint32_t)(a - src->t->instr)) = span;

@@ -278,6 +278,12 @@ PrStatus pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step);
 /* Carries out a SIDE of a COMM or COPY stream. */
 PrStatus pr_side(PrRun *run, RankRun *k, uint32_t index, uint64_t step);
 
+/* checkpoint_file.c: XXH3, 64 bits. */
+uint64_t pr_checksum(const void *data, uint64_t bytes);
+
+/* What RECV c of `rank` has got is not what was sent. */
+PrStatus pr_damaged(PrRun *run, uint32_t rank, const PipeInstr *c, uint64_t step);
+
 /* Both sides have posted: compares them and copies. */
 PrStatus pr_transfer(PrRun *run, const Chan *ch);
 

@@ -3,7 +3,7 @@
  * what tests of engines of processes start, kill and start again.
  *
  *   tiny_train SCHEDULE.pipe [-D NAME=VALUE]... [--steps N] [--engine threads|mpi] [--seed N]
- *              [--deadline SECONDS] [--stages N] [--checkpoint DIR] [--every N] [--keep N] [--resume]
+ *              [--deadline SECONDS] [--stages N] [--checkpoint DIR] [--every N] [--keep N] [--resume] [--checksums]
  *
  * --stages: of the model, if not those of the schedule. Exit status: that of pr_exit_status; 2 usage. */
 #include <inttypes.h>
@@ -132,6 +132,8 @@ int main(int argc, char **argv) {
       a.file = argv[i];
     else if (!strcmp(argv[i], "--resume"))
       a.resume = true;
+    else if (!strcmp(argv[i], "--checksums"))
+      a.options.checksums = 1;
     else if (i + 1 == argc || !read_option(&a, argv[i], argv[i + 1]))
       return usage(argv[i]);
     else
