@@ -575,6 +575,12 @@ bool check_all_m(Sched *s) {
     not_decided(s, s->site[s->copy[0].site], "it copies stashes to other memory");
     return true;
   }
+  for (uint32_t i = 0; i < s->nwline; i++)
+    if (s->wline[i]->value) { /* `versions`, or a read by number */
+      not_decided(s, s->wline[i]->at,
+                  "its ops say by number which versions of the weights they need");
+      return true;
+    }
   x.env = NEW_ARRAY(s->arena, Quasi, s->nslot);
   clear(&x, m, false);
   bool ok = s->tuned ? quasi_no(&x, s->tuned->at, "the order is tuned") : bind(&x, s->def);

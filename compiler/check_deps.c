@@ -4,8 +4,7 @@
  * what is next; slices go forward in order and backward in the reverse; a U comes after the last backward of every
  * stage (expand has refused one that has nothing to apply); U(m) is the update that applies the gradient
  * of m; replicas update equally often, and stages that share weights; the ops of an action do not need one
- * another. Finds the updates of each stage, and how far the weights that an F reads are behind. Requires
- * expand. Linear. */
+ * another. Finds the updates of each stage. Requires expand. Linear. */
 #include "graph.h"
 #include "hints.h"
 
@@ -218,71 +217,25 @@ static bool check_label(Sched *s, uint32_t u, uint32_t k, const uint32_t *versio
   return false;
 }
 
-static bool mentions(const Expr *e) {
-  if (!e)
-    return false;
-  if (e->kind == EX_CALL && (e->builtin == BI_STALENESS || e->builtin == BI_DISCREPANCY))
-    return true;
-  for (const Arg *a = e->args; a; a = a->next)
-    if (mentions(a->value))
-      return true;
-  return mentions(e->a) || mentions(e->b) || mentions(e->c);
-}
-
-/* A schedule whose weights are behind says so in a check, or is warned of. */
-static void warn_async(Sched *s, uint32_t f, uint32_t b, uint32_t updates) {
-  for (uint32_t i = 0; i < s->ncheck; i++)
-    if (mentions(s->check[i]->value))
-      return;
-  diag_warn(
-      s->diag, DIAG_ASYNC, s->site[s->op[b].site],
-      "asynchronous: %u update%s of stage %u between %s and %s: the gradient is not that of the weights "
-      "that it changes",
-      updates, updates == 1 ? "" : "s", s->op[f].stage, op_text(s, f), op_text(s, b));
-  diag_note(s->diag, s->site[s->op[f].site], "%s comes from here", op_text(s, f));
-  diag_help(s->diag, "if it is meant so, say how far: check staleness(r) <= %u for r in 0..%u",
-            updates, s->nrank);
-}
-
 /* Walks each rank with its updates counted. */
-static bool check_updates(Sched *s) {
-  bool several = s->round0[s->nstage] > s->nstage, ok = true;
-  s->staleness = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  s->discrepancy = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  for (uint32_t st = 0; st < s->nstage && !several && !s->forward; st++)
-    several = s->op[s->round[s->round0[st]].u].mb != NONE;
-  if (!several)
+static bool check_labels(Sched *s) {
+  bool ok = true, labelled = false;
+  for (uint32_t k = 0; k < s->round0[s->nstage] && !labelled; k++)
+    labelled = s->op[s->round[k].u].mb != NONE;
+  if (!labelled)
     return true;
-  uint32_t *version = arena_alloc(s->arena, (size_t)s->nstage * s->nmb * sizeof *version +
-                                                1); /* that F read */
+  uint32_t *version = arena_alloc(s->arena, (size_t)s->nstage * s->nmb * sizeof *version + 1);
   uint32_t *updates = NEW_ARRAY(s->arena, uint32_t, s->nstage);
-  uint32_t worst = NONE, most = 0;
   for (uint32_t i = 0; i < s->nop; i++) {
     const Op *o = &s->op[i];
-    uint32_t *k = &updates[o->stage], r = s->stage[o->stage].rank;
+    uint32_t *k = &updates[o->stage];
     if (o->kind == PIPE_U) {
       ok &= o->mb == NONE || check_label(s, i, *k, version);
       ++*k;
-      continue;
+    } else if (adds_gradient(o)) {
+      version[(size_t)o->stage * s->nmb + o->mb] = *k;
     }
-    uint32_t *v = &version[(size_t)o->stage * s->nmb + o->mb];
-    if (o->kind == PIPE_F) {
-      *v = *k;
-      continue;
-    }
-    uint32_t behind = *k - *v;
-    if (o->kind != PIPE_W && behind > s->discrepancy[r])
-      s->discrepancy[r] = behind;
-    if (!adds_gradient(o))
-      continue;
-    if (behind > s->staleness[r])
-      s->staleness[r] = behind;
-    if (behind > most)
-      most = behind, worst = i;
-    *v = *k;
   }
-  if (ok && most > 0)
-    warn_async(s, s->at_f[(size_t)s->op[worst].stage * s->nmb + s->op[worst].mb] - 1, worst, most);
   return ok;
 }
 
@@ -294,5 +247,5 @@ bool check_deps(Sched *s) {
     if (s->diag->errors > s->diag->limit)
       return false;
   }
-  return check_overlap(s) && ok && check_replicas(s) && check_tied(s) && check_updates(s);
+  return check_overlap(s) && ok && check_replicas(s) && check_tied(s) && check_labels(s);
 }

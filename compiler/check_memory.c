@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Proof: each rank's bytes, and that they stay within --memory-limit. Requires slots. What is summed
- * is what an engine allocates: weights, gradients and optimizer state of its stages, the largest
+ * is what an engine allocates: weights, in all versions, states of their policy, gradients and optimizer state of its stages, the largest
  * workspace, and every slot of every pool (receive slots in full: a receive may land any time its
  * slot is free). Every buffer is rounded up to 64 bytes. Linear in pools. */
 #include <string.h>
@@ -11,7 +11,9 @@ static void sum_rank(Sched *s, uint32_t r) {
   Peak *p = &s->peak[r];
   for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++) {
     const PipeStage *st = &s->stage[s->rank_stage[i]];
-    p->weight += round64(st->weight_bytes);
+    if (!s->weights) /* else they are in slots */
+      p->weight += round64(st->weight_bytes);
+    p->state += (uint64_t)__builtin_popcount(st->states) * round64(st->weight_bytes);
     p->grad += round64(st->grad_bytes);
     p->opt += round64(st->opt_bytes);
     if (round64(st->work_bytes) > p->work)
@@ -19,12 +21,13 @@ static void sum_rank(Sched *s, uint32_t r) {
   }
   for (uint32_t i = 0; i < s->npool[r]; i++) {
     const PipePool *q = &s->pool[r][i];
-    uint64_t *sum[PIPE_NCLASSES] = {&p->act,  &p->gout,       &p->out,   &p->in,    &p->local,
-                                    &p->keep, &p->host_bytes, &p->guest, &p->buffer};
+    uint64_t *sum[PIPE_NCLASSES] = {&p->act,    &p->gout,   &p->out,        &p->in,
+                                    &p->local,  &p->keep,   &p->host_bytes, &p->guest,
+                                    &p->buffer, &p->weight, &p->guess};
     *sum[q->cls] += q->count * round64(q->bytes);
   }
   p->total = p->weight + p->grad + p->opt + p->work + p->act + p->gout + p->out + p->in + p->local +
-             p->keep + p->guest + p->buffer;
+             p->keep + p->guest + p->buffer + p->guess + p->state;
 }
 
 static void part(Sched *s, const char **text, const char *name, uint64_t bytes) {
@@ -37,7 +40,14 @@ static void report(Sched *s, uint32_t r, uint32_t more) {
   uint64_t limit = s->opt->memory_limit_bytes;
   const Peak *p = &s->peak[r];
   const char *sum = "", *need = bytes_text(s, p->total), *have = bytes_text(s, limit);
-  part(s, &sum, "weights", p->weight);
+  uint32_t versions = 0, stages = s->rank_stage0[r + 1] - s->rank_stage0[r];
+  for (uint32_t i = s->rank_stage0[r]; s->nversion && i < s->rank_stage0[r + 1]; i++)
+    versions += s->nversion[s->rank_stage[i]];
+  part(s, &sum,
+       versions > stages ? arena_printf(s->arena, "%u versions of weights", versions) : "weights",
+       p->weight);
+  part(s, &sum, "states", p->state);
+  part(s, &sum, "estimates", p->guess);
   part(s, &sum, "gradients", p->grad);
   part(s, &sum, "optimizer", p->opt);
   part(s, &sum, "workspace", p->work);
@@ -61,7 +71,7 @@ static void report(Sched *s, uint32_t r, uint32_t more) {
   if (more > 0)
     diag_note(s->diag, NO_SPAN, "%u more rank%s over the limit, none needs more", more,
               more == 1 ? " is" : "s are");
-  uint64_t fixed = p->weight + p->grad + p->opt + p->work;
+  uint64_t fixed = p->weight + p->state + p->grad + p->opt + p->work;
   if (fixed > limit && limit >= 1024)
     diag_note(s->diag, NO_SPAN, "no order changes %s of it", bytes_text(s, fixed));
   else if (limit < 1024)

@@ -92,6 +92,14 @@ static bool no_sizes(Sched *s, const Expr *call) {
   return true;
 }
 
+/* Copies of the weights of all stages. */
+static int64_t all_versions(const Sched *s) {
+  int64_t n = 0;
+  for (uint32_t st = 0; st < s->nstage; st++)
+    n += s->nversion ? s->nversion[st] : 1;
+  return n;
+}
+
 bool quantity(Sched *s, const Expr *call, int64_t *value) {
   if (!s->peak && (call->builtin < BI_MAKESPAN || call->args)) { /* in tune */
     diag_error(s->diag, DIAG_CLAUSE, call->at,
@@ -119,6 +127,10 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
     return false;
   }
   int64_t r;
+  if (!call->args && call->builtin == BI_VERSIONS) {
+    *value = all_versions(s);
+    return true;
+  }
   if (!call->args) /* of all ranks */
     return !(call->builtin == BI_VOLUME && no_sizes(s, call)) &&
            sent_quantity(s, call, s->nrank, value);
@@ -144,6 +156,7 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
   case BI_HOST: *value = p->host; break;
   case BI_GUESTS: *value = p->guests; break;
   case BI_HOST_MEMORY: *value = (int64_t)p->host_bytes; break;
+  case BI_VERSIONS: *value = p->versions; break;
   case BI_VOLUME:
   case BI_MESSAGES: return sent_quantity(s, call, (uint32_t)r, value);
   default: *value = (int64_t)p->total;

@@ -22,7 +22,8 @@ typedef struct Row {
   uint32_t which;                   /* input */
   const char *refused;              /* NULL, or the name of the first error */
   bool sized, timed, front;         /* front: none at this point is better in time and in memory */
-  uint64_t makespan, span, transfers, volume, bytes;
+  uint64_t makespan, span, bound, span_bound, transfers, volume, bytes;
+  uint32_t versions, staleness;           /* of the worst rank */
   double bubble, times, inflight, memory; /* memory: bytes of the worst rank, or inflight */
 } Row;
 
@@ -65,11 +66,15 @@ static void fill(Compare *c, uint32_t which, Row *row) {
   }
   row->sized = s.sized, row->timed = s.timed;
   row->makespan = s.makespan, row->span = s.own_span, row->transfers = s.nxfer;
+  fill_bound(&s);
+  row->bound = s.bound.makespan, row->span_bound = s.bound.span;
   row->bubble = bubble_percent(&s, s.makespan);
   row->times = s.busy ? (double)s.makespan * s.nrank / (double)s.busy : 1;
   for (uint32_t r = 0; r < s.nrank; r++) {
     double n = (double)s.peak[r].inflight * s.nrank / s.nmodel;
     row->inflight = n > row->inflight ? n : row->inflight;
+    row->versions = s.peak[r].versions > row->versions ? s.peak[r].versions : row->versions;
+    row->staleness = s.staleness[r] > row->staleness ? s.staleness[r] : row->staleness;
     row->bytes = s.peak[r].total > row->bytes ? s.peak[r].total : row->bytes;
   }
   for (uint32_t i = 0; i < s.nxfer; i++)
@@ -114,9 +119,9 @@ static void table(Compare *c, FILE *f) {
     name = (int)strlen(c->row[i].name) > name ? (int)strlen(c->row[i].name) : name;
     params = (int)strlen(c->row[i].params) > params ? (int)strlen(c->row[i].params) : params;
   }
-  fprintf(f, "  %-*s  %-*s  %10s  %10s  %8s  %7s  %9s  %9s  %9s\n", name, "schedule", params,
-          "params", "makespan", "span", "x work", "bubble", "in flight", c->sized ? "bytes" : "-",
-          "transfers");
+  fprintf(f, "  %-*s  %-*s  %10s  %9s  %10s  %8s  %7s  %9s  %9s  %9s  %8s  %9s\n", name, "schedule",
+          params, "params", "makespan", "to bound", "span", "x work", "bubble", "in flight",
+          c->sized ? "bytes" : "-", "transfers", "versions", "staleness");
   for (uint32_t i = 0; i < c->nrow; i++) {
     const Row *w = &c->row[i];
     if (i > 0 && i % c->ninput == 0)
@@ -124,10 +129,12 @@ static void table(Compare *c, FILE *f) {
     if (w->refused)
       fprintf(f, "  %-*s  %-*s  refused: %s\n", name, w->name, params, w->params, w->refused);
     else
-      fprintf(f, "%c %-*s  %-*s  %10s  %10s  %8.4f  %5.2f %%  %9.2f  %9s  %9" PRIu64 "\n",
+      fprintf(f,
+              "%c %-*s  %-*s  %10s  %+7.2f %%  %10s  %8.4f  %5.2f %%  %9.2f  %9s  %9" PRIu64 "  %8u  %9u\n",
               w->front ? '*' : ' ', name, w->name, params, w->params, row_time(c, w, w->makespan),
+              w->bound ? 100 * ((double)w->makespan / (double)w->bound - 1) : 0,
               row_time(c, w, w->span), w->times, w->bubble, w->inflight,
-              c->sized ? bytes_text(c->s, w->bytes) : "", w->transfers);
+              c->sized ? bytes_text(c->s, w->bytes) : "", w->transfers, w->versions, w->staleness);
   }
   fprintf(f, "\n* no other is better both in time and in %s\n", c->sized ? "bytes" : "stashes");
 }
@@ -145,22 +152,23 @@ static void quoted(FILE *f, const char *text) {
 static void csv(Compare *c, FILE *f) {
   fprintf(
       f,
-      "file,schedule,params,refused,front,makespan,span,times,bubble_percent,inflight,bytes,transfers,volume\n");
+      "file,schedule,params,refused,front,makespan,span,times,bubble_percent,inflight,bytes,transfers,volume,makespan_bound,span_bound,versions,staleness\n");
   for (uint32_t i = 0; i < c->nrow; i++) {
     const Row *w = &c->row[i];
     quoted(f, w->file), fputc(',', f);
     quoted(f, w->name), fputc(',', f);
     quoted(f, w->params);
     if (w->refused) {
-      fprintf(f, ",%s,,,,,,,,,\n", w->refused);
+      fprintf(f, ",%s,,,,,,,,,,,,,\n", w->refused);
       continue;
     }
     fprintf(f, ",,%d,%" PRIu64 ",%" PRIu64 ",%.6f,%.4f,%.4f,", w->front, w->makespan, w->span,
             w->times, w->bubble, w->inflight);
     if (w->sized)
-      fprintf(f, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", w->bytes, w->transfers, w->volume);
+      fprintf(f, "%" PRIu64 ",%" PRIu64 ",%" PRIu64, w->bytes, w->transfers, w->volume);
     else
-      fprintf(f, ",%" PRIu64 ",\n", w->transfers);
+      fprintf(f, ",%" PRIu64 ",", w->transfers);
+    fprintf(f, ",%" PRIu64 ",%" PRIu64 ",%u,%u\n", w->bound, w->span_bound, w->versions, w->staleness);
   }
 }
 

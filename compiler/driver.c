@@ -90,6 +90,7 @@ static const struct {
     {"read_csv", read_csv, dump_ops, CSV},
     {"check_deps", check_deps, NULL, PIPE | CSV | LISTS},
     {"sides", sides, dump_ops, PIPE},
+    {"versions", versions, dump_ops, PIPE | CSV | LISTS},
     {"order", order, NULL, PIPE | CSV | LISTS},
     {"offload", offload, dump_ops, PIPE | CSV},
     {"comm", comm, dump_streams, PIPE | CSV},

@@ -50,18 +50,33 @@ void dump_ops(Sched *s, FILE *f) {
       if (s->op[i].phase != phase)
         fprintf(f, " [%s]", pipe_phase_name[phase = s->op[i].phase]);
       bool first = i == s->rank_op0[r] || s->op[i - 1].group == 0;
-      fprintf(f, "%s%s%s",
-              s->op[i].group == 0 && first ? " "
-              : first                      ? " ("
-                                           : ";",
-              op_text(s, i), s->op[i].group == 0 && !first ? ")" : "");
+      fprintf(f, "%s%s", s->op[i].group == 0 && first ? " " : first ? " (" : ";", op_text(s, i));
+      if (s->weights && s->weights[i].version != NONE)
+        fprintf(f, "%s%u", s->op[i].kind == PIPE_U ? ">" : "@", s->weights[i].version);
+      fputs(s->op[i].group == 0 && !first ? ")" : "", f);
     }
     fputc('\n', f);
   }
 }
 
-/* list: slots of ops that read or write several. */
-static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeInstr *in) {
+static void dump_weights(FILE *f, const PipeWeights *w, bool update) {
+  if (w->version == NONE)
+    return;
+  fprintf(f, " version %u weight %u", w->version, w->slot);
+  const uint32_t v[] = {w->out, w->guess, w->formula};
+  static const char *const name[] = {"into", "guess", "formula"};
+  for (int i = 0; i < 3; i++)
+    if (v[i] != NONE)
+      fprintf(f, " %s %u", update && i == 2 ? "rule" : name[i], v[i]);
+  if (w->behind)
+    fprintf(f, " behind %d", (int)w->behind);
+  if (w->ahead)
+    fprintf(f, " ahead %u", w->ahead);
+}
+
+/* list: slots of ops that read or write several; w: or NULL. */
+static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeInstr *in,
+                       const PipeWeights *w) {
   char text[OP_TEXT];
   pipe_instr_text(text, g, in);
   fprintf(f, "  %s", text);
@@ -90,6 +105,8 @@ static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeIns
     for (uint32_t k = 0; k < (n < 2 ? 1 : n); k++)
       fprintf(f, " %u", n < 2 ? v[i] : list[v[i] + k]);
   }
+  if (w)
+    dump_weights(f, w, in->op == PIPE_U);
   fputc('\n', f);
 }
 
@@ -98,14 +115,15 @@ void dump_streams(Sched *s, FILE *f) {
     const Streams *t = &s->stream[r];
     fprintf(f, "rank %u compute:\n", r);
     for (uint32_t i = 0; i < t->ncompute; i++)
-      dump_instr(f, sched_graph(s), s->graph ? s->slot_list[r] : NULL, &t->compute[i]);
+      dump_instr(f, sched_graph(s), s->graph ? s->slot_list[r] : NULL, &t->compute[i],
+                 s->weight_first ? &s->weights[s->rank_op0[r] + i] : NULL);
     fprintf(f, "rank %u comm:\n", r);
     for (uint32_t i = 0; i < t->ncomm; i++)
-      dump_instr(f, sched_graph(s), NULL, &t->comm[i]);
+      dump_instr(f, sched_graph(s), NULL, &t->comm[i], NULL);
     if (t->ncopy)
       fprintf(f, "rank %u copy:\n", r);
     for (uint32_t i = 0; i < t->ncopy; i++)
-      dump_instr(f, sched_graph(s), NULL, &t->copy[i]);
+      dump_instr(f, sched_graph(s), NULL, &t->copy[i], NULL);
   }
 }
 
@@ -125,7 +143,7 @@ void dump_program(Sched *s, FILE *f) {
               pipe_class_name[k->pool[i].cls], k->pool[i].stage, k->pool[i].skip ? " skip" : "",
               k->pool[i].first, k->pool[i].first + k->pool[i].count, k->pool[i].bytes);
     for (uint32_t i = 0; i < k->ninstr; i++)
-      dump_instr(f, pipe_graph(p), k->list, &k->instr[i]);
+      dump_instr(f, pipe_graph(p), k->list, &k->instr[i], k->weights ? &k->weights[i] : NULL);
     for (uint32_t i = 0; i < k->nsync; i++) {
       const PipeSync *y = &k->sync[i];
       char from[OP_TEXT] = "begin", to[OP_TEXT] = "end";

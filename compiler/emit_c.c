@@ -72,6 +72,30 @@ static void graph_tables(Sched *s, Text *t) {
   text_string(t, "\n};\n");
 }
 
+static void weights(Sched *s, Text *t, uint32_t r) {
+  const PipeRank *k = &s->prog->rank[r];
+  if (!k->weights)
+    return;
+  text_string(t, arena_printf(s->arena, "static const PipeWeights weights%u[] = {\n", r));
+  for (uint32_t i = 0; i < k->ninstr; i++) {
+    const PipeWeights *w = &k->weights[i];
+    text_room(t);
+    text_lit(t, "  {");
+    field(t, w->version, ',');
+    field(t, w->slot, ',');
+    field(t, w->out, ',');
+    field(t, w->guess, ',');
+    field(t, w->formula, ',');
+    if (w->behind < 0)
+      text_char(t, '-');
+    text_u64(t, (uint64_t)(w->behind < 0 ? -(int64_t)w->behind : w->behind));
+    text_char(t, ',');
+    field(t, w->ahead, ',');
+    text_lit(t, "0},\n");
+  }
+  text_string(t, "};\n");
+}
+
 static void side_table(Sched *s, Text *t) {
   const PipeProgram *p = s->prog;
   if (p->nside == 0)
@@ -156,14 +180,15 @@ void emit_c(Sched *s, FILE *f) {
     text_string(t, arena_printf(s->arena, "};\nstatic const PipePool pool%u[] = {\n", r));
     for (uint32_t i = 0; i < k->npool; i++) {
       const PipePool *q = &k->pool[i];
-      static const char *const cls[] = {"PIPE_ACT",  "PIPE_GOUT",  "PIPE_OUT",
-                                        "PIPE_IN",   "PIPE_LOCAL", "PIPE_KEEP",
-                                        "PIPE_HOST", "PIPE_GUEST", "PIPE_BUFFER"};
+      static const char *const cls[PIPE_NCLASSES] = {
+          "PIPE_ACT",  "PIPE_GOUT",  "PIPE_OUT",    "PIPE_IN",     "PIPE_LOCAL", "PIPE_KEEP",
+          "PIPE_HOST", "PIPE_GUEST", "PIPE_BUFFER", "PIPE_WEIGHT", "PIPE_GUESS"};
       text_string(t, arena_printf(s->arena, "  {%s, %u, %u, %u, %" PRIu64 ", %u, 0},\n",
                                   cls[q->cls], q->stage, q->first, q->count, q->bytes, q->skip));
     }
     text_string(t, "};\n");
     slot_list(s, t, r);
+    weights(s, t, r);
     syncs(s, t, r);
   }
   text_string(t, "\nstatic const PipeRank rank[] = {\n");
@@ -173,13 +198,14 @@ void emit_c(Sched *s, FILE *f) {
                 arena_printf(s->arena, "  {rank%u, pool%u, %u, %u, %u, %u, %" PRIu64 ", %" PRIu64,
                              r, r, k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host));
     text_string(t, k->nlist ? arena_printf(s->arena, ", list%u, %u", r, k->nlist) : ", 0, 0");
-    text_string(t, k->nsync ? arena_printf(s->arena, ", %u, sync%u, %u, %u},\n", k->nevent, r,
-                                           k->nsync, k->group)
-                            : arena_printf(s->arena, ", 0, 0, 0, %u},\n", k->group));
+    text_string(t, k->nsync ? arena_printf(s->arena, ", %u, sync%u, %u, %u", k->nevent, r, k->nsync,
+                                           k->group)
+                            : arena_printf(s->arena, ", 0, 0, 0, %u", k->group));
+    text_string(t, k->weights ? arena_printf(s->arena, ", weights%u},\n", r) : ", 0},\n");
   }
   text_string(
       t,
-      "};\n\n/* rank chunk prev next model replica mb0 nmb nin nout tied tie, act gout boundary edge tied weight grad\n * opt work bytes, time per op, time_fb */\nstatic const PipeStage stage[] = {\n");
+      "};\n\n/* rank chunk prev next model replica mb0 nmb nin nout tied tie, act gout boundary edge tied weight grad\n * opt work bytes, time per op, time_fb,\n * states 0 */\nstatic const PipeStage stage[] = {\n");
   for (uint32_t i = 0; i < p->nstage; i++) {
     const PipeStage *st = &p->stage[i];
     text_room(t);
@@ -211,7 +237,9 @@ void emit_c(Sched *s, FILE *f) {
     u64s(t, st->time, PIPE_NOPS);
     text_lit(t, "}, ");
     text_u64(t, st->time_fb);
-    text_lit(t, "},\n");
+    text_char(t, ',');
+    text_u64(t, st->states);
+    text_lit(t, ",0},\n");
   }
   text_string(t, "};\n");
   graph_tables(s, t);

@@ -139,13 +139,32 @@ static void path_json(Text *t, const PipeProgram *p, const Critical *c) {
   text_lit(t, "],\n");
 }
 
-static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle, const uint64_t *start,
+/* Of an op that uses weights. */
+static void weights_json(Text *t, const PipeWeights *w) {
+  if (w->version == NONE)
+    return;
+  number(t, "version", w->version, ',');
+  number(t, "weight", w->slot, ',');
+  number_or_skip(t, "into", w->out);
+  number_or_skip(t, "guess", w->guess);
+  number_or_skip(t, "formula", w->formula);
+  key(t, "behind");
+  if (w->behind < 0)
+    text_char(t, '-');
+  text_u64(t, (uint64_t)(w->behind < 0 ? -(int64_t)w->behind : w->behind));
+  text_char(t, ',');
+  number(t, "ahead", w->ahead, ',');
+}
+
+static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const uint64_t *start,
                       const uint64_t *end) {
+  const uint64_t *idle = c->idle[r], busy = c->busy[r];
   const PipeProgram *p = s->prog;
   const PipeRank *k = &p->rank[r];
   const Peak *pk = &s->peak[r];
   text_lit(t, "{");
   number(t, "rank", r, ',');
+  number(t, "busy", busy, ',');
   if (k->group)
     number(t, "group_of_copies", k->group - 1, ',');
   number(t, "inflight", pk->inflight, ',');
@@ -158,6 +177,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle, const
   number(t, "warmup_depth", pk->warmup, ',');
   number(t, "staleness", s->staleness[r], ',');
   number(t, "discrepancy", s->discrepancy[r], ',');
+  number(t, "versions", pk->versions, ',');
   key(t, "idle");
   text_char(t, '{');
   for (int i = 0; i < IDLE_NCAUSES; i++)
@@ -175,6 +195,10 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle, const
       number(t, "guest", pk->guest, ',');
     if (pk->buffer)
       number(t, "buffer", pk->buffer, ',');
+    if (pk->guess)
+      number(t, "guess", pk->guess, ',');
+    if (pk->state)
+      number(t, "state", pk->state, ',');
     for (int i = 0; i < 11; i++)
       number(t, name[i], v[i], i < 10 ? ',' : '}');
     text_char(t, ',');
@@ -231,6 +255,8 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const uint64_t *idle, const
       slots_json(p, t, k, in, true);
       slots_json(p, t, k, in, false);
     }
+    if (k->weights)
+      weights_json(t, &k->weights[i]);
     number(t, "wait", in->wait, ',');
     if (in->wait_copy)
       number(t, "wait_copy", in->wait_copy, ',');
@@ -274,6 +300,15 @@ void emit_json(Sched *s, FILE *f) {
   number(t, "span", s->own_span, ',');
   number(t, "ideal", p->ideal, ',');
   number(t, "busy", p->busy, ',');
+  fill_bound(s);
+  key(t, "bound"), text_char(t, '{');
+  number(t, "makespan", s->bound.makespan, ',');
+  number(t, "span", s->bound.span, '}'), text_char(t, ',');
+  if (c->per) {
+    key(t, "steady"), text_char(t, '{');
+    number(t, "time", c->steady, ',');
+    number(t, "microbatches", c->per, '}'), text_char(t, ',');
+  }
   key(t, "send"), text_quoted(t, send_text(s)), text_char(t, ',');
   key(t, "channels"), text_quoted(t, model_text(s)), text_lit(t, ",\n");
   key(t, "files"), text_char(t, '[');
@@ -293,6 +328,10 @@ void emit_json(Sched *s, FILE *f) {
     number(t, "model", st.model, ',');
     number(t, "mb0", st.mb0 / p->slices, ',');
     number(t, "mbs", st.nmb / p->slices, ',');
+    if (s->nversion) {
+      number(t, "versions", s->nversion[i], ',');
+      number(t, "delay", s->delay[i], ',');
+    }
     if (st.tied != NONE)
       number(t, "tied_with", p->stage[s->tie_row[s->tie_row0[s->tie_of[i]]]].model, ',');
     for (int k = 0; k < NKEYS; k++) {
@@ -314,7 +353,7 @@ void emit_json(Sched *s, FILE *f) {
   path_json(t, p, c);
   key(t, "rank"), text_lit(t, "[\n");
   for (uint32_t r = 0; r < p->nrank; r++) {
-    rank_json(s, t, r, c->idle[r], start[r], end[r]);
+    rank_json(s, t, r, c, start[r], end[r]);
     text_lit(t, r + 1 < p->nrank ? ",\n" : "\n");
   }
   text_lit(t, "],\n");

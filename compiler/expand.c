@@ -694,8 +694,8 @@ static bool expand_once(Sched *s) {
       s->check[n++] = x.clauses.at[i].clause;
   if (!find_ranks(&x) || !find_pipes(&x))
     return false;
-  bool ok = find_send(&x) && fits(s, s->pipe[0].clause) && place_stages(&x) && set_costs(&x) &&
-            find_groups(&x) && find_sides(&x) && run_orders(&x);
+  bool ok = find_send(&x) && find_weights(&x) && fits(s, s->pipe[0].clause) && place_stages(&x) &&
+            set_costs(&x) && find_groups(&x) && find_sides(&x) && run_orders(&x);
   arena_free(&x.scratch);
   return ok;
 }

@@ -157,6 +157,9 @@ bool push_copy(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb);
 /* Once every rank has its ops: puts in what the `recompute` clause says. */
 bool insert_recompute(Ex *x);
 
+/* ---- weights.c ---- */
+bool find_weights(Ex *x); /* which lines of the `weights` clauses count */
+
 /* ---- overlap.c ---- */
 bool run_overlap(Ex *x, const Stmt *t);
 /* Makes one action of the ops from `first` on, which came from the body of t; a single one is a plain op. */

@@ -144,6 +144,27 @@ static bool defines(const char *path, Name schedule) {
   return found;
 }
 
+bool hint_weights(Sched *s, const Clause *c, Name name) {
+  static const char *const late[] = {"latest", "last", "current", "new", "now", "head"};
+  static const char *const kept[] = {"B",    "I",       "stash", "stashed",
+                                     "same", "forward", "own",   "version_of"};
+  for (size_t i = 0; i < sizeof late / sizeof *late; i++)
+    if (strcmp(name, late[i]) == 0) {
+      diag_help(s->diag, "the newest version is 'newest'");
+      return true;
+    }
+  for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+    if (strcmp(name, kept[i]) == 0) {
+      diag_help(s->diag,
+                "the version that the forward of the microbatch has read is 'F': B reads F");
+      return true;
+    }
+  if (c->mb_var || strlen(name) > 1)
+    return false;
+  diag_help(s->diag, "the stage and the microbatch get their names by 'weights s, m { ... }'");
+  return true;
+}
+
 bool hint_library(Sched *s, Name schedule, Span at) {
   DIR *dir = s->opt->stdlib && !s->opt->text ? opendir(s->opt->stdlib) : NULL;
   const char *file = NULL, *from = s->diag->source[at.file].path;

@@ -13,11 +13,13 @@
 #include "graph.h"
 #include "streams.h"
 
-static PipeInstr *merge(Sched *s, uint32_t r, PipeInstr *out) {
+/* weights: rows beside those of out, or NULL. */
+static PipeInstr *merge(Sched *s, uint32_t r, PipeInstr *out, PipeWeights *weights) {
   const Streams *t = &s->stream[r];
   const uint64_t *at_c = s->compute_start[r], *at_x = s->comm_start[r];
   const uint64_t *at_y = s->ncopy ? s->copy_start[r] : NULL;
   uint32_t c = 0, x = 0, y = 0;
+  const PipeInstr *first = out;
   while (c < t->ncompute || x < t->ncomm || y < t->ncopy) {
     bool can_c = c < t->ncompute && t->compute[c].wait <= x && t->compute[c].wait_copy <= y;
     bool can_x = x < t->ncomm && t->comm[x].wait <= c && t->comm[x].wait_copy <= y;
@@ -28,9 +30,11 @@ static PipeInstr *merge(Sched *s, uint32_t r, PipeInstr *out) {
     else if (can_y && (!can_c || at_y[y] <= at_c[c]))
       *out++ = t->copy[y++];
     else
-      do
+      do {
+        if (weights)
+          weights[out - first] = s->weights[s->rank_op0[r] + c];
         *out++ = t->compute[c];
-      while (t->compute[c++].group > 0);
+      } while (t->compute[c++].group > 0);
   }
   return out;
 }
@@ -55,6 +59,7 @@ static uint64_t hash_program(const PipeProgram *p) {
     XXH3_64bits_update(h, k->instr, k->ninstr * sizeof *k->instr);
     XXH3_64bits_update(h, k->pool, k->npool * sizeof *k->pool);
     XXH3_64bits_update(h, k->list, k->nlist * sizeof *k->list);
+    XXH3_64bits_update(h, k->weights, k->weights ? k->ninstr * sizeof *k->weights : 0);
     XXH3_64bits_update(h, k->sync, k->nsync * sizeof *k->sync);
   }
   XXH3_64bits_update(h, p->edge, p->nedge * sizeof *p->edge);
@@ -85,7 +90,14 @@ bool lower(Sched *s) {
   PipeInstr *out = arena_alloc(s->arena, total * sizeof *out + 1);
   for (uint32_t r = 0; r < s->nrank; r++) {
     PipeInstr *first = out;
-    out = merge(s, r, out);
+    PipeWeights *weights = NULL;
+    size_t n = (size_t)s->stream[r].ncompute + s->stream[r].ncomm + s->stream[r].ncopy;
+    if (s->weights) {
+      weights = arena_alloc(s->arena, n * sizeof *weights + 1);
+      for (size_t i = 0; i < n; i++)
+        weights[i] = pipe_no_weights();
+    }
+    out = merge(s, r, out, weights);
     rank[r] = (PipeRank){.instr = first,
                          .pool = s->pool[r],
                          .ninstr = (uint32_t)(out - first),
@@ -96,7 +108,8 @@ bool lower(Sched *s) {
                          .host = s->sized ? s->peak[r].host_bytes : 0,
                          .group = s->group ? s->group[r] : 0,
                          .list = s->graph ? s->slot_list[r] : NULL,
-                         .nlist = s->graph ? s->nslot_list[r] : 0};
+                         .nlist = s->graph ? s->nslot_list[r] : 0,
+                         .weights = weights};
     place_events(s->arena, &rank[r]);
   }
   uint32_t *file_row = NEW_ARRAY(s->arena, uint32_t, s->diag->nsource);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * THE header: read this first. A compile is one Sched that the passes of driver.c fill in turn:
  *
- *   parse > resolve > expand > check_deps > sides > order > offload > comm > check_deadlock > slots
+ *   parse > resolve > expand > check_deps > sides > versions > order > offload > comm > check_deadlock > slots
  *         > check_memory > lower > check_streams > check_match > check_channels > check_user > check_all_m > emit
  *
  * A CSV file of PyTorch's comes in by read_csv in place of the first three. One that has its own
@@ -120,9 +120,11 @@ typedef struct Peak {
   uint32_t host;           /* and HOST slots */
   uint32_t guests;         /* GUEST slots (slots) */
   uint32_t warmup;         /* forwards before the first backward */
+  uint32_t versions;       /* most slots that a stage has for its weights (slots) */
   uint32_t op;             /* op at which act + gout + local + buffer bytes are most; NONE when unsized */
   uint64_t weight, grad, opt, work, act, gout, out, in, local, keep, total;
   uint64_t guest, buffer;  /* slots for stashes of other ranks, of side ops; in total */
+  uint64_t guess, state;   /* estimates of weights, states of their policy, in total */
   uint64_t host_bytes;     /* not in total */
 } Peak;
 
@@ -169,6 +171,7 @@ typedef struct Sched {
                             NONE, [ntie + 1], rows ascending; tie_of NULL: none */
   bool sized;            /* bytes were given */
   bool timed;            /* times are ns: one was given with a unit, or by a profile */
+  const char *layers;    /* how a profile of layers was cut into stages; NULL: none was */
   SendPolicy send;
   uint32_t *rank_stage;  /* [nstage] stages grouped by rank, ascending; rank r from */
   uint32_t *rank_stage0; /* [nrank + 1] */
@@ -196,8 +199,14 @@ typedef struct Sched {
   uint32_t *at_f, *at_b, *at_w, *at_r; /* [nstage * nmb] op + 1 of F, of B or I, of W, of R; 0 none */
   Round *round;          /* (check_deps) updates, stage after stage, in the order of the stage's rank */
   uint32_t *round0;      /* [nstage + 1] */
-  uint32_t *staleness;   /* [nrank] (check_deps) most updates of a stage between an F and the U that applies */
-  uint32_t *discrepancy; /* [nrank]   its gradient; between an F and its B or I */
+  bool weighted;         /* there is a `weights` clause: */
+  const WeightLine **wline; uint32_t nwline; /* its lines that count; those of one kind in order */
+  uint32_t *staleness;   /* [nrank] (versions) most updates of a stage between the version that an F reads and */
+  uint32_t *discrepancy; /* [nrank]   that which its gradient is applied to; between those of F and its B or I */
+  uint32_t *delay;       /* [nstage] (versions) staleness of one row */
+  PipeWeights *weights;  /* [nop] (versions) slots from 0 for each row; (slots) of the rank. NULL: not weighted */
+  uint32_t *nversion;    /* [nstage] (versions) slots for versions; NULL: not weighted */
+  uint32_t *weight_first; /* [nstage] (slots) the first of these slots */
   Span *site; uint32_t nsite, capsite;
   List *lists;           /* [nrank] of a compute_comms file, else NULL (read_csv) */
   const Clause *tuned;   /* `tune` clause that was followed, or NULL */
@@ -228,6 +237,8 @@ typedef struct Sched {
   PipePool **pool; uint32_t *npool, *nrank_slot; /* [nrank] */
   Peak *peak;            /* [nrank] */
   PipeProgram *prog;     /* the result; its tables are what emit prints */
+
+  Timing bound;          /* (fill_bound) no order at these places and costs, with these stashes, is shorter */
 
   /* check_user */
   uint64_t *sent_bytes, *sent; /* [nrank + 1] of each rank in a step, then of all; NULL: not counted yet */
@@ -321,6 +332,7 @@ typedef enum Builtin { /* EX_CALL.builtin */
   BI_FN, BI_MIN, BI_MAX,
   BI_INFLIGHT, BI_HELD, BI_KEPT, BI_WARMUP, BI_MEMORY, BI_STALENESS, BI_DISCREPANCY, /* of a rank */
   BI_HOST, BI_HOST_MEMORY, BI_GUESTS,          /* of a rank */
+  BI_VERSIONS,
   BI_VOLUME, BI_MESSAGES,                      /* of a rank, or of all */
   BI_MAKESPAN, BI_SPAN, BI_IDLE, BI_BUBBLE     /* with named costs */
 } Builtin;
@@ -373,10 +385,14 @@ static inline uint32_t op_release(const Sched *s, uint32_t op) {
 }
 
 /* ---- check_deps.c: each (stage, mb) exactly F and B or I+W, perhaps R, in order on its rank; each
- * gradient is applied by one U. Ensures round, staleness, discrepancy ---- */
+ * gradient is applied by one U. Ensures round ---- */
 bool check_deps(Sched *s);
 /* The update of its stage that op u, a U, is: a row of s->round. */
 uint32_t round_of(const Sched *s, uint32_t u);
+
+/* ---- versions.c: requires sides. Proves that the versions of the weights that are read are there;
+ * ensures staleness, discrepancy, delay, weights, nversion ---- */
+bool versions(Sched *s);
 
 /* ---- order.c ---- */
 /* Plays the compute ops on an idle network, where a tensor reaches another rank `send` after its
@@ -460,6 +476,9 @@ bool quantity(Sched *s, const Expr *call, int64_t *value); /* a builtin of `chec
 /* ---- all_m.c: with opt->for_all, requires check_user. Proves that the orders agree with the data for
  * every value of that parameter, or says why that is not decided; ensures all_m ---- */
 bool check_all_m(Sched *s);
+
+/* ---- bound.c: requires slots; ensures bound ---- */
+void fill_bound(Sched *s);
 
 /* ---- emit_*.c: require prog; write to f ---- */
 void emit_c(Sched *s, FILE *f);

@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "pipec.h"
+#include "profile_layers.h"
 
 static bool bad(Sched *s, Span at, const char *path, const char *what) {
   diag_error(s->diag, DIAG_PROFILE, at, "%s: %s", path, what);
@@ -82,6 +82,13 @@ bool profile_apply(Sched *s, const char *path, Span at, bool *has) {
   if (!text)
     return false;
   uint32_t file = diag_source(s->diag, found ? found : path, text, len); /* the depfile lists it */
+  bool now[NKEYS] = {false};
+  if (is_layer_profile(text, len)) {
+    bool ok = apply_layer_profile(s, at, path, file, now);
+    for (int k = 0; ok && k < NKEYS; k++)
+      has[k] |= now[k];
+    return ok;
+  }
   json_error_t err;
   json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &err);
   if (!root) {
@@ -90,7 +97,6 @@ bool profile_apply(Sched *s, const char *path, Span at, bool *has) {
     diag_error(s->diag, DIAG_PROFILE, (Span){file, pos, pos + 1}, "%s", err.text);
     return false;
   }
-  bool now[NKEYS] = {false};
   bool ok = apply(s, at, path, root, now);
   json_decref(root);
   for (int k = 0; ok && k < NKEYS; k++)

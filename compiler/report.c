@@ -2,7 +2,7 @@
  * What --check prints: the verdict, the model it holds under, and a line per rank. */
 #include <inttypes.h>
 
-#include "pipec.h"
+#include "critical.h"
 
 const char *time_text(Sched *s, uint64_t t) {
   if (!s->timed)
@@ -57,6 +57,37 @@ static void report_updates(Sched *s, FILE *f) {
                                       apart));
 }
 
+static double above(uint64_t value, uint64_t bound) {
+  return bound ? 100 * ((double)value / (double)bound - 1) : 0;
+}
+
+static void report_bound(Sched *s, FILE *f) {
+  fill_bound(s);
+  fprintf(f, "bound     makespan %s, span %s; this one has %s (+%.2f %%) and %s (+%.2f %%)\n",
+          time_text(s, s->bound.makespan), time_text(s, s->bound.span), time_text(s, s->makespan),
+          above(s->makespan, s->bound.makespan), time_text(s, s->own_span),
+          above(s->own_span, s->bound.span));
+}
+
+/* Unless --for-all says it for good. */
+static void report_steady(Sched *s, FILE *f, const Critical *c) {
+  if (c->per == 0 || (s->opt->for_all && s->all_m.proved))
+    return;
+  const char *unit = "";
+  double t = (double)c->steady / (double)c->per;
+  if (s->timed) {
+    static const struct {
+      double ns;
+      const char *unit;
+    } row[] = {{1e9, " s"}, {1e6, " ms"}, {1e3, " us"}, {1, " ns"}};
+    int k = 0;
+    while (k < 3 && t < row[k].ns)
+      k++;
+    t /= row[k].ns, unit = row[k].unit;
+  }
+  fprintf(f, "steady    %.3f%s a microbatch\n", t, unit);
+}
+
 static void report_all(Sched *s, FILE *f) {
   const char *m = s->opt->for_all;
   if (!s->all_m.proved) {
@@ -87,6 +118,7 @@ void emit_report(Sched *s, FILE *f) {
     report_lists(s, f);
     return;
   }
+  const Critical *c = critical(s);
   uint32_t nmb = s->nmb / s->slices;
   fprintf(f, "%s%s%s: %u rank%s, %u stage%s, %u microbatch%s%s, %u ops, %u transfers\n", s->name,
           *s->params ? " " : "", s->params, s->nrank, s->nrank == 1 ? "" : "s", s->nstage,
@@ -97,10 +129,14 @@ void emit_report(Sched *s, FILE *f) {
           s->ncheck == 1 ? "" : "s");
   if (s->opt->for_all)
     report_all(s, f);
+  if (s->layers)
+    fprintf(f, "layers    %s\n", s->layers);
   fprintf(f, "model     %s, at most %u slots per channel\n", model_text(s), s->channel_slots);
   report_buffer(s, f);
   fprintf(f, "makespan  %s, bubble %.2f %%; %s on an idle network\n", time_text(s, s->makespan),
           bubble_percent(s, s->makespan), time_text(s, s->ideal.makespan));
+  report_bound(s, f);
+  report_steady(s, f, c);
   report_updates(s, f);
   enum { TIES = 8 };
   for (uint32_t k = 0; k < s->ntie && k < TIES; k++) {
@@ -122,14 +158,19 @@ void emit_report(Sched *s, FILE *f) {
   bool kept = false;
   for (uint32_t r = 0; r < s->nrank; r++)
     kept |= s->peak[r].kept > 0;
-  fprintf(f, "rank  warmup  in flight  held%s%s%s\n", kept ? "  kept" : "",
-          s->ncopy ? "  host  guests" : "", s->sized ? "  bytes        at" : "");
+  fprintf(f, "rank    busy  warmup  in flight  held%s%s%s%s\n", kept ? "  kept" : "",
+          s->weights ? "  versions  staleness" : "", s->ncopy ? "  host  guests" : "",
+          s->sized ? "  bytes        at" : "");
   enum { SHOWN = 32 };
   for (uint32_t r = 0; r < s->nrank && r < SHOWN; r++) {
     const Peak *p = &s->peak[r];
-    fprintf(f, "%4u  %6u  %9u  %4u", r, p->warmup, p->inflight, p->held);
+    fprintf(f, "%4u  %5.1f%%  %6u  %9u  %4u", r,
+            s->makespan ? 100 * (double)c->busy[r] / (double)s->makespan : 0, p->warmup,
+            p->inflight, p->held);
     if (kept)
       fprintf(f, "  %4u", p->kept);
+    if (s->weights)
+      fprintf(f, "  %8u  %9u", p->versions, s->staleness[r]);
     if (s->ncopy)
       fprintf(f, "  %4u  %6u", p->host, p->guests);
     if (s->sized)

@@ -77,6 +77,7 @@ static const struct {
     {"memory", BI_MEMORY},
     {"staleness", BI_STALENESS},
     {"discrepancy", BI_DISCREPANCY},
+    {"versions", BI_VERSIONS},
     {"volume", BI_VOLUME},
     {"messages", BI_MESSAGES},
     {"host", BI_HOST},
@@ -181,6 +182,8 @@ static void explain_unknown(Resolver *r, Name name, Span at, const char *wanted)
     }
   if (op && hint_op(s, name))
     return;
+  if (value && r->clause && r->clause->kind == CL_WEIGHTS && hint_weights(s, r->clause, name))
+    return;
   const char *text = habit(name, strlen(name), op ? HABIT_OP : HABIT_VALUE);
   if (text)
     diag_help(s->diag, "%s", text);
@@ -199,7 +202,7 @@ static void explain_unknown(Resolver *r, Name name, Span at, const char *wanted)
     diag_help(
         s->diag,
         "a check knows inflight(r) held(r) kept(r) warmup_depth(r) memory(r) staleness(r) discrepancy(r) "
-        "host(r) host_memory(r) guests(r) volume(r) messages(r) makespan() span() idle() bubble()");
+        "versions(r) host(r) host_memory(r) guests(r) volume(r) messages(r) makespan() span() idle() bubble()");
   else if (value && sc)
     hint_params(s, sc);
 }
@@ -290,7 +293,8 @@ static bool resolve_call(Resolver *r, Expr *e) {
       want = given ? given : 1;
     else
       costs = y->builtin >= BI_MAKESPAN, want = costs ? given : now && given == 2 ? 2 : 1;
-    if ((y->builtin == BI_VOLUME || y->builtin == BI_MESSAGES) && given == 0)
+    if ((y->builtin == BI_VOLUME || y->builtin == BI_MESSAGES || y->builtin == BI_VERSIONS) &&
+        given == 0)
       want = 0; /* of all ranks */
   }
   for (Arg *a = e->args; a; a = a->next) {
@@ -700,6 +704,52 @@ static void resolve_entries(Resolver *r, Clause *c) {
   }
 }
 
+/* Which op a line of `weights` is about; false: reported. */
+static bool weight_op(Resolver *r, WeightLine *l) {
+  Diag *d = r->s->diag;
+  static const char *const word[] = {"reads", "applies", "rate", "then"};
+  int op = -1;
+  for (int k = 0; k < PIPE_NOPS; k++)
+    op = l->op == r->op_name[k] ? k : op;
+  l->kind = (int8_t)op;
+  if (op == PIPE_F && l->word == WW_READS && l->source == WS_FORWARD) {
+    diag_error(d, DIAG_CLAUSE, l->source_at,
+               "a forward reads the newest version, or one by its number");
+    diag_help(d, "write 'F reads newest', or 'F reads e'; 'B reads F' is what F has read");
+    return false;
+  }
+  if (l->word == WW_READS ? op == PIPE_F || op == PIPE_B || op == PIPE_I || op == PIPE_R
+                          : op == PIPE_U)
+    return true;
+  diag_error(d, DIAG_CLAUSE, l->op_at, "'%s %s' is no line of 'weights'", l->op, word[l->word]);
+  diag_help(d,
+            l->word != WW_READS ? "only an update, U, %s something"
+            : op == PIPE_W      ? "W reads no weights: its stash and what I has left are enough%.0s"
+            : op == PIPE_U      ? "U reads the newest version always, and makes the next one%.0s"
+                                : "F, B, I and R read weights%.0s",
+            word[l->word]);
+  return false;
+}
+
+static void resolve_weights(Resolver *r, Clause *c) {
+  Diag *d = r->s->diag;
+  for (WeightLine *l = c->lines; l; l = l->next) {
+    l->clause = c;
+    if (l->op)
+      weight_op(r, l);
+    resolve_expr(r, l->value);
+    resolve_expr(r, l->when);
+    if (l->word == WW_VERSIONS && c->mb_var && hint_mentions(l->value, c->mb_var))
+      diag_error(
+          d, DIAG_CLAUSE, l->value->at,
+          "a stage has the same number of versions for all microbatches: '%s' cannot stand here",
+          c->mb_var);
+    if (l->formula || l->word == WW_STATE)
+      diag_error(d, DIAG_RESERVED, l->at,
+                 "formulas are reserved for a later version of the language");
+  }
+}
+
 static void resolve_clause(Resolver *r, Clause *c) {
   r->clause = c;
   r->unknown.n = 0;
@@ -753,6 +803,7 @@ static void resolve_clause(Resolver *r, Clause *c) {
     resolve_side(r, c);
   else
     resolve_entries(r, c);
+  resolve_weights(r, c);
   resolve_block(r, c->body, NULL);
   if (c->kind != CL_TUNE) /* its variable is one of the schedule */
     scope_end(r, mark);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Slots of stashes and of tensors that stay on their rank, and all pools. Requires comm. Ensures
- * act, gout, keep and local in/out of every compute and copy instruction, pool, npool, nrank_slot, peak (counts and
+ * act, gout, keep and local in/out of every compute and copy instruction, slots of weights as slots of the rank, pool, npool, nrank_slot, peak (counts and
  * the op at which most bytes live).
  *
  * Interval colouring along each rank's compute stream, which runs in order: a slot is taken at the
@@ -52,6 +52,8 @@ static uint64_t class_bytes(const Sched *s, uint32_t stage, PipeClass cls, bool 
   const PipeStage *st = &s->stage[stage];
   if (cls == PIPE_KEEP) /* only chains recompute */
     return st->prev == NONE || s->graph ? 0 : s->stage[st->prev].boundary_bytes;
+  if (cls == PIPE_GUESS)
+    return st->weight_bytes;
   return cls == PIPE_ACT || cls == PIPE_HOST ? st->act_bytes
          : cls == PIPE_GOUT                  ? st->gout_bytes
          : skip                              ? st->edge_bytes
@@ -230,8 +232,17 @@ static Colour *scratch_of(const Sched *s, Rank *k, const PipeInstr *in) {
   return s->stage[in->stage].next == NONE ? NULL : pool_of(k, PIPE_LOCAL, in->stage);
 }
 
+/* Room for an estimate of the weights, while the op runs. */
+static Colour *guess_of(const Sched *s, Rank *k, const PipeInstr *in) {
+  const PipeWeights *w = s->weights ? &s->weights[in - s->stream[0].compute] : NULL;
+  return w && w->formula != NONE && in->op != PIPE_U ? pool_of(k, PIPE_GUESS, in->stage) : NULL;
+}
+
 static void takes(Sched *s, Rank *k, PipeInstr *in) {
   PipeInstr *all = s->stream[0].compute; /* instruction of op i of any rank */
+  Colour *guess = guess_of(s, k, in);
+  if (guess)
+    s->weights[in - all].guess = take(guess), k->live += guess->bytes;
   size_t cell = (size_t)in->stage * s->nmb + in->mb;
   Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage),
          *kp = pool_of(k, PIPE_KEEP, in->stage);
@@ -285,6 +296,9 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
 static void gives(Sched *s, Rank *k, PipeInstr *in) {
   Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage);
   const Op *o = &s->op[in - s->stream[0].compute];
+  Colour *guess = guess_of(s, k, in);
+  if (guess)
+    give(s, guess, s->weights[in - s->stream[0].compute].guess), k->live -= guess->bytes;
   for (uint32_t j = 0, n = k->locals ? op_inputs(s, o) : 0; j < n; j++) {
     Colour *l = local_pool(s, &k->cls[PIPE_LOCAL], input_link(s, o, j));
     if (l)
@@ -310,19 +324,41 @@ static void gives(Sched *s, Rank *k, PipeInstr *in) {
     give(s, g, in->gout), k->live -= g->bytes, k->held--;
 }
 
+/* Versions of the weights: pools of their own for each stage, whose slots versions.c has counted from 0. */
+static void weight_pools(Sched *s, uint32_t r, const Classes *guess) {
+  uint32_t *first = s->weight_first;
+  for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++) {
+    uint32_t st = s->rank_stage[i];
+    first[st] = s->nrank_slot[r];
+    s->nrank_slot[r] += s->nversion[st];
+    if (s->nversion[st] > s->peak[r].versions)
+      s->peak[r].versions = s->nversion[st];
+    add_pool(s, r, PIPE_WEIGHT, st, false, first[st], s->nversion[st],
+             s->sized ? s->stage[st].weight_bytes : 0);
+  }
+  for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+    PipeWeights *w = &s->weights[i];
+    uint32_t st = s->op[i].stage;
+    w->slot += w->slot == NONE ? 0 : first[st];
+    w->out += w->out == NONE ? 0 : first[st];
+    w->guess += w->guess == NONE ? 0 : guess->pool[guess->of[st]].first;
+  }
+}
+
 /* One rank: colours, then numbers. The ops of an action take all that they take before any gives back. */
 static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *key,
                         uint32_t *noff) {
   Peak *pk = &s->peak[r];
   Streams *t = &s->stream[r];
   Classes *act = &cls[PIPE_ACT], *gout = &cls[PIPE_GOUT], *loc = &cls[PIPE_LOCAL],
-          *host = &cls[PIPE_HOST], *keep = &cls[PIPE_KEEP];
+          *host = &cls[PIPE_HOST], *keep = &cls[PIPE_KEEP], *guess = &cls[PIPE_GUESS];
   group(s, r, PIPE_ACT, act, key);
   group(s, r, PIPE_GOUT, gout, key);
   group(s, r, PIPE_LOCAL, loc, key);
   group(s, r, PIPE_HOST, host, key);
   group(s, r, PIPE_KEEP, keep, key);
-  *pk = (Peak){.op = NONE};
+  group(s, r, PIPE_GUESS, guess, key);
+  *pk = (Peak){.op = NONE, .versions = 1};
   memset(noff, 0, act->npool * sizeof *noff);
   Rank k = {.cls = cls,
             .peak = pk,
@@ -356,8 +392,9 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     pk->op = NONE;
   /* Numbers: channels first (comm has numbered them), then these. */
   uint32_t n = s->nrank_slot[r];
-  static const PipeClass order_[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL, PIPE_HOST, PIPE_KEEP};
-  for (int o = 0; o < 5; o++)
+  static const PipeClass order_[] = {PIPE_ACT,  PIPE_GOUT, PIPE_LOCAL,
+                                     PIPE_HOST, PIPE_KEEP, PIPE_GUESS};
+  for (int o = 0; o < 6; o++)
     for (uint32_t p = 0; p < cls[order_[o]].npool; p++) {
       Colour *c = &cls[order_[o]].pool[p];
       BUG_IF(c->live != 0);
@@ -366,6 +403,8 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       add_pool(s, r, order_[o], c->stage, c->skip, c->first, c->count, c->bytes);
     }
   s->nrank_slot[r] = n;
+  if (s->weights)
+    weight_pools(s, r, guess);
   for (uint32_t i = 0; i < t->ncopy; i++) {
     PipeInstr *x = &t->copy[i];
     if (x->op == PIPE_SIDE_COPY)
@@ -406,7 +445,7 @@ bool slots(Sched *s) {
   uint32_t widest = 0;
   for (uint32_t r = 0; r < s->nrank; r++) {
     uint32_t n = s->rank_stage0[r + 1] - s->rank_stage0[r];
-    size_t most = (s->graph ? 6 : 5) * (size_t)n;
+    size_t most = (s->graph ? 8 : 7) * (size_t)n;
     for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
       most += 2 * ((size_t)row_links(s, s->rank_stage[i], true) +
                    row_links(s, s->rank_stage[i], false));
@@ -415,12 +454,14 @@ bool slots(Sched *s) {
     widest = n > widest ? n : widest;
   }
   Classes cls[PIPE_NCLASSES] = {{0}};
-  static const PipeClass coloured[] = {PIPE_ACT, PIPE_GOUT, PIPE_LOCAL, PIPE_HOST, PIPE_KEEP};
-  for (int k = 0; k < 5; k++) {
+  static const PipeClass coloured[] = {PIPE_ACT,  PIPE_GOUT, PIPE_LOCAL,
+                                       PIPE_HOST, PIPE_KEEP, PIPE_GUESS};
+  for (int k = 0; k < 6; k++) {
     cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, 2 * (size_t)widest);
     cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage);
   }
   Key *key = NEW_ARRAY(s->arena, Key, 2 * (size_t)widest);
+  s->weight_first = s->weights ? NEW_ARRAY(s->arena, uint32_t, s->nstage) : NULL;
   uint32_t *noff = NEW_ARRAY(s->arena, uint32_t, widest);
   for (uint32_t r = 0; r < s->nrank; r++) {
     channel_pools(s, r);

@@ -181,6 +181,8 @@ static uint64_t content_bytes(const PipeProgram *p, uint32_t stage, uint32_t cls
   case PIPE_ACT:
   case PIPE_HOST:
   case PIPE_GUEST: return st->act_bytes;
+  case PIPE_WEIGHT:
+  case PIPE_GUESS: return st->weight_bytes;
   case PIPE_GOUT: return st->gout_bytes;
   default: return skip ? st->edge_bytes : st->boundary_bytes;
   }
@@ -221,7 +223,11 @@ static void sum_stages(Verify *v) {
   const PipeProgram *p = v->p;
   for (uint32_t i = 0; i < p->nstage; i++) {
     const PipeStage *st = &p->stage[i];
-    v->fixed[st->rank] += up64(st->weight_bytes) + up64(st->grad_bytes) + up64(st->opt_bytes);
+    uint32_t copies = p->rank[st->rank].weights ? 0 : 1; /* the others are in slots */
+    for (uint32_t j = 0; j < 32; j++)
+      copies += st->states >> j & 1;
+    v->fixed[st->rank] += copies * up64(st->weight_bytes) + up64(st->grad_bytes) +
+                          up64(st->opt_bytes);
     if (v->work[st->rank] < up64(st->work_bytes))
       v->work[st->rank] = up64(st->work_bytes);
   }
@@ -661,8 +667,8 @@ static void verify_rank(Verify *v, Arena *a) {
   verify_stashes(v);
   for (uint32_t i = 0; i < k->npool; i++) {
     uint32_t cls = k->pool[i].cls;
-    if (cls == PIPE_GUEST)
-      continue;               /* see verify_guests */
+    if (cls == PIPE_GUEST || cls == PIPE_WEIGHT || cls == PIPE_GUESS)
+      continue;               /* see verify_guests, verify_weights */
     if (cls == PIPE_BUFFER) { /* some stay; they are counted in the order of the text */
       BUG_IF(k->pool[i].count < v->most[i]);
       continue;
@@ -670,8 +676,10 @@ static void verify_rank(Verify *v, Arena *a) {
     BUG_IF(v->live[i] != 0); /* something was never consumed */
     BUG_IF(cls != PIPE_OUT && cls != PIPE_IN && k->pool[i].count != v->most[i]);
   }
-  for (uint32_t i = 0; i < k->nslot; i++)
-    BUG_IF(!v->slot[i].used && k->pool[v->slot[i].pool].cls != PIPE_GUEST);
+  for (uint32_t i = 0; i < k->nslot; i++) {
+    uint32_t cls = k->pool[v->slot[i].pool].cls;
+    BUG_IF(!v->slot[i].used && cls != PIPE_GUEST && cls != PIPE_WEIGHT && cls != PIPE_GUESS);
+  }
 }
 
 /* Every slot for guests is used, and empty in the end. */
@@ -925,6 +933,7 @@ void verify_program(const Sched *s) {
   for (v.r = 0; v.r < p->nrank; v.r++)
     verify_rank(&v, a);
   verify_guests(&v);
+  verify_weights(s);
   verify_complete(&v);
   verify_send(s);
   verify_play(&v, a);

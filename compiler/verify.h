@@ -20,6 +20,9 @@ typedef struct Passage {
 /* Verifies the stage table, the edges and the ties of a program. */
 VerifyEdges verify_tables(const PipeProgram *p, Arena *a);
 
+/* Verifies the versions of the weights (verify_weights.c). */
+void verify_weights(const Sched *s);
+
 /* The events of a rank, row by row (verify_streams.c). heard[x][y]: instructions of stream y that stream x
  * knows to be over; UINT32_MAX: not even the begin of the step, which COMPUTE makes. */
 typedef struct VerifySync {

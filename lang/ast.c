@@ -329,6 +329,41 @@ static void put_entries(FILE *out, const Clause *c) {
   fputs("  }", out);
 }
 
+static void put_optional(FILE *out, const char *word, const Expr *e) {
+  if (!e)
+    return;
+  fprintf(out, " %s ", word);
+  ast_dump_expr(out, e);
+}
+
+static void put_weights(FILE *out, const Clause *c) {
+  static const char *const word[] = {"reads", "applies", "rate", "then", "versions", "state"};
+  fprintf(out, "weights%s%s%s%s {\n", c->var ? " " : "", c->var ? c->var : "",
+          c->mb_var ? ", " : "", c->mb_var ? c->mb_var : "");
+  for (const WeightLine *l = c->lines; l; l = l->next) {
+    fprintf(out, "    %s%s%s", l->op ? l->op : "", l->op ? " " : "", word[l->word]);
+    if (l->word == WW_READS && l->source != WS_VALUE)
+      fputs(l->source == WS_NEWEST ? " newest" : " F", out);
+    if (l->state)
+      fprintf(out, " %s", l->state);
+    if (l->value) { /* a name that would be a word here */
+      bool word_too = l->value->kind == EX_NAME && strcmp(l->value->name, "newest") == 0;
+      fputs(word_too ? " (" : " ", out);
+      ast_dump_expr(out, l->value);
+      fputs(word_too ? ")" : "", out);
+    }
+    if (l->word == WW_READS || l->word == WW_THEN)
+      put_optional(out, l->word == WW_READS ? "as" : "=", l->formula);
+    else if (l->formula) {
+      fputc(' ', out);
+      ast_dump_expr(out, l->formula);
+    }
+    put_optional(out, "when", l->when);
+    fputc('\n', out);
+  }
+  fputs("  }", out);
+}
+
 static void put_costs(FILE *out, const char *keyword, const Clause *c) {
   fputs(keyword, out);
   if (c->var)
@@ -464,6 +499,7 @@ static void put_clause(FILE *out, const Clause *c) {
     fputs(" by ", out);
     ast_dump_expr(out, c->value);
     break;
+  case CL_WEIGHTS: put_weights(out, c); break;
   case CL_LET: put_let(out, c->name, c->value); break;
   case CL_FN: put_fn(out, c->fn); break;
   }

@@ -129,6 +129,33 @@ typedef struct Entry { /* key = value in time { } and bytes { } */
   Expr *value;
 } Entry;
 
+/* A line of `weights { }`. */
+typedef enum WeightWord {
+  WW_READS,    /* op reads newest|F|value [as formula] [when e] */
+  WW_APPLIES,  /* U applies formula [when e] */
+  WW_RATE,     /* U rate formula [when e] */
+  WW_THEN,     /* U then state = formula [when e] */
+  WW_VERSIONS, /* versions value */
+  WW_STATE     /* state NAME */
+} WeightWord;
+typedef enum WeightSource { WS_NEWEST, WS_FORWARD, WS_VALUE } WeightSource; /* newest, F, value */
+
+typedef struct WeightLine {
+  struct WeightLine *next;
+  WeightWord word;
+  Span at;
+  Name op;            /* before `reads`, `applies`, `rate` and `then`, or NULL */
+  Span op_at;
+  int8_t kind;        /* (sema) PipeOp */
+  WeightSource source; /* WW_READS */
+  Span source_at;
+  Expr *value;        /* WW_READS from a version, WW_VERSIONS */
+  Expr *formula, *when; /* or NULL */
+  Name state;         /* WW_STATE, WW_THEN */
+  Span state_at;
+  const struct Clause *clause; /* (sema) that it is of */
+} WeightLine;
+
 typedef enum ClauseKind {
   CL_RANKS,   /* ranks value */
   CL_PIPE,    /* pipe name [[index] in range] [forward] [dag] stages value mbs mbs [slices slices]
@@ -146,6 +173,7 @@ typedef enum ClauseKind {
   CL_OFFLOAD, /* offload [var, mb_var [-> place]] [when] [lead] */
   CL_EXCLUSIVE, /* exclusive var -> to */
   CL_SIDE,    /* side name(var [, mb_var]) ... [when] [{ entries }] */
+  CL_WEIGHTS, /* weights [var [, mb_var]] { lines } */
   CL_LET, CL_FN
 } ClauseKind;
 
@@ -188,9 +216,10 @@ struct Clause {
   Range range;
   Stmt *body;
   Entry *entries;
+  WeightLine *lines;  /* CL_WEIGHTS */
   Fn *fn;
   const char *path;   /* CL_PROFILE, unescaped */
-  Name mb_var;        /* CL_OFFLOAD, CL_RECOMPUTE, CL_PIPE: the microbatch, or NULL; `var` is the stage */
+  Name mb_var;        /* CL_OFFLOAD, CL_RECOMPUTE, CL_PIPE, CL_WEIGHTS: the microbatch, or NULL; `var` is the stage */
   Span mb_var_at;
   uint32_t mb_slot;   /* (sema) */
   Expr *when, *lead;  /* CL_OFFLOAD, CL_RECOMPUTE, CL_SIDE; CL_OFFLOAD; or NULL */

@@ -242,10 +242,11 @@ again:
   "by"                 { TOKEN(BY); }
   "offload"            { TOKEN(OFFLOAD); }
   "lead"               { TOKEN(LEAD); }
+  "weights"            { TOKEN(WEIGHTS); }
   "side"               { TOKEN(SIDE); }
   "exclusive"          { TOKEN(EXCLUSIVE); }
 
-  "weights" | "stash" | "comm" | "finally"
+  "stash" | "comm" | "finally"
   | "group" | "recv" | "wait" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(RESERVED);

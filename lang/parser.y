@@ -37,6 +37,8 @@ typedef struct RequireList { Require *first, *last; } RequireList;
 typedef struct EntryList { Entry *first, *last; } EntryList;
 typedef struct StmtVal { Stmt *s; uint32_t depth; } StmtVal;
 typedef struct StmtList { Stmt *first, *last; uint32_t depth; } StmtList;
+typedef struct LineList { WeightLine *first, *last; } LineList;
+typedef struct Read { WeightSource kind; Expr *value; } Read;
 typedef struct ClauseList { Clause *first, *last; } ClauseList;
 typedef struct Binding { Name name; Span at; } Binding;
 typedef struct Base { Name name; Span at; Arg *args; } Base;
@@ -75,6 +77,7 @@ struct Parse {
   uint32_t ninsert;                /* '}' to insert before `held`, see insert_closers */
   int before;                      /* the last token of the text */
   bool in_pipe;                    /* it stands between 'pipe NAME' and 'stages' */
+  uint8_t in_weights;              /* 1: between 'weights' and its '{'; 2: in its braces; else 0 */
   int held;                        /* a token read but not given to the parser yet, or 0 */
   TokenValue held_value;
   Span held_at;
@@ -329,6 +332,19 @@ static Item *new_item(Parse *ps, ItemKind kind, Span at) {
 
 static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 
+/* A line of `weights` about an op; op: NO_BINDING if it is of none. */
+static WeightLine *new_line(Parse *ps, WeightWord word, Span at, Binding op, Expr *formula, Expr *when) {
+  WeightLine *l = NEW(ps->lx.arena, WeightLine);
+  l->word = word;
+  l->at = at;
+  l->op = op.name;
+  l->op_at = op.at;
+  l->formula = formula;
+  l->when = when;
+  l->source_at = l->state_at = NO_SPAN;
+  return l;
+}
+
 static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr *when) {
   Clause *c = new_clause(ps, CL_RECOMPUTE, at, NULL);
   c->var = stage.name;
@@ -364,6 +380,9 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
   StmtList stmts;
   Entry *entry;
   EntryList entries;
+  WeightLine *line;
+  LineList lines;
+  Read reads;
   Fn *fn;
   Clause *clause;
   ClauseList clauses;
@@ -389,6 +408,8 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %token USE "'use'" EXPECTS "'expects'"
 %token OFFLOAD "'offload'" LEAD "'lead'" SIDE "'side'" EXCLUSIVE "'exclusive'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
+%token WEIGHTS "'weights'" READS "'reads'" NEWEST "'newest'" AS "'as'" APPLIES "'applies'"
+%token RATE "'rate'" THEN "'then'" VERSIONS "'versions'" STATE "'state'"
 %token TUNE "'tune'" TRIES "'tries'" BY "'by'"
 %token ARROW "'->'" DOTDOT "'..'"
 %token EQ "'=='" NE "'!='" LE "'<='" GE "'>='" AND "'&&'" OR "'||'"
@@ -414,7 +435,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %type <base> base_opt
 %type <op> opref optarget
 %type <head> pipe_head
-%type <expr> period_opt at_opt when_opt slices_opt tries_opt lead_opt to_opt
+%type <expr> period_opt at_opt when_opt slices_opt tries_opt lead_opt to_opt as_opt
 %type <stmt> stmt if_stmt do_stmt indexed
 %type <stmts> stmts block else_opt phased clipped
 %type <phase> phase used_phase
@@ -422,6 +443,9 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %type <entry> entry
 %type <entries> entries side_block
 %type <params> words
+%type <line> weight_line
+%type <lines> weight_lines
+%type <reads> source
 %type <fn> fn
 %type <clause> clause
 %type <clauses> clauses
@@ -610,6 +634,15 @@ clause:
     $$->range = $5;
     $$->tries = $6.e;
   }
+| WEIGHTS ok name_opt mb_opt '{' weight_lines '}' {
+    yyerrok;
+    $$ = new_clause(ps, CL_WEIGHTS, @$, NULL);
+    $$->var = $3.name;
+    $$->var_at = $3.at;
+    $$->mb_var = $4.name;
+    $$->mb_var_at = $4.at;
+    $$->lines = $6.first;
+  }
 | LET ok name '=' expr {
     $$ = new_clause(ps, CL_LET, @$, $5.e);
     $$->name = $3.name;
@@ -630,6 +663,42 @@ entry:
 | EDGE '=' expr { $$ = new_entry(ps, @$, $1.name, @1, $3.e); }
 | error { $$ = NULL; }
 ;
+
+weight_lines:
+  %empty { $$ = (LineList){0}; }
+| weight_lines weight_line semi_opt { $$ = $1; APPEND($$, $2); }
+;
+/* The words are words only here, see weight_word. */
+weight_line:
+  name READS source as_opt when_opt {
+    $$ = new_line(ps, WW_READS, @$, $1, $4.e, $5.e);
+    $$->source = $3.kind;
+    $$->source_at = @3;
+    $$->value = $3.value;
+  }
+| name APPLIES expr when_opt { $$ = new_line(ps, WW_APPLIES, @$, $1, $3.e, $4.e); }
+| name RATE expr when_opt { $$ = new_line(ps, WW_RATE, @$, $1, $3.e, $4.e); }
+| name THEN name '=' expr when_opt {
+    $$ = new_line(ps, WW_THEN, @$, $1, $5.e, $6.e);
+    $$->state = $3.name;
+    $$->state_at = @3;
+  }
+| VERSIONS expr { $$ = new_line(ps, WW_VERSIONS, @$, NO_BINDING, NULL, NULL); $$->value = $2.e; }
+| STATE name {
+    $$ = new_line(ps, WW_STATE, @$, NO_BINDING, NULL, NULL);
+    $$->state = $2.name;
+    $$->state_at = @2;
+  }
+| error { $$ = NULL; }
+;
+source:
+  NEWEST { $$ = (Read){WS_NEWEST, NULL}; }
+| expr {
+    bool op = $1.e->kind == EX_NAME && strcmp($1.e->name, "F") == 0;
+    $$ = (Read){op ? WS_FORWARD : WS_VALUE, op ? NULL : $1.e};
+  }
+;
+as_opt: %empty { $$ = (ExprVal){0}; } | AS expr { $$ = $2; } ;
 
 side_block: %empty { $$ = (EntryList){0}; } | '{' entries '}' { $$ = $2; } ;
 /* Words that are names like any other elsewhere. */
@@ -947,7 +1016,7 @@ static void insert_closers(Parse *ps, int token, Span at) {
   switch (token) {
   case TOK_RANKS: case TOK_PIPE: case TOK_ORDER: case TOK_TIME: case TOK_BYTES: case TOK_PROFILE:
   case TOK_CHECK: case TOK_RECOMPUTE: case TOK_TUNE: case TOK_OFFLOAD: case TOK_TIE:
-  case TOK_SIDE: case TOK_EXCLUSIVE:
+  case TOK_WEIGHTS: case TOK_SIDE: case TOK_EXCLUSIVE:
     level = 1;
     break;
   case TOK_SCHEDULE: case TOK_IMPORT:
@@ -980,6 +1049,7 @@ static const char *form(int token) {
   case TOK_SIDE: return side_form;
   case TOK_EXCLUSIVE: return "ranks whose copies take turns are written 'exclusive r -> e': those with the same e";
   case TOK_CHECK: return "a check is written 'check c' or 'check c for r in a..b'";
+  case TOK_WEIGHTS: return "weights are written 'weights s, m { F reads newest  B reads F }'";
   case TOK_STEADY: return "a kernel is written 'steady m { ... }' or 'steady k in a..b { ... }'";
   case TOK_CLOCK: return "a clock is written 'clock m { ... }' or 'clock m period T { ... }'";
   case TOK_RULES: return "rules are written 'rules m { ... }'";
@@ -991,6 +1061,23 @@ static const char *form(int token) {
   case TOK_OP: return "an op is named by 'op f(k) = F[c](m)'";
   default: return NULL;
   }
+}
+
+/* The words of `weights { }` are names elsewhere. `before`: the token before the name. */
+static int weight_word(int before, Name name) {
+  static const struct { const char *text; short token; } verb[] = {
+    {"reads", TOK_READS}, {"applies", TOK_APPLIES}, {"rate", TOK_RATE}, {"then", TOK_THEN},
+    {"as", TOK_AS},
+  };
+  bool ends = before == TOK_NAME || before == TOK_NUMBER || before == ')' || before == TOK_NEWEST;
+  if (before == TOK_READS && strcmp(name, "newest") == 0)
+    return TOK_NEWEST;
+  for (size_t i = 0; i < sizeof verb / sizeof *verb && ends; i++)
+    if ((before == TOK_NAME || verb[i].token == TOK_AS) && strcmp(name, verb[i].text) == 0)
+      return verb[i].token;
+  if ((ends || before == '{' || before == ';') && strcmp(name, "versions") == 0)
+    return TOK_VERSIONS;
+  return (ends || before == '{' || before == ';') && strcmp(name, "state") == 0 ? TOK_STATE : TOK_NAME;
 }
 
 static int yylex(YYSTYPE *val, Span *at, Parse *ps) {
@@ -1008,6 +1095,12 @@ static int yylex(YYSTYPE *val, Span *at, Parse *ps) {
     if (token == TOK_NAME && ps->in_pipe && ends && strcmp(val->token.name, "forward") == 0)
       token = TOK_FORWARD;
     ps->in_pipe = token == TOK_PIPE || (ps->in_pipe && token != TOK_STAGES);
+    if (token == TOK_NAME && ps->in_weights == 2)
+      token = weight_word(ps->before, val->token.name);
+    ps->in_weights = token == TOK_WEIGHTS                   ? 1
+                     : ps->in_weights == 1 && token == '{' ? 2
+                     : token == '{' || token == '}'         ? 0
+                                                            : ps->in_weights;
     ps->before = token;
     insert_closers(ps, token, *at);
     if (ps->ninsert) {
@@ -1046,7 +1139,7 @@ static const short stmt_tokens[] = {
 };
 static const short clause_tokens[] = {
   TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_SEND, TOK_RECOMPUTE,
-  TOK_TUNE, TOK_OFFLOAD, TOK_SIDE, TOK_EXCLUSIVE, TOK_EDGE, TOK_TIE, TOK_LET, TOK_FN,
+  TOK_TUNE, TOK_OFFLOAD, TOK_SIDE, TOK_EXCLUSIVE, TOK_EDGE, TOK_TIE, TOK_WEIGHTS, TOK_LET, TOK_FN,
 };
 static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};
 
@@ -1160,6 +1253,8 @@ static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
     {got == TOK_EQ && expects(want, '='), "'=' gives a name its value; '==' compares"},
     {compares && operator && !expects(want, '<'), "comparisons do not chain: a < b && b < c"},
     {words != NULL, words},
+    {expects(want, TOK_READS), "a line is written 'F reads newest', 'B reads F' or 'F reads e'"},
+    {got == '=' && ps->in_weights == 2 && expr, "the number of versions is written 'versions e'"},
     {expects(want, TOK_DOTDOT), "a range is written 'a..b': from a to b - 1"},
     {got == TOK_FOR && stmt, "a loop is written 'do i in a..b { ... }'"},
     {got == ',' && stmt, "ops follow each other without commas"},

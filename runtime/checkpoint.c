@@ -343,6 +343,8 @@ PrStatus pr_checkpoint(PrRun *run, const char *dir, uint32_t keep) {
   if (!run)
     return PR_E_MEMORY;
   PrStatus st = (PrStatus)atomic_load(&run->status);
+  if (!st && run->engine->take)
+    return pr_fail(run, PR_E_IO, "checkpoint: this version has none of the memory of devices");
   bool leads = pr_leads(run);
   if (st || run->ck_step == pr_steps_done(run))
     return st;

@@ -34,9 +34,12 @@ static bool carries_gradients(const PrRun *run, uint32_t row) {
 
 bool ck_buffer(const PrRun *run, uint32_t row, uint32_t i, CkBuffer *out) {
   const StageRun *s = &run->stage[row];
-  const CkBuffer all[] = {{"weight", PR_WEIGHT, s->weight, s->size.weight},
-                          {"opt", PR_OPT, s->opt, s->size.opt},
-                          {"grad", -1, s->grad, carries_gradients(run, row) ? s->size.grad : 0}};
+  const CkBuffer all[] = {
+      {"weight", PR_WEIGHT, s->weight, s->size.weight},
+      {"opt", PR_OPT, s->opt, s->size.opt},
+      {"state", -1, s->state,
+       (uint64_t)__builtin_popcount(run->p->stage[row].states) * pr_round(s->size.weight)},
+      {"grad", -1, s->grad, carries_gradients(run, row) ? s->size.grad : 0}};
   if (i >= sizeof all / sizeof *all)
     return false;
   *out = all[i];

@@ -272,6 +272,8 @@ PrStatus pr_resume(PrRun *run, const char *dir, uint64_t *step) {
   if (!run)
     return PR_E_MEMORY;
   PrStatus st = (PrStatus)atomic_load(&run->status);
+  if (!st && run->engine->take)
+    return pr_fail(run, PR_E_IO, "checkpoint: this version has none of the memory of devices");
   if (!st && pr_steps_done(run) > 0)
     st = pr_fail(run, PR_E_ARG, "checkpoint: a run resumes before its first step, not after %llu",
                  (unsigned long long)pr_steps_done(run));

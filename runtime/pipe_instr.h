@@ -36,6 +36,8 @@
 
 #include "pipe_formula.h"
 
+#include "pipe_formula.h"
+
 #ifdef __cplusplus
 #define PIPE_STATIC_ASSERT static_assert
 extern "C" {
@@ -73,6 +75,10 @@ typedef enum PipeClass {
   PIPE_HOST,  /* stash in host memory, from OFF to LOAD */
   PIPE_GUEST, /* stash of another rank, from its OFF to its LOAD: only that rank's COPY stream uses it */
   PIPE_BUFFER, /* what a SIDE takes, until a SIDE gives it back, or the end of the step */
+  PIPE_WEIGHT, /* a version of the weights of its stage, see PipeWeights; at the start of a step, and at
+                  its end, the one that counts is in the first slot of the pool */
+  PIPE_GUESS, /* weights as a formula estimates them, while the op that reads them runs; or, while a U
+                 runs, a copy of those that it overwrites */
   PIPE_NCLASSES
 } PipeClass;
 
@@ -101,12 +107,30 @@ typedef struct PipeInstr {
   uint32_t site;  /* row of PipeProgram.site: where in the .pipe text it comes from */
 } PipeInstr;
 
+/* Versions of the weights. Version 0 of a stage is there when a step starts, and its k-th U makes version
+ * k from version k-1, the newest until then. A program whose ops do not all use one copy has, for every
+ * instruction of every rank, a row of this that says which version it uses. `behind` and `ahead` count
+ * updates of the stage. */
+typedef struct PipeWeights {
+  uint32_t version; /* F B I R SIDE: that it reads; U: that it makes; else PIPE_NONE, and so are the slots */
+  uint32_t slot;    /* of class WEIGHT, read: by F B I R SIDE their version, by U the newest */
+  uint32_t out;     /* of class WEIGHT, written by U; may be `slot`. Else PIPE_NONE */
+  uint32_t guess;   /* of class GUESS, if there is one; else PIPE_NONE */
+  uint32_t formula; /* F B I R: row of PipeProgram.formula, what they see in place of their version;
+                       U: row of PipeProgram.rule; PIPE_NONE: none */
+  int32_t behind;   /* B I R: the version that it reads less that which the F of its microbatch has read;
+                       U: most `ahead` of an F whose gradient it applies; F: 0 */
+  uint32_t ahead;   /* F B I R: updates from the version that it reads to the one that the gradient of its
+                       microbatch is applied to */
+  uint32_t zero;
+} PipeWeights;
+
 typedef struct PipePool {
   uint32_t cls;   /* PipeClass */
-  uint32_t stage; /* ACT, GOUT, KEEP, HOST, GUEST: a stage whose stashes it holds; OUT, IN, LOCAL: the stage whose
+  uint32_t stage; /* WEIGHT: the stage; ACT, GOUT, KEEP, HOST, GUEST, GUESS: a stage whose stashes it holds; OUT, IN, LOCAL: the stage whose
                      output it holds, or the gradient of that output. All users have its size */
   uint32_t first; /* its slots are first .. first + count - 1 */
-  uint32_t count; /* > 0; for ACT, GOUT, KEEP and LOCAL exactly the peak of live slots */
+  uint32_t count; /* > 0; for ACT, GOUT, KEEP, LOCAL, WEIGHT and GUESS exactly the peak of live slots */
   uint64_t bytes; /* of each slot; 0 when the program has no sizes */
   uint32_t skip;  /* OUT, IN, LOCAL: 1 if its tensors pass edges that are not of the chain */
   uint32_t zero;
@@ -139,6 +163,9 @@ typedef struct PipeStage {
   uint64_t time[PIPE_NOPS];       /* per op; SEND_x: of the transfer; RECV_x: 0; REDUCE, TIE: of all */
   uint64_t time_fb;                /* of an action of one F, which is of this stage, and one B; 0: the
                                       sum of both, as it is for all other actions */
+  uint32_t states; /* bit j: it keeps state j of PipeProgram.state, of weight_bytes, which is 0 when a
+                      run begins */
+  uint32_t zero;
 } PipeStage;
 
 /* An edge between stages of the model: forward, from -> to passes one tensor for each microbatch;
@@ -199,6 +226,8 @@ typedef struct PipeRank {
   uint32_t nsync;
   uint32_t group;         /* 1 + number of the group whose COPY streams take turns, 0: it is in none.
                              Each turn of a group is that of one instruction; on a rank they ascend */
+  const PipeWeights *weights; /* [ninstr]; NULL, of all ranks: a stage has one copy of its weights, in no
+                                 slot, which every op uses as it is then */
 } PipeRank;
 
 typedef struct PipeSite {
@@ -235,12 +264,18 @@ typedef struct PipeProgram {
   uint32_t nside;
   const PipeSide *side;   /* [nside] by decl, then stage; NULL: none */
   uint32_t ngroup, zero;
+  uint32_t nformula, nrule, nthen, nstate;
+  const PipeFormula *formula; /* [nformula] */
+  const PipeRule *rule;       /* [nrule] */
+  const PipeThen *then;       /* [nthen] */
+  const char *const *state;   /* [nstate] names; at most 32 */
 } PipeProgram;
 
 PIPE_STATIC_ASSERT(sizeof(PipeInstr) == 48, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipePool) == 32, "ABI");
+PIPE_STATIC_ASSERT(sizeof(PipeStage) == 48 + 9 * 8 + 8 * PIPE_NOPS + 16, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeSync) == 12, "ABI");
-PIPE_STATIC_ASSERT(sizeof(PipeStage) == 48 + 9 * 8 + 8 * PIPE_NOPS + 8, "ABI");
+PIPE_STATIC_ASSERT(sizeof(PipeWeights) == 32, "ABI");
 PIPE_STATIC_ASSERT(PIPE_NOPS == 17, "a new instruction is a new ABI");
 
 static inline uint32_t pipe_slices(const PipeProgram *p) { return p->slices > 1 ? p->slices : 1; }
@@ -250,6 +285,17 @@ static inline PipeInstr pipe_instr(PipeOp op, uint32_t stage, uint32_t mb) {
   PipeInstr c = {(uint8_t)op, PIPE_STEADY, 0, stage, mb, PIPE_NONE, PIPE_NONE, PIPE_NONE, PIPE_NONE,
                  PIPE_NONE, PIPE_NONE, 0, 0, 0};
   return c;
+}
+
+/* Those whose row of PipeWeights is filled in; a SIDE reads the newest. */
+static inline int pipe_uses_weights(uint32_t op) {
+  return (op <= PIPE_U && op != PIPE_W) || op == PIPE_SIDE;
+}
+
+/* The row of an instruction that uses no weights. */
+static inline PipeWeights pipe_no_weights(void) {
+  PipeWeights w = {PIPE_NONE, PIPE_NONE, PIPE_NONE, PIPE_NONE, PIPE_NONE, 0, 0, 0};
+  return w;
 }
 
 /* An emitted file states the ABI it was made for; another header refuses it at compile time. */

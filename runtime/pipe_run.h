@@ -30,7 +30,8 @@ typedef enum PrStatus {
                     and their .pipe lines */
   PR_E_IO,       /* a file could not be written */
   PR_E_CHECKPOINT, /* a checkpoint is damaged, incomplete or of another model */
-  PR_E_LOST      /* another process of the run has gone, or what connects them */
+  PR_E_LOST,     /* another process of the run has gone, or what connects them */
+  PR_E_DEVICE    /* the device, or what connects devices, refused something; the text says what */
 } PrStatus;
 
 /* Bytes of one stage. act: what F keeps for B (or I and W). gout: what I keeps for W. boundary: the
@@ -51,7 +52,7 @@ typedef struct PrSizes {
  *   W       act gout            adds to grad
  *   R       x weight            act, as F has: `forward` again, from a copy of x. y and *loss are there
  *                               as in F, and go nowhere
- *   U       grad                weight opt; must leave grad zero. mb: PIPE_NONE if the text names none
+ *   U       grad newest         weight opt; must leave grad zero. mb: PIPE_NONE if the text names none
  *   SIDE    weight grad buf     any of them: what the model makes of it
  *   REDUCE, TIE  go through `reduce` and `tie` instead
  *
@@ -69,6 +70,12 @@ typedef struct PrSizes {
  * later, then reads. past is NULL for slice 0, and in W and U.
  * `stage` and `nstage` count stages of the model; replicas of a stage see the same number, other
  * microbatches, and their own weight, grad and opt.
+ * `weight` is the version of the weights that the op reads (PipeWeights). U makes a new one: from the bytes at
+ * `newest`, which it leaves as they are, to `weight`, all of which it writes; they may be one and the same.
+ * `version` is the number of that version in this step: of F, B, I and R the one that they read, of U the one
+ * that it makes; if the program does not say, 0. U's `rate` is a factor of the learning rate, 1 if the
+ * schedule has none; `applied` is how many microbatches, those of replicas too, have added to grad.
+ * `updates` is how many the stage has had before, over all steps: what an optimizer counts.
  * `first_grad` is 1 for the first B or W of the stage in this step, or since its last U. Bits of the result may depend
  * only on the contents of what is read, never on addresses or time: parity is bit for bit. */
 typedef struct PrCall {
@@ -84,12 +91,23 @@ typedef struct PrCall {
   uint32_t nx, ny;
   const void *const *xs, *const *dys; /* [nx], [ny]; NULL where x, dy are of no use */
   void *const *ys, *const *dxs;       /* [ny], [nx] */
+  /* On a device (pipe_cuda.h) all tensors, `work` and `loss` are in its memory, and the callback puts its
+   * work on this stream, in order, and returns without waiting for it; NULL: the callback does the work. The
+   * arrays above are the host's and stay as they are. step_at: device memory with the number of the step at
+   * the time of the work, which may be another one than `step` if the step is replayed from a graph. */
+  void *stream;
+  const uint64_t *step_at;
   /* SIDE, in any stream: its name; the buffer that it takes, at the same place in every step and its own until
    * it is given back, and that which it gives back; NULL: none. mb is PIPE_NONE if it is of no
-   * microbatch. There are weight, grad and opt, too. */
+   * microbatch. There are weight, grad and opt, too; but where weights have versions only in COMPUTE
+   * a weight, the newest. */
   const char *side;
   void *taken, *given;
   uint64_t taken_bytes, given_bytes;
+  const void *newest;
+  double rate;
+  uint32_t version, applied;
+  uint64_t updates;
 } PrCall;
 
 /* A tensor that the model keeps from step to step: bytes at .. at + bytes - 1 of a stage's weights or
@@ -157,6 +175,10 @@ typedef struct PrOptions {
    * of the rank that has the last stage, once that rank is done. Or NULL. An engine of processes calls
    * it in each of them, with the same loss; free-running only in that of the last stage. */
   void (*on_step)(void *arg, uint64_t step, double loss);
+  /* As soon as the loss of a microbatch is final, while the step goes on: on the thread of the rank that
+   * has run its last forward. Several ranks may call at once if several stages have no output; then processes
+   * that have one rank each do not call it. Or NULL. */
+  void (*on_loss)(void *arg, uint64_t step, uint32_t mb, double loss);
   void *arg;
   uint64_t seed;         /* not 0: no threads; pr_steps itself carries out one instruction after the
                             other, picked at random among those that can go on. Replays exactly */
@@ -184,7 +206,7 @@ const char *pr_error(const PrRun *run);               /* text of the first error
 double pr_loss(const PrRun *run);                     /* mean over microbatches, last finished step;
                                                          NaN before the first */
 double pr_loss_mb(const PrRun *run, uint32_t mb);
-void *pr_weight(PrRun *run, uint32_t stage);          /* weights of a row of the stage table, between
+void *pr_weight(PrRun *run, uint32_t stage);          /* newest weights of a row of the stage table, between
                                                          pr_steps calls; row = stage without replicas.
                                                          NULL: the row is of another process, or the
                                                          run has failed, perhaps in the middle of an

@@ -77,11 +77,12 @@ static void *const *tensors(const RankRun *k, uint32_t at, uint32_t n) {
 
 /* Instructions */
 
-/* What the callback of one op gets. lost: where R puts its loss. */
-static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, double *lost) {
+PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, double *lost) {
   const PipeInstr *c = &k->t->instr[at->index];
   const StageRun *s = &run->stage[c->stage];
   const PipeStage *g = &run->p->stage[c->stage];
+  const PipeWeights *w = k->t->weights ? &k->t->weights[at->index] : NULL;
+  void *weight = w && w->slot != PIPE_NONE ? k->slot[w->slot] : s->weight;
   uint32_t slices = pipe_slices(run->p);
   PrCall a = {.op = (PipeOp)c->op,
               .rank = k->id,
@@ -93,6 +94,10 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
               .step = step,
               .work = k->work,
               .first_grad = (int)at->first_grad,
+              .rate = 1,
+              .version = w && w->version != PIPE_NONE ? w->version : 0,
+              .applied = at->applied,
+              .updates = step * s->nupdate + at->updates,
               .nx = g->nin,
               .ny = g->nout};
   bool forward = c->op == PIPE_F;
@@ -120,7 +125,8 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
   if (pipe_is_side(c->op)) {
     a.side = run->p->side[c->keep].name;
     a.op = PIPE_SIDE;
-    a.weight = s->weight, a.grad = s->grad, a.opt = s->opt;
+    a.weight = w && c->op != PIPE_SIDE ? NULL : weight; /* a U may run meanwhile */
+    a.grad = s->grad, a.opt = s->opt;
     a.taken = c->out == PIPE_NONE ? NULL : k->slot[c->out];
     a.given = c->in == PIPE_NONE ? NULL : k->slot[c->in];
     a.taken_bytes = c->out == PIPE_NONE ? 0 : k->slot_bytes[c->out];
@@ -135,20 +141,16 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
     a.y = out;
     a.xs = (const void *const *)ins;
     a.ys = outs;
-    a.weight = s->weight;
-    if (s->sink != PIPE_NONE) {
+    a.weight = weight;
+    if (s->sink != PIPE_NONE)
       a.loss = &run->loss[step & 1][(size_t)s->sink * run->p->nmb + c->mb];
-      *a.loss = 0;
-    }
-    if (c->keep != PIPE_NONE && in)
-      memcpy(k->slot[c->keep], in, pr_class_bytes(run, c->stage, PIPE_KEEP, 0));
     break;
   case PIPE_R:
     a.xs = g->nin ? (const void *const *)&k->slot[c->keep] : NULL;
     a.x = g->nin ? *a.xs : NULL;
     a.y = out;
     a.ys = outs;
-    a.weight = s->weight;
+    a.weight = weight;
     if (g->next == PIPE_NONE)
       a.loss = lost;
     break;
@@ -157,7 +159,7 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
     a.dx = out;
     a.dys = (const void *const *)ins;
     a.dxs = outs;
-    a.weight = s->weight;
+    a.weight = weight;
     a.grad = s->grad;
     break;
   case PIPE_I:
@@ -165,11 +167,12 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
     a.dx = out;
     a.dys = (const void *const *)ins;
     a.dxs = outs;
-    a.weight = s->weight;
+    a.weight = weight;
     break;
   case PIPE_W: a.grad = s->grad; break;
   case PIPE_U:
-    a.weight = s->weight;
+    a.newest = weight;
+    a.weight = w ? k->slot[w->out] : weight;
     a.grad = s->grad;
     a.opt = s->opt;
     break;
@@ -178,7 +181,7 @@ static PrCall call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step
   return a;
 }
 
-static int call_model(const PrModel *m, const PrCall *a, uint32_t n) {
+int pr_call_model(const PrModel *m, const PrCall *a, uint32_t n) {
   if (n > 1)
     return m->overlap(m->self, a, n);
   switch (a->op) {
@@ -202,8 +205,14 @@ static PrStatus model_failed(PrRun *run, const RankRun *k, const PipeInstr *c, u
 PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n) {
   const PipeInstr *c = &k->t->instr[at->index];
   *n = run->m.overlap && c->group > 0 ? c->group + 1u : 1;
-  for (uint32_t i = 0; i < *n; i++)
-    k->call[i] = call_of(run, k, &at[i], step, &k->lost[i]);
+  for (uint32_t i = 0; i < *n; i++) {
+    PrCall *a = &k->call[i];
+    *a = pr_call_of(run, k, &at[i], step, &k->lost[i]);
+    if (a->op == PIPE_F && a->loss)
+      *a->loss = 0;
+    if (a->op == PIPE_F && c[i].keep != PIPE_NONE && a->x)
+      memcpy(k->slot[c[i].keep], a->x, pr_class_bytes(run, c[i].stage, PIPE_KEEP, 0));
+  }
   PrFaultKind fault = PR_NO_FAULT;
   uint32_t hit = 0; /* which of the ops it meets */
   for (uint32_t i = 0; !fault && i < *n; i++)
@@ -211,7 +220,7 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
   if (fault == PR_HANG && pr_failed(run))
     return (PrStatus)atomic_load(&run->status);
   uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
-  int code = call_model(&run->m, k->call, *n);
+  int code = pr_call_model(&run->m, k->call, *n);
   uint64_t took = k->span ? pr_now() - run->epoch_ns - start : 0;
   for (uint32_t i = 0; k->span && i < *n; i++) /* side by side */
     *pr_span(run, k, step, at[i].index) = (PrSpan){start + took * i / *n,
@@ -220,12 +229,15 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
     return model_failed(run, k, c, step, code);
   if (fault == PR_CORRUPT)
     *(unsigned char *)(k->call[hit].y ? k->call[hit].y : k->call[hit].dx) ^= 1;
+  for (uint32_t i = 0; run->o.on_loss && i < *n; i++)
+    if (k->call[i].op == PIPE_F && k->call[i].loss)
+      pr_tell_loss(run, step, k->call[i].mb);
   return PR_OK;
 }
 
 PrStatus pr_side(PrRun *run, RankRun *k, uint32_t index, uint64_t step) {
   const ComputeAt at = {.index = index};
-  PrCall a = call_of(run, k, &at, step, NULL);
+  PrCall a = pr_call_of(run, k, &at, step, NULL);
   uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
   int code = run->m.side(run->m.self, &a);
   if (k->span)
@@ -348,6 +360,8 @@ static bool lay_out_slots(PrRun *run, RankRun *k, char *at, bool host, uint64_t 
       k->slot[l->first + j] = at + *used + j * bytes;
       k->slot_bytes[l->first + j] = l->bytes;
     }
+    if (at && l->cls == PIPE_WEIGHT)
+      run->stage[l->stage].weight = k->slot[l->first];
     *used += l->count * bytes;
   }
   return true;
@@ -360,9 +374,12 @@ static bool lay_out(PrRun *run, RankRun *k, char *at, uint64_t *total) {
   uint64_t used = 0, work = 0;
   for (uint32_t i = 0; i < k->nstage; i++) {
     StageRun *g = &run->stage[k->stage[i]];
-    const uint64_t bytes[3] = {g->size.weight, g->size.grad, g->size.opt};
-    void **ptr[3] = {&g->weight, &g->grad, &g->opt};
-    for (int j = 0; j < 3; j++) {
+    uint32_t states = run->p->stage[k->stage[i]].states;
+    uint64_t own = k->t->weights ? 0 : g->size.weight; /* versions are in slots */
+    const uint64_t bytes[4] = {own, g->size.grad, g->size.opt,
+                               (uint64_t)__builtin_popcount(states) * pr_round(g->size.weight)};
+    void **ptr[4] = {&g->weight, &g->grad, &g->opt, &g->state};
+    for (int j = 0; j < 4; j++) {
       if (at)
         *ptr[j] = at + used;
       used += pr_round(bytes[j]);
@@ -380,6 +397,17 @@ static bool lay_out(PrRun *run, RankRun *k, char *at, uint64_t *total) {
     return false;
   *total = used;
   return true;
+}
+
+static void *take(PrRun *run, uint64_t bytes, bool host) {
+  return run->engine->take ? run->engine->take(run, bytes, host) : aligned_alloc(PR_LINE, bytes);
+}
+
+static void give(PrRun *run, void *p, bool host) {
+  if (p && run->engine->take)
+    run->engine->give(run, p, host);
+  else
+    free(p);
 }
 
 static PrStatus take_memory(PrRun *run, RankRun *k) {
@@ -408,11 +436,11 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
   k->slot = calloc((size_t)t->nslot + 1, sizeof *k->slot);
   k->slot_bytes = calloc((size_t)t->nslot + 1, sizeof *k->slot_bytes);
   /* A line more than needed: a buffer of no bytes at the end has an address, too. */
-  k->block = aligned_alloc(PR_LINE, k->bytes + PR_LINE);
+  k->block = take(run, k->bytes + PR_LINE, false);
   k->listed = calloc((size_t)t->nlist + 1, sizeof *k->listed);
   bool ok = k->slot && k->slot_bytes && k->listed && k->block && k->call && k->lost;
   if (k->ncopy > 0) {
-    k->host = aligned_alloc(PR_LINE, k->host_bytes + PR_LINE);
+    k->host = take(run, k->host_bytes + PR_LINE, true);
     ok = ok && k->host;
   }
   if (!ok)
@@ -427,8 +455,9 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
 }
 
 PrStatus pr_init_rank(PrRun *run, RankRun *k) {
-  memset(k->block, 0, k->bytes + PR_LINE);
-  if (k->host)
+  if (!run->engine->take)
+    memset(k->block, 0, k->bytes + PR_LINE);
+  if (k->host && !run->engine->take)
     memset(k->host, 0, k->host_bytes + PR_LINE);
   for (uint32_t i = 0; i < k->nstage; i++) {
     uint32_t s = k->stage[i];
@@ -522,7 +551,14 @@ static PrStatus open_here(PrRun *run) {
   if (!run->rank)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u ranks", p->nrank);
   memset(run->rank, 0, p->nrank * sizeof *run->rank);
-  if (!run->loss[0] || !run->loss[1])
+  bool ok = run->loss[0] && run->loss[1];
+  for (int i = 0; i < 2 && o->on_loss && ok; i++) {
+    run->left[i] = calloc(p->nmb, sizeof *run->left[i]);
+    ok = run->left[i] != NULL;
+    for (uint32_t m = 0; ok && m < p->nmb / pipe_slices(p); m++)
+      atomic_init(&run->left[i][m], run->nsink * pipe_slices(p));
+  }
+  if (!ok)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u losses", p->nmb);
   for (uint32_t r = 0; r < p->nrank; r++) {
     RankRun *k = &run->rank[r];
@@ -531,7 +567,7 @@ static PrStatus open_here(PrRun *run) {
     k->id = r;
     atomic_init(&k->step_start, UINT64_MAX);
   }
-  if ((st = take_stages(run)) || (st = pr_take_streams(run)))
+  if ((st = take_stages(run)) || (st = pr_take_streams(run)) || (st = pr_count_updates(run)))
     return st;
   for (uint32_t r = 0; r < p->nrank; r++)
     if ((st = take_memory(run, &run->rank[r])))
@@ -590,37 +626,6 @@ PrStatus pr_steps(PrRun *run, uint64_t n) {
   return run->engine->steps(run, n);
 }
 
-/* Of a microbatch: the sum over its slices, and over the stages without output. */
-static double loss_of(const PrRun *run, const double *loss, uint32_t mb) {
-  uint32_t slices = pipe_slices(run->p);
-  double sum = 0;
-  for (uint32_t k = 0; k < run->nsink; k++) {
-    const double *of = &loss[(size_t)k * run->p->nmb + (size_t)mb * slices];
-    double one = of[0];
-    for (uint32_t q = 1; q < slices; q++)
-      one += of[q];
-    sum = k ? sum + one : one;
-  }
-  return sum;
-}
-
-double pr_loss_mb(const PrRun *run, uint32_t mb) {
-  if (run->loss_steps == 0 || mb >= run->p->nmb / pipe_slices(run->p))
-    return NAN;
-  return loss_of(run, run->loss[(run->loss_steps - 1) & 1], mb);
-}
-
-double pr_loss(const PrRun *run) {
-  if (run->loss_steps == 0)
-    return NAN;
-  const double *loss = run->loss[(run->loss_steps - 1) & 1];
-  uint32_t nmb = run->p->nmb / pipe_slices(run->p);
-  double sum = 0;
-  for (uint32_t m = 0; m < nmb; m++)
-    sum += loss_of(run, loss, m);
-  return sum / nmb;
-}
-
 void *pr_weight(PrRun *run, uint32_t stage) {
   bool fine = run->stage && stage < run->p->nstage && !pr_failed(run);
   return fine ? run->stage[stage].weight : NULL;
@@ -631,8 +636,12 @@ PrStatus pr_copy_weight(PrRun *run, uint32_t stage, void *to) {
   if (st || !run->stage || stage >= run->p->nstage)
     return st ? st : PR_E_ARG;
   uint64_t bytes = run->stage[stage].size.weight;
-  if (run->stage[stage].weight)
+  if (run->stage[stage].weight && run->engine->take)
+    st = run->engine->fetch(run, to, run->stage[stage].weight, bytes);
+  else if (run->stage[stage].weight)
     memcpy(to, run->stage[stage].weight, bytes);
+  if (st)
+    return st;
   return run->engine->share ? run->engine->share(run, run->p->stage[stage].rank, to, bytes) : PR_OK;
 }
 
@@ -668,13 +677,13 @@ void pr_close(PrRun *run) {
     free(k->compute);
     free(k->comm);
     free(k->copy);
-    free(k->host);
+    give(run, k->host, true);
     free(k->slot);
     free(k->slot_bytes);
     free(k->listed);
     free(k->call);
     free(k->lost);
-    free(k->block);
+    give(run, k->block, false);
     free(k->span);
     free(k->view);
   }
@@ -692,6 +701,8 @@ void pr_close(PrRun *run) {
   free(run->rank_stage);
   free(run->loss[0]);
   free(run->loss[1]);
+  free(run->left[0]);
+  free(run->left[1]);
   pthread_cond_destroy(&run->cond);
   pthread_mutex_destroy(&run->lock);
   free(run);

@@ -4,6 +4,8 @@
  *   run.c             pr_open and pr_close, memory, one op, one transfer, errors
  *   run_streams.c     streams, channels and sums of a table
  *   validate.c        is this table a program, and does this model fit it; with validate_stages.c, validate_streams.c
+ *   loss.c            losses of microbatches
+ *   updates.c         what the updates of a step apply
  *   engine_threads.c  one thread per rank
  *   engine_seeded.c   one thread, a seeded order: for tests
  *   engine_mpi.c      one process per rank; of a library of its own (pipe_mpi.h)
@@ -38,6 +40,8 @@ enum { PR_LINE = 64 }; /* alignment of every tensor; bytes are accounted in thes
 typedef struct ComputeAt {
   uint32_t index;
   uint32_t first_grad; /* of PrCall */
+  uint32_t applied;    /* the same */
+  uint32_t updates;    /* U of its stage above it */
 } ComputeAt;
 
 typedef struct CopyAt {
@@ -143,8 +147,10 @@ typedef struct RankRun {
 
 typedef struct StageRun {
   PrSizes size;
-  void *weight, *grad, *opt;
+  void *weight, *grad, *opt; /* weight: where the newest version is between steps */
+  void *state;           /* of PipeStage.states, one after the other, each rounded up; NULL: none */
   void **act; /* [nmb] with slices: the stash of each unit, from mb0 on */
+  uint32_t nupdate; /* in a step */
   uint32_t sink; /* number among the stages of the model without output; PIPE_NONE */
 } StageRun;
 
@@ -171,6 +177,11 @@ struct PrEngine {
   /* st, or the failure of another process; all return at once when the last has come. */
   PrStatus (*agree)(PrRun *run, PrStatus st);
   PrStatus (*share)(PrRun *run, uint32_t rank, void *data, uint64_t bytes); /* from rank to all */
+  /* The memory of tensors, all zero: that of the ranks' device, or of the host where a device reaches it.
+   * take is NULL: the process's own, of which nothing below is asked. */
+  void *(*take)(PrRun *run, uint64_t bytes, bool host);
+  void (*give)(PrRun *run, void *p, bool host);
+  PrStatus (*fetch)(PrRun *run, void *to, const void *from, uint64_t bytes); /* to memory of the process */
   void (*rewind)(PrRun *run, uint64_t step); /* no step has been run: the next one is `step` */
 };
 
@@ -194,6 +205,7 @@ struct PrRun {
   uint32_t nsink;       /* stages without output */
   bool free_running;    /* as asked for, and possible */
   double *loss[2];      /* [nsink * nmb], by unit; step n writes loss[n & 1] */
+  _Atomic uint32_t *left[2]; /* with on_loss, [microbatches]: of these losses of a microbatch, still to come */
   void **act;           /* with slices: of StageRun.act */
   uint64_t loss_steps;  /* steps whose losses are complete */
   PrFault fault;
@@ -236,6 +248,8 @@ static inline uint64_t pr_class_bytes(const PrRun *run, uint32_t stage, uint32_t
   case PIPE_HOST:
   case PIPE_GUEST: return z->act;
   case PIPE_GOUT: return z->gout;
+  case PIPE_WEIGHT:
+  case PIPE_GUESS: return z->weight;
   case PIPE_KEEP: { /* only chains recompute */
     uint32_t prev = run->p->stage[stage].prev;
     return prev == PIPE_NONE || run->p->edge ? 0 : run->stage[prev].size.boundary;
@@ -262,6 +276,13 @@ PrStatus pr_validate(PrRun *run);
 /* PR_OK if the events of a rank carry its waits (validate_streams.c), or PR_E_ARG with the text set. */
 PrStatus pr_check_events(PrRun *run, uint32_t rank);
 
+/* Once the streams are there: how many microbatches each U applies; the n-th of all replicas of a stage
+ * are one. Fills in ComputeAt.applied. */
+PrStatus pr_count_updates(PrRun *run);
+/* What the callback of one op gets; touches no tensor. lost: where R puts its loss. */
+PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, double *lost);
+/* Calls the model for one op, or an action of n > 1. */
+int pr_call_model(const PrModel *m, const PrCall *a, uint32_t n);
 /* Splits each list into its streams and finds the channels; then, once memory has addresses, who takes part
  * in the sums, and where stashes lie. PR_OK or PR_E_MEMORY. */
 PrStatus pr_take_streams(PrRun *run);
@@ -315,6 +336,9 @@ PrStatus pr_take_turns(PrRun *run);
 /* Writes "; rank 1 has the next turn of its link, 1OFF2 (x.pipe:3:9)" of the first group that has not had all
  * of a step, or nothing. */
 void pr_tell_turn(PrRun *run, char *text, size_t room);
+
+/* With on_loss: a forward has left its part of the loss of mb; calls it if that was the last one. */
+void pr_tell_loss(PrRun *run, uint64_t step, uint32_t mb);
 
 /* Every op of the step has been done: losses are final, on_step is called. */
 void pr_step_done(PrRun *run, uint64_t step);

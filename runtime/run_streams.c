@@ -162,7 +162,9 @@ PrStatus pr_take_streams(PrRun *run) {
         k->copy[k->ncopy++] = (CopyAt){i};
       } else {
         bool grad = c->op == PIPE_B || c->op == PIPE_W;
-        k->compute[k->ncompute++] = (ComputeAt){i, grad && !graded[c->stage]};
+        k->compute[k->ncompute++] = (ComputeAt){i, grad && !graded[c->stage], 0,
+                                                run->stage[c->stage].nupdate};
+        run->stage[c->stage].nupdate += c->op == PIPE_U;
         if (c->op != PIPE_SIDE)
           graded[c->stage] = c->op != PIPE_U && (graded[c->stage] || grad);
       }

@@ -253,6 +253,10 @@ static void draw_rects(const Page *g, const Panel *n, uint32_t r, double y) {
          pipe_op_info[in->op].text, x, y, w > least(in->op) ? w : least(in->op), g->row, op,
          svg_time(took, (double)(b - a), n->track->timed),
          svg_time(from, (double)(a - n->begin), n->track->timed));
+    const PipeWeights *v = p->rank[r].weights ? &p->rank[r].weights[i] : NULL;
+    if (v && v->version != PIPE_NONE)
+      emit(g, ", $ version # of the weights", in->op == PIPE_U ? "makes" : "reads",
+           (unsigned)v->version);
     if (in->site < p->nsite && p->site[in->site].file < p->nfile) {
       const PipeSite *s = &p->site[in->site];
       emit(g, "\n$:#:#", p->file[s->file], (unsigned)s->line, (unsigned)s->col);

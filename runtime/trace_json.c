@@ -100,6 +100,8 @@ static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
     fprintf(f, ",\"slice\":%u", in->mb % p->slices);
   if (in->peer != PIPE_NONE)
     fprintf(f, ",\"peer\":%u", in->peer);
+  if (p->rank[r].weights && p->rank[r].weights[i].version != PIPE_NONE)
+    fprintf(f, ",\"version\":%u", p->rank[r].weights[i].version);
   put_action(f, &p->rank[r], i);
   fprintf(f, ",\"phase\":\"%s\"", pipe_phase_name[in->phase < PIPE_NPHASES ? in->phase : 0]);
   if (g->nstep > 1)

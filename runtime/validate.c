@@ -420,7 +420,7 @@ static PrStatus find_guests(Check *k, uint64_t ninstr) {
     uint64_t guests = 0;
     for (uint32_t i = 0; t->pool && i < t->npool && guests <= ninstr; i++)
       guests += t->pool[i].cls == PIPE_GUEST ? t->pool[i].count : 0;
-    if (guests > ninstr || t->nslot > 4 * (uint64_t)t->ninstr + guests + t->nlist)
+    if (guests > ninstr || t->nslot > 6 * (uint64_t)t->ninstr + guests + t->nlist)
       return FAIL(k->run, "program: rank %u has %u slots, more than its instructions can use", r,
                   t->nslot);
     ninstr -= guests;
@@ -662,6 +662,8 @@ static PrStatus check_rank(Check *k, uint32_t r) {
     if (!st)
       k->done[pipe_op_info[t->instr[k->index].op].stream]++;
   }
+  if (!st)
+    st = pr_check_weights(k, k->newest);
   free(k->slot);
   return st;
 }
@@ -728,9 +730,12 @@ PrStatus pr_validate(PrRun *run) {
   k.reduced = k.graded ? k.graded + p->nstage : NULL;
   k.tied = k.graded ? k.reduced + p->nstage : NULL;
   k.updates = k.graded ? k.tied + p->nstage : NULL;
-  if (!run->stage || !k.seen || !k.in0 || !k.left || !k.graded)
+  k.newest = malloc(p->nstage * sizeof *k.newest);
+  for (uint32_t s = 0; k.newest && s < p->nstage; s++)
+    k.newest[s] = PIPE_NONE;
+  if (!run->stage || !k.seen || !k.in0 || !k.left || !k.graded || !k.newest)
     st = pr_fail(run, PR_E_MEMORY, "no memory to check the program");
-  if (!st && !(st = pr_check_stages(&k)))
+  if (!st && !(st = pr_check_stages(&k)) && !(st = pr_check_states(&k)))
     st = check_sizes(run);
   for (uint32_t s = 0; !st && !p->edge && s < p->nstage; s++)
     k.left[s] = p->stage[s].nmb;
@@ -753,5 +758,6 @@ PrStatus pr_validate(PrRun *run) {
   free(k.in0);
   free(k.left);
   free(k.graded);
+  free(k.newest);
   return st;
 }

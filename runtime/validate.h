@@ -22,6 +22,7 @@ typedef struct Slot {
   bool full, gradient;
   uint32_t owner, mb, edge; /* edge: PIPE_NONE in a chain */
   uint32_t touched[PIPE_NSTREAMS];
+  uint32_t version; /* of class WEIGHT: what it holds; PIPE_NONE: nothing yet */
   uint32_t action; /* the last action that has touched it: 1 + row of its first instruction */
 } Slot;
 
@@ -46,6 +47,7 @@ typedef struct Check {
   /* [nstage]: COMPUTE instructions up to its last gradient so far that no U has applied yet, COMM ones
    * up to the REDUCE, and the TIE, for it; 0: none. Updates so far. */
   uint32_t *graded, *reduced, *tied, *updates;
+  uint32_t *newest; /* [nstage] see pr_check_weights */
   /* Of the rank at hand. */
   Slot *slot;
   uint32_t rank, index;         /* of the instruction */
@@ -93,6 +95,11 @@ static inline Passage passage(const Check *k, uint32_t row, uint32_t mb, bool do
   }
   return (Passage){other, down ? row : other, edge};
 }
+
+/* validate_weights.c: the tables of states and formulas; and the versions that the ops of the rank at hand
+ * use, whose instructions and pools are checked. newest [nstage]: PIPE_NONE before. */
+PrStatus pr_check_states(Check *k);
+PrStatus pr_check_weights(Check *k, uint32_t *newest);
 
 /* validate_stages.c: the stage table and what joins its rows. Ensures in0, in_edge, out0. */
 PrStatus pr_check_stages(Check *k);

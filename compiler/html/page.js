@@ -115,6 +115,14 @@ function slotText(i) {
   return slotNames.filter(n => i[n] !== undefined).map(n => `${n} ${i[n]}`).join(', ');
 }
 
+/* Which version of its stage's weights an op uses, if the program says so. */
+function versionText(i) {
+  if (i.version === undefined)
+    return '';
+  const far = i.ahead ? `, ${i.ahead} update${i.ahead === 1 ? '' : 's'} before its gradient is applied` : '';
+  return `${i.kind.op === 'U' ? 'makes' : 'reads'} version ${i.version} of the weights${far}`;
+}
+
 function spanText(i, track) {
   const a = track.start[i.rank][i.nth] / track.factor, b = track.end[i.rank][i.nth] / track.factor;
   return `${timeText(a, track.timed)} \u2013 ${timeText(b, track.timed)}`;
@@ -161,6 +169,7 @@ function hover(x, y) {
     showTip(x, y, i.op, [
       `${h.track.name} ${spanText(i, h.track)}, ${i.phase}`,
       [slotText(i) && `slots ${slotText(i)}`, wait && `waits for ${wait.op}`].filter(Boolean).join('; ') || 'no slots, no wait',
+      ...versionText(i) ? [versionText(i)] : [],
       s.place], s.text.trim().slice(0, 160));
   } else if (h.track) {
     const wait = h.next && awaited(h.next);
@@ -210,6 +219,8 @@ function writeSide(i) {
     row('waits for', ...go([awaited(i)]));
   if (slotText(i))
     row('slots', slotText(i));
+  if (versionText(i))
+    row('weights', versionText(i));
   row('critical path', criticalPath(i.panel).has(i) ? 'on it' : 'not on it');
   row('from', s.place);
   const source = $('source'), lines = (i.panel.sources[s.file] ?? '').split('\n');

@@ -560,12 +560,13 @@ static int update(void *self, const PrCall *c) {
     lr *= 0.1;
   uint64_t total = weight_elems(&s);
   real *w = c->weight, *m = c->opt, *v = m + total, *dw = c->grad;
+  const real *from = c->newest;
   Tensor tensor;
   for (uint32_t i = 0; tensor_at(&s, i, &tensor); i++) {
     uint64_t n = tensor.elems;
     PrOptim adamw = {PR_ADAMW, 0.9, 0.95, 1e-8, tensor.kind >= NORMAL ? g->decay : 0, 0};
-    OPTIM(&adamw, c->step + 1, lr, n, w, w, dw, m, v);
-    w += n, m += n, v += n, dw += n;
+    OPTIM(&adamw, c->updates + 1, lr * c->rate, n, from, w, dw, m, v);
+    w += n, from += n, m += n, v += n, dw += n;
   }
   return 0;
 }

@@ -131,7 +131,8 @@ int seq_op(Seq *s, PipeOp op, uint32_t stage, uint64_t step, uint32_t mb, uint32
     c.act = t->act, c.gout = t->gout;
   } else if (op == PIPE_U) {
     run = m->update;
-    c.weight = t->weight, c.opt = t->opt;
+    c.weight = t->weight, c.newest = t->weight, c.opt = t->opt;
+    c.rate = 1, c.updates = c.step;
   }
   if (op == PIPE_B || op == PIPE_W) {
     c.first_grad = !t->used;

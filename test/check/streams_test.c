@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The proof of the events (check_streams) and the runtime's own look at them, on schedules of the standard
- * library and on texts that have copies, edges, ties and actions: each program passes as it is, and each of
- * these changes, made in every place where it can be made, is found by both (the last one by the proof):
+ * The proof of the events (check_streams) and the runtime's own look at them, on the programs of
+ * ../run/samples.h: each passes as it is, and each of these changes, made in every place where it can be
+ * made, is found by both (the last one by the proof):
  *
  *   lost     a wait is left out                     early    an event is recorded an instruction too early
  *   mixed    a wait is for another event            spare    a wait that is there is there a second time, lower
@@ -9,27 +9,8 @@
  *   streams_test STDLIB_DIR    prints one line per program; exit status 0 iff all is as it should be */
 #include <string.h>
 
-#include "pipec.h"
 #include "run.h"
-
-static void oom(size_t wanted) {
-  fprintf(stderr, "out of memory (wanted %zu bytes)\n", wanted);
-  exit(2);
-}
-
-static const char
-    copies[] = "schedule copies(P = 3, M = 5) { ranks P  pipe net stages P mbs M place s -> s\n"
-               "  order r { steady m { F(m) B(m - (P-1-r)) } U }  offload }\n",
-    skips[] = "schedule skips(P = 4, M = 6) { ranks P  pipe net stages P mbs M place s -> s\n"
-              "  edge 0 -> 3  edge 0 -> 2  tie 0, 3\n"
-              "  order r { steady m { F(m) B(m - (P-1-r)) } U } }\n",
-    joined[] = "schedule joined(P = 4, M = 9) { ranks P  pipe net stages P mbs M place s -> s\n"
-               "  order r { warmup do m in 0..min(M, P-1-r) { F(m) }\n"
-               "    do m in 0..M-(P-1-r) { overlap { F(m + P-1-r) if m > 0 { B(m - 1) } } }\n"
-               "    do m in max(0, M-(P-1-r)-1)..M { B(m) } U } }\n",
-    eager[] = "schedule eager(P = 3, M = 6) { ranks P  send next\n"
-              "  pipe net stages P mbs M place s -> s\n"
-              "  order r { steady m { F(m) B(m - (P-1-r)) } U } }\n";
+#include "../run/samples.h"
 
 /* What the two say: the proof, and the runtime. */
 typedef struct Verdict {
@@ -137,50 +118,19 @@ static void try_all(Sched *s, const char *name, FILE *null) {
     bad++;
 }
 
-static void one(const char *dir, const char *file, const char *text, uint32_t P, uint32_t M,
-                FILE *null) {
-  Arena arena = {.oom = oom};
-  Diag diag;
-  Define define[2] = {{.name = "P", .value = P, .lo = P, .hi = P},
-                      {.name = "M", .value = M, .lo = M, .hi = M}};
-  char path[4096];
-  snprintf(path, sizeof path, "%s/%s.pipe", dir, file);
-  Options opt = {.input = text ? file : path,
-                 .text = text,
-                 .text_len = text ? strlen(text) : 0,
-                 .emit = EMIT_NONE,
-                 .stdlib = dir,
-                 .define = define,
-                 .ndefine = text ? 0 : 2,
-                 .verify = true,
-                 .dump_out = stdout};
-  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
-  diag_init(&diag, &arena, stdout);
-  if (!compile_only(&s))
-    bad++;
-  else
-    try_all(&s, file, null);
-  arena_free(&arena);
-}
-
 int main(int argc, char **argv) {
   FILE *null = fopen("/dev/null", "w");
-  if (argc != 2 || !null)
+  Compiled *c = malloc(sizeof *c);
+  if (argc != 2 || !null || !c)
     return 2;
-  static const struct {
-    const char *name;
-    uint32_t P, M;
-  } all[] = {{"naive", 3, 2},       {"gpipe", 4, 5},        {"1f1b", 4, 9},
-             {"interleaved", 3, 6}, {"zb_h1", 4, 8},        {"zb_v", 3, 7},
-             {"dualpipev", 2, 6},   {"gems", 4, 6},         {"chimera", 4, 4},
-             {"hanayo", 3, 12},     {"bpipe", 4, 9},        {"varuna_recompute", 3, 5},
-             {"inference", 3, 4},   {"pipedream_2bw", 3, 6}};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-    one(argv[1], all[i].name, NULL, all[i].P, all[i].M, null);
-  one(argv[1], "copies", copies, 0, 0, null);
-  one(argv[1], "skips", skips, 0, 0, null);
-  one(argv[1], "joined", joined, 0, 0, null);
-  one(argv[1], "next", eager, 0, 0, null);
+  for (uint32_t i = 0; i < nsamples; i++) {
+    if (!sample_compile(c, argv[1], &samples[i]))
+      bad++;
+    else
+      try_all(&c->s, samples[i].name, null);
+    arena_free(&c->arena);
+  }
+  free(c);
   fclose(null);
   printf("%d wrong\n", bad);
   return bad != 0;

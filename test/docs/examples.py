@@ -2,10 +2,10 @@
 # Runs the examples of the documentation, so that they stay true.
 #
 #   examples.py errors PIPEC ROOT [--write]   lang/errors.md
-#   examples.py good PIPEC FILE.md            any other page
+#   examples.py good PIPEC FILE.md [--write]  any other page
 #
-# `good`: every fenced ```pipe block compiles with --check, and a ```console block right after one, in
-# which pipec is called, shows what it prints. `errors`: the page has one section for each
+# `good`: every fenced ```pipe block compiles with --check, or with a line <!-- refuted --> before it does not, and
+# a ```console block right after one shows what the calls of pipec in it print. `errors`: the page has one section for each
 # row of lang/diag.def, in its order. A section shows an example in a ```pipe block and, in the ```text
 # block after it, all that pipec says to it; that has to be what it says, with errors of the section's
 # name only and exit status 1; or, if it says "A warning:", warnings of that name and status 0. --write replaces the ```text blocks by what pipec says. A section without
@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 NO_EXAMPLE = "No text causes it:"
-BLOCK = re.compile(r"(?:<!-- pipec: (?P<options>.*?) -->\n\n?)?^```(?P<language>\w+)(?: (?P<name>\S+))?\n"
+BLOCK = re.compile(r"(?:<!-- pipec: (?P<options>.*?) -->\n\n?|(?P<refuted><!-- refuted -->)\n\n?)?^```(?P<language>\w+)(?: (?P<name>\S+))?\n"
                    r"(?P<text>.*?)^```$", re.S | re.M)
 
 
@@ -32,7 +32,8 @@ def run(pipec, files, options, main="main.pipe"):
             with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
                 f.write(text)
         done = subprocess.run([pipec, main] + shlex.split(options), cwd=folder, text=True,
-                              capture_output=True, timeout=60, check=False)
+                              capture_output=True, timeout=60, check=False, encoding="utf-8",
+                              env=dict(os.environ, LC_ALL="C.UTF-8"))
         return done.stdout + done.stderr, done.returncode
 
 
@@ -41,24 +42,38 @@ def read(path):
         return f.read()
 
 
-def good(pipec, path):
+def good(pipec, path, write):
+    """Whether each program does what the page says; --write makes the page show what pipec prints."""
     bad = blocks = 0
     program = None
-    for m in BLOCK.finditer(read(path)):
-        call = re.match(r"\$ \S*\bpipec (.*?)(\w+\.pipe)\n(.*)", m["text"], re.S)
-        if m["language"] == "console" and program and call:
-            out, _ = run(pipec, {call[2]: program}, call[1], call[2])
-            if out != call[3]:
-                bad += 1
-                print(f"{path}: '{m['text'].splitlines()[0]}' prints\n{out}")
+
+    def block(m):
+        nonlocal bad, blocks, program
+        if m["language"] == "console" and program:
+            shown = ""
+            for line, text in re.findall(r"^(\$ .*\n)((?:(?!\$ ).*\n)*)", m["text"], re.M):
+                call = re.match(r"\$ \S*\bpipec (.*?)(\w+\.pipe)\n", line)
+                out = run(pipec, {call[2]: program}, call[1], call[2])[0] if call else text
+                shown += line + out
+                if out != text and not write:
+                    bad += 1
+                    print(f"{path}: '{line.strip()}' prints\n{out}")
+            program = None
+            return m[0].replace(m["text"], shown) if shown else m[0]
         program = m["text"] if m["language"] == "pipe" else None
         if not program:
-            continue
+            return m[0]
         blocks += 1
         out, status = run(pipec, {"main.pipe": m["text"]}, (m["options"] or "") + " --check")
-        if status != 0:
+        if status != (1 if m["refuted"] else 0):
             bad += 1
-            print(f"{path}: example {blocks} fails:\n{out}")
+            print(f"{path}: example {blocks} {'is accepted' if m['refuted'] else 'fails'}:\n{out}")
+        return m[0]
+
+    page = BLOCK.sub(block, read(path))
+    if write:
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(page)
     print(f"{blocks} examples")
     return bad == 0 and blocks > 0
 
@@ -116,8 +131,8 @@ def errors(pipec, root, write):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4 and sys.argv[1] == "good":
-        sys.exit(not good(os.path.abspath(sys.argv[2]), sys.argv[3]))
+    if sys.argv[1:2] == ["good"] and len(sys.argv) in (4, 5) and sys.argv[4:] in ([], ["--write"]):
+        sys.exit(not good(os.path.abspath(sys.argv[2]), sys.argv[3], len(sys.argv) == 5))
     if sys.argv[1:2] == ["errors"] and len(sys.argv) in (4, 5) and sys.argv[4:] in ([], ["--write"]):
         sys.exit(not errors(os.path.abspath(sys.argv[2]), sys.argv[3], len(sys.argv) == 5))
-    sys.exit("usage: examples.py errors PIPEC ROOT [--write] | good PIPEC FILE.md")
+    sys.exit("usage: examples.py errors PIPEC ROOT [--write] | good PIPEC FILE.md [--write]")

@@ -12,7 +12,7 @@ import sys
 import lint
 
 FOLDERS = ("compiler/", "runtime/", "lang/")
-PAGES = ("lang/spec.md", "lang/errors.md")  # their examples have names; tests run them
+PAGES = ("lang/spec.md", "lang/tour.md", "lang/errors.md")  # their examples have names; tests run them
 
 PUBLISHED = ("1F1B", "GPipe", "DAPPLE", "PipeDream", "Chimera", "GEMS", "Hanayo", "DualPipe", "DualPipeV",
              "zero bubble", "ZB-1p", "ZB-2p", "ZB-H1", "ZB-H2", "ZB-V", "V-Min", "V-Half", "V-ZB", "BPipe",

@@ -73,7 +73,7 @@ static void update_all(const Meant *g, Result *r) {
         memcpy(sum[s], all, sizeof all);
   }
   for (uint32_t s = 0; s < g->nstage; s++)
-    update(r->weight[s], sum[s], momentum[s], RATE);
+    update(r->weight[s], r->weight[s], sum[s], momentum[s], RATE);
 }
 
 void graph_sequential(const Meant *g, Result *r) {
@@ -212,7 +212,7 @@ static int backward(void *self, const PrCall *c) {
 
 static int apply(void *self, const PrCall *c) {
   (void)self;
-  update(c->weight, c->grad, c->opt, engine_rate);
+  update(c->weight, c->newest, c->grad, c->opt, engine_rate);
   return 0;
 }
 

@@ -60,11 +60,11 @@ static inline double loss_of(const float *y, uint32_t nmb, float *dy) {
   return loss;
 }
 
-/* Momentum 0.9; grad is zero then. */
-static inline void update(float *w, float *grad, float *momentum, float rate) {
+/* w of newest, which may be w. Momentum 0.9; grad is zero then. */
+static inline void update(float *w, const float *newest, float *grad, float *momentum, float rate) {
   for (int i = 0; i < NW; i++) {
     momentum[i] = 0.9f * momentum[i] + grad[i];
-    w[i] -= rate * momentum[i];
+    w[i] = newest[i] - rate * momentum[i];
     grad[i] = 0;
   }
 }

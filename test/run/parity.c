@@ -19,9 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layer.h"
 #include "engines.h"
-#include "pipe_run.h"
+#include "layer_model.h"
 #include "pipec.h"
 
 /* ---- the model: stage s is y = tanh(x A + b), the loss is |y - target|^2 / (2 M) ---- */
@@ -34,16 +33,6 @@ static _Atomic int actions; /* that the model got as a whole */
 typedef struct Tiny {
   uint32_t nstage;
 } Tiny;
-
-static void init_weight(uint32_t stage, float *w) {
-  for (int i = 0; i < NW; i++)
-    w[i] = 0.4f * noise(1, stage, (uint64_t)i);
-}
-
-static void input(uint64_t step, uint32_t mb, float *x) {
-  for (int i = 0; i < N; i++)
-    x[i] = noise(2, step * 1000003 + mb, (uint64_t)i);
-}
 
 /* ---- the definition: one thread, one loop ---- */
 
@@ -84,7 +73,7 @@ static Result sequential(uint32_t nstage, uint32_t nmb, uint32_t nreplica, bool 
       }
     }
     for (uint32_t s = 0; s < nstage; s++)
-      update(&r.weight[s * NW], &sum[s * NW], &momentum[s * NW], rate);
+      update(&r.weight[s * NW], &r.weight[s * NW], &sum[s * NW], &momentum[s * NW], rate);
   }
   free(grad), free(sum), free(momentum), free(x);
   return r;
@@ -152,7 +141,7 @@ static Result async(uint32_t nstage, uint32_t nmb, uint32_t every) {
           layer_weight(x[here], dz, &grad[s * NW]);
           has_dy[here] = 1;
         } else {
-          update(w, &grad[s * NW], &momentum[s * NW], RATE);
+          update(w, w, &grad[s * NW], &momentum[s * NW], RATE);
         }
         at[s]++;
         moved = true;
@@ -193,7 +182,7 @@ static Result pairs(uint32_t nstage, uint32_t nmb) {
         g[i] = 0;
       }
       for (uint32_t s = 0; s < nstage; s++)
-        update(&r.weight[s * NW], &grad[s * NW], &momentum[s * NW], RATE);
+        update(&r.weight[s * NW], &r.weight[s * NW], &grad[s * NW], &momentum[s * NW], RATE);
     }
   free(grad), free(momentum), free(x);
   return r;
@@ -201,19 +190,8 @@ static Result pairs(uint32_t nstage, uint32_t nmb) {
 
 /* ---- the same through the callbacks of an engine ---- */
 
-typedef struct Act {
-  float x[N], y[N], dy[N];
-} Act; /* dy: of the loss, on the last stage */
-
 static PrSizes sizes(void *self, uint32_t stage) {
-  Tiny *t = self;
-  return (PrSizes){.act = sizeof(Act),
-                   .gout = N * sizeof(float),
-                   .boundary = stage + 1 < t->nstage ? N * sizeof(float) : 0,
-                   .weight = NW * sizeof(float),
-                   .grad = NW * sizeof(float),
-                   .opt = NW * sizeof(float),
-                   .work = N * sizeof(float)};
+  return model_sizes(((Tiny *)self)->nstage, stage);
 }
 
 static int init(void *self, uint32_t stage, void *weight, void *opt) {
@@ -224,47 +202,18 @@ static int init(void *self, uint32_t stage, void *weight, void *opt) {
   return 0;
 }
 
-static int forward(void *self, const PrCall *c) {
-  Tiny *t = self;
-  Act *a = c->act;
-  if (c->stage == 0)
-    input(c->step, c->mb, a->x);
-  else
-    memcpy(a->x, c->x, sizeof a->x);
-  layer(a->x, c->weight, a->y);
-  if (c->stage + 1 == t->nstage)
-    *c->loss = loss_of(a->y, c->nmb, a->dy);
-  else
-    memcpy(c->y, a->y, sizeof a->y);
-  return 0;
-}
-
-static const float *output_gradient(const PrCall *c) {
-  return c->stage + 1 == c->nstage ? ((Act *)c->act)->dy : c->dy;
-}
-
+static int forward(void *self, const PrCall *c) { return (void)self, model_forward(c); }
+static int backward(void *self, const PrCall *c) { return (void)self, model_backward(c); }
 static int backward_input(void *self, const PrCall *c) {
-  (void)self;
-  layer_input(output_gradient(c), ((Act *)c->act)->y, c->weight, c->gout, c->dx);
-  return 0;
+  return (void)self, model_backward_input(c);
 }
-
 static int backward_weight(void *self, const PrCall *c) {
-  (void)self;
-  layer_weight(((Act *)c->act)->x, c->gout, c->grad);
-  return 0;
-}
-
-static int backward(void *self, const PrCall *c) {
-  (void)self;
-  layer_input(output_gradient(c), ((Act *)c->act)->y, c->weight, c->work, c->dx);
-  layer_weight(((Act *)c->act)->x, c->work, c->grad);
-  return 0;
+  return (void)self, model_backward_weight(c);
 }
 
 static int apply(void *self, const PrCall *c) {
   (void)self;
-  update(c->weight, c->grad, c->opt, engine_rate);
+  update(c->weight, c->newest, c->grad, c->opt, engine_rate);
   return 0;
 }
 
@@ -280,17 +229,6 @@ static int overlap(void *self, const PrCall *c, uint32_t n) {
       return code;
   }
   actions++;
-  return 0;
-}
-
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
-  (void)self, (void)stage;
-  float *sum = grad[0];
-  for (uint32_t k = 1; k < n; k++)
-    for (int i = 0; i < NW; i++)
-      sum[i] += ((float *)grad[k])[i];
-  for (uint32_t k = 1; k < n; k++)
-    memcpy(grad[k], sum, NW * sizeof(float));
   return 0;
 }
 
@@ -320,7 +258,7 @@ static void run_one(const char *name, const PipeProgram *p, const Result *want, 
                    .backward_input = backward_input,
                    .backward_weight = backward_weight,
                    .update = apply,
-                   .reduce = reduce,
+                   .reduce = model_reduce,
                    .overlap = together ? overlap : NULL};
   if (p->forward)
     model.backward = model.backward_input = model.backward_weight = model.update = NULL;
@@ -365,25 +303,6 @@ static void run_one(const char *name, const PipeProgram *p, const Result *want, 
       }
   }
   pr_close(run);
-}
-
-static void write_profile(const char *path, uint32_t nstage) {
-  FILE *f = fopen(path, "w");
-  if (!f) {
-    perror(path);
-    exit(1);
-  }
-  fprintf(f, "{\"pipe_profile\": 1, \"stages\": [");
-  for (uint32_t s = 0; s < nstage; s++) {
-    PrSizes z = sizes(&(Tiny){nstage}, s);
-    fprintf(
-        f,
-        "%s{\"act\": %d, \"gout\": %d, \"boundary\": %d, \"weight\": %d, \"grad\": %d, \"opt\": %d, \"work\": %d}",
-        s ? ", " : "", (int)z.act, (int)z.gout, (int)z.boundary, (int)z.weight, (int)z.grad,
-        (int)z.opt, (int)z.work);
-  }
-  fprintf(f, "]}\n");
-  fclose(f);
 }
 
 static const char *scratch;
@@ -612,18 +531,20 @@ int main(int argc, char **argv) {
     printf("%s: %d runs against the sequential one\n", c->name, cases - before);
   }
   static const Updates updates[] = {
-      {{"pipedream_2bw", 1, false, 0}, NULL, "G"},
+      {{"async_1f1b", 1, false, 0}, NULL, "N"},
       {{"pipemare", 1, false, 0}, NULL, "N"},
       {{"U in loops", 1, false, 0}, LOOPS, "G"},
   };
   for (size_t k = 0; k < sizeof updates / sizeof *updates; k++) {
     before = cases;
+    extra = (Define){.name = k == 1 ? "flow" : NULL}; /* ops take turns */
     for (uint32_t P = 1; P <= 5; P++)
       for (uint32_t M = 1; M <= 13; M += 3)
         for (uint32_t every = 1; every <= 5; every += 2)
           one_case(dir, &updates[k].c, P, M, every, M % 2 && !updates[k].text, &updates[k]);
     printf("%s: %d runs against lists of stages\n", updates[k].c.name, cases - before);
   }
+  extra = (Define){.name = NULL};
   static const Updates rounds = {{"U of replicas", 1, false, 0}, ROUNDS, NULL};
   before = cases;
   for (uint32_t P = 2; P <= 6; P += 2)

@@ -37,8 +37,8 @@ static const PipePool pool0[] = {
     {PIPE_ACT, 0, 0, 2, 0, 0, 0}, {PIPE_OUT, 0, 2, 2, 0, 0, 0}, {PIPE_IN, 0, 4, 2, 0, 0, 0}};
 static const PipePool pool1[] = {
     {PIPE_ACT, 1, 0, 1, 0, 0, 0}, {PIPE_IN, 0, 1, 2, 0, 0, 0}, {PIPE_OUT, 0, 3, 2, 0, 0, 0}};
-static const PipeRank ranks[] = {{rank0, pool0, 9, 3, 6, 2, 0, 0, NULL, 0, 0, NULL, 0, 0},
-                                 {rank1, pool1, 9, 3, 5, 1, 0, 0, NULL, 0, 0, NULL, 0, 0}};
+static const PipeRank ranks[] = {{rank0, pool0, 9, 3, 6, 2, 0, 0, NULL, 0, 0, NULL, 0, 0, NULL},
+                                 {rank1, pool1, 9, 3, 5, 1, 0, 0, NULL, 0, 0, NULL, 0, 0, NULL}};
 static const PipeStage stages[] = {
     {.rank = 0,
      .prev = NO,

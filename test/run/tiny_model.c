@@ -51,8 +51,8 @@ static void broken(Tiny *t, const PrCall *c, const char *what) {
 static void check(Tiny *t, const PrCall *c) {
   bool f = c->op == PIPE_F, b = c->op == PIPE_B, i = c->op == PIPE_I, w = c->op == PIPE_W,
        u = c->op == PIPE_U, first = c->stage == 0, last = c->stage + 1 == c->nstage;
-  const void *p[] = {c->x,      c->dy,   c->y,   c->dx,   c->act, c->gout,
-                     c->weight, c->grad, c->opt, c->work, c->loss};
+  const void *p[] = {c->x,      c->dy,   c->y,   c->dx,   c->act,  c->gout,
+                     c->weight, c->grad, c->opt, c->work, c->loss, c->newest};
   const bool want[] = {f && !first,
                        (b || i) && !last,
                        f && !last,
@@ -63,7 +63,8 @@ static void check(Tiny *t, const PrCall *c) {
                        b || w || u,
                        u,
                        true,
-                       f && last};
+                       f && last,
+                       u};
   for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
     if ((p[k] != NULL) != want[k])
       broken(t, c, want[k] ? "a pointer is NULL" : "a pointer is not NULL");
@@ -183,10 +184,13 @@ static int update(void *self, const PrCall *c) {
   Tiny *t = self;
   check(t, c);
   uint64_t *w = c->weight, *grad = c->grad, *opt = c->opt;
+  const uint64_t *newest = c->newest;
+  if (c->rate != 1)
+    broken(t, c, "rate is not 1");
   for (uint32_t i = 0; i < NWEIGHT; i++) {
     opt[i] += grad[i];
     opt[NWEIGHT + i] = mix(opt[NWEIGHT + i], c->step);
-    w[i] = mix(w[i] + opt[NWEIGHT + i], opt[i]);
+    w[i] = mix(newest[i] + opt[NWEIGHT + i], opt[i]);
     grad[i] = 0;
   }
   return leave(t, c);
@@ -313,6 +317,8 @@ TinyRef *tiny_reference(uint32_t nstage, uint32_t nmb, int uniform, uint64_t ste
                   .nmb = nmb,
                   .step = step,
                   .weight = r->weight[s],
+                  .newest = r->weight[s],
+                  .rate = 1,
                   .grad = grad[s],
                   .opt = opt[s],
                   .work = work};

@@ -9,12 +9,13 @@ from pygments.token import (Comment, Error, Keyword, Name, Number, Operator, Pun
 CLAUSES = (
     "schedule", "requires", "expects", "extends", "import", "let", "fn", "op", "ranks", "pipe",
     "stages", "mbs", "place", "replica", "of", "dag", "edge", "tie", "order", "time", "bytes", "profile", "check",
-    "recompute", "slices", "tune", "tries", "by", "offload", "lead", "side", "exclusive", "send")
+    "recompute", "slices", "tune", "tries", "by", "offload", "lead", "side", "exclusive", "send",
+    "weights")
 FLOW = (
     "steady", "warmup", "flush", "clip", "clock", "period", "rules", "overlap", "when", "use",
     "do", "if", "else", "in", "step", "for", "stage")
 RESERVED = (
-    "weights", "stash", "comm", "finally",
+    "stash", "comm", "finally",
     "group", "recv", "wait")
 
 

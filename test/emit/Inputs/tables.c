@@ -15,8 +15,8 @@ static const char *const op_name[] = {
 #undef X
 };
 static const char *const phase_name[] = {"warmup", "steady", "flush"};
-static const char *const class_name[] = {"act",   "gout", "out",  "in",
-                                         "local", "keep", "host", "guest"};
+static const char *const class_name[] = {"act",  "gout",  "out",    "in",     "local", "keep",
+                                         "host", "guest", "buffer", "weight", "guess"};
 
 static void optional(const char *name, uint32_t v) {
   if (v != PIPE_NONE)
@@ -77,6 +77,15 @@ int main(void) {
       optional("wait", in->wait);
       if (in->wait_copy)
         optional("wait_copy", in->wait_copy);
+      const PipeWeights *w = k->weights ? &k->weights[i] : NULL;
+      if (w && w->version != PIPE_NONE) {
+        optional("version", w->version);
+        optional("weight", w->slot);
+        optional("into", w->out);
+        optional("guess", w->guess);
+        optional("formula", w->formula);
+        printf(" behind=%" PRId32 " ahead=%" PRIu32, w->behind, w->ahead);
+      }
       const PipeSite *at = &p->site[in->site];
       printf(" at %" PRIu32 ":%" PRIu32 ":%" PRIu32 "\n", at->file, at->line, at->col);
     }

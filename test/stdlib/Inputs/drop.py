@@ -197,7 +197,7 @@ def main():
             program = emitted(args.pipec, path, shape)
             programs += [(shape, program)] if program else []
         for shape, program in programs:
-            if program["slices"] > 1 or program["forward"]:
+            if program["slices"] > 1 or program["forward"] or "rows" in program:
                 continue  # other texts, and no CSV
             trial.where = " ".join([file] + [f"-D{k}={v}" for k, v in shape.items()])
             lists = Lists(program)

@@ -53,7 +53,7 @@ static int backward(void *self, const PrCall *c) {
 
 static int update(void *self, const PrCall *c) {
   (void)self;
-  *(double *)c->weight -= 0.01 * *(double *)c->grad;
+  *(double *)c->weight = *(const double *)c->newest - 0.01 * *(double *)c->grad;
   *(double *)c->grad = 0;
   return 0;
 }

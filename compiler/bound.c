@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT
+ * Lower bounds of a step: no order of the ranks can have a shorter makespan, or a shorter span, that has
+ * the same ops where they are, at the same costs, with no more stashes on a rank than this one has; a B may
+ * be split. Requires slots. What only slows a program down, streams, slots and transfers in each other's
+ * way, has no part in it. Linear in ops.
+ *
+ * From the data alone: head(x) is the earliest start of x, tail(x) the least time from the end of x to that
+ * of the step: longest chains. Of rank r, with F and D its forwards and its backwards for the input, their
+ * times f and d, b a whole backward, u its updates:
+ *
+ *   work       least head(F) + sum(f + b + u), as ops of a rank do not overlap
+ *   forwards   least head(F) + sum f + least tail(F): the last forward is followed by its own tail
+ *   inputs     least head(F) + sum(f + d) + least tail(D)
+ *   backwards  least head(D) + sum(b + u)
+ *
+ * note [stashes]: with room for L stashes at most L forwards start before the first backward, so until
+ * then the rank idles at least least head(D) - L f; at most L stashes are alive when the last forward ends
+ * and all that is left to do is theirs, so from then on it idles at least least tail(F) - L b - u. If there
+ * are more than L forwards both are idle times of their own and add up, with the work. And the stashes of
+ * all microbatches live at least from head(F) to the end of their backward, L at a time (Little).
+ *
+ * note [windows]: of the span the same holds from the first start on the rank on. There a chain counts from
+ * the first forward of the microbatch on the rank to its backward, and is exact where the ops of a
+ * microbatch are one chain; else only the work counts.
+ *
+ * note [joined]: an action of one F and one B may take less than both. Chains then count it with the time
+ * of the action, where that is less, and sums leave out what each F can save.
+ *
+ * Source of the argument on stashes: Qi et al. 2023 and 2024 (arXiv 2401.10241, 2405.15362). */
+#include "graph.h"
+
+typedef struct Cost {           /* of a row */
+  uint64_t f, d, b;             /* in chains */
+  uint64_t sum_f, sum_b, saved; /* in sums; saved: by an F that is joined with a B */
+  uint64_t after;               /* from the last gradient to the end of its update */
+  uint64_t u;
+} Cost;
+
+typedef struct Bounds {
+  const Sched *s;
+  Cost *cost;             /* [nstage] */
+  uint64_t *head, *tail;  /* [nop] of F, B and I */
+  bool chain;             /* the ops of a microbatch are one chain */
+  uint64_t *first, *last; /* [nmb] of one rank: least head of an F, most end of a backward */
+  uint32_t *seen;         /* [nmb] rank + 1 */
+} Bounds;
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static uint64_t less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
+/* n of them; no more than an integer holds. */
+static uint64_t times(uint64_t n, uint64_t v) {
+  return v && n > UINT64_MAX / v ? UINT64_MAX : n * v;
+}
+
+static void fill_costs(Sched *s, Bounds *x) {
+  uint64_t joined = UINT64_MAX, most_b = 0;
+  for (uint32_t st = 0; st < s->nstage; st++) {
+    joined = s->stage[st].time_fb ? least(joined, s->stage[st].time_fb) : joined;
+    most_b = most(most_b, s->stage[st].time[PIPE_B]);
+  }
+  x->cost = NEW_ARRAY(s->arena, Cost, s->nstage);
+  for (uint32_t st = 0; st < s->nstage; st++) {
+    const PipeStage *p = &s->stage[st];
+    const uint64_t *t = p->time;
+    uint64_t fb = p->time_fb ? p->time_fb : UINT64_MAX;
+    Cost *c = &x->cost[st];
+    c->sum_f = t[PIPE_F], c->sum_b = least(t[PIPE_B], t[PIPE_I] + t[PIPE_W]);
+    c->saved = less(t[PIPE_F] + most_b, fb);
+    c->f = least(t[PIPE_F], fb);
+    c->d = least(least(t[PIPE_B], t[PIPE_I]), joined);
+    c->b = least(c->sum_b, joined);
+    c->u = t[PIPE_U];
+    if (!s->forward)
+      c->after = t[PIPE_U] + (p->replica != st ? t[PIPE_REDUCE] : 0) +
+                 (s->tie_of && s->tie_of[st] != NONE ? t[PIPE_TIE] : 0);
+  }
+}
+
+static uint64_t length(const Bounds *x, uint32_t op) {
+  const Op *o = &x->s->op[op];
+  return o->kind == PIPE_F ? x->cost[o->stage].f : x->cost[o->stage].d;
+}
+
+/* From the end of `from` to the start of `to`, which reads its tensor. */
+static uint64_t hop(const Sched *s, uint32_t from, uint32_t to) {
+  return op_rank(s, from) == op_rank(s, to) ? 0 : s->stage[s->op[from].stage].time[PIPE_SEND_F];
+}
+
+/* The F of a backward, the backward of an F; NONE. */
+static uint32_t own(const Sched *s, uint32_t op, bool forward) {
+  const Op *o = &s->op[op];
+  return s->forward ? NONE : *op_at(s, !forward, o->stage, o->mb) - 1;
+}
+
+/* Heads in an order that respects the data, tails in the reverse. */
+static void fill_chains(Sched *s, Bounds *x) {
+  uint32_t *wait = NEW_ARRAY(s->arena, uint32_t, s->nop),
+           *queue = arena_alloc(s->arena, s->nop * sizeof *queue + 1), n = 0;
+  x->head = NEW_ARRAY(s->arena, uint64_t, s->nop);
+  x->tail = NEW_ARRAY(s->arena, uint64_t, s->nop);
+  x->chain = true;
+  for (uint32_t i = 0; i < s->nop; i++) {
+    if (!has_tensors(s->op[i].kind))
+      continue;
+    uint32_t k = 0;
+    while (order_dep(s, i, k) != NONE)
+      k++;
+    x->chain &= k <= 1;
+    wait[i] = k + (s->op[i].kind != PIPE_F);
+    if (wait[i] == 0)
+      queue[n++] = i;
+  }
+  for (uint32_t at = 0; at < n; at++) {
+    uint32_t i = queue[at], users = 0;
+    uint64_t end = x->head[i] + length(x, i);
+    for (uint32_t u; (u = order_user(s, i, users)) != NONE; users++) {
+      x->head[u] = most(x->head[u], end + hop(s, i, u));
+      if (--wait[u] == 0)
+        queue[n++] = u;
+    }
+    x->chain &= users <= 1;
+    uint32_t d = s->op[i].kind == PIPE_F ? own(s, i, true) : NONE;
+    if (d != NONE) {
+      x->head[d] = most(x->head[d], end);
+      if (--wait[d] == 0)
+        queue[n++] = d;
+    }
+  }
+  for (uint32_t at = n; at-- > 0;) {
+    uint32_t i = queue[at];
+    const Cost *c = &x->cost[s->op[i].stage];
+    bool forward = s->op[i].kind == PIPE_F;
+    uint64_t tail = forward ? 0 : less(c->b, c->d) + c->after;
+    for (uint32_t k = 0, u; (u = order_user(s, i, k)) != NONE; k++)
+      tail = most(tail, hop(s, i, u) + length(x, u) + x->tail[u]);
+    uint32_t d = forward ? own(s, i, true) : NONE;
+    if (d != NONE)
+      tail = most(tail, length(x, d) + x->tail[d]);
+    x->tail[i] = tail;
+  }
+}
+
+typedef struct RankSums {
+  uint64_t f, d, b, u, saved, work;
+  uint64_t head_f, tail_f, head_d, tail_d; /* least */
+  uint64_t most_f, most_b;                 /* of one op */
+  uint64_t into, out;                      /* note [windows]: to the first D, from the last F */
+  unsigned __int128 lives;
+  uint32_t nf;
+  bool again; /* it recomputes */
+} RankSums;
+
+static RankSums sum_rank(const Bounds *x, uint32_t r) {
+  const Sched *s = x->s;
+  RankSums t = {.head_f = UINT64_MAX,
+                .tail_f = UINT64_MAX,
+                .head_d = UINT64_MAX,
+                .tail_d = UINT64_MAX,
+                .into = UINT64_MAX,
+                .out = UINT64_MAX};
+  for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+    const Op *o = &s->op[i];
+    const Cost *c = &x->cost[o->stage];
+    t.u += o->kind == PIPE_U ? c->u : 0;
+    t.again |= o->kind == PIPE_R;
+    t.work += o->kind == PIPE_R ? s->stage[o->stage].time[PIPE_R] : 0;
+    if (!has_tensors(o->kind))
+      continue;
+    bool seen = x->seen[o->mb] == r + 1;
+    if (!seen)
+      x->seen[o->mb] = r + 1, x->first[o->mb] = UINT64_MAX, x->last[o->mb] = 0;
+    if (o->kind == PIPE_F) {
+      t.nf++;
+      t.f += c->f, t.saved += c->saved, t.work += c->sum_f;
+      t.most_f = most(t.most_f, c->sum_f);
+      t.head_f = least(t.head_f, x->head[i]), t.tail_f = least(t.tail_f, x->tail[i]);
+      x->first[o->mb] = least(x->first[o->mb], x->head[i]);
+    } else {
+      t.d += c->d, t.b += c->b, t.work += c->sum_b;
+      t.most_b = most(t.most_b, c->sum_b);
+      t.head_d = least(t.head_d, x->head[i]), t.tail_d = least(t.tail_d, x->tail[i]);
+      x->last[o->mb] = most(x->last[o->mb], x->head[i] + c->b + c->after);
+      uint32_t f = own(s, i, false);
+      t.lives += x->head[i] + c->b - x->head[f];
+    }
+  }
+  t.work = less(t.work, t.saved) + t.u;
+  for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1] && !s->forward; i++) {
+    const Op *o = &s->op[i];
+    if (o->kind == PIPE_F)
+      t.out = least(t.out, x->last[o->mb] - (x->head[i] + x->cost[o->stage].f));
+    else if (has_tensors(o->kind))
+      t.into = least(t.into, x->head[i] - x->first[o->mb]);
+  }
+  return t;
+}
+
+/* Idle time at both ends that `room` stashes cannot fill. */
+static uint64_t forced_idle(const RankSums *t, uint64_t before, uint64_t after, uint64_t room) {
+  uint64_t a = less(before, times(room, t->most_f)),
+           b = less(less(after, times(room, t->most_b)), t->u);
+  return t->nf > room ? a + b : most(a, b);
+}
+
+void fill_bound(Sched *s) {
+  Bounds x = {.s = s};
+  fill_costs(s, &x);
+  fill_chains(s, &x);
+  x.first = NEW_ARRAY(s->arena, uint64_t, s->nmb);
+  x.last = NEW_ARRAY(s->arena, uint64_t, s->nmb);
+  x.seen = NEW_ARRAY(s->arena, uint32_t, s->nmb);
+  s->bound = (Timing){0, 0, s->busy};
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    RankSums t = sum_rank(&x, r);
+    if (t.nf == 0)
+      continue;
+    uint64_t room = s->peak[r].inflight, window = t.work, all = t.head_f + t.work;
+    all = most(all, t.head_f + t.f + t.tail_f);
+    if (!s->forward) {
+      all = most(all, t.head_f + less(t.f + t.d, t.saved) + t.tail_d);
+      all = most(all, t.head_d + t.b + t.u);
+    }
+    if (!s->forward && x.chain) {
+      window = most(window, t.into + t.b + t.u);
+      window = most(window, t.f + t.out);
+    }
+    if (!s->forward && x.chain && !t.again && s->ncopy == 0) {
+      window = most(window, t.work + forced_idle(&t, t.into, t.out, room));
+      window = most(window, (uint64_t)((t.lives + room - 1) / room));
+      all = most(all, t.work + forced_idle(&t, t.head_d, t.tail_f, room));
+    }
+    s->bound.span = most(s->bound.span, window);
+    s->bound.makespan = most(s->bound.makespan, most(all, t.head_f + window));
+  }
+}

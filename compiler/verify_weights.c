@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT
+ * The part of verify.c that reads the versions of the weights: what is in each slot follows from the list
+ * alone, and has to be what each op says that it reads. Linear in instructions and slots. */
+#include <string.h>
+
+#include "verify.h"
+
+typedef struct Spot {      /* a slot of class WEIGHT or GUESS */
+  uint32_t stage, version; /* of WEIGHT; version NONE: nothing yet */
+  uint32_t left;           /* reads of that version that are still to come */
+  uint32_t used;           /* 1 + the action that has it as GUESS; 0: none */
+} Spot;
+
+typedef struct Row { /* of the stage table */
+  uint32_t newest, live, most, updates;
+  uint32_t behind; /* most `ahead` of the F whose gradients no U has applied */
+} Row;
+
+/* How often each version of each stage is read, by U as well. Versions of a row begin at base. */
+static void count_reads(const PipeProgram *p, uint32_t r, const size_t *base, uint32_t *reads) {
+  const PipeRank *k = &p->rank[r];
+  for (uint32_t i = 0; i < k->ninstr; i++) {
+    const PipeInstr *in = &k->instr[i];
+    const PipeWeights *w = &k->weights[i];
+    if (in->op == PIPE_U)
+      reads[base[in->stage] + w->version - 1]++;
+    else if (w->version != NONE)
+      reads[base[in->stage] + w->version]++;
+  }
+}
+
+/* A GUESS slot is of one op of an action. */
+static void verify_guess(const PipeProgram *p, uint32_t r, const PipeInstr *in,
+                         const PipeWeights *w, Spot *slot, uint32_t action) {
+  const PipeRank *k = &p->rank[r];
+  if (w->guess == NONE) {
+    BUG_IF(in->op != PIPE_U && w->formula != NONE);
+    return;
+  }
+  uint32_t i = 0;
+  while (i < k->npool && w->guess - k->pool[i].first >= k->pool[i].count)
+    i++;
+  BUG_IF(i == k->npool || k->pool[i].cls != PIPE_GUESS || w->formula == NONE);
+  BUG_IF(k->pool[i].bytes != p->stage[in->stage].weight_bytes);
+  BUG_IF(!p->sized && k->pool[i].stage != in->stage);
+  BUG_IF(slot[w->guess].used == action);
+  slot[w->guess].used = action;
+}
+
+/* One op: reads what is there. cell: the version that the F of each unit of a row has read. */
+static void verify_read(const Sched *s, const PipeInstr *in, const PipeWeights *w, const Row *row,
+                        Spot *slot, const uint32_t *cell, Row *rows) {
+  Spot *c = &slot[w->slot];
+  BUG_IF(c->stage != in->stage || c->version != w->version || c->left == 0);
+  BUG_IF(w->version > row->newest || w->out != NONE);
+  BUG_IF(w->behind != (int32_t)(w->version - cell[in->mb]));
+  if (--c->left == 0 && c->version != row->newest)
+    rows[in->stage].live--;
+  for (uint32_t i = 0; i < s->nwline; i++) { /* what is said without a condition */
+    const WeightLine *l = s->wline[i];
+    if (l->word != WW_READS || l->kind != in->op)
+      continue;
+    if (l->when || l->source == WS_VALUE)
+      break;
+    bool forward = l->source == WS_FORWARD && in->op != PIPE_F;
+    BUG_IF(w->version != (forward ? cell[in->mb] : row->newest));
+    break;
+  }
+}
+
+static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
+                                const uint32_t *reads, Row *rows, Spot *slot, uint32_t **cells) {
+  const PipeProgram *p = s->prog;
+  const PipeRank *k = &p->rank[r];
+  uint32_t action = 1;
+  for (uint32_t i = 0; i < k->nslot; i++)
+    slot[i] = (Spot){NONE, NONE, 0, 0};
+  for (uint32_t i = 0; i < k->npool; i++) {
+    const PipePool *q = &k->pool[i];
+    if (q->cls != PIPE_WEIGHT)
+      continue;
+    BUG_IF(p->stage[q->stage].rank != r || rows[q->stage].live != 0);
+    BUG_IF(q->bytes != p->stage[q->stage].weight_bytes);
+    for (uint32_t j = 0; j < q->count; j++)
+      slot[q->first + j].stage = q->stage;
+    slot[q->first].version = 0;
+    slot[q->first].left = reads[base[q->stage]];
+    rows[q->stage].live = rows[q->stage].most = 1;
+  }
+  for (uint32_t i = 0; i < k->ninstr; i++) {
+    const PipeInstr *in = &k->instr[i];
+    const PipeWeights *w = &k->weights[i];
+    Row *row = &rows[in->stage];
+    if (in->op == PIPE_W || (in->op > PIPE_U && in->op != PIPE_SIDE)) {
+      BUG_IF(w->version != NONE || w->slot != NONE || w->out != NONE || w->guess != NONE ||
+             w->formula != NONE || w->behind || w->ahead);
+      continue;
+    }
+    action += i == 0 || in[-1].group == 0;
+    BUG_IF(w->slot >= k->nslot || row->live == 0);
+    verify_guess(p, r, in, w, slot, action);
+    if (in->op == PIPE_F)
+      cells[in->stage][in->mb] = w->version;
+    if (in->op == PIPE_SIDE) {
+      BUG_IF(w->version != row->newest || w->behind || w->ahead || w->out != NONE ||
+             w->guess != NONE);
+      BUG_IF(slot[w->slot].stage != in->stage || slot[w->slot].version != row->newest);
+      slot[w->slot].left--;
+      continue;
+    }
+    if (in->op != PIPE_U) {
+      verify_read(s, in, w, row, slot, cells[in->stage], rows);
+      continue;
+    }
+    Spot *from = &slot[w->slot], *to = &slot[w->out];
+    BUG_IF(w->out >= k->nslot || from->stage != in->stage || to->stage != in->stage);
+    BUG_IF(from->version != row->newest || w->version != row->newest + 1);
+    BUG_IF(--from->left > 0 && from == to);
+    BUG_IF(from != to && to->version != NONE && to->left > 0);
+    bool last = ++row->updates == s->round0[in->stage + 1] - s->round0[in->stage];
+    row->live += from != to && from->left > 0;
+    row->most = row->live > row->most ? row->live : row->most;
+    row->newest++;
+    to->version = row->newest;
+    to->left = reads[base[in->stage] + row->newest];
+    BUG_IF(last && (row->live != 1 || to->left != 0));
+  }
+  for (uint32_t i = 0; i < k->npool; i++) {
+    const PipePool *q = &k->pool[i];
+    BUG_IF(q->cls == PIPE_WEIGHT && q->count != rows[q->stage].most);
+    BUG_IF(q->cls == PIPE_WEIGHT && slot[q->first].version != rows[q->stage].newest);
+    for (uint32_t j = q->first; q->cls == PIPE_GUESS && j < q->first + q->count; j++)
+      BUG_IF(slot[j].used == 0);
+  }
+}
+
+/* How far each gradient has to go: from what its F has read, and its B, to the U that applies it. */
+static void verify_ahead(const Sched *s, uint32_t r, Row *rows) {
+  const PipeProgram *p = s->prog;
+  const PipeRank *k = &p->rank[r];
+  size_t cells = (size_t)p->nstage * p->nmb;
+  uint32_t *at = arena_zalloc(s->arena, 3 * cells, sizeof *at),
+           stale = 0; /* 1 + row of F, B or I, R */
+  for (uint32_t i = 0; i < k->ninstr; i++) {
+    const PipeInstr *in = &k->instr[i];
+    const PipeWeights *w = &k->weights[i];
+    Row *row = &rows[in->stage];
+    if (in->op == PIPE_U) {
+      BUG_IF(w->behind != (int32_t)row->behind || w->ahead != 0);
+      row->behind = 0, row->updates++;
+    }
+    if (in->op >= PIPE_U) /* SIDE, too */
+      continue;
+    uint32_t *cell = &at[3 * ((size_t)in->stage * p->nmb + in->mb)];
+    if (in->op != PIPE_W)
+      cell[in->op == PIPE_F ? 0 : in->op == PIPE_R ? 2 : 1] = i + 1;
+    if (in->op != PIPE_B && in->op != PIPE_W)
+      continue;
+    for (int j = 0; j < 3; j++) {
+      const PipeWeights *of = cell[j] ? &k->weights[cell[j] - 1] : NULL;
+      BUG_IF(of && of->ahead != row->updates - of->version);
+      if (j == 0 && of->ahead > row->behind)
+        row->behind = of->ahead;
+      if (j == 0 && of->ahead > stale)
+        stale = of->ahead;
+    }
+  }
+  BUG_IF(s->staleness[r] != stale);
+}
+
+void verify_weights(const Sched *s) {
+  const PipeProgram *p = s->prog;
+  uint32_t nslot = 0, tables = 0;
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    nslot = p->rank[r].nslot > nslot ? p->rank[r].nslot : nslot;
+    tables += p->rank[r].weights != NULL;
+  }
+  BUG_IF(tables != (s->weighted ? p->nrank : 0));
+  if (!tables)
+    return;
+  size_t *base = arena_zalloc(s->arena, p->nstage + (size_t)1, sizeof *base);
+  for (uint32_t st = 0; st < p->nstage; st++)
+    base[st + 1] = base[st] + (s->round0[st + 1] - s->round0[st]) + 1;
+  uint32_t *reads = arena_zalloc(s->arena, base[p->nstage], sizeof *reads);
+  Row *rows = arena_zalloc(s->arena, p->nstage, sizeof *rows);
+  Spot *slot = arena_zalloc(s->arena, nslot, sizeof *slot);
+  uint32_t **cells = arena_zalloc(s->arena, p->nstage, sizeof *cells);
+  for (uint32_t st = 0; st < p->nstage; st++)
+    cells[st] = arena_zalloc(s->arena, p->nmb, sizeof *cells[st]);
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    count_reads(p, r, base, reads);
+    verify_rank_weights(s, r, base, reads, rows, slot, cells);
+  }
+  for (uint32_t st = 0; st < p->nstage; st++) {
+    BUG_IF(rows[st].newest != s->round0[st + 1] - s->round0[st]);
+    rows[st].updates = 0;
+  }
+  for (uint32_t r = 0; r < p->nrank; r++)
+    verify_ahead(s, r, rows);
+}

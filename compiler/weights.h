@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ * What the lines of the `weights` clauses say of an op (weights.c), for versions.c and what makes formulas. */
+#ifndef PIPEC_WEIGHTS_H
+#define PIPEC_WEIGHTS_H
+
+#include "pipec.h"
+
+/* The line of this word that holds for op, a row of s->op, or NULL: the first of those for its kind whose
+ * `when` is true. mb: the unit that stands for the microbatch in it; of a U that of the last gradient that
+ * it applies. I without lines of its own has those of B, R those of the backward of its microbatch. False:
+ * reported. */
+bool weight_line(Sched *s, WeightWord word, uint32_t op, uint32_t mb, const WeightLine **line);
+/* Which version it says, of a line with a value. */
+bool weight_value(Sched *s, const WeightLine *l, uint32_t op, int64_t *value);
+/* How many versions of its weights a row may keep, and where that stands; NULL: as many as are read. */
+bool weight_ring(Sched *s, uint32_t stage, const WeightLine **line, int64_t *n);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT
+ * What the parts of the CUDA engine share; not installed.
+ *
+ *   cuda_open.c    the device, streams, events, communicators, the prologue; memory; closing
+ *   cuda_issue.c   instructions
+ *   cuda_steps.c   steps, waiting, deadlines, failures, graphs
+ *   cuda_trace.c   times */
+#ifndef PIPE_CUDA_PRIVATE_H
+#define PIPE_CUDA_PRIVATE_H
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include "pipe_cuda.h"
+#include "run.h"
+
+enum { CUDA_MOST_SPLITS = 16 };
+
+/* A rank of this process. */
+typedef struct CudaRank {
+  RankRun *k;
+  cudaStream_t stream[PIPE_NSTREAMS];
+  cudaEvent_t *event;     /* [nevent] of PipeSync */
+  uint32_t *record;       /* [ninstr + 1] event + 1 recorded after a row, at row + 1; at 0 at the begin */
+  uint32_t *held;         /* [nevent] 1 + row after which it was recorded last in this step; for reports */
+  cudaEvent_t fence[PIPE_NSTREAMS][2]; /* recorded in turn, after every `ahead` instructions of a stream */
+  uint32_t ahead[PIPE_NSTREAMS];
+  uint64_t issued[PIPE_NSTREAMS];
+  cudaEvent_t over;       /* the end of the step; of the leader: PrCuda.over */
+  cudaEvent_t ready;      /* without group: its COMM stream has come to a transfer or sum */
+  cudaEvent_t *mark;      /* [trace_slots][2 * ninstr] before and after each instruction; NULL without trace */
+  /* Issuing a step. */
+  uint32_t next;          /* row */
+  uint32_t sync;          /* row of PipeRank.sync */
+  uint32_t done[PIPE_NSTREAMS];
+} CudaRank;
+
+typedef struct PrCuda {
+  PrRun *run;
+  PrCudaOptions o;
+  CudaRank *rank;       /* [nhere] */
+  CudaRank **partner;   /* [nrank] room for those that take part in one sum */
+  cudaEvent_t *turn;    /* [ngroup] the last turn of a group of COPY streams; */
+  uint32_t *turns;      /* [ngroup] and how many there were in this step */
+  uint32_t nhere;
+  cudaEvent_t begin;    /* the leader, rank[0], has begun the step */
+  cudaEvent_t over[2];  /* by step & 1: all of it is over, and its losses are in the host's memory */
+  double *loss;         /* device [2][nsink * nmb]; then one for each rank here, for R */
+  uint64_t *step_at;    /* device */
+  uint64_t *step_from;  /* host memory that the device reads, [2] */
+  double *loss_to;      /* the same, [2][nsink * nmb] */
+  char *contact;        /* device: two lines for first contacts */
+  uint64_t issued_steps, done_steps;
+  bool capturing;
+  cudaGraphExec_t graph[2];
+  ncclComm_t comm, *coll_comm; /* [ncoll] of REDUCE and TIE; not of rank's own */
+  ncclComm_t split[CUDA_MOST_SPLITS];
+  uint32_t nsplit, ncoll;
+  void *registered;
+  bool aborted, told;
+  uint64_t limit_ns;    /* of a step; 0: none */
+  uint64_t since;       /* when the step that is waited for could begin */
+  /* cuda_trace.c */
+  cudaEvent_t *base;    /* [trace_slots] where a step begins on the leader's COMPUTE stream; NULL without trace */
+  double base_ns;       /* of the last one that was read, on the clock of rank 0, from run->epoch_ns */
+} PrCuda;
+
+static inline PrCuda *cuda_of(const PrRun *run) { return run->of_engine; }
+
+/* Fails the run with what was called and what came of it. */
+PrStatus cuda_failed(PrRun *run, const char *call, cudaError_t e);
+#define CUDA_TRY(run, call) \
+  do { \
+    cudaError_t e_ = (call); \
+    if (e_ != cudaSuccess) \
+      return cuda_failed(run, #call, e_); \
+  } while (0)
+
+/* Waits until a call on communicator c that gave r is through. */
+PrStatus cuda_nccl(PrRun *run, ncclComm_t c, const char *call, ncclResult_t r);
+#define NCCL_TRY(run, c, call) \
+  do { \
+    PrStatus st_ = cuda_nccl(run, c, #call, call); \
+    if (st_) \
+      return st_; \
+  } while (0)
+
+/* The number type of sums. */
+ncclDataType_t cuda_type(const PrCuda *c, uint64_t *bytes);
+
+/* Between two looks at something that is not there yet: fails after the step's deadline, if another rank
+ * has failed, or if a communicator has. looks: how many there were. */
+PrStatus cuda_wait_a_little(PrRun *run, uint64_t looks);
+PrStatus cuda_wait_event(PrRun *run, cudaEvent_t e);
+
+/* Issues step number `step` of all ranks here, from the begin to `over`, without waiting for it. */
+PrStatus cuda_issue_step(PrRun *run, uint64_t step);
+void cuda_set_stream(cudaStream_t s);
+
+PrStatus cuda_open(PrRun *run);
+PrStatus cuda_join(PrRun *run);
+void cuda_close(PrRun *run);
+PrStatus cuda_agree(PrRun *run, PrStatus st);
+PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes);
+void cuda_abort(PrRun *run);
+PrStatus cuda_steps(PrRun *run, uint64_t n);
+PrStatus cuda_trace_open(PrRun *run);
+PrStatus cuda_trace_step(PrRun *run, uint64_t step); /* reads the times of a step that is over */
+PrStatus cuda_trace_gather(PrRun *run);              /* those of all ranks to all */
+void cuda_trace_close(PrRun *run);
+
+#endif

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: MIT
+ * Issuing instructions: each row of a list once, from the top, on the stream of its op, with the waits and
+ * records of PipeSync around it.
+ *
+ * note [host order]: with a group, the host of a rank waits for others only where NCCL makes it (first
+ * contacts, which the prologue has made) and for its own device, to stay no more than a few microbatches
+ * ahead. Lists are in the order of predicted starts, that is, of one order of the whole program: what a
+ * host waits for there needs only what stands above in some list, which its host has issued or will issue
+ * without waiting for anything further down. Without a group one host issues all lists in turn, each up to
+ * a transfer or sum that another rank has not come to; then what is issued never waits for what is not. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cuda.h"
+#include "nvtx3/nvToolsExt.h"
+
+static _Thread_local cudaStream_t stream_now;
+
+void *pr_cuda_stream(void) { return stream_now; }
+void cuda_set_stream(cudaStream_t s) { stream_now = s; }
+
+static PipeOn stream_of(const PipeInstr *c) { return (PipeOn)pipe_op_info[c->op].stream; }
+
+/* ---- COMPUTE and COPY ---- */
+
+static PrStatus compute(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
+  PrCuda *c = cuda_of(run);
+  RankRun *k = d->k;
+  const ComputeAt *at = &k->compute[d->done[PIPE_COMPUTE]];
+  const PipeInstr *in = &k->t->instr[at->index];
+  for (uint32_t i = 0; i < n; i++) {
+    PrCall *a = &k->call[i];
+    double *lost = c->loss + 2 * (size_t)run->nsink * run->p->nmb + (d - c->rank);
+    *a = pr_call_of(run, k, &at[i], step, lost);
+    a->stream = d->stream[PIPE_COMPUTE];
+    a->step_at = c->step_at;
+    if (a->loss && a->loss != lost)
+      a->loss = c->loss + (step & 1) * run->nsink * run->p->nmb + (a->loss - run->loss[step & 1]);
+    if (a->op == PIPE_F && in[i].keep != PIPE_NONE && a->x)
+      CUDA_TRY(run, cudaMemcpyAsync(k->slot[in[i].keep], a->x,
+                                    pr_class_bytes(run, in[i].stage, PIPE_KEEP, 0),
+                                    cudaMemcpyDeviceToDevice, d->stream[PIPE_COMPUTE]));
+  }
+  int code = pr_call_model(&run->m, k->call, n);
+  if (code) {
+    char where[PR_WHERE];
+    return pr_fail(run, PR_E_MODEL, "model: rank %u, step %llu, %s: the callback returned %d",
+                   k->id, (unsigned long long)step, pr_where(run, in, where), code);
+  }
+  return PR_OK;
+}
+
+static PrStatus copy(PrRun *run, CudaRank *d, const PipeInstr *in) {
+  RankRun *k = d->k;
+  void *kept = (in->peer == PIPE_NONE ? k : &run->rank[in->peer])->slot[in->keep];
+  bool off = in->op == PIPE_OFF;
+  CUDA_TRY(run, cudaMemcpyAsync(off ? kept : k->slot[in->act], off ? k->slot[in->act] : kept,
+                                run->stage[in->stage].size.act, cudaMemcpyDefault,
+                                d->stream[PIPE_COPY]));
+  return PR_OK;
+}
+
+/* An op of the schedule's own in the COMM or COPY stream. */
+static PrStatus side(PrRun *run, CudaRank *d, PipeOn on, uint64_t step) {
+  const ComputeAt at = {.index = d->next};
+  PrCall a = pr_call_of(run, d->k, &at, step, NULL);
+  a.stream = d->stream[on];
+  a.step_at = cuda_of(run)->step_at;
+  int code = run->m.side(run->m.self, &a);
+  char where[PR_WHERE];
+  return code ? pr_fail(run, PR_E_MODEL, "model: rank %u, step %llu, %s: the callback returned %d",
+                        d->k->id, (unsigned long long)step,
+                        pr_where(run, &d->k->t->instr[d->next], where), code)
+              : PR_OK;
+}
+
+/* Has the turn of a COPY instruction come? Then its stream waits for the one before it. */
+static PrStatus take_turn(PrRun *run, CudaRank *d, const PipeInstr *in, bool *come) {
+  PrCuda *c = cuda_of(run);
+  uint32_t g = d->k->t->group;
+  *come = g == 0 || c->turns[g - 1] == in->gout;
+  if (g > 0 && *come && in->gout > 0)
+    CUDA_TRY(run, cudaStreamWaitEvent(d->stream[PIPE_COPY], c->turn[g - 1], 0));
+  return PR_OK;
+}
+
+static PrStatus end_turn(PrRun *run, CudaRank *d) {
+  PrCuda *c = cuda_of(run);
+  uint32_t g = d->k->t->group;
+  if (g == 0)
+    return PR_OK;
+  c->turns[g - 1]++;
+  CUDA_TRY(run, cudaEventRecord(c->turn[g - 1], d->stream[PIPE_COPY]));
+  return PR_OK;
+}
+
+/* ---- COMM ---- */
+
+static bool is_send(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
+
+static PrStatus send_or_recv(PrRun *run, CudaRank *d, const PipeInstr *in) {
+  PrCuda *c = cuda_of(run);
+  uint64_t bytes = pr_moved_bytes(run, in);
+  cudaStream_t s = d->stream[PIPE_COMM];
+  if (is_send(in))
+    NCCL_TRY(run, c->comm,
+             ncclSend(d->k->slot[in->in], bytes, ncclChar, (int)in->peer, c->comm, s));
+  else
+    NCCL_TRY(run, c->comm,
+             ncclRecv(d->k->slot[in->out], bytes, ncclChar, (int)in->peer, c->comm, s));
+  return PR_OK;
+}
+
+static Coll *coll_of(PrRun *run, const CudaRank *d) {
+  return &run->coll[d->k->comm[d->done[PIPE_COMM]].chan];
+}
+
+/* A sum with other processes. Of a TIE each of its stages counts once: what the rows here hold of that is
+ * added up, zeros if it is nothing, and the sum goes to all rows. */
+static PrStatus sum_apart(PrRun *run, CudaRank *d, const PipeInstr *in) {
+  PrCuda *c = cuda_of(run);
+  Coll *l = coll_of(run, d);
+  ncclComm_t comm = c->coll_comm[l - run->coll];
+  cudaStream_t s = d->stream[PIPE_COMM];
+  uint64_t each, bytes = l->tie ? run->stage[l->row[0]].size.tied : run->stage[in->stage].size.grad;
+  ncclDataType_t type = cuda_type(c, &each);
+  void *mine[2] = {NULL, NULL}, *to = NULL;
+  uint32_t stage[2] = {0, 0}, n = 0;
+  if (!l->tie) {
+    to = run->stage[in->stage].grad;
+  } else {
+    for (uint32_t i = 0; i < l->ngrad; i++) {
+      if (!l->grad[i])
+        continue;
+      mine[n > 0] = l->grad[i], stage[n > 0] = l->stage[i];
+      if (n++ > 0 &&
+          run->m.tie(run->m.self, stage, mine, 2, bytes)) /* the first has the sum so far */
+        return pr_fail(run, PR_E_MODEL, "model: tie failed");
+    }
+    to = mine[0];
+    for (uint32_t i = 0; i < l->ncopy && !to; i++)
+      to = l->copy[i];
+    if (n == 0)
+      CUDA_TRY(run, cudaMemsetAsync(to, 0, bytes, s));
+  }
+  if (comm) /* not of this rank alone */
+    NCCL_TRY(run, comm, ncclAllReduce(to, to, bytes / each, type, ncclSum, comm, s));
+  for (uint32_t i = 0; l->tie && i < l->ngrad; i++)
+    if (l->grad[i] && l->grad[i] != to)
+      CUDA_TRY(run, cudaMemcpyAsync(l->grad[i], to, bytes, cudaMemcpyDeviceToDevice, s));
+  for (uint32_t i = 0; l->tie && i < l->ncopy; i++)
+    if (l->copy[i] && l->copy[i] != to)
+      CUDA_TRY(run, cudaMemcpyAsync(l->copy[i], to, bytes, cudaMemcpyDeviceToDevice, s));
+  return PR_OK;
+}
+
+/* Without a group: the COMM stream of d waits until those of the other ranks in q[n] have come to where they
+ * are now. `back`: they wait for d. */
+static PrStatus meet(PrRun *run, CudaRank *d, CudaRank *const *q, uint32_t n, bool back) {
+  if (back)
+    CUDA_TRY(run, cudaEventRecord(d->ready, d->stream[PIPE_COMM]));
+  for (uint32_t i = 0; i < n; i++) {
+    if (q[i] == d)
+      continue;
+    if (!back)
+      CUDA_TRY(run, cudaEventRecord(q[i]->ready, q[i]->stream[PIPE_COMM]));
+    CUDA_TRY(run, cudaStreamWaitEvent((back ? q[i] : d)->stream[PIPE_COMM],
+                                      (back ? d : q[i])->ready, 0));
+  }
+  return PR_OK;
+}
+
+static PrStatus sum_here(PrRun *run, CudaRank *d, CudaRank *const *q, uint32_t n) {
+  Coll *l = coll_of(run, d);
+  cudaStream_t s = d->stream[PIPE_COMM];
+  PrStatus st = meet(run, d, q, n, false);
+  if (st)
+    return st;
+  stream_now = s;
+  int code = l->tie ? run->m.tie(run->m.self, l->stage, l->grad, l->ngrad,
+                                 run->stage[l->row[0]].size.tied)
+                    : run->m.reduce(run->m.self, l->stage[0], l->grad, l->ngrad);
+  if (code)
+    return pr_fail(run, PR_E_MODEL, "model: %s returned %d", l->tie ? "tie" : "reduce", code);
+  for (uint32_t i = 0; i < l->ncopy; i++)
+    CUDA_TRY(run, cudaMemcpyAsync(l->copy[i], l->grad[0], run->stage[l->row[0]].size.tied,
+                                  cudaMemcpyDeviceToDevice, s));
+  return meet(run, d, q, n, true);
+}
+
+static PrStatus transfer_here(PrRun *run, CudaRank *a, CudaRank *b) {
+  const PipeInstr *x = &a->k->t->instr[a->next], *y = &b->k->t->instr[b->next];
+  if (!is_send(x)) {
+    CudaRank *t = a;
+    a = b, b = t;
+    const PipeInstr *z = x;
+    x = y, y = z;
+  }
+  PrStatus st = meet(run, b, &a, 1, false);
+  if (st)
+    return st;
+  CUDA_TRY(run, cudaMemcpyAsync(b->k->slot[y->out], a->k->slot[x->in], pr_moved_bytes(run, x),
+                                cudaMemcpyDeviceToDevice, b->stream[PIPE_COMM]));
+  return meet(run, b, &a, 1, true);
+}
+
+/* ---- a row ---- */
+
+static PrStatus mark(PrRun *run, CudaRank *d, uint64_t step, uint32_t row, bool after) {
+  if (d->mark)
+    CUDA_TRY(run,
+             cudaEventRecord(d->mark[(step % run->trace_slots * d->k->t->ninstr + row) * 2 + after],
+                             d->stream[stream_of(&d->k->t->instr[row])]));
+  return PR_OK;
+}
+
+static void name(const PrRun *run, const PipeInstr *in) {
+  char text[PIPE_OP_TEXT];
+  if (!cuda_of(run)->o.nvtx)
+    return;
+  pipe_instr_text(text, pipe_graph(run->p), in);
+  nvtxRangePushA(text);
+}
+
+/* The waits of row d->next. */
+static PrStatus waits(PrRun *run, CudaRank *d, cudaStream_t s) {
+  const PipeRank *t = d->k->t;
+  for (; d->sync < t->nsync && t->sync[d->sync].before == d->next; d->sync++)
+    CUDA_TRY(run, cudaStreamWaitEvent(s, d->event[t->sync[d->sync].event], 0));
+  return PR_OK;
+}
+
+/* The record after `row`, PIPE_NONE: the begin, on stream s. */
+static PrStatus record(PrRun *run, CudaRank *d, uint32_t row, cudaStream_t s) {
+  uint32_t e = d->record[row + 1];
+  if (e == 0)
+    return PR_OK;
+  d->held[e - 1] = row + 1;
+  CUDA_TRY(run, cudaEventRecord(d->event[e - 1], s));
+  return PR_OK;
+}
+
+/* Stays no more than `ahead` microbatches ahead of the device. */
+static PrStatus fence(PrRun *run, CudaRank *d, PipeOn on) {
+  uint64_t n = ++d->issued[on];
+  if (cuda_of(run)->capturing || n % d->ahead[on] != 0)
+    return PR_OK;
+  cudaEvent_t e = d->fence[on][n / d->ahead[on] & 1];
+  PrStatus st = n / d->ahead[on] > 2 ? cuda_wait_event(run, e) : PR_OK;
+  if (st)
+    return st;
+  CUDA_TRY(run, cudaEventRecord(e, d->stream[on]));
+  return PR_OK;
+}
+
+/* After row d->next and n - 1 more, which are issued. */
+static PrStatus pass(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
+  PipeOn on = stream_of(&d->k->t->instr[d->next]);
+  for (uint32_t i = 0; i < n; i++) {
+    PrStatus st = mark(run, d, step, d->next + i, true);
+    if (!st)
+      st = record(run, d, d->next + i, d->stream[on]);
+    if (!st)
+      st = fence(run, d, on);
+    if (st)
+      return st;
+  }
+  d->next += n;
+  d->done[on] += n;
+  return PR_OK;
+}
+
+/* The ranks that take part in what rank d has at d->next, if all have come to it; 0 if not. */
+static uint32_t partners(PrRun *run, CudaRank *d, CudaRank **q) {
+  PrCuda *c = cuda_of(run);
+  const PipeInstr *in = &d->k->t->instr[d->next];
+  if (!pipe_is_sum(in->op)) {
+    q[0] = d, q[1] = &c->rank[in->peer];
+    const PipeRank *t = q[1]->k->t;
+    const PipeInstr *x = q[1]->next < t->ninstr ? &t->instr[q[1]->next] : NULL;
+    return x && stream_of(x) == PIPE_COMM && !pipe_is_sum(x->op) && x->peer == d->k->id ? 2 : 0;
+  }
+  const Coll *l = coll_of(run, d);
+  for (uint32_t i = 0; i < l->n; i++) {
+    q[i] = &c->rank[run->p->stage[l->row[i]].rank];
+    const PipeRank *t = q[i]->k->t;
+    if (q[i]->next >= t->ninstr || t->instr[q[i]->next].op != in->op ||
+        t->instr[q[i]->next].stage != l->row[i])
+      return 0;
+  }
+  return l->n;
+}
+
+/* Row d->next of a COMM stream, with those of other ranks that belong to it. False in *moved: they have
+ * not come to it. */
+static PrStatus comm_here(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool *moved) {
+  const PipeInstr *in = &d->k->t->instr[d->next];
+  uint32_t n = partners(run, d, q);
+  PrStatus st = PR_OK;
+  *moved = n > 0;
+  for (uint32_t i = 0; i < n && !st; i++)
+    if (!(st = waits(run, q[i], q[i]->stream[PIPE_COMM])))
+      st = mark(run, q[i], step, q[i]->next, false);
+  if (n > 0 && !st)
+    st = pipe_is_sum(in->op) ? sum_here(run, q[0], q, n) : transfer_here(run, q[0], q[1]);
+  for (uint32_t i = 0; i < n && !st; i++)
+    st = pass(run, q[i], step, 1);
+  return st;
+}
+
+/* A fault on request (fault.c) at the row at hand, for the caller what it does not do itself. With a group only:
+ * a stream that is not of a host of its own cannot hang alone. */
+static PrStatus meet_fault(PrRun *run, CudaRank *d, uint64_t step, PrFaultKind *fault) {
+  const PrFault *f = &run->fault;
+  if (!f->kind || !cuda_of(run)->o.group)
+    return PR_OK;
+  if (f->kind != PR_HANG) {
+    *fault = pr_fault_at(run, d->k->id, d->next, step);
+    return PR_OK;
+  }
+  PrStatus st = PR_OK;
+  bool here = f->point == PR_AT_INSTRUCTION && f->rank == d->k->id && f->index == d->next &&
+              f->step == step;
+  for (uint64_t looks = 0; here && !st; looks++)
+    st = cuda_wait_a_little(run, looks);
+  return st;
+}
+
+/* Another first byte. */
+static PrStatus corrupt(PrRun *run, void *tensor, cudaStream_t s) {
+  CUDA_TRY(run, cudaMemsetAsync(tensor, 0x5a, 1, s));
+  return PR_OK;
+}
+
+static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool *moved) {
+  PrCuda *c = cuda_of(run);
+  const PipeInstr *in = &d->k->t->instr[d->next];
+  PipeOn on = stream_of(in);
+  uint32_t n = on == PIPE_COMPUTE && run->m.overlap ? in->group + 1u : 1;
+  *moved = true;
+  stream_now = d->stream[on];
+  if (on == PIPE_COMM && !c->o.group && !pipe_is_side(in->op))
+    return comm_here(run, d, step, q, moved);
+  PrFaultKind fault = PR_NO_FAULT;
+  PrStatus st = meet_fault(run, d, step, &fault);
+  if (st)
+    return st;
+  st = on == PIPE_COPY ? take_turn(run, d, in, moved) : PR_OK;
+  if (st || !*moved)
+    return st;
+  st = waits(run, d, d->stream[on]);
+  for (uint32_t i = 0; i < n && !st; i++)
+    st = mark(run, d, step, d->next + i, false);
+  if (!st && fault == PR_CORRUPT && on == PIPE_COMM)
+    st = corrupt(run, d->k->slot[in->in], d->stream[on]);
+  if (!st)
+    st = on == PIPE_COMPUTE     ? compute(run, d, step, n)
+         : pipe_is_side(in->op) ? side(run, d, on, step)
+         : on == PIPE_COPY      ? copy(run, d, in)
+         : pipe_is_sum(in->op)  ? sum_apart(run, d, in)
+         : fault == PR_DROP     ? PR_OK
+                                : send_or_recv(run, d, in);
+  if (!st && fault == PR_CORRUPT && on == PIPE_COMPUTE)
+    st = corrupt(run, d->k->call[0].y ? d->k->call[0].y : d->k->call[0].dx, d->stream[on]);
+  if (!st && on == PIPE_COPY)
+    st = end_turn(run, d);
+  return st ? st : pass(run, d, step, n);
+}
+
+/* All lists, each as far as it goes; they all come to their ends. */
+static PrStatus issue_lists(PrRun *run, uint64_t step) {
+  PrCuda *c = cuda_of(run);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (uint32_t r = 0; r < c->nhere; r++) {
+      CudaRank *d = &c->rank[r];
+      for (bool on = true; on && d->next < d->k->t->ninstr;) {
+        name(run, &d->k->t->instr[d->next]);
+        PrStatus st = issue(run, d, step, c->partner, &on);
+        if (c->o.nvtx)
+          nvtxRangePop();
+        stream_now = NULL;
+        if (st)
+          return st;
+        moved |= on;
+      }
+    }
+  }
+  for (uint32_t r = 0; r < c->nhere; r++)
+    if (c->rank[r].next < c->rank[r].k->t->ninstr) {
+      char where[PR_WHERE];
+      return pr_fail(run, PR_E_STALL, "stall: rank %u is in %s, which its partners do not come to",
+                     c->rank[r].k->id,
+                     pr_where(run, &c->rank[r].k->t->instr[c->rank[r].next], where));
+    }
+  return PR_OK;
+}
+
+/* The losses of the step, from all ranks to all, once each is over; free-running ranks do not meet. */
+static PrStatus gather_losses(PrRun *run, uint64_t step) {
+  PrCuda *c = cuda_of(run);
+  size_t n = (size_t)run->nsink * run->p->nmb;
+  CudaRank *d = &c->rank[0];
+  cudaStream_t s = d->stream[PIPE_COMPUTE], x = d->stream[PIPE_COMM];
+  double *loss = c->loss + (step & 1) * n;
+  for (uint32_t r = 1; r < c->nhere; r++) {
+    CUDA_TRY(run, cudaEventRecord(c->rank[r].over, c->rank[r].stream[PIPE_COMPUTE]));
+    CUDA_TRY(run, cudaStreamWaitEvent(s, c->rank[r].over, 0));
+  }
+  if (c->o.group && c->o.group->size > 1 && !run->free_running) {
+    CUDA_TRY(run, cudaEventRecord(d->over, s));
+    CUDA_TRY(run, cudaStreamWaitEvent(x, d->over, 0));
+    NCCL_TRY(run, c->comm, ncclAllReduce(loss, loss, n, ncclFloat64, ncclSum, c->comm, x));
+    CUDA_TRY(run, cudaEventRecord(d->ready, x));
+    CUDA_TRY(run, cudaStreamWaitEvent(s, d->ready, 0));
+  }
+  CUDA_TRY(run, cudaMemcpyAsync(c->loss_to + (step & 1) * n, loss, n * sizeof *loss,
+                                cudaMemcpyDeviceToHost, s));
+  return PR_OK;
+}
+
+PrStatus cuda_issue_step(PrRun *run, uint64_t step) {
+  PrCuda *c = cuda_of(run);
+  size_t n = (size_t)run->nsink * run->p->nmb;
+  cudaStream_t s = c->rank[0].stream[PIPE_COMPUTE];
+  PrStatus st = PR_OK;
+  if (c->base)
+    CUDA_TRY(run, cudaEventRecord(c->base[step % run->trace_slots], s));
+  CUDA_TRY(run, cudaMemcpyAsync(c->step_at, &c->step_from[step & 1], sizeof *c->step_at,
+                                cudaMemcpyHostToDevice, s));
+  CUDA_TRY(run, cudaMemsetAsync(c->loss + (step & 1) * n, 0, n * sizeof *c->loss, s));
+  if (c->nhere > 1)
+    CUDA_TRY(run, cudaEventRecord(c->begin, s));
+  if (run->p->ngroup > 0)
+    memset(c->turns, 0, run->p->ngroup * sizeof *c->turns);
+  for (uint32_t r = 0; r < c->nhere && !st; r++) {
+    CudaRank *d = &c->rank[r];
+    d->next = d->sync = 0;
+    memset(d->done, 0, sizeof d->done);
+    memset(d->held, 0xff, d->k->t->nevent * sizeof *d->held);
+    if (r > 0)
+      CUDA_TRY(run, cudaStreamWaitEvent(d->stream[PIPE_COMPUTE], c->begin, 0));
+    st = record(run, d, PIPE_NONE, d->stream[PIPE_COMPUTE]);
+  }
+  if (st || (st = issue_lists(run, step)))
+    return st;
+  for (uint32_t r = 0; r < c->nhere && !st; r++)
+    st = waits(run, &c->rank[r], c->rank[r].stream[PIPE_COMPUTE]);
+  return st ? st : gather_losses(run, step);
+}

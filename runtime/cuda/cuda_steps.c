@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT
+ * Steps: issued ahead, waited for, captured; and what is done about those that do not end.
+ *
+ * The host never blocks in CUDA or NCCL: it looks, and between two looks it asks whether a communicator
+ * has an error, whether another rank has failed, and whether the step has taken too long. Then it aborts
+ * its communicators, which lets its own streams run out, and tells the others through the group, so that
+ * every rank aborts. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cuda.h"
+
+PrStatus cuda_failed(PrRun *run, const char *call, cudaError_t e) {
+  int len = (int)strcspn(call, "(");
+  PrStatus st = (PrStatus)atomic_load(&run->status);
+  return st ? st
+            : pr_fail(run, PR_E_DEVICE, "rank %u: %.*s: %s",
+                      cuda_of(run)->rank ? cuda_of(run)->rank[0].k->id : 0, len, call,
+                      cudaGetErrorString(e));
+}
+
+void cuda_abort(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  if (!c || c->aborted)
+    return;
+  c->aborted = true;
+  if (c->o.group && !c->told) {
+    c->told = true;
+    c->o.group->tell(c->o.group->arg, run->text);
+  }
+  for (uint32_t i = 0; i < c->nsplit; i++)
+    if (c->split[i])
+      ncclCommAbort(c->split[i]);
+  if (c->comm)
+    ncclCommAbort(c->comm);
+}
+
+/* The first instruction that is not known to be over, of a rank here: what the report begins with. */
+static const PipeInstr *first_stalled(PrRun *run, uint32_t *rank) {
+  PrCuda *c = cuda_of(run);
+  for (uint32_t r = 0; r < c->nhere; r++) {
+    CudaRank *d = &c->rank[r];
+    uint32_t first = UINT32_MAX;
+    for (uint32_t e = 0; e < d->k->t->nevent && !c->capturing && !c->o.graph; e++)
+      if (d->held[e] != UINT32_MAX && d->held[e] > 0 && d->held[e] - 1 < first &&
+          cudaEventQuery(d->event[e]) == cudaErrorNotReady)
+        first = d->held[e] - 1;
+    *rank = d->k->id;
+    if (first != UINT32_MAX)
+      return &d->k->t->instr[first];
+  }
+  return NULL;
+}
+
+static PrStatus too_late(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  char where[PR_WHERE] = "", peer[48] = "";
+  uint32_t rank = c->rank[0].k->id;
+  const PipeInstr *in = first_stalled(run, &rank);
+  if (in && in->peer != PIPE_NONE)
+    snprintf(peer, sizeof peer, ", whose peer is rank %u", in->peer);
+  return pr_fail(run, PR_E_DEADLINE,
+                 "deadline: step %llu takes longer than %g s; rank %u has not come through %s%s",
+                 (unsigned long long)c->done_steps, (double)c->limit_ns * 1e-9, rank,
+                 in ? pr_where(run, in, where) : "the step", peer);
+}
+
+PrStatus cuda_wait_a_little(PrRun *run, uint64_t looks) {
+  PrCuda *c = cuda_of(run);
+  PrStatus st = (PrStatus)atomic_load(&run->status);
+  if (st)
+    return st;
+  char text[PR_TEXT];
+  if (c->o.group && c->o.group->heard(c->o.group->arg, text, sizeof text)) {
+    c->told = true; /* everybody knows */
+    return pr_fail(run, PR_E_LOST, "%s", text);
+  }
+  for (uint32_t i = 0; i <= c->nsplit; i++) {
+    ncclComm_t x = i < c->nsplit ? c->split[i] : c->comm;
+    ncclResult_t r = ncclSuccess;
+    if (!x)
+      continue;
+    if (ncclCommGetAsyncError(x, &r) != ncclSuccess || (r != ncclSuccess && r != ncclInProgress))
+      return pr_fail(run, PR_E_DEVICE, "rank %u: NCCL: %s: %s", c->rank[0].k->id,
+                     ncclGetErrorString(r), ncclGetLastError(x));
+  }
+  if (c->limit_ns && pr_now() - c->since > c->limit_ns)
+    return too_late(run);
+  if (looks > 256) {
+    struct timespec t = {0, looks > 4096 ? 200000 : 20000};
+    nanosleep(&t, NULL);
+  }
+  return PR_OK;
+}
+
+PrStatus cuda_nccl(PrRun *run, ncclComm_t c, const char *call, ncclResult_t r) {
+  PrStatus st = PR_OK;
+  for (uint64_t looks = 0; r == ncclInProgress && !st; looks++) {
+    if (ncclCommGetAsyncError(c, &r) != ncclSuccess)
+      r = ncclSystemError;
+    if (r == ncclInProgress)
+      st = cuda_wait_a_little(run, looks);
+  }
+  int len = (int)strcspn(call, "(");
+  if (!st && r != ncclSuccess)
+    st = (PrStatus)atomic_load(&run->status)
+             ? (PrStatus)atomic_load(&run->status)
+             : pr_fail(run, PR_E_DEVICE, "rank %u: %.*s: %s: %s", cuda_of(run)->rank[0].k->id, len,
+                       call, ncclGetErrorString(r), ncclGetLastError(c));
+  return st;
+}
+
+PrStatus cuda_wait_event(PrRun *run, cudaEvent_t e) {
+  for (uint64_t looks = 0;; looks++) {
+    cudaError_t r = cudaEventQuery(e);
+    if (r == cudaSuccess)
+      return PR_OK;
+    if (r != cudaErrorNotReady)
+      return cuda_failed(run, "cudaEventQuery", r);
+    PrStatus st = cuda_wait_a_little(run, looks);
+    if (st)
+      return st;
+  }
+}
+
+/* Captures the step into a graph of its own for even and for odd steps: their losses lie apart. */
+static PrStatus capture(PrRun *run, uint64_t step) {
+  PrCuda *c = cuda_of(run);
+  cudaStream_t s = c->rank[0].stream[PIPE_COMPUTE];
+  cudaGraph_t g = NULL;
+  c->capturing = true;
+  CUDA_TRY(run, cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+  PrStatus st = cuda_issue_step(run, step);
+  cudaError_t e = cudaStreamEndCapture(s, &g);
+  c->capturing = false;
+  if (st)
+    return st;
+  if (e)
+    return cuda_failed(run, "cudaStreamEndCapture", e);
+  e = cudaGraphInstantiate(&c->graph[step & 1], g, 0);
+  cudaGraphDestroy(g);
+  return e ? cuda_failed(run, "cudaGraphInstantiate", e) : PR_OK;
+}
+
+static PrStatus issue_step(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  uint64_t step = c->issued_steps;
+  cudaStream_t s = c->rank[0].stream[PIPE_COMPUTE];
+  PrStatus st = PR_OK;
+  c->step_from[step & 1] = step;
+  if (!c->o.graph)
+    st = cuda_issue_step(run, step);
+  else if (!c->graph[step & 1])
+    st = capture(run, step);
+  if (st)
+    return st;
+  if (c->o.graph)
+    CUDA_TRY(run, cudaGraphLaunch(c->graph[step & 1], s));
+  CUDA_TRY(run, cudaEventRecord(c->over[step & 1], s));
+  c->issued_steps++;
+  return PR_OK;
+}
+
+/* Until the oldest step that is not known to be over is. */
+static PrStatus finish_step(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  uint64_t step = c->done_steps;
+  size_t n = (size_t)run->nsink * run->p->nmb;
+  PrStatus st = cuda_wait_event(run, c->over[step & 1]);
+  if (!st && run->o.trace_steps)
+    st = cuda_trace_step(run, step);
+  if (st)
+    return st;
+  c->done_steps++;
+  c->since = pr_now();
+  memcpy(run->loss[step & 1], c->loss_to + (step & 1) * n, n * sizeof(double));
+  for (uint32_t r = 0; r < run->p->nrank; r++)
+    atomic_store(&run->rank[r].step, step + 1);
+  bool told = !run->free_running || pr_is_here(run, run->loss_rank);
+  if (told)
+    pr_step_done(run, step);
+  else
+    run->loss_steps = step + 1;
+  return PR_OK;
+}
+
+PrStatus cuda_steps(PrRun *run, uint64_t n) {
+  PrCuda *c = cuda_of(run);
+  PrStatus st = PR_OK;
+  c->since = pr_now();
+  uint64_t ahead = run->o.on_step && !run->free_running ? 0
+                                                        : 1; /* steps issued and not waited for */
+  for (uint64_t i = 0; i < n && !st; i++) {
+    st = issue_step(run);
+    while (!st && c->issued_steps - c->done_steps > ahead)
+      st = finish_step(run);
+  }
+  while (!st && c->done_steps < c->issued_steps)
+    st = finish_step(run);
+  for (uint32_t i = 0; i < 2 && !st && run->free_running && c->o.group; i++)
+    st = cuda_share(run, run->loss_rank, run->loss[i],
+                    (uint64_t)run->nsink * run->p->nmb * sizeof(double));
+  if (!st && run->o.trace_steps)
+    st = cuda_trace_gather(run);
+  if (st)
+    cuda_abort(run);
+  return st;
+}

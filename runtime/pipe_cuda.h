@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ * The engine of CUDA devices; of the library piperun_cuda (pipe::piperun_cuda), which is built where the
+ * CUDA Toolkit and NCCL are found.
+ *
+ *   PrCudaOptions cuda = {.group = &group, .device = local_rank};
+ *   PrOptions options = {.engine = &pr_cuda, .engine_options = &cuda};
+ *
+ * With a group each process runs one rank on a device of its own: transfers are ncclSend and ncclRecv in
+ * the order of the program's list, REDUCE and TIE ncclAllReduce among the ranks that take part. Without
+ * one, this process runs all ranks on one device, each on streams of its own; transfers are copies, and
+ * sums are made by the model, in the order of the CPU engines.
+ *
+ * The streams of a rank meet through the events of the program (PipeSync) and nothing else. One host thread,
+ * that of pr_steps, issues everything from the top of the list, ahead of the device by a few microbatches.
+ * All memory is taken in pr_open; a step takes none.
+ *
+ * A model for this engine gets device memory and a stream (PrCall.stream; in init, reduce and tie:
+ * pr_cuda_stream). Its init has to load what it runs: each kernel once, each shape of cuBLAS once. init may
+ * wait for the device, the others must not.
+ *
+ * In this version PIPE_FAULT is looked for with a group only, pr_checkpoint and pr_resume refuse, and a
+ * program with stashes on other ranks, or whose COPY streams take turns, needs all ranks in one process.
+ *
+ * Environment. pr_open refuses CUDA_LAUNCH_BLOCKING=1, with which a step cannot end. Unless they are set, it
+ * sets CUDA_MODULE_LOADING=EAGER, which needs that the process has not used the device before, and
+ * NCCL_LAUNCH_ORDER_IMPLICIT=1. It does not depend on CUDA_DEVICE_MAX_CONNECTIONS. */
+#ifndef PIPE_CUDA_H
+#define PIPE_CUDA_H
+
+#include "pipe_run.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+extern const PrEngine pr_cuda;
+
+/* The processes of a run, one rank each, and what they tell one another besides NCCL. The functions return
+ * 0, or another number if the others cannot be reached any more. */
+typedef struct PrGroup {
+  uint32_t rank, size;
+  /* `data` of rank `from` to all; all call it alike, and wait for `from`. */
+  int (*share)(void *arg, uint32_t from, void *data, uint64_t bytes);
+  /* Tells the others that this rank has failed, without waiting for them. */
+  void (*tell)(void *arg, const char *text);
+  /* 1: another rank has told so; its text is in text[n]. Never waits. */
+  int (*heard)(void *arg, char *text, uint64_t n);
+  void *arg;
+} PrGroup;
+
+/* The type of the numbers in gradients: what ncclAllReduce adds up. */
+typedef enum PrNumber { PR_FLOAT32, PR_FLOAT64, PR_FLOAT16, PR_BFLOAT16, PR_INT64 } PrNumber;
+
+/* PrOptions.engine_options; all zero is the default. */
+typedef struct PrCudaOptions {
+  const PrGroup *group; /* NULL: all ranks are in this process */
+  int device;
+  uint32_t ahead;       /* microbatches that the host issues ahead of the device; 0: 4 */
+  int graph;            /* 1: the step is captured once and replayed; not with trace_steps */
+  int nvtx;             /* 1: a range around what is issued for an instruction, in op notation */
+  PrNumber grad;
+} PrCudaOptions;
+
+/* In a callback: the cudaStream_t it has to use. NULL: there is none, it may wait for the device. */
+void *pr_cuda_stream(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ * See samples.h. */
+#include "samples.h"
+
+#include <string.h>
+
+static const char copies[] =
+    "schedule copies(P = 3, M = 5) { ranks P  pipe net stages P mbs M place s -> s\n"
+    "  order r { steady m { F(m) B(m - (P-1-r)) } U }  offload }\n";
+static const char skips[] =
+    "schedule skips(P = 4, M = 6) { ranks P  pipe net stages P mbs M place s -> s\n"
+    "  edge 0 -> 3  edge 0 -> 2  tie 0, 3\n"
+    "  order r { steady m { F(m) B(m - (P-1-r)) } U } }\n";
+static const char joined[] =
+    "schedule joined(P = 4, M = 9) { ranks P  pipe net stages P mbs M place s -> s\n"
+    "  order r { warmup do m in 0..min(M, P-1-r) { F(m) }\n"
+    "    do m in 0..M-(P-1-r) { overlap { F(m + P-1-r) if m > 0 { B(m - 1) } } }\n"
+    "    do m in max(0, M-(P-1-r)-1)..M { B(m) } U } }\n";
+static const char next[] = "schedule next(P = 3, M = 6) { ranks P  send next\n"
+                           "  pipe net stages P mbs M place s -> s\n"
+                           "  order r { steady m { F(m) B(m - (P-1-r)) } U } }\n";
+static const char towers[] =
+    "schedule towers(M = 4) { ranks 3  pipe net dag stages 5 mbs M place s -> s / 2\n"
+    "  edge 0 -> 1  edge 2 -> 3  edge 1 -> 4  edge 3 -> 4  tie 0, 1, 2\n"
+    "  order r in 0..2 { do m in 0..M { F[0](m)  F[1](m) }  do m in 0..M { B[1](m)  B[0](m) }  U }\n"
+    "  order r in 2..3 { do M { F  B }  U } }\n";
+static const char dealt[] =
+    "schedule dealt(M = 6) { ranks 4  pipe net stages 3 mbs M place s, m -> s == 0 ? m % 2 : s + 1\n"
+    "  order r in 0..2 { do (M+1-r)/2 { F }  do (M+1-r)/2 { B }  U }\n"
+    "  order r in 2..4 { do M { F  B }  U } }\n";
+static const char cut[] =
+    "schedule cut(P = 3, M = 3, Q = 2) { ranks P  pipe net stages P mbs M slices Q place s -> s\n"
+    "  order r { op f(k) = F(k/Q, k%Q)  op b(k) = B(k/Q, Q-1 - k%Q)\n"
+    "    steady k in 0..M*Q { f(k)  b(k - (P-1-r + Q-1)) } U } }\n";
+
+const Sample samples[] = {
+    {"naive", NULL, 3, 2},       {"gpipe", NULL, 4, 5},         {"1f1b", NULL, 4, 9},
+    {"interleaved", NULL, 3, 6}, {"zb_h1", NULL, 4, 8},         {"zb_v", NULL, 3, 7},
+    {"dualpipev", NULL, 2, 6},   {"gems", NULL, 4, 6},          {"chimera", NULL, 4, 4},
+    {"hanayo", NULL, 2, 8},      {"bpipe", NULL, 4, 9},         {"varuna_recompute", NULL, 3, 5},
+    {"inference", NULL, 3, 4},   {"pipedream_2bw", NULL, 3, 6}, {"copies", copies, 0, 0},
+    {"pipedream", NULL, 4, 9},   {"pipedream_rr", NULL, 4, 8},  {"skips", skips, 0, 0},
+    {"towers", towers, 0, 0},    {"dealt", dealt, 0, 0},        {"cut", cut, 0, 0},
+    {"joined", joined, 0, 0},    {"next", next, 0, 0},
+};
+const uint32_t nsamples = sizeof samples / sizeof *samples;
+
+static void oom(size_t wanted) {
+  fprintf(stderr, "out of memory (wanted %zu bytes)\n", wanted);
+  exit(2);
+}
+
+bool sample_compile(Compiled *c, const char *stdlib, const Sample *of) {
+  memset(c, 0, sizeof *c);
+  c->arena.oom = oom;
+  c->define[0] = (Define){.name = "P", .value = of->P, .lo = of->P, .hi = of->P};
+  c->define[1] = (Define){.name = "M", .value = of->M, .lo = of->M, .hi = of->M};
+  snprintf(c->path, sizeof c->path, "%s/%s.pipe", stdlib, of->name);
+  c->opt = (Options){.input = of->text ? of->name : c->path,
+                     .text = of->text,
+                     .text_len = of->text ? strlen(of->text) : 0,
+                     .emit = EMIT_NONE,
+                     .stdlib = stdlib,
+                     .define = c->define,
+                     .ndefine = of->text ? 0 : 2,
+                     .verify = true,
+                     .dump_out = stdout};
+  c->s = (Sched){.arena = &c->arena, .diag = &c->diag, .opt = &c->opt};
+  diag_init(&c->diag, &c->arena, stdout);
+  return compile_only(&c->s);
+}

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: MIT
+ * See shim.h: hosts and their turns, streams, clocks and memory. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "shim_run.h"
+
+struct Shim shim = {.lock = PTHREAD_MUTEX_INITIALIZER};
+bool (*shim_pairs)(const char *, const char *);
+static _Thread_local Host *me;
+
+/* ---- what lives until shim_end ---- */
+
+typedef struct Kept {
+  struct Kept *next;
+} Kept;
+static Kept *kept;
+
+void *shim_new(size_t bytes) {
+  Kept *k = calloc(1, sizeof *k + bytes + 16);
+  if (!k)
+    abort();
+  k->next = kept, kept = k;
+  return k + 1 + sizeof(void *) / sizeof *k; /* 16-aligned */
+}
+
+/* ---- lines of memory ---- */
+
+enum { LINE = 8, BUCKETS = 1 << 16 };
+typedef struct Seen {
+  uint32_t clock;
+  uint64_t time;
+  const char *name;
+} Seen;
+typedef struct Line {
+  struct Line *next;
+  uintptr_t at;
+  Seen wrote, *read;
+  uint32_t nread, cap;
+} Line;
+static Line *lines[BUCKETS];
+
+static Line *line_of(uintptr_t at, bool add) {
+  Line **b = &lines[(at * UINT64_C(0x9e3779b97f4a7c15)) >> 48];
+  for (Line *l = *b; l; l = l->next)
+    if (l->at == at)
+      return l;
+  if (!add)
+    return NULL;
+  Line *l = shim_new(sizeof *l);
+  l->at = at, l->next = *b;
+  return *b = l;
+}
+
+static void race(const Seen *a, uint32_t c, const char *how, const char *name) {
+  shim_error("race: %s (clock %u) and %s (clock %u) %s the same memory, and nothing orders them",
+             a->name, a->clock, name, c, how);
+}
+
+void shim_touch(uint32_t c, const Vc *vc, const void *p, size_t bytes, bool write,
+                const char *name) {
+  if (!p || bytes == 0)
+    return;
+  uintptr_t end = ((uintptr_t)p + bytes - 1) / LINE;
+  for (uintptr_t at = (uintptr_t)p / LINE; at <= end; at++) {
+    Line *l = line_of(at, true);
+    if (l->wrote.name && l->wrote.clock != c && vc->t[l->wrote.clock] < l->wrote.time)
+      race(&l->wrote, c, write ? "write" : "write and read", name);
+    Seen now = {c, vc->t[c], name};
+    for (uint32_t i = 0; write && i < l->nread; i++)
+      if (l->read[i].clock != c && vc->t[l->read[i].clock] < l->read[i].time)
+        race(&l->read[i], c, "read and write", name);
+    if (write) {
+      l->wrote = now, l->nread = 0;
+      continue;
+    }
+    uint32_t i = 0;
+    while (i < l->nread && l->read[i].clock != c)
+      i++;
+    if (i == l->cap) {
+      Seen *more = shim_new((l->cap + 4) * sizeof *more);
+      if (l->nread)
+        memcpy(more, l->read, l->nread * sizeof *more);
+      l->read = more, l->cap += 4;
+    }
+    l->read[i] = now;
+    l->nread += i == l->nread;
+  }
+}
+
+void shim_forget(const void *p, size_t bytes) {
+  for (uintptr_t at = (uintptr_t)p / LINE; bytes && at <= ((uintptr_t)p + bytes - 1) / LINE; at++) {
+    Line *l = line_of(at, false);
+    if (l)
+      l->wrote.name = NULL, l->nread = 0;
+  }
+}
+
+/* ---- small things ---- */
+
+uint64_t shim_draw(uint64_t n) { /* splitmix64 */
+  uint64_t z = shim.random += UINT64_C(0x9e3779b97f4a7c15);
+  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+  return (z ^ z >> 31) % n;
+}
+
+void shim_error(const char *fmt, ...) {
+  if (shim.errors++ > 0)
+    return;
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(shim.text, sizeof shim.text, fmt, ap);
+  va_end(ap);
+}
+
+uint32_t shim_clock(void) {
+  if (shim.nclock == MAX_CLOCKS)
+    abort();
+  return shim.nclock++;
+}
+
+void vc_join(Vc *a, const Vc *b) {
+  for (uint32_t i = 0; i < shim.nclock; i++)
+    a->t[i] = b->t[i] > a->t[i] ? b->t[i] : a->t[i];
+}
+
+Host *shim_me(void) { return me; }
+
+const char *shim_range(void) {
+  const char *name = me->nname ? me->name[me->nname - 1] : "an unnamed operation";
+  char *copy = shim_new(64);
+  snprintf(copy, 64, "%s", name);
+  return copy;
+}
+
+ShimLog *shim_note(ShimCall call, cudaStream_t s) {
+  static ShimLog nowhere;
+  if (!shim.log)
+    return &nowhere;
+  if (me->nlog == me->caplog) {
+    me->caplog = me->caplog ? 2 * me->caplog : 64;
+    me->log = realloc(me->log, me->caplog * sizeof *me->log);
+    if (!me->log)
+      abort();
+  }
+  ShimLog *l = &me->log[me->nlog++];
+  *l = (ShimLog){.call = call, .stream = s ? s->number : UINT32_MAX};
+  snprintf(l->name, sizeof l->name, "%s", me->nname ? me->name[me->nname - 1] : "");
+  return l;
+}
+
+bool shim_after(const ShimLog *l, const ShimLog *other) {
+  return l->op && other->op && l->op->over && other->op->over &&
+         l->op->at.t[other->op->clock] >= other->op->time;
+}
+uint32_t shim_log_length(uint32_t host) { return shim.host[host].nlog; }
+const ShimLog *shim_log(uint32_t host) { return shim.host[host].log; }
+void shim_log_clear(void) {
+  for (uint32_t i = 0; i < MAX_HOSTS; i++)
+    shim.host[i].nlog = 0;
+}
+uint32_t shim_errors(void) { return shim.errors; }
+const char *shim_error_text(void) { return shim.text; }
+bool shim_stalled(void) { return shim.stalled; }
+uint64_t shim_most_queued(void) { return shim.most_queued; }
+void shim_steady(bool on) { shim.steady = on; }
+bool shim_was_killed(void) { return me->dead; }
+void shim_lose(uint32_t host) { shim.host[host].loses = true; }
+void shim_kill(uint32_t host, uint64_t calls) {
+  shim.host[host].calls_left = calls;
+  shim.killed = true;
+}
+
+/* ---- streams ---- */
+
+cudaStream_t stream_new(Host *h, uint32_t clock) {
+  cudaStream_t s = shim_new(sizeof *s);
+  s->host = h, s->clock = clock;
+  s->all = shim.streams;
+  return shim.streams = s;
+}
+
+Op *op_new(Kind kind) {
+  Op *op = shim_new(sizeof *op);
+  op->kind = kind;
+  op->host = me->vc;
+  op->name = shim_range();
+  me->vc.t[me->clock]++;
+  return op;
+}
+
+void stream_queue(cudaStream_t s, Op *op) {
+  op->next = NULL;
+  if (s->tail)
+    s->tail->next = op;
+  else
+    s->head = op;
+  s->tail = op;
+  if (++s->queued > shim.most_queued && shim.steady)
+    shim.most_queued = s->queued;
+  shim.progress++;
+}
+
+void stream_put(cudaStream_t s, Op *op) {
+  Capture *c = s->capture;
+  if (!c) {
+    if (op->group)
+      group_issued(op->group);
+    stream_queue(s, op);
+    return;
+  }
+  if (c->nop == c->cap) {
+    Op **more = shim_new((2 * c->cap + 64) * sizeof *more);
+    if (c->nop)
+      memcpy(more, c->op, c->nop * sizeof *more);
+    c->op = more, c->cap = 2 * c->cap + 64;
+  }
+  op->in = s;
+  c->op[c->nop++] = op;
+  s->vc.t[s->clock]++;
+  shim.progress++;
+}
+
+static bool can_go(cudaStream_t s) {
+  Op *op = s->head;
+  if (!op || s->held || s->host->dead)
+    return false;
+  if (op->kind == OP_WAIT)
+    return op->record->done;
+  if (op->kind == OP_NCCL)
+    return group_ready(op->group, s);
+  return op->kind != OP_GRAPH || graph_ready(op->run, s);
+}
+
+static void carry_out(cudaStream_t s) {
+  Op *op = s->head;
+  vc_join(&s->vc, &op->host);
+  s->vc.t[s->clock]++;
+  if (op->kind != OP_NCCL) /* that has started when it was posted */
+    op->at = s->vc;
+  op->over = true, op->clock = s->clock, op->time = s->vc.t[s->clock];
+  switch (op->kind) {
+  case OP_KERNEL:
+    for (uint32_t i = 0; i < op->naccess; i++)
+      shim_touch(s->clock, &s->vc, op->access[i].p, 1, op->access[i].write, op->name);
+    op->fn(op->arg);
+    break;
+  case OP_COPY:
+    shim_touch(s->clock, &s->vc, op->from, op->bytes, false, op->name);
+    shim_touch(s->clock, &s->vc, op->to, op->bytes, true, op->name);
+    memmove(op->to, op->from, op->bytes);
+    break;
+  case OP_SET:
+    shim_touch(s->clock, &s->vc, op->to, op->bytes, true, op->name);
+    memset(op->to, op->value, op->bytes);
+    break;
+  case OP_RECORD:
+    op->record->done = true;
+    op->record->vc = s->vc;
+    op->record->ms = (double)shim.ticks * 1e-3;
+    break;
+  case OP_WAIT: vc_join(&s->vc, &op->record->vc); break;
+  default: break;
+  }
+  s->head = op->next;
+  s->queued--;
+  if (!s->head)
+    s->tail = NULL;
+  shim.progress++;
+  shim.ticks++;
+}
+
+/* Carries out one operation, picked among those that can go on. False: there is none. */
+static bool one_op(void) {
+  cudaStream_t pick = NULL;
+  uint64_t n = 0, before;
+  do { /* again if looking has let something begin */
+    before = shim.progress;
+    for (cudaStream_t s = shim.streams; s; s = s->all)
+      if (can_go(s) && shim_draw(++n) == 0)
+        pick = s;
+  } while (!pick && shim.progress != before);
+  if (pick)
+    carry_out(pick);
+  return pick != NULL;
+}
+
+/* ---- turns ---- */
+
+static void give_turn(void) {
+  uint32_t pick = shim.turn;
+  uint64_t n = 0;
+  for (uint32_t i = 0; i < shim.nhost; i++)
+    if (shim.host[i].in && !shim.host[i].gone && shim_draw(++n) == 0)
+      pick = i;
+  if (pick < shim.nhost && pick != shim.turn)
+    pthread_cond_signal(&shim.host[pick].cond);
+  shim.turn = pick;
+}
+
+static void take_turn(void) {
+  while (shim.turn != me->id)
+    pthread_cond_wait(&me->cond, &shim.lock);
+}
+
+static bool all_in_vain(void) {
+  for (uint32_t i = 0; i < shim.nhost; i++) {
+    const Host *h = &shim.host[i];
+    if (!h->in || (!h->gone && h->seen != shim.progress))
+      return false;
+  }
+  return true;
+}
+
+void shim_in_vain(void) {
+  if (one_op())
+    return;
+  me->seen = shim.progress;
+  if (!shim.killed && all_in_vain() && !shim.stalled) {
+    shim.stalled = true;
+    shim.progress++;
+  }
+  give_turn();
+  take_turn();
+}
+
+bool shim_until(bool (*f)(void *), void *arg) {
+  while (!f(arg)) {
+    bool alone = false; /* who was killed does not come any more */
+    for (uint32_t i = 0; i < shim.nhost; i++)
+      alone |= shim.host[i].dead;
+    if (shim.stalled || alone)
+      return false;
+    shim_in_vain();
+  }
+  shim.progress++;
+  return true;
+}
+
+bool call_begin(void) {
+  if (!me)
+    abort(); /* shim_enter was not called */
+  pthread_mutex_lock(&shim.lock);
+  take_turn();
+  if (me->calls_left != UINT64_MAX && me->calls_left-- == 0)
+    me->dead = true, me->calls_left = UINT64_MAX;
+  if (shim.stalled || me->dead) {
+    pthread_mutex_unlock(&shim.lock);
+    return false;
+  }
+  for (uint64_t n = shim_draw(3); n > 0 && one_op(); n--) {}
+  return true;
+}
+
+void call_end(void) {
+  if (shim_draw(5) == 0) {
+    give_turn();
+    take_turn();
+  }
+  pthread_mutex_unlock(&shim.lock);
+}
+
+bool shim_wait(bool (*f)(void *), void *arg) {
+  if (!call_begin())
+    return false;
+  bool ok = shim_until(f, arg);
+  call_end();
+  return ok;
+}
+
+void shim_enter(uint32_t host) {
+  pthread_mutex_lock(&shim.lock);
+  me = &shim.host[host];
+  me->in = true;
+  shim.progress++;
+  bool all = true;
+  for (uint32_t i = 0; i < shim.nhost; i++)
+    all = all && shim.host[i].in;
+  if (all) { /* the first turn */
+    give_turn();
+  }
+  take_turn();
+  pthread_mutex_unlock(&shim.lock);
+}
+
+void shim_leave(void) {
+  pthread_mutex_lock(&shim.lock);
+  take_turn();
+  me->gone = true;
+  shim.progress++;
+  give_turn();
+  me = NULL;
+  pthread_mutex_unlock(&shim.lock);
+}
+
+void shim_begin(uint64_t seed, uint32_t nhost, bool log) {
+  shim.on = true, shim.log = log;
+  shim.steady = shim.stalled = shim.killed = false;
+  shim.random = seed, shim.progress = shim.ticks = shim.most_queued = 0;
+  shim.nhost = nhost, shim.nclock = 0, shim.errors = 0, shim.text[0] = 0;
+  shim.streams = NULL;
+  shim.turn = UINT32_MAX;
+  for (uint32_t i = 0; i < MAX_HOSTS; i++)
+    shim.host[i] = (Host){
+        .id = i, .calls_left = UINT64_MAX, .seen = UINT64_MAX, .cond = PTHREAD_COND_INITIALIZER};
+  for (uint32_t i = 0; i < nhost; i++) {
+    shim.host[i].clock = shim_clock();
+    shim.host[i].vc.t[shim.host[i].clock] = 1;
+  }
+}
+
+void shim_end(void) {
+  memory_left();
+  nccl_reset();
+  memset(lines, 0, sizeof lines);
+  for (uint32_t i = 0; i < MAX_HOSTS; i++)
+    free(shim.host[i].log);
+  for (Kept *k = kept, *next; k; k = next) {
+    next = k->next;
+    free(k);
+  }
+  kept = NULL;
+  shim.on = false;
+}

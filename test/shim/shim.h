@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ * A CUDA device and NCCL in this process, for tests: what the engine calls is carried out by the CPU, in an
+ * order that a seed picks among all those that the rules allow, and everything is written down.
+ *
+ * Host threads (one stands for one process of a run) take turns; each call may hand over to another one, and
+ * may carry out work that streams have at their heads. The rules:
+ *
+ *   streams     in order; an operation is carried out at once when nothing holds it
+ *   events      a wait is for the record that was issued last when the wait was issued
+ *   memory      every access is checked against clocks of streams and host threads: of two accesses of a word
+ *               of 8 bytes, one of them a write, one must be known to the other (a race is an error
+ *               whatever the order that was picked)
+ *   NCCL        SEND and RECV are a rendezvous; the k-th send of a rank to a peer meets the k-th receive that
+ *               the peer has for it, without tags; what is in one group makes progress together; all
+ *               operations of a communicator on a rank are one after the other, whatever their streams;
+ *               sizes must agree; the first contact of two ranks blocks both hosts until both are there
+ *   capture     a stream takes part from the first wait for an event of the capture on, and must be joined
+ *               at the end
+ *
+ * A run in which nothing can go on is known at once (all hosts wait or look in vain): every call fails then.
+ * What is wrong is counted and kept as text. One user at a time: shim_begin .. shim_end. */
+#ifndef SHIM_H
+#define SHIM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "include/cuda_runtime_api.h"
+
+/* nhost threads will call shim_enter; whether the log is kept. */
+void shim_begin(uint64_t seed, uint32_t nhost, bool log);
+void shim_end(void); /* frees everything */
+void shim_enter(uint32_t host); /* this thread is host number `host` from now on */
+void shim_leave(void);
+/* For what host threads do among themselves: until f(arg), asked whenever it is this thread's turn. False: it
+ * never will be. */
+bool shim_wait(bool (*f)(void *), void *arg);
+
+uint64_t shim_leaks(void);         /* allocations that were not given back */
+uint32_t shim_errors(void);        /* races, broken rules, leaks */
+const char *shim_error_text(void); /* of the first; "" */
+bool shim_stalled(void);
+uint64_t shim_most_queued(void);   /* operations that were ever in one stream at once, since shim_steady */
+
+/* The step loop has begun: an allocation, or a first contact of two ranks, is an error from here on. */
+void shim_steady(bool on);
+/* From here on, a run is cut off when host `host` has made `calls` more calls: its thread finds every call to
+ * fail, and its work stops where it is. */
+void shim_kill(uint32_t host, uint64_t calls);
+bool shim_was_killed(void); /* this thread */
+
+/* The next group that the host issues is not carried out, as if the call were not there. */
+void shim_lose(uint32_t host);
+
+/* An access of a kernel: the word at p, or nothing if p is NULL. */
+typedef struct ShimAccess { const void *p; bool write; } ShimAccess;
+/* A kernel: fn(arg) is carried out in stream order, once for each launch (again for each of a graph's). arg
+ * is copied. */
+cudaError_t shim_launch(cudaStream_t s, void (*fn)(void *arg), const void *arg, size_t bytes, const ShimAccess *access,
+                        uint32_t n);
+
+/* The log, call by call as they were issued; host by host. */
+typedef enum ShimCall {
+  SHIM_KERNEL, SHIM_COPY, SHIM_SET, SHIM_RECORD, SHIM_WAIT, SHIM_SEND, SHIM_RECV, SHIM_SUM, SHIM_GRAPH
+} ShimCall;
+typedef struct ShimLog {
+  ShimCall call;
+  uint32_t stream; /* number of the stream on its host, in the order of creation */
+  uint32_t event;  /* RECORD, WAIT: number of the event on its host, in the order of creation */
+  int peer;        /* SEND, RECV */
+  const void *p;   /* SEND, RECV, SUM: buffer; COPY, SET: destination */
+  size_t bytes;
+  char name[48];   /* innermost NVTX range */
+  const struct Op *op;
+} ShimLog;
+/* Of an operation that has been carried out: did it start after `other` was over, by streams, events and hosts
+ * alone, whatever the order that was picked? */
+bool shim_after(const ShimLog *l, const ShimLog *other);
+uint32_t shim_log_length(uint32_t host);
+const ShimLog *shim_log(uint32_t host); /* valid until the next call that is logged */
+void shim_log_clear(void);
+uint32_t shim_event_number(cudaEvent_t e);
+
+/* Asked at every match of a SEND with a RECV for the names of their ranges: false is an error. NULL: not. */
+extern bool (*shim_pairs)(const char *send, const char *recv);
+
+#endif

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: MIT
+ * See shim.h: the calls of the CUDA runtime. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim_run.h"
+
+#define BEGIN \
+  if (!call_begin()) \
+  return cudaErrorUnknown
+#define END(e) \
+  do { \
+    cudaError_t end_ = (e); \
+    call_end(); \
+    return end_; \
+  } while (0)
+
+const char *cudaGetErrorString(cudaError_t e) {
+  return e == cudaSuccess        ? "no error"
+         : e == cudaErrorUnknown ? "the shim has stopped"
+                                 : "an error of the shim";
+}
+
+cudaError_t cudaGetDeviceCount(int *n) {
+  *n = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+  *least = 0, *greatest = -5;
+  return cudaSuccess;
+}
+
+/* ---- memory ---- */
+
+typedef struct Block {
+  struct Block *next;
+  char *p;
+  size_t bytes;
+} Block;
+static Block *blocks;
+
+static cudaError_t take(void **p, size_t bytes) {
+  BEGIN;
+  if (shim.steady)
+    shim_error("%zu bytes of memory are taken while steps run", bytes);
+  Block *b = malloc(sizeof *b);
+  *p = aligned_alloc(256, (bytes + 511) / 256 * 256);
+  if (!b || !*p)
+    abort();
+  memset(*p, 0xa5, bytes); /* nobody may rely on zeros */
+  *b = (Block){blocks, *p, bytes};
+  blocks = b;
+  END(cudaSuccess);
+}
+
+static cudaError_t give(void *p) {
+  if (!p)
+    return cudaSuccess;
+  pthread_mutex_lock(&shim.lock); /* a host that was killed or stalled may give back what it has */
+  cudaError_t e = cudaErrorInvalidValue;
+  if (shim.steady && !shim.stalled && !shim.killed)
+    shim_error("memory is given back while steps run");
+  for (Block **b = &blocks; *b; b = &(*b)->next)
+    if ((*b)->p == p) {
+      Block *gone = *b;
+      *b = gone->next;
+      shim_forget(gone->p, gone->bytes);
+      free(gone->p);
+      free(gone);
+      e = cudaSuccess;
+      break;
+    }
+  if (e)
+    shim_error("memory is given back that was not taken");
+  pthread_mutex_unlock(&shim.lock);
+  return e;
+}
+
+uint64_t memory_left(void) {
+  uint64_t n = 0;
+  for (Block *next; blocks; blocks = next, n++) {
+    next = blocks->next;
+    free(blocks->p);
+    free(blocks);
+  }
+  return n;
+}
+uint64_t shim_leaks(void) {
+  uint64_t n = 0;
+  for (Block *b = blocks; b; b = b->next)
+    n++;
+  return n;
+}
+
+cudaError_t cudaMalloc(void **p, size_t bytes) { return take(p, bytes); }
+cudaError_t cudaMallocHost(void **p, size_t bytes) { return take(p, bytes); }
+cudaError_t cudaFree(void *p) { return give(p); }
+cudaError_t cudaFreeHost(void *p) { return give(p); }
+
+cudaError_t cudaMemset(void *p, int value, size_t bytes) {
+  BEGIN;
+  Host *h = shim_me();
+  shim_touch(h->clock, &h->vc, p, bytes, true, "cudaMemset");
+  memset(p, value, bytes);
+  END(cudaSuccess);
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
+  (void)kind;
+  BEGIN;
+  Host *h = shim_me();
+  shim_touch(h->clock, &h->vc, from, bytes, false, "cudaMemcpy");
+  shim_touch(h->clock, &h->vc, to, bytes, true, "cudaMemcpy");
+  memmove(to, from, bytes);
+  END(cudaSuccess);
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t s) {
+  (void)kind;
+  BEGIN;
+  Op *op = op_new(OP_COPY);
+  op->to = to, op->from = from, op->bytes = bytes;
+  ShimLog *l = shim_note(SHIM_COPY, s);
+  l->p = to, l->bytes = bytes, l->op = op;
+  stream_put(s, op);
+  END(cudaSuccess);
+}
+
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t s) {
+  BEGIN;
+  Op *op = op_new(OP_SET);
+  op->to = p, op->value = value, op->bytes = bytes;
+  ShimLog *l = shim_note(SHIM_SET, s);
+  l->p = p, l->bytes = bytes, l->op = op;
+  stream_put(s, op);
+  END(cudaSuccess);
+}
+
+cudaError_t shim_launch(cudaStream_t s, void (*fn)(void *), const void *arg, size_t bytes,
+                        const ShimAccess *access, uint32_t n) {
+  BEGIN;
+  Op *op = op_new(OP_KERNEL);
+  op->fn = fn;
+  op->arg = shim_new(bytes);
+  memcpy(op->arg, arg, bytes);
+  op->access = shim_new(n * sizeof *access);
+  memcpy(op->access, access, n * sizeof *access);
+  op->naccess = n;
+  shim_note(SHIM_KERNEL, s)->op = op;
+  stream_put(s, op);
+  END(cudaSuccess);
+}
+
+/* ---- streams and events ---- */
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int priority) {
+  (void)priority;
+  BEGIN;
+  if (flags != cudaStreamNonBlocking)
+    shim_error("a stream that synchronizes with the legacy default stream");
+  *s = stream_new(shim_me(), shim_clock());
+  (*s)->number = shim_me()->nstream++;
+  END(cudaSuccess);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t s) {
+  pthread_mutex_lock(&shim.lock);
+  s->gone = true;
+  if (s->head && !shim.stalled && !shim.killed)
+    shim_error("a stream is destroyed with work in it");
+  s->head = s->tail = NULL;
+  pthread_mutex_unlock(&shim.lock);
+  return cudaSuccess;
+}
+
+static bool idle(void *arg) {
+  const Host *h = arg;
+  for (cudaStream_t s = shim.streams; s; s = s->all)
+    if (s->host == h && s->head)
+      return false;
+  return true;
+}
+
+cudaError_t cudaDeviceSynchronize(void) {
+  BEGIN;
+  Host *h = shim_me();
+  bool ok = shim_until(idle, h);
+  for (cudaStream_t s = shim.streams; ok && s; s = s->all)
+    if (s->host == h)
+      vc_join(&h->vc, &s->vc);
+  END(ok ? cudaSuccess : cudaErrorUnknown);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
+  BEGIN;
+  *e = shim_new(sizeof **e);
+  (*e)->host = shim_me();
+  (*e)->timed = !(flags & cudaEventDisableTiming);
+  (*e)->number = shim_me()->nevent++;
+  END(cudaSuccess);
+}
+
+uint32_t shim_event_number(cudaEvent_t e) { return e ? e->number : 0; }
+
+cudaError_t cudaEventDestroy(cudaEvent_t e) {
+  (void)e;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+  BEGIN;
+  Op *op = op_new(OP_RECORD);
+  e->last = op->record = shim_new(sizeof *op->record);
+  ShimLog *l = shim_note(SHIM_RECORD, s);
+  l->event = e->number;
+  op->record->capture = s->capture;
+  stream_put(s, op);
+  if (s->capture)
+    op->record->vc = s->vc;
+  END(cudaSuccess);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
+  (void)flags;
+  BEGIN;
+  ShimLog *l = shim_note(SHIM_WAIT, s);
+  l->event = e->number;
+  if (!e->last) /* never recorded: no wait at all */
+    END(cudaSuccess);
+  Op *op = op_new(OP_WAIT);
+  Capture *c = e->last->capture;
+  op->record = e->last;
+  if (c && !c->origin)
+    shim_error("a wait for an event of a capture that is over");
+  if (s->capture && s->capture != c)
+    shim_error("a stream in a capture waits for an event from outside it");
+  if (c && c->origin && !s->capture) {
+    s->capture = c;
+    s->vc.t[s->clock]++; /* it has to be joined even if it does nothing more */
+    c->stream[c->nstream++] = s;
+  }
+  stream_put(s, op);
+  if (s->capture)
+    vc_join(&s->vc, &e->last->vc);
+  END(cudaSuccess);
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t e) {
+  BEGIN;
+  if (e->last && e->last->capture)
+    shim_error("an event of a capture is asked for");
+  bool done = !e->last || e->last->done;
+  if (done && e->last)
+    vc_join(&shim_me()->vc, &e->last->vc);
+  else if (!done)
+    shim_in_vain();
+  END(done ? cudaSuccess : cudaErrorNotReady);
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
+  BEGIN;
+  if (!from->timed || !to->timed)
+    shim_error("the time of an event without one is asked for");
+  bool done = from->last && from->last->done && to->last && to->last->done;
+  *ms = done ? (float)(to->last->ms - from->last->ms) : 0;
+  END(done ? cudaSuccess : cudaErrorNotReady);
+}
+
+/* ---- graphs ---- */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode) {
+  (void)mode;
+  BEGIN;
+  Capture *c = shim_new(sizeof *c);
+  c->origin = c->stream[0] = s;
+  c->nstream = 1;
+  s->capture = c;
+  END(cudaSuccess);
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g) {
+  BEGIN;
+  Capture *c = s->capture;
+  bool joined = true;
+  if (!c || c->origin != s)
+    END(cudaErrorStreamCaptureInvalidated);
+  for (uint32_t i = 1; i < c->nstream; i++)
+    joined &= s->vc.t[c->stream[i]->clock] >= c->stream[i]->vc.t[c->stream[i]->clock];
+  for (uint32_t i = 0; i < c->nstream; i++)
+    c->stream[i]->capture = NULL;
+  c->origin = NULL;
+  if (!joined)
+    shim_error("a stream of a capture is not joined at its end");
+  *g = shim_new(sizeof **g);
+  (*g)->c = c;
+  END(joined ? cudaSuccess : cudaErrorStreamCaptureUnjoined);
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long flags) {
+  (void)flags;
+  BEGIN;
+  *x = shim_new(sizeof **x);
+  (*x)->c = g->c;
+  for (uint32_t i = 0; i < g->c->nstream; i++)
+    (*x)->clock[i] = shim_clock();
+  END(cudaSuccess);
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t g) {
+  (void)g;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x) {
+  (void)x;
+  return cudaSuccess;
+}
+
+/* Issues a copy of every captured operation, on streams that start when the launch comes to its turn. */
+cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s) {
+  BEGIN;
+  const Capture *c = x->c;
+  GraphRun *r = shim_new(sizeof *r);
+  r->stream = shim_new(c->nstream * sizeof *r->stream);
+  r->nstream = c->nstream;
+  for (uint32_t i = 0; i < c->nstream; i++) {
+    r->stream[i] = stream_new(shim_me(), x->clock[i]);
+    r->stream[i]->number = c->stream[i]->number;
+    r->stream[i]->held = true;
+  }
+  for (uint32_t i = 0; i < c->nop; i++) {
+    const Op *from = c->op[i];
+    Op *op = op_new(from->kind);
+    uint32_t on = 0;
+    *op = (Op){.kind = from->kind,
+               .host = op->host,
+               .name = from->name,
+               .fn = from->fn,
+               .arg = from->arg,
+               .access = from->access,
+               .naccess = from->naccess,
+               .to = from->to,
+               .from = from->from,
+               .bytes = from->bytes,
+               .value = from->value};
+    if (from->kind == OP_RECORD)
+      from->record->again = shim_new(sizeof *op->record);
+    if (from->record) /* one from outside the capture has been found wrong before */
+      op->record = from->record->again ? from->record->again : from->record;
+    if (from->group) {
+      op->group = group_again(from->group);
+      group_issued(op->group);
+    }
+    while (c->stream[on] != from->in)
+      on++;
+    stream_queue(r->stream[on], op);
+  }
+  Op *op = op_new(OP_GRAPH);
+  op->run = r;
+  shim_note(SHIM_GRAPH, s);
+  stream_put(s, op);
+  END(cudaSuccess);
+}
+
+bool graph_ready(GraphRun *r, cudaStream_t s) {
+  bool over = true;
+  for (uint32_t i = 0; i < r->nstream; i++) {
+    if (!r->started) {
+      r->stream[i]->held = false;
+      vc_join(&r->stream[i]->vc, &s->vc);
+      vc_join(&r->stream[i]->vc, &s->head->host);
+    }
+    over &= !r->stream[i]->head;
+  }
+  if (!r->started)
+    shim.progress++;
+  r->started = true;
+  for (uint32_t i = 0; over && i < r->nstream; i++)
+    vc_join(&s->vc, &r->stream[i]->vc);
+  return over;
+}

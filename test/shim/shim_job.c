@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT
+ * See shim_job.h. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim_job.h"
+
+int job_bad;
+
+/* ---- what the processes of a run tell one another ---- */
+
+typedef struct Board {
+  struct Word {
+    bool there;
+    void *data;
+  } word[4096];
+  bool failed[MOST_RANKS];
+  char text[MOST_RANKS][512];
+} Board;
+typedef struct Seat {
+  Board *board;
+  uint32_t rank, next;
+} Seat;
+
+static bool is_there(void *arg) { return ((struct Word *)arg)->there; }
+
+static int share(void *arg, uint32_t from, void *data, uint64_t bytes) {
+  Seat *s = arg;
+  struct Word *w = &s->board->word[s->next++];
+  if (s->next > sizeof s->board->word / sizeof *s->board->word)
+    abort();
+  if (from == s->rank) {
+    w->data = malloc(bytes + 1);
+    if (!w->data)
+      abort();
+    memcpy(w->data, data, bytes);
+    w->there = true;
+  }
+  if (!shim_wait(is_there, w))
+    return 1;
+  memcpy(data, w->data, bytes);
+  return 0;
+}
+
+static void tell(void *arg, const char *text) {
+  Seat *s = arg;
+  if (shim_was_killed())
+    return;
+  snprintf(s->board->text[s->rank], sizeof *s->board->text, "%s", text);
+  s->board->failed[s->rank] = true;
+}
+
+static int heard(void *arg, char *text, uint64_t n) {
+  Seat *s = arg;
+  for (uint32_t r = 0; r < MOST_RANKS; r++)
+    if (r != s->rank && s->board->failed[r]) {
+      snprintf(text, n, "%s", s->board->text[r]);
+      return 1;
+    }
+  return 0;
+}
+
+/* ---- runs ---- */
+
+typedef struct Host {
+  Job *job;
+  uint32_t id;
+  Seat seat;
+  PrGroup group;
+} TestHost;
+
+static bool all_opened(void *arg) { return ((Job *)arg)->opened == ((Job *)arg)->nhost; }
+static bool all_through(void *arg) { return ((Job *)arg)->through == ((Job *)arg)->nhost; }
+static bool is_damaged(void *arg) { return ((Job *)arg)->damaged; }
+
+static void take_result(Job *j, PrRun *run, uint32_t step) {
+  uint32_t nmb = j->p->nmb / (j->p->slices ? j->p->slices : 1);
+  for (uint32_t m = 0; m < nmb && step < STEPS; m++)
+    j->result.loss[step][m] = pr_loss_mb(run, m);
+}
+
+static void check_trace(Job *j, PrRun *run, uint32_t id) {
+  const PipeProgram *p = j->p;
+  uint32_t n = pr_trace_steps(run);
+  EXPECT(n == (j->trace < STEPS ? j->trace : STEPS), "host %u: %u steps are traced\n", id, n);
+  for (uint32_t s = 0; s < n; s++)
+    for (uint32_t r = 0; r < p->nrank; r++) {
+      const PrSpan *span = pr_trace(run, s, r);
+      uint64_t end[PIPE_NSTREAMS] = {0};
+      for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+        uint32_t on = pipe_op_info[p->rank[r].instr[i].op].stream;
+        EXPECT(span[i].end_ns >= span[i].start_ns && span[i].start_ns + 1 >= end[on],
+               "host %u: step %u, rank %u, row %u: %llu to %llu after %llu\n", id, s, r, i,
+               (unsigned long long)span[i].start_ns, (unsigned long long)span[i].end_ns,
+               (unsigned long long)end[on]);
+        end[on] = span[i].end_ns;
+      }
+      /* The clocks of other hosts are estimated while threads take turns: late by more than a step. */
+      EXPECT(end[PIPE_COMPUTE] > 0 || (j->processes && r > 0), "host %u: rank %u has no times\n",
+             id, r);
+    }
+}
+
+void *job_slots[MOST_RANKS][512];
+uint32_t job_first_event[MOST_RANKS];
+
+/* A model that fails once. */
+static WordModel failing;
+static PrModel inner;
+static int forward_or_fail(void *self, const PrCall *c) {
+  bool here = c->op == PIPE_F && c->stage == 1 && c->mb == 2 && c->step == 2;
+  return here ? 7 : inner.forward(self, c);
+}
+
+static void *host_thread(void *arg) {
+  TestHost *h = arg;
+  Job *j = h->job;
+  bool last = j->processes && h->id + 1 == j->nhost;
+  const PipeProgram *p = last && j->other ? j->other : j->p;
+  WordModel word = {.joins = j->joins, .no_step = j->no_step};
+  PrModel model = word_model(&word, p);
+  if (j->fails) {
+    failing = word;
+    inner = model;
+    model.self = &failing, model.forward = forward_or_fail;
+  }
+  PrCudaOptions cuda = j->cuda;
+  PrOptions o = {.engine = &pr_cuda,
+                 .engine_options = &cuda,
+                 .trace_steps = j->trace,
+                 .free_running = j->free_running,
+                 .deadline_s = j->deadline_s};
+  PrRun *run;
+  h->seat = (Seat){j->board, h->id, 0};
+  h->group = (PrGroup){h->id, j->nhost, share, tell, heard, &h->seat};
+  cuda.group = j->processes ? &h->group : NULL;
+  cuda.nvtx = 1;
+  cuda.grad = PR_INT64;
+  shim_enter(h->id);
+  PrStatus st = pr_open(&run, p, &model, &o);
+  j->opened++;
+  if (!st) {
+    if (j->log) {
+      const RankRun *k = &run->rank[h->id];
+      memcpy(job_slots[h->id], k->slot, k->t->nslot * sizeof *k->slot);
+      job_first_event[h->id] = shim_event_number(cuda_of(run)->rank[0].event[0]);
+    }
+    shim_wait(all_opened, j);
+    if (h->id == 0) {
+      if (j->damage)
+        j->damage(j->arg);
+      if (j->kill_at)
+        shim_kill(j->kill, j->kill_at);
+      shim_log_clear();
+      shim_steady(true);
+      j->damaged = 1;
+    }
+    shim_wait(is_damaged, j);
+  }
+  uint32_t each = j->at_once ? (uint32_t)j->at_once : 1;
+  for (uint32_t s = 0; s < STEPS && !st; s += each) {
+    st = pr_steps(run, each);
+    if (!st && h->id == 0)
+      take_result(j, run, s + each - 1);
+  }
+  for (uint32_t row = 0; row < p->nstage && !st; row++) {
+    uint64_t w[WORDS] = {0};
+    st = pr_copy_weight(run, row, w);
+    if (h->id == 0)
+      memcpy(j->result.weight[row], w, sizeof w);
+  }
+  if (!st && j->trace)
+    check_trace(j, run, h->id);
+  j->status[h->id] = st;
+  snprintf(j->error[h->id], sizeof *j->error, "%s", pr_error(run));
+  j->through++; /* nobody gives memory back before all are */
+  shim_wait(all_through, j);
+  shim_steady(false);
+  pr_close(run);
+  shim_leave();
+  return NULL;
+}
+
+void job_run(Job *j) {
+  TestHost host[MOST_RANKS];
+  pthread_t thread[MOST_RANKS];
+  j->nhost = j->processes ? j->p->nrank : 1;
+  j->opened = j->damaged = j->through = 0;
+  j->board = calloc(1, sizeof *j->board);
+  memset(&j->result, 0, sizeof j->result);
+  shim_begin(j->seed, j->nhost, j->log);
+  for (uint32_t i = 0; i < j->lose; i++)
+    shim_lose(1 - i);
+  for (uint32_t i = 0; i < j->nhost; i++) {
+    host[i] = (TestHost){.job = j, .id = i};
+    if (!j->board || pthread_create(&thread[i], NULL, host_thread, &host[i]))
+      abort();
+  }
+  for (uint32_t i = 0; i < j->nhost; i++)
+    pthread_join(thread[i], NULL);
+  j->errors = shim_errors();
+  snprintf(j->text, sizeof j->text, "%s", shim_error_text());
+  j->stalled = shim_stalled();
+  j->most_ahead = shim_most_queued();
+  EXPECT(shim_leaks() == 0 || j->kill_at, "%s: %llu allocations are not given back\n", j->p->name,
+         (unsigned long long)shim_leaks());
+  if (!j->log)
+    shim_end();
+  for (size_t i = 0; i < sizeof j->board->word / sizeof *j->board->word; i++)
+    free(j->board->word[i].data);
+  free(j->board);
+}
+
+void job_reference(const PipeProgram *p, Result *r) {
+  WordModel word = {0};
+  PrModel model = word_model(&word, p);
+  PrOptions o = {.seed = 1};
+  PrRun *run;
+  Job j = {.p = p};
+  memset(r, 0, sizeof *r);
+  PrStatus st = pr_open(&run, p, &model, &o);
+  for (uint32_t s = 0; s < STEPS && !st; s++) {
+    st = pr_steps(run, 1);
+    take_result(&j, run, s);
+  }
+  for (uint32_t row = 0; row < p->nstage && !st; row++)
+    st = pr_copy_weight(run, row, j.result.weight[row]);
+  EXPECT(!st, "%s: %s\n", p->name, pr_error(run));
+  *r = j.result;
+  pr_close(run);
+}
+
+bool job_same(const Job *j, const Result *want) {
+  uint32_t each = j->at_once ? (uint32_t)j->at_once : 1;
+  bool ok = memcmp(j->result.weight, want->weight, sizeof want->weight) == 0;
+  for (uint32_t s = each - 1; s < STEPS; s += each)
+    ok &= memcmp(j->result.loss[s], want->loss[s], sizeof *want->loss) == 0;
+  return ok;
+}
+
+bool job_whole(const Job *j) {
+  bool ok = j->errors == 0 && !j->stalled;
+  for (uint32_t i = 0; i < j->nhost; i++)
+    ok &= j->status[i] == PR_OK;
+  return ok;
+}
+
+bool job_has_guests(const PipeProgram *p) {
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; i < p->rank[r].npool; i++)
+      if (p->rank[r].pool[i].cls == PIPE_GUEST)
+        return true;
+  return false;
+}
+
+/* A send and a receive of one tensor: "0SEND_F3" and "1RECV_F3"; with edges the other end is named. */
+bool job_pairs(const char *send, const char *recv) {
+  unsigned a, b, to, from;
+  char dir[2], mb[2][16], rest[2][32];
+  if (sscanf(send, "%uSEND_%1[FB]%15[0-9.]%31s", &a, dir, mb[0], rest[0]) < 3)
+    return send[0] == 'a'; /* the prologue: no name */
+  char other;
+  if (sscanf(recv, "%uRECV_%c%15[0-9.]%31s", &b, &other, mb[1], rest[1]) < 3 || other != dir[0] ||
+      strcmp(mb[0], mb[1]) != 0)
+    return false;
+  bool named = sscanf(send, "%*uSEND_%*[FB]%*[0-9.]>%u", &to) == 1 ||
+               sscanf(send, "%*uSEND_%*[FB]%*[0-9.]<%u", &to) == 1;
+  if (named && to != b)
+    return false;
+  named = sscanf(recv, "%*uRECV_%*[FB]%*[0-9.]<%u", &from) == 1 ||
+          sscanf(recv, "%*uRECV_%*[FB]%*[0-9.]>%u", &from) == 1;
+  return !named || from == a;
+}

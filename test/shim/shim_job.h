@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ * Runs of the CUDA engine on the device of the shim, for shim_test.c: a host thread for each process, what they
+ * tell one another, and what came of it. */
+#ifndef SHIM_JOB_H
+#define SHIM_JOB_H
+
+#include "../run/samples.h"
+#include "cuda.h"
+#include "shim.h"
+#include "word_model.h"
+
+enum { STEPS = 4, MOST_RANKS = 8, MOST_MBS = 32, MOST_ROWS = 32 };
+
+extern int job_bad; /* expectations that failed */
+
+#define EXPECT(cond, ...) \
+  do { \
+    if (!(cond)) { \
+      job_bad++; \
+      printf(__VA_ARGS__); \
+    } \
+  } while (0)
+
+typedef struct Result {
+  double loss[STEPS][MOST_MBS];
+  uint64_t weight[MOST_ROWS][WORDS];
+} Result;
+
+typedef struct Job {
+  const PipeProgram *p;
+  const PipeProgram *other; /* of the last rank; NULL: the same */
+  PrCudaOptions cuda;
+  bool processes, joins, no_step, free_running;
+  uint32_t trace;
+  int at_once; /* steps in one call; 0: 1 */
+  double deadline_s;
+  uint64_t seed;
+  bool log;
+  void (*damage)(void *arg); /* after pr_open, by host 0 while the others wait */
+  void *arg;
+  uint32_t lose;          /* 1: host 1's first group of NCCL is not carried out; 2: nor host 0's */
+  bool fails;             /* the model, once */
+  uint32_t kill, kill_at; /* host to kill at which call after pr_open; kill_at 0: none */
+  /* Results. */
+  Result result;
+  PrStatus status[MOST_RANKS];
+  char error[MOST_RANKS][PR_TEXT];
+  uint32_t errors;
+  char text[512];
+  bool stalled;
+  uint64_t most_ahead;
+  /* Inside. */
+  struct Board *board;
+  uint32_t nhost, opened, damaged, through;
+} Job;
+
+/* Opens the program of j on all hosts, does STEPS steps, closes it; with j->log the shim is still there, until
+ * shim_end. */
+void job_run(Job *j);
+bool job_whole(const Job *j);                     /* no error, no broken rule */
+bool job_same(const Job *j, const Result *want);  /* losses, of the steps that ended a call, and weights */
+/* What the CPU engine makes of the program. */
+void job_reference(const PipeProgram *p, Result *r);
+bool job_has_guests(const PipeProgram *p); /* stashes on other ranks, which other processes cannot have */
+/* A send and a receive of one tensor, in op notation? For shim_pairs. */
+bool job_pairs(const char *send, const char *recv);
+
+/* Of the last run with a log: the addresses of the slots of each rank, and the number that the shim gave to the
+ * first event of its plan. */
+extern void *job_slots[MOST_RANKS][512];
+extern uint32_t job_first_event[MOST_RANKS];
+
+#endif

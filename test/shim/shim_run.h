@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT
+ * What the parts of the shim share: shim.c (hosts, turns, memory, streams), shim_cuda.c, shim_nccl.c (the
+ * calls). All of it is read and written only by the thread whose turn it is. */
+#ifndef SHIM_RUN_H
+#define SHIM_RUN_H
+
+#include <pthread.h>
+
+#include "shim.h"
+
+enum { MAX_CLOCKS = 128, MAX_HOSTS = 16 };
+
+/* How far each host thread and each stream is known to have come. */
+typedef struct Vc { uint64_t t[MAX_CLOCKS]; } Vc;
+
+typedef struct Host {
+  uint32_t id, clock;
+  pthread_cond_t cond; /* it is its turn */
+  bool in, gone, dead, loses;
+  uint64_t seen;       /* progress at its last look in vain */
+  uint64_t calls_left; /* until it is killed; UINT64_MAX: it is not */
+  uint32_t nstream, nevent;
+  Vc vc;
+  ShimLog *log;
+  uint32_t nlog, caplog;
+  char name[8][48]; /* stack of ranges */
+  uint32_t nname;
+} Host;
+
+/* One record of an event. */
+typedef struct Record {
+  bool done;
+  double ms;
+  Vc vc;
+  struct Capture *capture;
+  struct Record *again; /* of the graph launch at hand */
+} Record;
+
+struct CUevent_st {
+  Host *host;
+  uint32_t number;
+  bool timed;
+  Record *last; /* that was issued */
+};
+
+typedef enum Kind { OP_KERNEL, OP_COPY, OP_SET, OP_RECORD, OP_WAIT, OP_NCCL, OP_GRAPH } Kind;
+typedef struct Op {
+  struct Op *next;
+  Kind kind;
+  Vc host; /* what the host knew when it issued it */
+  const char *name;
+  void (*fn)(void *);
+  void *arg;
+  ShimAccess *access;
+  uint32_t naccess;
+  void *to;
+  const void *from;
+  size_t bytes;
+  int value;
+  Record *record;
+  struct Group *group;
+  struct GraphRun *run;
+  struct CUstream_st *in; /* captured on */
+  bool over;
+  Vc at;          /* what its stream knew when it started */
+  uint32_t clock;
+  uint64_t time;  /* of its stream when it was over */
+} Op;
+
+struct CUstream_st {
+  struct CUstream_st *all; /* the next of all streams */
+  Host *host;
+  uint32_t number, clock;
+  bool held, gone; /* held: of a graph that has not started */
+  Op *head, *tail;
+  uint64_t queued;
+  Vc vc;
+  struct Capture *capture;
+};
+
+typedef struct Capture {
+  struct CUstream_st *origin, *stream[64];
+  uint32_t nstream;
+  Op **op;
+  uint32_t nop, cap;
+} Capture;
+
+struct CUgraph_st { Capture *c; };
+typedef struct GraphRun {
+  struct CUstream_st **stream; /* one for each of the capture */
+  uint32_t nstream;
+  bool started;
+} GraphRun;
+struct CUgraphExec_st {
+  Capture *c;
+  uint32_t clock[64]; /* of the streams of its runs */
+};
+
+/* Operations of NCCL that were issued together. */
+typedef struct Group Group;
+
+extern struct Shim {
+  pthread_mutex_t lock;
+  bool on, log, steady, stalled, killed;
+  uint64_t random, progress, ticks, most_queued;
+  uint32_t nhost, turn, nclock, errors;
+  char text[512];
+  Host host[MAX_HOSTS];
+  struct CUstream_st *streams;
+} shim;
+
+/* A call begins: the turn is this thread's, or false: it fails. Ends it, perhaps with another's turn. */
+bool call_begin(void);
+void call_end(void);
+Host *shim_me(void);
+
+void shim_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void *shim_new(size_t bytes); /* zeroed; freed by shim_end */
+uint64_t shim_draw(uint64_t n); /* below n */
+uint32_t shim_clock(void);
+void vc_join(Vc *a, const Vc *b);
+const char *shim_range(void); /* innermost range of this host; interned */
+ShimLog *shim_note(ShimCall call, struct CUstream_st *s); /* an entry to fill in; never NULL */
+
+/* Until f(arg), in a call; false: it never will be. */
+bool shim_until(bool (*f)(void *), void *arg);
+void shim_in_vain(void); /* this thread has looked and not found */
+
+Op *op_new(Kind kind);
+void stream_put(struct CUstream_st *s, Op *op); /* issues: into the queue, or the capture */
+void stream_queue(struct CUstream_st *s, Op *op); /* into the queue */
+struct CUstream_st *stream_new(Host *h, uint32_t clock);
+/* An access at the time of clock `c`, whose knowledge is vc. */
+void shim_touch(uint32_t c, const Vc *vc, const void *p, size_t bytes, bool write, const char *name);
+void shim_forget(const void *p, size_t bytes); /* memory was given back */
+
+/* shim_nccl.c */
+bool group_ready(Group *g, struct CUstream_st *s); /* posts it if it may; whether all of it is done */
+void group_issued(Group *g);                       /* its place among those of its communicator */
+Group *group_again(const Group *g);                /* for another launch of a graph */
+void nccl_reset(void);
+/* shim_cuda.c */
+bool graph_ready(GraphRun *r, struct CUstream_st *s);
+uint64_t memory_left(void); /* allocations that were not given back; forgets them */
+
+#endif

@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: MIT
+ * The CUDA engine on the device of the shim, with the programs of ../run/samples.h:
+ *
+ *   shim_test parity STDLIB   a process a rank, and one process for all; plain, ahead, traced and from a graph:
+ *                             losses and weights are those of the CPU engine, bit for bit, no rule is broken
+ *   shim_test log STDLIB      what was issued in a step is what the table says, call by call
+ *   shim_test events STDLIB   without any one wait for an event the shim finds a race
+ *   shim_test damage STDLIB   a swapped receive, a slot that is used too early, a first contact that the
+ *                             prologue lacks, a pair of sizes that differ: the shim says what is wrong
+ *   shim_test faults STDLIB   what is refused; a model that fails; how far the host is ahead
+ *   shim_test kills STDLIB    a rank is killed at some call: the others stop within the deadline, and say where
+ *
+ * Programs are damaged after pr_open, so that neither compiler nor runtime can find it first. The seed is
+ * printed; PIPE_SEED gives another one. Exit status 0 iff all is as it should be. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim_job.h"
+
+static uint64_t seed0 = 1;
+
+/* ---- parity ---- */
+
+static void parity(const char *stdlib) {
+  uint32_t nrun = 0;
+  for (uint32_t i = 0; i < nsamples; i++) {
+    Compiled *c = malloc(sizeof *c);
+    Result *want = malloc(sizeof *want);
+    if (!c || !want || !sample_compile(c, stdlib, &samples[i]))
+      abort();
+    const PipeProgram *p = c->s.prog;
+    job_reference(p, want);
+    for (uint32_t k = 0; k < 10; k++) {
+      bool graph = k % 5 == 2, traced = k % 5 == 3;
+      Job j = {.p = p,
+               .processes = k < 5,
+               .joins = k % 5 == 1 || k % 5 == 4,
+               .at_once = k % 5 == 1   ? STEPS
+                          : k % 5 == 4 ? 2
+                                       : 1,
+               .trace = traced ? 3 : 0,
+               .cuda = {.graph = graph, .ahead = k % 3},
+               .seed = seed0 * 1000 + i * 10 + k};
+      if (j.processes && job_has_guests(p))
+        continue;
+      job_run(&j);
+      nrun++;
+      EXPECT(job_whole(&j), "%s %s %u: %s %s\n", samples[i].name,
+             j.processes ? "processes" : "streams", k, j.text, j.error[0]);
+      EXPECT(!job_whole(&j) || job_same(&j, want), "%s %s %u: results differ\n", samples[i].name,
+             j.processes ? "processes" : "streams", k);
+    }
+    printf("%s: %u ranks, %u microbatches\n", samples[i].name, p->nrank, p->nmb);
+    if (i ==
+        2) { /* that the comparison can fail: a graph whose ops keep the step they were captured in */
+      Job j = {.p = p, .processes = true, .no_step = true, .cuda = {.graph = 1}, .seed = seed0};
+      job_run(&j);
+      EXPECT(job_whole(&j) && !job_same(&j, want), "a wrong model is not found\n");
+    }
+    arena_free(&c->arena);
+    free(c);
+    free(want);
+  }
+  printf("%u runs\n", nrun);
+}
+
+/* ---- log ---- */
+
+/* A line of what is expected of a host. */
+typedef struct Want {
+  ShimCall call;
+  uint32_t stream, event;
+  int peer;
+  const void *p;
+  size_t bytes;
+} Want;
+
+/* What the table of rank r asks for in a step, call by call. Written from PipeInstr and PipeSync alone; the
+ * addresses of slots are those that the run has. */
+static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Want *w) {
+  const PipeRank *t = &p->rank[r];
+  uint32_t n = 0, sync = 0;
+  bool *recorded = calloc(t->ninstr + 1u, sizeof *recorded);
+  uint32_t *event = calloc(t->ninstr + 1u, sizeof *event);
+  for (uint32_t i = 0; i < t->nsync; i++) {
+    recorded[t->sync[i].after + 1] = true;
+    event[t->sync[i].after + 1] = t->sync[i].event;
+  }
+  if (recorded[0])
+    w[n++] = (Want){.call = SHIM_RECORD, .stream = PIPE_COMPUTE, .event = event[0]};
+  for (uint32_t i = 0; i <= t->ninstr; i++) {
+    const PipeInstr *c = &t->instr[i];
+    uint32_t on = i < t->ninstr ? pipe_op_info[c->op].stream : PIPE_COMPUTE;
+    for (; sync < t->nsync && t->sync[sync].before == i; sync++)
+      w[n++] = (Want){.call = SHIM_WAIT, .stream = on, .event = t->sync[sync].event};
+    if (i == t->ninstr)
+      break;
+    switch (c->op) {
+    case PIPE_SEND_F:
+    case PIPE_SEND_B:
+      w[n++] = (Want){.call = SHIM_SEND,
+                      .stream = on,
+                      .peer = (int)c->peer,
+                      .p = slot[c->in],
+                      .bytes = 8 * WORDS};
+      break;
+    case PIPE_RECV_F:
+    case PIPE_RECV_B:
+      w[n++] = (Want){.call = SHIM_RECV,
+                      .stream = on,
+                      .peer = (int)c->peer,
+                      .p = slot[c->out],
+                      .bytes = 8 * WORDS};
+      break;
+    case PIPE_REDUCE:
+    case PIPE_TIE: w[n++] = (Want){.call = SHIM_SUM, .stream = on}; break;
+    case PIPE_OFF:
+    case PIPE_LOAD:
+      w[n++] = (Want){.call = SHIM_COPY,
+                      .stream = on,
+                      .p = slot[c->op == PIPE_OFF ? c->keep : c->act],
+                      .bytes = 8 * WORDS};
+      break;
+    default:
+      if (c->op == PIPE_F && c->keep != PIPE_NONE && p->stage[c->stage].nin)
+        w[n++] = (Want){.call = SHIM_COPY, .stream = on, .p = slot[c->keep], .bytes = 8 * WORDS};
+      w[n++] = (Want){.call = SHIM_KERNEL, .stream = on};
+    }
+    if (recorded[i + 1])
+      w[n++] = (Want){.call = SHIM_RECORD, .stream = on, .event = event[i + 1]};
+  }
+  free(recorded);
+  free(event);
+  return n;
+}
+
+/* The engine's own calls: the number of the step, the losses, how far the device is. */
+static bool is_frame(const ShimLog *l, uint32_t first, uint32_t nevent) {
+  bool event = l->call == SHIM_RECORD || l->call == SHIM_WAIT;
+  return event ? l->event < first || l->event >= first + nevent : !l->name[0];
+}
+
+static void compare_log(const char *name, const Job *j, uint32_t r) {
+  const PipeRank *t = &j->p->rank[r];
+  Want *w = calloc(8 * (size_t)t->ninstr + 16, sizeof *w);
+  uint32_t n = expected(j->p, r, job_slots[r], w), at = 0, wrong = 0;
+  static const char *const call[] = {"kernel", "copy", "set", "record", "wait",
+                                     "send",   "recv", "sum", "graph"};
+  for (uint32_t i = 0; i < shim_log_length(r); i++) {
+    const ShimLog *l = &shim_log(r)[i];
+    if (is_frame(l, job_first_event[r], t->nevent))
+      continue;
+    const Want *x = &w[at % n];
+    bool event = l->call == SHIM_RECORD || l->call == SHIM_WAIT;
+    bool ok = l->call == x->call && l->stream == x->stream &&
+              (!event || l->event == job_first_event[r] + x->event);
+    if (x->p)
+      ok &= l->p == x->p && l->bytes == x->bytes;
+    if (x->call == SHIM_SEND || x->call == SHIM_RECV)
+      ok &= l->peer == x->peer;
+    EXPECT(ok || wrong++, "%s: rank %u, call %u (%s %s), the table has %s\n", name, r, at, l->name,
+           call[l->call], call[x->call]);
+    at++;
+  }
+  EXPECT(at == n * STEPS, "%s: rank %u: %u calls, the table has %u in %d steps\n", name, r, at, n,
+         STEPS);
+  printf("%s: rank %u: %u calls\n", name, r, n);
+  free(w);
+}
+
+/* Which log entries carry out row i of rank r in each step: the first and the last. */
+typedef struct Done {
+  const ShimLog *first, *last;
+} Done;
+
+static bool find_rows(const Job *j, uint32_t r, Done *d) {
+  const PipeProgram *p = j->p;
+  const PipeRank *t = &p->rank[r];
+  const ShimLog *l = shim_log(r), *end = l + shim_log_length(r);
+  for (uint32_t i = 0; i < t->ninstr * STEPS; i++) {
+    char text[PIPE_OP_TEXT];
+    pipe_instr_text(text, pipe_graph(p), &t->instr[i % t->ninstr]);
+    d[i] = (Done){NULL, NULL};
+    for (; l < end; l++) {
+      if (!l->name[0] || l->call == SHIM_RECORD || l->call == SHIM_WAIT)
+        continue;
+      if (strcmp(l->name, text) != 0)
+        break;
+      d[i].first = d[i].first ? d[i].first : l;
+      d[i].last = l;
+    }
+    if (!d[i].first)
+      return false;
+  }
+  return true;
+}
+
+/* Has each instruction of rank r started after all that its waits count was over, and each step after the one
+ * before? By the order that streams and events make, as the shim has seen it. */
+static bool in_order(const Job *j, uint32_t r) {
+  const PipeRank *t = &j->p->rank[r];
+  Done *d = calloc((size_t)t->ninstr * STEPS, sizeof *d);
+  uint32_t *row[PIPE_NSTREAMS], n[PIPE_NSTREAMS] = {0};
+  bool ok = find_rows(j, r, d);
+  for (int x = 0; x < PIPE_NSTREAMS; x++)
+    row[x] = calloc(t->ninstr, sizeof **row);
+  for (uint32_t i = 0; i < t->ninstr; i++) {
+    uint32_t on = pipe_op_info[t->instr[i].op].stream;
+    row[on][n[on]++] = i;
+  }
+  for (uint32_t s = 0; s < STEPS && ok; s++)
+    for (uint32_t i = 0; i < t->ninstr && ok; i++) {
+      const ShimLog *me = d[s * t->ninstr + i].first;
+      for (uint32_t x = 0; x < PIPE_NSTREAMS && ok; x++) {
+        uint32_t w = x == pipe_op_info[t->instr[i].op].stream
+                         ? 0
+                         : pipe_wait_for(&t->instr[i], (PipeOn)x);
+        ok = w == 0 || shim_after(me, d[s * t->ninstr + row[x][w - 1]].last);
+        ok &= s == 0 || n[x] == 0 || shim_after(me, d[(s - 1) * t->ninstr + row[x][n[x] - 1]].last);
+      }
+    }
+  for (int x = 0; x < PIPE_NSTREAMS; x++)
+    free(row[x]);
+  free(d);
+  return ok;
+}
+
+static void logs(const char *stdlib) {
+  for (uint32_t i = 0; i < nsamples; i++) {
+    Compiled *c = malloc(sizeof *c);
+    if (!c || !sample_compile(c, stdlib, &samples[i]))
+      abort();
+    Job j = {.p = c->s.prog, .processes = true, .log = true, .seed = seed0 * 1000 + i};
+    bool ties = false; /* what a rank does beside the sum of a tie depends on what it holds */
+    for (uint32_t s = 0; s < j.p->nstage; s++)
+      ties |= j.p->stage[s].tied != PIPE_NONE;
+    if (!job_has_guests(j.p) && !ties) {
+      job_run(&j);
+      EXPECT(job_whole(&j), "%s: %s %s\n", samples[i].name, j.text, j.error[0]);
+      for (uint32_t r = 0; r < j.p->nrank && job_whole(&j); r++)
+        compare_log(samples[i].name, &j, r);
+      for (uint32_t r = 0; r < j.p->nrank; r++)
+        EXPECT(in_order(&j, r), "%s: rank %u: an instruction starts before what it waits for\n",
+               samples[i].name, r);
+      shim_end();
+    }
+    arena_free(&c->arena);
+    free(c);
+  }
+}
+
+/* ---- events ---- */
+
+typedef struct Cut {
+  PipeRank *rank;
+  uint32_t i;
+} Cut;
+
+static void cut_wait(void *arg) {
+  const Cut *c = arg;
+  PipeSync *y = (PipeSync *)c->rank->sync;
+  memmove(y + c->i, y + c->i + 1, (c->rank->nsync - c->i - 1) * sizeof *y);
+  c->rank->nsync--;
+}
+
+static void events(const char *stdlib) {
+  for (uint32_t i = 0; i < nsamples; i++) {
+    Compiled *c = malloc(sizeof *c);
+    if (!c || !sample_compile(c, stdlib, &samples[i]))
+      abort();
+    const PipeProgram *p = c->s.prog;
+    uint32_t n = 0, raced = 0, found = 0;
+    for (uint32_t r = 0; r < p->nrank && !job_has_guests(p); r++) {
+      PipeRank *k = (PipeRank *)&p->rank[r];
+      uint32_t nsync = k->nsync;
+      PipeSync *keep = malloc(nsync * sizeof *keep);
+      memcpy(keep, k->sync, nsync * sizeof *keep);
+      for (uint32_t w = 0; w < nsync; w++) {
+        bool is = false, race = false;
+        for (uint32_t t = 0; t < 3 && !is; t++) { /* as it is, from a graph, in one process */
+          Cut cut = {k, w};
+          Job j = {.p = p,
+                   .processes = t < 2,
+                   .at_once = STEPS,
+                   .free_running = true,
+                   .cuda = {.graph = t > 0},
+                   .log = t == 0,
+                   .damage = cut_wait,
+                   .arg = &cut,
+                   .seed = seed0 * 1000000 + (uint64_t)i * 10000 + w * 10 + t};
+          job_run(&j);
+          race = t == 0 && j.errors > 0;
+          is = j.errors > 0 || (t == 0 && !in_order(&j, r));
+          if (t == 0)
+            shim_end();
+          memcpy((PipeSync *)k->sync, keep, nsync * sizeof *keep);
+          k->nsync = nsync;
+        }
+        n++;
+        found += is;
+        raced += race;
+        if (!is)
+          printf("%s: rank %u: without wait %u (row %u for row %u) nothing is found\n",
+                 samples[i].name, r, w, keep[w].before, keep[w].after);
+      }
+      free(keep);
+    }
+    if (n)
+      printf("%s: %u of %u waits, %u by a race\n", samples[i].name, found, n, raced);
+    job_bad += (int)(n - found);
+    arena_free(&c->arena);
+    free(c);
+  }
+}
+
+/* ---- damage ---- */
+
+typedef struct Broken {
+  const PipeProgram *p;
+  const char *how;
+} Broken;
+
+/* The n-th instruction of this kind on a rank. The tables are the arena's: they can be written. */
+static PipeInstr *nth(const PipeProgram *p, uint32_t rank, PipeOp op, uint32_t n) {
+  const PipeRank *k = &p->rank[rank];
+  for (uint32_t i = 0; i < k->ninstr; i++)
+    if (k->instr[i].op == op && n-- == 0)
+      return (PipeInstr *)&k->instr[i];
+  abort();
+}
+
+static void break_it(void *arg) {
+  const Broken *b = arg;
+  const PipeProgram *p = b->p;
+  if (strcmp(b->how, "receives swapped") == 0) {
+    PipeInstr *x = nth(p, 1, PIPE_RECV_F, 1), *y = nth(p, 1, PIPE_RECV_F, 2), t = *x;
+    *x = *y, *y = t;
+  } else if (strcmp(b->how, "slot used too early") == 0) {
+    PipeInstr *r = nth(p, 1, PIPE_RECV_F, 1), *f = nth(p, 1, PIPE_F, 1);
+    r->out = f->in = nth(p, 1, PIPE_F, 0)->in;
+  } else if (strcmp(b->how, "stash used too early") == 0) {
+    nth(p, 0, PIPE_F, 1)->act = nth(p, 0, PIPE_F, 0)->act; /* no race: one stream */
+  } else if (strcmp(b->how, "sent from another slot") == 0) {
+    nth(p, 0, PIPE_SEND_F, 1)->in = nth(p, 0, PIPE_F, 2)->out;
+  } else if (strcmp(b->how, "peer unknown to the prologue") == 0) {
+    nth(p, 0, PIPE_SEND_F, 0)->peer = 2;
+    nth(p, 2, PIPE_RECV_F, 0)->peer = 0;
+  } else if (strcmp(b->how, "receive that nobody sends") == 0) {
+    nth(p, 1, PIPE_RECV_B, 0)->op = PIPE_RECV_F;
+    nth(p, 1, PIPE_RECV_F, 1)->peer = 2;
+  }
+}
+
+static void damage(const char *stdlib) {
+  static const char *const how[] = {"nothing",
+                                    "receives swapped",
+                                    "slot used too early",
+                                    "stash used too early",
+                                    "sent from another slot",
+                                    "peer unknown to the prologue",
+                                    "receive that nobody sends",
+                                    "first contact left out",
+                                    "first contact left out at both ends"};
+  static const Sample onef1b = {"1f1b", NULL, 3, 6};
+  for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+    Compiled *c = malloc(sizeof *c);
+    Result *want = malloc(sizeof *want);
+    if (!c || !want || !sample_compile(c, stdlib, &onef1b))
+      abort();
+    const PipeProgram *p = c->s.prog;
+    job_reference(p, want);
+    Broken b = {p, how[i]};
+    Job j = {.p = p,
+             .processes = true,
+             .at_once = STEPS,
+             .damage = break_it,
+             .arg = &b,
+             .seed = seed0 + i,
+             .deadline_s = 60};
+    bool contact = strncmp(how[i], "first", 5) == 0;
+    j.lose = contact ? (i + 1 == sizeof how / sizeof *how ? 2 : 1) : 0;
+    job_run(&j);
+    printf("%s: %s%s%s\n", how[i], j.errors ? j.text : "no rule is broken",
+           j.stalled ? "; stalled" : "",
+           job_whole(&j) && job_same(&j, want) ? "; the results are right" : "");
+    arena_free(&c->arena);
+    free(c);
+    free(want);
+  }
+}
+
+/* ---- faults ---- */
+
+static void show(const char *what, const Job *j) {
+  printf("%s\n", what);
+  for (uint32_t r = 0; r < j->nhost; r++)
+    printf("  rank %u: %s\n", r, j->status[r] ? j->error[r] : "no error");
+}
+
+static void faults(const char *stdlib) {
+  static const Sample onef1b = {"1f1b", NULL, 3, 6}, gpipe = {"gpipe", NULL, 3, 6},
+                      pipe2 = {"1f1b", NULL, 2, 6};
+  Compiled *c = malloc(sizeof *c), *d = malloc(sizeof *d), *e = malloc(sizeof *e);
+  if (!c || !d || !e || !sample_compile(c, stdlib, &onef1b) || !sample_compile(d, stdlib, &gpipe) ||
+      !sample_compile(e, stdlib, &pipe2))
+    abort();
+  PipeProgram *p = c->s.prog;
+  Job j = {.p = p, .other = d->s.prog, .processes = true, .seed = seed0};
+  job_run(&j);
+  show("another schedule on rank 2", &j);
+  j = (Job){.p = p, .other = e->s.prog, .processes = true, .seed = seed0};
+  job_run(&j);
+  show("another number of ranks on rank 2", &j);
+  setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+  j = (Job){.p = p, .seed = seed0};
+  job_run(&j);
+  show("CUDA_LAUNCH_BLOCKING", &j);
+  setenv("CUDA_LAUNCH_BLOCKING", "0", 1);
+  j = (Job){.p = p, .seed = seed0, .trace = 2, .cuda = {.graph = 1}};
+  job_run(&j);
+  show("a trace of a graph", &j);
+  j = (Job){.p = p, .seed = seed0, .cuda = {.device = 3}};
+  job_run(&j);
+  show("a device that is not there", &j);
+  PipeRank *k = (PipeRank *)&p->rank[1];
+  uint32_t nsync = k->nsync, nevent = k->nevent;
+  k->nsync = k->nevent = 0;
+  j = (Job){.p = p, .seed = seed0};
+  job_run(&j);
+  show("a rank without events", &j);
+  k->nsync = nsync, k->nevent = nevent;
+  j = (Job){.p = p, .seed = seed0, .processes = true, .fails = true};
+  job_run(&j);
+  show("a model that fails", &j);
+  arena_free(&c->arena);
+  /* How far ahead the host is: many microbatches, one of them ahead. */
+  static const Sample many = {"gpipe", NULL, 2, 30};
+  if (!sample_compile(c, stdlib, &many))
+    abort();
+  j = (Job){
+      .p = c->s.prog, .processes = true, .seed = seed0, .cuda = {.ahead = 1}, .at_once = STEPS};
+  job_run(&j);
+  EXPECT(job_whole(&j), "%s %s\n", j.text, j.error[0]);
+  EXPECT(j.most_ahead <= 64 && j.most_ahead > 8,
+         "%llu operations of one stream were issued ahead\n", (unsigned long long)j.most_ahead);
+  arena_free(&c->arena);
+  arena_free(&d->arena);
+  arena_free(&e->arena);
+  free(c);
+  free(d);
+  free(e);
+}
+
+static void kills(const char *stdlib) {
+  enum { KILLS = 40 };
+  static const Sample onef1b = {"1f1b", NULL, 3, 6};
+  Compiled *c = malloc(sizeof *c);
+  if (!c || !sample_compile(c, stdlib, &onef1b))
+    abort();
+  uint32_t named = 0, cut = 0;
+  for (uint32_t i = 0; i < KILLS; i++) {
+    Job j = {.p = c->s.prog,
+             .processes = true,
+             .seed = seed0 + i,
+             .deadline_s = 0.1,
+             .kill = i % 3,
+             .kill_at = 1 + (i * 37 + (uint32_t)seed0) % 800};
+    job_run(&j);
+    bool done = job_whole(&j);
+    cut += !done;
+    for (uint32_t r = 0; r < 3 && !done; r++) {
+      if (r == j.kill)
+        continue;
+      bool ok = j.status[r] == PR_E_DEADLINE || j.status[r] == PR_E_LOST || j.status[r] == PR_OK;
+      EXPECT(ok && (j.status[r] == PR_OK || j.error[r][0]),
+             "kill of rank %u at %u: rank %u: %d %s\n", j.kill, j.kill_at, r, j.status[r],
+             j.error[r]);
+      named += strstr(j.error[r], "has not come through") != NULL &&
+               strstr(j.error[r], ".pipe:") != NULL;
+    }
+  }
+  EXPECT(cut > KILLS / 2 && named > cut, "%u runs were cut off, %u reports name an instruction\n",
+         cut, named);
+  printf("%d kills\n", KILLS);
+  arena_free(&c->arena);
+  free(c);
+}
+
+int main(int argc, char **argv) {
+  if (argc != 3)
+    return 2;
+  if (getenv("PIPE_SEED"))
+    seed0 = strtoull(getenv("PIPE_SEED"), NULL, 10);
+  printf("seed %llu\n", (unsigned long long)seed0);
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  shim_pairs = job_pairs;
+  if (strcmp(argv[1], "parity") == 0)
+    parity(argv[2]);
+  else if (strcmp(argv[1], "log") == 0)
+    logs(argv[2]);
+  else if (strcmp(argv[1], "events") == 0)
+    events(argv[2]);
+  else if (strcmp(argv[1], "damage") == 0)
+    damage(argv[2]);
+  else if (strcmp(argv[1], "faults") == 0)
+    faults(argv[2]);
+  else if (strcmp(argv[1], "kills") == 0)
+    kills(argv[2]);
+  else
+    return 2;
+  printf("%d wrong\n", job_bad);
+  return job_bad != 0;
+}
