@@ -2,8 +2,12 @@
  * Faults of the MPI engine. MPI itself cannot tell that another process is gone, so all ranks also have a
  * connection to a store (store.h), which pipe-run serves or else rank 0. What it says, all ranks hear: then
  * each knows where every rank is, works out what was first (blame.c), and fails with the same text. */
+#define _DEFAULT_SOURCE /* getifaddrs */
 #include "engine_mpi.h"
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +79,27 @@ void mpi_tell_others(Mpi *m) {
   store_failed(m->store, atomic_load(&m->run->status), pr_error(m->run));
 }
 
+/* "0.0.0.0:port" becomes "10.0.0.1,192.168.3.4:port": all addresses of this host that others may reach, for its name
+ * need not be known to them. */
+static void list_own_addresses(char addr[STORE_ADDR]) {
+  char port[16], text[INET_ADDRSTRLEN], all[STORE_ADDR] = "";
+  size_t len = 0;
+  struct ifaddrs *list = NULL;
+  snprintf(port, sizeof port, "%s", strrchr(addr, ':'));
+  if (getifaddrs(&list))
+    list = NULL;
+  for (struct ifaddrs *i = list; i; i = i->ifa_next) {
+    const struct sockaddr_in *a = (const struct sockaddr_in *)(const void *)i->ifa_addr;
+    if (!a || a->sin_family != AF_INET || ntohl(a->sin_addr.s_addr) >> 24 == 127 ||
+        len + sizeof text + sizeof port + 1 > sizeof all)
+      continue;
+    inet_ntop(AF_INET, &a->sin_addr, text, sizeof text);
+    len += (size_t)snprintf(all + len, sizeof all - len, "%s%s", len ? "," : "", text);
+  }
+  freeifaddrs(list);
+  snprintf(addr, STORE_ADDR, "%s%s", len ? all : "127.0.0.1", port);
+}
+
 /* Where the store is: of pipe-run, for the first run of the whole world; else this process serves one. */
 static bool choose(Mpi *m, char addr[STORE_ADDR], char why[STORE_TEXT]) {
   static bool taken;
@@ -86,17 +111,12 @@ static bool choose(Mpi *m, char addr[STORE_ADDR], char why[STORE_TEXT]) {
     return true;
   }
   bool one_host = m->nlocal == m->run->nprocess;
-  char host[256] = "127.0.0.1";
   m->server = store_serve(one_host ? "127.0.0.1:0" : "0.0.0.0:0", m->run->nprocess, NULL, addr,
                           why);
   if (!m->server)
     return false;
-  if (!one_host) {
-    char port[8];
-    snprintf(port, sizeof port, "%s", strrchr(addr, ':') + 1);
-    gethostname(host, sizeof host - 1);
-    snprintf(addr, STORE_ADDR, "%s:%s", host, port);
-  }
+  if (!one_host)
+    list_own_addresses(addr);
   return true;
 }
 
