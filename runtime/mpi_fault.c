@@ -97,7 +97,8 @@ static void list_own_addresses(char addr[STORE_ADDR]) {
     len += (size_t)snprintf(all + len, sizeof all - len, "%s%s", len ? "," : "", text);
   }
   freeifaddrs(list);
-  snprintf(addr, STORE_ADDR, "%s%s", len ? all : "127.0.0.1", port);
+  snprintf(addr, STORE_ADDR, "%.*s%s", (int)(STORE_ADDR - sizeof port), len ? all : "127.0.0.1",
+           port);
 }
 
 /* Where the store is: of pipe-run, for the first run of the whole world; else this process serves one. */
