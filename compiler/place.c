@@ -149,6 +149,34 @@ static bool add_pipe(Ex *x, const Clause *c, int64_t index, uint64_t *nstage, ui
 
 /* The `pipe` clauses, in order. A replica has its root's stages; together they share out the
  * microbatches of a step, numbered on from pipe to pipe. */
+/* Pipes whose microbatches are quotients of one number, which does not divide: some of them are in none. */
+static bool warn_remainder(Sched *s) {
+  int64_t all = 0, sum = 0;
+  for (uint32_t i = 0; i < s->npipe; i++) {
+    const Clause *c = s->pipe[i].clause;
+    int64_t of;
+    if (c->mbs->kind != EX_DIV)
+      return true;
+    if (c->index)
+      s->env[c->index_slot] = s->pipe[i].index;
+    if (!eval(s, c->mbs->a, &of))
+      return false;
+    if (i > 0 && of != all)
+      return true; /* such as (M+1)/2 and M/2 */
+    all = of;
+    sum += s->pipe[i].nmb / s->slices;
+  }
+  if (s->npipe > 1 && sum < all) {
+    diag_warn(s->diag, DIAG_REMAINDER, s->pipe[0].clause->mbs->at,
+              "the %u pipes have %lld of %lld microbatches together: %lld %s in none", s->npipe,
+              (long long)sum, (long long)all, (long long)(all - sum),
+              all - sum == 1 ? "is" : "are");
+    diag_help(s->diag, "let the schedule require that %u divides %s, or give a pipe the rest",
+              s->npipe, span_text(s, s->pipe[0].clause->mbs->a->at));
+  }
+  return true;
+}
+
 bool find_pipes(Ex *x) {
   Sched *s = x->s;
   uint64_t nstage = 0, nmb = 0;
@@ -178,7 +206,7 @@ bool find_pipes(Ex *x) {
     return false;
   }
   s->nmodel = s->pipe[0].nstage;
-  return true;
+  return warn_remainder(s);
 }
 
 /* The rank of stage m of pipe p, for its microbatch mb. */

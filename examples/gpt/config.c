@@ -18,11 +18,13 @@ const GptConfig gpt_default = {.layers = 8,
                                .lr = 3e-3,
                                .decay = 0.1,
                                .warmup = 20,
-                               .steps = 500};
+                               .steps = 500,
+                               .slices = 1};
 
 const char gpt_options[] =
     "  --layers N --d N --heads N   the model\n"
     "  --seq N --batch N            tokens of a row, rows of a microbatch\n"
+    "  --slices N                   parts of a row that go through one by one (the trainer: the schedule's)\n"
     "  --lr X --decay X --warmup N  AdamW: peak rate, weight decay, steps to the peak\n"
     "  --steps N --seed N           optimizer steps; seed of weights and of data\n";
 
@@ -31,6 +33,8 @@ const char *gpt_config_error(const GptConfig *g, uint32_t nstage) {
     return "fewer layers than stages";
   if (g->d % g->heads)
     return "--d is not a multiple of --heads";
+  if (g->slices > GPT_MAX_SLICES || (g->slices > 1 && g->seq % g->slices))
+    return "more than 64 slices, or a number of them that does not divide --seq";
   if ((uint64_t)g->batch * g->seq > 1u << 20 || g->d > 1u << 14)
     return "a microbatch of over a million tokens or a width over 16384";
   return NULL;
@@ -65,11 +69,8 @@ int gpt_config_option(GptConfig *g, const char *name, const char *value) {
   const struct {
     const char *name;
     uint32_t *to;
-  } count[] = {{"--layers", &g->layers},
-               {"--d", &g->d},
-               {"--heads", &g->heads},
-               {"--seq", &g->seq},
-               {"--batch", &g->batch}};
+  } count[] = {{"--layers", &g->layers}, {"--d", &g->d},         {"--heads", &g->heads},
+               {"--seq", &g->seq},       {"--batch", &g->batch}, {"--slices", &g->slices}};
   const struct {
     const char *name;
     uint64_t *to;

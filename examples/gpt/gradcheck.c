@@ -12,6 +12,8 @@
  *   order       several W after all I of the step (as zero-bubble schedules do) equal B by B
  *   cut         loss, gradients and updated weights are the same bits for every number of stages
  *   update      leaves the gradients zero
+ *   slices      rows in 2, 5 and 7 slices: gradients agree with differences; B is I and W, and one stage
+ *               several, to the bit; loss and gradients are those of whole rows but for rounding
  *
  * Prints one line per check and what it measured; exits 1 if any failed. */
 #include "data.h"
@@ -55,8 +57,7 @@ static void shake(Seq *s, const GptModel *m) {
 static double step_loss(Seq *s) {
   double sum = 0, loss = 0;
   for (uint32_t mb = 0; mb < NMB; mb++) {
-    for (uint32_t i = 0; i < s->model.nstage; i++)
-      need(seq_op(s, PIPE_F, i, 0, mb, NMB, &loss), s);
+    need(seq_forward(s, 0, mb, NMB, &loss), s);
     sum += loss;
   }
   return sum / NMB;
@@ -66,13 +67,8 @@ static double step_loss(Seq *s) {
 static void step_grad(Seq *s, int split) {
   double loss;
   for (uint32_t mb = 0; mb < NMB; mb++) {
-    for (uint32_t i = 0; i < s->model.nstage; i++)
-      need(seq_op(s, PIPE_F, i, 0, mb, NMB, &loss), s);
-    for (uint32_t i = s->model.nstage; i-- > 0;) {
-      need(seq_op(s, split ? PIPE_I : PIPE_B, i, 0, mb, NMB, NULL), s);
-      if (split)
-        need(seq_op(s, PIPE_W, i, 0, mb, NMB, NULL), s);
-    }
+    need(seq_forward(s, 0, mb, NMB, &loss), s);
+    need(seq_backward(s, 0, mb, NMB, split), s);
   }
 }
 
@@ -176,6 +172,51 @@ static void check_first_grad(Seq *s, const GptModel *m) {
   free(grad[1]);
 }
 
+/* The same model with its rows in slices: loss0, grad0 are those of whole rows, in one stage. */
+static void check_slices(GptConfig config, const Text *text, uint32_t slices, double loss0,
+                         const real *grad0) {
+  double loss1 = 0, worst = 0;
+  real *grad1 = NULL;
+  int same = 1;
+  config.slices = slices;
+  for (uint32_t nstage = 1; nstage <= MAX_STAGES; nstage++) {
+    GptModel m = {.config = config, .nstage = nstage, .window = text_draw, .text = text};
+    PrModel model = gpt_model(&m);
+    Seq s;
+    uint64_t count;
+    need(seq_open(&s, &model, 1), &s);
+    shake(&s, &m);
+    double loss = step_loss(&s);
+    step_grad(&s, 0);
+    real *grad = gather(&s, &m, 0, &count);
+    if (nstage == 1 && slices == 5)
+      check_gradients(&s, &m, grad);
+    clear_grad(&s);
+    step_grad(&s, 1);
+    real *again = gather(&s, &m, 0, &count);
+    same &= !memcmp(grad, again, count * sizeof(real));
+    free(again);
+    seq_close(&s);
+    if (nstage == 1) {
+      loss1 = loss, grad1 = grad;
+      worst = fabs(loss - loss0);
+      for (uint64_t i = 0; i < count; i++)
+        worst = fmax(worst, fabs(grad[i] - grad0[i]));
+      continue;
+    }
+    same &= loss == loss1 && !memcmp(grad, grad1, count * sizeof(real));
+    free(grad);
+  }
+  free(grad1);
+  char detail[120];
+  snprintf(detail, sizeof detail, "%u of a row: B is I then W, one stage is several, same bits",
+           slices);
+  verdict(same, "slices", MAX_STAGES, detail);
+  snprintf(detail, sizeof detail, "%u of a row: as whole rows, worst difference %.1e", slices,
+           worst);
+  verdict(worst < 1e-12, "slices", 1, detail);
+}
+
 int main(void) {
   static uint8_t bytes[400];
   for (size_t i = 0; i < sizeof bytes; i++)
@@ -237,6 +278,9 @@ int main(void) {
     }
     seq_close(&s);
   }
+  check_slices(config, &text, 2, loss1, grad1);
+  check_slices(config, &text, 5, loss1, grad1);
+  check_slices(config, &text, 7, loss1, grad1);
   free(grad1);
   free(weight1);
   return failed;

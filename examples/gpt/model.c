@@ -9,12 +9,13 @@
  * of one layer only, in its scratch. Either way each tensor goes through the same arithmetic: B is
  * I then W to the bit. Gradients are always added to, so first_grad has no use here.
  *
- * Bytes per token and layer, of reals: act 10 d + heads + 4, gout 9 d. Outputs of layernorms and
+ * Bytes per token and layer, of reals: act 10 d + heads + 4 (with slices 12 d and so on), gout 9 d. Outputs of layernorms and
  * GELU and the attention matrix are computed again in the backward. */
 #include "model.h"
 #include "data.h"
 #include "kernels.h"
 #include "pipe_optim.h"
+#include "tensors.h"
 
 /* The function for the type of `real`. */
 #define OPTIM _Generic((real)0, float : pr_optim, double : pr_optim_double)
@@ -24,25 +25,6 @@
 typedef enum Kind { ONE, ZERO, NORMAL, RESIDUAL } Kind; /* initial value; the last two: matrices */
 
 /* clang-format off */
-/* Tensors of a layer in the order they lie in memory: X(name, kind, elements). A matrix of a linear
- * layer is [outputs][inputs]. The b of a layernorm follows its g. */
-#define LAYER_TENSORS(X)     \
-  X(ln1_g, ONE, d)           \
-  X(ln1_b, ZERO, d)          \
-  X(qkv_w, NORMAL, 3 * d * d) \
-  X(qkv_b, ZERO, 3 * d)      \
-  X(proj_w, RESIDUAL, d * d) \
-  X(proj_b, ZERO, d)         \
-  X(ln2_g, ONE, d)           \
-  X(ln2_b, ZERO, d)          \
-  X(fc_w, NORMAL, 4 * d * d) \
-  X(fc_b, ZERO, 4 * d)       \
-  X(out_w, RESIDUAL, 4 * d * d) \
-  X(out_b, ZERO, d)
-/* Before the layers of the first stage, after those of the last. */
-#define FIRST_TENSORS(X) X(wte, NORMAL, GPT_VOCAB * d) X(wpe, NORMAL, seq * d)
-#define LAST_TENSORS(X) X(lnf_g, ONE, d) X(lnf_b, ZERO, d) X(head_w, NORMAL, GPT_VOCAB * d)
-
 #define POINTER(name, kind, elems) real *name;
 typedef struct Layer { LAYER_TENSORS(POINTER) } Layer;
 typedef struct First { FIRST_TENSORS(POINTER) } First;
@@ -64,7 +46,8 @@ typedef struct Act {
   real *lse;       /* [n][heads]: log of the softmax's sum */
   real *att;       /* [n][d]: attention's output */
   real *x1, *stat2;
-  real *h; /* [n][4d]: before the GELU */
+  real *h;   /* [n][4d]: before the GELU */
+  real *dkv; /* with slices: [n][2d]: what later slices add to the gradients of keys and values */
 } Act;
 typedef struct ActTop { /* last stage */
   real *x, *stat;
@@ -85,7 +68,8 @@ typedef struct GoutTop {
 /* A stage of a model: everything that follows from the configuration. */
 typedef struct Shape {
   const GptModel *m;
-  uint64_t n, d, seq;     /* n = batch * seq: tokens of a microbatch */
+  uint64_t n, d, seq, len; /* len: tokens of a row in a slice; n = batch * len: of all rows */
+  uint32_t slices;
   uint32_t heads, layer0; /* layer0: first layer of the stage */
   uint32_t nlayer;        /* > 0 */
   int first, last;
@@ -107,7 +91,8 @@ static Act carve_act(const Shape *s, void *base, uint64_t *used) {
                .att = carve(base, used, s->n * s->d),
                .x1 = carve(base, used, s->n * s->d),
                .stat2 = carve(base, used, s->n * 2),
-               .h = carve(base, used, s->n * 4 * s->d)};
+               .h = carve(base, used, s->n * 4 * s->d),
+               .dkv = carve(base, used, s->slices > 1 ? s->n * 2 * s->d : 0)};
 }
 
 static ActTop carve_top(const Shape *s, void *base, uint64_t *used) {
@@ -138,14 +123,16 @@ static Shape shape_of(const GptModel *m, uint32_t stage) {
   uint64_t beg = (uint64_t)stage * g->layers / m->nstage;
   uint64_t end = (uint64_t)(stage + 1) * g->layers / m->nstage;
   Shape s = {.m = m,
-             .n = (uint64_t)g->batch * g->seq,
              .d = g->d,
              .seq = g->seq,
+             .slices = g->slices > 1 ? g->slices : 1,
              .heads = g->heads,
              .layer0 = (uint32_t)beg,
              .nlayer = (uint32_t)(end - beg),
              .first = stage == 0,
              .last = stage + 1 == m->nstage};
+  s.len = s.seq / s.slices;
+  s.n = g->batch * s.len;
   carve_act(&s, NULL, &s.act_bytes);
   carve_gout(&s, NULL, &s.gout_bytes);
   return s;
@@ -240,68 +227,116 @@ static int tensor_at(const Shape *s, uint32_t i, Tensor *t) {
 /* Scores are computed for this many rows (queries) of a head at a time, up to the diagonal. */
 enum { ROWS = 64 };
 
-/* p[i1 - i0][i1] = scores of queries i0..i1-1 of one head; q and k point at its first columns. */
-static void scores(const Shape *s, real *p, const real *q, const real *k, uint64_t i0,
-                   uint64_t i1) {
-  uint64_t ld = 3 * s->d, width = s->d / s->heads;
-  gemm(CblasNoTrans, CblasTrans, i1 - i0, i1, width, 1 / SQRT((real)width), q + i0 * ld, ld, k, ld,
-       0, p, i1);
+/* What the slices before one have left in a layer. */
+typedef struct Past {
+  uint64_t n;
+  Act act[GPT_MAX_SLICES];
+} Past;
+
+static Past past_at(const Shape *s, const PrCall *c, uint32_t l) {
+  Past past = {.n = s->slices > 1 ? c->slice : 0};
+  for (uint64_t i = 0; i < past.n; i++)
+    past.act[i] = act_at(s, c->past[i], l);
+  return past;
+}
+
+/* Keys, and columns of scores, that queries see: those of a slice before, or (block n) of their own up to
+ * the last of them. The values lie d after the keys. Gradients go to dk, whose rows are ld_dk apart, and
+ * those of values d behind. */
+typedef struct Block {
+  const real *k;
+  real *dk;
+  uint64_t keys, col, ld_dk;
+} Block;
+static Block block_at(const Shape *s, const Act *a, const Past *past, uint64_t i, uint64_t t0,
+                      uint64_t head, uint64_t own, real *dqkv) {
+  uint64_t d = s->d, at = head * (d / s->heads);
+  const Act *of = i < past->n ? &past->act[i] : a;
+  Block b = {of->qkv + t0 * 3 * d + at + d, NULL, s->len, i * s->len, 3 * d};
+  if (i == past->n)
+    b.keys = own;
+  if (dqkv && i < past->n)
+    b.dk = of->dkv + t0 * 2 * d + at, b.ld_dk = 2 * d;
+  else if (dqkv)
+    b.dk = dqkv + t0 * 3 * d + at + d;
+  return b;
 }
 
 /* att, lse from qkv. p: scratch [ROWS][seq]. */
-static void attention(const Shape *s, const Act *a, real *p) {
-  uint64_t T = s->seq, d = s->d, ld = 3 * d, width = d / s->heads;
+static void attention(const Shape *s, const Act *a, const Past *past, real *p) {
+  uint64_t T = s->len, d = s->d, ld = 3 * d, width = d / s->heads, before = past->n * T;
   for (uint64_t bh = 0; bh < s->n / T * s->heads; bh++) {
     uint64_t t0 = bh / s->heads * T, head = bh % s->heads;
-    const real *q = a->qkv + t0 * ld + head * width, *k = q + d, *v = k + d;
+    const real *q = a->qkv + t0 * ld + head * width;
     for (uint64_t i0 = 0; i0 < T; i0 += ROWS) {
-      uint64_t i1 = i0 + ROWS < T ? i0 + ROWS : T;
-      scores(s, p, q, k, i0, i1);
-      for (uint64_t i = i0; i < i1; i++) {
-        real *row = p + (i - i0) * i1;
-        real max = row_max(row, i + 1);
-        row_exp(row, max, i + 1);
-        real sum = row_sum(row, i + 1), inverse = 1 / sum;
-        a->lse[(t0 + i) * s->heads + head] = max + (real)log(sum);
-        for (uint64_t j = 0; j <= i; j++)
-          row[j] *= inverse;
-        memset(row + i + 1, 0, (i1 - i - 1) * sizeof *row);
+      uint64_t i1 = i0 + ROWS < T ? i0 + ROWS : T, rows = i1 - i0, all = before + i1;
+      for (uint64_t k = 0; k <= past->n; k++) {
+        Block b = block_at(s, a, past, k, t0, head, i1, NULL);
+        gemm(CblasNoTrans, CblasTrans, rows, b.keys, width, 1 / SQRT((real)width), q + i0 * ld, ld,
+             b.k, ld, 0, p + b.col, all);
       }
-      gemm(CblasNoTrans, CblasNoTrans, i1 - i0, width, i1, 1, p, i1, v, ld, 0,
-           a->att + (t0 + i0) * d + head * width, d);
+      for (uint64_t i = i0; i < i1; i++) {
+        real *row = p + (i - i0) * all;
+        uint64_t seen = before + i + 1;
+        real max = row_max(row, seen);
+        row_exp(row, max, seen);
+        real sum = row_sum(row, seen), inverse = 1 / sum;
+        a->lse[(t0 + i) * s->heads + head] = max + (real)log(sum);
+        for (uint64_t j = 0; j < seen; j++)
+          row[j] *= inverse;
+        memset(row + seen, 0, (all - seen) * sizeof *row);
+      }
+      for (uint64_t k = 0; k <= past->n; k++) {
+        Block b = block_at(s, a, past, k, t0, head, i1, NULL);
+        gemm(CblasNoTrans, CblasNoTrans, rows, width, b.keys, 1, p + b.col, all, b.k + d, ld, k > 0,
+             a->att + (t0 + i0) * d + head * width, d);
+      }
     }
   }
 }
 
-/* dqkv from datt. p, dp: scratch [ROWS][seq] each. */
-static void attention_input(const Shape *s, const Act *a, const real *datt, real *dqkv, real *p,
-                            real *dp) {
-  uint64_t T = s->seq, d = s->d, ld = 3 * d, width = d / s->heads;
+/* dqkv from datt, and what the slices before have of it. p, dp: scratch [ROWS][seq] each. */
+static void attention_input(const Shape *s, const Act *a, const Past *past, const real *datt,
+                            real *dqkv, real *p, real *dp) {
+  uint64_t T = s->len, d = s->d, ld = 3 * d, width = d / s->heads, before = past->n * T;
   real scale = 1 / SQRT((real)width);
   memset(dqkv, 0, s->n * ld * sizeof *dqkv);
+  for (uint64_t t = 0; t < s->n && s->slices > 1; t++) /* from the slices behind, which have run */
+    memcpy(dqkv + t * ld + d, a->dkv + t * 2 * d, 2 * d * sizeof *dqkv);
   for (uint64_t bh = 0; bh < s->n / T * s->heads; bh++) {
     uint64_t t0 = bh / s->heads * T, head = bh % s->heads, at = t0 * ld + head * width;
-    const real *q = a->qkv + at, *k = q + d, *v = k + d;
-    real *dq = dqkv + at, *dk = dq + d, *dv = dk + d;
+    const real *q = a->qkv + at;
+    real *dq = dqkv + at;
     for (uint64_t i0 = 0; i0 < T; i0 += ROWS) {
-      uint64_t i1 = i0 + ROWS < T ? i0 + ROWS : T, rows = i1 - i0;
+      uint64_t i1 = i0 + ROWS < T ? i0 + ROWS : T, rows = i1 - i0, all = before + i1;
       const real *out = a->att + (t0 + i0) * d + head * width;
       const real *dout = datt + (t0 + i0) * d + head * width;
-      scores(s, p, q, k, i0, i1);
-      gemm(CblasNoTrans, CblasTrans, rows, i1, width, 1, dout, d, v, ld, 0, dp, i1);
+      for (uint64_t k = 0; k <= past->n; k++) {
+        Block b = block_at(s, a, past, k, t0, head, i1, NULL);
+        gemm(CblasNoTrans, CblasTrans, rows, b.keys, width, scale, q + i0 * ld, ld, b.k, ld, 0,
+             p + b.col, all);
+        gemm(CblasNoTrans, CblasTrans, rows, b.keys, width, 1, dout, d, b.k + d, ld, 0, dp + b.col,
+             all);
+      }
       for (uint64_t i = 0; i < rows; i++) {
-        real *restrict row = p + i * i1, *restrict drow = dp + i * i1;
-        uint64_t seen = i0 + i + 1;
+        real *restrict row = p + i * all, *restrict drow = dp + i * all;
+        uint64_t seen = before + i0 + i + 1;
         row_exp(row, a->lse[(t0 + i0 + i) * s->heads + head], seen);
         real mean = row_dot(dout + i * d, out + i * d, width);
         for (uint64_t j = 0; j < seen; j++)
           drow[j] = row[j] * (drow[j] - mean) * scale;
-        memset(row + seen, 0, (i1 - seen) * sizeof *row);
-        memset(drow + seen, 0, (i1 - seen) * sizeof *drow);
+        memset(row + seen, 0, (all - seen) * sizeof *row);
+        memset(drow + seen, 0, (all - seen) * sizeof *drow);
       }
-      gemm(CblasTrans, CblasNoTrans, i1, width, rows, 1, p, i1, dout, d, 1, dv, ld);
-      gemm(CblasNoTrans, CblasNoTrans, rows, width, i1, 1, dp, i1, k, ld, 0, dq + i0 * ld, ld);
-      gemm(CblasTrans, CblasNoTrans, i1, width, rows, 1, dp, i1, q + i0 * ld, ld, 1, dk, ld);
+      for (uint64_t k = 0; k <= past->n; k++) {
+        Block b = block_at(s, a, past, k, t0, head, i1, dqkv);
+        gemm(CblasTrans, CblasNoTrans, b.keys, width, rows, 1, p + b.col, all, dout, d, 1, b.dk + d,
+             b.ld_dk);
+        gemm(CblasNoTrans, CblasNoTrans, rows, width, b.keys, 1, dp + b.col, all, b.k, ld, k > 0,
+             dq + i0 * ld, ld);
+        gemm(CblasTrans, CblasNoTrans, b.keys, width, rows, 1, dp + b.col, all, q + i0 * ld, ld, 1,
+             b.dk, b.ld_dk);
+      }
     }
   }
 }
@@ -320,14 +355,15 @@ static Work carve_work(const Shape *s, void *base, uint64_t *used) {
 }
 
 /* x2 from a->x; keeps the rest of *a. */
-static void layer_forward(const Shape *s, const Layer *w, const Act *a, real *x2,
+static void layer_forward(const Shape *s, const Layer *w, const Act *a, const Past *past, real *x2,
                           const Work *work) {
   uint64_t n = s->n, d = s->d;
   norm_stat(a->stat1, a->x, n, d);
   norm(work->narrow, a->x, a->stat1, w->ln1_g, n, d);
   fill(a->qkv, NULL, w->qkv_b, n, 3 * d);
   linear(a->qkv, work->narrow, w->qkv_w, n, 3 * d, d);
-  attention(s, a, work->p);
+  attention(s, a, past, work->p);
+  memset(a->dkv, 0, s->slices > 1 ? s->n * 2 * d * sizeof *a->dkv : 0);
   fill(a->x1, a->x, w->proj_b, n, d);
   linear(a->x1, a->att, w->proj_w, n, d, d);
   norm_stat(a->stat2, a->x1, n, d);
@@ -340,15 +376,15 @@ static void layer_forward(const Shape *s, const Layer *w, const Act *a, real *x2
 }
 
 /* dx, and the rest of *g, from g->dx2. */
-static void layer_input(const Shape *s, const Layer *w, const Act *a, const Gout *g, real *dx,
-                        const Work *work) {
+static void layer_input(const Shape *s, const Layer *w, const Act *a, const Past *past,
+                        const Gout *g, real *dx, const Work *work) {
   uint64_t n = s->n, d = s->d;
   linear_input(g->dh, g->dx2, w->out_w, n, d, 4 * d);
   gelu_input(g->dh, a->h, n * 4 * d);
   linear_input(work->narrow, g->dh, w->fc_w, n, 4 * d, d);
   norm_input(g->dx1, g->dx2, work->narrow, a->x1, a->stat2, w->ln2_g, g->sum2, g->gb2, n, d);
   linear_input(work->narrow, g->dx1, w->proj_w, n, d, d);
-  attention_input(s, a, work->narrow, g->dqkv, work->p, work->dp);
+  attention_input(s, a, past, work->narrow, g->dqkv, work->p, work->dp);
   linear_input(work->narrow, g->dqkv, w->qkv_w, n, 3 * d, d);
   norm_input(dx, g->dx1, work->narrow, a->x, a->stat1, w->ln1_g, g->sum1, g->gb1, n, d);
 }
@@ -374,17 +410,19 @@ static void layer_weight(const Shape *s, const Layer *dw, const Act *a, const Go
 
 /* x = token embedding + position embedding. */
 static void embed(const Shape *s, const First *w, const PrCall *c, real *x) {
-  for (uint32_t row = 0; row < s->n / s->seq; row++) {
+  uint64_t t0 = c->slice * s->len;
+  for (uint32_t row = 0; row < s->n / s->len; row++) {
     const uint8_t *token = s->m->window(s->m->text, c->step, c->mb, row);
-    for (uint64_t t = 0; t < s->seq; t++, x += s->d)
+    for (uint64_t t = t0; t < t0 + s->len; t++, x += s->d)
       for (uint64_t j = 0; j < s->d; j++)
         x[j] = w->wte[token[t] * s->d + j] + w->wpe[t * s->d + j];
   }
 }
 static void embed_weight(const Shape *s, const First *dw, const PrCall *c, const real *dx) {
-  for (uint32_t row = 0; row < s->n / s->seq; row++) {
+  uint64_t t0 = c->slice * s->len;
+  for (uint32_t row = 0; row < s->n / s->len; row++) {
     const uint8_t *token = s->m->window(s->m->text, c->step, c->mb, row);
-    for (uint64_t t = 0; t < s->seq; t++, dx += s->d)
+    for (uint64_t t = t0; t < t0 + s->len; t++, dx += s->d)
       for (uint64_t j = 0; j < s->d; j++) {
         dw->wte[token[t] * s->d + j] += dx[j];
         dw->wpe[t * s->d + j] += dx[j];
@@ -392,8 +430,8 @@ static void embed_weight(const Shape *s, const First *dw, const PrCall *c, const
   }
 }
 
-/* Loss of the microbatch, mean over its tokens, and its gradient divided by the number of
- * microbatches: summed over them, gradients are those of the mean loss of the step. */
+/* Loss of the microbatch, mean over its tokens (of a slice: its part of that), and its gradient divided by
+ * the number of microbatches: summed over them, gradients are those of the mean loss of the step. */
 static double head_forward(const Shape *s, const Last *w, const PrCall *c, const ActTop *a,
                            real *normed) {
   uint64_t n = s->n, d = s->d;
@@ -401,11 +439,11 @@ static double head_forward(const Shape *s, const Last *w, const PrCall *c, const
   norm(normed, a->x, a->stat, w->lnf_g, n, d);
   memset(a->dlogits, 0, n * GPT_VOCAB * sizeof(real));
   linear(a->dlogits, normed, w->head_w, n, GPT_VOCAB, d);
-  double loss = 0;
-  real share = (real)(1.0 / ((double)n * c->nmb));
+  double loss = 0, tokens = (double)(n * s->slices);
+  real share = (real)(1.0 / (tokens * c->nmb));
   for (uint64_t i = 0; i < n; i++) {
-    const uint8_t *token = s->m->window(s->m->text, c->step, c->mb, (uint32_t)(i / s->seq));
-    uint8_t target = token[i % s->seq + 1];
+    const uint8_t *token = s->m->window(s->m->text, c->step, c->mb, (uint32_t)(i / s->len));
+    uint8_t target = token[c->slice * s->len + i % s->len + 1];
     real *logit = a->dlogits + i * GPT_VOCAB;
     real max = row_max(logit, GPT_VOCAB), hit = logit[target];
     row_exp(logit, max, GPT_VOCAB);
@@ -415,7 +453,7 @@ static double head_forward(const Shape *s, const Last *w, const PrCall *c, const
       logit[j] *= share / sum;
     logit[target] -= share;
   }
-  return loss / (double)n;
+  return loss / tokens;
 }
 static void head_input(const Shape *s, const Last *w, const ActTop *a, const GoutTop *g, real *dx,
                        real *narrow) {
@@ -447,7 +485,8 @@ static int forward(void *self, const PrCall *c) {
   for (uint32_t l = 0; l < s.nlayer; l++) {
     Layer w = layer_at(&s, c->weight, l);
     Act above = l + 1 < s.nlayer ? act_at(&s, c->act, l + 1) : (Act){.x = s.last ? top.x : c->y};
-    layer_forward(&s, &w, &a, above.x, &work);
+    Past past = past_at(&s, c, l);
+    layer_forward(&s, &w, &a, &past, above.x, &work);
     a = above;
   }
   if (s.last) {
@@ -492,7 +531,8 @@ static int backward_input(void *self, const PrCall *c) {
     Layer w = layer_at(&s, c->weight, l);
     Act a = act_at(&s, c->act, l);
     Gout below = l ? gout_at(&s, c->gout, l - 1) : (Gout){.dx2 = s.first ? top.dx0 : c->dx};
-    layer_input(&s, &w, &a, &g, below.dx2, &work);
+    Past past = past_at(&s, c, l);
+    layer_input(&s, &w, &a, &past, &g, below.dx2, &work);
     g = below;
   }
   return 0;
@@ -536,7 +576,8 @@ static int backward(void *self, const PrCall *c) {
     Layer w = layer_at(&s, c->weight, l), dw = layer_at(&s, c->grad, l);
     Act a = act_at(&s, c->act, l);
     real *dx = l ? b.spare : s.first ? b.top.dx0 : c->dx;
-    layer_input(&s, &w, &a, &b.g, dx, &b.work);
+    Past past = past_at(&s, c, l);
+    layer_input(&s, &w, &a, &past, &b.g, dx, &b.work);
     layer_weight(&s, &dw, &a, &b.g, &b.work);
     b.spare = b.g.dx2;
     b.g.dx2 = dx;
@@ -610,6 +651,17 @@ uint64_t gpt_weights(const GptModel *m, uint32_t stage) {
   return weight_elems(&s);
 }
 
+const char *gpt_tensor(const GptModel *m, uint32_t stage, uint32_t i, uint64_t *elems,
+                       int *matrix) {
+  Shape s = shape_of(m, stage);
+  Tensor t;
+  if (!tensor_at(&s, i, &t))
+    return NULL;
+  *elems = t.elems;
+  *matrix = t.kind >= NORMAL;
+  return t.name;
+}
+
 /* For checkpoints: each tensor, and the two moments of each. They do not depend on how the model is cut. */
 static int tensor(void *self, uint32_t stage, uint32_t i, PrTensor *out) {
   Shape s = shape_of(self, stage);
@@ -663,7 +715,7 @@ PrModel gpt_model(GptModel *m) {
                    .backward_weight = backward_weight,
                    .update = update,
                    .reduce = reduce,
-                   .nslice = 1,
+                   .nslice = g->slices,
                    .tensor = tensor,
                    .identity = m->identity};
 }

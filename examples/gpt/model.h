@@ -6,7 +6,11 @@
  *
  * Every op is a pure function of the bytes that runtime/pipe_run.h lets it read, and initial values
  * belong to the tensor, not to the stage. So a model trains to the same bits however it is cut, on
- * any thread, and with B or with I and W. */
+ * any thread, and with B or with I and W.
+ *
+ * With slices a row of `seq` tokens goes through in so many equal parts, one after the other: attention of a
+ * slice reads the keys and values that the slices before it have left in their stashes, and its backward adds
+ * to the gradients of those there. The function is that without slices, the order of its sums another. */
 #ifndef GPT_MODEL_H
 #define GPT_MODEL_H
 
@@ -19,6 +23,7 @@
 typedef GPT_REAL real;
 
 #define GPT_VOCAB 256u /* a token is a byte */
+enum { GPT_MAX_SLICES = 64 };
 
 typedef struct GptConfig {
   uint32_t layers, d, heads; /* d: width of the residual stream, a multiple of heads */
@@ -28,6 +33,7 @@ typedef struct GptConfig {
   double decay;              /* AdamW weight decay, applied to matrices only */
   uint64_t warmup, steps;    /* lr grows linearly for `warmup` steps, then falls as a cosine to a
                                 tenth of its peak at `steps` */
+  uint32_t slices;           /* of a row; must divide seq. 0 is 1 */
 } GptConfig;
 
 /* What ./dev demo trains: 1.66 million weights. */
@@ -70,5 +76,9 @@ PrModel gpt_model(GptModel *m);
 /* Number of weights of a stage; sizes.weight is this many reals. Stage after stage they are the
  * tensors of the whole model in one order, whatever the number of stages. */
 uint64_t gpt_weights(const GptModel *m, uint32_t stage);
+
+/* Tensor i of a stage, in that order: its name, how many reals, and whether it is a matrix, which decays.
+ * NULL past the last. */
+const char *gpt_tensor(const GptModel *m, uint32_t stage, uint32_t i, uint64_t *elems, int *matrix);
 
 #endif

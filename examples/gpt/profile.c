@@ -52,12 +52,16 @@ static int measure(Seq *s, uint32_t nmb, uint32_t reps, Row *row) {
     for (uint32_t k = 0; k < NOPS; k++)
       for (uint32_t j = 0; j < n; j++) {
         uint32_t i = ops[k] == PIPE_F || ops[k] == PIPE_U ? j : n - 1 - j;
+        /* All slices of a microbatch, one after the other: the mean of them is what one takes. */
+        uint32_t Q = ops[k] != PIPE_U && s->model.nslice > 1 ? s->model.nslice : 1;
         uint64_t start = now_ns();
-        if (seq_op(s, ops[k], i, rep, ops[k] == PIPE_U ? PIPE_NONE : 0, nmb, &loss)) {
-          free(t);
-          return -1;
-        }
-        t[i][k][rep ? rep - 1 : 0] = now_ns() - start;
+        for (uint32_t q = 0; q < Q; q++)
+          if (seq_slice(s, ops[k], i, rep, ops[k] == PIPE_U ? PIPE_NONE : 0,
+                        ops[k] == PIPE_F ? q : Q - 1 - q, nmb, &loss)) {
+            free(t);
+            return -1;
+          }
+        t[i][k][rep ? rep - 1 : 0] = (now_ns() - start) / Q;
       }
     for (uint32_t i = 0; i + 1 < n; i++) { /* what a transfer is: one copy */
       uint64_t start = now_ns();
@@ -77,9 +81,10 @@ static int measure(Seq *s, uint32_t nmb, uint32_t reps, Row *row) {
 }
 
 static void print_profile(const Seq *s, const GptConfig *g, const Row *row) {
-  printf("{\"pipe_profile\": 1,\n \"model\": \"gpt layers=%u d=%u heads=%u seq=%u batch=%u\",\n"
-         " \"stages\": [\n",
-         g->layers, g->d, g->heads, g->seq, g->batch);
+  printf(
+      "{\"pipe_profile\": 1,\n \"model\": \"gpt layers=%u d=%u heads=%u seq=%u batch=%u slices=%u\",\n"
+      " \"stages\": [\n",
+      g->layers, g->d, g->heads, g->seq, g->batch, g->slices);
   for (uint32_t i = 0; i < s->model.nstage; i++) {
     const PrSizes z = s->stage[i].size;
     const Row *r = &row[i];

@@ -31,6 +31,8 @@ static int guarded_ok(const void *p, uint64_t bytes) {
   return 1;
 }
 
+static uint32_t slices_of(const Seq *s) { return s->model.nslice > 1 ? s->model.nslice : 1; }
+
 static uint64_t input_bytes(const Seq *s, uint32_t stage) {
   return stage ? s->stage[stage - 1].size.boundary : 0;
 }
@@ -45,13 +47,18 @@ int seq_open(Seq *s, const PrModel *m, int strict) {
     t->weight = guarded_alloc(z.weight);
     t->grad = guarded_alloc(z.grad);
     t->opt = guarded_alloc(z.opt);
-    t->act = guarded_alloc(z.act);
+    t->acts = calloc(slices_of(s), sizeof *t->acts);
+    for (uint32_t q = 0; t->acts && q < slices_of(s); q++) {
+      t->acts[q] = guarded_alloc(z.act);
+      ok = ok && (t->acts[q] || !z.act);
+    }
+    t->act = t->acts ? t->acts[0] : NULL;
     t->gout = guarded_alloc(z.gout);
     t->x = guarded_alloc(input_bytes(s, i));
     t->dx = guarded_alloc(input_bytes(s, i));
     s->work_bytes = z.work > s->work_bytes ? z.work : s->work_bytes;
-    ok = (t->weight || !z.weight) && (t->grad || !z.grad) && (t->opt || !z.opt) &&
-         (t->act || !z.act) && (t->gout || !z.gout) && (!input_bytes(s, i) || (t->x && t->dx));
+    ok = ok && t->acts && (t->weight || !z.weight) && (t->grad || !z.grad) && (t->opt || !z.opt) &&
+         (t->gout || !z.gout) && (!input_bytes(s, i) || (t->x && t->dx));
     if (ok && m->init(m->self, i, t->weight, t->opt)) {
       s->error = "init failed";
       ok = 0;
@@ -67,7 +74,10 @@ int seq_open(Seq *s, const PrModel *m, int strict) {
 void seq_close(Seq *s) {
   for (uint32_t i = 0; s->stage && i < s->model.nstage; i++) {
     SeqStage *t = &s->stage[i];
-    void *all[] = {t->weight, t->grad, t->opt, t->act, t->gout, t->x, t->dx, t->sum};
+    void *all[] = {t->weight, t->grad, t->opt, t->gout, t->x, t->dx, t->sum};
+    for (uint32_t q = 0; t->acts && q < slices_of(s); q++)
+      guarded_free(t->acts[q]);
+    free(t->acts);
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
       guarded_free(all[k]);
   }
@@ -87,9 +97,10 @@ static int check_edges(Seq *s) {
   for (uint32_t i = 0; i < s->model.nstage; i++) {
     const SeqStage *t = &s->stage[i];
     ok = ok && guarded_ok(t->weight, t->size.weight) && guarded_ok(t->grad, t->size.grad) &&
-         guarded_ok(t->opt, t->size.opt) && guarded_ok(t->act, t->size.act) &&
-         guarded_ok(t->gout, t->size.gout) && guarded_ok(t->x, input_bytes(s, i)) &&
-         guarded_ok(t->dx, input_bytes(s, i));
+         guarded_ok(t->opt, t->size.opt) && guarded_ok(t->gout, t->size.gout) &&
+         guarded_ok(t->x, input_bytes(s, i)) && guarded_ok(t->dx, input_bytes(s, i));
+    for (uint32_t q = 0; q < slices_of(s); q++)
+      ok = ok && guarded_ok(t->acts[q], t->size.act);
   }
   if (!ok)
     s->error = "an op wrote outside its buffers";
@@ -98,6 +109,11 @@ static int check_edges(Seq *s) {
 
 int seq_op(Seq *s, PipeOp op, uint32_t stage, uint64_t step, uint32_t mb, uint32_t nmb,
            double *loss) {
+  return seq_slice(s, op, stage, step, mb, 0, nmb, loss);
+}
+
+int seq_slice(Seq *s, PipeOp op, uint32_t stage, uint64_t step, uint32_t mb, uint32_t slice,
+              uint32_t nmb, double *loss) {
   SeqStage *t = &s->stage[stage], *next = stage + 1 < s->model.nstage ? t + 1 : NULL;
   const PrModel *m = &s->model;
   PrCall c = {.op = op,
@@ -105,21 +121,24 @@ int seq_op(Seq *s, PipeOp op, uint32_t stage, uint64_t step, uint32_t mb, uint32
               .nstage = m->nstage,
               .mb = mb,
               .nmb = nmb,
+              .slice = slice,
+              .nslice = slices_of(s),
+              .past = slice > 0 && op != PIPE_W && op != PIPE_U ? t->acts : NULL,
               .step = step,
               .work = s->work};
   int (*run)(void *, const PrCall *) = NULL;
   poison(s, s->work, s->work_bytes);
   if (op == PIPE_F) {
     run = m->forward;
-    c.x = t->x, c.weight = t->weight, c.act = t->act;
+    c.x = t->x, c.weight = t->weight, c.act = t->acts[slice];
     c.y = next ? next->x : NULL;
     c.loss = next ? NULL : loss;
-    poison(s, t->act, t->size.act);
+    poison(s, c.act, t->size.act);
     poison(s, c.y, t->size.boundary);
   } else if (op == PIPE_B || op == PIPE_I) {
     run = op == PIPE_B ? m->backward : m->backward_input;
     c.dy = next ? next->dx : NULL;
-    c.dx = t->dx, c.weight = t->weight, c.act = t->act;
+    c.dx = t->dx, c.weight = t->weight, c.act = t->acts[slice];
     poison(s, t->x, input_bytes(s, stage)); /* x was valid in F only */
     poison(s, t->dx, input_bytes(s, stage));
     if (op == PIPE_I) {
@@ -128,7 +147,7 @@ int seq_op(Seq *s, PipeOp op, uint32_t stage, uint64_t step, uint32_t mb, uint32
     }
   } else if (op == PIPE_W) {
     run = m->backward_weight;
-    c.act = t->act, c.gout = t->gout;
+    c.act = t->acts[slice], c.gout = t->gout;
   } else if (op == PIPE_U) {
     run = m->update;
     c.weight = t->weight, c.newest = t->weight, c.opt = t->opt;
@@ -147,6 +166,27 @@ int seq_op(Seq *s, PipeOp op, uint32_t stage, uint64_t step, uint32_t mb, uint32
     return -1;
   }
   return s->strict ? check_edges(s) : 0;
+}
+
+int seq_forward(Seq *s, uint64_t step, uint32_t mb, uint32_t nmb, double *loss) {
+  double part = 0;
+  for (uint32_t q = 0; q < slices_of(s); q++) {
+    for (uint32_t i = 0; i < s->model.nstage; i++)
+      if (seq_slice(s, PIPE_F, i, step, mb, q, nmb, &part))
+        return -1;
+    *loss = q ? *loss + part : part;
+  }
+  return 0;
+}
+
+int seq_backward(Seq *s, uint64_t step, uint32_t mb, uint32_t nmb, int split) {
+  for (uint32_t q = slices_of(s); q-- > 0;)
+    for (uint32_t i = s->model.nstage; i-- > 0;)
+      if (split ? seq_slice(s, PIPE_I, i, step, mb, q, nmb, NULL) ||
+                      seq_slice(s, PIPE_W, i, step, mb, q, nmb, NULL)
+                : seq_slice(s, PIPE_B, i, step, mb, q, nmb, NULL))
+        return -1;
+  return 0;
 }
 
 /* Adds the gradients of a replica to the sum of those before it and leaves none; after the last one
@@ -182,14 +222,8 @@ int seq_step_ordered(Seq *s, uint64_t step, const uint32_t *order, const uint32_
   uint32_t n = s->model.nstage, nmb = end[nreplica - 1], replica = 0;
   for (uint32_t k = 0; k < nmb; k++) {
     uint32_t mb = order ? order[k] : k;
-    for (uint32_t i = 0; i < n; i++)
-      if (seq_op(s, PIPE_F, i, step, mb, nmb, &loss[mb]))
-        return -1;
-    for (uint32_t i = n; i-- > 0;)
-      if (split ? seq_op(s, PIPE_I, i, step, mb, nmb, NULL) ||
-                      seq_op(s, PIPE_W, i, step, mb, nmb, NULL)
-                : seq_op(s, PIPE_B, i, step, mb, nmb, NULL))
-        return -1;
+    if (seq_forward(s, step, mb, nmb, &loss[mb]) || seq_backward(s, step, mb, nmb, split))
+      return -1;
     if (nreplica > 1 && k + 1 == end[replica]) {
       if (add_replica(s, replica == 0, k + 1 == nmb))
         return -1;

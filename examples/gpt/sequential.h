@@ -3,7 +3,7 @@
  * The oracle that pipelined training is compared with, and the bench on which ops are timed and
  * checked.
  *
- * Every buffer of every stage exists once, and one microbatch is in flight at a time. With `strict`
+ * Every buffer of every stage exists once, but one stash for each slice, and one microbatch is in flight at a time. With `strict`
  * each buffer is filled with NaNs before an op that must not count on its contents, and the bytes
  * around it are checked after every op. */
 #ifndef GPT_SEQUENTIAL_H
@@ -15,7 +15,9 @@
  * stage before it (both NULL on the first). */
 typedef struct SeqStage {
   PrSizes size;
-  void *weight, *grad, *opt, *act, *gout, *x, *dx;
+  void *weight, *grad, *opt, *gout, *x, *dx;
+  void **acts; /* [slices of the model] */
+  void *act;   /* acts[0] */
   void *sum; /* of the gradients of the replicas so far; NULL without replicas */
   int used; /* a B or W has run since the last U */
 } SeqStage;
@@ -37,6 +39,15 @@ void seq_close(Seq *s);
  * s->error set. */
 int seq_op(Seq *s, PipeOp op, uint32_t stage, uint64_t step, uint32_t mb, uint32_t nmb,
            double *loss);
+
+/* The same of one slice of the microbatch. */
+int seq_slice(Seq *s, PipeOp op, uint32_t stage, uint64_t step, uint32_t mb, uint32_t slice,
+              uint32_t nmb, double *loss);
+
+/* A whole microbatch: F of all stages, slice after slice; *loss is their sum. And its backward, by B or
+ * (`split`) I and W, the last slice first. */
+int seq_forward(Seq *s, uint64_t step, uint32_t mb, uint32_t nmb, double *loss);
+int seq_backward(Seq *s, uint64_t step, uint32_t mb, uint32_t nmb, int split);
 
 /* A whole training step: for each microbatch F of all stages, then B of all stages (`split`: I and
  * W); at the end U of all. loss[nmb] is written. */

@@ -230,12 +230,13 @@ static int fail(const char *what, const char *why) {
 }
 
 /* Microbatches in the order in which the program adds their gradients up, replica after replica: order[nmb],
- * and where each replica ends: end[]. Returns how many there are; 0 if stages do it in different orders. */
+ * and where each replica ends: end[]. Returns how many there are; 0 if stages do it in different orders, or
+ * slices of different microbatches take turns. */
 static uint32_t gradient_order(const PipeProgram *p, uint32_t *order, uint32_t *end) {
-  uint32_t n = 0, nreplica = 0, row = 0;
+  uint32_t n = 0, nreplica = 0, row = 0, Q = pipe_slices(p); /* n: units */
   do {
     for (uint32_t stage = 0; stage < p->nmodel; stage++) {
-      uint32_t at = stage, begin = nreplica ? end[nreplica - 1] : 0;
+      uint32_t at = stage, begin = nreplica ? Q * end[nreplica - 1] : 0;
       for (uint32_t k = 0; k < nreplica; k++)
         at = p->stage[at].replica;
       const PipeRank *r = &p->rank[p->stage[at].rank];
@@ -244,13 +245,14 @@ static uint32_t gradient_order(const PipeProgram *p, uint32_t *order, uint32_t *
         const PipeInstr *c = &r->instr[i];
         if (c->stage != at || (c->op != PIPE_B && c->op != PIPE_W))
           continue;
-        if (stage == 0)
-          order[n] = c->mb;
-        if (order[n++] != c->mb)
+        if (stage == 0 && n % Q == 0)
+          order[n / Q] = c->mb / Q;
+        if (order[n / Q] * Q + (Q - 1 - n % Q) != c->mb) /* the last slice first */
           return 0;
+        n++;
       }
     }
-    end[nreplica++] = n;
+    end[nreplica++] = n / Q;
   } while ((row = p->stage[row].replica) != 0);
   return nreplica;
 }
@@ -260,7 +262,7 @@ static int train_sequential(GptModel *m, Progress *p, Seq *held, const Options *
   Seq s;
   Source from = {NULL, &s};
   const PipeProgram *prog = &pipe_program;
-  uint32_t nmb = prog->nmb, nreplica = 0;
+  uint32_t nmb = prog->nmb / pipe_slices(prog), nreplica = 0;
   double *loss = calloc(nmb, sizeof *loss), before = 0, after = 0;
   uint32_t *order = calloc(nmb, sizeof *order), *end = calloc(prog->nstage, sizeof *end);
   if (loss && order && end)
@@ -433,6 +435,9 @@ int main(int argc, char **argv) {
     return usage("--resume needs --checkpoint DIR", "");
   if (o.sequential && o.checkpoint)
     return usage("--checkpoint is of the engines, not of --sequential", "");
+  if (g.slices > 1 && g.slices != pipe_slices(prog))
+    return usage("--slices is the number that the schedule has", "");
+  g.slices = pipe_slices(prog);
   const char *error = gpt_config_error(&g, prog->nmodel);
   if (error)
     return usage(error, "");
@@ -443,11 +448,14 @@ int main(int argc, char **argv) {
   if (error)
     return fail(o.data, error);
   GptModel m = {.config = g, .nstage = prog->nmodel, .window = text_draw, .text = &data.train};
-  GptModel walk = {.config = g, .nstage = prog->nmodel, .window = text_walk, .text = &data.held};
+  GptConfig whole = g; /* rows that are not cut have the same loss */
+  whole.slices = 1;
+  GptModel walk = {
+      .config = whole, .nstage = prog->nmodel, .window = text_walk, .text = &data.held};
   PrModel walk_model = gpt_model(&walk);
   o.held_bytes = data.held.len;
   Progress p = {.config = &g,
-                .tokens = (uint64_t)prog->nmb * g.batch * g.seq,
+                .tokens = (uint64_t)prog->nmb / g.slices * g.batch * g.seq,
                 .loss = calloc(g.steps, sizeof(double)),
                 .tty = isatty(2),
                 .quiet = o.hash};
