@@ -8,11 +8,17 @@
  * what comes after one of them comes after the last of them. For a file that PyTorch runs, a rank
  * issues its list from the top without waiting; a SEND or RECV begins when all computation above it
  * has ended and its channel has come to it; a computation begins when its RECV is done. It waits at a
- * WAIT_SEND until that SEND is done, as for a computation.
+ * WAIT_SEND until that SEND is done, as for a computation. The same holds of a lowering that has transfers at
+ * their ops (transfers.c); there a `wait` is for all transfers above it.
+ *
+ * Sums over the same ranks are issued on one communicator, so all its members must issue them in one order,
+ * under every model.
  *
  * When the answer is no, what is offered as help has been tried here: groups, other channels, the
  * transfers that pipec derives. */
-#include "graph.h"
+#include <string.h>
+
+#include "transfers.h"
 
 /* ---- the model ---- */
 
@@ -40,47 +46,84 @@ bool is_default_model(const ChannelModel *m) {
 
 /* ---- lists for the machine ---- */
 
-static bool sends(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
-/* Of a list from a file: it waits for the SEND that it names. */
-static bool is_wait(const Sched *s, const PipeInstr *in) { return s->lists && in->wait > 0; }
-static bool is_comm(const Sched *s, const PipeInstr *in) {
-  return pipe_op_info[in->op].comm && !is_wait(s, in);
-}
-static bool forward(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_RECV_F; }
-
-/* The row that runs the op that makes what a transfer carries: the F, or the backward. */
-static uint32_t producer(const Sched *s, const PipeInstr *in) {
-  return sends(in) ? in->stage : pipe_other_end(sched_graph(s), in);
-}
-
-static uint64_t tensor(const Sched *s, const PipeInstr *in) {
-  uint64_t of = s->graph ? in->keep : producer(s, in);
-  return 2 * (of * s->nmb + in->mb) + !forward(in);
-}
-
 static uint64_t message_bytes(const Sched *s, const PipeInstr *in) {
   if (s->graph)
     return link_bytes(s, link_at(s, s->graph->link_at[(size_t)in->keep * s->nmb + in->mb]));
-  uint32_t from = producer(s, in);
-  return s->stage[forward(in) ? from : s->stage[from].prev].boundary_bytes;
+  uint32_t from = is_send(in) ? in->stage : pipe_other_end(sched_graph(s), in);
+  return s->stage[is_forward(in) ? from : s->stage[from].prev].boundary_bytes;
+}
+
+/* A set of ranks that add something up: its members and what they are for. */
+typedef struct Members {
+  uint32_t *rank, n, sum; /* rank: ascending, each once; sum: stage of the model, or nmodel + tie */
+} Members;
+
+static int by_number(const void *a, const void *b) {
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+static int by_members(const void *a, const void *b) {
+  const Members *x = a, *y = b;
+  if (x->n != y->n)
+    return x->n < y->n ? -1 : 1;
+  int by = memcmp(x->rank, y->rank, x->n * sizeof *x->rank);
+  return by ? by : x->sum < y->sum ? -1 : x->sum > y->sum;
+}
+
+static Members members_of(Sched *s, uint32_t sum, const uint32_t *row, uint32_t nrow) {
+  Members m = {arena_alloc(s->arena, nrow * sizeof *m.rank + 1), 0, sum};
+  for (uint32_t i = 0; i < nrow; i++)
+    m.rank[i] = s->stage[row[i]].rank;
+  qsort(m.rank, nrow, sizeof *m.rank, by_number);
+  for (uint32_t i = 0; i < nrow; i++)
+    if (i == 0 || m.rank[i] != m.rank[m.n - 1])
+      m.rank[m.n++] = m.rank[i];
+  return m;
+}
+
+/* The communicator of each sum, by stage of the model, then by tie: sums of the same ranks have one. */
+static void find_communicators(Sched *s) {
+  uint32_t n = 0, nsum = s->nmodel + s->ntie,
+           *row = arena_alloc(s->arena, s->nstage * sizeof *row + 1);
+  Members *m = arena_alloc(s->arena, nsum * sizeof *m + 1);
+  s->comm_of = arena_alloc(s->arena, nsum * sizeof *s->comm_of + 1);
+  for (uint32_t i = 0; i < s->nmodel; i++) {
+    uint32_t k = 0, q = i;
+    do
+      row[k++] = q;
+    while ((q = s->stage[q].replica) != i);
+    m[n++] = members_of(s, i, row, k);
+  }
+  for (uint32_t i = 0; i < s->ntie; i++)
+    m[n++] = members_of(s, s->nmodel + i, &s->tie_row[s->tie_row0[i]],
+                        s->tie_row0[i + 1] - s->tie_row0[i]);
+  qsort(m, n, sizeof *m, by_members);
+  for (uint32_t i = 0, c = 0; i < n; i++) {
+    c += i > 0 &&
+         (m[i].n != m[i - 1].n || memcmp(m[i].rank, m[i - 1].rank, m[i].n * sizeof *m->rank));
+    s->comm_of[m[i].sum] = c;
+  }
 }
 
 static MachineInstr machine_instr(const Sched *s, const PipeInstr *in) {
   MachineInstr m = {.kind = MACHINE_COMPUTE, .need = {NONE, NONE}};
-  if (is_wait(s, in))
+  if (is_wait_send(s, in))
     return m;
   if (pipe_is_sum(in->op)) {
+    uint32_t sum = in->op == PIPE_REDUCE ? s->stage[in->stage].model
+                                         : s->nmodel + s->tie_of[in->stage];
     m.kind = MACHINE_ALL;
-    m.peer = in->op == PIPE_REDUCE ? s->stage[in->stage].model : s->nmodel + s->tie_of[in->stage];
-    m.tensor = UINT64_MAX - m.peer;
+    m.peer = s->comm_of[sum];
+    m.tensor = UINT64_MAX - sum;
   } else if (in->op == PIPE_SIDE_COMM) { /* alone in its communicator */
     m.kind = MACHINE_ALL;
     m.peer = 2 * s->nmodel + s->ntie + s->stage[in->stage].rank;
     m.tensor = UINT64_MAX - m.peer;
   } else if (pipe_op_info[in->op].comm) {
-    m.kind = sends(in) ? MACHINE_SEND : MACHINE_RECV;
+    m.kind = is_send(in) ? MACHINE_SEND : MACHINE_RECV;
     m.peer = in->peer;
-    m.tensor = tensor(s, in);
+    m.tensor = tensor_of(s, in);
     m.bytes = message_bytes(s, in);
   }
   return m;
@@ -103,7 +146,7 @@ static uint32_t wait_for_sends(const Sched *s, const PipeRank *k, uint32_t *more
   const PipeInstr *a = &k->instr[first];
   uint32_t n = 0;
   for (uint32_t j = first + a->group + 1; j < i; j++)
-    for (uint32_t m = 0; m <= a->group && sends(&k->instr[j]); m++) {
+    for (uint32_t m = 0; m <= a->group && is_send(&k->instr[j]); m++) {
       uint32_t nout = tensors_of(s, &a[m], false);
       for (uint32_t o = 0; o < nout && a[m].stage == k->instr[j].stage && a[m].mb == k->instr[j].mb;
            o++)
@@ -124,7 +167,7 @@ static MachineList *lists_of_program(Sched *s) {
                                  held); /* by chunk: last gradient, or its REDUCE; + 1 */
     uint32_t sends_of_all = 0;          /* each is waited for once */
     for (uint32_t i = 0; i < k->ninstr; i++)
-      sends_of_all += sends(&k->instr[i]);
+      sends_of_all += is_send(&k->instr[i]);
     size_t nmore = (size_t)k->nlist + (size_t)held * 2 + sends_of_all;
     uint32_t *more = arena_alloc(s->arena, nmore * sizeof *more + 1);
     uint32_t above = NONE; /* start of the action before */
@@ -166,169 +209,71 @@ static MachineList *lists_of_program(Sched *s) {
   return list;
 }
 
-static MachineList *lists_of_file(Sched *s, const uint32_t *send_at, const uint32_t *recv_at) {
+/* What the action at `at` needs: the RECVs of what its ops read, and the sums of the updates. Adds to `more`;
+ * returns how many. */
+static uint32_t needs_of(Sched *s, const PipeInstr *at, uint32_t *updated, const Places *where,
+                         uint32_t *more) {
+  uint32_t n = 0;
+  for (uint32_t j = 0; j <= at->group; j++) {
+    const PipeStage *st = &s->stage[at[j].stage];
+    Op o = {.kind = at[j].op, .stage = at[j].stage, .mb = at[j].mb};
+    for (uint32_t k = 0, inputs = op_inputs(s, &o); k < inputs; k++) {
+      uint32_t link = input_link(s, &o, k);
+      if (link_crosses(s, link_at(s, link)))
+        more[n++] = where->recv[link_tensor(s, &o, link)] - 1;
+    }
+    if (o.kind != PIPE_U || s->lowering == PIPE_GLOBAL)
+      continue;
+    uint32_t round = updated[o.stage]++;
+    if (st->replica != o.stage)
+      more[n++] = where->reduce[s->round0[o.stage] + round] - 1;
+    if (st->tied != NONE)
+      more[n++] = where->tie[s->round0[st->tied] + round] - 1;
+  }
+  return n;
+}
+
+/* Most that needs_of can add for the whole list, and each transfer once for the waits. */
+static size_t most_needs(const Sched *s, const List *l) {
+  size_t n = 0;
+  for (uint32_t i = 0; i < l->n; i++) {
+    const Op o = {.kind = l->instr[i].op, .stage = l->instr[i].stage};
+    n += is_comm(&l->instr[i]) ? 1 : o.kind == PIPE_U ? 2 : op_inputs(s, &o);
+  }
+  return n;
+}
+
+static MachineList *lists_of_text(Sched *s, const Places *where) {
   MachineList *list = NEW_ARRAY(s->arena, MachineList, s->nrank);
+  uint32_t *updated = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   for (uint32_t r = 0; r < s->nrank; r++) {
     const List *l = &s->lists[r];
     MachineInstr *out = arena_alloc(s->arena, (size_t)l->n * sizeof *out + 1);
-    uint32_t above = NONE; /* the last computation */
+    uint32_t *more = arena_alloc(s->arena, most_needs(s, l) * sizeof *more + 1);
+    uint32_t above = NONE, waited = 0; /* the last computation; transfers above it are done */
     for (uint32_t i = 0; i < l->n; i++) {
       const PipeInstr *in = &l->instr[i];
       out[i] = machine_instr(s, in);
-      if (is_wait(s, in)) {
-        out[i].need[0] = send_at[tensor(s, in)] - 1;
+      out[i].more = more;
+      if (is_wait_send(s, in)) {
+        out[i].need[0] = where->send[tensor_of(s, in)] - 1;
         above = i;
-      } else if (is_comm(s, in)) {
+      } else if (is_comm(in)) {
         out[i].need[0] = above;
+        out[i].group = in->group;
       } else {
-        const PipeStage *st = &s->stage[in->stage];
-        uint32_t from = in->op == PIPE_F ? st->prev : in->op == PIPE_W ? NONE : st->next;
-        if (from != NONE)
-          out[i].need[0] = recv_at[2 * ((size_t)from * s->nmb + in->mb) + (in->op != PIPE_F)] - 1;
+        if (i == 0 || is_comm(&in[-1]) || in[-1].group == 0)
+          out[i].nmore = needs_of(s, in, updated, where, more);
         above = i;
       }
+      for (; in->wait == WAIT_ALL && waited < i; waited++)
+        if (is_comm(&l->instr[waited]))
+          more[out[i].nmore++] = waited;
+      more += out[i].nmore;
     }
     list[r] = (MachineList){out, l->n};
   }
   return list;
-}
-
-/* ---- what a file's own transfers must be ---- */
-
-static const char *text_of(Sched *s, const PipeInstr *in) {
-  char text[OP_TEXT];
-  if (is_wait(s, in))
-    return arena_printf(s->arena, "%uWAIT_%s%u", in->stage, pipe_op_info[in->op].text, in->mb);
-  pipe_instr_text(text, sched_graph(s), in);
-  return arena_printf(s->arena, "%s", text);
-}
-
-/* One end of every transfer: peers, places in the lists; at[tensor] = position + 1. */
-static bool note_transfers(Sched *s, uint32_t *send_at, uint32_t *recv_at) {
-  bool ok = true;
-  for (uint32_t r = 0; r < s->nrank && s->diag->errors <= s->diag->limit; r++)
-    for (uint32_t i = 0; i < s->lists[r].n; i++) {
-      PipeInstr *in = &s->lists[r].instr[i];
-      Span at = s->site[in->site];
-      if (!is_comm(s, in))
-        continue;
-      if (in->stage >= s->nstage || s->stage[in->stage].rank != r) {
-        diag_error(s->diag, DIAG_FOREIGN, at, "rank %u computes nothing of stage %u", r, in->stage);
-        ok = false;
-        continue;
-      }
-      if (in->mb >= s->nmb) {
-        diag_error(s->diag, DIAG_BAD_INDEX, at, "%s is microbatch %u; the microbatches are 0 to %u",
-                   text_of(s, in), in->mb, s->nmb - 1);
-        ok = false;
-        continue;
-      }
-      const PipeStage *st = &s->stage[in->stage];
-      uint32_t other = forward(in) == sends(in) ? st->next : st->prev;
-      if (other == NONE || s->stage[other].rank == r) {
-        if (other == NONE)
-          diag_error(s->diag, DIAG_TRANSFER, at, "%s: there is no stage %s stage %u",
-                     text_of(s, in), forward(in) == sends(in) ? "after" : "before", in->stage);
-        else
-          diag_error(s->diag, DIAG_TRANSFER, at,
-                     "%s: stages %u and %u are both on rank %u, so nothing is sent between them",
-                     text_of(s, in), in->stage, other, r);
-        ok = false;
-        continue;
-      }
-      in->peer = s->stage[other].rank;
-      uint32_t *slot = &(sends(in) ? send_at : recv_at)[tensor(s, in)];
-      if (*slot) {
-        diag_error(s->diag, DIAG_DUPLICATE_OP, at, "rank %u runs %s twice", r, text_of(s, in));
-        diag_note(s->diag, s->site[s->lists[r].instr[*slot - 1].site], "%s is here first",
-                  text_of(s, in));
-        ok = false;
-        continue;
-      }
-      *slot = i + 1;
-    }
-  return ok;
-}
-
-/* Each tensor that crosses ranks is sent once it is there, and received before it is read. */
-static bool check_transfers(Sched *s, const uint32_t *send_at, const uint32_t *recv_at) {
-  bool ok = true;
-  for (uint32_t r = 0; r < s->nrank && s->diag->errors <= s->diag->limit; r++)
-    for (uint32_t i = 0; i < s->lists[r].n; i++) {
-      const PipeInstr *in = &s->lists[r].instr[i];
-      bool f = in->op == PIPE_F;
-      if (pipe_op_info[in->op].comm || in->op == PIPE_W)
-        continue; /* waits, too */
-      const PipeStage *st = &s->stage[in->stage];
-      uint32_t from = f ? st->prev : st->next, to = f ? st->next : st->prev;
-      for (int end = 0; end < 2; end++) { /* the RECV above it, the SEND below it */
-        uint32_t other = end ? to : from;
-        if (other == NONE || s->stage[other].rank == r)
-          continue;
-        size_t t = 2 * ((size_t)(end ? in->stage : from) * s->nmb + in->mb) + !f;
-        uint32_t pos = (end ? send_at : recv_at)[t];
-        const char *name = end ? f ? "SEND_F" : "SEND_B" : f ? "RECV_F" : "RECV_B";
-        if (pos && (end ? pos - 1 > i : pos - 1 < i))
-          continue;
-        ok = false;
-        if (!pos)
-          diag_error(s->diag, DIAG_TRANSFER, s->site[in->site],
-                     end ? "rank %u never sends the result of %s to rank %u: %u%s%u is missing"
-                         : "rank %u never receives what %s reads from rank %u: %u%s%u is missing",
-                     r, text_of(s, in), s->stage[other].rank, in->stage, name, in->mb);
-        else
-          diag_error(s->diag, DIAG_TRANSFER, s->site[s->lists[r].instr[pos - 1].site],
-                     end ? "rank %u has %s before %s, whose result it sends"
-                         : "rank %u has %s after %s, which reads it",
-                     r, text_of(s, &s->lists[r].instr[pos - 1]), text_of(s, in));
-        if (pos)
-          diag_note(s->diag, s->site[in->site], "%s comes from here", text_of(s, in));
-      }
-    }
-  return ok;
-}
-
-/* If the file has a WAIT_SEND: each SEND has one, below it. */
-static bool check_waits(Sched *s, const uint32_t *send_at) {
-  bool any = false, ok = true;
-  for (uint32_t r = 0; r < s->nrank && !any; r++)
-    for (uint32_t i = 0; i < s->lists[r].n && !any; i++)
-      any = is_wait(s, &s->lists[r].instr[i]);
-  uint32_t *wait_at = any ? NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage * s->nmb) : NULL;
-  for (uint32_t r = 0; any && r < s->nrank && s->diag->errors <= s->diag->limit; r++)
-    for (uint32_t i = 0; i < s->lists[r].n; i++) {
-      const PipeInstr *in = &s->lists[r].instr[i];
-      if (!is_wait(s, in))
-        continue;
-      bool there = in->stage < s->nstage && in->mb < s->nmb && s->stage[in->stage].rank == r;
-      size_t t = there ? tensor(s, in) : 0;
-      if (!there || !send_at[t] || send_at[t] > i + 1) {
-        diag_error(s->diag, DIAG_TRANSFER, s->site[in->site],
-                   "rank %u waits for %u%s%u, which does not stand above it", r, in->stage,
-                   pipe_op_info[in->op].text, in->mb);
-        ok = false;
-      } else if (wait_at[t]) {
-        diag_error(s->diag, DIAG_DUPLICATE_OP, s->site[in->site], "rank %u runs %s twice", r,
-                   text_of(s, in));
-        diag_note(s->diag, s->site[s->lists[r].instr[wait_at[t] - 1].site], "%s is here first",
-                  text_of(s, in));
-        ok = false;
-      } else {
-        wait_at[t] = i + 1;
-      }
-    }
-  for (uint32_t r = 0; any && ok && r < s->nrank && s->diag->errors <= s->diag->limit; r++)
-    for (uint32_t i = 0; i < s->lists[r].n; i++) {
-      const PipeInstr *in = &s->lists[r].instr[i];
-      if (!sends(in) || is_wait(s, in) || wait_at[tensor(s, in)])
-        continue;
-      diag_error(
-          s->diag, DIAG_TRANSFER, s->site[in->site],
-          "rank %u does not wait for %s, as the file does for others: %uWAIT_%s%u is missing", r,
-          text_of(s, in), in->stage, pipe_op_info[in->op].text, in->mb);
-      ok = false;
-    }
-  return ok;
 }
 
 /* ---- the answer ---- */
@@ -337,7 +282,7 @@ static const PipeInstr *instr_at(const Sched *s, MachineAt at) {
   return s->lists ? &s->lists[at.rank].instr[at.index] : &s->prog->rank[at.rank].instr[at.index];
 }
 
-const char *list_text(Sched *s, MachineAt at) { return text_of(s, instr_at(s, at)); }
+const char *list_text(Sched *s, MachineAt at) { return list_op_text(s, instr_at(s, at)); }
 
 static void report_cycle(Sched *s, const MachineResult *got) {
   uint32_t nrank = 0, first = got->hop[0].at.rank, second = first;
@@ -370,17 +315,17 @@ static void report_cycle(Sched *s, const MachineResult *got) {
         diag_note(s->diag, NO_SPAN, "and so on, %u more", got->nhop - SHOWN - 1);
       continue;
     }
-    const char *why = h->why == WAIT_ROOM                     ? "has no room in the buffer before"
-                      : is_comm(s, at) && h->why == WAIT_NEED ? "comes after"
-                                                              : "needs";
+    const char *why = h->why == WAIT_ROOM ? "has no room in the buffer before"
+                      : is_comm(at) && !is_wait_send(s, at) && h->why == WAIT_NEED ? "comes after"
+                                                                                   : "needs";
     bool direct = next.rank == h->on.rank && next.index == h->on.index;
     const char *where = !direct ? arena_printf(s->arena, ", which rank %u runs only after %s",
-                                               next.rank, text_of(s, instr_at(s, next)))
+                                               next.rank, list_op_text(s, instr_at(s, next)))
                         : next.rank != h->at.rank
                             ? arena_printf(s->arena, ", where rank %u is", next.rank)
                             : "";
     diag_note(s->diag, s->site[at->site], "rank %u is at %s, which %s %s%s", h->at.rank,
-              text_of(s, at), why, text_of(s, on), where);
+              list_op_text(s, at), why, list_op_text(s, on), where);
   }
   if (!got->shortest)
     diag_note(s->diag, NO_SPAN, "there may be a shorter circle: the search for it was cut short");
@@ -397,12 +342,28 @@ static uint32_t number_of(const MachineList *list, MachineAt at) {
 
 static void report_mispaired(Sched *s, const MachineList *list, const MachineHop *h) {
   const PipeInstr *at = instr_at(s, h->at), *on = instr_at(s, h->on);
-  uint32_t from = sends(at) ? h->at.rank : h->on.rank, to = sends(at) ? h->on.rank : h->at.rank;
+  uint32_t from = is_send(at) ? h->at.rank : h->on.rank, to = is_send(at) ? h->on.rank : h->at.rank;
   diag_error(s->diag, DIAG_MATCHING, s->site[at->site],
-             "%s on rank %u meets %s on rank %u; model: %s", text_of(s, at), h->at.rank,
-             text_of(s, on), h->on.rank, model_text(s));
-  diag_note(s->diag, s->site[on->site], "both are number %u from rank %u to rank %u",
-            number_of(list, h->at), from, to);
+             "%s on rank %u meets %s on rank %u; model: %s", list_op_text(s, at), h->at.rank,
+             list_op_text(s, on), h->on.rank, model_text(s));
+  if (pipe_is_sum(at->op))
+    diag_note(s->diag, s->site[on->site],
+              "both are number %u of the sums over the same ranks, which rank %u "
+              "and rank %u issue in different orders",
+              number_of(list, h->at), h->at.rank, h->on.rank);
+  else
+    diag_note(s->diag, s->site[on->site], "both are number %u from rank %u to rank %u",
+              number_of(list, h->at), from, to);
+}
+
+/* With the transfers in the order of the lowering `global`. What that leaves in s is for no other pass. */
+static bool global_completes(Sched *s) {
+  List *lists = s->lists;
+  PipeLowering own = s->lowering;
+  s->lists = NULL, s->lowering = PIPE_GLOBAL;
+  bool ok = comm(s) && check_deadlock(s);
+  s->lists = lists, s->lowering = own;
+  return ok;
 }
 
 /* The first cure that works, tried. */
@@ -413,10 +374,18 @@ static void offer_help(Sched *s, const MachineList *list) {
   if (m.buffer == 0 && m.channels <= CHANNELS_PAIR &&
       machine_completes(s->arena->oom, list, s->nrank, m)) {
     diag_help(s->diag,
-              "it completes if transfers with nothing computed between them are one group");
+              "it completes if transfers with nothing computed between them are one group%s",
+              s->lowering == PIPE_INLINE   ? ": transfers inline grouped"
+              : s->lowering == PIPE_MANUAL ? ": group { ... }"
+                                           : "");
     return;
   }
   m.grouped = false;
+  if (s->lowering != PIPE_GLOBAL) { /* what the engines carry out has no other channels */
+    if (global_completes(s))
+      diag_help(s->diag, "it completes in the order that pipec finds: --lowering=global");
+    return;
+  }
   static const char *const name[] = {"", "one FIFO per rank pair (--channels=pair)",
                                      "one FIFO per directed rank pair (--channels=edge)",
                                      "transfers matched by tag (--channels=tagged)"};
@@ -427,7 +396,7 @@ static void offer_help(Sched *s, const MachineList *list) {
     diag_help(s->diag, "it completes with %s", name[c]);
     return;
   }
-  if (s->lists && comm(s) && check_deadlock(s))
+  if (s->lists && global_completes(s))
     diag_help(s->diag,
               "it completes with the transfers that pipec derives: leave out SEND and RECV");
 }
@@ -459,18 +428,26 @@ static bool judge(Sched *s, const MachineList *list) {
   return false;
 }
 
+static bool has_sizes(Sched *s) {
+  if (!s->opt->model.in_bytes || s->sized)
+    return true;
+  diag_error(
+      s->diag, DIAG_NO_SIZES, NO_SPAN,
+      "--sends=buffered: a buffer in bytes needs the size of messages: a `bytes` clause or a profile");
+  return false;
+}
+
+bool prove_lists(Sched *s) {
+  Places where;
+  if (s->machine_list)
+    return judge(s, s->machine_list);
+  find_communicators(s);
+  return has_sizes(s) && find_places(s, &where) && judge(s, lists_of_text(s, &where));
+}
+
 bool check_channels(Sched *s) {
-  if (s->opt->model.in_bytes && !s->sized) {
-    diag_error(
-        s->diag, DIAG_NO_SIZES, NO_SPAN,
-        "--sends=buffered: a buffer in bytes needs the size of messages: a `bytes` clause or a profile");
-    return false;
-  }
-  if (!s->lists)
-    return judge(s, lists_of_program(s));
-  size_t ntensor = 2 * (size_t)s->nstage * s->nmb;
-  uint32_t *send_at = NEW_ARRAY(s->arena, uint32_t, ntensor),
-           *recv_at = NEW_ARRAY(s->arena, uint32_t, ntensor);
-  return note_transfers(s, send_at, recv_at) && check_transfers(s, send_at, recv_at) &&
-         check_waits(s, send_at) && judge(s, lists_of_file(s, send_at, recv_at));
+  if (s->lists)
+    return s->machine_list != NULL || prove_lists(s); /* transfers has, if they are of a lowering */
+  find_communicators(s);
+  return has_sizes(s) && judge(s, lists_of_program(s));
 }

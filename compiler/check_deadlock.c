@@ -116,7 +116,8 @@ bool check_deadlock(Sched *s) {
                   .nmb = s->nmb,
                   .side = s->side,
                   .group = s->group,
-                  .ngroup = s->ngroup};
+                  .ngroup = s->ngroup,
+                  .groups = s->lists};
   PipeSimOut out = {.compute_done = NEW_ARRAY(s->arena, uint32_t, s->nrank),
                     .comm_done = NEW_ARRAY(s->arena, uint32_t, s->nrank)};
   out.rank_begin = NEW_ARRAY(s->arena, uint64_t, s->nrank);
@@ -136,7 +137,7 @@ bool check_deadlock(Sched *s) {
     in.copy = copy;
     out.copy_start = s->copy_start;
   }
-  for (int tries = 0;; tries++) {
+  for (;;) {
     uint32_t rank;
     PipeSimStatus st = pipe_sim(&in, &out, &rank);
     if (st == PIPE_SIM_DONE)
@@ -144,7 +145,7 @@ bool check_deadlock(Sched *s) {
     if (st == PIPE_SIM_NOMEM)
       s->arena->oom(0);
     BUG_IF(st == PIPE_SIM_MISMATCH); /* both ends come from one list */
-    if (tries > 0 || !comm_more_slots(s)) {
+    if (!comm_more_slots(s)) {
       report(s, &out, find_cycle(s, &out));
       return false;
     }

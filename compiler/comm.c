@@ -155,7 +155,10 @@ static void first_time(Sched *s) {
     if (!link_crosses(s, l))
       continue;
     uint32_t nmb = s->graph ? nmb_of[i] : s->stage[l.from].nmb,
-             k = MIN_CHANNEL_SLOTS < nmb ? MIN_CHANNEL_SLOTS : nmb;
+             least = s->lists && s->lowering != PIPE_MANUAL
+                         ? 1
+                         : MIN_CHANNEL_SLOTS, /* no two at once */
+        k = least < nmb ? least : nmb;
     for (int back = 0; back < (s->forward ? 1 : 2); back++)
       channels_of(s, i)[back].out_slots = channels_of(s, i)[back].in_slots = k;
     skips |= link_skips(s, l);
@@ -237,25 +240,8 @@ static void add_side(Sched *s, SideUse *u, uint32_t *ncomm) {
   c->wait = u->at - s->rank_op0[r];
 }
 
-bool comm(Sched *s) {
-  if (!s->channel)
-    first_time(s);
-  number_slots(s);
-  PipeInstr *compute = s->nrank ? s->stream[0].compute : NULL; /* instruction of op i */
-  for (uint32_t i = 0; i < s->nop; i++) {
-    const Op *o = &s->op[i];
-    compute[i] = pipe_instr((PipeOp)o->kind, o->stage, o->mb);
-    if (o->kind == PIPE_SIDE)
-      compute[i].keep = (o->site - s->side_site0) * s->nstage + o->stage;
-    compute[i].phase = o->phase, compute[i].site = o->site, compute[i].group = o->group;
-  }
-  for (uint32_t r = 0; s->graph && r < s->nrank; r++) {
-    s->nslot_list[r] = 0;
-    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
-      compute[i].in = list_slots(s, r, op_inputs(s, &s->op[i]));
-      compute[i].out = list_slots(s, r, op_outputs(s, &s->op[i]));
-    }
-  }
+/* The transfers in their one global order. */
+static void lay_xfers(Sched *s, PipeInstr *compute) {
   /* Who used a channel's slot last: at the sender the position of the SEND, at the receiver that of
    * the reading op. Rings of k entries per channel, one after the other. */
   size_t nchannel = 2 * (size_t)nlinks(s);
@@ -322,6 +308,40 @@ bool comm(Sched *s) {
     x->out = *use_in, x->wait = *in_user, x->keep = edge;
     *in_user = used;
   }
+}
+
+/* The compute instructions without what transfers add to them. */
+static void restart(Sched *s, PipeInstr *compute) {
+  for (uint32_t i = 0; i < s->nop; i++) {
+    const Op *o = &s->op[i];
+    compute[i] = pipe_instr((PipeOp)o->kind, o->stage, o->mb);
+    if (o->kind == PIPE_SIDE)
+      compute[i].keep = (o->site - s->side_site0) * s->nstage + o->stage;
+    compute[i].phase = o->phase, compute[i].site = o->site, compute[i].group = o->group;
+  }
+  for (uint32_t r = 0; s->graph && r < s->nrank; r++) {
+    s->nslot_list[r] = 0;
+    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+      compute[i].in = list_slots(s, r, op_inputs(s, &s->op[i]));
+      compute[i].out = list_slots(s, r, op_outputs(s, &s->op[i]));
+    }
+  }
+}
+
+bool comm(Sched *s) {
+  if (!s->channel)
+    first_time(s);
+  number_slots(s);
+  PipeInstr *compute = s->nrank ? s->stream[0].compute : NULL; /* instruction of op i */
+  restart(s, compute);
+  if (s->lists) {
+    lay_lists(s); /* how many slots that takes */
+    number_slots(s);
+    restart(s, compute);
+    lay_lists(s);
+  } else {
+    lay_xfers(s, compute);
+  }
   offload_streams(s);
   side_waits(s);
   for (uint32_t i = 0; i < s->nop; i += s->op[i].group + 1u) /* the first op waits for all */
@@ -335,4 +355,4 @@ bool comm(Sched *s) {
   return true;
 }
 
-bool comm_more_slots(Sched *s) { return more_slots(s, false); }
+bool comm_more_slots(Sched *s) { return s->lists ? more_list_slots(s) : more_slots(s, false); }

@@ -130,7 +130,8 @@ static void table(Compare *c, FILE *f) {
       fprintf(f, "  %-*s  %-*s  refused: %s\n", name, w->name, params, w->params, w->refused);
     else
       fprintf(f,
-              "%c %-*s  %-*s  %10s  %+7.2f %%  %10s  %8.4f  %5.2f %%  %9.2f  %9s  %9" PRIu64 "  %8u  %9u\n",
+              "%c %-*s  %-*s  %10s  %+7.2f %%  %10s  %8.4f  %5.2f %%  %9.2f  %9s  %9" PRIu64
+              "  %8u  %9u\n",
               w->front ? '*' : ' ', name, w->name, params, w->params, row_time(c, w, w->makespan),
               w->bound ? 100 * ((double)w->makespan / (double)w->bound - 1) : 0,
               row_time(c, w, w->span), w->times, w->bubble, w->inflight,
@@ -168,7 +169,8 @@ static void csv(Compare *c, FILE *f) {
       fprintf(f, "%" PRIu64 ",%" PRIu64 ",%" PRIu64, w->bytes, w->transfers, w->volume);
     else
       fprintf(f, ",%" PRIu64 ",", w->transfers);
-    fprintf(f, ",%" PRIu64 ",%" PRIu64 ",%u,%u\n", w->bound, w->span_bound, w->versions, w->staleness);
+    fprintf(f, ",%" PRIu64 ",%" PRIu64 ",%u,%u\n", w->bound, w->span_bound, w->versions,
+            w->staleness);
   }
 }
 

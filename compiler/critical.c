@@ -20,7 +20,7 @@ const char *const idle_name[IDLE_NCAUSES] = {"warmup", "peer", "transfer", "slot
 
 typedef struct Walk {
   const PipeProgram *p;
-  bool next; /* an action waits until what the one before it has made is gone */
+  bool next; /* an action waits until what was sent before it is gone */
   uint64_t **start, **end;
   uint32_t **pair;
   uint32_t **at[PIPE_NSTREAMS]; /* [stream][rank][k]: row of the k-th instruction of the stream */
@@ -68,7 +68,7 @@ static void walk_turns(Arena *a, Walk *w) {
 static Walk walk_open(Sched *s) {
   Arena *a = s->arena;
   const PipeProgram *p = s->prog;
-  Walk w = {.p = p, .next = s->send == SEND_NEXT};
+  Walk w = {.p = p, .next = s->send == SEND_NEXT || s->lists};
   w.start = predict(s, &w.end);
   w.pair = pipe_pair(p);
   if (!w.pair)
@@ -116,6 +116,28 @@ static uint32_t next_rank(const Walk *w, const PipeInstr *in) {
   return w->p->stage[pipe_sum_next(w->p->stage, in->op, in->stage)].rank;
 }
 
+/* The first instruction of the group of transfers that i of rank r is in: it has their waits. */
+static uint32_t group_first(const Walk *w, uint32_t r, uint32_t i) {
+  const PipeInstr *in = w->p->rank[r].instr;
+  while (i > 0 && is_comm(&in[i]) && is_comm(&in[i - 1]) && in[i - 1].group > 0)
+    i--;
+  return i;
+}
+
+/* The one of that group that was done last, with which all of it was. */
+static uint32_t group_last(const Walk *w, uint32_t r, uint32_t i) {
+  const PipeInstr *in = w->p->rank[r].instr;
+  if (!is_comm(&in[i]) || pipe_is_sum(in[i].op))
+    return i;
+  uint32_t first = group_first(w, r, i);
+  for (uint32_t j = first; j < first + in[first].group; j++) {
+    const PipeInstr *send = is_recv(&in[j]) ? &w->p->rank[in[j].peer].instr[w->pair[r][j]] : &in[j];
+    if (w->end[r][j] - w->start[r][j] == w->p->stage[send->stage].time[send->op])
+      return j;
+  }
+  return first + in[first].group;
+}
+
 /* Moves from *i of *r to what it waited for last. */
 static void back(const Walk *w, uint32_t *r, uint32_t *i) {
   uint64_t t = w->start[*r][*i];
@@ -143,12 +165,13 @@ static void back(const Walk *w, uint32_t *r, uint32_t *i) {
   }
   if (is_comm(in) &&
       in->op != PIPE_SIDE_COMM) { /* the producer, the free slot, then both streams */
-    uint32_t q = in->peer, j = w->pair[*r][*i], own = is_recv(in) ? 1 : 0;
-    rank[own] = *r, from[own] = awaited(w, *r, *i);
+    uint32_t q = in->peer, own = is_recv(in) ? 1 : 0, j = group_first(w, q, w->pair[*r][*i]),
+             first = group_first(w, *r, *i);
+    rank[own] = *r, from[own] = awaited(w, *r, first);
     rank[!own] = q, from[!own] = awaited(w, q, j);
-    rank[2 + own] = *r, from[2 + own] = previous(w, *r, *i);
+    rank[2 + own] = *r, from[2 + own] = previous(w, *r, first);
     rank[2 + !own] = q, from[2 + !own] = previous(w, q, j);
-    rank[4] = *r, from[4] = copied(w, *r, *i);
+    rank[4] = *r, from[4] = copied(w, *r, first);
     rank[5] = q, from[5] = copied(w, q, j);
     n = 6;
   }
@@ -169,16 +192,17 @@ static void find_path(Sched *s, const Walk *w, Critical *c) {
       if (r == NONE || w->end[q][j] > w->end[r][i])
         r = q, i = j;
   VEC(PathStep) path = {0};
-  while (r != NONE) {
+  for (uint64_t until = r == NONE ? 0 : w->end[r][i]; r != NONE;
+       until = w->start[r][i], back(w, &r, &i)) {
+    i = group_last(w, r, i);
     const PipeInstr *in = &p->rank[r].instr[i];
     if (is_recv(in)) { /* a transfer stands under its SEND */
       uint32_t q = in->peer;
       i = w->pair[r][i], r = q;
     }
-    *vec_push(s->arena, &path) = (PathStep){r, i, w->start[r][i], w->end[r][i]};
+    *vec_push(s->arena, &path) = (PathStep){r, i, w->start[r][i], until};
     if (w->start[r][i] == 0)
       break;
-    back(w, &r, &i);
   }
   c->path = path.at, c->npath = path.n;
   for (uint32_t k = 0; k < path.n / 2; k++) {
@@ -198,6 +222,7 @@ static void split_gap(const Walk *w, uint32_t r, uint32_t i, uint64_t a,
     return;
   }
   BUG_IF(x == NONE || w->end[r][x] != b);
+  x = group_last(w, r, x);
   const PipeInstr *in = &w->p->rank[r].instr[x];
   if (in->op == PIPE_SIDE_COMM) {
     idle[IDLE_COPY] += b - a;
@@ -221,7 +246,7 @@ static void split_gap(const Walk *w, uint32_t r, uint32_t i, uint64_t a,
     idle[w->next ? IDLE_TRANSFER : IDLE_SLOT] += b - a;
     return;
   }
-  uint32_t made = awaited(w, in->peer, w->pair[r][x]);
+  uint32_t made = awaited(w, in->peer, group_first(w, in->peer, w->pair[r][x]));
   uint64_t ready = made == NONE ? 0 : w->end[in->peer][made];
   ready = ready < a ? a : ready > b ? b : ready;
   idle[IDLE_PEER] += ready - a;

@@ -537,7 +537,7 @@ bool read_csv(Sched *s) {
   if (!set_costs(&x) || !fill_ops(&c) || (c.comms && !check_reduce(&c)))
     return false;
   if (c.comms)
-    fill_lists(&c);
+    fill_lists(&c), s->only_lists = true;
   if (c.comms && !s->opt->check_only && s->opt->emit != EMIT_PROMELA) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN,
                "%s has its own transfers: it can be proved with --check, not emitted",

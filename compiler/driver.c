@@ -93,6 +93,7 @@ static const struct {
     {"versions", versions, dump_ops, PIPE | CSV | LISTS},
     {"order", order, NULL, PIPE | CSV | LISTS},
     {"offload", offload, dump_ops, PIPE | CSV},
+    {"transfers", list_transfers, NULL, PIPE | CSV},
     {"comm", comm, dump_streams, PIPE | CSV},
     {"check_deadlock", check_deadlock, dump_streams, PIPE | CSV},
     {"slots", slots, dump_streams, PIPE | CSV},
@@ -119,18 +120,19 @@ static bool run(Sched *s, bool output) {
   bool all = dump && strcmp(dump, "all") == 0, proved = false; /* the ops are complete */
   double begin = now_ms();
   for (int i = 0; i < NPASSES; i++) {
-    if (!(passes[i].what & (s->lists ? LISTS : is_csv(s->opt) ? CSV : PIPE)))
+    if (!(passes[i].what & (s->only_lists ? LISTS : is_csv(s->opt) ? CSV : PIPE)))
       continue;
     if (passes[i].run == check_all_m && !s->opt->for_all)
       continue;
     bool channels = passes[i].run == check_channels, model = s->opt->emit == EMIT_PROMELA;
-    if (channels && !s->lists && is_default_model(&s->opt->model) && !model)
+    if (channels && !s->only_lists && is_default_model(&s->opt->model) && !model)
       continue; /* check_deadlock and check_match have proved it */
     double t0 = now_ms();
     bool ok = passes[i].run(s);
     if (s->opt->time_passes)
       time_line(s, passes[i].name, now_ms() - t0);
-    if (channels && model && s->machine_list && output) /* what is refuted can be looked into */
+    if ((channels || (!ok && passes[i].run == list_transfers)) && model && s->machine_list &&
+        output) /* what is refuted can be looked into */
       ok &= emit(s);
     if (!ok || s->diag->errors)
       return false;

@@ -267,12 +267,15 @@ void emit_c(Sched *s, FILE *f) {
           "  .nrank = %u, .nstage = %u, .nmb = %u, .nsite = %u, .nfile = %u, .nmodel = %u,\n"
           "  .sized = %u, .timed = %u, .slices = %u, .forward = %u, .slots = %u,\n  .makespan = %" PRIu64
           "u, .ideal = %" PRIu64 "u, .busy = %" PRIu64 "u,\n"
-          "  .rank = rank, .stage = stage, .site = site, .file = file,\n%s%s};\n",
+          "  .rank = rank, .stage = stage, .site = site, .file = file,\n%s%s%s};\n",
           symbol, PIPE_ABI, p->hash, p->name, p->params, p->nrank, p->nstage, p->nmb, p->nsite,
           p->nfile, p->nmodel, p->sized, p->timed, p->slices, p->forward, p->slots, p->makespan,
           p->ideal, p->busy,
           p->edge ? arena_printf(s->arena, "  .edge = edge, .row = row, .nedge = %u,\n", p->nedge)
                   : "",
+          p->lowering ? arena_printf(s->arena, "  .lowering = %u, /* %s */\n", p->lowering,
+                                     lowering_text(s))
+                      : "",
           arena_printf(s->arena, "%s%s",
                        p->side ? arena_printf(s->arena, "  .nside = %u, .side = side,\n", p->nside)
                                : "",

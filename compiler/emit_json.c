@@ -310,6 +310,7 @@ void emit_json(Sched *s, FILE *f) {
     number(t, "microbatches", c->per, '}'), text_char(t, ',');
   }
   key(t, "send"), text_quoted(t, send_text(s)), text_char(t, ',');
+  key(t, "lowering"), text_quoted(t, lowering_text(s)), text_char(t, ',');
   key(t, "channels"), text_quoted(t, model_text(s)), text_lit(t, ",\n");
   key(t, "files"), text_char(t, '[');
   for (uint32_t i = 0; i < p->nfile; i++) {

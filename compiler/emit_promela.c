@@ -126,7 +126,10 @@ static void declare_channels(Model *m) {
       }
   }
   if (ncoll)
-    fprintf(m->f, "short come[%u]; /* to the collectives of a communicator */\n", ncoll);
+    fprintf(
+        m->f,
+        "short come[%u], sum[%u]; /* to the collectives of a communicator; what the last one adds up */\n",
+        ncoll, ncoll);
 }
 
 static void needs(const Model *m, uint32_t r, const MachineInstr *in) {
@@ -164,7 +167,13 @@ static void instruction(const Model *m, uint32_t q, uint32_t r, uint32_t i, uint
     if (bytes)
       fprintf(m->f, "used%s = used%s - b; got%s++; ", c + 1, c + 1, c + 1);
   } else if (in->kind == MACHINE_ALL) {
-    fprintf(m->f, "come[%u]++; come[%u] >= %u; ", in->peer, in->peer, nth * members);
+    unsigned long long what = UINT64_MAX - in->tensor;
+    fprintf(
+        m->f,
+        "atomic { come[%u]++; if :: come[%u] == %u -> sum[%u] = %llu :: else -> assert(sum[%u] == %llu) fi }; "
+        "come[%u] >= %u; ",
+        in->peer, in->peer, (nth - 1) * members + 1, in->peer, what, in->peer, what, in->peer,
+        nth * members);
   }
   fprintf(m->f, "n[%u]++; /* %s */\n", q, list_text(s, (MachineAt){r, i}));
 }
@@ -181,6 +190,11 @@ bool emit_promela(Sched *s, FILE *f) {
     return too_large(s, "a channel of SPIN holds at most 255 messages");
   if (model->in_bytes && model->buffer > INT32_MAX)
     return too_large(s, "an int of SPIN holds less than 2 GiB");
+  for (uint32_t r = 0; r < s->nrank; r++)
+    for (uint32_t i = 0; i < m.list[r].n; i++)
+      if (m.list[r].instr[i].group > 0)
+        return too_large(s,
+                         "a process of SPIN carries out one transfer at a time, no group of them");
   if (!find_queues(&m))
     return too_large(s, "SPIN has room for 254 processes, one for each queue of each rank");
   fprintf(f, "/* %s%s%s under the model: %s.\n", s->name, *s->params ? ", " : "", s->params,

@@ -149,8 +149,16 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t
     int64_t place = o->op == PIPE_F   ? x->next_f[*stage]
                     : o->op == PIPE_R ? x->next_r[*stage]
                                       : x->next_b[*stage];
-    while (s->row_of && place < st->nmb && !runs_mb(s, *stage, st->mb0 + (uint32_t)place))
+    bool last = x->move && !x->move->receives; /* a send is of the op that has run */
+    place -= last;
+    while (!last && s->row_of && place < st->nmb && !runs_mb(s, *stage, st->mb0 + (uint32_t)place))
       ++place; /* no slices there */
+    if (place < 0) {
+      diag_error(s->diag, DIAG_BAD_INDEX, x->move->at,
+                 "rank %u: no op before '%s' makes what it sends", x->rank,
+                 span_text(s, x->move->at));
+      return false;
+    }
     *mb = place / slices;
     *slice = is_back(o) ? slices - 1 - place % slices : place % slices;
     return true;
@@ -233,7 +241,7 @@ static bool not_here(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t
 /* One place after that of an op in its stage's row of them. */
 static void note_next(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
   int64_t slices = x->s->slices, place;
-  if (o->op == PIPE_W || o->op == PIPE_OFF || o->op == PIPE_LOAD ||
+  if (o->op == PIPE_W || o->op == PIPE_OFF || o->op == PIPE_LOAD || x->move ||
       __builtin_mul_overflow(mb, slices, &place) ||
       __builtin_add_overflow(place, (is_back(o) ? slices - 1 - slice : slice) + 1, &place))
     return;
@@ -270,6 +278,8 @@ static bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t s
     return at == NONE || push_copy(x, o, stage, at);
   if (at != NONE)
     at += (uint32_t)slice;
+  if (x->move)
+    return at == NONE || push_move(x, o, stage, at);
   return at == NONE || (x->list ? list_op(x, o, stage, at) : push_op(x, (uint8_t)o->op, stage, at));
 }
 
@@ -311,14 +321,51 @@ static bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_va
   return run_opref(x, o->def->op);
 }
 
+static bool is_whole(const OpRef *o) { return o->op == PIPE_U || pipe_is_sum((uint32_t)o->op); }
+
+/* The next row of rank_stage[a..b) that has a sum, in an order that is the same on all ranks: by stage of
+ * the model. *from: where to go on, 0 at first. */
+static uint32_t next_sum(const Sched *s, const OpRef *o, uint32_t a, uint32_t b, uint64_t *from) {
+  uint64_t least = UINT64_MAX;
+  for (uint32_t i = a; i < b; i++) {
+    uint32_t st = s->rank_stage[i];
+    uint64_t key = (uint64_t)s->stage[st].model << 32 | st;
+    bool there = o->op == PIPE_TIE ? s->stage[st].tied == st : s->stage[st].replica != st;
+    if (there && key >= *from && key < least)
+      least = key;
+  }
+  *from = least + 1;
+  return (uint32_t)least; /* NONE if there is none */
+}
+
+/* REDUCE or TIE, of one stage or of rank_stage[a..b). Not of an order that is used. */
+static bool run_sum(Ex *x, const OpRef *o, uint32_t a, uint32_t b) {
+  uint32_t one;
+  uint64_t from = 0;
+  if (x->in_use)
+    return true;
+  if (o->chunk || o->stage)
+    return op_stage(x, o, &one) && push_sum(x, (uint8_t)o->op, one);
+  while ((one = next_sum(x->s, o, a, b, &from)) != NONE)
+    push_sum(x, (uint8_t)o->op, one);
+  return true;
+}
+
 /* U or U(m), of one stage or of all of a pipe, or of the rank. Not of an order that is used: who uses it
- * updates. */
+ * updates. The same of a sum, which index says nothing of but that it is there. */
 static bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
   Sched *s = x->s;
   uint32_t a = s->rank_stage0[x->rank], b = s->rank_stage0[x->rank + 1], one;
   const Pipe *p;
+  if (x->list && !x->in_use && o->op != PIPE_U) {
+    diag_error(s->diag, DIAG_CLAUSE, x->use->at, "'%s' cannot stand inside '%s'",
+               span_text(s, x->use->at), x->list->kind == ST_CLOCK ? "clock" : "rules");
+    return false;
+  }
   if (x->list && !x->in_use)
     return list_op(x, o, 0, NONE);
+  if (o->op != PIPE_U && !o->pipe)
+    return run_sum(x, o, a, b);
   if (o->chunk || o->stage) {
     if (!op_stage(x, o, &one))
       return false;
@@ -331,6 +378,8 @@ static bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
   }
   if (a == b)
     return no_stage(x, o, o->at, "no stage is placed on it");
+  if (o->op != PIPE_U)
+    return run_sum(x, o, o->chunk || o->stage ? 0 : a, b);
   for (uint32_t i = a; i < b; i++) {
     uint32_t stage = o->chunk || o->stage ? one : s->rank_stage[i], at = NONE;
     if (index && !step_mb(x, o, stage, mb, &at))
@@ -349,7 +398,7 @@ static bool run_opref(Ex *x, const OpRef *o) {
   int64_t mb = 0, slice = 0;
   if (o->op < 0)
     return run_macro(x, o, NULL, 0);
-  if (o->op == PIPE_U)
+  if (is_whole(o))
     return (!o->args || eval(s, o->args->value, &mb)) &&
            run_update(x, o, o->args ? o->args->value : NULL, mb);
   if (!o->args)
@@ -401,13 +450,13 @@ static bool kernel_items(Ex *x, const Stmt *b, const Stmt *k, int64_t lo, int64_
         return false;
       if ((both || !v) && !kernel_items(x, b->orelse, k, lo, hi))
         return false;
-    } else if (b->kind == ST_OVERLAP) {
+    } else if (b->kind == ST_OVERLAP || b->kind == ST_GROUP) {
       if (!kernel_items(x, b->body, k, lo, hi))
         return false;
     } else if (b->kind == ST_LET) {
       if (!b->value->depends && !eval(s, b->value, &s->env[b->slot]))
         return false;
-    } else if (b->kind == ST_OP) {
+    } else if (b->kind == ST_OP || b->kind == ST_MOVE) {
       OpRef *o = b->op;
       KernelItem it = {.lo = lo, .hi = hi};
       for (const Arg *a = o->args; a; a = a->next)
@@ -422,7 +471,7 @@ static bool kernel_items(Ex *x, const Stmt *b, const Stmt *k, int64_t lo, int64_
       x->use = o;
       if (!k->range.lo && !op_mbs(x, o, &it.hi))
         return false;
-      if (o->op >= 0 && o->op != PIPE_U && !(o->chunk && o->chunk->depends) &&
+      if (o->op >= 0 && !is_whole(o) && !(o->chunk && o->chunk->depends) &&
           !(o->stage && o->stage->depends)) {
         it.fixed = true;
         if (!op_stage(x, o, &it.stage))
@@ -442,27 +491,41 @@ static bool kernel_overlap(Ex *x, const Stmt *t, int64_t k) {
   return kernel_iteration(x, t->body, k) && join_ops(x, t, first);
 }
 
+static bool kernel_group(Ex *x, const Stmt *t, int64_t k) {
+  uint32_t first = x->s->npost;
+  return kernel_iteration(x, t->body, k) && join_posts(x, t, first);
+}
+
+static bool kernel_op(Ex *x, const OpRef *o, int64_t k) {
+  const KernelItem *it = &x->items.at[o->item];
+  int64_t i = k - it->lag, mb, slice;
+  uint32_t stage = it->stage;
+  if (i < it->lo || i >= it->hi)
+    return true;
+  x->use = o;
+  if (o->op < 0)
+    return run_macro(x, o, it->index, i);
+  if (is_whole(o))
+    return run_update(x, o, it->index, i);
+  return (it->fixed || op_stage(x, o, &stage)) && op_indices(x, o, it->index, i, &mb, &slice) &&
+         emit_op(x, o, stage, mb, slice);
+}
+
 static bool kernel_iteration(Ex *x, const Stmt *b, int64_t k) {
   Sched *s = x->s;
   for (; b; b = b->next) {
     int64_t v;
-    if (b->kind == ST_OP) {
-      const OpRef *o = b->op;
-      const KernelItem *it = &x->items.at[o->item];
-      int64_t i = k - it->lag;
-      if (i < it->lo || i >= it->hi)
-        continue;
-      x->use = o;
-      if (o->op < 0 || o->op == PIPE_U) {
-        if (o->op < 0 ? !run_macro(x, o, it->index, i) : !run_update(x, o, it->index, i))
-          return false;
-      } else {
-        uint32_t stage = it->stage;
-        int64_t mb, slice;
-        if ((!it->fixed && !op_stage(x, o, &stage)) ||
-            !op_indices(x, o, it->index, i, &mb, &slice) || !emit_op(x, o, stage, mb, slice))
-          return false;
-      }
+    if (b->kind == ST_OP || b->kind == ST_MOVE) {
+      x->move = b->kind == ST_MOVE ? b : NULL;
+      bool ok = kernel_op(x, b->op, k);
+      x->move = NULL;
+      if (!ok)
+        return false;
+    } else if (b->kind == ST_WAIT) {
+      run_wait(x, b);
+    } else if (b->kind == ST_GROUP) {
+      if (!kernel_group(x, b, k))
+        return false;
     } else if (b->kind == ST_LET) {
       if (!eval(s, b->value, &s->env[b->slot]))
         return false;
@@ -570,6 +633,23 @@ static bool run_stmt(Ex *x, const Stmt *t) {
     }
     return run_rules(x, t);
   case ST_USE: return run_use(x, t);
+  case ST_MOVE: {
+    if (x->list) { /* by way of `use`: resolve refuses it in the block itself */
+      diag_error(s->diag, DIAG_CLAUSE, t->at, "'%s' cannot be used inside 'clock %s'",
+                 span_text(s, t->at), x->list->name);
+      return false;
+    }
+    x->use = t->op;
+    x->move = t;
+    bool ok = run_opref(x, t->op);
+    x->move = NULL;
+    return ok;
+  }
+  case ST_WAIT: run_wait(x, t); return true;
+  case ST_GROUP: {
+    uint32_t first = s->npost;
+    return run_block(x, t->body) && join_posts(x, t, first);
+  }
   case ST_OVERLAP: return run_overlap(x, t);
   case ST_CLIP: {
     bool outer = x->clip;
@@ -694,8 +774,9 @@ static bool expand_once(Sched *s) {
       s->check[n++] = x.clauses.at[i].clause;
   if (!find_ranks(&x) || !find_pipes(&x))
     return false;
-  bool ok = find_send(&x) && find_weights(&x) && fits(s, s->pipe[0].clause) && place_stages(&x) &&
-            set_costs(&x) && find_groups(&x) && find_sides(&x) && run_orders(&x);
+  bool ok = find_send(&x) && find_lowering(&x) && find_weights(&x) && fits(s, s->pipe[0].clause) &&
+            place_stages(&x) && set_costs(&x) && find_groups(&x) && find_sides(&x) &&
+            run_orders(&x);
   arena_free(&x.scratch);
   return ok;
 }

@@ -99,6 +99,7 @@ typedef struct Ex {
   uint32_t *w_from;    /* [nstage + nrank] of a stage, of a rank: first op that may be an I without W */
 
   /* clock and rules */
+  const Stmt *move;    /* the send or recv whose op is being read, or NULL */
   const Stmt *list, *list_op; /* being listed; its op statement */
   int64_t key;
   bool keyed;
@@ -138,6 +139,9 @@ bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *
  * adds the clauses of all to `to`, those of sc last. */
 bool instantiate(Ex *x, const Schedule *sc, uint32_t depth, Clauses *to, bool used);
 
+/* The clause of a kind that holds, of which a schedule has one: its own before that of what it extends; NULL. */
+bool find_only(Ex *x, ClauseKind kind, const char *word, const Clause **found);
+
 /* The order that each rank follows, order[nrank], which is all NULL before. */
 bool find_orders(Ex *x, const Clause **order);
 
@@ -152,6 +156,18 @@ uint32_t *op_row(Sched *s, uint8_t kind, size_t cell);
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 /* The same of an OFF or LOAD. */
 bool push_copy(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb);
+
+/* Where the op stands in the text: a row of s->site. */
+uint32_t op_site(Sched *s, const OpRef *o);
+
+/* ---- by_hand.c ---- */
+bool find_lowering(Ex *x); /* the `transfers` clauses */
+/* Adds what x->move sends or receives of an op; a REDUCE or TIE of a row; a wait. */
+bool push_move(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb);
+bool push_sum(Ex *x, uint8_t kind, uint32_t stage);
+void run_wait(Ex *x, const Stmt *t);
+/* Makes one group of the posts from `first` on, which came from the body of t. */
+bool join_posts(Ex *x, const Stmt *t, uint32_t first);
 
 /* ---- recompute.c ---- */
 /* Once every rank has its ops: puts in what the `recompute` clause says. */

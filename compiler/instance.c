@@ -167,6 +167,25 @@ bool bind_top(Ex *x) {
   return ok;
 }
 
+/* ---- clauses of which one holds ---- */
+
+bool find_only(Ex *x, ClauseKind kind, const char *word, const Clause **found) {
+  uint32_t depth = 0;
+  *found = NULL;
+  for (uint32_t i = 0; i < x->clauses.n; i++) {
+    const Clause *c = x->clauses.at[i].clause;
+    if (c->kind != kind)
+      continue;
+    if (*found && depth == x->clauses.at[i].depth) {
+      diag_error(x->s->diag, DIAG_REDEFINED, c->at, "'%s' is given twice", word);
+      diag_note(x->s->diag, (*found)->at, "also here");
+      return false;
+    }
+    *found = c, depth = x->clauses.at[i].depth;
+  }
+  return true;
+}
+
 /* ---- orders ---- */
 
 bool find_orders(Ex *x, const Clause **order) {

@@ -4,7 +4,8 @@
  * events between the streams of a rank are placed by streams.c.
  *
  * A list merges the rank's streams by predicted start; an instruction stands after everything its
- * wait counts, so that a host can issue the list from the top; the ops of an action stay together.
+ * wait counts, so that a host can issue the list from the top; the ops of an action stay together, and the
+ * transfers of a group.
  * Linear. */
 #include <string.h>
 #define XXH_INLINE_ALL
@@ -26,7 +27,9 @@ static PipeInstr *merge(Sched *s, uint32_t r, PipeInstr *out, PipeWeights *weigh
     bool can_y = y < t->ncopy && t->copy[y].wait <= c && t->copy[y].wait_copy <= x;
     BUG_IF(!can_c && !can_x && !can_y);
     if (can_x && (!can_c || at_x[x] <= at_c[c]) && (!can_y || at_x[x] <= at_y[y]))
-      *out++ = t->comm[x++];
+      do
+        *out++ = t->comm[x];
+      while (t->comm[x++].group > 0);
     else if (can_y && (!can_c || at_y[y] <= at_c[c]))
       *out++ = t->copy[y++];
     else
@@ -46,7 +49,7 @@ static uint64_t hash_program(const PipeProgram *p) {
   XXH3_64bits_reset(h);
   const uint64_t head[] = {p->abi,   p->nrank,   p->nstage, p->nmb,      p->nmodel,
                            p->sized, p->timed,   p->slots,  p->makespan, p->ideal,
-                           p->busy,  p->forward, p->slices};
+                           p->busy,  p->forward, p->slices, p->lowering};
   XXH3_64bits_update(h, head, sizeof head);
   XXH3_64bits_update(h, p->name, strlen(p->name) + 1);
   XXH3_64bits_update(h, p->params, strlen(p->params) + 1);
@@ -134,6 +137,7 @@ bool lower(Sched *s) {
   p->makespan = s->makespan, p->ideal = s->ideal.makespan, p->busy = s->busy;
   if (s->graph)
     p->edge = s->graph->edge, p->nedge = s->nedge, p->row = s->graph->row;
+  p->lowering = s->lowering;
   p->ngroup = s->ngroup;
   p->side = s->nside ? s->side : NULL, p->nside = s->nside;
   p->rank = rank, p->stage = s->stage, p->site = site, p->file = file;

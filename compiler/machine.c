@@ -264,10 +264,15 @@ static void build(Machine *m) {
 
 /* ---- the run ---- */
 
-/* The last of the group that begins at `first`: on the same queue, with no COMPUTE between. */
+/* The last of the group that begins at `first`: of those of the list in the same queue; or, if neighbours are
+ * taken for a group, all with no COMPUTE between. */
 static uint32_t group_end(const Machine *m, uint32_t first) {
-  uint32_t i = first;
-  if (!m->model.grouped || !HAS(EDGE_GROUP) || instr(m, first)->kind == MACHINE_COMPUTE)
+  uint32_t i = first, last = first + instr(m, first)->group;
+  if (!HAS(EDGE_GROUP) || instr(m, first)->kind == MACHINE_COMPUTE)
+    return i;
+  while (!m->model.grouped && m->row[i].next != NONE && m->row[i].next <= last)
+    i = m->row[i].next;
+  if (!m->model.grouped)
     return i;
   for (uint32_t next; (next = m->row[i].next) != NONE; i = next)
     for (uint32_t k = i + 1; k < next; k++)

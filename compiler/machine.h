@@ -43,6 +43,8 @@ typedef struct MachineInstr {
   uint32_t peer;    /* SEND, RECV: rank of the other end; ALL: number of the communicator */
   uint32_t need[2]; /* positions in this list that must be done before; NONE */
   uint32_t nmore;
+  uint32_t group;   /* SEND, RECV: further instructions of the list after it that are one group with it: those in
+                       one queue are posted, and done, together */
   const uint32_t *more; /* [nmore] further ones */
   uint64_t tensor;  /* SEND, RECV, ALL: what it is; the ends of a transfer have the same */
   uint64_t bytes;   /* SEND: of the message */

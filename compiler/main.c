@@ -225,6 +225,11 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
         return false;
       o->model.channels = (MachineChannels)k;
       break;
+    case O_LOWERING:
+      if (!read_word(s, c, "--lowering=", &k))
+        return false;
+      o->lowering = k + 1;
+      break;
     case O_SENDS:
       if (!parse_sends(optarg, &o->model))
         return usage_error(
@@ -352,7 +357,7 @@ int main(int argc, char **argv) {
   }
   if (ok && !done && opt.watch)
     watch_done(&s);
-  errno = 0;
+  errno = ferror(stdout) ? errno : 0; /* of the write that failed */
   if ((fflush(stdout) != 0 || ferror(stdout)) && ok) {
     diag_error(&diag, DIAG_WRITE, NO_SPAN, "cannot write standard output: %s",
                strerror(errno ? errno : EIO));

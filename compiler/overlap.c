@@ -84,23 +84,12 @@ bool run_overlap(Ex *x, const Stmt *t) {
 }
 
 bool find_send(Ex *x) {
-  Sched *s = x->s;
-  const Clause *old = NULL;
-  uint32_t depth = 0;
-  for (uint32_t i = 0; i < x->clauses.n; i++) {
-    const Clause *c = x->clauses.at[i].clause;
-    if (c->kind != CL_SEND)
-      continue;
-    if (old && depth == x->clauses.at[i].depth) {
-      diag_error(s->diag, DIAG_REDEFINED, c->at, "'send' is given twice");
-      diag_note(s->diag, old->at, "also here");
-      return false;
-    }
-    old = c, depth = x->clauses.at[i].depth;
-    for (int k = 0; k < 3; k++)
-      if (strcmp(c->name, send_name[k]) == 0)
-        s->send = (SendPolicy)k;
-  }
+  const Clause *c;
+  if (!find_only(x, CL_SEND, "send", &c))
+    return false;
+  for (int k = 0; c && k < 3; k++)
+    if (strcmp(c->name, send_name[k]) == 0)
+      x->s->send = (SendPolicy)k;
   return true;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * THE header: read this first. A compile is one Sched that the passes of driver.c fill in turn:
  *
- *   parse > resolve > expand > check_deps > sides > versions > order > offload > comm > check_deadlock > slots
+ *   parse > resolve > expand > check_deps > sides > versions > order > offload > transfers > comm > check_deadlock > slots
  *         > check_memory > lower > check_streams > check_match > check_channels > check_user > check_all_m > emit
  *
  * A CSV file of PyTorch's comes in by read_csv in place of the first three. One that has its own
@@ -60,6 +60,17 @@ typedef struct Copy {
   uint32_t turn;    /* (offload) in its group */
   uint64_t plan;    /* (offload) when it starts on an idle network */
 } Copy;
+
+/* A transfer that the text of an order has, a sum, or a wait for all above it. */
+typedef struct Posting {
+  uint8_t kind;     /* PipeOp: SEND_x RECV_x REDUCE TIE; PIPE_NOPS: a wait */
+  uint8_t zero;
+  uint16_t group;   /* further posts after it that are one group with it; 0 */
+  uint32_t stage, mb, site;
+  uint32_t at;      /* row of Sched.op before which it stands, one past the last of its rank at the end */
+  uint32_t rank;
+} Posting;
+
 /* An update of a stage: the last op that adds to the gradients that it applies, and the U. */
 typedef struct Round { uint32_t grad, u; } Round;
 
@@ -107,8 +118,11 @@ typedef struct Streams {
   uint32_t ncompute, ncomm, ncopy;
 } Streams;
 
-/* What a compute_comms file says for a rank, transfers included: op, stage, mb, site and (once
- * check_channels has seen it) peer; `wait` is 1 where it does not send, but waits until it is sent. */
+/* A rank's instructions in the order of the text, transfers included: of a compute_comms file, or of a
+ * lowering that has the transfers at their ops. Op, stage, mb, site, group and (once transfers has seen it)
+ * peer and edge; `wait` is WAIT_SEND where a file does not send, but waits until it is sent, and WAIT_ALL: not
+ * before all transfers above are done. */
+enum { WAIT_SEND = 1, WAIT_ALL = UINT32_MAX };
 typedef struct List {
   PipeInstr *instr;
   uint32_t n;
@@ -184,6 +198,11 @@ typedef struct Sched {
   uint32_t *rank_copy0;  /* [nrank + 1] (offload) */
   uint32_t *at_off, *at_load; /* [nstage * nmb] copy + 1; 0 none; NULL while ncopy is 0 */
   const Clause **offload; uint32_t noffload; /* clauses that add to them (expand) */
+  PipeLowering lowering;
+  bool lowering_given;   /* by a clause or an option; else: manual if the text has transfers */
+  Span lowering_at;
+  Posting *post;            /* [npost], rank after rank in the order of the text (expand) */
+  uint32_t npost, cappost;
   uint32_t *group, ngroup; /* [nrank] 1 + group of ranks whose copies take turns, 0: none; NULL: there are
                             no groups (expand) */
   const Clause **side_decl; uint32_t nside_decl; /* `side` clauses (expand) */
@@ -208,7 +227,8 @@ typedef struct Sched {
   uint32_t *nversion;    /* [nstage] (versions) slots for versions; NULL: not weighted */
   uint32_t *weight_first; /* [nstage] (slots) the first of these slots */
   Span *site; uint32_t nsite, capsite;
-  List *lists;           /* [nrank] of a compute_comms file, else NULL (read_csv) */
+  List *lists;           /* [nrank] of a compute_comms file (read_csv), or of the lowering (transfers); NULL */
+  bool only_lists;       /* proved as they stand, and no more: there will be no program */
   const Clause *tuned;   /* `tune` clause that was followed, or NULL */
   uint32_t tune_at, ntune; /* the value it has settled for, of so many */
   uint32_t tune_tries, tune_idle; /* tries so far, and since the last gain */
@@ -231,6 +251,7 @@ typedef struct Sched {
 
   /* check_channels */
   const MachineList *machine_list; /* [nrank] what was proved */
+  uint32_t *comm_of;     /* [nmodel + ntie] number of the communicator of each REDUCE, of each TIE */
   uint64_t least_buffer; /* least --sends=buffered with which it completes; 0: rendezvous is enough */
 
   /* slots, lower, check_memory */
@@ -286,6 +307,7 @@ typedef struct Options {
   Color color;                 /* of show */
   bool time_passes;
   bool verify;                 /* verify.c after every pass (always in debug builds) */
+  int lowering;                /* --lowering: 1 + PipeLowering, 0: what the schedule says */
   ChannelModel model;          /* --channels, --sends: what check_channels proves for */
   bool torch_lax;              /* CSV as PyTorch reads it, with warnings */
   uint32_t torch_unshard;      /* --emit=comms-csv: with UNSHARD of at most so many stages at once; 0: without */
@@ -371,6 +393,11 @@ uint64_t *cost_field(PipeStage *st, CostKey k); /* where it is kept (SEND: SEND_
 /* Defaults for what `has` lacks. */
 void cost_defaults(PipeStage *st, const bool has[NKEYS]);
 
+/* ---- by_hand.c: transfers in the text ---- */
+void transfers_shape(Sched *s, const Clause *c);
+void by_hand_shape(Sched *s, const Stmt *t, const Stmt *list); /* list: the clock or rules it is in */
+const char *lowering_text(const Sched *s); /* "inline grouped" */
+
 /* ---- overlap.c: actions of several ops ---- */
 void overlap_shape(Sched *s, const Stmt *t, const Stmt *list); /* list: the clock or rules it is in */
 void send_shape(Sched *s, const Clause *c);
@@ -443,9 +470,16 @@ static inline uint64_t op_cost(const Sched *s, const PipeStage *cost, bool unifo
 bool offload(Sched *s);
 void offload_guests(Sched *s);  /* for slots: slots on other ranks */
 void offload_streams(Sched *s); /* for comm: the COPY streams, and what compute waits for of them */
-/* ---- comm.c: requires offload; ensures channel and stream: sends, receives, waits ---- */
+/* ---- transfers.c: requires offload. Of a lowering that has transfers at their ops: ensures lists, proves that
+ * they are complete and, as check_channels does, that they are carried out to their end; only_lists: but not
+ * under the model of the engines ---- */
+bool list_transfers(Sched *s);
+/* ---- comm.c: requires transfers; ensures channel and stream: sends, receives, waits ---- */
 bool comm(Sched *s);
 bool comm_more_slots(Sched *s); /* what the ideal timing needs; false: nothing to add */
+/* comm_lists.c: the same from s->lists, after number_slots; raises slot counts where the text needs more */
+void lay_lists(Sched *s);
+bool more_list_slots(Sched *s);
 /* ---- check_deadlock.c: requires comm. Model: rendezvous, untagged FIFO, one comm stream per rank.
  * Proves that the machine of pipe_sim.h completes; adds channel slots where too few close a cycle;
  * ensures compute_start, comm_start, makespan, busy. ---- */
@@ -463,6 +497,7 @@ bool check_match(Sched *s);
 /* ---- check_channels.c: requires prog, or lists. Proves that the lists complete and match under
  * opt->model; ensures least_buffer. Text of the model for messages ---- */
 bool check_channels(Sched *s);
+bool prove_lists(Sched *s);  /* the same of s->lists, with find_places the first time */
 bool is_default_model(const ChannelModel *m); /* the one that check_deadlock and check_match prove */
 const char *model_text(Sched *s);
 const char *list_text(Sched *s, MachineAt at); /* op notation of an instruction of machine_list */

@@ -4,7 +4,7 @@
 #include "expand.h"
 #include "hints.h"
 
-static uint32_t op_site(Sched *s, const OpRef *o) {
+uint32_t op_site(Sched *s, const OpRef *o) {
   if (!o->place) {
     if (s->nsite == s->capsite)
       vec_grow(s->arena, (void **)&s->site, &s->capsite, sizeof *s->site);

@@ -39,6 +39,10 @@ static void report_lists(Sched *s, FILE *f) {
   fprintf(f, "proved    complete, in order, deadlock-free, matched\n");
   fprintf(f, "model     %s\n", model_text(s));
   report_buffer(s, f);
+  if (s->lowering != PIPE_GLOBAL)
+    fprintf(
+        f,
+        "program   none: it does not complete as the engines carry it out (rendezvous, one comm stream per rank)\n");
 }
 
 /* Of a schedule that updates within the step. */
@@ -114,7 +118,7 @@ static void report_all(Sched *s, FILE *f) {
 }
 
 void emit_report(Sched *s, FILE *f) {
-  if (s->lists) {
+  if (s->only_lists) {
     report_lists(s, f);
     return;
   }
@@ -131,6 +135,8 @@ void emit_report(Sched *s, FILE *f) {
     report_all(s, f);
   if (s->layers)
     fprintf(f, "layers    %s\n", s->layers);
+  if (s->lowering != PIPE_GLOBAL)
+    fprintf(f, "lowering  %s\n", lowering_text(s));
   fprintf(f, "model     %s, at most %u slots per channel\n", model_text(s), s->channel_slots);
   report_buffer(s, f);
   fprintf(f, "makespan  %s, bubble %.2f %%; %s on an idle network\n", time_text(s, s->makespan),

@@ -403,8 +403,9 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
   for (int k = 0; k < PIPE_NOPS; k++)
     if (o->name == r->op_name[k])
       o->op = (int8_t)k;
+  bool whole = o->op == PIPE_U || pipe_is_sum((uint32_t)o->op); /* of a stage */
   uint32_t want = !o->parens && !kernel && o->op < PIPE_OFF ? 0 : 1;
-  if (o->op == PIPE_U && nargs == 0)
+  if (whole && nargs == 0)
     want = 0;
   if (o->op < 0) {
     Sym *y = find(r, o->name);
@@ -419,14 +420,14 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
     if (o->chunk || o->stage)
       diag_error(d, DIAG_ARITY, o->at, "'%s' already says which stage it is on", o->name);
   }
-  if (o->op >= 0 && o->op != PIPE_U && want == 1 && r->sliced)
+  if (o->op >= 0 && !whole && want == 1 && r->sliced)
     want = 2;
   if (nargs != want) {
     diag_error(d, DIAG_ARITY, o->at, "op '%s' takes %s, got %u", o->name,
-               o->op < 0 ? arena_printf(r->s->arena, "%u argument%s", want, want == 1 ? "" : "s")
-               : o->op == PIPE_U ? "one microbatch or none"
-               : r->sliced       ? "a microbatch and a slice"
-                                 : "one microbatch",
+               o->op < 0   ? arena_printf(r->s->arena, "%u argument%s", want, want == 1 ? "" : "s")
+               : whole     ? "one microbatch or none"
+               : r->sliced ? "a microbatch and a slice"
+                           : "one microbatch",
                nargs);
     if (o->op >= 0 && nargs > want)
       diag_help(d, "a chunk stands in brackets, %s[c](m), and the rank is that of the order",
@@ -610,6 +611,15 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
   case ST_CLOCK:
   case ST_RULES: resolve_list(r, t, kernel); return;
   case ST_USE: resolve_use(r, t, kernel); return;
+  case ST_MOVE:
+    resolve_opref(r, t->op, kernel);
+    by_hand_shape(r->s, t, r->list);
+    return;
+  case ST_WAIT: by_hand_shape(r->s, t, r->list); return;
+  case ST_GROUP:
+    by_hand_shape(r->s, t, r->list);
+    resolve_block(r, t->body, kernel);
+    return;
   case ST_OVERLAP:
     overlap_shape(r->s, t, r->list);
     resolve_block(r, t->body, kernel);
@@ -755,6 +765,8 @@ static void resolve_clause(Resolver *r, Clause *c) {
   r->unknown.n = 0;
   if (c->kind == CL_SEND)
     send_shape(r->s, c);
+  if (c->kind == CL_TRANSFERS)
+    transfers_shape(r->s, c);
   if (c->kind == CL_LET) {
     uint8_t units = units_of(r, c->value);
     c->slot = define_var(r, c->name, c->name_at);
@@ -978,7 +990,7 @@ bool resolve(Sched *s) {
   Resolver r = {.s = s, .in = s->names, .cap = 64};
   r.table = NEW_ARRAY(s->arena, Sym, r.cap);
   for (int k = 0; k < PIPE_NOPS; k++)
-    r.op_name[k] = pipe_op_info[k].comm || pipe_is_side((uint32_t)k)
+    r.op_name[k] = (pipe_op_info[k].comm && !pipe_is_sum((uint32_t)k)) || pipe_is_side((uint32_t)k)
                        ? NULL
                        : intern(s->names, pipe_op_info[k].text, strlen(pipe_op_info[k].text));
   const char *path = s->diag->source[ast->file].path;

@@ -327,7 +327,7 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift) {
   x->w_from[s->nstage + x->rank] = s->nop;
   bool labelled = x->labelled, part = t->phase < PIPE_NPHASES;
   uint8_t phase = x->phase;
-  uint32_t nregion = x->regions.n, ncopy = s->ncopy;
+  uint32_t nregion = x->regions.n, nbetween = s->ncopy + s->npost;
   Past past = part ? forget(x) : (Past){NULL};
   x->labelled = labelled && !part;
   x->clip = false;
@@ -343,10 +343,10 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift) {
                "a phase of '%s' cannot be used: 'rules' has none before all is known", t->name);
     return x->use_told = true, false;
   }
-  if (ok && part && s->ncopy > ncopy) {
+  if (ok && part && s->ncopy + s->npost > nbetween) {
     diag_error(s->diag, DIAG_CLAUSE, t->at,
-               "a phase of '%s' cannot be used: it has OFF and LOAD, which stand between ops",
-               t->name);
+               "a phase of '%s' cannot be used: it has %s, which stand between ops", t->name,
+               s->npost ? "transfers" : "OFF and LOAD");
     return x->use_told = true, false;
   }
   if (ok && part) {

@@ -444,12 +444,6 @@ static void verify_gives(Verify *v, const PipeInstr *in) {
   }
 }
 
-static bool is_send(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
-
-static bool is_forward(const PipeInstr *in) {
-  return in->op == PIPE_SEND_F || in->op == PIPE_RECV_F;
-}
-
 static void verify_comm(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
   const PipeStage *st = &p->stage[in->stage];
@@ -531,12 +525,6 @@ static void verify_copy(Verify *v, const PipeInstr *in) {
       use(v, in->keep, PIPE_HOST, in->stage, in->mb, false, NONE, true);
     fill(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE);
   }
-}
-
-static int stream_of(uint8_t op) {
-  return op <= PIPE_U || op == PIPE_SIDE                             ? 0
-         : op == PIPE_OFF || op == PIPE_LOAD || op == PIPE_SIDE_COPY ? 2
-                                                                     : 1;
 }
 
 /* The first row of the list from i on that is of the stream. */
@@ -636,7 +624,16 @@ static void verify_rank(Verify *v, Arena *a) {
     else if (v->stream)
       verify_comm(v, in);
     if (v->stream) {
-      BUG_IF(in->group != 0);
+      if (i > 0 && stream_of(in[-1].op) == 1 && in[-1].group > 0)
+        BUG_IF(v->stream != 1 || in->group != in[-1].group - 1 || in->wait || in->wait_copy);
+      if (in->group > 0) { /* transfers, none of which uses a slot of another */
+        BUG_IF(v->stream != 1 || p->lowering < PIPE_GROUPED || in->group >= k->ninstr - i);
+        for (uint32_t j = 0; j <= in->group; j++) {
+          BUG_IF(in[j].op < PIPE_SEND_F || in[j].op > PIPE_RECV_B);
+          BUG_IF(j > 0 &&
+                 (is_send(&in[j]) ? in[j].in : in[j].out) == (is_send(in) ? in->in : in->out));
+        }
+      }
       v->done[v->stream]++;
       verify_sync_done(&v->sync, i, v->stream);
       continue;
@@ -720,147 +717,11 @@ static void verify_complete(const Verify *v) {
   }
 }
 
-/* ---- rendezvous: the whole completes, and every SEND meets its own RECV ---- */
-
-typedef struct Stream {
-  uint32_t next; /* list position of the head; ninstr: finished */
-  uint32_t done;
-} Stream;
-typedef struct Player {
-  Stream on[3];
-  uint32_t *turn; /* the next one of its group, NULL: it is in none */
-} Player;
-
-static void step(const PipeRank *k, Stream *t, int stream) {
-  t->done += t->next < k->ninstr;
-  do
-    t->next = t->next == NONE ? 0 : t->next + 1;
-  while (t->next < k->ninstr && stream_of(k->instr[t->next].op) != stream);
-}
-
-/* The head of the COMM stream of r, if it has what it waits for. */
-static const PipeInstr *ready(const PipeProgram *p, const Player *player, uint32_t r) {
-  const Stream *t = &player[r].on[1];
-  const PipeInstr *in = t->next < p->rank[r].ninstr ? &p->rank[r].instr[t->next] : NULL;
-  return in && in->wait <= player[r].on[0].done && in->wait_copy <= player[r].on[2].done ? in
-                                                                                         : NULL;
-}
-
-static uint32_t next_in_sum(const PipeProgram *p, bool tie, uint32_t row) {
-  return tie ? p->stage[row].tie : p->stage[row].replica;
-}
-
-/* Carries out the REDUCE or TIE at the head of `row` if all rows that take part have come to it. */
-static bool play_sum(const PipeProgram *p, Player *player, bool tie, uint32_t row) {
-  uint32_t q = row;
-  do {
-    const PipeInstr *in = ready(p, player, p->stage[q].rank);
-    if (!in || in->op != (tie ? PIPE_TIE : PIPE_REDUCE) || in->stage != q)
-      return false;
-  } while ((q = next_in_sum(p, tie, q)) != row);
-  do
-    step(&p->rank[p->stage[q].rank], &player[p->stage[q].rank].on[1], 1);
-  while ((q = next_in_sum(p, tie, q)) != row);
-  return true;
-}
-
-/* Runs the COMPUTE and the COPY stream as far as they go. */
-static void play_rank(const PipeRank *k, Player *me) {
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (int x = 0; x < 3; x += 2) {
-      const Stream *other = &me->on[x ? 0 : 1], *third = &me->on[x ? 1 : 2];
-      while (me->on[x].next < k->ninstr && k->instr[me->on[x].next].wait <= other->done &&
-             k->instr[me->on[x].next].wait_copy <= third->done) {
-        if (x && me->turn && k->instr[me->on[x].next].gout != *me->turn)
-          break;
-        BUG_IF(x && (k->instr[me->on[x].next].gout != NONE) != (me->turn != NULL));
-        if (x && me->turn)
-          ++*me->turn;
-        step(k, &me->on[x], x);
-        moved = true;
-      }
-    }
-  }
-}
-
-static void verify_play(const Verify *v, Arena *a) {
-  const PipeProgram *p = v->p;
-  Player *player = NEW_ARRAY(a, Player, p->nrank);
-  uint32_t *todo = NEW_ARRAY(a, uint32_t, p->nrank), ntodo = 0;
-  uint8_t *queued = NEW_ARRAY(a, uint8_t, p->nrank);
-  uint32_t *turn = NEW_ARRAY(a, uint32_t, p->ngroup);
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    BUG_IF(p->rank[r].group > p->ngroup);
-    player[r].turn = p->rank[r].group ? &turn[p->rank[r].group - 1] : NULL;
-    for (int x = 0; x < 3; x++) {
-      player[r].on[x].next = NONE;
-      step(&p->rank[r], &player[r].on[x], x);
-    }
-    todo[ntodo++] = r;
-    queued[r] = 1;
-  }
-  while (ntodo > 0) {
-    uint32_t r = todo[--ntodo];
-    const PipeRank *k = &p->rank[r];
-    Player *me = &player[r];
-    queued[r] = 0;
-    for (;;) {
-      uint32_t before = me->turn ? *me->turn : 0;
-      play_rank(k, me);
-      for (uint32_t q = 0; me->turn && *me->turn != before && q < p->nrank; q++)
-        if (player[q].turn == me->turn && q != r && !queued[q]) {
-          queued[q] = 1;
-          todo[ntodo++] = q;
-        }
-      const PipeInstr *mine = ready(p, player, r);
-      if (mine && mine->op == PIPE_SIDE_COMM) {
-        step(k, &me->on[1], 1);
-        continue;
-      }
-      if (mine && mine->op >= PIPE_REDUCE) {
-        uint32_t row = mine->stage;
-        bool tie = mine->op == PIPE_TIE;
-        if (!play_sum(p, player, tie, row))
-          break;
-        for (uint32_t q = next_in_sum(p, tie, row); q != row; q = next_in_sum(p, tie, q))
-          if (!queued[p->stage[q].rank]) {
-            queued[p->stage[q].rank] = 1;
-            todo[ntodo++] = p->stage[q].rank;
-          }
-        continue;
-      }
-      const PipeInstr *theirs = mine ? ready(p, player, mine->peer) : NULL;
-      if (!theirs || theirs->op >= PIPE_REDUCE || theirs->peer != r ||
-          is_send(mine) == is_send(theirs))
-        break;
-      const PipeInstr *send = is_send(mine) ? mine : theirs, *recv = is_send(mine) ? theirs : mine;
-      BUG_IF(is_forward(send) != is_forward(recv) || send->mb != recv->mb ||
-             send->keep != recv->keep);
-      uint32_t at = !p->edge           ? 0
-                    : is_forward(send) ? p->edge[send->keep].out
-                                       : p->edge[send->keep].in;
-      BUG_IF(recv->stage !=
-             verify_passage(&v->edges, send->stage, send->mb, is_forward(send), at).other);
-      uint32_t peer = mine->peer;
-      step(k, &me->on[1], 1);
-      step(&p->rank[peer], &player[peer].on[1], 1);
-      if (!queued[peer]) {
-        queued[peer] = 1;
-        todo[ntodo++] = peer;
-      }
-    }
-  }
-  for (uint32_t r = 0; r < p->nrank; r++)
-    for (int x = 0; x < 3; x++)
-      BUG_IF(player[r].on[x].next < p->rank[r].ninstr);
-}
-
 /* What the other streams wait for ends an action, unless sends are eager. With `send next` an action
  * waits for what the one before it has made. */
 static void verify_send(const Sched *s) {
   const PipeProgram *p = s->prog;
-  for (uint32_t r = 0; r < p->nrank && s->send != SEND_EAGER; r++) {
+  for (uint32_t r = 0; r < p->nrank && s->send != SEND_EAGER && p->lowering == PIPE_GLOBAL; r++) {
     const PipeRank *k = &p->rank[r];
     uint32_t *row = NEW_ARRAY(s->arena, uint32_t, k->ninstr), ncompute = 0, ncomm = 0, sent = 0,
              waited = 0;
@@ -936,5 +797,5 @@ void verify_program(const Sched *s) {
   verify_weights(s);
   verify_complete(&v);
   verify_send(s);
-  verify_play(&v, a);
+  verify_play(p, &v.edges, a);
 }

@@ -20,6 +20,16 @@ typedef struct Passage {
 /* Verifies the stage table, the edges and the ties of a program. */
 VerifyEdges verify_tables(const PipeProgram *p, Arena *a);
 
+static inline bool is_send(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
+static inline bool is_forward(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_RECV_F; }
+/* 0 COMPUTE, 1 COMM, 2 COPY */
+static inline int stream_of(uint8_t op) {
+  bool copy = op == PIPE_OFF || op == PIPE_LOAD || op == PIPE_SIDE_COPY;
+  return op <= PIPE_U || op == PIPE_SIDE ? 0 : copy ? 2 : 1;
+}
+
+/* Plays the program: verify_play.c. */
+void verify_play(const PipeProgram *p, const VerifyEdges *edges, Arena *a);
 /* Verifies the versions of the weights (verify_weights.c). */
 void verify_weights(const Sched *s);
 

@@ -287,6 +287,15 @@ static void put_stmt(FILE *out, const Stmt *s, int indent) {
     fputs("overlap ", out);
     put_block(out, s->body, indent);
     break;
+  case ST_MOVE:
+    fputs(s->receives ? "recv " : "send ", out);
+    put_op(out, s->op);
+    break;
+  case ST_WAIT: fputs("wait", out); break;
+  case ST_GROUP:
+    fputs("group ", out);
+    put_block(out, s->body, indent);
+    break;
   case ST_USE:
     fprintf(out, "use %s%s%s", s->phase < PIPE_NPHASES ? phase[s->phase] : "",
             s->phase < PIPE_NPHASES ? "of " : "", s->name);
@@ -431,6 +440,9 @@ static void put_clause(FILE *out, const Clause *c) {
     put_string(out, c->path);
     break;
   case CL_SEND: fprintf(out, "send %s", c->name); break;
+  case CL_TRANSFERS:
+    fprintf(out, "transfers %s%s%s", c->name, c->root ? " " : "", c->root ? c->root : "");
+    break;
   case CL_CHECK:
     fputs("check ", out);
     ast_dump_expr(out, c->value);

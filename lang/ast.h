@@ -82,6 +82,9 @@ typedef enum StmtKind {
   ST_CLOCK,   /* clock NAME [in range] [period value] { body }: ops in the order of their stamps */
   ST_RULES,   /* rules NAME [in range] { body }: ops by priority, in a simulation */
   ST_OVERLAP, /* overlap { body }: its ops are one action */
+  ST_MOVE,    /* send op, or recv op: of the tensors that the op makes, or reads */
+  ST_WAIT,    /* wait: for all transfers above */
+  ST_GROUP,   /* group { body }: its transfers are one */
   ST_USE      /* use [phase of] name(args) [@ value]: the order of another schedule */
 } StmtKind;
 
@@ -101,6 +104,7 @@ struct Stmt {
   struct Fn *fn;
   Stmt *body, *orelse;
   Arg *args;          /* ST_USE */
+  bool receives;      /* ST_MOVE: recv */
   bool backwards;     /* (expand) ST_DO: its range was one that goes down, without a step */
   struct Schedule *used, *within; /* (sema) ST_USE: of that name; in whose order it stands */
 };
@@ -169,6 +173,7 @@ typedef enum ClauseKind {
   CL_CHECK,   /* check value [for var in range] */
   CL_RECOMPUTE, /* recompute [var [, mb_var]] [when when] */
   CL_SEND,    /* send name: when the outputs of an action may leave */
+  CL_TRANSFERS,    /* transfers name [root]: how transfers are lowered */
   CL_TUNE,    /* tune [var in range] [tries tries] by value */
   CL_OFFLOAD, /* offload [var, mb_var [-> place]] [when] [lead] */
   CL_EXCLUSIVE, /* exclusive var -> to */
@@ -199,7 +204,7 @@ struct Clause {
   Clause *next;
   ClauseKind kind;
   Span at;
-  Name name;          /* pipe, let, send */
+  Name name;          /* pipe, let, send, transfers */
   Span name_at;
   Name var;           /* bound variable, or NULL */
   Span var_at;
@@ -211,7 +216,7 @@ struct Clause {
   uint32_t index_slot; /* (sema) */
   bool dag;           /* CL_PIPE: its stages follow only the edges */
   Arg *args;          /* CL_TIE: the stages */
-  Name root;          /* CL_PIPE: the pipe it is a replica of, or NULL */
+  Name root;          /* CL_PIPE: the pipe it is a replica of, CL_TRANSFERS: its second word; or NULL */
   Span root_at;
   Range range;
   Stmt *body;

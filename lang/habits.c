@@ -15,7 +15,7 @@ static const char loop
    forward[] = "the forward of microbatch m is F(m)",
    backward[] = "the backward of microbatch m is B(m), or I(m) and W(m) in two parts",
    transfer[] =
-       "transfers are not written: the compiler adds them where an op needs what another rank made",
+       "the compiler adds the transfers; by hand they are written send F(m), recv F(m), send B(m), recv B(m)",
    reduction[] = "the reduction is not written: it belongs to U", update[] = "the update is U";
 
 static const struct {

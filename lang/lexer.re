@@ -246,8 +246,12 @@ again:
   "side"               { TOKEN(SIDE); }
   "exclusive"          { TOKEN(EXCLUSIVE); }
 
-  "stash" | "comm" | "finally"
-  | "group" | "recv" | "wait" {
+  "transfers"          { TOKEN(TRANSFERS); }
+  "recv"               { TOKEN(RECV); }
+  "wait"               { TOKEN(WAIT); }
+  "group"              { TOKEN(GROUP); }
+
+  "stash" | "comm" | "finally" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(RESERVED);
   }

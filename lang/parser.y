@@ -405,6 +405,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
 %token RECOMPUTE "'recompute'" FORWARD "'forward'" SLICES "'slices'"
 %token OVERLAP "'overlap'"
+%token TRANSFERS "'transfers'" RECV "'recv'" WAIT "'wait'" GROUP "'group'"
 %token USE "'use'" EXPECTS "'expects'"
 %token OFFLOAD "'offload'" LEAD "'lead'" SIDE "'side'" EXCLUSIVE "'exclusive'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
@@ -422,7 +423,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %left '*' '/' '%'
 %precedence UNARY
 
-%type <binding> name name_opt replica_opt mb_opt
+%type <binding> name opname name_opt replica_opt mb_opt
 %type <array> array_opt for_opt
 %type <flag> dag_opt
 %type <expr> expr init
@@ -505,9 +506,12 @@ skipped: '{' { skip_block(ps); } '}' ;
 /* A keyword at the start of a line ends recovery: errors after it are new ones. */
 ok: %empty { if (begins_line(ps, @0)) yyerrok; } ;
 
-name:
+opname:
   NAME     { $$ = (Binding){$1.name, @1}; }
 | RESERVED { $$ = (Binding){$1.name, @1}; reserved(ps, @1, $1.name); }
+;
+name:
+  opname
 | SEND     { $$ = (Binding){$1.name, @1}; reserved(ps, @1, $1.name); }
 ;
 
@@ -609,6 +613,18 @@ clause:
     $$ = new_clause(ps, CL_SEND, @$, NULL);
     $$->name = $3.name;
     $$->name_at = @3;
+  }
+| TRANSFERS ok NAME {
+    $$ = new_clause(ps, CL_TRANSFERS, @$, NULL);
+    $$->name = $3.name;
+    $$->name_at = @3;
+  }
+| TRANSFERS ok NAME NAME {
+    $$ = new_clause(ps, CL_TRANSFERS, @$, NULL);
+    $$->name = $3.name;
+    $$->name_at = @3;
+    $$->root = $4.name;
+    $$->root_at = @4;
   }
 | OFFLOAD ok when_opt lead_opt { $$ = new_offload(ps, @$, NO_BINDING, NO_BINDING, $3.e, $4.e); }
 | OFFLOAD ok NAME ',' name to_opt when_opt lead_opt {
@@ -766,6 +782,17 @@ stmt:
     $$ = (StmtVal){new_stmt(ps, ST_OVERLAP, @$), above(ps, $3.depth)};
     $$.s->body = $3.first;
   }
+| SEND ok opref { $$ = (StmtVal){new_stmt(ps, ST_MOVE, @$), 1}; $$.s->op = $3; }
+| RECV ok opref {
+    $$ = (StmtVal){new_stmt(ps, ST_MOVE, @$), 1};
+    $$.s->op = $3;
+    $$.s->receives = true;
+  }
+| WAIT ok { $$ = (StmtVal){new_stmt(ps, ST_WAIT, @1), 1}; }
+| GROUP ok block {
+    $$ = (StmtVal){new_stmt(ps, ST_GROUP, @$), above(ps, $3.depth)};
+    $$.s->body = $3.first;
+  }
 | USE ok used_phase name '(' args_opt ')' at_opt {
     $$ = (StmtVal){new_binder(ps, ST_USE, @$, $4), 1};
     $$.s->phase = $3;
@@ -850,16 +877,16 @@ opref:
   }
 ;
 optarget:
-  name { $$ = new_op(ps, @$, $1); }
-| name '[' expr ']' { $$ = new_op(ps, @$, $1); $$->chunk = $3.e; }
-| name '[' STAGE expr ']' { $$ = new_op(ps, @$, $1); $$->stage = $4.e; }
-| pipe_head '.' name { $$ = new_pipe_op(ps, @$, $1, $3); }
-| pipe_head '.' name '[' expr ']' { $$ = new_pipe_op(ps, @$, $1, $3); $$->chunk = $5.e; }
-| pipe_head '.' name '[' STAGE expr ']' { $$ = new_pipe_op(ps, @$, $1, $3); $$->stage = $6.e; }
+  opname { $$ = new_op(ps, @$, $1); }
+| opname '[' expr ']' { $$ = new_op(ps, @$, $1); $$->chunk = $3.e; }
+| opname '[' STAGE expr ']' { $$ = new_op(ps, @$, $1); $$->stage = $4.e; }
+| pipe_head '.' opname { $$ = new_pipe_op(ps, @$, $1, $3); }
+| pipe_head '.' opname '[' expr ']' { $$ = new_pipe_op(ps, @$, $1, $3); $$->chunk = $5.e; }
+| pipe_head '.' opname '[' STAGE expr ']' { $$ = new_pipe_op(ps, @$, $1, $3); $$->stage = $6.e; }
 ;
 pipe_head:
-  name { $$ = (OpHead){$1, NULL}; }
-| name '[' expr ']' { $$ = (OpHead){$1, $3.e}; }
+  opname { $$ = (OpHead){$1, NULL}; }
+| opname '[' expr ']' { $$ = (OpHead){$1, $3.e}; }
 ;
 
 values_opt: %empty { $$ = (ArgList){0}; } | values ;
@@ -1015,7 +1042,7 @@ static void insert_closers(Parse *ps, int token, Span at) {
   uint32_t level = 0; /* how many '{' may be open before the word */
   switch (token) {
   case TOK_RANKS: case TOK_PIPE: case TOK_ORDER: case TOK_TIME: case TOK_BYTES: case TOK_PROFILE:
-  case TOK_CHECK: case TOK_RECOMPUTE: case TOK_TUNE: case TOK_OFFLOAD: case TOK_TIE:
+  case TOK_CHECK: case TOK_RECOMPUTE: case TOK_TUNE: case TOK_OFFLOAD: case TOK_TIE: case TOK_TRANSFERS:
   case TOK_WEIGHTS: case TOK_SIDE: case TOK_EXCLUSIVE:
     level = 1;
     break;
@@ -1135,11 +1162,11 @@ static const short operator_tokens[] = {
 };
 static const short stmt_tokens[] = {
   TOK_OP, TOK_NAME, TOK_STEADY, TOK_WARMUP, TOK_FLUSH, TOK_CLIP, TOK_CLOCK, TOK_RULES,
-  TOK_OVERLAP, TOK_DO, TOK_IF, TOK_LET, TOK_FN, TOK_USE,
+  TOK_OVERLAP, TOK_DO, TOK_IF, TOK_LET, TOK_FN, TOK_USE, TOK_SEND, TOK_RECV, TOK_WAIT, TOK_GROUP,
 };
 static const short clause_tokens[] = {
-  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_SEND, TOK_RECOMPUTE,
-  TOK_TUNE, TOK_OFFLOAD, TOK_SIDE, TOK_EXCLUSIVE, TOK_EDGE, TOK_TIE, TOK_WEIGHTS, TOK_LET, TOK_FN,
+  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_SEND, TOK_TRANSFERS,
+  TOK_RECOMPUTE, TOK_TUNE, TOK_OFFLOAD, TOK_SIDE, TOK_EXCLUSIVE, TOK_EDGE, TOK_TIE, TOK_WEIGHTS, TOK_LET, TOK_FN,
 };
 static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};
 

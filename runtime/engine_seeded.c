@@ -14,15 +14,17 @@
 typedef struct Ready {
   uint32_t rank;
   PipeOn on;
+  uint32_t at; /* of COMM: place in the stream */
 } Ready;
 
 typedef struct Seeded {
   PrRun *run;
   uint64_t step;
-  uint32_t *compute, *comm, *copy; /* [nrank]: done in this step */
-  uint32_t *turn;                  /* [ngroup] the next one */
-  bool *queued[PIPE_NSTREAMS];     /* [nrank] by Ready.on */
-  Ready *ready;                    /* [PIPE_NSTREAMS * nrank] */
+  uint32_t *compute, *comm, *copy; /* [nrank]: done in this step; of a group none until all are */
+  bool
+      *queued[PIPE_NSTREAMS]; /* [nrank] by Ready.on; of COMM no transfer: CommAt.state says that */
+  uint32_t *turn;             /* [ngroup] the next one */
+  Ready *ready; /* one for COMPUTE and COPY of each rank, and for each of its largest group */
   uint32_t nready;
 } Seeded;
 
@@ -35,7 +37,7 @@ static uint64_t draw(uint64_t *state) { /* splitmix64 */
 
 static void put(Seeded *s, uint32_t rank, PipeOn on) {
   if (!s->queued[on][rank])
-    s->ready[s->nready++] = (Ready){rank, on};
+    s->ready[s->nready++] = (Ready){rank, on, on == PIPE_COMM ? s->comm[rank] : 0};
   s->queued[on][rank] = true;
 }
 
@@ -55,6 +57,42 @@ static const PipeInstr *comm_head(const Seeded *s, uint32_t r) {
 }
 
 static bool is_send(const PipeInstr *c) { return c->op == PIPE_SEND_F || c->op == PIPE_SEND_B; }
+
+static uint32_t group_of(const Seeded *s, uint32_t r) {
+  const RankRun *k = &s->run->rank[r];
+  return k->t->instr[k->comm[s->comm[r]].index].group + 1u;
+}
+
+/* The first transfer at the head of r that is not done and sends to (or receives from) peer; NULL. */
+static CommAt *member(Seeded *s, uint32_t r, uint32_t peer, bool send) {
+  const RankRun *k = &s->run->rank[r];
+  for (uint32_t i = s->comm[r], end = i + group_of(s, r); i < end; i++) {
+    const PipeInstr *c = &k->t->instr[k->comm[i].index];
+    if (k->comm[i].state != COMM_DONE && c->peer == peer && is_send(c) == send)
+      return &k->comm[i];
+  }
+  return NULL;
+}
+
+/* Notes the transfers at the head of r, which has its waits, whose other ends are there. */
+static void look_at_transfers(Seeded *s, uint32_t r) {
+  RankRun *k = &s->run->rank[r];
+  for (uint32_t i = s->comm[r], end = i + group_of(s, r); i < end; i++) {
+    CommAt *mine = &k->comm[i];
+    const PipeInstr *c = &k->t->instr[mine->index];
+    bool send = is_send(c);
+    const PipeInstr *d = mine->state == COMM_WAITS ? comm_head(s, c->peer) : NULL;
+    if (!d || pipe_is_sum(d->op) || d->op == PIPE_SIDE_COMM || member(s, r, c->peer, send) != mine)
+      continue;
+    CommAt *theirs = member(s, c->peer, r, !send);
+    if (!theirs)
+      continue;
+    uint32_t from = send ? r : c->peer;
+    mine->state = theirs->state = COMM_POSTED;
+    s->ready[s->nready++] = (Ready){from, PIPE_COMM,
+                                    (uint32_t)((send ? mine : theirs) - s->run->rank[from].comm)};
+  }
+}
 
 static void look_at(Seeded *s, uint32_t r) {
   const RankRun *k = &s->run->rank[r];
@@ -84,10 +122,21 @@ static void look_at(Seeded *s, uint32_t r) {
     put(s, stage[l->row[0]].rank, PIPE_COMM);
     return;
   }
-  const PipeInstr *d = c ? comm_head(s, c->peer) : NULL;
-  if (d && !pipe_is_sum(d->op) && d->op != PIPE_SIDE_COMM && d->peer == r &&
-      is_send(c) != is_send(d))
-    put(s, is_send(c) ? r : c->peer, PIPE_COMM);
+  if (c)
+    look_at_transfers(s, r);
+}
+
+/* One side of a transfer is done, and with the last the group at the head of r. */
+static void member_done(Seeded *s, uint32_t r, CommAt *at) {
+  CommAt *first = &s->run->rank[r].comm[s->comm[r]];
+  uint32_t n = group_of(s, r);
+  at->state = COMM_DONE;
+  for (uint32_t i = 0; i < n; i++)
+    if (first[i].state != COMM_DONE)
+      return;
+  for (uint32_t i = 0; i < n; i++)
+    first[i].state = COMM_WAITS;
+  s->comm[r] += n;
 }
 
 /* Carries out the sum at the COMM head of rank r. Returns how many instructions that is. */
@@ -126,14 +175,17 @@ static PrStatus carry_out(Seeded *s, Ready e, uint32_t *n) {
     s->comm[e.rank]++;
     *n = 1;
   } else {
-    const PipeInstr *c = comm_head(s, e.rank);
+    CommAt *send = &k->comm[e.at];
+    const PipeInstr *c = &k->t->instr[send->index];
     uint32_t q = c->peer;
-    Chan *ch = &run->chan[k->comm[s->comm[e.rank]].chan];
-    ch->post[0] = (Post){c, e.rank, false, s->step};
-    ch->post[1] = (Post){comm_head(s, q), q, false, s->step};
+    CommAt *recv = member(s, q, e.rank, false);
+    Chan *ch = &run->chan[send->chan];
+    ch->post[0] = (Post){c, e.rank, false, s->step, e.at};
+    ch->post[1] = (Post){&run->rank[q].t->instr[recv->index], q, false, s->step,
+                         (uint32_t)(recv - run->rank[q].comm)};
     st = pr_transfer(run, ch);
-    s->comm[e.rank]++;
-    s->comm[q]++;
+    member_done(s, e.rank, send);
+    member_done(s, q, recv);
     look_at(s, q);
     *n = 2;
   }
@@ -144,7 +196,7 @@ static PrStatus carry_out(Seeded *s, Ready e, uint32_t *n) {
 /* Nothing can go on, but not all is done: tells pr_report_stall where the COMM streams are. */
 static PrStatus stalled(Seeded *s) {
   for (uint32_t r = 0; r < s->run->p->nrank; r++) {
-    RankRun *k = &s->run->rank[r];
+    RankRun *k = &s->run->rank[r]; /* nothing is queued: a posted one would be ready */
     k->comm_next = s->comm[r];
     k->comm_active = s->comm[r] < k->ncomm;
   }
@@ -168,9 +220,10 @@ static PrStatus run_step(Seeded *s) {
     uint32_t pick = (uint32_t)(draw(&run->random) % s->nready);
     Ready e = s->ready[pick];
     s->ready[pick] = s->ready[--s->nready];
-    s->queued[e.on][e.rank] = false;
     PrStatus st;
-    if (e.on == PIPE_COMM && pipe_is_sum(comm_head(s, e.rank)->op)) {
+    bool alone = s->queued[e.on][e.rank]; /* no transfer */
+    s->queued[e.on][e.rank] = false;
+    if (e.on == PIPE_COMM && alone && pipe_is_sum(comm_head(s, e.rank)->op)) {
       left -= carry_out_sum(s, e.rank, &st);
     } else {
       uint32_t n;
@@ -202,7 +255,16 @@ static PrStatus seeded_steps(PrRun *run, uint64_t n) {
   Seeded s = {.run = run};
   s.compute = calloc(PIPE_NSTREAMS * nrank, sizeof *s.compute);
   s.queued[0] = calloc(PIPE_NSTREAMS * nrank, sizeof *s.queued[0]);
-  s.ready = calloc(PIPE_NSTREAMS * nrank, sizeof *s.ready);
+  size_t room = 2 * nrank;
+  for (size_t r = 0; r < nrank; r++) {
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < run->rank[r].ncomm; i++) {
+      uint32_t group = run->p->rank[r].instr[run->rank[r].comm[i].index].group;
+      most = group + 1u > most ? group + 1u : most;
+    }
+    room += most;
+  }
+  s.ready = calloc(room, sizeof *s.ready);
   s.turn = calloc(run->p->ngroup + (size_t)1, sizeof *s.turn);
   if (!s.turn || !s.compute || !s.queued[0] || !s.ready) {
     st = pr_fail(run, PR_E_MEMORY, "no memory for %zu ranks", nrank);

@@ -8,7 +8,8 @@
  *     and the thread that reaches the count takes the stream by clearing comm_wait;
  *   - nobody, while the head is posted on its channel and the other side is not: the second side to
  *     post owns both streams, copies, completes both and carries both on; in the same way the last
- *     to come to a REDUCE or TIE owns the streams of all that take part;
+ *     to come to a REDUCE or TIE owns the streams of all that take part. Of a group each transfer is
+ *     of the side that posts it second, and the stream of whoever does the last one (group_left);
  *   - the rank's thread again, which sees the last completion of the step in comm_done.
  * So a transfer happens as soon as both sides are ready, even while both ranks are in callbacks,
  * and no lock is held anywhere. The fields "owned" in RankRun follow the stream; each hand-over is
@@ -157,34 +158,41 @@ static bool head_copied(RankRun *k) {
   return atomic_compare_exchange_strong(&k->comm_wait_copy, &need, 0);
 }
 
-/* Meets the fault of the head, if there is one. *lost: it is a SEND that never arrives. False: it never begins. */
-static bool meet_fault(PrRun *run, RankRun *k, bool *lost, bool *corrupt) {
-  switch (pr_fault_at(run, k->id, k->comm[k->comm_next].index, k->comm_step)) {
-  case PR_HANG: return false;
-  case PR_DROP: *lost = true; break;
-  case PR_CORRUPT: *corrupt = true; break;
-  default: break;
-  }
+/* Meets the faults of the head: of which of its instructions the send is lost, of which the payload (bit by
+ * place in the group). False: it never begins. */
+static bool meet_faults(PrRun *run, RankRun *k, uint64_t *lost, uint64_t *corrupt) {
+  const CommAt *at = &k->comm[k->comm_next];
+  uint32_t n = k->t->instr[at->index].group + 1u;
+  for (uint32_t i = 0; i < n && i < 64; i++)
+    switch (pr_fault_at(run, k->id, at[i].index, k->comm_step)) {
+    case PR_HANG: return false;
+    case PR_DROP: *lost |= UINT64_C(1) << i; break;
+    case PR_CORRUPT: *corrupt |= UINT64_C(1) << i; break;
+    default: break;
+    }
   return true;
 }
 
-/* Posts the head, a SEND or RECV. Returns the channel if the other side is there, too: then the
- * caller owns both streams. NULL: k is at rest and may not be touched. */
-static Chan *post_head(PrRun *run, RankRun *k, bool corrupt) {
-  const CommAt *at = &k->comm[k->comm_next];
-  const PipeInstr *c = &k->t->instr[at->index];
+/* Posts number i of the stream, a SEND or RECV. Puts the channel on the list if the other side is there, too:
+ * then the transfer is the caller's. If not, and it was all that was left of the head, k is at rest and may not be
+ * touched. */
+static void post(PrRun *run, RankRun *k, uint32_t i, bool corrupt, Chan **met) {
+  CommAt *at = &k->comm[i];
   Chan *ch = &run->chan[at->chan];
   unsigned side = ch->src == k->id ? 0 : 1;
-  ch->post[side] = (Post){c, k->id, corrupt, k->comm_step};
-  unsigned before = atomic_fetch_or_explicit(&ch->state, 1u << side, memory_order_acq_rel);
-  return before ? ch : NULL;
+  at->state = COMM_POSTED;
+  ch->post[side] = (Post){&k->t->instr[at->index], k->id, corrupt, k->comm_step, i};
+  if (!atomic_fetch_or_explicit(&ch->state, 1u << side, memory_order_acq_rel))
+    return;
+  ch->met = *met;
+  *met = ch;
 }
 
-/* Completes the head. True: k has more in this step, and is still the caller's. False: it has not,
- * and its thread may be in the next step already. */
-static bool complete(PrRun *run, RankRun *k) {
-  uint64_t done = atomic_load_explicit(&k->comm_done, memory_order_relaxed) + 1;
-  bool more = ++k->comm_next < k->ncomm;
+/* Completes the head, of n instructions. True: k has more in this step, and is still the caller's. False: it has
+ * not, and its thread may be in the next step already. */
+static bool complete(PrRun *run, RankRun *k, uint32_t n) {
+  uint64_t done = atomic_load_explicit(&k->comm_done, memory_order_relaxed) + n;
+  bool more = (k->comm_next += n) < k->ncomm;
   k->comm_active = more;
   atomic_store(&k->comm_done, done);
   uint64_t key = atomic_load(&k->sleep_on);
@@ -214,10 +222,62 @@ static bool meet(PrRun *run, Coll *l, uint64_t step, RankRun **todo) {
   atomic_store_explicit(&l->arrived, 0, memory_order_relaxed);
   for (uint32_t i = 0; i < l->n; i++) {
     RankRun *k = &run->rank[run->p->stage[l->row[i]].rank];
-    if (complete(run, k))
+    if (complete(run, k, 1))
       push(todo, k);
   }
   return true;
+}
+
+/* One less is left of the head of k. With the last it is completed. */
+static void one_less(PrRun *run, RankRun *k, RankRun **todo) {
+  if (atomic_fetch_sub_explicit(&k->group_left, 1, memory_order_acq_rel) > 1)
+    return;
+  CommAt *at = &k->comm[k->comm_next];
+  uint32_t n = k->t->instr[at->index].group + 1u;
+  for (uint32_t i = 0; i < n; i++)
+    at[i].state = COMM_WAITS;
+  if (complete(run, k, n))
+    push(todo, k);
+}
+
+/* One side of a transfer is done. The next of its group on the same channel takes its place; nobody else posts
+ * there until the group is completed. */
+static void member_done(PrRun *run, const Post *p, RankRun **todo, Chan **met) {
+  RankRun *k = &run->rank[p->rank];
+  CommAt *at = &k->comm[p->at];
+  uint32_t left = p->c->group;
+  at->state = COMM_DONE;
+  for (uint32_t i = 1; i <= left; i++)
+    if (at[i].chan == at->chan && at[i].state == COMM_WAITS) {
+      post(run, k, p->at + i, false, met);
+      break;
+    }
+  one_less(run, k, todo);
+}
+
+/* Posts the transfers at the head of k, of each channel the first. lost, corrupt: of meet_faults. */
+static void post_head(PrRun *run, RankRun *k, uint64_t lost, uint64_t corrupt, RankRun **todo,
+                      Chan **met) {
+  uint32_t first = k->comm_next, n = k->t->instr[k->comm[first].index].group + 1u, left = n;
+  if (n == 1 && !lost) {
+    atomic_store_explicit(&k->group_left, 1, memory_order_relaxed);
+    post(run, k, first, corrupt != 0, met);
+    return;
+  }
+  for (uint32_t i = 0; i < n && i < 64; i++)
+    if (lost >> i & 1)
+      k->comm[first + i].state = COMM_DONE, left--;
+  atomic_store_explicit(&k->group_left, left + 1, memory_order_relaxed);
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t j = 0;
+    if (i < 64 && (lost >> i & 1))
+      continue;
+    while (k->comm[first + j].chan != k->comm[first + i].chan || (j < 64 && lost >> j & 1))
+      j++;
+    if (j == i)
+      post(run, k, first + i, i < 64 && (corrupt >> i & 1), met);
+  }
+  one_less(run, k, todo);
 }
 
 /* Carries on the COMM stream of k, which the caller owns, and those that become free to go on. */
@@ -230,14 +290,9 @@ static void advance(PrRun *run, RankRun *k) {
     if (!head_ready(k) || !head_copied(k))
       continue;
     const CommAt *at = &k->comm[k->comm_next];
-    bool lost = false, corrupt = false;
-    if (run->fault.kind && !meet_fault(run, k, &lost, &corrupt))
+    uint64_t lost = 0, corrupt = 0;
+    if (run->fault.kind && !meet_faults(run, k, &lost, &corrupt))
       continue;
-    if (lost) {
-      if (complete(run, k))
-        push(&todo, k);
-      continue;
-    }
     if (pipe_is_sum(k->t->instr[at->index].op)) {
       if (!meet(run, &run->coll[at->chan], k->comm_step, &todo))
         return;
@@ -246,21 +301,22 @@ static void advance(PrRun *run, RankRun *k) {
     if (k->t->instr[at->index].op == PIPE_SIDE_COMM) {
       if (pr_side(run, k, at->index, k->comm_step))
         return;
-      if (complete(run, k))
+      if (complete(run, k, 1))
         push(&todo, k);
       continue;
     }
-    Chan *ch = post_head(run, k, corrupt);
-    if (!ch)
-      continue;
-    if (pr_transfer(run, ch))
-      return;
-    RankRun *a = &run->rank[ch->src], *b = &run->rank[ch->dst];
-    atomic_store_explicit(&ch->state, 0, memory_order_relaxed);
-    if (complete(run, a))
-      push(&todo, a);
-    if (complete(run, b))
-      push(&todo, b);
+    Chan *met = NULL;
+    post_head(run, k, lost, corrupt, &todo, &met);
+    while (met) {
+      Chan *ch = met;
+      const Post side[2] = {ch->post[0], ch->post[1]};
+      met = ch->met;
+      if (pr_transfer(run, ch))
+        return;
+      atomic_store_explicit(&ch->state, 0, memory_order_relaxed);
+      member_done(run, &side[0], &todo, &met);
+      member_done(run, &side[1], &todo, &met);
+    }
   }
 }
 

@@ -22,6 +22,11 @@
  * FIFO order per directed rank pair; there are no tags; the compiler has proved that order, sizes
  * and identity agree and that the whole cannot stall.
  *
+ * Transfers of a COMM stream that follow each other may be one group, each with the number of those
+ * still to come in `group`. They start when the first has its waits (those of the others are 0), each as
+ * soon as its other end has started, too, and are completed all at once, when the last is: like the calls
+ * between ncclGroupStart and ncclGroupEnd. No slot is of two of them.
+ *
  * Everything that moves or stays lives in a slot. The slots of a rank are numbered 0..nslot-1; a
  * pool is a run of slots of one size. Nothing else is allocated during a step.
  *
@@ -60,6 +65,10 @@ typedef enum PipeOp {
 /* The streams of a rank. */
 typedef enum PipeOn { PIPE_COMPUTE, PIPE_COMM, PIPE_COPY, PIPE_NSTREAMS } PipeOn;
 
+/* Who puts the transfers of a rank into their order (lang/spec.md 8.3): one global order of all; each at
+ * its op, alone or with its neighbours; or the text. */
+typedef enum PipeLowering { PIPE_GLOBAL, PIPE_INLINE, PIPE_GROUPED, PIPE_MANUAL, PIPE_NLOWERINGS } PipeLowering;
+
 typedef enum PipePhase { PIPE_WARMUP, PIPE_STEADY, PIPE_FLUSH, PIPE_NPHASES } PipePhase;
 
 /* What a pool's slots hold. OUT and IN are the two ends of a transfer, LOCAL a boundary tensor
@@ -85,7 +94,7 @@ typedef enum PipeClass {
 typedef struct PipeInstr {
   uint8_t op;     /* PipeOp */
   uint8_t phase;  /* PipePhase */
-  uint16_t group; /* further instructions after this one that are one action with it; 0 */
+  uint16_t group; /* further instructions after this one that are one action, or group, with it; 0 */
   uint32_t stage; /* row of PipeProgram.stage: the stage on THIS rank that the op belongs to */
   uint32_t mb;    /* microbatch, or unit (PipeProgram.slices). U: one whose gradient it applies, or
                      PIPE_NONE; REDUCE: PIPE_NONE; SIDE: that of the op that it is attached to, or PIPE_NONE */
@@ -263,7 +272,8 @@ typedef struct PipeProgram {
   uint32_t nedge;
   uint32_t nside;
   const PipeSide *side;   /* [nside] by decl, then stage; NULL: none */
-  uint32_t ngroup, zero;
+  uint32_t ngroup;
+  uint32_t lowering;      /* PipeLowering; only the last two have groups of transfers */
   uint32_t nformula, nrule, nthen, nstate;
   const PipeFormula *formula; /* [nformula] */
   const PipeRule *rule;       /* [nrule] */

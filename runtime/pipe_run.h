@@ -94,9 +94,11 @@ typedef struct PrCall {
   /* On a device (pipe_cuda.h) all tensors, `work` and `loss` are in its memory, and the callback puts its
    * work on this stream, in order, and returns without waiting for it; NULL: the callback does the work. The
    * arrays above are the host's and stay as they are. step_at: device memory with the number of the step at
-   * the time of the work, which may be another one than `step` if the step is replayed from a graph. */
+   * the time of the work, which may be another one than `step` if the step is replayed from a graph; `updates`
+   * is then (*step_at - step) * nupdate more, nupdate being how many of them the stage has in a step. */
   void *stream;
   const uint64_t *step_at;
+  uint32_t nupdate;
   /* SIDE, in any stream: its name; the buffer that it takes, at the same place in every step and its own until
    * it is given back, and that which it gives back; NULL: none. mb is PIPE_NONE if it is of no
    * microbatch. There are weight, grad and opt, too; but where weights have versions only in COMPUTE

@@ -71,6 +71,11 @@ typedef struct Rank {
   uint64_t *compute_end, *comm_end, *copy_end;
   uint64_t begin;
   bool queued;
+  /* With groups: of the one at the head of COMM, if it has started. */
+  bool posted;
+  uint8_t *paired; /* [comm]: its other end has been found */
+  uint32_t left;   /* of its members */
+  uint64_t post, group_end;
 } Rank;
 
 /* COPY streams that take turns: whose turn is next, and when it may start. */
@@ -286,6 +291,82 @@ static int run_comm(Machine *m, uint32_t r) {
   return any;
 }
 
+/* The head group of r has started, if it can. */
+static bool post_group(Machine *m, uint32_t r) {
+  Rank *k = &m->rank[r];
+  const PipeInstr *c = comm_ready(m, r);
+  if (!c || pipe_is_sum(c->op))
+    return false;
+  if (k->posted)
+    return true;
+  k->posted = true;
+  k->left = c->group + 1u;
+  k->post = k->group_end = comm_from(k, c);
+  if (k->post < k->begin)
+    k->begin = k->post;
+  return true;
+}
+
+/* The first member of r's head group without its other end that sends to (or receives from) peer. */
+static uint32_t group_member(const Machine *m, uint32_t r, uint32_t peer, bool send) {
+  const Rank *k = &m->rank[r];
+  const PipeStream *s = &m->in->comm[r];
+  uint32_t n = stream_at(s, k->ncomm)->group + 1u;
+  for (uint32_t i = k->ncomm; i < k->ncomm + n && i < s->n; i++)
+    if (!k->paired[i] && stream_at(s, i)->peer == peer && is_send(stream_at(s, i)) == send)
+      return i;
+  return PIPE_NONE;
+}
+
+/* Member i of r's head group is done; with the last the group is. */
+static void pair_member(Machine *m, uint32_t r, uint32_t i, uint64_t start, uint64_t end) {
+  Rank *k = &m->rank[r];
+  k->paired[i] = 1;
+  if (m->out->comm_start)
+    m->out->comm_start[r][i] = start;
+  k->group_end = later(k->group_end, end);
+  if (--k->left > 0)
+    return;
+  for (uint32_t n = stream_at(&m->in->comm[r], k->ncomm)->group + 1u; n > 0; n--)
+    k->comm_end[k->ncomm++] = k->group_end;
+  k->comm_free = k->group_end;
+  k->posted = false;
+}
+
+/* The same as run_comm where transfers may be groups. */
+static int run_groups(Machine *m, uint32_t r) {
+  const PipeStream *s = &m->in->comm[r];
+  Rank *k = &m->rank[r];
+  int any = 0;
+  for (bool moved = true; moved;) {
+    const PipeInstr *head = comm_ready(m, r);
+    moved = head && pipe_is_sum(head->op) && run_sum(m, head->op, head->stage);
+    uint32_t first = k->ncomm;
+    for (uint32_t i = first;
+         !moved && post_group(m, r) && k->ncomm == first && i <= first + head->group; i++) {
+      const PipeInstr *c = i < s->n ? stream_at(s, i) : head;
+      uint32_t q = c->peer;
+      if (k->paired[i] || q >= m->in->nrank || q == r || group_member(m, r, q, is_send(c)) != i ||
+          !post_group(m, q))
+        continue;
+      uint32_t j = group_member(m, q, r, !is_send(c));
+      if (j == PIPE_NONE)
+        continue;
+      const PipeInstr *d = stream_at(&m->in->comm[q], j), *send = is_send(c) ? c : d;
+      if (!same_transfer(m, send, is_send(c) ? d : c))
+        return -1;
+      uint64_t start = later(k->post, m->rank[q].post);
+      uint64_t end = add(start, m->in->stage[send->stage].time[send->op]);
+      pair_member(m, q, j, start, end);
+      pair_member(m, r, i, start, end);
+      enqueue(m, q);
+      moved = true;
+    }
+    any |= moved;
+  }
+  return any;
+}
+
 static PipeSimStatus run(Machine *m, uint32_t *at) {
   for (uint32_t r = 0; r < m->in->nrank; r++)
     enqueue(m, r);
@@ -299,7 +380,7 @@ static PipeSimStatus run(Machine *m, uint32_t *at) {
       do
         run_compute(m, r);
       while (run_copy(m, r));
-      moved = run_comm(m, r);
+      moved = m->in->groups ? run_groups(m, r) : run_comm(m, r);
     } while (moved > 0);
     if (moved < 0) {
       if (at)
@@ -345,7 +426,9 @@ static bool find_turns(const PipeSimIn *in, Group **group) {
 
 PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
   PipeSimStatus st = PIPE_SIM_NOMEM;
-  size_t n = in->nrank, nends = 0;
+  size_t n = in->nrank, nends = 0, ncomm = 0;
+  for (uint32_t r = 0; r < in->nrank; r++)
+    ncomm += in->comm[r].n;
   for (uint32_t r = 0; r < in->nrank; r++)
     nends += (out->compute_end ? 0 : (size_t)in->compute[r].n) +
              (out->comm_end ? 0 : (size_t)in->comm[r].n) +
@@ -353,8 +436,10 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
   Rank *ranks = calloc(n + 1, sizeof *ranks);
   uint32_t *queue = calloc(n + 1, sizeof *queue);
   uint64_t *ends = malloc((nends + 1) * sizeof *ends), *end = ends;
+  uint8_t *paired = in->groups ? calloc(ncomm + 1, 1) : NULL, *mark = paired;
   Group *group = NULL;
-  if (!ranks || !queue || !ends || (in->group && !find_turns(in, &group)))
+  if (!ranks || !queue || !ends || (in->groups && !paired) ||
+      (in->group && !find_turns(in, &group)))
     goto done;
 
   for (uint32_t r = 0; r < in->nrank; r++) {
@@ -366,6 +451,8 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
     end += out->comm_end ? 0 : in->comm[r].n;
     k->copy_end = out->copy_end ? out->copy_end[r] : end;
     end += out->copy_end || !in->copy ? 0 : in->copy[r].n;
+    k->paired = mark;
+    mark += in->groups ? in->comm[r].n : 0;
   }
   out->busy = 0;
   Machine m = {.in = in, .out = out, .rank = ranks, .queue = queue, .group = group};
@@ -392,6 +479,7 @@ done:
   free(ranks);
   free(queue);
   free(ends);
+  free(paired);
   free(group);
   return st;
 }
@@ -436,8 +524,9 @@ uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespa
   }
   for (uint32_t r = 0; p->ngroup && r < n; r++)
     (group = done + 2 * n)[r] = p->rank[r].group;
-  PipeSimIn in = {p->nrank, streams, streams + n, p->stage, streams + 2 * n, p->edge,
-                  p->row,   p->nmb,  p->side,     group,    p->ngroup};
+  PipeSimIn in = {p->nrank,        streams, streams + n, p->stage,
+                  streams + 2 * n, p->edge, p->row,      p->nmb,
+                  p->side,         group,   p->ngroup,   p->lowering >= PIPE_GROUPED};
   PipeSimOut out = {.compute_start = begins[PIPE_COMPUTE],
                     .compute_end = ends[PIPE_COMPUTE],
                     .comm_start = begins[PIPE_COMM],
@@ -491,6 +580,47 @@ static uint32_t next_comm(const PipeProgram *p, uint32_t r, uint32_t i) {
   while (i < p->rank[r].ninstr && !has_pair(&p->rank[r].instr[i]))
     i++;
   return i;
+}
+
+/* The first member of the group that begins at `head` of rank r without its other end that sends to (or receives
+ * from) peer; PIPE_NONE. */
+static uint32_t unpaired(const PipeProgram *p, uint32_t *const *pair, uint32_t r, uint32_t head,
+                         uint32_t peer, bool send) {
+  const PipeInstr *c = p->rank[r].instr;
+  for (uint32_t i = head; i <= head + c[head].group && i < p->rank[r].ninstr; i++)
+    if (pair[r][i] == PIPE_NONE && c[i].peer == peer && is_send(&c[i]) == send)
+      return i;
+  return PIPE_NONE;
+}
+
+/* The next transfer of rank r once all of the group at `head` have their other ends, else `head`. */
+static uint32_t past_group(const PipeProgram *p, uint32_t *const *pair, uint32_t r, uint32_t head) {
+  uint32_t end = head + p->rank[r].instr[head].group;
+  for (uint32_t i = head; i <= end && i < p->rank[r].ninstr; i++)
+    if (pair[r][i] == PIPE_NONE)
+      return head;
+  return next_comm(p, r, end + 1);
+}
+
+/* Pairs a member of the head group of r with one of the head group of its peer. *peer: that. */
+static bool pair_one(const PipeProgram *p, uint32_t **pair, const uint32_t *head, uint32_t r,
+                     uint32_t *peer) {
+  const PipeInstr *c = p->rank[r].instr;
+  for (uint32_t i = head[r]; i <= head[r] + c[head[r]].group && i < p->rank[r].ninstr; i++) {
+    uint32_t q = c[i].peer;
+    if (pair[r][i] != PIPE_NONE || q >= p->nrank || q == r || head[q] >= p->rank[q].ninstr ||
+        pipe_is_sum(p->rank[q].instr[head[q]].op) ||
+        unpaired(p, pair, r, head[r], q, is_send(&c[i])) != i)
+      continue;
+    uint32_t j = unpaired(p, pair, q, head[q], r, !is_send(&c[i]));
+    if (j == PIPE_NONE)
+      continue;
+    pair[r][i] = j;
+    pair[q][j] = i;
+    *peer = q;
+    return true;
+  }
+  return false;
 }
 
 /* Plays the COMM streams alone: a transfer takes place when both of its sides are heads. A rank is on
@@ -549,16 +679,11 @@ uint32_t **pipe_pair(const PipeProgram *p) {
         left -= members;
         continue;
       }
-      uint32_t q = c->peer;
-      if (q >= n || q == r || head[q] >= p->rank[q].ninstr)
+      uint32_t q;
+      if (!pair_one(p, pair, head, r, &q))
         break;
-      const PipeInstr *d = &p->rank[q].instr[head[q]];
-      if (pipe_is_sum(d->op) || d->peer != r || is_send(c) == is_send(d))
-        break;
-      pair[r][head[r]] = head[q];
-      pair[q][head[q]] = head[r];
-      head[r] = next_comm(p, r, head[r] + 1);
-      head[q] = next_comm(p, q, head[q] + 1);
+      head[r] = past_group(p, pair, r, head[r]);
+      head[q] = past_group(p, pair, q, head[q]);
       left -= 2;
       if (!waits[q])
         stack[top++] = q;

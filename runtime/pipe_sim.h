@@ -36,6 +36,7 @@ typedef struct PipeSimIn {
   const PipeSide *side;      /* of PipeProgram */
   const uint32_t *group;     /* [nrank] of PipeRank, or NULL: there are none */
   uint32_t ngroup;
+  bool groups;               /* COMM streams may have groups */
 } PipeSimIn;
 
 /* Every array is the caller's, any of start/end/order may be NULL. Position i of rank r's stream

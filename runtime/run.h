@@ -51,7 +51,12 @@ typedef struct CopyAt {
 typedef struct CommAt {
   uint32_t index;
   uint32_t chan; /* row of PrRun.chan; REDUCE, TIE: of PrRun.coll */
+  uint32_t state; /* of a transfer: COMM_WAITS ... */
 } CommAt;
+
+/* A transfer at the head of its stream, or of the group there: not yet posted, posted (seeded: both of its ends
+ * are there), done while others of its group are not. */
+enum { COMM_WAITS, COMM_POSTED, COMM_DONE };
 
 /* One side of a transfer, ready to start. */
 typedef struct Post {
@@ -59,14 +64,17 @@ typedef struct Post {
   uint32_t rank;
   bool corrupt; /* one bit of the payload arrives changed: fault.c */
   uint64_t step;
+  uint32_t at; /* place in the COMM stream */
 } Post;
 
-/* A directed pair of ranks. Each side has at most one post: streams are FIFO. `state` has bit 0 set
- * once the sender has posted and bit 1 once the receiver has. */
+/* A directed pair of ranks. Each side has at most one post: streams are FIFO, and of a group that has several
+ * transfers there one is posted after the other. `state` has bit 0 set once the sender has posted and bit 1
+ * once the receiver has. */
 typedef struct Chan {
   _Alignas(PR_LINE) _Atomic uint32_t state;
   uint32_t src, dst;
   Post post[2];
+  struct Chan *met; /* a list of those whose two sides are there, of the thread that saw it */
 } Chan;
 
 /* A REDUCE or TIE: the rows whose ranks take part, and the gradients that it adds up. */
@@ -116,7 +124,8 @@ typedef struct RankRun {
   _Atomic uint64_t running_since; /* ns */
   uint32_t spin; /* how often to look before sleeping; 0 with fewer cores than ranks */
   /* COMM stream, owned. */
-  _Alignas(PR_LINE) uint32_t comm_next;
+  _Alignas(PR_LINE) uint32_t comm_next; /* of a group the first */
+  _Atomic uint32_t group_left; /* transfers of the head that are not done, and 1 while some are being posted */
   bool comm_active; /* has instructions of this step left */
   uint64_t comm_step;
   struct RankRun *todo;

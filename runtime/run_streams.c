@@ -151,13 +151,13 @@ PrStatus pr_take_streams(PrRun *run) {
     for (uint32_t i = 0; ok && i < t->ninstr; i++) {
       const PipeInstr *c = &t->instr[i];
       if (c->op == PIPE_SEND_F || c->op == PIPE_SEND_B) {
-        k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, true)};
+        k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, true), COMM_WAITS};
       } else if (pipe_is_sum(c->op)) { /* of a TIE: pr_take_sums says it */
-        k->comm[k->ncomm++] = (CommAt){i, p->stage[c->stage].model};
+        k->comm[k->ncomm++] = (CommAt){i, p->stage[c->stage].model, COMM_WAITS};
       } else if (c->op == PIPE_SIDE_COMM) {
-        k->comm[k->ncomm++] = (CommAt){i, PIPE_NONE};
+        k->comm[k->ncomm++] = (CommAt){i, PIPE_NONE, COMM_WAITS};
       } else if (pipe_op_info[c->op].comm) {
-        k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, false)};
+        k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, false), COMM_WAITS};
       } else if (pipe_op_info[c->op].stream == PIPE_COPY) {
         k->copy[k->ncopy++] = (CopyAt){i};
       } else {

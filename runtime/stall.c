@@ -11,8 +11,13 @@
 
 #include <stdio.h>
 
-/* The head of k's COMM stream. */
-static const PipeInstr *head(const RankRun *k) { return &k->t->instr[k->comm[k->comm_next].index]; }
+/* The head of k's COMM stream; of a group the first that still waits for its other end. */
+static const PipeInstr *head(const RankRun *k) {
+  uint32_t i = k->comm_next;
+  while (k->comm[i].state == COMM_DONE)
+    i++;
+  return &k->t->instr[k->comm[i].index];
+}
 
 /* The first row that has not come to the REDUCE or TIE c. */
 static uint32_t late_replica(const PrRun *run, const PipeInstr *c) {

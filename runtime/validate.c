@@ -32,6 +32,8 @@ static PrStatus check_head(PrRun *run) {
     return FAIL(run, "program: %u stages of the model, %u in all", p->nmodel, p->nstage);
   if (p->nrank > p->nstage)
     return FAIL(run, "program: %u ranks but only %u stages", p->nrank, p->nstage);
+  if (p->lowering >= PIPE_NLOWERINGS)
+    return FAIL(run, "program: lowering %u of %u", p->lowering, (uint32_t)PIPE_NLOWERINGS);
   if (p->sized > 1 || p->timed > 1 || p->forward > 1)
     return FAIL(run, "program: sized is %u, timed is %u, forward is %u: each is 0 or 1", p->sized,
                 p->timed, p->forward);
@@ -522,17 +524,20 @@ static PrStatus check_callback(Check *k, const PipeInstr *c) {
   return PR_OK;
 }
 
-/* The ops of an action follow each other; the first waits for all; no slot is of two of them, so none can
- * need another. */
+/* The ops of an action follow each other, or the transfers of a group; the first waits for all; no slot is of
+ * two of them, so none can need another. */
 static PrStatus check_action(Check *k, const PipeInstr *c) {
   const PipeRank *t = &k->p->rank[k->rank];
-  bool later = k->index > 0 && c[-1].group > 0;                  /* not the first of its action */
-  if (later && (c->group != c[-1].group - 1 || c->op >= PIPE_U)) /* nor SIDE */
+  bool later = k->index > 0 && c[-1].group > 0; /* not the first of its action */
+  bool move = c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B;
+  if (later && (c->group != c[-1].group - 1 || (c->op >= PIPE_U && !move) ||
+                pipe_op_info[c[-1].op].comm != move))
     FAIL_AT(k, c, "%u more of its action follow, expected an op of COMPUTE with %u", c->group,
             c[-1].group - 1u);
-  if (c->group > 0 && (c->op >= PIPE_U || c->group >= t->ninstr - k->index))
+  if (c->group > 0 && ((move ? k->p->lowering < PIPE_GROUPED : c->op >= PIPE_U) ||
+                       c->group >= t->ninstr - k->index))
     FAIL_AT(k, c, "cannot have %u more ops in its action", c->group);
-  if (c->op > PIPE_U)
+  if (c->op > PIPE_U && !move)
     return PR_OK;
   if (!later)
     k->first = k->index;
@@ -541,14 +546,15 @@ static PrStatus check_action(Check *k, const PipeInstr *c) {
             c->wait + c->wait_copy);
   const PipeStage *g = &k->p->stage[c->stage];
   bool forward = c->op == PIPE_F, again = c->op == PIPE_R;
-  const uint32_t field[] = {c->act, c->gout, c->keep, c->in, c->out};
+  const uint32_t field[] = {c->act, c->gout, move ? PIPE_NONE : c->keep, c->in, c->out};
   const uint32_t tensors[] = {1, 1, 1,
                               again     ? 0
+                              : move    ? 1
                               : forward ? g->nin
                                         : g->nout,
-                              again     ? 1
-                              : forward ? g->nout
-                                        : g->nin};
+                              again || move ? 1
+                              : forward     ? g->nout
+                                            : g->nin};
   for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
     uint32_t n = tensors[i];
     if (n > 1 && (field[i] > t->nlist || n > t->nlist - field[i]))

@@ -38,6 +38,11 @@ for program in "spin", "fish", "chromium":
 torch = os.environ.get("PIPE_TORCH_PYTHON", config.python)
 if subprocess.run([torch, "-c", "import torch.distributed.pipelining"], capture_output=True, check=False).returncode == 0:
     config.available_features.add("torch")
+probe = os.path.join(config.build, "bin", "gpu_probe")  # and what is built where there may be a device
+if os.path.exists(probe) and subprocess.run([probe], capture_output=True, timeout=120, check=False).returncode == 0:
+    config.available_features.add("gpu")
+    if shutil.which("compute-sanitizer"):
+        config.available_features.add("compute-sanitizer")
 try:  # a sandbox may have no /dev/pts
     for end in pty.openpty():
         os.close(end)

@@ -15,6 +15,7 @@
 #include "data.h"
 #include "kernels.h"
 #include "pipe_optim.h"
+#include "tensors.h"
 
 /* The function for the type of `real`. */
 #define OPTIM _Generic((real)0, float : pr_optim, double : pr_optim_double)
@@ -24,25 +25,6 @@
 typedef enum Kind { ONE, ZERO, NORMAL, RESIDUAL } Kind; /* initial value; the last two: matrices */
 
 /* clang-format off */
-/* Tensors of a layer in the order they lie in memory: X(name, kind, elements). A matrix of a linear
- * layer is [outputs][inputs]. The b of a layernorm follows its g. */
-#define LAYER_TENSORS(X)     \
-  X(ln1_g, ONE, d)           \
-  X(ln1_b, ZERO, d)          \
-  X(qkv_w, NORMAL, 3 * d * d) \
-  X(qkv_b, ZERO, 3 * d)      \
-  X(proj_w, RESIDUAL, d * d) \
-  X(proj_b, ZERO, d)         \
-  X(ln2_g, ONE, d)           \
-  X(ln2_b, ZERO, d)          \
-  X(fc_w, NORMAL, 4 * d * d) \
-  X(fc_b, ZERO, 4 * d)       \
-  X(out_w, RESIDUAL, 4 * d * d) \
-  X(out_b, ZERO, d)
-/* Before the layers of the first stage, after those of the last. */
-#define FIRST_TENSORS(X) X(wte, NORMAL, GPT_VOCAB * d) X(wpe, NORMAL, seq * d)
-#define LAST_TENSORS(X) X(lnf_g, ONE, d) X(lnf_b, ZERO, d) X(head_w, NORMAL, GPT_VOCAB * d)
-
 #define POINTER(name, kind, elems) real *name;
 typedef struct Layer { LAYER_TENSORS(POINTER) } Layer;
 typedef struct First { FIRST_TENSORS(POINTER) } First;
@@ -667,6 +649,17 @@ static PrSizes sizes(void *self, uint32_t stage) {
 uint64_t gpt_weights(const GptModel *m, uint32_t stage) {
   Shape s = shape_of(m, stage);
   return weight_elems(&s);
+}
+
+const char *gpt_tensor(const GptModel *m, uint32_t stage, uint32_t i, uint64_t *elems,
+                       int *matrix) {
+  Shape s = shape_of(m, stage);
+  Tensor t;
+  if (!tensor_at(&s, i, &t))
+    return NULL;
+  *elems = t.elems;
+  *matrix = t.kind >= NORMAL;
+  return t.name;
 }
 
 /* For checkpoints: each tensor, and the two moments of each. They do not depend on how the model is cut. */

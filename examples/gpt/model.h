@@ -77,4 +77,8 @@ PrModel gpt_model(GptModel *m);
  * tensors of the whole model in one order, whatever the number of stages. */
 uint64_t gpt_weights(const GptModel *m, uint32_t stage);
 
+/* Tensor i of a stage, in that order: its name, how many reals, and whether it is a matrix, which decays.
+ * NULL past the last. */
+const char *gpt_tensor(const GptModel *m, uint32_t stage, uint32_t i, uint64_t *elems, int *matrix);
+
 #endif

@@ -34,6 +34,7 @@ static PrStatus compute(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
     *a = pr_call_of(run, k, &at[i], step, lost);
     a->stream = d->stream[PIPE_COMPUTE];
     a->step_at = c->step_at;
+    a->nupdate = run->stage[in[i].stage].nupdate;
     if (a->loss && a->loss != lost)
       a->loss = c->loss + (step & 1) * run->nsink * run->p->nmb + (a->loss - run->loss[step & 1]);
     if (a->op == PIPE_F && in[i].keep != PIPE_NONE && a->x)

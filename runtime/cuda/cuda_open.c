@@ -230,7 +230,7 @@ static uint8_t *find_pairs(const PipeProgram *p) {
   for (uint32_t r = 0; pair && r < p->nrank; r++)
     for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
       const PipeInstr *in = &p->rank[r].instr[i];
-      if (pipe_op_info[in->op].comm && !pipe_is_sum(in->op) && r < in->peer)
+      if (pipe_op_info[in->op].comm && in->peer != PIPE_NONE && r < in->peer)
         pair[(size_t)r * p->nrank + in->peer] = 1;
     }
   return pair;
@@ -361,6 +361,9 @@ static PrStatus open_here(PrRun *run) {
                        "program: rank %u keeps stashes on rank %u, which is another process", r,
                        t->instr[i].peer);
   }
+  if (c->o.group && run->p->ngroup > 0)
+    return pr_fail(run, PR_E_ARG,
+                   "program: COPY streams of several ranks take turns, which takes one process");
   uint64_t each;
   cuda_type(c, &each);
   for (uint32_t s = 0; s < run->p->nstage && c->o.group; s++)

@@ -178,6 +178,10 @@ static PrStatus finish_step(PrRun *run) {
   memcpy(run->loss[step & 1], c->loss_to + (step & 1) * n, n * sizeof(double));
   for (uint32_t r = 0; r < run->p->nrank; r++)
     atomic_store(&run->rank[r].step, step + 1);
+  uint32_t slices = pipe_slices(run->p);
+  for (uint32_t m = 0; run->o.on_loss && m < run->p->nmb / slices; m++)
+    for (uint32_t i = 0; i < run->nsink * slices && pr_is_here(run, run->loss_rank); i++)
+      pr_tell_loss(run, step, m);
   bool told = !run->free_running || pr_is_here(run, run->loss_rank);
   if (told)
     pr_step_done(run, step);

@@ -22,7 +22,7 @@
 #include "store.h"
 
 static PrLaunch me;
-static volatile sig_atomic_t heard;
+static _Atomic int heard; /* a verdict */
 
 static uint32_t place(void *arg, char to[STORE_PLACE]) {
   (void)arg;

@@ -33,6 +33,20 @@ static const char cut[] =
     "  order r { op f(k) = F(k/Q, k%Q)  op b(k) = B(k/Q, Q-1 - k%Q)\n"
     "    steady k in 0..M*Q { f(k)  b(k - (P-1-r + Q-1)) } U } }\n";
 
+static const char sided[] =
+    "schedule sided(P = 3, M = 5) { ranks P  pipe net stages 2*P mbs M place s -> s % P\n"
+    "  bytes s { act = 72  gout = 72  boundary = s < 2*P-1 ? 72 : 0  weight = 72  grad = 72  opt = 72  work = 72 }\n"
+    "  side GATHER(s) on comm latest before first F { cost = 1  memory = 72 }\n"
+    "  side FREE(s) on compute after last B gives GATHER\n"
+    "  side AWAY(s, m) on copy after F when m % 2 == 0 { memory = 72 }\n"
+    "  side BACK(s, m) on copy latest before B gives AWAY when m % 2 == 0\n"
+    "  side CLIP_U(s) on compute before U\n"
+    "  order r { do m in 0..M { F[0](m)  F[1](m) }  do m in 0..M { B[1](m)  B[0](m) }  U } }\n";
+static const char turns[] = "schedule turns(P = 4, M = 5) { ranks P  exclusive r -> r / 2\n"
+                            "  pipe net stages P mbs M place s -> s\n"
+                            "  time { F = 4  B = 8  OFF = 2  LOAD = 2 }\n"
+                            "  order r { steady m { F(m) B(m - (P-1-r)) } U }  offload }\n";
+
 const Sample samples[] = {
     {"naive", NULL, 3, 2},       {"gpipe", NULL, 4, 5},         {"1f1b", NULL, 4, 9},
     {"interleaved", NULL, 3, 6}, {"zb_h1", NULL, 4, 8},         {"zb_v", NULL, 3, 7},
@@ -41,7 +55,8 @@ const Sample samples[] = {
     {"inference", NULL, 3, 4},   {"pipedream_2bw", NULL, 3, 6}, {"copies", copies, 0, 0},
     {"pipedream", NULL, 4, 9},   {"pipedream_rr", NULL, 4, 8},  {"skips", skips, 0, 0},
     {"towers", towers, 0, 0},    {"dealt", dealt, 0, 0},        {"cut", cut, 0, 0},
-    {"joined", joined, 0, 0},    {"next", next, 0, 0},
+    {"joined", joined, 0, 0},    {"sided", sided, 0, 0},        {"turns", turns, 0, 0},
+    {"next", next, 0, 0},
 };
 const uint32_t nsamples = sizeof samples / sizeof *samples;
 

@@ -61,7 +61,7 @@ static void race(const Seen *a, uint32_t c, const char *how, const char *name) {
 
 void shim_touch(uint32_t c, const Vc *vc, const void *p, size_t bytes, bool write,
                 const char *name) {
-  if (!p || bytes == 0)
+  if (!p || bytes == 0 || shim.unwatched)
     return;
   uintptr_t end = ((uintptr_t)p + bytes - 1) / LINE;
   for (uintptr_t at = (uintptr_t)p / LINE; at <= end; at++) {
@@ -91,6 +91,8 @@ void shim_touch(uint32_t c, const Vc *vc, const void *p, size_t bytes, bool writ
 }
 
 void shim_forget(const void *p, size_t bytes) {
+  if (shim.unwatched)
+    return;
   for (uintptr_t at = (uintptr_t)p / LINE; bytes && at <= ((uintptr_t)p + bytes - 1) / LINE; at++) {
     Line *l = line_of(at, false);
     if (l)
@@ -166,6 +168,7 @@ uint32_t shim_errors(void) { return shim.errors; }
 const char *shim_error_text(void) { return shim.text; }
 bool shim_stalled(void) { return shim.stalled; }
 uint64_t shim_most_queued(void) { return shim.most_queued; }
+void shim_unwatched(void) { shim.unwatched = true; }
 void shim_steady(bool on) { shim.steady = on; }
 bool shim_was_killed(void) { return me->dead; }
 void shim_lose(uint32_t host) { shim.host[host].loses = true; }
@@ -398,7 +401,7 @@ void shim_leave(void) {
 
 void shim_begin(uint64_t seed, uint32_t nhost, bool log) {
   shim.on = true, shim.log = log;
-  shim.steady = shim.stalled = shim.killed = false;
+  shim.unwatched = shim.steady = shim.stalled = shim.killed = false;
   shim.random = seed, shim.progress = shim.ticks = shim.most_queued = 0;
   shim.nhost = nhost, shim.nclock = 0, shim.errors = 0, shim.text[0] = 0;
   shim.streams = NULL;

@@ -28,8 +28,13 @@
 
 #include "include/cuda_runtime_api.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* nhost threads will call shim_enter; whether the log is kept. */
 void shim_begin(uint64_t seed, uint32_t nhost, bool log);
+void shim_unwatched(void); /* accesses are not checked from here on: for large tensors on one stream */
 void shim_end(void); /* frees everything */
 void shim_enter(uint32_t host); /* this thread is host number `host` from now on */
 void shim_leave(void);
@@ -84,5 +89,9 @@ uint32_t shim_event_number(cudaEvent_t e);
 
 /* Asked at every match of a SEND with a RECV for the names of their ranges: false is an error. NULL: not. */
 extern bool (*shim_pairs)(const char *send, const char *recv);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -189,6 +189,7 @@ void job_run(Job *j) {
   j->opened = j->damaged = j->through = 0;
   j->board = calloc(1, sizeof *j->board);
   memset(&j->result, 0, sizeof j->result);
+  word_broken = 0;
   shim_begin(j->seed, j->nhost, j->log);
   for (uint32_t i = 0; i < j->lose; i++)
     shim_lose(1 - i);
@@ -203,6 +204,7 @@ void job_run(Job *j) {
   snprintf(j->text, sizeof j->text, "%s", shim_error_text());
   j->stalled = shim_stalled();
   j->most_ahead = shim_most_queued();
+  j->broken = word_broken;
   EXPECT(shim_leaks() == 0 || j->kill_at, "%s: %llu allocations are not given back\n", j->p->name,
          (unsigned long long)shim_leaks());
   if (!j->log)
@@ -240,13 +242,15 @@ bool job_same(const Job *j, const Result *want) {
 }
 
 bool job_whole(const Job *j) {
-  bool ok = j->errors == 0 && !j->stalled;
+  bool ok = j->errors == 0 && j->broken == 0 && !j->stalled;
   for (uint32_t i = 0; i < j->nhost; i++)
     ok &= j->status[i] == PR_OK;
   return ok;
 }
 
 bool job_has_guests(const PipeProgram *p) {
+  if (p->ngroup > 0)
+    return true;
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; i < p->rank[r].npool; i++)
       if (p->rank[r].pool[i].cls == PIPE_GUEST)

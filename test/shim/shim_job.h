@@ -45,7 +45,7 @@ typedef struct Job {
   Result result;
   PrStatus status[MOST_RANKS];
   char error[MOST_RANKS][PR_TEXT];
-  uint32_t errors;
+  uint32_t errors, broken; /* rules of the shim; buffers of side ops */
   char text[512];
   bool stalled;
   uint64_t most_ahead;
@@ -61,7 +61,7 @@ bool job_whole(const Job *j);                     /* no error, no broken rule */
 bool job_same(const Job *j, const Result *want);  /* losses, of the steps that ended a call, and weights */
 /* What the CPU engine makes of the program. */
 void job_reference(const PipeProgram *p, Result *r);
-bool job_has_guests(const PipeProgram *p); /* stashes on other ranks, which other processes cannot have */
+bool job_has_guests(const PipeProgram *p); /* stashes on other ranks, or turns: takes one process */
 /* A send and a receive of one tensor, in op notation? For shim_pairs. */
 bool job_pairs(const char *send, const char *recv);
 

@@ -101,7 +101,7 @@ typedef struct Group Group;
 
 extern struct Shim {
   pthread_mutex_t lock;
-  bool on, log, steady, stalled, killed;
+  bool on, log, unwatched, steady, stalled, killed;
   uint64_t random, progress, ticks, most_queued;
   uint32_t nhost, turn, nclock, errors;
   char text[512];

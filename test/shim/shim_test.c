@@ -290,7 +290,7 @@ static void events(const char *stdlib) {
                    .seed = seed0 * 1000000 + (uint64_t)i * 10000 + w * 10 + t};
           job_run(&j);
           race = t == 0 && j.errors > 0;
-          is = j.errors > 0 || (t == 0 && !in_order(&j, r));
+          is = j.errors > 0 || j.broken > 0 || (t == 0 && !in_order(&j, r));
           if (t == 0)
             shim_end();
           memcpy((PipeSync *)k->sync, keep, nsync * sizeof *keep);

@@ -8,6 +8,8 @@
 #include "pipe_cuda.h"
 #include "shim.h"
 
+_Atomic uint32_t word_broken;
+
 static uint64_t mix(uint64_t a, uint64_t b) {
   a = (a ^ (b + UINT64_C(0x9e3779b97f4a7c15) + (a << 6))) * UINT64_C(0xff51afd7ed558ccd);
   return a ^ a >> 32;
@@ -34,7 +36,7 @@ static PrSizes sizes(void *self, uint32_t stage) {
                    .grad = n,
                    .opt = n,
                    .work = n,
-                   .edge = n,
+                   .edge = m->edges ? n : 0,
                    .tied = m->tied[stage] ? n / 3 : 0};
 }
 
@@ -79,6 +81,20 @@ static void add(void *grad, uint64_t seed) {
     ((uint64_t *)grad)[i] += mix(seed, i);
 }
 
+/* A buffer holds a number of its own from taking to giving; one of a name with U in it adds to the gradients. */
+static void side_work(const PrCall *c) {
+  uint64_t held[WORDS];
+  spread(held, mix(mix(c->stage, c->mb), 5));
+  if (c->given && memcmp(c->given, held, sizeof held) != 0)
+    word_broken++;
+  if (c->given)
+    spread(c->given, 0);
+  if (c->taken)
+    memcpy(c->taken, held, sizeof held);
+  if (strchr(c->side, 'U'))
+    add(c->grad, 11);
+}
+
 static void work(const PrCall *c) {
   uint64_t sum = c->op == PIPE_B || c->op == PIPE_I ? backward_sum(c) : 0;
   switch (c->op) {
@@ -94,11 +110,12 @@ static void work(const PrCall *c) {
       spread(c->gout, sum);
     break;
   case PIPE_W: add(c->grad, fold(fold(0, c->act), c->gout)); break;
+  case PIPE_SIDE: side_work(c); break;
   default:
     for (int i = 0; i < WORDS; i++) {
       const uint64_t *newest = c->newest;
       uint64_t *w = c->weight, *g = c->grad, *o = c->opt;
-      o[i] = mix(o[i], g[i]);
+      o[i] = mix(o[i], g[i] + c->updates);
       w[i] = newest[i] + 3 * g[i] + o[i];
       g[i] = 0;
     }
@@ -109,8 +126,10 @@ static void work(const PrCall *c) {
 
 static void kernel(void *arg) {
   PrCall c = *(PrCall *)arg;
-  if (c.step_at)
+  if (c.step_at) {
+    c.updates += (*c.step_at - c.step) * c.nupdate;
     c.step = *c.step_at;
+  }
   work(&c);
 }
 
@@ -119,6 +138,11 @@ static int put(void *self, const PrCall *c) {
   if (!c->stream) {
     work(c);
     return 0;
+  }
+  if (c->op == PIPE_SIDE) { /* beside others */
+    ShimAccess s[] = {
+        {c->taken, true}, {c->given, true}, {strchr(c->side, 'U') ? c->grad : NULL, true}};
+    return shim_launch(c->stream, kernel, c, sizeof *c, s, 3) != cudaSuccess;
   }
   ShimAccess a[64];
   uint32_t n = 0;
@@ -195,7 +219,11 @@ static int tie(void *self, const uint32_t *stage, void *const *grad, uint32_t n,
 
 PrModel word_model(WordModel *m, const PipeProgram *p) {
   int joins = m->joins, no_step = m->no_step;
-  *m = (WordModel){.nstage = p->nmodel, .nslice = p->slices, .joins = joins, .no_step = no_step};
+  *m = (WordModel){.nstage = p->nmodel,
+                   .nslice = p->slices,
+                   .joins = joins,
+                   .no_step = no_step,
+                   .edges = p->edge != NULL};
   for (uint32_t s = 0; s < p->nstage; s++)
     m->tied[p->stage[s].model] = p->stage[s].tied != PIPE_NONE;
   return (PrModel){.self = m,
@@ -208,6 +236,7 @@ PrModel word_model(WordModel *m, const PipeProgram *p) {
                    .backward_input = put,
                    .backward_weight = put,
                    .update = put,
+                   .side = put,
                    .reduce = reduce,
                    .tie = tie,
                    .overlap = joins ? overlap : NULL};

@@ -13,9 +13,12 @@ enum { WORDS = 9 };
 typedef struct WordModel {
   uint32_t nstage, nslice;
   uint8_t tied[64]; /* [nstage] shares its weights */
+  int edges;        /* there are some beside the chain */
   int joins;        /* takes actions as a whole */
   int no_step;      /* ops work from `step`, not from `step_at`: wrong under a graph */
 } WordModel;
+
+extern _Atomic uint32_t word_broken; /* buffers of side ops that did not hold what was put there */
 
 PrModel word_model(WordModel *m, const PipeProgram *p);
 

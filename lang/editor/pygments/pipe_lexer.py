@@ -10,13 +10,12 @@ CLAUSES = (
     "schedule", "requires", "expects", "extends", "import", "let", "fn", "op", "ranks", "pipe",
     "stages", "mbs", "place", "replica", "of", "dag", "edge", "tie", "order", "time", "bytes", "profile", "check",
     "recompute", "slices", "tune", "tries", "by", "offload", "lead", "side", "exclusive", "send",
-    "weights")
+    "transfers", "weights")
 FLOW = (
-    "steady", "warmup", "flush", "clip", "clock", "period", "rules", "overlap", "when", "use",
+    "steady", "warmup", "flush", "clip", "clock", "period", "rules", "overlap", "recv", "wait", "group", "when", "use",
     "do", "if", "else", "in", "step", "for", "stage")
 RESERVED = (
-    "stash", "comm", "finally",
-    "group", "recv", "wait")
+    "stash", "comm", "finally")
 
 
 class PipeLexer(RegexLexer):
@@ -34,7 +33,7 @@ class PipeLexer(RegexLexer):
             (words(CLAUSES, prefix=r"\b", suffix=r"\b"), Keyword.Declaration),
             (words(FLOW, prefix=r"\b", suffix=r"\b"), Keyword),
             (words(RESERVED, prefix=r"\b", suffix=r"\b"), Keyword.Reserved),
-            (r"\b(?:[FBIWRU]|OFF|LOAD)\b", Name.Builtin),
+            (r"\b(?:[FBIWRU]|OFF|LOAD|REDUCE|TIE)\b", Name.Builtin),
             (r"\b[A-Za-z_]\w*(?=\s*\()", Name.Function),
             (r"\b[A-Za-z_]\w*", Name),
             (r"->|\.\.|==|!=|<=|>=|&&|\|\||[+*/%<>!?=@-]", Operator),

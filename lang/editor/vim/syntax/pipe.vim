@@ -9,11 +9,11 @@ syn match pipeOperator /->\|\.\.\|==\|!=\|<=\|>=\|&&\|||\|[.,;:()\[\]{}+*\/%<>!?
 syn match pipeNumber /\d\+\(_\d\+\)*\(\.\d\+\(_\d\+\)*\)\?\h\?\w*/
 syn match pipeName /\<\h\w*\>/
 syn match pipeFunction /\<\h\w*\>\ze\s*(/
-syn match pipeOp /\<\([FBIWRU]\|OFF\|LOAD\)\>/
+syn match pipeOp /\<\([FBIWRU]\|OFF\|LOAD\|REDUCE\|TIE\)\>/
 
-syn keyword pipeClause schedule requires expects extends import let fn op ranks pipe stages mbs place replica of dag edge tie order time bytes profile check recompute slices tune tries by offload lead side exclusive send weights
-syn keyword pipeFlow steady warmup flush clip clock period rules overlap when use do if else in step for stage
-syn keyword pipeReserved stash comm finally group recv wait
+syn keyword pipeClause schedule requires expects extends import let fn op ranks pipe stages mbs place replica of dag edge tie order time bytes profile check recompute slices tune tries by offload lead side exclusive send transfers weights
+syn keyword pipeFlow steady warmup flush clip clock period rules overlap recv wait group when use do if else in step for stage
+syn keyword pipeReserved stash comm finally
 
 syn region pipeString start=/"/ skip=/\\./ end=/"\|$/ contains=pipeEscape
 syn match pipeEscape /\\["\\]/ contained

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT
+ * The streams of a lowering that has transfers at their ops (transfers.c): each rank's list is split into its
+ * COMPUTE and COMM stream. Part of comm, which has laid out the compute instructions. A transfer waits for all
+ * computation above it; an op for its RECVs, an update for its sums, what follows a `wait` for all above.
+ *
+ * note [slots in text order]: a channel's slots are taken in the order of the text, the one that was left first
+ * before the others: at the sender by the op that makes the tensor, until its SEND, at the receiver by the RECV,
+ * until the op that reads it. A new one is made where all are taken, or there are fewer than the channel is to
+ * have. A RECV adds no wait so: what it waits for stands above it. An op that makes a tensor waits for the SEND
+ * that left the slot; with a slot for each tensor it never does, so with enough slots nothing is added to what
+ * was proved of the lists. */
+#include "transfers.h"
+
+/* Slots of one end of a channel: those that are left, in the order in which they were. */
+typedef struct Ring {
+  uint32_t *slot, *after; /* after: at the sender COMM, at the receiver COMPUTE instructions */
+  uint32_t first, n, cap;
+  uint32_t made;
+} Ring;
+
+typedef struct Lay {
+  Sched *s;
+  PipeInstr *compute;               /* instruction of op i */
+  Ring *out, *in;                   /* [channels] */
+  uint32_t *next_reduce, *next_tie; /* [nstage] */
+  uint32_t r, ncomm, next;          /* rank; instructions so far; row of the next op */
+} Lay;
+
+static uint32_t take(Ring *q, uint32_t *slots, uint32_t *wait) {
+  if (q->made < *slots || q->first == q->n) {
+    if (q->made == *slots)
+      ++*slots;
+    return q->made++;
+  }
+  if (q->after[q->first] > *wait)
+    *wait = q->after[q->first];
+  return q->slot[q->first++];
+}
+
+static void leave(Sched *s, Ring *q, uint32_t slot, uint32_t after) {
+  if (q->n == q->cap) {
+    uint32_t cap = q->cap;
+    vec_grow(s->arena, (void **)&q->slot, &q->cap, sizeof *q->slot);
+    vec_grow(s->arena, (void **)&q->after, &cap, sizeof *q->after);
+  }
+  q->slot[q->n] = slot;
+  q->after[q->n++] = after;
+}
+
+static size_t channel_of(uint32_t link, bool forward) { return 2 * (size_t)link + !forward; }
+
+static void raise(uint32_t *wait, uint32_t to) { *wait = to > *wait ? to : *wait; }
+
+/* An action of n ops takes its send slots. */
+static void make(Lay *l, uint32_t n) {
+  Sched *s = l->s;
+  for (uint32_t i = l->next; i < l->next + n; i++) {
+    const Op *o = &s->op[i];
+    for (uint32_t k = 0, nout = op_outputs(s, o); k < nout; k++) {
+      uint32_t link = output_link(s, o, k);
+      if (!link_crosses(s, link_at(s, link)))
+        continue;
+      size_t c = channel_of(link, o->kind == PIPE_F);
+      Channel *ch = &s->channel[c];
+      *slot_at(s, &l->compute[i], false, k) = ch->out_first +
+                                              take(&l->out[c], &ch->out_slots, &l->compute[i].wait);
+    }
+  }
+}
+
+/* It has ended: its receive slots are left. */
+static void use(Lay *l, uint32_t n) {
+  Sched *s = l->s;
+  uint32_t ended = l->next + n - s->rank_op0[l->r];
+  for (uint32_t i = l->next; i < l->next + n; i++) {
+    const Op *o = &s->op[i];
+    for (uint32_t k = 0, nin = op_inputs(s, o); k < nin; k++) {
+      uint32_t link = input_link(s, o, k);
+      size_t c = channel_of(link, o->kind == PIPE_F);
+      if (link_crosses(s, link_at(s, link)))
+        leave(s, &l->in[c], *slot_at(s, &l->compute[i], true, k) - s->channel[c].in_first, ended);
+    }
+  }
+}
+
+/* The op at this end of a transfer, and which tensor of it that is. */
+static uint32_t own_op(const Sched *s, const PipeInstr *in, uint32_t *k, uint32_t *link) {
+  bool forward = is_forward(in), send = is_send(in);
+  uint32_t op = *op_at(s, forward, in->stage, in->mb) - 1;
+  const Op *o = &s->op[op];
+  for (*k = 0;; ++*k) {
+    *link = send ? output_link(s, o, *k) : input_link(s, o, *k);
+    if (!s->graph || link_at(s, *link).edge == in->keep)
+      return op;
+  }
+}
+
+/* A SEND, RECV or sum that is the last of its group, or `more` before that. */
+static void move(Lay *l, const PipeInstr *in, uint32_t more) {
+  Sched *s = l->s;
+  PipeInstr *x = &s->stream[l->r].comm[l->ncomm++], *op;
+  uint32_t done = l->ncomm + more, k, link;
+  *x = *in;
+  x->wait = l->next - s->rank_op0[l->r];
+  if (pipe_is_sum(in->op)) {
+    uint32_t turn = (in->op == PIPE_TIE ? l->next_tie : l->next_reduce)[in->stage]++;
+    for (uint32_t i = s->rank_stage0[l->r]; i < s->rank_stage0[l->r + 1]; i++) {
+      uint32_t row = s->rank_stage[i];
+      if (in->op == PIPE_TIE ? s->stage[row].tied != in->stage : row != in->stage)
+        continue;
+      op = &l->compute[s->round[s->round0[row] + turn].u];
+      raise(&op->wait, done);
+      x->phase = op->phase;
+    }
+    return;
+  }
+  op = &l->compute[own_op(s, in, &k, &link)];
+  x->phase = op->phase;
+  size_t c = channel_of(link, is_forward(in));
+  Channel *ch = &s->channel[c];
+  if (is_send(in)) {
+    x->in = *slot_at(s, op, false, k);
+    leave(s, &l->out[c], x->in - ch->out_first, done);
+  } else {
+    x->out = *slot_at(s, op, true, k) = ch->in_first + take(&l->in[c], &ch->in_slots, &x->wait);
+    raise(&op->wait, done);
+  }
+}
+
+void lay_lists(Sched *s) {
+  size_t nchannel = 2 * (size_t)nlinks(s);
+  Lay l = {.s = s,
+           .compute = s->stream[0].compute,
+           .out = NEW_ARRAY(s->arena, Ring, nchannel),
+           .in = NEW_ARRAY(s->arena, Ring, nchannel),
+           .next_reduce = NEW_ARRAY(s->arena, uint32_t, s->nstage),
+           .next_tie = NEW_ARRAY(s->arena, uint32_t, s->nstage)};
+  for (l.r = 0; l.r < s->nrank; l.r++) {
+    const List *list = &s->lists[l.r];
+    l.ncomm = 0;
+    l.next = s->rank_op0[l.r];
+    for (uint32_t i = 0, n; i < list->n; i += n) {
+      const PipeInstr *in = &list->instr[i];
+      n = 1;
+      if (is_comm(in)) {
+        move(&l, in, in->group);
+        continue;
+      }
+      n += in->group;
+      if (in->wait == WAIT_ALL)
+        raise(&l.compute[l.next].wait, l.ncomm);
+      make(&l, n);
+      use(&l, n);
+      l.next += n;
+    }
+    PipeInstr *comm = s->stream[l.r].comm;
+    for (uint32_t i = 1; i < l.ncomm; i++)
+      if (comm[i - 1].group > 0)
+        comm[i].wait = 0; /* the first has that of all: they stand above the same op */
+  }
+}
+
+bool more_list_slots(Sched *s) {
+  bool added = false;
+  for (size_t c = 0; c < 2 * (size_t)nlinks(s); c++) {
+    Channel *ch = &s->channel[c];
+    if (ch->out_slots > 0 && ch->out_slots < s->nmb)
+      ch->out_slots = 2 * ch->out_slots < s->nmb ? 2 * ch->out_slots : s->nmb, added = true;
+  }
+  return added;
+}

@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: MIT
+ * The lowerings that put each transfer at its op, or where the text has it (lang/spec.md 8.3), as opposed to
+ * the one global order of comm.c. Requires offload. Ensures lists: for each rank its ops and transfers in
+ * one order. Proves that every tensor that crosses ranks has its SEND after the op that makes it and its RECV
+ * before the op that reads it, both once, and every sum its place between the last gradient and the update;
+ * then check_channels.c proves that the lists complete. Also of the lists of a compute_comms file.
+ *
+ *   inline    what an op reads is received right before it, and what it makes sent right after it; the rank
+ *             waits for each. Sums stand before the updates that need them, in the order of the model
+ *   grouped   the same, but transfers with nothing computed between them are one group
+ *   manual    as the text says
+ *
+ * Linear in instructions. */
+#include "transfers.h"
+
+enum { MAX_GROUP = 64 };
+
+/* ---- which tensor ---- */
+
+/* The row that runs the op that makes what a transfer carries: the F, or the backward. */
+static uint32_t producer(const Sched *s, const PipeInstr *in) {
+  return is_send(in) ? in->stage : pipe_other_end(sched_graph(s), in);
+}
+
+uint64_t tensor_of(const Sched *s, const PipeInstr *in) {
+  uint64_t of = s->graph ? in->keep : producer(s, in);
+  return 2 * (of * s->nmb + in->mb) + !is_forward(in);
+}
+
+uint64_t link_tensor(const Sched *s, const Op *o, uint32_t link) {
+  Link l = link_at(s, link);
+  uint64_t of = s->graph ? l.edge : o->kind == PIPE_F ? l.from : l.to;
+  return 2 * (of * s->nmb + o->mb) + (o->kind != PIPE_F);
+}
+
+const char *list_op_text(Sched *s, const PipeInstr *in) {
+  char text[OP_TEXT];
+  if (is_wait_send(s, in))
+    return arena_printf(s->arena, "%uWAIT_%s%u", in->stage, pipe_op_info[in->op].text, in->mb);
+  pipe_instr_text(text, sched_graph(s), in);
+  return arena_printf(s->arena, "%s", text);
+}
+
+/* ---- making the lists ---- */
+
+typedef VEC(PipeInstr) Instrs;
+
+static PipeInstr *add(Sched *s, Instrs *to, PipeOp op, uint32_t stage, uint32_t mb, uint32_t site) {
+  PipeInstr *in = vec_push(s->arena, to);
+  *in = pipe_instr(op, stage, mb);
+  in->site = site;
+  return in;
+}
+
+/* The transfers of what op o reads (input) or makes. Returns how many there are. */
+static uint32_t add_moves(Sched *s, Instrs *to, const Op *o, bool input, uint32_t site) {
+  bool forward = o->kind == PIPE_F;
+  uint32_t n = input ? op_inputs(s, o) : op_outputs(s, o), added = 0;
+  for (uint32_t k = 0; k < n; k++) {
+    Link l = link_at(s, input ? input_link(s, o, k) : output_link(s, o, k));
+    if (!link_crosses(s, l))
+      continue;
+    PipeOp op = input ? forward ? PIPE_RECV_F : PIPE_RECV_B : forward ? PIPE_SEND_F : PIPE_SEND_B;
+    PipeInstr *in = add(s, to, op, o->stage, o->mb, site);
+    in->peer = s->stage[input == forward ? l.from : l.to].rank;
+    in->keep = s->graph ? l.edge : NONE;
+    added++;
+  }
+  return added;
+}
+
+static void add_op(Sched *s, Instrs *to, const Op *o) {
+  PipeInstr *in = add(s, to, (PipeOp)o->kind, o->stage, o->mb, o->site);
+  in->phase = o->phase, in->group = o->group;
+}
+
+/* A send or recv of the text. */
+static bool add_post(Sched *s, Instrs *to, const Posting *p) {
+  bool input = p->kind == PIPE_RECV_F || p->kind == PIPE_RECV_B;
+  Op o = {.kind = p->kind == PIPE_SEND_F || p->kind == PIPE_RECV_F ? PIPE_F : PIPE_B,
+          .stage = p->stage,
+          .mb = p->mb};
+  if (add_moves(s, to, &o, input, p->site))
+    return true;
+  PipeInstr in = pipe_instr((PipeOp)p->kind, p->stage, p->mb);
+  bool before = input == (o.kind == PIPE_F);
+  if ((input ? op_inputs(s, &o) : op_outputs(s, &o)) == 0) {
+    diag_error(s->diag, DIAG_TRANSFER, s->site[p->site],
+               "rank %u: %s: there is no stage %s stage %u", p->rank, list_op_text(s, &in),
+               before ? "before" : "after", p->stage);
+    diag_help(s->diag,
+              "a first stage receives no input and a last one sends no output: if c { ... }");
+    return false;
+  }
+  diag_error(s->diag, DIAG_TRANSFER, s->site[p->site],
+             "rank %u: %s: the stage at the other end is on rank %u, too, so nothing is sent",
+             p->rank, list_op_text(s, &in), p->rank);
+  return false;
+}
+
+/* The neighbours from `first` on become one group. */
+static void join(Instrs *list, uint32_t first) {
+  for (uint32_t i = first; i < list->n; i++)
+    list->at[i].group = (uint16_t)(list->n - 1 - i);
+}
+
+static bool list_by_hand(Sched *s, uint32_t r, Instrs *to, uint32_t *post) {
+  bool ok = true, wait = false, again = false; /* again: the post before it is of its group */
+  uint32_t first = 0;
+  for (uint32_t i = s->rank_op0[r]; i <= s->rank_op0[r + 1]; i++) {
+    for (; *post < s->npost && s->post[*post].rank == r && s->post[*post].at <= i; ++*post) {
+      const Posting *p = &s->post[*post];
+      uint32_t at = to->n;
+      if (p->kind == PIPE_NOPS) {
+        wait = true;
+        continue;
+      }
+      first = again ? first : at;
+      if (pipe_is_sum(p->kind))
+        add(s, to, (PipeOp)p->kind, p->stage, NONE, p->site);
+      else
+        ok &= add_post(s, to, p);
+      if (wait && to->n > at)
+        to->at[at].wait = WAIT_ALL, wait = false;
+      if (again && p->group == 0)
+        join(to, first);
+      again = p->group > 0;
+    }
+    if (i == s->rank_op0[r + 1])
+      break;
+    add_op(s, to, &s->op[i]);
+    if (wait)
+      to->at[to->n - 1].wait = WAIT_ALL, wait = false;
+  }
+  return ok;
+}
+
+/* The sums that the updates from op i on need, which follow each other: REDUCEs, then TIEs, each in the order
+ * of the model. */
+static void add_sums(Sched *s, Instrs *to, uint32_t i, uint32_t end) {
+  for (int tie = 0; tie < 2; tie++)
+    for (uint64_t from = 0, least;; from = least + 1) {
+      least = UINT64_MAX;
+      uint32_t u = NONE;
+      for (uint32_t j = i; j < end && s->op[j].kind == PIPE_U; j++) {
+        uint32_t st = s->op[j].stage;
+        uint64_t key = (uint64_t)s->stage[st].model << 32 | j;
+        if ((tie ? s->stage[st].tied == st : s->stage[st].replica != st) && key >= from &&
+            key < least)
+          least = key, u = j;
+      }
+      if (u == NONE)
+        break;
+      add(s, to, tie ? PIPE_TIE : PIPE_REDUCE, s->op[u].stage, NONE, s->op[u].site);
+    }
+}
+
+static void list_inline(Sched *s, uint32_t r, Instrs *to, bool grouped) {
+  uint32_t end = s->rank_op0[r + 1];
+  for (uint32_t i = s->rank_op0[r], n; i < end; i += n) {
+    n = s->op[i].group + 1u;
+    bool again = i > s->rank_op0[r] && s->op[i - 1].kind == PIPE_U;
+    if (s->op[i].kind == PIPE_U && !again)
+      add_sums(s, to, i, end);
+    for (uint32_t j = i; j < i + n; j++)
+      add_moves(s, to, &s->op[j], true, s->op[j].site);
+    uint32_t first = to->n;
+    for (uint32_t j = i; j < i + n; j++)
+      add_op(s, to, &s->op[j]);
+    to->at[first].wait = WAIT_ALL;
+    for (uint32_t j = i; j < i + n; j++)
+      add_moves(s, to, &s->op[j], false, s->op[j].site);
+  }
+  for (uint32_t i = 0, n; grouped && i < to->n; i += n) {
+    for (n = 0; i + n < to->n && n < MAX_GROUP && is_comm(&to->at[i + n]) &&
+                !pipe_is_sum(to->at[i + n].op);)
+      n++;
+    for (uint32_t j = i; j < i + n; j++)
+      to->at[j].group = (uint16_t)(i + n - 1 - j);
+    n = n ? n : 1;
+  }
+}
+
+static bool make_lists(Sched *s) {
+  bool ok = true;
+  uint32_t post = 0;
+  s->lists = NEW_ARRAY(s->arena, List, s->nrank);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    Instrs list = {0};
+    if (s->lowering == PIPE_MANUAL)
+      ok &= list_by_hand(s, r, &list, &post);
+    else
+      list_inline(s, r, &list, s->lowering == PIPE_GROUPED);
+    s->lists[r] = (List){list.at, list.n};
+  }
+  return ok;
+}
+
+/* ---- what they must be ---- */
+
+/* Of a compute_comms file: the peer. */
+static bool find_peer(Sched *s, uint32_t r, PipeInstr *in) {
+  Span at = s->site[in->site];
+  if (in->stage >= s->nstage || s->stage[in->stage].rank != r) {
+    diag_error(s->diag, DIAG_FOREIGN, at, "rank %u computes nothing of stage %u", r, in->stage);
+    return false;
+  }
+  if (in->mb >= s->nmb) {
+    diag_error(s->diag, DIAG_BAD_INDEX, at, "%s is microbatch %u; the microbatches are 0 to %u",
+               list_op_text(s, in), in->mb, s->nmb - 1);
+    return false;
+  }
+  const PipeStage *st = &s->stage[in->stage];
+  bool down = is_forward(in) == is_send(in);
+  uint32_t other = down ? st->next : st->prev;
+  if (other != NONE && s->stage[other].rank != r)
+    return in->peer = s->stage[other].rank, true;
+  if (other == NONE)
+    diag_error(s->diag, DIAG_TRANSFER, at, "%s: there is no stage %s stage %u", list_op_text(s, in),
+               down ? "after" : "before", in->stage);
+  else
+    diag_error(s->diag, DIAG_TRANSFER, at,
+               "%s: stages %u and %u are both on rank %u, so nothing is sent between them",
+               list_op_text(s, in), in->stage, other, r);
+  return false;
+}
+
+static bool note_once(Sched *s, uint32_t r, uint32_t i, uint32_t *place) {
+  const PipeInstr *in = &s->lists[r].instr[i];
+  if (!*place)
+    return *place = i + 1, true;
+  diag_error(s->diag, DIAG_DUPLICATE_OP, s->site[in->site], "rank %u runs %s twice", r,
+             list_op_text(s, in));
+  diag_note(s->diag, s->site[s->lists[r].instr[*place - 1].site], "%s is here first",
+            list_op_text(s, in));
+  return false;
+}
+
+static bool note_transfers(Sched *s, Places *at) {
+  bool ok = true;
+  for (uint32_t r = 0; r < s->nrank && s->diag->errors <= s->diag->limit; r++)
+    for (uint32_t i = 0; i < s->lists[r].n; i++) {
+      PipeInstr *in = &s->lists[r].instr[i];
+      if (!is_comm(in) || is_wait_send(s, in) || pipe_is_sum(in->op))
+        continue;
+      if (s->lowering == PIPE_GLOBAL && !find_peer(s, r, in)) {
+        ok = false;
+        continue;
+      }
+      ok &= note_once(s, r, i, &(is_send(in) ? at->send : at->recv)[tensor_of(s, in)]);
+    }
+  return ok;
+}
+
+/* The SEND below an op (end), or the RECV above it, of one tensor. */
+static bool check_end(Sched *s, uint32_t r, uint32_t i, bool end, Link l, uint32_t pos) {
+  const PipeInstr *in = &s->lists[r].instr[i];
+  bool f = in->op == PIPE_F;
+  if (pos && (end ? pos - 1 > i : pos - 1 < i))
+    return true;
+  if (pos) {
+    diag_error(s->diag, DIAG_TRANSFER, s->site[s->lists[r].instr[pos - 1].site],
+               end ? "rank %u has %s before %s, whose result it sends"
+                   : "rank %u has %s after %s, which reads it",
+               r, list_op_text(s, &s->lists[r].instr[pos - 1]), list_op_text(s, in));
+    diag_note(s->diag, s->site[in->site], "%s comes from here", list_op_text(s, in));
+    return false;
+  }
+  PipeInstr lacks = pipe_instr(end ? f ? PIPE_SEND_F : PIPE_SEND_B
+                               : f ? PIPE_RECV_F
+                                   : PIPE_RECV_B,
+                               in->stage, in->mb);
+  lacks.keep = s->graph ? l.edge : NONE;
+  diag_error(s->diag, DIAG_TRANSFER, s->site[in->site],
+             end ? "rank %u never sends the result of %s to rank %u: %s is missing"
+                 : "rank %u never receives what %s reads from rank %u: %s is missing",
+             r, list_op_text(s, in), s->stage[l.from == in->stage ? l.to : l.from].rank,
+             list_op_text(s, &lacks));
+  if (s->lowering == PIPE_MANUAL)
+    diag_help(s->diag, end ? "write 'send %s(m)' after the op" : "write 'recv %s(m)' before the op",
+              pipe_op_info[in->op].text);
+  return false;
+}
+
+static bool check_transfers(Sched *s, const Places *at) {
+  bool ok = true;
+  for (uint32_t r = 0; r < s->nrank && s->diag->errors <= s->diag->limit; r++)
+    for (uint32_t i = 0; i < s->lists[r].n; i++) {
+      const PipeInstr *in = &s->lists[r].instr[i];
+      Op o = {.kind = in->op, .stage = in->stage, .mb = in->mb};
+      for (int end = 0; end < 2 && has_tensors(in->op); end++)
+        for (uint32_t k = 0, n = end ? op_outputs(s, &o) : op_inputs(s, &o); k < n; k++) {
+          uint32_t link = end ? output_link(s, &o, k) : input_link(s, &o, k);
+          Link l = link_at(s, link);
+          if (link_crosses(s, l))
+            ok &= check_end(s, r, i, end, l, (end ? at->send : at->recv)[link_tensor(s, &o, link)]);
+        }
+    }
+  return ok;
+}
+
+/* If the file has a WAIT_SEND: each SEND has one, below it. */
+static bool check_waits(Sched *s, const uint32_t *send_at) {
+  bool any = false, ok = true;
+  for (uint32_t r = 0; r < s->nrank && !any; r++)
+    for (uint32_t i = 0; i < s->lists[r].n && !any; i++)
+      any = is_wait_send(s, &s->lists[r].instr[i]);
+  uint32_t *wait_at = any ? NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage * s->nmb) : NULL;
+  for (uint32_t r = 0; any && r < s->nrank && s->diag->errors <= s->diag->limit; r++)
+    for (uint32_t i = 0; i < s->lists[r].n; i++) {
+      const PipeInstr *in = &s->lists[r].instr[i];
+      if (!is_wait_send(s, in))
+        continue;
+      bool there = in->stage < s->nstage && in->mb < s->nmb && s->stage[in->stage].rank == r;
+      size_t t = there ? tensor_of(s, in) : 0;
+      if (!there || !send_at[t] || send_at[t] > i + 1) {
+        diag_error(s->diag, DIAG_TRANSFER, s->site[in->site],
+                   "rank %u waits for %u%s%u, which does not stand above it", r, in->stage,
+                   pipe_op_info[in->op].text, in->mb);
+        ok = false;
+      } else if (wait_at[t]) {
+        diag_error(s->diag, DIAG_DUPLICATE_OP, s->site[in->site], "rank %u runs %s twice", r,
+                   list_op_text(s, in));
+        diag_note(s->diag, s->site[s->lists[r].instr[wait_at[t] - 1].site], "%s is here first",
+                  list_op_text(s, in));
+        ok = false;
+      } else {
+        wait_at[t] = i + 1;
+      }
+    }
+  for (uint32_t r = 0; any && ok && r < s->nrank && s->diag->errors <= s->diag->limit; r++)
+    for (uint32_t i = 0; i < s->lists[r].n; i++) {
+      const PipeInstr *in = &s->lists[r].instr[i];
+      if (!is_send(in) || is_wait_send(s, in) || wait_at[tensor_of(s, in)])
+        continue;
+      diag_error(
+          s->diag, DIAG_TRANSFER, s->site[in->site],
+          "rank %u does not wait for %s, as the file does for others: %uWAIT_%s%u is missing", r,
+          list_op_text(s, in), in->stage, pipe_op_info[in->op].text, in->mb);
+      ok = false;
+    }
+  return ok;
+}
+
+/* ---- sums ---- */
+
+typedef struct SumWalk {
+  uint32_t r, next;                   /* rank; row of the next op of it */
+  uint32_t *reduced, *tied, *updated; /* [nstage] so far */
+} SumWalk;
+
+static bool sum_error(Sched *s, uint32_t site, const char *fmt, uint32_t r, const char *sum,
+                      uint32_t op) {
+  diag_error(s->diag, DIAG_TRANSFER, s->site[site], fmt, r, sum, op_text(s, op));
+  if (s->op[op].site != site)
+    diag_note(s->diag, s->site[s->op[op].site], "%s comes from here", op_text(s, op));
+  return false;
+}
+
+/* A REDUCE or TIE: all gradients that it adds up are there, and another update is still to come. */
+static bool check_sum(Sched *s, const SumWalk *w, const PipeInstr *in) {
+  uint32_t st = in->stage, k = (in->op == PIPE_TIE ? w->tied : w->reduced)[st];
+  for (uint32_t i = s->rank_stage0[w->r]; i < s->rank_stage0[w->r + 1]; i++) {
+    uint32_t row = s->rank_stage[i];
+    if (in->op == PIPE_TIE ? s->stage[row].tied != st : row != st)
+      continue;
+    if (k >= s->round0[row + 1] - s->round0[row]) {
+      uint32_t u = s->round[s->round0[row + 1] - 1].u;
+      return sum_error(s, in->site,
+                       "rank %u has %s once more than it updates the stage: the last update is %s",
+                       w->r, list_op_text(s, in), u);
+    }
+    const Round *round = &s->round[s->round0[row] + k];
+    if (round->grad >= w->next)
+      return sum_error(s, in->site, "rank %u has %s before %s, whose gradient it adds up", w->r,
+                       list_op_text(s, in), round->grad);
+    if (in->op == PIPE_TIE && s->stage[row].replica != row && w->reduced[row] <= k)
+      return sum_error(s, in->site, "rank %u has %s before the sum over the replicas of %s", w->r,
+                       list_op_text(s, in), round->grad);
+  }
+  return true;
+}
+
+static bool check_update(Sched *s, const SumWalk *w, const PipeInstr *in, uint32_t u) {
+  uint32_t st = in->stage, k = w->updated[st], lead = s->stage[st].tied;
+  for (int tie = 0; tie < 2; tie++) {
+    uint32_t row = tie ? lead : st;
+    if (tie ? lead == NONE : s->stage[st].replica == st)
+      continue;
+    if ((tie ? w->tied : w->reduced)[row] > k)
+      continue;
+    PipeInstr lacks = pipe_instr(tie ? PIPE_TIE : PIPE_REDUCE, row, NONE);
+    sum_error(s, in->site, "rank %u has no %s between the last gradient and %s", w->r,
+              list_op_text(s, &lacks), u);
+    diag_help(s->diag, tie ? "the stage shares weights: write TIE before the update"
+                           : "the stage has replicas: write REDUCE before the update");
+    return false;
+  }
+  return true;
+}
+
+static bool check_sums(Sched *s, Places *at) {
+  bool ok = true;
+  SumWalk w = {.reduced = NEW_ARRAY(s->arena, uint32_t, s->nstage),
+               .tied = NEW_ARRAY(s->arena, uint32_t, s->nstage),
+               .updated = NEW_ARRAY(s->arena, uint32_t, s->nstage)};
+  for (w.r = 0; w.r < s->nrank && s->diag->errors <= s->diag->limit; w.r++) {
+    bool good = true;
+    w.next = s->rank_op0[w.r];
+    for (uint32_t i = 0; i < s->lists[w.r].n && good; i++) {
+      const PipeInstr *in = &s->lists[w.r].instr[i];
+      if (pipe_is_sum(in->op)) {
+        uint32_t *n = &(in->op == PIPE_TIE ? w.tied : w.reduced)[in->stage];
+        good = check_sum(s, &w, in);
+        if (good)
+          (in->op == PIPE_TIE ? at->tie : at->reduce)[s->round0[in->stage] + (*n)++] = i + 1;
+      } else if (!is_comm(in)) {
+        good = in->op != PIPE_U || check_update(s, &w, in, w.next);
+        w.updated[in->stage] += in->op == PIPE_U;
+        w.next++;
+      }
+    }
+    ok &= good;
+  }
+  return ok;
+}
+
+bool find_places(Sched *s, Places *at) {
+  size_t of = s->graph ? s->nedge : s->nstage, n = 2 * of * s->nmb, rounds = s->round0[s->nstage];
+  *at = (Places){NEW_ARRAY(s->arena, uint32_t, n), NEW_ARRAY(s->arena, uint32_t, n),
+                 NEW_ARRAY(s->arena, uint32_t, rounds), NEW_ARRAY(s->arena, uint32_t, rounds)};
+  return note_transfers(s, at) && check_transfers(s, at) && check_waits(s, at->send) &&
+         (s->lowering == PIPE_GLOBAL || check_sums(s, at));
+}
+
+/* ---- the pass ---- */
+
+bool list_transfers(Sched *s) {
+  ChannelModel model = s->opt->model;
+  if (s->lowering == PIPE_GLOBAL)
+    return true;
+  if (s->lowering == PIPE_MANUAL && s->npost == 0 && s->nxfer > 0) {
+    diag_error(s->diag, DIAG_TRANSFER, s->lowering_at,
+               "the transfers of '%s' are to be by hand, and its orders have none", s->name);
+    diag_help(s->diag,
+              "write 'send F(m)', 'recv F(m)', 'send B(m)' and 'recv B(m)' among the ops, or leave "
+              "'transfers manual' out");
+    return false;
+  }
+  if (s->ngroup > 0) {
+    diag_error(
+        s->diag, DIAG_CLAUSE, s->lowering_at,
+        "copies that take turns have a place among the transfers of pipec's order, and the lowering is %s",
+        lowering_text(s));
+    diag_help(s->diag, "drop 'exclusive', or leave the lowering at global");
+    return false;
+  }
+  if (s->ncomm_side > 0) {
+    uint32_t k = 0;
+    while (s->side_decl[k]->side->op != PIPE_SIDE_COMM)
+      k++;
+    diag_error(
+        s->diag, DIAG_CLAUSE, s->side_decl[k]->at,
+        "side ops of the comm stream have their place in the order that pipec finds, and the lowering is %s",
+        lowering_text(s));
+    diag_help(s->diag,
+              "put them into the compute or the copy stream, or leave the lowering at global");
+    return false;
+  }
+  if (!make_lists(s) || !prove_lists(s))
+    return false;
+  if (is_default_model(&model))
+    return true;
+  /* What the engines carry out is proved for the weakest model, or there is no program. */
+  s->opt->model = (ChannelModel){.channels = CHANNELS_RANK};
+  bool ok = machine_completes(s->arena->oom, s->machine_list, s->nrank, s->opt->model);
+  if (!ok && !s->opt->check_only)
+    return prove_lists(s);
+  s->opt->model = model;
+  s->only_lists = !ok;
+  return true;
+}
