@@ -3,7 +3,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "pipec.h"
+#include "emit_formulas.h"
+#include "formula.h"
 
 static double now_ms(void) {
   struct timespec t;
@@ -91,6 +92,7 @@ static const struct {
     {"check_deps", check_deps, NULL, PIPE | CSV | LISTS},
     {"sides", sides, dump_ops, PIPE},
     {"versions", versions, dump_ops, PIPE | CSV | LISTS},
+    {"formulas", formulas, dump_formulas, PIPE},
     {"order", order, NULL, PIPE | CSV | LISTS},
     {"offload", offload, dump_ops, PIPE | CSV},
     {"transfers", list_transfers, NULL, PIPE | CSV},

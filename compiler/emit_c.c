@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "pipec.h"
+#include "emit_formulas.h"
 #include "text.h"
 
 static void field(Text *t, uint32_t v, char after) {
@@ -243,6 +244,7 @@ void emit_c(Sched *s, FILE *f) {
   }
   text_string(t, "};\n");
   graph_tables(s, t);
+  emit_formulas_c(s, t);
   side_table(s, t);
   text_string(t, "\nstatic const PipeSite site[] = {\n");
   for (uint32_t i = 0; i < p->nsite; i++) {
@@ -276,7 +278,7 @@ void emit_c(Sched *s, FILE *f) {
           p->lowering ? arena_printf(s->arena, "  .lowering = %u, /* %s */\n", p->lowering,
                                      lowering_text(s))
                       : "",
-          arena_printf(s->arena, "%s%s",
+          arena_printf(s->arena, "%s%s%s", formula_fields(s),
                        p->side ? arena_printf(s->arena, "  .nside = %u, .side = side,\n", p->nside)
                                : "",
                        p->ngroup ? arena_printf(s->arena, "  .ngroup = %u,\n", p->ngroup) : "")));

@@ -3,6 +3,7 @@
  * predicted starts. Deterministic bytes; linear. */
 #include "critical.h"
 #include "graph.h"
+#include "emit_formulas.h"
 #include "text.h"
 
 static void key(Text *t, const char *name) {
@@ -277,6 +278,19 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
   text_lit(t, "]}");
 }
 
+/* The states that a stage keeps. */
+static void states_json(Sched *s, Text *t, uint32_t stage) {
+  bool first = true;
+  key(t, "states"), text_char(t, '[');
+  for (uint32_t j = 0; j < s->nstate; j++)
+    if (s->stage[stage].states >> j & 1) {
+      text_lit(t, first ? "" : ",");
+      text_quoted(t, s->state[j]);
+      first = false;
+    }
+  text_lit(t, "],");
+}
+
 void emit_json(Sched *s, FILE *f) {
   const PipeProgram *p = s->prog;
   const Critical *c = critical(s);
@@ -332,6 +346,8 @@ void emit_json(Sched *s, FILE *f) {
     if (s->nversion) {
       number(t, "versions", s->nversion[i], ',');
       number(t, "delay", s->delay[i], ',');
+      if (s->nstate)
+        states_json(s, t, i);
     }
     if (st.tied != NONE)
       number(t, "tied_with", p->stage[s->tie_row[s->tie_row0[s->tie_of[i]]]].model, ',');
@@ -350,6 +366,7 @@ void emit_json(Sched *s, FILE *f) {
   }
   text_lit(t, "],\n");
   edges_json(p, t);
+  emit_formulas_json(s, t);
   sides_json(s, t);
   path_json(t, p, c);
   key(t, "rank"), text_lit(t, "[\n");

@@ -73,6 +73,10 @@ static uint64_t hash_program(const PipeProgram *p) {
     XXH3_64bits_update(h, k->name, strlen(k->name) + 1);
   }
   XXH3_64bits_update(h, p->row, p->row ? (size_t)p->nmodel * p->nmb * sizeof *p->row : 0);
+  for (uint32_t i = 0; i < p->nformula; i++)
+    XXH3_64bits_update(h, p->formula[i].term, p->formula[i].n * sizeof *p->formula[i].term);
+  XXH3_64bits_update(h, p->rule, p->nrule * sizeof *p->rule);
+  XXH3_64bits_update(h, p->then, p->nthen * sizeof *p->then);
   uint64_t value = XXH3_64bits_digest(h);
   XXH3_freeState(h);
   return value;
@@ -137,6 +141,10 @@ bool lower(Sched *s) {
   p->makespan = s->makespan, p->ideal = s->ideal.makespan, p->busy = s->busy;
   if (s->graph)
     p->edge = s->graph->edge, p->nedge = s->nedge, p->row = s->graph->row;
+  p->formula = s->formula, p->nformula = s->nformula, p->rule = s->rule, p->nrule = s->nrule;
+  p->then = s->then, p->nthen = s->nthen;
+  if (s->nformula)
+    p->state = s->state, p->nstate = s->nstate;
   p->lowering = s->lowering;
   p->ngroup = s->ngroup;
   p->side = s->nside ? s->side : NULL, p->nside = s->nside;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * THE header: read this first. A compile is one Sched that the passes of driver.c fill in turn:
  *
- *   parse > resolve > expand > check_deps > sides > versions > order > offload > transfers > comm > check_deadlock > slots
- *         > check_memory > lower > check_streams > check_match > check_channels > check_user > check_all_m > emit
+ *   parse > resolve > expand > check_deps > sides > versions > formulas > order > offload > transfers > comm > check_deadlock
+ *         > slots > check_memory > lower > check_streams > check_match > check_channels > check_user > check_all_m > emit
  *
  * A CSV file of PyTorch's comes in by read_csv in place of the first three. One that has its own
  * transfers (compute_comms) is proved and not emitted: read_csv > check_deps > order > check_channels.
@@ -224,6 +224,8 @@ typedef struct Sched {
   uint32_t *discrepancy; /* [nrank]   that which its gradient is applied to; between those of F and its B or I */
   uint32_t *delay;       /* [nstage] (versions) staleness of one row */
   PipeWeights *weights;  /* [nop] (versions) slots from 0 for each row; (slots) of the rank. NULL: not weighted */
+  PipeFormula *formula; PipeRule *rule; PipeThen *then; const char **state; /* (formulas) of PipeProgram */
+  uint32_t nformula, nrule, nthen, nstate;
   uint32_t *nversion;    /* [nstage] (versions) slots for versions; NULL: not weighted */
   uint32_t *weight_first; /* [nstage] (slots) the first of these slots */
   Span *site; uint32_t nsite, capsite;

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "habits.h"
+#include "formula.h"
 #include "hints.h"
 #include "pipec.h"
 
@@ -326,7 +327,10 @@ static bool resolve_expr(Resolver *r, Expr *e) {
   if (!e)
     return false;
   bool depends = false;
-  if (e->kind == EX_INT) {
+  if (e->kind == EX_REAL) {
+    diag_error(r->s->diag, DIAG_BAD_NUMBER, e->at, "a number without a unit cannot have a fraction");
+    diag_help(r->s->diag, "only formulas have such numbers; here values are integers");
+  } else if (e->kind == EX_INT) {
     r->units |= (uint8_t)(1u << e->unit);
   } else if (e->kind == EX_NAME) {
     Sym *y = find(r, e->name);
@@ -741,8 +745,24 @@ static bool weight_op(Resolver *r, WeightLine *l) {
   return false;
 }
 
+/* What formula_names.c asks of the resolver. */
+static void formula_value(void *self, Expr *e) { resolve_expr(self, e); }
+static bool formula_visible(void *self, Name name, Span *at) {
+  Sym *y = find(self, name);
+  if (!y || (y->kind == SY_BUILTIN && y->builtin > BI_MAX))
+    return false;
+  *at = y->at;
+  return true;
+}
+static uint32_t formula_bind(void *self, Name name, Span at) { return define_var(self, name, at); }
+static void formula_unbind(void *self) {
+  Resolver *r = self;
+  scope_end(r, r->scope.n - 1);
+}
+
 static void resolve_weights(Resolver *r, Clause *c) {
   Diag *d = r->s->diag;
+  VEC(Name) state = {0};
   for (WeightLine *l = c->lines; l; l = l->next) {
     l->clause = c;
     if (l->op)
@@ -754,9 +774,13 @@ static void resolve_weights(Resolver *r, Clause *c) {
           d, DIAG_CLAUSE, l->value->at,
           "a stage has the same number of versions for all microbatches: '%s' cannot stand here",
           c->mb_var);
-    if (l->formula || l->word == WW_STATE)
-      diag_error(d, DIAG_RESERVED, l->at,
-                 "formulas are reserved for a later version of the language");
+    FormulaScope scope = {r->s, l, state.at, state.n, r, formula_value, formula_visible, formula_bind, formula_unbind};
+    if (l->word == WW_STATE && formula_state(&scope, l->state, l->state_at))
+      *vec_push(r->s->arena, &state) = l->state;
+    if (l->formula)
+      formula_resolve(&scope);
+    if (l->word == WW_THEN)
+      formula_target(&scope);
   }
 }
 

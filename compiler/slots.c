@@ -11,6 +11,7 @@
  * sizes each stage has its own. Linear (a sort of each rank's stages by size apart). */
 #include <string.h>
 
+#include "formula.h"
 #include "graph.h"
 
 typedef struct Colour { /* one pool being coloured */
@@ -232,10 +233,13 @@ static Colour *scratch_of(const Sched *s, Rank *k, const PipeInstr *in) {
   return s->stage[in->stage].next == NONE ? NULL : pool_of(k, PIPE_LOCAL, in->stage);
 }
 
-/* Room for an estimate of the weights, while the op runs. */
+/* Room for an estimate of the weights, while the op runs; or for what an update overwrites and still needs. */
 static Colour *guess_of(const Sched *s, Rank *k, const PipeInstr *in) {
-  const PipeWeights *w = s->weights ? &s->weights[in - s->stream[0].compute] : NULL;
-  return w && w->formula != NONE && in->op != PIPE_U ? pool_of(k, PIPE_GUESS, in->stage) : NULL;
+  uint32_t op = (uint32_t)(in - s->stream[0].compute);
+  const PipeWeights *w = s->weights ? &s->weights[op] : NULL;
+  bool needed = w && w->formula != NONE &&
+                (in->op != PIPE_U || (w->out == w->slot && formula_needs_old(s, op)));
+  return needed ? pool_of(k, PIPE_GUESS, in->stage) : NULL;
 }
 
 static void takes(Sched *s, Rank *k, PipeInstr *in) {
@@ -345,6 +349,15 @@ static void weight_pools(Sched *s, uint32_t r, const Classes *guess) {
   }
 }
 
+/* The slot in which op i of the rank, an update, keeps what it overwrites. */
+static uint32_t update_guess(Sched *s, Rank *k, Colour *old, uint32_t i) {
+  uint32_t slot = take(old);
+  if (k->live + old->bytes > k->most || k->peak->op == NONE)
+    k->most = k->live + old->bytes, k->peak->op = k->op0 + i;
+  give(s, old, slot);
+  return slot;
+}
+
 /* One rank: colours, then numbers. The ops of an action take all that they take before any gives back. */
 static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *key,
                         uint32_t *noff) {
@@ -373,7 +386,13 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     copies(s, &k, i);
     copied_away(s, &k, in);
     side_buffers_at(s, &k, r, i);
-    if (in->op == PIPE_U || in->op == PIPE_SIDE)
+    if (in->op == PIPE_U) {
+      Colour *old = guess_of(s, &k, in);
+      if (old)
+        s->weights[k.op0 + i].guess = update_guess(s, &k, old, i);
+      continue;
+    }
+    if (in->op == PIPE_SIDE)
       continue;
     for (uint32_t m = 0; m < n; m++)
       takes(s, &k, &in[m]);

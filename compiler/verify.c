@@ -795,6 +795,7 @@ void verify_program(const Sched *s) {
     verify_rank(&v, a);
   verify_guests(&v);
   verify_weights(s);
+  verify_formulas(s);
   verify_complete(&v);
   verify_send(s);
   verify_play(p, &v.edges, a);

@@ -33,6 +33,9 @@ void verify_play(const PipeProgram *p, const VerifyEdges *edges, Arena *a);
 /* Verifies the versions of the weights (verify_weights.c). */
 void verify_weights(const Sched *s);
 
+/* Verifies the formulas of a program against the text (verify_formulas.c). */
+void verify_formulas(const Sched *s);
+
 /* The events of a rank, row by row (verify_streams.c). heard[x][y]: instructions of stream y that stream x
  * knows to be over; UINT32_MAX: not even the begin of the step, which COMPUTE makes. */
 typedef struct VerifySync {

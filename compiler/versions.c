@@ -212,9 +212,8 @@ static void warn_async(Versions *v, uint32_t b, uint32_t updates) {
   for (uint32_t i = 0; i < s->ncheck; i++)
     if (mentions(s->check[i]->value))
       return;
-  for (uint32_t i = 0; i < s->nwline; i++)
-    if (s->wline[i]->word == WW_READS)
-      return;
+  if (s->nwline > 0)
+    return;
   diag_warn(
       s->diag, DIAG_ASYNC, s->site[s->op[b].site],
       "asynchronous: %u update%s of stage %u between %s and %s: the gradient is not that of the weights "

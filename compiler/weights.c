@@ -76,13 +76,17 @@ bool find_weights(Ex *x) {
   return true;
 }
 
-static bool value_of(Sched *s, const WeightLine *l, const Expr *e, uint32_t stage, uint32_t mb,
-                     int64_t *value) {
+void weight_bind(Sched *s, const WeightLine *l, uint32_t stage, uint32_t mb) {
   const PipeStage *st = &s->stage[stage];
   if (l->clause->var)
     s->env[l->clause->slot] = st->model;
   if (l->clause->mb_var)
     s->env[l->clause->mb_slot] = (mb - st->mb0) / s->slices;
+}
+
+static bool value_of(Sched *s, const WeightLine *l, const Expr *e, uint32_t stage, uint32_t mb,
+                     int64_t *value) {
+  weight_bind(s, l, stage, mb);
   return eval(s, e, value);
 }
 
@@ -93,10 +97,26 @@ static bool has_lines(const Sched *s, WeightWord word, int kind) {
   return false;
 }
 
+/* The first line of a word, kind and state (NULL: none) that holds. False: reported. */
+static bool find_line(Sched *s, WeightWord word, int kind, Name state, uint32_t stage, uint32_t mb,
+                      const WeightLine **line) {
+  *line = NULL;
+  for (uint32_t i = 0; i < s->nwline && !*line; i++) {
+    const WeightLine *l = s->wline[i];
+    int64_t holds = 1;
+    if (l->word != word || l->kind != kind || l->state != state)
+      continue;
+    if (l->when && !value_of(s, l, l->when, stage, mb, &holds))
+      return false;
+    if (holds)
+      *line = l;
+  }
+  return true;
+}
+
 bool weight_line(Sched *s, WeightWord word, uint32_t op, uint32_t mb, const WeightLine **line) {
   const Op *o = &s->op[op];
   int kind = o->kind;
-  *line = NULL;
   if (word == WW_READS) { /* R makes a stash for the backward, so it reads what that reads */
     size_t cell = (size_t)o->stage * s->nmb + o->mb;
     if (kind == PIPE_R && !has_lines(s, word, PIPE_R))
@@ -104,19 +124,11 @@ bool weight_line(Sched *s, WeightWord word, uint32_t op, uint32_t mb, const Weig
     if (kind == PIPE_I && !has_lines(s, word, PIPE_I))
       kind = PIPE_B;
   }
-  for (uint32_t i = 0; i < s->nwline; i++) {
-    const WeightLine *l = s->wline[i];
-    int64_t v = 1;
-    if (l->word != word || l->kind != kind)
-      continue;
-    if (l->when && !value_of(s, l, l->when, o->stage, mb, &v))
-      return false;
-    if (v) {
-      *line = l;
-      return true;
-    }
-  }
-  return true;
+  return find_line(s, word, kind, NULL, o->stage, mb, line);
+}
+
+bool weight_then(Sched *s, const char *state, uint32_t u, uint32_t mb, const WeightLine **line) {
+  return find_line(s, WW_THEN, PIPE_U, state, s->op[u].stage, mb, line);
 }
 
 bool weight_value(Sched *s, const WeightLine *l, uint32_t op, int64_t *value) {

@@ -10,6 +10,10 @@
  * it applies. I without lines of its own has those of B, R those of the backward of its microbatch. False:
  * reported. */
 bool weight_line(Sched *s, WeightWord word, uint32_t op, uint32_t mb, const WeightLine **line);
+/* The line for a state, for update u. */
+bool weight_then(Sched *s, const char *state, uint32_t u, uint32_t mb, const WeightLine **line);
+/* Sets the variables of the line's clause to the stage and microbatch of a row and unit. */
+void weight_bind(Sched *s, const WeightLine *l, uint32_t stage, uint32_t mb);
 /* Which version it says, of a line with a value. */
 bool weight_value(Sched *s, const WeightLine *l, uint32_t op, int64_t *value);
 /* How many versions of its weights a row may keep, and where that stands; NULL: as many as are read. */

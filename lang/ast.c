@@ -80,7 +80,7 @@ typedef struct OperatorText {
   Bind bind;
 } OperatorText;
 static const OperatorText operators[] = {
-    [EX_INT] = {"", BIND_PRIMARY},  [EX_NAME] = {"", BIND_PRIMARY}, [EX_CALL] = {"", BIND_PRIMARY},
+    [EX_INT] = {"", BIND_PRIMARY},  [EX_REAL] = {"", BIND_PRIMARY}, [EX_NAME] = {"", BIND_PRIMARY}, [EX_CALL] = {"", BIND_PRIMARY},
     [EX_NEG] = {"-", BIND_UNARY},   [EX_NOT] = {"!", BIND_UNARY},   [EX_MUL] = {"*", BIND_PRODUCT},
     [EX_DIV] = {"/", BIND_PRODUCT}, [EX_MOD] = {"%", BIND_PRODUCT}, [EX_ADD] = {"+", BIND_SUM},
     [EX_SUB] = {"-", BIND_SUM},     [EX_LT] = {"<", BIND_CMP},      [EX_LE] = {"<=", BIND_CMP},
@@ -112,6 +112,7 @@ static void put_expr(FILE *out, const Expr *e, Bind least) {
   case EX_INT:
     fprintf(out, "%" PRId64 "%s", e->value, e->unit == 1 ? "B" : e->unit == 2 ? "ns" : "");
     break;
+  case EX_REAL: fprintf(out, "%.17g", e->real); break;
   case EX_NAME: fputs(e->name, out); break;
   case EX_CALL:
     fputs(e->name, out);

@@ -18,6 +18,7 @@ typedef const char *Name;
 
 typedef enum ExprKind {
   EX_INT,     /* value; `unit` tells 0 plain, 1 bytes, 2 time (ns) */
+  EX_REAL,    /* real: a number with a fraction and no unit; only in formulas */
   EX_NAME,    /* name */
   EX_NEG, EX_NOT,                                  /* a */
   EX_ADD, EX_SUB, EX_MUL, EX_DIV, EX_MOD,          /* a b; floor division and modulo */
@@ -37,13 +38,14 @@ typedef struct Arg {  /* of a call: positional, or `key = value` */
 struct Expr {
   ExprKind kind;
   uint8_t unit;       /* EX_INT */
-  uint8_t builtin;    /* (sema) EX_CALL: which */
+  uint8_t builtin;    /* (sema) EX_CALL: which; in a formula EX_NAME: which (formula.h) */
   uint8_t depends;    /* (sema) scratch */
   Span at;
   int64_t value;      /* EX_INT */
+  double real;        /* EX_REAL */
   Name name;          /* EX_NAME, EX_CALL */
   Span name_at;
-  uint32_t slot;      /* (sema) EX_NAME: where its value is; EX_CALL of a fn: unused */
+  uint32_t slot;      /* (sema) EX_NAME: where its value is; EX_CALL in a formula: which (formula.h) */
   struct Fn *fn;      /* (sema) EX_CALL of a fn */
   Expr *a, *b, *c;
   Arg *args;

@@ -6,6 +6,7 @@
  * call that is not at the end reads at least one byte. Cost: linear in the text. */
 #include "lexer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "parser.h"
@@ -81,6 +82,17 @@ static void help_unit(Lexer *lx, const char *beg, const char *point, const char 
     diag_help(lx->diag, "units are B kB MB GB TB KiB MiB GiB TiB and ns us ms s");
 }
 
+/* The nearest double to a decimal fraction, without its '_'. */
+static double read_real(const char *beg, const char *end) {
+  char text[64];
+  size_t n = 0;
+  for (const char *p = beg; p < end && n + 1 < sizeof text; p++)
+    if (*p != '_')
+      text[n++] = *p;
+  text[n] = '\0';
+  return strtod(text, NULL);
+}
+
 /* Reads digits ["." digits] [unit] at [beg, lx->cur). After an error the value is 1, which no
  * later check minds as it might 0. */
 static void read_number(Lexer *lx, const char *beg, TokenValue *value) {
@@ -108,8 +120,8 @@ static void read_number(Lexer *lx, const char *beg, TokenValue *value) {
     scale = found->scale;
     value->number.unit = found->kind;
   } else if (point < unit) {
-    diag_error(lx->diag, DIAG_BAD_NUMBER, at, "a number without a unit cannot have a fraction");
-    diag_help(lx->diag, "values are integers: write a / b, or a unit: 1.5ms");
+    value->number.unit = UNIT_REAL; /* the parser knows whether there may be one */
+    value->number.real = read_real(beg, end);
     return;
   }
 

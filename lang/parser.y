@@ -908,9 +908,12 @@ arg:
 
 expr:
   NUMBER {
-    $$ = (ExprVal){new_expr(ps, EX_INT, @$), 1};
+    bool real = $1.number.unit == UNIT_REAL;
+    $$ = (ExprVal){new_expr(ps, real ? EX_REAL : EX_INT, @$), 1};
+    if (real)
+      $$.e->real = $1.number.real;
     $$.e->value = $1.number.value;
-    $$.e->unit = $1.number.unit;
+    $$.e->unit = real ? 0 : $1.number.unit;
   }
 | name {
     $$ = (ExprVal){new_expr(ps, EX_NAME, @$), 1};
@@ -1122,6 +1125,11 @@ static int yylex(YYSTYPE *val, Span *at, Parse *ps) {
     if (token == TOK_NAME && ps->in_pipe && ends && strcmp(val->token.name, "forward") == 0)
       token = TOK_FORWARD;
     ps->in_pipe = token == TOK_PIPE || (ps->in_pipe && token != TOK_STAGES);
+    if (token == TOK_NUMBER && val->token.number.unit == UNIT_REAL && ps->in_weights != 2) {
+      val->token.number.unit = 0;
+      diag_error(ps->lx.diag, DIAG_BAD_NUMBER, *at, "a number without a unit cannot have a fraction");
+      diag_help(ps->lx.diag, "values are integers: write a / b, or a unit: 1.5ms");
+    }
     if (token == TOK_NAME && ps->in_weights == 2)
       token = weight_word(ps->before, val->token.name);
     ps->in_weights = token == TOK_WEIGHTS                   ? 1

@@ -54,7 +54,7 @@ typedef enum PipeElem {
   PIPE_ELEM_STATE /* the first state */
 } PipeElem;
 
-enum { PIPE_FORMULA_TERMS = 256, PIPE_FORMULA_DEPTH = 32 }; /* most terms, most values at once */
+enum { PIPE_FORMULA_TERMS = 1024, PIPE_FORMULA_DEPTH = 32 }; /* most terms, most values at once */
 
 typedef struct PipeTerm {
   uint32_t op, arg; /* PipeTermOp; PipeReal or PipeElem, else 0 */

@@ -158,6 +158,13 @@ typedef struct PrModel {
    * a checkpoint goes on with as many stages as it was written with, on any ranks. */
   int (*tensor)(void *self, uint32_t stage, uint32_t i, PrTensor *out);
   const char *identity; /* one line that says what else a checkpoint must be of; NULL: "" */
+  /* For schedules with formulas (pipe_formula.h), else 0 and NULL. elem: 4 says that weight and grad are
+   * arrays of float. lr: the learning rate that update number `update` of the stage uses, without PrCall.rate.
+   * moment: the byte of opt at which its optimizer keeps the first (0) or second (1) moment of the weights, an
+   * array like them; -1: it has none. */
+  uint32_t elem;
+  double (*lr)(void *self, uint32_t stage, uint64_t update);
+  int64_t (*moment)(void *self, uint32_t stage, int which);
 } PrModel;
 
 /* What carries a program out. An engine of processes runs one rank in each; every process then makes

@@ -212,6 +212,9 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
       *a->loss = 0;
     if (a->op == PIPE_F && c[i].keep != PIPE_NONE && a->x)
       memcpy(k->slot[c[i].keep], a->x, pr_class_bytes(run, c[i].stage, PIPE_KEEP, 0));
+    const PipeWeights *read = k->t->weights ? &k->t->weights[at[i].index] : NULL;
+    if (read && read->formula != PIPE_NONE && a->op != PIPE_U)
+      pr_estimate(run, k, &c[i], read, a);
   }
   PrFaultKind fault = PR_NO_FAULT;
   uint32_t hit = 0; /* which of the ops it meets */
@@ -220,7 +223,13 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
   if (fault == PR_HANG && pr_failed(run))
     return (PrStatus)atomic_load(&run->status);
   uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
+  const PipeWeights *w = k->t->weights && c->op == PIPE_U ? &k->t->weights[at->index] : NULL;
+  bool ruled = w && w->formula != PIPE_NONE;
+  if (ruled)
+    pr_before_update(run, k, c, w, k->call);
   int code = pr_call_model(&run->m, k->call, *n);
+  if (ruled && !code)
+    pr_after_update(run, k, c, w, k->call);
   uint64_t took = k->span ? pr_now() - run->epoch_ns - start : 0;
   for (uint32_t i = 0; k->span && i < *n; i++) /* side by side */
     *pr_span(run, k, step, at[i].index) = (PrSpan){start + took * i / *n,

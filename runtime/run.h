@@ -8,6 +8,7 @@
  *   updates.c         what the updates of a step apply
  *   engine_threads.c  one thread per rank
  *   engine_seeded.c   one thread, a seeded order: for tests
+ *   weights.c         formulas around the model's callbacks
  *   engine_mpi.c      one process per rank; of a library of its own (pipe_mpi.h)
  *   stall.c           why no rank can go on: the circle
  *   blame.c           what was first, where each rank is known
@@ -301,6 +302,11 @@ PrStatus pr_take_stashes(PrRun *run);
 /* Carries out the instruction `at` of the COMPUTE stream; the first of an action and a model that takes
  * actions as a whole: all of them. *n: how many. */
 PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n);
+
+/* Formulas, weights.c. The estimate that an F, B, I or R sees in place of its version; what surrounds a U. */
+void pr_estimate(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w, PrCall *a);
+void pr_before_update(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w, PrCall *a);
+void pr_after_update(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w, const PrCall *a);
 
 /* Carries out one instruction of the COPY stream. */
 PrStatus pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step);

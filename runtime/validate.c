@@ -741,7 +741,8 @@ PrStatus pr_validate(PrRun *run) {
     k.newest[s] = PIPE_NONE;
   if (!run->stage || !k.seen || !k.in0 || !k.left || !k.graded || !k.newest)
     st = pr_fail(run, PR_E_MEMORY, "no memory to check the program");
-  if (!st && !(st = pr_check_stages(&k)) && !(st = pr_check_states(&k)))
+  if (!st && !(st = pr_check_stages(&k)) && !(st = pr_check_states(&k)) &&
+      !(st = pr_check_tables(run)))
     st = check_sizes(run);
   for (uint32_t s = 0; !st && !p->edge && s < p->nstage; s++)
     k.left[s] = p->stage[s].nmb;

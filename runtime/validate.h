@@ -96,7 +96,12 @@ static inline Passage passage(const Check *k, uint32_t row, uint32_t mb, bool do
   return (Passage){other, down ? row : other, edge};
 }
 
-/* validate_weights.c: the tables of states and formulas; and the versions that the ops of the rank at hand
+/* validate_formulas.c: formulas and rules, whose tables are there; and those that an op uses, whose slots are
+ * checked. */
+PrStatus pr_check_tables(PrRun *run);
+PrStatus pr_check_formulas(Check *k, const PipeInstr *c, const PipeWeights *w);
+
+/* validate_weights.c: states, and that the tables of formulas are there; and the versions that the ops of the rank at hand
  * use, whose instructions and pools are checked. newest [nstage]: PIPE_NONE before. */
 PrStatus pr_check_states(Check *k);
 PrStatus pr_check_weights(Check *k, uint32_t *newest);

@@ -73,7 +73,7 @@ static PrStatus check_instr(Check *k, const PipeInstr *c, const PipeWeights *w, 
   }
   if (k->index == 0 || c[-1].group == 0)
     k->first = k->index;
-  if ((st = check_guess(k, c, w)))
+  if ((st = check_guess(k, c, w)) || (st = pr_check_formulas(k, c, w)))
     return st;
   if (c->op != PIPE_U) {
     if (w->out != PIPE_NONE)

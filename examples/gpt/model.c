@@ -440,7 +440,7 @@ static double head_forward(const Shape *s, const Last *w, const PrCall *c, const
   memset(a->dlogits, 0, n * GPT_VOCAB * sizeof(real));
   linear(a->dlogits, normed, w->head_w, n, GPT_VOCAB, d);
   double loss = 0, tokens = (double)(n * s->slices);
-  real share = (real)(1.0 / (tokens * c->nmb));
+  real share = (real)(1.0 / (tokens * (s->m->config.round ? s->m->config.round : c->nmb)));
   for (uint64_t i = 0; i < n; i++) {
     const uint8_t *token = s->m->window(s->m->text, c->step, c->mb, (uint32_t)(i / s->len));
     uint8_t target = token[c->slice * s->len + i % s->len + 1];
@@ -588,17 +588,21 @@ static int backward(void *self, const PrCall *c) {
 
 /* AdamW (Loshchilov and Hutter 2019), beta 0.9 and 0.95. No clipping: a norm over all stages would
  * need an exchange between ranks that the schedules do not have. */
+static double learning_rate(void *self, uint32_t stage, uint64_t update) {
+  const GptConfig *g = &((const GptModel *)self)->config;
+  (void)stage;
+  if (update < g->warmup)
+    return g->lr * ((double)update + 1) / (double)g->warmup;
+  if (update >= g->steps)
+    return g->lr * 0.1;
+  return g->lr * (0.55 + 0.45 * cos(3.14159265358979323846 * (double)(update - g->warmup) /
+                                    (double)(g->steps - g->warmup)));
+}
+
 static int update(void *self, const PrCall *c) {
   Shape s = shape_of(self, c->stage);
   const GptConfig *g = &s.m->config;
-  double t = (double)c->step + 1, lr = g->lr;
-  if (c->step < g->warmup)
-    lr *= t / (double)g->warmup;
-  else if (c->step < g->steps)
-    lr *= 0.55 + 0.45 * cos(3.14159265358979323846 * (double)(c->step - g->warmup) /
-                            (double)(g->steps - g->warmup));
-  else
-    lr *= 0.1;
+  double lr = learning_rate(self, c->stage, c->updates) * c->rate;
   uint64_t total = weight_elems(&s);
   real *w = c->weight, *m = c->opt, *v = m + total, *dw = c->grad;
   const real *from = c->newest;
@@ -606,7 +610,7 @@ static int update(void *self, const PrCall *c) {
   for (uint32_t i = 0; tensor_at(&s, i, &tensor); i++) {
     uint64_t n = tensor.elems;
     PrOptim adamw = {PR_ADAMW, 0.9, 0.95, 1e-8, tensor.kind >= NORMAL ? g->decay : 0, 0};
-    OPTIM(&adamw, c->updates + 1, lr * c->rate, n, from, w, dw, m, v);
+    OPTIM(&adamw, c->updates + 1, lr, n, from, w, dw, m, v);
     w += n, from += n, m += n, v += n, dw += n;
   }
   return 0;
@@ -699,6 +703,11 @@ static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
 /* OpenBLAS only; absent from other libraries. */
 extern void openblas_set_num_threads(int) __attribute__((weak));
 
+/* The moments lie one after the other. */
+static int64_t moment(void *self, uint32_t stage, int which) {
+  return which * (int64_t)sizes(self, stage).weight;
+}
+
 PrModel gpt_model(GptModel *m) {
   if (openblas_set_num_threads)
     openblas_set_num_threads(1);
@@ -716,6 +725,9 @@ PrModel gpt_model(GptModel *m) {
                    .update = update,
                    .reduce = reduce,
                    .nslice = g->slices,
+                   .elem = sizeof(real),
+                   .lr = learning_rate,
+                   .moment = moment,
                    .tensor = tensor,
                    .identity = m->identity};
 }

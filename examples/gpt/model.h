@@ -28,6 +28,7 @@ enum { GPT_MAX_SLICES = 64 };
 typedef struct GptConfig {
   uint32_t layers, d, heads; /* d: width of the residual stream, a multiple of heads */
   uint32_t seq, batch;       /* tokens of a row, rows of a microbatch */
+  uint32_t round;            /* microbatches of an update, over which gradients are a mean; 0: the step's */
   uint64_t seed;             /* of the initial weights */
   double lr;                 /* peak learning rate */
   double decay;              /* AdamW weight decay, applied to matrices only */

@@ -102,6 +102,8 @@ PrStatus cuda_join(PrRun *run) {
   }
   if (g && (g->size == 0 || g->rank >= g->size || !g->share || !g->tell || !g->heard))
     return pr_fail(run, PR_E_ARG, "options: rank %u of a group of %u", g->rank, g->size);
+  if (run->p->nformula > 0)
+    return pr_fail(run, PR_E_ARG, "program: the schedule has formulas of weights, which this engine does not evaluate");
   if (blocking && atoi(blocking))
     return pr_fail(run, PR_E_ARG, "CUDA_LAUNCH_BLOCKING=%s: a step needs several launches at once",
                    blocking);

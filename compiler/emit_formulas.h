@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ * Formulas of a program as text, for the files that print programs. Requires formulas. */
+#ifndef PIPEC_EMIT_FORMULAS_H
+#define PIPEC_EMIT_FORMULAS_H
+
+#include "pipec.h"
+#include "text.h"
+
+/* As it would be written in a .pipe text, with its constants: "w - 3 * d". */
+const char *formula_text(Sched *s, const PipeFormula *f);
+void dump_formulas(Sched *s, FILE *f); /* what follows `formulas` in dumps */
+void emit_formulas_c(Sched *s, Text *t);
+const char *formula_fields(Sched *s); /* of the program, for its initializer */
+void emit_formulas_json(Sched *s, Text *t);
+
+#endif

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT
+ * The part of verify.c that reads formulas: what an op's table says and what the text says have the same value, for
+ * numbers in the place of the arrays, up to rounding. The text is evaluated here as it stands, without folding and
+ * terms. Linear in instructions times lines and their length. */
+#include <math.h>
+#include <string.h>
+
+#include "../runtime/formula.h"
+#include "formula.h"
+#include "verify.h"
+
+typedef struct Numbers {
+  const Sched *s;
+  double name[FO_NNAMES]; /* of a FormulaName */
+  float elem[PIPE_ELEM_STATE + 32];
+} Numbers;
+
+static double value(const Numbers *n, const Expr *e);
+
+static double integer(const Numbers *n, const Expr *e) {
+  int64_t v = 0;
+  BUG_IF(!eval((Sched *)(uintptr_t)n->s, e, &v)); /* eval writes the variables of functions only */
+  return (double)v;
+}
+
+static double call(const Numbers *n, const Expr *e) {
+  double x[3] = {0};
+  if (e->slot == FORMULA_INTEGER)
+    return integer(n, e);
+  if (e->slot == FORMULA_SUM) {
+    const Arg *j = e->args, *lo = j->next, *hi = lo->next;
+    double sum = 0;
+    for (double i = value(n, lo->value), end = value(n, hi->value); i < end; i++) {
+      n->s->env[j->value->slot] = (int64_t)i;
+      sum += value(n, hi->next->value);
+    }
+    return sum;
+  }
+  x[0] = value(n, e->args->value);
+  for (const Arg *a = e->args->next; a; a = a->next) {
+    x[1] = value(n, a->value);
+    if (e->slot == PIPE_TERM_POW)
+      return pow(x[0], x[1]);
+    x[0] = e->slot == PIPE_TERM_MIN ? fmin(x[0], x[1]) : fmax(x[0], x[1]);
+  }
+  switch (e->slot) {
+  case PIPE_TERM_ABS: return fabs(x[0]);
+  case PIPE_TERM_SQRT: return sqrt(x[0]);
+  case PIPE_TERM_EXP: return exp(x[0]);
+  case PIPE_TERM_LOG: return log(x[0]);
+  case PIPE_TERM_FLOOR: return floor(x[0]);
+  default: return x[0];
+  }
+}
+
+static double value(const Numbers *n, const Expr *e) {
+  switch (e->kind) {
+  case EX_INT: return (double)e->value;
+  case EX_REAL: return e->real;
+  case EX_MOD: return integer(n, e);
+  case EX_CALL: return call(n, e);
+  case EX_NAME:
+    if (e->builtin == FO_VALUE)
+      return (double)n->s->env[e->slot];
+    for (uint32_t j = 0; e->builtin == FO_STATE && j < n->s->nstate; j++)
+      if (strcmp(n->s->state[j], e->name) == 0)
+        return (double)n->elem[PIPE_ELEM_STATE + j];
+    return n->name[e->builtin];
+  case EX_NEG: return -value(n, e->a);
+  case EX_NOT: return value(n, e->a) == 0;
+  case EX_AND: return value(n, e->a) != 0 && value(n, e->b) != 0;
+  case EX_OR: return value(n, e->a) != 0 || value(n, e->b) != 0;
+  case EX_COND: return value(n, value(n, e->a) != 0 ? e->b : e->c);
+  default: break;
+  }
+  double a = value(n, e->a), b = value(n, e->b);
+  switch (e->kind) {
+  case EX_ADD: return a + b;
+  case EX_SUB: return a - b;
+  case EX_MUL: return a * b;
+  case EX_DIV: return a / b;
+  case EX_LT: return a < b;
+  case EX_LE: return a <= b;
+  case EX_GT: return a > b;
+  case EX_GE: return a >= b;
+  case EX_EQ: return a == b;
+  default: return a != b;
+  }
+}
+
+/* The line of the text for an op of this kind, or NULL. */
+static const WeightLine *line_of(const Sched *s, const Numbers *n, WeightWord word, int kind,
+                                 const char *state, uint32_t row, uint32_t mb) {
+  const PipeStage *st = &s->prog->stage[row];
+  for (uint32_t i = 0; i < s->nwline; i++) {
+    const WeightLine *l = s->wline[i];
+    if (l->word != word || l->kind != kind || (state && l->state != state))
+      continue;
+    if (l->clause->var)
+      s->env[l->clause->slot] = st->model;
+    if (l->clause->mb_var)
+      s->env[l->clause->mb_slot] = (mb - st->mb0) / pipe_slices(s->prog);
+    if (!l->when || integer(n, l->when) != 0)
+      return l;
+  }
+  return NULL;
+}
+
+static bool has_lines(const Sched *s, int kind) {
+  for (uint32_t i = 0; i < s->nwline; i++)
+    if (s->wline[i]->word == WW_READS && s->wline[i]->kind == kind)
+      return true;
+  return false;
+}
+
+/* Row `row` of the formulas, or where that is NONE `nothing`, is what the line says; of no line: it is NONE. */
+static void same(const Numbers *n, const WeightLine *l, uint32_t row, double nothing) {
+  const Sched *s = n->s;
+  BUG_IF(row != NONE && row >= s->nformula);
+  if (!l || !l->formula) {
+    BUG_IF(row != NONE);
+    return;
+  }
+  double want = value(n, l->formula), got = nothing;
+  if (row != NONE) {
+    const float *elem[PIPE_ELEM_STATE + 32];
+    float out;
+    for (uint32_t i = 0; i < PIPE_ELEM_STATE + 32; i++)
+      elem[i] = &n->elem[i];
+    PrFormulaIn in = {elem, {n->name[FO_LR], n->name[FO_K]}};
+    BUG_IF(pr_formula_check(&s->formula[row], s->nstate, NULL) != NULL);
+    pr_formula_array(&s->formula[row], &in, &out, 1);
+    got = (double)out;
+  }
+  BUG_IF(isfinite(want) && fabs(got - want) > 1e-3 * (1 + fabs(want)));
+}
+
+/* What a row has had so far, in the order of its rank. */
+typedef struct Row {
+  uint32_t mb, own; /* of the last gradient; gradients since the last update */
+  uint32_t updates, delay;
+} Row;
+
+static void verify_update(Numbers *n, const PipeInstr *in, const PipeWeights *w, const Row *row,
+                          uint32_t applied) {
+  static const PipeRule none = {NONE, NONE, 0, 0};
+  const Sched *s = n->s;
+  BUG_IF(w->formula != NONE && w->formula >= s->nrule);
+  const PipeRule *r = w->formula == NONE ? &none : &s->rule[w->formula];
+  n->name[FO_N] = applied;
+  same(n, line_of(s, n, WW_APPLIES, PIPE_U, NULL, in->stage, row->mb), r->applies, n->name[FO_G]);
+  same(n, line_of(s, n, WW_RATE, PIPE_U, NULL, in->stage, row->mb), r->rate, 1);
+  uint32_t next = r->then0;
+  for (uint32_t j = 0; j < s->nstate; j++) {
+    if (!(s->prog->stage[in->stage].states >> j & 1))
+      continue;
+    const WeightLine *l = line_of(s, n, WW_THEN, PIPE_U, s->state[j], in->stage, row->mb);
+    if (!l)
+      continue;
+    BUG_IF(next >= r->then0 + r->nthen || s->then[next].state != j);
+    same(n, l, s->then[next++].formula, 0);
+  }
+  BUG_IF(next != r->then0 + r->nthen);
+}
+
+static void verify_op(Numbers *n, const PipeInstr *in, const PipeWeights *w, int backward) {
+  const Sched *s = n->s;
+  int kind = in->op;
+  if (kind == PIPE_R && !has_lines(s, PIPE_R))
+    kind = backward;
+  if (kind == PIPE_I && !has_lines(s, PIPE_I))
+    kind = PIPE_B;
+  same(n, line_of(s, n, WW_READS, kind, NULL, in->stage, in->mb), w->formula, n->name[FO_W]);
+}
+
+void verify_formulas(const Sched *s) {
+  const PipeProgram *p = s->prog;
+  if (!s->weights || (s->nformula == 0 && s->nstate == 0))
+    return;
+  Numbers n = {.s = s,
+               .name = {[FO_W] = 1.375,
+                        [FO_OLD] = -0.75,
+                        [FO_G] = 0.625,
+                        [FO_V] = 0.3125,
+                        [FO_V2] = 2.25,
+                        [FO_LR] = 0.0625,
+                        [FO_K] = 7}};
+  for (int i = 0; i < 5; i++)
+    n.elem[i] = (float)n.name[FO_W + i];
+  for (int j = 0; j < 32; j++)
+    n.elem[PIPE_ELEM_STATE + j] = 0.25f + 0.125f * (float)j;
+  Row *row = NEW_ARRAY(s->arena, Row, p->nstage);
+  uint32_t *applied = NEW_ARRAY(s->arena, uint32_t, s->round0[p->nstage] + 1);
+  /* Once for delays and for what each update applies, once to compare. */
+  for (int turn = 0; turn < 2; turn++) {
+    for (uint32_t st = 0; st < p->nstage; st++)
+      row[st].updates = 0, row[st].own = 0;
+    for (uint32_t r = 0; r < p->nrank; r++)
+      for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+        const PipeInstr *in = &p->rank[r].instr[i];
+        const PipeWeights *w = &p->rank[r].weights[i];
+        Row *k = &row[in->stage];
+        if (in->op == PIPE_B || in->op == PIPE_W)
+          k->mb = in->mb, k->own++;
+        if (in->op == PIPE_U && turn == 0) {
+          k->delay = w->behind > (int32_t)k->delay ? (uint32_t)w->behind : k->delay;
+          uint32_t st = in->stage;
+          do
+            applied[s->round0[st] + k->updates] += k->own;
+          while ((st = p->stage[st].replica) != in->stage);
+        }
+        n.name[FO_DELAY] = k->delay;
+        n.name[FO_BEHIND] = w->behind;
+        n.name[FO_AHEAD] = w->ahead;
+        if (turn == 1 && in->op == PIPE_U)
+          verify_update(&n, in, w, k, applied[s->round0[in->stage] + k->updates]);
+        else if (turn == 1 && w->version != NONE && in->op <= PIPE_U && in->op != PIPE_W)
+          verify_op(&n, in, w, s->op[s->at_b[(size_t)in->stage * s->nmb + in->mb] - 1].kind);
+        if (in->op == PIPE_U)
+          k->updates++, k->own = 0;
+      }
+  }
+}
