@@ -151,6 +151,22 @@ static PrStatus begin_folder(PrRun *run, const char *dir) {
   return PR_OK;
 }
 
+/* Of memory of a device: copies of all tensors in the process's, in one block that the caller frees. */
+static PrStatus stage_list(PrRun *run, CkList *list, char **block) {
+  uint64_t bytes = 1, at = 0;
+  PrStatus st = PR_OK;
+  for (uint32_t i = 0; i < list->n; i++)
+    bytes += list->t[i].bytes;
+  if (!(*block = malloc(bytes)))
+    return pr_fail(run, PR_E_MEMORY, "no memory for %llu bytes of a checkpoint",
+                   (unsigned long long)bytes);
+  for (uint32_t i = 0; i < list->n && !st; at += list->t[i++].bytes) {
+    st = run->engine->fetch(run, *block + at, list->t[i].data, list->t[i].bytes);
+    list->t[i].data = *block + at;
+  }
+  return st;
+}
+
 /* Writes zeros up to a multiple of PR_LINE. */
 static bool pad(FILE *out, uint64_t at) {
   static const char zero[PR_LINE];
@@ -159,6 +175,7 @@ static bool pad(FILE *out, uint64_t at) {
 }
 
 static PrStatus write_stage(PrRun *run, const char *folder, uint32_t row) {
+  char *staged = NULL;
   const PipeProgram *p = run->p;
   uint32_t stage = p->stage[row].model;
   char name[CK_NAME], path[CK_PATH];
@@ -168,6 +185,8 @@ static PrStatus write_stage(PrRun *run, const char *folder, uint32_t row) {
   snprintf(name, sizeof name, "stage-%u", stage);
   PrStatus st = path_of(run, path, folder, name);
   if (st || (st = ck_list(run, row, &list)))
+    goto done;
+  if (run->engine->take && (st = stage_list(run, &list, &staged)))
     goto done;
   if (!(rows = calloc(list.n + (size_t)1, sizeof *rows))) {
     st = pr_fail(run, PR_E_MEMORY, "no memory for %u tensors", list.n);
@@ -207,6 +226,7 @@ static PrStatus write_stage(PrRun *run, const char *folder, uint32_t row) {
   st = finish_file(run, out, path, ok);
 
 done:
+  free(staged);
   free(rows);
   free(list.t);
   return st;
@@ -343,8 +363,6 @@ PrStatus pr_checkpoint(PrRun *run, const char *dir, uint32_t keep) {
   if (!run)
     return PR_E_MEMORY;
   PrStatus st = (PrStatus)atomic_load(&run->status);
-  if (!st && run->engine->take)
-    return pr_fail(run, PR_E_IO, "checkpoint: this version has none of the memory of devices");
   bool leads = pr_leads(run);
   if (st || run->ck_step == pr_steps_done(run))
     return st;

@@ -196,13 +196,22 @@ static PrStatus read_tensor(Load *l, const Have *h, const CkTensor *t, FILE **fi
     *file = fopen(path, "rb");
     *stage = h->stage;
   }
-  if (!*file || fseeko(*file, (off_t)h->row.at, SEEK_SET) ||
-      (t->bytes && fread(t->data, t->bytes, 1, *file) != 1))
-    return REFUSE(l, "cannot read %.600s: %s", path,
-                  *file && feof(*file) ? "cut short" : strerror(errno));
-  if (pr_checksum(t->data, t->bytes) != h->row.sum)
-    return REFUSE(l, "%.600s: %s is damaged: its checksum differs", path, t->key);
-  return PR_OK;
+  const PrEngine *engine = l->run->engine; /* memory of a device is written from a copy */
+  void *to = engine->take ? malloc(t->bytes + 1) : t->data;
+  PrStatus st = PR_OK;
+  if (!to)
+    st = pr_fail(l->run, PR_E_MEMORY, "no memory for %s", t->key);
+  else if (!*file || fseeko(*file, (off_t)h->row.at, SEEK_SET) ||
+           (t->bytes && fread(to, t->bytes, 1, *file) != 1))
+    st = REFUSE(l, "cannot read %.600s: %s", path,
+                *file && feof(*file) ? "cut short" : strerror(errno));
+  else if (pr_checksum(to, t->bytes) != h->row.sum)
+    st = REFUSE(l, "%.600s: %s is damaged: its checksum differs", path, t->key);
+  if (engine->take && !st)
+    st = engine->store(l->run, t->data, to, t->bytes);
+  if (engine->take)
+    free(to);
+  return st;
 }
 
 /* The tensors of all rows; those of rows of this process are read. */
@@ -272,8 +281,6 @@ PrStatus pr_resume(PrRun *run, const char *dir, uint64_t *step) {
   if (!run)
     return PR_E_MEMORY;
   PrStatus st = (PrStatus)atomic_load(&run->status);
-  if (!st && run->engine->take)
-    return pr_fail(run, PR_E_IO, "checkpoint: this version has none of the memory of devices");
   if (!st && pr_steps_done(run) > 0)
     st = pr_fail(run, PR_E_ARG, "checkpoint: a run resumes before its first step, not after %llu",
                  (unsigned long long)pr_steps_done(run));

@@ -2,7 +2,8 @@
  * The engine of CUDA devices; of the library piperun_cuda (pipe::piperun_cuda), which is built where the
  * CUDA Toolkit and NCCL are found.
  *
- *   PrCudaOptions cuda = {.group = &group, .device = local_rank};
+ *   PrGroup *group;                                  pr_group_open, or one of your own (pipe_group.h)
+ *   PrCudaOptions cuda = {.group = group, .device = local_rank};
  *   PrOptions options = {.engine = &pr_cuda, .engine_options = &cuda};
  *
  * With a group each process runs one rank on a device of its own: transfers are ncclSend and ncclRecv in
@@ -18,8 +19,7 @@
  * pr_cuda_stream). Its init has to load what it runs: each kernel once, each shape of cuBLAS once. init may
  * wait for the device, the others must not.
  *
- * In this version PIPE_FAULT is looked for with a group only, pr_checkpoint and pr_resume refuse, and a
- * program with stashes on other ranks, or whose COPY streams take turns, needs all ranks in one process.
+ * In this version PIPE_FAULT is looked for with a group only, and a program with stashes on other ranks, or whose COPY streams take turns, needs all ranks in one process.
  *
  * Environment. pr_open refuses CUDA_LAUNCH_BLOCKING=1, with which a step cannot end. Unless they are set, it
  * sets CUDA_MODULE_LOADING=EAGER, which needs that the process has not used the device before, and
@@ -27,26 +27,13 @@
 #ifndef PIPE_CUDA_H
 #define PIPE_CUDA_H
 
-#include "pipe_run.h"
+#include "pipe_group.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 extern const PrEngine pr_cuda;
-
-/* The processes of a run, one rank each, and what they tell one another besides NCCL. The functions return
- * 0, or another number if the others cannot be reached any more. */
-typedef struct PrGroup {
-  uint32_t rank, size;
-  /* `data` of rank `from` to all; all call it alike, and wait for `from`. */
-  int (*share)(void *arg, uint32_t from, void *data, uint64_t bytes);
-  /* Tells the others that this rank has failed, without waiting for them. */
-  void (*tell)(void *arg, const char *text);
-  /* 1: another rank has told so; its text is in text[n]. Never waits. */
-  int (*heard)(void *arg, char *text, uint64_t n);
-  void *arg;
-} PrGroup;
 
 /* The type of the numbers in gradients: what ncclAllReduce adds up. */
 typedef enum PrNumber { PR_FLOAT32, PR_FLOAT64, PR_FLOAT16, PR_BFLOAT16, PR_INT64 } PrNumber;

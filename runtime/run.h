@@ -192,6 +192,7 @@ struct PrEngine {
   void *(*take)(PrRun *run, uint64_t bytes, bool host);
   void (*give)(PrRun *run, void *p, bool host);
   PrStatus (*fetch)(PrRun *run, void *to, const void *from, uint64_t bytes); /* to memory of the process */
+  PrStatus (*store)(PrRun *run, void *to, const void *from, uint64_t bytes); /* and from it, between steps */
   void (*rewind)(PrRun *run, uint64_t step); /* no step has been run: the next one is `step` */
 };
 

@@ -21,14 +21,14 @@ def text(x, y, what, anchor="middle", size=11, more=""):
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}"{more}>{html.escape(what)}</text>'
 
 
-def panel(x0, y0, title, xlabel, lines, order, logx=False, logy=False, top=None):
+def panel(x0, y0, title, xlabel, lines, order, logx=False, logy=False, top=None, bottom=0):
     points = [p for _, ps in lines for p in ps]
     if not points:
         return ""
     xs = [p[0] for p in points]
     ys = [v for p in points for v in p[1:] if top is None or v <= top]
     lo_x, hi_x = min(xs), max(xs)
-    lo_y, hi_y = (min(ys) * 0.8 if logy else 0), (max(ys) * 1.1 if ys else 1)
+    lo_y, hi_y = (min(ys) * 0.8 if logy else bottom), (max(ys) * 1.1 if ys else 1)
     if hi_x == lo_x:
         hi_x = lo_x + 1
 

@@ -112,7 +112,7 @@ class Study:
         except (OSError, ValueError):
             pass
         env = dict(os.environ, OPENBLAS_NUM_THREADS="1")
-        scratch = path + ".profile"
+        scratch = f"{path}.{os.getpid()}"
         got = subprocess.run(self.command(m, method, P, rate, seed, scratch), capture_output=True, text=True, env=env)
         if got.returncode:
             raise RuntimeError(f"{name}, {P} stages: {got.stderr.strip()}")
@@ -252,17 +252,17 @@ def picture(m, rows, path):
             lines.append((r.name, points))
         return lines
 
-    top = 3.0 if m.name == "digits" else 5.0
+    top, bottom = (3.0, 0) if m.name == "digits" else (5.0, 2)
     by_depth = [(name, [(r.P, *r.stat(end_loss)) for r in rows if r.name == name and r.stat(end_loss)])
                 for name in m.methods]
     memory = [(name, [(r.P, *(3 * [sum(r.first["weight_bytes"]) / 1024])) for r in rows if r.name == name])
               for name in m.methods]
     page(path, f"{m.name}: {m.updates} updates of {m.batch} samples", list(m.methods), [
-        ("training loss at the end against stages", "stages", by_depth, dict(logx=True, top=top)),
-        ("loss against samples, 8 stages", "samples", curves(8, False), dict(top=top)),
-        ("loss against predicted time on 8 devices", "forwards of one sample on one device", curves(8, True), dict(top=top)),
-        ("loss against samples, 32 stages", "samples", curves(32, False), dict(top=top)),
-        ("loss against predicted time on 32 devices", "forwards of one sample on one device", curves(32, True), dict(top=top)),
+        ("training loss at the end against stages", "stages", by_depth, dict(logx=True, top=top, bottom=bottom)),
+        ("loss against samples, 8 stages", "samples", curves(8, False), dict(top=top, bottom=bottom)),
+        ("loss against predicted time on 8 devices", "forwards of one sample on one device", curves(8, True), dict(top=top, bottom=bottom)),
+        ("loss against samples, 32 stages", "samples", curves(32, False), dict(top=top, bottom=bottom)),
+        ("loss against predicted time on 32 devices", "forwards of one sample on one device", curves(32, True), dict(top=top, bottom=bottom)),
         ("weights, versions and states, all ranks, KiB", "stages", memory, dict(logx=True, logy=True)),
     ])
 

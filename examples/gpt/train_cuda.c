@@ -3,6 +3,7 @@
  *
  *   gpt_cuda --data FILE [options]     all ranks in this process, on one device
  *   gpt_cuda --data FILE --processes   a process per rank; rank r on device r, or all on --device N
+ *   LAUNCHER gpt_cuda --data FILE      the same under pipe-run, torchrun, srun or mpirun, on several hosts, too
  *
  * With all processes on one device each is a host of its own for NCCL (NCCL_HOSTID), which then goes through
  * sockets on the loopback: a way to try NCCL out, not to measure it. Losses go to stdout as exact numbers, with a
@@ -180,6 +181,20 @@ int GPT_MAIN(int argc, char **argv) {
     else
       o.device = (int)group.rank;
   }
+  PrGroup *joined = NULL;
+  PrLaunch at;
+  char why[1024];
+  if (!o.processes && pr_launch(&at, why))
+    return fail("launcher", why);
+  if (!o.processes && at.family[0]) {
+    if (pr_group_open(&joined, &pipe_program, &at, 120, why))
+      return fail(at.family, why);
+    o.group = joined;
+    if (!o.one_device)
+      o.device = at.local_rank == PIPE_NONE ? 0 : (int)at.local_rank;
+    else
+      one_host_each(at.rank);
+  }
   Data data;
   if ((error = data_open(&data, o.data, g.seq, g.batch, g.seed, 8)))
     return fail(o.data, error);
@@ -187,5 +202,6 @@ int GPT_MAIN(int argc, char **argv) {
       .config = g, .nstage = pipe_program.nmodel, .window = text_draw, .text = &data.train};
   int bad = train(&m, &o);
   data_close(&data);
+  pr_group_close(joined);
   return gpt_finish("gpt_cuda") || bad;
 }

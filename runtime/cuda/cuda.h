@@ -59,7 +59,8 @@ typedef struct PrCuda {
   void *registered;
   bool aborted, told;
   uint64_t limit_ns;    /* of a step; 0: none */
-  uint64_t since;       /* when the step that is waited for could begin */
+  uint64_t opened;      /* when the run was begun to be opened */
+  uint64_t since;       /* when the step that is waited for could begin; 0: not one has */
   /* cuda_trace.c */
   cudaEvent_t *base;    /* [trace_slots] where a step begins on the leader's COMPUTE stream; NULL without trace */
   double base_ns;       /* of the last one that was read, on the clock of rank 0, from run->epoch_ns */

@@ -46,6 +46,16 @@ static PrStatus fetch(PrRun *run, void *to, const void *from, uint64_t bytes) {
   return PR_OK;
 }
 
+static PrStatus store(PrRun *run, void *to, const void *from, uint64_t bytes) {
+  CUDA_TRY(run, cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
+  CUDA_TRY(run, cudaDeviceSynchronize());
+  return PR_OK;
+}
+
+static void rewind_to(PrRun *run, uint64_t step) {
+  cuda_of(run)->issued_steps = cuda_of(run)->done_steps = step;
+}
+
 /* ---- the group ---- */
 
 PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes) {
@@ -103,7 +113,9 @@ PrStatus cuda_join(PrRun *run) {
   if (g && (g->size == 0 || g->rank >= g->size || !g->share || !g->tell || !g->heard))
     return pr_fail(run, PR_E_ARG, "options: rank %u of a group of %u", g->rank, g->size);
   if (run->p->nformula > 0)
-    return pr_fail(run, PR_E_ARG, "program: the schedule has formulas of weights, which this engine does not evaluate");
+    return pr_fail(
+        run, PR_E_ARG,
+        "program: the schedule has formulas of weights, which this engine does not evaluate");
   if (blocking && atoi(blocking))
     return pr_fail(run, PR_E_ARG, "CUDA_LAUNCH_BLOCKING=%s: a step needs several launches at once",
                    blocking);
@@ -290,8 +302,8 @@ static PrStatus open_nccl(PrRun *run) {
   if (st)
     return st;
   ncclResult_t r = ncclCommInitRankConfig(&c->comm, (int)g->size, id, (int)g->rank, &config);
-  NCCL_TRY(run, c->comm, r);
-  if ((st = split_sums(run)) || (st = prologue(run)))
+  if ((st = cuda_nccl(run, c->comm, "ncclCommInitRankConfig", r)) || (st = split_sums(run)) ||
+      (st = prologue(run)))
     return st;
   RankRun *k = c->rank[0].k;
   NCCL_TRY(run, c->comm, ncclCommRegister(c->comm, k->block, k->bytes + PR_LINE, &c->registered));
@@ -378,7 +390,7 @@ static PrStatus open_here(PrRun *run) {
   c->limit_ns = run->o.deadline_s > 0 ? (uint64_t)(run->o.deadline_s * 1e9)
                 : run->p->timed       ? (uint64_t)ns
                                       : 0;
-  c->since = pr_now();
+  c->opened = pr_now();
   c->nhere = run->here == PIPE_NONE ? run->p->nrank : 1;
   c->rank = calloc(c->nhere, sizeof *c->rank);
   c->partner = calloc(run->p->nrank, sizeof(CudaRank *));
@@ -498,4 +510,6 @@ const PrEngine pr_cuda = {.name = "cuda",
                           .share = cuda_share,
                           .take = take,
                           .give = give,
-                          .fetch = fetch};
+                          .fetch = fetch,
+                          .store = store,
+                          .rewind = rewind_to};

@@ -12,6 +12,9 @@
 
 #include "cuda.h"
 
+/* For all ranks to come, and NCCL to connect them: not a matter of a step's deadline. */
+#define OPEN_NS UINT64_C(600000000000)
+
 PrStatus cuda_failed(PrRun *run, const char *call, cudaError_t e) {
   int len = (int)strcspn(call, "(");
   PrStatus st = (PrStatus)atomic_load(&run->status);
@@ -86,8 +89,12 @@ PrStatus cuda_wait_a_little(PrRun *run, uint64_t looks) {
       return pr_fail(run, PR_E_DEVICE, "rank %u: NCCL: %s: %s", c->rank[0].k->id,
                      ncclGetErrorString(r), ncclGetLastError(x));
   }
-  if (c->limit_ns && pr_now() - c->since > c->limit_ns)
+  if (c->limit_ns && c->since && pr_now() - c->since > c->limit_ns)
     return too_late(run);
+  if (!c->since && pr_now() - c->opened > OPEN_NS)
+    return pr_fail(run, PR_E_DEADLINE,
+                   "deadline: rank %u has waited %u s for others to open the run", c->rank[0].k->id,
+                   (unsigned)(OPEN_NS / 1000000000u));
   if (looks > 256) {
     struct timespec t = {0, looks > 4096 ? 200000 : 20000};
     nanosleep(&t, NULL);

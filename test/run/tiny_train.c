@@ -118,6 +118,11 @@ static int train(const Asked *a, const PipeProgram *p) {
   }
   if (st)
     fprintf(stderr, "tiny_train: %s\n", pr_error(run));
+  for (uint32_t row = 0; st && row < p->nstage; row++) { /* perhaps in the middle of an update */
+    char weight[256];
+    if (pr_weight(run, row) || !pr_copy_weight(run, row, weight) || !pr_checkpoint(run, ".", 1))
+      fprintf(stderr, "tiny_train: weights of a run that has failed can be seen\n");
+  }
   pr_close(run);
   int broken = (int)atomic_load(&t->broken);
   tiny_free(t);

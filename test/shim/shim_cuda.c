@@ -146,7 +146,8 @@ cudaError_t shim_launch(cudaStream_t s, void (*fn)(void *), const void *arg, siz
   op->arg = shim_new(bytes);
   memcpy(op->arg, arg, bytes);
   op->access = shim_new(n * sizeof *access);
-  memcpy(op->access, access, n * sizeof *access);
+  if (n > 0)
+    memcpy(op->access, access, n * sizeof *access);
   op->naccess = n;
   shim_note(SHIM_KERNEL, s)->op = op;
   stream_put(s, op);

@@ -159,11 +159,16 @@ static void *host_thread(void *arg) {
     shim_wait(is_damaged, j);
   }
   uint32_t each = j->at_once ? (uint32_t)j->at_once : 1;
-  for (uint32_t s = 0; s < STEPS && !st; s += each) {
+  uint64_t first = 0;
+  if (!st && j->from)
+    st = pr_resume(run, j->from, &first);
+  for (uint32_t s = (uint32_t)first; s < (j->save ? STEPS / 2 : STEPS) && !st; s += each) {
     st = pr_steps(run, each);
     if (!st && h->id == 0)
       take_result(j, run, s + each - 1);
   }
+  if (!st && j->save)
+    st = pr_checkpoint(run, j->save, 0);
   for (uint32_t row = 0; row < p->nstage && !st; row++) {
     uint64_t w[WORDS] = {0};
     st = pr_copy_weight(run, row, w);
@@ -236,7 +241,7 @@ void job_reference(const PipeProgram *p, Result *r) {
 bool job_same(const Job *j, const Result *want) {
   uint32_t each = j->at_once ? (uint32_t)j->at_once : 1;
   bool ok = memcmp(j->result.weight, want->weight, sizeof want->weight) == 0;
-  for (uint32_t s = each - 1; s < STEPS; s += each)
+  for (uint32_t s = (j->from ? STEPS / 2 : 0) + each - 1; s < STEPS; s += each)
     ok &= memcmp(j->result.loss[s], want->loss[s], sizeof *want->loss) == 0;
   return ok;
 }

@@ -38,6 +38,7 @@ typedef struct Job {
   bool log;
   void (*damage)(void *arg); /* after pr_open, by host 0 while the others wait */
   void *arg;
+  const char *save, *from;  /* a folder: a checkpoint after half of the steps, which ends the run; to go on from */
   uint32_t lose;          /* 1: host 1's first group of NCCL is not carried out; 2: nor host 0's */
   bool fails;             /* the model, once */
   uint32_t kill, kill_at; /* host to kill at which call after pr_open; kill_at 0: none */

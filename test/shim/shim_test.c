@@ -10,6 +10,8 @@
  *   shim_test faults STDLIB   what is refused; a model that fails; how far the host is ahead
  *   shim_test kills STDLIB    a rank is killed at some call: the others stop within the deadline, and say where
  *
+ *   shim_test resume STDLIB FOLDER  a run that goes on from a checkpoint comes to the same results
+ *
  * Programs are damaged after pr_open, so that neither compiler nor runtime can find it first. The seed is
  * printed; PIPE_SEED gives another one. Exit status 0 iff all is as it should be. */
 #include <stdlib.h>
@@ -486,7 +488,47 @@ static void kills(const char *stdlib) {
   free(c);
 }
 
+/* ---- checkpoints ---- */
+
+static void resume(const char *stdlib, const char *folder) {
+  for (uint32_t i = 0; i < nsamples; i++) {
+    Compiled *c = malloc(sizeof *c);
+    Result *want = malloc(sizeof *want);
+    if (!c || !want || !sample_compile(c, stdlib, &samples[i]))
+      abort();
+    const PipeProgram *p = c->s.prog;
+    job_reference(p, want);
+    for (uint32_t k = 0; k < 2; k++) {
+      char dir[4096];
+      snprintf(dir, sizeof dir, "%s/%s-%u", folder, samples[i].name, k);
+      Job a = {.p = p, .processes = k == 1, .save = dir, .seed = seed0 + i};
+      Job b = {.p = p,
+               .processes = k == 1,
+               .from = dir,
+               .seed = seed0 + 50 + i,
+               .cuda = {.graph = i % 2}};
+      if (k == 1 && job_has_guests(p))
+        continue;
+      job_run(&a);
+      EXPECT(job_whole(&a), "%s %u: %s %s\n", samples[i].name, k, a.text, a.error[0]);
+      job_run(&b);
+      EXPECT(job_whole(&b), "%s %u: %s %s\n", samples[i].name, k, b.text, b.error[0]);
+      EXPECT(!job_whole(&b) || job_same(&b, want), "%s %u: results differ\n", samples[i].name, k);
+    }
+    arena_free(&c->arena);
+    free(c);
+    free(want);
+  }
+  printf("%u programs go on\n", nsamples);
+}
+
 int main(int argc, char **argv) {
+  if (argc == 4 && strcmp(argv[1], "resume") == 0) {
+    shim_pairs = job_pairs;
+    resume(argv[2], argv[3]);
+    printf("%d wrong\n", job_bad);
+    return job_bad != 0;
+  }
   if (argc != 3)
     return 2;
   if (getenv("PIPE_SEED"))

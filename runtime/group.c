@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT
+ * A group over the store (store.h). What is shared number n lies under the key "share/n"; it is emptied once
+ * every other rank has been heard in a later one, so that a long run keeps little. */
+#include "pipe_group.h"
+#include "store.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATIENCE_S = 300 }; /* for a rank that others wait for: it may load a model */
+
+typedef struct Owned { /* of this rank, not emptied yet */
+  uint64_t *n;
+  uint32_t first, count, cap;
+} Owned;
+
+typedef struct Group {
+  PrGroup g;
+  Store *store;
+  StoreServer *server;
+  uint64_t next;   /* share */
+  uint64_t *heard; /* [size] 1 + the last share that came from a rank */
+  Owned mine;
+  pthread_mutex_t lock;
+  bool failed;
+  char text[STORE_TEXT];
+} Group;
+
+static void key_of(char key[STORE_KEY], uint64_t n) {
+  snprintf(key, STORE_KEY, "share/%llu", (unsigned long long)n);
+}
+
+static bool own(Owned *o, uint64_t n) {
+  if (o->first + o->count == o->cap) {
+    if (o->first > 0)
+      memmove(o->n, o->n + o->first, o->count * sizeof *o->n);
+    o->first = 0;
+    uint64_t *more = o->count == o->cap ? realloc(o->n, (2 * o->cap + 16) * sizeof *more) : o->n;
+    if (!more)
+      return false;
+    o->cap = o->count == o->cap ? 2 * o->cap + 16 : o->cap;
+    o->n = more;
+  }
+  o->n[o->first + o->count++] = n;
+  return true;
+}
+
+/* Empties what all others have passed. */
+static void empty_old(Group *g) {
+  uint64_t passed = UINT64_MAX;
+  char key[STORE_KEY];
+  for (uint32_t r = 0; r < g->g.size; r++)
+    if (r != g->g.rank && g->heard[r] < passed)
+      passed = g->heard[r];
+  for (; g->mine.count > 0 && g->mine.n[g->mine.first] + 1 < passed;
+       g->mine.first++, g->mine.count--) {
+    key_of(key, g->mine.n[g->mine.first]);
+    store_put(g->store, key, NULL, 0);
+  }
+}
+
+static int share(void *arg, uint32_t from, void *data, uint64_t bytes) {
+  Group *g = arg;
+  char key[STORE_KEY];
+  uint32_t n = 0;
+  key_of(key, g->next);
+  if (g->g.size == 1)
+    return 0;
+  if (bytes > STORE_MOST - STORE_KEY)
+    return 1;
+  if (from == g->g.rank) {
+    empty_old(g);
+    return !own(&g->mine, g->next++) || !store_put(g->store, key, data, (uint32_t)bytes);
+  }
+  void *value = store_get(g->store, key, &n, PATIENCE_S);
+  bool ok = value && n == bytes;
+  if (ok)
+    memcpy(data, value, bytes);
+  free(value);
+  g->heard[from] = ++g->next;
+  return !ok;
+}
+
+static void tell(void *arg, const char *text) {
+  store_failed(((Group *)arg)->store, PR_E_LOST, text);
+}
+
+static int heard(void *arg, char *text, uint64_t n) {
+  Group *g = arg;
+  pthread_mutex_lock(&g->lock);
+  bool failed = g->failed;
+  if (failed)
+    snprintf(text, n, "%s", g->text);
+  pthread_mutex_unlock(&g->lock);
+  return failed;
+}
+
+/* On a thread of the store. */
+static void verdict(void *arg, const StoreVerdict *v, const StorePlace *place) {
+  Group *g = arg;
+  (void)place;
+  pthread_mutex_lock(&g->lock);
+  if (v->cause == STORE_HAS_FAILED)
+    snprintf(g->text, sizeof g->text, "%s", v->text);
+  else
+    snprintf(g->text, sizeof g->text, "rank %u %s", v->rank,
+             v->cause == STORE_IS_GONE ? "has gone: its process has ended" : "takes too long");
+  g->failed = true;
+  pthread_mutex_unlock(&g->lock);
+}
+
+PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, double timeout_s,
+                       char why[1024]) {
+  PrLaunch found;
+  char reason[200] = "";
+  *out = NULL;
+  PrStatus st = at ? PR_OK : pr_launch(&found, reason);
+  at = at ? at : &found;
+  if (st) {
+    snprintf(why, 1024, "%s", reason);
+    return st;
+  }
+  if (at->size > 1 && !at->store[0]) {
+    snprintf(why, 1024, "%s tells no address where %u processes meet: set PIPE_STORE=host:port",
+             at->family, at->size);
+    return PR_E_ARG;
+  }
+  Group *g = calloc(1, sizeof *g);
+  if (!g || !(g->heard = calloc(at->size, sizeof *g->heard))) {
+    free(g);
+    snprintf(why, 1024, "no memory");
+    return PR_E_MEMORY;
+  }
+  g->g = (PrGroup){at->rank, at->size, share, tell, heard, g};
+  pthread_mutex_init(&g->lock, NULL);
+  char bound[STORE_ADDR];
+  bool serves = at->size > 1 && at->rank == 0 && strcmp(at->family, "pipe-run") != 0;
+  if (serves && !(g->server = store_serve(at->store, at->size, NULL, bound, why)))
+    st = PR_E_LOST;
+  StoreHello me = {.version = STORE_VERSION, .rank = at->rank, .size = at->size, .hash = p->hash};
+  snprintf(me.name, sizeof me.name, "%s %s", p->name, p->params);
+  StoreHooks hooks = {.arg = g, .verdict = verdict};
+  if (!st && at->size > 1 && !(g->store = store_join(at->store, &me, &hooks, timeout_s, why)))
+    st = PR_E_LOST;
+  if (st)
+    pr_group_close(&g->g);
+  else
+    *out = &g->g;
+  return st;
+}
+
+void pr_group_close(PrGroup *group) {
+  Group *g = group ? group->arg : NULL;
+  if (!g)
+    return;
+  store_leave(g->store);
+  store_stop(g->server, 5);
+  pthread_mutex_destroy(&g->lock);
+  free(g->mine.n);
+  free(g->heard);
+  free(g);
+}

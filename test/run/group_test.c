@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT
+ * A group over TCP, each rank a thread here: what one shares all have, in any order of ranks; a rank that fails
+ * is heard by all others, and so is one that goes without a word; one that has another program is refused.
+ *
+ *   group_test    one line per case; exit status 0 iff all is as it should be */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "pipe_group.h"
+#include "store.h"
+
+enum { RANKS = 4, ROUNDS = 200, MOST = 5000 };
+
+typedef enum Case { ALL_WELL, ONE_FAILS, OTHER_PROGRAM } Case;
+
+typedef struct Rank {
+  uint32_t id;
+  Case what;
+  char addr[STORE_ADDR];
+  int wrong;
+  char text[1024];
+} Rank;
+
+static uint8_t byte_of(uint32_t round, uint32_t i) {
+  return (uint8_t)(round * 31 + i * 7 + i / 251);
+}
+
+static void rounds(Rank *r, PrGroup *g) {
+  uint8_t *data = malloc(MOST);
+  for (uint32_t k = 0; k < ROUNDS; k++) {
+    uint32_t from = k * 7 % RANKS, n = 1 + k * 97 % MOST;
+    for (uint32_t i = 0; i < n; i++)
+      data[i] = g->rank == from ? byte_of(k, i) : 0xee;
+    r->wrong += g->share(g->arg, from, data, n) != 0;
+    for (uint32_t i = 0; i < n; i++)
+      r->wrong += data[i] != byte_of(k, i);
+  }
+  free(data);
+}
+
+static void *rank(void *arg) {
+  Rank *r = arg;
+  PipeProgram p = {
+      .hash = r->what == OTHER_PROGRAM && r->id == 2 ? 2 : 1, .name = "net", .params = "P=4"};
+  PrLaunch at = {.family = "pipe-run", .rank = r->id, .size = RANKS};
+  PrGroup *g;
+  snprintf(at.store, sizeof at.store, "%s", r->addr);
+  PrStatus st = pr_group_open(&g, &p, &at, 20, r->text);
+  if (st) {
+    r->wrong += r->what != OTHER_PROGRAM;
+    return NULL;
+  }
+  r->wrong += r->what == OTHER_PROGRAM;
+  rounds(r, g);
+  if (r->what == ONE_FAILS && r->id == 1)
+    g->tell(g->arg, "rank 1 has run out of luck");
+  bool heard = false;
+  for (int i = 0; i < 2000 && r->what == ONE_FAILS && !heard; i++) {
+    heard = g->heard(g->arg, r->text, sizeof r->text);
+    nanosleep(&(struct timespec){0, 5000000}, NULL);
+  }
+  r->wrong += heard != (r->what == ONE_FAILS);
+  pr_group_close(g);
+  return NULL;
+}
+
+int main(void) {
+  static const char *const name[] = {"all well", "one fails", "another program"};
+  int bad = 0;
+  for (Case what = ALL_WELL; what <= OTHER_PROGRAM; what++) {
+    Rank r[RANKS];
+    pthread_t t[RANKS];
+    char bound[STORE_ADDR], why[STORE_TEXT] = "";
+    StoreServer *server = store_serve("127.0.0.1:0", RANKS, NULL, bound, why);
+    if (!server) {
+      printf("%s\n", why);
+      return 2;
+    }
+    for (uint32_t i = 0; i < RANKS; i++) {
+      r[i] = (Rank){.id = i, .what = what};
+      snprintf(r[i].addr, sizeof r[i].addr, "%s", bound);
+      if (pthread_create(&t[i], NULL, rank, &r[i]))
+        return 2;
+    }
+    int wrong = 0;
+    for (uint32_t i = 0; i < RANKS; i++) {
+      pthread_join(t[i], NULL);
+      wrong += r[i].wrong;
+    }
+    store_stop(server, 2);
+    printf("%s: %d wrong; %s\n", name[what], wrong, r[0].text);
+    bad += wrong;
+  }
+  return bad != 0;
+}
