@@ -328,7 +328,8 @@ static bool resolve_expr(Resolver *r, Expr *e) {
     return false;
   bool depends = false;
   if (e->kind == EX_REAL) {
-    diag_error(r->s->diag, DIAG_BAD_NUMBER, e->at, "a number without a unit cannot have a fraction");
+    diag_error(r->s->diag, DIAG_BAD_NUMBER, e->at,
+               "a number without a unit cannot have a fraction");
     diag_help(r->s->diag, "only formulas have such numbers; here values are integers");
   } else if (e->kind == EX_INT) {
     r->units |= (uint8_t)(1u << e->unit);
@@ -774,7 +775,9 @@ static void resolve_weights(Resolver *r, Clause *c) {
           d, DIAG_CLAUSE, l->value->at,
           "a stage has the same number of versions for all microbatches: '%s' cannot stand here",
           c->mb_var);
-    FormulaScope scope = {r->s, l, state.at, state.n, r, formula_value, formula_visible, formula_bind, formula_unbind};
+    FormulaScope scope = {
+        r->s,          l, state.at, state.n, r, formula_value, formula_visible, formula_bind,
+        formula_unbind};
     if (l->word == WW_STATE && formula_state(&scope, l->state, l->state_at))
       *vec_push(r->s->arena, &state) = l->state;
     if (l->formula)

@@ -80,13 +80,13 @@ typedef struct OperatorText {
   Bind bind;
 } OperatorText;
 static const OperatorText operators[] = {
-    [EX_INT] = {"", BIND_PRIMARY},  [EX_REAL] = {"", BIND_PRIMARY}, [EX_NAME] = {"", BIND_PRIMARY}, [EX_CALL] = {"", BIND_PRIMARY},
-    [EX_NEG] = {"-", BIND_UNARY},   [EX_NOT] = {"!", BIND_UNARY},   [EX_MUL] = {"*", BIND_PRODUCT},
-    [EX_DIV] = {"/", BIND_PRODUCT}, [EX_MOD] = {"%", BIND_PRODUCT}, [EX_ADD] = {"+", BIND_SUM},
-    [EX_SUB] = {"-", BIND_SUM},     [EX_LT] = {"<", BIND_CMP},      [EX_LE] = {"<=", BIND_CMP},
-    [EX_GT] = {">", BIND_CMP},      [EX_GE] = {">=", BIND_CMP},     [EX_EQ] = {"==", BIND_CMP},
-    [EX_NE] = {"!=", BIND_CMP},     [EX_AND] = {"&&", BIND_AND},    [EX_OR] = {"||", BIND_OR},
-    [EX_COND] = {"?", BIND_COND},
+    [EX_INT] = {"", BIND_PRIMARY},  [EX_REAL] = {"", BIND_PRIMARY}, [EX_NAME] = {"", BIND_PRIMARY},
+    [EX_CALL] = {"", BIND_PRIMARY}, [EX_NEG] = {"-", BIND_UNARY},   [EX_NOT] = {"!", BIND_UNARY},
+    [EX_MUL] = {"*", BIND_PRODUCT}, [EX_DIV] = {"/", BIND_PRODUCT}, [EX_MOD] = {"%", BIND_PRODUCT},
+    [EX_ADD] = {"+", BIND_SUM},     [EX_SUB] = {"-", BIND_SUM},     [EX_LT] = {"<", BIND_CMP},
+    [EX_LE] = {"<=", BIND_CMP},     [EX_GT] = {">", BIND_CMP},      [EX_GE] = {">=", BIND_CMP},
+    [EX_EQ] = {"==", BIND_CMP},     [EX_NE] = {"!=", BIND_CMP},     [EX_AND] = {"&&", BIND_AND},
+    [EX_OR] = {"||", BIND_OR},      [EX_COND] = {"?", BIND_COND},
 };
 
 static void put_expr(FILE *out, const Expr *e, Bind least);

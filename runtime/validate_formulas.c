@@ -55,7 +55,8 @@ static PrStatus check_use(Check *k, const PipeInstr *c, uint32_t row, uint32_t m
     FAIL_AT(k, c, "formula %u reads an array that is not there", row);
   if (states & ~p->stage[c->stage].states)
     FAIL_AT(k, c, "formula %u reads a state that stage %u does not keep", row, c->stage);
-  if (k->run->stage[c->stage].size.weight % sizeof(float) || m->elem != sizeof(float))
+  bool arrays = may != 0; /* a rate is a number, whatever weights are */
+  if (arrays && (k->run->stage[c->stage].size.weight % sizeof(float) || m->elem != sizeof(float)))
     return FAIL(
         k->run,
         "model: the schedule has formulas, for which weights and gradients must be arrays of "

@@ -120,6 +120,10 @@ static uint32_t read_by_f(const Def *d, uint32_t s, uint32_t k) {
   }
 }
 
+static double by_replicas(const Now *n) {
+  return (double)n->def->replicas[n->s] / n->def->replicas[0];
+}
+
 /* T1, T2: K = 100 and D = .135, as the schedules' defaults. */
 static double t1(const Now *n) {
   double delay = late(n->def, n->s), k = (double)n->k - n->def->warm / n->def->N;
@@ -490,7 +494,7 @@ static void grid(Def d, const char *interval, bool has_flow, const Optimizer *co
 /* Stages on several ranks, which take turns. */
 static void replicated(uint32_t S, uint32_t A, uint32_t B, uint32_t Z, uint32_t M,
                        const Optimizer *o) {
-  Def d = {.name = "pipedream_rr", .P = S, .M = M, .N = 1};
+  Def d = {.name = "pipedream_rr", .P = S, .M = M, .N = 1, .rate = by_replicas};
   Define define[] = {{.name = "P", .value = A + (S - 2) * B + Z},
                      {.name = "A", .value = A},
                      {.name = "B", .value = B},

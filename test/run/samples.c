@@ -48,15 +48,18 @@ static const char turns[] = "schedule turns(P = 4, M = 5) { ranks P  exclusive r
                             "  order r { steady m { F(m) B(m - (P-1-r)) } U }  offload }\n";
 
 const Sample samples[] = {
-    {"naive", NULL, 3, 2},       {"gpipe", NULL, 4, 5},         {"1f1b", NULL, 4, 9},
-    {"interleaved", NULL, 3, 6}, {"zb_h1", NULL, 4, 8},         {"zb_v", NULL, 3, 7},
-    {"dualpipev", NULL, 2, 6},   {"gems", NULL, 4, 6},          {"chimera", NULL, 4, 4},
-    {"hanayo", NULL, 2, 8},      {"bpipe", NULL, 4, 9},         {"varuna_recompute", NULL, 3, 5},
-    {"inference", NULL, 3, 4},   {"pipedream_2bw", NULL, 3, 6}, {"copies", copies, 0, 0},
-    {"pipedream", NULL, 4, 9},   {"pipedream_rr", NULL, 4, 8},  {"skips", skips, 0, 0},
-    {"towers", towers, 0, 0},    {"dealt", dealt, 0, 0},        {"cut", cut, 0, 0},
-    {"joined", joined, 0, 0},    {"sided", sided, 0, 0},        {"turns", turns, 0, 0},
-    {"next", next, 0, 0},
+    {"naive", NULL, 3, 2},     {"gpipe", NULL, 4, 5},
+    {"1f1b", NULL, 4, 9},      {"interleaved", NULL, 3, 6},
+    {"zb_h1", NULL, 4, 8},     {"zb_v", NULL, 3, 7},
+    {"dualpipev", NULL, 2, 6}, {"gems", NULL, 4, 6},
+    {"chimera", NULL, 4, 4},   {"hanayo", NULL, 2, 8},
+    {"bpipe", NULL, 4, 9},     {"varuna_recompute", NULL, 3, 5},
+    {"inference", NULL, 3, 4}, {"pipedream_2bw", NULL, 3, 6},
+    {"copies", copies, 0, 0},  {"pipedream", NULL, 4, 9},
+    {"skips", skips, 0, 0},    {"towers", towers, 0, 0},
+    {"dealt", dealt, 0, 0},    {"cut", cut, 0, 0},
+    {"joined", joined, 0, 0},  {"sided", sided, 0, 0},
+    {"turns", turns, 0, 0},    {"next", next, 0, 0},
 };
 const uint32_t nsamples = sizeof samples / sizeof *samples;
 

@@ -35,6 +35,11 @@ static int newest(const Rule *r, int s, int m,
   return own < 0 ? 0 : (own + 1) / (int)r->N; /* floor: N at a time */
 }
 
+/* The learning rate of a stage grows with its replicas. */
+static float rate_of(const Rule *r, uint32_t s) {
+  return (float)((double)RATE * ((double)r->replicas[s] / r->replicas[0]));
+}
+
 /* ---- the definition ---- */
 
 typedef struct Result {
@@ -85,7 +90,7 @@ static Result definition(const Rule *r) {
         for (uint32_t k = 1; k < n; k++)
           for (int i = 0; i < NW; i++)
             sum[i] += sum[k * NW + i], sum[k * NW + i] = 0;
-        update(AT(s, version[s] + 1), AT(s, version[s]), sum, &momentum[s * NW], RATE);
+        update(AT(s, version[s] + 1), AT(s, version[s]), sum, &momentum[s * NW], rate_of(r, s));
         version[s]++;
       }
     }
@@ -127,7 +132,7 @@ static void tell(Told *t, const PrCall *c) {
   if (c->op == PIPE_U) {
     uint32_t k = c->version - 1, rest = r->M - k * per;
     t->wrong += c->applied != (rest < per ? rest : per) || c->updates != c->step * rounds + k;
-    t->wrong += c->rate != 1 || !c->newest;
+    t->wrong += c->rate != (double)r->replicas[c->stage] / r->replicas[0] || !c->newest;
   } else {
     t->wrong += c->newest != NULL || c->updates < c->step * rounds + c->version % (rounds + 1);
   }
@@ -144,7 +149,7 @@ static int backward_weight(void *self, const PrCall *c) {
 
 static int apply(void *self, const PrCall *c) {
   tell(self, c);
-  update(c->weight, c->newest, c->grad, c->opt, RATE);
+  update(c->weight, c->newest, c->grad, c->opt, (float)((double)RATE * c->rate));
   return 0;
 }
 
@@ -277,6 +282,17 @@ static void one_case(const char *name, const char *text, Define *define, uint32_
   arena_free(&arena);
 }
 
+/* E synchronous rounds, and behind them an asynchronous kernel. */
+#define WARM \
+  "schedule warm(P, M, N, E) { ranks P\n" \
+  "  pipe net stages P mbs M place s -> s\n" \
+  "  order r {\n" \
+  "    do e in 0..E { steady m in e*N..(e+1)*N { F(m)  B(m - (P-1-r)) }  U }\n" \
+  "    let w = 2*(P-1-r) + 1\n" \
+  "    steady m in E*N..M { overlap { F(m)  B(m - w) }  if (m - w) % N == N-1 { U(m - w) } }\n" \
+  "    if M % N != 0 { U } }\n" \
+  "  weights { F reads newest  B reads newest } }\n"
+
 /* Which version an F or B reads, by schedule. */
 static int as_turns(const Rule *r, int s, int m) { return newest(r, s, m, (int)r->P - s); }
 static int as_flow(const Rule *r, int s, int m) {
@@ -310,6 +326,14 @@ static int three(const Rule *r, int s, int m) {
 static int late_switch(const Rule *r, int s, int m) {
   return m < 6 ? as_turns(r, s, m) : latest(r, s, m);
 }
+static int warm_newest(const Rule *r, int s, int m, int lag) { /* w rounds are synchronous */
+  int n = (int)r->N, done = newest(r, s, m, lag), first = (int)r->w;
+  return m < first * n ? m / n : done > first ? done : first;
+}
+static int warm_flow(const Rule *r, int s, int m) {
+  return warm_newest(r, s, m, 2 * ((int)r->P - 1 - s) + 2);
+}
+static int warm_latest(const Rule *r, int s, int m) { return warm_newest(r, s, m, 1); }
 static int chunked(const Rule *r, int s, int m) { /* two stages a rank */
   return newest(r, s, m, (int)r->P / 2 - s / 2);
 }
@@ -465,6 +489,13 @@ int main(int argc, char **argv) {
           one_case("pipedream", NULL, d, 4, &r, sized);
           r.backward = latest;
           one_case("pipemare", NULL, d, 4, &r, sized);
+          r.forward = warm_flow;
+          r.backward = warm_latest;
+          r.w = M / N_ / 2;
+          d[3] = (Define){.name = "E", .value = r.w};
+          if (flow)
+            one_case("warm", WARM, d, 4, &r, sized);
+          r.w = 0;
           r.backward = NULL;
           r.forward = buffered;
           d[2] = (Define){.name = "G", .value = N_};
