@@ -24,6 +24,8 @@
 #include <string.h>
 
 #include "graph.h"
+#include "hints.h"
+#include "plant.h"
 #include "quasi.h"
 
 enum { MOST_VALUES = 64, MOST_OPS = 1 << 22, MOST_NODES = 1 << 17 };
@@ -368,14 +370,15 @@ static void add_edges(Sched *into, const Sched *s, Graph *g) {
     for (uint32_t v = g->rank0[r]; v < g->rank0[r + 1]; v++) {
       const Node n = g->node.at[v];
       uint32_t next = v + 1 < g->rank0[r + 1] ? v + 1 : g->rank0[r];
-      *vec_push(into->arena, &g->edge) = (Edge){v, next, next != v + 1, op_time(s, n.op)};
+      *vec_push(into->arena, &g->edge) = (Edge){v, next, PLANTED(ALL_RANK) ? 1 : next != v + 1,
+                                                op_time(s, n.op)};
       uint32_t ninput = n.kind == 2 ? 0 : row_links(s, n.stage, n.kind == 1);
       for (uint32_t k = 0; k < ninput; k++) {
         Link l = link_at(s, row_link(s, n.stage, n.kind == 1, k));
         uint32_t from = n.kind == 0 ? l.from : l.to;
         uint32_t u = *row_of(g, n.kind, from, n.mb);
         int64_t send = s->stage[from].rank == r ? 0 : (int64_t)s->stage[from].time[PIPE_SEND_F];
-        if (u)
+        if (u && !PLANTED(ALL_DATA))
           add_edge(into, g, n.kind, from, v, op_time(s, g->node.at[u - 1].op) + send);
       }
       if (n.kind > 0) {
@@ -550,6 +553,21 @@ static void try_values(Sched *s, const char *name, int64_t from, int64_t T) {
                            name));
 }
 
+const char *open_parameter(const Sched *s) {
+  const Options *o = s->opt;
+  for (const Param *p = s->def->params; p && o->ndefine > 0; p = p->next) {
+    bool given = false, counts = false;
+    for (uint32_t i = 0; i < o->ndefine; i++)
+      given |= strcmp(o->define[i].name, p->name) == 0;
+    for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+      for (const Clause *c = sc->clauses; c; c = c->next)
+        counts |= c->kind == CL_PIPE && hint_mentions(c->mbs, p->name);
+    if (counts && !given)
+      return p->name;
+  }
+  return NULL;
+}
+
 bool check_all_m(Sched *s) {
   if (!s->opt->for_all)
     return true;
@@ -561,6 +579,10 @@ bool check_all_m(Sched *s) {
     diag_error(s->diag, DIAG_PARAM, s->def ? s->def->name_at : NO_SPAN,
                "schedule '%s' has no parameter '%s' (--for-all)", s->name, s->opt->for_all);
     return false;
+  }
+  if (s->lowering != PIPE_GLOBAL) {
+    not_decided(s, s->lowering_at, "its transfers are not in the order that pipec finds");
+    return true;
   }
   if (s->slices > 1) {
     not_decided(s, s->pipe[0].clause->at, "its microbatches go through in slices");

@@ -18,6 +18,7 @@
  * transfers that pipec derives. */
 #include <string.h>
 
+#include "plant.h"
 #include "transfers.h"
 
 /* ---- the model ---- */
@@ -102,7 +103,7 @@ static void find_communicators(Sched *s) {
   for (uint32_t i = 0, c = 0; i < n; i++) {
     c += i > 0 &&
          (m[i].n != m[i - 1].n || memcmp(m[i].rank, m[i - 1].rank, m[i].n * sizeof *m->rank));
-    s->comm_of[m[i].sum] = c;
+    s->comm_of[m[i].sum] = PLANTED(COMMUNICATOR) ? i : c;
   }
 }
 
@@ -219,7 +220,7 @@ static uint32_t needs_of(Sched *s, const PipeInstr *at, uint32_t *updated, const
     Op o = {.kind = at[j].op, .stage = at[j].stage, .mb = at[j].mb};
     for (uint32_t k = 0, inputs = op_inputs(s, &o); k < inputs; k++) {
       uint32_t link = input_link(s, &o, k);
-      if (link_crosses(s, link_at(s, link)))
+      if (link_crosses(s, link_at(s, link)) && !PLANTED(LISTS_READS))
         more[n++] = where->recv[link_tensor(s, &o, link)] - 1;
     }
     if (o.kind != PIPE_U || s->lowering == PIPE_GLOBAL)
@@ -259,14 +260,14 @@ static MachineList *lists_of_text(Sched *s, const Places *where) {
         out[i].need[0] = where->send[tensor_of(s, in)] - 1;
         above = i;
       } else if (is_comm(in)) {
-        out[i].need[0] = above;
+        out[i].need[0] = PLANTED(LISTS_ABOVE) ? NONE : above;
         out[i].group = in->group;
       } else {
         if (i == 0 || is_comm(&in[-1]) || in[-1].group == 0)
           out[i].nmore = needs_of(s, in, updated, where, more);
         above = i;
       }
-      for (; in->wait == WAIT_ALL && waited < i; waited++)
+      for (; in->wait == WAIT_ALL && !PLANTED(LISTS_WAIT) && waited < i; waited++)
         if (is_comm(&l->instr[waited]))
           more[out[i].nmore++] = waited;
       more += out[i].nmore;

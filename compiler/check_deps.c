@@ -7,6 +7,7 @@
  * another. Finds the updates of each stage. Requires expand. Linear. */
 #include "graph.h"
 #include "hints.h"
+#include "plant.h"
 
 /* One message per stage and kind: the first unit that lacks it, and how many do. */
 static bool complete(Sched *s, uint32_t stage, const char *kind, const uint32_t *at,
@@ -19,7 +20,7 @@ static bool complete(Sched *s, uint32_t stage, const char *kind, const uint32_t 
     if (wanted && !at[mb] && missing++ == 0)
       first = mb;
   }
-  if (missing == 0)
+  if (missing == 0 || PLANTED(DEPS_COMPLETE))
     return true;
   uint32_t r = s->stage[stage].rank;
   PipeOp op = *kind == 'F' ? PIPE_F : *kind == 'B' ? PIPE_B : *kind == 'I' ? PIPE_I : PIPE_W;
@@ -34,7 +35,7 @@ static bool complete(Sched *s, uint32_t stage, const char *kind, const uint32_t 
 }
 
 static bool in_order(Sched *s, uint32_t earlier, uint32_t later, const char *why) {
-  if (earlier < later)
+  if (earlier < later || PLANTED(DEPS_ORDER))
     return true;
   diag_error(s->diag, DIAG_OP_ORDER, s->site[s->op[later].site], "rank %u runs %s before %s%s",
              op_rank(s, later), op_text(s, later), op_text(s, earlier), why);
@@ -48,7 +49,7 @@ static bool in_order(Sched *s, uint32_t earlier, uint32_t later, const char *why
 static bool check_slices(Sched *s, uint32_t stage, const uint32_t *at, bool forward) {
   const PipeStage *st = &s->stage[stage];
   for (uint32_t u = st->mb0; u + 1 < st->mb0 + st->nmb; u++) {
-    if ((u + 1) % s->slices == 0 || (at[u] < at[u + 1]) == forward)
+    if ((u + 1) % s->slices == 0 || (at[u] < at[u + 1]) == forward || PLANTED(DEPS_SLICES))
       continue;
     uint32_t early = (forward ? at[u + 1] : at[u]) - 1, late = (forward ? at[u] : at[u + 1]) - 1;
     diag_error(s->diag, DIAG_SLICE_ORDER, s->site[s->op[early].site],
@@ -63,7 +64,7 @@ static bool check_slices(Sched *s, uint32_t stage, const uint32_t *at, bool forw
 
 /* R: after its F, before the first backward. */
 static bool check_recompute(Sched *s, uint32_t f, uint32_t r, uint32_t b) {
-  if (f < r && r < b)
+  if ((f < r && r < b) || PLANTED(DEPS_RECOMPUTE))
     return true;
   uint32_t other = r < f ? f : b;
   diag_error(s->diag, DIAG_RECOMPUTE, s->site[s->op[r].site],
@@ -109,7 +110,7 @@ static bool check_stage(Sched *s, uint32_t stage) {
     ok = in_order(s, f[mb] - 1, b[mb] - 1, ", which it belongs to") &&
          (!w[mb] || in_order(s, b[mb] - 1, w[mb] - 1, ", which it completes")) &&
          (!again[mb] || check_recompute(s, f[mb] - 1, again[mb] - 1, b[mb] - 1));
-    if (ok && last - 1 > u) {
+    if (ok && last - 1 > u && !PLANTED(DEPS_UPDATE)) {
       diag_error(s->diag, DIAG_UPDATE, s->site[s->op[u].site],
                  "rank %u updates stage %u before %s, whose gradient would be lost",
                  s->stage[stage].rank, stage, op_text(s, last - 1));

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Proof: on every directed pair of ranks the k-th SEND and the k-th RECV are the same tensor. This is
  * all the matching there is under FIFO channels without tags (NCCL). Requires prog; reads only its
- * tables. Linear: each rank's list is walked once; pairs are found by (sender, receiver) sorted. */
-#include "pipec.h"
+ * tables. Linear: the SENDs give each tensor its number on its pair, the RECVs must come in these numbers; every
+ * number is met once, and there are as many of either. Only a message sorts the ends by pair. */
+#include "plant.h"
+#include "transfers.h"
 
 /* One end of a transfer: instruction `index` of the sender or the receiver. In list order. */
 typedef struct End {
@@ -26,7 +28,42 @@ static void by_pair(Sched *s, End *e, End *t, uint32_t n) {
   } /* two passes: the result is back in e's own memory */
 }
 
-bool check_match(Sched *s) {
+static bool is_move(const PipeInstr *in) { return in->op >= PIPE_SEND_F && in->op <= PIPE_RECV_B; }
+
+/* The ranks between which a tensor must pass. */
+static bool right_ends(const PipeProgram *p, uint32_t r, const PipeInstr *in) {
+  uint32_t other = pipe_other_end(pipe_graph(p), in);
+  return p->stage[in->stage].rank == r && other != NONE && p->stage[other].rank == in->peer;
+}
+
+static bool all_match(Sched *s, Arena *a) {
+  const PipeProgram *p = s->prog;
+  size_t of = p->edge ? p->nedge : p->nstage;
+  uint32_t *number = NEW_ARRAY(a, uint32_t,
+                               2 * of * p->nmb), /* on its pair, from 1; 0: not under way */
+      *count = NEW_ARRAY(a, uint32_t, p->nrank); /* of a rank, by peer */
+  uint64_t left = 0;
+  for (int receives = 0; receives < 2; receives++)
+    for (uint32_t r = 0; r < p->nrank; r++) {
+      const PipeRank *k = &p->rank[r];
+      for (uint32_t i = 0; i < k->ninstr; i++) {
+        const PipeInstr *in = &k->instr[i];
+        if (!is_move(in) || is_send(in) == receives)
+          continue;
+        uint32_t *n = &number[tensor_of(s, in)], nth = ++count[in->peer];
+        if (!right_ends(p, r, in) || (*n != (receives ? nth : 0) && !PLANTED(MATCH_NUMBER)))
+          return false;
+        *n = receives ? 0 : nth;
+        left += receives ? -1 : 1;
+      }
+      for (uint32_t i = 0; i < k->ninstr; i++)
+        if (is_move(&k->instr[i]))
+          count[k->instr[i].peer] = 0;
+    }
+  return left == 0;
+}
+
+static bool report_mismatch(Sched *s) {
   const PipeProgram *p = s->prog;
   uint32_t nsend = 0, nrecv = 0;
   bool edges = p->edge != NULL;
@@ -74,5 +111,13 @@ bool check_match(Sched *s) {
       diag_note(s->diag, s->site[b->site], "the receive is for this op");
     return false;
   }
-  return true;
+  BUG_IF(true); /* all_match has found one */
+  return false;
+}
+
+bool check_match(Sched *s) {
+  Arena a = {.oom = s->arena->oom};
+  bool ok = all_match(s, &a);
+  arena_free(&a);
+  return ok || report_mismatch(s);
 }

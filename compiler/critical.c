@@ -65,8 +65,7 @@ static void walk_turns(Arena *a, Walk *w) {
   }
 }
 
-static Walk walk_open(Sched *s) {
-  Arena *a = s->arena;
+static Walk walk_open(Sched *s, Arena *a) {
   const PipeProgram *p = s->prog;
   Walk w = {.p = p, .next = s->send == SEND_NEXT || s->lists};
   w.start = predict(s, &w.end);
@@ -79,13 +78,12 @@ static Walk walk_open(Sched *s) {
   for (uint32_t r = 0; r < p->nrank; r++) {
     uint32_t n = p->rank[r].ninstr, k[PIPE_NSTREAMS] = {0};
     w.nth[r] = NEW_ARRAY(a, uint32_t, n);
+    for (uint32_t i = 0; i < n; i++)
+      w.nth[r][i] = k[on(&p->rank[r].instr[i])]++;
     for (int c = 0; c < PIPE_NSTREAMS; c++)
-      w.at[c][r] = NEW_ARRAY(a, uint32_t, n);
-    for (uint32_t i = 0; i < n; i++) {
-      uint8_t c = on(&p->rank[r].instr[i]);
-      w.nth[r][i] = k[c];
-      w.at[c][r][k[c]++] = i;
-    }
+      w.at[c][r] = NEW_ARRAY(a, uint32_t, k[c]);
+    for (uint32_t i = 0; i < n; i++)
+      w.at[on(&p->rank[r].instr[i])][r][w.nth[r][i]] = i;
   }
   walk_turns(a, &w);
   return w;
@@ -315,7 +313,8 @@ static void find_steady(Sched *s, const Walk *w, Critical *c) {
 
 const Critical *critical(Sched *s) {
   Critical *c = NEW(s->arena, Critical);
-  Walk w = walk_open(s);
+  Arena scratch = {.oom = s->arena->oom};
+  Walk w = walk_open(s, &scratch);
   c->idle = arena_zalloc(s->arena, s->prog->nrank, sizeof *c->idle);
   c->busy = NEW_ARRAY(s->arena, uint64_t, s->prog->nrank);
   find_path(s, &w, c);
@@ -323,6 +322,7 @@ const Critical *critical(Sched *s) {
   find_steady(s, &w, c);
   free(*w.start);
   free(w.pair);
+  arena_free(&scratch);
   return c;
 }
 

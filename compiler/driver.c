@@ -124,6 +124,8 @@ static bool run(Sched *s, bool output) {
   for (int i = 0; i < NPASSES; i++) {
     if (!(passes[i].what & (s->only_lists ? LISTS : is_csv(s->opt) ? CSV : PIPE)))
       continue;
+    if (passes[i].run == check_all_m && !s->opt->for_all && s->opt->check_only)
+      s->opt->for_all = open_parameter(s);
     if (passes[i].run == check_all_m && !s->opt->for_all)
       continue;
     bool channels = passes[i].run == check_channels, model = s->opt->emit == EMIT_PROMELA;

@@ -138,6 +138,9 @@ static const char *cannot(const Sched *s) {
 bool csv_can(Sched *s) {
   bool comms = s->opt->emit == EMIT_COMMS_CSV;
   const char *why = cannot(s);
+  if (comms && !why && s->lowering != PIPE_GLOBAL)
+    why = arena_printf(s->arena, "its transfers are in pipec's order, and the lowering is %s",
+                       lowering_text(s));
   if (!why) {
     warn_lost(s, comms);
     return true;

@@ -6,7 +6,7 @@
  * A list merges the rank's streams by predicted start; an instruction stands after everything its
  * wait counts, so that a host can issue the list from the top; the ops of an action stay together, and the
  * transfers of a group.
- * Linear. */
+ * Linear. What has been merged is given back as it goes, so a program is not held twice. */
 #include <string.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -40,6 +40,15 @@ static PipeInstr *merge(Sched *s, uint32_t r, PipeInstr *out, PipeWeights *weigh
       } while (t->compute[c++].group > 0);
   }
   return out;
+}
+
+/* Nobody reads them, nor the times by which they were merged, after this. */
+static void forget_streams(Sched *s, uint32_t r) {
+  Streams *t = &s->stream[r];
+  arena_forget(t->compute, (size_t)t->ncompute * sizeof *t->compute);
+  arena_forget(t->comm, (size_t)t->ncomm * sizeof *t->comm);
+  arena_forget(s->compute_start[r], (size_t)t->ncompute * sizeof **s->compute_start);
+  arena_forget(s->comm_start[r], (size_t)t->ncomm * sizeof **s->comm_start);
 }
 
 static uint64_t hash_program(const PipeProgram *p) {
@@ -105,6 +114,7 @@ bool lower(Sched *s) {
         weights[i] = pipe_no_weights();
     }
     out = merge(s, r, out, weights);
+    forget_streams(s, r);
     rank[r] = (PipeRank){.instr = first,
                          .pool = s->pool[r],
                          .ninstr = (uint32_t)(out - first),

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "graph.h"
+#include "plant.h"
 
 /* Of a chain of rows: the only op whose tensor o reads, that reads o's; NONE. */
 static inline uint32_t chain_dep(const Sched *s, const Op *o) {
@@ -136,7 +137,7 @@ static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t i, uint3
   uint32_t k = 0, dep = graph ? order_dep(s, i, 0) : chain_dep(s, o);
   while (dep != NONE) {
     uint32_t from = s->op[dep].stage, q = s->stage[from].rank;
-    if (dep >= (q == r ? i : run->head[q]))
+    if (dep >= (q == r ? i : run->head[q]) && !PLANTED(ORDER_DATA))
       return false;
     uint64_t send = q == r ? 0 : run->stage[run->uniform ? 0 : from].time[PIPE_SEND_F];
     if (run->end[dep] + send > *start)
@@ -344,6 +345,7 @@ static void sort_by_time(Sched *s, Xfer **xfer, uint32_t n, const uint64_t *end)
     Xfer *t = from;
     from = to, to = t;
   }
+  arena_forget(to, (size_t)n * sizeof *to);
   *xfer = from;
 }
 

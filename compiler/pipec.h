@@ -513,6 +513,9 @@ bool quantity(Sched *s, const Expr *call, int64_t *value); /* a builtin of `chec
 /* ---- all_m.c: with opt->for_all, requires check_user. Proves that the orders agree with the data for
  * every value of that parameter, or says why that is not decided; ensures all_m ---- */
 bool check_all_m(Sched *s);
+/* The parameter that counts microbatches, if others were given with -D and it was not: then a verdict for the
+ * value it has by default says less than what was asked. NULL. */
+const char *open_parameter(const Sched *s);
 
 /* ---- bound.c: requires slots; ensures bound ---- */
 void fill_bound(Sched *s);

@@ -122,7 +122,10 @@ void emit_report(Sched *s, FILE *f) {
     report_lists(s, f);
     return;
   }
-  const Critical *c = critical(s);
+  /* What is drawn from times of single instructions takes as much memory again as the program. */
+  enum { MOST_TIMED = 1 << 25 };
+  bool timed = (uint64_t)s->nop + 2 * (uint64_t)s->nxfer <= MOST_TIMED;
+  const Critical *c = timed ? critical(s) : NULL;
   uint32_t nmb = s->nmb / s->slices;
   fprintf(f, "%s%s%s: %u rank%s, %u stage%s, %u microbatch%s%s, %u ops, %u transfers\n", s->name,
           *s->params ? " " : "", s->params, s->nrank, s->nrank == 1 ? "" : "s", s->nstage,
@@ -142,7 +145,11 @@ void emit_report(Sched *s, FILE *f) {
   fprintf(f, "makespan  %s, bubble %.2f %%; %s on an idle network\n", time_text(s, s->makespan),
           bubble_percent(s, s->makespan), time_text(s, s->ideal.makespan));
   report_bound(s, f);
-  report_steady(s, f, c);
+  if (c)
+    report_steady(s, f, c);
+  else
+    fprintf(
+        f, "steady    not asked for of so many instructions, nor busy: --critical-path has both\n");
   report_updates(s, f);
   enum { TIES = 8 };
   for (uint32_t k = 0; k < s->ntie && k < TIES; k++) {
@@ -171,7 +178,7 @@ void emit_report(Sched *s, FILE *f) {
   for (uint32_t r = 0; r < s->nrank && r < SHOWN; r++) {
     const Peak *p = &s->peak[r];
     fprintf(f, "%4u  %5.1f%%  %6u  %9u  %4u", r,
-            s->makespan ? 100 * (double)c->busy[r] / (double)s->makespan : 0, p->warmup,
+            c && s->makespan ? 100 * (double)c->busy[r] / (double)s->makespan : 0, p->warmup,
             p->inflight, p->held);
     if (kept)
       fprintf(f, "  %4u", p->kept);

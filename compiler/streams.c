@@ -16,8 +16,10 @@
  * was issued last before it). Linear. */
 #include "streams.h"
 
+#include <string.h>
+
 typedef struct Place {
-  Arena *a, *tmp;
+  Arena *tmp;
   const PipeRank *k;
   uint32_t *row[PIPE_NSTREAMS]; /* of each instruction of a stream; COMPUTE from 1 on */
   Clock *known;             /* [ninstr + 1]: row i + 1: once instruction i is over; 0: the begin */
@@ -34,7 +36,7 @@ static uint32_t completes(const Place *p, PipeOn on, uint32_t count) {
 static void wait_for(Place *p, uint32_t before, PipeOn of, PipeOn on, uint32_t count) {
   uint32_t after = completes(p, on, count);
   if (p->nsync == p->cap)
-    vec_grow(p->a, (void **)&p->sync, &p->cap, sizeof *p->sync);
+    vec_grow(p->tmp, (void **)&p->sync, &p->cap, sizeof *p->sync);
   p->sync[p->nsync++] = (PipeSync){after ? after - 1 : NONE, before, NONE};
   clock_join(&p->now[of], &p->known[after]);
 }
@@ -82,7 +84,7 @@ static uint32_t number_events(Place *p) {
 
 void place_events(Arena *a, PipeRank *k) {
   Arena tmp = {.oom = a->oom};
-  Place p = {.a = a, .tmp = &tmp, .k = k, .known = NEW_ARRAY(&tmp, Clock, (size_t)k->ninstr + 1)};
+  Place p = {.tmp = &tmp, .k = k, .known = NEW_ARRAY(&tmp, Clock, (size_t)k->ninstr + 1)};
   uint32_t done[PIPE_NSTREAMS] = {1, 0, 0};
   for (int x = 0; x < PIPE_NSTREAMS; x++)
     p.row[x] = arena_alloc(&tmp, ((size_t)k->ninstr + 1) * sizeof **p.row);
@@ -98,7 +100,10 @@ void place_events(Arena *a, PipeRank *k) {
   }
   Clock all = {{done[0], done[1], done[2]}};
   place_waits(&p, k->ninstr, PIPE_COMPUTE, &all);
-  k->sync = p.sync, k->nsync = p.nsync;
+  PipeSync *sync = arena_alloc(a, (size_t)p.nsync * sizeof *sync + 1);
   k->nevent = number_events(&p);
+  if (p.nsync)
+    memcpy(sync, p.sync, p.nsync * sizeof *sync);
+  k->sync = sync, k->nsync = p.nsync;
   arena_free(&tmp);
 }

@@ -11,6 +11,7 @@
  *   manual    as the text says
  *
  * Linear in instructions. */
+#include "plant.h"
 #include "transfers.h"
 
 enum { MAX_GROUP = 64 };
@@ -227,7 +228,7 @@ static bool find_peer(Sched *s, uint32_t r, PipeInstr *in) {
 
 static bool note_once(Sched *s, uint32_t r, uint32_t i, uint32_t *place) {
   const PipeInstr *in = &s->lists[r].instr[i];
-  if (!*place)
+  if (!*place || PLANTED(LISTS_ONCE))
     return *place = i + 1, true;
   diag_error(s->diag, DIAG_DUPLICATE_OP, s->site[in->site], "rank %u runs %s twice", r,
              list_op_text(s, in));
@@ -256,7 +257,8 @@ static bool note_transfers(Sched *s, Places *at) {
 static bool check_end(Sched *s, uint32_t r, uint32_t i, bool end, Link l, uint32_t pos) {
   const PipeInstr *in = &s->lists[r].instr[i];
   bool f = in->op == PIPE_F;
-  if (pos && (end ? pos - 1 > i : pos - 1 < i))
+  if ((pos && (end ? pos - 1 > i : pos - 1 < i)) ||
+      (end ? PLANTED(LISTS_SEND) : PLANTED(LISTS_RECV)))
     return true;
   if (pos) {
     diag_error(s->diag, DIAG_TRANSFER, s->site[s->lists[r].instr[pos - 1].site],
@@ -371,7 +373,7 @@ static bool check_sum(Sched *s, const SumWalk *w, const PipeInstr *in) {
                        w->r, list_op_text(s, in), u);
     }
     const Round *round = &s->round[s->round0[row] + k];
-    if (round->grad >= w->next)
+    if (round->grad >= w->next && !PLANTED(LISTS_GRADIENT))
       return sum_error(s, in->site, "rank %u has %s before %s, whose gradient it adds up", w->r,
                        list_op_text(s, in), round->grad);
     if (in->op == PIPE_TIE && s->stage[row].replica != row && w->reduced[row] <= k)
@@ -387,7 +389,7 @@ static bool check_update(Sched *s, const SumWalk *w, const PipeInstr *in, uint32
     uint32_t row = tie ? lead : st;
     if (tie ? lead == NONE : s->stage[st].replica == st)
       continue;
-    if ((tie ? w->tied : w->reduced)[row] > k)
+    if ((tie ? w->tied : w->reduced)[row] > k || PLANTED(LISTS_SUM))
       continue;
     PipeInstr lacks = pipe_instr(tie ? PIPE_TIE : PIPE_REDUCE, row, NONE);
     sum_error(s, in->site, "rank %u has no %s between the last gradient and %s", w->r,

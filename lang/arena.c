@@ -4,6 +4,7 @@
  *
  * Requires: `oom`, when set, does not return. Ensures: every pointer is 16-aligned and never NULL,
  * also for zero bytes. Cost: O(1) for each allocation, O(log n) calls to malloc for n bytes. */
+#define _DEFAULT_SOURCE /* madvise */
 #include "arena.h"
 
 #include <stdarg.h>
@@ -102,6 +103,20 @@ char *arena_printf(Arena *a, const char *fmt, ...) {
   vsnprintf(p, (size_t)n + 1, fmt, args);
   va_end(args);
   return p;
+}
+
+void arena_forget(void *p, size_t bytes) {
+#ifdef MADV_DONTNEED
+  enum { PAGE = 64 * 1024, WORTH = 1 << 20 }; /* a multiple of the system's */
+  if (bytes < WORTH)
+    return;
+  uintptr_t from = ((uintptr_t)p + PAGE - 1) / PAGE * PAGE,
+            to = ((uintptr_t)p + bytes) / PAGE * PAGE;
+  if (to > from)
+    madvise((void *)from, to - from, MADV_DONTNEED); /* advice, too */
+#else
+  (void)p, (void)bytes;
+#endif
 }
 
 void arena_free(Arena *a) {

@@ -20,6 +20,9 @@ void *arena_alloc(Arena *a, size_t bytes);              /* 16-aligned, uninitial
 void *arena_zalloc(Arena *a, size_t count, size_t each); /* zeroed; the product is checked */
 char *arena_strndup(Arena *a, const char *s, size_t n); /* adds a NUL */
 char *arena_printf(Arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* What is in p[0 .. bytes) is not needed any more and lost; its pages go back to the system. The place stays the
+ * arena's, and may be written to again. */
+void arena_forget(void *p, size_t bytes);
 void arena_free(Arena *a);                              /* everything; the arena is empty again */
 
 #define NEW(a, T) ((T *)arena_zalloc((a), 1, sizeof(T)))

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * Planted mistakes: with -DPIPE_PLANT=PLANT_x a part of a proof is left out, and the tests must notice
+ * (test/check/planted.test builds each of these; machine.c has its own). Otherwise it is nothing. */
+#ifndef PIPEC_PLANT_H
+#define PIPEC_PLANT_H
+
+enum Plant {
+  PLANT_DEPS_COMPLETE,   /* check_deps: an op is missing */
+  PLANT_DEPS_ORDER,      /*   F after B, I after W */
+  PLANT_DEPS_UPDATE,     /*   a gradient is lost */
+  PLANT_DEPS_SLICES,     /*   slices out of order */
+  PLANT_DEPS_RECOMPUTE,  /*   R out of order */
+  PLANT_ORDER_DATA,      /* order: a tensor that is waited for */
+  PLANT_MATCH_NUMBER,    /* check_match: the number on the pair */
+  PLANT_DEADLOCK_STUCK,  /* check_deadlock: the machine stops */
+  PLANT_STREAMS_COVERED, /* check_streams: a dependence without event */
+  PLANT_MEMORY_LIMIT,    /* check_memory: more than the limit */
+  PLANT_MEMORY_IN,       /*   receive slots are not counted */
+  PLANT_USER_CHECK,      /* check_user: a check that does not hold */
+  PLANT_LISTS_RECV,      /* transfers: a RECV below its op, or none */
+  PLANT_LISTS_SEND,      /*   a SEND above its op, or none */
+  PLANT_LISTS_ONCE,      /*   a transfer twice */
+  PLANT_LISTS_GRADIENT,  /*   a sum before a gradient */
+  PLANT_LISTS_SUM,       /*   an update without its sum */
+  PLANT_LISTS_ABOVE,     /* check_channels, of lists: a transfer waits for the op above it */
+  PLANT_LISTS_READS,     /*   an op waits for its RECV */
+  PLANT_LISTS_WAIT,      /*   `wait` waits */
+  PLANT_COMMUNICATOR,    /*   sums over the same ranks share a communicator */
+  PLANT_ALL_DATA,        /* check_all_m: edges between stages */
+  PLANT_ALL_RANK         /*   the order of a rank goes on in the next period */
+};
+#ifdef PIPE_PLANT
+#define PLANTED(what) (PIPE_PLANT == PLANT_##what)
+#else
+#define PLANTED(what) false
+#endif
+
+#endif

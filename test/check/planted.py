@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT
+"""Builds pipec with each planted mistake of compiler/plant.h and says which tests' answers it changes.
+
+usage: planted.py ROOT PIPEC LIBDIR CC PROOFS_TEST DIRECTORY
+
+The answers are those of --check (and --for-all, where a line asks for it) to the texts that the tests of
+test/check, test/channels and test/all_m refuse, and of the damaged programs of proofs_test; where these stay,
+what by_hand.py says of random orders. One that changes none of them has not been noticed.
+"""
+import os
+import re
+import subprocess
+import sys
+
+
+def texts(root, where):
+    """Files of the tests: .pipe files as they are, .test files split."""
+    found = []
+    for folder in ("check", "channels", "all_m"):
+        base = os.path.join(root, "test", folder)
+        for name in sorted(os.listdir(base)):
+            path = os.path.join(base, name)
+            if name.startswith("bad-") and name.endswith(".pipe"):
+                found.append(path)
+            elif name in ("by-hand.test", "all_m.test"):
+                part = os.path.join(where, name)
+                subprocess.run(["split-file", path, part], check=True)
+                found += [os.path.join(part, f) for f in sorted(os.listdir(part)) if f.endswith(".pipe")]
+    return found
+
+
+def options(path):
+    """What the first RUN line of a file gives pipec."""
+    with open(path) as f:
+        line = f.readline()
+    found = re.search(r"%pipec (.*?)%s", line)
+    words = found.group(1).split() if found else ["--check"]
+    return [w for w in words if "%" not in w]
+
+
+def answers(pipec, proofs, files):
+    env = dict(os.environ, PIPE_STDLIB=os.environ["PLANTED_STDLIB"])
+    out = []
+    for f in files:
+        given = options(f) if "all_m" not in f else ["--for-all=M"] + (["-Dw=1"] if "lag" in f else [])
+        with open(f) as text:
+            names = re.findall(r"^schedule (\w+)", text.read(), re.M) if "by-hand" in f else []
+        for more in [["--schedule=" + n, c] for n in names for c in ("--channels=rank", "--channels=tagged")] or [[]]:
+            r = subprocess.run([pipec] + given + more + [f], capture_output=True, text=True, timeout=60, env=env,
+                               errors="replace")
+            out.append((" ".join([os.path.basename(f)] + more), r.returncode, r.stdout, r.stderr))
+    for how in ("swap", "peer", "lost", "order", "event"):
+        r = subprocess.run([proofs, how], capture_output=True, text=True, timeout=60, errors="replace")
+        out.append((how, r.returncode, r.stdout, r.stderr))
+    return out
+
+
+def main():
+    root, pipec, libdir, cc, proofs, where = sys.argv[1:]
+    os.makedirs(where)
+    compiler = os.path.join(root, "compiler")
+    flags = ["-O1", "-DNDEBUG", "-D_POSIX_C_SOURCE=200809L"] + ["-I" + os.path.join(root, d) for d in ("compiler", "lang", "runtime")]
+    libs = subprocess.run(["pkg-config", "--libs", "jansson"], check=True, capture_output=True, text=True).stdout.split()
+
+    def build(source, name, extra):
+        target = os.path.join(where, name)
+        subprocess.run(cc.split() + flags + extra + ["-c", source, "-o", target], check=True)
+        return target
+
+    def link(objects, name):
+        target = os.path.join(where, name)
+        subprocess.run(cc.split() + objects + [os.path.join(libdir, "libpipecore.a")] + libs + ["-lm", "-o", target],
+                       check=True)
+        return target
+
+    main_o = build(os.path.join(compiler, "main.c"), "main.o", [])
+    proofs_o = build(os.path.join(root, "test", "check", "proofs_test.c"), "proofs.o", [])
+    files = texts(root, where)
+    right = answers(pipec, proofs, files)
+    with open(os.path.join(compiler, "plant.h")) as f:
+        plants = re.findall(r"^  PLANT_(\w+)", f.read(), re.M)
+    missed = 0
+    for plant in plants:
+        sources = [n for n in sorted(os.listdir(compiler)) if n.endswith(".c")
+                   and f"PLANTED({plant})" in open(os.path.join(compiler, n)).read()]
+        objects = [build(os.path.join(compiler, n), plant + n + ".o", ["-DPIPE_PLANT=PLANT_" + plant]) for n in sources]
+        got = answers(link(objects + [main_o], plant), link(objects + [proofs_o], plant + ".proofs"), files)
+        changed = [g[0] for g, r in zip(got, right) if g != r]
+        if not changed and plant.startswith("LISTS"):  # seldom enough to be asked only then
+            random = [sys.executable, os.path.join(root, "test", "channels", "by_hand.py")]
+            if subprocess.run(random + [os.path.join(where, plant), where, "1", "400"], capture_output=True).returncode:
+                changed = ["by_hand.py"]
+        missed += not changed or not sources
+        print(f"{plant}: {'noticed by ' + changed[0] if changed else 'NOT NOTICED'}")
+    print(f"{len(plants)} planted, {missed} not noticed")
+
+
+main()
