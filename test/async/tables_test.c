@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT
+ * Programs with formulas whose tables are wrong: with one entry changed, a program is refused with a text, or is a program
+ * that can be carried out; and models that lack what formulas need are refused.
+ *
+ *   tables_test STDLIB_DIR [SEED]     prints the seed, and how many were refused */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "pipe_run.h"
+#include "program.h"
+
+enum { NW = 20, P = 3, M = 9, ROUNDS = 1500 };
+
+static PrSizes sizes(void *self, uint32_t stage) {
+  (void)self;
+  return (PrSizes){.act = 8,
+                   .boundary = stage + 1 < P ? 8 : 0,
+                   .weight = NW * sizeof(float),
+                   .grad = NW * sizeof(float),
+                   .opt = NW * sizeof(float)};
+}
+static int init(void *self, uint32_t stage, void *weight, void *opt) {
+  (void)self, (void)opt;
+  for (int i = 0; i < NW; i++)
+    ((float *)weight)[i] = (float)(i + (int)stage);
+  return 0;
+}
+static int run_op(void *self, const PrCall *c) {
+  (void)self;
+  if (c->y)
+    memset(c->y, 0, 8);
+  if (c->dx)
+    memset(c->dx, 0, 8);
+  for (int i = 0; c->grad && c->op == PIPE_B && i < NW; i++)
+    ((float *)c->grad)[i] += ((const float *)c->weight)[i];
+  return 0;
+}
+static int update(void *self, const PrCall *c) {
+  (void)self;
+  for (int i = 0; i < NW; i++) {
+    ((float *)c->weight)[i] = ((const float *)c->newest)[i] -
+                              (float)(0.01 * c->rate) * ((float *)c->grad)[i];
+    ((float *)c->grad)[i] = 0;
+  }
+  return 0;
+}
+static double learning_rate(void *self, uint32_t stage, uint64_t k) {
+  (void)self, (void)stage, (void)k;
+  return 0.01;
+}
+static int64_t moment(void *self, uint32_t stage, int which) {
+  (void)self, (void)stage;
+  return which ? -1 : 0;
+}
+
+static uint64_t seed;
+static uint32_t draw(uint32_t n) {
+  seed = seed * 6364136223846793005u + 1442695040888963407u;
+  return (uint32_t)(seed >> 33) % n;
+}
+/* A number that is sometimes near what it was, sometimes none. */
+static uint32_t other(uint32_t old) {
+  return draw(3) == 0 ? old + draw(3) - 1 : draw(2) ? draw(12) : PIPE_NONE - draw(3);
+}
+
+/* A copy of a table that may be written to. */
+static void *copy_of(const void *table, size_t bytes) {
+  void *to = malloc(bytes + 1);
+  if (!to)
+    abort();
+  memcpy(to, table, bytes);
+  return to;
+}
+
+static const PrModel model = {.nstage = P,
+                              .sizes = sizes,
+                              .init = init,
+                              .forward = run_op,
+                              .backward = run_op,
+                              .update = update,
+                              .elem = 4,
+                              .lr = learning_rate,
+                              .moment = moment};
+
+/* 1: it was refused with a text; 0: it ran; -1: neither. */
+static int attempt(const PipeProgram *p, const PrModel *m) {
+  PrRun *run = NULL;
+  PrStatus st = pr_open(&run, p, m, &(PrOptions){.seed = 1});
+  int got = st ? (*pr_error(run) ? 1 : -1) : pr_steps(run, 1) ? -1 : 0;
+  if (got < 0)
+    printf("%s\n", run ? pr_error(run) : "no memory");
+  pr_close(run);
+  return got;
+}
+
+static int refused_for(const PipeProgram *p, PrModel m, const char *what) {
+  PrRun *run = NULL;
+  pr_open(&run, p, &m, NULL);
+  int ok = run && strstr(pr_error(run), what) != NULL;
+  if (!ok)
+    printf("not refused for '%s': %s\n", what, run ? pr_error(run) : "");
+  pr_close(run);
+  return ok;
+}
+
+static int corrupt(const PipeProgram *good) {
+  PipeProgram p = *good;
+  PipeFormula *formula = copy_of(p.formula, p.nformula * sizeof *formula);
+  PipeRule *rule = copy_of(p.rule, p.nrule * sizeof *rule);
+  PipeThen *then = copy_of(p.then, p.nthen * sizeof *then);
+  PipeStage *stage = copy_of(p.stage, p.nstage * sizeof *stage);
+  PipeRank *rank = copy_of(p.rank, p.nrank * sizeof *rank);
+  uint32_t r = draw(p.nrank), i = draw(p.rank[r].ninstr), f = draw(p.nformula),
+           t = draw(formula[f].n);
+  PipeWeights *weights = copy_of(p.rank[r].weights, p.rank[r].ninstr * sizeof *weights);
+  PipeTerm *term = copy_of(formula[f].term, formula[f].n * sizeof *term);
+  formula[f].term = term, rank[r].weights = weights;
+  p.formula = formula, p.rule = rule, p.then = then, p.stage = stage, p.rank = rank;
+  switch (draw(14)) {
+  case 0: term[t].op = other(term[t].op); break;
+  case 1: term[t].arg = other(term[t].arg); break;
+  case 2: formula[f].n = draw(formula[f].n + 1); break;
+  case 3: formula[f].depth = other(formula[f].depth); break;
+  case 4: formula[f].scalar = other(formula[f].scalar); break;
+  case 5: rule[draw(p.nrule)].applies = other(f); break;
+  case 6: rule[draw(p.nrule)].rate = other(f); break;
+  case 7: rule[draw(p.nrule)].then0 = other(draw(p.nthen)); break;
+  case 8: rule[draw(p.nrule)].nthen = other(1); break;
+  case 9: then[draw(p.nthen)].state = other(0); break;
+  case 10: then[draw(p.nthen)].formula = other(f); break;
+  case 11: stage[draw(p.nstage)].states = other(1); break;
+  case 12: weights[i].formula = other(weights[i].formula); break;
+  default: weights[i].guess = other(weights[i].guess);
+  }
+  int got = attempt(&p, &model);
+  free(formula), free(rule), free(then), free(stage), free(rank), free(weights), free(term);
+  return got;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 2)
+    return 2;
+  seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+  printf("seed %llu\n", (unsigned long long)seed);
+  static const char *const names[] = {"pipemare_t2", "spectrain", "async_scaled"};
+  const PipeProgram *prog[3];
+  static Program g[3];
+  int bad = 0, refused = 0, ran = 0;
+  for (int k = 0; k < 3; k++) {
+    Define define[] = {{.name = "P", .value = P}, {.name = "M", .value = M}};
+    if (!program_open(&g[k], argv[1], names[k], NULL, define, 2, NULL))
+      return 1;
+    prog[k] = g[k].s.prog;
+    if (attempt(prog[k], &model) != 0)
+      printf("%s does not run\n", names[k]), bad = 1;
+  }
+  for (int k = 0; k < ROUNDS && !bad; k++) {
+    int got = corrupt(prog[0]);
+    bad |= got < 0;
+    refused += got == 1, ran += got == 0;
+  }
+  PrModel less = model;
+  less.elem = 0;
+  bad |= !refused_for(prog[0], less, "PrModel.elem = 4");
+  less = model, less.lr = NULL;
+  bad |= !refused_for(prog[1], less, "lr may not be NULL");
+  less = model, less.moment = NULL;
+  bad |= !refused_for(prog[1], less, "no first moment");
+  for (int k = 0; k < 3; k++)
+    program_close(&g[k]);
+  if (!bad)
+    printf("%s\n", refused > ROUNDS / 3 && ran > 10 ? "refused, or run" : "too few of either");
+  return bad;
+}
