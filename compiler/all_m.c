@@ -300,7 +300,8 @@ static bool at_value(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *
   memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
   opt->define[opt->ndefine++] = (Define){.name = name, .value = m};
   opt->any_value = any;
-  opt->for_all = NULL, opt->emit = EMIT_NONE, opt->dump_after = NULL, opt->time_passes = false;
+  opt->for_all = opt->counterexample = opt->dump_after = NULL;
+  opt->emit = EMIT_NONE, opt->time_passes = false;
   return compile_orders(other, prove);
 }
 
@@ -377,7 +378,9 @@ static void add_edges(Sched *into, const Sched *s, Graph *g) {
         Link l = link_at(s, row_link(s, n.stage, n.kind == 1, k));
         uint32_t from = n.kind == 0 ? l.from : l.to;
         uint32_t u = *row_of(g, n.kind, from, n.mb);
-        int64_t send = s->stage[from].rank == r ? 0 : (int64_t)s->stage[from].time[PIPE_SEND_F];
+        int64_t send = s->stage[from].rank == r
+                           ? 0
+                           : (int64_t)send_time(&s->stage[from], n.kind == 0 ? PIPE_F : PIPE_B);
         if (u && !PLANTED(ALL_DATA))
           add_edge(into, g, n.kind, from, v, op_time(s, g->node.at[u - 1].op) + send);
       }

@@ -85,7 +85,9 @@ static uint64_t length(const Bounds *x, uint32_t op) {
 
 /* From the end of `from` to the start of `to`, which reads its tensor. */
 static uint64_t hop(const Sched *s, uint32_t from, uint32_t to) {
-  return op_rank(s, from) == op_rank(s, to) ? 0 : s->stage[s->op[from].stage].time[PIPE_SEND_F];
+  return op_rank(s, from) == op_rank(s, to)
+             ? 0
+             : send_time(&s->stage[s->op[from].stage], s->op[from].kind);
 }
 
 /* The F of a backward, the backward of an F; NONE. */

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "plant.h"
+#include "stall_picture.h"
 #include "transfers.h"
 
 /* ---- the model ---- */
@@ -285,7 +286,7 @@ static const PipeInstr *instr_at(const Sched *s, MachineAt at) {
 
 const char *list_text(Sched *s, MachineAt at) { return list_op_text(s, instr_at(s, at)); }
 
-static void report_cycle(Sched *s, const MachineResult *got) {
+static void report_cycle(Sched *s, const MachineList *list, const MachineResult *got) {
   uint32_t nrank = 0, first = got->hop[0].at.rank, second = first;
   enum { SHOWN = 8 };
   for (uint32_t k = 0; k < got->nhop; k++) {
@@ -307,15 +308,11 @@ static void report_cycle(Sched *s, const MachineResult *got) {
     diag_error(s->diag, DIAG_DEADLOCK, place,
                "deadlock: %u ranks wait for each other in a circle; model: %s", nrank,
                model_text(s));
+  StallHop *hop = NEW_ARRAY(s->arena, StallHop, got->nhop);
   for (uint32_t k = 0; k < got->nhop; k++) {
     const MachineHop *h = &got->hop[k];
     MachineAt next = got->hop[(k + 1) % got->nhop].at;
     const PipeInstr *at = instr_at(s, h->at), *on = instr_at(s, h->on);
-    if (k >= SHOWN && k + 1 < got->nhop) {
-      if (k == SHOWN)
-        diag_note(s->diag, NO_SPAN, "and so on, %u more", got->nhop - SHOWN - 1);
-      continue;
-    }
     const char *why = h->why == WAIT_ROOM ? "has no room in the buffer before"
                       : is_comm(at) && !is_wait_send(s, at) && h->why == WAIT_NEED ? "comes after"
                                                                                    : "needs";
@@ -325,11 +322,17 @@ static void report_cycle(Sched *s, const MachineResult *got) {
                         : next.rank != h->at.rank
                             ? arena_printf(s->arena, ", where rank %u is", next.rank)
                             : "";
-    diag_note(s->diag, s->site[at->site], "rank %u is at %s, which %s %s%s", h->at.rank,
-              list_op_text(s, at), why, list_op_text(s, on), where);
+    const char *text = arena_printf(s->arena, "rank %u is at %s, which %s %s%s", h->at.rank,
+                                    list_op_text(s, at), why, list_op_text(s, on), where);
+    hop[k] = (StallHop){h->at.rank, h->at.index, h->on.index, text};
+    if (k < SHOWN || k + 1 == got->nhop)
+      diag_note(s->diag, s->site[at->site], "%s", text);
+    else if (k == SHOWN)
+      diag_note(s->diag, NO_SPAN, "and so on, %u more", got->nhop - SHOWN - 1);
   }
   if (!got->shortest)
     diag_note(s->diag, NO_SPAN, "there may be a shorter circle: the search for it was cut short");
+  draw_lists(s, list, got->at_done, hop, got->nhop);
 }
 
 /* Position among the transfers of its directed pair, from 1. */
@@ -416,7 +419,7 @@ static bool judge(Sched *s, const MachineList *list) {
     report_mispaired(s, list, &got.hop[0]);
   } else {
     BUG_IF(got.nhop == 0 || got.hop[0].why == WAIT_NOBODY); /* every transfer has both ends */
-    report_cycle(s, &got);
+    report_cycle(s, list, &got);
     if (!tagged)
       has_least = machine_least_buffer(s->arena->oom, list, s->nrank, model, &s->least_buffer);
     if (has_least)

@@ -50,6 +50,7 @@ static void fill(Compare *c, uint32_t which, Row *row) {
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   diag_init(&diag, &arena, NULL);
   opt.input = opt.compare[which];
+  opt.counterexample = NULL;
   opt.emit = EMIT_NONE, opt.check_only = false, opt.dump_after = NULL, opt.time_passes = false;
   opt.define = arena_alloc(&arena, (opt.ndefine + 1) * sizeof *opt.define);
   memcpy(opt.define, c->s->opt->define, opt.ndefine * sizeof *opt.define);

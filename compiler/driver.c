@@ -75,8 +75,9 @@ static bool depfile(Sched *s) {
 }
 
 /* What is compiled: a .pipe text, a CSV file of compute ops, or one with transfers of its own. The
- * last is told from the second once it has been read. */
-enum { PIPE = 1, CSV = 2, LISTS = 4 };
+ * last is told from the second once it has been read. Or a JSON file, which once it has been read goes the way of
+ * the second. */
+enum { PIPE = 1, CSV = 2, LISTS = 4, JSON = 8 };
 
 /* THE list. Each pass requires what those above it ensure. */
 static const struct {
@@ -89,6 +90,7 @@ static const struct {
     {"resolve", resolve, dump_tree, PIPE},
     {"expand", expand, dump_ops, PIPE},
     {"read_csv", read_csv, dump_ops, CSV},
+    {"read_json", read_json, dump_ops, JSON},
     {"check_deps", check_deps, NULL, PIPE | CSV | LISTS},
     {"sides", sides, dump_ops, PIPE},
     {"versions", versions, dump_ops, PIPE | CSV | LISTS},
@@ -122,7 +124,9 @@ static bool run(Sched *s, bool output) {
   bool all = dump && strcmp(dump, "all") == 0, proved = false; /* the ops are complete */
   double begin = now_ms();
   for (int i = 0; i < NPASSES; i++) {
-    if (!(passes[i].what & (s->only_lists ? LISTS : is_csv(s->opt) ? CSV : PIPE)))
+    int what = s->only_lists ? LISTS : is_csv(s->opt) ? CSV : is_json(s->opt) ? JSON : PIPE;
+    int as = what == JSON && passes[i].run != read_csv ? JSON | CSV : what;
+    if (!(passes[i].what & as))
       continue;
     if (passes[i].run == check_all_m && !s->opt->for_all && s->opt->check_only)
       s->opt->for_all = open_parameter(s);

@@ -94,8 +94,8 @@ static void sides_json(Sched *s, Text *t) {
     static const char *const stream[PIPE_NSTREAMS] = {"compute", "comm", "copy"};
     text_room(t);
     text_char(t, '{');
-    key(t, "side"), text_quoted(t, s->side_decl[k]->name), text_char(t, ',');
-    key(t, "stream"), text_quoted(t, stream[pipe_op_info[s->side_decl[k]->side->op].stream]);
+    key(t, "side"), text_json(t, s->side_decl[k]->name), text_char(t, ',');
+    key(t, "stream"), text_json(t, stream[pipe_op_info[s->side_decl[k]->side->op].stream]);
     for (int bytes = 0; bytes < 2; bytes++) {
       text_char(t, ',');
       key(t, bytes ? "memory" : "cost");
@@ -205,7 +205,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
     text_char(t, ',');
     if (pk->op != NONE) {
       key(t, "peak_op");
-      text_quoted(t, op_text(s, pk->op));
+      text_json(t, op_text(s, pk->op));
       text_char(t, ',');
     }
   }
@@ -215,7 +215,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
     const PipePool *q = &k->pool[i];
     text_lit(t, i ? ",{" : "{");
     key(t, "class");
-    text_quoted(t, pipe_class_name[q->cls]);
+    text_json(t, pipe_class_name[q->cls]);
     text_char(t, ',');
     number(t, "stage", q->stage, ',');
     number(t, "first", q->first, ',');
@@ -238,7 +238,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
     if (in->mb != NONE && p->slices > 1 && in->op != PIPE_U)
       number(t, "slice", in->mb % p->slices, ',');
     key(t, "phase");
-    text_quoted(t, pipe_phase_name[in->phase]);
+    text_json(t, pipe_phase_name[in->phase]);
     text_char(t, ',');
     if (in->group > 0)
       number(t, "group", in->group, ',');
@@ -299,8 +299,8 @@ void emit_json(Sched *s, FILE *f) {
   t->f = f, t->n = 0;
   text_lit(t, "{");
   number(t, "pipec_json", 1, ',');
-  key(t, "schedule"), text_quoted(t, p->name), text_char(t, ',');
-  key(t, "params"), text_quoted(t, p->params), text_char(t, ',');
+  key(t, "schedule"), text_json(t, p->name), text_char(t, ',');
+  key(t, "params"), text_json(t, p->params), text_char(t, ',');
   key(t, "hash");
   text_string(t, arena_printf(s->arena, "\"%016llx\",\n", (unsigned long long)p->hash));
   number(t, "ranks", p->nrank, ',');
@@ -323,13 +323,13 @@ void emit_json(Sched *s, FILE *f) {
     number(t, "time", c->steady, ',');
     number(t, "microbatches", c->per, '}'), text_char(t, ',');
   }
-  key(t, "send"), text_quoted(t, send_text(s)), text_char(t, ',');
-  key(t, "lowering"), text_quoted(t, lowering_text(s)), text_char(t, ',');
-  key(t, "channels"), text_quoted(t, model_text(s)), text_lit(t, ",\n");
+  key(t, "send"), text_json(t, send_text(s)), text_char(t, ',');
+  key(t, "lowering"), text_json(t, lowering_text(s)), text_char(t, ',');
+  key(t, "channels"), text_json(t, model_text(s)), text_lit(t, ",\n");
   key(t, "files"), text_char(t, '[');
   for (uint32_t i = 0; i < p->nfile; i++) {
     text_lit(t, i ? "," : "");
-    text_quoted(t, p->file[i]);
+    text_json(t, p->file[i]);
   }
   text_lit(t, "],\n");
   key(t, "stages"), text_lit(t, "[\n");
@@ -360,6 +360,8 @@ void emit_json(Sched *s, FILE *f) {
         text_char(t, ',');
       key(t, cost_key[k]);
       text_u64(t, *cost_field(&st, (CostKey)k));
+      if (k == KEY_SEND && st.time[PIPE_SEND_B] != st.time[PIPE_SEND_F])
+        text_char(t, ','), key(t, "send_back"), text_u64(t, st.time[PIPE_SEND_B]);
     }
     text_char(t, '}');
     text_lit(t, i + 1 < p->nstage ? ",\n" : "\n");
@@ -381,7 +383,7 @@ void emit_json(Sched *s, FILE *f) {
     text_lit(t, "{");
     if (s->xfer[i].to == XFER_SIDE) {
       const SideUse *u = &s->side_use[s->xfer[i].from];
-      key(t, "side"), text_quoted(t, side_text(s, u)), text_char(t, ',');
+      key(t, "side"), text_json(t, side_text(s, u)), text_char(t, ',');
       number(t, "on", s->stage[u->stage].rank, '}');
       text_lit(t, i + 1 < s->nxfer ? ",\n" : "\n");
       continue;

@@ -20,7 +20,7 @@
 
 typedef struct Edge { /* from a producer, or to a user */
   uint32_t op;
-  uint32_t lag; /* until it is there: of the stage before this number; 0: no time */
+  uint32_t lag; /* until it is there: row of Just.lag; 0: no time */
 } Edge;
 
 enum { IDLE = 4 };  /* after so many tries without gain the order is shaken */
@@ -32,7 +32,7 @@ typedef struct Just {
   uint32_t *rank, *ncomp; /* [n]; [nrank] ops of a rank before its updates */
   Edge *in, *out;         /* [width * n] */
   uint32_t width;         /* edges of an op, to each side, at most */
-  uint64_t *cost, *lag;   /* [n]; [nstage + 1], see Edge */
+  uint64_t *cost, *lag;   /* [n]; [2 * nstage + 1] of a forward, of a backward of each stage */
   uint64_t *shaken;       /* [n] in place of cost */
   uint32_t *seq, *best;   /* [n] rows of s->op, rank after rank: the order now, the best so far */
   uint64_t *start, *end;  /* [n] of seq, played */
@@ -56,7 +56,9 @@ static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static void link_ops(Just *j, uint32_t from, uint32_t to) {
   Edge *in = &j->in[j->width * (size_t)to], *out = &j->out[j->width * (size_t)from];
   uint32_t i = 0, o = 0;
-  uint32_t l = j->rank[from] == j->rank[to] ? 0 : j->s->op[from].stage + 1;
+  uint32_t l = j->rank[from] == j->rank[to]
+                   ? 0
+                   : 2 * j->s->op[from].stage + (j->s->op[from].kind == PIPE_F ? 1 : 2);
   while (i < j->width && in[i].op != NONE)
     i++;
   while (o < j->width && out[o].op != NONE)
@@ -300,14 +302,14 @@ static void shake(Just *j, uint32_t try) {
     z = z * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     j->shaken[i] = SHARES * cost[i] + cost[i] * ((z >> 48) * most >> 8) / 256;
   }
-  for (uint32_t i = 0; i <= s->nstage; i++)
+  for (uint32_t i = 0; i <= 2 * s->nstage; i++)
     j->lag[i] *= SHARES;
   j->cost = j->shaken;
   BUG_IF(!play(j)); /* it has been played before */
   pass(j, true, (Within)(try / (IDLE * 4) % NWITHIN));
   BUG_IF(!play(j)); /* the order of a pass respects the data */
   pass(j, false, MAKESPAN);
-  for (uint32_t i = 0; i <= s->nstage; i++)
+  for (uint32_t i = 0; i <= 2 * s->nstage; i++)
     j->lag[i] /= SHARES;
   j->cost = cost;
   BUG_IF(!play(j));
@@ -372,9 +374,10 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
       j.rank[i] = r;
       j.ncomp[r] += s->op[i].kind != PIPE_U;
     }
-  j.lag = NEW_ARRAY(&a, uint64_t, (size_t)s->nstage + 1);
+  j.lag = NEW_ARRAY(&a, uint64_t, 2 * (size_t)s->nstage + 1);
   for (uint32_t i = 0; i < s->nstage; i++)
-    j.lag[i + 1] = s->stage[i].time[PIPE_SEND_F];
+    j.lag[2 * i + 1] = s->stage[i].time[PIPE_SEND_F],
+                  j.lag[2 * i + 2] = s->stage[i].time[PIPE_SEND_B];
   for (uint32_t i = 0; i < s->nop; i++)
     j.t.busy += j.cost[i] = s->stage[s->op[i].stage].time[s->op[i].kind];
   find_edges(&j);

@@ -480,6 +480,13 @@ MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, Cha
     stuck++;
   if (stuck == m.nstream)
     return out;
+  out.at_done = arena_alloc(a, nrank * sizeof *out.at_done + 1);
+  for (uint32_t r = 0; r < nrank; r++) {
+    bool *done = NEW_ARRAY(a, bool, list[r].n);
+    for (uint32_t i = 0; i < list[r].n; i++)
+      done[i] = is(&m, m.base[r] + i, DONE);
+    out.at_done[r] = done;
+  }
   if (find_never(&m, WAIT_OTHER, &out)) {
     out.status = MACHINE_MISPAIRED;
     return out;

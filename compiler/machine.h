@@ -97,6 +97,7 @@ typedef struct MachineResult {
   uint64_t done;      /* instructions that were carried out */
   MachineHop *hop;    /* arena */
   uint32_t nhop;
+  const bool **at_done; /* [rank][index] which were; NULL if all */
   bool shortest;      /* no cycle is shorter; false: the search was cut short */
 } MachineResult;
 

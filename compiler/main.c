@@ -166,7 +166,7 @@ static bool read_format(Sched *s, int argc, char **argv, bool other) {
   o->format = (const char **)argv + optind, o->nformat = (uint32_t)(argc - optind);
   for (uint32_t i = 0; i < o->nformat; i++) {
     o->input = o->format[i];
-    if (is_csv(o))
+    if (is_csv(o) || is_json(o))
       return usage_error(s, "--fmt is for .pipe files, not for %s", o->input);
     if (strcmp(o->format[i], "-") == 0)
       o->format[i] = "/dev/stdin";
@@ -259,6 +259,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
       o->symbol = optarg;
       break;
     case O_DEPFILE: o->depfile = optarg; break;
+    case O_COUNTER: o->counterexample = optarg; break;
     case O_DUMP:
       if (!is_pass(optarg))
         return usage_error(s,

@@ -10,6 +10,7 @@
 
 #include "graph.h"
 #include "plant.h"
+#include "stall_picture.h"
 
 /* Of a chain of rows: the only op whose tensor o reads, that reads o's; NONE. */
 static inline uint32_t chain_dep(const Sched *s, const Op *o) {
@@ -139,7 +140,7 @@ static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t i, uint3
     uint32_t from = s->op[dep].stage, q = s->stage[from].rank;
     if (dep >= (q == r ? i : run->head[q]) && !PLANTED(ORDER_DATA))
       return false;
-    uint64_t send = q == r ? 0 : run->stage[run->uniform ? 0 : from].time[PIPE_SEND_F];
+    uint64_t send = q == r ? 0 : send_time(&run->stage[run->uniform ? 0 : from], o->kind);
     if (run->end[dep] + send > *start)
       *start = run->end[dep] + send;
     dep = graph ? order_dep(s, i, ++k) : NONE;
@@ -229,7 +230,7 @@ bool order_run(Sched *s, OrderRun *run) {
           uint32_t q = s->stage[s->op[user].stage].rank;
           if (q == r)
             continue;
-          uint64_t send = run->stage[run->uniform ? 0 : o->stage].time[PIPE_SEND_F];
+          uint64_t send = send_time(&run->stage[run->uniform ? 0 : o->stage], o->kind);
           hold = s->send == SEND_NEXT && send > hold ? send : hold;
           if (run->xfer)
             run->xfer[run->nxfer++] = (Xfer){m, user};
@@ -270,7 +271,7 @@ static uint32_t blocker(const Sched *s, const uint32_t *head, uint32_t r, uint32
 }
 
 /* Follows who waits for whom from each rank and reports the shortest cycle. */
-static void report_cycle(Sched *s, const uint32_t *head) {
+static void report_cycle(Sched *s, const uint64_t *end, const uint32_t *head) {
   uint32_t *mark = NEW_ARRAY(s->arena, uint32_t, s->nrank),
            *at = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   uint32_t best = NONE, best_len = NONE, h;
@@ -305,15 +306,18 @@ static void report_cycle(Sched *s, const uint32_t *head) {
   else
     diag_error(s->diag, DIAG_DEADLOCK, s->site[s->op[h].site],
                "deadlock: %u ranks wait for each other in a circle; model: any", best_len);
+  StallHop *hop = NEW_ARRAY(s->arena, StallHop, best_len);
   for (uint32_t i = 0; i < best_len; i++) {
     dep = blocker(s, head, r, &h), q = op_rank(s, dep);
+    const char *text = arena_printf(
+        s->arena, "rank %u is at %s, which needs %s, %s", r, op_text(s, h), op_text(s, dep),
+        dep == head[q]
+            ? arena_printf(s->arena, "where rank %u is", q)
+            : arena_printf(s->arena, "which rank %u runs only after %s", q, op_text(s, head[q])));
+    hop[i] = (StallHop){r, h, dep, text};
     joined |= s->op[head[r]].group > 0;
     if (i < 8 || i == best_len - 1)
-      diag_note(s->diag, s->site[s->op[h].site], "rank %u is at %s, which needs %s, %s", r,
-                op_text(s, h), op_text(s, dep),
-                dep == head[q] ? arena_printf(s->arena, "where rank %u is", q)
-                               : arena_printf(s->arena, "which rank %u runs only after %s", q,
-                                              op_text(s, head[q])));
+      diag_note(s->diag, s->site[s->op[h].site], "%s", text);
     else if (i == 8)
       diag_note(s->diag, NO_SPAN, "and so on, %u more", best_len - 9);
     if (dep != head[q] && norder++ < 2)
@@ -326,6 +330,7 @@ static void report_cycle(Sched *s, const uint32_t *head) {
                        "take the one that is waited for out of it");
   else if (norder <= 2) /* all else is what ops need */
     diag_help(s->diag, "%s", change);
+  draw_orders(s, end, head, hop, best_len);
 }
 
 static void sort_by_time(Sched *s, Xfer **xfer, uint32_t n, const uint64_t *end) {
@@ -399,7 +404,7 @@ bool order(Sched *s) {
   size_t most = (size_t)s->nop + 2 * (size_t)s->nedge * s->nmb + (s->ntie ? s->nop : 0);
   run.xfer = arena_alloc(s->arena, most * sizeof *run.xfer + 1);
   if (!order_run(s, &run)) {
-    report_cycle(s, run.head);
+    report_cycle(s, run.end, run.head);
     return false;
   }
   s->ideal = run.t;

@@ -307,8 +307,8 @@ static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64
     if (user == NONE)
       continue;
     bool leaves = s->stage[s->op[user].stage].rank != r;
-    send = leaves ? st->time[PIPE_SEND_F] : send;
-    feed(q, user, end + (leaves ? st->time[PIPE_SEND_F] : 0), now);
+    send = leaves ? send_time(st, o->kind) : send;
+    feed(q, user, end + (leaves ? send_time(st, o->kind) : 0), now);
   }
   for (int k = 0; k < 2; k++)
     if (own[k] != NONE)

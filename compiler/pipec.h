@@ -296,6 +296,7 @@ typedef struct Options {
   const char *text; size_t text_len; /* non-NULL: compile this text, imports are refused (fuzzing) */
   const char *output;          /* NULL: standard output */
   const char *depfile;
+  const char *counterexample;  /* NULL, or where ranks that wait for each other are drawn */
   const char *schedule;        /* NULL: the last of the file */
   bool any_value;              /* what the schedule requires is not asked for (all_m.c) */
   const char *for_all;         /* --for-all: a parameter; prove for all its values */
@@ -365,6 +366,10 @@ typedef enum Builtin { /* EX_CALL.builtin */
 bool is_csv(const Options *o);
 bool read_csv(Sched *s);
 
+/* ---- read_json.c: what --emit=json has written; ensures what expand does ---- */
+bool is_json(const Options *o);
+bool read_json(Sched *s);
+
 /* ---- eval.c ---- */
 /* Value of e in s->env; false: reported (overflow, division by zero, a rank out of range). */
 bool eval(Sched *s, const Expr *e, int64_t *value);
@@ -388,10 +393,15 @@ bool profile_apply(Sched *s, const char *path, Span at, bool *has); /* profile.c
 typedef enum CostKey { /* entries of time { } and bytes { } and of a profile */
   KEY_F, KEY_B, KEY_I, KEY_W, KEY_R, KEY_U, KEY_FB, KEY_SEND, KEY_REDUCE, KEY_OFF, KEY_LOAD,
   KEY_ACT, KEY_GOUT, KEY_BOUNDARY, KEY_WEIGHT, KEY_GRAD, KEY_OPT, KEY_WORK, KEY_EDGE, KEY_TIED,
-  NKEYS, NTIMEKEYS = KEY_ACT, NPLAYKEYS = KEY_OFF /* times; those of makespan(F = 1) */
+  NKEYS, NTIMEKEYS = KEY_ACT, NPLAYKEYS = KEY_OFF, /* times; those of makespan(F = 1) */
+  KEY_LATENCY = NKEYS, KEY_BANDWIDTH, NENTRIES     /* of time { }, too: of the link to the next stage */
 } CostKey;
-extern const char *const cost_key[NKEYS];
+extern const char *const cost_key[NENTRIES];
 uint64_t *cost_field(PipeStage *st, CostKey k); /* where it is kept (SEND: SEND_F; SEND_B follows) */
+/* Of the transfer of what an F, or a B or I, has made. */
+static inline uint64_t send_time(const PipeStage *st, uint8_t kind) {
+  return st->time[kind == PIPE_F ? PIPE_SEND_F : PIPE_SEND_B];
+}
 /* Defaults for what `has` lacks. */
 void cost_defaults(PipeStage *st, const bool has[NKEYS]);
 

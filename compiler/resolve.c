@@ -699,17 +699,20 @@ static void resolve_side(Resolver *r, Clause *c) {
 
 static void resolve_entries(Resolver *r, Clause *c) {
   int lo = c->kind == CL_TIME ? 0 : NTIMEKEYS, hi = c->kind == CL_TIME ? NTIMEKEYS : NKEYS;
-  bool seen[NKEYS] = {false};
+  bool seen[NENTRIES] = {false};
+  Clause sizes = {.kind = CL_BYTES};
   for (Entry *e = c->entries; e; e = e->next) {
-    check_unit(r, c, e, units_of(r, e->value));
     int k = lo;
     while (k < hi && strcmp(e->key, cost_key[k]) != 0)
       k++;
+    for (int j = NKEYS; c->kind == CL_TIME && k == hi && j < NENTRIES; j++)
+      k = strcmp(e->key, cost_key[j]) == 0 ? j : k;
+    check_unit(r, k == KEY_BANDWIDTH ? &sizes : c, e, units_of(r, e->value));
     if (k == hi) {
       diag_error(r->s->diag, DIAG_UNKNOWN_NAME, e->key_at, "unknown key '%s'", e->key);
       diag_help(r->s->diag,
                 c->kind == CL_TIME
-                    ? "the keys of time are F B I W R U FB send reduce OFF LOAD"
+                    ? "the keys of time are F B I W R U FB send reduce OFF LOAD latency bandwidth"
                     : "the keys of bytes are act gout boundary weight grad opt work edge tied");
     } else if (seen[k]) {
       diag_error(r->s->diag, DIAG_REDEFINED, e->key_at, "'%s' is given twice", e->key);

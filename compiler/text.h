@@ -3,6 +3,7 @@
 #ifndef PIPE_TEXT_H
 #define PIPE_TEXT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -80,6 +81,36 @@ static inline void text_quoted(Text *t, const char *s) {
       text_char(t, '?');
     else
       text_char(t, *s);
+  }
+  text_char(t, '"');
+}
+
+/* Bytes of the UTF-8 character at s, or 0: it is none. */
+static inline int utf8_length(const unsigned char *s) {
+  int n = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
+  for (int i = 1; i < n; i++)
+    if ((s[i] & 0xc0) != 0x80)
+      return 0;
+  bool wrong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
+               (s[0] == 0xf4 && s[1] > 0x8f);
+  return n && wrong ? 0 : n;
+}
+
+/* The same for JSON, which is UTF-8: other bytes, as file names may have, are '?'. */
+static inline void text_json(Text *t, const char *s) {
+  text_char(t, '"');
+  for (int n; *s; s += n) {
+    unsigned char c = (unsigned char)*s;
+    n = utf8_length((const unsigned char *)s);
+    text_room(t);
+    if (c == '"' || c == '\\')
+      text_char(t, '\\');
+    if (c < 0x20 || c == 0x7f || n == 0)
+      text_char(t, '?');
+    else
+      for (int i = 0; i < n; i++)
+        text_char(t, s[i]);
+    n = n ? n : 1;
   }
   text_char(t, '"');
 }

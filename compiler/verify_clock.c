@@ -49,7 +49,7 @@ void verify_clock(const Sched *s, int64_t S, uint32_t nnode, const uint32_t *fir
       const Op *b = &s->op[before];
       uint64_t time = s->stage[b->stage].time[b->kind];
       if (e < n && s->stage[b->stage].rank != st->rank)
-        time += s->stage[b->stage].time[PIPE_SEND_F];
+        time += send_time(&s->stage[b->stage], b->kind);
       BUG_IF(CLOCK(i) < CLOCK(before) + (__int128)time * by);
     }
   }

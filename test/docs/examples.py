@@ -11,7 +11,7 @@
 # name only and exit status 1; or, if it says "A warning:", warnings of that name and status 0. --write replaces the ```text blocks by what pipec says. A section without
 # an example says why: no text can cause that error.
 #
-# An example is the file main.pipe, or main.csv where there is one; a block with a file name after its language (```json cost.json) is
+# An example is the file main.pipe, or main.csv or main.json where there is one; a block with a file name after its language (```json cost.json) is
 # a file beside it. A line <!-- pipec: OPTIONS --> before a block gives options.
 import os
 import re
@@ -89,7 +89,7 @@ def section(pipec, name, text):
             options = m["options"] or options
             return m[0]
         shown += 1
-        out, status = run(pipec, files, options, "main.csv" if "main.csv" in files else "main.pipe")
+        out, status = run(pipec, files, options, next((f for f in ("main.csv", "main.json") if f in files), "main.pipe"))
         warns = "A warning:" in text
         names = set(re.findall(r"^(?:\S+: )?%s: .* \[([a-z-]+)\]$" % ("warning" if warns else "error"), out, re.M))
         if names != {name}:

@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: MIT
+ * Reads what --emit=json writes (lang/spec.md 9), so that other tools can make schedules: the ranks, the stages with
+ * their places and costs, and of each rank the compute ops in the order of its list. All else in the form is
+ * derived; it may be there and is not read. Ensures what expand ensures.
+ *
+ * Strict: a key that the form does not have, a wrong type or a number out of range is an error at its place, the
+ * object of the list that it is in. The text is parsed with jansson, which keeps no places; where the objects of
+ * the two lists begin and end is found in a second look at the text, which is known to be JSON then. Linear. */
+#include <jansson.h>
+#include <string.h>
+
+#include "expand.h"
+
+typedef struct Read {
+  Sched *s;
+  Ex x;
+  uint32_t file;
+  const char *text;
+  VEC(Span) stage_at, instr_at, rank_at; /* of the objects, in the order of the text */
+  uint32_t instr;                        /* next of instr_at */
+  uint64_t most;                         /* of one cost */
+} Read;
+
+/* ---- where things are: of a text that is JSON ---- */
+
+static const char *blanks(const char *p) { return p + strspn(p, " \t\r\n"); }
+
+static const char *skip_string(const char *p) {
+  for (p++; *p != '"'; p++)
+    p += *p == '\\';
+  return p + 1;
+}
+
+static const char *skip_value(const char *p) {
+  p = blanks(p);
+  uint32_t depth = 0;
+  do {
+    if (*p == '"') {
+      p = skip_string(p);
+      continue;
+    }
+    depth += *p == '{' || *p == '[';
+    depth -= *p == '}' || *p == ']';
+    p++;
+  } while (depth > 0);
+  return p + strspn(p, "+-.0123456789abcdefghijklmnopqrstuvwxyzE"); /* the rest of a plain word */
+}
+
+/* Calls each() for every value of the object or array at p, with its key, "" in an array. */
+static void each_value(Read *d, const char *p,
+                       void (*each)(Read *, const char *key, uint32_t n, const char *value)) {
+  bool object = *p == '{';
+  for (p = blanks(p + 1); *p != '}' && *p != ']'; p = blanks(p + (*p == ','))) {
+    const char *key = "";
+    uint32_t n = 0;
+    if (object) {
+      key = p + 1;
+      p = skip_string(p);
+      n = (uint32_t)(p - 1 - key);
+      p = blanks(blanks(p) + 1);
+    }
+    each(d, key, n, p);
+    p = blanks(skip_value(p));
+  }
+}
+
+static bool is_key(const char *key, uint32_t n, const char *name) {
+  return n == strlen(name) && memcmp(key, name, n) == 0;
+}
+
+static Span span_of(const Read *d, const char *p) {
+  return (Span){d->file, (uint32_t)(p - d->text), (uint32_t)(skip_value(p) - d->text)};
+}
+
+static void note_instr(Read *d, const char *key, uint32_t n, const char *value) {
+  (void)key, (void)n;
+  *vec_push(d->s->arena, &d->instr_at) = span_of(d, value);
+}
+static void note_stage(Read *d, const char *key, uint32_t n, const char *value) {
+  (void)key, (void)n;
+  *vec_push(d->s->arena, &d->stage_at) = span_of(d, value);
+}
+static void in_rank(Read *d, const char *key, uint32_t n, const char *value) {
+  if (is_key(key, n, "instr") && *value == '[')
+    each_value(d, value, note_instr);
+}
+static void note_rank(Read *d, const char *key, uint32_t n, const char *value) {
+  (void)key, (void)n;
+  uint32_t at = (uint32_t)(value - d->text);
+  *vec_push(d->s->arena, &d->rank_at) = (Span){d->file, at, at + 1};
+  if (*value == '{')
+    each_value(d, value, in_rank);
+}
+static void in_top(Read *d, const char *key, uint32_t n, const char *value) {
+  if (is_key(key, n, "stages") && *value == '[')
+    each_value(d, value, note_stage);
+  if (is_key(key, n, "rank") && *value == '[')
+    each_value(d, value, note_rank);
+}
+
+/* ---- values ---- */
+
+static bool bad(Read *d, Span at, const char *what) {
+  diag_error(d->s->diag, DIAG_JSON, at, "%s", what);
+  return false;
+}
+
+static bool known_keys(Read *d, Span at, json_t *object, const char *what, const char *known) {
+  const char *key;
+  json_t *v;
+  json_object_foreach(object, key, v) {
+    const char *word = arena_printf(d->s->arena, " %s ", key);
+    if (!strstr(known, word))
+      return bad(
+          d, at,
+          arena_printf(d->s->arena, "%s has a key '%s', which this form has not", what, key));
+  }
+  return true;
+}
+
+/* A whole number from `least` to `most`; absent: *v stays, if it may be absent. */
+static bool number(Read *d, Span at, json_t *object, const char *key, bool needed, uint64_t least,
+                   uint64_t most, uint64_t *v) {
+  json_t *j = json_object_get(object, key);
+  if (!j && !needed)
+    return true;
+  if (!json_is_integer(j) || json_integer_value(j) < 0 || (uint64_t)json_integer_value(j) < least ||
+      (uint64_t)json_integer_value(j) > most)
+    return bad(d, at,
+               arena_printf(d->s->arena, "'%s' must be a whole number from %llu to %llu", key,
+                            (unsigned long long)least, (unsigned long long)most));
+  *v = (uint64_t)json_integer_value(j);
+  return true;
+}
+
+static bool word(Read *d, Span at, json_t *object, const char *key, const char **v) {
+  json_t *j = json_object_get(object, key);
+  if (!json_is_string(j) || strlen(json_string_value(j)) > 1000)
+    return bad(d, at, arena_printf(d->s->arena, "'%s' must be a string", key));
+  const char *text = json_string_value(j);
+  *v = arena_strndup(d->s->arena, text, strlen(text));
+  return true;
+}
+
+/* ---- the form ---- */
+
+static bool read_head(Read *d, json_t *root) {
+  static const char known[] =
+      " pipec_json schedule params hash ranks microbatches slices sized timed forward channel_slots makespan span ideal"
+      " busy bound steady send lowering channels files stages critical_path rank transfers ";
+  static const char *const later[][2] = {{"edges", "edges between stages, or places by microbatch"},
+                                         {"sides", "side ops"},
+                                         {"formulas", "formulas of its own"}};
+  Sched *s = d->s;
+  Span at = {d->file, 0, 1};
+  uint64_t version = 0, ranks = 0, mbs = 0, slices = 1, sized = 0, timed = 0, forward = 0;
+  const char *send = "";
+  for (int k = 0; k < 3; k++)
+    if (json_object_get(root, later[k][0]))
+      return bad(d, at, arena_printf(s->arena, "it has %s, which are not read back", later[k][1]));
+  if (!number(d, at, root, "pipec_json", true, 0, UINT32_MAX, &version))
+    return false;
+  if (version != 1)
+    return bad(d, at,
+               arena_printf(s->arena, "version %llu of the form; this pipec reads version 1",
+                            (unsigned long long)version));
+  if (!known_keys(d, at, root, "the program", known) || !word(d, at, root, "schedule", &s->name) ||
+      !word(d, at, root, "params", &s->params) || !word(d, at, root, "send", &send) ||
+      !number(d, at, root, "ranks", true, 1, MAX_RANKS, &ranks) ||
+      !number(d, at, root, "microbatches", true, 1, INT32_MAX, &mbs) ||
+      !number(d, at, root, "slices", false, 1, INT32_MAX, &slices) ||
+      !number(d, at, root, "sized", false, 0, 1, &sized) ||
+      !number(d, at, root, "timed", false, 0, 1, &timed) ||
+      !number(d, at, root, "forward", false, 0, 1, &forward))
+    return false;
+  if (mbs * slices > INT32_MAX)
+    return bad(d, at, "too many microbatches and slices");
+  for (s->send = SEND_END; s->send <= SEND_NEXT && strcmp(send, send_text(s)) != 0;)
+    s->send++;
+  if (s->send > SEND_NEXT)
+    return bad(d, at, "'send' is end, eager or next");
+  const char *lowering = lowering_text(s);
+  if (json_object_get(root, "lowering") && !word(d, at, root, "lowering", &lowering))
+    return false;
+  if (strcmp(lowering, lowering_text(s)) != 0)
+    return bad(d, at,
+               arena_printf(s->arena, "its transfers are lowered by '%s', which is not read back",
+                            lowering));
+  s->nrank = (uint32_t)ranks, s->nmb = (uint32_t)(mbs * slices), s->slices = (uint32_t)slices;
+  s->sized = sized, s->timed = timed, s->forward = forward;
+  return true;
+}
+
+static bool read_stage(Read *d, uint32_t i, json_t *j) {
+  Sched *s = d->s;
+  Span at = d->stage_at.at[i];
+  PipeStage *st = &s->stage[i];
+  bool has[NKEYS] = {false};
+  uint64_t number_of = i, rank = 0, model = 0, mb0 = 0, mbs = 0, back = 0, chunk;
+  if (!json_is_object(j))
+    return bad(d, at, "a stage is an object");
+  const char *known = " stage rank chunk model mb0 mbs send_back ";
+  for (int k = 0; k < NKEYS; k++)
+    known = arena_printf(s->arena, "%s%s ", known, cost_key[k]);
+  if (json_object_get(j, "tied_with"))
+    return bad(d, at, "it shares weights with other stages, which is not read back");
+  if (json_object_get(j, "versions"))
+    return bad(d, at, "its weights have versions, which are not read back");
+  if (!known_keys(d, at, j, "the stage", known) ||
+      !number(d, at, j, "stage", true, i, i, &number_of) ||
+      !number(d, at, j, "rank", true, 0, s->nrank - 1, &rank) ||
+      !number(d, at, j, "chunk", false, 0, UINT32_MAX, &chunk) ||
+      !number(d, at, j, "model", true, 0, s->nstage - 1, &model) ||
+      !number(d, at, j, "mb0", true, 0, s->nmb / s->slices - 1, &mb0) ||
+      !number(d, at, j, "mbs", true, 1, s->nmb / s->slices - mb0, &mbs))
+    return false;
+  bool first = model == 0;
+  if (!first && (i == 0 || s->stage[i - 1].model + 1 != model ||
+                 s->stage[i - 1].mb0 != mb0 * s->slices || s->stage[i - 1].nmb != mbs * s->slices))
+    return bad(d, at, "the stages of a pipe follow each other, with the same microbatches");
+  *st = (PipeStage){.rank = (uint32_t)rank,
+                    .prev = first ? NONE : i - 1,
+                    .next = NONE,
+                    .model = (uint32_t)model,
+                    .replica = i,
+                    .mb0 = (uint32_t)mb0 * s->slices,
+                    .nmb = (uint32_t)mbs * s->slices,
+                    .nin = !first,
+                    .tied = NONE,
+                    .tie = i};
+  if (!first)
+    s->stage[i - 1].next = i, s->stage[i - 1].nout = 1;
+  for (int k = 0; k < NKEYS; k++) {
+    has[k] = json_object_get(j, cost_key[k]) != NULL;
+    if (has[k] && k >= NTIMEKEYS && !s->sized)
+      return bad(d, at, arena_printf(s->arena, "'%s' in a program with \"sized\": 0", cost_key[k]));
+    if (!number(d, at, j, cost_key[k], false, 0, d->most, cost_field(st, (CostKey)k)))
+      return false;
+  }
+  cost_defaults(st, has);
+  st->edge_bytes = st->tied_bytes = st->time[PIPE_TIE] = 0;
+  back = st->time[PIPE_SEND_B];
+  if (!number(d, at, j, "send_back", false, 0, d->most, &back))
+    return false;
+  st->time[PIPE_SEND_B] = back;
+  return true;
+}
+
+/* The rows of a model stage in a circle; the microbatches of the pipes follow each other. */
+static bool join_pipes(Read *d) {
+  Sched *s = d->s;
+  uint32_t n = 0, mb = 0;
+  while (n < s->nstage && s->stage[n].model == n)
+    n++;
+  s->nmodel = n;
+  uint32_t *on = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nrank); /* model + 1 last looked at */
+  for (uint32_t i = 0; i < s->nstage; i++) {
+    PipeStage *st = &s->stage[i];
+    if (s->nstage % n || st->model != i % n || (st->model == 0 && st->mb0 != mb))
+      return bad(d, d->stage_at.at[i],
+                 "every pipe has all stages of the model, and the microbatches after those before");
+    mb = st->model == 0 ? mb + st->nmb : mb;
+    st->replica = i + n < s->nstage ? i + n : i % n;
+  }
+  if (mb != s->nmb)
+    return bad(d, d->stage_at.at[s->nstage - 1],
+               "the pipes together have other microbatches than the program");
+  for (uint32_t m = 0; m < n; m++)
+    for (uint32_t i = m; i < s->nstage; i += n) {
+      if (on[s->stage[i].rank] == m + 1)
+        return bad(d, d->stage_at.at[i], "replicas of a stage are on different ranks");
+      on[s->stage[i].rank] = m + 1;
+      for (int k = 0; k < NKEYS; k++)
+        if (*cost_field(&s->stage[i], (CostKey)k) != *cost_field(&s->stage[m], (CostKey)k) ||
+            s->stage[i].time[PIPE_SEND_B] != s->stage[m].time[PIPE_SEND_B])
+          return bad(d, d->stage_at.at[i], "replicas of a stage have the same costs");
+    }
+  return true;
+}
+
+static bool read_stages(Read *d, json_t *list) {
+  Sched *s = d->s;
+  Span at = {d->file, 0, 1};
+  if (!json_is_array(list) || json_array_size(list) == 0)
+    return bad(d, at, "there is no list \"stages\"");
+  s->nstage = (uint32_t)json_array_size(list);
+  if (json_array_size(list) != d->stage_at.n || json_array_size(list) > INT32_MAX)
+    return bad(d, at, "keys are written without escapes");
+  d->most = ((uint64_t)1 << 62) / (8 * ((uint64_t)s->nstage * s->nmb + s->nstage));
+  s->stage = NEW_ARRAY(s->arena, PipeStage, s->nstage);
+  for (uint32_t i = 0; i < s->nstage; i++)
+    if (!read_stage(d, i, json_array_get(list, i)))
+      return false;
+  if (!join_pipes(d))
+    return false;
+  s->rank_stage = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  s->rank_stage0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nrank + 1);
+  uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  for (uint32_t i = 0; i < s->nstage; i++)
+    s->rank_stage0[s->stage[i].rank + 1]++;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    s->rank_stage0[r + 1] += s->rank_stage0[r];
+  for (uint32_t i = 0; i < s->nstage; i++) {
+    uint32_t r = s->stage[i].rank;
+    s->stage[i].chunk = fill[r];
+    s->rank_stage[s->rank_stage0[r] + fill[r]++] = i;
+  }
+  return true;
+}
+
+/* The kind of an op by its text; PIPE_NOPS: none. */
+static uint32_t kind_of(const char *text) {
+  const char *p = text + strspn(text, "0123456789");
+  size_t n = strcspn(p, "0123456789.<>");
+  uint32_t k = 0;
+  while (k < PIPE_NOPS &&
+         !(strlen(pipe_op_info[k].text) == n && memcmp(p, pipe_op_info[k].text, n) == 0))
+    k++;
+  return p == text ? (uint32_t)PIPE_NOPS : k;
+}
+
+/* An OFF or LOAD stands before the op that as many have to end before it as `wait` says. */
+static bool read_copy(Read *d, uint32_t r, json_t *j, const OpRef *use, uint32_t stage,
+                      uint32_t mb) {
+  Sched *s = d->s;
+  uint64_t wait = 0, peer = NONE;
+  if (s->forward || s->slices > 1)
+    return bad(d, use->at,
+               "copies to and from host memory in a program that only runs forward, or has slices");
+  if (!number(d, use->at, j, "wait", true, 0, INT32_MAX, &wait) ||
+      !number(d, use->at, j, "peer", false, 0, s->nrank - 1, &peer))
+    return false;
+  if (peer == r)
+    return bad(d, use->at, "'peer' is another rank");
+  if (!push_copy(&d->x, use, stage, mb))
+    return false;
+  Copy *c = &s->copy[s->ncopy - 1];
+  c->to = (uint32_t)peer;
+  c->at = s->rank_op0[r] + (uint32_t)wait;
+  if (s->ncopy > 1 && s->stage[c[-1].stage].rank == r && c[-1].at > c->at)
+    return bad(d, use->at, "its 'wait' is less than that of the copy before it");
+  uint32_t other = (c->kind == PIPE_OFF ? s->at_load : s->at_off)[(size_t)stage * s->nmb + mb];
+  if (other && s->copy[other - 1].to != c->to)
+    return bad(d, use->at, "OFF and LOAD of a microbatch have the same 'peer', or both none");
+  return true;
+}
+
+static bool read_instr(Read *d, uint32_t r, json_t *j, uint64_t *group) {
+  static const char known[] =
+      " op stage mb slice phase group start end peer act gout keep in out ins outs wait wait_copy at ";
+  Sched *s = d->s;
+  Span at = d->instr_at.at[d->instr++];
+  const char *text, *phase = "steady";
+  uint64_t stage = 0, mb = NONE, slice = 0;
+  if (!json_is_object(j))
+    return bad(d, at, "an instruction is an object");
+  if (!word(d, at, j, "op", &text) || !known_keys(d, at, j, "the instruction", known))
+    return false;
+  uint32_t kind = kind_of(text);
+  bool copies = kind == PIPE_OFF || kind == PIPE_LOAD;
+  if (kind == PIPE_NOPS || kind >= PIPE_SIDE)
+    return bad(d, at, arena_printf(s->arena, "'%s' is not an op that is read back", text));
+  if (pipe_op_info[kind].comm)
+    return true; /* derived */
+  if (!number(d, at, j, "stage", true, 0, s->nstage - 1, &stage))
+    return false;
+  const PipeStage *st = &s->stage[stage];
+  if (st->rank != r)
+    return bad(d, at,
+               arena_printf(s->arena, "rank %u runs %s, but stage %u is on rank %u", r, text,
+                            (uint32_t)stage, st->rank));
+  uint32_t first = st->mb0 / s->slices, last = first + st->nmb / s->slices - 1;
+  if (!number(d, at, j, "mb", kind != PIPE_U, first, last, &mb) ||
+      !number(d, at, j, "slice", kind != PIPE_U && s->slices > 1, 0, s->slices - 1, &slice) ||
+      !number(d, at, j, "group", false, 0, 63, group))
+    return false;
+  uint32_t unit = mb == NONE ? NONE : (uint32_t)mb * s->slices + (uint32_t)slice;
+  char says[OP_TEXT];
+  pipe_unit_text(says, (PipeOp)kind, (uint32_t)stage, unit, s->slices);
+  if (strcmp(says, text) != 0)
+    return bad(d, at,
+               arena_printf(s->arena, "'op' is %s, but stage and microbatch say %s", text, says));
+  if (json_object_get(j, "phase") && !word(d, at, j, "phase", &phase))
+    return false;
+  uint8_t p = 0;
+  while (p < PIPE_NPHASES && strcmp(phase, pipe_phase_name[p]) != 0)
+    p++;
+  if (p == PIPE_NPHASES)
+    return bad(d, at, "'phase' is warmup, steady or flush");
+  if ((s->forward && kind != PIPE_F) || (kind == PIPE_R && s->slices > 1))
+    return bad(d, at,
+               arena_printf(s->arena, "%s in a program %s", text,
+                            s->forward ? "that only runs forward" : "with slices"));
+  OpRef *use = NEW(s->arena, OpRef);
+  use->at = at;
+  use->op = (uint8_t)kind;
+  d->x.use = use, d->x.phase = p, d->x.labelled = true, d->x.rank = r;
+  if (copies)
+    return read_copy(d, r, j, use, (uint32_t)stage, unit);
+  return push_op(&d->x, (uint8_t)kind, (uint32_t)stage, unit);
+}
+
+static bool read_rank(Read *d, uint32_t r, json_t *j) {
+  Sched *s = d->s;
+  Span at = d->rank_at.at[r];
+  uint64_t number_of = 0, group = 0, left = 0;
+  json_t *list = json_object_get(j, "instr"), *in;
+  size_t i;
+  if (!json_is_object(j) || !json_is_array(list))
+    return bad(d, at, "a rank is an object with a list \"instr\"");
+  if (!number(d, at, j, "rank", true, r, r, &number_of))
+    return false;
+  if (json_object_get(j, "group_of_copies"))
+    return bad(d, at, "its copies take turns with those of other ranks, which is not read back");
+  uint32_t first_copy = s->ncopy;
+  s->order_at[r] = at;
+  s->rank_op0[r] = s->nop;
+  json_array_foreach(list, i, in) {
+    uint32_t before = s->nop;
+    group = 0;
+    if (!read_instr(d, r, in, &group))
+      return false;
+    if (s->nop == before)
+      continue;
+    Op *o = &s->op[before];
+    if (left > 0 && group != left - 1)
+      return bad(d, s->site[o->site],
+                 arena_printf(s->arena,
+                              "%llu ops of the action before are still to come, 'group' is %llu",
+                              (unsigned long long)left - 1, (unsigned long long)group));
+    if ((left > 0 || group > 0) && o->kind > PIPE_R)
+      return bad(d, s->site[o->site], "an action has F, B, I, W and R");
+    left = group;
+    o->group = (uint16_t)group;
+  }
+  for (uint32_t k = first_copy; k < s->ncopy; k++) {
+    uint32_t before = s->copy[k].at;
+    if (before > s->nop)
+      return bad(d, s->site[s->copy[k].site], "'wait' counts more ops than the rank has");
+    if (before > s->rank_op0[r] && s->op[before - 1].group > 0)
+      return bad(d, s->site[s->copy[k].site], "by its 'wait' it stands between ops of one action");
+  }
+  if (left > 0)
+    return bad(d, at, "its last action has fewer ops than 'group' says");
+  if (s->nop == s->rank_op0[r]) {
+    diag_error(s->diag, DIAG_EMPTY_RANK, at, "rank %u has no op", r);
+    return false;
+  }
+  return true;
+}
+
+static bool read_ranks(Read *d, json_t *list) {
+  Sched *s = d->s;
+  size_t cells = (size_t)s->nstage * s->nmb, ninstr = 0, i;
+  Span at = {d->file, 0, 1};
+  json_t *j;
+  if (!json_is_array(list) || json_array_size(list) != s->nrank)
+    return bad(d, at, "the list \"rank\" has an object for each rank");
+  json_array_foreach(list, i, j) ninstr += json_array_size(json_object_get(j, "instr"));
+  if (ninstr != d->instr_at.n || s->nrank != d->rank_at.n)
+    return bad(d, at, "keys are written without escapes");
+  uint64_t need = 0; /* each stage and microbatch has an F */
+  for (uint32_t st = 0; st < s->nstage; st++)
+    need += s->stage[st].nmb;
+  if (need > ninstr) {
+    diag_error(s->diag, DIAG_MISSING_OP, at,
+               "stages x microbatches need %llu forwards; there are %zu instructions",
+               (unsigned long long)need, ninstr);
+    return false;
+  }
+  s->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->at_r = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->rank_op0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nrank + 1);
+  s->order_at = NEW_ARRAY(s->arena, Span, s->nrank);
+  d->x.fresh = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  d->x.last_u = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  for (uint32_t r = 0; r < s->nrank; r++)
+    if (!read_rank(d, r, json_array_get(list, r)))
+      return false;
+  s->rank_op0[s->nrank] = s->nop;
+  return true;
+}
+
+bool is_json(const Options *o) {
+  size_t n = o->input ? strlen(o->input) : 0;
+  return n >= 5 && strcmp(o->input + n - 5, ".json") == 0;
+}
+
+bool read_json(Sched *s) {
+  Read d = {.s = s, .x = {.s = s}};
+  uint32_t len = (uint32_t)s->opt->text_len;
+  d.text = s->opt->text ? s->opt->text : file_read(s, s->opt->input, NO_SPAN, &len);
+  if (!d.text)
+    return false;
+  d.file = diag_source(s->diag, s->opt->input, d.text, len);
+  const char *slash = strrchr(s->opt->input, '/');
+  s->name = slash ? slash + 1 : s->opt->input;
+  if (s->opt->ndefine > 0 || s->opt->schedule || s->opt->profile) {
+    diag_error(s->diag, DIAG_USAGE, NO_SPAN,
+               "%s has one schedule, without parameters, and its own costs", s->opt->input);
+    return false;
+  }
+  json_error_t err;
+  json_t *root = json_loadb(d.text, len, JSON_REJECT_DUPLICATES, &err);
+  if (!root) {
+    uint32_t pos = err.position > 0 ? (uint32_t)err.position - 1 : 0;
+    pos = pos < len ? pos : len ? len - 1 : 0;
+    diag_error(s->diag, DIAG_JSON, (Span){d.file, pos, pos + 1}, "%s", err.text);
+    return false;
+  }
+  bool ok = json_is_object(root) || bad(&d, (Span){d.file, 0, 1}, "a program is an object");
+  if (ok) {
+    each_value(&d, blanks(d.text), in_top);
+    ok = read_head(&d, root) && read_stages(&d, json_object_get(root, "stages")) &&
+         read_ranks(&d, json_object_get(root, "rank"));
+  }
+  json_decref(root);
+  return ok;
+}
