@@ -205,7 +205,7 @@ static PrStatus write_stage(PrRun *run, const char *folder, uint32_t row) {
     memcpy(rows[i].key, t->key, sizeof t->key);
     rows[i].at = head.bytes;
     rows[i].bytes = t->bytes;
-    rows[i].sum = ck_sum(t->data, t->bytes);
+    rows[i].sum = pr_checksum(t->data, t->bytes);
     head.bytes += pr_round(t->bytes);
   }
   head.sum = ck_head_sum(&head, rows);
@@ -292,7 +292,7 @@ static PrStatus write_manifest(PrRun *run, const char *folder) {
   }
   if (st)
     goto done;
-  ok = ok && add(text, room, &len, "end %016" PRIx64 "\n", ck_sum(text, len));
+  ok = ok && add(text, room, &len, "end %016" PRIx64 "\n", pr_checksum(text, len));
   if (!ok) {
     st = pr_fail(run, PR_E_IO, "checkpoint: manifest too long");
     goto done;

@@ -77,7 +77,6 @@ bool ck_parse_name(const char *name, uint64_t *step, uint64_t *attempt, bool *pa
  * with the length of the file. NULL with why[CK_PATH] set. */
 CkHead *ck_read_head(const char *path, CkRow **rows, char *why);
 
-uint64_t ck_sum(const void *data, uint64_t bytes);
 uint64_t ck_head_sum(const CkHead *head, const CkRow *rows);
 
 #endif

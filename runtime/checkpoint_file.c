@@ -12,12 +12,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-uint64_t ck_sum(const void *data, uint64_t bytes) { return XXH3_64bits(data, bytes); }
+uint64_t pr_checksum(const void *data, uint64_t bytes) { return XXH3_64bits(data, bytes); }
 
 uint64_t ck_head_sum(const CkHead *head, const CkRow *rows) {
   CkHead zero = *head;
   zero.sum = 0;
-  return XXH3_64bits_withSeed(rows, head->ntensor * sizeof *rows, ck_sum(&zero, sizeof zero));
+  return XXH3_64bits_withSeed(rows, head->ntensor * sizeof *rows, pr_checksum(&zero, sizeof zero));
 }
 
 /* Whether a step leaves gradients behind: a backward after the last update of the row. */

@@ -134,11 +134,11 @@ static PrStatus read_manifest(Load *l) {
   if (!(text = at = read_text(path, &len)))
     return REFUSE(l, "cannot read %.600s: %s", path, strerror(errno));
   enum { END = 4 + 16 + 1 };
-  uint64_t sum = 0;
+  char end[END + 1];
+  snprintf(end, sizeof end, "end %016" PRIx64 "\n", len < END ? 0 : pr_checksum(text, len - END));
   if (strncmp(text, "pipe checkpoint ", 16)) {
     st = REFUSE(l, "%.600s is no manifest of a checkpoint", path);
-  } else if (len < END || sscanf(text + len - END, "end %" SCNx64 "\n", &sum) != 1 ||
-             ck_sum(text, len - END) != sum) {
+  } else if (len < END || memcmp(text + len - END, end, END)) {
     st = REFUSE(l, "%.600s is damaged: its checksum differs", path);
   } else if (!(value = line(&at, "pipe checkpoint")) || atoi(value) != CK_VERSION) {
     st = REFUSE(l, "%.600s is of version %s of checkpoints; this runtime reads version %d", path,
@@ -205,7 +205,7 @@ static PrStatus read_tensor(Load *l, const Have *h, const CkTensor *t, FILE **fi
            (t->bytes && fread(to, t->bytes, 1, *file) != 1))
     st = REFUSE(l, "cannot read %.600s: %s", path,
                 *file && feof(*file) ? "cut short" : strerror(errno));
-  else if (ck_sum(to, t->bytes) != h->row.sum)
+  else if (pr_checksum(to, t->bytes) != h->row.sum)
     st = REFUSE(l, "%.600s: %s is damaged: its checksum differs", path, t->key);
   if (engine->take && !st)
     st = engine->store(l->run, t->data, to, t->bytes);

@@ -22,8 +22,8 @@
  * The end of a step is one MPI_Iallreduce of the losses: by bits, each with zeros where another rank has
  * the loss. Free-running ranks meet only at the end of pr_steps.
  *
- * A rank that fails sends its error to all others; each of them then fails with it. After a failure
- * nothing is waited for, MPI is not finalized, and memory in which a message could arrive is kept. */
+ * A rank that fails, is late or whose process ends fails all others through the store (mpi_fault.c). After a
+ * failure nothing is waited for, MPI is not finalized, and memory in which a message could arrive is kept. */
 #include <limits.h>
 #include <string.h>
 #include <time.h>
@@ -47,23 +47,31 @@ static void doze(Mpi *m, uint64_t ns) {
 
 /* The COMM stream */
 
-static bool transfer(Mpi *m, const PipeInstr *c, int number, PrFaultKind fault) {
+/* With checksums a message of 8 bytes goes beside each. */
+static bool transfer(Mpi *m, const PipeInstr *c, int number, PrFaultKind fault, uint64_t step) {
   PrRun *run = m->run;
-  MPI_Request r = MPI_REQUEST_NULL;
-  bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
-  uint64_t bytes = pr_moved_bytes(run, c);
-  unsigned char *bit = fault == PR_CORRUPT && bytes ? m->k->slot[c->in] : NULL;
+  MPI_Request r[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B, sums = run->o.checksums;
+  uint64_t bytes = pr_moved_bytes(run, c), sum = 0;
+  void *slot = m->k->slot[send ? c->in : c->out];
+  unsigned char *bit = fault == PR_CORRUPT && bytes ? slot : NULL;
   if (fault == PR_DROP)
     return true;
+  if (sums && send)
+    sum = pr_checksum(slot, bytes);
   if (bit)
     *bit ^= 1;
-  bool started = send ? mpi_start_send(m, MPI_OF_STREAM, number, m->k->slot[c->in], bytes, c->peer,
-                                       &r)
-                      : mpi_start_recv(m, MPI_OF_STREAM, number, m->k->slot[c->out], bytes, c->peer,
-                                       &r);
-  bool done = started && mpi_finish(m, &r, 1, true);
+  bool done = send ? mpi_start_send(m, MPI_OF_STREAM, number, slot, bytes, c->peer, &r[0]) &&
+                         (!sums || mpi_start_send(m, MPI_OF_CONTROL, number, &sum, sizeof sum,
+                                                  c->peer, &r[1]))
+                   : mpi_start_recv(m, MPI_OF_STREAM, number, slot, bytes, c->peer, &r[0]) &&
+                         (!sums || mpi_start_recv(m, MPI_OF_CONTROL, number, &sum, sizeof sum,
+                                                  c->peer, &r[1]));
+  done = done && mpi_finish(m, r, 2, true);
   if (bit) /* what stays here is right */
     *bit ^= 1;
+  if (done && sums && !send && pr_checksum(slot, bytes) != sum)
+    return pr_damaged(run, run->here, c, step) == PR_OK;
   return done;
 }
 
@@ -133,15 +141,17 @@ static bool comm_step(Mpi *m, uint64_t step) {
       mpi_back_off(m, UINT32_MAX);
     if (fault == PR_HANG)
       return false;
+    atomic_store(&k->posted, 1);
     bool timed = k->span && c->op != PIPE_SIDE_COMM;
     PrSpan *span = timed ? pr_span(m->run, k, step, at->index) : NULL;
     uint64_t start = span ? pr_now() - m->run->epoch_ns : 0;
     if (c->op == PIPE_SIDE_COMM ? pr_side(m->run, k, at->index, step) != PR_OK
         : pipe_is_sum(c->op)    ? !sum(m, &m->run->coll[at->chan], at->index, step)
-                                : !transfer(m, c, m->number[i], fault))
+                                : !transfer(m, c, m->number[i], fault, step))
       return false;
     if (span)
       *span = (PrSpan){start, pr_now() - m->run->epoch_ns};
+    atomic_store(&k->posted, 0);
     tell(m, &k->comm_done, ++done);
   }
   return true;
@@ -286,6 +296,7 @@ static bool run_step(Mpi *m, uint64_t step) {
     const PipeInstr *c = &k->t->instr[k->compute[i].index];
     if (!wait_for_counts(m, comm + c->wait, copy + c->wait_copy, 0))
       return false;
+    atomic_store(&k->running_since, pr_now());
     atomic_store(&k->running, k->compute[i].index + 1);
     PrStatus st = pr_compute(run, k, &k->compute[i], step, &n);
     atomic_store(&k->running, 0);
@@ -295,6 +306,7 @@ static bool run_step(Mpi *m, uint64_t step) {
   }
   if (!wait_for_counts(m, comm + k->ncomm, copy + k->ncopy, run->free_running ? 0 : step + 1))
     return false;
+  atomic_store(&k->step_start, UINT64_MAX); /* not of on_step */
   if (!run->free_running || k->id == run->loss_rank)
     pr_step_done(run, step);
   for (uint32_t r = 0; r < run->p->nrank; r++)

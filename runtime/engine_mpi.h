@@ -3,6 +3,7 @@
  *
  *   engine_mpi.c    the streams of a rank, and steps
  *   mpi_message.c   messages, waiting for them, what other ranks ask for and tell
+ *   mpi_fault.c     what ranks tell one another of faults, through the store
  *   mpi_open.c      who takes part in what, opening and closing */
 #ifndef PIPE_ENGINE_MPI_H
 #define PIPE_ENGINE_MPI_H
@@ -11,13 +12,14 @@
 
 #include "pipe_mpi.h"
 #include "run.h"
+#include "store.h"
 
 /* A tag is four times a number, which tells messages of a kind apart, and the kind. */
 typedef enum MpiKind {
   MPI_OF_STREAM, /* number: number_of in mpi_open.c */
   MPI_OF_SUM,    /* row whose gradient it is */
   MPI_OF_COPY,   /* 0: they are in the order of the table; 1: turns */
-  MPI_OF_CONTROL /* 0: the error of a rank; 1: clocks */
+  MPI_OF_CONTROL /* number as OF_STREAM: its checksum; before the first step: clocks */
 } MpiKind;
 
 /* What a rank tells when it fails. */
@@ -57,7 +59,6 @@ typedef struct Mpi {
   uint64_t released; /* steps that all ranks have finished */
   uint64_t first;    /* step of this call of pr_steps */
   uint64_t met;      /* steps that the communicator has */
-  uint64_t limit_ns; /* of a step; 0: none */
   uint32_t nlocal;   /* processes on this host */
   uint32_t spin;     /* looks at a request before sleeping */
   int *number;       /* [ncomm] of the messages of COMM */
@@ -66,10 +67,11 @@ typedef struct Mpi {
   uint32_t *hosted_index; /* of Guest.index */
   char *staging;          /* gradients of other ranks that are summed here */
   MPI_Request *request;   /* room for the largest sum */
-  Failed heard;           /* from another rank */
-  MPI_Request hearing;
-  MPI_Request *telling; /* [nrank] */
+  Store *store;        /* where ranks tell of faults; NULL: not yet */
+  StoreServer *server; /* of the process that serves it */
   bool told;
+  uint64_t late_step;  /* 1 + step that has been told to take too long */
+  uint64_t late_ns;    /* when */
   struct Big {
     uint64_t bytes;
     MPI_Datatype type;
@@ -103,8 +105,14 @@ bool mpi_look_around(Mpi *m);
  * be under way for ever. */
 bool mpi_finish(Mpi *m, MPI_Request *r, uint32_t n, bool around);
 
-/* Tells all other ranks, once, why this one has failed. Gives up after a second. */
+/* Tells the store, once, why this rank has failed. */
 void mpi_tell_others(Mpi *m);
+
+/* mpi_fault.c. Meets the other ranks at a store: PR_OK, or the run has failed. */
+PrStatus mpi_join_store(Mpi *m);
+/* Notices that a step takes too long. */
+void mpi_watch_step(Mpi *m);
+void mpi_leave_store(Mpi *m);
 
 /* engine_mpi.c: Mpi is their argument. */
 void *mpi_communicator(void *arg);

@@ -31,6 +31,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -389,6 +390,7 @@ static void wait_copied(PrRun *run, RankRun *k, uint64_t need) {
 
 static void end_step(PrRun *run, RankRun *k, uint64_t step) {
   uint64_t finished = step + 1, key = BARRIER | finished;
+  atomic_store_explicit(&k->step_start, UINT64_MAX, memory_order_relaxed); /* not of on_step */
   if (run->free_running) {
     if (k->id == run->loss_rank)
       pr_step_done(run, step);
@@ -407,7 +409,7 @@ static void end_step(PrRun *run, RankRun *k, uint64_t step) {
 static void run_step(PrRun *run, RankRun *k) {
   uint64_t step = atomic_load_explicit(&k->step, memory_order_relaxed);
   uint64_t comm_base = step * k->ncomm, done = step * k->ncompute;
-  if (run->o.deadline_s > 0)
+  if (run->limit_ns > 0)
     atomic_store_explicit(&k->step_start, pr_now(), memory_order_relaxed);
   if (k->ncomm > 0) {
     k->comm_next = 0;
@@ -428,6 +430,8 @@ static void run_step(PrRun *run, RankRun *k) {
       wait_copied(run, k, step * k->ncopy + k->t->instr[at->index].wait_copy);
     if (pr_failed(run))
       return;
+    if (run->limit_ns > 0)
+      atomic_store_explicit(&k->running_since, pr_now(), memory_order_relaxed);
     atomic_store_explicit(&k->running, at->index + 1, memory_order_relaxed);
     PrStatus st = pr_compute(run, k, at, step, &n);
     atomic_store_explicit(&k->running, 0, memory_order_relaxed);
@@ -468,27 +472,16 @@ static void *rank_thread(void *arg) {
 /* The caller's side */
 
 static PrStatus stop_for_deadline(PrRun *run, uint64_t step) {
-  enum { SHOWN = 4 };
-  char text[PR_TEXT] = "", where[PR_WHERE];
-  size_t len = 0;
-  uint32_t n = 0;
-  for (uint32_t r = 0; r < run->p->nrank; r++) {
-    RankRun *k = &run->rank[r];
-    uint32_t at = atomic_load_explicit(&k->running, memory_order_relaxed);
-    if (at > 0 && n++ < SHOWN && len < sizeof text)
-      len += (size_t)snprintf(text + len, sizeof text - len, "; rank %u is in %s", r,
-                              pr_where(run, &k->t->instr[at - 1], where));
-  }
-  if (n > SHOWN && len < sizeof text)
-    snprintf(text + len, sizeof text - len, "; and %u more ranks", n - SHOWN);
-  return pr_fail(run, PR_E_DEADLINE, "deadline: step %llu takes longer than %g s%s",
-                 (unsigned long long)step, run->o.deadline_s, n ? text : "; no callback runs");
+  char text[PR_TEXT];
+  bool told = pr_blame_threads(run, text, sizeof text);
+  return pr_fail(run, PR_E_DEADLINE, "deadline: step %llu takes longer than %g s; %.900s",
+                 (unsigned long long)step, (double)run->limit_ns / 1e9,
+                 told ? text : "no callback runs");
 }
 
 /* Until every thread is done, or the deadline of a step is over. */
 static void wait_idle(PrRun *run) {
-  const double ns = run->o.deadline_s * 1e9;
-  const uint64_t limit = ns > 0 && ns < 1 ? 1 : (uint64_t)ns;
+  const uint64_t limit = run->limit_ns;
   bool late = false;
   uint64_t late_step = 0;
   pthread_mutex_lock(&run->lock);

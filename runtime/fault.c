@@ -103,7 +103,7 @@ static PrFaultKind suffer(PrRun *run, uint32_t op) {
   switch (f->kind) {
   case PR_CRASH: raise(SIGKILL); break;
   case PR_HANG: /* a stream that is not a thread of its own just stays where it is */
-    while (pipe_op_info[op].stream != PIPE_COMM && !pr_failed(run) && !run->quit)
+    while (pipe_op_info[op].stream != PIPE_COMM && !pr_failed(run))
       nanosleep(&(struct timespec){0, 5000000}, NULL);
     break;
   case PR_SLOW:

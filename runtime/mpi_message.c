@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Messages of the MPI engine: starting them, waiting for them, and what a rank does for others while it
- * waits: it answers copies to and from its guest slots, and hears whether another rank has failed. */
+ * waits: it answers copies to and from its guest slots, and looks at the clock. */
 #include "engine_mpi.h"
 
 #include <limits.h>
@@ -98,23 +98,9 @@ static bool serve(Mpi *m) {
 
 /* What the communicator does besides its stream: false if the run has failed. */
 bool mpi_look_around(Mpi *m) {
-  int done = 0, try_code;
   if (pr_failed(m->run))
     return false;
-  if (!TRY(m, MPI_Test, (&m->hearing, &done, MPI_STATUS_IGNORE)))
-    return false;
-  if (done) {
-    m->heard.text[PR_TEXT - 1] = 0;
-    m->told = true; /* by who sent it */
-    pr_fail(m->run, (PrStatus)m->heard.status, "%s", m->heard.text);
-    return false;
-  }
-  uint64_t start = atomic_load(&m->k->step_start), now = pr_now();
-  if (m->limit_ns && start < now && now - start > m->limit_ns) {
-    pr_fail(m->run, PR_E_DEADLINE, "deadline: step %llu takes longer than %g s",
-            (unsigned long long)atomic_load(&m->k->step), m->run->o.deadline_s);
-    return false;
-  }
+  mpi_watch_step(m);
   return serve(m);
 }
 
@@ -130,36 +116,5 @@ bool mpi_finish(Mpi *m, MPI_Request *r, uint32_t n, bool around) {
     if (around ? !mpi_look_around(m) : pr_failed(m->run))
       return false;
     mpi_back_off(m, i);
-  }
-}
-
-/* Tells all other ranks, once, why this one has failed. Gives up after a second. */
-void mpi_tell_others(Mpi *m) {
-  PrRun *run = m->run;
-  int try_code;
-  if (m->told)
-    return;
-  m->told = true;
-  Failed *f = &m->heard; /* nothing is heard any more */
-  pthread_mutex_lock(&m->call);
-  MPI_Cancel(&m->hearing);
-  MPI_Wait(&m->hearing, MPI_STATUS_IGNORE);
-  pthread_mutex_unlock(&m->call);
-  memset(f, 0, sizeof *f);
-  f->status = atomic_load(&run->status);
-  pthread_mutex_lock(&run->lock);
-  snprintf(f->text, sizeof f->text, "%.*s", PR_TEXT - 1, run->text);
-  pthread_mutex_unlock(&run->lock);
-  for (uint32_t r = 0; r < run->nprocess; r++) {
-    m->telling[r] = MPI_REQUEST_NULL;
-    if (r != run->here)
-      (void)TRY(m, MPI_Isend,
-                (f, (int)sizeof *f, MPI_BYTE, (int)r, MPI_OF_CONTROL, m->comm, &m->telling[r]));
-  }
-  for (int i = 0, done = 0; i < 1000 && !done; i++) {
-    if (!TRY(m, MPI_Testall, ((int)run->nprocess, m->telling, &done, MPI_STATUSES_IGNORE)))
-      return;
-    if (!done)
-      nap(1000000);
   }
 }

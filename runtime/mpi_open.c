@@ -63,7 +63,6 @@ static PrStatus mpi_join(PrRun *run) {
     return pr_fail(run, PR_E_MEMORY, "no memory for the engine");
   m->run = run;
   m->synchronous = o && o->synchronous;
-  m->hearing = MPI_REQUEST_NULL;
   if (MPI_Comm_dup(o && o->comm ? *(const MPI_Comm *)o->comm : MPI_COMM_WORLD, &m->comm))
     return pr_fail(run, PR_E_LOST, "MPI_Comm_dup fails");
   MPI_Comm_set_errhandler(m->comm, MPI_ERRORS_RETURN);
@@ -283,7 +282,7 @@ static PrStatus take_guests(Mpi *m) {
 /* Counts spans from the same moment on all ranks: each asks rank 0 for its clock, and takes the answer
  * that came back soonest. */
 static void align_clocks(Mpi *m) {
-  enum { ASKED = 16, tag = 4 + MPI_OF_CONTROL };
+  enum { ASKED = 16, tag = MPI_OF_CONTROL };
   PrRun *run = m->run;
   uint64_t best = UINT64_MAX, epoch = run->epoch_ns;
   MPI_Bcast(&epoch, 1, MPI_UINT64_T, 0, m->comm);
@@ -313,16 +312,8 @@ static void align_clocks(Mpi *m) {
 static PrStatus open_here(Mpi *m) {
   PrRun *run = m->run;
   PrStatus st;
-  int try_code;
   if ((st = pr_init_rank(run, m->k)) || (st = take_tags(m)) || (st = take_staging(m)))
     return st;
-  m->telling = calloc(run->nprocess, sizeof *m->telling);
-  if (!m->telling)
-    return pr_fail(run, PR_E_MEMORY, "no memory for %u processes", run->nprocess);
-  if (!TRY(m, MPI_Irecv,
-           (&m->heard, (int)sizeof m->heard, MPI_BYTE, MPI_ANY_SOURCE, MPI_OF_CONTROL, m->comm,
-            &m->hearing)))
-    return PR_E_LOST;
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   m->spin = cores >= 2L * m->nlocal ? 200 : 4;
   return take_guests(m);
@@ -331,9 +322,8 @@ static PrStatus open_here(Mpi *m) {
 static PrStatus mpi_open(PrRun *run) {
   Mpi *m = run->of_engine;
   m->k = &run->rank[run->here];
-  m->limit_ns = (uint64_t)(run->o.deadline_s * 1e9);
   PrStatus st = mpi_agree(run, open_here(m));
-  if (st)
+  if (st || (st = mpi_agree(run, mpi_join_store(m))))
     return st;
   if (run->o.trace_steps)
     align_clocks(m);
@@ -380,6 +370,7 @@ static void mpi_close(PrRun *run) {
     pthread_join(m->communicator, NULL);
   if (m->has_copier)
     pthread_join(m->copier, NULL);
+  mpi_leave_store(m);
   if (m->has_communicator && pr_failed(run)) {
     never_finalize = true; /* messages are under way, and perhaps nobody is there for them */
     m->k->block = NULL;
@@ -388,7 +379,6 @@ static void mpi_close(PrRun *run) {
   }
   for (uint32_t i = 0; i < m->nhosted; i++)
     cancel(&m->hosted[i].request);
-  cancel(&m->hearing);
   for (uint32_t i = 0; i < m->nbig; i++)
     MPI_Type_free(&m->big[i].type);
   MPI_Comm_free(&m->comm);
@@ -400,7 +390,6 @@ static void mpi_close(PrRun *run) {
   free(m->hosted_index);
   free(m->staging);
   free(m->request);
-  free(m->telling);
   free(m);
 }
 

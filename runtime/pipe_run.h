@@ -26,7 +26,8 @@ typedef enum PrStatus {
   PR_E_MODEL,    /* a callback returned non-zero */
   PR_E_STALL,    /* no rank can go on; the text names both ranks, ops and .pipe lines */
   PR_E_MISMATCH, /* a message arrived that is not the one the receiver expects */
-  PR_E_DEADLINE, /* a step took longer than options.deadline_s */
+  PR_E_DEADLINE, /* a step took too long: the text names the instruction that was first, its peer
+                    and their .pipe lines */
   PR_E_IO,       /* a file could not be written */
   PR_E_CHECKPOINT, /* a checkpoint is damaged, incomplete or of another model */
   PR_E_LOST,     /* another process of the run has gone, or what connects them */
@@ -174,7 +175,8 @@ extern const PrEngine pr_threads; /* one thread per rank in this process */
 /* All zero is the default. */
 typedef struct PrOptions {
   uint32_t trace_steps;  /* keep start and end of every instruction of the last so many steps */
-  double deadline_s;     /* > 0: a step that takes longer fails with PR_E_DEADLINE. pr_steps then
+  double deadline_s;     /* > 0: a step that takes longer fails with PR_E_DEADLINE. 0: with times in ns
+                            ten times what is predicted, and 30 s at least. pr_steps then
                             returns at once, pr_close waits for callbacks that still run */
   int free_running;      /* 1: ranks enter the next step without waiting for one another; they do wait
                             where several stages have no input, or no output */
@@ -191,6 +193,8 @@ typedef struct PrOptions {
                             other, picked at random among those that can go on. Replays exactly */
   const PrEngine *engine;     /* NULL: pr_threads. Not with a seed */
   const void *engine_options; /* of that engine, or NULL */
+  int checksums;              /* 1: both sides of a transfer compare a checksum of what was sent and what has
+                                 arrived; other bits are PR_E_MISMATCH */
 } PrOptions;
 
 typedef struct PrRun PrRun;
@@ -202,6 +206,10 @@ PrStatus pr_open(PrRun **out, const PipeProgram *p, const PrModel *m, const PrOp
 /* Carries out n more steps; returns when all ranks have done them or one has failed. After a
  * failure every later call returns the same status. */
 PrStatus pr_steps(PrRun *run, uint64_t n);
+
+/* What a program that fails with st exits with: 0; 1; or 75 (EX_TEMPFAIL) where starting it again, from its last
+ * checkpoint, may help: PR_E_LOST, PR_E_DEADLINE, PR_E_STALL, PR_E_MISMATCH. */
+int pr_exit_status(PrStatus st);
 
 const char *pr_error(const PrRun *run);               /* text of the first error, "" if none */
 double pr_loss(const PrRun *run);                     /* mean over microbatches, last finished step;

@@ -275,6 +275,16 @@ uint64_t pr_moved_bytes(const PrRun *run, const PipeInstr *c) {
   return pr_class_bytes(run, owner, PIPE_OUT, run->p->edge && run->p->edge[c->keep].skip);
 }
 
+PrStatus pr_damaged(PrRun *run, uint32_t rank, const PipeInstr *c, uint64_t step) {
+  char where[PR_WHERE], partner[PIPE_OP_TEXT];
+  PipeInstr other = *c;
+  other.op = (uint8_t)pr_partner(run->p, c, &other.stage);
+  pipe_instr_text(partner, pipe_graph(run->p), &other);
+  return pr_fail(run, PR_E_MISMATCH,
+                 "damaged: rank %u, step %llu: what %s has got is not what %s on rank %u has sent",
+                 rank, (unsigned long long)step, pr_where(run, c, where), partner, c->peer);
+}
+
 PrStatus pr_transfer(PrRun *run, const Chan *ch) {
   const Post *send = &ch->post[0], *recv = &ch->post[1];
   const PipeInstr *a = send->c, *b = recv->c;
@@ -295,6 +305,9 @@ PrStatus pr_transfer(PrRun *run, const Chan *ch) {
   memcpy(dst->slot[b->out], src->slot[a->in], bytes);
   if (send->corrupt && bytes > 0)
     *(unsigned char *)dst->slot[b->out] ^= 1;
+  if (run->o.checksums &&
+      pr_checksum(src->slot[a->in], bytes) != pr_checksum(dst->slot[b->out], bytes))
+    return pr_damaged(run, recv->rank, b, recv->step);
   if (trace) {
     PrSpan span = {start, pr_now() - run->epoch_ns};
     *pr_span(run, src, send->step, (uint32_t)(a - src->t->instr)) = span;
@@ -500,6 +513,23 @@ static void find_sinks(PrRun *run) {
   run->free_running = run->o.free_running && run->nsink == 1 && nsource == 1;
 }
 
+/* What a step may take: the option, or ten times what is predicted for the cores that there are, and never
+ * less than half a minute. A program without times has no limit of its own. */
+static uint64_t limit_of(const PrRun *run) {
+  const PipeProgram *p = run->p;
+  if (run->o.deadline_s > 0) {
+    double ns = run->o.deadline_s * 1e9;
+    return ns < 1 ? 1 : (uint64_t)ns;
+  }
+  if (!p->timed || run->o.seed)
+    return 0;
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  uint64_t shared = p->busy / (uint64_t)(cores > 0 ? cores : 1),
+           predicted = shared > p->makespan ? shared : p->makespan;
+  const uint64_t least = UINT64_C(30000000000);
+  return predicted > least / 10 ? (predicted < UINT64_MAX / 20 ? 10 * predicted : 0) : least;
+}
+
 /* Groups of transfers, for an engine of another kind than threads, which knows none. */
 static PrStatus refuse_groups(PrRun *run) {
   const PipeProgram *p = run->p;
@@ -568,6 +598,7 @@ static PrStatus open_here(PrRun *run) {
   if ((st = pr_take_sums(run)) || (st = pr_take_stashes(run)) || (st = pr_take_turns(run)))
     return st;
   run->epoch_ns = pr_now();
+  run->limit_ns = limit_of(run);
   return PR_OK;
 }
 
@@ -638,6 +669,12 @@ PrStatus pr_copy_weight(PrRun *run, uint32_t stage, void *to) {
 }
 
 uint64_t pr_steps_done(const PrRun *run) { return run->rank ? atomic_load(&run->rank[0].step) : 0; }
+
+int pr_exit_status(PrStatus st) {
+  enum { GO_ON_LATER = 75 }; /* EX_TEMPFAIL of sysexits.h */
+  bool again = st == PR_E_LOST || st == PR_E_DEADLINE || st == PR_E_STALL || st == PR_E_MISMATCH;
+  return again ? GO_ON_LATER : st != PR_OK;
+}
 
 uint32_t pr_rank(const PrRun *run) { return run->here; }
 

@@ -10,7 +10,8 @@
  *   engine_seeded.c   one thread, a seeded order: for tests
  *   weights.c         formulas around the model's callbacks
  *   engine_mpi.c      one process per rank; of a library of its own (pipe_mpi.h)
- *   stall.c           why no rank can go on
+ *   stall.c           why no rank can go on: the circle
+ *   blame.c           what was first, where each rank is known
  *   fault.c           faults on request
  *   checkpoint*.c     writing and reading checkpoints
  *   turns.c           COPY streams that take turns
@@ -105,6 +106,7 @@ typedef struct Turns {
 typedef struct RankRun {
   /* Written by whoever completes a transfer of this rank. */
   _Alignas(PR_LINE) _Atomic uint64_t comm_done;
+  _Atomic uint32_t posted;   /* 1: the head of COMM has begun */
   _Atomic uint64_t sleep_on; /* what the rank's thread sleeps for, 0 when it does not */
   /* Written by the rank's copier, a thread that only ranks with COPY instructions have. */
   _Alignas(PR_LINE) _Atomic uint64_t copy_done;
@@ -120,6 +122,7 @@ typedef struct RankRun {
   _Atomic uint64_t step;       /* steps finished */
   _Atomic uint64_t step_start; /* ns; UINT64_MAX when in no step */
   _Atomic uint32_t running;    /* 1 + row of the op that is in a callback, 0 when none is */
+  _Atomic uint64_t running_since; /* ns */
   uint32_t spin; /* how often to look before sleeping; 0 with fewer cores than ranks */
   /* COMM stream, owned. */
   _Alignas(PR_LINE) uint32_t comm_next; /* of a group the first */
@@ -217,6 +220,7 @@ struct PrRun {
   void **act;           /* with slices: of StageRun.act */
   uint64_t loss_steps;  /* steps whose losses are complete */
   PrFault fault;
+  uint64_t limit_ns;    /* of a step; 0: none */
   uint64_t first_step;  /* that this run carries out: not 0 once it has resumed */
   int ck_lock;          /* file that keeps other runs from the folder ck_dir; -1 */
   char *ck_dir;         /* owned; NULL */
@@ -311,11 +315,34 @@ PrStatus pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step);
 /* Carries out a SIDE of a COMM or COPY stream. */
 PrStatus pr_side(PrRun *run, RankRun *k, uint32_t index, uint64_t step);
 
+/* checkpoint_file.c: XXH3, 64 bits. */
+uint64_t pr_checksum(const void *data, uint64_t bytes);
+
+/* What RECV c of `rank` has got is not what was sent. */
+PrStatus pr_damaged(PrRun *run, uint32_t rank, const PipeInstr *c, uint64_t step);
+
 /* Both sides have posted: compares them and copies. */
 PrStatus pr_transfer(PrRun *run, const Chan *ch);
 
 /* All members have come to their REDUCE or TIE, which l->index says. */
 PrStatus pr_sum(PrRun *run, const Coll *l, uint64_t step);
+
+/* Where a rank is. A plain value, which processes send one another. */
+typedef enum PrCondition { PR_ANSWERS, PR_IS_SILENT, PR_IS_GONE } PrCondition;
+typedef struct PrPlace {
+  uint64_t step, compute, comm, copy; /* finished; instructions completed over all steps */
+  uint64_t running_ns;                /* how long the callback has been running */
+  uint32_t running;                   /* as in RankRun */
+  uint32_t posted, condition, zero;   /* PrCondition */
+} PrPlace;
+
+void pr_place(const PrRun *run, uint32_t r, PrPlace *out);
+
+/* Writes what came first, with its peer and their places in the .pipe text. False: it cannot tell. */
+bool pr_blame(const PrRun *run, const PrPlace *place, char *text, size_t room);
+
+/* The same of the ranks of one process, which may go on meanwhile. */
+bool pr_blame_threads(const PrRun *run, char *text, size_t room);
 
 /* Fails with PR_E_STALL and the cycle. No thread but the caller's may be awake. */
 PrStatus pr_report_stall(PrRun *run);

@@ -39,6 +39,9 @@ static RankRun *waits_for(PrRun *run, const RankRun *k) {
 
 PrStatus pr_report_stall(PrRun *run) {
   enum { SHOWN = 6 };
+  char why[PR_TEXT];
+  if (run->fault.kind && !run->o.seed && pr_blame_threads(run, why, sizeof why))
+    return pr_fail(run, PR_E_STALL, "stall: %.1000s", why); /* no circle: a fault on request */
   RankRun *k = NULL, *first;
   for (uint32_t r = 0; r < run->p->nrank && !k; r++)
     k = run->rank[r].comm_active ? &run->rank[r] : NULL;

@@ -79,7 +79,7 @@ typedef struct StoreHooks {
   void (*verdict)(void *arg, const StoreVerdict *v, const StorePlace *place); /* [v->size]; once */
 } StoreHooks;
 
-/* Connects to "host:port", trying again for timeout_s seconds, and waits so long until all ranks are there.
+/* Connects to "host:port" (or several hosts: store_socket), trying again for timeout_s seconds, and waits so long until all ranks are there.
  * NULL with the reason in why[STORE_TEXT]. hooks is copied. */
 Store *store_join(const char *addr, const StoreHello *me, const StoreHooks *hooks, double timeout_s,
                   char *why);
@@ -109,7 +109,8 @@ void store_stop(StoreServer *s, double patience_s);
 
 /* ---- both: store_wire.c ---- */
 
-/* A socket connected to (or listening at) addr; -1 with the reason in why[STORE_TEXT]. */
+/* A socket connected to (or listening at) addr, "host:port" or "host,host,...:port", of which the first that
+ * answers is taken; -1 with the reason in why[STORE_TEXT]. */
 int store_socket(const char *addr, bool listens, char *why);
 bool store_send(int fd, StoreType type, const void *a, uint32_t na, const void *b, uint32_t nb);
 /* Waits for a whole message; the payload, with a NUL behind it, is the caller's. False: the connection ends. */

@@ -45,7 +45,7 @@ typedef struct Member {
 struct StoreServer {
   StoreServerHooks hooks;
   uint32_t size, npeer, ncame;
-  int listener, wake[2]; /* a byte in `wake`: to stop */
+  int listener, wake[2]; /* a double in `wake`: to stop, after so many seconds at the latest */
   pthread_t thread;
   Peer *peer; /* [npeer], room for `room` */
   uint32_t room;
@@ -54,7 +54,7 @@ struct StoreServer {
   char refusal[STORE_TEXT]; /* not "": everybody is refused */
   StoreVerdict verdict;     /* cause: being looked for, or told */
   bool asked, told, stopping;
-  double answer_end, stop_end, patience;
+  double answer_end, stop_end;
 };
 
 static double now(void) {
@@ -313,8 +313,11 @@ static void *serve(void *arg) {
     if (fds[n].revents & POLLIN)
       admit(s);
     if (fds[n + 1].revents & POLLIN) {
+      double patience = 0;
+      if (read(s->wake[0], &patience, sizeof patience) < 0)
+        patience = 0;
       s->stopping = true;
-      s->stop_end = now() + s->patience;
+      s->stop_end = now() + patience;
     }
   }
   free(fds);
@@ -384,8 +387,7 @@ StoreServer *store_serve(const char *addr, uint32_t size, const StoreServerHooks
 void store_stop(StoreServer *s, double patience_s) {
   if (!s)
     return;
-  s->patience = patience_s;
-  while (write(s->wake[1], "", 1) < 0 && errno == EINTR)
+  while (write(s->wake[1], &patience_s, sizeof patience_s) < 0 && errno == EINTR)
     ;
   pthread_join(s->thread, NULL);
   release(s);

@@ -10,45 +10,69 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
-int store_socket(const char *addr, bool listens, char *why) {
-  char host[STORE_ADDR];
-  const char *colon = strrchr(addr, ':');
-  if (!colon || colon == addr || (size_t)(colon - addr) >= sizeof host || !colon[1]) {
-    snprintf(why, STORE_TEXT, "'%.200s' is not host:port", addr);
+/* Connects within two seconds, for a list of hosts may have some that lead nowhere. */
+static int try_address(const struct addrinfo *a, bool listens) {
+  const int one = 1;
+  const struct timeval limit = {2, 0}, none = {0, 0};
+  int fd = socket(a->ai_family, a->ai_socktype, a->ai_protocol);
+  if (fd < 0)
     return -1;
+  bool bad;
+  if (listens) {
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    bad = bind(fd, a->ai_addr, a->ai_addrlen) || listen(fd, 1024);
+  } else {
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    bad = connect(fd, a->ai_addr, a->ai_addrlen);
+    int why = errno;
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof none);
+    errno = why;
   }
-  snprintf(host, sizeof host, "%.*s", (int)(colon - addr), addr);
+  if (!bad)
+    return fd;
+  int why = errno;
+  close(fd);
+  errno = why;
+  return -1;
+}
+
+static int try_host(const char *host, const char *port, bool listens, char *why) {
   struct addrinfo hint = {.ai_family = AF_UNSPEC,
                           .ai_socktype = SOCK_STREAM,
                           .ai_flags = listens ? AI_PASSIVE : 0},
                   *list;
-  int err = getaddrinfo(host, colon + 1, &hint, &list), fd = -1, one = 1;
+  int err = getaddrinfo(host, port, &hint, &list), fd = -1;
   if (err) {
-    snprintf(why, STORE_TEXT, "%.200s: %s", addr, gai_strerror(err));
+    snprintf(why, STORE_TEXT, "%.200s:%.20s: %s", host, port, gai_strerror(err));
     return -1;
   }
-  for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
-    fd = socket(a->ai_family, a->ai_socktype, a->ai_protocol);
-    if (fd < 0)
-      continue;
-    if (listens)
-      setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    else
-      setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    int bad = listens ? bind(fd, a->ai_addr, a->ai_addrlen) || listen(fd, 1024)
-                      : connect(fd, a->ai_addr, a->ai_addrlen);
-    if (bad) {
-      err = errno;
-      close(fd);
-      errno = err;
-      fd = -1;
-    }
-  }
+  for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next)
+    fd = try_address(a, listens);
   if (fd < 0)
-    snprintf(why, STORE_TEXT, "%.200s: %s", addr, strerror(errno));
+    snprintf(why, STORE_TEXT, "%.200s:%.20s: %s", host, port, strerror(errno));
   freeaddrinfo(list);
+  return fd;
+}
+
+int store_socket(const char *addr, bool listens, char *why) {
+  const char *colon = strrchr(addr, ':');
+  if (!colon || colon == addr || colon - addr >= STORE_ADDR || !colon[1]) {
+    snprintf(why, STORE_TEXT, "'%.200s' is not host:port", addr);
+    return -1;
+  }
+  int fd = -1;
+  for (const char *at = addr; fd < 0 && at < colon;) {
+    char host[STORE_ADDR];
+    size_t n = strcspn(at, ",");
+    n = at + n < colon ? n : (size_t)(colon - at);
+    snprintf(host, sizeof host, "%.*s", (int)n, at);
+    fd = try_host(host, colon + 1, listens, why);
+    at += n + (at[n] == ',');
+  }
   return fd;
 }
 

@@ -50,6 +50,12 @@ try:  # a sandbox may have no /dev/pts
 except OSError:
     pass
 
+hosts = os.path.join(config.test_source_root, "mpi", "Inputs", "hosts.sh")
+if "mpi" in features and subprocess.run([hosts, "0"], capture_output=True).returncode == 0:
+    config.available_features.add("netns")  # and tc netem:
+    if subprocess.run([hosts, "1ms"], capture_output=True).returncode == 0:
+        config.available_features.add("netem")
+
 env = config.environment
 env["PATH"] = os.pathsep.join([config.llvm_tools, os.environ["PATH"]])
 env["LC_ALL"] = "C"

@@ -5,7 +5,7 @@
  * for comparison bit by bit (--hash).
  *
  * Progress goes to stderr, results to stdout. Exit status 1: the run failed, or its results could
- * not be written; 2: usage. */
+ * not be written; 75: starting it again with --resume may help (pr_exit_status); 2: usage. */
 #include "data.h"
 #include "model.h"
 #include "sequential.h"
@@ -257,6 +257,13 @@ static uint32_t gradient_order(const PipeProgram *p, uint32_t *order, uint32_t *
   return nreplica;
 }
 
+/* What the run says; the status that a program ends with then. */
+static int fail_run(PrRun *run) {
+  int code = pr_exit_status(pr_steps(run, 0));
+  fail("run", pr_error(run));
+  return code ? code : 1; /* a file could not be written */
+}
+
 static int train_sequential(GptModel *m, Progress *p, Seq *held, const Options *o) {
   PrModel model = gpt_model(m);
   Seq s;
@@ -361,7 +368,7 @@ static int train_pipelined(GptModel *m, Progress *p, Seq *held, const Options *o
   if (!run)
     fail("out of memory", "");
   else if (*pr_error(run))
-    bad = fail("run", pr_error(run));
+    bad = fail_run(run);
   pr_close(run);
   return bad;
 }
@@ -469,5 +476,6 @@ int main(int argc, char **argv) {
   seq_close(&held);
   free(p.loss);
   data_close(&data);
-  return gpt_finish("gpt") || bad;
+  int finished = gpt_finish("gpt");
+  return bad ? bad : finished;
 }

@@ -3,9 +3,9 @@
  * what tests of engines of processes start, kill and start again.
  *
  *   tiny_train SCHEDULE.pipe [-D NAME=VALUE]... [--steps N] [--engine threads|mpi] [--seed N]
- *              [--deadline SECONDS] [--stages N] [--checkpoint DIR] [--every N] [--keep N] [--resume]
+ *              [--deadline SECONDS] [--stages N] [--checkpoint DIR] [--every N] [--keep N] [--resume] [--checksums]
  *
- * --stages: of the model, if not those of the schedule. Exit status: 1 the run failed, 2 usage. */
+ * --stages: of the model, if not those of the schedule. Exit status: that of pr_exit_status; 2 usage. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -118,10 +118,15 @@ static int train(const Asked *a, const PipeProgram *p) {
   }
   if (st)
     fprintf(stderr, "tiny_train: %s\n", pr_error(run));
+  for (uint32_t row = 0; st && row < p->nstage; row++) { /* perhaps in the middle of an update */
+    char weight[256];
+    if (pr_weight(run, row) || !pr_copy_weight(run, row, weight) || !pr_checkpoint(run, ".", 1))
+      fprintf(stderr, "tiny_train: weights of a run that has failed can be seen\n");
+  }
   pr_close(run);
   int broken = (int)atomic_load(&t->broken);
   tiny_free(t);
-  return st || broken;
+  return st ? pr_exit_status(st) : broken != 0;
 }
 
 int main(int argc, char **argv) {
@@ -132,6 +137,8 @@ int main(int argc, char **argv) {
       a.file = argv[i];
     else if (!strcmp(argv[i], "--resume"))
       a.resume = true;
+    else if (!strcmp(argv[i], "--checksums"))
+      a.options.checksums = 1;
     else if (i + 1 == argc || !read_option(&a, argv[i], argv[i + 1]))
       return usage(argv[i]);
     else

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT
+ * What was first when a step takes too long, or a process is gone: not who noticed, but what it waits for, and
+ * what that waits for, to the end.
+ *
+ * From where each rank is (PrPlace) the table tells what its streams wait for: another stream of the rank, or
+ * the other side of a transfer or sum. Following that from any rank ends at a cause, or goes round in a
+ * circle, which a validated program cannot do by itself (stall.c). Of all causes the gravest is told, with
+ * the instruction of another rank that is the first to wait for it. Linear in the instructions of the ranks
+ * that are looked at. */
+#include "run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Ascending: of several, the last is told. */
+typedef enum Cause { NONE, CIRCLE, STUCK, RUNS, COPIES, NOT_BEGUN, LOST, SILENT, GONE } Cause;
+
+typedef struct Blame {
+  Cause cause;
+  uint32_t rank, index; /* of its list; GONE and SILENT: no index */
+} Blame;
+
+typedef struct Look {
+  const PrRun *run;
+  const PrPlace *place; /* [nrank] */
+} Look;
+
+/* How many instructions of a stream the rank has completed in its step. */
+static uint32_t in_step(const PrPlace *at, uint64_t done, uint32_t n) {
+  uint64_t before = at->step * n;
+  return done <= before ? 0 : done - before < n ? (uint32_t)(done - before) : n;
+}
+static uint32_t compute_at(const Look *l, uint32_t r) {
+  return in_step(&l->place[r], l->place[r].compute, l->run->rank[r].ncompute);
+}
+static uint32_t comm_at(const Look *l, uint32_t r) {
+  return in_step(&l->place[r], l->place[r].comm, l->run->rank[r].ncomm);
+}
+static uint32_t copy_at(const Look *l, uint32_t r) {
+  return in_step(&l->place[r], l->place[r].copy, l->run->rank[r].ncopy);
+}
+
+/* Row of rank r's list at the head of its COMM stream; PIPE_NONE: it has completed the stream. */
+static uint32_t comm_head(const Look *l, uint32_t r) {
+  const RankRun *k = &l->run->rank[r];
+  uint32_t i = comm_at(l, r);
+  return i < k->ncomm ? k->comm[i].index : PIPE_NONE;
+}
+
+/* Where in its COMM stream rank q has the other side of c, an instruction of another rank. */
+static uint32_t other_side(const Look *l, const PipeInstr *c, uint32_t q) {
+  const PrRun *run = l->run;
+  const RankRun *k = &run->rank[q];
+  for (uint32_t i = 0; i < k->ncomm; i++) {
+    const PipeInstr *d = &k->t->instr[k->comm[i].index];
+    if (pipe_is_sum(c->op)) {
+      for (uint32_t s = pipe_sum_next(run->p->stage, c->op, c->stage);
+           d->op == c->op && s != c->stage; s = pipe_sum_next(run->p->stage, c->op, s))
+        if (d->stage == s && d->mb == c->mb)
+          return i;
+      continue;
+    }
+    uint32_t stage;
+    if (d->op == pr_partner(run->p, c, &stage) && d->stage == stage && d->mb == c->mb &&
+        (!run->p->edge || d->keep == c->keep))
+      return i;
+  }
+  return PIPE_NONE;
+}
+
+/* The rank that the head c of rank r, which it has begun, waits for; r: for none. */
+static uint32_t awaited(const Look *l, uint32_t r, const PipeInstr *c) {
+  const PrRun *run = l->run;
+  if (c->op == PIPE_SIDE_COMM)
+    return r;
+  if (!pipe_is_sum(c->op))
+    return c->peer;
+  for (uint32_t s = pipe_sum_next(run->p->stage, c->op, c->stage); s != c->stage;
+       s = pipe_sum_next(run->p->stage, c->op, s)) {
+    uint32_t q = run->p->stage[s].rank, i = other_side(l, c, q);
+    if (q != r && l->place[q].step == l->place[r].step && i != PIPE_NONE &&
+        (comm_at(l, q) < i || (comm_at(l, q) == i && !l->place[q].posted)))
+      return q;
+  }
+  return r;
+}
+
+/* One rank: what keeps it, or *next, the rank that it waits for. */
+static Blame keeps(const Look *l, uint32_t r, uint32_t *next) {
+  const RankRun *k = &l->run->rank[r];
+  const PrPlace *at = &l->place[r];
+  uint32_t ci = compute_at(l, r), mi = comm_at(l, r), pi = copy_at(l, r);
+  *next = r;
+  if (at->condition != PR_ANSWERS)
+    return (Blame){at->condition == PR_IS_GONE ? GONE : SILENT, r, PIPE_NONE};
+  if (at->running)
+    return (Blame){RUNS, r, at->running - 1};
+  const PipeInstr *compute = ci < k->ncompute ? &k->t->instr[k->compute[ci].index] : NULL;
+  const PipeInstr *copy = pi < k->ncopy ? &k->t->instr[k->copy[pi].index] : NULL;
+  bool computes = compute && compute->wait <= mi && compute->wait_copy <= pi;
+  bool copies = copy && copy->wait <= ci && copy->wait_copy <= mi;
+  if (computes)
+    return (Blame){NOT_BEGUN, r, k->compute[ci].index};
+  if (copies)
+    return (Blame){COPIES, r, k->copy[pi].index};
+  uint32_t head = comm_head(l, r);
+  if (head == PIPE_NONE)
+    return (Blame){NONE, r, PIPE_NONE};
+  const PipeInstr *c = &k->t->instr[head];
+  if (!at->posted)
+    return (Blame){c->wait <= ci && c->wait_copy <= pi ? NOT_BEGUN : NONE, r, head};
+  uint32_t q = awaited(l, r, c);
+  if (q == r)
+    return (Blame){STUCK, r, head};
+  if (!pipe_is_sum(c->op)) {
+    uint32_t other = other_side(l, c, q);
+    bool past = l->place[q].step > at->step ||
+                (l->place[q].step == at->step && comm_at(l, q) > other);
+    if (l->place[q].condition == PR_ANSWERS && past)
+      return (Blame){LOST, r, head};
+    if (l->place[q].condition == PR_ANSWERS && comm_at(l, q) == other && l->place[q].posted)
+      return (Blame){STUCK, r, head};
+  }
+  *next = q;
+  return (Blame){NONE, r, head};
+}
+
+static Blame follow(const Look *l, uint32_t r) {
+  for (uint32_t hops = 0; hops <= l->run->p->nrank; hops++) {
+    uint32_t next;
+    Blame b = keeps(l, r, &next);
+    if (b.cause || next == r)
+      return b;
+    r = next;
+  }
+  return (Blame){CIRCLE, r, comm_head(l, r)};
+}
+
+/* The rank that was first to wait for rank q, by q's list; PIPE_NONE. */
+static uint32_t first_waiter(const Look *l, uint32_t q) {
+  uint32_t best = PIPE_NONE, best_at = PIPE_NONE;
+  for (uint32_t r = 0; r < l->run->p->nrank; r++) {
+    uint32_t head = comm_head(l, r);
+    if (r == q || head == PIPE_NONE || l->place[r].condition != PR_ANSWERS || !l->place[r].posted)
+      continue;
+    const PipeInstr *c = &l->run->rank[r].t->instr[head];
+    if (awaited(l, r, c) != q)
+      continue;
+    uint32_t at = other_side(l, c, q);
+    if (at < best_at || best == PIPE_NONE) {
+      best = r;
+      best_at = at;
+    }
+  }
+  return best;
+}
+
+/* Writes "rank 0 waits in 0SEND_F1 (x.pipe:7:3) for 1RECV_F1 on rank 1". */
+static int tell_waiting(const Look *l, uint32_t r, char *text, size_t room) {
+  const PipeInstr *c = &l->run->rank[r].t->instr[comm_head(l, r)];
+  char where[PR_WHERE], partner[PIPE_OP_TEXT];
+  PipeInstr other = *c;
+  uint32_t q = awaited(l, r, c);
+  uint32_t i = q == r ? PIPE_NONE : other_side(l, c, q);
+  if (i != PIPE_NONE)
+    other = l->run->rank[q].t->instr[l->run->rank[q].comm[i].index];
+  pipe_instr_text(partner, pipe_graph(l->run->p), &other);
+  return snprintf(text, room, "rank %u waits in %s for %s on rank %u", r,
+                  pr_where(l->run, c, where), partner, q);
+}
+
+bool pr_blame(const PrRun *run, const PrPlace *place, char *text, size_t room) {
+  const Look l = {run, place};
+  Blame best = {NONE, 0, PIPE_NONE};
+  char where[PR_WHERE] = "";
+  int len = 0;
+  for (uint32_t r = 0; r < run->p->nrank; r++) {
+    Blame b = follow(&l, r);
+    bool longer = b.cause == RUNS && best.cause == RUNS &&
+                  place[b.rank].running_ns > place[best.rank].running_ns;
+    if (b.cause > best.cause || longer)
+      best = b;
+  }
+  const PipeInstr *c = best.index == PIPE_NONE ? NULL : &run->rank[best.rank].t->instr[best.index];
+  if (c)
+    pr_where(run, c, where);
+  switch (best.cause) {
+  case GONE: len = snprintf(text, room, "the process of rank %u has ended", best.rank); break;
+  case SILENT: len = snprintf(text, room, "rank %u does not answer", best.rank); break;
+  case NOT_BEGUN: len = snprintf(text, room, "rank %u does not begin %s", best.rank, where); break;
+  case COPIES:
+  case RUNS: len = snprintf(text, room, "rank %u is in %s", best.rank, where); break;
+  case LOST:
+    len = tell_waiting(&l, best.rank, text, room);
+    if ((size_t)len < room)
+      snprintf(text + len, room - (size_t)len,
+               ", which has been completed there: the message is lost");
+    return true;
+  case STUCK:
+    snprintf(text, room, "rank %u is in %s, and so is the other side: the message does not arrive",
+             best.rank, where);
+    return true;
+  default: return false;
+  }
+  uint32_t waiter = first_waiter(&l, best.rank);
+  if (waiter != PIPE_NONE && (size_t)len + 2 < room) {
+    memcpy(text + len, "; ", 3);
+    tell_waiting(&l, waiter, text + len + 2, room - (size_t)len - 2);
+  }
+  return true;
+}
+
+void pr_place(const PrRun *run, uint32_t r, PrPlace *out) {
+  const RankRun *k = &run->rank[r];
+  memset(out, 0, sizeof *out);
+  out->step = atomic_load(&k->step);
+  out->compute = atomic_load(&k->compute_done);
+  out->copy = atomic_load(&k->copy_done);
+  out->running = atomic_load(&k->running);
+  if (out->running)
+    out->running_ns = pr_now() - atomic_load(&k->running_since);
+  out->comm = atomic_load(&k->comm_done);
+  out->posted = atomic_load(&k->posted);
+}
+
+/* The same of a rank among threads, whose COMM stream has no thread that would tell: from its channel. */
+static void place_of_thread(const PrRun *run, uint32_t r, PrPlace *out) {
+  const RankRun *k = &run->rank[r];
+  pr_place(run, r, out);
+  uint64_t i = out->comm - out->step * k->ncomm;
+  if (i >= k->ncomm)
+    return;
+  const CommAt *at = &k->comm[i];
+  const PipeInstr *c = &k->t->instr[at->index];
+  bool waits = out->compute < out->step * k->ncompute + c->wait ||
+               out->copy < out->step * k->ncopy + c->wait_copy;
+  if (pipe_is_sum(c->op) || c->op == PIPE_SIDE_COMM)
+    out->posted = !waits;
+  else
+    out->posted = atomic_load(&run->chan[at->chan].state) >> (run->chan[at->chan].src != r) & 1;
+}
+
+bool pr_blame_threads(const PrRun *run, char *text, size_t room) {
+  PrPlace *place = calloc(run->p->nrank, sizeof *place);
+  for (uint32_t r = 0; place && r < run->p->nrank; r++)
+    place_of_thread(run, r, &place[r]);
+  bool told = place && pr_blame(run, place, text, room);
+  free(place);
+  return told;
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT
+ * Faults of the MPI engine. MPI itself cannot tell that another process is gone, so all ranks also have a
+ * connection to a store (store.h), which pipe-run serves or else rank 0. What it says, all ranks hear: then
+ * each knows where every rank is, works out what was first (blame.c), and fails with the same text. */
+#define _DEFAULT_SOURCE /* getifaddrs */
+#include "engine_mpi.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+_Static_assert(sizeof(PrPlace) <= STORE_PLACE, "a place fits");
+
+static uint32_t place(void *arg, char to[STORE_PLACE]) {
+  const Mpi *m = arg;
+  PrPlace here;
+  pr_place(m->run, m->run->here, &here);
+  memcpy(to, &here, sizeof here);
+  return sizeof here;
+}
+
+static void verdict(void *arg, const StoreVerdict *v, const StorePlace *places) {
+  Mpi *m = arg;
+  PrRun *run = m->run;
+  char text[PR_TEXT];
+  m->told = true;
+  if (v->cause == STORE_HAS_FAILED) {
+    if (v->rank != run->here)
+      pr_fail(run, (PrStatus)v->status, "rank %u: %.900s", v->rank, v->text);
+    return;
+  }
+  PrPlace *at = calloc(run->p->nrank, sizeof *at);
+  for (uint32_t r = 0; at && r < run->p->nrank && r < v->size; r++) {
+    if (places[r].bytes == sizeof *at)
+      memcpy(&at[r], places[r].place, sizeof *at);
+    at[r].condition = places[r].condition == STORE_GONE      ? PR_IS_GONE
+                      : places[r].condition == STORE_ANSWERS ? PR_ANSWERS
+                                                             : PR_IS_SILENT;
+  }
+  bool blamed = at && v->size == run->p->nrank && pr_blame(run, at, text, sizeof text);
+  free(at);
+  if (!blamed)
+    snprintf(text, sizeof text,
+             v->cause == STORE_IS_GONE ? "the process of rank %u has ended"
+                                       : "rank %u was the first to notice",
+             v->rank);
+  if (v->cause == STORE_IS_GONE)
+    pr_fail(run, PR_E_LOST, "lost: %.1000s", text);
+  else
+    pr_fail(run, PR_E_DEADLINE, "deadline: step %llu takes longer than %g s; %.900s",
+            (unsigned long long)atomic_load(&m->k->step), (double)run->limit_ns / 1e9, text);
+}
+
+void mpi_watch_step(Mpi *m) {
+  const uint64_t patience_ns = UINT64_C(5000000000); /* for the verdict */
+  PrRun *run = m->run;
+  uint64_t start = atomic_load(&m->k->step_start), step = atomic_load(&m->k->step), now = pr_now();
+  if (run->limit_ns == 0 || start > now || now - start <= run->limit_ns)
+    return;
+  if (m->late_step != step + 1) {
+    m->late_step = step + 1;
+    m->late_ns = now;
+    store_late(m->store);
+  } else if (now - m->late_ns > patience_ns) {
+    pr_fail(run, PR_E_DEADLINE,
+            "deadline: step %llu takes longer than %g s, and the store does not answer",
+            (unsigned long long)step, (double)run->limit_ns / 1e9);
+  }
+}
+
+void mpi_tell_others(Mpi *m) {
+  if (m->told)
+    return;
+  m->told = true;
+  store_failed(m->store, atomic_load(&m->run->status), pr_error(m->run));
+}
+
+/* "0.0.0.0:port" becomes "10.0.0.1,192.168.3.4:port": all addresses of this host that others may reach, for its name
+ * need not be known to them. */
+static void list_own_addresses(char addr[STORE_ADDR]) {
+  char port[16], text[INET_ADDRSTRLEN], all[STORE_ADDR] = "";
+  size_t len = 0;
+  struct ifaddrs *list = NULL;
+  snprintf(port, sizeof port, "%s", strrchr(addr, ':'));
+  if (getifaddrs(&list))
+    list = NULL;
+  for (struct ifaddrs *i = list; i; i = i->ifa_next) {
+    const struct sockaddr_in *a = (const struct sockaddr_in *)(const void *)i->ifa_addr;
+    if (!a || a->sin_family != AF_INET || ntohl(a->sin_addr.s_addr) >> 24 == 127 ||
+        len + sizeof text + sizeof port + 1 > sizeof all)
+      continue;
+    inet_ntop(AF_INET, &a->sin_addr, text, sizeof text);
+    len += (size_t)snprintf(all + len, sizeof all - len, "%s%s", len ? "," : "", text);
+  }
+  freeifaddrs(list);
+  snprintf(addr, STORE_ADDR, "%.*s%s", (int)(STORE_ADDR - sizeof port), len ? all : "127.0.0.1",
+           port);
+}
+
+/* Where the store is: of pipe-run, for the first run of the whole world; else this process serves one. */
+static bool choose(Mpi *m, char addr[STORE_ADDR], char why[STORE_TEXT]) {
+  static bool taken;
+  const PrMpiOptions *o = m->run->o.engine_options;
+  const char *given = getenv("PIPE_STORE");
+  if (given && !taken && (!o || !o->comm)) {
+    taken = true;
+    snprintf(addr, STORE_ADDR, "%s", given);
+    return true;
+  }
+  bool one_host = m->nlocal == m->run->nprocess;
+  m->server = store_serve(one_host ? "127.0.0.1:0" : "0.0.0.0:0", m->run->nprocess, NULL, addr,
+                          why);
+  if (!m->server)
+    return false;
+  if (!one_host)
+    list_own_addresses(addr);
+  return true;
+}
+
+PrStatus mpi_join_store(Mpi *m) {
+  enum { PATIENCE_S = 60 };
+  PrRun *run = m->run;
+  char addr[STORE_ADDR] = "", why[STORE_TEXT] = "";
+  if (run->here == 0)
+    choose(m, addr, why);
+  MPI_Bcast(addr, sizeof addr, MPI_BYTE, 0, m->comm);
+  if (!addr[0])
+    return pr_fail(run, PR_E_LOST, "rank 0 has no store: %.900s", why);
+  StoreHello me = {
+      .version = STORE_VERSION, .rank = run->here, .size = run->nprocess, .hash = run->p->hash};
+  snprintf(me.name, sizeof me.name, "%.60s %.60s", run->p->name, run->p->params);
+  const StoreHooks hooks = {m, place, verdict};
+  m->store = store_join(addr, &me, &hooks, PATIENCE_S, why);
+  return m->store ? PR_OK : pr_fail(run, PR_E_LOST, "%.1000s", why);
+}
+
+void mpi_leave_store(Mpi *m) {
+  enum { PATIENCE_S = 5 };
+  if (m->store && pr_failed(m->run))
+    mpi_tell_others(m);
+  store_leave(m->store);
+  m->store = NULL;
+  store_stop(m->server, PATIENCE_S);
+  m->server = NULL;
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT
+ * pipe-run: starts the processes of a run on this host, one per rank.
+ *
+ *   pipe-run -n N [options] PROGRAM [ARGUMENT...]
+ *
+ * It serves their store (PIPE_STORE), tells each its rank (pipe_launch.h), passes signals on to all, and
+ * says which rank failed first and how. With --mpi they are started by mpirun, each by a pipe-run of its own
+ * (--one) that waits for it and tells how it ended; Open MPI is told to let the others live, so that they
+ * can say what happened. When one has failed, the others have so many seconds to end by themselves; then
+ * they get SIGTERM, and two seconds later SIGKILL.
+ *
+ * Exit status: 0; that of the rank that failed first, 128 + signal if one killed it; 2 for usage. */
+#define _GNU_SOURCE /* sigtimedwait, prctl */
+#include "pipe_launch.h"
+#include "store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+enum { SECONDARY = 75 }; /* status of a rank that failed because another one did: pr_exit_status */
+
+typedef struct Asked {
+  uint32_t n;
+  bool mpi, one;
+  double grace_s;
+  const char *store; /* address to listen at */
+  char **program;
+} Asked;
+
+typedef struct Job {
+  const Asked *a;
+  pid_t *pid;   /* [nchild]; 0: it has ended */
+  pid_t *group; /* [nchild] their process groups */
+  uint32_t nchild, alive;
+  pthread_mutex_t lock; /* of the rest: with --mpi the store tells, on its thread */
+  bool *ended;          /* [n] ranks whose end is known */
+  bool failed;
+  uint32_t first;   /* rank that failed first */
+  int first_status; /* of waitpid */
+} Job;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int usage(const char *why, const char *what) {
+  fprintf(stderr,
+          "pipe-run: %s%s\n"
+          "usage: pipe-run -n N [options] PROGRAM [ARGUMENT...]\n"
+          "  -n N            processes, one per rank\n"
+          "  --mpi           start them with mpirun\n"
+          "  --grace S       seconds for the others once one has failed (default 10)\n"
+          "  --store H:P     where the store listens (default 127.0.0.1, a free port)\n",
+          why, what);
+  return 2;
+}
+
+/* ---- processes ---- */
+
+static void set(const char *name, unsigned long value) {
+  char text[24];
+  snprintf(text, sizeof text, "%lu", value);
+  setenv(name, text, 1);
+}
+
+/* Of a new process: what ends with pipe-run, and reads nothing but rank 0. */
+static void become(char **program, bool reads) {
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+#ifdef __linux__
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+#endif
+  int null = reads ? -1 : open("/dev/null", O_RDONLY);
+  if (null >= 0) {
+    dup2(null, 0);
+    close(null);
+  }
+  execvp(program[0], program);
+  fprintf(stderr, "pipe-run: cannot run %s: %s\n", program[0], strerror(errno));
+  _exit(127);
+}
+
+/* Starts rank r; its environment has what launchers of other kinds have set, too, but ours comes first. */
+static pid_t start_rank(const Asked *a, uint32_t r) {
+  pid_t pid = fork();
+  if (pid)
+    return pid;
+  set("PIPE_RANK", r);
+  set("PIPE_SIZE", a->n);
+  set("PIPE_LOCAL_RANK", r);
+  setpgid(0, 0); /* a terminal's ^C comes through us, once */
+  become(a->program, r == 0);
+  return 0;
+}
+
+/* mpirun -np N pipe-run --one PROGRAM ... */
+static pid_t start_mpirun(const Asked *a, const char *self) {
+  pid_t pid = fork();
+  if (pid)
+    return pid;
+  static const char *const settings[][2] = {
+      {"OMPI_MCA_orte_enable_recovery", "1"},
+      {"OMPI_MCA_orte_abort_on_non_zero_status", "0"},
+      {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+      {"OMPI_MCA_mpi_yield_when_idle", "1"},
+      {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+      {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+  };
+  for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+    setenv(settings[i][0], settings[i][1], 0);
+  uint32_t n = 0;
+  while (a->program[n])
+    n++;
+  char count[24], **args = calloc(n + (size_t)6, sizeof *args);
+  snprintf(count, sizeof count, "%u", a->n);
+  if (!args)
+    _exit(127);
+  char *head[] = {"mpirun", "-np", count, (char *)self, "--one"};
+  memcpy(args, head, sizeof head);
+  memcpy(args + 5, a->program, n * sizeof *args);
+  setpgid(0, 0);
+  become(args, true);
+  return 0;
+}
+
+/* ---- how they end ---- */
+
+static void describe(int status, char text[64]) {
+  if (WIFSIGNALED(status))
+    snprintf(text, 64, "was killed by signal %d (%s)", WTERMSIG(status),
+             strsignal(WTERMSIG(status)));
+  else
+    snprintf(text, 64, "ended with status %d", WEXITSTATUS(status));
+}
+
+static int code_of(int status) {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* Rank r has ended. A failure that another one made does not count before that. */
+static void note_end(Job *j, uint32_t r, int status) {
+  pthread_mutex_lock(&j->lock);
+  bool secondary = code_of(status) == SECONDARY;
+  if (r < j->a->n && !j->ended[r]) {
+    j->ended[r] = true;
+    if (code_of(status) != 0 &&
+        (!j->failed || (code_of(j->first_status) == SECONDARY && !secondary))) {
+      j->failed = true;
+      j->first = r;
+      j->first_status = status;
+    }
+  }
+  pthread_mutex_unlock(&j->lock);
+}
+
+static void told_end(void *arg, const StoreExit *e) { note_end(arg, e->rank, e->status); }
+
+static void reap(Job *j) {
+  int status;
+  for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+    for (uint32_t i = 0; i < j->nchild; i++) {
+      if (j->pid[i] != pid)
+        continue;
+      j->pid[i] = 0;
+      j->alive--;
+      if (!j->a->mpi)
+        note_end(j, i, status);
+      else if (code_of(status) != 0) /* of mpirun itself, unless a rank has been told */
+        note_end(j, 0, status);
+    }
+}
+
+static void signal_all(const Job *j, int sig) {
+  for (uint32_t i = 0; i < j->nchild; i++)
+    if (j->pid[i] > 0)
+      kill(j->pid[i], sig);
+}
+
+/* Until all have ended. */
+static void wait_for_all(Job *j, const sigset_t *heard) {
+  double term_at = 0, kill_at = 0;
+  while (j->alive > 0) {
+    struct timespec t = {0, 100000000};
+    siginfo_t info;
+    int sig = sigtimedwait(heard, &info, &t);
+    reap(j);
+    if (sig > 0 && sig != SIGCHLD) {
+      signal_all(j, sig);
+      if (sig != SIGUSR1 && sig != SIGUSR2 && !kill_at)
+        kill_at = now() + j->a->grace_s;
+    }
+    pthread_mutex_lock(&j->lock);
+    if (j->failed && !term_at)
+      term_at = now() + j->a->grace_s;
+    pthread_mutex_unlock(&j->lock);
+    if (term_at && now() >= term_at && !kill_at) {
+      signal_all(j, SIGTERM);
+      kill_at = now() + 2;
+    }
+    if (kill_at && now() >= kill_at) {
+      signal_all(j, SIGKILL);
+      kill_at = now() + 2;
+    }
+  }
+  for (uint32_t i = 0; j->failed && i < j->nchild; i++)
+    if (j->group[i] > 0)
+      kill(-j->group[i], SIGKILL); /* what ranks have started and left behind */
+}
+
+/* ---- pipe-run --one: the process of one rank under mpirun ---- */
+
+static void tell_end(int status) {
+  PrLaunch launch;
+  char why[STORE_TEXT];
+  if (pr_launch(&launch, why) || !launch.store[0])
+    return;
+  int fd = store_socket(launch.store, false, why);
+  StoreExit e = {launch.rank, status};
+  if (fd >= 0) {
+    store_send(fd, STORE_EXIT, &e, sizeof e, NULL, 0);
+    close(fd);
+  }
+}
+
+static int run_one(char **program, const sigset_t *heard) {
+  pid_t pid = fork();
+  int status;
+  if (pid == 0)
+    become(program, true);
+  while (pid > 0) {
+    siginfo_t info;
+    int sig = sigwaitinfo(heard, &info);
+    if (sig > 0 && sig != SIGCHLD)
+      kill(pid, sig);
+    if (waitpid(pid, &status, WNOHANG) == pid) {
+      tell_end(status);
+      return code_of(status);
+    }
+  }
+  return 127;
+}
+
+/* ---- the run ---- */
+
+static int run(const Asked *a, const char *self, const sigset_t *heard) {
+  Job j = {.a = a, .nchild = a->mpi ? 1 : a->n};
+  char bound[STORE_ADDR], why[STORE_TEXT], text[64];
+  pthread_mutex_init(&j.lock, NULL);
+  j.pid = calloc(2 * (size_t)j.nchild, sizeof *j.pid);
+  j.group = j.pid + j.nchild;
+  j.ended = calloc(a->n, sizeof *j.ended);
+  const StoreServerHooks hooks = {.arg = &j, .exited = told_end};
+  StoreServer *store = j.pid && j.ended ? store_serve(a->store, a->n, &hooks, bound, why) : NULL;
+  if (!store) {
+    fprintf(stderr, "pipe-run: %s\n", j.pid && j.ended ? why : "out of memory");
+    free(j.pid);
+    free(j.ended);
+    return 1;
+  }
+  setenv("PIPE_STORE", bound, 1);
+  for (uint32_t i = 0; i < j.nchild; i++) {
+    j.pid[i] = a->mpi ? start_mpirun(a, self) : start_rank(a, i);
+    if (j.pid[i] < 0) {
+      fprintf(stderr, "pipe-run: no process for rank %u: %s\n", i, strerror(errno));
+      j.pid[i] = 0;
+      note_end(&j, i, 1 << 8);
+      signal_all(&j, SIGKILL);
+      break;
+    }
+    j.group[i] = j.pid[i];
+    j.alive++;
+  }
+  wait_for_all(&j, heard);
+  store_stop(store, a->mpi ? 0.2 : 0); /* what a rank has told last is still under way */
+  if (j.failed) {
+    describe(j.first_status, text);
+    fprintf(stderr, "pipe-run: rank %u %s%s\n", j.first, text,
+            code_of(j.first_status) == SECONDARY ? "" : ", the first to fail");
+  }
+  free(j.pid);
+  free(j.ended);
+  return j.failed ? code_of(j.first_status) : 0;
+}
+
+int main(int argc, char **argv) {
+  Asked a = {.grace_s = 10, .store = "127.0.0.1:0"};
+  int i = 1;
+  char *end;
+  for (; i < argc && argv[i][0] == '-'; i++) {
+    const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
+    if (!strcmp(name, "--")) {
+      i++;
+      break;
+    }
+    if (!strcmp(name, "--mpi") || !strcmp(name, "--one")) {
+      *(name[2] == 'm' ? &a.mpi : &a.one) = true;
+      if (a.one) {
+        i++;
+        break;
+      }
+      continue;
+    }
+    if (!strcmp(name, "--help")) {
+      usage("starts one process per rank, ", "on this host");
+      return 0;
+    }
+    if (!strcmp(name, "-n")) {
+      unsigned long n = strtoul(value, &end, 10);
+      if (*value < '0' || *value > '9' || *end || n == 0 || n > 100000)
+        return usage("-n needs a number of processes, not ", *value ? value : "nothing");
+      a.n = (uint32_t)n;
+    } else if (!strcmp(name, "--grace")) {
+      a.grace_s = strtod(value, &end);
+      if (!*value || *end || !(a.grace_s >= 0 && a.grace_s < 1e6))
+        return usage("--grace needs seconds, not ", *value ? value : "nothing");
+    } else if (!strcmp(name, "--store")) {
+      if (!*value)
+        return usage("--store needs host:port", "");
+      a.store = value;
+    } else {
+      return usage("unknown option ", name);
+    }
+    i++;
+  }
+  a.program = argv + i;
+  if (i >= argc)
+    return usage("no program", "");
+  if (a.n == 0 && !a.one)
+    return usage("-n N is needed", "");
+  sigset_t heard;
+  sigemptyset(&heard);
+  static const int signals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+  for (size_t k = 0; k < sizeof signals / sizeof *signals; k++)
+    sigaddset(&heard, signals[k]);
+  sigprocmask(SIG_BLOCK, &heard, NULL); /* before there are threads: the store's have it, too */
+  return a.one ? run_one(a.program, &heard) : run(&a, argv[0], &heard);
+}

@@ -1,0 +1,34 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# hosts.sh DELAY N PROGRAM...: runs N processes with mpirun on two hosts in turn, which are network and UTS
+# namespaces of this machine with a link between them; each packet takes DELAY longer (tc netem) each way.
+# DELAY 0: no tc. `hosts.sh DELAY` alone tells by its exit status whether that is permitted here.
+delay=$1 n=$2
+shift
+id=pipe$$ work=$(mktemp -d)
+clean() {
+  ip netns del ${id}a 2>/dev/null
+  ip netns del ${id}b 2>/dev/null
+  rm -rf "$work"
+}
+trap clean EXIT
+trap 'exit 1' INT TERM
+ip netns add ${id}a && ip netns add ${id}b || exit 1
+ip link add veth0 netns ${id}a type veth peer name veth0 netns ${id}b || exit 1
+for host in a:1 b:2; do
+  net=$id${host%:*}
+  ip -n $net addr add 10.77.0.${host#*:}/24 dev veth0 && ip -n $net link set veth0 up && ip -n $net link set lo up || exit 1
+  [ "$delay" = 0 ] || ip netns exec $net tc qdisc add dev veth0 root netem delay "$delay" 2>/dev/null || exit 1
+done
+[ $# -gt 0 ] || exit 0
+shift
+# What starts a daemon on the other host: agent HOST COMMAND...
+cat > "$work/agent" <<END
+#!/bin/sh
+shift
+exec ip netns exec ${id}b unshare --uts sh -c 'hostname pipehostb; exec sh -c "\$0"' "\$*"
+END
+chmod +x "$work/agent"
+TMPDIR=$work timeout 100 ip netns exec ${id}a unshare --uts sh -c 'hostname pipehosta; exec "$@"' sh \
+  mpirun --mca plm_rsh_agent "$work/agent" --mca btl self,tcp --mca btl_tcp_if_include 10.77.0.0/24 \
+  --mca oob_tcp_if_include 10.77.0.0/24 --host 10.77.0.1:8,10.77.0.2:8 --map-by node -np "$n" "$@"
