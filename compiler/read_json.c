@@ -206,6 +206,8 @@ static bool read_stage(Read *d, uint32_t i, json_t *j) {
     return bad(d, at, "it shares weights with other stages, which is not read back");
   if (json_object_get(j, "versions"))
     return bad(d, at, "its weights have versions, which are not read back");
+  if (json_object_get(j, "slice_times"))
+    return bad(d, at, "its slices differ in time, which is not read back");
   if (!known_keys(d, at, j, "the stage", known) ||
       !number(d, at, j, "stage", true, i, i, &number_of) ||
       !number(d, at, j, "rank", true, 0, s->nrank - 1, &rank) ||
