@@ -24,7 +24,7 @@
 #include "pipe_run.h"
 #include "program.h"
 
-enum { STEPS = 3, MOST_STAGES = 16, MOST_UPDATES = 400, MOST_M = 160 };
+enum { STEPS = 3, MOST_STAGES = 16, MOST_UPDATES = 400, MOST_M = 700 };
 
 static int broken;
 
@@ -479,9 +479,9 @@ static void grid(Def d, const char *interval, bool has_flow, const Optimizer *co
   for (int i = 0; i < 4; i++)
     for (int j = 0; j < (interval ? 4 : 1); j++) {
       d.P = stages[i], d.N = counts[j];
-      d.M = 60 * d.N;
+      d.M = 100 * d.N;
       if (d.f == DOUBLE && d.N < d.P) /* as it asks for */
-        d.N = d.P, d.M = 30 * d.N;
+        d.N = d.P, d.M = 100 * d.N;
       if (d.M > MOST_M)
         d.M = MOST_M / d.N * d.N;
       d.flow = has_flow ? (uint32_t)(i + j) % 2 : 0;
