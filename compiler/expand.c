@@ -312,7 +312,7 @@ bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
 
 /* What stands in the parentheses of an op; where it is `index`, its value is given. */
 bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t *mb,
-                       int64_t *slice) {
+                int64_t *slice) {
   Sched *s = x->s;
   int64_t *to[2] = {mb, slice};
   *slice = 0;

@@ -30,10 +30,13 @@ static uint32_t place(void *arg, char to[STORE_PLACE]) {
 }
 
 static void verdict(void *arg, const StoreVerdict *v, const StorePlace *at) {
-  static const char *const cause[] = {"nothing", "late", "gone", "failed"},
-                           *const condition[] = {"answers", "is silent", "is gone"};
+  static const char *const cause[] = {"nothing", "late", "gone", "failed"}, *const condition[] = {
+                                                                                "answers",
+                                                                                "is silent",
+                                                                                "is gone"};
   char text[2048];
-  int n = snprintf(text, sizeof text, "rank %u hears: %s, rank %u", me.rank, cause[v->cause], v->rank);
+  int n = snprintf(text, sizeof text, "rank %u hears: %s, rank %u", me.rank, cause[v->cause],
+                   v->rank);
   (void)arg;
   if (v->cause == STORE_HAS_FAILED)
     n += snprintf(text + n, sizeof text - (size_t)n, ", status %d, %s", v->status, v->text);

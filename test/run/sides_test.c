@@ -388,6 +388,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < atoi(argv[4]); i++)
     one_case(argv[1], path);
   differ = engines_end(differ);
-  printf("%d turns\n%d with transfers at their ops\n%d of %d runs differ\n", turns, at_ops, differ, runs);
+  printf("%d turns\n%d with transfers at their ops\n%d of %d runs differ\n", turns, at_ops, differ,
+         runs);
   return differ != 0 || 2 * refused > atoi(argv[4]);
 }
