@@ -452,8 +452,10 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
     end += out->comm_end ? 0 : in->comm[r].n;
     k->copy_end = out->copy_end ? out->copy_end[r] : end;
     end += out->copy_end || !in->copy ? 0 : in->copy[r].n;
-    k->paired = mark;
-    mark += in->groups ? in->comm[r].n : 0;
+    if (in->groups) {
+      k->paired = mark;
+      mark += in->comm[r].n;
+    }
   }
   out->busy = 0;
   Machine m = {.in = in, .out = out, .rank = ranks, .queue = queue, .group = group};

@@ -3,6 +3,7 @@
 
 Every change must show its verdict, at the latest after a minute on a machine that does other things too; the
 fastest ones within a second. FOLDER has net.pipe, which imports part.pipe."""
+import codecs
 import fcntl
 import os
 import re
@@ -36,6 +37,7 @@ def rename(name, text):
 
 class Watch:
     def __init__(self, *options, file="net.pipe", columns=100, lines=40):
+        self.decoder = codecs.getincrementaldecoder("utf-8")() # a read may end within a character
         env = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "TERM", "LINES")}
         env.update({"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"})
         if kind == "terminal":
@@ -60,7 +62,7 @@ class Watch:
                 got = os.read(self.fd, 65536)
             except OSError:
                 return False
-            self.text += got.decode().replace("\r\n", "\n")
+            self.text += self.decoder.decode(got).replace("\r\n", "\n")
             return bool(got)
         return True
 
