@@ -24,7 +24,7 @@
 #include "pipe_run.h"
 #include "program.h"
 
-enum { STEPS = 3, MOST_STAGES = 16, MOST_UPDATES = 400, MOST_M = 700 };
+enum { STEPS = 3, MOST_STAGES = 16, MOST_UPDATES = 1500, MOST_M = 700 };
 
 static int broken;
 
@@ -590,12 +590,12 @@ int main(int argc, char **argv) {
   grid((Def){.name = "async_scaled", .f = NEWEST, .b = LATEST, .applies = scaled}, "N", true, all,
        4);
   int before = cases;
-  replicated(2, 3, 1, 1, 60, &sgd);
-  replicated(2, 7, 1, 1, 140, &momentum);
-  replicated(3, 2, 1, 1, 120, &momentum);
-  replicated(3, 1, 2, 1, 120, &adam);
-  replicated(4, 2, 3, 1, 120, &adamw);
-  replicated(4, 4, 2, 2, 160, &sgd);
+  replicated(2, 3, 1, 1, 210, &sgd);
+  replicated(2, 7, 1, 1, 490, &momentum);
+  replicated(3, 2, 1, 1, 140, &momentum);
+  replicated(3, 1, 2, 1, 140, &adam);
+  replicated(4, 2, 3, 1, 210, &adamw);
+  replicated(4, 4, 2, 2, 280, &sgd);
   report("pipedream_rr", before);
   if (!broken)
     synchronous_at_first();
