@@ -2,7 +2,8 @@
  * THE header: read this first. A compile is one Sched that the passes of driver.c fill in turn:
  *
  *   parse > resolve > expand > check_deps > sides > versions > formulas > order > offload > transfers > comm > check_deadlock
- *         > slots > check_memory > lower > check_streams > check_match > check_channels > check_user > check_all_m > emit
+ *         > slots > check_memory > lower > check_streams > check_match > check_channels > check_user > check_all_m
+ *         > make_looped > emit
  *
  * A CSV file of PyTorch's comes in by read_csv in place of the first three. One that has its own
  * transfers (compute_comms) is proved and not emitted: read_csv > check_deps > order > check_channels.
@@ -277,6 +278,9 @@ typedef struct Sched {
     uint64_t multiple;         /* proved for the multiples of this; 1: for all */
     uint64_t period;           /* microbatches after which every rank repeats */
   } all_m;
+
+  /* make_looped */
+  struct Looped *looped;       /* the program for every M, if one was asked for (looped.h) */
 } Sched;
 
 /* ---- options, main.c ---- */
@@ -301,6 +305,7 @@ typedef struct Options {
   const char *schedule;        /* NULL: the last of the file */
   bool any_value;              /* what the schedule requires is not asked for (all_m.c) */
   const char *for_all;         /* --for-all: a parameter; prove for all its values */
+  bool looped;                 /* write the program for all of them */
   const char *symbol;          /* C name of the program */
   const char *profile;
   const char *dump_after;      /* pass name, "all", or NULL */
