@@ -62,12 +62,12 @@ void dump_ops(Sched *s, FILE *f) {
 static void dump_weights(FILE *f, const PipeWeights *w, bool update) {
   if (w->version == NONE)
     return;
-  fprintf(f, " version %u weight %u", w->version, w->slot);
-  const uint32_t v[] = {w->out, w->guess, w->formula};
-  static const char *const name[] = {"into", "guess", "formula"};
-  for (int i = 0; i < 3; i++)
+  fprintf(f, " version %u", w->version);
+  const uint32_t v[] = {w->slot, w->out, w->guess, w->formula};
+  static const char *const name[] = {"weight", "into", "guess", "formula"};
+  for (int i = 0; i < 4; i++)
     if (v[i] != NONE)
-      fprintf(f, " %s %u", update && i == 2 ? "rule" : name[i], v[i]);
+      fprintf(f, " %s %u", update && i == 3 ? "rule" : name[i], v[i]);
   if (w->behind)
     fprintf(f, " behind %d", (int)w->behind);
   if (w->ahead)

@@ -168,7 +168,7 @@ static void weights_json(Text *t, const PipeWeights *w) {
   if (w->version == NONE)
     return;
   number(t, "version", w->version, ',');
-  number(t, "weight", w->slot, ',');
+  number_or_skip(t, "weight", w->slot);
   number_or_skip(t, "into", w->out);
   number_or_skip(t, "guess", w->guess);
   number_or_skip(t, "formula", w->formula);

@@ -13,6 +13,7 @@
 
 #include "formula.h"
 #include "graph.h"
+#include "weights.h"
 
 typedef struct Colour { /* one pool being coloured */
   uint32_t *free;
@@ -242,20 +243,36 @@ static void drop_outputs(Sched *s, Rank *k, PipeInstr *in) {
   }
 }
 
-/* Room for an estimate of the weights, while the op runs; or for what an update overwrites and still needs. */
-static Colour *guess_of(const Sched *s, Rank *k, const PipeInstr *in) {
-  uint32_t op = (uint32_t)(in - s->stream[0].compute);
-  const PipeWeights *w = s->weights ? &s->weights[op] : NULL;
-  bool needed = w && w->formula != NONE &&
-                (in->op != PIPE_U || (w->out == w->slot && formula_needs_old(s, op)));
-  return needed ? pool_of(k, PIPE_GUESS, in->stage) : NULL;
+/* Room for what an update overwrites and still needs; NULL: it needs none. */
+static Colour *old_of(const Sched *s, Rank *k, uint32_t u) {
+  const PipeWeights *w = s->weights ? &s->weights[u] : NULL;
+  bool needed = w && w->formula != NONE && w->out == w->slot && formula_needs_old(s, u);
+  return needed ? pool_of(k, PIPE_GUESS, s->op[u].stage) : NULL;
+}
+
+/* The slot of the estimate that op reads lives from the op that makes it to the last that reads it. */
+static void take_guess(Sched *s, Rank *k, uint32_t op) {
+  uint32_t maker = s->weights ? estimate_maker(s, op) : NONE;
+  if (maker == NONE)
+    return;
+  Colour *guess = pool_of(k, PIPE_GUESS, s->op[op].stage);
+  if (maker == op)
+    s->weights[op].guess = take(guess), k->live += guess->bytes;
+  else
+    s->weights[op].guess = s->weights[maker].guess;
+}
+
+static void give_guess(Sched *s, Rank *k, uint32_t op) {
+  uint32_t maker = s->weights ? estimate_maker(s, op) : NONE;
+  if (maker == NONE || (s->maker && s->maker[maker] != NONE && s->last_reader[maker] != op))
+    return;
+  Colour *guess = pool_of(k, PIPE_GUESS, s->op[op].stage);
+  give(s, guess, s->weights[op].guess), k->live -= guess->bytes;
 }
 
 static void takes(Sched *s, Rank *k, PipeInstr *in) {
   PipeInstr *all = s->stream[0].compute; /* instruction of op i of any rank */
-  Colour *guess = guess_of(s, k, in);
-  if (guess)
-    s->weights[in - all].guess = take(guess), k->live += guess->bytes;
+  take_guess(s, k, (uint32_t)(in - all));
   size_t cell = (size_t)in->stage * s->nmb + in->mb;
   Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage),
          *kp = pool_of(k, PIPE_KEEP, in->stage);
@@ -310,9 +327,7 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
 static void gives(Sched *s, Rank *k, PipeInstr *in) {
   Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage);
   const Op *o = &s->op[in - s->stream[0].compute];
-  Colour *guess = guess_of(s, k, in);
-  if (guess)
-    give(s, guess, s->weights[in - s->stream[0].compute].guess), k->live -= guess->bytes;
+  give_guess(s, k, (uint32_t)(in - s->stream[0].compute));
   for (uint32_t j = 0, n = k->locals ? op_inputs(s, o) : 0; j < n; j++) {
     Colour *l = local_pool(s, &k->cls[PIPE_LOCAL], input_link(s, o, j));
     if (l)
@@ -394,7 +409,7 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     copied_away(s, &k, in);
     side_buffers_at(s, &k, r, i);
     if (in->op == PIPE_U) {
-      Colour *old = guess_of(s, &k, in);
+      Colour *old = old_of(s, &k, k.op0 + i);
       if (old)
         s->weights[k.op0 + i].guess = update_guess(s, &k, old, i);
       continue;

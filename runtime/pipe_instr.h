@@ -85,8 +85,8 @@ typedef enum PipeClass {
   PIPE_BUFFER, /* what a SIDE takes, until a SIDE gives it back, or the end of the step */
   PIPE_WEIGHT, /* a version of the weights of its stage, see PipeWeights; at the start of a step, and at
                   its end, the one that counts is in the first slot of the pool */
-  PIPE_GUESS, /* weights as a formula estimates them, while the op that reads them runs; or, while a U
-                 runs, a copy of those that it overwrites */
+  PIPE_GUESS, /* weights as a formula estimates them, until the last op that reads them has run; or, while a
+                 U runs, a copy of those that it overwrites */
   PIPE_NCLASSES
 } PipeClass;
 
@@ -120,10 +120,12 @@ typedef struct PipeInstr {
  * instruction of every rank, a row of this that says which version it uses. `behind` and `ahead` count
  * updates of the stage. */
 typedef struct PipeWeights {
-  uint32_t version; /* F B I R SIDE: that it reads; U: that it makes; else PIPE_NONE, and so are the slots */
-  uint32_t slot;    /* of class WEIGHT, read: by F B I R SIDE their version, by U the newest */
+  uint32_t version; /* F B I R SIDE: that it reads, or that what it reads is an estimate from; U: that it makes;
+                       else PIPE_NONE, and so are the slots */
+  uint32_t slot;    /* of class WEIGHT, read: by F B I R SIDE their version, by U the newest. PIPE_NONE: it reads
+                       the estimate in `guess`, which an op of its stage above it has made */
   uint32_t out;     /* of class WEIGHT, written by U; may be `slot`. Else PIPE_NONE */
-  uint32_t guess;   /* of class GUESS, if there is one; else PIPE_NONE */
+  uint32_t guess;   /* of class GUESS, if there is one; else PIPE_NONE. With a formula it is written first */
   uint32_t formula; /* F B I R: row of PipeProgram.formula, what they see in place of their version;
                        U: row of PipeProgram.rule; PIPE_NONE: none */
   int32_t behind;   /* B I R: the version that it reads less that which the F of its microbatch has read;

@@ -82,7 +82,9 @@ PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, do
   const StageRun *s = &run->stage[c->stage];
   const PipeStage *g = &run->p->stage[c->stage];
   const PipeWeights *w = k->t->weights ? &k->t->weights[at->index] : NULL;
-  void *weight = w && w->slot != PIPE_NONE ? k->slot[w->slot] : s->weight;
+  void *weight = w && w->slot != PIPE_NONE    ? k->slot[w->slot]
+                 : w && w->guess != PIPE_NONE ? k->slot[w->guess]
+                                              : s->weight;
   uint32_t slices = pipe_slices(run->p);
   PrCall a = {.op = (PipeOp)c->op,
               .rank = k->id,
