@@ -126,6 +126,8 @@ bool find_groups(Ex *x); /* the `exclusive` clause */
 bool find_pipes(Ex *x);
 bool fits(Sched *s, const Clause *c); /* memory for rows and edges so far; c: where to report */
 bool place_stages(Ex *x);
+/* Numbers the rows of each rank from 0, in the order of rows: PipeStage.chunk, s->rank_stage and s->rank_stage0. */
+void number_chunks(Sched *s);
 
 /* ---- graph.c ---- */
 bool find_graph(Ex *x);

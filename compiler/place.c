@@ -315,10 +315,9 @@ static int by_stage(const void *va, const void *vb) { /* pipe and model, both in
   return *a < *b ? -1 : *a > *b;
 }
 
-/* Chunks: the rows of a rank, pipe by pipe, in the order of their stages. */
-static void number_chunks(Sched *s) {
+void number_chunks(Sched *s) {
   s->rank_stage = NEW_ARRAY(s->arena, uint32_t, s->nstage);
-  s->rank_stage0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
+  s->rank_stage0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nrank + 1);
   uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   for (uint32_t i = 0; i < s->nstage; i++)
     s->rank_stage0[s->stage[i].rank + 1]++;
@@ -329,8 +328,10 @@ static void number_chunks(Sched *s) {
     s->stage[i].chunk = fill[r];
     s->rank_stage[s->rank_stage0[r] + fill[r]++] = i;
   }
-  if (!s->row_of)
-    return; /* rows are in that order already */
+}
+
+/* Rows of one pipe that were appended out of order: the chunks of a rank follow the stages all the same. */
+static void sort_chunks(Sched *s) {
   uint64_t *key = arena_alloc(s->arena, s->nstage * sizeof *key);
   for (uint32_t k = 0; k < s->npipe; k++)
     for (uint32_t i = s->pipe[k].first; i < s->pipe[k].first + s->pipe[k].nrow; i++)
@@ -386,6 +387,8 @@ bool place_stages(Ex *x) {
   if (!join_replicas(s))
     return false;
   number_chunks(s);
+  if (s->row_of)
+    sort_chunks(s); /* else rows are in that order already */
   return find_graph(x) && find_ties(x);
 }
 
