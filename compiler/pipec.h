@@ -483,8 +483,8 @@ static inline uint64_t op_cost(const Sched *s, const PipeStage *cost, bool unifo
   const Op *o = &s->op[op];
   if (o->kind == PIPE_SIDE)
     return uniform ? 0 : s->side[(o->site - s->side_site0) * s->nstage + o->stage].time;
-  if (s->slice_time && !uniform && o->kind <= PIPE_W)
-    return s->slice_time[((size_t)o->stage * s->slices + o->mb % s->slices) * 4 + o->kind];
+  if (s->slice_time && !uniform && o->kind < PIPE_SLICE_OPS)
+    return s->slice_time[((size_t)o->stage * s->slices + o->mb % s->slices) * PIPE_SLICE_OPS + o->kind];
   return cost[uniform ? 0 : o->stage].time[o->kind];
 }
 

@@ -52,8 +52,8 @@ static void leave(Sched *s, Colour *c, uint32_t slot) {
 
 static uint64_t class_bytes(const Sched *s, uint32_t stage, PipeClass cls, bool skip) {
   const PipeStage *st = &s->stage[stage];
-  if (cls == PIPE_KEEP) /* only chains recompute */
-    return st->prev == NONE || s->graph ? 0 : s->stage[st->prev].boundary_bytes;
+  if (cls == PIPE_KEEP)
+    return row_inputs_bytes(s, stage);
   if (cls == PIPE_GUESS)
     return st->weight_bytes;
   return cls == PIPE_ACT || cls == PIPE_HOST ? st->act_bytes
@@ -229,9 +229,18 @@ static void side_buffers_at(Sched *s, Rank *k, uint32_t r, uint32_t i) {
   }
 }
 
-/* Where R writes its output; NULL: it has none. */
-static Colour *scratch_of(const Sched *s, Rank *k, const PipeInstr *in) {
-  return s->stage[in->stage].next == NONE ? NULL : pool_of(k, PIPE_LOCAL, in->stage);
+/* Where R, which is not an Op with tensors, writes output j. */
+static Colour *scratch_of(const Sched *s, Rank *k, uint32_t stage, uint32_t j) {
+  bool skip = s->graph && s->graph->edge[input_edge(s, stage, false, j)].skip;
+  return pool_of(k, PIPE_LOCAL, stage + (skip ? s->nstage : 0));
+}
+
+/* R has written what nobody reads. */
+static void drop_outputs(Sched *s, Rank *k, PipeInstr *in) {
+  for (uint32_t j = 0; j < s->stage[in->stage].nout; j++) {
+    Colour *l = scratch_of(s, k, in->stage, j);
+    give(s, l, *slot_at(s, in, false, j)), k->live -= l->bytes;
+  }
 }
 
 /* Room for what an update overwrites and still needs; NULL: it needs none. */
@@ -285,9 +294,10 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
       k->peak->kept = k->kept;
   } else if (in->op == PIPE_R) {
     in->keep = all[s->at_f[cell] - 1].keep;
-    Colour *l = scratch_of(s, k, in); /* y, which nobody reads */
-    if (l)
-      in->out = take(l), k->live += l->bytes;
+    for (uint32_t j = 0; j < s->stage[in->stage].nout; j++) {
+      Colour *l = scratch_of(s, k, in->stage, j);
+      *slot_at(s, in, false, j) = take(l), k->live += l->bytes;
+    }
   }
   if (in->op == PIPE_I) {
     in->gout = take(g), k->live += g->bytes;
@@ -324,19 +334,16 @@ static void gives(Sched *s, Rank *k, PipeInstr *in) {
       give(s, l, *slot_at(s, in, true, j)), k->live -= l->bytes;
   }
   if (in->op == PIPE_R) {
-    Colour *kp = pool_of(k, PIPE_KEEP, in->stage), *l = scratch_of(s, k, in);
-    if (l)
-      give(s, l, in->out), k->live -= l->bytes;
+    Colour *kp = pool_of(k, PIPE_KEEP, in->stage);
+    drop_outputs(s, k, in);
     give(s, kp, in->keep), k->live -= kp->bytes, k->kept--;
   }
   size_t cell = (size_t)in->stage * s->nmb + in->mb;
-  bool alone = s->at_r[cell] != 0 ||
-               (s->forward && s->slices == 1); /* F needs a slot while it runs */
-  if (pipe_op_info[in->op].act < 0 || (in->op == PIPE_F && alone))
+  bool last = (in->mb + 1) % s->slices == 0; /* slice: no F reads the stashes of the others now */
+  if (pipe_op_info[in->op].act < 0)
     give(s, a, in->act), k->live -= a->bytes, k->inflight--;
-  else if (s->forward &&
-           (in->mb + 1) % s->slices == 0) /* the slices of a microbatch end together */
-    for (uint32_t i = 0; i < s->slices; i++)
+  for (uint32_t i = 0; in->op == PIPE_F && last && i < s->slices; i++)
+    if (s->forward || s->at_r[cell - i])
       give(s, a, s->stream[0].compute[s->at_f[cell - i] - 1].act), k->live -= a->bytes,
           k->inflight--;
   if (pipe_op_info[in->op].gout < 0)
@@ -456,8 +463,8 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       in->gout += gout->pool[gout->of[in->stage]].first;
     if (in->keep != NONE)
       in->keep += keep->pool[keep->of[in->stage]].first;
-    if (in->op == PIPE_R && in->out != NONE)
-      in->out += loc->pool[loc->of[in->stage]].first;
+    for (uint32_t j = 0; in->op == PIPE_R && j < s->stage[in->stage].nout; j++)
+      *slot_at(s, in, false, j) += scratch_of(s, &k, in->stage, j)->first;
     const Op *o = &s->op[s->rank_op0[r] + i];
     for (uint32_t j = 0, noutput = k.locals ? op_outputs(s, o) : 0; j < noutput; j++) {
       Colour *l = local_pool(s, loc, output_link(s, o, j));
