@@ -61,7 +61,7 @@ static void fill_costs(Sched *s, Bounds *x) {
     joined = s->stage[st].time_fb ? least(joined, s->stage[st].time_fb) : joined;
     most_b = most(most_b, s->stage[st].time[PIPE_B]);
     for (uint32_t q = 0; s->slice_time && q < s->slices; q++)
-      most_b = most(most_b, s->slice_time[4 * ((size_t)st * s->slices + q) + PIPE_B]);
+      most_b = most(most_b, s->slice_time[PIPE_SLICE_OPS * ((size_t)st * s->slices + q) + PIPE_B]);
   }
   x->cost = NEW_ARRAY(s->arena, Cost, s->nstage);
   for (uint32_t st = 0; st < s->nstage; st++) {
@@ -77,7 +77,7 @@ static void fill_costs(Sched *s, Bounds *x) {
     c->u = t[PIPE_U];
     c->most_f = c->sum_f, c->most_b = c->sum_b;
     for (uint32_t q = 0; s->slice_time && q < s->slices; q++) { /* in sums their means do */
-      t = &s->slice_time[4 * ((size_t)st * s->slices + q)];
+      t = &s->slice_time[PIPE_SLICE_OPS * ((size_t)st * s->slices + q)];
       uint64_t b = least(t[PIPE_B], t[PIPE_I] + t[PIPE_W]);
       c->f = least(c->f, t[PIPE_F]);
       c->d = least(c->d, least(t[PIPE_B], t[PIPE_I]));
@@ -181,7 +181,7 @@ static RankSums sum_rank(const Bounds *x, uint32_t r) {
     const Cost *c = &x->cost[o->stage];
     t.u += o->kind == PIPE_U ? c->u : 0;
     t.again |= o->kind == PIPE_R;
-    t.work += o->kind == PIPE_R ? s->stage[o->stage].time[PIPE_R] : 0;
+    t.work += o->kind == PIPE_R ? op_cost(s, s->stage, false, i) : 0;
     if (!has_tensors(o->kind))
       continue;
     bool seen = x->seen[o->mb] == r + 1;

@@ -79,8 +79,7 @@ static bool touch(Proof *p, uint32_t what) {
 
 static bool touch_slots(Proof *p, const PipeInstr *in, uint32_t field, bool input) {
   const PipeStage *st = &p->s->prog->stage[in->stage];
-  bool one = pipe_op_info[in->op].comm || in->op == PIPE_R || pipe_is_side(in->op);
-  uint32_t n = one ? 1 : input == (in->op == PIPE_F) ? st->nin : st->nout;
+  uint32_t n = pipe_fields(st, in->op, input);
   if (field == NONE)
     return true;
   if (n < 2)

@@ -102,20 +102,22 @@ static bool set_shared(Ex *x) {
   return true;
 }
 
+static const CostKey slice_key[PIPE_SLICE_OPS] = {KEY_F, KEY_B, KEY_I, KEY_W,
+                                                  KEY_R}; /* by PipeOp */
+
 /* The times of op k for each slice of each stage. */
 static bool set_slices(Sched *s, const Clause *c, const Entry *e, CostKey k) {
-  static const CostKey key[] = {KEY_F, KEY_B, KEY_I, KEY_W}; /* by PipeOp */
   uint32_t op = 0;
-  while (op < 4 && key[op] != k)
+  while (op < PIPE_SLICE_OPS && slice_key[op] != k)
     op++;
-  if (op == 4) {
-    diag_error(s->diag, DIAG_CLAUSE, e->key_at, "'%s' is not of a slice: those are F B I W",
+  if (op == PIPE_SLICE_OPS) {
+    diag_error(s->diag, DIAG_CLAUSE, e->key_at, "'%s' is not of a slice: those are F B I W R",
                e->key);
     diag_help(s->diag, "give it in a clause of its own: time %s { %s = ... }", c->var, e->key);
     return false;
   }
   if (!s->slice_time)
-    s->slice_time = NEW_ARRAY(s->arena, uint64_t, 4 * (size_t)s->nstage * s->slices);
+    s->slice_time = NEW_ARRAY(s->arena, uint64_t, PIPE_SLICE_OPS * (size_t)s->nstage * s->slices);
   for (uint32_t st = 0; st < s->nstage; st++)
     for (uint32_t q = 0; q < s->slices; q++) {
       int64_t v;
@@ -130,7 +132,7 @@ static bool set_slices(Sched *s, const Clause *c, const Entry *e, CostKey k) {
                    v < 0 ? "cannot be negative" : "is too large for sums over all ops");
         return false;
       }
-      s->slice_time[4 * ((size_t)st * s->slices + q) + op] = (uint64_t)v;
+      s->slice_time[PIPE_SLICE_OPS * ((size_t)st * s->slices + q) + op] = (uint64_t)v;
     }
   return true;
 }
@@ -138,20 +140,19 @@ static bool set_slices(Sched *s, const Clause *c, const Entry *e, CostKey k) {
 /* The times of the slices of a stage that were not given for each, and the means of those that were. */
 static void slice_defaults(Sched *s, uint32_t st, const bool has[NKEYS],
                            const bool by_slice[NKEYS]) {
-  static const CostKey key[] = {KEY_F, KEY_B, KEY_I, KEY_W};
-  uint64_t sum[4] = {0};
+  uint64_t sum[PIPE_SLICE_OPS] = {0};
   for (uint32_t q = 0; s->slice_time && q < s->slices; q++) {
-    uint64_t *time = &s->slice_time[4 * ((size_t)st * s->slices + q)];
+    uint64_t *time = &s->slice_time[PIPE_SLICE_OPS * ((size_t)st * s->slices + q)];
     PipeStage one = s->stage[st];
-    for (int k = 0; k < 4; k++)
-      if (by_slice[key[k]])
+    for (int k = 0; k < PIPE_SLICE_OPS; k++)
+      if (by_slice[slice_key[k]])
         one.time[k] = time[k];
     cost_defaults(&one, has);
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < PIPE_SLICE_OPS; k++)
       sum[k] += time[k] = one.time[k];
   }
-  for (int k = 0; k < 4 && s->slice_time; k++)
-    if (by_slice[key[k]])
+  for (int k = 0; k < PIPE_SLICE_OPS && s->slice_time; k++)
+    if (by_slice[slice_key[k]])
       s->stage[st].time[k] = sum[k] / s->slices;
 }
 

@@ -95,6 +95,7 @@ static const struct {
     {"sides", sides, dump_ops, PIPE},
     {"versions", versions, dump_ops, PIPE | CSV | LISTS},
     {"formulas", formulas, dump_formulas, PIPE},
+    {"version_slots", version_slots, dump_ops, PIPE},
     {"order", order, NULL, PIPE | CSV | LISTS},
     {"offload", offload, dump_ops, PIPE | CSV},
     {"transfers", list_transfers, NULL, PIPE | CSV},

@@ -85,12 +85,12 @@ static void slice_table(Sched *s, Text *t) {
   const PipeProgram *p = s->prog;
   if (!p->slice_time)
     return;
-  text_string(t,
-              "\n/* F B I W of each slice, by stage */\nstatic const uint64_t slice_time[] = {\n");
+  text_string(
+      t, "\n/* F B I W R of each slice, by stage */\nstatic const uint64_t slice_time[] = {\n");
   for (size_t i = 0; i < (size_t)p->nstage * p->slices; i++) {
     text_room(t);
     text_lit(t, "  ");
-    u64s(t, &p->slice_time[4 * i], 4);
+    u64s(t, &p->slice_time[PIPE_SLICE_OPS * i], PIPE_SLICE_OPS);
     text_lit(t, ",\n");
   }
   text_string(t, "};\n");

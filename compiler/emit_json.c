@@ -46,8 +46,8 @@ static void op_string(const PipeProgram *p, Text *t, const char *name, const Pip
 static void slots_json(const PipeProgram *p, Text *t, const PipeRank *k, const PipeInstr *in,
                        bool input) {
   const PipeStage *st = &p->stage[in->stage];
-  uint32_t n = input == (in->op == PIPE_F) ? st->nin : st->nout, first = input ? in->in : in->out;
-  if (pipe_op_info[in->op].comm || n < 2 || first == NONE) {
+  uint32_t n = pipe_fields(st, in->op, input), first = input ? in->in : in->out;
+  if (n < 2 || first == NONE) {
     number_or_skip(t, input ? "in" : "out", first);
     return;
   }
@@ -85,16 +85,23 @@ static void edges_json(const PipeProgram *p, Text *t) {
   text_lit(t, "],\n");
 }
 
-/* Of stage st: by slice F B I W. */
-static void slice_times_json(const PipeProgram *p, Text *t, uint32_t st) {
+static bool recomputes(const Sched *s) {
+  uint32_t i = 0;
+  while (i < s->nop && s->op[i].kind != PIPE_R)
+    i++;
+  return i < s->nop;
+}
+
+/* Of stage st: by slice F B I W, and R if the program has one. */
+static void slice_times_json(const PipeProgram *p, Text *t, uint32_t st, int nop) {
   text_char(t, ',');
   key(t, "slice_times");
   for (uint32_t q = 0; q < p->slices; q++) {
     text_lit(t, q ? ",[" : "[[");
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < nop; k++) {
       text_room(t);
       text_lit(t, k ? "," : "");
-      text_u64(t, p->slice_time[4 * ((size_t)st * p->slices + q) + (size_t)k]);
+      text_u64(t, p->slice_time[PIPE_SLICE_OPS * ((size_t)st * p->slices + q) + (size_t)k]);
     }
     text_char(t, ']');
   }
@@ -161,7 +168,7 @@ static void weights_json(Text *t, const PipeWeights *w) {
   if (w->version == NONE)
     return;
   number(t, "version", w->version, ',');
-  number(t, "weight", w->slot, ',');
+  number_or_skip(t, "weight", w->slot);
   number_or_skip(t, "into", w->out);
   number_or_skip(t, "guess", w->guess);
   number_or_skip(t, "formula", w->formula);
@@ -380,7 +387,7 @@ void emit_json(Sched *s, FILE *f) {
         text_char(t, ','), key(t, "send_back"), text_u64(t, st.time[PIPE_SEND_B]);
     }
     if (p->slice_time)
-      slice_times_json(p, t, i);
+      slice_times_json(p, t, i, PIPE_R + recomputes(s));
     text_char(t, '}');
     text_lit(t, i + 1 < p->nstage ? ",\n" : "\n");
   }

@@ -48,6 +48,11 @@ static inline uint32_t op_outputs(const Sched *s, const Op *o) {
   return !has_tensors(o->kind) ? 0 : o->kind == PIPE_F ? s->stage[o->stage].nout : s->stage[o->stage].nin;
 }
 
+/* Tensors that an op writes: those that it passes on, and of R the outputs that nobody reads. */
+static inline uint32_t op_written(const Sched *s, const Op *o) {
+  return o->kind == PIPE_R ? s->stage[o->stage].nout : op_outputs(s, o);
+}
+
 /* The edge of input k of an op of this row (of a forward, or of a backward); with tables only. */
 static inline uint32_t input_edge(const Sched *s, uint32_t row, bool forward, uint32_t k) {
   const struct StageGraph *g = s->graph;
@@ -110,6 +115,9 @@ static inline uint32_t link_out(const Sched *s, Link l) { return l.edge == NONE 
 
 /* The link of a transfer between two ops. */
 uint32_t xfer_link(const Sched *s, const Xfer *x);
+
+/* Bytes of all inputs of a forward of the row, each on a multiple of 64. */
+uint64_t row_inputs_bytes(const Sched *s, uint32_t row);
 
 /* A slot of op i's instruction c: input k, or output k. */
 uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k);

@@ -129,6 +129,13 @@ uint64_t action_time(const Sched *s, const PipeStage *cost, bool uniform, uint32
   return sum;
 }
 
+/* Of slices of one microbatch: an R, or what makes it wait or waits for it. */
+static bool makes_again(const Op *a, const Op *b) {
+  bool back = b->kind == PIPE_B || b->kind == PIPE_I;
+  return (a->kind == PIPE_F && b->kind == PIPE_R) || (a->kind == PIPE_R && back) ||
+         (a->kind == PIPE_R && b->kind == PIPE_R && a->mb < b->mb);
+}
+
 /* Whether an op needs what another of its rank makes or has done to their stash, or a slice before it. */
 static bool needs(const Sched *s, uint32_t first, uint32_t then) {
   static const uint8_t turn[] = {
@@ -137,7 +144,7 @@ static bool needs(const Sched *s, uint32_t first, uint32_t then) {
   bool forward = a->kind == PIPE_F && b->kind == PIPE_F,
        back = turn[a->kind] == 2 && turn[b->kind] == 2;
   if (s->slices > 1 && a->stage == b->stage && a->mb / s->slices == b->mb / s->slices &&
-      ((forward && a->mb + 1 == b->mb) || (back && a->mb == b->mb + 1)))
+      ((forward && a->mb + 1 == b->mb) || (back && a->mb == b->mb + 1) || makes_again(a, b)))
     return true;
   if (a->mb != b->mb)
     return false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * THE header: read this first. A compile is one Sched that the passes of driver.c fill in turn:
  *
- *   parse > resolve > expand > check_deps > sides > versions > formulas > order > offload > transfers > comm > check_deadlock
+ *   parse > resolve > expand > check_deps > sides > versions > formulas > version_slots > order > offload > transfers > comm > check_deadlock
  *         > slots > check_memory > lower > check_streams > check_match > check_channels > check_user > check_all_m > emit
  *
  * A CSV file of PyTorch's comes in by read_csv in place of the first three. One that has its own
@@ -224,10 +224,14 @@ typedef struct Sched {
   uint32_t *staleness;   /* [nrank] (versions) most updates of a stage between the version that an F reads and */
   uint32_t *discrepancy; /* [nrank]   that which its gradient is applied to; between those of F and its B or I */
   uint32_t *delay;       /* [nstage] (versions) staleness of one row */
-  PipeWeights *weights;  /* [nop] (versions) slots from 0 for each row; (slots) of the rank. NULL: not weighted */
+  PipeWeights *weights;  /* [nop] (versions); slots (version_slots) from 0 for each row, (slots) of the rank.
+                            NULL: not weighted */
+  uint32_t *maker;       /* [nop] (versions) of an op whose line has `per`, the first of those that read alike; NONE.
+                            NULL: no line has */
+  uint32_t *last_reader; /* [nop] (version_slots) of such a first op, the last; NULL with maker */
   PipeFormula *formula; PipeRule *rule; PipeThen *then; const char **state; /* (formulas) of PipeProgram */
   uint32_t nformula, nrule, nthen, nstate;
-  uint32_t *nversion;    /* [nstage] (versions) slots for versions; NULL: not weighted */
+  uint32_t *nversion;    /* [nstage] (version_slots) slots for versions; NULL: not weighted */
   uint32_t *weight_first; /* [nstage] (slots) the first of these slots */
   Span *site; uint32_t nsite, capsite;
   List *lists;           /* [nrank] of a compute_comms file (read_csv), or of the lowering (transfers); NULL */
@@ -358,7 +362,7 @@ typedef enum Builtin { /* EX_CALL.builtin */
   BI_FN, BI_MIN, BI_MAX,
   BI_INFLIGHT, BI_HELD, BI_KEPT, BI_WARMUP, BI_MEMORY, BI_STALENESS, BI_DISCREPANCY, /* of a rank */
   BI_HOST, BI_HOST_MEMORY, BI_GUESTS,          /* of a rank */
-  BI_VERSIONS,
+  BI_VERSIONS, BI_STASHED,                     /* of a rank, or of all */
   BI_VOLUME, BI_MESSAGES,                      /* of a rank, or of all */
   BI_MAKESPAN, BI_SPAN, BI_IDLE, BI_BUBBLE     /* with named costs */
 } Builtin;
@@ -431,8 +435,12 @@ bool check_deps(Sched *s);
 uint32_t round_of(const Sched *s, uint32_t u);
 
 /* ---- versions.c: requires sides. Proves that the versions of the weights that are read are there;
- * ensures staleness, discrepancy, delay, weights, nversion ---- */
+ * ensures staleness, discrepancy, delay, weights (but for slots and formulas), maker ---- */
 bool versions(Sched *s);
+
+/* ---- version_slots.c: requires formulas. Proves that versions that are read have not been overwritten; ensures slots
+ * of weights, nversion, last_reader ---- */
+bool version_slots(Sched *s);
 
 /* ---- order.c ---- */
 /* Plays the compute ops on an idle network, where a tensor reaches another rank `send` after its
@@ -475,8 +483,8 @@ static inline uint64_t op_cost(const Sched *s, const PipeStage *cost, bool unifo
   const Op *o = &s->op[op];
   if (o->kind == PIPE_SIDE)
     return uniform ? 0 : s->side[(o->site - s->side_site0) * s->nstage + o->stage].time;
-  if (s->slice_time && !uniform && o->kind <= PIPE_W)
-    return s->slice_time[((size_t)o->stage * s->slices + o->mb % s->slices) * 4 + o->kind];
+  if (s->slice_time && !uniform && o->kind < PIPE_SLICE_OPS)
+    return s->slice_time[((size_t)o->stage * s->slices + o->mb % s->slices) * PIPE_SLICE_OPS + o->kind];
   return cost[uniform ? 0 : o->stage].time[o->kind];
 }
 

@@ -65,20 +65,6 @@ static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
 
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
-  if (kind == PIPE_R && s->slices > 1) {
-    diag_error(
-        s->diag, DIAG_RECOMPUTE, x->use->at,
-        "rank %u: '%s' of a microbatch in slices: the slices after it read its stash, which must stay",
-        x->rank, span_text(s, x->use->at));
-    return false;
-  }
-  if (kind == PIPE_R && s->graph) {
-    diag_error(s->diag, DIAG_RECOMPUTE, x->use->at,
-               "rank %u: '%s' of a pipe that is no chain of stages, each on one rank", x->rank,
-               span_text(s, x->use->at));
-    diag_note(s->diag, s->pipe[0].clause->at, "only one input is kept, that of the chain");
-    return false;
-  }
   if (s->forward && kind != PIPE_F) {
     diag_error(s->diag, DIAG_FORWARD_ONLY, x->use->at,
                "rank %u: '%s' in a schedule that only runs forward", x->rank,

@@ -378,10 +378,8 @@ static bool read_instr(Read *d, uint32_t r, json_t *j, uint64_t *group) {
     p++;
   if (p == PIPE_NPHASES)
     return bad(d, at, "'phase' is warmup, steady or flush");
-  if ((s->forward && kind != PIPE_F) || (kind == PIPE_R && s->slices > 1))
-    return bad(d, at,
-               arena_printf(s->arena, "%s in a program %s", text,
-                            s->forward ? "that only runs forward" : "with slices"));
+  if (s->forward && kind != PIPE_F)
+    return bad(d, at, arena_printf(s->arena, "%s in a program that only runs forward", text));
   OpRef *use = NEW(s->arena, OpRef);
   use->at = at;
   use->op = (uint8_t)kind;

@@ -79,6 +79,7 @@ static const struct {
     {"staleness", BI_STALENESS},
     {"discrepancy", BI_DISCREPANCY},
     {"versions", BI_VERSIONS},
+    {"stashed", BI_STASHED},
     {"volume", BI_VOLUME},
     {"messages", BI_MESSAGES},
     {"host", BI_HOST},
@@ -203,7 +204,7 @@ static void explain_unknown(Resolver *r, Name name, Span at, const char *wanted)
     diag_help(
         s->diag,
         "a check knows inflight(r) held(r) kept(r) warmup_depth(r) memory(r) staleness(r) discrepancy(r) "
-        "versions(r) host(r) host_memory(r) guests(r) volume(r) messages(r) makespan() span() idle() bubble()");
+        "versions(r) stashed(r) host(r) host_memory(r) guests(r) volume(r) messages(r) makespan() span() idle() bubble()");
   else if (value && sc)
     hint_params(s, sc);
 }
@@ -225,6 +226,8 @@ static void wrong_kind(Resolver *r, const Sym *y, Name name, Span at, const char
     diag_error(d, DIAG_UNKNOWN_NAME, at, "'%s' is %s, not %s", name, kind_text(y), wanted);
     if (y->kind != SY_BUILTIN)
       diag_note(d, y->at, "it was defined here");
+    else if (r->clause && r->clause->kind == CL_WEIGHTS && hint_weights(r->s, r->clause, name))
+      return;
     else if (strcmp(wanted, "a value") == 0 && y->builtin >= BI_INFLIGHT &&
              y->builtin < BI_MAKESPAN)
       diag_help(d, "it is of a rank: %s(r)", name);
@@ -294,7 +297,8 @@ static bool resolve_call(Resolver *r, Expr *e) {
       want = given ? given : 1;
     else
       costs = y->builtin >= BI_MAKESPAN, want = costs ? given : now && given == 2 ? 2 : 1;
-    if ((y->builtin == BI_VOLUME || y->builtin == BI_MESSAGES || y->builtin == BI_VERSIONS) &&
+    if ((y->builtin == BI_VOLUME || y->builtin == BI_MESSAGES || y->builtin == BI_VERSIONS ||
+         y->builtin == BI_STASHED) &&
         given == 0)
       want = 0; /* of all ranks */
   }
@@ -766,6 +770,19 @@ static void formula_unbind(void *self) {
   scope_end(r, r->scope.n - 1);
 }
 
+/* A `per` that has one value for all microbatches, unless a name in it is unknown anyway. */
+static void per_what(Resolver *r, const Clause *c, const WeightLine *l) {
+  if (r->unknown.n > 0)
+    return;
+  diag_error(r->s->diag, DIAG_CLAUSE, l->per->at,
+             "microbatches that share what they read have the same value: '%s' is the same for all",
+             span_text(r->s, l->per->at));
+  diag_help(r->s->diag,
+            c->mb_var ? "for N at a time: per %s/N"
+                      : "for N at a time: weights s, m { ... per m/N }",
+            c->mb_var);
+}
+
 static void resolve_weights(Resolver *r, Clause *c) {
   Diag *d = r->s->diag;
   VEC(Name) state = {0};
@@ -774,6 +791,9 @@ static void resolve_weights(Resolver *r, Clause *c) {
     if (l->op)
       weight_op(r, l);
     resolve_expr(r, l->value);
+    resolve_expr(r, l->per);
+    if (l->per && !(c->mb_var && hint_mentions(l->per, c->mb_var)))
+      per_what(r, c, l);
     resolve_expr(r, l->when);
     if (l->word == WW_VERSIONS && c->mb_var && hint_mentions(l->value, c->mb_var))
       diag_error(

@@ -374,6 +374,7 @@ static void put_weights(FILE *out, const Clause *c) {
       fputc(' ', out);
       ast_dump_expr(out, l->formula);
     }
+    put_optional(out, "per", l->per);
     put_optional(out, "when", l->when);
     fputc('\n', out);
   }

@@ -137,7 +137,7 @@ typedef struct Entry { /* key = value in time { } and bytes { } */
 
 /* A line of `weights { }`. */
 typedef enum WeightWord {
-  WW_READS,    /* op reads newest|F|value [as formula] [when e] */
+  WW_READS,    /* op reads newest|F|value [as formula] [per e] [when e] */
   WW_APPLIES,  /* U applies formula [when e] */
   WW_RATE,     /* U rate formula [when e] */
   WW_THEN,     /* U then state = formula [when e] */
@@ -157,6 +157,7 @@ typedef struct WeightLine {
   Span source_at;
   Expr *value;        /* WW_READS from a version, WW_VERSIONS */
   Expr *formula, *when; /* or NULL */
+  Expr *per;          /* WW_READS: ops of a stage with the same value read what the first of them reads; or NULL */
   Name state;         /* WW_STATE, WW_THEN */
   Span state_at;
   const struct Clause *clause; /* (sema) that it is of */

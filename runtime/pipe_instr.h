@@ -49,7 +49,7 @@ extern "C" {
 #endif
 
 #define PIPE_MAGIC 0x45504950u /* "PIPE", little endian */
-#define PIPE_ABI 4u
+#define PIPE_ABI 5u
 #define PIPE_NONE UINT32_MAX   /* no slot, no peer, no microbatch */
 #define PIPE_MANY (UINT32_MAX - 1) /* PipeStage.prev, next: see PipeGraph */
 #define PIPE_GROUP_MOST 64u    /* transfers in one group */
@@ -73,20 +73,21 @@ typedef enum PipePhase { PIPE_WARMUP, PIPE_STEADY, PIPE_FLUSH, PIPE_NPHASES } Pi
 /* What a pool's slots hold. OUT and IN are the two ends of a transfer, LOCAL a boundary tensor
  * between two stages of one rank. */
 typedef enum PipeClass {
-  PIPE_ACT,   /* stash of a forward, until its last backward; forward-only: while it runs, in slices
-                 until the last slice of the microbatch has run */
+  PIPE_ACT,   /* stash of a forward, until its last backward; forward-only, and where R makes it again:
+                 until the last slice of the microbatch has gone forward, without slices while it runs */
   PIPE_GOUT,  /* gradient outputs held from I to W */
   PIPE_OUT,   /* boundary tensor from its producer until the SEND has completed */
   PIPE_IN,    /* receive slot, from the RECV until the consumer has completed */
   PIPE_LOCAL, /* boundary tensor from its producer to its consumer on the same rank */
-  PIPE_KEEP,  /* input of a forward that is recomputed, until R; no bytes on the first stage */
+  PIPE_KEEP,  /* inputs of a forward that is recomputed, until R: one after the other in the order of its
+                 edges, each on a multiple of 64 bytes; no bytes where it has none */
   PIPE_HOST,  /* stash in host memory, from OFF to LOAD */
   PIPE_GUEST, /* stash of another rank, from its OFF to its LOAD: only that rank's COPY stream uses it */
   PIPE_BUFFER, /* what a SIDE takes, until a SIDE gives it back, or the end of the step */
   PIPE_WEIGHT, /* a version of the weights of its stage, see PipeWeights; at the start of a step, and at
                   its end, the one that counts is in the first slot of the pool */
-  PIPE_GUESS, /* weights as a formula estimates them, while the op that reads them runs; or, while a U
-                 runs, a copy of those that it overwrites */
+  PIPE_GUESS, /* weights as a formula estimates them, until the last op that reads them has run; or, while a
+                 U runs, a copy of those that it overwrites */
   PIPE_NCLASSES
 } PipeClass;
 
@@ -120,10 +121,12 @@ typedef struct PipeInstr {
  * instruction of every rank, a row of this that says which version it uses. `behind` and `ahead` count
  * updates of the stage. */
 typedef struct PipeWeights {
-  uint32_t version; /* F B I R SIDE: that it reads; U: that it makes; else PIPE_NONE, and so are the slots */
-  uint32_t slot;    /* of class WEIGHT, read: by F B I R SIDE their version, by U the newest */
+  uint32_t version; /* F B I R SIDE: that it reads, or that what it reads is an estimate from; U: that it makes;
+                       else PIPE_NONE, and so are the slots */
+  uint32_t slot;    /* of class WEIGHT, read: by F B I R SIDE their version, by U the newest. PIPE_NONE: it reads
+                       the estimate in `guess`, which an op of its stage above it has made */
   uint32_t out;     /* of class WEIGHT, written by U; may be `slot`. Else PIPE_NONE */
-  uint32_t guess;   /* of class GUESS, if there is one; else PIPE_NONE */
+  uint32_t guess;   /* of class GUESS, if there is one; else PIPE_NONE. With a formula it is written first */
   uint32_t formula; /* F B I R: row of PipeProgram.formula, what they see in place of their version;
                        U: row of PipeProgram.rule; PIPE_NONE: none */
   int32_t behind;   /* B I R: the version that it reads less that which the F of its microbatch has read;
@@ -256,7 +259,9 @@ typedef struct PipeProgram {
                              counts microbatches here, nmb and mb0 of the stages and mb of the
                              instructions, counts units: unit u is slice u % slices of microbatch
                              u / slices. A slice goes forward after those before it, and reads their
-                             stashes; backward after those behind it. 0 and 1: there are none */
+                             stashes; backward after those behind it. R of a slice comes after those before
+                             it, and all of a microbatch stand between its last F and its first backward.
+                             0 and 1: there are none */
   uint32_t forward;       /* 1: there are only F and their transfers; no gradients, no updates */
   uint32_t slots;         /* most receive slots that any channel needed */
   uint64_t makespan;      /* predicted, one step, from the first start to the last end */
@@ -278,9 +283,11 @@ typedef struct PipeProgram {
   const PipeRule *rule;       /* [nrule] */
   const PipeThen *then;       /* [nthen] */
   const char *const *state;   /* [nstate] names; at most 32 */
-  const uint64_t *slice_time; /* [nstage][slices][4] of F B I W, if slices of a stage differ in time: those
-                             of PipeStage are their means; NULL: they do not */
+  const uint64_t *slice_time; /* [nstage][slices][PIPE_SLICE_OPS] of F B I W R, if slices of a stage differ
+                             in time: those of PipeStage are their means; NULL: they do not */
 } PipeProgram;
+
+enum { PIPE_SLICE_OPS = PIPE_R + 1 };
 
 PIPE_STATIC_ASSERT(sizeof(PipeInstr) == 48, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipePool) == 32, "ABI");
@@ -360,6 +367,14 @@ static inline PipeGraph pipe_graph(const PipeProgram *p) {
 /* 1 for SIDE in any stream. */
 static inline int pipe_is_side(uint32_t op) { return op >= PIPE_SIDE && op <= PIPE_SIDE_COPY; }
 
+/* Slots that field `in`, or `out`, of an instruction of this row stands for; 2 and more are in PipeRank.list. */
+static inline uint32_t pipe_fields(const PipeStage *st, uint32_t op, int input) {
+  int forward = op == PIPE_F || op == PIPE_R;
+  if (pipe_op_info[op].stream != PIPE_COMPUTE || op == PIPE_SIDE)
+    return 1;
+  return !input == !forward ? st->nin : st->nout;
+}
+
 /* What an instruction takes; of a SEND the transfer, of a SIDE what its row says. */
 typedef struct PipeTimes {
   const PipeStage *stage;
@@ -370,8 +385,8 @@ typedef struct PipeTimes {
 static inline uint64_t pipe_time(PipeTimes t, const PipeInstr *c) {
   if (pipe_is_side(c->op))
     return t.side[c->keep].time;
-  if (t.slice && c->op <= PIPE_W)
-    return t.slice[((size_t)c->stage * t.slices + c->mb % t.slices) * 4 + c->op];
+  if (t.slice && c->op < PIPE_SLICE_OPS)
+    return t.slice[((size_t)c->stage * t.slices + c->mb % t.slices) * PIPE_SLICE_OPS + c->op];
   return t.stage[c->stage].time[c->op];
 }
 

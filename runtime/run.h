@@ -43,6 +43,7 @@ typedef struct ComputeAt {
   uint32_t first_grad; /* of PrCall */
   uint32_t applied;    /* the same */
   uint32_t updates;    /* U of its stage above it */
+  uint32_t kept;       /* R of several inputs: where they begin in RankRun.listed */
 } ComputeAt;
 
 typedef struct CopyAt {
@@ -144,7 +145,7 @@ typedef struct RankRun {
   uint64_t bytes, host_bytes; /* of block, of host */
   void **slot;    /* [nslot] */
   uint64_t *slot_bytes; /* [nslot] of class BUFFER */
-  void **listed;  /* [nlist] those of PipeRank.list */
+  void **listed;  /* [nlist] those of PipeRank.list; then the inputs of each R that has several */
   PrCall *call;   /* room for those of the largest action */
   void *work;
   double *lost; /* the losses that the Rs of an action compute again */
@@ -156,11 +157,16 @@ typedef struct RankRun {
   bool has_sem, has_thread, has_copy_sem, has_copier;
 } RankRun;
 
+typedef struct Kept { uint64_t at, bytes; } Kept;
+
 typedef struct StageRun {
   PrSizes size;
   void *weight, *grad, *opt; /* weight: where the newest version is between steps */
   void *state;           /* of PipeStage.states, one after the other, each rounded up; NULL: none */
-  void **act; /* [nmb] with slices: the stash of each unit, from mb0 on */
+  void **act, **back; /* [nmb] with slices: the stash of each unit, from mb0 on, as the forward of those
+                         behind it reads it, and as R, B and I do */
+  uint64_t keep;      /* bytes of what a forward that is recomputed keeps */
+  const Kept *kept;   /* [nin] of these its inputs */
   uint32_t nupdate; /* in a step */
   uint32_t sink; /* number among the stages of the model without output; PIPE_NONE */
 } StageRun;
@@ -218,7 +224,8 @@ struct PrRun {
   bool free_running;    /* as asked for, and possible */
   double *loss[2];      /* [nsink * nmb], by unit; step n writes loss[n & 1] */
   _Atomic uint32_t *left[2]; /* with on_loss, [microbatches]: of these losses of a microbatch, still to come */
-  void **act;           /* with slices: of StageRun.act */
+  void **act;           /* with slices: of StageRun.act and back */
+  Kept *kept;           /* of StageRun.kept */
   uint64_t loss_steps;  /* steps whose losses are complete */
   PrFault fault;
   uint64_t limit_ns;    /* of a step; 0: none */
@@ -262,10 +269,7 @@ static inline uint64_t pr_class_bytes(const PrRun *run, uint32_t stage, uint32_t
   case PIPE_GOUT: return z->gout;
   case PIPE_WEIGHT:
   case PIPE_GUESS: return z->weight;
-  case PIPE_KEEP: { /* only chains recompute */
-    uint32_t prev = run->p->stage[stage].prev;
-    return prev == PIPE_NONE || run->p->edge ? 0 : run->stage[prev].size.boundary;
-  }
+  case PIPE_KEEP: return run->stage[stage].keep;
   default: return skip ? z->edge : z->boundary;
   }
 }
@@ -295,6 +299,14 @@ PrStatus pr_count_updates(PrRun *run);
 PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, double *lost);
 /* Calls the model for one op, or an action of n > 1. */
 int pr_call_model(const PrModel *m, const PrCall *a, uint32_t n);
+/* keep.c: how much each row keeps of the inputs of a forward that is recomputed, once sizes are known; how many
+ * pointers the Rs of a rank need, behind those of its list, and once there are slots where they point; and the
+ * copy, before the call of its forward. */
+PrStatus pr_size_keeps(PrRun *run);
+uint32_t pr_count_kept(const PrRun *run, const RankRun *k);
+void pr_point_kept(PrRun *run, RankRun *k);
+void pr_keep_inputs(const PrRun *run, const RankRun *k, const PipeInstr *c, const PrCall *a);
+
 /* Splits each list into its streams and finds the channels; then, once memory has addresses, who takes part
  * in the sums, and where stashes lie. PR_OK or PR_E_MEMORY. */
 PrStatus pr_take_streams(PrRun *run);

@@ -50,10 +50,11 @@ static PrStatus compute(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
     a->nupdate = run->stage[in[i].stage].nupdate;
     if (a->loss && a->loss != lost)
       a->loss = c->loss + (step & 1) * run->nsink * run->p->nmb + (a->loss - run->loss[step & 1]);
-    if (a->op == PIPE_F && in[i].keep != PIPE_NONE && a->x)
-      CUDA_TRY(run, cudaMemcpyAsync(k->slot[in[i].keep], a->x,
-                                    pr_class_bytes(run, in[i].stage, PIPE_KEEP, 0),
-                                    cudaMemcpyDeviceToDevice, d->stream[PIPE_COMPUTE]));
+    const Kept *part = run->stage[in[i].stage].kept;
+    for (uint32_t j = 0; a->op == PIPE_F && in[i].keep != PIPE_NONE && j < a->nx; j++)
+      CUDA_TRY(run,
+               cudaMemcpyAsync((char *)k->slot[in[i].keep] + part[j].at, a->xs[j], part[j].bytes,
+                               cudaMemcpyDeviceToDevice, d->stream[PIPE_COMPUTE]));
   }
   int code = pr_call_model(&run->m, k->call, n);
   if (code) {

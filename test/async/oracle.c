@@ -94,6 +94,7 @@ struct Def {
       lag[MOST_STAGES]; /* microbatches of a replica between its F and B */
   enum { NEWEST, AT_ENTRY, DOUBLE } f;
   enum { AS_F, LATEST } b;
+  bool bellwether; /* all forwards of a minibatch use what the first of them does */
   /* NULL: no such thing. estimate: of weights w for F (b = 0) or B. */
   void (*estimate)(const Now *n, int b, const float *w, float *out);
   void (*applies)(const Now *n, float *g);
@@ -200,9 +201,11 @@ static void input(uint64_t step, uint32_t mb, float *x) {
     x[i] = noise(2, step * 1000003 + mb, (uint64_t)i);
 }
 
-/* The weights that an op uses. */
+/* The weights that an op uses. Where the forwards of a minibatch use one estimate that is as of the first of them. */
 static void weights_for(const Def *d, const Optimizer *o, const Version *all, uint32_t s,
                         uint32_t k, int b, uint64_t before, float *w) {
+  if (d->bellwether && !b)
+    k -= k % d->N;
   uint32_t vf = read_by_f(d, s, k), newest = updates_at(d, s, k, b);
   uint32_t v = !b || d->b == AS_F ? vf : newest, applied = updates_at(d, s, k, 1);
   Now n = {d, o, s, k, before + newest, v - vf, applied - v, &all[newest]};
@@ -240,7 +243,7 @@ static Result carry_out(const Def *d, const Optimizer *o) {
         layer_input(dy, x[s + 1], w, dz, dx);
         layer_weight(x[s], dz, grad[s][rep]);
         memcpy(dy, dx, sizeof dy);
-        uint32_t age = updates_at(d, s, k, 1) - read_by_f(d, s, k);
+        uint32_t age = updates_at(d, s, k, 1) - read_by_f(d, s, d->bellwether ? k - k % d->N : k);
         most[s] = age > most[s] ? age : most[s];
         if ((k + 1) % (d->N * d->replicas[s]) != 0 && k + 1 < d->M)
           continue;
@@ -584,7 +587,8 @@ int main(int argc, char **argv) {
   grid((Def){.name = "spectrain", .f = NEWEST, .b = LATEST, .estimate = spectrain}, NULL, false,
        with_v, 1);
   grid((Def){.name = "msnag", .f = NEWEST, .b = LATEST, .estimate = msnag}, "N", false, with_v, 1);
-  grid((Def){.name = "xpipe", .f = NEWEST, .b = LATEST, .estimate = xpipe}, "N", false, with_v2, 1);
+  grid((Def){.name = "xpipe", .f = NEWEST, .b = LATEST, .bellwether = true, .estimate = xpipe}, "N",
+       false, with_v2, 1);
   grid((Def){.name = "msnag_adam", .f = NEWEST, .b = LATEST, .estimate = msnag_adam}, "N", false,
        with_v2, 1);
   grid((Def){.name = "async_scaled", .f = NEWEST, .b = LATEST, .applies = scaled}, "N", true, all,
