@@ -623,10 +623,15 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
   case ST_USE: resolve_use(r, t, kernel); return;
   case ST_MOVE:
     resolve_opref(r, t->op, kernel);
+    resolve_expr(r, t->value);
     by_hand_shape(r->s, t, r->list);
     return;
-  case ST_WAIT: by_hand_shape(r->s, t, r->list); return;
+  case ST_WAIT:
+    resolve_expr(r, t->value);
+    by_hand_shape(r->s, t, r->list);
+    return;
   case ST_GROUP:
+    resolve_expr(r, t->value);
     by_hand_shape(r->s, t, r->list);
     resolve_block(r, t->body, kernel);
     return;

@@ -799,16 +799,22 @@ stmt:
     $$.s->body = $3.first;
     $$.s->value = $4.e;
   }
-| SEND ok opref { $$ = (StmtVal){new_stmt(ps, ST_MOVE, @$), 1}; $$.s->op = $3; }
-| RECV ok opref {
+| SEND ok opref at_opt {
+    $$ = (StmtVal){new_stmt(ps, ST_MOVE, @$), 1};
+    $$.s->op = $3;
+    $$.s->value = $4.e;
+  }
+| RECV ok opref at_opt {
     $$ = (StmtVal){new_stmt(ps, ST_MOVE, @$), 1};
     $$.s->op = $3;
     $$.s->receives = true;
+    $$.s->value = $4.e;
   }
-| WAIT ok { $$ = (StmtVal){new_stmt(ps, ST_WAIT, @1), 1}; }
-| GROUP ok block {
+| WAIT ok at_opt { $$ = (StmtVal){new_stmt(ps, ST_WAIT, @1), 1}; $$.s->value = $3.e; }
+| GROUP ok block at_opt {
     $$ = (StmtVal){new_stmt(ps, ST_GROUP, @$), above(ps, $3.depth)};
     $$.s->body = $3.first;
+    $$.s->value = $4.e;
   }
 | USE ok used_phase name '(' args_opt ')' range_opt at_opt {
     $$ = (StmtVal){new_binder(ps, ST_USE, @$, $4), 1};
