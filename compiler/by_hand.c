@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Transfers in the text of an order: send, recv, group, wait, REDUCE and TIE (lang/spec.md 8.3). Their shape,
+ * Transfers in the text of an order: send, recv, group, wait, REDUCE and TIE (lang/spec.md 8.4). Their shape,
  * for resolve, and their expansion: rows of Sched.post, each with the op of its rank before which it stands.
  * Whether they are used is find_lowering's to say, whether they are right transfers.c's. Linear. */
 #include <string.h>
 
 #include "expand.h"
 #include "graph.h"
-
-enum { MAX_GROUP = 64 };
 
 static const char *const lowering_name[PIPE_NLOWERINGS] = {[PIPE_GLOBAL] = "global",
                                                            [PIPE_INLINE] = "inline",
@@ -132,9 +130,9 @@ void run_wait(Ex *x, const Stmt *t) {
 bool join_posts(Ex *x, const Stmt *t, uint32_t first) {
   Sched *s = x->s;
   uint32_t n = s->npost - first;
-  if (n > MAX_GROUP) {
-    diag_error(s->diag, DIAG_TRANSFER, t->at, "rank %u: %u transfers in one group; there can be %d",
-               x->rank, n, MAX_GROUP);
+  if (n > PIPE_GROUP_MOST) {
+    diag_error(s->diag, DIAG_TRANSFER, t->at, "rank %u: %u transfers in one group; there can be %u",
+               x->rank, n, PIPE_GROUP_MOST);
     return false;
   }
   for (uint32_t i = first; i < s->npost; i++)

@@ -52,6 +52,7 @@ extern "C" {
 #define PIPE_ABI 5u
 #define PIPE_NONE UINT32_MAX   /* no slot, no peer, no microbatch */
 #define PIPE_MANY (UINT32_MAX - 1) /* PipeStage.prev, next: see PipeGraph */
+#define PIPE_GROUP_MOST 64u    /* transfers in one group */
 
 typedef enum PipeOp {
 #define X(op, text, stream, act, gout, in, out) PIPE_##op,
@@ -63,7 +64,7 @@ typedef enum PipeOp {
 /* The streams of a rank. */
 typedef enum PipeOn { PIPE_COMPUTE, PIPE_COMM, PIPE_COPY, PIPE_NSTREAMS } PipeOn;
 
-/* Who puts the transfers of a rank into their order (lang/spec.md 8.3): one global order of all; each at
+/* Who puts the transfers of a rank into their order (lang/spec.md 8.4): one global order of all; each at
  * its op, alone or with its neighbours; or the text. */
 typedef enum PipeLowering { PIPE_GLOBAL, PIPE_INLINE, PIPE_GROUPED, PIPE_MANUAL, PIPE_NLOWERINGS } PipeLowering;
 

@@ -535,20 +535,6 @@ static uint64_t limit_of(const PrRun *run) {
   return predicted > least / 10 ? (predicted < UINT64_MAX / 20 ? 10 * predicted : 0) : least;
 }
 
-/* Groups of transfers, for an engine of another kind than threads, which knows none. */
-static PrStatus refuse_groups(PrRun *run) {
-  const PipeProgram *p = run->p;
-  for (uint32_t r = 0; p->lowering >= PIPE_GROUPED && r < p->nrank; r++)
-    for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
-      if (pipe_op_info[p->rank[r].instr[i].op].comm && p->rank[r].instr[i].group > 0)
-        return pr_fail(
-            run, PR_E_ARG,
-            "program: rank %u has groups of transfers, which this engine does not carry out: compile it "
-            "with --lowering=global",
-            r);
-  return PR_OK;
-}
-
 /* Checks, and all that does not depend on the engine. */
 static PrStatus open_here(PrRun *run) {
   const PipeProgram *p = run->p;
@@ -568,7 +554,7 @@ static PrStatus open_here(PrRun *run) {
                          p->name, p->params, p->nrank, p->nrank)
                : pr_fail(run, PR_E_ARG, "program: %s %s has %u rank%s, but %u processes run it",
                          p->name, p->params, p->nrank, p->nrank == 1 ? "" : "s", run->nprocess);
-  if ((st = pr_fault_read(run)) || (o->engine && (st = refuse_groups(run))))
+  if ((st = pr_fault_read(run)))
     return st;
   run->trace_slots = (uint64_t)o->trace_steps +
                      2; /* free-running ranks are up to two steps apart */

@@ -127,6 +127,7 @@ typedef struct RankRun {
   uint32_t spin; /* how often to look before sleeping; 0 with fewer cores than ranks */
   /* COMM stream, owned. */
   _Alignas(PR_LINE) uint32_t comm_next; /* of a group the first */
+  _Atomic uint64_t group_done; /* bit j: transfer j of the head is done while others of its group are not */
   _Atomic uint32_t group_left; /* transfers of the head that are not done, and 1 while some are being posted */
   bool comm_active; /* has instructions of this step left */
   uint64_t comm_step;
@@ -345,6 +346,7 @@ typedef struct PrPlace {
   uint64_t step, compute, comm, copy; /* finished; instructions completed over all steps */
   uint64_t running_ns;                /* how long the callback has been running */
   uint32_t running;                   /* as in RankRun */
+  uint64_t group_done;                /* as in RankRun */
   uint32_t posted, condition, zero;   /* PrCondition */
 } PrPlace;
 

@@ -544,6 +544,8 @@ static PrStatus check_action(Check *k, const PipeInstr *c) {
   if (c->group > 0 && ((move ? k->p->lowering < PIPE_GROUPED : c->op >= PIPE_U) ||
                        c->group >= t->ninstr - k->index))
     FAIL_AT(k, c, "cannot have %u more ops in its action", c->group);
+  if (move && c->group >= PIPE_GROUP_MOST)
+    FAIL_AT(k, c, "is of a group of %u transfers; there can be %u", c->group + 1u, PIPE_GROUP_MOST);
   if (c->op > PIPE_U && !move)
     return PR_OK;
   if (!later)

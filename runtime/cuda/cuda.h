@@ -32,6 +32,7 @@ typedef struct CudaRank {
   /* Issuing a step. */
   uint32_t next;          /* row */
   uint32_t sync;          /* row of PipeRank.sync */
+  uint64_t moved;         /* without a group of processes: bit i: transfer i at `next` is issued, others are not */
   uint32_t done[PIPE_NSTREAMS];
 } CudaRank;
 

@@ -21,6 +21,19 @@ void cuda_set_stream(cudaStream_t s) { stream_now = s; }
 
 static PipeOn stream_of(const PipeInstr *c) { return (PipeOn)pipe_op_info[c->op].stream; }
 
+/* A range around what is issued for an instruction. */
+static void name(const PrRun *run, const PipeInstr *in) {
+  char text[PIPE_OP_TEXT];
+  if (!cuda_of(run)->o.nvtx)
+    return;
+  pipe_instr_text(text, pipe_graph(run->p), in);
+  nvtxRangePushA(text);
+}
+static void unname(const PrRun *run) {
+  if (cuda_of(run)->o.nvtx)
+    nvtxRangePop();
+}
+
 /* ---- COMPUTE and COPY ---- */
 
 static PrStatus compute(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
@@ -113,6 +126,42 @@ static PrStatus send_or_recv(PrRun *run, CudaRank *d, const PipeInstr *in) {
   return PR_OK;
 }
 
+/* Inside of a group a call gives what is wrong with it; what is under way its end tells. */
+static PrStatus add_to_group(PrRun *run, CudaRank *d, const PipeInstr *in) {
+  PrCuda *c = cuda_of(run);
+  uint64_t bytes = pr_moved_bytes(run, in);
+  cudaStream_t s = d->stream[PIPE_COMM];
+  ncclResult_t r = is_send(in)
+                       ? ncclSend(d->k->slot[in->in], bytes, ncclChar, (int)in->peer, c->comm, s)
+                       : ncclRecv(d->k->slot[in->out], bytes, ncclChar, (int)in->peer, c->comm, s);
+  char where[PR_WHERE];
+  return r == ncclSuccess || r == ncclInProgress
+             ? PR_OK
+             : pr_fail(run, PR_E_DEVICE, "rank %u: %s: %s: %s", d->k->id, pr_where(run, in, where),
+                       ncclGetErrorString(r), ncclGetLastError(c->comm));
+}
+
+/* The n transfers at d->next, of which those in `lost` (bit by place) are left out. */
+static PrStatus transfers(PrRun *run, CudaRank *d, uint32_t n, uint64_t lost) {
+  PrCuda *c = cuda_of(run);
+  const PipeInstr *in = &d->k->t->instr[d->next];
+  PrStatus st = PR_OK;
+  if (n == 1)
+    return lost ? PR_OK : send_or_recv(run, d, in);
+  if (ncclGroupStart() != ncclSuccess)
+    return pr_fail(run, PR_E_DEVICE, "rank %u: ncclGroupStart: %s", d->k->id,
+                   ncclGetLastError(c->comm));
+  for (uint32_t i = 0; i < n && !st; i++) {
+    if (lost >> i & 1)
+      continue;
+    name(run, &in[i]);
+    st = add_to_group(run, d, &in[i]);
+    unname(run);
+  }
+  ncclResult_t r = ncclGroupEnd();
+  return st ? st : cuda_nccl(run, c->comm, "ncclGroupEnd", r);
+}
+
 static Coll *coll_of(PrRun *run, const CudaRank *d) {
   return &run->coll[d->k->comm[d->done[PIPE_COMM]].chan];
 }
@@ -190,14 +239,11 @@ static PrStatus sum_here(PrRun *run, CudaRank *d, CudaRank *const *q, uint32_t n
   return meet(run, d, q, n, true);
 }
 
-static PrStatus transfer_here(PrRun *run, CudaRank *a, CudaRank *b) {
-  const PipeInstr *x = &a->k->t->instr[a->next], *y = &b->k->t->instr[b->next];
-  if (!is_send(x)) {
-    CudaRank *t = a;
-    a = b, b = t;
-    const PipeInstr *z = x;
-    x = y, y = z;
-  }
+/* Transfer x of rank a with y of rank b, one of which is the SEND. */
+static PrStatus transfer_here(PrRun *run, CudaRank *a, const PipeInstr *x, CudaRank *b,
+                              const PipeInstr *y) {
+  if (!is_send(x))
+    return transfer_here(run, b, y, a, x);
   PrStatus st = meet(run, b, &a, 1, false);
   if (st)
     return st;
@@ -206,7 +252,7 @@ static PrStatus transfer_here(PrRun *run, CudaRank *a, CudaRank *b) {
   return meet(run, b, &a, 1, true);
 }
 
-/* ---- a row ---- */
+/* ---- around a row ---- */
 
 static PrStatus mark(PrRun *run, CudaRank *d, uint64_t step, uint32_t row, bool after) {
   if (d->mark)
@@ -214,14 +260,6 @@ static PrStatus mark(PrRun *run, CudaRank *d, uint64_t step, uint32_t row, bool 
              cudaEventRecord(d->mark[(step % run->trace_slots * d->k->t->ninstr + row) * 2 + after],
                              d->stream[stream_of(&d->k->t->instr[row])]));
   return PR_OK;
-}
-
-static void name(const PrRun *run, const PipeInstr *in) {
-  char text[PIPE_OP_TEXT];
-  if (!cuda_of(run)->o.nvtx)
-    return;
-  pipe_instr_text(text, pipe_graph(run->p), in);
-  nvtxRangePushA(text);
 }
 
 /* The waits of row d->next. */
@@ -272,16 +310,12 @@ static PrStatus pass(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
   return PR_OK;
 }
 
-/* The ranks that take part in what rank d has at d->next, if all have come to it; 0 if not. */
+/* ---- COMM without a group of processes ---- */
+
+/* The ranks that take part in the sum that rank d has at d->next, if all have come to it; 0 if not. */
 static uint32_t partners(PrRun *run, CudaRank *d, CudaRank **q) {
   PrCuda *c = cuda_of(run);
   const PipeInstr *in = &d->k->t->instr[d->next];
-  if (!pipe_is_sum(in->op)) {
-    q[0] = d, q[1] = &c->rank[in->peer];
-    const PipeRank *t = q[1]->k->t;
-    const PipeInstr *x = q[1]->next < t->ninstr ? &t->instr[q[1]->next] : NULL;
-    return x && stream_of(x) == PIPE_COMM && !pipe_is_sum(x->op) && x->peer == d->k->id ? 2 : 0;
-  }
   const Coll *l = coll_of(run, d);
   for (uint32_t i = 0; i < l->n; i++) {
     q[i] = &c->rank[run->p->stage[l->row[i]].rank];
@@ -293,10 +327,8 @@ static uint32_t partners(PrRun *run, CudaRank *d, CudaRank **q) {
   return l->n;
 }
 
-/* Row d->next of a COMM stream, with those of other ranks that belong to it. False in *moved: they have
- * not come to it. */
-static PrStatus comm_here(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool *moved) {
-  const PipeInstr *in = &d->k->t->instr[d->next];
+/* Row d->next, a sum, with those of other ranks that belong to it. False in *moved: they have not come to it. */
+static PrStatus sum_when_all(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool *moved) {
   uint32_t n = partners(run, d, q);
   PrStatus st = PR_OK;
   *moved = n > 0;
@@ -304,33 +336,105 @@ static PrStatus comm_here(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, 
     if (!(st = waits(run, q[i], q[i]->stream[PIPE_COMM])))
       st = mark(run, q[i], step, q[i]->next, false);
   if (n > 0 && !st)
-    st = pipe_is_sum(in->op) ? sum_here(run, q[0], q, n) : transfer_here(run, q[0], q[1]);
+    st = sum_here(run, q[0], q, n);
   for (uint32_t i = 0; i < n && !st; i++)
     st = pass(run, q[i], step, 1);
   return st;
 }
 
-/* A fault on request (fault.c) at the row at hand, for the caller what it does not do itself. With a group only:
- * a stream that is not of a host of its own cannot hang alone. */
-static PrStatus meet_fault(PrRun *run, CudaRank *d, uint64_t step, PrFaultKind *fault) {
-  const PrFault *f = &run->fault;
-  if (!f->kind || !cuda_of(run)->o.group)
-    return PR_OK;
-  if (f->kind != PR_HANG) {
-    *fault = pr_fault_at(run, d->k->id, d->next, step);
-    return PR_OK;
-  }
-  PrStatus st = PR_OK;
-  bool here = f->point == PR_AT_INSTRUCTION && f->rank == d->k->id && f->index == d->next &&
-              f->step == step;
-  for (uint64_t looks = 0; here && !st; looks++)
-    st = cuda_wait_a_little(run, looks);
+/* The first transfer at the head of d, by its place there, that is not done and is with rank peer, a SEND or
+ * not; PIPE_NONE. Those between two ranks in one direction keep their order. */
+static uint32_t find_transfer(const CudaRank *d, uint32_t peer, bool send) {
+  const PipeRank *t = d->k->t;
+  const PipeInstr *in = &t->instr[d->next];
+  if (d->next >= t->ninstr || stream_of(in) != PIPE_COMM || pipe_is_sum(in->op) ||
+      pipe_is_side(in->op))
+    return PIPE_NONE;
+  for (uint32_t i = 0; i <= in->group; i++)
+    if (!(d->moved >> i & 1) && in[i].peer == peer && is_send(&in[i]) == send)
+      return i;
+  return PIPE_NONE;
+}
+
+/* The transfers at the head of d are about to begin, unless some of them have. */
+static PrStatus begin_transfers(PrRun *run, CudaRank *d, uint64_t step) {
+  uint32_t n = d->k->t->instr[d->next].group + 1u;
+  PrStatus st = d->moved ? PR_OK : waits(run, d, d->stream[PIPE_COMM]);
+  for (uint32_t i = 0; i < n && !st && !d->moved; i++)
+    st = mark(run, d, step, d->next + i, false);
   return st;
 }
 
-/* Another first byte. */
-static PrStatus corrupt(PrRun *run, void *tensor, cudaStream_t s) {
-  CUDA_TRY(run, cudaMemsetAsync(tensor, 0x5a, 1, s));
+/* Transfer i at the head of d is issued, and with the last of them all are. */
+static PrStatus end_transfer(PrRun *run, CudaRank *d, uint64_t step, uint32_t i) {
+  uint32_t n = d->k->t->instr[d->next].group + 1u;
+  d->moved |= UINT64_C(1) << i;
+  if (d->moved != UINT64_MAX >> (64 - n))
+    return PR_OK;
+  d->moved = 0;
+  return pass(run, d, step, n);
+}
+
+/* What of the transfers at the head of d other ranks have come to. *moved: it was something. */
+static PrStatus transfers_here(PrRun *run, CudaRank *d, uint64_t step, bool *moved) {
+  PrCuda *c = cuda_of(run);
+  const PipeInstr *in = &d->k->t->instr[d->next];
+  uint32_t n = in->group + 1u, head = d->next;
+  PrStatus st = PR_OK;
+  *moved = false;
+  for (uint32_t i = 0; i < n && !st && d->next == head; i++) {
+    CudaRank *q = &c->rank[in[i].peer];
+    uint32_t j = find_transfer(d, q->k->id, is_send(&in[i])) == i
+                     ? find_transfer(q, d->k->id, !is_send(&in[i]))
+                     : PIPE_NONE;
+    if (j == PIPE_NONE)
+      continue;
+    const PipeInstr *y = &q->k->t->instr[q->next + j];
+    *moved = true;
+    if ((st = begin_transfers(run, d, step)) || (st = begin_transfers(run, q, step)) ||
+        (st = transfer_here(run, d, &in[i], q, y)) || (st = end_transfer(run, q, step, j)))
+      break;
+    st = end_transfer(run, d, step, i);
+  }
+  return st;
+}
+
+/* ---- a row ---- */
+
+/* Faults on request (fault.c) at a row and those of its group, for the caller what they do not do themselves: bits
+ * by place. With a group of processes only: a stream that is not of a host of its own cannot hang alone. */
+static PrStatus meet_faults(PrRun *run, CudaRank *d, uint64_t step, uint32_t n, uint64_t *lost,
+                            uint64_t *corrupt) {
+  const PrFault *f = &run->fault;
+  PrStatus st = PR_OK;
+  if (!f->kind || !cuda_of(run)->o.group)
+    return PR_OK;
+  for (uint32_t i = 0; i < n && i < 64; i++) {
+    if (f->kind != PR_HANG) {
+      PrFaultKind what = pr_fault_at(run, d->k->id, d->next + i, step);
+      *lost |= (uint64_t)(what == PR_DROP) << i;
+      *corrupt |= (uint64_t)(what == PR_CORRUPT) << i;
+      continue;
+    }
+    bool here = f->point == PR_AT_INSTRUCTION && f->rank == d->k->id && f->index == d->next + i &&
+                f->step == step;
+    for (uint64_t looks = 0; here && !st; looks++)
+      st = cuda_wait_a_little(run, looks);
+  }
+  return st;
+}
+
+/* Another first byte of what each of these is to send, or has computed. */
+static PrStatus corrupt_slots(PrRun *run, CudaRank *d, PipeOn on, uint64_t which) {
+  for (uint32_t i = 0; i < 64; i++) {
+    if (!(which >> i & 1))
+      continue;
+    const PipeInstr *in = &d->k->t->instr[d->next + i];
+    void *tensor = on == PIPE_COMM   ? d->k->slot[in->in]
+                   : d->k->call[i].y ? d->k->call[i].y
+                                     : d->k->call[i].dx;
+    CUDA_TRY(run, cudaMemsetAsync(tensor, 0x5a, 1, d->stream[on]));
+  }
   return PR_OK;
 }
 
@@ -338,13 +442,14 @@ static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool
   PrCuda *c = cuda_of(run);
   const PipeInstr *in = &d->k->t->instr[d->next];
   PipeOn on = stream_of(in);
-  uint32_t n = on == PIPE_COMPUTE && run->m.overlap ? in->group + 1u : 1;
+  uint32_t n = on == PIPE_COMM || (on == PIPE_COMPUTE && run->m.overlap) ? in->group + 1u : 1;
+  uint64_t lost = 0, corrupt = 0;
   *moved = true;
   stream_now = d->stream[on];
   if (on == PIPE_COMM && !c->o.group && !pipe_is_side(in->op))
-    return comm_here(run, d, step, q, moved);
-  PrFaultKind fault = PR_NO_FAULT;
-  PrStatus st = meet_fault(run, d, step, &fault);
+    return pipe_is_sum(in->op) ? sum_when_all(run, d, step, q, moved)
+                               : transfers_here(run, d, step, moved);
+  PrStatus st = meet_faults(run, d, step, n, &lost, &corrupt);
   if (st)
     return st;
   st = on == PIPE_COPY ? take_turn(run, d, in, moved) : PR_OK;
@@ -353,17 +458,16 @@ static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool
   st = waits(run, d, d->stream[on]);
   for (uint32_t i = 0; i < n && !st; i++)
     st = mark(run, d, step, d->next + i, false);
-  if (!st && fault == PR_CORRUPT && on == PIPE_COMM)
-    st = corrupt(run, d->k->slot[in->in], d->stream[on]);
+  if (!st && on == PIPE_COMM)
+    st = corrupt_slots(run, d, on, corrupt);
   if (!st)
     st = on == PIPE_COMPUTE     ? compute(run, d, step, n)
          : pipe_is_side(in->op) ? side(run, d, on, step)
          : on == PIPE_COPY      ? copy(run, d, in)
          : pipe_is_sum(in->op)  ? sum_apart(run, d, in)
-         : fault == PR_DROP     ? PR_OK
-                                : send_or_recv(run, d, in);
-  if (!st && fault == PR_CORRUPT && on == PIPE_COMPUTE)
-    st = corrupt(run, d->k->call[0].y ? d->k->call[0].y : d->k->call[0].dx, d->stream[on]);
+                                : transfers(run, d, n, lost);
+  if (!st && on == PIPE_COMPUTE)
+    st = corrupt_slots(run, d, on, corrupt);
   if (!st && on == PIPE_COPY)
     st = end_turn(run, d);
   return st ? st : pass(run, d, step, n);
@@ -379,8 +483,7 @@ static PrStatus issue_lists(PrRun *run, uint64_t step) {
       for (bool on = true; on && d->next < d->k->t->ninstr;) {
         name(run, &d->k->t->instr[d->next]);
         PrStatus st = issue(run, d, step, c->partner, &on);
-        if (c->o.nvtx)
-          nvtxRangePop();
+        unname(run);
         stream_now = NULL;
         if (st)
           return st;
@@ -438,6 +541,7 @@ PrStatus cuda_issue_step(PrRun *run, uint64_t step) {
   for (uint32_t r = 0; r < c->nhere && !st; r++) {
     CudaRank *d = &c->rank[r];
     d->next = d->sync = 0;
+    d->moved = 0;
     memset(d->done, 0, sizeof d->done);
     memset(d->held, 0xff, d->k->t->nevent * sizeof *d->held);
     if (r > 0)

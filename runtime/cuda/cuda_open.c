@@ -362,6 +362,26 @@ static PrStatus open_device(PrRun *run) {
              : pr_fail(run, PR_E_MEMORY, "the device has no memory left");
 }
 
+/* Groups of transfers are small (R5): how many ranks the one that begins at row i is with. */
+static PrStatus check_group(PrRun *run, uint32_t r, uint32_t i) {
+  const PipeInstr *in = &run->p->rank[r].instr[i];
+  uint32_t most = cuda_of(run)->o.group_peers, n = 0;
+  most = most ? most : 2;
+  for (uint32_t j = 0; j <= in->group; j++) {
+    bool again = false;
+    for (uint32_t k = 0; k < j && !again; k++)
+      again = in[k].peer == in[j].peer;
+    n += !again;
+  }
+  char where[PR_WHERE];
+  return n <= most
+             ? PR_OK
+             : pr_fail(run, PR_E_ARG,
+                       "program: the group of rank %u at %s is with %u ranks, and NCCL may cut it: "
+                       "options.group_peers allows %u",
+                       r, pr_where(run, in, where), n, most);
+}
+
 static PrStatus open_here(PrRun *run) {
   PrCuda *c = cuda_of(run);
   PrStatus st;
@@ -369,11 +389,15 @@ static PrStatus open_here(PrRun *run) {
     const PipeRank *t = &run->p->rank[r];
     if ((st = pr_check_events(run, r)))
       return st;
-    for (uint32_t i = 0; i < t->ninstr && c->o.group; i++)
-      if (pipe_op_info[t->instr[i].op].stream == PIPE_COPY && t->instr[i].peer != PIPE_NONE)
+    for (uint32_t i = 0; i < t->ninstr && c->o.group; i++) {
+      const PipeInstr *in = &t->instr[i];
+      if (pipe_op_info[in->op].stream == PIPE_COPY && in->peer != PIPE_NONE)
         return pr_fail(run, PR_E_ARG,
                        "program: rank %u keeps stashes on rank %u, which is another process", r,
-                       t->instr[i].peer);
+                       in->peer);
+      if (pipe_op_info[in->op].comm && in->group > 0 && (st = check_group(run, r, i)))
+        return st;
+    }
   }
   if (c->o.group && run->p->ngroup > 0)
     return pr_fail(run, PR_E_ARG,

@@ -534,7 +534,7 @@ int main(int argc, char **argv) {
   if (argc > 3 && strcmp(argv[3], "--inline") == 0) {
     inline_grid(dir);
     printf("%d of %d runs differ\n", failures, cases);
-    return failures != 0;
+    return engines_end(failures) != 0;
   }
   static const Case fixed[] = {
       {"gpipe", 1, false, 0},          {"1f1b", 1, false, 0},

@@ -347,6 +347,13 @@ static void break_it(void *arg) {
   } else if (strcmp(b->how, "peer unknown to the prologue") == 0) {
     nth(p, 0, PIPE_SEND_F, 0)->peer = 2;
     nth(p, 2, PIPE_RECV_F, 0)->peer = 0;
+  } else if (strcmp(b->how, "transfers of a group swapped") == 0) { /* 0SEND_F1 and 2SEND_F0 */
+    PipeInstr *x = nth(p, 0, PIPE_SEND_F, 1), t = x[0];
+    x[0].stage = x[1].stage, x[0].mb = x[1].mb, x[0].in = x[1].in;
+    x[1].stage = t.stage, x[1].mb = t.mb, x[1].in = t.in;
+  } else if (strcmp(b->how, "slot of a group used by two") == 0) {
+    PipeInstr *x = nth(p, 1, PIPE_RECV_F, 1);
+    x[1].out = x[0].out;
   } else if (strcmp(b->how, "receive that nobody sends") == 0) {
     nth(p, 1, PIPE_RECV_B, 0)->op = PIPE_RECV_F;
     nth(p, 1, PIPE_RECV_F, 1)->peer = 2;
@@ -361,13 +368,19 @@ static void damage(const char *stdlib) {
                                     "sent from another slot",
                                     "peer unknown to the prologue",
                                     "receive that nobody sends",
+                                    "transfers of a group swapped",
+                                    "slot of a group used by two",
                                     "first contact left out",
                                     "first contact left out at both ends"};
   static const Sample onef1b = {"1f1b", NULL, 3, 6};
+  const Sample *chunks = samples;
+  while (strcmp(chunks->name, "chunks") != 0)
+    chunks++;
   for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
     Compiled *c = malloc(sizeof *c);
     Result *want = malloc(sizeof *want);
-    if (!c || !want || !sample_compile(c, stdlib, &onef1b))
+    bool group = strstr(how[i], "group") != NULL;
+    if (!c || !want || !sample_compile(c, stdlib, group ? chunks : &onef1b))
       abort();
     const PipeProgram *p = c->s.prog;
     job_reference(p, want);
@@ -399,6 +412,12 @@ static void show(const char *what, const Job *j) {
     printf("  rank %u: %s\n", r, j->status[r] ? j->error[r] : "no error");
 }
 
+/* One rank whose gradients go to, and inputs come from, three others. */
+static const char star_text[] =
+    "schedule star(M = 2) { ranks 4  transfers inline grouped\n"
+    "  pipe net dag stages 4 mbs M place s -> s  edge 0 -> 3  edge 1 -> 3  edge 2 -> 3\n"
+    "  order r { do M { F  B }  U } }\n";
+
 static void faults(const char *stdlib) {
   static const Sample onef1b = {"1f1b", NULL, 3, 6}, gpipe = {"gpipe", NULL, 3, 6},
                       pipe2 = {"1f1b", NULL, 2, 6};
@@ -424,6 +443,17 @@ static void faults(const char *stdlib) {
   j = (Job){.p = p, .seed = seed0, .cuda = {.device = 3}};
   job_run(&j);
   show("a device that is not there", &j);
+  static const Sample star = {"star", star_text, 0, 0};
+  Compiled *f = malloc(sizeof *f);
+  if (!f || !sample_compile(f, stdlib, &star))
+    abort();
+  for (uint32_t n = 0; n < 4; n += 3) {
+    j = (Job){.p = f->s.prog, .processes = true, .seed = seed0, .cuda = {.group_peers = n}};
+    job_run(&j);
+    show(n ? "the same where three are allowed" : "a group with three ranks", &j);
+  }
+  arena_free(&f->arena);
+  free(f);
   PipeRank *k = (PipeRank *)&p->rank[1];
   uint32_t nsync = k->nsync, nevent = k->nevent;
   k->nsync = k->nevent = 0;
