@@ -8,7 +8,7 @@
  * and a loop over microbatches, in one thread, that keeps every version of everything does exactly that. It knows no
  * ranks, no orders and no slots. For every schedule with a definition, the losses of all microbatches and the final
  * weights of the engines are equal to its, bit for bit, over several steps with hundreds of updates, and the engine
- * takes the bytes that were proved.
+ * takes the bytes that were proved. Compiled with ON_MPI the engine is that of processes (engines.h).
  *
  *   oracle STDLIB_DIR SCRATCH_FILE [--break]   one line per schedule; exit status 0 iff all agree
  *
@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../run/engines.h"
 #include "../run/layer.h"
 #include "pipe_optim.h"
 #include "pipe_run.h"
@@ -374,6 +375,8 @@ static void fail(const Def *d, const Optimizer *o, const char *engine, const cha
 
 static void run_one(const Def *d, const Optimizer *o, const PipeProgram *p, const Result *want,
                     PrOptions po, const char *engine) {
+  if (!engines_take(p, &po))
+    return;
   Model self = {d->P, d->N, o};
   PrModel model = model_of(&self);
   PrRun *run = NULL;
@@ -398,12 +401,12 @@ static void run_one(const Def *d, const Optimizer *o, const PipeProgram *p, cons
     }
   }
   for (uint32_t s = 0; s < p->nstage && same; s++)
-    if (memcmp(pr_weight(run, s), &want->weight[p->stage[s].model * NW], NW * sizeof(float)) != 0) {
+    if (memcmp(engines_weight(run, s), &want->weight[p->stage[s].model * NW], NW * sizeof(float)) != 0) {
       snprintf(text, sizeof text, "weights of stage %u differ", s);
       same = false;
       fail(d, o, engine, text);
     }
-  for (uint32_t r = 0; r < p->nrank && same; r++)
+  for (uint32_t r = 0; r < p->nrank && same && !engines_of_processes; r++)
     if (pr_bytes(run, r) != p->rank[r].bytes) {
       snprintf(text, sizeof text, "rank %u took %llu bytes, proved %llu", r,
                (unsigned long long)pr_bytes(run, r), (unsigned long long)p->rank[r].bytes);
@@ -443,7 +446,7 @@ static void one_case(const Def *d, const Optimizer *o, Define *define, uint32_t 
         fail(d, o, "definition", "does not stay finite: a test of nothing");
         break;
       }
-    run_one(d, o, g.s.prog, &want, (PrOptions){.deadline_s = 60}, "threads");
+    run_one(d, o, g.s.prog, &want, (PrOptions){.deadline_s = 60}, engines_of_processes ? "processes" : "threads");
     run_one(d, o, g.s.prog, &want, (PrOptions){.seed = 1 + d->P * 1000003u + d->N}, "seeded");
     free(want.loss), free(want.weight);
   }
@@ -561,6 +564,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   dir = argv[1], scratch = argv[2];
+  engines_begin(&scratch);
   broken = argc > 3 && strcmp(argv[3], "--break") == 0;
   const Optimizer *const all[] = {&sgd, &momentum, &adam, &adamw}, *const with_v[] = {&momentum},
                          *const with_v2[] = {&adam};
@@ -601,7 +605,7 @@ int main(int argc, char **argv) {
   replicated(4, 2, 3, 1, 210, &adamw);
   replicated(4, 4, 2, 2, 280, &sgd);
   report("pipedream_rr", before);
-  if (!broken)
+  if (!broken && !engines_of_processes)
     synchronous_at_first();
-  return failures > 0;
+  return engines_end(failures) != 0;
 }
