@@ -134,6 +134,8 @@ static void verify_stages(const VerifyEdges *v, Arena *a) {
   for (size_t i = 0; p->row && i < (size_t)p->nmodel * p->nmb; i++) {
     uint32_t row = p->row[i], mb = (uint32_t)(i % p->nmb);
     BUG_IF(row >= p->nstage || p->stage[row].model != i / p->nmb || !verify_runs(p, row, mb));
+    BUG_IF(mb % p->slices &&
+           p->row[i - 1] != row); /* slices read what those before them left there */
     /* All stages of a microbatch are of one pipe. */
     BUG_IF(p->stage[row].mb0 != p->stage[p->row[mb]].mb0 ||
            p->stage[row].nmb != p->stage[p->row[mb]].nmb);

@@ -47,6 +47,9 @@ static PrStatus check_edges(Check *k) {
       uint32_t row = p->row[(size_t)m * p->nmb + mb];
       if (row >= p->nstage || p->stage[row].model != m || !runs(p, row, mb))
         return FAIL(k->run, "program: stage %u, microbatch %u: run by row %u", m, mb, row);
+      if (mb % pipe_slices(p) && p->row[(size_t)m * p->nmb + mb - 1] != row)
+        return FAIL(k->run, "program: stage %u: slices of microbatch %u are run by rows %u and %u",
+                    m, mb / p->slices, p->row[(size_t)m * p->nmb + mb - 1], row);
       k->left[row]++;
     }
   return PR_OK;
