@@ -19,6 +19,10 @@
  * pr_cuda_stream). Its init has to load what it runs: each kernel once, each shape of cuBLAS once. init may
  * wait for the device, the others must not.
  *
+ * NCCL has no tags. With PrOptions.checksums, and a group, a header of 16 bytes goes ahead of each transfer: which
+ * tensor of which step it is, and a checksum. A receiver that gets another one, or a damaged one, fails the run with
+ * both ends. It takes two copies to the host and two functions of the host a transfer: for tests.
+ *
  * In this version PIPE_FAULT is looked for with a group only, and a program with stashes on other ranks, or whose COPY streams take turns, needs all ranks in one process.
  *
  * Environment. pr_open refuses CUDA_LAUNCH_BLOCKING=1, with which a step cannot end. Unless they are set, it

@@ -32,6 +32,7 @@ typedef struct Job {
   PrCudaOptions cuda;
   bool processes, joins, no_step, free_running;
   uint32_t trace;
+  bool checks; /* PrOptions.checksums */
   int at_once; /* steps in one call; 0: 1 */
   double deadline_s;
   uint64_t seed;
