@@ -4,6 +4,7 @@
  *   cuda_open.c    the device, streams, events, communicators, the prologue; memory; closing
  *   cuda_issue.c   instructions
  *   cuda_steps.c   steps, waiting, deadlines, failures, graphs
+ *   cuda_formula.c formulas around the model's callbacks; cuda_formula.cu: their kernel
  *   cuda_check.c   transfers that say what they are
  *   cuda_trace.c   times */
 #ifndef PIPE_CUDA_PRIVATE_H
@@ -16,6 +17,8 @@
 #include "run.h"
 
 enum { CUDA_MOST_SPLITS = 16 };
+
+typedef struct CudaFormulas CudaFormulas; /* cuda_formula.c */
 
 /* cuda_check.c: a transfer, and its header. */
 typedef struct CudaCheck CudaCheck;
@@ -69,6 +72,7 @@ typedef struct PrCuda {
   double *loss;         /* device [2][nsink * nmb]; then one for each rank here, for R */
   uint64_t *step_at;    /* device */
   uint64_t *step_from;  /* host memory that the device reads, [2] */
+  CudaFormulas *formulas; /* NULL: there are none */
   double *loss_to;      /* the same, [2][nsink * nmb] */
   char *contact;        /* device: two lines for first contacts */
   uint64_t issued_steps, done_steps;
@@ -133,6 +137,16 @@ PrStatus cuda_agree(PrRun *run, PrStatus st);
 PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes);
 void cuda_abort(PrRun *run);
 PrStatus cuda_steps(PrRun *run, uint64_t n);
+/* Before a step is issued, or replayed: its numbers; on stream s, they go to the device. */
+PrStatus cuda_formulas_open(PrRun *run);
+void cuda_formulas_close(PrRun *run);
+void cuda_formulas_step(PrRun *run, uint64_t step);
+PrStatus cuda_formulas_begin(PrRun *run, uint64_t step, cudaStream_t s);
+/* As in weights.c, for an instruction that may have formulas. */
+PrStatus cuda_estimate(PrRun *run, CudaRank *d, uint32_t row, PrCall *a);
+PrStatus cuda_before_update(PrRun *run, CudaRank *d, uint32_t row, PrCall *a);
+PrStatus cuda_after_update(PrRun *run, CudaRank *d, uint32_t row, const PrCall *a);
+/* Memory of the device, zero; or of the host that the device reads. NULL: there is none left. */
 void *cuda_take(PrRun *run, uint64_t bytes, bool host);
 void cuda_give(PrRun *run, void *p, bool host);
 

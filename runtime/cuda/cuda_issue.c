@@ -55,14 +55,20 @@ static PrStatus compute(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
       CUDA_TRY(run,
                cudaMemcpyAsync((char *)k->slot[in[i].keep] + part[j].at, a->xs[j], part[j].bytes,
                                cudaMemcpyDeviceToDevice, d->stream[PIPE_COMPUTE]));
+    PrStatus st = cuda_estimate(run, d, at[i].index, a);
+    if (st)
+      return st;
   }
+  PrStatus st = cuda_before_update(run, d, at->index, k->call);
+  if (st)
+    return st;
   int code = pr_call_model(&run->m, k->call, n);
   if (code) {
     char where[PR_WHERE];
     return pr_fail(run, PR_E_MODEL, "model: rank %u, step %llu, %s: the callback returned %d",
                    k->id, (unsigned long long)step, pr_where(run, in, where), code);
   }
-  return PR_OK;
+  return cuda_after_update(run, d, at->index, k->call);
 }
 
 static PrStatus copy(PrRun *run, CudaRank *d, const PipeInstr *in) {
@@ -563,6 +569,8 @@ PrStatus cuda_issue_step(PrRun *run, uint64_t step) {
     CUDA_TRY(run, cudaEventRecord(c->base[step % run->trace_slots], s));
   CUDA_TRY(run, cudaMemcpyAsync(c->step_at, &c->step_from[step & 1], sizeof *c->step_at,
                                 cudaMemcpyHostToDevice, s));
+  if ((st = cuda_formulas_begin(run, step, s)))
+    return st;
   CUDA_TRY(run, cudaMemsetAsync(c->loss + (step & 1) * n, 0, n * sizeof *c->loss, s));
   if (c->nhere > 1)
     CUDA_TRY(run, cudaEventRecord(c->begin, s));

@@ -113,10 +113,6 @@ PrStatus cuda_join(PrRun *run) {
   }
   if (g && (g->size == 0 || g->rank >= g->size || !g->share || !g->tell || !g->heard))
     return pr_fail(run, PR_E_ARG, "options: rank %u of a group of %u", g->rank, g->size);
-  if (run->p->nformula > 0)
-    return pr_fail(
-        run, PR_E_ARG,
-        "program: the schedule has formulas of weights, which this engine does not evaluate");
   if (blocking && atoi(blocking))
     return pr_fail(run, PR_E_ARG, "CUDA_LAUNCH_BLOCKING=%s: a step needs several launches at once",
                    blocking);
@@ -426,7 +422,7 @@ static PrStatus open_here(PrRun *run) {
     if ((st = open_rank(run, &c->rank[r])))
       return st;
   }
-  if ((st = open_device(run)) || (st = cuda_check_open(run)))
+  if ((st = open_device(run)) || (st = cuda_formulas_open(run)) || (st = cuda_check_open(run)))
     return st;
   CUDA_TRY(run, cudaDeviceSynchronize()); /* memory is zero */
   for (uint32_t r = 0; r < c->nhere; r++)
@@ -499,6 +495,7 @@ void cuda_close(PrRun *run) {
   free(c->turns);
   if (c->rank)
     cuda_trace_close(run);
+  cuda_formulas_close(run);
   cuda_check_close(run);
   for (uint32_t r = 0; c->rank && r < c->nhere; r++)
     if (c->rank[r].k)

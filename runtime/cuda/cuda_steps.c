@@ -171,6 +171,7 @@ static PrStatus issue_step(PrRun *run) {
   cudaStream_t s = c->rank[0].stream[PIPE_COMPUTE];
   PrStatus st = PR_OK;
   c->step_from[step & 1] = step;
+  cuda_formulas_step(run, step);
   if (!c->o.graph)
     st = cuda_issue_step(run, step);
   else if (!c->graph[step & 1])

@@ -3,6 +3,7 @@
  *
  *   shim_test parity STDLIB   a process a rank, and one process for all; plain, ahead, traced and from a graph:
  *                             losses and weights are those of the CPU engine, bit for bit, no rule is broken
+ *   shim_test formulas STDLIB the same for schedules with formulas of weights, and a model of floats
  *   shim_test log STDLIB      what was issued in a step is what the table says, call by call
  *   shim_test events STDLIB   without any one wait for an event the shim finds a race
  *   shim_test damage STDLIB   a swapped receive, a slot that is used too early, a first contact that the
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../async/program.h"
 #include "shim_job.h"
 
 static uint64_t seed0 = 1;
@@ -32,7 +34,7 @@ static void parity(const char *stdlib) {
     if (!c || !want || !sample_compile(c, stdlib, &samples[i]))
       abort();
     const PipeProgram *p = c->s.prog;
-    job_reference(p, want);
+    job_reference(p, false, want);
     for (uint32_t k = 0; k < 10; k++) {
       bool graph = k % 5 == 2, traced = k % 5 == 3;
       Job j = {.p = p,
@@ -385,7 +387,7 @@ static void damage(const char *stdlib) {
     if (!c || !want || !sample_compile(c, stdlib, group ? chunks : &onef1b))
       abort();
     const PipeProgram *p = c->s.prog;
-    job_reference(p, want);
+    job_reference(p, false, want);
     Broken b = {p, how[i]};
     Job j = {.p = p,
              .processes = true,
@@ -574,6 +576,82 @@ static void kills(const char *stdlib) {
   free(c);
 }
 
+/* ---- formulas ---- */
+
+#define CHAIN \
+  "ranks P  pipe net stages P mbs M place s -> s\n" \
+  "  order r { let w = P-1-r  steady m { F(m)  B(m - w)  if (m - w) % 2 == 1 { U(m - w) } }  if M % 2 != 0 { U } }\n"
+static const struct {
+  const char *name, *text;
+  Define define[3];
+} with_formulas[] = {
+    {"pipemare_t2", NULL, {{.name = "P", .value = 3}, {.name = "M", .value = 9}}},
+    {"spectrain", NULL, {{.name = "P", .value = 4}, {.name = "M", .value = 9}}},
+    {"msnag_adam", NULL, {{.name = "P", .value = 3}, {.name = "M", .value = 8}}},
+    {"async_scaled", NULL, {{.name = "P", .value = 3}, {.name = "M", .value = 8}}},
+    {"xpipe",
+     NULL,
+     {{.name = "P", .value = 4}, {.name = "M", .value = 12}, {.name = "N", .value = 3}}},
+    {"pipedream_rr",
+     NULL,
+     {{.name = "P", .value = 4}, {.name = "M", .value = 8}, {.name = "A", .value = 2}}},
+    /* Every operation, numbers in every place, two states of which one comes of the other. */
+    {"operations",
+     "schedule operations(P = 3, M = 7) {\n  fn odd(x) = x % 2\n  " CHAIN
+     "  weights s, m {\n    state d\n    state e\n"
+     "    F reads newest as w - 0.001 * (k < 4 && lr > 0 ? min(abs(-d), 1) : exp(-abs(d)) + floor(v * 100) / 7)\n"
+     "    B reads newest as (v > 0.001 && d <= 1 || w >= 0.5 ? w : max(w, odd(m))) + (d != 0 ? 0.0001 * sqrt(abs(d)) : 0)\n"
+     "    U applies g * (delay > 0 ? 0.5 : 1) + (!(g < 1) == 1 ? pow(abs(w) + 1, -2) : log(1 + abs(w)))\n"
+     "    U rate 1 / (1 + delay)\n"
+     "    U then d = 0.5 * d + (w - old) * lr * 10\n"
+     "    U then e = (k > 3 ? d : 2) + e * (lr - 0.001)\n"
+     "  }\n}\n",
+     {{.name = "P", .value = 3}}}};
+
+static void formulas(const char *stdlib) {
+  uint32_t nrun = 0;
+  for (uint32_t i = 0; i < sizeof with_formulas / sizeof *with_formulas; i++) {
+    Program *c = malloc(sizeof *c);
+    Result *want = malloc(sizeof *want);
+    uint32_t n = 0;
+    while (n < 3 && with_formulas[i].define[n].name)
+      n++;
+    if (!c || !want ||
+        !program_open(c, stdlib, with_formulas[i].name, with_formulas[i].text,
+                      with_formulas[i].define, n, NULL))
+      abort();
+    const PipeProgram *p = c->s.prog;
+    job_reference(p, true, want);
+    for (uint32_t k = 0; k < 10; k++) {
+      bool graph = k % 5 == 2;
+      Job j = {.p = p,
+               .floats = true,
+               .processes = k < 5,
+               .at_once = k % 5 == 1   ? STEPS
+                          : k % 5 == 4 ? 2
+                                       : 1,
+               .trace = k % 5 == 3 ? 3 : 0,
+               .cuda = {.graph = graph, .ahead = k % 3},
+               .seed = seed0 * 1000 + 500 + i * 10 + k};
+      job_run(&j);
+      nrun++;
+      if (graph && strcmp(p->name, "pipemare_t2") == 0) { /* T1's rate */
+        EXPECT(strstr(j.error[0], "a graph cannot replay"), "%s: %s\n", p->name, j.error[0]);
+        continue;
+      }
+      EXPECT(job_whole(&j), "%s %s %u: %s %s\n", p->name, j.processes ? "processes" : "streams", k,
+             j.text, j.error[0]);
+      EXPECT(!job_whole(&j) || job_same(&j, want), "%s %s %u: results differ\n", p->name,
+             j.processes ? "processes" : "streams", k);
+    }
+    printf("%s: %u formulas\n", p->name, p->nformula);
+    program_close(c);
+    free(c);
+    free(want);
+  }
+  printf("%u runs\n", nrun);
+}
+
 /* ---- checkpoints ---- */
 
 static void resume(const char *stdlib, const char *folder) {
@@ -583,7 +661,7 @@ static void resume(const char *stdlib, const char *folder) {
     if (!c || !want || !sample_compile(c, stdlib, &samples[i]))
       abort();
     const PipeProgram *p = c->s.prog;
-    job_reference(p, want);
+    job_reference(p, false, want);
     for (uint32_t k = 0; k < 2; k++) {
       char dir[4096];
       snprintf(dir, sizeof dir, "%s/%s-%u", folder, samples[i].name, k);
@@ -632,6 +710,8 @@ int main(int argc, char **argv) {
     damage(argv[2]);
   else if (strcmp(argv[1], "faults") == 0)
     faults(argv[2]);
+  else if (strcmp(argv[1], "formulas") == 0)
+    formulas(argv[2]);
   else if (strcmp(argv[1], "headers") == 0)
     headers(argv[2]);
   else if (strcmp(argv[1], "kills") == 0)
