@@ -426,6 +426,8 @@ static void append_rest(Rules *q, const Region *g, uint32_t done) {
 static void reorder_copies(Rules *q, const Region *g) {
   Sched *s = q->s;
   uint32_t n = g->copy, end = g->first + g->n;
+  if (g->ncopy == 0)
+    return;
   Copy *to = arena_alloc(&q->x->scratch, g->ncopy * sizeof *to + 1);
   for (int begun = 1; begun >= 0; begun--)
     for (uint32_t i = 0, all = begun ? q->copied.n : g->ncopy; i < all; i++) {
