@@ -172,7 +172,7 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t
     bool last = x->move && !x->move->receives; /* a send is of the op that has run */
     place -= last;
     while (!last && s->row_of && place < st->nmb && !runs_mb(s, *stage, st->mb0 + (uint32_t)place))
-      ++place; /* no slices there */
+      ++place; /* all slices of a microbatch are in one place */
     if (place < 0) {
       diag_error(s->diag, DIAG_BAD_INDEX, x->move->at,
                  "rank %u: no op before '%s' makes what it sends", x->rank,
@@ -253,7 +253,7 @@ static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t 
   }
 }
 
-/* Microbatch mb of the pipe, `at` of the step, is placed on another rank. */
+/* Microbatch mb of the pipe, whose first unit is `at`, is placed on another rank. */
 static bool not_here(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t at) {
   const Sched *s = x->s;
   uint32_t model = s->stage[stage].model;
@@ -629,6 +629,7 @@ static bool expand_once(Sched *s) {
   for (uint32_t i = 0, n = 0; i < x.clauses.n; i++)
     if (x.clauses.at[i].clause->kind == CL_CHECK)
       s->check[n++] = x.clauses.at[i].clause;
+  find_link_clauses(&x);
   if (!find_ranks(&x) || !find_pipes(&x))
     return false;
   bool ok = find_send(&x) && find_lowering(&x) && find_weights(&x) && fits(s, s->pipe[0].clause) &&

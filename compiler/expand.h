@@ -151,6 +151,13 @@ bool find_ties(Ex *x);
 /* ---- costs.c ---- */
 bool set_costs(Ex *x);
 
+/* ---- links.c ---- */
+void find_link_clauses(Ex *x); /* ensures Sched.link_clause */
+/* What transfers and sums take, unless the schedule says it more closely. cost: [NENTRIES - NKEYS] by stage; most:
+ * that one of them may take. Requires all other costs; ensures PipeEdge.send. False: reported. */
+bool set_links(Sched *s, uint64_t *const *cost, const bool *has, const uint32_t *depth, const Span *at,
+               uint64_t most);
+
 /* ---- side.c ---- */
 bool find_sides(Ex *x);
 

@@ -578,32 +578,23 @@ static void find_needs(Rules *q) {
   for (uint32_t i = 0; i < s->nop; i++) {
     const Op *o = &s->op[i];
     size_t cell = (size_t)o->stage * s->nmb + o->mb;
-    bool back = o->kind == PIPE_B || o->kind == PIPE_I;
-    uint32_t need = 0;
+    uint32_t own[OWN_USERS];
     for (uint32_t k = 0, ninput = op_inputs(s, o); k < ninput; k++)
-      need += order_dep(s, i, k) != NONE;
-    if (back && (s->at_r[cell] || s->at_f[cell]))
-      need++;
-    if (o->kind == PIPE_R && s->at_f[cell])
-      need++;
-    uint32_t slice = o->kind == PIPE_U ? 0 : o->mb % s->slices;
-    if (o->kind == PIPE_F && slice > 0 && s->at_f[cell - 1])
-      need++;
-    if (back && slice + 1 < s->slices && s->at_b[cell + 1])
-      need++;
-    if (o->kind == PIPE_W && s->at_b[cell] && s->op[s->at_b[cell] - 1].kind == PIPE_I)
-      need++;
-    if (back && s->at_load && s->at_load[cell] && q->op[s->nop + s->at_load[cell] - 1].part)
-      need++;
-    q->op[i].need += need;
+      q->op[i].need += order_dep(s, i, k) != NONE;
+    if ((o->kind == PIPE_B || o->kind == PIPE_I) && s->at_load && s->at_load[cell] &&
+        q->op[s->nop + s->at_load[cell] - 1].part)
+      q->op[i].need++;
+    rules_users(q, i, own);
+    for (int k = 0; k < OWN_USERS; k++)
+      if (own[k] != NONE)
+        q->op[own[k]].need++;
     q->seq[i] = i;
   }
   for (uint32_t k = 0; k < s->ncopy; k++) {
     const Copy *c = &s->copy[k];
-    size_t cell = (size_t)c->stage * s->nmb + c->mb;
-    bool off = s->at_off[cell] && q->op[s->nop + s->at_off[cell] - 1].part;
-    if (q->op[s->nop + k].part)
-      q->op[s->nop + k].need = c->kind == PIPE_OFF ? s->at_f[cell] != 0 : off;
+    uint32_t off = s->at_off[(size_t)c->stage * s->nmb + c->mb];
+    if (c->kind == PIPE_LOAD && q->op[s->nop + k].part && off && q->op[s->nop + off - 1].part)
+      q->op[s->nop + k].need++;
   }
 }
 

@@ -279,11 +279,22 @@ static void count_round(Rules *q, uint32_t op, uint64_t end, uint64_t now) {
 
 /* ---- the play ---- */
 
-/* The ops of the same stage, and its OFF, that wait for op; NONE for none: the next one of its cell, the op of its
- * kind on the slice that comes after it. */
-static void own_users(const Sched *s, const Rules *q, uint32_t op, uint32_t user[3]) {
+/* The first R of a microbatch in slices from `unit` on; where there is none its first backward, which all wait
+ * for. NONE: that is not there. */
+static uint32_t next_again(const Sched *s, uint32_t stage, uint32_t unit) {
+  size_t row = (size_t)stage * s->nmb;
+  uint32_t last = unit - unit % s->slices + s->slices - 1;
+  for (; unit <= last; unit++)
+    if (s->at_r[row + unit])
+      return s->at_r[row + unit] - 1;
+  return s->at_b[row + last] - 1;
+}
+
+void rules_users(const Rules *q, uint32_t op, uint32_t user[OWN_USERS]) {
+  const Sched *s = q->s;
   const Op *o = &s->op[op];
-  user[0] = user[1] = user[2] = NONE;
+  for (int k = 0; k < OWN_USERS; k++)
+    user[k] = NONE;
   if (o->kind == PIPE_U)
     return;
   size_t cell = (size_t)o->stage * s->nmb + o->mb;
@@ -298,8 +309,22 @@ static void own_users(const Sched *s, const Rules *q, uint32_t op, uint32_t user
     user[1] = s->at_f[cell + 1] - 1;
   else if ((o->kind == PIPE_B || o->kind == PIPE_I) && slice > 0)
     user[1] = s->at_b[cell - 1] - 1;
-  if (o->kind == PIPE_F && s->at_off && s->at_off[cell] && q->op[s->nop + s->at_off[cell] - 1].part)
-    user[2] = s->nop + s->at_off[cell] - 1;
+  if (o->kind == PIPE_F && s->slices > 1 && slice + 1 == s->slices)
+    user[2] = next_again(s, o->stage, o->mb - slice);
+  else if (o->kind == PIPE_R && slice + 1 < s->slices)
+    user[2] = next_again(s, o->stage, o->mb + 1);
+  uint32_t off = o->kind == PIPE_F && s->at_off ? s->at_off[cell] : 0;
+  if (off && q->op[s->nop + off - 1].part)
+    user[3] = s->nop + off - 1;
+}
+
+/* Stashes that are there after an F and were not before: its own, less those of its microbatch that nobody reads
+ * once the last slice has gone forward. */
+static int64_t makes(const Sched *s, const Op *o) {
+  int64_t n = 1;
+  for (uint32_t q = 0; (o->mb + 1) % s->slices == 0 && q < s->slices; q++)
+    n -= s->forward || s->at_r[(size_t)o->stage * s->nmb + o->mb - q];
+  return n;
 }
 
 static void count(Rules *q, int what, uint32_t stage, int64_t change) {
@@ -318,11 +343,8 @@ static void count_op(Rules *q, uint32_t i, bool end) {
   const Sched *s = q->s;
   const Op *o = &s->op[i];
   bool again = o->kind != PIPE_U && s->at_r[(size_t)o->stage * s->nmb + o->mb];
-  /* Forward-only, the stashes of a microbatch in slices stay until its last one. */
-  bool last = s->forward && s->slices > 1 && (o->mb + 1) % s->slices == 0;
-  int64_t makes = s->forward ? s->slices == 1 ? 0 : last ? 1 - (int64_t)s->slices : 1 : !again;
   const int64_t change[] = {
-      [LIVE] = o->kind == PIPE_F ? makes : pipe_op_info[o->kind].act,
+      [LIVE] = o->kind == PIPE_F ? makes(s, o) : pipe_op_info[o->kind].act,
       [HELD] = pipe_op_info[o->kind].gout,
       [KEPT] = o->kind == PIPE_F ? again : -(o->kind == PIPE_R),
   };
@@ -335,22 +357,22 @@ static void count_op(Rules *q, uint32_t i, bool end) {
 static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64_t now) {
   Sched *s = q->s;
   const Op *o = &s->op[op];
-  const PipeStage *st = &s->stage[o->stage];
   q->seq[q->next[r]++] = op;
   q->op[op].need = OP_DONE;
   count_op(q, op, false);
-  uint32_t own[3];
-  own_users(s, q, op, own);
+  uint32_t own[OWN_USERS];
+  rules_users(q, op, own);
   uint64_t send = 0; /* of what leaves the rank */
   for (uint32_t k = 0, n = op_outputs(s, o); k < n; k++) {
     uint32_t user = order_user(s, op, k);
     if (user == NONE)
       continue;
     bool leaves = s->stage[s->op[user].stage].rank != r;
-    send = leaves ? send_time(st, o->kind) : send;
-    feed(q, user, end + (leaves ? send_time(st, o->kind) : 0), now);
+    uint64_t time = leaves ? output_time(s, o, k) : 0;
+    send = later(send, time);
+    feed(q, user, end + time, now);
   }
-  for (int k = 0; k < 3; k++)
+  for (int k = 0; k < OWN_USERS; k++)
     if (own[k] != NONE)
       feed(q, own[k], end, now);
   return send;

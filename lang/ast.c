@@ -501,6 +501,10 @@ static void put_clause(FILE *out, const Clause *c) {
     fprintf(out, "exclusive %s -> ", c->var);
     ast_dump_expr(out, c->to);
     break;
+  case CL_LINK:
+    fprintf(out, "exclusive %s, %s -> ", c->var, c->mb_var);
+    ast_dump_expr(out, c->to);
+    break;
   case CL_SIDE:
     fprintf(out, "side %s(%s", c->name, c->var);
     if (c->mb_var)

@@ -180,6 +180,7 @@ typedef enum ClauseKind {
   CL_TUNE,    /* tune [var in range] [tries tries] by value */
   CL_OFFLOAD, /* offload [var, mb_var [-> place]] [when] [lead] */
   CL_EXCLUSIVE, /* exclusive var -> to */
+  CL_LINK,      /* exclusive var, mb_var -> to: ranks that send and receive */
   CL_SIDE,    /* side name(var [, mb_var]) ... [when] [{ entries }] */
   CL_WEIGHTS, /* weights [var [, mb_var]] { lines } */
   CL_LET, CL_FN

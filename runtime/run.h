@@ -317,6 +317,11 @@ PrStatus pr_take_stashes(PrRun *run);
  * actions as a whole: all of them. *n: how many. */
 PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n);
 
+/* What formulas read, weights.c: state j of a row, which keeps those of its mask one after the other; by PipeElem the
+ * moments and states of a row, where there are some. */
+enum { PR_ARRAYS = PIPE_ELEM_STATE + 32 };
+float *pr_state(const PrRun *run, uint32_t stage, uint32_t j);
+void pr_find_arrays(const PrRun *run, uint32_t stage, const float *elem[PR_ARRAYS]);
 /* Formulas, weights.c. The estimate that an F, B, I or R sees in place of its version; what surrounds a U. */
 void pr_estimate(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w, PrCall *a);
 void pr_before_update(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w, PrCall *a);
@@ -333,6 +338,11 @@ uint64_t pr_checksum(const void *data, uint64_t bytes);
 
 /* What RECV c of `rank` has got is not what was sent. */
 PrStatus pr_damaged(PrRun *run, uint32_t rank, const PipeInstr *c, uint64_t step);
+
+/* SEND a of rank src meets RECV b of rank dst, and they are of two tensors; are they of one? */
+PrStatus pr_mispaired(PrRun *run, uint32_t src, const PipeInstr *a, uint64_t src_step, uint32_t dst,
+                      const PipeInstr *b, uint64_t dst_step);
+bool pr_are_ends(const PipeProgram *p, const PipeInstr *a, const PipeInstr *b);
 
 /* Both sides have posted: compares them and copies. */
 PrStatus pr_transfer(PrRun *run, const Chan *ch);

@@ -401,7 +401,8 @@ static void run_one(const Def *d, const Optimizer *o, const PipeProgram *p, cons
     }
   }
   for (uint32_t s = 0; s < p->nstage && same; s++)
-    if (memcmp(engines_weight(run, s), &want->weight[p->stage[s].model * NW], NW * sizeof(float)) != 0) {
+    if (memcmp(engines_weight(run, s), &want->weight[p->stage[s].model * NW], NW * sizeof(float)) !=
+        0) {
       snprintf(text, sizeof text, "weights of stage %u differ", s);
       same = false;
       fail(d, o, engine, text);
@@ -446,7 +447,8 @@ static void one_case(const Def *d, const Optimizer *o, Define *define, uint32_t 
         fail(d, o, "definition", "does not stay finite: a test of nothing");
         break;
       }
-    run_one(d, o, g.s.prog, &want, (PrOptions){.deadline_s = 60}, engines_of_processes ? "processes" : "threads");
+    run_one(d, o, g.s.prog, &want, (PrOptions){.deadline_s = 60},
+            engines_of_processes ? "processes" : "threads");
     run_one(d, o, g.s.prog, &want, (PrOptions){.seed = 1 + d->P * 1000003u + d->N}, "seeded");
     free(want.loss), free(want.weight);
   }

@@ -25,7 +25,11 @@
 #include "pipe_run.h"
 #include "program.h"
 
-enum { MOST_STAGES = 24, MOST_UPDATES = 20001, MOST_RANKS = engines_of_processes ? 4 : MOST_STAGES };
+enum {
+  MOST_STAGES = 24,
+  MOST_UPDATES = 20001,
+  MOST_RANKS = engines_of_processes ? 4 : MOST_STAGES
+};
 
 static int failures;
 

@@ -68,7 +68,8 @@ static void *copy_of(const void *table, size_t bytes) {
   void *to = malloc(bytes + 1);
   if (!to)
     abort();
-  memcpy(to, table, bytes);
+  if (bytes > 0)
+    memcpy(to, table, bytes);
   return to;
 }
 

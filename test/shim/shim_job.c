@@ -125,7 +125,8 @@ static void *host_thread(void *arg) {
   bool last = j->processes && h->id + 1 == j->nhost;
   const PipeProgram *p = last && j->other ? j->other : j->p;
   WordModel word = {.joins = j->joins, .no_step = j->no_step};
-  PrModel model = word_model(&word, p);
+  FloatModel floats;
+  PrModel model = j->floats ? float_model(&floats, p) : word_model(&word, p);
   if (j->fails) {
     failing = word;
     inner = model;
@@ -135,6 +136,7 @@ static void *host_thread(void *arg) {
   PrOptions o = {.engine = &pr_cuda,
                  .engine_options = &cuda,
                  .trace_steps = j->trace,
+                 .checksums = j->checks,
                  .free_running = j->free_running,
                  .deadline_s = j->deadline_s};
   PrRun *run;
@@ -142,7 +144,7 @@ static void *host_thread(void *arg) {
   h->group = (PrGroup){h->id, j->nhost, share, tell, heard, &h->seat};
   cuda.group = j->processes ? &h->group : NULL;
   cuda.nvtx = 1;
-  cuda.grad = PR_INT64;
+  cuda.grad = j->floats ? PR_FLOAT32 : PR_INT64;
   shim_enter(h->id);
   PrStatus st = pr_open(&run, p, &model, &o);
   j->opened++;
@@ -225,9 +227,10 @@ void job_run(Job *j) {
   free(j->board);
 }
 
-void job_reference(const PipeProgram *p, Result *r) {
+void job_reference(const PipeProgram *p, bool floats, Result *r) {
   WordModel word = {0};
-  PrModel model = word_model(&word, p);
+  FloatModel other;
+  PrModel model = floats ? float_model(&other, p) : word_model(&word, p);
   PrOptions o = {.seed = 1};
   PrRun *run;
   Job j = {.p = p};
