@@ -58,14 +58,17 @@ static void graph_tables(Sched *s, Text *t) {
   const PipeProgram *p = s->prog;
   if (!p->edge)
     return;
-  text_string(t, "\n/* from to out in skip */\n");
+  text_string(t, "\n/* from to out in skip 0, time of its transfers */\n");
   text_table(t, "PipeEdge", "edge");
   text_lit(t, "\n");
-  for (uint32_t i = 0; i < p->nedge; i++)
-    text_string(t, arena_printf(s->arena, "  {%u, %u, %u, %u, %u},\n", p->edge[i].from,
-                                p->edge[i].to, p->edge[i].out, p->edge[i].in, p->edge[i].skip));
+  for (uint32_t i = 0; i < p->nedge; i++) {
+    const PipeEdge *g = &p->edge[i];
+    text_string(t,
+                arena_printf(s->arena, "  {%u, %u, %u, %u, %u, 0, {%" PRIu64 ", %" PRIu64 "}},\n",
+                             g->from, g->to, g->out, g->in, g->skip, g->send[0], g->send[1]));
+  }
   if (p->nedge == 0)
-    text_string(t, "  {0, 0, 0, 0, 0},\n");
+    text_string(t, "  {0, 0, 0, 0, 0, 0, {0, 0}},\n");
   text_string(t, "};\n");
   if (!p->row)
     return;
@@ -91,16 +94,33 @@ static void slice_table(Sched *s, Text *t) {
   const PipeProgram *p = s->prog;
   if (!p->slice_time)
     return;
-  text_string(t, "\n/* F B I W of each slice, by stage */\n");
+  text_string(t, "\n/* F B I W R of each slice, by stage */\n");
   text_table(t, "uint64_t", "slice_time");
   text_lit(t, "\n");
   for (size_t i = 0; i < (size_t)p->nstage * p->slices; i++) {
     text_room(t);
     text_lit(t, "  ");
-    u64s(t, &p->slice_time[4 * i], 4);
+    u64s(t, &p->slice_time[PIPE_SLICE_OPS * i], PIPE_SLICE_OPS);
     text_lit(t, ",\n");
   }
   text_string(t, "};\n");
+}
+
+static void share_table(Sched *s, Text *t) {
+  const PipeProgram *p = s->prog;
+  if (p->nshare == 0)
+    return;
+  text_string(t, "\n/* from to link: ranks whose transfers pass a shared link */\n");
+  text_table(t, "PipeShare", "share");
+  for (uint32_t i = 0; i < p->nshare; i++) {
+    text_room(t);
+    text_lit(t, i % 8 ? " {" : "\n  {");
+    field(t, p->share[i].from, ',');
+    field(t, p->share[i].to, ',');
+    field(t, p->share[i].link, '}');
+    text_char(t, ',');
+  }
+  text_string(t, "\n};\n");
 }
 
 static void weights(Sched *s, Text *t, uint32_t r) {
@@ -282,6 +302,7 @@ void emit_c_tables(Sched *s, Text *t, const char *symbol) {
   emit_formulas_c(s, t);
   side_table(s, t);
   slice_table(s, t);
+  share_table(s, t);
   text_lit(t, "\n");
   text_table(t, "PipeSite", "site");
   text_lit(t, "\n");
@@ -320,7 +341,13 @@ void emit_c_tables(Sched *s, Text *t, const char *symbol) {
                       : "",
           arena_printf(
               s->arena, "%s%s%s%s", formula_fields(s, x),
-              p->slice_time ? arena_printf(s->arena, "  .slice_time = %sslice_time,\n", x) : "",
+              arena_printf(
+                  s->arena, "%s%s",
+                  p->slice_time ? arena_printf(s->arena, "  .slice_time = %sslice_time,\n", x) : "",
+                  p->nshare
+                      ? arena_printf(s->arena, "  .share = %sshare, .nshare = %u, .nlink = %u,\n",
+                                     x, p->nshare, p->nlink)
+                      : ""),
               p->side ? arena_printf(s->arena, "  .nside = %u, .side = %sside,\n", p->nside, x)
                       : "",
               p->ngroup ? arena_printf(s->arena, "  .ngroup = %u,\n", p->ngroup) : "")));

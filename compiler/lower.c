@@ -111,6 +111,7 @@ bool lower(Sched *s) {
   if (s->graph)
     p->edge = s->graph->edge, p->nedge = s->nedge, p->row = s->graph->row;
   p->slice_time = s->slice_time;
+  p->share = s->share, p->nshare = s->nshare, p->nlink = s->nlink;
   p->formula = s->formula, p->nformula = s->nformula, p->rule = s->rule, p->nrule = s->nrule;
   p->then = s->then, p->nthen = s->nthen;
   if (s->nformula)

@@ -30,7 +30,9 @@ uint64_t pipe_program_hash(const PipeProgram *p) {
     XXH3_64bits_update(h, k->sync, k->nsync * sizeof *k->sync);
   }
   XXH3_64bits_update(h, p->edge, p->nedge * sizeof *p->edge);
-  XXH3_64bits_update(h, p->slice_time, p->slice_time ? 32 * (size_t)p->nstage * p->slices : 0);
+  XXH3_64bits_update(h, p->share, p->nshare * sizeof *p->share);
+  XXH3_64bits_update(h, p->slice_time,
+                     p->slice_time ? 8 * PIPE_SLICE_OPS * (size_t)p->nstage * p->slices : 0);
   for (uint32_t i = 0; i < p->nside; i++) {
     const PipeSide *k = &p->side[i];
     const uint64_t of[] = {k->op, k->decl, k->stage, k->time, k->bytes};
