@@ -281,51 +281,6 @@ static void feed(Rules *q, uint32_t op, uint64_t arrives, uint64_t now) {
     known(q, op, now);
 }
 
-/* The first R of a microbatch in slices from `unit` on; where there is none its first backward, which all wait
- * for. NONE: that is not there. */
-static uint32_t next_again(const Sched *s, uint32_t stage, uint32_t unit) {
-  size_t row = (size_t)stage * s->nmb;
-  uint32_t last = unit - unit % s->slices + s->slices - 1;
-  for (; unit <= last; unit++)
-    if (s->at_r[row + unit])
-      return s->at_r[row + unit] - 1;
-  return s->at_b[row + last] - 1;
-}
-
-/* The ops of the same stage that wait for op, NONE for none: the next one of its cell, the op of its kind on the
- * slice that comes after it, and of slices that are recomputed what next_again says. */
-static void own_users(const Sched *s, uint32_t op, uint32_t user[3]) {
-  const Op *o = &s->op[op];
-  user[0] = user[1] = user[2] = NONE;
-  if (o->kind == PIPE_U)
-    return;
-  size_t cell = (size_t)o->stage * s->nmb + o->mb;
-  uint32_t slice = o->mb % s->slices;
-  if (o->kind == PIPE_F && s->at_r[cell])
-    user[0] = s->at_r[cell] - 1;
-  else if (o->kind == PIPE_F || o->kind == PIPE_R)
-    user[0] = s->at_b[cell] - 1;
-  else if (o->kind == PIPE_I)
-    user[0] = s->at_w[cell] - 1;
-  if (o->kind == PIPE_F && slice + 1 < s->slices)
-    user[1] = s->at_f[cell + 1] - 1;
-  else if ((o->kind == PIPE_B || o->kind == PIPE_I) && slice > 0)
-    user[1] = s->at_b[cell - 1] - 1;
-  if (o->kind == PIPE_F && s->slices > 1 && slice + 1 == s->slices)
-    user[2] = next_again(s, o->stage, o->mb - slice);
-  else if (o->kind == PIPE_R && slice + 1 < s->slices)
-    user[2] = next_again(s, o->stage, o->mb + 1);
-}
-
-/* Stashes that are there after an F and were not before: its own, less those of its microbatch that nobody reads
- * once the last slice has gone forward. */
-static int64_t makes(const Sched *s, const Op *o) {
-  int64_t n = 1;
-  for (uint32_t q = 0; (o->mb + 1) % s->slices == 0 && q < s->slices; q++)
-    n -= s->forward || s->at_r[(size_t)o->stage * s->nmb + o->mb - q];
-  return n;
-}
-
 /* Op of rank r, whose outputs can leave at `end`, starts. Returns how long its transfer takes. */
 static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64_t now) {
   Sched *s = q->s;
@@ -334,14 +289,14 @@ static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64
   q->op[op].need = DONE;
   bool again = o->kind != PIPE_U && s->at_r[(size_t)o->stage * s->nmb + o->mb];
   const int64_t change[3] = {
-      [LIVE] = o->kind == PIPE_F ? makes(s, o) : pipe_op_info[o->kind].act,
+      [LIVE] = o->kind == PIPE_F ? order_makes(s, o) : pipe_op_info[o->kind].act,
       [HELD] = pipe_op_info[o->kind].gout,
       [KEPT] = o->kind == PIPE_F ? again : -(o->kind == PIPE_R),
   };
   for (int k = 0; k < 3; k++)
     q->count[k][o->stage] += change[k], q->rank_count[k][r] += change[k];
   uint32_t own[3];
-  own_users(s, op, own);
+  order_own_users(s, op, own);
   uint64_t send = 0; /* of what leaves the rank */
   for (uint32_t k = 0, n = op_outputs(s, o); k < n; k++) {
     uint32_t user = order_user(s, op, k);
@@ -607,7 +562,7 @@ bool play_rules(Ex *x) {
     uint32_t own[3];
     for (uint32_t k = 0, ninput = op_inputs(s, &s->op[i]); k < ninput; k++)
       q.op[i].need += order_dep(s, (uint32_t)i, k) != NONE;
-    own_users(s, (uint32_t)i, own);
+    order_own_users(s, (uint32_t)i, own);
     for (int k = 0; k < 3; k++)
       if (own[k] != NONE)
         q.op[own[k]].need++;
