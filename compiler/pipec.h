@@ -208,7 +208,7 @@ typedef struct Sched {
   const Clause **link_clause; uint32_t nlink_clause; /* `exclusive a, b` that count (expand) */
   const struct ProfileLink *profile_link; uint32_t nprofile_link; /* in their place (expand, profile) */
   PipeShare *share; uint32_t nshare, nlink; /* of PipeProgram (links) */
-  uint64_t *link_busy, link_wait; /* of PipeSimOut (check_deadlock) */
+  uint64_t *rank_busy, *link_busy, link_wait; /* of PipeSimOut (check_deadlock) */
   uint32_t *group, ngroup; /* [nrank] 1 + group of ranks whose copies take turns, 0: none; NULL: there are
                             no groups (expand) */
   const Clause **side_decl; uint32_t nside_decl; /* `side` clauses (expand) */
