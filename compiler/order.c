@@ -171,6 +171,49 @@ static uint64_t play_action(const Sched *s, OrderRun *run, uint32_t first, uint3
   return end;
 }
 
+/* The first R of a microbatch in slices from `unit` on; where there is none its first backward, which all wait
+ * for. NONE: that is not there. */
+static uint32_t next_again(const Sched *s, uint32_t stage, uint32_t unit) {
+  size_t row = (size_t)stage * s->nmb;
+  uint32_t last = unit - unit % s->slices + s->slices - 1;
+  for (; unit <= last; unit++)
+    if (s->at_r[row + unit])
+      return s->at_r[row + unit] - 1;
+  return s->at_b[row + last] - 1;
+}
+
+void order_own_users(const Sched *s, uint32_t op, uint32_t user[3]) {
+  const Op *o = &s->op[op];
+  user[0] = user[1] = user[2] = NONE;
+  if (o->kind == PIPE_U)
+    return;
+  size_t cell = (size_t)o->stage * s->nmb + o->mb;
+  uint32_t slice = o->mb % s->slices;
+  if (o->kind == PIPE_F && s->at_r[cell])
+    user[0] = s->at_r[cell] - 1;
+  else if (o->kind == PIPE_F || o->kind == PIPE_R)
+    user[0] = s->at_b[cell] - 1;
+  else if (o->kind == PIPE_I)
+    user[0] = s->at_w[cell] - 1;
+  if (o->kind == PIPE_F && slice + 1 < s->slices)
+    user[1] = s->at_f[cell + 1] - 1;
+  else if ((o->kind == PIPE_B || o->kind == PIPE_I) && slice > 0)
+    user[1] = s->at_b[cell - 1] - 1;
+  if (o->kind == PIPE_F && s->slices > 1 && slice + 1 == s->slices)
+    user[2] = next_again(s, o->stage, o->mb - slice);
+  else if (o->kind == PIPE_R && slice + 1 < s->slices)
+    user[2] = next_again(s, o->stage, o->mb + 1);
+  if (user[2] == user[0])
+    user[2] = NONE;
+}
+
+int64_t order_makes(const Sched *s, const Op *o) {
+  int64_t n = 1;
+  for (uint32_t q = 0; (o->mb + 1) % s->slices == 0 && q < s->slices; q++)
+    n -= s->forward || s->at_r[(size_t)o->stage * s->nmb + o->mb - q];
+  return n;
+}
+
 bool order_run(Sched *s, OrderRun *run) {
   uint32_t *work = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   uint8_t *queued = NEW_ARRAY(s->arena, uint8_t, s->nrank);

@@ -480,6 +480,12 @@ bool order_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *member);
 /* The k-th op, from 0, whose tensor op reads; that reads a tensor of op's. NONE: there are no more. */
 uint32_t order_dep(const Sched *s, uint32_t op, uint32_t k);
 uint32_t order_user(const Sched *s, uint32_t op, uint32_t k);
+/* The ops of the same stage that wait for op, NONE for none: the next one of its cell; the op of its kind on the slice
+ * that comes after it; and where slices are recomputed the next R of the microbatch, or its first backward. */
+void order_own_users(const Sched *s, uint32_t op, uint32_t user[3]);
+/* Stashes that are there after an F and were not before: its own, less those of its microbatch that nobody reads
+ * once the last slice has gone forward. */
+int64_t order_makes(const Sched *s, const Op *f);
 /* Requires check_deps. Proves that the compute orders agree with the data under any channel model;
  * ensures xfer, one global order of all transfers (by predicted start), and ideal. */
 bool order(Sched *s);
