@@ -235,9 +235,23 @@ static size_t most_needs(const Sched *s, const List *l) {
   size_t n = 0;
   for (uint32_t i = 0; i < l->n; i++) {
     const Op o = {.kind = l->instr[i].op, .stage = l->instr[i].stage};
-    n += is_comm(&l->instr[i]) ? 1 : o.kind == PIPE_U ? 2 : op_inputs(s, &o);
+    n += is_comm(&l->instr[i]) ? 2 : o.kind == PIPE_U ? 2 : op_inputs(s, &o);
   }
   return n;
+}
+
+/* The side ops of the COMM stream that op, at i, waits for. *from: where those begin that may be among them; they
+ * are done one after the other, so the last one will do. */
+static void side_needs(const Sched *s, const List *l, uint32_t i, uint32_t op, uint32_t *from,
+                       MachineInstr *out, uint32_t *more) {
+  uint32_t last = NONE;
+  for (uint32_t k = *from; s->ncomm_side > 0 && k < i; k++)
+    if (l->instr[k].op == PIPE_SIDE_COMM && s->side_use[l->instr[k].out].user == op)
+      last = k;
+  if (last == NONE)
+    return;
+  more[out->nmore++] = last;
+  *from = last + 1;
 }
 
 static MachineList *lists_of_text(Sched *s, const Places *where) {
@@ -248,6 +262,7 @@ static MachineList *lists_of_text(Sched *s, const Places *where) {
     MachineInstr *out = arena_alloc(s->arena, (size_t)l->n * sizeof *out + 1);
     uint32_t *more = arena_alloc(s->arena, most_needs(s, l) * sizeof *more + 1);
     uint32_t above = NONE, waited = 0; /* the last computation; transfers above it are done */
+    uint32_t side = 0, op = s->rank_op0[r]; /* the first side op that was not waited for; row of the next op */
     for (uint32_t i = 0; i < l->n; i++) {
       const PipeInstr *in = &l->instr[i];
       out[i] = machine_instr(s, in);
@@ -262,9 +277,10 @@ static MachineList *lists_of_text(Sched *s, const Places *where) {
         if (i == 0 || is_comm(&in[-1]) || in[-1].group == 0)
           out[i].nmore = needs_of(s, in, updated, where, more);
         above = i;
+        side_needs(s, l, i, op++, &side, &out[i], more);
       }
       for (; in->wait == WAIT_ALL && !PLANTED(LISTS_WAIT) && waited < i; waited++)
-        if (is_comm(&l->instr[waited]))
+        if (is_transfer(&l->instr[waited]))
           more[out[i].nmore++] = waited;
       more += out[i].nmore;
     }

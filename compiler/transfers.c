@@ -105,10 +105,50 @@ static void join(Instrs *list, uint32_t first) {
     list->at[i].group = (uint16_t)(list->n - 1 - i);
 }
 
+typedef struct CommSide {
+  const SideUse *use;
+  uint32_t seq;
+} CommSide;
+
+static int by_place(const void *a, const void *b) {
+  const CommSide *x = a, *y = b;
+  if (x->use->at != y->use->at)
+    return x->use->at < y->use->at ? -1 : 1;
+  if (x->use->plan != y->use->plan)
+    return x->use->plan < y->use->plan ? -1 : 1;
+  return x->seq < y->seq ? -1 : x->seq > y->seq;
+}
+
+/* The side ops of the COMM stream of rank r, in the order in which they stand. */
+static uint32_t find_comm_sides(Sched *s, uint32_t r, CommSide **side) {
+  uint32_t n = 0, end = s->nside_use ? s->side_use0[r + 1] : 0;
+  *side = NULL;
+  for (uint32_t i = s->ncomm_side ? s->side_use0[r] : end; i < end; i++) {
+    if (s->side_use[i].kind != PIPE_SIDE_COMM)
+      continue;
+    if (!*side)
+      *side = arena_alloc(s->arena, (end - i) * sizeof **side);
+    (*side)[n++] = (CommSide){&s->side_use[i], i};
+  }
+  if (n > 1)
+    qsort(*side, n, sizeof **side, by_place);
+  return n;
+}
+
+/* Those that stand before op i. */
+static void add_sides(Sched *s, Instrs *to, CommSide **side, uint32_t *n, uint32_t i) {
+  for (; *n > 0 && (*side)->use->at <= i; ++*side, --*n) {
+    *vec_push(s->arena, to) = side_instr(s, (*side)->use);
+    to->at[to->n - 1].out = (*side)->seq; /* row of Sched.side_use */
+  }
+}
+
 static bool list_by_hand(Sched *s, uint32_t r, Instrs *to, uint32_t *post) {
   bool ok = true, wait = false, again = false; /* again: the post before it is of its group */
-  uint32_t first = 0;
+  CommSide *side;
+  uint32_t first = 0, nside = find_comm_sides(s, r, &side);
   for (uint32_t i = s->rank_op0[r]; i <= s->rank_op0[r + 1]; i++) {
+    add_sides(s, to, &side, &nside, i);
     for (; *post < s->npost && s->post[*post].rank == r && s->post[*post].at <= i; ++*post) {
       const Posting *p = &s->post[*post];
       uint32_t at = to->n;
@@ -157,9 +197,11 @@ static void add_sums(Sched *s, Instrs *to, uint32_t i, uint32_t end) {
 }
 
 static void list_inline(Sched *s, uint32_t r, Instrs *to, bool grouped) {
-  uint32_t end = s->rank_op0[r + 1];
+  CommSide *side;
+  uint32_t end = s->rank_op0[r + 1], nside = find_comm_sides(s, r, &side);
   for (uint32_t i = s->rank_op0[r], n; i < end; i += n) {
     n = s->op[i].group + 1u;
+    add_sides(s, to, &side, &nside, i);
     bool again = i > s->rank_op0[r] && s->op[i - 1].kind == PIPE_U;
     if (s->op[i].kind == PIPE_U && !again)
       add_sums(s, to, i, end);
@@ -169,11 +211,14 @@ static void list_inline(Sched *s, uint32_t r, Instrs *to, bool grouped) {
     for (uint32_t j = i; j < i + n; j++)
       add_op(s, to, &s->op[j]);
     to->at[first].wait = WAIT_ALL;
+    if (grouped) /* not between a send and the receive that may be of its group */
+      add_sides(s, to, &side, &nside, i + n);
     for (uint32_t j = i; j < i + n; j++)
       add_moves(s, to, &s->op[j], false, s->op[j].site);
   }
+  add_sides(s, to, &side, &nside, end);
   for (uint32_t i = 0, n; grouped && i < to->n; i += n) {
-    for (n = 0; i + n < to->n && n < PIPE_GROUP_MOST && is_comm(&to->at[i + n]) &&
+    for (n = 0; i + n < to->n && n < PIPE_GROUP_MOST && is_transfer(&to->at[i + n]) &&
                 !pipe_is_sum(to->at[i + n].op);)
       n++;
     for (uint32_t j = i; j < i + n; j++)
@@ -242,7 +287,7 @@ static bool note_transfers(Sched *s, Places *at) {
   for (uint32_t r = 0; r < s->nrank && s->diag->errors <= s->diag->limit; r++)
     for (uint32_t i = 0; i < s->lists[r].n; i++) {
       PipeInstr *in = &s->lists[r].instr[i];
-      if (!is_comm(in) || is_wait_send(s, in) || pipe_is_sum(in->op))
+      if (!is_transfer(in) || is_wait_send(s, in) || pipe_is_sum(in->op))
         continue;
       if (s->lowering == PIPE_GLOBAL && !find_peer(s, r, in)) {
         ok = false;
@@ -455,18 +500,6 @@ bool list_transfers(Sched *s) {
         "copies that take turns have a place among the transfers of pipec's order, and the lowering is %s",
         lowering_text(s));
     diag_help(s->diag, "drop 'exclusive', or leave the lowering at global");
-    return false;
-  }
-  if (s->ncomm_side > 0) {
-    uint32_t k = 0;
-    while (s->side_decl[k]->side->op != PIPE_SIDE_COMM)
-      k++;
-    diag_error(
-        s->diag, DIAG_CLAUSE, s->side_decl[k]->at,
-        "side ops of the comm stream have their place in the order that pipec finds, and the lowering is %s",
-        lowering_text(s));
-    diag_help(s->diag,
-              "put them into the compute or the copy stream, or leave the lowering at global");
     return false;
   }
   if (!make_lists(s) || !prove_lists(s))
