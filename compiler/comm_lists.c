@@ -154,6 +154,8 @@ void lay_lists(Sched *s) {
     for (uint32_t i = 0, n; i < list->n; i += n) {
       const PipeInstr *in = &list->instr[i];
       n = 1;
+      if (is_copy(in))
+        continue; /* offload_streams lays them */
       if (in->op == PIPE_SIDE_COMM) {
         run_beside(&l, in);
         continue;

@@ -135,20 +135,40 @@ static uint32_t find_comm_sides(Sched *s, uint32_t r, CommSide **side) {
   return n;
 }
 
-/* Those that stand before op i. */
-static void add_sides(Sched *s, Instrs *to, CommSide **side, uint32_t *n, uint32_t i) {
-  for (; *n > 0 && (*side)->use->at <= i; ++*side, --*n) {
-    *vec_push(s->arena, to) = side_instr(s, (*side)->use);
-    to->at[to->n - 1].out = (*side)->seq; /* row of Sched.side_use */
+/* What runs beside the ops of a rank, and is not in the list yet. */
+typedef struct BesideOps {
+  CommSide *side;
+  uint32_t nside;
+  uint32_t copy, last; /* rows of Sched.copy, if they take turns */
+} BesideOps;
+
+static BesideOps find_beside(Sched *s, uint32_t r) {
+  BesideOps b = {.copy = s->ngroup ? s->rank_copy0[r] : 0,
+                 .last = s->ngroup ? s->rank_copy0[r + 1] : 0};
+  b.nside = find_comm_sides(s, r, &b.side);
+  return b;
+}
+
+/* What stands before op i. */
+static void add_beside(Sched *s, Instrs *to, BesideOps *b, uint32_t i) {
+  for (; b->copy < b->last && s->copy[b->copy].at <= i; b->copy++) {
+    const Copy *c = &s->copy[b->copy];
+    PipeInstr *in = add(s, to, (PipeOp)c->kind, c->stage, c->mb, c->site);
+    in->keep = c->kind == PIPE_SIDE_COPY ? s->side_use[c->use].row : NONE;
+    in->out = b->copy;
+  }
+  for (; b->nside > 0 && b->side->use->at <= i; b->side++, b->nside--) {
+    *vec_push(s->arena, to) = side_instr(s, b->side->use);
+    to->at[to->n - 1].out = b->side->seq; /* row of Sched.side_use */
   }
 }
 
 static bool list_by_hand(Sched *s, uint32_t r, Instrs *to, uint32_t *post) {
   bool ok = true, wait = false, again = false; /* again: the post before it is of its group */
-  CommSide *side;
-  uint32_t first = 0, nside = find_comm_sides(s, r, &side);
+  BesideOps beside = find_beside(s, r);
+  uint32_t first = 0;
   for (uint32_t i = s->rank_op0[r]; i <= s->rank_op0[r + 1]; i++) {
-    add_sides(s, to, &side, &nside, i);
+    add_beside(s, to, &beside, i);
     for (; *post < s->npost && s->post[*post].rank == r && s->post[*post].at <= i; ++*post) {
       const Posting *p = &s->post[*post];
       uint32_t at = to->n;
@@ -197,11 +217,11 @@ static void add_sums(Sched *s, Instrs *to, uint32_t i, uint32_t end) {
 }
 
 static void list_inline(Sched *s, uint32_t r, Instrs *to, bool grouped) {
-  CommSide *side;
-  uint32_t end = s->rank_op0[r + 1], nside = find_comm_sides(s, r, &side);
+  BesideOps beside = find_beside(s, r);
+  uint32_t end = s->rank_op0[r + 1];
   for (uint32_t i = s->rank_op0[r], n; i < end; i += n) {
     n = s->op[i].group + 1u;
-    add_sides(s, to, &side, &nside, i);
+    add_beside(s, to, &beside, i);
     bool again = i > s->rank_op0[r] && s->op[i - 1].kind == PIPE_U;
     if (s->op[i].kind == PIPE_U && !again)
       add_sums(s, to, i, end);
@@ -212,11 +232,11 @@ static void list_inline(Sched *s, uint32_t r, Instrs *to, bool grouped) {
       add_op(s, to, &s->op[j]);
     to->at[first].wait = WAIT_ALL;
     if (grouped) /* not between a send and the receive that may be of its group */
-      add_sides(s, to, &side, &nside, i + n);
+      add_beside(s, to, &beside, i + n);
     for (uint32_t j = i; j < i + n; j++)
       add_moves(s, to, &s->op[j], false, s->op[j].site);
   }
-  add_sides(s, to, &side, &nside, end);
+  add_beside(s, to, &beside, end);
   for (uint32_t i = 0, n; grouped && i < to->n; i += n) {
     for (n = 0; i + n < to->n && n < PIPE_GROUP_MOST && is_transfer(&to->at[i + n]) &&
                 !pipe_is_sum(to->at[i + n].op);)
@@ -461,7 +481,7 @@ static bool check_sums(Sched *s, Places *at) {
         good = check_sum(s, &w, in);
         if (good)
           (in->op == PIPE_TIE ? at->tie : at->reduce)[s->round0[in->stage] + (*n)++] = i + 1;
-      } else if (!is_comm(in)) {
+      } else if (!is_comm(in) && !is_copy(in)) {
         good = in->op != PIPE_U || check_update(s, &w, in, w.next);
         w.updated[in->stage] += in->op == PIPE_U;
         w.next++;
@@ -492,14 +512,6 @@ bool list_transfers(Sched *s) {
     diag_help(s->diag,
               "write 'send F(m)', 'recv F(m)', 'send B(m)' and 'recv B(m)' among the ops, or leave "
               "'transfers manual' out");
-    return false;
-  }
-  if (s->ngroup > 0) {
-    diag_error(
-        s->diag, DIAG_CLAUSE, s->lowering_at,
-        "copies that take turns have a place among the transfers of pipec's order, and the lowering is %s",
-        lowering_text(s));
-    diag_help(s->diag, "drop 'exclusive', or leave the lowering at global");
     return false;
   }
   if (!make_lists(s) || !prove_lists(s))
