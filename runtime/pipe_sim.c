@@ -60,7 +60,7 @@ int pipe_instr_text(char *buf, PipeGraph g, const PipeInstr *c) {
   const PipeStage *s = &g.stage[c->stage];
   bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
   bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
-  if (!g.edge || c->keep == PIPE_NONE || (down ? s->nout : s->nin) < 2)
+  if (!g.edge || !pipe_op_info[c->op].comm || c->keep == PIPE_NONE || (down ? s->nout : s->nin) < 2)
     return n;
   return n + snprintf(buf + n, PIPE_OP_TEXT - (size_t)n, "%c%u", send ? '>' : '<',
                       pipe_other_end(g, c));
@@ -181,6 +181,8 @@ static void run_compute(Machine *m, uint32_t r) {
   }
   k->ncompute = i;
   m->out->busy = add(m->out->busy, busy);
+  if (m->out->rank_busy)
+    m->out->rank_busy[r] = add(m->out->rank_busy[r], busy);
 }
 
 /* True: it has come further. */
@@ -628,6 +630,8 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
     }
   }
   out->busy = out->link_wait = 0;
+  for (uint32_t r = 0; out->rank_busy && r < in->nrank; r++)
+    out->rank_busy[r] = 0;
   for (uint32_t i = 0; out->link_busy && i < in->nlink; i++)
     out->link_busy[i] = 0;
   Machine m = {.in = in,
