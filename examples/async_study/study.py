@@ -27,8 +27,8 @@ class Model:
     """What is trained: samples of an update, updates, rates to try, and the loss that counts as trained. key: of its
     files; alike: all methods are also trained with the rate that suits the first one best."""
 
-    def __init__(self, name, key, batch, updates, rates, target, methods, alike=False):
-        self.name, self.key, self.batch, self.updates, self.rates = name, key, batch, updates, rates
+    def __init__(self, name, key, title, batch, updates, rates, target, methods, alike=False):
+        self.name, self.key, self.title, self.batch, self.updates, self.rates = name, key, title, batch, updates, rates
         self.target, self.methods, self.alike = target, methods, alike
 
 
@@ -272,19 +272,23 @@ def table(m, rows):
 
 
 def one_rate(study, m, rows, seeds):
-    """The rate of the first method, and a table of what training with it comes to."""
+    """The rate of the first method, and what training with it comes to."""
     rate = rows[0].rate
     runs = study.all((m, name, P, rate, seed) for name in m.methods for P in STAGES if m.methods[name](m, P)
                      for seed in range(1, seeds + 1))
+    return [Row(m, name, P, rate, [runs[(m, name, P, rate, s)] for s in range(1, seeds + 1)], None)
+            for name in m.methods for P in STAGES if m.methods[name](m, P)]
+
+
+def one_rate_table(m, rows):
     out = ["| method | " + " | ".join(f"{P} stages" for P in STAGES) + " |", "|---" * (1 + len(STAGES)) + "|"]
     for name in m.methods:
-        cells = [spread_of(Row(m, name, P, rate, [runs[(m, name, P, rate, s)] for s in range(1, seeds + 1)], None))
-                 if m.methods[name](m, P) else "-" for P in STAGES]
-        out.append(f"| {name} | " + " | ".join(cells) + " |")
-    return f"Training loss of all with the rate {rate:g}:\n\n" + "\n".join(out)
+        cells = {r.P: spread_of(r) for r in rows if r.name == name}
+        out.append(f"| {name} | " + " | ".join(cells.get(P, "-") for P in STAGES) + " |")
+    return f"Training loss at the end, all with the rate {rows[0].rate:g}:\n\n" + "\n".join(out)
 
 
-def picture(m, rows, path):
+def picture(m, rows, alike, path):
     def of(P):
         return [r for r in rows if r.P == P]
 
@@ -304,18 +308,21 @@ def picture(m, rows, path):
         return lines
 
     top, bottom = (3.0, 0) if m.name == "digits" else (5.0, 2)
-    by_depth = [(name, [(r.P, *r.stat(end_loss)) for r in rows if r.name == name and r.stat(end_loss)])
+    def by_depth(rows):
+        return [(name, [(r.P, *r.stat(end_loss)) for r in rows if r.name == name and r.stat(end_loss)])
                 for name in m.methods]
+
     memory = [(name, [(r.P, *(3 * [sum(r.first["weight_bytes"]) / 1024])) for r in rows if r.name == name])
               for name in m.methods]
-    page(path, f"{m.name}, {m.updates} updates of {m.batch} samples", list(m.methods), [
-        ("training loss at the end against stages", "stages", by_depth, dict(logx=True, top=top, bottom=bottom)),
+    page(path, f"{m.title}: {m.updates} of {m.batch} samples", list(m.methods), [
+        ("training loss at the end against stages", "stages", by_depth(rows), dict(logx=True, top=top, bottom=bottom)),
         ("loss against samples, 8 stages", "samples", curves(8, False), dict(top=top, bottom=bottom)),
         ("loss against predicted time on 8 devices", "forwards of one sample on one device", curves(8, True), dict(top=top, bottom=bottom)),
         ("loss against samples, 32 stages", "samples", curves(32, False), dict(top=top, bottom=bottom)),
         ("loss against predicted time on 32 devices", "forwards of one sample on one device", curves(32, True), dict(top=top, bottom=bottom)),
         ("weights, versions and states, all ranks, KiB", "stages", memory, dict(logx=True, logy=True)),
-    ])
+    ] + ([(f"training loss at the end, all with the rate {alike[0].rate:g}", "stages", by_depth(alike),
+           dict(logx=True, top=top, bottom=bottom))] if alike else []))
 
 
 def main():
@@ -327,10 +334,10 @@ def main():
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     args = parser.parse_args()
     rates = [0.0001, 0.0002, 0.0004, 0.001, 0.002, 0.004, 0.008]
-    digits = Model("digits", "digits", 32, 2000 if args.full else 800, rates, 0.5, DIGITS)
-    minibatch = Model("digits", "minibatches", 32, 4000 if args.full else 1600, [0.0005, 0.001, 0.002], 0.5, MINIBATCHES,
-                      alike=True)
-    gpt = Model("gpt", "gpt", 8, 1000 if args.full else 300, [0.001, 0.002, 0.005], 2.7, GPT)
+    digits = Model("digits", "digits", "digits, updates of one microbatch", 32, 2000 if args.full else 800, rates, 0.5, DIGITS)
+    minibatch = Model("digits", "minibatches", "digits, updates of eight microbatches", 32, 4000 if args.full else 1600, [0.0005, 0.001, 0.002], 0.5,
+                      MINIBATCHES, alike=True)
+    gpt = Model("gpt", "gpt", "gpt, updates of one microbatch", 8, 1000 if args.full else 300, [0.001, 0.002, 0.005], 2.7, GPT)
     seeds = 5 if args.full else 3
     if args.quick:  # for the test
         digits.updates, digits.rates, seeds = 50, [0.001], 2
@@ -341,14 +348,12 @@ def main():
     text = ["Made by `./dev study`: %d seeds. Loss is the mean over the last tenth of a run, mean ± half the range over seeds,"
             " with the learning rate of the grid that gave the least training loss for one seed. Times are predicted, in units of"
             " the forward of one sample on one device, on as many devices as stages." % seeds]
-    titles = {digits: "digits, updates of one microbatch", minibatch: "digits, updates of eight microbatches",
-              gpt: "gpt, updates of one microbatch"}
     for m in [digits, minibatch] + ([gpt] if args.text else []):
         rows = make_rows(study, m, seeds)
-        text += [f"## {titles[m]}", f"{m.updates} updates of {m.batch} samples.", table(m, rows)]
-        if m.alike:
-            text.append(one_rate(study, m, rows, seeds))
-        picture(m, rows, os.path.join(args.out, m.key + ".svg"))
+        alike = one_rate(study, m, rows, seeds) if m.alike else []
+        text += [f"## {m.title}", f"{m.updates} updates of {m.batch} samples.", table(m, rows)]
+        text += [one_rate_table(m, alike)] if alike else []
+        picture(m, rows, alike, os.path.join(args.out, m.key + ".svg"))
     with open(os.path.join(args.out, "results.md"), "w", encoding="utf-8") as f:
         f.write("\n\n".join(text) + "\n")
     print(f"study: {os.path.join(args.out, 'results.md')} and pictures beside it")
