@@ -97,11 +97,9 @@ static uint64_t length(const Bounds *x, uint32_t op) {
   return o->kind == PIPE_F ? x->cost[o->stage].f : x->cost[o->stage].d;
 }
 
-/* From the end of `from` to the start of `to`, which reads its tensor. */
-static uint64_t hop(const Sched *s, uint32_t from, uint32_t to) {
-  return op_rank(s, from) == op_rank(s, to)
-             ? 0
-             : send_time(&s->stage[s->op[from].stage], s->op[from].kind);
+/* From the end of `from` to the start of `to`, which reads output k of it. */
+static uint64_t hop(const Sched *s, uint32_t from, uint32_t k, uint32_t to) {
+  return op_rank(s, from) == op_rank(s, to) ? 0 : output_time(s, &s->op[from], k);
 }
 
 /* The F of a backward, the backward of an F; NONE. */
@@ -132,7 +130,7 @@ static void fill_chains(Sched *s, Bounds *x) {
     uint32_t i = queue[at], users = 0;
     uint64_t end = x->head[i] + length(x, i);
     for (uint32_t u; (u = order_user(s, i, users)) != NONE; users++) {
-      x->head[u] = most(x->head[u], end + hop(s, i, u));
+      x->head[u] = most(x->head[u], end + hop(s, i, users, u));
       if (--wait[u] == 0)
         queue[n++] = u;
     }
@@ -150,7 +148,7 @@ static void fill_chains(Sched *s, Bounds *x) {
     bool forward = s->op[i].kind == PIPE_F;
     uint64_t tail = forward ? 0 : less(c->b, c->d) + c->after;
     for (uint32_t k = 0, u; (u = order_user(s, i, k)) != NONE; k++)
-      tail = most(tail, hop(s, i, u) + length(x, u) + x->tail[u]);
+      tail = most(tail, hop(s, i, k, u) + length(x, u) + x->tail[u]);
     uint32_t d = forward ? own(s, i, true) : NONE;
     if (d != NONE)
       tail = most(tail, length(x, d) + x->tail[d]);

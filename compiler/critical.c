@@ -25,7 +25,9 @@ typedef struct Walk {
   uint32_t **pair;
   uint32_t **at[PIPE_NSTREAMS]; /* [stream][rank][k]: row of the k-th instruction of the stream */
   uint32_t **nth;               /* [rank][row]: its place in its stream */
-  PathStep *turn;               /* by turn; those of group g from turn0[g] on */
+  PathStep *use;  /* of shared links: transfers and sums that took time, by end; those of link k */
+  size_t *use0;   /*   from use0[k] on; NULL: there are none */
+  PathStep *turn; /* by turn; those of group g from turn0[g] on */
   uint32_t *turn0;
 } Walk;
 
@@ -65,6 +67,8 @@ static void walk_turns(Arena *a, Walk *w) {
   }
 }
 
+static void walk_links(Arena *a, Walk *w);
+
 static Walk walk_open(Sched *s, Arena *a) {
   const PipeProgram *p = s->prog;
   Walk w = {.p = p, .next = s->send == SEND_NEXT || s->lists};
@@ -86,6 +90,7 @@ static Walk walk_open(Sched *s, Arena *a) {
       w.at[on(&p->rank[r].instr[i])][r][w.nth[r][i]] = i;
   }
   walk_turns(a, &w);
+  walk_links(a, &w);
   return w;
 }
 
@@ -130,14 +135,116 @@ static uint32_t group_last(const Walk *w, uint32_t r, uint32_t i) {
   uint32_t first = group_first(w, r, i);
   for (uint32_t j = first; j < first + in[first].group; j++) {
     const PipeInstr *send = is_recv(&in[j]) ? &w->p->rank[in[j].peer].instr[w->pair[r][j]] : &in[j];
-    if (w->end[r][j] - w->start[r][j] == w->p->stage[send->stage].time[send->op])
+    if (w->end[r][j] - w->start[r][j] == pipe_send_time(w->p->stage, w->p->edge, send))
       return j;
   }
   return first + in[first].group;
 }
 
-/* Moves from *i of *r to what it waited for last. */
-static void back(const Walk *w, uint32_t *r, uint32_t *i) {
+/* ---- shared links ---- */
+
+static int by_end(const void *a, const void *b) {
+  const PathStep *x = a, *y = b;
+  return x->end < y->end ? -1 : x->end > y->end;
+}
+
+/* Calls each() for every link that SEND or sum i of rank r passes, once for each time, until it returns true. */
+static bool each_link(const Walk *w, uint32_t r, uint32_t i,
+                      bool (*each)(const Walk *, uint32_t link, void *of), void *of) {
+  const PipeProgram *p = w->p;
+  const PipeInstr *in = &p->rank[r].instr[i];
+  bool sum = pipe_is_sum(in->op);
+  uint32_t from = r, row = in->stage;
+  do {
+    uint32_t next = sum ? pipe_sum_next(p->stage, in->op, row) : row;
+    uint32_t to = sum ? p->stage[next].rank : in->peer;
+    const PipeShare *s = pipe_shares(p->share, p->nshare, from, to);
+    for (; s && s < p->share + p->nshare && s->from == from && s->to == to; s++)
+      if (each(w, s->link, of))
+        return true;
+    from = to, row = next;
+  } while (sum && row != in->stage);
+  return false;
+}
+
+/* When SEND or sum i of rank r is over, whatever group it is in. */
+static uint64_t own_end(const Walk *w, uint32_t r, uint32_t i) {
+  const PipeInstr *in = &w->p->rank[r].instr[i];
+  bool send = in->op == PIPE_SEND_F || in->op == PIPE_SEND_B;
+  return send ? w->start[r][i] + pipe_send_time(w->p->stage, w->p->edge, in) : w->end[r][i];
+}
+
+static bool count_use(const Walk *w, uint32_t link, void *of) {
+  (void)of;
+  w->use0[link + 1]++;
+  return false;
+}
+
+static bool note_use(const Walk *w, uint32_t link, void *of) {
+  w->use[w->use0[link]++] = *(const PathStep *)of;
+  return false;
+}
+
+/* The transfers of each link by their ends. A sum stands there once for each of its members. */
+static void walk_links(Arena *a, Walk *w) {
+  const PipeProgram *p = w->p;
+  if (p->nshare == 0)
+    return;
+  w->use0 = NEW_ARRAY(a, size_t, (size_t)p->nlink + 1);
+  for (int pass = 0; pass < 2; pass++) {
+    for (uint32_t r = 0; r < p->nrank; r++)
+      for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+        const PipeInstr *in = &p->rank[r].instr[i];
+        PathStep step = {r, i, w->start[r][i], own_end(w, r, i)};
+        bool moves = in->op == PIPE_SEND_F || in->op == PIPE_SEND_B || pipe_is_sum(in->op);
+        if (moves && step.end > step.start)
+          each_link(w, r, i, pass ? note_use : count_use, &step);
+      }
+    for (uint32_t k = 0; k < p->nlink && pass == 0; k++)
+      w->use0[k + 1] += w->use0[k];
+    if (pass == 0)
+      w->use = arena_alloc(a, w->use0[p->nlink] * sizeof *w->use + 1);
+  }
+  for (uint32_t k = p->nlink; k > 0; k--) /* note_use has moved each to the next */
+    w->use0[k] = w->use0[k - 1];
+  w->use0[0] = 0;
+  for (uint32_t k = 0; k < p->nlink; k++)
+    qsort(w->use + w->use0[k], w->use0[k + 1] - w->use0[k], sizeof *w->use, by_end);
+}
+
+/* Of a link: that which ended at `end` of *of becomes *of. */
+static bool find_use(const Walk *w, uint32_t link, void *of) {
+  PathStep *step = of;
+  size_t lo = w->use0[link], hi = w->use0[link + 1];
+  while (lo < hi) {
+    size_t mid = lo + (hi - lo) / 2;
+    if (w->use[mid].end < step->end)
+      lo = mid + 1;
+    else
+      hi = mid;
+  }
+  if (lo == w->use0[link + 1] || w->use[lo].end != step->end)
+    return false;
+  *step = w->use[lo];
+  return true;
+}
+
+/* Moves to the transfer that left a link when i of *r took it. False: it waited for none. */
+static bool back_on_link(const Walk *w, uint32_t *r, uint32_t *i) {
+  uint32_t q = *r, j = *i;
+  PathStep step = {0, 0, 0, w->start[q][j]};
+  if (!w->use0)
+    return false;
+  if (is_recv(&w->p->rank[q].instr[j]))
+    q = w->p->rank[*r].instr[*i].peer, j = w->pair[*r][*i];
+  if (own_end(w, q, j) == step.end || !each_link(w, q, j, find_use, &step))
+    return false;
+  *r = step.rank, *i = step.instr;
+  return true;
+}
+
+/* Moves from *i of *r to what it waited for last. True: to all of the group that this is in, false: to this alone. */
+static bool back(const Walk *w, uint32_t *r, uint32_t *i) {
   uint64_t t = w->start[*r][*i];
   const PipeInstr *in = &w->p->rank[*r].instr[*i];
   uint32_t rank[6] = {*r, *r, *r, *r},
@@ -153,13 +260,14 @@ static void back(const Walk *w, uint32_t *r, uint32_t *i) {
                                   : awaited(w, q, j);
         if (k != NONE && w->end[q][k] == t) {
           *r = q, *i = k;
-          return;
+          return true;
         }
         uint32_t next = next_rank(w, &w->p->rank[q].instr[j]);
         j = w->pair[q][j], q = next;
       } while (q != *r);
     }
-    BUG_IF(true);
+    BUG_IF(!back_on_link(w, r, i));
+    return false;
   }
   if (is_comm(in) &&
       in->op != PIPE_SIDE_COMM) { /* the producer, the free slot, then both streams */
@@ -176,9 +284,10 @@ static void back(const Walk *w, uint32_t *r, uint32_t *i) {
   for (int k = 0; k < n; k++)
     if (from[k] != NONE && w->end[rank[k]][from[k]] == t) {
       *r = rank[k], *i = from[k];
-      return;
+      return true;
     }
-  BUG_IF(true);
+  BUG_IF(!is_comm(in) || !back_on_link(w, r, i));
+  return false;
 }
 
 static void find_path(Sched *s, const Walk *w, Critical *c) {
@@ -190,9 +299,10 @@ static void find_path(Sched *s, const Walk *w, Critical *c) {
       if (r == NONE || w->end[q][j] > w->end[r][i])
         r = q, i = j;
   VEC(PathStep) path = {0};
+  bool whole = true;
   for (uint64_t until = r == NONE ? 0 : w->end[r][i]; r != NONE;
-       until = w->start[r][i], back(w, &r, &i)) {
-    i = group_last(w, r, i);
+       until = w->start[r][i], whole = back(w, &r, &i)) {
+    i = whole ? group_last(w, r, i) : i;
     const PipeInstr *in = &p->rank[r].instr[i];
     if (is_recv(in)) { /* a transfer stands under its SEND */
       uint32_t q = in->peer;

@@ -99,6 +99,7 @@ static const struct {
     {"order", order, NULL, PIPE | CSV | LISTS},
     {"offload", offload, dump_ops, PIPE | CSV},
     {"transfers", list_transfers, NULL, PIPE | CSV},
+    {"links", links, NULL, PIPE | CSV},
     {"comm", comm, dump_streams, PIPE | CSV},
     {"check_deadlock", check_deadlock, dump_streams, PIPE | CSV},
     {"slots", slots, dump_streams, PIPE | CSV},

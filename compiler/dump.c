@@ -131,6 +131,11 @@ void dump_program(Sched *s, FILE *f) {
           "program %s %s hash %016" PRIx64 " makespan %" PRIu64 " ideal %" PRIu64 " busy %" PRIu64
           "\n",
           p->name, p->params, p->hash, p->makespan, p->ideal, p->busy);
+  for (uint32_t i = 0; i < p->nshare; i++)
+    fprintf(f, "%s %u -> %u: link %u", i ? "," : "shared", p->share[i].from, p->share[i].to,
+            p->share[i].link);
+  if (p->nshare)
+    fputc('\n', f);
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
     fprintf(f, "rank %u: %u slots, %u in flight, %" PRIu64 " bytes", r, k->nslot, k->inflight,

@@ -57,12 +57,17 @@ static void graph_tables(Sched *s, Text *t) {
   const PipeProgram *p = s->prog;
   if (!p->edge)
     return;
-  text_string(t, "\n/* from to out in skip */\nstatic const PipeEdge edge[] = {\n");
-  for (uint32_t i = 0; i < p->nedge; i++)
-    text_string(t, arena_printf(s->arena, "  {%u, %u, %u, %u, %u},\n", p->edge[i].from,
-                                p->edge[i].to, p->edge[i].out, p->edge[i].in, p->edge[i].skip));
+  text_string(
+      t,
+      "\n/* from to out in skip 0, time of its transfers */\nstatic const PipeEdge edge[] = {\n");
+  for (uint32_t i = 0; i < p->nedge; i++) {
+    const PipeEdge *g = &p->edge[i];
+    text_string(t,
+                arena_printf(s->arena, "  {%u, %u, %u, %u, %u, 0, {%" PRIu64 ", %" PRIu64 "}},\n",
+                             g->from, g->to, g->out, g->in, g->skip, g->send[0], g->send[1]));
+  }
   if (p->nedge == 0)
-    text_string(t, "  {0, 0, 0, 0, 0},\n");
+    text_string(t, "  {0, 0, 0, 0, 0, 0, {0, 0}},\n");
   text_string(
       t, "};\n\n/* by stage of the model, then microbatch */\nstatic const uint32_t row[] = {");
   for (size_t i = 0; i < (size_t)p->nmodel * p->nmb; i++) {
@@ -94,6 +99,24 @@ static void slice_table(Sched *s, Text *t) {
     text_lit(t, ",\n");
   }
   text_string(t, "};\n");
+}
+
+static void share_table(Sched *s, Text *t) {
+  const PipeProgram *p = s->prog;
+  if (p->nshare == 0)
+    return;
+  text_string(
+      t,
+      "\n/* from to link: ranks whose transfers pass a shared link */\nstatic const PipeShare share[] = {");
+  for (uint32_t i = 0; i < p->nshare; i++) {
+    text_room(t);
+    text_lit(t, i % 8 ? " {" : "\n  {");
+    field(t, p->share[i].from, ',');
+    field(t, p->share[i].to, ',');
+    field(t, p->share[i].link, '}');
+    text_char(t, ',');
+  }
+  text_string(t, "\n};\n");
 }
 
 static void weights(Sched *s, Text *t, uint32_t r) {
@@ -262,6 +285,7 @@ void emit_c(Sched *s, FILE *f) {
   emit_formulas_c(s, t);
   side_table(s, t);
   slice_table(s, t);
+  share_table(s, t);
   text_string(t, "\nstatic const PipeSite site[] = {\n");
   for (uint32_t i = 0; i < p->nsite; i++) {
     text_room(t);
@@ -294,10 +318,15 @@ void emit_c(Sched *s, FILE *f) {
           p->lowering ? arena_printf(s->arena, "  .lowering = %u, /* %s */\n", p->lowering,
                                      lowering_text(s))
                       : "",
-          arena_printf(s->arena, "%s%s%s%s", formula_fields(s),
-                       p->slice_time ? "  .slice_time = slice_time,\n" : "",
-                       p->side ? arena_printf(s->arena, "  .nside = %u, .side = side,\n", p->nside)
-                               : "",
-                       p->ngroup ? arena_printf(s->arena, "  .ngroup = %u,\n", p->ngroup) : "")));
+          arena_printf(
+              s->arena, "%s%s%s%s", formula_fields(s),
+              arena_printf(s->arena, "%s%s", p->slice_time ? "  .slice_time = slice_time,\n" : "",
+                           p->nshare
+                               ? arena_printf(s->arena,
+                                              "  .share = share, .nshare = %u, .nlink = %u,\n",
+                                              p->nshare, p->nlink)
+                               : ""),
+              p->side ? arena_printf(s->arena, "  .nside = %u, .side = side,\n", p->nside) : "",
+              p->ngroup ? arena_printf(s->arena, "  .ngroup = %u,\n", p->ngroup) : "")));
   text_flush(t);
 }

@@ -69,7 +69,9 @@ static void edges_json(const PipeProgram *p, Text *t) {
     text_char(t, '{');
     number(t, "from", p->edge[i].from, ',');
     number(t, "to", p->edge[i].to, ',');
-    number(t, "skip", p->edge[i].skip, '}');
+    number(t, "skip", p->edge[i].skip, ',');
+    number(t, "send", p->edge[i].send[0], ',');
+    number(t, "send_back", p->edge[i].send[1], '}');
     text_lit(t, i + 1 < p->nedge ? ",\n" : "\n");
   }
   text_lit(t, "],\n");
@@ -83,6 +85,33 @@ static void edges_json(const PipeProgram *p, Text *t) {
     text_lit(t, m + 1 < p->nmodel ? "],\n" : "]\n");
   }
   text_lit(t, "],\n");
+}
+
+static void links_json(Sched *s, Text *t) {
+  const PipeProgram *p = s->prog;
+  if (p->nshare == 0)
+    return;
+  key(t, "links"), text_lit(t, "[\n");
+  for (uint32_t k = 0; k < p->nlink; k++) {
+    bool first = true;
+    text_room(t);
+    text_char(t, '{');
+    number(t, "link", k, ',');
+    number(t, "busy", s->link_busy[k], ',');
+    key(t, "pairs"), text_char(t, '[');
+    for (uint32_t i = 0; i < p->nshare; i++)
+      if (p->share[i].link == k) {
+        text_room(t);
+        text_lit(t, first ? "[" : ",[");
+        text_u64(t, p->share[i].from), text_char(t, ',');
+        text_u64(t, p->share[i].to), text_char(t, ']');
+        first = false;
+      }
+    text_lit(t, k + 1 < p->nlink ? "]},\n" : "]}\n");
+  }
+  text_lit(t, "],\n");
+  number(t, "link_wait", s->link_wait, ',');
+  text_char(t, '\n');
 }
 
 static bool recomputes(const Sched *s) {
@@ -393,6 +422,7 @@ void emit_json(Sched *s, FILE *f) {
   }
   text_lit(t, "],\n");
   edges_json(p, t);
+  links_json(s, t);
   emit_formulas_json(s, t);
   sides_json(s, t);
   path_json(t, p, c);

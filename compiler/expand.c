@@ -172,7 +172,7 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t
     bool last = x->move && !x->move->receives; /* a send is of the op that has run */
     place -= last;
     while (!last && s->row_of && place < st->nmb && !runs_mb(s, *stage, st->mb0 + (uint32_t)place))
-      ++place; /* no slices there */
+      ++place; /* all slices of a microbatch are in one place */
     if (place < 0) {
       diag_error(s->diag, DIAG_BAD_INDEX, x->move->at,
                  "rank %u: no op before '%s' makes what it sends", x->rank,
@@ -253,7 +253,7 @@ static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t 
   }
 }
 
-/* Microbatch mb of the pipe, `at` of the step, is placed on another rank. */
+/* Microbatch mb of the pipe, whose first unit is `at`, is placed on another rank. */
 static bool not_here(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t at) {
   const Sched *s = x->s;
   uint32_t model = s->stage[stage].model;
@@ -280,13 +280,6 @@ static void note_next(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t
 bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
   Sched *s = x->s;
   bool copy = o->op == PIPE_OFF || o->op == PIPE_LOAD;
-  if (copy && x->list) {
-    diag_error(s->diag, DIAG_CLAUSE, x->use->at,
-               "'%s' cannot stand inside '%s': its place is in the order that comes of it",
-               span_text(s, x->use->at), x->list->kind == ST_CLOCK ? "clock" : "rules");
-    diag_help(s->diag, "the clause 'offload s, m when ...' adds OFF and LOAD to a finished order");
-    return false;
-  }
   uint32_t at;
   if (slice < 0 || slice >= s->slices) {
     diag_error(s->diag, DIAG_BAD_INDEX, x->use->at,
@@ -301,13 +294,13 @@ bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
     return false;
   if (at != NONE && !runs_mb(x->s, stage, at))
     return not_here(x, o, stage, mb, at);
-  if (copy)
-    return at == NONE || push_copy(x, o, stage, at);
-  if (at != NONE)
-    at += (uint32_t)slice;
-  if (x->move)
-    return at == NONE || push_move(x, o, stage, at);
-  return at == NONE || (x->list ? list_op(x, o, stage, at) : push_op(x, (uint8_t)o->op, stage, at));
+  if (at == NONE)
+    return true;
+  at += copy ? 0 : (uint32_t)slice;
+  return (x->list   ? list_op
+          : copy    ? push_copy
+          : x->move ? push_move
+                    : push_op)(x, (uint8_t)o->op, stage, at);
 }
 
 /* What stands in the parentheses of an op; where it is `index`, its value is given. */
@@ -371,10 +364,11 @@ static bool run_sum(Ex *x, const OpRef *o, uint32_t a, uint32_t b) {
   uint64_t from = 0;
   if (x->in_use)
     return true;
+  bool (*add)(Ex *, uint8_t, uint32_t) = x->list ? list_sum : push_sum;
   if (o->chunk || o->stage)
-    return op_stage(x, o, &one) && push_sum(x, (uint8_t)o->op, one);
+    return op_stage(x, o, &one) && add(x, (uint8_t)o->op, one);
   while ((one = next_sum(x->s, o, a, b, &from)) != NONE)
-    push_sum(x, (uint8_t)o->op, one);
+    add(x, (uint8_t)o->op, one);
   return true;
 }
 
@@ -384,13 +378,7 @@ bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
   Sched *s = x->s;
   uint32_t a = s->rank_stage0[x->rank], b = s->rank_stage0[x->rank + 1], one;
   const Pipe *p;
-  if (x->list && !x->in_use && o->op != PIPE_U) {
-    diag_error(s->diag, DIAG_CLAUSE, x->use->at, "'%s' cannot stand inside '%s'",
-               span_text(s, x->use->at), x->list->kind == ST_CLOCK ? "clock" : "rules");
-    return false;
-  }
-  if (x->list && !x->in_use)
-    return list_op(x, o, 0, NONE);
+  x->whole = x->listed.n + 1;
   if (o->op != PIPE_U && !o->pipe)
     return run_sum(x, o, a, b);
   if (o->chunk || o->stage) {
@@ -413,7 +401,9 @@ bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
       return false;
     if (at != NONE && !runs_mb(s, stage, at))
       return not_here(x, o, stage, mb, at);
-    if (!x->in_use && (!index || at != NONE) && !push_op(x, PIPE_U, stage, at))
+    if (x->in_use || (index && at == NONE))
+      continue;
+    if (!(x->list ? list_op : push_op)(x, PIPE_U, stage, at))
       return false;
   }
   return true;
@@ -468,17 +458,19 @@ static bool run_do(Ex *x, const Stmt *t) {
   return true;
 }
 
+/* The time stamp or priority of what t lists. */
+static bool set_stamp(Ex *x, const Stmt *t) {
+  x->list_op = t;
+  x->keyed = t->value != NULL || x->joint;
+  x->key = x->joint ? x->joint_key : 0;
+  return !t->value || eval(x->s, t->value, &x->key);
+}
+
 static bool run_stmt(Ex *x, const Stmt *t) {
   Sched *s = x->s;
   int64_t v;
   switch (t->kind) {
-  case ST_OP:
-    x->use = t->op;
-    x->list_op = t;
-    x->keyed = t->value != NULL || x->joint;
-    if (x->joint)
-      x->key = x->joint_key;
-    return (!t->value || eval(s, t->value, &x->key)) && run_opref(x, t->op);
+  case ST_OP: x->use = t->op; return set_stamp(x, t) && run_opref(x, t->op);
   case ST_KERNEL: return run_kernel(x, t);
   case ST_DO: return run_do(x, t);
   case ST_IF: return eval(s, t->cond, &v) && run_block(x, v ? t->body : t->orelse);
@@ -496,20 +488,21 @@ static bool run_stmt(Ex *x, const Stmt *t) {
     return run_rules(x, t);
   case ST_USE: return run_use(x, t);
   case ST_MOVE: {
-    if (x->list) { /* by way of `use`: resolve refuses it in the block itself */
-      diag_error(s->diag, DIAG_CLAUSE, t->at, "'%s' cannot be used inside 'clock %s'",
-                 span_text(s, t->at), x->list->name);
-      return false;
-    }
     x->use = t->op;
     x->move = t;
-    bool ok = run_opref(x, t->op);
+    bool ok = set_stamp(x, t) && run_opref(x, t->op);
     x->move = NULL;
     return ok;
   }
-  case ST_WAIT: run_wait(x, t); return true;
+  case ST_WAIT:
+    if (x->list)
+      return set_stamp(x, t) && list_op(x, PIPE_NOPS, 0, NONE);
+    run_wait(x, t);
+    return true;
   case ST_GROUP: {
     uint32_t first = s->npost;
+    if (x->list)
+      return list_joint(x, t);
     return run_block(x, t->body) && join_posts(x, t, first);
   }
   case ST_OVERLAP: return run_overlap(x, t);
@@ -634,6 +627,7 @@ static bool expand_once(Sched *s) {
   for (uint32_t i = 0, n = 0; i < x.clauses.n; i++)
     if (x.clauses.at[i].clause->kind == CL_CHECK)
       s->check[n++] = x.clauses.at[i].clause;
+  find_link_clauses(&x);
   if (!find_ranks(&x) || !find_pipes(&x))
     return false;
   bool ok = find_send(&x) && find_lowering(&x) && find_weights(&x) && fits(s, s->pipe[0].clause) &&

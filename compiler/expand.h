@@ -18,16 +18,17 @@ typedef struct KernelItem { /* an op of the kernel being expanded */
   bool fixed;
 } KernelItem;
 
-typedef struct Listed { /* an op in clock or rules */
+typedef struct Listed { /* what stands in clock or rules */
   int64_t key;         /* time stamp, or priority */
   uint32_t seq;        /* place in the list */
   uint32_t stage, mb;
-  uint8_t kind;
+  uint8_t kind;        /* of the op: PipeOp, OFF and LOAD too; (clock) REDUCE, TIE; PIPE_NOPS: a wait */
   bool keyed;          /* it has a key; else it fills */
+  const Stmt *move;    /* (clock) the send or recv that it is of, or NULL */
   const OpRef *use;    /* as written */
   const Stmt *stmt;
-  const Stmt *joint;   /* (clock) the overlap that it stands in, or NULL */
-  uint32_t joint_first; /* the same for all ops of one action */
+  const Stmt *joint;   /* (clock) the overlap or group that it stands in, or NULL */
+  uint32_t joint_first; /* (clock) the same for all that share a tick: those of a joint, of a U or REDUCE; 0 */
   Expr *guard;         /* (rules) `when` with all but the quantities put in, or NULL */
 } Listed;
 
@@ -104,9 +105,10 @@ typedef struct Ex {
   /* clock and rules */
   const Stmt *move;    /* the send or recv whose op is being read, or NULL */
   const Stmt *list, *list_op; /* being listed; its op statement */
-  const Stmt *joint;   /* the overlap in a clock that is being listed, its stamp and first row + 1 */
+  const Stmt *joint;   /* the overlap or group in a clock that is being listed, its stamp and first row + 1 */
   int64_t joint_key;
   uint32_t joint_first;
+  uint32_t whole;      /* first row + 1 of the U, REDUCE or TIE of a rank that is being listed */
   int64_t key;
   bool keyed;
   VEC(Listed) listed;
@@ -133,6 +135,13 @@ bool find_ties(Ex *x);
 
 /* ---- costs.c ---- */
 bool set_costs(Ex *x);
+
+/* ---- links.c ---- */
+void find_link_clauses(Ex *x); /* ensures Sched.link_clause */
+/* What transfers and sums take, unless the schedule says it more closely. cost: [NENTRIES - NKEYS] by stage; most:
+ * that one of them may take. Requires all other costs; ensures PipeEdge.send. False: reported. */
+bool set_links(Sched *s, uint64_t *const *cost, const bool *has, const uint32_t *depth, const Span *at,
+               uint64_t most);
 
 /* ---- side.c ---- */
 bool find_sides(Ex *x);
@@ -176,7 +185,7 @@ uint32_t *op_row(Sched *s, uint8_t kind, size_t cell);
 /* Adds an op to the rank; false: reported (it is there twice, or a U has nothing to apply). */
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 /* The same of an OFF or LOAD. */
-bool push_copy(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb);
+bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 
 /* Where the op stands in the text: a row of s->site. */
 uint32_t op_site(Sched *s, const OpRef *o);
@@ -184,7 +193,7 @@ uint32_t op_site(Sched *s, const OpRef *o);
 /* ---- by_hand.c ---- */
 bool find_lowering(Ex *x); /* the `transfers` clauses */
 /* Adds what x->move sends or receives of an op; a REDUCE or TIE of a row; a wait. */
-bool push_move(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb);
+bool push_move(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 bool push_sum(Ex *x, uint8_t kind, uint32_t stage);
 void run_wait(Ex *x, const Stmt *t);
 /* Makes one group of the posts from `first` on, which came from the body of t. */
@@ -204,7 +213,10 @@ bool join_ops(Ex *x, const Stmt *t, uint32_t first);
 bool find_send(Ex *x); /* the `send` clauses */
 
 /* ---- order_clock.c ---- */
-bool list_op(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb);
+bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
+bool list_sum(Ex *x, uint8_t kind, uint32_t stage); /* the same of a REDUCE or TIE */
+/* Runs the body of t, an overlap or group with one time stamp for all, inside a clock. */
+bool list_joint(Ex *x, const Stmt *t);
 /* Runs the body of t for each index and leaves its ops in x->listed; period: added to the key once
  * for each index. */
 bool list_body(Ex *x, const Stmt *t, int64_t period);

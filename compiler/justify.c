@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "expand.h"
+#include "graph.h"
 
 typedef struct Edge { /* from a producer, or to a user */
   uint32_t op;
@@ -32,12 +33,14 @@ typedef struct Just {
   uint32_t *rank, *ncomp; /* [n]; [nrank] ops of a rank before its updates */
   Edge *in, *out;         /* [width * n] */
   uint32_t width;         /* edges of an op, to each side, at most */
-  uint64_t *cost, *lag;   /* [n]; [2 * nstage + 1] of a forward, of a backward of each stage */
-  uint64_t *shaken;       /* [n] in place of cost */
-  uint32_t *seq, *best;   /* [n] rows of s->op, rank after rank: the order now, the best so far */
-  uint64_t *start, *end;  /* [n] of seq, played */
-  uint32_t *played;       /* [n] in an order that respects the data */
-  uint64_t *grad_end;     /* [nstage] */
+  uint64_t *cost,
+      *lag; /* [n]; [nlag] of what a forward, and a backward, of each stage sends, or over each edge */
+  uint32_t nlag;
+  uint64_t *shaken;      /* [n] in place of cost */
+  uint32_t *seq, *best;  /* [n] rows of s->op, rank after rank: the order now, the best so far */
+  uint64_t *start, *end; /* [n] of seq, played */
+  uint32_t *played;      /* [n] in an order that respects the data */
+  uint64_t *grad_end;    /* [nstage] */
   uint32_t *work, *queued, *head; /* [nrank] */
   uint64_t *now, *deadline;       /* [nrank] */
   Timing t;
@@ -53,12 +56,15 @@ typedef struct Just {
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-static void link_ops(Just *j, uint32_t from, uint32_t to) {
+/* k: which input of `to` it is, NONE: what its stage has made itself. */
+static void link_ops(Just *j, uint32_t from, uint32_t to, uint32_t k) {
   Edge *in = &j->in[j->width * (size_t)to], *out = &j->out[j->width * (size_t)from];
   uint32_t i = 0, o = 0;
-  uint32_t l = j->rank[from] == j->rank[to]
-                   ? 0
-                   : 2 * j->s->op[from].stage + (j->s->op[from].kind == PIPE_F ? 1 : 2);
+  const Op *a = &j->s->op[from], *b = &j->s->op[to];
+  uint32_t l = j->rank[from] == j->rank[to] ? 0
+               : j->s->graph                ? input_edge(j->s, b->stage, b->kind == PIPE_F, k)
+                                            : a->stage;
+  l = j->rank[from] == j->rank[to] ? 0 : 2 * l + (a->kind == PIPE_F ? 1 : 2);
   while (i < j->width && in[i].op != NONE)
     i++;
   while (o < j->width && out[o].op != NONE)
@@ -79,11 +85,11 @@ static void find_edges(Just *j) {
     size_t cell = (size_t)o->stage * s->nmb + o->mb;
     uint32_t dep;
     for (uint32_t k = 0; (dep = order_dep(s, i, k)) != NONE; k++)
-      link_ops(j, dep, i);
+      link_ops(j, dep, i, k);
     if (o->kind == PIPE_W)
-      link_ops(j, s->at_b[cell] - 1, i);
+      link_ops(j, s->at_b[cell] - 1, i, NONE);
     else if (o->kind != PIPE_F)
-      link_ops(j, s->at_f[cell] - 1, i);
+      link_ops(j, s->at_f[cell] - 1, i, NONE);
   }
 }
 
@@ -374,10 +380,11 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
       j.rank[i] = r;
       j.ncomp[r] += s->op[i].kind != PIPE_U;
     }
-  j.lag = NEW_ARRAY(&a, uint64_t, 2 * (size_t)s->nstage + 1);
-  for (uint32_t i = 0; i < s->nstage; i++)
-    j.lag[2 * i + 1] = s->stage[i].time[PIPE_SEND_F],
-                  j.lag[2 * i + 2] = s->stage[i].time[PIPE_SEND_B];
+  j.nlag = 2 * (s->graph ? s->nedge : s->nstage) + 1;
+  j.lag = NEW_ARRAY(&a, uint64_t, j.nlag);
+  for (uint32_t i = 0; 2 * i + 1 < j.nlag; i++)
+    for (uint32_t back = 0; back < 2; back++)
+      j.lag[2 * i + 1 + back] = edge_time(s, s->graph ? i : NONE, i, !back);
   for (uint32_t i = 0; i < s->nop; i++)
     j.t.busy += j.cost[i] = op_cost(s, s->stage, false, i);
   find_edges(&j);

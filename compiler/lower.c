@@ -75,6 +75,7 @@ static uint64_t hash_program(const PipeProgram *p) {
     XXH3_64bits_update(h, k->sync, k->nsync * sizeof *k->sync);
   }
   XXH3_64bits_update(h, p->edge, p->nedge * sizeof *p->edge);
+  XXH3_64bits_update(h, p->share, p->nshare * sizeof *p->share);
   XXH3_64bits_update(h, p->slice_time,
                      p->slice_time ? 8 * PIPE_SLICE_OPS * (size_t)p->nstage * p->slices : 0);
   for (uint32_t i = 0; i < p->nside; i++) {
@@ -154,6 +155,7 @@ bool lower(Sched *s) {
   if (s->graph)
     p->edge = s->graph->edge, p->nedge = s->nedge, p->row = s->graph->row;
   p->slice_time = s->slice_time;
+  p->share = s->share, p->nshare = s->nshare, p->nlink = s->nlink;
   p->formula = s->formula, p->nformula = s->nformula, p->rule = s->rule, p->nrule = s->nrule;
   p->then = s->then, p->nthen = s->nthen;
   if (s->nformula)

@@ -237,6 +237,11 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
             "--sends=%s: expected rendezvous, or buffered: and messages or a size, such as buffered:2 or buffered:4MiB",
             optarg);
       break;
+    case O_CONTENTION:
+      if (!read_word(s, c, "--contention=", &k))
+        return false;
+      o->no_contention = k == 1;
+      break;
     case O_LAX: o->torch_lax = true; break;
     case O_WAITS: o->torch_waits = true; break;
     case O_UNSHARD:

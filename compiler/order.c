@@ -140,7 +140,9 @@ static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t i, uint3
     uint32_t from = s->op[dep].stage, q = s->stage[from].rank;
     if (dep >= (q == r ? i : run->head[q]) && !PLANTED(ORDER_DATA))
       return false;
-    uint64_t send = q == r ? 0 : send_time(&run->stage[run->uniform ? 0 : from], o->kind);
+    uint64_t send = q == r         ? 0
+                    : run->uniform ? send_time(&run->stage[0], o->kind)
+                                   : input_time(s, o, k);
     if (run->end[dep] + send > *start)
       *start = run->end[dep] + send;
     dep = graph ? order_dep(s, i, ++k) : NONE;
@@ -230,7 +232,7 @@ bool order_run(Sched *s, OrderRun *run) {
           uint32_t q = s->stage[s->op[user].stage].rank;
           if (q == r)
             continue;
-          uint64_t send = send_time(&run->stage[run->uniform ? 0 : o->stage], o->kind);
+          uint64_t send = run->uniform ? send_time(&run->stage[0], o->kind) : output_time(s, o, k);
           hold = s->send == SEND_NEXT && send > hold ? send : hold;
           if (run->xfer)
             run->xfer[run->nxfer++] = (Xfer){m, user};

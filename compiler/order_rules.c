@@ -309,7 +309,6 @@ static int64_t makes(const Sched *s, const Op *o) {
 static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64_t now) {
   Sched *s = q->s;
   const Op *o = &s->op[op];
-  const PipeStage *st = &s->stage[o->stage];
   q->seq[q->next[r]++] = op;
   q->op[op].need = DONE;
   bool again = o->kind != PIPE_U && s->at_r[(size_t)o->stage * s->nmb + o->mb];
@@ -328,8 +327,9 @@ static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64
     if (user == NONE)
       continue;
     bool leaves = s->stage[s->op[user].stage].rank != r;
-    send = leaves ? send_time(st, o->kind) : send;
-    feed(q, user, end + (leaves ? send_time(st, o->kind) : 0), now);
+    uint64_t time = leaves ? output_time(s, o, k) : 0;
+    send = time > send ? time : send;
+    feed(q, user, end + time, now);
   }
   for (int k = 0; k < 3; k++)
     if (own[k] != NONE)

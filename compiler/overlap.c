@@ -25,8 +25,11 @@ static void only_ops(Sched *s, const Stmt *b, bool clock) {
     } else if (b->kind != ST_OP && b->kind != ST_LET && b->kind != ST_OPDEF && b->kind != ST_FN) {
       diag_error(s->diag, DIAG_CLAUSE, b->at,
                  "only ops, do, if, let, op and fn stand in an overlap");
+      bool move = b->kind == ST_MOVE || b->kind == ST_WAIT || b->kind == ST_GROUP;
       diag_help(s->diag, b->kind == ST_OVERLAP ? "its ops are one action already"
-                                               : "put the overlap into this statement instead");
+                         : move ? "its ops start and end together, so nothing is between them: "
+                                  "put this before or after it"
+                                : "put the overlap into this statement instead");
     }
 }
 
@@ -85,20 +88,9 @@ bool join_ops(Ex *x, const Stmt *t, uint32_t first) {
 
 bool run_overlap(Ex *x, const Stmt *t) {
   uint32_t first = x->s->nop;
-  if (!x->list)
-    return run_block(x, t->body) && join_ops(x, t, first);
-  if (!t->value) { /* by way of `use`: resolve refuses it in the block itself */
-    diag_error(x->s->diag, DIAG_CLAUSE, t->at, "'overlap' cannot be used inside 'clock %s'",
-               x->list->name);
-    return false;
-  }
-  int64_t key;
-  if (!eval(x->s, t->value, &key))
-    return false;
-  x->joint = t, x->joint_key = key, x->joint_first = x->listed.n + 1;
-  bool ok = run_block(x, t->body);
-  x->joint = NULL;
-  return ok;
+  if (x->list)
+    return list_joint(x, t);
+  return run_block(x, t->body) && join_ops(x, t, first);
 }
 
 bool find_send(Ex *x) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * THE header: read this first. A compile is one Sched that the passes of driver.c fill in turn:
  *
- *   parse > resolve > expand > check_deps > sides > versions > formulas > version_slots > order > offload > transfers > comm > check_deadlock
+ *   parse > resolve > expand > check_deps > sides > versions > formulas > version_slots > order > offload > transfers > links > comm > check_deadlock
  *         > slots > check_memory > lower > check_streams > check_match > check_channels > check_user > check_all_m > emit
  *
  * A CSV file of PyTorch's comes in by read_csv in place of the first three. One that has its own
@@ -204,6 +204,10 @@ typedef struct Sched {
   Span lowering_at;
   Posting *post;            /* [npost], rank after rank in the order of the text (expand) */
   uint32_t npost, cappost;
+  const Clause **link_clause; uint32_t nlink_clause; /* `exclusive a, b` that count (expand) */
+  const struct ProfileLink *profile_link; uint32_t nprofile_link; /* in their place (expand, profile) */
+  PipeShare *share; uint32_t nshare, nlink; /* of PipeProgram (links) */
+  uint64_t *link_busy, link_wait; /* of PipeSimOut (check_deadlock) */
   uint32_t *group, ngroup; /* [nrank] 1 + group of ranks whose copies take turns, 0: none; NULL: there are
                             no groups (expand) */
   const Clause **side_decl; uint32_t nside_decl; /* `side` clauses (expand) */
@@ -317,6 +321,7 @@ typedef struct Options {
   bool verify;                 /* verify.c after every pass (always in debug builds) */
   int lowering;                /* --lowering: 1 + PipeLowering, 0: what the schedule says */
   ChannelModel model;          /* --channels, --sends: what check_channels proves for */
+  bool no_contention;          /* no links are shared */
   bool torch_lax;              /* CSV as PyTorch reads it, with warnings */
   uint32_t torch_unshard;      /* --emit=comms-csv: with UNSHARD of at most so many stages at once; 0: without */
   bool torch_waits;            /* and with WAIT_SEND_x and WAIT_REDUCE_GRAD */
@@ -399,7 +404,9 @@ typedef enum CostKey { /* entries of time { } and bytes { } and of a profile */
   KEY_F, KEY_B, KEY_I, KEY_W, KEY_R, KEY_U, KEY_FB, KEY_SEND, KEY_REDUCE, KEY_OFF, KEY_LOAD,
   KEY_ACT, KEY_GOUT, KEY_BOUNDARY, KEY_WEIGHT, KEY_GRAD, KEY_OPT, KEY_WORK, KEY_EDGE, KEY_TIED,
   NKEYS, NTIMEKEYS = KEY_ACT, NPLAYKEYS = KEY_OFF, /* times; those of makespan(F = 1) */
-  KEY_LATENCY = NKEYS, KEY_BANDWIDTH, NENTRIES     /* of time { }, too: of the link to the next stage */
+  KEY_LATENCY = NKEYS, KEY_BANDWIDTH, /* of time { }, too: of the link to the next stage */
+  KEY_SUM_LATENCY, KEY_SUM_BANDWIDTH, /* of the ring of those that sum gradients */
+  NENTRIES
 } CostKey;
 extern const char *const cost_key[NENTRIES];
 uint64_t *cost_field(PipeStage *st, CostKey k); /* where it is kept (SEND: SEND_F; SEND_B follows) */
@@ -497,6 +504,12 @@ void offload_streams(Sched *s); /* for comm: the COPY streams, and what compute 
  * they are complete and, as check_channels does, that they are carried out to their end; only_lists: but not
  * under the model of the engines ---- */
 bool list_transfers(Sched *s);
+/* ---- links.c: requires order. Ensures share: of every two ranks that meet the links that they share with others ---- */
+bool links(Sched *s);
+typedef struct ProfileLink { /* of a profile: transfers from any of these ranks to any of those */
+  const uint32_t *from, *to;
+  uint32_t nfrom, nto;
+} ProfileLink;
 /* ---- comm.c: requires transfers; ensures channel and stream: sends, receives, waits ---- */
 bool comm(Sched *s);
 bool comm_more_slots(Sched *s); /* what the ideal timing needs; false: nothing to add */

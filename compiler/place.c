@@ -77,11 +77,6 @@ static bool cut(Sched *s, Pipe *p) {
     return false;
   }
   s->slices = slices;
-  if (slices > 1 && c->mb_var) {
-    diag_error(s->diag, DIAG_CLAUSE, c->place->at,
-               "a place that depends on the microbatch, and slices: write one or the other");
-    return false;
-  }
   if ((uint64_t)p->nmb * slices > INT32_MAX) {
     diag_error(s->diag, DIAG_TOO_LARGE, c->at, "%u microbatches of %u slices", p->nmb, slices);
     return false;
@@ -256,7 +251,7 @@ static bool deal(Sched *s, Pipe *p, Ranks *rank, Ranks *model) {
     uint32_t begin = rank->n;
     row[rank->at[p->first + m]] = p->first + m + 1;
     for (uint32_t mb = 0; mb < p->nmb; mb++) {
-      if (p->clause->mb_var && !place_of(s, p, m, mb, &r))
+      if (p->clause->mb_var && mb % s->slices == 0 && !place_of(s, p, m, mb / s->slices, &r))
         return false;
       if (!p->clause->mb_var)
         r = rank->at[p->first + m];

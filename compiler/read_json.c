@@ -323,7 +323,7 @@ static bool read_copy(Read *d, uint32_t r, json_t *j, const OpRef *use, uint32_t
     return false;
   if (peer == r)
     return bad(d, use->at, "'peer' is another rank");
-  if (!push_copy(&d->x, use, stage, mb))
+  if (!push_copy(&d->x, (uint8_t)use->op, stage, mb))
     return false;
   Copy *c = &s->copy[s->ncopy - 1];
   c->to = (uint32_t)peer;

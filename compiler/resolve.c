@@ -623,10 +623,15 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
   case ST_USE: resolve_use(r, t, kernel); return;
   case ST_MOVE:
     resolve_opref(r, t->op, kernel);
+    resolve_expr(r, t->value);
     by_hand_shape(r->s, t, r->list);
     return;
-  case ST_WAIT: by_hand_shape(r->s, t, r->list); return;
+  case ST_WAIT:
+    resolve_expr(r, t->value);
+    by_hand_shape(r->s, t, r->list);
+    return;
   case ST_GROUP:
+    resolve_expr(r, t->value);
     by_hand_shape(r->s, t, r->list);
     resolve_block(r, t->body, kernel);
     return;
@@ -713,13 +718,15 @@ static void resolve_entries(Resolver *r, Clause *c) {
       k++;
     for (int j = NKEYS; c->kind == CL_TIME && k == hi && j < NENTRIES; j++)
       k = strcmp(e->key, cost_key[j]) == 0 ? j : k;
-    check_unit(r, k == KEY_BANDWIDTH ? &sizes : c, e, units_of(r, e->value));
+    check_unit(r, k == KEY_BANDWIDTH || k == KEY_SUM_BANDWIDTH ? &sizes : c, e,
+               units_of(r, e->value));
     if (k == hi) {
       diag_error(r->s->diag, DIAG_UNKNOWN_NAME, e->key_at, "unknown key '%s'", e->key);
-      diag_help(r->s->diag,
-                c->kind == CL_TIME
-                    ? "the keys of time are F B I W R U FB send reduce OFF LOAD latency bandwidth"
-                    : "the keys of bytes are act gout boundary weight grad opt work edge tied");
+      diag_help(
+          r->s->diag,
+          c->kind == CL_TIME
+              ? "the keys of time are F B I W R U FB send reduce OFF LOAD latency bandwidth sum_latency sum_bandwidth"
+              : "the keys of bytes are act gout boundary weight grad opt work edge tied");
     } else if (seen[k]) {
       diag_error(r->s->diag, DIAG_REDEFINED, e->key_at, "'%s' is given twice", e->key);
     } else {
@@ -857,6 +864,8 @@ static void resolve_clause(Resolver *r, Clause *c) {
   resolve_args(r, c->args);
   if (c->mb_var)
     c->mb_slot = define_var(r, c->mb_var, c->mb_var_at);
+  if (c->kind == CL_LINK)
+    resolve_expr(r, c->to);
   resolve_expr(r, c->when);
   resolve_expr(r, c->lead);
   resolve_expr(r, c->place);

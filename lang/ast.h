@@ -84,9 +84,9 @@ typedef enum StmtKind {
   ST_CLOCK,   /* clock NAME [in range] [period value] { body }: ops in the order of their stamps */
   ST_RULES,   /* rules NAME [in range] { body }: ops by priority, in a simulation */
   ST_OVERLAP, /* overlap { body } [@ value]: its ops are one action */
-  ST_MOVE,    /* send op, or recv op: of the tensors that the op makes, or reads */
-  ST_WAIT,    /* wait: for all transfers above */
-  ST_GROUP,   /* group { body }: its transfers are one */
+  ST_MOVE,    /* send op, or recv op [@ value]: of the tensors that the op makes, or reads */
+  ST_WAIT,    /* wait [@ value]: for all transfers above */
+  ST_GROUP,   /* group { body } [@ value]: its transfers are one */
   ST_USE      /* use [phase of] name(args) [in range] [@ value]: the order of another schedule */
 } StmtKind;
 
@@ -99,7 +99,7 @@ struct Stmt {
   Span name_at;
   uint32_t slot;      /* (sema) of `name` */
   Expr *cond, *value; /* ST_IF / ST_DO count / ST_OP when; ST_LET / ST_OP @ / ST_CLOCK period /
-                         ST_USE @ */
+                         ST_USE @ / ST_OVERLAP, ST_MOVE, ST_WAIT, ST_GROUP @ */
   Range range;
   OpRef *op;
   struct OpDef *opdef;
@@ -180,6 +180,7 @@ typedef enum ClauseKind {
   CL_TUNE,    /* tune [var in range] [tries tries] by value */
   CL_OFFLOAD, /* offload [var, mb_var [-> place]] [when] [lead] */
   CL_EXCLUSIVE, /* exclusive var -> to */
+  CL_LINK,      /* exclusive var, mb_var -> to: ranks that send and receive */
   CL_SIDE,    /* side name(var [, mb_var]) ... [when] [{ entries }] */
   CL_WEIGHTS, /* weights [var [, mb_var]] { lines } */
   CL_LET, CL_FN

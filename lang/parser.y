@@ -643,6 +643,14 @@ clause:
     $$->var_at = $3.at;
     $$->to = $5.e;
   }
+| EXCLUSIVE ok name ',' name ARROW expr {
+    $$ = new_clause(ps, CL_LINK, @$, NULL);
+    $$->var = $3.name;
+    $$->var_at = $3.at;
+    $$->mb_var = $5.name;
+    $$->mb_var_at = $5.at;
+    $$->to = $7.e;
+  }
 | SIDE ok name '(' name mb_opt ')' words when_opt side_block {
     $$ = new_side(ps, @$, $3, $5, $6, $8.first);
     $$->when = $9.e;
@@ -791,16 +799,22 @@ stmt:
     $$.s->body = $3.first;
     $$.s->value = $4.e;
   }
-| SEND ok opref { $$ = (StmtVal){new_stmt(ps, ST_MOVE, @$), 1}; $$.s->op = $3; }
-| RECV ok opref {
+| SEND ok opref at_opt {
+    $$ = (StmtVal){new_stmt(ps, ST_MOVE, @$), 1};
+    $$.s->op = $3;
+    $$.s->value = $4.e;
+  }
+| RECV ok opref at_opt {
     $$ = (StmtVal){new_stmt(ps, ST_MOVE, @$), 1};
     $$.s->op = $3;
     $$.s->receives = true;
+    $$.s->value = $4.e;
   }
-| WAIT ok { $$ = (StmtVal){new_stmt(ps, ST_WAIT, @1), 1}; }
-| GROUP ok block {
+| WAIT ok at_opt { $$ = (StmtVal){new_stmt(ps, ST_WAIT, @1), 1}; $$.s->value = $3.e; }
+| GROUP ok block at_opt {
     $$ = (StmtVal){new_stmt(ps, ST_GROUP, @$), above(ps, $3.depth)};
     $$.s->body = $3.first;
+    $$.s->value = $4.e;
   }
 | USE ok used_phase name '(' args_opt ')' range_opt at_opt {
     $$ = (StmtVal){new_binder(ps, ST_USE, @$, $4), 1};
@@ -1087,7 +1101,9 @@ static const char *form(int token) {
   case TOK_ORDER:
     return "an order is written 'order r { ... }', of some ranks 'order r in a..b { ... }'";
   case TOK_SIDE: return side_form;
-  case TOK_EXCLUSIVE: return "ranks whose copies take turns are written 'exclusive r -> e': those with the same e";
+  case TOK_EXCLUSIVE:
+    return "ranks whose copies take turns are written 'exclusive r -> e': those with the same e; transfers, by the "
+           "ranks at their ends, 'exclusive a, b -> e'";
   case TOK_CHECK: return "a check is written 'check c' or 'check c for r in a..b'";
   case TOK_WEIGHTS: return "weights are written 'weights s, m { F reads newest  B reads F }'";
   case TOK_STEADY: return "a kernel is written 'steady m { ... }' or 'steady k in a..b { ... }'";

@@ -25,6 +25,10 @@
  * in every step. An engine that was built without nvcc refuses formulas. Their kernel has been compiled and run on the
  * CPU in tests, not yet on a device.
  *
+ * NCCL has no tags. With PrOptions.checksums, and a group, a header of 16 bytes goes ahead of each transfer: which
+ * tensor of which step it is, and a checksum. A receiver that gets another one, or a damaged one, fails the run with
+ * both ends. It takes two copies to the host and two functions of the host a transfer: for tests.
+ *
  * In this version PIPE_FAULT is looked for with a group only, and a program with stashes on other ranks, or whose COPY streams take turns, needs all ranks in one process.
  *
  * Environment. pr_open refuses CUDA_LAUNCH_BLOCKING=1, with which a step cannot end. Unless they are set, it

@@ -49,7 +49,7 @@ extern "C" {
 #endif
 
 #define PIPE_MAGIC 0x45504950u /* "PIPE", little endian */
-#define PIPE_ABI 5u
+#define PIPE_ABI 6u
 #define PIPE_NONE UINT32_MAX   /* no slot, no peer, no microbatch */
 #define PIPE_MANY (UINT32_MAX - 1) /* PipeStage.prev, next: see PipeGraph */
 #define PIPE_GROUP_MOST 64u    /* transfers in one group */
@@ -171,7 +171,8 @@ typedef struct PipeStage {
   uint64_t tied_bytes;            /* so much of its gradient, from the start, is of shared weights */
   uint64_t weight_bytes, grad_bytes, opt_bytes;
   uint64_t work_bytes;            /* workspace of one op, shared by the stages of a rank */
-  uint64_t time[PIPE_NOPS];       /* per op; SEND_x: of the transfer; RECV_x: 0; REDUCE, TIE: of all */
+  uint64_t time[PIPE_NOPS];       /* per op; SEND_x: of the transfer; RECV_x: 0; REDUCE, TIE: of all.
+                                     With tables SEND_x is in PipeEdge.send */
   uint64_t time_fb;                /* of an action of one F, which is of this stage, and one B; 0: the
                                       sum of both, as it is for all other actions */
   uint32_t states; /* bit j: it keeps state j of PipeProgram.state, of weight_bytes, which is 0 when a
@@ -187,7 +188,16 @@ typedef struct PipeEdge {
   uint32_t from, to; /* from < to */
   uint32_t out, in;
   uint32_t skip;     /* 0: its tensors are boundary_bytes of `from`; 1: edge_bytes */
+  uint32_t zero;
+  uint64_t send[2];  /* what the transfer of its tensor takes, and of its gradient */
 } PipeEdge;
+
+/* Transfers from rank `from` to rank `to` pass this link, which others pass, too, and one at a time uses
+ * (pipe_sim.h). It is about predicted times only. */
+typedef struct PipeShare {
+  uint32_t from, to;
+  uint32_t link; /* 0 .. nlink - 1 */
+} PipeShare;
 
 /* An op that the schedule declares, on one row of the stage table. */
 typedef struct PipeSide {
@@ -285,6 +295,8 @@ typedef struct PipeProgram {
   const char *const *state;   /* [nstate] names; at most 32 */
   const uint64_t *slice_time; /* [nstage][slices][PIPE_SLICE_OPS] of F B I W R, if slices of a stage differ
                              in time: those of PipeStage are their means; NULL: they do not */
+  const PipeShare *share;     /* [nshare] by from, to, link, each once; NULL: every two ranks have a link of their own */
+  uint32_t nshare, nlink;
 } PipeProgram;
 
 enum { PIPE_SLICE_OPS = PIPE_R + 1 };
@@ -293,6 +305,8 @@ PIPE_STATIC_ASSERT(sizeof(PipeInstr) == 48, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipePool) == 32, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeStage) == 48 + 9 * 8 + 8 * PIPE_NOPS + 16, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeSync) == 12, "ABI");
+PIPE_STATIC_ASSERT(sizeof(PipeEdge) == 40, "ABI");
+PIPE_STATIC_ASSERT(sizeof(PipeShare) == 12, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeWeights) == 32, "ABI");
 PIPE_STATIC_ASSERT(PIPE_NOPS == 17, "a new instruction is a new ABI");
 
@@ -388,6 +402,24 @@ static inline uint64_t pipe_time(PipeTimes t, const PipeInstr *c) {
   if (t.slice && c->op < PIPE_SLICE_OPS)
     return t.slice[((size_t)c->stage * t.slices + c->mb % t.slices) * PIPE_SLICE_OPS + c->op];
   return t.stage[c->stage].time[c->op];
+}
+
+/* The time of a transfer: of its SEND. edge: of PipeGraph. */
+static inline uint64_t pipe_send_time(const PipeStage *stage, const PipeEdge *edge, const PipeInstr *send) {
+  return edge ? edge[send->keep].send[send->op == PIPE_SEND_B] : stage[send->stage].time[send->op];
+}
+
+/* The first row of share[n] from rank `from` to rank `to`; NULL: there is none. */
+static inline const PipeShare *pipe_shares(const PipeShare *share, uint32_t n, uint32_t from, uint32_t to) {
+  uint32_t lo = 0, hi = n;
+  while (lo < hi) {
+    uint32_t mid = lo + (hi - lo) / 2;
+    if (share[mid].from < from || (share[mid].from == from && share[mid].to < to))
+      lo = mid + 1;
+    else
+      hi = mid;
+  }
+  return lo < n && share[lo].from == from && share[lo].to == to ? &share[lo] : NULL;
 }
 
 /* 1 for REDUCE and TIE: the rows that take part are a circle. */

@@ -289,19 +289,26 @@ PrStatus pr_damaged(PrRun *run, uint32_t rank, const PipeInstr *c, uint64_t step
                  rank, (unsigned long long)step, pr_where(run, c, where), partner, c->peer);
 }
 
+PrStatus pr_mispaired(PrRun *run, uint32_t src, const PipeInstr *a, uint64_t src_step, uint32_t dst,
+                      const PipeInstr *b, uint64_t dst_step) {
+  char from[PR_WHERE], to[PR_WHERE];
+  return pr_fail(run, PR_E_MISMATCH,
+                 "mismatch: rank %u sends %s of step %llu where rank %u expects %s of step %llu",
+                 src, pr_where(run, a, from), (unsigned long long)src_step, dst,
+                 pr_where(run, b, to), (unsigned long long)dst_step);
+}
+
+bool pr_are_ends(const PipeProgram *p, const PipeInstr *a, const PipeInstr *b) {
+  uint32_t stage;
+  PipeOp op = pr_partner(p, a, &stage);
+  return op == b->op && stage == b->stage && a->mb == b->mb && a->keep == b->keep;
+}
+
 PrStatus pr_transfer(PrRun *run, const Chan *ch) {
   const Post *send = &ch->post[0], *recv = &ch->post[1];
   const PipeInstr *a = send->c, *b = recv->c;
-  uint32_t stage;
-  PipeOp op = pr_partner(run->p, a, &stage);
-  if (op != b->op || stage != b->stage || a->mb != b->mb || a->keep != b->keep ||
-      send->step != recv->step) {
-    char from[PR_WHERE], to[PR_WHERE];
-    return pr_fail(run, PR_E_MISMATCH,
-                   "mismatch: rank %u sends %s of step %llu where rank %u expects %s of step %llu",
-                   send->rank, pr_where(run, a, from), (unsigned long long)send->step, recv->rank,
-                   pr_where(run, b, to), (unsigned long long)recv->step);
-  }
+  if (!pr_are_ends(run->p, a, b) || send->step != recv->step)
+    return pr_mispaired(run, send->rank, a, send->step, recv->rank, b, recv->step);
   RankRun *src = &run->rank[send->rank], *dst = &run->rank[recv->rank];
   bool trace = src->span || dst->span;
   uint64_t start = trace ? pr_now() - run->epoch_ns : 0;

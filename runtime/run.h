@@ -339,6 +339,11 @@ uint64_t pr_checksum(const void *data, uint64_t bytes);
 /* What RECV c of `rank` has got is not what was sent. */
 PrStatus pr_damaged(PrRun *run, uint32_t rank, const PipeInstr *c, uint64_t step);
 
+/* SEND a of rank src meets RECV b of rank dst, and they are of two tensors; are they of one? */
+PrStatus pr_mispaired(PrRun *run, uint32_t src, const PipeInstr *a, uint64_t src_step, uint32_t dst,
+                      const PipeInstr *b, uint64_t dst_step);
+bool pr_are_ends(const PipeProgram *p, const PipeInstr *a, const PipeInstr *b);
+
 /* Both sides have posted: compares them and copies. */
 PrStatus pr_transfer(PrRun *run, const Chan *ch);
 

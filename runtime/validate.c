@@ -23,7 +23,7 @@ static PrStatus check_head(PrRun *run) {
                 p->abi, PIPE_ABI);
   if (!p->name || !p->params || !p->rank || !p->stage || (p->nsite && !p->site) ||
       (p->nfile && !p->file) || (p->nside && !p->side) || !p->edge != !p->row ||
-      (p->nedge && !p->edge))
+      (p->nedge && !p->edge) || (p->nshare && !p->share))
     return FAIL(run, "program: a table is missing");
   if (p->nrank == 0 || p->nstage == 0 || p->nmb == 0)
     return FAIL(run, "program: %u ranks, %u stages, %u microbatches: none may be 0", p->nrank,

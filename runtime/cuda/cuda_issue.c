@@ -119,41 +119,50 @@ static PrStatus end_turn(PrRun *run, CudaRank *d) {
 
 static bool is_send(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
 
-static PrStatus send_or_recv(PrRun *run, CudaRank *d, const PipeInstr *in) {
+/* One call: of the slot of a transfer, or of the header that goes ahead of it. */
+static ncclResult_t call_nccl(PrRun *run, CudaRank *d, const PipeInstr *in, bool header) {
   PrCuda *c = cuda_of(run);
   uint64_t bytes = pr_moved_bytes(run, in);
-  cudaStream_t s = d->stream[PIPE_COMM];
-  if (is_send(in))
-    NCCL_TRY(run, c->comm,
-             ncclSend(d->k->slot[in->in], bytes, ncclChar, (int)in->peer, c->comm, s));
-  else
-    NCCL_TRY(run, c->comm,
-             ncclRecv(d->k->slot[in->out], bytes, ncclChar, (int)in->peer, c->comm, s));
-  return PR_OK;
+  void *p = d->k->slot[is_send(in) ? in->in : in->out];
+  if (header)
+    p = cuda_header(d, (uint32_t)(in - d->k->t->instr), &bytes);
+  return is_send(in) ? ncclSend(p, bytes, ncclChar, (int)in->peer, c->comm, d->stream[PIPE_COMM])
+                     : ncclRecv(p, bytes, ncclChar, (int)in->peer, c->comm, d->stream[PIPE_COMM]);
+}
+
+static PrStatus one_call(PrRun *run, CudaRank *d, const PipeInstr *in, bool header) {
+  return cuda_nccl(run, cuda_of(run)->comm, is_send(in) ? "ncclSend" : "ncclRecv",
+                   call_nccl(run, d, in, header));
+}
+
+/* A transfer alone. */
+static PrStatus one_transfer(PrRun *run, CudaRank *d, const PipeInstr *in) {
+  uint32_t row = (uint32_t)(in - d->k->t->instr);
+  PrStatus st = d->check ? one_call(run, d, in, true) : PR_OK;
+  if (!st && !is_send(in))
+    st = cuda_check_header(run, d, row);
+  if (!st)
+    st = one_call(run, d, in, false);
+  return st || is_send(in) ? st : cuda_check_tensor(run, d, row);
 }
 
 /* Inside of a group a call gives what is wrong with it; what is under way its end tells. */
 static PrStatus add_to_group(PrRun *run, CudaRank *d, const PipeInstr *in) {
-  PrCuda *c = cuda_of(run);
-  uint64_t bytes = pr_moved_bytes(run, in);
-  cudaStream_t s = d->stream[PIPE_COMM];
-  ncclResult_t r = is_send(in)
-                       ? ncclSend(d->k->slot[in->in], bytes, ncclChar, (int)in->peer, c->comm, s)
-                       : ncclRecv(d->k->slot[in->out], bytes, ncclChar, (int)in->peer, c->comm, s);
+  ncclResult_t r = d->check ? call_nccl(run, d, in, true) : ncclSuccess;
+  if (r == ncclSuccess || r == ncclInProgress)
+    r = call_nccl(run, d, in, false);
   char where[PR_WHERE];
   return r == ncclSuccess || r == ncclInProgress
              ? PR_OK
              : pr_fail(run, PR_E_DEVICE, "rank %u: %s: %s: %s", d->k->id, pr_where(run, in, where),
-                       ncclGetErrorString(r), ncclGetLastError(c->comm));
+                       ncclGetErrorString(r), ncclGetLastError(cuda_of(run)->comm));
 }
 
-/* The n transfers at d->next, of which those in `lost` (bit by place) are left out. */
-static PrStatus transfers(PrRun *run, CudaRank *d, uint32_t n, uint64_t lost) {
+/* The n transfers at d->next in one group, but for those in `lost` (bit by place). */
+static PrStatus group_of_transfers(PrRun *run, CudaRank *d, uint32_t n, uint64_t lost) {
   PrCuda *c = cuda_of(run);
   const PipeInstr *in = &d->k->t->instr[d->next];
   PrStatus st = PR_OK;
-  if (n == 1)
-    return lost ? PR_OK : send_or_recv(run, d, in);
   if (ncclGroupStart() != ncclSuccess)
     return pr_fail(run, PR_E_DEVICE, "rank %u: ncclGroupStart: %s", d->k->id,
                    ncclGetLastError(c->comm));
@@ -165,7 +174,39 @@ static PrStatus transfers(PrRun *run, CudaRank *d, uint32_t n, uint64_t lost) {
     unname(run);
   }
   ncclResult_t r = ncclGroupEnd();
-  return st ? st : cuda_nccl(run, c->comm, "ncclGroupEnd", r);
+  if (!st)
+    st = cuda_nccl(run, c->comm, "ncclGroupEnd", r);
+  for (uint32_t i = 0; i < n && !st && d->check; i++)
+    if (!is_send(&in[i]) && !(st = cuda_check_header(run, d, d->next + i)))
+      st = cuda_check_tensor(run, d, d->next + i);
+  return st;
+}
+
+/* Another first byte of what each of these is to send, or has computed. */
+static PrStatus corrupt_slots(PrRun *run, CudaRank *d, PipeOn on, uint64_t which) {
+  for (uint32_t i = 0; i < 64; i++) {
+    if (!(which >> i & 1))
+      continue;
+    const PipeInstr *in = &d->k->t->instr[d->next + i];
+    void *tensor = on == PIPE_COMM   ? d->k->slot[in->in]
+                   : d->k->call[i].y ? d->k->call[i].y
+                                     : d->k->call[i].dx;
+    CUDA_TRY(run, cudaMemsetAsync(tensor, 0x5a, 1, d->stream[on]));
+  }
+  return PR_OK;
+}
+
+/* The n transfers at d->next, with faults by place. */
+static PrStatus transfers(PrRun *run, CudaRank *d, uint32_t n, uint64_t lost, uint64_t corrupt) {
+  const PipeInstr *in = &d->k->t->instr[d->next];
+  PrStatus st = PR_OK;
+  for (uint32_t i = 0; i < n && !st; i++)
+    st = is_send(&in[i]) && !(lost >> i & 1) ? cuda_check_send(run, d, d->next + i) : PR_OK;
+  if (!st)
+    st = corrupt_slots(run, d, PIPE_COMM, corrupt);
+  if (st)
+    return st;
+  return n > 1 ? group_of_transfers(run, d, n, lost) : lost ? PR_OK : one_transfer(run, d, in);
 }
 
 static Coll *coll_of(PrRun *run, const CudaRank *d) {
@@ -397,6 +438,11 @@ static PrStatus transfers_here(PrRun *run, CudaRank *d, uint64_t step, bool *mov
       continue;
     const PipeInstr *y = &q->k->t->instr[q->next + j];
     *moved = true;
+    if (!pr_are_ends(run->p, &in[i], y)) {
+      bool send = is_send(&in[i]);
+      return pr_mispaired(run, send ? d->k->id : q->k->id, send ? &in[i] : y, step,
+                          send ? q->k->id : d->k->id, send ? y : &in[i], step);
+    }
     if ((st = begin_transfers(run, d, step)) || (st = begin_transfers(run, q, step)) ||
         (st = transfer_here(run, d, &in[i], q, y)) || (st = end_transfer(run, q, step, j)))
       break;
@@ -430,20 +476,6 @@ static PrStatus meet_faults(PrRun *run, CudaRank *d, uint64_t step, uint32_t n, 
   return st;
 }
 
-/* Another first byte of what each of these is to send, or has computed. */
-static PrStatus corrupt_slots(PrRun *run, CudaRank *d, PipeOn on, uint64_t which) {
-  for (uint32_t i = 0; i < 64; i++) {
-    if (!(which >> i & 1))
-      continue;
-    const PipeInstr *in = &d->k->t->instr[d->next + i];
-    void *tensor = on == PIPE_COMM   ? d->k->slot[in->in]
-                   : d->k->call[i].y ? d->k->call[i].y
-                                     : d->k->call[i].dx;
-    CUDA_TRY(run, cudaMemsetAsync(tensor, 0x5a, 1, d->stream[on]));
-  }
-  return PR_OK;
-}
-
 static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool *moved) {
   PrCuda *c = cuda_of(run);
   const PipeInstr *in = &d->k->t->instr[d->next];
@@ -464,14 +496,12 @@ static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool
   st = waits(run, d, d->stream[on]);
   for (uint32_t i = 0; i < n && !st; i++)
     st = mark(run, d, step, d->next + i, false);
-  if (!st && on == PIPE_COMM)
-    st = corrupt_slots(run, d, on, corrupt);
   if (!st)
     st = on == PIPE_COMPUTE     ? compute(run, d, step, n)
          : pipe_is_side(in->op) ? side(run, d, on, step)
          : on == PIPE_COPY      ? copy(run, d, in)
          : pipe_is_sum(in->op)  ? sum_apart(run, d, in)
-                                : transfers(run, d, n, lost);
+                                : transfers(run, d, n, lost, corrupt);
   if (!st && on == PIPE_COMPUTE)
     st = corrupt_slots(run, d, on, corrupt);
   if (!st && on == PIPE_COPY)

@@ -54,6 +54,7 @@ static PrStatus store(PrRun *run, void *to, const void *from, uint64_t bytes) {
 
 static void rewind_to(PrRun *run, uint64_t step) {
   cuda_of(run)->issued_steps = cuda_of(run)->done_steps = step;
+  cuda_check_rewind(run, step);
 }
 
 /* ---- the group ---- */
@@ -421,7 +422,7 @@ static PrStatus open_here(PrRun *run) {
     if ((st = open_rank(run, &c->rank[r])))
       return st;
   }
-  if ((st = open_device(run)) || (st = cuda_formulas_open(run)))
+  if ((st = open_device(run)) || (st = cuda_formulas_open(run)) || (st = cuda_check_open(run)))
     return st;
   CUDA_TRY(run, cudaDeviceSynchronize()); /* memory is zero */
   for (uint32_t r = 0; r < c->nhere; r++)
@@ -495,6 +496,7 @@ void cuda_close(PrRun *run) {
   if (c->rank)
     cuda_trace_close(run);
   cuda_formulas_close(run);
+  cuda_check_close(run);
   for (uint32_t r = 0; c->rank && r < c->nhere; r++)
     if (c->rank[r].k)
       close_rank(&c->rank[r]);

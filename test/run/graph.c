@@ -363,6 +363,20 @@ static void slices(void) { /* the tensors of skips are those of one slice */
          "steady k in 0..3*Q { f(k) b(k - (Q-1 + 3-r)) } U }",
          Q);
     train("skips and slices", &g, text);
+    chain(&g, 3, 3 * Q);
+    g.slices = Q;
+    skip(&g, 0, 2);
+    for (uint32_t u = 0; u < 3 * Q; u++)
+      g.owner[0][u] = g.owner[2][u] = u / Q % 2;
+    TEXT(
+        "let Q = %u ranks 4 pipe net stages 3 mbs 3 slices Q\n"
+        "place s, m -> s == 0 ? m %% 2 : s == 1 ? 2 : 3 * (m %% 2) edge 0 -> 2\n"
+        "order r in 0..1 { do 2*Q { F[0] } do q in 0..Q { F[stage 2](0, q) } do q in 0..Q { F[stage 2](2, q) }\n"
+        "  do 2*Q { B[1] } do 2*Q { B[0] } U }\n"
+        "order r in 1..2 { do Q { F } do Q { B } U } order r in 2..3 { do 3*Q { F } do 3*Q { B } U }\n"
+        "order r in 3..4 { do Q { F } do Q { B } U }",
+        Q);
+    train("dealt, with skips and slices", &g, text);
   }
 }
 

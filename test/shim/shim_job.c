@@ -136,6 +136,7 @@ static void *host_thread(void *arg) {
   PrOptions o = {.engine = &pr_cuda,
                  .engine_options = &cuda,
                  .trace_steps = j->trace,
+                 .checksums = j->checks,
                  .free_running = j->free_running,
                  .deadline_s = j->deadline_s};
   PrRun *run;

@@ -34,6 +34,7 @@ typedef struct Job {
   bool processes, joins, no_step, free_running;
   bool floats; /* the float model, not that of words */
   uint32_t trace;
+  bool checks; /* PrOptions.checksums */
   int at_once; /* steps in one call; 0: 1 */
   double deadline_s;
   uint64_t seed;

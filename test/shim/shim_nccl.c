@@ -9,7 +9,7 @@
 #include "include/nvtx3/nvToolsExt.h"
 #include "shim_run.h"
 
-enum { MAX_RANKS = 16, MAX_MEMBERS = 64 };
+enum { MAX_RANKS = 16, MAX_MEMBERS = 128 };
 
 typedef enum What { SEND, RECV, SUM } What;
 typedef struct Member { /* of a group */

@@ -9,6 +9,7 @@
  *   shim_test damage STDLIB   a swapped receive, a slot that is used too early, a first contact that the
  *                             prologue lacks, a pair of sizes that differ: the shim says what is wrong
  *   shim_test faults STDLIB   what is refused; a model that fails; how far the host is ahead
+ *   shim_test headers STDLIB  transfers that say what they are: a swapped, a lost, a damaged one is named
  *   shim_test kills STDLIB    a rank is killed at some call: the others stop within the deadline, and say where
  *
  *   shim_test resume STDLIB FOLDER  a run that goes on from a checkpoint comes to the same results
@@ -43,6 +44,7 @@ static void parity(const char *stdlib) {
                           : k % 5 == 4 ? 2
                                        : 1,
                .trace = traced ? 3 : 0,
+               .checks = k == 4 || (k == 2 && i % 2),
                .cuda = {.graph = graph, .ahead = k % 3},
                .seed = seed0 * 1000 + i * 10 + k};
       if (j.processes && job_has_guests(p))
@@ -485,6 +487,60 @@ static void faults(const char *stdlib) {
   free(e);
 }
 
+/* ---- headers ---- */
+
+static void headers(const char *stdlib) {
+  static const Sample onef1b = {"1f1b", NULL, 3, 6}, gpipe = {"gpipe", NULL, 3, 6};
+  static const struct {
+    const char *how, *fault;
+    bool group, streams, graph;
+  } tries[] = {
+      {.how = "receives swapped"},
+      {.how = "receives swapped", .graph = true},
+      {.how = "receives swapped", .streams = true},
+      {.how = "a message damaged", .fault = "0SEND_F1:0:1:corrupt"},
+      {.how = "a message lost", .fault = "1SEND_F2:1:2:drop"},
+      {.how = "transfers of a group swapped", .group = true},
+      {.how = "transfers of a group swapped", .group = true, .streams = true},
+      {.how = "a message of a group damaged", .group = true, .fault = "2SEND_F1:0:1:corrupt"},
+      {.how = "a message of a group lost", .group = true, .fault = "0SEND_F1:0:1:drop"},
+  };
+  const Sample *chunks = samples;
+  while (strcmp(chunks->name, "chunks") != 0)
+    chunks++;
+  for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+    Compiled *c = malloc(sizeof *c);
+    bool lost = strstr(tries[i].how, "lost") != NULL;
+    if (!c || !sample_compile(c, stdlib, tries[i].group ? chunks : lost ? &gpipe : &onef1b))
+      abort();
+    Broken b = {c->s.prog, tries[i].how};
+    Job j = {.p = c->s.prog,
+             .processes = !tries[i].streams,
+             .checks = true,
+             .damage = break_it,
+             .arg = &b,
+             .cuda = {.graph = tries[i].graph},
+             .kill = 1,
+             .kill_at = 1u << 30, /* never: but a run that stalls goes on to its deadline */
+             .seed = seed0 + i,
+             .deadline_s = 0.3};
+    if (tries[i].fault)
+      setenv("PIPE_FAULT", tries[i].fault, 1);
+    job_run(&j);
+    unsetenv("PIPE_FAULT");
+    printf("%s%s%s\n", b.how, tries[i].streams ? ", one process" : "",
+           tries[i].graph ? ", a graph" : "");
+    const char *first = NULL; /* that is not of another rank's */
+    for (uint32_t r = 0; r < j.nhost && !first; r++)
+      first = j.status[r] && j.status[r] != PR_E_LOST ? j.error[r] : NULL;
+    printf("  %s\n", first ? first : "no error");
+    for (uint32_t r = 0; r < j.nhost && first; r++)
+      EXPECT(strcmp(j.error[r], first) == 0, "  rank %u: %s\n", r, j.error[r]);
+    arena_free(&c->arena);
+    free(c);
+  }
+}
+
 static void kills(const char *stdlib) {
   enum { KILLS = 40 };
   static const Sample onef1b = {"1f1b", NULL, 3, 6};
@@ -656,6 +712,8 @@ int main(int argc, char **argv) {
     faults(argv[2]);
   else if (strcmp(argv[1], "formulas") == 0)
     formulas(argv[2]);
+  else if (strcmp(argv[1], "headers") == 0)
+    headers(argv[2]);
   else if (strcmp(argv[1], "kills") == 0)
     kills(argv[2]);
   else
