@@ -102,6 +102,7 @@ MINIBATCHES = {
     "PipeMare, T1+T2": minibatches("pipemare_t2.pipe", K=whole),
     "PipeMare, T1+T2+T3": minibatches("pipemare_t3.pipe", K=whole, S=lambda m: 8 * tenth(m)),
 }
+LONG_K = {name: method for name, method in MINIBATCHES.items() if "short" not in name}
 GPT = {**COMMON, "XPipe": predicted("xpipe.pipe"), "msnag, Adam": predicted("msnag_adam.pipe", 16)}
 
 
@@ -339,6 +340,8 @@ def main():
                       MINIBATCHES, alike=True)
     gpt = Model("gpt", "gpt", "gpt, updates of one microbatch", 8, 1000 if args.full else 300, [0.001, 0.002, 0.005], 2.7, GPT)
     seeds = 5 if args.full else 3
+    gpt8 = Model("gpt", "gpt_minibatches", "gpt, updates of eight microbatches", 8, 1200 if args.full else 400,
+                 [0.002, 0.005], 2.7, LONG_K, alike=True)
     if args.quick:  # for the test
         digits.updates, digits.rates, seeds = 50, [0.001], 2
         digits.methods = {name: few(method) for name, method in DIGITS.items()}
@@ -348,7 +351,7 @@ def main():
     text = ["Made by `./dev study`: %d seeds. Loss is the mean over the last tenth of a run, mean ± half the range over seeds,"
             " with the learning rate of the grid that gave the least training loss for one seed. Times are predicted, in units of"
             " the forward of one sample on one device, on as many devices as stages." % seeds]
-    for m in [digits, minibatch] + ([gpt] if args.text else []):
+    for m in [digits, minibatch] + ([gpt, gpt8] if args.text else []):
         rows = make_rows(study, m, seeds)
         alike = one_rate(study, m, rows, seeds) if m.alike else []
         text += [f"## {m.title}", f"{m.updates} updates of {m.batch} samples.", table(m, rows)]
