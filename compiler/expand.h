@@ -63,8 +63,20 @@ typedef struct Use {
   int64_t lo, hi, step; /* of its own microbatches it runs only these; step 0: all */
   bool clip;           /* whether it stands in `clip` */
   uint32_t first;      /* row of its first op */
+  /* Where places depend on the microbatch, here or there; else NULL: */
+  uint32_t *const *place; /* [npipe] its rank of each stage and microbatch of its own, [stage * nmb + mb] */
+  const uint32_t *held;   /* [nheld] rows of the rank at hand that it runs, in the order of its chunks */
+  uint32_t nheld;
   const struct Use *outer;
 } Use;
+
+/* Is microbatch mb, counted as in u, left out of it by `in`? */
+static inline bool use_leaves_out(const Use *u, int64_t mb) {
+  if (u->step == 0)
+    return false;
+  return u->step > 0 ? mb < u->lo || mb >= u->hi || (mb - u->lo) % u->step != 0
+                     : mb > u->lo || mb <= u->hi || (u->lo - mb) % -u->step != 0;
+}
 
 /* A schedule that is used, and the last values with which it was found to fit. */
 typedef struct Fitting {
@@ -77,6 +89,8 @@ typedef struct Fitting {
   const Clause **pipe; /* as in Use */
   uint32_t *nmb;
   int64_t *index;
+  uint32_t **place, *nplace; /* [npipe] the same, and how many there is room for */
+  bool dealt;          /* there are places that depend on the microbatch, here or there */
 } Fitting;
 
 typedef struct Ex {

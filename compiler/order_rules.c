@@ -59,6 +59,25 @@ static bool dynamic(const Expr *e) {
   return dynamic(e->a) || dynamic(e->b) || dynamic(e->c);
 }
 
+/* The chunk of a quantity, counted as in the order that is used, as this rank counts its own. */
+static bool used_chunk(Ex *x, const Expr *call) {
+  Sched *s = x->s;
+  const Use *u = x->in_use;
+  Expr *chunk = call->args->next->value;
+  int64_t c;
+  if (call->builtin != BI_INFLIGHT && call->builtin != BI_HELD && call->builtin != BI_KEPT)
+    return true;
+  if (!eval(s, chunk, &c))
+    return false;
+  if (c < 0 || c >= u->nheld) {
+    diag_error(s->diag, DIAG_RANGE, chunk->at, "rank %u has no chunk %lld; its chunks are 0 to %u",
+               x->rank, (long long)c, u->nheld - 1);
+    return false;
+  }
+  chunk->value = s->stage[u->held[c]].chunk;
+  return true;
+}
+
 /* A copy of e in which everything without a quantity is a number. NULL: reported. */
 static Expr *fold(Ex *x, const Expr *e) {
   Sched *s = x->s;
@@ -81,6 +100,8 @@ static Expr *fold(Ex *x, const Expr *e) {
       return NULL;
     end = &(*end)->next;
   }
+  if (x->in_use && x->in_use->held && f->args && f->args->next && !used_chunk(x, f))
+    return NULL;
   const Expr *const from[3] = {e->a, e->b, e->c};
   Expr **const to[3] = {&f->a, &f->b, &f->c};
   for (int i = 0; i < 3; i++)
