@@ -184,7 +184,8 @@ static int train(const Args *a, Study *study, Sched *s) {
   const PipeProgram *p = s->prog;
   Losses l = {.n = a->c.updates * a->c.round, .nmb = p->nmb};
   uint64_t steps = (l.n + p->nmb - 1) / p->nmb;
-  PrOptions o = {.on_loss = on_loss, .arg = &l, .deadline_s = 3600}; /* however busy the machine is */
+  PrOptions o = {
+      .on_loss = on_loss, .arg = &l, .deadline_s = 3600}; /* however busy the machine is */
   PrRun *run = NULL;
   const void **weight = calloc(p->nmodel, sizeof *weight);
   double held = NAN, right = NAN;
