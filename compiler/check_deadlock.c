@@ -127,6 +127,7 @@ bool check_deadlock(Sched *s) {
   PipeSimOut out = {.compute_done = NEW_ARRAY(s->arena, uint32_t, s->nrank),
                     .comm_done = NEW_ARRAY(s->arena, uint32_t, s->nrank)};
   out.link_busy = s->link_busy = s->nshare ? NEW_ARRAY(s->arena, uint64_t, s->nlink) : NULL;
+  out.rank_busy = s->rank_busy = NEW_ARRAY(s->arena, uint64_t, s->nrank);
   out.rank_begin = NEW_ARRAY(s->arena, uint64_t, s->nrank);
   out.rank_end = NEW_ARRAY(s->arena, uint64_t, s->nrank);
   in.compute = stream_views(s, false);

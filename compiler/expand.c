@@ -441,6 +441,8 @@ static bool run_opref(Ex *x, const OpRef *o) {
   int64_t mb = 0, slice = 0;
   if (o->op < 0)
     return run_macro(x, o, NULL, 0);
+  if (x->joint && x->list->kind == ST_RULES && !o->args && !is_whole(o))
+    return list_any(x, o);
   if (is_whole(o))
     return (!o->args || eval(s, o->args->value, &mb)) &&
            run_update(x, o, o->args ? o->args->value : NULL, mb);
@@ -487,7 +489,7 @@ static bool run_do(Ex *x, const Stmt *t) {
 /* The time stamp or priority of what t lists. */
 static bool set_stamp(Ex *x, const Stmt *t) {
   x->list_op = t;
-  x->keyed = t->value != NULL || x->joint;
+  x->keyed = x->joint ? x->joint->value != NULL : t->value != NULL;
   x->key = x->joint ? x->joint_key : 0;
   return !t->value || eval(x->s, t->value, &x->key);
 }

@@ -27,30 +27,44 @@ typedef struct Listed { /* what stands in clock or rules */
   const Stmt *move;    /* (clock) the send or recv that it is of, or NULL */
   const OpRef *use;    /* as written */
   const Stmt *stmt;
-  const Stmt *joint;   /* (clock) the overlap or group that it stands in, or NULL */
-  uint32_t joint_first; /* (clock) the same for all that share a tick: those of a joint, of a U or REDUCE; 0 */
+  const Stmt *joint;   /* the overlap or group that it stands in, or NULL */
+  uint32_t joint_first; /* the same for all of a joint; (clock) for all of a U or REDUCE, which share a tick; 0 */
+  bool any;            /* (rules) it names no op: of an overlap, the one that is first in line */
   Expr *guard;         /* (rules) `when` with all but the quantities put in, or NULL */
 } Listed;
 
 typedef struct Region { /* of rules: these ops of a rank are put in order once all are known */
-  uint32_t rank, first, n, cls0, ncls; /* rows of s->op; classes */
+  uint32_t rank, first, n, copy, ncopy, cls0, ncls; /* rows of s->op, of s->copy; classes */
   const Stmt *at;
   bool labelled;
 } Region;
 
-/* A heap of op rows. */
-typedef struct OpHeap { uint32_t *at, n, cap; } OpHeap;
+/* What a rank may take next (rules.h): `n` rows of Ex.parts. */
+typedef struct RuleCand {
+  uint32_t cls, first, n;
+  uint32_t mb;         /* of the first op that it names; NONE: it names none, and stays when it was taken */
+  uint32_t missing;    /* ops that it names whose inputs are not known */
+  uint64_t avail;      /* when those that are known arrive */
+  int64_t key;
+  Expr *guard;
+} RuleCand;
+typedef struct RulePart {
+  uint32_t op;         /* row of s->op, or s->nop (at the end) + row of s->copy; NONE: any of */
+  uint32_t stage;      /*   this stage, NONE: of the rank, */
+  uint32_t cand, next; /* whose it is; row + 1 of the next part with this op, 0 */
+  uint8_t kind;        /*   and this kind */
+} RulePart;
 
-/* The ops of one statement of `rules` on one stage: they wait for each other in order of priority. */
+typedef struct CandHeap { uint32_t *at, n, cap; } CandHeap;
+
+/* The candidates of one statement of `rules` on one stage: they wait for each other in order of priority. */
 typedef struct RuleClass {
   const Stmt *stmt;
   uint32_t stage;
   uint8_t kind;
-  bool keyed;
-  OpHeap ready, coming; /* inputs have arrived; producers have started */
+  bool keyed, joint;    /* joint: of an overlap */
+  CandHeap ready, coming; /* inputs have arrived; producers have started */
 } RuleClass;
-
-typedef struct RuleOp { uint32_t op, cls; int64_t key; Expr *guard; } RuleOp; /* rows of s->op, of classes */
 
 /* The order of another schedule, while it runs in place of a `use`. */
 typedef struct Use {
@@ -119,7 +133,7 @@ typedef struct Ex {
   /* clock and rules */
   const Stmt *move;    /* the send or recv whose op is being read, or NULL */
   const Stmt *list, *list_op; /* being listed; its op statement */
-  const Stmt *joint;   /* the overlap or group in a clock that is being listed, its stamp and first row + 1 */
+  const Stmt *joint;   /* the overlap or group that is being listed, its stamp or priority, and first row + 1 */
   int64_t joint_key;
   uint32_t joint_first;
   uint32_t whole;      /* first row + 1 of the U, REDUCE or TIE of a rank that is being listed */
@@ -127,7 +141,8 @@ typedef struct Ex {
   bool keyed;
   VEC(Listed) listed;
   VEC(Region) regions;
-  VEC(RuleOp) rule;
+  VEC(RuleCand) cands;
+  VEC(RulePart) parts;
   VEC(RuleClass) classes;
 } Ex;
 
@@ -222,12 +237,15 @@ bool find_weights(Ex *x); /* which lines of the `weights` clauses count */
 
 /* ---- overlap.c ---- */
 bool run_overlap(Ex *x, const Stmt *t);
+enum { MAX_TOGETHER = 64 };
+bool too_many(Ex *x, const Stmt *t, uint32_t n); /* reports what is more than that */
 /* Makes one action of the ops from `first` on, which came from the body of t; a single one is a plain op. */
 bool join_ops(Ex *x, const Stmt *t, uint32_t first);
 bool find_send(Ex *x); /* the `send` clauses */
 
 /* ---- order_clock.c ---- */
 bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
+bool list_any(Ex *x, const OpRef *o); /* (rules) an op without index in an overlap */
 bool list_sum(Ex *x, uint8_t kind, uint32_t stage); /* the same of a REDUCE or TIE */
 /* Runs the body of t, an overlap or group with one time stamp for all, inside a clock. */
 bool list_joint(Ex *x, const Stmt *t);
@@ -236,6 +254,8 @@ bool list_joint(Ex *x, const Stmt *t);
 bool list_body(Ex *x, const Stmt *t, int64_t period);
 /* Warmup up to the first backward, flush after the last forward, of ops a..b. */
 void label_phases(Sched *s, uint32_t a, uint32_t b);
+/* An OFF or LOAD has the phase of the op that it stands before, or of the last one before `end`. */
+void label_copy(Sched *s, Copy *c, uint32_t end);
 bool run_clock(Ex *x, const Stmt *t);
 
 /* ---- order_rules.c ---- */

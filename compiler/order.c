@@ -55,7 +55,7 @@ uint32_t order_user(const Sched *s, uint32_t op, uint32_t k) {
 
 /* The next row of those whose gradients an update of `row` needs: its replicas, or all rows of the stages
  * that share its weights. */
-static bool next_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *member) {
+bool order_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *member) {
   if (s->tie_of && s->tie_of[row] != NONE) {
     uint32_t k = s->tie_of[row];
     if (s->tie_row0[k] + *at >= s->tie_row0[k + 1])
@@ -78,7 +78,7 @@ uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head) {
   if (!waits_for_others(s, st))
     return NONE;
   uint32_t k = round_of(s, u) - s->round0[st];
-  for (uint32_t at = 0, q = 0; next_member(s, st, &at, &q);)
+  for (uint32_t at = 0, q = 0; order_member(s, st, &at, &q);)
     if (s->round[s->round0[q] + k].grad >= head[s->stage[q].rank])
       return s->round[s->round0[q] + k].grad;
   return NONE;
@@ -120,7 +120,7 @@ static uint64_t sums_end(const Sched *s, const OrderRun *run, uint32_t row, uint
   const PipeStage *cost = run->stage;
   uint64_t end = 0;
   bool tied = s->tie_of && s->tie_of[row] != NONE;
-  for (uint32_t at = 0, q = 0; next_member(s, row, &at, &q);) {
+  for (uint32_t at = 0, q = 0; order_member(s, row, &at, &q);) {
     uint64_t there = run->end[s->round[s->round0[q] + k].grad];
     if (s->stage[q].replica != q)
       there += cost[run->uniform ? 0 : q].time[PIPE_REDUCE];
@@ -218,7 +218,7 @@ bool order_run(Sched *s, OrderRun *run) {
           if (run->xfer && all != NONE)
             run->xfer[run->nxfer++] = (Xfer){all, XFER_TIE};
           for (uint32_t at = 0, q = 0;
-               (last != NONE || all != NONE) && next_member(s, o->stage, &at, &q);) {
+               (last != NONE || all != NONE) && order_member(s, o->stage, &at, &q);) {
             uint32_t other = s->stage[q].rank;
             if (other != r && run->head[other] == s->round[s->round0[q] + turn].u &&
                 !queued[other]) {

@@ -29,28 +29,44 @@ bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
               .joint_first = x->joint ? x->joint_first
                              : whole  ? x->whole
                                       : 0};
-  if (x->list->kind == ST_RULES && (whole || kind == PIPE_OFF || kind == PIPE_LOAD)) {
-    diag_error(x->s->diag, DIAG_CLAUSE, x->use->at, "'%s' cannot stand inside 'rules %s'",
+  if (x->list->kind == ST_RULES && pipe_is_sum(kind)) {
+    diag_error(x->s->diag, DIAG_CLAUSE, x->use->at,
+               "'%s' cannot stand inside 'rules %s': all ranks of a sum take it up, and here each "
+               "rank chooses for itself",
                span_text(x->s, x->use->at), x->list->name);
+    diag_help(x->s->diag, "an update in 'rules' waits for the sums that it needs, which the "
+                          "compiler adds");
     return false;
   }
-  if (x->list->kind == ST_RULES && x->list_op->cond && !rules_guard(x, &l))
+  if (x->list->kind == ST_RULES && x->joint)
+    l.stmt = x->joint;
+  if (x->list->kind == ST_RULES && l.stmt->cond && !rules_guard(x, &l))
     return false;
   *vec_push(&x->scratch, &x->listed) = l;
+  return true;
+}
+
+bool list_any(Ex *x, const OpRef *o) {
+  uint32_t stage = NONE;
+  bool of_rank = o->op == PIPE_W && !o->chunk && !o->stage;
+  if ((!of_rank && !op_stage(x, o, &stage)) || !list_op(x, (uint8_t)o->op, stage, NONE))
+    return false;
+  x->listed.at[x->listed.n - 1].any = true;
   return true;
 }
 
 bool list_sum(Ex *x, uint8_t kind, uint32_t stage) { return list_op(x, kind, stage, NONE); }
 
 bool list_joint(Ex *x, const Stmt *t) {
-  int64_t key;
-  if (!t->value) { /* by way of `use`: resolve refuses it in the block itself */
+  int64_t key = 0;
+  if (!t->value &&
+      x->list->kind == ST_CLOCK) { /* by way of `use`: resolve refuses it in the block itself */
     diag_error(x->s->diag, DIAG_CLAUSE, t->at,
                "'%s' without a time stamp cannot be used inside 'clock %s'",
                t->kind == ST_GROUP ? "group" : "overlap", x->list->name);
     return false;
   }
-  if (!eval(x->s, t->value, &key))
+  if (t->value && !eval(x->s, t->value, &key))
     return false;
   x->joint = t, x->joint_key = key, x->joint_first = x->listed.n + 1;
   bool ok = run_block(x, t->body);
@@ -304,10 +320,8 @@ static uint32_t push_beside(Ex *x, const Listed *l, uint32_t n) {
   return ok && (!l->joint || join_posts(x, l->joint, first)) ? k : 0;
 }
 
-/* An OFF or LOAD has the phase of the op that it stands before, or of the last one. */
-static void label_copies(Sched *s, uint32_t copy, uint32_t first) {
-  for (; copy < s->ncopy && s->nop > first; copy++)
-    s->copy[copy].phase = s->op[s->copy[copy].at < s->nop ? s->copy[copy].at : s->nop - 1].phase;
+void label_copy(Sched *s, Copy *c, uint32_t end) {
+  c->phase = s->op[c->at < end ? c->at : end - 1].phase;
 }
 
 /* Pushes what is listed, by stamps: l[0..n) are ops, then come `more` others. */
@@ -378,7 +392,8 @@ bool run_clock(Ex *x, const Stmt *t) {
     return false;
   if (!x->labelled) {
     label_phases(s, first, s->nop);
-    label_copies(s, copy, first);
+    for (; copy < s->ncopy && s->nop > first; copy++)
+      label_copy(s, &s->copy[copy], s->nop);
   }
   return true;
 }

@@ -56,6 +56,7 @@ typedef struct Copy {
   uint32_t to;      /* rank whose memory takes the stash; NONE: the host's */
   uint32_t at;      /* row of Sched.op before which it stands, one past the last of its rank at the end */
   uint32_t free_at; /* OFF (offload): its ACT slot is free for this op of the rank and later ones */
+  uint32_t free_by; /* OFF of rules: 1 + the op for which it is free at the latest; 0 */
   uint32_t use;     /* SIDE_COPY: row of Sched.side_use */
   uint32_t turn;    /* (offload) in its group */
   uint64_t plan;    /* (offload) when it starts on an idle network */
@@ -207,7 +208,7 @@ typedef struct Sched {
   const Clause **link_clause; uint32_t nlink_clause; /* `exclusive a, b` that count (expand) */
   const struct ProfileLink *profile_link; uint32_t nprofile_link; /* in their place (expand, profile) */
   PipeShare *share; uint32_t nshare, nlink; /* of PipeProgram (links) */
-  uint64_t *link_busy, link_wait; /* of PipeSimOut (check_deadlock) */
+  uint64_t *rank_busy, *link_busy, link_wait; /* of PipeSimOut (check_deadlock) */
   uint32_t *group, ngroup; /* [nrank] 1 + group of ranks whose copies take turns, 0: none; NULL: there are
                             no groups (expand) */
   const Clause **side_decl; uint32_t nside_decl; /* `side` clauses (expand) */
@@ -372,6 +373,11 @@ typedef enum Builtin { /* EX_CALL.builtin */
   BI_MAKESPAN, BI_SPAN, BI_IDLE, BI_BUBBLE     /* with named costs */
 } Builtin;
 
+/* Quantities that `when` knows in rules. */
+static inline bool is_now(int builtin) {
+  return (builtin >= BI_INFLIGHT && builtin <= BI_KEPT) || builtin == BI_HOST;
+}
+
 /* ---- csv.c: a file of PyTorch's; ensures what expand does, and lists for compute_comms ---- */
 bool is_csv(const Options *o);
 bool read_csv(Sched *s);
@@ -398,7 +404,7 @@ void note_extends(Sched *s, Span at);
 /* ---- expand.c: schedule + parameters -> ops of each rank; proves indices, placement, uniqueness,
  * sizes of everything ---- */
 bool expand(Sched *s);
-bool rules_quantity(Sched *s, const Expr *call, int64_t *value); /* order_rules.c: inflight, held, kept now */
+bool rules_quantity(Sched *s, const Expr *call, int64_t *value); /* order_rules.c: inflight, held, kept, host now */
 bool profile_apply(Sched *s, const char *path, Span at, bool *has); /* profile.c; has[NKEYS] */
 typedef enum CostKey { /* entries of time { } and bytes { } and of a profile */
   KEY_F, KEY_B, KEY_I, KEY_W, KEY_R, KEY_U, KEY_FB, KEY_SEND, KEY_REDUCE, KEY_OFF, KEY_LOAD,
@@ -430,6 +436,8 @@ const char *send_text(const Sched *s); /* "end" */
 bool check_overlap(Sched *s);
 /* What the action that begins with op `first` takes; cost: as in OrderRun. */
 uint64_t action_time(const Sched *s, const PipeStage *cost, bool uniform, uint32_t first);
+/* The same of n ops that are to be one action. */
+uint64_t together_time(const Sched *s, const PipeStage *cost, bool uniform, const uint32_t *op, uint32_t n);
 /* The op with whose end what `op` has made may leave, and what it has read is free. */
 static inline uint32_t op_release(const Sched *s, uint32_t op) {
   return s->send == SEND_EAGER ? op : op + s->op[op].group;
@@ -467,6 +475,8 @@ bool order_run(Sched *s, OrderRun *run);
 /* Of a U that replicas or tied stages hold up: a last gradient op of this update that has not run, given
  * each rank's next op; NONE. */
 uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head);
+/* The rows whose gradients an update of `row` adds up, itself among them: *member; *at: 0 at first. */
+bool order_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *member);
 /* The k-th op, from 0, whose tensor op reads; that reads a tensor of op's. NONE: there are no more. */
 uint32_t order_dep(const Sched *s, uint32_t op, uint32_t k);
 uint32_t order_user(const Sched *s, uint32_t op, uint32_t k);
@@ -498,6 +508,7 @@ static inline uint64_t op_cost(const Sched *s, const PipeStage *cost, bool unifo
 /* ---- offload.c: requires order. Ensures copy: what the clauses add, its order, free_at. Proves that
  * each stash that leaves comes back in time for its backward ---- */
 bool offload(Sched *s);
+const char *copy_text(Sched *s, const Copy *c); /* "2OFF3" */
 void offload_guests(Sched *s);  /* for slots: slots on other ranks */
 void offload_streams(Sched *s); /* for comm: the COPY streams, and what compute waits for of them */
 /* ---- transfers.c: requires offload. Of a lowering that has transfers at their ops: ensures lists, proves that

@@ -71,8 +71,11 @@ bool insert_recompute(Ex *x) {
     }
   }
   s->rank_op0[s->nrank] = place[i] = n;
-  for (uint32_t k = 0; k < s->ncopy; k++) /* OFF and LOAD stand between ops */
-    s->copy[k].at = place[s->copy[k].at];
+  for (uint32_t k = 0; k < s->ncopy; k++) { /* OFF and LOAD stand between ops */
+    Copy *copy = &s->copy[k];
+    copy->at = place[copy->at];
+    copy->free_by = copy->free_by ? place[copy->free_by - 1] + 1 : 0;
+  }
   for (uint32_t k = 0; k < s->npost; k++)
     s->post[k].at = place[s->post[k].at];
   s->op = to, s->nop = n;

@@ -161,8 +161,7 @@ void emit_report(Sched *s, FILE *f) {
   if (c)
     report_steady(s, f, c);
   else
-    fprintf(
-        f, "steady    not asked for of so many instructions, nor busy: --critical-path has both\n");
+    fprintf(f, "steady    not asked for of so many instructions: --critical-path has it\n");
   report_links(s, f);
   report_updates(s, f);
   enum { TIES = 8 };
@@ -192,7 +191,7 @@ void emit_report(Sched *s, FILE *f) {
   for (uint32_t r = 0; r < s->nrank && r < SHOWN; r++) {
     const Peak *p = &s->peak[r];
     fprintf(f, "%4u  %5.1f%%  %6u  %9u  %4u", r,
-            c && s->makespan ? 100 * (double)c->busy[r] / (double)s->makespan : 0, p->warmup,
+            s->makespan ? 100 * (double)s->rank_busy[r] / (double)s->makespan : 0, p->warmup,
             p->inflight, p->held);
     if (kept)
       fprintf(f, "  %4u", p->kept);

@@ -288,7 +288,7 @@ static bool resolve_call(Resolver *r, Expr *e) {
       want++;
   } else {
     e->builtin = (uint8_t)y->builtin;
-    bool now = r->in_when && y->builtin >= BI_INFLIGHT && y->builtin <= BI_KEPT;
+    bool now = r->in_when && is_now(y->builtin);
     r->nquantity += now;
     if (y->builtin >= BI_INFLIGHT && !r->in_check && !now)
       diag_error(d, DIAG_CLAUSE, e->at,
@@ -638,6 +638,9 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
   case ST_OVERLAP:
     overlap_shape(r->s, t, r->list);
     resolve_expr(r, t->value);
+    r->in_when = r->list && r->list->kind == ST_RULES;
+    resolve_expr(r, r->in_when ? t->cond : NULL);
+    r->in_when = false;
     resolve_block(r, t->body, kernel);
     return;
   case ST_OPDEF:

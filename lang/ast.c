@@ -222,6 +222,13 @@ static void put_stamp(FILE *out, const Stmt *s) {
   ast_dump_expr(out, s->value);
 }
 
+static void put_when(FILE *out, const Stmt *s) {
+  if (!s->cond)
+    return;
+  fputs(" when ", out);
+  ast_dump_expr(out, s->cond);
+}
+
 /* From where its line begins, without the end of the line. */
 static void put_stmt(FILE *out, const Stmt *s, int indent) {
   static const char *const phase[PIPE_NPHASES] = {
@@ -233,10 +240,7 @@ static void put_stmt(FILE *out, const Stmt *s, int indent) {
   case ST_OP:
     put_op(out, s->op);
     put_stamp(out, s);
-    if (s->cond) {
-      fputs(" when ", out);
-      ast_dump_expr(out, s->cond);
-    }
+    put_when(out, s);
     break;
   case ST_KERNEL:
   case ST_CLOCK:
@@ -292,6 +296,7 @@ static void put_stmt(FILE *out, const Stmt *s, int indent) {
     fputs("overlap ", out);
     put_block(out, s->body, indent);
     put_stamp(out, s);
+    put_when(out, s);
     break;
   case ST_MOVE:
     fputs(s->receives ? "recv " : "send ", out);

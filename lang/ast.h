@@ -83,7 +83,7 @@ typedef enum StmtKind {
   ST_CLIP,    /* clip statement-or-block: ops on microbatches that do not exist are left out */
   ST_CLOCK,   /* clock NAME [in range] [period value] { body }: ops in the order of their stamps */
   ST_RULES,   /* rules NAME [in range] { body }: ops by priority, in a simulation */
-  ST_OVERLAP, /* overlap { body } [@ value]: its ops are one action */
+  ST_OVERLAP, /* overlap { body } [@ value] [when cond]: its ops are one action */
   ST_MOVE,    /* send op, or recv op [@ value]: of the tensors that the op makes, or reads */
   ST_WAIT,    /* wait [@ value]: for all transfers above */
   ST_GROUP,   /* group { body } [@ value]: its transfers are one */
@@ -98,7 +98,7 @@ struct Stmt {
   Name name;          /* loop variable, let, ST_USE: schedule */
   Span name_at;
   uint32_t slot;      /* (sema) of `name` */
-  Expr *cond, *value; /* ST_IF / ST_DO count / ST_OP when; ST_LET / ST_OP @ / ST_CLOCK period /
+  Expr *cond, *value; /* ST_IF / ST_DO count / ST_OP, ST_OVERLAP when; ST_LET / ST_OP @ / ST_CLOCK period /
                          ST_USE @ / ST_OVERLAP, ST_MOVE, ST_WAIT, ST_GROUP @ */
   Range range;
   OpRef *op;

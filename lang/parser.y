@@ -794,10 +794,11 @@ stmt:
     $$ = (StmtVal){new_stmt(ps, ST_OPDEF, @$), 1};
     $$.s->opdef = new_opdef(ps, @$, $3, $5.first, $8);
   }
-| OVERLAP ok block at_opt {
+| OVERLAP ok block at_opt when_opt {
     $$ = (StmtVal){new_stmt(ps, ST_OVERLAP, @$), above(ps, $3.depth)};
     $$.s->body = $3.first;
     $$.s->value = $4.e;
+    $$.s->cond = $5.e;
   }
 | SEND ok opref at_opt {
     $$ = (StmtVal){new_stmt(ps, ST_MOVE, @$), 1};

@@ -181,6 +181,8 @@ static void run_compute(Machine *m, uint32_t r) {
   }
   k->ncompute = i;
   m->out->busy = add(m->out->busy, busy);
+  if (m->out->rank_busy)
+    m->out->rank_busy[r] = add(m->out->rank_busy[r], busy);
 }
 
 /* True: it has come further. */
@@ -621,6 +623,8 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
     }
   }
   out->busy = out->link_wait = 0;
+  for (uint32_t r = 0; out->rank_busy && r < in->nrank; r++)
+    out->rank_busy[r] = 0;
   for (uint32_t i = 0; out->link_busy && i < in->nlink; i++)
     out->link_busy[i] = 0;
   Machine m = {.in = in,

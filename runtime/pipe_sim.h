@@ -59,6 +59,7 @@ typedef struct PipeSimOut {
   uint32_t *copy_done;                     /* [nrank], or NULL */
   uint64_t makespan, busy;
   uint64_t *rank_begin, *rank_end;         /* [nrank] or NULL: first start, last end */
+  uint64_t *rank_busy;                     /* [nrank] or NULL: time in COMPUTE */
   uint64_t *link_busy;                     /* [nlink] or NULL: how long each link was in use */
   uint64_t link_wait;                      /* transfers waited for links, all together */
 } PipeSimOut;

@@ -385,6 +385,11 @@ static const char *const own[][2] = {
      "  recompute\n"
      "  order r { steady m { F(m)  B(m - (P-1-r))  U(m - (P-1-r)) } }\n"
      "  weights s, m { F reads max(m - 4, 0) per m % 2 ? m : 0 - m  B reads newest per m/2 } }\n"},
+    /* By rules: an update is ready when its gradient is there. */
+    {"ruled", "schedule ruled(P, M) { ranks P\n"
+              "  pipe net stages P mbs M place s -> s\n"
+              "  order r { rules m { F(m) @ 2 when inflight(r) < P - r  U(m) @ 0  B(m) @ 1 } }\n"
+              "  weights { B reads F } }\n"},
     /* A condition. */
     {"when", "schedule when_(P, M) { ranks P\n"
              "  pipe net stages P mbs M place s -> s\n"
