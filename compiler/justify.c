@@ -50,11 +50,13 @@ typedef struct Just {
   uint32_t *line, *nline; /* [n] ops of a rank by place; [nrank] */
   int64_t *live[NLIVE];   /* [n] beside line: what lives after the op */
   int64_t *delta[NLIVE];  /* [n] what an op adds */
+  int64_t *over[NLIVE];   /* [n] what there is more while it runs than before it and after it */
   int64_t *most[NLIVE];   /* [nrank] */
   int nlive;
 } Just;
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static int64_t later_of(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* k: which input of `to` it is, NONE: what its stage has made itself. */
 static void link_ops(Just *j, uint32_t from, uint32_t to, uint32_t k) {
@@ -82,14 +84,13 @@ static void find_edges(Just *j) {
     const Op *o = &s->op[i];
     if (o->kind == PIPE_U)
       continue;
-    size_t cell = (size_t)o->stage * s->nmb + o->mb;
-    uint32_t dep;
+    uint32_t dep, own[3];
     for (uint32_t k = 0; (dep = order_dep(s, i, k)) != NONE; k++)
       link_ops(j, dep, i, k);
-    if (o->kind == PIPE_W)
-      link_ops(j, s->at_b[cell] - 1, i, NONE);
-    else if (o->kind != PIPE_F)
-      link_ops(j, s->at_f[cell] - 1, i, NONE);
+    order_own_users(s, i, own);
+    for (int k = 0; k < 3; k++)
+      if (own[k] != NONE)
+        link_ops(j, i, own[k], NONE);
   }
 }
 
@@ -99,21 +100,34 @@ static void find_bounds(Just *j) {
   for (uint32_t i = 0; i < j->n; i++) {
     const Op *o = &s->op[i];
     const PipeStage *st = &s->stage[o->stage];
-    int64_t act = (int64_t)st->act_bytes, gout = (int64_t)st->gout_bytes;
-    j->delta[0][i] = o->kind == PIPE_F ? 1 : o->kind == PIPE_B || o->kind == PIPE_W ? -1 : 0;
-    if (j->nlive > 1)
-      j->delta[1][i] = o->kind == PIPE_F   ? act
-                       : o->kind == PIPE_I ? gout
-                       : o->kind == PIPE_B ? -act
-                       : o->kind == PIPE_W ? -act - gout
-                                           : 0;
+    int64_t act = (int64_t)round64(st->act_bytes), gout = (int64_t)round64(st->gout_bytes),
+            keep = 0, take = 0;
+    int64_t stashes = o->kind == PIPE_F   ? order_makes(s, o)
+                      : o->kind == PIPE_R ? 1
+                      : o->kind == PIPE_I ? 0
+                      : o->kind == PIPE_U ? 0
+                                          : -1;
+    bool makes = o->kind == PIPE_F || o->kind == PIPE_R;
+    if (makes && s->at_r[(size_t)o->stage * s->nmb + o->mb])
+      keep = (int64_t)round64(row_inputs_bytes(s, o->stage));
+    j->delta[0][i] = stashes;
+    j->over[0][i] = makes - (stashes > 0 ? stashes : 0);
+    if (j->nlive < 2)
+      continue;
+    j->delta[1][i] = stashes * act + (o->kind == PIPE_I   ? gout
+                                      : o->kind == PIPE_W ? -gout
+                                      : o->kind == PIPE_F ? keep
+                                                          : -keep);
+    take = makes * act + (o->kind == PIPE_F ? keep : o->kind == PIPE_I ? gout : 0);
+    j->over[1][i] = take - (j->delta[1][i] > 0 ? j->delta[1][i] : 0);
   }
   for (int k = 0; k < j->nlive; k++)
     for (uint32_t r = 0; r < s->nrank; r++) {
       int64_t live = 0;
       for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+        int64_t most = later_of(live, live + j->delta[k][i]) + j->over[k][i];
         live += j->delta[k][i];
-        j->most[k][r] = live > j->most[k][r] ? live : j->most[k][r];
+        j->most[k][r] = later_of(most, j->most[k][r]);
       }
     }
 }
@@ -222,11 +236,11 @@ static void put(Just *j, uint32_t op, uint64_t from, int sign) {
     bool room = true;
     for (int k = 0; k < j->nlive; k++) {
       int64_t *live = &j->live[k][first], add = sign * j->delta[k][op];
-      most[k] = live[p] > most[k] ? live[p] : most[k];
-      int64_t here = p > 0 && live[p - 1] > most[k] ? live[p - 1] : most[k];
+      int64_t before = p > 0 ? live[p - 1] : 0;
+      most[k] = later_of(most[k], later_of(before, live[p]) + j->over[k][line[p]]);
       if (add > 0 && most[k] + add > j->most[k][r])
         goto found; /* nor further ahead */
-      room &= add <= 0 || here + add <= j->most[k][r];
+      room &= later_of(before, before + add) + j->over[k][op] <= j->most[k][r];
     }
     uint64_t begin = later(free_from, from);
     if (room && begin + cost <= j->begin[line[p]])
@@ -308,14 +322,14 @@ static void shake(Just *j, uint32_t try) {
     z = z * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     j->shaken[i] = SHARES * cost[i] + cost[i] * ((z >> 48) * most >> 8) / 256;
   }
-  for (uint32_t i = 0; i <= 2 * s->nstage; i++)
+  for (uint32_t i = 0; i < j->nlag; i++)
     j->lag[i] *= SHARES;
   j->cost = j->shaken;
   BUG_IF(!play(j)); /* it has been played before */
   pass(j, true, (Within)(try / (IDLE * 4) % NWITHIN));
   BUG_IF(!play(j)); /* the order of a pass respects the data */
   pass(j, false, MAKESPAN);
-  for (uint32_t i = 0; i <= 2 * s->nstage; i++)
+  for (uint32_t i = 0; i < j->nlag; i++)
     j->lag[i] /= SHARES;
   j->cost = cost;
   BUG_IF(!play(j));
@@ -331,9 +345,7 @@ static void reorder(Just *j) {
     to[i] = s->op[j->best[i]];
     size_t cell = (size_t)to[i].stage * s->nmb + to[i].mb;
     if (to[i].kind != PIPE_U)
-      *(to[i].kind == PIPE_F   ? &s->at_f[cell]
-        : to[i].kind == PIPE_W ? &s->at_w[cell]
-                               : &s->at_b[cell]) = i + 1;
+      *op_row(s, to[i].kind, cell) = i + 1;
   }
   s->op = to;
   for (uint32_t r = 0; r < s->nrank; r++)
@@ -352,10 +364,11 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
   Arena a = {.oom = s->arena->oom};
   Just j = {.s = s, .n = s->nop, .nlive = s->sized ? 2 : 1};
   j.rank = array(s, &a, sizeof *j.rank);
-  j.width = 2; /* its F or I, and what it reads; its backward or W, and who reads */
-  for (uint32_t i = 0; i < s->nstage; i++) {
+  j.width = 2;
+  for (uint32_t i = 0; i < s->nstage;
+       i++) { /* what it reads, or who reads it, and ops of its own stage */
     const PipeStage *st = &s->stage[i];
-    uint32_t most = 1 + (st->nin > st->nout ? st->nin : st->nout);
+    uint32_t most = (s->slices > 1 ? 3 : 1) + (st->nin > st->nout ? st->nin : st->nout);
     j.width = most > j.width ? most : j.width;
   }
   j.in = array(s, &a, j.width * sizeof *j.in), j.out = array(s, &a, j.width * sizeof *j.out);
@@ -370,6 +383,7 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
     *ranks[i] = NEW_ARRAY(&a, uint32_t, s->nrank);
   for (int k = 0; k < j.nlive; k++) {
     j.live[k] = array(s, &a, sizeof *j.live[k]), j.delta[k] = array(s, &a, sizeof *j.delta[k]);
+    j.over[k] = array(s, &a, sizeof *j.over[k]);
     j.most[k] = NEW_ARRAY(&a, int64_t, s->nrank);
   }
   j.grad_end = NEW_ARRAY(&a, uint64_t, s->nstage);

@@ -2,7 +2,8 @@
  * THE header: read this first. A compile is one Sched that the passes of driver.c fill in turn:
  *
  *   parse > resolve > expand > check_deps > sides > versions > formulas > version_slots > order > offload > transfers > links > comm > check_deadlock
- *         > slots > check_memory > lower > check_streams > check_match > check_channels > check_user > check_all_m > emit
+ *         > slots > check_memory > lower > check_streams > check_match > check_channels > check_user > check_all_m
+ *         > make_looped > emit
  *
  * A CSV file of PyTorch's comes in by read_csv in place of the first three. One that has its own
  * transfers (compute_comms) is proved and not emitted: read_csv > check_deps > order > check_channels.
@@ -287,6 +288,9 @@ typedef struct Sched {
     uint64_t multiple;         /* proved for the multiples of this; 1: for all */
     uint64_t period;           /* microbatches after which every rank repeats */
   } all_m;
+
+  /* make_looped */
+  struct Looped *looped;       /* the program for every M, if one was asked for (looped.h) */
 } Sched;
 
 /* ---- options, main.c ---- */
@@ -311,6 +315,7 @@ typedef struct Options {
   const char *schedule;        /* NULL: the last of the file */
   bool any_value;              /* what the schedule requires is not asked for (all_m.c) */
   const char *for_all;         /* --for-all: a parameter; prove for all its values */
+  bool looped;                 /* write the program for all of them */
   const char *symbol;          /* C name of the program */
   const char *profile;
   const char *dump_after;      /* pass name, "all", or NULL */
@@ -486,6 +491,12 @@ bool order_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *member);
 /* The k-th op, from 0, whose tensor op reads; that reads a tensor of op's. NONE: there are no more. */
 uint32_t order_dep(const Sched *s, uint32_t op, uint32_t k);
 uint32_t order_user(const Sched *s, uint32_t op, uint32_t k);
+/* The ops of the same stage that wait for op, NONE for none: the next one of its cell; the op of its kind on the slice
+ * that comes after it; and where slices are recomputed the next R of the microbatch, or its first backward. */
+void order_own_users(const Sched *s, uint32_t op, uint32_t user[3]);
+/* Stashes that are there after an F and were not before: its own, less those of its microbatch that nobody reads
+ * once the last slice has gone forward. */
+int64_t order_makes(const Sched *s, const Op *f);
 /* Requires check_deps. Proves that the compute orders agree with the data under any channel model;
  * ensures xfer, one global order of all transfers (by predicted start), and ideal. */
 bool order(Sched *s);

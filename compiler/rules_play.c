@@ -279,52 +279,12 @@ static void count_round(Rules *q, uint32_t op, uint64_t end, uint64_t now) {
 
 /* ---- the play ---- */
 
-/* The first R of a microbatch in slices from `unit` on; where there is none its first backward, which all wait
- * for. NONE: that is not there. */
-static uint32_t next_again(const Sched *s, uint32_t stage, uint32_t unit) {
-  size_t row = (size_t)stage * s->nmb;
-  uint32_t last = unit - unit % s->slices + s->slices - 1;
-  for (; unit <= last; unit++)
-    if (s->at_r[row + unit])
-      return s->at_r[row + unit] - 1;
-  return s->at_b[row + last] - 1;
-}
-
 void rules_users(const Rules *q, uint32_t op, uint32_t user[OWN_USERS]) {
   const Sched *s = q->s;
   const Op *o = &s->op[op];
-  for (int k = 0; k < OWN_USERS; k++)
-    user[k] = NONE;
-  if (o->kind == PIPE_U)
-    return;
-  size_t cell = (size_t)o->stage * s->nmb + o->mb;
-  uint32_t slice = o->mb % s->slices;
-  if (o->kind == PIPE_F && s->at_r[cell])
-    user[0] = s->at_r[cell] - 1;
-  else if (o->kind == PIPE_F || o->kind == PIPE_R)
-    user[0] = s->at_b[cell] - 1;
-  else if (o->kind == PIPE_I)
-    user[0] = s->at_w[cell] - 1;
-  if (o->kind == PIPE_F && slice + 1 < s->slices)
-    user[1] = s->at_f[cell + 1] - 1;
-  else if ((o->kind == PIPE_B || o->kind == PIPE_I) && slice > 0)
-    user[1] = s->at_b[cell - 1] - 1;
-  if (o->kind == PIPE_F && s->slices > 1 && slice + 1 == s->slices)
-    user[2] = next_again(s, o->stage, o->mb - slice);
-  else if (o->kind == PIPE_R && slice + 1 < s->slices)
-    user[2] = next_again(s, o->stage, o->mb + 1);
-  uint32_t off = o->kind == PIPE_F && s->at_off ? s->at_off[cell] : 0;
-  if (off && q->op[s->nop + off - 1].part)
-    user[3] = s->nop + off - 1;
-}
-
-/* Stashes that are there after an F and were not before: its own, less those of its microbatch that nobody reads
- * once the last slice has gone forward. */
-static int64_t makes(const Sched *s, const Op *o) {
-  int64_t n = 1;
-  for (uint32_t q = 0; (o->mb + 1) % s->slices == 0 && q < s->slices; q++)
-    n -= s->forward || s->at_r[(size_t)o->stage * s->nmb + o->mb - q];
-  return n;
+  order_own_users(s, op, user);
+  uint32_t off = o->kind == PIPE_F && s->at_off ? s->at_off[(size_t)o->stage * s->nmb + o->mb] : 0;
+  user[3] = off && q->op[s->nop + off - 1].part ? s->nop + off - 1 : NONE;
 }
 
 static void count(Rules *q, int what, uint32_t stage, int64_t change) {
@@ -344,7 +304,7 @@ static void count_op(Rules *q, uint32_t i, bool end) {
   const Op *o = &s->op[i];
   bool again = o->kind != PIPE_U && s->at_r[(size_t)o->stage * s->nmb + o->mb];
   const int64_t change[] = {
-      [LIVE] = o->kind == PIPE_F ? makes(s, o) : pipe_op_info[o->kind].act,
+      [LIVE] = o->kind == PIPE_F ? order_makes(s, o) : pipe_op_info[o->kind].act,
       [HELD] = pipe_op_info[o->kind].gout,
       [KEPT] = o->kind == PIPE_F ? again : -(o->kind == PIPE_R),
   };

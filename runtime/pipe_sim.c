@@ -60,7 +60,7 @@ int pipe_instr_text(char *buf, PipeGraph g, const PipeInstr *c) {
   const PipeStage *s = &g.stage[c->stage];
   bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
   bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
-  if (!g.edge || c->keep == PIPE_NONE || (down ? s->nout : s->nin) < 2)
+  if (!g.edge || !pipe_op_info[c->op].comm || c->keep == PIPE_NONE || (down ? s->nout : s->nin) < 2)
     return n;
   return n + snprintf(buf + n, PIPE_OP_TEXT - (size_t)n, "%c%u", send ? '>' : '<',
                       pipe_other_end(g, c));
