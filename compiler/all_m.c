@@ -378,9 +378,8 @@ static void add_edges(Sched *into, const Sched *s, Graph *g) {
         Link l = link_at(s, row_link(s, n.stage, n.kind == 1, k));
         uint32_t from = n.kind == 0 ? l.from : l.to;
         uint32_t u = *row_of(g, n.kind, from, n.mb);
-        int64_t send = s->stage[from].rank == r
-                           ? 0
-                           : (int64_t)send_time(&s->stage[from], n.kind == 0 ? PIPE_F : PIPE_B);
+        int64_t send = s->stage[from].rank == r ? 0
+                                                : (int64_t)edge_time(s, l.edge, from, n.kind == 0);
         if (u && !PLANTED(ALL_DATA))
           add_edge(into, g, n.kind, from, v, op_time(s, g->node.at[u - 1].op) + send);
       }

@@ -62,7 +62,7 @@ static void fill_costs(Sched *s, Bounds *x) {
     joined = s->stage[st].time_fb ? least(joined, s->stage[st].time_fb) : joined;
     most_b = most(most_b, s->stage[st].time[PIPE_B]);
     for (uint32_t q = 0; s->slice_time && q < s->slices; q++)
-      most_b = most(most_b, s->slice_time[4 * ((size_t)st * s->slices + q) + PIPE_B]);
+      most_b = most(most_b, s->slice_time[PIPE_SLICE_OPS * ((size_t)st * s->slices + q) + PIPE_B]);
   }
   x->cost = NEW_ARRAY(x->arena, Cost, s->nstage);
   for (uint32_t st = 0; st < s->nstage; st++) {
@@ -78,7 +78,7 @@ static void fill_costs(Sched *s, Bounds *x) {
     c->u = t[PIPE_U];
     c->most_f = c->sum_f, c->most_b = c->sum_b;
     for (uint32_t q = 0; s->slice_time && q < s->slices; q++) { /* in sums their means do */
-      t = &s->slice_time[4 * ((size_t)st * s->slices + q)];
+      t = &s->slice_time[PIPE_SLICE_OPS * ((size_t)st * s->slices + q)];
       uint64_t b = least(t[PIPE_B], t[PIPE_I] + t[PIPE_W]);
       c->f = least(c->f, t[PIPE_F]);
       c->d = least(c->d, least(t[PIPE_B], t[PIPE_I]));
@@ -98,11 +98,9 @@ static uint64_t length(const Bounds *x, uint32_t op) {
   return o->kind == PIPE_F ? x->cost[o->stage].f : x->cost[o->stage].d;
 }
 
-/* From the end of `from` to the start of `to`, which reads its tensor. */
-static uint64_t hop(const Sched *s, uint32_t from, uint32_t to) {
-  return op_rank(s, from) == op_rank(s, to)
-             ? 0
-             : send_time(&s->stage[s->op[from].stage], s->op[from].kind);
+/* From the end of `from` to the start of `to`, which reads output k of it. */
+static uint64_t hop(const Sched *s, uint32_t from, uint32_t k, uint32_t to) {
+  return op_rank(s, from) == op_rank(s, to) ? 0 : output_time(s, &s->op[from], k);
 }
 
 /* The F of a backward, the backward of an F; NONE. */
@@ -133,7 +131,7 @@ static void fill_chains(Sched *s, Bounds *x) {
     uint32_t i = queue[at], users = 0;
     uint64_t end = x->head[i] + length(x, i);
     for (uint32_t u; (u = order_user(s, i, users)) != NONE; users++) {
-      x->head[u] = most(x->head[u], end + hop(s, i, u));
+      x->head[u] = most(x->head[u], end + hop(s, i, users, u));
       if (--wait[u] == 0)
         queue[n++] = u;
     }
@@ -151,7 +149,7 @@ static void fill_chains(Sched *s, Bounds *x) {
     bool forward = s->op[i].kind == PIPE_F;
     uint64_t tail = forward ? 0 : less(c->b, c->d) + c->after;
     for (uint32_t k = 0, u; (u = order_user(s, i, k)) != NONE; k++)
-      tail = most(tail, hop(s, i, u) + length(x, u) + x->tail[u]);
+      tail = most(tail, hop(s, i, k, u) + length(x, u) + x->tail[u]);
     uint32_t d = forward ? own(s, i, true) : NONE;
     if (d != NONE)
       tail = most(tail, length(x, d) + x->tail[d]);
@@ -182,7 +180,7 @@ static RankSums sum_rank(const Bounds *x, uint32_t r) {
     const Cost *c = &x->cost[o->stage];
     t.u += o->kind == PIPE_U ? c->u : 0;
     t.again |= o->kind == PIPE_R;
-    t.work += o->kind == PIPE_R ? s->stage[o->stage].time[PIPE_R] : 0;
+    t.work += o->kind == PIPE_R ? op_cost(s, s->stage, false, i) : 0;
     if (!has_tensors(o->kind))
       continue;
     bool seen = x->seen[o->mb] == r + 1;

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Transfers in the text of an order: send, recv, group, wait, REDUCE and TIE (lang/spec.md 8.3). Their shape,
+ * Transfers in the text of an order: send, recv, group, wait, REDUCE and TIE (lang/spec.md 8.4). Their shape,
  * for resolve, and their expansion: rows of Sched.post, each with the op of its rank before which it stands.
  * Whether they are used is find_lowering's to say, whether they are right transfers.c's. Linear. */
 #include <string.h>
 
 #include "expand.h"
 #include "graph.h"
-
-enum { MAX_GROUP = 64 };
 
 static const char *const lowering_name[PIPE_NLOWERINGS] = {[PIPE_GLOBAL] = "global",
                                                            [PIPE_INLINE] = "inline",
@@ -36,32 +34,41 @@ void transfers_shape(Sched *s, const Clause *c) {
                "'%s': it is global, inline, inline grouped or manual", span_text(s, c->at));
 }
 
-/* What stands in a group. */
-static void only_moves(Sched *s, const Stmt *b) {
+/* What stands in a group, of a clock. */
+static void only_moves(Sched *s, const Stmt *b, bool clock) {
   for (; b; b = b->next)
     if (b->kind == ST_DO || b->kind == ST_IF) {
-      only_moves(s, b->body);
-      only_moves(s, b->orelse);
+      only_moves(s, b->body, clock);
+      only_moves(s, b->orelse, clock);
     } else if (b->kind != ST_MOVE && b->kind != ST_LET && b->kind != ST_OPDEF && b->kind != ST_FN) {
       diag_error(s->diag, DIAG_CLAUSE, b->at,
                  "only send, recv, do, if, let, op and fn stand in a group");
       diag_help(s->diag, b->kind == ST_GROUP ? "its transfers are one already"
                                              : "a group is of transfers with nothing between them: "
                                                "put this before or after it");
+    } else if (b->kind == ST_MOVE && b->value && clock) {
+      diag_error(s->diag, DIAG_CLAUSE, b->value->at, "the transfers of a group begin together");
+      diag_help(s->diag, "one time stamp stands behind it: group { ... } @ e");
     }
 }
 
 void by_hand_shape(Sched *s, const Stmt *t, const Stmt *list) {
   static const char *const word[] = {[ST_MOVE] = "send", [ST_WAIT] = "wait", [ST_GROUP] = "group"};
-  if (list) {
-    diag_error(s->diag, DIAG_CLAUSE, t->at, "'%s' cannot stand inside '%s %s'",
-               t->receives ? "recv" : word[t->kind], list->kind == ST_CLOCK ? "clock" : "rules",
-               list->name);
-    diag_help(s->diag, "transfers by hand stand among the ops of 'do' or 'steady'; "
-                       "'transfers inline' puts them at their ops whatever way the order was made");
+  if (list && list->kind == ST_RULES) {
+    diag_error(s->diag, DIAG_CLAUSE, t->at,
+               "'%s' cannot stand inside 'rules %s': both ends of a transfer take it up, and here "
+               "each rank chooses for itself",
+               t->receives ? "recv" : word[t->kind], list->name);
+    diag_help(s->diag, "'transfers inline' puts transfers at their ops whatever way the order was "
+                       "made; by hand they stand in 'do', 'steady' and 'clock'");
+  } else if (list && t->kind == ST_GROUP && !t->value) {
+    diag_error(s->diag, DIAG_CLAUSE, t->at, "a group in 'clock %s' needs a time stamp", list->name);
+    diag_help(s->diag, "it stands behind the group: group { ... } @ e");
+  } else if (!list && t->value) {
+    diag_error(s->diag, DIAG_CLAUSE, t->value->at, "a time stamp outside of 'clock'");
   }
   if (t->kind == ST_GROUP)
-    only_moves(s, t->body);
+    only_moves(s, t->body, list && list->kind == ST_CLOCK);
   const OpRef *o = t->op;
   while (t->kind == ST_MOVE && o->op < 0 && o->def)
     o = o->def->op;
@@ -97,8 +104,8 @@ static void push_post(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb, uint32_t
     s->lowering = PIPE_MANUAL;
 }
 
-bool push_move(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb) {
-  bool forward = o->op == PIPE_F;
+bool push_move(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
+  bool forward = kind == PIPE_F;
   push_post(x,
             x->move->receives ? forward ? PIPE_RECV_F : PIPE_RECV_B
             : forward         ? PIPE_SEND_F
@@ -132,9 +139,9 @@ void run_wait(Ex *x, const Stmt *t) {
 bool join_posts(Ex *x, const Stmt *t, uint32_t first) {
   Sched *s = x->s;
   uint32_t n = s->npost - first;
-  if (n > MAX_GROUP) {
-    diag_error(s->diag, DIAG_TRANSFER, t->at, "rank %u: %u transfers in one group; there can be %d",
-               x->rank, n, MAX_GROUP);
+  if (n > PIPE_GROUP_MOST) {
+    diag_error(s->diag, DIAG_TRANSFER, t->at, "rank %u: %u transfers in one group; there can be %u",
+               x->rank, n, PIPE_GROUP_MOST);
     return false;
   }
   for (uint32_t i = first; i < s->npost; i++)

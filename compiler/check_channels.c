@@ -131,12 +131,6 @@ static MachineInstr machine_instr(const Sched *s, const PipeInstr *in) {
   return m;
 }
 
-/* Tensors that an instruction reads, or writes, if any. */
-static uint32_t tensors_of(const Sched *s, const PipeInstr *in, bool input) {
-  const PipeStage *st = &s->stage[in->stage];
-  return !has_tensors(in->op) ? 1 : input == (in->op == PIPE_F) ? st->nin : st->nout;
-}
-
 static uint32_t slot_of(const PipeRank *k, uint32_t first, uint32_t n, uint32_t j) {
   return n < 2 || first == NONE ? first : k->list[first + j];
 }
@@ -149,7 +143,7 @@ static uint32_t wait_for_sends(const Sched *s, const PipeRank *k, uint32_t *more
   uint32_t n = 0;
   for (uint32_t j = first + a->group + 1; j < i; j++)
     for (uint32_t m = 0; m <= a->group && is_send(&k->instr[j]); m++) {
-      uint32_t nout = tensors_of(s, &a[m], false);
+      uint32_t nout = pipe_fields(&s->stage[a[m].stage], a[m].op, false);
       for (uint32_t o = 0; o < nout && a[m].stage == k->instr[j].stage && a[m].mb == k->instr[j].mb;
            o++)
         if (k->instr[j].in == slot_of(k, a[m].out, nout, o))
@@ -194,7 +188,8 @@ static MachineList *lists_of_program(Sched *s) {
             graded[c] = i + 1;
           }
       for (int e = 0; e < 2; e++) {
-        uint32_t n = tensors_of(s, in, e == 0), first = e ? in->out : in->in;
+        uint32_t n = pipe_fields(&s->stage[in->stage], in->op, e == 0),
+                 first = e ? in->out : in->in;
         for (uint32_t j = 0; j < n && first != NONE; j++) {
           uint32_t slot = slot_of(k, first, n, j), before = touched[slot] - 1;
           if (j == 0) /* NONE: nobody yet */

@@ -120,9 +120,14 @@ bool check_deadlock(Sched *s) {
                   .slices = s->slices,
                   .group = s->group,
                   .ngroup = s->ngroup,
+                  .share = s->share,
+                  .nshare = s->nshare,
+                  .nlink = s->nlink,
                   .groups = s->lists};
   PipeSimOut out = {.compute_done = NEW_ARRAY(s->arena, uint32_t, s->nrank),
                     .comm_done = NEW_ARRAY(s->arena, uint32_t, s->nrank)};
+  out.link_busy = s->link_busy = s->nshare ? NEW_ARRAY(s->arena, uint64_t, s->nlink) : NULL;
+  out.rank_busy = s->rank_busy = NEW_ARRAY(s->arena, uint64_t, s->nrank);
   out.rank_begin = NEW_ARRAY(s->arena, uint64_t, s->nrank);
   out.rank_end = NEW_ARRAY(s->arena, uint64_t, s->nrank);
   in.compute = stream_views(s, false);
@@ -155,6 +160,7 @@ bool check_deadlock(Sched *s) {
     comm(s);
   }
   s->makespan = out.makespan;
+  s->link_wait = out.link_wait;
   s->own_span = 0;
   for (uint32_t r = 0; r < s->nrank; r++)
     if (out.rank_end[r] - out.rank_begin[r] > s->own_span)

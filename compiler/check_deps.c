@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Proof: every stage and microbatch has exactly one F and one B, or one I and one W (expand has
  * already refused a second one), in this order on its rank, and R, if there is one, between the F and
- * what is next; slices go forward in order and backward in the reverse; a U comes after the last backward of every
+ * what is next; slices go forward in order and backward in the reverse, and all R of a microbatch stand between; a U comes after the last backward of every
  * stage (expand has refused one that has nothing to apply); U(m) is the update that applies the gradient
  * of m; replicas update equally often, and stages that share weights; the ops of an action do not need one
  * another. Finds the updates of each stage. Requires expand. Linear. */
@@ -49,7 +49,8 @@ static bool in_order(Sched *s, uint32_t earlier, uint32_t later, const char *why
 static bool check_slices(Sched *s, uint32_t stage, const uint32_t *at, bool forward) {
   const PipeStage *st = &s->stage[stage];
   for (uint32_t u = st->mb0; u + 1 < st->mb0 + st->nmb; u++) {
-    if ((u + 1) % s->slices == 0 || (at[u] < at[u + 1]) == forward || PLANTED(DEPS_SLICES))
+    if ((u + 1) % s->slices == 0 || !runs_mb(s, stage, u) || (at[u] < at[u + 1]) == forward ||
+        PLANTED(DEPS_SLICES))
       continue;
     uint32_t early = (forward ? at[u + 1] : at[u]) - 1, late = (forward ? at[u] : at[u + 1]) - 1;
     diag_error(s->diag, DIAG_SLICE_ORDER, s->site[s->op[early].site],
@@ -74,6 +75,42 @@ static bool check_recompute(Sched *s, uint32_t f, uint32_t r, uint32_t b) {
   diag_note(s->diag, s->site[s->op[other].site], "%s comes from here", op_text(s, other));
   diag_help(s->diag, "an R stands after its F and before its %s", op_text(s, b));
   return false;
+}
+
+/* R of slices: in order, after the last F of the microbatch, which reads the stashes that are made again, and
+ * before the first backward, which reads them all. at_f, at_r, at_b of the stage. */
+static bool check_slices_again(Sched *s, uint32_t stage, const uint32_t *f, const uint32_t *again,
+                               const uint32_t *b) {
+  const PipeStage *st = &s->stage[stage];
+  uint32_t before = NONE; /* the unit before this one that is recomputed */
+  for (uint32_t u = st->mb0; s->slices > 1 && u < st->mb0 + st->nmb; u++) {
+    uint32_t slice = u % s->slices, last = u - slice + s->slices - 1;
+    before = slice == 0 ? NONE : before;
+    if (!again[u])
+      continue;
+    uint32_t r = again[u] - 1, other = r;
+    const char *why = "whose stash it reads";
+    if (r < f[last] - 1)
+      other = f[last] - 1, why = "which still reads the stash of the first time";
+    else if (before != NONE && r < again[before] - 1)
+      other = again[before] - 1;
+    else if (r > b[last] - 1)
+      other = b[last] - 1, why = "which reads the stashes of all slices";
+    if (other != r && !PLANTED(DEPS_RECOMPUTE)) {
+      diag_error(s->diag, DIAG_SLICE_ORDER, s->site[s->op[r].site], "rank %u runs %s %s %s, %s",
+                 st->rank, op_text(s, r), other == b[last] - 1 ? "after" : "before",
+                 op_text(s, other), why);
+      diag_note(s->diag, s->site[s->op[other].site], "%s comes from here", op_text(s, other));
+      diag_help(
+          s->diag,
+          "all R of a microbatch stand between its last F, %s, and its first %s, %s, in the order of the slices",
+          op_text(s, f[last] - 1), s->op[b[last] - 1].kind == PIPE_B ? "B" : "I",
+          op_text(s, b[last] - 1));
+      return false;
+    }
+    before = u;
+  }
+  return true;
 }
 
 static bool check_stage(Sched *s, uint32_t stage) {
@@ -124,7 +161,8 @@ static bool check_stage(Sched *s, uint32_t stage) {
                stage);
     diag_help(s->diag, "a U applies the gradients of the B and W that stand before it");
   }
-  return ok && none == NONE && check_slices(s, stage, f, true) && check_slices(s, stage, b, false);
+  return ok && none == NONE && check_slices(s, stage, f, true) &&
+         check_slices(s, stage, b, false) && check_slices_again(s, stage, f, again, b);
 }
 
 static bool adds_gradient(const Op *o) { return o->kind == PIPE_B || o->kind == PIPE_W; }

@@ -7,6 +7,8 @@
  *   reused     each wait is for the record that the table means: no later one of the same event has been
  *              issued by then
  *   needed     without any single wait something would not be covered
+ *   grouped    nothing is waited for inside of an action or a group, or recorded inside of a group; transfers
+ *              of one group share no slot
  *
  * Requires prog; reads only its tables, and takes nothing from streams.c but what a wait means
  * (note [clocks]). Linear in instructions, and in events times the tensors of an instruction. */
@@ -24,6 +26,7 @@ typedef struct Proof {
   uint32_t *last;              /* [nevent] row + 1 of its last record, NONE before */
   uint32_t *at[PIPE_NSTREAMS]; /* row of each instruction of a stream; COMPUTE from 1 on */
   uint32_t done[PIPE_NSTREAMS];
+  uint32_t group; /* done of COMM at the first of the group at hand */
   Clock *
       touched; /* [nslot + chunks] slots, then gradients: counts with the last access of each stream */
   PipeOn of;
@@ -62,6 +65,12 @@ static bool covers(const Proof *p, const Clock *known, const Clock *need) {
 
 static bool touch(Proof *p, uint32_t what) {
   Clock *t = &p->touched[what];
+  if (p->of == PIPE_COMM && t->of[PIPE_COMM] > p->group) {
+    diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
+               "rank %u: %s and %s use one slot, and are of one group", p->r,
+               row_text(p, p->at[PIPE_COMM][t->of[PIPE_COMM] - 1]), row_text(p, p->row));
+    return false;
+  }
   if (!covers(p, &p->now[p->of], t))
     return false;
   t->of[p->of] = p->done[p->of] + 1;
@@ -70,8 +79,7 @@ static bool touch(Proof *p, uint32_t what) {
 
 static bool touch_slots(Proof *p, const PipeInstr *in, uint32_t field, bool input) {
   const PipeStage *st = &p->s->prog->stage[in->stage];
-  bool one = pipe_op_info[in->op].comm || in->op == PIPE_R || pipe_is_side(in->op);
-  uint32_t n = one ? 1 : input == (in->op == PIPE_F) ? st->nin : st->nout;
+  uint32_t n = pipe_fields(st, in->op, input);
   if (field == NONE)
     return true;
   if (n < 2)
@@ -102,6 +110,18 @@ static bool touch_all(Proof *p, const PipeInstr *in) {
       return false;
   }
   return touch_slots(p, in, in->in, true) && touch_slots(p, in, in->out, false);
+}
+
+/* Are the n waits of the row at hand, and the record after it, not in the middle of what is issued at once? */
+static bool apart(const Proof *p, uint32_t n, bool records) {
+  const PipeInstr *in = p->row < p->k->ninstr ? &p->k->instr[p->row] : NULL;
+  bool inside = in && p->row > 0 && in[-1].group > 0;
+  if (!(inside && n > 0) && !(in && p->of == PIPE_COMM && in->group > 0 && records))
+    return true;
+  diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
+             "rank %u: %s is issued at once with others, and an event is %s between them", p->r,
+             row_text(p, p->row), inside && n > 0 ? "waited for" : "recorded");
+  return false;
 }
 
 /* The waits sync[0 .. n - 1] of the row at hand. */
@@ -159,7 +179,10 @@ static bool check_rank(Proof *p) {
     uint32_t first = j;
     while (j < k->nsync && k->sync[j].before == i)
       j++;
-    if (!waits(p, &k->sync[first], j - first, &need) || (in && !touch_all(p, in)))
+    if (i == 0 || k->instr[i - 1].group == 0)
+      p->group = p->done[PIPE_COMM];
+    if (!apart(p, j - first, in && records[i + 1]) ||
+        !waits(p, &k->sync[first], j - first, &need) || (in && !touch_all(p, in)))
       return false;
     if (!in)
       break;

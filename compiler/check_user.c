@@ -128,8 +128,8 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
     return false;
   }
   int64_t r;
-  if (!call->args && call->builtin == BI_VERSIONS) {
-    *value = all_versions(s);
+  if (!call->args && (call->builtin == BI_VERSIONS || call->builtin == BI_STASHED)) {
+    *value = all_versions(s) - (call->builtin == BI_STASHED ? (int64_t)s->nstage : 0);
     return true;
   }
   if (!call->args) /* of all ranks */
@@ -158,6 +158,7 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
   case BI_GUESTS: *value = p->guests; break;
   case BI_HOST_MEMORY: *value = (int64_t)p->host_bytes; break;
   case BI_VERSIONS: *value = p->versions; break;
+  case BI_STASHED: *value = p->versions - 1; break; /* the newest is always one of them */
   case BI_VOLUME:
   case BI_MESSAGES: return sent_quantity(s, call, (uint32_t)r, value);
   default: *value = (int64_t)p->total;

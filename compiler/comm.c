@@ -103,7 +103,7 @@ static void room_for_lists(Sched *s) {
   for (uint32_t r = 0; r < s->nrank; r++) {
     size_t n = 0;
     for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
-      uint32_t nin = op_inputs(s, &s->op[i]), nout = op_outputs(s, &s->op[i]);
+      uint32_t nin = op_inputs(s, &s->op[i]), nout = op_written(s, &s->op[i]);
       n += (nin > 1 ? nin : 0) + (nout > 1 ? nout : 0);
     }
     s->slot_list[r] = arena_alloc(s->arena, n * sizeof **s->slot_list + 1);
@@ -323,7 +323,7 @@ static void restart(Sched *s, PipeInstr *compute) {
     s->nslot_list[r] = 0;
     for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
       compute[i].in = list_slots(s, r, op_inputs(s, &s->op[i]));
-      compute[i].out = list_slots(s, r, op_outputs(s, &s->op[i]));
+      compute[i].out = list_slots(s, r, op_written(s, &s->op[i]));
     }
   }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * --completion: scripts that complete a command line of pipec in bash, zsh and fish, made of the list of
- * options. Files are .pipe and .csv. */
+ * options. Files are those that pipec reads: .pipe, .csv and .json. */
 #include <string.h>
 
 #include "options.h"
@@ -100,7 +100,7 @@ static void bash(Sched *s, FILE *f) {
       "'\n"
       "      else\n"
       "        mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"; compgen -f -X '!*.pipe' -- \"$cur\"; "
-      "compgen -f -X '!*.csv' -- \"$cur\")\n"
+      "compgen -f -X '!*.csv' -- \"$cur\"; compgen -f -X '!*.json' -- \"$cur\")\n"
       "        compopt -o filenames 2>/dev/null\n"
       "      fi\n"
       "      ;;\n"
@@ -152,14 +152,14 @@ static void zsh(Sched *s, FILE *f) {
       fputs("' \\\n", f);
     }
   }
-  fputs("  '*:file:_files -g \"*.(pipe|csv)(-.)\"'\n", f);
+  fputs("  '*:file:_files -g \"*.(pipe|csv|json)(-.)\"'\n", f);
 }
 
 static void fish(Sched *s, FILE *f) {
   fputs(
       "# SPDX-License-Identifier: MIT\n"
       "# fish completion of pipec: install it as pipec.fish in a directory of $fish_complete_path\n"
-      "complete -c pipec -k -x -a '(__fish_complete_suffix .csv; __fish_complete_suffix .pipe)'\n",
+      "complete -c pipec -k -x -a '(__fish_complete_suffix .json; __fish_complete_suffix .csv; __fish_complete_suffix .pipe)'\n",
       f);
   for (int i = 0; i < NOPTIONS; i++) {
     const OptionRow *o = &option_row[i];

@@ -7,10 +7,10 @@
 #include "expand.h"
 #include "graph.h"
 
-const char *const cost_key[NENTRIES] = {"F",    "B",        "I",       "W",        "R",    "U",
-                                        "FB",   "send",     "reduce",  "OFF",      "LOAD", "act",
-                                        "gout", "boundary", "weight",  "grad",     "opt",  "work",
-                                        "edge", "tied",     "latency", "bandwidth"};
+const char *const cost_key[NENTRIES] = {
+    "F",      "B",    "I",    "W",    "R",       "U",         "FB",          "send",
+    "reduce", "OFF",  "LOAD", "act",  "gout",    "boundary",  "weight",      "grad",
+    "opt",    "work", "edge", "tied", "latency", "bandwidth", "sum_latency", "sum_bandwidth"};
 
 uint64_t *cost_field(PipeStage *st, CostKey k) {
   switch (k) {
@@ -102,20 +102,22 @@ static bool set_shared(Ex *x) {
   return true;
 }
 
+static const CostKey slice_key[PIPE_SLICE_OPS] = {KEY_F, KEY_B, KEY_I, KEY_W,
+                                                  KEY_R}; /* by PipeOp */
+
 /* The times of op k for each slice of each stage. */
 static bool set_slices(Sched *s, const Clause *c, const Entry *e, CostKey k) {
-  static const CostKey key[] = {KEY_F, KEY_B, KEY_I, KEY_W}; /* by PipeOp */
   uint32_t op = 0;
-  while (op < 4 && key[op] != k)
+  while (op < PIPE_SLICE_OPS && slice_key[op] != k)
     op++;
-  if (op == 4) {
-    diag_error(s->diag, DIAG_CLAUSE, e->key_at, "'%s' is not of a slice: those are F B I W",
+  if (op == PIPE_SLICE_OPS) {
+    diag_error(s->diag, DIAG_CLAUSE, e->key_at, "'%s' is not of a slice: those are F B I W R",
                e->key);
     diag_help(s->diag, "give it in a clause of its own: time %s { %s = ... }", c->var, e->key);
     return false;
   }
   if (!s->slice_time)
-    s->slice_time = NEW_ARRAY(s->arena, uint64_t, 4 * (size_t)s->nstage * s->slices);
+    s->slice_time = NEW_ARRAY(s->arena, uint64_t, PIPE_SLICE_OPS * (size_t)s->nstage * s->slices);
   for (uint32_t st = 0; st < s->nstage; st++)
     for (uint32_t q = 0; q < s->slices; q++) {
       int64_t v;
@@ -130,7 +132,7 @@ static bool set_slices(Sched *s, const Clause *c, const Entry *e, CostKey k) {
                    v < 0 ? "cannot be negative" : "is too large for sums over all ops");
         return false;
       }
-      s->slice_time[4 * ((size_t)st * s->slices + q) + op] = (uint64_t)v;
+      s->slice_time[PIPE_SLICE_OPS * ((size_t)st * s->slices + q) + op] = (uint64_t)v;
     }
   return true;
 }
@@ -138,101 +140,20 @@ static bool set_slices(Sched *s, const Clause *c, const Entry *e, CostKey k) {
 /* The times of the slices of a stage that were not given for each, and the means of those that were. */
 static void slice_defaults(Sched *s, uint32_t st, const bool has[NKEYS],
                            const bool by_slice[NKEYS]) {
-  static const CostKey key[] = {KEY_F, KEY_B, KEY_I, KEY_W};
-  uint64_t sum[4] = {0};
+  uint64_t sum[PIPE_SLICE_OPS] = {0};
   for (uint32_t q = 0; s->slice_time && q < s->slices; q++) {
-    uint64_t *time = &s->slice_time[4 * ((size_t)st * s->slices + q)];
+    uint64_t *time = &s->slice_time[PIPE_SLICE_OPS * ((size_t)st * s->slices + q)];
     PipeStage one = s->stage[st];
-    for (int k = 0; k < 4; k++)
-      if (by_slice[key[k]])
+    for (int k = 0; k < PIPE_SLICE_OPS; k++)
+      if (by_slice[slice_key[k]])
         one.time[k] = time[k];
     cost_defaults(&one, has);
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < PIPE_SLICE_OPS; k++)
       sum[k] += time[k] = one.time[k];
   }
-  for (int k = 0; k < 4 && s->slice_time; k++)
-    if (by_slice[key[k]])
+  for (int k = 0; k < PIPE_SLICE_OPS && s->slice_time; k++)
+    if (by_slice[slice_key[k]])
       s->stage[st].time[k] = sum[k] / s->slices;
-}
-
-/* `latency` and `bandwidth` of the link from each row to the next; bandwidth 0: none is given. */
-typedef struct LinkCosts {
-  uint64_t *latency, *bandwidth;
-} LinkCosts;
-
-/* Bytes over a link: in ns of so many a second, else in units of so many a unit. Rounded up. */
-static uint64_t over(const Sched *s, unsigned __int128 bytes, uint64_t bandwidth) {
-  if (bandwidth == 0)
-    return 0;
-  unsigned __int128 t = (bytes * (s->timed ? 1000000000u : 1u) + bandwidth - 1) / bandwidth;
-  return t > UINT64_MAX / 2 ? UINT64_MAX / 2 : (uint64_t)t;
-}
-
-/* A sum over n rows in a ring: 2(n-1) messages, each of a part in n, one after the other. */
-static uint64_t ring_sum(const Sched *s, const LinkCosts *l, uint32_t row, uint32_t n,
-                         uint64_t bytes) {
-  if (n < 2)
-    return 0;
-  uint64_t steps = 2 * (uint64_t)(n - 1), lat = l->latency[row];
-  uint64_t wire = over(s, (unsigned __int128)steps * ((bytes + n - 1) / n), l->bandwidth[row]);
-  unsigned __int128 t = (unsigned __int128)steps * lat + wire;
-  return t > UINT64_MAX / 2 ? UINT64_MAX / 2 : (uint64_t)t;
-}
-
-/* What transfers and sums take over such links, unless the schedule says it more closely. */
-static bool set_links(Sched *s, const LinkCosts *l, const bool *has, const uint32_t *depth,
-                      const Span *at, uint64_t most) {
-  int key = has[KEY_LATENCY] ? KEY_LATENCY : KEY_BANDWIDTH;
-  bool send = has[KEY_SEND] && depth[KEY_SEND] < depth[key],
-       sum = has[KEY_REDUCE] && depth[KEY_REDUCE] <= depth[key];
-  if (has[KEY_SEND] && depth[KEY_SEND] == depth[key]) {
-    diag_error(s->diag, DIAG_REDEFINED, at[KEY_SEND],
-               "'send' and '%s' both say how long a transfer takes", cost_key[key]);
-    diag_note(s->diag, at[key], "also here");
-    return false;
-  }
-  if (s->graph) {
-    diag_error(
-        s->diag, DIAG_CLAUSE, at[key],
-        "'%s' is of the link from a stage to the next: with edges, or places by microbatch, give 'send'",
-        cost_key[key]);
-    return false;
-  }
-  if (has[KEY_BANDWIDTH] && !has[KEY_BOUNDARY]) {
-    diag_error(s->diag, DIAG_NO_SIZES, at[KEY_BANDWIDTH],
-               "a bandwidth needs the size of messages: 'bytes { boundary = e }' or a profile");
-    return false;
-  }
-  for (uint32_t i = 0; i < s->nstage; i++) {
-    PipeStage *st = &s->stage[i];
-    uint32_t p = st->prev, n = 1, tied = 0;
-    if (!send) {
-      st->time[PIPE_SEND_F] = st->next == NONE
-                                  ? 0
-                                  : l->latency[i] + over(s, st->boundary_bytes, l->bandwidth[i]);
-      st->time[PIPE_SEND_B] = p == NONE ? 0
-                                        : l->latency[p] +
-                                              over(s, s->stage[p].boundary_bytes, l->bandwidth[p]);
-    }
-    for (uint32_t q = st->replica; q != i; q = s->stage[q].replica)
-      n++;
-    if (s->tie_of && s->tie_of[i] != NONE)
-      tied = s->tie_row0[s->tie_of[i] + 1] - s->tie_row0[s->tie_of[i]];
-    if (!sum && !s->forward) {
-      st->time[PIPE_REDUCE] = ring_sum(s, l, i, n, st->grad_bytes);
-      st->time[PIPE_TIE] = ring_sum(s, l, i, tied, st->tied_bytes);
-    }
-    static const int of[] = {PIPE_SEND_F, PIPE_SEND_B, PIPE_REDUCE, PIPE_TIE};
-    for (int k = 0; k < 4; k++)
-      if (st->time[of[k]] > most) {
-        diag_error(
-            s->diag, DIAG_TOO_LARGE, at[key],
-            "a transfer or sum of stage %u would take %llu: the sum over all ops could exceed 2^62",
-            st->model, (unsigned long long)st->time[of[k]]);
-        return false;
-      }
-  }
-  return true;
 }
 
 bool set_costs(Ex *x) {
@@ -241,8 +162,9 @@ bool set_costs(Ex *x) {
   uint32_t set_depth[NENTRIES] = {0};
   bool by_slice[NENTRIES] = {false}; /* s->slice_time has it */
   Span set_at[NENTRIES];
-  LinkCosts link = {NEW_ARRAY(s->arena, uint64_t, s->nstage),
-                    NEW_ARRAY(s->arena, uint64_t, s->nstage)};
+  uint64_t *link[NENTRIES - NKEYS]; /* [nstage] */
+  for (int k = 0; k < NENTRIES - NKEYS; k++)
+    link[k] = NEW_ARRAY(s->arena, uint64_t, s->nstage);
   for (int k = 0; k < NENTRIES; k++)
     set_at[k] = NO_SPAN;
   for (uint32_t i = 0; i < x->clauses.n; i++) {
@@ -279,14 +201,12 @@ bool set_costs(Ex *x) {
                      "%s of stage %u is %lld; it cannot be negative", e->key, st, (long long)v);
           return false;
         }
-        if (k == KEY_BANDWIDTH && v == 0) {
+        if ((k == KEY_BANDWIDTH || k == KEY_SUM_BANDWIDTH) && v == 0) {
           diag_error(s->diag, DIAG_RANGE, e->value->at,
-                     "bandwidth of stage %u is 0: nothing would ever arrive", st);
+                     "%s of stage %u is 0: nothing would ever arrive", cost_key[k], st);
           return false;
         }
-        *(k == KEY_LATENCY     ? &link.latency[st]
-          : k == KEY_BANDWIDTH ? &link.bandwidth[st]
-                               : cost_field(&s->stage[st], (CostKey)k)) = (uint64_t)v;
+        *(k >= NKEYS ? &link[k - NKEYS][st] : cost_field(&s->stage[st], (CostKey)k)) = (uint64_t)v;
       }
     }
     for (int k = 0; k < NENTRIES; k++) {
@@ -333,8 +253,7 @@ bool set_costs(Ex *x) {
         return false;
       }
   }
-  if ((has[KEY_LATENCY] || has[KEY_BANDWIDTH]) &&
-      !set_links(s, &link, has, set_depth, set_at, most))
+  if (!set_links(s, link, has, set_depth, set_at, most))
     return false;
   return set_shared(x);
 }

@@ -127,8 +127,10 @@ static bool stashes_fit(const Walk *w, const Move *m) {
   for (int k = 0; k < j->nlive; k++) {
     int64_t live = a > j->s->rank_op0[r] ? j->live[k][a - 1] : 0;
     for (uint32_t i = a; i <= b; i++) {
-      live += j->delta[k][moved(w, m, i)];
-      if (live > j->most[k][r])
+      uint32_t o = moved(w, m, i);
+      int64_t before = live;
+      live += j->delta[k][o];
+      if ((before > live ? before : live) + j->over[k][o] > j->most[k][r])
         return false;
     }
   }

@@ -345,18 +345,8 @@ static bool place(Csv *c) {
   if (!ok)
     return false;
   s->stage = NEW_ARRAY(s->arena, PipeStage, s->nstage);
-  s->rank_stage = NEW_ARRAY(s->arena, uint32_t, s->nstage);
-  s->rank_stage0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
-  uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   for (uint32_t st = 0; st < s->nstage; st++)
-    s->rank_stage0[rank[st] + 1]++;
-  for (uint32_t r = 0; r < s->nrank; r++)
-    s->rank_stage0[r + 1] += s->rank_stage0[r];
-  for (uint32_t st = 0; st < s->nstage; st++) {
-    uint32_t r = rank[st];
-    s->rank_stage[s->rank_stage0[r] + fill[r]] = st;
-    s->stage[st] = (PipeStage){.rank = r,
-                               .chunk = fill[r]++,
+    s->stage[st] = (PipeStage){.rank = rank[st],
                                .prev = st ? st - 1 : NONE,
                                .next = st + 1 < s->nstage ? st + 1 : NONE,
                                .model = st,
@@ -366,7 +356,7 @@ static bool place(Csv *c) {
                                .nout = st + 1 < s->nstage,
                                .tied = NONE,
                                .tie = st};
-  }
+  number_chunks(s);
   return true;
 }
 

@@ -62,12 +62,12 @@ void dump_ops(Sched *s, FILE *f) {
 static void dump_weights(FILE *f, const PipeWeights *w, bool update) {
   if (w->version == NONE)
     return;
-  fprintf(f, " version %u weight %u", w->version, w->slot);
-  const uint32_t v[] = {w->out, w->guess, w->formula};
-  static const char *const name[] = {"into", "guess", "formula"};
-  for (int i = 0; i < 3; i++)
+  fprintf(f, " version %u", w->version);
+  const uint32_t v[] = {w->slot, w->out, w->guess, w->formula};
+  static const char *const name[] = {"weight", "into", "guess", "formula"};
+  for (int i = 0; i < 4; i++)
     if (v[i] != NONE)
-      fprintf(f, " %s %u", update && i == 2 ? "rule" : name[i], v[i]);
+      fprintf(f, " %s %u", update && i == 3 ? "rule" : name[i], v[i]);
   if (w->behind)
     fprintf(f, " behind %d", (int)w->behind);
   if (w->ahead)
@@ -88,7 +88,7 @@ static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeIns
     fprintf(f, " %s %u", pipe_op_info[in->op].stream == PIPE_COPY ? "wait_comm" : "wait_copy",
             in->wait_copy);
   const PipeStage *st = &g.stage[in->stage];
-  bool forward = in->op == PIPE_F, comm = pipe_op_info[in->op].comm;
+  bool comm = pipe_op_info[in->op].comm;
   uint32_t keep = comm || pipe_is_side(in->op)
                       ? NONE
                       : in->keep; /* its edge, or row of side: in the text */
@@ -96,9 +96,7 @@ static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeIns
   bool copy = pipe_op_info[in->op].stream == PIPE_COPY;
   const char *const name[] = {"peer", "act", copy ? "turn" : "gout", "keep", "in", "out"};
   for (int i = 0; i < 6; i++) {
-    uint32_t n = comm || pipe_is_side(in->op) || i < 4 ? 1
-                 : (i == 4) == forward                 ? st->nin
-                                                       : st->nout;
+    uint32_t n = i < 4 ? 1 : pipe_fields(st, in->op, i == 4);
     if (v[i] == NONE)
       continue;
     fprintf(f, " %s", name[i]);
@@ -133,6 +131,11 @@ void dump_program(Sched *s, FILE *f) {
           "program %s %s hash %016" PRIx64 " makespan %" PRIu64 " ideal %" PRIu64 " busy %" PRIu64
           "\n",
           p->name, p->params, p->hash, p->makespan, p->ideal, p->busy);
+  for (uint32_t i = 0; i < p->nshare; i++)
+    fprintf(f, "%s %u -> %u: link %u", i ? "," : "shared", p->share[i].from, p->share[i].to,
+            p->share[i].link);
+  if (p->nshare)
+    fputc('\n', f);
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
     fprintf(f, "rank %u: %u slots, %u in flight, %" PRIu64 " bytes", r, k->nslot, k->inflight,

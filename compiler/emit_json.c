@@ -46,8 +46,8 @@ static void op_string(const PipeProgram *p, Text *t, const char *name, const Pip
 static void slots_json(const PipeProgram *p, Text *t, const PipeRank *k, const PipeInstr *in,
                        bool input) {
   const PipeStage *st = &p->stage[in->stage];
-  uint32_t n = input == (in->op == PIPE_F) ? st->nin : st->nout, first = input ? in->in : in->out;
-  if (pipe_op_info[in->op].comm || n < 2 || first == NONE) {
+  uint32_t n = pipe_fields(st, in->op, input), first = input ? in->in : in->out;
+  if (n < 2 || first == NONE) {
     number_or_skip(t, input ? "in" : "out", first);
     return;
   }
@@ -69,7 +69,9 @@ static void edges_json(const PipeProgram *p, Text *t) {
     text_char(t, '{');
     number(t, "from", p->edge[i].from, ',');
     number(t, "to", p->edge[i].to, ',');
-    number(t, "skip", p->edge[i].skip, '}');
+    number(t, "skip", p->edge[i].skip, ',');
+    number(t, "send", p->edge[i].send[0], ',');
+    number(t, "send_back", p->edge[i].send[1], '}');
     text_lit(t, i + 1 < p->nedge ? ",\n" : "\n");
   }
   text_lit(t, "],\n");
@@ -85,16 +87,50 @@ static void edges_json(const PipeProgram *p, Text *t) {
   text_lit(t, "],\n");
 }
 
-/* Of stage st: by slice F B I W. */
-static void slice_times_json(const PipeProgram *p, Text *t, uint32_t st) {
+static void links_json(Sched *s, Text *t) {
+  const PipeProgram *p = s->prog;
+  if (p->nshare == 0)
+    return;
+  key(t, "links"), text_lit(t, "[\n");
+  for (uint32_t k = 0; k < p->nlink; k++) {
+    bool first = true;
+    text_room(t);
+    text_char(t, '{');
+    number(t, "link", k, ',');
+    number(t, "busy", s->link_busy[k], ',');
+    key(t, "pairs"), text_char(t, '[');
+    for (uint32_t i = 0; i < p->nshare; i++)
+      if (p->share[i].link == k) {
+        text_room(t);
+        text_lit(t, first ? "[" : ",[");
+        text_u64(t, p->share[i].from), text_char(t, ',');
+        text_u64(t, p->share[i].to), text_char(t, ']');
+        first = false;
+      }
+    text_lit(t, k + 1 < p->nlink ? "]},\n" : "]}\n");
+  }
+  text_lit(t, "],\n");
+  number(t, "link_wait", s->link_wait, ',');
+  text_char(t, '\n');
+}
+
+static bool recomputes(const Sched *s) {
+  uint32_t i = 0;
+  while (i < s->nop && s->op[i].kind != PIPE_R)
+    i++;
+  return i < s->nop;
+}
+
+/* Of stage st: by slice F B I W, and R if the program has one. */
+static void slice_times_json(const PipeProgram *p, Text *t, uint32_t st, int nop) {
   text_char(t, ',');
   key(t, "slice_times");
   for (uint32_t q = 0; q < p->slices; q++) {
     text_lit(t, q ? ",[" : "[[");
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < nop; k++) {
       text_room(t);
       text_lit(t, k ? "," : "");
-      text_u64(t, p->slice_time[4 * ((size_t)st * p->slices + q) + (size_t)k]);
+      text_u64(t, p->slice_time[PIPE_SLICE_OPS * ((size_t)st * p->slices + q) + (size_t)k]);
     }
     text_char(t, ']');
   }
@@ -161,7 +197,7 @@ static void weights_json(Text *t, const PipeWeights *w) {
   if (w->version == NONE)
     return;
   number(t, "version", w->version, ',');
-  number(t, "weight", w->slot, ',');
+  number_or_skip(t, "weight", w->slot);
   number_or_skip(t, "into", w->out);
   number_or_skip(t, "guess", w->guess);
   number_or_skip(t, "formula", w->formula);
@@ -380,12 +416,13 @@ void emit_json(Sched *s, FILE *f) {
         text_char(t, ','), key(t, "send_back"), text_u64(t, st.time[PIPE_SEND_B]);
     }
     if (p->slice_time)
-      slice_times_json(p, t, i);
+      slice_times_json(p, t, i, PIPE_R + recomputes(s));
     text_char(t, '}');
     text_lit(t, i + 1 < p->nstage ? ",\n" : "\n");
   }
   text_lit(t, "],\n");
   edges_json(p, t);
+  links_json(s, t);
   emit_formulas_json(s, t);
   sides_json(s, t);
   path_json(t, p, c);

@@ -61,30 +61,38 @@ bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe) {
   return false;
 }
 
-/* The stages of a pipe on the rank at hand: rank_stage[*first ..  *first + *n - 1]. */
-static void pipe_stages(const Ex *x, const Pipe *p, uint32_t *first, uint32_t *n) {
+/* The rows of the rank at hand, in the order of its chunks; of an order that is used, those that it runs. */
+static const uint32_t *rank_rows(const Ex *x, uint32_t *n) {
   const Sched *s = x->s;
-  uint32_t a = s->rank_stage0[x->rank], b = s->rank_stage0[x->rank + 1];
-  if (s->npipe > 1) {
-    while (a < b && s->rank_stage[a] < p->first)
+  const Use *u = x->in_use;
+  *n = u && u->held ? u->nheld : s->rank_stage0[x->rank + 1] - s->rank_stage0[x->rank];
+  return u && u->held ? u->held : &s->rank_stage[s->rank_stage0[x->rank]];
+}
+
+/* Those of a pipe. */
+static const uint32_t *pipe_rows(const Ex *x, const Pipe *p, uint32_t *n) {
+  uint32_t a = 0, b;
+  const uint32_t *row = rank_rows(x, &b);
+  if (x->s->npipe > 1) {
+    while (a < b && row[a] < p->first)
       a++;
-    while (b > a && s->rank_stage[b - 1] >= p->first + p->nrow)
+    while (b > a && row[b - 1] >= p->first + p->nrow)
       b--;
   }
-  *first = a;
   *n = b - a;
+  return row + a;
 }
 
 /* Says which stages of the pipe the rank has, if they are few. */
-static void own_stages(Ex *x, uint32_t first, uint32_t n) {
+static void own_stages(Ex *x, const uint32_t *row, uint32_t n) {
   Sched *s = x->s;
   const char *list = "";
-  for (uint32_t i = first; i < first + n && n <= 4; i++)
+  for (uint32_t i = 0; i < n && n <= 4; i++)
     list = arena_printf(s->arena, "%s%s%u", list,
-                        i == first          ? ""
-                        : i + 1 < first + n ? ", "
-                                            : " and ",
-                        s->stage[s->rank_stage[i]].model);
+                        i == 0      ? ""
+                        : i + 1 < n ? ", "
+                                    : " and ",
+                        s->stage[row[i]].model);
   if (*list)
     diag_help(s->diag, "the stage%s of rank %u %s %s", n == 1 ? "" : "s", x->rank,
               n == 1 ? "is" : "are", list);
@@ -93,11 +101,11 @@ static void own_stages(Ex *x, uint32_t first, uint32_t n) {
 bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
   Sched *s = x->s;
   const Pipe *p;
-  uint32_t first, n;
+  uint32_t n;
   int64_t v;
   if (!op_pipe(x, o, &p))
     return false;
-  pipe_stages(x, p, &first, &n);
+  const uint32_t *row = pipe_rows(x, p, &n);
   if (o->stage) {
     if (!eval(s, o->stage, &v))
       return false;
@@ -109,16 +117,16 @@ bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
         diag_help(s->diag, "stages are counted from 0");
       return false;
     }
-    for (uint32_t i = first; p->nrow > p->nstage && i < first + n; i++)
-      if (s->stage[s->rank_stage[i]].model == v)
-        return *stage = s->rank_stage[i], true;
+    for (uint32_t i = 0; p->nrow > p->nstage && i < n; i++)
+      if (s->stage[row[i]].model == v)
+        return *stage = row[i], true;
     v += p->first;
     if (s->stage[v].rank != x->rank) {
       no_stage(x, o, o->stage->at,
                arena_printf(s->arena, "stage %lld is placed on rank %u%s", (long long)v - p->first,
                             s->stage[v].rank,
                             p->nrow > p->nstage ? ", and here for no microbatch" : ""));
-      own_stages(x, first, n);
+      own_stages(x, row, n);
       return false;
     }
     *stage = (uint32_t)v;
@@ -131,7 +139,7 @@ bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
       return no_stage(
           x, o, o->at,
           arena_printf(s->arena, "it holds %u stages, say which: %s[chunk](m)", n, o->name));
-    *stage = s->rank_stage[first];
+    *stage = row[0];
     return true;
   }
   if (!eval(s, o->chunk, &v))
@@ -147,12 +155,35 @@ bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
       diag_help(s->diag, "chunks are counted from 0");
     return false;
   }
-  *stage = s->rank_stage[first + (uint32_t)v];
+  *stage = row[v];
   return true;
 }
 
 /* Backwards take the slices of a microbatch from the last to the first. */
 static bool is_back(const OpRef *o) { return o->op == PIPE_B || o->op == PIPE_I; }
+
+/* The number of the pipe that a row is of. */
+static uint32_t row_pipe(const Sched *s, uint32_t row) {
+  if (!s->row_of)
+    return row / s->nmodel;
+  uint32_t k = s->npipe - 1;
+  while (s->pipe[k].first > row)
+    k--;
+  return k;
+}
+
+/* Is the unit that an op of the row without index would take, counted as in the order at hand, on another rank? */
+static bool elsewhere(const Ex *x, uint32_t row, int64_t unit) {
+  const Sched *s = x->s;
+  const PipeStage *st = &s->stage[row];
+  if (!x->in_use)
+    return s->row_of && unit < st->nmb && !runs_mb(s, row, st->mb0 + (uint32_t)unit);
+  if (!x->in_use->place)
+    return false;
+  uint32_t k = row_pipe(s, row), nmb = x->in_use->nmb[k];
+  int64_t mb = unit / s->slices;
+  return mb < nmb && x->in_use->place[k][(size_t)st->model * nmb + (size_t)mb] != x->rank;
+}
 
 /* The microbatch and slice of an op without index: F, R, B and I go on after the last of their kind on the
  * stage, W takes the oldest I of the stage, or of the rank, whose W has not run. A W with mb -1: there is none. */
@@ -165,14 +196,13 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t
   if (!any && !op_stage(x, o, stage))
     return false;
   if (o->op != PIPE_W) {
-    const PipeStage *st = &s->stage[*stage];
     int64_t place = o->op == PIPE_F   ? x->next_f[*stage]
                     : o->op == PIPE_R ? x->next_r[*stage]
                                       : x->next_b[*stage];
     bool last = x->move && !x->move->receives; /* a send is of the op that has run */
     place -= last;
-    while (!last && s->row_of && place < st->nmb && !runs_mb(s, *stage, st->mb0 + (uint32_t)place))
-      ++place; /* no slices there */
+    while (!last && elsewhere(x, *stage, place))
+      ++place; /* all slices of a microbatch are in one place */
     if (place < 0) {
       diag_error(s->diag, DIAG_BAD_INDEX, x->move->at,
                  "rank %u: no op before '%s' makes what it sends", x->rank,
@@ -208,17 +238,12 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t
   return found || clip;
 }
 
-static bool in_range(const Use *u, int64_t mb) {
-  return u->step > 0 ? mb >= u->lo && mb < u->hi && (mb - u->lo) % u->step == 0
-                     : mb <= u->lo && mb > u->hi && (u->lo - mb) % -u->step == 0;
-}
-
 /* The microbatch of the step (its first unit) that mb, counted as in the order that is being run, is. NONE: `clip` leaves it
  * out. False: there is no such one. */
 static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t *out) {
   const Sched *s = x->s;
   const PipeStage *st = &s->stage[stage];
-  uint32_t k = stage / s->nmodel; /* its pipe; where a `use` is, each has one row of a stage */
+  uint32_t k = row_pipe(s, stage);
   bool clip = x->clip;
   const Use *inner = NULL;
   *out = NONE;
@@ -227,7 +252,7 @@ static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t 
     if (mb >= 0 && mb < n) {
       if (!u)
         return *out = st->mb0 + (uint32_t)mb * s->slices, true;
-      if (u->step && !in_range(u, mb))
+      if (use_leaves_out(u, mb))
         return true;
       mb += u->shift; /* run_used bounds the sum of them */
       clip = u->clip;
@@ -253,7 +278,7 @@ static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t 
   }
 }
 
-/* Microbatch mb of the pipe, `at` of the step, is placed on another rank. */
+/* Microbatch mb of the pipe, whose first unit is `at`, is placed on another rank. */
 static bool not_here(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t at) {
   const Sched *s = x->s;
   uint32_t model = s->stage[stage].model;
@@ -280,13 +305,6 @@ static void note_next(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t
 bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
   Sched *s = x->s;
   bool copy = o->op == PIPE_OFF || o->op == PIPE_LOAD;
-  if (copy && x->list) {
-    diag_error(s->diag, DIAG_CLAUSE, x->use->at,
-               "'%s' cannot stand inside '%s': its place is in the order that comes of it",
-               span_text(s, x->use->at), x->list->kind == ST_CLOCK ? "clock" : "rules");
-    diag_help(s->diag, "the clause 'offload s, m when ...' adds OFF and LOAD to a finished order");
-    return false;
-  }
   uint32_t at;
   if (slice < 0 || slice >= s->slices) {
     diag_error(s->diag, DIAG_BAD_INDEX, x->use->at,
@@ -301,13 +319,13 @@ bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
     return false;
   if (at != NONE && !runs_mb(x->s, stage, at))
     return not_here(x, o, stage, mb, at);
-  if (copy)
-    return at == NONE || push_copy(x, o, stage, at);
-  if (at != NONE)
-    at += (uint32_t)slice;
-  if (x->move)
-    return at == NONE || push_move(x, o, stage, at);
-  return at == NONE || (x->list ? list_op(x, o, stage, at) : push_op(x, (uint8_t)o->op, stage, at));
+  if (at == NONE)
+    return true;
+  at += copy ? 0 : (uint32_t)slice;
+  return (x->list   ? list_op
+          : copy    ? push_copy
+          : x->move ? push_move
+                    : push_op)(x, (uint8_t)o->op, stage, at);
 }
 
 /* What stands in the parentheses of an op; where it is `index`, its value is given. */
@@ -350,12 +368,13 @@ bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value) {
 
 bool is_whole(const OpRef *o) { return o->op == PIPE_U || pipe_is_sum((uint32_t)o->op); }
 
-/* The next row of rank_stage[a..b) that has a sum, in an order that is the same on all ranks: by stage of
+/* The next of these rows that has a sum, in an order that is the same on all ranks: by stage of
  * the model. *from: where to go on, 0 at first. */
-static uint32_t next_sum(const Sched *s, const OpRef *o, uint32_t a, uint32_t b, uint64_t *from) {
+static uint32_t next_sum(const Sched *s, const OpRef *o, const uint32_t *row, uint32_t n,
+                         uint64_t *from) {
   uint64_t least = UINT64_MAX;
-  for (uint32_t i = a; i < b; i++) {
-    uint32_t st = s->rank_stage[i];
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t st = row[i];
     uint64_t key = (uint64_t)s->stage[st].model << 32 | st;
     bool there = o->op == PIPE_TIE ? s->stage[st].tied == st : s->stage[st].replica != st;
     if (there && key >= *from && key < least)
@@ -365,16 +384,17 @@ static uint32_t next_sum(const Sched *s, const OpRef *o, uint32_t a, uint32_t b,
   return (uint32_t)least; /* NONE if there is none */
 }
 
-/* REDUCE or TIE, of one stage or of rank_stage[a..b). Not of an order that is used. */
-static bool run_sum(Ex *x, const OpRef *o, uint32_t a, uint32_t b) {
+/* REDUCE or TIE, of one stage or of these rows. Not of an order that is used. */
+static bool run_sum(Ex *x, const OpRef *o, const uint32_t *row, uint32_t n) {
   uint32_t one;
   uint64_t from = 0;
   if (x->in_use)
     return true;
+  bool (*add)(Ex *, uint8_t, uint32_t) = x->list ? list_sum : push_sum;
   if (o->chunk || o->stage)
-    return op_stage(x, o, &one) && push_sum(x, (uint8_t)o->op, one);
-  while ((one = next_sum(x->s, o, a, b, &from)) != NONE)
-    push_sum(x, (uint8_t)o->op, one);
+    return op_stage(x, o, &one) && add(x, (uint8_t)o->op, one);
+  while ((one = next_sum(x->s, o, row, n, &from)) != NONE)
+    add(x, (uint8_t)o->op, one);
   return true;
 }
 
@@ -382,38 +402,34 @@ static bool run_sum(Ex *x, const OpRef *o, uint32_t a, uint32_t b) {
  * updates. The same of a sum, which index says nothing of but that it is there. */
 bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
   Sched *s = x->s;
-  uint32_t a = s->rank_stage0[x->rank], b = s->rank_stage0[x->rank + 1], one;
+  uint32_t n, one;
+  const uint32_t *row = rank_rows(x, &n);
   const Pipe *p;
-  if (x->list && !x->in_use && o->op != PIPE_U) {
-    diag_error(s->diag, DIAG_CLAUSE, x->use->at, "'%s' cannot stand inside '%s'",
-               span_text(s, x->use->at), x->list->kind == ST_CLOCK ? "clock" : "rules");
-    return false;
-  }
-  if (x->list && !x->in_use)
-    return list_op(x, o, 0, NONE);
+  x->whole = x->listed.n + 1;
   if (o->op != PIPE_U && !o->pipe)
-    return run_sum(x, o, a, b);
+    return run_sum(x, o, row, n);
   if (o->chunk || o->stage) {
     if (!op_stage(x, o, &one))
       return false;
-    a = 0, b = 1;
+    row = &one, n = 1;
   } else if (o->pipe || index) {
     if (!op_pipe(x, o, &p))
       return false;
-    pipe_stages(x, p, &a, &b);
-    b += a;
+    row = pipe_rows(x, p, &n);
   }
-  if (a == b)
+  if (n == 0)
     return no_stage(x, o, o->at, "no stage is placed on it");
   if (o->op != PIPE_U)
-    return run_sum(x, o, o->chunk || o->stage ? 0 : a, b);
-  for (uint32_t i = a; i < b; i++) {
-    uint32_t stage = o->chunk || o->stage ? one : s->rank_stage[i], at = NONE;
+    return run_sum(x, o, row, n);
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t stage = row[i], at = NONE;
     if (index && !step_mb(x, o, stage, mb, &at))
       return false;
     if (at != NONE && !runs_mb(s, stage, at))
       return not_here(x, o, stage, mb, at);
-    if (!x->in_use && (!index || at != NONE) && !push_op(x, PIPE_U, stage, at))
+    if (x->in_use || (index && at == NONE))
+      continue;
+    if (!(x->list ? list_op : push_op)(x, PIPE_U, stage, at))
       return false;
   }
   return true;
@@ -425,6 +441,8 @@ static bool run_opref(Ex *x, const OpRef *o) {
   int64_t mb = 0, slice = 0;
   if (o->op < 0)
     return run_macro(x, o, NULL, 0);
+  if (x->joint && x->list->kind == ST_RULES && !o->args && !is_whole(o))
+    return list_any(x, o);
   if (is_whole(o))
     return (!o->args || eval(s, o->args->value, &mb)) &&
            run_update(x, o, o->args ? o->args->value : NULL, mb);
@@ -468,17 +486,19 @@ static bool run_do(Ex *x, const Stmt *t) {
   return true;
 }
 
+/* The time stamp or priority of what t lists. */
+static bool set_stamp(Ex *x, const Stmt *t) {
+  x->list_op = t;
+  x->keyed = x->joint ? x->joint->value != NULL : t->value != NULL;
+  x->key = x->joint ? x->joint_key : 0;
+  return !t->value || eval(x->s, t->value, &x->key);
+}
+
 static bool run_stmt(Ex *x, const Stmt *t) {
   Sched *s = x->s;
   int64_t v;
   switch (t->kind) {
-  case ST_OP:
-    x->use = t->op;
-    x->list_op = t;
-    x->keyed = t->value != NULL || x->joint;
-    if (x->joint)
-      x->key = x->joint_key;
-    return (!t->value || eval(s, t->value, &x->key)) && run_opref(x, t->op);
+  case ST_OP: x->use = t->op; return set_stamp(x, t) && run_opref(x, t->op);
   case ST_KERNEL: return run_kernel(x, t);
   case ST_DO: return run_do(x, t);
   case ST_IF: return eval(s, t->cond, &v) && run_block(x, v ? t->body : t->orelse);
@@ -496,20 +516,21 @@ static bool run_stmt(Ex *x, const Stmt *t) {
     return run_rules(x, t);
   case ST_USE: return run_use(x, t);
   case ST_MOVE: {
-    if (x->list) { /* by way of `use`: resolve refuses it in the block itself */
-      diag_error(s->diag, DIAG_CLAUSE, t->at, "'%s' cannot be used inside 'clock %s'",
-                 span_text(s, t->at), x->list->name);
-      return false;
-    }
     x->use = t->op;
     x->move = t;
-    bool ok = run_opref(x, t->op);
+    bool ok = set_stamp(x, t) && run_opref(x, t->op);
     x->move = NULL;
     return ok;
   }
-  case ST_WAIT: run_wait(x, t); return true;
+  case ST_WAIT:
+    if (x->list)
+      return set_stamp(x, t) && list_op(x, PIPE_NOPS, 0, NONE);
+    run_wait(x, t);
+    return true;
   case ST_GROUP: {
     uint32_t first = s->npost;
+    if (x->list)
+      return list_joint(x, t);
     return run_block(x, t->body) && join_posts(x, t, first);
   }
   case ST_OVERLAP: return run_overlap(x, t);
@@ -634,6 +655,7 @@ static bool expand_once(Sched *s) {
   for (uint32_t i = 0, n = 0; i < x.clauses.n; i++)
     if (x.clauses.at[i].clause->kind == CL_CHECK)
       s->check[n++] = x.clauses.at[i].clause;
+  find_link_clauses(&x);
   if (!find_ranks(&x) || !find_pipes(&x))
     return false;
   bool ok = find_send(&x) && find_lowering(&x) && find_weights(&x) && fits(s, s->pipe[0].clause) &&

@@ -18,38 +18,53 @@ typedef struct KernelItem { /* an op of the kernel being expanded */
   bool fixed;
 } KernelItem;
 
-typedef struct Listed { /* an op in clock or rules */
+typedef struct Listed { /* what stands in clock or rules */
   int64_t key;         /* time stamp, or priority */
   uint32_t seq;        /* place in the list */
   uint32_t stage, mb;
-  uint8_t kind;
+  uint8_t kind;        /* of the op: PipeOp, OFF and LOAD too; (clock) REDUCE, TIE; PIPE_NOPS: a wait */
   bool keyed;          /* it has a key; else it fills */
+  const Stmt *move;    /* (clock) the send or recv that it is of, or NULL */
   const OpRef *use;    /* as written */
   const Stmt *stmt;
-  const Stmt *joint;   /* (clock) the overlap that it stands in, or NULL */
-  uint32_t joint_first; /* the same for all ops of one action */
+  const Stmt *joint;   /* the overlap or group that it stands in, or NULL */
+  uint32_t joint_first; /* the same for all of a joint; (clock) for all of a U or REDUCE, which share a tick; 0 */
+  bool any;            /* (rules) it names no op: of an overlap, the one that is first in line */
   Expr *guard;         /* (rules) `when` with all but the quantities put in, or NULL */
 } Listed;
 
 typedef struct Region { /* of rules: these ops of a rank are put in order once all are known */
-  uint32_t rank, first, n, cls0, ncls; /* rows of s->op; classes */
+  uint32_t rank, first, n, copy, ncopy, cls0, ncls; /* rows of s->op, of s->copy; classes */
   const Stmt *at;
   bool labelled;
 } Region;
 
-/* A heap of op rows. */
-typedef struct OpHeap { uint32_t *at, n, cap; } OpHeap;
+/* What a rank may take next (rules.h): `n` rows of Ex.parts. */
+typedef struct RuleCand {
+  uint32_t cls, first, n;
+  uint32_t mb;         /* of the first op that it names; NONE: it names none, and stays when it was taken */
+  uint32_t missing;    /* ops that it names whose inputs are not known */
+  uint64_t avail;      /* when those that are known arrive */
+  int64_t key;
+  Expr *guard;
+} RuleCand;
+typedef struct RulePart {
+  uint32_t op;         /* row of s->op, or s->nop (at the end) + row of s->copy; NONE: any of */
+  uint32_t stage;      /*   this stage, NONE: of the rank, */
+  uint32_t cand, next; /* whose it is; row + 1 of the next part with this op, 0 */
+  uint8_t kind;        /*   and this kind */
+} RulePart;
 
-/* The ops of one statement of `rules` on one stage: they wait for each other in order of priority. */
+typedef struct CandHeap { uint32_t *at, n, cap; } CandHeap;
+
+/* The candidates of one statement of `rules` on one stage: they wait for each other in order of priority. */
 typedef struct RuleClass {
   const Stmt *stmt;
   uint32_t stage;
   uint8_t kind;
-  bool keyed;
-  OpHeap ready, coming; /* inputs have arrived; producers have started */
+  bool keyed, joint;    /* joint: of an overlap */
+  CandHeap ready, coming; /* inputs have arrived; producers have started */
 } RuleClass;
-
-typedef struct RuleOp { uint32_t op, cls; int64_t key; Expr *guard; } RuleOp; /* rows of s->op, of classes */
 
 /* The order of another schedule, while it runs in place of a `use`. */
 typedef struct Use {
@@ -62,8 +77,20 @@ typedef struct Use {
   int64_t lo, hi, step; /* of its own microbatches it runs only these; step 0: all */
   bool clip;           /* whether it stands in `clip` */
   uint32_t first;      /* row of its first op */
+  /* Where places depend on the microbatch, here or there; else NULL: */
+  uint32_t *const *place; /* [npipe] its rank of each stage and microbatch of its own, [stage * nmb + mb] */
+  const uint32_t *held;   /* [nheld] rows of the rank at hand that it runs, in the order of its chunks */
+  uint32_t nheld;
   const struct Use *outer;
 } Use;
+
+/* Is microbatch mb, counted as in u, left out of it by `in`? */
+static inline bool use_leaves_out(const Use *u, int64_t mb) {
+  if (u->step == 0)
+    return false;
+  return u->step > 0 ? mb < u->lo || mb >= u->hi || (mb - u->lo) % u->step != 0
+                     : mb > u->lo || mb <= u->hi || (u->lo - mb) % -u->step != 0;
+}
 
 /* A schedule that is used, and the last values with which it was found to fit. */
 typedef struct Fitting {
@@ -76,6 +103,8 @@ typedef struct Fitting {
   const Clause **pipe; /* as in Use */
   uint32_t *nmb;
   int64_t *index;
+  uint32_t **place, *nplace; /* [npipe] the same, and how many there is room for */
+  bool dealt;          /* there are places that depend on the microbatch, here or there */
 } Fitting;
 
 typedef struct Ex {
@@ -104,14 +133,16 @@ typedef struct Ex {
   /* clock and rules */
   const Stmt *move;    /* the send or recv whose op is being read, or NULL */
   const Stmt *list, *list_op; /* being listed; its op statement */
-  const Stmt *joint;   /* the overlap in a clock that is being listed, its stamp and first row + 1 */
+  const Stmt *joint;   /* the overlap or group that is being listed, its stamp or priority, and first row + 1 */
   int64_t joint_key;
   uint32_t joint_first;
+  uint32_t whole;      /* first row + 1 of the U, REDUCE or TIE of a rank that is being listed */
   int64_t key;
   bool keyed;
   VEC(Listed) listed;
   VEC(Region) regions;
-  VEC(RuleOp) rule;
+  VEC(RuleCand) cands;
+  VEC(RulePart) parts;
   VEC(RuleClass) classes;
 } Ex;
 
@@ -124,6 +155,8 @@ bool find_groups(Ex *x); /* the `exclusive` clause */
 bool find_pipes(Ex *x);
 bool fits(Sched *s, const Clause *c); /* memory for rows and edges so far; c: where to report */
 bool place_stages(Ex *x);
+/* Numbers the rows of each rank from 0, in the order of rows: PipeStage.chunk, s->rank_stage and s->rank_stage0. */
+void number_chunks(Sched *s);
 
 /* ---- graph.c ---- */
 bool find_graph(Ex *x);
@@ -131,6 +164,13 @@ bool find_ties(Ex *x);
 
 /* ---- costs.c ---- */
 bool set_costs(Ex *x);
+
+/* ---- links.c ---- */
+void find_link_clauses(Ex *x); /* ensures Sched.link_clause */
+/* What transfers and sums take, unless the schedule says it more closely. cost: [NENTRIES - NKEYS] by stage; most:
+ * that one of them may take. Requires all other costs; ensures PipeEdge.send. False: reported. */
+bool set_links(Sched *s, uint64_t *const *cost, const bool *has, const uint32_t *depth, const Span *at,
+               uint64_t most);
 
 /* ---- side.c ---- */
 bool find_sides(Ex *x);
@@ -174,7 +214,7 @@ uint32_t *op_row(Sched *s, uint8_t kind, size_t cell);
 /* Adds an op to the rank; false: reported (it is there twice, or a U has nothing to apply). */
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 /* The same of an OFF or LOAD. */
-bool push_copy(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb);
+bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 
 /* Where the op stands in the text: a row of s->site. */
 uint32_t op_site(Sched *s, const OpRef *o);
@@ -182,7 +222,7 @@ uint32_t op_site(Sched *s, const OpRef *o);
 /* ---- by_hand.c ---- */
 bool find_lowering(Ex *x); /* the `transfers` clauses */
 /* Adds what x->move sends or receives of an op; a REDUCE or TIE of a row; a wait. */
-bool push_move(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb);
+bool push_move(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 bool push_sum(Ex *x, uint8_t kind, uint32_t stage);
 void run_wait(Ex *x, const Stmt *t);
 /* Makes one group of the posts from `first` on, which came from the body of t. */
@@ -197,17 +237,25 @@ bool find_weights(Ex *x); /* which lines of the `weights` clauses count */
 
 /* ---- overlap.c ---- */
 bool run_overlap(Ex *x, const Stmt *t);
+enum { MAX_TOGETHER = 64 };
+bool too_many(Ex *x, const Stmt *t, uint32_t n); /* reports what is more than that */
 /* Makes one action of the ops from `first` on, which came from the body of t; a single one is a plain op. */
 bool join_ops(Ex *x, const Stmt *t, uint32_t first);
 bool find_send(Ex *x); /* the `send` clauses */
 
 /* ---- order_clock.c ---- */
-bool list_op(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb);
+bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
+bool list_any(Ex *x, const OpRef *o); /* (rules) an op without index in an overlap */
+bool list_sum(Ex *x, uint8_t kind, uint32_t stage); /* the same of a REDUCE or TIE */
+/* Runs the body of t, an overlap or group with one time stamp for all, inside a clock. */
+bool list_joint(Ex *x, const Stmt *t);
 /* Runs the body of t for each index and leaves its ops in x->listed; period: added to the key once
  * for each index. */
 bool list_body(Ex *x, const Stmt *t, int64_t period);
 /* Warmup up to the first backward, flush after the last forward, of ops a..b. */
 void label_phases(Sched *s, uint32_t a, uint32_t b);
+/* An OFF or LOAD has the phase of the op that it stands before, or of the last one before `end`. */
+void label_copy(Sched *s, Copy *c, uint32_t end);
 bool run_clock(Ex *x, const Stmt *t);
 
 /* ---- order_rules.c ---- */

@@ -4,7 +4,7 @@
  *
  * Beside constants it folds what makes a correction disappear where it corrects nothing: x * 0 and 0 / x are 0,
  * x + 0, x - 0, x * 1, x / 1 and pow(x, 1) are x, pow(x, 0) and pow(1, x) are 1, a condition that is known leaves one of its two values, and
- * the other one is not even looked at. A formula that is `w`, or `g` in `applies`, or 1 in `rate`, is none. The
+ * the other one is not even looked at; one between two equal constants is that constant. A formula that is `w`, or `g` in `applies`, or 1 in `rate`, is none. The
  * lines of a state come last, and only of states that something else on the stage depends on.
  *
  * Ops with equal terms share a row. An op whose line does not mention the microbatch has the row of the op of
@@ -202,6 +202,8 @@ static bool make_condition(Make *k, const Expr *e, Part *p) {
   }
   if (!make(k, e->b, &a) || !make(k, e->c, &b))
     return false;
+  if (a.known && is(&b, a.value) && signbit(a.value) == signbit(b.value))
+    return constant(k, e, c.first, a.value, p);
   *p = (Part){.first = c.first, .array = c.array || a.array || b.array};
   return push(k, e, (PipeTerm){PIPE_TERM_COND, 0, 0});
 }
@@ -437,8 +439,8 @@ static bool first_lines(Table *t, const uint32_t *n, PipeRule *rule, uint32_t *s
   Sched *s = t->s;
   for (uint32_t op = 0; op < s->nop; op++) {
     const Op *o = &s->op[op];
-    if (o->kind == PIPE_W)
-      continue;
+    if (o->kind == PIPE_W || (s->maker && s->maker[op] != NONE && s->maker[op] != op))
+      continue; /* it reads what another one has made */
     At at = at_op(s, op, n);
     uint32_t *named = &states[o->stage];
     if (o->kind != PIPE_U) {

@@ -22,8 +22,19 @@ uint32_t xfer_link(const Sched *s, const Xfer *x) {
 
 uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k) {
   const PipeStage *st = &s->stage[c->stage];
-  uint32_t n = input == (c->op == PIPE_F) ? st->nin : st->nout, *one = input ? &c->in : &c->out;
+  uint32_t n = pipe_fields(st, c->op, input), *one = input ? &c->in : &c->out;
   return n < 2 ? one : &s->slot_list[st->rank][*one + k];
+}
+
+uint64_t row_inputs_bytes(const Sched *s, uint32_t row) {
+  uint64_t at = 0, end = 0;
+  for (uint32_t k = 0; k < s->stage[row].nin; k++) {
+    const PipeEdge *e = s->graph ? &s->graph->edge[input_edge(s, row, true, k)] : NULL;
+    const PipeStage *from = &s->stage[e ? e->from : s->stage[row].prev]; /* any row of that stage */
+    end = at + (e && e->skip ? from->edge_bytes : from->boundary_bytes);
+    at = round64(end);
+  }
+  return end;
 }
 
 PipeGraph sched_graph(const Sched *s) {

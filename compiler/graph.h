@@ -48,6 +48,11 @@ static inline uint32_t op_outputs(const Sched *s, const Op *o) {
   return !has_tensors(o->kind) ? 0 : o->kind == PIPE_F ? s->stage[o->stage].nout : s->stage[o->stage].nin;
 }
 
+/* Tensors that an op writes: those that it passes on, and of R the outputs that nobody reads. */
+static inline uint32_t op_written(const Sched *s, const Op *o) {
+  return o->kind == PIPE_R ? s->stage[o->stage].nout : op_outputs(s, o);
+}
+
 /* The edge of input k of an op of this row (of a forward, or of a backward); with tables only. */
 static inline uint32_t input_edge(const Sched *s, uint32_t row, bool forward, uint32_t k) {
   const struct StageGraph *g = s->graph;
@@ -104,12 +109,33 @@ static inline uint64_t link_bytes(const Sched *s, Link l) {
   return link_skips(s, l) ? st->edge_bytes : st->boundary_bytes;
 }
 
+/* What the transfer of a tensor takes that a forward, or a backward, of `row` has made: that of `edge`. */
+static inline uint64_t edge_time(const Sched *s, uint32_t edge, uint32_t row, bool forward) {
+  return edge == NONE ? send_time(&s->stage[row], forward ? PIPE_F : PIPE_B)
+                      : s->graph->edge[edge].send[!forward];
+}
+
+/* The same of input k of op o, and of its output k. */
+static inline uint64_t input_time(const Sched *s, const Op *o, uint32_t k) {
+  bool forward = o->kind == PIPE_F;
+  if (!s->graph)
+    return edge_time(s, NONE, forward ? s->stage[o->stage].prev : s->stage[o->stage].next, forward);
+  return edge_time(s, input_edge(s, o->stage, forward, k), NONE, forward);
+}
+static inline uint64_t output_time(const Sched *s, const Op *o, uint32_t k) {
+  bool forward = o->kind == PIPE_F;
+  return edge_time(s, s->graph ? input_edge(s, o->stage, !forward, k) : NONE, o->stage, forward);
+}
+
 /* Which input of `to`, or output of `from`, the link is. */
 static inline uint32_t link_in(const Sched *s, Link l) { return l.edge == NONE ? 0 : s->graph->edge[l.edge].in; }
 static inline uint32_t link_out(const Sched *s, Link l) { return l.edge == NONE ? 0 : s->graph->edge[l.edge].out; }
 
 /* The link of a transfer between two ops. */
 uint32_t xfer_link(const Sched *s, const Xfer *x);
+
+/* Bytes of all inputs of a forward of the row, each on a multiple of 64. */
+uint64_t row_inputs_bytes(const Sched *s, uint32_t row);
 
 /* A slot of op i's instruction c: input k, or output k. */
 uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k);

@@ -17,6 +17,7 @@
  * and for each op the places on its rank between where its inputs are there and the end so far. */
 #include <string.h>
 
+#include "graph.h"
 #include "justify.h"
 
 enum {
@@ -27,13 +28,17 @@ enum {
 };
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static int64_t later_of(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static void link_ops(Just *j, uint32_t from, uint32_t to) {
+/* k: which input of `to` it is, NONE: what its stage has made itself. */
+static void link_ops(Just *j, uint32_t from, uint32_t to, uint32_t k) {
   Edge *in = &j->in[j->width * (size_t)to], *out = &j->out[j->width * (size_t)from];
   uint32_t i = 0, o = 0;
-  uint32_t l = j->rank[from] == j->rank[to]
-                   ? 0
-                   : 2 * j->s->op[from].stage + (j->s->op[from].kind == PIPE_F ? 1 : 2);
+  const Op *a = &j->s->op[from], *b = &j->s->op[to];
+  uint32_t l = j->rank[from] == j->rank[to] ? 0
+               : j->s->graph                ? input_edge(j->s, b->stage, b->kind == PIPE_F, k)
+                                            : a->stage;
+  l = j->rank[from] == j->rank[to] ? 0 : 2 * l + (a->kind == PIPE_F ? 1 : 2);
   while (i < j->width && in[i].op != NONE)
     i++;
   while (o < j->width && out[o].op != NONE)
@@ -51,14 +56,13 @@ static void find_edges(Just *j) {
     const Op *o = &s->op[i];
     if (o->kind == PIPE_U)
       continue;
-    size_t cell = (size_t)o->stage * s->nmb + o->mb;
-    uint32_t dep;
+    uint32_t dep, own[3];
     for (uint32_t k = 0; (dep = order_dep(s, i, k)) != NONE; k++)
-      link_ops(j, dep, i);
-    if (o->kind == PIPE_W)
-      link_ops(j, s->at_b[cell] - 1, i);
-    else if (o->kind != PIPE_F)
-      link_ops(j, s->at_f[cell] - 1, i);
+      link_ops(j, dep, i, k);
+    order_own_users(s, i, own);
+    for (int k = 0; k < 3; k++)
+      if (own[k] != NONE)
+        link_ops(j, i, own[k], NONE);
   }
 }
 
@@ -68,21 +72,34 @@ static void find_bounds(Just *j) {
   for (uint32_t i = 0; i < j->n; i++) {
     const Op *o = &s->op[i];
     const PipeStage *st = &s->stage[o->stage];
-    int64_t act = (int64_t)st->act_bytes, gout = (int64_t)st->gout_bytes;
-    j->delta[0][i] = o->kind == PIPE_F ? 1 : o->kind == PIPE_B || o->kind == PIPE_W ? -1 : 0;
-    if (j->nlive > 1)
-      j->delta[1][i] = o->kind == PIPE_F   ? act
-                       : o->kind == PIPE_I ? gout
-                       : o->kind == PIPE_B ? -act
-                       : o->kind == PIPE_W ? -act - gout
-                                           : 0;
+    int64_t act = (int64_t)round64(st->act_bytes), gout = (int64_t)round64(st->gout_bytes),
+            keep = 0, take = 0;
+    int64_t stashes = o->kind == PIPE_F   ? order_makes(s, o)
+                      : o->kind == PIPE_R ? 1
+                      : o->kind == PIPE_I ? 0
+                      : o->kind == PIPE_U ? 0
+                                          : -1;
+    bool makes = o->kind == PIPE_F || o->kind == PIPE_R;
+    if (makes && s->at_r[(size_t)o->stage * s->nmb + o->mb])
+      keep = (int64_t)round64(row_inputs_bytes(s, o->stage));
+    j->delta[0][i] = stashes;
+    j->over[0][i] = makes - (stashes > 0 ? stashes : 0);
+    if (j->nlive < 2)
+      continue;
+    j->delta[1][i] = stashes * act + (o->kind == PIPE_I   ? gout
+                                      : o->kind == PIPE_W ? -gout
+                                      : o->kind == PIPE_F ? keep
+                                                          : -keep);
+    take = makes * act + (o->kind == PIPE_F ? keep : o->kind == PIPE_I ? gout : 0);
+    j->over[1][i] = take - (j->delta[1][i] > 0 ? j->delta[1][i] : 0);
   }
   for (int k = 0; k < j->nlive; k++)
     for (uint32_t r = 0; r < s->nrank; r++) {
       int64_t live = 0;
       for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+        int64_t most = later_of(live, live + j->delta[k][i]) + j->over[k][i];
         live += j->delta[k][i];
-        j->most[k][r] = live > j->most[k][r] ? live : j->most[k][r];
+        j->most[k][r] = later_of(most, j->most[k][r]);
       }
     }
 }
@@ -190,11 +207,11 @@ static void put(Just *j, uint32_t op, uint64_t from, int sign) {
     bool room = true;
     for (int k = 0; k < j->nlive; k++) {
       int64_t *live = &j->live[k][first], add = sign * j->delta[k][op];
-      most[k] = live[p] > most[k] ? live[p] : most[k];
-      int64_t here = p > 0 && live[p - 1] > most[k] ? live[p - 1] : most[k];
+      int64_t before = p > 0 ? live[p - 1] : 0;
+      most[k] = later_of(most[k], later_of(before, live[p]) + j->over[k][line[p]]);
       if (add > 0 && most[k] + add > j->most[k][r])
         goto found; /* nor further ahead */
-      room &= add <= 0 || here + add <= j->most[k][r];
+      room &= later_of(before, before + add) + j->over[k][op] <= j->most[k][r];
     }
     uint64_t begin = later(free_from, from);
     if (room && begin + cost <= j->begin[line[p]])
@@ -269,14 +286,14 @@ static void shake(Just *j, uint32_t try) {
     z = z * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     j->shaken[i] = SHARES * cost[i] + cost[i] * ((z >> 48) * most >> 8) / 256;
   }
-  for (uint32_t i = 0; i <= 2 * s->nstage; i++)
+  for (uint32_t i = 0; i < j->nlag; i++)
     j->lag[i] *= SHARES;
   j->cost = j->shaken;
   BUG_IF(!just_play(j)); /* it has been played before */
   pass(j, true, (Within)(try / (IDLE * 4) % NWITHIN));
   BUG_IF(!just_play(j)); /* the order of a pass respects the data */
   pass(j, false, MAKESPAN);
-  for (uint32_t i = 0; i <= 2 * s->nstage; i++)
+  for (uint32_t i = 0; i < j->nlag; i++)
     j->lag[i] /= SHARES;
   j->cost = cost;
   BUG_IF(!just_play(j));
@@ -292,9 +309,7 @@ static void reorder(Just *j) {
     to[i] = s->op[j->best[i]];
     size_t cell = (size_t)to[i].stage * s->nmb + to[i].mb;
     if (to[i].kind != PIPE_U)
-      *(to[i].kind == PIPE_F   ? &s->at_f[cell]
-        : to[i].kind == PIPE_W ? &s->at_w[cell]
-                               : &s->at_b[cell]) = i + 1;
+      *op_row(s, to[i].kind, cell) = i + 1;
   }
   s->op = to;
   for (uint32_t r = 0; r < s->nrank; r++)
@@ -362,10 +377,11 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
   Arena a = {.oom = s->arena->oom};
   Just j = {.s = s, .n = s->nop, .nlive = s->sized ? 2 : 1, .value = value, .least = least};
   j.rank = array(s, &a, sizeof *j.rank);
-  j.width = 2; /* its F or I, and what it reads; its backward or W, and who reads */
-  for (uint32_t i = 0; i < s->nstage; i++) {
+  j.width = 2;
+  for (uint32_t i = 0; i < s->nstage;
+       i++) { /* what it reads, or who reads it, and ops of its own stage */
     const PipeStage *st = &s->stage[i];
-    uint32_t most = 1 + (st->nin > st->nout ? st->nin : st->nout);
+    uint32_t most = (s->slices > 1 ? 3 : 1) + (st->nin > st->nout ? st->nin : st->nout);
     j.width = most > j.width ? most : j.width;
   }
   j.in = array(s, &a, j.width * sizeof *j.in), j.out = array(s, &a, j.width * sizeof *j.out);
@@ -380,6 +396,7 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
     *ranks[i] = NEW_ARRAY(&a, uint32_t, s->nrank);
   for (int k = 0; k < j.nlive; k++) {
     j.live[k] = array(s, &a, sizeof *j.live[k]), j.delta[k] = array(s, &a, sizeof *j.delta[k]);
+    j.over[k] = array(s, &a, sizeof *j.over[k]);
     j.most[k] = NEW_ARRAY(&a, int64_t, s->nrank);
   }
   j.grad_end = NEW_ARRAY(&a, uint64_t, s->nstage);
@@ -392,10 +409,11 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
       j.rank[i] = r;
       j.ncomp[r] += s->op[i].kind != PIPE_U;
     }
-  j.lag = NEW_ARRAY(&a, uint64_t, 2 * (size_t)s->nstage + 1);
-  for (uint32_t i = 0; i < s->nstage; i++)
-    j.lag[2 * i + 1] = s->stage[i].time[PIPE_SEND_F],
-                  j.lag[2 * i + 2] = s->stage[i].time[PIPE_SEND_B];
+  j.nlag = 2 * (s->graph ? s->nedge : s->nstage) + 1;
+  j.lag = NEW_ARRAY(&a, uint64_t, j.nlag);
+  for (uint32_t i = 0; 2 * i + 1 < j.nlag; i++)
+    for (uint32_t back = 0; back < 2; back++)
+      j.lag[2 * i + 1 + back] = edge_time(s, s->graph ? i : NONE, i, !back);
   for (uint32_t i = 0; i < s->nop; i++)
     j.t.busy += j.cost[i] = op_cost(s, s->stage, false, i);
   find_edges(&j);

@@ -18,12 +18,14 @@ typedef struct Just {
   uint32_t *rank, *ncomp; /* [n]; [nrank] ops of a rank before its updates */
   Edge *in, *out;         /* [width * n] */
   uint32_t width;         /* edges of an op, to each side, at most */
-  uint64_t *cost, *lag;   /* [n]; [2 * nstage + 1] of a forward, of a backward of each stage */
-  uint64_t *shaken;       /* [n] in place of cost */
-  uint32_t *seq, *best;   /* [n] rows of s->op, rank after rank: the order now, the best so far */
-  uint64_t *start, *end;  /* [n] of seq, played */
-  uint32_t *played;       /* [n] in an order that respects the data */
-  uint64_t *grad_end;     /* [nstage] */
+  uint64_t *cost,
+      *lag; /* [n]; [nlag] of what a forward, and a backward, of each stage sends, or over each edge */
+  uint32_t nlag;
+  uint64_t *shaken;      /* [n] in place of cost */
+  uint32_t *seq, *best;  /* [n] rows of s->op, rank after rank: the order now, the best so far */
+  uint64_t *start, *end; /* [n] of seq, played */
+  uint32_t *played;      /* [n] in an order that respects the data */
+  uint64_t *grad_end;    /* [nstage] */
   uint32_t *work, *queued, *head; /* [nrank] */
   uint64_t *now, *deadline, *after; /* [nrank] */
   Timing t;
@@ -33,6 +35,7 @@ typedef struct Just {
   uint32_t *line, *nline; /* [n] ops of a rank by place; [nrank] */
   int64_t *live[NLIVE];   /* [n] beside line: what lives after the op */
   int64_t *delta[NLIVE];  /* [n] what an op adds */
+  int64_t *over[NLIVE];   /* [n] what there is more while it runs than before it and after it */
   int64_t *most[NLIVE];   /* [nrank] */
   int nlive;
   bool (*value)(Sched *, Timing, int64_t *); /* of an order; false: reported */

@@ -11,7 +11,7 @@
  * note [free_at]: the slot of an OFF is free for the first op that would start, on an idle network,
  * once the OFF has ended. That op, if it is an F, waits for the OFF, and so does every later F; on an
  * idle network it does not wait long. Which ops may reuse a slot thus depends on the costs, that they
- * wait for it does not.
+ * wait for it does not. The OFF of rules says so itself, as the play had it: later than that it is not (free_by).
  *
  * note [latest]: a LOAD of a clause ends when its backward starts, or when the next LOAD must start, or
  * when an OFF that is under way then begins; ops and OFFs are taken at their times on an idle network.
@@ -332,7 +332,7 @@ static void sort(Sched *s, uint32_t nwritten) {
     s->rank_copy0[r + 1] += s->rank_copy0[r];
 }
 
-static const char *text(Sched *s, const Copy *c) {
+const char *copy_text(Sched *s, const Copy *c) {
   char buf[OP_TEXT];
   int n = pipe_op_text(buf, (PipeOp)c->kind, c->stage, c->mb);
   return arena_strndup(s->arena, buf, (size_t)n);
@@ -346,8 +346,8 @@ static bool check_cell(Sched *s, size_t cell) {
   if (s->at_r[cell]) {
     uint32_t again = s->at_r[cell] - 1;
     diag_error(s->diag, DIAG_OFFLOAD, s->site[one->site],
-               "rank %u runs %s of a stash that %s makes again", op_rank(s, again), text(s, one),
-               op_text(s, again));
+               "rank %u runs %s of a stash that %s makes again", op_rank(s, again),
+               copy_text(s, one), op_text(s, again));
     diag_note(s->diag, s->site[s->op[again].site], "%s comes from here", op_text(s, again));
     diag_help(s->diag, "a stash is copied or made again, not both: drop one of them");
     return false;
@@ -356,14 +356,15 @@ static bool check_cell(Sched *s, size_t cell) {
            r = rank_of(s, one);
   if (!off || !load) {
     diag_error(s->diag, DIAG_OFFLOAD, s->site[one->site], "rank %u runs %s, but never %u%s%u", r,
-               text(s, one), one->stage, off ? "LOAD" : "OFF", one->mb);
+               copy_text(s, one), one->stage, off ? "LOAD" : "OFF", one->mb);
     diag_help(s->diag, off ? "write LOAD(m) before the backward, or drop OFF(m)"
                            : "write OFF(m) after F(m), or drop LOAD(m)");
     return false;
   }
   if (off->at <= f || off->at > w) {
-    diag_error(s->diag, DIAG_OFFLOAD, s->site[off->site], "rank %u runs %s %s %s", r, text(s, off),
-               off->at <= f ? "before" : "after", op_text(s, off->at <= f ? f : w));
+    diag_error(s->diag, DIAG_OFFLOAD, s->site[off->site], "rank %u runs %s %s %s", r,
+               copy_text(s, off), off->at <= f ? "before" : "after",
+               op_text(s, off->at <= f ? f : w));
     diag_note(s->diag, s->site[s->op[off->at <= f ? f : w].site],
               off->at <= f ? "the stash is made here"
                            : "the stash is needed for the last time here");
@@ -372,7 +373,7 @@ static bool check_cell(Sched *s, size_t cell) {
   }
   if (load < off) {
     diag_error(s->diag, DIAG_OFFLOAD, s->site[load->site], "rank %u runs %s before %s", r,
-               text(s, load), text(s, off));
+               copy_text(s, load), copy_text(s, off));
     diag_note(s->diag, s->site[off->site], "the stash leaves here");
     diag_help(s->diag, "OFF(m) comes first, then LOAD(m)");
     return false;
@@ -381,7 +382,7 @@ static bool check_cell(Sched *s, size_t cell) {
   if (load->at > user) {
     diag_error(s->diag, DIAG_OFFLOAD, s->site[s->op[user].site],
                "rank %u runs %s between %s and %s: its stash is in host memory", r,
-               op_text(s, user), text(s, off), text(s, load));
+               op_text(s, user), copy_text(s, off), copy_text(s, load));
     diag_note(s->diag, s->site[load->site], "the stash is back only here");
     diag_help(s->diag, "put LOAD(m) before the op");
     return false;
@@ -442,7 +443,8 @@ static void play(Sched *s) {
     c->turn = nth++;
     now = c->plan + cost(s, c);
     free_at[r] = c->at > free_at[r] ? c->at : free_at[r];
-    while (free_at[r] < last && starts(s, free_at[r]) < now)
+    uint32_t latest = c->free_by ? c->free_by - 1 : last;
+    while (free_at[r] < last && free_at[r] < latest && starts(s, free_at[r]) < now)
       free_at[r]++;
     c->free_at = free_at[r];
   }

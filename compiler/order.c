@@ -55,7 +55,7 @@ uint32_t order_user(const Sched *s, uint32_t op, uint32_t k) {
 
 /* The next row of those whose gradients an update of `row` needs: its replicas, or all rows of the stages
  * that share its weights. */
-static bool next_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *member) {
+bool order_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *member) {
   if (s->tie_of && s->tie_of[row] != NONE) {
     uint32_t k = s->tie_of[row];
     if (s->tie_row0[k] + *at >= s->tie_row0[k + 1])
@@ -78,7 +78,7 @@ uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head) {
   if (!waits_for_others(s, st))
     return NONE;
   uint32_t k = round_of(s, u) - s->round0[st];
-  for (uint32_t at = 0, q = 0; next_member(s, st, &at, &q);)
+  for (uint32_t at = 0, q = 0; order_member(s, st, &at, &q);)
     if (s->round[s->round0[q] + k].grad >= head[s->stage[q].rank])
       return s->round[s->round0[q] + k].grad;
   return NONE;
@@ -120,7 +120,7 @@ static uint64_t sums_end(const Sched *s, const OrderRun *run, uint32_t row, uint
   const PipeStage *cost = run->stage;
   uint64_t end = 0;
   bool tied = s->tie_of && s->tie_of[row] != NONE;
-  for (uint32_t at = 0, q = 0; next_member(s, row, &at, &q);) {
+  for (uint32_t at = 0, q = 0; order_member(s, row, &at, &q);) {
     uint64_t there = run->end[s->round[s->round0[q] + k].grad];
     if (s->stage[q].replica != q)
       there += cost[run->uniform ? 0 : q].time[PIPE_REDUCE];
@@ -140,7 +140,9 @@ static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t i, uint3
     uint32_t from = s->op[dep].stage, q = s->stage[from].rank;
     if (dep >= (q == r ? i : run->head[q]) && !PLANTED(ORDER_DATA))
       return false;
-    uint64_t send = q == r ? 0 : send_time(&run->stage[run->uniform ? 0 : from], o->kind);
+    uint64_t send = q == r         ? 0
+                    : run->uniform ? send_time(&run->stage[0], o->kind)
+                                   : input_time(s, o, k);
     if (run->end[dep] + send > *start)
       *start = run->end[dep] + send;
     dep = graph ? order_dep(s, i, ++k) : NONE;
@@ -167,6 +169,49 @@ static uint64_t play_action(const Sched *s, OrderRun *run, uint32_t first, uint3
     run->end[i] = s->send == SEND_EAGER && i < last && at < end ? at : end;
   }
   return end;
+}
+
+/* The first R of a microbatch in slices from `unit` on; where there is none its first backward, which all wait
+ * for. NONE: that is not there. */
+static uint32_t next_again(const Sched *s, uint32_t stage, uint32_t unit) {
+  size_t row = (size_t)stage * s->nmb;
+  uint32_t last = unit - unit % s->slices + s->slices - 1;
+  for (; unit <= last; unit++)
+    if (s->at_r[row + unit])
+      return s->at_r[row + unit] - 1;
+  return s->at_b[row + last] - 1;
+}
+
+void order_own_users(const Sched *s, uint32_t op, uint32_t user[3]) {
+  const Op *o = &s->op[op];
+  user[0] = user[1] = user[2] = NONE;
+  if (o->kind == PIPE_U)
+    return;
+  size_t cell = (size_t)o->stage * s->nmb + o->mb;
+  uint32_t slice = o->mb % s->slices;
+  if (o->kind == PIPE_F && s->at_r[cell])
+    user[0] = s->at_r[cell] - 1;
+  else if (o->kind == PIPE_F || o->kind == PIPE_R)
+    user[0] = s->at_b[cell] - 1;
+  else if (o->kind == PIPE_I)
+    user[0] = s->at_w[cell] - 1;
+  if (o->kind == PIPE_F && slice + 1 < s->slices)
+    user[1] = s->at_f[cell + 1] - 1;
+  else if ((o->kind == PIPE_B || o->kind == PIPE_I) && slice > 0)
+    user[1] = s->at_b[cell - 1] - 1;
+  if (o->kind == PIPE_F && s->slices > 1 && slice + 1 == s->slices)
+    user[2] = next_again(s, o->stage, o->mb - slice);
+  else if (o->kind == PIPE_R && slice + 1 < s->slices)
+    user[2] = next_again(s, o->stage, o->mb + 1);
+  if (user[2] == user[0])
+    user[2] = NONE;
+}
+
+int64_t order_makes(const Sched *s, const Op *o) {
+  int64_t n = 1;
+  for (uint32_t q = 0; (o->mb + 1) % s->slices == 0 && q < s->slices; q++)
+    n -= s->forward || s->at_r[(size_t)o->stage * s->nmb + o->mb - q];
+  return n;
 }
 
 bool order_run(Sched *s, OrderRun *run) {
@@ -216,7 +261,7 @@ bool order_run(Sched *s, OrderRun *run) {
           if (run->xfer && all != NONE)
             run->xfer[run->nxfer++] = (Xfer){all, XFER_TIE};
           for (uint32_t at = 0, q = 0;
-               (last != NONE || all != NONE) && next_member(s, o->stage, &at, &q);) {
+               (last != NONE || all != NONE) && order_member(s, o->stage, &at, &q);) {
             uint32_t other = s->stage[q].rank;
             if (other != r && run->head[other] == s->round[s->round0[q] + turn].u &&
                 !queued[other]) {
@@ -230,7 +275,7 @@ bool order_run(Sched *s, OrderRun *run) {
           uint32_t q = s->stage[s->op[user].stage].rank;
           if (q == r)
             continue;
-          uint64_t send = send_time(&run->stage[run->uniform ? 0 : o->stage], o->kind);
+          uint64_t send = run->uniform ? send_time(&run->stage[0], o->kind) : output_time(s, o, k);
           hold = s->send == SEND_NEXT && send > hold ? send : hold;
           if (run->xfer)
             run->xfer[run->nxfer++] = (Xfer){m, user};
@@ -333,23 +378,47 @@ static void report_cycle(Sched *s, const uint64_t *end, const uint32_t *head) {
   draw_orders(s, end, head, hop, best_len);
 }
 
+/* Do ops of no time pass on what they get? Then transfers at one time may need each other. */
+static bool takes_time(const Sched *s) {
+  for (uint32_t i = 0; i < s->nstage; i++) {
+    const PipeStage *st = &s->stage[i];
+    if (!st->time[PIPE_F] || !st->time[PIPE_R] ||
+        (!s->forward && (!st->time[PIPE_B] || !st->time[PIPE_I] || !st->time[PIPE_W])))
+      return false;
+  }
+  return s->slice_time == NULL && !s->tie_of;
+}
+
+/* Among transfers at one time: gradients first, up the ranks, then activations, down the ranks. */
+static uint32_t turn_of(const Sched *s, uint32_t op) {
+  uint32_t r = op_rank(s, op);
+  return s->op[op].kind == PIPE_F ? s->nrank + r : s->nrank - 1 - r;
+}
+
+/* Where the costs allow it, ties go by turn_of: so an order that repeats has no longer a period than the times
+ * have. Else they stay as they are, in the order of the data. */
 static void sort_by_time(Sched *s, Xfer **xfer, uint32_t n, const uint64_t *end) {
   Xfer *from = *xfer, *to = arena_alloc(s->arena, (size_t)n * sizeof *to + 1);
-  uint64_t most = 0;
+  uint64_t most = 0, spread = takes_time(s) ? 2 * (uint64_t)s->nrank : 1;
   for (uint32_t i = 0; i < n; i++)
     most = end[from[i].from] > most ? end[from[i].from] : most;
+  if (most > UINT64_MAX / spread - 1)
+    spread = 1;
+  most = (most + 1) * spread - 1;
   enum { BITS = 11, N = 1 << BITS };
+#define KEY(x) (end[(x).from] * spread + (spread > 1 ? turn_of(s, (x).from) : 0))
   for (int shift = 0; shift < 64 && most >> shift; shift += BITS) {
     uint32_t count[N + 1] = {0};
     for (uint32_t i = 0; i < n; i++)
-      count[(end[from[i].from] >> shift & (N - 1)) + 1]++;
+      count[(KEY(from[i]) >> shift & (N - 1)) + 1]++;
     for (int d = 0; d < N; d++)
       count[d + 1] += count[d];
     for (uint32_t i = 0; i < n; i++)
-      to[count[end[from[i].from] >> shift & (N - 1)]++] = from[i];
+      to[count[KEY(from[i]) >> shift & (N - 1)]++] = from[i];
     Xfer *t = from;
     from = to, to = t;
   }
+#undef KEY
   arena_forget(to, (size_t)n * sizeof *to);
   *xfer = from;
 }

@@ -14,27 +14,64 @@
 #include "expand.h"
 #include "hints.h"
 
-bool list_op(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb) {
-  Sched *s = x->s;
-  if (o->op == PIPE_U) {
-    diag_error(s->diag, DIAG_CLAUSE, x->use->at, "an update stands before or after '%s %s'",
-               x->list->kind == ST_CLOCK ? "clock" : "rules", x->list->name);
-    return false;
-  }
+bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
+  bool whole = kind == PIPE_U || pipe_is_sum(kind);
   Listed l = {.key = x->key,
               .seq = x->listed.n,
               .stage = stage,
               .mb = mb,
-              .kind = (uint8_t)o->op,
+              .kind = kind,
               .keyed = x->keyed,
+              .move = x->move,
               .use = x->use,
               .stmt = x->list_op,
               .joint = x->joint,
-              .joint_first = x->joint ? x->joint_first : 0};
-  if (x->list->kind == ST_RULES && x->list_op->cond && !rules_guard(x, &l))
+              .joint_first = x->joint ? x->joint_first
+                             : whole  ? x->whole
+                                      : 0};
+  if (x->list->kind == ST_RULES && pipe_is_sum(kind)) {
+    diag_error(x->s->diag, DIAG_CLAUSE, x->use->at,
+               "'%s' cannot stand inside 'rules %s': all ranks of a sum take it up, and here each "
+               "rank chooses for itself",
+               span_text(x->s, x->use->at), x->list->name);
+    diag_help(x->s->diag, "an update in 'rules' waits for the sums that it needs, which the "
+                          "compiler adds");
+    return false;
+  }
+  if (x->list->kind == ST_RULES && x->joint)
+    l.stmt = x->joint;
+  if (x->list->kind == ST_RULES && l.stmt->cond && !rules_guard(x, &l))
     return false;
   *vec_push(&x->scratch, &x->listed) = l;
   return true;
+}
+
+bool list_any(Ex *x, const OpRef *o) {
+  uint32_t stage = NONE;
+  bool of_rank = o->op == PIPE_W && !o->chunk && !o->stage;
+  if ((!of_rank && !op_stage(x, o, &stage)) || !list_op(x, (uint8_t)o->op, stage, NONE))
+    return false;
+  x->listed.at[x->listed.n - 1].any = true;
+  return true;
+}
+
+bool list_sum(Ex *x, uint8_t kind, uint32_t stage) { return list_op(x, kind, stage, NONE); }
+
+bool list_joint(Ex *x, const Stmt *t) {
+  int64_t key = 0;
+  if (!t->value &&
+      x->list->kind == ST_CLOCK) { /* by way of `use`: resolve refuses it in the block itself */
+    diag_error(x->s->diag, DIAG_CLAUSE, t->at,
+               "'%s' without a time stamp cannot be used inside 'clock %s'",
+               t->kind == ST_GROUP ? "group" : "overlap", x->list->name);
+    return false;
+  }
+  if (t->value && !eval(x->s, t->value, &key))
+    return false;
+  x->joint = t, x->joint_key = key, x->joint_first = x->listed.n + 1;
+  bool ok = run_block(x, t->body);
+  x->joint = NULL;
+  return ok;
 }
 
 static bool too_far(Ex *x, Span at) {
@@ -200,6 +237,117 @@ static void fill_gaps(Ex *x, Arena *tmp) {
 
 /* ---- the statement ---- */
 
+typedef enum Beside { ON_RANK, ON_COPY, ON_COMM } Beside; /* whose ticks something takes */
+
+static Beside beside(const Listed *l) {
+  return l->kind == PIPE_OFF || l->kind == PIPE_LOAD               ? ON_COPY
+         : l->move || pipe_is_sum(l->kind) || l->kind == PIPE_NOPS ? ON_COMM
+                                                                   : ON_RANK;
+}
+
+/* Those that take ticks of the rank first. */
+static int by_stream(const void *va, const void *vb) {
+  bool a = beside(va) != ON_RANK, b = beside(vb) != ON_RANK;
+  return a != b ? a - b : by_key(va, vb);
+}
+
+/* They share a tick: ops of an overlap, transfers of a group, what one U or REDUCE lists. */
+static bool together(const Listed *a, const Listed *b) {
+  return a->joint_first != 0 && a->joint_first == b->joint_first;
+}
+
+static const char *listed_text(Sched *s, const Listed *l) {
+  char text[OP_TEXT];
+  if (l->kind == PIPE_NOPS)
+    return "wait";
+  bool forward = l->kind == PIPE_F, recv = l->move && l->move->receives;
+  PipeOp op = !l->move  ? (PipeOp)l->kind
+              : forward ? recv ? PIPE_RECV_F : PIPE_SEND_F
+              : recv    ? PIPE_RECV_B
+                        : PIPE_SEND_B;
+  int n = pipe_unit_text(text, op, l->stage, l->mb, s->slices);
+  return arena_strndup(s->arena, text, (size_t)n);
+}
+
+static Span listed_at(const Listed *l) {
+  return l->kind == PIPE_NOPS ? l->stmt->at : l->move ? l->move->at : l->use->at;
+}
+
+static bool report_tick(Ex *x, const Stmt *t, const Listed *a, const Listed *b) {
+  Sched *s = x->s;
+  diag_error(s->diag, DIAG_CLOCK, listed_at(b), "rank %u: %s and %s are both on tick %lld", x->rank,
+             listed_text(s, a), listed_text(s, b), (long long)b->key);
+  if (b->use != a->use)
+    diag_note(s->diag, listed_at(a), "%s comes from here", listed_text(s, a));
+  else if (!t->value && !hint_mentions(b->stmt->value, t->name))
+    diag_help(s->diag, "'clock %s period T' adds %s*T to every stamp", t->name, t->name);
+  return false;
+}
+
+/* Copies and transfers have a stamp each, and no two of one stream are on one tick. */
+static bool check_beside(Ex *x, const Stmt *t, const Listed *l, uint32_t n) {
+  const Listed *last[] = {NULL, NULL, NULL};
+  for (uint32_t k = 0; k < n; k++) {
+    const Listed **before = &last[beside(&l[k])];
+    if (!l[k].keyed) {
+      diag_error(x->s->diag, DIAG_CLOCK, listed_at(&l[k]),
+                 "'%s' has no time stamp: only W can do without",
+                 span_text(x->s, listed_at(&l[k])));
+      return false;
+    }
+    if (*before && (*before)->key == l[k].key && !together(*before, &l[k]))
+      return report_tick(x, t, *before, &l[k]);
+    *before = &l[k];
+  }
+  return true;
+}
+
+/* Pushes the first of l, which is no op, or all of its group: they stand where the order is by now. How many. */
+static uint32_t push_beside(Ex *x, const Listed *l, uint32_t n) {
+  uint32_t first = x->s->npost, k = 0;
+  bool ok = true;
+  do {
+    x->use = l[k].use, x->move = l[k].move;
+    if (l[k].kind == PIPE_NOPS)
+      run_wait(x, l[k].stmt);
+    else if (pipe_is_sum(l[k].kind))
+      ok = push_sum(x, l[k].kind, l[k].stage);
+    else
+      ok = (l[k].move ? push_move : push_copy)(x, l[k].kind, l[k].stage, l[k].mb);
+    k++;
+  } while (ok && k < n && together(&l[0], &l[k]));
+  x->move = NULL;
+  return ok && (!l->joint || join_posts(x, l->joint, first)) ? k : 0;
+}
+
+void label_copy(Sched *s, Copy *c, uint32_t end) {
+  c->phase = s->op[c->at < end ? c->at : end - 1].phase;
+}
+
+/* Pushes what is listed, by stamps: l[0..n) are ops, then come `more` others. */
+static bool push_listed(Ex *x, const Stmt *t, const Listed *l, uint32_t n, uint32_t more) {
+  const Listed *other = l + n, *end = other + more;
+  uint32_t action = x->s->nop, add; /* first row of the action */
+  for (uint32_t k = 0; k <= n; k++) {
+    for (; other < end && (k == n || other->key <= l[k].key); other += add)
+      if ((add = push_beside(x, other, (uint32_t)(end - other))) == 0)
+        return false;
+    if (k == n)
+      break;
+    bool joined = k > 0 && together(&l[k - 1], &l[k]);
+    if (k > 0 && l[k].key == l[k - 1].key && !joined)
+      return report_tick(x, t, &l[k - 1], &l[k]);
+    x->use = l[k].use;
+    action = joined ? action : x->s->nop;
+    if (!push_op(x, l[k].kind, l[k].stage, l[k].mb))
+      return false;
+    if (l[k].joint && (k + 1 == n || !together(&l[k], &l[k + 1])) &&
+        !join_ops(x, l[k].joint, action))
+      return false;
+  }
+  return true;
+}
+
 bool run_clock(Ex *x, const Stmt *t) {
   Sched *s = x->s;
   enum { MAX_PERIOD = 1 << 20 };
@@ -217,12 +365,18 @@ bool run_clock(Ex *x, const Stmt *t) {
     return false;
   if (x->list) /* of a schedule that is used in a clock: that one goes on */
     return true;
-  if (x->listed.n == 0)
+  Listed *l = x->listed.at;
+  uint32_t n = x->listed.n, all = n, first = s->nop, copy = s->ncopy;
+  if (n == 0)
     return true;
+  qsort(l, all, sizeof *l, by_stream);
+  while (n > 0 && beside(&l[n - 1]) != ON_RANK)
+    n--;
+  if (!check_beside(x, t, l + n, all - n))
+    return false;
+  x->listed.n = n; /* what takes ticks of the rank */
   if (!start_of_fill(x))
     return false;
-  Listed *l = x->listed.at;
-  uint32_t n = x->listed.n, first = s->nop;
   qsort(l, n, sizeof *l, by_key);
   Arena tmp = {.oom = s->arena->oom};
   bool ok = true;
@@ -234,30 +388,12 @@ bool run_clock(Ex *x, const Stmt *t) {
   if (!ok)
     return false;
   qsort(l, n, sizeof *l, by_key);
-  uint32_t action = first; /* its first row */
-  for (uint32_t k = 0; k < n; k++) {
-    bool joined = k > 0 && l[k].joint && l[k].joint_first == l[k - 1].joint_first;
-    if (k > 0 && l[k].key == l[k - 1].key && !joined) {
-      char a[OP_TEXT], b[OP_TEXT];
-      pipe_unit_text(a, (PipeOp)l[k - 1].kind, l[k - 1].stage, l[k - 1].mb, s->slices);
-      pipe_unit_text(b, (PipeOp)l[k].kind, l[k].stage, l[k].mb, s->slices);
-      diag_error(s->diag, DIAG_CLOCK, l[k].use->at, "rank %u: %s and %s are both on tick %lld",
-                 x->rank, a, b, (long long)l[k].key);
-      if (l[k].use != l[k - 1].use)
-        diag_note(s->diag, l[k - 1].use->at, "%s comes from here", a);
-      else if (!t->value && !hint_mentions(l[k].stmt->value, t->name))
-        diag_help(s->diag, "'clock %s period T' adds %s*T to every stamp", t->name, t->name);
-      return false;
-    }
-    x->use = l[k].use;
-    action = joined ? action : s->nop;
-    if (!push_op(x, l[k].kind, l[k].stage, l[k].mb))
-      return false;
-    bool more = k + 1 < n && l[k + 1].joint && l[k + 1].joint_first == l[k].joint_first;
-    if (l[k].joint && !more && !join_ops(x, l[k].joint, action))
-      return false;
-  }
-  if (!x->labelled)
+  if (!push_listed(x, t, l, n, all - n))
+    return false;
+  if (!x->labelled) {
     label_phases(s, first, s->nop);
+    for (; copy < s->ncopy && s->nop > first; copy++)
+      label_copy(s, &s->copy[copy], s->nop);
+  }
   return true;
 }

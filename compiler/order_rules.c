@@ -1,62 +1,43 @@
 /* SPDX-License-Identifier: MIT
- * `rules`: the order of a rank by priorities (lang/spec.md 5.6). All ranks are played on the costs of
- * the schedule, as order.c plays a finished one; where the ops of a rank come from `rules`, a rank
- * that is free takes, of the ops whose inputs have arrived and whose `when` holds, the one with the
- * least key, then the earliest arrival, then the lowest microbatch. The result is the order in which
- * they ran.
- *
- * An op without key fills: it runs if no op with a key may run, and none that may will arrive before
- * it would end. Of the ops of one statement on one stage only the first in line is looked at.
- *
- * An event is a rank that may have something to do: n log n, times the statements of a rank. */
+ * `rules`: the order of a rank by priorities (lang/spec.md 5.6). The statements are listed, and their ops pushed in
+ * any order; once all ranks have theirs they are played (rules_play.c). The result is the order in which they ran.
+ * Linear, but for the play. */
 #include <string.h>
 
-#include "expand.h"
 #include "graph.h"
-
-typedef struct Event {
-  uint64_t at;
-  uint32_t rank;
-} Event;
-
-typedef struct RunOp { /* an op of the play; what is used together lies together */
-  uint64_t avail;      /* when the inputs arrive, of the producers that have started */
-  int64_t key;
-  uint32_t cls;  /* row of Ex.classes, NONE outside of rules */
-  uint32_t need; /* producers that have not started; DONE once it has run */
-} RunOp;
-
-typedef struct Rules {
-  Sched *s;
-  Ex *x;
-  RunOp *op;         /* [nop] */
-  Expr **guard;      /* [nop] or NULL */
-  uint32_t *seq;     /* [nop] the order: row of s->op that runs there */
-  uint32_t *next;    /* [nrank] place in the order of the next op */
-  uint32_t *region;  /* [nrank] row of Ex.regions, the one at or after `next`; NONE */
-  uint64_t *free_at; /* [nrank] */
-  /* [nstage], then [nrank]: stashes; microbatches between I and W; inputs kept for R */
-  int64_t *count[3], *rank_count[3];
-  Event *event;
-  uint32_t nevent, cap;
-  uint32_t rank; /* that decides now */
-} Rules;
-
-#define DONE UINT32_MAX
-enum { LIVE = 0, HELD = 1, KEPT = 2 };
+#include "rules.h"
+#include "weights.h"
 
 /* ---- conditions ---- */
 
 static bool dynamic(const Expr *e) {
   if (!e)
     return false;
-  if (e->kind == EX_CALL &&
-      (e->builtin == BI_INFLIGHT || e->builtin == BI_HELD || e->builtin == BI_KEPT))
+  if (e->kind == EX_CALL && is_now(e->builtin))
     return true;
   for (const Arg *a = e->args; a; a = a->next)
     if (dynamic(a->value))
       return true;
   return dynamic(e->a) || dynamic(e->b) || dynamic(e->c);
+}
+
+/* The chunk of a quantity, counted as in the order that is used, as this rank counts its own. */
+static bool used_chunk(Ex *x, const Expr *call) {
+  Sched *s = x->s;
+  const Use *u = x->in_use;
+  Expr *chunk = call->args->next->value;
+  int64_t c;
+  if (call->builtin != BI_INFLIGHT && call->builtin != BI_HELD && call->builtin != BI_KEPT)
+    return true;
+  if (!eval(s, chunk, &c))
+    return false;
+  if (c < 0 || c >= u->nheld) {
+    diag_error(s->diag, DIAG_RANGE, chunk->at, "rank %u has no chunk %lld; its chunks are 0 to %u",
+               x->rank, (long long)c, u->nheld - 1);
+    return false;
+  }
+  chunk->value = s->stage[u->held[c]].chunk;
+  return true;
 }
 
 /* A copy of e in which everything without a quantity is a number. NULL: reported. */
@@ -81,6 +62,8 @@ static Expr *fold(Ex *x, const Expr *e) {
       return NULL;
     end = &(*end)->next;
   }
+  if (x->in_use && x->in_use->held && f->args && f->args->next && !used_chunk(x, f))
+    return NULL;
   const Expr *const from[3] = {e->a, e->b, e->c};
   Expr **const to[3] = {&f->a, &f->b, &f->c};
   for (int i = 0; i < 3; i++)
@@ -90,7 +73,7 @@ static Expr *fold(Ex *x, const Expr *e) {
 }
 
 bool rules_guard(Ex *x, Listed *l) {
-  const Expr *when = l->stmt->cond;
+  const Expr *when = l->stmt->cond; /* of an op, or of its overlap */
   for (uint32_t k = x->listed.n; !when->depends && k-- > 0 && k + 64 > x->listed.n;)
     if (x->listed.at[k].stmt == l->stmt &&
         x->listed.at[k].guard) { /* the same for every op of it */
@@ -112,7 +95,10 @@ bool rules_quantity(Sched *s, const Expr *call, int64_t *value) {
                (long long)r);
     return false;
   }
-  int what = call->builtin == BI_INFLIGHT ? LIVE : call->builtin == BI_HELD ? HELD : KEPT;
+  int what = call->builtin == BI_INFLIGHT ? LIVE
+             : call->builtin == BI_HELD   ? HELD
+             : call->builtin == BI_KEPT   ? KEPT
+                                          : HOST;
   if (!call->args->next) {
     *value = q->rank_count[what][r];
     return true;
@@ -131,310 +117,138 @@ bool rules_quantity(Sched *s, const Expr *call, int64_t *value) {
 
 /* ---- listing ---- */
 
-static uint32_t class_of(Ex *x, uint32_t first, const Listed *l) {
+static uint32_t class_of(Ex *x, uint32_t first, const Listed *l, bool joint) {
+  const Stmt *stmt = joint ? l->joint : l->stmt;
   for (uint32_t k = first; k < x->classes.n; k++) {
     const RuleClass *c = &x->classes.at[k];
-    if (c->stmt == l->stmt && c->stage == l->stage && c->kind == l->kind)
+    if (c->stmt == stmt && c->stage == l->stage && c->kind == l->kind && c->joint == joint)
       return k;
   }
   *vec_push(&x->scratch, &x->classes) = (RuleClass){
-      .stmt = l->stmt, .stage = l->stage, .kind = l->kind, .keyed = l->keyed};
+      .stmt = stmt, .stage = l->stage, .kind = l->kind, .keyed = l->keyed, .joint = joint};
   return x->classes.n - 1;
+}
+
+static bool is_copy(const Listed *l) { return l->kind == PIPE_OFF || l->kind == PIPE_LOAD; }
+
+/* Candidates of the block have their class first, then, with add_part, what they consist of. */
+static void add_cand(Ex *x, uint32_t cls, const Listed *l) {
+  *vec_push(&x->scratch, &x->cands) = (RuleCand){.cls = cls,
+                                                 .first = x->parts.n,
+                                                 .mb = NONE,
+                                                 .key = l->keyed ? l->key : INT64_MAX,
+                                                 .guard = l->guard};
+}
+
+/* op: row of s->op, or of s->copy, or NONE. */
+static void add_part(Ex *x, const Listed *l, uint32_t op) {
+  RuleCand *c = &x->cands.at[x->cands.n - 1];
+  *vec_push(&x->scratch, &x->parts) = (RulePart){
+      .op = op, .stage = l->stage, .cand = x->cands.n - 1, .kind = l->kind};
+  c->n++;
+  c->mb = c->mb == NONE && op != NONE ? l->mb : c->mb;
+  c->missing += op != NONE;
+}
+
+/* The row + 1 of an op that is pushed already; 0. */
+static uint32_t row_of(Sched *s, const Listed *l) {
+  if (l->kind == PIPE_U || is_copy(l) || l->any)
+    return 0;
+  uint32_t row = *op_row(s, l->kind, (size_t)l->stage * s->nmb + l->mb);
+  return row && s->op[row - 1].kind == l->kind ? row : 0;
+}
+
+/* A U without microbatch: one for all gradients of the stage, however often it is listed. */
+static bool listed_before(const Ex *x, const Region *g, const Listed *l) {
+  uint32_t u = x->last_u[l->stage];
+  return l->kind == PIPE_U && l->mb == NONE && u > g->first && x->s->op[u - 1].mb == NONE;
+}
+
+/* An op, or copy, that stands alone. */
+static bool add_single(Ex *x, const Region *g, const Listed *l, uint32_t row) {
+  Sched *s = x->s;
+  if (!row) {
+    x->use = l->use;
+    if (is_copy(l) ? !push_copy(x, l->kind, l->stage, l->mb)
+                   : !push_op(x, l->kind, l->stage, l->mb))
+      return false;
+    row = is_copy(l) ? s->ncopy : s->nop;
+  }
+  add_cand(x, class_of(x, g->cls0, l, false), l);
+  add_part(x, l, row - 1);
+  return true;
+}
+
+/* The ops of an overlap, l[0..n). Those that ran before the block are left out; a single one stands alone. */
+static bool add_joint(Ex *x, const Region *g, const Listed *l, uint32_t n) {
+  Sched *s = x->s;
+  const Listed *left[MAX_TOGETHER];
+  uint32_t nleft = 0;
+  if (too_many(x, l->joint, n))
+    return false;
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t row = row_of(s, &l[i]);
+    if (row && row <= g->first)
+      continue;
+    if (l[i].kind == PIPE_U || is_copy(&l[i])) {
+      diag_error(s->diag, DIAG_OVERLAP, l[i].use->at, "rank %u: '%s' in an overlap: %s", x->rank,
+                 span_text(s, l[i].use->at),
+                 is_copy(&l[i]) ? "a copy runs beside the ops in a stream of its own"
+                                : "an update is an action of its own");
+      return false;
+    }
+    left[nleft++] = &l[i];
+  }
+  if (nleft == 0 || (nleft == 1 && left[0]->any))
+    return true; /* all that it names is left out */
+  if (nleft == 1)
+    return add_single(x, g, left[0], row_of(s, left[0]));
+  for (uint32_t i = 0; i < nleft; i++) { /* rows first: a part needs them */
+    x->use = left[i]->use;
+    if (!left[i]->any && !row_of(s, left[i]) &&
+        !push_op(x, left[i]->kind, left[i]->stage, left[i]->mb))
+      return false;
+  }
+  add_cand(x, class_of(x, g->cls0, left[0], true), left[0]);
+  for (uint32_t i = 0; i < nleft; i++)
+    add_part(x, left[i], left[i]->any ? NONE : row_of(s, left[i]) - 1);
+  return true;
 }
 
 bool run_rules(Ex *x, const Stmt *t) {
   Sched *s = x->s;
   if (!list_body(x, t, 0))
     return false;
-  Region g = {
-      .rank = x->rank, .first = s->nop, .cls0 = x->classes.n, .at = t, .labelled = x->labelled};
-  for (uint32_t k = 0; k < x->listed.n; k++) {
+  Region g = {.rank = x->rank,
+              .first = s->nop,
+              .copy = s->ncopy,
+              .cls0 = x->classes.n,
+              .at = t,
+              .labelled = x->labelled};
+  for (uint32_t k = 0; k < x->listed.n;
+       k++) { /* what stands alone comes first: it may be there once */
     const Listed *l = &x->listed.at[k];
-    size_t cell = (size_t)l->stage * s->nmb + l->mb;
-    uint32_t at = *op_row(s, l->kind, cell);
-    if (at && at <= g.first && s->op[at - 1].kind == l->kind)
+    uint32_t row = l->joint ? 0 : row_of(s, l);
+    if (l->joint || (row && row <= g.first) || listed_before(x, &g, l))
       continue; /* it has run before the block */
-    *vec_push(&x->scratch, &x->rule) = (RuleOp){s->nop, class_of(x, g.cls0, l), l->key, l->guard};
-    x->use = l->use;
-    if (!push_op(x, l->kind, l->stage, l->mb))
+    if (!add_single(x, &g, l, 0))
+      return false;
+  }
+  for (uint32_t k = 0, n; k < x->listed.n; k += n) {
+    const Listed *l = &x->listed.at[k];
+    for (n = 1; l->joint && k + n < x->listed.n && l[n].joint_first == l->joint_first; n++) {}
+    if (l->joint && !add_joint(x, &g, l, n))
       return false;
   }
   g.n = s->nop - g.first;
+  g.ncopy = s->ncopy - g.copy;
   g.ncls = x->classes.n - g.cls0;
   if (g.n > 0)
     *vec_push(&x->scratch, &x->regions) = g;
   return true;
 }
 
-/* ---- heaps ---- */
-
-static bool ready_before(const Rules *q, uint32_t a, uint32_t b) {
-  if (q->op[a].key != q->op[b].key)
-    return q->op[a].key < q->op[b].key;
-  if (q->op[a].avail != q->op[b].avail)
-    return q->op[a].avail < q->op[b].avail;
-  const Op *oa = &q->s->op[a], *ob = &q->s->op[b];
-  return oa->mb != ob->mb ? oa->mb < ob->mb : a < b;
-}
-
-static bool comes_before(const Rules *q, uint32_t a, uint32_t b) {
-  return q->op[a].avail != q->op[b].avail ? q->op[a].avail < q->op[b].avail : a < b;
-}
-
-typedef bool Before(const Rules *q, uint32_t a, uint32_t b);
-
-static void heap_push(const Rules *q, OpHeap *h, Before *before, uint32_t op) {
-  if (h->n == h->cap)
-    vec_grow(&q->x->scratch, (void **)&h->at, &h->cap, sizeof *h->at);
-  uint32_t i = h->n++;
-  for (; i > 0 && before(q, op, h->at[(i - 1) / 2]); i = (i - 1) / 2)
-    h->at[i] = h->at[(i - 1) / 2];
-  h->at[i] = op;
-}
-
-static uint32_t heap_pop(const Rules *q, OpHeap *h, Before *before) {
-  uint32_t top = h->at[0], last = h->at[--h->n], i = 0;
-  for (;;) {
-    uint32_t c = 2 * i + 1;
-    if (c + 1 < h->n && before(q, h->at[c + 1], h->at[c]))
-      c++;
-    if (c >= h->n || !before(q, h->at[c], last))
-      break;
-    h->at[i] = h->at[c];
-    i = c;
-  }
-  h->at[i] = last;
-  return top;
-}
-
-static bool event_before(Event a, Event b) { return a.at != b.at ? a.at < b.at : a.rank < b.rank; }
-
-static void event_push(Rules *q, uint64_t at, uint32_t rank) {
-  if (q->nevent == q->cap)
-    vec_grow(&q->x->scratch, (void **)&q->event, &q->cap, sizeof *q->event);
-  Event e = {at, rank};
-  uint32_t i = q->nevent++;
-  for (; i > 0 && event_before(e, q->event[(i - 1) / 2]); i = (i - 1) / 2)
-    q->event[i] = q->event[(i - 1) / 2];
-  q->event[i] = e;
-}
-
-static Event event_pop(Rules *q) {
-  Event top = q->event[0], last = q->event[--q->nevent];
-  uint32_t i = 0;
-  for (;;) {
-    uint32_t c = 2 * i + 1;
-    if (c + 1 < q->nevent && event_before(q->event[c + 1], q->event[c]))
-      c++;
-    if (c >= q->nevent || !event_before(q->event[c], last))
-      break;
-    q->event[i] = q->event[c];
-    i = c;
-  }
-  q->event[i] = last;
-  return top;
-}
-
-/* ---- the play ---- */
-
-static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
-/* All producers of op have started: its inputs arrive at avail. A rank that is busy looks when it ends
- * what it runs. */
-static void known(Rules *q, uint32_t op, uint64_t now) {
-  uint32_t r = q->s->stage[q->s->op[op].stage].rank;
-  if (q->op[op].cls != NONE) {
-    RuleClass *c = &q->x->classes.at[q->op[op].cls];
-    if (q->op[op].avail <= now)
-      heap_push(q, &c->ready, ready_before, op);
-    else
-      heap_push(q, &c->coming, comes_before, op);
-  }
-  if (q->free_at[r] <= now)
-    event_push(q, later(q->op[op].avail, now), r);
-}
-
-static void feed(Rules *q, uint32_t op, uint64_t arrives, uint64_t now) {
-  q->op[op].avail = later(q->op[op].avail, arrives);
-  if (--q->op[op].need == 0)
-    known(q, op, now);
-}
-
-/* The ops of the same stage that wait for op, NONE for none: the next one of its cell, and the op of its
- * kind on the slice that comes after it. */
-static void own_users(const Sched *s, uint32_t op, uint32_t user[2]) {
-  const Op *o = &s->op[op];
-  user[0] = user[1] = NONE;
-  if (o->kind == PIPE_U)
-    return;
-  size_t cell = (size_t)o->stage * s->nmb + o->mb;
-  uint32_t slice = o->mb % s->slices;
-  if (o->kind == PIPE_F && s->at_r[cell])
-    user[0] = s->at_r[cell] - 1;
-  else if (o->kind == PIPE_F || o->kind == PIPE_R)
-    user[0] = s->at_b[cell] - 1;
-  else if (o->kind == PIPE_I)
-    user[0] = s->at_w[cell] - 1;
-  if (o->kind == PIPE_F && slice + 1 < s->slices)
-    user[1] = s->at_f[cell + 1] - 1;
-  else if ((o->kind == PIPE_B || o->kind == PIPE_I) && slice > 0)
-    user[1] = s->at_b[cell - 1] - 1;
-}
-
-/* Op of rank r, whose outputs can leave at `end`, starts. Returns how long its transfer takes. */
-static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64_t now) {
-  Sched *s = q->s;
-  const Op *o = &s->op[op];
-  const PipeStage *st = &s->stage[o->stage];
-  q->seq[q->next[r]++] = op;
-  q->op[op].need = DONE;
-  bool again = o->kind != PIPE_U && s->at_r[(size_t)o->stage * s->nmb + o->mb];
-  /* Forward-only, the stashes of a microbatch in slices stay until its last one. */
-  bool last = s->forward && s->slices > 1 && (o->mb + 1) % s->slices == 0;
-  int64_t makes = s->forward ? s->slices == 1 ? 0 : last ? 1 - (int64_t)s->slices : 1 : !again;
-  const int64_t change[3] = {
-      [LIVE] = o->kind == PIPE_F ? makes : pipe_op_info[o->kind].act,
-      [HELD] = pipe_op_info[o->kind].gout,
-      [KEPT] = o->kind == PIPE_F ? again : -(o->kind == PIPE_R),
-  };
-  for (int k = 0; k < 3; k++)
-    q->count[k][o->stage] += change[k], q->rank_count[k][r] += change[k];
-  uint32_t own[2];
-  own_users(s, op, own);
-  uint64_t send = 0; /* of what leaves the rank */
-  for (uint32_t k = 0, n = op_outputs(s, o); k < n; k++) {
-    uint32_t user = order_user(s, op, k);
-    if (user == NONE)
-      continue;
-    bool leaves = s->stage[s->op[user].stage].rank != r;
-    send = leaves ? send_time(st, o->kind) : send;
-    feed(q, user, end + (leaves ? send_time(st, o->kind) : 0), now);
-  }
-  for (int k = 0; k < 2; k++)
-    if (own[k] != NONE)
-      feed(q, own[k], end, now);
-  return send;
-}
-
-/* The action of rank r that begins with `op` starts. */
-static void start(Rules *q, uint32_t r, uint32_t op, uint64_t now) {
-  Sched *s = q->s;
-  uint32_t last = op + s->op[op].group;
-  uint64_t end = now + action_time(s, s->stage, false, op), at = now, hold = 0;
-  q->free_at[r] = end; /* those it feeds may be its own rank's */
-  for (uint32_t i = op; i <= last; i++) {
-    at += op_cost(s, s->stage, false, i);
-    bool early = s->send == SEND_EAGER && i < last && at < end;
-    hold = later(hold, start_op(q, r, i, early ? at : end, now));
-  }
-  q->free_at[r] = end += s->send == SEND_NEXT ? hold : 0;
-  event_push(q, end, r);
-}
-
-static bool holds(Rules *q, uint32_t op, bool *yes) {
-  int64_t v = 1;
-  bool ok = !q->guard[op] || eval(q->s, q->guard[op], &v);
-  *yes = v != 0;
-  return ok;
-}
-
-/* The op that rank r takes at `now`, or NONE. False: a condition has no value. */
-static bool choose(Rules *q, const Region *g, uint64_t now, uint32_t *best) {
-  const PipeStage *stage = q->s->stage;
-  uint32_t filler = NONE;
-  bool yes;
-  *best = NONE;
-  for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
-    RuleClass *c = &q->x->classes.at[k];
-    while (c->coming.n > 0 && q->op[c->coming.at[0]].avail <= now)
-      heap_push(q, &c->ready, ready_before, heap_pop(q, &c->coming, comes_before));
-    if (c->ready.n == 0)
-      continue;
-    uint32_t op = c->ready.at[0], *to = c->keyed ? best : &filler;
-    if (*to != NONE && !(c->keyed ? ready_before(q, op, *to) : comes_before(q, op, *to)))
-      continue;
-    if (!holds(q, op, &yes))
-      return false;
-    if (yes)
-      *to = op;
-  }
-  if (*best != NONE || filler == NONE)
-    return true;
-  uint64_t end = now + op_cost(q->s, stage, false, filler);
-  for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
-    const RuleClass *c = &q->x->classes.at[k];
-    if (!c->keyed || c->coming.n == 0 || q->op[c->coming.at[0]].avail >= end)
-      continue;
-    if (!holds(q, c->coming.at[0], &yes))
-      return false;
-    if (yes)
-      return true; /* wait for it */
-  }
-  *best = filler;
-  return true;
-}
-
-/* When all inputs of the action that begins with `op` are there; UINT64_MAX: not known yet. */
-static uint64_t action_arrives(const Rules *q, uint32_t op) {
-  uint64_t avail = 0;
-  for (uint32_t i = op; i <= op + q->s->op[op].group; i++)
-    if (q->op[i].need == 0)
-      avail = later(avail, q->op[i].avail);
-    else
-      return UINT64_MAX;
-  return avail;
-}
-
-/* When the next op of rank r arrives that may let it go on; UINT64_MAX: none is under way. */
-static uint64_t next_arrival(const Rules *q, const Region *g, uint32_t r) {
-  if (!g)
-    return action_arrives(q, q->next[r]);
-  uint64_t first = UINT64_MAX;
-  for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
-    const OpHeap *h = &q->x->classes.at[k].coming;
-    if (h->n > 0 && q->op[h->at[0]].avail < first)
-      first = q->op[h->at[0]].avail;
-  }
-  return first;
-}
-
-/* The region that rank r is in, or NULL. */
-static const Region *region_at(const Rules *q, uint32_t r) {
-  const Region *g = q->region[r] == NONE ? NULL : &q->x->regions.at[q->region[r]];
-  return g && q->next[r] >= g->first ? g : NULL;
-}
-
-static bool step(Rules *q, uint32_t r, uint64_t now) {
-  Sched *s = q->s;
-  if (now < q->free_at[r] || q->next[r] == s->rank_op0[r + 1])
-    return true;
-  const Region *g = region_at(q, r);
-  uint32_t op = q->next[r];
-  if (g && op == g->first + g->n) {
-    uint32_t k = q->region[r] + 1;
-    q->region[r] = k < q->x->regions.n && q->x->regions.at[k].rank == r ? k : NONE;
-    return step(q, r, now);
-  }
-  q->rank = r;
-  if (!g && action_arrives(q, op) > now)
-    op = NONE;
-  if (g && !choose(q, g, now, &op))
-    return false;
-  if (op == NONE) {
-    uint64_t at = next_arrival(q, g, r);
-    if (at != UINT64_MAX)
-      event_push(q, at, r);
-    return true;
-  }
-  if (!g) {
-    start(q, r, op, now);
-    return true;
-  }
-  RuleClass *c = &q->x->classes.at[q->op[op].cls];
-  heap_pop(q, &c->ready, ready_before);
-  start(q, r, op, now);
-  return true;
-}
+/* ---- nothing goes on ---- */
 
 /* "inflight(r) = 4, P - r = 4": the quantities and the numbers that were put in. */
 static const char *explain(Sched *s, const Expr *e, const char *text) {
@@ -466,42 +280,192 @@ static bool runs_backward(const Sched *s, uint32_t r) {
   return false;
 }
 
+/* Why candidate c of the region, the first in line whose inputs are there, is not taken. */
+static bool explain_cand(Rules *q, const Region *g, uint32_t cand) {
+  Sched *s = q->s;
+  const RuleCand *c = &q->x->cands.at[cand];
+  const RuleClass *cls = &q->x->classes.at[c->cls];
+  const RulePart *p = &q->x->parts.at[c->first], *lacks;
+  uint32_t pick[MAX_TOGETHER];
+  bool yes;
+  const char *name = "an action";
+  if (p->op != NONE && p->op < s->nop)
+    name = op_text(s, p->op);
+  else if (p->op != NONE)
+    name = copy_text(s, &s->copy[p->op - s->nop]);
+  if (!rules_holds(q, cand, &yes))
+    return false;
+  if (!yes) {
+    const Expr *cond = cls->stmt->cond;
+    diag_note(s->diag, cond->at, "%s is ready, but '%s' does not hold: %s", name,
+              span_text(s, cond->at), explain(s, c->guard, ""));
+    bool inflight = says_inflight(cond);
+    uint32_t r = g->rank;
+    if (inflight && !runs_backward(s, r))
+      diag_note(s->diag, s->order_at[r], "rank %u has no B and no I, which would end a stash", r);
+    else if (inflight && p->kind == PIPE_F && c->mb == s->stage[p->stage].mb0 &&
+             s->rank_stage0[r + 1] - s->rank_stage0[r] > 1)
+      diag_help(s->diag, "give each chunk its own limit: inflight(r, c) is that of chunk c");
+    return true;
+  }
+  if (!rules_pick(q, g, cand, pick, &lacks) && c->mb != NONE) {
+    diag_note(s->diag, cls->stmt->at, "%s is ready, but no %s%s that could run with it", name,
+              pipe_op_info[lacks->kind].text,
+              lacks->stage == NONE ? "" : arena_printf(s->arena, " of stage %u", lacks->stage));
+    diag_help(s->diag, "list what may also run alone beside the overlap, too");
+  } else if (rules_frozen(q, cand)) {
+    diag_note(s->diag, cls->stmt->at, "%s is ready, but an update of its stage comes first", name);
+  }
+  return true;
+}
+
+/* An op that is ready stands in overlaps only, whose other ops are not. */
+static void explain_apart(Rules *q, const Region *g) {
+  Sched *s = q->s;
+  for (uint32_t op = g->first; op < g->first + g->n; op++)
+    for (uint32_t p = q->op[op].need == 0 ? q->op[op].part : 0; p; p = q->x->parts.at[p - 1].next) {
+      const RuleCand *c = &q->x->cands.at[q->x->parts.at[p - 1].cand];
+      for (uint32_t i = 0; i < c->n && c->missing > 0; i++) {
+        uint32_t other = q->x->parts.at[c->first + i].op;
+        if (other == NONE || q->op[other].need == 0)
+          continue;
+        diag_note(s->diag, q->x->classes.at[c->cls].stmt->at,
+                  "%s is ready, but %s, which stands in one action with it, %s", op_text(s, op),
+                  op_text(s, other), q->op[other].need == OP_DONE ? "has run" : "is not");
+        diag_help(s->diag, "list what may also run alone beside the overlap, too");
+        return;
+      }
+    }
+}
+
+/* The oldest microbatch of which a region holds an op back whose inputs are there; NONE: there is none. */
+static uint32_t held_back(Rules *q, const Region *g) {
+  uint32_t mb = NONE;
+  for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
+    uint32_t cand = rules_top(q, &q->x->classes.at[k]);
+    if (cand != NONE && q->x->cands.at[cand].mb < mb)
+      mb = q->x->cands.at[cand].mb;
+  }
+  for (uint32_t op = g->first; op < g->first + g->n; op++)
+    if (q->op[op].need == 0 && q->s->op[op].mb < mb)
+      mb = q->s->op[op].mb;
+  return mb;
+}
+
+/* An op reads a version that no update makes before it, since the gradients for it need that op. */
+static bool report_version(Rules *q) {
+  Sched *s = q->s;
+  const Rounds *t = q->rounds;
+  const WeightLine *line = NULL;
+  for (uint32_t st = 0; t && st < s->nstage; st++)
+    for (uint32_t k = t->first[st] + t->updates[st]; k < t->first[st + 1]; k++) {
+      uint32_t op = t->waits[k] - 1;
+      if (!t->waits[k] || !weight_line(s, WW_READS, op, s->op[op].mb, &line))
+        continue;
+      diag_error(
+          s->diag, DIAG_STARVED, line->at,
+          "rank %u starves: %s reads version %u, which is made by update %u of its stage, and "
+          "only %u can run without it",
+          s->stage[st].rank, op_text(s, op), k - t->first[st] + 1, k - t->first[st],
+          t->updates[st]);
+      diag_note(s->diag, s->site[s->op[op].site], "%s comes from here", op_text(s, op));
+      diag_help(s->diag,
+                "let it read an older version: updates need the gradients of forwards that "
+                "have run");
+      return false;
+    }
+  return true;
+}
+
 /* Nothing can go on. The reason is a condition that keeps back an op whose inputs are there; where
  * there are several, the one that keeps back the oldest microbatch. */
 static bool report_starved(Rules *q) {
   Sched *s = q->s;
   const Region *worst = NULL;
-  uint32_t mb = NONE;
+  uint32_t least = NONE;
   for (uint32_t r = 0; r < s->nrank; r++) {
-    const Region *g = region_at(q, r);
-    for (uint32_t k = 0; g && k < g->ncls; k++) {
-      const OpHeap *ready = &q->x->classes.at[g->cls0 + k].ready;
-      if (ready->n > 0 && s->op[ready->at[0]].mb <= mb)
-        worst = g, mb = s->op[ready->at[0]].mb;
-    }
+    const Region *g = rules_region(q, r);
+    uint32_t mb = g ? held_back(q, g) : NONE;
+    if (mb != NONE && mb <= least)
+      worst = g, least = mb;
   }
   if (!worst)
-    return true; /* the data goes round in a circle, or is never made: the proofs say where */
+    return report_version(
+        q); /* else the data goes round in a circle, or is never made: the proofs say where */
   uint32_t r = q->rank = worst->rank, left = worst->first + worst->n - q->next[r];
   diag_error(s->diag, DIAG_STARVED, worst->at->at,
              "rank %u starves: %u op%s left, and none may run", r, left,
              left == 1 ? " is" : "s are");
-  for (uint32_t k = 0; k < worst->ncls; k++) {
-    const RuleClass *c = &q->x->classes.at[worst->cls0 + k];
-    if (c->ready.n == 0)
-      continue;
-    uint32_t op = c->ready.at[0];
-    diag_note(s->diag, c->stmt->cond->at, "%s is ready, but '%s' does not hold: %s", op_text(s, op),
-              span_text(s, c->stmt->cond->at), explain(s, q->guard[op], ""));
-    const Op *o = &s->op[op];
-    bool inflight = says_inflight(c->stmt->cond);
-    if (inflight && !runs_backward(s, r))
-      diag_note(s->diag, s->order_at[r], "rank %u has no B and no I, which would end a stash", r);
-    else if (inflight && o->kind == PIPE_F && o->mb == s->stage[o->stage].mb0 &&
-             s->rank_stage0[r + 1] - s->rank_stage0[r] > 1)
-      diag_help(s->diag, "give each chunk its own limit: inflight(r, c) is that of chunk c");
+  bool any = false;
+  for (uint32_t k = worst->cls0; k < worst->cls0 + worst->ncls; k++) {
+    uint32_t cand = rules_top(q, &q->x->classes.at[k]);
+    if (cand != NONE && !explain_cand(q, worst, cand))
+      return false;
+    any |= cand != NONE && q->x->cands.at[cand].mb != NONE;
   }
+  if (!any)
+    explain_apart(q, worst);
   return false;
+}
+
+/* ---- the order ---- */
+
+/* What did not run, in a play that stood still: an order that the proofs can find fault with. Overlaps whose ops
+ * stand nowhere else stay together. */
+static void append_rest(Rules *q, const Region *g, uint32_t done) {
+  const Sched *s = q->s;
+  uint32_t end = g->first + g->n;
+  for (uint32_t k = 0; k < q->x->cands.n && done < end; k++) {
+    const RuleCand *c = &q->x->cands.at[k];
+    bool only = c->n > 1 && c->cls >= g->cls0 && c->cls < g->cls0 + g->ncls;
+    for (uint32_t i = 0; i < c->n && only; i++) {
+      const RulePart *p = &q->x->parts.at[c->first + i];
+      only = p->op != NONE && q->op[p->op].need != OP_DONE && !p->next &&
+             q->op[p->op].part == c->first + i + 1;
+    }
+    for (uint32_t i = 0; i < c->n && only; i++) {
+      uint32_t op = q->x->parts.at[c->first + i].op;
+      q->op[op].need = OP_DONE;
+      q->group[done] = (uint16_t)(c->n - 1 - i);
+      q->seq[done++] = op;
+    }
+  }
+  for (int pass = 0; pass < 5 && done < end; pass++)
+    for (uint32_t k = g->first; k < end; k++) {
+      uint8_t kind = s->op[k].kind;
+      int turn = kind == PIPE_F   ? 0
+                 : kind == PIPE_R ? 1
+                 : kind == PIPE_W ? 3
+                 : kind == PIPE_U ? 4
+                                  : 2;
+      if (q->op[k].need != OP_DONE && turn == pass)
+        q->seq[done++] = k;
+    }
+}
+
+/* Copies in the order in which they began. */
+static void reorder_copies(Rules *q, const Region *g) {
+  Sched *s = q->s;
+  uint32_t n = g->copy, end = g->first + g->n;
+  if (g->ncopy == 0)
+    return;
+  Copy *to = arena_alloc(&q->x->scratch, g->ncopy * sizeof *to + 1);
+  for (int begun = 1; begun >= 0; begun--)
+    for (uint32_t i = 0, all = begun ? q->copied.n : g->ncopy; i < all; i++) {
+      uint32_t k = begun ? q->copied.at[i] : g->copy + i;
+      if (k < g->copy || k >= g->copy + g->ncopy || (q->op[s->nop + k].need == OP_DONE) != begun)
+        continue;
+      Copy c = s->copy[k];
+      c.at = begun ? c.at : end;
+      if (!g->labelled)
+        label_copy(s, &c, end);
+      to[n++ - g->copy] = c;
+    }
+  memcpy(&s->copy[g->copy], to, g->ncopy * sizeof *to);
+  for (uint32_t k = g->copy; k < g->copy + g->ncopy; k++) {
+    const Copy *c = &s->copy[k];
+    (c->kind == PIPE_OFF ? s->at_off : s->at_load)[(size_t)c->stage * s->nmb + c->mb] = k + 1;
+  }
 }
 
 static void reorder(Rules *q) {
@@ -510,25 +474,148 @@ static void reorder(Rules *q) {
     const Region *g = &q->x->regions.at[i];
     uint32_t done = q->next[g->rank] > g->first ? q->next[g->rank] : g->first,
              end = g->first + g->n;
-    /* What did not run, in a play that stood still: an order that the proofs can find fault with. */
-    for (int pass = 0; pass < 4 && done < end; pass++)
-      for (uint32_t k = g->first; k < end; k++) {
-        uint8_t kind = s->op[k].kind;
-        int turn = kind == PIPE_F ? 0 : kind == PIPE_R ? 1 : kind == PIPE_W ? 3 : 2;
-        if (q->op[k].need != DONE && turn == pass)
-          q->seq[done++] = k;
-      }
+    if (done < end)
+      append_rest(q, g, done);
     Op *to = arena_alloc(&q->x->scratch, g->n * sizeof *to);
-    for (uint32_t k = 0; k < g->n; k++)
+    for (uint32_t k = 0; k < g->n; k++) {
       to[k] = s->op[q->seq[g->first + k]];
+      to[k].group = q->group[g->first + k];
+    }
     memcpy(&s->op[g->first], to, g->n * sizeof *to);
     for (uint32_t k = g->first; k < end; k++) {
       const Op *o = &s->op[k];
-      size_t cell = (size_t)o->stage * s->nmb + o->mb;
-      *op_row(s, o->kind, cell) = k + 1;
+      if (o->kind != PIPE_U)
+        *op_row(s, o->kind, (size_t)o->stage * s->nmb + o->mb) = k + 1;
     }
     if (!g->labelled)
       label_phases(s, g->first, end);
+    reorder_copies(q, g);
+  }
+}
+
+/* ---- what waits for what ---- */
+
+static bool of_rules(const Rules *q, uint32_t op) { return q->op[op].part != 0; }
+
+static void find_gradients(Rules *q, Rounds *t) {
+  Sched *s = q->s;
+  uint32_t *behind = arena_alloc(&q->x->scratch, s->nstage * sizeof *behind);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    for (uint32_t k = s->rank_stage0[r]; k < s->rank_stage0[r + 1]; k++)
+      behind[s->rank_stage[k]] = NONE;
+    for (uint32_t i = s->rank_op0[r + 1]; i-- > s->rank_op0[r];) {
+      const Op *o = &s->op[i];
+      t->u_of[i] = NONE;
+      if (o->kind == PIPE_U && of_rules(q, i)) {
+        if (o->mb == NONE)
+          t->rest[o->stage] = i;
+        else
+          t->u_mb[(size_t)o->stage * s->nmb + o->mb] = i + 1;
+      } else if (o->kind == PIPE_U) {
+        behind[o->stage] = i;
+      } else if ((o->kind == PIPE_B || o->kind == PIPE_W) && behind[o->stage] != NONE) {
+        t->u_of[i] = behind[o->stage];
+        t->left[t->u_of[i]]++;
+      }
+    }
+    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+      const Op *o = &s->op[i];
+      if (o->kind != PIPE_B && o->kind != PIPE_W)
+        continue;
+      uint32_t u = t->u_mb[(size_t)o->stage * s->nmb + o->mb - o->mb % s->slices];
+      if (u)
+        t->left[u - 1]++;
+      if (t->rest[o->stage] != NONE)
+        t->left[t->rest[o->stage]]++;
+    }
+  }
+}
+
+/* An op that reads a version which an update of its rank makes waits for that. */
+static bool find_versions(Rules *q, Rounds *t) {
+  Sched *s = q->s;
+  for (uint32_t i = 0; i < s->nop; i++) {
+    const Op *o = &s->op[i];
+    const WeightLine *line;
+    int64_t v;
+    if (o->kind == PIPE_U || o->kind == PIPE_W ||
+        (o->kind == PIPE_R && !s->at_b[(size_t)o->stage * s->nmb + o->mb]))
+      continue;
+    if (!weight_line(s, WW_READS, i, o->mb, &line))
+      return false;
+    if (!line || line->source != WS_VALUE)
+      continue;
+    if (!weight_value(s, line, i, &v))
+      return false;
+    if (v < 1 || v > t->first[o->stage + 1] - t->first[o->stage])
+      continue; /* it is there, or never made: see versions.c */
+    uint32_t *head = &t->waits[t->first[o->stage] + (uint32_t)v - 1];
+    t->next_wait[i] = *head;
+    *head = i + 1;
+    q->op[i].need++;
+  }
+  return true;
+}
+
+/* If rules have a U: what the updates of all ranks wait for. False: reported. */
+static bool find_rounds(Rules *q) {
+  Sched *s = q->s;
+  Arena *a = &q->x->scratch;
+  bool any = false;
+  uint32_t nu = 0;
+  for (uint32_t i = 0; i < s->nop; i++) {
+    any |= s->op[i].kind == PIPE_U && of_rules(q, i);
+    nu += s->op[i].kind == PIPE_U;
+  }
+  if (!any)
+    return true;
+  Rounds *t = NEW(a, Rounds);
+  *t = (Rounds){.left = NEW_ARRAY(a, uint32_t, s->nop),
+                .last = NEW_ARRAY(a, uint64_t, s->nop),
+                .u_of = NEW_ARRAY(a, uint32_t, s->nop),
+                .rest = arena_alloc(a, s->nstage * sizeof(uint32_t)),
+                .u_mb = NEW_ARRAY(a, uint32_t, (size_t)s->nstage * s->nmb),
+                .first = NEW_ARRAY(a, uint32_t, s->nstage + (size_t)1),
+                .u = NEW_ARRAY(a, uint32_t, nu),
+                .at = NEW_ARRAY(a, uint64_t, nu),
+                .waits = NEW_ARRAY(a, uint32_t, nu),
+                .next_wait = NEW_ARRAY(a, uint32_t, s->nop),
+                .closed = NEW_ARRAY(a, uint32_t, s->nstage),
+                .updates = NEW_ARRAY(a, uint32_t, s->nstage)};
+  memset(t->rest, 0xff, s->nstage * sizeof *t->rest);
+  for (uint32_t i = 0; i < s->nop; i++)
+    t->first[s->op[i].stage + 1] += s->op[i].kind == PIPE_U;
+  for (uint32_t st = 0; st < s->nstage; st++)
+    t->first[st + 1] += t->first[st];
+  find_gradients(q, t);
+  for (uint32_t i = 0; i < s->nop; i++)
+    q->op[i].need += s->op[i].kind == PIPE_U && t->left[i] > 0;
+  q->rounds = t;
+  return find_versions(q, t);
+}
+
+static void find_needs(Rules *q) {
+  Sched *s = q->s;
+  for (uint32_t i = 0; i < s->nop; i++) {
+    const Op *o = &s->op[i];
+    size_t cell = (size_t)o->stage * s->nmb + o->mb;
+    uint32_t own[OWN_USERS];
+    for (uint32_t k = 0, ninput = op_inputs(s, o); k < ninput; k++)
+      q->op[i].need += order_dep(s, i, k) != NONE;
+    if ((o->kind == PIPE_B || o->kind == PIPE_I) && s->at_load && s->at_load[cell] &&
+        q->op[s->nop + s->at_load[cell] - 1].part)
+      q->op[i].need++;
+    rules_users(q, i, own);
+    for (int k = 0; k < OWN_USERS; k++)
+      if (own[k] != NONE)
+        q->op[own[k]].need++;
+    q->seq[i] = i;
+  }
+  for (uint32_t k = 0; k < s->ncopy; k++) {
+    const Copy *c = &s->copy[k];
+    uint32_t off = s->at_off[(size_t)c->stage * s->nmb + c->mb];
+    if (c->kind == PIPE_LOAD && q->op[s->nop + k].part && off && q->op[s->nop + off - 1].part)
+      q->op[s->nop + k].need++;
   }
 }
 
@@ -538,64 +625,43 @@ bool play_rules(Ex *x) {
     return true;
   size_t n = s->nop;
   Arena *a = &x->scratch;
+  uint32_t nunit = s->nrank + s->ngroup;
   Rules q = {
       .s = s,
       .x = x,
-      .op = NEW_ARRAY(a, RunOp, n),
-      .guard = NEW_ARRAY(a, Expr *, n),
+      .op = NEW_ARRAY(a, RunOp, n + s->ncopy),
       .seq = arena_alloc(a, n * sizeof *q.seq + 1),
+      .group = NEW_ARRAY(a, uint16_t, n),
       .next = arena_alloc(a, s->nrank * sizeof *q.next),
+      .begun = NEW_ARRAY(a, uint32_t, s->nrank),
       .region = arena_alloc(a, s->nrank * sizeof *q.region),
       .free_at = NEW_ARRAY(a, uint64_t, s->nrank),
+      .ending = NEW_ARRAY(a, bool, s->nrank),
+      .copying = arena_alloc(a, nunit * sizeof *q.copying),
+      .copied_at = NEW_ARRAY(a, uint64_t, nunit),
+      .freed = NEW_ARRAY(a, uint32_t, s->nrank),
+      .next_freed = NEW_ARRAY(a, uint32_t, s->ncopy),
   };
-  for (int k = 0; k < 3; k++) {
+  for (int k = 0; k < NCOUNTS; k++) {
     q.count[k] = NEW_ARRAY(a, int64_t, s->nstage);
     q.rank_count[k] = NEW_ARRAY(a, int64_t, s->nrank);
   }
-  for (uint32_t i = 0; i < n; i++)
-    q.op[i].cls = NONE;
-  memset(q.region, 0xff, s->nrank * sizeof *q.region);
-  for (uint32_t i = x->rule.n; i-- > 0;) {
-    const RuleOp *u = &x->rule.at[i];
-    q.op[u->op].cls = u->cls, q.op[u->op].key = u->key, q.guard[u->op] = u->guard;
+  for (uint32_t i = x->parts.n; i-- > 0;) { /* copies come behind all ops */
+    RulePart *p = &x->parts.at[i];
+    if (p->op == NONE)
+      continue;
+    p->op += p->kind == PIPE_OFF || p->kind == PIPE_LOAD ? s->nop : 0;
+    p->next = q.op[p->op].part;
+    q.op[p->op].part = i + 1;
   }
+  memset(q.region, 0xff, s->nrank * sizeof *q.region);
   for (uint32_t i = x->regions.n; i-- > 0;)
     q.region[x->regions.at[i].rank] = i;
-  for (uint32_t i = 0; i < n; i++) {
-    const Op *o = &s->op[i];
-    size_t cell = (size_t)o->stage * s->nmb + o->mb;
-    for (uint32_t k = 0, ninput = op_inputs(s, o); k < ninput; k++)
-      q.op[i].need += order_dep(s, i, k) != NONE;
-    if ((o->kind == PIPE_B || o->kind == PIPE_I) && (s->at_r[cell] || s->at_f[cell]))
-      q.op[i].need++;
-    if (o->kind == PIPE_R && s->at_f[cell])
-      q.op[i].need++;
-    uint32_t slice = o->kind == PIPE_U ? 0 : o->mb % s->slices;
-    if (o->kind == PIPE_F && slice > 0 && s->at_f[cell - 1])
-      q.op[i].need++;
-    if ((o->kind == PIPE_B || o->kind == PIPE_I) && slice + 1 < s->slices && s->at_b[cell + 1])
-      q.op[i].need++;
-    if (o->kind == PIPE_W && s->at_b[cell] && s->op[s->at_b[cell] - 1].kind == PIPE_I)
-      q.op[i].need++;
-    q.seq[i] = (uint32_t)i;
-  }
+  find_needs(&q);
   for (uint32_t r = 0; r < s->nrank; r++)
-    q.next[r] = s->rank_op0[r];
+    q.next[r] = q.begun[r] = s->rank_op0[r];
   s->rules = &q;
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    event_push(&q, 0, r);
-    q.free_at[r] = 1; /* so that `known` does not wake it as well */
-  }
-  for (uint32_t i = 0; i < n; i++)
-    if (q.op[i].need == 0)
-      known(&q, i, 0);
-  memset(q.free_at, 0, s->nrank * sizeof *q.free_at);
-  bool ok = true;
-  while (ok && q.nevent > 0) {
-    Event e = event_pop(&q);
-    ok = step(&q, e.rank, e.at);
-  }
-  ok = ok && report_starved(&q);
+  bool ok = find_rounds(&q) && rules_run(&q) && report_starved(&q);
   s->rules = NULL;
   if (ok)
     reorder(&q);

@@ -7,43 +7,48 @@
 #include "expand.h"
 #include "graph.h"
 
-enum { MAX_TOGETHER = 64 };
-
 static const char *const send_name[] = {
     [SEND_END] = "end", [SEND_EAGER] = "eager", [SEND_NEXT] = "next"};
 
 /* ---- for resolve ---- */
 
-static void only_ops(Sched *s, const Stmt *b, bool clock) {
+static void only_ops(Sched *s, const Stmt *b, const Stmt *list) {
   for (; b; b = b->next)
     if (b->kind == ST_DO || b->kind == ST_IF) {
-      only_ops(s, b->body, clock);
-      only_ops(s, b->orelse, clock);
-    } else if (b->kind == ST_OP && b->value && clock) {
-      diag_error(s->diag, DIAG_CLAUSE, b->value->at, "the ops of an action have one time stamp");
+      only_ops(s, b->body, list);
+      only_ops(s, b->orelse, list);
+    } else if (b->kind == ST_OP && b->value && list) {
+      bool clock = list->kind == ST_CLOCK;
+      diag_error(s->diag, DIAG_CLAUSE, b->value->at, "the ops of an action have one %s",
+                 clock ? "time stamp" : "priority");
       diag_help(s->diag, "it stands behind the overlap: overlap { ... } @ e");
+    } else if (b->kind == ST_OP && b->cond && list && list->kind == ST_RULES) {
+      diag_error(s->diag, DIAG_CLAUSE, b->cond->at, "the ops of an action have one condition");
+      diag_help(s->diag, "it stands behind the overlap: overlap { ... } @ e when ...");
     } else if (b->kind != ST_OP && b->kind != ST_LET && b->kind != ST_OPDEF && b->kind != ST_FN) {
       diag_error(s->diag, DIAG_CLAUSE, b->at,
                  "only ops, do, if, let, op and fn stand in an overlap");
+      bool move = b->kind == ST_MOVE || b->kind == ST_WAIT || b->kind == ST_GROUP;
       diag_help(s->diag, b->kind == ST_OVERLAP ? "its ops are one action already"
-                                               : "put the overlap into this statement instead");
+                         : move ? "its ops start and end together, so nothing is between them: "
+                                  "put this before or after it"
+                                : "put the overlap into this statement instead");
     }
 }
 
 void overlap_shape(Sched *s, const Stmt *t, const Stmt *list) {
   bool clock = list && list->kind == ST_CLOCK;
-  if (list && !clock) {
-    diag_error(s->diag, DIAG_CLAUSE, t->at, "'overlap' cannot stand inside 'rules %s'", list->name);
-    diag_help(s->diag,
-              "an order with actions of several ops is written with 'do', 'steady' or 'clock'");
-  } else if (clock && !t->value) {
+  if (clock && !t->value) {
     diag_error(s->diag, DIAG_CLAUSE, t->at, "an overlap in 'clock %s' needs a time stamp",
                list->name);
     diag_help(s->diag, "it stands behind the overlap: overlap { ... } @ e");
-  } else if (!clock && t->value) {
+  } else if (!list && t->value) {
     diag_error(s->diag, DIAG_CLAUSE, t->value->at, "a time stamp outside of 'clock'");
   }
-  only_ops(s, t->body, clock);
+  if (t->cond && (!list || clock))
+    diag_error(s->diag, DIAG_CLAUSE, t->cond->at,
+               "'when' is a condition of 'rules'; here use 'if'");
+  only_ops(s, t->body, list);
 }
 
 void send_shape(Sched *s, const Clause *c) {
@@ -55,14 +60,19 @@ void send_shape(Sched *s, const Clause *c) {
 
 /* ---- for expand ---- */
 
+bool too_many(Ex *x, const Stmt *t, uint32_t n) {
+  if (n <= MAX_TOGETHER)
+    return false;
+  diag_error(x->s->diag, DIAG_OVERLAP, t->at, "rank %u: %u ops in one action; there can be %d",
+             x->rank, n, MAX_TOGETHER);
+  return true;
+}
+
 bool join_ops(Ex *x, const Stmt *t, uint32_t first) {
   Sched *s = x->s;
   uint32_t n = s->nop - first;
-  if (n > MAX_TOGETHER) {
-    diag_error(s->diag, DIAG_OVERLAP, t->at, "rank %u: %u ops in one action; there can be %d",
-               x->rank, n, MAX_TOGETHER);
+  if (too_many(x, t, n))
     return false;
-  }
   for (uint32_t i = s->ncopy; i-- > 0 && s->copy[i].at > first;)
     if (s->copy[i].at < s->nop) {
       diag_error(s->diag, DIAG_OVERLAP, s->site[s->copy[i].site],
@@ -85,20 +95,9 @@ bool join_ops(Ex *x, const Stmt *t, uint32_t first) {
 
 bool run_overlap(Ex *x, const Stmt *t) {
   uint32_t first = x->s->nop;
-  if (!x->list)
-    return run_block(x, t->body) && join_ops(x, t, first);
-  if (!t->value) { /* by way of `use`: resolve refuses it in the block itself */
-    diag_error(x->s->diag, DIAG_CLAUSE, t->at, "'overlap' cannot be used inside 'clock %s'",
-               x->list->name);
-    return false;
-  }
-  int64_t key;
-  if (!eval(x->s, t->value, &key))
-    return false;
-  x->joint = t, x->joint_key = key, x->joint_first = x->listed.n + 1;
-  bool ok = run_block(x, t->body);
-  x->joint = NULL;
-  return ok;
+  if (x->list)
+    return list_joint(x, t);
+  return run_block(x, t->body) && join_ops(x, t, first);
 }
 
 bool find_send(Ex *x) {
@@ -115,18 +114,36 @@ const char *send_text(const Sched *s) { return send_name[s->send]; }
 
 /* ---- for all who come later ---- */
 
+/* Of one F and one B; 0: of others, or none is given. */
+static uint64_t fused_time(const PipeStage *cost, bool uniform, const Op *a, const Op *b) {
+  if ((a->kind == PIPE_F) == (b->kind == PIPE_F) || (a->kind != PIPE_B && b->kind != PIPE_B))
+    return 0;
+  return cost[uniform ? 0 : (a->kind == PIPE_F ? a : b)->stage].time_fb;
+}
+
+uint64_t together_time(const Sched *s, const PipeStage *cost, bool uniform, const uint32_t *op,
+                       uint32_t n) {
+  uint64_t sum = n == 2 ? fused_time(cost, uniform, &s->op[op[0]], &s->op[op[1]]) : 0;
+  for (uint32_t i = 0, fused = sum > 0; !fused && i < n; i++)
+    sum += op_cost(s, cost, uniform, op[i]);
+  return sum;
+}
+
 uint64_t action_time(const Sched *s, const PipeStage *cost, bool uniform, uint32_t first) {
-  const Op *a = &s->op[first], *b = a + 1;
-  if (a->group == 1 && (a->kind == PIPE_F) != (b->kind == PIPE_F) &&
-      (a->kind == PIPE_B || b->kind == PIPE_B)) {
-    uint64_t fused = cost[uniform ? 0 : (a->kind == PIPE_F ? a : b)->stage].time_fb;
-    if (fused > 0)
-      return fused;
-  }
-  uint64_t sum = 0;
+  const Op *a = &s->op[first];
+  uint64_t fused = a->group == 1 ? fused_time(cost, uniform, a, a + 1) : 0, sum = 0;
+  if (fused > 0)
+    return fused;
   for (uint32_t i = 0; i <= a->group; i++)
     sum += op_cost(s, cost, uniform, first + i);
   return sum;
+}
+
+/* Of slices of one microbatch: an R, or what makes it wait or waits for it. */
+static bool makes_again(const Op *a, const Op *b) {
+  bool back = b->kind == PIPE_B || b->kind == PIPE_I;
+  return (a->kind == PIPE_F && b->kind == PIPE_R) || (a->kind == PIPE_R && back) ||
+         (a->kind == PIPE_R && b->kind == PIPE_R && a->mb < b->mb);
 }
 
 /* Whether an op needs what another of its rank makes or has done to their stash, or a slice before it. */
@@ -137,7 +154,7 @@ static bool needs(const Sched *s, uint32_t first, uint32_t then) {
   bool forward = a->kind == PIPE_F && b->kind == PIPE_F,
        back = turn[a->kind] == 2 && turn[b->kind] == 2;
   if (s->slices > 1 && a->stage == b->stage && a->mb / s->slices == b->mb / s->slices &&
-      ((forward && a->mb + 1 == b->mb) || (back && a->mb == b->mb + 1)))
+      ((forward && a->mb + 1 == b->mb) || (back && a->mb == b->mb + 1) || makes_again(a, b)))
     return true;
   if (a->mb != b->mb)
     return false;

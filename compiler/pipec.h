@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * THE header: read this first. A compile is one Sched that the passes of driver.c fill in turn:
  *
- *   parse > resolve > expand > check_deps > sides > versions > formulas > order > offload > transfers > comm > check_deadlock
- *         > slots > check_memory > lower > check_streams > check_match > check_channels > check_user > check_all_m > emit
+ *   parse > resolve > expand > check_deps > sides > versions > formulas > version_slots > order > offload > transfers > links > comm > check_deadlock
+ *         > slots > check_memory > lower > check_streams > check_match > check_channels > check_user > check_all_m
+ *         > make_looped > emit
  *
  * A CSV file of PyTorch's comes in by read_csv in place of the first three. One that has its own
  * transfers (compute_comms) is proved and not emitted: read_csv > check_deps > order > check_channels.
@@ -56,6 +57,7 @@ typedef struct Copy {
   uint32_t to;      /* rank whose memory takes the stash; NONE: the host's */
   uint32_t at;      /* row of Sched.op before which it stands, one past the last of its rank at the end */
   uint32_t free_at; /* OFF (offload): its ACT slot is free for this op of the rank and later ones */
+  uint32_t free_by; /* OFF of rules: 1 + the op for which it is free at the latest; 0 */
   uint32_t use;     /* SIDE_COPY: row of Sched.side_use */
   uint32_t turn;    /* (offload) in its group */
   uint64_t plan;    /* (offload) when it starts on an idle network */
@@ -204,6 +206,10 @@ typedef struct Sched {
   Span lowering_at;
   Posting *post;            /* [npost], rank after rank in the order of the text (expand) */
   uint32_t npost, cappost;
+  const Clause **link_clause; uint32_t nlink_clause; /* `exclusive a, b` that count (expand) */
+  const struct ProfileLink *profile_link; uint32_t nprofile_link; /* in their place (expand, profile) */
+  PipeShare *share; uint32_t nshare, nlink; /* of PipeProgram (links) */
+  uint64_t *rank_busy, *link_busy, link_wait; /* of PipeSimOut (check_deadlock) */
   uint32_t *group, ngroup; /* [nrank] 1 + group of ranks whose copies take turns, 0: none; NULL: there are
                             no groups (expand) */
   const Clause **side_decl; uint32_t nside_decl; /* `side` clauses (expand) */
@@ -224,10 +230,14 @@ typedef struct Sched {
   uint32_t *staleness;   /* [nrank] (versions) most updates of a stage between the version that an F reads and */
   uint32_t *discrepancy; /* [nrank]   that which its gradient is applied to; between those of F and its B or I */
   uint32_t *delay;       /* [nstage] (versions) staleness of one row */
-  PipeWeights *weights;  /* [nop] (versions) slots from 0 for each row; (slots) of the rank. NULL: not weighted */
+  PipeWeights *weights;  /* [nop] (versions); slots (version_slots) from 0 for each row, (slots) of the rank.
+                            NULL: not weighted */
+  uint32_t *maker;       /* [nop] (versions) of an op whose line has `per`, the first of those that read alike; NONE.
+                            NULL: no line has */
+  uint32_t *last_reader; /* [nop] (version_slots) of such a first op, the last; NULL with maker */
   PipeFormula *formula; PipeRule *rule; PipeThen *then; const char **state; /* (formulas) of PipeProgram */
   uint32_t nformula, nrule, nthen, nstate;
-  uint32_t *nversion;    /* [nstage] (versions) slots for versions; NULL: not weighted */
+  uint32_t *nversion;    /* [nstage] (version_slots) slots for versions; NULL: not weighted */
   uint32_t *weight_first; /* [nstage] (slots) the first of these slots */
   Span *site; uint32_t nsite, capsite;
   List *lists;           /* [nrank] of a compute_comms file (read_csv), or of the lowering (transfers); NULL */
@@ -277,6 +287,9 @@ typedef struct Sched {
     uint64_t multiple;         /* proved for the multiples of this; 1: for all */
     uint64_t period;           /* microbatches after which every rank repeats */
   } all_m;
+
+  /* make_looped */
+  struct Looped *looped;       /* the program for every M, if one was asked for (looped.h) */
 } Sched;
 
 /* ---- options, main.c ---- */
@@ -301,6 +314,7 @@ typedef struct Options {
   const char *schedule;        /* NULL: the last of the file */
   bool any_value;              /* what the schedule requires is not asked for (all_m.c) */
   const char *for_all;         /* --for-all: a parameter; prove for all its values */
+  bool looped;                 /* write the program for all of them */
   const char *symbol;          /* C name of the program */
   const char *profile;
   const char *dump_after;      /* pass name, "all", or NULL */
@@ -313,6 +327,7 @@ typedef struct Options {
   bool verify;                 /* verify.c after every pass (always in debug builds) */
   int lowering;                /* --lowering: 1 + PipeLowering, 0: what the schedule says */
   ChannelModel model;          /* --channels, --sends: what check_channels proves for */
+  bool no_contention;          /* no links are shared */
   bool torch_lax;              /* CSV as PyTorch reads it, with warnings */
   uint32_t torch_unshard;      /* --emit=comms-csv: with UNSHARD of at most so many stages at once; 0: without */
   bool torch_waits;            /* and with WAIT_SEND_x and WAIT_REDUCE_GRAD */
@@ -358,10 +373,15 @@ typedef enum Builtin { /* EX_CALL.builtin */
   BI_FN, BI_MIN, BI_MAX,
   BI_INFLIGHT, BI_HELD, BI_KEPT, BI_WARMUP, BI_MEMORY, BI_STALENESS, BI_DISCREPANCY, /* of a rank */
   BI_HOST, BI_HOST_MEMORY, BI_GUESTS,          /* of a rank */
-  BI_VERSIONS,
+  BI_VERSIONS, BI_STASHED,                     /* of a rank, or of all */
   BI_VOLUME, BI_MESSAGES,                      /* of a rank, or of all */
   BI_MAKESPAN, BI_SPAN, BI_IDLE, BI_BUBBLE     /* with named costs */
 } Builtin;
+
+/* Quantities that `when` knows in rules. */
+static inline bool is_now(int builtin) {
+  return (builtin >= BI_INFLIGHT && builtin <= BI_KEPT) || builtin == BI_HOST;
+}
 
 /* ---- csv.c: a file of PyTorch's; ensures what expand does, and lists for compute_comms ---- */
 bool is_csv(const Options *o);
@@ -389,13 +409,15 @@ void note_extends(Sched *s, Span at);
 /* ---- expand.c: schedule + parameters -> ops of each rank; proves indices, placement, uniqueness,
  * sizes of everything ---- */
 bool expand(Sched *s);
-bool rules_quantity(Sched *s, const Expr *call, int64_t *value); /* order_rules.c: inflight, held, kept now */
+bool rules_quantity(Sched *s, const Expr *call, int64_t *value); /* order_rules.c: inflight, held, kept, host now */
 bool profile_apply(Sched *s, const char *path, Span at, bool *has); /* profile.c; has[NKEYS] */
 typedef enum CostKey { /* entries of time { } and bytes { } and of a profile */
   KEY_F, KEY_B, KEY_I, KEY_W, KEY_R, KEY_U, KEY_FB, KEY_SEND, KEY_REDUCE, KEY_OFF, KEY_LOAD,
   KEY_ACT, KEY_GOUT, KEY_BOUNDARY, KEY_WEIGHT, KEY_GRAD, KEY_OPT, KEY_WORK, KEY_EDGE, KEY_TIED,
   NKEYS, NTIMEKEYS = KEY_ACT, NPLAYKEYS = KEY_OFF, /* times; those of makespan(F = 1) */
-  KEY_LATENCY = NKEYS, KEY_BANDWIDTH, NENTRIES     /* of time { }, too: of the link to the next stage */
+  KEY_LATENCY = NKEYS, KEY_BANDWIDTH, /* of time { }, too: of the link to the next stage */
+  KEY_SUM_LATENCY, KEY_SUM_BANDWIDTH, /* of the ring of those that sum gradients */
+  NENTRIES
 } CostKey;
 extern const char *const cost_key[NENTRIES];
 uint64_t *cost_field(PipeStage *st, CostKey k); /* where it is kept (SEND: SEND_F; SEND_B follows) */
@@ -419,6 +441,8 @@ const char *send_text(const Sched *s); /* "end" */
 bool check_overlap(Sched *s);
 /* What the action that begins with op `first` takes; cost: as in OrderRun. */
 uint64_t action_time(const Sched *s, const PipeStage *cost, bool uniform, uint32_t first);
+/* The same of n ops that are to be one action. */
+uint64_t together_time(const Sched *s, const PipeStage *cost, bool uniform, const uint32_t *op, uint32_t n);
 /* The op with whose end what `op` has made may leave, and what it has read is free. */
 static inline uint32_t op_release(const Sched *s, uint32_t op) {
   return s->send == SEND_EAGER ? op : op + s->op[op].group;
@@ -431,8 +455,12 @@ bool check_deps(Sched *s);
 uint32_t round_of(const Sched *s, uint32_t u);
 
 /* ---- versions.c: requires sides. Proves that the versions of the weights that are read are there;
- * ensures staleness, discrepancy, delay, weights, nversion ---- */
+ * ensures staleness, discrepancy, delay, weights (but for slots and formulas), maker ---- */
 bool versions(Sched *s);
+
+/* ---- version_slots.c: requires formulas. Proves that versions that are read have not been overwritten; ensures slots
+ * of weights, nversion, last_reader ---- */
+bool version_slots(Sched *s);
 
 /* ---- order.c ---- */
 /* Plays the compute ops on an idle network, where a tensor reaches another rank `send` after its
@@ -452,9 +480,17 @@ bool order_run(Sched *s, OrderRun *run);
 /* Of a U that replicas or tied stages hold up: a last gradient op of this update that has not run, given
  * each rank's next op; NONE. */
 uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head);
+/* The rows whose gradients an update of `row` adds up, itself among them: *member; *at: 0 at first. */
+bool order_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *member);
 /* The k-th op, from 0, whose tensor op reads; that reads a tensor of op's. NONE: there are no more. */
 uint32_t order_dep(const Sched *s, uint32_t op, uint32_t k);
 uint32_t order_user(const Sched *s, uint32_t op, uint32_t k);
+/* The ops of the same stage that wait for op, NONE for none: the next one of its cell; the op of its kind on the slice
+ * that comes after it; and where slices are recomputed the next R of the microbatch, or its first backward. */
+void order_own_users(const Sched *s, uint32_t op, uint32_t user[3]);
+/* Stashes that are there after an F and were not before: its own, less those of its microbatch that nobody reads
+ * once the last slice has gone forward. */
+int64_t order_makes(const Sched *s, const Op *f);
 /* Requires check_deps. Proves that the compute orders agree with the data under any channel model;
  * ensures xfer, one global order of all transfers (by predicted start), and ideal. */
 bool order(Sched *s);
@@ -475,20 +511,27 @@ static inline uint64_t op_cost(const Sched *s, const PipeStage *cost, bool unifo
   const Op *o = &s->op[op];
   if (o->kind == PIPE_SIDE)
     return uniform ? 0 : s->side[(o->site - s->side_site0) * s->nstage + o->stage].time;
-  if (s->slice_time && !uniform && o->kind <= PIPE_W)
-    return s->slice_time[((size_t)o->stage * s->slices + o->mb % s->slices) * 4 + o->kind];
+  if (s->slice_time && !uniform && o->kind < PIPE_SLICE_OPS)
+    return s->slice_time[((size_t)o->stage * s->slices + o->mb % s->slices) * PIPE_SLICE_OPS + o->kind];
   return cost[uniform ? 0 : o->stage].time[o->kind];
 }
 
 /* ---- offload.c: requires order. Ensures copy: what the clauses add, its order, free_at. Proves that
  * each stash that leaves comes back in time for its backward ---- */
 bool offload(Sched *s);
+const char *copy_text(Sched *s, const Copy *c); /* "2OFF3" */
 void offload_guests(Sched *s);  /* for slots: slots on other ranks */
 void offload_streams(Sched *s); /* for comm: the COPY streams, and what compute waits for of them */
 /* ---- transfers.c: requires offload. Of a lowering that has transfers at their ops: ensures lists, proves that
  * they are complete and, as check_channels does, that they are carried out to their end; only_lists: but not
  * under the model of the engines ---- */
 bool list_transfers(Sched *s);
+/* ---- links.c: requires order. Ensures share: of every two ranks that meet the links that they share with others ---- */
+bool links(Sched *s);
+typedef struct ProfileLink { /* of a profile: transfers from any of these ranks to any of those */
+  const uint32_t *from, *to;
+  uint32_t nfrom, nto;
+} ProfileLink;
 /* ---- comm.c: requires transfers; ensures channel and stream: sends, receives, waits ---- */
 bool comm(Sched *s);
 bool comm_more_slots(Sched *s); /* what the ideal timing needs; false: nothing to add */

@@ -77,11 +77,6 @@ static bool cut(Sched *s, Pipe *p) {
     return false;
   }
   s->slices = slices;
-  if (slices > 1 && c->mb_var) {
-    diag_error(s->diag, DIAG_CLAUSE, c->place->at,
-               "a place that depends on the microbatch, and slices: write one or the other");
-    return false;
-  }
   if ((uint64_t)p->nmb * slices > INT32_MAX) {
     diag_error(s->diag, DIAG_TOO_LARGE, c->at, "%u microbatches of %u slices", p->nmb, slices);
     return false;
@@ -256,7 +251,7 @@ static bool deal(Sched *s, Pipe *p, Ranks *rank, Ranks *model) {
     uint32_t begin = rank->n;
     row[rank->at[p->first + m]] = p->first + m + 1;
     for (uint32_t mb = 0; mb < p->nmb; mb++) {
-      if (p->clause->mb_var && !place_of(s, p, m, mb, &r))
+      if (p->clause->mb_var && mb % s->slices == 0 && !place_of(s, p, m, mb / s->slices, &r))
         return false;
       if (!p->clause->mb_var)
         r = rank->at[p->first + m];
@@ -315,10 +310,9 @@ static int by_stage(const void *va, const void *vb) { /* pipe and model, both in
   return *a < *b ? -1 : *a > *b;
 }
 
-/* Chunks: the rows of a rank, pipe by pipe, in the order of their stages. */
-static void number_chunks(Sched *s) {
+void number_chunks(Sched *s) {
   s->rank_stage = NEW_ARRAY(s->arena, uint32_t, s->nstage);
-  s->rank_stage0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
+  s->rank_stage0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nrank + 1);
   uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   for (uint32_t i = 0; i < s->nstage; i++)
     s->rank_stage0[s->stage[i].rank + 1]++;
@@ -329,8 +323,10 @@ static void number_chunks(Sched *s) {
     s->stage[i].chunk = fill[r];
     s->rank_stage[s->rank_stage0[r] + fill[r]++] = i;
   }
-  if (!s->row_of)
-    return; /* rows are in that order already */
+}
+
+/* Rows of one pipe that were appended out of order: the chunks of a rank follow the stages all the same. */
+static void sort_chunks(Sched *s) {
   uint64_t *key = arena_alloc(s->arena, s->nstage * sizeof *key);
   for (uint32_t k = 0; k < s->npipe; k++)
     for (uint32_t i = s->pipe[k].first; i < s->pipe[k].first + s->pipe[k].nrow; i++)
@@ -386,6 +382,8 @@ bool place_stages(Ex *x) {
   if (!join_replicas(s))
     return false;
   number_chunks(s);
+  if (s->row_of)
+    sort_chunks(s); /* else rows are in that order already */
   return find_graph(x) && find_ties(x);
 }
 

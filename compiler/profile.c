@@ -41,6 +41,47 @@ static bool stage_entry(Sched *s, Span at, const char *path, uint32_t st, json_t
   return true;
 }
 
+/* A list of ranks, of which there is at least one. */
+static bool rank_list(Sched *s, Span at, const char *path, json_t *list, const uint32_t **ranks,
+                      uint32_t *n) {
+  size_t most = json_is_array(list) ? json_array_size(list) : 0;
+  uint32_t *to = NEW_ARRAY(s->arena, uint32_t, most + 1);
+  for (*n = 0; *n < most; ++*n) {
+    json_t *v = json_array_get(list, *n);
+    if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= s->nrank)
+      return bad(
+          s, at, path,
+          arena_printf(s->arena, "the ranks of a link are numbers from 0 to %u", s->nrank - 1));
+    to[*n] = (uint32_t)json_integer_value(v);
+  }
+  *ranks = to;
+  return *n > 0 || bad(s, at, path, "a link is {\"from\": [ranks], \"to\": [ranks]}");
+}
+
+/* The links that transfers share, in place of those of the schedule. */
+static bool apply_links(Sched *s, Span at, const char *path, json_t *list) {
+  if (!list)
+    return true;
+  if (!json_is_array(list))
+    return bad(s, at, path, "\"links\" is not a list");
+  if (at.file != NO_FILE && s->nlink_clause > 0) {
+    bad(s, at, path, "links are given by the profile and by the schedule: drop one of them");
+    diag_note(s->diag, s->link_clause[0]->at, "also here");
+    return false;
+  }
+  ProfileLink *link = NEW_ARRAY(s->arena, ProfileLink, json_array_size(list) + 1);
+  uint32_t n = 0;
+  for (; n < json_array_size(list); n++) {
+    json_t *v = json_array_get(list, n);
+    if (!rank_list(s, at, path, json_object_get(v, "from"), &link[n].from, &link[n].nfrom) ||
+        !rank_list(s, at, path, json_object_get(v, "to"), &link[n].to, &link[n].nto))
+      return false;
+  }
+  s->profile_link = link, s->nprofile_link = n;
+  s->nlink_clause = 0;
+  return true;
+}
+
 static bool apply(Sched *s, Span at, const char *path, json_t *root, bool *has) {
   json_t *version = json_object_get(root, "pipe_profile"),
          *stages = json_object_get(root, "stages");
@@ -70,7 +111,7 @@ static bool apply(Sched *s, Span at, const char *path, json_t *root, bool *has) 
   }
   for (int k = 0; k < NTIMEKEYS; k++)
     s->timed |= has[k];
-  return true;
+  return apply_links(s, at, path, json_object_get(root, "links"));
 }
 
 bool profile_apply(Sched *s, const char *path, Span at, bool *has) {

@@ -54,7 +54,12 @@ static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
     diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank,
                op_text(s, old - 1));
     diag_note(s->diag, s->site[s->op[old - 1].site], "%s is here first", op_text(s, old - 1));
-    diag_help(s->diag, "an update applies the gradients since the last one, and there are none");
+    if (mb == NONE && s->site[s->op[old - 1].site].beg == x->use->at.beg)
+      diag_help(s->diag,
+                "it comes in every turn: U(m) is of one microbatch, and a U of all of them "
+                "stands behind the block");
+    else
+      diag_help(s->diag, "an update applies the gradients since the last one, and there are none");
     return false;
   }
   push(x, PIPE_U, x->labelled || mb != NONE ? x->phase : PIPE_NPHASES, stage, mb);
@@ -65,20 +70,6 @@ static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
 
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
-  if (kind == PIPE_R && s->slices > 1) {
-    diag_error(
-        s->diag, DIAG_RECOMPUTE, x->use->at,
-        "rank %u: '%s' of a microbatch in slices: the slices after it read its stash, which must stay",
-        x->rank, span_text(s, x->use->at));
-    return false;
-  }
-  if (kind == PIPE_R && s->graph) {
-    diag_error(s->diag, DIAG_RECOMPUTE, x->use->at,
-               "rank %u: '%s' of a pipe that is no chain of stages, each on one rank", x->rank,
-               span_text(s, x->use->at));
-    diag_note(s->diag, s->pipe[0].clause->at, "only one input is kept, that of the chain");
-    return false;
-  }
   if (s->forward && kind != PIPE_F) {
     diag_error(s->diag, DIAG_FORWARD_ONLY, x->use->at,
                "rank %u: '%s' in a schedule that only runs forward", x->rank,
@@ -104,7 +95,7 @@ bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
 }
 
 /* OFF and LOAD are no ops: they stand between those. */
-bool push_copy(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb) {
+bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
   if (s->forward || s->slices > 1) {
     diag_error(s->diag, DIAG_OFFLOAD, x->use->at, "rank %u: '%s' %s", x->rank,
@@ -119,17 +110,17 @@ bool push_copy(Ex *x, const OpRef *o, uint32_t stage, uint32_t mb) {
     s->at_off = NEW_ARRAY(s->arena, uint32_t, cells);
     s->at_load = NEW_ARRAY(s->arena, uint32_t, cells);
   }
-  uint32_t *at = o->op == PIPE_OFF ? &s->at_off[cell] : &s->at_load[cell];
+  uint32_t *at = kind == PIPE_OFF ? &s->at_off[cell] : &s->at_load[cell];
   if (*at) {
     char text[OP_TEXT];
-    pipe_op_text(text, (PipeOp)o->op, stage, mb);
+    pipe_op_text(text, (PipeOp)kind, stage, mb);
     diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank, text);
     diag_note(s->diag, s->site[s->copy[*at - 1].site], "%s is here first", text);
     return false;
   }
   if (s->ncopy == s->capcopy)
     vec_grow(s->arena, (void **)&s->copy, &s->capcopy, sizeof *s->copy);
-  s->copy[s->ncopy] = (Copy){.kind = (uint8_t)o->op,
+  s->copy[s->ncopy] = (Copy){.kind = kind,
                              .phase = x->phase,
                              .stage = stage,
                              .mb = mb,

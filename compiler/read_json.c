@@ -295,18 +295,7 @@ static bool read_stages(Read *d, json_t *list) {
       return false;
   if (!join_pipes(d))
     return false;
-  s->rank_stage = NEW_ARRAY(s->arena, uint32_t, s->nstage);
-  s->rank_stage0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nrank + 1);
-  uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  for (uint32_t i = 0; i < s->nstage; i++)
-    s->rank_stage0[s->stage[i].rank + 1]++;
-  for (uint32_t r = 0; r < s->nrank; r++)
-    s->rank_stage0[r + 1] += s->rank_stage0[r];
-  for (uint32_t i = 0; i < s->nstage; i++) {
-    uint32_t r = s->stage[i].rank;
-    s->stage[i].chunk = fill[r];
-    s->rank_stage[s->rank_stage0[r] + fill[r]++] = i;
-  }
+  number_chunks(s);
   return true;
 }
 
@@ -334,7 +323,7 @@ static bool read_copy(Read *d, uint32_t r, json_t *j, const OpRef *use, uint32_t
     return false;
   if (peer == r)
     return bad(d, use->at, "'peer' is another rank");
-  if (!push_copy(&d->x, use, stage, mb))
+  if (!push_copy(&d->x, (uint8_t)use->op, stage, mb))
     return false;
   Copy *c = &s->copy[s->ncopy - 1];
   c->to = (uint32_t)peer;
@@ -389,10 +378,8 @@ static bool read_instr(Read *d, uint32_t r, json_t *j, uint64_t *group) {
     p++;
   if (p == PIPE_NPHASES)
     return bad(d, at, "'phase' is warmup, steady or flush");
-  if ((s->forward && kind != PIPE_F) || (kind == PIPE_R && s->slices > 1))
-    return bad(d, at,
-               arena_printf(s->arena, "%s in a program %s", text,
-                            s->forward ? "that only runs forward" : "with slices"));
+  if (s->forward && kind != PIPE_F)
+    return bad(d, at, arena_printf(s->arena, "%s in a program that only runs forward", text));
   OpRef *use = NEW(s->arena, OpRef);
   use->at = at;
   use->op = (uint8_t)kind;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The `recompute` clause (lang/spec.md 5.11): an R before the first backward of every stage and
- * microbatch for which its condition holds, and that has no R of its own. Part of expand; the orders
- * are complete, those of `rules` included. Linear. */
+ * microbatch for which its condition holds, and that has no R of its own; of slices, in order, before what first
+ * reads their stashes, the R of a slice behind them or the first backward. Part of expand; the orders are complete, those of `rules` included. Linear. */
 #include <string.h>
 
 #include "expand.h"
@@ -12,7 +12,7 @@ static bool wanted(Sched *s, const Clause *c, const Op *o, bool *yes) {
   if (c->var)
     s->env[c->slot] = st->model;
   if (c->mb_var)
-    s->env[c->mb_slot] = o->mb - st->mb0;
+    s->env[c->mb_slot] = (o->mb - st->mb0) / s->slices;
   if (c->when && !eval(s, c->when, &v))
     return false;
   *yes = v != 0;
@@ -26,19 +26,6 @@ bool insert_recompute(Ex *x) {
     return false;
   if (!c)
     return true;
-  if (s->slices > 1) {
-    diag_error(
-        s->diag, DIAG_RECOMPUTE, c->at,
-        "'recompute' of microbatches in slices: a slice reads the stashes of those before it, "
-        "which must stay");
-    return false;
-  }
-  if (s->graph) {
-    diag_error(s->diag, DIAG_RECOMPUTE, c->at,
-               "'recompute' of a pipe that is no chain of stages, each on one rank");
-    diag_note(s->diag, s->pipe[0].clause->at, "only one input is kept, that of the chain");
-    return false;
-  }
   if (s->forward) {
     diag_error(s->diag, DIAG_FORWARD_ONLY, c->at,
                "'recompute' in a schedule that only runs forward: nothing reads a stash");
@@ -59,15 +46,21 @@ bool insert_recompute(Ex *x) {
       place[i] = n;
       for (uint32_t j = i; j < after; j++) {
         const Op *o = &s->op[j];
-        size_t cell = o->kind == PIPE_U ? 0 : (size_t)o->stage * s->nmb + o->mb;
-        bool backward = o->kind == PIPE_B || o->kind == PIPE_I, yes = false;
-        if (backward && !s->at_r[cell] && !wanted(s, c, o, &yes))
-          return false;
-        if (!yes)
+        uint32_t slice = o->kind == PIPE_U ? 0 : o->mb % s->slices;
+        bool first = (o->kind == PIPE_B || o->kind == PIPE_I) && slice + 1 == s->slices,
+             yes = false;
+        if (!first && o->kind != PIPE_R) /* they read the stashes of all, or of all before them */
           continue;
-        to[n++] = (Op){
-            .kind = PIPE_R, .phase = o->phase, .stage = o->stage, .mb = o->mb, .site = site};
-        s->at_r[cell] = n;
+        if (!wanted(s, c, o, &yes))
+          return false;
+        for (uint32_t mb = o->mb - slice; yes && mb < o->mb + first; mb++) {
+          size_t cell = (size_t)o->stage * s->nmb + mb;
+          if (s->at_r[cell])
+            continue;
+          to[n++] = (Op){
+              .kind = PIPE_R, .phase = o->phase, .stage = o->stage, .mb = mb, .site = site};
+          s->at_r[cell] = n;
+        }
       }
       for (; i < after; i++) {
         const Op *o = &s->op[i];
@@ -78,8 +71,11 @@ bool insert_recompute(Ex *x) {
     }
   }
   s->rank_op0[s->nrank] = place[i] = n;
-  for (uint32_t k = 0; k < s->ncopy; k++) /* OFF and LOAD stand between ops */
-    s->copy[k].at = place[s->copy[k].at];
+  for (uint32_t k = 0; k < s->ncopy; k++) { /* OFF and LOAD stand between ops */
+    Copy *copy = &s->copy[k];
+    copy->at = place[copy->at];
+    copy->free_by = copy->free_by ? place[copy->free_by - 1] + 1 : 0;
+  }
   for (uint32_t k = 0; k < s->npost; k++)
     s->post[k].at = place[s->post[k].at];
   s->op = to, s->nop = n;

@@ -61,6 +61,19 @@ static void report_updates(Sched *s, FILE *f) {
                                       apart));
 }
 
+static void report_links(Sched *s, FILE *f) {
+  uint64_t most = 0;
+  if (s->nshare == 0)
+    return;
+  for (uint32_t i = 0; i < s->nlink; i++)
+    most = s->link_busy[i] > most ? s->link_busy[i] : most;
+  fprintf(
+      f,
+      "links     %u shared: the busiest is in use %.2f %% of the time; transfers wait %s for them, summed up\n",
+      s->nlink, s->makespan ? 100 * (double)most / (double)s->makespan : 0,
+      time_text(s, s->link_wait));
+}
+
 static double above(uint64_t value, uint64_t bound) {
   return bound ? 100 * ((double)value / (double)bound - 1) : 0;
 }
@@ -148,8 +161,8 @@ void emit_report(Sched *s, FILE *f) {
   if (c)
     report_steady(s, f, c);
   else
-    fprintf(
-        f, "steady    not asked for of so many instructions, nor busy: --critical-path has both\n");
+    fprintf(f, "steady    not asked for of so many instructions: --critical-path has it\n");
+  report_links(s, f);
   report_updates(s, f);
   enum { TIES = 8 };
   for (uint32_t k = 0; k < s->ntie && k < TIES; k++) {
@@ -178,7 +191,7 @@ void emit_report(Sched *s, FILE *f) {
   for (uint32_t r = 0; r < s->nrank && r < SHOWN; r++) {
     const Peak *p = &s->peak[r];
     fprintf(f, "%4u  %5.1f%%  %6u  %9u  %4u", r,
-            c && s->makespan ? 100 * (double)c->busy[r] / (double)s->makespan : 0, p->warmup,
+            s->makespan ? 100 * (double)s->rank_busy[r] / (double)s->makespan : 0, p->warmup,
             p->inflight, p->held);
     if (kept)
       fprintf(f, "  %4u", p->kept);

@@ -79,6 +79,7 @@ static const struct {
     {"staleness", BI_STALENESS},
     {"discrepancy", BI_DISCREPANCY},
     {"versions", BI_VERSIONS},
+    {"stashed", BI_STASHED},
     {"volume", BI_VOLUME},
     {"messages", BI_MESSAGES},
     {"host", BI_HOST},
@@ -203,7 +204,7 @@ static void explain_unknown(Resolver *r, Name name, Span at, const char *wanted)
     diag_help(
         s->diag,
         "a check knows inflight(r) held(r) kept(r) warmup_depth(r) memory(r) staleness(r) discrepancy(r) "
-        "versions(r) host(r) host_memory(r) guests(r) volume(r) messages(r) makespan() span() idle() bubble()");
+        "versions(r) stashed(r) host(r) host_memory(r) guests(r) volume(r) messages(r) makespan() span() idle() bubble()");
   else if (value && sc)
     hint_params(s, sc);
 }
@@ -225,6 +226,8 @@ static void wrong_kind(Resolver *r, const Sym *y, Name name, Span at, const char
     diag_error(d, DIAG_UNKNOWN_NAME, at, "'%s' is %s, not %s", name, kind_text(y), wanted);
     if (y->kind != SY_BUILTIN)
       diag_note(d, y->at, "it was defined here");
+    else if (r->clause && r->clause->kind == CL_WEIGHTS && hint_weights(r->s, r->clause, name))
+      return;
     else if (strcmp(wanted, "a value") == 0 && y->builtin >= BI_INFLIGHT &&
              y->builtin < BI_MAKESPAN)
       diag_help(d, "it is of a rank: %s(r)", name);
@@ -285,7 +288,7 @@ static bool resolve_call(Resolver *r, Expr *e) {
       want++;
   } else {
     e->builtin = (uint8_t)y->builtin;
-    bool now = r->in_when && y->builtin >= BI_INFLIGHT && y->builtin <= BI_KEPT;
+    bool now = r->in_when && is_now(y->builtin);
     r->nquantity += now;
     if (y->builtin >= BI_INFLIGHT && !r->in_check && !now)
       diag_error(d, DIAG_CLAUSE, e->at,
@@ -294,7 +297,8 @@ static bool resolve_call(Resolver *r, Expr *e) {
       want = given ? given : 1;
     else
       costs = y->builtin >= BI_MAKESPAN, want = costs ? given : now && given == 2 ? 2 : 1;
-    if ((y->builtin == BI_VOLUME || y->builtin == BI_MESSAGES || y->builtin == BI_VERSIONS) &&
+    if ((y->builtin == BI_VOLUME || y->builtin == BI_MESSAGES || y->builtin == BI_VERSIONS ||
+         y->builtin == BI_STASHED) &&
         given == 0)
       want = 0; /* of all ranks */
   }
@@ -619,16 +623,24 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
   case ST_USE: resolve_use(r, t, kernel); return;
   case ST_MOVE:
     resolve_opref(r, t->op, kernel);
+    resolve_expr(r, t->value);
     by_hand_shape(r->s, t, r->list);
     return;
-  case ST_WAIT: by_hand_shape(r->s, t, r->list); return;
+  case ST_WAIT:
+    resolve_expr(r, t->value);
+    by_hand_shape(r->s, t, r->list);
+    return;
   case ST_GROUP:
+    resolve_expr(r, t->value);
     by_hand_shape(r->s, t, r->list);
     resolve_block(r, t->body, kernel);
     return;
   case ST_OVERLAP:
     overlap_shape(r->s, t, r->list);
     resolve_expr(r, t->value);
+    r->in_when = r->list && r->list->kind == ST_RULES;
+    resolve_expr(r, r->in_when ? t->cond : NULL);
+    r->in_when = false;
     resolve_block(r, t->body, kernel);
     return;
   case ST_OPDEF:
@@ -709,13 +721,15 @@ static void resolve_entries(Resolver *r, Clause *c) {
       k++;
     for (int j = NKEYS; c->kind == CL_TIME && k == hi && j < NENTRIES; j++)
       k = strcmp(e->key, cost_key[j]) == 0 ? j : k;
-    check_unit(r, k == KEY_BANDWIDTH ? &sizes : c, e, units_of(r, e->value));
+    check_unit(r, k == KEY_BANDWIDTH || k == KEY_SUM_BANDWIDTH ? &sizes : c, e,
+               units_of(r, e->value));
     if (k == hi) {
       diag_error(r->s->diag, DIAG_UNKNOWN_NAME, e->key_at, "unknown key '%s'", e->key);
-      diag_help(r->s->diag,
-                c->kind == CL_TIME
-                    ? "the keys of time are F B I W R U FB send reduce OFF LOAD latency bandwidth"
-                    : "the keys of bytes are act gout boundary weight grad opt work edge tied");
+      diag_help(
+          r->s->diag,
+          c->kind == CL_TIME
+              ? "the keys of time are F B I W R U FB send reduce OFF LOAD latency bandwidth sum_latency sum_bandwidth"
+              : "the keys of bytes are act gout boundary weight grad opt work edge tied");
     } else if (seen[k]) {
       diag_error(r->s->diag, DIAG_REDEFINED, e->key_at, "'%s' is given twice", e->key);
     } else {
@@ -766,6 +780,19 @@ static void formula_unbind(void *self) {
   scope_end(r, r->scope.n - 1);
 }
 
+/* A `per` that has one value for all microbatches, unless a name in it is unknown anyway. */
+static void per_what(Resolver *r, const Clause *c, const WeightLine *l) {
+  if (r->unknown.n > 0)
+    return;
+  diag_error(r->s->diag, DIAG_CLAUSE, l->per->at,
+             "microbatches that share what they read have the same value: '%s' is the same for all",
+             span_text(r->s, l->per->at));
+  diag_help(r->s->diag,
+            c->mb_var ? "for N at a time: per %s/N"
+                      : "for N at a time: weights s, m { ... per m/N }",
+            c->mb_var);
+}
+
 static void resolve_weights(Resolver *r, Clause *c) {
   Diag *d = r->s->diag;
   VEC(Name) state = {0};
@@ -774,6 +801,9 @@ static void resolve_weights(Resolver *r, Clause *c) {
     if (l->op)
       weight_op(r, l);
     resolve_expr(r, l->value);
+    resolve_expr(r, l->per);
+    if (l->per && !(c->mb_var && hint_mentions(l->per, c->mb_var)))
+      per_what(r, c, l);
     resolve_expr(r, l->when);
     if (l->word == WW_VERSIONS && c->mb_var && hint_mentions(l->value, c->mb_var))
       diag_error(
@@ -837,6 +867,8 @@ static void resolve_clause(Resolver *r, Clause *c) {
   resolve_args(r, c->args);
   if (c->mb_var)
     c->mb_slot = define_var(r, c->mb_var, c->mb_var_at);
+  if (c->kind == CL_LINK)
+    resolve_expr(r, c->to);
   resolve_expr(r, c->when);
   resolve_expr(r, c->lead);
   resolve_expr(r, c->place);

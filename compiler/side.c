@@ -332,8 +332,11 @@ static void insert_ops(Sched *s, uint32_t ninsert) {
       u->user = u->user == NONE ? NONE : row[u->user];
       u->lo = row[u->lo]; /* behind what was put in there */
     }
-    for (; copy < s->ncopy && s->stage[s->copy[copy].stage].rank == r; copy++)
-      s->copy[copy].at = before[s->copy[copy].at]; /* as written: rank after rank */
+    for (; copy < s->ncopy && s->stage[s->copy[copy].stage].rank == r; copy++) {
+      Copy *c = &s->copy[copy]; /* as written: rank after rank */
+      c->at = before[c->at];
+      c->free_by = c->free_by ? row[c->free_by - 1] + 1 : 0;
+    }
   }
   s->rank_op0[s->nrank] = n;
   for (uint32_t i = 0; !s->forward && i < s->round0[s->nstage]; i++) {

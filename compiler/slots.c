@@ -13,6 +13,7 @@
 
 #include "formula.h"
 #include "graph.h"
+#include "weights.h"
 
 typedef struct Colour { /* one pool being coloured */
   uint32_t *free;
@@ -51,8 +52,8 @@ static void leave(Sched *s, Colour *c, uint32_t slot) {
 
 static uint64_t class_bytes(const Sched *s, uint32_t stage, PipeClass cls, bool skip) {
   const PipeStage *st = &s->stage[stage];
-  if (cls == PIPE_KEEP) /* only chains recompute */
-    return st->prev == NONE || s->graph ? 0 : s->stage[st->prev].boundary_bytes;
+  if (cls == PIPE_KEEP)
+    return row_inputs_bytes(s, stage);
   if (cls == PIPE_GUESS)
     return st->weight_bytes;
   return cls == PIPE_ACT || cls == PIPE_HOST ? st->act_bytes
@@ -228,25 +229,50 @@ static void side_buffers_at(Sched *s, Rank *k, uint32_t r, uint32_t i) {
   }
 }
 
-/* Where R writes its output; NULL: it has none. */
-static Colour *scratch_of(const Sched *s, Rank *k, const PipeInstr *in) {
-  return s->stage[in->stage].next == NONE ? NULL : pool_of(k, PIPE_LOCAL, in->stage);
+/* Where R, which is not an Op with tensors, writes output j. */
+static Colour *scratch_of(const Sched *s, Rank *k, uint32_t stage, uint32_t j) {
+  bool skip = s->graph && s->graph->edge[input_edge(s, stage, false, j)].skip;
+  return pool_of(k, PIPE_LOCAL, stage + (skip ? s->nstage : 0));
 }
 
-/* Room for an estimate of the weights, while the op runs; or for what an update overwrites and still needs. */
-static Colour *guess_of(const Sched *s, Rank *k, const PipeInstr *in) {
-  uint32_t op = (uint32_t)(in - s->stream[0].compute);
-  const PipeWeights *w = s->weights ? &s->weights[op] : NULL;
-  bool needed = w && w->formula != NONE &&
-                (in->op != PIPE_U || (w->out == w->slot && formula_needs_old(s, op)));
-  return needed ? pool_of(k, PIPE_GUESS, in->stage) : NULL;
+/* R has written what nobody reads. */
+static void drop_outputs(Sched *s, Rank *k, PipeInstr *in) {
+  for (uint32_t j = 0; j < s->stage[in->stage].nout; j++) {
+    Colour *l = scratch_of(s, k, in->stage, j);
+    give(s, l, *slot_at(s, in, false, j)), k->live -= l->bytes;
+  }
+}
+
+/* Room for what an update overwrites and still needs; NULL: it needs none. */
+static Colour *old_of(const Sched *s, Rank *k, uint32_t u) {
+  const PipeWeights *w = s->weights ? &s->weights[u] : NULL;
+  bool needed = w && w->formula != NONE && w->out == w->slot && formula_needs_old(s, u);
+  return needed ? pool_of(k, PIPE_GUESS, s->op[u].stage) : NULL;
+}
+
+/* The slot of the estimate that op reads lives from the op that makes it to the last that reads it. */
+static void take_guess(Sched *s, Rank *k, uint32_t op) {
+  uint32_t maker = s->weights ? estimate_maker(s, op) : NONE;
+  if (maker == NONE)
+    return;
+  Colour *guess = pool_of(k, PIPE_GUESS, s->op[op].stage);
+  if (maker == op)
+    s->weights[op].guess = take(guess), k->live += guess->bytes;
+  else
+    s->weights[op].guess = s->weights[maker].guess;
+}
+
+static void give_guess(Sched *s, Rank *k, uint32_t op) {
+  uint32_t maker = s->weights ? estimate_maker(s, op) : NONE;
+  if (maker == NONE || (s->maker && s->maker[maker] != NONE && s->last_reader[maker] != op))
+    return;
+  Colour *guess = pool_of(k, PIPE_GUESS, s->op[op].stage);
+  give(s, guess, s->weights[op].guess), k->live -= guess->bytes;
 }
 
 static void takes(Sched *s, Rank *k, PipeInstr *in) {
   PipeInstr *all = s->stream[0].compute; /* instruction of op i of any rank */
-  Colour *guess = guess_of(s, k, in);
-  if (guess)
-    s->weights[in - all].guess = take(guess), k->live += guess->bytes;
+  take_guess(s, k, (uint32_t)(in - all));
   size_t cell = (size_t)in->stage * s->nmb + in->mb;
   Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage),
          *kp = pool_of(k, PIPE_KEEP, in->stage);
@@ -268,9 +294,10 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
       k->peak->kept = k->kept;
   } else if (in->op == PIPE_R) {
     in->keep = all[s->at_f[cell] - 1].keep;
-    Colour *l = scratch_of(s, k, in); /* y, which nobody reads */
-    if (l)
-      in->out = take(l), k->live += l->bytes;
+    for (uint32_t j = 0; j < s->stage[in->stage].nout; j++) {
+      Colour *l = scratch_of(s, k, in->stage, j);
+      *slot_at(s, in, false, j) = take(l), k->live += l->bytes;
+    }
   }
   if (in->op == PIPE_I) {
     in->gout = take(g), k->live += g->bytes;
@@ -300,28 +327,23 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
 static void gives(Sched *s, Rank *k, PipeInstr *in) {
   Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage);
   const Op *o = &s->op[in - s->stream[0].compute];
-  Colour *guess = guess_of(s, k, in);
-  if (guess)
-    give(s, guess, s->weights[in - s->stream[0].compute].guess), k->live -= guess->bytes;
+  give_guess(s, k, (uint32_t)(in - s->stream[0].compute));
   for (uint32_t j = 0, n = k->locals ? op_inputs(s, o) : 0; j < n; j++) {
     Colour *l = local_pool(s, &k->cls[PIPE_LOCAL], input_link(s, o, j));
     if (l)
       give(s, l, *slot_at(s, in, true, j)), k->live -= l->bytes;
   }
   if (in->op == PIPE_R) {
-    Colour *kp = pool_of(k, PIPE_KEEP, in->stage), *l = scratch_of(s, k, in);
-    if (l)
-      give(s, l, in->out), k->live -= l->bytes;
+    Colour *kp = pool_of(k, PIPE_KEEP, in->stage);
+    drop_outputs(s, k, in);
     give(s, kp, in->keep), k->live -= kp->bytes, k->kept--;
   }
   size_t cell = (size_t)in->stage * s->nmb + in->mb;
-  bool alone = s->at_r[cell] != 0 ||
-               (s->forward && s->slices == 1); /* F needs a slot while it runs */
-  if (pipe_op_info[in->op].act < 0 || (in->op == PIPE_F && alone))
+  bool last = (in->mb + 1) % s->slices == 0; /* slice: no F reads the stashes of the others now */
+  if (pipe_op_info[in->op].act < 0)
     give(s, a, in->act), k->live -= a->bytes, k->inflight--;
-  else if (s->forward &&
-           (in->mb + 1) % s->slices == 0) /* the slices of a microbatch end together */
-    for (uint32_t i = 0; i < s->slices; i++)
+  for (uint32_t i = 0; in->op == PIPE_F && last && i < s->slices; i++)
+    if (s->forward || s->at_r[cell - i])
       give(s, a, s->stream[0].compute[s->at_f[cell - i] - 1].act), k->live -= a->bytes,
           k->inflight--;
   if (pipe_op_info[in->op].gout < 0)
@@ -387,7 +409,7 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     copied_away(s, &k, in);
     side_buffers_at(s, &k, r, i);
     if (in->op == PIPE_U) {
-      Colour *old = guess_of(s, &k, in);
+      Colour *old = old_of(s, &k, k.op0 + i);
       if (old)
         s->weights[k.op0 + i].guess = update_guess(s, &k, old, i);
       continue;
@@ -441,8 +463,8 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       in->gout += gout->pool[gout->of[in->stage]].first;
     if (in->keep != NONE)
       in->keep += keep->pool[keep->of[in->stage]].first;
-    if (in->op == PIPE_R && in->out != NONE)
-      in->out += loc->pool[loc->of[in->stage]].first;
+    for (uint32_t j = 0; in->op == PIPE_R && j < s->stage[in->stage].nout; j++)
+      *slot_at(s, in, false, j) += scratch_of(s, &k, in->stage, j)->first;
     const Op *o = &s->op[s->rank_op0[r] + i];
     for (uint32_t j = 0, noutput = k.locals ? op_outputs(s, o) : 0; j < noutput; j++) {
       Colour *l = local_pool(s, loc, output_link(s, o, j));

@@ -10,7 +10,8 @@
  *
  * An instruction gets an event for each wait that its stream does not know to be over, and that the other
  * one, of an instruction with two, does not imply. So none can be left out. Only what a count asks for is
- * recorded, directly after the instruction that completes it, so one record may serve two waits.
+ * recorded, directly after the instruction that completes it, so one record may serve two waits. The transfers of
+ * a group are issued together, and complete together: nothing is waited for or recorded between them.
  *
  * An event is free for the next record once its last wait has been issued (a wait is for the record that
  * was issued last before it). Linear. */
@@ -28,9 +29,12 @@ typedef struct Place {
   uint32_t nsync, cap;
 } Place;
 
-/* Row + 1 of the instruction that makes `count` of a stream complete. */
+/* Row + 1 of the instruction that makes `count` of a stream complete: of a group of transfers the last. */
 static uint32_t completes(const Place *p, PipeOn on, uint32_t count) {
-  return on == PIPE_COMPUTE && count == 1 ? 0 : p->row[on][count - 1] + 1;
+  if (on == PIPE_COMPUTE && count == 1)
+    return 0;
+  uint32_t row = p->row[on][count - 1];
+  return row + 1 + (on == PIPE_COMM ? p->k->instr[row].group : 0);
 }
 
 static void wait_for(Place *p, uint32_t before, PipeOn of, PipeOn on, uint32_t count) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The lowerings that put each transfer at its op, or where the text has it (lang/spec.md 8.3), as opposed to
+ * The lowerings that put each transfer at its op, or where the text has it (lang/spec.md 8.4), as opposed to
  * the one global order of comm.c. Requires offload. Ensures lists: for each rank its ops and transfers in
  * one order. Proves that every tensor that crosses ranks has its SEND after the op that makes it and its RECV
  * before the op that reads it, both once, and every sum its place between the last gradient and the update;
@@ -13,8 +13,6 @@
  * Linear in instructions. */
 #include "plant.h"
 #include "transfers.h"
-
-enum { MAX_GROUP = 64 };
 
 /* ---- which tensor ---- */
 
@@ -175,7 +173,7 @@ static void list_inline(Sched *s, uint32_t r, Instrs *to, bool grouped) {
       add_moves(s, to, &s->op[j], false, s->op[j].site);
   }
   for (uint32_t i = 0, n; grouped && i < to->n; i += n) {
-    for (n = 0; i + n < to->n && n < MAX_GROUP && is_comm(&to->at[i + n]) &&
+    for (n = 0; i + n < to->n && n < PIPE_GROUP_MOST && is_comm(&to->at[i + n]) &&
                 !pipe_is_sum(to->at[i + n].op);)
       n++;
     for (uint32_t j = i; j < i + n; j++)

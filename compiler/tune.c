@@ -109,16 +109,6 @@ static bool improve(Sched *s, bool first, int64_t *value) {
     diag_note(s->diag, c->tries->at, "tries are asked for here");
     return false;
   }
-  uint32_t again = 0;
-  while (tries > 0 && again < s->nop && s->op[again].kind != PIPE_R)
-    again++;
-  if (tries > 0 && (s->slices > 1 || again < s->nop)) {
-    diag_error(s->diag, DIAG_CLAUSE, c->tries->at, "'tries' moves neither R nor slices");
-    diag_note(s->diag, again < s->nop ? s->site[s->op[again].site] : s->pipe[0].clause->at,
-              again < s->nop ? "%s comes from here" : "its microbatches go through in slices",
-              again < s->nop ? op_text(s, again) : "");
-    return false;
-  }
   if (tries > 0 && s->ncopy > 0) {
     diag_error(s->diag, DIAG_CLAUSE, s->site[s->copy[0].site],
                "'tries' moves the ops, so OFF and LOAD cannot have a place among them");

@@ -12,6 +12,7 @@
 #include "expand.h"
 
 enum { MAX_USES = 64 };        /* inside one another */
+enum { MAX_PLACES = 1 << 28 }; /* of stages and microbatches */
 enum { NMAPS = 5, NNEXT = 3 }; /* of Past; of what an op without index takes */
 
 /* ---- parameters and values of a schedule and its bases ---- */
@@ -46,6 +47,8 @@ static Fitting *fitting_of(Ex *x, const Schedule *sc) {
   f.pipe = NEW_ARRAY(s->arena, const Clause *, s->npipe);
   f.nmb = NEW_ARRAY(s->arena, uint32_t, s->npipe);
   f.index = NEW_ARRAY(s->arena, int64_t, s->npipe);
+  f.place = NEW_ARRAY(s->arena, uint32_t *, s->npipe);
+  f.nplace = NEW_ARRAY(s->arena, uint32_t, s->npipe);
   *vec_push(s->arena, &x->fitting) = f;
   return &x->fitting.at[x->fitting.n - 1];
 }
@@ -74,18 +77,54 @@ static bool same_ranks(Ex *x, const Stmt *t, const Fitting *f) {
                  arena_printf(s->arena, "it is for %lld ranks, not %u", (long long)v, s->nrank));
 }
 
+/* Its places by microbatch, of which it has nmb in pipe k: run_used compares those that it runs. */
+static bool find_places(Ex *x, const Stmt *t, Fitting *f, const Clause *c, uint32_t k,
+                        uint32_t nmb) {
+  Sched *s = x->s;
+  const Pipe *p = &s->pipe[k];
+  uint64_t n = (uint64_t)p->nstage * nmb;
+  int64_t outside[2] = {s->env[c->slot], c->mb_var ? s->env[c->mb_slot] : 0}, v;
+  if (n > MAX_PLACES)
+    return differs(s, t, c->mbs->at,
+                   arena_printf(s->arena, "its pipe '%s' has %u stages and %u microbatches",
+                                c->name, p->nstage, nmb));
+  if (n > f->nplace[k]) {
+    f->place[k] = arena_alloc(s->arena, (size_t)n * sizeof **f->place);
+    f->nplace[k] = (uint32_t)n;
+  }
+  bool ok = true;
+  for (uint64_t i = 0; i < n && ok; i++) {
+    s->env[c->slot] = (int64_t)(i / nmb);
+    if (c->mb_var)
+      s->env[c->mb_slot] = (int64_t)(i % nmb);
+    ok = eval(s, c->place, &v);
+    if (ok && (v < 0 || v >= s->nrank))
+      ok = differs(s, t, c->place->at,
+                   arena_printf(s->arena, "its pipe '%s' has stage %u on rank %lld", c->name,
+                                (unsigned)(i / nmb), (long long)v));
+    if (ok)
+      f->place[k][i] = (uint32_t)v;
+  }
+  s->env[c->slot] = outside[0];
+  if (c->mb_var)
+    s->env[c->mb_slot] = outside[1];
+  x->turns += (uint32_t)(n / 8); /* against orders that use again and again */
+  return ok;
+}
+
+static bool same_stages(Ex *x, const Stmt *t, const Clause *c, const Pipe *p) {
+  Sched *s = x->s;
+  int64_t v;
+  return eval(s, c->value, &v) &&
+         (v == p->nstage ||
+          differs(s, t, c->value->at,
+                  arena_printf(s->arena, "its pipe '%s' has %lld stages, '%s' has %u", c->name,
+                               (long long)v, p->clause->name, p->nstage)));
+}
+
 static bool same_place(Ex *x, const Stmt *t, const Clause *c, const Pipe *p) {
   Sched *s = x->s;
   int64_t v;
-  if (c->mb_var || p->clause->mb_var)
-    return differs(s, t, (c->mb_var ? c : p->clause)->place->at,
-                   "a place depends on the microbatch");
-  if (!eval(s, c->value, &v))
-    return false;
-  if (v != p->nstage)
-    return differs(s, t, c->value->at,
-                   arena_printf(s->arena, "its pipe '%s' has %lld stages, '%s' has %u", c->name,
-                                (long long)v, p->clause->name, p->nstage));
   int64_t outside = s->env[c->slot];
   bool ok = true;
   for (uint32_t m = 0; ok && m < p->nstage; m++) {
@@ -111,8 +150,14 @@ static bool same_pipe(Ex *x, const Stmt *t, Fitting *f, const Clause *c, int64_t
     return differs(s, t, c->at, "it has more pipes than are here");
   if (c->index)
     s->env[c->index_slot] = index;
-  bool ok = same_place(x, t, c, &s->pipe[*n]) && eval(s, c->mbs, &nmb) &&
+  bool ok = same_stages(x, t, c, &s->pipe[*n]) && eval(s, c->mbs, &nmb) &&
             (!c->slices || eval(s, c->slices, &slices));
+  if (ok && (nmb < 1 || nmb > INT32_MAX))
+    ok = differs(
+        s, t, c->mbs->at,
+        arena_printf(s->arena, "its pipe '%s' has %lld microbatches", c->name, (long long)nmb));
+  ok = ok &&
+       (f->dealt ? find_places(x, t, f, c, *n, (uint32_t)nmb) : same_place(x, t, c, &s->pipe[*n]));
   if (c->index)
     s->env[c->index_slot] = outside;
   if (!ok)
@@ -123,10 +168,6 @@ static bool same_pipe(Ex *x, const Stmt *t, Fitting *f, const Clause *c, int64_t
                                 (long long)slices, s->pipe[*n].clause->name, s->slices));
   if (c->forward != s->forward)
     return differs(s, t, c->at, c->forward ? "it only runs forward" : "it is not only run forward");
-  if (nmb < 1 || nmb > INT32_MAX)
-    return differs(
-        s, t, c->mbs->at,
-        arena_printf(s->arena, "its pipe '%s' has %lld microbatches", c->name, (long long)nmb));
   f->pipe[*n] = c;
   f->index[*n] = index;
   f->nmb[(*n)++] = (uint32_t)nmb;
@@ -137,6 +178,9 @@ static bool same_pipe(Ex *x, const Stmt *t, Fitting *f, const Clause *c, int64_t
 static bool same_pipes(Ex *x, const Stmt *t, Fitting *f) {
   Sched *s = x->s;
   uint32_t n = 0;
+  f->dealt = s->row_of != NULL;
+  for (uint32_t i = 0; i < f->clauses.n; i++)
+    f->dealt |= f->clauses.at[i].clause->kind == CL_PIPE && f->clauses.at[i].clause->mb_var;
   for (uint32_t i = 0; i < f->clauses.n; i++) {
     const Clause *c = f->clauses.at[i].clause;
     int64_t lo = 0, hi = 1, step = 1;
@@ -266,6 +310,71 @@ static bool keep_phase(Ex *x, Past past, uint32_t first, uint8_t phase) {
   return ok;
 }
 
+/* ---- places by microbatch ---- */
+
+/* The microbatch of the step that mb of u is; -1: it is none, or left out. */
+static int64_t step_of(const Sched *s, const Use *u, uint32_t k, int64_t mb) {
+  for (; u; mb += u->shift, u = u->outer)
+    if (mb < 0 || mb >= u->nmb[k] || use_leaves_out(u, mb))
+      return -1;
+  return mb < s->pipe[k].nmb / s->slices ? mb : -1;
+}
+
+static uint32_t rank_here(const Sched *s, const Pipe *p, uint32_t m, int64_t mb) {
+  size_t unit = p->mb0 + (size_t)mb * s->slices;
+  return s->stage[s->row_of ? s->row_of[(size_t)m * s->nmb + unit] : p->first + m].rank;
+}
+
+/* The row of stage m of a pipe on the rank at hand; NONE. */
+static uint32_t row_here(const Ex *x, const Pipe *p, uint32_t m) {
+  const Sched *s = x->s;
+  for (uint32_t i = s->rank_stage0[x->rank]; i < s->rank_stage0[x->rank + 1]; i++) {
+    uint32_t row = s->rank_stage[i];
+    if (s->stage[row].model == m && row >= p->first && row - p->first < p->nrow)
+      return row;
+  }
+  return NONE;
+}
+
+/* Every microbatch that u runs has its stages on the same ranks here; ensures held and nheld. */
+static bool same_places(Ex *x, const Stmt *t, Use *u) {
+  Sched *s = x->s;
+  uint32_t *held = arena_alloc(&x->scratch, (size_t)s->npipe * s->nmodel * sizeof *held + 1);
+  u->held = held;
+  for (uint32_t k = 0; k < s->npipe && u->pipe[k]; k++)
+    for (uint32_t m = 0; m < s->nmodel; m++) {
+      const Pipe *p = &s->pipe[k];
+      bool runs = false;
+      for (uint32_t mb = 0; mb < u->nmb[k]; mb++) {
+        uint32_t rank = u->place[k][(size_t)m * u->nmb[k] + mb];
+        int64_t at = step_of(s, u, k, mb);
+        runs |= rank == x->rank;
+        if (at < 0 || rank_here(s, p, m, at) == rank)
+          continue;
+        differs(s, t, u->pipe[k]->place->at,
+                arena_printf(s->arena,
+                             "its pipe '%s' has microbatch %u of stage %u on rank %u; here that is "
+                             "microbatch %lld, on rank %u",
+                             u->pipe[k]->name, mb, m, rank, (long long)at, rank_here(s, p, m, at)));
+        diag_help(s->diag,
+                  "start it at another microbatch ('@ e'), or let a parameter of '%s' move "
+                  "its places along",
+                  t->name);
+        return false;
+      }
+      uint32_t row = runs ? row_here(x, p, m) : NONE;
+      if (runs && row == NONE)
+        return differs(s, t, u->pipe[k]->place->at,
+                       arena_printf(s->arena,
+                                    "its pipe '%s' has stage %u on rank %u, where it never is here",
+                                    u->pipe[k]->name, m, x->rank));
+      if (runs)
+        held[u->nheld++] = row;
+      x->turns += u->nmb[k] / 8;
+    }
+  return true;
+}
+
 /* ---- the statement ---- */
 
 /* What an op without index takes: inside counted from 0, afterwards on from what has run. */
@@ -315,6 +424,9 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift,
                span_text(s, t->value->at), (long long)shift);
     return x->use_told = true, false;
   }
+  u.place = f->dealt ? f->place : NULL;
+  if (f->dealt && !same_places(x, t, &u))
+    return x->use_told = true, false;
   const Clause *order = order_of(x, t, f);
   if (!order)
     return false;

@@ -23,13 +23,17 @@ static size_t cell_at(uint32_t nmb, uint32_t stage, uint32_t mb) {
   return (size_t)stage * nmb + mb;
 }
 
-/* Unit `next` of a stage may run now: its slice, forward or backward, comes where it belongs. seen: what
+/* Unit `next` of a stage may run now: its slice, forward, again or backward, comes where it belongs. seen: what
  * has run of the units of the stage, from that of `next`. */
 static void verify_slice(uint32_t slices, uint32_t unit, uint8_t kind, const uint8_t *seen,
                          size_t step) {
   uint8_t back = SEEN(B) | SEEN(I);
   uint32_t slice = unit % slices;
-  BUG_IF(kind == PIPE_R && slices > 1);
+  const uint8_t *last = seen + (slices - 1 - slice) * step;
+  if (kind == PIPE_R) /* no slice behind it has been made again */
+    BUG_IF(!(*last & SEEN(F)) || (*last & back));
+  for (uint32_t q = slice + 1; kind == PIPE_R && q < slices; q++)
+    BUG_IF(seen[(q - slice) * step] & SEEN(R));
   if (kind == PIPE_F && slice > 0)
     BUG_IF(!(*(seen - step) & SEEN(F)));
   if ((kind == PIPE_B || kind == PIPE_I) && slice + 1 < slices)
@@ -99,7 +103,7 @@ void verify_ops(const Sched *s) {
       const uint32_t *const at[] = {s->at_f, s->at_b, s->at_b, s->at_w, s->at_r};
       BUG_IF(at[o->kind][cell] != i + 1);
       BUG_IF(o->kind == PIPE_B && s->at_w[cell] != 0);
-      BUG_IF((s->forward && o->kind != PIPE_F) || (s->graph && o->kind == PIPE_R));
+      BUG_IF(s->forward && o->kind != PIPE_F);
       left[o->stage] -= s->forward;
       if (o->kind == PIPE_B || o->kind == PIPE_W) {
         left[o->stage]--;
@@ -120,6 +124,7 @@ void verify_ops(const Sched *s) {
 /* What the list has done with a (stage, mb), and where its stashes lie. */
 typedef struct Cell {
   uint32_t act, gout; /* slots, valid while the op that took one has been seen */
+  uint32_t first;     /* that of class ACT that F took */
   uint32_t keep;      /* of a forward that is recomputed, NONE of another */
   uint32_t host, peer;
   uint8_t ops;  /* bit per compute op */
@@ -174,10 +179,23 @@ typedef struct Verify {
 
 static uint64_t up64(uint64_t bytes) { return bytes % 64 ? bytes - bytes % 64 + 64 : bytes; }
 
-static uint64_t content_bytes(const PipeProgram *p, uint32_t stage, uint32_t cls, bool skip) {
-  const PipeStage *st = &p->stage[stage];
+/* All inputs of a stage, one after the other, each on a line of its own. */
+static uint64_t input_bytes(const VerifyEdges *v, uint32_t stage) {
+  const PipeStage *st = &v->p->stage[stage];
+  uint64_t n = 0;
+  for (uint32_t k = 0; k < st->nin; k++) {
+    Passage e = verify_passage(v, stage, st->mb0, false, k);
+    const PipeStage *from = &v->p->stage[e.owner];
+    bool skip = e.edge != NONE && v->p->edge[e.edge].skip;
+    n = up64(n) + (skip ? from->edge_bytes : from->boundary_bytes);
+  }
+  return n;
+}
+
+static uint64_t content_bytes(const Verify *v, uint32_t stage, uint32_t cls, bool skip) {
+  const PipeStage *st = &v->p->stage[stage];
   switch (cls) {
-  case PIPE_KEEP: return st->prev == NONE || p->edge ? 0 : p->stage[st->prev].boundary_bytes;
+  case PIPE_KEEP: return input_bytes(&v->edges, stage);
   case PIPE_ACT:
   case PIPE_HOST:
   case PIPE_GUEST: return st->act_bytes;
@@ -207,7 +225,7 @@ static void verify_pools(Verify *v) {
     const PipePool *q = &k->pool[i];
     BUG_IF(q->cls >= PIPE_NCLASSES || q->stage >= p->nstage || q->count == 0);
     BUG_IF(q->first != n || q->count > k->nslot - n);
-    BUG_IF(q->cls != PIPE_BUFFER && q->bytes != content_bytes(p, q->stage, q->cls, q->skip));
+    BUG_IF(q->cls != PIPE_BUFFER && q->bytes != content_bytes(v, q->stage, q->cls, q->skip));
     BUG_IF(q->skip > 1);
     BUG_IF(q->skip && (q->cls < PIPE_OUT || q->cls > PIPE_LOCAL));
     for (uint32_t j = 0; j < q->count; j++)
@@ -257,7 +275,7 @@ static Slot *touch_any(Verify *v, uint32_t slot, PipeClass cls) {
 static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage, uint32_t edge) {
   Slot *t = touch_any(v, slot, cls);
   const PipePool *q = &v->p->rank[v->r].pool[t->pool];
-  BUG_IF(q->skip != skips(v, edge) || q->bytes != content_bytes(v->p, stage, cls, q->skip));
+  BUG_IF(q->skip != skips(v, edge) || q->bytes != content_bytes(v, stage, cls, q->skip));
   BUG_IF(!v->p->sized && q->stage != stage); /* sizes unknown: only its own stage's is the same */
   return t;
 }
@@ -322,20 +340,22 @@ static uint32_t list_at(const PipeRank *k, uint32_t field, uint32_t n, uint32_t 
   return n > 1 ? k->list[field + i] : field;
 }
 
-/* R: from the input that was kept to a stash; its output goes to a slot that nobody reads. */
+/* R: from the inputs that were kept to a stash; its outputs go to slots that nobody reads. */
 static void takes_again(Verify *v, const PipeInstr *in, Cell *c) {
-  BUG_IF(v->p->edge != NULL); /* chains only */
-  bool scratch = v->p->stage[in->stage].next != NONE;
-  BUG_IF(in->keep == NONE || in->keep != c->keep || (in->out != NONE) != scratch);
+  uint32_t n = v->p->stage[in->stage].nout;
+  BUG_IF(in->keep == NONE || in->keep != c->keep || (in->out != NONE) != (n > 0));
   c->act = in->act;
   fill(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE);
-  if (scratch)
-    fill(v, in->out, PIPE_LOCAL, in->stage, in->mb, false, NONE);
+  for (uint32_t i = 0; i < n; i++)
+    fill(v, list_at(&v->p->rank[v->r], in->out, n, i), PIPE_LOCAL, in->stage, in->mb, false,
+         verify_passage(&v->edges, in->stage, in->mb, true, i).edge);
 }
 
 static void gives_again(Verify *v, const PipeInstr *in) {
-  if (in->out != NONE)
-    use(v, in->out, PIPE_LOCAL, in->stage, in->mb, false, NONE, true);
+  uint32_t n = v->p->stage[in->stage].nout;
+  for (uint32_t i = 0; i < n; i++)
+    use(v, list_at(&v->p->rank[v->r], in->out, n, i), PIPE_LOCAL, in->stage, in->mb, false,
+        verify_passage(&v->edges, in->stage, in->mb, true, i).edge, true);
   use(v, in->keep, PIPE_KEEP, in->stage, in->mb, false, NONE, true);
 }
 
@@ -384,7 +404,7 @@ static void verify_takes(Verify *v, const PipeInstr *in) {
   BUG_IF((in->out != NONE) != (nwrite > 0));
   /* An action takes all that it takes before it gives back: what it writes never lies where it reads. */
   if (forward) {
-    c->act = in->act;
+    c->act = c->first = in->act;
     c->keep = in->keep;
     fill(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE);
     if (in->keep != NONE)
@@ -423,11 +443,10 @@ static void verify_gives(Verify *v, const PipeInstr *in) {
         from.edge, true);
   }
   BUG_IF(p->forward && (!forward || in->keep != NONE));
-  if (forward && in->keep != NONE) /* it has worked in the slot, and leaves it */
-    use(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE, true);
-  if (p->forward && in->mb % p->slices == p->slices - 1) /* so do all slices, with the last one */
+  if (forward && in->mb % p->slices == p->slices - 1) /* what nobody reads now, of all slices */
     for (uint32_t q = 0; q < p->slices; q++)
-      use(v, (c - q)->act, PIPE_ACT, in->stage, in->mb - q, false, NONE, true);
+      if (p->forward || (c - q)->keep != NONE)
+        use(v, (c - q)->act, PIPE_ACT, in->stage, in->mb - q, false, NONE, true);
   if (!forward) {
     bool last = in->op == PIPE_B || in->op == PIPE_W;
     use(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE, last);
@@ -495,7 +514,7 @@ static void verify_guest(Verify *v, const PipeInstr *in) {
     i++;
   BUG_IF(i == k->npool);
   const PipePool *q = &k->pool[i];
-  BUG_IF(q->cls != PIPE_GUEST || q->bytes != content_bytes(v->p, in->stage, PIPE_GUEST, false));
+  BUG_IF(q->cls != PIPE_GUEST || q->bytes != content_bytes(v, in->stage, PIPE_GUEST, false));
   BUG_IF(!v->p->sized && q->stage != in->stage);
   GuestSlot *g = &v->guest[v->slot0[in->peer] + in->keep];
   BUG_IF(g->owner != NONE && g->owner != v->r);
@@ -581,12 +600,14 @@ static void verify_stashes(Verify *v) {
         change(v, in[j].act, true), live++;
     most = live > most ? live : most;
     for (uint32_t j = 0; j < n; j++) {
-      if (in[j].op == PIPE_B || in[j].op == PIPE_W || (in[j].op == PIPE_F && in[j].keep != NONE))
+      if (in[j].op == PIPE_B || in[j].op == PIPE_W)
         change(v, in[j].act, false), live--;
-      bool ends = v->p->forward && in[j].op == PIPE_F &&
-                  in[j].mb % v->p->slices == v->p->slices - 1; /* a microbatch */
-      for (uint32_t q = 0; ends && q < v->p->slices; q++, live--)
-        change(v, v->cell[cell_at(v->p->nmb, in[j].stage, in[j].mb - q)].act, false);
+      bool ends = in[j].op == PIPE_F && in[j].mb % v->p->slices == v->p->slices - 1;
+      for (uint32_t q = 0; ends && q < v->p->slices; q++) { /* the microbatch */
+        const Cell *c = &v->cell[cell_at(v->p->nmb, in[j].stage, in[j].mb - q)];
+        if (v->p->forward || c->keep != NONE)
+          change(v, c->first, false), live--;
+      }
     }
   }
   while (copy < k->ninstr && k->instr[copy].op == PIPE_SIDE_COPY) /* behind all ops */
@@ -758,8 +779,8 @@ void verify_program(const Sched *s) {
       BUG_IF(in->op >= PIPE_NOPS || in->stage >= p->nstage);
       BUG_IF(pipe_is_side(in->op) && in->keep >= p->nside);
       busy += in->op == PIPE_SIDE ? p->side[in->keep].time
-              : p->slice_time && in->op <= PIPE_W
-                  ? p->slice_time[4 * (in->stage * (size_t)p->slices + in->mb % p->slices) + in->op]
+              : p->slice_time && in->op <= PIPE_R
+                  ? p->slice_time[5 * (in->stage * (size_t)p->slices + in->mb % p->slices) + in->op]
               : in->op <= PIPE_U ? p->stage[in->stage].time[in->op]
                                  : 0;
       const PipeInstr *f = in->op == PIPE_F ? in : in + 1, *b = in->op == PIPE_F ? in + 1 : in;

@@ -49,7 +49,9 @@ void verify_clock(const Sched *s, int64_t S, uint32_t nnode, const uint32_t *fir
       const Op *b = &s->op[before];
       uint64_t time = s->stage[b->stage].time[b->kind];
       if (e < n && s->stage[b->stage].rank != st->rank)
-        time += send_time(&s->stage[b->stage], b->kind);
+        time += !g ? s->stage[b->stage].time[b->kind == PIPE_F ? PIPE_SEND_F : PIPE_SEND_B]
+                : o->kind == PIPE_F ? g->edge[g->in_edge[g->in0[st->model] + e]].send[0]
+                                    : g->edge[g->out0[st->model] + e].send[1];
       BUG_IF(CLOCK(i) < CLOCK(before) + (__int128)time * by);
     }
   }

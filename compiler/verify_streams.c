@@ -19,6 +19,9 @@ VerifySync verify_sync_begin(const PipeRank *k, Arena *a) {
     BUG_IF(y->before < last->before ||
            (i > 0 && y->before == last->before && last->after != NONE && last->after >= y->after));
     BUG_IF(v.records[row] && v.records[row] != y->event + 1);
+    /* an action begins, and a group of transfers begins and ends, at once */
+    BUG_IF(y->before > 0 && k->instr[y->before - 1].group > 0);
+    BUG_IF(row > 0 && k->instr[row - 1].group > 0 && k->instr[row - 1].op >= PIPE_SEND_F);
     v.records[row] = y->event + 1;
   }
   v.heard[1][0] = v.heard[2][0] = UINT32_MAX; /* not even that the step has begun */

@@ -40,6 +40,23 @@ static void verify_edges(VerifyEdges *v, Arena *a) {
   v->out0 = out0, v->in0 = in0, v->in_edge = in_edge;
 }
 
+/* Shared links, in order, each used; by ranks that have something to send each other. */
+static void verify_shares(const PipeProgram *p, Arena *a) {
+  uint8_t *used = NEW_ARRAY(a, uint8_t, p->nlink);
+  uint32_t nused = 0;
+  BUG_IF((p->share == NULL) != (p->nshare == 0) || p->nlink > p->nshare);
+  for (uint32_t i = 0; i < p->nshare; i++) {
+    const PipeShare *x = &p->share[i], *y = x - 1;
+    BUG_IF(x->from >= p->nrank || x->to >= p->nrank || x->from == x->to || x->link >= p->nlink);
+    BUG_IF(i > 0 &&
+           (y->from > x->from ||
+            (y->from == x->from && (y->to > x->to || (y->to == x->to && y->link >= x->link)))));
+    nused += !used[x->link];
+    used[x->link] = 1;
+  }
+  BUG_IF(nused != p->nlink);
+}
+
 /* Rows that share weights, on each rank one circle with those of other ranks. */
 static void verify_ties(const PipeProgram *p, Arena *a) {
   uint32_t *seen = NEW_ARRAY(a, uint32_t, p->nstage), *on = NEW_ARRAY(a, uint32_t, p->nrank);
@@ -117,6 +134,8 @@ static void verify_stages(const VerifyEdges *v, Arena *a) {
   for (size_t i = 0; p->row && i < (size_t)p->nmodel * p->nmb; i++) {
     uint32_t row = p->row[i], mb = (uint32_t)(i % p->nmb);
     BUG_IF(row >= p->nstage || p->stage[row].model != i / p->nmb || !verify_runs(p, row, mb));
+    BUG_IF(mb % p->slices &&
+           p->row[i - 1] != row); /* slices read what those before them left there */
     /* All stages of a microbatch are of one pipe. */
     BUG_IF(p->stage[row].mb0 != p->stage[p->row[mb]].mb0 ||
            p->stage[row].nmb != p->stage[p->row[mb]].nmb);
@@ -136,6 +155,7 @@ static void verify_stages(const VerifyEdges *v, Arena *a) {
     const PipeStage *x = &p->stage[at[i - 1] - 1], *y = &p->stage[at[i] - 1];
     BUG_IF(x->rank == y->rank && (x->mb0 > y->mb0 || (x->mb0 == y->mb0 && x->model >= y->model)));
   }
+  verify_shares(p, a);
   verify_ties(p, a);
 }
 

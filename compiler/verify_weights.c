@@ -9,7 +9,16 @@ typedef struct Spot {      /* a slot of class WEIGHT or GUESS */
   uint32_t stage, version; /* of WEIGHT; version NONE: nothing yet */
   uint32_t left;           /* reads of that version that are still to come */
   uint32_t used;           /* 1 + the action that has it as GUESS; 0: none */
+  uint32_t maker;          /* of GUESS: row of the instruction whose estimate it holds; NONE */
 } Spot;
+
+typedef struct Alike { /* ops of a row that read alike: one line, one value of its `per` */
+  const WeightLine *line;
+  int64_t value;
+  uint32_t stage, maker,
+      next; /* rows of the rank's list and of the vector; NONE: the first group of the row */
+} Alike;
+typedef VEC(Alike) Groups;
 
 typedef struct Row { /* of the stage table */
   uint32_t newest, live, most, updates;
@@ -24,15 +33,72 @@ static void count_reads(const PipeProgram *p, uint32_t r, const size_t *base, ui
     const PipeWeights *w = &k->weights[i];
     if (in->op == PIPE_U)
       reads[base[in->stage] + w->version - 1]++;
-    else if (w->version != NONE)
+    else if (w->slot != NONE)
       reads[base[in->stage] + w->version]++;
   }
 }
 
-/* A GUESS slot is of one op of an action. */
-static void verify_guess(const PipeProgram *p, uint32_t r, const PipeInstr *in,
-                         const PipeWeights *w, Spot *slot, uint32_t action) {
+/* The line of the text that says what an op reads; NULL: none does. */
+static const WeightLine *line_for(const Sched *s, const PipeInstr *in, uint32_t backward) {
+  const PipeStage *st = &s->prog->stage[in->stage];
+  bool has[PIPE_NOPS] = {false};
+  for (uint32_t i = 0; i < s->nwline; i++)
+    if (s->wline[i]->word == WW_READS)
+      has[s->wline[i]->kind] = true;
+  uint32_t kind = in->op;
+  if (kind == PIPE_R && !has[PIPE_R])
+    kind = backward;
+  if (kind == PIPE_I && !has[PIPE_I])
+    kind = PIPE_B;
+  for (uint32_t i = 0; i < s->nwline; i++) {
+    const WeightLine *l = s->wline[i];
+    int64_t holds = 1;
+    if (l->word != WW_READS || (uint32_t)l->kind != kind)
+      continue;
+    if (l->clause->var)
+      s->env[l->clause->slot] = st->model;
+    if (l->clause->mb_var)
+      s->env[l->clause->mb_slot] = (in->mb - st->mb0) / pipe_slices(s->prog);
+    BUG_IF(l->when && !eval((Sched *)(uintptr_t)s, l->when, &holds));
+    if (holds)
+      return l;
+  }
+  return NULL;
+}
+
+/* Row of the instruction whose reading that of row i shares; i itself if it is the first, or shares none. Groups of a
+ * stage are a list, the last one that has come first, since ops that share mostly follow each other. */
+static uint32_t verify_alike(const Sched *s, uint32_t r, uint32_t i, Groups *groups,
+                             uint32_t *first) {
+  const PipeInstr *in = &s->prog->rank[r].instr[i];
+  if (!s->maker)
+    return i;
+  const WeightLine *l = line_for(s, in,
+                                 s->op[s->at_b[(size_t)in->stage * s->nmb + in->mb] - 1].kind);
+  int64_t value;
+  if (!l || !l->per)
+    return i;
+  BUG_IF(!eval((Sched *)(uintptr_t)s, l->per, &value));
+  for (uint32_t g = first[in->stage]; g != NONE; g = groups->at[g].next)
+    if (groups->at[g].line == l && groups->at[g].value == value)
+      return groups->at[g].maker;
+  *vec_push(s->arena, groups) = (Alike){l, value, in->stage, i, first[in->stage]};
+  first[in->stage] = groups->n - 1;
+  return i;
+}
+
+/* A GUESS slot is of one op of an action; or it holds what the op `maker` has made. */
+static void verify_guess(const PipeProgram *p, uint32_t r, uint32_t row, uint32_t maker, Spot *slot,
+                         uint32_t action) {
   const PipeRank *k = &p->rank[r];
+  const PipeInstr *in = &k->instr[row];
+  const PipeWeights *w = &k->weights[row], *made = &k->weights[maker];
+  BUG_IF((w->slot == NONE) != (maker != row && made->formula != NONE));
+  if (maker != row) {
+    BUG_IF(w->formula != NONE || w->version != made->version || w->guess != made->guess);
+    BUG_IF(w->guess != NONE && slot[w->guess].maker != maker);
+    return;
+  }
   if (w->guess == NONE) {
     BUG_IF(in->op != PIPE_U && w->formula != NONE);
     return;
@@ -45,17 +111,23 @@ static void verify_guess(const PipeProgram *p, uint32_t r, const PipeInstr *in,
   BUG_IF(!p->sized && k->pool[i].stage != in->stage);
   BUG_IF(slot[w->guess].used == action);
   slot[w->guess].used = action;
+  slot[w->guess].maker = in->op == PIPE_U ? NONE : row;
 }
 
-/* One op: reads what is there. cell: the version that the F of each unit of a row has read. */
+/* One op: reads what is there, unless that is an estimate that another one has made; alike: it is not the first of those
+ * that read alike. cell: the version that the F of each unit of a row has read. */
 static void verify_read(const Sched *s, const PipeInstr *in, const PipeWeights *w, const Row *row,
-                        Spot *slot, const uint32_t *cell, Row *rows) {
-  Spot *c = &slot[w->slot];
-  BUG_IF(c->stage != in->stage || c->version != w->version || c->left == 0);
+                        Spot *slot, const uint32_t *cell, Row *rows, bool alike) {
   BUG_IF(w->version > row->newest || w->out != NONE);
   BUG_IF(w->behind != (int32_t)(w->version - cell[in->mb]));
-  if (--c->left == 0 && c->version != row->newest)
-    rows[in->stage].live--;
+  if (w->slot != NONE) {
+    Spot *c = &slot[w->slot];
+    BUG_IF(c->stage != in->stage || c->version != w->version || c->left == 0);
+    if (--c->left == 0 && c->version != row->newest)
+      rows[in->stage].live--;
+  }
+  if (alike)
+    return;
   for (uint32_t i = 0; i < s->nwline; i++) { /* what is said without a condition */
     const WeightLine *l = s->wline[i];
     if (l->word != WW_READS || l->kind != in->op)
@@ -72,9 +144,11 @@ static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
                                 const uint32_t *reads, Row *rows, Spot *slot, uint32_t **cells) {
   const PipeProgram *p = s->prog;
   const PipeRank *k = &p->rank[r];
-  uint32_t action = 1;
+  uint32_t action = 1, *first = arena_zalloc(s->arena, p->nstage, sizeof *first);
+  Groups groups = {0};
+  memset(first, 0xff, p->nstage * sizeof *first);
   for (uint32_t i = 0; i < k->nslot; i++)
-    slot[i] = (Spot){NONE, NONE, 0, 0};
+    slot[i] = (Spot){NONE, NONE, 0, 0, NONE};
   for (uint32_t i = 0; i < k->npool; i++) {
     const PipePool *q = &k->pool[i];
     if (q->cls != PIPE_WEIGHT)
@@ -97,8 +171,10 @@ static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
       continue;
     }
     action += i == 0 || in[-1].group == 0;
-    BUG_IF(w->slot >= k->nslot || row->live == 0);
-    verify_guess(p, r, in, w, slot, action);
+    bool may_share = in->op != PIPE_U && in->op != PIPE_SIDE;
+    uint32_t maker = may_share ? verify_alike(s, r, i, &groups, first) : i;
+    BUG_IF((w->slot >= k->nslot && w->slot != NONE) || row->live == 0);
+    verify_guess(p, r, i, maker, slot, action);
     if (in->op == PIPE_F)
       cells[in->stage][in->mb] = w->version;
     if (in->op == PIPE_SIDE) {
@@ -109,7 +185,7 @@ static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
       continue;
     }
     if (in->op != PIPE_U) {
-      verify_read(s, in, w, row, slot, cells[in->stage], rows);
+      verify_read(s, in, w, row, slot, cells[in->stage], rows, maker != i);
       continue;
     }
     Spot *from = &slot[w->slot], *to = &slot[w->out];

@@ -135,6 +135,20 @@ bool weight_value(Sched *s, const WeightLine *l, uint32_t op, int64_t *value) {
   return value_of(s, l, l->value, s->op[op].stage, s->op[op].mb, value);
 }
 
+bool weight_per(Sched *s, const WeightLine *l, uint32_t op, int64_t *value) {
+  return value_of(s, l, l->per, s->op[op].stage, s->op[op].mb, value);
+}
+
+void weight_note(Sched *s, const WeightLine *l) {
+  if (l)
+    diag_note(s->diag, l->at, "this line says which version");
+}
+
+uint32_t estimate_maker(const Sched *s, uint32_t op) {
+  uint32_t maker = s->maker && s->maker[op] != NONE ? s->maker[op] : op;
+  return s->weights[maker].formula == NONE || s->op[maker].kind == PIPE_U ? NONE : maker;
+}
+
 bool weight_ring(Sched *s, uint32_t stage, const WeightLine **line, int64_t *n) {
   *line = NULL;
   for (uint32_t i = 0; i < s->nwline && !*line; i++)

@@ -16,6 +16,13 @@ bool weight_then(Sched *s, const char *state, uint32_t u, uint32_t mb, const Wei
 void weight_bind(Sched *s, const WeightLine *l, uint32_t stage, uint32_t mb);
 /* Which version it says, of a line with a value. */
 bool weight_value(Sched *s, const WeightLine *l, uint32_t op, int64_t *value);
+/* What ops that share one estimate, or one version, have in common, of a line with `per`. */
+bool weight_per(Sched *s, const WeightLine *l, uint32_t op, int64_t *value);
+/* Notes which line says what an op reads; NULL: none does. */
+void weight_note(Sched *s, const WeightLine *l);
+/* (formulas) The op that makes the estimate that op reads: itself, or the first that shares it. NONE: it reads its
+ * version as it is, or is a U. */
+uint32_t estimate_maker(const Sched *s, uint32_t op);
 /* How many versions of its weights a row may keep, and where that stands; NULL: as many as are read. */
 bool weight_ring(Sched *s, uint32_t stage, const WeightLine **line, int64_t *n);
 

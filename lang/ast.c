@@ -215,6 +215,20 @@ static bool binds_index(const Stmt *s) {
   return s->kind == ST_KERNEL || s->kind == ST_CLOCK || s->kind == ST_RULES;
 }
 
+static void put_stamp(FILE *out, const Stmt *s) {
+  if (!s->value)
+    return;
+  fputs(" @ ", out);
+  ast_dump_expr(out, s->value);
+}
+
+static void put_when(FILE *out, const Stmt *s) {
+  if (!s->cond)
+    return;
+  fputs(" when ", out);
+  ast_dump_expr(out, s->cond);
+}
+
 /* From where its line begins, without the end of the line. */
 static void put_stmt(FILE *out, const Stmt *s, int indent) {
   static const char *const phase[PIPE_NPHASES] = {
@@ -225,14 +239,8 @@ static void put_stmt(FILE *out, const Stmt *s, int indent) {
   switch (s->kind) {
   case ST_OP:
     put_op(out, s->op);
-    if (s->value) {
-      fputs(" @ ", out);
-      ast_dump_expr(out, s->value);
-    }
-    if (s->cond) {
-      fputs(" when ", out);
-      ast_dump_expr(out, s->cond);
-    }
+    put_stamp(out, s);
+    put_when(out, s);
     break;
   case ST_KERNEL:
   case ST_CLOCK:
@@ -287,19 +295,22 @@ static void put_stmt(FILE *out, const Stmt *s, int indent) {
   case ST_OVERLAP:
     fputs("overlap ", out);
     put_block(out, s->body, indent);
-    if (s->value) {
-      fputs(" @ ", out);
-      ast_dump_expr(out, s->value);
-    }
+    put_stamp(out, s);
+    put_when(out, s);
     break;
   case ST_MOVE:
     fputs(s->receives ? "recv " : "send ", out);
     put_op(out, s->op);
+    put_stamp(out, s);
     break;
-  case ST_WAIT: fputs("wait", out); break;
+  case ST_WAIT:
+    fputs("wait", out);
+    put_stamp(out, s);
+    break;
   case ST_GROUP:
     fputs("group ", out);
     put_block(out, s->body, indent);
+    put_stamp(out, s);
     break;
   case ST_USE:
     fprintf(out, "use %s%s%s", s->phase < PIPE_NPHASES ? phase[s->phase] : "",
@@ -307,10 +318,7 @@ static void put_stmt(FILE *out, const Stmt *s, int indent) {
     put_args(out, s->args);
     if (s->range.lo)
       put_range(out, &s->range);
-    if (s->value) {
-      fputs(" @ ", out);
-      ast_dump_expr(out, s->value);
-    }
+    put_stamp(out, s);
     break;
   case ST_PHASE:
   case ST_CLIP:
@@ -374,6 +382,7 @@ static void put_weights(FILE *out, const Clause *c) {
       fputc(' ', out);
       ast_dump_expr(out, l->formula);
     }
+    put_optional(out, "per", l->per);
     put_optional(out, "when", l->when);
     fputc('\n', out);
   }
@@ -490,6 +499,10 @@ static void put_clause(FILE *out, const Clause *c) {
     break;
   case CL_EXCLUSIVE:
     fprintf(out, "exclusive %s -> ", c->var);
+    ast_dump_expr(out, c->to);
+    break;
+  case CL_LINK:
+    fprintf(out, "exclusive %s, %s -> ", c->var, c->mb_var);
     ast_dump_expr(out, c->to);
     break;
   case CL_SIDE:

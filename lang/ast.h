@@ -83,10 +83,10 @@ typedef enum StmtKind {
   ST_CLIP,    /* clip statement-or-block: ops on microbatches that do not exist are left out */
   ST_CLOCK,   /* clock NAME [in range] [period value] { body }: ops in the order of their stamps */
   ST_RULES,   /* rules NAME [in range] { body }: ops by priority, in a simulation */
-  ST_OVERLAP, /* overlap { body } [@ value]: its ops are one action */
-  ST_MOVE,    /* send op, or recv op: of the tensors that the op makes, or reads */
-  ST_WAIT,    /* wait: for all transfers above */
-  ST_GROUP,   /* group { body }: its transfers are one */
+  ST_OVERLAP, /* overlap { body } [@ value] [when cond]: its ops are one action */
+  ST_MOVE,    /* send op, or recv op [@ value]: of the tensors that the op makes, or reads */
+  ST_WAIT,    /* wait [@ value]: for all transfers above */
+  ST_GROUP,   /* group { body } [@ value]: its transfers are one */
   ST_USE      /* use [phase of] name(args) [in range] [@ value]: the order of another schedule */
 } StmtKind;
 
@@ -98,8 +98,8 @@ struct Stmt {
   Name name;          /* loop variable, let, ST_USE: schedule */
   Span name_at;
   uint32_t slot;      /* (sema) of `name` */
-  Expr *cond, *value; /* ST_IF / ST_DO count / ST_OP when; ST_LET / ST_OP @ / ST_CLOCK period /
-                         ST_USE @ */
+  Expr *cond, *value; /* ST_IF / ST_DO count / ST_OP, ST_OVERLAP when; ST_LET / ST_OP @ / ST_CLOCK period /
+                         ST_USE @ / ST_OVERLAP, ST_MOVE, ST_WAIT, ST_GROUP @ */
   Range range;
   OpRef *op;
   struct OpDef *opdef;
@@ -137,7 +137,7 @@ typedef struct Entry { /* key = value in time { } and bytes { } */
 
 /* A line of `weights { }`. */
 typedef enum WeightWord {
-  WW_READS,    /* op reads newest|F|value [as formula] [when e] */
+  WW_READS,    /* op reads newest|F|value [as formula] [per e] [when e] */
   WW_APPLIES,  /* U applies formula [when e] */
   WW_RATE,     /* U rate formula [when e] */
   WW_THEN,     /* U then state = formula [when e] */
@@ -157,6 +157,7 @@ typedef struct WeightLine {
   Span source_at;
   Expr *value;        /* WW_READS from a version, WW_VERSIONS */
   Expr *formula, *when; /* or NULL */
+  Expr *per;          /* WW_READS: ops of a stage with the same value read what the first of them reads; or NULL */
   Name state;         /* WW_STATE, WW_THEN */
   Span state_at;
   const struct Clause *clause; /* (sema) that it is of */
@@ -179,6 +180,7 @@ typedef enum ClauseKind {
   CL_TUNE,    /* tune [var in range] [tries tries] by value */
   CL_OFFLOAD, /* offload [var, mb_var [-> place]] [when] [lead] */
   CL_EXCLUSIVE, /* exclusive var -> to */
+  CL_LINK,      /* exclusive var, mb_var -> to: ranks that send and receive */
   CL_SIDE,    /* side name(var [, mb_var]) ... [when] [{ entries }] */
   CL_WEIGHTS, /* weights [var [, mb_var]] { lines } */
   CL_LET, CL_FN

@@ -340,6 +340,8 @@ again:
     if (*beg == '\'') {
       diag_bad_line(lx->diag, *at);
       diag_help(lx->diag, "a string is written \"...\"");
+    } else if (*beg == '^') {
+      diag_help(lx->diag, "there is no power: write the product out; a formula of 'weights' has pow(x, 2)");
     }
     return TOK_YYerror;
   }

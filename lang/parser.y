@@ -409,7 +409,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %token USE "'use'" EXPECTS "'expects'"
 %token OFFLOAD "'offload'" LEAD "'lead'" SIDE "'side'" EXCLUSIVE "'exclusive'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
-%token WEIGHTS "'weights'" READS "'reads'" NEWEST "'newest'" AS "'as'" APPLIES "'applies'"
+%token WEIGHTS "'weights'" READS "'reads'" NEWEST "'newest'" AS "'as'" PER "'per'" APPLIES "'applies'"
 %token RATE "'rate'" THEN "'then'" VERSIONS "'versions'" STATE "'state'"
 %token TUNE "'tune'" TRIES "'tries'" BY "'by'"
 %token ARROW "'->'" DOTDOT "'..'"
@@ -436,7 +436,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %type <base> base_opt
 %type <op> opref optarget
 %type <head> pipe_head
-%type <expr> period_opt at_opt when_opt slices_opt tries_opt lead_opt to_opt as_opt
+%type <expr> period_opt at_opt when_opt slices_opt tries_opt lead_opt to_opt as_opt per_opt
 %type <stmt> stmt if_stmt do_stmt indexed
 %type <stmts> stmts block else_opt phased clipped
 %type <phase> phase used_phase
@@ -643,6 +643,14 @@ clause:
     $$->var_at = $3.at;
     $$->to = $5.e;
   }
+| EXCLUSIVE ok name ',' name ARROW expr {
+    $$ = new_clause(ps, CL_LINK, @$, NULL);
+    $$->var = $3.name;
+    $$->var_at = $3.at;
+    $$->mb_var = $5.name;
+    $$->mb_var_at = $5.at;
+    $$->to = $7.e;
+  }
 | SIDE ok name '(' name mb_opt ')' words when_opt side_block {
     $$ = new_side(ps, @$, $3, $5, $6, $8.first);
     $$->when = $9.e;
@@ -692,8 +700,9 @@ weight_lines:
 ;
 /* The words are words only here, see weight_word. */
 weight_line:
-  name READS source as_opt when_opt {
-    $$ = new_line(ps, WW_READS, @$, $1, $4.e, $5.e);
+  name READS source as_opt per_opt when_opt {
+    $$ = new_line(ps, WW_READS, @$, $1, $4.e, $6.e);
+    $$->per = $5.e;
     $$->source = $3.kind;
     $$->source_at = @3;
     $$->value = $3.value;
@@ -721,6 +730,7 @@ source:
   }
 ;
 as_opt: %empty { $$ = (ExprVal){0}; } | AS expr { $$ = $2; } ;
+per_opt: %empty { $$ = (ExprVal){0}; } | PER expr { $$ = $2; } ;
 
 side_block: %empty { $$ = (EntryList){0}; } | '{' entries '}' { $$ = $2; } ;
 /* Words that are names like any other elsewhere. */
@@ -784,21 +794,28 @@ stmt:
     $$ = (StmtVal){new_stmt(ps, ST_OPDEF, @$), 1};
     $$.s->opdef = new_opdef(ps, @$, $3, $5.first, $8);
   }
-| OVERLAP ok block at_opt {
+| OVERLAP ok block at_opt when_opt {
     $$ = (StmtVal){new_stmt(ps, ST_OVERLAP, @$), above(ps, $3.depth)};
     $$.s->body = $3.first;
     $$.s->value = $4.e;
+    $$.s->cond = $5.e;
   }
-| SEND ok opref { $$ = (StmtVal){new_stmt(ps, ST_MOVE, @$), 1}; $$.s->op = $3; }
-| RECV ok opref {
+| SEND ok opref at_opt {
+    $$ = (StmtVal){new_stmt(ps, ST_MOVE, @$), 1};
+    $$.s->op = $3;
+    $$.s->value = $4.e;
+  }
+| RECV ok opref at_opt {
     $$ = (StmtVal){new_stmt(ps, ST_MOVE, @$), 1};
     $$.s->op = $3;
     $$.s->receives = true;
+    $$.s->value = $4.e;
   }
-| WAIT ok { $$ = (StmtVal){new_stmt(ps, ST_WAIT, @1), 1}; }
-| GROUP ok block {
+| WAIT ok at_opt { $$ = (StmtVal){new_stmt(ps, ST_WAIT, @1), 1}; $$.s->value = $3.e; }
+| GROUP ok block at_opt {
     $$ = (StmtVal){new_stmt(ps, ST_GROUP, @$), above(ps, $3.depth)};
     $$.s->body = $3.first;
+    $$.s->value = $4.e;
   }
 | USE ok used_phase name '(' args_opt ')' range_opt at_opt {
     $$ = (StmtVal){new_binder(ps, ST_USE, @$, $4), 1};
@@ -1085,7 +1102,9 @@ static const char *form(int token) {
   case TOK_ORDER:
     return "an order is written 'order r { ... }', of some ranks 'order r in a..b { ... }'";
   case TOK_SIDE: return side_form;
-  case TOK_EXCLUSIVE: return "ranks whose copies take turns are written 'exclusive r -> e': those with the same e";
+  case TOK_EXCLUSIVE:
+    return "ranks whose copies take turns are written 'exclusive r -> e': those with the same e; transfers, by the "
+           "ranks at their ends, 'exclusive a, b -> e'";
   case TOK_CHECK: return "a check is written 'check c' or 'check c for r in a..b'";
   case TOK_WEIGHTS: return "weights are written 'weights s, m { F reads newest  B reads F }'";
   case TOK_STEADY: return "a kernel is written 'steady m { ... }' or 'steady k in a..b { ... }'";
@@ -1105,13 +1124,13 @@ static const char *form(int token) {
 static int weight_word(int before, Name name) {
   static const struct { const char *text; short token; } verb[] = {
     {"reads", TOK_READS}, {"applies", TOK_APPLIES}, {"rate", TOK_RATE}, {"then", TOK_THEN},
-    {"as", TOK_AS},
+    {"as", TOK_AS}, {"per", TOK_PER},
   };
   bool ends = before == TOK_NAME || before == TOK_NUMBER || before == ')' || before == TOK_NEWEST;
   if (before == TOK_READS && strcmp(name, "newest") == 0)
     return TOK_NEWEST;
   for (size_t i = 0; i < sizeof verb / sizeof *verb && ends; i++)
-    if ((before == TOK_NAME || verb[i].token == TOK_AS) && strcmp(name, verb[i].text) == 0)
+    if ((before == TOK_NAME || verb[i].token == TOK_AS || verb[i].token == TOK_PER) && strcmp(name, verb[i].text) == 0)
       return verb[i].token;
   if ((ends || before == '{' || before == ';') && strcmp(name, "versions") == 0)
     return TOK_VERSIONS;
@@ -1296,6 +1315,8 @@ static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
     {got == TOK_EQ && expects(want, '='), "'=' gives a name its value; '==' compares"},
     {compares && operator && !expects(want, '<'), "comparisons do not chain: a < b && b < c"},
     {words != NULL, words},
+    {got == TOK_AS && ps->in_weights == 2, "the formula stands before 'per': F reads newest as e per m/N"},
+    {got == TOK_PER, "only what is read is shared: F reads newest as e per m/N"},
     {expects(want, TOK_READS), "a line is written 'F reads newest', 'B reads F' or 'F reads e'"},
     {got == '=' && ps->in_weights == 2 && expr, "the number of versions is written 'versions e'"},
     {expects(want, TOK_DOTDOT), "a range is written 'a..b': from a to b - 1"},
@@ -1305,6 +1326,7 @@ static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
      "entries follow each other without commas"},
     {got == '/' && prev == '/' && expr, "'/' rounds down; a comment begins with '#'"},
     {got == '/' && (text[1] == '/' || text[1] == '*'), "a comment begins with '#' and ends with its line"},
+    {got == '*' && prev == '*' && expr && ps->in_weights == 2, "a power is written pow(x, 2)"},
     {got == '*' && prev == '*' && expr, "there is no power: write the product out"},
     {(got == '<' || got == '>') && prev == got && expr,
      "there is no shift: multiply by the power of two"},

@@ -41,11 +41,36 @@ static uint32_t copy_at(const Look *l, uint32_t r) {
   return in_step(&l->place[r], l->place[r].copy, l->run->rank[r].ncopy);
 }
 
-/* Row of rank r's list at the head of its COMM stream; PIPE_NONE: it has completed the stream. */
-static uint32_t comm_head(const Look *l, uint32_t r) {
+/* How many transfers of rank r's COMM stream are at its head: of a group all; 0: it has completed the stream. */
+static uint32_t heads(const Look *l, uint32_t r) {
   const RankRun *k = &l->run->rank[r];
   uint32_t i = comm_at(l, r);
-  return i < k->ncomm ? k->comm[i].index : PIPE_NONE;
+  return i < k->ncomm ? k->t->instr[k->comm[i].index].group + 1u : 0;
+}
+
+/* Row of rank r's list of number j at its head; PIPE_NONE if that is done while others of its group are not. */
+static uint32_t head(const Look *l, uint32_t r, uint32_t j) {
+  const RankRun *k = &l->run->rank[r];
+  return l->place[r].group_done >> j & 1 ? PIPE_NONE : k->comm[comm_at(l, r) + j].index;
+}
+
+/* The first of them that is not done; PIPE_NONE: there is none. */
+static uint32_t comm_head(const Look *l, uint32_t r) {
+  uint32_t row = PIPE_NONE, n = heads(l, r);
+  for (uint32_t j = 0; j < n && row == PIPE_NONE; j++)
+    row = head(l, r, j);
+  return row;
+}
+
+/* How far rank q is with number i of its COMM stream, in its step. */
+typedef enum Progress { BEFORE, BEGUN, DONE } Progress;
+static Progress progress(const Look *l, uint32_t q, uint32_t i) {
+  uint32_t at = comm_at(l, q);
+  if (i < at)
+    return DONE;
+  if (i >= at + heads(l, q) || !l->place[q].posted)
+    return BEFORE;
+  return head(l, q, i - at) == PIPE_NONE ? DONE : BEGUN;
 }
 
 /* Where in its COMM stream rank q has the other side of c, an instruction of another rank. */
@@ -80,7 +105,7 @@ static uint32_t awaited(const Look *l, uint32_t r, const PipeInstr *c) {
        s = pipe_sum_next(run->p->stage, c->op, s)) {
     uint32_t q = run->p->stage[s].rank, i = other_side(l, c, q);
     if (q != r && l->place[q].step == l->place[r].step && i != PIPE_NONE &&
-        (comm_at(l, q) < i || (comm_at(l, q) == i && !l->place[q].posted)))
+        progress(l, q, i) == BEFORE)
       return q;
   }
   return r;
@@ -104,26 +129,32 @@ static Blame keeps(const Look *l, uint32_t r, uint32_t *next) {
     return (Blame){NOT_BEGUN, r, k->compute[ci].index};
   if (copies)
     return (Blame){COPIES, r, k->copy[pi].index};
-  uint32_t head = comm_head(l, r);
-  if (head == PIPE_NONE)
+  uint32_t head_row = comm_head(l, r);
+  if (head_row == PIPE_NONE)
     return (Blame){NONE, r, PIPE_NONE};
-  const PipeInstr *c = &k->t->instr[head];
+  const PipeInstr *c = &k->t->instr[head_row];
   if (!at->posted)
-    return (Blame){c->wait <= ci && c->wait_copy <= pi ? NOT_BEGUN : NONE, r, head};
-  uint32_t q = awaited(l, r, c);
-  if (q == r)
-    return (Blame){STUCK, r, head};
-  if (!pipe_is_sum(c->op)) {
-    uint32_t other = other_side(l, c, q);
-    bool past = l->place[q].step > at->step ||
-                (l->place[q].step == at->step && comm_at(l, q) > other);
-    if (l->place[q].condition == PR_ANSWERS && past)
-      return (Blame){LOST, r, head};
-    if (l->place[q].condition == PR_ANSWERS && comm_at(l, q) == other && l->place[q].posted)
-      return (Blame){STUCK, r, head};
+    return (Blame){c->wait <= ci && c->wait_copy <= pi ? NOT_BEGUN : NONE, r, head_row};
+  for (uint32_t j = 0, n = heads(l, r); j < n; j++) {
+    uint32_t row = head(l, r, j), q, other;
+    if (row == PIPE_NONE)
+      continue;
+    c = &k->t->instr[row];
+    q = awaited(l, r, c);
+    if (q == r)
+      return (Blame){STUCK, r, row};
+    other = pipe_is_sum(c->op) ? PIPE_NONE : other_side(l, c, q);
+    if (other != PIPE_NONE && l->place[q].condition == PR_ANSWERS) {
+      bool past = l->place[q].step > at->step;
+      Progress there = progress(l, q, other);
+      if (past || (there == DONE && l->place[q].step == at->step))
+        return (Blame){LOST, r, row};
+      if (there == BEGUN)
+        return (Blame){STUCK, r, row};
+    }
+    *next = *next == r ? q : *next;
   }
-  *next = q;
-  return (Blame){NONE, r, head};
+  return (Blame){NONE, r, head_row};
 }
 
 static Blame follow(const Look *l, uint32_t r) {
@@ -137,28 +168,28 @@ static Blame follow(const Look *l, uint32_t r) {
   return (Blame){CIRCLE, r, comm_head(l, r)};
 }
 
-/* The rank that was first to wait for rank q, by q's list; PIPE_NONE. */
-static uint32_t first_waiter(const Look *l, uint32_t q) {
+/* The rank that was first to wait for rank q, by q's list, in *row; PIPE_NONE. */
+static uint32_t first_waiter(const Look *l, uint32_t q, uint32_t *row) {
   uint32_t best = PIPE_NONE, best_at = PIPE_NONE;
   for (uint32_t r = 0; r < l->run->p->nrank; r++) {
-    uint32_t head = comm_head(l, r);
-    if (r == q || head == PIPE_NONE || l->place[r].condition != PR_ANSWERS || !l->place[r].posted)
+    if (r == q || l->place[r].condition != PR_ANSWERS || !l->place[r].posted)
       continue;
-    const PipeInstr *c = &l->run->rank[r].t->instr[head];
-    if (awaited(l, r, c) != q)
-      continue;
-    uint32_t at = other_side(l, c, q);
-    if (at < best_at || best == PIPE_NONE) {
-      best = r;
-      best_at = at;
+    for (uint32_t j = 0, n = heads(l, r); j < n; j++) {
+      uint32_t here = head(l, r, j);
+      const PipeInstr *c = here == PIPE_NONE ? NULL : &l->run->rank[r].t->instr[here];
+      if (!c || awaited(l, r, c) != q)
+        continue;
+      uint32_t at = other_side(l, c, q);
+      if (at < best_at || best == PIPE_NONE)
+        best = r, best_at = at, *row = here;
     }
   }
   return best;
 }
 
-/* Writes "rank 0 waits in 0SEND_F1 (x.pipe:7:3) for 1RECV_F1 on rank 1". */
-static int tell_waiting(const Look *l, uint32_t r, char *text, size_t room) {
-  const PipeInstr *c = &l->run->rank[r].t->instr[comm_head(l, r)];
+/* Writes "rank 0 waits in 0SEND_F1 (x.pipe:7:3) for 1RECV_F1 on rank 1" of a row of rank r's list. */
+static int tell_waiting(const Look *l, uint32_t r, uint32_t row, char *text, size_t room) {
+  const PipeInstr *c = &l->run->rank[r].t->instr[row];
   char where[PR_WHERE], partner[PIPE_OP_TEXT];
   PipeInstr other = *c;
   uint32_t q = awaited(l, r, c);
@@ -192,7 +223,7 @@ bool pr_blame(const PrRun *run, const PrPlace *place, char *text, size_t room) {
   case COPIES:
   case RUNS: len = snprintf(text, room, "rank %u is in %s", best.rank, where); break;
   case LOST:
-    len = tell_waiting(&l, best.rank, text, room);
+    len = tell_waiting(&l, best.rank, best.index, text, room);
     if ((size_t)len < room)
       snprintf(text + len, room - (size_t)len,
                ", which has been completed there: the message is lost");
@@ -203,10 +234,10 @@ bool pr_blame(const PrRun *run, const PrPlace *place, char *text, size_t room) {
     return true;
   default: return false;
   }
-  uint32_t waiter = first_waiter(&l, best.rank);
+  uint32_t row, waiter = first_waiter(&l, best.rank, &row);
   if (waiter != PIPE_NONE && (size_t)len + 2 < room) {
     memcpy(text + len, "; ", 3);
-    tell_waiting(&l, waiter, text + len + 2, room - (size_t)len - 2);
+    tell_waiting(&l, waiter, row, text + len + 2, room - (size_t)len - 2);
   }
   return true;
 }
@@ -222,6 +253,7 @@ void pr_place(const PrRun *run, uint32_t r, PrPlace *out) {
     out->running_ns = pr_now() - atomic_load(&k->running_since);
   out->comm = atomic_load(&k->comm_done);
   out->posted = atomic_load(&k->posted);
+  out->group_done = atomic_load(&k->group_done);
 }
 
 /* The same of a rank among threads, whose COMM stream has no thread that would tell: from its channel. */
@@ -235,10 +267,15 @@ static void place_of_thread(const PrRun *run, uint32_t r, PrPlace *out) {
   const PipeInstr *c = &k->t->instr[at->index];
   bool waits = out->compute < out->step * k->ncompute + c->wait ||
                out->copy < out->step * k->ncopy + c->wait_copy;
-  if (pipe_is_sum(c->op) || c->op == PIPE_SIDE_COMM)
+  if (pipe_is_sum(c->op) || c->op == PIPE_SIDE_COMM) {
     out->posted = !waits;
-  else
-    out->posted = atomic_load(&run->chan[at->chan].state) >> (run->chan[at->chan].src != r) & 1;
+    return;
+  }
+  out->posted = out->group_done != 0;
+  for (uint32_t j = 0; j <= c->group && !out->posted; j++) {
+    const Chan *ch = &run->chan[at[j].chan];
+    out->posted = atomic_load(&ch->state) >> (ch->src != r) & 1;
+  }
 }
 
 bool pr_blame_threads(const PrRun *run, char *text, size_t room) {

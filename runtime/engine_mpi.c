@@ -47,31 +47,55 @@ static void doze(Mpi *m, uint64_t ns) {
 
 /* The COMM stream */
 
-/* With checksums a message of 8 bytes goes beside each. */
-static bool transfer(Mpi *m, const PipeInstr *c, int number, PrFaultKind fault, uint64_t step) {
+/* A SEND or RECV under way, and with checksums the message of 8 bytes beside it. */
+typedef struct Moving {
+  const PipeInstr *c;
+  void *slot;
+  uint64_t bytes, sum;
+  unsigned char *bit; /* one of its bytes that arrives changed: fault.c */
+} Moving;
+
+static bool start(Mpi *m, Moving *v, int number, PrFaultKind fault, MPI_Request r[2]) {
+  const PipeInstr *c = v->c;
   PrRun *run = m->run;
-  MPI_Request r[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
   bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B, sums = run->o.checksums;
-  uint64_t bytes = pr_moved_bytes(run, c), sum = 0;
-  void *slot = m->k->slot[send ? c->in : c->out];
-  unsigned char *bit = fault == PR_CORRUPT && bytes ? slot : NULL;
-  if (fault == PR_DROP)
-    return true;
+  v->bytes = pr_moved_bytes(run, c);
+  v->slot = m->k->slot[send ? c->in : c->out];
   if (sums && send)
-    sum = pr_checksum(slot, bytes);
-  if (bit)
-    *bit ^= 1;
-  bool done = send ? mpi_start_send(m, MPI_OF_STREAM, number, slot, bytes, c->peer, &r[0]) &&
-                         (!sums || mpi_start_send(m, MPI_OF_CONTROL, number, &sum, sizeof sum,
-                                                  c->peer, &r[1]))
-                   : mpi_start_recv(m, MPI_OF_STREAM, number, slot, bytes, c->peer, &r[0]) &&
-                         (!sums || mpi_start_recv(m, MPI_OF_CONTROL, number, &sum, sizeof sum,
-                                                  c->peer, &r[1]));
-  done = done && mpi_finish(m, r, 2, true);
-  if (bit) /* what stays here is right */
-    *bit ^= 1;
-  if (done && sums && !send && pr_checksum(slot, bytes) != sum)
-    return pr_damaged(run, run->here, c, step) == PR_OK;
+    v->sum = pr_checksum(v->slot, v->bytes);
+  v->bit = fault == PR_CORRUPT && v->bytes ? v->slot : NULL;
+  if (v->bit)
+    *v->bit ^= 1;
+  return send ? mpi_start_send(m, MPI_OF_STREAM, number, v->slot, v->bytes, c->peer, &r[0]) &&
+                    (!sums || mpi_start_send(m, MPI_OF_CONTROL, number, &v->sum, sizeof v->sum,
+                                             c->peer, &r[1]))
+              : mpi_start_recv(m, MPI_OF_STREAM, number, v->slot, v->bytes, c->peer, &r[0]) &&
+                    (!sums || mpi_start_recv(m, MPI_OF_CONTROL, number, &v->sum, sizeof v->sum,
+                                             c->peer, &r[1]));
+}
+
+/* The transfer at place i of the stream, or the group of n there: all at once. */
+static bool transfers(Mpi *m, uint32_t i, uint32_t n, const PrFaultKind *fault, uint64_t step) {
+  PrRun *run = m->run;
+  RankRun *k = m->k;
+  MPI_Request r[2 * PIPE_GROUP_MOST];
+  Moving v[PIPE_GROUP_MOST];
+  bool done = true;
+  for (uint32_t j = 0; j < n && done; j++) {
+    r[2 * j] = r[2 * j + 1] = MPI_REQUEST_NULL;
+    v[j] = (Moving){.c = &k->t->instr[k->comm[i + j].index]};
+    if (fault[j] != PR_DROP)
+      done = start(m, &v[j], m->number[i + j], fault[j], &r[2 * j]);
+  }
+  done = done && mpi_finish_each(m, r, n, &k->group_done);
+  for (uint32_t j = 0; j < n && done; j++) {
+    const PipeInstr *c = v[j].c;
+    if (v[j].bit) /* what stays here is right */
+      *v[j].bit ^= 1;
+    if (v[j].slot && run->o.checksums && (c->op == PIPE_RECV_F || c->op == PIPE_RECV_B) &&
+        pr_checksum(v[j].slot, v[j].bytes) != v[j].sum)
+      done = pr_damaged(run, run->here, c, step) == PR_OK;
+  }
   return done;
 }
 
@@ -128,31 +152,41 @@ static bool wait_for_streams(Mpi *m, uint64_t compute, uint64_t copy) {
   }
 }
 
+/* The faults of the n instructions at place i. False: they never begin. */
+static bool meet_faults(Mpi *m, uint32_t i, uint32_t n, uint64_t step, PrFaultKind *fault) {
+  for (uint32_t j = 0; j < n; j++) {
+    fault[j] = pr_fault_at(m->run, m->k->id, m->k->comm[i + j].index, step);
+    while (fault[j] == PR_HANG && mpi_look_around(m))
+      mpi_back_off(m, UINT32_MAX);
+    if (fault[j] == PR_HANG)
+      return false;
+  }
+  return true;
+}
+
 static bool comm_step(Mpi *m, uint64_t step) {
   RankRun *k = m->k;
   uint64_t done = step * k->ncomm;
-  for (uint32_t i = 0; i < k->ncomm; i++) {
+  PrFaultKind fault[PIPE_GROUP_MOST];
+  for (uint32_t i = 0, n; i < k->ncomm; i += n) {
     const CommAt *at = &k->comm[i];
     const PipeInstr *c = &k->t->instr[at->index];
-    if (!wait_for_streams(m, step * k->ncompute + c->wait, step * k->ncopy + c->wait_copy))
-      return false;
-    PrFaultKind fault = pr_fault_at(m->run, k->id, at->index, step);
-    while (fault == PR_HANG && mpi_look_around(m))
-      mpi_back_off(m, UINT32_MAX);
-    if (fault == PR_HANG)
+    n = c->group + 1u;
+    if (!wait_for_streams(m, step * k->ncompute + c->wait, step * k->ncopy + c->wait_copy) ||
+        !meet_faults(m, i, n, step, fault))
       return false;
     atomic_store(&k->posted, 1);
-    bool timed = k->span && c->op != PIPE_SIDE_COMM;
-    PrSpan *span = timed ? pr_span(m->run, k, step, at->index) : NULL;
-    uint64_t start = span ? pr_now() - m->run->epoch_ns : 0;
+    uint64_t start = k->span ? pr_now() - m->run->epoch_ns : 0;
     if (c->op == PIPE_SIDE_COMM ? pr_side(m->run, k, at->index, step) != PR_OK
         : pipe_is_sum(c->op)    ? !sum(m, &m->run->coll[at->chan], at->index, step)
-                                : !transfer(m, c, m->number[i], fault, step))
+                                : !transfers(m, i, n, fault, step))
       return false;
-    if (span)
-      *span = (PrSpan){start, pr_now() - m->run->epoch_ns};
+    uint64_t end = k->span ? pr_now() - m->run->epoch_ns : 0;
+    for (uint32_t j = 0; j < n && k->span && c->op != PIPE_SIDE_COMM; j++)
+      *pr_span(m->run, k, step, at[j].index) = (PrSpan){start, end};
     atomic_store(&k->posted, 0);
-    tell(m, &k->comm_done, ++done);
+    atomic_store(&k->group_done, 0);
+    tell(m, &k->comm_done, done += n);
   }
   return true;
 }

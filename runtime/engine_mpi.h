@@ -105,6 +105,10 @@ bool mpi_look_around(Mpi *m);
  * be under way for ever. */
 bool mpi_finish(Mpi *m, MPI_Request *r, uint32_t n, bool around);
 
+/* The same by the communicator for n transfers of two requests each, of which either may be none; bit j of *done
+ * is set once both of number j are complete. */
+bool mpi_finish_each(Mpi *m, MPI_Request *r, uint32_t n, _Atomic uint64_t *done);
+
 /* Tells the store, once, why this rank has failed. */
 void mpi_tell_others(Mpi *m);
 

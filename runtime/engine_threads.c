@@ -163,7 +163,7 @@ static bool head_copied(RankRun *k) {
 static bool meet_faults(PrRun *run, RankRun *k, uint64_t *lost, uint64_t *corrupt) {
   const CommAt *at = &k->comm[k->comm_next];
   uint32_t n = k->t->instr[at->index].group + 1u;
-  for (uint32_t i = 0; i < n && i < 64; i++)
+  for (uint32_t i = 0; i < n; i++)
     switch (pr_fault_at(run, k->id, at[i].index, k->comm_step)) {
     case PR_HANG: return false;
     case PR_DROP: *lost |= UINT64_C(1) << i; break;
@@ -236,6 +236,8 @@ static void one_less(PrRun *run, RankRun *k, RankRun **todo) {
   uint32_t n = k->t->instr[at->index].group + 1u;
   for (uint32_t i = 0; i < n; i++)
     at[i].state = COMM_WAITS;
+  if (n > 1)
+    atomic_store_explicit(&k->group_done, 0, memory_order_relaxed);
   if (complete(run, k, n))
     push(todo, k);
 }
@@ -247,6 +249,9 @@ static void member_done(PrRun *run, const Post *p, RankRun **todo, Chan **met) {
   CommAt *at = &k->comm[p->at];
   uint32_t left = p->c->group;
   at->state = COMM_DONE;
+  if (left > 0 || p->at > k->comm_next)
+    atomic_fetch_or_explicit(&k->group_done, UINT64_C(1) << (p->at - k->comm_next),
+                             memory_order_relaxed);
   for (uint32_t i = 1; i <= left; i++)
     if (at[i].chan == at->chan && at[i].state == COMM_WAITS) {
       post(run, k, p->at + i, false, met);
@@ -264,18 +269,19 @@ static void post_head(PrRun *run, RankRun *k, uint64_t lost, uint64_t corrupt, R
     post(run, k, first, corrupt != 0, met);
     return;
   }
-  for (uint32_t i = 0; i < n && i < 64; i++)
+  for (uint32_t i = 0; i < n; i++)
     if (lost >> i & 1)
       k->comm[first + i].state = COMM_DONE, left--;
+  atomic_store_explicit(&k->group_done, lost, memory_order_relaxed);
   atomic_store_explicit(&k->group_left, left + 1, memory_order_relaxed);
   for (uint32_t i = 0; i < n; i++) {
     uint32_t j = 0;
-    if (i < 64 && (lost >> i & 1))
+    if (lost >> i & 1)
       continue;
-    while (k->comm[first + j].chan != k->comm[first + i].chan || (j < 64 && lost >> j & 1))
+    while (k->comm[first + j].chan != k->comm[first + i].chan || (lost >> j & 1))
       j++;
     if (j == i)
-      post(run, k, first + i, i < 64 && (corrupt >> i & 1), met);
+      post(run, k, first + i, corrupt >> i & 1, met);
   }
   one_less(run, k, todo);
 }

@@ -118,3 +118,22 @@ bool mpi_finish(Mpi *m, MPI_Request *r, uint32_t n, bool around) {
     mpi_back_off(m, i);
   }
 }
+
+bool mpi_finish_each(Mpi *m, MPI_Request *r, uint32_t n, _Atomic uint64_t *done) {
+  for (uint32_t i = 0;; i++) {
+    int some = 0, which[2 * PIPE_GROUP_MOST], try_code;
+    if (!TRY(m, MPI_Testsome, ((int)(2 * n), r, &some, which, MPI_STATUSES_IGNORE)))
+      return false;
+    if (some == MPI_UNDEFINED) /* there is none left */
+      return true;
+    uint64_t now = 0;
+    for (uint32_t j = 0; j < n && some > 0; j++)
+      if (r[2 * j] == MPI_REQUEST_NULL && r[2 * j + 1] == MPI_REQUEST_NULL)
+        now |= UINT64_C(1) << j;
+    if (some > 0)
+      atomic_store(done, now);
+    if (!mpi_look_around(m))
+      return false;
+    mpi_back_off(m, some > 0 ? 0 : i);
+  }
+}

@@ -19,6 +19,16 @@
  * pr_cuda_stream). Its init has to load what it runs: each kernel once, each shape of cuBLAS once. init may
  * wait for the device, the others must not.
  *
+ * Formulas of a schedule are evaluated on the device, each operation on elements rounded by itself, and what they
+ * compute from numbers only on the host, before each step. So they have the bits of the CPU engines, except that the last
+ * one of exp, log and pow of an array may differ where the libraries do. With a graph a rate (U rate) has to be the same
+ * in every step. An engine that was built without nvcc refuses formulas. Their kernel has been compiled and run on the
+ * CPU in tests, not yet on a device.
+ *
+ * NCCL has no tags. With PrOptions.checksums, and a group, a header of 16 bytes goes ahead of each transfer: which
+ * tensor of which step it is, and a checksum. A receiver that gets another one, or a damaged one, fails the run with
+ * both ends. It takes two copies to the host and two functions of the host a transfer: for tests.
+ *
  * In this version PIPE_FAULT is looked for with a group only, and a program with stashes on other ranks, or whose COPY streams take turns, needs all ranks in one process.
  *
  * Environment. pr_open refuses CUDA_LAUNCH_BLOCKING=1, with which a step cannot end. Unless they are set, it
@@ -43,6 +53,8 @@ typedef struct PrCudaOptions {
   const PrGroup *group; /* NULL: all ranks are in this process */
   int device;
   uint32_t ahead;       /* microbatches that the host issues ahead of the device; 0: 4 */
+  uint32_t group_peers; /* most ranks that one group of transfers may be with: NCCL may cut a large group
+                           into launches of its own, on each rank elsewhere; 0: 2 */
   int graph;            /* 1: the step is captured once and replayed; not with trace_steps */
   int nvtx;             /* 1: a range around what is issued for an instruction, in op notation */
   PrNumber grad;

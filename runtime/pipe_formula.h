@@ -13,7 +13,8 @@
  *
  * Comparisons and AND, OR, NOT give 1 or 0; what is not 0, also a NaN, is true. MIN is a < b ? a : b,
  * MAX a > b ? a : b. COND takes the condition below the two values, and evaluates neither less for it.
- * POW, EXP and LOG are those of the C library, for double or float; all else is exact IEEE arithmetic.
+ * POW, EXP and LOG are those of the C library for double, of arrays rounded to float; all else is exact IEEE
+ * arithmetic.
  * No term is contracted with another one, so the bits of a result depend on its operands only. */
 #ifndef PIPE_FORMULA_H
 #define PIPE_FORMULA_H

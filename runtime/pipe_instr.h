@@ -41,8 +41,6 @@
 
 #include "pipe_formula.h"
 
-#include "pipe_formula.h"
-
 #ifdef __cplusplus
 #define PIPE_STATIC_ASSERT static_assert
 extern "C" {
@@ -51,9 +49,10 @@ extern "C" {
 #endif
 
 #define PIPE_MAGIC 0x45504950u /* "PIPE", little endian */
-#define PIPE_ABI 4u
+#define PIPE_ABI 6u
 #define PIPE_NONE UINT32_MAX   /* no slot, no peer, no microbatch */
 #define PIPE_MANY (UINT32_MAX - 1) /* PipeStage.prev, next: see PipeGraph */
+#define PIPE_GROUP_MOST 64u    /* transfers in one group */
 
 typedef enum PipeOp {
 #define X(op, text, stream, act, gout, in, out) PIPE_##op,
@@ -65,7 +64,7 @@ typedef enum PipeOp {
 /* The streams of a rank. */
 typedef enum PipeOn { PIPE_COMPUTE, PIPE_COMM, PIPE_COPY, PIPE_NSTREAMS } PipeOn;
 
-/* Who puts the transfers of a rank into their order (lang/spec.md 8.3): one global order of all; each at
+/* Who puts the transfers of a rank into their order (lang/spec.md 8.4): one global order of all; each at
  * its op, alone or with its neighbours; or the text. */
 typedef enum PipeLowering { PIPE_GLOBAL, PIPE_INLINE, PIPE_GROUPED, PIPE_MANUAL, PIPE_NLOWERINGS } PipeLowering;
 
@@ -74,20 +73,21 @@ typedef enum PipePhase { PIPE_WARMUP, PIPE_STEADY, PIPE_FLUSH, PIPE_NPHASES } Pi
 /* What a pool's slots hold. OUT and IN are the two ends of a transfer, LOCAL a boundary tensor
  * between two stages of one rank. */
 typedef enum PipeClass {
-  PIPE_ACT,   /* stash of a forward, until its last backward; forward-only: while it runs, in slices
-                 until the last slice of the microbatch has run */
+  PIPE_ACT,   /* stash of a forward, until its last backward; forward-only, and where R makes it again:
+                 until the last slice of the microbatch has gone forward, without slices while it runs */
   PIPE_GOUT,  /* gradient outputs held from I to W */
   PIPE_OUT,   /* boundary tensor from its producer until the SEND has completed */
   PIPE_IN,    /* receive slot, from the RECV until the consumer has completed */
   PIPE_LOCAL, /* boundary tensor from its producer to its consumer on the same rank */
-  PIPE_KEEP,  /* input of a forward that is recomputed, until R; no bytes on the first stage */
+  PIPE_KEEP,  /* inputs of a forward that is recomputed, until R: one after the other in the order of its
+                 edges, each on a multiple of 64 bytes; no bytes where it has none */
   PIPE_HOST,  /* stash in host memory, from OFF to LOAD */
   PIPE_GUEST, /* stash of another rank, from its OFF to its LOAD: only that rank's COPY stream uses it */
   PIPE_BUFFER, /* what a SIDE takes, until a SIDE gives it back, or the end of the step */
   PIPE_WEIGHT, /* a version of the weights of its stage, see PipeWeights; at the start of a step, and at
                   its end, the one that counts is in the first slot of the pool */
-  PIPE_GUESS, /* weights as a formula estimates them, while the op that reads them runs; or, while a U
-                 runs, a copy of those that it overwrites */
+  PIPE_GUESS, /* weights as a formula estimates them, until the last op that reads them has run; or, while a
+                 U runs, a copy of those that it overwrites */
   PIPE_NCLASSES
 } PipeClass;
 
@@ -121,10 +121,12 @@ typedef struct PipeInstr {
  * instruction of every rank, a row of this that says which version it uses. `behind` and `ahead` count
  * updates of the stage. */
 typedef struct PipeWeights {
-  uint32_t version; /* F B I R SIDE: that it reads; U: that it makes; else PIPE_NONE, and so are the slots */
-  uint32_t slot;    /* of class WEIGHT, read: by F B I R SIDE their version, by U the newest */
+  uint32_t version; /* F B I R SIDE: that it reads, or that what it reads is an estimate from; U: that it makes;
+                       else PIPE_NONE, and so are the slots */
+  uint32_t slot;    /* of class WEIGHT, read: by F B I R SIDE their version, by U the newest. PIPE_NONE: it reads
+                       the estimate in `guess`, which an op of its stage above it has made */
   uint32_t out;     /* of class WEIGHT, written by U; may be `slot`. Else PIPE_NONE */
-  uint32_t guess;   /* of class GUESS, if there is one; else PIPE_NONE */
+  uint32_t guess;   /* of class GUESS, if there is one; else PIPE_NONE. With a formula it is written first */
   uint32_t formula; /* F B I R: row of PipeProgram.formula, what they see in place of their version;
                        U: row of PipeProgram.rule; PIPE_NONE: none */
   int32_t behind;   /* B I R: the version that it reads less that which the F of its microbatch has read;
@@ -169,7 +171,8 @@ typedef struct PipeStage {
   uint64_t tied_bytes;            /* so much of its gradient, from the start, is of shared weights */
   uint64_t weight_bytes, grad_bytes, opt_bytes;
   uint64_t work_bytes;            /* workspace of one op, shared by the stages of a rank */
-  uint64_t time[PIPE_NOPS];       /* per op; SEND_x: of the transfer; RECV_x: 0; REDUCE, TIE: of all */
+  uint64_t time[PIPE_NOPS];       /* per op; SEND_x: of the transfer; RECV_x: 0; REDUCE, TIE: of all.
+                                     With tables SEND_x is in PipeEdge.send */
   uint64_t time_fb;                /* of an action of one F, which is of this stage, and one B; 0: the
                                       sum of both, as it is for all other actions */
   uint32_t states; /* bit j: it keeps state j of PipeProgram.state, of weight_bytes, which is 0 when a
@@ -185,7 +188,16 @@ typedef struct PipeEdge {
   uint32_t from, to; /* from < to */
   uint32_t out, in;
   uint32_t skip;     /* 0: its tensors are boundary_bytes of `from`; 1: edge_bytes */
+  uint32_t zero;
+  uint64_t send[2];  /* what the transfer of its tensor takes, and of its gradient */
 } PipeEdge;
+
+/* Transfers from rank `from` to rank `to` pass this link, which others pass, too, and one at a time uses
+ * (pipe_sim.h). It is about predicted times only. */
+typedef struct PipeShare {
+  uint32_t from, to;
+  uint32_t link; /* 0 .. nlink - 1 */
+} PipeShare;
 
 /* An op that the schedule declares, on one row of the stage table. */
 typedef struct PipeSide {
@@ -257,7 +269,9 @@ typedef struct PipeProgram {
                              counts microbatches here, nmb and mb0 of the stages and mb of the
                              instructions, counts units: unit u is slice u % slices of microbatch
                              u / slices. A slice goes forward after those before it, and reads their
-                             stashes; backward after those behind it. 0 and 1: there are none */
+                             stashes; backward after those behind it. R of a slice comes after those before
+                             it, and all of a microbatch stand between its last F and its first backward.
+                             0 and 1: there are none */
   uint32_t forward;       /* 1: there are only F and their transfers; no gradients, no updates */
   uint32_t slots;         /* most receive slots that any channel needed */
   uint64_t makespan;      /* predicted, one step, from the first start to the last end */
@@ -279,14 +293,20 @@ typedef struct PipeProgram {
   const PipeRule *rule;       /* [nrule] */
   const PipeThen *then;       /* [nthen] */
   const char *const *state;   /* [nstate] names; at most 32 */
-  const uint64_t *slice_time; /* [nstage][slices][4] of F B I W, if slices of a stage differ in time: those
-                             of PipeStage are their means; NULL: they do not */
+  const uint64_t *slice_time; /* [nstage][slices][PIPE_SLICE_OPS] of F B I W R, if slices of a stage differ
+                             in time: those of PipeStage are their means; NULL: they do not */
+  const PipeShare *share;     /* [nshare] by from, to, link, each once; NULL: every two ranks have a link of their own */
+  uint32_t nshare, nlink;
 } PipeProgram;
+
+enum { PIPE_SLICE_OPS = PIPE_R + 1 };
 
 PIPE_STATIC_ASSERT(sizeof(PipeInstr) == 48, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipePool) == 32, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeStage) == 48 + 9 * 8 + 8 * PIPE_NOPS + 16, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeSync) == 12, "ABI");
+PIPE_STATIC_ASSERT(sizeof(PipeEdge) == 40, "ABI");
+PIPE_STATIC_ASSERT(sizeof(PipeShare) == 12, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeWeights) == 32, "ABI");
 PIPE_STATIC_ASSERT(PIPE_NOPS == 17, "a new instruction is a new ABI");
 
@@ -361,6 +381,14 @@ static inline PipeGraph pipe_graph(const PipeProgram *p) {
 /* 1 for SIDE in any stream. */
 static inline int pipe_is_side(uint32_t op) { return op >= PIPE_SIDE && op <= PIPE_SIDE_COPY; }
 
+/* Slots that field `in`, or `out`, of an instruction of this row stands for; 2 and more are in PipeRank.list. */
+static inline uint32_t pipe_fields(const PipeStage *st, uint32_t op, int input) {
+  int forward = op == PIPE_F || op == PIPE_R;
+  if (pipe_op_info[op].stream != PIPE_COMPUTE || op == PIPE_SIDE)
+    return 1;
+  return !input == !forward ? st->nin : st->nout;
+}
+
 /* What an instruction takes; of a SEND the transfer, of a SIDE what its row says. */
 typedef struct PipeTimes {
   const PipeStage *stage;
@@ -371,9 +399,27 @@ typedef struct PipeTimes {
 static inline uint64_t pipe_time(PipeTimes t, const PipeInstr *c) {
   if (pipe_is_side(c->op))
     return t.side[c->keep].time;
-  if (t.slice && c->op <= PIPE_W)
-    return t.slice[((size_t)c->stage * t.slices + c->mb % t.slices) * 4 + c->op];
+  if (t.slice && c->op < PIPE_SLICE_OPS)
+    return t.slice[((size_t)c->stage * t.slices + c->mb % t.slices) * PIPE_SLICE_OPS + c->op];
   return t.stage[c->stage].time[c->op];
+}
+
+/* The time of a transfer: of its SEND. edge: of PipeGraph. */
+static inline uint64_t pipe_send_time(const PipeStage *stage, const PipeEdge *edge, const PipeInstr *send) {
+  return edge ? edge[send->keep].send[send->op == PIPE_SEND_B] : stage[send->stage].time[send->op];
+}
+
+/* The first row of share[n] from rank `from` to rank `to`; NULL: there is none. */
+static inline const PipeShare *pipe_shares(const PipeShare *share, uint32_t n, uint32_t from, uint32_t to) {
+  uint32_t lo = 0, hi = n;
+  while (lo < hi) {
+    uint32_t mid = lo + (hi - lo) / 2;
+    if (share[mid].from < from || (share[mid].from == from && share[mid].to < to))
+      lo = mid + 1;
+    else
+      hi = mid;
+  }
+  return lo < n && share[lo].from == from && share[lo].to == to ? &share[lo] : NULL;
 }
 
 /* 1 for REDUCE and TIE: the rows that take part are a circle. */

@@ -50,8 +50,8 @@ typedef struct PrSizes {
  *   B       dy act weight       dx, adds to grad
  *   I       dy act weight       dx gout
  *   W       act gout            adds to grad
- *   R       x weight            act, as F has: `forward` again, from a copy of x. y and *loss are there
- *                               as in F, and go nowhere
+ *   R       x weight            act, as F has: `forward` again, from copies of its inputs. y and *loss
+ *                               are there as in F, and go nowhere
  *   U       grad newest         weight opt; must leave grad zero. mb: PIPE_NONE if the text names none
  *   SIDE    weight grad buf     any of them: what the model makes of it
  *   REDUCE, TIE  go through `reduce` and `tie` instead
@@ -65,9 +65,10 @@ typedef struct PrSizes {
  *
  * x is valid only during F and dy only during B or I: keep in act or gout what is needed later.
  * With slices (PipeProgram.slices) an op is of slice `slice` of microbatch mb, and all tensors are of
- * one slice. past[0] .. past[slice - 1] are the stashes of the slices before it, in F, B and I: F reads
+ * one slice. past[0] .. past[slice - 1] are the stashes of the slices before it, in F, R, B and I: F reads
  * them (keys and values), B and I may add to them what the earlier slice's own backward, which comes
- * later, then reads. past is NULL for slice 0, and in W and U.
+ * later, then reads. past is NULL for slice 0, and in W and U. Where slices are recomputed F and R see other
+ * stashes with the same bits: all R of a microbatch come after its last F and before its first backward.
  * `stage` and `nstage` count stages of the model; replicas of a stage see the same number, other
  * microbatches, and their own weight, grad and opt.
  * `weight` is the version of the weights that the op reads (PipeWeights). U makes a new one: from the bytes at

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * The abstract machine (pipe_sim.h) and the names of pipe_instr.h.
+ * The abstract machine (pipe_sim.h) and the names of pipe_instr.h. pair.c is the rest of it.
  *
  * A rank is examined once at first and again whenever its peer has completed a transfer with it.
  * Examining it runs its streams as far as they go. Each condition of a head instruction is
  * made true by the progress of its own rank or by the examination of its peer, and whoever makes
  * the last condition of a transfer true finds the other side ready. So nothing is polled, every
  * examination but the first is paid for by an instruction, and the whole is linear.
+ *
+ * With shared links a transfer that both sides are ready for waits in a heap, by the time since when, until nothing
+ * else can go on.
  *
  * The start of an instruction depends only on the ends of earlier ones, never on the order in which
  * ranks are examined. Sums of times saturate at UINT64_MAX. */
@@ -57,7 +60,7 @@ int pipe_instr_text(char *buf, PipeGraph g, const PipeInstr *c) {
   const PipeStage *s = &g.stage[c->stage];
   bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
   bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
-  if (!g.edge || c->keep == PIPE_NONE || (down ? s->nout : s->nin) < 2)
+  if (!g.edge || !pipe_op_info[c->op].comm || c->keep == PIPE_NONE || (down ? s->nout : s->nin) < 2)
     return n;
   return n + snprintf(buf + n, PIPE_OP_TEXT - (size_t)n, "%c%u", send ? '>' : '<',
                       pipe_other_end(g, c));
@@ -71,6 +74,7 @@ typedef struct Rank {
   uint64_t *compute_end, *comm_end, *copy_end;
   uint64_t begin;
   bool queued;
+  bool held; /* the head of COMM is in Machine.heap */
   /* With groups: of the one at the head of COMM, if it has started. */
   bool posted;
   uint8_t *paired; /* [comm]: its other end has been found */
@@ -85,9 +89,20 @@ typedef struct Group {
   const uint32_t *rank; /* [n] by turn */
 } Group;
 
+/* A transfer, or sum, that waits for a shared link: both ends, or all, have come to it. */
+typedef struct Waiting {
+  uint64_t ready, time;
+  uint32_t from,
+      at; /* rank that sends, or of the lowest row that takes part; position in its COMM stream */
+  uint32_t to, to_at; /* the other end; PIPE_NONE: a sum */
+} Waiting;
+
 typedef struct Machine {
   const PipeSimIn *in;
-  Group *group; /* [ngroup] */
+  Group *group;        /* [ngroup] */
+  uint64_t *link_free; /* [nlink] */
+  Waiting *heap;       /* the next one first; room for all that can wait at once */
+  uint32_t nheap;
   PipeSimOut *out;
   Rank *rank;
   uint32_t *queue; /* ring of nrank entries: each rank is in it at most once */
@@ -166,6 +181,8 @@ static void run_compute(Machine *m, uint32_t r) {
   }
   k->ncompute = i;
   m->out->busy = add(m->out->busy, busy);
+  if (m->out->rank_busy)
+    m->out->rank_busy[r] = add(m->out->rank_busy[r], busy);
 }
 
 /* True: it has come further. */
@@ -202,7 +219,7 @@ static bool run_copy(Machine *m, uint32_t r) {
 static const PipeInstr *comm_ready(const Machine *m, uint32_t r) {
   const PipeStream *s = &m->in->comm[r];
   const Rank *k = &m->rank[r];
-  if (k->ncomm == s->n)
+  if (k->ncomm == s->n || k->held)
     return NULL;
   const PipeInstr *c = stream_at(s, k->ncomm);
   return c->wait <= k->ncompute && c->wait_copy <= k->ncopy ? c : NULL;
@@ -239,7 +256,107 @@ static uint64_t comm_from(const Rank *k, const PipeInstr *c) {
   return c->wait_copy ? later(from, k->copy_end[c->wait_copy - 1]) : from;
 }
 
-/* Completes the REDUCE or TIE of row `first` and of the others if all of them have come to it. */
+/* ---- shared links ---- */
+
+static bool goes_first(const Waiting *a, const Waiting *b) {
+  return a->ready != b->ready ? a->ready < b->ready
+         : a->from != b->from ? a->from < b->from
+                              : a->at < b->at;
+}
+
+/* Which of two places below i of the heap, and i itself, has the one that goes first. */
+static uint32_t least_of(const Machine *m, uint32_t i) {
+  uint32_t least = i;
+  for (uint32_t k = 2 * i + 1; k <= 2 * i + 2 && k < m->nheap; k++)
+    if (goes_first(&m->heap[k], &m->heap[least]))
+      least = k;
+  return least;
+}
+
+static void swap_waiting(Machine *m, uint32_t a, uint32_t b) {
+  Waiting t = m->heap[a];
+  m->heap[a] = m->heap[b];
+  m->heap[b] = t;
+}
+
+static void hold(Machine *m, Waiting w) {
+  uint32_t i = m->nheap++;
+  m->heap[i] = w;
+  for (; i > 0 && goes_first(&m->heap[i], &m->heap[(i - 1) / 2]); i = (i - 1) / 2)
+    swap_waiting(m, i, (i - 1) / 2);
+}
+
+static Waiting release(Machine *m) {
+  Waiting first = m->heap[0];
+  m->heap[0] = m->heap[--m->nheap];
+  for (uint32_t i = 0, k; (k = least_of(m, i)) != i; i = k)
+    swap_waiting(m, i, k);
+  return first;
+}
+
+/* The row of the lowest number that takes part in a sum. */
+static uint32_t lowest_row(const PipeStage *stage, uint32_t op, uint32_t row) {
+  uint32_t low = row;
+  for (uint32_t s = pipe_sum_next(stage, op, row); s != row; s = pipe_sum_next(stage, op, s))
+    low = s < low ? s : low;
+  return low;
+}
+
+static bool sum_shares(const Machine *m, uint32_t op, uint32_t first) {
+  const PipeStage *stage = m->in->stage;
+  uint32_t s = first;
+  do {
+    uint32_t next = pipe_sum_next(stage, op, s);
+    if (pipe_shares(m->in->share, m->in->nshare, stage[s].rank, stage[next].rank))
+      return true;
+    s = next;
+  } while (s != first);
+  return false;
+}
+
+/* Calls take() for each link of w with what it has returned, first with `at`; a ring can pass one more than once. */
+static uint64_t each_link(Machine *m, const Waiting *w, uint64_t at,
+                          uint64_t (*take)(Machine *, const Waiting *, uint32_t, uint64_t)) {
+  const PipeSimIn *in = m->in;
+  const PipeInstr *c = stream_at(&in->comm[w->from], w->at);
+  uint32_t from = w->from, row = c->stage;
+  do {
+    uint32_t next = w->to == PIPE_NONE ? pipe_sum_next(in->stage, c->op, row) : row;
+    uint32_t to = w->to == PIPE_NONE ? in->stage[next].rank : w->to;
+    const PipeShare *s = pipe_shares(in->share, in->nshare, from, to);
+    for (; s && s < in->share + in->nshare && s->from == from && s->to == to; s++)
+      at = take(m, w, s->link, at);
+    from = to, row = next;
+  } while (w->to == PIPE_NONE && row != c->stage);
+  return at;
+}
+
+static uint64_t when_free(Machine *m, const Waiting *w, uint32_t link, uint64_t at) {
+  (void)w;
+  return later(at, m->link_free[link]);
+}
+
+/* In use until `end`, which is later than it has been so far, unless w has it already. */
+static uint64_t occupy(Machine *m, const Waiting *w, uint32_t link, uint64_t end) {
+  if (m->out->link_busy && m->link_free[link] < end)
+    m->out->link_busy[link] = add(m->out->link_busy[link], w->time);
+  m->link_free[link] = end;
+  return end;
+}
+
+/* Completes the REDUCE or TIE of row `first` and of the others. */
+static void complete_sum(Machine *m, uint8_t op, uint32_t first, uint64_t start) {
+  const PipeStage *stage = m->in->stage;
+  uint64_t end = add(start, stage[first].time[op]);
+  uint32_t s = first;
+  do {
+    m->rank[stage[s].rank].held = false;
+    complete_comm(m, stage[s].rank, start, end);
+    enqueue(m, stage[s].rank);
+  } while ((s = pipe_sum_next(stage, op, s)) != first);
+}
+
+/* The same if all of them have come to it; it may have to wait for links then. */
 static bool run_sum(Machine *m, uint8_t op, uint32_t first) {
   const PipeStage *stage = m->in->stage;
   uint64_t start = 0;
@@ -250,12 +367,21 @@ static bool run_sum(Machine *m, uint8_t op, uint32_t first) {
       return false;
     start = later(start, comm_from(&m->rank[stage[s].rank], c));
   } while ((s = pipe_sum_next(stage, op, s)) != first);
-  uint64_t end = add(start, stage[first].time[op]);
-  do {
-    complete_comm(m, stage[s].rank, start, end);
-    enqueue(m, stage[s].rank);
-  } while ((s = pipe_sum_next(stage, op, s)) != first);
+  if (m->in->nshare && stage[first].time[op] && sum_shares(m, op, first)) {
+    uint32_t r = stage[lowest_row(stage, op, first)].rank;
+    hold(m, (Waiting){start, stage[first].time[op], r, m->rank[r].ncomm, PIPE_NONE, 0});
+    do
+      m->rank[stage[s].rank].held = true;
+    while ((s = pipe_sum_next(stage, op, s)) != first);
+    return false;
+  }
+  complete_sum(m, op, first, start);
   return true;
+}
+
+/* Does a transfer of rank `from` wait its turn on a link? */
+static bool takes_turn(const Machine *m, uint32_t from, uint32_t to, uint64_t time) {
+  return m->in->nshare && time && pipe_shares(m->in->share, m->in->nshare, from, to);
 }
 
 /* Completes transfers of r until one is not ready on both sides. 1 if any, 0 if none, -1 if a SEND
@@ -284,9 +410,15 @@ static int run_comm(Machine *m, uint32_t r) {
     if (!same_transfer(m, send, recv))
       return -1;
     uint64_t start = later(comm_from(&m->rank[r], c), comm_from(&m->rank[q], d));
-    uint64_t end = add(start, m->in->stage[send->stage].time[send->op]);
-    complete_comm(m, r, start, end);
-    complete_comm(m, q, start, end);
+    uint64_t time = pipe_send_time(m->in->stage, m->in->edge, send);
+    uint32_t from = send == c ? r : q, to = send == c ? q : r;
+    if (takes_turn(m, from, to, time)) {
+      hold(m, (Waiting){start, time, from, m->rank[from].ncomm, to, m->rank[to].ncomm});
+      m->rank[r].held = m->rank[q].held = true;
+      break;
+    }
+    complete_comm(m, r, start, add(start, time));
+    complete_comm(m, q, start, add(start, time));
     enqueue(m, q);
   }
   return any;
@@ -357,9 +489,15 @@ static int run_groups(Machine *m, uint32_t r) {
       if (!same_transfer(m, send, is_send(c) ? d : c))
         return -1;
       uint64_t start = later(k->post, m->rank[q].post);
-      uint64_t end = add(start, m->in->stage[send->stage].time[send->op]);
-      pair_member(m, q, j, start, end);
-      pair_member(m, r, i, start, end);
+      uint64_t time = pipe_send_time(m->in->stage, m->in->edge, send);
+      uint32_t from = send == c ? r : q, to = send == c ? q : r;
+      if (takes_turn(m, from, to, time)) {
+        k->paired[i] = m->rank[q].paired[j] = 1;
+        hold(m, (Waiting){start, time, from, send == c ? i : j, to, send == c ? j : i});
+        continue;
+      }
+      pair_member(m, q, j, start, add(start, time));
+      pair_member(m, r, i, start, add(start, time));
       enqueue(m, q);
       moved = true;
     }
@@ -368,10 +506,35 @@ static int run_groups(Machine *m, uint32_t r) {
   return any;
 }
 
+/* The transfer, or sum, that has waited for links the longest starts as soon as they are free. When this is called
+ * nothing else can go on, so none that comes later is ready earlier. */
+static void run_waiting(Machine *m) {
+  Waiting w = release(m);
+  uint64_t start = each_link(m, &w, w.ready, when_free), end = add(start, w.time);
+  each_link(m, &w, end, occupy);
+  m->out->link_wait = add(m->out->link_wait, start - w.ready);
+  if (w.to == PIPE_NONE) {
+    const PipeInstr *c = stream_at(&m->in->comm[w.from], w.at);
+    complete_sum(m, c->op, c->stage, start);
+    return;
+  }
+  for (int other = 0; other < 2; other++) {
+    uint32_t r = other ? w.to : w.from, i = other ? w.to_at : w.at;
+    m->rank[r].held = false;
+    if (m->in->groups)
+      pair_member(m, r, i, start, end);
+    else
+      complete_comm(m, r, start, end);
+    enqueue(m, r);
+  }
+}
+
 static PipeSimStatus run(Machine *m, uint32_t *at) {
   for (uint32_t r = 0; r < m->in->nrank; r++)
     enqueue(m, r);
-  while (m->nqueued > 0) {
+  for (; m->nqueued > 0 || m->nheap > 0;) {
+    if (m->nqueued == 0)
+      run_waiting(m);
     uint32_t r = m->queue[m->first];
     m->first = m->first + 1 < m->in->nrank ? m->first + 1 : 0;
     m->nqueued--;
@@ -439,8 +602,10 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
   uint64_t *ends = malloc((nends + 1) * sizeof *ends), *end = ends;
   uint8_t *paired = in->groups ? calloc(ncomm + 1, 1) : NULL, *mark = paired;
   Group *group = NULL;
+  uint64_t *link_free = in->nshare ? calloc(in->nlink, sizeof *link_free) : NULL;
+  Waiting *heap = in->nshare ? malloc((in->groups ? ncomm + 1 : n) * sizeof *heap) : NULL;
   if (!ranks || !queue || !ends || (in->groups && !paired) ||
-      (in->group && !find_turns(in, &group)))
+      (in->nshare && (!link_free || !heap)) || (in->group && !find_turns(in, &group)))
     goto done;
 
   for (uint32_t r = 0; r < in->nrank; r++) {
@@ -457,8 +622,18 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
       mark += in->comm[r].n;
     }
   }
-  out->busy = 0;
-  Machine m = {.in = in, .out = out, .rank = ranks, .queue = queue, .group = group};
+  out->busy = out->link_wait = 0;
+  for (uint32_t r = 0; out->rank_busy && r < in->nrank; r++)
+    out->rank_busy[r] = 0;
+  for (uint32_t i = 0; out->link_busy && i < in->nlink; i++)
+    out->link_busy[i] = 0;
+  Machine m = {.in = in,
+               .out = out,
+               .rank = ranks,
+               .queue = queue,
+               .group = group,
+               .link_free = link_free,
+               .heap = heap};
   st = run(&m, rank);
 
   uint64_t first = UINT64_MAX, last = 0;
@@ -484,6 +659,8 @@ done:
   free(ends);
   free(paired);
   free(group);
+  free(link_free);
+  free(heap);
   return st;
 }
 
@@ -540,6 +717,9 @@ uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespa
                   .slices = p->slices,
                   .group = group,
                   .ngroup = p->ngroup,
+                  .share = p->share,
+                  .nshare = p->nshare,
+                  .nlink = p->nlink,
                   .groups = p->lowering >= PIPE_GROUPED};
   PipeSimOut out = {.compute_start = begins[PIPE_COMPUTE],
                     .compute_end = ends[PIPE_COMPUTE],
@@ -582,136 +762,4 @@ fail:
   free(rows);
   free(done);
   return start;
-}
-
-/* Has another side: a transfer, REDUCE or TIE. */
-static bool has_pair(const PipeInstr *c) {
-  return pipe_op_info[c->op].comm && c->op != PIPE_SIDE_COMM;
-}
-
-/* The first of them in rank r's list at or after instruction i. */
-static uint32_t next_comm(const PipeProgram *p, uint32_t r, uint32_t i) {
-  while (i < p->rank[r].ninstr && !has_pair(&p->rank[r].instr[i]))
-    i++;
-  return i;
-}
-
-/* The first member of the group that begins at `head` of rank r without its other end that sends to (or receives
- * from) peer; PIPE_NONE. */
-static uint32_t unpaired(const PipeProgram *p, uint32_t *const *pair, uint32_t r, uint32_t head,
-                         uint32_t peer, bool send) {
-  const PipeInstr *c = p->rank[r].instr;
-  for (uint32_t i = head; i <= head + c[head].group && i < p->rank[r].ninstr; i++)
-    if (pair[r][i] == PIPE_NONE && c[i].peer == peer && is_send(&c[i]) == send)
-      return i;
-  return PIPE_NONE;
-}
-
-/* The next transfer of rank r once all of the group at `head` have their other ends, else `head`. */
-static uint32_t past_group(const PipeProgram *p, uint32_t *const *pair, uint32_t r, uint32_t head) {
-  uint32_t end = head + p->rank[r].instr[head].group;
-  for (uint32_t i = head; i <= end && i < p->rank[r].ninstr; i++)
-    if (pair[r][i] == PIPE_NONE)
-      return head;
-  return next_comm(p, r, end + 1);
-}
-
-/* Pairs a member of the head group of r with one of the head group of its peer. *peer: that. */
-static bool pair_one(const PipeProgram *p, uint32_t **pair, const uint32_t *head, uint32_t r,
-                     uint32_t *peer) {
-  const PipeInstr *c = p->rank[r].instr;
-  for (uint32_t i = head[r]; i <= head[r] + c[head[r]].group && i < p->rank[r].ninstr; i++) {
-    uint32_t q = c[i].peer;
-    if (pair[r][i] != PIPE_NONE || q >= p->nrank || q == r || head[q] >= p->rank[q].ninstr ||
-        pipe_is_sum(p->rank[q].instr[head[q]].op) ||
-        unpaired(p, pair, r, head[r], q, is_send(&c[i])) != i)
-      continue;
-    uint32_t j = unpaired(p, pair, q, head[q], r, !is_send(&c[i]));
-    if (j == PIPE_NONE)
-      continue;
-    pair[r][i] = j;
-    pair[q][j] = i;
-    *peer = q;
-    return true;
-  }
-  return false;
-}
-
-/* Plays the COMM streams alone: a transfer takes place when both of its sides are heads. A rank is on
- * the stack once at first, and again whenever its peer has completed a transfer with it. */
-uint32_t **pipe_pair(const PipeProgram *p) {
-  uint32_t n = p->nrank, top = 0;
-  size_t total = 0, left = 0;
-  for (uint32_t r = 0; r < n; r++)
-    total += p->rank[r].ninstr;
-  uint32_t **pair = malloc((n + 1) * sizeof *pair + (total + 1) * sizeof **pair);
-  uint32_t *head = malloc((n + 1) * sizeof *head), *stack = malloc((n + 1) * sizeof *stack);
-  bool *waits = calloc(n + 1, sizeof *waits); /* is on the stack */
-  if (!pair || !head || !stack || !waits)
-    goto fail;
-  uint32_t *at = (uint32_t *)(void *)(pair + n);
-  for (uint32_t r = 0; r < n; r++) {
-    pair[r] = at;
-    at += p->rank[r].ninstr;
-    for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
-      pair[r][i] = PIPE_NONE;
-      left += has_pair(&p->rank[r].instr[i]);
-    }
-    head[r] = next_comm(p, r, 0);
-    stack[top++] = r;
-    waits[r] = true;
-  }
-  while (top > 0) {
-    uint32_t r = stack[--top];
-    waits[r] = false;
-    while (head[r] < p->rank[r].ninstr) {
-      const PipeInstr *c = &p->rank[r].instr[head[r]];
-      if (pipe_is_sum(c->op)) {
-        uint32_t row = c->stage, s = row, members = 0;
-        do {
-          uint32_t m = p->stage[s].rank;
-          const PipeInstr *e = head[m] < p->rank[m].ninstr ? &p->rank[m].instr[head[m]] : NULL;
-          if (!e || e->op != c->op || e->stage != s)
-            break;
-          members++;
-        } while ((s = pipe_sum_next(p->stage, c->op, s)) != row);
-        if (s != row || members == 0)
-          break;
-        uint8_t op = c->op;
-        do {
-          uint32_t m = p->stage[s].rank;
-          pair[m][head[m]] = head[p->stage[pipe_sum_next(p->stage, c->op, s)].rank];
-        } while ((s = pipe_sum_next(p->stage, c->op, s)) != row);
-        do {
-          uint32_t m = p->stage[s].rank;
-          head[m] = next_comm(p, m, head[m] + 1);
-          if (m != r && !waits[m]) {
-            stack[top++] = m;
-            waits[m] = true;
-          }
-        } while ((s = pipe_sum_next(p->stage, op, s)) != row);
-        left -= members;
-        continue;
-      }
-      uint32_t q;
-      if (!pair_one(p, pair, head, r, &q))
-        break;
-      head[r] = past_group(p, pair, r, head[r]);
-      head[q] = past_group(p, pair, q, head[q]);
-      left -= 2;
-      if (!waits[q])
-        stack[top++] = q;
-      waits[q] = true;
-    }
-  }
-  if (left == 0)
-    goto done;
-fail:
-  free(pair);
-  pair = NULL;
-done:
-  free(head);
-  free(stack);
-  free(waits);
-  return pair;
 }

@@ -6,7 +6,13 @@
  * Each stream is a FIFO, each instruction waits for a conjunction of earlier ones and there is no
  * choice, so the order in which the machine advances does not matter: it completes iff the
  * happens-before graph is acyclic (a marked graph; Commoner, Holt, Even, Pnueli 1971). Linear in
- * instructions, but that each REDUCE or TIE of n rows looks at up to n - 1 others. */
+ * instructions, but that each REDUCE or TIE of n rows looks at up to n - 1 others.
+ *
+ * Shared links change times and nothing else. A transfer between ranks with links (PipeProgram.share) that takes time
+ * and that both sides have come to is ready from then on. The one that is ready first, of several the one
+ * of the lowest sender, of these the first of its stream, starts as soon as every one before it has left the links
+ * that it passes, and has them all until it ends. A REDUCE or TIE passes those of the ring of its rows, in the order of
+ * `replica` or `tie`, and counts as sent by the rank of its lowest row. */
 #ifndef PIPE_SIM_H
 #define PIPE_SIM_H
 
@@ -39,6 +45,8 @@ typedef struct PipeSimIn {
   const uint32_t *group;     /* [nrank] of PipeRank, or NULL: there are none */
   uint32_t ngroup;
   bool groups;               /* COMM streams may have groups */
+  const PipeShare *share;    /* of PipeProgram, and the next two; 0 rows: there are none */
+  uint32_t nshare, nlink;
 } PipeSimIn;
 
 /* Every array is the caller's, any of start/end/order may be NULL. Position i of rank r's stream
@@ -51,6 +59,9 @@ typedef struct PipeSimOut {
   uint32_t *copy_done;                     /* [nrank], or NULL */
   uint64_t makespan, busy;
   uint64_t *rank_begin, *rank_end;         /* [nrank] or NULL: first start, last end */
+  uint64_t *rank_busy;                     /* [nrank] or NULL: time in COMPUTE */
+  uint64_t *link_busy;                     /* [nlink] or NULL: how long each link was in use */
+  uint64_t link_wait;                      /* transfers waited for links, all together */
 } PipeSimOut;
 
 /* Why the machine stopped, if it did. */

@@ -82,7 +82,9 @@ PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, do
   const StageRun *s = &run->stage[c->stage];
   const PipeStage *g = &run->p->stage[c->stage];
   const PipeWeights *w = k->t->weights ? &k->t->weights[at->index] : NULL;
-  void *weight = w && w->slot != PIPE_NONE ? k->slot[w->slot] : s->weight;
+  void *weight = w && w->slot != PIPE_NONE    ? k->slot[w->slot]
+                 : w && w->guess != PIPE_NONE ? k->slot[w->guess]
+                                              : s->weight;
   uint32_t slices = pipe_slices(run->p);
   PrCall a = {.op = (PipeOp)c->op,
               .rank = k->id,
@@ -100,7 +102,7 @@ PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, do
               .updates = step * s->nupdate + at->updates,
               .nx = g->nin,
               .ny = g->nout};
-  bool forward = c->op == PIPE_F;
+  bool forward = c->op == PIPE_F || c->op == PIPE_R;
   bool side = pipe_is_side(c->op);
   uint32_t nin = side      ? 0
                  : forward ? g->nin
@@ -119,7 +121,7 @@ PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, do
     a.mb = c->mb / slices;
     a.slice = c->mb % slices;
     if (a.slice > 0 && c->op != PIPE_W)
-      a.past = &s->act[c->mb - a.slice - g->mb0];
+      a.past = &(c->op == PIPE_F ? s->act : s->back)[c->mb - a.slice - g->mb0];
   }
 
   if (pipe_is_side(c->op)) {
@@ -146,12 +148,14 @@ PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, do
       a.loss = &run->loss[step & 1][(size_t)s->sink * run->p->nmb + c->mb];
     break;
   case PIPE_R:
-    a.xs = g->nin ? (const void *const *)&k->slot[c->keep] : NULL;
+    a.xs = g->nin == 0
+               ? NULL
+               : (const void *const *)(g->nin > 1 ? &k->listed[at->kept] : &k->slot[c->keep]);
     a.x = g->nin ? *a.xs : NULL;
     a.y = out;
     a.ys = outs;
     a.weight = weight;
-    if (g->next == PIPE_NONE)
+    if (g->nout == 0)
       a.loss = lost;
     break;
   case PIPE_B:
@@ -210,8 +214,8 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
     *a = pr_call_of(run, k, &at[i], step, &k->lost[i]);
     if (a->op == PIPE_F && a->loss)
       *a->loss = 0;
-    if (a->op == PIPE_F && c[i].keep != PIPE_NONE && a->x)
-      memcpy(k->slot[c[i].keep], a->x, pr_class_bytes(run, c[i].stage, PIPE_KEEP, 0));
+    if (a->op == PIPE_F && c[i].keep != PIPE_NONE)
+      pr_keep_inputs(run, k, &c[i], a);
     const PipeWeights *read = k->t->weights ? &k->t->weights[at[i].index] : NULL;
     if (read && read->formula != PIPE_NONE && a->op != PIPE_U)
       pr_estimate(run, k, &c[i], read, a);
@@ -285,19 +289,26 @@ PrStatus pr_damaged(PrRun *run, uint32_t rank, const PipeInstr *c, uint64_t step
                  rank, (unsigned long long)step, pr_where(run, c, where), partner, c->peer);
 }
 
+PrStatus pr_mispaired(PrRun *run, uint32_t src, const PipeInstr *a, uint64_t src_step, uint32_t dst,
+                      const PipeInstr *b, uint64_t dst_step) {
+  char from[PR_WHERE], to[PR_WHERE];
+  return pr_fail(run, PR_E_MISMATCH,
+                 "mismatch: rank %u sends %s of step %llu where rank %u expects %s of step %llu",
+                 src, pr_where(run, a, from), (unsigned long long)src_step, dst,
+                 pr_where(run, b, to), (unsigned long long)dst_step);
+}
+
+bool pr_are_ends(const PipeProgram *p, const PipeInstr *a, const PipeInstr *b) {
+  uint32_t stage;
+  PipeOp op = pr_partner(p, a, &stage);
+  return op == b->op && stage == b->stage && a->mb == b->mb && a->keep == b->keep;
+}
+
 PrStatus pr_transfer(PrRun *run, const Chan *ch) {
   const Post *send = &ch->post[0], *recv = &ch->post[1];
   const PipeInstr *a = send->c, *b = recv->c;
-  uint32_t stage;
-  PipeOp op = pr_partner(run->p, a, &stage);
-  if (op != b->op || stage != b->stage || a->mb != b->mb || a->keep != b->keep ||
-      send->step != recv->step) {
-    char from[PR_WHERE], to[PR_WHERE];
-    return pr_fail(run, PR_E_MISMATCH,
-                   "mismatch: rank %u sends %s of step %llu where rank %u expects %s of step %llu",
-                   send->rank, pr_where(run, a, from), (unsigned long long)send->step, recv->rank,
-                   pr_where(run, b, to), (unsigned long long)recv->step);
-  }
+  if (!pr_are_ends(run->p, a, b) || send->step != recv->step)
+    return pr_mispaired(run, send->rank, a, send->step, recv->rank, b, recv->step);
   RankRun *src = &run->rank[send->rank], *dst = &run->rank[recv->rank];
   bool trace = src->span || dst->span;
   uint64_t start = trace ? pr_now() - run->epoch_ns : 0;
@@ -446,7 +457,7 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
   k->slot_bytes = calloc((size_t)t->nslot + 1, sizeof *k->slot_bytes);
   /* A line more than needed: a buffer of no bytes at the end has an address, too. */
   k->block = take(run, k->bytes + PR_LINE, false);
-  k->listed = calloc((size_t)t->nlist + 1, sizeof *k->listed);
+  k->listed = calloc((size_t)t->nlist + pr_count_kept(run, k) + 1, sizeof *k->listed);
   bool ok = k->slot && k->slot_bytes && k->listed && k->block && k->call && k->lost;
   if (k->ncopy > 0) {
     k->host = take(run, k->host_bytes + PR_LINE, true);
@@ -460,6 +471,7 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
   lay_out_slots(run, k, k->host, true, &host);
   for (uint32_t i = 0; i < t->nlist; i++)
     k->listed[i] = k->slot[t->list[i]];
+  pr_point_kept(run, k);
   return PR_OK;
 }
 
@@ -530,20 +542,6 @@ static uint64_t limit_of(const PrRun *run) {
   return predicted > least / 10 ? (predicted < UINT64_MAX / 20 ? 10 * predicted : 0) : least;
 }
 
-/* Groups of transfers, for an engine of another kind than threads, which knows none. */
-static PrStatus refuse_groups(PrRun *run) {
-  const PipeProgram *p = run->p;
-  for (uint32_t r = 0; p->lowering >= PIPE_GROUPED && r < p->nrank; r++)
-    for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
-      if (pipe_op_info[p->rank[r].instr[i].op].comm && p->rank[r].instr[i].group > 0)
-        return pr_fail(
-            run, PR_E_ARG,
-            "program: rank %u has groups of transfers, which this engine does not carry out: compile it "
-            "with --lowering=global",
-            r);
-  return PR_OK;
-}
-
 /* Checks, and all that does not depend on the engine. */
 static PrStatus open_here(PrRun *run) {
   const PipeProgram *p = run->p;
@@ -563,7 +561,7 @@ static PrStatus open_here(PrRun *run) {
                          p->name, p->params, p->nrank, p->nrank)
                : pr_fail(run, PR_E_ARG, "program: %s %s has %u rank%s, but %u processes run it",
                          p->name, p->params, p->nrank, p->nrank == 1 ? "" : "s", run->nprocess);
-  if ((st = pr_fault_read(run)) || (o->engine && (st = refuse_groups(run))))
+  if ((st = pr_fault_read(run)))
     return st;
   run->trace_slots = (uint64_t)o->trace_steps +
                      2; /* free-running ranks are up to two steps apart */
@@ -720,6 +718,7 @@ void pr_close(PrRun *run) {
   free(run->turns);
   free(run->turn_rank);
   free(run->act);
+  free(run->kept);
   free(run->stage);
   free(run->rank_stage);
   free(run->loss[0]);

@@ -43,6 +43,7 @@ typedef struct ComputeAt {
   uint32_t first_grad; /* of PrCall */
   uint32_t applied;    /* the same */
   uint32_t updates;    /* U of its stage above it */
+  uint32_t kept;       /* R of several inputs: where they begin in RankRun.listed */
 } ComputeAt;
 
 typedef struct CopyAt {
@@ -126,6 +127,7 @@ typedef struct RankRun {
   uint32_t spin; /* how often to look before sleeping; 0 with fewer cores than ranks */
   /* COMM stream, owned. */
   _Alignas(PR_LINE) uint32_t comm_next; /* of a group the first */
+  _Atomic uint64_t group_done; /* bit j: transfer j of the head is done while others of its group are not */
   _Atomic uint32_t group_left; /* transfers of the head that are not done, and 1 while some are being posted */
   bool comm_active; /* has instructions of this step left */
   uint64_t comm_step;
@@ -143,7 +145,7 @@ typedef struct RankRun {
   uint64_t bytes, host_bytes; /* of block, of host */
   void **slot;    /* [nslot] */
   uint64_t *slot_bytes; /* [nslot] of class BUFFER */
-  void **listed;  /* [nlist] those of PipeRank.list */
+  void **listed;  /* [nlist] those of PipeRank.list; then the inputs of each R that has several */
   PrCall *call;   /* room for those of the largest action */
   void *work;
   double *lost; /* the losses that the Rs of an action compute again */
@@ -155,11 +157,16 @@ typedef struct RankRun {
   bool has_sem, has_thread, has_copy_sem, has_copier;
 } RankRun;
 
+typedef struct Kept { uint64_t at, bytes; } Kept;
+
 typedef struct StageRun {
   PrSizes size;
   void *weight, *grad, *opt; /* weight: where the newest version is between steps */
   void *state;           /* of PipeStage.states, one after the other, each rounded up; NULL: none */
-  void **act; /* [nmb] with slices: the stash of each unit, from mb0 on */
+  void **act, **back; /* [nmb] with slices: the stash of each unit, from mb0 on, as the forward of those
+                         behind it reads it, and as R, B and I do */
+  uint64_t keep;      /* bytes of what a forward that is recomputed keeps */
+  const Kept *kept;   /* [nin] of these its inputs */
   uint32_t nupdate; /* in a step */
   uint32_t sink; /* number among the stages of the model without output; PIPE_NONE */
 } StageRun;
@@ -217,7 +224,8 @@ struct PrRun {
   bool free_running;    /* as asked for, and possible */
   double *loss[2];      /* [nsink * nmb], by unit; step n writes loss[n & 1] */
   _Atomic uint32_t *left[2]; /* with on_loss, [microbatches]: of these losses of a microbatch, still to come */
-  void **act;           /* with slices: of StageRun.act */
+  void **act;           /* with slices: of StageRun.act and back */
+  Kept *kept;           /* of StageRun.kept */
   uint64_t loss_steps;  /* steps whose losses are complete */
   PrFault fault;
   uint64_t limit_ns;    /* of a step; 0: none */
@@ -261,10 +269,7 @@ static inline uint64_t pr_class_bytes(const PrRun *run, uint32_t stage, uint32_t
   case PIPE_GOUT: return z->gout;
   case PIPE_WEIGHT:
   case PIPE_GUESS: return z->weight;
-  case PIPE_KEEP: { /* only chains recompute */
-    uint32_t prev = run->p->stage[stage].prev;
-    return prev == PIPE_NONE || run->p->edge ? 0 : run->stage[prev].size.boundary;
-  }
+  case PIPE_KEEP: return run->stage[stage].keep;
   default: return skip ? z->edge : z->boundary;
   }
 }
@@ -294,6 +299,14 @@ PrStatus pr_count_updates(PrRun *run);
 PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, double *lost);
 /* Calls the model for one op, or an action of n > 1. */
 int pr_call_model(const PrModel *m, const PrCall *a, uint32_t n);
+/* keep.c: how much each row keeps of the inputs of a forward that is recomputed, once sizes are known; how many
+ * pointers the Rs of a rank need, behind those of its list, and once there are slots where they point; and the
+ * copy, before the call of its forward. */
+PrStatus pr_size_keeps(PrRun *run);
+uint32_t pr_count_kept(const PrRun *run, const RankRun *k);
+void pr_point_kept(PrRun *run, RankRun *k);
+void pr_keep_inputs(const PrRun *run, const RankRun *k, const PipeInstr *c, const PrCall *a);
+
 /* Splits each list into its streams and finds the channels; then, once memory has addresses, who takes part
  * in the sums, and where stashes lie. PR_OK or PR_E_MEMORY. */
 PrStatus pr_take_streams(PrRun *run);
@@ -304,6 +317,11 @@ PrStatus pr_take_stashes(PrRun *run);
  * actions as a whole: all of them. *n: how many. */
 PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n);
 
+/* What formulas read, weights.c: state j of a row, which keeps those of its mask one after the other; by PipeElem the
+ * moments and states of a row, where there are some. */
+enum { PR_ARRAYS = PIPE_ELEM_STATE + 32 };
+float *pr_state(const PrRun *run, uint32_t stage, uint32_t j);
+void pr_find_arrays(const PrRun *run, uint32_t stage, const float *elem[PR_ARRAYS]);
 /* Formulas, weights.c. The estimate that an F, B, I or R sees in place of its version; what surrounds a U. */
 void pr_estimate(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w, PrCall *a);
 void pr_before_update(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w, PrCall *a);
@@ -321,6 +339,11 @@ uint64_t pr_checksum(const void *data, uint64_t bytes);
 /* What RECV c of `rank` has got is not what was sent. */
 PrStatus pr_damaged(PrRun *run, uint32_t rank, const PipeInstr *c, uint64_t step);
 
+/* SEND a of rank src meets RECV b of rank dst, and they are of two tensors; are they of one? */
+PrStatus pr_mispaired(PrRun *run, uint32_t src, const PipeInstr *a, uint64_t src_step, uint32_t dst,
+                      const PipeInstr *b, uint64_t dst_step);
+bool pr_are_ends(const PipeProgram *p, const PipeInstr *a, const PipeInstr *b);
+
 /* Both sides have posted: compares them and copies. */
 PrStatus pr_transfer(PrRun *run, const Chan *ch);
 
@@ -333,6 +356,7 @@ typedef struct PrPlace {
   uint64_t step, compute, comm, copy; /* finished; instructions completed over all steps */
   uint64_t running_ns;                /* how long the callback has been running */
   uint32_t running;                   /* as in RankRun */
+  uint64_t group_done;                /* as in RankRun */
   uint32_t posted, condition, zero;   /* PrCondition */
 } PrPlace;
 

@@ -163,7 +163,7 @@ PrStatus pr_take_streams(PrRun *run) {
       } else {
         bool grad = c->op == PIPE_B || c->op == PIPE_W;
         k->compute[k->ncompute++] = (ComputeAt){i, grad && !graded[c->stage], 0,
-                                                run->stage[c->stage].nupdate};
+                                                run->stage[c->stage].nupdate, 0};
         run->stage[c->stage].nupdate += c->op == PIPE_U;
         if (c->op != PIPE_SIDE)
           graded[c->stage] = c->op != PIPE_U && (graded[c->stage] || grad);
@@ -177,21 +177,28 @@ PrStatus pr_take_streams(PrRun *run) {
   return ok ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for the streams of the ranks");
 }
 
-/* With slices, where the stash of every unit lies: its forward takes the same slot in every step. */
+/* With slices, where the stash of every unit lies: what takes it has the same slot in every step. */
 PrStatus pr_take_stashes(PrRun *run) {
   const PipeProgram *p = run->p;
   if (pipe_slices(p) == 1)
     return PR_OK;
-  void **act = run->act = calloc((size_t)p->nmodel * p->nmb, sizeof *act);
+  size_t n = 0;
+  for (uint32_t s = 0; s < p->nstage; s++)
+    n += p->stage[s].nmb;
+  void **act = run->act = calloc(2 * n, sizeof *act);
   if (!act)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u units", p->nmb);
   for (uint32_t s = 0; s < p->nstage; act += p->stage[s++].nmb)
-    run->stage[s].act = act;
+    run->stage[s].act = act, run->stage[s].back = act + n;
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; pr_is_here(run, r) && i < p->rank[r].ninstr; i++) {
       const PipeInstr *c = &p->rank[r].instr[i];
+      const StageRun *at = &run->stage[c->stage];
+      uint32_t unit = c->mb - p->stage[c->stage].mb0;
       if (c->op == PIPE_F)
-        run->stage[c->stage].act[c->mb - p->stage[c->stage].mb0] = run->rank[r].slot[c->act];
+        at->act[unit] = run->rank[r].slot[c->act];
+      if (c->op == PIPE_F || c->op == PIPE_R)
+        at->back[unit] = run->rank[r].slot[c->act];
     }
   return PR_OK;
 }

@@ -31,8 +31,25 @@ static uint64_t buffer(const PipeProgram *p, uint32_t stage, uint32_t slot) {
   return 0;
 }
 
+/* Stashes that end with each F of the rank: those of its microbatch that nobody reads after its last slice. mbs:
+ * room, all zero, for as many counts as there are stages and microbatches. */
+static void find_ends(const PipeProgram *p, uint32_t r, uint32_t *mbs, uint32_t *ends) {
+  const PipeRank *k = &p->rank[r];
+  uint32_t slices = pipe_slices(p);
+  for (uint32_t i = 0; i < k->ninstr; i++) {
+    const PipeInstr *in = &k->instr[i];
+    ends[i] = 0;
+    if (in->op != PIPE_F)
+      continue;
+    uint32_t *n = &mbs[(size_t)p->stage[in->stage].model * (p->nmb / slices) + in->mb / slices];
+    *n += p->forward || in->keep != PIPE_NONE;
+    if ((in->mb + 1) % slices == 0)
+      ends[i] = *n;
+  }
+}
+
 /* What op `in` takes (its start) or gives back (its end): bytes, or stashes without sizes. */
-static uint64_t amount(const PipeProgram *p, const PipeInstr *in, bool taken) {
+static uint64_t amount(const PipeProgram *p, const PipeInstr *in, bool taken, uint32_t ends) {
   if (pipe_is_side(in->op))
     return p->sized ? buffer(p, in->stage, taken ? in->out : in->in) : 0;
   const PipeOpInfo *k = &pipe_op_info[in->op];
@@ -41,12 +58,11 @@ static uint64_t amount(const PipeProgram *p, const PipeInstr *in, bool taken) {
   uint64_t n = 0;
   if (k->act == sign && in->act != PIPE_NONE)
     n += p->sized ? round64(s->act_bytes) : 1;
-  bool last = p->forward && (in->mb + 1) % pipe_slices(p) == 0;      /* of its microbatch */
-  if (!taken && in->op == PIPE_F && (in->keep != PIPE_NONE || last)) /* stashes end with it */
-    n += (p->sized ? round64(s->act_bytes) : 1) * (last ? pipe_slices(p) : 1);
-  bool kept = in->keep != PIPE_NONE && (in->op == PIPE_F || in->op == PIPE_R);
-  if (p->sized && kept && s->prev != PIPE_NONE && taken == (in->op == PIPE_F))
-    n += round64(p->stage[s->prev].boundary_bytes);
+  if (!taken)
+    n += (p->sized ? round64(s->act_bytes) : 1) * ends;
+  bool kept = in->op == PIPE_F || in->op == PIPE_R;
+  if (p->sized && kept && taken == (in->op == PIPE_F))
+    n += buffer(p, in->stage, in->keep);
   if (k->gout == sign && in->gout != PIPE_NONE && p->sized)
     n += round64(s->gout_bytes);
   return n;
@@ -64,11 +80,11 @@ static uint64_t always(const PipeProgram *p, uint32_t r) {
 
 /* The next op of a stream of rank r from *i on that takes (or gives back) anything; when: UINT64_MAX
  * if there is none. */
-static uint64_t next_change(const SvgCurve *c, uint32_t r, uint32_t *i, uint8_t stream,
-                            bool taken) {
+static uint64_t next_change(const SvgCurve *c, const uint32_t *ends, uint32_t r, uint32_t *i,
+                            uint8_t stream, bool taken) {
   const PipeRank *k = &c->p->rank[r];
   while (*i < k->ninstr && (pipe_op_info[k->instr[*i].op].stream != stream ||
-                            amount(c->p, &k->instr[*i], taken) == 0))
+                            amount(c->p, &k->instr[*i], taken, ends[*i]) == 0))
     ++*i;
   if (*i == k->ninstr)
     return UINT64_MAX;
@@ -84,7 +100,7 @@ typedef struct Step {
 
 /* Fills step[] and returns how many, at most 2 per op and one. Changes within a dot of the first
  * are one step, to the highest level among them, and one down to the last when that is lower. */
-static size_t steps_of(const SvgCurve *c, uint32_t r, Step *step) {
+static size_t steps_of(const SvgCurve *c, const uint32_t *ends, uint32_t r, Step *step) {
   size_t n = 0;
   enum { NS = PIPE_NSTREAMS };
   uint32_t at[2 * NS] = {0}; /* given back first: no peak that is not there */
@@ -94,7 +110,7 @@ static size_t steps_of(const SvgCurve *c, uint32_t r, Step *step) {
     uint64_t t = UINT64_MAX;
     int which = 0;
     for (int i = 0; i < 2 * NS; i++) {
-      uint64_t next = next_change(c, r, &at[i], (uint8_t)(i % NS), i >= NS);
+      uint64_t next = next_change(c, ends, r, &at[i], (uint8_t)(i % NS), i >= NS);
       if (next < t)
         t = next, which = i;
     }
@@ -105,7 +121,8 @@ static size_t steps_of(const SvgCurve *c, uint32_t r, Step *step) {
       step[n++] = (Step){last->x + DOT, level};
     if (done)
       return n;
-    uint64_t change = amount(c->p, &c->p->rank[r].instr[at[which]++], which >= NS);
+    uint32_t i = at[which]++;
+    uint64_t change = amount(c->p, &c->p->rank[r].instr[i], which >= NS, ends[i]);
     level += which >= NS ? change : -change;
     if (apart)
       step[n++] = (Step){x, level};
@@ -145,13 +162,18 @@ int svg_curves(const SvgCurve *c) {
     longest = p->rank[r].ninstr > longest ? p->rank[r].ninstr : longest;
   }
   Step *step = malloc((2 * (size_t)longest + 2) * sizeof *step);
-  if (!step)
+  uint32_t *ends = malloc((longest + (size_t)1) * sizeof *ends),
+           *mbs = calloc((size_t)p->nmodel * p->nmb, sizeof *mbs);
+  if (!step || !ends || !mbs) {
+    free(step), free(ends), free(mbs);
     return -1;
+  }
   double right = c->left + (double)(c->end - c->begin) * c->px;
   double unit = most ? c->height / (1.06 * (double)most) : 0;
   for (uint32_t r = 0; r < p->nrank; r++) {
     double foot = c->top + r * c->pitch + c->height, fixed = (double)always(p, r) * unit;
-    size_t n = steps_of(c, r, step);
+    find_ends(p, r, mbs, ends);
+    size_t n = steps_of(c, ends, r, step);
     uint64_t line = c->limit ? c->limit : p->sized ? p->rank[r].bytes : p->rank[r].inflight;
     emit(c, "<path class=\"live\" d=\"M~ ~", c->left, foot - fixed);
     for (size_t i = 0; i < n; i++) {
@@ -172,6 +194,6 @@ int svg_curves(const SvgCurve *c) {
            u->name);
     }
   }
-  free(step);
+  free(step), free(ends), free(mbs);
   return 0;
 }

@@ -23,7 +23,7 @@ static PrStatus check_head(PrRun *run) {
                 p->abi, PIPE_ABI);
   if (!p->name || !p->params || !p->rank || !p->stage || (p->nsite && !p->site) ||
       (p->nfile && !p->file) || (p->nside && !p->side) || !p->edge != !p->row ||
-      (p->nedge && !p->edge))
+      (p->nedge && !p->edge) || (p->nshare && !p->share))
     return FAIL(run, "program: a table is missing");
   if (p->nrank == 0 || p->nstage == 0 || p->nmb == 0)
     return FAIL(run, "program: %u ranks, %u stages, %u microbatches: none may be 0", p->nrank,
@@ -200,15 +200,15 @@ static PrStatus check_passage(Check *k, const PipeInstr *c, Passage p, uint32_t 
   return check_turn(k, c, at, reads);
 }
 
-/* A slot that R writes its output to, and that nobody reads. */
-static PrStatus check_scratch(Check *k, const PipeInstr *c) {
-  uint32_t stage = k->p->stage[c->stage].next == PIPE_NONE ? PIPE_NONE : c->stage;
-  PrStatus st = check_slot(k, c, "out", c->out, PIPE_LOCAL, stage, false);
-  if (st || stage == PIPE_NONE)
+/* A slot that R writes an output to, and that nobody reads. */
+static PrStatus check_scratch(Check *k, const PipeInstr *c, uint32_t at, uint32_t edge) {
+  bool skip = edge != PIPE_NONE && k->p->edge[edge].skip;
+  PrStatus st = check_slot(k, c, "out", at, PIPE_LOCAL, c->stage, skip);
+  if (st)
     return st;
-  if (k->slot[c->out].full)
-    FAIL_AT(k, c, "fills slot %u, which is in use", c->out);
-  return check_turn(k, c, c->out, false);
+  if (k->slot[at].full)
+    FAIL_AT(k, c, "fills slot %u, which is in use", at);
+  return check_turn(k, c, at, false);
 }
 
 /* The tensors in field `in` (reads) or `out`. X and DX belong to the boundary with the stages before, Y
@@ -217,11 +217,10 @@ static PrStatus check_tensors(Check *k, const PipeInstr *c, PipeTensor tensor, b
   const char *field = reads ? "in" : "out";
   const PipeStage *g = &k->p->stage[c->stage];
   const PipeRank *t = &k->p->rank[k->rank];
-  bool down = tensor == PIPE_T_Y || tensor == PIPE_T_DY;
+  bool scratch = tensor == PIPE_T_SCRATCH,
+       down = tensor == PIPE_T_Y || tensor == PIPE_T_DY || scratch;
   bool gradient = tensor == PIPE_T_DX || tensor == PIPE_T_DY;
   uint32_t at = reads ? c->in : c->out, n = down ? g->nout : g->nin;
-  if (tensor == PIPE_T_SCRATCH)
-    return check_scratch(k, c);
   if (tensor == PIPE_T_NONE || n == 0)
     return check_slot(k, c, field, at, PIPE_IN, PIPE_NONE, false);
   if (pipe_op_info[c->op].comm) {
@@ -231,8 +230,10 @@ static PrStatus check_tensors(Check *k, const PipeInstr *c, PipeTensor tensor, b
   if (n > 1 && (at > t->nlist || n > t->nlist - at))
     FAIL_AT(k, c, "field %s: %u slots from %u on in a list of %u", field, n, at, t->nlist);
   for (uint32_t i = 0; i < n; i++) {
-    PrStatus st = check_passage(k, c, passage(k, c->stage, c->mb, down, i),
-                                n > 1 ? t->list[at + i] : at, gradient, reads);
+    Passage p = passage(k, c->stage, c->mb, down, i);
+    uint32_t slot = n > 1 ? t->list[at + i] : at;
+    PrStatus st = scratch ? check_scratch(k, c, slot, p.edge)
+                          : check_passage(k, c, p, slot, gradient, reads);
     if (st)
       return st;
   }
@@ -278,13 +279,21 @@ static PrStatus check_stash(Check *k, const PipeInstr *c, const char *field, uin
   return check_turn(k, c, slot, effect <= 0);
 }
 
-/* Slices go forward in order and backward in the reverse; their stashes cannot be made again. */
+/* Slices go forward in order and backward in the reverse; those that are recomputed in order, between their last
+ * forward and their first backward. */
 static PrStatus check_slices(Check *k, const PipeInstr *c) {
-  uint32_t slices = pipe_slices(k->p), slice = c->mb % slices, back = SEEN(B) | SEEN(I);
+  uint32_t slices = pipe_slices(k->p), slice = c->mb % slices, back = SEEN(B) | SEEN(I), q = slice;
   if (slices == 1)
     return PR_OK;
-  if (c->op == PIPE_R)
-    FAIL_AT(k, c, "a program with %u slices has no R", slices);
+  const Seen *first = seen_of(k, c->stage, c->mb - slice);
+  if (c->op == PIPE_R && !(first[slices - 1].ops & SEEN(F)))
+    FAIL_AT(k, c, "comes before the forward of slice %u, which reads the stash", slices - 1);
+  if (c->op == PIPE_R || ((1u << c->op & back) && slice + 1 == slices)) {
+    while (q > 0 && first[q - 1].keep == PIPE_NONE)
+      q--;
+    if (q > 0 && !(first[q - 1].ops & SEEN(R)))
+      FAIL_AT(k, c, "comes before slice %u is recomputed, whose stash it reads", q - 1);
+  }
   if (c->op == PIPE_F && slice > 0 && !(seen_of(k, c->stage, c->mb - 1)->ops & SEEN(F)))
     FAIL_AT(k, c, "comes before that of slice %u", slice - 1);
   if ((1u << c->op & back) && slice + 1 < slices && !(seen_of(k, c->stage, c->mb + 1)->ops & back))
@@ -355,8 +364,6 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
   }
   if (s->ops & 1u << c->op)
     FAIL_AT(k, c, "stands there twice on rank %u", k->rank);
-  if (c->op == PIPE_R && k->p->edge)
-    FAIL_AT(k, c, "a program with %u edges has no R", k->p->nedge);
   PrStatus st = check_slices(k, c);
   if (st)
     return st;
@@ -537,6 +544,8 @@ static PrStatus check_action(Check *k, const PipeInstr *c) {
   if (c->group > 0 && ((move ? k->p->lowering < PIPE_GROUPED : c->op >= PIPE_U) ||
                        c->group >= t->ninstr - k->index))
     FAIL_AT(k, c, "cannot have %u more ops in its action", c->group);
+  if (move && c->group >= PIPE_GROUP_MOST)
+    FAIL_AT(k, c, "is of a group of %u transfers; there can be %u", c->group + 1u, PIPE_GROUP_MOST);
   if (c->op > PIPE_U && !move)
     return PR_OK;
   if (!later)
@@ -552,9 +561,9 @@ static PrStatus check_action(Check *k, const PipeInstr *c) {
                               : move    ? 1
                               : forward ? g->nin
                                         : g->nout,
-                              again || move ? 1
-                              : forward     ? g->nout
-                                            : g->nin};
+                              move               ? 1
+                              : forward || again ? g->nout
+                                                 : g->nin};
   for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
     uint32_t n = tensors[i];
     if (n > 1 && (field[i] > t->nlist || n > t->nlist - field[i]))
@@ -640,11 +649,14 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
   if (keep && (st = check_stash(k, c, "keep", c->keep, c->op == PIPE_F ? 1 : -1, &s->keep)))
     return st;
   uint32_t slices = pipe_slices(k->p);
-  if (c->op == PIPE_F && keep) /* nobody reads the stash; R takes one again */
-    k->slot[c->act].full = false;
-  else if (k->p->forward && (c->mb + 1) % slices == 0) /* the last slice: nobody reads them */
-    for (uint32_t q = 0; q < slices; q++)
-      k->slot[seen_of(k, c->stage, c->mb - q)->act].full = false;
+  for (uint32_t q = 0; c->op == PIPE_F && (c->mb + 1) % slices == 0 && q < slices; q++) {
+    const Seen *other = seen_of(k, c->stage, c->mb - q); /* of slices that nobody reads now */
+    if (!k->p->forward && other->keep == PIPE_NONE)
+      continue;
+    k->slot[other->act].full = false;
+    if ((st = check_turn(k, c, other->act, false)))
+      return st;
+  }
   return gout ? check_stash(k, c, "gout", c->gout, o->gout, &s->gout) : PR_OK;
 }
 
@@ -743,7 +755,7 @@ PrStatus pr_validate(PrRun *run) {
     st = pr_fail(run, PR_E_MEMORY, "no memory to check the program");
   if (!st && !(st = pr_check_stages(&k)) && !(st = pr_check_states(&k)) &&
       !(st = pr_check_tables(run)))
-    st = check_sizes(run);
+    st = (st = check_sizes(run)) ? st : pr_size_keeps(run);
   for (uint32_t s = 0; !st && !p->edge && s < p->nstage; s++)
     k.left[s] = p->stage[s].nmb;
   if (!st)

@@ -22,7 +22,8 @@ typedef struct Slot {
   bool full, gradient;
   uint32_t owner, mb, edge; /* edge: PIPE_NONE in a chain */
   uint32_t touched[PIPE_NSTREAMS];
-  uint32_t version; /* of class WEIGHT: what it holds; PIPE_NONE: nothing yet */
+  uint32_t version; /* of class WEIGHT: what it holds; of GUESS: what that was made from; PIPE_NONE: nothing yet */
+  uint32_t guess_stage; /* of class GUESS: the stage of the estimate in it; PIPE_NONE: it holds none */
   uint32_t action; /* the last action that has touched it: 1 + row of its first instruction */
 } Slot;
 

@@ -6,6 +6,20 @@
 #include <string.h>
 
 /* Edges: forward, in order, none twice, those of a stage numbered at both ends. */
+static PrStatus check_shares(Check *k) {
+  const PipeProgram *p = k->p;
+  for (uint32_t i = 0; i < p->nshare; i++) {
+    const PipeShare *a = &p->share[i], *b = a - 1;
+    bool above = i == 0 || b->from < a->from ||
+                 (b->from == a->from && (b->to < a->to || (b->to == a->to && b->link < a->link)));
+    if (!above || a->from >= p->nrank || a->to >= p->nrank || a->from == a->to ||
+        a->link >= p->nlink)
+      return FAIL(k->run, "program: shared link %u from rank %u to %u: out of range or order",
+                  a->link, a->from, a->to);
+  }
+  return PR_OK;
+}
+
 static PrStatus check_edges(Check *k) {
   const PipeProgram *p = k->p;
   for (uint32_t e = 0; e < p->nedge; e++) {
@@ -33,6 +47,9 @@ static PrStatus check_edges(Check *k) {
       uint32_t row = p->row[(size_t)m * p->nmb + mb];
       if (row >= p->nstage || p->stage[row].model != m || !runs(p, row, mb))
         return FAIL(k->run, "program: stage %u, microbatch %u: run by row %u", m, mb, row);
+      if (mb % pipe_slices(p) && p->row[(size_t)m * p->nmb + mb - 1] != row)
+        return FAIL(k->run, "program: stage %u: slices of microbatch %u are run by rows %u and %u",
+                    m, mb / p->slices, p->row[(size_t)m * p->nmb + mb - 1], row);
       k->left[row]++;
     }
   return PR_OK;
@@ -116,7 +133,9 @@ static PrStatus check_replicas(Check *k) {
 
 PrStatus pr_check_stages(Check *k) {
   const PipeProgram *p = k->p;
-  PrStatus st = check_edges(k);
+  PrStatus st = check_shares(k);
+  if (!st)
+    st = check_edges(k);
   if (st)
     return st;
   uint32_t nchain = 0;

@@ -2,7 +2,8 @@
  * Do the events of a program (PipeSync) carry its waits? Engines whose streams know counts need none, and
  * a program without any is one for them. What passes here has each wait of each instruction covered by
  * events and the order of the streams, each event recorded in the list before it is waited for, and none
- * recorded again in between. Linear in instructions and events. */
+ * recorded again in between; none is waited for inside of an action or group of transfers, or recorded inside of
+ * a group. Linear in instructions and events. */
 #include "validate.h"
 
 #include <stdlib.h>
@@ -32,6 +33,11 @@ static PrStatus find_records(Events *e) {
         (i > 0 && y->before < y[-1].before))
       return FAIL(e->k.run, "program: rank %u: event %u of %u, from row %u to row %u, is not one",
                   e->k.rank, y->event, t->nevent, at, y->before);
+    uint32_t moves = at > 0 && pipe_op_info[t->instr[at - 1].op].comm ? t->instr[at - 1].group : 0;
+    if (moves > 0 || (y->before > 0 && t->instr[y->before - 1].group > 0))
+      return FAIL(e->k.run,
+                  "program: rank %u: event %u, from row %u to row %u, is inside of a group",
+                  e->k.rank, y->event, at, y->before);
     if (e->record[at] && e->record[at] != y->event + 1)
       return FAIL(e->k.run, "program: rank %u: two events are recorded after row %u", e->k.rank,
                   at);

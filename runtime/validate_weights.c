@@ -40,11 +40,13 @@ static PrStatus check_version(Check *k, const PipeInstr *c, uint32_t slot, bool 
   return PR_OK;
 }
 
-/* A slot for an estimate, or for old weights, that no other op of its action has. */
+/* A slot for an estimate, or for old weights, that no other op of its action has; or one with an estimate that an op of
+ * the stage above has made from the version. */
 static PrStatus check_guess(Check *k, const PipeInstr *c, const PipeWeights *w) {
   const PipeRank *t = &k->p->rank[k->rank];
   if (w->formula != PIPE_NONE && w->formula >= (c->op == PIPE_U ? k->p->nrule : k->p->nformula))
     FAIL_AT(k, c, "formula %u of %u", w->formula, c->op == PIPE_U ? k->p->nrule : k->p->nformula);
+  bool shares = c->op != PIPE_U && w->formula == PIPE_NONE;
   if (w->guess == PIPE_NONE) {
     if (c->op != PIPE_U && w->formula != PIPE_NONE)
       FAIL_AT(k, c, "formula %u has no slot for its result", w->formula);
@@ -57,9 +59,19 @@ static PrStatus check_guess(Check *k, const PipeInstr *c, const PipeWeights *w) 
     FAIL_AT(k, c,
             "an estimate of weights in slot %u, which is not one of class guess of their size",
             w->guess);
+  if (shares) {
+    if (w->slot != PIPE_NONE)
+      FAIL_AT(k, c, "reads weights in slot %u, and an estimate in slot %u", w->slot, w->guess);
+    if (slot->guess_stage != c->stage || slot->version != w->version)
+      FAIL_AT(k, c, "reads an estimate from version %u of the weights, but slot %u holds %s",
+              w->version, w->guess, slot->guess_stage == PIPE_NONE ? "none" : "another one");
+    return PR_OK;
+  }
   if (slot->action == k->first + 1)
     FAIL_AT(k, c, "slot %u is of another op of its action, too", w->guess);
   slot->action = k->first + 1;
+  slot->guess_stage = c->op == PIPE_U ? PIPE_NONE : c->stage;
+  slot->version = w->version;
   return PR_OK;
 }
 
@@ -80,6 +92,8 @@ static PrStatus check_instr(Check *k, const PipeInstr *c, const PipeWeights *w, 
       FAIL_AT(k, c, "makes weights in slot %u", w->out);
     if (c->op == PIPE_SIDE && w->version != *newest)
       FAIL_AT(k, c, "reads version %u of the weights, but the newest is %u", w->version, *newest);
+    if (c->op != PIPE_SIDE && w->slot == PIPE_NONE && w->guess != PIPE_NONE)
+      return PR_OK;
     return check_version(k, c, w->slot, true, w->version);
   }
   if ((st = check_version(k, c, w->slot, true, *newest)) ||
@@ -102,7 +116,7 @@ PrStatus pr_check_weights(Check *k, uint32_t *newest) {
   }
   uint32_t stages = 0;
   for (uint32_t i = 0; i < t->nslot; i++)
-    k->slot[i].version = PIPE_NONE, k->slot[i].action = 0;
+    k->slot[i].version = k->slot[i].guess_stage = PIPE_NONE, k->slot[i].action = 0;
   for (uint32_t i = 0; i < t->npool; i++) {
     const PipePool *l = &t->pool[i];
     if (l->cls != PIPE_WEIGHT)

@@ -7,11 +7,9 @@
 
 #include <string.h>
 
-enum { ARRAYS = PIPE_ELEM_STATE + 32 };
-
 /* What a formula of one op may read. */
 typedef struct Reads {
-  const float *elem[ARRAYS];
+  const float *elem[PR_ARRAYS];
   PrFormulaIn in;
 } Reads;
 
@@ -19,8 +17,7 @@ static uint64_t weights_of(const PrRun *run, uint32_t stage) {
   return run->stage[stage].size.weight / sizeof(float);
 }
 
-/* State j of a row; it keeps those of its mask one after the other. */
-static float *state_of(const PrRun *run, uint32_t stage, uint32_t j) {
+float *pr_state(const PrRun *run, uint32_t stage, uint32_t j) {
   uint32_t below = run->p->stage[stage].states & ((1u << j) - 1), rank = 0;
   for (; below; below &= below - 1)
     rank++;
@@ -28,18 +25,23 @@ static float *state_of(const PrRun *run, uint32_t stage, uint32_t j) {
                    rank * pr_round(run->stage[stage].size.weight));
 }
 
-static void find_reads(const PrRun *run, uint32_t stage, const PrCall *a, Reads *r) {
+void pr_find_arrays(const PrRun *run, uint32_t stage, const float *elem[PR_ARRAYS]) {
   const PrModel *m = &run->m;
   const StageRun *s = &run->stage[stage];
-  memset(r, 0, sizeof *r);
-  r->in.elem = r->elem;
   for (int which = 0; m->moment && s->opt && which < 2; which++) {
-    int64_t at = m->moment(m->self, a->stage, which);
-    r->elem[PIPE_ELEM_V + which] = at < 0 ? NULL : (const float *)((const char *)s->opt + at);
+    int64_t at = m->moment(m->self, run->p->stage[stage].model, which);
+    elem[PIPE_ELEM_V + which] = at < 0 ? NULL : (const float *)((const char *)s->opt + at);
   }
   for (uint32_t j = 0; j < run->p->nstate; j++)
     if (run->p->stage[stage].states >> j & 1)
-      r->elem[PIPE_ELEM_STATE + j] = state_of(run, stage, j);
+      elem[PIPE_ELEM_STATE + j] = pr_state(run, stage, j);
+}
+
+static void find_reads(const PrRun *run, uint32_t stage, const PrCall *a, Reads *r) {
+  const PrModel *m = &run->m;
+  memset(r, 0, sizeof *r);
+  r->in.elem = r->elem;
+  pr_find_arrays(run, stage, r->elem);
   r->in.real[PIPE_REAL_K] = (double)a->updates;
   if (m->lr)
     r->in.real[PIPE_REAL_LR] = m->lr(m->self, a->stage, a->updates);
@@ -78,7 +80,7 @@ void pr_after_update(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeigh
   r.elem[PIPE_ELEM_OLD] = w->guess != PIPE_NONE ? k->slot[w->guess] : a->newest;
   for (uint32_t i = 0; i < rule->nthen; i++) {
     const PipeThen *t = &p->then[rule->then0 + i];
-    pr_formula_array(&p->formula[t->formula], &r.in, state_of(run, c->stage, t->state),
+    pr_formula_array(&p->formula[t->formula], &r.in, pr_state(run, c->stage, t->state),
                      weights_of(run, c->stage));
   }
 }

@@ -132,6 +132,14 @@ function findDeps(p) {
         for (const kind of i.kind.op === 'F' ? 'F' : 'BI')
           link(p.byName.get(`${i.stage}${kind}${i.mb}.${other}`), i);
       }
+      if (i.slice !== undefined && 'RBI'.includes(i.kind.op)) { /* stashes that are made again */
+        const last = p.form.slices - 1;
+        const made = i.kind.op === 'R' ? i.slice : i.slice === last ? last : 0;
+        for (let q = 0; q < made; q++)
+          link(p.byName.get(`${i.stage}R${i.mb}.${q}`), i);
+        if (i.kind.op === 'R' && i.slice < last)
+          link(p.byName.get(`${i.stage}F${i.mb}.${last}`), i);
+      }
       if (i.kind.op === 'U' || (i.comm && i.peer === undefined && i.act === undefined))
         link(grads.get(i.stage), i);
       if (i.mb === undefined || i.kind.op === 'B' || i.kind.op === 'W')
@@ -221,11 +229,13 @@ function findCurves(p) {
           change.push({at: i.start, by: size.get(i[cls])});
         }
         last.set(i[cls], i.end);
-        if (p.form.forward && slices > 1 && cls === 'act') { /* the last slice reads the stashes of all */
+        if (i.kind.op === 'F' && slices > 1 && cls === 'act') { /* the last slice reads the stashes of all */
           const unit = q => `${i.stage} ${i.mb} ${q}`;
-          units.set(unit(i.slice), i.act);
+          if (p.form.forward || i.keep !== undefined)
+            units.set(unit(i.slice), i.act);
           for (let q = 0; i.slice === slices - 1 && q < slices; q++)
-            last.set(units.get(unit(q)), i.end);
+            if (units.has(unit(q)))
+              last.set(units.get(unit(q)), i.end);
         }
       }
     [...last.keys()].forEach(giveBack);

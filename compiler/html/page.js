@@ -120,7 +120,20 @@ function versionText(i) {
   if (i.version === undefined)
     return '';
   const far = i.ahead ? `, ${i.ahead} update${i.ahead === 1 ? '' : 's'} before its gradient is applied` : '';
-  return `${i.kind.op === 'U' ? 'makes' : 'reads'} version ${i.version} of the weights${far}`;
+  const shared = i.weight === undefined ? ', as estimated before' : '';
+  return `${i.kind.op === 'U' ? 'makes' : 'reads'} version ${i.version} of the weights${shared}${far}`;
+}
+
+/* What formulas make of its weights, or of an update, line by line as a `weights` clause says it. */
+function formulaLines(i) {
+  const form = i.panel.form;
+  if (i.formula === undefined)
+    return [];
+  if (i.kind.op !== 'U')
+    return [`as ${form.formulas[i.formula]}`];
+  const rule = form.rules[i.formula], line = (word, row) => row === undefined ? [] : [`${word} ${form.formulas[row]}`];
+  return [...line('applies', rule.applies), ...line('rate', rule.rate),
+    ...(rule.then ?? []).map(t => `then ${t.state} = ${form.formulas[t.formula]}`)];
 }
 
 function spanText(i, track) {
@@ -169,7 +182,7 @@ function hover(x, y) {
     showTip(x, y, i.op, [
       `${h.track.name} ${spanText(i, h.track)}, ${i.phase}`,
       [slotText(i) && `slots ${slotText(i)}`, wait && `waits for ${wait.op}`].filter(Boolean).join('; ') || 'no slots, no wait',
-      ...versionText(i) ? [versionText(i)] : [],
+      ...versionText(i) ? [versionText(i)] : [], ...formulaLines(i),
       s.place], s.text.trim().slice(0, 160));
   } else if (h.track) {
     const wait = h.next && awaited(h.next);
@@ -221,6 +234,8 @@ function writeSide(i) {
     row('slots', slotText(i));
   if (versionText(i))
     row('weights', versionText(i));
+  if (formulaLines(i).length)
+    row('formulas', formulaLines(i).join('\n'));
   row('critical path', criticalPath(i.panel).has(i) ? 'on it' : 'not on it');
   row('from', s.place);
   const source = $('source'), lines = (i.panel.sources[s.file] ?? '').split('\n');

@@ -24,13 +24,16 @@ STAGES = (4, 8, 16, 32)
 
 
 class Model:
-    """What is trained: samples of an update, updates, rates to try, and the loss that counts as trained."""
+    """What is trained: samples of an update, updates, rates to try, and the loss that counts as trained. key: of its
+    files; alike: all methods are also trained with the rate that suits the first one best."""
 
-    def __init__(self, name, batch, updates, rates, target, methods):
-        self.name, self.batch, self.updates, self.rates, self.target = name, batch, updates, rates, target
-        self.methods = methods
+    def __init__(self, name, key, batch, updates, rates, target, methods, alike=False):
+        self.name, self.key, self.batch, self.updates, self.rates = name, key, batch, updates, rates
+        self.target, self.methods, self.alike = target, methods, alike
 
 
+# A method is a function of a model and a number of stages: file, parameters, microbatches of an update, and its samples if
+# they are not those of the model (the updates are then fewer or more); None: it cannot be had.
 def synchronous(m, P):
     return "1f1b.pipe", {"M": 8}, 8
 
@@ -41,7 +44,7 @@ def stashing(m, P):
 
 def double_buffered(m, P):
     # G >= P microbatches an update; the table of a step grows with them, so a step is 50 updates, with a flush behind.
-    return ("pipedream_2bw.pipe", {"M": 50 * P, "G": P}, P) if P <= m.batch else None
+    return ("pipedream_2bw.pipe", {"M": 50 * P, "G": P}, P, max(P, m.batch))
 
 
 def mare(file, **more):
@@ -56,8 +59,23 @@ def predicted(file, most=32):
     return method
 
 
+def minibatches(file, **more):
+    """PipeMare's setting: updates of 8 microbatches, F and B of a rank side by side."""
+    def method(m, P):
+        return file, {"M": 8 * m.updates, "N": 8, "flow": 1, **{k: f(m) for k, f in more.items()}}, 8
+    return method
+
+
 def half(m):
     return m.updates // 2
+
+
+def quarter(m):
+    return m.updates // 4
+
+
+def whole(m):
+    return m.updates
 
 
 def tenth(m):
@@ -74,6 +92,16 @@ COMMON = {
     "PipeMare, T1+T2+T3": mare("pipemare_t3.pipe", K=half, S=tenth),
 }
 DIGITS = {**COMMON, "SpecTrain": predicted("spectrain.pipe"), "msnag": predicted("msnag.pipe")}
+MINIBATCHES = {
+    "synchronous 1F1B": synchronous,
+    "PipeDream, stashing": minibatches("pipedream.pipe"),
+    "PipeMare, naive": minibatches("pipemare.pipe"),
+    "PipeMare, T1, short K": minibatches("pipemare_t1.pipe", K=quarter),
+    "PipeMare, T1+T2, short K": minibatches("pipemare_t2.pipe", K=quarter),
+    "PipeMare, T1": minibatches("pipemare_t1.pipe", K=whole),
+    "PipeMare, T1+T2": minibatches("pipemare_t2.pipe", K=whole),
+    "PipeMare, T1+T2+T3": minibatches("pipemare_t3.pipe", K=whole, S=lambda m: 8 * tenth(m)),
+}
 GPT = {**COMMON, "XPipe": predicted("xpipe.pipe"), "msnag, Adam": predicted("msnag_adam.pipe", 16)}
 
 
@@ -82,30 +110,34 @@ def few(method):
     return lambda m, P: method(m, P) if P <= 8 else None
 
 
+def batch_of(m, name, P):
+    got = m.methods[name](m, P)
+    return got[3] if len(got) > 3 else m.batch
+
+
 class Study:
     def __init__(self, args):
         self.args, self.done, self.started = args, 0, time.time()
         self.waiting = self.fresh = 0
         os.makedirs(os.path.join(args.out, "runs"), exist_ok=True)
 
-    def command(self, m, method, P, rate, seed, scratch):
-        file, define, micro = method(m, P)
-        a = self.args
+    def command(self, m, name, P, rate, seed, scratch):
+        file, define, micro = m.methods[name](m, P)[:3]
+        a, batch = self.args, batch_of(m, name, P)
         words = [os.path.join(a.bin, "async_study_run"), "--model", m.name, "--data",
                  a.digits if m.name == "digits" else a.text, "--schedule", os.path.join(a.stdlib, file), "--stdlib",
-                 a.stdlib, "--scratch", scratch, "--rows", str(m.batch // micro), "--round", str(micro), "--updates",
-                 str(m.updates), "--seed", str(seed), "--lr", repr(rate), "-D", f"P={P}"]
+                 a.stdlib, "--scratch", scratch, "--rows", str(batch // micro), "--round", str(micro), "--updates",
+                 str(m.updates * m.batch // batch), "--seed", str(seed), "--lr", repr(rate), "-D", f"P={P}"]
         for name, value in define.items():
             words += ["-D", f"{name}={value}"]
         return words
 
     def run(self, m, name, P, rate, seed):
         """The result of one run, from its file if it has one; None: the method cannot be had so."""
-        method = m.methods[name]
-        if method(m, P) is None:
+        if m.methods[name](m, P) is None:
             return None
         slug = "".join(c if c.isalnum() else "_" for c in name)
-        path = os.path.join(self.args.out, "runs", f"{m.name}-{m.updates}-{slug}-{P}-{rate:g}-{seed}.json")
+        path = os.path.join(self.args.out, "runs", f"{m.key}-{m.updates}-{slug}-{P}-{rate:g}-{seed}.json")
         try:
             with open(path, encoding="utf-8") as f:
                 return json.load(f)
@@ -113,7 +145,7 @@ class Study:
             pass
         env = dict(os.environ, OPENBLAS_NUM_THREADS="1")
         scratch = f"{path}.{os.getpid()}"
-        got = subprocess.run(self.command(m, method, P, rate, seed, scratch), capture_output=True, text=True, env=env)
+        got = subprocess.run(self.command(m, name, P, rate, seed, scratch), capture_output=True, text=True, env=env)
         if got.returncode:
             raise RuntimeError(f"{name}, {P} stages: {got.stderr.strip()}")
         os.remove(scratch)
@@ -144,7 +176,7 @@ class Study:
             for future in concurrent.futures.as_completed(futures):
                 job = futures[future]
                 results[job] = future.result()
-                self.progress(f"{job[0].name}, {job[1]}, {job[2]} stages")
+                self.progress(f"{job[0].key}, {job[1]}, {job[2]} stages")
         return results
 
 
@@ -185,9 +217,12 @@ class Row:
         return self.stat(lambda r: reached(r, self.m.target)) if all(
             reached(r, self.m.target) is not None for r in self.runs) else None
 
+    def per_sample(self):
+        return self.per_update() / batch_of(self.m, self.name, self.P)
+
     def time(self):
         s = self.samples()
-        return None if s is None else tuple(x / self.m.batch * self.per_update() for x in s)
+        return None if s is None else tuple(x * self.per_sample() for x in s)
 
 
 def spread(stat, digits):
@@ -195,6 +230,11 @@ def spread(stat, digits):
         return "diverged"
     mean, low, high = stat
     return f"{mean:.{digits}f} ± {(high - low) / 2:.{digits}f}"
+
+
+def spread_of(row):
+    dead = len(row.runs) - len(row.alive)
+    return spread(row.stat(end_loss), 3) + (f" ({dead} of {len(row.runs)} diverged)" if dead and row.alive else "")
 
 
 def make_rows(study, m, seeds):
@@ -219,10 +259,8 @@ def table(m, rows):
            " time of an update | utilisation | weights, KiB, largest rank | weights, KiB, all | memory, KiB, largest rank |",
            "|---" * (14 if m.name == "digits" else 13) + "|"]
     for r in rows:
-        dead = len(r.runs) - len(r.alive)
         cells = [r.name, str(r.P), f"{r.rate:g}", f"{r.trained:g}" if r.trained else "none",
-                 spread(r.stat(end_loss), 3) + (f" ({dead} of {len(r.runs)} diverged)" if dead and r.alive else ""),
-                 spread(r.stat(lambda x: x["held_loss"]), 3)]
+                 spread_of(r), spread(r.stat(lambda x: x["held_loss"]), 3)]
         if m.name == "digits":
             cells.append(spread(r.stat(lambda x: x["held_right"] and 100 * x["held_right"]), 1))
         s, t = r.samples(), r.time()
@@ -233,6 +271,19 @@ def table(m, rows):
     return "\n".join(out)
 
 
+def one_rate(study, m, rows, seeds):
+    """The rate of the first method, and a table of what training with it comes to."""
+    rate = rows[0].rate
+    runs = study.all((m, name, P, rate, seed) for name in m.methods for P in STAGES if m.methods[name](m, P)
+                     for seed in range(1, seeds + 1))
+    out = ["| method | " + " | ".join(f"{P} stages" for P in STAGES) + " |", "|---" * (1 + len(STAGES)) + "|"]
+    for name in m.methods:
+        cells = [spread_of(Row(m, name, P, rate, [runs[(m, name, P, rate, s)] for s in range(1, seeds + 1)], None))
+                 if m.methods[name](m, P) else "-" for P in STAGES]
+        out.append(f"| {name} | " + " | ".join(cells) + " |")
+    return f"Training loss of all with the rate {rate:g}:\n\n" + "\n".join(out)
+
+
 def picture(m, rows, path):
     def of(P):
         return [r for r in rows if r.P == P]
@@ -240,7 +291,7 @@ def picture(m, rows, path):
     def curves(P, by_time):
         lines = []
         for r in of(P):
-            scale = r.per_update() / m.batch if by_time else 1
+            scale = r.per_sample() if by_time else 1
             runs = [run["curve"] for run in r.runs]
             points = []
             for i in range(4, len(runs[0]), 2):
@@ -257,7 +308,7 @@ def picture(m, rows, path):
                 for name in m.methods]
     memory = [(name, [(r.P, *(3 * [sum(r.first["weight_bytes"]) / 1024])) for r in rows if r.name == name])
               for name in m.methods]
-    page(path, f"{m.name}: {m.updates} updates of {m.batch} samples", list(m.methods), [
+    page(path, f"{m.name}, {m.updates} updates of {m.batch} samples", list(m.methods), [
         ("training loss at the end against stages", "stages", by_depth, dict(logx=True, top=top, bottom=bottom)),
         ("loss against samples, 8 stages", "samples", curves(8, False), dict(top=top, bottom=bottom)),
         ("loss against predicted time on 8 devices", "forwards of one sample on one device", curves(8, True), dict(top=top, bottom=bottom)),
@@ -276,20 +327,28 @@ def main():
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     args = parser.parse_args()
     rates = [0.0001, 0.0002, 0.0004, 0.001, 0.002, 0.004, 0.008]
-    digits = Model("digits", 32, 2000 if args.full else 800, rates, 0.5, DIGITS)
-    gpt = Model("gpt", 8, 1000 if args.full else 300, [0.001, 0.002, 0.005], 2.7, GPT)
+    digits = Model("digits", "digits", 32, 2000 if args.full else 800, rates, 0.5, DIGITS)
+    minibatch = Model("digits", "minibatches", 32, 4000 if args.full else 1600, [0.0005, 0.001, 0.002], 0.5, MINIBATCHES,
+                      alike=True)
+    gpt = Model("gpt", "gpt", 8, 1000 if args.full else 300, [0.001, 0.002, 0.005], 2.7, GPT)
     seeds = 5 if args.full else 3
     if args.quick:  # for the test
         digits.updates, digits.rates, seeds = 50, [0.001], 2
         digits.methods = {name: few(method) for name, method in DIGITS.items()}
+        minibatch.updates, minibatch.rates = 50, [0.001]
+        minibatch.methods = {name: few(method) for name, method in MINIBATCHES.items()}
     study = Study(args)
     text = ["Made by `./dev study`: %d seeds. Loss is the mean over the last tenth of a run, mean ± half the range over seeds,"
             " with the learning rate of the grid that gave the least training loss for one seed. Times are predicted, in units of"
             " the forward of one sample on one device, on as many devices as stages." % seeds]
-    for m in [digits] + ([gpt] if args.text else []):
+    titles = {digits: "digits, updates of one microbatch", minibatch: "digits, updates of eight microbatches",
+              gpt: "gpt, updates of one microbatch"}
+    for m in [digits, minibatch] + ([gpt] if args.text else []):
         rows = make_rows(study, m, seeds)
-        text += [f"## {m.name}", f"{m.updates} updates of {m.batch} samples.", table(m, rows)]
-        picture(m, rows, os.path.join(args.out, m.name + ".svg"))
+        text += [f"## {titles[m]}", f"{m.updates} updates of {m.batch} samples.", table(m, rows)]
+        if m.alike:
+            text.append(one_rate(study, m, rows, seeds))
+        picture(m, rows, os.path.join(args.out, m.key + ".svg"))
     with open(os.path.join(args.out, "results.md"), "w", encoding="utf-8") as f:
         f.write("\n\n".join(text) + "\n")
     print(f"study: {os.path.join(args.out, 'results.md')} and pictures beside it")

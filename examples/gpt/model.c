@@ -17,6 +17,8 @@
 #include "pipe_optim.h"
 #include "tensors.h"
 
+#include <stdio.h>
+
 /* The function for the type of `real`. */
 #define OPTIM _Generic((real)0, float : pr_optim, double : pr_optim_double)
 

@@ -7,6 +7,7 @@
  * boundary tensor. The input is noise: the time of no op depends on what the text says. */
 #include "data.h"
 #include "model.h"
+#include "profile_rows.h"
 #include "sequential.h"
 
 #include <signal.h>
@@ -15,33 +16,17 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_REPS = 64 };
-
 static uint64_t now_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static int ascending(const void *a, const void *b) {
-  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-  return (x > y) - (x < y);
-}
-static uint64_t median(uint64_t *t, uint32_t n) {
-  qsort(t, n, sizeof *t, ascending);
-  return n % 2 ? t[n / 2] : (t[n / 2 - 1] + t[n / 2]) / 2;
-}
-
-/* One line of the profile's keys. */
-typedef struct Row {
-  uint64_t F, B, I, W, U, send;
-} Row;
-
-static int measure(Seq *s, uint32_t nmb, uint32_t reps, Row *row) {
+static int measure(Seq *s, uint32_t nmb, uint32_t reps, ProfileRow *row) {
   static const PipeOp ops[] = {PIPE_F, PIPE_B, PIPE_I, PIPE_W, PIPE_U};
   enum { NOPS = sizeof ops / sizeof *ops };
   uint32_t n = s->model.nstage;
-  uint64_t(*t)[NOPS + 1][MAX_REPS] = calloc(n, sizeof *t);
+  uint64_t(*t)[NOPS + 1][PROFILE_MOST_REPS] = calloc(n, sizeof *t);
   if (!t) {
     s->error = "out of memory";
     return -1;
@@ -70,34 +55,13 @@ static int measure(Seq *s, uint32_t nmb, uint32_t reps, Row *row) {
     }
   }
   for (uint32_t i = 0; i < n; i++) {
-    uint64_t(*r)[MAX_REPS] = t[i];
-    uint32_t link = i + 1 < n ? i : i ? i - 1 : 0; /* the last stage sends gradients back */
-    row[i] = (Row){median(r[0], reps), median(r[1], reps),
-                   median(r[2], reps), median(r[3], reps),
-                   median(r[4], reps), i == link ? median(r[NOPS], reps) : row[link].send};
+    uint64_t m[NOPS + 1];
+    for (uint32_t k = 0; k <= NOPS; k++)
+      m[k] = profile_median(t[i][k], reps);
+    row[i] = (ProfileRow){m[0], m[1], m[2], m[3], m[4], m[NOPS], s->stage[i].size};
   }
   free(t);
   return 0;
-}
-
-static void print_profile(const Seq *s, const GptConfig *g, const Row *row) {
-  printf(
-      "{\"pipe_profile\": 1,\n \"model\": \"gpt layers=%u d=%u heads=%u seq=%u batch=%u slices=%u\",\n"
-      " \"stages\": [\n",
-      g->layers, g->d, g->heads, g->seq, g->batch, g->slices);
-  for (uint32_t i = 0; i < s->model.nstage; i++) {
-    const PrSizes z = s->stage[i].size;
-    const Row *r = &row[i];
-#define N(x) ((unsigned long long)(x))
-    printf("  {\"F\": %llu, \"B\": %llu, \"I\": %llu, \"W\": %llu, \"U\": %llu, \"send\": %llu,\n"
-           "   \"act\": %llu, \"gout\": %llu, \"boundary\": %llu, \"weight\": %llu, \"grad\": %llu,"
-           " \"opt\": %llu, \"work\": %llu}%s\n",
-           N(r->F), N(r->B), N(r->I), N(r->W), N(r->U), N(r->send), N(z.act), N(z.gout),
-           N(z.boundary), N(z.weight), N(z.grad), N(z.opt), N(z.work),
-           i + 1 < s->model.nstage ? "," : "");
-#undef N
-  }
-  printf(" ]}\n");
 }
 
 static int usage(const char *why, const char *what) {
@@ -124,7 +88,7 @@ int main(int argc, char **argv) {
     if (!done && !to)
       return usage("unknown option ", argv[i]);
     if (to)
-      done = gpt_number(value, 1, to == &reps ? MAX_REPS : 1u << 20, to);
+      done = gpt_number(value, 1, to == &reps ? PROFILE_MOST_REPS : 1u << 20, to);
     if (done < 0)
       return usage(gpt_number_error(done), argv[i]);
   }
@@ -136,7 +100,7 @@ int main(int argc, char **argv) {
 
   size_t len = 1 << 16 > 4 * g.seq ? 1 << 16 : 4 * (size_t)g.seq;
   uint8_t *noise = malloc(len);
-  Row *row = calloc(nstage, sizeof *row);
+  ProfileRow *row = calloc(nstage, sizeof *row);
   Seq s = {0};
   GptModel m = {.config = g, .nstage = (uint32_t)nstage, .window = text_draw};
   Text text = {noise, len, g.seq, g.seed, 1, g.batch};
@@ -149,7 +113,7 @@ int main(int argc, char **argv) {
   if (bad)
     fprintf(stderr, "gpt_profile: %s\n", s.error ? s.error : "out of memory");
   else
-    print_profile(&s, &g, row);
+    profile_print(&g, "", row, (uint32_t)nstage);
   seq_close(&s);
   free(noise);
   free(row);

@@ -24,7 +24,7 @@ extern const PipeProgram pipe_program;
 
 typedef struct Options {
   const char *data, *perfetto, *svg;
-  int bf16, graph, nvtx, hash, processes, device, one_device;
+  int bf16, graph, nvtx, hash, checksums, processes, device, one_device;
   uint32_t trace, ahead;
   double deadline_s;
   const PrGroup *group;
@@ -77,6 +77,7 @@ static int train(GptModel *m, const Options *o) {
   PrOptions options = {.engine = &pr_cuda,
                        .engine_options = &cuda,
                        .trace_steps = o->trace,
+                       .checksums = o->checksums,
                        .deadline_s = o->deadline_s,
                        .on_step = on_step,
                        .arg = &run};
@@ -103,18 +104,20 @@ static int train(GptModel *m, const Options *o) {
 
 static int usage(const char *why, const char *what) {
   fprintf(stderr, "gpt_cuda: %s%s\n", why, what);
-  fprintf(stderr,
-          "usage: gpt_cuda --data FILE [options]\n%s"
-          "  --processes                  a process per rank, rank r on device r\n"
-          "  --device N                   all on device N (default 0 without --processes)\n"
-          "  --bf16                       activations and products in bf16, weights kept as float\n"
-          "  --graph                      replay the step from a CUDA graph\n"
-          "  --nvtx                       a range per instruction\n"
-          "  --ahead N                    microbatches that the host is ahead of the device\n"
-          "  --deadline X                 seconds a step may take\n"
-          "  --trace N --svg FILE --perfetto FILE   times of the last N steps\n"
-          "  --hash                       a hash of the final weights\n",
-          gpt_options);
+  fprintf(
+      stderr,
+      "usage: gpt_cuda --data FILE [options]\n%s"
+      "  --processes                  a process per rank, rank r on device r\n"
+      "  --device N                   all on device N (default 0 without --processes)\n"
+      "  --bf16                       activations and products in bf16, weights kept as float\n"
+      "  --graph                      replay the step from a CUDA graph\n"
+      "  --nvtx                       a range per instruction\n"
+      "  --checksums                  each transfer says what it is, and its receiver compares\n"
+      "  --ahead N                    microbatches that the host is ahead of the device\n"
+      "  --deadline X                 seconds a step may take\n"
+      "  --trace N --svg FILE --perfetto FILE   times of the last N steps\n"
+      "  --hash                       a hash of the final weights\n",
+      gpt_options);
   return 2;
 }
 
@@ -136,12 +139,13 @@ int GPT_MAIN(int argc, char **argv) {
     const char *value = i + 1 < argc ? argv[i + 1] : "";
     uint64_t n = 0;
     int done = gpt_config_option(&g, argv[i], value);
-    int *flag = !strcmp(argv[i], "--processes") ? &o.processes
-                : !strcmp(argv[i], "--bf16")    ? &o.bf16
-                : !strcmp(argv[i], "--graph")   ? &o.graph
-                : !strcmp(argv[i], "--nvtx")    ? &o.nvtx
-                : !strcmp(argv[i], "--hash")    ? &o.hash
-                                                : NULL;
+    int *flag = !strcmp(argv[i], "--processes")   ? &o.processes
+                : !strcmp(argv[i], "--bf16")      ? &o.bf16
+                : !strcmp(argv[i], "--graph")     ? &o.graph
+                : !strcmp(argv[i], "--nvtx")      ? &o.nvtx
+                : !strcmp(argv[i], "--hash")      ? &o.hash
+                : !strcmp(argv[i], "--checksums") ? &o.checksums
+                                                  : NULL;
     if (flag) {
       *flag = 1;
       continue;

@@ -4,6 +4,8 @@
  *   cuda_open.c    the device, streams, events, communicators, the prologue; memory; closing
  *   cuda_issue.c   instructions
  *   cuda_steps.c   steps, waiting, deadlines, failures, graphs
+ *   cuda_formula.c formulas around the model's callbacks; cuda_formula.cu: their kernel
+ *   cuda_check.c   transfers that say what they are
  *   cuda_trace.c   times */
 #ifndef PIPE_CUDA_PRIVATE_H
 #define PIPE_CUDA_PRIVATE_H
@@ -15,6 +17,26 @@
 #include "run.h"
 
 enum { CUDA_MOST_SPLITS = 16 };
+
+typedef struct CudaFormulas CudaFormulas; /* cuda_formula.c */
+
+/* cuda_check.c: a transfer, and its header. */
+typedef struct CudaCheck CudaCheck;
+typedef struct CudaHeader {
+  uint32_t stage, mb; /* of the SEND */
+  uint32_t what;      /* bit 0: SEND_B; 1 to 15: its edge; 16 to 31: the step */
+  uint32_t sum;
+} CudaHeader;
+PIPE_STATIC_ASSERT(sizeof(CudaHeader) == 16, "R2");
+
+/* The first transfer that was not what its receiver expects. */
+typedef struct CudaWrong {
+  _Atomic int state; /* 0: there is none; 1: is being written; 2: */
+  uint32_t row;
+  uint64_t step;
+  CudaHeader got;
+  bool damaged; /* it is the right one, but not what was sent */
+} CudaWrong;
 
 /* A rank of this process. */
 typedef struct CudaRank {
@@ -29,9 +51,11 @@ typedef struct CudaRank {
   cudaEvent_t over;       /* the end of the step; of the leader: PrCuda.over */
   cudaEvent_t ready;      /* without group: its COMM stream has come to a transfer or sum */
   cudaEvent_t *mark;      /* [trace_slots][2 * ninstr] before and after each instruction; NULL without trace */
+  CudaCheck *check;       /* [ninstr]; NULL: headers are not sent */
   /* Issuing a step. */
   uint32_t next;          /* row */
   uint32_t sync;          /* row of PipeRank.sync */
+  uint64_t moved;         /* without a group of processes: bit i: transfer i at `next` is issued, others are not */
   uint32_t done[PIPE_NSTREAMS];
 } CudaRank;
 
@@ -48,6 +72,7 @@ typedef struct PrCuda {
   double *loss;         /* device [2][nsink * nmb]; then one for each rank here, for R */
   uint64_t *step_at;    /* device */
   uint64_t *step_from;  /* host memory that the device reads, [2] */
+  CudaFormulas *formulas; /* NULL: there are none */
   double *loss_to;      /* the same, [2][nsink * nmb] */
   char *contact;        /* device: two lines for first contacts */
   uint64_t issued_steps, done_steps;
@@ -61,6 +86,13 @@ typedef struct PrCuda {
   uint64_t limit_ns;    /* of a step; 0: none */
   uint64_t opened;      /* when the run was begun to be opened */
   uint64_t since;       /* when the step that is waited for could begin; 0: not one has */
+  /* cuda_check.c */
+  CudaHeader *headers, *header, *late; /* [ninstr] device, and host memory that the device reads and writes */
+  char *tensor;         /* the same, of the largest that is moved */
+  cudaStream_t aside;   /* of nothing else */
+  cudaEvent_t looked;
+  CudaWrong wrong;
+  uint64_t late_step;   /* 1 + step whose headers were looked at because it takes too long */
   /* cuda_trace.c */
   cudaEvent_t *base;    /* [trace_slots] where a step begins on the leader's COMPUTE stream; NULL without trace */
   double base_ns;       /* of the last one that was read, on the clock of rank 0, from run->epoch_ns */
@@ -105,6 +137,31 @@ PrStatus cuda_agree(PrRun *run, PrStatus st);
 PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes);
 void cuda_abort(PrRun *run);
 PrStatus cuda_steps(PrRun *run, uint64_t n);
+/* Before a step is issued, or replayed: its numbers; on stream s, they go to the device. */
+PrStatus cuda_formulas_open(PrRun *run);
+void cuda_formulas_close(PrRun *run);
+void cuda_formulas_step(PrRun *run, uint64_t step);
+PrStatus cuda_formulas_begin(PrRun *run, uint64_t step, cudaStream_t s);
+/* As in weights.c, for an instruction that may have formulas. */
+PrStatus cuda_estimate(PrRun *run, CudaRank *d, uint32_t row, PrCall *a);
+PrStatus cuda_before_update(PrRun *run, CudaRank *d, uint32_t row, PrCall *a);
+PrStatus cuda_after_update(PrRun *run, CudaRank *d, uint32_t row, const PrCall *a);
+/* Memory of the device, zero; or of the host that the device reads. NULL: there is none left. */
+void *cuda_take(PrRun *run, uint64_t bytes, bool host);
+void cuda_give(PrRun *run, void *p, bool host);
+
+/* Around the calls of NCCL for a row, on its COMM stream; nothing if headers are not sent. The header of a row, in
+ * memory of the device, goes or comes ahead of its tensor; NULL: there is none. */
+void *cuda_header(const CudaRank *d, uint32_t row, uint64_t *bytes);
+PrStatus cuda_check_send(PrRun *run, CudaRank *d, uint32_t row);   /* before */
+PrStatus cuda_check_header(PrRun *run, CudaRank *d, uint32_t row); /* once the header has come */
+PrStatus cuda_check_tensor(PrRun *run, CudaRank *d, uint32_t row); /* once the tensor has */
+PrStatus cuda_check_verdict(PrRun *run); /* PR_OK: nothing was wrong so far */
+PrStatus cuda_check_late(PrRun *run);    /* the same of a step that does not end */
+PrStatus cuda_check_open(PrRun *run);
+void cuda_check_rewind(PrRun *run, uint64_t step);
+void cuda_check_close(PrRun *run);
+
 PrStatus cuda_trace_open(PrRun *run);
 PrStatus cuda_trace_step(PrRun *run, uint64_t step); /* reads the times of a step that is over */
 PrStatus cuda_trace_gather(PrRun *run);              /* those of all ranks to all */

@@ -21,6 +21,19 @@ void cuda_set_stream(cudaStream_t s) { stream_now = s; }
 
 static PipeOn stream_of(const PipeInstr *c) { return (PipeOn)pipe_op_info[c->op].stream; }
 
+/* A range around what is issued for an instruction. */
+static void name(const PrRun *run, const PipeInstr *in) {
+  char text[PIPE_OP_TEXT];
+  if (!cuda_of(run)->o.nvtx)
+    return;
+  pipe_instr_text(text, pipe_graph(run->p), in);
+  nvtxRangePushA(text);
+}
+static void unname(const PrRun *run) {
+  if (cuda_of(run)->o.nvtx)
+    nvtxRangePop();
+}
+
 /* ---- COMPUTE and COPY ---- */
 
 static PrStatus compute(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
@@ -37,18 +50,25 @@ static PrStatus compute(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
     a->nupdate = run->stage[in[i].stage].nupdate;
     if (a->loss && a->loss != lost)
       a->loss = c->loss + (step & 1) * run->nsink * run->p->nmb + (a->loss - run->loss[step & 1]);
-    if (a->op == PIPE_F && in[i].keep != PIPE_NONE && a->x)
-      CUDA_TRY(run, cudaMemcpyAsync(k->slot[in[i].keep], a->x,
-                                    pr_class_bytes(run, in[i].stage, PIPE_KEEP, 0),
-                                    cudaMemcpyDeviceToDevice, d->stream[PIPE_COMPUTE]));
+    const Kept *part = run->stage[in[i].stage].kept;
+    for (uint32_t j = 0; a->op == PIPE_F && in[i].keep != PIPE_NONE && j < a->nx; j++)
+      CUDA_TRY(run,
+               cudaMemcpyAsync((char *)k->slot[in[i].keep] + part[j].at, a->xs[j], part[j].bytes,
+                               cudaMemcpyDeviceToDevice, d->stream[PIPE_COMPUTE]));
+    PrStatus st = cuda_estimate(run, d, at[i].index, a);
+    if (st)
+      return st;
   }
+  PrStatus st = cuda_before_update(run, d, at->index, k->call);
+  if (st)
+    return st;
   int code = pr_call_model(&run->m, k->call, n);
   if (code) {
     char where[PR_WHERE];
     return pr_fail(run, PR_E_MODEL, "model: rank %u, step %llu, %s: the callback returned %d",
                    k->id, (unsigned long long)step, pr_where(run, in, where), code);
   }
-  return PR_OK;
+  return cuda_after_update(run, d, at->index, k->call);
 }
 
 static PrStatus copy(PrRun *run, CudaRank *d, const PipeInstr *in) {
@@ -99,17 +119,94 @@ static PrStatus end_turn(PrRun *run, CudaRank *d) {
 
 static bool is_send(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
 
-static PrStatus send_or_recv(PrRun *run, CudaRank *d, const PipeInstr *in) {
+/* One call: of the slot of a transfer, or of the header that goes ahead of it. */
+static ncclResult_t call_nccl(PrRun *run, CudaRank *d, const PipeInstr *in, bool header) {
   PrCuda *c = cuda_of(run);
   uint64_t bytes = pr_moved_bytes(run, in);
-  cudaStream_t s = d->stream[PIPE_COMM];
-  if (is_send(in))
-    NCCL_TRY(run, c->comm,
-             ncclSend(d->k->slot[in->in], bytes, ncclChar, (int)in->peer, c->comm, s));
-  else
-    NCCL_TRY(run, c->comm,
-             ncclRecv(d->k->slot[in->out], bytes, ncclChar, (int)in->peer, c->comm, s));
+  void *p = d->k->slot[is_send(in) ? in->in : in->out];
+  if (header)
+    p = cuda_header(d, (uint32_t)(in - d->k->t->instr), &bytes);
+  return is_send(in) ? ncclSend(p, bytes, ncclChar, (int)in->peer, c->comm, d->stream[PIPE_COMM])
+                     : ncclRecv(p, bytes, ncclChar, (int)in->peer, c->comm, d->stream[PIPE_COMM]);
+}
+
+static PrStatus one_call(PrRun *run, CudaRank *d, const PipeInstr *in, bool header) {
+  return cuda_nccl(run, cuda_of(run)->comm, is_send(in) ? "ncclSend" : "ncclRecv",
+                   call_nccl(run, d, in, header));
+}
+
+/* A transfer alone. */
+static PrStatus one_transfer(PrRun *run, CudaRank *d, const PipeInstr *in) {
+  uint32_t row = (uint32_t)(in - d->k->t->instr);
+  PrStatus st = d->check ? one_call(run, d, in, true) : PR_OK;
+  if (!st && !is_send(in))
+    st = cuda_check_header(run, d, row);
+  if (!st)
+    st = one_call(run, d, in, false);
+  return st || is_send(in) ? st : cuda_check_tensor(run, d, row);
+}
+
+/* Inside of a group a call gives what is wrong with it; what is under way its end tells. */
+static PrStatus add_to_group(PrRun *run, CudaRank *d, const PipeInstr *in) {
+  ncclResult_t r = d->check ? call_nccl(run, d, in, true) : ncclSuccess;
+  if (r == ncclSuccess || r == ncclInProgress)
+    r = call_nccl(run, d, in, false);
+  char where[PR_WHERE];
+  return r == ncclSuccess || r == ncclInProgress
+             ? PR_OK
+             : pr_fail(run, PR_E_DEVICE, "rank %u: %s: %s: %s", d->k->id, pr_where(run, in, where),
+                       ncclGetErrorString(r), ncclGetLastError(cuda_of(run)->comm));
+}
+
+/* The n transfers at d->next in one group, but for those in `lost` (bit by place). */
+static PrStatus group_of_transfers(PrRun *run, CudaRank *d, uint32_t n, uint64_t lost) {
+  PrCuda *c = cuda_of(run);
+  const PipeInstr *in = &d->k->t->instr[d->next];
+  PrStatus st = PR_OK;
+  if (ncclGroupStart() != ncclSuccess)
+    return pr_fail(run, PR_E_DEVICE, "rank %u: ncclGroupStart: %s", d->k->id,
+                   ncclGetLastError(c->comm));
+  for (uint32_t i = 0; i < n && !st; i++) {
+    if (lost >> i & 1)
+      continue;
+    name(run, &in[i]);
+    st = add_to_group(run, d, &in[i]);
+    unname(run);
+  }
+  ncclResult_t r = ncclGroupEnd();
+  if (!st)
+    st = cuda_nccl(run, c->comm, "ncclGroupEnd", r);
+  for (uint32_t i = 0; i < n && !st && d->check; i++)
+    if (!is_send(&in[i]) && !(st = cuda_check_header(run, d, d->next + i)))
+      st = cuda_check_tensor(run, d, d->next + i);
+  return st;
+}
+
+/* Another first byte of what each of these is to send, or has computed. */
+static PrStatus corrupt_slots(PrRun *run, CudaRank *d, PipeOn on, uint64_t which) {
+  for (uint32_t i = 0; i < 64; i++) {
+    if (!(which >> i & 1))
+      continue;
+    const PipeInstr *in = &d->k->t->instr[d->next + i];
+    void *tensor = on == PIPE_COMM   ? d->k->slot[in->in]
+                   : d->k->call[i].y ? d->k->call[i].y
+                                     : d->k->call[i].dx;
+    CUDA_TRY(run, cudaMemsetAsync(tensor, 0x5a, 1, d->stream[on]));
+  }
   return PR_OK;
+}
+
+/* The n transfers at d->next, with faults by place. */
+static PrStatus transfers(PrRun *run, CudaRank *d, uint32_t n, uint64_t lost, uint64_t corrupt) {
+  const PipeInstr *in = &d->k->t->instr[d->next];
+  PrStatus st = PR_OK;
+  for (uint32_t i = 0; i < n && !st; i++)
+    st = is_send(&in[i]) && !(lost >> i & 1) ? cuda_check_send(run, d, d->next + i) : PR_OK;
+  if (!st)
+    st = corrupt_slots(run, d, PIPE_COMM, corrupt);
+  if (st)
+    return st;
+  return n > 1 ? group_of_transfers(run, d, n, lost) : lost ? PR_OK : one_transfer(run, d, in);
 }
 
 static Coll *coll_of(PrRun *run, const CudaRank *d) {
@@ -189,14 +286,11 @@ static PrStatus sum_here(PrRun *run, CudaRank *d, CudaRank *const *q, uint32_t n
   return meet(run, d, q, n, true);
 }
 
-static PrStatus transfer_here(PrRun *run, CudaRank *a, CudaRank *b) {
-  const PipeInstr *x = &a->k->t->instr[a->next], *y = &b->k->t->instr[b->next];
-  if (!is_send(x)) {
-    CudaRank *t = a;
-    a = b, b = t;
-    const PipeInstr *z = x;
-    x = y, y = z;
-  }
+/* Transfer x of rank a with y of rank b, one of which is the SEND. */
+static PrStatus transfer_here(PrRun *run, CudaRank *a, const PipeInstr *x, CudaRank *b,
+                              const PipeInstr *y) {
+  if (!is_send(x))
+    return transfer_here(run, b, y, a, x);
   PrStatus st = meet(run, b, &a, 1, false);
   if (st)
     return st;
@@ -205,7 +299,7 @@ static PrStatus transfer_here(PrRun *run, CudaRank *a, CudaRank *b) {
   return meet(run, b, &a, 1, true);
 }
 
-/* ---- a row ---- */
+/* ---- around a row ---- */
 
 static PrStatus mark(PrRun *run, CudaRank *d, uint64_t step, uint32_t row, bool after) {
   if (d->mark)
@@ -213,14 +307,6 @@ static PrStatus mark(PrRun *run, CudaRank *d, uint64_t step, uint32_t row, bool 
              cudaEventRecord(d->mark[(step % run->trace_slots * d->k->t->ninstr + row) * 2 + after],
                              d->stream[stream_of(&d->k->t->instr[row])]));
   return PR_OK;
-}
-
-static void name(const PrRun *run, const PipeInstr *in) {
-  char text[PIPE_OP_TEXT];
-  if (!cuda_of(run)->o.nvtx)
-    return;
-  pipe_instr_text(text, pipe_graph(run->p), in);
-  nvtxRangePushA(text);
 }
 
 /* The waits of row d->next. */
@@ -271,16 +357,12 @@ static PrStatus pass(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
   return PR_OK;
 }
 
-/* The ranks that take part in what rank d has at d->next, if all have come to it; 0 if not. */
+/* ---- COMM without a group of processes ---- */
+
+/* The ranks that take part in the sum that rank d has at d->next, if all have come to it; 0 if not. */
 static uint32_t partners(PrRun *run, CudaRank *d, CudaRank **q) {
   PrCuda *c = cuda_of(run);
   const PipeInstr *in = &d->k->t->instr[d->next];
-  if (!pipe_is_sum(in->op)) {
-    q[0] = d, q[1] = &c->rank[in->peer];
-    const PipeRank *t = q[1]->k->t;
-    const PipeInstr *x = q[1]->next < t->ninstr ? &t->instr[q[1]->next] : NULL;
-    return x && stream_of(x) == PIPE_COMM && !pipe_is_sum(x->op) && x->peer == d->k->id ? 2 : 0;
-  }
   const Coll *l = coll_of(run, d);
   for (uint32_t i = 0; i < l->n; i++) {
     q[i] = &c->rank[run->p->stage[l->row[i]].rank];
@@ -292,10 +374,8 @@ static uint32_t partners(PrRun *run, CudaRank *d, CudaRank **q) {
   return l->n;
 }
 
-/* Row d->next of a COMM stream, with those of other ranks that belong to it. False in *moved: they have
- * not come to it. */
-static PrStatus comm_here(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool *moved) {
-  const PipeInstr *in = &d->k->t->instr[d->next];
+/* Row d->next, a sum, with those of other ranks that belong to it. False in *moved: they have not come to it. */
+static PrStatus sum_when_all(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool *moved) {
   uint32_t n = partners(run, d, q);
   PrStatus st = PR_OK;
   *moved = n > 0;
@@ -303,47 +383,111 @@ static PrStatus comm_here(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, 
     if (!(st = waits(run, q[i], q[i]->stream[PIPE_COMM])))
       st = mark(run, q[i], step, q[i]->next, false);
   if (n > 0 && !st)
-    st = pipe_is_sum(in->op) ? sum_here(run, q[0], q, n) : transfer_here(run, q[0], q[1]);
+    st = sum_here(run, q[0], q, n);
   for (uint32_t i = 0; i < n && !st; i++)
     st = pass(run, q[i], step, 1);
   return st;
 }
 
-/* A fault on request (fault.c) at the row at hand, for the caller what it does not do itself. With a group only:
- * a stream that is not of a host of its own cannot hang alone. */
-static PrStatus meet_fault(PrRun *run, CudaRank *d, uint64_t step, PrFaultKind *fault) {
-  const PrFault *f = &run->fault;
-  if (!f->kind || !cuda_of(run)->o.group)
-    return PR_OK;
-  if (f->kind != PR_HANG) {
-    *fault = pr_fault_at(run, d->k->id, d->next, step);
-    return PR_OK;
-  }
-  PrStatus st = PR_OK;
-  bool here = f->point == PR_AT_INSTRUCTION && f->rank == d->k->id && f->index == d->next &&
-              f->step == step;
-  for (uint64_t looks = 0; here && !st; looks++)
-    st = cuda_wait_a_little(run, looks);
+/* The first transfer at the head of d, by its place there, that is not done and is with rank peer, a SEND or
+ * not; PIPE_NONE. Those between two ranks in one direction keep their order. */
+static uint32_t find_transfer(const CudaRank *d, uint32_t peer, bool send) {
+  const PipeRank *t = d->k->t;
+  const PipeInstr *in = &t->instr[d->next];
+  if (d->next >= t->ninstr || stream_of(in) != PIPE_COMM || pipe_is_sum(in->op) ||
+      pipe_is_side(in->op))
+    return PIPE_NONE;
+  for (uint32_t i = 0; i <= in->group; i++)
+    if (!(d->moved >> i & 1) && in[i].peer == peer && is_send(&in[i]) == send)
+      return i;
+  return PIPE_NONE;
+}
+
+/* The transfers at the head of d are about to begin, unless some of them have. */
+static PrStatus begin_transfers(PrRun *run, CudaRank *d, uint64_t step) {
+  uint32_t n = d->k->t->instr[d->next].group + 1u;
+  PrStatus st = d->moved ? PR_OK : waits(run, d, d->stream[PIPE_COMM]);
+  for (uint32_t i = 0; i < n && !st && !d->moved; i++)
+    st = mark(run, d, step, d->next + i, false);
   return st;
 }
 
-/* Another first byte. */
-static PrStatus corrupt(PrRun *run, void *tensor, cudaStream_t s) {
-  CUDA_TRY(run, cudaMemsetAsync(tensor, 0x5a, 1, s));
-  return PR_OK;
+/* Transfer i at the head of d is issued, and with the last of them all are. */
+static PrStatus end_transfer(PrRun *run, CudaRank *d, uint64_t step, uint32_t i) {
+  uint32_t n = d->k->t->instr[d->next].group + 1u;
+  d->moved |= UINT64_C(1) << i;
+  if (d->moved != UINT64_MAX >> (64 - n))
+    return PR_OK;
+  d->moved = 0;
+  return pass(run, d, step, n);
+}
+
+/* What of the transfers at the head of d other ranks have come to. *moved: it was something. */
+static PrStatus transfers_here(PrRun *run, CudaRank *d, uint64_t step, bool *moved) {
+  PrCuda *c = cuda_of(run);
+  const PipeInstr *in = &d->k->t->instr[d->next];
+  uint32_t n = in->group + 1u, head = d->next;
+  PrStatus st = PR_OK;
+  *moved = false;
+  for (uint32_t i = 0; i < n && !st && d->next == head; i++) {
+    CudaRank *q = &c->rank[in[i].peer];
+    uint32_t j = find_transfer(d, q->k->id, is_send(&in[i])) == i
+                     ? find_transfer(q, d->k->id, !is_send(&in[i]))
+                     : PIPE_NONE;
+    if (j == PIPE_NONE)
+      continue;
+    const PipeInstr *y = &q->k->t->instr[q->next + j];
+    *moved = true;
+    if (!pr_are_ends(run->p, &in[i], y)) {
+      bool send = is_send(&in[i]);
+      return pr_mispaired(run, send ? d->k->id : q->k->id, send ? &in[i] : y, step,
+                          send ? q->k->id : d->k->id, send ? y : &in[i], step);
+    }
+    if ((st = begin_transfers(run, d, step)) || (st = begin_transfers(run, q, step)) ||
+        (st = transfer_here(run, d, &in[i], q, y)) || (st = end_transfer(run, q, step, j)))
+      break;
+    st = end_transfer(run, d, step, i);
+  }
+  return st;
+}
+
+/* ---- a row ---- */
+
+/* Faults on request (fault.c) at a row and those of its group, for the caller what they do not do themselves: bits
+ * by place. With a group of processes only: a stream that is not of a host of its own cannot hang alone. */
+static PrStatus meet_faults(PrRun *run, CudaRank *d, uint64_t step, uint32_t n, uint64_t *lost,
+                            uint64_t *corrupt) {
+  const PrFault *f = &run->fault;
+  PrStatus st = PR_OK;
+  if (!f->kind || !cuda_of(run)->o.group)
+    return PR_OK;
+  for (uint32_t i = 0; i < n && i < 64; i++) {
+    if (f->kind != PR_HANG) {
+      PrFaultKind what = pr_fault_at(run, d->k->id, d->next + i, step);
+      *lost |= (uint64_t)(what == PR_DROP) << i;
+      *corrupt |= (uint64_t)(what == PR_CORRUPT) << i;
+      continue;
+    }
+    bool here = f->point == PR_AT_INSTRUCTION && f->rank == d->k->id && f->index == d->next + i &&
+                f->step == step;
+    for (uint64_t looks = 0; here && !st; looks++)
+      st = cuda_wait_a_little(run, looks);
+  }
+  return st;
 }
 
 static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool *moved) {
   PrCuda *c = cuda_of(run);
   const PipeInstr *in = &d->k->t->instr[d->next];
   PipeOn on = stream_of(in);
-  uint32_t n = on == PIPE_COMPUTE && run->m.overlap ? in->group + 1u : 1;
+  uint32_t n = on == PIPE_COMM || (on == PIPE_COMPUTE && run->m.overlap) ? in->group + 1u : 1;
+  uint64_t lost = 0, corrupt = 0;
   *moved = true;
   stream_now = d->stream[on];
   if (on == PIPE_COMM && !c->o.group && !pipe_is_side(in->op))
-    return comm_here(run, d, step, q, moved);
-  PrFaultKind fault = PR_NO_FAULT;
-  PrStatus st = meet_fault(run, d, step, &fault);
+    return pipe_is_sum(in->op) ? sum_when_all(run, d, step, q, moved)
+                               : transfers_here(run, d, step, moved);
+  PrStatus st = meet_faults(run, d, step, n, &lost, &corrupt);
   if (st)
     return st;
   st = on == PIPE_COPY ? take_turn(run, d, in, moved) : PR_OK;
@@ -352,17 +496,14 @@ static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool
   st = waits(run, d, d->stream[on]);
   for (uint32_t i = 0; i < n && !st; i++)
     st = mark(run, d, step, d->next + i, false);
-  if (!st && fault == PR_CORRUPT && on == PIPE_COMM)
-    st = corrupt(run, d->k->slot[in->in], d->stream[on]);
   if (!st)
     st = on == PIPE_COMPUTE     ? compute(run, d, step, n)
          : pipe_is_side(in->op) ? side(run, d, on, step)
          : on == PIPE_COPY      ? copy(run, d, in)
          : pipe_is_sum(in->op)  ? sum_apart(run, d, in)
-         : fault == PR_DROP     ? PR_OK
-                                : send_or_recv(run, d, in);
-  if (!st && fault == PR_CORRUPT && on == PIPE_COMPUTE)
-    st = corrupt(run, d->k->call[0].y ? d->k->call[0].y : d->k->call[0].dx, d->stream[on]);
+                                : transfers(run, d, n, lost, corrupt);
+  if (!st && on == PIPE_COMPUTE)
+    st = corrupt_slots(run, d, on, corrupt);
   if (!st && on == PIPE_COPY)
     st = end_turn(run, d);
   return st ? st : pass(run, d, step, n);
@@ -378,8 +519,7 @@ static PrStatus issue_lists(PrRun *run, uint64_t step) {
       for (bool on = true; on && d->next < d->k->t->ninstr;) {
         name(run, &d->k->t->instr[d->next]);
         PrStatus st = issue(run, d, step, c->partner, &on);
-        if (c->o.nvtx)
-          nvtxRangePop();
+        unname(run);
         stream_now = NULL;
         if (st)
           return st;
@@ -429,6 +569,8 @@ PrStatus cuda_issue_step(PrRun *run, uint64_t step) {
     CUDA_TRY(run, cudaEventRecord(c->base[step % run->trace_slots], s));
   CUDA_TRY(run, cudaMemcpyAsync(c->step_at, &c->step_from[step & 1], sizeof *c->step_at,
                                 cudaMemcpyHostToDevice, s));
+  if ((st = cuda_formulas_begin(run, step, s)))
+    return st;
   CUDA_TRY(run, cudaMemsetAsync(c->loss + (step & 1) * n, 0, n * sizeof *c->loss, s));
   if (c->nhere > 1)
     CUDA_TRY(run, cudaEventRecord(c->begin, s));
@@ -437,6 +579,7 @@ PrStatus cuda_issue_step(PrRun *run, uint64_t step) {
   for (uint32_t r = 0; r < c->nhere && !st; r++) {
     CudaRank *d = &c->rank[r];
     d->next = d->sync = 0;
+    d->moved = 0;
     memset(d->done, 0, sizeof d->done);
     memset(d->held, 0xff, d->k->t->nevent * sizeof *d->held);
     if (r > 0)

@@ -16,7 +16,7 @@
 
 /* ---- memory ---- */
 
-static void *take(PrRun *run, uint64_t bytes, bool host) {
+void *cuda_take(PrRun *run, uint64_t bytes, bool host) {
   PrCuda *c = cuda_of(run);
   void *p = NULL;
   if (host         ? cudaMallocHost(&p, bytes) != cudaSuccess
@@ -32,7 +32,7 @@ static void *take(PrRun *run, uint64_t bytes, bool host) {
   return p;
 }
 
-static void give(PrRun *run, void *p, bool host) {
+void cuda_give(PrRun *run, void *p, bool host) {
   if (host)
     cudaFreeHost(p);
   else if (cuda_of(run)->o.group)
@@ -54,15 +54,19 @@ static PrStatus store(PrRun *run, void *to, const void *from, uint64_t bytes) {
 
 static void rewind_to(PrRun *run, uint64_t step) {
   cuda_of(run)->issued_steps = cuda_of(run)->done_steps = step;
+  cuda_check_rewind(run, step);
 }
 
 /* ---- the group ---- */
 
 PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes) {
   const PrGroup *g = cuda_of(run)->o.group;
-  if (g && g->share(g->arg, rank, data, bytes))
-    return pr_fail(run, PR_E_LOST, "rank %u: the other processes cannot be reached", g->rank);
-  return PR_OK;
+  char text[PR_TEXT];
+  if (!g || !g->share(g->arg, rank, data, bytes))
+    return PR_OK;
+  if (g->heard(g->arg, text, sizeof text))
+    return pr_fail(run, PR_E_LOST, "%s", text);
+  return pr_fail(run, PR_E_LOST, "rank %u: the other processes cannot be reached", g->rank);
 }
 
 /* What must be the same everywhere, and what was the matter, if anything. */
@@ -112,10 +116,6 @@ PrStatus cuda_join(PrRun *run) {
   }
   if (g && (g->size == 0 || g->rank >= g->size || !g->share || !g->tell || !g->heard))
     return pr_fail(run, PR_E_ARG, "options: rank %u of a group of %u", g->rank, g->size);
-  if (run->p->nformula > 0)
-    return pr_fail(
-        run, PR_E_ARG,
-        "program: the schedule has formulas of weights, which this engine does not evaluate");
   if (blocking && atoi(blocking))
     return pr_fail(run, PR_E_ARG, "CUDA_LAUNCH_BLOCKING=%s: a step needs several launches at once",
                    blocking);
@@ -352,14 +352,43 @@ static PrStatus open_device(PrRun *run) {
     return pr_fail(run, PR_E_MEMORY, "no memory for %u groups", run->p->ngroup);
   for (uint32_t i = 0; i < run->p->ngroup; i++)
     CUDA_TRY(run, cudaEventCreateWithFlags(&c->turn[i], cudaEventDisableTiming));
-  c->loss = take(run, (2 * n + c->nhere) * sizeof *c->loss, false);
-  c->step_at = take(run, sizeof *c->step_at, false);
-  c->contact = take(run, 2 * PR_LINE, false);
-  c->loss_to = take(run, 2 * n * sizeof *c->loss_to, true);
-  c->step_from = take(run, 2 * sizeof *c->step_from, true);
+  c->loss = cuda_take(run, (2 * n + c->nhere) * sizeof *c->loss, false);
+  c->step_at = cuda_take(run, sizeof *c->step_at, false);
+  c->contact = cuda_take(run, 2 * PR_LINE, false);
+  c->loss_to = cuda_take(run, 2 * n * sizeof *c->loss_to, true);
+  c->step_from = cuda_take(run, 2 * sizeof *c->step_from, true);
   return c->loss && c->step_at && c->contact && c->loss_to && c->step_from
              ? PR_OK
              : pr_fail(run, PR_E_MEMORY, "the device has no memory left");
+}
+
+/* Groups of transfers are small (R5): how many ranks the one that begins at row i is with. */
+static PrStatus check_group(PrRun *run, uint32_t r, uint32_t i) {
+  const PipeInstr *in = &run->p->rank[r].instr[i];
+  uint32_t most = cuda_of(run)->o.group_peers, n = 0;
+  most = most ? most : 2;
+  for (uint32_t j = 0; j <= in->group; j++) {
+    bool again = false;
+    for (uint32_t k = 0; k < j && !again; k++)
+      again = in[k].peer == in[j].peer;
+    n += !again;
+  }
+  char where[PR_WHERE];
+  return n <= most
+             ? PR_OK
+             : pr_fail(run, PR_E_ARG,
+                       "program: the group of rank %u at %s is with %u ranks, and NCCL may cut it: "
+                       "options.group_peers allows %u",
+                       r, pr_where(run, in, where), n, most);
+}
+
+/* ns that a step may take, 0: any: the prediction is of one step without any delay. */
+static uint64_t deadline_of(const PrRun *run) {
+  const double least = 30e9, most = 1e18;
+  double ns = 10.0 * (double)run->p->makespan;
+  if (run->o.deadline_s > 0)
+    return (uint64_t)(run->o.deadline_s * 1e9);
+  return !run->p->timed ? 0 : (uint64_t)(ns < least ? least : ns > most ? most : ns);
 }
 
 static PrStatus open_here(PrRun *run) {
@@ -369,11 +398,15 @@ static PrStatus open_here(PrRun *run) {
     const PipeRank *t = &run->p->rank[r];
     if ((st = pr_check_events(run, r)))
       return st;
-    for (uint32_t i = 0; i < t->ninstr && c->o.group; i++)
-      if (pipe_op_info[t->instr[i].op].stream == PIPE_COPY && t->instr[i].peer != PIPE_NONE)
+    for (uint32_t i = 0; i < t->ninstr && c->o.group; i++) {
+      const PipeInstr *in = &t->instr[i];
+      if (pipe_op_info[in->op].stream == PIPE_COPY && in->peer != PIPE_NONE)
         return pr_fail(run, PR_E_ARG,
                        "program: rank %u keeps stashes on rank %u, which is another process", r,
-                       t->instr[i].peer);
+                       in->peer);
+      if (pipe_op_info[in->op].comm && in->group > 0 && (st = check_group(run, r, i)))
+        return st;
+    }
   }
   if (c->o.group && run->p->ngroup > 0)
     return pr_fail(run, PR_E_ARG,
@@ -385,11 +418,7 @@ static PrStatus open_here(PrRun *run) {
       return pr_fail(run, PR_E_SIZE,
                      "stage %u: %llu bytes of gradients are no whole number of %llu", s,
                      (unsigned long long)run->stage[s].size.grad, (unsigned long long)each);
-  double ns = 10.0 * (double)run->p->makespan +
-              5e9; /* the prediction is of one step without any delay */
-  c->limit_ns = run->o.deadline_s > 0 ? (uint64_t)(run->o.deadline_s * 1e9)
-                : run->p->timed       ? (uint64_t)ns
-                                      : 0;
+  c->limit_ns = deadline_of(run);
   c->opened = pr_now();
   c->nhere = run->here == PIPE_NONE ? run->p->nrank : 1;
   c->rank = calloc(c->nhere, sizeof *c->rank);
@@ -401,7 +430,7 @@ static PrStatus open_here(PrRun *run) {
     if ((st = open_rank(run, &c->rank[r])))
       return st;
   }
-  if ((st = open_device(run)))
+  if ((st = open_device(run)) || (st = cuda_formulas_open(run)) || (st = cuda_check_open(run)))
     return st;
   CUDA_TRY(run, cudaDeviceSynchronize()); /* memory is zero */
   for (uint32_t r = 0; r < c->nhere; r++)
@@ -474,23 +503,25 @@ void cuda_close(PrRun *run) {
   free(c->turns);
   if (c->rank)
     cuda_trace_close(run);
+  cuda_formulas_close(run);
+  cuda_check_close(run);
   for (uint32_t r = 0; c->rank && r < c->nhere; r++)
     if (c->rank[r].k)
       close_rank(&c->rank[r]);
   void *mine[] = {c->loss, c->step_at, c->contact};
   for (int i = 0; i < 3; i++)
     if (mine[i])
-      give(run, mine[i], false);
+      cuda_give(run, mine[i], false);
   if (c->loss_to)
-    give(run, c->loss_to, true);
+    cuda_give(run, c->loss_to, true);
   if (c->step_from)
-    give(run, c->step_from, true);
+    cuda_give(run, c->step_from, true);
   for (uint32_t r = 0; run->rank && r < run->p->nrank; r++) {
     RankRun *k = &run->rank[r];
     if (k->block)
-      give(run, k->block, false);
+      cuda_give(run, k->block, false);
     if (k->host)
-      give(run, k->host, true);
+      cuda_give(run, k->host, true);
     k->block = k->host = NULL;
   }
   free(c->rank);
@@ -508,8 +539,8 @@ const PrEngine pr_cuda = {.name = "cuda",
                           .close = cuda_close,
                           .agree = cuda_agree,
                           .share = cuda_share,
-                          .take = take,
-                          .give = give,
+                          .take = cuda_take,
+                          .give = cuda_give,
                           .fetch = fetch,
                           .store = store,
                           .rewind = rewind_to};

@@ -70,6 +70,18 @@ static PrStatus too_late(PrRun *run) {
                  in ? pr_where(run, in, where) : "the step", peer);
 }
 
+/* Where transfers say what they are, the others have a second to find out what is wrong. */
+static PrStatus late(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  const uint64_t patience_ns = UINT64_C(1000000000);
+  bool checks = c->rank[0].check != NULL, first = c->late_step != c->done_steps + 1;
+  PrStatus st = first && checks ? cuda_check_late(run) : PR_OK;
+  c->late_step = c->done_steps + 1;
+  if (st || (checks && pr_now() - c->since < c->limit_ns + patience_ns))
+    return st;
+  return too_late(run);
+}
+
 PrStatus cuda_wait_a_little(PrRun *run, uint64_t looks) {
   PrCuda *c = cuda_of(run);
   PrStatus st = (PrStatus)atomic_load(&run->status);
@@ -80,6 +92,8 @@ PrStatus cuda_wait_a_little(PrRun *run, uint64_t looks) {
     c->told = true; /* everybody knows */
     return pr_fail(run, PR_E_LOST, "%s", text);
   }
+  if ((st = cuda_check_verdict(run)))
+    return st;
   for (uint32_t i = 0; i <= c->nsplit; i++) {
     ncclComm_t x = i < c->nsplit ? c->split[i] : c->comm;
     ncclResult_t r = ncclSuccess;
@@ -90,7 +104,7 @@ PrStatus cuda_wait_a_little(PrRun *run, uint64_t looks) {
                      ncclGetErrorString(r), ncclGetLastError(x));
   }
   if (c->limit_ns && c->since && pr_now() - c->since > c->limit_ns)
-    return too_late(run);
+    return late(run);
   if (!c->since && pr_now() - c->opened > OPEN_NS)
     return pr_fail(run, PR_E_DEADLINE,
                    "deadline: rank %u has waited %u s for others to open the run", c->rank[0].k->id,
@@ -157,6 +171,7 @@ static PrStatus issue_step(PrRun *run) {
   cudaStream_t s = c->rank[0].stream[PIPE_COMPUTE];
   PrStatus st = PR_OK;
   c->step_from[step & 1] = step;
+  cuda_formulas_step(run, step);
   if (!c->o.graph)
     st = cuda_issue_step(run, step);
   else if (!c->graph[step & 1])
@@ -176,6 +191,8 @@ static PrStatus finish_step(PrRun *run) {
   uint64_t step = c->done_steps;
   size_t n = (size_t)run->nsink * run->p->nmb;
   PrStatus st = cuda_wait_event(run, c->over[step & 1]);
+  if (!st)
+    st = cuda_check_verdict(run);
   if (!st && run->o.trace_steps)
     st = cuda_trace_step(run, step);
   if (st)

@@ -82,10 +82,17 @@ PrStatus cuda_trace_step(PrRun *run, uint64_t step) {
   for (uint32_t r = 0; r < c->nhere; r++) {
     CudaRank *d = &c->rank[r];
     for (uint32_t i = 0; i < d->k->t->ninstr; i++) {
+      const PipeInstr *in = &d->k->t->instr[i];
+      bool later = i > 0 && pipe_op_info[in->op].comm && in[-1].group > 0;
+      if (later) { /* a group begins and ends at once */
+        *pr_span(run, d->k, step, i) = *pr_span(run, d->k, step, i - 1);
+        continue;
+      }
+      uint32_t last = i + (pipe_op_info[in->op].comm ? in->group : 0);
       cudaEvent_t *m = &d->mark[(step % slots * d->k->t->ninstr + i) * 2];
       double at[2];
-      for (int j = 0; j < 2; j++) {
-        if ((st = elapsed(run, base, m[j], &at[j])))
+      for (uint32_t j = 0; j < 2; j++) {
+        if ((st = elapsed(run, base, m[j ? 2 * (last - i) + 1 : 0], &at[j])))
           return st;
         at[j] = c->base_ns + at[j] > 0 ? c->base_ns + at[j] : 0;
       }

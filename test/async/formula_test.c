@@ -85,14 +85,14 @@ static float of_floats(uint32_t op, float a, float b, float c) {
   case PIPE_TERM_NOT: return a == 0 ? 1 : 0;
   case PIPE_TERM_ABS: return a < 0 || (a == 0 && signbit(a)) ? -a : a;
   case PIPE_TERM_SQRT: return sqrtf(a);
-  case PIPE_TERM_EXP: return expf(a);
-  case PIPE_TERM_LOG: return logf(a);
+  case PIPE_TERM_EXP: return (float)exp((double)a);
+  case PIPE_TERM_LOG: return (float)log((double)a);
   case PIPE_TERM_FLOOR: return floorf(a);
   case PIPE_TERM_ADD: return a + b;
   case PIPE_TERM_SUB: return a - b;
   case PIPE_TERM_MUL: return a * b;
   case PIPE_TERM_DIV: return a / b;
-  case PIPE_TERM_POW: return powf(a, b);
+  case PIPE_TERM_POW: return (float)pow((double)a, (double)b);
   case PIPE_TERM_MIN: return a < b ? a : b;
   case PIPE_TERM_MAX: return a > b ? a : b;
   case PIPE_TERM_LT: return a < b ? 1 : 0;

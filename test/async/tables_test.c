@@ -17,7 +17,7 @@ static PrSizes sizes(void *self, uint32_t stage) {
                    .boundary = stage + 1 < P ? 8 : 0,
                    .weight = NW * sizeof(float),
                    .grad = NW * sizeof(float),
-                   .opt = NW * sizeof(float)};
+                   .opt = 2 * NW * sizeof(float)};
 }
 static int init(void *self, uint32_t stage, void *weight, void *opt) {
   (void)self, (void)opt;
@@ -50,7 +50,7 @@ static double learning_rate(void *self, uint32_t stage, uint64_t k) {
 }
 static int64_t moment(void *self, uint32_t stage, int which) {
   (void)self, (void)stage;
-  return which ? -1 : 0;
+  return which * NW * (int64_t)sizeof(float);
 }
 
 static uint64_t seed;
@@ -68,7 +68,8 @@ static void *copy_of(const void *table, size_t bytes) {
   void *to = malloc(bytes + 1);
   if (!to)
     abort();
-  memcpy(to, table, bytes);
+  if (bytes > 0)
+    memcpy(to, table, bytes);
   return to;
 }
 
@@ -116,7 +117,8 @@ static int corrupt(const PipeProgram *good) {
   PipeTerm *term = copy_of(formula[f].term, formula[f].n * sizeof *term);
   formula[f].term = term, rank[r].weights = weights;
   p.formula = formula, p.rule = rule, p.then = then, p.stage = stage, p.rank = rank;
-  switch (draw(14)) {
+  uint32_t what = draw(14);
+  switch (what >= 5 && what <= 11 && p.nrule == 0 ? 13 : what) {
   case 0: term[t].op = other(term[t].op); break;
   case 1: term[t].arg = other(term[t].arg); break;
   case 2: formula[f].n = draw(formula[f].n + 1); break;
@@ -137,25 +139,52 @@ static int corrupt(const PipeProgram *good) {
   return got;
 }
 
+/* What an op reads of an estimate that another one has made. */
+static int estimates(const PipeProgram *good) {
+  PipeProgram p = *good;
+  PipeRank *rank = copy_of(p.rank, p.nrank * sizeof *rank);
+  PipeWeights *w = copy_of(rank[0].weights, rank[0].ninstr * sizeof *w), *first = NULL,
+              *other = NULL;
+  int ok = 1;
+  rank[0].weights = w, p.rank = rank;
+  for (uint32_t i = 0; i < rank[0].ninstr; i++)
+    if (w[i].version != PIPE_NONE && w[i].slot == PIPE_NONE)
+      other = &w[i]; /* the last one */
+    else if (w[i].formula != PIPE_NONE && p.rank[0].instr[i].op == PIPE_F && !first)
+      first = &w[i];
+  if (!first || !other)
+    return 0;
+  PipeWeights was = *other;
+  other->version--, ok &= refused_for(&p, model, "reads an estimate from version"), *other = was;
+  other->slot = first->slot, ok &= refused_for(&p, model, "and an estimate in slot"), *other = was;
+  other->guess = PIPE_NONE, ok &= refused_for(&p, model, "weights in slot"), *other = was;
+  other->guess = first->slot, ok &= refused_for(&p, model, "not one of class guess"), *other = was;
+  first->formula = PIPE_NONE, first->slot = PIPE_NONE;
+  ok &= refused_for(&p, model, "holds none");
+  free(rank), free(w);
+  return ok;
+}
+
 int main(int argc, char **argv) {
   if (argc < 2)
     return 2;
   seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
   printf("seed %llu\n", (unsigned long long)seed);
-  static const char *const names[] = {"pipemare_t2", "spectrain", "async_scaled"};
-  const PipeProgram *prog[3];
-  static Program g[3];
+  static const char *const names[] = {"pipemare_t2", "spectrain", "async_scaled", "xpipe"};
+  const PipeProgram *prog[4];
+  static Program g[4];
   int bad = 0, refused = 0, ran = 0;
-  for (int k = 0; k < 3; k++) {
-    Define define[] = {{.name = "P", .value = P}, {.name = "M", .value = M}};
-    if (!program_open(&g[k], argv[1], names[k], NULL, define, 2, NULL))
+  for (int k = 0; k < 4; k++) {
+    Define define[] = {
+        {.name = "P", .value = P}, {.name = "M", .value = M}, {.name = "N", .value = 2}};
+    if (!program_open(&g[k], argv[1], names[k], NULL, define, k == 3 ? 3 : 2, NULL))
       return 1;
     prog[k] = g[k].s.prog;
     if (attempt(prog[k], &model) != 0)
       printf("%s does not run\n", names[k]), bad = 1;
   }
   for (int k = 0; k < ROUNDS && !bad; k++) {
-    int got = corrupt(prog[0]);
+    int got = corrupt(prog[k % 2 ? 3 : 0]);
     bad |= got < 0;
     refused += got == 1, ran += got == 0;
   }
@@ -166,7 +195,8 @@ int main(int argc, char **argv) {
   bad |= !refused_for(prog[1], less, "lr may not be NULL");
   less = model, less.moment = NULL;
   bad |= !refused_for(prog[1], less, "no first moment");
-  for (int k = 0; k < 3; k++)
+  bad |= !bad && !estimates(prog[3]);
+  for (int k = 0; k < 4; k++)
     program_close(&g[k]);
   if (!bad)
     printf("%s\n", refused > ROUNDS / 3 && ran > 10 ? "refused, or run" : "too few of either");

@@ -5,6 +5,7 @@
  *
  *   lost     a wait is left out                     early    an event is recorded an instruction too early
  *   mixed    a wait is for another event            spare    a wait that is there is there a second time, lower
+ *   shared   a transfer uses the slot of another one of its group (the proof; the runtime's is elsewhere)
  *
  *   streams_test STDLIB_DIR    prints one line per program; exit status 0 iff all is as it should be */
 #include <string.h>
@@ -56,7 +57,7 @@ static bool collides(const PipeSync *y, uint32_t n, uint32_t i, uint32_t e) {
 
 static void try_all(Sched *s, const char *name, FILE *null) {
   const PipeProgram *p = s->prog;
-  uint32_t nwait = 0, n = 0;
+  uint32_t nwait = 0, n = 0, ngroup = 0;
   for (uint32_t r = 0; r < p->nrank; r++) {
     PipeRank *k = (PipeRank *)&p->rank[r];
     const PipeSync *whole = k->sync;
@@ -106,15 +107,27 @@ static void try_all(Sched *s, const char *name, FILE *null) {
         cut[at] = whole[i], cut[at].before = row;
         memcpy(cut + at + 1, whole + at, (nsync - at) * sizeof *cut);
         k->nsync = nsync + 1;
-        expect(name, "spare", r, i, look(s, r, null).proof, false);
+        v = look(s, r, null);
+        expect(name, "spare", r, i, v.proof, false);
+        if (k->instr[row - 1].group > 0)
+          expect(name, "spare, in a group, runtime", r, i, v.runtime, false);
         k->nsync = nsync;
       }
       n++;
     }
     k->sync = whole;
+    for (uint32_t i = 0; i + 1 < k->ninstr; i++) { /* shared */
+      PipeInstr *c = (PipeInstr *)&k->instr[i], keep = c[1];
+      if (!pipe_op_info[c->op].comm || c->group == 0)
+        continue;
+      *(c[1].in == NONE ? &c[1].out : &c[1].in) = c->in == NONE ? c->out : c->in;
+      expect(name, "shared", r, i, look(s, r, null).proof, false);
+      c[1] = keep;
+      ngroup++;
+    }
   }
   printf("%s: %u waits for events on %u ranks, each needed\n", name, nwait, p->nrank);
-  if (n != nwait || nwait == 0)
+  if (n != nwait || nwait == 0 || (p->lowering >= PIPE_GROUPED && ngroup == 0))
     bad++;
 }
 

@@ -161,11 +161,13 @@ static void mutate(const char *name, Meant *g, const PipeProgram *from, const Re
   free(rank), free(stage), free(edge), free(row);
 }
 
-/* Compiles "schedule s() { TEXT }" without and with sizes, and trains with each on every engine. */
+/* Compiles "schedule s() { TEXT }" without and with sizes, each without and with recomputation, and trains on every
+ * engine. */
 static void train(const char *name, Meant *g, const char *text) {
   Result want;
   graph_sequential(g, &want);
-  for (int sized = 0; sized < 2; sized++) {
+  for (int k = 0; k < (g->forward ? 2 : 4); k++) {
+    bool sized = k % 2 != 0, again = k > 1;
     Arena arena = {.oom = oom};
     Diag diag;
     const char *bytes = "";
@@ -186,7 +188,8 @@ static void train(const char *name, Meant *g, const char *text) {
           sizeof(Act), N * sizeof(float), last, edge, NW * sizeof(float), NW * sizeof(float),
           N * sizeof(float), TIED * sizeof(float));
     }
-    const char *all = arena_printf(&arena, "schedule s() {\n%s\n%s\n}\n", text, bytes);
+    const char *all = arena_printf(&arena, "schedule s() {\n%s\n%s\n%s\n}\n", text, bytes,
+                                   again ? "recompute s, m when (s + m) % 3 != 1" : "");
     Options opt = {.input = name,
                    .text = all,
                    .text_len = strlen(all),
@@ -198,7 +201,7 @@ static void train(const char *name, Meant *g, const char *text) {
     if (!compile_only(&s)) {
       fail(name, "it does not compile:\n%s", all);
     } else if (mutants > 0) {
-      for (uint32_t k = 0; k < mutants; k++)
+      for (uint32_t i = 0; i < mutants; i++)
         mutate(name, g, s.prog, &want);
     } else {
       run_one(name, g, s.prog, &want, (PrOptions){.deadline_s = 60});
@@ -360,6 +363,20 @@ static void slices(void) { /* the tensors of skips are those of one slice */
          "steady k in 0..3*Q { f(k) b(k - (Q-1 + 3-r)) } U }",
          Q);
     train("skips and slices", &g, text);
+    chain(&g, 3, 3 * Q);
+    g.slices = Q;
+    skip(&g, 0, 2);
+    for (uint32_t u = 0; u < 3 * Q; u++)
+      g.owner[0][u] = g.owner[2][u] = u / Q % 2;
+    TEXT(
+        "let Q = %u ranks 4 pipe net stages 3 mbs 3 slices Q\n"
+        "place s, m -> s == 0 ? m %% 2 : s == 1 ? 2 : 3 * (m %% 2) edge 0 -> 2\n"
+        "order r in 0..1 { do 2*Q { F[0] } do q in 0..Q { F[stage 2](0, q) } do q in 0..Q { F[stage 2](2, q) }\n"
+        "  do 2*Q { B[1] } do 2*Q { B[0] } U }\n"
+        "order r in 1..2 { do Q { F } do Q { B } U } order r in 2..3 { do 3*Q { F } do 3*Q { B } U }\n"
+        "order r in 3..4 { do Q { F } do Q { B } U }",
+        Q);
+    train("dealt, with skips and slices", &g, text);
   }
 }
 
@@ -456,6 +473,12 @@ static void actions(void) {
           "do m in M-n..M { B(m) } U }",
           P, send[k]);
       train("F and B at once, with skips", &g, text);
+      TEXT("let P = %u let M = 7 ranks P pipe net stages P mbs M place s -> s\n"
+           "edge s -> P-1-s for s in 0..(P-1)/2 time { F = 2 B = 4 send = 3 } send %s\n"
+           "order r { let n = P - r do m in 0..n { F(m) }\n"
+           "do m in 0..M-n { overlap { F(m + n) R(m) } B(m) } do m in M-n..M { R(m) B(m) } U }",
+           P, send[k]);
+      train("F and R at once, with skips", &g, text);
       chain(&g, P, 6);
       for (uint32_t s = 2; s < P; s++)
         skip(&g, 0, s);

@@ -378,6 +378,44 @@ static const char *third =
   "  order r { do m in 0..M/2 { down.F(m)  down.B(m)  up.F(m)  up.B(m)  U } }\n" \
   "}\n"
 
+/* Actions, copies and updates that rules choose. */
+#define RULED \
+  "schedule ruled(P, M) {\n" \
+  "  ranks P\n" \
+  "  pipe net stages P mbs M place s -> s\n" \
+  "  order r {\n" \
+  "    rules m {\n" \
+  "      overlap { F(m)  B } @ 0 when inflight(r) < P - r + 2\n" \
+  "      B(m) @ 1\n" \
+  "      F(m) @ 2 when inflight(r) + host(r) < P - r + 1\n" \
+  "      if m % 2 && r < P-1 { OFF(m) @ m  LOAD(m) @ m when inflight(r) < P + 3 }\n" \
+  "    }\n" \
+  "    U\n" \
+  "  }\n" \
+  "}\n"
+#define RULED_UPDATES \
+  "schedule ruled(P, M, G) {\n" \
+  "  ranks P\n" \
+  "  pipe net stages P mbs M place s -> s\n" \
+  "  order r {\n" \
+  "    rules m {\n" \
+  "      F(m) @ 2 when inflight(r) < P - r\n" \
+  "      B(m) @ 0\n" \
+  "      if m % G == G-1 || m == M-1 { U(m) @ 1 }\n" \
+  "    }\n" \
+  "  }\n" \
+  "  check staleness(r) < P for r in 0..P\n" \
+  "}\n"
+/* A forward waits for the version that it reads. */
+#define RULED_ROUNDS \
+  "schedule ruled(P, M) {\n" \
+  "  ranks P\n" \
+  "  pipe down stages P mbs M/2 place s -> s\n" \
+  "  pipe up stages P mbs M/2 place s -> P-1-s replica of down\n" \
+  "  order r { rules m { down.F(m) @ 3  up.F(m) @ 3  down.B(m) @ 2  up.B(m) @ 2  down.U(m) @ 1  up.U(m) @ 1 } }\n" \
+  "  weights s, m { F reads m }\n" \
+  "}\n"
+
 /* A schedule of the library, and the sizes that it takes besides P and M. */
 typedef struct Case {
   const char *name;
@@ -534,7 +572,7 @@ int main(int argc, char **argv) {
   if (argc > 3 && strcmp(argv[3], "--inline") == 0) {
     inline_grid(dir);
     printf("%d of %d runs differ\n", failures, cases);
-    return failures != 0;
+    return engines_end(failures) != 0;
   }
   static const Case fixed[] = {
       {"gpipe", 1, false, 0},          {"1f1b", 1, false, 0},
@@ -567,6 +605,8 @@ int main(int argc, char **argv) {
   extra = (Define){.name = NULL};
   own_text = JOINED;
   fixed_grid(dir, &(Case){"R and overlap", 1, false, 0});
+  own_text = RULED;
+  fixed_grid(dir, &(Case){"actions and copies by rules", 1, false, 0});
   own_text = NULL;
   static const Case gems = {"gems", 1, false, 0};
   int before = cases;
@@ -610,6 +650,7 @@ int main(int argc, char **argv) {
       {{"async_1f1b", 1, false, 0}, NULL, "N"},
       {{"pipemare", 1, false, 0}, NULL, "N"},
       {{"U in loops", 1, false, 0}, LOOPS, "G"},
+      {{"U by rules", 1, false, 0}, RULED_UPDATES, "G"},
   };
   for (size_t k = 0; k < sizeof updates / sizeof *updates; k++) {
     before = cases;
@@ -621,12 +662,15 @@ int main(int argc, char **argv) {
     printf("%s: %d runs against lists of stages\n", updates[k].c.name, cases - before);
   }
   extra = (Define){.name = NULL};
-  static const Updates rounds = {{"U of replicas", 1, false, 0}, ROUNDS, NULL};
-  before = cases;
-  for (uint32_t P = 2; P <= 6; P += 2)
-    for (uint32_t M = 2; M <= 10; M += 4)
-      one_case(dir, &rounds.c, P, M, 0, false, &rounds);
-  printf("U of replicas: %d runs against pairs of microbatches\n", cases - before);
+  static const Updates rounds[] = {{{"U of replicas", 1, false, 0}, ROUNDS, NULL},
+                                   {{"U of replicas by rules", 1, false, 0}, RULED_ROUNDS, NULL}};
+  for (size_t k = 0; k < sizeof rounds / sizeof *rounds; k++) {
+    before = cases;
+    for (uint32_t P = 2; P <= 6; P += 2)
+      for (uint32_t M = 2; M <= 10; M += 4)
+        one_case(dir, &rounds[k].c, P, M, 0, false, &rounds[k]);
+    printf("%s: %d runs against pairs of microbatches\n", rounds[k].c.name, cases - before);
+  }
   failures = engines_end(failures);
   printf("%d of %d runs differ\n", failures, cases);
   return failures != 0;

@@ -111,11 +111,25 @@ static void *need(void *p) {
   return p;
 }
 
+/* Which copy of a stage has a microbatch: their gradients are added up one by one, then to one another. */
+typedef enum Owner { ONE, FIRST_DEALT, ALL_DEALT, WHEEL, HALVES } Owner;
+enum { COPIES = 5 };
+
+static uint32_t owner_of(Owner how, uint32_t nstage, uint32_t nmb, uint32_t stage, uint32_t mb) {
+  switch (how) {
+  case FIRST_DEALT: return stage == 0 ? mb % 2 : 0;
+  case ALL_DEALT: return mb % 3;
+  case WHEEL: return mb % nstage;
+  case HALVES: return mb >= (nmb + 1) / 2;
+  default: return 0;
+  }
+}
+
 static Result sequential(uint32_t nstage, uint32_t nmb, uint32_t nslice, bool descending,
-                         bool trained) {
+                         bool trained, Owner how) {
   Result r = {need(calloc((size_t)STEPS * nmb, sizeof(double))),
               need(calloc((size_t)nstage * NW, sizeof(float)))};
-  float *grad = need(calloc((size_t)nstage * NW, sizeof(float)));
+  float *grad = need(calloc((size_t)COPIES * nstage * NW, sizeof(float)));
   Act *act = need(calloc((size_t)nstage * nslice, sizeof *act));
   void **past = need(calloc((size_t)nstage * nslice, sizeof *past));
   for (uint32_t i = 0; i < nstage * nslice; i++)
@@ -144,13 +158,24 @@ static Result sequential(uint32_t nstage, uint32_t nmb, uint32_t nslice, bool de
         for (uint32_t s = nstage; s-- > 0;) {
           Act *a = &act[s * nslice + q];
           slice_input(&r.weight[s * NW], a, &past[s * nslice], q, dy, gout, dx);
-          slice_weight(a, gout, &grad[s * NW]);
+          slice_weight(a, gout, &grad[(owner_of(how, nstage, nmb, s, mb) * nstage + s) * NW]);
           memcpy(dy, dx, sizeof dy);
         }
       }
     }
-    for (uint32_t s = 0; s < nstage && trained; s++)
+    for (uint32_t s = 0; s < nstage && trained; s++) {
+      uint32_t most = 0;
+      for (uint32_t m = 0; m < nmb; m++) {
+        uint32_t k = owner_of(how, nstage, nmb, s, m);
+        most = k > most ? k : most;
+      }
+      for (uint32_t k = 1; k <= most; k++)
+        for (uint32_t i = 0; i < NW; i++) {
+          grad[s * NW + i] += grad[(k * nstage + s) * NW + i];
+          grad[(k * nstage + s) * NW + i] = 0;
+        }
       update(&r.weight[s * NW], &grad[s * NW]);
+    }
   }
   free(grad), free(act), free(past);
   return r;
@@ -221,6 +246,16 @@ static int apply(void *self, const PrCall *c) {
   return 0;
 }
 
+static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
+  (void)self, (void)stage;
+  for (uint32_t k = 1; k < n; k++)
+    for (uint32_t i = 0; i < NW; i++)
+      ((float *)grad[0])[i] += ((float *)grad[k])[i];
+  for (uint32_t k = 1; k < n; k++)
+    memcpy(grad[k], grad[0], NW * sizeof(float));
+  return 0;
+}
+
 /* ---- the cases ---- */
 
 static void oom(size_t n) {
@@ -241,7 +276,8 @@ static void run_one(const PipeProgram *p, const Result *want, PrOptions o, const
                .backward = backward,
                .backward_input = backward_input,
                .backward_weight = backward_weight,
-               .update = apply};
+               .update = apply,
+               .reduce = reduce};
   PrRun *run = NULL;
   const char *why = "";
   uint32_t nmb = p->nmb / p->slices;
@@ -280,26 +316,95 @@ static void run_one(const PipeProgram *p, const Result *want, PrOptions o, const
   pr_close(run);
 }
 
-/* Schedules that are not in the library: a split backward, two chunks a rank, priorities, inference. */
-static const char *const texts[][2] = {
+/* Schedules that are not in the library: a split backward, two chunks a rank, priorities, recomputation (all, some
+ * slices by hand beside the clause, by priority), stages that are dealt out (the first one; all, round the ranks, in
+ * a loop and by priority), two pipes, inference. */
+static const struct {
+  const char *name, *text;
+  Owner owner;
+} texts[] = {
     {"split",
      "schedule split(P, M, Q) { ranks P\n"
      "  pipe net stages P mbs M slices Q place s -> s\n"
      "  order r {\n"
      "    op f(k) = F(k/Q, k%Q)  op i(k) = I(k/Q, Q-1 - k%Q)  op w(k) = W(k/Q, Q-1 - k%Q)\n"
-     "    steady k in 0..M*Q { f(k) i(k - (P-1-r + Q-1)) w(k - (P + 2*Q)) } U } }\n"},
+     "    steady k in 0..M*Q { f(k) i(k - (P-1-r + Q-1)) w(k - (P + 2*Q)) } U } }\n",
+     ONE},
     {"looped",
      "schedule looped(P, M, Q) { ranks P\n"
      "  pipe net stages 2*P mbs M slices Q place s -> s % P\n"
-     "  order r { do M*Q { F[0] } do M*Q { F[1] } do M*Q { B[1] } do M*Q { B[0] } U } }\n"},
-    {"rules", "schedule rule(P, M, Q) { ranks P\n"
-              "  pipe net stages P mbs M slices Q place s -> s\n"
-              "  order r { rules m { do q in 0..Q {\n"
-              "    I(m, q) @ 0  F(m, q) @ 1 + m when inflight(r) < P-r + Q-1  W(m, q) } } U } }\n"},
-    {"infer", "schedule infer(P, M, Q) { ranks P\n"
-              "  pipe net forward stages P mbs M slices Q place s -> s\n"
-              "  order r { do M*Q { F } }\n"
-              "  check inflight(r) == Q for r in 0..P }\n"},
+     "  order r { do M*Q { F[0] } do M*Q { F[1] } do M*Q { B[1] } do M*Q { B[0] } U } }\n",
+     ONE},
+    {"rules",
+     "schedule rule(P, M, Q) { ranks P\n"
+     "  pipe net stages P mbs M slices Q place s -> s\n"
+     "  order r { rules m { do q in 0..Q {\n"
+     "    I(m, q) @ 0  F(m, q) @ 1 + m when inflight(r) < P-r + Q-1  W(m, q) } } U } }\n",
+     ONE},
+    {"again",
+     "schedule again(P, M, Q) { ranks P\n"
+     "  pipe net stages P mbs M slices Q place s -> s\n"
+     "  recompute\n"
+     "  order r { op f(k) = F(k/Q, k%Q)  op b(k) = B(k/Q, Q-1 - k%Q)\n"
+     "    steady k in 0..M*Q { f(k) b(k - (P-1-r + Q-1)) } U }\n"
+     "  check inflight(r) <= 2*Q + P for r in 0..P }\n",
+     ONE},
+    {"some",
+     "schedule some(P, M, Q) { ranks P\n"
+     "  pipe net stages 2*P mbs M slices Q place s -> s < P ? s : 2*P-1-s\n"
+     "  order r { do M*Q { F[0] } do M*Q { F[1] }\n"
+     "    do m in 0..M { do c in 0..2 { let d = 1 - c\n"
+     "      do q in 0..Q { if (q + m + r) % 2 == c { R[d](m, q) } } } \n"
+     "      do Q { I[1] W } } do M*Q { B[0] } U }\n"
+     "  recompute s, m when s < P && m > 0 }\n",
+     ONE},
+    {"ranked",
+     "schedule ranked(P, M, Q) { ranks P\n"
+     "  pipe net stages P mbs M slices Q place s -> s\n"
+     "  order r { rules m { do q in 0..Q {\n"
+     "    B(m, q) @ 0  if q != 1 || r == 0 { R(m, q) @ 1 }\n"
+     "    F(m, q) @ 2 + m when inflight(r) < P-r + 2*Q } } U } }\n",
+     ONE},
+    {"dealt",
+     "schedule dealt(P, M, Q) { let D = min(M, 2) ranks P-1 + D\n"
+     "  pipe net stages P mbs M slices Q place s, m -> s == 0 ? m % D : s-1 + D\n"
+     "  recompute s, m when s != 1 && m % 3 == 0\n"
+     "  order r in 0..D { let n = (M-1-r)/D + 1  do n*Q { F } do n { do q in 0..Q { I } do Q { W } } U }\n"
+     "  order r in D..P-1 + D { do m in 0..M { do Q { F } do Q { B } } U } }\n",
+     FIRST_DEALT},
+    {"wheel",
+     "schedule wheel(P, M, Q) { ranks P\n"
+     "  pipe net stages P mbs M slices Q place s, m -> (s + m) % P\n"
+     "  order r { do m in 0..M { do s in 0..P { if (s + m) % P == r { do q in 0..Q { F[stage s](m, q) } } } }\n"
+     "    do m in 0..M { do s in 0..P { if (s + m) % P == r { do Q { B[stage s] } } } } U } }\n",
+     WHEEL},
+    {"all dealt",
+     "schedule dealt(P, M, Q) { let D = min(M, 3) ranks P*D\n"
+     "  pipe net stages P mbs M slices Q place s, m -> s*D + m % D\n"
+     "  order r { let n = (M-1-r%D)/D + 1\n"
+     "    op f(k) = F(k/Q*D + r%D, k%Q)  op b(k) = B(k/Q*D + r%D, Q-1 - k%Q)\n"
+     "    steady k in 0..n*Q { f(k) b(k - (P-1-r/D + Q-1)) } U } }\n",
+     ALL_DEALT},
+    {"dealt rules",
+     "schedule dealt(P, M, Q) { let D = min(M, 3) ranks P*D\n"
+     "  pipe net stages P mbs M slices Q place s, m -> s*D + m % D\n"
+     "  order r { rules m { if m % D == r % D { do q in 0..Q { B(m, q) @ 0  if m % 2 { R(m, q) @ 1 }\n"
+     "    F(m, q) @ 2 + m when inflight(r) < P - r/D + 2*Q } } } U } }\n",
+     ALL_DEALT},
+    {"pipes",
+     "schedule pipes(P, M, Q) { ranks 2*P\n"
+     "  pipe a stages P mbs (M+1)/2 slices Q place s -> s\n"
+     "  pipe b stages P mbs max(M/2, 1) slices Q place s -> 2*P-1-s replica of a\n"
+     "  recompute s when s > 0\n"
+     "  order r in 0..P { do (M+1)/2 { do Q { a.F } } do (M+1)/2 { do Q { a.B } } U }\n"
+     "  order r in P..2*P { do max(M/2, 1) { do Q { b.F } } do max(M/2, 1) { do Q { b.B } } U } }\n",
+     HALVES},
+    {"infer",
+     "schedule infer(P, M, Q) { ranks P\n"
+     "  pipe net forward stages P mbs M slices Q place s -> s\n"
+     "  order r { do M*Q { F } }\n"
+     "  check inflight(r) == Q for r in 0..P }\n",
+     ONE},
 };
 
 static void write_file(const char *path, const char *text) {
@@ -331,9 +436,56 @@ static void write_profile(const char *path, uint32_t nstage) {
   fclose(f);
 }
 
+/* Two instructions of a program change places: what a slice needs is not there, and the engine says so. Slices 0 and
+ * 1 of three are recomputed: F F F R R B B B U. */
+static int refuses(const char *scratch) {
+  static const struct {
+    uint32_t at;
+    const char *says;
+  } cases_[] = {{2, "(0R0.0): comes before the forward of slice 2, which reads the stash"},
+                {3, "(0R0.1): comes before slice 0 is recomputed, whose stash it reads"},
+                {4, "(0B0.2): comes before slice 1 is recomputed, whose stash it reads"}};
+  int wrong = 0;
+  for (size_t i = 0; i < sizeof cases_ / sizeof *cases_; i++) {
+    Arena arena = {.oom = oom};
+    Diag diag;
+    Options opt = {.dump_out = stdout,
+                   .emit = EMIT_NONE,
+                   .verify = true,
+                   .input = arena_printf(&arena, "%s.pipe", scratch)};
+    Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
+    diag_init(&diag, &arena, stderr);
+    write_file(opt.input,
+               "schedule again() { ranks 1  pipe net stages 1 mbs 1 slices 3 place s -> 0\n"
+               "  order r { do 3 { F } do 2 { R } do 3 { B } U } }\n");
+    if (!compile_only(&s))
+      return 1;
+    uint32_t one = 1;
+    PrModel m = {.self = &one,
+                 .nstage = 1,
+                 .nslice = 3,
+                 .sizes = sizes,
+                 .init = init,
+                 .forward = forward,
+                 .backward = backward,
+                 .update = apply};
+    PipeInstr *c = (PipeInstr *)&s.prog->rank[0].instr[cases_[i].at], swap = c[0];
+    c[0] = c[1], c[1] = swap;
+    PrRun *run = NULL;
+    PrStatus st = pr_open(&run, s.prog, &m, NULL);
+    if (st != PR_E_ARG || !strstr(pr_error(run), cases_[i].says)) {
+      printf("FAIL not refused as '%s': %s\n", cases_[i].says, pr_error(run));
+      wrong++;
+    }
+    pr_close(run);
+    arena_free(&arena);
+  }
+  return wrong;
+}
+
 /* text NULL: of the library in dir. */
 static void one_case(const char *dir, const char *scratch, const char *name, const char *text,
-                     uint32_t P, uint32_t M, uint32_t Q) {
+                     Owner owner, uint32_t P, uint32_t M, uint32_t Q) {
   Arena arena = {.oom = oom};
   Diag diag;
   Define define[3] = {
@@ -346,7 +498,8 @@ static void one_case(const char *dir, const char *scratch, const char *name, con
                  .ndefine = 3,
                  .input = arena_printf(&arena, "%s.pipe", scratch)};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
-  bool looped = strcmp(name, "looped") == 0, descending = strcmp(name, "terapipe") == 0;
+  bool looped = strcmp(name, "looped") == 0 || strcmp(name, "some") == 0,
+       descending = strcmp(name, "terapipe") == 0;
   diag_init(&diag, &arena, stderr);
   if (text)
     write_file(opt.input, text);
@@ -360,7 +513,8 @@ static void one_case(const char *dir, const char *scratch, const char *name, con
     printf("FAIL %s P=%u M=%u Q=%u does not compile\n", name, P, M, Q);
     differ++;
   } else {
-    Result want = sequential(s.prog->nmodel, M, Q, descending, !s.prog->forward);
+    Result want = sequential(s.prog->nmodel, s.prog->nmb / Q, Q, descending, !s.prog->forward,
+                             owner);
     run_one(s.prog, &want, (PrOptions){.deadline_s = 60}, "threads");
     run_one(s.prog, &want, (PrOptions){.free_running = 1}, "free running");
     run_one(s.prog, &want, (PrOptions){.seed = 1 + P * 10007u + M * 101u + Q}, "seeded");
@@ -379,17 +533,18 @@ int main(int argc, char **argv) {
   forget = argc > 3 && strcmp(argv[3], "--break") == 0;
   static const uint32_t sizes_P[] = {1, 2, 3, 5}, sizes_M[] = {1, 2, 5}, sizes_Q[] = {1, 2, 3, 7};
   for (size_t k = 0; k < 2 + sizeof texts / sizeof *texts; k++) {
-    const char *name = k == 0 ? "seq1f1b" : k == 1 ? "terapipe" : texts[k - 2][0];
+    const char *name = k == 0 ? "seq1f1b" : k == 1 ? "terapipe" : texts[k - 2].name;
     bool trained = strcmp(name, "infer") != 0;
     if (forget && !trained)
       continue;
     for (size_t i = 0; i < 4; i++)
-      for (size_t j = 0; j < 3; j++)
+      for (size_t j = 0; j < 3 && (i < 3 || k < 2 || texts[k - 2].owner == ONE); j++)
         for (size_t q = forget; q < 4; q++)
-          one_case(argv[1], scratch, name, k < 2 ? NULL : texts[k - 2][1], sizes_P[i], sizes_M[j],
-                   sizes_Q[q]);
+          one_case(argv[1], scratch, name, k < 2 ? NULL : texts[k - 2].text,
+                   k < 2 ? ONE : texts[k - 2].owner, sizes_P[i], sizes_M[j], sizes_Q[q]);
   }
+  int wrong = forget ? 0 : refuses(scratch);
   differ = engines_end(differ);
   printf("%d of %d runs differ\n", differ, cases);
-  return differ != 0;
+  return differ != 0 || wrong != 0;
 }

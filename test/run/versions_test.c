@@ -323,6 +323,12 @@ static int three(const Rule *r, int s, int m) {
   (void)r;
   return m < s % 2 + 2 ? 0 : m - s % 2 - 2;
 }
+static int first_of_three(const Rule *r, int s, int m) { return as_turns(r, s, m - m % 3); }
+static int first_of_two(const Rule *r, int s, int m) { return latest(r, s, m - m % 2); }
+static int four(const Rule *r, int s, int m) {
+  (void)r, (void)s;
+  return m < 4 ? 0 : m - 4;
+}
 static int late_switch(const Rule *r, int s, int m) {
   return m < 6 ? as_turns(r, s, m) : latest(r, s, m);
 }
@@ -368,6 +374,22 @@ static const char *const own[][2] = {
                "  order r { let w = P/2-1-r\n"
                "    steady m { F[0](m)  F[1](m)  B[1](m - w)  B[0](m - w)  U(m - w) } }\n"
                "  weights { B reads F } }\n"},
+    /* What the first of three, or of two, reads. */
+    {"alike", "schedule alike(P, M) { ranks P\n"
+              "  pipe net stages P mbs M place s -> s\n"
+              "  order r { steady m { F(m)  B(m - (P-1-r))  U(m - (P-1-r)) } }\n"
+              "  weights s, m { F reads newest per m/3  B reads F } }\n"},
+    {"alike-back",
+     "schedule alike_back(P, M) { ranks P\n"
+     "  pipe net stages P mbs M place s -> s\n"
+     "  recompute\n"
+     "  order r { steady m { F(m)  B(m - (P-1-r))  U(m - (P-1-r)) } }\n"
+     "  weights s, m { F reads max(m - 4, 0) per m % 2 ? m : 0 - m  B reads newest per m/2 } }\n"},
+    /* By rules: an update is ready when its gradient is there. */
+    {"ruled", "schedule ruled(P, M) { ranks P\n"
+              "  pipe net stages P mbs M place s -> s\n"
+              "  order r { rules m { F(m) @ 2 when inflight(r) < P - r  U(m) @ 0  B(m) @ 1 } }\n"
+              "  weights { B reads F } }\n"},
     /* A condition. */
     {"when", "schedule when_(P, M) { ranks P\n"
              "  pipe net stages P mbs M place s -> s\n"
@@ -508,7 +530,11 @@ int main(int argc, char **argv) {
         const char *name = own[k][0];
         if (strcmp(name, "older") == 0)
           r.forward = five, r.backward = three;
-        r.again = strncmp(name, "again", 5) == 0;
+        r.again = strncmp(name, "again", 5) == 0 || strcmp(name, "alike-back") == 0;
+        if (strcmp(name, "alike") == 0)
+          r.forward = first_of_three;
+        if (strcmp(name, "alike-back") == 0)
+          r.forward = four, r.backward = first_of_two;
         if (strcmp(name, "again-newest") == 0)
           r.backward = latest;
         if (strcmp(name, "when") == 0)

@@ -89,7 +89,13 @@ static void check_trace(Job *j, PrRun *run, uint32_t id) {
       const PrSpan *span = pr_trace(run, s, r);
       uint64_t end[PIPE_NSTREAMS] = {0};
       for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
-        uint32_t on = pipe_op_info[p->rank[r].instr[i].op].stream;
+        const PipeInstr *c = &p->rank[r].instr[i];
+        uint32_t on = pipe_op_info[c->op].stream;
+        if (i > 0 && pipe_op_info[c->op].comm && c[-1].group > 0) {
+          EXPECT(span[i].start_ns == span[i - 1].start_ns && span[i].end_ns == span[i - 1].end_ns,
+                 "host %u: step %u, rank %u, row %u: not the times of its group\n", id, s, r, i);
+          continue;
+        }
         EXPECT(span[i].end_ns >= span[i].start_ns && span[i].start_ns + 1 >= end[on],
                "host %u: step %u, rank %u, row %u: %llu to %llu after %llu\n", id, s, r, i,
                (unsigned long long)span[i].start_ns, (unsigned long long)span[i].end_ns,
@@ -119,7 +125,8 @@ static void *host_thread(void *arg) {
   bool last = j->processes && h->id + 1 == j->nhost;
   const PipeProgram *p = last && j->other ? j->other : j->p;
   WordModel word = {.joins = j->joins, .no_step = j->no_step};
-  PrModel model = word_model(&word, p);
+  FloatModel floats;
+  PrModel model = j->floats ? float_model(&floats, p) : word_model(&word, p);
   if (j->fails) {
     failing = word;
     inner = model;
@@ -129,6 +136,7 @@ static void *host_thread(void *arg) {
   PrOptions o = {.engine = &pr_cuda,
                  .engine_options = &cuda,
                  .trace_steps = j->trace,
+                 .checksums = j->checks,
                  .free_running = j->free_running,
                  .deadline_s = j->deadline_s};
   PrRun *run;
@@ -136,7 +144,7 @@ static void *host_thread(void *arg) {
   h->group = (PrGroup){h->id, j->nhost, share, tell, heard, &h->seat};
   cuda.group = j->processes ? &h->group : NULL;
   cuda.nvtx = 1;
-  cuda.grad = PR_INT64;
+  cuda.grad = j->floats ? PR_FLOAT32 : PR_INT64;
   shim_enter(h->id);
   PrStatus st = pr_open(&run, p, &model, &o);
   j->opened++;
@@ -219,9 +227,10 @@ void job_run(Job *j) {
   free(j->board);
 }
 
-void job_reference(const PipeProgram *p, Result *r) {
+void job_reference(const PipeProgram *p, bool floats, Result *r) {
   WordModel word = {0};
-  PrModel model = word_model(&word, p);
+  FloatModel other;
+  PrModel model = floats ? float_model(&other, p) : word_model(&word, p);
   PrOptions o = {.seed = 1};
   PrRun *run;
   Job j = {.p = p};

@@ -6,6 +6,7 @@
 
 #include "../run/samples.h"
 #include "cuda.h"
+#include "float_model.h"
 #include "shim.h"
 #include "word_model.h"
 
@@ -31,7 +32,9 @@ typedef struct Job {
   const PipeProgram *other; /* of the last rank; NULL: the same */
   PrCudaOptions cuda;
   bool processes, joins, no_step, free_running;
+  bool floats; /* the float model, not that of words */
   uint32_t trace;
+  bool checks; /* PrOptions.checksums */
   int at_once; /* steps in one call; 0: 1 */
   double deadline_s;
   uint64_t seed;
@@ -60,8 +63,8 @@ typedef struct Job {
 void job_run(Job *j);
 bool job_whole(const Job *j);                     /* no error, no broken rule */
 bool job_same(const Job *j, const Result *want);  /* losses, of the steps that ended a call, and weights */
-/* What the CPU engine makes of the program. */
-void job_reference(const PipeProgram *p, Result *r);
+/* What the CPU engine makes of the program; floats: as in Job. */
+void job_reference(const PipeProgram *p, bool floats, Result *r);
 bool job_has_guests(const PipeProgram *p); /* stashes on other ranks, or turns: takes one process */
 /* A send and a receive of one tensor, in op notation? For shim_pairs. */
 bool job_pairs(const char *send, const char *recv);

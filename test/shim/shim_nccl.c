@@ -9,7 +9,7 @@
 #include "include/nvtx3/nvToolsExt.h"
 #include "shim_run.h"
 
-enum { MAX_RANKS = 16, MAX_MEMBERS = 64 };
+enum { MAX_RANKS = 16, MAX_MEMBERS = 128 };
 
 typedef enum What { SEND, RECV, SUM } What;
 typedef struct Member { /* of a group */
@@ -19,6 +19,8 @@ typedef struct Member { /* of a group */
   const void *from;
   size_t n;
   ncclDataType_t type;
+  const char *name; /* of its range */
+  uint32_t logged;  /* row + 1 in its host's log */
   bool posted, done;
   Group *group;
 } Member;
@@ -30,9 +32,9 @@ struct Group {
   uint32_t n;
   uint64_t turn; /* among those of its communicator on its rank */
   bool over;
-  Vc at; /* of its stream when it was posted */
-  const char *name;
-  uint32_t logged; /* row + 1 of its first member in its host's log */
+  Vc at;            /* of its stream when it was posted */
+  Vc got;           /* what came with what it has received: known once all of it is done */
+  const char *name; /* of its first member */
 };
 
 typedef struct Queue { /* of one direction between two ranks */
@@ -211,9 +213,21 @@ static void come(Group *g) {
 static void issue(Group *g) {
   Op *op = op_new(OP_NCCL);
   op->group = g, op->name = g->name;
-  if (g->logged && g->logged <= g->comm->host->nlog)
-    g->comm->host->log[g->logged - 1].op = op;
+  for (uint32_t i = 0; i < g->n; i++)
+    if (g->member[i].logged && g->member[i].logged <= g->comm->host->nlog)
+      g->comm->host->log[g->member[i].logged - 1].op = op;
   stream_put(g->stream, op);
+}
+
+/* Members of a group have no order among them. */
+static void check_apart(const Group *g) {
+  for (uint32_t i = 0; i < g->n; i++)
+    for (uint32_t j = 0; j < i; j++) {
+      const Member *a = &g->member[i], *b = &g->member[j];
+      const char *p = a->to ? a->to : a->from, *q = b->to ? b->to : b->from;
+      if ((a->to || b->to) && p < q + b->n * size_of(b->type) && q < p + a->n * size_of(a->type))
+        shim_error("%s and %s of one group use the same memory", b->name, a->name);
+    }
 }
 
 static ncclResult_t end_group(Group *g) {
@@ -227,6 +241,7 @@ static ncclResult_t end_group(Group *g) {
       shim_error("%s: a transfer of rank %d of %d with rank %d", g->name, c->rank, c->world->n,
                  m->peer);
   }
+  check_apart(g);
   if (c->host->loses) {
     c->host->loses = false;
     return ncclSuccess;
@@ -266,8 +281,9 @@ static ncclResult_t add(Member m, ncclComm_t c, cudaStream_t s) {
   if (!open_group) {
     open_group = shim_new(sizeof *open_group);
     open_group->comm = c, open_group->stream = s, open_group->name = shim_range();
-    open_group->logged = shim.log ? shim_me()->nlog : 0;
   }
+  m.name = shim_range();
+  m.logged = shim.log ? shim_me()->nlog : 0;
   Group *g = open_group;
   if (g->comm != c || g->stream != s || g->n == MAX_MEMBERS)
     shim_error("%s: one group of several communicators or streams", g->name);
@@ -320,12 +336,15 @@ static void match(Member *send, Member *recv) {
   Group *a = send->group, *b = recv->group;
   size_t bytes = send->n * size_of(send->type), room = recv->n * size_of(recv->type);
   if (bytes != room || send->type != recv->type)
-    shim_error("%s sends %zu bytes where %s expects %zu", a->name, bytes, b->name, room);
-  if (shim_pairs && !shim_pairs(a->name, b->name))
-    shim_error("%s of rank %d meets %s of rank %d", a->name, a->comm->rank, b->name, b->comm->rank);
-  vc_join(&b->at, &a->at);
-  shim_touch(a->stream->clock, &a->at, send->from, bytes, false, a->name);
-  shim_touch(b->stream->clock, &b->at, recv->to, room, true, b->name);
+    shim_error("%s sends %zu bytes where %s expects %zu", send->name, bytes, recv->name, room);
+  if (shim_pairs && !shim_pairs(send->name, recv->name))
+    shim_error("%s of rank %d meets %s of rank %d", send->name, a->comm->rank, recv->name,
+               b->comm->rank);
+  Vc both = b->at;
+  vc_join(&both, &a->at);
+  vc_join(&b->got, &a->at);
+  shim_touch(a->stream->clock, &a->at, send->from, bytes, false, send->name);
+  shim_touch(b->stream->clock, &both, recv->to, room, true, recv->name);
   memcpy(recv->to, send->from, bytes < room ? bytes : room);
   send->done = recv->done = true;
 }
@@ -402,6 +421,7 @@ bool group_ready(Group *g, cudaStream_t s) {
     vc_join(&s->vc, &s->head->host);
     s->vc.t[s->clock]++;
     g->at = s->head->at = s->vc;
+    memset(&g->got, 0, sizeof g->got);
     g->stream = s; /* of the graph, if it is one of a graph */
     for (uint32_t i = 0; i < g->n; i++)
       g->member[i].posted = true;
@@ -413,6 +433,7 @@ bool group_ready(Group *g, cudaStream_t s) {
   if (done) {
     g->comm->done++;
     vc_join(&s->vc, &g->at);
+    vc_join(&s->vc, &g->got);
     g->over = true;
   }
   return done;

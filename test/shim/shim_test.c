@@ -3,11 +3,13 @@
  *
  *   shim_test parity STDLIB   a process a rank, and one process for all; plain, ahead, traced and from a graph:
  *                             losses and weights are those of the CPU engine, bit for bit, no rule is broken
+ *   shim_test formulas STDLIB the same for schedules with formulas of weights, and a model of floats
  *   shim_test log STDLIB      what was issued in a step is what the table says, call by call
  *   shim_test events STDLIB   without any one wait for an event the shim finds a race
  *   shim_test damage STDLIB   a swapped receive, a slot that is used too early, a first contact that the
  *                             prologue lacks, a pair of sizes that differ: the shim says what is wrong
  *   shim_test faults STDLIB   what is refused; a model that fails; how far the host is ahead
+ *   shim_test headers STDLIB  transfers that say what they are: a swapped, a lost, a damaged one is named
  *   shim_test kills STDLIB    a rank is killed at some call: the others stop within the deadline, and say where
  *
  *   shim_test resume STDLIB FOLDER  a run that goes on from a checkpoint comes to the same results
@@ -17,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../async/program.h"
 #include "shim_job.h"
 
 static uint64_t seed0 = 1;
@@ -31,7 +34,7 @@ static void parity(const char *stdlib) {
     if (!c || !want || !sample_compile(c, stdlib, &samples[i]))
       abort();
     const PipeProgram *p = c->s.prog;
-    job_reference(p, want);
+    job_reference(p, false, want);
     for (uint32_t k = 0; k < 10; k++) {
       bool graph = k % 5 == 2, traced = k % 5 == 3;
       Job j = {.p = p,
@@ -41,6 +44,7 @@ static void parity(const char *stdlib) {
                           : k % 5 == 4 ? 2
                                        : 1,
                .trace = traced ? 3 : 0,
+               .checks = k == 4 || (k == 2 && i % 2),
                .cuda = {.graph = graph, .ahead = k % 3},
                .seed = seed0 * 1000 + i * 10 + k};
       if (j.processes && job_has_guests(p))
@@ -347,6 +351,13 @@ static void break_it(void *arg) {
   } else if (strcmp(b->how, "peer unknown to the prologue") == 0) {
     nth(p, 0, PIPE_SEND_F, 0)->peer = 2;
     nth(p, 2, PIPE_RECV_F, 0)->peer = 0;
+  } else if (strcmp(b->how, "transfers of a group swapped") == 0) { /* 0SEND_F1 and 2SEND_F0 */
+    PipeInstr *x = nth(p, 0, PIPE_SEND_F, 1), t = x[0];
+    x[0].stage = x[1].stage, x[0].mb = x[1].mb, x[0].in = x[1].in;
+    x[1].stage = t.stage, x[1].mb = t.mb, x[1].in = t.in;
+  } else if (strcmp(b->how, "slot of a group used by two") == 0) {
+    PipeInstr *x = nth(p, 1, PIPE_RECV_F, 1);
+    x[1].out = x[0].out;
   } else if (strcmp(b->how, "receive that nobody sends") == 0) {
     nth(p, 1, PIPE_RECV_B, 0)->op = PIPE_RECV_F;
     nth(p, 1, PIPE_RECV_F, 1)->peer = 2;
@@ -361,16 +372,22 @@ static void damage(const char *stdlib) {
                                     "sent from another slot",
                                     "peer unknown to the prologue",
                                     "receive that nobody sends",
+                                    "transfers of a group swapped",
+                                    "slot of a group used by two",
                                     "first contact left out",
                                     "first contact left out at both ends"};
   static const Sample onef1b = {"1f1b", NULL, 3, 6};
+  const Sample *chunks = samples;
+  while (strcmp(chunks->name, "chunks") != 0)
+    chunks++;
   for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
     Compiled *c = malloc(sizeof *c);
     Result *want = malloc(sizeof *want);
-    if (!c || !want || !sample_compile(c, stdlib, &onef1b))
+    bool group = strstr(how[i], "group") != NULL;
+    if (!c || !want || !sample_compile(c, stdlib, group ? chunks : &onef1b))
       abort();
     const PipeProgram *p = c->s.prog;
-    job_reference(p, want);
+    job_reference(p, false, want);
     Broken b = {p, how[i]};
     Job j = {.p = p,
              .processes = true,
@@ -399,6 +416,12 @@ static void show(const char *what, const Job *j) {
     printf("  rank %u: %s\n", r, j->status[r] ? j->error[r] : "no error");
 }
 
+/* One rank whose gradients go to, and inputs come from, three others. */
+static const char star_text[] =
+    "schedule star(M = 2) { ranks 4  transfers inline grouped\n"
+    "  pipe net dag stages 4 mbs M place s -> s  edge 0 -> 3  edge 1 -> 3  edge 2 -> 3\n"
+    "  order r { do M { F  B }  U } }\n";
+
 static void faults(const char *stdlib) {
   static const Sample onef1b = {"1f1b", NULL, 3, 6}, gpipe = {"gpipe", NULL, 3, 6},
                       pipe2 = {"1f1b", NULL, 2, 6};
@@ -424,6 +447,17 @@ static void faults(const char *stdlib) {
   j = (Job){.p = p, .seed = seed0, .cuda = {.device = 3}};
   job_run(&j);
   show("a device that is not there", &j);
+  static const Sample star = {"star", star_text, 0, 0};
+  Compiled *f = malloc(sizeof *f);
+  if (!f || !sample_compile(f, stdlib, &star))
+    abort();
+  for (uint32_t n = 0; n < 4; n += 3) {
+    j = (Job){.p = f->s.prog, .processes = true, .seed = seed0, .cuda = {.group_peers = n}};
+    job_run(&j);
+    show(n ? "the same where three are allowed" : "a group with three ranks", &j);
+  }
+  arena_free(&f->arena);
+  free(f);
   PipeRank *k = (PipeRank *)&p->rank[1];
   uint32_t nsync = k->nsync, nevent = k->nevent;
   k->nsync = k->nevent = 0;
@@ -451,6 +485,60 @@ static void faults(const char *stdlib) {
   free(c);
   free(d);
   free(e);
+}
+
+/* ---- headers ---- */
+
+static void headers(const char *stdlib) {
+  static const Sample onef1b = {"1f1b", NULL, 3, 6}, gpipe = {"gpipe", NULL, 3, 6};
+  static const struct {
+    const char *how, *fault;
+    bool group, streams, graph;
+  } tries[] = {
+      {.how = "receives swapped"},
+      {.how = "receives swapped", .graph = true},
+      {.how = "receives swapped", .streams = true},
+      {.how = "a message damaged", .fault = "0SEND_F1:0:1:corrupt"},
+      {.how = "a message lost", .fault = "1SEND_F2:1:2:drop"},
+      {.how = "transfers of a group swapped", .group = true},
+      {.how = "transfers of a group swapped", .group = true, .streams = true},
+      {.how = "a message of a group damaged", .group = true, .fault = "2SEND_F1:0:1:corrupt"},
+      {.how = "a message of a group lost", .group = true, .fault = "0SEND_F1:0:1:drop"},
+  };
+  const Sample *chunks = samples;
+  while (strcmp(chunks->name, "chunks") != 0)
+    chunks++;
+  for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+    Compiled *c = malloc(sizeof *c);
+    bool lost = strstr(tries[i].how, "lost") != NULL;
+    if (!c || !sample_compile(c, stdlib, tries[i].group ? chunks : lost ? &gpipe : &onef1b))
+      abort();
+    Broken b = {c->s.prog, tries[i].how};
+    Job j = {.p = c->s.prog,
+             .processes = !tries[i].streams,
+             .checks = true,
+             .damage = break_it,
+             .arg = &b,
+             .cuda = {.graph = tries[i].graph},
+             .kill = 1,
+             .kill_at = 1u << 30, /* never: but a run that stalls goes on to its deadline */
+             .seed = seed0 + i,
+             .deadline_s = 0.3};
+    if (tries[i].fault)
+      setenv("PIPE_FAULT", tries[i].fault, 1);
+    job_run(&j);
+    unsetenv("PIPE_FAULT");
+    printf("%s%s%s\n", b.how, tries[i].streams ? ", one process" : "",
+           tries[i].graph ? ", a graph" : "");
+    const char *first = NULL; /* that is not of another rank's */
+    for (uint32_t r = 0; r < j.nhost && !first; r++)
+      first = j.status[r] && j.status[r] != PR_E_LOST ? j.error[r] : NULL;
+    printf("  %s\n", first ? first : "no error");
+    for (uint32_t r = 0; r < j.nhost && first; r++)
+      EXPECT(strcmp(j.error[r], first) == 0, "  rank %u: %s\n", r, j.error[r]);
+    arena_free(&c->arena);
+    free(c);
+  }
 }
 
 static void kills(const char *stdlib) {
@@ -488,6 +576,82 @@ static void kills(const char *stdlib) {
   free(c);
 }
 
+/* ---- formulas ---- */
+
+#define CHAIN \
+  "ranks P  pipe net stages P mbs M place s -> s\n" \
+  "  order r { let w = P-1-r  steady m { F(m)  B(m - w)  if (m - w) % 2 == 1 { U(m - w) } }  if M % 2 != 0 { U } }\n"
+static const struct {
+  const char *name, *text;
+  Define define[3];
+} with_formulas[] = {
+    {"pipemare_t2", NULL, {{.name = "P", .value = 3}, {.name = "M", .value = 9}}},
+    {"spectrain", NULL, {{.name = "P", .value = 4}, {.name = "M", .value = 9}}},
+    {"msnag_adam", NULL, {{.name = "P", .value = 3}, {.name = "M", .value = 8}}},
+    {"async_scaled", NULL, {{.name = "P", .value = 3}, {.name = "M", .value = 8}}},
+    {"xpipe",
+     NULL,
+     {{.name = "P", .value = 4}, {.name = "M", .value = 12}, {.name = "N", .value = 3}}},
+    {"pipedream_rr",
+     NULL,
+     {{.name = "P", .value = 4}, {.name = "M", .value = 8}, {.name = "A", .value = 2}}},
+    /* Every operation, numbers in every place, two states of which one comes of the other. */
+    {"operations",
+     "schedule operations(P = 3, M = 7) {\n  fn odd(x) = x % 2\n  " CHAIN
+     "  weights s, m {\n    state d\n    state e\n"
+     "    F reads newest as w - 0.001 * (k < 4 && lr > 0 ? min(abs(-d), 1) : exp(-abs(d)) + floor(v * 100) / 7)\n"
+     "    B reads newest as (v > 0.001 && d <= 1 || w >= 0.5 ? w : max(w, odd(m))) + (d != 0 ? 0.0001 * sqrt(abs(d)) : 0)\n"
+     "    U applies g * (delay > 0 ? 0.5 : 1) + (!(g < 1) == 1 ? pow(abs(w) + 1, -2) : log(1 + abs(w)))\n"
+     "    U rate 1 / (1 + delay)\n"
+     "    U then d = 0.5 * d + (w - old) * lr * 10\n"
+     "    U then e = (k > 3 ? d : 2) + e * (lr - 0.001)\n"
+     "  }\n}\n",
+     {{.name = "P", .value = 3}}}};
+
+static void formulas(const char *stdlib) {
+  uint32_t nrun = 0;
+  for (uint32_t i = 0; i < sizeof with_formulas / sizeof *with_formulas; i++) {
+    Program *c = malloc(sizeof *c);
+    Result *want = malloc(sizeof *want);
+    uint32_t n = 0;
+    while (n < 3 && with_formulas[i].define[n].name)
+      n++;
+    if (!c || !want ||
+        !program_open(c, stdlib, with_formulas[i].name, with_formulas[i].text,
+                      with_formulas[i].define, n, NULL))
+      abort();
+    const PipeProgram *p = c->s.prog;
+    job_reference(p, true, want);
+    for (uint32_t k = 0; k < 10; k++) {
+      bool graph = k % 5 == 2;
+      Job j = {.p = p,
+               .floats = true,
+               .processes = k < 5,
+               .at_once = k % 5 == 1   ? STEPS
+                          : k % 5 == 4 ? 2
+                                       : 1,
+               .trace = k % 5 == 3 ? 3 : 0,
+               .cuda = {.graph = graph, .ahead = k % 3},
+               .seed = seed0 * 1000 + 500 + i * 10 + k};
+      job_run(&j);
+      nrun++;
+      if (graph && strcmp(p->name, "pipemare_t2") == 0) { /* T1's rate */
+        EXPECT(strstr(j.error[0], "a graph cannot replay"), "%s: %s\n", p->name, j.error[0]);
+        continue;
+      }
+      EXPECT(job_whole(&j), "%s %s %u: %s %s\n", p->name, j.processes ? "processes" : "streams", k,
+             j.text, j.error[0]);
+      EXPECT(!job_whole(&j) || job_same(&j, want), "%s %s %u: results differ\n", p->name,
+             j.processes ? "processes" : "streams", k);
+    }
+    printf("%s: %u formulas\n", p->name, p->nformula);
+    program_close(c);
+    free(c);
+    free(want);
+  }
+  printf("%u runs\n", nrun);
+}
+
 /* ---- checkpoints ---- */
 
 static void resume(const char *stdlib, const char *folder) {
@@ -497,7 +661,7 @@ static void resume(const char *stdlib, const char *folder) {
     if (!c || !want || !sample_compile(c, stdlib, &samples[i]))
       abort();
     const PipeProgram *p = c->s.prog;
-    job_reference(p, want);
+    job_reference(p, false, want);
     for (uint32_t k = 0; k < 2; k++) {
       char dir[4096];
       snprintf(dir, sizeof dir, "%s/%s-%u", folder, samples[i].name, k);
@@ -546,6 +710,10 @@ int main(int argc, char **argv) {
     damage(argv[2]);
   else if (strcmp(argv[1], "faults") == 0)
     faults(argv[2]);
+  else if (strcmp(argv[1], "formulas") == 0)
+    formulas(argv[2]);
+  else if (strcmp(argv[1], "headers") == 0)
+    headers(argv[2]);
   else if (strcmp(argv[1], "kills") == 0)
     kills(argv[2]);
   else

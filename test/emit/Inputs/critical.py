@@ -51,7 +51,23 @@ for a, b in zip(path, path[1:]):
     if a["end"] != b["start"] or not {a["op"], partner(a["op"]) if "SEND" in a["op"] else a["op"]} & set(needs):
         bad.append(f"{b['op']} does not wait for {a['op']}")
 
-causes = ("warmup", "peer", "transfer", "slot", "flush")
+def starved(r, ops, k, t):
+    """The next forward, before any update, has its input at time t, and every slot of its kind is taken."""
+    later = ops[k:]
+    kinds = [re.sub("[0-9.]", "", i["op"]) for i in later]
+    if "F" not in kinds or kinds[0] == "F" or "U" in kinds[:kinds.index("F")]:
+        return False
+    f = later[kinds.index("F")]
+    if f["wait"] and stream[r["rank"], True][f["wait"] - 1]["end"] > t:
+        return False
+    pool = next(p for p in r["pools"] if p["first"] <= f["act"] < p["first"] + p["count"])
+    mine = lambda i: pool["first"] <= i["act"] < pool["first"] + pool["count"]
+    taken = {(i["stage"], i["mb"]) for i in ops if re.fullmatch(r"\d+F\d+", i["op"]) and mine(i) and i["start"] <= t}
+    given = {(i["stage"], i["mb"]) for i in ops if re.fullmatch(r"\d+[BW]\d+", i["op"]) and i["end"] <= t}
+    return len(taken - given) == pool["count"]
+
+
+causes = ("warmup", "peer", "transfer", "slot", "memory", "flush")
 total = dict.fromkeys(causes, 0)
 for r in form["rank"]:
     idle = dict.fromkeys(causes, 0)
@@ -63,7 +79,9 @@ for r in form["rank"]:
                 cause = "warmup"
             else:
                 x = stream[r["rank"], True][i["wait"] - 1]
-                if "SEND" in x["op"]:
+                if starved(r, ops, k, t):
+                    cause = "memory"
+                elif "SEND" in x["op"]:
                     cause = "slot"
                 else:
                     made = before(partner(x["op"]))[-1]

@@ -55,6 +55,21 @@ def needs(op):
     return None  # U
 
 
+def formula_words(op):
+    """What the tooltip of an op says of formulas."""
+    i = next(i for r in ranks for i in r["instr"] if i["op"] == op)
+    f = lambda row: form["formulas"][row]
+    if "version" in i and "weight" not in i:
+        return ["as estimated before"]
+    if "formula" not in i:
+        return []
+    if "U" not in op:
+        return [f"\nas {f(i['formula'])}\n"]
+    rule = form["rules"][i["formula"]]
+    return ([f"\n{word} {f(rule[word])}\n" for word in ("applies", "rate") if word in rule]
+            + [f"\nthen {t['state']} = {f(t['formula'])}\n" for t in rule["then"]])
+
+
 def look(page):
     """Head, pixels, what the pointer and the keys do."""
     want = f"{form['schedule']} {form['params']}"
@@ -77,6 +92,9 @@ def look(page):
             bad.append(f"over {o['op']} it says {tip}")
         file, line, _ = o["at"]
         text = page.js(f"panels[0].sources[{file}]").split("\n")[line - 1].strip()
+        for words in formula_words(o["op"]):
+            if words not in tip:
+                bad.append(f"over {o['op']} it does not say '{words}': {tip}")
         if f"{form['files'][file]}:{line}:" not in tip or not tip.endswith(text[:160]):
             bad.append(f"over {o['op']} it lacks line {line}: {tip}")
     last = ranks[-1]["instr"]

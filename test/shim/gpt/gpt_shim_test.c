@@ -3,6 +3,7 @@
  *
  *   gpt_shim_test check ...   gpt_check_cuda with these options
  *   gpt_shim_test train ...   gpt_cuda with these options, in one process
+ *   gpt_shim_test profile ... gpt_profile_cuda with these options
  *
  * Races are not looked for: what kernels read and write is not told. */
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 
 int gpt_check(int argc, char **argv);
 int gpt_train(int argc, char **argv);
+int gpt_profile(int argc, char **argv);
 
 int main(int argc, char **argv) {
   if (argc < 2)
@@ -20,7 +22,10 @@ int main(int argc, char **argv) {
   shim_begin(seed ? strtoull(seed, NULL, 10) : 1, 1, false);
   shim_enter(0);
   shim_unwatched();
-  int bad = (strcmp(argv[1], "check") == 0 ? gpt_check : gpt_train)(argc - 1, argv + 1);
+  int (*run)(int, char **) = strcmp(argv[1], "check") == 0     ? gpt_check
+                             : strcmp(argv[1], "profile") == 0 ? gpt_profile
+                                                               : gpt_train;
+  int bad = run(argc - 1, argv + 1);
   shim_leave();
   if (shim_errors() || shim_leaks()) {
     fprintf(stderr, "%s; %llu allocations are not given back\n", shim_error_text(),

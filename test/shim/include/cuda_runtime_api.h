@@ -64,6 +64,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long flags);
 cudaError_t cudaGraphDestroy(cudaGraph_t g);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x);
+typedef void (*cudaHostFn_t)(void *arg);
+cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t fn, void *arg);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s);
 
 #ifdef __cplusplus

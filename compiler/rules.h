@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ * The play of `rules` (rules_play.c) and what it plays (order_rules.c). What a rank may take is a candidate: an op,
+ * an action of several, or a copy of its COPY stream; `part` is what it consists of. An op may be part of several:
+ * what is taken first counts, and the others are gone. */
+#ifndef PIPEC_RULES_H
+#define PIPEC_RULES_H
+
+#include "expand.h"
+
+typedef struct RunOp { /* an op of the play, or behind all ops a copy; what is used together lies together */
+  uint64_t avail;      /* when the inputs arrive, of the producers that have started */
+  uint32_t part;       /* row + 1 of Ex.parts, the first of this op; 0: it is outside of rules */
+  uint32_t need;       /* producers that have not started; OP_DONE once it has run */
+} RunOp;
+#define OP_DONE UINT32_MAX
+
+typedef struct Event {
+  uint64_t at;
+  uint32_t rank;
+} Event;
+
+enum { LIVE, HELD, KEPT, HOST, NCOUNTS };
+
+/* What updates wait for; only if `rules` have a U. Of the rows of s->op, of stages, or of updates. */
+typedef struct Rounds {
+  uint32_t *left;      /* [nop] gradients that are missing to a U */
+  uint64_t *last;      /* [nop] when the last of those that are there is made */
+  uint32_t *u_of;      /* [nop] U written behind the gradient, NONE */
+  uint32_t *rest;      /* [nstage] U of rules for all gradients of the stage, NONE */
+  uint32_t *u_mb;      /* [nstage * nmb] U(m) of rules + 1; 0: none */
+  uint32_t *first;     /* [nstage + 1] of its updates, rows of u and at: */
+  uint32_t *u;         /* U of the k-th update, once its gradients are there */
+  uint64_t *at;        /* when the last of these is made */
+  uint32_t *waits;     /* of the version that the update makes: op + 1, 0 */
+  uint32_t *next_wait; /* [nop] the next op + 1 that waits for the same; 0 */
+  uint32_t *closed, *updates; /* [nstage] updates whose gradients are there; that have run */
+} Rounds;
+
+typedef struct Rules {
+  Sched *s;
+  Ex *x;
+  RunOp *op;           /* [nop + ncopy] */
+  uint32_t *seq;       /* [nop] the order: row of s->op that runs there */
+  uint16_t *group;     /* [nop] further ops after it that are one action with it */
+  uint32_t *next;      /* [nrank] place in the order of the next op */
+  uint32_t *begun;     /* [nrank] and of the action that began last */
+  uint32_t *region;    /* [nrank] row of Ex.regions, the one at or after `next`; NONE */
+  uint64_t *free_at;   /* [nrank] */
+  bool *ending;        /* [nrank] what its last action ends is still counted */
+  uint32_t *copying;   /* [nunit] copy that runs, NONE; units: ranks, then groups whose copies take turns */
+  uint64_t *copied_at; /* [nunit] when it ends */
+  uint32_t *freed, *next_freed; /* [nrank], [ncopy] OFFs + 1 that have ended while an action ran; 0 */
+  VEC(uint32_t) copied; /* copies in the order in which they began */
+  Rounds *rounds;      /* NULL: no U of rules */
+  int64_t *count[NCOUNTS], *rank_count[NCOUNTS]; /* [nstage], [nrank] stashes; microbatches between I and W; inputs
+                          kept for R; stashes in host memory only */
+  Event *event;
+  uint32_t nevent, cap;
+  uint32_t rank;       /* that decides now */
+} Rules;
+
+/* ---- rules_play.c ---- */
+/* Plays all ranks. False: a condition has no value, which is reported. */
+bool rules_run(Rules *q);
+/* The ops of the same stage, and its OFF, that wait for op, NONE for none: the next one of its cell, the op of its
+ * kind on the slice that comes after it, of slices that are recomputed the next R, or the first backward. */
+enum { OWN_USERS = 4 };
+void rules_users(const Rules *q, uint32_t op, uint32_t user[OWN_USERS]);
+/* The candidate that would be taken next of a class, or NONE; those of which an op has run are dropped. */
+uint32_t rules_top(Rules *q, RuleClass *c);
+/* Whether the rows of the candidate's ops are known: pick[0..n). False: lacks, if not NULL, is the part that no ready
+ * op is there for. */
+bool rules_pick(Rules *q, const Region *g, uint32_t cand, uint32_t *pick, const RulePart **lacks);
+bool rules_holds(Rules *q, uint32_t cand, bool *yes);
+/* It makes a gradient of a stage, and an update of the stage is due first. */
+bool rules_frozen(const Rules *q, uint32_t cand);
+bool rules_copies(const RuleClass *c);
+/* The region that rank r is in, or NULL. */
+const Region *rules_region(const Rules *q, uint32_t r);
+
+#endif

@@ -1,0 +1,591 @@
+/* SPDX-License-Identifier: MIT
+ * The play of `rules` (lang/spec.md 5.6): list scheduling on an idle network. All ranks are played on the costs of
+ * the schedule, as order.c plays a finished order; where the ops of a rank come from `rules`, a rank that is free
+ * takes, of the candidates whose inputs have arrived and whose `when` holds, the one with the least key, then the
+ * earliest arrival, then the lowest microbatch. Its copy stream does the same with OFF and LOAD.
+ *
+ * A candidate without key fills: it runs if none with a key may run, and none that may will arrive before it would
+ * end. Of those of one statement on one stage only the first in line is looked at.
+ *
+ * note [rounds]: a U is ready when the gradients that it is there for are made, on all ranks where they are added
+ * up, and their sum is done. Which gradients it applies must not change until then, so the next ones of the stage
+ * wait for the U.
+ *
+ * An event is a rank that may have something to do: n log n, times the statements of a rank. */
+#include <string.h>
+
+#include "graph.h"
+#include "rules.h"
+
+/* ---- heaps ---- */
+
+static bool ready_before(const Rules *q, uint32_t a, uint32_t b) {
+  const RuleCand *x = &q->x->cands.at[a], *y = &q->x->cands.at[b];
+  if (x->key != y->key)
+    return x->key < y->key;
+  if (x->avail != y->avail)
+    return x->avail < y->avail;
+  return x->mb != y->mb ? x->mb < y->mb : a < b;
+}
+
+static bool comes_before(const Rules *q, uint32_t a, uint32_t b) {
+  const RuleCand *x = &q->x->cands.at[a], *y = &q->x->cands.at[b];
+  return x->avail != y->avail ? x->avail < y->avail : a < b;
+}
+
+typedef bool Before(const Rules *q, uint32_t a, uint32_t b);
+
+static void heap_push(const Rules *q, CandHeap *h, Before *before, uint32_t cand) {
+  if (h->n == h->cap)
+    vec_grow(&q->x->scratch, (void **)&h->at, &h->cap, sizeof *h->at);
+  uint32_t i = h->n++;
+  for (; i > 0 && before(q, cand, h->at[(i - 1) / 2]); i = (i - 1) / 2)
+    h->at[i] = h->at[(i - 1) / 2];
+  h->at[i] = cand;
+}
+
+static uint32_t heap_pop(const Rules *q, CandHeap *h, Before *before) {
+  uint32_t top = h->at[0], last = h->at[--h->n], i = 0;
+  for (;;) {
+    uint32_t c = 2 * i + 1;
+    if (c + 1 < h->n && before(q, h->at[c + 1], h->at[c]))
+      c++;
+    if (c >= h->n || !before(q, h->at[c], last))
+      break;
+    h->at[i] = h->at[c];
+    i = c;
+  }
+  h->at[i] = last;
+  return top;
+}
+
+static bool event_before(Event a, Event b) { return a.at != b.at ? a.at < b.at : a.rank < b.rank; }
+
+static void event_push(Rules *q, uint64_t at, uint32_t rank) {
+  if (q->nevent == q->cap)
+    vec_grow(&q->x->scratch, (void **)&q->event, &q->cap, sizeof *q->event);
+  Event e = {at, rank};
+  uint32_t i = q->nevent++;
+  for (; i > 0 && event_before(e, q->event[(i - 1) / 2]); i = (i - 1) / 2)
+    q->event[i] = q->event[(i - 1) / 2];
+  q->event[i] = e;
+}
+
+static Event event_pop(Rules *q) {
+  Event top = q->event[0], last = q->event[--q->nevent];
+  uint32_t i = 0;
+  for (;;) {
+    uint32_t c = 2 * i + 1;
+    if (c + 1 < q->nevent && event_before(q->event[c + 1], q->event[c]))
+      c++;
+    if (c >= q->nevent || !event_before(q->event[c], last))
+      break;
+    q->event[i] = q->event[c];
+    i = c;
+  }
+  q->event[i] = last;
+  return top;
+}
+
+/* ---- candidates ---- */
+
+static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+bool rules_copies(const RuleClass *c) { return c->kind == PIPE_OFF || c->kind == PIPE_LOAD; }
+
+static bool is_dead(const Rules *q, uint32_t cand) {
+  const RuleCand *c = &q->x->cands.at[cand];
+  for (uint32_t i = 0; i < c->n; i++) {
+    uint32_t op = q->x->parts.at[c->first + i].op;
+    if (op != NONE && q->op[op].need == OP_DONE)
+      return true;
+  }
+  return false;
+}
+
+uint32_t rules_top(Rules *q, RuleClass *c) {
+  while (c->ready.n > 0 && is_dead(q, c->ready.at[0]))
+    heap_pop(q, &c->ready, ready_before);
+  return c->ready.n > 0 ? c->ready.at[0] : NONE;
+}
+
+static void arrive(Rules *q, RuleClass *c, uint64_t now) {
+  while (c->coming.n > 0 && q->x->cands.at[c->coming.at[0]].avail <= now)
+    heap_push(q, &c->ready, ready_before, heap_pop(q, &c->coming, comes_before));
+}
+
+/* All that a candidate names is known: it arrives at its `avail`. */
+static void line_up(Rules *q, uint32_t cand, uint64_t now) {
+  RuleCand *c = &q->x->cands.at[cand];
+  RuleClass *to = &q->x->classes.at[c->cls];
+  if (c->avail <= now)
+    heap_push(q, &to->ready, ready_before, cand);
+  else
+    heap_push(q, &to->coming, comes_before, cand);
+}
+
+/* All producers of op have started: its inputs arrive at avail. A rank that is busy looks when it ends
+ * what it runs. */
+static void known(Rules *q, uint32_t op, uint64_t now) {
+  const Sched *s = q->s;
+  bool copy = op >= s->nop;
+  uint32_t r = s->stage[copy ? s->copy[op - s->nop].stage : s->op[op].stage].rank;
+  for (uint32_t p = q->op[op].part; p; p = q->x->parts.at[p - 1].next) {
+    RuleCand *c = &q->x->cands.at[q->x->parts.at[p - 1].cand];
+    c->avail = later(c->avail, q->op[op].avail);
+    if (--c->missing == 0)
+      line_up(q, q->x->parts.at[p - 1].cand, now);
+  }
+  if (copy || q->free_at[r] <= now)
+    event_push(q, later(q->op[op].avail, now), r);
+}
+
+static void feed(Rules *q, uint32_t op, uint64_t arrives, uint64_t now) {
+  q->op[op].avail = later(q->op[op].avail, arrives);
+  if (--q->op[op].need == 0)
+    known(q, op, now);
+}
+
+bool rules_holds(Rules *q, uint32_t cand, bool *yes) {
+  const Expr *guard = q->x->cands.at[cand].guard;
+  int64_t v = 1;
+  bool ok = !guard || eval(q->s, guard, &v);
+  *yes = v != 0;
+  return ok;
+}
+
+static bool picked(const uint32_t *pick, uint32_t n, uint32_t op) {
+  for (uint32_t i = 0; i < n; i++)
+    if (pick[i] == op)
+      return true;
+  return false;
+}
+
+/* The op that is first in line for a part that names none, besides those that are picked. */
+static uint32_t partner(Rules *q, const Region *g, const RulePart *p, const uint32_t *pick,
+                        uint32_t n) {
+  uint32_t best = NONE;
+  for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
+    RuleClass *c = &q->x->classes.at[k];
+    if (c->joint || c->kind != p->kind || (p->stage != NONE && c->stage != p->stage))
+      continue;
+    uint32_t top = rules_top(q, c);
+    if (top != NONE && rules_frozen(q, top))
+      continue;
+    if (top != NONE && picked(pick, n, q->x->parts.at[q->x->cands.at[top].first].op)) {
+      top = NONE;
+      for (uint32_t i = 0; i < c->ready.n; i++) {
+        uint32_t cand = c->ready.at[i], op = q->x->parts.at[q->x->cands.at[cand].first].op;
+        if (q->op[op].need != OP_DONE && !picked(pick, n, op) &&
+            (top == NONE || ready_before(q, cand, top)))
+          top = cand;
+      }
+    }
+    if (top != NONE && (best == NONE || ready_before(q, top, best)))
+      best = top;
+  }
+  return best == NONE ? NONE : q->x->parts.at[q->x->cands.at[best].first].op;
+}
+
+bool rules_pick(Rules *q, const Region *g, uint32_t cand, uint32_t *pick, const RulePart **lacks) {
+  const RuleCand *c = &q->x->cands.at[cand];
+  for (uint32_t i = 0; i < c->n; i++)
+    pick[i] = q->x->parts.at[c->first + i].op;
+  for (uint32_t i = 0; i < c->n; i++) {
+    const RulePart *p = &q->x->parts.at[c->first + i];
+    if (pick[i] == NONE && (pick[i] = partner(q, g, p, pick, c->n)) == NONE) {
+      if (lacks)
+        *lacks = p;
+      return false;
+    }
+  }
+  return true;
+}
+
+/* ---- updates, note [rounds] ---- */
+
+static bool adds_gradient(uint32_t kind) { return kind == PIPE_B || kind == PIPE_W; }
+
+static bool summed(const Sched *s, uint32_t row) {
+  return s->stage[row].replica != row || (s->tie_of && s->tie_of[row] != NONE);
+}
+
+bool rules_frozen(const Rules *q, uint32_t cand) {
+  const RuleCand *c = &q->x->cands.at[cand];
+  for (uint32_t i = 0; q->rounds && i < c->n; i++) {
+    const RulePart *p = &q->x->parts.at[c->first + i];
+    if (adds_gradient(p->kind) && p->stage != NONE &&
+        q->rounds->closed[p->stage] > q->rounds->updates[p->stage])
+      return true;
+  }
+  return false;
+}
+
+/* The gradients of update u are there, the last one at rounds->last. Once those of all ranks that it is added up
+ * with are, too, all of these updates have what they need. */
+static void close_round(Rules *q, uint32_t u, uint64_t now) {
+  Sched *s = q->s;
+  Rounds *t = q->rounds;
+  uint32_t row = s->op[u].stage, k = t->closed[row]++, member;
+  t->u[t->first[row] + k] = u;
+  t->at[t->first[row] + k] = t->last[u];
+  if (!summed(s, row)) {
+    feed(q, u, t->last[u], now);
+    return;
+  }
+  uint64_t end = 0;
+  for (uint32_t at = 0; order_member(s, row, &at, &member);) {
+    uint64_t there = t->closed[member] > k ? t->at[t->first[member] + k] : UINT64_MAX;
+    if (there == UINT64_MAX)
+      return;
+    if (s->stage[member].replica != member)
+      there += s->stage[member].time[PIPE_REDUCE];
+    end = later(end, there);
+  }
+  for (uint32_t at = 0; order_member(s, row, &at, &member);) {
+    bool tied = s->tie_of && s->tie_of[member] != NONE;
+    feed(q, t->u[t->first[member] + k], end + (tied ? s->stage[member].time[PIPE_TIE] : 0), now);
+  }
+}
+
+static void gradient_for(Rules *q, uint32_t u, uint64_t end, uint64_t now) {
+  Rounds *t = q->rounds;
+  t->last[u] = later(t->last[u], end);
+  if (--t->left[u] == 0)
+    close_round(q, u, now);
+}
+
+/* Op, a gradient or an update, starts and ends at `end`. */
+static void count_round(Rules *q, uint32_t op, uint64_t end, uint64_t now) {
+  const Sched *s = q->s;
+  const Op *o = &s->op[op];
+  Rounds *t = q->rounds;
+  if (o->kind == PIPE_U) {
+    uint32_t k = t->first[o->stage] + t->updates[o->stage]++;
+    for (uint32_t i = t->waits[k], next; i; i = next) {
+      next = t->next_wait[i - 1];
+      feed(q, i - 1, end, now);
+    }
+    return;
+  }
+  uint32_t mb = o->mb - o->mb % s->slices, u = t->u_mb[(size_t)o->stage * s->nmb + mb];
+  if (u)
+    gradient_for(q, u - 1, end, now);
+  if (t->rest[o->stage] != NONE)
+    gradient_for(q, t->rest[o->stage], end, now);
+  if (t->u_of[op] != NONE)
+    gradient_for(q, t->u_of[op], end, now);
+}
+
+/* ---- the play ---- */
+
+void rules_users(const Rules *q, uint32_t op, uint32_t user[OWN_USERS]) {
+  const Sched *s = q->s;
+  const Op *o = &s->op[op];
+  order_own_users(s, op, user);
+  uint32_t off = o->kind == PIPE_F && s->at_off ? s->at_off[(size_t)o->stage * s->nmb + o->mb] : 0;
+  user[3] = off && q->op[s->nop + off - 1].part ? s->nop + off - 1 : NONE;
+}
+
+static void count(Rules *q, int what, uint32_t stage, int64_t change) {
+  q->count[what][stage] += change;
+  q->rank_count[what][q->s->stage[stage].rank] += change;
+}
+
+/* A stash is in host memory only. */
+static void leave(Rules *q, const Copy *c) {
+  count(q, LIVE, c->stage, -1);
+  count(q, HOST, c->stage, 1);
+}
+
+/* What op i of an action takes when it starts (end = false), and gives back when it ends. */
+static void count_op(Rules *q, uint32_t i, bool end) {
+  const Sched *s = q->s;
+  const Op *o = &s->op[i];
+  bool again = o->kind != PIPE_U && s->at_r[(size_t)o->stage * s->nmb + o->mb];
+  const int64_t change[] = {
+      [LIVE] = o->kind == PIPE_F ? order_makes(s, o) : pipe_op_info[o->kind].act,
+      [HELD] = pipe_op_info[o->kind].gout,
+      [KEPT] = o->kind == PIPE_F ? again : -(o->kind == PIPE_R),
+  };
+  for (int k = 0; k <= KEPT; k++)
+    if ((change[k] < 0) == end)
+      count(q, k, o->stage, change[k]);
+}
+
+/* Op of rank r, whose outputs can leave at `end`, starts. Returns how long its transfer takes. */
+static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64_t now) {
+  Sched *s = q->s;
+  const Op *o = &s->op[op];
+  q->seq[q->next[r]++] = op;
+  q->op[op].need = OP_DONE;
+  count_op(q, op, false);
+  uint32_t own[OWN_USERS];
+  rules_users(q, op, own);
+  uint64_t send = 0; /* of what leaves the rank */
+  for (uint32_t k = 0, n = op_outputs(s, o); k < n; k++) {
+    uint32_t user = order_user(s, op, k);
+    if (user == NONE)
+      continue;
+    bool leaves = s->stage[s->op[user].stage].rank != r;
+    uint64_t time = leaves ? output_time(s, o, k) : 0;
+    send = later(send, time);
+    feed(q, user, end + time, now);
+  }
+  for (int k = 0; k < OWN_USERS; k++)
+    if (own[k] != NONE)
+      feed(q, own[k], end, now);
+  return send;
+}
+
+/* Rank r starts an action of n ops. */
+static void start(Rules *q, uint32_t r, const uint32_t *op, uint32_t n, uint64_t now) {
+  Sched *s = q->s;
+  uint64_t end = now + together_time(s, s->stage, false, op, n), at = now, hold = 0;
+  q->free_at[r] = end; /* those it feeds may be its own rank's */
+  q->begun[r] = q->next[r];
+  q->ending[r] = true;
+  for (uint32_t i = 0; i < n; i++) {
+    q->group[q->next[r]] = (uint16_t)(n - 1 - i);
+    at += op_cost(s, s->stage, false, op[i]);
+    bool early = s->send == SEND_EAGER && i + 1 < n && at < end;
+    hold = later(hold, start_op(q, r, op[i], early ? at : end, now));
+  }
+  for (uint32_t i = 0; q->rounds && i < n; i++)
+    if (adds_gradient(s->op[op[i]].kind) || s->op[op[i]].kind == PIPE_U)
+      count_round(q, op[i], end, now);
+  q->free_at[r] = end += s->send == SEND_NEXT ? hold : 0;
+  event_push(q, end, r);
+}
+
+/* The last action of rank r has ended, and so have copies that ended meanwhile: their slots are free for the next. */
+static void finish(Rules *q, uint32_t r, uint64_t now) {
+  if (!q->ending[r] || now < q->free_at[r])
+    return;
+  q->ending[r] = false;
+  for (uint32_t k = q->begun[r]; k < q->next[r]; k++)
+    count_op(q, q->seq[k], true);
+  for (; q->freed[r]; q->freed[r] = q->next_freed[q->freed[r] - 1])
+    leave(q, &q->s->copy[q->freed[r] - 1]);
+}
+
+/* The candidate that rank r takes at `now`, or NONE, and its ops. False: a condition has no value. */
+static bool choose(Rules *q, const Region *g, uint64_t now, uint32_t *best, uint32_t *pick) {
+  uint32_t filler = NONE, room[MAX_TOGETHER], n = 0;
+  bool yes;
+  *best = NONE;
+  for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++)
+    arrive(q, &q->x->classes.at[k], now);
+  for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
+    RuleClass *c = &q->x->classes.at[k];
+    uint32_t cand = rules_copies(c) ? NONE : rules_top(q, c), *to = c->keyed ? best : &filler;
+    if (cand == NONE || (!c->keyed && *best != NONE) || rules_frozen(q, cand) ||
+        (*to != NONE && !(c->keyed ? ready_before(q, cand, *to) : comes_before(q, cand, *to))))
+      continue;
+    if (!rules_holds(q, cand, &yes))
+      return false;
+    if (!yes || !rules_pick(q, g, cand, room, NULL))
+      continue;
+    *to = cand;
+    n = q->x->cands.at[cand].n;
+    memcpy(pick, room, n * sizeof *pick);
+  }
+  if (*best != NONE || filler == NONE)
+    return true;
+  uint64_t end = now + together_time(q->s, q->s->stage, false, pick, n);
+  for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
+    const RuleClass *c = &q->x->classes.at[k];
+    if (!c->keyed || rules_copies(c) || c->coming.n == 0)
+      continue;
+    uint32_t cand = c->coming.at[0];
+    if (q->x->cands.at[cand].avail >= end || is_dead(q, cand))
+      continue;
+    if (!rules_holds(q, cand, &yes))
+      return false;
+    if (yes)
+      return true; /* wait for it */
+  }
+  *best = filler;
+  return true;
+}
+
+/* When all inputs of the action that begins with `op` are there; UINT64_MAX: not known yet. */
+static uint64_t action_arrives(const Rules *q, uint32_t op) {
+  uint64_t avail = 0;
+  for (uint32_t i = op; i <= op + q->s->op[op].group; i++)
+    if (q->op[i].need == 0)
+      avail = later(avail, q->op[i].avail);
+    else
+      return UINT64_MAX;
+  return avail;
+}
+
+/* When the next op of rank r arrives that may let it go on; UINT64_MAX: none is under way. */
+static uint64_t next_arrival(const Rules *q, const Region *g, uint32_t r) {
+  if (!g)
+    return action_arrives(q, q->next[r]);
+  uint64_t first = UINT64_MAX;
+  for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
+    const CandHeap *h = &q->x->classes.at[k].coming;
+    if (h->n > 0 && q->x->cands.at[h->at[0]].avail < first)
+      first = q->x->cands.at[h->at[0]].avail;
+  }
+  return first;
+}
+
+const Region *rules_region(const Rules *q, uint32_t r) {
+  const Region *g = q->region[r] == NONE ? NULL : &q->x->regions.at[q->region[r]];
+  return g && q->next[r] >= g->first ? g : NULL;
+}
+
+static bool step(Rules *q, uint32_t r, uint64_t now) {
+  Sched *s = q->s;
+  finish(q, r, now);
+  if (now < q->free_at[r] || q->next[r] == s->rank_op0[r + 1])
+    return true;
+  const Region *g = rules_region(q, r);
+  uint32_t op = q->next[r], pick[MAX_TOGETHER], n = 0, cand;
+  if (g && op == g->first + g->n) {
+    uint32_t k = q->region[r] + 1;
+    q->region[r] = k < q->x->regions.n && q->x->regions.at[k].rank == r ? k : NONE;
+    return step(q, r, now);
+  }
+  q->rank = r;
+  if (!g && action_arrives(q, op) <= now) {
+    for (n = 0; n <= s->op[op].group; n++)
+      pick[n] = op + n;
+  } else if (g) {
+    if (!choose(q, g, now, &cand, pick))
+      return false;
+    if (cand != NONE) {
+      const RuleCand *c = &q->x->cands.at[cand];
+      n = c->n;
+      if (c->mb != NONE) /* else it is a statement that stays */
+        heap_pop(q, &q->x->classes.at[c->cls].ready, ready_before);
+    }
+  }
+  if (n > 0) {
+    start(q, r, pick, n, now);
+    return true;
+  }
+  uint64_t at = next_arrival(q, g, r);
+  if (at != UINT64_MAX)
+    event_push(q, at, r);
+  return true;
+}
+
+/* ---- the copy streams ---- */
+
+static uint32_t unit_of(const Sched *s, uint32_t r) {
+  return s->group && s->group[r] ? s->nrank + s->group[r] - 1 : r;
+}
+
+/* The copy that a unit runs has ended: a slot is free, for the ops that start from now on. */
+static void end_copy(Rules *q, uint32_t unit) {
+  uint32_t row = q->copying[unit], r;
+  Copy *c = &q->s->copy[row];
+  q->copying[unit] = NONE;
+  if (c->kind != PIPE_OFF)
+    return;
+  r = q->s->stage[c->stage].rank;
+  c->free_by = q->next[r] + 1;
+  if (!q->ending[r]) {
+    leave(q, c);
+    return;
+  }
+  q->next_freed[row] = q->freed[r];
+  q->freed[r] = row + 1;
+}
+
+static void start_copy(Rules *q, uint32_t unit, uint32_t row, uint64_t now) {
+  Sched *s = q->s;
+  Copy *c = &s->copy[row];
+  uint32_t r = s->stage[c->stage].rank, user;
+  uint64_t end = now + s->stage[c->stage].time[c->kind];
+  size_t cell = (size_t)c->stage * s->nmb + c->mb;
+  c->at = q->free_at[r] > now ? q->begun[r] : q->next[r];
+  q->op[s->nop + row].need = OP_DONE;
+  *vec_push(&q->x->scratch, &q->copied) = row;
+  q->copying[unit] = row;
+  q->copied_at[unit] = end;
+  if (c->kind == PIPE_OFF) {
+    user = s->at_load[cell] ? s->nop + s->at_load[cell] - 1 : NONE;
+    user = user != NONE && q->op[user].part ? user : NONE;
+  } else {
+    user = s->at_b[cell] - 1;
+    count(q, LIVE, c->stage, 1);
+    count(q, HOST, c->stage, -1);
+  }
+  if (user != NONE)
+    feed(q, user, end, now);
+  for (uint32_t k = 0; k < s->nrank; k++)
+    if (k == r || (unit >= s->nrank && unit_of(s, k) == unit))
+      event_push(q, end, k);
+}
+
+/* The copy that a unit takes: of all its ranks, those that are in a region. */
+static bool choose_copy(Rules *q, uint32_t unit, uint64_t now, uint32_t *best) {
+  const Sched *s = q->s;
+  bool yes;
+  *best = NONE;
+  for (uint32_t r = unit < s->nrank ? unit : 0; r < s->nrank && (unit >= s->nrank || r == unit);
+       r++) {
+    const Region *g = unit_of(s, r) == unit ? rules_region(q, r) : NULL;
+    for (uint32_t k = g ? g->cls0 : 0; g && k < g->cls0 + g->ncls; k++) {
+      RuleClass *c = &q->x->classes.at[k];
+      if (!rules_copies(c))
+        continue;
+      arrive(q, c, now);
+      uint32_t cand = rules_top(q, c);
+      if (cand == NONE || (*best != NONE && !ready_before(q, cand, *best)))
+        continue;
+      q->rank = r;
+      if (!rules_holds(q, cand, &yes))
+        return false;
+      *best = yes ? cand : *best;
+    }
+  }
+  return true;
+}
+
+static bool copy(Rules *q, uint32_t unit, uint64_t now) {
+  for (;;) {
+    if (q->copying[unit] != NONE && now >= q->copied_at[unit])
+      end_copy(q, unit);
+    if (q->copying[unit] != NONE)
+      return true;
+    uint32_t cand;
+    if (!choose_copy(q, unit, now, &cand))
+      return false;
+    if (cand == NONE)
+      return true;
+    start_copy(q, unit, q->x->parts.at[q->x->cands.at[cand].first].op - q->s->nop, now);
+  }
+}
+
+bool rules_run(Rules *q) {
+  Sched *s = q->s;
+  uint32_t nunit = s->nrank + s->ngroup;
+  bool copies = false;
+  for (uint32_t i = 0; i < s->ncopy && !copies; i++)
+    copies = q->op[s->nop + i].part != 0;
+  memset(q->copying, 0xff, nunit * sizeof *q->copying);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    event_push(q, 0, r);
+    q->free_at[r] = 1; /* so that `known` does not wake it as well */
+  }
+  for (uint32_t i = 0; i < q->x->cands.n; i++)
+    if (q->x->cands.at[i].missing == 0)
+      line_up(q, i, 0);
+  for (uint32_t i = 0; i < s->nop + s->ncopy; i++)
+    if (q->op[i].need == 0)
+      known(q, i, 0);
+  memset(q->free_at, 0, s->nrank * sizeof *q->free_at);
+  bool ok = true;
+  while (ok && q->nevent > 0) {
+    Event e = event_pop(q);
+    finish(q, e.rank, e.at);
+    ok = (!copies || copy(q, unit_of(s, e.rank), e.at)) && step(q, e.rank, e.at);
+  }
+  return ok;
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT
+ * Where the versions of the weights lie. Requires versions and formulas; with a `weights` clause ensures slot and out of
+ * weights, nversion and, with maker, last_reader.
+ *
+ * Proof: a ring of n versions still has what is read.
+ *
+ * A version lives from the U that makes it to its last reader, the next U among them, which reads the newest. An op
+ * that shares an estimate reads that, and no version. A U writes where the version that it reads lies, unless an op
+ * behind it reads that, too; else it takes the slot that has been free longest, so that in a steady state slots go
+ * round. This is interval colouring: as many slots as versions live at once. Version 0 is in slot 0, and so is the
+ * last one: no other lives behind the last U, so if the last but one is elsewhere slot 0 is free. Linear. */
+#include "weights.h"
+
+typedef struct Stage { /* a row of the stage table, while its rank is walked */
+  uint32_t updates;    /* so far: the newest version */
+  uint32_t ring, need; /* versions that may be kept (NONE: any), that reads need */
+  uint32_t nslot, live, most, head, tail; /* slots; versions alive, and most; its queue */
+} Stage;
+
+typedef struct Slots {
+  Sched *s;
+  Stage *stage;   /* [nstage] */
+  uint32_t *last; /* by version, from at0 of its stage on: 1 + row of the last op that reads it */
+  uint32_t *slot_of; /* the same: its slot */
+  uint32_t *queue;   /* the same: slots that are free, oldest first */
+  uint32_t lost;     /* (ring) first op whose version is overwritten; NONE */
+} Slots;
+
+/* Versions 0 to the number of updates of a stage are rows of one table for all. */
+static size_t at0(const Sched *s, uint32_t stage) { return (size_t)s->round0[stage] + stage; }
+
+static uint32_t updates_of(const Sched *s, uint32_t stage) {
+  return s->round0[stage + 1] - s->round0[stage];
+}
+
+/* Does op, no U, read its version, and not an estimate that another op has made of it? */
+static bool reads_version(const Sched *s, uint32_t op) {
+  uint32_t maker = estimate_maker(s, op);
+  return s->weights[op].version != NONE && (maker == NONE || maker == op);
+}
+
+/* A version that a ring of the stage has lost, and what would keep all that are read. */
+static bool overwritten(Slots *v) {
+  Sched *s = v->s;
+  uint32_t op = v->lost, stage = s->op[op].stage, r = op_rank(s, op);
+  const Stage *st = &v->stage[stage];
+  const WeightLine *ring, *line;
+  int64_t n;
+  uint32_t version = s->weights[op].version,
+           u = s->round[s->round0[stage] + version + st->ring - 1].u;
+  diag_error(
+      s->diag, DIAG_VERSION, s->site[s->op[op].site],
+      "rank %u runs %s with version %u of the weights of stage %u, which has been overwritten", r,
+      op_text(s, op), version, stage);
+  diag_note(s->diag, s->site[s->op[u].site], "%s puts version %u in its place", op_text(s, u),
+            version + st->ring);
+  if (weight_line(s, WW_READS, op, s->op[op].mb, &line))
+    weight_note(s, line);
+  if (weight_ring(s, stage, &ring, &n) && ring)
+    diag_note(s->diag, ring->at, "stage %u keeps %u version%s", stage, st->ring,
+              st->ring > 1 ? "s" : "");
+  diag_help(s->diag, "stage %u needs %u versions", stage, st->need);
+  return false;
+}
+
+/* Who reads which version last; false: a ring has lost one, reported. */
+static bool find_last(Slots *v) {
+  Sched *s = v->s;
+  for (uint32_t i = 0; i < s->nop; i++) {
+    const Op *o = &s->op[i];
+    Stage *st = &v->stage[o->stage];
+    uint32_t version = s->weights[i].version;
+    if (o->kind == PIPE_U) {
+      v->last[at0(s, o->stage) + st->updates++] = i + 1;
+      continue;
+    }
+    if (!reads_version(s, i))
+      continue;
+    if (o->kind != PIPE_SIDE) /* which reads the newest, and that is there anyway */
+      v->last[at0(s, o->stage) + version] = i + 1;
+    uint32_t need = st->updates - version + 1;
+    if (need > st->need)
+      st->need = need;
+    if (need > st->ring && v->lost == NONE)
+      v->lost = i;
+  }
+  return v->lost == NONE || overwritten(v);
+}
+
+static void give(Slots *v, uint32_t stage, uint32_t slot) {
+  Stage *st = &v->stage[stage];
+  v->queue[at0(v->s, stage) + st->tail++] = slot;
+  st->live--;
+}
+
+/* The slot of the version that update u of the stage makes, which is version k+1. */
+static uint32_t slot_for(Slots *v, uint32_t u, uint32_t stage, uint32_t k) {
+  Sched *s = v->s;
+  Stage *st = &v->stage[stage];
+  size_t at = at0(s, stage);
+  uint32_t old = v->slot_of[at + k];
+  bool final = k + 1 == updates_of(s, stage), in_place = v->last[at + k] == u + 1;
+  BUG_IF(final && (!in_place || st->live != 1));
+  if (final || in_place)
+    return final ? 0 : old;
+  if (++st->live > st->most)
+    st->most = st->live;
+  return st->head < st->tail ? v->queue[at + st->head++] : st->nslot++;
+}
+
+/* Walks a rank once more: slots. */
+static void find_slots(Slots *v, uint32_t r) {
+  Sched *s = v->s;
+  for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+    const Op *o = &s->op[i];
+    Stage *st = &v->stage[o->stage];
+    size_t at = at0(s, o->stage);
+    PipeWeights *w = &s->weights[i];
+    if (o->kind == PIPE_U) {
+      uint32_t k = st->updates++;
+      w->slot = v->slot_of[at + k];
+      w->out = v->slot_of[at + k + 1] = slot_for(v, i, o->stage, k);
+      continue;
+    }
+    if (!reads_version(s, i))
+      continue;
+    uint32_t version = w->version;
+    w->slot = v->slot_of[at + version];
+    if (version < st->updates && v->last[at + version] == i + 1)
+      give(v, o->stage, w->slot);
+  }
+  for (uint32_t k = s->rank_stage0[r]; k < s->rank_stage0[r + 1]; k++) {
+    uint32_t stage = s->rank_stage[k];
+    const Stage *st = &v->stage[stage];
+    BUG_IF(st->live != 1 || st->nslot != st->most || st->updates != updates_of(s, stage));
+    s->nversion[stage] = st->nslot;
+  }
+}
+
+/* The last op that reads each estimate that is shared, at the op that makes it. */
+static void find_readers(Sched *s) {
+  s->last_reader = arena_alloc(s->arena, (size_t)s->nop * sizeof *s->last_reader + 1);
+  for (uint32_t i = 0; i < s->nop; i++)
+    if (s->maker[i] != NONE)
+      s->last_reader[s->maker[i]] = i;
+}
+
+bool version_slots(Sched *s) {
+  if (!s->weights)
+    return true;
+  Slots v = {.s = s, .lost = NONE};
+  size_t n = (size_t)s->round0[s->nstage] + s->nstage;
+  v.stage = NEW_ARRAY(s->arena, Stage, s->nstage);
+  v.last = NEW_ARRAY(s->arena, uint32_t, n);
+  v.slot_of = NEW_ARRAY(s->arena, uint32_t, n);
+  v.queue = NEW_ARRAY(s->arena, uint32_t, n);
+  s->nversion = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  for (uint32_t st = 0; st < s->nstage; st++) {
+    const WeightLine *ring;
+    int64_t kept;
+    if (!weight_ring(s, st, &ring, &kept))
+      return false;
+    v.stage[st].ring = ring && kept < NONE ? (uint32_t)kept : NONE;
+  }
+  if (!find_last(&v))
+    return false;
+  for (uint32_t st = 0; st < s->nstage; st++) {
+    Stage *g = &v.stage[st];
+    g->updates = 0;
+    g->nslot = g->live = g->most = 1;
+  }
+  for (uint32_t r = 0; r < s->nrank; r++)
+    find_slots(&v, r);
+  if (s->maker)
+    find_readers(s);
+  return true;
+}

@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# cases.sh CASE BIN WORK: one thing to try on a device, with the programs in BIN, in the folder WORK. Exit status 0: it
+# passed; 77: it cannot be tried here; else it failed. A line "= TEXT" of its output is for the table of run.sh.
+# cases.sh --list: all of them, one a line, what matters most first, with the seconds that each may take.
+# SMALL=1: of a size for a device that the CPU plays.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+list='one-process 120
+processes 240
+check 120
+bench 240
+kill 200
+graph 120
+bf16 60
+trace 60
+profile 60
+memcheck 300
+initcheck 300
+synccheck 300'
+if [ "${1:-}" = --list ]; then echo "$list"; exit 0; fi
+name=$1 bin=$2 work=$3
+mkdir -p "$work"
+text=$work/text
+cat "$here"/../../lang/*.md > "$text"
+gpt=(--data "$text" --layers 8 --steps 6 --hash)
+[ -z "${SMALL:-}" ] || gpt=(--data "$text" --layers 4 --d 32 --heads 4 --seq 32 --steps 3 --hash)
+small=(--data "$text" --layers 4 --d 64 --steps 4 --hash)
+say() { echo "= $*"; }
+
+# GPT on 4 ranks of one process: $work/OUT of gpt_cuda_4 with these options.
+train() { local out=$1; shift; "$bin/gpt_cuda_4" "${gpt[@]}" "$@" > "$work/$out"; }
+
+# The same bits on 1, 2 and 4 ranks of one process, with 4 stages on one, and however far ahead the host is; the
+# losses of the engine of threads.
+case_one_process() {
+  "$bin/gpt_cpu_4" "${gpt[@]}" > "$work/want"
+  train 4
+  for p in 2 1 1x4; do
+    [ -x "$bin/gpt_cuda_$p" ] || { say "no gpt_cuda_$p: 4 ranks only"; continue; }
+    "$bin/gpt_cuda_$p" "${gpt[@]}" > "$work/$p"
+    diff "$work/4" "$work/$p"
+  done
+  train ahead --ahead 1
+  diff "$work/4" "$work/ahead"
+  say "$("$bin/losses" "$work/want" "$work/4" 1e-4)"
+}
+
+# From a captured graph: the same bits.
+case_graph() {
+  train plain
+  train graph --graph
+  diff "$work/plain" "$work/graph"
+  say "the same bits"
+}
+
+case_bf16() {
+  "$bin/gpt_cpu_4" "${gpt[@]}" > "$work/want"
+  train low --bf16
+  say "$("$bin/losses" "$work/want" "$work/low" 2e-2)"
+}
+
+case_trace() {
+  train traced --trace 4 --svg "$work/run.svg" --perfetto "$work/run.json" 2> "$work/err"
+  grep -q '</svg>' "$work/run.svg"
+  tail -c 3 "$work/run.json" | grep -q '}'
+  say "$(grep -m 1 'bubble' "$work/err")"
+}
+
+# Op by op and tensor by tensor against the CPU.
+case_check() {
+  "$bin/gpt_check_cuda" --data "$text" --layers 3 --d 48 --heads 3 --seq 40 > "$work/small"
+  : > "$work/large"
+  [ -n "${SMALL:-}" ] || "$bin/gpt_check_cuda" --data "$text" --layers 6 --d 256 --heads 8 --seq 128 --batch 4 > "$work/large"
+  cat "$work/small" "$work/large"
+  if grep -h -e FAR -e DIFFERS "$work/small" "$work/large"; then return 1; fi
+  [ "$(grep -h -c 'gives the same bits' "$work/small")" = 4 ] || { echo "not all was compared"; return 1; }
+  say "all tensors within their limits"
+}
+
+# A process a rank, all on one device, each a host of its own for NCCL, over sockets on the loopback.
+case_processes() {
+  for p in 2 4; do
+    "$bin/gpt_cuda_$p" "${small[@]}" > "$work/one"
+    for how in "" --graph --checksums; do
+      timeout 300 "$bin/gpt_cuda_$p" "${small[@]}" --processes --device 0 --deadline 120 $how > "$work/run" || return 1
+      diff "$work/one" "$work/run"
+    done
+  done
+  say "2 and 4 processes: the bits of one"
+}
+
+# A rank dies in mid-step: the others end within the deadline, and say which instruction.
+case_kill() {
+  for at in 1F3:1:2 0SEND_F2:0:1 3RECV_F1:3:2 2B4:2:0; do
+    local status=0
+    PIPE_FAULT=$at:crash timeout 200 "$bin/gpt_cuda_4" "${small[@]}" --processes --device 0 --deadline 20 \
+      > "$work/out" 2> "$work/err" || status=$?
+    cat "$work/err"
+    if [ $status = 0 ] || [ $status = 124 ]; then echo "exit $status"; return 1; fi
+    grep -q '1f1b.pipe:' "$work/err"
+  done
+  say "4 of 4 name an instruction"
+}
+
+sanitize() {
+  command -v compute-sanitizer > /dev/null || return 77
+  compute-sanitizer --tool "$1" --error-exitcode 9 "$bin/gpt_cuda_4" "${small[@]}" --steps 2 > "$work/log" 2>&1 ||
+    { cat "$work/log"; return 1; }
+  say "$(grep -m 1 'ERROR SUMMARY' "$work/log" | sed 's/^=* *//')"
+}
+case_memcheck() {
+  sanitize memcheck
+  compute-sanitizer --tool memcheck --leak-check full --error-exitcode 9 "$bin/gpt_check_cuda" --data "$text" --layers 3 --d 48 \
+    --heads 3 --seq 40
+}
+case_initcheck() { sanitize initcheck; }
+case_synccheck() { sanitize synccheck; }
+
+# What the engine costs over the same callbacks by hand, and cuBLAS alone; numbers for a person.
+case_bench() {
+  [ -x "$bin/gpt_bench_cuda" ] || return 77
+  for how in "" --bf16; do
+    for size in "--layers 8 --d 512 --heads 8 --seq 256 --batch 4" "--layers 8 --d 1024 --heads 16 --seq 512 --batch 8"; do
+      "$bin/gpt_bench_cuda" $size $how | tee "$work/bench"
+      say "$(sed -n 's/^\(bf16\|float\), [0-9]* layers, \(d [0-9]*\).*/\1 \2:/p; s/^engine *[0-9.]* ms a step, \([^,]*\), \(.*\)/engine \1 (\2);/p; s/^graph *[0-9.]* ms a step, /graph /p; s/^step *\([0-9.]* TFLOP.s\) by hand, \(.*\)/; \1, \2/p' "$work/bench" | tr '\n' ' ')"
+    done
+  done
+}
+
+# The times of ops, as pipec reads them.
+case_profile() {
+  local size=(--layers 8 --d 512 --heads 8 --seq 256)
+  [ -z "${SMALL:-}" ] || size=(--layers 8 --d 32 --heads 4 --seq 32 --reps 2)
+  "$bin/gpt_profile_cuda" -S 4 -M 8 "${size[@]}" > "$work/profile.json"
+  [ "$(grep -c '"F":' "$work/profile.json")" = 4 ]
+  if [ -x "$bin/pipec" ]; then "$bin/pipec" "$here/../../examples/gpt/1f1b.pipe" -D P=4 -D M=8 --profile="$work/profile.json" --check; fi
+  say "$(grep -m 1 -o '"F": [0-9]*, "B": [0-9]*' "$work/profile.json" | tr -d '"') ns"
+}
+
+"case_${name//-/_}"
