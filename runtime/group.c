@@ -57,7 +57,7 @@ static void empty_old(Group *g) {
   for (; g->mine.count > 0 && g->mine.n[g->mine.first] + 1 < passed;
        g->mine.first++, g->mine.count--) {
     key_of(key, g->mine.n[g->mine.first]);
-    store_put(g->store, key, NULL, 0);
+    store_drop(g->store, key);
   }
 }
 
@@ -66,7 +66,7 @@ static int share(void *arg, uint32_t from, void *data, uint64_t bytes) {
   char key[STORE_KEY];
   uint32_t n = 0;
   key_of(key, g->next);
-  if (g->g.size == 1)
+  if (g->g.size == 1 || bytes == 0)
     return 0;
   if (bytes > STORE_MOST - STORE_KEY)
     return 1;

@@ -18,7 +18,8 @@ struct Store {
   pthread_mutex_t lock; /* of the rest; `sending` of what is written to fd */
   pthread_mutex_t sending;
   pthread_cond_t changed;
-  bool welcome, over, judged; /* over: the connection has ended, or was refused */
+  bool welcome, over; /* over: the connection has ended, or was refused */
+  bool judged;        /* the verdict has come */
   char why[STORE_TEXT];
   char *value; /* of a GET, once there */
   uint32_t value_bytes;
@@ -53,9 +54,11 @@ static bool hear(Store *s, StoreType type, char *payload, uint32_t bytes) {
   const StoreVerdict *v = (const StoreVerdict *)(void *)payload;
   if (type == STORE_VERDICT && bytes >= sizeof *v &&
       bytes == sizeof *v + (uint64_t)v->size * sizeof(StorePlace) && !s->judged) {
-    s->judged = true;
     if (s->hooks.verdict)
       s->hooks.verdict(s->hooks.arg, v, (const StorePlace *)(const void *)(v + 1));
+    pthread_mutex_lock(&s->lock);
+    s->judged = true; /* who waits for a value gives up below */
+    pthread_mutex_unlock(&s->lock);
   }
   pthread_mutex_lock(&s->lock);
   if (type == STORE_WELCOME)
@@ -164,6 +167,12 @@ bool store_put(Store *s, const char *key, const void *data, uint32_t bytes) {
   return bytes <= STORE_MOST - STORE_KEY && say(s, STORE_PUT, name, sizeof name, data, bytes);
 }
 
+void store_drop(Store *s, const char *key) {
+  char name[STORE_KEY] = "";
+  snprintf(name, sizeof name, "%s", key);
+  say(s, STORE_DROP, name, sizeof name, NULL, 0);
+}
+
 void *store_get(Store *s, const char *key, uint32_t *bytes, double timeout_s) {
   char name[STORE_KEY] = "", *value;
   double end = now() + timeout_s;
@@ -172,7 +181,7 @@ void *store_get(Store *s, const char *key, uint32_t *bytes, double timeout_s) {
     return NULL;
   pthread_mutex_lock(&s->lock);
   bool in_time = true;
-  while (!s->value && !s->over && in_time)
+  while (!s->value && !s->over && !s->judged && in_time)
     in_time = doze(s, end);
   value = s->value;
   *bytes = s->value_bytes;

@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { STORE_VERSION = 1, STORE_KEY = 128, STORE_TEXT = 1024, STORE_PLACE = 128, STORE_ADDR = 280 };
+enum { STORE_VERSION = 2, STORE_KEY = 128, STORE_TEXT = 1024, STORE_PLACE = 128, STORE_ADDR = 280 };
 #define STORE_MAGIC 0x53504950u /* "PIPS" */
 #define STORE_MOST (1u << 30)   /* bytes of a payload */
 
@@ -35,6 +35,7 @@ typedef enum StoreType {
   STORE_VERDICT, /* StoreVerdict, then a StorePlace for each rank */
   STORE_BYE,     /* either way: no fault if the connection ends now */
   STORE_EXIT,    /* StoreExit; from whoever waited for a process */
+  STORE_DROP,    /* key[STORE_KEY]: its value is asked for no more */
   STORE_NTYPES
 } StoreType;
 
@@ -84,7 +85,8 @@ typedef struct StoreHooks {
 Store *store_join(const char *addr, const StoreHello *me, const StoreHooks *hooks, double timeout_s,
                   char *why);
 bool store_put(Store *s, const char *key, const void *data, uint32_t bytes);
-/* Waits until it is there. The caller frees it; NULL: time is over, or the store is. */
+void store_drop(Store *s, const char *key); /* nobody asks for it any more */
+/* Waits until it is there. The caller frees it; NULL: time is over, the store is, or a fault has been told of. */
 void *store_get(Store *s, const char *key, uint32_t *bytes, double timeout_s);
 void store_late(Store *s);
 void store_failed(Store *s, int32_t status, const char *text);

@@ -157,6 +157,19 @@ static const Value *find(const StoreServer *s, const char *key) {
   return v;
 }
 
+/* Takes the value of a key away. */
+static void empty(StoreServer *s, const char *key) {
+  for (Value **at = &s->value; *at; at = &(*at)->next)
+    if (!strcmp((*at)->key, key)) {
+      Value *v = *at;
+      *at = v->next;
+      free(v->data);
+      free(v);
+      return;
+    }
+}
+
+/* Keeps a value under its key, in place of one that is there. */
 static void keep(StoreServer *s, const char *payload, uint32_t bytes) {
   Value *v = calloc(1, sizeof *v);
   if (!v || bytes < STORE_KEY || !(v->data = malloc(bytes - STORE_KEY + (size_t)1))) {
@@ -167,7 +180,8 @@ static void keep(StoreServer *s, const char *payload, uint32_t bytes) {
   v->key[STORE_KEY - 1] = 0;
   v->bytes = bytes - STORE_KEY;
   memcpy(v->data, payload + STORE_KEY, v->bytes);
-  v->next = s->value; /* the newest is found */
+  empty(s, v->key);
+  v->next = s->value;
   s->value = v;
   for (uint32_t i = 0; i < s->npeer; i++)
     if (!strcmp(s->peer[i].want, v->key)) {
@@ -193,6 +207,10 @@ static bool hear(StoreServer *s, Peer *p, StoreType type, const char *payload, u
   Member *m = &s->member[p->rank];
   switch (type) {
   case STORE_PUT: keep(s, payload, bytes); break;
+  case STORE_DROP:
+    if (bytes == STORE_KEY && payload[STORE_KEY - 1] == 0)
+      empty(s, payload);
+    break;
   case STORE_GET:
     if (bytes == STORE_KEY && payload[STORE_KEY - 1] == 0) {
       const Value *v = find(s, payload);

@@ -61,9 +61,12 @@ static void rewind_to(PrRun *run, uint64_t step) {
 
 PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes) {
   const PrGroup *g = cuda_of(run)->o.group;
-  if (g && g->share(g->arg, rank, data, bytes))
-    return pr_fail(run, PR_E_LOST, "rank %u: the other processes cannot be reached", g->rank);
-  return PR_OK;
+  char text[PR_TEXT];
+  if (!g || !g->share(g->arg, rank, data, bytes))
+    return PR_OK;
+  if (g->heard(g->arg, text, sizeof text))
+    return pr_fail(run, PR_E_LOST, "%s", text);
+  return pr_fail(run, PR_E_LOST, "rank %u: the other processes cannot be reached", g->rank);
 }
 
 /* What must be the same everywhere, and what was the matter, if anything. */
@@ -379,6 +382,15 @@ static PrStatus check_group(PrRun *run, uint32_t r, uint32_t i) {
                        r, pr_where(run, in, where), n, most);
 }
 
+/* ns that a step may take, 0: any: the prediction is of one step without any delay. */
+static uint64_t deadline_of(const PrRun *run) {
+  const double least = 30e9, most = 1e18;
+  double ns = 10.0 * (double)run->p->makespan;
+  if (run->o.deadline_s > 0)
+    return (uint64_t)(run->o.deadline_s * 1e9);
+  return !run->p->timed ? 0 : (uint64_t)(ns < least ? least : ns > most ? most : ns);
+}
+
 static PrStatus open_here(PrRun *run) {
   PrCuda *c = cuda_of(run);
   PrStatus st;
@@ -406,11 +418,7 @@ static PrStatus open_here(PrRun *run) {
       return pr_fail(run, PR_E_SIZE,
                      "stage %u: %llu bytes of gradients are no whole number of %llu", s,
                      (unsigned long long)run->stage[s].size.grad, (unsigned long long)each);
-  double ns = 10.0 * (double)run->p->makespan +
-              5e9; /* the prediction is of one step without any delay */
-  c->limit_ns = run->o.deadline_s > 0 ? (uint64_t)(run->o.deadline_s * 1e9)
-                : run->p->timed       ? (uint64_t)ns
-                                      : 0;
+  c->limit_ns = deadline_of(run);
   c->opened = pr_now();
   c->nhere = run->here == PIPE_NONE ? run->p->nrank : 1;
   c->rank = calloc(c->nhere, sizeof *c->rank);

@@ -39,6 +39,7 @@ typedef struct Block {
   size_t bytes;
 } Block;
 static Block *blocks;
+static Block *given; /* of runs with a kill: what is under way on other devices may still read it */
 
 static cudaError_t take(void **p, size_t bytes) {
   BEGIN;
@@ -66,8 +67,13 @@ static cudaError_t give(void *p) {
       Block *gone = *b;
       *b = gone->next;
       shim_forget(gone->p, gone->bytes);
-      free(gone->p);
-      free(gone);
+      if (shim.killed) {
+        gone->next = given;
+        given = gone;
+      } else {
+        free(gone->p);
+        free(gone);
+      }
       e = cudaSuccess;
       break;
     }
@@ -77,14 +83,19 @@ static cudaError_t give(void *p) {
   return e;
 }
 
-uint64_t memory_left(void) {
+static uint64_t free_all(Block **list) {
   uint64_t n = 0;
-  for (Block *next; blocks; blocks = next, n++) {
-    next = blocks->next;
-    free(blocks->p);
-    free(blocks);
+  for (Block *next; *list; *list = next, n++) {
+    next = (*list)->next;
+    free((*list)->p);
+    free(*list);
   }
   return n;
+}
+
+uint64_t memory_left(void) {
+  free_all(&given);
+  return free_all(&blocks);
 }
 uint64_t shim_leaks(void) {
   uint64_t n = 0;
