@@ -75,14 +75,14 @@ build_here() { # shim: 1 or nothing
   core=$(cd runtime && ls *.c | grep -v -e mpi -e pipe_run_main | sed 's|^|runtime/|')
   local engine device=(examples/gpt/model_cuda.cu)
   engine=$(ls runtime/cuda/*.c)
-  device+=($(ls runtime/cuda/*.cu 2>/dev/null || true))
-  local tools=(examples/gpt/group.c examples/gpt/stages_cuda.c examples/gpt/profile_rows.c)
+  local kernels=(runtime/cuda/*.cu) tools=(examples/gpt/group.c examples/gpt/stages_cuda.c examples/gpt/profile_rows.c)
   include=(-Iruntime -Iruntime/cuda -Iexamples/gpt -Igen -Itest/gpu/Inputs)
   local flags=(-std=c11 -D_POSIX_C_SOURCE=200809L -O2 -pthread -fno-math-errno)
   local progs='check_cuda:gpt_check_cuda profile_cuda:gpt_profile_cuda'
   if [ -n "${1:-}" ]; then # programs are gpt_shim_test with what it is to be
     include=(-Itest/shim/include -Itest/shim "${include[@]}")
-    local shim=(test/shim/shim.c test/shim/shim_cuda.c test/shim/shim_nccl.c test/shim/gpt/gpt_shim_test.c)
+    local shim=(test/shim/shim.c test/shim/shim_cuda.c test/shim/shim_nccl.c test/shim/shim_formula.c
+      test/shim/gpt/gpt_shim_test.c)
     compile "$cc" "${flags[@]}" -O1 "${include[@]}" -- $core $engine "${gpt[@]}" "${tools[@]}" "${shim[@]}" gen/*.c examples/gpt/train.c
     local m
     for m in check train profile; do
@@ -116,8 +116,9 @@ build_here() { # shim: 1 or nothing
     compile "$cc" "${flags[@]}" "${include[@]}" -- $core $engine "${gpt[@]}" "${tools[@]}" gen/*.c examples/gpt/train.c \
       examples/gpt/{train,check,profile,bench}_cuda.c
     compile "$cuda/bin/nvcc" -std=c++17 -O3 $arch -Iruntime -Iruntime/cuda -Iexamples/gpt -- "${device[@]}"
+    compile "$cuda/bin/nvcc" -std=c++17 -O3 --fmad=false $arch -Iruntime -Iruntime/cuda -- "${kernels[@]}"
     local base
-    base=$(objects $core $engine "${gpt[@]}" "${device[@]}")
+    base=$(objects $core $engine "${gpt[@]}" "${device[@]}" "${kernels[@]}")
     link() { local to=$1; shift; "$cuda/bin/nvcc" -o "bin/$to" $(objects "$@") $base "$lib" -lcublas -lpthread -lm -Xlinker "-rpath=$dir" -Xlinker "-rpath=$cuda/lib64"; }
     for p in 4 2 1 1x4; do link gpt_cuda_$p examples/gpt/train_cuda.c examples/gpt/group.c gen/gpt_cuda_$p.c; done
     link gpt_check_cuda examples/gpt/check_cuda.c examples/gpt/stages_cuda.c
