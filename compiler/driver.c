@@ -5,6 +5,7 @@
 
 #include "emit_formulas.h"
 #include "formula.h"
+#include "looped.h"
 
 static double now_ms(void) {
   struct timespec t;
@@ -47,7 +48,10 @@ static bool emit(Sched *s) {
     return false;
   if (s->opt->emit == EMIT_PROMELA)
     return file_close(s, &out, emit_promela(s, out.f));
-  emitter[s->opt->emit](s, out.f);
+  if (s->looped)
+    emit_looped(s, out.f);
+  else
+    emitter[s->opt->emit](s, out.f);
   return file_close(s, &out, true);
 }
 
@@ -94,8 +98,8 @@ static const struct {
     {"check_deps", check_deps, NULL, PIPE | CSV | LISTS},
     {"sides", sides, dump_ops, PIPE},
     {"versions", versions, dump_ops, PIPE | CSV | LISTS},
-    {"formulas", formulas, dump_formulas, PIPE},
-    {"version_slots", version_slots, dump_ops, PIPE},
+    {"formulas", formulas, dump_formulas, PIPE | JSON},
+    {"version_slots", version_slots, dump_ops, PIPE | JSON},
     {"order", order, NULL, PIPE | CSV | LISTS},
     {"offload", offload, dump_ops, PIPE | CSV},
     {"transfers", list_transfers, NULL, PIPE | CSV},
@@ -110,6 +114,7 @@ static const struct {
     {"check_channels", check_channels, NULL, PIPE | CSV | LISTS},
     {"check_user", check_user, NULL, PIPE | CSV},
     {"check_all_m", check_all_m, NULL, PIPE},
+    {"make_looped", make_looped, NULL, PIPE},
 };
 enum { NPASSES = sizeof passes / sizeof *passes };
 
@@ -132,7 +137,8 @@ static bool run(Sched *s, bool output) {
       continue;
     if (passes[i].run == check_all_m && !s->opt->for_all && s->opt->check_only)
       s->opt->for_all = open_parameter(s);
-    if (passes[i].run == check_all_m && !s->opt->for_all)
+    if ((passes[i].run == check_all_m && !s->opt->for_all) ||
+        (passes[i].run == make_looped && !s->opt->looped))
       continue;
     bool channels = passes[i].run == check_channels, model = s->opt->emit == EMIT_PROMELA;
     if (channels && !s->only_lists && is_default_model(&s->opt->model) && !model)

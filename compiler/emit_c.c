@@ -6,6 +6,7 @@
 
 #include "pipec.h"
 #include "emit_formulas.h"
+#include "looped.h"
 #include "text.h"
 
 static void field(Text *t, uint32_t v, char after) {
@@ -57,9 +58,9 @@ static void graph_tables(Sched *s, Text *t) {
   const PipeProgram *p = s->prog;
   if (!p->edge)
     return;
-  text_string(
-      t,
-      "\n/* from to out in skip 0, time of its transfers */\nstatic const PipeEdge edge[] = {\n");
+  text_string(t, "\n/* from to out in skip 0, time of its transfers */\n");
+  text_table(t, "PipeEdge", "edge");
+  text_lit(t, "\n");
   for (uint32_t i = 0; i < p->nedge; i++) {
     const PipeEdge *g = &p->edge[i];
     text_string(t,
@@ -68,8 +69,11 @@ static void graph_tables(Sched *s, Text *t) {
   }
   if (p->nedge == 0)
     text_string(t, "  {0, 0, 0, 0, 0, 0, {0, 0}},\n");
-  text_string(
-      t, "};\n\n/* by stage of the model, then microbatch */\nstatic const uint32_t row[] = {");
+  text_string(t, "};\n");
+  if (!p->row)
+    return;
+  text_string(t, "\n/* by stage of the model, then microbatch */\n");
+  text_table(t, "uint32_t", "row");
   for (size_t i = 0; i < (size_t)p->nmodel * p->nmb; i++) {
     text_room(t);
     text_lit(t, i % p->nmb ? " " : "\n  ");
@@ -90,8 +94,9 @@ static void slice_table(Sched *s, Text *t) {
   const PipeProgram *p = s->prog;
   if (!p->slice_time)
     return;
-  text_string(
-      t, "\n/* F B I W R of each slice, by stage */\nstatic const uint64_t slice_time[] = {\n");
+  text_string(t, "\n/* F B I W R of each slice, by stage */\n");
+  text_table(t, "uint64_t", "slice_time");
+  text_lit(t, "\n");
   for (size_t i = 0; i < (size_t)p->nstage * p->slices; i++) {
     text_room(t);
     text_lit(t, "  ");
@@ -105,9 +110,8 @@ static void share_table(Sched *s, Text *t) {
   const PipeProgram *p = s->prog;
   if (p->nshare == 0)
     return;
-  text_string(
-      t,
-      "\n/* from to link: ranks whose transfers pass a shared link */\nstatic const PipeShare share[] = {");
+  text_string(t, "\n/* from to link: ranks whose transfers pass a shared link */\n");
+  text_table(t, "PipeShare", "share");
   for (uint32_t i = 0; i < p->nshare; i++) {
     text_room(t);
     text_lit(t, i % 8 ? " {" : "\n  {");
@@ -123,7 +127,8 @@ static void weights(Sched *s, Text *t, uint32_t r) {
   const PipeRank *k = &s->prog->rank[r];
   if (!k->weights)
     return;
-  text_string(t, arena_printf(s->arena, "static const PipeWeights weights%u[] = {\n", r));
+  text_table(t, "PipeWeights", arena_printf(s->arena, "weights%u", r));
+  text_lit(t, "\n");
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeWeights *w = &k->weights[i];
     text_room(t);
@@ -147,7 +152,9 @@ static void side_table(Sched *s, Text *t) {
   const PipeProgram *p = s->prog;
   if (p->nside == 0)
     return;
-  text_string(t, "\n/* name op decl stage time bytes */\nstatic const PipeSide side[] = {\n");
+  text_string(t, "\n/* name op decl stage time bytes */\n");
+  text_table(t, "PipeSide", "side");
+  text_lit(t, "\n");
   for (uint32_t i = 0; i < p->nside; i++) {
     const PipeSide *k = &p->side[i];
     text_string(
@@ -161,7 +168,7 @@ static void slot_list(Sched *s, Text *t, uint32_t r) {
   const PipeRank *k = &s->prog->rank[r];
   if (k->nlist == 0)
     return;
-  text_string(t, arena_printf(s->arena, "static const uint32_t list%u[] = {", r));
+  text_table(t, "uint32_t", arena_printf(s->arena, "list%u", r));
   for (uint32_t i = 0; i < k->nlist; i++) {
     text_room(t);
     text_lit(t, i % 16 ? " " : "\n  ");
@@ -174,7 +181,7 @@ static void syncs(Sched *s, Text *t, uint32_t r) {
   const PipeRank *k = &s->prog->rank[r];
   if (k->nsync == 0)
     return;
-  text_string(t, arena_printf(s->arena, "static const PipeSync sync%u[] = {", r));
+  text_table(t, "PipeSync", arena_printf(s->arena, "sync%u", r));
   for (uint32_t i = 0; i < k->nsync; i++) {
     text_room(t);
     text_lit(t, i % 8 ? " {" : "\n  {");
@@ -186,11 +193,8 @@ static void syncs(Sched *s, Text *t, uint32_t r) {
   text_string(t, "\n};\n");
 }
 
-void emit_c(Sched *s, FILE *f) {
+static void head(Sched *s, Text *t) {
   const PipeProgram *p = s->prog;
-  Text *t = arena_alloc(s->arena, sizeof *t);
-  t->f = f, t->n = 0;
-  const char *symbol = s->opt->symbol ? s->opt->symbol : "pipe_program";
   text_string(
       t,
       arena_printf(
@@ -202,10 +206,17 @@ void emit_c(Sched *s, FILE *f) {
           "#include <pipe_instr.h>\n\nPIPE_REQUIRE_ABI(%u);\n\n#define N PIPE_NONE\n",
           p->name, p->params, p->nrank, p->nstage, p->nmb / p->slices, p->makespan,
           p->timed ? " ns" : " units", PIPE_ABI));
+}
+
+void emit_c_tables(Sched *s, Text *t, const char *symbol) {
+  const PipeProgram *p = s->prog;
+  const char *x = t->prefix;
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
     int phase = -1;
-    text_string(t, arena_printf(s->arena, "\nstatic const PipeInstr rank%u[] = {\n", r));
+    text_lit(t, "\n");
+    text_table(t, "PipeInstr", arena_printf(s->arena, "rank%u", r));
+    text_lit(t, "\n");
     for (uint32_t i = 0; i < k->ninstr; i++) {
       if (pipe_op_info[k->instr[i].op].stream == PIPE_COMPUTE && k->instr[i].phase != phase) {
         phase = k->instr[i].phase;
@@ -216,7 +227,9 @@ void emit_c(Sched *s, FILE *f) {
       }
       instr(t, pipe_graph(p), &k->instr[i]);
     }
-    text_string(t, arena_printf(s->arena, "};\nstatic const PipePool pool%u[] = {\n", r));
+    text_lit(t, "};\n");
+    text_table(t, "PipePool", arena_printf(s->arena, "pool%u", r));
+    text_lit(t, "\n");
     for (uint32_t i = 0; i < k->npool; i++) {
       const PipePool *q = &k->pool[i];
       static const char *const cls[PIPE_NCLASSES] = {
@@ -230,21 +243,25 @@ void emit_c(Sched *s, FILE *f) {
     weights(s, t, r);
     syncs(s, t, r);
   }
-  text_string(t, "\nstatic const PipeRank rank[] = {\n");
+  text_lit(t, "\n");
+  text_table(t, "PipeRank", "rank");
+  text_lit(t, "\n");
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
-    text_string(t,
-                arena_printf(s->arena, "  {rank%u, pool%u, %u, %u, %u, %u, %" PRIu64 ", %" PRIu64,
-                             r, r, k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host));
-    text_string(t, k->nlist ? arena_printf(s->arena, ", list%u, %u", r, k->nlist) : ", 0, 0");
-    text_string(t, k->nsync ? arena_printf(s->arena, ", %u, sync%u, %u, %u", k->nevent, r, k->nsync,
-                                           k->group)
+    text_string(
+        t, arena_printf(s->arena, "  {%srank%u, %spool%u, %u, %u, %u, %u, %" PRIu64 ", %" PRIu64, x,
+                        r, x, r, k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host));
+    text_string(t, k->nlist ? arena_printf(s->arena, ", %slist%u, %u", x, r, k->nlist) : ", 0, 0");
+    text_string(t, k->nsync ? arena_printf(s->arena, ", %u, %ssync%u, %u, %u", k->nevent, x, r,
+                                           k->nsync, k->group)
                             : arena_printf(s->arena, ", 0, 0, 0, %u", k->group));
-    text_string(t, k->weights ? arena_printf(s->arena, ", weights%u},\n", r) : ", 0},\n");
+    text_string(t, k->weights ? arena_printf(s->arena, ", %sweights%u},\n", x, r) : ", 0},\n");
   }
   text_string(
       t,
-      "};\n\n/* rank chunk prev next model replica mb0 nmb nin nout tied tie, act gout boundary edge tied weight grad\n * opt work bytes, time per op, time_fb,\n * states 0 */\nstatic const PipeStage stage[] = {\n");
+      "};\n\n/* rank chunk prev next model replica mb0 nmb nin nout tied tie, act gout boundary edge tied weight grad\n * opt work bytes, time per op, time_fb,\n * states 0 */\n");
+  text_table(t, "PipeStage", "stage");
+  text_lit(t, "\n");
   for (uint32_t i = 0; i < p->nstage; i++) {
     const PipeStage *st = &p->stage[i];
     text_room(t);
@@ -286,7 +303,9 @@ void emit_c(Sched *s, FILE *f) {
   side_table(s, t);
   slice_table(s, t);
   share_table(s, t);
-  text_string(t, "\nstatic const PipeSite site[] = {\n");
+  text_lit(t, "\n");
+  text_table(t, "PipeSite", "site");
+  text_lit(t, "\n");
   for (uint32_t i = 0; i < p->nsite; i++) {
     text_room(t);
     text_lit(t, "  {");
@@ -295,7 +314,8 @@ void emit_c(Sched *s, FILE *f) {
     field(t, p->site[i].col, '}');
     text_lit(t, ",\n");
   }
-  text_string(t, "};\nstatic const char *const file[] = {");
+  text_lit(t, "};\n");
+  text_table(t, "char *const", "file");
   for (uint32_t i = 0; i < p->nfile; i++) {
     text_string(t, i ? ", " : "");
     text_quoted(t, p->file[i]);
@@ -304,29 +324,39 @@ void emit_c(Sched *s, FILE *f) {
       t,
       arena_printf(
           s->arena,
-          "};\n\nconst PipeProgram %s = {\n  .magic = PIPE_MAGIC, .abi = %u, .hash = 0x%016" PRIx64
+          "};\n\n%s %s%s = {\n  .magic = PIPE_MAGIC, .abi = %u, .hash = 0x%016" PRIx64
           "u,\n  .name = \"%s\", .params = \"%s\",\n"
           "  .nrank = %u, .nstage = %u, .nmb = %u, .nsite = %u, .nfile = %u, .nmodel = %u,\n"
           "  .sized = %u, .timed = %u, .slices = %u, .forward = %u, .slots = %u,\n  .makespan = %" PRIu64
           "u, .ideal = %" PRIu64 "u, .busy = %" PRIu64 "u,\n"
-          "  .rank = rank, .stage = stage, .site = site, .file = file,\n%s%s%s};\n",
-          symbol, PIPE_ABI, p->hash, p->name, p->params, p->nrank, p->nstage, p->nmb, p->nsite,
-          p->nfile, p->nmodel, p->sized, p->timed, p->slices, p->forward, p->slots, p->makespan,
-          p->ideal, p->busy,
-          p->edge ? arena_printf(s->arena, "  .edge = edge, .row = row, .nedge = %u,\n", p->nedge)
+          "  .rank = %srank, .stage = %sstage, .site = %ssite, .file = %sfile,\n%s%s%s};\n",
+          *x ? "static const PipeProgram" : "const PipeProgram", x, symbol, PIPE_ABI, p->hash,
+          p->name, p->params, p->nrank, p->nstage, p->nmb, p->nsite, p->nfile, p->nmodel, p->sized,
+          p->timed, p->slices, p->forward, p->slots, p->makespan, p->ideal, p->busy, x, x, x, x,
+          p->edge ? arena_printf(s->arena, "  .edge = %sedge, .row = %s%s, .nedge = %u,\n", x,
+                                 p->row ? x : "", p->row ? "row" : "0", p->nedge)
                   : "",
           p->lowering ? arena_printf(s->arena, "  .lowering = %u, /* %s */\n", p->lowering,
                                      lowering_text(s))
                       : "",
           arena_printf(
-              s->arena, "%s%s%s%s", formula_fields(s),
-              arena_printf(s->arena, "%s%s", p->slice_time ? "  .slice_time = slice_time,\n" : "",
-                           p->nshare
-                               ? arena_printf(s->arena,
-                                              "  .share = share, .nshare = %u, .nlink = %u,\n",
-                                              p->nshare, p->nlink)
-                               : ""),
-              p->side ? arena_printf(s->arena, "  .nside = %u, .side = side,\n", p->nside) : "",
+              s->arena, "%s%s%s%s", formula_fields(s, x),
+              arena_printf(
+                  s->arena, "%s%s",
+                  p->slice_time ? arena_printf(s->arena, "  .slice_time = %sslice_time,\n", x) : "",
+                  p->nshare
+                      ? arena_printf(s->arena, "  .share = %sshare, .nshare = %u, .nlink = %u,\n",
+                                     x, p->nshare, p->nlink)
+                      : ""),
+              p->side ? arena_printf(s->arena, "  .nside = %u, .side = %sside,\n", p->nside, x)
+                      : "",
               p->ngroup ? arena_printf(s->arena, "  .ngroup = %u,\n", p->ngroup) : "")));
+}
+
+void emit_c(Sched *s, FILE *f) {
+  Text *t = arena_alloc(s->arena, sizeof *t);
+  t->f = f, t->n = 0, t->prefix = "";
+  head(s, t);
+  emit_c_tables(s, t, s->opt->symbol ? s->opt->symbol : "pipe_program");
   text_flush(t);
 }

@@ -141,20 +141,24 @@ void emit_formulas_c(Sched *s, Text *t) {
     return;
   for (uint32_t i = 0; i < s->nformula; i++) {
     const PipeFormula *f = &s->formula[i];
-    text_string(t, arena_printf(s->arena, "\n/* %s */\nstatic const PipeTerm formula%u[] = {\n",
-                                formula_text(s, f), i));
+    text_string(t, arena_printf(s->arena, "\n/* %s */\n", formula_text(s, f)));
+    text_table(t, "PipeTerm", arena_printf(s->arena, "formula%u", i));
+    text_lit(t, "\n");
     for (uint32_t k = 0; k < f->n; k++)
       text_string(t, arena_printf(s->arena, "  {%s, %u, %s},\n", term[f->term[k].op],
                                   f->term[k].arg, double_text(s, f->term[k].value)));
     text_lit(t, "};");
   }
-  text_lit(t, "\nstatic const PipeFormula formula[] = {\n");
+  text_lit(t, "\n");
+  text_table(t, "PipeFormula", "formula");
+  text_lit(t, "\n");
   for (uint32_t i = 0; i < s->nformula; i++)
-    text_string(t, arena_printf(s->arena, "  {formula%u, %u, %u, %u, 0},\n", i, s->formula[i].n,
-                                s->formula[i].depth, s->formula[i].scalar));
+    text_string(t, arena_printf(s->arena, "  {%sformula%u, %u, %u, %u, 0},\n", t->prefix, i,
+                                s->formula[i].n, s->formula[i].depth, s->formula[i].scalar));
   text_lit(t, "};\n");
   if (s->nrule) {
-    text_lit(t, "static const PipeRule rule[] = {\n");
+    text_table(t, "PipeRule", "rule");
+    text_lit(t, "\n");
     for (uint32_t i = 0; i < s->nrule; i++) {
       text_room(t);
       text_lit(t, "  {");
@@ -166,14 +170,14 @@ void emit_formulas_c(Sched *s, Text *t) {
     text_lit(t, "};\n");
   }
   if (s->nthen) {
-    text_lit(t, "static const PipeThen then[] = {");
+    text_table(t, "PipeThen", "then");
     for (uint32_t i = 0; i < s->nthen; i++)
       text_string(t, arena_printf(s->arena, "%s{%u, %u}", i ? ", " : "", s->then[i].state,
                                   s->then[i].formula));
     text_lit(t, "};\n");
   }
   if (s->nstate) {
-    text_lit(t, "static const char *const state[] = {");
+    text_table(t, "char *const", "state");
     for (uint32_t i = 0; i < s->nstate; i++) {
       text_string(t, i ? ", " : "");
       text_quoted(t, s->state[i]);
@@ -182,16 +186,16 @@ void emit_formulas_c(Sched *s, Text *t) {
   }
 }
 
-const char *formula_fields(Sched *s) {
+const char *formula_fields(Sched *s, const char *prefix) {
   const char *text = "";
   if (s->nformula)
-    text = arena_printf(s->arena, "  .formula = formula, .nformula = %u,\n", s->nformula);
+    text = arena_printf(s->arena, "  .formula = %sformula, .nformula = %u,\n", prefix, s->nformula);
   if (s->nrule)
-    text = arena_printf(s->arena, "%s  .rule = rule, .nrule = %u,\n", text, s->nrule);
+    text = arena_printf(s->arena, "%s  .rule = %srule, .nrule = %u,\n", text, prefix, s->nrule);
   if (s->nthen)
-    text = arena_printf(s->arena, "%s  .then = then, .nthen = %u,\n", text, s->nthen);
+    text = arena_printf(s->arena, "%s  .then = %sthen, .nthen = %u,\n", text, prefix, s->nthen);
   if (s->nstate && s->nformula)
-    text = arena_printf(s->arena, "%s  .state = state, .nstate = %u,\n", text, s->nstate);
+    text = arena_printf(s->arena, "%s  .state = %sstate, .nstate = %u,\n", text, prefix, s->nstate);
   return text;
 }
 

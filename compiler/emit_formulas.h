@@ -10,7 +10,7 @@
 const char *formula_text(Sched *s, const PipeFormula *f);
 void dump_formulas(Sched *s, FILE *f); /* what follows `formulas` in dumps */
 void emit_formulas_c(Sched *s, Text *t);
-const char *formula_fields(Sched *s); /* of the program, for its initializer */
+const char *formula_fields(Sched *s, const char *prefix); /* of the program, for its initializer */
 void emit_formulas_json(Sched *s, Text *t);
 
 #endif

@@ -415,6 +415,8 @@ void emit_json(Sched *s, FILE *f) {
       if (k == KEY_SEND && st.time[PIPE_SEND_B] != st.time[PIPE_SEND_F])
         text_char(t, ','), key(t, "send_back"), text_u64(t, st.time[PIPE_SEND_B]);
     }
+    if (st.tied != NONE && st.time[PIPE_TIE] != st.time[PIPE_REDUCE])
+      text_char(t, ','), key(t, "tie"), text_u64(t, st.time[PIPE_TIE]);
     if (p->slice_time)
       slice_times_json(p, t, i, PIPE_R + recomputes(s));
     text_char(t, '}');

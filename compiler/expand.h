@@ -157,10 +157,15 @@ bool fits(Sched *s, const Clause *c); /* memory for rows and edges so far; c: wh
 bool place_stages(Ex *x);
 /* Numbers the rows of each rank from 0, in the order of rows: PipeStage.chunk, s->rank_stage and s->rank_stage0. */
 void number_chunks(Sched *s);
+void sort_chunks(Sched *s); /* where the rows of a pipe are not in its order (place.c) */
 
 /* ---- graph.c ---- */
 bool find_graph(Ex *x);
 bool find_ties(Ex *x);
+/* What follows from the edges, by `from` and then as a stage has them, and the rows ([nmodel * nmb]). */
+void join_graph(Sched *s, PipeEdge *edge, uint32_t nedge, uint32_t *row);
+/* group: [nmodel] 1 + number of the tie of a stage, 0: none. Requires ntie > 0. */
+void join_ties(Sched *s, const uint32_t *group);
 
 /* ---- costs.c ---- */
 bool set_costs(Ex *x);

@@ -202,8 +202,23 @@ bool find_graph(Ex *x) {
   s->nedge = edges.n;
   if (!fits(s, s->pipe[0].clause))
     return false;
+  uint32_t *row = s->row_of;
+  if (!row) { /* every pipe has one row of each stage */
+    row = arena_alloc(s->arena, (size_t)s->nmodel * s->nmb * sizeof *row);
+    for (uint32_t k = 0; k < s->npipe; k++)
+      for (uint32_t m = 0; m < s->nmodel; m++)
+        for (uint32_t mb = s->pipe[k].mb0; mb < s->pipe[k].mb0 + s->pipe[k].nmb; mb++)
+          row[(size_t)m * s->nmb + mb] = s->pipe[k].first + m;
+  }
+  join_graph(s, edges.at, edges.n, row);
+  return true;
+}
+
+void join_graph(Sched *s, PipeEdge *edge, uint32_t nedge, uint32_t *row) {
   struct StageGraph *g = s->graph = NEW(s->arena, struct StageGraph);
-  g->edge = edges.at, g->nedge = edges.n;
+  Edges edges = {.at = edge, .n = nedge};
+  s->nedge = nedge;
+  g->edge = edge, g->nedge = nedge, g->row = row;
   g->in_edge = sorted(s, &edges, &g->in0, true);
   g->out0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nmodel + 1);
   for (uint32_t e = 0; e < g->nedge; e++)
@@ -212,14 +227,6 @@ bool find_graph(Ex *x) {
     g->out0[m + 1] += g->out0[m];
     for (uint32_t k = g->in0[m]; k < g->in0[m + 1]; k++)
       g->edge[g->in_edge[k]].in = k - g->in0[m];
-  }
-  g->row = s->row_of;
-  if (!g->row) { /* every pipe has one row of each stage */
-    g->row = arena_alloc(s->arena, (size_t)s->nmodel * s->nmb * sizeof *g->row);
-    for (uint32_t k = 0; k < s->npipe; k++)
-      for (uint32_t m = 0; m < s->nmodel; m++)
-        for (uint32_t mb = s->pipe[k].mb0; mb < s->pipe[k].mb0 + s->pipe[k].nmb; mb++)
-          g->row[(size_t)m * s->nmb + mb] = s->pipe[k].first + m;
   }
   find_links(s, g);
   g->out_link = links_by(s, g, &g->out_link0, false);
@@ -232,7 +239,6 @@ bool find_graph(Ex *x) {
     st->prev = nin == 0 ? NONE : nin == 1 ? g->link[row_link(s, i, false, 0)].from : PIPE_MANY;
     st->next = nout == 0 ? NONE : nout == 1 ? g->link[row_link(s, i, true, 0)].to : PIPE_MANY;
   }
-  return true;
 }
 
 /* ---- shared weights ---- */
@@ -274,8 +280,12 @@ bool find_ties(Ex *x) {
   }
   if (s->forward)
     s->ntie = 0; /* there are no gradients */
-  if (s->ntie == 0)
-    return true;
+  if (s->ntie > 0)
+    join_ties(s, group);
+  return true;
+}
+
+void join_ties(Sched *s, const uint32_t *group) {
   s->tie_of = arena_alloc(s->arena, s->nstage * sizeof *s->tie_of);
   s->tie_row0 = NEW_ARRAY(s->arena, uint32_t, s->ntie + 1);
   s->tie_row = arena_alloc(s->arena, s->nstage * sizeof *s->tie_row);
@@ -310,5 +320,4 @@ bool find_ties(Ex *x) {
     }
     s->stage[last].tie = first;
   }
-  return true;
 }

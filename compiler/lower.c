@@ -8,10 +8,9 @@
  * transfers of a group.
  * Linear. What has been merged is given back as it goes, so a program is not held twice. */
 #include <string.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "graph.h"
+#include "pipe_loop.h"
 #include "streams.h"
 
 /* weights: rows beside those of out, or NULL. */
@@ -49,49 +48,6 @@ static void forget_streams(Sched *s, uint32_t r) {
   arena_forget(t->comm, (size_t)t->ncomm * sizeof *t->comm);
   arena_forget(s->compute_start[r], (size_t)t->ncompute * sizeof **s->compute_start);
   arena_forget(s->comm_start[r], (size_t)t->ncomm * sizeof **s->comm_start);
-}
-
-static uint64_t hash_program(const PipeProgram *p) {
-  XXH3_state_t *h = XXH3_createState();
-  if (!h)
-    return 0;
-  XXH3_64bits_reset(h);
-  const uint64_t head[] = {p->abi,   p->nrank,   p->nstage, p->nmb,      p->nmodel,
-                           p->sized, p->timed,   p->slots,  p->makespan, p->ideal,
-                           p->busy,  p->forward, p->slices, p->lowering};
-  XXH3_64bits_update(h, head, sizeof head);
-  XXH3_64bits_update(h, p->name, strlen(p->name) + 1);
-  XXH3_64bits_update(h, p->params, strlen(p->params) + 1);
-  XXH3_64bits_update(h, p->stage, p->nstage * sizeof *p->stage);
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    const PipeRank *k = &p->rank[r];
-    const uint64_t size[] = {k->ninstr, k->npool, k->nslot, k->inflight,
-                             k->bytes,  k->host,  k->group};
-    XXH3_64bits_update(h, size, sizeof size);
-    XXH3_64bits_update(h, k->instr, k->ninstr * sizeof *k->instr);
-    XXH3_64bits_update(h, k->pool, k->npool * sizeof *k->pool);
-    XXH3_64bits_update(h, k->list, k->nlist * sizeof *k->list);
-    XXH3_64bits_update(h, k->weights, k->weights ? k->ninstr * sizeof *k->weights : 0);
-    XXH3_64bits_update(h, k->sync, k->nsync * sizeof *k->sync);
-  }
-  XXH3_64bits_update(h, p->edge, p->nedge * sizeof *p->edge);
-  XXH3_64bits_update(h, p->share, p->nshare * sizeof *p->share);
-  XXH3_64bits_update(h, p->slice_time,
-                     p->slice_time ? 8 * PIPE_SLICE_OPS * (size_t)p->nstage * p->slices : 0);
-  for (uint32_t i = 0; i < p->nside; i++) {
-    const PipeSide *k = &p->side[i];
-    const uint64_t of[] = {k->op, k->decl, k->stage, k->time, k->bytes};
-    XXH3_64bits_update(h, of, sizeof of);
-    XXH3_64bits_update(h, k->name, strlen(k->name) + 1);
-  }
-  XXH3_64bits_update(h, p->row, p->row ? (size_t)p->nmodel * p->nmb * sizeof *p->row : 0);
-  for (uint32_t i = 0; i < p->nformula; i++)
-    XXH3_64bits_update(h, p->formula[i].term, p->formula[i].n * sizeof *p->formula[i].term);
-  XXH3_64bits_update(h, p->rule, p->nrule * sizeof *p->rule);
-  XXH3_64bits_update(h, p->then, p->nthen * sizeof *p->then);
-  uint64_t value = XXH3_64bits_digest(h);
-  XXH3_freeState(h);
-  return value;
 }
 
 static const char *base_name(const char *path) {
@@ -164,7 +120,7 @@ bool lower(Sched *s) {
   p->ngroup = s->ngroup;
   p->side = s->nside ? s->side : NULL, p->nside = s->nside;
   p->rank = rank, p->stage = s->stage, p->site = site, p->file = file;
-  p->hash = hash_program(p);
+  p->hash = pipe_program_hash(p);
   s->prog = p;
   return true;
 }

@@ -182,6 +182,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   opterr = 0;
   int k = 0, about = 0, shell = 0;
   bool many = false, format = false, what = false; /* what: an option says what to do */
+  bool emits = false;                              /* --emit */
   for (int c; (c = option_next(argc, argv)) != -1;)
     switch (c) {
     case O_OUTPUT: o->output = strcmp(optarg, "-") ? optarg : NULL; break;
@@ -201,7 +202,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     case O_EMIT:
       if (!read_word(s, c, "--emit=", &k))
         return false;
-      o->emit = (Emit)k, what = true;
+      o->emit = (Emit)k, what = emits = true;
       break;
     case O_CRITICAL: o->critical_path = true; break;
     case O_SHOW: o->show = true; break;
@@ -320,7 +321,8 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   if ((o->torch_waits || o->torch_unshard) && o->emit != EMIT_COMMS_CSV)
     return usage_error(s, "%s says how to write --emit=comms-csv",
                        o->torch_waits ? "--torch-waits" : "--torch-unshard");
-  if (o->for_all)
+  o->looped = o->for_all && emits && o->emit == EMIT_C && !o->check_only;
+  if (o->for_all && !o->looped)
     o->check_only = true;
   if (optind + 1 < argc && o->emit == EMIT_HTML && !o->check_only && !o->show &&
       !o->critical_path && !o->dump_after)

@@ -378,23 +378,47 @@ static void report_cycle(Sched *s, const uint64_t *end, const uint32_t *head) {
   draw_orders(s, end, head, hop, best_len);
 }
 
+/* Do ops of no time pass on what they get? Then transfers at one time may need each other. */
+static bool takes_time(const Sched *s) {
+  for (uint32_t i = 0; i < s->nstage; i++) {
+    const PipeStage *st = &s->stage[i];
+    if (!st->time[PIPE_F] || !st->time[PIPE_R] ||
+        (!s->forward && (!st->time[PIPE_B] || !st->time[PIPE_I] || !st->time[PIPE_W])))
+      return false;
+  }
+  return s->slice_time == NULL && !s->tie_of;
+}
+
+/* Among transfers at one time: gradients first, up the ranks, then activations, down the ranks. */
+static uint32_t turn_of(const Sched *s, uint32_t op) {
+  uint32_t r = op_rank(s, op);
+  return s->op[op].kind == PIPE_F ? s->nrank + r : s->nrank - 1 - r;
+}
+
+/* Where the costs allow it, ties go by turn_of: so an order that repeats has no longer a period than the times
+ * have. Else they stay as they are, in the order of the data. */
 static void sort_by_time(Sched *s, Xfer **xfer, uint32_t n, const uint64_t *end) {
   Xfer *from = *xfer, *to = arena_alloc(s->arena, (size_t)n * sizeof *to + 1);
-  uint64_t most = 0;
+  uint64_t most = 0, spread = takes_time(s) ? 2 * (uint64_t)s->nrank : 1;
   for (uint32_t i = 0; i < n; i++)
     most = end[from[i].from] > most ? end[from[i].from] : most;
+  if (most > UINT64_MAX / spread - 1)
+    spread = 1;
+  most = (most + 1) * spread - 1;
   enum { BITS = 11, N = 1 << BITS };
+#define KEY(x) (end[(x).from] * spread + (spread > 1 ? turn_of(s, (x).from) : 0))
   for (int shift = 0; shift < 64 && most >> shift; shift += BITS) {
     uint32_t count[N + 1] = {0};
     for (uint32_t i = 0; i < n; i++)
-      count[(end[from[i].from] >> shift & (N - 1)) + 1]++;
+      count[(KEY(from[i]) >> shift & (N - 1)) + 1]++;
     for (int d = 0; d < N; d++)
       count[d + 1] += count[d];
     for (uint32_t i = 0; i < n; i++)
-      to[count[end[from[i].from] >> shift & (N - 1)]++] = from[i];
+      to[count[KEY(from[i]) >> shift & (N - 1)]++] = from[i];
     Xfer *t = from;
     from = to, to = t;
   }
+#undef KEY
   arena_forget(to, (size_t)n * sizeof *to);
   *xfer = from;
 }

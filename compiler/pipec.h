@@ -2,7 +2,8 @@
  * THE header: read this first. A compile is one Sched that the passes of driver.c fill in turn:
  *
  *   parse > resolve > expand > check_deps > sides > versions > formulas > version_slots > order > offload > transfers > links > comm > check_deadlock
- *         > slots > check_memory > lower > check_streams > check_match > check_channels > check_user > check_all_m > emit
+ *         > slots > check_memory > lower > check_streams > check_match > check_channels > check_user > check_all_m
+ *         > make_looped > emit
  *
  * A CSV file of PyTorch's comes in by read_csv in place of the first three. One that has its own
  * transfers (compute_comms) is proved and not emitted: read_csv > check_deps > order > check_channels.
@@ -224,6 +225,7 @@ typedef struct Sched {
   uint32_t *at_f, *at_b, *at_w, *at_r; /* [nstage * nmb] op + 1 of F, of B or I, of W, of R; 0 none */
   Round *round;          /* (check_deps) updates, stage after stage, in the order of the stage's rank */
   uint32_t *round0;      /* [nstage + 1] */
+  struct GivenRead *given; /* [nop] what each op reads, in place of lines (read_json), or NULL */
   bool weighted;         /* there is a `weights` clause: */
   const WeightLine **wline; uint32_t nwline; /* its lines that count; those of one kind in order */
   uint32_t *staleness;   /* [nrank] (versions) most updates of a stage between the version that an F reads and */
@@ -286,6 +288,9 @@ typedef struct Sched {
     uint64_t multiple;         /* proved for the multiples of this; 1: for all */
     uint64_t period;           /* microbatches after which every rank repeats */
   } all_m;
+
+  /* make_looped */
+  struct Looped *looped;       /* the program for every M, if one was asked for (looped.h) */
 } Sched;
 
 /* ---- options, main.c ---- */
@@ -310,6 +315,7 @@ typedef struct Options {
   const char *schedule;        /* NULL: the last of the file */
   bool any_value;              /* what the schedule requires is not asked for (all_m.c) */
   const char *for_all;         /* --for-all: a parameter; prove for all its values */
+  bool looped;                 /* write the program for all of them */
   const char *symbol;          /* C name of the program */
   const char *profile;
   const char *dump_after;      /* pass name, "all", or NULL */
@@ -385,6 +391,11 @@ bool read_csv(Sched *s);
 /* ---- read_json.c: what --emit=json has written; ensures what expand does ---- */
 bool is_json(const Options *o);
 bool read_json(Sched *s);
+typedef struct GivenRead { /* of an op: version; row of formula, or of rule if it is a U, or NONE; whether it reads the
+                              estimate in slot `guess`, which another op of its stage has made */
+  uint32_t version, formula, guess;
+  bool shares;
+} GivenRead;
 
 /* ---- eval.c ---- */
 /* Value of e in s->env; false: reported (overflow, division by zero, a rank out of range). */
@@ -570,6 +581,8 @@ const char *open_parameter(const Sched *s);
 
 /* ---- bound.c: requires slots; ensures bound ---- */
 void fill_bound(Sched *s);
+/* The least makespan and span with room[r] stashes on rank r; requires check_deps only. */
+Timing bound_of(Sched *s, Arena *a, const int64_t *room);
 
 /* ---- emit_*.c: require prog; write to f ---- */
 void emit_c(Sched *s, FILE *f);

@@ -326,11 +326,10 @@ void number_chunks(Sched *s) {
 }
 
 /* Rows of one pipe that were appended out of order: the chunks of a rank follow the stages all the same. */
-static void sort_chunks(Sched *s) {
+void sort_chunks(Sched *s) {
   uint64_t *key = arena_alloc(s->arena, s->nstage * sizeof *key);
-  for (uint32_t k = 0; k < s->npipe; k++)
-    for (uint32_t i = s->pipe[k].first; i < s->pipe[k].first + s->pipe[k].nrow; i++)
-      key[i] = (uint64_t)s->pipe[k].first << 32 | s->stage[i].model;
+  for (uint32_t i = 0; i < s->nstage; i++) /* a pipe has microbatches of its own */
+    key[i] = (uint64_t)s->stage[i].mb0 << 32 | s->stage[i].model;
   for (uint32_t r = 0; r < s->nrank; r++) {
     uint32_t a = s->rank_stage0[r], n = s->rank_stage0[r + 1] - a;
     uint64_t *of = arena_alloc(s->arena,

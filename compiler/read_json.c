@@ -5,21 +5,11 @@
  *
  * Strict: a key that the form does not have, a wrong type or a number out of range is an error at its place, the
  * object of the list that it is in. The text is parsed with jansson, which keeps no places; where the objects of
- * the two lists begin and end is found in a second look at the text, which is known to be JSON then. Linear. */
-#include <jansson.h>
+ * the two lists begin and end is found in a second look at the text, which is known to be JSON then. Linear. What
+ * few programs have is read by read_tables.c. */
 #include <string.h>
 
-#include "expand.h"
-
-typedef struct Read {
-  Sched *s;
-  Ex x;
-  uint32_t file;
-  const char *text;
-  VEC(Span) stage_at, instr_at, rank_at; /* of the objects, in the order of the text */
-  uint32_t instr;                        /* next of instr_at */
-  uint64_t most;                         /* of one cost */
-} Read;
+#include "read_json.h"
 
 /* ---- where things are: of a text that is JSON ---- */
 
@@ -100,18 +90,18 @@ static void in_top(Read *d, const char *key, uint32_t n, const char *value) {
 
 /* ---- values ---- */
 
-static bool bad(Read *d, Span at, const char *what) {
+bool read_bad(Read *d, Span at, const char *what) {
   diag_error(d->s->diag, DIAG_JSON, at, "%s", what);
   return false;
 }
 
-static bool known_keys(Read *d, Span at, json_t *object, const char *what, const char *known) {
+bool read_keys(Read *d, Span at, json_t *object, const char *what, const char *known) {
   const char *key;
   json_t *v;
   json_object_foreach(object, key, v) {
     const char *word = arena_printf(d->s->arena, " %s ", key);
     if (!strstr(known, word))
-      return bad(
+      return read_bad(
           d, at,
           arena_printf(d->s->arena, "%s has a key '%s', which this form has not", what, key));
   }
@@ -119,24 +109,24 @@ static bool known_keys(Read *d, Span at, json_t *object, const char *what, const
 }
 
 /* A whole number from `least` to `most`; absent: *v stays, if it may be absent. */
-static bool number(Read *d, Span at, json_t *object, const char *key, bool needed, uint64_t least,
-                   uint64_t most, uint64_t *v) {
+bool read_number(Read *d, Span at, json_t *object, const char *key, bool needed, uint64_t least,
+                 uint64_t most, uint64_t *v) {
   json_t *j = json_object_get(object, key);
   if (!j && !needed)
     return true;
   if (!json_is_integer(j) || json_integer_value(j) < 0 || (uint64_t)json_integer_value(j) < least ||
       (uint64_t)json_integer_value(j) > most)
-    return bad(d, at,
-               arena_printf(d->s->arena, "'%s' must be a whole number from %llu to %llu", key,
-                            (unsigned long long)least, (unsigned long long)most));
+    return read_bad(d, at,
+                    arena_printf(d->s->arena, "'%s' must be a whole number from %llu to %llu", key,
+                                 (unsigned long long)least, (unsigned long long)most));
   *v = (uint64_t)json_integer_value(j);
   return true;
 }
 
-static bool word(Read *d, Span at, json_t *object, const char *key, const char **v) {
+bool read_word(Read *d, Span at, json_t *object, const char *key, const char **v) {
   json_t *j = json_object_get(object, key);
   if (!json_is_string(j) || strlen(json_string_value(j)) > 1000)
-    return bad(d, at, arena_printf(d->s->arena, "'%s' must be a string", key));
+    return read_bad(d, at, arena_printf(d->s->arena, "'%s' must be a string", key));
   const char *text = json_string_value(j);
   *v = arena_strndup(d->s->arena, text, strlen(text));
   return true;
@@ -147,48 +137,56 @@ static bool word(Read *d, Span at, json_t *object, const char *key, const char *
 static bool read_head(Read *d, json_t *root) {
   static const char known[] =
       " pipec_json schedule params hash ranks microbatches slices sized timed forward channel_slots makespan span ideal"
-      " busy bound steady send lowering channels files stages critical_path rank transfers ";
-  static const char *const later[][2] = {{"edges", "edges between stages, or places by microbatch"},
-                                         {"sides", "side ops"},
-                                         {"formulas", "formulas of its own"}};
+      " busy bound steady send lowering channels files stages critical_path rank transfers edges rows links link_wait formulas rules ";
   Sched *s = d->s;
   Span at = {d->file, 0, 1};
   uint64_t version = 0, ranks = 0, mbs = 0, slices = 1, sized = 0, timed = 0, forward = 0;
   const char *send = "";
-  for (int k = 0; k < 3; k++)
-    if (json_object_get(root, later[k][0]))
-      return bad(d, at, arena_printf(s->arena, "it has %s, which are not read back", later[k][1]));
-  if (!number(d, at, root, "pipec_json", true, 0, UINT32_MAX, &version))
+  if (json_object_get(root, "sides"))
+    return read_bad(d, at, "it has side ops, which are not read back");
+  if (!read_number(d, at, root, "pipec_json", true, 0, UINT32_MAX, &version))
     return false;
   if (version != 1)
-    return bad(d, at,
-               arena_printf(s->arena, "version %llu of the form; this pipec reads version 1",
-                            (unsigned long long)version));
-  if (!known_keys(d, at, root, "the program", known) || !word(d, at, root, "schedule", &s->name) ||
-      !word(d, at, root, "params", &s->params) || !word(d, at, root, "send", &send) ||
-      !number(d, at, root, "ranks", true, 1, MAX_RANKS, &ranks) ||
-      !number(d, at, root, "microbatches", true, 1, INT32_MAX, &mbs) ||
-      !number(d, at, root, "slices", false, 1, INT32_MAX, &slices) ||
-      !number(d, at, root, "sized", false, 0, 1, &sized) ||
-      !number(d, at, root, "timed", false, 0, 1, &timed) ||
-      !number(d, at, root, "forward", false, 0, 1, &forward))
+    return read_bad(d, at,
+                    arena_printf(s->arena, "version %llu of the form; this pipec reads version 1",
+                                 (unsigned long long)version));
+  if (!read_keys(d, at, root, "the program", known) ||
+      !read_word(d, at, root, "schedule", &s->name) ||
+      !read_word(d, at, root, "params", &s->params) || !read_word(d, at, root, "send", &send) ||
+      !read_number(d, at, root, "ranks", true, 1, MAX_RANKS, &ranks) ||
+      !read_number(d, at, root, "microbatches", true, 1, INT32_MAX, &mbs) ||
+      !read_number(d, at, root, "slices", false, 1, INT32_MAX, &slices) ||
+      !read_number(d, at, root, "sized", false, 0, 1, &sized) ||
+      !read_number(d, at, root, "timed", false, 0, 1, &timed) ||
+      !read_number(d, at, root, "forward", false, 0, 1, &forward))
     return false;
   if (mbs * slices > INT32_MAX)
-    return bad(d, at, "too many microbatches and slices");
+    return read_bad(d, at, "too many microbatches and slices");
   for (s->send = SEND_END; s->send <= SEND_NEXT && strcmp(send, send_text(s)) != 0;)
     s->send++;
   if (s->send > SEND_NEXT)
-    return bad(d, at, "'send' is end, eager or next");
+    return read_bad(d, at, "'send' is end, eager or next");
   const char *lowering = lowering_text(s);
-  if (json_object_get(root, "lowering") && !word(d, at, root, "lowering", &lowering))
+  if (json_object_get(root, "lowering") && !read_word(d, at, root, "lowering", &lowering))
     return false;
-  if (strcmp(lowering, lowering_text(s)) != 0)
-    return bad(d, at,
-               arena_printf(s->arena, "its transfers are lowered by '%s', which is not read back",
-                            lowering));
+  for (s->lowering = PIPE_GLOBAL;
+       s->lowering < PIPE_NLOWERINGS && strcmp(lowering, lowering_text(s)) != 0;)
+    s->lowering++;
+  if (s->lowering >= PIPE_MANUAL)
+    return read_bad(d, at,
+                    arena_printf(s->arena,
+                                 "its transfers are lowered by '%s', which is not read back",
+                                 lowering));
+  s->lowering_given = true, s->lowering_at = at;
+  d->tables = json_object_get(root, "edges") != NULL;
   s->nrank = (uint32_t)ranks, s->nmb = (uint32_t)(mbs * slices), s->slices = (uint32_t)slices;
   s->sized = sized, s->timed = timed, s->forward = forward;
   return true;
+}
+
+static int by_number(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return x < y ? -1 : x > y;
 }
 
 static bool read_stage(Read *d, uint32_t i, json_t *j) {
@@ -198,85 +196,99 @@ static bool read_stage(Read *d, uint32_t i, json_t *j) {
   bool has[NKEYS] = {false};
   uint64_t number_of = i, rank = 0, model = 0, mb0 = 0, mbs = 0, back = 0, chunk;
   if (!json_is_object(j))
-    return bad(d, at, "a stage is an object");
-  const char *known = " stage rank chunk model mb0 mbs send_back ";
+    return read_bad(d, at, "a stage is an object");
+  const char *known =
+      " stage rank chunk model mb0 mbs send_back tie tied_with versions delay states slice_times ";
   for (int k = 0; k < NKEYS; k++)
     known = arena_printf(s->arena, "%s%s ", known, cost_key[k]);
-  if (json_object_get(j, "tied_with"))
-    return bad(d, at, "it shares weights with other stages, which is not read back");
-  if (json_object_get(j, "versions"))
-    return bad(d, at, "its weights have versions, which are not read back");
-  if (json_object_get(j, "slice_times"))
-    return bad(d, at, "its slices differ in time, which is not read back");
-  if (!known_keys(d, at, j, "the stage", known) ||
-      !number(d, at, j, "stage", true, i, i, &number_of) ||
-      !number(d, at, j, "rank", true, 0, s->nrank - 1, &rank) ||
-      !number(d, at, j, "chunk", false, 0, UINT32_MAX, &chunk) ||
-      !number(d, at, j, "model", true, 0, s->nstage - 1, &model) ||
-      !number(d, at, j, "mb0", true, 0, s->nmb / s->slices - 1, &mb0) ||
-      !number(d, at, j, "mbs", true, 1, s->nmb / s->slices - mb0, &mbs))
+  if (!read_keys(d, at, j, "the stage", known) ||
+      !read_number(d, at, j, "stage", true, i, i, &number_of) ||
+      !read_number(d, at, j, "rank", true, 0, s->nrank - 1, &rank) ||
+      !read_number(d, at, j, "chunk", false, 0, UINT32_MAX, &chunk) ||
+      !read_number(d, at, j, "model", true, 0, s->nstage - 1, &model) ||
+      !read_number(d, at, j, "mb0", true, 0, s->nmb / s->slices - 1, &mb0) ||
+      !read_number(d, at, j, "mbs", true, 1, s->nmb / s->slices - mb0, &mbs))
     return false;
-  bool first = model == 0;
-  if (!first && (i == 0 || s->stage[i - 1].model + 1 != model ||
-                 s->stage[i - 1].mb0 != mb0 * s->slices || s->stage[i - 1].nmb != mbs * s->slices))
-    return bad(d, at, "the stages of a pipe follow each other, with the same microbatches");
   *st = (PipeStage){.rank = (uint32_t)rank,
-                    .prev = first ? NONE : i - 1,
+                    .prev = NONE,
                     .next = NONE,
                     .model = (uint32_t)model,
                     .replica = i,
                     .mb0 = (uint32_t)mb0 * s->slices,
                     .nmb = (uint32_t)mbs * s->slices,
-                    .nin = !first,
                     .tied = NONE,
                     .tie = i};
-  if (!first)
-    s->stage[i - 1].next = i, s->stage[i - 1].nout = 1;
   for (int k = 0; k < NKEYS; k++) {
     has[k] = json_object_get(j, cost_key[k]) != NULL;
     if (has[k] && k >= NTIMEKEYS && !s->sized)
-      return bad(d, at, arena_printf(s->arena, "'%s' in a program with \"sized\": 0", cost_key[k]));
-    if (!number(d, at, j, cost_key[k], false, 0, d->most, cost_field(st, (CostKey)k)))
+      return read_bad(d, at,
+                      arena_printf(s->arena, "'%s' in a program with \"sized\": 0", cost_key[k]));
+    if (!read_number(d, at, j, cost_key[k], false, 0, d->most, cost_field(st, (CostKey)k)))
       return false;
   }
   cost_defaults(st, has);
-  st->edge_bytes = st->tied_bytes = st->time[PIPE_TIE] = 0;
   back = st->time[PIPE_SEND_B];
-  if (!number(d, at, j, "send_back", false, 0, d->most, &back))
+  if (!read_number(d, at, j, "send_back", false, 0, d->most, &back))
     return false;
   st->time[PIPE_SEND_B] = back;
-  return true;
+  return read_number(d, at, j, "tie", false, 0, d->most, &st->time[PIPE_TIE]);
 }
 
-/* The rows of a model stage in a circle; the microbatches of the pipes follow each other. */
+/* The rows of a pipe: one for each stage of the model, and with tables further ones behind these, by stage. The
+ * microbatches of the pipes follow each other. */
 static bool join_pipes(Read *d) {
   Sched *s = d->s;
   uint32_t n = 0, mb = 0;
   while (n < s->nstage && s->stage[n].model == n)
     n++;
   s->nmodel = n;
-  uint32_t *on = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nrank); /* model + 1 last looked at */
-  for (uint32_t i = 0; i < s->nstage; i++) {
-    PipeStage *st = &s->stage[i];
-    if (s->nstage % n || st->model != i % n || (st->model == 0 && st->mb0 != mb))
-      return bad(d, d->stage_at.at[i],
-                 "every pipe has all stages of the model, and the microbatches after those before");
-    mb = st->model == 0 ? mb + st->nmb : mb;
-    st->replica = i + n < s->nstage ? i + n : i % n;
+  for (uint32_t i = 0; i < s->nstage;) {
+    uint32_t first = i, mbs = s->stage[i].nmb;
+    for (; i < s->nstage && (i < first + n || s->stage[i].mb0 == mb); i++) {
+      PipeStage *st = &s->stage[i];
+      bool main_row = i < first + n;
+      if (st->mb0 != mb || st->nmb != mbs || (main_row && st->model != i - first) ||
+          (!main_row &&
+           (!d->tables || st->model >= n || (i > first + n && st->model < st[-1].model))))
+        return read_bad(
+            d, d->stage_at.at[i],
+            "every pipe has all stages of the model, and the microbatches after those before");
+      if (main_row && i > first)
+        st->prev = i - 1, st->nin = 1, st[-1].next = i, st[-1].nout = 1;
+    }
+    if (i < first + n)
+      return read_bad(d, d->stage_at.at[i - 1], "every pipe has all stages of the model");
+    mb += mbs;
   }
   if (mb != s->nmb)
-    return bad(d, d->stage_at.at[s->nstage - 1],
-               "the pipes together have other microbatches than the program");
-  for (uint32_t m = 0; m < n; m++)
-    for (uint32_t i = m; i < s->nstage; i += n) {
-      if (on[s->stage[i].rank] == m + 1)
-        return bad(d, d->stage_at.at[i], "replicas of a stage are on different ranks");
-      on[s->stage[i].rank] = m + 1;
-      for (int k = 0; k < NKEYS; k++)
-        if (*cost_field(&s->stage[i], (CostKey)k) != *cost_field(&s->stage[m], (CostKey)k) ||
-            s->stage[i].time[PIPE_SEND_B] != s->stage[m].time[PIPE_SEND_B])
-          return bad(d, d->stage_at.at[i], "replicas of a stage have the same costs");
-    }
+    return read_bad(d, d->stage_at.at[s->nstage - 1],
+                    "the pipes together have other microbatches than the program");
+  return true;
+}
+
+/* The rows of a stage of the model in a circle. Requires costs. */
+static bool join_rows(Read *d) {
+  Sched *s = d->s;
+  uint32_t *last = NEW_ARRAY(s->arena, uint32_t, s->nmodel); /* row + 1 */
+  uint64_t *seen = NEW_ARRAY(s->arena, uint64_t, s->nstage); /* model and rank */
+  for (uint32_t i = 0; i < s->nstage; i++) {
+    PipeStage *st = &s->stage[i];
+    uint32_t m = st->model;
+    st->replica = m; /* the first row of it */
+    if (last[m])
+      s->stage[last[m] - 1].replica = i;
+    last[m] = i + 1;
+    seen[i] = (uint64_t)m << 32 | st->rank;
+    for (int k = 0; k < NKEYS; k++)
+      if (*cost_field(st, (CostKey)k) != *cost_field(&s->stage[m], (CostKey)k) ||
+          st->time[PIPE_SEND_B] != s->stage[m].time[PIPE_SEND_B])
+        return read_bad(d, d->stage_at.at[i], "replicas of a stage have the same costs");
+  }
+  qsort(seen, s->nstage, sizeof *seen, by_number);
+  for (uint32_t i = 1; i < s->nstage; i++)
+    if (seen[i] == seen[i - 1])
+      return read_bad(d, d->stage_at.at[seen[i] >> 32],
+                      "replicas of a stage are on different ranks");
   return true;
 }
 
@@ -284,18 +296,20 @@ static bool read_stages(Read *d, json_t *list) {
   Sched *s = d->s;
   Span at = {d->file, 0, 1};
   if (!json_is_array(list) || json_array_size(list) == 0)
-    return bad(d, at, "there is no list \"stages\"");
+    return read_bad(d, at, "there is no list \"stages\"");
   s->nstage = (uint32_t)json_array_size(list);
   if (json_array_size(list) != d->stage_at.n || json_array_size(list) > INT32_MAX)
-    return bad(d, at, "keys are written without escapes");
+    return read_bad(d, at, "keys are written without escapes");
   d->most = ((uint64_t)1 << 62) / (8 * ((uint64_t)s->nstage * s->nmb + s->nstage));
   s->stage = NEW_ARRAY(s->arena, PipeStage, s->nstage);
   for (uint32_t i = 0; i < s->nstage; i++)
     if (!read_stage(d, i, json_array_get(list, i)))
       return false;
-  if (!join_pipes(d))
+  if (!join_pipes(d) || !join_rows(d))
     return false;
   number_chunks(s);
+  if (d->tables)
+    sort_chunks(s);
   return true;
 }
 
@@ -316,77 +330,79 @@ static bool read_copy(Read *d, uint32_t r, json_t *j, const OpRef *use, uint32_t
   Sched *s = d->s;
   uint64_t wait = 0, peer = NONE;
   if (s->forward || s->slices > 1)
-    return bad(d, use->at,
-               "copies to and from host memory in a program that only runs forward, or has slices");
-  if (!number(d, use->at, j, "wait", true, 0, INT32_MAX, &wait) ||
-      !number(d, use->at, j, "peer", false, 0, s->nrank - 1, &peer))
+    return read_bad(
+        d, use->at,
+        "copies to and from host memory in a program that only runs forward, or has slices");
+  if (!read_number(d, use->at, j, "wait", true, 0, INT32_MAX, &wait) ||
+      !read_number(d, use->at, j, "peer", false, 0, s->nrank - 1, &peer))
     return false;
   if (peer == r)
-    return bad(d, use->at, "'peer' is another rank");
+    return read_bad(d, use->at, "'peer' is another rank");
   if (!push_copy(&d->x, (uint8_t)use->op, stage, mb))
     return false;
   Copy *c = &s->copy[s->ncopy - 1];
   c->to = (uint32_t)peer;
   c->at = s->rank_op0[r] + (uint32_t)wait;
   if (s->ncopy > 1 && s->stage[c[-1].stage].rank == r && c[-1].at > c->at)
-    return bad(d, use->at, "its 'wait' is less than that of the copy before it");
+    return read_bad(d, use->at, "its 'wait' is less than that of the copy before it");
   uint32_t other = (c->kind == PIPE_OFF ? s->at_load : s->at_off)[(size_t)stage * s->nmb + mb];
   if (other && s->copy[other - 1].to != c->to)
-    return bad(d, use->at, "OFF and LOAD of a microbatch have the same 'peer', or both none");
+    return read_bad(d, use->at, "OFF and LOAD of a microbatch have the same 'peer', or both none");
   return true;
 }
 
 static bool read_instr(Read *d, uint32_t r, json_t *j, uint64_t *group) {
   static const char known[] =
-      " op stage mb slice phase group start end peer act gout keep in out ins outs wait wait_copy at ";
+      " op stage mb slice phase group start end peer act gout turn keep in out ins outs wait wait_copy at version weight into"
+      " guess formula behind ahead ";
   Sched *s = d->s;
   Span at = d->instr_at.at[d->instr++];
   const char *text, *phase = "steady";
   uint64_t stage = 0, mb = NONE, slice = 0;
   if (!json_is_object(j))
-    return bad(d, at, "an instruction is an object");
-  if (!word(d, at, j, "op", &text) || !known_keys(d, at, j, "the instruction", known))
+    return read_bad(d, at, "an instruction is an object");
+  if (!read_word(d, at, j, "op", &text) || !read_keys(d, at, j, "the instruction", known))
     return false;
   uint32_t kind = kind_of(text);
   bool copies = kind == PIPE_OFF || kind == PIPE_LOAD;
   if (kind == PIPE_NOPS || kind >= PIPE_SIDE)
-    return bad(d, at, arena_printf(s->arena, "'%s' is not an op that is read back", text));
+    return read_bad(d, at, arena_printf(s->arena, "'%s' is not an op that is read back", text));
   if (pipe_op_info[kind].comm)
     return true; /* derived */
-  if (!number(d, at, j, "stage", true, 0, s->nstage - 1, &stage))
+  if (!read_number(d, at, j, "stage", true, 0, s->nstage - 1, &stage))
     return false;
   const PipeStage *st = &s->stage[stage];
   if (st->rank != r)
-    return bad(d, at,
-               arena_printf(s->arena, "rank %u runs %s, but stage %u is on rank %u", r, text,
-                            (uint32_t)stage, st->rank));
+    return read_bad(d, at,
+                    arena_printf(s->arena, "rank %u runs %s, but stage %u is on rank %u", r, text,
+                                 (uint32_t)stage, st->rank));
   uint32_t first = st->mb0 / s->slices, last = first + st->nmb / s->slices - 1;
-  if (!number(d, at, j, "mb", kind != PIPE_U, first, last, &mb) ||
-      !number(d, at, j, "slice", kind != PIPE_U && s->slices > 1, 0, s->slices - 1, &slice) ||
-      !number(d, at, j, "group", false, 0, 63, group))
+  if (!read_number(d, at, j, "mb", kind != PIPE_U, first, last, &mb) ||
+      !read_number(d, at, j, "slice", kind != PIPE_U && s->slices > 1, 0, s->slices - 1, &slice) ||
+      !read_number(d, at, j, "group", false, 0, 63, group))
     return false;
   uint32_t unit = mb == NONE ? NONE : (uint32_t)mb * s->slices + (uint32_t)slice;
   char says[OP_TEXT];
   pipe_unit_text(says, (PipeOp)kind, (uint32_t)stage, unit, s->slices);
   if (strcmp(says, text) != 0)
-    return bad(d, at,
-               arena_printf(s->arena, "'op' is %s, but stage and microbatch say %s", text, says));
-  if (json_object_get(j, "phase") && !word(d, at, j, "phase", &phase))
+    return read_bad(
+        d, at, arena_printf(s->arena, "'op' is %s, but stage and microbatch say %s", text, says));
+  if (json_object_get(j, "phase") && !read_word(d, at, j, "phase", &phase))
     return false;
   uint8_t p = 0;
   while (p < PIPE_NPHASES && strcmp(phase, pipe_phase_name[p]) != 0)
     p++;
   if (p == PIPE_NPHASES)
-    return bad(d, at, "'phase' is warmup, steady or flush");
+    return read_bad(d, at, "'phase' is warmup, steady or flush");
   if (s->forward && kind != PIPE_F)
-    return bad(d, at, arena_printf(s->arena, "%s in a program that only runs forward", text));
+    return read_bad(d, at, arena_printf(s->arena, "%s in a program that only runs forward", text));
   OpRef *use = NEW(s->arena, OpRef);
   use->at = at;
   use->op = (uint8_t)kind;
   d->x.use = use, d->x.phase = p, d->x.labelled = true, d->x.rank = r;
   if (copies)
     return read_copy(d, r, j, use, (uint32_t)stage, unit);
-  return push_op(&d->x, (uint8_t)kind, (uint32_t)stage, unit);
+  return push_op(&d->x, (uint8_t)kind, (uint32_t)stage, unit) && read_weights(d, at, j);
 }
 
 static bool read_rank(Read *d, uint32_t r, json_t *j) {
@@ -396,11 +412,16 @@ static bool read_rank(Read *d, uint32_t r, json_t *j) {
   json_t *list = json_object_get(j, "instr"), *in;
   size_t i;
   if (!json_is_object(j) || !json_is_array(list))
-    return bad(d, at, "a rank is an object with a list \"instr\"");
-  if (!number(d, at, j, "rank", true, r, r, &number_of))
+    return read_bad(d, at, "a rank is an object with a list \"instr\"");
+  if (!read_number(d, at, j, "rank", true, r, r, &number_of))
     return false;
-  if (json_object_get(j, "group_of_copies"))
-    return bad(d, at, "its copies take turns with those of other ranks, which is not read back");
+  uint64_t turns = 0;
+  if (!read_number(d, at, j, "group_of_copies", false, 0, s->nrank - 1, &turns))
+    return false;
+  if (json_object_get(j, "group_of_copies")) {
+    s->group = s->group ? s->group : NEW_ARRAY(s->arena, uint32_t, s->nrank);
+    s->group[r] = (uint32_t)turns + 1;
+  }
   uint32_t first_copy = s->ncopy;
   s->order_at[r] = at;
   s->rank_op0[r] = s->nop;
@@ -413,28 +434,48 @@ static bool read_rank(Read *d, uint32_t r, json_t *j) {
       continue;
     Op *o = &s->op[before];
     if (left > 0 && group != left - 1)
-      return bad(d, s->site[o->site],
-                 arena_printf(s->arena,
-                              "%llu ops of the action before are still to come, 'group' is %llu",
-                              (unsigned long long)left - 1, (unsigned long long)group));
+      return read_bad(
+          d, s->site[o->site],
+          arena_printf(s->arena, "%llu ops of the action before are still to come, 'group' is %llu",
+                       (unsigned long long)left - 1, (unsigned long long)group));
     if ((left > 0 || group > 0) && o->kind > PIPE_R)
-      return bad(d, s->site[o->site], "an action has F, B, I, W and R");
+      return read_bad(d, s->site[o->site], "an action has F, B, I, W and R");
     left = group;
     o->group = (uint16_t)group;
   }
   for (uint32_t k = first_copy; k < s->ncopy; k++) {
     uint32_t before = s->copy[k].at;
     if (before > s->nop)
-      return bad(d, s->site[s->copy[k].site], "'wait' counts more ops than the rank has");
+      return read_bad(d, s->site[s->copy[k].site], "'wait' counts more ops than the rank has");
     if (before > s->rank_op0[r] && s->op[before - 1].group > 0)
-      return bad(d, s->site[s->copy[k].site], "by its 'wait' it stands between ops of one action");
+      return read_bad(d, s->site[s->copy[k].site],
+                      "by its 'wait' it stands between ops of one action");
   }
   if (left > 0)
-    return bad(d, at, "its last action has fewer ops than 'group' says");
+    return read_bad(d, at, "its last action has fewer ops than 'group' says");
   if (s->nop == s->rank_op0[r]) {
     diag_error(s->diag, DIAG_EMPTY_RANK, at, "rank %u has no op", r);
     return false;
   }
+  return true;
+}
+
+/* A group has two ranks or more, and no number is left out. */
+static bool number_groups(Read *d) {
+  Sched *s = d->s;
+  uint32_t *n = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nrank + 1);
+  for (uint32_t r = 0; s->group && r < s->nrank; r++) {
+    n[s->group[r]]++;
+    s->ngroup = s->group[r] > s->ngroup ? s->group[r] : s->ngroup;
+  }
+  for (uint32_t r = 0; s->group && r < s->nrank; r++)
+    if (s->group[r] && n[s->group[r]] < 2)
+      return read_bad(d, d->rank_at.at[r], "a 'group_of_copies' has two ranks or more");
+  for (uint32_t k = 1; k <= s->ngroup; k++)
+    if (n[k] == 0)
+      return read_bad(d, d->rank_at.at[0],
+                      arena_printf(s->arena, "no rank is in 'group_of_copies' %u, and one in %u",
+                                   k - 1, s->ngroup - 1));
   return true;
 }
 
@@ -444,10 +485,10 @@ static bool read_ranks(Read *d, json_t *list) {
   Span at = {d->file, 0, 1};
   json_t *j;
   if (!json_is_array(list) || json_array_size(list) != s->nrank)
-    return bad(d, at, "the list \"rank\" has an object for each rank");
+    return read_bad(d, at, "the list \"rank\" has an object for each rank");
   json_array_foreach(list, i, j) ninstr += json_array_size(json_object_get(j, "instr"));
   if (ninstr != d->instr_at.n || s->nrank != d->rank_at.n)
-    return bad(d, at, "keys are written without escapes");
+    return read_bad(d, at, "keys are written without escapes");
   uint64_t need = 0; /* each stage and microbatch has an F */
   for (uint32_t st = 0; st < s->nstage; st++)
     need += s->stage[st].nmb;
@@ -469,7 +510,7 @@ static bool read_ranks(Read *d, json_t *list) {
     if (!read_rank(d, r, json_array_get(list, r)))
       return false;
   s->rank_op0[s->nrank] = s->nop;
-  return true;
+  return number_groups(d);
 }
 
 bool is_json(const Options *o) {
@@ -499,11 +540,14 @@ bool read_json(Sched *s) {
     diag_error(s->diag, DIAG_JSON, (Span){d.file, pos, pos + 1}, "%s", err.text);
     return false;
   }
-  bool ok = json_is_object(root) || bad(&d, (Span){d.file, 0, 1}, "a program is an object");
+  bool ok = json_is_object(root) || read_bad(&d, (Span){d.file, 0, 1}, "a program is an object");
   if (ok) {
     each_value(&d, blanks(d.text), in_top);
-    ok = read_head(&d, root) && read_stages(&d, json_object_get(root, "stages")) &&
-         read_ranks(&d, json_object_get(root, "rank"));
+    json_t *stages = json_object_get(root, "stages");
+    ok = read_head(&d, root) && read_stages(&d, stages) && read_edges(&d, root) &&
+         read_ties(&d, stages) && read_slice_times(&d, stages) && read_links(&d, root) &&
+         read_formulas(&d, root, stages) && read_ranks(&d, json_object_get(root, "rank"));
+    s->weighted = d.weighted, s->given = d.given.at;
   }
   json_decref(root);
   return ok;

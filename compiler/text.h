@@ -11,6 +11,7 @@
 typedef struct Text {
   FILE *f;
   size_t n;
+  const char *prefix; /* of names of C tables (text_table) */
   char buf[1 << 16];
 } Text;
 
@@ -67,6 +68,16 @@ static inline void text_string(Text *t, const char *s) {
     text_room(t);
     text_char(t, *s);
   }
+}
+
+/* "static const TYPE PREFIXname[] = {" */
+static inline void text_table(Text *t, const char *type, const char *name) {
+  text_string(t, "static const ");
+  text_string(t, type);
+  text_string(t, " ");
+  text_string(t, t->prefix);
+  text_string(t, name);
+  text_string(t, "[] = {");
 }
 
 /* In double quotes, escaped so that it is a C and a JSON string (bytes from 0x80 as they are). */

@@ -5,6 +5,8 @@
  * Every run trains on the same samples in the same order, whatever the schedule: sample number i of the run is row
  * i % rows of microbatch i / rows, counted over all steps. An update applies the mean gradient of --round microbatches.
  *
+ * With --times 1 nothing is trained: it prints when the loss of each point of the curve is there.
+ *
  * Times are predictions of pipec for a device per rank, in units of what one device needs for the forward of one
  * sample through the whole model; a backward takes two of them, transfers none, and all stages take the same time.
  * Bytes are those that pipec proves and the engine takes.
@@ -27,6 +29,7 @@ typedef struct Args {
   Define define[MOST_DEFINES];
   uint32_t ndefine;
   StudyConfig c;
+  bool times;
 } Args;
 
 static int usage(const char *why, const char *what) {
@@ -34,7 +37,7 @@ static int usage(const char *why, const char *what) {
   fprintf(
       stderr,
       "usage: async_study_run --model digits|gpt --data FILE --schedule FILE.pipe --stdlib DIR --scratch FILE\n"
-      "         [-D NAME=VALUE]... [--rows N] [--round N] [--updates N] [--seed N] [--lr X]\n");
+      "         [-D NAME=VALUE]... [--rows N] [--round N] [--updates N] [--seed N] [--lr X] [--times 1]\n");
   return 2;
 }
 
@@ -78,6 +81,8 @@ static int read_args(int argc, char **argv, Args *a) {
       a->define[a->ndefine++] = (Define){.name = text, .value = (int64_t)n};
     } else if (!whole(value, &n)) {
       return usage("not a number: ", value);
+    } else if (strcmp(name, "--times") == 0) {
+      a->times = n != 0;
     } else if (strcmp(name, "--rows") == 0) {
       a->c.rows = (uint32_t)n;
     } else if (strcmp(name, "--round") == 0) {
@@ -164,6 +169,36 @@ static void print_curve(const Losses *l, uint32_t rows) {
   printf("],\n");
 }
 
+/* When the last stage has run the forward of each point's last microbatch. */
+static int print_times(const Args *a, Sched *s) {
+  const PipeProgram *p = s->prog;
+  uint64_t n = a->c.updates * a->c.round, **end, **start = predict(s, &end);
+  uint64_t *ends = calloc(p->nmb, sizeof *ends);
+  const char *comma = "";
+  if (!ends)
+    return 1;
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+      const PipeInstr *in = &p->rank[r].instr[i];
+      if (in->op == PIPE_F && p->stage[in->stage].next == PIPE_NONE)
+        ends[in->mb] = end[r][i];
+    }
+  printf("{\"times\": [");
+  for (uint64_t i = 0; i < CURVE; i++) {
+    uint64_t last = (i + 1) * n / CURVE;
+    if (last == i * n / CURVE)
+      continue;
+    last--;
+    printf("%s[%" PRIu64 ", %.6g]", comma, (last + 1) * a->c.rows,
+           (double)(last / p->nmb * p->makespan + ends[last % p->nmb]) / STUDY_UNIT);
+    comma = ", ";
+  }
+  printf("]}\n");
+  free(*start);
+  free(ends);
+  return 0;
+}
+
 static void print_ranks(const Sched *s) {
   const PipeProgram *p = s->prog;
   const char *names[] = {"bytes", "weight_bytes", "act_bytes", "versions", "delay", "discrepancy"};
@@ -184,7 +219,8 @@ static int train(const Args *a, Study *study, Sched *s) {
   const PipeProgram *p = s->prog;
   Losses l = {.n = a->c.updates * a->c.round, .nmb = p->nmb};
   uint64_t steps = (l.n + p->nmb - 1) / p->nmb;
-  PrOptions o = {.on_loss = on_loss, .arg = &l};
+  PrOptions o = {
+      .on_loss = on_loss, .arg = &l, .deadline_s = 3600}; /* however busy the machine is */
   PrRun *run = NULL;
   const void **weight = calloc(p->nmodel, sizeof *weight);
   double held = NAN, right = NAN;
@@ -251,7 +287,7 @@ int main(int argc, char **argv) {
     status = 1;
   } else {
     study.nmb = s.prog->nmb;
-    status = train(&a, &study, &s);
+    status = a.times ? print_times(&a, &s) : train(&a, &study, &s);
   }
   study.close(&study);
   arena_free(&arena);

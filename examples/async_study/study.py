@@ -27,8 +27,8 @@ class Model:
     """What is trained: samples of an update, updates, rates to try, and the loss that counts as trained. key: of its
     files; alike: all methods are also trained with the rate that suits the first one best."""
 
-    def __init__(self, name, key, batch, updates, rates, target, methods, alike=False):
-        self.name, self.key, self.batch, self.updates, self.rates = name, key, batch, updates, rates
+    def __init__(self, name, key, title, batch, updates, rates, target, methods, alike=False):
+        self.name, self.key, self.title, self.batch, self.updates, self.rates = name, key, title, batch, updates, rates
         self.target, self.methods, self.alike = target, methods, alike
 
 
@@ -102,6 +102,7 @@ MINIBATCHES = {
     "PipeMare, T1+T2": minibatches("pipemare_t2.pipe", K=whole),
     "PipeMare, T1+T2+T3": minibatches("pipemare_t3.pipe", K=whole, S=lambda m: 8 * tenth(m)),
 }
+LONG_K = {name: method for name, method in MINIBATCHES.items() if "short" not in name}
 GPT = {**COMMON, "XPipe": predicted("xpipe.pipe"), "msnag, Adam": predicted("msnag_adam.pipe", 16)}
 
 
@@ -127,17 +128,20 @@ class Study:
         words = [os.path.join(a.bin, "async_study_run"), "--model", m.name, "--data",
                  a.digits if m.name == "digits" else a.text, "--schedule", os.path.join(a.stdlib, file), "--stdlib",
                  a.stdlib, "--scratch", scratch, "--rows", str(batch // micro), "--round", str(micro), "--updates",
-                 str(m.updates * m.batch // batch), "--seed", str(seed), "--lr", repr(rate), "-D", f"P={P}"]
+                 str(m.updates * m.batch // batch), "--seed", str(seed), "-D", f"P={P}"]
+        words += ["--times", "1"] if rate is None else ["--lr", repr(rate)]
         for name, value in define.items():
             words += ["-D", f"{name}={value}"]
         return words
 
     def run(self, m, name, P, rate, seed):
-        """The result of one run, from its file if it has one; None: the method cannot be had so."""
+        """The result of one run, from its file if it has one; None: the method cannot be had so. rate None: no run, but
+        when each point of its curve is there."""
         if m.methods[name](m, P) is None:
             return None
         slug = "".join(c if c.isalnum() else "_" for c in name)
-        path = os.path.join(self.args.out, "runs", f"{m.key}-{m.updates}-{slug}-{P}-{rate:g}-{seed}.json")
+        what = "times" if rate is None else f"{rate:g}-{seed}"
+        path = os.path.join(self.args.out, "runs", f"{m.key}-{m.updates}-{slug}-{P}-{what}.json")
         try:
             with open(path, encoding="utf-8") as f:
                 return json.load(f)
@@ -196,11 +200,21 @@ def reached(run, target):
     return None
 
 
-class Row:
-    """All seeds of a method with its best learning rate on so many stages."""
+def time_at(times, samples):
+    """When so many samples have got their losses, between the points of a curve by a straight line."""
+    before = (0, 0)
+    for at in times:
+        if at[0] >= samples:
+            return before[1] + (at[1] - before[1]) * (samples - before[0]) / (at[0] - before[0])
+        before = at
+    return before[1]
 
-    def __init__(self, m, name, P, rate, runs, trained):
-        self.m, self.name, self.P, self.rate, self.runs = m, name, P, rate, runs
+
+class Row:
+    """All seeds of a method with its best learning rate on so many stages. times: of the points of the curve."""
+
+    def __init__(self, m, name, P, rate, runs, trained, times=None):
+        self.m, self.name, self.P, self.rate, self.runs, self.times = m, name, P, rate, runs, times
         self.trained = trained  # the largest rate with which the first seed trained
         self.alive = [r for r in runs if math.isfinite(end_loss(r))]
         self.first = runs[0]
@@ -217,12 +231,11 @@ class Row:
         return self.stat(lambda r: reached(r, self.m.target)) if all(
             reached(r, self.m.target) is not None for r in self.runs) else None
 
-    def per_sample(self):
-        return self.per_update() / batch_of(self.m, self.name, self.P)
-
-    def time(self):
-        s = self.samples()
-        return None if s is None else tuple(x * self.per_sample() for x in s)
+    def time(self, times):
+        """Mean time to the target, with the pipeline that has these times."""
+        if self.samples() is None:
+            return None
+        return self.stat(lambda r: time_at(times, reached(r, self.m.target)))[0]
 
 
 def spread(stat, digits):
@@ -242,6 +255,7 @@ def make_rows(study, m, seeds):
     combos = [(name, P) for name in m.methods for P in STAGES if m.methods[name](m, P)]
     first = study.all((m, name, P, rate, 1) for name, P in combos for rate in m.rates)
     best = {c: min(m.rates, key=lambda rate: end_loss(first[(m, *c, rate, 1)])) for c in combos}
+    times = study.all((m, *c, None, 0) for c in combos)
     more = study.all((m, *c, best[c], seed) for c in combos for seed in range(2, seeds + 1))
     rows = []
     for c in combos:
@@ -249,22 +263,26 @@ def make_rows(study, m, seeds):
         start = first[(m, *c, best[c], 1)]["curve"][0][1]
         fine = [r for r in m.rates if end_loss(first[(m, *c, r, 1)]) < 0.8 * start]
         runs = [first[(m, *c, best[c], 1)]] + [more[(m, *c, best[c], s)] for s in range(2, seeds + 1)]
-        rows.append(Row(m, *c, best[c], runs, max(fine, default=None)))
+        rows.append(Row(m, *c, best[c], runs, max(fine, default=None), times[(m, *c, None, 0)]["times"]))
     return rows
 
 
 def table(m, rows):
     out = [f"| method | P | rate | largest rate that trains | training loss | held-out loss |"
-           + (" right, % |" if m.name == "digits" else "") + f" samples to {m.target:g} | time to {m.target:g} |"
+           + (" right, % |" if m.name == "digits" else "") + f" samples to {m.target:g} | time to {m.target:g}, P devices | time to {m.target:g}, 8 devices |"
            " time of an update | utilisation | weights, KiB, largest rank | weights, KiB, all | memory, KiB, largest rank |",
-           "|---" * (14 if m.name == "digits" else 13) + "|"]
+           "|---" * (15 if m.name == "digits" else 14) + "|"]
+    row_of = {(r.name, r.P): r for r in rows}
     for r in rows:
         cells = [r.name, str(r.P), f"{r.rate:g}", f"{r.trained:g}" if r.trained else "none",
                  spread_of(r), spread(r.stat(lambda x: x["held_loss"]), 3)]
         if m.name == "digits":
             cells.append(spread(r.stat(lambda x: x["held_right"] and 100 * x["held_right"]), 1))
-        s, t = r.samples(), r.time()
-        cells += [f"{s[0]:.0f}" if s else "never", f"{t[0]:.0f}" if t else "never", f"{r.per_update():.2f}",
+        s = r.samples()
+        t = r.time(r.times) if s else None
+        eight = row_of.get((r.name, min(r.P, 8)))  # each device has P/8 stages that follow each other
+        cells += [f"{s[0]:.0f}" if s else "never", f"{t:.0f}" if s else "never",
+                  f"{r.time(eight.times):.0f}" if s and eight else "never", f"{r.per_update():.2f}",
                   f"{r.first['utilisation']:.2f}", f"{max(r.first['weight_bytes']) / 1024:.0f}",
                   f"{sum(r.first['weight_bytes']) / 1024:.0f}", f"{max(r.first['bytes']) / 1024:.0f}"]
         out.append("| " + " | ".join(cells) + " |")
@@ -272,26 +290,29 @@ def table(m, rows):
 
 
 def one_rate(study, m, rows, seeds):
-    """The rate of the first method, and a table of what training with it comes to."""
+    """The rate of the first method, and what training with it comes to."""
     rate = rows[0].rate
     runs = study.all((m, name, P, rate, seed) for name in m.methods for P in STAGES if m.methods[name](m, P)
                      for seed in range(1, seeds + 1))
+    return [Row(m, name, P, rate, [runs[(m, name, P, rate, s)] for s in range(1, seeds + 1)], None)
+            for name in m.methods for P in STAGES if m.methods[name](m, P)]
+
+
+def one_rate_table(m, rows):
     out = ["| method | " + " | ".join(f"{P} stages" for P in STAGES) + " |", "|---" * (1 + len(STAGES)) + "|"]
     for name in m.methods:
-        cells = [spread_of(Row(m, name, P, rate, [runs[(m, name, P, rate, s)] for s in range(1, seeds + 1)], None))
-                 if m.methods[name](m, P) else "-" for P in STAGES]
-        out.append(f"| {name} | " + " | ".join(cells) + " |")
-    return f"Training loss of all with the rate {rate:g}:\n\n" + "\n".join(out)
+        cells = {r.P: spread_of(r) for r in rows if r.name == name}
+        out.append(f"| {name} | " + " | ".join(cells.get(P, "-") for P in STAGES) + " |")
+    return f"Training loss at the end, all with the rate {rows[0].rate:g}:\n\n" + "\n".join(out)
 
 
-def picture(m, rows, path):
+def picture(m, rows, alike, path):
     def of(P):
         return [r for r in rows if r.P == P]
 
     def curves(P, by_time):
         lines = []
         for r in of(P):
-            scale = r.per_sample() if by_time else 1
             runs = [run["curve"] for run in r.runs]
             points = []
             for i in range(4, len(runs[0]), 2):
@@ -299,23 +320,26 @@ def picture(m, rows, path):
                 if any(v is None for p in parts for v in p):
                     break
                 v = [sum(p) / len(p) for p in parts]
-                points.append((runs[0][i][0] * scale, sum(v) / len(v), min(v), max(v)))
+                points.append((time_at(r.times, runs[0][i][0]) if by_time else runs[0][i][0], sum(v) / len(v), min(v), max(v)))
             lines.append((r.name, points))
         return lines
 
     top, bottom = (3.0, 0) if m.name == "digits" else (5.0, 2)
-    by_depth = [(name, [(r.P, *r.stat(end_loss)) for r in rows if r.name == name and r.stat(end_loss)])
+    def by_depth(rows):
+        return [(name, [(r.P, *r.stat(end_loss)) for r in rows if r.name == name and r.stat(end_loss)])
                 for name in m.methods]
+
     memory = [(name, [(r.P, *(3 * [sum(r.first["weight_bytes"]) / 1024])) for r in rows if r.name == name])
               for name in m.methods]
-    page(path, f"{m.name}, {m.updates} updates of {m.batch} samples", list(m.methods), [
-        ("training loss at the end against stages", "stages", by_depth, dict(logx=True, top=top, bottom=bottom)),
+    page(path, f"{m.title}: {m.updates} of {m.batch} samples", list(m.methods), [
+        ("training loss at the end against stages", "stages", by_depth(rows), dict(logx=True, top=top, bottom=bottom)),
         ("loss against samples, 8 stages", "samples", curves(8, False), dict(top=top, bottom=bottom)),
         ("loss against predicted time on 8 devices", "forwards of one sample on one device", curves(8, True), dict(top=top, bottom=bottom)),
         ("loss against samples, 32 stages", "samples", curves(32, False), dict(top=top, bottom=bottom)),
         ("loss against predicted time on 32 devices", "forwards of one sample on one device", curves(32, True), dict(top=top, bottom=bottom)),
         ("weights, versions and states, all ranks, KiB", "stages", memory, dict(logx=True, logy=True)),
-    ])
+    ] + ([(f"training loss at the end, all with the rate {alike[0].rate:g}", "stages", by_depth(alike),
+           dict(logx=True, top=top, bottom=bottom))] if alike else []))
 
 
 def main():
@@ -327,28 +351,33 @@ def main():
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     args = parser.parse_args()
     rates = [0.0001, 0.0002, 0.0004, 0.001, 0.002, 0.004, 0.008]
-    digits = Model("digits", "digits", 32, 2000 if args.full else 800, rates, 0.5, DIGITS)
-    minibatch = Model("digits", "minibatches", 32, 4000 if args.full else 1600, [0.0005, 0.001, 0.002], 0.5, MINIBATCHES,
-                      alike=True)
-    gpt = Model("gpt", "gpt", 8, 1000 if args.full else 300, [0.001, 0.002, 0.005], 2.7, GPT)
+    digits = Model("digits", "digits", "digits, updates of one microbatch", 32, 2000 if args.full else 800, rates, 0.5, DIGITS)
+    minibatch = Model("digits", "minibatches", "digits, updates of eight microbatches", 32, 4000 if args.full else 1600, [0.0005, 0.001, 0.002], 0.1,
+                      MINIBATCHES, alike=True)
+    gpt = Model("gpt", "gpt", "gpt, updates of one microbatch", 8, 1000 if args.full else 300, [0.001, 0.002, 0.005], 2.7, GPT)
     seeds = 5 if args.full else 3
+    gpt8 = Model("gpt", "gpt_minibatches", "gpt, updates of eight microbatches", 8, 1200 if args.full else 400,
+                 [0.002, 0.005], 2.7, LONG_K, alike=True)
     if args.quick:  # for the test
         digits.updates, digits.rates, seeds = 50, [0.001], 2
         digits.methods = {name: few(method) for name, method in DIGITS.items()}
         minibatch.updates, minibatch.rates = 50, [0.001]
         minibatch.methods = {name: few(method) for name, method in MINIBATCHES.items()}
+        gpt.updates = gpt8.updates = 20
+        gpt.rates = gpt8.rates = [0.002]
+        gpt.methods = {name: few(method) for name, method in GPT.items()}
+        gpt8.methods = {name: few(method) for name, method in LONG_K.items()}
     study = Study(args)
     text = ["Made by `./dev study`: %d seeds. Loss is the mean over the last tenth of a run, mean ± half the range over seeds,"
             " with the learning rate of the grid that gave the least training loss for one seed. Times are predicted, in units of"
-            " the forward of one sample on one device, on as many devices as stages." % seeds]
-    titles = {digits: "digits, updates of one microbatch", minibatch: "digits, updates of eight microbatches",
-              gpt: "gpt, updates of one microbatch"}
-    for m in [digits, minibatch] + ([gpt] if args.text else []):
+            " the forward of one sample on one device, on as many devices as stages, or on 8: those of 8 stages of the same method,"
+            " for the samples that it needs with its stages." % seeds]
+    for m in [digits, minibatch] + ([gpt, gpt8] if args.text else []):
         rows = make_rows(study, m, seeds)
-        text += [f"## {titles[m]}", f"{m.updates} updates of {m.batch} samples.", table(m, rows)]
-        if m.alike:
-            text.append(one_rate(study, m, rows, seeds))
-        picture(m, rows, os.path.join(args.out, m.key + ".svg"))
+        alike = one_rate(study, m, rows, seeds) if m.alike else []
+        text += [f"## {m.title}", f"{m.updates} updates of {m.batch} samples.", table(m, rows)]
+        text += [one_rate_table(m, alike)] if alike else []
+        picture(m, rows, alike, os.path.join(args.out, m.key + ".svg"))
     with open(os.path.join(args.out, "results.md"), "w", encoding="utf-8") as f:
         f.write("\n\n".join(text) + "\n")
     print(f"study: {os.path.join(args.out, 'results.md')} and pictures beside it")

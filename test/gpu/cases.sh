@@ -9,6 +9,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 list='one-process 120
 processes 240
 check 120
+formulas 60
 bench 240
 kill 200
 graph 120
@@ -58,6 +59,14 @@ case_bf16() {
   "$bin/gpt_cpu_4" "${gpt[@]}" > "$work/want"
   train low --bf16
   say "$("$bin/losses" "$work/want" "$work/low" 2e-2)"
+}
+
+# The kernel of formulas against the CPU.
+case_formulas() {
+  [ -x "$bin/gpu_formulas" ] || return 77
+  "$bin/gpu_formulas" > "$work/1"
+  "$bin/gpu_formulas" 20261121 > "$work/2"
+  say "$(tail -n 1 "$work/1")"
 }
 
 case_trace() {

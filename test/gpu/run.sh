@@ -33,7 +33,7 @@ pack() { # FILE BUILD_DIR
   cp -r runtime LICENSE "$to"
   mkdir -p "$to/examples/gpt" "$to/test/gpu" "$to/test/shim"
   cp examples/gpt/*.[ch] examples/gpt/*.cu examples/gpt/*.pipe "$to/examples/gpt"
-  cp -r test/gpu/*.sh test/gpu/probe.c test/gpu/Inputs "$to/test/gpu"
+  cp -r test/gpu/*.sh test/gpu/*.c test/gpu/Inputs "$to/test/gpu"
   cp -r test/shim/*.[ch] test/shim/include test/shim/gpt "$to/test/shim"
   cp test/run/losses.c "$to/test/run"
   cp lang/*.md "$to/lang"
@@ -73,16 +73,16 @@ build_here() { # shim: 1 or nothing
   local cc=${CC:-cc} cxx=${CXX:-c++} link include=()
   local core gpt=(examples/gpt/model.c examples/gpt/config.c examples/gpt/data.c examples/gpt/sequential.c test/gpu/Inputs/blas.c)
   core=$(cd runtime && ls *.c | grep -v -e mpi -e pipe_run_main | sed 's|^|runtime/|')
-  local engine device=(examples/gpt/model_cuda.cu)
+  local engine device=(examples/gpt/model_cuda.cu) kernels
   engine=$(ls runtime/cuda/*.c)
-  local kernels=(runtime/cuda/*.cu) tools=(examples/gpt/group.c examples/gpt/stages_cuda.c examples/gpt/profile_rows.c)
+  kernels=$(ls runtime/cuda/*.cu)
+  local tools=(examples/gpt/group.c examples/gpt/stages_cuda.c examples/gpt/profile_rows.c)
   include=(-Iruntime -Iruntime/cuda -Iexamples/gpt -Igen -Itest/gpu/Inputs)
   local flags=(-std=c11 -D_POSIX_C_SOURCE=200809L -O2 -pthread -fno-math-errno)
   local progs='check_cuda:gpt_check_cuda profile_cuda:gpt_profile_cuda'
   if [ -n "${1:-}" ]; then # programs are gpt_shim_test with what it is to be
     include=(-Itest/shim/include -Itest/shim "${include[@]}")
-    local shim=(test/shim/shim.c test/shim/shim_cuda.c test/shim/shim_nccl.c test/shim/shim_formula.c
-      test/shim/gpt/gpt_shim_test.c)
+    local shim=(test/shim/shim.c test/shim/shim_cuda.c test/shim/shim_nccl.c test/shim/shim_formula.c test/shim/gpt/gpt_shim_test.c)
     compile "$cc" "${flags[@]}" -O1 "${include[@]}" -- $core $engine "${gpt[@]}" "${tools[@]}" "${shim[@]}" gen/*.c examples/gpt/train.c
     local m
     for m in check train profile; do
@@ -114,15 +114,15 @@ build_here() { # shim: 1 or nothing
     lib=$(ls "$dir"/libnccl.so* | head -n 1)
     include+=("-isystem" "$cuda/include" "-isystem" "$nccl/include")
     compile "$cc" "${flags[@]}" "${include[@]}" -- $core $engine "${gpt[@]}" "${tools[@]}" gen/*.c examples/gpt/train.c \
-      examples/gpt/{train,check,profile,bench}_cuda.c
-    compile "$cuda/bin/nvcc" -std=c++17 -O3 $arch -Iruntime -Iruntime/cuda -Iexamples/gpt -- "${device[@]}"
-    compile "$cuda/bin/nvcc" -std=c++17 -O3 --fmad=false $arch -Iruntime -Iruntime/cuda -- "${kernels[@]}"
+      examples/gpt/{train,check,profile,bench}_cuda.c test/gpu/formulas.c
+    compile "$cuda/bin/nvcc" -std=c++17 -O3 $arch -Iruntime -Iruntime/cuda -Iexamples/gpt -- "${device[@]}" $kernels
     local base
-    base=$(objects $core $engine "${gpt[@]}" "${device[@]}" "${kernels[@]}")
+    base=$(objects $core $engine "${gpt[@]}" "${device[@]}" $kernels)
     link() { local to=$1; shift; "$cuda/bin/nvcc" -o "bin/$to" $(objects "$@") $base "$lib" -lcublas -lpthread -lm -Xlinker "-rpath=$dir" -Xlinker "-rpath=$cuda/lib64"; }
     for p in 4 2 1 1x4; do link gpt_cuda_$p examples/gpt/train_cuda.c examples/gpt/group.c gen/gpt_cuda_$p.c; done
     link gpt_check_cuda examples/gpt/check_cuda.c examples/gpt/stages_cuda.c
     link gpt_profile_cuda examples/gpt/profile_cuda.c examples/gpt/stages_cuda.c examples/gpt/profile_rows.c
+    link gpu_formulas test/gpu/formulas.c
     link gpt_bench_cuda examples/gpt/bench_cuda.c gen/gpt_cuda_1.c
     "$cc" -std=c11 -isystem "$cuda/include" test/gpu/probe.c -o bin/gpu_probe -L"$cuda/lib64" -lcudart -Wl,-rpath="$cuda/lib64"
   fi

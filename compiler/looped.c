@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: MIT
+ * note [looped]: the program for M microbatches is found again in a table that does not grow with M. Requires
+ * that check_all_m has proved the orders for every M, or for the multiples of a number; ensures looped.
+ *
+ * The values of M are taken in classes modulo T, a multiple of what all ranks repeat after. For each class the
+ * programs of three large values that follow each other are rolled (roll.c): one table of warmup, kernel and
+ * flush, with slots that go round cycles. It is unrolled again for all smaller values of the class, down to
+ * the first for which it is not, bit for bit, what pipec makes of that value itself, and for some larger
+ * ones. So m0, from which on the table holds, is found and not guessed.
+ *
+ * For values beyond those that were tried the argument is this. The ops of each rank go on repeating, which
+ * check_all_m has proved. The predicted times of the last turns of every loop are those of the turn before plus one
+ * number, the same on all ranks (times_repeat), over more turns than any instruction looks back; a time is the
+ * greatest of some times that it looks back to plus a cost, so this goes on for ever. The order of transfers and
+ * the merged lists follow from the times, slots from the lists (roll.c, note [cycles]). And what completes at
+ * these times is free of deadlocks. */
+#include "looped.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "hints.h"
+#include "roll.h"
+
+enum {
+  MOST_CLASSES = 64,
+  MOST_TURNS = 1 << 10, /* of the samples */
+  MOST_WORK = 1 << 24,  /* instructions that are compiled to find the table */
+  INSTR_WORDS = sizeof(PipeInstr) / 4,
+  WEIGHT_WORDS = sizeof(PipeWeights) / 4
+};
+
+/* A program that was compiled for some n of a class. */
+typedef struct Sample {
+  Arena arena;
+  Diag diag;
+  Options opt;
+  Sched s;
+} Sample;
+
+typedef struct Loops {
+  Sched *s;
+  const char *name;
+  int64_t T, residue;
+  uint64_t work;
+  const char *why;
+} Loops;
+
+bool compile_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
+                int64_t value) {
+  if (arena != s->arena)
+    *arena = (Arena){.oom = s->arena->oom};
+  *opt = *s->opt;
+  *other = (Sched){.arena = arena, .diag = diag, .opt = opt};
+  diag_init(diag, arena, NULL);
+  opt->define = NEW_ARRAY(arena, Define, opt->ndefine + 1);
+  memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
+  opt->define[opt->ndefine++] = (Define){.name = name, .value = value, .lo = value, .hi = value};
+  opt->for_all = opt->counterexample = opt->dump_after = NULL;
+  opt->emit = EMIT_NONE, opt->time_passes = opt->check_only = opt->verify = opt->looped = false;
+  return compile_only(other);
+}
+
+static int64_t value_of(const Loops *x, int64_t n) { return x->residue + x->T * n; }
+
+static bool sample(Loops *x, int64_t n, Sample *out) {
+  bool ok = compile_at(x->s, &out->s, &out->arena, &out->diag, &out->opt, x->name, value_of(x, n));
+  for (uint32_t r = 0; ok && r < out->s.nrank; r++)
+    x->work += out->s.prog->rank[r].ninstr;
+  return ok;
+}
+
+/* ---- programs as rows ---- */
+
+static uint64_t mix(uint64_t h, uint64_t v) {
+  h = (h ^ v) * 0x9e3779b97f4a7c15u;
+  return h ^ h >> 29;
+}
+
+static uint64_t instr_key(const PipeInstr *i) {
+  uint64_t h = mix(i->op | i->phase << 8 | (uint64_t)i->group << 16, i->stage);
+  return mix(mix(h, i->peer), i->site);
+}
+
+static Rows new_rows(Arena *a, uint32_t n, uint32_t words) {
+  size_t all = (size_t)n * words;
+  Rows t = {words, n, arena_alloc(a, all * 4 + 1), arena_alloc(a, all * 4 + 1),
+            arena_zalloc(a, n + (size_t)1, sizeof *t.key)};
+  memset(t.tag, 0xff, all * 4);
+  return t;
+}
+
+/* A word is a slot: counted from the first one of its pool. */
+static void tag_slot(const PipeRank *k, Rows *t, size_t at) {
+  for (uint32_t p = 0; p < k->npool && t->w[at] != PIPE_NONE; p++)
+    if (t->w[at] >= k->pool[p].first && t->w[at] - k->pool[p].first < k->pool[p].count) {
+      t->w[at] -= k->pool[p].first;
+      t->tag[at] = p;
+      return;
+    }
+}
+
+#define WORD(field)        (offsetof(PipeInstr, field) / 4)
+#define WEIGHT_WORD(field) (INSTR_WORDS + offsetof(PipeWeights, field) / 4)
+
+/* Several tensors: in and out are places in PipeRank.list. */
+static bool many(const PipeProgram *p, const PipeInstr *i, bool in) {
+  const PipeStage *st = &p->stage[i->stage];
+  bool forward = i->op == PIPE_F || i->op == PIPE_R;
+  return i->op <= PIPE_R && i->op != PIPE_U && (in == forward ? st->nin : st->nout) > 1;
+}
+
+static Rows instr_rows(Arena *a, const PipeProgram *p, const PipeRank *k) {
+  uint32_t words = INSTR_WORDS + (k->weights ? WEIGHT_WORDS : 0);
+  Rows t = new_rows(a, k->ninstr, words);
+  for (uint32_t i = 0; i < k->ninstr; i++) {
+    const PipeInstr *in = &k->instr[i];
+    size_t at = (size_t)i * words;
+    memcpy(&t.w[at], in, sizeof *in);
+    t.key[i] = instr_key(in);
+    tag_slot(k, &t, at + WORD(act));
+    if (in->op == PIPE_I || in->op == PIPE_W)
+      tag_slot(k, &t, at + WORD(gout));
+    if (in->op == PIPE_F || in->op == PIPE_R ||
+        ((in->op == PIPE_OFF || in->op == PIPE_LOAD) && in->peer == PIPE_NONE))
+      tag_slot(k, &t, at + WORD(keep));
+    if (!many(p, in, true))
+      tag_slot(k, &t, at + WORD(in));
+    if (!many(p, in, false))
+      tag_slot(k, &t, at + WORD(out));
+    if (!k->weights)
+      continue;
+    memcpy(&t.w[at + INSTR_WORDS], &k->weights[i], sizeof *k->weights);
+    tag_slot(k, &t, at + WEIGHT_WORD(slot));
+    tag_slot(k, &t, at + WEIGHT_WORD(out));
+    tag_slot(k, &t, at + WEIGHT_WORD(guess));
+  }
+  return t;
+}
+
+/* The slots of ops with several tensors: their keys are those of the ops. */
+static Rows list_rows(Arena *a, const PipeProgram *p, const PipeRank *k) {
+  Rows t = new_rows(a, k->nlist, 1);
+  for (uint32_t i = 0; i < k->nlist; i++) {
+    t.w[i] = k->list[i];
+    tag_slot(k, &t, i);
+  }
+  for (uint32_t i = 0; i < k->ninstr; i++)
+    for (int in = 0; in < 2; in++) {
+      const PipeInstr *c = &k->instr[i];
+      const PipeStage *st = &p->stage[c->stage];
+      bool forward = c->op == PIPE_F || c->op == PIPE_R;
+      uint32_t first = in ? c->in : c->out, n = (in != 0) == forward ? st->nin : st->nout;
+      for (uint32_t j = 0; many(p, c, in) && j < n && first + j < k->nlist; j++)
+        t.key[first + j] = mix(instr_key(c), j * 2 + (uint32_t)in);
+    }
+  return t;
+}
+
+static Rows sync_rows(Arena *a, const PipeRank *k) {
+  Rows t = new_rows(a, k->nsync, sizeof(PipeSync) / 4);
+  for (uint32_t i = 0; i < k->nsync; i++) {
+    const PipeSync *y = &k->sync[i];
+    memcpy(&t.w[(size_t)i * t.words], y, sizeof *y);
+    t.tag[(size_t)i * t.words + 2] = ROLL_EVENTS;
+    t.key[i] = mix(y->after < k->ninstr ? instr_key(&k->instr[y->after]) : 1,
+                   y->before < k->ninstr ? instr_key(&k->instr[y->before]) : 2);
+  }
+  return t;
+}
+
+/* A table of so many rows for every n. */
+static Rows fixed_rows(Arena *a, const void *rows, uint32_t n, size_t each) {
+  Rows t = new_rows(a, n, (uint32_t)each / 4);
+  memcpy(t.w, rows, n * each);
+  for (uint32_t i = 0; i < n; i++)
+    t.key[i] = i + 1; /* no loops */
+  return t;
+}
+
+/* ---- one class ---- */
+
+static bool no(Loops *x, const char *why) {
+  x->why = why;
+  return false;
+}
+
+static bool fit_number(PipeLinear *l, int64_t n, uint64_t a, uint64_t b, uint64_t c) {
+  l->by = (int64_t)(b - a);
+  l->at = (int64_t)a - l->by * n;
+  return b - a == c - b;
+}
+
+#define FIT(l, what) fit_number(l, n, p[0]->what, p[1]->what, p[2]->what)
+
+static PipeRolled rolled(const Segments *g) {
+  return (PipeRolled){g->segment.at, g->vary.at, g->segment.n, 0};
+}
+
+/* "P=4 M=8": names and values. */
+static bool fit_params(Loops *x, int64_t n, PipeProgram *const p[3], PipeLooped *l,
+                       PipeLinear *value) {
+  const char *at[3] = {p[0]->params, p[1]->params, p[2]->params};
+  const char **name = arena_alloc(x->s->arena, (strlen(at[0]) + 1) * sizeof *name);
+  l->nparam = 0;
+  while (*at[0]) {
+    size_t len = strcspn(at[0], "=");
+    long long v[3];
+    for (int j = 0; j < 3; j++) {
+      char *end;
+      v[j] = strtoll(at[j] + len + 1, &end, 10);
+      name[l->nparam] = arena_strndup(x->s->arena, at[j], len);
+      at[j] = *end ? end + 1 : end;
+    }
+    if (!fit_number(&value[l->nparam], n, (uint64_t)v[0], (uint64_t)v[1], (uint64_t)v[2]))
+      return no(x, "a parameter does not grow evenly with it");
+    if (strcmp(name[l->nparam], x->name) == 0)
+      l->open = l->nparam;
+    l->nparam++;
+  }
+  l->param = name;
+  return true;
+}
+
+static bool roll_rank(Loops *x, Cycles *c, uint32_t r, int64_t n, PipeProgram *const p[3],
+                      PipeRank *to, PipeLoopRank *out, Segments g[4]) {
+  Arena tmp = {.oom = x->s->arena->oom};
+  Rows t[4][3];
+  bool ok = true;
+  for (int j = 0; j < 3; j++) {
+    const PipeRank *k = &p[j]->rank[r];
+    t[0][j] = instr_rows(&tmp, p[j], k);
+    t[1][j] = list_rows(&tmp, p[j], k);
+    t[2][j] = sync_rows(&tmp, k);
+    t[3][j] = fixed_rows(&tmp, k->pool, k->npool, sizeof *k->pool);
+    ok &= k->npool == p[0]->rank[r].npool && k->group == p[0]->rank[r].group;
+  }
+  for (int i = 0; ok && i < 4; i++)
+    ok = roll(x->s, c, r, n, t[i], &g[i]);
+  arena_free(&tmp);
+  if (!ok)
+    return no(x, "the instructions of a rank do not come to repeat");
+  *to = p[0]->rank[r];
+  *out = (PipeLoopRank){
+      .instr = rolled(&g[0]), .list = rolled(&g[1]), .sync = rolled(&g[2]), .pool = rolled(&g[3])};
+  return (FIT(&out->nslot, rank[r].nslot) && FIT(&out->inflight, rank[r].inflight) &&
+          FIT(&out->nevent, rank[r].nevent) && FIT(&out->bytes, rank[r].bytes) &&
+          FIT(&out->host, rank[r].host)) ||
+         no(x, "the memory of a rank does not grow evenly with it");
+}
+
+static void *copy_rows(Sched *s, const Segments *g) {
+  void *to = arena_alloc(s->arena, g->row.n * sizeof *g->row.at + 1);
+  memcpy(to, g->row.at, g->row.n * sizeof *g->row.at);
+  return to;
+}
+
+/* note [looped]: with k turns of a loop behind it, each instruction of its last half starts `by` later than in
+ * the turn before, and what stands behind the loops so much later than in the program before. `by`: of the
+ * first loop that is looked at; one number for all ranks and all three programs. */
+static bool turns_keep_time(const Segments *g, int64_t n, const uint64_t *const start[2],
+                            bool *known, uint64_t *by) {
+  size_t at[2] = {0, 0};
+  bool behind = false;
+  for (uint32_t i = 0; i < g->segment.n; i++) {
+    const PipeSegment *k = &g->segment.at[i];
+    int64_t turns = k->turns + (int64_t)k->by_n * n;
+    for (size_t row = 0; k->by_n && row < k->nrow; row++)
+      for (int64_t t = turns / 2; t < turns; t++) {
+        const uint64_t *a = start[0] + at[0] + (size_t)t * k->nrow + row;
+        if (t < 1)
+          continue;
+        uint64_t moved = *a - *(a - k->nrow);
+        if (!*known)
+          *known = true, *by = moved * k->by_n;
+        if (moved * k->by_n != *by)
+          return false;
+      }
+    behind |= k->by_n > 0;
+    for (size_t row = 0; behind && !k->by_n && row < k->nrow; row++)
+      if (start[1][at[1] + row] - start[0][at[0] + row] != *by)
+        return false;
+    at[0] += (size_t)turns * k->nrow;
+    at[1] += (size_t)(turns + k->by_n) * k->nrow;
+  }
+  return true;
+}
+
+/* Are half the turns of each loop more than any instruction looks back: by the slots of a channel, or to a
+ * rank whose loop begins so much earlier? */
+static bool long_enough(const Sched *s, Segments (*g)[4], int64_t n) {
+  uint64_t slots = 0, head = 0;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    for (uint32_t k = 0; k < s->prog->rank[r].npool; k++) {
+      const PipePool *p = &s->prog->rank[r].pool[k];
+      if ((p->cls == PIPE_OUT || p->cls == PIPE_IN) && p->count > slots)
+        slots = p->count;
+    }
+    uint64_t rows = 0;
+    for (uint32_t i = 0; i < g[r][0].segment.n; i++) {
+      const PipeSegment *k = &g[r][0].segment.at[i];
+      if (k->by_n && rows / k->nrow > head)
+        head = rows / k->nrow;
+      rows = k->by_n ? 0 : rows + k->nrow;
+    }
+  }
+  for (uint32_t r = 0; r < s->nrank; r++)
+    for (uint32_t i = 0; i < g[r][0].segment.n; i++) {
+      const PipeSegment *k = &g[r][0].segment.at[i];
+      if (k->by_n && (uint64_t)(k->turns + (int64_t)k->by_n * n) / 2 <= slots + head + 1)
+        return false;
+    }
+  return true;
+}
+
+static bool times_repeat(Loops *x, Segments (*g)[4], int64_t n, Sample p[3]) {
+  uint64_t **start[3], **end, by = 0;
+  bool ok = long_enough(&p[0].s, g, n), known = false;
+  for (int j = 0; j < 3; j++)
+    start[j] = predict(&p[j].s, &end);
+  for (uint32_t r = 0; r < x->s->nrank && ok; r++)
+    for (int j = 0; j < 2 && ok; j++) {
+      const uint64_t *const two[] = {start[j][r], start[j + 1][r]};
+      ok = turns_keep_time(&g[r][0], n + j, two, &known, &by);
+    }
+  for (int j = 0; j < 3; j++)
+    free(*start[j]);
+  return ok || no(x, "its ranks do not come to keep one pace");
+}
+
+/* The rows of the segments as the tables of the program, once they are final. */
+static void split_rows(Sched *s, const Segments *g, bool weights, PipeRank *to) {
+  uint32_t words = INSTR_WORDS + (weights ? WEIGHT_WORDS : 0), n = g[0].row.n / words;
+  PipeInstr *instr = arena_alloc(s->arena, n * sizeof *instr + 1);
+  PipeWeights *w = weights ? arena_alloc(s->arena, n * sizeof *w + 1) : NULL;
+  for (uint32_t i = 0; i < n; i++) {
+    memcpy(&instr[i], &g[0].row.at[(size_t)i * words], sizeof *instr);
+    if (w)
+      memcpy(&w[i], &g[0].row.at[(size_t)i * words + INSTR_WORDS], sizeof *w);
+  }
+  to->instr = instr, to->ninstr = n, to->weights = w;
+  to->list = g[1].row.at, to->nlist = g[1].row.n;
+  to->sync = copy_rows(s, &g[2]), to->nsync = g[2].row.n / (sizeof *to->sync / 4);
+  to->pool = copy_rows(s, &g[3]);
+}
+
+typedef struct Class { /* one that is being made */
+  PipeLoopClass *out;
+  PipeProgram *p;
+  PipeRank *rank;
+  PipeLoopRank *loop;
+  Segments (*g)[4], stage;
+  Cycles cycles;
+  PipeLinear *param;
+} Class;
+
+/* The table of the class from the programs for n, n + 1 and n + 2; n counts from 0. `like`: one whose
+ * tables stay. */
+static bool make_class(Loops *x, int64_t n, PipeProgram *const p[3], const PipeProgram *like,
+                       PipeLooped *l, Class *k) {
+  Sched *s = x->s;
+  k->rank = NEW_ARRAY(s->arena, PipeRank, s->nrank);
+  k->loop = NEW_ARRAY(s->arena, PipeLoopRank, s->nrank);
+  k->g = arena_zalloc(s->arena, s->nrank, sizeof *k->g);
+  k->param = NEW_ARRAY(s->arena, PipeLinear, strlen(p[0]->params) + 1);
+  k->p = NEW(s->arena, PipeProgram);
+  *k->p = *like;
+  k->p->row = NULL; /* pipe_unroll fills it */
+  k->cycles = (Cycles){0};
+  for (uint32_t r = 0; r < s->nrank; r++)
+    if (!roll_rank(x, &k->cycles, r, n, p, &k->rank[r], &k->loop[r], k->g[r]))
+      return false;
+  Rows stage[3];
+  for (int j = 0; j < 3; j++)
+    stage[j] = fixed_rows(s->arena, p[j]->stage, p[j]->nstage, sizeof *p[j]->stage);
+  PipeLoopClass *c = k->out;
+  if (p[0]->nstage != p[1]->nstage || p[0]->nstage != p[2]->nstage ||
+      !roll(s, &k->cycles, NONE, n, stage, &k->stage))
+    return no(x, "the stages do not grow evenly with it");
+  *c = (PipeLoopClass){.from = value_of(x, 0),
+                       .step = x->T,
+                       .p = k->p,
+                       .rank = k->loop,
+                       .stage = rolled(&k->stage),
+                       .param = k->param};
+  if (!FIT(&c->nmb, nmb) || !FIT(&c->slots, slots))
+    return no(x, "its channels need more slots the more microbatches there are");
+  if (!FIT(&c->makespan, makespan) || !FIT(&c->ideal, ideal) || !FIT(&c->busy, busy))
+    return no(x, "its times do not come to repeat");
+  return fit_params(x, n, p, l, k->param);
+}
+
+static void finish_class(Loops *x, Class *k, int64_t by) {
+  Sched *s = x->s;
+  PipeLoopClass *c = k->out;
+  PipeLinear *const of_class[] = {&c->nmb, &c->slots, &c->makespan, &c->ideal, &c->busy};
+  for (size_t i = 0; i < sizeof of_class / sizeof *of_class; i++)
+    of_class[i]->at += of_class[i]->by * by;
+  for (uint32_t i = 0; k->p->params[0] && i < strlen(k->p->params); i++)
+    k->param[i].at += k->param[i].by * by;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    PipeLoopRank *l = &k->loop[r];
+    PipeLinear *const of_rank[] = {&l->nslot, &l->inflight, &l->nevent, &l->bytes, &l->host};
+    for (size_t i = 0; i < sizeof of_rank / sizeof *of_rank; i++)
+      of_rank[i]->at += of_rank[i]->by * by;
+    const PipeRank *was = &k->rank[r];
+    const uint32_t words[4] = {INSTR_WORDS + (was->weights ? WEIGHT_WORDS : 0), 1,
+                               sizeof(PipeSync) / 4, sizeof(PipePool) / 4};
+    for (int i = 0; i < 4; i++)
+      roll_rebase(&k->g[r][i], &k->cycles, words[i], by);
+    split_rows(s, k->g[r], was->weights != NULL, &k->rank[r]);
+  }
+  roll_rebase(&k->stage, &k->cycles, sizeof(PipeStage) / 4, by);
+  c->from += c->step * by;
+  c->cycle = k->cycles.at.at;
+  k->p->rank = k->rank;
+  k->p->stage = copy_rows(s, &k->stage);
+}
+
+static bool same_program(const PipeProgram *a, const PipeProgram *b) {
+  if (a->hash != b->hash || strcmp(a->params, b->params) != 0 || a->nsite != b->nsite ||
+      a->nfile != b->nfile || a->nstate != b->nstate || a->ngroup != b->ngroup)
+    return false;
+  for (uint32_t r = 0; r < a->nrank; r++) {
+    const PipeRank *k = &a->rank[r], *m = &b->rank[r];
+    if (k->ninstr != m->ninstr || k->nevent != m->nevent)
+      return false;
+    for (uint32_t i = 0; i < k->ninstr; i++)
+      if (k->instr[i].site != m->instr[i].site)
+        return false;
+  }
+  return memcmp(a->site, b->site, a->nsite * sizeof *a->site) == 0;
+}
+
+/* Is the table unrolled what pipec makes of n? absolute: of what n is counted from in the table. */
+static bool holds(Loops *x, const PipeLooped *l, int64_t n) {
+  char why[PIPE_LOOP_TEXT];
+  Sample p;
+  bool ok = sample(x, n, &p);
+  PipeProgram *q = ok ? pipe_unroll(l, value_of(x, n), why) : NULL;
+  ok = q && same_program(q, p.s.prog);
+  pipe_unroll_free(q);
+  arena_free(&p.arena);
+  return ok;
+}
+
+/* Tries to roll the class at n, n + 1, n + 2. *never: the schedule does not admit these values. */
+static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sched **of,
+                      bool *never) {
+  Sample p[3];
+  uint32_t made = 0;
+  bool ok = true;
+  *never = false;
+  for (; made < 3 && ok; made++) {
+    ok = sample(x, n + made, &p[made]);
+    *never |= !ok && p[made].diag.first == DIAG_REQUIRES;
+    if (!ok)
+      no(x, arena_printf(x->s->arena, "it is refuted at %s = %lld [%s]", x->name,
+                         (long long)value_of(x, n + made), diag_name(p[made].diag.first)));
+  }
+  Class k = {.out = out};
+  PipeProgram *const q[3] = {p[0].s.prog, p[1].s.prog, p[2].s.prog};
+  Arena *keep = ok ? arena_zalloc(x->s->arena, 1, sizeof *keep) : NULL;
+  Sample *like = ok ? arena_zalloc(x->s->arena, 1, sizeof *like) : NULL;
+  if (ok) /* its tables live as long as s */
+    ok = compile_at(x->s, &like->s, x->s->arena, &like->diag, &like->opt, x->name, value_of(x, n));
+  ok = ok && make_class(x, n, q, like->s.prog, l, &k) && times_repeat(x, k.g, n, p);
+  if (ok)
+    finish_class(x, &k, 0);
+  PipeLooped one = *l;
+  one.cls = out, one.nclass = 1;
+  ok = ok && (holds(x, &one, n + 3) || no(x, "it does not go on repeating"));
+  for (uint32_t i = 0; i < made; i++)
+    arena_free(&p[i].arena);
+  if (!ok)
+    return false;
+  int64_t least = n;
+  while (least > 0 && value_of(x, least - 1) >= 1 && holds(x, &one, least - 1))
+    least--;
+  finish_class(x, &k, least);
+  like->s.prog = k.p;
+  *of = &like->s;
+  return true;
+}
+
+static bool all_classes(Loops *x, Looped *l, int64_t T, uint64_t budget) {
+  Sched *s = x->s;
+  PipeLoopClass *cls = NEW_ARRAY(s->arena, PipeLoopClass, (size_t)T);
+  l->table = (PipeLooped){.magic = PIPE_LOOP_MAGIC, .abi = PIPE_ABI, .cls = cls};
+  l->like = NEW_ARRAY(s->arena, Sched *, (size_t)T);
+  x->T = T, x->work = 0;
+  for (x->residue = 1; x->residue <= T; x->residue++) {
+    bool never = x->residue % (int64_t)s->all_m.multiple != 0, ok = false;
+    for (int64_t n = 8; !never && !ok && n <= MOST_TURNS && x->work < budget; n *= 2)
+      ok = try_class(x, n, &l->table, &cls[l->table.nclass], &l->like[l->table.nclass], &never);
+    if (!ok && !never)
+      return false;
+    l->table.nclass += ok;
+  }
+  return l->table.nclass > 0;
+}
+
+bool make_looped(Sched *s) {
+  Loops x = {.s = s, .name = s->opt->for_all};
+  Looped *l = NEW(s->arena, Looped);
+  if (!s->all_m.proved) {
+    LineCol at = diag_linecol(s->diag, s->all_m.at.file, s->all_m.at.beg);
+    x.why = s->all_m.at.file == NO_FILE
+                ? s->all_m.text
+                : arena_printf(s->arena, "%s (line %u)", s->all_m.text, at.line);
+  } else {
+    static const int64_t times[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+    int64_t period = (int64_t)s->all_m.period, per = (int64_t)s->all_m.multiple, T = 0;
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+      int64_t least = period > per ? period : per; /* both divide it */
+      while (least % period || least % per)
+        least += period > per ? period : per;
+      T = least * times[i];
+      if (T > MOST_CLASSES * per)
+        break;
+      if (all_classes(&x, l, T, MOST_WORK / 8)) {
+        s->looped = l;
+        return true;
+      }
+    }
+  }
+  diag_error(s->diag, DIAG_LOOPED, s->def->name_at, "there is no program for every %s: %s", x.name,
+             x.why ? x.why : "its programs do not come to repeat");
+  diag_help(s->diag, "give it a value, such as -D %s=64", x.name);
+  return false;
+}

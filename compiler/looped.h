@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ * The looped program of a schedule: for every number of microbatches, of a size that does not depend on it. */
+#ifndef PIPEC_LOOPED_H
+#define PIPEC_LOOPED_H
+
+#include "pipe_loop.h"
+#include "pipec.h"
+#include "text.h"
+
+/* Compiles s at another value of a parameter into `other`, all passes, silently. other->arena is `arena`, which
+ * must be empty, or that of s. */
+bool compile_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
+                int64_t value);
+
+/* The program for every M. */
+typedef struct Looped {
+  PipeLooped table;
+  Sched **like;  /* [nclass] a compiled one of each class; its prog is that of the class */
+} Looped;
+
+/* The pass: requires check_all_m; ensures looped. */
+bool make_looped(Sched *s);
+void emit_looped(Sched *s, FILE *f); /* s->looped as C */
+/* emit_c.c: the tables of s->prog and the program; all their names begin with t->prefix. */
+void emit_c_tables(Sched *s, Text *t, const char *symbol);
+
+#endif

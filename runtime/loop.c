@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT
+ * pipe_unroll: a looped program (pipe_loop.h) as an ordinary one. Linear in the result, which is one
+ * allocation: the same steps first measure it, then fill it in. */
+#include "pipe_loop.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Room {
+  char *at; /* NULL: only measured */
+  size_t used;
+  int over; /* more than a program can have */
+} Room;
+
+typedef struct Unroll {
+  Room room;
+  const PipeLoopClass *c;
+  uint64_t n;
+  const PipePool *pool; /* of the rank at hand */
+} Unroll;
+
+enum { INSTR_WORDS = sizeof(PipeInstr) / 4, WEIGHT_WORDS = sizeof(PipeWeights) / 4 };
+
+static void *take(Room *r, uint64_t count, size_t each) {
+  if (count > UINT32_MAX) {
+    r->over = 1;
+    return NULL;
+  }
+  void *p = r->at ? r->at + r->used : NULL;
+  r->used += (count * each + 15) & ~(size_t)15;
+  return p;
+}
+
+static int64_t linear(const Unroll *u, PipeLinear l) { return l.at + l.by * (int64_t)u->n; }
+
+static uint64_t turns_of(const Unroll *u, const PipeSegment *s) {
+  return (uint64_t)(s->turns + (int64_t)(s->by_n * u->n));
+}
+
+static uint64_t count_rows(const Unroll *u, const PipeRolled *t) {
+  uint64_t rows = 0;
+  for (uint32_t i = 0; i < t->nsegment; i++) {
+    if ((int64_t)turns_of(u, &t->segment[i]) < 0)
+      return UINT64_MAX;
+    rows += t->segment[i].nrow * turns_of(u, &t->segment[i]);
+  }
+  return rows;
+}
+
+static uint32_t value(const Unroll *u, const PipeVary *v, uint32_t word, uint64_t turn) {
+  uint64_t x = word + (uint64_t)v->by_turn * turn + (uint64_t)v->by_n * u->n;
+  uint32_t y = (uint32_t)x;
+  if (v->cycle != PIPE_NONE) {
+    const uint32_t *c = u->c->cycle + v->cycle;
+    y = c[1 + x % c[0]];
+  }
+  return v->pool != PIPE_NONE ? y + u->pool[v->pool].first : y;
+}
+
+/* Fills a table whose rows have so many words in the first array, and so many in a second one beside it. */
+static void fill(const Unroll *u, const PipeRolled *t, void *out, const void *rows, uint32_t words,
+                 void *out2, const void *rows2, uint32_t words2) {
+  uint32_t *to = out, *to2 = out2;
+  for (uint32_t i = 0; i < t->nsegment; i++) {
+    const PipeSegment *s = &t->segment[i];
+    uint64_t turns = turns_of(u, s);
+    for (uint64_t k = 0; k < turns; k++) {
+      memcpy(to, (const uint32_t *)rows + (size_t)s->row0 * words, (size_t)s->nrow * words * 4);
+      if (out2)
+        memcpy(to2, (const uint32_t *)rows2 + (size_t)s->row0 * words2,
+               (size_t)s->nrow * words2 * 4);
+      for (uint32_t j = s->vary0; j < s->vary0 + s->nvary; j++) {
+        const PipeVary *v = &t->vary[j];
+        uint32_t *w = v->word < words ? &to[(size_t)v->row * words + v->word]
+                                      : &to2[(size_t)v->row * words2 + v->word - words];
+        *w = value(u, v, *w, k);
+      }
+      to += (size_t)s->nrow * words;
+      to2 += out2 ? (size_t)s->nrow * words2 : 0;
+    }
+  }
+}
+
+static void unroll_rank(Unroll *u, uint32_t r, PipeRank *out) {
+  const PipeRank *k = &u->c->p->rank[r];
+  const PipeLoopRank *l = &u->c->rank[r];
+  uint64_t n = count_rows(u, &l->instr), nlist = count_rows(u, &l->list),
+           nsync = count_rows(u, &l->sync), npool = count_rows(u, &l->pool);
+  PipeInstr *instr = take(&u->room, n, sizeof *instr);
+  PipeWeights *weights = k->weights ? take(&u->room, n, sizeof *weights) : NULL;
+  uint32_t *list = take(&u->room, nlist, sizeof *list);
+  PipeSync *sync = take(&u->room, nsync, sizeof *sync);
+  PipePool *pool = take(&u->room, npool, sizeof *pool);
+  if (!u->room.at)
+    return;
+  fill(u, &l->pool, pool, k->pool, sizeof *pool / 4, NULL, NULL, 0);
+  u->pool = pool;
+  fill(u, &l->instr, instr, k->instr, INSTR_WORDS, weights, k->weights, WEIGHT_WORDS);
+  fill(u, &l->list, list, k->list, 1, NULL, NULL, 0);
+  fill(u, &l->sync, sync, k->sync, sizeof *sync / 4, NULL, NULL, 0);
+  *out = *k;
+  out->instr = instr, out->ninstr = (uint32_t)n;
+  out->weights = weights;
+  out->pool = pool, out->npool = (uint32_t)npool;
+  out->list = nlist ? list : NULL, out->nlist = (uint32_t)nlist;
+  out->sync = nsync ? sync : NULL, out->nsync = (uint32_t)nsync;
+  out->nslot = (uint32_t)linear(u, l->nslot);
+  out->inflight = (uint32_t)linear(u, l->inflight);
+  out->nevent = (uint32_t)linear(u, l->nevent);
+  out->bytes = (uint64_t)linear(u, l->bytes);
+  out->host = (uint64_t)linear(u, l->host);
+}
+
+/* The rows of the stage table that run each stage, by microbatch. */
+static void fill_rows(const PipeProgram *p, uint32_t *row) {
+  for (uint32_t i = 0; i < p->nstage; i++)
+    for (uint32_t m = p->stage[i].mb0; m < p->stage[i].mb0 + p->stage[i].nmb && m < p->nmb; m++)
+      row[(size_t)p->stage[i].model * p->nmb + m] = i;
+}
+
+static void unroll(Unroll *u, const PipeLooped *l, PipeProgram *out) {
+  enum { NUMBER = 22 };
+  const PipeProgram *p = u->c->p;
+  size_t text = 1;
+  for (uint32_t i = 0; i < l->nparam; i++)
+    text += strlen(l->param[i]) + 1 + NUMBER;
+  char *params = take(&u->room, text, 1);
+  PipeRank *rank = take(&u->room, p->nrank, sizeof *rank);
+  PipeStage *stage = take(&u->room, p->nstage, sizeof *stage);
+  uint64_t nmb = (uint64_t)linear(u, u->c->nmb);
+  uint32_t *row = p->edge ? take(&u->room, p->nmodel * nmb, sizeof *row) : NULL;
+  for (uint32_t r = 0; r < p->nrank; r++)
+    unroll_rank(u, r, &rank[r]);
+  if (!u->room.at)
+    return;
+  fill(u, &u->c->stage, stage, p->stage, sizeof *stage / 4, NULL, NULL, 0);
+  *out = *p;
+  size_t at = 0;
+  for (uint32_t i = 0; i < l->nparam; i++)
+    at += (size_t)snprintf(params + at, text - at, "%s%s=%" PRId64, i ? " " : "", l->param[i],
+                           linear(u, u->c->param[i]));
+  out->params = params;
+  out->rank = rank;
+  out->stage = stage;
+  out->nmb = (uint32_t)nmb;
+  out->slots = (uint32_t)linear(u, u->c->slots);
+  out->makespan = (uint64_t)linear(u, u->c->makespan);
+  out->ideal = (uint64_t)linear(u, u->c->ideal);
+  out->busy = (uint64_t)linear(u, u->c->busy);
+  if (row)
+    fill_rows(out, row);
+  out->row = row;
+  out->hash = pipe_program_hash(out);
+}
+
+static PipeProgram *refuse(char why[PIPE_LOOP_TEXT], const PipeLooped *l, int64_t value) {
+  const char *name = l->param[l->open];
+  int at = snprintf(why, PIPE_LOOP_TEXT, "no program for %s = %" PRId64 ", but for", name, value);
+  for (uint32_t i = 0; i < l->nclass && at < PIPE_LOOP_TEXT - 96; i++) {
+    const PipeLoopClass *c = &l->cls[i];
+    if (i > 2) {
+      snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, ", and %" PRIu32 " more such series",
+               l->nclass - i);
+      break;
+    }
+    at += snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at,
+                   "%s %" PRId64 ", %" PRId64 ", %" PRId64 " and so on", i ? ";" : "", c->from,
+                   c->from + c->step, c->from + 2 * c->step);
+  }
+  return NULL;
+}
+
+PipeProgram *pipe_unroll(const PipeLooped *l, int64_t at, char why[PIPE_LOOP_TEXT]) {
+  if (!l || l->magic != PIPE_LOOP_MAGIC || l->abi != PIPE_ABI) {
+    snprintf(why, PIPE_LOOP_TEXT, "this is no looped program of program format %u", PIPE_ABI);
+    return NULL;
+  }
+  const PipeLoopClass *c = NULL;
+  for (uint32_t i = 0; i < l->nclass && !c; i++)
+    if (at >= l->cls[i].from && (at - l->cls[i].from) % l->cls[i].step == 0)
+      c = &l->cls[i];
+  if (!c)
+    return refuse(why, l, at);
+  Unroll u = {.c = c, .n = (uint64_t)((at - c->from) / c->step)};
+  int64_t nmb;
+  if (u.n > INT32_MAX || __builtin_mul_overflow(c->nmb.by, (int64_t)u.n, &nmb) ||
+      nmb + c->nmb.at > INT32_MAX)
+    u.room.over = 1;
+  else
+    unroll(&u, l, NULL);
+  if (u.room.over) {
+    snprintf(why, PIPE_LOOP_TEXT,
+             "%s = %" PRId64 " makes more instructions than a program can have", l->param[l->open],
+             at);
+    return NULL;
+  }
+  size_t head = (sizeof(PipeProgram) + 15) & ~(size_t)15, bytes = head + u.room.used;
+  char *block = malloc(bytes);
+  if (!block) {
+    snprintf(why, PIPE_LOOP_TEXT, "no memory for the program of %s = %" PRId64 ": %zu bytes",
+             l->param[l->open], at, bytes);
+    return NULL;
+  }
+  memset(block, 0, bytes);
+  u.room = (Room){.at = block + head};
+  unroll(&u, l, (PipeProgram *)block);
+  return (PipeProgram *)block;
+}
+
+void pipe_unroll_free(PipeProgram *p) { free(p); }

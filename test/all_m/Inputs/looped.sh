@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+# looped.sh PIPEC CC STDLIB INCLUDE LIB HERE: compares looped programs, unrolled, with direct ones.
+pipec=$1 cc=$2 stdlib=$3 inc=$4 lib=$5 here=$6
+good=0 bad=0
+build() { # SOURCE OUT [MORE...]: a program that prints tables
+  $cc -std=c11 -Wall -Wextra -Werror -pedantic -I"$inc" "$1" "${@:3}" "$here/../emit/Inputs/tables.c" "$lib/libpiperun.a" -lm -pthread -o "$2"
+}
+one() { # NAME OPTIONS STEPS...: n = 0, n = 1 and so on of every class
+  name=$1 options=$2
+  shift 2
+  $pipec --for-all=M --emit=c $options --symbol=looped "$stdlib/$name.pipe" -o l.c || exit 1
+  build l.c l "$here/Inputs/unrolled.c" '-Dpipe_program=(*the)' -Dmain=print_tables || exit 1
+  from=$(sed -n '1s/.*for every M of \([0-9]*\).*/\1/p' l.c) values=0
+  for class in $(sed -n '1s/.*for every M of \(.*\) (n.*/\1/p' l.c | tr -d ' ' | tr ',' ' '); do
+    for n in "$@"; do
+      step=${class#*+} step=${step%n}
+      M=$((${class%+*} + step * n))
+      $pipec $options -DM=$M "$stdlib/$name.pipe" -o d.c && build d.c d || exit 1
+      ./d > want && ./l $M > have
+      if cmp -s want have; then good=$((good + 1)) values=$((values + 1)); else bad=$((bad + 1)); fi
+    done
+  done
+  echo "$name $options: equal at $values values from $from"
+}
+one 1f1b -DP=4 0 1 2 3 4 7 20 41 98
+one dapple_pb -DP=3 0 1 2 3 4 7 20 41 98
+one interleaved "-DP=4 -DV=2" 0 1 2 3 4 5 8 13 21
+one zb_h1 -DP=4 0 1 2 5 17 60
+one zb_h2 -DP=5 0 1 2 5 17 60
+one gems -DP=4 0 1 2 5 17 60
+one v_min -DP=4 0 1 2 5 17 60
+one v_half_block -DP=4 0 1 2 5 17 60
+one 1f1b_v -DP=4 0 1 2 5 17 60
+one gis "-DP=4 -DV=2" 0 1 9
+one interleaved_zb "-DP=3 -DV=2" 0 1 9
+echo "$good programs are equal, $bad are not"
+test $bad = 0
