@@ -24,8 +24,7 @@ typedef struct Versions {
   Sched *s;
   Stage *stage;   /* [nstage] */
   uint32_t *read; /* [nop] version; of a U and a W: NONE */
-  uint32_t
-      *made; /* (given) of a slot of an estimate: 1 + the op that has made it last; 0: none */
+  uint32_t *made; /* (given) of a slot of an estimate: 1 + the op that has made it last; 0: none */
   Shared *shared; /* [cap] open addressing */
   uint32_t nshared, cap;
 } Versions;
