@@ -294,6 +294,7 @@ static bool at_value(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *
                      const char *name, int64_t m, bool any, bool prove) {
   *arena = (Arena){.oom = s->arena->oom};
   *opt = *s->opt;
+  opt->emit = EMIT_NONE;
   *other = (Sched){.arena = arena, .diag = diag, .opt = opt};
   diag_init(diag, arena, NULL);
   opt->define = NEW_ARRAY(arena, Define, opt->ndefine + 1);

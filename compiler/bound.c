@@ -39,6 +39,7 @@ typedef struct Cost {           /* of a row */
 
 typedef struct Bounds {
   const Sched *s;
+  Arena *arena;
   Cost *cost;             /* [nstage] */
   uint64_t *head, *tail;  /* [nop] of F, B and I */
   bool chain;             /* the ops of a microbatch are one chain */
@@ -63,7 +64,7 @@ static void fill_costs(Sched *s, Bounds *x) {
     for (uint32_t q = 0; s->slice_time && q < s->slices; q++)
       most_b = most(most_b, s->slice_time[PIPE_SLICE_OPS * ((size_t)st * s->slices + q) + PIPE_B]);
   }
-  x->cost = NEW_ARRAY(s->arena, Cost, s->nstage);
+  x->cost = NEW_ARRAY(x->arena, Cost, s->nstage);
   for (uint32_t st = 0; st < s->nstage; st++) {
     const PipeStage *p = &s->stage[st];
     const uint64_t *t = p->time;
@@ -110,10 +111,10 @@ static uint32_t own(const Sched *s, uint32_t op, bool forward) {
 
 /* Heads in an order that respects the data, tails in the reverse. */
 static void fill_chains(Sched *s, Bounds *x) {
-  uint32_t *wait = NEW_ARRAY(s->arena, uint32_t, s->nop),
-           *queue = arena_alloc(s->arena, s->nop * sizeof *queue + 1), n = 0;
-  x->head = NEW_ARRAY(s->arena, uint64_t, s->nop);
-  x->tail = NEW_ARRAY(s->arena, uint64_t, s->nop);
+  uint32_t *wait = NEW_ARRAY(x->arena, uint32_t, s->nop),
+           *queue = arena_alloc(x->arena, s->nop * sizeof *queue + 1), n = 0;
+  x->head = NEW_ARRAY(x->arena, uint64_t, s->nop);
+  x->tail = NEW_ARRAY(x->arena, uint64_t, s->nop);
   x->chain = true;
   for (uint32_t i = 0; i < s->nop; i++) {
     if (!has_tensors(s->op[i].kind))
@@ -218,19 +219,19 @@ static uint64_t forced_idle(const RankSums *t, uint64_t before, uint64_t after, 
   return t->nf > room ? a + b : most(a, b);
 }
 
-void fill_bound(Sched *s) {
-  Bounds x = {.s = s};
+Timing bound_of(Sched *s, Arena *a, const int64_t *room) {
+  Bounds x = {.s = s, .arena = a};
   fill_costs(s, &x);
   fill_chains(s, &x);
-  x.first = NEW_ARRAY(s->arena, uint64_t, s->nmb);
-  x.last = NEW_ARRAY(s->arena, uint64_t, s->nmb);
-  x.seen = NEW_ARRAY(s->arena, uint32_t, s->nmb);
-  s->bound = (Timing){0, 0, s->busy};
+  x.first = NEW_ARRAY(a, uint64_t, s->nmb);
+  x.last = NEW_ARRAY(a, uint64_t, s->nmb);
+  x.seen = NEW_ARRAY(a, uint32_t, s->nmb);
+  Timing bound = {0};
   for (uint32_t r = 0; r < s->nrank; r++) {
     RankSums t = sum_rank(&x, r);
     if (t.nf == 0)
       continue;
-    uint64_t room = s->peak[r].inflight, window = t.work, all = t.head_f + t.work;
+    uint64_t window = t.work, all = t.head_f + t.work;
     all = most(all, t.head_f + t.f + t.tail_f);
     if (!s->forward) {
       all = most(all, t.head_f + less(t.f + t.d, t.saved) + t.tail_d);
@@ -241,11 +242,20 @@ void fill_bound(Sched *s) {
       window = most(window, t.f + t.out);
     }
     if (!s->forward && x.chain && !t.again && s->ncopy == 0) {
-      window = most(window, t.work + forced_idle(&t, t.into, t.out, room));
-      window = most(window, (uint64_t)((t.lives + room - 1) / room));
-      all = most(all, t.work + forced_idle(&t, t.head_d, t.tail_f, room));
+      window = most(window, t.work + forced_idle(&t, t.into, t.out, (uint64_t)room[r]));
+      window = most(window, (uint64_t)((t.lives + (uint64_t)room[r] - 1) / (uint64_t)room[r]));
+      all = most(all, t.work + forced_idle(&t, t.head_d, t.tail_f, (uint64_t)room[r]));
     }
-    s->bound.span = most(s->bound.span, window);
-    s->bound.makespan = most(s->bound.makespan, most(all, t.head_f + window));
+    bound.span = most(bound.span, window);
+    bound.makespan = most(bound.makespan, most(all, t.head_f + window));
   }
+  return bound;
+}
+
+void fill_bound(Sched *s) {
+  int64_t *room = NEW_ARRAY(s->arena, int64_t, s->nrank);
+  for (uint32_t r = 0; r < s->nrank; r++)
+    room[r] = s->peak[r].inflight;
+  s->bound = bound_of(s, s->arena, room);
+  s->bound.busy = s->busy;
 }

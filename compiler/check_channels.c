@@ -112,6 +112,10 @@ static MachineInstr machine_instr(const Sched *s, const PipeInstr *in) {
   MachineInstr m = {.kind = MACHINE_COMPUTE, .need = {NONE, NONE}};
   if (is_wait_send(s, in))
     return m;
+  if (s->lists && is_copy(in)) {
+    m.kind = MACHINE_COPY;
+    return m;
+  }
   if (pipe_is_sum(in->op)) {
     uint32_t sum = in->op == PIPE_REDUCE ? s->stage[in->stage].model
                                          : s->nmodel + s->tie_of[in->stage];
@@ -235,18 +239,126 @@ static size_t most_needs(const Sched *s, const List *l) {
   size_t n = 0;
   for (uint32_t i = 0; i < l->n; i++) {
     const Op o = {.kind = l->instr[i].op, .stage = l->instr[i].stage};
-    n += is_comm(&l->instr[i]) ? 1 : o.kind == PIPE_U ? 2 : op_inputs(s, &o);
+    n += is_comm(&l->instr[i]) ? 2 : o.kind == PIPE_U ? 2 : op_inputs(s, &o);
   }
   return n;
+}
+
+/* What stands where in the lists: position + 1; 0: in none. */
+typedef struct Stands {
+  uint32_t *op, *copy, *side; /* [nop], [ncopy], [nside_use] */
+  uint32_t *turn, *turn0; /* copies of each group in their turns; [ngroup + 1] where its begin */
+} Stands;
+
+typedef struct Edge { /* the instruction at one position waits for that at another one */
+  uint32_t at, on;
+} Edge;
+typedef VEC(Edge) Edges;
+
+static Stands find_stands(Sched *s) {
+  Stands p = {.op = NEW_ARRAY(s->arena, uint32_t, s->nop),
+              .copy = NEW_ARRAY(s->arena, uint32_t, s->ncopy),
+              .side = NEW_ARRAY(s->arena, uint32_t, s->nside_use),
+              .turn = NEW_ARRAY(s->arena, uint32_t, s->ncopy),
+              .turn0 = NEW_ARRAY(s->arena, uint32_t, s->ngroup + (size_t)1)};
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    uint32_t op = s->rank_op0[r];
+    for (uint32_t i = 0; i < s->lists[r].n; i++) {
+      const PipeInstr *in = &s->lists[r].instr[i];
+      if (is_copy(in)) {
+        p.copy[in->out] = i + 1;
+        if (in->op == PIPE_SIDE_COPY)
+          p.side[s->copy[in->out].use] = i + 1;
+      } else if (in->op == PIPE_SIDE_COMM) {
+        p.side[in->out] = i + 1;
+      } else if (!is_comm(in)) {
+        p.op[op++] = i + 1;
+      }
+    }
+    if (s->ngroup && s->group[r])
+      p.turn0[s->group[r]] += s->rank_copy0[r + 1] - s->rank_copy0[r];
+  }
+  for (uint32_t g = 0; g < s->ngroup; g++)
+    p.turn0[g + 1] += p.turn0[g];
+  for (uint32_t i = 0; s->ngroup && i < s->ncopy; i++) {
+    uint32_t g = s->group[s->stage[s->copy[i].stage].rank];
+    if (g)
+      p.turn[p.turn0[g - 1] + s->copy[i].turn] = i;
+  }
+  for (uint32_t i = 0; i < s->nside_use; i++)
+    if (s->side_use[i].kind == PIPE_SIDE)
+      p.side[i] = p.op[s->side_use[i].op];
+  return p;
+}
+
+static void add_edge(Sched *s, Edges *e, uint32_t at, uint32_t on) {
+  if (at && on)
+    *vec_push(s->arena, e) = (Edge){at - 1, on - 1};
+}
+
+static uint32_t action_at(const Sched *s, const Stands *p, uint32_t op) {
+  while (op > 0 && s->op[op - 1].group > 0)
+    op--;
+  return p->op[op];
+}
+
+static int by_waiter(const void *a, const void *b) {
+  const Edge *x = a, *y = b;
+  return x->at != y->at ? (x->at < y->at ? -1 : 1) : x->on < y->on ? -1 : x->on > y->on;
+}
+
+/* Who waits for what beside the ops of rank r: side ops for each other, ops for side ops and for copies that take
+ * turns. */
+static Edges find_edges(Sched *s, const Stands *p, uint32_t r) {
+  Edges e = {0};
+  for (uint32_t i = s->nside_use ? s->side_use0[r] : 0; s->nside_use && i < s->side_use0[r + 1];
+       i++) {
+    const SideUse *u = &s->side_use[i];
+    for (int k = 0; k < 2; k++)
+      if (u->dep[k] != NONE && s->side_use[u->dep[k]].kind != u->kind)
+        add_edge(s, &e, p->side[i], p->side[u->dep[k]]);
+    if (u->user != NONE && u->kind != PIPE_SIDE)
+      add_edge(s, &e, action_at(s, p, u->user), p->side[i]);
+  }
+  for (uint32_t i = s->ngroup ? s->rank_copy0[r] : 0; s->ngroup && i < s->rank_copy0[r + 1]; i++) {
+    const Copy *c = &s->copy[i];
+    size_t cell = c->kind == PIPE_SIDE_COPY ? 0 : (size_t)c->stage * s->nmb + c->mb;
+    if (c->kind == PIPE_LOAD)
+      add_edge(s, &e, action_at(s, p, (s->at_b[cell] > c->at ? s->at_b : s->at_w)[cell] - 1),
+               p->copy[i]);
+    for (uint32_t op = c->free_at; c->kind == PIPE_OFF && op < s->rank_op0[r + 1]; op++)
+      if (s->op[op].kind == PIPE_F) { /* and so does each behind it */
+        add_edge(s, &e, action_at(s, p, op), p->copy[i]);
+        break;
+      }
+  }
+  if (e.n > 1)
+    qsort(e.at, e.n, sizeof *e.at, by_waiter);
+  return e;
+}
+
+/* The copy that has its turn before the one at row `copy`. */
+static void take_turn(const Sched *s, const Stands *p, uint32_t copy, MachineInstr *out) {
+  const Copy *c = &s->copy[copy];
+  uint32_t g = s->group[s->stage[c->stage].rank];
+  if (g == 0 || c->turn == 0)
+    return;
+  uint32_t last = p->turn[p->turn0[g - 1] + c->turn - 1];
+  out->far_rank = s->stage[s->copy[last].stage].rank;
+  out->far = p->copy[last];
 }
 
 static MachineList *lists_of_text(Sched *s, const Places *where) {
   MachineList *list = NEW_ARRAY(s->arena, MachineList, s->nrank);
   uint32_t *updated = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  bool beside = s->ncomm_side > 0 || s->ngroup > 0;
+  Stands stands = beside ? find_stands(s) : (Stands){0};
   for (uint32_t r = 0; r < s->nrank; r++) {
+    Edges edges = beside ? find_edges(s, &stands, r) : (Edges){0};
+    uint32_t edge = 0;
     const List *l = &s->lists[r];
     MachineInstr *out = arena_alloc(s->arena, (size_t)l->n * sizeof *out + 1);
-    uint32_t *more = arena_alloc(s->arena, most_needs(s, l) * sizeof *more + 1);
+    uint32_t *more = arena_alloc(s->arena, (most_needs(s, l) + edges.n) * sizeof *more + 1);
     uint32_t above = NONE, waited = 0; /* the last computation; transfers above it are done */
     for (uint32_t i = 0; i < l->n; i++) {
       const PipeInstr *in = &l->instr[i];
@@ -255,6 +367,9 @@ static MachineList *lists_of_text(Sched *s, const Places *where) {
       if (is_wait_send(s, in)) {
         out[i].need[0] = where->send[tensor_of(s, in)] - 1;
         above = i;
+      } else if (is_copy(in)) {
+        out[i].need[0] = above;
+        take_turn(s, &stands, in->out, &out[i]);
       } else if (is_comm(in)) {
         out[i].need[0] = PLANTED(LISTS_ABOVE) ? NONE : above;
         out[i].group = in->group;
@@ -263,8 +378,10 @@ static MachineList *lists_of_text(Sched *s, const Places *where) {
           out[i].nmore = needs_of(s, in, updated, where, more);
         above = i;
       }
+      for (; edge < edges.n && edges.at[edge].at == i; edge++)
+        more[out[i].nmore++] = edges.at[edge].on;
       for (; in->wait == WAIT_ALL && !PLANTED(LISTS_WAIT) && waited < i; waited++)
-        if (is_comm(&l->instr[waited]))
+        if (is_transfer(&l->instr[waited]))
           more[out[i].nmore++] = waited;
       more += out[i].nmore;
     }
@@ -309,8 +426,9 @@ static void report_cycle(Sched *s, const MachineList *list, const MachineResult 
     MachineAt next = got->hop[(k + 1) % got->nhop].at;
     const PipeInstr *at = instr_at(s, h->at), *on = instr_at(s, h->on);
     const char *why = h->why == WAIT_ROOM ? "has no room in the buffer before"
-                      : is_comm(at) && !is_wait_send(s, at) && h->why == WAIT_NEED ? "comes after"
-                                                                                   : "needs";
+                      : (is_comm(at) || is_copy(at)) && !is_wait_send(s, at) && h->why == WAIT_NEED
+                          ? "comes after"
+                          : "needs";
     bool direct = next.rank == h->on.rank && next.index == h->on.index;
     const char *where = !direct ? arena_printf(s->arena, ", which rank %u runs only after %s",
                                                next.rank, list_op_text(s, instr_at(s, next)))

@@ -24,6 +24,7 @@ typedef struct Lay {
   Ring *out, *in;                   /* [channels] */
   uint32_t *next_reduce, *next_tie; /* [nstage] */
   uint32_t r, ncomm, next;          /* rank; instructions so far; row of the next op */
+  uint32_t nmoved;                  /* of these, with the last transfer or sum */
 } Lay;
 
 static uint32_t take(Ring *q, uint32_t *slots, uint32_t *wait) {
@@ -95,9 +96,20 @@ static uint32_t own_op(const Sched *s, const PipeInstr *in, uint32_t *k, uint32_
   }
 }
 
+/* A side op: it waits for what stands above it. */
+static void run_beside(Lay *l, const PipeInstr *in) {
+  Sched *s = l->s;
+  SideUse *u = &s->side_use[in->out];
+  PipeInstr *x = &s->stream[l->r].comm[l->ncomm++];
+  *x = side_instr(s, u);
+  x->wait = l->next - s->rank_op0[l->r];
+  u->pos = l->ncomm;
+}
+
 /* A SEND, RECV or sum that is the last of its group, or `more` before that. */
 static void move(Lay *l, const PipeInstr *in, uint32_t more) {
   Sched *s = l->s;
+  l->nmoved = l->ncomm + 1;
   PipeInstr *x = &s->stream[l->r].comm[l->ncomm++], *op;
   uint32_t done = l->ncomm + more, k, link;
   *x = *in;
@@ -137,18 +149,24 @@ void lay_lists(Sched *s) {
            .next_tie = NEW_ARRAY(s->arena, uint32_t, s->nstage)};
   for (l.r = 0; l.r < s->nrank; l.r++) {
     const List *list = &s->lists[l.r];
-    l.ncomm = 0;
+    l.ncomm = l.nmoved = 0;
     l.next = s->rank_op0[l.r];
     for (uint32_t i = 0, n; i < list->n; i += n) {
       const PipeInstr *in = &list->instr[i];
       n = 1;
+      if (is_copy(in))
+        continue; /* offload_streams lays them */
+      if (in->op == PIPE_SIDE_COMM) {
+        run_beside(&l, in);
+        continue;
+      }
       if (is_comm(in)) {
         move(&l, in, in->group);
         continue;
       }
       n += in->group;
       if (in->wait == WAIT_ALL)
-        raise(&l.compute[l.next].wait, l.ncomm);
+        raise(&l.compute[l.next].wait, l.nmoved);
       make(&l, n);
       use(&l, n);
       l.next += n;

@@ -41,6 +41,8 @@ static uint64_t queue_key(const Model *m, const MachineInstr *in, uint32_t index
   uint64_t nrank = m->s->nrank;
   if (in->kind == MACHINE_COMPUTE)
     return 0;
+  if (in->kind == MACHINE_COPY)
+    return UINT64_MAX;
   switch (m->s->opt->model.channels) {
   case CHANNELS_RANK: return 1;
   case CHANNELS_PAIR: return in->kind == MACHINE_ALL ? 1 + nrank + in->peer : 1 + in->peer;
@@ -138,6 +140,9 @@ static void needs(const Model *m, uint32_t r, const MachineInstr *in) {
       fprintf(m->f, "n[%u] > %u; ", m->of[r][in->need[e]], m->at[r][in->need[e]]);
   for (uint32_t k = 0; k < in->nmore; k++)
     fprintf(m->f, "n[%u] > %u; ", m->of[r][in->more[k]], m->at[r][in->more[k]]);
+  if (in->far)
+    fprintf(m->f, "n[%u] > %u; ", m->of[in->far_rank][in->far - 1],
+            m->at[in->far_rank][in->far - 1]);
 }
 
 /* One instruction of queue q; nth: among the transfers of its pair, or the collectives of its
@@ -209,7 +214,8 @@ bool emit_promela(Sched *s, FILE *f) {
   uint32_t **row = NEW_ARRAY(s->arena, uint32_t *, m.queue.n);
   for (uint32_t q = 0; q < m.queue.n; q++)
     row[q] = NEW_ARRAY(s->arena, uint32_t, m.queue.at[q].n);
-  uint32_t ncoll = s->nmodel + s->ntie, *members = NEW_ARRAY(s->arena, uint32_t, ncoll);
+  uint32_t ncoll = 2 * s->nmodel + s->ntie + s->nrank, /* side ops are alone in theirs */
+      *members = NEW_ARRAY(s->arena, uint32_t, ncoll);
   uint32_t **nth = NEW_ARRAY(s->arena, uint32_t *, s->nrank);
   for (uint32_t r = 0; r < s->nrank; r++) {
     uint32_t *count = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nrank + ncoll);
@@ -217,7 +223,7 @@ bool emit_promela(Sched *s, FILE *f) {
     for (uint32_t i = 0; i < m.list[r].n; i++) {
       const MachineInstr *in = &m.list[r].instr[i];
       row[m.of[r][i]][m.at[r][i]] = i;
-      if (in->kind == MACHINE_COMPUTE)
+      if (in->kind == MACHINE_COMPUTE || in->kind == MACHINE_COPY)
         continue;
       uint32_t *c = in->kind == MACHINE_ALL ? &count[2 * s->nrank + in->peer]
                                             : &count[2 * in->peer + (in->kind == MACHINE_RECV)];

@@ -8,52 +8,24 @@
  * passes never makes the makespan longer; nor, if ranks may not end later than their span allows, the
  * span. No pass lets more stashes live on a rank, in number or in bytes, than its order had at most.
  *
- * Where passes gain nothing any more the best order is shaken: passes over times as they would be if each
- * op took somewhat longer, one more than the other, move it to another one that is no worse in stashes.
- * What is random about it follows from the number of the try.
+ * Where passes gain nothing any more the best order is left, in turn in two ways: along critical paths
+ * (critical_moves.c), or shaken: passes over times as they would be if each op took somewhat longer, one more
+ * than the other, move it to another one that is no worse in stashes. What is random about it follows from the
+ * number of the try. An order that is at the lower bounds of both makespan and span (bound.c) is left as it is.
  *
  * Requires check_deps, and updates at the end of each rank. Cost of a round: a sort of the ops by radix,
  * and for each op the places on its rank between where its inputs are there and the end so far. */
 #include <string.h>
 
-#include "expand.h"
 #include "graph.h"
+#include "justify.h"
 
-typedef struct Edge { /* from a producer, or to a user */
-  uint32_t op;
-  uint32_t lag; /* until it is there: row of Just.lag; 0: no time */
-} Edge;
-
-enum { IDLE = 4 };  /* after so many tries without gain the order is shaken */
-enum { NLIVE = 2 }; /* what is bounded: the number of stashes, their bytes */
-
-typedef struct Just {
-  Sched *s;
-  uint32_t n;
-  uint32_t *rank, *ncomp; /* [n]; [nrank] ops of a rank before its updates */
-  Edge *in, *out;         /* [width * n] */
-  uint32_t width;         /* edges of an op, to each side, at most */
-  uint64_t *cost,
-      *lag; /* [n]; [nlag] of what a forward, and a backward, of each stage sends, or over each edge */
-  uint32_t nlag;
-  uint64_t *shaken;      /* [n] in place of cost */
-  uint32_t *seq, *best;  /* [n] rows of s->op, rank after rank: the order now, the best so far */
-  uint64_t *start, *end; /* [n] of seq, played */
-  uint32_t *played;      /* [n] in an order that respects the data */
-  uint64_t *grad_end;    /* [nstage] */
-  uint32_t *work, *queued, *head; /* [nrank] */
-  uint64_t *now, *deadline;       /* [nrank] */
-  Timing t;
-  /* of a pass; backward, times run from the end */
-  uint64_t *key, *begin, *until;
-  uint32_t *list, *spare; /* [n] ops in the order of the pass */
-  uint32_t *line, *nline; /* [n] ops of a rank by place; [nrank] */
-  int64_t *live[NLIVE];   /* [n] beside line: what lives after the op */
-  int64_t *delta[NLIVE];  /* [n] what an op adds */
-  int64_t *over[NLIVE];   /* [n] what there is more while it runs than before it and after it */
-  int64_t *most[NLIVE];   /* [nrank] */
-  int nlive;
-} Just;
+enum {
+  IDLE = 4,         /* after so many tries without gain the best order is left */
+  WALK = 1000000,   /* steps of a walk along critical paths, times ops */
+  MOST_STEPS = 400, /* but no more, and no fewer, than these */
+  LEAST_STEPS = 4
+};
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static int64_t later_of(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -132,8 +104,7 @@ static void find_bounds(Just *j) {
     }
 }
 
-/* Times of j->seq; false: the ranks wait for each other. */
-static bool play(Just *j) {
+bool just_play(Just *j) {
   Sched *s = j->s;
   uint32_t nwork = 0, nplayed = 0, want = 0;
   for (uint32_t i = 0; i < j->n; i++)
@@ -263,13 +234,6 @@ found:
   j->until[op] = at + cost;
 }
 
-typedef enum Within {
-  MAKESPAN,
-  SPAN,
-  BOTH,
-  NWITHIN
-} Within; /* what a backward pass may not make longer */
-
 /* Leaves the new order in j->seq. */
 static void pass(Just *j, bool backward, Within within) {
   Sched *s = j->s;
@@ -325,14 +289,14 @@ static void shake(Just *j, uint32_t try) {
   for (uint32_t i = 0; i < j->nlag; i++)
     j->lag[i] *= SHARES;
   j->cost = j->shaken;
-  BUG_IF(!play(j)); /* it has been played before */
+  BUG_IF(!just_play(j)); /* it has been played before */
   pass(j, true, (Within)(try / (IDLE * 4) % NWITHIN));
-  BUG_IF(!play(j)); /* the order of a pass respects the data */
+  BUG_IF(!just_play(j)); /* the order of a pass respects the data */
   pass(j, false, MAKESPAN);
   for (uint32_t i = 0; i < j->nlag; i++)
     j->lag[i] /= SHARES;
   j->cost = cost;
-  BUG_IF(!play(j));
+  BUG_IF(!just_play(j));
 }
 
 static void *array(Sched *s, Arena *a, size_t each) { return arena_zalloc(a, s->nop + 1, each); }
@@ -360,9 +324,58 @@ uint32_t justify_obstacle(const Sched *s) {
   return NONE;
 }
 
+bool just_judge(Just *j) {
+  int64_t v;
+  if (!j->value(j->s, j->t, &v))
+    return false;
+  bool less = v < *j->least ||
+              (v == *j->least && j->t.makespan + j->t.span < j->best_t.makespan + j->best_t.span);
+  if (less) {
+    *j->least = v, j->best_t = j->t;
+    memcpy(j->best, j->seq, j->n * sizeof *j->best);
+    j->changed = true;
+    j->s->tune_idle = 0;
+  }
+  return true;
+}
+
+static bool at_bound(const Just *j, Within what) {
+  return what == SPAN ? j->best_t.span <= j->bound.span : j->best_t.makespan <= j->bound.makespan;
+}
+
+/* Of what can still become shorter, makespan or span, that which makes the best order worth more. */
+static Within weigh(Just *j) {
+  Diag said = *j->s->diag;
+  int64_t value[2]; /* makespan, span shorter */
+  bool ok = true;
+  uint64_t bit = j->best_t.makespan / 1024 + 1;
+  for (Within k = MAKESPAN; k <= SPAN; k++) {
+    Timing t = j->best_t;
+    uint64_t *time = k == MAKESPAN ? &t.makespan : &t.span;
+    *time -= *time < bit ? *time : bit;
+    j->s->diag->out = NULL; /* no order has these times: if they have no value, that is no error */
+    ok &= j->value(j->s, t, &value[k]);
+    *j->s->diag = said;
+  }
+  bool span = at_bound(j, MAKESPAN) || (ok && !at_bound(j, SPAN) && value[SPAN] < value[MAKESPAN]);
+  return span ? SPAN : MAKESPAN;
+}
+
+/* From j->best along critical paths, of what weighs more three times in four. */
+static bool walk(Just *j, uint32_t turn, uint32_t try) {
+  uint32_t steps = WALK / (j->n + 1);
+  steps = steps > MOST_STEPS ? MOST_STEPS : steps < LEAST_STEPS ? LEAST_STEPS : steps;
+  Within what = weigh(j);
+  if (turn % 4 == 3)
+    what = what == SPAN ? MAKESPAN : SPAN;
+  memcpy(j->seq, j->best, j->n * sizeof *j->seq);
+  BUG_IF(!just_play(j)); /* it has been played before */
+  return critical_moves(j, what, steps, try);
+}
+
 bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *), int64_t *least) {
   Arena a = {.oom = s->arena->oom};
-  Just j = {.s = s, .n = s->nop, .nlive = s->sized ? 2 : 1};
+  Just j = {.s = s, .n = s->nop, .nlive = s->sized ? 2 : 1, .value = value, .least = least};
   j.rank = array(s, &a, sizeof *j.rank);
   j.width = 2;
   for (uint32_t i = 0; i < s->nstage;
@@ -387,7 +400,9 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
     j.most[k] = NEW_ARRAY(&a, int64_t, s->nrank);
   }
   j.grad_end = NEW_ARRAY(&a, uint64_t, s->nstage);
-  j.now = NEW_ARRAY(&a, uint64_t, s->nrank), j.deadline = NEW_ARRAY(&a, uint64_t, s->nrank);
+  uint64_t **const at[] = {&j.now, &j.deadline, &j.after};
+  for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+    *at[i] = NEW_ARRAY(&a, uint64_t, s->nrank);
   for (uint32_t r = 0; r < s->nrank; r++)
     for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
       j.seq[i] = j.best[i] = i;
@@ -403,28 +418,24 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
     j.t.busy += j.cost[i] = op_cost(s, s->stage, false, i);
   find_edges(&j);
   find_bounds(&j);
-  bool ok = play(&j) && value(s, j.t, least);
-  Timing best = j.t;
-  bool changed = false;
-  for (; ok && s->tune_tries < tries; s->tune_tries++, s->tune_idle++) {
-    if (s->tune_idle % IDLE == IDLE - 1 &&
-        best.makespan >> 57 == 0) /* else shaken times overflow */
-      shake(&j, s->tune_tries);
-    pass(&j, true, (Within)(s->tune_tries % NWITHIN));
-    BUG_IF(!play(&j)); /* the order of a pass respects the data */
-    pass(&j, false, MAKESPAN);
-    BUG_IF(!play(&j));
-    int64_t v;
-    ok = value(s, j.t, &v);
-    bool less = v < *least || (v == *least && j.t.makespan + j.t.span < best.makespan + best.span);
-    if (ok && less) {
-      s->tune_idle = 0;
-      *least = v, best = j.t;
-      memcpy(j.best, j.seq, s->nop * sizeof *j.best);
-      changed = true;
+  bool ok = just_play(&j) && value(s, j.t, least);
+  j.best_t = j.t;
+  j.bound = bound_of(s, &a, j.most[0]);
+  for (; ok && s->tune_tries < tries && !(at_bound(&j, MAKESPAN) && at_bound(&j, SPAN));
+       s->tune_tries++, s->tune_idle++) {
+    if (s->tune_idle % IDLE == IDLE - 1) {
+      if (s->tune_idle / IDLE % 2 == 0)
+        ok = walk(&j, s->tune_idle / IDLE / 2, s->tune_tries);
+      else if (j.best_t.makespan >> 57 == 0) /* else shaken times overflow */
+        shake(&j, s->tune_tries);
     }
+    pass(&j, true, (Within)(s->tune_tries % NWITHIN));
+    BUG_IF(!just_play(&j)); /* the order of a pass respects the data */
+    pass(&j, false, MAKESPAN);
+    BUG_IF(!just_play(&j));
+    ok = ok && just_judge(&j);
   }
-  if (ok && changed)
+  if (ok && j.changed)
     reorder(&j);
   arena_free(&a);
   return ok;

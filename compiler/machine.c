@@ -122,6 +122,8 @@ static uint32_t queue_of(Machine *m, Table *t, uint32_t i) {
   if (own || !HAS(EDGE_QUEUE))
     return t->n++;
   uint64_t r = m->row[i].rank, peer = in->peer;
+  if (in->kind == MACHINE_COPY)
+    return table_get(m->arena, t, r, UINT64_MAX, 0);
   if (m->model.channels == CHANNELS_RANK)
     peer = 0;
   bool directed = m->model.channels == CHANNELS_EDGE ||
@@ -222,6 +224,10 @@ static void build(Machine *m) {
           .rank = r, .next = NONE, .chain = NONE, .mate = NONE, .room = NONE, .waiter = NONE};
       if (in->kind != MACHINE_COMPUTE) {
         q = m->nrank + queue_of(m, &queues, i);
+      } else if (!HAS(EDGE_COMPUTE)) {
+        q = m->nrank + queues.n++;
+      }
+      if (in->kind != MACHINE_COMPUTE && in->kind != MACHINE_COPY) {
         int dir = in->kind == MACHINE_RECV;
         if (in->kind == MACHINE_ALL)
           c = table_get(m->arena, &channels, r, in->peer, 1); /* keys of transfers are even there */
@@ -243,8 +249,6 @@ static void build(Machine *m) {
         else
           m->row[channel[c].last[dir]].chain = i;
         channel[c].last[dir] = i;
-      } else if (!HAS(EDGE_COMPUTE)) {
-        q = m->nrank + queues.n++;
       }
       m->row[i].stream = q;
       if (q >= m->nstream)
@@ -268,7 +272,8 @@ static void build(Machine *m) {
  * taken for a group, all with no COMPUTE between. */
 static uint32_t group_end(const Machine *m, uint32_t first) {
   uint32_t i = first, last = first + instr(m, first)->group;
-  if (!HAS(EDGE_GROUP) || instr(m, first)->kind == MACHINE_COMPUTE)
+  if (!HAS(EDGE_GROUP) || instr(m, first)->kind == MACHINE_COMPUTE ||
+      instr(m, first)->kind == MACHINE_COPY)
     return i;
   while (!m->model.grouped && m->row[i].next != NONE && m->row[i].next <= last)
     i = m->row[i].next;
@@ -288,11 +293,15 @@ typedef struct Wait {
   bool met;
 } Wait;
 
-/* Before it is posted: conditions 0 and 1, and one for each of `more`. */
-static uint32_t nneed(const Machine *m, uint32_t i) { return 2 + instr(m, i)->nmore; }
+/* Before it is posted: conditions 0 and 1, one for each of `more`, and one far away. */
+static uint32_t nneed(const Machine *m, uint32_t i) { return 3 + instr(m, i)->nmore; }
 
 static Wait need(const Machine *m, uint32_t i, uint32_t k) {
   const MachineInstr *in = instr(m, i);
+  if (k == 2 + in->nmore) {
+    uint32_t on = in->far ? m->base[in->far_rank] + in->far - 1 : NONE;
+    return (Wait){on, WAIT_NEED, !in->far || !HAS(EDGE_NEED) || is(m, on, DONE)};
+  }
   uint32_t pos = k < 2 ? in->need[k] : in->more[k - 2];
   if (pos == NONE || !HAS(EDGE_NEED))
     return (Wait){.met = true};
@@ -305,7 +314,8 @@ static Wait need(const Machine *m, uint32_t i, uint32_t k) {
 static Wait completion(const Machine *m, uint32_t i, uint32_t skip) {
   const Row *row = &m->row[i];
   uint32_t kind = instr(m, i)->kind;
-  if (kind == MACHINE_COMPUTE || (kind == MACHINE_SEND && row->room == FREE))
+  if (kind == MACHINE_COMPUTE || kind == MACHINE_COPY ||
+      (kind == MACHINE_SEND && row->room == FREE))
     return (Wait){.met = true};
   if (kind == MACHINE_SEND && row->room != row->mate)
     return row->room == NONE ? (Wait){NONE, WAIT_NOBODY, false}

@@ -3,8 +3,8 @@
  * whether the lists complete, and if not shows the shortest wait cycle or the first mispaired
  * transfer. The lists may come from pipec's own lowering or from a file that somebody wrote.
  *
- * A rank is a list of instructions. COMPUTE instructions run one after the other. A SEND, RECV or
- * ALL (a collective) is put into a queue of its rank in list order; a queue carries out one at a
+ * A rank is a list of instructions. COMPUTE instructions run one after the other, and so do COPY
+ * instructions, beside them. A SEND, RECV or ALL (a collective) is put into a queue of its rank in list order; a queue carries out one at a
  * time. Nothing else in the list waits for a communication: that is what `need` is for. The model
  * says which queues there are:
  *
@@ -36,7 +36,7 @@
 
 #define MACHINE_NONE UINT32_MAX
 
-typedef enum MachineKind { MACHINE_COMPUTE, MACHINE_SEND, MACHINE_RECV, MACHINE_ALL } MachineKind;
+typedef enum MachineKind { MACHINE_COMPUTE, MACHINE_SEND, MACHINE_RECV, MACHINE_ALL, MACHINE_COPY } MachineKind;
 
 typedef struct MachineInstr {
   uint32_t kind;    /* MachineKind */
@@ -46,6 +46,7 @@ typedef struct MachineInstr {
   uint32_t group;   /* SEND, RECV: further instructions of the list after it that are one group with it: those in
                        one queue are posted, and done, together */
   const uint32_t *more; /* [nmore] further ones */
+  uint32_t far_rank, far; /* 1 + position in the list of that rank that must be done before; 0: none */
   uint64_t tensor;  /* SEND, RECV, ALL: what it is; the ends of a transfer have the same */
   uint64_t bytes;   /* SEND: of the message */
 } MachineInstr;

@@ -581,6 +581,8 @@ const char *open_parameter(const Sched *s);
 
 /* ---- bound.c: requires slots; ensures bound ---- */
 void fill_bound(Sched *s);
+/* The least makespan and span with room[r] stashes on rank r; requires check_deps only. */
+Timing bound_of(Sched *s, Arena *a, const int64_t *room);
 
 /* ---- emit_*.c: require prog; write to f ---- */
 void emit_c(Sched *s, FILE *f);

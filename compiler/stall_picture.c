@@ -48,6 +48,7 @@ typedef struct Page {
   const StallHop *hop;
   uint32_t nhop;
   double box; /* BOX or WIDE */
+  bool lists; /* hops are positions in lists, else rows of s->op */
 } Page;
 
 static void emit(const Page *g, const char *fmt, ...) {
@@ -134,12 +135,8 @@ static void draw_row(const Page *g, const Row *w, double y) {
   }
 }
 
-static bool write_page(Page *g, const char *scale, const char *model) {
+static void draw_picture(Page *g, const char *scale, const char *model) {
   Sched *s = g->s;
-  OutFile out;
-  if (!file_open(s, &out, s->opt->counterexample))
-    return false;
-  g->out = out.f;
   double width = 0;
   for (uint32_t i = 0; i < g->nrow; i++)
     for (uint32_t k = 0; k < g->row[i].box.n; k++) {
@@ -194,7 +191,69 @@ static bool write_page(Page *g, const char *scale, const char *model) {
     emit(g, "<text x=\"16\" y=\"#\">$$</text>\n", TOP + PITCH * g->nrow + 20 * k + 6u,
          g->hop[k].text, k + 1 == shown && shown < g->nhop ? ", and so on" : "");
   emit(g, "</svg>\n");
-  return file_close(s, &out, true);
+}
+
+/* Where hop k stands in the text, and that line. */
+static void put_place(Page *g, const StallHop *k) {
+  const Sched *s = g->s;
+  uint32_t site = !g->lists  ? s->op[k->at].site
+                  : s->lists ? s->lists[k->rank].instr[k->at].site
+                             : s->prog->rank[k->rank].instr[k->at].site;
+  Span at = s->site[site];
+  if (at.file == NO_FILE)
+    return;
+  const Source *source = &s->diag->source[at.file];
+  LineCol place = diag_linecol(s->diag, at.file, at.beg);
+  uint32_t beg = at.beg - (place.col - 1), end = beg + (uint32_t)strcspn(source->text + beg, "\n");
+  enum { LONGEST = 200 };
+  emit(g, "<pre><b>$:#:#</b>  $</pre>\n", source->path, place.line, place.col,
+       arena_strndup(s->arena, source->text + beg, end - beg < LONGEST ? end - beg : LONGEST));
+}
+
+/* The picture as a page by itself, with the place of each hop. */
+static void draw_html(Page *g, const char *scale, const char *model) {
+  emit(
+      g,
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+      "<title>$: deadlock</title>\n<style>\n"
+      ":root { color-scheme: light dark }\nbody { font-family: sans-serif; margin: 1rem }\n"
+      "figure { margin: 0; overflow: auto }\npre { overflow: auto; margin: 0 0 .8rem 0 }\n"
+      "@media (prefers-color-scheme: dark) { svg { filter: invert(1) hue-rotate(180deg) } }\n"
+      "</style>\n</head>\n<body>\n<figure>\n",
+      g->s->name);
+  draw_picture(g, scale, model);
+  emit(g, "</figure>\n<ol>\n");
+  for (uint32_t k = 0; k < g->nhop && k < MOST_RANKS; k++) {
+    emit(g, "<li>$\n", g->hop[k].text);
+    put_place(g, &g->hop[k]);
+    emit(g, "</li>\n");
+  }
+  emit(g, "</ol>\n</body>\n</html>\n");
+}
+
+/* --emit=html of what is refuted is a page of that. */
+static bool wants_html(const Options *o) {
+  return o->emit == EMIT_HTML && o->ncompare < 2 && !o->check_only && !o->show &&
+         !o->critical_path && !o->text;
+}
+
+static bool write_page(Page *g, const char *scale, const char *model) {
+  Sched *s = g->s;
+  OutFile out;
+  bool ok = true;
+  for (int html = 0; html < 2; html++) {
+    if (html ? !wants_html(s->opt) : !s->opt->counterexample)
+      continue;
+    if (!file_open(s, &out, html ? s->opt->output : s->opt->counterexample)) {
+      ok = false;
+      continue;
+    }
+    g->out = out.f;
+    (html ? draw_html : draw_picture)(g, scale, model);
+    ok &= file_close(s, &out, true);
+  }
+  return ok;
 }
 
 /* The boxes of what row w runs next, from item `at` to item `on`, which label() names. */
@@ -233,7 +292,7 @@ static const char *order_label(Sched *s, uint32_t rank, uint32_t i) {
 
 bool draw_orders(Sched *s, const uint64_t *end, const uint32_t *head, const StallHop *hop,
                  uint32_t nhop) {
-  if (!s->opt->counterexample)
+  if (!s->opt->counterexample && !wants_html(s->opt))
     return false;
   Page g = {.s = s, .hop = hop, .nhop = nhop, .box = BOX};
   find_rows(&g);
@@ -292,9 +351,9 @@ static const char *list_label(Sched *s, uint32_t rank, uint32_t i) {
 
 bool draw_lists(Sched *s, const MachineList *list, const bool *const *done, const StallHop *hop,
                 uint32_t nhop) {
-  if (!s->opt->counterexample)
+  if (!s->opt->counterexample && !wants_html(s->opt))
     return false;
-  Page g = {.s = s, .hop = hop, .nhop = nhop, .box = WIDE};
+  Page g = {.s = s, .hop = hop, .nhop = nhop, .box = WIDE, .lists = true};
   find_rows(&g);
   for (uint32_t k = 0; k < g.nrow; k++) {
     Row *w = &g.row[k];

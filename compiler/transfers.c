@@ -105,10 +105,70 @@ static void join(Instrs *list, uint32_t first) {
     list->at[i].group = (uint16_t)(list->n - 1 - i);
 }
 
+typedef struct CommSide {
+  const SideUse *use;
+  uint32_t seq;
+} CommSide;
+
+static int by_place(const void *a, const void *b) {
+  const CommSide *x = a, *y = b;
+  if (x->use->at != y->use->at)
+    return x->use->at < y->use->at ? -1 : 1;
+  if (x->use->plan != y->use->plan)
+    return x->use->plan < y->use->plan ? -1 : 1;
+  return x->seq < y->seq ? -1 : x->seq > y->seq;
+}
+
+/* The side ops of the COMM stream of rank r, in the order in which they stand. */
+static uint32_t find_comm_sides(Sched *s, uint32_t r, CommSide **side) {
+  uint32_t n = 0, end = s->nside_use ? s->side_use0[r + 1] : 0;
+  *side = NULL;
+  for (uint32_t i = s->ncomm_side ? s->side_use0[r] : end; i < end; i++) {
+    if (s->side_use[i].kind != PIPE_SIDE_COMM)
+      continue;
+    if (!*side)
+      *side = arena_alloc(s->arena, (end - i) * sizeof **side);
+    (*side)[n++] = (CommSide){&s->side_use[i], i};
+  }
+  if (n > 1)
+    qsort(*side, n, sizeof **side, by_place);
+  return n;
+}
+
+/* What runs beside the ops of a rank, and is not in the list yet. */
+typedef struct BesideOps {
+  CommSide *side;
+  uint32_t nside;
+  uint32_t copy, last; /* rows of Sched.copy, if they take turns */
+} BesideOps;
+
+static BesideOps find_beside(Sched *s, uint32_t r) {
+  BesideOps b = {.copy = s->ngroup ? s->rank_copy0[r] : 0,
+                 .last = s->ngroup ? s->rank_copy0[r + 1] : 0};
+  b.nside = find_comm_sides(s, r, &b.side);
+  return b;
+}
+
+/* What stands before op i. */
+static void add_beside(Sched *s, Instrs *to, BesideOps *b, uint32_t i) {
+  for (; b->copy < b->last && s->copy[b->copy].at <= i; b->copy++) {
+    const Copy *c = &s->copy[b->copy];
+    PipeInstr *in = add(s, to, (PipeOp)c->kind, c->stage, c->mb, c->site);
+    in->keep = c->kind == PIPE_SIDE_COPY ? s->side_use[c->use].row : NONE;
+    in->out = b->copy;
+  }
+  for (; b->nside > 0 && b->side->use->at <= i; b->side++, b->nside--) {
+    *vec_push(s->arena, to) = side_instr(s, b->side->use);
+    to->at[to->n - 1].out = b->side->seq; /* row of Sched.side_use */
+  }
+}
+
 static bool list_by_hand(Sched *s, uint32_t r, Instrs *to, uint32_t *post) {
   bool ok = true, wait = false, again = false; /* again: the post before it is of its group */
+  BesideOps beside = find_beside(s, r);
   uint32_t first = 0;
   for (uint32_t i = s->rank_op0[r]; i <= s->rank_op0[r + 1]; i++) {
+    add_beside(s, to, &beside, i);
     for (; *post < s->npost && s->post[*post].rank == r && s->post[*post].at <= i; ++*post) {
       const Posting *p = &s->post[*post];
       uint32_t at = to->n;
@@ -157,9 +217,11 @@ static void add_sums(Sched *s, Instrs *to, uint32_t i, uint32_t end) {
 }
 
 static void list_inline(Sched *s, uint32_t r, Instrs *to, bool grouped) {
+  BesideOps beside = find_beside(s, r);
   uint32_t end = s->rank_op0[r + 1];
   for (uint32_t i = s->rank_op0[r], n; i < end; i += n) {
     n = s->op[i].group + 1u;
+    add_beside(s, to, &beside, i);
     bool again = i > s->rank_op0[r] && s->op[i - 1].kind == PIPE_U;
     if (s->op[i].kind == PIPE_U && !again)
       add_sums(s, to, i, end);
@@ -169,11 +231,14 @@ static void list_inline(Sched *s, uint32_t r, Instrs *to, bool grouped) {
     for (uint32_t j = i; j < i + n; j++)
       add_op(s, to, &s->op[j]);
     to->at[first].wait = WAIT_ALL;
+    if (grouped) /* not between a send and the receive that may be of its group */
+      add_beside(s, to, &beside, i + n);
     for (uint32_t j = i; j < i + n; j++)
       add_moves(s, to, &s->op[j], false, s->op[j].site);
   }
+  add_beside(s, to, &beside, end);
   for (uint32_t i = 0, n; grouped && i < to->n; i += n) {
-    for (n = 0; i + n < to->n && n < PIPE_GROUP_MOST && is_comm(&to->at[i + n]) &&
+    for (n = 0; i + n < to->n && n < PIPE_GROUP_MOST && is_transfer(&to->at[i + n]) &&
                 !pipe_is_sum(to->at[i + n].op);)
       n++;
     for (uint32_t j = i; j < i + n; j++)
@@ -242,7 +307,7 @@ static bool note_transfers(Sched *s, Places *at) {
   for (uint32_t r = 0; r < s->nrank && s->diag->errors <= s->diag->limit; r++)
     for (uint32_t i = 0; i < s->lists[r].n; i++) {
       PipeInstr *in = &s->lists[r].instr[i];
-      if (!is_comm(in) || is_wait_send(s, in) || pipe_is_sum(in->op))
+      if (!is_transfer(in) || is_wait_send(s, in) || pipe_is_sum(in->op))
         continue;
       if (s->lowering == PIPE_GLOBAL && !find_peer(s, r, in)) {
         ok = false;
@@ -416,7 +481,7 @@ static bool check_sums(Sched *s, Places *at) {
         good = check_sum(s, &w, in);
         if (good)
           (in->op == PIPE_TIE ? at->tie : at->reduce)[s->round0[in->stage] + (*n)++] = i + 1;
-      } else if (!is_comm(in)) {
+      } else if (!is_comm(in) && !is_copy(in)) {
         good = in->op != PIPE_U || check_update(s, &w, in, w.next);
         w.updated[in->stage] += in->op == PIPE_U;
         w.next++;
@@ -447,26 +512,6 @@ bool list_transfers(Sched *s) {
     diag_help(s->diag,
               "write 'send F(m)', 'recv F(m)', 'send B(m)' and 'recv B(m)' among the ops, or leave "
               "'transfers manual' out");
-    return false;
-  }
-  if (s->ngroup > 0) {
-    diag_error(
-        s->diag, DIAG_CLAUSE, s->lowering_at,
-        "copies that take turns have a place among the transfers of pipec's order, and the lowering is %s",
-        lowering_text(s));
-    diag_help(s->diag, "drop 'exclusive', or leave the lowering at global");
-    return false;
-  }
-  if (s->ncomm_side > 0) {
-    uint32_t k = 0;
-    while (s->side_decl[k]->side->op != PIPE_SIDE_COMM)
-      k++;
-    diag_error(
-        s->diag, DIAG_CLAUSE, s->side_decl[k]->at,
-        "side ops of the comm stream have their place in the order that pipec finds, and the lowering is %s",
-        lowering_text(s));
-    diag_help(s->diag,
-              "put them into the compute or the copy stream, or leave the lowering at global");
     return false;
   }
   if (!make_lists(s) || !prove_lists(s))

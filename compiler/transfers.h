@@ -11,6 +11,11 @@ static inline bool is_forward(const PipeInstr *in) { return in->op == PIPE_SEND_
 /* Of a list from a file: it waits for the SEND that it names. */
 static inline bool is_wait_send(const Sched *s, const PipeInstr *in) { return s->lists && in->wait == WAIT_SEND; }
 static inline bool is_comm(const PipeInstr *in) { return pipe_op_info[in->op].comm != 0; }
+/* A transfer or a sum: what a rank waits for at its ops. */
+static inline bool is_transfer(const PipeInstr *in) { return is_comm(in) && in->op != PIPE_SIDE_COMM; }
+
+/* Of a list with copies that take turns (out: row of Sched.copy), which nothing in its order waits for. */
+static inline bool is_copy(const PipeInstr *in) { return pipe_op_info[in->op].stream == PIPE_COPY; }
 
 /* Position + 1 in its list of: the SEND and RECV of a tensor, the REDUCE of a round (row of Sched.round), the TIE
  * of a round of the first tied row of a rank; 0: there is none. */

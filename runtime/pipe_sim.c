@@ -384,6 +384,15 @@ static bool takes_turn(const Machine *m, uint32_t from, uint32_t to, uint64_t ti
   return m->in->nshare && time && pipe_shares(m->in->share, m->in->nshare, from, to);
 }
 
+/* A side op at the head of r. */
+static bool run_beside(Machine *m, uint32_t r, const PipeInstr *c) {
+  if (c->op != PIPE_SIDE_COMM)
+    return false;
+  uint64_t start = comm_from(&m->rank[r], c);
+  complete_comm(m, r, start, add(start, time_of(m, c)));
+  return true;
+}
+
 /* Completes transfers of r until one is not ready on both sides. 1 if any, 0 if none, -1 if a SEND
  * met a RECV of another tensor. */
 static int run_comm(Machine *m, uint32_t r) {
@@ -394,11 +403,8 @@ static int run_comm(Machine *m, uint32_t r) {
         break;
       continue;
     }
-    if (c->op == PIPE_SIDE_COMM) {
-      uint64_t start = comm_from(&m->rank[r], c);
-      complete_comm(m, r, start, add(start, time_of(m, c)));
+    if (run_beside(m, r, c))
       continue;
-    }
     uint32_t q = c->peer;
     if (q >= m->in->nrank || q == r)
       break;
@@ -428,7 +434,7 @@ static int run_comm(Machine *m, uint32_t r) {
 static bool post_group(Machine *m, uint32_t r) {
   Rank *k = &m->rank[r];
   const PipeInstr *c = comm_ready(m, r);
-  if (!c || pipe_is_sum(c->op))
+  if (!c || pipe_is_sum(c->op) || c->op == PIPE_SIDE_COMM)
     return false;
   if (k->posted)
     return true;
@@ -473,7 +479,8 @@ static int run_groups(Machine *m, uint32_t r) {
   int any = 0;
   for (bool moved = true; moved;) {
     const PipeInstr *head = comm_ready(m, r);
-    moved = head && pipe_is_sum(head->op) && run_sum(m, head->op, head->stage);
+    moved = head && (run_beside(m, r, head) ||
+                     (pipe_is_sum(head->op) && run_sum(m, head->op, head->stage)));
     uint32_t first = k->ncomm;
     for (uint32_t i = first;
          !moved && post_group(m, r) && k->ncomm == first && i <= first + head->group; i++) {

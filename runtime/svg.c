@@ -575,70 +575,99 @@ static const char *names_of(const PipeProgram *p, uint8_t op, char buf[MAX_LINE]
   return n ? buf : pipe_op_info[op].text;
 }
 
-/* Swatches of what the page uses, in one line. */
-static void draw_legend(const Page *g, double y, bool phases, bool dense) {
-  double x = g->left;
-  for (uint8_t op = 0; op < PIPE_NOPS; op++) {
-    if (!g->used[op])
-      continue;
-    char buf[MAX_LINE];
-    const char *text = names_of(g->p, op, buf);
+/* The place of the next swatch of the legend. */
+typedef struct Key {
+  double x, y;
+  int lines;
+  bool draw; /* else it is only measured */
+} Key;
+
+/* Room for a swatch and a text so wide; begins a line if it would go past the page. */
+static void make_room(const Page *g, Key *k, double wide) {
+  if (k->x > g->left && k->x + wide > g->left + g->width + COLUMN * (2 + g->sized) - 12) {
+    k->x = g->left, k->y += 16;
+    k->lines++;
+  }
+}
+
+/* Of 10.5 px; capitals are wider. */
+static double key_width(const char *text) {
+  double w = 5.4 * (double)strlen(text);
+  for (int n = 0; *text; text++)
+    w += *text >= 'A' && *text <= 'Z' && n++ ? 2 : 0;
+  return w;
+}
+
+static void key_box(const Page *g, Key *k, const char *style, const char *text) {
+  double w = key_width(text);
+  make_room(g, k, 20 + w);
+  if (k->draw)
     emit(g,
          "<rect class=\"$\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
-         "<text class=\"key\" x=\"~\" y=\"~\">$ $</text>\n",
-         pipe_op_info[op].text, x, y - 9, x + 20, y, text, svg_look[op].name);
-    x += 20 + 5.4 * (double)(strlen(svg_look[op].name) + strlen(text) + 1) + 14;
-  }
-  emit(g,
-       "<rect class=\"idle\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
-       "<text class=\"key\" x=\"~\" y=\"~\">idle</text>\n",
-       x, y - 9, x + 20, y);
-  x += 20 + 22 + 14;
-  if (g->arrows) {
-    emit(g,
-         "<path class=\"send\" d=\"M~ ~h12\"/><path class=\"head\" d=\"M~ ~l-3.6 -1.5v3z\"/>\n"
-         "<text class=\"key\" x=\"~\" y=\"~\">transfer</text>\n",
-         x, y - 3.5, x + 15, y - 3.5, x + 20, y);
-    x += 20 + 42 + 14;
-  }
-  if (g->curve > 0) {
-    const char *name = g->sized ? "stashes" : "stashes alive";
-    const char *line = g->limit && g->sized ? "limit" : "proved";
-    if (g->sized) {
-      emit(g,
-           "<rect class=\"fixed\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
-           "<text class=\"key\" x=\"~\" y=\"~\">always there</text>\n",
-           x, y - 9, x + 20, y);
-      x += 20 + 62 + 14;
-    }
-    emit(g,
-         "<rect class=\"live\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
-         "<text class=\"key\" x=\"~\" y=\"~\">$</text>\n"
-         "<path class=\"limit\" d=\"M~ ~h15\"/><text class=\"key\" x=\"~\" y=\"~\">$</text>\n",
-         x, y - 9, x + 20, y, name, x + 20 + 5.4 * (double)strlen(name) + 14, y - 3.5,
-         x + 40 + 5.4 * (double)strlen(name) + 14, y, line);
-    x += 40 + 5.4 * (double)(strlen(name) + strlen(line)) + 28;
-  }
-  if (phases) {
-    emit(g,
-         "<path class=\"phase\" d=\"M~ ~v13\"/>\n"
-         "<text class=\"key\" x=\"~\" y=\"~\">phase</text>\n",
-         x + 2, y - 10.5, x + 9, y);
-    x += 9 + 32 + 14;
-  }
-  if (g->nchunk < 2 || g->nchunk > 8 || dense)
-    return;
-  for (uint32_t c = 0; c < g->nchunk; c++) {
-    double h = 11 * strip(g, c) / g->row;
-    emit(g, "<rect class=\"F\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>", x, y - 9);
+         "<text class=\"key\" x=\"~\" y=\"~\">$</text>\n",
+         style, k->x, k->y - 9, k->x + 20, k->y, text);
+  k->x += 20 + w + 14;
+}
+
+static void key_chunks(const Page *g, Key *k) {
+  make_room(g, k, 18.0 * g->nchunk + 2 + 5.4 * (4.0 + 3 * g->nchunk));
+  for (uint32_t c = 0; k->draw && c < g->nchunk; c++) {
+    double h = 11 * strip(g, c) / g->row, x = k->x + 18.0 * c;
+    emit(g, "<rect class=\"F\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>", x, k->y - 9);
     if (c)
-      emit(g, "<path class=\"chunk\" d=\"M~ ~h15v~h-15z\"/>", x, y + 2 - h, h);
-    x += 18;
+      emit(g, "<path class=\"chunk\" d=\"M~ ~h15v~h-15z\"/>", x, k->y + 2 - h, h);
   }
-  emit(g, "\n<text class=\"key\" x=\"~\" y=\"~\">chunk 0", x + 2, y);
+  if (!k->draw)
+    return;
+  emit(g, "\n<text class=\"key\" x=\"~\" y=\"~\">chunk 0", k->x + 18.0 * g->nchunk + 2, k->y);
   for (uint32_t c = 1; c < g->nchunk; c++)
     emit(g, ", #", (unsigned)c);
   emit(g, "</text>\n");
+}
+
+/* Swatches of what the page uses. Returns the lines; writes them when `y` is positive. */
+static int draw_legend(const Page *g, double y, bool phases, bool dense) {
+  Key k = {g->left, y, 1, y > 0};
+  for (uint8_t op = 0; op < PIPE_NOPS; op++) {
+    char buf[MAX_LINE], text[MAX_LINE + 32];
+    if (!g->used[op])
+      continue;
+    snprintf(text, sizeof text, "%s %s", names_of(g->p, op, buf), svg_look[op].name);
+    key_box(g, &k, pipe_op_info[op].text, text);
+  }
+  key_box(g, &k, "idle", "idle");
+  if (g->arrows) {
+    make_room(g, &k, 20 + 42);
+    if (k.draw)
+      emit(g,
+           "<path class=\"send\" d=\"M~ ~h12\"/><path class=\"head\" d=\"M~ ~l-3.6 -1.5v3z\"/>\n"
+           "<text class=\"key\" x=\"~\" y=\"~\">transfer</text>\n",
+           k.x, k.y - 3.5, k.x + 15, k.y - 3.5, k.x + 20, k.y);
+    k.x += 20 + 42 + 14;
+  }
+  if (g->curve > 0) {
+    const char *line = g->limit && g->sized ? "limit" : "proved";
+    if (g->sized)
+      key_box(g, &k, "fixed", "always there");
+    key_box(g, &k, "live", g->sized ? "stashes" : "stashes alive");
+    make_room(g, &k, 20 + key_width(line));
+    if (k.draw)
+      emit(g, "<path class=\"limit\" d=\"M~ ~h15\"/><text class=\"key\" x=\"~\" y=\"~\">$</text>\n",
+           k.x, k.y - 3.5, k.x + 20, k.y, line);
+    k.x += 20 + key_width(line) + 14;
+  }
+  if (phases) {
+    make_room(g, &k, 9 + 32);
+    if (k.draw)
+      emit(g,
+           "<path class=\"phase\" d=\"M~ ~v13\"/>\n"
+           "<text class=\"key\" x=\"~\" y=\"~\">phase</text>\n",
+           k.x + 2, k.y - 10.5, k.x + 9, k.y);
+    k.x += 9 + 32 + 14;
+  }
+  if (g->nchunk >= 2 && g->nchunk <= 8 && !dense)
+    key_chunks(g, &k);
+  return k.lines;
 }
 
 /* The sentences under the picture, wrapped to the rows' width. Returns the lines; writes them when
@@ -811,7 +840,8 @@ int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
     phases |= n[i].phases;
     dense |= n[i].dense;
   }
-  height += 12 + 20 + 14.0 * (draw_caption(&g, n, ntrack, 0) - 1) + MARGIN;
+  double legend = 16.0 * draw_legend(&g, 0, phases, dense);
+  height += 16 + legend + 14.0 * (draw_caption(&g, n, ntrack, 0) - 1) + MARGIN;
   double width = g.left + g.width + COLUMN * (2 + g.sized) + MARGIN - 12;
 
   emit(&g,
@@ -834,7 +864,7 @@ int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
     y += panel_height(&g, &n[i]) + 22;
   }
   draw_legend(&g, y + 12, phases, dense);
-  draw_caption(&g, n, ntrack, y + 32);
+  draw_caption(&g, n, ntrack, y + 16 + legend);
   emit(&g, "</svg>\n");
   free(n);
   return ok && !ferror(out) ? 0 : -1;

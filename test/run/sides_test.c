@@ -239,10 +239,10 @@ static uint32_t draw(uint32_t n) { /* 0 .. n-1 */
   state = state * 6364136223846793005u + 1442695040888963407u;
   return (uint32_t)(state >> 33) % n;
 }
-static bool lowered; /* transfers stand at their ops: side ops have no place among them */
+static bool lowered; /* transfers stand at their ops */
 static const char *stream(void) {
   static const char *const name[] = {"compute", "copy", "comm"};
-  return name[draw(lowered ? 2 : 3)];
+  return name[draw(3)];
 }
 static const char *latest(void) { return draw(2) ? "latest " : ""; }
 
@@ -329,7 +329,7 @@ static void one_case(const char *dir, const char *path) {
       f,
       "  side RESTORE(s, m) on %s after F %sbefore B gives EVICT when m %% %u == 0 { cost = %u }\n",
       stream(), latest(), k, draw(8));
-  if (!lowered && draw(2))
+  if (draw(2))
     fprintf(f, "  exclusive r -> r / %u\n", 1 + draw(3));
   if (off)
     fprintf(f, "  offload s, m when m %% %u == 1\n  time { OFF = %u  LOAD = %u }\n", k, draw(6),

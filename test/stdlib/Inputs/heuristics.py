@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
 # The library's automatic schedules beside the published heuristics, and beside lower bounds.
 #
-#   heuristics.py PIPEC STDLIB SCRATCH [STDLIB2]   orders of --emit=csv, played here, not by pipec
+#   heuristics.py PIPEC STDLIB SCRATCH SEED [FORM]   orders of --emit=csv, played here, not by pipec
 #
-# Each row of heuristics.csv is compiled with its costs; the order must have no more stashes than the
-# heuristic's (or its limit). Prints for each form how many makespans and spans are longer and how the
-# means compare, then on random costs (seed printed) whether ZB-1p is at its lower bound.
+# Each row of heuristics.csv is compiled with its costs, once for its makespan, once for its span (own); the
+# order must have no more stashes than the heuristic's (or its limit). Prints for each form how many makespans
+# and spans are longer and how the means compare, then on random costs (seed printed) whether ZB-1p is at its
+# lower bound. FORM: only the rows of this one.
 import csv
 import os
 import random
@@ -78,10 +79,11 @@ def numbers(text):
     return [int(x) for x in text.split()]
 
 
-def beside(pipec, lib, scratch):
+def beside(pipec, lib, scratch, form):
     here = os.path.dirname(os.path.abspath(__file__))
     with open(os.path.join(here, "heuristics.csv")) as f:
         rows = list(csv.DictReader(line for line in f if not line.startswith("#")))
+    rows = [row for row in rows if form in (None, row["form"])]
     forms = {}
     for row in rows:
         P, M, send = int(row["P"]), int(row["M"]), int(row["send"])
@@ -91,11 +93,9 @@ def beside(pipec, lib, scratch):
         limit = max(int(row["stashes"]), min(M, 2 * P) if row["form"] == "zb_2p" else 0)
         if got[2] > limit:
             sys.exit("%s: %d stashes, not %d" % (row, got[2], limit))
-        own = got # those that can be made for their span are
-        if row["form"] in ("zb_2p", "v_zb"):
-            own = play(orders(pipec, lib, scratch, row["form"], P, M, *costs, "own = 1"), nstage, M, *costs)
-            if own[2] > limit:
-                sys.exit("%s: %d stashes, not %d" % (row, own[2], limit))
+        own = play(orders(pipec, lib, scratch, row["form"], P, M, *costs, "own = 1"), nstage, M, *costs)
+        if own[2] > limit:
+            sys.exit("%s: %d stashes, not %d" % (row, own[2], limit))
         forms.setdefault(row["form"], []).append((got[0] / int(row["makespan"]), own[1] / int(row["span"])))
     for form, r in forms.items():
         print("%s: %d of %d makespans longer, at most %.4f, mean %.4f; %d spans, at most %.4f, mean %.4f"
@@ -130,5 +130,5 @@ def bounds(pipec, lib, scratch, seed):
 
 
 if __name__ == "__main__":
-    beside(*sys.argv[1:4])
-    bounds(*sys.argv[1:4], int(sys.argv[4]) if len(sys.argv) > 4 else 1)
+    beside(*sys.argv[1:4], sys.argv[5] if len(sys.argv) > 5 else None)
+    bounds(*sys.argv[1:4], int(sys.argv[4]))

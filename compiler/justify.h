@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ * What the two ways to move the ops of a finished order share: justify.c and critical_moves.c. */
+#ifndef PIPE_JUSTIFY_H
+#define PIPE_JUSTIFY_H
+
+#include "expand.h"
+
+typedef struct Edge { /* from a producer, or to a user */
+  uint32_t op;
+  uint32_t lag; /* until it is there: row of Just.lag; 0: no time */
+} Edge;
+
+enum { NLIVE = 2 }; /* what is bounded: the number of stashes, their bytes */
+
+typedef struct Just {
+  Sched *s;
+  uint32_t n;
+  uint32_t *rank, *ncomp; /* [n]; [nrank] ops of a rank before its updates */
+  Edge *in, *out;         /* [width * n] */
+  uint32_t width;         /* edges of an op, to each side, at most */
+  uint64_t *cost,
+      *lag; /* [n]; [nlag] of what a forward, and a backward, of each stage sends, or over each edge */
+  uint32_t nlag;
+  uint64_t *shaken;      /* [n] in place of cost */
+  uint32_t *seq, *best;  /* [n] rows of s->op, rank after rank: the order now, the best so far */
+  uint64_t *start, *end; /* [n] of seq, played */
+  uint32_t *played;      /* [n] in an order that respects the data */
+  uint64_t *grad_end;    /* [nstage] */
+  uint32_t *work, *queued, *head; /* [nrank] */
+  uint64_t *now, *deadline, *after; /* [nrank] */
+  Timing t;
+  /* of a pass; backward, times run from the end */
+  uint64_t *key, *begin, *until;
+  uint32_t *list, *spare; /* [n] ops in the order of the pass */
+  uint32_t *line, *nline; /* [n] ops of a rank by place; [nrank] */
+  int64_t *live[NLIVE];   /* [n] beside line: what lives after the op */
+  int64_t *delta[NLIVE];  /* [n] what an op adds */
+  int64_t *over[NLIVE];   /* [n] what there is more while it runs than before it and after it */
+  int64_t *most[NLIVE];   /* [nrank] */
+  int nlive;
+  bool (*value)(Sched *, Timing, int64_t *); /* of an order; false: reported */
+  int64_t *least;                            /* that of `best` */
+  Timing best_t, bound; /* bound: of any order with these stashes */
+  bool changed; /* best is not the order that was given */
+} Just;
+
+/* Times of j->seq; false: the ranks wait for each other. */
+bool just_play(Just *j);
+
+/* What is to become shorter. */
+typedef enum Within { MAKESPAN, SPAN, BOTH, NWITHIN } Within;
+
+/* Keeps j->seq, which has been played, if it is worth more than the best. False: no value, reported. */
+bool just_judge(Just *j);
+
+/* ---- critical_moves.c ---- */
+
+/* Goes so many steps from j->seq, which has been played: in each one op leaves a critical path of the makespan or
+ * span. Every order on the way is judged. seed: of what is picked at random. False: reported. */
+bool critical_moves(Just *j, Within what, uint32_t steps, uint64_t seed);
+
+#endif
