@@ -507,7 +507,7 @@ static bool run_stmt(Ex *x, const Stmt *t) {
   case ST_FN: return true;
   case ST_CLOCK: return run_clock(x, t);
   case ST_RULES:
-    if (x->list) {
+    if (x->list && x->list->kind == ST_CLOCK) {
       diag_error(s->diag, DIAG_CLAUSE, t->at,
                  "'rules' cannot be used inside 'clock %s': it gives no time stamps",
                  x->list->name);

@@ -74,7 +74,7 @@ static Expr *fold(Ex *x, const Expr *e) {
 
 bool rules_guard(Ex *x, Listed *l) {
   const Expr *when = l->stmt->cond; /* of an op, or of its overlap */
-  for (uint32_t k = x->listed.n; !when->depends && k-- > 0 && k + 64 > x->listed.n;)
+  for (uint32_t k = x->listed.n; !when->depends && !x->in_use && k-- > 0 && k + 64 > x->listed.n;)
     if (x->listed.at[k].stmt == l->stmt &&
         x->listed.at[k].guard) { /* the same for every op of it */
       l->guard = x->listed.at[k].guard;
@@ -219,12 +219,23 @@ bool run_rules(Ex *x, const Stmt *t) {
   Sched *s = x->s;
   if (!list_body(x, t, 0))
     return false;
+  if (x->list) /* of a schedule that is used in rules: those go on */
+    return true;
   Region g = {.rank = x->rank,
               .first = s->nop,
               .copy = s->ncopy,
               .cls0 = x->classes.n,
               .at = t,
               .labelled = x->labelled};
+  for (uint32_t k = 0; k < x->listed.n; k++) /* of a clock that is used */
+    if (x->listed.at[k].move || x->listed.at[k].kind == PIPE_NOPS) {
+      const Listed *l = &x->listed.at[k];
+      diag_error(s->diag, DIAG_CLAUSE, l->move ? l->move->at : l->stmt->at,
+                 "rank %u: a transfer by hand cannot be used inside 'rules %s': both its ends take "
+                 "it up, and there each rank chooses for itself",
+                 x->rank, t->name);
+      return false;
+    }
   for (uint32_t k = 0; k < x->listed.n;
        k++) { /* what stands alone comes first: it may be there once */
     const Listed *l = &x->listed.at[k];
