@@ -32,8 +32,10 @@ static bool emit(Sched *s) {
       [EMIT_JSON] = emit_json, [EMIT_SVG] = emit_svg, [EMIT_TRACE] = emit_trace};
   if (s->opt->check_only || s->opt->critical_path)
     emit_report(s, s->opt->dump_out);
-  if (s->opt->critical_path && s->prog)
+  if (s->opt->critical_path && s->prog) {
     emit_critical(s, s->opt->dump_out);
+    emit_rank_costs(s, s->opt->dump_out);
+  }
   if (s->opt->show && s->prog)
     emit_show(s, s->opt->dump_out);
   if (s->opt->check_only || s->opt->critical_path || s->opt->show)
