@@ -321,7 +321,7 @@ bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
     return not_here(x, o, stage, mb, at);
   if (at == NONE)
     return true;
-  at += copy ? 0 : (uint32_t)slice;
+  at += (uint32_t)slice;
   return (x->list   ? list_op
           : copy    ? push_copy
           : x->move ? push_move
@@ -507,7 +507,7 @@ static bool run_stmt(Ex *x, const Stmt *t) {
   case ST_FN: return true;
   case ST_CLOCK: return run_clock(x, t);
   case ST_RULES:
-    if (x->list) {
+    if (x->list && x->list->kind == ST_CLOCK) {
       diag_error(s->diag, DIAG_CLAUSE, t->at,
                  "'rules' cannot be used inside 'clock %s': it gives no time stamps",
                  x->list->name);

@@ -81,6 +81,7 @@ typedef struct Use {
   uint32_t *const *place; /* [npipe] its rank of each stage and microbatch of its own, [stage * nmb + mb] */
   const uint32_t *held;   /* [nheld] rows of the rank at hand that it runs, in the order of its chunks */
   uint32_t nheld;
+  const Stmt *list;    /* the clock or rules that it stands in, or NULL */
   const struct Use *outer;
 } Use;
 

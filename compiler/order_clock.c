@@ -38,6 +38,14 @@ bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
                           "compiler adds");
     return false;
   }
+  if (x->in_use && x->in_use->list == x->list && x->list->kind == ST_RULES) {
+    Span at = kind == PIPE_NOPS ? x->list_op->at : x->use->at;
+    diag_error(x->s->diag, DIAG_CLAUSE, at,
+               "'%s' cannot be used inside 'rules %s': it stands in no 'rules' or 'clock' that "
+               "gives it a priority",
+               span_text(x->s, at), x->list->name);
+    return false;
+  }
   if (x->list->kind == ST_RULES && x->joint)
     l.stmt = x->joint;
   if (x->list->kind == ST_RULES && l.stmt->cond && !rules_guard(x, &l))

@@ -74,7 +74,7 @@ static Expr *fold(Ex *x, const Expr *e) {
 
 bool rules_guard(Ex *x, Listed *l) {
   const Expr *when = l->stmt->cond; /* of an op, or of its overlap */
-  for (uint32_t k = x->listed.n; !when->depends && k-- > 0 && k + 64 > x->listed.n;)
+  for (uint32_t k = x->listed.n; !when->depends && !x->in_use && k-- > 0 && k + 64 > x->listed.n;)
     if (x->listed.at[k].stmt == l->stmt &&
         x->listed.at[k].guard) { /* the same for every op of it */
       l->guard = x->listed.at[k].guard;
@@ -219,12 +219,23 @@ bool run_rules(Ex *x, const Stmt *t) {
   Sched *s = x->s;
   if (!list_body(x, t, 0))
     return false;
+  if (x->list) /* of a schedule that is used in rules: those go on */
+    return true;
   Region g = {.rank = x->rank,
               .first = s->nop,
               .copy = s->ncopy,
               .cls0 = x->classes.n,
               .at = t,
               .labelled = x->labelled};
+  for (uint32_t k = 0; k < x->listed.n; k++) /* of a clock that is used */
+    if (x->listed.at[k].move || x->listed.at[k].kind == PIPE_NOPS) {
+      const Listed *l = &x->listed.at[k];
+      diag_error(s->diag, DIAG_CLAUSE, l->move ? l->move->at : l->stmt->at,
+                 "rank %u: a transfer by hand cannot be used inside 'rules %s': both its ends take "
+                 "it up, and there each rank chooses for itself",
+                 x->rank, t->name);
+      return false;
+    }
   for (uint32_t k = 0; k < x->listed.n;
        k++) { /* what stands alone comes first: it may be there once */
     const Listed *l = &x->listed.at[k];
@@ -599,16 +610,19 @@ static void find_needs(Rules *q) {
   for (uint32_t i = 0; i < s->nop; i++) {
     const Op *o = &s->op[i];
     size_t cell = (size_t)o->stage * s->nmb + o->mb;
-    uint32_t own[OWN_USERS];
+    uint32_t own[3], off;
     for (uint32_t k = 0, ninput = op_inputs(s, o); k < ninput; k++)
       q->op[i].need += order_dep(s, i, k) != NONE;
-    if ((o->kind == PIPE_B || o->kind == PIPE_I) && s->at_load && s->at_load[cell] &&
-        q->op[s->nop + s->at_load[cell] - 1].part)
-      q->op[i].need++;
-    rules_users(q, i, own);
-    for (int k = 0; k < OWN_USERS; k++)
+    bool first = (o->kind == PIPE_B || o->kind == PIPE_I) && (o->mb + 1) % s->slices == 0;
+    for (uint32_t k = 0; first && s->at_load && k < s->slices; k++) /* which reads all stashes */
+      q->op[i].need += s->at_load[cell - k] && q->op[s->nop + s->at_load[cell - k] - 1].part;
+    order_own_users(s, i, own);
+    for (int k = 0; k < 3; k++)
       if (own[k] != NONE)
         q->op[own[k]].need++;
+    for (uint32_t k = 0; k < s->slices; k++)
+      if ((off = rules_off(q, i, k)) != NONE)
+        q->op[off].need++;
     q->seq[i] = i;
   }
   for (uint32_t k = 0; k < s->ncopy; k++) {

@@ -549,12 +549,11 @@ static void resolve_use(Resolver *r, Stmt *t, const Stmt *kernel) {
   if (kernel)
     diag_error(r->s->diag, DIAG_CLAUSE, t->at, "'use' cannot stand inside 'steady %s'",
                kernel->name);
-  else if (r->list && r->list->kind == ST_RULES)
-    diag_error(r->s->diag, DIAG_CLAUSE, t->at, "'use' cannot stand inside 'rules %s'",
-               r->list->name);
   else if (r->list && t->phase < PIPE_NPHASES)
-    diag_error(r->s->diag, DIAG_CLAUSE, t->at,
-               "inside 'clock %s' a schedule is used as a whole, not a phase of it", r->list->name);
+    diag_error(
+        r->s->diag, DIAG_CLAUSE, t->at,
+        "inside '%s %s' a schedule is used as a whole: its phases are known once the order is",
+        list_word(r->list), r->list->name);
   Sym *y = find(r, t->name);
   if (y && y->kind == SY_SCHEDULE)
     t->used = y->schedule;

@@ -417,6 +417,7 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift,
            .step = range[2],
            .clip = x->clip,
            .first = s->nop,
+           .list = x->list,
            .outer = x->in_use};
   if (__builtin_add_overflow(shift, x->in_use ? x->in_use->total : 0, &u.total) ||
       u.total > INT32_MAX || u.total < INT32_MIN) {
