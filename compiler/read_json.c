@@ -329,10 +329,9 @@ static bool read_copy(Read *d, uint32_t r, json_t *j, const OpRef *use, uint32_t
                       uint32_t mb) {
   Sched *s = d->s;
   uint64_t wait = 0, peer = NONE;
-  if (s->forward || s->slices > 1)
-    return read_bad(
-        d, use->at,
-        "copies to and from host memory in a program that only runs forward, or has slices");
+  if (s->forward)
+    return read_bad(d, use->at,
+                    "copies to and from host memory in a program that only runs forward");
   if (!read_number(d, use->at, j, "wait", true, 0, INT32_MAX, &wait) ||
       !read_number(d, use->at, j, "peer", false, 0, s->nrank - 1, &peer))
     return false;
