@@ -54,28 +54,9 @@ static bool play(Sched *s, const Expr *call, Timing *t) {
   return true;
 }
 
-/* What the ranks send in a step: bytes, and messages. */
-static void count_sends(Sched *s) {
-  s->sent = NEW_ARRAY(s->arena, uint64_t, (size_t)s->nrank + 1);
-  s->sent_bytes = NEW_ARRAY(s->arena, uint64_t, (size_t)s->nrank + 1);
-  for (uint32_t i = 0; i < s->nxfer; i++) {
-    if (!xfer_moves(&s->xfer[i]))
-      continue;
-    uint32_t r = op_rank(s, s->xfer[i].from), at[2] = {r, s->nrank};
-    uint64_t bytes = link_bytes(s, link_at(s, xfer_link(s, &s->xfer[i])));
-    for (int k = 0; k < 2; k++) {
-      s->sent[at[k]]++;
-      uint64_t *sum = &s->sent_bytes[at[k]];
-      if (__builtin_add_overflow(*sum, bytes, sum))
-        *sum = UINT64_MAX;
-    }
-  }
-}
-
 /* Of rank r, or of all (r = nrank). */
 static bool sent_quantity(Sched *s, const Expr *call, uint32_t r, int64_t *value) {
-  if (!s->sent)
-    count_sends(s);
+  count_sends(s);
   uint64_t v = (call->builtin == BI_VOLUME ? s->sent_bytes : s->sent)[r];
   *value = (int64_t)v;
   if (v <= INT64_MAX)

@@ -42,7 +42,7 @@ void dump_ops(Sched *s, FILE *f) {
            copy++) {
         char text[OP_TEXT];
         const Copy *c = &s->copy[copy];
-        pipe_op_text(text, (PipeOp)c->kind, c->stage, c->mb);
+        pipe_unit_text(text, (PipeOp)c->kind, c->stage, c->mb, s->slices);
         fprintf(f, " %s", c->kind == PIPE_SIDE_COPY ? side_text(s, &s->side_use[c->use]) : text);
       }
       if (i == s->rank_op0[r + 1])

@@ -218,6 +218,9 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
   text_lit(t, "{");
   number(t, "rank", r, ',');
   number(t, "busy", busy, ',');
+  number(t, "messages", s->sent[r], ',');
+  if (s->sized)
+    number(t, "volume", s->sent_bytes[r], ',');
   if (k->group)
     number(t, "group_of_copies", k->group - 1, ',');
   number(t, "inflight", pk->inflight, ',');
@@ -366,6 +369,10 @@ void emit_json(Sched *s, FILE *f) {
   number(t, "span", s->own_span, ',');
   number(t, "ideal", p->ideal, ',');
   number(t, "busy", p->busy, ',');
+  count_sends(s);
+  number(t, "messages", s->sent[s->nrank], ',');
+  if (s->sized)
+    number(t, "volume", s->sent_bytes[s->nrank], ',');
   fill_bound(s);
   key(t, "bound"), text_char(t, '{');
   number(t, "makespan", s->bound.makespan, ',');

@@ -321,7 +321,7 @@ bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
     return not_here(x, o, stage, mb, at);
   if (at == NONE)
     return true;
-  at += copy ? 0 : (uint32_t)slice;
+  at += (uint32_t)slice;
   return (x->list   ? list_op
           : copy    ? push_copy
           : x->move ? push_move

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Formulas of the lines of `weights` (lang/spec.md 5.12): names, and what the emitted program evaluates.
+ * Formulas of the lines of `weights` (lang/spec.md 5.14): names, and what the emitted program evaluates.
  *
  *   formula_names.c  what the names mean; part of resolve
  *   formula.c        an expression and an op -> terms (runtime/pipe_formula.h) */

@@ -64,14 +64,14 @@ static int by_forward(const void *a, const void *b) {
   const Wish *x = a, *y = b;
   if (x->made != y->made)
     return x->made < y->made ? -1 : 1;
-  return x->f < y->f ? -1 : x->f > y->f;
+  return x->f != y->f ? (x->f < y->f ? -1 : 1) : x->mb < y->mb ? -1 : x->mb > y->mb;
 }
 
 static int by_backward(const void *a, const void *b) {
   const Wish *x = a, *y = b;
   if (x->needed != y->needed)
     return x->needed < y->needed ? -1 : 1;
-  return x->b < y->b ? -1 : x->b > y->b;
+  return x->b != y->b ? (x->b < y->b ? -1 : 1) : x->mb < y->mb ? -1 : x->mb > y->mb;
 }
 
 /* Ops that the clause wants between the LOAD and the backward; -1: at the latest. False: reported. */
@@ -109,6 +109,25 @@ static bool target(Sched *s, const Clause *c, uint32_t own, uint32_t *to) {
   return false;
 }
 
+/* The F after which only the backward, or an R of a slice behind it, reads the stash of a unit: that of the last
+ * slice of its microbatch. */
+static uint32_t last_forward(const Sched *s, uint32_t st, uint32_t mb) {
+  return s->at_f[(size_t)st * s->nmb + mb - mb % s->slices + s->slices - 1] - 1;
+}
+
+/* The first op from row `from` on, which is after that, that reads the stash of a unit; NONE. */
+static uint32_t next_reader(const Sched *s, uint32_t st, uint32_t mb, uint32_t from) {
+  size_t cell = (size_t)st * s->nmb + mb;
+  uint32_t behind = s->slices - 1 - mb % s->slices, b;
+  for (uint32_t q = 1; q <= behind; q++)
+    if (s->at_r[cell + q] > from)
+      return s->at_r[cell + q] - 1;
+  for (uint32_t q = behind + 1; q-- > 0;)
+    if ((b = s->at_b[cell + q]) > from)
+      return b - 1;
+  return s->at_w[cell] > from ? s->at_w[cell] - 1 : NONE;
+}
+
 /* Adds a stash that is asked for, of which the order itself says nothing, and that has an op between its
  * F and its backward. */
 static bool wished(Sched *s, const Clause *c, uint32_t st, uint32_t mb, Wishes *list) {
@@ -119,7 +138,7 @@ static bool wished(Sched *s, const Clause *c, uint32_t st, uint32_t mb, Wishes *
     return true;
   if (c->var) {
     s->env[c->slot] = g->model;
-    s->env[c->mb_slot] = mb - g->mb0;
+    s->env[c->mb_slot] = (mb - g->mb0) / s->slices;
   }
   uint32_t to;
   if (c->when && !eval(s, c->when, &yes))
@@ -128,7 +147,8 @@ static bool wished(Sched *s, const Clause *c, uint32_t st, uint32_t mb, Wishes *
     return true;
   if (!lead(s, c, &k) || !target(s, c, g->rank, &to))
     return false;
-  Wish w = {.stage = st, .mb = mb, .f = s->at_f[cell] - 1, .b = s->at_b[cell] - 1, .clause = c};
+  Wish w = {.stage = st, .mb = mb, .f = last_forward(s, st, mb), .clause = c};
+  w.b = next_reader(s, st, mb, w.f);
   uint32_t from = after(s, w.f), user = action_of(s, w.b);
   w.load_at = k < 0 ? NONE : user - from < k ? from : action_of(s, user - (uint32_t)k);
   w.to = to;
@@ -334,7 +354,7 @@ static void sort(Sched *s, uint32_t nwritten) {
 
 const char *copy_text(Sched *s, const Copy *c) {
   char buf[OP_TEXT];
-  int n = pipe_op_text(buf, (PipeOp)c->kind, c->stage, c->mb);
+  int n = pipe_unit_text(buf, (PipeOp)c->kind, c->stage, c->mb, s->slices);
   return arena_strndup(s->arena, buf, (size_t)n);
 }
 
@@ -352,11 +372,14 @@ static bool check_cell(Sched *s, size_t cell) {
     diag_help(s->diag, "a stash is copied or made again, not both: drop one of them");
     return false;
   }
-  uint32_t f = s->at_f[cell] - 1, b = s->at_b[cell] - 1, w = s->at_w[cell] ? s->at_w[cell] - 1 : b,
-           r = rank_of(s, one);
+  uint32_t f = last_forward(s, one->stage, one->mb), b = s->at_b[cell] - 1,
+           w = s->at_w[cell] ? s->at_w[cell] - 1 : b, r = rank_of(s, one);
+  bool own = f == s->at_f[cell] - 1;
   if (!off || !load) {
-    diag_error(s->diag, DIAG_OFFLOAD, s->site[one->site], "rank %u runs %s, but never %u%s%u", r,
-               copy_text(s, one), one->stage, off ? "LOAD" : "OFF", one->mb);
+    Copy other = *one;
+    other.kind = off ? PIPE_LOAD : PIPE_OFF;
+    diag_error(s->diag, DIAG_OFFLOAD, s->site[one->site], "rank %u runs %s, but never %s", r,
+               copy_text(s, one), copy_text(s, &other));
     diag_help(s->diag, off ? "write LOAD(m) before the backward, or drop OFF(m)"
                            : "write OFF(m) after F(m), or drop LOAD(m)");
     return false;
@@ -366,9 +389,21 @@ static bool check_cell(Sched *s, size_t cell) {
                copy_text(s, off), off->at <= f ? "before" : "after",
                op_text(s, off->at <= f ? f : w));
     diag_note(s->diag, s->site[s->op[off->at <= f ? f : w].site],
-              off->at <= f ? "the stash is made here"
-                           : "the stash is needed for the last time here");
-    diag_help(s->diag, "OFF(m) stands between F(m) and its backward");
+              off->at > f ? "the stash is needed for the last time here"
+              : own       ? "the stash is made here"
+                          : "the slices behind it have read the stash only here");
+    diag_help(s->diag, s->slices > 1
+                           ? "OFF(m, q) stands between the last F and the first backward of m"
+                           : "OFF(m) stands between F(m) and its backward");
+    return false;
+  }
+  uint32_t reader = next_reader(s, one->stage, one->mb, f);
+  if (off->at > reader && off->at <= b) {
+    diag_error(s->diag, DIAG_OFFLOAD, s->site[off->site],
+               "rank %u runs %s after %s, and before %s: slices read the stash all that while", r,
+               copy_text(s, off), op_text(s, reader), op_text(s, b));
+    diag_note(s->diag, s->site[s->op[reader].site], "%s comes from here", op_text(s, reader));
+    diag_help(s->diag, "OFF(m, q) stands between the last F and the first backward of m");
     return false;
   }
   if (load < off) {
@@ -378,7 +413,8 @@ static bool check_cell(Sched *s, size_t cell) {
     diag_help(s->diag, "OFF(m) comes first, then LOAD(m)");
     return false;
   }
-  uint32_t user = off->at <= b ? b : w; /* the first op that wants it back */
+  uint32_t user = next_reader(s, one->stage, one->mb,
+                              off->at); /* the first op that wants it back */
   if (load->at > user) {
     diag_error(s->diag, DIAG_OFFLOAD, s->site[s->op[user].site],
                "rank %u runs %s between %s and %s: its stash is in host memory", r,
@@ -451,10 +487,10 @@ static void play(Sched *s) {
 }
 
 bool offload(Sched *s) {
-  if (s->noffload > 0 && (s->forward || s->slices > 1)) {
-    diag_error(s->diag, DIAG_OFFLOAD, s->offload[0]->at, "'offload' %s",
-               s->forward ? "in a schedule that only runs forward: a stash ends with its F"
-                          : "of microbatches in slices: the slices after one read its stash");
+  if (s->noffload > 0 && s->forward) {
+    diag_error(
+        s->diag, DIAG_OFFLOAD, s->offload[0]->at,
+        "'offload' in a schedule that only runs forward: nothing reads a stash that is back");
     diag_note(s->diag, s->pipe[0].clause->at, "its pipe says so");
     return false;
   }
@@ -498,7 +534,6 @@ void offload_streams(Sched *s) {
              over = 0; /* over: copies that F need not ask for */
     for (uint32_t i = first; i < s->rank_copy0[r + 1]; i++) {
       const Copy *c = &s->copy[i];
-      size_t cell = (size_t)c->stage * s->nmb + (c->mb == NONE ? 0 : c->mb);
       PipeInstr *in = &out[i];
       if (c->kind == PIPE_SIDE_COPY) {
         *in = side_instr(s, &s->side_use[c->use]);
@@ -513,7 +548,7 @@ void offload_streams(Sched *s) {
       in->gout = in_group(s, r) ? c->turn : NONE;
       in->wait = c->at - s->rank_op0[r];
       if (c->kind == PIPE_LOAD) { /* what needs the stash next */
-        uint32_t user = (s->at_b[cell] - 1 >= c->at ? s->at_b : s->at_w)[cell] - 1;
+        uint32_t user = next_reader(s, c->stage, c->mb, c->at);
         compute[user].wait_copy = i - first + 1;
       }
     }

@@ -611,16 +611,19 @@ static void find_needs(Rules *q) {
   for (uint32_t i = 0; i < s->nop; i++) {
     const Op *o = &s->op[i];
     size_t cell = (size_t)o->stage * s->nmb + o->mb;
-    uint32_t own[OWN_USERS];
+    uint32_t own[3], off;
     for (uint32_t k = 0, ninput = op_inputs(s, o); k < ninput; k++)
       q->op[i].need += order_dep(s, i, k) != NONE;
-    if ((o->kind == PIPE_B || o->kind == PIPE_I) && s->at_load && s->at_load[cell] &&
-        q->op[s->nop + s->at_load[cell] - 1].part)
-      q->op[i].need++;
-    rules_users(q, i, own);
-    for (int k = 0; k < OWN_USERS; k++)
+    bool first = (o->kind == PIPE_B || o->kind == PIPE_I) && (o->mb + 1) % s->slices == 0;
+    for (uint32_t k = 0; first && s->at_load && k < s->slices; k++) /* which reads all stashes */
+      q->op[i].need += s->at_load[cell - k] && q->op[s->nop + s->at_load[cell - k] - 1].part;
+    order_own_users(s, i, own);
+    for (int k = 0; k < 3; k++)
       if (own[k] != NONE)
         q->op[own[k]].need++;
+    for (uint32_t k = 0; k < s->slices; k++)
+      if ((off = rules_off(q, i, k)) != NONE)
+        q->op[off].need++;
     q->seq[i] = i;
   }
   for (uint32_t k = 0; k < s->ncopy; k++) {

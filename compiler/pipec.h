@@ -282,7 +282,7 @@ typedef struct Sched {
 
   /* check_all_m */
   struct AllM_ {
-    bool proved;
+    bool proved, refuted;
     const char *text; Span at; /* else: what stands in the way, and where */
     uint64_t time, per;        /* steady state: time for so many microbatches, reduced */
     uint64_t multiple;         /* proved for the multiples of this; 1: for all */
@@ -592,6 +592,8 @@ void emit_comms_csv(Sched *s, FILE *f);
 void emit_json(Sched *s, FILE *f);
 void emit_report(Sched *s, FILE *f);
 void emit_critical(Sched *s, FILE *f); /* critical.c */
+void count_sends(Sched *s);            /* rank_costs.c: ensures sent, sent_bytes */
+void emit_rank_costs(Sched *s, FILE *f);
 void emit_show(Sched *s, FILE *f);     /* show.c */
 bool show_wants_colour(const Options *o, FILE *f);
 void emit_svg(Sched *s, FILE *f);

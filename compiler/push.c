@@ -97,11 +97,11 @@ bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
 /* OFF and LOAD are no ops: they stand between those. */
 bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
-  if (s->forward || s->slices > 1) {
-    diag_error(s->diag, DIAG_OFFLOAD, x->use->at, "rank %u: '%s' %s", x->rank,
-               span_text(s, x->use->at),
-               s->forward ? "in a schedule that only runs forward: a stash ends with its F"
-                          : "of a microbatch in slices: the slices after it read its stash");
+  if (s->forward) {
+    diag_error(
+        s->diag, DIAG_OFFLOAD, x->use->at,
+        "rank %u: '%s' in a schedule that only runs forward: nothing reads a stash that is back",
+        x->rank, span_text(s, x->use->at));
     diag_note(s->diag, s->pipe[0].clause->at, "its pipe says so");
     return false;
   }
@@ -113,7 +113,7 @@ bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   uint32_t *at = kind == PIPE_OFF ? &s->at_off[cell] : &s->at_load[cell];
   if (*at) {
     char text[OP_TEXT];
-    pipe_op_text(text, (PipeOp)kind, stage, mb);
+    pipe_unit_text(text, (PipeOp)kind, stage, mb, s->slices);
     diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank, text);
     diag_note(s->diag, s->site[s->copy[*at - 1].site], "%s is here first", text);
     return false;

@@ -137,7 +137,7 @@ bool read_word(Read *d, Span at, json_t *object, const char *key, const char **v
 static bool read_head(Read *d, json_t *root) {
   static const char known[] =
       " pipec_json schedule params hash ranks microbatches slices sized timed forward channel_slots makespan span ideal"
-      " busy bound steady send lowering channels files stages critical_path rank transfers edges rows links link_wait formulas rules ";
+      " busy messages volume bound steady send lowering channels files stages critical_path rank transfers edges rows links link_wait formulas rules ";
   Sched *s = d->s;
   Span at = {d->file, 0, 1};
   uint64_t version = 0, ranks = 0, mbs = 0, slices = 1, sized = 0, timed = 0, forward = 0;
@@ -329,10 +329,9 @@ static bool read_copy(Read *d, uint32_t r, json_t *j, const OpRef *use, uint32_t
                       uint32_t mb) {
   Sched *s = d->s;
   uint64_t wait = 0, peer = NONE;
-  if (s->forward || s->slices > 1)
-    return read_bad(
-        d, use->at,
-        "copies to and from host memory in a program that only runs forward, or has slices");
+  if (s->forward)
+    return read_bad(d, use->at,
+                    "copies to and from host memory in a program that only runs forward");
   if (!read_number(d, use->at, j, "wait", true, 0, INT32_MAX, &wait) ||
       !read_number(d, use->at, j, "peer", false, 0, s->nrank - 1, &peer))
     return false;

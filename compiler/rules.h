@@ -62,10 +62,9 @@ typedef struct Rules {
 /* ---- rules_play.c ---- */
 /* Plays all ranks. False: a condition has no value, which is reported. */
 bool rules_run(Rules *q);
-/* The ops of the same stage, and its OFF, that wait for op, NONE for none: the next one of its cell, the op of its
- * kind on the slice that comes after it, of slices that are recomputed the next R, or the first backward. */
-enum { OWN_USERS = 4 };
-void rules_users(const Rules *q, uint32_t op, uint32_t user[OWN_USERS]);
+/* The OFFs of rules that wait for op, the F of the last slice of its microbatch: of slice number k from the last one
+ * on; NONE. */
+uint32_t rules_off(const Rules *q, uint32_t op, uint32_t k);
 /* The candidate that would be taken next of a class, or NONE; those of which an op has run are dropped. */
 uint32_t rules_top(Rules *q, RuleClass *c);
 /* Whether the rows of the candidate's ops are known: pick[0..n). False: lacks, if not NULL, is the part that no ready

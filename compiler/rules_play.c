@@ -279,12 +279,13 @@ static void count_round(Rules *q, uint32_t op, uint64_t end, uint64_t now) {
 
 /* ---- the play ---- */
 
-void rules_users(const Rules *q, uint32_t op, uint32_t user[OWN_USERS]) {
+uint32_t rules_off(const Rules *q, uint32_t op, uint32_t k) {
   const Sched *s = q->s;
   const Op *o = &s->op[op];
-  order_own_users(s, op, user);
-  uint32_t off = o->kind == PIPE_F && s->at_off ? s->at_off[(size_t)o->stage * s->nmb + o->mb] : 0;
-  user[3] = off && q->op[s->nop + off - 1].part ? s->nop + off - 1 : NONE;
+  if (o->kind != PIPE_F || !s->at_off || (o->mb + 1) % s->slices)
+    return NONE;
+  uint32_t off = s->at_off[(size_t)o->stage * s->nmb + o->mb - k];
+  return off && q->op[s->nop + off - 1].part ? s->nop + off - 1 : NONE;
 }
 
 static void count(Rules *q, int what, uint32_t stage, int64_t change) {
@@ -320,8 +321,8 @@ static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64
   q->seq[q->next[r]++] = op;
   q->op[op].need = OP_DONE;
   count_op(q, op, false);
-  uint32_t own[OWN_USERS];
-  rules_users(q, op, own);
+  uint32_t own[3], off;
+  order_own_users(s, op, own);
   uint64_t send = 0; /* of what leaves the rank */
   for (uint32_t k = 0, n = op_outputs(s, o); k < n; k++) {
     uint32_t user = order_user(s, op, k);
@@ -332,9 +333,12 @@ static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64
     send = later(send, time);
     feed(q, user, end + time, now);
   }
-  for (int k = 0; k < OWN_USERS; k++)
+  for (int k = 0; k < 3; k++)
     if (own[k] != NONE)
       feed(q, own[k], end, now);
+  for (uint32_t k = 0; k < s->slices; k++)
+    if ((off = rules_off(q, op, k)) != NONE)
+      feed(q, off, end, now);
   return send;
 }
 
@@ -512,7 +516,7 @@ static void start_copy(Rules *q, uint32_t unit, uint32_t row, uint64_t now) {
     user = s->at_load[cell] ? s->nop + s->at_load[cell] - 1 : NONE;
     user = user != NONE && q->op[user].part ? user : NONE;
   } else {
-    user = s->at_b[cell] - 1;
+    user = s->at_b[cell - c->mb % s->slices + s->slices - 1] - 1;
     count(q, LIVE, c->stage, 1);
     count(q, HOST, c->stage, -1);
   }

@@ -386,6 +386,11 @@ static void verify_takes(Verify *v, const PipeInstr *in) {
   verify_slice(p->slices, in->mb, in->op, &c->ops, sizeof *c);
   c->ops |= (uint8_t)(1u << in->op);
   BUG_IF(c->away == 1);
+  for (uint32_t q = in->op == PIPE_W ? 0 : in->mb % p->slices; q > 0;
+       q--) { /* stashes that it reads */
+    BUG_IF(c[-(ptrdiff_t)q].away == 1);
+    touch_any(v, c[-(ptrdiff_t)q].act, PIPE_ACT);
+  }
   bool forward = in->op == PIPE_F, boundary = in->op != PIPE_W && in->op != PIPE_R;
   uint32_t nread = !boundary ? 0
                    : forward ? st->nin
@@ -533,6 +538,10 @@ static void verify_copy(Verify *v, const PipeInstr *in) {
     verify_guest(v, in);
   if (in->op == PIPE_OFF) {
     BUG_IF(c->away != 0 || !(c->ops & SEEN(F)) || in->act != c->act);
+    const Cell *last = c + (v->p->slices - 1 - in->mb % v->p->slices);
+    BUG_IF(!(last->ops & SEEN(F)));
+    for (const Cell *d = c + 1; !(c->ops & (SEEN(B) | SEEN(I))) && d <= last; d++)
+      BUG_IF(d->ops & (SEEN(B) | SEEN(I) | SEEN(R))); /* it has read the stash where it was */
     c->away = 1, c->host = in->keep, c->peer = in->peer;
     use(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE, true);
     if (in->peer == NONE)

@@ -24,9 +24,13 @@ typedef struct Group {
   uint64_t *heard; /* [size] 1 + the last share that came from a rank */
   Owned mine;
   pthread_mutex_t lock;
-  bool failed;
+  bool failed, told; /* told: by a rank that has failed, in its words */
   char text[STORE_TEXT];
+  StorePlace *at; /* [size] then */
+  uint32_t (*place)(void *of, char to[PR_GROUP_PLACE]);
+  void *of;
 } Group;
+_Static_assert((int)PR_GROUP_PLACE <= (int)STORE_PLACE, "a place fits");
 
 static void key_of(char key[STORE_KEY], uint64_t n) {
   snprintf(key, STORE_KEY, "share/%llu", (unsigned long long)n);
@@ -90,18 +94,56 @@ static void tell(void *arg, const char *text) {
 static int heard(void *arg, char *text, uint64_t n) {
   Group *g = arg;
   pthread_mutex_lock(&g->lock);
-  bool failed = g->failed;
-  if (failed)
+  if (!g->failed && g->store && store_is_over(g->store)) {
+    g->failed = g->told = true;
+    snprintf(g->text, sizeof g->text, "the process that serves the store has gone");
+  }
+  int what = !g->failed ? 0 : g->told || !g->at ? 1 : 2;
+  if (what)
     snprintf(text, n, "%s", g->text);
   pthread_mutex_unlock(&g->lock);
-  return failed;
+  return what;
+}
+
+static void watch(void *arg, uint32_t (*place)(void *of, char to[PR_GROUP_PLACE]), void *of) {
+  Group *g = arg;
+  pthread_mutex_lock(&g->lock);
+  g->place = place;
+  g->of = of;
+  pthread_mutex_unlock(&g->lock);
 }
 
 /* On a thread of the store. */
-static void verdict(void *arg, const StoreVerdict *v, const StorePlace *place) {
+static uint32_t asked(void *arg, char to[STORE_PLACE]) {
   Group *g = arg;
-  (void)place;
   pthread_mutex_lock(&g->lock);
+  uint32_t n = g->place ? g->place(g->of, to) : 0;
+  pthread_mutex_unlock(&g->lock);
+  return n;
+}
+
+static void late(void *arg) {
+  Group *g = arg;
+  if (g->store)
+    store_late(g->store);
+}
+
+static int place(void *arg, uint32_t r, char to[PR_GROUP_PLACE]) {
+  const Group *g = arg;
+  const StorePlace *p = &g->at[r];
+  if (p->condition != STORE_ANSWERS || p->bytes == 0)
+    return p->condition == STORE_GONE ? -1 : 0;
+  memcpy(to, p->place, PR_GROUP_PLACE);
+  return 1;
+}
+
+/* On a thread of the store. */
+static void verdict(void *arg, const StoreVerdict *v, const StorePlace *at) {
+  Group *g = arg;
+  pthread_mutex_lock(&g->lock);
+  g->told = v->cause == STORE_HAS_FAILED;
+  if (v->size == g->g.size && (g->at = malloc(v->size * sizeof *at)))
+    memcpy(g->at, at, v->size * sizeof *at);
   if (v->cause == STORE_HAS_FAILED)
     snprintf(g->text, sizeof g->text, "%s", v->text);
   else
@@ -133,7 +175,7 @@ PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, 
     snprintf(why, 1024, "no memory");
     return PR_E_MEMORY;
   }
-  g->g = (PrGroup){at->rank, at->size, share, tell, heard, g};
+  g->g = (PrGroup){at->rank, at->size, share, tell, heard, g, watch, late, place};
   pthread_mutex_init(&g->lock, NULL);
   char bound[STORE_ADDR];
   bool serves = at->size > 1 && at->rank == 0 && strcmp(at->family, "pipe-run") != 0;
@@ -141,7 +183,7 @@ PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, 
     st = PR_E_LOST;
   StoreHello me = {.version = STORE_VERSION, .rank = at->rank, .size = at->size, .hash = p->hash};
   snprintf(me.name, sizeof me.name, "%s %s", p->name, p->params);
-  StoreHooks hooks = {.arg = g, .verdict = verdict};
+  StoreHooks hooks = {.arg = g, .place = asked, .verdict = verdict};
   if (!st && at->size > 1 && !(g->store = store_join(at->store, &me, &hooks, timeout_s, why)))
     st = PR_E_LOST;
   if (st)
@@ -160,5 +202,12 @@ void pr_group_close(PrGroup *group) {
   pthread_mutex_destroy(&g->lock);
   free(g->mine.n);
   free(g->heard);
+  free(g->at);
   free(g);
 }
+
+PrGroupServer *pr_group_serve(uint32_t size, char addr[280], char why[1024]) {
+  return (PrGroupServer *)store_serve("127.0.0.1:0", size, NULL, addr, why);
+}
+
+void pr_group_serve_end(PrGroupServer *s) { store_stop((StoreServer *)s, 0); }

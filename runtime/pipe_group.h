@@ -11,6 +11,8 @@
 extern "C" {
 #endif
 
+enum { PR_GROUP_PLACE = 128 }; /* bytes of what a rank says of where it is */
+
 /* The functions return 0, or another number if the others cannot be reached any more. */
 typedef struct PrGroup {
   uint32_t rank, size;
@@ -18,9 +20,17 @@ typedef struct PrGroup {
   int (*share)(void *arg, uint32_t from, void *data, uint64_t bytes);
   /* Tells the others that this rank has failed, without waiting for them. */
   void (*tell)(void *arg, const char *text);
-  /* 1: another rank has told so, or has gone; the text for it is in text[n]. Never waits. */
+  /* 1: another rank has told so, or has gone; the text for it is in text[n]. Never waits. 2, with `place`: a step
+   * takes too long, or a rank has gone, and all have been asked where they are. */
   int (*heard)(void *arg, char *text, uint64_t n);
   void *arg;
+  /* So that a report names what was first, and not who noticed; all three, or NULL. From now on until place is NULL
+   * the group may ask, on any thread: place(of, to) writes where this rank is, and returns how many bytes. */
+  void (*watch)(void *arg, uint32_t (*place)(void *of, char to[PR_GROUP_PLACE]), void *of);
+  /* The step of this rank takes too long. Never waits: heard says 2 soon. */
+  void (*late)(void *arg);
+  /* Then: where rank r was, the same on all ranks; 1, 0: it did not answer, -1: it has gone. */
+  int (*place)(void *arg, uint32_t r, char to[PR_GROUP_PLACE]);
 } PrGroup;
 
 /* A group over a store at at->store (NULL `at`: what pr_launch says), which rank 0 serves unless pipe-run has
@@ -28,6 +38,12 @@ typedef struct PrGroup {
  * them, with both hashes. PR_E_ARG or PR_E_LOST: the reason is in why[1024]. */
 PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, double timeout_s, char why[1024]);
 void pr_group_close(PrGroup *g); /* NULL is fine */
+
+/* For who starts the processes itself: serves their store on this machine, at an address that goes to addr[280] and
+ * into each PrLaunch.store, with family "pipe-run". NULL: the reason is in why[1024]. */
+typedef struct PrGroupServer PrGroupServer;
+PrGroupServer *pr_group_serve(uint32_t size, char addr[280], char why[1024]);
+void pr_group_serve_end(PrGroupServer *s); /* once they have ended */
 
 #ifdef __cplusplus
 }

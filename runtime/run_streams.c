@@ -186,8 +186,11 @@ PrStatus pr_take_stashes(PrRun *run) {
   for (uint32_t s = 0; s < p->nstage; s++)
     n += p->stage[s].nmb;
   void **act = run->act = calloc(2 * n, sizeof *act);
-  if (!act)
+  bool *done = calloc(n, sizeof *done); /* its backward: a LOAD behind that is for W alone */
+  if (!act || !done) {
+    free(done);
     return pr_fail(run, PR_E_MEMORY, "no memory for %u units", p->nmb);
+  }
   for (uint32_t s = 0; s < p->nstage; act += p->stage[s++].nmb)
     run->stage[s].act = act, run->stage[s].back = act + n;
   for (uint32_t r = 0; r < p->nrank; r++)
@@ -197,8 +200,12 @@ PrStatus pr_take_stashes(PrRun *run) {
       uint32_t unit = c->mb - p->stage[c->stage].mb0;
       if (c->op == PIPE_F)
         at->act[unit] = run->rank[r].slot[c->act];
-      if (c->op == PIPE_F || c->op == PIPE_R)
+      size_t all = (size_t)(at->act - run->act) + unit;
+      if (c->op == PIPE_F || c->op == PIPE_R || (c->op == PIPE_LOAD && !done[all]))
         at->back[unit] = run->rank[r].slot[c->act];
+      if (c->op == PIPE_B || c->op == PIPE_I)
+        done[all] = true;
     }
+  free(done);
   return PR_OK;
 }

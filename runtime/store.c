@@ -190,6 +190,13 @@ void *store_get(Store *s, const char *key, uint32_t *bytes, double timeout_s) {
   return value;
 }
 
+bool store_is_over(Store *s) {
+  pthread_mutex_lock(&s->lock);
+  bool over = s->over;
+  pthread_mutex_unlock(&s->lock);
+  return over;
+}
+
 void store_late(Store *s) { say(s, STORE_LATE, NULL, 0, NULL, 0); }
 
 void store_failed(Store *s, int32_t status, const char *text) {

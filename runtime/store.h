@@ -88,6 +88,7 @@ bool store_put(Store *s, const char *key, const void *data, uint32_t bytes);
 void store_drop(Store *s, const char *key); /* nobody asks for it any more */
 /* Waits until it is there. The caller frees it; NULL: time is over, the store is, or a fault has been told of. */
 void *store_get(Store *s, const char *key, uint32_t *bytes, double timeout_s);
+bool store_is_over(Store *s); /* nothing comes from it any more */
 void store_late(Store *s);
 void store_failed(Store *s, int32_t status, const char *text);
 void store_leave(Store *s); /* says good-bye, waits for the answer up to a second; NULL is fine */

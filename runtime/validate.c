@@ -166,8 +166,7 @@ static PrStatus check_slot(Check *k, const PipeInstr *c, const char *field, uint
   return PR_OK;
 }
 
-/* Every use of the slot by other streams so far is over when c starts. */
-static PrStatus check_turn(Check *k, const PipeInstr *c, uint32_t at, bool reads) {
+PrStatus pr_check_turn(Check *k, const PipeInstr *c, uint32_t at, bool reads) {
   uint32_t on = pipe_op_info[c->op].stream;
   Slot *slot = &k->slot[at];
   for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
@@ -197,7 +196,7 @@ static PrStatus check_passage(Check *k, const PipeInstr *c, Passage p, uint32_t 
     FAIL_AT(k, c, "fills slot %u, which is in use", at);
   slot->full = !reads, slot->gradient = gradient;
   slot->owner = p.owner, slot->mb = c->mb, slot->edge = p.edge;
-  return check_turn(k, c, at, reads);
+  return pr_check_turn(k, c, at, reads);
 }
 
 /* A slot that R writes an output to, and that nobody reads. */
@@ -208,7 +207,7 @@ static PrStatus check_scratch(Check *k, const PipeInstr *c, uint32_t at, uint32_
     return st;
   if (k->slot[at].full)
     FAIL_AT(k, c, "fills slot %u, which is in use", at);
-  return check_turn(k, c, at, false);
+  return pr_check_turn(k, c, at, false);
 }
 
 /* The tensors in field `in` (reads) or `out`. X and DX belong to the boundary with the stages before, Y
@@ -276,29 +275,7 @@ static PrStatus check_stash(Check *k, const PipeInstr *c, const char *field, uin
   } else if (effect < 0) {
     k->slot[slot].full = false;
   }
-  return check_turn(k, c, slot, effect <= 0);
-}
-
-/* Slices go forward in order and backward in the reverse; those that are recomputed in order, between their last
- * forward and their first backward. */
-static PrStatus check_slices(Check *k, const PipeInstr *c) {
-  uint32_t slices = pipe_slices(k->p), slice = c->mb % slices, back = SEEN(B) | SEEN(I), q = slice;
-  if (slices == 1)
-    return PR_OK;
-  const Seen *first = seen_of(k, c->stage, c->mb - slice);
-  if (c->op == PIPE_R && !(first[slices - 1].ops & SEEN(F)))
-    FAIL_AT(k, c, "comes before the forward of slice %u, which reads the stash", slices - 1);
-  if (c->op == PIPE_R || ((1u << c->op & back) && slice + 1 == slices)) {
-    while (q > 0 && first[q - 1].keep == PIPE_NONE)
-      q--;
-    if (q > 0 && !(first[q - 1].ops & SEEN(R)))
-      FAIL_AT(k, c, "comes before slice %u is recomputed, whose stash it reads", q - 1);
-  }
-  if (c->op == PIPE_F && slice > 0 && !(seen_of(k, c->stage, c->mb - 1)->ops & SEEN(F)))
-    FAIL_AT(k, c, "comes before that of slice %u", slice - 1);
-  if ((1u << c->op & back) && slice + 1 < slices && !(seen_of(k, c->stage, c->mb + 1)->ops & back))
-    FAIL_AT(k, c, "comes before that of slice %u", slice + 1);
-  return PR_OK;
+  return pr_check_turn(k, c, slot, effect <= 0);
 }
 
 /* F, perhaps R, then B, or I and W; each once; OFF and LOAD between them. Transfers have their order from the slots;
@@ -364,7 +341,7 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
   }
   if (s->ops & 1u << c->op)
     FAIL_AT(k, c, "stands there twice on rank %u", k->rank);
-  PrStatus st = check_slices(k, c);
+  PrStatus st = pr_check_slices(k, c);
   if (st)
     return st;
   if ((s->ops & before[c->op]) != before[c->op] || (s->ops & never[c->op]))
@@ -466,7 +443,7 @@ static PrStatus check_buffer(Check *k, const PipeInstr *c, uint32_t at, bool tak
     FAIL_AT(k, c, "%s slot %u, which is %s", takes ? "takes" : "gives back", at,
             takes ? "in use" : "free");
   k->slot[at].full = takes;
-  return check_turn(k, c, at, !takes);
+  return pr_check_turn(k, c, at, !takes);
 }
 
 static PrStatus check_side(Check *k, const PipeInstr *c) {
@@ -635,9 +612,8 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
     s->keep = PIPE_NONE;
   if ((st = check_stash(k, c, "act", c->act, o->act, &s->act)))
     return st;
-  if (host && (s->keep != PIPE_NONE || pipe_slices(k->p) > 1))
-    FAIL_AT(k, c, "the stash is made again, or read by other slices: it cannot move, act %u",
-            c->act);
+  if (host && s->keep != PIPE_NONE)
+    FAIL_AT(k, c, "the stash is made again: it cannot move, act %u", c->act);
   if (host && c->peer != PIPE_NONE)
     return check_guest(k, c, s);
   if (host && c->op == PIPE_OFF)
@@ -654,7 +630,7 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
     if (!k->p->forward && other->keep == PIPE_NONE)
       continue;
     k->slot[other->act].full = false;
-    if ((st = check_turn(k, c, other->act, false)))
+    if ((st = pr_check_turn(k, c, other->act, false)))
       return st;
   }
   return gout ? check_stash(k, c, "gout", c->gout, o->gout, &s->gout) : PR_OK;

@@ -97,6 +97,12 @@ static inline Passage passage(const Check *k, uint32_t row, uint32_t mb, bool do
   return (Passage){other, down ? row : other, edge};
 }
 
+/* Every use of slot `at` by other streams so far is over when c starts, which uses it. */
+PrStatus pr_check_turn(Check *k, const PipeInstr *c, uint32_t at, bool reads);
+
+/* validate_slices.c: of F R B I and OFF of a slice, what must stand above it. */
+PrStatus pr_check_slices(Check *k, const PipeInstr *c);
+
 /* validate_formulas.c: formulas and rules, whose tables are there; and those that an op uses, whose slots are
  * checked. */
 PrStatus pr_check_tables(PrRun *run);

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * Processes of one run on one machine, made by fork, that tell one another what pipe_cuda.h's PrGroup asks for
- * through memory that they share: for trying programs out, and for tests. */
+ * The processes of one run on one machine, made by fork: for trying programs out, and for tests. */
 #ifndef GPT_GROUP_H
 #define GPT_GROUP_H
 
-#include "pipe_cuda.h"
+#include "pipe_group.h"
 
-typedef struct Group Group;
-
-/* Makes `size` processes of this one, before anything has used a device, and returns in each of them: *of is its
- * group. In the parent it returns once all have ended: NULL, and *status is the first exit status that is not 0
- * (128 + signal), or 0. */
-Group *group_fork(uint32_t size, PrGroup *of, int *status);
+/* Makes `size` processes of this one, before anything has used a device, and returns 1 in each of them: *at is for
+ * pr_group_open. In the parent, where their store is served, it returns 0 once all have ended: *status is the first
+ * exit status that is not 0 (128 + signal), or 0. */
+int group_fork(uint32_t size, PrLaunch *at, int *status);
 
 #endif

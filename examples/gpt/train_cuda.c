@@ -15,6 +15,7 @@
 
 #include "group.h"
 #include "model_cuda.h"
+#include "pipe_cuda.h"
 
 #ifndef GPT_MAIN /* a test has something to do before */
 #define GPT_MAIN main
@@ -174,23 +175,15 @@ int GPT_MAIN(int argc, char **argv) {
   const char *error = gpt_config_error(&g, pipe_program.nmodel);
   if (error)
     return usage(error, "");
-  PrGroup group;
-  if (o.processes) {
-    int status;
-    if (!group_fork(pipe_program.nrank, &group, &status))
-      return status;
-    o.group = &group;
-    if (o.one_device)
-      one_host_each(group.rank);
-    else
-      o.device = (int)group.rank;
-  }
   PrGroup *joined = NULL;
   PrLaunch at;
   char why[1024];
+  int status;
+  if (o.processes && !group_fork(pipe_program.nrank, &at, &status))
+    return status;
   if (!o.processes && pr_launch(&at, why))
     return fail("launcher", why);
-  if (!o.processes && at.family[0]) {
+  if (at.family[0]) {
     if (pr_group_open(&joined, &pipe_program, &at, 120, why))
       return fail(at.family, why);
     o.group = joined;

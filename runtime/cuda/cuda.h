@@ -6,6 +6,7 @@
  *   cuda_steps.c   steps, waiting, deadlines, failures, graphs
  *   cuda_formula.c formulas around the model's callbacks; cuda_formula.cu: their kernel
  *   cuda_check.c   transfers that say what they are
+ *   cuda_blame.c   what was first when a step takes too long
  *   cuda_trace.c   times */
 #ifndef PIPE_CUDA_PRIVATE_H
 #define PIPE_CUDA_PRIVATE_H
@@ -37,6 +38,17 @@ typedef struct CudaWrong {
   CudaHeader got;
   bool damaged; /* it is the right one, but not what was sent */
 } CudaWrong;
+
+/* cuda_blame.c: where a rank is; what processes tell one another. */
+typedef struct CudaPlace {
+  uint64_t step;
+  uint32_t known[PIPE_NSTREAMS]; /* instructions of the step that are known to be over */
+  uint32_t open[PIPE_NSTREAMS];  /* 1 + the first that is known not to be; 0: none is */
+  uint32_t issued;  /* rows */
+  uint32_t held_up; /* why the host goes no further: */
+  uint32_t exact;   /* 1: headers tell which tensors have come */
+} CudaPlace;
+enum { CUDA_WAITS, CUDA_IN_CALLBACK, CUDA_BEGINS_NOT };
 
 /* A rank of this process. */
 typedef struct CudaRank {
@@ -86,6 +98,12 @@ typedef struct PrCuda {
   uint64_t limit_ns;    /* of a step; 0: none */
   uint64_t opened;      /* when the run was begun to be opened */
   uint64_t since;       /* when the step that is waited for could begin; 0: not one has */
+  /* cuda_blame.c */
+  CudaPlace place;      /* under run->lock */
+  uint64_t held_step;   /* step that CudaRank.held is of */
+  uint64_t told_late;   /* 1 + step that the group has been told to take too long */
+  uint64_t told_ns;     /* when */
+  uint32_t held_up;
   /* cuda_check.c */
   CudaHeader *headers, *header, *late; /* [ninstr] device, and host memory that the device reads and writes */
   char *tensor;         /* the same, of the largest that is moved */
@@ -147,6 +165,13 @@ PrStatus cuda_estimate(PrRun *run, CudaRank *d, uint32_t row, PrCall *a);
 PrStatus cuda_before_update(PrRun *run, CudaRank *d, uint32_t row, PrCall *a);
 PrStatus cuda_after_update(PrRun *run, CudaRank *d, uint32_t row, const PrCall *a);
 /* Memory of the device, zero; or of the host that the device reads. NULL: there is none left. */
+/* Takes down where this rank is, on the thread that issues. */
+void cuda_note_place(PrRun *run, uint32_t held_up);
+void cuda_watch(PrRun *run, bool on);
+PrStatus cuda_blame(PrRun *run); /* once heard: fails with what was first */
+/* With headers: row + 1 of the last RECV of the step whose tensor has come; 0. */
+uint32_t cuda_check_known(const CudaRank *d, uint64_t step);
+
 void *cuda_take(PrRun *run, uint64_t bytes, bool host);
 void cuda_give(PrRun *run, void *p, bool host);
 

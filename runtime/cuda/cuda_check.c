@@ -187,6 +187,16 @@ PrStatus cuda_check_late(PrRun *run) {
   return st;
 }
 
+uint32_t cuda_check_known(const CudaRank *d, uint64_t step) {
+  uint32_t last = 0;
+  for (uint32_t i = 0; d->check && i < d->k->t->ninstr; i++) {
+    uint8_t op = d->check[i].in->op;
+    if ((op == PIPE_RECV_F || op == PIPE_RECV_B) && d->check[i].step > step)
+      last = i + 1;
+  }
+  return last;
+}
+
 void cuda_check_rewind(PrRun *run, uint64_t step) {
   CudaRank *d = cuda_of(run)->rank;
   for (uint32_t i = 0; d && d->check && i < d->k->t->ninstr; i++)

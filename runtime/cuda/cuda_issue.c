@@ -62,7 +62,9 @@ static PrStatus compute(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
   PrStatus st = cuda_before_update(run, d, at->index, k->call);
   if (st)
     return st;
+  atomic_store(&k->running, at->index + 1);
   int code = pr_call_model(&run->m, k->call, n);
+  atomic_store(&k->running, 0);
   if (code) {
     char where[PR_WHERE];
     return pr_fail(run, PR_E_MODEL, "model: rank %u, step %llu, %s: the callback returned %d",
@@ -470,6 +472,7 @@ static PrStatus meet_faults(PrRun *run, CudaRank *d, uint64_t step, uint32_t n, 
     }
     bool here = f->point == PR_AT_INSTRUCTION && f->rank == d->k->id && f->index == d->next + i &&
                 f->step == step;
+    cuda_of(run)->held_up = here ? CUDA_BEGINS_NOT : CUDA_WAITS;
     for (uint64_t looks = 0; here && !st; looks++)
       st = cuda_wait_a_little(run, looks);
   }
@@ -574,6 +577,7 @@ PrStatus cuda_issue_step(PrRun *run, uint64_t step) {
   CUDA_TRY(run, cudaMemsetAsync(c->loss + (step & 1) * n, 0, n * sizeof *c->loss, s));
   if (c->nhere > 1)
     CUDA_TRY(run, cudaEventRecord(c->begin, s));
+  c->held_step = step;
   if (run->p->ngroup > 0)
     memset(c->turns, 0, run->p->ngroup * sizeof *c->turns);
   for (uint32_t r = 0; r < c->nhere && !st; r++) {

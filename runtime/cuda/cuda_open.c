@@ -64,7 +64,10 @@ PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes) {
   char text[PR_TEXT];
   if (!g || !g->share(g->arg, rank, data, bytes))
     return PR_OK;
-  if (g->heard(g->arg, text, sizeof text))
+  int heard = g->heard(g->arg, text, sizeof text);
+  if (heard == 2 && cuda_of(run)->since)
+    return cuda_blame(run);
+  if (heard)
     return pr_fail(run, PR_E_LOST, "%s", text);
   return pr_fail(run, PR_E_LOST, "rank %u: the other processes cannot be reached", g->rank);
 }
@@ -448,6 +451,8 @@ PrStatus cuda_open(PrRun *run) {
     st = cuda_trace_open(run);
   if (st)
     cuda_abort(run);
+  else
+    cuda_watch(run, true);
   return st;
 }
 
@@ -481,6 +486,7 @@ void cuda_close(PrRun *run) {
   PrCuda *c = cuda_of(run);
   if (!c)
     return;
+  cuda_watch(run, false);
   if (c->rank && !c->aborted)
     cudaDeviceSynchronize();
   if (c->registered && !c->aborted)

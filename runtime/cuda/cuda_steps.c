@@ -70,16 +70,26 @@ static PrStatus too_late(PrRun *run) {
                  in ? pr_where(run, in, where) : "the step", peer);
 }
 
-/* Where transfers say what they are, the others have a second to find out what is wrong. */
+/* Asks the group where all are. Where transfers say what they are, the others have a second to find out what is
+ * wrong before. */
 static PrStatus late(PrRun *run) {
   PrCuda *c = cuda_of(run);
-  const uint64_t patience_ns = UINT64_C(1000000000);
+  const PrGroup *g = c->o.group;
+  const uint64_t patience_ns = UINT64_C(1000000000), answer_ns = UINT64_C(5000000000);
   bool checks = c->rank[0].check != NULL, first = c->late_step != c->done_steps + 1;
   PrStatus st = first && checks ? cuda_check_late(run) : PR_OK;
   c->late_step = c->done_steps + 1;
   if (st || (checks && pr_now() - c->since < c->limit_ns + patience_ns))
     return st;
-  return too_late(run);
+  if (!g || !g->place)
+    return too_late(run);
+  if (c->told_late != c->done_steps + 1) {
+    cuda_note_place(run, c->held_up);
+    c->told_late = c->done_steps + 1;
+    c->told_ns = pr_now();
+    g->late(g->arg);
+  }
+  return pr_now() - c->told_ns < answer_ns ? PR_OK : too_late(run);
 }
 
 PrStatus cuda_wait_a_little(PrRun *run, uint64_t looks) {
@@ -88,10 +98,13 @@ PrStatus cuda_wait_a_little(PrRun *run, uint64_t looks) {
   if (st)
     return st;
   char text[PR_TEXT];
-  if (c->o.group && c->o.group->heard(c->o.group->arg, text, sizeof text)) {
+  int heard = c->o.group ? c->o.group->heard(c->o.group->arg, text, sizeof text) : 0;
+  if (heard) {
     c->told = true; /* everybody knows */
-    return pr_fail(run, PR_E_LOST, "%s", text);
+    return heard == 2 ? cuda_blame(run) : pr_fail(run, PR_E_LOST, "%s", text);
   }
+  if (looks % 512 == 511 && c->since)
+    cuda_note_place(run, c->held_up);
   if ((st = cuda_check_verdict(run)))
     return st;
   for (uint32_t i = 0; i <= c->nsplit; i++) {

@@ -107,9 +107,9 @@ case_kill() {
       > "$work/out" 2> "$work/err" || status=$?
     cat "$work/err"
     if [ $status = 0 ] || [ $status = 124 ]; then echo "exit $status"; return 1; fi
-    grep -q '1f1b.pipe:' "$work/err"
+    grep -q 'lost: the process of rank [0-3] has ended; .*1f1b.pipe:' "$work/err"
   done
-  say "4 of 4 name an instruction"
+  say "4 of 4 name the rank, and the instruction that waits for it"
 }
 
 sanitize() {

@@ -14,7 +14,7 @@
 
 enum { RANKS = 4, ROUNDS = 200, MOST = 5000 };
 
-typedef enum Case { ALL_WELL, ONE_FAILS, OTHER_PROGRAM } Case;
+typedef enum Case { ALL_WELL, ONE_FAILS, ONE_IS_LATE, OTHER_PROGRAM } Case;
 
 typedef struct Rank {
   uint32_t id;
@@ -41,6 +41,36 @@ static void rounds(Rank *r, PrGroup *g) {
   free(data);
 }
 
+static uint32_t place(void *of, char to[PR_GROUP_PLACE]) {
+  const Rank *r = of;
+  return (uint32_t)snprintf(to, PR_GROUP_PLACE, "rank %u is here", r->id);
+}
+
+/* One finds that its step takes too long: all are asked where they are, and hear the same. */
+static void ask(Rank *r, PrGroup *g) {
+  char text[1024], want[PR_GROUP_PLACE], to[PR_GROUP_PLACE];
+  int heard = 0;
+  if (r->id != 3) /* which does not say */
+    g->watch(g->arg, place, r);
+  char byte = 0;
+  r->wrong += g->share(g->arg, 0, &byte, 1) != 0; /* all watch by now, or after the next */
+  for (uint32_t i = 0; i < RANKS; i++)
+    r->wrong += g->share(g->arg, i, &byte, 1) != 0;
+  if (r->id == 2)
+    g->late(g->arg);
+  for (int i = 0; i < 2000 && !heard; i++) {
+    heard = g->heard(g->arg, text, sizeof text);
+    nanosleep(&(struct timespec){0, 5000000}, NULL);
+  }
+  r->wrong += heard != 2;
+  for (uint32_t i = 0; i < RANKS && heard == 2; i++) {
+    int there = g->place(g->arg, i, to);
+    snprintf(want, sizeof want, "rank %u is here", i);
+    r->wrong += i == 3 ? there != 0 : there != 1 || strcmp(to, want) != 0;
+  }
+  g->watch(g->arg, NULL, NULL);
+}
+
 static void *rank(void *arg) {
   Rank *r = arg;
   PipeProgram p = {
@@ -65,6 +95,8 @@ static void *rank(void *arg) {
     r->wrong += g->share(g->arg, 1, &byte, 1) == 0;
     r->wrong += time(NULL) - begun > 60;
   }
+  if (r->what == ONE_IS_LATE)
+    ask(r, g);
   bool heard = false;
   for (int i = 0; i < 2000 && r->what == ONE_FAILS && !heard; i++) {
     heard = g->heard(g->arg, r->text, sizeof r->text);
@@ -76,7 +108,7 @@ static void *rank(void *arg) {
 }
 
 int main(void) {
-  static const char *const name[] = {"all well", "one fails", "another program"};
+  static const char *const name[] = {"all well", "one fails", "one is late", "another program"};
   int bad = 0;
   for (Case what = ALL_WELL; what <= OTHER_PROGRAM; what++) {
     Rank r[RANKS];

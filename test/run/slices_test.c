@@ -365,6 +365,30 @@ static const struct {
      "    B(m, q) @ 0  if q != 1 || r == 0 { R(m, q) @ 1 }\n"
      "    F(m, q) @ 2 + m when inflight(r) < P-r + 2*Q } } U } }\n",
      ONE},
+    {"away",
+     "schedule away(P, M, Q) { ranks P\n"
+     "  pipe net stages P mbs M slices Q place s -> s\n"
+     "  time { F = 2 B = 4 OFF = 1 }\n"
+     "  offload s, m when m % 3 != 2\n"
+     "  recompute s, m when m % 3 == 2 && s != 0\n"
+     "  order r { do M*Q { F } do m in M-1..-1 step -1 { do q in Q-1..-1 step -1 { B(m, q) } } U } }\n",
+     ONE},
+    {"away by hand",
+     "schedule hand(P, M, Q) { ranks P\n"
+     "  pipe net stages P mbs M slices Q place s -> s\n"
+     "  time { F = 2 B = 4 OFF = 1 }\n"
+     "  order r {\n"
+     "    do m in 0..M { do q in 0..Q { F(m, q) } do q in 0..Q step 2 { OFF(m, q) } }\n"
+     "    do m in 0..M { do q in 0..Q step 2 { LOAD(m, q) } do q in Q-1..-1 step -1 { I(m, q) }\n"
+     "      do q in 0..Q { if q % 2 { OFF(m, q) } } do q in Q-1..-1 step -1 { if q % 2 { LOAD(m, q) } W(m, q) } } U } }\n",
+     ONE},
+    {"away by rules",
+     "schedule ruled(P, M, Q) { ranks P\n"
+     "  pipe net stages P mbs M slices Q place s -> s\n"
+     "  time { F = 2 B = 4 OFF = 1 }\n"
+     "  order r { rules m { do q in 0..Q { B(m, q) @ 0  F(m, q) @ 1 + m when inflight(r) < P-r + 2*Q\n"
+     "    if q % 2 == 0 { OFF(m, q) @ 0  LOAD(m, q) @ 1 + m } } } U } }\n",
+     ONE},
     {"dealt",
      "schedule dealt(P, M, Q) { let D = min(M, 2) ranks P-1 + D\n"
      "  pipe net stages P mbs M slices Q place s, m -> s == 0 ? m % D : s-1 + D\n"
@@ -436,15 +460,25 @@ static void write_profile(const char *path, uint32_t nstage) {
   fclose(f);
 }
 
-/* Two instructions of a program change places: what a slice needs is not there, and the engine says so. Slices 0 and
- * 1 of three are recomputed: F F F R R B B B U. */
+#define AGAIN "do 3 { F } do 2 { R } do 3 { B }"
+#define AWAY  "do 3 { F } OFF(0, 0) LOAD(0, 0) do 3 { B }"
+#define LATE  "do 3 { F } do 3 { I } OFF(0, 0) LOAD(0, 0) do 3 { W }"
+
+/* Two instructions of a program change places, with waits that fit: what a slice needs is not there, and the engine
+ * says so. */
 static int refuses(const char *scratch) {
   static const struct {
+    const char *order;
     uint32_t at;
     const char *says;
-  } cases_[] = {{2, "(0R0.0): comes before the forward of slice 2, which reads the stash"},
-                {3, "(0R0.1): comes before slice 0 is recomputed, whose stash it reads"},
-                {4, "(0B0.2): comes before slice 1 is recomputed, whose stash it reads"}};
+  } cases_[] = {
+      {AGAIN, 2, "(0R0.0): comes before the forward of slice 2, which reads the stash"},
+      {AGAIN, 3, "(0R0.1): comes before slice 0 is recomputed, whose stash it reads"},
+      {AGAIN, 4, "(0B0.2): comes before slice 1 is recomputed, whose stash it reads"},
+      {AWAY, 2, "(0OFF0.0): comes before the forward of slice 2, which reads the stash"},
+      {AWAY, 4, "(0B0.2): the stash of slice 0 is in host memory"},
+      {LATE, 5,
+       "(0OFF0.0): comes after slice 1 has read the stash, which it reads at its old place"}};
   int wrong = 0;
   for (size_t i = 0; i < sizeof cases_ / sizeof *cases_; i++) {
     Arena arena = {.oom = oom};
@@ -455,9 +489,10 @@ static int refuses(const char *scratch) {
                    .input = arena_printf(&arena, "%s.pipe", scratch)};
     Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
     diag_init(&diag, &arena, stderr);
-    write_file(opt.input,
-               "schedule again() { ranks 1  pipe net stages 1 mbs 1 slices 3 place s -> 0\n"
-               "  order r { do 3 { F } do 2 { R } do 3 { B } U } }\n");
+    write_file(opt.input, arena_printf(&arena,
+                                       "schedule one() { ranks 1  pipe net stages 1 mbs 1 slices 3 "
+                                       "place s -> 0\n  order r { %s U } }\n",
+                                       cases_[i].order));
     if (!compile_only(&s))
       return 1;
     uint32_t one = 1;
@@ -468,9 +503,12 @@ static int refuses(const char *scratch) {
                  .init = init,
                  .forward = forward,
                  .backward = backward,
+                 .backward_input = backward_input,
+                 .backward_weight = backward_weight,
                  .update = apply};
     PipeInstr *c = (PipeInstr *)&s.prog->rank[0].instr[cases_[i].at], swap = c[0];
     c[0] = c[1], c[1] = swap;
+    c[0].wait -= c[0].op == PIPE_OFF, c[0].wait_copy -= c[0].wait_copy > 0;
     PrRun *run = NULL;
     PrStatus st = pr_open(&run, s.prog, &m, NULL);
     if (st != PR_E_ARG || !strstr(pr_error(run), cases_[i].says)) {
@@ -499,7 +537,7 @@ static void one_case(const char *dir, const char *scratch, const char *name, con
                  .input = arena_printf(&arena, "%s.pipe", scratch)};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   bool looped = strcmp(name, "looped") == 0 || strcmp(name, "some") == 0,
-       descending = strcmp(name, "terapipe") == 0;
+       descending = strcmp(name, "terapipe") == 0 || strcmp(name, "away") == 0;
   diag_init(&diag, &arena, stderr);
   if (text)
     write_file(opt.input, text);

@@ -171,6 +171,12 @@ uint64_t shim_most_queued(void) { return shim.most_queued; }
 void shim_unwatched(void) { shim.unwatched = true; }
 void shim_steady(bool on) { shim.steady = on; }
 bool shim_was_killed(void) { return me->dead; }
+bool shim_is_dead(uint32_t host) {
+  pthread_mutex_lock(&shim.lock);
+  bool dead = shim.host[host].dead;
+  pthread_mutex_unlock(&shim.lock);
+  return dead;
+}
 void shim_lose(uint32_t host) { shim.host[host].loses = true; }
 void shim_kill(uint32_t host, uint64_t calls) {
   shim.host[host].calls_left = calls;

@@ -54,6 +54,7 @@ void shim_steady(bool on);
  * fail, and its work stops where it is. */
 void shim_kill(uint32_t host, uint64_t calls);
 bool shim_was_killed(void); /* this thread */
+bool shim_is_dead(uint32_t host);
 
 /* The next group that the host issues is not carried out, as if the call were not there. */
 void shim_lose(uint32_t host);

@@ -17,6 +17,12 @@ typedef struct Board {
   } word[4096];
   bool failed[MOST_RANKS];
   char text[MOST_RANKS][512];
+  pthread_mutex_t lock; /* of what follows */
+  uint32_t (*place[MOST_RANKS])(void *of, char to[PR_GROUP_PLACE]);
+  void *of[MOST_RANKS];
+  bool late; /* all have been asked */
+  int there[MOST_RANKS];
+  char at[MOST_RANKS][PR_GROUP_PLACE];
 } Board;
 typedef struct Seat {
   Board *board;
@@ -25,6 +31,7 @@ typedef struct Seat {
 
 static bool is_there(void *arg) { return ((struct Word *)arg)->there; }
 
+static void late(void *arg);
 static int share(void *arg, uint32_t from, void *data, uint64_t bytes) {
   Seat *s = arg;
   struct Word *w = &s->board->word[s->next++];
@@ -37,8 +44,10 @@ static int share(void *arg, uint32_t from, void *data, uint64_t bytes) {
     memcpy(w->data, data, bytes);
     w->there = true;
   }
-  if (!shim_wait(is_there, w))
+  if (!shim_wait(is_there, w)) {
+    late(s); /* a process is gone: all are told */
     return 1;
+  }
   memcpy(data, w->data, bytes);
   return 0;
 }
@@ -51,14 +60,47 @@ static void tell(void *arg, const char *text) {
   s->board->failed[s->rank] = true;
 }
 
+static void watch_place(void *arg, uint32_t (*place)(void *of, char to[PR_GROUP_PLACE]), void *of) {
+  Seat *s = arg;
+  pthread_mutex_lock(&s->board->lock);
+  s->board->place[s->rank] = place;
+  s->board->of[s->rank] = of;
+  pthread_mutex_unlock(&s->board->lock);
+}
+
+/* Asks all at once. */
+static void late(void *arg) {
+  Board *b = ((Seat *)arg)->board;
+  pthread_mutex_lock(&b->lock);
+  for (uint32_t r = 0; r < MOST_RANKS && !b->late; r++) {
+    bool dead = shim_is_dead(r);
+    b->there[r] = dead ? -1 : b->place[r] != NULL;
+    if (b->there[r] > 0)
+      b->place[r](b->of[r], b->at[r]);
+  }
+  b->late = true;
+  pthread_mutex_unlock(&b->lock);
+}
+
+static int place(void *arg, uint32_t r, char to[PR_GROUP_PLACE]) {
+  const Board *b = ((Seat *)arg)->board;
+  memcpy(to, b->at[r], PR_GROUP_PLACE);
+  return b->there[r];
+}
+
 static int heard(void *arg, char *text, uint64_t n) {
   Seat *s = arg;
+  pthread_mutex_lock(&s->board->lock);
+  bool asked = s->board->late;
+  pthread_mutex_unlock(&s->board->lock);
   for (uint32_t r = 0; r < MOST_RANKS; r++)
     if (r != s->rank && s->board->failed[r]) {
       snprintf(text, n, "%s", s->board->text[r]);
       return 1;
     }
-  return 0;
+  if (asked)
+    snprintf(text, n, "a rank has gone, or takes too long");
+  return asked ? 2 : 0;
 }
 
 /* ---- runs ---- */
@@ -141,7 +183,7 @@ static void *host_thread(void *arg) {
                  .deadline_s = j->deadline_s};
   PrRun *run;
   h->seat = (Seat){j->board, h->id, 0};
-  h->group = (PrGroup){h->id, j->nhost, share, tell, heard, &h->seat};
+  h->group = (PrGroup){h->id, j->nhost, share, tell, heard, &h->seat, watch_place, late, place};
   cuda.group = j->processes ? &h->group : NULL;
   cuda.nvtx = 1;
   cuda.grad = j->floats ? PR_FLOAT32 : PR_INT64;
@@ -201,6 +243,9 @@ void job_run(Job *j) {
   j->nhost = j->processes ? j->p->nrank : 1;
   j->opened = j->damaged = j->through = 0;
   j->board = calloc(1, sizeof *j->board);
+  if (!j->board)
+    abort();
+  pthread_mutex_init(&j->board->lock, NULL);
   memset(&j->result, 0, sizeof j->result);
   word_broken = 0;
   shim_begin(j->seed, j->nhost, j->log);
@@ -208,7 +253,7 @@ void job_run(Job *j) {
     shim_lose(1 - i);
   for (uint32_t i = 0; i < j->nhost; i++) {
     host[i] = (TestHost){.job = j, .id = i};
-    if (!j->board || pthread_create(&thread[i], NULL, host_thread, &host[i]))
+    if (pthread_create(&thread[i], NULL, host_thread, &host[i]))
       abort();
   }
   for (uint32_t i = 0; i < j->nhost; i++)
