@@ -547,6 +547,7 @@ static void try_values(Sched *s, const char *name, int64_t from, int64_t T) {
   if (!wrong && by <= T)
     return;
   s->all_m.proved = false;
+  s->all_m.refuted = wrong != 0;
   not_decided(
       s, s->def->name_at,
       wrong ? arena_printf(s->arena, "it is refuted at %s = %lld [%s]", name, (long long)wrong,

@@ -130,6 +130,7 @@ static void time_line(Sched *s, const char *name, double ms) {
 
 static bool run(Sched *s, bool output) {
   const char *dump = s->opt->dump_after;
+  bool asked = s->opt->for_all && output; /* for every M, and not only by leaving it open */
   bool all = dump && strcmp(dump, "all") == 0, proved = false; /* the ops are complete */
   double begin = now_ms();
   for (int i = 0; i < NPASSES; i++) {
@@ -140,7 +141,7 @@ static bool run(Sched *s, bool output) {
     if (passes[i].run == check_all_m && !s->opt->for_all && s->opt->check_only)
       s->opt->for_all = open_parameter(s);
     if ((passes[i].run == check_all_m && !s->opt->for_all) ||
-        (passes[i].run == make_looped && !s->opt->looped))
+        (passes[i].run == make_looped && !s->opt->looped && !(asked && !s->all_m.proved)))
       continue;
     bool channels = passes[i].run == check_channels, model = s->opt->emit == EMIT_PROMELA;
     if (channels && !s->only_lists && is_default_model(&s->opt->model) && !model)

@@ -20,10 +20,13 @@
 #include <string.h>
 
 #include "hints.h"
+#include "quasi.h"
 #include "roll.h"
 
 enum {
   MOST_CLASSES = 64,
+  MOST_LOOPS = 8,  /* of a rank */
+  MOST_TRIED = 64, /* values of a class, and a few larger ones, where the orders are not proved */
   MOST_TURNS = 1 << 10, /* of the samples */
   MOST_WORK = 1 << 24,  /* instructions that are compiled to find the table */
   INSTR_WORDS = sizeof(PipeInstr) / 4,
@@ -42,6 +45,7 @@ typedef struct Loops {
   Sched *s;
   const char *name;
   int64_t T, residue;
+  int64_t tried; /* the largest value that was compared, of the class of which it is least */
   uint64_t work;
   const char *why;
 } Loops;
@@ -73,7 +77,7 @@ static bool sample(Loops *x, int64_t n, Sample *out) {
 /* ---- programs as rows ---- */
 
 static uint64_t mix(uint64_t h, uint64_t v) {
-  h = (h ^ v) * 0x9e3779b97f4a7c15u;
+  h = (h * 0xff51afd7ed558ccdu ^ v) * 0x9e3779b97f4a7c15u; /* not the same the other way round */
   return h ^ h >> 29;
 }
 
@@ -255,33 +259,39 @@ static void *copy_rows(Sched *s, const Segments *g) {
   return to;
 }
 
-/* note [looped]: with k turns of a loop behind it, each instruction of its last half starts `by` later than in
- * the turn before, and what stands behind the loops so much later than in the program before. `by`: of the
- * first loop that is looked at; one number for all ranks and all three programs. */
-static bool turns_keep_time(const Segments *g, int64_t n, const uint64_t *const start[2],
-                            bool *known, uint64_t *by) {
+typedef struct Pace { /* by loop of a rank: how much later what stands behind it is, for n + 1 */
+  uint64_t by[MOST_LOOPS];
+  uint32_t known;
+} Pace;
+
+/* note [looped]: each instruction of the last half of a loop starts so much later than in the turn before, in
+ * the first, second, ... loop of all ranks alike, and what stands behind loops as much later than in the program
+ * for n as all these loops together have become longer. */
+static bool turns_keep_time(const Segments *g, int64_t n, const uint64_t *const start[2], Pace *p) {
   size_t at[2] = {0, 0};
-  bool behind = false;
+  uint64_t later = 0;
+  uint32_t loop = 0;
   for (uint32_t i = 0; i < g->segment.n; i++) {
     const PipeSegment *k = &g->segment.at[i];
     int64_t turns = k->turns + (int64_t)k->by_n * n;
-    for (size_t row = 0; k->by_n && row < k->nrow; row++)
-      for (int64_t t = turns / 2; t < turns; t++) {
-        const uint64_t *a = start[0] + at[0] + (size_t)t * k->nrow + row;
-        if (t < 1)
-          continue;
-        uint64_t moved = *a - *(a - k->nrow);
-        if (!*known)
-          *known = true, *by = moved * k->by_n;
-        if (moved * k->by_n != *by)
-          return false;
-      }
-    behind |= k->by_n > 0;
-    for (size_t row = 0; behind && !k->by_n && row < k->nrow; row++)
-      if (start[1][at[1] + row] - start[0][at[0] + row] != *by)
+    const uint64_t *a = start[0] + at[0], *b = start[1] + at[1];
+    for (size_t row = 0; row < k->nrow * (size_t)turns; row++)
+      if ((loop > 0 || k->by_n == 0) && b[row] - a[row] != later)
         return false;
     at[0] += (size_t)turns * k->nrow;
     at[1] += (size_t)(turns + k->by_n) * k->nrow;
+    if (k->by_n == 0)
+      continue;
+    if (loop == MOST_LOOPS)
+      return false;
+    for (size_t row = (size_t)(turns / 2 + 1) * k->nrow; row < k->nrow * (size_t)turns; row++) {
+      uint64_t by = (a[row] - a[row - k->nrow]) * k->by_n;
+      if (p->known == loop)
+        p->by[p->known++] = by;
+      if (by != p->by[loop])
+        return false;
+    }
+    later += p->by[loop++];
   }
   return true;
 }
@@ -314,14 +324,15 @@ static bool long_enough(const Sched *s, Segments (*g)[4], int64_t n) {
 }
 
 static bool times_repeat(Loops *x, Segments (*g)[4], int64_t n, Sample p[3]) {
-  uint64_t **start[3], **end, by = 0;
-  bool ok = long_enough(&p[0].s, g, n), known = false;
+  uint64_t **start[3], **end;
+  Pace pace = {.known = 0};
+  bool ok = long_enough(&p[0].s, g, n);
   for (int j = 0; j < 3; j++)
     start[j] = predict(&p[j].s, &end);
   for (uint32_t r = 0; r < x->s->nrank && ok; r++)
     for (int j = 0; j < 2 && ok; j++) {
       const uint64_t *const two[] = {start[j][r], start[j + 1][r]};
-      ok = turns_keep_time(&g[r][0], n + j, two, &known, &by);
+      ok = turns_keep_time(&g[r][0], n + j, two, &pace);
     }
   for (int j = 0; j < 3; j++)
     free(*start[j]);
@@ -474,6 +485,18 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
     arena_free(&p[i].arena);
   if (!ok)
     return false;
+  /* What no proof of the orders says is at least tried. */
+  int64_t most = n + 3;
+  uint64_t work = x->work;
+  for (int i = 0; i < MOST_TRIED + 3 && !x->s->all_m.proved; i++) {
+    most = i < MOST_TRIED ? most + 1 : 2 * most + 1;
+    if (!holds(x, &one, most))
+      return no(x, arena_printf(x->s->arena, "it is not so at %s = %lld", x->name,
+                                (long long)value_of(x, most)));
+  }
+  x->work = work;
+  if (value_of(x, most) < x->tried || x->tried == 0)
+    x->tried = value_of(x, most);
   int64_t least = n;
   while (least > 0 && value_of(x, least - 1) >= 1 && holds(x, &one, least - 1))
     least--;
@@ -488,9 +511,10 @@ static bool all_classes(Loops *x, Looped *l, int64_t T, uint64_t budget) {
   PipeLoopClass *cls = NEW_ARRAY(s->arena, PipeLoopClass, (size_t)T);
   l->table = (PipeLooped){.magic = PIPE_LOOP_MAGIC, .abi = PIPE_ABI, .cls = cls};
   l->like = NEW_ARRAY(s->arena, Sched *, (size_t)T);
-  x->T = T, x->work = 0;
+  x->T = T, x->work = 0, x->tried = 0;
   for (x->residue = 1; x->residue <= T; x->residue++) {
-    bool never = x->residue % (int64_t)s->all_m.multiple != 0, ok = false;
+    bool never = s->all_m.proved && x->residue % (int64_t)s->all_m.multiple != 0, ok = false;
+    x->why = never ? x->why : "too much would have to be tried";
     for (int64_t n = 8; !never && !ok && n <= MOST_TURNS && x->work < budget; n *= 2)
       ok = try_class(x, n, &l->table, &cls[l->table.nclass], &l->like[l->table.nclass], &never);
     if (!ok && !never)
@@ -500,32 +524,38 @@ static bool all_classes(Loops *x, Looped *l, int64_t T, uint64_t budget) {
   return l->table.nclass > 0;
 }
 
+/* The periods to try: of proved orders, multiples of theirs; else what ranks or a few microbatches suggest. */
+static int64_t period(const Sched *s, uint32_t i) {
+  static const int64_t times[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+  int64_t few[] = {1, 2, 4, s->nrank, 2 * (int64_t)s->nrank, 3, 6};
+  int64_t a = (int64_t)s->all_m.period, b = (int64_t)s->all_m.multiple;
+  if (!s->all_m.proved)
+    return i < sizeof few / sizeof *few ? few[i] : 0;
+  if (i >= sizeof times / sizeof *times)
+    return 0;
+  int64_t T = a / quasi_gcd(a, b) * b * times[i];
+  return T > MOST_CLASSES * b ? 0 : T;
+}
+
 bool make_looped(Sched *s) {
   Loops x = {.s = s, .name = s->opt->for_all};
   Looped *l = NEW(s->arena, Looped);
-  if (!s->all_m.proved) {
-    LineCol at = diag_linecol(s->diag, s->all_m.at.file, s->all_m.at.beg);
-    x.why = s->all_m.at.file == NO_FILE
-                ? s->all_m.text
-                : arena_printf(s->arena, "%s (line %u)", s->all_m.text, at.line);
-  } else {
-    static const int64_t times[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
-    int64_t period = (int64_t)s->all_m.period, per = (int64_t)s->all_m.multiple, T = 0;
-    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
-      int64_t least = period > per ? period : per; /* both divide it */
-      while (least % period || least % per)
-        least += period > per ? period : per;
-      T = least * times[i];
-      if (T > MOST_CLASSES * per)
-        break;
-      if (all_classes(&x, l, T, MOST_WORK / 8)) {
-        s->looped = l;
-        return true;
-      }
-    }
-  }
+  int64_t T = 1;
+  bool never = s->tuned || s->all_m.refuted;
+  if (never)
+    x.why = s->tuned ? "its order is tuned for one value" : s->all_m.text;
+  for (uint32_t i = 0; !never && !s->looped && (T = period(s, i)) > 0; i++)
+    if ((T <= MOST_CLASSES || s->all_m.proved) && all_classes(&x, l, T, MOST_WORK / 8))
+      s->looped = l, l->tried = x.tried;
+  if (s->looped || !s->opt->looped)
+    return true;
+  LineCol at = diag_linecol(s->diag, s->all_m.at.file, s->all_m.at.beg);
+  if (!s->all_m.proved && !never)
+    x.why = arena_printf(
+        s->arena, "%s; and %s%s", x.why, s->all_m.text,
+        s->all_m.at.file == NO_FILE ? "" : arena_printf(s->arena, " (line %u)", at.line));
   diag_error(s->diag, DIAG_LOOPED, s->def->name_at, "there is no program for every %s: %s", x.name,
-             x.why ? x.why : "its programs do not come to repeat");
+             x.why);
   diag_help(s->diag, "give it a value, such as -D %s=64", x.name);
   return false;
 }

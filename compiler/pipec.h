@@ -282,7 +282,7 @@ typedef struct Sched {
 
   /* check_all_m */
   struct AllM_ {
-    bool proved;
+    bool proved, refuted;
     const char *text; Span at; /* else: what stands in the way, and where */
     uint64_t time, per;        /* steady state: time for so many microbatches, reduced */
     uint64_t multiple;         /* proved for the multiples of this; 1: for all */

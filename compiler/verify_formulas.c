@@ -165,8 +165,12 @@ static void verify_update(Numbers *n, const PipeInstr *in, const PipeWeights *w,
 
 static void verify_op(Numbers *n, const PipeInstr *in, const PipeWeights *w, int backward) {
   const Sched *s = n->s;
-  if (w->slot == NONE) /* an estimate that another op has made: verify_weights */
+  const uint32_t *at = in->op == PIPE_F ? s->at_f : in->op == PIPE_R ? s->at_r : s->at_b;
+  uint32_t op = at[(size_t)in->stage * s->nmb + in->mb] - 1;
+  if (s->maker && s->maker[op] != NONE && s->maker[op] != op) {
+    BUG_IF(w->formula != NONE); /* it reads what another one does: verify_weights */
     return;
+  }
   int kind = in->op;
   if (kind == PIPE_R && !has_lines(s, PIPE_R))
     kind = backward;

@@ -33,5 +33,7 @@ one v_half_block -DP=4 0 1 2 5 17 60
 one 1f1b_v -DP=4 0 1 2 5 17 60
 one gis "-DP=4 -DV=2" 0 1 9
 one interleaved_zb "-DP=3 -DV=2" 0 1 9
+# Orders that are decided by what they come to repeat: two loops, actions, versions, slices, R, copies.
+for f in gpipe gpipe_lifo gpipe_recompute varuna naive chimera pipedream terapipe dualpipev; do one $f "" 0 23; done
 echo "$good programs are equal, $bad are not"
 test $bad = 0
