@@ -194,7 +194,8 @@ static bool add_joint(Ex *x, const Region *g, const Listed *l, uint32_t n) {
       diag_error(s->diag, DIAG_OVERLAP, l[i].use->at, "rank %u: '%s' in an overlap: %s", x->rank,
                  span_text(s, l[i].use->at),
                  is_copy(&l[i]) ? "a copy runs beside the ops in a stream of its own"
-                                : "an update is an action of its own");
+                                : "an update is an action of its own, between what reads the "
+                                  "weights before it and after it");
       return false;
     }
     left[nleft++] = &l[i];

@@ -83,9 +83,11 @@ bool join_ops(Ex *x, const Stmt *t, uint32_t first) {
     }
   for (uint32_t i = first; i < s->nop; i++) {
     if (s->op[i].kind == PIPE_U && n > 1) {
-      diag_error(s->diag, DIAG_OVERLAP, s->site[s->op[i].site],
-                 "rank %u: %s in an overlap: an update is an action of its own", x->rank,
-                 op_text(s, i));
+      diag_error(
+          s->diag, DIAG_OVERLAP, s->site[s->op[i].site],
+          "rank %u: %s in an overlap: an update is an action of its own, between what reads the "
+          "weights before it and after it",
+          x->rank, op_text(s, i));
       return false;
     }
     s->op[i].group = (uint16_t)(s->nop - 1 - i);

@@ -494,10 +494,12 @@ static const char *list_word(const Stmt *t) { return t->kind == ST_CLOCK ? "cloc
 /* clock and rules. `depends` then tells what may differ between the instances of one statement. */
 static void resolve_list(Resolver *r, Stmt *t, const Stmt *kernel) {
   if (kernel)
-    diag_error(r->s->diag, DIAG_CLAUSE, t->at, "'%s' cannot stand inside 'steady %s'", list_word(t),
+    diag_error(r->s->diag, DIAG_CLAUSE, t->at,
+               "'%s' cannot stand inside 'steady %s': each gives an order of its own", list_word(t),
                kernel->name);
   else if (r->list)
-    diag_error(r->s->diag, DIAG_CLAUSE, t->at, "'%s' cannot stand inside '%s %s'", list_word(t),
+    diag_error(r->s->diag, DIAG_CLAUSE, t->at,
+               "'%s' cannot stand inside '%s %s': each gives an order of its own", list_word(t),
                list_word(r->list), r->list->name);
   resolve_range(r, &t->range);
   resolve_expr(r, t->value);
@@ -659,7 +661,8 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
           "let %s run over all the ops and name them with 'op f(%s) = ...', or use 'do' for both",
           kernel->name, kernel->name);
     } else if (r->list && t->kind == ST_KERNEL) {
-      diag_error(r->s->diag, DIAG_CLAUSE, t->at, "a kernel cannot stand inside '%s %s'",
+      diag_error(r->s->diag, DIAG_CLAUSE, t->at,
+                 "a kernel cannot stand inside '%s %s': each gives an order of its own",
                  list_word(r->list), r->list->name);
     }
     resolve_range(r, &t->range);

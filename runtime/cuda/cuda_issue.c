@@ -9,10 +9,12 @@
  * without waiting for anything further down. Without a group one host issues all lists in turn, each up to
  * a transfer or sum that another rank has not come to; then what is issued never waits for what is not. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cuda.h"
 #include "nvtx3/nvToolsExt.h"
+#include "pipe_sim.h"
 
 static _Thread_local cudaStream_t stream_now;
 
@@ -361,8 +363,17 @@ static PrStatus pass(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
 
 /* ---- COMM without a group of processes ---- */
 
+/* Does rank d hang at its head, on request? The other lists go on. */
+static bool hangs(const PrRun *run, const CudaRank *d, uint64_t step) {
+  const PrFault *f = &run->fault;
+  const PipeInstr *in = &d->k->t->instr[d->next];
+  uint32_t n = stream_of(in) == PIPE_COMM ? in->group + 1u : 1;
+  return f->kind == PR_HANG && f->point == PR_AT_INSTRUCTION && f->rank == d->k->id &&
+         f->step == step && f->index >= d->next && f->index < d->next + n;
+}
+
 /* The ranks that take part in the sum that rank d has at d->next, if all have come to it; 0 if not. */
-static uint32_t partners(PrRun *run, CudaRank *d, CudaRank **q) {
+static uint32_t partners(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q) {
   PrCuda *c = cuda_of(run);
   const PipeInstr *in = &d->k->t->instr[d->next];
   const Coll *l = coll_of(run, d);
@@ -370,7 +381,7 @@ static uint32_t partners(PrRun *run, CudaRank *d, CudaRank **q) {
     q[i] = &c->rank[run->p->stage[l->row[i]].rank];
     const PipeRank *t = q[i]->k->t;
     if (q[i]->next >= t->ninstr || t->instr[q[i]->next].op != in->op ||
-        t->instr[q[i]->next].stage != l->row[i])
+        t->instr[q[i]->next].stage != l->row[i] || hangs(run, q[i], step))
       return 0;
   }
   return l->n;
@@ -378,7 +389,7 @@ static uint32_t partners(PrRun *run, CudaRank *d, CudaRank **q) {
 
 /* Row d->next, a sum, with those of other ranks that belong to it. False in *moved: they have not come to it. */
 static PrStatus sum_when_all(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool *moved) {
-  uint32_t n = partners(run, d, q);
+  uint32_t n = partners(run, d, step, q);
   PrStatus st = PR_OK;
   *moved = n > 0;
   for (uint32_t i = 0; i < n && !st; i++)
@@ -411,6 +422,9 @@ static PrStatus begin_transfers(PrRun *run, CudaRank *d, uint64_t step) {
   PrStatus st = d->moved ? PR_OK : waits(run, d, d->stream[PIPE_COMM]);
   for (uint32_t i = 0; i < n && !st && !d->moved; i++)
     st = mark(run, d, step, d->next + i, false);
+  for (uint32_t i = 0; i < n && !st && !d->moved; i++)
+    if (pr_fault_at(run, d->k->id, d->next + i, step) == PR_CORRUPT)
+      st = corrupt_slots(run, d, PIPE_COMM, UINT64_C(1) << i);
   return st;
 }
 
@@ -424,15 +438,29 @@ static PrStatus end_transfer(PrRun *run, CudaRank *d, uint64_t step, uint32_t i)
   return pass(run, d, step, n);
 }
 
+/* The SENDs at the head of d that are to be lost: nobody gets them. */
+static PrStatus lose_transfers(PrRun *run, CudaRank *d, uint64_t step, bool *moved) {
+  const PrFault *f = &run->fault;
+  uint32_t head = d->next, n = d->k->t->instr[head].group + 1u;
+  if (f->kind != PR_DROP || f->rank != d->k->id || f->step != step || f->index < head ||
+      f->index >= head + n || d->moved >> (f->index - head) & 1)
+    return PR_OK;
+  PrStatus st = begin_transfers(run, d, step);
+  *moved = true;
+  return st ? st : end_transfer(run, d, step, f->index - head);
+}
+
 /* What of the transfers at the head of d other ranks have come to. *moved: it was something. */
 static PrStatus transfers_here(PrRun *run, CudaRank *d, uint64_t step, bool *moved) {
   PrCuda *c = cuda_of(run);
   const PipeInstr *in = &d->k->t->instr[d->next];
   uint32_t n = in->group + 1u, head = d->next;
-  PrStatus st = PR_OK;
   *moved = false;
+  PrStatus st = lose_transfers(run, d, step, moved);
   for (uint32_t i = 0; i < n && !st && d->next == head; i++) {
     CudaRank *q = &c->rank[in[i].peer];
+    if (q->next < q->k->t->ninstr && hangs(run, q, step))
+      continue;
     uint32_t j = find_transfer(d, q->k->id, is_send(&in[i])) == i
                      ? find_transfer(q, d->k->id, !is_send(&in[i]))
                      : PIPE_NONE;
@@ -456,12 +484,12 @@ static PrStatus transfers_here(PrRun *run, CudaRank *d, uint64_t step, bool *mov
 /* ---- a row ---- */
 
 /* Faults on request (fault.c) at a row and those of its group, for the caller what they do not do themselves: bits
- * by place. With a group of processes only: a stream that is not of a host of its own cannot hang alone. */
+ * by place. Without a group of processes a host that hangs for one rank goes on for the others (hangs). */
 static PrStatus meet_faults(PrRun *run, CudaRank *d, uint64_t step, uint32_t n, uint64_t *lost,
                             uint64_t *corrupt) {
   const PrFault *f = &run->fault;
   PrStatus st = PR_OK;
-  if (!f->kind || !cuda_of(run)->o.group)
+  if (!f->kind)
     return PR_OK;
   for (uint32_t i = 0; i < n && i < 64; i++) {
     if (f->kind != PR_HANG) {
@@ -487,6 +515,10 @@ static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool
   uint64_t lost = 0, corrupt = 0;
   *moved = true;
   stream_now = d->stream[on];
+  if (!c->o.group && hangs(run, d, step)) {
+    *moved = false;
+    return PR_OK;
+  }
   if (on == PIPE_COMM && !c->o.group && !pipe_is_side(in->op))
     return pipe_is_sum(in->op) ? sum_when_all(run, d, step, q, moved)
                                : transfers_here(run, d, step, moved);
@@ -512,6 +544,48 @@ static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool
   return st ? st : pass(run, d, step, n);
 }
 
+/* Why a list is not at its end: a row that does not begin, or a message that is lost; PR_OK: they all are. */
+static PrStatus stalled(PrRun *run, uint64_t step) {
+  PrCuda *c = cuda_of(run);
+  uint32_t **pair = NULL;
+  const CudaRank *in = NULL; /* one that waits for others */
+  char where[PR_WHERE], partner[PIPE_OP_TEXT];
+  PrStatus st = PR_OK;
+  for (uint32_t r = 0; r < c->nhere && !st; r++) {
+    const CudaRank *d = &c->rank[r];
+    if (d->next >= d->k->t->ninstr)
+      continue;
+    if (hangs(run, d, step))
+      st = pr_fail(run, PR_E_STALL, "stall: rank %u does not begin %s", d->k->id,
+                   pr_where(run, &d->k->t->instr[run->fault.index], where));
+    in = in ? in : d;
+  }
+  for (uint32_t r = 0; in && !st && r < c->nhere && (pair || (pair = pipe_pair(run->p))); r++) {
+    const CudaRank *d = &c->rank[r];
+    const PipeInstr *head = &d->k->t->instr[d->next];
+    for (uint32_t i = 0; d->next < d->k->t->ninstr && !st && i <= head->group; i++) {
+      const PipeInstr *x = &head[i];
+      if (x->op < PIPE_SEND_F || x->op > PIPE_RECV_B || d->moved >> i & 1)
+        continue;
+      const CudaRank *q = &c->rank[x->peer];
+      uint32_t other = pair[r][d->next + i];
+      if (other >= q->next && !(other - q->next < 64 && q->moved >> (other - q->next) & 1))
+        continue;
+      pipe_instr_text(partner, pipe_graph(run->p), &q->k->t->instr[other]);
+      st = pr_fail(
+          run, PR_E_STALL,
+          "stall: rank %u waits in %s for %s on rank %u, which has been completed there: the "
+          "message is lost",
+          d->k->id, pr_where(run, x, where), partner, q->k->id);
+    }
+  }
+  free(pair);
+  if (in && !st)
+    st = pr_fail(run, PR_E_STALL, "stall: rank %u is in %s, which its partners do not come to",
+                 in->k->id, pr_where(run, &in->k->t->instr[in->next], where));
+  return st;
+}
+
 /* All lists, each as far as it goes; they all come to their ends. */
 static PrStatus issue_lists(PrRun *run, uint64_t step) {
   PrCuda *c = cuda_of(run);
@@ -530,14 +604,7 @@ static PrStatus issue_lists(PrRun *run, uint64_t step) {
       }
     }
   }
-  for (uint32_t r = 0; r < c->nhere; r++)
-    if (c->rank[r].next < c->rank[r].k->t->ninstr) {
-      char where[PR_WHERE];
-      return pr_fail(run, PR_E_STALL, "stall: rank %u is in %s, which its partners do not come to",
-                     c->rank[r].k->id,
-                     pr_where(run, &c->rank[r].k->t->instr[c->rank[r].next], where));
-    }
-  return PR_OK;
+  return stalled(run, step);
 }
 
 /* The losses of the step, from all ranks to all, once each is over; free-running ranks do not meet. */

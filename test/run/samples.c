@@ -69,22 +69,29 @@ static const char chunks[] =
     "  pipe net stages 2*P mbs M place s -> s % P\n"
     "  order r { F[0](0)  do m in 0..M-1 { overlap { F[0](m + 1)  F[1](m) } }  F[1](M-1)\n"
     "    do m in 0..M { B[1](m)  B[0](m) }  U } }\n";
+/* Two copies of a pipeline on ranks of their own, which share out the microbatches and sum their gradients. */
+static const char copied[] =
+    "schedule copied(P = 3, M = 8) { ranks 2*P\n"
+    "  pipe one stages P mbs M/2 place s -> s  pipe two stages P mbs M/2 place s -> P + s replica of one\n"
+    "  order r in 0..P { steady m in 0..M/2 { one.F(m)  one.B(m - (P-1-r)) } U }\n"
+    "  order r in P..2*P { steady m in 0..M/2 { two.F(m)  two.B(m - (2*P-1-r)) } U } }\n";
 
 const Sample samples[] = {
-    {"naive", NULL, 3, 2},      {"gpipe", NULL, 4, 5},
-    {"1f1b", NULL, 4, 9},       {"interleaved", NULL, 3, 6},
-    {"zb_h1", NULL, 4, 8},      {"zb_v", NULL, 3, 7},
-    {"dualpipev", NULL, 2, 6},  {"gems", NULL, 4, 6},
-    {"chimera", NULL, 4, 4},    {"hanayo", NULL, 2, 8},
-    {"bpipe", NULL, 4, 9},      {"varuna_recompute", NULL, 3, 5},
-    {"inference", NULL, 3, 4},  {"pipedream_2bw", NULL, 3, 6},
-    {"copies", copies, 0, 0},   {"pipedream", NULL, 4, 9},
-    {"skips", skips, 0, 0},     {"towers", towers, 0, 0},
-    {"dealt", dealt, 0, 0},     {"cut", cut, 0, 0},
-    {"joined", joined, 0, 0},   {"sided", sided, 0, 0},
-    {"turns", turns, 0, 0},     {"grouped", grouped, 0, 0},
-    {"by_hand", by_hand, 0, 0}, {"chunks", chunks, 0, 0},
-    {"linked", linked, 0, 0},   {"next", next, 0, 0},
+    {"naive", NULL, 3, 2},     {"gpipe", NULL, 4, 5},
+    {"1f1b", NULL, 4, 9},      {"interleaved", NULL, 3, 6},
+    {"zb_h1", NULL, 4, 8},     {"zb_v", NULL, 3, 7},
+    {"dualpipev", NULL, 2, 6}, {"gems", NULL, 4, 6},
+    {"chimera", NULL, 4, 4},   {"hanayo", NULL, 2, 8},
+    {"bpipe", NULL, 4, 9},     {"varuna_recompute", NULL, 3, 5},
+    {"inference", NULL, 3, 4}, {"pipedream_2bw", NULL, 3, 6},
+    {"copies", copies, 0, 0},  {"pipedream", NULL, 4, 9},
+    {"skips", skips, 0, 0},    {"towers", towers, 0, 0},
+    {"dealt", dealt, 0, 0},    {"cut", cut, 0, 0},
+    {"joined", joined, 0, 0},  {"sided", sided, 0, 0},
+    {"turns", turns, 0, 0},    {"grouped", grouped, 0, 0},
+    {"copied", copied, 0, 0},  {"by_hand", by_hand, 0, 0},
+    {"chunks", chunks, 0, 0},  {"linked", linked, 0, 0},
+    {"next", next, 0, 0},
 };
 const uint32_t nsamples = sizeof samples / sizeof *samples;
 

@@ -468,6 +468,29 @@ static void faults(const char *stdlib) {
   j = (Job){.p = p, .seed = seed0, .processes = true, .fails = true};
   job_run(&j);
   show("a model that fails", &j);
+  /* With all ranks in one process the host knows, at once. */
+  static const char *const here[] = {"1F3:1:1:hang",      "1SEND_F2:1:1:hang", "2RECV_F2:2:1:hang",
+                                     "1SEND_F2:1:2:drop", "2SEND_B1:2:0:drop", "U:1:1:hang"};
+  for (size_t i = 0; i < sizeof here / sizeof *here; i++) {
+    j = (Job){.p = p, .seed = seed0, .deadline_s = 60};
+    setenv("PIPE_FAULT", here[i], 1);
+    job_run(&j);
+    unsetenv("PIPE_FAULT");
+    printf("%s, one process: %s\n", here[i], j.status[0] ? j.error[0] : "no error");
+  }
+  Result *want = malloc(sizeof *want);
+  if (!want)
+    abort();
+  job_reference(p, false, want);
+  for (uint32_t i = 0; i < 2; i++) {
+    j = (Job){.p = p, .seed = seed0};
+    setenv("PIPE_FAULT", i ? "1SEND_F2:1:1:corrupt" : "1F2:1:1:slow=20", 1);
+    job_run(&j);
+    printf("%s, one process: %s\n", getenv("PIPE_FAULT"),
+           job_same(&j, want) ? "the same" : "other results");
+    unsetenv("PIPE_FAULT");
+  }
+  free(want);
   /* What was first, told alike by all ranks. */
   static const char *const fault[] = {"1F3:1:1:hang", "1SEND_F2:1:1:hang", "1SEND_F2:1:2:drop",
                                       "2SEND_B1:2:0:drop", "U:1:1:hang"};
