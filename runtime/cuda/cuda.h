@@ -187,6 +187,10 @@ PrStatus cuda_check_open(PrRun *run);
 void cuda_check_rewind(PrRun *run, uint64_t step);
 void cuda_check_close(PrRun *run);
 
+/* Which events of CudaRank.mark are of a step: there are two graphs, for even and for odd steps. */
+static inline uint64_t cuda_mark_slot(const PrCuda *c, uint64_t step) {
+  return c->o.graph ? step & 1 : step % c->run->trace_slots;
+}
 PrStatus cuda_trace_open(PrRun *run);
 PrStatus cuda_trace_step(PrRun *run, uint64_t step); /* reads the times of a step that is over */
 PrStatus cuda_trace_gather(PrRun *run);              /* those of all ranks to all */

@@ -306,10 +306,12 @@ static PrStatus transfer_here(PrRun *run, CudaRank *a, const PipeInstr *x, CudaR
 /* ---- around a row ---- */
 
 static PrStatus mark(PrRun *run, CudaRank *d, uint64_t step, uint32_t row, bool after) {
+  const PrCuda *c = cuda_of(run);
   if (d->mark)
-    CUDA_TRY(run,
-             cudaEventRecord(d->mark[(step % run->trace_slots * d->k->t->ninstr + row) * 2 + after],
-                             d->stream[stream_of(&d->k->t->instr[row])]));
+    CUDA_TRY(run, cudaEventRecordWithFlags(
+                      d->mark[(cuda_mark_slot(c, step) * d->k->t->ninstr + row) * 2 + after],
+                      d->stream[stream_of(&d->k->t->instr[row])],
+                      c->capturing ? cudaEventRecordExternal : cudaEventRecordDefault));
   return PR_OK;
 }
 
@@ -635,7 +637,7 @@ PrStatus cuda_issue_step(PrRun *run, uint64_t step) {
   size_t n = (size_t)run->nsink * run->p->nmb;
   cudaStream_t s = c->rank[0].stream[PIPE_COMPUTE];
   PrStatus st = PR_OK;
-  if (c->base)
+  if (c->base && !c->capturing)
     CUDA_TRY(run, cudaEventRecord(c->base[step % run->trace_slots], s));
   CUDA_TRY(run, cudaMemcpyAsync(c->step_at, &c->step_from[step & 1], sizeof *c->step_at,
                                 cudaMemcpyHostToDevice, s));

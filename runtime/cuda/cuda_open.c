@@ -122,9 +122,6 @@ PrStatus cuda_join(PrRun *run) {
   if (blocking && atoi(blocking))
     return pr_fail(run, PR_E_ARG, "CUDA_LAUNCH_BLOCKING=%s: a step needs several launches at once",
                    blocking);
-  if (c->o.graph && run->o.trace_steps)
-    return pr_fail(run, PR_E_ARG,
-                   "options: a graph has no times of its instructions (trace_steps)");
   if ((unsigned)c->o.grad > PR_INT64)
     return pr_fail(run, PR_E_ARG, "options: grad is %d", (int)c->o.grad);
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);

@@ -191,6 +191,8 @@ static PrStatus issue_step(PrRun *run) {
     st = capture(run, step);
   if (st)
     return st;
+  if (c->o.graph && c->base)
+    CUDA_TRY(run, cudaEventRecord(c->base[step % run->trace_slots], s));
   if (c->o.graph)
     CUDA_TRY(run, cudaGraphLaunch(c->graph[step & 1], s));
   CUDA_TRY(run, cudaEventRecord(c->over[step & 1], s));

@@ -3,6 +3,8 @@
  * from an event at the begin of the step, and that from the one of the step before, back to one whose time on
  * the host's clock is known, so that a float is never asked for more than a step.
  *
+ * A graph records the same events whenever it is launched; those of a step are read before it is launched again.
+ *
  * With a group all times are on the clock of rank 0: a rank hears it some times when the run is opened, and
  * takes the quickest, which is late by no more than the way of one message. */
 #include <stdlib.h>
@@ -89,7 +91,7 @@ PrStatus cuda_trace_step(PrRun *run, uint64_t step) {
         continue;
       }
       uint32_t last = i + (pipe_op_info[in->op].comm ? in->group : 0);
-      cudaEvent_t *m = &d->mark[(step % slots * d->k->t->ninstr + i) * 2];
+      cudaEvent_t *m = &d->mark[(cuda_mark_slot(c, step) * d->k->t->ninstr + i) * 2];
       double at[2];
       for (uint32_t j = 0; j < 2; j++) {
         if ((st = elapsed(run, base, m[j ? 2 * (last - i) + 1 : 0], &at[j])))

@@ -70,6 +70,8 @@ case_formulas() {
 }
 
 case_trace() {
+  train graph --graph --trace 4 --svg "$work/graph.svg" 2> "$work/graph.err"
+  grep -q 'bubble' "$work/graph.err"
   train traced --trace 4 --svg "$work/run.svg" --perfetto "$work/run.json" 2> "$work/err"
   grep -q '</svg>' "$work/run.svg"
   tail -c 3 "$work/run.json" | grep -q '}'

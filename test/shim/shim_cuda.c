@@ -242,6 +242,17 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   END(cudaSuccess);
 }
 
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned flags) {
+  if (!s->capture || flags != cudaEventRecordExternal)
+    return cudaEventRecord(e, s);
+  BEGIN;
+  Op *op = op_new(OP_RECORD);
+  op->external = e;
+  shim_note(SHIM_RECORD, s)->event = e->number;
+  stream_put(s, op);
+  END(cudaSuccess);
+}
+
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
   (void)flags;
   BEGIN;
@@ -364,7 +375,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s) {
                .from = from->from,
                .bytes = from->bytes,
                .value = from->value};
-    if (from->kind == OP_RECORD)
+    if (from->external)
+      from->external->last = op->record = shim_new(sizeof *op->record);
+    else if (from->kind == OP_RECORD)
       from->record->again = shim_new(sizeof *op->record);
     if (from->record) /* one from outside the capture has been found wrong before */
       op->record = from->record->again ? from->record->again : from->record;

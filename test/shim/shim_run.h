@@ -58,6 +58,7 @@ typedef struct Op {
   size_t bytes;
   int value;
   Record *record;
+  struct CUevent_st *external; /* RECORD in a capture: each launch records it */
   struct Group *group;
   struct GraphRun *run;
   struct CUstream_st *in; /* captured on */
