@@ -74,6 +74,8 @@ static bool cut(Sched *s, Pipe *p) {
                "all pipes of a schedule cut their microbatches into as many slices: %u, not %u",
                s->slices, slices);
     diag_note(s->diag, s->pipe[0].clause->at, "the first one");
+    diag_help(s->diag,
+              "sizes, times and tensors of a stage are those of one slice, whoever runs it");
     return false;
   }
   s->slices = slices;
@@ -297,6 +299,9 @@ static bool join_replicas(Sched *s) {
       if (on[r] == m + 1) {
         diag_error(s->diag, DIAG_PLACE, pipe_of(s, i)->clause->place->at,
                    "rank %u holds stage %u twice: replicas are on different ranks", r, m);
+        diag_help(s->diag,
+                  "one copy of its weights does for both: let one pipe have all microbatches, "
+                  "'place s, m -> ...'");
         return false;
       }
       on[r] = m + 1;

@@ -45,11 +45,13 @@ def needs(op):
     there = lambda *names: next((n for n in names if n in ops), None)
     if kind == "F":
         return {before is not None and near(before, "F"), there(other("F", -1))} - {False, None}
+    last = form["slices"] - 1
+    again = {there(other("R", -k)) for k in range(1, op.get("slice", 0) + 1)}  # stashes made again that it reads
     if kind == "R":
-        return {near(s, "F")}
+        return ({near(s, "F"), op["slice"] < last and other("F", last - op["slice"])} | again if last else {near(s, "F")}) - {False, None}
     stash = near(s, "R") or near(s, "F")
     if kind in "BI":
-        return {stash, behind is not None and (near(behind, "B") or near(behind, "I")), there(other("B", 1), other("I", 1))} - {False, None}
+        return (again if op.get("slice", 0) == last else set()) - {None} | {stash, behind is not None and (near(behind, "B") or near(behind, "I")), there(other("B", 1), other("I", 1))} - {False, None}
     if kind == "W":
         return {stash, near(s, "I")} - {None}
     return None  # U
