@@ -46,6 +46,11 @@ static const char turns[] = "schedule turns(P = 4, M = 5) { ranks P  exclusive r
                             "  pipe net stages P mbs M place s -> s\n"
                             "  time { F = 4  B = 8  OFF = 2  LOAD = 2 }\n"
                             "  order r { steady m { F(m) B(m - (P-1-r)) } U }  offload }\n";
+/* Transfers of four ranks wait for one link between two nodes, which moves instructions in the lists. */
+static const char linked[] =
+    "schedule linked(P = 4, M = 6) { ranks P  pipe net stages 2*P mbs M place s -> s % P\n"
+    "  exclusive a, b -> a / 2 == b / 2 ? -1 : 0  time { F = 2  B = 4  send = 3 }\n"
+    "  order r { do m in 0..M { F[0](m)  F[1](m) }  do m in 0..M { B[1](m)  B[0](m) }  U } }\n";
 /* Groups of transfers: what an op leaves with what the next one reads; and two chunks on a rank, so that a group
  * has several transfers between the same two ranks. */
 static const char grouped[] = "schedule grouped(P = 4, M = 9) { ranks P  transfers inline grouped\n"
@@ -85,7 +90,8 @@ const Sample samples[] = {
     {"joined", joined, 0, 0},  {"sided", sided, 0, 0},
     {"turns", turns, 0, 0},    {"grouped", grouped, 0, 0},
     {"copied", copied, 0, 0},  {"by_hand", by_hand, 0, 0},
-    {"chunks", chunks, 0, 0},  {"next", next, 0, 0},
+    {"chunks", chunks, 0, 0},  {"linked", linked, 0, 0},
+    {"next", next, 0, 0},
 };
 const uint32_t nsamples = sizeof samples / sizeof *samples;
 
