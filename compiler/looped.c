@@ -176,7 +176,8 @@ static Rows sync_rows(Arena *a, const PipeRank *k) {
 /* A table of so many rows for every n. */
 static Rows fixed_rows(Arena *a, const void *rows, uint32_t n, size_t each) {
   Rows t = new_rows(a, n, (uint32_t)each / 4);
-  memcpy(t.w, rows, n * each);
+  if (n) /* rows may be NULL else */
+    memcpy(t.w, rows, n * each);
   for (uint32_t i = 0; i < n; i++)
     t.key[i] = i + 1; /* no loops */
   return t;
@@ -255,7 +256,8 @@ static bool roll_rank(Loops *x, Cycles *c, uint32_t r, int64_t n, PipeProgram *c
 
 static void *copy_rows(Sched *s, const Segments *g) {
   void *to = arena_alloc(s->arena, g->row.n * sizeof *g->row.at + 1);
-  memcpy(to, g->row.at, g->row.n * sizeof *g->row.at);
+  if (g->row.n) /* at is NULL else */
+    memcpy(to, g->row.at, g->row.n * sizeof *g->row.at);
   return to;
 }
 

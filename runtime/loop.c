@@ -78,7 +78,8 @@ static void fill(const Unroll *u, const PipeRolled *t, void *out, const void *ro
         *w = value(u, v, *w, k);
       }
       to += (size_t)s->nrow * words;
-      to2 += out2 ? (size_t)s->nrow * words2 : 0;
+      if (out2)
+        to2 += (size_t)s->nrow * words2;
     }
   }
 }
@@ -132,7 +133,7 @@ static void unroll(Unroll *u, const PipeLooped *l, PipeProgram *out) {
   uint64_t nmb = (uint64_t)linear(u, u->c->nmb);
   uint32_t *row = p->edge ? take(&u->room, p->nmodel * nmb, sizeof *row) : NULL;
   for (uint32_t r = 0; r < p->nrank; r++)
-    unroll_rank(u, r, &rank[r]);
+    unroll_rank(u, r, rank ? &rank[r] : NULL);
   if (!u->room.at)
     return;
   fill(u, &u->c->stage, stage, p->stage, sizeof *stage / 4, NULL, NULL, 0);
