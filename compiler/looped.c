@@ -109,9 +109,7 @@ static void tag_slot(const PipeRank *k, Rows *t, size_t at) {
 
 /* Several tensors: in and out are places in PipeRank.list. */
 static bool many(const PipeProgram *p, const PipeInstr *i, bool in) {
-  const PipeStage *st = &p->stage[i->stage];
-  bool forward = i->op == PIPE_F || i->op == PIPE_R;
-  return i->op <= PIPE_R && i->op != PIPE_U && (in == forward ? st->nin : st->nout) > 1;
+  return i->op != PIPE_U && pipe_fields(&p->stage[i->stage], i->op, in) > 1;
 }
 
 static Rows instr_rows(Arena *a, const PipeProgram *p, const PipeRank *k) {
@@ -152,9 +150,7 @@ static Rows list_rows(Arena *a, const PipeProgram *p, const PipeRank *k) {
   for (uint32_t i = 0; i < k->ninstr; i++)
     for (int in = 0; in < 2; in++) {
       const PipeInstr *c = &k->instr[i];
-      const PipeStage *st = &p->stage[c->stage];
-      bool forward = c->op == PIPE_F || c->op == PIPE_R;
-      uint32_t first = in ? c->in : c->out, n = (in != 0) == forward ? st->nin : st->nout;
+      uint32_t first = in ? c->in : c->out, n = pipe_fields(&p->stage[c->stage], c->op, in);
       for (uint32_t j = 0; many(p, c, in) && j < n && first + j < k->nlist; j++)
         t.key[first + j] = mix(instr_key(c), j * 2 + (uint32_t)in);
     }

@@ -106,21 +106,21 @@ static void report_steady(Sched *s, FILE *f, const Critical *c) {
   fprintf(f, "steady    %.3f%s a microbatch\n", t, unit);
 }
 
-/* What is decided by the looped program: for the values that it has. */
+/* What the looped program says where the text has no proof: for the values that it has. */
 static void report_looped(Sched *s, FILE *f) {
   const PipeLooped *l = &s->looped->table;
   const char *m = s->opt->for_all;
   int64_t from = 0;
   for (uint32_t i = 0; i < l->nclass; i++)
     from = l->cls[i].from > from ? l->cls[i].from : from;
-  fprintf(f, "all %-5s proved complete, in order and deadlock-free for ", m);
+  fprintf(f, "all %-5s tried, not proved: complete, in order and deadlock-free for ", m);
   if (l->nclass == 1 && l->cls[0].step > 1)
     fprintf(f, "%s = %" PRId64 ", %" PRId64 ", %" PRId64 " and so on", m, from,
             from + l->cls[0].step, from + 2 * l->cls[0].step);
   else
     fprintf(f, "every %s from %" PRId64 " on%s", m, from,
             l->nclass < l->cls[0].step ? " that the schedule admits" : "");
-  fprintf(f, ", as its looped program: that of the text up to %" PRId64 "\n", s->looped->tried);
+  fprintf(f, ", if it goes on to repeat as it does up to %" PRId64 "\n", s->looped->tried);
   const PipeLoopClass *c = &l->cls[0];
   uint64_t per = (uint64_t)c->nmb.by / s->slices;
   fprintf(f, "steady    %s for %s\n", time_text(s, (uint64_t)c->makespan.by),

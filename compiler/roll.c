@@ -197,11 +197,8 @@ static bool fit_turns(Roll *x, const Loop *l, uint32_t row, uint32_t word, Form 
   bool even = true;
   for (uint32_t k = a; k + 1 < b && even; k++)
     even = at_turn(x, l, 0, k + 1, row, word) - at_turn(x, l, 0, k, row, word) == step;
-  if (even && step == 0) {
-    if (!fit_once(x, v, tag, f))
-      return false;
-    return true;
-  }
+  if (even && step == 0)
+    return fit_once(x, v, tag, f);
   *f = (Form){.base = first, .cycle = NONE, .tag = tag, .by_turn = (int32_t)step};
   if (!even) { /* round the cycle of what stands here turn after turn */
     uint32_t n = 1;
