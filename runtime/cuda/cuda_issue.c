@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda.h"
+#include "cuda_engine.h"
 #include "nvtx3/nvToolsExt.h"
 #include "pipe_sim.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cuda.h"
+#include "cuda_engine.h"
 
 /* For all ranks to come, and NCCL to connect them: not a matter of a step's deadline. */
 #define OPEN_NS UINT64_C(600000000000)

@@ -7,7 +7,8 @@
  *                              which becomes another one in each process
  *   engines_take(p, &o)        false: this run is not for this process, or not at all
  *   engines_weight(run, row)   weights of a row, wherever they are; valid until the next call
- *   engines_end(failures)      the most of any process */
+ *   engines_end(failures)      the most of any process, on rank 0 of the world; the others end here with 0:
+ *                              a process that ends otherwise makes mpirun kill rank 0 in its last line */
 #ifndef TEST_ENGINES_H
 #define TEST_ENGINES_H
 
@@ -71,10 +72,13 @@ static bool engines_take(const PipeProgram *p, PrOptions *o) {
 }
 
 static int engines_end(int failures) {
-  int all = 0;
+  int all = 0, rank;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   fflush(stdout);
   MPI_Finalize();
+  if (rank > 0)
+    exit(0);
   return all;
 }
 #else

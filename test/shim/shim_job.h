@@ -5,7 +5,7 @@
 #define SHIM_JOB_H
 
 #include "../run/samples.h"
-#include "cuda.h"
+#include "cuda_engine.h"
 #include "float_model.h"
 #include "shim.h"
 #include "word_model.h"
