@@ -66,7 +66,7 @@ typedef struct Copy {
 /* A transfer that the text of an order has, a sum, or a wait for all above it. */
 typedef struct Posting {
   uint8_t kind;     /* PipeOp: SEND_x RECV_x REDUCE TIE; PIPE_NOPS: a wait */
-  uint8_t zero;
+  uint8_t phase;    /* PipePhase */
   uint16_t group;   /* further posts after it that are one group with it; 0 */
   uint32_t stage, mb, site;
   uint32_t at;      /* row of Sched.op before which it stands, one past the last of its rank at the end */
