@@ -61,9 +61,11 @@ static PrStatus compute(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
     if (st)
       return st;
   }
-  PrStatus st = cuda_before_update(run, d, at->index, k->call);
-  if (st)
-    return st;
+  for (uint32_t i = 0; i < n; i++) {
+    PrStatus st = cuda_before_update(run, d, at[i].index, &k->call[i]);
+    if (st)
+      return st;
+  }
   atomic_store(&k->running, at->index + 1);
   int code = pr_call_model(&run->m, k->call, n);
   atomic_store(&k->running, 0);
@@ -72,7 +74,10 @@ static PrStatus compute(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
     return pr_fail(run, PR_E_MODEL, "model: rank %u, step %llu, %s: the callback returned %d",
                    k->id, (unsigned long long)step, pr_where(run, in, where), code);
   }
-  return cuda_after_update(run, d, at->index, k->call);
+  PrStatus st = PR_OK;
+  for (uint32_t i = 0; i < n && !st; i++)
+    st = cuda_after_update(run, d, at[i].index, &k->call[i]);
+  return st;
 }
 
 static PrStatus copy(PrRun *run, CudaRank *d, const PipeInstr *in) {
