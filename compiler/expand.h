@@ -137,6 +137,7 @@ typedef struct Ex {
   const Stmt *joint;   /* the overlap or group that is being listed, its stamp or priority, and first row + 1 */
   int64_t joint_key;
   uint32_t joint_first;
+  uint32_t *at_u;      /* (rules) [nstage * nmb] row + 1 of U(m), the last one; NULL: there is none */
   uint32_t whole;      /* first row + 1 of the U, REDUCE or TIE of a rank that is being listed */
   int64_t key;
   bool keyed;
@@ -246,6 +247,8 @@ bool find_weights(Ex *x); /* which lines of the `weights` clauses count */
 
 /* ---- overlap.c ---- */
 bool run_overlap(Ex *x, const Stmt *t);
+/* Of two ops of one action neither updates the stage of the other; else reported. */
+bool beside_update(Sched *s, uint32_t a, uint32_t b);
 enum { MAX_TOGETHER = 64 };
 bool too_many(Ex *x, const Stmt *t, uint32_t n); /* reports what is more than that */
 /* Makes one action of the ops from `first` on, which came from the body of t; a single one is a plain op. */

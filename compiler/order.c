@@ -129,10 +129,10 @@ static uint64_t sums_end(const Sched *s, const OrderRun *run, uint32_t row, uint
   return end + (tied ? cost[run->uniform ? 0 : row].time[PIPE_TIE] : 0);
 }
 
-/* When op i has all that it waits for; turn: updates of its stage so far. False: a rank has not made it
- * yet. */
-static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t i, uint32_t turn,
-                    uint64_t *start) {
+/* When op i, of the action that begins with op `first`, has all that it waits for; turn: updates of its stage so
+ * far. False: a rank has not made it yet. */
+static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t first, uint32_t i,
+                    uint32_t turn, uint64_t *start) {
   const Op *o = &s->op[i];
   bool graph = s->graph != NULL;
   uint32_t k = 0, dep = graph ? order_dep(s, i, 0) : chain_dep(s, o);
@@ -148,7 +148,7 @@ static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t i, uint3
     dep = graph ? order_dep(s, i, ++k) : NONE;
   }
   if (o->kind == PIPE_U && waits_for_others(s, o->stage)) {
-    run->head[r] = i; /* rows of a tie may be on this rank, too */
+    run->head[r] = first; /* rows of a tie may be on this rank, too */
     if (order_late_replica(s, i, run->head) != NONE)
       return false;
     uint64_t sum = sums_end(s, run, o->stage, turn);
@@ -239,7 +239,7 @@ bool order_run(Sched *s, OrderRun *run) {
       uint64_t start = now[r], hold = 0;
       bool ready = true;
       for (uint32_t m = first_op; m <= last_op && ready; m++)
-        ready = arrived(s, run, r, m, updates[s->op[m].stage], &start);
+        ready = arrived(s, run, r, first_op, m, updates[s->op[m].stage], &start);
       if (!ready)
         break;
       now[r] = stop[r] = play_action(s, run, first_op, last_op, start);
@@ -262,9 +262,9 @@ bool order_run(Sched *s, OrderRun *run) {
             run->xfer[run->nxfer++] = (Xfer){all, XFER_TIE};
           for (uint32_t at = 0, q = 0;
                (last != NONE || all != NONE) && order_member(s, o->stage, &at, &q);) {
-            uint32_t other = s->stage[q].rank;
-            if (other != r && run->head[other] == s->round[s->round0[q] + turn].u &&
-                !queued[other]) {
+            uint32_t other = s->stage[q].rank, h = run->head[other],
+                     u = s->round[s->round0[q] + turn].u;
+            if (other != r && h <= u && u <= h + s->op[h].group && !queued[other]) {
               queued[other] = 1;
               work[nwork++] = other;
             }

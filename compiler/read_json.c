@@ -470,8 +470,6 @@ static bool read_rank(Read *d, uint32_t r, json_t *j) {
           d, s->site[o->site],
           arena_printf(s->arena, "%llu ops of the action before are still to come, 'group' is %llu",
                        (unsigned long long)left - 1, (unsigned long long)group));
-    if ((left > 0 || group > 0) && o->kind > PIPE_R)
-      return read_bad(d, s->site[o->site], "an action has F, B, I, W and R");
     left = group;
     o->group = (uint16_t)group;
   }

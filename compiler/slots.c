@@ -243,11 +243,24 @@ static void drop_outputs(Sched *s, Rank *k, PipeInstr *in) {
   }
 }
 
-/* Room for what an update overwrites and still needs; NULL: it needs none. */
+/* Room for what op u, an update, overwrites and still needs, in which it keeps that while it runs; NULL: it needs
+ * none. */
 static Colour *old_of(const Sched *s, Rank *k, uint32_t u) {
   const PipeWeights *w = s->weights ? &s->weights[u] : NULL;
   bool needed = w && w->formula != NONE && w->out == w->slot && formula_needs_old(s, u);
   return needed ? pool_of(k, PIPE_GUESS, s->op[u].stage) : NULL;
+}
+
+static void take_old(Sched *s, Rank *k, uint32_t u) {
+  Colour *old = old_of(s, k, u);
+  if (old)
+    s->weights[u].guess = take(old), k->live += old->bytes;
+}
+
+static void give_old(Sched *s, Rank *k, uint32_t u) {
+  Colour *old = old_of(s, k, u);
+  if (old)
+    give(s, old, s->weights[u].guess), k->live -= old->bytes;
 }
 
 /* The slot of the estimate that op reads lives from the op that makes it to the last that reads it. */
@@ -272,6 +285,10 @@ static void give_guess(Sched *s, Rank *k, uint32_t op) {
 
 static void takes(Sched *s, Rank *k, PipeInstr *in) {
   PipeInstr *all = s->stream[0].compute; /* instruction of op i of any rank */
+  if (in->op == PIPE_U) {
+    take_old(s, k, (uint32_t)(in - all));
+    return;
+  }
   take_guess(s, k, (uint32_t)(in - all));
   size_t cell = (size_t)in->stage * s->nmb + in->mb;
   Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage),
@@ -325,6 +342,10 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
 }
 
 static void gives(Sched *s, Rank *k, PipeInstr *in) {
+  if (in->op == PIPE_U) {
+    give_old(s, k, (uint32_t)(in - s->stream[0].compute));
+    return;
+  }
   Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage);
   const Op *o = &s->op[in - s->stream[0].compute];
   give_guess(s, k, (uint32_t)(in - s->stream[0].compute));
@@ -371,15 +392,6 @@ static void weight_pools(Sched *s, uint32_t r, const Classes *guess) {
   }
 }
 
-/* The slot in which op i of the rank, an update, keeps what it overwrites. */
-static uint32_t update_guess(Sched *s, Rank *k, Colour *old, uint32_t i) {
-  uint32_t slot = take(old);
-  if (k->live + old->bytes > k->most || k->peak->op == NONE)
-    k->most = k->live + old->bytes, k->peak->op = k->op0 + i;
-  give(s, old, slot);
-  return slot;
-}
-
 /* One rank: colours, then numbers. The ops of an action take all that they take before any gives back. */
 static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *key,
                         uint32_t *noff) {
@@ -408,12 +420,6 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     copies(s, &k, i);
     copied_away(s, &k, in);
     side_buffers_at(s, &k, r, i);
-    if (in->op == PIPE_U) {
-      Colour *old = old_of(s, &k, k.op0 + i);
-      if (old)
-        s->weights[k.op0 + i].guess = update_guess(s, &k, old, i);
-      continue;
-    }
     if (in->op == PIPE_SIDE)
       continue;
     for (uint32_t m = 0; m < n; m++)

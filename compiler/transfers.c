@@ -201,15 +201,16 @@ static bool list_by_hand(Sched *s, uint32_t r, Instrs *to, uint32_t *post) {
   return ok;
 }
 
-/* The sums that the updates from op i on need, which follow each other: REDUCEs, then TIEs, each in the order
- * of the model. */
+/* The sums that the updates among ops i to end - 1 need: REDUCEs, then TIEs, each in the order of the model. */
 static void add_sums(Sched *s, Instrs *to, uint32_t i, uint32_t end) {
   for (int tie = 0; tie < 2; tie++)
     for (uint64_t from = 0, least;; from = least + 1) {
       least = UINT64_MAX;
       uint32_t u = NONE;
-      for (uint32_t j = i; j < end && s->op[j].kind == PIPE_U; j++) {
+      for (uint32_t j = i; j < end; j++) {
         uint32_t st = s->op[j].stage;
+        if (s->op[j].kind != PIPE_U)
+          continue;
         uint64_t key = (uint64_t)s->stage[st].model << 32 | j;
         if ((tie ? s->stage[st].tied == st : s->stage[st].replica != st) && key >= from &&
             key < least)
@@ -221,15 +222,25 @@ static void add_sums(Sched *s, Instrs *to, uint32_t i, uint32_t end) {
     }
 }
 
+/* One past the updates from op i on that follow each other, none of them in an action of several; i: there are none. */
+static uint32_t plain_updates(const Sched *s, uint32_t i, uint32_t end) {
+  bool inside = i > 0 && s->op[i - 1].group > 0; /* the last of an action */
+  while (i < end && s->op[i].kind == PIPE_U && s->op[i].group == 0 && !inside)
+    i++;
+  return i;
+}
+
 static void list_inline(Sched *s, uint32_t r, Instrs *to, bool grouped) {
   BesideOps beside = find_beside(s, r);
-  uint32_t end = s->rank_op0[r + 1];
+  uint32_t end = s->rank_op0[r + 1], summed = s->rank_op0[r]; /* ops before this have their sums */
   for (uint32_t i = s->rank_op0[r], n; i < end; i += n) {
     n = s->op[i].group + 1u;
     add_beside(s, to, &beside, i);
-    bool again = i > s->rank_op0[r] && s->op[i - 1].kind == PIPE_U;
-    if (s->op[i].kind == PIPE_U && !again)
-      add_sums(s, to, i, end);
+    if (i >= summed) {
+      uint32_t last = n > 1 ? i + n : plain_updates(s, i, end);
+      add_sums(s, to, i, last);
+      summed = last;
+    }
     for (uint32_t j = i; j < i + n; j++)
       add_moves(s, to, &s->op[j], true, NONE, s->op[j].site);
     uint32_t first = to->n;
