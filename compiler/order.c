@@ -426,8 +426,8 @@ static void sort_by_time(Sched *s, Xfer **xfer, uint32_t n, const uint64_t *end)
 /* A transfer, or a side op of a COMM stream. */
 typedef struct Placed {
   uint64_t time;
-  uint32_t n; /* transfers that were made before it */
-  uint32_t late, i;
+  uint32_t n;                 /* transfers that were made before it */
+  uint32_t late, rank, at, i; /* rank, at: of a side op, else 0 */
   Xfer x;
 } Placed;
 
@@ -437,7 +437,11 @@ static int by_time(const void *a, const void *b) {
     return x->time < y->time ? -1 : 1;
   if (x->n != y->n)
     return x->n < y->n ? -1 : 1;
-  return x->late != y->late ? (x->late < y->late ? -1 : 1) : x->i < y->i ? -1 : x->i > y->i;
+  if (x->late != y->late)
+    return x->late < y->late ? -1 : 1;
+  if (x->rank != y->rank)
+    return x->rank < y->rank ? -1 : 1;
+  return x->at != y->at ? (x->at < y->at ? -1 : 1) : x->i < y->i ? -1 : x->i > y->i;
 }
 
 /* Sorts the transfers as they were made with the side ops of the COMM streams: each of these when the op
@@ -447,7 +451,7 @@ static void sort_with_sides(Sched *s, const OrderRun *run) {
   Placed *all = arena_alloc(s->arena, (s->nxfer + (size_t)s->ncomm_side) * sizeof *all);
   Xfer *to = arena_alloc(s->arena, (s->nxfer + (size_t)s->ncomm_side) * sizeof *to);
   for (; n < s->nxfer; n++)
-    all[n] = (Placed){run->end[s->xfer[n].from], n, 1, 0, s->xfer[n]};
+    all[n] = (Placed){run->end[s->xfer[n].from], n, 1, 0, 0, n, s->xfer[n]};
   for (uint32_t r = 0; r < s->nrank; r++)
     for (uint32_t i = s->side_use0[r]; i < s->side_use0[r + 1]; i++) {
       SideUse *u = &s->side_use[i];
@@ -456,7 +460,7 @@ static void sort_with_sides(Sched *s, const OrderRun *run) {
       if (u->latest)
         u->at = side_latest(s, u);
       uint32_t made = u->at > s->rank_op0[r] ? run->made[u->at - 1] : 0;
-      all[n++] = (Placed){side_start(s, r, u), made, 0, i, {i, XFER_SIDE}};
+      all[n++] = (Placed){side_start(s, r, u), made, 0, r, u->at, i, {i, XFER_SIDE}};
     }
   qsort(all, n, sizeof *all, by_time);
   for (uint32_t i = 0; i < n; i++)

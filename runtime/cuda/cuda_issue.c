@@ -82,7 +82,7 @@ static PrStatus compute(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
 
 static PrStatus copy(PrRun *run, CudaRank *d, const PipeInstr *in) {
   RankRun *k = d->k;
-  void *kept = (in->peer == PIPE_NONE ? k : &run->rank[in->peer])->slot[in->keep];
+  void *kept = in->peer == PIPE_NONE ? k->slot[in->keep] : cuda_peer_slot(run, in->peer, in->keep);
   bool off = in->op == PIPE_OFF;
   CUDA_TRY(run, cudaMemcpyAsync(off ? kept : k->slot[in->act], off ? k->slot[in->act] : kept,
                                 run->stage[in->stage].size.act, cudaMemcpyDefault,
@@ -108,6 +108,9 @@ static PrStatus side(PrRun *run, CudaRank *d, PipeOn on, uint64_t step) {
 static PrStatus take_turn(PrRun *run, CudaRank *d, const PipeInstr *in, bool *come) {
   PrCuda *c = cuda_of(run);
   uint32_t g = d->k->t->group;
+  *come = true;
+  if (g > 0 && c->peers)
+    return cuda_peer_turn(run, d);
   *come = g == 0 || c->turns[g - 1] == in->gout;
   if (g > 0 && *come && in->gout > 0)
     CUDA_TRY(run, cudaStreamWaitEvent(d->stream[PIPE_COPY], c->turn[g - 1], 0));
@@ -119,6 +122,8 @@ static PrStatus end_turn(PrRun *run, CudaRank *d) {
   uint32_t g = d->k->t->group;
   if (g == 0)
     return PR_OK;
+  if (c->peers)
+    return cuda_peer_turn_over(run, d);
   c->turns[g - 1]++;
   CUDA_TRY(run, cudaEventRecord(c->turn[g - 1], d->stream[PIPE_COPY]));
   return PR_OK;

@@ -38,6 +38,7 @@ void cuda_abort(PrRun *run) {
       ncclCommAbort(c->split[i]);
   if (c->comm)
     ncclCommAbort(c->comm);
+  cuda_peers_release(run);
 }
 
 /* The first instruction that is not known to be over, of a rank here: what the report begins with. */
