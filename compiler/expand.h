@@ -137,6 +137,7 @@ typedef struct Ex {
   const Stmt *joint;   /* the overlap or group that is being listed, its stamp or priority, and first row + 1 */
   int64_t joint_key;
   uint32_t joint_first;
+  uint32_t *at_u;      /* (rules) [nstage * nmb] row + 1 of U(m), the last one; NULL: there is none */
   uint32_t whole;      /* first row + 1 of the U, REDUCE or TIE of a rank that is being listed */
   int64_t key;
   bool keyed;
@@ -179,7 +180,9 @@ bool set_links(Sched *s, uint64_t *const *cost, const bool *has, const uint32_t 
                uint64_t most);
 
 /* ---- side.c ---- */
+enum { LONGEST_SIDE_NAME = 16 };
 bool find_sides(Ex *x);
+bool side_givers(Sched *s); /* what is given back is taken; requires side_decl and side; false: reported */
 
 /* ---- instance.c ---- */
 /* Gives the parameters of the schedule that is compiled the values of -D, or their defaults. */
@@ -221,6 +224,7 @@ uint32_t *op_row(Sched *s, uint8_t kind, size_t cell);
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 /* The same of an OFF or LOAD. */
 bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
+void push_side(Ex *x, const SideUse *u); /* of the compute stream (read_json) */
 
 /* Where the op stands in the text: a row of s->site. */
 uint32_t op_site(Sched *s, const OpRef *o);
@@ -243,6 +247,8 @@ bool find_weights(Ex *x); /* which lines of the `weights` clauses count */
 
 /* ---- overlap.c ---- */
 bool run_overlap(Ex *x, const Stmt *t);
+/* Of two ops of one action neither updates the stage of the other; else reported. */
+bool beside_update(Sched *s, uint32_t a, uint32_t b);
 enum { MAX_TOGETHER = 64 };
 bool too_many(Ex *x, const Stmt *t, uint32_t n); /* reports what is more than that */
 /* Makes one action of the ops from `first` on, which came from the body of t; a single one is a plain op. */

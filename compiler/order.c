@@ -128,10 +128,10 @@ static uint64_t sums_end(const Sched *s, const OrderRun *run, uint32_t row, uint
   return end + (tied ? cost[run->uniform ? 0 : row].time[PIPE_TIE] : 0);
 }
 
-/* When op i has all that it waits for; turn: updates of its stage so far. False: a rank has not made it
- * yet. */
-static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t i, uint32_t turn,
-                    uint64_t *start) {
+/* When op i, of the action that begins with op `first`, has all that it waits for; turn: updates of its stage so
+ * far. False: a rank has not made it yet. */
+static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t first, uint32_t i,
+                    uint32_t turn, uint64_t *start) {
   const Op *o = &s->op[i];
   bool graph = s->graph != NULL;
   uint32_t k = 0, chain = graph ? NONE : chain_from(s, o),
@@ -148,7 +148,7 @@ static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t i, uint3
     dep = graph ? order_dep(s, i, ++k) : NONE;
   }
   if (o->kind == PIPE_U && waits_for_others(s, o->stage)) {
-    run->head[r] = i; /* rows of a tie may be on this rank, too */
+    run->head[r] = first; /* rows of a tie may be on this rank, too */
     if (order_late_replica(s, i, run->head) != NONE)
       return false;
     uint64_t sum = sums_end(s, run, o->stage, turn);
@@ -257,7 +257,7 @@ bool order_run(Sched *s, OrderRun *run) {
       bool ready = true;
       fetch_ahead(s, run, i);
       for (uint32_t m = first_op; m <= last_op && ready; m++)
-        ready = arrived(s, run, r, m, updates[s->op[m].stage], &start);
+        ready = arrived(s, run, r, first_op, m, updates[s->op[m].stage], &start);
       if (!ready)
         break;
       now[r] = stop[r] = play_action(s, run, first_op, last_op, start);
@@ -280,9 +280,9 @@ bool order_run(Sched *s, OrderRun *run) {
             run->xfer[run->nxfer++] = (Xfer){all, XFER_TIE};
           for (uint32_t at = 0, q = 0;
                (last != NONE || all != NONE) && order_member(s, o->stage, &at, &q);) {
-            uint32_t other = s->stage[q].rank;
-            if (other != r && run->head[other] == s->round[s->round0[q] + turn].u &&
-                !queued[other]) {
+            uint32_t other = s->stage[q].rank, h = run->head[other],
+                     u = s->round[s->round0[q] + turn].u;
+            if (other != r && h <= u && u <= h + s->op[h].group && !queued[other]) {
               queued[other] = 1;
               work[nwork++] = other;
             }
@@ -494,8 +494,8 @@ static void sort_by_time(Sched *s, Xfer **xfer, uint32_t n, const uint64_t *end)
 /* A transfer, or a side op of a COMM stream. */
 typedef struct Placed {
   uint64_t time;
-  uint32_t n; /* transfers that were made before it */
-  uint32_t late, i;
+  uint32_t n;                 /* transfers that were made before it */
+  uint32_t late, rank, at, i; /* rank, at: of a side op, else 0 */
   Xfer x;
 } Placed;
 
@@ -505,7 +505,11 @@ static int by_time(const void *a, const void *b) {
     return x->time < y->time ? -1 : 1;
   if (x->n != y->n)
     return x->n < y->n ? -1 : 1;
-  return x->late != y->late ? (x->late < y->late ? -1 : 1) : x->i < y->i ? -1 : x->i > y->i;
+  if (x->late != y->late)
+    return x->late < y->late ? -1 : 1;
+  if (x->rank != y->rank)
+    return x->rank < y->rank ? -1 : 1;
+  return x->at != y->at ? (x->at < y->at ? -1 : 1) : x->i < y->i ? -1 : x->i > y->i;
 }
 
 /* Sorts the transfers as they were made with the side ops of the COMM streams: each of these when the op
@@ -515,7 +519,7 @@ static void sort_with_sides(Sched *s, const OrderRun *run) {
   Placed *all = arena_alloc(s->arena, (s->nxfer + (size_t)s->ncomm_side) * sizeof *all);
   Xfer *to = arena_alloc(s->arena, (s->nxfer + (size_t)s->ncomm_side) * sizeof *to);
   for (; n < s->nxfer; n++)
-    all[n] = (Placed){run->end[s->xfer[n].from], n, 1, 0, s->xfer[n]};
+    all[n] = (Placed){run->end[s->xfer[n].from], n, 1, 0, 0, n, s->xfer[n]};
   for (uint32_t r = 0; r < s->nrank; r++)
     for (uint32_t i = s->side_use0[r]; i < s->side_use0[r + 1]; i++) {
       SideUse *u = &s->side_use[i];
@@ -524,7 +528,7 @@ static void sort_with_sides(Sched *s, const OrderRun *run) {
       if (u->latest)
         u->at = side_latest(s, u);
       uint32_t made = u->at > s->rank_op0[r] ? run->made[u->at - 1] : 0;
-      all[n++] = (Placed){side_start(s, r, u), made, 0, i, {i, XFER_SIDE}};
+      all[n++] = (Placed){side_start(s, r, u), made, 0, r, u->at, i, {i, XFER_SIDE}};
     }
   qsort(all, n, sizeof *all, by_time);
   for (uint32_t i = 0; i < n; i++)

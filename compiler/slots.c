@@ -246,11 +246,24 @@ static void drop_outputs(Sched *s, Rank *k, PipeInstr *in) {
   }
 }
 
-/* Room for what an update overwrites and still needs; NULL: it needs none. */
+/* Room for what op u, an update, overwrites and still needs, in which it keeps that while it runs; NULL: it needs
+ * none. */
 static Colour *old_of(const Sched *s, Rank *k, uint32_t u) {
   const PipeWeights *w = s->weights ? &s->weights[u] : NULL;
   bool needed = w && w->formula != NONE && w->out == w->slot && formula_needs_old(s, u);
   return needed ? pool_of(k, PIPE_GUESS, s->op[u].stage) : NULL;
+}
+
+static void take_old(Sched *s, Rank *k, uint32_t u) {
+  Colour *old = old_of(s, k, u);
+  if (old)
+    s->weights[u].guess = take(old), k->live += old->bytes;
+}
+
+static void give_old(Sched *s, Rank *k, uint32_t u) {
+  Colour *old = old_of(s, k, u);
+  if (old)
+    give(s, old, s->weights[u].guess), k->live -= old->bytes;
 }
 
 /* The slot of the estimate that op reads lives from the op that makes it to the last that reads it. */
@@ -275,6 +288,10 @@ static void give_guess(Sched *s, Rank *k, uint32_t op) {
 
 static void takes(Sched *s, Rank *k, PipeInstr *in) {
   uint32_t row = k->op0 + (uint32_t)(in - k->stream->compute);
+  if (in->op == PIPE_U) {
+    take_old(s, k, row);
+    return;
+  }
   take_guess(s, k, row);
   size_t cell = (size_t)in->stage * s->nmb + in->mb;
   Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage),
@@ -326,8 +343,12 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
 }
 
 static void gives(Sched *s, Rank *k, PipeInstr *in) {
-  Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage);
   uint32_t row = k->op0 + (uint32_t)(in - k->stream->compute);
+  if (in->op == PIPE_U) {
+    give_old(s, k, row);
+    return;
+  }
+  Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage);
   const Op *o = &s->op[row];
   give_guess(s, k, row);
   for (uint32_t j = 0, n = k->locals ? op_inputs(s, o) : 0; j < n; j++) {
@@ -372,15 +393,6 @@ static void weight_pools(Sched *s, uint32_t r, const Classes *guess) {
   }
 }
 
-/* The slot in which op i of the rank, an update, keeps what it overwrites. */
-static uint32_t update_guess(Sched *s, Rank *k, Colour *old, uint32_t i) {
-  uint32_t slot = take(old);
-  if (k->live + old->bytes > k->most || k->peak->op == NONE)
-    k->most = k->live + old->bytes, k->peak->op = k->op0 + i;
-  give(s, old, slot);
-  return slot;
-}
-
 /* One rank: colours, then numbers. The ops of an action take all that they take before any gives back. */
 static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *key,
                         uint32_t *noff) {
@@ -409,12 +421,6 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     copies(s, &k, i);
     copied_away(s, &k, in);
     side_buffers_at(s, &k, r, i);
-    if (in->op == PIPE_U) {
-      Colour *old = old_of(s, &k, k.op0 + i);
-      if (old)
-        s->weights[k.op0 + i].guess = update_guess(s, &k, old, i);
-      continue;
-    }
     if (in->op == PIPE_SIDE)
       continue;
     for (uint32_t m = 0; m < n; m++)
