@@ -116,9 +116,10 @@ typedef struct Channel {
   uint32_t out_first, in_first; /* (slots) first slot number on the rank */
 } Channel;
 
-/* The instructions of a rank before they are merged into one list. */
+/* The instructions of a rank before they are merged into one list, which takes the place of compute and comm:
+ * list[ncopy + ncompute + ncomm], at its end compute and behind it comm. copy is elsewhere. */
 typedef struct Streams {
-  PipeInstr *compute, *comm, *copy;
+  PipeInstr *list, *compute, *comm, *copy;
   uint32_t ncompute, ncomm, ncopy;
 } Streams;
 
@@ -295,6 +296,11 @@ typedef struct Sched {
   /* make_looped */
   struct Looped *looped;       /* the program for every M, if one was asked for (looped.h) */
 } Sched;
+
+/* The instruction of an op of `rank` in its COMPUTE stream. */
+static inline PipeInstr *op_instr(const Sched *s, uint32_t rank, uint32_t op) {
+  return &s->stream[rank].compute[op - s->rank_op0[rank]];
+}
 
 /* ---- options, main.c ---- */
 typedef struct Define {
