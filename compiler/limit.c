@@ -264,12 +264,14 @@ typedef struct Walk {
   uint32_t rank, nchunk, first, n; /* first, n: rows of s->limits */
   int64_t *now;                    /* [NCOUNTS * nchunk] */
   uint32_t copied, over,
-      oldest;          /* copies that have begun, that ops have waited for; none before is left */
-  bool *left;          /* [ncopy] an OFF whose slot is neither free nor taken again */
-  const Limit *broken; /* first limit that does not hold, */
-  int64_t excess;      /*   by how much at its worst moment, */
-  uint32_t op;         /*   at this op, */
-  int64_t *moment;     /*   and what was there */
+      oldest; /* copies that have begun, that ops have waited for; none before is left */
+  const PipeInstr **copy;     /* [ncopy] of the rank */
+  uint32_t ncopy, *wait_copy; /* copies that each op waits for */
+  bool *left;                 /* [ncopy] an OFF whose slot is neither free nor taken again */
+  const Limit *broken;        /* first limit that does not hold, */
+  int64_t excess;             /*   by how much at its worst moment, */
+  uint32_t op;                /*   at this op, */
+  int64_t *moment;            /*   and what was there */
 } Walk;
 
 static void tally(Walk *w, int what, uint32_t stage, int64_t change) {
@@ -291,15 +293,15 @@ static void look(Walk *w, uint32_t op) {
 /* An OFF has left its slot: to an op that waits for it, or to a LOAD behind it of a stash as large (slots.c). */
 static void leave(Walk *w, uint32_t copy) {
   if (w->left[copy])
-    tally(w, LIVE, w->s->stream[w->rank].copy[copy].stage, -1);
+    tally(w, LIVE, w->copy[copy]->stage, -1);
   w->left[copy] = false;
 }
 
+/* The copies that stand before op i of the rank, and those that it waits for. */
 static void copies_before(Walk *w, uint32_t i) {
   const Sched *s = w->s;
-  const Streams *t = &s->stream[w->rank];
-  for (; w->copied < t->ncopy && t->copy[w->copied].wait <= i; w->copied++) {
-    const PipeInstr *x = &t->copy[w->copied];
+  for (; w->copied < w->ncopy && w->copy[w->copied]->wait <= i; w->copied++) {
+    const PipeInstr *x = w->copy[w->copied];
     if (x->op == PIPE_OFF) {
       w->left[w->copied] = true;
       if (x->peer == NONE)
@@ -308,7 +310,7 @@ static void copies_before(Walk *w, uint32_t i) {
       if (x->peer == NONE)
         tally(w, HOST, x->stage, -1);
       uint32_t k = w->oldest;
-      while (k < w->copied && !(w->left[k] && round64(s->stage[t->copy[k].stage].act_bytes) ==
+      while (k < w->copied && !(w->left[k] && round64(s->stage[w->copy[k]->stage].act_bytes) ==
                                                   round64(s->stage[x->stage].act_bytes)))
         k++;
       if (k < w->copied)
@@ -318,8 +320,25 @@ static void copies_before(Walk *w, uint32_t i) {
         w->oldest++;
     }
   }
-  for (; w->over < t->compute[i].wait_copy; w->over++)
+  for (; w->over < w->wait_copy[i]; w->over++)
     leave(w, w->over);
+}
+
+/* The copies of the rank, and how many of them each op waits for, of its finished list. */
+static void find_copies(Walk *w, uint32_t r) {
+  Sched *s = w->s;
+  const PipeRank *rank = &s->prog->rank[r];
+  uint32_t i = 0;
+  w->copy = NEW_ARRAY(s->arena, const PipeInstr *, rank->ninstr);
+  w->left = NEW_ARRAY(s->arena, bool, rank->ninstr);
+  w->wait_copy = NEW_ARRAY(s->arena, uint32_t, s->rank_op0[r + 1] - s->rank_op0[r]);
+  w->ncopy = 0;
+  for (const PipeInstr *in = rank->instr; in < rank->instr + rank->ninstr; in++)
+    if (pipe_op_info[in->op].stream == PIPE_COPY)
+      w->copy[w->ncopy++] = in;
+    else if (pipe_op_info[in->op].stream == PIPE_COMPUTE)
+      w->wait_copy[i++] = in->wait_copy;
+  BUG_IF(i != s->rank_op0[r + 1] - s->rank_op0[r]);
 }
 
 /* Walks one rank; final: with its copies. */
@@ -333,7 +352,7 @@ static void walk_rank(Walk *w, uint32_t r, bool final) {
   w->moment = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)w->nchunk);
   w->copied = w->over = w->oldest = 0;
   if (final && s->ncopy > 0)
-    w->left = NEW_ARRAY(s->arena, bool, s->stream[r].ncopy);
+    find_copies(w, r);
   for (uint32_t i = s->rank_op0[r], last; i < s->rank_op0[r + 1]; i = last + 1) {
     last = i + s->op[i].group;
     if (final && s->ncopy > 0)

@@ -36,7 +36,7 @@ void limit_change(const Sched *s, const Limit *l, const Op *o, int64_t *start, i
 bool limits_kept(Sched *s);
 /* No more stashes than these are ever alive on rank r, by its limits alone; INT64_MAX. */
 int64_t limits_room(const Sched *s, uint32_t r);
-/* Requires slots. Proves all limits. */
+/* Requires prog. Proves all limits. */
 bool check_limits(Sched *s);
 /* Of a builtin while a message is made: at the moment s->moment. */
 bool limit_quantity(Sched *s, const Expr *call, int64_t *value);
