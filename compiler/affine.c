@@ -136,7 +136,7 @@ static bool compare_values(AffineEnv *x, const Expr *e, Affine u, Affine v, Affi
   return true;
 }
 
-static bool truth(AffineEnv *x, const Expr *e, bool *yes) {
+bool affine_truth(AffineEnv *x, const Expr *e, bool *yes) {
   Affine v;
   bool low, high = false;
   if (!affine_eval(x, e, &v) || !affine_at_least_0(x, e->at, v, &low))
@@ -173,19 +173,19 @@ bool affine_eval(AffineEnv *x, const Expr *e, Affine *v) {
     *v = affine_sum(affine(0), a, -1);
     return true;
   case EX_NOT:
-    if (!truth(x, e->a, &yes))
+    if (!affine_truth(x, e->a, &yes))
       return false;
     *v = affine(!yes);
     return true;
   case EX_AND:
   case EX_OR:
-    if (!truth(x, e->a, &yes))
+    if (!affine_truth(x, e->a, &yes))
       return false;
-    if (yes == (e->kind == EX_AND) && !truth(x, e->b, &yes))
+    if (yes == (e->kind == EX_AND) && !affine_truth(x, e->b, &yes))
       return false;
     *v = affine(yes);
     return true;
-  case EX_COND: return truth(x, e->a, &yes) && affine_eval(x, yes ? e->b : e->c, v);
+  case EX_COND: return affine_truth(x, e->a, &yes) && affine_eval(x, yes ? e->b : e->c, v);
   case EX_REAL: return affine_no(x, e->at, "it is no integer");
   default: break;
   }

@@ -43,6 +43,8 @@ void affine_bind(AffineEnv *x, uint32_t slot, Affine v);
 bool affine_at_least_0(AffineEnv *x, Span at, Affine v, bool *yes);
 /* The value of an expression. */
 bool affine_eval(AffineEnv *x, const Expr *e, Affine *v);
+/* Is it other than 0? */
+bool affine_truth(AffineEnv *x, const Expr *e, bool *yes);
 /* One number for all n and j. */
 bool affine_number(AffineEnv *x, const Expr *e, int64_t *v);
 /* Floor quotient by d > 0, and remainder. */

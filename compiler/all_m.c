@@ -38,19 +38,9 @@ static bool bind(AllM *x, const Schedule *sc) {
   if (sc->base) {
     const Arg *positional = sc->base_args;
     for (const Param *p = sc->base_def->params; p; p = p->next) {
-      const Arg *a = sc->base_args;
-      while (a && a->key != p->name)
-        a = a->next;
-      if (positional && !positional->key)
-        a = positional, positional = positional->next;
-      const Expr *e = a ? a->value : NULL;
-      x->env[p->slot] = FIXED;
-      bool own = false;
-      for (const Param *q = sc->params; q && !e; q = q->next)
-        if (q->name == p->name)
-          x->env[p->slot] = x->env[q->slot], own = true;
-      if (!e && !own)
-        e = p->init;
+      const Param *own;
+      const Expr *e = base_value(sc, p, &positional, &own);
+      x->env[p->slot] = own ? x->env[own->slot] : FIXED;
       if (e && !quasi(x, e, &x->env[p->slot]))
         return false;
     }
