@@ -98,7 +98,7 @@ static const struct {
     {"read_csv", read_csv, dump_ops, CSV},
     {"read_json", read_json, dump_ops, JSON},
     {"check_deps", check_deps, NULL, PIPE | CSV | LISTS},
-    {"sides", sides, dump_ops, PIPE},
+    {"sides", sides, dump_ops, PIPE | JSON},
     {"versions", versions, dump_ops, PIPE | CSV | LISTS},
     {"formulas", formulas, dump_formulas, PIPE | JSON},
     {"version_slots", version_slots, dump_ops, PIPE | JSON},
