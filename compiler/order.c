@@ -252,14 +252,11 @@ bool order_run(Sched *s, OrderRun *run) {
         const Op *o = &s->op[m];
         uint32_t turn = updates[o->stage];
         updates[o->stage] += o->kind == PIPE_U;
+        uint32_t last = NONE, all = NONE; /* sums that can go now */
         if (o->kind < PIPE_U && waits_for_others(s, o->stage) &&
             s->round[s->round0[o->stage] + turn].grad == m) {
           run->head[r] = m + 1; /* it has run: rows of a tie may be on this rank, too */
-          uint32_t last = last_of_replicas(s, run, m, turn), all = last_of_tie(s, run, m, turn);
-          if (run->xfer && last != NONE)
-            run->xfer[run->nxfer++] = (Xfer){last, XFER_REDUCE};
-          if (run->xfer && all != NONE)
-            run->xfer[run->nxfer++] = (Xfer){all, XFER_TIE};
+          last = last_of_replicas(s, run, m, turn), all = last_of_tie(s, run, m, turn);
           for (uint32_t at = 0, q = 0;
                (last != NONE || all != NONE) && order_member(s, o->stage, &at, &q);) {
             uint32_t other = s->stage[q].rank, h = run->head[other],
@@ -285,6 +282,10 @@ bool order_run(Sched *s, OrderRun *run) {
             work[nwork++] = q;
           }
         }
+        if (run->xfer && last != NONE) /* behind what a rank is waiting for */
+          run->xfer[run->nxfer++] = (Xfer){last, XFER_REDUCE};
+        if (run->xfer && all != NONE)
+          run->xfer[run->nxfer++] = (Xfer){all, XFER_TIE};
       }
       for (uint32_t m = first_op; run->made && m < i; m++)
         run->made[m] = run->nxfer;
@@ -389,24 +390,26 @@ static bool takes_time(const Sched *s) {
   return s->slice_time == NULL && !s->tie_of;
 }
 
-/* Among transfers at one time: gradients first, up the ranks, then activations, down the ranks. */
-static uint32_t turn_of(const Sched *s, uint32_t op) {
-  uint32_t r = op_rank(s, op);
-  return s->op[op].kind == PIPE_F ? s->nrank + r : s->nrank - 1 - r;
+/* Among transfers at one time: gradients first, up the ranks, then activations, down the ranks, then sums, since
+ * only an update waits for a sum. */
+static uint32_t turn_of(const Sched *s, const Xfer *x) {
+  uint32_t r = op_rank(s, x->from),
+           turn = s->op[x->from].kind == PIPE_F ? s->nrank + r : s->nrank - 1 - r;
+  return xfer_is_sum(x) ? 2 * s->nrank + turn : turn;
 }
 
 /* Where the costs allow it, ties go by turn_of: so an order that repeats has no longer a period than the times
  * have. Else they stay as they are, in the order of the data. */
 static void sort_by_time(Sched *s, Xfer **xfer, uint32_t n, const uint64_t *end) {
   Xfer *from = *xfer, *to = arena_alloc(s->arena, (size_t)n * sizeof *to + 1);
-  uint64_t most = 0, spread = takes_time(s) ? 2 * (uint64_t)s->nrank : 1;
+  uint64_t most = 0, spread = takes_time(s) ? 4 * (uint64_t)s->nrank : 1;
   for (uint32_t i = 0; i < n; i++)
     most = end[from[i].from] > most ? end[from[i].from] : most;
   if (most > UINT64_MAX / spread - 1)
     spread = 1;
   most = (most + 1) * spread - 1;
   enum { BITS = 11, N = 1 << BITS };
-#define KEY(x) (end[(x).from] * spread + (spread > 1 ? turn_of(s, (x).from) : 0))
+#define KEY(x) (end[(x).from] * spread + (spread > 1 ? turn_of(s, &(x)) : 0))
   for (int shift = 0; shift < 64 && most >> shift; shift += BITS) {
     uint32_t count[N + 1] = {0};
     for (uint32_t i = 0; i < n; i++)
