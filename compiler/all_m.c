@@ -191,6 +191,10 @@ static bool body_shape(AllM *x, const Stmt *b, Shape *h) {
       if (!inner_loop(x, b, h))
         return false;
       break;
+    case ST_PHASE:
+      if (!body_shape(x, b->body, h))
+        return false;
+      break;
     case ST_OPDEF:
     case ST_FN: break;
     case ST_OVERLAP: return quasi_no(x, b->at, "an action has several ops");

@@ -68,6 +68,7 @@ typedef struct Posting {
   uint8_t kind;     /* PipeOp: SEND_x RECV_x REDUCE TIE; PIPE_NOPS: a wait */
   bool joint;       /* it stands in a group, */
   uint16_t group;   /* and so many posts of it after this one */
+  uint8_t phase;    /* PipePhase */
   uint32_t stage, mb, site;
   uint32_t edge;    /* of StageGraph.edge, the only one; NONE: all that cross ranks */
   uint32_t at;      /* row of Sched.op before which it stands, one past the last of its rank at the end */
@@ -115,9 +116,10 @@ typedef struct Channel {
   uint32_t out_first, in_first; /* (slots) first slot number on the rank */
 } Channel;
 
-/* The instructions of a rank before they are merged into one list. */
+/* The instructions of a rank before they are merged into one list, which takes the place of compute and comm:
+ * list[ncopy + ncompute + ncomm], at its end compute and behind it comm. copy is elsewhere. */
 typedef struct Streams {
-  PipeInstr *compute, *comm, *copy;
+  PipeInstr *list, *compute, *comm, *copy;
   uint32_t ncompute, ncomm, ncopy;
 } Streams;
 
@@ -294,6 +296,11 @@ typedef struct Sched {
   /* make_looped */
   struct Looped *looped;       /* the program for every M, if one was asked for (looped.h) */
 } Sched;
+
+/* The instruction of an op of `rank` in its COMPUTE stream. */
+static inline PipeInstr *op_instr(const Sched *s, uint32_t rank, uint32_t op) {
+  return &s->stream[rank].compute[op - s->rank_op0[rank]];
+}
 
 /* ---- options, main.c ---- */
 typedef struct Define {
