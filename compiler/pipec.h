@@ -291,6 +291,7 @@ typedef struct Sched {
     uint64_t time, per;        /* steady state: time for so many microbatches, reduced */
     uint64_t multiple;         /* proved for the multiples of this; 1: for all */
     uint64_t period;           /* microbatches after which every rank repeats */
+    uint64_t from;             /* proved from there on for all at once, below one by one; 0: for all at once */
   } all_m;
 
   /* make_looped */
