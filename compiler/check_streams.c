@@ -21,9 +21,10 @@
 typedef struct Proof {
   Sched *s;
   const PipeRank *k;
-  uint32_t r, row;             /* rank; instruction at hand, ninstr at the end of the step */
-  Clock *known;                /* [ninstr + 1] by row + 1; 0: the begin of the step */
-  uint32_t *last;              /* [nevent] row + 1 of its last record, NONE before */
+  uint32_t r, row;   /* rank; instruction at hand, ninstr at the end of the step */
+  Clock *known;      /* [ninstr + 1] by row + 1; 0: the begin of the step */
+  uint32_t *records; /* [ninstr + 1] the event that is recorded after row i - 1, + 1; 0: none */
+  uint32_t *last;    /* [nevent] row + 1 of its last record, NONE before */
   uint32_t *at[PIPE_NSTREAMS]; /* row of each instruction of a stream; COMPUTE from 1 on */
   uint32_t done[PIPE_NSTREAMS];
   uint32_t group; /* done of COMM at the first of the group at hand */
@@ -159,8 +160,7 @@ static bool waits(Proof *p, const PipeSync *sync, uint32_t n, const Clock *need)
 
 static bool check_rank(Proof *p) {
   const PipeRank *k = p->k;
-  uint32_t *records = NEW_ARRAY(p->s->arena, uint32_t, (size_t)k->ninstr + 1); /* event + 1 */
-  uint32_t j = 0;
+  uint32_t *records = p->records, j = 0;
   for (uint32_t i = 0; i < k->nsync; i++) {
     BUG_IF(k->sync[i].after != NONE && k->sync[i].after >= k->ninstr);
     records[k->sync[i].after + 1] = k->sync[i].event + 1;
@@ -196,23 +196,33 @@ static bool check_rank(Proof *p) {
 
 bool check_streams(Sched *s) {
   const PipeProgram *p = s->prog;
-  bool ok = true;
-  for (uint32_t r = 0; r < p->nrank && ok; r++) {
+  size_t rows = 1, events = 0, slots = 0; /* the most of a rank */
+  for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
-    size_t n = (size_t)k->ninstr + 1;
-    Arena tmp = {.oom = s->arena->oom};
-    Proof v = {.s = s,
-               .k = k,
-               .r = r,
-               .known = NEW_ARRAY(&tmp, Clock, n),
-               .last = arena_alloc(&tmp, k->nevent * sizeof *v.last + 1),
-               .touched = NEW_ARRAY(&tmp, Clock,
-                                    (size_t)k->nslot + s->rank_stage0[r + 1] - s->rank_stage0[r])};
-    memset(v.last, 0xff, k->nevent * sizeof *v.last);
-    for (int x = 0; x < PIPE_NSTREAMS; x++)
-      v.at[x] = arena_alloc(&tmp, (n + 1) * sizeof **v.at);
-    ok = check_rank(&v);
-    arena_free(&tmp);
+    size_t nslot = (size_t)k->nslot + s->rank_stage0[r + 1] - s->rank_stage0[r];
+    rows = k->ninstr + (size_t)1 > rows ? k->ninstr + (size_t)1 : rows;
+    events = k->nevent > events ? k->nevent : events;
+    slots = nslot > slots ? nslot : slots;
   }
+  Arena tmp = {.oom = s->arena->oom};
+  Proof v = {.s = s,
+             .known = arena_alloc(&tmp, rows * sizeof *v.known),
+             .records = arena_alloc(&tmp, rows * sizeof *v.records),
+             .last = arena_alloc(&tmp, events * sizeof *v.last),
+             .touched = arena_alloc(&tmp, slots * sizeof *v.touched)};
+  for (int x = 0; x < PIPE_NSTREAMS; x++)
+    v.at[x] = arena_alloc(&tmp, (rows + 1) * sizeof **v.at);
+  bool ok = true;
+  for (v.r = 0; v.r < p->nrank && ok; v.r++) {
+    v.k = &p->rank[v.r];
+    memset(v.known, 0, ((size_t)v.k->ninstr + 1) * sizeof *v.known);
+    memset(v.records, 0, ((size_t)v.k->ninstr + 1) * sizeof *v.records);
+    memset(v.last, 0xff, v.k->nevent * sizeof *v.last);
+    memset(v.touched, 0,
+           ((size_t)v.k->nslot + s->rank_stage0[v.r + 1] - s->rank_stage0[v.r]) *
+               sizeof *v.touched);
+    ok = check_rank(&v);
+  }
+  arena_free(&tmp);
   return ok;
 }

@@ -207,7 +207,7 @@ bool check_overlap(Sched *s) {
   for (uint32_t first = 0, n; first < s->nop && s->diag->errors <= s->diag->limit; first += n) {
     n = 1u + s->op[first].group;
     bool good = true;
-    for (uint32_t b = first; b < first + n && good; b++)
+    for (uint32_t b = first; n > 1 && b < first + n && good; b++)
       for (uint32_t a = first; a < first + n && good; a++)
         good = (a >= b || beside_update(s, a, b)) && (!needs(s, a, b) || report_needs(s, a, b));
     ok &= good;

@@ -25,7 +25,18 @@ static inline Clock clock_needed(const PipeInstr *in) {
   return c;
 }
 
+/* What place_events works in, for ranks of at most n instructions. */
+typedef struct EventRoom {
+  uint32_t n;
+  uint32_t *row[PIPE_NSTREAMS]; /* [n + 1] */
+  Clock *known;                 /* [n + 1] */
+  PipeSync *sync;               /* [2 * n + 2] */
+  uint32_t *last, *event;       /* [n + 1], all 0 */
+  uint32_t *free;               /* [n + 1] */
+} EventRoom;
+EventRoom event_room(Arena *a, uint32_t n);
+void forget_event_room(Arena *a, EventRoom *room);
 /* Ensures sync, nsync and nevent of a rank whose list is complete. */
-void place_events(Arena *a, PipeRank *k);
+void place_events(Arena *a, EventRoom *room, PipeRank *k);
 
 #endif

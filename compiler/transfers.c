@@ -51,13 +51,14 @@ static PipeInstr *add(Sched *s, Instrs *to, PipeOp op, uint32_t stage, uint32_t 
   return in;
 }
 
-/* The transfers of what op o reads (input) or makes. Returns how many there are. */
-static uint32_t add_moves(Sched *s, Instrs *to, const Op *o, bool input, uint32_t site) {
+/* The transfers of what op o reads (input) or makes, or of one edge. Returns how many there are. */
+static uint32_t add_moves(Sched *s, Instrs *to, const Op *o, bool input, uint32_t edge,
+                          uint32_t site) {
   bool forward = o->kind == PIPE_F;
   uint32_t n = input ? op_inputs(s, o) : op_outputs(s, o), added = 0;
   for (uint32_t k = 0; k < n; k++) {
     Link l = link_at(s, input ? input_link(s, o, k) : output_link(s, o, k));
-    if (!link_crosses(s, l))
+    if (!link_crosses(s, l) || (edge != NONE && l.edge != edge))
       continue;
     PipeOp op = input ? forward ? PIPE_RECV_F : PIPE_RECV_B : forward ? PIPE_SEND_F : PIPE_SEND_B;
     PipeInstr *in = add(s, to, op, o->stage, o->mb, site);
@@ -81,7 +82,7 @@ static bool add_post(Sched *s, Instrs *to, const Posting *p) {
   Op o = {.kind = p->kind == PIPE_SEND_F || p->kind == PIPE_RECV_F ? PIPE_F : PIPE_B,
           .stage = p->stage,
           .mb = p->mb};
-  if (add_moves(s, to, &o, input, p->site))
+  if (add_moves(s, to, &o, input, p->edge, p->site))
     return true;
   PipeInstr in = pipe_instr((PipeOp)p->kind, p->stage, p->mb);
   bool before = input == (o.kind == PIPE_F);
@@ -183,9 +184,13 @@ static bool list_by_hand(Sched *s, uint32_t r, Instrs *to, uint32_t *post) {
         ok &= add_post(s, to, p);
       if (wait && to->n > at)
         to->at[at].wait = WAIT_ALL, wait = false;
-      if (again && p->group == 0)
-        join(to, first);
       again = p->group > 0;
+      if (!p->joint || again)
+        continue;
+      if (to->n - first > PIPE_GROUP_MOST) /* an op may send several tensors */
+        ok = too_many_in_group(s, s->site[p->site], r, to->n - first);
+      else
+        join(to, first);
     }
     if (i == s->rank_op0[r + 1])
       break;
@@ -237,7 +242,7 @@ static void list_inline(Sched *s, uint32_t r, Instrs *to, bool grouped) {
       summed = last;
     }
     for (uint32_t j = i; j < i + n; j++)
-      add_moves(s, to, &s->op[j], true, s->op[j].site);
+      add_moves(s, to, &s->op[j], true, NONE, s->op[j].site);
     uint32_t first = to->n;
     for (uint32_t j = i; j < i + n; j++)
       add_op(s, to, &s->op[j]);
@@ -245,7 +250,7 @@ static void list_inline(Sched *s, uint32_t r, Instrs *to, bool grouped) {
     if (grouped) /* not between a send and the receive that may be of its group */
       add_beside(s, to, &beside, i + n);
     for (uint32_t j = i; j < i + n; j++)
-      add_moves(s, to, &s->op[j], false, s->op[j].site);
+      add_moves(s, to, &s->op[j], false, NONE, s->op[j].site);
   }
   add_beside(s, to, &beside, end);
   for (uint32_t i = 0, n; grouped && i < to->n; i += n) {

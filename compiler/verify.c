@@ -311,7 +311,7 @@ static void verify_side(Verify *v, const PipeInstr *in) {
     return;
   Slot *t = touch_any(v, in->in, PIPE_BUFFER);
   BUG_IF(!t->holds.full || t->holds.stage != in->stage ||
-         v->s->side_decl[t->holds.edge]->name != of);
+         strcmp(v->s->side_decl[t->holds.edge]->name, of) != 0);
   for (uint32_t i = 0; t->holds.mb != in->mb && i < p->rank[v->r].nslot; i++) {
     const Slot *other = &v->slot[i]; /* not that of another microbatch while its own is there */
     BUG_IF(p->rank[v->r].pool[other->pool].cls == PIPE_BUFFER && other->holds.full &&

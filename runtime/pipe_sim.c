@@ -113,6 +113,18 @@ static const PipeInstr *stream_at(const PipeStream *s, uint32_t i) {
   return &s->instr[s->index ? s->index[i] : i];
 }
 
+/* Where a stream of another rank goes on is in memory by now, if it was asked for when this one stood a few instructions
+ * above: a rank is left after an op or two, and there are more of them than the hardware follows. p: of position
+ * i; also beyond the end of an array, where nothing is read. */
+static inline void fetch_ahead(const void *p, size_t size, int write) {
+  enum { AHEAD = 8 };
+  const char *at = (const char *)((uintptr_t)p + AHEAD * size);
+  if (write)
+    __builtin_prefetch(at, 1);
+  else
+    __builtin_prefetch(at);
+}
+
 static uint64_t add(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
 
 static uint64_t time_of(const Machine *m, const PipeInstr *c) {
@@ -164,6 +176,10 @@ static void run_compute(Machine *m, uint32_t r) {
     const PipeInstr *c = stream_at(s, i);
     if (c->wait > k->ncomm || c->wait_copy > k->ncopy)
       break;
+    fetch_ahead(c, sizeof *c, 0);
+    fetch_ahead(&k->compute_end[i], sizeof *k->compute_end, 1);
+    if (starts)
+      fetch_ahead(&starts[i], sizeof *starts, 1);
     uint64_t start = c->wait ? later(k->compute_free, k->comm_end[c->wait - 1]) : k->compute_free;
     if (c->wait_copy)
       start = later(start, k->copy_end[c->wait_copy - 1]);
@@ -243,8 +259,13 @@ static bool same_transfer(const Machine *m, const PipeInstr *send, const PipeIns
 
 static void complete_comm(Machine *m, uint32_t r, uint64_t start, uint64_t end) {
   Rank *k = &m->rank[r];
-  if (m->out->comm_start)
-    m->out->comm_start[r][k->ncomm] = start;
+  fetch_ahead(stream_at(&m->in->comm[r], k->ncomm), sizeof(PipeInstr), 0);
+  fetch_ahead(&k->comm_end[k->ncomm], sizeof *k->comm_end, 1);
+  if (m->out->comm_start) {
+    uint64_t *at = &m->out->comm_start[r][k->ncomm];
+    fetch_ahead(at, sizeof *at, 1);
+    *at = start;
+  }
   if (start < k->begin)
     k->begin = start;
   k->comm_end[k->ncomm++] = k->comm_free = end;
