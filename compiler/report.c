@@ -177,8 +177,11 @@ void emit_report(Sched *s, FILE *f) {
           s->nstage == 1 ? "" : "s", nmb, nmb == 1 ? "" : "es",
           s->slices > 1 ? arena_printf(s->arena, " of %u slices", s->slices) : "", s->nop,
           s->nxfer);
-  fprintf(f, "proved    complete, in order, deadlock-free, matched; %u check%s\n", s->ncheck,
+  fprintf(f, "proved    complete, in order, deadlock-free, matched; %u check%s", s->ncheck,
           s->ncheck == 1 ? "" : "s");
+  if (s->nlimit)
+    fprintf(f, ", %u limit%s", s->nlimit, s->nlimit == 1 ? "" : "s");
+  fputc('\n', f);
   if (s->opt->for_all)
     report_all(s, f);
   if (s->layers)
