@@ -94,14 +94,19 @@ bool find_lowering(Ex *x) {
   return true;
 }
 
-/* A row of Sched.post; kind: PipeOp, or PIPE_NOPS of a wait. */
-static void push_post(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb, uint32_t site) {
+void push_posting(Ex *x, Posting p) {
   Sched *s = x->s;
   if (s->npost == s->cappost)
     vec_grow(s->arena, (void **)&s->post, &s->cappost, sizeof *s->post);
-  s->post[s->npost++] = (Posting){kind, false, 0, stage, mb, site, NONE, s->nop, x->rank};
+  p.at = s->nop, p.rank = x->rank, p.phase = x->phase;
+  s->post[s->npost++] = p;
   if (!s->lowering_given)
     s->lowering = PIPE_MANUAL;
+}
+
+/* kind: PipeOp, or PIPE_NOPS of a wait. */
+static void push_post(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb, uint32_t site) {
+  push_posting(x, (Posting){.kind = kind, .stage = stage, .mb = mb, .edge = NONE, .site = site});
 }
 
 bool push_move(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {

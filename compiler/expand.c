@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "expand.h"
+#include "limit.h"
 #include "graph.h"
 #include "hints.h"
 
@@ -117,7 +118,8 @@ bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
         diag_help(s->diag, "stages are counted from 0");
       return false;
     }
-    for (uint32_t i = 0; p->nrow > p->nstage && i < n; i++)
+    bool dealt = p->nrow > p->nstage || (x->in_use && x->in_use->held);
+    for (uint32_t i = 0; dealt && i < n; i++)
       if (s->stage[row[i]].model == v)
         return *stage = row[i], true;
     v += p->first;
@@ -273,6 +275,7 @@ static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t 
                "rank %u: an op of '%s' is microbatch %lld here; the microbatches are 0 to %u",
                x->rank, inner->at->name, (long long)mb, n - 1);
     diag_note(s->diag, x->use->at, "the op");
+    diag_help(s->diag, "'clip { use ... }' leaves out what is no microbatch here");
     x->use_told = true;
     return false;
   }
@@ -511,6 +514,7 @@ static bool run_stmt(Ex *x, const Stmt *t) {
       diag_error(s->diag, DIAG_CLAUSE, t->at,
                  "'rules' cannot be used inside 'clock %s': it gives no time stamps",
                  x->list->name);
+      no_ticks(x);
       return false;
     }
     return run_rules(x, t);
@@ -564,9 +568,9 @@ bool run_block(Ex *x, const Stmt *b) {
 
 /* ---- orders ---- */
 
-/* An update that has no phase yet has that of the op before it, the last ones are of the flush. */
-static void phase_of_updates(Sched *s, uint32_t first) {
-  uint32_t end = s->nop;
+/* An update that has no phase yet has that of the op before it, the last ones of the rank are of the flush. */
+static void phase_of_updates(Sched *s, uint32_t r) {
+  uint32_t first = s->rank_op0[r], end = s->rank_op0[r + 1];
   for (; end > first && s->op[end - 1].kind == PIPE_U; end--)
     if (s->op[end - 1].phase == PIPE_NPHASES)
       s->op[end - 1].phase = PIPE_FLUSH;
@@ -615,7 +619,6 @@ static bool run_orders(Ex *x) {
         break;
       continue;
     }
-    phase_of_updates(s, s->rank_op0[r]);
     if (s->nop == s->rank_op0[r] && s->diag->errors == errors) {
       diag_error(s->diag, DIAG_EMPTY_RANK, order[r]->at, "rank %u has no ops%s", r,
                  held ? "" : ": no stage is placed on it");
@@ -623,7 +626,11 @@ static bool run_orders(Ex *x) {
     }
   }
   s->rank_op0[s->nrank] = s->nop;
-  return ok && play_rules(x) && insert_recompute(x);
+  if (!ok || !play_rules(x))
+    return false;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    phase_of_updates(s, r);
+  return insert_recompute(x);
 }
 
 /* ---- the pass ---- */
@@ -641,6 +648,7 @@ static bool expand_once(Sched *s) {
   for (uint32_t i = 0; i < x.clauses.n; i++) {
     Clause *c = x.clauses.at[i].clause;
     s->ncheck += c->kind == CL_CHECK;
+    s->nlimit += c->kind == CL_LIMIT;
     s->noffload += c->kind == CL_OFFLOAD && x.clauses.at[i].depth == offload_depth;
     if (c->kind == CL_LET && !eval(s, c->value, &s->env[c->slot]))
       return false;
@@ -652,15 +660,18 @@ static bool expand_once(Sched *s) {
     if (x.clauses.at[i].clause->kind == CL_OFFLOAD && x.clauses.at[i].depth == offload_depth)
       s->offload[n++] = x.clauses.at[i].clause;
   s->check = NEW_ARRAY(s->arena, const Clause *, s->ncheck);
-  for (uint32_t i = 0, n = 0; i < x.clauses.n; i++)
+  s->limit = NEW_ARRAY(s->arena, const Clause *, s->nlimit);
+  for (uint32_t i = 0, n = 0, nlimit = 0; i < x.clauses.n; i++)
     if (x.clauses.at[i].clause->kind == CL_CHECK)
       s->check[n++] = x.clauses.at[i].clause;
+    else if (x.clauses.at[i].clause->kind == CL_LIMIT)
+      s->limit[nlimit++] = x.clauses.at[i].clause;
   find_link_clauses(&x);
   if (!find_ranks(&x) || !find_pipes(&x))
     return false;
   bool ok = find_send(&x) && find_lowering(&x) && find_weights(&x) && fits(s, s->pipe[0].clause) &&
             place_stages(&x) && set_costs(&x) && find_groups(&x) && find_sides(&x) &&
-            run_orders(&x) && ops_fit(s);
+            run_orders(&x) && ops_fit(s) && find_limits(s);
   arena_free(&x.scratch);
   return ok;
 }

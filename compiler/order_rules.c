@@ -10,19 +10,8 @@
 
 /* ---- conditions ---- */
 
-static bool dynamic(const Expr *e) {
-  if (!e)
-    return false;
-  if (e->kind == EX_CALL && is_now(e->builtin))
-    return true;
-  for (const Arg *a = e->args; a; a = a->next)
-    if (dynamic(a->value))
-      return true;
-  return dynamic(e->a) || dynamic(e->b) || dynamic(e->c);
-}
-
-/* The chunk of a quantity, counted as in the order that is used, as this rank counts its own. */
-static bool used_chunk(Ex *x, const Expr *call) {
+/* The chunk of a quantity, counted as in the order that is used, as this rank counts its own; 0 of one that it has not. */
+static bool used_chunk(Ex *x, Expr *call) {
   Sched *s = x->s;
   const Use *u = x->in_use;
   Expr *chunk = call->args->next->value;
@@ -37,6 +26,8 @@ static bool used_chunk(Ex *x, const Expr *call) {
     return false;
   }
   chunk->value = s->stage[u->held[c]].chunk;
+  if (s->stage[u->held[c]].rank != x->rank)
+    call->kind = EX_INT, call->value = 0, call->args = NULL;
   return true;
 }
 
@@ -45,7 +36,7 @@ static Expr *fold(Ex *x, const Expr *e) {
   Sched *s = x->s;
   Expr *f = NEW(&x->scratch, Expr);
   *f = *e;
-  if (!dynamic(e)) {
+  if (!counts_now(e)) {
     f->kind = EX_INT;
     f->depends = e->kind != EX_INT; /* worth a word in a message */
     f->args = NULL;
@@ -179,6 +170,7 @@ static bool listed_before(Ex *x, const Region *g, const Listed *l) {
 /* Pushes what is listed, in whatever order. */
 static bool push_rule(Ex *x, const Listed *l) {
   x->use = l->use;
+  x->phase = l->phase;
   if (is_copy(l))
     return push_copy(x, l->kind, l->stage, l->mb);
   if (!push_op(x, l->kind, l->stage, l->mb))
@@ -238,18 +230,9 @@ static bool add_joint(Ex *x, const Region *g, const Listed *l, uint32_t n) {
   return true;
 }
 
-bool run_rules(Ex *x, const Stmt *t) {
+/* Pushes what is listed and remembers it, in region g. */
+static bool add_listed(Ex *x, const Stmt *t, Region *g) {
   Sched *s = x->s;
-  if (!list_body(x, t, 0))
-    return false;
-  if (x->list) /* of a schedule that is used in rules: those go on */
-    return true;
-  Region g = {.rank = x->rank,
-              .first = s->nop,
-              .copy = s->ncopy,
-              .cls0 = x->classes.n,
-              .at = t,
-              .labelled = x->labelled};
   for (uint32_t k = 0; k < x->listed.n; k++) /* of a clock that is used */
     if (x->listed.at[k].move || x->listed.at[k].kind == PIPE_NOPS) {
       const Listed *l = &x->listed.at[k];
@@ -262,24 +245,39 @@ bool run_rules(Ex *x, const Stmt *t) {
   for (uint32_t k = 0; k < x->listed.n;
        k++) { /* what stands alone comes first: it may be there once */
     const Listed *l = &x->listed.at[k];
-    uint32_t row = l->joint || l->kind == PIPE_U ? 0 : row_of(x, &g, l);
-    if (l->joint || (row && row <= g.first) || listed_before(x, &g, l))
+    uint32_t row = l->joint || l->kind == PIPE_U ? 0 : row_of(x, g, l);
+    if (l->joint || (row && row <= g->first) || listed_before(x, g, l))
       continue; /* it has run before the block */
-    if (!add_single(x, &g, l, 0))
+    if (!add_single(x, g, l, 0))
       return false;
   }
   for (uint32_t k = 0, n; k < x->listed.n; k += n) {
     const Listed *l = &x->listed.at[k];
     for (n = 1; l->joint && k + n < x->listed.n && l[n].joint_first == l->joint_first; n++) {}
-    if (l->joint && !add_joint(x, &g, l, n))
+    if (l->joint && !add_joint(x, g, l, n))
       return false;
   }
+  return true;
+}
+
+bool run_rules(Ex *x, const Stmt *t) {
+  Sched *s = x->s;
+  if (!list_body(x, t, 0))
+    return false;
+  if (x->list) /* of a schedule that is used in rules: those go on */
+    return true;
+  Region g = {.rank = x->rank, .first = s->nop, .copy = s->ncopy, .cls0 = x->classes.n, .at = t};
+  uint8_t phase = x->phase;
+  bool labelled = x->labelled;
+  x->labelled = true; /* each has its own phase, or none yet */
+  bool ok = add_listed(x, t, &g);
+  x->phase = phase, x->labelled = labelled;
   g.n = s->nop - g.first;
   g.ncopy = s->ncopy - g.copy;
   g.ncls = x->classes.n - g.cls0;
   if (g.n > 0)
     *vec_push(&x->scratch, &x->regions) = g;
-  return true;
+  return ok;
 }
 
 /* ---- nothing goes on ---- */
@@ -491,8 +489,7 @@ static void reorder_copies(Rules *q, const Region *g) {
         continue;
       Copy c = s->copy[k];
       c.at = begun ? c.at : end;
-      if (!g->labelled)
-        label_copy(s, &c, end);
+      label_copy(s, &c, end);
       to[n++ - g->copy] = c;
     }
   memcpy(&s->copy[g->copy], to, g->ncopy * sizeof *to);
@@ -521,8 +518,7 @@ static void reorder(Rules *q) {
       if (o->kind != PIPE_U)
         *op_row(s, o->kind, (size_t)o->stage * s->nmb + o->mb) = k + 1;
     }
-    if (!g->labelled)
-      label_phases(s, g->first, end);
+    label_phases(s, g->first, end);
     reorder_copies(q, g);
   }
 }
