@@ -196,6 +196,9 @@ typedef struct Sched {
   uint32_t *rank_stage;  /* [nstage] stages grouped by rank, ascending; rank r from */
   uint32_t *rank_stage0; /* [nrank + 1] */
   const Clause **check; uint32_t ncheck; /* to prove at the end; env still has what they name */
+  const Clause **limit; uint32_t nlimit; /* to keep, and to prove at the end */
+  struct Limit *limits; uint32_t nlimits, *limit0; /* their rows (limit.h), rank after rank; [nrank + 1] */
+  const int64_t *moment; /* while a message on a limit is made: what the rank has, [NCOUNTS * chunks] */
   Op *op;                /* [nop], rank after rank, each in program order */
   uint32_t nop;
   uint32_t *rank_op0;    /* [nrank + 1] */
@@ -291,6 +294,7 @@ typedef struct Sched {
     uint64_t time, per;        /* steady state: time for so many microbatches, reduced */
     uint64_t multiple;         /* proved for the multiples of this; 1: for all */
     uint64_t period;           /* microbatches after which every rank repeats */
+    uint64_t from;             /* proved from there on for all at once, below one by one; 0: for all at once */
   } all_m;
 
   /* make_looped */
@@ -581,6 +585,7 @@ bool check_memory(Sched *s);
 /* ---- check_user.c: the `check` clauses ---- */
 bool check_user(Sched *s);
 bool quantity(Sched *s, const Expr *call, int64_t *value); /* a builtin of `check` */
+bool rank_argument(Sched *s, const Expr *call, int64_t *r); /* its first argument; false: reported, or no rank */
 
 /* ---- all_m.c: with opt->for_all, requires check_user. Proves that the orders agree with the data for
  * every value of that parameter, or says why that is not decided; ensures all_m ---- */
