@@ -110,7 +110,7 @@ function findDeps(p) {
   p.deps = true;
   const grads = new Map();
   for (const rank of p.form.rank) {
-    const wrote = new Map(), holds = new Map();
+    const wrote = new Map(), holds = new Map(), back = new Map(), taken = new Map();
     for (const i of rank.instr) {
       for (const slot of i.ins || (i.in === undefined ? none : [i.in]))
         link(wrote.get(slot), i);
@@ -140,6 +140,23 @@ function findDeps(p) {
         if (i.kind.op === 'R' && i.slice < last)
           link(p.byName.get(`${i.stage}F${i.mb}.${last}`), i);
       }
+      /* A stash that is back from host memory waits for the first op that reads it: its own, or that of a slice behind. */
+      const unit = `${i.stage} ${i.mb}`;
+      if (i.kind.op === 'LOAD' && i.slice !== undefined)
+        back.set(unit, [...back.get(unit) || none, i]);
+      if (i.slice !== undefined && 'RBIW'.includes(i.kind.op) && back.has(unit)) {
+        const reads = l => i.slice === l.slice ? i.kind.op !== 'R' : i.slice > l.slice && i.kind.op !== 'W';
+        back.get(unit).filter(reads).forEach(l => link(l, i));
+        back.set(unit, back.get(unit).filter(l => !reads(l)));
+      }
+      if (i.before !== undefined)
+        link(i, p.compute[rank.rank][i.before]);
+      if (i.gives !== undefined)
+        link(taken.get(i.gives), i);
+      if (i.takes !== undefined)
+        taken.set(i.takes, i);
+      if (i.side !== undefined)
+        continue;
       if (i.kind.op === 'U' || (i.comm && i.peer === undefined && i.act === undefined))
         link(grads.get(i.stage), i);
       if (i.mb === undefined || i.kind.op === 'B' || i.kind.op === 'W')
