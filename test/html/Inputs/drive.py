@@ -230,6 +230,16 @@ def deps(page):
         op, want = word.split("=")
         got = page.js(f"(n => n.ops.concat(n.transfers).map(k => k.op))(neighbours(panels[0].byName.get('{op}'), 'from'))")
         same(sorted(got), sorted(filter(None, want.split(","))), f"what {op} needs")
+    same(page.js("panels[0].tracks[0].makespan"), form["makespan"], "makespan")
+    # What runs beside the ops is named under the pointer, with its times.
+    lanes = page.js("panels[0].lane.flatMap(l => l.ops).map(i => [i.op, i.start, i.end, xAt((i.start + i.end) / 2), view.rows.find(r => r.rank === i.rank).foot - view.y + 5])")
+    v = shown(page)
+    same(len(lanes), sum(o["kind"] in COPIES or ("side" in o and form["sides"][o["side"]]["stream"] != "compute") for o in ops.values()), "beside the ops")
+    for op, start, end, x, y in lanes:
+        page.mouse("mouseMoved", v["at"] + x, v["top"] + y)
+        tip = page.js("$('tip').hidden ? '' : $('tip').textContent")
+        if end > start and not tip.startswith(f"{op}\npredicted {start} \u2013 {end}, "):
+            bad.append(f"over {op} it says {tip}")
 
 
 def trace(page):
