@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "graph.h"
+#include "limit.h"
 #include "plant.h"
 
 typedef struct Played { /* one set of uniform costs, already played */
@@ -93,6 +94,17 @@ static int64_t all_versions(const Sched *s) {
   return n;
 }
 
+bool rank_argument(Sched *s, const Expr *call, int64_t *r) {
+  if (!eval(s, call->args->value, r))
+    return false;
+  if (*r < 0 || *r >= s->nrank) {
+    diag_error(s->diag, DIAG_RANGE, call->args->value->at,
+               "'%s' of rank %lld; the ranks are 0 to %u", call->name, (long long)*r, s->nrank - 1);
+    return false;
+  }
+  return true;
+}
+
 bool quantity(Sched *s, const Expr *call, int64_t *value) {
   if (!s->peak && (call->builtin < BI_MAKESPAN || call->args)) { /* in tune */
     diag_error(s->diag, DIAG_CLAUSE, call->at,
@@ -127,13 +139,8 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
   if (!call->args) /* of all ranks */
     return !(call->builtin == BI_VOLUME && no_sizes(s, call)) &&
            sent_quantity(s, call, s->nrank, value);
-  if (!eval(s, call->args->value, &r))
+  if (!rank_argument(s, call, &r))
     return false;
-  if (r < 0 || r >= s->nrank) {
-    diag_error(s->diag, DIAG_RANGE, call->args->value->at,
-               "'%s' of rank %lld; the ranks are 0 to %u", call->name, (long long)r, s->nrank - 1);
-    return false;
-  }
   const Peak *p = &s->peak[r];
   bool bytes = call->builtin == BI_MEMORY || call->builtin == BI_HOST_MEMORY ||
                call->builtin == BI_VOLUME;
@@ -167,26 +174,41 @@ static bool own_time(const Expr *e) {
 
 static bool comparison(const Expr *e) { return e->kind >= EX_LT && e->kind <= EX_NE; }
 
-static void report(Sched *s, const Expr *e) {
-  const char *values = eval_explain(s, e);
+/* The part of e, which is false, that says why: of `a && b` the first that is false, of `a || b` the last, after the
+ * cases that are not meant. */
+static const Expr *claim(Sched *s, const Expr *e) {
+  int64_t v = 0;
+  for (;;) {
+    bool chosen = e->kind == EX_AND || e->kind == EX_COND;
+    if (!chosen && e->kind != EX_OR)
+      return e;
+    if (chosen && !eval(s, e->a, &v))
+      return e;
+    e = e->kind == EX_AND && !v ? e->a : e->kind == EX_COND && !v ? e->c : e->b;
+  }
+}
+
+static void report(Sched *s, const Expr *whole) {
+  const char *values = eval_explain(s, whole);
+  const Expr *e = claim(s, whole);
   int64_t a = 0, b = 0;
   if (comparison(e) && eval(s, e->a, &a) && eval(s, e->b, &b)) {
     static const char *const sign[] = {"<", "<=", ">", ">=", "==", "!="};
     diag_error(s->diag, DIAG_CHECK, e->at, "check failed: %lld %s %lld is false", (long long)a,
                sign[e->kind - EX_LT], (long long)b);
   } else {
-    diag_error(s->diag, DIAG_CHECK, e->at, "check failed");
+    diag_error(s->diag, DIAG_CHECK, whole->at, "check failed");
   }
   if (*values)
     diag_note(s->diag, NO_SPAN, "with %s", values);
-  if (s->timed && own_time(e))
+  if (s->timed && own_time(whole))
     diag_note(s->diag, NO_SPAN,
               "the times of this schedule are ns: makespan(F = 1, B = 2) is in units");
   note_extends(s, e->at);
 }
 
 bool check_user(Sched *s) {
-  bool ok = true;
+  bool ok = check_limits(s);
   for (uint32_t i = 0; i < s->ncheck; i++) {
     const Clause *c = s->check[i];
     int64_t lo = 0, hi = 1, step = 1, v;
