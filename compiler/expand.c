@@ -671,7 +671,7 @@ static bool expand_once(Sched *s) {
     return false;
   bool ok = find_send(&x) && find_lowering(&x) && find_weights(&x) && fits(s, s->pipe[0].clause) &&
             place_stages(&x) && set_costs(&x) && find_groups(&x) && find_sides(&x) &&
-            run_orders(&x) && find_limits(s);
+            run_orders(&x) && ops_fit(s) && find_limits(s);
   arena_free(&x.scratch);
   return ok;
 }

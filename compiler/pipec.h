@@ -269,6 +269,8 @@ typedef struct Sched {
   uint64_t **compute_start, **comm_start, **copy_start; /* [nrank][n] predicted */
   uint64_t makespan, busy, own_span; /* own_span: longest window of a single rank */
   uint32_t channel_slots; /* most that any channel needed */
+  struct Steady { uint64_t time; uint32_t per; } steady; /* of `per` microbatches in the middle of the step; 0: there are
+                             fewer than 4 */
 
   /* check_channels */
   const MachineList *machine_list; /* [nrank] what was proved */
@@ -560,8 +562,9 @@ void lay_lists(Sched *s);
 bool more_list_slots(Sched *s);
 /* ---- check_deadlock.c: requires comm. Model: rendezvous, untagged FIFO, one comm stream per rank.
  * Proves that the machine of pipe_sim.h completes; adds channel slots where too few close a cycle;
- * ensures compute_start, comm_start, makespan, busy. ---- */
+ * ensures compute_start, comm_start, makespan, busy, steady. ---- */
 bool check_deadlock(Sched *s);
+void find_steady(Sched *s, uint64_t *const *start, uint64_t *const *end); /* steady.c; of the compute streams */
 /* ---- slots.c: requires comm. Ensures slot numbers, pools, peak counts (interval colouring: the
  * count of each pool equals its peak) ---- */
 bool slots(Sched *s);
