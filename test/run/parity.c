@@ -670,12 +670,15 @@ int main(int argc, char **argv) {
     printf("%d of %d runs differ\n", failures, cases);
     return engines_end(failures) != 0;
   }
-!!!  if (argc > 3 && strcmp(argv[3], "--files") == 0) {
+  if (argc > 3 && strcmp(argv[3], "--files") == 0) {
     for (int i = 4; i < argc; i++) {
       int before = cases;
       one_case(dir, &(Case){argv[i], 1, false, 0}, 0, 0, 0, false, NULL);
       printf("%s: %d runs\n", strrchr(argv[i], '/') + 1, cases - before);
     }
+    printf("%d of %d runs differ\n", failures, cases);
+    return engines_end(failures) != 0;
+  }
   if (argc > 3 && strcmp(argv[3], "--looped") == 0) {
     looped_programs(dir);
     printf("%d of %d runs differ\n", failures, cases);
