@@ -584,7 +584,7 @@ bool check_all_m(Sched *s) {
                "schedule '%s' has no parameter '%s' (--for-all)", s->name, s->opt->for_all);
     return false;
   }
-  if (s->lowering != PIPE_GLOBAL) {
+  if (s->lowering > PIPE_CHANNELS) {
     not_decided(s, s->lowering_at, "its transfers are not in the order that pipec finds");
     return true;
   }

@@ -85,7 +85,7 @@ static Members members_of(Sched *s, uint32_t sum, const uint32_t *row, uint32_t 
 }
 
 /* The communicator of each sum, by stage of the model, then by tie: sums of the same ranks have one. */
-static void find_communicators(Sched *s) {
+void find_communicators(Sched *s) {
   uint32_t n = 0, nsum = s->nmodel + s->ntie,
            *row = arena_alloc(s->arena, s->nstage * sizeof *row + 1);
   Members *m = arena_alloc(s->arena, nsum * sizeof *m + 1);

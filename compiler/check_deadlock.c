@@ -145,8 +145,15 @@ bool check_deadlock(Sched *s) {
     in.copy = copy;
     out.copy_start = s->copy_start;
   }
+  if (s->lowering == PIPE_CHANNELS) {
+    out.comm_turn = NEW_ARRAY(s->arena, uint32_t *, s->nrank);
+    for (uint32_t r = 0; r < s->nrank; r++)
+      out.comm_turn[r] = arena_alloc(s->arena, s->stream[r].ncomm * sizeof **out.comm_turn + 1);
+  }
   for (;;) {
     uint32_t rank;
+    in.needs = s->lowering == PIPE_CHANNELS ? s->needs : NULL;
+    in.nchannel = s->npipe_channel;
     PipeSimStatus st = pipe_sim(&in, &out, &rank);
     if (st == PIPE_SIM_DONE || (st == PIPE_SIM_STUCK && PLANTED(DEADLOCK_STUCK)))
       break;
@@ -159,6 +166,8 @@ bool check_deadlock(Sched *s) {
     }
     comm(s);
   }
+  if (out.comm_turn)
+    sort_channels(s, out.comm_turn);
   s->makespan = out.makespan;
   s->link_wait = out.link_wait;
   s->own_span = 0;

@@ -41,7 +41,8 @@ static bool all_match(Sched *s, Arena *a) {
   size_t of = p->edge ? p->nedge : p->nstage;
   uint32_t *number = NEW_ARRAY(a, uint32_t,
                                2 * of * p->nmb), /* on its pair, from 1; 0: not under way */
-      *count = NEW_ARRAY(a, uint32_t, p->nrank); /* of a rank, by peer */
+      *count = NEW_ARRAY(a, uint32_t, p->nrank), /* of a rank, by peer */
+      *channel = p->channel ? NEW_ARRAY(a, uint32_t, 2 * of * p->nmb) : NULL;
   uint64_t left = 0;
   for (int receives = 0; receives < 2; receives++)
     for (uint32_t r = 0; r < p->nrank; r++) {
@@ -53,6 +54,11 @@ static bool all_match(Sched *s, Arena *a) {
         uint32_t *n = &number[tensor_of(s, in)], nth = ++count[in->peer];
         if (!right_ends(p, r, in) || (*n != (receives ? nth : 0) && !PLANTED(MATCH_NUMBER)))
           return false;
+        /* FIFO on the pair, and the same channel at both ends: FIFO on each channel */
+        if (channel && receives && channel[tensor_of(s, in)] != in->gout && !PLANTED(MATCH_CHANNEL))
+          return false;
+        if (channel)
+          channel[tensor_of(s, in)] = in->gout;
         *n = receives ? 0 : nth;
         left += receives ? -1 : 1;
       }

@@ -11,7 +11,8 @@
  *              of one group share no slot
  *
  * Requires prog; reads only its tables, and takes nothing from streams.c but what a wait means
- * (note [clocks]). Linear in instructions, and in events times the tensors of an instruction. */
+ * (note [clocks]). Linear in instructions, in events times the tensors of an instruction,
+ * and in streams, of which channels may be many. */
 #include <string.h>
 
 #include "graph.h"
@@ -21,17 +22,20 @@
 typedef struct Proof {
   Sched *s;
   const PipeRank *k;
-  uint32_t r, row;             /* rank; instruction at hand, ninstr at the end of the step */
-  Clock *known;                /* [ninstr + 1] by row + 1; 0: the begin of the step */
-  uint32_t *last;              /* [nevent] row + 1 of its last record, NONE before */
-  uint32_t *at[PIPE_NSTREAMS]; /* row of each instruction of a stream; COMPUTE from 1 on */
-  uint32_t done[PIPE_NSTREAMS];
-  uint32_t group; /* done of COMM at the first of the group at hand */
-  Clock *
-      touched; /* [nslot + chunks] slots, then gradients: counts with the last access of each stream */
-  PipeOn of;
-  Clock now[PIPE_NSTREAMS];
+  RankStreams w;
+  uint32_t r, row;   /* rank; instruction at hand, ninstr at the end of the step */
+  uint32_t *known;   /* [ninstr + 1] clocks by row + 1; 0: the begin of the step */
+  uint32_t *last;    /* [nevent] row + 1 of its last record, NONE before */
+  uint32_t **at;     /* row of each instruction of a stream; COMPUTE from 1 on */
+  uint32_t *done;    /* [streams] */
+  uint32_t group;    /* done of COMM at the first of the group at hand */
+  uint32_t *touched; /* [nslot + chunks] clocks of slots, then gradients: counts with the last access of each stream */
+  uint32_t of;
+  uint32_t *now;     /* [streams] clocks */
+  uint32_t *need, *before, *without; /* clocks */
 } Proof;
+
+static uint32_t *now(const Proof *p, uint32_t stream) { return &p->now[(size_t)stream * p->w.n]; }
 
 static const char *row_text(const Proof *p, uint32_t row) {
   char text[OP_TEXT];
@@ -45,7 +49,7 @@ static Span row_span(const Proof *p, uint32_t row) {
   return row < p->k->ninstr ? p->s->site[p->k->instr[row].site] : NO_SPAN;
 }
 
-static bool too_early(const Proof *p, PipeOn on, uint32_t count) {
+static bool too_early(const Proof *p, uint32_t on, uint32_t count) {
   uint32_t other = on == PIPE_COMPUTE && count <= 1 ? NONE : p->at[on][count - 1];
   diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
              "rank %u: no event keeps %s from starting before %s is over", p->r,
@@ -56,24 +60,24 @@ static bool too_early(const Proof *p, PipeOn on, uint32_t count) {
   return false;
 }
 
-static bool covers(const Proof *p, const Clock *known, const Clock *need) {
-  for (int x = 0; x < PIPE_NSTREAMS; x++)
-    if (x != (int)p->of && known->of[x] < need->of[x] && !PLANTED(STREAMS_COVERED))
-      return too_early(p, (PipeOn)x, need->of[x]);
+static bool covers(const Proof *p, const uint32_t *known, const uint32_t *need) {
+  for (uint32_t x = 0; x < p->w.n; x++)
+    if (x != p->of && known[x] < need[x] && !PLANTED(STREAMS_COVERED))
+      return too_early(p, x, need[x]);
   return true;
 }
 
 static bool touch(Proof *p, uint32_t what) {
-  Clock *t = &p->touched[what];
-  if (p->of == PIPE_COMM && t->of[PIPE_COMM] > p->group) {
+  uint32_t *t = &p->touched[(size_t)what * p->w.n];
+  if (p->of == PIPE_COMM && t[PIPE_COMM] > p->group) {
     diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
                "rank %u: %s and %s use one slot, and are of one group", p->r,
-               row_text(p, p->at[PIPE_COMM][t->of[PIPE_COMM] - 1]), row_text(p, p->row));
+               row_text(p, p->at[PIPE_COMM][t[PIPE_COMM] - 1]), row_text(p, p->row));
     return false;
   }
-  if (!covers(p, &p->now[p->of], t))
+  if (!covers(p, now(p, p->of), t))
     return false;
-  t->of[p->of] = p->done[p->of] + 1;
+  t[p->of] = p->done[p->of] + 1;
   return true;
 }
 
@@ -96,7 +100,7 @@ static bool touch_all(Proof *p, const PipeInstr *in) {
   bool guest = pipe_op_info[in->op].stream == PIPE_COPY && in->peer != NONE;
   bool slot = !pipe_op_info[in->op].comm && !guest && !pipe_is_side(in->op);
   uint32_t keep = slot ? in->keep : NONE, grad = p->k->nslot;
-  bool gout = in->gout != NONE && pipe_op_info[in->op].stream != PIPE_COPY; /* there: its turn */
+  bool gout = in->gout != NONE && pipe_op_info[in->op].gout != 0; /* else: its turn, or channel */
   if ((in->act != NONE && !touch(p, in->act)) || (gout && !touch(p, in->gout)) ||
       (keep != NONE && !touch(p, keep)))
     return false;
@@ -116,7 +120,7 @@ static bool touch_all(Proof *p, const PipeInstr *in) {
 static bool apart(const Proof *p, uint32_t n, bool records) {
   const PipeInstr *in = p->row < p->k->ninstr ? &p->k->instr[p->row] : NULL;
   bool inside = in && p->row > 0 && in[-1].group > 0;
-  if (!(inside && n > 0) && !(in && p->of == PIPE_COMM && in->group > 0 && records))
+  if (!(inside && n > 0) && !(in && pipe_op_info[in->op].comm && in->group > 0 && records))
     return true;
   diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
              "rank %u: %s is issued at once with others, and an event is %s between them", p->r,
@@ -125,8 +129,9 @@ static bool apart(const Proof *p, uint32_t n, bool records) {
 }
 
 /* The waits sync[0 .. n - 1] of the row at hand. */
-static bool waits(Proof *p, const PipeSync *sync, uint32_t n, const Clock *need) {
-  Clock known = p->now[p->of];
+static bool waits(Proof *p, const PipeSync *sync, uint32_t n) {
+  uint32_t ns = p->w.n, *mine = now(p, p->of);
+  memcpy(p->before, mine, ns * sizeof *mine);
   for (uint32_t i = 0; i < n; i++) {
     uint32_t after = sync[i].after + 1;
     if (sync[i].event >= p->k->nevent || after > p->row || p->last[sync[i].event] != after) {
@@ -135,18 +140,18 @@ static bool waits(Proof *p, const PipeSync *sync, uint32_t n, const Clock *need)
                  row_text(p, p->row), sync[i].event, row_text(p, sync[i].after));
       return false;
     }
-    clock_join(&p->now[p->of], &p->known[after]);
+    clock_join(mine, &p->known[(size_t)after * ns], ns);
   }
-  if (!covers(p, &p->now[p->of], need))
+  if (!covers(p, mine, p->need))
     return false;
   for (uint32_t i = 0; i < n; i++) { /* leave number i out */
-    Clock without = known;
     bool missed = false;
+    memcpy(p->without, p->before, ns * sizeof *mine);
     for (uint32_t j = 0; j < n; j++)
       if (j != i)
-        clock_join(&without, &p->known[sync[j].after + 1]);
-    for (int x = 0; x < PIPE_NSTREAMS; x++)
-      missed |= x != (int)p->of && without.of[x] < need->of[x];
+        clock_join(p->without, &p->known[(size_t)(sync[j].after + 1) * ns], ns);
+    for (uint32_t x = 0; x < ns; x++)
+      missed |= x != p->of && p->without[x] < p->need[x];
     if (!missed) {
       diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
                  "rank %u: the event from %s to %s is not needed", p->r, row_text(p, sync[i].after),
@@ -165,30 +170,30 @@ static bool check_rank(Proof *p) {
     BUG_IF(k->sync[i].after != NONE && k->sync[i].after >= k->ninstr);
     records[k->sync[i].after + 1] = k->sync[i].event + 1;
   }
-  memset(p->now, 0, sizeof p->now);
-  memset(p->done, 0, sizeof p->done);
-  p->done[PIPE_COMPUTE] = 1;
-  p->now[PIPE_COMPUTE].of[PIPE_COMPUTE] = p->known[0].of[PIPE_COMPUTE] = 1;
+  p->done[PIPE_COMPUTE] = now(p, PIPE_COMPUTE)[PIPE_COMPUTE] = p->known[PIPE_COMPUTE] = 1;
   for (uint32_t i = 0; i <= k->ninstr; i++) { /* the record after row i - 1, then row i */
     if (records[i] && records[i] <= k->nevent)
       p->last[records[i] - 1] = i;
     const PipeInstr *in = i < k->ninstr ? &k->instr[i] : NULL;
     p->row = i;
-    p->of = in ? (PipeOn)pipe_op_info[in->op].stream : PIPE_COMPUTE;
-    Clock need = in ? clock_needed(in) : (Clock){{p->done[0], p->done[1], p->done[2]}};
+    p->of = in ? stream_of_row(&p->w, in) : (uint32_t)PIPE_COMPUTE;
+    if (in)
+      clock_needed(&p->w, i, p->need);
+    else
+      memcpy(p->need, p->done, p->w.n * sizeof *p->need);
     uint32_t first = j;
     while (j < k->nsync && k->sync[j].before == i)
       j++;
     if (i == 0 || k->instr[i - 1].group == 0)
       p->group = p->done[PIPE_COMM];
     if (!apart(p, j - first, in && records[i + 1]) ||
-        !waits(p, &k->sync[first], j - first, &need) || (in && !touch_all(p, in)))
+        !waits(p, &k->sync[first], j - first) || (in && !touch_all(p, in)))
       return false;
     if (!in)
       break;
     p->at[p->of][p->done[p->of]] = i;
-    p->now[p->of].of[p->of] = ++p->done[p->of];
-    p->known[i + 1] = p->now[p->of];
+    now(p, p->of)[p->of] = ++p->done[p->of];
+    memcpy(&p->known[(size_t)(i + 1) * p->w.n], now(p, p->of), p->w.n * sizeof *p->known);
   }
   BUG_IF(j != k->nsync);
   return true;
@@ -201,16 +206,20 @@ bool check_streams(Sched *s) {
     const PipeRank *k = &p->rank[r];
     size_t n = (size_t)k->ninstr + 1;
     Arena tmp = {.oom = s->arena->oom};
-    Proof v = {.s = s,
-               .k = k,
-               .r = r,
-               .known = NEW_ARRAY(&tmp, Clock, n),
-               .last = arena_alloc(&tmp, k->nevent * sizeof *v.last + 1),
-               .touched = NEW_ARRAY(&tmp, Clock,
-                                    (size_t)k->nslot + s->rank_stage0[r + 1] - s->rank_stage0[r])};
+    Proof v = {.s = s, .k = k, .r = r, .w = rank_streams(&tmp, s, r, k)};
+    uint32_t ns = v.w.n, *size = NEW_ARRAY(&tmp, uint32_t, ns);
+    v.known = NEW_ARRAY(&tmp, uint32_t, n * ns);
+    v.last = arena_alloc(&tmp, k->nevent * sizeof *v.last + 1);
+    v.touched = NEW_ARRAY(&tmp, uint32_t,
+                          ((size_t)k->nslot + s->rank_stage0[r + 1] - s->rank_stage0[r]) * ns);
     memset(v.last, 0xff, k->nevent * sizeof *v.last);
-    for (int x = 0; x < PIPE_NSTREAMS; x++)
-      v.at[x] = arena_alloc(&tmp, (n + 1) * sizeof **v.at);
+    v.done = NEW_ARRAY(&tmp, uint32_t, ns), v.now = NEW_ARRAY(&tmp, uint32_t, (size_t)ns * ns);
+    v.need = NEW_ARRAY(&tmp, uint32_t, ns), v.before = NEW_ARRAY(&tmp, uint32_t, ns);
+    v.without = NEW_ARRAY(&tmp, uint32_t, ns), v.at = NEW_ARRAY(&tmp, uint32_t *, ns);
+    for (uint32_t i = 0; i < k->ninstr; i++)
+      size[stream_of_row(&v.w, &k->instr[i])]++;
+    for (uint32_t x = 0; x < ns; x++)
+      v.at[x] = arena_alloc(&tmp, ((size_t)size[x] + 1) * sizeof **v.at);
     ok = check_rank(&v);
     arena_free(&tmp);
   }

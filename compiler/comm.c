@@ -168,6 +168,8 @@ static void first_time(Sched *s) {
       action_slots(s, i);
   if (skips)
     more_slots(s, true);
+  if (s->lowering == PIPE_CHANNELS)
+    find_channels(s);
   if (s->graph)
     room_for_lists(s);
   uint64_t total = 0;
@@ -208,7 +210,8 @@ static void add_reduce(Sched *s, uint32_t first, uint32_t k, PipeInstr *compute,
     *c = pipe_instr(PIPE_REDUCE, st, NONE);
     c->phase = u->phase, c->site = u->site;
     c->wait = op_release(s, grad) - s->rank_op0[r] + 1;
-    u->wait = at + 1 > u->wait ? at + 1 : u->wait;
+    c->gout = channel_of_sum(s, s->stage[st].model);
+    need_comm(s, r, u, at + 1);
   } while ((st = s->stage[st].replica) != first);
 }
 
@@ -224,10 +227,11 @@ static void add_tie(Sched *s, uint32_t tie, uint32_t k, PipeInstr *compute, uint
       PipeInstr *c = &s->stream[r].comm[ncomm[r]++];
       *c = pipe_instr(PIPE_TIE, st, NONE);
       c->phase = u->phase, c->site = u->site;
+      c->gout = channel_of_sum(s, s->nmodel + tie);
     }
     PipeInstr *c = &s->stream[r].comm[ncomm[r] - 1];
     c->wait = grad > c->wait ? grad : c->wait;
-    u->wait = ncomm[r] > u->wait ? ncomm[r] : u->wait;
+    need_comm(s, r, u, ncomm[r]);
   }
 }
 
@@ -238,6 +242,7 @@ static void add_side(Sched *s, SideUse *u, uint32_t *ncomm) {
   u->pos = at + 1;
   *c = side_instr(s, u);
   c->wait = u->at - s->rank_op0[r];
+  c->gout = channel_of_sides(s, r);
 }
 
 /* The transfers in their one global order. */
@@ -288,24 +293,24 @@ static void lay_xfers(Sched *s, PipeInstr *compute) {
     }
 
     *make_out = ch->out_first + out;
-    if (*out_user > make->wait)
-      make->wait = *out_user;
+    need_comm(s, a, make, *out_user);
     *out_user = send + 1;
     PipeInstr *x = &s->stream[a].comm[send];
     *x = pipe_instr(forward ? PIPE_SEND_F : PIPE_SEND_B, make->stage, make->mb);
     x->phase = make->phase, x->site = make->site, x->peer = b;
     x->in = *make_out, x->wait = made, x->keep = edge;
+    x->gout = channel_of_link(s, link, forward);
     uint32_t next = from + s->op[from].group + 1; /* the action after */
-    if (s->send == SEND_NEXT && next < s->rank_op0[a + 1] && compute[next].wait < send + 1)
-      compute[next].wait = send + 1;
+    if (s->send == SEND_NEXT && next < s->rank_op0[a + 1])
+      need_comm(s, a, &compute[next], send + 1);
 
     *use_in = ch->in_first + in;
-    if (recv + 1 > use->wait)
-      use->wait = recv + 1;
+    need_comm(s, b, use, recv + 1);
     x = &s->stream[b].comm[recv];
     *x = pipe_instr(forward ? PIPE_RECV_F : PIPE_RECV_B, use->stage, use->mb);
     x->phase = use->phase, x->site = use->site, x->peer = a;
     x->out = *use_in, x->wait = *in_user, x->keep = edge;
+    x->gout = channel_of_link(s, link, forward);
     *in_user = used;
   }
 }
@@ -319,6 +324,8 @@ static void restart(Sched *s, PipeInstr *compute) {
       compute[i].keep = (o->site - s->side_site0) * s->nstage + o->stage;
     compute[i].phase = o->phase, compute[i].site = o->site, compute[i].group = o->group;
   }
+  for (uint32_t r = 0; r < s->nrank; r++)
+    s->stream[r].nneed = 0;
   for (uint32_t r = 0; s->graph && r < s->nrank; r++) {
     s->nslot_list[r] = 0;
     for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
@@ -352,6 +359,8 @@ bool comm(Sched *s) {
         compute[i].wait_copy = compute[m].wait_copy;
       compute[m].wait = compute[m].wait_copy = 0;
     }
+  if (s->lowering == PIPE_CHANNELS)
+    channel_needs(s);
   return true;
 }
 

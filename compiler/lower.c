@@ -86,7 +86,7 @@ bool lower(Sched *s) {
                          .list = s->graph ? s->slot_list[r] : NULL,
                          .nlist = s->graph ? s->nslot_list[r] : 0,
                          .weights = weights};
-    place_events(s->arena, &rank[r]);
+    place_events(s, r, &rank[r]);
   }
   uint32_t *file_row = NEW_ARRAY(s->arena, uint32_t, s->diag->nsource);
   const char **file = NEW_ARRAY(s->arena, const char *, s->diag->nsource);
@@ -117,6 +117,7 @@ bool lower(Sched *s) {
   if (s->nformula)
     p->state = s->state, p->nstate = s->nstate;
   p->lowering = s->lowering;
+  p->channel = s->npipe_channel ? s->pipe_channel : NULL, p->nchannel = s->npipe_channel;
   p->ngroup = s->ngroup;
   p->side = s->nside ? s->side : NULL, p->nside = s->nside;
   p->rank = rank, p->stage = s->stage, p->site = site, p->file = file;

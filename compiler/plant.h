@@ -12,6 +12,7 @@ enum Plant {
   PLANT_DEPS_RECOMPUTE,  /*   R out of order */
   PLANT_ORDER_DATA,      /* order: a tensor that is waited for */
   PLANT_MATCH_NUMBER,    /* check_match: the number on the pair */
+  PLANT_MATCH_CHANNEL,   /*   the channel */
   PLANT_DEADLOCK_STUCK,  /* check_deadlock: the machine stops */
   PLANT_STREAMS_COVERED, /* check_streams: a dependence without event */
   PLANT_MEMORY_LIMIT,    /* check_memory: more than the limit */
