@@ -7,6 +7,8 @@
  * that says "wait until a slot is free". More slots cure it: note [enough slots] in comm.c.
  *
  * Ensures compute_start, comm_start, makespan, busy, channel_slots. */
+#include <string.h>
+
 #include "graph.h"
 #include "plant.h"
 
@@ -108,6 +110,44 @@ static void report(Sched *s, const PipeSimOut *o, Hop start) {
   } while (h.rank != start.rank || h.comm != start.comm);
 }
 
+/* Runs the machine, with more slots where too few close a cycle. False: reported. */
+static bool complete(Sched *s, PipeSimIn *in, PipeSimOut *out) {
+  for (;;) {
+    uint32_t rank;
+    in->needs = s->lowering == PIPE_CHANNELS ? s->needs : NULL;
+    in->nchannel = s->npipe_channel;
+    PipeSimStatus st = pipe_sim(in, out, &rank);
+    if (st == PIPE_SIM_DONE || (st == PIPE_SIM_STUCK && PLANTED(DEADLOCK_STUCK)))
+      return true;
+    if (st == PIPE_SIM_NOMEM)
+      s->arena->oom(0);
+    BUG_IF(st == PIPE_SIM_MISMATCH); /* both ends come from one list */
+    if (!comm_more_slots(s)) {
+      report(s, out, find_cycle(s, out));
+      return false;
+    }
+    comm(s);
+  }
+}
+
+/* Channels are there to be fast: where transfers wait for slots, those that the ideal timing needs, if it is shorter
+ * then. */
+static void try_more_slots(Sched *s, PipeSimIn *in, PipeSimOut *out) {
+  size_t n = 2 * (size_t)nlinks(s);
+  Channel *few = arena_alloc(s->arena, n * sizeof *few + 1);
+  memcpy(few, s->channel, n * sizeof *few);
+  uint64_t makespan = out->makespan;
+  if (!comm_more_slots(s))
+    return;
+  comm(s);
+  complete(s, in, out);
+  if (out->makespan < makespan)
+    return;
+  memcpy(s->channel, few, n * sizeof *few);
+  comm(s);
+  complete(s, in, out);
+}
+
 bool check_deadlock(Sched *s) {
   PipeGraph g = sched_graph(s);
   PipeSimIn in = {.nrank = s->nrank,
@@ -150,22 +190,10 @@ bool check_deadlock(Sched *s) {
     for (uint32_t r = 0; r < s->nrank; r++)
       out.comm_turn[r] = arena_alloc(s->arena, s->stream[r].ncomm * sizeof **out.comm_turn + 1);
   }
-  for (;;) {
-    uint32_t rank;
-    in.needs = s->lowering == PIPE_CHANNELS ? s->needs : NULL;
-    in.nchannel = s->npipe_channel;
-    PipeSimStatus st = pipe_sim(&in, &out, &rank);
-    if (st == PIPE_SIM_DONE || (st == PIPE_SIM_STUCK && PLANTED(DEADLOCK_STUCK)))
-      break;
-    if (st == PIPE_SIM_NOMEM)
-      s->arena->oom(0);
-    BUG_IF(st == PIPE_SIM_MISMATCH); /* both ends come from one list */
-    if (!comm_more_slots(s)) {
-      report(s, &out, find_cycle(s, &out));
-      return false;
-    }
-    comm(s);
-  }
+  if (!complete(s, &in, &out))
+    return false;
+  if (out.comm_turn && out.makespan > s->ideal.makespan)
+    try_more_slots(s, &in, &out);
   if (out.comm_turn)
     sort_channels(s, out.comm_turn);
   s->makespan = out.makespan;
