@@ -32,7 +32,8 @@ void transfers_shape(Sched *s, const Clause *c) {
   PipeLowering l;
   if (!lowering_of(c, &l))
     diag_error(s->diag, DIAG_CLAUSE, c->root ? c->root_at : c->name_at,
-               "'%s': it is global, channels, inline, inline grouped or manual", span_text(s, c->at));
+               "'%s': it is global, channels, inline, inline grouped or manual",
+               span_text(s, c->at));
 }
 
 /* What stands in a group, of a clock. */

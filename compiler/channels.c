@@ -35,11 +35,26 @@ static int by_name(const void *a, const void *b) {
   return 0;
 }
 
-static uint32_t pipe_of(const Sched *s, uint32_t row) {
-  uint32_t i = 0;
-  while (row - s->pipe[i].first >= s->pipe[i].nrow)
-    i++;
-  return i;
+static int by_mb(const void *a, const void *b) {
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Where the microbatches of each pipe begin, ascending: what tells pipes apart. Returns how many there are. */
+static uint32_t find_pipes(const Sched *s, uint32_t *mb0) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < s->nstage; i++)
+    mb0[i] = s->stage[i].mb0;
+  qsort(mb0, s->nstage, sizeof *mb0, by_mb);
+  for (uint32_t i = 0; i < s->nstage; i++)
+    if (n == 0 || mb0[n - 1] != mb0[i])
+      mb0[n++] = mb0[i];
+  return n;
+}
+
+static uint32_t pipe_of(const Sched *s, uint32_t row, const uint32_t *mb0, uint32_t n) {
+  const uint32_t *at = bsearch(&s->stage[row].mb0, mb0, n, sizeof *mb0, by_mb);
+  return (uint32_t)(at - mb0);
 }
 
 /* Sums that share a channel: those of one communicator, and of those that a TIE needs. Number by comm_of. */
@@ -54,13 +69,14 @@ static void join_sums(Sched *s, uint32_t *parent) {
     for (uint32_t j = s->tie_row0[t]; j < s->tie_row0[t + 1]; j++) {
       uint32_t row = s->tie_row[j];
       if (s->stage[row].replica != row)
-        parent[root_of(parent, s->comm_of[s->stage[row].model])] =
-            root_of(parent, s->comm_of[s->nmodel + t]);
+        parent[root_of(parent, s->comm_of[s->stage[row].model])] = root_of(
+            parent, s->comm_of[s->nmodel + t]);
     }
 }
 
 void find_channels(Sched *s) {
   uint32_t nlink = nlinks(s), nsum = s->nmodel + s->ntie, n = 0;
+  uint32_t *mb0 = arena_alloc(s->arena, s->nstage * sizeof *mb0), npipe = find_pipes(s, mb0);
   find_communicators(s);
   uint32_t *parent = NEW_ARRAY(s->arena, uint32_t, nsum + (size_t)1);
   for (uint32_t i = 0; i < nsum; i++)
@@ -73,7 +89,8 @@ void find_channels(Sched *s) {
     Link l = link_at(s, i);
     if (!link_crosses(s, l))
       continue;
-    uint32_t a = s->stage[l.from].rank, b = s->stage[l.to].rank, pipe = pipe_of(s, l.from);
+    uint32_t a = s->stage[l.from].rank, b = s->stage[l.to].rank,
+             pipe = pipe_of(s, l.from, mb0, npipe);
     for (uint32_t back = 0; back < (s->forward ? 1 : 2); back++)
       name[n++] = (Named){{back ? PIPE_SEND_B : PIPE_SEND_F, back ? b : a, back ? a : b, pipe},
                           2 * i + back};
@@ -131,8 +148,8 @@ void need_comm(Sched *s, uint32_t r, PipeInstr *c, uint32_t count) {
     return;
   if (t->nneed == t->capneed)
     vec_grow(s->arena, (void **)&t->need, &t->capneed, sizeof *t->need);
-  t->need[t->nneed++] =
-      (Need){copy ? t->ncompute + (uint32_t)(c - t->copy) : (uint32_t)(c - t->compute), count - 1};
+  t->need[t->nneed++] = (Need){
+      copy ? t->ncompute + (uint32_t)(c - t->copy) : (uint32_t)(c - t->compute), count - 1};
 }
 
 static int by_need(const void *a, const void *b) {
@@ -199,7 +216,8 @@ static void move_needs(Sched *s, uint32_t r, const uint32_t *to) {
   uint32_t *on = (uint32_t *)s->needs[r].on;
   for (uint32_t i = 0; i < t->ncompute + t->ncopy; i++) {
     bool copy = i >= t->ncompute;
-    const uint32_t *first = copy ? s->needs[r].first[1] + (i - t->ncompute) : s->needs[r].first[0] + i;
+    const uint32_t *first = copy ? s->needs[r].first[1] + (i - t->ncompute)
+                                 : s->needs[r].first[0] + i;
     uint32_t *wait = copy ? &t->copy[i - t->ncompute].wait_copy : &t->compute[i].wait;
     *wait = 0;
     for (uint32_t j = first[0]; j < first[1]; j++) {
@@ -226,7 +244,8 @@ static void sort_rank(Sched *s, uint32_t r, const uint32_t *turn, Turn *key, uin
   }
   arena_free(&tmp);
   move_needs(s, r, to);
-  for (uint32_t i = s->nside_use ? s->side_use0[r] : 0; s->nside_use && i < s->side_use0[r + 1]; i++)
+  for (uint32_t i = s->nside_use ? s->side_use0[r] : 0; s->nside_use && i < s->side_use0[r + 1];
+       i++)
     if (s->side_use[i].kind == PIPE_SIDE_COMM)
       s->side_use[i].pos = to[s->side_use[i].pos - 1] + 1;
 }

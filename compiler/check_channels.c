@@ -29,6 +29,8 @@ const char *model_text(Sched *s) {
       "untagged, one comm stream per rank", "untagged, one FIFO per rank pair",
       "untagged, one FIFO per directed rank pair", "matched by tag"};
   const ChannelModel *m = &s->opt->model;
+  if (is_default_model(m) && s->lowering == PIPE_CHANNELS)
+    return "rendezvous, untagged, one comm stream per channel, or per rank";
   if (m->buffer == 0)
     return arena_printf(s->arena, "rendezvous, %s", channels[m->channels]);
   return arena_printf(s->arena, "sends buffered up to %s per directed rank pair, %s",

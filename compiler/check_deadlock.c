@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Proof: the program completes. Model: rendezvous transfers, FIFO per directed rank pair without
- * tags, one compute and one comm stream per rank (and one copy stream: note [copies cannot stall]). Requires comm. Method: the machine of pipe_sim.h
+ * tags, one compute and one comm stream per rank, or per channel (and one copy stream: note [copies cannot stall]). Requires comm. Method: the machine of pipe_sim.h
  * runs it; there is no choice in it, so it completes iff the happens-before graph is acyclic.
  *
  * The transfers have one global order in which all data points forward, so a cycle needs an edge
@@ -91,10 +91,8 @@ static void report(Sched *s, const PipeSimOut *o, Hop start) {
   char text[OP_TEXT], other[OP_TEXT];
   Hop h = start;
   const PipeInstr *head = head_of(s, o, h);
-  diag_error(
-      s->diag, DIAG_DEADLOCK, s->site[head->site],
-      "deadlock: rank %u cannot go on; model: rendezvous, untagged, one comm stream per rank",
-      h.rank);
+  diag_error(s->diag, DIAG_DEADLOCK, s->site[head->site],
+             "deadlock: rank %u cannot go on; model: %s", h.rank, model_text(s));
   uint32_t hops = 0;
   do {
     head = head_of(s, o, h);

@@ -42,7 +42,7 @@ static bool all_match(Sched *s, Arena *a) {
   uint32_t *number = NEW_ARRAY(a, uint32_t,
                                2 * of * p->nmb), /* on its pair, from 1; 0: not under way */
       *count = NEW_ARRAY(a, uint32_t, p->nrank), /* of a rank, by peer */
-      *channel = p->channel ? NEW_ARRAY(a, uint32_t, 2 * of * p->nmb) : NULL;
+          *channel = p->channel ? NEW_ARRAY(a, uint32_t, 2 * of * p->nmb) : NULL;
   uint64_t left = 0;
   for (int receives = 0; receives < 2; receives++)
     for (uint32_t r = 0; r < p->nrank; r++) {
@@ -96,6 +96,7 @@ static bool report_mismatch(Sched *s) {
     bool same_pair = a && b && send[i].src == recv[i].src && send[i].dst == recv[i].dst;
     bool forward = a && a->op == PIPE_SEND_F;
     if (same_pair && a->mb == b->mb && b->op == (forward ? PIPE_RECV_F : PIPE_RECV_B) &&
+        a->gout == b->gout &&
         (edges ? a->keep == b->keep && b->stage == pipe_other_end(pipe_graph(p), a)
                : b->stage == (forward ? p->stage[a->stage].next : p->stage[a->stage].prev)))
       continue;
@@ -113,7 +114,10 @@ static bool report_mismatch(Sched *s) {
     diag_error(s->diag, DIAG_MATCHING, s->site[a ? a->site : b->site],
                "%s on rank %u meets %s on rank %u", x, a ? send[i].src : recv[i].src, y,
                b ? recv[i].dst : send[i].dst);
-    if (a && b)
+    if (a && b && a->gout != b->gout)
+      diag_note(s->diag, s->site[b->site], "one is in channel %u, the other in channel %u", a->gout,
+                b->gout);
+    else if (a && b)
       diag_note(s->diag, s->site[b->site], "the receive is for this op");
     return false;
   }

@@ -23,15 +23,16 @@ typedef struct Proof {
   Sched *s;
   const PipeRank *k;
   RankStreams w;
-  uint32_t r, row;   /* rank; instruction at hand, ninstr at the end of the step */
-  uint32_t *known;   /* [ninstr + 1] clocks by row + 1; 0: the begin of the step */
-  uint32_t *last;    /* [nevent] row + 1 of its last record, NONE before */
-  uint32_t **at;     /* row of each instruction of a stream; COMPUTE from 1 on */
-  uint32_t *done;    /* [streams] */
-  uint32_t group;    /* done of COMM at the first of the group at hand */
-  uint32_t *touched; /* [nslot + chunks] clocks of slots, then gradients: counts with the last access of each stream */
+  uint32_t r, row; /* rank; instruction at hand, ninstr at the end of the step */
+  uint32_t *known; /* [ninstr + 1] clocks by row + 1; 0: the begin of the step */
+  uint32_t *last;  /* [nevent] row + 1 of its last record, NONE before */
+  uint32_t **at;   /* row of each instruction of a stream; COMPUTE from 1 on */
+  uint32_t *done;  /* [streams] */
+  uint32_t group;  /* done of COMM at the first of the group at hand */
+  uint32_t *
+      touched; /* [nslot + chunks] clocks of slots, then gradients: counts with the last access of each stream */
   uint32_t of;
-  uint32_t *now;     /* [streams] clocks */
+  uint32_t *now;                     /* [streams] clocks */
   uint32_t *need, *before, *without; /* clocks */
 } Proof;
 
@@ -186,8 +187,8 @@ static bool check_rank(Proof *p) {
       j++;
     if (i == 0 || k->instr[i - 1].group == 0)
       p->group = p->done[PIPE_COMM];
-    if (!apart(p, j - first, in && records[i + 1]) ||
-        !waits(p, &k->sync[first], j - first) || (in && !touch_all(p, in)))
+    if (!apart(p, j - first, in && records[i + 1]) || !waits(p, &k->sync[first], j - first) ||
+        (in && !touch_all(p, in)))
       return false;
     if (!in)
       break;

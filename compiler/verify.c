@@ -165,6 +165,7 @@ typedef struct Verify {
   uint32_t *reduced,
       *tied; /* [nstage] COMM instructions up to the REDUCE, the TIE for its next U, 0 before */
   VerifyEdges edges;
+  uint32_t *pipe_at;      /* [nmb + 1] pipes whose microbatches begin before this one */
   uint64_t *fixed, *work; /* [nrank] bytes of weights, gradients, optimizer; of the workspace */
   /* Of the rank at hand. */
   uint32_t r;
@@ -295,9 +296,7 @@ static void verify_channel(const Verify *v, const PipeInstr *in) {
     BUG_IF(in->op == PIPE_SIDE_COMM ? c->from != v->r : c->from > v->r);
     return;
   }
-  uint32_t pipe = 0;
-  while (in->stage >= v->s->pipe[pipe].first + v->s->pipe[pipe].nrow)
-    pipe++;
+  uint32_t pipe = v->pipe_at[p->stage[in->stage].mb0];
   BUG_IF(c->op != (is_forward(in) ? PIPE_SEND_F : PIPE_SEND_B) || c->pipe != pipe);
   BUG_IF(c->from != (is_send(in) ? v->r : in->peer) || c->to != (is_send(in) ? in->peer : v->r));
 }
@@ -399,7 +398,8 @@ static void verify_takes(Verify *v, const PipeInstr *in) {
                               !is_complete(v->cell[cell_at(p->nmb, in->stage, in->mb)].ops)));
     BUG_IF(st->replica != in->stage &&
            (!v->reduced[in->stage] || !verify_synced(&v->sync, v->row, 1, v->reduced[in->stage])));
-    BUG_IF(st->tied != NONE && (!v->tied[in->stage] || !verify_synced(&v->sync, v->row, 1, v->tied[in->stage])));
+    BUG_IF(st->tied != NONE &&
+           (!v->tied[in->stage] || !verify_synced(&v->sync, v->row, 1, v->tied[in->stage])));
     v->fresh[in->stage] = v->reduced[in->stage] = v->tied[in->stage] = 0;
     v->rounds[in->stage]++;
     return;
@@ -843,6 +843,11 @@ void verify_program(const Sched *s) {
   v.most = NEW_ARRAY(a, uint32_t, npool);
   v.fixed = NEW_ARRAY(a, uint64_t, p->nrank);
   v.work = NEW_ARRAY(a, uint64_t, p->nrank);
+  v.pipe_at = NEW_ARRAY(a, uint32_t, (size_t)p->nmb + 1);
+  for (uint32_t st = 0; st < p->nstage; st++)
+    v.pipe_at[p->stage[st].mb0 + 1] = 1;
+  for (uint32_t mb = 0; mb < p->nmb; mb++)
+    v.pipe_at[mb + 1] += v.pipe_at[mb];
   sum_stages(&v);
   for (uint32_t st = 0; st < p->nstage; st++)
     for (uint32_t mb = p->stage[st].mb0; mb < p->stage[st].mb0 + p->stage[st].nmb; mb++)

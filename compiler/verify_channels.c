@@ -6,10 +6,10 @@
 #include "verify.h"
 
 typedef struct Player {
-  VerifySync sync;  /* which stream a row is of */
-  uint32_t *head;   /* [streams] row; ninstr: finished */
-  uint32_t *next;   /* [ninstr] of the same stream */
-  uint32_t *event0; /* [ninstr + 1] rows of sync, by row */
+  VerifySync sync;        /* which stream a row is of */
+  uint32_t *head;         /* [streams] row; ninstr: finished */
+  uint32_t *next;         /* [ninstr] of the same stream */
+  uint32_t *event0;       /* [ninstr + 1] rows of sync, by row */
   uint8_t *over, *posted; /* [ninstr] */
   bool queued;
 } Player;
@@ -18,9 +18,9 @@ typedef struct Play {
   const PipeProgram *p;
   const VerifyEdges *edges;
   Player *rank;
-  uint32_t *end[2];  /* [nchannel] row + 1 of the SEND, of the RECV that has been posted */
-  uint32_t *sum[2];  /* [nstage] row + 1 of the REDUCE, of the TIE that has */
-  uint32_t *turn;    /* [ngroup] */
+  uint32_t *end[2]; /* [nchannel] row + 1 of the SEND, of the RECV that has been posted */
+  uint32_t *sum[2]; /* [nstage] row + 1 of the REDUCE, of the TIE that has */
+  uint32_t *turn;   /* [ngroup] */
   uint32_t *todo, ntodo;
 } Play;
 
@@ -81,9 +81,7 @@ static bool play_transfer(Play *y, uint32_t r, uint32_t row) {
                   *to = send ? other : in;
   BUG_IF(is_send(other) == send || other->peer != r || is_forward(from) != is_forward(to) ||
          from->mb != to->mb || from->keep != to->keep);
-  uint32_t at = !p->edge           ? 0
-                : is_forward(from) ? p->edge[from->keep].out
-                                   : p->edge[from->keep].in;
+  uint32_t at = !p->edge ? 0 : is_forward(from) ? p->edge[from->keep].out : p->edge[from->keep].in;
   BUG_IF(to->stage != verify_passage(y->edges, from->stage, from->mb, is_forward(from), at).other);
   y->end[0][c] = y->end[1][c] = 0;
   complete(y, r, row);

@@ -89,9 +89,11 @@ static bool heard(const VerifySync *v, uint32_t on, uint32_t other, uint32_t cou
 bool verify_synced(const VerifySync *v, uint32_t row, int other, uint32_t count) {
   uint32_t on = v->stream[row];
   if (!v->channels || other != 1) /* engines without events go by counts */
-    return v->waited[on * CLASSES + (uint32_t)other] >= count && heard(v, on, (uint32_t)other, count);
+    return v->waited[on * CLASSES + (uint32_t)other] >= count &&
+           heard(v, on, (uint32_t)other, count);
   if (count == 0)
-    return heard(v, on, 0, 0); /* and that is all that one stream can know of one that has not begun */
+    return heard(v, on, 0,
+                 0); /* and that is all that one stream can know of one that has not begun */
   uint32_t last = v->comm[count - 1];
   return last < row && (v->stream[last] == on || heard(v, on, v->stream[last], v->nth[last]));
 }
@@ -104,7 +106,8 @@ void verify_sync_row(VerifySync *v, uint32_t row) {
     record(v, 0, 0);
   hear(v, row, on);
   for (int x = 0; x < CLASSES; x++) {
-    uint32_t wait = x == class ? 0 : pipe_wait_for(in, (PipeOn)x), *most = &v->waited[on * CLASSES + (uint32_t)x];
+    uint32_t wait = x == class ? 0 : pipe_wait_for(in, (PipeOn)x),
+             *most = &v->waited[on * CLASSES + (uint32_t)x];
     *most = wait > *most ? wait : *most;
     BUG_IF(x != class && !verify_synced(v, row, x, wait));
   }

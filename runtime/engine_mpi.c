@@ -307,9 +307,8 @@ static bool wait_for_counts(Mpi *m, uint64_t step, uint32_t i, uint64_t copy, ui
   RankRun *k = m->k;
   uint32_t wait = i < k->ncompute ? k->t->instr[k->compute[i].index].wait : 0;
   pthread_mutex_lock(&m->lock);
-  while (!pr_failed(m->run) &&
-         (!pr_has_comm(k, 0, i, wait, step) || atomic_load(&k->copy_done) < copy ||
-          m->released < released))
+  while (!pr_failed(m->run) && (!pr_has_comm(k, 0, i, wait, step) ||
+                                atomic_load(&k->copy_done) < copy || m->released < released))
     mpi_doze(m, 100000000);
   pthread_mutex_unlock(&m->lock);
   return !pr_failed(m->run);

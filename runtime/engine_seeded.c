@@ -23,9 +23,9 @@ typedef struct Seeded {
   uint64_t step;
   uint32_t *compute, *copy; /* [nrank]: done in this step */
   uint32_t *comm;           /* [streams of COMM]: the same; of a group none until all are */
-  bool
-      *queued[PIPE_NSTREAMS]; /* by Ready.on, Ready.at; of COMM no transfer: CommAt.state says that */
-  uint32_t *turn;             /* [ngroup] the next one */
+  bool *queued
+      [PIPE_NSTREAMS]; /* by Ready.on, Ready.at; of COMM no transfer: CommAt.state says that */
+  uint32_t *turn;      /* [ngroup] the next one */
   Ready *ready; /* one for COMPUTE and COPY of each rank, and for each of its largest group */
   uint32_t nready;
 } Seeded;
@@ -212,8 +212,7 @@ static PrStatus stalled(Seeded *s) {
     atomic_store(&c->done, s->step * c->n + s->comm[x]);
   }
   for (uint32_t r = 0; r < s->run->p->nrank; r++)
-    atomic_store(&s->run->rank[r].compute_done,
-                 s->step * s->run->rank[r].ncompute + s->compute[r]);
+    atomic_store(&s->run->rank[r].compute_done, s->step * s->run->rank[r].ncompute + s->compute[r]);
   for (uint32_t g = 0; g < s->run->p->ngroup; g++)
     atomic_store(&s->run->turns[g].done, s->turn[g]);
   return pr_report_stall(s->run);

@@ -36,12 +36,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BARRIER (UINT64_C(1) << 63) /* in sleep_on: waits for `released`, not for CommRun.done */
-#define COPIED  (UINT64_C(1) << 62) /* in sleep_on: waits for copy_done */
+#define BARRIER                  (UINT64_C(1) << 63) /* in sleep_on: waits for `released`, not for CommRun.done */
+#define COPIED                   (UINT64_C(1) << 62) /* in sleep_on: waits for copy_done */
 /* in sleep_on else: the number of the stream whose CommRun.done it waits for, and that */
-#define STREAM_BITS 44
+#define STREAM_BITS              44
 #define COMPLETED(stream, count) ((uint64_t)(stream) << STREAM_BITS | (count))
-#define DONE    (UINT64_C(1) << 32) /* in live: one thread has finished its steps */
+#define DONE                     (UINT64_C(1) << 32) /* in live: one thread has finished its steps */
 
 enum { SPIN_LEAST = 8, SPIN_MOST = 256 }; /* looks at a count before sleeping; ~40 ns each */
 
@@ -458,7 +458,8 @@ static void run_step(PrRun *run, RankRun *k) {
     uint32_t nneed;
     const CommNeed *need = pr_needs(k, 0, i, k->t->instr[at->index].wait, &one, &nneed);
     for (uint32_t x = 0; x < nneed; x++)
-      wait_comm(run, k, &k->stream[need[x].stream], step * k->stream[need[x].stream].n + need[x].count);
+      wait_comm(run, k, &k->stream[need[x].stream],
+                step * k->stream[need[x].stream].n + need[x].count);
     if (k->t->instr[at->index].wait_copy > 0)
       wait_copied(run, k, step * k->ncopy + k->t->instr[at->index].wait_copy);
     if (pr_failed(run))

@@ -65,10 +65,10 @@ typedef struct Machine {
   PipeSimOut *out;
   Rank *rank;
   Queue *queue;
-  uint32_t *mate;    /* [nqueue] with channels: that of the other end of transfers */
-  uint32_t *sum[2];  /* [nstage] with channels: that of the REDUCE, of the TIE of a row */
-  uint32_t turn;     /* COMM instructions carried out */
-  uint32_t *ready;   /* ring of nrank entries: each rank is in it at most once */
+  uint32_t *mate;   /* [nqueue] with channels: that of the other end of transfers */
+  uint32_t *sum[2]; /* [nstage] with channels: that of the REDUCE, of the TIE of a row */
+  uint32_t turn;    /* COMM instructions carried out */
+  uint32_t *ready;  /* ring of nrank entries: each rank is in it at most once */
   uint32_t first, nqueued;
 } Machine;
 
@@ -716,7 +716,8 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
   uint64_t *link_free = in->nshare ? calloc(in->nlink, sizeof *link_free) : NULL;
   Waiting *heap = in->nshare ? malloc((in->groups || in->needs ? ncomm + 1 : n) * sizeof *heap)
                              : NULL;
-  Machine m = {.in = in, .out = out, .rank = ranks, .ready = ready, .link_free = link_free, .heap = heap};
+  Machine m = {
+      .in = in, .out = out, .rank = ranks, .ready = ready, .link_free = link_free, .heap = heap};
   if (!ranks || !ready || !ends || ((in->groups || in->needs) && !marks) ||
       (in->nshare && (!link_free || !heap)) || (in->group && !find_turns(in, &group)) ||
       !find_queues(&m, ncomm))

@@ -754,8 +754,7 @@ PrStatus pr_validate(PrRun *run) {
   k.sum_channel = calloc(2 * (size_t)p->nstage, sizeof *k.sum_channel);
   for (uint32_t s = 0; k.newest && s < p->nstage; s++)
     k.newest[s] = PIPE_NONE;
-  if (!run->stage || !k.seen || !k.in0 || !k.left || !k.graded || !k.newest ||
-      !k.sum_channel)
+  if (!run->stage || !k.seen || !k.in0 || !k.left || !k.graded || !k.newest || !k.sum_channel)
     st = pr_fail(run, PR_E_MEMORY, "no memory to check the program");
   if (!st && !(st = pr_check_stages(&k)) && !(st = pr_check_states(&k)) &&
       !(st = pr_check_tables(run)))

@@ -15,17 +15,19 @@ struct Events {
   Check *k;
   const PipeRank *t;
   uint32_t n;
-  uint32_t *stream;  /* [ninstr] */
-  uint32_t *nth;     /* [ninstr] how manieth of its stream, from 1 */
-  uint32_t *comm;    /* rows of all of COMM */
-  uint32_t *known;   /* [n][n] what a stream knows: instructions of each stream that are over; COMPUTE counts the begin
+  uint32_t *stream; /* [ninstr] */
+  uint32_t *nth;    /* [ninstr] how manieth of its stream, from 1 */
+  uint32_t *comm;   /* rows of all of COMM */
+  uint32_t *
+      known; /* [n][n] what a stream knows: instructions of each stream that are over; COMPUTE counts the begin
                         of the step */
-  uint32_t *waited;  /* [n][3] most that its instructions have waited for, of COMPUTE and COPY */
-  uint32_t *done;    /* [n] */
-  uint32_t *record;  /* [ninstr + 1] event + 1 recorded after a row, at row + 1; at 0 after the begin */
-  uint32_t *last;    /* [nevent] where it was recorded last; PIPE_NONE: not yet */
-  uint32_t *sent;    /* [nevent][n] what its stream knew then */
-  uint32_t next;     /* of sync */
+  uint32_t *waited; /* [n][3] most that its instructions have waited for, of COMPUTE and COPY */
+  uint32_t *done;   /* [n] */
+  uint32_t
+      *record; /* [ninstr + 1] event + 1 recorded after a row, at row + 1; at 0 after the begin */
+  uint32_t *last; /* [nevent] where it was recorded last; PIPE_NONE: not yet */
+  uint32_t *sent; /* [nevent][n] what its stream knew then */
+  uint32_t next;  /* of sync */
 };
 
 static PrStatus find_records(Events *e) {
@@ -87,7 +89,8 @@ static PrStatus find_streams(Events *e, uint32_t *of) {
 PrStatus pr_events_begin(Check *k, Events **out) {
   const PipeRank *t = &k->p->rank[k->rank];
   if (t->nevent > t->nsync || (t->nsync > 0 && !t->sync))
-    return FAIL(k->run, "program: rank %u has %u events for %u waits", k->rank, t->nevent, t->nsync);
+    return FAIL(k->run, "program: rank %u has %u events for %u waits", k->rank, t->nevent,
+                t->nsync);
   Events *e = *out = calloc(1, sizeof *e);
   uint32_t *of = calloc(k->p->nchannel + (size_t)1, sizeof *of);
   PrStatus st = PR_OK;
@@ -224,8 +227,8 @@ PrStatus pr_check_channel(Check *k, const PipeInstr *c) {
                 : c->op == PIPE_RECV_B    ? PIPE_SEND_B
                                           : c->op;
   bool moves = op == PIPE_SEND_F || op == PIPE_SEND_B;
-  if (of->op != op || (moves && (of->from != (send ? k->rank : c->peer) ||
-                                 of->to != (send ? c->peer : k->rank))))
+  if (of->op != op ||
+      (moves && (of->from != (send ? k->rank : c->peer) || of->to != (send ? c->peer : k->rank))))
     FAIL_AT(k, c, "is in channel %u, which is for %s from rank %u to rank %u", c->gout,
             of->op < PIPE_NOPS ? pipe_op_info[of->op].text : "nothing", of->from, of->to);
   uint32_t *sum = pipe_is_sum(c->op) ? &k->sum_channel[2 * (size_t)c->stage + (c->op == PIPE_TIE)]

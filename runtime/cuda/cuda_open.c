@@ -395,9 +395,10 @@ static PrStatus open_here(PrRun *run) {
   PrCuda *c = cuda_of(run);
   PrStatus st;
   if (run->p->nchannel)
-    return pr_fail(run, PR_E_ARG,
-                   "program: lowering channels: this engine has one comm stream per rank, and its order would need more: "
-                   "--lowering=global");
+    return pr_fail(
+        run, PR_E_ARG,
+        "program: lowering channels: this engine has one comm stream per rank, and its order would need more: "
+        "--lowering=global");
   for (uint32_t r = 0; r < run->p->nrank; r++) {
     const PipeRank *t = &run->p->rank[r];
     if ((st = pr_check_events(run, r)))

@@ -7,6 +7,7 @@
  *   lost     a receive becomes a compute op               order    a transfer is put before its cause
  *   event    a wait for an event is left out              spare    one is there that is not needed
  *   again    a wait is for an event of another record
+ *   channel  a receive is put into another channel         need     an op starts before what it needs of one
  *   none     nothing is damaged: all proofs hold
  *
  * Exit status 0: the proofs said what the messages on standard output say; the test reads them. */
@@ -43,6 +44,16 @@ static bool damage(Sched *s, const char *how) {
     nth(s, 1, PIPE_SEND_F, 1)->peer = 0;
   } else if (strcmp(how, "lost") == 0) {
     nth(s, 0, PIPE_RECV_B, 1)->op = PIPE_U;
+  } else if (strcmp(how, "channel") == 0) {
+    nth(s, 1, PIPE_RECV_F, 1)->gout = nth(s, 1, PIPE_SEND_F, 0)->gout;
+  } else if (strcmp(how, "need") == 0) {
+    PipeRank *k = (PipeRank *)&s->prog->rank[1];
+    PipeSync *y = arena_alloc(s->arena, k->nsync * sizeof *y);
+    uint32_t n = 0, before = (uint32_t)(nth(s, 1, PIPE_B, 0) - k->instr);
+    for (uint32_t i = 0; i < k->nsync; i++)
+      if (k->sync[i].before != before)
+        y[n++] = k->sync[i];
+    k->sync = y, k->nsync = n;
   } else if (strcmp(how, "order") == 0) {
     Xfer last = s->xfer[s->nxfer - 1]; /* 1SEND_B1, which every other transfer leads to */
     memmove(s->xfer + 1, s->xfer, (s->nxfer - 1) * sizeof *s->xfer);
@@ -77,11 +88,13 @@ int main(int argc, char **argv) {
   const char *how = argc == 2 ? argv[1] : "";
   Arena arena = {.oom = oom};
   Diag diag;
-  Options opt = {.input = "proofs.pipe",
-                 .text = text,
-                 .text_len = sizeof text - 1,
-                 .emit = EMIT_NONE,
-                 .dump_out = stdout};
+  Options opt = {
+      .input = "proofs.pipe",
+      .text = text,
+      .text_len = sizeof text - 1,
+      .emit = EMIT_NONE,
+      .lowering = strcmp(how, "channel") == 0 || strcmp(how, "need") == 0 ? 1 + PIPE_CHANNELS : 0,
+      .dump_out = stdout};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   diag_init(&diag, &arena, stdout);
   if (!compile_only(&s) || !damage(&s, how))

@@ -307,8 +307,9 @@ static void run_one(const char *name, const PipeProgram *p, const Result *want, 
 }
 
 static const char *scratch;
-static int lowering; /* Options.lowering */
-static int refused;  /* programs, because their transfers cannot be carried out in that order */
+static int lowering;      /* Options.lowering */
+static uint32_t thin = 1; /* of the cases of the library only each so many-th is run */
+static int refused; /* programs, because their transfers cannot be carried out in that order */
 static const char *third =
     "V"; /* name of the third parameter; another one than V is no count of stages */
 
@@ -447,6 +448,9 @@ typedef struct Updates {
 /* u: NULL, or what c is part of; then V is its `every`. */
 static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uint32_t V, bool sized,
                      const Updates *u) {
+  static uint32_t nth;
+  if (nth++ % thin)
+    return;
   const char *name = c->name;
   Arena arena = {.oom = oom};
   Diag diag;
@@ -537,7 +541,8 @@ static void inline_grid(const char *dir) {
       {"zb_v", 2, false, 0},           {"dualpipev", 2, false, 2}, {"hanayo", 4, false, 0},
       {"gpipe_recompute", 1, true, 0}, {"inference", 1, false, 0}, {"bpipe", 1, false, 0},
       {"gems", 1, false, 0},           {"chimera", 1, false, 0}};
-  static const char *const text[] = {"", "", "inline", "inline grouped"};
+  static const char *const text[] = {[1 + PIPE_INLINE] = "inline",
+                                     [1 + PIPE_GROUPED] = "inline grouped"};
   for (lowering = 1 + PIPE_INLINE; lowering <= 1 + PIPE_GROUPED; lowering++) {
     int before = cases;
     refused = 0;
@@ -561,7 +566,7 @@ static void inline_grid(const char *dir) {
 
 int main(int argc, char **argv) {
   if (argc < 3) {
-    fprintf(stderr, "usage: parity STDLIB_DIR SCRATCH_FILE [--break]\n");
+    fprintf(stderr, "usage: parity STDLIB_DIR SCRATCH_FILE [--break | --inline | --channels]\n");
     return 2;
   }
   const char *dir = argv[1];
@@ -569,6 +574,8 @@ int main(int argc, char **argv) {
   engines_begin(&scratch);
   if (argc > 3 && strcmp(argv[3], "--break") == 0)
     engine_rate = RATE * 1.0001f;
+  if (argc > 3 && strcmp(argv[3], "--channels") == 0)
+    lowering = 1 + PIPE_CHANNELS, thin = 3;
   if (argc > 3 && strcmp(argv[3], "--inline") == 0) {
     inline_grid(dir);
     printf("%d of %d runs differ\n", failures, cases);
@@ -672,6 +679,8 @@ int main(int argc, char **argv) {
     printf("%s: %d runs against pairs of microbatches\n", rounds[k].c.name, cases - before);
   }
   failures = engines_end(failures);
+  if (lowering)
+    printf("%d programs refused\n", refused);
   printf("%d of %d runs differ\n", failures, cases);
   return failures != 0;
 }
