@@ -25,6 +25,7 @@
 
 #include "graph.h"
 #include "hints.h"
+#include "lists_of_m.h"
 #include "plant.h"
 #include "quasi.h"
 
@@ -37,19 +38,9 @@ static bool bind(AllM *x, const Schedule *sc) {
   if (sc->base) {
     const Arg *positional = sc->base_args;
     for (const Param *p = sc->base_def->params; p; p = p->next) {
-      const Arg *a = sc->base_args;
-      while (a && a->key != p->name)
-        a = a->next;
-      if (positional && !positional->key)
-        a = positional, positional = positional->next;
-      const Expr *e = a ? a->value : NULL;
-      x->env[p->slot] = FIXED;
-      bool own = false;
-      for (const Param *q = sc->params; q && !e; q = q->next)
-        if (q->name == p->name)
-          x->env[p->slot] = x->env[q->slot], own = true;
-      if (!e && !own)
-        e = p->init;
+      const Param *own;
+      const Expr *e = base_value(sc, p, &positional, &own);
+      x->env[p->slot] = own ? x->env[own->slot] : FIXED;
       if (e && !quasi(x, e, &x->env[p->slot]))
         return false;
     }
@@ -191,6 +182,10 @@ static bool body_shape(AllM *x, const Stmt *b, Shape *h) {
       if (!inner_loop(x, b, h))
         return false;
       break;
+    case ST_PHASE:
+      if (!body_shape(x, b->body, h))
+        return false;
+      break;
     case ST_OPDEF:
     case ST_FN: break;
     case ST_OVERLAP: return quasi_no(x, b->at, "an action has several ops");
@@ -289,9 +284,8 @@ static bool range_ends(AllM *x, const Stmt *b, const Shape *h) {
 
 /* ---- programs at other values of M ---- */
 
-/* The orders at M = m, proved or not; any: whatever the schedule requires. */
-static bool at_value(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt,
-                     const char *name, int64_t m, bool any, bool prove) {
+bool orders_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
+               int64_t m, bool any, bool prove) {
   *arena = (Arena){.oom = s->arena->oom};
   *opt = *s->opt;
   opt->emit = EMIT_NONE;
@@ -528,11 +522,11 @@ static void try_values(Sched *s, const char *name, int64_t from, int64_t T) {
   int64_t wrong = 0; /* the first that is wrong and not excluded by what the schedule requires */
   DiagName why = DIAG_REQUIRES;
   for (int64_t i = 0; i < T; i++) {
-    right[i] = at_value(s, &p, &arena, &diag, &opt, name, from + i, true, true);
+    right[i] = orders_at(s, &p, &arena, &diag, &opt, name, from + i, true, true);
     arena_free(&arena);
     if (right[i] || wrong)
       continue;
-    if (!at_value(s, &p, &arena, &diag, &opt, name, from + i, false, true) &&
+    if (!orders_at(s, &p, &arena, &diag, &opt, name, from + i, false, true) &&
         diag.first != DIAG_REQUIRES)
       wrong = from + i, why = diag.first;
     arena_free(&arena);
@@ -550,7 +544,7 @@ static void try_values(Sched *s, const char *name, int64_t from, int64_t T) {
   s->all_m.refuted = wrong != 0;
   not_decided(
       s, s->def->name_at,
-      wrong ? arena_printf(s->arena, "it is refuted at %s = %lld [%s]", name, (long long)wrong,
+      wrong ? arena_printf(s->arena, "refuted at %s = %lld [%s]", name, (long long)wrong,
                            diag_name(why))
             : arena_printf(s->arena,
                            "it is right for some %s only, which are not the multiples of a number",
@@ -572,37 +566,37 @@ const char *open_parameter(const Sched *s) {
   return NULL;
 }
 
-bool check_all_m(Sched *s) {
-  if (!s->opt->for_all)
-    return true;
+/* What stands in the way of any proof for all M; NULL: nothing. */
+static const char *obstacle(const Sched *s, Span *at) {
+  if (s->tuned)
+    return *at = s->tuned->at, "the order is tuned for them";
+  *at = s->lowering_at;
+  if (s->lowering > PIPE_CHANNELS)
+    return "its transfers are not in the order that pipec finds";
+  if (s->ncopy && !s->noffload)
+    return *at = s->site[s->copy[0].site], "its order copies stashes to other memory";
+  for (uint32_t i = 0; i < s->noffload;
+       i++) { /* else it closes no cycle: offload.c, note [copies cannot stall] */
+    const Clause *c = s->offload[i];
+    const Expr *const part[] = {c->place, c->lead};
+    for (int k = 0; k < 2; k++)
+      if (part[k] && (hint_mentions(part[k], s->opt->for_all) ||
+                      (c->mb_var && hint_mentions(part[k], c->mb_var))))
+        return *at = part[k]->at, "it depends on the microbatch";
+  }
+  if (s->nside_decl)
+    return *at = s->side_decl[0]->at, "it has side operations";
+  *at = s->def->name_at;
+  if (s->send == SEND_NEXT)
+    return "what comes after an action waits for its sends";
+  return NULL;
+}
+
+/* Orders of one kernel, one loop or one clock with a period, of plain ops. */
+static bool prove_kernels(Sched *s, const Param *m) {
   AllM x = {.s = s, .value_T = 1};
-  const Param *m = s->def ? s->def->params : NULL;
-  while (m && strcmp(m->name, s->opt->for_all) != 0)
-    m = m->next;
-  if (!m) {
-    diag_error(s->diag, DIAG_PARAM, s->def ? s->def->name_at : NO_SPAN,
-               "schedule '%s' has no parameter '%s' (--for-all)", s->name, s->opt->for_all);
-    return false;
-  }
-  if (s->lowering > PIPE_CHANNELS) {
-    not_decided(s, s->lowering_at, "its transfers are not in the order that pipec finds");
-    return true;
-  }
   if (s->slices > 1) {
     not_decided(s, s->pipe[0].clause->at, "its microbatches go through in slices");
-    return true;
-  }
-  for (uint32_t i = 0; i < s->nop; i++)
-    if (s->op[i].kind == PIPE_R) {
-      not_decided(s, s->site[s->op[i].site], "it recomputes");
-      return true;
-    }
-  if (s->ncopy) {
-    not_decided(s, s->site[s->copy[0].site], "it copies stashes to other memory");
-    return true;
-  }
-  if (s->nside_decl) {
-    not_decided(s, s->side_decl[0]->at, "it has side operations");
     return true;
   }
   for (uint32_t i = 0; i < s->nwline; i++)
@@ -611,17 +605,23 @@ bool check_all_m(Sched *s) {
                   "its ops say by number which versions of the weights they need");
       return true;
     }
+  for (uint32_t i = 0; i < s->nop; i++)
+    if (s->op[i].kind == PIPE_R) {
+      not_decided(s, s->site[s->op[i].site], "it recomputes");
+      return true;
+    }
   x.env = NEW_ARRAY(s->arena, Quasi, s->nslot);
   clear(&x, m, false);
-  bool ok = s->tuned ? quasi_no(&x, s->tuned->at, "the order is tuned") : bind(&x, s->def);
-  if (s->send == SEND_NEXT)
-    ok = quasi_no(&x, s->def->name_at, "what comes after an action waits for its sends");
+  bool ok = bind(&x, s->def);
   for (uint32_t k = 0; k < s->npipe && ok; k++) {
     const Clause *c = s->pipe[k].clause;
     ok = free_of_m(&x, c->value, "the number of stages depends on it") &&
          free_of_m(&x, c->place, "a place depends on it") &&
          (!c->mb_var || quasi_no(&x, c->place->at, "a place depends on the microbatch"));
   }
+  for (uint32_t i = 0; i < s->noffload && ok; i++)
+    ok = (!s->offload[i]->place || free_of_m(&x, s->offload[i]->place, "it depends on M")) &&
+         (!s->offload[i]->lead || free_of_m(&x, s->offload[i]->lead, "it depends on M"));
   for (const Schedule *sc = s->def; sc && ok; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c && ok; c = c->next) {
       for (const Entry *e = c->kind == CL_TIME ? c->entries : NULL; e && ok; e = e->next)
@@ -683,7 +683,7 @@ bool check_all_m(Sched *s) {
       not_decided(s, s->def->name_at, "no rank order that repeats was found");
       return true;
     }
-    found = at_value(s, &p, &arena, &diag, &opt, m->name, value, true, false);
+    found = orders_at(s, &p, &arena, &diag, &opt, m->name, value, true, false);
     for (uint32_t r = 0; r < s->nrank && found; r++) {
       uint32_t n = p.rank_op0[r + 1] - p.rank_op0[r], own = 0;
       for (uint32_t i = p.rank_op0[r]; i < p.rank_op0[r + 1]; i++)
@@ -701,5 +701,28 @@ bool check_all_m(Sched *s) {
   arena_free(&arena);
   if (ok && s->all_m.proved)
     try_values(s, m->name, value, x.value_T);
+  return ok;
+}
+
+bool check_all_m(Sched *s) {
+  if (!s->opt->for_all)
+    return true;
+  const Param *m = s->def ? s->def->params : NULL;
+  while (m && strcmp(m->name, s->opt->for_all) != 0)
+    m = m->next;
+  if (!m) {
+    diag_error(s->diag, DIAG_PARAM, s->def ? s->def->name_at : NO_SPAN,
+               "schedule '%s' has no parameter '%s' (--for-all)", s->name, s->opt->for_all);
+    return false;
+  }
+  Span at;
+  const char *why = obstacle(s, &at);
+  if (why) {
+    not_decided(s, at, why);
+    return true;
+  }
+  bool ok = prove_kernels(s, m);
+  if (ok && !s->all_m.proved && !s->all_m.refuted)
+    prove_by_lists(s, m);
   return ok;
 }

@@ -96,14 +96,19 @@ bool find_lowering(Ex *x) {
   return true;
 }
 
-/* A row of Sched.post; kind: PipeOp, or PIPE_NOPS of a wait. */
-static void push_post(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb, uint32_t site) {
+void push_posting(Ex *x, Posting p) {
   Sched *s = x->s;
   if (s->npost == s->cappost)
     vec_grow(s->arena, (void **)&s->post, &s->cappost, sizeof *s->post);
-  s->post[s->npost++] = (Posting){kind, 0, 0, stage, mb, site, s->nop, x->rank};
+  p.at = s->nop, p.rank = x->rank, p.phase = x->phase;
+  s->post[s->npost++] = p;
   if (!s->lowering_given)
     s->lowering = PIPE_MANUAL;
+}
+
+/* kind: PipeOp, or PIPE_NOPS of a wait. */
+static void push_post(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb, uint32_t site) {
+  push_posting(x, (Posting){.kind = kind, .stage = stage, .mb = mb, .edge = NONE, .site = site});
 }
 
 bool push_move(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
@@ -138,15 +143,18 @@ void run_wait(Ex *x, const Stmt *t) {
   push_post(x, PIPE_NOPS, 0, NONE, t->slot - 1);
 }
 
+bool too_many_in_group(Sched *s, Span at, uint32_t rank, uint32_t n) {
+  diag_error(s->diag, DIAG_TRANSFER, at, "rank %u: %u transfers in one group; there can be %u",
+             rank, n, PIPE_GROUP_MOST);
+  return false;
+}
+
 bool join_posts(Ex *x, const Stmt *t, uint32_t first) {
   Sched *s = x->s;
   uint32_t n = s->npost - first;
-  if (n > PIPE_GROUP_MOST) {
-    diag_error(s->diag, DIAG_TRANSFER, t->at, "rank %u: %u transfers in one group; there can be %u",
-               x->rank, n, PIPE_GROUP_MOST);
-    return false;
-  }
+  if (n > PIPE_GROUP_MOST)
+    return too_many_in_group(s, t->at, x->rank, n);
   for (uint32_t i = first; i < s->npost; i++)
-    s->post[i].group = (uint16_t)(s->npost - 1 - i);
+    s->post[i].joint = true, s->post[i].group = (uint16_t)(s->npost - 1 - i);
   return true;
 }

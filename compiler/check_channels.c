@@ -317,8 +317,9 @@ static Edges find_edges(Sched *s, const Stands *p, uint32_t r) {
        i++) {
     const SideUse *u = &s->side_use[i];
     for (int k = 0; k < 2; k++)
-      if (u->dep[k] != NONE && s->side_use[u->dep[k]].kind != u->kind)
-        add_edge(s, &e, p->side[i], p->side[u->dep[k]]);
+      for (int x = 0; x < PIPE_NSTREAMS; x++)
+        if (u->dep[k][x] != NONE && s->side_use[u->dep[k][x]].kind != u->kind)
+          add_edge(s, &e, p->side[i], p->side[u->dep[k][x]]);
     if (u->user != NONE && u->kind != PIPE_SIDE)
       add_edge(s, &e, action_at(s, p, u->user), p->side[i]);
   }

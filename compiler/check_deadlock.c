@@ -27,12 +27,13 @@ static PipeStream *stream_views(Sched *s, bool comm_stream) {
   return v;
 }
 
+/* Of each instruction of a stream, rank after rank in one piece. */
 static uint64_t **time_rows(Sched *s, bool comm_stream) {
   uint64_t **row = NEW_ARRAY(s->arena, uint64_t *, s->nrank);
   size_t n = 0;
   for (uint32_t r = 0; r < s->nrank; r++)
     n += comm_stream ? s->stream[r].ncomm : s->stream[r].ncompute;
-  uint64_t *cell = arena_alloc(s->arena, n * sizeof *cell + 1);
+  uint64_t *cell = arena_alloc(s->arena, n * sizeof *cell);
   for (uint32_t r = 0; r < s->nrank; r++) {
     row[r] = cell;
     cell += comm_stream ? s->stream[r].ncomm : s->stream[r].ncompute;
@@ -172,6 +173,8 @@ bool check_deadlock(Sched *s) {
   in.comm = stream_views(s, true);
   out.compute_start = s->compute_start = time_rows(s, false);
   out.comm_start = s->comm_start = time_rows(s, true);
+  out.compute_end = time_rows(s, false);
+  out.comm_end = time_rows(s, true);
   if (s->ncopy) {
     PipeStream *copy = NEW_ARRAY(s->arena, PipeStream, s->nrank);
     uint64_t *cell = arena_alloc(s->arena, s->ncopy * sizeof *cell);
@@ -192,6 +195,11 @@ bool check_deadlock(Sched *s) {
     return false;
   if (out.comm_turn && out.makespan > s->ideal.makespan)
     try_more_slots(s, &in, &out);
+  size_t ncomm = 0;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    ncomm += s->stream[r].ncomm;
+  arena_forget(s->arena, out.compute_end[0], (size_t)s->nop * sizeof **out.compute_end);
+  arena_forget(s->arena, out.comm_end[0], ncomm * sizeof **out.comm_end);
   if (out.comm_turn)
     sort_channels(s, out.comm_turn);
   s->makespan = out.makespan;

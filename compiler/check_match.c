@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Proof: on every directed pair of ranks the k-th SEND and the k-th RECV are the same tensor. This is
  * all the matching there is under FIFO channels without tags (NCCL). Requires prog; reads only its
- * tables. Linear: the SENDs give each tensor its number on its pair, the RECVs must come in these numbers; every
- * number is met once, and there are as many of either. Only a message sorts the ends by pair. */
+ * tables. Linear, once over the program: on each pair the SENDs have numbers, and the RECVs, in their order; the two
+ * ends of every tensor have the same, and no tensor has a third end. Only a message sorts the ends by pair. */
 #include "plant.h"
 #include "transfers.h"
 
@@ -36,36 +36,43 @@ static bool right_ends(const PipeProgram *p, uint32_t r, const PipeInstr *in) {
   return p->stage[in->stage].rank == r && other != NONE && p->stage[other].rank == in->peer;
 }
 
+/* Whichever end of a tensor comes first gives it its number, the other one must come to the same. Two SENDs, or
+ * two RECVs, of one tensor are on one pair (right_ends), so their numbers differ. */
 static bool all_match(Sched *s, Arena *a) {
+  enum { BOTH = NONE };
   const PipeProgram *p = s->prog;
   size_t of = p->edge ? p->nedge : p->nstage;
   uint32_t *number = NEW_ARRAY(a, uint32_t,
-                               2 * of * p->nmb), /* on its pair, from 1; 0: not under way */
-      *count = NEW_ARRAY(a, uint32_t, p->nrank), /* of a rank, by peer */
-          *channel = p->channel ? NEW_ARRAY(a, uint32_t, 2 * of * p->nmb) : NULL;
+                               2 * of * p->nmb), /* on its pair, from 1; BOTH: its ends have met */
+      *count[2] = {NEW_ARRAY(a, uint32_t, p->nrank), NEW_ARRAY(a, uint32_t, p->nrank)},
+           *peer = NEW_ARRAY(a, uint32_t, p->nrank), /* count: of a rank, RECVs and SENDs by peer */
+               *channel = p->channel ? NEW_ARRAY(a, uint32_t, 2 * of * p->nmb) : NULL;
   uint64_t left = 0;
-  for (int receives = 0; receives < 2; receives++)
-    for (uint32_t r = 0; r < p->nrank; r++) {
-      const PipeRank *k = &p->rank[r];
-      for (uint32_t i = 0; i < k->ninstr; i++) {
-        const PipeInstr *in = &k->instr[i];
-        if (!is_move(in) || is_send(in) == receives)
-          continue;
-        uint32_t *n = &number[tensor_of(s, in)], nth = ++count[in->peer];
-        if (!right_ends(p, r, in) || (*n != (receives ? nth : 0) && !PLANTED(MATCH_NUMBER)))
-          return false;
-        /* FIFO on the pair, and the same channel at both ends: FIFO on each channel */
-        if (channel && receives && channel[tensor_of(s, in)] != in->gout && !PLANTED(MATCH_CHANNEL))
-          return false;
-        if (channel)
-          channel[tensor_of(s, in)] = in->gout;
-        *n = receives ? 0 : nth;
-        left += receives ? -1 : 1;
-      }
-      for (uint32_t i = 0; i < k->ninstr; i++)
-        if (is_move(&k->instr[i]))
-          count[k->instr[i].peer] = 0;
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    const PipeRank *k = &p->rank[r];
+    uint32_t npeer = 0;
+    for (uint32_t i = 0; i < k->ninstr; i++) {
+      const PipeInstr *in = &k->instr[i];
+      if (!is_move(in))
+        continue;
+      if (!right_ends(p, r, in))
+        return false;
+      if (count[0][in->peer] + count[1][in->peer] == 0)
+        peer[npeer++] = in->peer;
+      uint32_t *n = &number[tensor_of(s, in)], nth = ++count[is_send(in)][in->peer];
+      if (*n && *n != nth && !PLANTED(MATCH_NUMBER))
+        return false;
+      /* FIFO on the pair, and the same channel at both ends: FIFO on each channel */
+      if (channel && *n && channel[tensor_of(s, in)] != in->gout && !PLANTED(MATCH_CHANNEL))
+        return false;
+      if (channel)
+        channel[tensor_of(s, in)] = in->gout;
+      left += *n ? -1 : 1;
+      *n = *n ? BOTH : nth;
     }
+    while (npeer > 0)
+      npeer--, count[0][peer[npeer]] = count[1][peer[npeer]] = 0;
+  }
   return left == 0;
 }
 

@@ -23,20 +23,17 @@ typedef struct Proof {
   Sched *s;
   const PipeRank *k;
   RankStreams w;
-  uint32_t r, row; /* rank; instruction at hand, ninstr at the end of the step */
-  uint32_t *known; /* [ninstr + 1] clocks by row + 1; 0: the begin of the step */
-  uint32_t *last;  /* [nevent] row + 1 of its last record, NONE before */
-  uint32_t **at;   /* row of each instruction of a stream; COMPUTE from 1 on */
-  uint32_t *done;  /* [streams] */
-  uint32_t group;  /* done of COMM at the first of the group at hand */
+  StreamRoom room;
+  uint32_t r, row;   /* rank; instruction at hand, ninstr at the end of the step */
+  uint32_t *records; /* [ninstr + 1] the event that is recorded after row i - 1, + 1; 0: none */
+  uint32_t *last;    /* [nevent] row + 1 of its last record, NONE before */
+  uint32_t group;    /* done of COMM at the first of the group at hand */
   uint32_t *
       touched; /* [nslot + chunks] clocks of slots, then gradients: counts with the last access of each stream */
   uint32_t of;
-  uint32_t *now;                     /* [streams] clocks */
+  uint32_t *now;                     /* clock of that stream */
   uint32_t *need, *before, *without; /* clocks */
 } Proof;
-
-static uint32_t *now(const Proof *p, uint32_t stream) { return &p->now[(size_t)stream * p->w.n]; }
 
 static const char *row_text(const Proof *p, uint32_t row) {
   char text[OP_TEXT];
@@ -51,7 +48,7 @@ static Span row_span(const Proof *p, uint32_t row) {
 }
 
 static bool too_early(const Proof *p, uint32_t on, uint32_t count) {
-  uint32_t other = on == PIPE_COMPUTE && count <= 1 ? NONE : p->at[on][count - 1];
+  uint32_t other = on == PIPE_COMPUTE && count <= 1 ? NONE : p->room.row[on][count - 1];
   diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
              "rank %u: no event keeps %s from starting before %s is over", p->r,
              row_text(p, p->row), row_text(p, other));
@@ -61,67 +58,71 @@ static bool too_early(const Proof *p, uint32_t on, uint32_t count) {
   return false;
 }
 
-static bool covers(const Proof *p, const uint32_t *known, const uint32_t *need) {
-  for (uint32_t x = 0; x < p->w.n; x++)
+/* Here and below ns is p->w.n. */
+static inline bool covers(const Proof *p, const uint32_t *known, const uint32_t *need,
+                          const uint32_t ns) {
+  for (uint32_t x = 0; x < ns; x++)
     if (x != p->of && known[x] < need[x] && !PLANTED(STREAMS_COVERED))
       return too_early(p, x, need[x]);
   return true;
 }
 
-static bool touch(Proof *p, uint32_t what) {
-  uint32_t *t = &p->touched[(size_t)what * p->w.n];
+static inline bool touch(Proof *p, uint32_t what, const uint32_t ns) {
+  uint32_t *t = &p->touched[(size_t)what * ns];
   if (p->of == PIPE_COMM && t[PIPE_COMM] > p->group) {
     diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
                "rank %u: %s and %s use one slot, and are of one group", p->r,
-               row_text(p, p->at[PIPE_COMM][t[PIPE_COMM] - 1]), row_text(p, p->row));
+               row_text(p, p->room.row[PIPE_COMM][t[PIPE_COMM] - 1]), row_text(p, p->row));
     return false;
   }
-  if (!covers(p, now(p, p->of), t))
+  if (!PLANTED(STREAMS_SLOTS) && !covers(p, p->now, t, ns))
     return false;
-  t[p->of] = p->done[p->of] + 1;
+  t[p->of] = p->room.done[p->of] + 1;
   return true;
 }
 
-static bool touch_slots(Proof *p, const PipeInstr *in, uint32_t field, bool input) {
+static inline bool touch_slots(Proof *p, const PipeInstr *in, uint32_t field, bool input,
+                               const uint32_t ns) {
   const PipeStage *st = &p->s->prog->stage[in->stage];
   uint32_t n = pipe_fields(st, in->op, input);
   if (field == NONE)
     return true;
   if (n < 2)
-    return touch(p, field);
+    return touch(p, field, ns);
   for (uint32_t i = 0; i < n; i++)
-    if (!touch(p, p->k->list[field + i]))
+    if (!touch(p, p->k->list[field + i], ns))
       return false;
   return true;
 }
 
 /* Every access of an instruction: slots of the rank, gradients of its stages. */
-static bool touch_all(Proof *p, const PipeInstr *in) {
+static inline bool touch_all(Proof *p, const PipeInstr *in, const uint32_t ns) {
   const PipeProgram *g = p->s->prog;
   bool guest = pipe_op_info[in->op].stream == PIPE_COPY && in->peer != NONE;
   bool slot = !pipe_op_info[in->op].comm && !guest && !pipe_is_side(in->op);
   uint32_t keep = slot ? in->keep : NONE, grad = p->k->nslot;
   bool gout = in->gout != NONE && pipe_op_info[in->op].gout != 0; /* else: its turn, or channel */
-  if ((in->act != NONE && !touch(p, in->act)) || (gout && !touch(p, in->gout)) ||
-      (keep != NONE && !touch(p, keep)))
+  if ((in->act != NONE && !touch(p, in->act, ns)) || (gout && !touch(p, in->gout, ns)) ||
+      (keep != NONE && !touch(p, keep, ns)))
     return false;
   if (in->op == PIPE_B || in->op == PIPE_W || in->op == PIPE_U || in->op == PIPE_REDUCE)
-    return touch(p, grad + g->stage[in->stage].chunk) && touch_slots(p, in, in->in, true) &&
-           touch_slots(p, in, in->out, false);
+    return touch(p, grad + g->stage[in->stage].chunk, ns) && touch_slots(p, in, in->in, true, ns) &&
+           touch_slots(p, in, in->out, false, ns);
   for (uint32_t i = p->s->rank_stage0[p->r]; in->op == PIPE_TIE && i < p->s->rank_stage0[p->r + 1];
        i++) {
     const PipeStage *st = &g->stage[p->s->rank_stage[i]];
-    if (st->tied == in->stage && !touch(p, grad + st->chunk))
+    if (st->tied == in->stage && !touch(p, grad + st->chunk, ns))
       return false;
   }
-  return touch_slots(p, in, in->in, true) && touch_slots(p, in, in->out, false);
+  return touch_slots(p, in, in->in, true, ns) && touch_slots(p, in, in->out, false, ns);
 }
 
 /* Are the n waits of the row at hand, and the record after it, not in the middle of what is issued at once? */
 static bool apart(const Proof *p, uint32_t n, bool records) {
   const PipeInstr *in = p->row < p->k->ninstr ? &p->k->instr[p->row] : NULL;
   bool inside = in && p->row > 0 && in[-1].group > 0;
-  if (!(inside && n > 0) && !(in && pipe_op_info[in->op].comm && in->group > 0 && records))
+  if (PLANTED(STREAMS_GROUPED) ||
+      (!(inside && n > 0) && !(in && pipe_op_info[in->op].comm && in->group > 0 && records)))
     return true;
   diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
              "rank %u: %s is issued at once with others, and an event is %s between them", p->r,
@@ -130,27 +131,28 @@ static bool apart(const Proof *p, uint32_t n, bool records) {
 }
 
 /* The waits sync[0 .. n - 1] of the row at hand. */
-static bool waits(Proof *p, const PipeSync *sync, uint32_t n) {
-  uint32_t ns = p->w.n, *mine = now(p, p->of);
-  memcpy(p->before, mine, ns * sizeof *mine);
+static inline bool waits(Proof *p, const PipeSync *sync, uint32_t n, const uint32_t ns) {
+  const uint32_t *known = p->room.known;
+  clock_copy(p->before, p->now, ns);
   for (uint32_t i = 0; i < n; i++) {
     uint32_t after = sync[i].after + 1;
-    if (sync[i].event >= p->k->nevent || after > p->row || p->last[sync[i].event] != after) {
+    if (sync[i].event >= p->k->nevent || after > p->row ||
+        (p->last[sync[i].event] != after && !PLANTED(STREAMS_REUSED))) {
       diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
                  "rank %u: %s waits for event %u, which %s has not recorded last", p->r,
                  row_text(p, p->row), sync[i].event, row_text(p, sync[i].after));
       return false;
     }
-    clock_join(mine, &p->known[(size_t)after * ns], ns);
+    clock_join(p->now, &known[(size_t)after * ns], ns);
   }
-  if (!covers(p, mine, p->need))
+  if (!covers(p, p->now, p->need, ns))
     return false;
   for (uint32_t i = 0; i < n; i++) { /* leave number i out */
-    bool missed = false;
-    memcpy(p->without, p->before, ns * sizeof *mine);
+    bool missed = PLANTED(STREAMS_NEEDED);
+    clock_copy(p->without, p->before, ns);
     for (uint32_t j = 0; j < n; j++)
       if (j != i)
-        clock_join(p->without, &p->known[(size_t)(sync[j].after + 1) * ns], ns);
+        clock_join(p->without, &known[(size_t)(sync[j].after + 1) * ns], ns);
     for (uint32_t x = 0; x < ns; x++)
       missed |= x != p->of && p->without[x] < p->need[x];
     if (!missed) {
@@ -163,38 +165,38 @@ static bool waits(Proof *p, const PipeSync *sync, uint32_t n) {
   return true;
 }
 
-static bool check_rank(Proof *p) {
+static inline bool check_rank(Proof *p, const uint32_t ns) {
   const PipeRank *k = p->k;
-  uint32_t *records = NEW_ARRAY(p->s->arena, uint32_t, (size_t)k->ninstr + 1); /* event + 1 */
-  uint32_t j = 0;
+  StreamRoom *room = &p->room;
+  uint32_t *records = p->records, j = 0;
   for (uint32_t i = 0; i < k->nsync; i++) {
     BUG_IF(k->sync[i].after != NONE && k->sync[i].after >= k->ninstr);
     records[k->sync[i].after + 1] = k->sync[i].event + 1;
   }
-  p->done[PIPE_COMPUTE] = now(p, PIPE_COMPUTE)[PIPE_COMPUTE] = p->known[PIPE_COMPUTE] = 1;
   for (uint32_t i = 0; i <= k->ninstr; i++) { /* the record after row i - 1, then row i */
     if (records[i] && records[i] <= k->nevent)
       p->last[records[i] - 1] = i;
     const PipeInstr *in = i < k->ninstr ? &k->instr[i] : NULL;
     p->row = i;
     p->of = in ? stream_of_row(&p->w, in) : (uint32_t)PIPE_COMPUTE;
+    p->now = &room->now[(size_t)p->of * ns];
     if (in)
-      clock_needed(&p->w, i, p->need);
+      clock_needed(&p->w, i, p->need, ns);
     else
-      memcpy(p->need, p->done, p->w.n * sizeof *p->need);
+      clock_copy(p->need, room->done, ns);
     uint32_t first = j;
     while (j < k->nsync && k->sync[j].before == i)
       j++;
     if (i == 0 || k->instr[i - 1].group == 0)
-      p->group = p->done[PIPE_COMM];
-    if (!apart(p, j - first, in && records[i + 1]) || !waits(p, &k->sync[first], j - first) ||
-        (in && !touch_all(p, in)))
+      p->group = room->done[PIPE_COMM];
+    if (!apart(p, j - first, in && records[i + 1]) || !waits(p, &k->sync[first], j - first, ns) ||
+        (in && !touch_all(p, in, ns)))
       return false;
     if (!in)
       break;
-    p->at[p->of][p->done[p->of]] = i;
-    now(p, p->of)[p->of] = ++p->done[p->of];
-    memcpy(&p->known[(size_t)(i + 1) * p->w.n], now(p, p->of), p->w.n * sizeof *p->known);
+    room->row[p->of][room->done[p->of]] = i;
+    p->now[p->of] = ++room->done[p->of];
+    clock_copy(&room->known[(size_t)(i + 1) * ns], p->now, ns);
   }
   BUG_IF(j != k->nsync);
   return true;
@@ -202,27 +204,35 @@ static bool check_rank(Proof *p) {
 
 bool check_streams(Sched *s) {
   const PipeProgram *p = s->prog;
-  bool ok = true;
-  for (uint32_t r = 0; r < p->nrank && ok; r++) {
+  size_t events = 0, slots = 0; /* the most of a rank */
+  for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
-    size_t n = (size_t)k->ninstr + 1;
-    Arena tmp = {.oom = s->arena->oom};
-    Proof v = {.s = s, .k = k, .r = r, .w = rank_streams(&tmp, s, r, k)};
-    uint32_t ns = v.w.n, *size = NEW_ARRAY(&tmp, uint32_t, ns);
-    v.known = NEW_ARRAY(&tmp, uint32_t, n * ns);
-    v.last = arena_alloc(&tmp, k->nevent * sizeof *v.last + 1);
-    v.touched = NEW_ARRAY(&tmp, uint32_t,
-                          ((size_t)k->nslot + s->rank_stage0[r + 1] - s->rank_stage0[r]) * ns);
-    memset(v.last, 0xff, k->nevent * sizeof *v.last);
-    v.done = NEW_ARRAY(&tmp, uint32_t, ns), v.now = NEW_ARRAY(&tmp, uint32_t, (size_t)ns * ns);
-    v.need = NEW_ARRAY(&tmp, uint32_t, ns), v.before = NEW_ARRAY(&tmp, uint32_t, ns);
-    v.without = NEW_ARRAY(&tmp, uint32_t, ns), v.at = NEW_ARRAY(&tmp, uint32_t *, ns);
-    for (uint32_t i = 0; i < k->ninstr; i++)
-      size[stream_of_row(&v.w, &k->instr[i])]++;
-    for (uint32_t x = 0; x < ns; x++)
-      v.at[x] = arena_alloc(&tmp, ((size_t)size[x] + 1) * sizeof **v.at);
-    ok = check_rank(&v);
-    arena_free(&tmp);
+    size_t nslot = (size_t)k->nslot + s->rank_stage0[r + 1] - s->rank_stage0[r];
+    events = k->nevent > events ? k->nevent : events;
+    slots = nslot > slots ? nslot : slots;
   }
+  Arena tmp = {.oom = s->arena->oom};
+  Proof v = {.s = s, .room = stream_room(&tmp, s, p->rank)};
+  size_t n = v.room.streams;
+  v.records = arena_alloc(&tmp, v.room.rows * sizeof *v.records);
+  v.last = arena_alloc(&tmp, events * sizeof *v.last + 1);
+  v.touched = arena_alloc(&tmp, slots * n * sizeof *v.touched + 1);
+  v.need = arena_alloc(&tmp, n * sizeof *v.need), v.before = arena_alloc(&tmp, n * sizeof *v.need);
+  v.without = arena_alloc(&tmp, n * sizeof *v.need);
+  bool ok = true;
+  for (v.r = 0; v.r < p->nrank && ok; v.r++) {
+    Arena own = {.oom = s->arena->oom};
+    v.k = &p->rank[v.r];
+    v.w = rank_streams(&own, s, v.r, v.k);
+    start_rank(&v.room, &v.w);
+    memset(v.records, 0, ((size_t)v.k->ninstr + 1) * sizeof *v.records);
+    memset(v.last, 0xff, v.k->nevent * sizeof *v.last);
+    memset(v.touched, 0,
+           ((size_t)v.k->nslot + s->rank_stage0[v.r + 1] - s->rank_stage0[v.r]) * v.w.n *
+               sizeof *v.touched);
+    ok = v.w.n == PIPE_NSTREAMS ? check_rank(&v, PIPE_NSTREAMS) : check_rank(&v, v.w.n);
+    arena_free(&own);
+  }
+  arena_free(&tmp);
   return ok;
 }

@@ -13,6 +13,15 @@ typedef struct Played { /* one set of uniform costs, already played */
   Timing t;
 } Played;
 
+/* Are these the costs of the schedule itself? Then order has played them. */
+static bool own_costs(const Sched *s, const PipeStage *uniform) {
+  bool same = !s->graph && !s->slice_time && s->nside_use == 0;
+  for (uint32_t i = 0; i < s->nstage && same; i++)
+    same = s->stage[i].time_fb == uniform->time_fb &&
+           memcmp(s->stage[i].time, uniform->time, sizeof uniform->time) == 0;
+  return same;
+}
+
 /* Costs given by name, defaults as for `time`. */
 static bool play(Sched *s, const Expr *call, Timing *t) {
   PipeStage uniform = {0};
@@ -36,6 +45,8 @@ static bool play(Sched *s, const Expr *call, Timing *t) {
   for (Played *p = s->played; p; p = p->next)
     if (p->fb == uniform.time_fb && memcmp(p->time, uniform.time, sizeof p->time) == 0)
       return *t = p->t, true;
+  if (s->ideal_end && own_costs(s, &uniform))
+    return *t = s->ideal, true;
   OrderRun run = {.stage = &uniform, .uniform = true};
   if (!s->play_end) {
     s->play_end = arena_alloc(s->arena, (size_t)s->nop * sizeof *s->play_end + 1);

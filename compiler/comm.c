@@ -172,7 +172,7 @@ static void first_time(Sched *s) {
     find_channels(s);
   if (s->graph)
     room_for_lists(s);
-  uint64_t total = 0;
+  size_t total = 0;
   for (uint32_t i = 0; i < s->nxfer; i++) {
     if (s->xfer[i].to == XFER_SIDE)
       s->stream[s->stage[s->side_use[s->xfer[i].from].stage].rank].ncomm++;
@@ -185,27 +185,30 @@ static void first_time(Sched *s) {
     s->stream[s->stage[st].rank].ncomm += ((s->stage[st].replica != st) +
                                            (s->stage[st].tied == st)) *
                                           (s->round0[st + 1] - s->round0[st]);
-  for (uint32_t r = 0; r < s->nrank; r++)
-    total += s->stream[r].ncomm;
-  PipeInstr *compute = arena_alloc(s->arena, (size_t)s->nop * sizeof *compute + 1);
-  PipeInstr *comm_ = arena_alloc(s->arena, total * sizeof *comm_ + 1);
   for (uint32_t r = 0; r < s->nrank; r++) {
     Streams *t = &s->stream[r];
-    t->compute = compute + s->rank_op0[r];
     t->ncompute = s->rank_op0[r + 1] - s->rank_op0[r];
-    t->comm = comm_;
-    comm_ += t->ncomm;
+    t->ncopy = s->ncopy ? s->rank_copy0[r + 1] - s->rank_copy0[r] : 0;
+    total += (size_t)t->ncompute + t->ncomm + t->ncopy;
+  }
+  PipeInstr *list = arena_alloc(s->arena, total * sizeof *list + 1);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    Streams *t = &s->stream[r];
+    t->list = list;
+    t->compute = list + t->ncopy;
+    t->comm = t->compute + t->ncompute;
+    list = t->comm + t->ncomm;
   }
 }
 
 /* The sum over the replicas of a stage for their update number k: each waits for its own last gradient,
  * each update for the sum. */
-static void add_reduce(Sched *s, uint32_t first, uint32_t k, PipeInstr *compute, uint32_t *ncomm) {
+static void add_reduce(Sched *s, uint32_t first, uint32_t k, uint32_t *ncomm) {
   uint32_t st = first;
   do {
     const Round *round = &s->round[s->round0[st] + k];
     uint32_t r = s->stage[st].rank, at = ncomm[r]++, grad = round->grad;
-    PipeInstr *u = &compute[round->u];
+    PipeInstr *u = op_instr(s, r, round->u);
     PipeInstr *c = &s->stream[r].comm[at];
     *c = pipe_instr(PIPE_REDUCE, st, NONE);
     c->phase = u->phase, c->site = u->site;
@@ -217,11 +220,11 @@ static void add_reduce(Sched *s, uint32_t first, uint32_t k, PipeInstr *compute,
 
 /* The sum over stages that share weights for their update number k, one instruction a rank: for all its
  * rows of the tie, after their last gradients and, by its place in the stream, their REDUCE. */
-static void add_tie(Sched *s, uint32_t tie, uint32_t k, PipeInstr *compute, uint32_t *ncomm) {
+static void add_tie(Sched *s, uint32_t tie, uint32_t k, uint32_t *ncomm) {
   for (uint32_t j = s->tie_row0[tie]; j < s->tie_row0[tie + 1]; j++) {
     uint32_t st = s->tie_row[j], lead = s->stage[st].tied, r = s->stage[st].rank;
     const Round *round = &s->round[s->round0[st] + k];
-    PipeInstr *u = &compute[round->u];
+    PipeInstr *u = op_instr(s, r, round->u);
     uint32_t grad = op_release(s, round->grad) - s->rank_op0[r] + 1;
     if (lead == st) {
       PipeInstr *c = &s->stream[r].comm[ncomm[r]++];
@@ -245,8 +248,19 @@ static void add_side(Sched *s, SideUse *u, uint32_t *ncomm) {
   c->gout = channel_of_sides(s, r);
 }
 
+/* A rank goes through its ops and its transfers nearly in their order, but with each of the others in between:
+ * too many places for the hardware to follow. */
+static inline void fetch_ahead(const Sched *s, uint32_t op, const PipeInstr *compute,
+                               const PipeInstr *comm) {
+  enum { AHEAD = 8 };
+  if (op + AHEAD < s->nop)
+    __builtin_prefetch(&s->op[op + AHEAD]);
+  __builtin_prefetch((const char *)compute + AHEAD * sizeof *compute, 1);
+  __builtin_prefetch((const char *)comm + AHEAD * sizeof *comm, 1);
+}
+
 /* The transfers in their one global order. */
-static void lay_xfers(Sched *s, PipeInstr *compute) {
+static void lay_xfers(Sched *s) {
   /* Who used a channel's slot last: at the sender the position of the SEND, at the receiver that of
    * the reading op. Rings of k entries per channel, one after the other. */
   size_t nchannel = 2 * (size_t)nlinks(s);
@@ -268,9 +282,9 @@ static void lay_xfers(Sched *s, PipeInstr *compute) {
     uint32_t st = s->op[from].stage;
     if (xfer_is_sum(&s->xfer[i])) {
       if (to == XFER_REDUCE)
-        add_reduce(s, st, sums[s->stage[st].model]++, compute, ncomm);
+        add_reduce(s, st, sums[s->stage[st].model]++, ncomm);
       else
-        add_tie(s, s->tie_of[st], ties[s->tie_of[st]]++, compute, ncomm);
+        add_tie(s, s->tie_of[st], ties[s->tie_of[st]]++, ncomm);
       continue;
     }
     bool forward = s->op[from].kind == PIPE_F;
@@ -281,7 +295,7 @@ static void lay_xfers(Sched *s, PipeInstr *compute) {
     uint32_t n = count[c]++, out = n % ch->out_slots, in = n % ch->in_slots;
     uint32_t *out_user = &ring[ring0[c] + out], *in_user = &ring[ring0[c] + ch->out_slots + in];
     uint32_t send = ncomm[a]++, recv = ncomm[b]++;
-    PipeInstr *make = &compute[from], *use = &compute[to];
+    PipeInstr *make = op_instr(s, a, from), *use = op_instr(s, b, to);
     uint32_t made = op_release(s, from) - s->rank_op0[a] + 1,
              used = op_release(s, to) - s->rank_op0[b] + 1;
     uint32_t *make_out = &make->out, *use_in = &use->in;
@@ -296,17 +310,19 @@ static void lay_xfers(Sched *s, PipeInstr *compute) {
     need_comm(s, a, make, *out_user);
     *out_user = send + 1;
     PipeInstr *x = &s->stream[a].comm[send];
+    fetch_ahead(s, from, make, x);
     *x = pipe_instr(forward ? PIPE_SEND_F : PIPE_SEND_B, make->stage, make->mb);
     x->phase = make->phase, x->site = make->site, x->peer = b;
     x->in = *make_out, x->wait = made, x->keep = edge;
     x->gout = channel_of_link(s, link, forward);
     uint32_t next = from + s->op[from].group + 1; /* the action after */
     if (s->send == SEND_NEXT && next < s->rank_op0[a + 1])
-      need_comm(s, a, &compute[next], send + 1);
+      need_comm(s, a, op_instr(s, a, next), send + 1);
 
     *use_in = ch->in_first + in;
     need_comm(s, b, use, recv + 1);
     x = &s->stream[b].comm[recv];
+    fetch_ahead(s, to, use, x);
     *x = pipe_instr(forward ? PIPE_RECV_F : PIPE_RECV_B, use->stage, use->mb);
     x->phase = use->phase, x->site = use->site, x->peer = a;
     x->out = *use_in, x->wait = *in_user, x->keep = edge;
@@ -315,22 +331,38 @@ static void lay_xfers(Sched *s, PipeInstr *compute) {
   }
 }
 
-/* The compute instructions without what transfers add to them. */
-static void restart(Sched *s, PipeInstr *compute) {
-  for (uint32_t i = 0; i < s->nop; i++) {
-    const Op *o = &s->op[i];
-    compute[i] = pipe_instr((PipeOp)o->kind, o->stage, o->mb);
-    if (o->kind == PIPE_SIDE)
-      compute[i].keep = (o->site - s->side_site0) * s->nstage + o->stage;
-    compute[i].phase = o->phase, compute[i].site = o->site, compute[i].group = o->group;
-  }
-  for (uint32_t r = 0; r < s->nrank; r++)
+/* The compute instructions without what transfers add to them. True: there are actions of several ops. */
+static bool restart(Sched *s) {
+  bool joined = false;
+  for (uint32_t r = 0; r < s->nrank; r++) {
     s->stream[r].nneed = 0;
-  for (uint32_t r = 0; s->graph && r < s->nrank; r++) {
-    s->nslot_list[r] = 0;
+    if (s->graph)
+      s->nslot_list[r] = 0;
     for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
-      compute[i].in = list_slots(s, r, op_inputs(s, &s->op[i]));
-      compute[i].out = list_slots(s, r, op_written(s, &s->op[i]));
+      const Op *o = &s->op[i];
+      PipeInstr *c = op_instr(s, r, i);
+      *c = pipe_instr((PipeOp)o->kind, o->stage, o->mb);
+      if (o->kind == PIPE_SIDE)
+        c->keep = (o->site - s->side_site0) * s->nstage + o->stage;
+      c->phase = o->phase, c->site = o->site, c->group = o->group;
+      joined |= o->group > 0;
+      if (s->graph) {
+        c->in = list_slots(s, r, op_inputs(s, o));
+        c->out = list_slots(s, r, op_written(s, o));
+      }
+    }
+  }
+  return joined;
+}
+
+/* The first op of each action waits for all of it. */
+static void join_waits(const Streams *t) {
+  for (uint32_t i = 0; i < t->ncompute; i += t->compute[i].group + 1u) {
+    PipeInstr *first = &t->compute[i];
+    for (PipeInstr *c = first + 1; c <= first + first->group; c++) {
+      first->wait = c->wait > first->wait ? c->wait : first->wait;
+      first->wait_copy = c->wait_copy > first->wait_copy ? c->wait_copy : first->wait_copy;
+      c->wait = c->wait_copy = 0;
     }
   }
 }
@@ -339,26 +371,19 @@ bool comm(Sched *s) {
   if (!s->channel)
     first_time(s);
   number_slots(s);
-  PipeInstr *compute = s->nrank ? s->stream[0].compute : NULL; /* instruction of op i */
-  restart(s, compute);
+  bool joined = restart(s);
   if (s->lists) {
     lay_lists(s); /* how many slots that takes */
     number_slots(s);
-    restart(s, compute);
+    restart(s);
     lay_lists(s);
   } else {
-    lay_xfers(s, compute);
+    lay_xfers(s);
   }
   offload_streams(s);
   side_waits(s);
-  for (uint32_t i = 0; i < s->nop; i += s->op[i].group + 1u) /* the first op waits for all */
-    for (uint32_t m = i + 1; m <= i + s->op[i].group; m++) {
-      if (compute[m].wait > compute[i].wait)
-        compute[i].wait = compute[m].wait;
-      if (compute[m].wait_copy > compute[i].wait_copy)
-        compute[i].wait_copy = compute[m].wait_copy;
-      compute[m].wait = compute[m].wait_copy = 0;
-    }
+  for (uint32_t r = 0; joined && r < s->nrank; r++)
+    join_waits(&s->stream[r]);
   if (s->lowering == PIPE_CHANNELS)
     channel_needs(s);
   return true;

@@ -20,7 +20,6 @@ typedef struct Ring {
 
 typedef struct Lay {
   Sched *s;
-  PipeInstr *compute;               /* instruction of op i */
   Ring *out, *in;                   /* [channels] */
   uint32_t *next_reduce, *next_tie; /* [nstage] */
   uint32_t r, ncomm, next;          /* rank; instructions so far; row of the next op */
@@ -63,8 +62,8 @@ static void make(Lay *l, uint32_t n) {
         continue;
       size_t c = channel_of(link, o->kind == PIPE_F);
       Channel *ch = &s->channel[c];
-      *slot_at(s, &l->compute[i], false, k) = ch->out_first +
-                                              take(&l->out[c], &ch->out_slots, &l->compute[i].wait);
+      *slot_at(s, op_instr(s, l->r, i), false,
+               k) = ch->out_first + take(&l->out[c], &ch->out_slots, &op_instr(s, l->r, i)->wait);
     }
   }
 }
@@ -79,7 +78,8 @@ static void use(Lay *l, uint32_t n) {
       uint32_t link = input_link(s, o, k);
       size_t c = channel_of(link, o->kind == PIPE_F);
       if (link_crosses(s, link_at(s, link)))
-        leave(s, &l->in[c], *slot_at(s, &l->compute[i], true, k) - s->channel[c].in_first, ended);
+        leave(s, &l->in[c], *slot_at(s, op_instr(s, l->r, i), true, k) - s->channel[c].in_first,
+              ended);
     }
   }
 }
@@ -120,13 +120,13 @@ static void move(Lay *l, const PipeInstr *in, uint32_t more) {
       uint32_t row = s->rank_stage[i];
       if (in->op == PIPE_TIE ? s->stage[row].tied != in->stage : row != in->stage)
         continue;
-      op = &l->compute[s->round[s->round0[row] + turn].u];
+      op = op_instr(s, l->r, s->round[s->round0[row] + turn].u);
       raise(&op->wait, done);
       x->phase = op->phase;
     }
     return;
   }
-  op = &l->compute[own_op(s, in, &k, &link)];
+  op = op_instr(s, l->r, own_op(s, in, &k, &link));
   x->phase = op->phase;
   size_t c = channel_of(link, is_forward(in));
   Channel *ch = &s->channel[c];
@@ -142,7 +142,6 @@ static void move(Lay *l, const PipeInstr *in, uint32_t more) {
 void lay_lists(Sched *s) {
   size_t nchannel = 2 * (size_t)nlinks(s);
   Lay l = {.s = s,
-           .compute = s->stream[0].compute,
            .out = NEW_ARRAY(s->arena, Ring, nchannel),
            .in = NEW_ARRAY(s->arena, Ring, nchannel),
            .next_reduce = NEW_ARRAY(s->arena, uint32_t, s->nstage),
@@ -166,7 +165,7 @@ void lay_lists(Sched *s) {
       }
       n += in->group;
       if (in->wait == WAIT_ALL)
-        raise(&l.compute[l.next].wait, l.nmoved);
+        raise(&op_instr(s, l.r, l.next)->wait, l.nmoved);
       make(&l, n);
       use(&l, n);
       l.next += n;

@@ -405,7 +405,7 @@ static bool fill_ops(Csv *c) {
         s->op[s->nop - 1].group = 1;
       *at = ++s->nop;
     }
-    label_phases(s, s->rank_op0[r], s->nop);
+    label_again(s, s->rank_op0[r], s->nop);
     for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++) {
       s->op[s->nop++] = (Op){
           .kind = PIPE_U, .phase = PIPE_FLUSH, .stage = s->rank_stage[i], .mb = NONE, .site = site};

@@ -98,7 +98,7 @@ static const struct {
     {"read_csv", read_csv, dump_ops, CSV},
     {"read_json", read_json, dump_ops, JSON},
     {"check_deps", check_deps, NULL, PIPE | CSV | LISTS},
-    {"sides", sides, dump_ops, PIPE},
+    {"sides", sides, dump_ops, PIPE | JSON},
     {"versions", versions, dump_ops, PIPE | CSV | LISTS},
     {"formulas", formulas, dump_formulas, PIPE | JSON},
     {"version_slots", version_slots, dump_ops, PIPE | JSON},
@@ -191,7 +191,9 @@ static bool run(Sched *s, bool output) {
 
 bool compile(Sched *s) { return run(s, true); }
 bool compile_orders(Sched *s, bool prove) {
-  return pass_parse(s) && resolve(s) && expand(s) && (!prove || (check_deps(s) && order(s))) &&
+  return pass_parse(s) && resolve(s) && expand(s) &&
+         (!prove || (check_deps(s) && versions(s) &&
+                     (!s->weighted || (formulas(s) && version_slots(s))) && order(s))) &&
          s->diag->errors == 0;
 }
 

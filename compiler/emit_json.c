@@ -5,6 +5,7 @@
 #include "graph.h"
 #include "emit_formulas.h"
 #include "text.h"
+#include "transfers.h"
 
 static void key(Text *t, const char *name) {
   text_room(t);
@@ -165,6 +166,8 @@ static void sides_json(Sched *s, Text *t) {
     text_char(t, '{');
     key(t, "side"), text_json(t, s->side_decl[k]->name), text_char(t, ',');
     key(t, "stream"), text_json(t, stream[pipe_op_info[s->side_decl[k]->side->op].stream]);
+    if (s->side_decl[k]->side->gives)
+      text_char(t, ','), key(t, "gives"), text_json(t, s->side_decl[k]->side->gives);
     for (int bytes = 0; bytes < 2; bytes++) {
       text_char(t, ',');
       key(t, bytes ? "memory" : "cost");
@@ -224,6 +227,51 @@ static void weights_json(Text *t, const PipeWeights *w) {
   text_u64(t, (uint64_t)(w->behind < 0 ? -(int64_t)w->behind : w->behind));
   text_char(t, ',');
   number(t, "ahead", w->ahead, ',');
+}
+
+/* What the instructions of a rank do not say: which side op it is, and which stand behind a `wait` of the text. */
+typedef struct Beside {
+  uint32_t *side
+      [PIPE_NSTREAMS]; /* by place in its stream: 1 + row of side_turn; 0: none. NULL: there are none */
+  bool *wait[PIPE_NSTREAMS];  /* NULL: none does */
+  uint32_t at[PIPE_NSTREAMS]; /* instructions so far */
+} Beside;
+
+static Beside find_beside(Sched *s, uint32_t r) {
+  const PipeRank *k = &s->prog->rank[r];
+  Beside b = {0};
+  for (uint32_t i = s->nside_use ? s->side_use0[r] : 0; s->nside_use && i < s->side_use0[r + 1];
+       i++) {
+    const SideUse *u = &s->side_use[s->side_turn[i].use];
+    uint32_t **of = &b.side[pipe_op_info[u->kind].stream];
+    if (!*of)
+      *of = NEW_ARRAY(s->arena, uint32_t, k->ninstr);
+    (*of)[u->pos - 1] = i + 1;
+  }
+  const List *list = s->lists && s->lowering == PIPE_MANUAL ? &s->lists[r] : NULL;
+  uint32_t n[PIPE_NSTREAMS] = {0};
+  for (uint32_t i = 0; list && i < list->n; i++) {
+    uint32_t on = pipe_op_info[list->instr[i].op].stream, at = n[on]++;
+    if (list->instr[i].wait != WAIT_ALL)
+      continue;
+    if (!b.wait[on])
+      b.wait[on] = NEW_ARRAY(s->arena, bool, k->ninstr);
+    b.wait[on][at] = true;
+  }
+  return b;
+}
+
+static void beside_json(Sched *s, Text *t, uint32_t r, Beside *b, const PipeInstr *in) {
+  uint32_t on = pipe_op_info[in->op].stream, at = b->at[on]++;
+  if (b->wait[on] && b->wait[on][at])
+    number(t, "wait_all", 1, ',');
+  if (!b->side[on] || !b->side[on][at])
+    return;
+  uint32_t i = b->side[on][at] - 1;
+  const SideUse *u = &s->side_use[s->side_turn[i].use];
+  number(t, "order", i - s->side_use0[r], ',');
+  if (u->user != NONE && u->kind != PIPE_SIDE)
+    number(t, "before", u->user - s->rank_op0[r], ',');
 }
 
 static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const uint64_t *start,
@@ -299,6 +347,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
   text_lit(t, "],\n");
   key(t, "instr");
   text_lit(t, "[\n");
+  Beside beside = find_beside(s, r);
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
     text_room(t);
@@ -334,6 +383,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
     }
     if (k->weights)
       weights_json(t, &k->weights[i]);
+    beside_json(s, t, r, &beside, in);
     number(t, "wait", in->wait, ',');
     if (in->wait_copy)
       number(t, "wait_copy", in->wait_copy, ',');

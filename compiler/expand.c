@@ -117,7 +117,8 @@ bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
         diag_help(s->diag, "stages are counted from 0");
       return false;
     }
-    for (uint32_t i = 0; p->nrow > p->nstage && i < n; i++)
+    bool dealt = p->nrow > p->nstage || (x->in_use && x->in_use->held);
+    for (uint32_t i = 0; dealt && i < n; i++)
       if (s->stage[row[i]].model == v)
         return *stage = row[i], true;
     v += p->first;
@@ -273,6 +274,7 @@ static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t 
                "rank %u: an op of '%s' is microbatch %lld here; the microbatches are 0 to %u",
                x->rank, inner->at->name, (long long)mb, n - 1);
     diag_note(s->diag, x->use->at, "the op");
+    diag_help(s->diag, "'clip { use ... }' leaves out what is no microbatch here");
     x->use_told = true;
     return false;
   }
@@ -511,6 +513,7 @@ static bool run_stmt(Ex *x, const Stmt *t) {
       diag_error(s->diag, DIAG_CLAUSE, t->at,
                  "'rules' cannot be used inside 'clock %s': it gives no time stamps",
                  x->list->name);
+      no_ticks(x);
       return false;
     }
     return run_rules(x, t);
@@ -564,9 +567,9 @@ bool run_block(Ex *x, const Stmt *b) {
 
 /* ---- orders ---- */
 
-/* An update that has no phase yet has that of the op before it, the last ones are of the flush. */
-static void phase_of_updates(Sched *s, uint32_t first) {
-  uint32_t end = s->nop;
+/* An update that has no phase yet has that of the op before it, the last ones of the rank are of the flush. */
+static void phase_of_updates(Sched *s, uint32_t r) {
+  uint32_t first = s->rank_op0[r], end = s->rank_op0[r + 1];
   for (; end > first && s->op[end - 1].kind == PIPE_U; end--)
     if (s->op[end - 1].phase == PIPE_NPHASES)
       s->op[end - 1].phase = PIPE_FLUSH;
@@ -615,7 +618,6 @@ static bool run_orders(Ex *x) {
         break;
       continue;
     }
-    phase_of_updates(s, s->rank_op0[r]);
     if (s->nop == s->rank_op0[r] && s->diag->errors == errors) {
       diag_error(s->diag, DIAG_EMPTY_RANK, order[r]->at, "rank %u has no ops%s", r,
                  held ? "" : ": no stage is placed on it");
@@ -623,7 +625,11 @@ static bool run_orders(Ex *x) {
     }
   }
   s->rank_op0[s->nrank] = s->nop;
-  return ok && play_rules(x) && insert_recompute(x);
+  if (!ok || !play_rules(x))
+    return false;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    phase_of_updates(s, r);
+  return insert_recompute(x);
 }
 
 /* ---- the pass ---- */

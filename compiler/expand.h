@@ -23,6 +23,7 @@ typedef struct Listed { /* what stands in clock or rules */
   uint32_t seq;        /* place in the list */
   uint32_t stage, mb;
   uint8_t kind;        /* of the op: PipeOp, OFF and LOAD too; (clock) REDUCE, TIE; PIPE_NOPS: a wait */
+  uint8_t phase;       /* of the label that it stands under; PIPE_NPHASES: under none */
   bool keyed;          /* it has a key; else it fills */
   const Stmt *move;    /* (clock) the send or recv that it is of, or NULL */
   const OpRef *use;    /* as written */
@@ -36,7 +37,6 @@ typedef struct Listed { /* what stands in clock or rules */
 typedef struct Region { /* of rules: these ops of a rank are put in order once all are known */
   uint32_t rank, first, n, copy, ncopy, cls0, ncls; /* rows of s->op, of s->copy; classes */
   const Stmt *at;
-  bool labelled;
 } Region;
 
 /* What a rank may take next (rules.h): `n` rows of Ex.parts. */
@@ -79,11 +79,25 @@ typedef struct Use {
   uint32_t first;      /* row of its first op */
   /* Where places depend on the microbatch, here or there; else NULL: */
   uint32_t *const *place; /* [npipe] its rank of each stage and microbatch of its own, [stage * nmb + mb] */
-  const uint32_t *held;   /* [nheld] rows of the rank at hand that it runs, in the order of its chunks */
+  const uint32_t *held;   /* [nheld] rows of the rank at hand that it runs, in the order of its chunks; of another
+                             rank: all microbatches of the chunk are left out */
   uint32_t nheld;
   const Stmt *list;    /* the clock or rules that it stands in, or NULL */
   const struct Use *outer;
 } Use;
+
+/* How much there was when a `use` of one phase began, and what the rank at hand had run: it is forgotten meanwhile. */
+typedef struct Past {
+  uint32_t **maps; /* of at_f, at_b, at_w, at_r, at_off, at_load, fresh; NULL: there was no such map */
+  uint32_t op, copy, post, region, cand, part, cls;
+} Past;
+
+/* The orders of all ranks that another schedule gives them, played by themselves (use_phase.c). */
+typedef struct Alone {
+  int64_t shift, lo, hi, step; /* as in Use */
+  bool clip;
+  const Sched *played;
+} Alone;
 
 /* Is microbatch mb, counted as in u, left out of it by `in`? */
 static inline bool use_leaves_out(const Use *u, int64_t mb) {
@@ -106,6 +120,8 @@ typedef struct Fitting {
   int64_t *index;
   uint32_t **place, *nplace; /* [npipe] the same, and how many there is room for */
   bool dealt;          /* there are places that depend on the microbatch, here or there */
+  uint32_t row;        /* of Ex.fitting */
+  Alone *alone;        /* with these values; NULL: not played yet */
 } Fitting;
 
 typedef struct Ex {
@@ -137,6 +153,7 @@ typedef struct Ex {
   const Stmt *joint;   /* the overlap or group that is being listed, its stamp or priority, and first row + 1 */
   int64_t joint_key;
   uint32_t joint_first;
+  uint32_t *at_u;      /* (rules) [nstage * nmb] row + 1 of U(m), the last one; NULL: there is none */
   uint32_t whole;      /* first row + 1 of the U, REDUCE or TIE of a rank that is being listed */
   int64_t key;
   bool keyed;
@@ -179,7 +196,9 @@ bool set_links(Sched *s, uint64_t *const *cost, const bool *has, const uint32_t 
                uint64_t most);
 
 /* ---- side.c ---- */
+enum { LONGEST_SIDE_NAME = 16 };
 bool find_sides(Ex *x);
+bool side_givers(Sched *s); /* what is given back is taken; requires side_decl and side; false: reported */
 
 /* ---- instance.c ---- */
 /* Gives the parameters of the schedule that is compiled the values of -D, or their defaults. */
@@ -221,6 +240,7 @@ uint32_t *op_row(Sched *s, uint8_t kind, size_t cell);
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 /* The same of an OFF or LOAD. */
 bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
+void push_side(Ex *x, const SideUse *u); /* of the compute stream (read_json) */
 
 /* Where the op stands in the text: a row of s->site. */
 uint32_t op_site(Sched *s, const OpRef *o);
@@ -231,6 +251,8 @@ bool find_lowering(Ex *x); /* the `transfers` clauses */
 bool push_move(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 bool push_sum(Ex *x, uint8_t kind, uint32_t stage);
 void run_wait(Ex *x, const Stmt *t);
+/* Adds a posting where the rank at hand is, in its phase. */
+void push_posting(Ex *x, Posting p);
 /* Makes one group of the posts from `first` on, which came from the body of t. */
 bool join_posts(Ex *x, const Stmt *t, uint32_t first);
 
@@ -243,6 +265,8 @@ bool find_weights(Ex *x); /* which lines of the `weights` clauses count */
 
 /* ---- overlap.c ---- */
 bool run_overlap(Ex *x, const Stmt *t);
+/* Of two ops of one action neither updates the stage of the other; else reported. */
+bool beside_update(Sched *s, uint32_t a, uint32_t b);
 enum { MAX_TOGETHER = 64 };
 bool too_many(Ex *x, const Stmt *t, uint32_t n); /* reports what is more than that */
 /* Makes one action of the ops from `first` on, which came from the body of t; a single one is a plain op. */
@@ -251,6 +275,7 @@ bool find_send(Ex *x); /* the `send` clauses */
 
 /* ---- order_clock.c ---- */
 bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
+void no_ticks(Ex *x); /* why only a clock can be used in the clock at hand */
 bool list_any(Ex *x, const OpRef *o); /* (rules) an op without index in an overlap */
 bool list_sum(Ex *x, uint8_t kind, uint32_t stage); /* the same of a REDUCE or TIE */
 /* Runs the body of t, an overlap or group with one time stamp for all, inside a clock. */
@@ -258,9 +283,11 @@ bool list_joint(Ex *x, const Stmt *t);
 /* Runs the body of t for each index and leaves its ops in x->listed; period: added to the key once
  * for each index. */
 bool list_body(Ex *x, const Stmt *t, int64_t period);
-/* Warmup up to the first backward, flush after the last forward, of ops a..b. */
+/* Warmup up to the first backward, flush after the last forward, of ops a..b that have no phase yet. */
 void label_phases(Sched *s, uint32_t a, uint32_t b);
-/* An OFF or LOAD has the phase of the op that it stands before, or of the last one before `end`. */
+/* The same of all of them. */
+void label_again(Sched *s, uint32_t a, uint32_t b);
+/* An OFF or LOAD without a phase has that of the op that it stands before, or of the last one before `end`. */
 void label_copy(Sched *s, Copy *c, uint32_t end);
 bool run_clock(Ex *x, const Stmt *t);
 
@@ -289,5 +316,13 @@ bool tune(Sched *s, const Clause *c, bool (*once)(Sched *));
 
 /* ---- use.c ---- */
 bool run_use(Ex *x, const Stmt *t);
+/* Runs the order that u gives the rank at hand. */
+bool use_order(Ex *x, const Stmt *t, const Fitting *f, Use *u);
+
+/* ---- use_phase.c ---- */
+/* The rank at hand has run nothing yet; what it had. */
+Past use_forget(Ex *x);
+/* Puts back what it had, and keeps of what t has run since then the phase that it asks for. */
+bool use_keep(Ex *x, const Stmt *t, const Fitting *f, const Use *u, const Past *past);
 
 #endif

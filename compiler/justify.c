@@ -313,7 +313,7 @@ static void reorder(Just *j) {
   }
   s->op = to;
   for (uint32_t r = 0; r < s->nrank; r++)
-    label_phases(s, s->rank_op0[r], s->rank_op0[r] + j->ncomp[r]);
+    label_again(s, s->rank_op0[r], s->rank_op0[r] + j->ncomp[r]);
 }
 
 uint32_t justify_obstacle(const Sched *s) {

@@ -504,12 +504,14 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
   return true;
 }
 
+/* budget: instructions that may be compiled for it. */
 static bool all_classes(Loops *x, Looped *l, int64_t T, uint64_t budget) {
   Sched *s = x->s;
   PipeLoopClass *cls = NEW_ARRAY(s->arena, PipeLoopClass, (size_t)T);
   l->table = (PipeLooped){.magic = PIPE_LOOP_MAGIC, .abi = PIPE_ABI, .cls = cls};
   l->like = NEW_ARRAY(s->arena, Sched *, (size_t)T);
-  x->T = T, x->work = 0, x->tried = 0;
+  x->T = T, x->tried = 0;
+  budget += x->work;
   for (x->residue = 1; x->residue <= T; x->residue++) {
     bool never = s->all_m.proved && x->residue % (int64_t)s->all_m.multiple != 0, ok = false;
     x->why = never ? x->why : "too much would have to be tried";
@@ -541,9 +543,11 @@ bool make_looped(Sched *s) {
   int64_t T = 1;
   bool never = s->tuned || s->all_m.refuted;
   if (never)
-    x.why = s->tuned ? "its order is tuned for one value" : s->all_m.text;
+    x.why = s->tuned ? "its order is tuned for one value"
+                     : arena_printf(s->arena, "it is %s", s->all_m.text);
   for (uint32_t i = 0; !never && !s->looped && (T = period(s, i)) > 0; i++)
-    if ((T <= MOST_CLASSES || s->all_m.proved) && all_classes(&x, l, T, MOST_WORK / 8))
+    if ((T <= MOST_CLASSES || s->all_m.proved) &&
+        all_classes(&x, l, T, s->opt->looped ? MOST_WORK / 8 : (MOST_WORK / 16 - x.work) / 2))
       s->looped = l, l->tried = x.tried;
   if (s->looped || !s->opt->looped)
     return true;

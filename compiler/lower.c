@@ -6,22 +6,25 @@
  * A list merges the rank's streams by predicted start; an instruction stands after everything its
  * wait counts, so that a host can issue the list from the top; the ops of an action stay together, and the
  * transfers of a group.
- * Linear. What has been merged is given back as it goes, so a program is not held twice. */
+ * Linear. The list takes the place of what is merged, so a program is not held twice. */
 #include <string.h>
 
 #include "graph.h"
 #include "pipe_loop.h"
 #include "streams.h"
 
-/* weights: rows beside those of out, or NULL. */
-static PipeInstr *merge(Sched *s, uint32_t r, PipeInstr *out, PipeWeights *weights) {
-  const Streams *t = &s->stream[r];
+/* Into t->list, which has compute and comm at its end: what is written never reaches what of comm is still to be
+ * read, and compute: room for the COMPUTE stream, is copied out of the way. weights: rows beside those of the
+ * list, or NULL. */
+static void merge(Sched *s, uint32_t r, PipeInstr *compute, PipeWeights *weights) {
+  Streams *t = &s->stream[r];
+  PipeInstr *out = t->list;
   const uint64_t *at_c = s->compute_start[r], *at_x = s->comm_start[r];
   const uint64_t *at_y = s->ncopy ? s->copy_start[r] : NULL;
   uint32_t c = 0, x = 0, y = 0;
-  const PipeInstr *first = out;
+  memcpy(compute, t->compute, t->ncompute * sizeof *compute);
   while (c < t->ncompute || x < t->ncomm || y < t->ncopy) {
-    bool can_c = c < t->ncompute && t->compute[c].wait <= x && t->compute[c].wait_copy <= y;
+    bool can_c = c < t->ncompute && compute[c].wait <= x && compute[c].wait_copy <= y;
     bool can_x = x < t->ncomm && t->comm[x].wait <= c && t->comm[x].wait_copy <= y;
     bool can_y = y < t->ncopy && t->copy[y].wait <= c && t->copy[y].wait_copy <= x;
     BUG_IF(!can_c && !can_x && !can_y);
@@ -34,20 +37,23 @@ static PipeInstr *merge(Sched *s, uint32_t r, PipeInstr *out, PipeWeights *weigh
     else
       do {
         if (weights)
-          weights[out - first] = s->weights[s->rank_op0[r] + c];
-        *out++ = t->compute[c];
-      } while (t->compute[c++].group > 0);
+          weights[out - t->list] = s->weights[s->rank_op0[r] + c];
+        *out++ = compute[c];
+      } while (compute[c++].group > 0);
   }
-  return out;
+  t->compute = t->comm = NULL;
 }
 
-/* Nobody reads them, nor the times by which they were merged, after this. */
-static void forget_streams(Sched *s, uint32_t r) {
-  Streams *t = &s->stream[r];
-  arena_forget(t->compute, (size_t)t->ncompute * sizeof *t->compute);
-  arena_forget(t->comm, (size_t)t->ncomm * sizeof *t->comm);
-  arena_forget(s->compute_start[r], (size_t)t->ncompute * sizeof **s->compute_start);
-  arena_forget(s->comm_start[r], (size_t)t->ncomm * sizeof **s->comm_start);
+static uint32_t list_length(const Streams *t) { return t->ncompute + t->ncomm + t->ncopy; }
+
+/* Nobody reads the times by which streams are merged after that. */
+static void forget_times(Sched *s) {
+  size_t ncomm = 0;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    ncomm += s->stream[r].ncomm;
+  arena_forget(s->arena, s->compute_start[0], (size_t)s->nop * sizeof **s->compute_start);
+  arena_forget(s->arena, s->comm_start[0], ncomm * sizeof **s->comm_start);
+  s->compute_start = s->comm_start = NULL;
 }
 
 static const char *base_name(const char *path) {
@@ -59,24 +65,24 @@ bool lower(Sched *s) {
   PipeProgram *p = NEW(s->arena, PipeProgram);
   PipeRank *rank = NEW_ARRAY(s->arena, PipeRank, s->nrank);
   PipeSite *site = NEW_ARRAY(s->arena, PipeSite, s->nsite);
-  size_t total = (size_t)s->nop + s->ncopy;
-  for (uint32_t r = 0; r < s->nrank; r++)
-    total += s->stream[r].ncomm;
-  PipeInstr *out = arena_alloc(s->arena, total * sizeof *out + 1);
+  uint32_t most_ops = 0;
   for (uint32_t r = 0; r < s->nrank; r++) {
-    PipeInstr *first = out;
+    const Streams *t = &s->stream[r];
+    most_ops = t->ncompute > most_ops ? t->ncompute : most_ops;
+  }
+  PipeInstr *compute = arena_alloc(s->arena, (size_t)most_ops * sizeof *compute + 1);
+  for (uint32_t r = 0; r < s->nrank; r++) {
     PipeWeights *weights = NULL;
-    size_t n = (size_t)s->stream[r].ncompute + s->stream[r].ncomm + s->stream[r].ncopy;
+    uint32_t n = list_length(&s->stream[r]);
     if (s->weights) {
       weights = arena_alloc(s->arena, n * sizeof *weights + 1);
-      for (size_t i = 0; i < n; i++)
+      for (uint32_t i = 0; i < n; i++)
         weights[i] = pipe_no_weights();
     }
-    out = merge(s, r, out, weights);
-    forget_streams(s, r);
-    rank[r] = (PipeRank){.instr = first,
+    merge(s, r, compute, weights);
+    rank[r] = (PipeRank){.instr = s->stream[r].list,
                          .pool = s->pool[r],
-                         .ninstr = (uint32_t)(out - first),
+                         .ninstr = n,
                          .npool = s->npool[r],
                          .nslot = s->nrank_slot[r],
                          .inflight = s->peak[r].inflight,
@@ -86,8 +92,10 @@ bool lower(Sched *s) {
                          .list = s->graph ? s->slot_list[r] : NULL,
                          .nlist = s->graph ? s->nslot_list[r] : 0,
                          .weights = weights};
-    place_events(s, r, &rank[r]);
   }
+  arena_forget(s->arena, compute, (size_t)most_ops * sizeof *compute);
+  forget_times(s);
+  place_events(s, rank);
   uint32_t *file_row = NEW_ARRAY(s->arena, uint32_t, s->diag->nsource);
   const char **file = NEW_ARRAY(s->arena, const char *, s->diag->nsource);
   for (uint32_t i = 0; i < s->nsite; i++) {

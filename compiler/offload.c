@@ -293,8 +293,8 @@ static void add_sides(Sched *s) {
       if (u->latest && u->kind == PIPE_SIDE_COPY)
         u->at = side_latest(s, u);
       u->plan = side_start(s, r, u);
-      if (u->kind != PIPE_SIDE_COPY)
-        continue;
+      if (u->kind != PIPE_SIDE_COPY || s->sides_given)
+        continue; /* given: it is there */
       if (s->ncopy == s->capcopy)
         vec_grow(s->arena, (void **)&s->copy, &s->capcopy, sizeof *s->copy);
       s->copy[s->ncopy++] = (Copy){.kind = u->kind,
@@ -521,14 +521,11 @@ bool offload(Sched *s) {
 void offload_streams(Sched *s) {
   if (s->ncopy == 0)
     return;
-  PipeInstr *compute = s->stream[0].compute; /* instruction of op i */
-  PipeInstr *out = s->stream[0].copy;        /* and of copy i */
+  PipeInstr *out = s->stream[0].copy; /* of copy i */
   if (!out)
     out = arena_alloc(s->arena, s->ncopy * sizeof *out);
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->nrank; r++)
     s->stream[r].copy = out + s->rank_copy0[r];
-    s->stream[r].ncopy = s->rank_copy0[r + 1] - s->rank_copy0[r];
-  }
   for (uint32_t r = 0; r < s->nrank; r++) {
     uint32_t first = s->rank_copy0[r], k = first,
              over = 0; /* over: copies that F need not ask for */
@@ -549,14 +546,14 @@ void offload_streams(Sched *s) {
       in->wait = c->at - s->rank_op0[r];
       if (c->kind == PIPE_LOAD) { /* what needs the stash next */
         uint32_t user = next_reader(s, c->stage, c->mb, c->at);
-        compute[user].wait_copy = i - first + 1;
+        op_instr(s, r, user)->wait_copy = i - first + 1;
       }
     }
     for (uint32_t op = s->rank_op0[r]; op < s->rank_op0[r + 1]; op++) {
       for (; k < s->rank_copy0[r + 1] && s->copy[k].free_at <= op; k++)
         over = s->copy[k].kind == PIPE_OFF ? k - first + 1 : over;
       if (s->op[op].kind == PIPE_F)
-        compute[op].wait_copy = over;
+        op_instr(s, r, op)->wait_copy = over;
     }
   }
 }

@@ -5,36 +5,35 @@
  * lowering `global` gives to every rank: by the time a transfer could start, ties in the order of
  * the data. Every dependence points forward in it, so with enough slots it cannot deadlock.
  *
- * Marked graph: no choice, so one pass over the ops decides. The sort is a radix sort: linear. */
+ * Marked graph: no choice, so one pass over the ops decides. The sort is a radix sort: linear.
+ *
+ * The play goes back and forth between the ranks, too many places for the hardware to see that each is read
+ * in order: what an op will touch is fetched a few ops before. */
 #include <string.h>
 
 #include "graph.h"
 #include "plant.h"
 #include "stall_picture.h"
 
-/* Of a chain of rows: the only op whose tensor o reads, that reads o's; NONE. */
-static inline uint32_t chain_dep(const Sched *s, const Op *o) {
+/* Of a chain of rows: the only row whose tensor o reads, that reads o's; NONE. */
+static inline uint32_t chain_from(const Sched *s, const Op *o) {
   const PipeStage *st = &s->stage[o->stage];
-  if (o->kind == PIPE_F && st->prev != NONE)
-    return s->at_f[(size_t)st->prev * s->nmb + o->mb] - 1;
-  if ((o->kind == PIPE_B || o->kind == PIPE_I) && st->next != NONE)
-    return s->at_b[(size_t)st->next * s->nmb + o->mb] - 1;
-  return NONE;
+  return o->kind == PIPE_F ? st->prev : o->kind == PIPE_B || o->kind == PIPE_I ? st->next : NONE;
 }
-static inline uint32_t chain_user(const Sched *s, const Op *o) {
+static inline uint32_t chain_to(const Sched *s, const Op *o) {
   const PipeStage *st = &s->stage[o->stage];
-  if (o->kind == PIPE_F && st->next != NONE)
-    return s->at_f[(size_t)st->next * s->nmb + o->mb] - 1;
-  if ((o->kind == PIPE_B || o->kind == PIPE_I) && st->prev != NONE)
-    return s->at_b[(size_t)st->prev * s->nmb + o->mb] - 1;
-  return NONE;
+  return o->kind == PIPE_F ? st->next : o->kind == PIPE_B || o->kind == PIPE_I ? st->prev : NONE;
+}
+/* The op of that row; NONE: row is NONE. */
+static inline uint32_t chain_op(const Sched *s, const Op *o, uint32_t row) {
+  return row == NONE ? NONE : *op_at(s, o->kind == PIPE_F, row, o->mb) - 1;
 }
 
 /* Input k of op, from the row that makes it: an F, or a B or I. */
 uint32_t order_dep(const Sched *s, uint32_t op, uint32_t k) {
   const Op *o = &s->op[op];
   if (!s->graph)
-    return k ? NONE : chain_dep(s, o);
+    return k ? NONE : chain_op(s, o, chain_from(s, o));
   if (k >= op_inputs(s, o))
     return NONE;
   Link l = link_at(s, input_link(s, o, k));
@@ -45,7 +44,7 @@ uint32_t order_dep(const Sched *s, uint32_t op, uint32_t k) {
 uint32_t order_user(const Sched *s, uint32_t op, uint32_t k) {
   const Op *o = &s->op[op];
   if (!s->graph)
-    return k ? NONE : chain_user(s, o);
+    return k ? NONE : chain_op(s, o, chain_to(s, o));
   if (k >= op_outputs(s, o))
     return NONE;
   Link l = link_at(s, output_link(s, o, k));
@@ -129,15 +128,16 @@ static uint64_t sums_end(const Sched *s, const OrderRun *run, uint32_t row, uint
   return end + (tied ? cost[run->uniform ? 0 : row].time[PIPE_TIE] : 0);
 }
 
-/* When op i has all that it waits for; turn: updates of its stage so far. False: a rank has not made it
- * yet. */
-static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t i, uint32_t turn,
-                    uint64_t *start) {
+/* When op i, of the action that begins with op `first`, has all that it waits for; turn: updates of its stage so
+ * far. False: a rank has not made it yet. */
+static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t first, uint32_t i,
+                    uint32_t turn, uint64_t *start) {
   const Op *o = &s->op[i];
   bool graph = s->graph != NULL;
-  uint32_t k = 0, dep = graph ? order_dep(s, i, 0) : chain_dep(s, o);
+  uint32_t k = 0, chain = graph ? NONE : chain_from(s, o),
+           dep = graph ? order_dep(s, i, 0) : chain_op(s, o, chain);
   while (dep != NONE) {
-    uint32_t from = s->op[dep].stage, q = s->stage[from].rank;
+    uint32_t from = graph ? s->op[dep].stage : chain, q = s->stage[from].rank;
     if (dep >= (q == r ? i : run->head[q]) && !PLANTED(ORDER_DATA))
       return false;
     uint64_t send = q == r         ? 0
@@ -148,7 +148,7 @@ static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t i, uint3
     dep = graph ? order_dep(s, i, ++k) : NONE;
   }
   if (o->kind == PIPE_U && waits_for_others(s, o->stage)) {
-    run->head[r] = i; /* rows of a tie may be on this rank, too */
+    run->head[r] = first; /* rows of a tie may be on this rank, too */
     if (order_late_replica(s, i, run->head) != NONE)
       return false;
     uint64_t sum = sums_end(s, run, o->stage, turn);
@@ -214,6 +214,23 @@ int64_t order_makes(const Sched *s, const Op *o) {
   return n;
 }
 
+/* What the play of the ops some way below op i of its rank touches. */
+static inline void fetch_ahead(const Sched *s, const OrderRun *run, uint32_t i) {
+  enum { AHEAD = 16, OPS_AHEAD = 24 };
+  if (i + OPS_AHEAD >= s->nop)
+    return;
+  __builtin_prefetch(&s->op[i + OPS_AHEAD]);
+  __builtin_prefetch(&run->end[i + AHEAD], 1);
+  const Op *o = &s->op[i + AHEAD];
+  if (s->graph || o->kind > PIPE_I)
+    return;
+  uint32_t from = chain_from(s, o), to = chain_to(s, o);
+  if (from != NONE)
+    __builtin_prefetch(op_at(s, o->kind == PIPE_F, from, o->mb));
+  if (to != NONE)
+    __builtin_prefetch(op_at(s, o->kind == PIPE_F, to, o->mb));
+}
+
 bool order_run(Sched *s, OrderRun *run) {
   uint32_t *work = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   uint8_t *queued = NEW_ARRAY(s->arena, uint8_t, s->nrank);
@@ -238,8 +255,9 @@ bool order_run(Sched *s, OrderRun *run) {
       uint32_t first_op = i, last_op = i + s->op[i].group;
       uint64_t start = now[r], hold = 0;
       bool ready = true;
+      fetch_ahead(s, run, i);
       for (uint32_t m = first_op; m <= last_op && ready; m++)
-        ready = arrived(s, run, r, m, updates[s->op[m].stage], &start);
+        ready = arrived(s, run, r, first_op, m, updates[s->op[m].stage], &start);
       if (!ready)
         break;
       now[r] = stop[r] = play_action(s, run, first_op, last_op, start);
@@ -262,17 +280,18 @@ bool order_run(Sched *s, OrderRun *run) {
             run->xfer[run->nxfer++] = (Xfer){all, XFER_TIE};
           for (uint32_t at = 0, q = 0;
                (last != NONE || all != NONE) && order_member(s, o->stage, &at, &q);) {
-            uint32_t other = s->stage[q].rank;
-            if (other != r && run->head[other] == s->round[s->round0[q] + turn].u &&
-                !queued[other]) {
+            uint32_t other = s->stage[q].rank, h = run->head[other],
+                     u = s->round[s->round0[q] + turn].u;
+            if (other != r && h <= u && u <= h + s->op[h].group && !queued[other]) {
               queued[other] = 1;
               work[nwork++] = other;
             }
           }
         }
-        uint32_t k = 0, user = graph ? order_user(s, m, 0) : chain_user(s, o);
+        uint32_t k = 0, chain = graph ? NONE : chain_to(s, o),
+                 user = graph ? order_user(s, m, 0) : chain_op(s, o, chain);
         for (; user != NONE; user = graph ? order_user(s, m, ++k) : NONE) {
-          uint32_t q = s->stage[s->op[user].stage].rank;
+          uint32_t q = s->stage[graph ? s->op[user].stage : chain].rank;
           if (q == r)
             continue;
           uint64_t send = run->uniform ? send_time(&run->stage[0], o->kind) : output_time(s, o, k);
@@ -395,39 +414,88 @@ static uint32_t turn_of(const Sched *s, uint32_t op) {
   return s->op[op].kind == PIPE_F ? s->nrank + r : s->nrank - 1 - r;
 }
 
-/* Where the costs allow it, ties go by turn_of: so an order that repeats has no longer a period than the times
- * have. Else they stay as they are, in the order of the data. */
-static void sort_by_time(Sched *s, Xfer **xfer, uint32_t n, const uint64_t *end) {
-  Xfer *from = *xfer, *to = arena_alloc(s->arena, (size_t)n * sizeof *to + 1);
-  uint64_t most = 0, spread = takes_time(s) ? 2 * (uint64_t)s->nrank : 1;
-  for (uint32_t i = 0; i < n; i++)
-    most = end[from[i].from] > most ? end[from[i].from] : most;
-  if (most > UINT64_MAX / spread - 1)
-    spread = 1;
-  most = (most + 1) * spread - 1;
-  enum { BITS = 11, N = 1 << BITS };
-#define KEY(x) (end[(x).from] * spread + (spread > 1 ? turn_of(s, (x).from) : 0))
-  for (int shift = 0; shift < 64 && most >> shift; shift += BITS) {
-    uint32_t count[N + 1] = {0};
+typedef struct Keyed {
+  uint64_t key;
+  Xfer x;
+} Keyed;
+
+/* What transfers are sorted by: their time, and with spread > 1 turn_of. */
+typedef struct KeyOf {
+  const Sched *s;
+  const uint64_t *end;
+  uint64_t spread;
+} KeyOf;
+
+static inline uint64_t key_of(const KeyOf *k, const Xfer *x) {
+  return k->end[x->from] * k->spread + (k->spread > 1 ? turn_of(k->s, x->from) : 0);
+}
+
+/* Sorts x[n], whose keys differ in the lowest `bits` only. room: 2 * n. Stable. */
+static void sort_bucket(const KeyOf *k, Xfer *x, uint32_t n, int bits, Keyed *room) {
+  enum { DIGIT = 8, N = 1 << DIGIT, FEW = 24 };
+  Keyed *from = room, *to = room + n;
+  for (uint32_t i = 0; i < n; i++) {
+    Keyed this = {key_of(k, &x[i]), x[i]};
+    uint32_t at = i;
+    for (; n <= FEW && at > 0 && from[at - 1].key > this.key; at--)
+      from[at] = from[at - 1];
+    from[at] = this;
+  }
+  for (int shift = 0; n > FEW && shift < bits; shift += DIGIT) {
+    uint32_t first[N + 1] = {0};
     for (uint32_t i = 0; i < n; i++)
-      count[(KEY(from[i]) >> shift & (N - 1)) + 1]++;
+      first[(from[i].key >> shift & (N - 1)) + 1]++;
     for (int d = 0; d < N; d++)
-      count[d + 1] += count[d];
+      first[d + 1] += first[d];
     for (uint32_t i = 0; i < n; i++)
-      to[count[KEY(from[i]) >> shift & (N - 1)]++] = from[i];
-    Xfer *t = from;
+      to[first[from[i].key >> shift & (N - 1)]++] = from[i];
+    Keyed *t = from;
     from = to, to = t;
   }
-#undef KEY
-  arena_forget(to, (size_t)n * sizeof *to);
-  *xfer = from;
+  for (uint32_t i = 0; i < n; i++)
+    x[i] = from[i].x;
+}
+
+/* Where the costs allow it, ties go by turn_of: so an order that repeats has no longer a period than the times
+ * have. Else they stay as they are, in the order of the data. The play has left them nearly in the order of time:
+ * spread over buckets of a few hundred by the high bits of the key, which goes through memory once, then
+ * each bucket in the cache. */
+static void sort_by_time(Sched *s, Xfer **xfer, uint32_t n, const uint64_t *end) {
+  enum { MEAN = 256 };
+  Xfer *from = *xfer, *to = arena_alloc(s->arena, (size_t)n * sizeof *to);
+  KeyOf k = {s, end, takes_time(s) ? 2 * (uint64_t)s->nrank : 1};
+  uint64_t most = 0;
+  int shift = 0;
+  for (uint32_t i = 0; i < n; i++)
+    most = end[from[i].from] > most ? end[from[i].from] : most;
+  if (most > UINT64_MAX / k.spread - 1)
+    k.spread = 1;
+  most = (most + 1) * k.spread - 1;
+  while (shift < 63 && most >> shift > n / MEAN)
+    shift++;
+  uint32_t nbucket = (uint32_t)(most >> shift) + 1, largest = 0;
+  uint32_t *first = NEW_ARRAY(s->arena, uint32_t, (size_t)nbucket + 1);
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t bucket = (uint32_t)(key_of(&k, &from[i]) >> shift);
+    largest = ++first[bucket + 1] > largest ? first[bucket + 1] : largest;
+  }
+  for (uint32_t b = 0; b < nbucket; b++)
+    first[b + 1] += first[b];
+  for (uint32_t i = 0; i < n; i++)
+    to[first[key_of(&k, &from[i]) >> shift]++] = from[i];
+  Keyed *room = arena_alloc(s->arena, 2 * (size_t)largest * sizeof *room);
+  for (uint32_t b = 0, at = 0; b < nbucket; at = first[b++]) /* first: of the next one by now */
+    if (first[b] - at > 1)
+      sort_bucket(&k, &to[at], first[b] - at, shift, room);
+  arena_forget(s->arena, room, 2 * (size_t)largest * sizeof *room);
+  *xfer = to;
 }
 
 /* A transfer, or a side op of a COMM stream. */
 typedef struct Placed {
   uint64_t time;
-  uint32_t n; /* transfers that were made before it */
-  uint32_t late, i;
+  uint32_t n;                 /* transfers that were made before it */
+  uint32_t late, rank, at, i; /* rank, at: of a side op, else 0 */
   Xfer x;
 } Placed;
 
@@ -437,7 +505,11 @@ static int by_time(const void *a, const void *b) {
     return x->time < y->time ? -1 : 1;
   if (x->n != y->n)
     return x->n < y->n ? -1 : 1;
-  return x->late != y->late ? (x->late < y->late ? -1 : 1) : x->i < y->i ? -1 : x->i > y->i;
+  if (x->late != y->late)
+    return x->late < y->late ? -1 : 1;
+  if (x->rank != y->rank)
+    return x->rank < y->rank ? -1 : 1;
+  return x->at != y->at ? (x->at < y->at ? -1 : 1) : x->i < y->i ? -1 : x->i > y->i;
 }
 
 /* Sorts the transfers as they were made with the side ops of the COMM streams: each of these when the op
@@ -447,7 +519,7 @@ static void sort_with_sides(Sched *s, const OrderRun *run) {
   Placed *all = arena_alloc(s->arena, (s->nxfer + (size_t)s->ncomm_side) * sizeof *all);
   Xfer *to = arena_alloc(s->arena, (s->nxfer + (size_t)s->ncomm_side) * sizeof *to);
   for (; n < s->nxfer; n++)
-    all[n] = (Placed){run->end[s->xfer[n].from], n, 1, 0, s->xfer[n]};
+    all[n] = (Placed){run->end[s->xfer[n].from], n, 1, 0, 0, n, s->xfer[n]};
   for (uint32_t r = 0; r < s->nrank; r++)
     for (uint32_t i = s->side_use0[r]; i < s->side_use0[r + 1]; i++) {
       SideUse *u = &s->side_use[i];
@@ -456,7 +528,7 @@ static void sort_with_sides(Sched *s, const OrderRun *run) {
       if (u->latest)
         u->at = side_latest(s, u);
       uint32_t made = u->at > s->rank_op0[r] ? run->made[u->at - 1] : 0;
-      all[n++] = (Placed){side_start(s, r, u), made, 0, i, {i, XFER_SIDE}};
+      all[n++] = (Placed){side_start(s, r, u), made, 0, r, u->at, i, {i, XFER_SIDE}};
     }
   qsort(all, n, sizeof *all, by_time);
   for (uint32_t i = 0; i < n; i++)
@@ -471,7 +543,7 @@ bool order(Sched *s) {
   run.end = arena_alloc(s->arena, (size_t)s->nop * sizeof *run.end + 1);
   run.head = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   size_t most = (size_t)s->nop + 2 * (size_t)s->nedge * s->nmb + (s->ntie ? s->nop : 0);
-  run.xfer = arena_alloc(s->arena, most * sizeof *run.xfer + 1);
+  run.xfer = arena_alloc(s->arena, most * sizeof *run.xfer);
   if (!order_run(s, &run)) {
     report_cycle(s, run.end, run.head);
     return false;
@@ -484,5 +556,6 @@ bool order(Sched *s) {
     sort_with_sides(s, &run);
   else
     sort_by_time(s, &s->xfer, s->nxfer, run.end);
+  arena_forget(s->arena, run.xfer, most * sizeof *run.xfer);
   return true;
 }

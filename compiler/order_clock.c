@@ -14,6 +14,29 @@
 #include "expand.h"
 #include "hints.h"
 
+void no_ticks(Ex *x) {
+  diag_note(x->s->diag, x->in_use->at->at, "'%s' is used here", x->in_use->at->name);
+  x->use_told = true;
+  diag_help(
+      x->s->diag,
+      "ticks are not times: when an op starts follows from the costs; write the order of what is used "
+      "as a 'clock', or use it outside of 'clock %s'",
+      x->list->name);
+}
+
+/* Of what is used in a list one phase is to be kept, and `at` says none. */
+static bool no_label(Ex *x, const Use *u, Span at) {
+  const char *word = pipe_phase_name[u->at->phase];
+  diag_error(x->s->diag, DIAG_CLAUSE, u->at->at,
+             "the %s of '%s' cannot be used here: '%s' has no phase before the order is known",
+             word, u->at->name, span_text(x->s, at));
+  diag_note(x->s->diag, at, "it comes from here");
+  diag_help(x->s->diag,
+            "inside '%s %s' a phase is what a label says: %s { ... } around what '%s' lists",
+            u->list->kind == ST_CLOCK ? "clock" : "rules", u->list->name, word, u->at->name);
+  return x->use_told = true, false;
+}
+
 bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   bool whole = kind == PIPE_U || pipe_is_sum(kind);
   Listed l = {.key = x->key,
@@ -21,6 +44,7 @@ bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
               .stage = stage,
               .mb = mb,
               .kind = kind,
+              .phase = x->labelled ? x->phase : PIPE_NPHASES,
               .keyed = x->keyed,
               .move = x->move,
               .use = x->use,
@@ -38,13 +62,25 @@ bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
                           "compiler adds");
     return false;
   }
-  if (x->in_use && x->in_use->list == x->list && x->list->kind == ST_RULES) {
+  bool rules = x->list->kind == ST_RULES;
+  if (x->in_use && x->in_use->list == x->list && (rules || kind != PIPE_W)) {
     Span at = kind == PIPE_NOPS ? x->list_op->at : x->use->at;
     diag_error(x->s->diag, DIAG_CLAUSE, at,
-               "'%s' cannot be used inside 'rules %s': it stands in no 'rules' or 'clock' that "
-               "gives it a priority",
-               span_text(x->s, at), x->list->name);
+               "'%s' cannot be used inside '%s %s': it stands in no %s", span_text(x->s, at),
+               rules ? "rules" : "clock", x->list->name,
+               rules ? "'rules' or 'clock' that gives it a priority"
+                     : "'clock' that gives it a time stamp");
+    if (!rules)
+      no_ticks(x);
     return false;
+  }
+  for (const Use *u = x->in_use; u; u = u->outer) {
+    if (!u->list || u->at->phase == PIPE_NPHASES)
+      continue;
+    if (l.phase == PIPE_NPHASES)
+      return no_label(x, u, kind == PIPE_NOPS ? x->list_op->at : x->use->at);
+    if (l.phase != u->at->phase)
+      return true;
   }
   if (x->list->kind == ST_RULES && x->joint)
     l.stmt = x->joint;
@@ -69,9 +105,11 @@ bool list_joint(Ex *x, const Stmt *t) {
   int64_t key = 0;
   if (!t->value &&
       x->list->kind == ST_CLOCK) { /* by way of `use`: resolve refuses it in the block itself */
-    diag_error(x->s->diag, DIAG_CLAUSE, t->at,
-               "'%s' without a time stamp cannot be used inside 'clock %s'",
-               t->kind == ST_GROUP ? "group" : "overlap", x->list->name);
+    diag_error(
+        x->s->diag, DIAG_CLAUSE, t->at,
+        "'%s' cannot be used inside 'clock %s': it stands in no 'clock' that gives it a time stamp",
+        t->kind == ST_GROUP ? "group" : "overlap", x->list->name);
+    no_ticks(x);
     return false;
   }
   if (t->value && !eval(x->s, t->value, &key))
@@ -113,17 +151,24 @@ bool list_body(Ex *x, const Stmt *t, int64_t period) {
 }
 
 void label_phases(Sched *s, uint32_t a, uint32_t b) {
-  uint32_t last = a, i = a;
+  uint32_t last = a, first = b;
   for (uint32_t k = a; k < b; k++)
     if (s->op[k].kind == PIPE_F)
       last = k + 1;
-  for (; i < b && (s->op[i].kind == PIPE_F || s->op[i].kind == PIPE_R); i++)
-    s->op[i].phase = PIPE_WARMUP;
-  for (; i < b; i++)
-    s->op[i].phase = i < last ? PIPE_STEADY : PIPE_FLUSH;
-  for (i = b; i-- > a + 1;) /* an action is in one phase */
+    else if (s->op[k].kind != PIPE_R && first == b)
+      first = k;
+  for (uint32_t i = a; i < b; i++)
+    if (s->op[i].phase == PIPE_NPHASES)
+      s->op[i].phase = i < first ? PIPE_WARMUP : i < last ? PIPE_STEADY : PIPE_FLUSH;
+  for (uint32_t i = b; i-- > a + 1;) /* an action is in one phase */
     if (s->op[i - 1].group > 0 && s->op[i - 1].phase != s->op[i].phase)
       s->op[i - 1].phase = s->op[i].phase = PIPE_STEADY;
+}
+
+void label_again(Sched *s, uint32_t a, uint32_t b) {
+  for (uint32_t i = a; i < b; i++)
+    s->op[i].phase = PIPE_NPHASES;
+  label_phases(s, a, b);
 }
 
 /* ---- filling ---- */
@@ -315,7 +360,7 @@ static uint32_t push_beside(Ex *x, const Listed *l, uint32_t n) {
   uint32_t first = x->s->npost, k = 0;
   bool ok = true;
   do {
-    x->use = l[k].use, x->move = l[k].move;
+    x->use = l[k].use, x->move = l[k].move, x->phase = l[k].phase;
     if (l[k].kind == PIPE_NOPS)
       run_wait(x, l[k].stmt);
     else if (pipe_is_sum(l[k].kind))
@@ -329,7 +374,21 @@ static uint32_t push_beside(Ex *x, const Listed *l, uint32_t n) {
 }
 
 void label_copy(Sched *s, Copy *c, uint32_t end) {
-  c->phase = s->op[c->at < end ? c->at : end - 1].phase;
+  if (c->phase == PIPE_NPHASES)
+    c->phase = s->op[c->at < end ? c->at : end - 1].phase;
+}
+
+/* A transfer by hand: a send or sum has that of the op before it, which has made what it sends. A group, which begins
+ * with `head`, has one. */
+static void label_post(Sched *s, Posting *p, const Posting *head, uint32_t first) {
+  if (head != p) {
+    p->phase = head->phase;
+    return;
+  }
+  bool after = p->kind == PIPE_SEND_F || p->kind == PIPE_SEND_B || pipe_is_sum(p->kind);
+  uint32_t op = after && p->at > first ? p->at - 1 : p->at < s->nop ? p->at : s->nop - 1;
+  if (p->phase == PIPE_NPHASES)
+    p->phase = s->op[op].phase;
 }
 
 /* Pushes what is listed, by stamps: l[0..n) are ops, then come `more` others. */
@@ -347,6 +406,7 @@ static bool push_listed(Ex *x, const Stmt *t, const Listed *l, uint32_t n, uint3
       return report_tick(x, t, &l[k - 1], &l[k]);
     x->use = l[k].use;
     action = joined ? action : x->s->nop;
+    x->phase = l[k].phase;
     if (!push_op(x, l[k].kind, l[k].stage, l[k].mb))
       return false;
     if (l[k].joint && (k + 1 == n || !together(&l[k], &l[k + 1])) &&
@@ -374,7 +434,8 @@ bool run_clock(Ex *x, const Stmt *t) {
   if (x->list) /* of a schedule that is used in a clock: that one goes on */
     return true;
   Listed *l = x->listed.at;
-  uint32_t n = x->listed.n, all = n, first = s->nop, copy = s->ncopy;
+  uint32_t n = x->listed.n, all = n, first = s->nop, copy = s->ncopy, post = s->npost;
+  uint8_t phase = x->phase;
   if (n == 0)
     return true;
   qsort(l, all, sizeof *l, by_stream);
@@ -396,12 +457,18 @@ bool run_clock(Ex *x, const Stmt *t) {
   if (!ok)
     return false;
   qsort(l, n, sizeof *l, by_key);
-  if (!push_listed(x, t, l, n, all - n))
+  bool labelled = x->labelled;
+  x->labelled = true; /* each has its own phase, or none yet */
+  ok = push_listed(x, t, l, n, all - n);
+  x->phase = phase, x->labelled = labelled;
+  if (!ok)
     return false;
-  if (!x->labelled) {
-    label_phases(s, first, s->nop);
-    for (; copy < s->ncopy && s->nop > first; copy++)
-      label_copy(s, &s->copy[copy], s->nop);
+  label_phases(s, first, s->nop);
+  for (; copy < s->ncopy && s->nop > first; copy++)
+    label_copy(s, &s->copy[copy], s->nop);
+  for (uint32_t head = post; post < s->npost && s->nop > first; post++) {
+    head = post > head && s->post[post - 1].group > 0 ? head : post;
+    label_post(s, &s->post[post], &s->post[head], first);
   }
   return true;
 }

@@ -21,8 +21,8 @@ static bool dynamic(const Expr *e) {
   return dynamic(e->a) || dynamic(e->b) || dynamic(e->c);
 }
 
-/* The chunk of a quantity, counted as in the order that is used, as this rank counts its own. */
-static bool used_chunk(Ex *x, const Expr *call) {
+/* The chunk of a quantity, counted as in the order that is used, as this rank counts its own; 0 of one that it has not. */
+static bool used_chunk(Ex *x, Expr *call) {
   Sched *s = x->s;
   const Use *u = x->in_use;
   Expr *chunk = call->args->next->value;
@@ -37,6 +37,8 @@ static bool used_chunk(Ex *x, const Expr *call) {
     return false;
   }
   chunk->value = s->stage[u->held[c]].chunk;
+  if (s->stage[u->held[c]].rank != x->rank)
+    call->kind = EX_INT, call->value = 0, call->args = NULL;
   return true;
 }
 
@@ -150,27 +152,50 @@ static void add_part(Ex *x, const Listed *l, uint32_t op) {
   c->missing += op != NONE;
 }
 
-/* The row + 1 of an op that is pushed already; 0. */
-static uint32_t row_of(Sched *s, const Listed *l) {
-  if (l->kind == PIPE_U || is_copy(l) || l->any)
+/* The place of an update of one microbatch in x->at_u: its row + 1, of the block at hand if it is behind g->first. */
+static uint32_t *update_row(Ex *x, const Listed *l) {
+  const Sched *s = x->s;
+  if (!x->at_u)
+    x->at_u = NEW_ARRAY(&x->scratch, uint32_t, (size_t)s->nstage * s->nmb);
+  return &x->at_u[(size_t)l->stage * s->nmb + l->mb];
+}
+
+/* The row + 1 of an op that is pushed already, of an update in this block; 0. */
+static uint32_t row_of(Ex *x, const Region *g, const Listed *l) {
+  Sched *s = x->s;
+  if (is_copy(l) || l->any)
     return 0;
+  if (l->kind == PIPE_U) {
+    uint32_t u = l->mb == NONE ? x->last_u[l->stage] : *update_row(x, l);
+    return u > g->first && s->op[u - 1].mb == l->mb ? u : 0;
+  }
   uint32_t row = *op_row(s, l->kind, (size_t)l->stage * s->nmb + l->mb);
   return row && s->op[row - 1].kind == l->kind ? row : 0;
 }
 
 /* A U without microbatch: one for all gradients of the stage, however often it is listed. */
-static bool listed_before(const Ex *x, const Region *g, const Listed *l) {
-  uint32_t u = x->last_u[l->stage];
-  return l->kind == PIPE_U && l->mb == NONE && u > g->first && x->s->op[u - 1].mb == NONE;
+static bool listed_before(Ex *x, const Region *g, const Listed *l) {
+  return l->kind == PIPE_U && l->mb == NONE && row_of(x, g, l);
+}
+
+/* Pushes what is listed, in whatever order. */
+static bool push_rule(Ex *x, const Listed *l) {
+  x->use = l->use;
+  x->phase = l->phase;
+  if (is_copy(l))
+    return push_copy(x, l->kind, l->stage, l->mb);
+  if (!push_op(x, l->kind, l->stage, l->mb))
+    return false;
+  if (l->kind == PIPE_U && l->mb != NONE)
+    *update_row(x, l) = x->s->nop;
+  return true;
 }
 
 /* An op, or copy, that stands alone. */
 static bool add_single(Ex *x, const Region *g, const Listed *l, uint32_t row) {
   Sched *s = x->s;
   if (!row) {
-    x->use = l->use;
-    if (is_copy(l) ? !push_copy(x, l->kind, l->stage, l->mb)
-                   : !push_op(x, l->kind, l->stage, l->mb))
+    if (!push_rule(x, l))
       return false;
     row = is_copy(l) ? s->ncopy : s->nop;
   }
@@ -187,15 +212,13 @@ static bool add_joint(Ex *x, const Region *g, const Listed *l, uint32_t n) {
   if (too_many(x, l->joint, n))
     return false;
   for (uint32_t i = 0; i < n; i++) {
-    uint32_t row = row_of(s, &l[i]);
+    uint32_t row = row_of(x, g, &l[i]);
     if (row && row <= g->first)
       continue;
-    if (l[i].kind == PIPE_U || is_copy(&l[i])) {
-      diag_error(s->diag, DIAG_OVERLAP, l[i].use->at, "rank %u: '%s' in an overlap: %s", x->rank,
-                 span_text(s, l[i].use->at),
-                 is_copy(&l[i]) ? "a copy runs beside the ops in a stream of its own"
-                                : "an update is an action of its own, between what reads the "
-                                  "weights before it and after it");
+    if (is_copy(&l[i])) {
+      diag_error(s->diag, DIAG_OVERLAP, l[i].use->at,
+                 "rank %u: '%s' in an overlap: a copy runs beside the ops in a stream of its own",
+                 x->rank, span_text(s, l[i].use->at));
       return false;
     }
     left[nleft++] = &l[i];
@@ -203,31 +226,24 @@ static bool add_joint(Ex *x, const Region *g, const Listed *l, uint32_t n) {
   if (nleft == 0 || (nleft == 1 && left[0]->any))
     return true; /* all that it names is left out */
   if (nleft == 1)
-    return add_single(x, g, left[0], row_of(s, left[0]));
-  for (uint32_t i = 0; i < nleft; i++) { /* rows first: a part needs them */
-    x->use = left[i]->use;
-    if (!left[i]->any && !row_of(s, left[i]) &&
-        !push_op(x, left[i]->kind, left[i]->stage, left[i]->mb))
+    return add_single(x, g, left[0], row_of(x, g, left[0]));
+  for (uint32_t i = 0; i < nleft; i++) /* rows first: a part needs them */
+    if (!left[i]->any && !row_of(x, g, left[i]) && !push_rule(x, left[i]))
       return false;
-  }
+  for (uint32_t i = 0; i < nleft; i++)
+    for (uint32_t j = i + 1; j < nleft; j++)
+      if (!left[i]->any && !left[j]->any &&
+          !beside_update(s, row_of(x, g, left[i]) - 1, row_of(x, g, left[j]) - 1))
+        return false;
   add_cand(x, class_of(x, g->cls0, left[0], true), left[0]);
   for (uint32_t i = 0; i < nleft; i++)
-    add_part(x, left[i], left[i]->any ? NONE : row_of(s, left[i]) - 1);
+    add_part(x, left[i], left[i]->any ? NONE : row_of(x, g, left[i]) - 1);
   return true;
 }
 
-bool run_rules(Ex *x, const Stmt *t) {
+/* Pushes what is listed and remembers it, in region g. */
+static bool add_listed(Ex *x, const Stmt *t, Region *g) {
   Sched *s = x->s;
-  if (!list_body(x, t, 0))
-    return false;
-  if (x->list) /* of a schedule that is used in rules: those go on */
-    return true;
-  Region g = {.rank = x->rank,
-              .first = s->nop,
-              .copy = s->ncopy,
-              .cls0 = x->classes.n,
-              .at = t,
-              .labelled = x->labelled};
   for (uint32_t k = 0; k < x->listed.n; k++) /* of a clock that is used */
     if (x->listed.at[k].move || x->listed.at[k].kind == PIPE_NOPS) {
       const Listed *l = &x->listed.at[k];
@@ -240,24 +256,39 @@ bool run_rules(Ex *x, const Stmt *t) {
   for (uint32_t k = 0; k < x->listed.n;
        k++) { /* what stands alone comes first: it may be there once */
     const Listed *l = &x->listed.at[k];
-    uint32_t row = l->joint ? 0 : row_of(s, l);
-    if (l->joint || (row && row <= g.first) || listed_before(x, &g, l))
+    uint32_t row = l->joint || l->kind == PIPE_U ? 0 : row_of(x, g, l);
+    if (l->joint || (row && row <= g->first) || listed_before(x, g, l))
       continue; /* it has run before the block */
-    if (!add_single(x, &g, l, 0))
+    if (!add_single(x, g, l, 0))
       return false;
   }
   for (uint32_t k = 0, n; k < x->listed.n; k += n) {
     const Listed *l = &x->listed.at[k];
     for (n = 1; l->joint && k + n < x->listed.n && l[n].joint_first == l->joint_first; n++) {}
-    if (l->joint && !add_joint(x, &g, l, n))
+    if (l->joint && !add_joint(x, g, l, n))
       return false;
   }
+  return true;
+}
+
+bool run_rules(Ex *x, const Stmt *t) {
+  Sched *s = x->s;
+  if (!list_body(x, t, 0))
+    return false;
+  if (x->list) /* of a schedule that is used in rules: those go on */
+    return true;
+  Region g = {.rank = x->rank, .first = s->nop, .copy = s->ncopy, .cls0 = x->classes.n, .at = t};
+  uint8_t phase = x->phase;
+  bool labelled = x->labelled;
+  x->labelled = true; /* each has its own phase, or none yet */
+  bool ok = add_listed(x, t, &g);
+  x->phase = phase, x->labelled = labelled;
   g.n = s->nop - g.first;
   g.ncopy = s->ncopy - g.copy;
   g.ncls = x->classes.n - g.cls0;
   if (g.n > 0)
     *vec_push(&x->scratch, &x->regions) = g;
-  return true;
+  return ok;
 }
 
 /* ---- nothing goes on ---- */
@@ -469,8 +500,7 @@ static void reorder_copies(Rules *q, const Region *g) {
         continue;
       Copy c = s->copy[k];
       c.at = begun ? c.at : end;
-      if (!g->labelled)
-        label_copy(s, &c, end);
+      label_copy(s, &c, end);
       to[n++ - g->copy] = c;
     }
   memcpy(&s->copy[g->copy], to, g->ncopy * sizeof *to);
@@ -499,8 +529,7 @@ static void reorder(Rules *q) {
       if (o->kind != PIPE_U)
         *op_row(s, o->kind, (size_t)o->stage * s->nmb + o->mb) = k + 1;
     }
-    if (!g->labelled)
-      label_phases(s, g->first, end);
+    label_phases(s, g->first, end);
     reorder_copies(q, g);
   }
 }

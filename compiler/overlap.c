@@ -81,17 +81,13 @@ bool join_ops(Ex *x, const Stmt *t, uint32_t first) {
       diag_help(s->diag, "put it before or after the overlap");
       return false;
     }
+  uint8_t phase = PIPE_NPHASES; /* of an update that has none it is that of its action */
   for (uint32_t i = first; i < s->nop; i++) {
-    if (s->op[i].kind == PIPE_U && n > 1) {
-      diag_error(
-          s->diag, DIAG_OVERLAP, s->site[s->op[i].site],
-          "rank %u: %s in an overlap: an update is an action of its own, between what reads the "
-          "weights before it and after it",
-          x->rank, op_text(s, i));
-      return false;
-    }
     s->op[i].group = (uint16_t)(s->nop - 1 - i);
+    phase = s->op[i].phase < PIPE_NPHASES ? s->op[i].phase : phase;
   }
+  for (uint32_t i = first; i < s->nop; i++)
+    s->op[i].phase = phase;
   return true;
 }
 
@@ -148,6 +144,15 @@ static bool makes_again(const Op *a, const Op *b) {
          (a->kind == PIPE_R && b->kind == PIPE_R && a->mb < b->mb);
 }
 
+/* Op u updates a stage that shares weights with that of op `grad`, the last gradient that its sum needs. */
+static bool summed_with(const Sched *s, uint32_t grad, uint32_t u) {
+  uint32_t a = s->op[grad].stage, b = s->op[u].stage;
+  if (s->op[u].kind != PIPE_U || !s->tie_of || s->tie_of[a] == NONE || s->tie_of[a] != s->tie_of[b])
+    return false;
+  uint32_t k = s->round0[a] + round_of(s, u) - s->round0[b];
+  return k < s->round0[a + 1] && s->round[k].grad == grad;
+}
+
 /* Whether an op needs what another of its rank makes or has done to their stash, or a slice before it. */
 static bool needs(const Sched *s, uint32_t first, uint32_t then) {
   static const uint8_t turn[] = {
@@ -158,6 +163,8 @@ static bool needs(const Sched *s, uint32_t first, uint32_t then) {
   if (s->slices > 1 && a->stage == b->stage && a->mb / s->slices == b->mb / s->slices &&
       ((forward && a->mb + 1 == b->mb) || (back && a->mb == b->mb + 1) || makes_again(a, b)))
     return true;
+  if (summed_with(s, first, then))
+    return true;
   if (a->mb != b->mb)
     return false;
   if (a->stage == b->stage)
@@ -165,6 +172,23 @@ static bool needs(const Sched *s, uint32_t first, uint32_t then) {
   for (uint32_t k = 0, n = op_inputs(s, b); k < n; k++)
     if (order_dep(s, then, k) == first)
       return true;
+  return false;
+}
+
+bool beside_update(Sched *s, uint32_t a, uint32_t b) {
+  uint32_t u = s->op[b].kind == PIPE_U ? b : a, other = u == b ? a : b;
+  uint8_t kind = s->op[other].kind;
+  if (s->op[u].kind != PIPE_U || s->op[a].stage != s->op[b].stage)
+    return true;
+  diag_error(s->diag, DIAG_OVERLAP, s->site[s->op[u].site],
+             "rank %u: %s stands in one action with %s, %s", op_rank(s, u), op_text(s, u),
+             op_text(s, other),
+             kind == PIPE_B || kind == PIPE_W ? "which adds to the gradients that it applies"
+             : kind == PIPE_U                 ? "an update of the same stage"
+                                              : "which reads the weights that it changes");
+  if (s->op[a].site != s->op[b].site)
+    diag_note(s->diag, s->site[s->op[other].site], "%s comes from here", op_text(s, other));
+  diag_help(s->diag, "an update stands beside ops of other stages: write these two apart");
   return false;
 }
 
@@ -183,9 +207,9 @@ bool check_overlap(Sched *s) {
   for (uint32_t first = 0, n; first < s->nop && s->diag->errors <= s->diag->limit; first += n) {
     n = 1u + s->op[first].group;
     bool good = true;
-    for (uint32_t b = first; b < first + n && good; b++)
+    for (uint32_t b = first; n > 1 && b < first + n && good; b++)
       for (uint32_t a = first; a < first + n && good; a++)
-        good = !needs(s, a, b) || report_needs(s, a, b);
+        good = (a >= b || beside_update(s, a, b)) && (!needs(s, a, b) || report_needs(s, a, b));
     ok &= good;
   }
   return ok;

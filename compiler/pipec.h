@@ -66,9 +66,11 @@ typedef struct Copy {
 /* A transfer that the text of an order has, a sum, or a wait for all above it. */
 typedef struct Posting {
   uint8_t kind;     /* PipeOp: SEND_x RECV_x REDUCE TIE; PIPE_NOPS: a wait */
-  uint8_t zero;
-  uint16_t group;   /* further posts after it that are one group with it; 0 */
+  bool joint;       /* it stands in a group, */
+  uint16_t group;   /* and so many posts of it after this one */
+  uint8_t phase;    /* PipePhase */
   uint32_t stage, mb, site;
+  uint32_t edge;    /* of StageGraph.edge, the only one; NONE: all that cross ranks */
   uint32_t at;      /* row of Sched.op before which it stands, one past the last of its rank at the end */
   uint32_t rank;
 } Posting;
@@ -98,7 +100,7 @@ typedef struct SideUse {
   uint32_t op, seq;     /* row while it is put into the op table; order of the clauses */
   uint32_t in, out;     /* buffers: number in its pool; given back, taken */
   uint32_t in_pool, out_pool;
-  uint32_t dep[2];      /* rows of side_use that must have ended: that gave `out` back, that took `in` */
+  uint32_t dep[2][3];   /* rows of side_use that must have ended: the last of each stream that used `out`; `in` */
   uint32_t pos;         /* (comm) 1 + position in its stream */
   uint64_t plan;        /* when it starts on an idle network, for the order in its stream */
   uint8_t kind, phase;  /* SIDE, SIDE_COMM or SIDE_COPY */
@@ -118,9 +120,10 @@ typedef struct Channel {
  * COMM. */
 typedef struct Need { uint32_t of, on; } Need;
 
-/* The instructions of a rank before they are merged into one list. */
+/* The instructions of a rank before they are merged into one list, which takes the place of compute and comm:
+ * list[ncopy + ncompute + ncomm], at its end compute and behind it comm. copy is elsewhere. */
 typedef struct Streams {
-  PipeInstr *compute, *comm, *copy;
+  PipeInstr *list, *compute, *comm, *copy;
   uint32_t ncompute, ncomm, ncopy;
   Need *need; uint32_t nneed, capneed;
 } Streams;
@@ -222,6 +225,7 @@ typedef struct Sched {
   PipeSide *side; uint32_t nside; /* [nside_decl * nstage] */
   SideUse *side_use; uint32_t nside_use; /* rank after rank (sides) */
   uint32_t *side_use0;   /* [nrank + 1] */
+  bool sides_given;      /* and places are as read_json found them: there are no clauses that say it */
   uint32_t ncomm_side;   /* of them in COMM streams */
   SideTurn *side_turn;   /* [nside_use] rank after rank, in the order in which they stand (offload) */
   SideBuffers **side_buffers; uint32_t *nside_buffers; /* [nrank] */
@@ -295,11 +299,17 @@ typedef struct Sched {
     uint64_t time, per;        /* steady state: time for so many microbatches, reduced */
     uint64_t multiple;         /* proved for the multiples of this; 1: for all */
     uint64_t period;           /* microbatches after which every rank repeats */
+    uint64_t from;             /* proved from there on for all at once, below one by one; 0: for all at once */
   } all_m;
 
   /* make_looped */
   struct Looped *looped;       /* the program for every M, if one was asked for (looped.h) */
 } Sched;
+
+/* The instruction of an op of `rank` in its COMPUTE stream. */
+static inline PipeInstr *op_instr(const Sched *s, uint32_t rank, uint32_t op) {
+  return &s->stream[rank].compute[op - s->rank_op0[rank]];
+}
 
 /* ---- options, main.c ---- */
 typedef struct Define {
@@ -446,6 +456,7 @@ void cost_defaults(PipeStage *st, const bool has[NKEYS]);
 void transfers_shape(Sched *s, const Clause *c);
 void by_hand_shape(Sched *s, const Stmt *t, const Stmt *list); /* list: the clock or rules it is in */
 const char *lowering_text(const Sched *s); /* "inline grouped" */
+bool too_many_in_group(Sched *s, Span at, uint32_t rank, uint32_t n); /* reports it; false */
 
 /* ---- overlap.c: actions of several ops ---- */
 void overlap_shape(Sched *s, const Stmt *t, const Stmt *list); /* list: the clock or rules it is in */

@@ -5,10 +5,11 @@
  *
  * Strict: a key that the form does not have, a wrong type or a number out of range is an error at its place, the
  * object of the list that it is in. The text is parsed with jansson, which keeps no places; where the objects of
- * the two lists begin and end is found in a second look at the text, which is known to be JSON then. Linear. What
- * few programs have is read by read_tables.c. */
+ * the lists begin and end is found in a second look at the text, which is known to be JSON then. Linear. What
+ * few programs have is read by read_tables.c and read_beside.c. */
 #include <string.h>
 
+#include "graph.h"
 #include "read_json.h"
 
 /* ---- where things are: of a text that is JSON ---- */
@@ -70,6 +71,10 @@ static void note_stage(Read *d, const char *key, uint32_t n, const char *value) 
   (void)key, (void)n;
   *vec_push(d->s->arena, &d->stage_at) = span_of(d, value);
 }
+static void note_side(Read *d, const char *key, uint32_t n, const char *value) {
+  (void)key, (void)n;
+  *vec_push(d->s->arena, &d->side_at) = span_of(d, value);
+}
 static void in_rank(Read *d, const char *key, uint32_t n, const char *value) {
   if (is_key(key, n, "instr") && *value == '[')
     each_value(d, value, note_instr);
@@ -84,6 +89,8 @@ static void note_rank(Read *d, const char *key, uint32_t n, const char *value) {
 static void in_top(Read *d, const char *key, uint32_t n, const char *value) {
   if (is_key(key, n, "stages") && *value == '[')
     each_value(d, value, note_stage);
+  if (is_key(key, n, "sides") && *value == '[')
+    each_value(d, value, note_side);
   if (is_key(key, n, "rank") && *value == '[')
     each_value(d, value, note_rank);
 }
@@ -137,13 +144,11 @@ bool read_word(Read *d, Span at, json_t *object, const char *key, const char **v
 static bool read_head(Read *d, json_t *root) {
   static const char known[] =
       " pipec_json schedule params hash ranks microbatches slices sized timed forward channel_slots makespan span ideal"
-      " busy messages volume bound steady send lowering channels files stages critical_path rank transfers edges rows links link_wait comm_channels formulas rules ";
+      " busy messages volume bound steady send lowering channels files stages critical_path rank transfers edges rows links link_wait comm_channels formulas rules sides ";
   Sched *s = d->s;
   Span at = {d->file, 0, 1};
   uint64_t version = 0, ranks = 0, mbs = 0, slices = 1, sized = 0, timed = 0, forward = 0;
   const char *send = "";
-  if (json_object_get(root, "sides"))
-    return read_bad(d, at, "it has side ops, which are not read back");
   if (!read_number(d, at, root, "pipec_json", true, 0, UINT32_MAX, &version))
     return false;
   if (version != 1)
@@ -172,11 +177,11 @@ static bool read_head(Read *d, json_t *root) {
   for (s->lowering = PIPE_GLOBAL;
        s->lowering < PIPE_NLOWERINGS && strcmp(lowering, lowering_text(s)) != 0;)
     s->lowering++;
-  if (s->lowering >= PIPE_MANUAL)
-    return read_bad(d, at,
-                    arena_printf(s->arena,
-                                 "its transfers are lowered by '%s', which is not read back",
-                                 lowering));
+  if (s->lowering == PIPE_NLOWERINGS)
+    return read_bad(d, at, "'lowering' is global, inline, inline grouped or manual");
+  d->by_hand = s->lowering == PIPE_MANUAL;
+  if (s->opt->lowering)
+    s->lowering = (PipeLowering)(s->opt->lowering - 1);
   s->lowering_given = true, s->lowering_at = at;
   d->tables = json_object_get(root, "edges") != NULL;
   s->nrank = (uint32_t)ranks, s->nmb = (uint32_t)(mbs * slices), s->slices = (uint32_t)slices;
@@ -324,6 +329,13 @@ static uint32_t kind_of(const char *text) {
   return p == text ? (uint32_t)PIPE_NOPS : k;
 }
 
+bool copy_in_order(Read *d, Span at, uint32_t r) {
+  const Sched *s = d->s;
+  const Copy *c = &s->copy[s->ncopy - 1];
+  return s->ncopy < 2 || s->stage[c[-1].stage].rank != r || c[-1].at <= c->at ||
+         read_bad(d, at, "its 'wait' is less than that of the copy before it");
+}
+
 /* An OFF or LOAD stands before the op that as many have to end before it as `wait` says. */
 static bool read_copy(Read *d, uint32_t r, json_t *j, const OpRef *use, uint32_t stage,
                       uint32_t mb) {
@@ -342,18 +354,42 @@ static bool read_copy(Read *d, uint32_t r, json_t *j, const OpRef *use, uint32_t
   Copy *c = &s->copy[s->ncopy - 1];
   c->to = (uint32_t)peer;
   c->at = s->rank_op0[r] + (uint32_t)wait;
-  if (s->ncopy > 1 && s->stage[c[-1].stage].rank == r && c[-1].at > c->at)
-    return read_bad(d, use->at, "its 'wait' is less than that of the copy before it");
+  if (!copy_in_order(d, use->at, r))
+    return false;
   uint32_t other = (c->kind == PIPE_OFF ? s->at_load : s->at_off)[(size_t)stage * s->nmb + mb];
   if (other && s->copy[other - 1].to != c->to)
     return read_bad(d, use->at, "OFF and LOAD of a microbatch have the same 'peer', or both none");
   return true;
 }
 
+bool read_own_stage(Read *d, Span at, json_t *j, const char *text, uint32_t r, uint64_t *stage) {
+  const Sched *s = d->s;
+  if (!read_number(d, at, j, "stage", true, 0, s->nstage - 1, stage))
+    return false;
+  return s->stage[*stage].rank == r ||
+         read_bad(d, at,
+                  arena_printf(s->arena, "rank %u runs %s, but stage %u is on rank %u", r, text,
+                               (uint32_t)*stage, s->stage[*stage].rank));
+}
+
+bool read_unit(Read *d, Span at, json_t *j, uint64_t stage, bool needed, uint64_t *mb,
+               uint64_t *slice) {
+  const Sched *s = d->s;
+  const PipeStage *st = &s->stage[stage];
+  uint32_t first = st->mb0 / s->slices, last = first + st->nmb / s->slices - 1;
+  if (!read_number(d, at, j, "mb", needed, first, last, mb) ||
+      !read_number(d, at, j, "slice", needed && s->slices > 1, 0, s->slices - 1, slice))
+    return false;
+  return *mb == NONE || runs_mb(s, (uint32_t)stage, (uint32_t)*mb * s->slices) ||
+         read_bad(d, at,
+                  arena_printf(s->arena, "\"rows\" have microbatch %u of this stage elsewhere",
+                               (uint32_t)*mb));
+}
+
 static bool read_instr(Read *d, uint32_t r, json_t *j, uint64_t *group) {
   static const char known[] =
       " op stage mb slice phase group start end peer act gout turn channel keep in out ins outs wait wait_copy at version weight into"
-      " guess formula behind ahead ";
+      " guess formula behind ahead side takes gives order before wait_all ";
   Sched *s = d->s;
   Span at = d->instr_at.at[d->instr++];
   const char *text, *phase = "steady";
@@ -362,22 +398,26 @@ static bool read_instr(Read *d, uint32_t r, json_t *j, uint64_t *group) {
     return read_bad(d, at, "an instruction is an object");
   if (!read_word(d, at, j, "op", &text) || !read_keys(d, at, j, "the instruction", known))
     return false;
-  uint32_t kind = kind_of(text);
+  bool side = json_object_get(j, "side") != NULL;
+  uint32_t kind = side ? (uint32_t)PIPE_SIDE : kind_of(text);
   bool copies = kind == PIPE_OFF || kind == PIPE_LOAD;
-  if (kind == PIPE_NOPS || kind >= PIPE_SIDE)
+  if (!side && (kind == PIPE_NOPS || kind >= PIPE_SIDE))
     return read_bad(d, at, arena_printf(s->arena, "'%s' is not an op that is read back", text));
   if (pipe_op_info[kind].comm)
-    return true; /* derived */
-  if (!read_number(d, at, j, "stage", true, 0, s->nstage - 1, &stage))
+    return s->lowering == PIPE_MANUAL ? read_post(d, r, at, j, text, kind) : true; /* derived */
+  if (json_object_get(j, "phase") && !read_word(d, at, j, "phase", &phase))
     return false;
-  const PipeStage *st = &s->stage[stage];
-  if (st->rank != r)
-    return read_bad(d, at,
-                    arena_printf(s->arena, "rank %u runs %s, but stage %u is on rank %u", r, text,
-                                 (uint32_t)stage, st->rank));
-  uint32_t first = st->mb0 / s->slices, last = first + st->nmb / s->slices - 1;
-  if (!read_number(d, at, j, "mb", kind != PIPE_U, first, last, &mb) ||
-      !read_number(d, at, j, "slice", kind != PIPE_U && s->slices > 1, 0, s->slices - 1, &slice) ||
+  uint8_t p = 0;
+  while (p < PIPE_NPHASES && strcmp(phase, pipe_phase_name[p]) != 0)
+    p++;
+  if (p == PIPE_NPHASES)
+    return read_bad(d, at, "'phase' is warmup, steady or flush");
+  if (!read_wait_all(d, r, at, j, d->by_hand && !copies))
+    return false;
+  if (side)
+    return read_side_op(d, r, at, j, text, p);
+  if (!read_own_stage(d, at, j, text, r, &stage) ||
+      !read_unit(d, at, j, stage, kind != PIPE_U, &mb, &slice) ||
       !read_number(d, at, j, "group", false, 0, 63, group))
     return false;
   uint32_t unit = mb == NONE ? NONE : (uint32_t)mb * s->slices + (uint32_t)slice;
@@ -386,13 +426,6 @@ static bool read_instr(Read *d, uint32_t r, json_t *j, uint64_t *group) {
   if (strcmp(says, text) != 0)
     return read_bad(
         d, at, arena_printf(s->arena, "'op' is %s, but stage and microbatch say %s", text, says));
-  if (json_object_get(j, "phase") && !read_word(d, at, j, "phase", &phase))
-    return false;
-  uint8_t p = 0;
-  while (p < PIPE_NPHASES && strcmp(phase, pipe_phase_name[p]) != 0)
-    p++;
-  if (p == PIPE_NPHASES)
-    return read_bad(d, at, "'phase' is warmup, steady or flush");
   if (s->forward && kind != PIPE_F)
     return read_bad(d, at, arena_printf(s->arena, "%s in a program that only runs forward", text));
   OpRef *use = NEW(s->arena, OpRef);
@@ -437,11 +470,11 @@ static bool read_rank(Read *d, uint32_t r, json_t *j) {
           d, s->site[o->site],
           arena_printf(s->arena, "%llu ops of the action before are still to come, 'group' is %llu",
                        (unsigned long long)left - 1, (unsigned long long)group));
-    if ((left > 0 || group > 0) && o->kind > PIPE_R)
-      return read_bad(d, s->site[o->site], "an action has F, B, I, W and R");
     left = group;
     o->group = (uint16_t)group;
   }
+  if (!finish_sides(d, r, first_copy) || !finish_posts(d, r))
+    return false;
   for (uint32_t k = first_copy; k < s->ncopy; k++) {
     uint32_t before = s->copy[k].at;
     if (before > s->nop)
@@ -545,7 +578,8 @@ bool read_json(Sched *s) {
     json_t *stages = json_object_get(root, "stages");
     ok = read_head(&d, root) && read_stages(&d, stages) && read_edges(&d, root) &&
          read_ties(&d, stages) && read_slice_times(&d, stages) && read_links(&d, root) &&
-         read_formulas(&d, root, stages) && read_ranks(&d, json_object_get(root, "rank"));
+         read_sides(&d, root) && read_formulas(&d, root, stages) &&
+         read_ranks(&d, json_object_get(root, "rank"));
     s->weighted = d.weighted, s->given = d.given.at;
   }
   json_decref(root);

@@ -89,7 +89,7 @@ static void report_bound(Sched *s, FILE *f) {
 
 /* Unless --for-all says it for good. */
 static void report_steady(Sched *s, FILE *f, const Critical *c) {
-  if (c->per == 0 || (s->opt->for_all && s->all_m.proved))
+  if (c->per == 0 || (s->opt->for_all && s->all_m.proved && !s->all_m.from))
     return;
   const char *unit = "";
   double t = (double)c->steady / (double)c->per;
@@ -137,7 +137,9 @@ static void report_all(Sched *s, FILE *f) {
     LineCol at = s->all_m.at.file == NO_FILE
                      ? (LineCol){0, 0}
                      : diag_linecol(s->diag, s->all_m.at.file, s->all_m.at.beg);
-    fprintf(f, "all %-5s not decided: %s%s\n", m, s->all_m.text,
+    fprintf(f, "all %-5s %s%s%s\n", m,
+            s->all_m.refuted ? "" : "proved for these values only, for others not decided: ",
+            s->all_m.text,
             at.line ? arena_printf(s->arena, " (%s:%u:%u)", s->diag->source[s->all_m.at.file].path,
                                    at.line, at.col)
                     : "");
@@ -145,10 +147,14 @@ static void report_all(Sched *s, FILE *f) {
   }
   fprintf(
       f,
-      "all %-5s proved complete, in order and deadlock-free for every %s that the schedule admits\n",
+      "all %-5s proved complete, in order and deadlock-free for every %s%s that the schedule admits%s\n",
       m,
       s->all_m.multiple == 1 ? m
-                             : arena_printf(s->arena, "multiple of %" PRIu64, s->all_m.multiple));
+                             : arena_printf(s->arena, "multiple of %" PRIu64, s->all_m.multiple),
+      s->all_m.from > 1 ? arena_printf(s->arena, " from %" PRIu64 " on", s->all_m.from) : "",
+      s->all_m.from > 1 ? ", and for those below one by one" : "");
+  if (s->all_m.from) /* of several loops: there is no one period */
+    return;
   fprintf(f, "steady    %s for %s, the orders repeat every %" PRIu64 "\n",
           time_text(s, s->all_m.time),
           s->all_m.per == 1 ? "each microbatch"

@@ -551,11 +551,6 @@ static void resolve_use(Resolver *r, Stmt *t, const Stmt *kernel) {
   if (kernel)
     diag_error(r->s->diag, DIAG_CLAUSE, t->at, "'use' cannot stand inside 'steady %s'",
                kernel->name);
-  else if (r->list && t->phase < PIPE_NPHASES)
-    diag_error(
-        r->s->diag, DIAG_CLAUSE, t->at,
-        "inside '%s %s' a schedule is used as a whole: its phases are known once the order is",
-        list_word(r->list), r->list->name);
   Sym *y = find(r, t->name);
   if (y && y->kind == SY_SCHEDULE)
     t->used = y->schedule;
@@ -607,10 +602,6 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
       diag_error(r->s->diag, DIAG_CLAUSE, t->at,
                  "a phase label cannot stand inside 'steady %s'; its phases follow from its lags",
                  kernel->name);
-    else if (r->list)
-      diag_error(r->s->diag, DIAG_CLAUSE, t->at,
-                 "a phase label cannot stand inside '%s %s'; it labels the whole",
-                 list_word(r->list), r->list->name);
     resolve_block(r, t->body, kernel);
     return;
   case ST_CLIP:

@@ -5,7 +5,7 @@
  *   side_shape   (resolve) the words of a clause
  *   find_sides   (expand) which clauses count, what each costs on each stage: Sched.side
  *   sides        (pass, requires check_deps) who is attached to which op: Sched.side_use. Those of the
- *                compute stream become ops of Sched.op
+ *                compute stream become ops of Sched.op. Of a JSON file that is so already
  *   side_buffers (offload) once all have their places: buffers, and who waits for whom because of them
  *
  * note [sides cannot stall]: a side op has a place in the order of its rank: it waits for ops that stand
@@ -28,7 +28,7 @@ typedef struct Stream {
 static const Stream streams[] = {
     {"compute", PIPE_SIDE}, {"comm", PIPE_SIDE_COMM}, {"copy", PIPE_SIDE_COPY}};
 
-enum { LONGEST_NAME = 16, LAST_ANCHOR = PIPE_U };
+enum { LAST_ANCHOR = PIPE_U };
 
 static void anchor_shape(Sched *s, const Clause *c, Anchor *a) {
   if (!a->name)
@@ -53,9 +53,9 @@ void side_shape(Sched *s, const Clause *c) {
     if (strcmp(pipe_op_info[k].text, c->name) == 0)
       diag_error(s->diag, DIAG_SIDE, c->name_at, "'%s' is the name of an op of the language",
                  c->name);
-  if (strlen(c->name) > LONGEST_NAME)
+  if (strlen(c->name) > LONGEST_SIDE_NAME)
     diag_error(s->diag, DIAG_SIDE, c->name_at, "'%s' is longer than %d letters", c->name,
-               LONGEST_NAME);
+               LONGEST_SIDE_NAME);
   if (!side->stream)
     return; /* a syntax error */
   size_t k = 0;
@@ -108,6 +108,32 @@ static bool set_entry(Sched *s, const Clause *c, const Entry *e, PipeSide *row) 
   return true;
 }
 
+bool side_givers(Sched *s) {
+  uint32_t n = s->nside_decl;
+  for (uint32_t k = 0; k < n; k++) {
+    const Side *side = s->side_decl[k]->side;
+    uint32_t of = 0;
+    if (!side->gives)
+      continue;
+    while (of < n && strcmp(s->side_decl[of]->name, side->gives) != 0)
+      of++;
+    bool takes = false;
+    for (uint32_t st = 0; of < n && st < s->nstage; st++)
+      takes |= s->side[(size_t)of * s->nstage + st].bytes > 0;
+    if (takes && of != k)
+      continue;
+    diag_error(s->diag, DIAG_SIDE, side->gives_at,
+               of == n ? "'%s' is no side op"
+                       : "'%s' takes no memory that could be given back by another side op",
+               side->gives);
+    if (of < n)
+      diag_note(s->diag, s->side_decl[of]->at, "it is declared here");
+    diag_help(s->diag, "'gives' names a side op with 'memory = e'");
+    return false;
+  }
+  return true;
+}
+
 bool find_sides(Ex *x) {
   Sched *s = x->s;
   const Clause **decl = NEW_ARRAY(s->arena, const Clause *, x->clauses.n);
@@ -145,28 +171,7 @@ bool find_sides(Ex *x) {
       if (!set_entry(s, c, e, row))
         return false;
   }
-  for (uint32_t k = 0; k < n; k++) {
-    const Side *side = decl[k]->side;
-    uint32_t of = 0;
-    if (!side->gives)
-      continue;
-    while (of < n && decl[of]->name != side->gives)
-      of++;
-    bool takes = false;
-    for (uint32_t st = 0; of < n && st < s->nstage; st++)
-      takes |= s->side[(size_t)of * s->nstage + st].bytes > 0;
-    if (takes && of != k)
-      continue;
-    diag_error(s->diag, DIAG_SIDE, side->gives_at,
-               of == n ? "'%s' is no side op"
-                       : "'%s' takes no memory that could be given back by another side op",
-               side->gives);
-    if (of < n)
-      diag_note(s->diag, decl[of]->at, "it is declared here");
-    diag_help(s->diag, "'gives' names a side op with 'memory = e'");
-    return false;
-  }
-  return true;
+  return side_givers(s);
 }
 
 /* ---- who is attached to what ---- */
@@ -274,7 +279,8 @@ static bool attach(Sched *s, uint32_t k, uint32_t r, uint32_t *last, Uses *all) 
     u.phase = o->phase;
     u.lo = after ? i + o->group + 1 : s->rank_op0[r];
     u.user = after ? NONE : action_of(s, i);
-    u.in = u.out = u.dep[0] = u.dep[1] = NONE;
+    u.in = u.out = NONE;
+    memset(u.dep, 0xff, sizeof u.dep);
     if (after && side->before.name && !find_user(s, &u, i, u.lo, &u.user))
       return false;
     u.latest = side->latest && u.kind != PIPE_SIDE;
@@ -351,6 +357,8 @@ static void insert_ops(Sched *s, uint32_t ninsert) {
 bool sides(Sched *s) {
   Uses all = {0};
   uint32_t ninsert = 0;
+  if (s->sides_given)
+    return true;
   s->side_use0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nrank + 1);
   if (s->nside_decl == 0)
     return true;
@@ -408,10 +416,17 @@ uint32_t side_latest(const Sched *s, const SideUse *u) {
   return at > u->lo ? at : u->lo;
 }
 
+/* note [users of a slot]: who takes or gives back a buffer waits for the last one of each stream that did, also where
+ * one of these has waited for another: an engine need not look through a third stream. */
+typedef struct SlotUsers {
+  uint32_t last[PIPE_NSTREAMS];
+} SlotUsers;
+
 /* Buffers of one size on a rank. */
 typedef struct Pool {
   SideBuffers b;
-  VEC(uint32_t) given; /* side ops that gave a slot back, in turn; those from `next` on are free */
+  VEC(SlotUsers) users; /* of each slot */
+  VEC(uint32_t) given;  /* side ops that gave a slot back, in turn; those from `next` on are free */
   uint32_t next;
 } Pool;
 
@@ -428,7 +443,15 @@ static int by_turn(const void *a, const void *b) {
   return x->use < y->use ? -1 : x->use > y->use;
 }
 
-static void take(Sched *s, SideUse *u, Pools *pools) {
+static PipeOn stream_of(const SideUse *u) { return (PipeOn)pipe_op_info[u->kind].stream; }
+
+static void use_slot(const SideUse *u, uint32_t self, SlotUsers *slot,
+                     uint32_t dep[PIPE_NSTREAMS]) {
+  memcpy(dep, slot->last, sizeof slot->last);
+  slot->last[stream_of(u)] = self;
+}
+
+static void take(Sched *s, SideUse *u, uint32_t self, Pools *pools) {
   uint64_t bytes = s->side[u->row].bytes;
   uint32_t k = 0;
   if (bytes == 0)
@@ -441,11 +464,12 @@ static void take(Sched *s, SideUse *u, Pools *pools) {
   u->out_pool = k;
   u->out = p->b.count;
   if (p->next < p->given.n) {
-    u->dep[0] = p->given.at[p->next++];
-    u->out = s->side_use[u->dep[0]].in;
+    u->out = s->side_use[p->given.at[p->next++]].in;
   } else {
     p->b.count++;
+    memset(vec_push(s->arena, &p->users), 0xff, sizeof(SlotUsers));
   }
+  use_slot(u, self, &p->users.at[u->out], u->dep[0]);
 }
 
 /* The side op whose buffer u gives back: of its microbatch, else the oldest of the stage. */
@@ -453,7 +477,7 @@ static bool give(Sched *s, SideUse *u, uint32_t self, Pools *pools, uint32_t *co
                  uint32_t *oldest, const uint32_t *next) {
   const Side *side = s->side_decl[u->decl]->side;
   uint32_t of = 0, from = NONE;
-  while (s->side_decl[of]->name != side->gives)
+  while (strcmp(s->side_decl[of]->name, side->gives) != 0)
     of++;
   uint32_t *first = &oldest[of * s->nstage + u->stage];
   while (*first != NONE && s->side_use[*first].given)
@@ -473,9 +497,9 @@ static bool give(Sched *s, SideUse *u, uint32_t self, Pools *pools, uint32_t *co
   }
   SideUse *t = &s->side_use[from];
   t->given = true;
-  u->dep[1] = from;
   u->in = t->out;
   u->in_pool = t->out_pool;
+  use_slot(u, self, &pools->at[t->out_pool].users.at[u->in], u->dep[1]);
   *vec_push(s->arena, &pools->at[t->out_pool].given) = self;
   return true;
 }
@@ -485,7 +509,8 @@ static uint32_t **find_taken(Sched *s) {
   uint32_t **taken = NEW_ARRAY(s->arena, uint32_t *, s->nside_decl);
   for (uint32_t k = 0; k < s->nside_decl; k++)
     for (uint32_t of = 0; of < s->nside_decl; of++)
-      if (s->side_decl[of]->name == s->side_decl[k]->side->gives && !taken[of])
+      if (s->side_decl[k]->side->gives && !taken[of] &&
+          strcmp(s->side_decl[of]->name, s->side_decl[k]->side->gives) == 0)
         taken[of] = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nstage * s->nmb);
   return taken;
 }
@@ -513,7 +538,7 @@ bool side_buffers(Sched *s) {
     for (uint32_t i = first; i < end; i++) {
       uint32_t self = s->side_turn[i].use;
       SideUse *u = &s->side_use[self];
-      take(s, u, &pools);
+      take(s, u, self, &pools);
       if (s->side_decl[u->decl]->side->gives && !give(s, u, self, &pools, taken, oldest, next))
         return false;
       if (u->out == NONE)
@@ -536,8 +561,6 @@ bool side_buffers(Sched *s) {
 }
 
 /* ---- streams ---- */
-
-static PipeOn stream_of(const SideUse *u) { return (PipeOn)pipe_op_info[u->kind].stream; }
 
 PipeInstr side_instr(const Sched *s, const SideUse *u) {
   PipeInstr c = pipe_instr((PipeOp)u->kind, u->stage, u->mb);
@@ -573,8 +596,9 @@ void side_waits(Sched *s) {
       SideUse *u = &s->side_use[i];
       PipeInstr *c = side_at(s, u);
       for (int k = 0; k < 2; k++)
-        if (u->dep[k] != NONE)
-          wait_for(s, r, c, &s->side_use[u->dep[k]]);
+        for (int x = 0; x < PIPE_NSTREAMS; x++)
+          if (u->dep[k][x] != NONE)
+            wait_for(s, r, c, &s->side_use[u->dep[k][x]]);
       if (u->user != NONE)
         wait_for(s, r, &t->compute[u->user - s->rank_op0[r]], u);
     }

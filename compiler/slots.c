@@ -167,6 +167,9 @@ static Colour *pool_of(Rank *k, PipeClass cls, uint32_t stage) {
   return &k->cls[cls].pool[k->cls[cls].of[stage]];
 }
 
+/* The instruction of an op of the rank. */
+static PipeInstr *instr_of(const Rank *k, uint32_t op) { return &k->stream->compute[op - k->op0]; }
+
 static void more_inflight(Rank *k) {
   if (++k->inflight > k->peak->inflight)
     k->peak->inflight = k->inflight;
@@ -182,7 +185,7 @@ static void copies(Sched *s, Rank *k, uint32_t i) {
     size_t cell = (size_t)x->stage * s->nmb + x->mb;
     Colour *h = pool_of(k, PIPE_HOST, x->stage), *a = pool_of(k, PIPE_ACT, x->stage);
     if (x->op == PIPE_OFF) {
-      x->act = s->stream[0].compute[s->at_f[cell] - 1].act;
+      x->act = instr_of(k, s->at_f[cell] - 1)->act;
       leave(s, a, x->act);
       if (x->peer == NONE)
         x->keep = take(h), k->on_host++;
@@ -243,11 +246,24 @@ static void drop_outputs(Sched *s, Rank *k, PipeInstr *in) {
   }
 }
 
-/* Room for what an update overwrites and still needs; NULL: it needs none. */
+/* Room for what op u, an update, overwrites and still needs, in which it keeps that while it runs; NULL: it needs
+ * none. */
 static Colour *old_of(const Sched *s, Rank *k, uint32_t u) {
   const PipeWeights *w = s->weights ? &s->weights[u] : NULL;
   bool needed = w && w->formula != NONE && w->out == w->slot && formula_needs_old(s, u);
   return needed ? pool_of(k, PIPE_GUESS, s->op[u].stage) : NULL;
+}
+
+static void take_old(Sched *s, Rank *k, uint32_t u) {
+  Colour *old = old_of(s, k, u);
+  if (old)
+    s->weights[u].guess = take(old), k->live += old->bytes;
+}
+
+static void give_old(Sched *s, Rank *k, uint32_t u) {
+  Colour *old = old_of(s, k, u);
+  if (old)
+    give(s, old, s->weights[u].guess), k->live -= old->bytes;
 }
 
 /* The slot of the estimate that op reads lives from the op that makes it to the last that reads it. */
@@ -271,8 +287,12 @@ static void give_guess(Sched *s, Rank *k, uint32_t op) {
 }
 
 static void takes(Sched *s, Rank *k, PipeInstr *in) {
-  PipeInstr *all = s->stream[0].compute; /* instruction of op i of any rank */
-  take_guess(s, k, (uint32_t)(in - all));
+  uint32_t row = k->op0 + (uint32_t)(in - k->stream->compute);
+  if (in->op == PIPE_U) {
+    take_old(s, k, row);
+    return;
+  }
+  take_guess(s, k, row);
   size_t cell = (size_t)in->stage * s->nmb + in->mb;
   Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage),
          *kp = pool_of(k, PIPE_KEEP, in->stage);
@@ -280,9 +300,8 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
     in->act = take(a), k->live += a->bytes;
     more_inflight(k);
   } else {
-    in->act = all[(s->at_r[cell] ? s->at_r : s->at_f)[cell] - 1].act;
-    if (k->stream->ncopy && s->at_load[cell] &&
-        s->copy[s->at_load[cell] - 1].at <= (uint32_t)(in - all))
+    in->act = instr_of(k, (s->at_r[cell] ? s->at_r : s->at_f)[cell] - 1)->act;
+    if (k->stream->ncopy && s->at_load[cell] && s->copy[s->at_load[cell] - 1].at <= row)
       in->act = s->stream[0].copy[s->at_load[cell] - 1].act;
     k->backward_seen = true;
   }
@@ -293,7 +312,7 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
     if (++k->kept > k->peak->kept)
       k->peak->kept = k->kept;
   } else if (in->op == PIPE_R) {
-    in->keep = all[s->at_f[cell] - 1].keep;
+    in->keep = instr_of(k, s->at_f[cell] - 1)->keep;
     for (uint32_t j = 0; j < s->stage[in->stage].nout; j++) {
       Colour *l = scratch_of(s, k, in->stage, j);
       *slot_at(s, in, false, j) = take(l), k->live += l->bytes;
@@ -304,10 +323,9 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
     if (++k->held > k->peak->held)
       k->peak->held = k->held;
   } else if (in->op == PIPE_W) {
-    in->gout = all[s->at_b[cell] - 1].gout;
+    in->gout = instr_of(k, s->at_b[cell] - 1)->gout;
   }
   /* Tensors that stay: y of F to F of a later stage, dx of B to B of an earlier one. */
-  uint32_t row = (uint32_t)(in - all);
   const Op *o = &s->op[row];
   Classes *loc = &k->cls[PIPE_LOCAL];
   for (uint32_t j = 0, n = k->locals ? op_outputs(s, o) : 0; j < n; j++) {
@@ -319,15 +337,20 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
     uint32_t link = input_link(s, o, j);
     Link l = link_at(s, link);
     if (!link_crosses(s, l))
-      *slot_at(s, in, true, j) = *slot_at(s, &all[order_dep(s, row, j)], false,
+      *slot_at(s, in, true, j) = *slot_at(s, instr_of(k, order_dep(s, row, j)), false,
                                           in->op == PIPE_F ? link_out(s, l) : link_in(s, l));
   }
 }
 
 static void gives(Sched *s, Rank *k, PipeInstr *in) {
+  uint32_t row = k->op0 + (uint32_t)(in - k->stream->compute);
+  if (in->op == PIPE_U) {
+    give_old(s, k, row);
+    return;
+  }
   Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage);
-  const Op *o = &s->op[in - s->stream[0].compute];
-  give_guess(s, k, (uint32_t)(in - s->stream[0].compute));
+  const Op *o = &s->op[row];
+  give_guess(s, k, row);
   for (uint32_t j = 0, n = k->locals ? op_inputs(s, o) : 0; j < n; j++) {
     Colour *l = local_pool(s, &k->cls[PIPE_LOCAL], input_link(s, o, j));
     if (l)
@@ -344,8 +367,7 @@ static void gives(Sched *s, Rank *k, PipeInstr *in) {
     give(s, a, in->act), k->live -= a->bytes, k->inflight--;
   for (uint32_t i = 0; in->op == PIPE_F && last && i < s->slices; i++)
     if (s->forward || s->at_r[cell - i])
-      give(s, a, s->stream[0].compute[s->at_f[cell - i] - 1].act), k->live -= a->bytes,
-          k->inflight--;
+      give(s, a, instr_of(k, s->at_f[cell - i] - 1)->act), k->live -= a->bytes, k->inflight--;
   if (pipe_op_info[in->op].gout < 0)
     give(s, g, in->gout), k->live -= g->bytes, k->held--;
 }
@@ -369,15 +391,6 @@ static void weight_pools(Sched *s, uint32_t r, const Classes *guess) {
     w->out += w->out == NONE ? 0 : first[st];
     w->guess += w->guess == NONE ? 0 : guess->pool[guess->of[st]].first;
   }
-}
-
-/* The slot in which op i of the rank, an update, keeps what it overwrites. */
-static uint32_t update_guess(Sched *s, Rank *k, Colour *old, uint32_t i) {
-  uint32_t slot = take(old);
-  if (k->live + old->bytes > k->most || k->peak->op == NONE)
-    k->most = k->live + old->bytes, k->peak->op = k->op0 + i;
-  give(s, old, slot);
-  return slot;
 }
 
 /* One rank: colours, then numbers. The ops of an action take all that they take before any gives back. */
@@ -408,12 +421,6 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     copies(s, &k, i);
     copied_away(s, &k, in);
     side_buffers_at(s, &k, r, i);
-    if (in->op == PIPE_U) {
-      Colour *old = old_of(s, &k, k.op0 + i);
-      if (old)
-        s->weights[k.op0 + i].guess = update_guess(s, &k, old, i);
-      continue;
-    }
     if (in->op == PIPE_SIDE)
       continue;
     for (uint32_t m = 0; m < n; m++)

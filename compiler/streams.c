@@ -40,63 +40,92 @@ RankStreams rank_streams(Arena *a, const Sched *s, uint32_t r, const PipeRank *k
   return w;
 }
 
-void clock_needed(const RankStreams *w, uint32_t row, uint32_t *clock) {
-  const PipeInstr *in = &w->k->instr[row];
-  PipeOn own = (PipeOn)pipe_op_info[in->op].stream;
-  memset(clock, 0, w->n * sizeof *clock);
-  for (int x = 0; x < PIPE_NSTREAMS; x++)
-    if (x != (int)own && (x != PIPE_COMM || !w->of))
-      clock[x] = pipe_wait_for(in, (PipeOn)x) + (x == PIPE_COMPUTE);
-  for (uint32_t j = w->of ? w->need.first[row] : 0; w->of && j < w->need.first[row + 1]; j++) {
-    uint32_t on = w->need.on[j], x = stream_of_row(w, &w->k->instr[on]);
-    clock[x] = w->nth[on] > clock[x] ? w->nth[on] : clock[x];
+StreamRoom stream_room(Arena *a, const Sched *s, const PipeRank *rank) {
+  StreamRoom e = {.rows = 1, .streams = PIPE_NSTREAMS};
+  for (uint32_t r = 0; r < s->nrank; r++)
+    e.rows = rank[r].ninstr + 1 > e.rows ? rank[r].ninstr + 1 : e.rows;
+  for (uint32_t r = 0; s->lowering == PIPE_CHANNELS && r < s->nrank; r++) {
+    const PipeNeeds *need = &s->needs[r];
+    const Streams *t = &s->stream[r];
+    uint32_t needs = need->first[1] ? need->first[1][t->ncopy] : need->first[0][t->ncompute];
+    e.needs = needs > e.needs ? needs : e.needs;
+    Arena tmp = {.oom = a->oom};
+    RankStreams w = rank_streams(&tmp, s, r, &rank[r]);
+    e.streams = w.n > e.streams ? w.n : e.streams;
+    arena_free(&tmp);
   }
+  size_t rows = e.rows, n = e.streams;
+  e.row = arena_alloc(a, n * sizeof *e.row);
+  e.row_cell = arena_alloc(a, (rows + n) * sizeof *e.row_cell);
+  e.known = arena_alloc(a, rows * n * sizeof *e.known);
+  e.now = arena_alloc(a, n * n * sizeof *e.now);
+  e.done = arena_alloc(a, n * sizeof *e.done);
+  return e;
+}
+
+void forget_stream_room(Arena *a, StreamRoom *e) {
+  arena_forget(a, e->row_cell, ((size_t)e->rows + e->streams) * sizeof *e->row_cell);
+  arena_forget(a, e->known, (size_t)e->rows * e->streams * sizeof *e->known);
+}
+
+void start_rank(StreamRoom *e, const RankStreams *w) {
+  memset(e->done, 0, w->n * sizeof *e->done);
+  for (uint32_t i = 0; i < w->k->ninstr; i++)
+    e->done[stream_of_row(w, &w->k->instr[i])]++;
+  uint32_t *at = e->row_cell;
+  for (uint32_t x = 0; x < w->n; at += e->done[x++] + 1)
+    e->row[x] = at;
+  memset(e->done, 0, w->n * sizeof *e->done);
+  memset(e->now, 0, (size_t)w->n * w->n * sizeof *e->now);
+  memset(e->known, 0, w->n * sizeof *e->known);
+  e->done[PIPE_COMPUTE] = e->now[PIPE_COMPUTE] = e->known[PIPE_COMPUTE] = 1;
 }
 
 /* ---- events ---- */
 
 typedef struct Place {
-  Arena *tmp;
   const PipeRank *k;
   RankStreams w;
-  uint32_t **row;  /* of each instruction of a stream; COMPUTE from 1 on */
-  uint32_t *known; /* [ninstr + 1] clocks: row i + 1: once instruction i is over; 0: the begin */
-  uint32_t *now;   /* [streams] clocks: what each stream knows so far */
+  StreamRoom room;
+  uint32_t *need;       /* clock */
   uint32_t *on, *after; /* [streams] of the row at hand: streams to wait for, and which row + 1 */
-  PipeSync *sync;
-  uint32_t nsync, cap;
+  PipeSync *sync;       /* room for all of a rank */
+  uint32_t nsync;
+  uint32_t *last, *event, *free; /* [rows] last: 0 between ranks */
 } Place;
-
-static uint32_t *known(const Place *p, uint32_t row) { return &p->known[(size_t)row * p->w.n]; }
-static uint32_t *now(const Place *p, uint32_t stream) { return &p->now[(size_t)stream * p->w.n]; }
 
 /* Row + 1 of the instruction that makes `count` of a stream complete: of a group of transfers the last. */
 static uint32_t completes(const Place *p, uint32_t on, uint32_t count) {
   if (on == PIPE_COMPUTE && count == 1)
     return 0;
-  uint32_t row = p->row[on][count - 1];
+  uint32_t row = p->room.row[on][count - 1];
   return row + 1 + (on == PIPE_COMM ? p->k->instr[row].group : 0);
 }
 
-static void wait_for(Place *p, uint32_t before, uint32_t of, uint32_t after) {
-  if (p->nsync == p->cap)
-    vec_grow(p->tmp, (void **)&p->sync, &p->cap, sizeof *p->sync);
+/* Here and below ns is p->w.n. */
+static inline const uint32_t *known(const Place *p, uint32_t row, const uint32_t ns) {
+  return &p->room.known[(size_t)row * ns];
+}
+
+static inline void wait_for(Place *p, uint32_t before, uint32_t of, uint32_t after,
+                            const uint32_t ns) {
   p->sync[p->nsync++] = (PipeSync){after ? after - 1 : NONE, before, NONE};
-  clock_join(now(p, of), known(p, after), p->w.n);
+  clock_join(&p->room.now[(size_t)of * ns], known(p, after, ns), ns);
 }
 
 /* Row `before` of stream `of` needs that these counts of the other streams are over. */
-static void place_waits(Place *p, uint32_t before, uint32_t of, const uint32_t *need) {
+static inline void place_waits(Place *p, uint32_t before, uint32_t of, const uint32_t *need,
+                               const uint32_t ns) {
   uint32_t n = 0, kept = 0;
-  for (uint32_t x = 0; x < p->w.n; x++)
-    if (x != of && need[x] > now(p, of)[x]) {
+  for (uint32_t x = 0; x < ns; x++)
+    if (x != of && need[x] > p->room.now[(size_t)of * ns + x]) {
       p->on[n] = x;
       p->after[n++] = completes(p, x, need[x]);
     }
   for (uint32_t i = 0; i < n; i++) { /* does one of the others imply it? */
     bool implied = false;
     for (uint32_t j = 0; j < n && !implied; j++)
-      implied = (j < kept || j > i) && known(p, p->after[j])[p->on[i]] >= need[p->on[i]];
+      implied = (j < kept || j > i) && known(p, p->after[j], ns)[p->on[i]] >= need[p->on[i]];
     if (!implied) {
       p->on[kept] = p->on[i];
       p->after[kept++] = p->after[i];
@@ -108,60 +137,75 @@ static void place_waits(Place *p, uint32_t before, uint32_t of, const uint32_t *
       least = p->after[j] < p->after[least] ? j : least;
     uint32_t after = p->after[least];
     p->after[least] = p->after[i];
-    wait_for(p, before, of, after);
+    wait_for(p, before, of, after, ns);
   }
 }
 
 /* Numbers the events, in issue order: the lowest that is free. */
 static uint32_t number_events(Place *p) {
   uint32_t n = p->k->ninstr, nevent = 0, nfree = 0;
-  uint32_t *last = NEW_ARRAY(p->tmp, uint32_t,
-                             n + 1); /* by row + 1: the last row that waits, + 1 */
-  uint32_t *event = NEW_ARRAY(p->tmp, uint32_t, n + 1),
-           *free_ = NEW_ARRAY(p->tmp, uint32_t, p->nsync);
+  uint32_t *last = p->last, *event = p->event; /* by row + 1; last: the last row that waits, + 1 */
+  PipeSync *sync = p->sync;
   for (uint32_t i = 0; i < p->nsync; i++)
-    last[p->sync[i].after + 1] = p->sync[i].before + 1; /* `before` ascends */
-  for (uint32_t i = 0, j = 0; i <= n; i++) {            /* i: row + 1 */
-    for (; i > 0 && j < p->nsync && p->sync[j].before == i - 1; j++) {
-      p->sync[j].event = event[p->sync[j].after + 1];
-      if (last[p->sync[j].after + 1] == i)
-        free_[nfree++] = p->sync[j].event;
+    last[sync[i].after + 1] = sync[i].before + 1; /* `before` ascends */
+  for (uint32_t i = 0, j = 0; i <= n + 1; i++) {  /* i: row + 1 */
+    for (; i > 0 && j < p->nsync && sync[j].before == i - 1; j++) {
+      uint32_t after = sync[j].after + 1;
+      sync[j].event = event[after];
+      if (last[after] == i) {
+        p->free[nfree++] = sync[j].event;
+        last[after] = 0;
+      }
     }
-    if (last[i])
-      event[i] = nfree > 0 ? free_[--nfree] : nevent++;
+    if (i <= n && last[i])
+      event[i] = nfree > 0 ? p->free[--nfree] : nevent++;
   }
-  for (uint32_t j = p->nsync; j-- > 0 && p->sync[j].before == n;)
-    p->sync[j].event = event[p->sync[j].after + 1];
   return nevent;
 }
 
-void place_events(Sched *s, uint32_t r, PipeRank *k) {
-  Arena *a = s->arena, tmp = {.oom = a->oom};
-  Place p = {.tmp = &tmp, .k = k, .w = rank_streams(&tmp, s, r, k)};
-  uint32_t ns = p.w.n, *done = NEW_ARRAY(&tmp, uint32_t, ns), *need = NEW_ARRAY(&tmp, uint32_t, ns);
-  uint32_t *size = NEW_ARRAY(&tmp, uint32_t, ns);
-  p.known = NEW_ARRAY(&tmp, uint32_t, ((size_t)k->ninstr + 1) * ns);
-  p.now = NEW_ARRAY(&tmp, uint32_t, (size_t)ns * ns);
-  p.on = NEW_ARRAY(&tmp, uint32_t, ns), p.after = NEW_ARRAY(&tmp, uint32_t, ns);
-  p.row = NEW_ARRAY(&tmp, uint32_t *, ns);
-  for (uint32_t i = 0; i < k->ninstr; i++)
-    size[stream_of_row(&p.w, &k->instr[i])]++;
-  for (uint32_t x = 0; x < ns; x++)
-    p.row[x] = arena_alloc(&tmp, ((size_t)size[x] + 1) * sizeof **p.row);
-  done[PIPE_COMPUTE] = now(&p, PIPE_COMPUTE)[PIPE_COMPUTE] = known(&p, 0)[PIPE_COMPUTE] = 1;
+static inline void place_rank(Place *p, const uint32_t ns) {
+  const PipeRank *k = p->k;
+  StreamRoom *room = &p->room;
+  p->nsync = 0;
   for (uint32_t i = 0; i < k->ninstr; i++) {
-    uint32_t of = stream_of_row(&p.w, &k->instr[i]);
-    clock_needed(&p.w, i, need);
-    place_waits(&p, i, of, need);
-    p.row[of][done[of]] = i;
-    now(&p, of)[of] = ++done[of];
-    memcpy(known(&p, i + 1), now(&p, of), ns * sizeof *p.known);
+    uint32_t of = stream_of_row(&p->w, &k->instr[i]), *now = &room->now[(size_t)of * ns];
+    clock_needed(&p->w, i, p->need, ns);
+    place_waits(p, i, of, p->need, ns);
+    room->row[of][room->done[of]] = i;
+    now[of] = ++room->done[of];
+    clock_copy(&room->known[(size_t)(i + 1) * ns], now, ns);
   }
-  place_waits(&p, k->ninstr, PIPE_COMPUTE, done);
-  PipeSync *sync = arena_alloc(a, (size_t)p.nsync * sizeof *sync + 1);
-  k->nevent = number_events(&p);
-  if (p.nsync)
-    memcpy(sync, p.sync, p.nsync * sizeof *sync);
-  k->sync = sync, k->nsync = p.nsync;
-  arena_free(&tmp);
+  place_waits(p, k->ninstr, PIPE_COMPUTE, room->done, ns);
+}
+
+void place_events(Sched *s, PipeRank *rank) {
+  Arena *a = s->arena;
+  Place p = {.room = stream_room(a, s, rank)};
+  size_t rows = p.room.rows, n = p.room.streams, most = 2 * rows + p.room.needs + n;
+  p.need = arena_alloc(a, n * sizeof *p.need);
+  p.on = arena_alloc(a, n * sizeof *p.on), p.after = arena_alloc(a, n * sizeof *p.after);
+  p.sync = arena_alloc(a, most * sizeof *p.sync);
+  p.last = NEW_ARRAY(a, uint32_t, rows);
+  p.event = arena_alloc(a, rows * sizeof *p.event), p.free = arena_alloc(a, rows * sizeof *p.free);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    Arena tmp = {.oom = a->oom};
+    p.k = &rank[r];
+    p.w = rank_streams(&tmp, s, r, p.k);
+    start_rank(&p.room, &p.w);
+    if (p.w.n == PIPE_NSTREAMS)
+      place_rank(&p, PIPE_NSTREAMS);
+    else
+      place_rank(&p, p.w.n);
+    PipeSync *sync = arena_alloc(a, (size_t)p.nsync * sizeof *sync + 1);
+    rank[r].nevent = number_events(&p);
+    if (p.nsync)
+      memcpy(sync, p.sync, p.nsync * sizeof *sync);
+    rank[r].sync = sync, rank[r].nsync = p.nsync;
+    arena_free(&tmp);
+  }
+  arena_forget(a, p.sync, most * sizeof *p.sync);
+  arena_forget(a, p.last, rows * sizeof *p.last);
+  arena_forget(a, p.event, rows * sizeof *p.event);
+  arena_forget(a, p.free, rows * sizeof *p.free);
+  forget_stream_room(a, &p.room);
 }

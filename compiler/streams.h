@@ -28,17 +28,47 @@ static inline uint32_t stream_of_row(const RankStreams *w, const PipeInstr *in) 
   return on == PIPE_COMM && w->of ? w->of[in->gout] : on;
 }
 
-/* a is at least b. */
+/* Both are for any number n of streams, and faster for one that is known when they are compiled. */
 static inline void clock_join(uint32_t *a, const uint32_t *b, uint32_t n) {
   for (uint32_t x = 0; x < n; x++)
     a[x] = b[x] > a[x] ? b[x] : a[x];
 }
+static inline void clock_copy(uint32_t *a, const uint32_t *b, uint32_t n) {
+  for (uint32_t x = 0; x < n; x++)
+    a[x] = b[x];
+}
 
 /* What must be over before row `row` starts, of the streams that are not its own: how many instructions of each;
- * of COMPUTE one more, for the begin of the step. */
-void clock_needed(const RankStreams *w, uint32_t row, uint32_t *clock);
+ * of COMPUTE one more, for the begin of the step. n: w->n. */
+static inline void clock_needed(const RankStreams *w, uint32_t row, uint32_t *clock, uint32_t n) {
+  const PipeInstr *in = &w->k->instr[row];
+  PipeOn own = (PipeOn)pipe_op_info[in->op].stream;
+  for (uint32_t x = 0; x < n; x++)
+    clock[x] = 0;
+  for (int x = 0; x < PIPE_NSTREAMS; x++)
+    if (x != (int)own && (x != PIPE_COMM || !w->of))
+      clock[x] = pipe_wait_for(in, (PipeOn)x) + (x == PIPE_COMPUTE);
+  for (uint32_t j = w->of ? w->need.first[row] : 0; w->of && j < w->need.first[row + 1]; j++) {
+    uint32_t on = w->need.on[j], x = stream_of_row(w, &w->k->instr[on]);
+    clock[x] = w->nth[on] > clock[x] ? w->nth[on] : clock[x];
+  }
+}
 
-/* Ensures sync, nsync and nevent of a rank whose list is complete. */
-void place_events(Sched *s, uint32_t r, PipeRank *k);
+/* Room for the work on any rank of a program: its rows, its streams, what it needs of COMM. */
+typedef struct StreamRoom {
+  uint32_t rows, streams, needs; /* the most of a rank; rows: ninstr + 1 */
+  uint32_t **row;     /* [streams] of each instruction of a stream; COMPUTE from 1 on */
+  uint32_t *row_cell; /* of these */
+  uint32_t *known;    /* [rows] clocks: row i + 1: once instruction i is over; 0: the begin */
+  uint32_t *now;      /* [streams] clocks: what each stream knows so far */
+  uint32_t *done;     /* clock */
+} StreamRoom;
+StreamRoom stream_room(Arena *a, const Sched *s, const PipeRank *rank);
+void forget_stream_room(Arena *a, StreamRoom *room);
+/* Begins with a rank: rows have their places, nothing is known but the begin. */
+void start_rank(StreamRoom *room, const RankStreams *w);
+
+/* Ensures sync, nsync and nevent of all ranks, whose lists are complete. */
+void place_events(Sched *s, PipeRank *rank);
 
 #endif

@@ -51,13 +51,14 @@ static PipeInstr *add(Sched *s, Instrs *to, PipeOp op, uint32_t stage, uint32_t 
   return in;
 }
 
-/* The transfers of what op o reads (input) or makes. Returns how many there are. */
-static uint32_t add_moves(Sched *s, Instrs *to, const Op *o, bool input, uint32_t site) {
+/* The transfers of what op o reads (input) or makes, or of one edge. Returns how many there are. */
+static uint32_t add_moves(Sched *s, Instrs *to, const Op *o, bool input, uint32_t edge,
+                          uint32_t site) {
   bool forward = o->kind == PIPE_F;
   uint32_t n = input ? op_inputs(s, o) : op_outputs(s, o), added = 0;
   for (uint32_t k = 0; k < n; k++) {
     Link l = link_at(s, input ? input_link(s, o, k) : output_link(s, o, k));
-    if (!link_crosses(s, l))
+    if (!link_crosses(s, l) || (edge != NONE && l.edge != edge))
       continue;
     PipeOp op = input ? forward ? PIPE_RECV_F : PIPE_RECV_B : forward ? PIPE_SEND_F : PIPE_SEND_B;
     PipeInstr *in = add(s, to, op, o->stage, o->mb, site);
@@ -81,7 +82,7 @@ static bool add_post(Sched *s, Instrs *to, const Posting *p) {
   Op o = {.kind = p->kind == PIPE_SEND_F || p->kind == PIPE_RECV_F ? PIPE_F : PIPE_B,
           .stage = p->stage,
           .mb = p->mb};
-  if (add_moves(s, to, &o, input, p->site))
+  if (add_moves(s, to, &o, input, p->edge, p->site))
     return true;
   PipeInstr in = pipe_instr((PipeOp)p->kind, p->stage, p->mb);
   bool before = input == (o.kind == PIPE_F);
@@ -183,9 +184,13 @@ static bool list_by_hand(Sched *s, uint32_t r, Instrs *to, uint32_t *post) {
         ok &= add_post(s, to, p);
       if (wait && to->n > at)
         to->at[at].wait = WAIT_ALL, wait = false;
-      if (again && p->group == 0)
-        join(to, first);
       again = p->group > 0;
+      if (!p->joint || again)
+        continue;
+      if (to->n - first > PIPE_GROUP_MOST) /* an op may send several tensors */
+        ok = too_many_in_group(s, s->site[p->site], r, to->n - first);
+      else
+        join(to, first);
     }
     if (i == s->rank_op0[r + 1])
       break;
@@ -196,15 +201,16 @@ static bool list_by_hand(Sched *s, uint32_t r, Instrs *to, uint32_t *post) {
   return ok;
 }
 
-/* The sums that the updates from op i on need, which follow each other: REDUCEs, then TIEs, each in the order
- * of the model. */
+/* The sums that the updates among ops i to end - 1 need: REDUCEs, then TIEs, each in the order of the model. */
 static void add_sums(Sched *s, Instrs *to, uint32_t i, uint32_t end) {
   for (int tie = 0; tie < 2; tie++)
     for (uint64_t from = 0, least;; from = least + 1) {
       least = UINT64_MAX;
       uint32_t u = NONE;
-      for (uint32_t j = i; j < end && s->op[j].kind == PIPE_U; j++) {
+      for (uint32_t j = i; j < end; j++) {
         uint32_t st = s->op[j].stage;
+        if (s->op[j].kind != PIPE_U)
+          continue;
         uint64_t key = (uint64_t)s->stage[st].model << 32 | j;
         if ((tie ? s->stage[st].tied == st : s->stage[st].replica != st) && key >= from &&
             key < least)
@@ -216,17 +222,27 @@ static void add_sums(Sched *s, Instrs *to, uint32_t i, uint32_t end) {
     }
 }
 
+/* One past the updates from op i on that follow each other, none of them in an action of several; i: there are none. */
+static uint32_t plain_updates(const Sched *s, uint32_t i, uint32_t end) {
+  bool inside = i > 0 && s->op[i - 1].group > 0; /* the last of an action */
+  while (i < end && s->op[i].kind == PIPE_U && s->op[i].group == 0 && !inside)
+    i++;
+  return i;
+}
+
 static void list_inline(Sched *s, uint32_t r, Instrs *to, bool grouped) {
   BesideOps beside = find_beside(s, r);
-  uint32_t end = s->rank_op0[r + 1];
+  uint32_t end = s->rank_op0[r + 1], summed = s->rank_op0[r]; /* ops before this have their sums */
   for (uint32_t i = s->rank_op0[r], n; i < end; i += n) {
     n = s->op[i].group + 1u;
     add_beside(s, to, &beside, i);
-    bool again = i > s->rank_op0[r] && s->op[i - 1].kind == PIPE_U;
-    if (s->op[i].kind == PIPE_U && !again)
-      add_sums(s, to, i, end);
+    if (i >= summed) {
+      uint32_t last = n > 1 ? i + n : plain_updates(s, i, end);
+      add_sums(s, to, i, last);
+      summed = last;
+    }
     for (uint32_t j = i; j < i + n; j++)
-      add_moves(s, to, &s->op[j], true, s->op[j].site);
+      add_moves(s, to, &s->op[j], true, NONE, s->op[j].site);
     uint32_t first = to->n;
     for (uint32_t j = i; j < i + n; j++)
       add_op(s, to, &s->op[j]);
@@ -234,7 +250,7 @@ static void list_inline(Sched *s, uint32_t r, Instrs *to, bool grouped) {
     if (grouped) /* not between a send and the receive that may be of its group */
       add_beside(s, to, &beside, i + n);
     for (uint32_t j = i; j < i + n; j++)
-      add_moves(s, to, &s->op[j], false, s->op[j].site);
+      add_moves(s, to, &s->op[j], false, NONE, s->op[j].site);
   }
   add_beside(s, to, &beside, end);
   for (uint32_t i = 0, n; grouped && i < to->n; i += n) {

@@ -2,8 +2,8 @@
  * `use`: the order of another schedule as a part of this one (lang/spec.md 5.7). Its parameters are bound
  * anew for each `use`, and get back what they were afterwards, since this schedule may also extend it.
  * The statements of its order then run as if they stood here: names of pipes mean those with the same
- * place in this schedule, microbatches are counted from where the `use` says, and U is left out. A `use`
- * of one phase runs the whole on a clean slate, and keeps the ops of the phase.
+ * place in this schedule, microbatches are counted from where the `use` says, and U is left out. Of a `use`
+ * of one phase only that is kept (use_phase.c).
  *
  * What has been checked of a schedule holds as long as its parameters have the same values. Linear in the
  * ops that the order has, in all its phases. */
@@ -13,7 +13,7 @@
 
 enum { MAX_USES = 64 };        /* inside one another */
 enum { MAX_PLACES = 1 << 28 }; /* of stages and microbatches */
-enum { NMAPS = 5, NNEXT = 3 }; /* of Past; of what an op without index takes */
+enum { NNEXT = 3 };            /* of what an op without index takes */
 
 /* ---- parameters and values of a schedule and its bases ---- */
 
@@ -36,7 +36,7 @@ static Fitting *fitting_of(Ex *x, const Schedule *sc) {
   for (uint32_t i = 0; i < x->fitting.n; i++)
     if (x->fitting.at[i].sc == sc)
       return &x->fitting.at[i];
-  Fitting f = {.sc = sc};
+  Fitting f = {.sc = sc, .row = x->fitting.n};
   count_slots(sc, NULL, &f.n);
   f.slot = NEW_ARRAY(s->arena, uint32_t, f.n + 1);
   f.value = NEW_ARRAY(s->arena, int64_t, f.n + 1);
@@ -214,6 +214,7 @@ static bool fit(Ex *x, const Stmt *t, Fitting *f) {
     return true;
   }
   f->checked = false;
+  f->alone = NULL;
   f->clauses.n = 0;
   if (!instantiate(x, t->used, 0, &f->clauses, true))
     return false;
@@ -256,60 +257,6 @@ static const Clause *order_of(Ex *x, const Stmt *t, const Fitting *f) {
   return found ? found->clause : NULL;
 }
 
-/* ---- one phase of it ---- */
-
-/* What the rank at hand has run, by stage: forgotten while the whole order runs of which a phase is kept. */
-typedef struct Past {
-  uint32_t **maps; /* of at_f, at_b, at_w, at_r, fresh */
-} Past;
-
-static uint32_t *map_of(const Ex *x, int k, uint32_t stage) {
-  const Sched *s = x->s;
-  uint32_t *const maps[] = {s->at_f, s->at_b, s->at_w, s->at_r};
-  return k < NMAPS - 1 ? &maps[k][(size_t)stage * s->nmb] : &x->fresh[stage];
-}
-
-static Past forget(Ex *x) {
-  Sched *s = x->s;
-  uint32_t a = s->rank_stage0[x->rank], held = s->rank_stage0[x->rank + 1] - a;
-  uint64_t cost = (uint64_t)held * s->nmb / 16; /* against orders that use again and again */
-  x->budget -= cost < x->budget ? cost : x->budget;
-  Past past = {NEW_ARRAY(&x->scratch, uint32_t *, NMAPS * (size_t)held + 1)};
-  for (uint32_t i = 0; i < NMAPS * held; i++) {
-    uint32_t *at = map_of(x, (int)(i % NMAPS), s->rank_stage[a + i / NMAPS]);
-    size_t bytes = (i % NMAPS < NMAPS - 1 ? s->nmb : 1) * sizeof *at;
-    past.maps[i] = arena_alloc(&x->scratch, bytes);
-    memcpy(past.maps[i], at, bytes);
-    memset(at, 0, bytes);
-  }
-  return past;
-}
-
-/* Puts back what was forgotten, and of the ops from `first` on those of the phase. */
-static bool keep_phase(Ex *x, Past past, uint32_t first, uint8_t phase) {
-  Sched *s = x->s;
-  uint32_t a = s->rank_stage0[x->rank], held = s->rank_stage0[x->rank + 1] - a, end = s->nop;
-  for (uint32_t i = 0; i < NMAPS * held; i++)
-    memcpy(map_of(x, (int)(i % NMAPS), s->rank_stage[a + i / NMAPS]), past.maps[i],
-           (i % NMAPS < NMAPS - 1 ? s->nmb : 1) * sizeof **past.maps);
-  s->nop = first;
-  bool ok = true;
-  uint32_t action = first; /* where that of op i begins */
-  for (uint32_t i = first; i < end && ok; i++) {
-    const Op o = s->op[i]; /* push_op writes at or before it */
-    const OpRef use = {.at = s->site[o.site], .place = o.site + 1};
-    x->use = &use;
-    ok = o.phase != phase || push_op(x, o.kind, o.stage, o.mb);
-    if (o.group > 0)
-      continue;
-    for (uint32_t k = action; k < s->nop; k++)
-      s->op[k].group = (uint16_t)(s->nop - 1 - k);
-    action = s->nop;
-  }
-  x->use = NULL;
-  return ok;
-}
-
 /* ---- places by microbatch ---- */
 
 /* The microbatch of the step that mb of u is; -1: it is none, or left out. */
@@ -336,11 +283,12 @@ static uint32_t row_here(const Ex *x, const Pipe *p, uint32_t m) {
   return NONE;
 }
 
-/* Every microbatch that u runs has its stages on the same ranks here; ensures held and nheld. */
+/* Every microbatch that u runs has its stages on the same ranks here; ensures held and nheld. A chunk that no microbatch
+ * of the step is of, since all of them are left out, is a row of another rank. */
 static bool same_places(Ex *x, const Stmt *t, Use *u) {
   Sched *s = x->s;
   uint32_t *held = arena_alloc(&x->scratch, (size_t)s->npipe * s->nmodel * sizeof *held + 1);
-  u->held = held;
+  u->held = held, u->nheld = 0;
   for (uint32_t k = 0; k < s->npipe && u->pipe[k]; k++)
     for (uint32_t m = 0; m < s->nmodel; m++) {
       const Pipe *p = &s->pipe[k];
@@ -363,13 +311,8 @@ static bool same_places(Ex *x, const Stmt *t, Use *u) {
         return false;
       }
       uint32_t row = runs ? row_here(x, p, m) : NONE;
-      if (runs && row == NONE)
-        return differs(s, t, u->pipe[k]->place->at,
-                       arena_printf(s->arena,
-                                    "its pipe '%s' has stage %u on rank %u, where it never is here",
-                                    u->pipe[k]->name, m, x->rank));
       if (runs)
-        held[u->nheld++] = row;
+        held[u->nheld++] = row == NONE ? p->first + m : row;
       x->turns += u->nmb[k] / 8;
     }
   return true;
@@ -403,14 +346,54 @@ static void count_on(Ex *x, const Use *u, const int64_t *next, const uint32_t *w
   }
 }
 
+/* The rows of other ranks that stand for chunks are at their beginning. */
+static void reset_foreign(Ex *x, const Use *u) {
+  for (uint32_t i = 0; u->held && i < u->nheld; i++) {
+    uint32_t st = u->held[i];
+    if (x->s->stage[st].rank != x->rank)
+      x->next_f[st] = x->next_b[st] = x->next_r[st] = 0;
+  }
+}
+
+bool use_order(Ex *x, const Stmt *t, const Fitting *f, Use *u) {
+  Sched *s = x->s;
+  if (f->dealt && !same_places(x, t, u))
+    return x->use_told = true, false;
+  const Clause *order = order_of(x, t, f);
+  if (!order)
+    return false;
+  for (uint32_t i = s->rank_stage0[x->rank]; i < s->rank_stage0[x->rank + 1]; i++) {
+    uint32_t st = s->rank_stage[i];
+    x->next_f[st] = x->next_b[st] = x->next_r[st] = 0;
+    x->w_from[st] = s->nop;
+  }
+  x->w_from[s->nstage + x->rank] = s->nop;
+  bool labelled = x->labelled;
+  uint8_t phase = x->phase;
+  x->labelled = labelled && t->phase == PIPE_NPHASES;
+  x->clip = false;
+  x->in_use = u;
+  s->env[order->slot] = x->rank;
+  reset_foreign(x, u);
+  bool ok = run_block(x, order->body);
+  reset_foreign(x, u);
+  x->in_use = u->outer;
+  x->clip = u->clip;
+  x->labelled = labelled;
+  x->phase = phase;
+  return ok;
+}
+
 static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift,
                      const int64_t range[3]) {
   Sched *s = x->s;
   uint32_t a = s->rank_stage0[x->rank], held = s->rank_stage0[x->rank + 1] - a;
+  bool part = t->phase < PIPE_NPHASES && !x->list; /* what is listed is kept, or not, one by one */
   Use u = {.at = t,
            .pipe = f->pipe,
            .nmb = f->nmb,
            .index = f->index,
+           .place = f->dealt ? f->place : NULL,
            .shift = shift,
            .lo = range[0],
            .hi = range[1],
@@ -425,52 +408,16 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift,
                span_text(s, t->value->at), (long long)shift);
     return x->use_told = true, false;
   }
-  u.place = f->dealt ? f->place : NULL;
-  if (f->dealt && !same_places(x, t, &u))
-    return x->use_told = true, false;
-  const Clause *order = order_of(x, t, f);
-  if (!order)
-    return false;
   int64_t *next = arena_alloc(s->arena, (NNEXT * (size_t)held + 1) * sizeof *next);
   uint32_t *w_from = arena_alloc(s->arena, ((size_t)held + 1) * sizeof *w_from);
   for (uint32_t i = 0; i < held; i++) {
     uint32_t st = s->rank_stage[a + i];
     next[NNEXT * i] = x->next_f[st], next[NNEXT * i + 1] = x->next_b[st];
     next[NNEXT * i + 2] = x->next_r[st], w_from[i] = x->w_from[st];
-    x->next_f[st] = x->next_b[st] = x->next_r[st] = 0;
-    x->w_from[st] = s->nop;
   }
   w_from[held] = x->w_from[s->nstage + x->rank];
-  x->w_from[s->nstage + x->rank] = s->nop;
-  bool labelled = x->labelled, part = t->phase < PIPE_NPHASES;
-  uint8_t phase = x->phase;
-  uint32_t nregion = x->regions.n, nbetween = s->ncopy + s->npost;
-  Past past = part ? forget(x) : (Past){NULL};
-  x->labelled = labelled && !part;
-  x->clip = false;
-  x->in_use = &u;
-  s->env[order->slot] = x->rank;
-  bool ok = run_block(x, order->body);
-  x->in_use = u.outer;
-  x->clip = u.clip;
-  x->labelled = labelled;
-  x->phase = phase;
-  if (ok && part && x->regions.n > nregion) {
-    diag_error(s->diag, DIAG_CLAUSE, t->at,
-               "a phase of '%s' cannot be used: 'rules' has none before all is known", t->name);
-    return x->use_told = true, false;
-  }
-  if (ok && part && s->ncopy + s->npost > nbetween) {
-    diag_error(s->diag, DIAG_CLAUSE, t->at,
-               "a phase of '%s' cannot be used: it has %s, which stand between ops", t->name,
-               s->npost ? "transfers" : "OFF and LOAD");
-    return x->use_told = true, false;
-  }
-  if (ok && part) {
-    x->phase = labelled ? phase : t->phase;
-    ok = keep_phase(x, past, u.first, t->phase);
-    x->phase = phase;
-  }
+  Past past = part ? use_forget(x) : (Past){0};
+  bool ok = use_order(x, t, f, &u) && (!part || use_keep(x, t, f, &u, &past));
   if (ok)
     count_on(x, &u, next, w_from);
   return ok;

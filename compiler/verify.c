@@ -59,6 +59,15 @@ static bool is_complete(uint8_t seen) {
   return seen == (SEEN(F) | SEEN(B)) || seen == (SEEN(F) | SEEN(I) | SEEN(W));
 }
 
+/* Of the stage of an update there is no other op in its action. */
+static void verify_beside(const Sched *s, uint32_t u) {
+  uint32_t first = u;
+  while (first > s->rank_op0[op_rank(s, u)] && s->op[first - 1].group > 0)
+    first--;
+  for (uint32_t i = first; i <= u + s->op[u].group; i++)
+    BUG_IF(i != u && s->op[i].stage == s->op[u].stage);
+}
+
 void verify_ops(const Sched *s) {
   uint8_t *seen = arena_zalloc(s->arena, s->nstage, s->nmb);
   uint32_t *left = NEW_ARRAY(s->arena, uint32_t, s->nstage); /* backwards that are still to come */
@@ -85,7 +94,7 @@ void verify_ops(const Sched *s) {
         continue;
       }
       if (o->kind == PIPE_U) {
-        BUG_IF(o->group > 0 || (i > s->rank_op0[r] && o[-1].group > 0));
+        verify_beside(s, i);
         uint32_t row = s->round0[o->stage] + rounds[o->stage]++;
         BUG_IF(fresh[o->stage] == 0 || row >= s->round0[o->stage + 1]);
         BUG_IF(s->round[row].u != i || s->round[row].grad != grad[o->stage]);
@@ -325,7 +334,7 @@ static void verify_side(Verify *v, const PipeInstr *in) {
     return;
   Slot *t = touch_any(v, in->in, PIPE_BUFFER);
   BUG_IF(!t->holds.full || t->holds.stage != in->stage ||
-         v->s->side_decl[t->holds.edge]->name != of);
+         strcmp(v->s->side_decl[t->holds.edge]->name, of) != 0);
   for (uint32_t i = 0; t->holds.mb != in->mb && i < p->rank[v->r].nslot; i++) {
     const Slot *other = &v->slot[i]; /* not that of another microbatch while its own is there */
     BUG_IF(p->rank[v->r].pool[other->pool].cls == PIPE_BUFFER && other->holds.full &&
@@ -700,7 +709,9 @@ static void verify_rank(Verify *v, Arena *a) {
       const PipeInstr *op = &in[j];
       BUG_IF(op->group != n - 1 - j || (j > 0 && (op->wait != 0 || op->wait_copy != 0)) ||
              stream_of(op->op) != 0);
-      BUG_IF(n > 1 && op->op >= PIPE_U);
+      BUG_IF(n > 1 && op->op > PIPE_U);
+      for (uint32_t x = 0; x < n && op->op == PIPE_U; x++)
+        BUG_IF(x != j && in[x].stage == op->stage);
       BUG_IF(op->phase >= PIPE_NPHASES || op->site >= p->nsite);
       BUG_IF(op->stage >= p->nstage || p->stage[op->stage].rank != v->r);
       v->done[0] = v->begun + j;

@@ -204,12 +204,14 @@ static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
     row->newest++;
     to->version = row->newest;
     to->left = reads[base[in->stage] + row->newest];
-    BUG_IF(last && (row->live != 1 || to->left != 0));
+    BUG_IF(last && row->live != 1); /* side ops may read it still */
   }
   for (uint32_t i = 0; i < k->npool; i++) {
     const PipePool *q = &k->pool[i];
     BUG_IF(q->cls == PIPE_WEIGHT && q->count != rows[q->stage].most);
     BUG_IF(q->cls == PIPE_WEIGHT && slot[q->first].version != rows[q->stage].newest);
+    for (uint32_t j = q->first; q->cls == PIPE_WEIGHT && j < q->first + q->count; j++)
+      BUG_IF(slot[j].left != 0);
     for (uint32_t j = q->first; q->cls == PIPE_GUESS && j < q->first + q->count; j++)
       BUG_IF(slot[j].used == 0);
   }

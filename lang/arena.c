@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * The arena of a compile: a list of blocks, each at least twice as large as the one before, from
- * which memory is cut off in order. Nothing is given back before arena_free.
+ * which memory is cut off in order. Nothing is given back before arena_free, but large pieces that are
+ * forgotten are used again: the system clears every page that it gives, which for a large compile takes as
+ * long as the compile itself.
  *
  * Requires: `oom`, when set, does not return. Ensures: every pointer is 16-aligned and never NULL,
- * also for zero bytes. Cost: O(1) for each allocation, O(log n) calls to malloc for n bytes. */
-#define _DEFAULT_SOURCE /* madvise */
+ * also for zero bytes. Cost: O(1) for each allocation, of MIN_SPARE_BYTES and more O(pieces that were
+ * forgotten), of which there are few; O(log n) calls to the system for n bytes. */
+#define _DEFAULT_SOURCE /* mmap, madvise */
 #include "arena.h"
 
 #include <stdarg.h>
@@ -13,11 +16,34 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { ALIGN = 16, FIRST_BLOCK_BYTES = 64 * 1024, MAX_DOUBLE_BYTES = 1 << 30 };
+#ifdef __SANITIZE_ADDRESS__
+#define WATCHED 1
+#elif defined __has_feature
+#if __has_feature(address_sanitizer)
+#define WATCHED 1
+#endif
+#endif
+#ifdef WATCHED
+#include <sanitizer/asan_interface.h>
+#endif
+
+enum {
+  ALIGN = 16,
+  FIRST_BLOCK_BYTES = 64 * 1024,
+  MAX_DOUBLE_BYTES = 1 << 30,
+  HUGE_BYTES = 2 << 20,
+  MIN_MAPPED_BYTES = 2 * HUGE_BYTES,
+  MIN_SPARE_BYTES = 1 << 20
+};
 
 struct ArenaBlock {
   ArenaBlock *older;
   size_t bytes; /* with this header */
+};
+
+struct ArenaSpare { /* at the begin of the piece */
+  ArenaSpare *next;
+  size_t bytes;
 };
 
 /* The header takes a whole number of ALIGN units, so what follows it is aligned as malloc is. */
@@ -29,20 +55,24 @@ static void out_of_memory(Arena *a, size_t wanted) {
   abort();
 }
 
-/* Large blocks in huge pages where the system has them: touching a block for the first time is
- * otherwise most of the cost of a large compile. */
+/* Large blocks come from the system as they are, all zero, and in huge pages where it has them. NULL: there is
+ * no memory. */
 static ArenaBlock *get_block(size_t *bytes) {
+  if (*bytes < MIN_MAPPED_BYTES)
+    return malloc(*bytes);
+  *bytes = (*bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
+  char *map = mmap(NULL, *bytes + HUGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                   -1, 0);
+  if (map == MAP_FAILED)
+    return NULL;
+  size_t skip = (HUGE_BYTES - (uintptr_t)map % HUGE_BYTES) % HUGE_BYTES;
+  if (skip)
+    munmap(map, skip);
+  munmap(map + skip + *bytes, HUGE_BYTES - skip);
 #ifdef MADV_HUGEPAGE
-  enum { HUGE_BYTES = 2 << 20 };
-  if (*bytes >= 2 * HUGE_BYTES) {
-    *bytes = (*bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
-    void *block = aligned_alloc(HUGE_BYTES, *bytes);
-    if (block)
-      madvise(block, *bytes, MADV_HUGEPAGE); /* advice: failing changes nothing */
-    return block;
-  }
+  madvise(map + skip, *bytes, MADV_HUGEPAGE); /* advice: failing changes nothing */
 #endif
-  return malloc(*bytes);
+  return (ArenaBlock *)(void *)(map + skip);
 }
 
 static void new_block(Arena *a, size_t bytes) {
@@ -61,25 +91,57 @@ static void new_block(Arena *a, size_t bytes) {
   a->block = block;
   a->cur = (char *)block + HEADER_BYTES;
   a->end = (char *)block + block_bytes;
+  a->fresh = block_bytes >= MIN_MAPPED_BYTES;
   a->total_bytes += block_bytes;
 }
 
-void *arena_alloc(Arena *a, size_t bytes) {
+/* The first piece that is large enough; NULL: there is none. */
+static void *from_spare(Arena *a, size_t bytes) {
+  for (ArenaSpare **at = &a->spare; *at; at = &(*at)->next) {
+    ArenaSpare *s = *at;
+    if (s->bytes < bytes)
+      continue;
+    size_t left = s->bytes - bytes;
+    if (left < MIN_SPARE_BYTES) {
+      *at = s->next;
+    } else {
+      ArenaSpare *rest = (ArenaSpare *)(void *)((char *)s + bytes);
+      *rest = (ArenaSpare){s->next, left};
+      *at = rest;
+    }
+    return s;
+  }
+  return NULL;
+}
+
+/* fresh: NULL, or set to whether it is all zero. */
+static void *alloc(Arena *a, size_t bytes, bool *fresh) {
   if (bytes > SIZE_MAX - ALIGN)
     out_of_memory(a, bytes);
   bytes = bytes ? (bytes + ALIGN - 1) / ALIGN * ALIGN : ALIGN;
+  void *p = bytes >= MIN_SPARE_BYTES && a->spare ? from_spare(a, bytes) : NULL;
+  if (fresh)
+    *fresh = false;
+  if (p)
+    return p;
   if (!a->block || bytes > (size_t)(a->end - a->cur))
     new_block(a, bytes);
-  void *p = a->cur;
+  if (fresh)
+    *fresh = a->fresh;
+  p = a->cur;
   a->cur += bytes;
   return p;
 }
 
+void *arena_alloc(Arena *a, size_t bytes) { return alloc(a, bytes, NULL); }
+
 void *arena_zalloc(Arena *a, size_t count, size_t each) {
   if (each && count > SIZE_MAX / each)
     out_of_memory(a, SIZE_MAX);
-  void *p = arena_alloc(a, count * each);
-  memset(p, 0, count * each);
+  bool zero;
+  void *p = alloc(a, count * each, &zero);
+  if (!zero)
+    memset(p, 0, count * each);
   return p;
 }
 
@@ -105,28 +167,32 @@ char *arena_printf(Arena *a, const char *fmt, ...) {
   return p;
 }
 
-void arena_forget(void *p, size_t bytes) {
-#ifdef MADV_DONTNEED
-  enum { PAGE = 64 * 1024, WORTH = 1 << 20 }; /* a multiple of the system's */
-  if (bytes < WORTH)
-    return;
-  uintptr_t from = ((uintptr_t)p + PAGE - 1) / PAGE * PAGE,
-            to = ((uintptr_t)p + bytes) / PAGE * PAGE;
-  if (to > from)
-    madvise((void *)from, to - from, MADV_DONTNEED); /* advice, too */
+/* Where accesses are watched the place is not used again: whoever still reads it is caught. */
+void arena_forget(Arena *a, void *p, size_t bytes) {
+#ifdef WATCHED
+  (void)a;
+  ASAN_POISON_MEMORY_REGION(p, bytes);
 #else
-  (void)p, (void)bytes;
+  if (bytes < MIN_SPARE_BYTES)
+    return;
+  ArenaSpare *s = p;
+  *s = (ArenaSpare){a->spare, (bytes + ALIGN - 1) / ALIGN * ALIGN};
+  a->spare = s;
 #endif
 }
 
 void arena_free(Arena *a) {
   for (ArenaBlock *block = a->block, *older; block; block = older) {
     older = block->older;
-    free(block);
+#ifdef WATCHED
+    ASAN_UNPOISON_MEMORY_REGION(block, block->bytes);
+#endif
+    if (block->bytes >= MIN_MAPPED_BYTES)
+      munmap(block, block->bytes);
+    else
+      free(block);
   }
-  a->block = NULL;
-  a->cur = a->end = NULL;
-  a->total_bytes = 0;
+  *a = (Arena){.oom = a->oom};
 }
 
 void vec_grow(Arena *a, void **at, uint32_t *cap, size_t each) {

@@ -5,24 +5,28 @@
 #ifndef PIPE_ARENA_H
 #define PIPE_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 typedef struct ArenaBlock ArenaBlock;
+typedef struct ArenaSpare ArenaSpare;
 typedef struct Arena {
   ArenaBlock *block;  /* newest first */
   char *cur, *end;
-  size_t total_bytes; /* taken from malloc so far */
+  bool fresh;         /* what lies between these is zero, and not yet taken from the system */
+  ArenaSpare *spare;  /* large pieces that were forgotten */
+  size_t total_bytes; /* taken from the system so far */
   void (*oom)(size_t wanted);
 } Arena;
 
 void *arena_alloc(Arena *a, size_t bytes);              /* 16-aligned, uninitialised */
-void *arena_zalloc(Arena *a, size_t count, size_t each); /* zeroed; the product is checked */
+void *arena_zalloc(Arena *a, size_t count, size_t each); /* zeroed; the product is checked. Pages of a large one
+                                                           that nobody writes take no memory */
 char *arena_strndup(Arena *a, const char *s, size_t n); /* adds a NUL */
 char *arena_printf(Arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* What is in p[0 .. bytes) is not needed any more and lost; its pages go back to the system. The place stays the
- * arena's, and may be written to again. */
-void arena_forget(void *p, size_t bytes);
+/* p[0 .. bytes), an allocation of a, is not needed any more: later ones may get the place. */
+void arena_forget(Arena *a, void *p, size_t bytes);
 void arena_free(Arena *a);                              /* everything; the arena is empty again */
 
 #define NEW(a, T) ((T *)arena_zalloc((a), 1, sizeof(T)))

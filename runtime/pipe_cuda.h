@@ -29,7 +29,8 @@
  * tensor of which step it is, and a checksum. A receiver that gets another one, or a damaged one, fails the run with
  * both ends. It takes two copies to the host and two functions of the host a transfer: for tests.
  *
- * In this version a program with stashes on other ranks, or whose COPY streams take turns, needs all ranks in one process.
+ * Stashes on other ranks, and COPY streams of several ranks that take turns, take processes on one host,
+ * with devices that reach each other: they open each other's memory (CUDA IPC).
  *
  * Environment. pr_open refuses CUDA_LAUNCH_BLOCKING=1, with which a step cannot end. Unless they are set, it
  * sets CUDA_MODULE_LOADING=EAGER, which needs that the process has not used the device before, and

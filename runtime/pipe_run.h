@@ -147,7 +147,7 @@ typedef struct PrModel {
   int (*tie)(void *self, const uint32_t *stage, void *const *grad, uint32_t n, uint64_t bytes);
   /* All ops of an action of several at once, in the order of the text, to be carried out in any order
    * or side by side: none needs what another makes, and they share only `work` and, on one stage,
-   * weight and grad. NULL: they are called one after the other. */
+   * weight and grad, but beside a U there is no other op of its stage. NULL: they are called one after the other. */
   int (*overlap)(void *self, const PrCall *c, uint32_t n);
   uint32_t nslice; /* must equal the program's slices; 0 is 1: whole microbatches */
   /* SIDE: an op that the schedule declares, by c->side its name. What it needs is done when it is called, and

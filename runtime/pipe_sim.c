@@ -76,6 +76,18 @@ static const PipeInstr *stream_at(const PipeStream *s, uint32_t i) {
   return &s->instr[s->index ? s->index[i] : i];
 }
 
+/* Where a stream of another rank goes on is in memory by now, if it was asked for when this one stood a few instructions
+ * above: a rank is left after an op or two, and there are more of them than the hardware follows. p: of position
+ * i; also beyond the end of an array, where nothing is read. */
+static inline void fetch_ahead(const void *p, size_t size, int write) {
+  enum { AHEAD = 8 };
+  const char *at = (const char *)((uintptr_t)p + AHEAD * size);
+  if (write)
+    __builtin_prefetch(at, 1);
+  else
+    __builtin_prefetch(at);
+}
+
 static uint64_t add(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
 
 static uint64_t time_of(const Machine *m, const PipeInstr *c) {
@@ -147,6 +159,10 @@ static void run_compute(Machine *m, uint32_t r) {
     uint64_t start = k->compute_free;
     if (c->wait_copy > k->ncopy || !has_comm(m, r, 0, i, c->wait, &start))
       break;
+    fetch_ahead(c, sizeof *c, 0);
+    fetch_ahead(&k->compute_end[i], sizeof *k->compute_end, 1);
+    if (starts)
+      fetch_ahead(&starts[i], sizeof *starts, 1);
     if (c->wait_copy)
       start = later(start, k->copy_end[c->wait_copy - 1]);
     if (start < k->begin)
@@ -247,6 +263,8 @@ static void carried_out(Machine *m, uint32_t q, uint32_t i, uint64_t end) {
   const Queue *x = &m->queue[q];
   Rank *k = &m->rank[x->rank];
   uint32_t at = x->at ? x->at[i] : i;
+  fetch_ahead(stream_at(&m->in->comm[x->rank], at), sizeof(PipeInstr), 0);
+  fetch_ahead(&k->comm_end[at], sizeof *k->comm_end, 1);
   k->comm_end[at] = end;
   if (k->over)
     k->over[at] = 1;
@@ -257,8 +275,11 @@ static void carried_out(Machine *m, uint32_t q, uint32_t i, uint64_t end) {
 
 static void started(Machine *m, uint32_t q, uint32_t i, uint64_t start) {
   const Queue *x = &m->queue[q];
-  if (m->out->comm_start)
-    m->out->comm_start[x->rank][x->at ? x->at[i] : i] = start;
+  if (m->out->comm_start) {
+    uint64_t *at = &m->out->comm_start[x->rank][x->at ? x->at[i] : i];
+    fetch_ahead(at, sizeof *at, 1);
+    *at = start;
+  }
   if (start < m->rank[x->rank].begin)
     m->rank[x->rank].begin = start;
 }

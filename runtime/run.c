@@ -206,6 +206,12 @@ static PrStatus model_failed(PrRun *run, const RankRun *k, const PipeInstr *c, u
                  (unsigned long long)step, pr_where(run, c, where), code);
 }
 
+/* An update with formulas. */
+static bool has_rule(const RankRun *k, uint32_t index) {
+  return k->t->weights && k->t->instr[index].op == PIPE_U &&
+         k->t->weights[index].formula != PIPE_NONE;
+}
+
 PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n) {
   const PipeInstr *c = &k->t->instr[at->index];
   *n = run->m.overlap && c->group > 0 ? c->group + 1u : 1;
@@ -227,13 +233,13 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
   if (fault == PR_HANG && pr_failed(run))
     return (PrStatus)atomic_load(&run->status);
   uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
-  const PipeWeights *w = k->t->weights && c->op == PIPE_U ? &k->t->weights[at->index] : NULL;
-  bool ruled = w && w->formula != PIPE_NONE;
-  if (ruled)
-    pr_before_update(run, k, c, w, k->call);
+  for (uint32_t i = 0; i < *n; i++)
+    if (has_rule(k, at[i].index))
+      pr_before_update(run, k, &c[i], &k->t->weights[at[i].index], &k->call[i]);
   int code = pr_call_model(&run->m, k->call, *n);
-  if (ruled && !code)
-    pr_after_update(run, k, c, w, k->call);
+  for (uint32_t i = 0; i < *n && !code; i++)
+    if (has_rule(k, at[i].index))
+      pr_after_update(run, k, &c[i], &k->t->weights[at[i].index], &k->call[i]);
   uint64_t took = k->span ? pr_now() - run->epoch_ns - start : 0;
   for (uint32_t i = 0; k->span && i < *n; i++) /* side by side */
     *pr_span(run, k, step, at[i].index) = (PrSpan){start + took * i / *n,

@@ -526,18 +526,19 @@ static PrStatus check_callback(Check *k, const PipeInstr *c) {
   return PR_OK;
 }
 
-/* The ops of an action follow each other, or the transfers of a group; the first waits for all; no slot is of
+/* The ops of an action follow each other, or the transfers of a group; the first waits for all; an update is the
+ * only op of its stage; no slot is of
  * two of them, so none can need another. */
 static PrStatus check_action(Check *k, const PipeInstr *c) {
   const PipeRank *t = &k->p->rank[k->rank];
   bool later = k->index > 0 && c[-1].group > 0; /* not the first of its action */
   bool move = c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B;
-  if (later && (c->group != c[-1].group - 1 || (c->op >= PIPE_U && !move) ||
+  if (later && (c->group != c[-1].group - 1 || (c->op > PIPE_U && !move) ||
                 pipe_op_info[c[-1].op].comm != move))
     FAIL_AT(k, c, "%u more of its action follow, expected an op of COMPUTE with %u", c->group,
             c[-1].group - 1u);
-  if (c->group > 0 && ((move ? k->p->lowering < PIPE_GROUPED : c->op >= PIPE_U) ||
-                       c->group >= t->ninstr - k->index))
+  if (c->group > 0 &&
+      ((move ? k->p->lowering < PIPE_GROUPED : c->op > PIPE_U) || c->group >= t->ninstr - k->index))
     FAIL_AT(k, c, "cannot have %u more ops in its action", c->group);
   if (move && c->group >= PIPE_GROUP_MOST)
     FAIL_AT(k, c, "is of a group of %u transfers; there can be %u", c->group + 1u, PIPE_GROUP_MOST);
@@ -548,6 +549,13 @@ static PrStatus check_action(Check *k, const PipeInstr *c) {
   else if (c->wait > 0 || c->wait_copy > 0)
     FAIL_AT(k, c, "waits for %u instructions, but only the first op of its action may wait",
             c->wait + c->wait_copy);
+  if (c->op <= PIPE_U) { /* of the stage of an update there is no other op */
+    uint32_t *acted = &k->acted[c->stage], now = 2 * k->first + 2;
+    if (later && (*acted >> 1 == now >> 1) && (c->op == PIPE_U || *acted > now))
+      FAIL_AT(k, c, "stands in one action with %s of its stage",
+              c->op == PIPE_U ? "an op" : "an update");
+    *acted = now + (c->op == PIPE_U);
+  }
   const PipeStage *g = &k->p->stage[c->stage];
   bool forward = c->op == PIPE_F, again = c->op == PIPE_R;
   const uint32_t field[] = {c->act, c->gout, move ? PIPE_NONE : c->keep, c->in, c->out};
@@ -746,10 +754,11 @@ PrStatus pr_validate(PrRun *run) {
   k.out0 = k.in0 ? k.in0 + p->nmodel + 1 : NULL;
   k.in_edge = k.in0 ? k.out0 + p->nmodel + 1 : NULL;
   k.left = calloc(p->nstage, sizeof *k.left);
-  k.graded = calloc(4 * (size_t)p->nstage, sizeof *k.graded);
+  k.graded = calloc(5 * (size_t)p->nstage, sizeof *k.graded);
   k.reduced = k.graded ? k.graded + p->nstage : NULL;
   k.tied = k.graded ? k.reduced + p->nstage : NULL;
   k.updates = k.graded ? k.tied + p->nstage : NULL;
+  k.acted = k.graded ? k.updates + p->nstage : NULL;
   k.newest = malloc(p->nstage * sizeof *k.newest);
   k.sum_channel = calloc(2 * (size_t)p->nstage, sizeof *k.sum_channel);
   for (uint32_t s = 0; k.newest && s < p->nstage; s++)

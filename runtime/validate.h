@@ -50,6 +50,8 @@ typedef struct Check {
   /* [nstage]: COMPUTE instructions up to its last gradient so far that no U has applied yet, COMM ones
    * up to the REDUCE, and the TIE, for it; 0: none. Updates so far. */
   uint32_t *graded, *reduced, *tied, *updates;
+  uint32_t *acted; /* [nstage]: the last action with an op of it, as 2 * (1 + row of its first instruction), and 1 if that
+                      is an update; 0: none */
   uint32_t *newest; /* [nstage] see pr_check_weights */
   uint32_t *sum_channel; /* [2 * nstage] 1 + that of the REDUCE, of the TIE of a row; 0: not yet */
   /* Of the rank at hand. */

@@ -7,6 +7,7 @@
 #   %cc_only the compiler alone, %generator CMake's generator
 #   %mpirun  starts so many processes: %mpirun 4 program (REQUIRES: mpi)
 #   %shared published schedules and profiles (REQUIRES: shared-data)
+#   %much{A|B}  A, and where the code is instrumented, which takes several times as long, B: a part of the same
 #   %torch  a Python that has PyTorch (REQUIRES: torch): $PIPE_TORCH_PYTHON, else %python
 import os
 import pty
@@ -75,6 +76,8 @@ for name, value in [
     env["OMPI_" + name] = value
 env["TSAN_OPTIONS"] = "halt_on_error=1:abort_on_error=1"
 
+instrumented = "sanitizer" in features
+config.substitutions.append((r"%much\{([^|}]*)\|([^}]*)\}", r"\2" if instrumented else r"\1"))
 for name, value in [
     ("pipec", config.build + "/bin/pipec"),
     ("bin", config.build + "/bin"),

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda.h"
+#include "cuda_engine.h"
 #include "pipe_sim.h"
 
 PIPE_STATIC_ASSERT(sizeof(CudaPlace) <= PR_GROUP_PLACE, "a place fits");
@@ -107,6 +107,20 @@ static bool raise(uint32_t *n, uint32_t to) {
   return more;
 }
 
+/* How many COPY instructions of rank q come before turn `turn` of its group. */
+static uint32_t turns_before(const Look *l, uint32_t q, uint32_t turn) {
+  const RankRun *k = &l->run->rank[q];
+  uint32_t n = 0;
+  while (n < k->ncopy && k->t->instr[k->copy[n].index].gout < turn)
+    n++;
+  return n;
+}
+
+/* The group in which instruction i of rank r takes turns; 0. */
+static uint32_t group_of(const Look *l, uint32_t r, const PipeInstr *in) {
+  return pipe_op_info[in->op].stream == PIPE_COPY ? l->run->p->rank[r].group : 0;
+}
+
 /* note [known] for instruction i of rank r, which is over. */
 static bool spread(Look *l, uint32_t r, uint32_t row) {
   const PipeInstr *in = &l->run->p->rank[r].instr[row];
@@ -115,6 +129,10 @@ static bool spread(Look *l, uint32_t r, uint32_t row) {
   for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
     if (x != on)
       more |= raise(&l->at[r].known[x], pipe_wait_for(in, (PipeOn)x));
+  uint32_t g = group_of(l, r, in);
+  for (uint32_t q = 0; g && q < l->run->p->nrank; q++) /* so are all turns before it */
+    if (l->run->p->rank[q].group == g)
+      more |= raise(&l->at[q].known[PIPE_COPY], turns_before(l, q, in->gout));
   if (!is_move(in))
     return more;
   uint32_t q = in->peer, other = l->pair[r][row], n = l->nth[q][other];
@@ -161,6 +179,10 @@ static bool is_ready(const Look *l, uint32_t r, uint32_t row) {
   const PipeInstr *in = &l->run->p->rank[r].instr[row];
   for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
     if (x != pipe_op_info[in->op].stream && pipe_wait_for(in, (PipeOn)x) > l->at[r].known[x])
+      return false;
+  uint32_t g = group_of(l, r, in);
+  for (uint32_t q = 0; g && q < l->run->p->nrank; q++)
+    if (l->run->p->rank[q].group == g && turns_before(l, q, in->gout) > l->at[q].known[PIPE_COPY])
       return false;
   return true;
 }

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda.h"
+#include "cuda_engine.h"
 
 struct CudaCheck { /* of a row of the rank's list */
   PrRun *run;

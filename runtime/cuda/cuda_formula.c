@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda.h"
+#include "cuda_engine.h"
 #include "formula.h"
 #include "cuda_formula.h"
 

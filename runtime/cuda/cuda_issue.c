@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda.h"
+#include "cuda_engine.h"
 #include "nvtx3/nvToolsExt.h"
 #include "pipe_sim.h"
 
@@ -61,9 +61,11 @@ static PrStatus compute(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
     if (st)
       return st;
   }
-  PrStatus st = cuda_before_update(run, d, at->index, k->call);
-  if (st)
-    return st;
+  for (uint32_t i = 0; i < n; i++) {
+    PrStatus st = cuda_before_update(run, d, at[i].index, &k->call[i]);
+    if (st)
+      return st;
+  }
   atomic_store(&k->running, at->index + 1);
   int code = pr_call_model(&run->m, k->call, n);
   atomic_store(&k->running, 0);
@@ -72,12 +74,15 @@ static PrStatus compute(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
     return pr_fail(run, PR_E_MODEL, "model: rank %u, step %llu, %s: the callback returned %d",
                    k->id, (unsigned long long)step, pr_where(run, in, where), code);
   }
-  return cuda_after_update(run, d, at->index, k->call);
+  PrStatus st = PR_OK;
+  for (uint32_t i = 0; i < n && !st; i++)
+    st = cuda_after_update(run, d, at[i].index, &k->call[i]);
+  return st;
 }
 
 static PrStatus copy(PrRun *run, CudaRank *d, const PipeInstr *in) {
   RankRun *k = d->k;
-  void *kept = (in->peer == PIPE_NONE ? k : &run->rank[in->peer])->slot[in->keep];
+  void *kept = in->peer == PIPE_NONE ? k->slot[in->keep] : cuda_peer_slot(run, in->peer, in->keep);
   bool off = in->op == PIPE_OFF;
   CUDA_TRY(run, cudaMemcpyAsync(off ? kept : k->slot[in->act], off ? k->slot[in->act] : kept,
                                 run->stage[in->stage].size.act, cudaMemcpyDefault,
@@ -103,6 +108,9 @@ static PrStatus side(PrRun *run, CudaRank *d, PipeOn on, uint64_t step) {
 static PrStatus take_turn(PrRun *run, CudaRank *d, const PipeInstr *in, bool *come) {
   PrCuda *c = cuda_of(run);
   uint32_t g = d->k->t->group;
+  *come = true;
+  if (g > 0 && c->peers)
+    return cuda_peer_turn(run, d);
   *come = g == 0 || c->turns[g - 1] == in->gout;
   if (g > 0 && *come && in->gout > 0)
     CUDA_TRY(run, cudaStreamWaitEvent(d->stream[PIPE_COPY], c->turn[g - 1], 0));
@@ -114,6 +122,8 @@ static PrStatus end_turn(PrRun *run, CudaRank *d) {
   uint32_t g = d->k->t->group;
   if (g == 0)
     return PR_OK;
+  if (c->peers)
+    return cuda_peer_turn_over(run, d);
   c->turns[g - 1]++;
   CUDA_TRY(run, cudaEventRecord(c->turn[g - 1], d->stream[PIPE_COPY]));
   return PR_OK;

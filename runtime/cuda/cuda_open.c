@@ -12,19 +12,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda.h"
+#include "cuda_engine.h"
 
 /* ---- memory ---- */
 
+/* NCCL moves what is in its own memory best; others can open what is not (cuda_peers.c). */
+static bool is_of_nccl(const PrRun *run) { return cuda_of(run)->o.group && !cuda_lends(run); }
+
 void *cuda_take(PrRun *run, uint64_t bytes, bool host) {
-  PrCuda *c = cuda_of(run);
   void *p = NULL;
-  if (host         ? cudaMallocHost(&p, bytes) != cudaSuccess
-      : c->o.group ? ncclMemAlloc(&p, bytes) != ncclSuccess
-                   : cudaMalloc(&p, bytes) != cudaSuccess)
+  if (host              ? cudaMallocHost(&p, bytes) != cudaSuccess
+      : is_of_nccl(run) ? ncclMemAlloc(&p, bytes) != ncclSuccess
+                        : cudaMalloc(&p, bytes) != cudaSuccess)
     return NULL;
   if (!host && cudaMemset(p, 0, bytes) != cudaSuccess) {
-    c->o.group ? (void)ncclMemFree(p) : (void)cudaFree(p);
+    cuda_give(run, p, false);
     return NULL;
   }
   if (host)
@@ -35,7 +37,7 @@ void *cuda_take(PrRun *run, uint64_t bytes, bool host) {
 void cuda_give(PrRun *run, void *p, bool host) {
   if (host)
     cudaFreeHost(p);
-  else if (cuda_of(run)->o.group)
+  else if (is_of_nccl(run))
     ncclMemFree(p);
   else
     cudaFree(p);
@@ -306,6 +308,8 @@ static PrStatus open_nccl(PrRun *run) {
       (st = prologue(run)))
     return st;
   RankRun *k = c->rank[0].k;
+  if (!is_of_nccl(run))
+    return PR_OK;
   NCCL_TRY(run, c->comm, ncclCommRegister(c->comm, k->block, k->bytes + PR_LINE, &c->registered));
   return PR_OK;
 }
@@ -405,17 +409,10 @@ static PrStatus open_here(PrRun *run) {
       return st;
     for (uint32_t i = 0; i < t->ninstr && c->o.group; i++) {
       const PipeInstr *in = &t->instr[i];
-      if (pipe_op_info[in->op].stream == PIPE_COPY && in->peer != PIPE_NONE)
-        return pr_fail(run, PR_E_ARG,
-                       "program: rank %u keeps stashes on rank %u, which is another process", r,
-                       in->peer);
       if (pipe_op_info[in->op].comm && in->group > 0 && (st = check_group(run, r, i)))
         return st;
     }
   }
-  if (c->o.group && run->p->ngroup > 0)
-    return pr_fail(run, PR_E_ARG,
-                   "program: COPY streams of several ranks take turns, which takes one process");
   uint64_t each;
   cuda_type(c, &each);
   for (uint32_t s = 0; s < run->p->nstage && c->o.group; s++)
@@ -447,6 +444,8 @@ static PrStatus open_here(PrRun *run) {
 
 PrStatus cuda_open(PrRun *run) {
   PrStatus st = cuda_agree(run, open_here(run));
+  if (!st)
+    st = cuda_peers_open(run);
   if (!st && cuda_of(run)->o.group)
     st = cuda_agree(run, open_nccl(run));
   if (!st)
@@ -491,6 +490,7 @@ void cuda_close(PrRun *run) {
   cuda_watch(run, false);
   if (c->rank && !c->aborted)
     cudaDeviceSynchronize();
+  const bool unused = cuda_peers_close(run);
   if (c->registered && !c->aborted)
     ncclCommDeregister(c->comm, c->registered);
   for (uint32_t i = 0; i < c->nsplit; i++)
@@ -526,7 +526,7 @@ void cuda_close(PrRun *run) {
     cuda_give(run, c->step_from, true);
   for (uint32_t r = 0; run->rank && r < run->p->nrank; r++) {
     RankRun *k = &run->rank[r];
-    if (k->block)
+    if (k->block && (unused || !cuda_lends(run)))
       cuda_give(run, k->block, false);
     if (k->host)
       cuda_give(run, k->host, true);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cuda.h"
+#include "cuda_engine.h"
 
 /* For all ranks to come, and NCCL to connect them: not a matter of a step's deadline. */
 #define OPEN_NS UINT64_C(600000000000)
@@ -38,6 +38,7 @@ void cuda_abort(PrRun *run) {
       ncclCommAbort(c->split[i]);
   if (c->comm)
     ncclCommAbort(c->comm);
+  cuda_peers_release(run);
 }
 
 /* The first instruction that is not known to be over, of a rank here: what the report begins with. */

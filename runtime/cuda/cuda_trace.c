@@ -9,7 +9,7 @@
  * takes the quickest, which is late by no more than the way of one message. */
 #include <stdlib.h>
 
-#include "cuda.h"
+#include "cuda_engine.h"
 
 static PrStatus hear_clock(PrRun *run, int64_t *ahead) {
   enum { TIMES = 16 };

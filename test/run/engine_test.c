@@ -426,9 +426,10 @@ static void refused(void) {
 static void refused_actions(void) {
   static const char *const lists[] = {"0F0 0F1 0SEND_F0 0SEND_F1 0RECV_B1 0B1 0RECV_B0 0B0 0U",
                                       "1RECV_F0 1RECV_F1 1F0 1F1 1B1 1SEND_B1 1B0 1SEND_B0 1U"};
-  static const char *const cases[] = {"0 0 1 two forwards", "0 0 2 too many",   "0 1 1 with a send",
-                                      "1 0 1 a receive",    "1 2 1 a wait",     "1 3 1 one stash",
-                                      "1 6 1 an update",    "1 8 1 with itself"};
+  static const char *const cases[] = {
+      "0 0 1 two forwards", "0 0 2 too many",    "0 1 1 with a send",
+      "1 0 1 a receive",    "1 2 1 a wait",      "1 3 1 one stash",
+      "1 6 1 an update",    "1 8 1 with itself", "0 7 1 with its gradient"};
   const MakeSpec s = {.nrank = 2, .nmb = 2, .chunks = 1};
   PrOptions o = {.free_running = 1};
   Tiny *t = tiny_new(2, 0);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * Lets a test that trains on the engines of one process do the same on MPI: compiled a second time with
- * ON_MPI, and run by mpirun, it carries out the runs that the world of processes is big enough for, and
- * not more than `share` asks for, each on as many processes as the program has ranks.
+ * ON_MPI, and run by mpirun, it carries out the runs that the world of processes is big enough for, each
+ * on as many processes as the program has ranks.
  *
  *   engines_begin(scratch)     before anything is printed. scratch: NULL, or a name of a file to write,
  *                              which becomes another one in each process
  *   engines_take(p, &o)        false: this run is not for this process, or not at all
  *   engines_weight(run, row)   weights of a row, wherever they are; valid until the next call
- *   engines_end(failures)      the most of any process */
+ *   engines_end(failures)      the most of any process, on rank 0 of the world; the others end here with 0:
+ *                              a process that ends otherwise makes mpirun kill rank 0 in its last line */
 #ifndef TEST_ENGINES_H
 #define TEST_ENGINES_H
 
@@ -25,6 +26,13 @@ static inline const void *engines_weight(PrRun *run, uint32_t row) {
   if (pr_copy_weight(run, row, weight))
     memset(weight, 0xff, sizeof weight); /* no weights: NaN */
   return weight;
+}
+
+/* Environment: ENGINES_SHARE=n takes every n-th run that fits. */
+static inline bool engines_shared(void) {
+  static uint32_t asked;
+  const char *share = getenv("ENGINES_SHARE");
+  return asked++ % (share ? (uint32_t)atoi(share) : 1) == 0;
 }
 
 #ifdef ON_MPI
@@ -50,16 +58,15 @@ static void engines_begin(const char **scratch) {
   }
 }
 
-/* Environment: ENGINES_SHARE=n takes every n-th run that fits; ENGINES_SYNC=1 sends synchronously. */
+/* Environment: ENGINES_SYNC=1 sends synchronously. */
 static bool engines_take(const PipeProgram *p, PrOptions *o) {
   static MPI_Comm comm = MPI_COMM_NULL;
   static PrMpiOptions options;
-  static uint32_t asked;
-  const char *share = getenv("ENGINES_SHARE"), *sync = getenv("ENGINES_SYNC");
+  const char *sync = getenv("ENGINES_SYNC");
   int size, rank;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (o->seed || p->nrank > (uint32_t)size || asked++ % (share ? (uint32_t)atoi(share) : 1))
+  if (o->seed || p->nrank > (uint32_t)size || !engines_shared())
     return false;
   if (comm != MPI_COMM_NULL)
     MPI_Comm_free(&comm);
@@ -71,15 +78,18 @@ static bool engines_take(const PipeProgram *p, PrOptions *o) {
 }
 
 static int engines_end(int failures) {
-  int all = 0;
+  int all = 0, rank;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   fflush(stdout);
   MPI_Finalize();
+  if (rank > 0)
+    exit(0);
   return all;
 }
 #else
 static void engines_begin(const char **scratch) { (void)scratch; }
-static bool engines_take(const PipeProgram *p, PrOptions *o) { return p && o; }
+static bool engines_take(const PipeProgram *p, PrOptions *o) { return p && o && engines_shared(); }
 static int engines_end(int failures) { return failures; }
 enum { engines_of_processes = 0 };
 #endif

@@ -326,8 +326,8 @@ static void one_case(const char *dir, const char *path) {
   if (masks)
     fprintf(f, "  side MASK(s) on %s after last B before last U { cost = %u }\n", stream(),
             draw(12));
-  fprintf(f, "  side EVICT(s, m) on %s after F when m %% %u == 0 { cost = %u  memory = 72 }\n",
-          stream(), k, draw(8));
+  fprintf(f, "  side EVICT(s, m) on %s after F when m %% %u == 0 { cost = %u  memory = %u }\n",
+          stream(), k, draw(8), draw(2) ? 72 : 128); /* 128: slots of UNSHARD, too */
   fprintf(
       f,
       "  side RESTORE(s, m) on %s after F %sbefore B gives EVICT when m %% %u == 0 { cost = %u }\n",

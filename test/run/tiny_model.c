@@ -238,6 +238,7 @@ static int overlap(void *self, const PrCall *c, uint32_t n) {
     code = f                   ? forward(self, &c[i])
            : c[i].op == PIPE_B ? backward(self, &c[i])
            : c[i].op == PIPE_I ? backward_input(self, &c[i])
+           : c[i].op == PIPE_U ? update(self, &c[i])
                                : backward_weight(self, &c[i]);
   }
   return code;

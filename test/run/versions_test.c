@@ -376,6 +376,13 @@ static const char *const own[][2] = {
                "  order r { let w = P/2-1-r\n"
                "    steady m { F[0](m)  F[1](m)  B[1](m - w)  B[0](m - w)  U(m - w) } }\n"
                "  weights { B reads F } }\n"},
+    /* Updates in one action with ops of the other chunk. */
+    {"beside",
+     "schedule beside(P, M) { ranks P/2\n"
+     "  pipe net stages P mbs M place s -> s/2\n"
+     "  order r { let w = P/2-1-r\n"
+     "    steady m { F[0](m)  F[1](m)  B[1](m - w)  overlap { B[0](m - w)  U[1](m - w) }  U[0](m - w) } }\n"
+     "  weights { B reads F } }\n"},
     /* What the first of three, or of two, reads. */
     {"alike", "schedule alike(P, M) { ranks P\n"
               "  pipe net stages P mbs M place s -> s\n"
@@ -541,9 +548,10 @@ int main(int argc, char **argv) {
           r.backward = latest;
         if (strcmp(name, "when") == 0)
           r.backward = late_switch;
-        if (strcmp(name, "chunks") == 0)
+        bool chunks = strcmp(name, "chunks") == 0 || strcmp(name, "beside") == 0;
+        if (chunks)
           r.forward = chunked;
-        if (strcmp(name, "chunks") == 0 && P % 2 != 0)
+        if (chunks && P % 2 != 0)
           continue;
         one_case(name, own[k][1], d, 2, &r, sized);
       }

@@ -90,6 +90,25 @@ void shim_touch(uint32_t c, const Vc *vc, const void *p, size_t bytes, bool writ
   }
 }
 
+typedef struct Number {
+  struct Number *next;
+  const void *at;
+  Vc vc;
+} Number;
+static Number *numbers;
+
+Vc *shim_number(const void *p) {
+  Number *n = numbers;
+  while (n && n->at != p)
+    n = n->next;
+  if (!n) {
+    n = shim_new(sizeof *n);
+    n->at = p, n->next = numbers;
+    numbers = n;
+  }
+  return &n->vc;
+}
+
 void shim_forget(const void *p, size_t bytes) {
   if (shim.unwatched)
     return;
@@ -166,9 +185,11 @@ void shim_log_clear(void) {
 }
 uint32_t shim_errors(void) { return shim.errors; }
 const char *shim_error_text(void) { return shim.text; }
+uint32_t shim_stuck(void) { return shim.stuck; }
 bool shim_stalled(void) { return shim.stalled; }
 uint64_t shim_most_queued(void) { return shim.most_queued; }
 void shim_unwatched(void) { shim.unwatched = true; }
+void shim_apart(void) { shim.apart = true; }
 void shim_steady(bool on) { shim.steady = on; }
 bool shim_was_killed(void) { return me->dead; }
 bool shim_is_dead(uint32_t host) {
@@ -178,6 +199,7 @@ bool shim_is_dead(uint32_t host) {
   return dead;
 }
 void shim_lose(uint32_t host) { shim.host[host].loses = true; }
+void shim_skip(uint32_t host, uint32_t n) { shim.host[host].skip = n + 1; }
 void shim_kill(uint32_t host, uint64_t calls) {
   shim.host[host].calls_left = calls;
   shim.killed = true;
@@ -239,6 +261,8 @@ static bool can_go(cudaStream_t s) {
     return false;
   if (op->kind == OP_WAIT)
     return op->record->done;
+  if (op->kind == OP_AWAIT)
+    return op->value < 0 || (int32_t)(*(const uint32_t *)op->from - (uint32_t)op->value) >= 0;
   if (op->kind == OP_NCCL)
     return group_ready(op->group, s);
   return op->kind != OP_GRAPH || graph_ready(op->run, s);
@@ -261,6 +285,16 @@ static void carry_out(cudaStream_t s) {
     shim_touch(s->clock, &s->vc, op->from, op->bytes, false, op->name);
     shim_touch(s->clock, &s->vc, op->to, op->bytes, true, op->name);
     memmove(op->to, op->from, op->bytes);
+    if (op->bytes == sizeof(uint32_t))
+      *shim_number(op->to) = s->vc;
+    break;
+  case OP_AWAIT:
+    if (op->value >= 0)
+      vc_join(&s->vc, shim_number(op->from));
+    break;
+  case OP_PUT:
+    shim_touch(s->clock, &s->vc, op->to, sizeof(uint32_t), true, op->name);
+    memcpy(op->to, &op->value, sizeof(uint32_t));
     break;
   case OP_SET:
     shim_touch(s->clock, &s->vc, op->to, op->bytes, true, op->name);
@@ -407,9 +441,9 @@ void shim_leave(void) {
 
 void shim_begin(uint64_t seed, uint32_t nhost, bool log) {
   shim.on = true, shim.log = log;
-  shim.unwatched = shim.steady = shim.stalled = shim.killed = false;
+  shim.unwatched = shim.steady = shim.stalled = shim.killed = shim.apart = false;
   shim.random = seed, shim.progress = shim.ticks = shim.most_queued = 0;
-  shim.nhost = nhost, shim.nclock = 0, shim.errors = 0, shim.text[0] = 0;
+  shim.nhost = nhost, shim.nclock = 0, shim.errors = shim.stuck = 0, shim.text[0] = 0;
   shim.streams = NULL;
   shim.turn = UINT32_MAX;
   for (uint32_t i = 0; i < MAX_HOSTS; i++)
@@ -425,6 +459,7 @@ void shim_end(void) {
   memory_left();
   nccl_reset();
   memset(lines, 0, sizeof lines);
+  numbers = NULL;
   for (uint32_t i = 0; i < MAX_HOSTS; i++)
     free(shim.host[i].log);
   for (Kept *k = kept, *next; k; k = next) {

@@ -14,6 +14,9 @@
  *               the peer has for it, without tags; what is in one group makes progress together; all
  *               operations of a communicator on a rank are one after the other, whatever their streams;
  *               sizes must agree; the first contact of two ranks blocks both hosts until both are there
+ *   numbers     a stream may wait for a number in memory, which another one sets by a copy of 4 bytes: what was before
+ *               the copy is known behind the wait
+ *   processes   memory of cudaMalloc may be opened by other hosts, and is given back once they have closed it
  *   capture     a stream takes part from the first wait for an event of the capture on, and must be joined
  *               at the end
  *
@@ -43,9 +46,11 @@ void shim_leave(void);
 bool shim_wait(bool (*f)(void *), void *arg);
 
 uint64_t shim_leaks(void);         /* allocations that were not given back */
+uint64_t shim_lent(void);          /* and of them those that others could open */
 uint32_t shim_errors(void);        /* races, broken rules, leaks */
 const char *shim_error_text(void); /* of the first; "" */
 bool shim_stalled(void);
+uint32_t shim_stuck(void); /* streams that were destroyed while they waited for a number */
 uint64_t shim_most_queued(void);   /* operations that were ever in one stream at once, since shim_steady */
 
 /* The step loop has begun: an allocation, or a first contact of two ranks, is an error from here on. */
@@ -55,6 +60,10 @@ void shim_steady(bool on);
 void shim_kill(uint32_t host, uint64_t calls);
 bool shim_was_killed(void); /* this thread */
 bool shim_is_dead(uint32_t host);
+
+/* From here on, the n-th wait of the host for a number (from 0) is over at once. */
+void shim_skip(uint32_t host, uint32_t n);
+void shim_apart(void); /* from here on no host can open memory of another */
 
 /* The next group that the host issues is not carried out, as if the call were not there. */
 void shim_lose(uint32_t host);
@@ -68,7 +77,8 @@ cudaError_t shim_launch(cudaStream_t s, void (*fn)(void *arg), const void *arg, 
 
 /* The log, call by call as they were issued; host by host. */
 typedef enum ShimCall {
-  SHIM_KERNEL, SHIM_COPY, SHIM_SET, SHIM_RECORD, SHIM_WAIT, SHIM_SEND, SHIM_RECV, SHIM_SUM, SHIM_GRAPH
+  SHIM_KERNEL, SHIM_COPY, SHIM_SET, SHIM_RECORD, SHIM_WAIT, SHIM_SEND, SHIM_RECV, SHIM_SUM, SHIM_GRAPH,
+  SHIM_NUMBER
 } ShimCall;
 typedef struct ShimLog {
   ShimCall call;

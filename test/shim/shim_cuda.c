@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "include/cuda.h"
 #include "shim_run.h"
 
 #define BEGIN \
@@ -37,11 +38,14 @@ typedef struct Block {
   struct Block *next;
   char *p;
   size_t bytes;
+  Host *host;
+  bool device, lent; /* lent: it has a handle */
+  uint32_t open;     /* by other hosts, so many times */
 } Block;
 static Block *blocks;
 static Block *given; /* of runs with a kill: what is under way on other devices may still read it */
 
-static cudaError_t take(void **p, size_t bytes) {
+static cudaError_t take(void **p, size_t bytes, bool device) {
   BEGIN;
   if (shim.steady)
     shim_error("%zu bytes of memory are taken while steps run", bytes);
@@ -50,7 +54,7 @@ static cudaError_t take(void **p, size_t bytes) {
   if (!b || !*p)
     abort();
   memset(*p, 0xa5, bytes); /* nobody may rely on zeros */
-  *b = (Block){blocks, *p, bytes};
+  *b = (Block){blocks, *p, bytes, shim_me(), device, false, 0};
   blocks = b;
   END(cudaSuccess);
 }
@@ -65,6 +69,8 @@ static cudaError_t give(void *p) {
   for (Block **b = &blocks; *b; b = &(*b)->next)
     if ((*b)->p == p) {
       Block *gone = *b;
+      if (gone->open && !shim.stalled && !shim.killed)
+        shim_error("memory is given back that another process has open");
       *b = gone->next;
       shim_forget(gone->p, gone->bytes);
       if (shim.killed) {
@@ -104,10 +110,60 @@ uint64_t shim_leaks(void) {
   return n;
 }
 
-cudaError_t cudaMalloc(void **p, size_t bytes) { return take(p, bytes); }
-cudaError_t cudaMallocHost(void **p, size_t bytes) { return take(p, bytes); }
+uint64_t shim_lent(void) {
+  uint64_t n = 0;
+  for (const Block *b = blocks; b; b = b->next)
+    n += b->lent;
+  return n;
+}
+
+cudaError_t cudaMalloc(void **p, size_t bytes) { return take(p, bytes, true); }
+cudaError_t cudaMallocHost(void **p, size_t bytes) { return take(p, bytes, false); }
 cudaError_t cudaFree(void *p) { return give(p); }
 cudaError_t cudaFreeHost(void *p) { return give(p); }
+
+/* ---- memory of other hosts ---- */
+
+static Block *block_at(const void *p) {
+  Block *b = blocks;
+  while (b && b->p != p)
+    b = b->next;
+  return b;
+}
+
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *h, void *p) {
+  BEGIN;
+  Block *b = block_at(p);
+  bool ok = b && b->device && b->host == shim_me();
+  if (ok)
+    b->lent = true;
+  if (!ok)
+    shim_error("a handle of memory that others cannot open");
+  memset(h, 0, sizeof *h);
+  memcpy(h->reserved, &p, sizeof p);
+  END(ok ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t h, unsigned flags) {
+  BEGIN;
+  memcpy(p, h.reserved, sizeof *p);
+  Block *b = block_at(*p);
+  bool ok = b && b->host != shim_me() && !shim.apart && flags == cudaIpcMemLazyEnablePeerAccess;
+  if (ok)
+    b->open++;
+  END(ok ? cudaSuccess : cudaErrorInvalidResourceHandle);
+}
+
+cudaError_t cudaIpcCloseMemHandle(void *p) {
+  pthread_mutex_lock(&shim.lock); /* also of a run that has stopped */
+  Block *b = block_at(p);
+  if (b && b->open)
+    b->open--;
+  else if (!shim.killed)
+    shim_error("memory is closed that is not open");
+  pthread_mutex_unlock(&shim.lock);
+  return cudaSuccess;
+}
 
 cudaError_t cudaMemset(void *p, int value, size_t bytes) {
   BEGIN;
@@ -190,9 +246,60 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
   s->gone = true;
   if (s->head && !shim.stalled && !shim.killed)
     shim_error("a stream is destroyed with work in it");
+  if (s->head && s->head->kind == OP_AWAIT && !shim.killed)
+    shim.stuck++;
   s->head = s->tail = NULL;
   pthread_mutex_unlock(&shim.lock);
   return cudaSuccess;
+}
+
+static CUresult batch(CUstream s, unsigned n, CUstreamBatchMemOpParams *op, unsigned flags) {
+  if (!call_begin())
+    return CUDA_ERROR_UNKNOWN;
+  bool ok = flags == 0;
+  Host *h = shim_me();
+  for (unsigned i = 0; i < n && ok; i++) {
+    bool wait = op[i].operation == CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    void *at = (void *)(uintptr_t)op[i].waitValue.address;
+    const Block *b = blocks;
+    while (b && ((char *)at < b->p || (char *)at >= b->p + b->bytes))
+      b = b->next;
+    ok = b && b->device && b->host == h && op[i].waitValue.flags == 0 &&
+         (wait || op[i].operation == CU_STREAM_MEM_OP_WRITE_VALUE_32);
+    if (!ok)
+      break;
+    Op *x = op_new(wait ? OP_AWAIT : OP_PUT);
+    x->from = x->to = at;
+    x->value = (int)op[i].waitValue.value;
+    if (wait && h->skip > 0 && --h->skip == 0)
+      x->value = -1;
+    ShimLog *l = shim_note(SHIM_NUMBER, s);
+    l->p = at, l->op = x;
+    stream_put(s, x);
+  }
+  if (!ok)
+    shim_error("a batch of numbers that the driver would not take");
+  call_end();
+  return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **fn, unsigned version,
+                                             unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *found) {
+  CUresult (*call)(CUstream, unsigned, CUstreamBatchMemOpParams *, unsigned) = batch;
+  bool is = strcmp(name, "cuStreamBatchMemOp") == 0 && version >= 11070 &&
+            flags == cudaEnableDefault;
+  *found = is ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  memcpy(fn, &call, sizeof call);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t s) {
+  BEGIN;
+  bool busy = s->head != NULL;
+  if (busy)
+    shim_in_vain();
+  END(busy ? cudaErrorNotReady : cudaSuccess);
 }
 
 static bool idle(void *arg) {

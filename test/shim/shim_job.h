@@ -5,7 +5,7 @@
 #define SHIM_JOB_H
 
 #include "../run/samples.h"
-#include "cuda.h"
+#include "cuda_engine.h"
 #include "float_model.h"
 #include "shim.h"
 #include "word_model.h"
@@ -43,13 +43,14 @@ typedef struct Job {
   void *arg;
   const char *save, *from;  /* a folder: a checkpoint after half of the steps, which ends the run; to go on from */
   uint32_t lose;          /* 1: host 1's first group of NCCL is not carried out; 2: nor host 0's */
+  bool apart;             /* each process is on a host of its own */
   bool fails;             /* the model, once */
   uint32_t kill, kill_at; /* host to kill at which call after pr_open; kill_at 0: none */
   /* Results. */
   Result result;
   PrStatus status[MOST_RANKS];
   char error[MOST_RANKS][PR_TEXT];
-  uint32_t errors, broken; /* rules of the shim; buffers of side ops */
+  uint32_t errors, broken, stuck; /* rules of the shim; buffers of side ops; streams that wait for ever */
   char text[512];
   bool stalled;
   uint64_t most_ahead;
@@ -65,7 +66,6 @@ bool job_whole(const Job *j);                     /* no error, no broken rule */
 bool job_same(const Job *j, const Result *want);  /* losses, of the steps that ended a call, and weights */
 /* What the CPU engine makes of the program; floats: as in Job. */
 void job_reference(const PipeProgram *p, bool floats, Result *r);
-bool job_has_guests(const PipeProgram *p); /* stashes on other ranks, or turns: takes one process */
 /* A send and a receive of one tensor, in op notation? For shim_pairs. */
 bool job_pairs(const char *send, const char *recv);
 

@@ -18,6 +18,7 @@ typedef struct Host {
   pthread_cond_t cond; /* it is its turn */
   bool in, gone, dead, loses;
   uint64_t seen;       /* progress at its last look in vain */
+  uint32_t skip;       /* waits for a number until that which is over at once, and 1; 0: none is */
   uint64_t calls_left; /* until it is killed; UINT64_MAX: it is not */
   uint32_t nstream, nevent;
   Vc vc;
@@ -43,7 +44,7 @@ struct CUevent_st {
   Record *last; /* that was issued */
 };
 
-typedef enum Kind { OP_KERNEL, OP_COPY, OP_SET, OP_RECORD, OP_WAIT, OP_NCCL, OP_GRAPH } Kind;
+typedef enum Kind { OP_KERNEL, OP_COPY, OP_SET, OP_RECORD, OP_WAIT, OP_NCCL, OP_GRAPH, OP_AWAIT, OP_PUT } Kind;
 typedef struct Op {
   struct Op *next;
   Kind kind;
@@ -56,7 +57,7 @@ typedef struct Op {
   void *to;
   const void *from;
   size_t bytes;
-  int value;
+  int value; /* AWAIT, PUT: the number */
   Record *record;
   struct CUevent_st *external; /* RECORD in a capture: each launch records it */
   struct Group *group;
@@ -102,9 +103,9 @@ typedef struct Group Group;
 
 extern struct Shim {
   pthread_mutex_t lock;
-  bool on, log, unwatched, steady, stalled, killed;
+  bool on, log, unwatched, steady, stalled, killed, apart;
   uint64_t random, progress, ticks, most_queued;
-  uint32_t nhost, turn, nclock, errors;
+  uint32_t nhost, turn, nclock, errors, stuck;
   char text[512];
   Host host[MAX_HOSTS];
   struct CUstream_st *streams;
@@ -133,6 +134,8 @@ void stream_queue(struct CUstream_st *s, Op *op); /* into the queue */
 struct CUstream_st *stream_new(Host *h, uint32_t clock);
 /* An access at the time of clock `c`, whose knowledge is vc. */
 void shim_touch(uint32_t c, const Vc *vc, const void *p, size_t bytes, bool write, const char *name);
+/* What was known where the number at p was set. */
+Vc *shim_number(const void *p);
 void shim_forget(const void *p, size_t bytes); /* memory was given back */
 
 /* shim_nccl.c */

@@ -21,6 +21,7 @@
 
 #include "../async/program.h"
 #include "shim_job.h"
+#include "shim_plan.h"
 
 static uint64_t seed0 = 1;
 
@@ -47,8 +48,6 @@ static void parity(const char *stdlib) {
                .checks = k == 4 || (k == 2 && i % 2),
                .cuda = {.graph = graph, .ahead = k % 3},
                .seed = seed0 * 1000 + i * 10 + k};
-      if (j.processes && job_has_guests(p))
-        continue;
       job_run(&j);
       nrun++;
       EXPECT(job_whole(&j), "%s %s %u: %s %s\n", samples[i].name,
@@ -70,256 +69,14 @@ static void parity(const char *stdlib) {
   printf("%u runs\n", nrun);
 }
 
-/* ---- log ---- */
-
-/* A line of what is expected of a host. */
-typedef struct Want {
-  ShimCall call;
-  uint32_t stream, event;
-  int peer;
-  const void *p;
-  size_t bytes;
-} Want;
-
-/* What the table of rank r asks for in a step, call by call. Written from PipeInstr and PipeSync alone; the
- * addresses of slots are those that the run has. */
-static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Want *w) {
-  const PipeRank *t = &p->rank[r];
-  uint32_t n = 0, sync = 0;
-  bool *recorded = calloc(t->ninstr + 1u, sizeof *recorded);
-  uint32_t *event = calloc(t->ninstr + 1u, sizeof *event);
-  for (uint32_t i = 0; i < t->nsync; i++) {
-    recorded[t->sync[i].after + 1] = true;
-    event[t->sync[i].after + 1] = t->sync[i].event;
-  }
-  if (recorded[0])
-    w[n++] = (Want){.call = SHIM_RECORD, .stream = PIPE_COMPUTE, .event = event[0]};
-  for (uint32_t i = 0; i <= t->ninstr; i++) {
-    const PipeInstr *c = &t->instr[i];
-    uint32_t on = i < t->ninstr ? pipe_op_info[c->op].stream : PIPE_COMPUTE;
-    for (; sync < t->nsync && t->sync[sync].before == i; sync++)
-      w[n++] = (Want){.call = SHIM_WAIT, .stream = on, .event = t->sync[sync].event};
-    if (i == t->ninstr)
-      break;
-    switch (c->op) {
-    case PIPE_SEND_F:
-    case PIPE_SEND_B:
-      w[n++] = (Want){.call = SHIM_SEND,
-                      .stream = on,
-                      .peer = (int)c->peer,
-                      .p = slot[c->in],
-                      .bytes = 8 * WORDS};
-      break;
-    case PIPE_RECV_F:
-    case PIPE_RECV_B:
-      w[n++] = (Want){.call = SHIM_RECV,
-                      .stream = on,
-                      .peer = (int)c->peer,
-                      .p = slot[c->out],
-                      .bytes = 8 * WORDS};
-      break;
-    case PIPE_REDUCE:
-    case PIPE_TIE: w[n++] = (Want){.call = SHIM_SUM, .stream = on}; break;
-    case PIPE_OFF:
-    case PIPE_LOAD:
-      w[n++] = (Want){.call = SHIM_COPY,
-                      .stream = on,
-                      .p = slot[c->op == PIPE_OFF ? c->keep : c->act],
-                      .bytes = 8 * WORDS};
-      break;
-    default:
-      if (c->op == PIPE_F && c->keep != PIPE_NONE && p->stage[c->stage].nin)
-        w[n++] = (Want){.call = SHIM_COPY, .stream = on, .p = slot[c->keep], .bytes = 8 * WORDS};
-      w[n++] = (Want){.call = SHIM_KERNEL, .stream = on};
-    }
-    if (recorded[i + 1])
-      w[n++] = (Want){.call = SHIM_RECORD, .stream = on, .event = event[i + 1]};
-  }
-  free(recorded);
-  free(event);
-  return n;
-}
-
-/* The engine's own calls: the number of the step, the losses, how far the device is. */
-static bool is_frame(const ShimLog *l, uint32_t first, uint32_t nevent) {
-  bool event = l->call == SHIM_RECORD || l->call == SHIM_WAIT;
-  return event ? l->event < first || l->event >= first + nevent : !l->name[0];
-}
-
-static void compare_log(const char *name, const Job *j, uint32_t r) {
-  const PipeRank *t = &j->p->rank[r];
-  Want *w = calloc(8 * (size_t)t->ninstr + 16, sizeof *w);
-  uint32_t n = expected(j->p, r, job_slots[r], w), at = 0, wrong = 0;
-  static const char *const call[] = {"kernel", "copy", "set", "record", "wait",
-                                     "send",   "recv", "sum", "graph"};
-  for (uint32_t i = 0; i < shim_log_length(r); i++) {
-    const ShimLog *l = &shim_log(r)[i];
-    if (is_frame(l, job_first_event[r], t->nevent))
-      continue;
-    const Want *x = &w[at % n];
-    bool event = l->call == SHIM_RECORD || l->call == SHIM_WAIT;
-    bool ok = l->call == x->call && l->stream == x->stream &&
-              (!event || l->event == job_first_event[r] + x->event);
-    if (x->p)
-      ok &= l->p == x->p && l->bytes == x->bytes;
-    if (x->call == SHIM_SEND || x->call == SHIM_RECV)
-      ok &= l->peer == x->peer;
-    EXPECT(ok || wrong++, "%s: rank %u, call %u (%s %s), the table has %s\n", name, r, at, l->name,
-           call[l->call], call[x->call]);
-    at++;
-  }
-  EXPECT(at == n * STEPS, "%s: rank %u: %u calls, the table has %u in %d steps\n", name, r, at, n,
-         STEPS);
-  printf("%s: rank %u: %u calls\n", name, r, n);
-  free(w);
-}
-
-/* Which log entries carry out row i of rank r in each step: the first and the last. */
-typedef struct Done {
-  const ShimLog *first, *last;
-} Done;
-
-static bool find_rows(const Job *j, uint32_t r, Done *d) {
-  const PipeProgram *p = j->p;
-  const PipeRank *t = &p->rank[r];
-  const ShimLog *l = shim_log(r), *end = l + shim_log_length(r);
-  for (uint32_t i = 0; i < t->ninstr * STEPS; i++) {
-    char text[PIPE_OP_TEXT];
-    pipe_instr_text(text, pipe_graph(p), &t->instr[i % t->ninstr]);
-    d[i] = (Done){NULL, NULL};
-    for (; l < end; l++) {
-      if (!l->name[0] || l->call == SHIM_RECORD || l->call == SHIM_WAIT)
-        continue;
-      if (strcmp(l->name, text) != 0)
-        break;
-      d[i].first = d[i].first ? d[i].first : l;
-      d[i].last = l;
-    }
-    if (!d[i].first)
-      return false;
-  }
-  return true;
-}
-
-/* Has each instruction of rank r started after all that its waits count was over, and each step after the one
- * before? By the order that streams and events make, as the shim has seen it. */
-static bool in_order(const Job *j, uint32_t r) {
-  const PipeRank *t = &j->p->rank[r];
-  Done *d = calloc((size_t)t->ninstr * STEPS, sizeof *d);
-  uint32_t *row[PIPE_NSTREAMS], n[PIPE_NSTREAMS] = {0};
-  bool ok = find_rows(j, r, d);
-  for (int x = 0; x < PIPE_NSTREAMS; x++)
-    row[x] = calloc(t->ninstr, sizeof **row);
-  for (uint32_t i = 0; i < t->ninstr; i++) {
-    uint32_t on = pipe_op_info[t->instr[i].op].stream;
-    row[on][n[on]++] = i;
-  }
-  for (uint32_t s = 0; s < STEPS && ok; s++)
-    for (uint32_t i = 0; i < t->ninstr && ok; i++) {
-      const ShimLog *me = d[s * t->ninstr + i].first;
-      for (uint32_t x = 0; x < PIPE_NSTREAMS && ok; x++) {
-        uint32_t w = x == pipe_op_info[t->instr[i].op].stream
-                         ? 0
-                         : pipe_wait_for(&t->instr[i], (PipeOn)x);
-        ok = w == 0 || shim_after(me, d[s * t->ninstr + row[x][w - 1]].last);
-        ok &= s == 0 || n[x] == 0 || shim_after(me, d[(s - 1) * t->ninstr + row[x][n[x] - 1]].last);
-      }
-    }
-  for (int x = 0; x < PIPE_NSTREAMS; x++)
-    free(row[x]);
-  free(d);
-  return ok;
-}
-
-static void logs(const char *stdlib) {
-  for (uint32_t i = 0; i < nsamples; i++) {
-    Compiled *c = malloc(sizeof *c);
-    if (!c || !sample_compile(c, stdlib, &samples[i]))
-      abort();
-    Job j = {.p = c->s.prog, .processes = true, .log = true, .seed = seed0 * 1000 + i};
-    bool ties = false; /* what a rank does beside the sum of a tie depends on what it holds */
-    for (uint32_t s = 0; s < j.p->nstage; s++)
-      ties |= j.p->stage[s].tied != PIPE_NONE;
-    if (!job_has_guests(j.p) && !ties) {
-      job_run(&j);
-      EXPECT(job_whole(&j), "%s: %s %s\n", samples[i].name, j.text, j.error[0]);
-      for (uint32_t r = 0; r < j.p->nrank && job_whole(&j); r++)
-        compare_log(samples[i].name, &j, r);
-      for (uint32_t r = 0; r < j.p->nrank; r++)
-        EXPECT(in_order(&j, r), "%s: rank %u: an instruction starts before what it waits for\n",
-               samples[i].name, r);
-      shim_end();
-    }
-    arena_free(&c->arena);
-    free(c);
-  }
-}
-
-/* ---- events ---- */
-
-typedef struct Cut {
-  PipeRank *rank;
-  uint32_t i;
-} Cut;
-
-static void cut_wait(void *arg) {
-  const Cut *c = arg;
-  PipeSync *y = (PipeSync *)c->rank->sync;
-  memmove(y + c->i, y + c->i + 1, (c->rank->nsync - c->i - 1) * sizeof *y);
-  c->rank->nsync--;
-}
-
-static void events(const char *stdlib) {
-  for (uint32_t i = 0; i < nsamples; i++) {
-    Compiled *c = malloc(sizeof *c);
-    if (!c || !sample_compile(c, stdlib, &samples[i]))
-      abort();
-    const PipeProgram *p = c->s.prog;
-    uint32_t n = 0, raced = 0, found = 0;
-    for (uint32_t r = 0; r < p->nrank && !job_has_guests(p); r++) {
-      PipeRank *k = (PipeRank *)&p->rank[r];
-      uint32_t nsync = k->nsync;
-      PipeSync *keep = malloc(nsync * sizeof *keep);
-      memcpy(keep, k->sync, nsync * sizeof *keep);
-      for (uint32_t w = 0; w < nsync; w++) {
-        bool is = false, race = false;
-        for (uint32_t t = 0; t < 3 && !is; t++) { /* as it is, from a graph, in one process */
-          Cut cut = {k, w};
-          Job j = {.p = p,
-                   .processes = t < 2,
-                   .at_once = STEPS,
-                   .free_running = true,
-                   .cuda = {.graph = t > 0},
-                   .log = t == 0,
-                   .damage = cut_wait,
-                   .arg = &cut,
-                   .seed = seed0 * 1000000 + (uint64_t)i * 10000 + w * 10 + t};
-          job_run(&j);
-          race = t == 0 && j.errors > 0;
-          is = j.errors > 0 || j.broken > 0 || (t == 0 && !in_order(&j, r));
-          if (t == 0)
-            shim_end();
-          memcpy((PipeSync *)k->sync, keep, nsync * sizeof *keep);
-          k->nsync = nsync;
-        }
-        n++;
-        found += is;
-        raced += race;
-        if (!is)
-          printf("%s: rank %u: without wait %u (row %u for row %u) nothing is found\n",
-                 samples[i].name, r, w, keep[w].before, keep[w].after);
-      }
-      free(keep);
-    }
-    if (n)
-      printf("%s: %u of %u waits, %u by a race\n", samples[i].name, found, n, raced);
-    job_bad += (int)(n - found);
-    arena_free(&c->arena);
-    free(c);
-  }
-}
-
 /* ---- damage ---- */
+
+static const Sample *sample_named(const char *name) {
+  const Sample *s = samples;
+  while (strcmp(s->name, name) != 0)
+    s++;
+  return s;
+}
 
 typedef struct Broken {
   const PipeProgram *p;
@@ -377,9 +134,7 @@ static void damage(const char *stdlib) {
                                     "first contact left out",
                                     "first contact left out at both ends"};
   static const Sample onef1b = {"1f1b", NULL, 3, 6};
-  const Sample *chunks = samples;
-  while (strcmp(chunks->name, "chunks") != 0)
-    chunks++;
+  const Sample *chunks = sample_named("chunks");
   for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
     Compiled *c = malloc(sizeof *c);
     Result *want = malloc(sizeof *want);
@@ -465,6 +220,34 @@ static void faults(const char *stdlib) {
   j = (Job){.p = p, .seed = seed0, .processes = true, .fails = true};
   job_run(&j);
   show("a model that fails", &j);
+  const Sample *lends[2] = {sample_named("bpipe"), sample_named("turns")};
+  for (uint32_t i = 0; i < 4; i++) {
+    Compiled *l = malloc(sizeof *l);
+    if (!l || !sample_compile(l, stdlib, lends[i % 2]))
+      abort();
+    j = (Job){.p = l->s.prog, .seed = seed0, .processes = true, .apart = i < 2, .fails = i >= 2};
+    job_run(&j);
+    printf("%s, %s: %s\n", lends[i % 2]->name,
+           i < 2 ? "each on a host of its own" : "a model that fails",
+           j.status[0] ? j.error[0] : "no error");
+    EXPECT(j.stuck == 0, "  %u streams wait for ever\n", j.stuck);
+    if (i == 3) { /* the others wait for its turn */
+      setenv("PIPE_FAULT", "0OFF1:0:1:hang", 1);
+      j = (Job){.p = l->s.prog,
+                .seed = seed0,
+                .processes = true,
+                .deadline_s = 0.6,
+                .kill = 1,
+                .kill_at = 1u << 30}; /* never: but a run that stalls goes on to its deadline */
+      job_run(&j);
+      unsetenv("PIPE_FAULT");
+      printf("turns, 0OFF1:0:1:hang: %s\n", j.error[0]);
+      for (uint32_t r = 1; r < j.nhost; r++)
+        EXPECT(strcmp(j.error[r], j.error[0]) == 0, "  rank %u: %s\n", r, j.error[r]);
+    }
+    arena_free(&l->arena);
+    free(l);
+  }
   /* With all ranks in one process the host knows, at once. */
   static const char *const here[] = {"1F3:1:1:hang",      "1SEND_F2:1:1:hang", "2RECV_F2:2:1:hang",
                                      "1SEND_F2:1:2:drop", "2SEND_B1:2:0:drop", "U:1:1:hang"};
@@ -544,9 +327,7 @@ static void headers(const char *stdlib) {
       {.how = "a message of a group damaged", .group = true, .fault = "2SEND_F1:0:1:corrupt"},
       {.how = "a message of a group lost", .group = true, .fault = "0SEND_F1:0:1:drop"},
   };
-  const Sample *chunks = samples;
-  while (strcmp(chunks->name, "chunks") != 0)
-    chunks++;
+  const Sample *chunks = sample_named("chunks");
   for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
     Compiled *c = malloc(sizeof *c);
     bool lost = strstr(tries[i].how, "lost") != NULL;
@@ -580,45 +361,55 @@ static void headers(const char *stdlib) {
   }
 }
 
-static void kills(const char *stdlib) {
-  enum { KILLS = 40 };
-  static const Sample onef1b = {"1f1b", NULL, 3, 6};
-  Compiled *c = malloc(sizeof *c);
-  if (!c || !sample_compile(c, stdlib, &onef1b))
-    abort();
-  uint32_t named = 0, cut = 0;
-  for (uint32_t i = 0; i < KILLS; i++) {
-    Job j = {.p = c->s.prog,
+/* Kills of ranks of one program at calls all over its run; *cut and *named: runs that were cut off, reports that name an
+ * instruction. */
+static void kill_some(const PipeProgram *p, uint32_t n, uint32_t *cut, uint32_t *named) {
+  for (uint32_t i = 0; i < n; i++) {
+    Job j = {.p = p,
              .processes = true,
              .seed = seed0 + i,
              .deadline_s = 0.1,
-             .kill = i % 3,
+             .kill = i % p->nrank,
              .kill_at = 1 + (i * 37 + (uint32_t)seed0) % 800};
     job_run(&j);
     bool done = job_whole(&j);
-    cut += !done;
-    for (uint32_t r = 0; r < 3 && !done; r++) {
+    const char *first = NULL; /* what the others say */
+    *cut += !done;
+    for (uint32_t r = 0; r < p->nrank && !done; r++) {
       if (r == j.kill)
         continue;
       bool ok = j.status[r] == PR_E_DEADLINE || j.status[r] == PR_E_LOST || j.status[r] == PR_OK;
       EXPECT(ok && (j.status[r] == PR_OK || j.error[r][0]),
-             "kill of rank %u at %u: rank %u: %d %s\n", j.kill, j.kill_at, r, j.status[r],
-             j.error[r]);
-      named += strstr(j.error[r], ".pipe:") != NULL;
+             "%s: kill of rank %u at %u: rank %u: %d %s\n", p->name, j.kill, j.kill_at, r,
+             j.status[r], j.error[r]);
+      *named += strstr(j.error[r], " (") != NULL;
       char gone[48];
       snprintf(gone, sizeof gone, "lost: the process of rank %u has ended", j.kill);
       EXPECT(j.status[r] == PR_OK || strncmp(j.error[r], gone, strlen(gone)) == 0,
-             "kill of rank %u at %u: rank %u: %s\n", j.kill, j.kill_at, r, j.error[r]);
-      uint32_t other = 3 - j.kill - r;
-      EXPECT(j.status[r] == PR_OK || j.status[other] == PR_OK ||
-                 strcmp(j.error[r], j.error[other]) == 0,
-             "kill of rank %u at %u: %s, and %s\n", j.kill, j.kill_at, j.error[r], j.error[other]);
+             "%s: kill of rank %u at %u: rank %u: %s\n", p->name, j.kill, j.kill_at, r, j.error[r]);
+      first = first || j.status[r] == PR_OK ? first : j.error[r];
+      EXPECT(j.status[r] == PR_OK || strcmp(j.error[r], first) == 0,
+             "%s: kill of rank %u at %u: %s, and %s\n", p->name, j.kill, j.kill_at, j.error[r],
+             first);
     }
   }
-  EXPECT(cut > KILLS / 2 && named > cut, "%u runs were cut off, %u reports name an instruction\n",
-         cut, named);
-  printf("%d kills\n", KILLS);
-  arena_free(&c->arena);
+}
+
+static void kills(const char *stdlib) {
+  enum { KILLS = 40 };
+  static const Sample onef1b = {"1f1b", NULL, 3, 6};
+  const Sample *const of[] = {&onef1b, sample_named("bpipe"), sample_named("turns")};
+  Compiled *c = malloc(sizeof *c);
+  for (uint32_t i = 0; i < 3; i++) {
+    uint32_t named = 0, cut = 0;
+    if (!c || !sample_compile(c, stdlib, of[i]))
+      abort();
+    kill_some(c->s.prog, KILLS, &cut, &named);
+    EXPECT(cut > KILLS / 2 && named > cut, "%u runs were cut off, %u reports name an instruction\n",
+           cut, named);
+    printf("%s: %d kills\n", of[i]->name, KILLS);
+    arena_free(&c->arena);
+  }
   free(c);
 }
 
@@ -717,8 +508,6 @@ static void resume(const char *stdlib, const char *folder) {
                .from = dir,
                .seed = seed0 + 50 + i,
                .cuda = {.graph = i % 2}};
-      if (k == 1 && job_has_guests(p))
-        continue;
       job_run(&a);
       EXPECT(job_whole(&a), "%s %u: %s %s\n", samples[i].name, k, a.text, a.error[0]);
       job_run(&b);
@@ -749,9 +538,9 @@ int main(int argc, char **argv) {
   if (strcmp(argv[1], "parity") == 0)
     parity(argv[2]);
   else if (strcmp(argv[1], "log") == 0)
-    logs(argv[2]);
+    plan_logs(argv[2], seed0);
   else if (strcmp(argv[1], "events") == 0)
-    events(argv[2]);
+    plan_events(argv[2], seed0);
   else if (strcmp(argv[1], "damage") == 0)
     damage(argv[2]);
   else if (strcmp(argv[1], "faults") == 0)

@@ -66,6 +66,17 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long flags);
 cudaError_t cudaGraphDestroy(cudaGraph_t g);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x);
+cudaError_t cudaStreamQuery(cudaStream_t s);
+typedef struct { char reserved[64]; } cudaIpcMemHandle_t;
+enum { cudaIpcMemLazyEnablePeerAccess = 1 };
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *h, void *p);
+cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t h, unsigned flags);
+cudaError_t cudaIpcCloseMemHandle(void *p);
+#define CUDART_VERSION 13000
+enum { cudaEnableDefault = 0 };
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound };
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **fn, unsigned version, unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *found);
 typedef void (*cudaHostFn_t)(void *arg);
 cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t fn, void *arg);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s);

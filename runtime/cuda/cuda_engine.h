@@ -3,6 +3,7 @@
  *
  *   cuda_open.c    the device, streams, events, communicators, the prologue; memory; closing
  *   cuda_issue.c   instructions
+ *   cuda_peers.c   memory of other processes: stashes there, turns
  *   cuda_steps.c   steps, waiting, deadlines, failures, graphs
  *   cuda_formula.c formulas around the model's callbacks; cuda_formula.cu: their kernel
  *   cuda_check.c   transfers that say what they are
@@ -20,6 +21,7 @@
 enum { CUDA_MOST_SPLITS = 16 };
 
 typedef struct CudaFormulas CudaFormulas; /* cuda_formula.c */
+struct CudaPeers;                         /* cuda_peers.c */
 
 /* cuda_check.c: a transfer, and its header. */
 typedef struct CudaCheck CudaCheck;
@@ -76,7 +78,8 @@ typedef struct PrCuda {
   PrCudaOptions o;
   CudaRank *rank;       /* [nhere] */
   CudaRank **partner;   /* [nrank] room for those that take part in one sum */
-  cudaEvent_t *turn;    /* [ngroup] the last turn of a group of COPY streams; */
+  struct CudaPeers *peers; /* with a group; NULL: no stash is on another rank, nobody takes turns */
+  cudaEvent_t *turn;    /* without: [ngroup] the last turn of a group of COPY streams; */
   uint32_t *turns;      /* [ngroup] and how many there were in this step */
   uint32_t nhere;
   cudaEvent_t begin;    /* the leader, rank[0], has begun the step */
@@ -171,6 +174,15 @@ void cuda_watch(PrRun *run, bool on);
 PrStatus cuda_blame(PrRun *run); /* once heard: fails with what was first */
 /* With headers: row + 1 of the last RECV of the step whose tensor has come; 0. */
 uint32_t cuda_check_known(const CudaRank *d, uint64_t step);
+
+/* With a group of processes, all of them alike: opens what they use of each other's memory. */
+PrStatus cuda_peers_open(PrRun *run);
+bool cuda_lends(const PrRun *run); /* others keep stashes on the rank of this process */
+void *cuda_peer_slot(const PrRun *run, uint32_t rank, uint32_t slot);
+PrStatus cuda_peer_turn(PrRun *run, CudaRank *d);      /* before the next COPY instruction of d */
+PrStatus cuda_peer_turn_over(PrRun *run, CudaRank *d); /* and behind it */
+void cuda_peers_release(PrRun *run); /* of a run that has failed: the COPY stream runs out */
+bool cuda_peers_close(PrRun *run);   /* true: nobody has memory of this rank open any more */
 
 void *cuda_take(PrRun *run, uint64_t bytes, bool host);
 void cuda_give(PrRun *run, void *p, bool host);

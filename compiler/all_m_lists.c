@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT
+ * --for-all=M of orders that are not one kernel, one loop or one clock with a period (all_m.c): the lists of the
+ * ranks for every M of a class from + step * n are derived from the text (lists_of_m.c), proved (clock_of_m.c) and
+ * verified (verify_lists.c). The step and the least M of each class are found by trying; whatever they are,
+ * what they are found to be is proved. Values below are compiled one by one. */
+#include <inttypes.h>
+
+#include "hints.h"
+#include "looped.h"
+#include "lists_of_m.h"
+#include "quasi.h"
+
+enum {
+  MOST_STEP = 64,
+  MOST_TRIES = 64,     /* of a class, with ever larger M */
+  MOST_STEPS = 12,     /* that are tried */
+  MOST_WORK = 1 << 21, /* cells of programs that are compiled */
+  PACE_TURNS = 24      /* n at which paces are read */
+};
+
+typedef struct Tried { /* a compiled program of a class */
+  Arena arena;
+  Diag diag;
+  Options opt;
+  Sched s;
+  uint64_t *tick;
+} Tried;
+
+typedef struct Classes {
+  Sched *s;
+  const Param *m;
+  int64_t step, pace;
+  int64_t from[MOST_STEP]; /* of residue i + 1; 0: the schedule does not admit it */
+  int64_t work;
+  const char *why;
+  Span at; /* why not, if it cannot be cured */
+  bool refuted;
+} Classes;
+
+static bool compile_value(Classes *c, int64_t value, Tried *to) {
+  c->work += value * c->s->nstage;
+  return orders_at(c->s, &to->s, &to->arena, &to->diag, &to->opt, c->m->name, value, true, true);
+}
+
+/* When each op ends if all take one tick. */
+static bool play(Tried *p) {
+  Sched *s = &p->s;
+  PipeStage one = {.time = {0}};
+  for (int i = 0; i <= PIPE_U; i++)
+    one.time[i] = 1;
+  OrderRun run = {.stage = &one,
+                  .uniform = true,
+                  .end = NEW_ARRAY(s->arena, uint64_t, s->nop + (size_t)1),
+                  .head = NEW_ARRAY(s->arena, uint32_t, s->nrank)};
+  p->tick = run.end;
+  return order_run(s, &run);
+}
+
+static bool refuted(Classes *c, int64_t value, const Tried *p) {
+  c->refuted = true;
+  c->at = c->s->def->name_at;
+  c->why = arena_printf(c->s->arena, "refuted at %s = %" PRId64 " [%s]", c->m->name, value,
+                        diag_name(p->diag.first));
+  return false;
+}
+
+/* The class from + step * n, n >= 0. `fail` says what to change. */
+static bool try_from(Classes *c, int64_t from, AffineFail *fail, int64_t *need, bool *never) {
+  Tried p[4];
+  uint32_t made = 1;
+  AffineEnv x = {.s = &p[0].s};
+  ListsOfM l = {.from = from, .step = c->step, .pace = c->pace};
+  bool right = compile_value(c, from, &p[0]), ok = p[0].s.def && p[0].s.env, admits = true;
+  *never = false, *fail = AFFINE_NO, c->why = "it has no value";
+  ok = ok && bind_of_m(&x, c->m->slot, from, c->step) && admits_of_m(&x, &admits);
+  *never = ok && !admits;
+  if (ok && admits && !right)
+    ok = refuted(c, from, &p[0]);
+  ok = ok && admits && lists_of_m(&p[0].s, &x, &l);
+  int64_t far = PACE_TURNS;
+  while (far > 3 && (from + far * c->step) * c->s->nstage > MOST_WORK / 16)
+    far--;
+  const int64_t n[] = {0, 1, 2, far};
+  for (int i = 1; i < 4 && ok; i++, made++) {
+    right = compile_value(c, from + n[i] * c->step, &p[i]);
+    ok = right || refuted(c, from + n[i] * c->step, &p[i]);
+  }
+  ok = ok && play(&p[3]) && clock_of_m(&p[0].s, &x, &l, &(SampleOfM){&p[3].s, n[3], p[3].tick});
+  if (ok) {
+    const Sched *const at[3] = {&p[0].s, &p[1].s, &p[2].s};
+    verify_lists(&l, at);
+  }
+  c->pace = l.pace;
+  if (!ok && !c->refuted && x.fail != AFFINE_OK) {
+    *fail = x.fail == AFFINE_CROSS || x.fail == AFFINE_TURN ? AFFINE_BASE : x.fail;
+    *need = x.need;
+    if (x.fail == AFFINE_NO)
+      c->why = x.why, c->at = x.at;
+  }
+  for (uint32_t i = 0; i < made; i++)
+    arena_free(&p[i].arena);
+  return ok;
+}
+
+/* All residues of the step at hand. */
+static bool try_step(Classes *c, AffineFail *fail, int64_t *need) {
+  for (int64_t residue = 1; residue <= c->step; residue++) {
+    int64_t n = 0;
+    c->from[residue - 1] = 0;
+    for (int i = 0;; i++) {
+      bool never;
+      if (try_from(c, residue + n * c->step, fail, need, &never)) {
+        c->from[residue - 1] = residue + n * c->step;
+        break;
+      }
+      if (never)
+        break;
+      if (c->refuted || *fail != AFFINE_BASE)
+        return false;
+      if (i == MOST_TRIES || c->work > MOST_WORK) {
+        *fail = AFFINE_NO;
+        c->why = "its ranks do not come to repeat", c->at = c->s->def->name_at;
+        return false;
+      }
+      n += 1 + n / 4;
+    }
+  }
+  return true;
+}
+
+/* Values below those of the classes, one by one. */
+static bool try_below(Classes *c, int64_t end) {
+  bool ok = true;
+  for (int64_t v = 1; v < end && ok; v++) {
+    int64_t from = c->from[(v - 1) % c->step];
+    Tried p;
+    if (from == 0 || v >= from)
+      continue;
+    if (!compile_value(c, v, &p)) {
+      arena_free(&p.arena);
+      ok = orders_at(c->s, &p.s, &p.arena, &p.diag, &p.opt, c->m->name, v, false, true) ||
+           p.diag.first == DIAG_REQUIRES || refuted(c, v, &p);
+    }
+    arena_free(&p.arena);
+  }
+  return ok;
+}
+
+void prove_by_lists(Sched *s, const Param *m) {
+  Classes c = {.s = s, .m = m, .step = 1};
+  AffineFail fail = AFFINE_NO;
+  int64_t need = 1, end = 0;
+  bool ok = false;
+  for (int i = 0; i < MOST_STEPS && !ok; i++) {
+    fail = AFFINE_NO, need = 1;
+    ok = try_step(&c, &fail, &need);
+    if (!ok && (c.refuted || fail != AFFINE_STEP))
+      break;
+    if (!ok && (c.step *= need) > MOST_STEP) {
+      c.why = "what repeats takes too many microbatches", c.at = s->def->name_at;
+      break;
+    }
+  }
+  for (int64_t i = 0; i < c.step && ok; i++)
+    end = c.from[i] > end ? c.from[i] : end;
+  if (ok && end == 0)
+    ok = false, c.why = "it has no value", c.at = s->def->name_at;
+  ok = ok && try_below(&c, end);
+  s->all_m.refuted = c.refuted;
+  if (!ok) {
+    s->all_m.text = c.why ? c.why : "it has no value", s->all_m.at = c.at;
+    return;
+  }
+  s->all_m.proved = true;
+  s->all_m.from = (uint64_t)end;
+  s->all_m.period = (uint64_t)c.step;
+  /* of a step, the residues that there are: those of a multiple, or all */
+  s->all_m.multiple = 1;
+  for (int64_t by = c.step; by > 1; by--) {
+    bool fits = c.step % by == 0;
+    for (int64_t i = 0; i < c.step && fits; i++)
+      fits = (c.from[i] != 0) == ((i + 1) % by == 0);
+    if (fits)
+      s->all_m.multiple = (uint64_t)by;
+  }
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ * What a schedule says beside its orders, for all M (lists_of_m.h): its parameters and lets, what it requires, and that
+ * its stages, places and edges do not depend on M. */
+#include <string.h>
+
+#include "expand.h"
+#include "lists_text.h"
+
+const Expr *base_value(const Schedule *sc, const Param *p, const Arg **positional,
+                       const Param **own) {
+  const Arg *a = sc->base_args;
+  while (a && a->key != p->name)
+    a = a->next;
+  if (*positional && !(*positional)->key)
+    a = *positional, *positional = (*positional)->next;
+  *own = NULL;
+  for (const Param *q = sc->params; q && !a; q = q->next)
+    if (q->name == p->name)
+      *own = q;
+  return a ? a->value : *own ? NULL : p->init;
+}
+
+static bool bind_clauses(AffineEnv *x, const Schedule *sc) {
+  Affine v;
+  if (sc->base) {
+    const Arg *positional = sc->base_args;
+    for (const Param *p = sc->base_def->params; p; p = p->next) {
+      const Param *own;
+      const Expr *e = base_value(sc, p, &positional, &own);
+      if (own)
+        affine_bind(x, p->slot, x->value[own->slot]);
+      if (e && !affine_eval(x, e, &v))
+        return false;
+      if (e)
+        affine_bind(x, p->slot, v);
+    }
+    if (!bind_clauses(x, sc->base_def))
+      return false;
+  }
+  for (const Clause *c = sc->clauses; c; c = c->next)
+    if (c->kind == CL_LET) {
+      if (!affine_eval(x, c->value, &v))
+        return false;
+      affine_bind(x, c->slot, v);
+    }
+  return true;
+}
+
+bool bind_of_m(AffineEnv *x, uint32_t slot, int64_t from, int64_t step) {
+  Sched *s = x->s;
+  x->value = NEW_ARRAY(s->arena, Affine, s->nslot + (size_t)1);
+  for (uint32_t i = 0; i < s->nslot; i++)
+    x->value[i] = affine(s->env[i]);
+  for (const Param *p = s->def->params; p; p = p->next) {
+    Affine v = affine(s->env[p->slot]);
+    bool given = false;
+    for (uint32_t i = 0; i < s->opt->ndefine; i++)
+      given |= strcmp(s->opt->define[i].name, p->name) == 0;
+    if (p->slot == slot)
+      v = (Affine){from, step, 0};
+    else if (!given && p->init && !affine_eval(x, p->init, &v))
+      return false;
+    affine_bind(x, p->slot, v);
+  }
+  return bind_clauses(x, s->def);
+}
+
+bool admits_of_m(AffineEnv *x, bool *yes) {
+  *yes = true;
+  for (const Schedule *sc = x->s->def; sc && *yes; sc = sc->base_def)
+    for (const Require *r = sc->requires; r && *yes; r = r->next)
+      if (!affine_truth(x, r->cond, yes))
+        return false;
+  return true;
+}
+
+/* Stages, places and edges are the same for all n. */
+bool same_model_of_m(AffineEnv *x) {
+  Sched *s = x->s;
+  int64_t v;
+  for (uint32_t k = 0; k < s->npipe; k++) {
+    const Pipe *p = &s->pipe[k];
+    const Clause *c = p->clause;
+    if (c->index)
+      affine_bind(x, c->index_slot, affine(p->index));
+    if (!affine_number(x, c->value, &v) || (c->slices && !affine_number(x, c->slices, &v)))
+      return false;
+    for (uint32_t st = 0; st < p->nstage && !c->mb_var; st++) {
+      affine_bind(x, c->slot, affine(st));
+      if (!affine_number(x, c->place, &v))
+        return false;
+    }
+  }
+  for (uint32_t i = 0; i < s->noffload; i++) {
+    const Clause *c = s->offload[i];
+    for (uint32_t st = 0; st < s->nmodel; st++) {
+      if (c->var)
+        affine_bind(x, c->slot, affine(st));
+      if ((c->place && !affine_number(x, c->place, &v)) ||
+          (c->lead && !affine_number(x, c->lead, &v)))
+        return false;
+    }
+  }
+  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+    for (const Clause *c = sc->clauses; c; c = c->next) {
+      if (c->kind == CL_RANKS && !affine_number(x, c->value, &v))
+        return false;
+      for (const Arg *a = c->kind == CL_TIE ? c->args : NULL; a; a = a->next)
+        if (!affine_number(x, a->value, &v))
+          return false;
+      if (c->kind != CL_EDGE)
+        continue;
+      int64_t lo = 0, hi = 1, step = 1;
+      if (c->var && (!affine_number(x, c->range.lo, &lo) || !affine_number(x, c->range.hi, &hi) ||
+                     (c->range.step && !affine_number(x, c->range.step, &step))))
+        return false;
+      for (int64_t i = lo; step > 0 ? i < hi : i > hi; i += step) {
+        if (c->var)
+          affine_bind(x, c->slot, affine(i));
+        if (!affine_number(x, c->value, &v) || !affine_number(x, c->to, &v))
+          return false;
+      }
+    }
+  return true;
+}

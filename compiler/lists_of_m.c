@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: MIT
+ * note [lists]: runs the text of an order once for all M = from + step * n. Values are linear in n (affine.h). A
+ * loop whose number of turns grows with n is cut where a comparison inside it changes: at a turn that is a
+ * function of n. What is left are stretches in which every comparison has one outcome for all n; those whose
+ * length does not depend on n are written out, of the others one turn is run, with its number j as a variable,
+ * for all its values at once. What ops without index take is part of the state, and must move on by the same in
+ * each turn. So each list is a row of segments, and that it is, for every n >= 0, is what has been computed, not
+ * seen at examples. `clock` sorts the same segments by their stamps (sort_clock).
+ *
+ * Not read in this way: `rules`, whose order is that of a simulation, `use`, transfers by hand, W without stamp
+ * in a clock. Linear in the rows of the result times the cuts. */
+#include <string.h>
+
+#include "lists_text.h"
+
+bool text_no(Text *t, Span at, const char *why) { return affine_no(t->x, at, why); }
+
+/* ---- the state ---- */
+
+State text_save(Sched *s, const State *of) {
+  State to = {.wait = {0}};
+  for (int i = 0; i < 3; i++) {
+    to.next[i] = NEW_ARRAY(s->arena, Affine, s->nstage);
+    memcpy(to.next[i], of->next[i], s->nstage * sizeof *to.next[i]);
+  }
+  for (uint32_t i = 0; i < of->wait.n; i++)
+    *vec_push(s->arena, &to.wait) = of->wait.at[i];
+  return to;
+}
+
+/* Those values of a state that count, one after the other. NULL: there are no more. */
+Affine *text_part(const Text *t, State *st, uint32_t i) {
+  uint32_t first = t->s->rank_stage0[t->rank], held = t->s->rank_stage0[t->rank + 1] - first;
+  if (i < 3 * held)
+    return &st->next[i / held][t->s->rank_stage[first + i % held]];
+  return i - 3 * held < st->wait.n ? &st->wait.at[i - 3 * held].unit : NULL;
+}
+
+/* Are the same I waiting in both, but for their microbatches? */
+bool text_alike(const State *a, const State *b) {
+  if (a->wait.n != b->wait.n)
+    return false;
+  for (uint32_t i = 0; i < a->wait.n; i++)
+    if (a->wait.at[i].stage != b->wait.at[i].stage)
+      return false;
+  return true;
+}
+
+/* ---- rows ---- */
+
+void text_end_straight(Text *t) {
+  if (t->out->row.n > t->straight)
+    *vec_push(t->s->arena, &t->out->segment) = (ListSegment){
+        .row0 = t->straight, .nrow = t->out->row.n - t->straight, .turns = 1};
+  t->straight = t->out->row.n;
+}
+
+static bool push(Text *t, const OpRef *o, uint8_t kind, uint32_t stage, Affine unit, bool whole,
+                 Affine stamp) {
+  if (t->out->row.n >= MOST_ROWS)
+    return text_no(t, o->at, "its repeated part is too long");
+  *vec_push(t->s->arena, &t->out->row) = (ListRow){
+      .kind = kind, .whole = whole, .stage = stage, .unit = unit, .at = o->at};
+  if (t->clock)
+    *vec_push(t->s->arena, &t->stamp) = affine_sum(stamp, t->base, 1);
+  return true;
+}
+
+/* The rank of a stage and microbatch where that depends on the microbatch. */
+static bool placed_here(Text *t, const Pipe *p, uint32_t stage, Affine mb, Span at, bool *here) {
+  const Clause *c = p->clause;
+  int64_t rank;
+  *here = true;
+  if (!t->s->row_of || !c->mb_var)
+    return true;
+  affine_bind(t->x, c->slot, affine(t->s->stage[stage].model));
+  affine_bind(t->x, c->mb_slot, mb);
+  if (c->index)
+    affine_bind(t->x, c->index_slot, affine(p->index));
+  if (!affine_number(t->x, c->place, &rank))
+    return text_no(t, at, "the rank of its microbatch is not the same in every turn");
+  *here = rank == t->rank;
+  return true;
+}
+
+static const Pipe *pipe_of(const Sched *s, uint32_t stage) {
+  uint32_t k = s->npipe - 1;
+  while (s->pipe[k].first > stage)
+    k--;
+  /* rows behind the stages of all pipes: by their microbatches */
+  if (s->row_of)
+    for (k = 0; k + 1 < s->npipe && s->stage[stage].mb0 >= s->pipe[k + 1].mb0;)
+      k++;
+  return &s->pipe[k];
+}
+
+/* Does the microbatch exist? */
+static bool exists(Text *t, const Pipe *p, Affine mb, Span at, bool *yes) {
+  Affine n = t->mbs[p - t->s->pipe];
+  if (!affine_at_least_0(t->x, at, mb, yes))
+    return false;
+  return !*yes ||
+         affine_at_least_0(t->x, at, affine_sum(affine_sum(n, mb, -1), affine(1), -1), yes);
+}
+
+static void drop_wait(Text *t, uint32_t stage, Affine unit) {
+  State *st = &t->now;
+  for (uint32_t i = 0; i < st->wait.n; i++)
+    if (st->wait.at[i].stage == stage && affine_same(st->wait.at[i].unit, unit)) {
+      memmove(&st->wait.at[i], &st->wait.at[i + 1], (st->wait.n - i - 1) * sizeof *st->wait.at);
+      st->wait.n--;
+      return;
+    }
+}
+
+static int next_of(int kind) { return kind == PIPE_F ? 0 : kind == PIPE_R ? 1 : 2; }
+
+static bool emit(Text *t, const OpRef *o, uint32_t stage, Affine mb, int64_t slice, Affine stamp) {
+  Sched *s = t->s;
+  int64_t slices = s->slices;
+  const Pipe *p = pipe_of(s, stage);
+  bool here, there;
+  if (slice < 0 || slice >= slices)
+    return text_no(t, o->at, "an op is of no slice");
+  bool back = o->op == PIPE_B || o->op == PIPE_I;
+  Affine unit = {mb.a * slices + slice, mb.n * slices, mb.j * slices};
+  if (o->op != PIPE_W)
+    t->now.next[next_of(o->op)][stage] = affine_sum(
+        unit, affine((back ? slices - 1 - 2 * slice : 0) + 1), 1);
+  if (!exists(t, p, mb, o->at, &there))
+    return false;
+  if (!there)
+    return t->clip || text_no(t, o->at, "an op is of a microbatch that does not exist");
+  if (!placed_here(t, p, stage, mb, o->at, &here) ||
+      (!here && !text_no(t, o->at, "its microbatch is placed on another rank")))
+    return false;
+  if (o->op == PIPE_I && t->waits)
+    *vec_push(s->arena, &t->now.wait) = (Waiting){stage, unit};
+  if (o->op == PIPE_W && t->waits)
+    drop_wait(t, stage, unit);
+  return push(t, o, (uint8_t)o->op, stage, unit, false, stamp);
+}
+
+/* What an op without index takes. *none: a W for which there is no I. */
+static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int64_t *slice,
+                      bool *none) {
+  Sched *s = t->s;
+  Affine unit;
+  uint32_t held = s->rank_stage0[t->rank + 1] - s->rank_stage0[t->rank];
+  bool any = o->op == PIPE_W && !o->chunk && !o->stage && held > 1, here = false;
+  *none = false;
+  if (!any && !op_stage(&t->ex, o, stage))
+    return text_no(t, o->at, "its stage is not on the rank");
+  if (o->op == PIPE_W) {
+    uint32_t i = 0;
+    while (i < t->now.wait.n && !any && t->now.wait.at[i].stage != *stage)
+      i++;
+    *none = i == t->now.wait.n;
+    if (*none)
+      return t->clip || text_no(t, o->at, "no I waits for it");
+    unit = t->now.wait.at[i].unit, *stage = t->now.wait.at[i].stage;
+    return affine_divide(t->x, unit, s->slices, mb, slice);
+  }
+  const Pipe *p = pipe_of(s, *stage);
+  for (unit = t->now.next[next_of(o->op)][*stage]; !here; unit.a += !here) {
+    bool there;
+    if (!affine_divide(t->x, unit, s->slices, mb, slice))
+      return false;
+    here = true;
+    if (s->row_of && (!exists(t, p, *mb, o->at, &there) ||
+                      (there && !placed_here(t, p, *stage, *mb, o->at, &here))))
+      return false;
+  }
+  *slice = o->op == PIPE_B || o->op == PIPE_I ? s->slices - 1 - *slice : *slice;
+  return true;
+}
+
+/* ---- ops ---- */
+
+bool text_fixed(Text *t, const Expr *e) {
+  int64_t v;
+  return !e || affine_number(t->x, e, &v);
+}
+
+static bool update(Text *t, const OpRef *o, Affine stamp) {
+  Sched *s = t->s;
+  uint32_t n = s->rank_stage0[t->rank + 1] - s->rank_stage0[t->rank], one;
+  const uint32_t *row = &s->rank_stage[s->rank_stage0[t->rank]];
+  const Pipe *only = NULL;
+  Affine mb = affine(0);
+  bool there = true, here = true;
+  if (o->args && !affine_eval(t->x, o->args->value, &mb))
+    return false;
+  if (o->chunk || o->stage) {
+    if (!op_stage(&t->ex, o, &one))
+      return text_no(t, o->at, "its stage is not on the rank");
+    row = &one, n = 1;
+  } else if ((o->pipe || o->args) && !op_pipe(&t->ex, o, &only)) {
+    return text_no(t, o->at, "it is of no pipe");
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    const Pipe *p = pipe_of(s, row[i]);
+    if (only && p != only)
+      continue;
+    if (o->args && (!exists(t, p, mb, o->at, &there) ||
+                    (there && !placed_here(t, p, row[i], mb, o->at, &here))))
+      return false;
+    if (!there && t->clip)
+      continue;
+    if (!there || !here)
+      return text_no(t, o->at, "an update is of a microbatch that is not here");
+    Affine unit = {mb.a * s->slices, mb.n * s->slices, mb.j * s->slices};
+    if (!push(t, o, PIPE_U, row[i], unit, !o->args, stamp))
+      return false;
+  }
+  return true;
+}
+
+static bool run_ref(Text *t, const OpRef *o, Affine stamp) {
+  uint32_t stage;
+  Affine mb = affine(0), few[8];
+  int64_t slice = 0;
+  bool none = false;
+  for (; o->op < 0; o = o->def->op) {
+    uint32_t n = 0;
+    for (const Arg *a = o->args; a; a = a->next)
+      if (n == 8 || !affine_eval(t->x, a->value, &few[n++]))
+        return text_no(t, o->at, "it has too many arguments");
+    n = 0;
+    for (const Param *p = o->def->params; p; p = p->next)
+      affine_bind(t->x, p->slot, few[n++]);
+  }
+  t->ex.use = o;
+  if (!text_fixed(t, o->chunk) || !text_fixed(t, o->stage) || !text_fixed(t, o->pipe_index))
+    return false;
+  if (o->op == PIPE_U)
+    return update(t, o, stamp);
+  if (o->op != PIPE_F && o->op != PIPE_B && o->op != PIPE_I && o->op != PIPE_W && o->op != PIPE_R)
+    return text_no(t, o->at, "it copies stashes, or sums gradients");
+  if (!o->args)
+    return take_next(t, o, &stage, &mb, &slice, &none) &&
+           (none || emit(t, o, stage, mb, slice, stamp));
+  if (!op_stage(&t->ex, o, &stage))
+    return text_no(t, o->at, "its stage is not on the rank");
+  if (!affine_eval(t->x, o->args->value, &mb) ||
+      (o->args->next && !affine_number(t->x, o->args->next->value, &slice)))
+    return false;
+  return emit(t, o, stage, mb, slice, stamp);
+}
+
+/* The rows from `first` on are an action: what the recompute clause puts before it. */
+bool text_recompute_before(Text *t, uint32_t first) {
+  const Clause *c = t->again;
+  Sched *s = t->s;
+  RankList *l = t->out;
+  for (uint32_t i = first, n = l->row.n; c && i < n; i++) {
+    ListRow of = l->row.at[i];
+    Affine mb;
+    int64_t slice;
+    bool yes = true;
+    if (of.kind == PIPE_R)
+      return text_no(t, of.at, "what is recomputed is said in two ways");
+    if (of.kind != PIPE_B && of.kind != PIPE_I)
+      continue;
+    if (!affine_divide(t->x, of.unit, s->slices, &mb, &slice))
+      return false;
+    if (slice + 1 != s->slices)
+      continue;
+    if (c->var)
+      affine_bind(t->x, c->slot, affine(s->stage[of.stage].model));
+    if (c->mb_var)
+      affine_bind(t->x, c->mb_slot, mb);
+    if (c->when && !affine_truth(t->x, c->when, &yes))
+      return false;
+    for (int64_t k = 0; yes && k < s->slices; k++) {
+      ListRow again = {.kind = PIPE_R, .stage = of.stage, .at = c->at};
+      again.unit = affine_sum(of.unit, affine(k - slice), 1);
+      vec_push(s->arena, &l->row);
+      memmove(&l->row.at[first + 1], &l->row.at[first], (l->row.n - 1 - first) * sizeof *l->row.at);
+      l->row.at[first++] = again;
+      i++, n++;
+    }
+  }
+  return true;
+}
+
+void text_join(Text *t, uint32_t first) {
+  for (uint32_t i = first; i < t->out->row.n; i++)
+    t->out->row.at[i].group = (uint16_t)(t->out->row.n - 1 - i);
+}
+
+bool text_run_op(Text *t, const Stmt *b) {
+  uint32_t first = t->out->row.n;
+  Affine stamp = t->joint_stamp;
+  if (t->clock && !t->joint) {
+    if (!b->value)
+      return text_no(t, b->at, "an op in a clock has no time stamp of its own");
+    if (!affine_eval(t->x, b->value, &stamp))
+      return false;
+  }
+  return run_ref(t, b->op, stamp) && (t->joint || t->clock || text_recompute_before(t, first));
+}
+
+/* ---- statements ---- */
+
+static bool run_stmt(Text *t, const Stmt *b) {
+  AffineEnv *x = t->x;
+  Affine v;
+  bool yes, ok;
+  switch (b->kind) {
+  case ST_OP: return text_run_op(t, b);
+  case ST_KERNEL: return text_run_kernel(t, b);
+  case ST_CLOCK: return text_run_clock(t, b);
+  case ST_DO: return text_run_do(t, b);
+  case ST_IF: return affine_truth(x, b->cond, &yes) && text_run_list(t, yes ? b->body : b->orelse);
+  case ST_LET:
+    if (!affine_eval(x, b->value, &v))
+      return false;
+    affine_bind(x, b->slot, v);
+    return true;
+  case ST_PHASE: return text_run_list(t, b->body);
+  case ST_CLIP: {
+    bool outer = t->clip;
+    t->clip = true;
+    ok = text_run_list(t, b->body);
+    t->clip = outer;
+    return ok;
+  }
+  case ST_OVERLAP: {
+    uint32_t first = t->out->row.n;
+    if (t->clock && !affine_eval(x, b->value, &t->joint_stamp))
+      return false;
+    t->joint = b;
+    ok = text_run_list(t, b->body);
+    t->joint = NULL;
+    if (!ok)
+      return false;
+    text_join(t, first);
+    return t->clock || text_recompute_before(t, first);
+  }
+  case ST_OPDEF:
+  case ST_FN: return true;
+  case ST_RULES: return text_no(t, b->at, "its order is that of a simulation (rules)");
+  case ST_USE: return text_no(t, b->at, "it runs the order of another schedule");
+  default: return text_no(t, b->at, "its transfers are written by hand");
+  }
+}
+
+bool text_run_list(Text *t, const Stmt *b) {
+  for (; b; b = b->next)
+    if (!run_stmt(t, b))
+      return false;
+  return true;
+}
+
+/* Is there a W without index? */
+static bool bare_w(const Stmt *b) {
+  for (; b; b = b->next) {
+    const OpRef *o = b->kind == ST_OP ? b->op : NULL;
+    while (o && o->op < 0)
+      o = o->def->op;
+    if ((o && o->op == PIPE_W && !o->args) || bare_w(b->body) || bare_w(b->orelse))
+      return true;
+  }
+  return false;
+}
+
+bool lists_of_m(Sched *s, AffineEnv *x, ListsOfM *l) {
+  if (!same_model_of_m(x))
+    return false;
+  l->nrank = s->nrank;
+  l->rank = NEW_ARRAY(s->arena, RankList, s->nrank);
+  l->units = NEW_ARRAY(s->arena, Affine, s->npipe);
+  Affine *mbs = NEW_ARRAY(s->arena, Affine, s->npipe);
+  for (uint32_t k = 0; k < s->npipe; k++) {
+    const Clause *c = s->pipe[k].clause;
+    if (c->index)
+      affine_bind(x, c->index_slot, affine(s->pipe[k].index));
+    if (!affine_eval(x, c->mbs, &mbs[k]))
+      return false;
+    l->units[k] = affine_sum(affine(0), mbs[k], s->slices);
+  }
+  Text t = {.x = x, .s = s, .l = l, .mbs = mbs, .ex = {.s = s}};
+  for (const Schedule *sc = s->def; sc && !t.again; sc = sc->base_def)
+    for (const Clause *c = sc->clauses; c; c = c->next)
+      if (c->kind == CL_RECOMPUTE)
+        t.again = c;
+  for (int i = 0; i < 3; i++)
+    t.now.next[i] = NEW_ARRAY(s->arena, Affine, s->nstage);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    t.out = &l->rank[r];
+    t.rank = t.ex.rank = r;
+    t.straight = 0, t.clip = false, t.now.wait.n = 0;
+    t.waits = bare_w(s->order_clause[r]->body);
+    affine_bind(x, s->order_clause[r]->slot, affine(r));
+    if (!text_run_list(&t, s->order_clause[r]->body))
+      return false;
+    text_end_straight(&t);
+  }
+  return true;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ * The order of each rank for every number of microbatches at once, as it follows from the text, and a proof that
+ * these orders agree with the data (lang/spec.md 8.2). Values are affine.h's. */
+#ifndef PIPEC_LISTS_OF_M_H
+#define PIPEC_LISTS_OF_M_H
+
+#include "affine.h"
+
+/* An op that is there in every turn of its segment. */
+typedef struct ListRow {
+  uint8_t kind;    /* PipeOp */
+  bool whole;      /* U without a microbatch: unit says nothing */
+  uint16_t group;  /* of Op */
+  uint32_t stage;  /* row of Sched.stage */
+  Affine unit;     /* of its pipe, from 0 */
+  Span at;
+  /* the clock (clock_of_m.c): start + the pace of its segment */
+  int64_t start;
+} ListRow;
+
+/* These rows turn by turn: `turns` + by_n * n turns. by_n 0: one turn, whose rows do not move with j. */
+typedef struct ListSegment {
+  uint32_t row0, nrow;
+  int64_t turns, by_n;
+  int64_t per_turn, per_n; /* the clock: what a turn, and n + 1, is later */
+} ListSegment;
+
+typedef struct RankList {
+  VEC(ListRow) row;
+  VEC(ListSegment) segment;
+} RankList;
+
+/* All lists for M = from + step * n. */
+typedef struct ListsOfM {
+  int64_t from, step;
+  uint32_t nrank;
+  RankList *rank;     /* [nrank] */
+  Affine *units;      /* [npipe] microbatches, or units, of each pipe */
+  int64_t pace;       /* units by which what repeats moves on in a turn, the same in all segments */
+} ListsOfM;
+
+/* Binds parameters and lets of the schedule that x->s was compiled from to their values for M = from + step * n, where
+ * slot is that of M. */
+bool bind_of_m(AffineEnv *x, uint32_t slot, int64_t from, int64_t step);
+/* What a parameter of the base of sc is: the value of a parameter of sc itself, *own, or of an expression; NULL: of neither.
+ * *positional: sc->base_args at first. */
+const Expr *base_value(const Schedule *sc, const Param *p, const Arg **positional, const Param **own);
+/* Does it admit them, all or none? */
+bool admits_of_m(AffineEnv *x, bool *yes);
+/* The lists of the schedule that s was compiled from, at M = l->from; requires bind_of_m. False: x says what is to be
+ * changed, or why not. l->pace stays from try to try. */
+bool lists_of_m(Sched *s, AffineEnv *x, ListsOfM *l);
+
+/* A compiled program of the class and when its ops end if each takes one tick, transfers none. */
+typedef struct SampleOfM {
+  const Sched *s;
+  int64_t n;
+  const uint64_t *tick; /* [nop] */
+} SampleOfM;
+/* Proves the lists complete, in order and free of deadlocks for all n >= 0: ensures the clock. of: a sample so large that
+ * what repeats has come to its pace. */
+bool clock_of_m(const Sched *s, AffineEnv *x, ListsOfM *l, const SampleOfM *of);
+/* verify_lists.c: the same again, from the lists and their clock alone, and that they are those of the samples, of
+ * which there are three, n = 0, 1 and 2; aborts if it is not so. */
+void verify_lists(const ListsOfM *l, const Sched *const at[3]);
+
+
+/* all_m_lists.c: for s->all_m; requires check_deps. */
+void prove_by_lists(Sched *s, const Param *m);
+/* all_m.c: the orders at M = m, proved or not; any: whatever the schedule requires. */
+bool orders_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name, int64_t m, bool any,
+               bool prove);
+
+#endif

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT
+ * Verifies the lists and the clock that prove a schedule for every M (lists_of_m.h), and shares nothing with what made
+ * them. Everything in them is linear in n, and what is linear is known from two values: so it is unrolled
+ * for n = 0, 1 and 2, compared with the programs that were compiled there, and each inequality must hold at both
+ * ends of each run and not become tighter from n to n + 1. Aborts on our own mistakes. */
+#include <string.h>
+
+#include "graph.h"
+#include "lists_of_m.h"
+
+enum { SAMPLES = 3 };
+
+typedef struct Place {
+  uint32_t row, turn;
+} Place; /* of an op: row counted over all ranks */
+
+/* What row y gives row x: where that begins and ends, in turns of x, and how much later x is there. */
+typedef struct Pair {
+  uint32_t x, y;
+  int64_t turn[2], slack[2];
+} Pair;
+typedef VEC(Pair) Pairs;
+
+typedef struct Unrolled {
+  const Sched *s;
+  Place *place;   /* [nop] */
+  int64_t *clock; /* [nop] */
+  Pairs pair;
+} Unrolled;
+
+static int64_t at(Affine v, int64_t n, int64_t j) { return v.a + v.n * n + v.j * j; }
+
+/* The ops of the sample are those of the lists; their clock. */
+static void unroll(const ListsOfM *l, const Sched *s, int64_t n, Arena *a, Unrolled *u) {
+  uint32_t op = 0, row0 = 0;
+  *u = (Unrolled){.s = s};
+  u->place = arena_alloc(a, s->nop * sizeof *u->place + 1);
+  u->clock = arena_alloc(a, s->nop * sizeof *u->clock + 1);
+  BUG_IF(l->nrank != s->nrank);
+  for (uint32_t r = 0; r < l->nrank; row0 += l->rank[r++].row.n) {
+    BUG_IF(op != s->rank_op0[r]);
+    for (uint32_t i = 0; i < l->rank[r].segment.n; i++) {
+      const ListSegment *g = &l->rank[r].segment.at[i];
+      for (int64_t j = 0; j < g->turns + g->by_n * n; j++)
+        for (uint32_t k = g->row0; k < g->row0 + g->nrow; k++, op++) {
+          const ListRow *row = &l->rank[r].row.at[k];
+          BUG_IF(op >= s->nop || s->op[op].kind != row->kind || s->op[op].stage != row->stage ||
+                 s->op[op].group != row->group || s->stage[row->stage].rank != r);
+          BUG_IF(row->whole ? s->op[op].mb != NONE
+                            : s->op[op].mb != s->stage[row->stage].mb0 + at(row->unit, n, j));
+          u->place[op] = (Place){row0 + k, (uint32_t)j};
+          u->clock[op] = row->start + g->per_turn * j + g->per_n * n;
+        }
+    }
+  }
+  BUG_IF(op != s->nop);
+}
+
+/* Op y must be over before the action of x begins. */
+static void later(Unrolled *u, Arena *a, uint32_t x, uint32_t y) {
+  const Sched *s = u->s;
+  uint32_t own = x;
+  while (own > s->rank_op0[op_rank(s, x)] && s->op[own - 1].group == s->op[own].group + 1)
+    own--;
+  y = s->send == SEND_EAGER ? y : y + s->op[y].group;
+  *vec_push(a, &u->pair) = (Pair){u->place[own].row,
+                                  u->place[y].row,
+                                  {u->place[own].turn, u->place[y].turn},
+                                  {u->clock[own] - u->clock[y], 0}};
+}
+
+/* What op x waits for: from the model, not from what the passes made of it. */
+static void waits(Unrolled *u, Arena *a, uint32_t x) {
+  const Sched *s = u->s;
+  const Op *o = &s->op[x];
+  const PipeStage *st = &s->stage[o->stage];
+  if (o->kind == PIPE_U) {
+    size_t cell = (size_t)o->stage * s->nmb + (o->mb == NONE ? 0 : o->mb);
+    if (o->mb != NONE)
+      later(u, a, x, (s->at_w[cell] ? s->at_w[cell] : s->at_b[cell]) - 1);
+    uint32_t q = 0, number = round_of(s, x) - s->round0[o->stage];
+    for (uint32_t k = 0; order_member(s, o->stage, &k, &q);)
+      later(u, a, x, s->round[s->round0[q] + number].grad);
+    return;
+  }
+  size_t cell = (size_t)o->stage * s->nmb + o->mb, first = cell - o->mb % s->slices;
+  bool forward = o->kind == PIPE_F, backward = o->kind == PIPE_B || o->kind == PIPE_I;
+  uint32_t slice = o->mb % s->slices;
+  if (o->kind == PIPE_W)
+    later(u, a, x, s->at_b[cell] - 1);
+  if (o->kind == PIPE_R)
+    later(u, a, x, s->at_f[first + s->slices - 1] - 1);
+  if (backward) {
+    later(u, a, x, s->at_f[cell] - 1);
+    for (uint32_t k = 0; k < s->slices; k++)
+      if (s->at_r[first + k])
+        later(u, a, x, s->at_r[first + k] - 1);
+    if (slice + 1 < s->slices)
+      later(u, a, x, s->at_b[cell + 1] - 1);
+  }
+  if (forward && slice > 0)
+    later(u, a, x, s->at_f[cell - 1] - 1);
+  if (!forward && !backward)
+    return;
+  for (uint32_t e = 0; s->graph && e < s->graph->nedge; e++) {
+    const PipeEdge *g = &s->graph->edge[e];
+    uint32_t other = forward ? g->from : g->to;
+    if ((forward ? g->to : g->from) != st->model)
+      continue;
+    size_t at_other = (size_t)s->graph->row[(size_t)other * s->nmb + o->mb] * s->nmb + o->mb;
+    later(u, a, x, (forward ? s->at_f : s->at_b)[at_other] - 1);
+  }
+  uint32_t other = forward ? st->prev : st->next;
+  if (!s->graph && other != PIPE_NONE)
+    later(u, a, x, (forward ? s->at_f : s->at_b)[(size_t)other * s->nmb + o->mb] - 1);
+}
+
+static int by_rows(const void *va, const void *vb) {
+  const Pair *a = va, *b = vb;
+  if (a->x != b->x)
+    return a->x < b->x ? -1 : 1;
+  if (a->y != b->y)
+    return a->y < b->y ? -1 : 1;
+  if (a->turn[0] != b->turn[0])
+    return a->turn[0] < b->turn[0] ? -1 : 1;
+  return a->turn[1] < b->turn[1] ? -1 : a->turn[1] > b->turn[1];
+}
+
+/* One pair for each two rows, with what it is at its first turn and at its last. */
+static void collect(Unrolled *u) {
+  uint32_t n = 0;
+  if (u->pair.n)
+    qsort(u->pair.at, u->pair.n, sizeof *u->pair.at, by_rows);
+  for (uint32_t i = 0; i < u->pair.n; i++) {
+    Pair p = u->pair.at[i], *last = n ? &u->pair.at[n - 1] : NULL;
+    BUG_IF(p.slack[0] < 1);
+    if (last && last->x == p.x && last->y == p.y) {
+      last->turn[1] = p.turn[0], last->slack[1] = p.slack[0];
+      continue;
+    }
+    u->pair.at[n++] = (Pair){p.x, p.y, {p.turn[0], p.turn[0]}, {p.slack[0], p.slack[0]}};
+  }
+  u->pair.n = n;
+}
+
+/* Values for n = 0, 1 and 2 of what is linear, and at least `least` for all n. */
+static void linear(int64_t a, int64_t b, int64_t c, int64_t least) {
+  BUG_IF(b - a != c - b || a < least || b < a);
+}
+
+static int64_t slack_in_list(const ListSegment *g, const ListRow *row, const ListSegment *next,
+                             const ListRow *of, int64_t n) {
+  return of->start + next->per_n * n -
+         (row->start + g->per_turn * (g->turns + g->by_n * n - 1) + g->per_n * n);
+}
+
+/* The clock goes on from row to row, from turn to turn and from segment to segment. */
+static void verify_rank(const RankList *l) {
+  for (uint32_t i = 0; i < l->segment.n; i++) {
+    const ListSegment *g = &l->segment.at[i], *next = g + 1;
+    const ListRow *row = &l->row.at[g->row0], *last = row + g->nrow - 1;
+    BUG_IF(g->turns < 1 || g->by_n < 0 || (g->by_n == 0 && g->turns != 1));
+    for (const ListRow *k = row; k < last; k++)
+      BUG_IF(k[1].start <= k->start);
+    BUG_IF(g->by_n && row->start + g->per_turn <= last->start);
+    if (i + 1 < l->segment.n) {
+      const ListRow *of = &l->row.at[next->row0];
+      linear(slack_in_list(g, last, next, of, 0), slack_in_list(g, last, next, of, 1),
+             slack_in_list(g, last, next, of, 2), 1);
+    }
+  }
+}
+
+typedef struct Stretch { /* the units of a row, for n = 0 and 1 */
+  uint32_t stage, kind;  /* kind: 0 F, 1 B or I, 2 W, 3 R */
+  int64_t rest, lo[2], hi[2];
+} Stretch;
+
+static int by_unit(const void *va, const void *vb) {
+  const Stretch *a = va, *b = vb;
+  if (a->stage != b->stage)
+    return a->stage < b->stage ? -1 : 1;
+  if (a->kind != b->kind)
+    return a->kind < b->kind ? -1 : 1;
+  if (a->rest != b->rest)
+    return a->rest < b->rest ? -1 : 1;
+  return a->lo[0] < b->lo[0] ? -1 : a->lo[0] > b->lo[0];
+}
+
+/* A difference that never changes its sign after n = 0 and 1. */
+static void stable(int64_t d0, int64_t d1) {
+  BUG_IF(d0 == 0 ? d1 != 0 : d0 > 0 ? d1 < d0 : d1 > d0);
+}
+
+/* The runs of each kind and stage keep their order and their gaps for all n, so that what was found complete for
+ * n = 0 and 1 is so for all; and those that meet go on to meet at the same ends. */
+static void verify_runs(const ListsOfM *l, const Sched *s, const Pairs *pair, Arena *a) {
+  VEC(Stretch) run = {0};
+  for (uint32_t r = 0; r < l->nrank; r++)
+    for (uint32_t i = 0; i < l->rank[r].segment.n; i++) {
+      const ListSegment *g = &l->rank[r].segment.at[i];
+      for (uint32_t k = g->row0; k < g->row0 + g->nrow; k++) {
+        const ListRow *o = &l->rank[r].row.at[k];
+        uint32_t st = o->stage, pipe = 0;
+        while (pipe + 1 < s->npipe && s->stage[st].mb0 >= s->pipe[pipe + 1].mb0)
+          pipe++;
+        BUG_IF(g->by_n && !o->whole && o->unit.j != l->pace && o->unit.j != -l->pace);
+        Stretch to = {.stage = pipe * s->nmodel + s->stage[st].model,
+                      .kind = o->kind == PIPE_F   ? 0
+                              : o->kind == PIPE_W ? 2
+                              : o->kind == PIPE_R ? 3
+                              : o->kind == PIPE_U ? (o->whole ? 5u : 4u)
+                                                  : 1};
+        for (int64_t n = 0; n < 2; n++) {
+          int64_t from = at(o->unit, n, 0), end = at(o->unit, n, g->turns + g->by_n * n - 1);
+          to.lo[n] = from < end ? from : end, to.hi[n] = from < end ? end : from;
+        }
+        to.rest = to.lo[0] % l->pace;
+        BUG_IF(o->whole ? to.lo[0] != 0
+                        : to.lo[0] < 0 || to.lo[1] % l->pace != to.rest || to.lo[1] < to.lo[0] ||
+                              to.hi[1] < to.hi[0]);
+        *vec_push(a, &run) = to;
+      }
+    }
+  for (uint32_t i = 0; i < pair->n; i++) {
+    const Stretch *b = &run.at[pair->at[i].x], *c = &run.at[pair->at[i].y];
+    if (b->kind > 3 ||
+        b->rest / s->slices != c->rest / s->slices) /* (of an action, whose first op is another) */
+      continue;
+    stable(b->lo[0] / s->slices - c->lo[0] / s->slices,
+           b->lo[1] / s->slices - c->lo[1] / s->slices);
+    stable(b->hi[0] / s->slices - c->hi[0] / s->slices,
+           b->hi[1] / s->slices - c->hi[1] / s->slices);
+  }
+  if (run.n)
+    qsort(run.at, run.n, sizeof *run.at, by_unit);
+  for (uint32_t i = 1; i < run.n; i++) {
+    const Stretch *b = &run.at[i], *c = b - 1;
+    bool same = b->stage == c->stage && b->kind == c->kind && b->rest == c->rest && b->kind < 5;
+    if (!same)
+      continue;
+    int64_t gap0 = b->lo[0] - c->hi[0] - l->pace, gap1 = b->lo[1] - c->hi[1] - l->pace;
+    BUG_IF(gap0 < 0 || gap1 < gap0 || (b->kind < 2 && gap1 != 0));
+  }
+}
+
+void verify_lists(const ListsOfM *l, const Sched *const sample[SAMPLES]) {
+  Arena a = {.oom = sample[0]->arena->oom};
+  Unrolled u[SAMPLES];
+  for (int n = 0; n < SAMPLES; n++) {
+    unroll(l, sample[n], n, &a, &u[n]);
+    for (uint32_t x = 0; x < sample[n]->nop; x++)
+      waits(&u[n], &a, x);
+    collect(&u[n]);
+    BUG_IF(u[n].pair.n != u[0].pair.n);
+  }
+  for (uint32_t r = 0; r < l->nrank; r++)
+    verify_rank(&l->rank[r]);
+  for (uint32_t i = 0; i < u[0].pair.n; i++) {
+    const Pair *p = &u[0].pair.at[i], *q = &u[1].pair.at[i], *o = &u[2].pair.at[i];
+    BUG_IF(q->x != p->x || q->y != p->y || o->x != p->x || o->y != p->y);
+    for (int k = 0; k < 2; k++) {
+      linear(p->turn[k], q->turn[k], o->turn[k], 0);
+      linear(p->slack[k], q->slack[k], o->slack[k], 1);
+    }
+  }
+  verify_runs(l, sample[0], &u[0].pair, &a);
+  arena_free(&a);
+}

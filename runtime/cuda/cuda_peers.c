@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT
+ * Memory of other processes on this host: where stashes are kept on other ranks, and turns of COPY streams.
+ *
+ * note [guests]: a GUEST slot is used by the COPY stream of one other rank and by nothing else, from an OFF to its
+ * LOAD (runtime/validate.c). So that rank opens the memory of its host by CUDA IPC and copies; the host does nothing,
+ * and nobody has to meet. Memory of ncclMemAlloc cannot be opened in this way: a rank that keeps stashes for others has
+ * its memory from cudaMalloc.
+ *
+ * note [turns]: an event of another process counts when it was recorded last, which a host cannot know. So each turn
+ * has a flag in memory of its rank: the COPY stream waits until it is set and clears it, and sets that of the next
+ * turn, wherever that is, by a copy of one number. After the last turn of a step comes the first of the next step: a
+ * flag is set again only once it has been cleared. Hosts wait for nothing: a stream does, with nothing on the device
+ * that others could need. The driver's one call for that (cuStreamBatchMemOp) has no name in the runtime.
+ *
+ * In a run that fails, the flags of this rank are set, so that what is on its COPY stream runs out. Memory that others
+ * may have open is then left to the end of the process. */
+#include <cuda.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cuda_engine.h"
+
+enum { FLAG = 16 }; /* bytes from one flag to the next */
+
+typedef CUresult (*BatchMemOp)(CUstream, unsigned, CUstreamBatchMemOpParams *, unsigned);
+
+typedef struct Next { /* after a turn of this rank */
+  uint32_t rank, nth; /* whose turn that is, and which of its */
+} Next;
+
+struct CudaPeers {
+  void **block;   /* [nrank] that other ranks lend; NULL */
+  uint64_t **at;  /* [nrank] places of their slots */
+  char **flag_of; /* [nrank] flags of those that take turns with this one; of itself: flag */
+  Next *next;     /* [ncopy] */
+  char *flag;     /* device memory: one for each turn of this rank; then the number 1 */
+  BatchMemOp batch;
+  cudaStream_t aside;
+  uint32_t nturn; /* of this rank */
+};
+
+/* What a rank tells the others. */
+typedef struct Offer {
+  cudaIpcMemHandle_t block, flag;
+  int32_t status; /* what has failed cuda_agree tells */
+} Offer;
+
+static bool lends(const PrRun *run, uint32_t r) {
+  for (uint32_t i = 0; i < run->p->rank[r].npool; i++)
+    if (run->p->rank[r].pool[i].cls == PIPE_GUEST)
+      return true;
+  return false;
+}
+
+bool cuda_lends(const PrRun *run) {
+  return cuda_of(run)->o.group && run->p && lends(run, run->here);
+}
+
+static bool is_guest_of(const PrRun *run, uint32_t r) {
+  const PipeRank *t = &run->p->rank[run->here];
+  for (uint32_t i = 0; i < t->ninstr; i++)
+    if (pipe_op_info[t->instr[i].op].stream == PIPE_COPY && t->instr[i].peer == r)
+      return true;
+  return false;
+}
+
+static bool takes_turns(const PrRun *run, uint32_t r) {
+  uint32_t g = run->p->rank[run->here].group;
+  return g && run->p->rank[r].group == g && run->rank[r].ncopy > 0;
+}
+
+/* ---- turns ---- */
+
+PrStatus cuda_peer_turn(PrRun *run, CudaRank *d) {
+  struct CudaPeers *x = cuda_of(run)->peers;
+  CUdeviceptr flag = (CUdeviceptr)(x->flag + (size_t)d->done[PIPE_COPY] * FLAG);
+  CUstreamBatchMemOpParams op[2];
+  memset(op, 0, sizeof op);
+  op[0].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+  op[0].waitValue.address = flag;
+  op[0].waitValue.value = 1;
+  op[0].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+  op[1].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+  op[1].writeValue.address = flag;
+  CUresult e = x->batch(d->stream[PIPE_COPY], 2, op, 0);
+  return e == CUDA_SUCCESS ? PR_OK : cuda_failed(run, "cuStreamBatchMemOp", (cudaError_t)e);
+}
+
+PrStatus cuda_peer_turn_over(PrRun *run, CudaRank *d) {
+  struct CudaPeers *x = cuda_of(run)->peers;
+  const Next *n = &x->next[d->done[PIPE_COPY]];
+  CUDA_TRY(run, cudaMemcpyAsync(x->flag_of[n->rank] + (size_t)n->nth * FLAG,
+                                x->flag + (size_t)x->nturn * FLAG, sizeof(uint32_t),
+                                cudaMemcpyDefault, d->stream[PIPE_COPY]));
+  return PR_OK;
+}
+
+static void find_next(const PrRun *run, struct CudaPeers *x) {
+  const RankRun *k = &run->rank[run->here];
+  for (uint32_t i = 0; i < k->ncopy; i++) {
+    uint32_t turn = (k->t->instr[k->copy[i].index].gout + 1) % k->turns->n;
+    const RankRun *q = &run->rank[k->turns->rank[turn]];
+    Next *n = &x->next[i];
+    *n = (Next){.rank = q->id};
+    while (q->t->instr[q->copy[n->nth].index].gout != turn)
+      n->nth++;
+  }
+}
+
+static PrStatus open_turns(PrRun *run, struct CudaPeers *x) {
+  const RankRun *k = &run->rank[run->here];
+  const uint32_t one = 1;
+  void *fn = NULL;
+  enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  x->nturn = k->ncopy;
+  x->next = calloc(x->nturn, sizeof *x->next);
+#if CUDART_VERSION >= 12050
+  CUDA_TRY(run, cudaGetDriverEntryPointByVersion("cuStreamBatchMemOp", &fn, 12000,
+                                                 cudaEnableDefault, &found));
+#else
+  CUDA_TRY(run, cudaGetDriverEntryPoint("cuStreamBatchMemOp", &fn, cudaEnableDefault, &found));
+#endif
+  if (found != cudaDriverEntryPointSuccess || !fn)
+    return pr_fail(run, PR_E_DEVICE,
+                   "rank %u: this driver has no cuStreamBatchMemOp, which turns take", run->here);
+  *(void **)&x->batch = fn;
+  if (!x->next || cudaMalloc((void **)&x->flag, (x->nturn + 1) * (size_t)FLAG))
+    return pr_fail(run, PR_E_MEMORY, "no memory for %u turns", x->nturn);
+  find_next(run, x);
+  CUDA_TRY(run, cudaMemset(x->flag, 0, (x->nturn + 1) * (size_t)FLAG));
+  CUDA_TRY(run, cudaMemcpy(x->flag + (size_t)x->nturn * FLAG, &one, sizeof one, cudaMemcpyDefault));
+  if (k->t->instr[k->copy[0].index].gout == 0) /* the first of all */
+    CUDA_TRY(run, cudaMemcpy(x->flag, &one, sizeof one, cudaMemcpyDefault));
+  CUDA_TRY(run, cudaStreamCreateWithPriority(&x->aside, cudaStreamNonBlocking, 0));
+  CUDA_TRY(run, cudaDeviceSynchronize());
+  return PR_OK;
+}
+
+void cuda_peers_release(PrRun *run) {
+  struct CudaPeers *x = cuda_of(run)->peers;
+  const struct timespec pause = {0, 1000000};
+  const uint64_t end = pr_now() + UINT64_C(10000000000);
+  if (!x || !x->aside)
+    return;
+  while (cudaStreamQuery(cuda_of(run)->rank[0].stream[PIPE_COPY]) == cudaErrorNotReady &&
+         pr_now() < end &&
+         cudaMemsetAsync(x->flag, 1, x->nturn * (size_t)FLAG, x->aside) == cudaSuccess)
+    nanosleep(&pause, NULL);
+}
+
+/* ---- opening ---- */
+
+void *cuda_peer_slot(const PrRun *run, uint32_t r, uint32_t slot) {
+  struct CudaPeers *x = cuda_of(run)->peers;
+  return x ? (char *)x->block[r] + x->at[r][slot] : run->rank[r].slot[slot];
+}
+
+/* What this rank offers; a failure is in it. */
+static void make_offer(PrRun *run, struct CudaPeers *x, Offer *to) {
+  RankRun *k = &run->rank[run->here];
+  PrStatus st = takes_turns(run, run->here) ? open_turns(run, x) : PR_OK;
+  cudaError_t e = cudaSuccess;
+  memset(to, 0, sizeof *to);
+  if (!st && x->flag)
+    e = cudaIpcGetMemHandle(&to->flag, x->flag);
+  if (!st && !e && lends(run, run->here))
+    e = cudaIpcGetMemHandle(&to->block, k->block);
+  if (!st && e)
+    st = cuda_failed(run, "cudaIpcGetMemHandle", e);
+  to->status = (int32_t)st;
+}
+
+/* Memory of rank r, here. */
+static PrStatus open_memory(PrRun *run, uint32_t r, cudaIpcMemHandle_t handle, const char *what,
+                            void **to) {
+  cudaError_t e = cudaIpcOpenMemHandle(to, handle, cudaIpcMemLazyEnablePeerAccess);
+  if (e == cudaSuccess)
+    return PR_OK;
+  *to = NULL;
+  return pr_fail(run, PR_E_DEVICE,
+                 "rank %u %s rank %u, whose memory it cannot open: %s; it takes one host, and "
+                 "devices that reach each other",
+                 run->here, what, r, cudaGetErrorString(e));
+}
+
+/* What rank r offers, and where its slots are: all hear it, whether they need it or not. */
+static PrStatus hear_offer(PrRun *run, struct CudaPeers *x, uint32_t r, Offer *o) {
+  const PipeRank *t = &run->p->rank[r];
+  const RankRun *k = &run->rank[r];
+  PrStatus st = cuda_share(run, r, o, sizeof *o);
+  if (st || !lends(run, r))
+    return st;
+  if (!(x->at[r] = calloc(t->nslot, sizeof *x->at[r])))
+    return pr_fail(run, PR_E_MEMORY, "no memory for the slots of rank %u", r);
+  for (uint32_t i = 0; r == run->here && i < t->npool; i++)
+    for (uint32_t j = t->pool[i].first; j < t->pool[i].first + t->pool[i].count; j++)
+      if (t->pool[i].cls == PIPE_GUEST)
+        x->at[r][j] = (uint64_t)((char *)k->slot[j] - (char *)k->block);
+  return cuda_share(run, r, x->at[r], t->nslot * sizeof *x->at[r]);
+}
+
+PrStatus cuda_peers_open(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  uint32_t n = run->p->nrank;
+  bool any = run->p->ngroup > 0;
+  for (uint32_t r = 0; r < n && !any; r++)
+    any = lends(run, r);
+  if (!any || !c->o.group)
+    return PR_OK;
+  struct CudaPeers *x = c->peers = calloc(1, sizeof *x);
+  Offer *offer = calloc(n, sizeof *offer);
+  if (!x || !offer || !(x->block = calloc(n, sizeof *x->block)) ||
+      !(x->at = calloc(n, sizeof *x->at)) || !(x->flag_of = calloc(n, sizeof *x->flag_of))) {
+    free(offer);
+    return cuda_agree(run, pr_fail(run, PR_E_MEMORY, "no memory for %u ranks", n));
+  }
+  make_offer(run, x, &offer[run->here]);
+  PrStatus st = PR_OK, mine = (PrStatus)offer[run->here].status;
+  bool whole = true;
+  for (uint32_t r = 0; r < n && !st; r++) {
+    st = hear_offer(run, x, r, &offer[r]);
+    whole &= offer[r].status == PR_OK;
+  }
+  x->flag_of[run->here] = x->flag;
+  for (uint32_t r = 0; r < n && !st && whole; r++) {
+    if (r == run->here)
+      continue;
+    if (is_guest_of(run, r))
+      st = open_memory(run, r, offer[r].block, "keeps stashes on", &x->block[r]);
+    if (!st && takes_turns(run, r))
+      st = open_memory(run, r, offer[r].flag, "takes turns with", (void **)&x->flag_of[r]);
+  }
+  free(offer);
+  return cuda_agree(run, mine ? mine : st);
+}
+
+bool cuda_peers_close(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  struct CudaPeers *x = c->peers;
+  bool free_all = true;
+  char all = 0;
+  if (!x)
+    return true;
+  for (uint32_t r = 0; r < run->p->nrank; r++) {
+    if (x->block && x->block[r])
+      cudaIpcCloseMemHandle(x->block[r]);
+    if (x->flag_of && x->flag_of[r] && r != run->here)
+      cudaIpcCloseMemHandle(x->flag_of[r]);
+    free(x->at ? x->at[r] : NULL);
+  }
+  for (uint32_t r = 0; r < run->p->nrank && free_all; r++) /* all have closed what they had open */
+    free_all = !c->aborted && !cuda_share(run, r, &all, 1);
+  if (x->aside)
+    cudaStreamDestroy(x->aside);
+  if (x->flag && free_all)
+    cudaFree(x->flag);
+  free(x->block);
+  free(x->at);
+  free(x->flag_of);
+  free(x->next);
+  free(x);
+  c->peers = NULL;
+  return free_all;
+}

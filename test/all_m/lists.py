@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: MIT
+# pipec --for-all=M of orders of several loops, choices, clocks, actions, slices, R and updates against compiles at every
+# M up to a bound: random orders, most of them near right.
+#
+#   lists.py PIPEC SCRATCH [SEED [PROGRAMS]]
+#
+# Proved means that every M that the schedule admits compiles, the first ones and some far ones; refuted at an M,
+# that this one does not.
+import collections
+import concurrent.futures
+import csv
+import os
+import random
+import re
+import subprocess
+import sys
+
+pipec, scratch = sys.argv[1:3]
+seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+programs = int(sys.argv[4]) if len(sys.argv) > 4 else 100
+
+
+def run(*args):
+    return subprocess.run([pipec, *args], capture_output=True, text=True)
+
+
+def order(rng, r, P, Q):
+    """The order of rank r of P stages, and what the schedule has to require: one of several forms."""
+    wrong = rng.random() < 0.25  # a bound or a lag that is off by one, somewhere
+    off = lambda e: f"{e} + {rng.choice((-1, 1))}" if wrong and rng.random() < 0.4 else e
+    lag = rng.choice((P - 1 - r, P - 1 - r, P, 2 * (P - 1 - r), P - r))
+    N = f"M*{Q}" if Q > 1 else "M"
+    f = f"F(k/{Q}, k%{Q})" if Q > 1 else "F(k)"
+    b = f"B(k/{Q}, {Q - 1} - k%{Q})" if Q > 1 else "B(k)"
+    at = lambda op, e: op.replace("k", f"({e})")
+    form = rng.randrange(9)
+    if form == 0:  # all forwards, then all backwards
+        return f"do k in 0..{off(N)} {{ {f} }} do k in 0..{off(N)} {{ {b} }} U"
+    if form == 1:  # the same without indices
+        return f"do {off(N)} {{ F }} do {N} {{ B }} U"
+    if form == 2:  # warmup, pairs, flush
+        return f"let w = min({N}, {off(str(lag))}) do w {{ F }} do {N} - w {{ F B }} do w {{ B }} U"
+    if form == 3:  # one loop with choices at its ends
+        w = lag
+        return f"do k in 0..{N} + {w} {{ if k < {off(N)} {{ {f} }} if k >= {w} {{ {at(b, f'k - {w}')} }} }} U"
+    if form == 4 and Q == 1:  # I and W apart
+        w = rng.randint(0, P)
+        return f"do {N} {{ F }} clip {{ do k in 0..{N} + {w} {{ I(k) W(k - {off(str(w))}) }} }} U"
+    if form == 5 and Q == 1:  # updates in rounds
+        n = rng.choice((2, 3))
+        return (f"steady k {{ F(k) B(k - {lag}) if (k - {lag}) % {n} == {n - 1} {{ U(k - {off(str(lag))}) }} }} "
+                f"if M % {n} != 0 {{ U }}")
+    if form == 6 and Q == 1:  # by stamps, with a gap after every other microbatch
+        return f"clock k {{ F(k) @ 4*k + k/2*3  B(k) @ 4*k + k/2*3 + {4 * lag + 1} + {4 * lag}/2 }} U"
+    if form == 7 and Q == 1:  # recomputed
+        return f"do {N} {{ F }} do k in {N} - 1..-1 step -1 {{ R(k) B(k) }} U"
+    if form == 8:  # actions
+        return f"let w = min({N}, {off(str(lag + 1))}) do w {{ F }} do k in 0..{N} - w {{ overlap {{ F B }} }} do w {{ B }} U"
+    return f"op f(k) = {f} op b(k) = {b} steady k in 0..{N} {{ f(k) b(k - {lag + Q - 1}) }} U"
+
+
+def numbered(rng):
+    """Rounds of n microbatches, whose ops say by number which versions of the weights they read, right or too new or
+    of too short a ring."""
+    P, n = rng.randint(1, 3), rng.choice((1, 2, 3, 4))
+    read = f"max(m/{n} - {rng.choice((0, 1, 1, 2, 3))}, 0)"
+    ring = f"  versions {rng.randint(1, 4)}" if rng.random() < 0.6 else ""
+    return (f"schedule s(M = 6) {{\n  ranks {P}\n  pipe net stages {P} mbs M place s -> s\n"
+            f"  order r {{ let w = {P - 1} - r steady m {{ F(m) B(m - w) if (m - w) % {n} == {n - 1} {{ U(m - w) }} }} "
+            f"if M % {n} != 0 {{ U }} }}\n  weights s, m {{ F reads {read}  B reads F{ring} }}\n}}\n")
+
+
+def text(rng):
+    if rng.random() < 0.15:
+        return numbered(rng)
+    P, Q = rng.randint(1, 3), rng.choice((1, 1, 1, 2))
+    same = rng.random() < 0.7  # all ranks have one form
+    state = rng.getstate()
+    body = []
+    for r in range(P):
+        if same and r:
+            inner = random.Random()
+            inner.setstate(state)
+        else:
+            inner = rng
+        body.append(f"  order r in {r}..{r + 1} {{ {order(inner, r, P, Q)} }}")
+    by = rng.choice((1, 1, 1, 2, 3))
+    require = f" requires M % {by} == 0" if by > 1 else ""
+    slices = f" slices {Q}" if Q > 1 else ""
+    return (f"schedule s(M = 6){require} {{\n  ranks {P}\n  pipe net stages {P} mbs M{slices} place s -> s\n"
+            + "\n".join(body) + "\n}\n")
+
+
+def values(path, lo, hi):
+    """Of each M: whether it compiles; those that the schedule does not admit are left out."""
+    rows = csv.DictReader(run("--compare", path, f"-DM={lo}..{hi}", "--emit=csv").stdout.splitlines())
+    return {int(row["params"].split("=")[1]): row["refused"] for row in rows if row["refused"] != "requires"}
+
+
+def judge(case):
+    number, source = case
+    path = os.path.join(scratch, f"lists{number}.pipe")
+    with open(path, "w") as f:
+        f.write(source)
+    where = f"seed {seed}, {path}: "
+    have = values(path, 1, 26) | values(path, 59, 67)
+    fine = [m for m, refused in have.items() if not refused or refused == "async"]
+    if not fine:
+        return "wrong at every M"
+    got = run("--check", "--for-all=M", f"-DM={fine[0]}", path)
+    said = re.search(r"^all M +(.*)$", got.stdout, re.M)
+    if got.returncode:
+        if "internal error" in got.stderr or "deadlock for all large M" not in got.stderr:
+            return where + "neither proved nor refuted: " + got.stderr
+        return "refuted" if not {m for m in fine if m > 58} else where + "refuted, but a large M is fine"
+    m = re.match(r"refuted at M = (\d+)", said[1])
+    if m:
+        at = int(m[1])
+        return "refuted" if at not in fine and values(path, at, at)[at] else where + f"refuted at {at}, which is fine"
+    if said[1].startswith("proved complete"):
+        m = re.search(r"every multiple of (\d+)", said[1])
+        wrong = [v for v in have if v not in fine and (not m or v % int(m[1]) == 0)]
+        return where + f"proved, but M = {wrong[0]} is refuted" if wrong else "proved"
+    return "not decided: " + re.sub(r".*: |\(.*", "", said[1]).strip()
+
+
+os.makedirs(scratch, exist_ok=True)
+rng = random.Random(seed)
+with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    found = collections.Counter(pool.map(judge, [(i, text(rng)) for i in range(programs)]))
+for wrong in [v for v in found if v.startswith("seed")]:
+    print(wrong)
+print(", ".join(f"{n} {v}" for v, n in sorted(found.items()) if not v.startswith("seed")))
+sys.exit(any(v.startswith("seed") for v in found))

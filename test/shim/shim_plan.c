@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT
+ * See shim_plan.h. */
+#include "shim_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim_job.h"
+
+/* ---- log ---- */
+
+/* A line of what is expected of a host. */
+typedef struct Want {
+  ShimCall call;
+  uint32_t stream, event;
+  int peer;
+  const void *p;
+  size_t bytes;
+} Want;
+
+/* What the table of rank r asks for in a step, call by call. Written from PipeInstr and PipeSync alone; the
+ * addresses of slots are those that the run has. */
+static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Want *w) {
+  const PipeRank *t = &p->rank[r];
+  uint32_t n = 0, sync = 0;
+  bool *recorded = calloc(t->ninstr + 1u, sizeof *recorded);
+  uint32_t *event = calloc(t->ninstr + 1u, sizeof *event);
+  for (uint32_t i = 0; i < t->nsync; i++) {
+    recorded[t->sync[i].after + 1] = true;
+    event[t->sync[i].after + 1] = t->sync[i].event;
+  }
+  if (recorded[0])
+    w[n++] = (Want){.call = SHIM_RECORD, .stream = PIPE_COMPUTE, .event = event[0]};
+  for (uint32_t i = 0; i <= t->ninstr; i++) {
+    const PipeInstr *c = &t->instr[i];
+    uint32_t on = i < t->ninstr ? pipe_op_info[c->op].stream : PIPE_COMPUTE;
+    bool turn = on == PIPE_COPY && t->group;
+    for (uint32_t k = 0; turn && k < 2; k++) /* is awaited, and taken */
+      w[n++] = (Want){.call = SHIM_NUMBER, .stream = on};
+    for (; sync < t->nsync && t->sync[sync].before == i; sync++)
+      w[n++] = (Want){.call = SHIM_WAIT, .stream = on, .event = t->sync[sync].event};
+    if (i == t->ninstr)
+      break;
+    switch (c->op) {
+    case PIPE_SEND_F:
+    case PIPE_SEND_B:
+      w[n++] = (Want){.call = SHIM_SEND,
+                      .stream = on,
+                      .peer = (int)c->peer,
+                      .p = slot[c->in],
+                      .bytes = 8 * WORDS};
+      break;
+    case PIPE_RECV_F:
+    case PIPE_RECV_B:
+      w[n++] = (Want){.call = SHIM_RECV,
+                      .stream = on,
+                      .peer = (int)c->peer,
+                      .p = slot[c->out],
+                      .bytes = 8 * WORDS};
+      break;
+    case PIPE_REDUCE:
+    case PIPE_TIE: w[n++] = (Want){.call = SHIM_SUM, .stream = on}; break;
+    case PIPE_OFF:
+    case PIPE_LOAD:
+      w[n++] = (Want){.call = SHIM_COPY,
+                      .stream = on,
+                      .p = c->op == PIPE_LOAD     ? slot[c->act]
+                           : c->peer == PIPE_NONE ? slot[c->keep]
+                                                  : job_slots[c->peer][c->keep],
+                      .bytes = 8 * WORDS};
+      break;
+    default:
+      if (c->op == PIPE_F && c->keep != PIPE_NONE && p->stage[c->stage].nin)
+        w[n++] = (Want){.call = SHIM_COPY, .stream = on, .p = slot[c->keep], .bytes = 8 * WORDS};
+      w[n++] = (Want){.call = SHIM_KERNEL, .stream = on};
+    }
+    if (turn)
+      w[n++] = (Want){.call = SHIM_COPY, .stream = on};
+    if (recorded[i + 1])
+      w[n++] = (Want){.call = SHIM_RECORD, .stream = on, .event = event[i + 1]};
+  }
+  free(recorded);
+  free(event);
+  return n;
+}
+
+/* The engine's own calls: the number of the step, the losses, how far the device is. */
+static bool is_frame(const ShimLog *l, uint32_t first, uint32_t nevent) {
+  bool event = l->call == SHIM_RECORD || l->call == SHIM_WAIT;
+  return event ? l->event < first || l->event >= first + nevent : !l->name[0];
+}
+
+static void compare_log(const char *name, const Job *j, uint32_t r) {
+  const PipeRank *t = &j->p->rank[r];
+  Want *w = calloc(8 * (size_t)t->ninstr + 16, sizeof *w);
+  uint32_t n = expected(j->p, r, job_slots[r], w), at = 0, wrong = 0;
+  static const char *const call[] = {"kernel", "copy", "set", "record", "wait",
+                                     "send",   "recv", "sum", "graph",  "number"};
+  for (uint32_t i = 0; i < shim_log_length(r); i++) {
+    const ShimLog *l = &shim_log(r)[i];
+    if (is_frame(l, job_first_event[r], t->nevent))
+      continue;
+    const Want *x = &w[at % n];
+    bool event = l->call == SHIM_RECORD || l->call == SHIM_WAIT;
+    bool ok = l->call == x->call && l->stream == x->stream &&
+              (!event || l->event == job_first_event[r] + x->event);
+    if (x->p)
+      ok &= l->p == x->p && l->bytes == x->bytes;
+    if (x->call == SHIM_SEND || x->call == SHIM_RECV)
+      ok &= l->peer == x->peer;
+    EXPECT(ok || wrong++, "%s: rank %u, call %u (%s %s), the table has %s\n", name, r, at, l->name,
+           call[l->call], call[x->call]);
+    at++;
+  }
+  EXPECT(at == n * STEPS, "%s: rank %u: %u calls, the table has %u in %d steps\n", name, r, at, n,
+         STEPS);
+  printf("%s: rank %u: %u calls\n", name, r, n);
+  free(w);
+}
+
+/* Which log entries carry out row i of rank r in each step: the first and the last. */
+typedef struct Done {
+  const ShimLog *first, *last;
+} Done;
+
+static bool find_rows(const Job *j, uint32_t r, Done *d) {
+  const PipeProgram *p = j->p;
+  const PipeRank *t = &p->rank[r];
+  const ShimLog *l = shim_log(r), *end = l + shim_log_length(r);
+  for (uint32_t i = 0; i < t->ninstr * STEPS; i++) {
+    char text[PIPE_OP_TEXT];
+    pipe_instr_text(text, pipe_graph(p), &t->instr[i % t->ninstr]);
+    d[i] = (Done){NULL, NULL};
+    for (; l < end; l++) {
+      if (!l->name[0] || l->call == SHIM_RECORD || l->call == SHIM_WAIT || l->call == SHIM_NUMBER)
+        continue;
+      if (strcmp(l->name, text) != 0)
+        break;
+      d[i].first = d[i].first ? d[i].first : l;
+      d[i].last = l;
+    }
+    if (!d[i].first)
+      return false;
+  }
+  return true;
+}
+
+/* Has each instruction of rank r started after all that its waits count was over, and each step after the one
+ * before? By the order that streams and events make, as the shim has seen it. */
+static bool in_order(const Job *j, uint32_t r) {
+  const PipeRank *t = &j->p->rank[r];
+  Done *d = calloc((size_t)t->ninstr * STEPS, sizeof *d);
+  uint32_t *row[PIPE_NSTREAMS], n[PIPE_NSTREAMS] = {0};
+  bool ok = find_rows(j, r, d);
+  for (int x = 0; x < PIPE_NSTREAMS; x++)
+    row[x] = calloc(t->ninstr, sizeof **row);
+  for (uint32_t i = 0; i < t->ninstr; i++) {
+    uint32_t on = pipe_op_info[t->instr[i].op].stream;
+    row[on][n[on]++] = i;
+  }
+  for (uint32_t s = 0; s < STEPS && ok; s++)
+    for (uint32_t i = 0; i < t->ninstr && ok; i++) {
+      const ShimLog *me = d[s * t->ninstr + i].first;
+      for (uint32_t x = 0; x < PIPE_NSTREAMS && ok; x++) {
+        uint32_t w = x == pipe_op_info[t->instr[i].op].stream
+                         ? 0
+                         : pipe_wait_for(&t->instr[i], (PipeOn)x);
+        ok = w == 0 || shim_after(me, d[s * t->ninstr + row[x][w - 1]].last);
+        ok &= s == 0 || n[x] == 0 || shim_after(me, d[(s - 1) * t->ninstr + row[x][n[x] - 1]].last);
+      }
+    }
+  for (int x = 0; x < PIPE_NSTREAMS; x++)
+    free(row[x]);
+  free(d);
+  return ok;
+}
+
+/* The instruction that has a turn of group g: its row on *r; PIPE_NONE: there are not so many. */
+static uint32_t turn_of(const PipeProgram *p, uint32_t g, uint32_t turn, uint32_t *r) {
+  for (*r = 0; *r < p->nrank; ++*r)
+    for (uint32_t i = 0; p->rank[*r].group == g && i < p->rank[*r].ninstr; i++) {
+      const PipeInstr *c = &p->rank[*r].instr[i];
+      if (pipe_op_info[c->op].stream == PIPE_COPY && c->gout == turn)
+        return i;
+    }
+  return PIPE_NONE;
+}
+
+/* Has each turn of COPY streams started after the one before it was over, of the step before, too? */
+static bool turns_in_order(const Job *j) {
+  const PipeProgram *p = j->p;
+  Done *d[MOST_RANKS];
+  bool ok = true;
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    d[r] = calloc((size_t)p->rank[r].ninstr * STEPS, sizeof *d[r]);
+    ok = find_rows(j, r, d[r]) && ok;
+  }
+  for (uint32_t g = 1; g <= p->ngroup; g++) {
+    const ShimLog *before = NULL;
+    for (uint32_t s = 0, turn = 0, r; s < STEPS && ok; turn++) {
+      uint32_t i = turn_of(p, g, turn, &r);
+      if (i == PIPE_NONE) {
+        turn = PIPE_NONE, s++;
+        continue;
+      }
+      const Done *x = &d[r][s * p->rank[r].ninstr + i];
+      ok = !before || shim_after(x->first, before);
+      before = x->last;
+    }
+  }
+  for (uint32_t r = 0; r < p->nrank; r++)
+    free(d[r]);
+  return ok;
+}
+
+void plan_logs(const char *stdlib, uint64_t seed) {
+  for (uint32_t i = 0; i < nsamples; i++) {
+    Compiled *c = malloc(sizeof *c);
+    if (!c || !sample_compile(c, stdlib, &samples[i]))
+      abort();
+    Job j = {.p = c->s.prog, .processes = true, .log = true, .seed = seed * 1000 + i};
+    bool ties = false; /* what a rank does beside the sum of a tie depends on what it holds */
+    for (uint32_t s = 0; s < j.p->nstage; s++)
+      ties |= j.p->stage[s].tied != PIPE_NONE;
+    if (!ties) {
+      job_run(&j);
+      EXPECT(job_whole(&j), "%s: %s %s\n", samples[i].name, j.text, j.error[0]);
+      for (uint32_t r = 0; r < j.p->nrank && job_whole(&j); r++)
+        compare_log(samples[i].name, &j, r);
+      for (uint32_t r = 0; r < j.p->nrank; r++)
+        EXPECT(in_order(&j, r), "%s: rank %u: an instruction starts before what it waits for\n",
+               samples[i].name, r);
+      EXPECT(turns_in_order(&j), "%s: a turn starts before the one before it is over\n",
+             samples[i].name);
+      shim_end();
+    }
+    arena_free(&c->arena);
+    free(c);
+  }
+}
+
+/* ---- events ---- */
+
+typedef struct Cut {
+  PipeRank *rank;
+  uint32_t i;
+} Cut;
+
+static void cut_wait(void *arg) {
+  const Cut *c = arg;
+  PipeSync *y = (PipeSync *)c->rank->sync;
+  memmove(y + c->i, y + c->i + 1, (c->rank->nsync - c->i - 1) * sizeof *y);
+  c->rank->nsync--;
+}
+
+typedef struct Skip {
+  uint32_t rank, n;
+} Skip;
+
+static void skip_turn(void *arg) {
+  const Skip *s = arg;
+  shim_skip(s->rank, s->n);
+}
+
+/* Without the wait for any one turn whose predecessor is on another rank: in step 1. */
+static void skip_turns(const char *name, const PipeProgram *p, uint64_t seed) {
+  uint32_t n = 0, found = 0;
+  for (uint32_t g = 1; g <= p->ngroup; g++)
+    for (uint32_t turn = 1, r, last, i; turn_of(p, g, turn, &r) != PIPE_NONE; turn++) {
+      uint32_t before = turn_of(p, g, turn - 1, &last), nth = 0, ncopy = 0;
+      i = turn_of(p, g, turn, &r);
+      if (before == PIPE_NONE || last == r)
+        continue;
+      for (uint32_t k = 0; k < p->rank[r].ninstr; k++) {
+        bool copy = pipe_op_info[p->rank[r].instr[k].op].stream == PIPE_COPY;
+        nth += copy && k < i, ncopy += copy;
+      }
+      bool is = false;
+      for (uint32_t t = 0; t < 4 && !is; t++) { /* in some order of what may be */
+        Skip skip = {r, ncopy + nth};
+        Job j = {.p = p,
+                 .processes = true,
+                 .at_once = STEPS,
+                 .free_running = true,
+                 .log = true,
+                 .damage = skip_turn,
+                 .arg = &skip,
+                 .seed = seed * 1000 + turn * 10 + t};
+        job_run(&j);
+        is = j.errors > 0 || j.broken > 0 || !turns_in_order(&j);
+        shim_end();
+      }
+      n++;
+      found += is;
+      EXPECT(is, "%s: without the wait for turn %u of group %u nothing is found\n", name, turn, g);
+    }
+  if (n)
+    printf("%s: %u of %u turns\n", name, found, n);
+}
+
+void plan_events(const char *stdlib, uint64_t seed) {
+  for (uint32_t i = 0; i < nsamples; i++) {
+    Compiled *c = malloc(sizeof *c);
+    if (!c || !sample_compile(c, stdlib, &samples[i]))
+      abort();
+    const PipeProgram *p = c->s.prog;
+    uint32_t n = 0, raced = 0, found = 0;
+    for (uint32_t r = 0; r < p->nrank; r++) {
+      PipeRank *k = (PipeRank *)&p->rank[r];
+      uint32_t nsync = k->nsync;
+      PipeSync *keep = malloc(nsync * sizeof *keep);
+      memcpy(keep, k->sync, nsync * sizeof *keep);
+      for (uint32_t w = 0; w < nsync; w++) {
+        bool is = false, race = false;
+        for (uint32_t t = 0; t < 3 && !is; t++) { /* as it is, from a graph, in one process */
+          Cut cut = {k, w};
+          Job j = {.p = p,
+                   .processes = t < 2,
+                   .at_once = STEPS,
+                   .free_running = true,
+                   .cuda = {.graph = t > 0},
+                   .log = t == 0,
+                   .damage = cut_wait,
+                   .arg = &cut,
+                   .seed = seed * 1000000 + (uint64_t)i * 10000 + w * 10 + t};
+          job_run(&j);
+          race = t == 0 && j.errors > 0;
+          is = j.errors > 0 || j.broken > 0 || (t == 0 && !in_order(&j, r));
+          if (t == 0)
+            shim_end();
+          memcpy((PipeSync *)k->sync, keep, nsync * sizeof *keep);
+          k->nsync = nsync;
+        }
+        n++;
+        found += is;
+        raced += race;
+        if (!is)
+          printf("%s: rank %u: without wait %u (row %u for row %u) nothing is found\n",
+                 samples[i].name, r, w, keep[w].before, keep[w].after);
+      }
+      free(keep);
+    }
+    if (n)
+      printf("%s: %u of %u waits, %u by a race\n", samples[i].name, found, n, raced);
+    skip_turns(samples[i].name, p, seed);
+    job_bad += (int)(n - found);
+    arena_free(&c->arena);
+    free(c);
+  }
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT
+ * Of shim_test.c: what the CUDA engine issues, against the table; and what becomes of it without one wait. */
+#ifndef SHIM_PLAN_H
+#define SHIM_PLAN_H
+
+#include <stdint.h>
+
+/* Calls of a step are those of the table, one by one; what starts does so after all it waits for. */
+void plan_logs(const char *stdlib, uint64_t seed);
+/* Without any one wait for an event, or for a turn, something is found. */
+void plan_events(const char *stdlib, uint64_t seed);
+
+#endif
