@@ -76,16 +76,12 @@ static const PipeInstr *stream_at(const PipeStream *s, uint32_t i) {
   return &s->instr[s->index ? s->index[i] : i];
 }
 
-/* Where a stream of another rank goes on is in memory by now, if it was asked for when this one stood a few instructions
- * above: a rank is left after an op or two, and there are more of them than the hardware follows. p: of position
- * i; also beyond the end of an array, where nothing is read. */
+/* What a stream will need a few instructions on: a rank is left after an op or two, and there are more of them than the
+ * hardware follows. p: of position i; also beyond the end of an array, where nothing is read. */
 static inline void fetch_ahead(const void *p, size_t size, int write) {
   enum { AHEAD = 8 };
   const char *at = (const char *)((uintptr_t)p + AHEAD * size);
-  if (write)
-    __builtin_prefetch(at, 1);
-  else
-    __builtin_prefetch(at);
+  write ? __builtin_prefetch(at, 1) : __builtin_prefetch(at);
 }
 
 static uint64_t add(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
