@@ -6,7 +6,7 @@
  * The transfers have one global order in which all data points forward, so a cycle needs an edge
  * that says "wait until a slot is free". More slots cure it: note [enough slots] in comm.c.
  *
- * Ensures compute_start, comm_start, makespan, busy, channel_slots. */
+ * Ensures compute_start, comm_start, makespan, busy, steady, channel_slots. */
 #include <string.h>
 
 #include "graph.h"
@@ -195,6 +195,7 @@ bool check_deadlock(Sched *s) {
     return false;
   if (out.comm_turn && out.makespan > s->ideal.makespan)
     try_more_slots(s, &in, &out);
+  find_steady(s, out.compute_start, out.compute_end);
   size_t ncomm = 0;
   for (uint32_t r = 0; r < s->nrank; r++)
     ncomm += s->stream[r].ncomm;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "graph.h"
+#include "limit.h"
 #include "plant.h"
 
 typedef struct Played { /* one set of uniform costs, already played */
@@ -93,6 +94,17 @@ static int64_t all_versions(const Sched *s) {
   return n;
 }
 
+bool rank_argument(Sched *s, const Expr *call, int64_t *r) {
+  if (!eval(s, call->args->value, r))
+    return false;
+  if (*r < 0 || *r >= s->nrank) {
+    diag_error(s->diag, DIAG_RANGE, call->args->value->at,
+               "'%s' of rank %lld; the ranks are 0 to %u", call->name, (long long)*r, s->nrank - 1);
+    return false;
+  }
+  return true;
+}
+
 bool quantity(Sched *s, const Expr *call, int64_t *value) {
   if (!s->peak && (call->builtin < BI_MAKESPAN || call->args)) { /* in tune */
     diag_error(s->diag, DIAG_CLAUSE, call->at,
@@ -127,13 +139,8 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
   if (!call->args) /* of all ranks */
     return !(call->builtin == BI_VOLUME && no_sizes(s, call)) &&
            sent_quantity(s, call, s->nrank, value);
-  if (!eval(s, call->args->value, &r))
+  if (!rank_argument(s, call, &r))
     return false;
-  if (r < 0 || r >= s->nrank) {
-    diag_error(s->diag, DIAG_RANGE, call->args->value->at,
-               "'%s' of rank %lld; the ranks are 0 to %u", call->name, (long long)r, s->nrank - 1);
-    return false;
-  }
   const Peak *p = &s->peak[r];
   bool bytes = call->builtin == BI_MEMORY || call->builtin == BI_HOST_MEMORY ||
                call->builtin == BI_VOLUME;
@@ -186,7 +193,7 @@ static void report(Sched *s, const Expr *e) {
 }
 
 bool check_user(Sched *s) {
-  bool ok = true;
+  bool ok = check_limits(s);
   for (uint32_t i = 0; i < s->ncheck; i++) {
     const Clause *c = s->check[i];
     int64_t lo = 0, hi = 1, step = 1, v;

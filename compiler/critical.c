@@ -534,42 +534,6 @@ static void find_idle(const Sched *s, Arena *a, const Walk *w, Critical *c) {
   }
 }
 
-static int by_value(const void *a, const void *b) {
-  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-  return x < y ? -1 : x > y;
-}
-
-/* A microbatch enters with its first forward and completes with its last backward, or forward. Between the
- * completions of the middle half of them so many go through; where all enter before any of them
- * completes, in phases, the time in which they enter counts, too. And no rank is faster than its work. */
-static void find_steady(Sched *s, const Walk *w, Critical *c) {
-  const PipeProgram *p = w->p;
-  uint32_t n = s->nmb / s->slices, lo = n / 4, hi = lo + n / 2;
-  uint64_t *done = NEW_ARRAY(s->arena, uint64_t, n), *begun = NEW_ARRAY(s->arena, uint64_t, n),
-           most = 0;
-  if (n < 4)
-    return;
-  for (uint32_t m = 0; m < n; m++)
-    begun[m] = UINT64_MAX;
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    most = c->busy[r] > most ? c->busy[r] : most;
-    for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
-      const PipeInstr *in = &p->rank[r].instr[i];
-      uint32_t m = in->mb / s->slices;
-      if (in->op > PIPE_W) /* F B I W have a microbatch */
-        continue;
-      begun[m] = w->start[r][i] < begun[m] ? w->start[r][i] : begun[m];
-      done[m] = w->end[r][i] > done[m] ? w->end[r][i] : done[m];
-    }
-  }
-  qsort(done, n, sizeof *done, by_value);
-  qsort(begun, n, sizeof *begun, by_value);
-  c->per = hi - lo;
-  c->steady = done[hi] - done[lo] + (begun[n - 1] <= done[0] ? begun[hi] - begun[lo] : 0);
-  if ((double)most * c->per > (double)c->steady * n)
-    c->steady = most, c->per = n;
-}
-
 const Critical *critical(Sched *s) {
   Critical *c = NEW(s->arena, Critical);
   Arena scratch = {.oom = s->arena->oom};
@@ -578,7 +542,6 @@ const Critical *critical(Sched *s) {
   c->busy = NEW_ARRAY(s->arena, uint64_t, s->prog->nrank);
   find_path(s, &w, c);
   find_idle(s, &scratch, &w, c);
-  find_steady(s, &w, c);
   free(*w.start);
   free(w.pair);
   arena_free(&scratch);

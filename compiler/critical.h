@@ -20,8 +20,6 @@ typedef struct Critical {
   uint32_t npath;
   uint64_t *busy;       /* [nrank] of compute ops */
   uint64_t (*idle)[IDLE_NCAUSES]; /* [nrank]; with busy they add up to the makespan */
-  uint64_t steady;      /* time of `per` microbatches in the middle of the step; */
-  uint32_t per;         /* 0: there are fewer than 4 */
 } Critical;
 
 /* Requires prog. The arena's. Linear in instructions. */

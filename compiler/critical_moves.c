@@ -124,7 +124,7 @@ static bool stashes_fit(const Walk *w, const Move *m) {
   const Just *j = w->j;
   uint32_t a = m->from < m->to ? m->from : m->to, b = m->from + m->to - a;
   uint32_t r = j->rank[j->seq[a]];
-  for (int k = 0; k < j->nlive; k++) {
+  for (uint32_t k = 0; k < j->nlive; k++) {
     int64_t live = a > j->s->rank_op0[r] ? j->live[k][a - 1] : 0;
     for (uint32_t i = a; i <= b; i++) {
       uint32_t o = moved(w, m, i);
@@ -238,7 +238,7 @@ static void make(Walk *w, const Move *m) {
   uint32_t first = j->s->rank_op0[j->rank[o]];
   for (uint32_t i = a; i <= b; i++) {
     w->place[j->seq[i]] = i;
-    for (int k = 0; k < j->nlive; k++)
+    for (uint32_t k = 0; k < j->nlive; k++)
       j->live[k][i] = (i > first ? j->live[k][i - 1] : 0) + j->delta[k][j->seq[i]];
   }
 }
@@ -251,7 +251,7 @@ bool critical_moves(Just *j, Within what, uint32_t steps, uint64_t seed) {
   for (uint32_t r = 0; r < s->nrank; r++)
     for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r] + j->ncomp[r]; i++) {
       w.place[j->seq[i]] = i;
-      for (int k = 0; k < j->nlive; k++)
+      for (uint32_t k = 0; k < j->nlive; k++)
         j->live[k][i] = (i > s->rank_op0[r] ? j->live[k][i - 1] : 0) + j->delta[k][j->seq[i]];
     }
   uint64_t least = UINT64_MAX;

@@ -448,10 +448,10 @@ void emit_json(Sched *s, FILE *f) {
   key(t, "bound"), text_char(t, '{');
   number(t, "makespan", s->bound.makespan, ',');
   number(t, "span", s->bound.span, '}'), text_char(t, ',');
-  if (c->per) {
+  if (s->steady.per) {
     key(t, "steady"), text_char(t, '{');
-    number(t, "time", c->steady, ',');
-    number(t, "microbatches", c->per, '}'), text_char(t, ',');
+    number(t, "time", s->steady.time, ',');
+    number(t, "microbatches", s->steady.per, '}'), text_char(t, ',');
   }
   key(t, "send"), text_json(t, send_text(s)), text_char(t, ',');
   key(t, "lowering"), text_json(t, lowering_text(s)), text_char(t, ',');

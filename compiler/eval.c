@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "limit.h"
 #include "pipec.h"
 
 static bool overflow(Sched *s, const Expr *e) {
@@ -73,7 +74,10 @@ static bool eval_call(Sched *s, const Expr *e, int64_t *value) {
         *value = x;
     }
     return true;
-  default: return s->rules ? rules_quantity(s, e, value) : quantity(s, e, value);
+  default:
+    return s->rules    ? rules_quantity(s, e, value)
+           : s->moment ? limit_quantity(s, e, value)
+                       : quantity(s, e, value);
   }
 }
 

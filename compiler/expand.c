@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "expand.h"
+#include "limit.h"
 #include "graph.h"
 #include "hints.h"
 
@@ -647,6 +648,7 @@ static bool expand_once(Sched *s) {
   for (uint32_t i = 0; i < x.clauses.n; i++) {
     Clause *c = x.clauses.at[i].clause;
     s->ncheck += c->kind == CL_CHECK;
+    s->nlimit += c->kind == CL_LIMIT;
     s->noffload += c->kind == CL_OFFLOAD && x.clauses.at[i].depth == offload_depth;
     if (c->kind == CL_LET && !eval(s, c->value, &s->env[c->slot]))
       return false;
@@ -658,15 +660,18 @@ static bool expand_once(Sched *s) {
     if (x.clauses.at[i].clause->kind == CL_OFFLOAD && x.clauses.at[i].depth == offload_depth)
       s->offload[n++] = x.clauses.at[i].clause;
   s->check = NEW_ARRAY(s->arena, const Clause *, s->ncheck);
-  for (uint32_t i = 0, n = 0; i < x.clauses.n; i++)
+  s->limit = NEW_ARRAY(s->arena, const Clause *, s->nlimit);
+  for (uint32_t i = 0, n = 0, nlimit = 0; i < x.clauses.n; i++)
     if (x.clauses.at[i].clause->kind == CL_CHECK)
       s->check[n++] = x.clauses.at[i].clause;
+    else if (x.clauses.at[i].clause->kind == CL_LIMIT)
+      s->limit[nlimit++] = x.clauses.at[i].clause;
   find_link_clauses(&x);
   if (!find_ranks(&x) || !find_pipes(&x))
     return false;
   bool ok = find_send(&x) && find_lowering(&x) && find_weights(&x) && fits(s, s->pipe[0].clause) &&
             place_stages(&x) && set_costs(&x) && find_groups(&x) && find_sides(&x) &&
-            run_orders(&x);
+            run_orders(&x) && ops_fit(s) && find_limits(s);
   arena_free(&x.scratch);
   return ok;
 }

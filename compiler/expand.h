@@ -171,7 +171,8 @@ bool find_ranks(Ex *x);
 bool only_clause(Ex *x, ClauseKind kind, const char *word, const Clause **clause);
 bool find_groups(Ex *x); /* the `exclusive` clause */
 bool find_pipes(Ex *x);
-bool fits(Sched *s, const Clause *c); /* memory for rows and edges so far; c: where to report */
+bool fits(Sched *s, const Clause *c); /* memory for rows and edges so far, with F and B; c: where to report */
+bool ops_fit(Sched *s);               /* for the ops that there are */
 bool place_stages(Ex *x);
 /* Numbers the rows of each rank from 0, in the order of rows: PipeStage.chunk, s->rank_stage and s->rank_stage0. */
 void number_chunks(Sched *s);

@@ -56,7 +56,7 @@ bool hint_rank(Sched *s, const Schedule *sc, const Clause *c, Name name) {
   else if (c->kind == CL_LINK)
     diag_help(s->diag, "the rank that sends is '%s' here, the one that receives '%s'", c->var,
               c->mb_var);
-  else if (c->kind == CL_CHECK && !c->var)
+  else if ((c->kind == CL_CHECK || c->kind == CL_LIMIT) && !c->var)
     diag_help(s->diag, "for each rank, add 'for %s in 0..%s'", name,
               ranks ? span_text(s, ranks->at) : "P");
   else if (c->kind == CL_PIPE)

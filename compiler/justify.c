@@ -19,6 +19,7 @@
 
 #include "graph.h"
 #include "justify.h"
+#include "limit.h"
 
 enum {
   IDLE = 4,         /* after so many tries without gain the best order is left */
@@ -66,42 +67,68 @@ static void find_edges(Just *j) {
   }
 }
 
-/* What each op adds to the stashes of its rank, and the most that live there now. */
+static void bound_op(Just *j, uint32_t k, uint32_t op, int64_t start, int64_t end) {
+  j->delta[k][op] = start + end;
+  j->over[k][op] = later_of(later_of(start, start + end), 0) - later_of(start + end, 0);
+}
+
+/* What each op adds to the sums that are bounded on its rank: the limits', or if there are none stashes and bytes,
+ * which have no more than the most that live there now. */
 static void find_bounds(Just *j) {
   Sched *s = j->s;
-  for (uint32_t i = 0; i < j->n; i++) {
-    const Op *o = &s->op[i];
-    const PipeStage *st = &s->stage[o->stage];
-    int64_t act = (int64_t)round64(st->act_bytes), gout = (int64_t)round64(st->gout_bytes),
-            keep = 0, take = 0;
-    int64_t stashes = o->kind == PIPE_F   ? order_makes(s, o)
-                      : o->kind == PIPE_R ? 1
-                      : o->kind == PIPE_I ? 0
-                      : o->kind == PIPE_U ? 0
-                                          : -1;
-    bool makes = o->kind == PIPE_F || o->kind == PIPE_R;
-    if (makes && s->at_r[(size_t)o->stage * s->nmb + o->mb])
-      keep = (int64_t)round64(row_inputs_bytes(s, o->stage));
-    j->delta[0][i] = stashes;
-    j->over[0][i] = makes - (stashes > 0 ? stashes : 0);
-    if (j->nlive < 2)
-      continue;
-    j->delta[1][i] = stashes * act + (o->kind == PIPE_I   ? gout
-                                      : o->kind == PIPE_W ? -gout
-                                      : o->kind == PIPE_F ? keep
-                                                          : -keep);
-    take = makes * act + (o->kind == PIPE_F ? keep : o->kind == PIPE_I ? gout : 0);
-    j->over[1][i] = take - (j->delta[1][i] > 0 ? j->delta[1][i] : 0);
-  }
-  for (int k = 0; k < j->nlive; k++)
-    for (uint32_t r = 0; r < s->nrank; r++) {
-      int64_t live = 0;
-      for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
-        int64_t most = later_of(live, live + j->delta[k][i]) + j->over[k][i];
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    uint32_t first, nlimit = limits_of(s, r, &first);
+    for (uint32_t k = 0; k < j->nlive; k++) {
+      int64_t live = 0, *most = &j->most[k][r];
+      bool open = k >= (nlimit ? nlimit : s->sized ? 2 : 1);
+      *most = nlimit && !open ? s->limits[first + k].most : 0;
+      for (uint32_t i = s->rank_op0[r]; !open && i < s->rank_op0[r + 1]; i++) {
+        const Op *o = &s->op[i];
+        const PipeStage *st = &s->stage[o->stage];
+        int64_t start, end;
+        OpCounts c = op_counts(s, o);
+        int64_t weight[NCOUNTS] = {[LIVE] = 1};
+        if (k == 1) {
+          weight[LIVE] = (int64_t)round64(st->act_bytes);
+          weight[HELD] = (int64_t)round64(st->gout_bytes);
+          weight[KEPT] = c.take[KEPT] + c.give[KEPT]
+                             ? (int64_t)round64(row_inputs_bytes(s, o->stage))
+                             : 0;
+        }
+        start = end = 0;
+        for (int q = 0; q < NCOUNTS; q++)
+          start += weight[q] * c.take[q], end -= weight[q] * c.give[q];
+        if (nlimit)
+          limit_change(s, &s->limits[first + k], o, &start, &end);
+        bound_op(j, k, i, start, end);
+        int64_t top = later_of(live, live + j->delta[k][i]) + j->over[k][i];
         live += j->delta[k][i];
-        j->most[k][r] = later_of(most, j->most[k][r]);
+        *most = nlimit ? *most : later_of(*most, top);
       }
     }
+  }
+}
+
+/* How many sums are bounded at most on a rank. */
+static uint32_t count_bounds(const Sched *s) {
+  uint32_t n = 1, first;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    uint32_t nlimit = limits_of(s, r, &first), want = nlimit ? nlimit : s->sized ? 2 : 1;
+    n = want > n ? want : n;
+  }
+  return n;
+}
+
+/* Stashes that may be alive on each rank. */
+static int64_t *find_room(Just *j, Arena *a) {
+  const Sched *s = j->s;
+  int64_t *room = NEW_ARRAY(a, int64_t, s->nrank);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    uint32_t first;
+    room[r] = limits_of(s, r, &first) ? limits_room(s, r) : j->most[0][r];
+    room[r] = room[r] > s->nop ? s->nop : room[r] > 0 ? room[r] : 1;
+  }
+  return room;
 }
 
 bool just_play(Just *j) {
@@ -198,18 +225,19 @@ static void put(Just *j, uint32_t op, uint64_t from, int sign) {
   uint32_t *line = &j->line[first];
   uint64_t cost = j->cost[op];
   uint64_t at = n > 0 ? later(j->until[line[n - 1]], from) : from;
-  int64_t most[NLIVE] = {INT64_MIN, INT64_MIN}; /* after place p or later */
+  for (uint32_t k = 0; k < j->nlive; k++)
+    j->top[k] = INT64_MIN;
   for (uint32_t p = n; p-- > 0;) {
     /* Before line[p]; it lives with what lives after line[p - 1], and after all that follow. */
     uint64_t free_from = p > 0 ? j->until[line[p - 1]] : 0;
     if (j->until[line[p]] <= from)
       break;
     bool room = true;
-    for (int k = 0; k < j->nlive; k++) {
+    for (uint32_t k = 0; k < j->nlive; k++) {
       int64_t *live = &j->live[k][first], add = sign * j->delta[k][op];
       int64_t before = p > 0 ? live[p - 1] : 0;
-      most[k] = later_of(most[k], later_of(before, live[p]) + j->over[k][line[p]]);
-      if (add > 0 && most[k] + add > j->most[k][r])
+      j->top[k] = later_of(j->top[k], later_of(before, live[p]) + j->over[k][line[p]]);
+      if (add > 0 && j->top[k] + add > j->most[k][r])
         goto found; /* nor further ahead */
       room &= later_of(before, before + add) + j->over[k][op] <= j->most[k][r];
     }
@@ -221,7 +249,7 @@ found:
   memmove(&line[best + 1], &line[best], (n - best) * sizeof *line);
   line[best] = op;
   j->nline[r]++;
-  for (int k = 0; k < j->nlive; k++) {
+  for (uint32_t k = 0; k < j->nlive; k++) {
     int64_t *live = &j->live[k][first], add = sign * j->delta[k][op];
     memmove(&live[best + 1], &live[best], (n - best) * sizeof *live);
     live[best] = best > 0 ? live[best - 1] : 0;
@@ -375,7 +403,7 @@ static bool walk(Just *j, uint32_t turn, uint32_t try) {
 
 bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *), int64_t *least) {
   Arena a = {.oom = s->arena->oom};
-  Just j = {.s = s, .n = s->nop, .nlive = s->sized ? 2 : 1, .value = value, .least = least};
+  Just j = {.s = s, .n = s->nop, .nlive = count_bounds(s), .value = value, .least = least};
   j.rank = array(s, &a, sizeof *j.rank);
   j.width = 2;
   for (uint32_t i = 0; i < s->nstage;
@@ -394,11 +422,15 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
     *times[i] = array(s, &a, sizeof **times[i]);
   for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
     *ranks[i] = NEW_ARRAY(&a, uint32_t, s->nrank);
-  for (int k = 0; k < j.nlive; k++) {
+  int64_t ***const sums[] = {&j.live, &j.delta, &j.over, &j.most};
+  for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
+    *sums[i] = NEW_ARRAY(&a, int64_t *, j.nlive);
+  for (uint32_t k = 0; k < j.nlive; k++) {
     j.live[k] = array(s, &a, sizeof *j.live[k]), j.delta[k] = array(s, &a, sizeof *j.delta[k]);
     j.over[k] = array(s, &a, sizeof *j.over[k]);
     j.most[k] = NEW_ARRAY(&a, int64_t, s->nrank);
   }
+  j.top = NEW_ARRAY(&a, int64_t, j.nlive);
   j.grad_end = NEW_ARRAY(&a, uint64_t, s->nstage);
   uint64_t **const at[] = {&j.now, &j.deadline, &j.after};
   for (size_t i = 0; i < sizeof at / sizeof *at; i++)
@@ -420,7 +452,7 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
   find_bounds(&j);
   bool ok = just_play(&j) && value(s, j.t, least);
   j.best_t = j.t;
-  j.bound = bound_of(s, &a, j.most[0]);
+  j.bound = bound_of(s, &a, find_room(&j, &a));
   for (; ok && s->tune_tries < tries && !(at_bound(&j, MAKESPAN) && at_bound(&j, SPAN));
        s->tune_tries++, s->tune_idle++) {
     if (s->tune_idle % IDLE == IDLE - 1) {

@@ -10,8 +10,6 @@ typedef struct Edge { /* from a producer, or to a user */
   uint32_t lag; /* until it is there: row of Just.lag; 0: no time */
 } Edge;
 
-enum { NLIVE = 2 }; /* what is bounded: the number of stashes, their bytes */
-
 typedef struct Just {
   Sched *s;
   uint32_t n;
@@ -33,11 +31,12 @@ typedef struct Just {
   uint64_t *key, *begin, *until;
   uint32_t *list, *spare; /* [n] ops in the order of the pass */
   uint32_t *line, *nline; /* [n] ops of a rank by place; [nrank] */
-  int64_t *live[NLIVE];   /* [n] beside line: what lives after the op */
-  int64_t *delta[NLIVE];  /* [n] what an op adds */
-  int64_t *over[NLIVE];   /* [n] what there is more while it runs than before it and after it */
-  int64_t *most[NLIVE];   /* [nrank] */
-  int nlive;
+  uint32_t nlive;  /* sums that are bounded on a rank: the number of stashes and their bytes, or its limits */
+  int64_t **live;  /* [nlive][n] beside line: what lives after the op */
+  int64_t **delta; /* [nlive][n] what an op adds */
+  int64_t **over;  /* [nlive][n] what there is more while it runs than before it and after it */
+  int64_t **most;  /* [nlive][nrank] */
+  int64_t *top;    /* [nlive] (put) most after a place or later */
   bool (*value)(Sched *, Timing, int64_t *); /* of an order; false: reported */
   int64_t *least;                            /* that of `best` */
   Timing best_t, bound; /* bound: of any order with these stashes */

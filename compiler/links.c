@@ -143,8 +143,9 @@ void find_link_clauses(Ex *x) {
 }
 
 typedef struct Pair {
-  uint32_t from, to;
-} Pair; /* ranks */
+  uint32_t from, to; /* ranks */
+  uint64_t time;     /* most that a transfer or sum takes that passes between them */
+} Pair;
 
 /* A pair of ranks and a link: that of value `value` of clause, or entry of the profile, `source`. */
 typedef struct Passed {
@@ -152,6 +153,8 @@ typedef struct Passed {
   uint32_t source;
   int64_t value;
 } Passed;
+
+typedef VEC(Pair) Pairs;
 
 static int by_pair(const void *a, const void *b) {
   const Pair *x = a, *y = b;
@@ -167,35 +170,57 @@ static int by_source(const void *a, const void *b) {
 }
 static int by_share(const void *a, const void *b) {
   const PipeShare *x = a, *y = b;
-  int c = by_pair(&(Pair){x->from, x->to}, &(Pair){y->from, y->to});
+  int c = by_pair(&(Pair){x->from, x->to, 0}, &(Pair){y->from, y->to, 0});
   return c ? c : x->link < y->link ? -1 : x->link > y->link;
+}
+
+static void add_pair(Arena *a, Pairs *to, uint32_t from, uint32_t rank, uint64_t time) {
+  *vec_push(a, to) = (Pair){from, rank, time};
 }
 
 /* Every two ranks that send each other tensors or are neighbours in the ring of a sum, each once. */
 static Pair *pairs_that_meet(Sched *s, Arena *a, uint32_t *n) {
-  VEC(Pair) pair = {0};
+  Pairs pair = {0};
   for (uint32_t i = 0; i < nlinks(s); i++) {
     Link l = link_at(s, i);
     if (!link_crosses(s, l))
       continue;
-    *vec_push(a, &pair) = (Pair){s->stage[l.from].rank, s->stage[l.to].rank};
+    uint32_t from = s->stage[l.from].rank, to = s->stage[l.to].rank;
+    add_pair(a, &pair, from, to, edge_time(s, l.edge, l.from, true));
     if (!s->forward)
-      *vec_push(a, &pair) = (Pair){s->stage[l.to].rank, s->stage[l.from].rank};
+      add_pair(a, &pair, to, from, edge_time(s, l.edge, l.to, false));
   }
   for (uint32_t i = 0; !s->forward && i < s->nstage; i++) {
     const PipeStage *st = &s->stage[i];
     const uint32_t next[] = {st->replica, st->tied == i ? st->tie : i};
     for (int k = 0; k < 2; k++)
       if (s->stage[next[k]].rank != st->rank)
-        *vec_push(a, &pair) = (Pair){st->rank, s->stage[next[k]].rank};
+        add_pair(a, &pair, st->rank, s->stage[next[k]].rank, st->time[k ? PIPE_TIE : PIPE_REDUCE]);
   }
   if (pair.n > 1)
     qsort(pair.at, pair.n, sizeof *pair.at, by_pair);
   *n = 0;
   for (uint32_t i = 0; i < pair.n; i++)
-    if (i == 0 || by_pair(&pair.at[i - 1], &pair.at[i]) != 0)
+    if (*n == 0 || by_pair(&pair.at[*n - 1], &pair.at[i]) != 0)
       pair.at[(*n)++] = pair.at[i];
+    else if (pair.at[i].time > pair.at[*n - 1].time)
+      pair.at[*n - 1].time = pair.at[i].time;
   return pair.at;
+}
+
+/* A clause whose links are passed by nothing that takes time: they change nothing, and nobody would see why. */
+static void warn_free(Sched *s, const Passed *passed, uint32_t n) {
+  for (uint32_t k = 0, i = 0; k < s->nlink_clause; k++) {
+    uint32_t first = i;
+    uint64_t time = 0;
+    for (; i < n && passed[i].source == k; i++)
+      time = passed[i].pair.time > time ? passed[i].pair.time : time;
+    if (i == first || time > 0)
+      continue;
+    diag_warn(s->diag, DIAG_FREE_LINK, s->link_clause[k]->at,
+              "no transfer on these links takes any time, so they change nothing");
+    diag_help(s->diag, "say what transfers take: 'time { send = e }', or latency and bandwidth");
+  }
 }
 
 static bool has_rank(const uint32_t *list, uint32_t n, uint32_t rank) {
@@ -233,6 +258,8 @@ bool links(Sched *s) {
     }
   if (ok && passed.n > 0) {
     qsort(passed.at, passed.n, sizeof *passed.at, by_source);
+    if (!s->nprofile_link)
+      warn_free(s, passed.at, passed.n);
     s->share = NEW_ARRAY(s->arena, PipeShare, passed.n);
     for (uint32_t i = 0; i < passed.n; i++) {
       const Passed *p = &passed.at[i];

@@ -270,14 +270,11 @@ bool order_run(Sched *s, OrderRun *run) {
         const Op *o = &s->op[m];
         uint32_t turn = updates[o->stage];
         updates[o->stage] += o->kind == PIPE_U;
+        uint32_t last = NONE, all = NONE; /* sums that can go now */
         if (o->kind < PIPE_U && waits_for_others(s, o->stage) &&
             s->round[s->round0[o->stage] + turn].grad == m) {
           run->head[r] = m + 1; /* it has run: rows of a tie may be on this rank, too */
-          uint32_t last = last_of_replicas(s, run, m, turn), all = last_of_tie(s, run, m, turn);
-          if (run->xfer && last != NONE)
-            run->xfer[run->nxfer++] = (Xfer){last, XFER_REDUCE};
-          if (run->xfer && all != NONE)
-            run->xfer[run->nxfer++] = (Xfer){all, XFER_TIE};
+          last = last_of_replicas(s, run, m, turn), all = last_of_tie(s, run, m, turn);
           for (uint32_t at = 0, q = 0;
                (last != NONE || all != NONE) && order_member(s, o->stage, &at, &q);) {
             uint32_t other = s->stage[q].rank, h = run->head[other],
@@ -304,6 +301,10 @@ bool order_run(Sched *s, OrderRun *run) {
             work[nwork++] = q;
           }
         }
+        if (run->xfer && last != NONE) /* behind what a rank is waiting for */
+          run->xfer[run->nxfer++] = (Xfer){last, XFER_REDUCE};
+        if (run->xfer && all != NONE)
+          run->xfer[run->nxfer++] = (Xfer){all, XFER_TIE};
       }
       for (uint32_t m = first_op; run->made && m < i; m++)
         run->made[m] = run->nxfer;
@@ -408,10 +409,12 @@ static bool takes_time(const Sched *s) {
   return s->slice_time == NULL && !s->tie_of;
 }
 
-/* Among transfers at one time: gradients first, up the ranks, then activations, down the ranks. */
-static uint32_t turn_of(const Sched *s, uint32_t op) {
-  uint32_t r = op_rank(s, op);
-  return s->op[op].kind == PIPE_F ? s->nrank + r : s->nrank - 1 - r;
+/* Among transfers at one time: gradients first, up the ranks, then activations, down the ranks, then sums, since
+ * only an update waits for a sum. */
+static uint32_t turn_of(const Sched *s, const Xfer *x) {
+  uint32_t r = op_rank(s, x->from),
+           turn = s->op[x->from].kind == PIPE_F ? s->nrank + r : s->nrank - 1 - r;
+  return xfer_is_sum(x) ? 2 * s->nrank + turn : turn;
 }
 
 typedef struct Keyed {
@@ -427,7 +430,7 @@ typedef struct KeyOf {
 } KeyOf;
 
 static inline uint64_t key_of(const KeyOf *k, const Xfer *x) {
-  return k->end[x->from] * k->spread + (k->spread > 1 ? turn_of(k->s, x->from) : 0);
+  return k->end[x->from] * k->spread + (k->spread > 1 ? turn_of(k->s, x) : 0);
 }
 
 /* Sorts x[n], whose keys differ in the lowest `bits` only. room: 2 * n. Stable. */
@@ -463,7 +466,9 @@ static void sort_bucket(const KeyOf *k, Xfer *x, uint32_t n, int bits, Keyed *ro
 static void sort_by_time(Sched *s, Xfer **xfer, uint32_t n, const uint64_t *end) {
   enum { MEAN = 256 };
   Xfer *from = *xfer, *to = arena_alloc(s->arena, (size_t)n * sizeof *to);
-  KeyOf k = {s, end, takes_time(s) ? 2 * (uint64_t)s->nrank : 1};
+  uint64_t turns = s->nstage > s->nmodel ? 4 * (uint64_t)s->nrank
+                                         : 2 * (uint64_t)s->nrank; /* with sums or without */
+  KeyOf k = {s, end, takes_time(s) ? turns : 1};
   uint64_t most = 0;
   int shift = 0;
   for (uint32_t i = 0; i < n; i++)

@@ -10,17 +10,6 @@
 
 /* ---- conditions ---- */
 
-static bool dynamic(const Expr *e) {
-  if (!e)
-    return false;
-  if (e->kind == EX_CALL && is_now(e->builtin))
-    return true;
-  for (const Arg *a = e->args; a; a = a->next)
-    if (dynamic(a->value))
-      return true;
-  return dynamic(e->a) || dynamic(e->b) || dynamic(e->c);
-}
-
 /* The chunk of a quantity, counted as in the order that is used, as this rank counts its own; 0 of one that it has not. */
 static bool used_chunk(Ex *x, Expr *call) {
   Sched *s = x->s;
@@ -47,7 +36,7 @@ static Expr *fold(Ex *x, const Expr *e) {
   Sched *s = x->s;
   Expr *f = NEW(&x->scratch, Expr);
   *f = *e;
-  if (!dynamic(e)) {
+  if (!counts_now(e)) {
     f->kind = EX_INT;
     f->depends = e->kind != EX_INT; /* worth a word in a message */
     f->args = NULL;

@@ -201,6 +201,9 @@ typedef struct Sched {
   uint32_t *rank_stage;  /* [nstage] stages grouped by rank, ascending; rank r from */
   uint32_t *rank_stage0; /* [nrank + 1] */
   const Clause **check; uint32_t ncheck; /* to prove at the end; env still has what they name */
+  const Clause **limit; uint32_t nlimit; /* to keep, and to prove at the end */
+  struct Limit *limits; uint32_t nlimits, *limit0; /* their rows (limit.h), rank after rank; [nrank + 1] */
+  const int64_t *moment; /* while a message on a limit is made: what the rank has, [NCOUNTS * chunks] */
   Op *op;                /* [nop], rank after rank, each in program order */
   uint32_t nop;
   uint32_t *rank_op0;    /* [nrank + 1] */
@@ -274,6 +277,8 @@ typedef struct Sched {
   uint64_t **compute_start, **comm_start, **copy_start; /* [nrank][n] predicted */
   uint64_t makespan, busy, own_span; /* own_span: longest window of a single rank */
   uint32_t channel_slots; /* most that any channel needed */
+  struct Steady { uint64_t time; uint32_t per; } steady; /* of `per` microbatches in the middle of the step; 0: there are
+                             fewer than 4 */
 
   /* check_channels */
   const MachineList *machine_list; /* [nrank] what was proved */
@@ -575,8 +580,9 @@ void channel_needs(Sched *s); /* for comm, once all waits are there: ensures nee
 void sort_channels(Sched *s, uint32_t *const *turn);
 /* ---- check_deadlock.c: requires comm. Model: rendezvous, untagged FIFO, one comm stream per rank.
  * Proves that the machine of pipe_sim.h completes; adds channel slots where too few close a cycle;
- * ensures compute_start, comm_start, makespan, busy. ---- */
+ * ensures compute_start, comm_start, makespan, busy, steady. ---- */
 bool check_deadlock(Sched *s);
+void find_steady(Sched *s, uint64_t *const *start, uint64_t *const *end); /* steady.c; of the compute streams */
 /* ---- slots.c: requires comm. Ensures slot numbers, pools, peak counts (interval colouring: the
  * count of each pool equals its peak) ---- */
 bool slots(Sched *s);
@@ -601,6 +607,7 @@ bool check_memory(Sched *s);
 /* ---- check_user.c: the `check` clauses ---- */
 bool check_user(Sched *s);
 bool quantity(Sched *s, const Expr *call, int64_t *value); /* a builtin of `check` */
+bool rank_argument(Sched *s, const Expr *call, int64_t *r); /* its first argument; false: reported, or no rank */
 
 /* ---- all_m.c: with opt->for_all, requires check_user. Proves that the orders agree with the data for
  * every value of that parameter, or says why that is not decided; ensures all_m ---- */

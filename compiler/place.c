@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "expand.h"
+#include "graph.h"
 
 static bool count_clause(Sched *s, const Expr *e, const char *what, int64_t least, int64_t most,
                          uint32_t *out) {
@@ -27,17 +28,24 @@ static bool count_clause(Sched *s, const Expr *e, const char *what, int64_t leas
   return true;
 }
 
-/* Bytes of compiler memory per (stage, microbatch) with F, R, I and W, both transfers across ranks: maps;
- * 4 ops, twice, with their ends in two plays; 2 transfers, sorted, and their 4 ends, sorted; 8 instructions,
- * twice, and when they start. */
+/* Bytes of compiler memory while check_deadlock plays, which is when most is held: for each (row, microbatch) its
+ * maps; for each op itself, when it ends in the play of order, its instruction, and its times; for each transfer
+ * itself, once more where it was sorted from, its two instructions, and their times; of programs with versions of
+ * weights a row for each op and each instruction; each copy itself, its instruction and its times. */
 enum {
-  BYTES_PER_CELL = 16 + 4 * (2 * (int)sizeof(Op) + 16) + 2 * 3 * (int)sizeof(Xfer) + 4 * 2 * 16 +
-                   8 * (2 * (int)sizeof(PipeInstr) + 8)
+  MAP_BYTES = 4 * (int)sizeof(uint32_t),
+  INSTR_BYTES = (int)sizeof(PipeInstr) + 2 * (int)sizeof(uint64_t),
+  OP_BYTES = (int)sizeof(Op) + (int)sizeof(uint64_t) + INSTR_BYTES,
+  XFER_BYTES = 2 * (int)sizeof(Xfer) + 2 * INSTR_BYTES,
+  COPY_BYTES = (int)sizeof(Copy) + INSTR_BYTES + MAP_BYTES,
+  RANK_BYTES = 1024
 };
 
-bool fits(Sched *s, const Clause *c) {
+typedef unsigned __int128 Bytes;
+
+static bool refuse(Sched *s, const Clause *c, Bytes ops, Bytes moves) {
   uint64_t limit = s->opt->host_limit_bytes,
-           rows = (uint64_t)NONE / 6 * BYTES_PER_CELL; /* 32-bit rows of ops */
+           rows = (uint64_t)NONE / 6 * (OP_BYTES + XFER_BYTES); /* 32-bit rows of ops */
   struct rlimit space;
   if (!limit) {
     limit = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGE_SIZE);
@@ -47,11 +55,15 @@ bool fits(Sched *s, const Clause *c) {
   }
   bool by_rows = rows < limit;
   limit = by_rows ? rows : limit;
-  unsigned __int128 cells = ((unsigned __int128)s->nstage + s->nedge) * s->nmb;
-  unsigned __int128 need = cells * BYTES_PER_CELL + (unsigned __int128)s->nrank * 1024;
-  need += need / 16; /* what the arena rounds up */
-  if (need <= limit && cells * 4 < NONE / 2)
-    return true;
+  Bytes cells = (Bytes)s->nstage * s->nmb, edges = (Bytes)s->nedge * s->nmb;
+  Bytes need = (cells + edges) * MAP_BYTES + ops * OP_BYTES + moves * XFER_BYTES +
+               (Bytes)s->nrank * RANK_BYTES;
+  if (s->weighted)
+    need += (2 * ops + 2 * moves) * sizeof(PipeWeights);
+  need += (s->noffload ? 2 * cells : s->ncopy) * COPY_BYTES;
+  need += need / 8; /* what the arena rounds up, and what is small */
+  if (need <= limit && cells + edges < NONE / 2 && ops + 2 * moves < NONE)
+    return false;
   uint64_t shown = need > UINT64_MAX ? UINT64_MAX : (uint64_t)need;
   diag_error(s->diag, DIAG_TOO_LARGE, c->at,
              "%u stages%s x %u microbatches may need %s to compile; the limit is %s", s->nstage,
@@ -60,7 +72,21 @@ bool fits(Sched *s, const Clause *c) {
   if (!by_rows)
     diag_help(s->diag,
               "--host-memory=SIZE sets this limit; by default it is the memory of the machine");
-  return false;
+  return true;
+}
+
+bool fits(Sched *s, const Clause *c) {
+  Bytes ops = 0, passes = s->forward ? 1 : 2; /* F and B, of each stage of each pipe */
+  for (uint32_t i = 0; i < s->npipe; i++)
+    ops += passes * s->pipe[i].nstage * s->pipe[i].nmb;
+  return !refuse(s, c, ops, ops + passes * s->nedge * s->nmb);
+}
+
+bool ops_fit(Sched *s) {
+  Bytes moves = 0;
+  for (uint32_t i = 0; i < s->nop; i++)
+    moves += op_outputs(s, &s->op[i]);
+  return !refuse(s, s->pipe[0].clause, s->nop, moves);
 }
 
 /* The microbatches of p in slices: the same number in all pipes. */

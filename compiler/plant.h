@@ -18,6 +18,7 @@ enum Plant {
   PLANT_MEMORY_LIMIT,    /* check_memory: more than the limit */
   PLANT_MEMORY_IN,       /*   receive slots are not counted */
   PLANT_USER_CHECK,      /* check_user: a check that does not hold */
+  PLANT_OVER_LIMIT,      /*   a limit that is not kept */
   PLANT_LISTS_RECV,      /* transfers: a RECV below its op, or none */
   PLANT_LISTS_SEND,      /*   a SEND above its op, or none */
   PLANT_LISTS_ONCE,      /*   a transfer twice */

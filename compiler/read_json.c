@@ -564,6 +564,12 @@ bool read_json(Sched *s) {
                "%s has one schedule, without parameters, and its own costs", s->opt->input);
     return false;
   }
+  const char *zero = memchr(d.text, 0, len); /* jansson would pass over it */
+  if (zero) {
+    uint32_t pos = (uint32_t)(zero - d.text);
+    diag_error(s->diag, DIAG_JSON, (Span){d.file, pos, pos + 1}, "a byte 0, which JSON has not");
+    return false;
+  }
   json_error_t err;
   json_t *root = json_loadb(d.text, len, JSON_REJECT_DUPLICATES, &err);
   if (!root) {

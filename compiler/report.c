@@ -2,7 +2,6 @@
  * What --check prints: the verdict, the model it holds under, and a line per rank. */
 #include <inttypes.h>
 
-#include "critical.h"
 #include "looped.h"
 
 const char *time_text(Sched *s, uint64_t t) {
@@ -88,11 +87,11 @@ static void report_bound(Sched *s, FILE *f) {
 }
 
 /* Unless --for-all says it for good. */
-static void report_steady(Sched *s, FILE *f, const Critical *c) {
-  if (c->per == 0 || (s->opt->for_all && s->all_m.proved && !s->all_m.from))
+static void report_steady(Sched *s, FILE *f) {
+  if (s->steady.per == 0 || (s->opt->for_all && s->all_m.proved && !s->all_m.from))
     return;
   const char *unit = "";
-  double t = (double)c->steady / (double)c->per;
+  double t = (double)s->steady.time / (double)s->steady.per;
   if (s->timed) {
     static const struct {
       double ns;
@@ -167,18 +166,17 @@ void emit_report(Sched *s, FILE *f) {
     report_lists(s, f);
     return;
   }
-  /* What is drawn from times of single instructions takes as much memory again as the program. */
-  enum { MOST_TIMED = 1 << 25 };
-  bool timed = (uint64_t)s->nop + 2 * (uint64_t)s->nxfer <= MOST_TIMED;
-  const Critical *c = timed ? critical(s) : NULL;
   uint32_t nmb = s->nmb / s->slices;
   fprintf(f, "%s%s%s: %u rank%s, %u stage%s, %u microbatch%s%s, %u ops, %u transfers\n", s->name,
           *s->params ? " " : "", s->params, s->nrank, s->nrank == 1 ? "" : "s", s->nstage,
           s->nstage == 1 ? "" : "s", nmb, nmb == 1 ? "" : "es",
           s->slices > 1 ? arena_printf(s->arena, " of %u slices", s->slices) : "", s->nop,
           s->nxfer);
-  fprintf(f, "proved    complete, in order, deadlock-free, matched; %u check%s\n", s->ncheck,
+  fprintf(f, "proved    complete, in order, deadlock-free, matched; %u check%s", s->ncheck,
           s->ncheck == 1 ? "" : "s");
+  if (s->nlimit)
+    fprintf(f, ", %u limit%s", s->nlimit, s->nlimit == 1 ? "" : "s");
+  fputc('\n', f);
   if (s->opt->for_all)
     report_all(s, f);
   if (s->layers)
@@ -190,10 +188,7 @@ void emit_report(Sched *s, FILE *f) {
   fprintf(f, "makespan  %s, bubble %.2f %%; %s on an idle network\n", time_text(s, s->makespan),
           bubble_percent(s, s->makespan), time_text(s, s->ideal.makespan));
   report_bound(s, f);
-  if (c)
-    report_steady(s, f, c);
-  else
-    fprintf(f, "steady    not asked for of so many instructions: --critical-path has it\n");
+  report_steady(s, f);
   report_links(s, f);
   report_updates(s, f);
   enum { TIES = 8 };

@@ -52,7 +52,7 @@ typedef struct Resolver {
   Name op_name[PIPE_NOPS]; /* NULL: not written by users */
   bool sliced;             /* the schedule at hand has slices: ops have two indices */
   bool in_check;           /* quantities are allowed */
-  bool in_when;            /* inflight and held are */
+  bool in_when;            /* inflight and held are, as they are now */
   uint32_t nquantity;      /* of those, so far */
   Schedule *schedule;      /* that is being resolved */
   const Stmt *list;        /* the clock or rules that is being resolved, or NULL */
@@ -290,7 +290,12 @@ static bool resolve_call(Resolver *r, Expr *e) {
     e->builtin = (uint8_t)y->builtin;
     bool now = r->in_when && is_now(y->builtin);
     r->nquantity += now;
-    if (y->builtin >= BI_INFLIGHT && !r->in_check && !now)
+    if (y->builtin >= BI_INFLIGHT && r->clause && r->clause->kind == CL_LIMIT && !now) {
+      diag_error(d, DIAG_CLAUSE, e->at,
+                 "'%s' is not counted at each moment, so no limit can have it", e->name);
+      diag_help(d, "a limit knows inflight(r) held(r) kept(r) host(r); '%s' can stand in a check",
+                e->name);
+    } else if (y->builtin >= BI_INFLIGHT && !r->in_check && !now)
       diag_error(d, DIAG_CLAUSE, e->at,
                  "'%s' is known only once the schedule is; it can stand only in a check", e->name);
     if (y->builtin == BI_MIN || y->builtin == BI_MAX)
@@ -842,7 +847,7 @@ static void resolve_clause(Resolver *r, Clause *c) {
     define(r, c->name, c->name_at, SY_PIPE)->array = c->index != NULL;
     resolve_range(r, &c->range);
   }
-  bool late = c->kind == CL_CHECK || c->kind == CL_TUNE;
+  bool late = c->kind == CL_CHECK || c->kind == CL_LIMIT || c->kind == CL_TUNE;
   uint32_t mark = scope_begin(r);
   if (c->index)
     c->index_slot = define_var(r, c->index, c->index_at);
@@ -865,9 +870,10 @@ static void resolve_clause(Resolver *r, Clause *c) {
   resolve_expr(r, c->when);
   resolve_expr(r, c->lead);
   resolve_expr(r, c->place);
-  r->in_check = late;
+  r->in_when = c->kind == CL_LIMIT;
+  r->in_check = late && !r->in_when;
   resolve_expr(r, late ? c->value : NULL);
-  r->in_check = false;
+  r->in_check = r->in_when = false;
   if (c->kind == CL_SIDE)
     resolve_side(r, c);
   else

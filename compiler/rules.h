@@ -6,6 +6,7 @@
 #define PIPEC_RULES_H
 
 #include "expand.h"
+#include "limit.h"
 
 typedef struct RunOp { /* an op of the play, or behind all ops a copy; what is used together lies together */
   uint64_t avail;      /* when the inputs arrive, of the producers that have started */
@@ -18,8 +19,6 @@ typedef struct Event {
   uint64_t at;
   uint32_t rank;
 } Event;
-
-enum { LIVE, HELD, KEPT, HOST, NCOUNTS };
 
 /* What updates wait for; only if `rules` have a U. Of the rows of s->op, of stages, or of updates. */
 typedef struct Rounds {

@@ -302,16 +302,9 @@ static void leave(Rules *q, const Copy *c) {
 /* What op i of an action takes when it starts (end = false), and gives back when it ends. */
 static void count_op(Rules *q, uint32_t i, bool end) {
   const Sched *s = q->s;
-  const Op *o = &s->op[i];
-  bool again = o->kind != PIPE_U && s->at_r[(size_t)o->stage * s->nmb + o->mb];
-  const int64_t change[] = {
-      [LIVE] = o->kind == PIPE_F ? order_makes(s, o) : pipe_op_info[o->kind].act,
-      [HELD] = pipe_op_info[o->kind].gout,
-      [KEPT] = o->kind == PIPE_F ? again : -(o->kind == PIPE_R),
-  };
-  for (int k = 0; k <= KEPT; k++)
-    if ((change[k] < 0) == end)
-      count(q, k, o->stage, change[k]);
+  OpCounts c = op_counts(s, &s->op[i]);
+  for (int k = 0; k < NCOUNTS; k++)
+    count(q, k, s->op[i].stage, end ? -c.give[k] : c.take[k]);
 }
 
 /* Op of rank r, whose outputs can leave at `end`, starts. Returns how long its transfer takes. */

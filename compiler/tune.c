@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "expand.h"
+#include "limit.h"
 
 enum { MAX_VALUES = 1000, MAX_TRIES = 1000, FIRST_TRIES = 3 };
 
@@ -142,7 +143,7 @@ static bool try_value(Sched *s, uint32_t at, bool (*once)(Sched *), int64_t *val
   bool ok = check_deps(s);
   run.end = ok ? arena_alloc(s->arena, (size_t)s->nop * sizeof *run.end + 1) : NULL;
   run.head = ok ? NEW_ARRAY(s->arena, uint32_t, s->nrank) : NULL;
-  *whole = ok && order_run(s, &run);
+  *whole = ok && order_run(s, &run) && (s->ncopy > 0 || limits_kept(s));
   *s->diag = said;
   if (!*whole)
     return true;

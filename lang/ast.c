@@ -462,7 +462,8 @@ static void put_clause(FILE *out, const Clause *c) {
     fprintf(out, "transfers %s%s%s", c->name, c->root ? " " : "", c->root ? c->root : "");
     break;
   case CL_CHECK:
-    fputs("check ", out);
+  case CL_LIMIT:
+    fputs(c->kind == CL_CHECK ? "check " : "limit ", out);
     ast_dump_expr(out, c->value);
     if (c->var) {
       fprintf(out, " for %s", c->var);

@@ -174,6 +174,7 @@ typedef enum ClauseKind {
   CL_BYTES,   /* bytes [var] { entries } */
   CL_PROFILE, /* profile "path" */
   CL_CHECK,   /* check value [for var in range] */
+  CL_LIMIT,   /* limit value [for var in range] */
   CL_RECOMPUTE, /* recompute [var [, mb_var]] [when when] */
   CL_SEND,    /* send name: when the outputs of an action may leave */
   CL_TRANSFERS,    /* transfers name [root]: how transfers are lowered */

@@ -231,6 +231,7 @@ again:
   "in"                 { TOKEN(IN); }
   "step"               { TOKEN(STEP); }
   "check"              { TOKEN(CHECK); }
+  "limit"              { TOKEN(LIMIT); }
   "for"                { TOKEN(FOR); }
   "time"               { TOKEN(TIME); }
   "bytes"              { TOKEN(BYTES); }

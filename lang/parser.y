@@ -400,7 +400,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %token LET "'let'" FN "'fn'" OP "'op'"
 %token REPLICA "'replica'" OF "'of'" DAG "'dag'" TIE "'tie'"
 %token RANKS "'ranks'" PIPE "'pipe'" STAGES "'stages'" MBS "'mbs'" PLACE "'place'"
-%token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'"
+%token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'" LIMIT "'limit'"
 %token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
 %token RECOMPUTE "'recompute'" FORWARD "'forward'" SLICES "'slices'"
@@ -425,7 +425,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 
 %type <binding> name opname name_opt replica_opt mb_opt
 %type <array> array_opt for_opt
-%type <flag> dag_opt
+%type <flag> dag_opt proof
 %type <expr> expr init
 %type <range> range range_opt
 %type <args> arg args args_opt values values_opt
@@ -605,12 +605,12 @@ clause:
   }
 | BYTES ok name_opt '{' entries '}' { yyerrok; $$ = new_costs(ps, CL_BYTES, @$, $3, $5); }
 | PROFILE ok STRING { $$ = new_clause(ps, CL_PROFILE, @$, NULL); $$->path = $3.text; }
-| CHECK ok expr { $$ = new_clause(ps, CL_CHECK, @$, $3.e); }
-| CHECK ok expr FOR name IN range {
-    $$ = new_clause(ps, CL_CHECK, @$, $3.e);
-    $$->var = $5.name;
-    $$->var_at = $5.at;
-    $$->range = $7;
+| proof expr { $$ = new_clause(ps, $1 ? CL_LIMIT : CL_CHECK, @$, $2.e); }
+| proof expr FOR name IN range {
+    $$ = new_clause(ps, $1 ? CL_LIMIT : CL_CHECK, @$, $2.e);
+    $$->var = $4.name;
+    $$->var_at = $4.at;
+    $$->range = $6;
   }
 | RECOMPUTE ok when_opt { $$ = new_recompute(ps, @$, NO_BINDING, NO_BINDING, $3.e); }
 | RECOMPUTE ok NAME when_opt { $$ = new_recompute(ps, @$, (Binding){$3.name, @3}, NO_BINDING, $4.e); }
@@ -844,6 +844,7 @@ when_opt: %empty { $$ = (ExprVal){0}; } | WHEN expr { $$ = $2; } ;
 to_opt: %empty { $$ = (ExprVal){0}; } | ARROW expr { $$ = $2; } ;
 lead_opt: %empty { $$ = (ExprVal){0}; } | LEAD expr { $$ = $2; } ;
 period_opt: %empty { $$ = (ExprVal){0}; } | PERIOD expr { $$ = $2; } ;
+proof: CHECK ok { $$ = false; } | LIMIT ok { $$ = true; } ;
 tries_opt: %empty { $$ = (ExprVal){0}; } | TRIES expr { $$ = $2; } ;
 
 indexed:
@@ -1070,7 +1071,7 @@ static void insert_closers(Parse *ps, int token, Span at) {
   uint32_t level = 0; /* how many '{' may be open before the word */
   switch (token) {
   case TOK_RANKS: case TOK_PIPE: case TOK_ORDER: case TOK_TIME: case TOK_BYTES: case TOK_PROFILE:
-  case TOK_CHECK: case TOK_RECOMPUTE: case TOK_TUNE: case TOK_OFFLOAD: case TOK_TIE: case TOK_TRANSFERS:
+  case TOK_CHECK: case TOK_LIMIT: case TOK_RECOMPUTE: case TOK_TUNE: case TOK_OFFLOAD: case TOK_TIE: case TOK_TRANSFERS:
   case TOK_WEIGHTS: case TOK_SIDE: case TOK_EXCLUSIVE:
     level = 1;
     break;
@@ -1106,6 +1107,8 @@ static const char *form(int token) {
     return "ranks whose copies take turns are written 'exclusive r -> e': those with the same e; transfers, by the "
            "ranks at their ends, 'exclusive a, b -> e'";
   case TOK_CHECK: return "a check is written 'check c' or 'check c for r in a..b'";
+  case TOK_LIMIT:
+    return "a limit is written 'limit inflight(r) <= e' or 'limit inflight(r) <= e for r in a..b'";
   case TOK_WEIGHTS: return "weights are written 'weights s, m { F reads newest  B reads F }'";
   case TOK_STEADY: return "a kernel is written 'steady m { ... }' or 'steady k in a..b { ... }'";
   case TOK_CLOCK: return "a clock is written 'clock m { ... }' or 'clock m period T { ... }'";
@@ -1200,7 +1203,7 @@ static const short stmt_tokens[] = {
   TOK_OVERLAP, TOK_DO, TOK_IF, TOK_LET, TOK_FN, TOK_USE, TOK_SEND, TOK_RECV, TOK_WAIT, TOK_GROUP,
 };
 static const short clause_tokens[] = {
-  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_SEND, TOK_TRANSFERS,
+  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_LIMIT, TOK_SEND, TOK_TRANSFERS,
   TOK_RECOMPUTE, TOK_TUNE, TOK_OFFLOAD, TOK_SIDE, TOK_EXCLUSIVE, TOK_EDGE, TOK_TIE, TOK_WEIGHTS, TOK_LET, TOK_FN,
 };
 static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};

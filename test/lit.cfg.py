@@ -53,8 +53,9 @@ except OSError:
 
 hosts = os.path.join(config.test_source_root, "mpi", "Inputs", "hosts.sh")
 if "mpi" in features and subprocess.run([hosts, "0"], capture_output=True).returncode == 0:
-    config.available_features.add("netns")  # and tc netem:
-    if subprocess.run([hosts, "1ms"], capture_output=True).returncode == 0:
+    config.available_features.add("netns")  # and a link with a delay:
+    link = dict(os.environ, DELAY_LINK=os.path.join(config.build, "bin", "delay_link"))
+    if subprocess.run([hosts, "1"], capture_output=True, env=link).returncode == 0:
         config.available_features.add("netem")
 
 env = config.environment
@@ -91,8 +92,9 @@ for name, value in [
     ("cmake", config.cmake),
     ("generator", config.generator),
     ("python", config.python),
-    # Leaks are those of MPI; the rest is for Open MPI: as root, and with fewer cores than processes.
-    ("mpirun", "env ASAN_OPTIONS=abort_on_error=1:detect_leaks=0 %s/test/tools/mpirun.sh %s" % (config.source, config.mpiexec)),
+    # Leaks, and what is done with locks, are those of MPI; the rest is for Open MPI: as root, and with fewer cores than processes.
+    ("mpirun", "env ASAN_OPTIONS=abort_on_error=1:detect_leaks=0 TSAN_OPTIONS=%s:detect_deadlocks=0:report_mutex_bugs=0:report_destroy_locked=0:report_signal_unsafe=0:suppressions=%s/test/tools/tsan.supp "
+     "%s/test/tools/mpirun.sh %s" % (env["TSAN_OPTIONS"], config.source, config.source, config.mpiexec)),
     ("shared", shared),
     ("torch", torch),
 ]:

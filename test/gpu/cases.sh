@@ -9,16 +9,18 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 list='one-process 120
 processes 240
 check 120
-formulas 60
+kill 120
 bench 240
-kill 200
 graph 120
+formulas 60
+peers 150
 bf16 60
 trace 60
 profile 60
 memcheck 300
+synccheck 300
 initcheck 300
-synccheck 300'
+racecheck 300'
 if [ "${1:-}" = --list ]; then echo "$list"; exit 0; fi
 name=$1 bin=$2 work=$3
 mkdir -p "$work"
@@ -42,7 +44,7 @@ case_one_process() {
     "$bin/gpt_cuda_$p" "${gpt[@]}" > "$work/$p"
     diff "$work/4" "$work/$p"
   done
-  train ahead --ahead 1
+  train ahead --ahead 1 --nvtx
   diff "$work/4" "$work/ahead"
   say "$("$bin/losses" "$work/want" "$work/4" 1e-4)"
 }
@@ -89,29 +91,67 @@ case_check() {
   say "all tensors within their limits"
 }
 
-# A process a rank, all on one device, each a host of its own for NCCL, over sockets on the loopback.
+# gpt_cuda_P with a process a rank, all on one device, each a host of its own for NCCL, over sockets on the loopback:
+# the bits of one process, which are in $work/one.
+apart() { # P options...
+  local p=$1
+  shift
+  timeout -k 5 100 "$bin/gpt_cuda_$p" "${small[@]}" --processes --device 0 --deadline 60 "$@" > "$work/run" 2> "$work/err" ||
+    { cat "$work/err"; return 1; }
+  diff "$work/one" "$work/run"
+}
+
 case_processes() {
   for p in 2 4; do
     "$bin/gpt_cuda_$p" "${small[@]}" > "$work/one"
-    for how in "" --graph --checksums; do
-      timeout 300 "$bin/gpt_cuda_$p" "${small[@]}" --processes --device 0 --deadline 120 $how > "$work/run" || return 1
-      diff "$work/one" "$work/run"
+    apart "$p" || return 1
+    say "$p processes: the bits of one"
+    apart "$p" --graph || return 1
+    apart "$p" --checksums || return 1
+  done
+  say "from a graph, and with headers, too"
+  apart 4 --trace 3 --svg "$work/run.svg" --perfetto "$work/run.json" || return 1
+  grep -q '</svg>' "$work/run.svg"
+  say "traced"
+}
+
+# Stashes on other ranks, and turns: with a process a rank the memory of another one, and waits for numbers in memory.
+case_peers() {
+  local how
+  for p in bpipe turns; do
+    "$bin/gpt_cuda_$p" "${small[@]}" > "$work/one"
+    train plain
+    "$bin/gpt_cuda_$p" "${gpt[@]}" > "$work/here"
+    diff "$work/plain" "$work/here"
+    "$bin/gpt_cuda_$p" "${gpt[@]}" --graph > "$work/graph"
+    diff "$work/plain" "$work/graph"
+    say "$p, one process"
+    if [ -n "${SMALL:-}" ]; then continue; fi
+    for how in "" --graph; do
+      apart "$p" $how || return 1
+      say "$p, processes$how"
     done
   done
-  say "2 and 4 processes: the bits of one"
 }
 
 # A rank dies in mid-step: the others end within the deadline, and say which instruction.
 case_kill() {
+  local deadline=10 status begun took most=0 at
+  begun=$SECONDS
+  timeout -k 5 100 "$bin/gpt_cuda_4" "${small[@]}" --processes --device 0 --deadline $deadline > "$work/whole"
+  local whole=$((SECONDS - begun)) # nothing happens: so long it takes to start and end
   for at in 1F3:1:2 0SEND_F2:0:1 3RECV_F1:3:2 2B4:2:0; do
-    local status=0
-    PIPE_FAULT=$at:crash timeout 200 "$bin/gpt_cuda_4" "${small[@]}" --processes --device 0 --deadline 20 \
+    status=0 begun=$SECONDS
+    PIPE_FAULT=$at:crash timeout -k 5 100 "$bin/gpt_cuda_4" "${small[@]}" --processes --device 0 --deadline $deadline \
       > "$work/out" 2> "$work/err" || status=$?
+    took=$((SECONDS - begun - whole))
+    [ $took -le $most ] || most=$took
     cat "$work/err"
     if [ $status = 0 ] || [ $status = 124 ]; then echo "exit $status"; return 1; fi
-    grep -q 'lost: the process of rank [0-3] has ended; .*1f1b.pipe:' "$work/err"
+    grep -q "lost: the process of rank ${at: -3:1} has ended; .*1f1b.pipe:" "$work/err"
+    if [ $took -gt $((deadline + 10)) ]; then echo "$took s more than a run to its end"; return 1; fi
   done
-  say "4 of 4 name the rank, and the instruction that waits for it"
+  say "4 of 4 name the rank, and the instruction that waits for it, at most $most s later than a run to its end (deadline $deadline s)"
 }
 
 sanitize() {
@@ -127,14 +167,18 @@ case_memcheck() {
 }
 case_initcheck() { sanitize initcheck; }
 case_synccheck() { sanitize synccheck; }
+case_racecheck() { sanitize racecheck; }
 
-# What the engine costs over the same callbacks by hand, and cuBLAS alone; numbers for a person.
+# What the engine costs over the same callbacks by hand, on a device that is busy and on one that waits for the host; and
+# cuBLAS alone; numbers for a person.
 case_bench() {
   [ -x "$bin/gpt_bench_cuda" ] || return 77
-  for how in "" --bf16; do
-    for size in "--layers 8 --d 512 --heads 8 --seq 256 --batch 4" "--layers 8 --d 1024 --heads 16 --seq 512 --batch 8"; do
-      "$bin/gpt_bench_cuda" $size $how | tee "$work/bench"
-      say "$(sed -n 's/^\(bf16\|float\), [0-9]* layers, \(d [0-9]*\).*/\1 \2:/p; s/^engine *[0-9.]* ms a step, \([^,]*\), \(.*\)/engine \1 (\2);/p; s/^graph *[0-9.]* ms a step, /graph /p; s/^step *\([0-9.]* TFLOP.s\) by hand, \(.*\)/; \1, \2/p' "$work/bench" | tr '\n' ' ')"
+  local size sizes=("--layers 8 --d 1024 --heads 16 --seq 512 --batch 8" "--layers 8 --d 512 --heads 8 --seq 256 --batch 4" \
+    "--layers 1 --d 64 --heads 1 --seq 16 --batch 1") hows=("" --bf16)
+  [ -z "${SMALL:-}" ] || { sizes=("--layers 1 --d 16 --heads 1 --seq 16 --batch 1 --rounds 1"); hows=(--bf16); }
+  for size in "${sizes[@]}"; do
+    for how in "${hows[@]}"; do
+      "$bin/gpt_bench_cuda" $size $how
     done
   done
 }

@@ -5,17 +5,23 @@
 #   test/gpu/run.sh [BUILD_DIR]          in a checkout: builds with CMake (default build/gpu), or takes what is built
 #   test/gpu/run.sh --bundle FILE.tar.gz [BUILD_DIR]    packs what another machine needs: no re2c, Bison, CMake,
 #                                        lit, BLAS or network there, but bash, a C and C++ compiler, and the CUDA
-#                                        Toolkit with nvcc, cuBLAS and NCCL (CUDA_HOME, NCCL_HOME)
-#   test/gpu/run.sh                      where that is unpacked: builds with nvcc, and runs
+#                                        Toolkit with nvcc, cuBLAS and NCCL (CUDA_HOME, NCCL_HOME: found by themselves in
+#                                        the usual places, and among Python's packages). WITH_NCCL=DIR: that NCCL
+#                                        (include/nccl.h, lib/libnccl.so.2) goes along, too, for a machine without
+#   test/gpu/run.sh                      where that is unpacked: builds with nvcc, unless it has, and runs
+#   test/gpu/run.sh --build              there: builds and runs nothing
 #   test/gpu/run.sh --shim               there: with the device that the CPU plays, to see that the bundle is whole
 #
-# The cases are cases.sh's. Results go to OUT (default gpu-results): summary.txt, the table that is also printed, and
-# the output of each case. BUDGET (seconds, default 540, which fits into ten minutes) is for cases: one that no time is left for is not
-# begun. CASES="kill bench" runs these alone. Exit status 0: all that was run has passed; 2: nothing could be run.
+# The cases are cases.sh's; each is by itself: what becomes of one, others run. Results go to OUT (default gpu-results):
+# summary.txt, the table that is also printed, the output of each case, and all of it once more in results.tar.gz.
+# BUDGET (seconds, default 570, which fits into ten minutes) is for all, building too: a case that no time is left for is
+# not begun, and can be run later: CASES="kill bench" runs these alone. Exit status 0: all that was run has passed; 2:
+# nothing could be run.
 set -euo pipefail
 from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 jobs=$(nproc 2>/dev/null || echo 4)
+ranks='4 2 1 1x4 bpipe turns' # programs: bin/gpt_cuda_*
 out=${OUT:-gpu-results}
 [[ $out = /* ]] || out=$from/$out
 here() { [[ $1 = /* ]] && echo "$1" || echo "$from/$1"; } # a path as the caller means it
@@ -31,6 +37,12 @@ pack() { # FILE BUILD_DIR
   to=$packed/pipe-gpu
   mkdir -p "$to/gen" "$to/lang" "$to/test/run"
   cp -r runtime LICENSE "$to"
+  if [ -n "${WITH_NCCL:-}" ]; then
+    [ -f "$WITH_NCCL/include/nccl.h" ] && [ -e "$WITH_NCCL/lib/libnccl.so.2" ] || fail "no NCCL in $WITH_NCCL"
+    mkdir -p "$to/nccl/lib"
+    cp -rL "$WITH_NCCL/include" "$to/nccl"
+    cp -L "$WITH_NCCL/lib/libnccl.so.2" "$to/nccl/lib"
+  fi
   mkdir -p "$to/examples/gpt" "$to/test/gpu" "$to/test/shim"
   cp examples/gpt/*.[ch] examples/gpt/*.cu examples/gpt/*.pipe "$to/examples/gpt"
   cp -r test/gpu/*.sh test/gpu/*.c test/gpu/Inputs "$to/test/gpu"
@@ -39,6 +51,8 @@ pack() { # FILE BUILD_DIR
   cp lang/*.md "$to/lang"
   for p in 4 2 1; do "$build/bin/pipec" examples/gpt/1f1b.pipe -D P=$p -D M=8 -o "$to/gen/gpt_cuda_$p.c"; done
   "$build/bin/pipec" test/gpu/Inputs/one_rank.pipe -o "$to/gen/gpt_cuda_1x4.c"
+  "$build/bin/pipec" stdlib/bpipe.pipe -D P=4 -D M=8 -o "$to/gen/gpt_cuda_bpipe.c"
+  "$build/bin/pipec" test/gpu/Inputs/turns.pipe -o "$to/gen/gpt_cuda_turns.c"
   local xxhash=/usr/include/xxhash.h
   [ -f $xxhash ] || xxhash=$(pkg-config --variable=includedir libxxhash)/xxhash.h
   cp "$xxhash" "$to/gen"
@@ -48,14 +62,40 @@ pack() { # FILE BUILD_DIR
 
 # ---- building ----
 
-find_nccl() { # where nccl.h is
+# Folders that may have a part of the Toolkit: given ones, the usual, Python's packages.
+places() { # GIVEN...
   local dir
-  for dir in "${NCCL_HOME:-}" "$cuda" /usr /usr/local /opt/nccl; do
-    if [ -n "$dir" ] && [ -f "$dir/include/nccl.h" ]; then echo "$dir"; return; fi
+  printf '%s\n' "$@" "$PWD/nccl" "$cuda" "$cuda"/targets/*-linux /usr /usr/local /opt/nccl
+  for dir in $(command -v python3 > /dev/null && python3 -c 'import site, sys; print(*site.getsitepackages(), *sys.path)' 2> /dev/null); do
+    printf '%s\n' "$dir"/nvidia/*
   done
-  dir=$(find / -xdev -name nccl.h -path '*/include/*' 2>/dev/null | head -n 1)
-  [ -n "$dir" ] || fail "no nccl.h: set NCCL_HOME"
-  dirname "$(dirname "$dir")"
+}
+
+# have HEADER LIB GIVEN...: the first place with include/HEADER and a libLIB.so*: its include folder and the library.
+have() {
+  local header=$1 lib=$2 dir so
+  shift 2
+  while read -r dir; do
+    [ -n "$dir" ] && [ -f "$dir/include/$header" ] || continue
+    for so in "$dir"/lib/lib"$lib".so "$dir"/lib64/lib"$lib".so "$dir"/lib/*-linux-gnu/lib"$lib".so \
+      "$dir"/lib/lib"$lib".so.* "$dir"/lib64/lib"$lib".so.* "$dir"/lib/*-linux-gnu/lib"$lib".so.*; do
+      if [ -e "$so" ]; then echo "$dir/include $so"; return; fi
+    done
+  done < <(places "$@"; [ -z "${SEARCH:-}" ] || find / -xdev -path "*/include/$header" 2> /dev/null | sed "s|/include/$header\$||")
+  return 1
+}
+# The same, if need be by a search of the whole disk.
+find_part() { have "$@" || SEARCH=1 have "$@"; }
+
+# Options of nvcc for the device that is there, or else for those that it may be.
+find_arch() {
+  local x=$bin/arch.cu
+  echo '__global__ void k() {}' > "$x"
+  if nvidia-smi -L > /dev/null 2>&1 && "$cuda/bin/nvcc" -arch=native -c "$x" -o "$x.o" > /dev/null 2>&1; then
+    echo -arch=native
+  else
+    echo -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90,code=sm_90 -gencode=arch=compute_90,code=compute_90
+  fi
 }
 
 # Compiles what is given to objects in $bin/o: compile FLAGS... -- FILES...
@@ -69,65 +109,74 @@ objects() { for f in "$@"; do echo "$bin/o/${f//\//_}.o"; done; }
 
 build_here() { # shim: 1 or nothing
   bin=bin
+  local stamp=bin/built${1:+-shim}
+  if [ -f "$stamp" ] && [ -z "$(find runtime examples test gen -newer "$stamp" -type f | head -n 1)" ]; then
+    echo "bin is built"
+    return
+  fi
   rm -rf bin && mkdir -p bin/o
-  local cc=${CC:-cc} cxx=${CXX:-c++} link include=()
+  local cc=${CC:-cc} cxx=${CXX:-c++} include p m
   local core gpt=(examples/gpt/model.c examples/gpt/config.c examples/gpt/data.c examples/gpt/sequential.c test/gpu/Inputs/blas.c)
-  core=$(cd runtime && ls *.c | grep -v -e mpi -e pipe_run_main | sed 's|^|runtime/|')
   local engine device=(examples/gpt/model_cuda.cu) kernels
-  engine=$(ls runtime/cuda/*.c)
-  kernels=$(ls runtime/cuda/*.cu)
+  core=() engine=(runtime/cuda/*.c) kernels=(runtime/cuda/*.cu)
+  for m in runtime/*.c; do
+    case $m in *mpi*|*pipe_run_main*) ;; *) core+=("$m") ;; esac
+  done
   local tools=(examples/gpt/group.c examples/gpt/stages_cuda.c examples/gpt/profile_rows.c)
   include=(-Iruntime -Iruntime/cuda -Iexamples/gpt -Igen -Itest/gpu/Inputs)
   local flags=(-std=c11 -D_POSIX_C_SOURCE=200809L -O2 -pthread -fno-math-errno)
-  local progs='check_cuda:gpt_check_cuda profile_cuda:gpt_profile_cuda'
+  local base=("${core[@]}" "${engine[@]}" "${gpt[@]}" "${device[@]}")
   if [ -n "${1:-}" ]; then # programs are gpt_shim_test with what it is to be
     include=(-Itest/shim/include -Itest/shim "${include[@]}")
-    local shim=(test/shim/shim.c test/shim/shim_cuda.c test/shim/shim_nccl.c test/shim/shim_formula.c test/shim/gpt/gpt_shim_test.c)
-    compile "$cc" "${flags[@]}" -O1 "${include[@]}" -- $core $engine "${gpt[@]}" "${tools[@]}" "${shim[@]}" gen/*.c examples/gpt/train.c
-    local m
-    for m in check train profile; do
-      compile "$cc" "${flags[@]}" -O1 "${include[@]}" "-DGPT_MAIN=gpt_$m" -- examples/gpt/${m}_cuda.c
+    local shim=(test/shim/shim.c test/shim/shim_cuda.c test/shim/shim_nccl.c test/shim/shim_formula.c)
+    compile "$cc" "${flags[@]}" -O1 "${include[@]}" -- "${core[@]}" "${engine[@]}" "${gpt[@]}" "${tools[@]}" "${shim[@]}" \
+      test/shim/gpt/gpt_shim_test.c gen/*.c examples/gpt/train.c test/gpu/formulas.c
+    for m in check train profile bench; do
+      compile "$cc" "${flags[@]}" -O1 "${include[@]}" "-DGPT_MAIN=gpt_$m" -- "examples/gpt/${m}_cuda.c"
     done
     compile "$cxx" -std=c++17 -O1 "${include[@]}" -- test/shim/gpt/shim_cublas.cpp
     compile "$cxx" -x c++ -std=c++17 -O1 "${include[@]}" -- "${device[@]}"
-    "$cxx" -o bin/shim $(objects $core $engine "${gpt[@]}" "${tools[@]}" "${shim[@]}" "${device[@]}" gen/gpt_cuda_4.c \
-      examples/gpt/{check,train,profile}_cuda.c test/shim/gpt/shim_cublas.cpp) -lm -pthread
-    local p
-    for p in gpt_cuda_4:train gpt_check_cuda:check gpt_profile_cuda:profile; do
-      printf '#!/bin/sh\nexec "$(dirname "$0")/shim" %s "$@"\n' ${p#*:} > bin/${p%:*}
-      chmod +x bin/${p%:*}
+    base+=("${tools[@]}" "${shim[@]}" test/shim/gpt/gpt_shim_test.c test/shim/gpt/shim_cublas.cpp examples/gpt/{check,train,profile,bench}_cuda.c)
+    for p in $ranks; do
+      "$cxx" -o "bin/shim_$p" $(objects "${base[@]}" "gen/gpt_cuda_$p.c") -lm -pthread
+      printf '#!/bin/sh\nexec "$(dirname "$0")/shim_%s" train "$@"\n' "$p" > "bin/gpt_cuda_$p"
     done
+    for p in check profile bench; do
+      printf '#!/bin/sh\nexec "$(dirname "$0")/shim_1" %s "$@"\n' "$p" > "bin/gpt_${p}_cuda"
+    done
+    chmod +x bin/gpt_*
   else
     cuda=${CUDA_HOME:-}
     [ -n "$cuda" ] || for cuda in /usr/local/cuda "$(dirname "$(dirname "$(command -v nvcc || echo /x/y)")")"; do [ -x "$cuda/bin/nvcc" ] && break; done
     [ -x "$cuda/bin/nvcc" ] || fail "no nvcc: set CUDA_HOME"
     export PATH=$PATH:$cuda/bin
-    local nccl arch=${ARCH:-}
-    [ -n "$arch" ] || ! nvidia-smi -L > /dev/null 2>&1 || arch=-arch=native
-    nccl=$(find_nccl)
-    local dir=$nccl/lib
-    for dir in "$nccl/lib" "$nccl/lib64" "$nccl/lib/x86_64-linux-gnu" "$nccl/lib/aarch64-linux-gnu"; do
-      ls "$dir"/libnccl.so* > /dev/null 2>&1 && break
-    done
-    ls "$dir"/libnccl.so* > /dev/null 2>&1 || fail "no libnccl.so below $nccl: set NCCL_HOME"
-    local lib
-    lib=$(ls "$dir"/libnccl.so* | head -n 1)
-    include+=("-isystem" "$cuda/include" "-isystem" "$nccl/include")
-    compile "$cc" "${flags[@]}" "${include[@]}" -- $core $engine "${gpt[@]}" "${tools[@]}" gen/*.c examples/gpt/train.c \
+    local arch part nccl blas rt dir rpath=()
+    read -ra arch <<< "${ARCH:-$(find_arch)}"
+    part=$(find_part nccl.h nccl "${NCCL_HOME:-}") || fail "no NCCL (include/nccl.h, lib/libnccl.so*): set NCCL_HOME"
+    read -r dir nccl <<< "$part"
+    include+=(-isystem "$dir")
+    part=$(find_part cublas_v2.h cublas "${CUBLAS_HOME:-}") || fail "no cuBLAS: set CUBLAS_HOME"
+    read -r dir blas <<< "$part"
+    include+=(-isystem "$dir")
+    part=$(find_part cuda_runtime_api.h cudart) || fail "no CUDA runtime: set CUDA_HOME"
+    read -r dir rt <<< "$part"
+    include+=(-isystem "$dir")
+    for p in "$nccl" "$blas" "$rt"; do rpath+=("-Wl,-rpath=$(dirname "$p")"); done
+    echo "$("$cuda/bin/nvcc" --version | tail -n 1); ${arch[*]}; $nccl; $blas"
+    compile "$cc" "${flags[@]}" "${include[@]}" -- "${core[@]}" "${engine[@]}" "${gpt[@]}" "${tools[@]}" gen/*.c examples/gpt/train.c \
       examples/gpt/{train,check,profile,bench}_cuda.c test/gpu/formulas.c
-    compile "$cuda/bin/nvcc" -std=c++17 -O3 $arch -Iruntime -Iruntime/cuda -Iexamples/gpt -- "${device[@]}" $kernels
-    local base
-    base=$(objects $core $engine "${gpt[@]}" "${device[@]}" $kernels)
-    link() { local to=$1; shift; "$cuda/bin/nvcc" -o "bin/$to" $(objects "$@") $base "$lib" -lcublas -lpthread -lm -Xlinker "-rpath=$dir" -Xlinker "-rpath=$cuda/lib64"; }
-    for p in 4 2 1 1x4; do link gpt_cuda_$p examples/gpt/train_cuda.c examples/gpt/group.c gen/gpt_cuda_$p.c; done
+    compile "$cuda/bin/nvcc" -std=c++17 -O3 "${arch[@]}" "${include[@]//-isystem/-I}" -- "${device[@]}" "${kernels[@]}"
+    link() { local to=$1; shift; "$cxx" -o "bin/$to" $(objects "$@" "${base[@]}" "${kernels[@]}") "$nccl" "$blas" "$rt" "${rpath[@]}" -lpthread -ldl -lm; }
+    for p in $ranks; do link "gpt_cuda_$p" examples/gpt/train_cuda.c examples/gpt/group.c "gen/gpt_cuda_$p.c"; done
     link gpt_check_cuda examples/gpt/check_cuda.c examples/gpt/stages_cuda.c
     link gpt_profile_cuda examples/gpt/profile_cuda.c examples/gpt/stages_cuda.c examples/gpt/profile_rows.c
     link gpu_formulas test/gpu/formulas.c
     link gpt_bench_cuda examples/gpt/bench_cuda.c gen/gpt_cuda_1.c
-    "$cc" -std=c11 -isystem "$cuda/include" test/gpu/probe.c -o bin/gpu_probe -L"$cuda/lib64" -lcudart -Wl,-rpath="$cuda/lib64"
+    "$cc" -std=c11 "${include[@]}" test/gpu/probe.c -o bin/gpu_probe "$rt" "${rpath[@]}"
   fi
-  "$cc" -o bin/gpt_cpu_4 $(objects examples/gpt/train.c gen/gpt_cuda_4.c "${gpt[@]}" $core) -lm -pthread
+  "$cc" -o bin/gpt_cpu_4 $(objects examples/gpt/train.c gen/gpt_cuda_4.c "${gpt[@]}" "${core[@]}") -lm -pthread
   "$cc" -std=c11 -O1 test/run/losses.c -o bin/losses -lm
+  touch "$stamp"
 }
 
 build_checkout() { # BUILD_DIR
@@ -147,27 +196,28 @@ build_checkout() { # BUILD_DIR
 # ---- running ----
 
 run_all() {
-  local begun=$SECONDS status=0 line name limit result took left tried=0
+  local status=0 line name limit result took left tried=0
   mkdir -p "$out"
   : > "$out/summary.txt"
   row() { printf '%-12s %-8s %5s s  %s\n' "$@" | tee -a "$out/summary.txt"; }
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | tee -a "$out/summary.txt" || true
   while read -r name limit; do
     [ -z "${CASES:-}" ] || [[ " $CASES " == *" $name "* ]] || continue
-    left=$((${BUDGET:-540} - (SECONDS - begun)))
+    left=$((${BUDGET:-570} - SECONDS)) # the script began at 0
     if [ $left -lt 5 ]; then row "$name" "no time" 0 ""; continue; fi
     [ $limit -le $left ] || limit=$left
     took=$SECONDS result=0
-    timeout "$limit" bash test/gpu/cases.sh "$name" "$bin" "$out/$name" > "$out/$name.log" 2>&1 < /dev/null || result=$?
+    timeout -k 10 "$limit" bash test/gpu/cases.sh "$name" "$bin" "$out/$name" > "$out/$name.log" 2>&1 < /dev/null || result=$?
     took=$((SECONDS - took))
     line=$(sed -n 's/^= //p' "$out/$name.log" | paste -sd '|' - | sed 's/|/ | /g')
     case $result in
     0) row "$name" passed $took "$line"; tried=1 ;;
     77) row "$name" "not here" $took "$line" ;;
-    124) row "$name" "TOO LONG" $took "$line"; status=1 ;;
+    124 | 137) row "$name" "TOO LONG" $took "$line"; status=1 ;;
     *) row "$name" FAILED $took "$(tail -n 1 "$out/$name.log")"; status=1 ;;
     esac
   done < <(bash test/gpu/cases.sh --list)
+  tar -czf "$bin/results.tar.gz" -C "$out" --exclude=results.tar.gz --exclude=text . && mv "$bin/results.tar.gz" "$out" || true
   echo "results: $out"
   [ $tried = 1 ] || [ $status != 0 ] || status=2
   return $status
@@ -179,10 +229,15 @@ case ${1:-} in
   [ -d gen ] || fail "--shim is for an unpacked bundle"
   build_here shim
   export SMALL=1
-  CASES=${CASES:-one-process graph bf16 trace check profile}
+  CASES=${CASES:-one-process peers check graph bf16 trace profile bench}
   run_all
   exit ;;
+--build)
+  [ -d gen ] || fail "--build is for an unpacked bundle"
+  build_here
+  exit ;;
 esac
+export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 if [ -d gen ]; then build_here; else build_checkout "$([ -n "${1:-}" ] && here "$1" || echo build/gpu)"; fi
 "$bin/gpu_probe" || fail "no device that works: nothing was run"
 run_all

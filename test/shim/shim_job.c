@@ -154,11 +154,13 @@ void *job_slots[MOST_RANKS][512];
 uint32_t job_first_event[MOST_RANKS];
 
 /* A model that fails once. */
-static WordModel failing;
-static PrModel inner;
+typedef struct Failing {
+  WordModel word; /* first: what the other callbacks get is this */
+  PrModel inner;
+} Failing;
 static int forward_or_fail(void *self, const PrCall *c) {
   bool here = c->op == PIPE_F && c->stage == 1 && c->mb == 2 && c->step == 2;
-  return here ? 7 : inner.forward(self, c);
+  return here ? 7 : ((Failing *)self)->inner.forward(self, c);
 }
 
 static void *host_thread(void *arg) {
@@ -168,10 +170,10 @@ static void *host_thread(void *arg) {
   const PipeProgram *p = last && j->other ? j->other : j->p;
   WordModel word = {.joins = j->joins, .no_step = j->no_step};
   FloatModel floats;
+  Failing failing;
   PrModel model = j->floats ? float_model(&floats, p) : word_model(&word, p);
   if (j->fails) {
-    failing = word;
-    inner = model;
+    failing = (Failing){word, model};
     model.self = &failing, model.forward = forward_or_fail;
   }
   PrCudaOptions cuda = j->cuda;

@@ -9,7 +9,7 @@ from pygments.token import (Comment, Error, Keyword, Name, Number, Operator, Pun
 CLAUSES = (
     "schedule", "requires", "expects", "extends", "import", "let", "fn", "op", "ranks", "pipe",
     "stages", "mbs", "place", "replica", "of", "dag", "edge", "tie", "order", "time", "bytes", "profile", "check",
-    "recompute", "slices", "tune", "tries", "by", "offload", "lead", "side", "exclusive", "send",
+    "limit", "recompute", "slices", "tune", "tries", "by", "offload", "lead", "side", "exclusive", "send",
     "transfers", "weights")
 FLOW = (
     "steady", "warmup", "flush", "clip", "clock", "period", "rules", "overlap", "recv", "wait", "group", "when", "use",

@@ -1,12 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # hosts.sh DELAY N PROGRAM...: runs N processes with mpirun on two hosts in turn, which are network and UTS
-# namespaces of this machine with a link between them; each packet takes DELAY longer (tc netem) each way.
-# DELAY 0: no tc. `hosts.sh DELAY` alone tells by its exit status whether that is permitted here.
+# namespaces of this machine with a link between them; each packet takes DELAY ms longer each way: by tc netem, or
+# where the kernel has none by the program DELAY_LINK (../../tools/delay_link.c), which says what it held on standard
+# error. DELAY 0: no such thing. `hosts.sh DELAY` alone tells by its exit status whether that is permitted here.
 delay=$1 n=$2
 shift
 id=pipe$$ work=$(mktemp -d)
+link=
 clean() {
+  [ -z "$link" ] || { kill "$link" && wait "$link"; cat "$work/link" >&2; }
   ip netns del ${id}a 2>/dev/null
   ip netns del ${id}b 2>/dev/null
   rm -rf "$work"
@@ -14,11 +17,27 @@ clean() {
 trap clean EXIT
 trap 'exit 1' INT TERM
 ip netns add ${id}a && ip netns add ${id}b || exit 1
-ip link add veth0 netns ${id}a type veth peer name veth0 netns ${id}b || exit 1
+tun() {
+  [ -n "$DELAY_LINK" ] || exit 1
+  "$DELAY_LINK" ${id}a ${id}b "$delay" > "$work/link" &
+  link=$!
+  for i in 1 2 3 4 5 6 7 8 9 10; do
+    grep -q ready "$work/link" && return
+    sleep 0.1
+  done
+  exit 1
+}
+wire() {
+  ip link add veth0 netns ${id}a type veth peer name veth0 netns ${id}b || exit 1
+  [ "$delay" != 0 ] || return 0
+  for net in ${id}a ${id}b; do
+    ip netns exec $net tc qdisc add dev veth0 root netem delay "${delay}ms" 2>/dev/null || return 1
+  done
+}
+wire || { ip -n ${id}a link del veth0 && tun; }
 for host in a:1 b:2; do
   net=$id${host%:*}
   ip -n $net addr add 10.77.0.${host#*:}/24 dev veth0 && ip -n $net link set veth0 up && ip -n $net link set lo up || exit 1
-  [ "$delay" = 0 ] || ip netns exec $net tc qdisc add dev veth0 root netem delay "$delay" 2>/dev/null || exit 1
 done
 [ $# -gt 0 ] || exit 0
 shift

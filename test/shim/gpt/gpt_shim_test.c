@@ -4,6 +4,7 @@
  *   gpt_shim_test check ...   gpt_check_cuda with these options
  *   gpt_shim_test train ...   gpt_cuda with these options, in one process
  *   gpt_shim_test profile ... gpt_profile_cuda with these options
+ *   gpt_shim_test bench ...   gpt_bench_cuda, with a program of one rank
  *
  * Races are not looked for: what kernels read and write is not told. */
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 int gpt_check(int argc, char **argv);
 int gpt_train(int argc, char **argv);
 int gpt_profile(int argc, char **argv);
+int gpt_bench(int argc, char **argv);
 
 int main(int argc, char **argv) {
   if (argc < 2)
@@ -24,6 +26,7 @@ int main(int argc, char **argv) {
   shim_unwatched();
   int (*run)(int, char **) = strcmp(argv[1], "check") == 0     ? gpt_check
                              : strcmp(argv[1], "profile") == 0 ? gpt_profile
+                             : strcmp(argv[1], "bench") == 0   ? gpt_bench
                                                                : gpt_train;
   int bad = run(argc - 1, argv + 1);
   shim_leave();

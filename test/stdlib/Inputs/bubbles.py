@@ -4,8 +4,9 @@
 #
 #   bubbles.py PIPEC STDLIB FOLDER SCRATCH [FACTOR]   table5.csv and table8.csv in FOLDER
 #
-# A bubble is 1 - work / span, the longest window of a rank from its first op to its last; of V-ZB, as
-# the heuristic's, on a network that makes no transfer wait. Prints a
+# A bubble is 1 - work / span, the longest window of a rank from its first op to its last; of ZB-2p and V-ZB, as
+# the heuristics', on a network that makes no transfer wait, of ZB-2p with no more than 2P stashes on a rank, those
+# whose I is done counted half. Prints a
 # line for each model and one with what is equal to 4 decimals. FACTOR multiplies the transfer time;
 # other than 1 must change what is equal.
 import csv
@@ -14,7 +15,7 @@ import os
 import subprocess
 import sys
 
-from heuristics import orders, play
+from heuristics import HALF, orders, peak, play
 
 SOURCE = """import "%s.pipe"
 schedule t(P, M) extends %s(%s) {
@@ -42,7 +43,8 @@ def rows(folder, name):
 
 def main(pipec, lib, folder, scratch, factor=1):
     equal = total = 0
-    worst = worst_v = -1.0
+    above = 0
+    worst_v = -1.0
     for row in rows(folder, "table5.csv"):
         cost = [round(float(row[k]) * 1000) for k in ("TF_ms", "TB_ms", "TW_ms", "Tcomm_ms")]
         cost[3] *= factor
@@ -51,10 +53,15 @@ def main(pipec, lib, folder, scratch, factor=1):
             span, _ = bubble(pipec, scratch, name, P, M, *cost)
             total += 1
             equal += abs(span - float(row["bubble_" + key])) < 0.00015
-        span, _ = bubble(pipec, scratch, "zb_2p", P, M, *cost, args="half = 1, own = 1")
+        F, I, W = ([c] for c in cost[:3])
+        order = orders(pipec, lib, scratch, "zb_2p", P, M, F, I, W, cost[3], "half = 1, own = 1")
+        most = max(peak(ops, HALF) for ops in order)
+        if most > 4 * P:
+            sys.exit("P=%d M=%d: %d halves of a stash, not %d" % (P, M, most, 4 * P))
+        span = 1 - M * sum(cost[:3]) / play(order, P, M, F, I, W, cost[3])[1]
         _, makespan = bubble(pipec, scratch, "zb_2p", P, M, *cost, args="half = 1")
         published = float(row["bubble_ZB-2p"])
-        worst = max(worst, span - published)
+        above += round(span, 4) > published + 1e-9
         least = (P - 1) * (cost[0] + cost[3])  # of any order on this placement, by makespan
         bound = least / (least + M * sum(cost[:3]))
         print("%s P=%d M=%d: zb_2p %.4f, published %.4f; by makespan %.4f, at least %.4f"
@@ -75,7 +82,7 @@ def main(pipec, lib, folder, scratch, factor=1):
         worst_v = max(worst_v, span - float(row["bubble_ZB-V"]))
         print("%s P=%d M=%d: zb_v by hand %.4f, v_zb %.4f, published heuristic %s; by makespan %.4f"
               % (row["model"], P, M, hand, span, row["bubble_ZB-V"], makespan))
-    print("zb_2p is at most %.4f above the published bubble, v_zb %.4f" % (worst, worst_v))
+    print("zb_2p is above the published bubble in %d rows; v_zb is at most %.4f above it" % (above, worst_v))
     print("%d of %d published bubbles are equal" % (equal, total))
 
 

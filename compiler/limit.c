@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: MIT
+ * `limit` clauses: find_limits makes rows of numbers of them, check_limits proves these over the finished program.
+ * Both sides of a comparison must be linear in the counts, so that a row is one sum, which `tune` can keep when it
+ * moves ops (justify.c). Cost of a proof: the ops of a rank times its rows. */
+#include "limit.h"
+
+#include <string.h>
+
+#include "plant.h"
+
+/* ---- what ops take ---- */
+
+OpCounts op_counts(const Sched *s, const Op *o) {
+  OpCounts c = {{0}, {0}};
+  switch (o->kind) {
+  case PIPE_F:
+    c.take[LIVE] = 1, c.give[LIVE] = 1 - order_makes(s, o);
+    c.take[KEPT] = s->at_r[(size_t)o->stage * s->nmb + o->mb] != 0;
+    break;
+  case PIPE_R: c.take[LIVE] = c.give[KEPT] = 1; break;
+  case PIPE_B: c.give[LIVE] = 1; break;
+  case PIPE_I: c.take[HELD] = 1; break;
+  case PIPE_W: c.give[LIVE] = c.give[HELD] = 1; break;
+  default: break;
+  }
+  return c;
+}
+
+void limit_change(const Sched *s, const Limit *l, const Op *o, int64_t *start, int64_t *end) {
+  OpCounts c = op_counts(s, o);
+  uint32_t nchunk = s->rank_stage0[l->rank + 1] - s->rank_stage0[l->rank];
+  *start = *end = 0;
+  for (int k = 0; k < NCOUNTS; k++) {
+    int64_t weight = l->weight[(uint32_t)k * nchunk + s->stage[o->stage].chunk];
+    *start += weight * c.take[k];
+    *end -= weight * c.give[k];
+  }
+}
+
+uint32_t limits_of(const Sched *s, uint32_t r, uint32_t *first) {
+  *first = s->nlimits ? s->limit0[r] : 0;
+  return s->nlimits ? s->limit0[r + 1] - s->limit0[r] : 0;
+}
+
+/* Of a row with weights a of a stash and h of one that is held, at least min(a, a + h) of the bound goes to each
+ * stash. */
+int64_t limits_room(const Sched *s, uint32_t r) {
+  uint32_t first, n = limits_of(s, r, &first), nchunk = s->rank_stage0[r + 1] - s->rank_stage0[r];
+  int64_t room = INT64_MAX;
+  for (const Limit *l = &s->limits[first]; l < &s->limits[first + n]; l++) {
+    int64_t least = INT64_MAX;
+    for (uint32_t c = 0; c < nchunk; c++) {
+      int64_t live = l->weight[LIVE * nchunk + c], held = l->weight[HELD * nchunk + c];
+      live = live + held < live ? live + held : live;
+      if (l->weight[KEPT * nchunk + c] < 0 || l->weight[HOST * nchunk + c] < 0)
+        live = 0;
+      least = live < least ? live : least;
+    }
+    if (least > 0 && l->most >= 0 && l->most / least < room)
+      room = l->most / least;
+  }
+  return room;
+}
+
+/* ---- clauses into rows ---- */
+
+typedef struct Finder {
+  Sched *s;
+  Limit row;
+  int64_t plain; /* the part of the sum without counts */
+} Finder;
+
+static int count_of(int builtin) {
+  return builtin == BI_INFLIGHT ? LIVE
+         : builtin == BI_HELD   ? HELD
+         : builtin == BI_KEPT   ? KEPT
+                                : HOST;
+}
+
+bool counts_now(const Expr *e) {
+  if (!e)
+    return false;
+  if (e->kind == EX_CALL && is_now(e->builtin))
+    return true;
+  for (const Arg *a = e->args; a; a = a->next)
+    if (counts_now(a->value))
+      return true;
+  return counts_now(e->a) || counts_now(e->b) || counts_now(e->c);
+}
+
+/* So much may stand before a count: all ops together do not overflow. */
+static bool fits(const Finder *x, int64_t weight) {
+  int64_t most = INT64_MAX / 8 / ((int64_t)x->s->nop + 1);
+  return weight <= most && weight >= -most;
+}
+
+static bool too_large(Finder *x, const Expr *e) {
+  diag_error(x->s->diag, DIAG_RANGE, e->at,
+             "a count times so much could overflow; weights of this limit are at most %lld",
+             (long long)(INT64_MAX / 8 / ((int64_t)x->s->nop + 1)));
+  return false;
+}
+
+static bool not_linear(Finder *x, const Expr *e) {
+  diag_error(x->s->diag, DIAG_CLAUSE, e->at,
+             "a limit adds up counts times numbers; '%s' is more than that",
+             span_text(x->s, e->at));
+  diag_help(x->s->diag, "such as 2*inflight(r) - held(r) <= 4*P");
+  return false;
+}
+
+static bool add_count(Finder *x, const Expr *call, int64_t factor) {
+  Sched *s = x->s;
+  int64_t r, c = 0;
+  if (!rank_argument(s, call, &r))
+    return false;
+  if (x->row.rank != NONE && x->row.rank != r) {
+    diag_error(s->diag, DIAG_CLAUSE, call->at,
+               "a limit is of one rank; here it counts on rank %u and on rank %lld", x->row.rank,
+               (long long)r);
+    diag_help(s->diag, "what ranks have at one moment depends on times; write a limit for each");
+    return false;
+  }
+  uint32_t nchunk = s->rank_stage0[r + 1] - s->rank_stage0[r];
+  if (x->row.rank == NONE) {
+    x->row.rank = (uint32_t)r;
+    x->row.weight = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)nchunk);
+  }
+  const Arg *chunk = call->args->next;
+  if (chunk && !eval(s, chunk->value, &c))
+    return false;
+  if (chunk && (c < 0 || c >= nchunk)) {
+    diag_error(s->diag, DIAG_RANGE, chunk->value->at,
+               "rank %lld has no chunk %lld; its chunks are 0 to %u", (long long)r, (long long)c,
+               nchunk - 1);
+    return false;
+  }
+  for (uint32_t k = chunk ? (uint32_t)c : 0; k < (chunk ? (uint32_t)c + 1 : nchunk); k++) {
+    int64_t *weight = &x->row.weight[(uint32_t)count_of(call->builtin) * nchunk + k];
+    *weight += factor;
+    if (!fits(x, *weight))
+      return too_large(x, call);
+  }
+  return true;
+}
+
+/* Adds e, times factor, to the sum. */
+static bool add_to(Finder *x, const Expr *e, int64_t factor) {
+  Sched *s = x->s;
+  int64_t v;
+  if (!counts_now(e)) {
+    if (!eval(s, e, &v))
+      return false;
+    if (!__builtin_mul_overflow(v, factor, &v) && !__builtin_add_overflow(x->plain, v, &x->plain) &&
+        x->plain < INT64_MAX / 4 && x->plain > -INT64_MAX / 4)
+      return true;
+    diag_error(s->diag, DIAG_OVERFLOW, e->at, "'%s' overflows a 64-bit integer",
+               span_text(s, e->at));
+    return false;
+  }
+  switch (e->kind) {
+  case EX_ADD: return add_to(x, e->a, factor) && add_to(x, e->b, factor);
+  case EX_SUB: return add_to(x, e->a, factor) && add_to(x, e->b, -factor);
+  case EX_NEG: return add_to(x, e->a, -factor);
+  case EX_MUL: {
+    const Expr *number = counts_now(e->a) ? e->b : e->a, *rest = number == e->a ? e->b : e->a;
+    if (counts_now(number))
+      return not_linear(x, e);
+    if (!eval(s, number, &v))
+      return false;
+    return __builtin_mul_overflow(v, factor, &v) || !fits(x, v) ? too_large(x, number)
+                                                                : add_to(x, rest, v);
+  }
+  case EX_COND:
+    if (counts_now(e->a))
+      return not_linear(x, e);
+    return eval(s, e->a, &v) && add_to(x, v ? e->b : e->c, factor);
+  case EX_CALL: return is_now(e->builtin) ? add_count(x, e, factor) : not_linear(x, e);
+  default: return not_linear(x, e);
+  }
+}
+
+/* The row that compares; false: reported. */
+static bool find_row(Sched *s, const Clause *c, const Expr *e, Limit *row) {
+  Finder x = {.s = s, .row = {.clause = c, .compare = e, .rank = NONE}};
+  bool less = e->kind == EX_LT || e->kind == EX_LE, more = e->kind == EX_GT || e->kind == EX_GE;
+  if (!counts_now(e)) {
+    diag_error(s->diag, DIAG_CLAUSE, e->at,
+               "this limit counts nothing; it knows inflight(r) held(r) kept(r) host(r)");
+    diag_help(s->diag, "what parameters must be is a 'check', or stands behind 'requires'");
+    return false;
+  }
+  if (!less && !more) {
+    diag_error(s->diag, DIAG_CLAUSE, e->at,
+               "a limit is one bound: it has <, <=, > or >= between two sums");
+    diag_help(s->diag,
+              e->kind == EX_AND ? "write a limit for each of the two"
+              : e->kind == EX_EQ
+                  ? "what is so much at its most is a check; what is never more is a limit with <="
+                  : "such as 2*inflight(r) - held(r) <= 4*P");
+    return false;
+  }
+  if (!add_to(&x, e->a, less ? 1 : -1) || !add_to(&x, e->b, less ? -1 : 1))
+    return false;
+  x.row.index = c->var ? s->env[c->slot] : 0;
+  x.row.most = -x.plain - (e->kind == EX_LT || e->kind == EX_GT);
+  *row = x.row;
+  if (row->rank != NONE)
+    return true;
+  return not_linear(&x, e); /* all counts are in branches that are not taken */
+}
+
+typedef VEC(Limit) Rows;
+
+static bool find_rows(Sched *s, Arena *a, const Clause *c, Rows *rows) {
+  int64_t lo = 0, hi = 1, step = 1;
+  if (c->var && !eval_range(s, &c->range, &lo, &hi, &step))
+    return false;
+  if (step > 0 ? lo >= hi : lo <= hi)
+    diag_warn(s->diag, DIAG_OVER_LIMIT, c->at,
+              "the range of this limit is empty: it limits nothing");
+  uint64_t most = 16 * (uint64_t)s->nrank + 1000;
+  for (int64_t x = lo; step > 0 ? x < hi : x > hi;) {
+    if (c->var)
+      s->env[c->slot] = x;
+    if (rows->n >= most) {
+      diag_error(s->diag, DIAG_LOOP, c->at, "more than %llu limits; a bound of this range is wrong",
+                 (unsigned long long)most);
+      return false;
+    }
+    if (!find_row(s, c, c->value, vec_push(a, rows)))
+      return false;
+    if (__builtin_add_overflow(x, step, &x))
+      break;
+  }
+  return true;
+}
+
+bool find_limits(Sched *s) {
+  Arena a = {.oom = s->arena->oom};
+  Rows rows = {0};
+  bool ok = true;
+  for (uint32_t i = 0; ok && i < s->nlimit; i++)
+    ok = find_rows(s, &a, s->limit[i], &rows);
+  s->nlimits = ok ? rows.n : 0;
+  if (s->nlimits) { /* by rank, in the order of the text */
+    uint32_t *at = s->limit0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + (size_t)2);
+    s->limits = arena_alloc(s->arena, rows.n * sizeof *s->limits);
+    for (uint32_t i = 0; i < rows.n; i++)
+      at[rows.at[i].rank + 2]++;
+    for (uint32_t r = 1; r < s->nrank + 2; r++)
+      at[r] += at[r - 1];
+    for (uint32_t i = 0; i < rows.n; i++)
+      s->limits[at[rows.at[i].rank + 1]++] = rows.at[i];
+  }
+  arena_free(&a);
+  return ok;
+}
+
+/* ---- the proof ---- */
+
+typedef struct Walk {
+  Sched *s;
+  uint32_t rank, nchunk, first, n; /* first, n: rows of s->limits */
+  int64_t *now;                    /* [NCOUNTS * nchunk] */
+  uint32_t copied, over,
+      oldest; /* copies that have begun, that ops have waited for; none before is left */
+  const PipeInstr **copy;     /* [ncopy] of the rank */
+  uint32_t ncopy, *wait_copy; /* copies that each op waits for */
+  bool *left;                 /* [ncopy] an OFF whose slot is neither free nor taken again */
+  const Limit *broken;        /* first limit that does not hold, */
+  int64_t excess;             /*   by how much at its worst moment, */
+  uint32_t op;                /*   at this op, */
+  int64_t *moment;            /*   and what was there */
+} Walk;
+
+static void tally(Walk *w, int what, uint32_t stage, int64_t change) {
+  w->now[(uint32_t)what * w->nchunk + w->s->stage[stage].chunk] += change;
+}
+
+static void look(Walk *w, uint32_t op) {
+  for (const Limit *l = &w->s->limits[w->first]; l < &w->s->limits[w->first + w->n]; l++) {
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < NCOUNTS * w->nchunk; i++)
+      sum += l->weight[i] * w->now[i];
+    if (sum <= l->most || (w->broken && (w->broken != l || sum - l->most <= w->excess)))
+      continue;
+    w->broken = l, w->excess = sum - l->most, w->op = op;
+    memcpy(w->moment, w->now, NCOUNTS * (size_t)w->nchunk * sizeof *w->now);
+  }
+}
+
+/* An OFF has left its slot: to an op that waits for it, or to a LOAD behind it of a stash as large (slots.c). */
+static void leave(Walk *w, uint32_t copy) {
+  if (w->left[copy])
+    tally(w, LIVE, w->copy[copy]->stage, -1);
+  w->left[copy] = false;
+}
+
+/* The copies that stand before op i of the rank, and those that it waits for. */
+static void copies_before(Walk *w, uint32_t i) {
+  const Sched *s = w->s;
+  for (; w->copied < w->ncopy && w->copy[w->copied]->wait <= i; w->copied++) {
+    const PipeInstr *x = w->copy[w->copied];
+    if (x->op == PIPE_OFF) {
+      w->left[w->copied] = true;
+      if (x->peer == NONE)
+        tally(w, HOST, x->stage, 1);
+    } else if (x->op == PIPE_LOAD) {
+      if (x->peer == NONE)
+        tally(w, HOST, x->stage, -1);
+      uint32_t k = w->oldest;
+      while (k < w->copied && !(w->left[k] && round64(s->stage[w->copy[k]->stage].act_bytes) ==
+                                                  round64(s->stage[x->stage].act_bytes)))
+        k++;
+      if (k < w->copied)
+        leave(w, k);
+      tally(w, LIVE, x->stage, 1);
+      while (w->oldest < w->copied && !w->left[w->oldest])
+        w->oldest++;
+    }
+  }
+  for (; w->over < w->wait_copy[i]; w->over++)
+    leave(w, w->over);
+}
+
+/* The copies of the rank, and how many of them each op waits for, of its finished list. */
+static void find_copies(Walk *w, uint32_t r) {
+  Sched *s = w->s;
+  const PipeRank *rank = &s->prog->rank[r];
+  uint32_t i = 0;
+  w->copy = NEW_ARRAY(s->arena, const PipeInstr *, rank->ninstr);
+  w->left = NEW_ARRAY(s->arena, bool, rank->ninstr);
+  w->wait_copy = NEW_ARRAY(s->arena, uint32_t, s->rank_op0[r + 1] - s->rank_op0[r]);
+  w->ncopy = 0;
+  for (const PipeInstr *in = rank->instr; in < rank->instr + rank->ninstr; in++)
+    if (pipe_op_info[in->op].stream == PIPE_COPY)
+      w->copy[w->ncopy++] = in;
+    else if (pipe_op_info[in->op].stream == PIPE_COMPUTE)
+      w->wait_copy[i++] = in->wait_copy;
+  BUG_IF(i != s->rank_op0[r + 1] - s->rank_op0[r]);
+}
+
+/* Walks one rank; final: with its copies. */
+static void walk_rank(Walk *w, uint32_t r, bool final) {
+  Sched *s = w->s;
+  w->rank = r, w->nchunk = s->rank_stage0[r + 1] - s->rank_stage0[r];
+  w->n = limits_of(s, r, &w->first);
+  if (w->n == 0)
+    return;
+  w->now = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)w->nchunk);
+  w->moment = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)w->nchunk);
+  w->copied = w->over = w->oldest = 0;
+  if (final && s->ncopy > 0)
+    find_copies(w, r);
+  for (uint32_t i = s->rank_op0[r], last; i < s->rank_op0[r + 1]; i = last + 1) {
+    last = i + s->op[i].group;
+    if (final && s->ncopy > 0)
+      copies_before(w, i - s->rank_op0[r]);
+    for (int end = 0; end < 2; end++) {
+      for (uint32_t m = i; m <= last; m++) {
+        OpCounts c = op_counts(s, &s->op[m]);
+        for (int k = 0; k < NCOUNTS; k++)
+          tally(w, k, s->op[m].stage, end ? -c.give[k] : c.take[k]);
+      }
+      look(w, i);
+    }
+  }
+}
+
+bool limits_kept(Sched *s) {
+  Walk w = {.s = s};
+  for (uint32_t r = 0; r < s->nrank && !w.broken; r++)
+    walk_rank(&w, r, false);
+  return !w.broken;
+}
+
+bool limit_quantity(Sched *s, const Expr *call, int64_t *value) {
+  int64_t r, c = 0;
+  if (!eval(s, call->args->value, &r))
+    return false;
+  uint32_t nchunk = s->rank_stage0[r + 1] - s->rank_stage0[r];
+  const Arg *chunk = call->args->next;
+  if (chunk && !eval(s, chunk->value, &c))
+    return false;
+  *value = 0;
+  for (uint32_t k = chunk ? (uint32_t)c : 0; k < (chunk ? (uint32_t)c + 1 : nchunk); k++)
+    *value += s->moment[(uint32_t)count_of(call->builtin) * nchunk + k];
+  return true;
+}
+
+static void report(Sched *s, const Walk *w) {
+  static const char *const sign[] = {"<", "<=", ">", ">="};
+  const Limit *l = w->broken;
+  const Expr *e = l->compare;
+  int64_t a = 0, b = 0;
+  if (l->clause->var)
+    s->env[l->clause->slot] = l->index;
+  s->moment = w->moment;
+  bool known = eval(s, e->a, &a) && eval(s, e->b, &b);
+  BUG_IF(!known); /* find_row has had the same numbers */
+  diag_error(s->diag, DIAG_OVER_LIMIT, e->at, "limit not kept: %lld %s %lld is false at %s",
+             (long long)a, sign[e->kind - EX_LT], (long long)b, op_text(s, w->op));
+  diag_note(s->diag, NO_SPAN, "with %s", eval_explain(s, e));
+  s->moment = NULL;
+  diag_note(s->diag, s->site[s->op[w->op].site], "%s comes from here", op_text(s, w->op));
+  diag_help(s->diag,
+            s->op[w->op].kind == PIPE_F
+                ? "let fewer forwards run ahead here, or the B or W that ends a stash run earlier"
+                : "let the op run later here, or the B or W that ends a stash earlier");
+  if (s->tuned && s->tuned->var && s->ntune > 1 && s->ncopy == 0)
+    diag_note(s->diag, s->tuned->at, "no value of '%s' keeps the limits; this is the first",
+              s->tuned->var);
+  note_extends(s, e->at);
+}
+
+bool check_limits(Sched *s) {
+  Walk w = {.s = s};
+  for (uint32_t r = 0; r < s->nrank && !w.broken; r++)
+    walk_rank(&w, r, true);
+  if (!w.broken || PLANTED(OVER_LIMIT))
+    return true;
+  report(s, &w);
+  return false;
+}

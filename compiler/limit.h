@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ * What ops take of the memory of their rank and give back, in stashes, and `limit` clauses (lang/spec.md 7): sums of
+ * these counts, times numbers, that are never more than a bound. */
+#ifndef PIPEC_LIMIT_H
+#define PIPEC_LIMIT_H
+
+#include "pipec.h"
+
+/* Stashes on the device; microbatches between I and W; inputs kept for R; stashes in host memory only. */
+enum { LIVE, HELD, KEPT, HOST, NCOUNTS };
+
+typedef struct OpCounts { /* taken when an op starts, given back when it ends */
+  int64_t take[NCOUNTS], give[NCOUNTS];
+} OpCounts;
+OpCounts op_counts(const Sched *s, const Op *o);
+
+/* A comparison of a `limit` clause, for one rank. */
+typedef struct Limit {
+  const Clause *clause;
+  const Expr *compare;
+  int64_t index;   /* of the clause's variable */
+  uint32_t rank;
+  int64_t *weight; /* [NCOUNTS * stages of the rank] */
+  int64_t most;    /* of the sum */
+} Limit;
+
+/* e has a count of a moment, inflight(r) and such. */
+bool counts_now(const Expr *e);
+/* Part of expand: ensures limits, limit0. False: reported. */
+bool find_limits(Sched *s);
+/* The limits of rank r: rows *first to *first + n - 1 of s->limits. */
+uint32_t limits_of(const Sched *s, uint32_t r, uint32_t *first);
+/* What op o adds to the sum when it starts, and when it ends. */
+void limit_change(const Sched *s, const Limit *l, const Op *o, int64_t *start, int64_t *end);
+/* All are kept by s->op as it is, without copies. */
+bool limits_kept(Sched *s);
+/* No more stashes than these are ever alive on rank r, by its limits alone; INT64_MAX. */
+int64_t limits_room(const Sched *s, uint32_t r);
+/* Requires prog. Proves all limits. */
+bool check_limits(Sched *s);
+/* Of a builtin while a message is made: at the moment s->moment. */
+bool limit_quantity(Sched *s, const Expr *call, int64_t *value);
+
+#endif

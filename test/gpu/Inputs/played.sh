@@ -1,0 +1,20 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# What stands for a program of the GPT, for cases.sh itself: it says what that would. PLAY=silent: a report that names
+# no instruction; PLAY=other: processes come to other losses; PLAY=hang: a rank that dies leaves the others waiting.
+case " $* " in *" --processes "*) apart=1 ;; *) apart= ;; esac
+for arg; do
+  if [ "$last" = --svg ]; then echo '</svg>' > "$arg"; fi
+  last=$arg
+done
+if [ -n "$PIPE_FAULT" ]; then
+  rank=$(echo "$PIPE_FAULT" | cut -d: -f2)
+  [ "$PLAY" = hang ] && sleep 22
+  at=' waits in 2RECV_F1 (1f1b.pipe:7:16) for 1SEND_F1 on rank 1'
+  [ "$PLAY" = silent ] && at=
+  echo "gpt_cuda: run: lost: the process of rank $rank has ended; rank 2$at" >&2
+  exit 75
+fi
+echo "loss 0 0x1.8p+1"
+[ "$PLAY$apart" = other1 ] && echo "loss 1 0x1p+1"
+exit 0
