@@ -147,7 +147,8 @@ static bool check_stage(Sched *s, uint32_t stage) {
     ok = in_order(s, f[mb] - 1, b[mb] - 1, ", which it belongs to") &&
          (!w[mb] || in_order(s, b[mb] - 1, w[mb] - 1, ", which it completes")) &&
          (!again[mb] || check_recompute(s, f[mb] - 1, again[mb] - 1, b[mb] - 1));
-    if (ok && last - 1 > u && !PLANTED(DEPS_UPDATE)) {
+    if (ok && last - 1 > u + s->op[u].group &&
+        !PLANTED(DEPS_UPDATE)) { /* in its action: see check_overlap */
       diag_error(s->diag, DIAG_UPDATE, s->site[s->op[u].site],
                  "rank %u updates stage %u before %s, whose gradient would be lost",
                  s->stage[stage].rank, stage, op_text(s, last - 1));

@@ -174,19 +174,34 @@ static bool own_time(const Expr *e) {
 
 static bool comparison(const Expr *e) { return e->kind >= EX_LT && e->kind <= EX_NE; }
 
-static void report(Sched *s, const Expr *e) {
-  const char *values = eval_explain(s, e);
+/* The part of e, which is false, that says why: of `a && b` the first that is false, of `a || b` the last, after the
+ * cases that are not meant. */
+static const Expr *claim(Sched *s, const Expr *e) {
+  int64_t v = 0;
+  for (;;) {
+    bool chosen = e->kind == EX_AND || e->kind == EX_COND;
+    if (!chosen && e->kind != EX_OR)
+      return e;
+    if (chosen && !eval(s, e->a, &v))
+      return e;
+    e = e->kind == EX_AND && !v ? e->a : e->kind == EX_COND && !v ? e->c : e->b;
+  }
+}
+
+static void report(Sched *s, const Expr *whole) {
+  const char *values = eval_explain(s, whole);
+  const Expr *e = claim(s, whole);
   int64_t a = 0, b = 0;
   if (comparison(e) && eval(s, e->a, &a) && eval(s, e->b, &b)) {
     static const char *const sign[] = {"<", "<=", ">", ">=", "==", "!="};
     diag_error(s->diag, DIAG_CHECK, e->at, "check failed: %lld %s %lld is false", (long long)a,
                sign[e->kind - EX_LT], (long long)b);
   } else {
-    diag_error(s->diag, DIAG_CHECK, e->at, "check failed");
+    diag_error(s->diag, DIAG_CHECK, whole->at, "check failed");
   }
   if (*values)
     diag_note(s->diag, NO_SPAN, "with %s", values);
-  if (s->timed && own_time(e))
+  if (s->timed && own_time(whole))
     diag_note(s->diag, NO_SPAN,
               "the times of this schedule are ns: makespan(F = 1, B = 2) is in units");
   note_extends(s, e->at);

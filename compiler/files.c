@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pipec.h"
+#include "hints.h"
 
 char *file_read(Sched *s, const char *path, Span at, uint32_t *len) {
   enum { MOST = 64 << 20 }; /* a program text, not data */
@@ -42,7 +42,10 @@ char *file_read(Sched *s, const char *path, Span at, uint32_t *len) {
   if (f)
     fclose(f);
   if (why) {
+    const char *near = at.file == NO_FILE && errno == ENOENT && !f ? hint_file(s, path) : NULL;
     diag_error(s->diag, DIAG_READ, at, "cannot read %s: %s", path, why);
+    if (near)
+      diag_help(s->diag, "did you mean %s/%s, of the standard library", s->opt->stdlib, near);
     return NULL;
   }
   text[n] = 0;

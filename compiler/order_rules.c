@@ -312,6 +312,22 @@ static bool runs_backward(const Sched *s, uint32_t r) {
   return false;
 }
 
+/* Slices of a stage that have gone forward, of microbatches of which not all have: they hold stashes, and none can go
+ * back. How many microbatches. */
+static uint32_t half_forward(const Rules *q, uint32_t stage) {
+  const Sched *s = q->s;
+  uint32_t n = 0;
+  for (uint32_t mb = 0; mb < s->nmb; mb += s->slices) {
+    uint32_t ran = 0;
+    for (uint32_t k = 0; k < s->slices; k++) {
+      uint32_t f = s->at_f[(size_t)stage * s->nmb + mb + k];
+      ran += f && q->op[f - 1].need == OP_DONE;
+    }
+    n += ran > 0 && ran < s->slices;
+  }
+  return n;
+}
+
 /* Why candidate c of the region, the first in line whose inputs are there, is not taken. */
 static bool explain_cand(Rules *q, const Region *g, uint32_t cand) {
   Sched *s = q->s;
@@ -333,7 +349,13 @@ static bool explain_cand(Rules *q, const Region *g, uint32_t cand) {
               span_text(s, cond->at), explain(s, c->guard, ""));
     bool inflight = says_inflight(cond);
     uint32_t r = g->rank;
-    if (inflight && !runs_backward(s, r))
+    if (inflight && p->kind == PIPE_F && half_forward(q, p->stage) > 1)
+      diag_help(
+          s->diag,
+          "slices of %u microbatches have gone forward on stage %u, and of none the last one: let a "
+          "microbatch finish first, with a priority that grows with it",
+          half_forward(q, p->stage), p->stage);
+    else if (inflight && !runs_backward(s, r))
       diag_note(s->diag, s->order_at[r], "rank %u has no B and no I, which would end a stash", r);
     else if (inflight && p->kind == PIPE_F && c->mb == s->stage[p->stage].mb0 &&
              s->rank_stage0[r + 1] - s->rank_stage0[r] > 1)

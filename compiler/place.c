@@ -133,6 +133,9 @@ static bool add_pipe(Ex *x, const Clause *c, int64_t index, uint64_t *nstage, ui
     diag_error(s->diag, DIAG_CLAUSE, c->at,
                "a second pipe must be a replica of the first: 'replica of %s'", root->name);
     diag_note(s->diag, root->at, "the first one");
+    diag_help(
+        s->diag,
+        "another model beside it is further stages of one pipe: 'dag', with the edges of both");
     return false;
   }
   if (root != c && c->dag) {

@@ -938,9 +938,12 @@ static File *load(Resolver *r, Item *it) {
   const char *path = file_find(s, it->path, s->diag->source[it->at.file].path);
   if (!path) {
     diag_error(s->diag, DIAG_IMPORT, it->at, "cannot find \"%s\"", it->path);
-    const char *suffixed = arena_printf(s->arena, "%s.pipe", it->path);
-    if (file_find(s, suffixed, s->diag->source[it->at.file].path))
-      diag_help(s->diag, "did you mean \"%s\"", suffixed);
+    const char *suffixed = arena_printf(s->arena, "%s.pipe", it->path),
+               *near = file_find(s, suffixed, s->diag->source[it->at.file].path)
+                           ? suffixed
+                           : hint_file(s, it->path);
+    if (near)
+      diag_help(s->diag, "did you mean \"%s\"", near);
     else
       diag_help(s->diag,
                 "looked beside this file, in each -I directory and in the standard library");
