@@ -272,7 +272,10 @@ static void place_of_thread(const PrRun *run, uint32_t r, PrPlace *out) {
   bool waits = out->compute < out->step * k->ncompute + c->wait ||
                out->copy < out->step * k->ncopy + c->wait_copy;
   if (pipe_is_sum(c->op) || c->op == PIPE_SIDE_COMM) {
-    out->posted = !waits;
+    const PrFault *f = &run->fault; /* what else keeps it from beginning */
+    bool hangs = f->kind == PR_HANG && f->point == PR_AT_INSTRUCTION && f->rank == r &&
+                 f->index == at->index && f->step == out->step;
+    out->posted = !waits && !hangs;
     return;
   }
   out->posted = out->group_done != 0;

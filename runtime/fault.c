@@ -63,7 +63,7 @@ static PrStatus read_action(PrRun *run, const char *all, const char *action) {
   if (f->point != PR_AT_INSTRUCTION)
     return PR_OK;
   const PipeInstr *c = &run->p->rank[f->rank].instr[f->index];
-  bool writes = c->out != PIPE_NONE && pipe_op_info[c->op].stream == PIPE_COMPUTE;
+  bool writes = c->out != PIPE_NONE && (c->op == PIPE_F || c->op == PIPE_B || c->op == PIPE_I);
   if (f->kind == PR_DROP && !is_send(c->op))
     return refuse(run, all, "only a SEND can be dropped");
   if (f->kind == PR_CORRUPT && !is_send(c->op) && !writes)

@@ -33,7 +33,7 @@ enum {
 #define DENSE_PX 0.75 /* mean op width below which rows show shares of time */
 #define ARROW_PX 13.0 /* room per transfer between two rows below which none is drawn */
 #define MARGIN   24.0 /* around the page */
-#define COLUMN   66.0 /* of numbers beside the rows */
+#define COLUMN   72.0 /* of numbers beside the rows */
 
 const SvgLook svg_look[PIPE_NOPS] = {
     [PIPE_F] = {"#93c0e8", "#10222f", "forward"},
@@ -45,7 +45,7 @@ const SvgLook svg_look[PIPE_NOPS] = {
     [PIPE_OFF] = {"#c2793a", "#000000", "to host"}, /* in the lane under the row */
     [PIPE_LOAD] = {"#5b52a3", "#ffffff", "from host"},
     [PIPE_SIDE] = {"#6b2f1a", "#ffffff", "side op"},
-    [PIPE_SIDE_COMM] = {"#3d3d3d", "#ffffff", "in comm"}, /* in the lane, too */
+    [PIPE_SIDE_COMM] = {"#7a7a7a", "#ffffff", "in comm"}, /* in the lane, too */
     [PIPE_SIDE_COPY] = {"#d3a0c4", "#000000", "in copy"},
 };
 
@@ -115,15 +115,19 @@ static const PipeStage *stage_of(const PipeProgram *p, const PipeInstr *in) {
   return in->stage < p->nstage ? &p->stage[in->stage] : NULL;
 }
 
+/* A step lasts from the first start to the last end; transfers and sums lie within. */
 static Panel measure(const PipeProgram *p, const SvgTrack *t) {
   Panel n = {.track = t, .begin = UINT64_MAX};
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
-      if (!computes(&p->rank[r].instr[i]))
+      const PipeInstr *in = &p->rank[r].instr[i];
+      if (in->op >= PIPE_NOPS || (pipe_op_info[in->op].comm && in->op != PIPE_SIDE_COMM))
         continue;
       uint64_t a = t->start[r][i], b = t->end[r][i];
       n.begin = a < n.begin ? a : n.begin;
       n.end = b > n.end ? b : n.end;
+      if (!computes(in))
+        continue;
       n.busy += (double)(b > a ? b - a : 0);
       n.nop++;
       n.count[p->rank[r].instr[i].op]++;

@@ -30,7 +30,7 @@ function makePanel(packed, index) {
   const form = unpack(packed.form, packed.shapes);
   const p = {
     form, index, sources: packed.sources, timed: form.timed === 1, byName: new Map(), tracks: [],
-    compute: [], comm: [], copy: [], copyStart: [], kindOf: [], chunkOf: [], chunks: 1, deps: false, pairs: null, curves: null, path: null,
+    compute: [], comm: [], copy: [], lane: [], kindOf: [], chunkOf: [], chunks: 1, deps: false, pairs: null, curves: null, path: null,
     title: form.params ? form.schedule + ' ' + form.params : form.schedule,
   };
   for (const s of form.stages)
@@ -39,7 +39,7 @@ function makePanel(packed, index) {
     const streams = new Map();
     for (const i of rank.instr) {
       const side = i.side === undefined ? null : SIDE[form.sides[i.side].stream];
-      const [, kind, label] = side ? [i.op, side, i.mb === undefined ? '' : String(i.mb)] : /^\d+([A-Z_]+)(.*)$/.exec(i.op);
+      const [, kind, label] = side ? [i.op, side, i.mb === undefined ? 'S' : String(i.mb)] : /^\d+([A-Z_]+)(.*)$/.exec(i.op);
       const k = kinds.get(kind);
       i.panel = p, i.rank = rank.rank, i.kind = k, i.label = label;
       i.comm = k.stream !== 'COMPUTE';
@@ -51,7 +51,7 @@ function makePanel(packed, index) {
       i.nth = list.length;
       list.push(i);
       p.byName.set(i.op, i);
-      k.used ||= k.stream !== 'COMM';
+      k.used ||= k.stream !== 'COMM' || side !== null;
     }
     const ops = streams.get('COMPUTE') || [];
     p.compute.push(ops);
@@ -59,10 +59,17 @@ function makePanel(packed, index) {
     p.chunkOf.push(Uint8Array.from(ops, i => i.mb === undefined ? 0 : i.chunk));
     p.comm.push(streams.get('COMM') || []);
     p.copy.push(streams.get('COPY') || []);
-    p.copyStart.push(Float64Array.from(p.copy[rank.rank], i => i.start));
+    const lane = p.copy[rank.rank].concat(p.comm[rank.rank].filter(i => i.side !== undefined)).sort((a, b) => a.start - b.start);
+    p.lane.push({ops: lane, start: Float64Array.from(lane, i => i.start), longest: lane.reduce((m, i) => Math.max(m, i.end - i.start), 0)});
+    p.lanes ||= lane.length > 0;
   }
   p.tracks.push(makeTrack(p, 'predicted', p.timed, 1, i => [i.start, i.end]));
   return p;
+}
+
+/* What runs beside the ops and may begin a step, or end it: copies and side ops. */
+function beside(p) {
+  return p.lane.flatMap(l => l.ops);
 }
 
 /* time(i): start and end of a compute op, in ns or units; factor: to the unit of the prediction. Ops of
@@ -88,6 +95,10 @@ function makeTrack(p, name, timed, factor, time) {
     });
     t.start.push(a), t.end.push(b), t.lane.push(lane);
   }
+  for (const i of beside(p)) {
+    const [a, b] = time(i).map(v => v * factor);
+    t.begin = Math.min(t.begin, a), t.last = Math.max(t.last, b);
+  }
   t.makespan = t.last > t.begin ? t.last - t.begin : 0;
   t.bubble = t.makespan ? 1 - t.busy / (t.makespan * p.compute.length) : 0;
   return t;
@@ -110,7 +121,7 @@ function findDeps(p) {
   p.deps = true;
   const grads = new Map();
   for (const rank of p.form.rank) {
-    const wrote = new Map(), holds = new Map();
+    const wrote = new Map(), holds = new Map(), back = new Map(), taken = new Map();
     for (const i of rank.instr) {
       for (const slot of i.ins || (i.in === undefined ? none : [i.in]))
         link(wrote.get(slot), i);
@@ -140,6 +151,23 @@ function findDeps(p) {
         if (i.kind.op === 'R' && i.slice < last)
           link(p.byName.get(`${i.stage}F${i.mb}.${last}`), i);
       }
+      /* A stash that is back from host memory waits for the first op that reads it: its own, or that of a slice behind. */
+      const unit = `${i.stage} ${i.mb}`;
+      if (i.kind.op === 'LOAD' && i.slice !== undefined)
+        back.set(unit, [...back.get(unit) || none, i]);
+      if (i.slice !== undefined && 'RBIW'.includes(i.kind.op) && back.has(unit)) {
+        const reads = l => i.slice === l.slice ? i.kind.op !== 'R' : i.slice > l.slice && i.kind.op !== 'W';
+        back.get(unit).filter(reads).forEach(l => link(l, i));
+        back.set(unit, back.get(unit).filter(l => !reads(l)));
+      }
+      if (i.before !== undefined)
+        link(i, p.compute[rank.rank][i.before]);
+      if (i.gives !== undefined)
+        link(taken.get(i.gives), i);
+      if (i.takes !== undefined)
+        taken.set(i.takes, i);
+      if (i.side !== undefined)
+        continue;
       if (i.kind.op === 'U' || (i.comm && i.peer === undefined && i.act === undefined))
         link(grads.get(i.stage), i);
       if (i.mb === undefined || i.kind.op === 'B' || i.kind.op === 'W')
@@ -219,14 +247,18 @@ function findCurves(p) {
     const sized = p.form.sized === 1, size = new Map(), change = [];
     let base = sized ? rank.bytes.total : 0;
     for (const q of rank.pools)
-      if (q.class === 'act' || q.class === 'gout' || q.class === 'keep') {
+      if (q.class === 'act' || q.class === 'gout' || q.class === 'keep' || q.class === 'buffer') {
         base -= sized ? q.count * round64(q.bytes) : 0;
         for (let slot = q.first; slot < q.first + q.count; slot++)
           size.set(slot, sized ? round64(q.bytes) : q.class === 'act' ? 1 : 0);
       }
     const last = new Map(), slices = p.form.slices, units = new Map();
     const giveBack = slot => last.has(slot) && change.push({at: last.get(slot), by: -size.get(slot)});
-    for (const i of rank.instr)
+    for (const i of rank.instr) {
+      if (i.takes !== undefined)
+        change.push({at: i.start, by: size.get(i.takes)}), last.set(i.takes, Infinity);
+      if (i.gives !== undefined)
+        change.push({at: i.end, by: -size.get(i.gives)}), last.delete(i.gives);
       for (const cls of ['act', 'gout', 'keep']) {
         if (i[cls] === undefined || (cls === 'keep' && i.kind.stream !== 'COMPUTE'))
           continue;
@@ -244,7 +276,8 @@ function findCurves(p) {
               last.set(units.get(unit(q)), i.end);
         }
       }
-    [...last.keys()].forEach(giveBack);
+    }
+    [...last.keys()].filter(slot => last.get(slot) < Infinity).forEach(giveBack); /* a buffer that nobody gives back stays */
     change.sort((a, b) => a.at - b.at || a.by - b.by);
     const at = [0], level = [base];
     for (const c of change) {
@@ -296,7 +329,7 @@ function readTrace(text, name) {
   const pid = [...groups.keys()].find(k => names.get(k) === 'Measured') ?? [...groups.keys()][0];
   const steps = groups.get(pid).filter(s => s), hash = json.otherData && json.otherData.hash;
   const order = [...panels].sort((a, b) => (b.form.hash === hash) - (a.form.hash === hash));
-  const lacks = p => p.compute.flat().find(i => steps.some(s => !s.has(i.rank + ' ' + i.op)));
+  const lacks = p => p.compute.flat().concat(beside(p)).find(i => steps.some(s => !s.has(i.rank + ' ' + i.op)));
   const more = p => [...steps[0].keys()].map(k => k.split(' ')[1]).find(op => !p.byName.has(op));
   const panel = order.find(p => !lacks(p) && !more(p));
   if (!panel) {
@@ -307,7 +340,7 @@ function readTrace(text, name) {
   }
   return steps.map((s, k) => {
     const of = i => s.get(i.rank + ' ' + i.op);
-    const zero = panel.compute.flat().reduce((m, i) => Math.min(m, of(i).ts), Infinity);
+    const zero = panel.compute.flat().concat(beside(panel)).reduce((m, i) => Math.min(m, of(i).ts), Infinity);
     const time = i => [(of(i).ts - zero) * 1e3, (of(i).ts - zero + of(i).dur) * 1e3];
     const plain = makeTrack(panel, 'measured', true, 1, time);
     const factor = panel.timed || !plain.busy ? 1 : panel.tracks[0].busy / plain.busy;

@@ -82,7 +82,7 @@ function layout(width, room) {
   view.ratio = Math.min(window.devicePixelRatio || 1, 2);
   view.width = width;
   const ranks = panels.reduce((n, p) => n + p.compute.length, 0), tracks = Math.max(...panels.map(p => p.tracks.length));
-  const copies = panels.some(p => p.copy.some(list => list.length)) ? COPY : 0;
+  const copies = panels.some(p => p.lanes) ? COPY : 0;
   const each = (room - AXIS - panels.length * TITLE) / ranks - copies, parts = tracks + (view.memory ? 0.9 : 0);
   const gap = view.transfers ? (ranks <= 32 ? 10 : 6) : each < 12 ? 1 : 4;
   const h = clamp((each - gap) / parts, view.memory ? 12 : ranks > 128 ? 3 : 8, 44);
@@ -97,7 +97,7 @@ function layout(width, room) {
       row.first = true;
       y += h * p.tracks.length;
       row.foot = y;
-      if (p.copy.some(list => list.length))
+      if (p.lanes)
         y += COPY;
       if (view.memory) {
         row.curve = {y: y + 2, h: 0.9 * h - 2};
@@ -335,20 +335,22 @@ function drawRows() {
   }
 }
 
-/* The copy stream of a rank, a low track under its ops. */
+/* What runs beside the ops of a rank, a low track under them: its copy stream and, half as high, side ops of the comm
+ * stream. */
 function drawCopies(lit) {
   const until = view.t + plotWidth() / view.px;
   for (const row of view.rows) {
-    const list = row.panel.copy[row.rank], start = row.panel.copyStart[row.rank], y = row.foot - view.y;
+    const {ops: list, start, longest} = row.panel.lane[row.rank], y = row.foot - view.y;
     if (!row.first || !list.length || y < 0 || y > view.height)
       continue;
-    for (let k = Math.max(0, after(start, view.t) - 1); k < list.length && start[k] < until; k++) {
+    for (let k = Math.max(0, after(start, view.t - longest) - 1); k < list.length && start[k] < until; k++) {
       const i = list[k], x = xAt(i.start), w = xAt(i.end) - x;
       if (w === 0)
         continue;
       ctx.globalAlpha = lit && !lit.has(i) ? 0.25 : 1;
       ctx.fillStyle = i.kind.fill || colour.soft;
-      ctx.fillRect(x, y + 2, Math.max(0.7, w - (w >= 3 ? 0.7 : 0)), COPY - 3);
+      const low = i.kind.stream === 'COMM' ? (COPY - 3) / 2 : 0;
+      ctx.fillRect(x, y + 2 + low, Math.max(0.7, w - (w >= 3 ? 0.7 : 0)), COPY - 3 - low);
     }
   }
   ctx.globalAlpha = 1;

@@ -69,9 +69,10 @@ function writeHead() {
     legend.append(item);
   };
   legend.textContent = '';
+  const sides = op => [...new Set(panels.flatMap(p => (p.form.sides || none).filter(s => SIDE[s.stream] === op).map(s => s.side)))];
   for (const k of doc.ops)
     if (k.used)
-      key('', `${k.op} ${k.name}`, k.fill);
+      key('', `${sides(k.op).join(' ') || k.op} ${k.name}`, k.fill);
   key('idle', 'idle');
   const chunks = Math.max(...panels.map(p => p.chunks));
   if (chunks > 1)
@@ -110,7 +111,7 @@ function sourceLine(i) {
   return {place: `${i.panel.form.files[file]}:${line}:${i.at[2]}`, text: text.split('\n')[line - 1] ?? '', file, line};
 }
 
-const slotNames = ['act', 'gout', 'keep', 'in', 'ins', 'out', 'outs'];
+const slotNames = ['act', 'gout', 'keep', 'in', 'ins', 'out', 'outs', 'takes', 'gives'];
 function slotText(i) {
   return slotNames.filter(n => i[n] !== undefined).map(n => `${n} ${i[n]}`).join(', ');
 }
@@ -137,6 +138,8 @@ function formulaLines(i) {
 }
 
 function spanText(i, track) {
+  if (i.comm)
+    return `${timeText(i.start, i.panel.timed)} \u2013 ${timeText(i.end, i.panel.timed)}`;
   const a = track.start[i.rank][i.nth] / track.factor, b = track.end[i.rank][i.nth] / track.factor;
   return `${timeText(a, track.timed)} \u2013 ${timeText(b, track.timed)}`;
 }
@@ -152,11 +155,18 @@ function showTip(x, y, title, lines, code) {
   tip.style.top = clamp(y + 18 + h > stage.clientHeight ? y - h - 12 : y + 18, 0, Math.max(0, stage.clientHeight - h)) + 'px';
 }
 
+/* What lies at a point under the rows: what runs beside the ops. */
+function hitLane(x, at) {
+  const row = view.rows.find(r => r.first && r.panel.lanes && at >= r.foot && at < r.foot + COPY), t = timeAt(x), slack = 1 / view.px;
+  const op = row && x >= view.left && row.panel.lane[row.rank].ops.find(i => t >= i.start - slack && t <= i.end + slack);
+  return op ? {row, track: row.track, op} : null;
+}
+
 /* What lies at a point: a row, and in it an op, or idle time before `next`. */
 function hit(x, y) {
   const at = y + view.y, row = view.rows.find(r => at >= r.y && at < r.y + r.h);
   if (!row)
-    return null;
+    return hitLane(x, at);
   const track = row.track, ops = row.panel.compute[row.rank], t = timeAt(x), slack = 1 / view.px;
   if (x < view.left)
     return {row};
@@ -218,9 +228,9 @@ function writeSide(i) {
   const go = list => list.length ? list.map(k => element('button', k.op, {onclick: () => reveal(k)})) : ['none'];
   $('op').textContent = i.op;
   what.textContent = '';
-  row('is', `${i.kind.name}, ${i.phase}, stage ${i.stage} on rank ${i.rank}` + (i.peer === undefined ? '' : `, rank ${i.peer} at the other end`));
+  row('is', `${i.comm && i.side !== undefined ? 'side op ' : ''}${i.kind.name}, ${i.phase}, stage ${i.stage} on rank ${i.rank}` + (i.peer === undefined ? '' : `, rank ${i.peer} at the other end`));
   if (i.comm)
-    row('predicted', `${timeText(i.start, i.panel.timed)} \u2013 ${timeText(i.end, i.panel.timed)}`);
+    row('predicted', spanText(i));
   else
     for (const track of i.panel.tracks)
       row(track.name, spanText(i, track));

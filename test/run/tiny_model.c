@@ -49,8 +49,9 @@ static void broken(Tiny *t, const PrCall *c, const char *what) {
 }
 
 static void check(Tiny *t, const PrCall *c) {
-  bool f = c->op == PIPE_F, b = c->op == PIPE_B, i = c->op == PIPE_I, w = c->op == PIPE_W,
-       u = c->op == PIPE_U, first = c->stage == 0, last = c->stage + 1 == c->nstage;
+  bool f = c->op == PIPE_F || c->op == PIPE_R, b = c->op == PIPE_B, i = c->op == PIPE_I,
+       w = c->op == PIPE_W, u = c->op == PIPE_U, first = c->stage == 0,
+       last = c->stage + 1 == c->nstage;
   const void *p[] = {c->x,      c->dy,   c->y,   c->dx,   c->act,  c->gout,
                      c->weight, c->grad, c->opt, c->work, c->loss, c->newest};
   const bool want[] = {f && !first,

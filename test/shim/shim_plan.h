@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Of shim_test.c: what the CUDA engine issues, against the table; and what becomes of it without one wait. */
+ * Of shim_test.c: what the CUDA engine issues, against the table; what becomes of it without one wait, and with a
+ * fault. */
 #ifndef SHIM_PLAN_H
 #define SHIM_PLAN_H
 
@@ -9,5 +10,8 @@
 void plan_logs(const char *stdlib, uint64_t seed);
 /* Without any one wait for an event, or for a turn, something is found. */
 void plan_events(const char *stdlib, uint64_t seed);
+/* PIPE_FAULT at an instruction of every kind, on threads, and on devices in one process and a process a rank: the
+ * report names it, the status is the documented one; what is only slow changes nothing. */
+void plan_points(const char *stdlib, uint64_t seed);
 
 #endif

@@ -9,6 +9,7 @@
  *   shim_test damage STDLIB   a swapped receive, a slot that is used too early, a first contact that the
  *                             prologue lacks, a pair of sizes that differ: the shim says what is wrong
  *   shim_test faults STDLIB   what is refused; a model that fails; how far the host is ahead
+ *   shim_test points STDLIB   a fault at an instruction of every kind, on each engine: the report names it
  *   shim_test headers STDLIB  transfers that say what they are: a swapped, a lost, a damaged one is named
  *   shim_test kills STDLIB    a rank is killed at some call: the others stop within the deadline, and say where
  *
@@ -541,6 +542,8 @@ int main(int argc, char **argv) {
     plan_logs(argv[2], seed0);
   else if (strcmp(argv[1], "events") == 0)
     plan_events(argv[2], seed0);
+  else if (strcmp(argv[1], "points") == 0)
+    plan_points(argv[2], seed0);
   else if (strcmp(argv[1], "damage") == 0)
     damage(argv[2]);
   else if (strcmp(argv[1], "faults") == 0)

@@ -33,6 +33,18 @@ def place(v, op, part=0.5, high=0.5):
     return v["at"] + v["left"] + (op["start"] + part * (op["end"] - op["start"]) - v["t"]) * v["px"], v["top"] + y + high * h
 
 
+def loaded(op):
+    """Forwards of slices before op's whose stashes have left: it is the first op that wants them back."""
+    s, m, found = op["stage"], op.get("mb"), set()
+    rows = ranks[op["rank"]]["instr"]
+    for q in range(op.get("slice", 0)):
+        at = next((k for k, i in enumerate(rows) if i["op"] == f"{s}LOAD{m}.{q}"), None)
+        behind = [] if at is None else [i for i in rows[at:] if (i["stage"], i.get("mb")) == (s, m) and KIND.match(i["op"])[2] in "RBI"]
+        if behind and behind[0]["op"] == op["op"]:
+            found.add(f"{s}F{m}.{q}")
+    return found
+
+
 def needs(op):
     """Ops that op takes something from; by the rules of the language, stages of one pipe in a row."""
     s, kind, m = op["stage"], op["kind"], KIND.match(op["op"])[3]
@@ -50,8 +62,9 @@ def needs(op):
     if kind == "R":
         return ({near(s, "F"), op["slice"] < last and other("F", last - op["slice"])} | again if last else {near(s, "F")}) - {False, None}
     stash = near(s, "R") or near(s, "F")
+    again |= loaded(op)
     if kind in "BI":
-        return (again if op.get("slice", 0) == last else set()) - {None} | {stash, behind is not None and (near(behind, "B") or near(behind, "I")), there(other("B", 1), other("I", 1))} - {False, None}
+        return (again if op.get("slice", 0) == last else loaded(op)) - {None} | {stash, behind is not None and (near(behind, "B") or near(behind, "I")), there(other("B", 1), other("I", 1))} - {False, None}
     if kind == "W":
         return {stash, near(s, "I")} - {None}
     return None  # U
@@ -211,6 +224,24 @@ def load(page, name):
     return page.js("$('status').textContent")
 
 
+def deps(page):
+    """OP=A,B: what op needs, with what stands between; each an argument."""
+    for word in files:
+        op, want = word.split("=")
+        got = page.js(f"(n => n.ops.concat(n.transfers).map(k => k.op))(neighbours(panels[0].byName.get('{op}'), 'from'))")
+        same(sorted(got), sorted(filter(None, want.split(","))), f"what {op} needs")
+    same(page.js("panels[0].tracks[0].makespan"), form["makespan"], "makespan")
+    # What runs beside the ops is named under the pointer, with its times.
+    lanes = page.js("panels[0].lane.flatMap(l => l.ops).map(i => [i.op, i.start, i.end, xAt((i.start + i.end) / 2), view.rows.find(r => r.rank === i.rank).foot - view.y + 5])")
+    v = shown(page)
+    same(len(lanes), sum(o["kind"] in COPIES or ("side" in o and form["sides"][o["side"]]["stream"] != "compute") for o in ops.values()), "beside the ops")
+    for op, start, end, x, y in lanes:
+        page.mouse("mouseMoved", v["at"] + x, v["top"] + y)
+        tip = page.js("$('tip').hidden ? '' : $('tip').textContent")
+        if end > start and not tip.startswith(f"{op}\npredicted {start} \u2013 {end}, "):
+            bad.append(f"over {op} it says {tip}")
+
+
 def trace(page):
     """files: a trace of this program, then text that is none, each with what the page says."""
     measured = json.load(open(files[0]))
@@ -266,7 +297,7 @@ def speed(page):
 
 
 with Page(path, *((1600, 900) if what == "speed" else (1280, 800)), dark=what == "dark") as page:
-    {"look": look, "dark": look, "trace": trace, "speed": speed}.get(what, lambda p: None)(page)
+    {"look": look, "dark": look, "trace": trace, "speed": speed, "deps": deps}.get(what, lambda p: None)(page)
     if what == "injected":
         page.js("panels[0].compute.flat().forEach(i => { select(i); hover(xAt((i.start + i.end) / 2), view.rows[i.rank].y - view.y + 3); })")
         same(page.js("[typeof injected, document.images.length, document.scripts.length]"), ["undefined", 0, 2], "what a name can do")
