@@ -15,6 +15,10 @@ enum Plant {
   PLANT_MATCH_CHANNEL,   /*   the channel */
   PLANT_DEADLOCK_STUCK,  /* check_deadlock: the machine stops */
   PLANT_STREAMS_COVERED, /* check_streams: a dependence without event */
+  PLANT_STREAMS_SLOTS,   /*   a slot that is used too early */
+  PLANT_STREAMS_REUSED,  /*   an event of another record */
+  PLANT_STREAMS_NEEDED,  /*   an event too many */
+  PLANT_STREAMS_GROUPED, /*   an event in the middle of a group */
   PLANT_MEMORY_LIMIT,    /* check_memory: more than the limit */
   PLANT_MEMORY_IN,       /*   receive slots are not counted */
   PLANT_USER_CHECK,      /* check_user: a check that does not hold */
