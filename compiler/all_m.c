@@ -16,7 +16,8 @@
  * That every microbatch is there for all M follows in the same way: the ends of the ranges are quasi-affine
  * in M and move as fast as the microbatches do, so what is left over or lacking at the end is the same for
  * values of M a period apart, and one period of values decides. They are tried without what the schedule
- * requires; of what is right only for some of them, the multiples of a number are claimed, no more.
+ * requires; of what is right only for some of them, the multiples of a number are claimed, no more. Of small M
+ * one thing can be different: that a pipe has no microbatch at all (try_least).
  *
  * What a program of pipec's own then needs to complete are slots, and enough of them always suffice (comm.c,
  * note [enough slots]). So a proof here holds for the emitted program of every M, too. */
@@ -512,6 +513,29 @@ static bool decide(Sched *s, const Sched *p, int64_t S, const uint32_t *per_rank
   return true;
 }
 
+/* A pipe can be without a microbatch below some M, of each residue of T another: all values up to where T in turn are
+ * right, but those that are not claimed, are tried. 0: all are right; else the first that is not, and why. */
+static int64_t try_least(Sched *s, const char *name, int64_t from, int64_t T, int64_t by,
+                         DiagName *why) {
+  Arena arena;
+  Diag diag;
+  Options opt;
+  Sched p;
+  for (int64_t m = by, right = 0; m < from && right < T; m += by) {
+    bool ok = orders_at(s, &p, &arena, &diag, &opt, name, m, true, true);
+    arena_free(&arena);
+    right = ok ? right + by : 0;
+    if (ok)
+      continue;
+    ok = orders_at(s, &p, &arena, &diag, &opt, name, m, false, true) || diag.first == DIAG_REQUIRES;
+    *why = diag.first;
+    arena_free(&arena);
+    if (!ok)
+      return m;
+  }
+  return 0;
+}
+
 /* One period of values: what is complete there is complete for all. */
 static void try_values(Sched *s, const char *name, int64_t from, int64_t T) {
   Arena arena;
@@ -538,6 +562,8 @@ static void try_values(Sched *s, const char *name, int64_t from, int64_t T) {
       fits = right[i] == ((from + i) % by == 0);
   }
   s->all_m.multiple = (uint64_t)by;
+  if (!wrong && by <= T)
+    wrong = try_least(s, name, from, T, by, &why);
   if (!wrong && by <= T)
     return;
   s->all_m.proved = false;
@@ -626,9 +652,18 @@ static bool prove_kernels(Sched *s, const Param *m) {
     for (const Clause *c = sc->clauses; c && ok; c = c->next) {
       for (const Entry *e = c->kind == CL_TIME ? c->entries : NULL; e && ok; e = e->next)
         ok = free_of_m(&x, e->value, "a cost depends on it");
-      const Expr *const part[] = {c->value, c->to, c->range.lo, c->range.hi, c->range.step};
-      for (int i = 0; i < 5 && ok && c->kind == CL_EDGE; i++)
-        ok = !part[i] || free_of_m(&x, part[i], "an edge depends on it");
+      const Expr *const part[] = {c->range.lo, c->range.hi, c->range.step, c->value, c->to};
+      int n = c->kind == CL_EDGE ? 5 : c->kind == CL_ORDER || c->kind == CL_PIPE ? 3 : 0;
+      for (int i = 0; i < n && ok; i++)
+        ok = !part[i] ||
+             free_of_m(&x, part[i],
+                       c->kind == CL_EDGE    ? "an edge depends on it"
+                       : c->kind == CL_ORDER ? "which ranks have this order depends on it"
+                                             : "which pipes there are depends on it");
+      for (const Arg *a = c->kind == CL_TIE ? c->args : NULL; a && ok; a = a->next)
+        ok = free_of_m(&x, a->value, "what is tied depends on it");
+      ok = ok &&
+           (c->kind != CL_RANKS || free_of_m(&x, c->value, "the number of ranks depends on it"));
     }
   int64_t S = 1;
   Shape *shape = NEW_ARRAY(s->arena, Shape, s->nrank);

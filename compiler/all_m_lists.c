@@ -30,7 +30,8 @@ typedef struct Classes {
   Sched *s;
   const Param *m;
   int64_t step, pace;
-  int64_t from[MOST_STEP]; /* of residue i + 1; 0: the schedule does not admit it */
+  int64_t from[MOST_STEP]; /* of residue i + 1; 0: the schedule does not admit any */
+  int64_t ends[MOST_STEP]; /*   from there on; below it may admit some */
   int64_t work;
   const char *why;
   Span at; /* why not, if it cannot be cured */
@@ -106,15 +107,17 @@ static bool try_from(Classes *c, int64_t from, AffineFail *fail, int64_t *need, 
 static bool try_step(Classes *c, AffineFail *fail, int64_t *need) {
   for (int64_t residue = 1; residue <= c->step; residue++) {
     int64_t n = 0;
-    c->from[residue - 1] = 0;
+    c->from[residue - 1] = c->ends[residue - 1] = 0;
     for (int i = 0;; i++) {
       bool never;
       if (try_from(c, residue + n * c->step, fail, need, &never)) {
         c->from[residue - 1] = residue + n * c->step;
         break;
       }
-      if (never)
+      if (never) {
+        c->ends[residue - 1] = residue + n * c->step;
         break;
+      }
       if (c->refuted || *fail != AFFINE_BASE)
         return false;
       if (i == MOST_TRIES || c->work > MOST_WORK) {
@@ -132,9 +135,9 @@ static bool try_step(Classes *c, AffineFail *fail, int64_t *need) {
 static bool try_below(Classes *c, int64_t end) {
   bool ok = true;
   for (int64_t v = 1; v < end && ok; v++) {
-    int64_t from = c->from[(v - 1) % c->step];
+    int64_t i = (v - 1) % c->step, from = c->from[i] ? c->from[i] : c->ends[i];
     Tried p;
-    if (from == 0 || v >= from)
+    if (v >= from)
       continue;
     if (!compile_value(c, v, &p)) {
       arena_free(&p.arena);
@@ -165,6 +168,8 @@ void prove_by_lists(Sched *s, const Param *m) {
     end = c.from[i] > end ? c.from[i] : end;
   if (ok && end == 0)
     ok = false, c.why = "it has no value", c.at = s->def->name_at;
+  for (int64_t i = 0; i < c.step && ok; i++)
+    end = c.ends[i] > end ? c.ends[i] : end;
   ok = ok && try_below(&c, end);
   s->all_m.refuted = c.refuted;
   if (!ok) {

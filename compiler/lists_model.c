@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * What a schedule says beside its orders, for all M (lists_of_m.h): its parameters and lets, what it requires, and that
- * its stages, places and edges do not depend on M. */
+ * its ranks, pipes, stages, places and edges, and which order a rank has, do not depend on M. */
 #include <string.h>
 
 #include "expand.h"
@@ -74,7 +74,12 @@ bool admits_of_m(AffineEnv *x, bool *yes) {
   return true;
 }
 
-/* Stages, places and edges are the same for all n. */
+static bool same_number(AffineEnv *x, const Expr *e) {
+  int64_t v;
+  return !e || affine_number(x, e, &v);
+}
+
+/* Stages, places, edges, and which ranks have which order, are the same for all n. */
 bool same_model_of_m(AffineEnv *x) {
   Sched *s = x->s;
   int64_t v;
@@ -103,7 +108,11 @@ bool same_model_of_m(AffineEnv *x) {
   }
   for (const Schedule *sc = s->def; sc; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c; c = c->next) {
-      if (c->kind == CL_RANKS && !affine_number(x, c->value, &v))
+      if (c->kind == CL_RANKS && !same_number(x, c->value))
+        return false;
+      if ((c->kind == CL_ORDER || c->kind == CL_PIPE) &&
+          (!same_number(x, c->range.lo) || !same_number(x, c->range.hi) ||
+           !same_number(x, c->range.step)))
         return false;
       for (const Arg *a = c->kind == CL_TIE ? c->args : NULL; a; a = a->next)
         if (!affine_number(x, a->value, &v))
