@@ -126,7 +126,8 @@ static void no_parameter(Sched *s, const Define *d, const Param *meant) {
     help_params(s, s->def);
 }
 
-bool bind_top(Ex *x) {
+/* open: NULL, or a parameter that has this value and not its default. */
+static bool bind_given(Ex *x, const Param *open, int64_t value) {
   Sched *s = x->s;
   Options *o = s->opt;
   Schedule *sc = s->def;
@@ -139,8 +140,8 @@ bool bind_top(Ex *x) {
     for (uint32_t i = 0; i < o->ndefine; i++)
       if (strcmp(o->define[i].name, p->name) == 0)
         d = &o->define[i], d->used = true; /* the last one wins */
-    if (d) {
-      s->env[p->slot] = d->value;
+    if (d || p == open) {
+      s->env[p->slot] = d ? d->value : value;
     } else if (!p->init && o->ncompare == 0 && (d = misspelt(s, p))) {
       no_parameter(s, d, p);
       d->used = true;
@@ -165,6 +166,44 @@ bool bind_top(Ex *x) {
       ok = false;
     }
   return ok;
+}
+
+/* Does the schedule admit its parameters? Says nothing. */
+static bool admitted(Ex *x) {
+  Sched *s = x->s;
+  Diag silent = *s->diag, *diag = s->diag;
+  Clauses none = {0};
+  silent.out = NULL;
+  s->diag = &silent;
+  bool ok = instantiate(x, s->def, 0, &none, false);
+  s->diag = diag;
+  return ok;
+}
+
+bool bind_top(Ex *x) {
+  enum { MOST_TRIED = 4096 };
+  Sched *s = x->s;
+  const char *name = s->opt->for_all      ? s->opt->for_all
+                     : s->opt->check_only ? open_parameter(s)
+                                          : NULL;
+  const Param *open = name ? s->def->params : NULL;
+  while (open && (strcmp(open->name, name) != 0 || !open->init))
+    open = open->next;
+  for (uint32_t i = 0; i < s->opt->ndefine && open; i++)
+    if (strcmp(s->opt->define[i].name, name) == 0)
+      open = NULL;
+  if (!bind_given(x, NULL, 0))
+    return false;
+  if (!open || s->diag->errors || admitted(x))
+    return true;
+  /* It stands for every value: one that is admitted, if there is one. */
+  int64_t from = s->env[open->slot];
+  for (int64_t v = from + 1; v <= from + MOST_TRIED; v++)
+    if (!bind_given(x, open, v))
+      return false;
+    else if (admitted(x))
+      return true;
+  return bind_given(x, NULL, 0);
 }
 
 /* ---- clauses of which one holds ---- */

@@ -27,8 +27,10 @@ enum {
   MOST_CLASSES = 64,
   MOST_LOOPS = 8,  /* of a rank */
   MOST_TRIED = 64, /* values of a class, and a few larger ones, where the orders are not proved */
-  MOST_TURNS = 1 << 10, /* of the samples */
-  MOST_WORK = 1 << 24,  /* instructions that are compiled to find the table */
+  MOST_TURNS = 1 << 10,      /* of the samples */
+  MOST_SHORT = 256,          /* values below the first one of a class */
+  MOST_SHORT_ROWS = 1 << 16, /* instructions of these programs together */
+  MOST_WORK = 1 << 24,       /* instructions that are compiled to find the table */
   INSTR_WORDS = sizeof(PipeInstr) / 4,
   WEIGHT_WORDS = sizeof(PipeWeights) / 4
 };
@@ -324,7 +326,10 @@ static bool long_enough(const Sched *s, Segments (*g)[4], int64_t n) {
 static bool times_repeat(Loops *x, Segments (*g)[4], int64_t n, Sample p[3]) {
   uint64_t **start[3], **end;
   Pace pace = {.known = 0};
-  bool ok = long_enough(&p[0].s, g, n);
+  bool ok = long_enough(&p[0].s, g, n), grows = p[1].s.channel_slots > p[0].s.channel_slots;
+  if (!ok)
+    return no(x, grows ? "its channels need more slots the more microbatches there are"
+                       : "its loops are too short for what its ranks wait for");
   for (int j = 0; j < 3; j++)
     start[j] = predict(&p[j].s, &end);
   for (uint32_t r = 0; r < x->s->nrank && ok; r++)
@@ -507,9 +512,9 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
 /* budget: instructions that may be compiled for it. */
 static bool all_classes(Loops *x, Looped *l, int64_t T, uint64_t budget) {
   Sched *s = x->s;
-  PipeLoopClass *cls = NEW_ARRAY(s->arena, PipeLoopClass, (size_t)T);
+  PipeLoopClass *cls = NEW_ARRAY(s->arena, PipeLoopClass, (size_t)T + MOST_SHORT);
   l->table = (PipeLooped){.magic = PIPE_LOOP_MAGIC, .abi = PIPE_ABI, .cls = cls};
-  l->like = NEW_ARRAY(s->arena, Sched *, (size_t)T);
+  l->like = NEW_ARRAY(s->arena, Sched *, (size_t)T + MOST_SHORT);
   x->T = T, x->tried = 0;
   budget += x->work;
   for (x->residue = 1; x->residue <= T; x->residue++) {
@@ -522,6 +527,63 @@ static bool all_classes(Loops *x, Looped *l, int64_t T, uint64_t budget) {
     l->table.nclass += ok;
   }
   return l->table.nclass > 0;
+}
+
+/* One value below those of its class, as a class of its own: no rows repeat. */
+static bool add_short(Loops *x, Looped *l, int64_t value, const PipeProgram *p) {
+  enum { NO_TURNS = 1 << 20 }; /* less than half as many are no loop */
+  char why[PIPE_LOOP_TEXT];
+  uint32_t at = l->table.nclass;
+  PipeLoopClass *out = (PipeLoopClass *)&l->table.cls[at];
+  Sample *like = arena_zalloc(x->s->arena, 1, sizeof *like);
+  PipeProgram *const same[3] = {(PipeProgram *)p, (PipeProgram *)p, (PipeProgram *)p};
+  Class k = {.out = out};
+  if (!compile_at(x->s, &like->s, x->s->arena, &like->diag, &like->opt, x->name, value) ||
+      !make_class(x, NO_TURNS, same, like->s.prog, &l->table, &k))
+    return false;
+  finish_class(x, &k, 0);
+  out->from = value, out->step = INT64_MAX;
+  like->s.prog = k.p;
+  PipeLooped one = l->table;
+  one.cls = out, one.nclass = 1;
+  PipeProgram *q = pipe_unroll(&one, value, why);
+  bool ok = q && same_program(q, p);
+  pipe_unroll_free(q);
+  l->like[at] = &like->s;
+  l->table.nclass += ok, l->nshort += ok;
+  return ok;
+}
+
+/* Is the value one of these classes? */
+static bool has_value(const PipeLooped *l, int64_t value) {
+  for (uint32_t i = 0; i < l->nclass; i++)
+    if (value >= l->cls[i].from && (value - l->cls[i].from) % l->cls[i].step == 0)
+      return true;
+  return false;
+}
+
+/* The values that the schedule admits below those of the classes. */
+static void add_shorts(Loops *x, Looped *l) {
+  int64_t end = 0;
+  uint64_t rows = 0;
+  l->lacks = "";
+  for (uint32_t i = 0; i < l->table.nclass; i++)
+    end = l->table.cls[i].from > end ? l->table.cls[i].from : end;
+  for (int64_t v = 1; v < end; v++) {
+    Sample p;
+    if (has_value(&l->table, v))
+      continue;
+    bool ok = compile_at(x->s, &p.s, &p.arena, &p.diag, &p.opt, x->name, v), left = false;
+    for (uint32_t r = 0; ok && r < p.s.nrank; r++)
+      rows += p.s.prog->rank[r].ninstr;
+    if (ok)
+      left = rows > MOST_SHORT_ROWS || l->nshort == MOST_SHORT || !add_short(x, l, v, p.s.prog);
+    if (left || (!ok && p.diag.first != DIAG_REQUIRES))
+      l->lacks = arena_printf(x->s->arena, "%s%s %lld%s%s%s", l->lacks, *l->lacks ? "," : "",
+                              (long long)v, ok ? "" : " [", ok ? "" : diag_name(p.diag.first),
+                              ok ? "" : "]");
+    arena_free(&p.arena);
+  }
 }
 
 /* The periods to try: of proved orders, multiples of theirs; else what ranks or a few microbatches suggest. */
@@ -549,6 +611,8 @@ bool make_looped(Sched *s) {
     if ((T <= MOST_CLASSES || s->all_m.proved) &&
         all_classes(&x, l, T, s->opt->looped ? MOST_WORK / 8 : (MOST_WORK / 16 - x.work) / 2))
       s->looped = l, l->tried = x.tried;
+  if (s->looped && s->opt->looped)
+    add_shorts(&x, l);
   if (s->looped || !s->opt->looped)
     return true;
   LineCol at = diag_linecol(s->diag, s->all_m.at.file, s->all_m.at.beg);

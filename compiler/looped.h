@@ -15,6 +15,8 @@ bool compile_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, 
 /* The program for every M. */
 typedef struct Looped {
   PipeLooped table;
+  uint32_t nshort; /* the last of its classes have one value each, below those of the others */
+  const char *lacks; /* values below that have no program, and why: " 3 [deadlock]"; "" */
   int64_t tried; /* where the orders are not proved: they were compared with it up to this value */
   Sched **like;  /* [nclass] a compiled one of each class; its prog is that of the class */
 } Looped;

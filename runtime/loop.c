@@ -156,20 +156,32 @@ static void unroll(Unroll *u, const PipeLooped *l, PipeProgram *out) {
   out->hash = pipe_program_hash(out);
 }
 
+/* A class of one value: the next one would be too large for any program. */
+static int is_short(const PipeLoopClass *c) { return c->step > INT64_MAX / 2; }
+
 static PipeProgram *refuse(char why[PIPE_LOOP_TEXT], const PipeLooped *l, int64_t value) {
   const char *name = l->param[l->open];
   int at = snprintf(why, PIPE_LOOP_TEXT, "no program for %s = %" PRId64 ", but for", name, value);
-  for (uint32_t i = 0; i < l->nclass && at < PIPE_LOOP_TEXT - 96; i++) {
-    const PipeLoopClass *c = &l->cls[i];
-    if (i > 2) {
-      snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, ", and %" PRIu32 " more such series",
-               l->nclass - i);
-      break;
+  uint32_t said = 0, left = 0;
+  for (int one = 0; one < 2; one++)
+    for (uint32_t i = 0; i < l->nclass; i++) {
+      const PipeLoopClass *c = &l->cls[i];
+      if (is_short(c) != one)
+        continue;
+      if (at >= PIPE_LOOP_TEXT - 112 || (!one && said == 3)) {
+        left += !one;
+        continue;
+      }
+      if (one)
+        at += snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, "%s %" PRId64,
+                       i > 0 && is_short(&l->cls[i - 1]) ? "," : "; and for", c->from);
+      else
+        at += snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at,
+                       "%s %" PRId64 ", %" PRId64 ", %" PRId64 " and so on", said++ ? ";" : "",
+                       c->from, c->from + c->step, c->from + 2 * c->step);
     }
-    at += snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at,
-                   "%s %" PRId64 ", %" PRId64 ", %" PRId64 " and so on", i ? ";" : "", c->from,
-                   c->from + c->step, c->from + 2 * c->step);
-  }
+  if (left)
+    snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, ", and %" PRIu32 " more such series", left);
   return NULL;
 }
 
@@ -181,7 +193,7 @@ PipeProgram *pipe_unroll(const PipeLooped *l, int64_t at, char why[PIPE_LOOP_TEX
   const PipeLoopClass *c = NULL;
   for (uint32_t i = 0; i < l->nclass && !c; i++)
     if (at >= l->cls[i].from && (at - l->cls[i].from) % l->cls[i].step == 0)
-      c = &l->cls[i];
+      c = &l->cls[i]; /* (a step of all values there are: the first one only) */
   if (!c)
     return refuse(why, l, at);
   Unroll u = {.c = c, .n = (uint64_t)((at - c->from) / c->step)};

@@ -56,7 +56,8 @@ typedef struct PipeLoopRank {
   PipeLinear nslot, inflight, nevent, bytes, host;
 } PipeLoopRank;
 
-/* The programs for the values from, from + step, from + 2 * step, ... of the parameter: n = 0, 1, 2, ... */
+/* The programs for the values from, from + step, from + 2 * step, ... of the parameter: n = 0, 1, 2, ... A step of
+ * INT64_MAX: for one value, too few microbatches for the parts that repeat. */
 typedef struct PipeLoopClass {
   int64_t from, step;
   const PipeProgram *p;       /* what is the same for all n; tables of ranks and stages are rows of segments */

@@ -8,11 +8,12 @@
  * Of one that updates within a step, each stage follows a list of its own, written here by formula: an op
  * uses the weights as they are at that point of the list, an update applies what was added since the last.
  *
- *   parity STDLIB_DIR SCRATCH_FILE [--break|--inline]   one line per schedule; exit status 0 iff all agree
+ *   parity STDLIB_DIR SCRATCH_FILE [--break|--inline|--looped]   one line per schedule; exit status 0 iff all agree
  *
  * SCRATCH_FILE is written: a profile with the model's sizes, so that bytes are proved and measured.
  * --break gives the engine's model another learning rate, and every run must then differ. --inline puts the
  * transfers at their ops, alone and grouped, over a smaller grid; what is refused for its deadlocks is counted.
+ * --looped takes programs that were unrolled from those for every M.
  *
  * Programs are compiled in this process and run from memory; that emit_c prints the same tables is
  * tested elsewhere. */
@@ -22,7 +23,8 @@
 
 #include "engines.h"
 #include "layer_model.h"
-#include "pipec.h"
+#include "looped.h"
+#include "samples.h"
 
 /* ---- the model: stage s is y = tanh(x A + b), the loss is |y - target|^2 / (2 M) ---- */
 
@@ -484,6 +486,30 @@ typedef struct Updates {
       *every; /* its parameter that says after how many microbatches; NULL: it is that of pairs() */
 } Updates;
 
+/* Trains on every engine and compares; u, V: as in one_case. */
+static void on_engines(const char *name, const PipeProgram *p, const Case *c, uint32_t V,
+                       const Updates *u, uint64_t seed) {
+  Result want = u && u->every ? async(p->nmodel, p->nmb, V)
+                : u           ? pairs(p->nmodel, p->nmb)
+                              : sequential(p->nmodel, p->nmb, p->nstage / p->nmodel, c->descending,
+                                 p->forward ? 0 : RATE);
+  PrOptions seeded = {.seed = seed};
+  run_one(name, p, &want, (PrOptions){.deadline_s = 60}, "threads", false);
+  run_one(name, p, &want, (PrOptions){.free_running = 1}, "free running", false);
+  run_one(name, p, &want, seeded, "seeded", false);
+  int wanted = STEPS * actions_of(p), before = failures;
+  if (wanted > 0) {
+    int earlier = cases;
+    actions = 0;
+    run_one(name, p, &want, (PrOptions){.free_running = 1, .trace_steps = 2},
+            "free running, actions as a whole", true);
+    run_one(name, p, &want, seeded, "seeded, actions as a whole", true);
+    if (actions != (cases - earlier) * wanted && failures == before && !engines_of_processes)
+      fail(name, p, "the model has not got every action");
+  }
+  free(want.loss), free(want.weight);
+}
+
 /* u: NULL, or what c is part of; then V is its `every`. */
 static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uint32_t V, bool sized,
                      const Updates *u) {
@@ -525,25 +551,7 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
     }
     fail(name, NULL, arena_printf(&arena, "P=%u M=%u V=%u does not compile", P, M, V));
   } else {
-    Result want = u && u->every ? async(s.prog->nmodel, s.prog->nmb, V)
-                  : u           ? pairs(s.prog->nmodel, s.prog->nmb)
-                      : sequential(s.prog->nmodel, s.prog->nmb, s.prog->nstage / s.prog->nmodel,
-                                   c->descending, s.prog->forward ? 0 : RATE);
-    PrOptions seeded = {.seed = 1 + P * 1000003u + M * 1009u + V};
-    run_one(name, s.prog, &want, (PrOptions){.deadline_s = 60}, "threads", false);
-    run_one(name, s.prog, &want, (PrOptions){.free_running = 1}, "free running", false);
-    run_one(name, s.prog, &want, seeded, "seeded", false);
-    int wanted = STEPS * actions_of(s.prog), before = failures;
-    if (wanted > 0) {
-      int earlier = cases;
-      actions = 0;
-      run_one(name, s.prog, &want, (PrOptions){.free_running = 1, .trace_steps = 2},
-              "free running, actions as a whole", true);
-      run_one(name, s.prog, &want, seeded, "seeded, actions as a whole", true);
-      if (actions != (cases - earlier) * wanted && failures == before && !engines_of_processes)
-        fail(name, s.prog, "the model has not got every action");
-    }
-    free(want.loss), free(want.weight);
+    on_engines(name, s.prog, c, V, u, 1 + P * 1000003u + M * 1009u + V);
   }
   arena_free(&arena);
 }
@@ -612,6 +620,44 @@ static void inline_grid(const char *dir) {
   printf("U in actions: %d runs, %d programs refused\n", cases - before, refused);
 }
 
+/* The program for every M, unrolled: those of small M, which are tables of their own, and of larger ones. */
+static void looped_case(const char *dir, const Case *c, uint32_t P) {
+  static const uint32_t sizes_M[] = {1, 2, 3, 4, 5, 8, 10, 14, 16, 18, 24, 33};
+  Sample of = {.name = c->name, .P = P, .M = 0};
+  for (size_t i = 0; i < sizeof sizes_M / sizeof *sizes_M; i++) {
+    char why[PIPE_LOOP_TEXT];
+    static Compiled k;
+    static PipeProgram *p;
+    if (i == 0 &&
+        (sample_looped(&k, dir, &of, &p) || !k.s.looped)) { /* M = 0: none, but the tables */
+      fail(c->name, NULL, arena_printf(&k.arena, "P=%u: no program for every M", P));
+      arena_free(&k.arena);
+      return;
+    }
+    p = pipe_unroll(&k.s.looped->table, sizes_M[i], why);
+    if (p)
+      on_engines(c->name, p, c, 0, NULL, 1 + P * 1000003u + sizes_M[i]);
+    pipe_unroll_free(p);
+    if (i + 1 == sizeof sizes_M / sizeof *sizes_M)
+      arena_free(&k.arena);
+  }
+}
+
+static void looped_programs(const char *dir) {
+  static const Case of[] = {
+      {"1f1b", 1, false, 0},      {"gpipe", 1, false, 0},       {"gpipe_lifo", 1, true, 0},
+      {"zb_h1", 1, false, 0},     {"interleaved", 2, false, 0}, {"naive", 1, false, 0},
+      {"dualpipev", 2, false, 0}, {"zb_v", 2, false, 0},        {"gpipe_recompute", 1, true, 0},
+      {"dapple_pb", 1, false, 0},
+  };
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    int before = cases;
+    for (uint32_t P = 2; P <= 4; P++)
+      looped_case(dir, &of[i], P);
+    printf("%s: %d runs\n", of[i].name, cases - before);
+  }
+}
+
 int main(int argc, char **argv) {
   if (argc < 3) {
     fprintf(stderr, "usage: parity STDLIB_DIR SCRATCH_FILE [--break | --inline | --channels]\n");
@@ -626,6 +672,11 @@ int main(int argc, char **argv) {
     lowering = 1 + PIPE_CHANNELS, thin = 3;
   if (argc > 3 && strcmp(argv[3], "--inline") == 0) {
     inline_grid(dir);
+    printf("%d of %d runs differ\n", failures, cases);
+    return engines_end(failures) != 0;
+  }
+  if (argc > 3 && strcmp(argv[3], "--looped") == 0) {
+    looped_programs(dir);
     printf("%d of %d runs differ\n", failures, cases);
     return engines_end(failures) != 0;
   }

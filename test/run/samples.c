@@ -2,6 +2,8 @@
  * See samples.h. */
 #include "samples.h"
 
+#include "looped.h"
+
 #include <string.h>
 
 static const char copies[] =
@@ -100,7 +102,7 @@ static void oom(size_t wanted) {
   exit(2);
 }
 
-bool sample_compile(Compiled *c, const char *stdlib, const Sample *of) {
+static void prepare(Compiled *c, const char *stdlib, const Sample *of) {
   memset(c, 0, sizeof *c);
   c->arena.oom = oom;
   c->define[0] = (Define){.name = "P", .value = of->P, .lo = of->P, .hi = of->P};
@@ -117,5 +119,18 @@ bool sample_compile(Compiled *c, const char *stdlib, const Sample *of) {
                      .dump_out = stdout};
   c->s = (Sched){.arena = &c->arena, .diag = &c->diag, .opt = &c->opt};
   diag_init(&c->diag, &c->arena, stdout);
+}
+
+bool sample_compile(Compiled *c, const char *stdlib, const Sample *of) {
+  prepare(c, stdlib, of);
   return compile_only(&c->s);
+}
+
+bool sample_looped(Compiled *c, const char *stdlib, const Sample *of, PipeProgram **p) {
+  char why[PIPE_LOOP_TEXT];
+  prepare(c, stdlib, of);
+  c->opt.ndefine = 1;
+  c->opt.for_all = "M", c->opt.looped = true;
+  *p = compile_only(&c->s) ? pipe_unroll(&c->s.looped->table, of->M, why) : NULL;
+  return *p != NULL;
 }
