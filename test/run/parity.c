@@ -8,7 +8,7 @@
  * Of one that updates within a step, each stage follows a list of its own, written here by formula: an op
  * uses the weights as they are at that point of the list, an update applies what was added since the last.
  *
- *   parity STDLIB_DIR SCRATCH_FILE [--break|--inline|--looped|--files FILE...]   one line per schedule; exit status
+ *   parity STDLIB_DIR SCRATCH_FILE [--break|--inline|--channels|--looped|--files FILE...]   one line per schedule; exit status
  *                                           0 iff all agree
  *
  * SCRATCH_FILE is written: a profile with the model's sizes, so that bytes are proved and measured.
@@ -312,8 +312,8 @@ static void run_one(const char *name, const PipeProgram *p, const Result *want, 
 }
 
 static const char *scratch;
-static int lowering;      /* Options.lowering */
-static uint32_t thin = 1; /* of the cases of the library only each so many-th is run */
+static int lowering;           /* Options.lowering */
+static uint32_t thin = 1, nth; /* only each so many-th case is run */
 static int refused; /* programs, because their transfers cannot be carried out in that order */
 static const char *third =
     "V"; /* name of the third parameter; another one than V is no count of stages */
@@ -515,7 +515,6 @@ static void on_engines(const char *name, const PipeProgram *p, const Case *c, ui
 /* u: NULL, or what c is part of; then V is its `every`. P 0: c->name is a file, with its own parameters. */
 static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uint32_t V, bool sized,
                      const Updates *u) {
-  static uint32_t nth;
   if (nth++ % thin)
     return;
   const char *name = c->name;
@@ -591,8 +590,7 @@ static void inline_grid(const char *dir) {
       {"zb_v", 2, false, 0},           {"dualpipev", 2, false, 2}, {"hanayo", 4, false, 0},
       {"gpipe_recompute", 1, true, 0}, {"inference", 1, false, 0}, {"bpipe", 1, false, 0},
       {"gems", 1, false, 0},           {"chimera", 1, false, 0}};
-  static const char *const text[] = {[1 + PIPE_INLINE] = "inline",
-                                     [1 + PIPE_GROUPED] = "inline grouped"};
+  static const char *const text[] = {"", "", "", "inline", "inline grouped"};
   for (lowering = 1 + PIPE_INLINE; lowering <= 1 + PIPE_GROUPED; lowering++) {
     int before = cases;
     refused = 0;
