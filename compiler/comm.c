@@ -168,8 +168,6 @@ static void first_time(Sched *s) {
       action_slots(s, i);
   if (skips)
     more_slots(s, true);
-  if (s->lowering == PIPE_CHANNELS)
-    find_channels(s);
   if (s->graph)
     room_for_lists(s);
   size_t total = 0;
@@ -370,6 +368,8 @@ static void join_waits(const Streams *t) {
 bool comm(Sched *s) {
   if (!s->channel)
     first_time(s);
+  if (s->lowering == PIPE_CHANNELS && !s->channel_of)
+    find_channels(s);
   number_slots(s);
   bool joined = restart(s);
   if (s->lists) {

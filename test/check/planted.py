@@ -22,7 +22,7 @@ def texts(root, where):
             path = os.path.join(base, name)
             if name.startswith("bad-") and name.endswith(".pipe"):
                 found.append(path)
-            elif name in ("by-hand.test", "all_m.test"):
+            elif name in ("by-hand.test", "all_m.test", "bad-offload.test", "bad-versions.test"):
                 part = os.path.join(where, name)
                 subprocess.run(["split-file", path, part], check=True)
                 found += [os.path.join(part, f) for f in sorted(os.listdir(part)) if f.endswith(".pipe")]
