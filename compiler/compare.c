@@ -120,23 +120,26 @@ static void table(Compare *c, FILE *f) {
     name = (int)strlen(c->row[i].name) > name ? (int)strlen(c->row[i].name) : name;
     params = (int)strlen(c->row[i].params) > params ? (int)strlen(c->row[i].params) : params;
   }
-  fprintf(f, "  %-*s  %-*s  %10s  %9s  %10s  %8s  %7s  %9s  %9s  %9s  %8s  %9s\n", name, "schedule",
-          params, "params", "makespan", "to bound", "span", "x work", "bubble", "in flight",
-          c->sized ? "bytes" : "-", "transfers", "versions", "staleness");
+  fprintf(f, "  %-*s  %-*s  %10s  %9s  %10s  %8s  %7s  %9s  ", name, "schedule", params, "params",
+          "makespan", "to bound", "span", "x work", "bubble", "in flight");
+  if (c->sized)
+    fprintf(f, "%9s  %9s  ", "bytes", "volume");
+  fprintf(f, "%9s  %8s  %9s\n", "transfers", "versions", "staleness");
   for (uint32_t i = 0; i < c->nrow; i++) {
     const Row *w = &c->row[i];
     if (i > 0 && i % c->ninput == 0)
       fputc('\n', f);
-    if (w->refused)
+    if (w->refused) {
       fprintf(f, "  %-*s  %-*s  refused: %s\n", name, w->name, params, w->params, w->refused);
-    else
-      fprintf(f,
-              "%c %-*s  %-*s  %10s  %+7.2f %%  %10s  %8.4f  %5.2f %%  %9.2f  %9s  %9" PRIu64
-              "  %8u  %9u\n",
-              w->front ? '*' : ' ', name, w->name, params, w->params, row_time(c, w, w->makespan),
-              w->bound ? 100 * ((double)w->makespan / (double)w->bound - 1) : 0,
-              row_time(c, w, w->span), w->times, w->bubble, w->inflight,
-              c->sized ? bytes_text(c->s, w->bytes) : "", w->transfers, w->versions, w->staleness);
+      continue;
+    }
+    fprintf(f, "%c %-*s  %-*s  %10s  %+7.2f %%  %10s  %8.4f  %5.2f %%  %9.2f  ",
+            w->front ? '*' : ' ', name, w->name, params, w->params, row_time(c, w, w->makespan),
+            w->bound ? 100 * ((double)w->makespan / (double)w->bound - 1) : 0,
+            row_time(c, w, w->span), w->times, w->bubble, w->inflight);
+    if (c->sized)
+      fprintf(f, "%9s  %9s  ", bytes_text(c->s, w->bytes), bytes_text(c->s, w->volume));
+    fprintf(f, "%9" PRIu64 "  %8u  %9u\n", w->transfers, w->versions, w->staleness);
   }
   fprintf(f, "\n* no other is better both in time and in %s\n", c->sized ? "bytes" : "stashes");
 }

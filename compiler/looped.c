@@ -6,7 +6,8 @@
  * programs of three large values that follow each other are rolled (roll.c): one table of warmup, kernel and
  * flush, with slots that go round cycles. It is unrolled again for all smaller values of the class, down to
  * the first for which it is not, bit for bit, what pipec makes of that value itself, and for some larger
- * ones. So m0, from which on the table holds, is found and not guessed.
+ * ones. So m0, from which on the table holds, is found and not guessed. The three are values that the proof speaks
+ * of: below these the orders can be others, which repeat as well.
  *
  * For values beyond those that were tried the argument is this. The ops of each rank go on repeating, which
  * check_all_m has proved. The predicted times of the last turns of every loop are those of the turn before plus one
@@ -509,6 +510,13 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
   return true;
 }
 
+/* From where on a class is sampled: what is proved from some M on need not be like that below it. */
+static int64_t least_n(const Loops *x) {
+  const Sched *s = x->s;
+  int64_t from = s->all_m.proved ? (int64_t)s->all_m.from : 0, n = 8;
+  return from <= value_of(x, n) ? n : (from - x->residue + x->T - 1) / x->T;
+}
+
 /* budget: instructions that may be compiled for it. */
 static bool all_classes(Loops *x, Looped *l, int64_t T, uint64_t budget) {
   Sched *s = x->s;
@@ -520,7 +528,7 @@ static bool all_classes(Loops *x, Looped *l, int64_t T, uint64_t budget) {
   for (x->residue = 1; x->residue <= T; x->residue++) {
     bool never = s->all_m.proved && x->residue % (int64_t)s->all_m.multiple != 0, ok = false;
     x->why = never ? x->why : "too much would have to be tried";
-    for (int64_t n = 8; !never && !ok && n <= MOST_TURNS && x->work < budget; n *= 2)
+    for (int64_t n = least_n(x); !never && !ok && n <= MOST_TURNS && x->work < budget; n *= 2)
       ok = try_class(x, n, &l->table, &cls[l->table.nclass], &l->like[l->table.nclass], &never);
     if (!ok && !never)
       return false;

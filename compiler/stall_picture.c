@@ -14,7 +14,7 @@
 
 enum {
   LEFT = 92,  /* of the rows */
-  PAST = 620, /* px for what ran */
+  PAST = 620, /* most px for what ran */
   BOX = 58,   /* px of a box that has no time: of an op */
   WIDE = 98,  /* of an instruction of a list */
   GAP = 8,
@@ -47,8 +47,9 @@ typedef struct Page {
   uint32_t nrow;
   const StallHop *hop;
   uint32_t nhop;
-  double box; /* BOX or WIDE */
-  bool lists; /* hops are positions in lists, else rows of s->op */
+  double box;  /* BOX or WIDE */
+  double past; /* px for what ran */
+  bool lists;  /* hops are positions in lists, else rows of s->op */
 } Page;
 
 static void emit(const Page *g, const char *fmt, ...) {
@@ -166,7 +167,7 @@ static void draw_picture(Page *g, const char *scale, const char *model) {
       "<text x=\"16\" y=\"46\" fill=\"dimgray\">$; model: $. Solid: has run. Dashed: never does.</text>\n",
       scale, model);
   emit(g, "<path d=\"M# #V#\" stroke=\"firebrick\" stroke-dasharray=\"1 3\"/>\n",
-       LEFT + PAST + GAP / 2u, TOP - 12u, TOP + PITCH * (g->nrow - 1) + ROW + 12u);
+       LEFT + (unsigned)g->past + GAP / 2u, TOP - 12u, TOP + PITCH * (g->nrow - 1) + ROW + 12u);
   for (uint32_t i = 0; i < g->nrow; i++)
     draw_row(g, &g->row[i], TOP + (double)PITCH * i);
   for (uint32_t k = 0; k < g->nhop; k++) {
@@ -260,7 +261,7 @@ static bool write_page(Page *g, const char *scale, const char *model) {
 static void add_next(Page *g, Row *w, uint32_t at, uint32_t on,
                      uint8_t (*op)(Sched *, uint32_t, uint32_t),
                      const char *(*label)(Sched *, uint32_t, uint32_t)) {
-  double x = LEFT + PAST + GAP;
+  double x = LEFT + g->past + GAP;
   uint32_t last = on == NONE || on < at ? at : on;
   for (uint32_t i = at; i <= last; i++) {
     if (i > at && i != last && i - at >= MOST_NEXT) { /* leave some out */
@@ -294,7 +295,7 @@ bool draw_orders(Sched *s, const uint64_t *end, const uint32_t *head, const Stal
                  uint32_t nhop) {
   if (!s->opt->counterexample && !wants_html(s->opt))
     return false;
-  Page g = {.s = s, .hop = hop, .nhop = nhop, .box = BOX};
+  Page g = {.s = s, .hop = hop, .nhop = nhop, .box = BOX, .past = PAST};
   find_rows(&g);
   uint64_t last = 0, sum = 0;
   uint32_t n = 0;
@@ -355,15 +356,20 @@ bool draw_lists(Sched *s, const MachineList *list, const bool *const *done, cons
     return false;
   Page g = {.s = s, .hop = hop, .nhop = nhop, .box = WIDE, .lists = true};
   find_rows(&g);
+  uint32_t *ran = NEW_ARRAY(s->arena, uint32_t, MOST_RANKS), most = 1;
+  for (uint32_t k = 0; k < g.nrow; k++) {
+    enum { SHOWN = PAST / (WIDE + GAP) };
+    uint32_t r = g.row[k].rank;
+    while (ran[k] < list[r].n && done[r][ran[k]])
+      ran[k]++;
+    most = ran[k] < SHOWN ? ran[k] > most ? ran[k] : most : SHOWN;
+  }
+  g.past = most * (WIDE + GAP);
   for (uint32_t k = 0; k < g.nrow; k++) {
     Row *w = &g.row[k];
-    uint32_t at, on, first = 0, nshown = 0;
-    enum { SHOWN = PAST / (WIDE + GAP) };
-    while (first < list[w->rank].n && done[w->rank][first])
-      first++;
-    nshown = first < SHOWN ? first : SHOWN;
+    uint32_t at, on, first = ran[k], nshown = first < most ? first : most;
     for (uint32_t i = first - nshown; i < first; i++)
-      add(&g, w, LEFT + PAST - (double)(first - i) * (WIDE + GAP), WIDE, list_op(s, w->rank, i),
+      add(&g, w, LEFT + g.past - (double)(first - i) * (WIDE + GAP), WIDE, list_op(s, w->rank, i),
           true, list_label(s, w->rank, i));
     find_ends(&g, w->rank, &at, &on);
     w->circle = at != NONE;

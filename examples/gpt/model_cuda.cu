@@ -580,8 +580,8 @@ GptCuda *gpt_cuda_open(GptModel *m, int bf16, uint32_t nrank, int device, const 
   g->blas_work = (void **)calloc(nrank, sizeof *g->blas_work);
   if (m->window != text_draw)
     *error = "the windows are not drawn (text_draw)";
-  else if (cudaSetDevice(device) != cudaSuccess)
-    *error = "no such device";
+  else if (cudaError_t e = cudaSetDevice(device))
+    *error = e == cudaErrorInvalidDevice ? "no such device" : cudaGetErrorString(e);
   else if (!g->blas || !g->blas_work || cudaMalloc(&byte, t->len) != cudaSuccess ||
            cudaMemcpy(byte, t->byte, t->len, cudaMemcpyHostToDevice) != cudaSuccess)
     *error = "no memory for the text on the device";

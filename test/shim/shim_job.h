@@ -10,7 +10,7 @@
 #include "shim.h"
 #include "word_model.h"
 
-enum { STEPS = 4, MOST_RANKS = 8, MOST_MBS = 32, MOST_ROWS = 32 };
+enum { STEPS = 4, MOST_RANKS = 8, MOST_MBS = 48, MOST_ROWS = 32 };
 
 extern int job_bad; /* expectations that failed */
 

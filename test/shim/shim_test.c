@@ -3,6 +3,7 @@
  *
  *   shim_test parity STDLIB   a process a rank, and one process for all; plain, ahead, traced and from a graph:
  *                             losses and weights are those of the CPU engine, bit for bit, no rule is broken
+ *   shim_test library STDLIB  the same for each schedule of the library, with the parameters that it has by itself
  *   shim_test formulas STDLIB the same for schedules with formulas of weights, and a model of floats
  *   shim_test log STDLIB      what was issued in a step is what the table says, call by call
  *   shim_test events STDLIB   without any one wait for an event the shim finds a race
@@ -17,6 +18,7 @@
  *
  * Programs are damaged after pr_open, so that neither compiler nor runtime can find it first. The seed is
  * printed; PIPE_SEED gives another one. Exit status 0 iff all is as it should be. */
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -526,6 +528,49 @@ static void formulas(const char *stdlib) {
   printf("%u runs\n", nrun);
 }
 
+/* ---- the library ---- */
+
+static int is_schedule(const struct dirent *d) {
+  const char *dot = strrchr(d->d_name, '.');
+  return dot && strcmp(dot, ".pipe") == 0;
+}
+
+static void library(const char *stdlib) {
+  struct dirent **file;
+  int n = scandir(stdlib, &file, is_schedule, alphasort);
+  for (int i = 0; i < n; i++) {
+    Program *c = malloc(sizeof *c);
+    Result *want = malloc(sizeof *want);
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)(strlen(file[i]->d_name) - 5), file[i]->d_name);
+    if (!c || !want || !program_open(c, stdlib, name, NULL, NULL, 0, NULL))
+      abort();
+    const PipeProgram *p = c->s.prog;
+    bool floats = p->nformula > 0, replays = strncmp(name, "pipemare_t", 10) != 0; /* T1's rate */
+    if (p->nrank > MOST_RANKS || p->nmb > MOST_MBS * (p->slices ? p->slices : 1) ||
+        p->nstage > MOST_ROWS)
+      abort();
+    job_reference(p, floats, want);
+    for (uint32_t k = 0; k < 4; k++) { /* a process a rank, one for all; as it is, from a graph */
+      Job j = {.p = p,
+               .floats = floats,
+               .processes = k < 2,
+               .cuda = {.graph = k % 2 && replays},
+               .at_once = k % 2 ? STEPS : 1,
+               .seed = seed0 * 1000 + (uint32_t)i * 4 + k};
+      job_run(&j);
+      EXPECT(job_whole(&j), "%s %u: %s %s\n", name, k, j.text, j.error[0]);
+      EXPECT(!job_whole(&j) || job_same(&j, want), "%s %u: results differ\n", name, k);
+    }
+    program_close(c);
+    free(c);
+    free(want);
+    free(file[i]);
+  }
+  free(file);
+  printf("%d schedules\n", n);
+}
+
 /* ---- checkpoints ---- */
 
 static void resume(const char *stdlib, const char *folder) {
@@ -578,6 +623,8 @@ int main(int argc, char **argv) {
     plan_logs(argv[2], seed0);
   else if (strcmp(argv[1], "events") == 0)
     plan_events(argv[2], seed0);
+  else if (strcmp(argv[1], "library") == 0)
+    library(argv[2]);
   else if (strcmp(argv[1], "points") == 0)
     plan_points(argv[2], seed0);
   else if (strcmp(argv[1], "damage") == 0)
