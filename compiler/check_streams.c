@@ -22,7 +22,7 @@ typedef struct Proof {
   Sched *s;
   const PipeRank *k;
   uint32_t r, row;   /* rank; instruction at hand, ninstr at the end of the step */
-  Clock *known;      /* [ninstr + 1] by row + 1; 0: the begin of the step */
+  Clock *known;      /* [ninstr + 1] by row + 1, up to the row at hand; 0: the begin of the step */
   uint32_t *records; /* [ninstr + 1] the event that is recorded after row i - 1, + 1; 0: none */
   uint32_t *last;    /* [nevent] row + 1 of its last record, NONE before */
   uint32_t *at[PIPE_NSTREAMS]; /* row of each instruction of a stream; COMPUTE from 1 on */
@@ -57,14 +57,14 @@ static bool too_early(const Proof *p, PipeOn on, uint32_t count) {
   return false;
 }
 
-static bool covers(const Proof *p, const Clock *known, const Clock *need) {
+static inline bool covers(const Proof *p, const Clock *known, const Clock *need) {
   for (int x = 0; x < PIPE_NSTREAMS; x++)
     if (x != (int)p->of && known->of[x] < need->of[x] && !PLANTED(STREAMS_COVERED))
       return too_early(p, (PipeOn)x, need->of[x]);
   return true;
 }
 
-static bool touch(Proof *p, uint32_t what) {
+static inline bool touch(Proof *p, uint32_t what) {
   Clock *t = &p->touched[what];
   if (p->of == PIPE_COMM && t->of[PIPE_COMM] > p->group) {
     diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
@@ -78,7 +78,7 @@ static bool touch(Proof *p, uint32_t what) {
   return true;
 }
 
-static bool touch_slots(Proof *p, const PipeInstr *in, uint32_t field, bool input) {
+static inline bool touch_slots(Proof *p, const PipeInstr *in, uint32_t field, bool input) {
   const PipeStage *st = &p->s->prog->stage[in->stage];
   uint32_t n = pipe_fields(st, in->op, input);
   if (field == NONE)
@@ -215,7 +215,7 @@ bool check_streams(Sched *s) {
   bool ok = true;
   for (v.r = 0; v.r < p->nrank && ok; v.r++) {
     v.k = &p->rank[v.r];
-    memset(v.known, 0, ((size_t)v.k->ninstr + 1) * sizeof *v.known);
+    v.known[0] = (Clock){{0}};
     memset(v.records, 0, ((size_t)v.k->ninstr + 1) * sizeof *v.records);
     memset(v.last, 0xff, v.k->nevent * sizeof *v.last);
     memset(v.touched, 0,

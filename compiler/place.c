@@ -3,6 +3,7 @@
  * Requires that the parameters are bound; sets nrank, npipe, nstage, nmb, nmodel, stage (but for
  * costs), rank_stage, row_of, and by graph.c what joins the rows. Refuses what would need more memory
  * than there is, before taking any. Linear, but for a sort of each rank's stages. */
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -69,7 +70,16 @@ static bool refuse(Sched *s, const Clause *c, Bytes ops, Bytes moves) {
              "%u stages%s x %u microbatches may need %s to compile; the limit is %s", s->nstage,
              s->nedge ? arena_printf(s->arena, " and %u edges", s->nedge) : "", s->nmb,
              bytes_text(s, shown), bytes_text(s, limit));
-  if (!by_rows)
+  const Param *m = s->opt->for_all ? s->def->params : NULL;
+  while (m && strcmp(m->name, s->opt->for_all) != 0)
+    m = m->next;
+  uint32_t i = 0;
+  while (m && i < s->opt->ndefine && strcmp(s->opt->define[i].name, m->name) != 0)
+    i++;
+  if (m && i < s->opt->ndefine)
+    diag_help(s->diag, "leave out -D %s=%lld: --for-all=%s is about every value", m->name,
+              (long long)s->opt->define[i].value, m->name);
+  else if (!by_rows)
     diag_help(s->diag,
               "--host-memory=SIZE sets this limit; by default it is the memory of the machine");
   return true;

@@ -5,7 +5,7 @@
  * long as the compile itself.
  *
  * Requires: `oom`, when set, does not return. Ensures: every pointer is 16-aligned and never NULL,
- * also for zero bytes. Cost: O(1) for each allocation, of MIN_SPARE_BYTES and more O(pieces that were
+ * also for zero bytes. Cost: O(1) for each allocation, of MIN_TAKEN_BYTES and more O(pieces that were
  * forgotten), of which there are few; O(log n) calls to the system for n bytes. */
 #define _DEFAULT_SOURCE /* mmap, madvise */
 #include "arena.h"
@@ -33,7 +33,8 @@ enum {
   MAX_DOUBLE_BYTES = 1 << 30,
   HUGE_BYTES = 2 << 20,
   MIN_MAPPED_BYTES = 2 * HUGE_BYTES,
-  MIN_SPARE_BYTES = 1 << 20
+  MIN_SPARE_BYTES = 64 * 1024, /* what is less is not worth a look */
+  MIN_TAKEN_BYTES = 4096
 };
 
 struct ArenaBlock {
@@ -119,7 +120,7 @@ static void *alloc(Arena *a, size_t bytes, bool *fresh) {
   if (bytes > SIZE_MAX - ALIGN)
     out_of_memory(a, bytes);
   bytes = bytes ? (bytes + ALIGN - 1) / ALIGN * ALIGN : ALIGN;
-  void *p = bytes >= MIN_SPARE_BYTES && a->spare ? from_spare(a, bytes) : NULL;
+  void *p = bytes >= MIN_TAKEN_BYTES && a->spare ? from_spare(a, bytes) : NULL;
   if (fresh)
     *fresh = false;
   if (p)

@@ -4,22 +4,32 @@
  *   - 1F1B P=64 M=512 through every pass and out as C: 0.1 s (a peer's generator in Python needs 0.15
  *     to 0.25 s for the order alone);
  *   - 1F1B with 10 M instructions through every proof, no output: 1 s and 1 GiB;
- *   - with --large only: the same with 100 M instructions, once: 10 s and 8 GiB;
+ *   - with --large only: schedules of 100 M instructions, each once, in a process of its own: 10 s and 8 GiB; beside
+ *     it how long the system takes to give so much memory, and a plain pass over it, one that reads and writes;
  *   - ZB-1p and V-ZB, tuned, at P=64 M=512: the 1.8 and 3.5 s that their authors' generators need there;
  *   - the simulation of an emitted program (pipe_predict), 1F1B with 1.6 M instructions and DualPipe: 20 M
  *     instructions a second;
  *   - the other schedules of the standard library at P=64 M=512, for comparison; DualPipe, whose actions
  *     have two ops, also at more microbatches: the rate stays the same.
  *
- *   compile_bench STDLIB_DIR [--large]
+ * With --grow every schedule of the library, M = 2P, at growing sizes: user time against instructions, as an
+ * exponent: 1 is linear. (The ones that are tuned search, and are not.)
+ *
+ *   compile_bench STDLIB_DIR [--large | --grow]
  *
  * Each line is the best of three runs: time, instructions per second, ratio to the bound (below 1 is
  * within it). User time is printed beside elapsed time, because first use of memory is the system's
  * and varies between machines. */
+#define _DEFAULT_SOURCE /* fork, wait4, madvise */
+#include <dirent.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "pipec.h"
 
@@ -44,34 +54,44 @@ typedef struct Run {
   double wall, user;
   uint64_t instr;
   size_t arena;
+  bool ok;
 } Run;
 
-static Run once(const char *dir, const char *name, uint32_t P, uint32_t M, Emit emit, bool passes) {
+/* more: NULL, or one more parameter, which is to be P. */
+static Run tried(const char *dir, const char *name, uint32_t P, uint32_t M, const char *more,
+                 Emit emit, bool passes) {
   Arena arena = {.oom = oom};
   Diag diag;
-  Define define[2] = {{.name = "P", .value = P}, {.name = "M", .value = M}};
+  Define define[3] = {
+      {.name = "P", .value = P}, {.name = "M", .value = M}, {.name = more, .value = P}};
   Options opt = {.emit = emit,
                  .output = "/dev/null",
                  .dump_out = stdout,
                  .stdlib = dir,
                  .define = define,
-                 .ndefine = 2,
+                 .ndefine = more ? 3 : 2,
                  .time_passes = passes};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   diag_init(&diag, &arena, stderr);
   opt.input = arena_printf(&arena, "%s/%s.pipe", dir, name);
   double w = seconds(), u = user_seconds();
-  if (!compile(&s))
-    exit(1);
+  bool ok = compile(&s);
   Run r = {seconds() - w, user_seconds() - u, (uint64_t)s.nop + 2 * (uint64_t)s.nxfer,
-           arena.total_bytes};
+           arena.total_bytes, ok};
   arena_free(&arena);
+  return r;
+}
+
+static Run once(const char *dir, const char *name, uint32_t P, uint32_t M, Emit emit, bool passes) {
+  Run r = tried(dir, name, P, M, NULL, emit, passes);
+  if (!r.ok)
+    exit(1);
   return r;
 }
 
 static void line(const char *dir, const char *name, uint32_t P, uint32_t M, Emit emit,
                  double bound) {
-  Run best = {1e9, 1e9, 0, 0};
+  Run best = {1e9, 1e9, 0, 0, true};
   for (int i = 0; i < 3; i++) {
     Run r = once(dir, name, P, M, emit, false);
     best.wall = r.wall < best.wall ? r.wall : best.wall;
@@ -117,17 +137,100 @@ static void simulated(const char *dir, const char *name, uint32_t P, uint32_t M)
   arena_free(&arena);
 }
 
+/* Memory that nobody has touched yet, and then a pass that reads and writes all of it. */
+static void plain(size_t bytes, double *first, double *again) {
+  uint64_t *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED)
+    exit(1);
+  madvise(p, bytes, MADV_HUGEPAGE);
+  double at = seconds();
+  for (size_t i = 0; i < bytes / 4096; i++)
+    p[i * 512] = i;
+  *first = seconds() - at;
+  at = seconds();
+  for (size_t i = 0; i < bytes / 8; i++)
+    p[i] += i;
+  *again = seconds() - at;
+  munmap(p, bytes);
+}
+
+/* A child of its own, so that what is resident is its own. */
+static void large(const char *dir, const char *name, uint32_t P, uint32_t M) {
+  fflush(stdout);
+  pid_t child = fork();
+  if (child == 0) {
+    Run r = once(dir, name, P, M, EMIT_NONE, true);
+    printf("%s P=%u M=%u %llu instr: %.1f s (user %.1f), ratio to 10 s of 100 M %.2f (user %.2f); ",
+           name, P, M, (unsigned long long)r.instr, r.wall, r.user,
+           r.wall / 10 * 1e8 / (double)r.instr, r.user / 10 * 1e8 / (double)r.instr);
+    fflush(stdout);
+    _exit(0);
+  }
+  int status = 0;
+  struct rusage u;
+  if (child < 0 || wait4(child, &status, 0, &u) < 0 || status != 0)
+    exit(1);
+  double first, again;
+  plain((size_t)u.ru_maxrss * 1024, &first, &again);
+  printf(
+      "%.2f GiB resident, ratio to 8 GiB %.2f; as much memory from the system takes %.1f s, a plain pass "
+      "over it %.1f s\n",
+      (double)u.ru_maxrss / 1048576, (double)u.ru_maxrss / 1048576 / 8, first, again);
+}
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* P = 32, 64, ... while a compile takes less than a second. */
+static void grow(const char *dir) {
+  enum { MOST = 256, FIRST_P = 32, LAST_P = 512 };
+  static const char *const more[][2] = {
+      {"interleaved_g", "G"}, {"msnag_adam", "N"}, {"xpipe", "N"}};
+  char *file[MOST];
+  size_t n = 0;
+  DIR *d = opendir(dir);
+  for (struct dirent *e; d && n < MOST && (e = readdir(d));) {
+    size_t length = strlen(e->d_name);
+    if (length > 5 && strcmp(e->d_name + length - 5, ".pipe") == 0)
+      file[n++] = strndup(e->d_name, length - 5);
+  }
+  if (d)
+    closedir(d);
+  qsort(file, n, sizeof *file, by_name);
+  for (size_t i = 0; i < n; i++) {
+    const char *with = NULL;
+    for (size_t k = 0; k < sizeof more / sizeof *more; k++)
+      with = strcmp(file[i], more[k][0]) == 0 ? more[k][1] : with;
+    Run before = {0};
+    printf("%-18s", file[i]);
+    for (uint32_t P = FIRST_P; P <= LAST_P && before.user < 1; P *= 2) {
+      uint32_t M = strcmp(file[i], "pipemare_t3") == 0 ? 8 * P : 2 * P;
+      Run r = tried(dir, file[i], P, M, with, EMIT_NONE, false);
+      if (!r.ok)
+        break;
+      printf("  P=%u %.2f M: %.2f s", P, (double)r.instr / 1e6, r.user);
+      if (before.user > 0.02)
+        printf(" (%.2f)", log(r.user / before.user) / log((double)r.instr / (double)before.instr));
+      before = r;
+    }
+    printf("\n");
+    free(file[i]);
+  }
+}
+
 int main(int argc, char **argv) {
   const char *dir = argc > 1 ? argv[1] : "stdlib";
+  if (argc > 2 && strcmp(argv[2], "--grow") == 0) {
+    grow(dir);
+    return 0;
+  }
   if (argc > 2 && strcmp(argv[2], "--large") == 0) {
-    struct rusage u;
-    Run r = once(dir, "1f1b", 64, 260000, EMIT_NONE, true);
-    getrusage(RUSAGE_SELF, &u);
-    printf(
-        "1f1b P=64 M=260000 %llu instr: %.1f s (user %.1f), ratio to 10 s %.2f (user %.2f); %.2f GiB resident, "
-        "ratio to 8 GiB %.2f\n",
-        (unsigned long long)r.instr, r.wall, r.user, r.wall / 10, r.user / 10,
-        (double)u.ru_maxrss / 1048576, (double)u.ru_maxrss / 1048576 / 8);
+    large(dir, "1f1b", 64, 260000);
+    large(dir, "1f1b", 4096, 4096);
+    large(dir, "interleaved", 64, 130048);
+    large(dir, "zb_h1", 64, 223000);
+    large(dir, "dualpipe", 64, 262000);
     return 0;
   }
   line(dir, "1f1b", 64, 512, EMIT_C, 0.1);

@@ -8,7 +8,8 @@
  * Of one that updates within a step, each stage follows a list of its own, written here by formula: an op
  * uses the weights as they are at that point of the list, an update applies what was added since the last.
  *
- *   parity STDLIB_DIR SCRATCH_FILE [--break|--inline|--looped]   one line per schedule; exit status 0 iff all agree
+ *   parity STDLIB_DIR SCRATCH_FILE [--break|--inline|--looped|--files FILE...]   one line per schedule; exit status
+ *                                           0 iff all agree
  *
  * SCRATCH_FILE is written: a profile with the model's sizes, so that bytes are proved and measured.
  * --break gives the engine's model another learning rate, and every run must then differ. --inline puts the
@@ -16,7 +17,8 @@
  * --looped takes programs that were unrolled from those for every M.
  *
  * Programs are compiled in this process and run from memory; that emit_c prints the same tables is
- * tested elsewhere. */
+ * tested elsewhere. --files: schedules that are synchronous, chains, and add up in ascending order, each with the
+ * parameters that it has by default. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -509,7 +511,7 @@ static void on_engines(const char *name, const PipeProgram *p, const Case *c, ui
   free(want.loss), free(want.weight);
 }
 
-/* u: NULL, or what c is part of; then V is its `every`. */
+/* u: NULL, or what c is part of; then V is its `every`. P 0: c->name is a file, with its own parameters. */
 static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uint32_t V, bool sized,
                      const Updates *u) {
   const char *name = c->name;
@@ -526,11 +528,11 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
                  .verify = true,
                  .stdlib = dir,
                  .define = define,
-                 .ndefine = ndefine};
+                 .ndefine = P ? ndefine : 0};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   diag_init(&diag, &arena, lowering ? NULL : stderr);
   opt.lowering = lowering;
-  opt.input = arena_printf(&arena, "%s/%s.pipe", dir, name);
+  opt.input = P ? arena_printf(&arena, "%s/%s.pipe", dir, name) : name;
   const char *text = u ? u->text : own_text;
   if (text)
     opt.text = text, opt.text_len = strlen(text);
@@ -665,6 +667,15 @@ int main(int argc, char **argv) {
     engine_rate = RATE * 1.0001f;
   if (argc > 3 && strcmp(argv[3], "--inline") == 0) {
     inline_grid(dir);
+    printf("%d of %d runs differ\n", failures, cases);
+    return engines_end(failures) != 0;
+  }
+  if (argc > 3 && strcmp(argv[3], "--files") == 0) {
+    for (int i = 4; i < argc; i++) {
+      int before = cases;
+      one_case(dir, &(Case){argv[i], 1, false, 0}, 0, 0, 0, false, NULL);
+      printf("%s: %d runs\n", strrchr(argv[i], '/') + 1, cases - before);
+    }
     printf("%d of %d runs differ\n", failures, cases);
     return engines_end(failures) != 0;
   }
