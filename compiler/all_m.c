@@ -54,6 +54,14 @@ static bool bind(AllM *x, const Schedule *sc) {
   return true;
 }
 
+/* Parameters that are not given, by their defaults; then all else. */
+static bool bind_all(AllM *x, const Param *m) {
+  for (const Param *p = x->s->def->params; p; p = p->next)
+    if (p != m && p->init && !is_given(x->s->opt, p) && !quasi(x, p->init, &x->env[p->slot]))
+      return false;
+  return bind(x, x->s->def);
+}
+
 static void clear(AllM *x, const Param *m, bool variable) {
   for (uint32_t i = 0; i < x->s->nslot; i++)
     x->env[i] = FIXED;
@@ -580,13 +588,11 @@ static void try_values(Sched *s, const char *name, int64_t from, int64_t T) {
 const char *open_parameter(const Sched *s) {
   const Options *o = s->opt;
   for (const Param *p = s->def->params; p && o->ndefine > 0; p = p->next) {
-    bool given = false, counts = false;
-    for (uint32_t i = 0; i < o->ndefine; i++)
-      given |= strcmp(o->define[i].name, p->name) == 0;
+    bool counts = false;
     for (const Schedule *sc = s->def; sc; sc = sc->base_def)
       for (const Clause *c = sc->clauses; c; c = c->next)
         counts |= c->kind == CL_PIPE && hint_mentions(c->mbs, p->name);
-    if (counts && !given)
+    if (counts && !is_given(o, p))
       return p->name;
   }
   return NULL;
@@ -638,7 +644,7 @@ static bool prove_kernels(Sched *s, const Param *m) {
     }
   x.env = NEW_ARRAY(s->arena, Quasi, s->nslot);
   clear(&x, m, false);
-  bool ok = bind(&x, s->def);
+  bool ok = bind_all(&x, m);
   for (uint32_t k = 0; k < s->npipe && ok; k++) {
     const Clause *c = s->pipe[k].clause;
     ok = free_of_m(&x, c->value, "the number of stages depends on it") &&
@@ -680,7 +686,7 @@ static bool prove_kernels(Sched *s, const Param *m) {
   }
   if (ok) { /* the counts, as functions of M */
     clear(&x, m, true);
-    ok = bind(&x, s->def);
+    ok = bind_all(&x, m);
     for (uint32_t k = 0; k < s->npipe && ok; k++) {
       Quasi q;
       const Clause *c = s->pipe[k].clause;

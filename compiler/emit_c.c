@@ -40,7 +40,7 @@ static void instr(Text *t, PipeGraph g, const PipeInstr *in) {
   field(t, in->wait_copy, ',');
   field(t, in->site, '}');
   text_lit(t, ", /* ");
-  if (g.edge || pipe_is_side(in->op)) {
+  if (g.row || pipe_is_side(in->op)) { /* (a looped program has edges, but no rows) */
     char text[PIPE_OP_TEXT];
     pipe_instr_text(text, g, in);
     text_lit(t, text);

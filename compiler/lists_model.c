@@ -20,6 +20,13 @@ const Expr *base_value(const Schedule *sc, const Param *p, const Arg **positiona
   return a ? a->value : *own ? NULL : p->init;
 }
 
+bool is_given(const Options *o, const Param *p) {
+  for (uint32_t i = 0; i < o->ndefine; i++)
+    if (strcmp(o->define[i].name, p->name) == 0)
+      return true;
+  return false;
+}
+
 static bool bind_clauses(AffineEnv *x, const Schedule *sc) {
   Affine v;
   if (sc->base) {
@@ -53,12 +60,9 @@ bool bind_of_m(AffineEnv *x, uint32_t slot, int64_t from, int64_t step) {
     x->value[i] = affine(s->env[i]);
   for (const Param *p = s->def->params; p; p = p->next) {
     Affine v = affine(s->env[p->slot]);
-    bool given = false;
-    for (uint32_t i = 0; i < s->opt->ndefine; i++)
-      given |= strcmp(s->opt->define[i].name, p->name) == 0;
     if (p->slot == slot)
       v = (Affine){from, step, 0};
-    else if (!given && p->init && !affine_eval(x, p->init, &v))
+    else if (!is_given(s->opt, p) && p->init && !affine_eval(x, p->init, &v))
       return false;
     affine_bind(x, p->slot, v);
   }
