@@ -212,6 +212,54 @@ static void weights_json(Text *t, const PipeWeights *w) {
   number(t, "ahead", w->ahead, ',');
 }
 
+static void idle_json(Sched *s, Text *t, const uint64_t *idle) {
+  key(t, "idle");
+  text_char(t, '{');
+  for (int i = 0; i < IDLE_NCAUSES; i++)
+    if (idle_shown(s, i))
+      number(t, idle_name[i], idle[i], i + 1 < IDLE_NCAUSES ? ',' : '}');
+  text_char(t, ',');
+}
+
+/* Of programs with sizes. */
+static void bytes_json(Text *t, const Peak *pk) {
+  static const char *const name[] = {"weight", "grad", "opt",   "work", "act",  "gout",
+                                     "out",    "in",   "local", "keep", "total"};
+  const uint64_t v[] = {pk->weight, pk->grad, pk->opt,   pk->work, pk->act,  pk->gout,
+                        pk->out,    pk->in,   pk->local, pk->keep, pk->total};
+  key(t, "bytes");
+  text_char(t, '{');
+  if (pk->guest)
+    number(t, "guest", pk->guest, ',');
+  if (pk->buffer)
+    number(t, "buffer", pk->buffer, ',');
+  if (pk->guess)
+    number(t, "guess", pk->guess, ',');
+  if (pk->state)
+    number(t, "state", pk->state, ',');
+  for (int i = 0; i < 11; i++)
+    number(t, name[i], v[i], i < 10 ? ',' : '}');
+  text_char(t, ',');
+}
+
+/* Idle time and memory of all ranks together. */
+static void sums_json(Sched *s, Text *t, const Critical *c) {
+  uint64_t idle[IDLE_NCAUSES] = {0};
+  Peak all = {0};
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    const Peak *p = &s->peak[r];
+    for (int i = 0; i < IDLE_NCAUSES; i++)
+      idle[i] += c->idle[r][i];
+    all.weight += p->weight, all.grad += p->grad, all.opt += p->opt, all.work += p->work;
+    all.act += p->act, all.gout += p->gout, all.out += p->out, all.in += p->in;
+    all.local += p->local, all.keep += p->keep, all.guest += p->guest, all.buffer += p->buffer;
+    all.guess += p->guess, all.state += p->state, all.total += p->total;
+  }
+  idle_json(s, t, idle);
+  if (s->sized)
+    bytes_json(t, &all);
+}
+
 /* What the instructions of a rank do not say: which side op it is, and which stand behind a `wait` of the text. */
 typedef struct Beside {
   uint32_t *side
@@ -282,30 +330,9 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
   number(t, "staleness", s->staleness[r], ',');
   number(t, "discrepancy", s->discrepancy[r], ',');
   number(t, "versions", pk->versions, ',');
-  key(t, "idle");
-  text_char(t, '{');
-  for (int i = 0; i < IDLE_NCAUSES; i++)
-    if (idle_shown(s, i))
-      number(t, idle_name[i], idle[i], i + 1 < IDLE_NCAUSES ? ',' : '}');
-  text_char(t, ',');
+  idle_json(s, t, idle);
   if (s->sized) {
-    static const char *const name[] = {"weight", "grad", "opt",   "work", "act",  "gout",
-                                       "out",    "in",   "local", "keep", "total"};
-    const uint64_t v[] = {pk->weight, pk->grad, pk->opt,   pk->work, pk->act,  pk->gout,
-                          pk->out,    pk->in,   pk->local, pk->keep, pk->total};
-    key(t, "bytes");
-    text_char(t, '{');
-    if (pk->guest)
-      number(t, "guest", pk->guest, ',');
-    if (pk->buffer)
-      number(t, "buffer", pk->buffer, ',');
-    if (pk->guess)
-      number(t, "guess", pk->guess, ',');
-    if (pk->state)
-      number(t, "state", pk->state, ',');
-    for (int i = 0; i < 11; i++)
-      number(t, name[i], v[i], i < 10 ? ',' : '}');
-    text_char(t, ',');
+    bytes_json(t, pk);
     if (pk->op != NONE) {
       key(t, "peak_op");
       text_json(t, op_text(s, pk->op));
@@ -423,6 +450,7 @@ void emit_json(Sched *s, FILE *f) {
   number(t, "messages", s->sent[s->nrank], ',');
   if (s->sized)
     number(t, "volume", s->sent_bytes[s->nrank], ',');
+  sums_json(s, t, c);
   fill_bound(s);
   key(t, "bound"), text_char(t, '{');
   number(t, "makespan", s->bound.makespan, ',');

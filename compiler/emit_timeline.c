@@ -16,7 +16,8 @@ uint64_t **predict(Sched *s, uint64_t ***end) {
 void emit_svg(Sched *s, FILE *f) {
   uint64_t **end, **start = predict(s, &end);
   SvgTrack track = {"Predicted", start, end, s->timed, 1};
-  if (svg_draw(f, s->prog, &track, 1, &(SvgOptions){1, s->opt->memory_limit_bytes}) != 0 &&
+  if (svg_draw(f, s->prog, &track, 1,
+               &(SvgOptions){1, s->opt->memory_limit_bytes, s->opt->arrows}) != 0 &&
       !ferror(f))
     s->arena->oom(0);
   free(*start);

@@ -243,6 +243,11 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
         return false;
       o->no_contention = k == 1;
       break;
+    case O_ARROWS:
+      if (!read_word(s, c, "--arrows=", &k))
+        return false;
+      o->arrows = k;
+      break;
     case O_LAX: o->torch_lax = true; break;
     case O_WAITS: o->torch_waits = true; break;
     case O_UNSHARD:

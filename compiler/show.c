@@ -197,18 +197,29 @@ static void axis(const Grid *g, uint32_t left) {
   fprintf(g->f, " %s\n", name);
 }
 
-static void legend(const Grid *g, const bool used[PIPE_NOPS], uint32_t left) {
-  fprintf(g->f, "%*s", left, "");
+/* The kinds that there are, then idle time; a little closer, or on another line, where they would not fit. */
+static void legend(const Grid *g, const bool used[PIPE_NOPS], uint32_t left, uint32_t width) {
+  uint32_t at = left, all = left + 7, gap = 3;
   for (int op = 0; op < PIPE_NOPS; op++)
-    if (used[op] && paint[op].name) {
-      PipeInstr in = {.op = (uint8_t)op, .mb = NONE};
-      cell(g, &in, 2);
-      plain(g);
-      fprintf(g->f, " %s   ", paint[op].name);
-    }
-  cell(g, NULL, 2);
-  plain(g);
-  fputs(" idle\n", g->f);
+    all += used[op] && paint[op].name ? 6 + (uint32_t)strlen(paint[op].name) : 0;
+  gap -= all > width;
+  fprintf(g->f, "%*s", left, "");
+  for (int op = 0; op <= PIPE_NOPS; op++) {
+    const char *name = op < PIPE_NOPS ? paint[op].name : "idle";
+    PipeInstr in = {.op = (uint8_t)op, .mb = NONE};
+    if (op < PIPE_NOPS && (!used[op] || !name))
+      continue;
+    uint32_t wide = 3 + (uint32_t)strlen(name);
+    if (at > left && at + gap + wide > width)
+      fprintf(g->f, "\n%*s", left, ""), at = left;
+    else if (at > left)
+      fprintf(g->f, "%*s", (int)gap, ""), at += gap;
+    cell(g, op < PIPE_NOPS ? &in : NULL, 2);
+    plain(g);
+    fprintf(g->f, " %s", name);
+    at += wide;
+  }
+  fputc('\n', g->f);
 }
 
 void emit_show(Sched *s, FILE *f) {
@@ -247,6 +258,6 @@ void emit_show(Sched *s, FILE *f) {
   if (p->nrank > MOST_RANKS)
     fprintf(f, "   and %u more: --emit=svg draws all\n", p->nrank - MOST_RANKS);
   axis(&g, LEFT);
-  legend(&g, used, LEFT);
+  legend(&g, used, LEFT, width);
   free(*start);
 }

@@ -69,6 +69,7 @@ typedef struct Page {
   double lane;            /* height of the COPY stream under each row, 0: none */
   double curve;           /* height of the memory curve under that, 0: none */
   uint64_t limit;         /* SvgOptions.limit_bytes */
+  int wanted;             /* SvgOptions.arrows */
   double column;          /* width of a column in a dense row, px: some ops, or their beat shows */
   uint32_t nchunk;        /* most stages on one rank */
   bool rects, arrows, sized;
@@ -798,8 +799,8 @@ static void lay_out(Page *g, Panel *n, int npanel) {
   g->column = fmin(fmax(ceil(6 * mean * g->px), 1), 6);
   g->sized = p->sized != 0;
   g->rects = nop <= MAX_RECTS;
-  g->arrows = p->nrank > 1 && arrows > 0 &&
-              g->width * fmax(1, p->nrank - 1) >= ARROW_PX * arrows * 2 * p->nmb;
+  bool room = g->width * fmax(1, p->nrank - 1) >= ARROW_PX * arrows * 2 * p->nmb;
+  g->arrows = p->nrank > 1 && arrows > 0 && (g->wanted == 0 ? room : g->wanted == 1);
   g->row = p->nrank <= 4    ? 28
            : p->nrank <= 8  ? 26
            : p->nrank <= 16 ? 22
@@ -830,7 +831,7 @@ int svg_timeline(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntr
 
 int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
              const SvgOptions *o) {
-  Page g = {.out = out, .p = p, .curve = o->memory, .limit = o->limit_bytes};
+  Page g = {.out = out, .p = p, .curve = o->memory, .limit = o->limit_bytes, .wanted = o->arrows};
   Panel *n = calloc(ntrack > 0 ? (size_t)ntrack : 1, sizeof *n);
   bool ok = n != NULL, phases = false, dense = false;
   if (!ok)

@@ -27,6 +27,7 @@ typedef struct SvgOptions {
   int memory;             /* 1: under each row the stashes alive over time, with the limit. Left out
                              when rows are too low for it */
   uint64_t limit_bytes;   /* per rank, of a program with sizes; 0: what was proved is the line */
+  int arrows;             /* transfers: 0 if there is room for them, 1 always, 2 never */
 } SvgOptions;
 
 /* How a compute op is drawn: colours as #rrggbb, of the op and of its label, and what it is called. */

@@ -27,7 +27,7 @@ for path in sys.argv[2:]:
             bad.append(f"{where}: rows {list(map(len, grid))}")
             continue
         grids += 1
-        if width >= 60 and any(len(line) > width for line in out[1:-1]):
+        if width >= 60 and any(len(line) > width for line in out[1:]):
             bad.append(f"{where}: a line is longer")
         if any(len("rank 00 " + g) > max(width, 20) for g in grid):
             bad.append(f"{where}: a row is longer")

@@ -2,12 +2,13 @@
 # The library's automatic schedules beside the published heuristics, and beside lower bounds.
 #
 #   heuristics.py PIPEC STDLIB SCRATCH SEED [FORM]   orders of --emit=csv, played here, not by pipec
+#   heuristics.py PIPEC STDLIB SCRATCH SEED bound [N]
 #
 # Each row of heuristics.csv is compiled with its costs, once for its makespan, once for its span (own); the
-# order must have no more stashes than the heuristic's (or its limit). Of a form with half = 1 these are counted in
-# halves of a stash; the limit is in the table. Prints for each form how many makespans
-# and spans are longer and how the means compare, then on random costs (seed printed) whether ZB-1p is at its
-# lower bound. FORM: only the rows of this one.
+# order must have no more stashes than the heuristic could have. Of a form with half = 1 these are counted in
+# halves of a stash. Prints for each form how many makespans and spans are longer and how the means compare, then on
+# random costs (seed printed) whether ZB-1p is at its lower bound. FORM: only the rows of this one. bound: N costs where the
+# bound of linear placement is known to be reached, and once P = 64, M = 512.
 import csv
 import os
 import random
@@ -39,6 +40,9 @@ def orders(pipec, lib, scratch, form, P, M, F, I, W, send, args=""):
     return [[(k, int(s), int(m)) for s, k, m in CELL.findall(line)] for line in done.stdout.splitlines()]
 
 
+# What each heuristic was given, or has as its closed form, in stashes of a stage or chunk.
+GIVEN = {"zb_1p": lambda P: P, "zb_2p": lambda P: 2 * P, "v_zb": lambda P: 2 * P, "v_half": lambda P: (P + 2) // 2 * 2,
+         "v_min_auto": lambda P: (P + 4) // 3 * 2, "1f1b_v_auto": lambda P: (2 * P + 3) // 3 * 2}
 HALF = {"F": 2, "I": -1, "W": -1}  # a stash whose I is done counts half: halves
 
 
@@ -99,9 +103,7 @@ def beside(pipec, lib, scratch, form):
         costs = [numbers(row[k]) for k in "FIW"] + [send]
         nstage = P if row["form"].startswith("zb_") else 2 * P
         name, *half = row["form"].split(" ", 1)
-        limit = int(row["stashes"])
-        if nstage == P and not half: # what the heuristic was given, even if it took less
-            limit = max(limit, min(M, int(name[3]) * P))
+        limit = GIVEN[name](P) * (2 if half else 1)
         times = []
         for args in half, half + ["own = 1"]:
             ranks = orders(pipec, lib, scratch, name, P, M, *costs, ", ".join(args))
@@ -143,6 +145,32 @@ def bounds(pipec, lib, scratch, seed):
     print("seed %d: ZB-1p is at the bound in %d of %d, longer than its list in %d" % (seed, at, n, worse))
 
 
+def reached(pipec, lib, scratch, seed, n):
+    """2c <= W <= F + 2c and B >= F: P stashes are enough for the bound of linear placement, by makespan and by span."""
+    rng, at = random.Random(seed), 0
+    for k in range(n + 1):
+        P = rng.randint(8, 32) if k < n else 64
+        M = rng.randint(2 * P, 4 * P) if k < n else 512
+        F = rng.randint(500, 2000)
+        c = rng.randint(0, F // 2)
+        B, W = rng.randint(F, 3000), rng.randint(2 * c, F + 2 * c)
+        work, chain = M * (F + B + W), B + 2 * c + F + 2 * c - W
+        args = "own = 1" if k % 2 else ""
+        got = play(orders(pipec, lib, scratch, "zb_1p", P, M, [F], [B], [W], c, args), P, M, [F], [B], [W], c)
+        if k % 2:
+            least = work + (P - 1) * chain
+        else:
+            least = work + (P - 1) * max(F + c, chain)
+        if got[k % 2] < least:
+            sys.exit("P=%d M=%d F=%d B=%d W=%d c=%d: %d is below the bound %d" % (P, M, F, B, W, c, got[k % 2], least))
+        if got[k % 2] > least:
+            print("P=%d M=%d F=%d B=%d W=%d c=%d: %d, not the bound %d" % (P, M, F, B, W, c, got[k % 2], least))
+        at += got[k % 2] == least
+    print("seed %d: %d of %d at the bound" % (seed, at, n + 1))
+
+
 if __name__ == "__main__":
+    if sys.argv[5:6] == ["bound"]:
+        sys.exit(reached(*sys.argv[1:4], int(sys.argv[4]), int(sys.argv[6])))
     beside(*sys.argv[1:4], sys.argv[5] if len(sys.argv) > 5 else None)
     bounds(*sys.argv[1:4], int(sys.argv[4]))
