@@ -603,7 +603,7 @@ static const char *obstacle(const Sched *s, Span *at) {
   if (s->tuned)
     return *at = s->tuned->at, "the order is tuned for them";
   *at = s->lowering_at;
-  if (s->lowering != PIPE_GLOBAL)
+  if (s->lowering > PIPE_CHANNELS)
     return "its transfers are not in the order that pipec finds";
   if (s->ncopy && !s->noffload)
     return *at = s->site[s->copy[0].site], "its order copies stashes to other memory";

@@ -5,7 +5,9 @@
  *
  * A process per queue (machine.h) and one for the computation of each rank; n[q] counts what queue q has
  * done, which is all that others wait for. A directed rank pair is a Promela channel, of capacity 0 for
- * rendezvous; a collective is a counter of those that have come. Linear in instructions. */
+ * rendezvous; a collective is a counter of those that have come. The transfers of a group are the options of a
+ * loop, each on a variable that is its channel until it is done, then one that nobody reads, or sends to; of those on one channel
+ * only the next one is. Linear in instructions, but for the members of groups with each other. */
 #include "pipec.h"
 
 enum { MOST_PROCESSES = 254, MOST_MESSAGES = 255 }; /* of SPIN; init is a process, too */
@@ -145,6 +147,15 @@ static void needs(const Model *m, uint32_t r, const MachineInstr *in) {
             m->at[in->far_rank][in->far - 1]);
 }
 
+/* Of a collective: it is there, and is the same as of those that were before it. */
+static void come(const Model *m, const MachineInstr *in, uint32_t nth, uint32_t members) {
+  unsigned long long what = UINT64_MAX - in->tensor;
+  fprintf(
+      m->f,
+      "atomic { come[%u]++; if :: come[%u] == %u -> sum[%u] = %llu :: else -> assert(sum[%u] == %llu) fi }; ",
+      in->peer, in->peer, (nth - 1) * members + 1, in->peer, what, in->peer, what);
+}
+
 /* One instruction of queue q; nth: among the transfers of its pair, or the collectives of its
  * communicator, from 1. */
 static void instruction(const Model *m, uint32_t q, uint32_t r, uint32_t i, uint32_t nth,
@@ -172,15 +183,81 @@ static void instruction(const Model *m, uint32_t q, uint32_t r, uint32_t i, uint
     if (bytes)
       fprintf(m->f, "used%s = used%s - b; got%s++; ", c + 1, c + 1, c + 1);
   } else if (in->kind == MACHINE_ALL) {
-    unsigned long long what = UINT64_MAX - in->tensor;
-    fprintf(
-        m->f,
-        "atomic { come[%u]++; if :: come[%u] == %u -> sum[%u] = %llu :: else -> assert(sum[%u] == %llu) fi }; "
-        "come[%u] >= %u; ",
-        in->peer, in->peer, (nth - 1) * members + 1, in->peer, what, in->peer, what, in->peer,
-        nth * members);
+    come(m, in, nth, members);
+    fprintf(m->f, "come[%u] >= %u; ", in->peer, nth * members);
   }
   fprintf(m->f, "n[%u]++; /* %s */\n", q, list_text(s, (MachineAt){r, i}));
+}
+
+/* The member of a group on the same channel as member k that comes after it; n: none. */
+static uint32_t next_on(const Model *m, uint32_t r, const uint32_t *row, uint32_t n, uint32_t k) {
+  const MachineInstr *in = &m->list[r].instr[row[k]];
+  for (uint32_t i = k + 1; i < n; i++) {
+    const MachineInstr *other = &m->list[r].instr[row[i]];
+    if (other->kind == in->kind && other->peer == in->peer)
+      return i;
+  }
+  return n;
+}
+
+/* n instructions of queue q that are a group: all are posted once all may be, and done once all are. */
+static void together(const Model *m, uint32_t q, uint32_t r, const uint32_t *row, uint32_t n,
+                     const uint32_t *nth, const uint32_t *members) {
+  Sched *s = m->s;
+  uint32_t moves = 0;
+  for (uint32_t k = 0; k < n; k++) {
+    fprintf(m->f, "  ");
+    needs(m, r, &m->list[r].instr[row[k]]);
+    fprintf(m->f, "/* %s */\n", list_text(s, (MachineAt){r, row[k]}));
+  }
+  fprintf(m->f, "  ");
+  for (uint32_t k = 0; k < n; k++) {
+    const MachineInstr *in = &m->list[r].instr[row[k]];
+    bool first = true;
+    for (uint32_t i = 0; i < k; i++)
+      first &= next_on(m, r, row, n, i) != k;
+    if (in->kind == MACHINE_ALL)
+      come(m, in, nth[row[k]], members[in->peer]);
+    else
+      fprintf(m->f, "v%u = %s; ", k,
+              first                      ? channel(m, r, in)
+              : in->kind == MACHINE_SEND ? "unread"
+                                         : "unsent");
+    moves += in->kind != MACHINE_ALL;
+  }
+  fprintf(m->f, "left = %u;\n  do\n", moves);
+  for (uint32_t k = 0; k < n; k++) {
+    const MachineInstr *in = &m->list[r].instr[row[k]];
+    uint32_t next = next_on(m, r, row, n, k);
+    if (in->kind == MACHINE_ALL)
+      continue;
+    if (in->kind == MACHINE_SEND)
+      fprintf(m->f, "  :: v%u!%u,0 -> ", k, tag(m, in->tensor));
+    else
+      fprintf(m->f, "  :: v%u?x,b -> assert(x == %u); ", k, tag(m, in->tensor));
+    fprintf(m->f, "v%u = %s; ", k, in->kind == MACHINE_SEND ? "unread" : "unsent");
+    if (next < n)
+      fprintf(m->f, "v%u = %s; ", next, channel(m, r, in));
+    fprintf(m->f, "left--\n");
+  }
+  fprintf(m->f, "  :: left == 0 -> break\n  od; ");
+  for (uint32_t k = 0; k < n; k++) {
+    const MachineInstr *in = &m->list[r].instr[row[k]];
+    if (in->kind == MACHINE_ALL)
+      fprintf(m->f, "come[%u] >= %u; ", in->peer, nth[row[k]] * members[in->peer]);
+  }
+  fprintf(m->f, "n[%u] = n[%u] + %u;\n", q, q, n);
+}
+
+/* How many instructions of a queue, from the k-th on, are one group. */
+static uint32_t group_at(const Model *m, uint32_t r, const uint32_t *row, uint32_t n, uint32_t k) {
+  const MachineInstr *in = &m->list[r].instr[row[k]];
+  uint32_t last = row[k] + in->group, size = 1;
+  if (in->kind == MACHINE_COMPUTE || in->kind == MACHINE_COPY)
+    return 1;
+  while (k + size < n && row[k + size] <= last)
+    size++;
+  return size;
 }
 
 static bool too_large(Sched *s, const char *what) {
@@ -195,11 +272,11 @@ bool emit_promela(Sched *s, FILE *f) {
     return too_large(s, "a channel of SPIN holds at most 255 messages");
   if (model->in_bytes && model->buffer > INT32_MAX)
     return too_large(s, "an int of SPIN holds less than 2 GiB");
-  for (uint32_t r = 0; r < s->nrank; r++)
+  for (uint32_t r = 0; r < s->nrank && model->in_bytes; r++)
     for (uint32_t i = 0; i < m.list[r].n; i++)
       if (m.list[r].instr[i].group > 0)
-        return too_large(s,
-                         "a process of SPIN carries out one transfer at a time, no group of them");
+        return too_large(
+            s, "buffers in bytes with groups of transfers; say how many messages they hold");
   if (!find_queues(&m))
     return too_large(s, "SPIN has room for 254 processes, one for each queue of each rank");
   fprintf(f, "/* %s%s%s under the model: %s.\n", s->name, *s->params ? ", " : "", s->params,
@@ -209,6 +286,7 @@ bool emit_promela(Sched *s, FILE *f) {
   fprintf(f,
           " * An invalid end state is a deadlock, a violated assertion a mispaired transfer. */\n");
   fprintf(f, "short n[%u]; /* instructions that each queue has done */\n", m.queue.n);
+  fprintf(f, "chan unread = [0] of { int, int };\nchan unsent = [0] of { int, int };\n");
   declare_channels(&m);
   /* Rows of each queue's instructions, in order. */
   uint32_t **row = NEW_ARRAY(s->arena, uint32_t *, m.queue.n);
@@ -234,9 +312,21 @@ bool emit_promela(Sched *s, FILE *f) {
   }
   for (uint32_t q = 0; q < m.queue.n; q++) {
     const Queue *u = &m.queue.at[q];
+    uint32_t most = 1, size;
+    for (uint32_t k = 0; k < u->n; k += size) {
+      size = group_at(&m, u->rank, row[q], u->n, k);
+      most = size > most ? size : most;
+    }
     fprintf(f, "active proctype rank%u_%s%u() {\n  int x, b;\n", u->rank,
             u->key ? "queue" : "compute", q);
-    for (uint32_t k = 0; k < u->n; k++) {
+    for (uint32_t k = 0; most > 1 && k < most; k++)
+      fprintf(f, "  chan v%u;\n%s", k, k ? "" : "  int left;\n");
+    for (uint32_t k = 0; k < u->n; k += size) {
+      size = group_at(&m, u->rank, row[q], u->n, k);
+      if (size > 1) {
+        together(&m, q, u->rank, row[q] + k, size, nth[u->rank], members);
+        continue;
+      }
       const MachineInstr *in = &m.list[u->rank].instr[row[q][k]];
       instruction(&m, q, u->rank, row[q][k], nth[u->rank][row[q][k]],
                   in->kind == MACHINE_ALL ? members[in->peer] : 0);

@@ -520,7 +520,7 @@ bool find_places(Sched *s, Places *at) {
 
 bool list_transfers(Sched *s) {
   ChannelModel model = s->opt->model;
-  if (s->lowering == PIPE_GLOBAL)
+  if (s->lowering <= PIPE_CHANNELS)
     return true;
   if (s->lowering == PIPE_MANUAL && s->npost == 0 && s->nxfer > 0) {
     diag_error(s->diag, DIAG_TRANSFER, s->lowering_at,
@@ -537,7 +537,7 @@ bool list_transfers(Sched *s) {
   /* What the engines carry out is proved for the weakest model, or there is no program. */
   s->opt->model = (ChannelModel){.channels = CHANNELS_RANK};
   bool ok = machine_completes(s->arena->oom, s->machine_list, s->nrank, s->opt->model);
-  if (!ok && !s->opt->check_only)
+  if (!ok && !s->opt->check_only && s->opt->emit != EMIT_PROMELA)
     return prove_lists(s);
   s->opt->model = model;
   s->only_lists = !ok;

@@ -168,4 +168,5 @@ def main():
     print(", ".join(f"{n} {k}" for k, n in seen.items()) + ": all agree")
 
 
-main()
+if __name__ == "__main__":
+    main()

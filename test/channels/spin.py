@@ -4,7 +4,8 @@
 #   spin.py PIPEC STDLIB SCRATCH [SEED [PROGRAMS]]
 #
 # Programs are the compute orders of small schedules with their transfers put in by hand, a SEND right after
-# its op and a RECV right before it, of which some are then moved; each under a channel model at random. A
+# its op and a RECV right before it, of which some are then moved, or orders of ../channels/by_hand.py, with groups of
+# transfers and waits; each under a channel model at random. A
 # verdict is complete (SPIN finds nothing), deadlock (an invalid end state) or mispaired (an assertion).
 import collections
 import concurrent.futures
@@ -13,6 +14,8 @@ import random
 import re
 import subprocess
 import sys
+
+import by_hand
 
 pipec, stdlib, scratch = sys.argv[1:4]
 seed = int(sys.argv[4]) if len(sys.argv) > 4 else 1
@@ -94,15 +97,25 @@ def verdict_of_spin(args, folder):
 
 
 def judge(case):
-    number, rows, options = case
-    path = os.path.join(os.path.abspath(scratch), f"{number}.csv")
+    number, source, options = case
+    path = os.path.join(os.path.abspath(scratch), f"{number}.{'csv' if isinstance(source, list) else 'pipe'}")
     with open(path, "w") as f:
-        f.write("".join(",".join(row) + "\n" for row in rows))
+        f.write("".join(",".join(row) + "\n" for row in source) if isinstance(source, list) else source)
     ours = verdict_of_pipec([path, *options])
     spin, written = verdict_of_spin([path, *options], path + ".spin")
     if ours != spin or written != (ours == "complete"):
         return f"seed {seed}, {path} {' '.join(options)}: pipec says {ours}, SPIN {spin}"
     return ours
+
+
+def grouped(rng):
+    """A schedule with transfers by hand, alone and in groups."""
+    ranks, mbs = rng.randint(2, 3), rng.randint(1, 2)
+    stages = 2 * ranks if rng.random() < 0.3 else ranks
+    place = [s if s < ranks else 2 * ranks - 1 - s for s in range(stages)]
+    order = by_hand.ops_in_some_order(rng, stages, mbs, place)
+    lists = [by_hand.with_transfers(rng, order[r], stages, place) for r in range(ranks)]
+    return by_hand.text(lists, stages, mbs, place)
 
 
 os.makedirs(scratch)
@@ -113,7 +126,7 @@ for i in range(programs):
     options = [f"--channels={rng.choice(('rank', 'pair', 'edge', 'tagged'))}"]
     if rng.random() < 0.4:
         options.append(f"--sends=buffered:{rng.randint(1, 3)}")
-    cases.append((i, moved(with_transfers(rows, rank_of), rng), options))
+    cases.append((i, grouped(rng) if i % 3 == 2 else moved(with_transfers(rows, rank_of), rng), options))
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     found = collections.Counter(pool.map(judge, cases))
 for wrong in [v for v in found if v.startswith("seed")]:
