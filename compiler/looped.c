@@ -85,12 +85,22 @@ static bool clause_moves(Moved *x, const Clause *c) {
          (moves(x, c->when) || moves(x, c->place) || moves(x, c->lead) || moves(x, c->to));
 }
 
-/* Do costs, sizes, or what is recomputed, copied or read depend on M? Of these no proof of the orders speaks. */
-static bool rest_moves(const Sched *s, const char *name) {
+static Moved moved_by(const Sched *s, const char *name) {
   Moved x = {.slot = NEW_ARRAY(s->arena, bool, s->nslot + (size_t)1), .nslot = s->nslot};
   for (const Param *p = s->def->params; p; p = p->next)
     x.slot[p->slot] = strcmp(p->name, name) == 0 || (!is_given(s->opt, p) && moves(&x, p->init));
   move_names(&x, s->def);
+  return x;
+}
+
+bool expr_moves(const Sched *s, const char *name, const Expr *e) {
+  Moved x = moved_by(s, name);
+  return moves(&x, e);
+}
+
+/* Do costs, sizes, or what is recomputed, copied or read depend on M? Of these no proof of the orders speaks. */
+static bool rest_moves(const Sched *s, const char *name) {
+  Moved x = moved_by(s, name);
   for (const Schedule *sc = s->def; sc; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c; c = c->next)
       if (clause_moves(&x, c))
