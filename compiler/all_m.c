@@ -603,7 +603,7 @@ static const char *obstacle(const Sched *s, Span *at) {
   if (s->tuned)
     return *at = s->tuned->at, "the order is tuned for them";
   *at = s->lowering_at;
-  if (s->lowering != PIPE_GLOBAL)
+  if (s->lowering > PIPE_CHANNELS)
     return "its transfers are not in the order that pipec finds";
   if (s->ncopy && !s->noffload)
     return *at = s->site[s->copy[0].site], "its order copies stashes to other memory";
@@ -612,8 +612,7 @@ static const char *obstacle(const Sched *s, Span *at) {
     const Clause *c = s->offload[i];
     const Expr *const part[] = {c->place, c->lead};
     for (int k = 0; k < 2; k++)
-      if (part[k] && (hint_mentions(part[k], s->opt->for_all) ||
-                      (c->mb_var && hint_mentions(part[k], c->mb_var))))
+      if (part[k] && c->mb_var && hint_mentions(part[k], c->mb_var))
         return *at = part[k]->at, "it depends on the microbatch";
   }
   if (s->nside_decl)

@@ -8,6 +8,7 @@
 #include "graph.h"
 
 static const char *const lowering_name[PIPE_NLOWERINGS] = {[PIPE_GLOBAL] = "global",
+                                                           [PIPE_CHANNELS] = "channels",
                                                            [PIPE_INLINE] = "inline",
                                                            [PIPE_GROUPED] = "inline grouped",
                                                            [PIPE_MANUAL] = "manual"};
@@ -31,7 +32,8 @@ void transfers_shape(Sched *s, const Clause *c) {
   PipeLowering l;
   if (!lowering_of(c, &l))
     diag_error(s->diag, DIAG_CLAUSE, c->root ? c->root_at : c->name_at,
-               "'%s': it is global, inline, inline grouped or manual", span_text(s, c->at));
+               "'%s': it is global, channels, inline, inline grouped or manual",
+               span_text(s, c->at));
 }
 
 /* What stands in a group, of a clock. */

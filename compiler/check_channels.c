@@ -29,6 +29,8 @@ const char *model_text(Sched *s) {
       "untagged, one comm stream per rank", "untagged, one FIFO per rank pair",
       "untagged, one FIFO per directed rank pair", "matched by tag"};
   const ChannelModel *m = &s->opt->model;
+  if (is_default_model(m) && s->lowering == PIPE_CHANNELS)
+    return "rendezvous, untagged, one comm stream per channel, or per rank";
   if (m->buffer == 0)
     return arena_printf(s->arena, "rendezvous, %s", channels[m->channels]);
   return arena_printf(s->arena, "sends buffered up to %s per directed rank pair, %s",
@@ -85,7 +87,7 @@ static Members members_of(Sched *s, uint32_t sum, const uint32_t *row, uint32_t 
 }
 
 /* The communicator of each sum, by stage of the model, then by tie: sums of the same ranks have one. */
-static void find_communicators(Sched *s) {
+void find_communicators(Sched *s) {
   uint32_t n = 0, nsum = s->nmodel + s->ntie,
            *row = arena_alloc(s->arena, s->nstage * sizeof *row + 1);
   Members *m = arena_alloc(s->arena, nsum * sizeof *m + 1);
@@ -474,11 +476,11 @@ static void report_mispaired(Sched *s, const MachineList *list, const MachineHop
               number_of(list, h->at), from, to);
 }
 
-/* With the transfers in the order of the lowering `global`. What that leaves in s is for no other pass. */
-static bool global_completes(Sched *s) {
+/* With the transfers in the order of another lowering, global or channels. What that leaves in s is for no other pass. */
+static bool completes_by(Sched *s, PipeLowering lowering) {
   List *lists = s->lists;
   PipeLowering own = s->lowering;
-  s->lists = NULL, s->lowering = PIPE_GLOBAL;
+  s->lists = NULL, s->lowering = lowering;
   bool ok = comm(s) && check_deadlock(s);
   s->lists = lists, s->lowering = own;
   return ok;
@@ -500,8 +502,10 @@ static void offer_help(Sched *s, const MachineList *list) {
   }
   m.grouped = false;
   if (s->lowering != PIPE_GLOBAL) { /* what the engines carry out has no other channels */
-    if (global_completes(s))
-      diag_help(s->diag, "it completes in the order that pipec finds: --lowering=global");
+    bool one = completes_by(s, PIPE_GLOBAL), several = completes_by(s, PIPE_CHANNELS);
+    if (one || several)
+      diag_help(s->diag, "it completes in the order that pipec finds: --lowering=%s%s",
+                one ? "global" : "channels", one && several ? ", --lowering=channels" : "");
     return;
   }
   static const char *const name[] = {"", "one FIFO per rank pair (--channels=pair)",
@@ -514,7 +518,7 @@ static void offer_help(Sched *s, const MachineList *list) {
     diag_help(s->diag, "it completes with %s", name[c]);
     return;
   }
-  if (s->lists && global_completes(s))
+  if (s->lists && completes_by(s, PIPE_GLOBAL))
     diag_help(s->diag,
               "it completes with the transfers that pipec derives: leave out SEND and RECV");
 }
@@ -536,7 +540,13 @@ static bool judge(Sched *s, const MachineList *list) {
     report_cycle(s, list, &got);
     if (!tagged)
       has_least = machine_least_buffer(s->arena->oom, list, s->nrank, model, &s->least_buffer);
-    if (has_least)
+    if (has_least && !model.in_bytes && s->least_buffer == model.buffer + 1)
+      diag_help(
+          s->diag,
+          "one more message in the buffer of each directed rank pair cures it: --sends=buffered:%llu%s",
+          (unsigned long long)s->least_buffer,
+          s->only_lists ? "" : "; what the engines carry out has none");
+    else if (has_least)
       diag_note(s->diag, NO_SPAN, "it completes if each directed rank pair buffers %s",
                 buffer_text(s, s->least_buffer));
     else if (!tagged)

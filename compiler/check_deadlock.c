@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * Proof: the program completes. Model: rendezvous transfers, FIFO per directed rank pair without
- * tags, one compute and one comm stream per rank (and one copy stream: note [copies cannot stall]). Requires comm. Method: the machine of pipe_sim.h
+ * tags, one compute and one comm stream per rank, or per channel (and one copy stream: note [copies cannot stall]). Requires comm. Method: the machine of pipe_sim.h
  * runs it; there is no choice in it, so it completes iff the happens-before graph is acyclic.
  *
  * The transfers have one global order in which all data points forward, so a cycle needs an edge
  * that says "wait until a slot is free". More slots cure it: note [enough slots] in comm.c.
  *
  * Ensures compute_start, comm_start, makespan, busy, steady, channel_slots. */
+#include <string.h>
+
 #include "graph.h"
 #include "plant.h"
 
@@ -90,10 +92,8 @@ static void report(Sched *s, const PipeSimOut *o, Hop start) {
   char text[OP_TEXT], other[OP_TEXT];
   Hop h = start;
   const PipeInstr *head = head_of(s, o, h);
-  diag_error(
-      s->diag, DIAG_DEADLOCK, s->site[head->site],
-      "deadlock: rank %u cannot go on; model: rendezvous, untagged, one comm stream per rank",
-      h.rank);
+  diag_error(s->diag, DIAG_DEADLOCK, s->site[head->site],
+             "deadlock: rank %u cannot go on; model: %s", h.rank, model_text(s));
   uint32_t hops = 0;
   do {
     head = head_of(s, o, h);
@@ -107,6 +107,44 @@ static void report(Sched *s, const PipeSimOut *o, Hop start) {
                 next.rank, next.comm ? "comm" : "compute", other);
     h = next;
   } while (h.rank != start.rank || h.comm != start.comm);
+}
+
+/* Runs the machine, with more slots where too few close a cycle. False: reported. */
+static bool complete(Sched *s, PipeSimIn *in, PipeSimOut *out) {
+  for (;;) {
+    uint32_t rank;
+    in->needs = s->lowering == PIPE_CHANNELS ? s->needs : NULL;
+    in->nchannel = s->npipe_channel;
+    PipeSimStatus st = pipe_sim(in, out, &rank);
+    if (st == PIPE_SIM_DONE || (st == PIPE_SIM_STUCK && PLANTED(DEADLOCK_STUCK)))
+      return true;
+    if (st == PIPE_SIM_NOMEM)
+      s->arena->oom(0);
+    BUG_IF(st == PIPE_SIM_MISMATCH); /* both ends come from one list */
+    if (!comm_more_slots(s)) {
+      report(s, out, find_cycle(s, out));
+      return false;
+    }
+    comm(s);
+  }
+}
+
+/* Channels are there to be fast: where transfers wait for slots, those that the ideal timing needs, if it is shorter
+ * then. */
+static void try_more_slots(Sched *s, PipeSimIn *in, PipeSimOut *out) {
+  size_t n = 2 * (size_t)nlinks(s);
+  Channel *few = arena_alloc(s->arena, n * sizeof *few + 1);
+  memcpy(few, s->channel, n * sizeof *few);
+  uint64_t makespan = out->makespan;
+  if (!comm_more_slots(s))
+    return;
+  comm(s);
+  complete(s, in, out);
+  if (out->makespan < makespan)
+    return;
+  memcpy(s->channel, few, n * sizeof *few);
+  comm(s);
+  complete(s, in, out);
 }
 
 bool check_deadlock(Sched *s) {
@@ -148,26 +186,23 @@ bool check_deadlock(Sched *s) {
     in.copy = copy;
     out.copy_start = s->copy_start;
   }
-  for (;;) {
-    uint32_t rank;
-    PipeSimStatus st = pipe_sim(&in, &out, &rank);
-    if (st == PIPE_SIM_DONE || (st == PIPE_SIM_STUCK && PLANTED(DEADLOCK_STUCK)))
-      break;
-    if (st == PIPE_SIM_NOMEM)
-      s->arena->oom(0);
-    BUG_IF(st == PIPE_SIM_MISMATCH); /* both ends come from one list */
-    if (!comm_more_slots(s)) {
-      report(s, &out, find_cycle(s, &out));
-      return false;
-    }
-    comm(s);
+  if (s->lowering == PIPE_CHANNELS) {
+    out.comm_turn = NEW_ARRAY(s->arena, uint32_t *, s->nrank);
+    for (uint32_t r = 0; r < s->nrank; r++)
+      out.comm_turn[r] = arena_alloc(s->arena, s->stream[r].ncomm * sizeof **out.comm_turn + 1);
   }
+  if (!complete(s, &in, &out))
+    return false;
+  if (out.comm_turn && out.makespan > s->ideal.makespan)
+    try_more_slots(s, &in, &out);
   find_steady(s, out.compute_start, out.compute_end);
   size_t ncomm = 0;
   for (uint32_t r = 0; r < s->nrank; r++)
     ncomm += s->stream[r].ncomm;
   arena_forget(s->arena, out.compute_end[0], (size_t)s->nop * sizeof **out.compute_end);
   arena_forget(s->arena, out.comm_end[0], ncomm * sizeof **out.comm_end);
+  if (out.comm_turn)
+    sort_channels(s, out.comm_turn);
   s->makespan = out.makespan;
   s->link_wait = out.link_wait;
   s->own_span = 0;

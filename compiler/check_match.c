@@ -45,7 +45,8 @@ static bool all_match(Sched *s, Arena *a) {
   uint32_t *number = NEW_ARRAY(a, uint32_t,
                                2 * of * p->nmb), /* on its pair, from 1; BOTH: its ends have met */
       *count[2] = {NEW_ARRAY(a, uint32_t, p->nrank), NEW_ARRAY(a, uint32_t, p->nrank)},
-           *peer = NEW_ARRAY(a, uint32_t, p->nrank); /* count: of a rank, RECVs and SENDs by peer */
+           *peer = NEW_ARRAY(a, uint32_t, p->nrank), /* count: of a rank, RECVs and SENDs by peer */
+               *channel = p->channel ? NEW_ARRAY(a, uint32_t, 2 * of * p->nmb) : NULL;
   uint64_t left = 0;
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
@@ -61,6 +62,11 @@ static bool all_match(Sched *s, Arena *a) {
       uint32_t *n = &number[tensor_of(s, in)], nth = ++count[is_send(in)][in->peer];
       if (*n && *n != nth && !PLANTED(MATCH_NUMBER))
         return false;
+      /* FIFO on the pair, and the same channel at both ends: FIFO on each channel */
+      if (channel && *n && channel[tensor_of(s, in)] != in->gout && !PLANTED(MATCH_CHANNEL))
+        return false;
+      if (channel)
+        channel[tensor_of(s, in)] = in->gout;
       left += *n ? -1 : 1;
       *n = *n ? BOTH : nth;
     }
@@ -97,6 +103,7 @@ static bool report_mismatch(Sched *s) {
     bool same_pair = a && b && send[i].src == recv[i].src && send[i].dst == recv[i].dst;
     bool forward = a && a->op == PIPE_SEND_F;
     if (same_pair && a->mb == b->mb && b->op == (forward ? PIPE_RECV_F : PIPE_RECV_B) &&
+        a->gout == b->gout &&
         (edges ? a->keep == b->keep && b->stage == pipe_other_end(pipe_graph(p), a)
                : b->stage == (forward ? p->stage[a->stage].next : p->stage[a->stage].prev)))
       continue;
@@ -114,7 +121,10 @@ static bool report_mismatch(Sched *s) {
     diag_error(s->diag, DIAG_MATCHING, s->site[a ? a->site : b->site],
                "%s on rank %u meets %s on rank %u", x, a ? send[i].src : recv[i].src, y,
                b ? recv[i].dst : send[i].dst);
-    if (a && b)
+    if (a && b && a->gout != b->gout)
+      diag_note(s->diag, s->site[b->site], "one is in channel %u, the other in channel %u", a->gout,
+                b->gout);
+    else if (a && b)
       diag_note(s->diag, s->site[b->site], "the receive is for this op");
     return false;
   }

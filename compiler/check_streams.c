@@ -11,7 +11,8 @@
  *              of one group share no slot
  *
  * Requires prog; reads only its tables, and takes nothing from streams.c but what a wait means
- * (note [clocks]). Linear in instructions, and in events times the tensors of an instruction. */
+ * (note [clocks]). Linear in instructions, in events times the tensors of an instruction,
+ * and in streams, of which channels may be many. */
 #include <string.h>
 
 #include "graph.h"
@@ -21,17 +22,17 @@
 typedef struct Proof {
   Sched *s;
   const PipeRank *k;
+  RankStreams w;
+  StreamRoom room;
   uint32_t r, row;   /* rank; instruction at hand, ninstr at the end of the step */
-  Clock *known;      /* [ninstr + 1] by row + 1, up to the row at hand; 0: the begin of the step */
   uint32_t *records; /* [ninstr + 1] the event that is recorded after row i - 1, + 1; 0: none */
   uint32_t *last;    /* [nevent] row + 1 of its last record, NONE before */
-  uint32_t *at[PIPE_NSTREAMS]; /* row of each instruction of a stream; COMPUTE from 1 on */
-  uint32_t done[PIPE_NSTREAMS];
-  uint32_t group; /* done of COMM at the first of the group at hand */
-  Clock *
-      touched; /* [nslot + chunks] slots, then gradients: counts with the last access of each stream */
-  PipeOn of;
-  Clock now[PIPE_NSTREAMS];
+  uint32_t group;    /* done of COMM at the first of the group at hand */
+  uint32_t *
+      touched; /* [nslot + chunks] clocks of slots, then gradients: counts with the last access of each stream */
+  uint32_t of;
+  uint32_t *now;                     /* clock of that stream */
+  uint32_t *need, *before, *without; /* clocks */
 } Proof;
 
 static const char *row_text(const Proof *p, uint32_t row) {
@@ -46,8 +47,8 @@ static Span row_span(const Proof *p, uint32_t row) {
   return row < p->k->ninstr ? p->s->site[p->k->instr[row].site] : NO_SPAN;
 }
 
-static bool too_early(const Proof *p, PipeOn on, uint32_t count) {
-  uint32_t other = on == PIPE_COMPUTE && count <= 1 ? NONE : p->at[on][count - 1];
+static bool too_early(const Proof *p, uint32_t on, uint32_t count) {
+  uint32_t other = on == PIPE_COMPUTE && count <= 1 ? NONE : p->room.row[on][count - 1];
   diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
              "rank %u: no event keeps %s from starting before %s is over", p->r,
              row_text(p, p->row), row_text(p, other));
@@ -57,67 +58,71 @@ static bool too_early(const Proof *p, PipeOn on, uint32_t count) {
   return false;
 }
 
-static inline bool covers(const Proof *p, const Clock *known, const Clock *need) {
-  for (int x = 0; x < PIPE_NSTREAMS; x++)
-    if (x != (int)p->of && known->of[x] < need->of[x] && !PLANTED(STREAMS_COVERED))
-      return too_early(p, (PipeOn)x, need->of[x]);
+/* Here and below ns is p->w.n. */
+static inline bool covers(const Proof *p, const uint32_t *known, const uint32_t *need,
+                          const uint32_t ns) {
+  for (uint32_t x = 0; x < ns; x++)
+    if (x != p->of && known[x] < need[x] && !PLANTED(STREAMS_COVERED))
+      return too_early(p, x, need[x]);
   return true;
 }
 
-static inline bool touch(Proof *p, uint32_t what) {
-  Clock *t = &p->touched[what];
-  if (p->of == PIPE_COMM && t->of[PIPE_COMM] > p->group) {
+static inline bool touch(Proof *p, uint32_t what, const uint32_t ns) {
+  uint32_t *t = &p->touched[(size_t)what * ns];
+  if (p->of == PIPE_COMM && t[PIPE_COMM] > p->group) {
     diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
                "rank %u: %s and %s use one slot, and are of one group", p->r,
-               row_text(p, p->at[PIPE_COMM][t->of[PIPE_COMM] - 1]), row_text(p, p->row));
+               row_text(p, p->room.row[PIPE_COMM][t[PIPE_COMM] - 1]), row_text(p, p->row));
     return false;
   }
-  if (!covers(p, &p->now[p->of], t))
+  if (!PLANTED(STREAMS_SLOTS) && !covers(p, p->now, t, ns))
     return false;
-  t->of[p->of] = p->done[p->of] + 1;
+  t[p->of] = p->room.done[p->of] + 1;
   return true;
 }
 
-static inline bool touch_slots(Proof *p, const PipeInstr *in, uint32_t field, bool input) {
+static inline bool touch_slots(Proof *p, const PipeInstr *in, uint32_t field, bool input,
+                               const uint32_t ns) {
   const PipeStage *st = &p->s->prog->stage[in->stage];
   uint32_t n = pipe_fields(st, in->op, input);
   if (field == NONE)
     return true;
   if (n < 2)
-    return touch(p, field);
+    return touch(p, field, ns);
   for (uint32_t i = 0; i < n; i++)
-    if (!touch(p, p->k->list[field + i]))
+    if (!touch(p, p->k->list[field + i], ns))
       return false;
   return true;
 }
 
 /* Every access of an instruction: slots of the rank, gradients of its stages. */
-static bool touch_all(Proof *p, const PipeInstr *in) {
+static inline bool touch_all(Proof *p, const PipeInstr *in, const uint32_t ns) {
   const PipeProgram *g = p->s->prog;
   bool guest = pipe_op_info[in->op].stream == PIPE_COPY && in->peer != NONE;
   bool slot = !pipe_op_info[in->op].comm && !guest && !pipe_is_side(in->op);
   uint32_t keep = slot ? in->keep : NONE, grad = p->k->nslot;
-  bool gout = in->gout != NONE && pipe_op_info[in->op].stream != PIPE_COPY; /* there: its turn */
-  if ((in->act != NONE && !touch(p, in->act)) || (gout && !touch(p, in->gout)) ||
-      (keep != NONE && !touch(p, keep)))
+  bool gout = in->gout != NONE && pipe_op_info[in->op].gout != 0; /* else: its turn, or channel */
+  if ((in->act != NONE && !touch(p, in->act, ns)) || (gout && !touch(p, in->gout, ns)) ||
+      (keep != NONE && !touch(p, keep, ns)))
     return false;
   if (in->op == PIPE_B || in->op == PIPE_W || in->op == PIPE_U || in->op == PIPE_REDUCE)
-    return touch(p, grad + g->stage[in->stage].chunk) && touch_slots(p, in, in->in, true) &&
-           touch_slots(p, in, in->out, false);
+    return touch(p, grad + g->stage[in->stage].chunk, ns) && touch_slots(p, in, in->in, true, ns) &&
+           touch_slots(p, in, in->out, false, ns);
   for (uint32_t i = p->s->rank_stage0[p->r]; in->op == PIPE_TIE && i < p->s->rank_stage0[p->r + 1];
        i++) {
     const PipeStage *st = &g->stage[p->s->rank_stage[i]];
-    if (st->tied == in->stage && !touch(p, grad + st->chunk))
+    if (st->tied == in->stage && !touch(p, grad + st->chunk, ns))
       return false;
   }
-  return touch_slots(p, in, in->in, true) && touch_slots(p, in, in->out, false);
+  return touch_slots(p, in, in->in, true, ns) && touch_slots(p, in, in->out, false, ns);
 }
 
 /* Are the n waits of the row at hand, and the record after it, not in the middle of what is issued at once? */
 static bool apart(const Proof *p, uint32_t n, bool records) {
   const PipeInstr *in = p->row < p->k->ninstr ? &p->k->instr[p->row] : NULL;
   bool inside = in && p->row > 0 && in[-1].group > 0;
-  if (!(inside && n > 0) && !(in && p->of == PIPE_COMM && in->group > 0 && records))
+  if (PLANTED(STREAMS_GROUPED) ||
+      (!(inside && n > 0) && !(in && pipe_op_info[in->op].comm && in->group > 0 && records)))
     return true;
   diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
              "rank %u: %s is issued at once with others, and an event is %s between them", p->r,
@@ -126,28 +131,30 @@ static bool apart(const Proof *p, uint32_t n, bool records) {
 }
 
 /* The waits sync[0 .. n - 1] of the row at hand. */
-static bool waits(Proof *p, const PipeSync *sync, uint32_t n, const Clock *need) {
-  Clock known = p->now[p->of];
+static inline bool waits(Proof *p, const PipeSync *sync, uint32_t n, const uint32_t ns) {
+  const uint32_t *known = p->room.known;
+  clock_copy(p->before, p->now, ns);
   for (uint32_t i = 0; i < n; i++) {
     uint32_t after = sync[i].after + 1;
-    if (sync[i].event >= p->k->nevent || after > p->row || p->last[sync[i].event] != after) {
+    if (sync[i].event >= p->k->nevent || after > p->row ||
+        (p->last[sync[i].event] != after && !PLANTED(STREAMS_REUSED))) {
       diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
                  "rank %u: %s waits for event %u, which %s has not recorded last", p->r,
                  row_text(p, p->row), sync[i].event, row_text(p, sync[i].after));
       return false;
     }
-    clock_join(&p->now[p->of], &p->known[after]);
+    clock_join(p->now, &known[(size_t)after * ns], ns);
   }
-  if (!covers(p, &p->now[p->of], need))
+  if (!covers(p, p->now, p->need, ns))
     return false;
   for (uint32_t i = 0; i < n; i++) { /* leave number i out */
-    Clock without = known;
-    bool missed = false;
+    bool missed = PLANTED(STREAMS_NEEDED);
+    clock_copy(p->without, p->before, ns);
     for (uint32_t j = 0; j < n; j++)
       if (j != i)
-        clock_join(&without, &p->known[sync[j].after + 1]);
-    for (int x = 0; x < PIPE_NSTREAMS; x++)
-      missed |= x != (int)p->of && without.of[x] < need->of[x];
+        clock_join(p->without, &known[(size_t)(sync[j].after + 1) * ns], ns);
+    for (uint32_t x = 0; x < ns; x++)
+      missed |= x != p->of && p->without[x] < p->need[x];
     if (!missed) {
       diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
                  "rank %u: the event from %s to %s is not needed", p->r, row_text(p, sync[i].after),
@@ -158,37 +165,38 @@ static bool waits(Proof *p, const PipeSync *sync, uint32_t n, const Clock *need)
   return true;
 }
 
-static bool check_rank(Proof *p) {
+static inline bool check_rank(Proof *p, const uint32_t ns) {
   const PipeRank *k = p->k;
+  StreamRoom *room = &p->room;
   uint32_t *records = p->records, j = 0;
   for (uint32_t i = 0; i < k->nsync; i++) {
     BUG_IF(k->sync[i].after != NONE && k->sync[i].after >= k->ninstr);
     records[k->sync[i].after + 1] = k->sync[i].event + 1;
   }
-  memset(p->now, 0, sizeof p->now);
-  memset(p->done, 0, sizeof p->done);
-  p->done[PIPE_COMPUTE] = 1;
-  p->now[PIPE_COMPUTE].of[PIPE_COMPUTE] = p->known[0].of[PIPE_COMPUTE] = 1;
   for (uint32_t i = 0; i <= k->ninstr; i++) { /* the record after row i - 1, then row i */
     if (records[i] && records[i] <= k->nevent)
       p->last[records[i] - 1] = i;
     const PipeInstr *in = i < k->ninstr ? &k->instr[i] : NULL;
     p->row = i;
-    p->of = in ? (PipeOn)pipe_op_info[in->op].stream : PIPE_COMPUTE;
-    Clock need = in ? clock_needed(in) : (Clock){{p->done[0], p->done[1], p->done[2]}};
+    p->of = in ? stream_of_row(&p->w, in) : (uint32_t)PIPE_COMPUTE;
+    p->now = &room->now[(size_t)p->of * ns];
+    if (in)
+      clock_needed(&p->w, i, p->need, ns);
+    else
+      clock_copy(p->need, room->done, ns);
     uint32_t first = j;
     while (j < k->nsync && k->sync[j].before == i)
       j++;
     if (i == 0 || k->instr[i - 1].group == 0)
-      p->group = p->done[PIPE_COMM];
-    if (!apart(p, j - first, in && records[i + 1]) ||
-        !waits(p, &k->sync[first], j - first, &need) || (in && !touch_all(p, in)))
+      p->group = room->done[PIPE_COMM];
+    if (!apart(p, j - first, in && records[i + 1]) || !waits(p, &k->sync[first], j - first, ns) ||
+        (in && !touch_all(p, in, ns)))
       return false;
     if (!in)
       break;
-    p->at[p->of][p->done[p->of]] = i;
-    p->now[p->of].of[p->of] = ++p->done[p->of];
-    p->known[i + 1] = p->now[p->of];
+    room->row[p->of][room->done[p->of]] = i;
+    p->now[p->of] = ++room->done[p->of];
+    clock_copy(&room->known[(size_t)(i + 1) * ns], p->now, ns);
   }
   BUG_IF(j != k->nsync);
   return true;
@@ -196,32 +204,34 @@ static bool check_rank(Proof *p) {
 
 bool check_streams(Sched *s) {
   const PipeProgram *p = s->prog;
-  size_t rows = 1, events = 0, slots = 0; /* the most of a rank */
+  size_t events = 0, slots = 0; /* the most of a rank */
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
     size_t nslot = (size_t)k->nslot + s->rank_stage0[r + 1] - s->rank_stage0[r];
-    rows = k->ninstr + (size_t)1 > rows ? k->ninstr + (size_t)1 : rows;
     events = k->nevent > events ? k->nevent : events;
     slots = nslot > slots ? nslot : slots;
   }
   Arena tmp = {.oom = s->arena->oom};
-  Proof v = {.s = s,
-             .known = arena_alloc(&tmp, rows * sizeof *v.known),
-             .records = arena_alloc(&tmp, rows * sizeof *v.records),
-             .last = arena_alloc(&tmp, events * sizeof *v.last),
-             .touched = arena_alloc(&tmp, slots * sizeof *v.touched)};
-  for (int x = 0; x < PIPE_NSTREAMS; x++)
-    v.at[x] = arena_alloc(&tmp, (rows + 1) * sizeof **v.at);
+  Proof v = {.s = s, .room = stream_room(&tmp, s, p->rank)};
+  size_t n = v.room.streams;
+  v.records = arena_alloc(&tmp, v.room.rows * sizeof *v.records);
+  v.last = arena_alloc(&tmp, events * sizeof *v.last + 1);
+  v.touched = arena_alloc(&tmp, slots * n * sizeof *v.touched + 1);
+  v.need = arena_alloc(&tmp, n * sizeof *v.need), v.before = arena_alloc(&tmp, n * sizeof *v.need);
+  v.without = arena_alloc(&tmp, n * sizeof *v.need);
   bool ok = true;
   for (v.r = 0; v.r < p->nrank && ok; v.r++) {
+    Arena own = {.oom = s->arena->oom};
     v.k = &p->rank[v.r];
-    v.known[0] = (Clock){{0}};
+    v.w = rank_streams(&own, s, v.r, v.k);
+    start_rank(&v.room, &v.w);
     memset(v.records, 0, ((size_t)v.k->ninstr + 1) * sizeof *v.records);
     memset(v.last, 0xff, v.k->nevent * sizeof *v.last);
     memset(v.touched, 0,
-           ((size_t)v.k->nslot + s->rank_stage0[v.r + 1] - s->rank_stage0[v.r]) *
+           ((size_t)v.k->nslot + s->rank_stage0[v.r + 1] - s->rank_stage0[v.r]) * v.w.n *
                sizeof *v.touched);
-    ok = check_rank(&v);
+    ok = v.w.n == PIPE_NSTREAMS ? check_rank(&v, PIPE_NSTREAMS) : check_rank(&v, v.w.n);
+    arena_free(&own);
   }
   arena_free(&tmp);
   return ok;

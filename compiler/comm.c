@@ -211,7 +211,8 @@ static void add_reduce(Sched *s, uint32_t first, uint32_t k, uint32_t *ncomm) {
     *c = pipe_instr(PIPE_REDUCE, st, NONE);
     c->phase = u->phase, c->site = u->site;
     c->wait = op_release(s, grad) - s->rank_op0[r] + 1;
-    u->wait = at + 1 > u->wait ? at + 1 : u->wait;
+    c->gout = channel_of_sum(s, s->stage[st].model);
+    need_comm(s, r, u, at + 1);
   } while ((st = s->stage[st].replica) != first);
 }
 
@@ -227,10 +228,11 @@ static void add_tie(Sched *s, uint32_t tie, uint32_t k, uint32_t *ncomm) {
       PipeInstr *c = &s->stream[r].comm[ncomm[r]++];
       *c = pipe_instr(PIPE_TIE, st, NONE);
       c->phase = u->phase, c->site = u->site;
+      c->gout = channel_of_sum(s, s->nmodel + tie);
     }
     PipeInstr *c = &s->stream[r].comm[ncomm[r] - 1];
     c->wait = grad > c->wait ? grad : c->wait;
-    u->wait = ncomm[r] > u->wait ? ncomm[r] : u->wait;
+    need_comm(s, r, u, ncomm[r]);
   }
 }
 
@@ -241,6 +243,7 @@ static void add_side(Sched *s, SideUse *u, uint32_t *ncomm) {
   u->pos = at + 1;
   *c = side_instr(s, u);
   c->wait = u->at - s->rank_op0[r];
+  c->gout = channel_of_sides(s, r);
 }
 
 /* A rank goes through its ops and its transfers nearly in their order, but with each of the others in between:
@@ -302,26 +305,26 @@ static void lay_xfers(Sched *s) {
     }
 
     *make_out = ch->out_first + out;
-    if (*out_user > make->wait)
-      make->wait = *out_user;
+    need_comm(s, a, make, *out_user);
     *out_user = send + 1;
     PipeInstr *x = &s->stream[a].comm[send];
     fetch_ahead(s, from, make, x);
     *x = pipe_instr(forward ? PIPE_SEND_F : PIPE_SEND_B, make->stage, make->mb);
     x->phase = make->phase, x->site = make->site, x->peer = b;
     x->in = *make_out, x->wait = made, x->keep = edge;
+    x->gout = channel_of_link(s, link, forward);
     uint32_t next = from + s->op[from].group + 1; /* the action after */
-    if (s->send == SEND_NEXT && next < s->rank_op0[a + 1] && op_instr(s, a, next)->wait < send + 1)
-      op_instr(s, a, next)->wait = send + 1;
+    if (s->send == SEND_NEXT && next < s->rank_op0[a + 1])
+      need_comm(s, a, op_instr(s, a, next), send + 1);
 
     *use_in = ch->in_first + in;
-    if (recv + 1 > use->wait)
-      use->wait = recv + 1;
+    need_comm(s, b, use, recv + 1);
     x = &s->stream[b].comm[recv];
     fetch_ahead(s, to, use, x);
     *x = pipe_instr(forward ? PIPE_RECV_F : PIPE_RECV_B, use->stage, use->mb);
     x->phase = use->phase, x->site = use->site, x->peer = a;
     x->out = *use_in, x->wait = *in_user, x->keep = edge;
+    x->gout = channel_of_link(s, link, forward);
     *in_user = used;
   }
 }
@@ -330,6 +333,7 @@ static void lay_xfers(Sched *s) {
 static bool restart(Sched *s) {
   bool joined = false;
   for (uint32_t r = 0; r < s->nrank; r++) {
+    s->stream[r].nneed = 0;
     if (s->graph)
       s->nslot_list[r] = 0;
     for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
@@ -364,6 +368,8 @@ static void join_waits(const Streams *t) {
 bool comm(Sched *s) {
   if (!s->channel)
     first_time(s);
+  if (s->lowering == PIPE_CHANNELS && !s->channel_of)
+    find_channels(s);
   number_slots(s);
   bool joined = restart(s);
   if (s->lists) {
@@ -378,6 +384,8 @@ bool comm(Sched *s) {
   side_waits(s);
   for (uint32_t r = 0; joined && r < s->nrank; r++)
     join_waits(&s->stream[r]);
+  if (s->lowering == PIPE_CHANNELS)
+    channel_needs(s);
   return true;
 }
 

@@ -29,6 +29,8 @@ typedef struct Walk {
   uint32_t **pair;
   uint32_t **at[PIPE_NSTREAMS]; /* [stream][rank][k]: row of the k-th instruction of the stream */
   uint32_t **nth;               /* [rank][row]: its place in its stream */
+  uint32_t **
+      before; /* [rank][row] with channels: the row before it in its channel, NONE of others; else NULL */
   PathStep *use;  /* of shared links: transfers and sums that took time, by end; those of link k */
   size_t *use0;   /*   from use0[k] on; NULL: there are none */
   PathStep *turn; /* by turn; those of group g from turn0[g] on */
@@ -73,6 +75,27 @@ static void walk_turns(Arena *a, Walk *w) {
 
 static void walk_links(Arena *a, Walk *w);
 
+static void walk_channels(Arena *a, Walk *w) {
+  const PipeProgram *p = w->p;
+  uint32_t *last = NEW_ARRAY(a, uint32_t, p->nchannel); /* row + 1 */
+  if (!p->nchannel)
+    return;
+  w->before = NEW_ARRAY(a, uint32_t *, p->nrank);
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    const PipeRank *k = &p->rank[r];
+    w->before[r] = NEW_ARRAY(a, uint32_t, k->ninstr);
+    for (uint32_t i = 0; i < k->ninstr; i++) {
+      uint32_t *c = is_comm(&k->instr[i]) ? &last[k->instr[i].gout] : NULL;
+      w->before[r][i] = c ? *c - 1 : NONE;
+      if (c)
+        *c = i + 1;
+    }
+    for (uint32_t i = 0; i < k->ninstr; i++)
+      if (is_comm(&k->instr[i]))
+        last[k->instr[i].gout] = 0;
+  }
+}
+
 static Walk walk_open(Sched *s, Arena *a) {
   const PipeProgram *p = s->prog;
   Walk w = {.p = p, .next = s->send == SEND_NEXT || s->lists};
@@ -93,14 +116,36 @@ static Walk walk_open(Sched *s, Arena *a) {
     for (uint32_t i = 0; i < n; i++)
       w.at[on(&p->rank[r].instr[i])][r][w.nth[r][i]] = i;
   }
+  walk_channels(a, &w);
   walk_turns(a, &w);
   walk_links(a, &w);
   return w;
 }
 
+/* With channels: of the COMM instructions that an event makes i of rank r wait for, that which ended last, or NONE. */
+static uint32_t last_needed(const Walk *w, uint32_t r, uint32_t i) {
+  const PipeRank *k = &w->p->rank[r];
+  uint32_t lo = 0, hi = k->nsync, best = NONE;
+  while (lo < hi) {
+    uint32_t mid = lo + (hi - lo) / 2;
+    if (k->sync[mid].before < i)
+      lo = mid + 1;
+    else
+      hi = mid;
+  }
+  for (; lo < k->nsync && k->sync[lo].before == i; lo++) {
+    uint32_t j = k->sync[lo].after;
+    if (j != NONE && is_comm(&k->instr[j]) && (best == NONE || w->end[r][j] > w->end[r][best]))
+      best = j;
+  }
+  return best;
+}
+
 /* The instruction that i of rank r waits for with `wait`, or NONE. */
 static uint32_t awaited(const Walk *w, uint32_t r, uint32_t i) {
   const PipeInstr *in = &w->p->rank[r].instr[i];
+  if (w->before && on(in) == PIPE_COMPUTE)
+    return last_needed(w, r, i);
   return in->wait ? w->at[on(in) == PIPE_COMPUTE ? PIPE_COMM : PIPE_COMPUTE][r][in->wait - 1]
                   : NONE;
 }
@@ -108,6 +153,8 @@ static uint32_t awaited(const Walk *w, uint32_t r, uint32_t i) {
 /* The same with `wait_copy`. */
 static uint32_t copied(const Walk *w, uint32_t r, uint32_t i) {
   const PipeInstr *in = &w->p->rank[r].instr[i];
+  if (w->before && on(in) == PIPE_COPY)
+    return last_needed(w, r, i);
   return in->wait_copy ? w->at[on(in) == PIPE_COPY ? PIPE_COMM : PIPE_COPY][r][in->wait_copy - 1]
                        : NONE;
 }
@@ -115,6 +162,8 @@ static uint32_t copied(const Walk *w, uint32_t r, uint32_t i) {
 /* The instruction before i in its stream, or NONE. */
 static uint32_t previous(const Walk *w, uint32_t r, uint32_t i) {
   uint8_t c = on(&w->p->rank[r].instr[i]);
+  if (w->before && c == PIPE_COMM)
+    return w->before[r][i];
   return w->nth[r][i] ? w->at[c][r][w->nth[r][i] - 1] : NONE;
 }
 

@@ -144,7 +144,8 @@ static bool run(Sched *s, bool output) {
         (passes[i].run == make_looped && !s->opt->looped && !(asked && !s->all_m.proved)))
       continue;
     bool channels = passes[i].run == check_channels, model = s->opt->emit == EMIT_PROMELA;
-    if (channels && !s->only_lists && is_default_model(&s->opt->model) && !model)
+    if (channels && !s->only_lists && is_default_model(&s->opt->model) && !model &&
+        s->lowering != PIPE_CHANNELS)
       continue; /* check_deadlock and check_match have proved it */
     double t0 = now_ms();
     bool ok = passes[i].run(s);

@@ -94,7 +94,8 @@ static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeIns
                       : in->keep; /* its edge, or row of side: in the text */
   const uint32_t v[] = {in->peer, in->act, in->gout, keep, in->in, in->out};
   bool copy = pipe_op_info[in->op].stream == PIPE_COPY;
-  const char *const name[] = {"peer", "act", copy ? "turn" : "gout", "keep", "in", "out"};
+  const char *const name[] = {"peer", "act", copy ? "turn" : comm ? "channel" : "gout",
+                              "keep", "in",  "out"};
   for (int i = 0; i < 6; i++) {
     uint32_t n = i < 4 ? 1 : pipe_fields(st, in->op, i == 4);
     if (v[i] == NONE)
@@ -136,6 +137,13 @@ void dump_program(Sched *s, FILE *f) {
             p->share[i].link);
   if (p->nshare)
     fputc('\n', f);
+  for (uint32_t i = 0; i < p->nchannel; i++) {
+    const PipeChannel *c = &p->channel[i];
+    fprintf(f, "channel %u: %s of rank %u", i, pipe_op_info[c->op].text, c->from);
+    if (c->to != NONE)
+      fprintf(f, " to rank %u in pipe %u", c->to, c->pipe);
+    fputc('\n', f);
+  }
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
     fprintf(f, "rank %u: %u slots, %u in flight, %" PRIu64 " bytes", r, k->nslot, k->inflight,

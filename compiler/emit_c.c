@@ -123,6 +123,24 @@ static void share_table(Sched *s, Text *t) {
   text_string(t, "\n};\n");
 }
 
+static void channel_table(Sched *s, Text *t) {
+  const PipeProgram *p = s->prog;
+  if (p->nchannel == 0)
+    return;
+  text_string(t, "\n/* op from to pipe: channels of COMM, each a stream of its own */\n");
+  text_table(t, "PipeChannel", "channel");
+  for (uint32_t i = 0; i < p->nchannel; i++) {
+    text_room(t);
+    text_lit(t, i % 4 ? " {" : "\n  {");
+    text_string(t, arena_printf(s->arena, "PIPE_%s,", pipe_op_info[p->channel[i].op].text));
+    field(t, p->channel[i].from, ',');
+    field(t, p->channel[i].to, ',');
+    field(t, p->channel[i].pipe, '}');
+    text_char(t, ',');
+  }
+  text_string(t, "\n};\n");
+}
+
 static void weights(Sched *s, Text *t, uint32_t r) {
   const PipeRank *k = &s->prog->rank[r];
   if (!k->weights)
@@ -303,6 +321,7 @@ void emit_c_tables(Sched *s, Text *t, const char *symbol) {
   side_table(s, t);
   slice_table(s, t);
   share_table(s, t);
+  channel_table(s, t);
   text_lit(t, "\n");
   text_table(t, "PipeSite", "site");
   text_lit(t, "\n");
@@ -336,9 +355,13 @@ void emit_c_tables(Sched *s, Text *t, const char *symbol) {
           p->edge ? arena_printf(s->arena, "  .edge = %sedge, .row = %s%s, .nedge = %u,\n", x,
                                  p->row ? x : "", p->row ? "row" : "0", p->nedge)
                   : "",
-          p->lowering ? arena_printf(s->arena, "  .lowering = %u, /* %s */\n", p->lowering,
-                                     lowering_text(s))
-                      : "",
+          p->nchannel
+              ? arena_printf(s->arena,
+                             "  .lowering = %u, .channel = %schannel, .nchannel = %u, /* %s */\n",
+                             p->lowering, x, p->nchannel, lowering_text(s))
+          : p->lowering ? arena_printf(s->arena, "  .lowering = %u, /* %s */\n", p->lowering,
+                                       lowering_text(s))
+                        : "",
           arena_printf(
               s->arena, "%s%s%s%s", formula_fields(s, x),
               arena_printf(

@@ -115,6 +115,23 @@ static void links_json(Sched *s, Text *t) {
   text_char(t, '\n');
 }
 
+static void channels_json(Sched *s, Text *t) {
+  const PipeProgram *p = s->prog;
+  key(t, "comm_channels"), text_lit(t, "[\n");
+  for (uint32_t i = 0; i < p->nchannel; i++) {
+    const PipeChannel *c = &p->channel[i];
+    text_room(t);
+    text_char(t, '{');
+    number(t, "channel", i, ',');
+    number_or_skip(t, "pipe", c->pipe);
+    number_or_skip(t, "to", c->to);
+    number(t, "from", c->from, ',');
+    key(t, "op"), text_json(t, pipe_op_info[c->op].text);
+    text_lit(t, i + 1 < p->nchannel ? "},\n" : "}\n");
+  }
+  text_lit(t, "],\n");
+}
+
 static bool recomputes(const Sched *s) {
   uint32_t i = 0;
   while (i < s->nop && s->op[i].kind != PIPE_R)
@@ -377,7 +394,11 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
     number(t, "end", end[i], ',');
     number_or_skip(t, "peer", in->peer);
     number_or_skip(t, "act", in->act);
-    number_or_skip(t, pipe_op_info[in->op].stream == PIPE_COPY ? "turn" : "gout", in->gout);
+    number_or_skip(t,
+                   pipe_op_info[in->op].stream == PIPE_COPY ? "turn"
+                   : pipe_op_info[in->op].comm              ? "channel"
+                                                            : "gout",
+                   in->gout);
     if (pipe_is_side(in->op)) {
       number(t, "side", p->side[in->keep].decl, ',');
       number_or_skip(t, "gives", in->in);
@@ -510,6 +531,8 @@ void emit_json(Sched *s, FILE *f) {
   text_lit(t, "],\n");
   edges_json(p, t);
   links_json(s, t);
+  if (p->nchannel)
+    channels_json(s, t);
   emit_formulas_json(s, t);
   sides_json(s, t);
   path_json(t, p, c);

@@ -65,11 +65,10 @@ bool lower(Sched *s) {
   PipeProgram *p = NEW(s->arena, PipeProgram);
   PipeRank *rank = NEW_ARRAY(s->arena, PipeRank, s->nrank);
   PipeSite *site = NEW_ARRAY(s->arena, PipeSite, s->nsite);
-  uint32_t most_ops = 0, most = 0;
+  uint32_t most_ops = 0;
   for (uint32_t r = 0; r < s->nrank; r++) {
     const Streams *t = &s->stream[r];
     most_ops = t->ncompute > most_ops ? t->ncompute : most_ops;
-    most = list_length(t) > most ? list_length(t) : most;
   }
   PipeInstr *compute = arena_alloc(s->arena, (size_t)most_ops * sizeof *compute + 1);
   for (uint32_t r = 0; r < s->nrank; r++) {
@@ -96,10 +95,7 @@ bool lower(Sched *s) {
   }
   arena_forget(s->arena, compute, (size_t)most_ops * sizeof *compute);
   forget_times(s);
-  EventRoom room = event_room(s->arena, most);
-  for (uint32_t r = 0; r < s->nrank; r++)
-    place_events(s->arena, &room, &rank[r]);
-  forget_event_room(s->arena, &room);
+  place_events(s, rank);
   uint32_t *file_row = NEW_ARRAY(s->arena, uint32_t, s->diag->nsource);
   const char **file = NEW_ARRAY(s->arena, const char *, s->diag->nsource);
   for (uint32_t i = 0; i < s->nsite; i++) {
@@ -129,6 +125,7 @@ bool lower(Sched *s) {
   if (s->nformula)
     p->state = s->state, p->nstate = s->nstate;
   p->lowering = s->lowering;
+  p->channel = s->npipe_channel ? s->pipe_channel : NULL, p->nchannel = s->npipe_channel;
   p->ngroup = s->ngroup;
   p->side = s->nside ? s->side : NULL, p->nside = s->nside;
   p->rank = rank, p->stage = s->stage, p->site = site, p->file = file;

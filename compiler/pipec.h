@@ -116,11 +116,16 @@ typedef struct Channel {
   uint32_t out_first, in_first; /* (slots) first slot number on the rank */
 } Channel;
 
+/* With lowering CHANNELS: an instruction of COMPUTE, or number ncompute + i of COPY, needs that at position `on` of
+ * COMM. */
+typedef struct Need { uint32_t of, on; } Need;
+
 /* The instructions of a rank before they are merged into one list, which takes the place of compute and comm:
  * list[ncopy + ncompute + ncomm], at its end compute and behind it comm. copy is elsewhere. */
 typedef struct Streams {
   PipeInstr *list, *compute, *comm, *copy;
   uint32_t ncompute, ncomm, ncopy;
+  Need *need; uint32_t nneed, capneed;
 } Streams;
 
 /* A rank's instructions in the order of the text, transfers included: of a compute_comms file, or of a
@@ -266,6 +271,9 @@ typedef struct Sched {
   Channel *channel;      /* [2 * links] */
   uint32_t **slot_list, *nslot_list; /* [nrank] PipeRank.list; NULL without graph */
   Streams *stream;       /* [nrank] */
+  PipeChannel *pipe_channel; uint32_t npipe_channel; /* of PipeProgram, with lowering CHANNELS (channels.c), and: */
+  uint32_t *channel_of;  /* [2 * links + nmodel + ntie + nrank] row of pipe_channel, before check_deadlock */
+  PipeNeeds *needs;      /* [nrank] */
   uint64_t **compute_start, **comm_start, **copy_start; /* [nrank][n] predicted */
   uint64_t makespan, busy, own_span; /* own_span: longest window of a single rank */
   uint32_t channel_slots; /* most that any channel needed */
@@ -561,6 +569,16 @@ bool comm_more_slots(Sched *s); /* what the ideal timing needs; false: nothing t
 /* comm_lists.c: the same from s->lists, after number_slots; raises slot counts where the text needs more */
 void lay_lists(Sched *s);
 bool more_list_slots(Sched *s);
+/* ---- channels.c: lowering CHANNELS ---- */
+void find_channels(Sched *s); /* ensures channel_of, comm_of; for comm, the first time */
+uint32_t channel_of_link(const Sched *s, uint32_t link, bool forward); /* NONE of another lowering */
+uint32_t channel_of_sum(const Sched *s, uint32_t sum); /* as in comm_of */
+uint32_t channel_of_sides(const Sched *s, uint32_t rank);
+/* c, of COMPUTE or COPY on rank r, starts when instruction number `count` of COMM, from 1, has ended. Of any lowering. */
+void need_comm(Sched *s, uint32_t r, PipeInstr *c, uint32_t count);
+void channel_needs(Sched *s); /* for comm, once all waits are there: ensures needs */
+/* Puts COMM streams and xfer into the order in which the machine has started them; turn: PipeSimOut.comm_turn. */
+void sort_channels(Sched *s, uint32_t *const *turn);
 /* ---- check_deadlock.c: requires comm. Model: rendezvous, untagged FIFO, one comm stream per rank.
  * Proves that the machine of pipe_sim.h completes; adds channel slots where too few close a cycle;
  * ensures compute_start, comm_start, makespan, busy, steady. ---- */
@@ -579,6 +597,7 @@ bool check_match(Sched *s);
 /* ---- check_channels.c: requires prog, or lists. Proves that the lists complete and match under
  * opt->model; ensures least_buffer. Text of the model for messages ---- */
 bool check_channels(Sched *s);
+void find_communicators(Sched *s); /* ensures comm_of */
 bool prove_lists(Sched *s);  /* the same of s->lists, with find_places the first time */
 bool is_default_model(const ChannelModel *m); /* the one that check_deadlock and check_match prove */
 const char *model_text(Sched *s);

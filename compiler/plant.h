@@ -12,8 +12,17 @@ enum Plant {
   PLANT_DEPS_RECOMPUTE,  /*   R out of order */
   PLANT_ORDER_DATA,      /* order: a tensor that is waited for */
   PLANT_MATCH_NUMBER,    /* check_match: the number on the pair */
+  PLANT_MATCH_CHANNEL,   /*   the channel */
   PLANT_DEADLOCK_STUCK,  /* check_deadlock: the machine stops */
   PLANT_STREAMS_COVERED, /* check_streams: a dependence without event */
+  PLANT_STREAMS_SLOTS,   /*   a slot that is used too early */
+  PLANT_STREAMS_REUSED,  /*   an event of another record */
+  PLANT_STREAMS_NEEDED,  /*   an event too many */
+  PLANT_STREAMS_GROUPED, /*   an event in the middle of a group */
+  PLANT_VERSION_MADE,    /* versions: a version that does not exist yet */
+  PLANT_VERSION_KEPT,    /* version_slots: one that has been overwritten */
+  PLANT_STALENESS,       /* versions: a gradient that is late */
+  PLANT_COPIES,          /* offload: a stash that is away when it is needed */
   PLANT_MEMORY_LIMIT,    /* check_memory: more than the limit */
   PLANT_MEMORY_IN,       /*   receive slots are not counted */
   PLANT_USER_CHECK,      /* check_user: a check that does not hold */

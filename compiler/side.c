@@ -570,13 +570,16 @@ PipeInstr side_instr(const Sched *s, const SideUse *u) {
   return c;
 }
 
-/* c, of the same rank, starts once u has ended. */
-static void wait_for(PipeInstr *c, const SideUse *u) {
+/* c, of rank r as u is, starts once u has ended. */
+static void wait_for(Sched *s, uint32_t r, PipeInstr *c, const SideUse *u) {
   PipeOn on = stream_of(u), own = (PipeOn)pipe_op_info[c->op].stream;
   if (on == own)
     return;
-  uint32_t *wait = on == PIPE_COPY || (own == PIPE_COPY && on == PIPE_COMM) ? &c->wait_copy
-                                                                            : &c->wait;
+  if (on == PIPE_COMM) {
+    need_comm(s, r, c, u->pos);
+    return;
+  }
+  uint32_t *wait = on == PIPE_COPY ? &c->wait_copy : &c->wait;
   if (u->pos > *wait)
     *wait = u->pos;
 }
@@ -595,9 +598,9 @@ void side_waits(Sched *s) {
       for (int k = 0; k < 2; k++)
         for (int x = 0; x < PIPE_NSTREAMS; x++)
           if (u->dep[k][x] != NONE)
-            wait_for(c, &s->side_use[u->dep[k][x]]);
+            wait_for(s, r, c, &s->side_use[u->dep[k][x]]);
       if (u->user != NONE)
-        wait_for(&t->compute[u->user - s->rank_op0[r]], u);
+        wait_for(s, r, &t->compute[u->user - s->rank_op0[r]], u);
     }
   }
 }

@@ -9,7 +9,7 @@
  * that leaves the rank and returns does both in its COMM stream.
  *
  * An instruction gets an event for each wait that its stream does not know to be over, and that the other
- * one, of an instruction with two, does not imply. So none can be left out. Only what a count asks for is
+ * ones, of an instruction with several, do not imply. So none can be left out. Only what a count asks for is
  * recorded, directly after the instruction that completes it, so one record may serve two waits. The transfers of
  * a group are issued together, and complete together: nothing is waited for or recorded between them.
  *
@@ -19,77 +19,133 @@
 
 #include <string.h>
 
-typedef struct Place {
-  const PipeRank *k;
-  EventRoom *
-      room; /* row: of each instruction of a stream, COMPUTE from 1 on; known: row i + 1: once instruction i
-                      is over, 0: the begin */
-  Clock now[PIPE_NSTREAMS]; /* what each stream knows so far */
-  uint32_t nsync;           /* of room->sync */
-} Place;
+/* ---- the streams of a rank ---- */
 
-EventRoom event_room(Arena *a, uint32_t n) {
-  size_t rows = (size_t)n + 1;
-  EventRoom e = {.n = n,
-                 .known = arena_alloc(a, rows * sizeof *e.known),
-                 .sync = arena_alloc(a, 2 * rows * sizeof *e.sync),
-                 .last = NEW_ARRAY(a, uint32_t, rows),
-                 .event = arena_alloc(a, rows * sizeof *e.event),
-                 .free = arena_alloc(a, rows * sizeof *e.free)};
-  for (int x = 0; x < PIPE_NSTREAMS; x++)
-    e.row[x] = arena_alloc(a, rows * sizeof **e.row);
+RankStreams rank_streams(Arena *a, const Sched *s, uint32_t r, const PipeRank *k) {
+  RankStreams w = {.k = k, .n = PIPE_NSTREAMS};
+  if (s->lowering != PIPE_CHANNELS)
+    return w;
+  uint32_t first = NONE, *done = NEW_ARRAY(a, uint32_t, s->npipe_channel + (size_t)PIPE_NSTREAMS);
+  w.of = NEW_ARRAY(a, uint32_t, s->npipe_channel);
+  w.nth = arena_alloc(a, k->ninstr * sizeof *w.nth + 1);
+  w.need = row_needs(a, s, r, k);
+  for (uint32_t i = 0; i < k->ninstr; i++) {
+    const PipeInstr *in = &k->instr[i];
+    if (pipe_op_info[in->op].comm && in->gout != first && !w.of[in->gout]) {
+      w.of[in->gout] = first == NONE ? (uint32_t)PIPE_COMM : w.n++;
+      first = first == NONE ? in->gout : first;
+    }
+    w.nth[i] = ++done[stream_of_row(&w, in)];
+  }
+  return w;
+}
+
+StreamRoom stream_room(Arena *a, const Sched *s, const PipeRank *rank) {
+  StreamRoom e = {.rows = 1, .streams = PIPE_NSTREAMS};
+  for (uint32_t r = 0; r < s->nrank; r++)
+    e.rows = rank[r].ninstr + 1 > e.rows ? rank[r].ninstr + 1 : e.rows;
+  for (uint32_t r = 0; s->lowering == PIPE_CHANNELS && r < s->nrank; r++) {
+    const PipeNeeds *need = &s->needs[r];
+    const Streams *t = &s->stream[r];
+    uint32_t needs = need->first[1] ? need->first[1][t->ncopy] : need->first[0][t->ncompute];
+    e.needs = needs > e.needs ? needs : e.needs;
+    Arena tmp = {.oom = a->oom};
+    RankStreams w = rank_streams(&tmp, s, r, &rank[r]);
+    e.streams = w.n > e.streams ? w.n : e.streams;
+    arena_free(&tmp);
+  }
+  size_t rows = e.rows, n = e.streams;
+  e.row = arena_alloc(a, n * sizeof *e.row);
+  e.row_cell = arena_alloc(a, (rows + n) * sizeof *e.row_cell);
+  e.known = arena_alloc(a, rows * n * sizeof *e.known);
+  e.now = arena_alloc(a, n * n * sizeof *e.now);
+  e.done = arena_alloc(a, n * sizeof *e.done);
   return e;
 }
 
-void forget_event_room(Arena *a, EventRoom *e) {
-  size_t rows = (size_t)e->n + 1;
-  arena_forget(a, e->known, rows * sizeof *e->known);
-  arena_forget(a, e->sync, 2 * rows * sizeof *e->sync);
-  arena_forget(a, e->last, rows * sizeof *e->last);
-  arena_forget(a, e->event, rows * sizeof *e->event);
-  arena_forget(a, e->free, rows * sizeof *e->free);
-  for (int x = 0; x < PIPE_NSTREAMS; x++)
-    arena_forget(a, e->row[x], rows * sizeof **e->row);
+void forget_stream_room(Arena *a, StreamRoom *e) {
+  arena_forget(a, e->row_cell, ((size_t)e->rows + e->streams) * sizeof *e->row_cell);
+  arena_forget(a, e->known, (size_t)e->rows * e->streams * sizeof *e->known);
 }
 
+void start_rank(StreamRoom *e, const RankStreams *w) {
+  memset(e->done, 0, w->n * sizeof *e->done);
+  for (uint32_t i = 0; i < w->k->ninstr; i++)
+    e->done[stream_of_row(w, &w->k->instr[i])]++;
+  uint32_t *at = e->row_cell;
+  for (uint32_t x = 0; x < w->n; at += e->done[x++] + 1)
+    e->row[x] = at;
+  memset(e->done, 0, w->n * sizeof *e->done);
+  memset(e->now, 0, (size_t)w->n * w->n * sizeof *e->now);
+  memset(e->known, 0, w->n * sizeof *e->known);
+  e->done[PIPE_COMPUTE] = e->now[PIPE_COMPUTE] = e->known[PIPE_COMPUTE] = 1;
+}
+
+/* ---- events ---- */
+
+typedef struct Place {
+  const PipeRank *k;
+  RankStreams w;
+  StreamRoom room;
+  uint32_t *need;       /* clock */
+  uint32_t *on, *after; /* [streams] of the row at hand: streams to wait for, and which row + 1 */
+  PipeSync *sync;       /* room for all of a rank */
+  uint32_t nsync;
+  uint32_t *last, *event, *free; /* [rows] last: 0 between ranks */
+} Place;
+
 /* Row + 1 of the instruction that makes `count` of a stream complete: of a group of transfers the last. */
-static uint32_t completes(const Place *p, PipeOn on, uint32_t count) {
+static uint32_t completes(const Place *p, uint32_t on, uint32_t count) {
   if (on == PIPE_COMPUTE && count == 1)
     return 0;
-  uint32_t row = p->room->row[on][count - 1];
+  uint32_t row = p->room.row[on][count - 1];
   return row + 1 + (on == PIPE_COMM ? p->k->instr[row].group : 0);
 }
 
-static void wait_for(Place *p, uint32_t before, PipeOn of, PipeOn on, uint32_t count) {
-  uint32_t after = completes(p, on, count);
-  p->room->sync[p->nsync++] = (PipeSync){after ? after - 1 : NONE, before, NONE};
-  clock_join(&p->now[of], &p->room->known[after]);
+/* Here and below ns is p->w.n. */
+static inline const uint32_t *known(const Place *p, uint32_t row, const uint32_t ns) {
+  return &p->room.known[(size_t)row * ns];
+}
+
+static inline void wait_for(Place *p, uint32_t before, uint32_t of, uint32_t after,
+                            const uint32_t ns) {
+  p->sync[p->nsync++] = (PipeSync){after ? after - 1 : NONE, before, NONE};
+  clock_join(&p->room.now[(size_t)of * ns], known(p, after, ns), ns);
 }
 
 /* Row `before` of stream `of` needs that these counts of the other streams are over. */
-static void place_waits(Place *p, uint32_t before, PipeOn of, const Clock *need) {
-  PipeOn on[2];
-  uint32_t n = 0;
-  for (int x = 0; x < PIPE_NSTREAMS; x++)
-    if (x != (int)of && need->of[x] > p->now[of].of[x])
-      on[n++] = (PipeOn)x;
-  for (uint32_t i = 0; n == 2 && i < 2; i++) /* does one imply the other? */
-    if (p->room->known[completes(p, on[i], need->of[on[i]])].of[on[!i]] >= need->of[on[!i]])
-      on[0] = on[i], n = 1;
-  if (n == 2 && completes(p, on[0], need->of[on[0]]) > completes(p, on[1], need->of[on[1]])) {
-    PipeOn first = on[1]; /* by `after` */
-    on[1] = on[0], on[0] = first;
+static inline void place_waits(Place *p, uint32_t before, uint32_t of, const uint32_t *need,
+                               const uint32_t ns) {
+  uint32_t n = 0, kept = 0;
+  for (uint32_t x = 0; x < ns; x++)
+    if (x != of && need[x] > p->room.now[(size_t)of * ns + x]) {
+      p->on[n] = x;
+      p->after[n++] = completes(p, x, need[x]);
+    }
+  for (uint32_t i = 0; i < n; i++) { /* does one of the others imply it? */
+    bool implied = false;
+    for (uint32_t j = 0; j < n && !implied; j++)
+      implied = (j < kept || j > i) && known(p, p->after[j], ns)[p->on[i]] >= need[p->on[i]];
+    if (!implied) {
+      p->on[kept] = p->on[i];
+      p->after[kept++] = p->after[i];
+    }
   }
-  for (uint32_t i = 0; i < n; i++)
-    wait_for(p, before, of, on[i], need->of[on[i]]);
+  for (uint32_t i = 0; i < kept; i++) { /* by `after` */
+    uint32_t least = i;
+    for (uint32_t j = i + 1; j < kept; j++)
+      least = p->after[j] < p->after[least] ? j : least;
+    uint32_t after = p->after[least];
+    p->after[least] = p->after[i];
+    wait_for(p, before, of, after, ns);
+  }
 }
 
 /* Numbers the events, in issue order: the lowest that is free. */
 static uint32_t number_events(Place *p) {
   uint32_t n = p->k->ninstr, nevent = 0, nfree = 0;
-  uint32_t *last = p->room->last,
-           *event = p->room->event; /* by row + 1; last: the last row that waits, + 1 */
-  PipeSync *sync = p->room->sync;
+  uint32_t *last = p->last, *event = p->event; /* by row + 1; last: the last row that waits, + 1 */
+  PipeSync *sync = p->sync;
   for (uint32_t i = 0; i < p->nsync; i++)
     last[sync[i].after + 1] = sync[i].before + 1; /* `before` ascends */
   for (uint32_t i = 0, j = 0; i <= n + 1; i++) {  /* i: row + 1 */
@@ -97,35 +153,59 @@ static uint32_t number_events(Place *p) {
       uint32_t after = sync[j].after + 1;
       sync[j].event = event[after];
       if (last[after] == i) {
-        p->room->free[nfree++] = sync[j].event;
+        p->free[nfree++] = sync[j].event;
         last[after] = 0;
       }
     }
     if (i <= n && last[i])
-      event[i] = nfree > 0 ? p->room->free[--nfree] : nevent++;
+      event[i] = nfree > 0 ? p->free[--nfree] : nevent++;
   }
   return nevent;
 }
 
-void place_events(Arena *a, EventRoom *room, PipeRank *k) {
-  Place p = {.k = k, .room = room};
-  uint32_t done[PIPE_NSTREAMS] = {1, 0, 0};
-  room->known[0] = (Clock){{0}};
-  p.now[PIPE_COMPUTE].of[PIPE_COMPUTE] = room->known[0].of[PIPE_COMPUTE] = 1;
+static inline void place_rank(Place *p, const uint32_t ns) {
+  const PipeRank *k = p->k;
+  StreamRoom *room = &p->room;
+  p->nsync = 0;
   for (uint32_t i = 0; i < k->ninstr; i++) {
-    const PipeInstr *in = &k->instr[i];
-    PipeOn of = (PipeOn)pipe_op_info[in->op].stream;
-    Clock need = clock_needed(in);
-    place_waits(&p, i, of, &need);
-    room->row[of][done[of]] = i;
-    p.now[of].of[of] = ++done[of];
-    room->known[i + 1] = p.now[of];
+    uint32_t of = stream_of_row(&p->w, &k->instr[i]), *now = &room->now[(size_t)of * ns];
+    clock_needed(&p->w, i, p->need, ns);
+    place_waits(p, i, of, p->need, ns);
+    room->row[of][room->done[of]] = i;
+    now[of] = ++room->done[of];
+    clock_copy(&room->known[(size_t)(i + 1) * ns], now, ns);
   }
-  Clock all = {{done[0], done[1], done[2]}};
-  place_waits(&p, k->ninstr, PIPE_COMPUTE, &all);
-  PipeSync *sync = arena_alloc(a, (size_t)p.nsync * sizeof *sync + 1);
-  k->nevent = number_events(&p);
-  if (p.nsync)
-    memcpy(sync, room->sync, p.nsync * sizeof *sync);
-  k->sync = sync, k->nsync = p.nsync;
+  place_waits(p, k->ninstr, PIPE_COMPUTE, room->done, ns);
+}
+
+void place_events(Sched *s, PipeRank *rank) {
+  Arena *a = s->arena;
+  Place p = {.room = stream_room(a, s, rank)};
+  size_t rows = p.room.rows, n = p.room.streams, most = 2 * rows + p.room.needs + n;
+  p.need = arena_alloc(a, n * sizeof *p.need);
+  p.on = arena_alloc(a, n * sizeof *p.on), p.after = arena_alloc(a, n * sizeof *p.after);
+  p.sync = arena_alloc(a, most * sizeof *p.sync);
+  p.last = NEW_ARRAY(a, uint32_t, rows);
+  p.event = arena_alloc(a, rows * sizeof *p.event), p.free = arena_alloc(a, rows * sizeof *p.free);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    Arena tmp = {.oom = a->oom};
+    p.k = &rank[r];
+    p.w = rank_streams(&tmp, s, r, p.k);
+    start_rank(&p.room, &p.w);
+    if (p.w.n == PIPE_NSTREAMS)
+      place_rank(&p, PIPE_NSTREAMS);
+    else
+      place_rank(&p, p.w.n);
+    PipeSync *sync = arena_alloc(a, (size_t)p.nsync * sizeof *sync + 1);
+    rank[r].nevent = number_events(&p);
+    if (p.nsync)
+      memcpy(sync, p.sync, p.nsync * sizeof *sync);
+    rank[r].sync = sync, rank[r].nsync = p.nsync;
+    arena_free(&tmp);
+  }
+  arena_forget(a, p.sync, most * sizeof *p.sync);
+  arena_forget(a, p.last, rows * sizeof *p.last);
+  arena_forget(a, p.event, rows * sizeof *p.event);
+  arena_forget(a, p.free, rows * sizeof *p.free);
+  forget_stream_room(a, &p.room);
 }

@@ -1,42 +1,74 @@
 /* SPDX-License-Identifier: MIT
- * What the placement of events (streams.c) and its proof (check_streams.c) have in common: the contract
- * of a wait, and clocks. See note [clocks]. */
+ * What the placement of events (streams.c) and its proof (check_streams.c) have in common: the streams of a rank,
+ * the contract of a wait, and clocks. See note [clocks]. */
 #ifndef PIPEC_STREAMS_H
 #define PIPEC_STREAMS_H
 
 #include "pipec.h"
 
-/* How many instructions of each stream are known to be over; of COMPUTE one more, for the begin of the step. */
-typedef struct Clock {
-  uint32_t of[PIPE_NSTREAMS];
-} Clock;
+/* Rows of COMM that the rows of a list need: on[first[i] .. first[i + 1] - 1] of row i. With lowering CHANNELS. */
+typedef struct RowNeeds {
+  uint32_t *first, *on;
+} RowNeeds;
+RowNeeds row_needs(Arena *a, const Sched *s, uint32_t r, const PipeRank *k); /* channels.c */
 
-static inline void clock_join(Clock *a, const Clock *b) {
-  for (int x = 0; x < PIPE_NSTREAMS; x++)
-    a->of[x] = b->of[x] > a->of[x] ? b->of[x] : a->of[x];
-}
-
-/* What must be over before an instruction starts, of the streams that are not its own. */
-static inline Clock clock_needed(const PipeInstr *in) {
-  Clock c = {{0}};
-  for (int x = 0; x < PIPE_NSTREAMS; x++)
-    if (x != pipe_op_info[in->op].stream)
-      c.of[x] = pipe_wait_for(in, (PipeOn)x) + (x == PIPE_COMPUTE);
-  return c;
-}
-
-/* What place_events works in, for ranks of at most n instructions. */
-typedef struct EventRoom {
+/* The streams of a rank: COMPUTE, COMM and COPY; with channels the first of them is COMM, and the others come after
+ * COPY. A clock has one count for each. */
+typedef struct RankStreams {
+  const PipeRank *k;
   uint32_t n;
-  uint32_t *row[PIPE_NSTREAMS]; /* [n + 1] */
-  Clock *known;                 /* [n + 1] */
-  PipeSync *sync;               /* [2 * n + 2] */
-  uint32_t *last, *event;       /* [n + 1], all 0 */
-  uint32_t *free;               /* [n + 1] */
-} EventRoom;
-EventRoom event_room(Arena *a, uint32_t n);
-void forget_event_room(Arena *a, EventRoom *room);
-/* Ensures sync, nsync and nevent of a rank whose list is complete. */
-void place_events(Arena *a, EventRoom *room, PipeRank *k);
+  uint32_t *of;  /* [nchannel] stream of a channel; NULL: there are none */
+  uint32_t *nth; /* [ninstr] how manieth of its stream a row is, from 1; with channels */
+  RowNeeds need; /* with channels */
+} RankStreams;
+RankStreams rank_streams(Arena *a, const Sched *s, uint32_t r, const PipeRank *k);
+
+static inline uint32_t stream_of_row(const RankStreams *w, const PipeInstr *in) {
+  PipeOn on = (PipeOn)pipe_op_info[in->op].stream;
+  return on == PIPE_COMM && w->of ? w->of[in->gout] : on;
+}
+
+/* Both are for any number n of streams, and faster for one that is known when they are compiled. */
+static inline void clock_join(uint32_t *a, const uint32_t *b, uint32_t n) {
+  for (uint32_t x = 0; x < n; x++)
+    a[x] = b[x] > a[x] ? b[x] : a[x];
+}
+static inline void clock_copy(uint32_t *a, const uint32_t *b, uint32_t n) {
+  for (uint32_t x = 0; x < n; x++)
+    a[x] = b[x];
+}
+
+/* What must be over before row `row` starts, of the streams that are not its own: how many instructions of each;
+ * of COMPUTE one more, for the begin of the step. n: w->n. */
+static inline void clock_needed(const RankStreams *w, uint32_t row, uint32_t *clock, uint32_t n) {
+  const PipeInstr *in = &w->k->instr[row];
+  PipeOn own = (PipeOn)pipe_op_info[in->op].stream;
+  for (uint32_t x = 0; x < n; x++)
+    clock[x] = 0;
+  for (int x = 0; x < PIPE_NSTREAMS; x++)
+    if (x != (int)own && (x != PIPE_COMM || !w->of))
+      clock[x] = pipe_wait_for(in, (PipeOn)x) + (x == PIPE_COMPUTE);
+  for (uint32_t j = w->of ? w->need.first[row] : 0; w->of && j < w->need.first[row + 1]; j++) {
+    uint32_t on = w->need.on[j], x = stream_of_row(w, &w->k->instr[on]);
+    clock[x] = w->nth[on] > clock[x] ? w->nth[on] : clock[x];
+  }
+}
+
+/* Room for the work on any rank of a program: its rows, its streams, what it needs of COMM. */
+typedef struct StreamRoom {
+  uint32_t rows, streams, needs; /* the most of a rank; rows: ninstr + 1 */
+  uint32_t **row;     /* [streams] of each instruction of a stream; COMPUTE from 1 on */
+  uint32_t *row_cell; /* of these */
+  uint32_t *known;    /* [rows] clocks: row i + 1: once instruction i is over; 0: the begin */
+  uint32_t *now;      /* [streams] clocks: what each stream knows so far */
+  uint32_t *done;     /* clock */
+} StreamRoom;
+StreamRoom stream_room(Arena *a, const Sched *s, const PipeRank *rank);
+void forget_stream_room(Arena *a, StreamRoom *room);
+/* Begins with a rank: rows have their places, nothing is known but the begin. */
+void start_rank(StreamRoom *room, const RankStreams *w);
+
+/* Ensures sync, nsync and nevent of all ranks, whose lists are complete. */
+void place_events(Sched *s, PipeRank *rank);
 
 #endif

@@ -520,7 +520,7 @@ bool find_places(Sched *s, Places *at) {
 
 bool list_transfers(Sched *s) {
   ChannelModel model = s->opt->model;
-  if (s->lowering == PIPE_GLOBAL)
+  if (s->lowering <= PIPE_CHANNELS)
     return true;
   if (s->lowering == PIPE_MANUAL && s->npost == 0 && s->nxfer > 0) {
     diag_error(s->diag, DIAG_TRANSFER, s->lowering_at,

@@ -174,6 +174,7 @@ typedef struct Verify {
   uint32_t *reduced,
       *tied; /* [nstage] COMM instructions up to the REDUCE, the TIE for its next U, 0 before */
   VerifyEdges edges;
+  uint32_t *pipe_at;      /* [nmb + 1] pipes whose microbatches begin before this one */
   uint64_t *fixed, *work; /* [nrank] bytes of weights, gradients, optimizer; of the workspace */
   /* Of the rank at hand. */
   uint32_t r;
@@ -181,7 +182,7 @@ typedef struct Verify {
   uint32_t *live, *most; /* [npool] full slots, and the most there were */
   uint32_t done[3];      /* instructions above, per stream: the position of the one at hand */
   uint32_t begun;        /* those of COMPUTE above its action */
-  uint32_t waited[3][3]; /* most that an instruction of a stream has waited for, of each other */
+  uint32_t row;          /* of its list: the one at hand */
   int stream;            /* of the one at hand: 0 COMPUTE, 1 COMM, 2 COPY */
   VerifySync sync;
 } Verify;
@@ -262,9 +263,11 @@ static void sum_stages(Verify *v) {
 
 /* note [before]: the access of this slot at `touched` of stream x is over when this one starts. */
 static bool is_before(const Verify *v, int x, uint32_t touched) {
-  if (x == v->stream) /* an op may take and give back the same slot */
-    return touched <= (x ? v->done[x] : v->begun) || touched == v->done[x] + 1;
-  return touched <= v->waited[v->stream][x] && verify_synced(&v->sync, v->stream, x, touched);
+  if (x == v->stream && touched == v->done[x] + 1)
+    return true; /* an op may take and give back the same slot */
+  if (x == v->stream && !(x == 1 && v->sync.channels))
+    return touched <= (x ? v->done[x] : v->begun);
+  return verify_synced(&v->sync, v->row, x, touched);
 }
 
 static bool skips(const Verify *v, uint32_t edge) { return edge != NONE && v->p->edge[edge].skip; }
@@ -289,11 +292,31 @@ static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage, uint
   return t;
 }
 
+/* A COMM instruction is in a channel for its kind, between its ranks, and in its pipe. */
+static void verify_channel(const Verify *v, const PipeInstr *in) {
+  const PipeProgram *p = v->p;
+  BUG_IF((in->gout != NONE) != (p->lowering == PIPE_CHANNELS));
+  if (in->gout == NONE)
+    return;
+  BUG_IF(in->gout >= p->nchannel);
+  const PipeChannel *c = &p->channel[in->gout];
+  if (in->op >= PIPE_REDUCE) {
+    BUG_IF(c->op != (in->op == PIPE_SIDE_COMM ? PIPE_SIDE_COMM : PIPE_REDUCE) || c->to != NONE);
+    BUG_IF(in->op == PIPE_SIDE_COMM ? c->from != v->r : c->from > v->r);
+    return;
+  }
+  uint32_t pipe = v->pipe_at[p->stage[in->stage].mb0];
+  BUG_IF(c->op != (is_forward(in) ? PIPE_SEND_F : PIPE_SEND_B) || c->pipe != pipe);
+  BUG_IF(c->from != (is_send(in) ? v->r : in->peer) || c->to != (is_send(in) ? in->peer : v->r));
+}
+
 /* A side op: its row, and its buffers. What it is attached to: verify_side.c. */
 static void verify_side(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
   BUG_IF(in->keep >= p->nside || in->peer != NONE || in->act != NONE);
-  BUG_IF(in->gout != NONE && v->stream != 2);
+  BUG_IF(in->gout != NONE && v->stream == 0);
+  if (v->stream == 1)
+    verify_channel(v, in);
   const PipeSide *side = &p->side[in->keep];
   BUG_IF(side->op != in->op || side->stage != in->stage);
   BUG_IF(in->mb != NONE && !verify_runs(p, in->stage, in->mb));
@@ -383,8 +406,9 @@ static void verify_takes(Verify *v, const PipeInstr *in) {
     BUG_IF(in->mb != NONE && (!verify_runs(p, in->stage, in->mb) ||
                               !is_complete(v->cell[cell_at(p->nmb, in->stage, in->mb)].ops)));
     BUG_IF(st->replica != in->stage &&
-           (!v->reduced[in->stage] || v->waited[0][1] < v->reduced[in->stage]));
-    BUG_IF(st->tied != NONE && (!v->tied[in->stage] || v->waited[0][1] < v->tied[in->stage]));
+           (!v->reduced[in->stage] || !verify_synced(&v->sync, v->row, 1, v->reduced[in->stage])));
+    BUG_IF(st->tied != NONE &&
+           (!v->tied[in->stage] || !verify_synced(&v->sync, v->row, 1, v->tied[in->stage])));
     v->fresh[in->stage] = v->reduced[in->stage] = v->tied[in->stage] = 0;
     v->rounds[in->stage]++;
     return;
@@ -480,13 +504,14 @@ static void verify_gives(Verify *v, const PipeInstr *in) {
 static void verify_comm(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
   const PipeStage *st = &p->stage[in->stage];
-  BUG_IF(in->act != NONE || in->gout != NONE || (pipe_is_sum(in->op) && in->keep != NONE));
+  BUG_IF(in->act != NONE || (pipe_is_sum(in->op) && in->keep != NONE));
+  verify_channel(v, in);
   if (in->op == PIPE_TIE) { /* after the gradients, and their sums, of all its rows on the rank */
     BUG_IF(in->mb != NONE || in->in != NONE || in->out != NONE || in->peer != NONE);
     BUG_IF(st->tied != in->stage);
     for (uint32_t q = 0; q < p->nstage; q++)
       if (p->stage[q].rank == v->r && p->stage[q].tied == in->stage) {
-        BUG_IF(v->tied[q] || v->fresh[q] == 0 || v->waited[1][0] < v->graded[q]);
+        BUG_IF(v->tied[q] || v->fresh[q] == 0 || !verify_synced(&v->sync, v->row, 0, v->graded[q]));
         BUG_IF(p->stage[q].replica != q && !v->reduced[q]);
         v->tied[q] = v->done[1] + 1;
       }
@@ -495,7 +520,7 @@ static void verify_comm(Verify *v, const PipeInstr *in) {
   if (in->op == PIPE_REDUCE) { /* after its own last gradient, once for each update */
     BUG_IF(in->mb != NONE || in->in != NONE || in->out != NONE || in->peer != NONE);
     BUG_IF(st->replica == in->stage || v->reduced[in->stage] || v->fresh[in->stage] == 0);
-    BUG_IF(v->waited[1][0] < v->graded[in->stage]);
+    BUG_IF(!verify_synced(&v->sync, v->row, 0, v->graded[in->stage]));
     v->reduced[in->stage] = v->done[1] + 1;
     return;
   }
@@ -640,10 +665,9 @@ static void verify_rank(Verify *v, Arena *a) {
   const PipeProgram *p = v->p;
   const PipeRank *k = &p->rank[v->r];
   BUG_IF(k->ninstr == 0);
-  v->sync = verify_sync_begin(k, a);
+  v->sync = verify_sync_begin(p, k, a);
   verify_pools(v);
   memset(v->done, 0, sizeof v->done);
-  memset(v->waited, 0, sizeof v->waited);
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
     BUG_IF(in->phase >= PIPE_NPHASES || in->site >= p->nsite);
@@ -651,11 +675,11 @@ static void verify_rank(Verify *v, Arena *a) {
     v->stream = stream_of(in->op);
     int other[2] = {v->stream == 0, v->stream == 2 ? 1 : 2}; /* of wait, of wait_copy */
     for (int x = 0; x < 2; x++) {
-      uint32_t wait = x ? in->wait_copy : in->wait, *waited = &v->waited[v->stream][other[x]];
+      uint32_t wait = x ? in->wait_copy : in->wait;
       BUG_IF(wait > v->done[other[x]]); /* it would point below itself */
-      *waited = wait > *waited ? wait : *waited;
     }
-    verify_sync_row(&v->sync, i, v->stream);
+    v->row = i;
+    verify_sync_row(&v->sync, i);
     if (v->stream && pipe_is_side(in->op))
       verify_side(v, in);
     else if (v->stream == 2)
@@ -674,7 +698,7 @@ static void verify_rank(Verify *v, Arena *a) {
         }
       }
       v->done[v->stream]++;
-      verify_sync_done(&v->sync, i, v->stream);
+      verify_sync_done(&v->sync, i);
       continue;
     }
     /* All ops of the action take, then all give back. */
@@ -699,7 +723,7 @@ static void verify_rank(Verify *v, Arena *a) {
     }
     v->done[0] = v->begun + n;
     for (uint32_t j = 0; j < n; j++)
-      verify_sync_done(&v->sync, i + j, 0);
+      verify_sync_done(&v->sync, i + j);
     i += n - 1;
   }
   verify_stashes(v);
@@ -762,7 +786,7 @@ static void verify_complete(const Verify *v) {
  * waits for what the one before it has made. */
 static void verify_send(const Sched *s) {
   const PipeProgram *p = s->prog;
-  for (uint32_t r = 0; r < p->nrank && s->send != SEND_EAGER && p->lowering == PIPE_GLOBAL; r++) {
+  for (uint32_t r = 0; r < p->nrank && s->send != SEND_EAGER && p->lowering <= PIPE_CHANNELS; r++) {
     const PipeRank *k = &p->rank[r];
     uint32_t *row = NEW_ARRAY(s->arena, uint32_t, k->ninstr), ncompute = 0, ncomm = 0, sent = 0,
              waited = 0;
@@ -830,6 +854,11 @@ void verify_program(const Sched *s) {
   v.most = NEW_ARRAY(a, uint32_t, npool);
   v.fixed = NEW_ARRAY(a, uint64_t, p->nrank);
   v.work = NEW_ARRAY(a, uint64_t, p->nrank);
+  v.pipe_at = NEW_ARRAY(a, uint32_t, (size_t)p->nmb + 1);
+  for (uint32_t st = 0; st < p->nstage; st++)
+    v.pipe_at[p->stage[st].mb0 + 1] = 1;
+  for (uint32_t mb = 0; mb < p->nmb; mb++)
+    v.pipe_at[mb + 1] += v.pipe_at[mb];
   sum_stages(&v);
   for (uint32_t st = 0; st < p->nstage; st++)
     for (uint32_t mb = p->stage[st].mb0; mb < p->stage[st].mb0 + p->stage[st].nmb; mb++)
@@ -841,5 +870,7 @@ void verify_program(const Sched *s) {
   verify_formulas(s);
   verify_complete(&v);
   verify_send(s);
-  verify_play(p, &v.edges, a);
+  verify_play(p, &v.edges, a); /* with channels, too: as one stream per rank */
+  if (p->lowering == PIPE_CHANNELS)
+    verify_play_channels(p, &v.edges, a);
 }

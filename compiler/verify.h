@@ -30,27 +30,37 @@ static inline int stream_of(uint8_t op) {
 
 /* Plays the program: verify_play.c. */
 void verify_play(const PipeProgram *p, const VerifyEdges *edges, Arena *a);
+/* The same by its events and channels, with lowering CHANNELS: verify_channels.c. */
+void verify_play_channels(const PipeProgram *p, const VerifyEdges *edges, Arena *a);
 /* Verifies the versions of the weights (verify_weights.c). */
 void verify_weights(const Sched *s);
 
 /* Verifies the formulas of a program against the text (verify_formulas.c). */
 void verify_formulas(const Sched *s);
 
-/* The events of a rank, row by row (verify_streams.c). heard[x][y]: instructions of stream y that stream x
- * knows to be over; UINT32_MAX: not even the begin of the step, which COMPUTE makes. */
+/* The events of a rank, row by row (verify_streams.c). Streams are numbered 0 COMPUTE, 1 COMM, 2 COPY, but that
+ * each channel is one: then COMM has none, and the channels are 3, 4, ... heard[x * n + y]: instructions of stream y that
+ * stream x knows to be over; UINT32_MAX: not even the begin of the step, which COMPUTE makes. */
 typedef struct VerifySync {
   const PipeRank *k;
+  uint32_t n;
+  uint32_t *stream;   /* [ninstr] */
+  uint32_t *nth;      /* [ninstr] of its stream, from 1 */
+  uint32_t *comm;     /* rows of all of COMM */
   uint32_t *records;  /* [ninstr + 1] event + 1 that is recorded after a row, at row + 1 */
   uint32_t *recorded; /* [nevent] row + 2 after which it was recorded last */
-  uint32_t *sent;     /* [nevent][3] what was known then */
-  uint32_t heard[3][3], done[3], next;
+  uint32_t *sent;     /* [nevent][n] what was known then */
+  uint32_t *heard, *done, *waited; /* [n][n], [n], [n][3]: most that a stream has waited for of COMPUTE, COMM, COPY */
+  uint32_t next;
+  bool channels;
 } VerifySync;
-VerifySync verify_sync_begin(const PipeRank *k, Arena *a);
-/* Before and after instruction `row`, of stream `on`: its waits are covered; after the last one all is over. */
-void verify_sync_row(VerifySync *v, uint32_t row, int on);
-void verify_sync_done(VerifySync *v, uint32_t row, int on);
-/* Does stream `on` know that `count` instructions of another one are over? */
-bool verify_synced(const VerifySync *v, int on, int other, uint32_t count);
+VerifySync verify_sync_begin(const PipeProgram *p, const PipeRank *k, Arena *a);
+/* Before and after instruction `row`: its waits are covered; after the last one all is over. */
+void verify_sync_row(VerifySync *v, uint32_t row);
+void verify_sync_done(VerifySync *v, uint32_t row);
+/* Does the stream of instruction `row`, by its waits and by events, know that `count` instructions of COMPUTE (0), COMM
+ * (1) or COPY (2) are over? Of COMM with channels: the last of these is. */
+bool verify_synced(const VerifySync *v, uint32_t row, int other, uint32_t count);
 
 /* Does the row run the microbatch? */
 static inline bool verify_runs(const PipeProgram *p, uint32_t row, uint32_t mb) {

@@ -105,6 +105,27 @@ static void verify_clause(const Lists *l, uint32_t k, uint32_t *last, uint32_t *
     BUG_IF(first_side[st] != NONE); /* nobody has asked for it */
 }
 
+/* Positions and what has been waited for where COMM has channels: of COMM the side ops alone count, which have one, and
+ * are waited for by events. */
+static void count_in_channels(const Lists *l, const PipeProgram *p) {
+  VerifySync v = verify_sync_begin(p, l->k, l->s->arena);
+  uint32_t sides = NONE;
+  for (uint32_t i = 0; i < l->k->ninstr && sides == NONE; i++)
+    sides = l->k->instr[i].op == PIPE_SIDE_COMM ? v.stream[i] : NONE;
+  for (uint32_t i = 0; i < l->k->ninstr; i++) {
+    static const uint8_t class[PIPE_NSTREAMS][2] = {{1, 2}, {0, 2}, {0, 1}};
+    uint32_t on = v.stream[i];
+    verify_sync_row(&v, i);
+    for (int x = 0; x < 2; x++) {
+      uint32_t of = class[stream(&l->k->instr[i])][x],
+               heard = sides == NONE ? NONE : v.heard[on * (size_t)v.n + sides];
+      l->most[x][i] = of != 1 ? v.waited[on * 3 + of] : heard == NONE ? 0 : heard;
+    }
+    verify_sync_done(&v, i);
+    l->position[i] = v.nth[i] - 1;
+  }
+}
+
 /* Where there are no clauses: those of rank r as they were read, in the order of their streams. */
 static void verify_given(const Lists *l, uint32_t r) {
   const Sched *s = l->s;
@@ -150,7 +171,9 @@ void verify_sides(const Sched *s) {
     l.position = arena_alloc(s->arena, (size_t)n * sizeof *l.position + 1);
     for (int x = 0; x < 2; x++)
       l.most[x] = arena_alloc(s->arena, (size_t)n * sizeof *l.most[x] + 1);
-    for (uint32_t i = 0; i < n; i++) {
+    if (p->lowering == PIPE_CHANNELS)
+      count_in_channels(&l, p);
+    for (uint32_t i = 0; i < n && p->lowering != PIPE_CHANNELS; i++) {
       const PipeInstr *in = &l.k->instr[i];
       uint32_t on = stream(in);
       l.position[i] = done[on]++;

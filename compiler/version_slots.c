@@ -9,6 +9,7 @@
  * behind it reads that, too; else it takes the slot that has been free longest, so that in a steady state slots go
  * round. This is interval colouring: as many slots as versions live at once. Version 0 is in slot 0, and so is the
  * last one: no other lives behind the last U, so if the last but one is elsewhere slot 0 is free. Linear. */
+#include "plant.h"
 #include "weights.h"
 
 typedef struct Stage { /* a row of the stage table, while its rank is walked */
@@ -81,7 +82,7 @@ static bool find_last(Slots *v) {
     uint32_t need = st->updates - version + 1;
     if (need > st->need)
       st->need = need;
-    if (need > st->ring && v->lost == NONE)
+    if (need > st->ring && v->lost == NONE && !PLANTED(VERSION_KEPT))
       v->lost = i;
   }
   return v->lost == NONE || overwritten(v);

@@ -7,6 +7,7 @@
  * value of that, read what the first of them reads. Linear. */
 #include <string.h>
 
+#include "plant.h"
 #include "weights.h"
 
 typedef struct Stage { /* a row of the stage table, while its rank is walked */
@@ -148,6 +149,8 @@ static bool find_read(Versions *v, uint32_t op) {
     version = v->read[s->at_f[(size_t)o->stage * s->nmb + o->mb] - 1];
   else if (l && l->source == WS_VALUE && !weight_value(s, l, op, &version))
     return false;
+  if (PLANTED(VERSION_MADE) && version > st->updates)
+    version = st->updates;
   if (version < 0 || version > st->updates)
     return unborn(v, op, l, version);
   v->read[op] = (uint32_t)version;
@@ -162,7 +165,7 @@ static void find_distance(Versions *v, uint32_t op, uint32_t *worst, uint32_t *m
   uint32_t r = s->stage[o->stage].rank;
   size_t cell = (size_t)o->stage * s->nmb + o->mb;
   uint32_t f = s->at_f[cell] - 1, b = s->at_b[cell] - 1, again = s->at_r[cell];
-  uint32_t ahead = st->updates - v->read[f];
+  uint32_t ahead = PLANTED(STALENESS) ? 0 : st->updates - v->read[f];
   uint32_t apart = v->read[b] > v->read[f] ? v->read[b] - v->read[f] : v->read[f] - v->read[b];
   if (ahead > s->staleness[r])
     s->staleness[r] = ahead;

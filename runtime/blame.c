@@ -6,7 +6,10 @@
  * the other side of a transfer or sum. Following that from any rank ends at a cause, or goes round in a
  * circle, which a validated program cannot do by itself (stall.c). Of all causes the gravest is told, with
  * the instruction of another rank that is the first to wait for it. Linear in the instructions of the ranks
- * that are looked at. */
+ * that are looked at.
+ *
+ * With lowering CHANNELS a rank stands at the first COMM instruction of its list that is not completed: the lists are one
+ * global order, so what holds that up was first. */
 #include "run.h"
 
 #include <stdio.h>
@@ -251,9 +254,10 @@ void pr_place(const PrRun *run, uint32_t r, PrPlace *out) {
   out->running = atomic_load(&k->running);
   if (out->running)
     out->running_ns = pr_now() - atomic_load(&k->running_since);
-  out->comm = atomic_load(&k->comm_done);
-  out->posted = atomic_load(&k->posted);
-  out->group_done = atomic_load(&k->group_done);
+  const CommRun *c;
+  out->comm = out->step * k->ncomm + pr_comm_prefix(k, out->step, &c);
+  out->posted = atomic_load(&c->posted);
+  out->group_done = atomic_load(&c->group_done);
 }
 
 /* The same of a rank among threads, whose COMM stream has no thread that would tell: from its channel. */

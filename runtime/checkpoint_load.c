@@ -258,7 +258,8 @@ static void set_steps(PrRun *run, const Load *l) {
   for (uint32_t r = 0; r < run->p->nrank; r++) {
     RankRun *k = &run->rank[r];
     atomic_store(&k->compute_done, n * k->ncompute);
-    atomic_store(&k->comm_done, n * k->ncomm);
+    for (uint32_t x = 0; x < k->nstream; x++)
+      atomic_store(&k->stream[x].done, n * k->stream[x].n);
     atomic_store(&k->copy_done, n * k->ncopy);
     atomic_store(&k->copy_begun, n);
     atomic_store(&k->step, n);

@@ -30,16 +30,14 @@
 
 #include "engine_mpi.h"
 
-/* Unlocks and tells the other threads of the process. */
-static void tell(Mpi *m, _Atomic uint64_t *count, uint64_t value) {
+void mpi_tell(Mpi *m, _Atomic uint64_t *count, uint64_t value) {
   pthread_mutex_lock(&m->lock);
   atomic_store(count, value);
   pthread_cond_broadcast(&m->changed);
   pthread_mutex_unlock(&m->lock);
 }
 
-/* Until `changed`, or so many ns have passed. The caller holds `lock`. */
-static void doze(Mpi *m, uint64_t ns) {
+void mpi_doze(Mpi *m, uint64_t ns) {
   uint64_t end = pr_now() + ns;
   struct timespec t = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
   pthread_cond_timedwait(&m->changed, &m->lock, &t);
@@ -47,15 +45,7 @@ static void doze(Mpi *m, uint64_t ns) {
 
 /* The COMM stream */
 
-/* A SEND or RECV under way, and with checksums the message of 8 bytes beside it. */
-typedef struct Moving {
-  const PipeInstr *c;
-  void *slot;
-  uint64_t bytes, sum;
-  unsigned char *bit; /* one of its bytes that arrives changed: fault.c */
-} Moving;
-
-static bool start(Mpi *m, Moving *v, int number, PrFaultKind fault, MPI_Request r[2]) {
+bool mpi_start(Mpi *m, Moving *v, int number, PrFaultKind fault, MPI_Request r[2]) {
   const PipeInstr *c = v->c;
   PrRun *run = m->run;
   bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B, sums = run->o.checksums;
@@ -74,9 +64,17 @@ static bool start(Mpi *m, Moving *v, int number, PrFaultKind fault, MPI_Request 
                                              c->peer, &r[1]));
 }
 
+bool mpi_arrived(Mpi *m, const Moving *v, uint64_t step) {
+  const PipeInstr *c = v->c;
+  if (v->bit) /* what stays here is right */
+    *v->bit ^= 1;
+  return !v->slot || !m->run->o.checksums || (c->op != PIPE_RECV_F && c->op != PIPE_RECV_B) ||
+         pr_checksum(v->slot, v->bytes) == v->sum ||
+         pr_damaged(m->run, m->run->here, c, step) == PR_OK;
+}
+
 /* The transfer at place i of the stream, or the group of n there: all at once. */
 static bool transfers(Mpi *m, uint32_t i, uint32_t n, const PrFaultKind *fault, uint64_t step) {
-  PrRun *run = m->run;
   RankRun *k = m->k;
   MPI_Request r[2 * PIPE_GROUP_MOST];
   Moving v[PIPE_GROUP_MOST];
@@ -85,24 +83,17 @@ static bool transfers(Mpi *m, uint32_t i, uint32_t n, const PrFaultKind *fault, 
     r[2 * j] = r[2 * j + 1] = MPI_REQUEST_NULL;
     v[j] = (Moving){.c = &k->t->instr[k->comm[i + j].index]};
     if (fault[j] != PR_DROP)
-      done = start(m, &v[j], m->number[i + j], fault[j], &r[2 * j]);
+      done = mpi_start(m, &v[j], m->number[i + j], fault[j], &r[2 * j]);
   }
-  done = done && mpi_finish_each(m, r, n, &k->group_done);
-  for (uint32_t j = 0; j < n && done; j++) {
-    const PipeInstr *c = v[j].c;
-    if (v[j].bit) /* what stays here is right */
-      *v[j].bit ^= 1;
-    if (v[j].slot && run->o.checksums && (c->op == PIPE_RECV_F || c->op == PIPE_RECV_B) &&
-        pr_checksum(v[j].slot, v[j].bytes) != v[j].sum)
-      done = pr_damaged(run, run->here, c, step) == PR_OK;
-  }
+  done = done && mpi_finish_each(m, r, n, &k->stream->group_done);
+  for (uint32_t j = 0; j < n && done; j++)
+    done = mpi_arrived(m, &v[j], step);
   return done;
 }
 
-/* Moves the gradients of a sum: those of other ranks to (`gather`) or from the rank of the first row. */
-static bool move_gradients(Mpi *m, const Coll *l, uint32_t root, bool gather) {
+bool mpi_start_gradients(Mpi *m, const Coll *l, bool gather, MPI_Request *r, uint32_t *n) {
   PrRun *run = m->run;
-  uint32_t me = run->here, n = 0;
+  uint32_t me = run->here, root = run->p->stage[l->row[0]].rank;
   for (uint32_t i = 0; i < l->ngrad + (gather ? 0 : l->ncopy); i++) {
     bool copy = i >= l->ngrad;
     uint32_t row = copy ? l->copy_row[i - l->ngrad] : l->grad_row[i];
@@ -115,25 +106,29 @@ static bool move_gradients(Mpi *m, const Coll *l, uint32_t root, bool gather) {
       grad = l->grad[0];
     uint32_t peer = me == root ? rank : root;
     bool ok = (me == root) == gather
-                  ? mpi_start_recv(m, MPI_OF_SUM, (int)row, grad, bytes, peer, &m->request[n])
-                  : mpi_start_send(m, MPI_OF_SUM, (int)row, grad, bytes, peer, &m->request[n]);
+                  ? mpi_start_recv(m, MPI_OF_SUM, (int)row, grad, bytes, peer, &r[*n])
+                  : mpi_start_send(m, MPI_OF_SUM, (int)row, grad, bytes, peer, &r[*n]);
     if (!ok)
       return false;
-    n++;
+    ++*n;
   }
-  return mpi_finish(m, m->request, n, true);
+  return true;
+}
+
+static bool move_gradients(Mpi *m, const Coll *l, bool gather) {
+  uint32_t n = 0;
+  return mpi_start_gradients(m, l, gather, m->request, &n) && mpi_finish(m, m->request, n, true);
 }
 
 static bool sum(Mpi *m, Coll *l, uint32_t index, uint64_t step) {
   PrRun *run = m->run;
-  uint32_t root = run->p->stage[l->row[0]].rank;
   for (uint32_t i = 0; i < l->n; i++)
     l->index[i] = index; /* only that of this rank counts */
-  if (!move_gradients(m, l, root, true))
+  if (!move_gradients(m, l, true))
     return false;
-  if (root == run->here && pr_sum(run, l, step))
+  if (run->p->stage[l->row[0]].rank == run->here && pr_sum(run, l, step))
     return false;
-  return move_gradients(m, l, root, false);
+  return move_gradients(m, l, false);
 }
 
 /* Until so many instructions of COMPUTE and COPY are done. */
@@ -145,15 +140,14 @@ static bool wait_for_streams(Mpi *m, uint64_t compute, uint64_t copy) {
     pthread_mutex_lock(&m->lock);
     bool ready = atomic_load(&k->compute_done) >= compute && atomic_load(&k->copy_done) >= copy;
     if (!ready)
-      doze(m, m->nhosted ? 100000 : 5000000);
+      mpi_doze(m, m->nhosted ? 100000 : 5000000);
     pthread_mutex_unlock(&m->lock);
     if (ready)
       return true;
   }
 }
 
-/* The faults of the n instructions at place i. False: they never begin. */
-static bool meet_faults(Mpi *m, uint32_t i, uint32_t n, uint64_t step, PrFaultKind *fault) {
+bool mpi_meet_faults(Mpi *m, uint32_t i, uint32_t n, uint64_t step, PrFaultKind *fault) {
   for (uint32_t j = 0; j < n; j++) {
     fault[j] = pr_fault_at(m->run, m->k->id, m->k->comm[i + j].index, step);
     while (fault[j] == PR_HANG && mpi_look_around(m))
@@ -166,6 +160,8 @@ static bool meet_faults(Mpi *m, uint32_t i, uint32_t n, uint64_t step, PrFaultKi
 
 static bool comm_step(Mpi *m, uint64_t step) {
   RankRun *k = m->k;
+  if (k->need)
+    return mpi_channels_step(m, step);
   uint64_t done = step * k->ncomm;
   PrFaultKind fault[PIPE_GROUP_MOST];
   for (uint32_t i = 0, n; i < k->ncomm; i += n) {
@@ -173,9 +169,9 @@ static bool comm_step(Mpi *m, uint64_t step) {
     const PipeInstr *c = &k->t->instr[at->index];
     n = c->group + 1u;
     if (!wait_for_streams(m, step * k->ncompute + c->wait, step * k->ncopy + c->wait_copy) ||
-        !meet_faults(m, i, n, step, fault))
+        !mpi_meet_faults(m, i, n, step, fault))
       return false;
-    atomic_store(&k->posted, 1);
+    atomic_store(&k->stream->posted, 1);
     uint64_t start = k->span ? pr_now() - m->run->epoch_ns : 0;
     if (c->op == PIPE_SIDE_COMM ? pr_side(m->run, k, at->index, step) != PR_OK
         : pipe_is_sum(c->op)    ? !sum(m, &m->run->coll[at->chan], at->index, step)
@@ -184,9 +180,9 @@ static bool comm_step(Mpi *m, uint64_t step) {
     uint64_t end = k->span ? pr_now() - m->run->epoch_ns : 0;
     for (uint32_t j = 0; j < n && k->span && c->op != PIPE_SIDE_COMM; j++)
       *pr_span(m->run, k, step, at[j].index) = (PrSpan){start, end};
-    atomic_store(&k->posted, 0);
-    atomic_store(&k->group_done, 0);
-    tell(m, &k->comm_done, done += n);
+    atomic_store(&k->stream->posted, 0);
+    atomic_store(&k->stream->group_done, 0);
+    mpi_tell(m, &k->stream->done, done += n);
   }
   return true;
 }
@@ -213,7 +209,7 @@ void *mpi_communicator(void *arg) {
     uint64_t step = m->met;
     bool quit = run->quit, rest = !quit && m->begun <= step;
     if (rest)
-      doze(m, 20000000);
+      mpi_doze(m, 20000000);
     pthread_mutex_unlock(&m->lock);
     if (quit)
       return NULL;
@@ -281,8 +277,8 @@ void *mpi_copier(void *arg) {
     pthread_mutex_lock(&m->lock);
     while (!run->quit && !pr_failed(run) &&
            (m->begun <= step || atomic_load(&k->compute_done) < step * k->ncompute + c->wait ||
-            atomic_load(&k->comm_done) < step * k->ncomm + c->wait_copy))
-      doze(m, 100000000);
+            !pr_has_comm(k, 1, (uint32_t)(done % k->ncopy), c->wait_copy, step)))
+      mpi_doze(m, 100000000);
     pthread_mutex_unlock(&m->lock);
     if (run->quit || pr_failed(run) || (k->turns && !take_turn(m, c, step)))
       return NULL;
@@ -300,18 +296,20 @@ void *mpi_copier(void *arg) {
     }
     if (k->turns && !hand_on_turn(m, c, step))
       return NULL;
-    tell(m, &k->copy_done, ++done);
+    mpi_tell(m, &k->copy_done, ++done);
   }
 }
 
 /* The COMPUTE stream, on the caller's thread */
 
-static bool wait_for_counts(Mpi *m, uint64_t comm, uint64_t copy, uint64_t released) {
+/* Until it has what instruction i waits for, or after the last one all is done, so many copies are, and steps. */
+static bool wait_for_counts(Mpi *m, uint64_t step, uint32_t i, uint64_t copy, uint64_t released) {
   RankRun *k = m->k;
+  uint32_t wait = i < k->ncompute ? k->t->instr[k->compute[i].index].wait : 0;
   pthread_mutex_lock(&m->lock);
-  while (!pr_failed(m->run) && (atomic_load(&k->comm_done) < comm ||
+  while (!pr_failed(m->run) && (!pr_has_comm(k, 0, i, wait, step) ||
                                 atomic_load(&k->copy_done) < copy || m->released < released))
-    doze(m, 100000000);
+    mpi_doze(m, 100000000);
   pthread_mutex_unlock(&m->lock);
   return !pr_failed(m->run);
 }
@@ -319,7 +317,7 @@ static bool wait_for_counts(Mpi *m, uint64_t comm, uint64_t copy, uint64_t relea
 static bool run_step(Mpi *m, uint64_t step) {
   PrRun *run = m->run;
   RankRun *k = m->k;
-  uint64_t comm = step * k->ncomm, copy = step * k->ncopy, done = step * k->ncompute;
+  uint64_t copy = step * k->ncopy, done = step * k->ncompute;
   memset(run->loss[step & 1], 0, (size_t)run->nsink * run->p->nmb * sizeof(double));
   atomic_store(&k->step_start, pr_now());
   pthread_mutex_lock(&m->lock);
@@ -328,7 +326,7 @@ static bool run_step(Mpi *m, uint64_t step) {
   pthread_mutex_unlock(&m->lock);
   for (uint32_t i = 0, n; i < k->ncompute; i += n) {
     const PipeInstr *c = &k->t->instr[k->compute[i].index];
-    if (!wait_for_counts(m, comm + c->wait, copy + c->wait_copy, 0))
+    if (!wait_for_counts(m, step, i, copy + c->wait_copy, 0))
       return false;
     atomic_store(&k->running_since, pr_now());
     atomic_store(&k->running, k->compute[i].index + 1);
@@ -336,9 +334,9 @@ static bool run_step(Mpi *m, uint64_t step) {
     atomic_store(&k->running, 0);
     if (st)
       return false;
-    tell(m, &k->compute_done, done += n);
+    mpi_tell(m, &k->compute_done, done += n);
   }
-  if (!wait_for_counts(m, comm + k->ncomm, copy + k->ncopy, run->free_running ? 0 : step + 1))
+  if (!wait_for_counts(m, step, k->ncompute, copy + k->ncopy, run->free_running ? 0 : step + 1))
     return false;
   atomic_store(&k->step_start, UINT64_MAX); /* not of on_step */
   if (!run->free_running || k->id == run->loss_rank)
@@ -373,7 +371,8 @@ PrStatus mpi_steps(PrRun *run, uint64_t n) {
   m->first = step;
   while (step < run->target && run_step(m, step))
     step++;
-  if (step == run->target && wait_for_counts(m, 0, 0, run->target)) {
+  if (step == run->target &&
+      (n == 0 || wait_for_counts(m, step - 1, m->k->ncompute, 0, run->target))) {
     run->loss_steps = run->target;
     atomic_store(&m->k->step_start, UINT64_MAX);
     share_trace(m);

@@ -2,6 +2,7 @@
  * What the parts of the MPI engine share; not installed.
  *
  *   engine_mpi.c    the streams of a rank, and steps
+ *   mpi_channels.c  the COMM streams of a program with channels
  *   mpi_message.c   messages, waiting for them, what other ranks ask for and tell
  *   mpi_fault.c     what ranks tell one another of faults, through the store
  *   mpi_open.c      who takes part in what, opening and closing */
@@ -67,6 +68,9 @@ typedef struct Mpi {
   uint32_t *hosted_index; /* of Guest.index */
   char *staging;          /* gradients of other ranks that are summed here */
   MPI_Request *request;   /* room for the largest sum */
+  uint32_t most_requests; /* so many */
+  struct MpiHead *head;   /* [streams] with channels, and requests of them all */
+  MPI_Request *head_request;
   Store *store;        /* where ranks tell of faults; NULL: not yet */
   StoreServer *server; /* of the process that serves it */
   bool told;
@@ -117,6 +121,33 @@ PrStatus mpi_join_store(Mpi *m);
 /* Notices that a step takes too long. */
 void mpi_watch_step(Mpi *m);
 void mpi_leave_store(Mpi *m);
+
+/* engine_mpi.c */
+
+/* A SEND or RECV under way, and with checksums the message of 8 bytes beside it. */
+typedef struct Moving {
+  const PipeInstr *c;
+  void *slot;
+  uint64_t bytes, sum;
+  unsigned char *bit; /* one of its bytes that arrives changed: fault.c */
+} Moving;
+bool mpi_start(Mpi *m, Moving *v, int number, PrFaultKind fault, MPI_Request r[2]);
+bool mpi_arrived(Mpi *m, const Moving *v, uint64_t step); /* once both requests are complete */
+
+/* Starts to move the gradients of a sum: those of other ranks to (`gather`) or from the rank of the first row. Adds to
+ * *n requests. */
+bool mpi_start_gradients(Mpi *m, const Coll *l, bool gather, MPI_Request *r, uint32_t *n);
+
+/* The faults of the n instructions at place i. False: they never begin. */
+bool mpi_meet_faults(Mpi *m, uint32_t i, uint32_t n, uint64_t step, PrFaultKind *fault);
+/* Sets a count, and tells the other threads of the process. */
+void mpi_tell(Mpi *m, _Atomic uint64_t *count, uint64_t value);
+/* Until `changed`, or so many ns have passed. The caller holds `lock`. */
+void mpi_doze(Mpi *m, uint64_t ns);
+
+/* mpi_channels.c: once sums are known; carries out the COMM streams of a step. */
+PrStatus mpi_open_channels(Mpi *m);
+bool mpi_channels_step(Mpi *m, uint64_t step);
 
 /* engine_mpi.c: Mpi is their argument. */
 void *mpi_communicator(void *arg);

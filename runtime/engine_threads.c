@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * The engine of CPU threads: one thread per rank, which runs the COMPUTE stream of its rank.
  *
- * The COMM stream has no thread. It is a cursor that somebody owns: whoever makes its head possible
- * carries it on (advance). The owner of a stream is, in turn,
+ * The COMM stream, or each of its channels, has no thread. It is a cursor that somebody owns: whoever makes its head
+ * possible carries it on (advance). The owner of such a stream is, in turn,
  *   - the rank's thread, from the start of a step;
- *   - nobody, while the head waits for the rank's compute: comm_wait holds the count it waits for,
- *     and the thread that reaches the count takes the stream by clearing comm_wait;
+ *   - nobody, while the head waits for the rank's compute: CommRun.wait holds the count it waits for,
+ *     and the thread that reaches the count takes the stream by clearing it;
  *   - nobody, while the head is posted on its channel and the other side is not: the second side to
  *     post owns both streams, copies, completes both and carries both on; in the same way the last
  *     to come to a REDUCE or TIE owns the streams of all that take part. Of a group each transfer is
  *     of the side that posts it second, and the stream of whoever does the last one (group_left);
- *   - the rank's thread again, which sees the last completion of the step in comm_done.
+ *   - the rank's thread again, which sees the last completion of the step in CommRun.done.
  * So a transfer happens as soon as both sides are ready, even while both ranks are in callbacks,
- * and no lock is held anywhere. The fields "owned" in RankRun follow the stream; each hand-over is
- * an atomic read-modify-write or a store of comm_done.
+ * and no lock is held anywhere. The fields "owned" in CommRun follow the stream; each hand-over is
+ * an atomic read-modify-write or a store of CommRun.done.
  *
  * The COPY stream of a rank that has one has a thread, the copier, so that copies run beside compute. It
  * waits for the rank's thread to begin the step, then for what each instruction needs; the rank's
@@ -36,9 +36,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BARRIER (UINT64_C(1) << 63) /* in sleep_on: waits for `released`, not for comm_done */
-#define COPIED  (UINT64_C(1) << 62) /* in sleep_on: waits for copy_done */
-#define DONE    (UINT64_C(1) << 32) /* in live: one thread has finished its steps */
+#define BARRIER                  (UINT64_C(1) << 63) /* in sleep_on: waits for `released`, not for CommRun.done */
+#define COPIED                   (UINT64_C(1) << 62) /* in sleep_on: waits for copy_done */
+/* in sleep_on else: the number of the stream whose CommRun.done it waits for, and that */
+#define STREAM_BITS              44
+#define COMPLETED(stream, count) ((uint64_t)(stream) << STREAM_BITS | (count))
+#define DONE                     (UINT64_C(1) << 32) /* in live: one thread has finished its steps */
 
 enum { SPIN_LEAST = 8, SPIN_MOST = 256 }; /* looks at a count before sleeping; ~40 ns each */
 
@@ -108,7 +111,8 @@ static bool copier_can(const PrRun *run, RankRun *k) {
   return pr_failed(run) ||
          (atomic_load(&k->copy_begun) >= atomic_load(&k->copy_needs[0]) &&
           atomic_load(&k->compute_done) >= atomic_load(&k->copy_needs[1]) &&
-          atomic_load(&k->comm_done) >= atomic_load(&k->copy_needs[2]) &&
+          (k->side_stream == PIPE_NONE ||
+           atomic_load(&k->stream[k->side_stream].done) >= atomic_load(&k->copy_needs[2])) &&
           (!k->turns || atomic_load(&k->turns->done) >= atomic_load(&k->copy_needs[3])));
 }
 
@@ -133,38 +137,38 @@ static void threads_wake(PrRun *run) {
 
 /* The COMM stream */
 
-/* Whether the head of k's COMM stream, which the caller owns, has its wait. If not, k is at rest and
- * may not be touched. */
-static bool head_ready(RankRun *k) {
-  const PipeInstr *c = &k->t->instr[k->comm[k->comm_next].index];
-  uint64_t need = k->comm_step * k->ncompute + c->wait;
+/* Whether the head of c, which the caller owns, has its wait. If not, c is at rest and may not be touched. */
+static bool head_ready(CommRun *c) {
+  RankRun *k = c->k;
+  uint64_t need = c->step * k->ncompute + pr_comm_instr(c, c->next)->wait;
   if (atomic_load_explicit(&k->compute_done, memory_order_acquire) >= need)
     return true;
-  atomic_store(&k->comm_wait, need);
+  atomic_store(&c->wait, need);
   if (atomic_load(&k->compute_done) < need)
     return false;
-  return atomic_compare_exchange_strong(&k->comm_wait, &need, 0);
+  return atomic_compare_exchange_strong(&c->wait, &need, 0);
 }
 
 /* The same for what it waits for of COPY. */
-static bool head_copied(RankRun *k) {
-  const PipeInstr *c = &k->t->instr[k->comm[k->comm_next].index];
-  uint64_t need = k->comm_step * k->ncopy + c->wait_copy;
-  if (c->wait_copy == 0 || atomic_load_explicit(&k->copy_done, memory_order_acquire) >= need)
+static bool head_copied(CommRun *c) {
+  RankRun *k = c->k;
+  uint32_t wait = pr_comm_instr(c, c->next)->wait_copy;
+  uint64_t need = c->step * k->ncopy + wait;
+  if (wait == 0 || atomic_load_explicit(&k->copy_done, memory_order_acquire) >= need)
     return true;
-  atomic_store(&k->comm_wait_copy, need);
+  atomic_store(&c->wait_copy, need);
   if (atomic_load(&k->copy_done) < need)
     return false;
-  return atomic_compare_exchange_strong(&k->comm_wait_copy, &need, 0);
+  return atomic_compare_exchange_strong(&c->wait_copy, &need, 0);
 }
 
 /* Meets the faults of the head: of which of its instructions the send is lost, of which the payload (bit by
  * place in the group). False: it never begins. */
-static bool meet_faults(PrRun *run, RankRun *k, uint64_t *lost, uint64_t *corrupt) {
-  const CommAt *at = &k->comm[k->comm_next];
-  uint32_t n = k->t->instr[at->index].group + 1u;
+static bool meet_faults(PrRun *run, CommRun *c, uint64_t *lost, uint64_t *corrupt) {
+  const CommAt *at = pr_comm_at(c, c->next);
+  uint32_t n = c->k->t->instr[at->index].group + 1u;
   for (uint32_t i = 0; i < n; i++)
-    switch (pr_fault_at(run, k->id, at[i].index, k->comm_step)) {
+    switch (pr_fault_at(run, c->k->id, at[i].index, c->step)) {
     case PR_HANG: return false;
     case PR_DROP: *lost |= UINT64_C(1) << i; break;
     case PR_CORRUPT: *corrupt |= UINT64_C(1) << i; break;
@@ -174,145 +178,145 @@ static bool meet_faults(PrRun *run, RankRun *k, uint64_t *lost, uint64_t *corrup
 }
 
 /* Posts number i of the stream, a SEND or RECV. Puts the channel on the list if the other side is there, too:
- * then the transfer is the caller's. If not, and it was all that was left of the head, k is at rest and may not be
+ * then the transfer is the caller's. If not, and it was all that was left of the head, c is at rest and may not be
  * touched. */
-static void post(PrRun *run, RankRun *k, uint32_t i, bool corrupt, Chan **met) {
-  CommAt *at = &k->comm[i];
+static void post(PrRun *run, CommRun *c, uint32_t i, bool corrupt, Chan **met) {
+  CommAt *at = pr_comm_at(c, i);
   Chan *ch = &run->chan[at->chan];
-  unsigned side = ch->src == k->id ? 0 : 1;
+  unsigned side = ch->src == c->k->id ? 0 : 1;
   at->state = COMM_POSTED;
-  ch->post[side] = (Post){&k->t->instr[at->index], k->id, corrupt, k->comm_step, i};
+  ch->post[side] = (Post){&c->k->t->instr[at->index], c->k->id, corrupt, c->step, i, c};
   if (!atomic_fetch_or_explicit(&ch->state, 1u << side, memory_order_acq_rel))
     return;
   ch->met = *met;
   *met = ch;
 }
 
-/* Completes the head, of n instructions. True: k has more in this step, and is still the caller's. False: it has
- * not, and its thread may be in the next step already. */
-static bool complete(PrRun *run, RankRun *k, uint32_t n) {
-  uint64_t done = atomic_load_explicit(&k->comm_done, memory_order_relaxed) + n;
-  bool more = (k->comm_next += n) < k->ncomm;
-  k->comm_active = more;
-  atomic_store(&k->comm_done, done);
+/* Completes the head, of n instructions. True: c has more in this step, and is still the caller's. False: it has
+ * not, and the thread of its rank may be in the next step already. */
+static bool complete(PrRun *run, CommRun *c, uint32_t n) {
+  RankRun *k = c->k;
+  uint64_t done = atomic_load_explicit(&c->done, memory_order_relaxed) + n;
+  bool more = (c->next += n) < c->n;
+  uint32_t number = c->number;
+  c->active = more;
+  atomic_store(&c->done, done);
   uint64_t key = atomic_load(&k->sleep_on);
-  if (key && key <= done) /* BARRIER and COPIED are above every count */
-    wake(run, k, key);
+  if (key && key >> STREAM_BITS == number && key <= COMPLETED(number, done))
+    wake(run, k, key); /* BARRIER and COPIED are above every stream */
   if (k->ncopy > 0)
     wake_copier(run, k);
   return more;
 }
 
-static void push(RankRun **todo, RankRun *k) {
-  k->todo = *todo;
-  *todo = k;
+static void push(CommRun **todo, CommRun *c) {
+  c->todo = *todo;
+  *todo = c;
 }
 
-/* A COMM stream has come to its REDUCE or TIE. The last to come owns the streams of all members, carries it
+/* A stream has come to its REDUCE or TIE. The last to come owns the streams of all members, carries it
  * out and completes it for them. False: it failed. */
-static bool meet(PrRun *run, Coll *l, uint64_t step, RankRun **todo) {
+static bool meet(PrRun *run, Coll *l, uint64_t step, CommRun **todo) {
   if (atomic_fetch_add_explicit(&l->arrived, 1, memory_order_acq_rel) + 1 < l->n)
     return true;
-  for (uint32_t i = 0; i < l->n; i++) {
-    const RankRun *k = &run->rank[run->p->stage[l->row[i]].rank];
-    l->index[i] = k->comm[k->comm_next].index;
-  }
+  for (uint32_t i = 0; i < l->n; i++)
+    l->index[i] = pr_comm_at(l->at[i], l->at[i]->next)->index;
   if (pr_sum(run, l, step))
     return false;
   atomic_store_explicit(&l->arrived, 0, memory_order_relaxed);
-  for (uint32_t i = 0; i < l->n; i++) {
-    RankRun *k = &run->rank[run->p->stage[l->row[i]].rank];
-    if (complete(run, k, 1))
-      push(todo, k);
-  }
+  for (uint32_t i = 0; i < l->n; i++)
+    if (complete(run, l->at[i], 1))
+      push(todo, l->at[i]);
   return true;
 }
 
-/* One less is left of the head of k. With the last it is completed. */
-static void one_less(PrRun *run, RankRun *k, RankRun **todo) {
-  if (atomic_fetch_sub_explicit(&k->group_left, 1, memory_order_acq_rel) > 1)
+/* One less is left of the head of c. With the last it is completed. */
+static void one_less(PrRun *run, CommRun *c, CommRun **todo) {
+  if (atomic_fetch_sub_explicit(&c->group_left, 1, memory_order_acq_rel) > 1)
     return;
-  CommAt *at = &k->comm[k->comm_next];
-  uint32_t n = k->t->instr[at->index].group + 1u;
+  CommAt *at = pr_comm_at(c, c->next);
+  uint32_t n = c->k->t->instr[at->index].group + 1u;
   for (uint32_t i = 0; i < n; i++)
     at[i].state = COMM_WAITS;
   if (n > 1)
-    atomic_store_explicit(&k->group_done, 0, memory_order_relaxed);
-  if (complete(run, k, n))
-    push(todo, k);
+    atomic_store_explicit(&c->group_done, 0, memory_order_relaxed);
+  if (complete(run, c, n))
+    push(todo, c);
 }
 
 /* One side of a transfer is done. The next of its group on the same channel takes its place; nobody else posts
  * there until the group is completed. */
-static void member_done(PrRun *run, const Post *p, RankRun **todo, Chan **met) {
-  RankRun *k = &run->rank[p->rank];
-  CommAt *at = &k->comm[p->at];
+static void member_done(PrRun *run, const Post *p, CommRun **todo, Chan **met) {
+  CommRun *c = p->stream;
+  CommAt *at = pr_comm_at(c, p->at);
   uint32_t left = p->c->group;
   at->state = COMM_DONE;
-  if (left > 0 || p->at > k->comm_next)
-    atomic_fetch_or_explicit(&k->group_done, UINT64_C(1) << (p->at - k->comm_next),
+  if (left > 0 || p->at > c->next)
+    atomic_fetch_or_explicit(&c->group_done, UINT64_C(1) << (p->at - c->next),
                              memory_order_relaxed);
   for (uint32_t i = 1; i <= left; i++)
     if (at[i].chan == at->chan && at[i].state == COMM_WAITS) {
-      post(run, k, p->at + i, false, met);
+      post(run, c, p->at + i, false, met);
       break;
     }
-  one_less(run, k, todo);
+  one_less(run, c, todo);
 }
 
-/* Posts the transfers at the head of k, of each channel the first. lost, corrupt: of meet_faults. */
-static void post_head(PrRun *run, RankRun *k, uint64_t lost, uint64_t corrupt, RankRun **todo,
+/* Posts the transfers at the head of c, of each channel the first. lost, corrupt: of meet_faults. */
+static void post_head(PrRun *run, CommRun *c, uint64_t lost, uint64_t corrupt, CommRun **todo,
                       Chan **met) {
-  uint32_t first = k->comm_next, n = k->t->instr[k->comm[first].index].group + 1u, left = n;
+  uint32_t first = c->next, n = pr_comm_instr(c, first)->group + 1u, left = n;
   if (n == 1 && !lost) {
-    atomic_store_explicit(&k->group_left, 1, memory_order_relaxed);
-    post(run, k, first, corrupt != 0, met);
+    atomic_store_explicit(&c->group_left, 1, memory_order_relaxed);
+    post(run, c, first, corrupt != 0, met);
     return;
   }
+  CommAt *at = pr_comm_at(c, first);
   for (uint32_t i = 0; i < n; i++)
     if (lost >> i & 1)
-      k->comm[first + i].state = COMM_DONE, left--;
-  atomic_store_explicit(&k->group_done, lost, memory_order_relaxed);
-  atomic_store_explicit(&k->group_left, left + 1, memory_order_relaxed);
+      at[i].state = COMM_DONE, left--;
+  atomic_store_explicit(&c->group_done, lost, memory_order_relaxed);
+  atomic_store_explicit(&c->group_left, left + 1, memory_order_relaxed);
   for (uint32_t i = 0; i < n; i++) {
     uint32_t j = 0;
     if (lost >> i & 1)
       continue;
-    while (k->comm[first + j].chan != k->comm[first + i].chan || (lost >> j & 1))
+    while (at[j].chan != at[i].chan || (lost >> j & 1))
       j++;
     if (j == i)
-      post(run, k, first + i, corrupt >> i & 1, met);
+      post(run, c, first + i, corrupt >> i & 1, met);
   }
-  one_less(run, k, todo);
+  one_less(run, c, todo);
 }
 
-/* Carries on the COMM stream of k, which the caller owns, and those that become free to go on. */
-static void advance(PrRun *run, RankRun *k) {
-  RankRun *todo = NULL;
-  push(&todo, k);
+/* Carries on the stream c, which the caller owns, and those that become free to go on. */
+static void advance(PrRun *run, CommRun *c) {
+  CommRun *todo = NULL;
+  push(&todo, c);
   while (todo) {
-    k = todo;
-    todo = k->todo;
-    if (!head_ready(k) || !head_copied(k))
+    c = todo;
+    todo = c->todo;
+    if (!head_ready(c) || !head_copied(c))
       continue;
-    const CommAt *at = &k->comm[k->comm_next];
+    const CommAt *at = pr_comm_at(c, c->next);
+    uint32_t op = c->k->t->instr[at->index].op;
     uint64_t lost = 0, corrupt = 0;
-    if (run->fault.kind && !meet_faults(run, k, &lost, &corrupt))
+    if (run->fault.kind && !meet_faults(run, c, &lost, &corrupt))
       continue;
-    if (pipe_is_sum(k->t->instr[at->index].op)) {
-      if (!meet(run, &run->coll[at->chan], k->comm_step, &todo))
+    if (pipe_is_sum(op)) {
+      if (!meet(run, &run->coll[at->chan], c->step, &todo))
         return;
       continue;
     }
-    if (k->t->instr[at->index].op == PIPE_SIDE_COMM) {
-      if (pr_side(run, k, at->index, k->comm_step))
+    if (op == PIPE_SIDE_COMM) {
+      if (pr_side(run, c->k, at->index, c->step))
         return;
-      if (complete(run, k, 1))
-        push(&todo, k);
+      if (complete(run, c, 1))
+        push(&todo, c);
       continue;
     }
     Chan *met = NULL;
-    post_head(run, k, lost, corrupt, &todo, &met);
+    post_head(run, c, lost, corrupt, &todo, &met);
     while (met) {
       Chan *ch = met;
       const Post side[2] = {ch->post[0], ch->post[1]};
@@ -342,6 +346,15 @@ static void copier_wait(PrRun *run, RankRun *k) {
   }
 }
 
+/* What instruction i of COPY needs to be completed in the stream of side ops, which are all of COMM that a copy
+ * waits for. */
+static uint64_t comm_needed(const RankRun *k, uint32_t i, uint32_t wait, uint64_t step) {
+  CommNeed one;
+  uint32_t n;
+  const CommNeed *need = pr_needs(k, 1, i, wait, &one, &n);
+  return step * k->stream[k->side_stream].n + (n > 0 ? need->count : 0);
+}
+
 static void copy_step(PrRun *run, RankRun *k, uint64_t step) {
   uint64_t done = step * k->ncopy;
   for (uint32_t i = 0; i < k->ncopy; i++) {
@@ -349,7 +362,8 @@ static void copy_step(PrRun *run, RankRun *k, uint64_t step) {
     const PipeInstr *c = &k->t->instr[at->index];
     atomic_store(&k->copy_needs[0], step + 1);
     atomic_store(&k->copy_needs[1], step * k->ncompute + c->wait);
-    atomic_store(&k->copy_needs[2], step * k->ncomm + c->wait_copy);
+    if (k->side_stream != PIPE_NONE)
+      atomic_store(&k->copy_needs[2], comm_needed(k, i, c->wait_copy, step));
     if (k->turns)
       atomic_store(&k->copy_needs[3], step * k->turns->n + c->gout);
     copier_wait(run, k);
@@ -366,9 +380,12 @@ static void copy_step(PrRun *run, RankRun *k, uint64_t step) {
     uint64_t key = atomic_load(&k->sleep_on);
     if ((key & COPIED) && !(key & BARRIER) && (key & ~COPIED) <= done)
       wake(run, k, key);
-    uint64_t wanted = atomic_load(&k->comm_wait_copy);
-    if (wanted && wanted <= done && atomic_compare_exchange_strong(&k->comm_wait_copy, &wanted, 0))
-      advance(run, k);
+    for (uint32_t x = 0; x < k->nstream; x++) {
+      uint64_t wanted = atomic_load(&k->stream[x].wait_copy);
+      if (wanted && wanted <= done &&
+          atomic_compare_exchange_strong(&k->stream[x].wait_copy, &wanted, 0))
+        advance(run, &k->stream[x]);
+    }
   }
 }
 
@@ -394,6 +411,12 @@ static void wait_copied(PrRun *run, RankRun *k, uint64_t need) {
     wait_for(run, k, &k->copy_done, need, COPIED | need);
 }
 
+/* The same of a stream of COMM. */
+static void wait_comm(PrRun *run, RankRun *k, CommRun *c, uint64_t need) {
+  if (atomic_load_explicit(&c->done, memory_order_acquire) < need)
+    wait_for(run, k, &c->done, need, COMPLETED(c->number, need));
+}
+
 static void end_step(PrRun *run, RankRun *k, uint64_t step) {
   uint64_t finished = step + 1, key = BARRIER | finished;
   atomic_store_explicit(&k->step_start, UINT64_MAX, memory_order_relaxed); /* not of on_step */
@@ -414,14 +437,16 @@ static void end_step(PrRun *run, RankRun *k, uint64_t step) {
 /* One step of rank k; stops where it is once the run has failed. */
 static void run_step(PrRun *run, RankRun *k) {
   uint64_t step = atomic_load_explicit(&k->step, memory_order_relaxed);
-  uint64_t comm_base = step * k->ncomm, done = step * k->ncompute;
+  uint64_t done = step * k->ncompute;
   if (run->limit_ns > 0)
     atomic_store_explicit(&k->step_start, pr_now(), memory_order_relaxed);
-  if (k->ncomm > 0) {
-    k->comm_next = 0;
-    k->comm_step = step;
-    k->comm_active = true;
-    advance(run, k);
+  for (uint32_t x = 0; x < k->nstream; x++) {
+    CommRun *c = &k->stream[x];
+    c->next = 0;
+    c->step = step;
+    c->active = c->n > 0;
+    if (c->n > 0)
+      advance(run, c);
   }
   if (k->ncopy > 0) {
     atomic_store(&k->copy_begun, step + 1);
@@ -429,9 +454,12 @@ static void run_step(PrRun *run, RankRun *k) {
   }
   for (uint32_t i = 0, n; i < k->ncompute; i += n) {
     const ComputeAt *at = &k->compute[i];
-    uint64_t need = comm_base + k->t->instr[at->index].wait;
-    if (atomic_load_explicit(&k->comm_done, memory_order_acquire) < need)
-      wait_for(run, k, &k->comm_done, need, need);
+    CommNeed one;
+    uint32_t nneed;
+    const CommNeed *need = pr_needs(k, 0, i, k->t->instr[at->index].wait, &one, &nneed);
+    for (uint32_t x = 0; x < nneed; x++)
+      wait_comm(run, k, &k->stream[need[x].stream],
+                step * k->stream[need[x].stream].n + need[x].count);
     if (k->t->instr[at->index].wait_copy > 0)
       wait_copied(run, k, step * k->ncopy + k->t->instr[at->index].wait_copy);
     if (pr_failed(run))
@@ -444,14 +472,17 @@ static void run_step(PrRun *run, RankRun *k) {
     if (st)
       return;
     atomic_store(&k->compute_done, done += n);
-    uint64_t wanted = atomic_load(&k->comm_wait);
-    if (wanted && wanted <= done && atomic_compare_exchange_strong(&k->comm_wait, &wanted, 0))
-      advance(run, k);
+    for (uint32_t x = 0; x < k->nstream; x++) {
+      uint64_t wanted = atomic_load(&k->stream[x].wait);
+      if (wanted && wanted <= done &&
+          atomic_compare_exchange_strong(&k->stream[x].wait, &wanted, 0))
+        advance(run, &k->stream[x]);
+    }
     if (k->ncopy > 0)
       wake_copier(run, k);
   }
-  if (atomic_load_explicit(&k->comm_done, memory_order_acquire) < comm_base + k->ncomm)
-    wait_for(run, k, &k->comm_done, comm_base + k->ncomm, comm_base + k->ncomm);
+  for (uint32_t x = 0; x < k->nstream; x++)
+    wait_comm(run, k, &k->stream[x], (step + 1) * k->stream[x].n);
   wait_copied(run, k, (step + 1) * k->ncopy);
   if (pr_failed(run))
     return;

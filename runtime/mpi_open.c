@@ -240,6 +240,7 @@ static PrStatus take_staging(Mpi *m) {
       return pr_fail(run, PR_E_MEMORY, "no memory for the gradients of other ranks: %llu bytes",
                      (unsigned long long)used);
   }
+  m->most_requests = (uint32_t)most;
   m->request = calloc(most, sizeof *m->request);
   return m->request ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for %zu messages", most);
 }
@@ -312,7 +313,8 @@ static void align_clocks(Mpi *m) {
 static PrStatus open_here(Mpi *m) {
   PrRun *run = m->run;
   PrStatus st;
-  if ((st = pr_init_rank(run, m->k)) || (st = take_tags(m)) || (st = take_staging(m)))
+  if ((st = pr_init_rank(run, m->k)) || (st = take_tags(m)) || (st = take_staging(m)) ||
+      (st = mpi_open_channels(m)))
     return st;
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   m->spin = cores >= 2L * m->nlocal ? 200 : 4;
@@ -390,6 +392,8 @@ static void mpi_close(PrRun *run) {
   free(m->hosted_index);
   free(m->staging);
   free(m->request);
+  free(m->head);
+  free(m->head_request);
   free(m);
 }
 

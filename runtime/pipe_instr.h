@@ -27,6 +27,14 @@
  * soon as its other end has started, too, and are completed all at once, when the last is: like the calls
  * between ncclGroupStart and ncclGroupEnd. No slot is of two of them.
  *
+ * With lowering CHANNELS the COMM stream of a rank is several streams, its channels (PipeChannel): `gout` of
+ * a COMM instruction is its channel. Those of one channel start strictly in list order, each when the one
+ * before it is completed; those of different channels have nothing to do with each other. SENDs and RECVs pair in
+ * FIFO order per channel. What an instruction of COMPUTE or COPY needs of COMM is said by the events of its
+ * rank (PipeRank.sync), and its wait for COMM is 1 + the place, among all of COMM in the list, of the last that
+ * it needs. All of these lists are one global order, too: carried out as one COMM stream per rank, as by the other
+ * lowerings, the program completes as well, only later.
+ *
  * Everything that moves or stays lives in a slot. The slots of a rank are numbered 0..nslot-1; a
  * pool is a run of slots of one size. Nothing else is allocated during a step.
  *
@@ -49,7 +57,7 @@ extern "C" {
 #endif
 
 #define PIPE_MAGIC 0x45504950u /* "PIPE", little endian */
-#define PIPE_ABI 6u
+#define PIPE_ABI 7u
 #define PIPE_NONE UINT32_MAX   /* no slot, no peer, no microbatch */
 #define PIPE_MANY (UINT32_MAX - 1) /* PipeStage.prev, next: see PipeGraph */
 #define PIPE_GROUP_MOST 64u    /* transfers in one group */
@@ -64,9 +72,16 @@ typedef enum PipeOp {
 /* The streams of a rank. */
 typedef enum PipeOn { PIPE_COMPUTE, PIPE_COMM, PIPE_COPY, PIPE_NSTREAMS } PipeOn;
 
-/* Who puts the transfers of a rank into their order (lang/spec.md 8.4): one global order of all; each at
- * its op, alone or with its neighbours; or the text. */
-typedef enum PipeLowering { PIPE_GLOBAL, PIPE_INLINE, PIPE_GROUPED, PIPE_MANUAL, PIPE_NLOWERINGS } PipeLowering;
+/* Who puts the transfers of a rank into their order (lang/spec.md 8.4): one global order of all; that order in
+ * each channel alone; each at its op, alone or with its neighbours; or the text. */
+typedef enum PipeLowering {
+  PIPE_GLOBAL,
+  PIPE_CHANNELS,
+  PIPE_INLINE,
+  PIPE_GROUPED,
+  PIPE_MANUAL,
+  PIPE_NLOWERINGS
+} PipeLowering;
 
 typedef enum PipePhase { PIPE_WARMUP, PIPE_STEADY, PIPE_FLUSH, PIPE_NPHASES } PipePhase;
 
@@ -102,7 +117,8 @@ typedef struct PipeInstr {
                      one, which takes no part; else PIPE_NONE */
   uint32_t act;   /* F B I W R OFF LOAD: slot of class ACT; else PIPE_NONE */
   uint32_t gout;  /* I W: slot of class GOUT. Of a COPY stream in a group (PipeRank.group): its turn, from
-                     0; it starts when all turns before it, on whatever rank, have ended. Else PIPE_NONE */
+                     0; it starts when all turns before it, on whatever rank, have ended. COMM, with
+                     lowering CHANNELS: row of PipeProgram.channel. Else PIPE_NONE */
   uint32_t keep;  /* further slot that the op keeps for later, or gives back: R, and F of what it
                      recomputes: of class KEEP; OFF, LOAD: of class HOST, or GUEST on the peer; of a
                      SEND or RECV its row of PipeProgram.edge, if there is that table; of a SIDE its row
@@ -198,6 +214,15 @@ typedef struct PipeShare {
   uint32_t from, to;
   uint32_t link; /* 0 .. nlink - 1 */
 } PipeShare;
+
+/* A channel of a program with lowering CHANNELS. In the order in which they are first used in a step; an engine
+ * that opens them one after the other in this order, on every rank, waits in no circle. */
+typedef struct PipeChannel {
+  uint32_t op;       /* SEND_F, SEND_B: of the SENDs of this op, and their RECVs, between two ranks in one pipe;
+                        REDUCE: of the REDUCEs and TIEs over one set of ranks; SIDE_COMM: of one rank */
+  uint32_t from, to; /* ranks; of a REDUCE the lowest, of a SIDE_COMM the one, and PIPE_NONE */
+  uint32_t pipe;     /* of SENDs: its number; else PIPE_NONE */
+} PipeChannel;
 
 /* An op that the schedule declares, on one row of the stage table. */
 typedef struct PipeSide {
@@ -297,6 +322,9 @@ typedef struct PipeProgram {
                              in time: those of PipeStage are their means; NULL: they do not */
   const PipeShare *share;     /* [nshare] by from, to, link, each once; NULL: every two ranks have a link of their own */
   uint32_t nshare, nlink;
+  const PipeChannel *channel; /* [nchannel]; NULL but with lowering CHANNELS */
+  uint32_t nchannel;
+  uint32_t zero;
 } PipeProgram;
 
 enum { PIPE_SLICE_OPS = PIPE_R + 1 };
@@ -307,6 +335,7 @@ PIPE_STATIC_ASSERT(sizeof(PipeStage) == 48 + 9 * 8 + 8 * PIPE_NOPS + 16, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeSync) == 12, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeEdge) == 40, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeShare) == 12, "ABI");
+PIPE_STATIC_ASSERT(sizeof(PipeChannel) == 16, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeWeights) == 32, "ABI");
 PIPE_STATIC_ASSERT(PIPE_NOPS == 17, "a new instruction is a new ABI");
 

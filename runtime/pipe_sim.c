@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The abstract machine (pipe_sim.h) and the names of pipe_instr.h. pair.c is the rest of it.
+ * The abstract machine (pipe_sim.h). pair.c and predict.c are the rest of it.
  *
  * A rank is examined once at first and again whenever its peer has completed a transfer with it.
  * Examining it runs its streams as far as they go. Each condition of a head instruction is
@@ -14,72 +14,32 @@
  * ranks are examined. Sums of times saturate at UINT64_MAX. */
 #include "pipe_sim.h"
 
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-const PipeOpInfo pipe_op_info[PIPE_NOPS] = {
-#define X(op, text, stream, act, gout, in, out) \
-  {text, PIPE_##stream == PIPE_COMM, PIPE_##stream, act, gout, PIPE_T_##in, PIPE_T_##out},
-#include "pipe_ops.def"
-#undef X
-};
-
-const char *const pipe_phase_name[PIPE_NPHASES] = {"warmup", "steady", "flush"};
-const char *const pipe_class_name[PIPE_NCLASSES] = {
-    "act", "gout", "out", "in", "local", "keep", "host", "guest", "buffer", "weight", "guess"};
-
-int pipe_op_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb) {
-  const char *text = (unsigned)op < PIPE_NOPS ? pipe_op_info[op].text : "?";
-  if (mb == PIPE_NONE)
-    return snprintf(buf, PIPE_OP_TEXT, "%u%s", stage, text);
-  return snprintf(buf, PIPE_OP_TEXT, "%u%s%u", stage, text, mb);
-}
-
-int pipe_unit_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb, uint32_t slices) {
-  if (slices <= 1 || mb == PIPE_NONE)
-    return pipe_op_text(buf, op, stage, mb);
-  if (op == PIPE_U) /* of a whole microbatch */
-    return pipe_op_text(buf, op, stage, mb / slices);
-  return snprintf(buf, PIPE_OP_TEXT, "%u%s%u.%u", stage,
-                  (unsigned)op < PIPE_NOPS ? pipe_op_info[op].text : "?", mb / slices, mb % slices);
-}
-
-int pipe_side_text(char *buf, const char *name, uint32_t stage, uint32_t mb, uint32_t slices) {
-  enum { LONGEST = 16 };
-  if (mb == PIPE_NONE)
-    return snprintf(buf, PIPE_OP_TEXT, "%u%.*s", stage, LONGEST, name);
-  if (slices <= 1)
-    return snprintf(buf, PIPE_OP_TEXT, "%u%.*s%u", stage, LONGEST, name, mb);
-  return snprintf(buf, PIPE_OP_TEXT, "%u%.*s%u.%u", stage, LONGEST, name, mb / slices, mb % slices);
-}
-
-int pipe_instr_text(char *buf, PipeGraph g, const PipeInstr *c) {
-  int n = pipe_unit_text(buf, (PipeOp)c->op, c->stage, c->mb, g.slices);
-  if (pipe_is_side(c->op) && g.side)
-    return pipe_side_text(buf, g.side[c->keep].name, c->stage, c->mb, g.slices);
-  const PipeStage *s = &g.stage[c->stage];
-  bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
-  bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
-  if (!g.edge || !pipe_op_info[c->op].comm || c->keep == PIPE_NONE || (down ? s->nout : s->nin) < 2)
-    return n;
-  return n + snprintf(buf + n, PIPE_OP_TEXT - (size_t)n, "%c%u", send ? '>' : '<',
-                      pipe_other_end(g, c));
-}
+/* A FIFO of COMM instructions: the COMM stream of a rank, which has the number of the rank, or one of its channels. */
+typedef struct Queue {
+  uint32_t rank, n, done;
+  const uint32_t *at; /* [n] positions in the COMM stream of the rank; NULL: it is that */
+  uint64_t free;
+  bool held; /* its head is in Machine.heap */
+  /* With groups: of the one at the head, if it has started. */
+  bool posted;
+  uint8_t *paired; /* [n]: its other end has been found */
+  uint32_t left;   /* of its members */
+  uint64_t post, group_end;
+} Queue;
 
 /* The streams of a rank: the next position of each, when the last instruction ended, and the ends
  * of all so far: a wait may refer to any of them. */
 typedef struct Rank {
-  uint32_t ncompute, ncomm, ncopy;
-  uint64_t compute_free, comm_free, copy_free;
+  uint32_t ncompute, ncomm, ncopy; /* ncomm: carried out */
+  uint32_t queue0, nqueue;
+  uint64_t compute_free, copy_free;
   uint64_t *compute_end, *comm_end, *copy_end;
+  uint8_t *over; /* [comm] with channels: it has been carried out */
   uint64_t begin;
   bool queued;
-  bool held; /* the head of COMM is in Machine.heap */
-  /* With groups: of the one at the head of COMM, if it has started. */
-  bool posted;
-  uint8_t *paired; /* [comm]: its other end has been found */
-  uint32_t left;   /* of its members */
-  uint64_t post, group_end;
 } Rank;
 
 /* COPY streams that take turns: whose turn is next, and when it may start. */
@@ -92,8 +52,7 @@ typedef struct Group {
 /* A transfer, or sum, that waits for a shared link: both ends, or all, have come to it. */
 typedef struct Waiting {
   uint64_t ready, time;
-  uint32_t from,
-      at; /* rank that sends, or of the lowest row that takes part; position in its COMM stream */
+  uint32_t from, at;  /* queue that sends, or of the lowest row that takes part; position in it */
   uint32_t to, to_at; /* the other end; PIPE_NONE: a sum */
 } Waiting;
 
@@ -105,7 +64,11 @@ typedef struct Machine {
   uint32_t nheap;
   PipeSimOut *out;
   Rank *rank;
-  uint32_t *queue; /* ring of nrank entries: each rank is in it at most once */
+  Queue *queue;
+  uint32_t *mate;   /* [nqueue] with channels: that of the other end of transfers */
+  uint32_t *sum[2]; /* [nstage] with channels: that of the REDUCE, of the TIE of a row */
+  uint32_t turn;    /* COMM instructions carried out */
+  uint32_t *ready;  /* ring of nrank entries: each rank is in it at most once */
   uint32_t first, nqueued;
 } Machine;
 
@@ -113,16 +76,12 @@ static const PipeInstr *stream_at(const PipeStream *s, uint32_t i) {
   return &s->instr[s->index ? s->index[i] : i];
 }
 
-/* Where a stream of another rank goes on is in memory by now, if it was asked for when this one stood a few instructions
- * above: a rank is left after an op or two, and there are more of them than the hardware follows. p: of position
- * i; also beyond the end of an array, where nothing is read. */
+/* What a stream will need a few instructions on: a rank is left after an op or two, and there are more of them than the
+ * hardware follows. p: of position i; also beyond the end of an array, where nothing is read. */
 static inline void fetch_ahead(const void *p, size_t size, int write) {
   enum { AHEAD = 8 };
   const char *at = (const char *)((uintptr_t)p + AHEAD * size);
-  if (write)
-    __builtin_prefetch(at, 1);
-  else
-    __builtin_prefetch(at);
+  write ? __builtin_prefetch(at, 1) : __builtin_prefetch(at);
 }
 
 static uint64_t add(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
@@ -138,7 +97,7 @@ static void enqueue(Machine *m, uint32_t r) {
   if (m->rank[r].queued)
     return;
   uint32_t at = m->first + m->nqueued++;
-  m->queue[at < m->in->nrank ? at : at - m->in->nrank] = r;
+  m->ready[at < m->in->nrank ? at : at - m->in->nrank] = r;
   m->rank[r].queued = true;
 }
 
@@ -166,6 +125,25 @@ static uint64_t run_action(Machine *m, uint32_t r, uint32_t i, uint32_t n, uint6
   return end;
 }
 
+/* Has instruction i of COMPUTE (copy 0) or COPY (1) of rank r what it waits for of COMM? *start: not before that. */
+static bool has_comm(const Machine *m, uint32_t r, int copy, uint32_t i, uint32_t wait,
+                     uint64_t *start) {
+  const Rank *k = &m->rank[r];
+  const PipeNeeds *need = m->in->needs ? &m->in->needs[r] : NULL;
+  if (!need) {
+    if (wait > 0 && wait <= k->ncomm)
+      *start = later(*start, k->comm_end[wait - 1]);
+    return wait <= k->ncomm;
+  }
+  const uint32_t *first = need->first[copy];
+  for (uint32_t j = first ? first[i] : 0; first && j < first[i + 1]; j++) {
+    if (!k->over[need->on[j]])
+      return false;
+    *start = later(*start, k->comm_end[need->on[j]]);
+  }
+  return true;
+}
+
 static void run_compute(Machine *m, uint32_t r) {
   const PipeStream *s = &m->in->compute[r];
   Rank *k = &m->rank[r];
@@ -174,13 +152,13 @@ static void run_compute(Machine *m, uint32_t r) {
   uint32_t i = k->ncompute;
   for (; i < s->n; i++) {
     const PipeInstr *c = stream_at(s, i);
-    if (c->wait > k->ncomm || c->wait_copy > k->ncopy)
+    uint64_t start = k->compute_free;
+    if (c->wait_copy > k->ncopy || !has_comm(m, r, 0, i, c->wait, &start))
       break;
     fetch_ahead(c, sizeof *c, 0);
     fetch_ahead(&k->compute_end[i], sizeof *k->compute_end, 1);
     if (starts)
       fetch_ahead(&starts[i], sizeof *starts, 1);
-    uint64_t start = c->wait ? later(k->compute_free, k->comm_end[c->wait - 1]) : k->compute_free;
     if (c->wait_copy)
       start = later(start, k->copy_end[c->wait_copy - 1]);
     if (start < k->begin)
@@ -209,11 +187,12 @@ static bool run_copy(Machine *m, uint32_t r) {
   for (; s && i < s->n; i++) {
     const PipeInstr *c = stream_at(s, i);
     Group *g = m->in->group && m->in->group[r] ? &m->group[m->in->group[r] - 1] : NULL;
-    if (c->wait > k->ncompute || c->wait_copy > k->ncomm || (g && c->gout != g->next))
+    uint64_t start = c->wait && c->wait <= k->ncompute
+                         ? later(k->copy_free, k->compute_end[c->wait - 1])
+                         : k->copy_free;
+    if (c->wait > k->ncompute || (g && c->gout != g->next) ||
+        !has_comm(m, r, 1, i, c->wait_copy, &start))
       break;
-    uint64_t start = c->wait ? later(k->copy_free, k->compute_end[c->wait - 1]) : k->copy_free;
-    if (c->wait_copy)
-      start = later(start, k->comm_end[c->wait_copy - 1]);
     if (g)
       start = later(start, g->free);
     if (m->out->copy_start)
@@ -231,14 +210,32 @@ static bool run_copy(Machine *m, uint32_t r) {
   return i > first;
 }
 
-/* The head of r's COMM stream if it has its waits, else NULL. */
-static const PipeInstr *comm_ready(const Machine *m, uint32_t r) {
-  const PipeStream *s = &m->in->comm[r];
-  const Rank *k = &m->rank[r];
-  if (k->ncomm == s->n || k->held)
+/* Position i of queue q. */
+static const PipeInstr *queue_at(const Machine *m, uint32_t q, uint32_t i) {
+  const Queue *x = &m->queue[q];
+  return stream_at(&m->in->comm[x->rank], x->at ? x->at[i] : i);
+}
+
+/* The head of queue q if it has its waits, else NULL. */
+static const PipeInstr *comm_ready(const Machine *m, uint32_t q) {
+  const Queue *x = &m->queue[q];
+  const Rank *k = &m->rank[x->rank];
+  if (x->done == x->n || x->held)
     return NULL;
-  const PipeInstr *c = stream_at(s, k->ncomm);
+  const PipeInstr *c = queue_at(m, q, x->done);
   return c->wait <= k->ncompute && c->wait_copy <= k->ncopy ? c : NULL;
+}
+
+/* The queue in which row `row` takes part in its REDUCE or TIE. */
+static uint32_t sum_queue(const Machine *m, uint32_t op, uint32_t row) {
+  return m->sum[0] ? m->sum[op == PIPE_TIE][row] : m->in->stage[row].rank;
+}
+
+/* The queue in which the other end of transfer c of queue q is; PIPE_NONE: there is none. */
+static uint32_t mate_of(const Machine *m, uint32_t q, const PipeInstr *c) {
+  if (m->mate)
+    return m->mate[q] != PIPE_NONE && m->queue[m->mate[q]].rank == c->peer ? m->mate[q] : PIPE_NONE;
+  return c->peer < m->in->nrank && c->peer != q ? c->peer : PIPE_NONE;
 }
 
 static bool is_send(const PipeInstr *c) { return c->op == PIPE_SEND_F || c->op == PIPE_SEND_B; }
@@ -257,23 +254,44 @@ static bool same_transfer(const Machine *m, const PipeInstr *send, const PipeIns
              pipe_other_end((PipeGraph){in->stage, in->edge, in->row, in->nmb, 1, NULL}, send);
 }
 
-static void complete_comm(Machine *m, uint32_t r, uint64_t start, uint64_t end) {
-  Rank *k = &m->rank[r];
-  fetch_ahead(stream_at(&m->in->comm[r], k->ncomm), sizeof(PipeInstr), 0);
-  fetch_ahead(&k->comm_end[k->ncomm], sizeof *k->comm_end, 1);
+/* Position i of queue q has been carried out. */
+static void carried_out(Machine *m, uint32_t q, uint32_t i, uint64_t end) {
+  const Queue *x = &m->queue[q];
+  Rank *k = &m->rank[x->rank];
+  uint32_t at = x->at ? x->at[i] : i;
+  fetch_ahead(stream_at(&m->in->comm[x->rank], at), sizeof(PipeInstr), 0);
+  fetch_ahead(&k->comm_end[at], sizeof *k->comm_end, 1);
+  k->comm_end[at] = end;
+  if (k->over)
+    k->over[at] = 1;
+  if (m->out->comm_turn)
+    m->out->comm_turn[x->rank][at] = m->turn;
+  k->ncomm++;
+}
+
+static void started(Machine *m, uint32_t q, uint32_t i, uint64_t start) {
+  const Queue *x = &m->queue[q];
   if (m->out->comm_start) {
-    uint64_t *at = &m->out->comm_start[r][k->ncomm];
+    uint64_t *at = &m->out->comm_start[x->rank][x->at ? x->at[i] : i];
     fetch_ahead(at, sizeof *at, 1);
     *at = start;
   }
-  if (start < k->begin)
-    k->begin = start;
-  k->comm_end[k->ncomm++] = k->comm_free = end;
+  if (start < m->rank[x->rank].begin)
+    m->rank[x->rank].begin = start;
 }
 
-/* When the head of r's COMM stream, which has its wait, could start for all that r knows. */
-static uint64_t comm_from(const Rank *k, const PipeInstr *c) {
-  uint64_t from = c->wait ? later(k->comm_free, k->compute_end[c->wait - 1]) : k->comm_free;
+static void complete_comm(Machine *m, uint32_t q, uint64_t start, uint64_t end) {
+  Queue *x = &m->queue[q];
+  started(m, q, x->done, start);
+  carried_out(m, q, x->done++, end);
+  x->free = end;
+}
+
+/* When the head of queue q, which has its wait, could start for all that its rank knows. */
+static uint64_t comm_from(const Machine *m, uint32_t q, const PipeInstr *c) {
+  const Rank *k = &m->rank[m->queue[q].rank];
+  uint64_t from = m->queue[q].free;
+  from = c->wait ? later(from, k->compute_end[c->wait - 1]) : from;
   return c->wait_copy ? later(from, k->copy_end[c->wait_copy - 1]) : from;
 }
 
@@ -339,11 +357,11 @@ static bool sum_shares(const Machine *m, uint32_t op, uint32_t first) {
 static uint64_t each_link(Machine *m, const Waiting *w, uint64_t at,
                           uint64_t (*take)(Machine *, const Waiting *, uint32_t, uint64_t)) {
   const PipeSimIn *in = m->in;
-  const PipeInstr *c = stream_at(&in->comm[w->from], w->at);
-  uint32_t from = w->from, row = c->stage;
+  const PipeInstr *c = queue_at(m, w->from, w->at);
+  uint32_t from = m->queue[w->from].rank, row = c->stage;
   do {
     uint32_t next = w->to == PIPE_NONE ? pipe_sum_next(in->stage, c->op, row) : row;
-    uint32_t to = w->to == PIPE_NONE ? in->stage[next].rank : w->to;
+    uint32_t to = w->to == PIPE_NONE ? in->stage[next].rank : m->queue[w->to].rank;
     const PipeShare *s = pipe_shares(in->share, in->nshare, from, to);
     for (; s && s < in->share + in->nshare && s->from == from && s->to == to; s++)
       at = take(m, w, s->link, at);
@@ -371,10 +389,12 @@ static void complete_sum(Machine *m, uint8_t op, uint32_t first, uint64_t start)
   uint64_t end = add(start, stage[first].time[op]);
   uint32_t s = first;
   do {
-    m->rank[stage[s].rank].held = false;
-    complete_comm(m, stage[s].rank, start, end);
+    uint32_t q = sum_queue(m, op, s);
+    m->queue[q].held = false;
+    complete_comm(m, q, start, end);
     enqueue(m, stage[s].rank);
   } while ((s = pipe_sum_next(stage, op, s)) != first);
+  m->turn++;
 }
 
 /* The same if all of them have come to it; it may have to wait for links then. */
@@ -383,16 +403,17 @@ static bool run_sum(Machine *m, uint8_t op, uint32_t first) {
   uint64_t start = 0;
   uint32_t s = first;
   do {
-    const PipeInstr *c = comm_ready(m, stage[s].rank);
+    uint32_t q = sum_queue(m, op, s);
+    const PipeInstr *c = q == PIPE_NONE ? NULL : comm_ready(m, q);
     if (!c || c->op != op || c->stage != s)
       return false;
-    start = later(start, comm_from(&m->rank[stage[s].rank], c));
+    start = later(start, comm_from(m, q, c));
   } while ((s = pipe_sum_next(stage, op, s)) != first);
   if (m->in->nshare && stage[first].time[op] && sum_shares(m, op, first)) {
-    uint32_t r = stage[lowest_row(stage, op, first)].rank;
-    hold(m, (Waiting){start, stage[first].time[op], r, m->rank[r].ncomm, PIPE_NONE, 0});
+    uint32_t q = sum_queue(m, op, lowest_row(stage, op, first));
+    hold(m, (Waiting){start, stage[first].time[op], q, m->queue[q].done, PIPE_NONE, 0});
     do
-      m->rank[stage[s].rank].held = true;
+      m->queue[sum_queue(m, op, s)].held = true;
     while ((s = pipe_sum_next(stage, op, s)) != first);
     return false;
   }
@@ -405,55 +426,58 @@ static bool takes_turn(const Machine *m, uint32_t from, uint32_t to, uint64_t ti
   return m->in->nshare && time && pipe_shares(m->in->share, m->in->nshare, from, to);
 }
 
-/* A side op at the head of r. */
-static bool run_beside(Machine *m, uint32_t r, const PipeInstr *c) {
+/* A side op at the head of queue q. */
+static bool run_beside(Machine *m, uint32_t q, const PipeInstr *c) {
   if (c->op != PIPE_SIDE_COMM)
     return false;
-  uint64_t start = comm_from(&m->rank[r], c);
-  complete_comm(m, r, start, add(start, time_of(m, c)));
+  uint64_t start = comm_from(m, q, c);
+  complete_comm(m, q, start, add(start, time_of(m, c)));
+  m->turn++;
   return true;
 }
 
-/* Completes transfers of r until one is not ready on both sides. 1 if any, 0 if none, -1 if a SEND
+/* Completes transfers of queue q until one is not ready on both sides. 1 if any, 0 if none, -1 if a SEND
  * met a RECV of another tensor. */
-static int run_comm(Machine *m, uint32_t r) {
+static int run_comm(Machine *m, uint32_t q) {
   int any = 0;
-  for (const PipeInstr *c; (c = comm_ready(m, r)); any = 1) {
+  for (const PipeInstr *c; (c = comm_ready(m, q)); any = 1) {
     if (pipe_is_sum(c->op)) {
       if (!run_sum(m, c->op, c->stage))
         break;
       continue;
     }
-    if (run_beside(m, r, c))
+    if (run_beside(m, q, c))
       continue;
-    uint32_t q = c->peer;
-    if (q >= m->in->nrank || q == r)
+    uint32_t o = mate_of(m, q, c), r = m->queue[q].rank;
+    if (o == PIPE_NONE)
       break;
-    const PipeInstr *d = comm_ready(m, q);
+    const PipeInstr *d = comm_ready(m, o);
     if (!d || pipe_is_sum(d->op) || d->op == PIPE_SIDE_COMM || d->peer != r ||
         is_send(c) == is_send(d))
       break;
     const PipeInstr *send = is_send(c) ? c : d, *recv = is_send(c) ? d : c;
     if (!same_transfer(m, send, recv))
       return -1;
-    uint64_t start = later(comm_from(&m->rank[r], c), comm_from(&m->rank[q], d));
+    uint64_t start = later(comm_from(m, q, c), comm_from(m, o, d));
     uint64_t time = pipe_send_time(m->in->stage, m->in->edge, send);
-    uint32_t from = send == c ? r : q, to = send == c ? q : r;
-    if (takes_turn(m, from, to, time)) {
-      hold(m, (Waiting){start, time, from, m->rank[from].ncomm, to, m->rank[to].ncomm});
-      m->rank[r].held = m->rank[q].held = true;
+    uint32_t from = send == c ? q : o, to = send == c ? o : q;
+    if (takes_turn(m, m->queue[from].rank, m->queue[to].rank, time)) {
+      hold(m, (Waiting){start, time, from, m->queue[from].done, to, m->queue[to].done});
+      m->queue[q].held = m->queue[o].held = true;
       break;
     }
-    complete_comm(m, r, start, add(start, time));
     complete_comm(m, q, start, add(start, time));
-    enqueue(m, q);
+    complete_comm(m, o, start, add(start, time));
+    m->turn++;
+    enqueue(m, m->queue[o].rank);
   }
   return any;
 }
 
-/* The head group of r has started, if it can. */
+/* The head group of r has started, if it can. Only where r is a rank and its COMM stream: with groups there are no
+ * channels. */
 static bool post_group(Machine *m, uint32_t r) {
-  Rank *k = &m->rank[r];
+  Queue *k = &m->queue[r];
   const PipeInstr *c = comm_ready(m, r);
   if (!c || pipe_is_sum(c->op) || c->op == PIPE_SIDE_COMM)
     return false;
@@ -461,18 +485,18 @@ static bool post_group(Machine *m, uint32_t r) {
     return true;
   k->posted = true;
   k->left = c->group + 1u;
-  k->post = k->group_end = comm_from(k, c);
-  if (k->post < k->begin)
-    k->begin = k->post;
+  k->post = k->group_end = comm_from(m, r, c);
+  if (k->post < m->rank[r].begin)
+    m->rank[r].begin = k->post;
   return true;
 }
 
 /* The first member of r's head group without its other end that sends to (or receives from) peer. */
 static uint32_t group_member(const Machine *m, uint32_t r, uint32_t peer, bool send) {
-  const Rank *k = &m->rank[r];
+  const Queue *k = &m->queue[r];
   const PipeStream *s = &m->in->comm[r];
-  uint32_t n = stream_at(s, k->ncomm)->group + 1u;
-  for (uint32_t i = k->ncomm; i < k->ncomm + n && i < s->n; i++)
+  uint32_t n = stream_at(s, k->done)->group + 1u;
+  for (uint32_t i = k->done; i < k->done + n && i < s->n; i++)
     if (!k->paired[i] && stream_at(s, i)->peer == peer && is_send(stream_at(s, i)) == send)
       return i;
   return PIPE_NONE;
@@ -480,31 +504,31 @@ static uint32_t group_member(const Machine *m, uint32_t r, uint32_t peer, bool s
 
 /* Member i of r's head group is done; with the last the group is. */
 static void pair_member(Machine *m, uint32_t r, uint32_t i, uint64_t start, uint64_t end) {
-  Rank *k = &m->rank[r];
+  Queue *k = &m->queue[r];
   k->paired[i] = 1;
   if (m->out->comm_start)
     m->out->comm_start[r][i] = start;
   k->group_end = later(k->group_end, end);
   if (--k->left > 0)
     return;
-  for (uint32_t n = stream_at(&m->in->comm[r], k->ncomm)->group + 1u; n > 0; n--)
-    k->comm_end[k->ncomm++] = k->group_end;
-  k->comm_free = k->group_end;
+  for (uint32_t n = stream_at(&m->in->comm[r], k->done)->group + 1u; n > 0; n--)
+    carried_out(m, r, k->done++, k->group_end);
+  k->free = k->group_end;
   k->posted = false;
 }
 
 /* The same as run_comm where transfers may be groups. */
 static int run_groups(Machine *m, uint32_t r) {
   const PipeStream *s = &m->in->comm[r];
-  Rank *k = &m->rank[r];
+  Queue *k = &m->queue[r];
   int any = 0;
   for (bool moved = true; moved;) {
     const PipeInstr *head = comm_ready(m, r);
     moved = head && (run_beside(m, r, head) ||
                      (pipe_is_sum(head->op) && run_sum(m, head->op, head->stage)));
-    uint32_t first = k->ncomm;
+    uint32_t first = k->done;
     for (uint32_t i = first;
-         !moved && post_group(m, r) && k->ncomm == first && i <= first + head->group; i++) {
+         !moved && post_group(m, r) && k->done == first && i <= first + head->group; i++) {
       const PipeInstr *c = i < s->n ? stream_at(s, i) : head;
       uint32_t q = c->peer;
       if (k->paired[i] || q >= m->in->nrank || q == r || group_member(m, r, q, is_send(c)) != i ||
@@ -516,11 +540,11 @@ static int run_groups(Machine *m, uint32_t r) {
       const PipeInstr *d = stream_at(&m->in->comm[q], j), *send = is_send(c) ? c : d;
       if (!same_transfer(m, send, is_send(c) ? d : c))
         return -1;
-      uint64_t start = later(k->post, m->rank[q].post);
+      uint64_t start = later(k->post, m->queue[q].post);
       uint64_t time = pipe_send_time(m->in->stage, m->in->edge, send);
       uint32_t from = send == c ? r : q, to = send == c ? q : r;
       if (takes_turn(m, from, to, time)) {
-        k->paired[i] = m->rank[q].paired[j] = 1;
+        k->paired[i] = m->queue[q].paired[j] = 1;
         hold(m, (Waiting){start, time, from, send == c ? i : j, to, send == c ? j : i});
         continue;
       }
@@ -542,19 +566,32 @@ static void run_waiting(Machine *m) {
   each_link(m, &w, end, occupy);
   m->out->link_wait = add(m->out->link_wait, start - w.ready);
   if (w.to == PIPE_NONE) {
-    const PipeInstr *c = stream_at(&m->in->comm[w.from], w.at);
+    const PipeInstr *c = queue_at(m, w.from, w.at);
     complete_sum(m, c->op, c->stage, start);
     return;
   }
   for (int other = 0; other < 2; other++) {
-    uint32_t r = other ? w.to : w.from, i = other ? w.to_at : w.at;
-    m->rank[r].held = false;
+    uint32_t q = other ? w.to : w.from, i = other ? w.to_at : w.at;
+    m->queue[q].held = false;
     if (m->in->groups)
-      pair_member(m, r, i, start, end);
+      pair_member(m, q, i, start, end);
     else
-      complete_comm(m, r, start, end);
-    enqueue(m, r);
+      complete_comm(m, q, start, end);
+    enqueue(m, m->queue[q].rank);
   }
+  m->turn++;
+}
+
+/* All queues of rank r: as run_comm. */
+static int run_queues(Machine *m, uint32_t r) {
+  int any = 0;
+  for (uint32_t q = m->rank[r].queue0; q < m->rank[r].queue0 + m->rank[r].nqueue; q++) {
+    int moved = m->in->groups ? run_groups(m, q) : run_comm(m, q);
+    if (moved < 0)
+      return -1;
+    any |= moved;
+  }
+  return any;
 }
 
 static PipeSimStatus run(Machine *m, uint32_t *at) {
@@ -563,7 +600,7 @@ static PipeSimStatus run(Machine *m, uint32_t *at) {
   for (; m->nqueued > 0 || m->nheap > 0;) {
     if (m->nqueued == 0)
       run_waiting(m);
-    uint32_t r = m->queue[m->first];
+    uint32_t r = m->ready[m->first];
     m->first = m->first + 1 < m->in->nrank ? m->first + 1 : 0;
     m->nqueued--;
     m->rank[r].queued = false;
@@ -572,7 +609,7 @@ static PipeSimStatus run(Machine *m, uint32_t *at) {
       do
         run_compute(m, r);
       while (run_copy(m, r));
-      moved = m->in->groups ? run_groups(m, r) : run_comm(m, r);
+      moved = run_queues(m, r);
     } while (moved > 0);
     if (moved < 0) {
       if (at)
@@ -616,6 +653,69 @@ static bool find_turns(const PipeSimIn *in, Group **group) {
   return true;
 }
 
+/* One queue for each rank, or channel of a rank. Two blocks, freed by free(m->queue) and free(m->mate); false: no
+ * memory. */
+static bool find_queues(Machine *m, size_t ncomm) {
+  const PipeSimIn *in = m->in;
+  size_t most = in->needs ? ncomm + in->nrank : in->nrank, nstage = 0, nq = 0;
+  for (uint32_t r = 0; in->needs && r < in->nrank; r++) /* rows of sums */
+    for (uint32_t i = 0; i < in->comm[r].n; i++) {
+      uint32_t row = stream_at(&in->comm[r], i)->stage;
+      nstage = row >= nstage ? row + (size_t)1 : nstage;
+    }
+  most = in->needs && 2 * (size_t)in->nchannel + 2 * nstage < most
+             ? 2 * (size_t)in->nchannel + 2 * nstage
+             : most;
+  m->queue = calloc(most + 1, sizeof *m->queue);
+  if (!m->queue)
+    return false;
+  if (!in->needs) {
+    for (uint32_t r = 0; r < in->nrank; r++) {
+      m->queue[r] = (Queue){.rank = r, .n = in->comm[r].n};
+      m->rank[r].queue0 = r, m->rank[r].nqueue = 1;
+    }
+    return true;
+  }
+  size_t room = most + 2 * nstage + 3 * (size_t)in->nchannel + 2 * ncomm;
+  uint32_t *word = m->mate = malloc((room + 1) * sizeof *word);
+  if (!word)
+    return false;
+  memset(word, 0xff, room * sizeof *word);
+  word += most;
+  m->sum[0] = word, m->sum[1] = word + nstage, word += 2 * nstage;
+  uint32_t *own = word, *end[2] = {own + in->nchannel, own + 2 * (size_t)in->nchannel};
+  uint32_t *of = own + 3 * (size_t)in->nchannel, *at = of + ncomm;
+  for (uint32_t r = 0; r < in->nrank; r++) {
+    uint32_t first = (uint32_t)nq;
+    for (uint32_t i = 0; i < in->comm[r].n; i++) {
+      const PipeInstr *c = stream_at(&in->comm[r], i);
+      uint32_t q = own[c->gout];
+      if (q == PIPE_NONE || q < first) {
+        q = own[c->gout] = (uint32_t)nq++;
+        m->queue[q].rank = r;
+      }
+      of[i] = q;
+      m->queue[q].n++;
+      if (pipe_is_sum(c->op))
+        m->sum[c->op == PIPE_TIE][c->stage] = q;
+      else if (c->op != PIPE_SIDE_COMM)
+        end[is_send(c)][c->gout] = q;
+    }
+    m->rank[r].queue0 = first, m->rank[r].nqueue = (uint32_t)nq - first;
+    for (uint32_t q = first; q < nq; at += m->queue[q++].n)
+      m->queue[q].at = at;
+    for (uint32_t i = 0; i < in->comm[r].n; i++)
+      ((uint32_t *)m->queue[of[i]].at)[m->queue[of[i]].done++] = i;
+    for (uint32_t q = first; q < nq; q++)
+      m->queue[q].done = 0;
+    of += in->comm[r].n;
+  }
+  for (uint32_t c = 0; c < in->nchannel; c++)
+    if (end[0][c] != PIPE_NONE && end[1][c] != PIPE_NONE)
+      m->mate[end[0][c]] = end[1][c], m->mate[end[1][c]] = end[0][c];
+  return true;
+}
+
 PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
   PipeSimStatus st = PIPE_SIM_NOMEM;
   size_t n = in->nrank, nends = 0, ncomm = 0;
@@ -626,15 +726,20 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
              (out->comm_end ? 0 : (size_t)in->comm[r].n) +
              (out->copy_end || !in->copy ? 0 : (size_t)in->copy[r].n);
   Rank *ranks = calloc(n + 1, sizeof *ranks);
-  uint32_t *queue = calloc(n + 1, sizeof *queue);
+  uint32_t *ready = calloc(n + 1, sizeof *ready);
   uint64_t *ends = malloc((nends + 1) * sizeof *ends), *end = ends;
-  uint8_t *paired = in->groups ? calloc(ncomm + 1, 1) : NULL, *mark = paired;
+  uint8_t *marks = in->groups || in->needs ? calloc(ncomm + 1, 1) : NULL, *mark = marks;
   Group *group = NULL;
   uint64_t *link_free = in->nshare ? calloc(in->nlink, sizeof *link_free) : NULL;
-  Waiting *heap = in->nshare ? malloc((in->groups ? ncomm + 1 : n) * sizeof *heap) : NULL;
-  if (!ranks || !queue || !ends || (in->groups && !paired) ||
-      (in->nshare && (!link_free || !heap)) || (in->group && !find_turns(in, &group)))
+  Waiting *heap = in->nshare ? malloc((in->groups || in->needs ? ncomm + 1 : n) * sizeof *heap)
+                             : NULL;
+  Machine m = {
+      .in = in, .out = out, .rank = ranks, .ready = ready, .link_free = link_free, .heap = heap};
+  if (!ranks || !ready || !ends || ((in->groups || in->needs) && !marks) ||
+      (in->nshare && (!link_free || !heap)) || (in->group && !find_turns(in, &group)) ||
+      !find_queues(&m, ncomm))
     goto done;
+  m.group = group;
 
   for (uint32_t r = 0; r < in->nrank; r++) {
     Rank *k = &ranks[r];
@@ -645,31 +750,29 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
     end += out->comm_end ? 0 : in->comm[r].n;
     k->copy_end = out->copy_end ? out->copy_end[r] : end;
     end += out->copy_end || !in->copy ? 0 : in->copy[r].n;
-    if (in->groups) {
-      k->paired = mark;
-      mark += in->comm[r].n;
-    }
+    if (in->groups)
+      m.queue[r].paired = mark;
+    else if (in->needs)
+      k->over = mark;
+    mark += marks ? in->comm[r].n : 0;
   }
   out->busy = out->link_wait = 0;
   for (uint32_t r = 0; out->rank_busy && r < in->nrank; r++)
     out->rank_busy[r] = 0;
   for (uint32_t i = 0; out->link_busy && i < in->nlink; i++)
     out->link_busy[i] = 0;
-  Machine m = {.in = in,
-               .out = out,
-               .rank = ranks,
-               .queue = queue,
-               .group = group,
-               .link_free = link_free,
-               .heap = heap};
   st = run(&m, rank);
 
   uint64_t first = UINT64_MAX, last = 0;
   for (uint32_t r = 0; r < in->nrank; r++) {
     const Rank *k = &ranks[r];
-    uint64_t rank_end = later(later(k->compute_free, k->comm_free), k->copy_free);
+    uint64_t rank_end = later(k->compute_free, k->copy_free);
+    for (uint32_t q = k->queue0; q < k->queue0 + k->nqueue; q++)
+      rank_end = later(rank_end, m.queue[q].free);
     out->compute_done[r] = k->ncompute;
-    out->comm_done[r] = k->ncomm;
+    out->comm_done[r] = k->over ? 0 : k->ncomm;
+    while (k->over && out->comm_done[r] < in->comm[r].n && k->over[out->comm_done[r]])
+      out->comm_done[r]++;
     if (out->copy_done)
       out->copy_done[r] = k->ncopy;
     if (out->rank_begin)
@@ -683,111 +786,13 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
 
 done:
   free(ranks);
-  free(queue);
+  free(ready);
+  free(m.queue);
+  free(m.mate);
   free(ends);
-  free(paired);
+  free(marks);
   free(group);
   free(link_free);
   free(heap);
   return st;
-}
-
-/* The block starts with the starts of rank 0, as free(*start) asks; the row pointers come last. */
-uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespan) {
-  enum { NS = PIPE_NSTREAMS };
-  size_t n = p->nrank, total = 0, at[NS + 1] = {0}; /* at: of a stream, where its next one goes */
-  for (size_t r = 0; r < n; r++) {
-    total += p->rank[r].ninstr;
-    for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
-      at[pipe_op_info[p->rank[r].instr[i].op].stream + 1]++;
-  }
-  for (int x = 1; x < NS; x++)
-    at[x] += at[x - 1];
-  char *block = malloc(2 * total * sizeof(uint64_t) + 2 * (n + 1) * sizeof(uint64_t *));
-  uint64_t *times = malloc((2 * total + 1) * sizeof *times);
-  uint32_t *index = malloc((total + 1) * sizeof *index);
-  PipeStream *streams = calloc(NS * n + 1, sizeof *streams);
-  uint64_t **rows = calloc(2 * NS * n + 1, sizeof *rows);
-  uint32_t *done = calloc(3 * n + 1, sizeof *done), *group = NULL;
-  uint64_t **start = NULL;
-  if (!block || !times || !index || !streams || !rows || !done)
-    goto fail;
-
-  uint64_t **begins[NS], **ends[NS]; /* of each stream: [rank][position] */
-  for (int x = 0; x < NS; x++) {
-    begins[x] = rows + 2 * (size_t)x * n;
-    ends[x] = begins[x] + n;
-    for (size_t r = 0; r < n; r++) {
-      const PipeRank *k = &p->rank[r];
-      PipeStream *s = &streams[(size_t)x * n + r];
-      *s = (PipeStream){k->instr, index + at[x], 0};
-      begins[x][r] = times + at[x];
-      ends[x][r] = times + total + at[x];
-      for (uint32_t i = 0; i < k->ninstr; i++)
-        if (pipe_op_info[k->instr[i].op].stream == x) {
-          index[at[x]++] = i;
-          s->n++;
-        }
-    }
-  }
-  for (uint32_t r = 0; p->ngroup && r < n; r++)
-    (group = done + 2 * n)[r] = p->rank[r].group;
-  PipeSimIn in = {.nrank = p->nrank,
-                  .compute = streams,
-                  .comm = streams + n,
-                  .stage = p->stage,
-                  .copy = streams + 2 * n,
-                  .edge = p->edge,
-                  .row = p->row,
-                  .nmb = p->nmb,
-                  .side = p->side,
-                  .slice_time = p->slice_time,
-                  .slices = p->slices,
-                  .group = group,
-                  .ngroup = p->ngroup,
-                  .share = p->share,
-                  .nshare = p->nshare,
-                  .nlink = p->nlink,
-                  .groups = p->lowering >= PIPE_GROUPED};
-  PipeSimOut out = {.compute_start = begins[PIPE_COMPUTE],
-                    .compute_end = ends[PIPE_COMPUTE],
-                    .comm_start = begins[PIPE_COMM],
-                    .comm_end = ends[PIPE_COMM],
-                    .copy_start = begins[PIPE_COPY],
-                    .copy_end = ends[PIPE_COPY],
-                    .compute_done = done,
-                    .comm_done = done + n};
-  if (pipe_sim(&in, &out, NULL) != PIPE_SIM_DONE)
-    goto fail;
-
-  uint64_t *to = (uint64_t *)block;
-  start = (uint64_t **)(to + 2 * total);
-  *end = start + n;
-  for (size_t r = 0; r < n; r++) {
-    start[r] = to;
-    to += p->rank[r].ninstr;
-  }
-  for (size_t r = 0; r < n; r++) {
-    (*end)[r] = to;
-    to += p->rank[r].ninstr;
-    for (int x = 0; x < NS; x++) {
-      const PipeStream *s = &streams[(size_t)x * n + r];
-      for (uint32_t i = 0; i < s->n; i++) {
-        start[r][s->index[i]] = begins[x][r][i];
-        (*end)[r][s->index[i]] = ends[x][r][i];
-      }
-    }
-  }
-  if (makespan)
-    *makespan = out.makespan;
-  block = NULL;
-
-fail:
-  free(block);
-  free(times);
-  free(index);
-  free(streams);
-  free(rows);
-  free(done);
-  return start;
 }

@@ -8,6 +8,8 @@
  * happens-before graph is acyclic (a marked graph; Commoner, Holt, Even, Pnueli 1971). Linear in
  * instructions, but that each REDUCE or TIE of n rows looks at up to n - 1 others.
  *
+ * A COMM stream with channels (PipeChannel) is several, each a FIFO of its own.
+ *
  * Shared links change times and nothing else. A transfer between ranks with links (PipeProgram.share) that takes time
  * and that both sides have come to is ready from then on. The one that is ready first, of several the one
  * of the lowest sender, of these the first of its stream, starts as soon as every one before it has left the links
@@ -30,6 +32,12 @@ typedef struct PipeStream {
   uint32_t n;
 } PipeStream;
 
+/* What the COMPUTE and COPY instructions of a rank need of its COMM stream, where that has channels: positions in it. */
+typedef struct PipeNeeds {
+  const uint32_t *first[2]; /* [n + 1] of COMPUTE, of COPY: where those of each begin in `on`. NULL: there are none */
+  const uint32_t *on;
+} PipeNeeds;
+
 typedef struct PipeSimIn {
   uint32_t nrank;
   const PipeStream *compute; /* [nrank] */
@@ -47,6 +55,8 @@ typedef struct PipeSimIn {
   bool groups;               /* COMM streams may have groups */
   const PipeShare *share;    /* of PipeProgram, and the next two; 0 rows: there are none */
   uint32_t nshare, nlink;
+  const PipeNeeds *needs;    /* [nrank] with lowering CHANNELS, in place of the waits for COMM; NULL */
+  uint32_t nchannel;         /* of PipeProgram: `gout` of each COMM instruction is less */
 } PipeSimIn;
 
 /* Every array is the caller's, any of start/end/order may be NULL. Position i of rank r's stream
@@ -55,7 +65,9 @@ typedef struct PipeSimOut {
   uint64_t **compute_start, **compute_end; /* [nrank][n] */
   uint64_t **comm_start, **comm_end;
   uint64_t **copy_start, **copy_end;
-  uint32_t *compute_done, *comm_done;      /* [nrank], required: how far each stream came */
+  uint32_t *compute_done, *comm_done;      /* [nrank], required: how far each stream came; of COMM with channels: the
+                                              first that was not carried out */
+  uint32_t **comm_turn;                    /* [nrank][n] or NULL: the how manieth of all COMM instructions it was */
   uint32_t *copy_done;                     /* [nrank], or NULL */
   uint64_t makespan, busy;
   uint64_t *rank_begin, *rank_end;         /* [nrank] or NULL: first start, last end */

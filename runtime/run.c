@@ -704,6 +704,9 @@ void pr_close(PrRun *run) {
     free(k->compute);
     free(k->comm);
     free(k->copy);
+    free(k->place);
+    free(k->need0[0]);
+    free(k->need);
     give(run, k->host, true);
     free(k->slot);
     free(k->slot_bytes);
@@ -719,6 +722,7 @@ void pr_close(PrRun *run) {
   free(run->ck_dir);
   free(run->rank);
   free(run->chan);
+  free(run->stream);
   free(run->coll);
   free(run->coll_block);
   free(run->turns);

@@ -56,6 +56,32 @@ typedef struct CommAt {
   uint32_t state; /* of a transfer: COMM_WAITS ... */
 } CommAt;
 
+/* A FIFO of COMM instructions: the COMM stream of a rank, or, with lowering CHANNELS, one of its channels. The fields
+ * "owned" belong to whoever advances it; see engine_threads.c. */
+typedef struct CommRun {
+  /* Written by whoever completes an instruction of it. */
+  _Alignas(PR_LINE) _Atomic uint64_t done;
+  _Atomic uint32_t posted;    /* 1: the head has begun */
+  _Atomic uint64_t wait;      /* compute_done that the head waits for; 0: it does not */
+  _Atomic uint64_t wait_copy; /* the same of copy_done */
+  /* Owned. */
+  _Alignas(PR_LINE) uint32_t next; /* of a group the first */
+  _Atomic uint64_t group_done; /* bit j: transfer j of the head is done while others of its group are not */
+  _Atomic uint32_t group_left; /* transfers of the head that are not done, and 1 while some are being posted */
+  bool active; /* has instructions of this step left */
+  uint64_t step;
+  struct CommRun *todo;
+  /* Constant after pr_open. */
+  struct RankRun *k;
+  const uint32_t *place; /* [n] places in RankRun.comm; NULL: it is all of that */
+  uint32_t n, number;    /* of those of its rank */
+} CommRun;
+
+/* `count` instructions of stream number `stream` of the rank must be completed. */
+typedef struct CommNeed {
+  uint32_t stream, count;
+} CommNeed;
+
 /* A transfer at the head of its stream, or of the group there: not yet posted, posted (seeded: both of its ends
  * are there), done while others of its group are not. */
 enum { COMM_WAITS, COMM_POSTED, COMM_DONE };
@@ -66,15 +92,17 @@ typedef struct Post {
   uint32_t rank;
   bool corrupt; /* one bit of the payload arrives changed: fault.c */
   uint64_t step;
-  uint32_t at; /* place in the COMM stream */
+  uint32_t at; /* place in the stream */
+  CommRun *stream;
 } Post;
 
-/* A directed pair of ranks. Each side has at most one post: streams are FIFO, and of a group that has several
+/* A directed pair of ranks; with lowering CHANNELS a channel of it. Each side has at most one post: streams are FIFO, and of a group that has several
  * transfers there one is posted after the other. `state` has bit 0 set once the sender has posted and bit 1
  * once the receiver has. */
 typedef struct Chan {
   _Alignas(PR_LINE) _Atomic uint32_t state;
   uint32_t src, dst;
+  CommRun *end[2]; /* streams that send, that receive */
   Post post[2];
   struct Chan *met; /* a list of those whose two sides are there, of the thread that saw it */
 } Chan;
@@ -84,6 +112,7 @@ typedef struct Coll {
   _Alignas(PR_LINE) _Atomic uint32_t arrived; /* members whose COMM stream has come to it */
   uint32_t n;
   uint32_t *row;         /* [n] rows of the stage table, ascending */
+  CommRun **at;          /* [n] the streams that it is in */
   uint32_t *index;       /* [n] the one at hand: rows of their ranks' lists */
   void **grad;           /* [ngrad] of the replicas; of a tie that of the first row of each stage. NULL:
                             in another process, and so in `copy` */
@@ -103,12 +132,10 @@ typedef struct Turns {
   uint32_t *rank; /* [n] whose each turn is */
 } Turns;
 
-/* A rank. The fields of its COMM stream belong to whoever advances it; see engine_threads.c. */
+/* A rank. */
 typedef struct RankRun {
   /* Written by whoever completes a transfer of this rank. */
-  _Alignas(PR_LINE) _Atomic uint64_t comm_done;
-  _Atomic uint32_t posted;   /* 1: the head of COMM has begun */
-  _Atomic uint64_t sleep_on; /* what the rank's thread sleeps for, 0 when it does not */
+  _Alignas(PR_LINE) _Atomic uint64_t sleep_on; /* what the rank's thread sleeps for, 0 when it does not */
   /* Written by the rank's copier, a thread that only ranks with COPY instructions have. */
   _Alignas(PR_LINE) _Atomic uint64_t copy_done;
   _Atomic uint64_t copy_needs[4]; /* what the copier needs before it goes on: steps begun,
@@ -117,29 +144,25 @@ typedef struct RankRun {
   _Atomic uint32_t copy_sleeps;
   /* Written by the rank's own thread. */
   _Alignas(PR_LINE) _Atomic uint64_t compute_done;
-  _Atomic uint64_t comm_wait;  /* compute_done that the head of COMM waits for; 0: it does not */
-  _Atomic uint64_t comm_wait_copy; /* the same of copy_done */
   _Atomic uint64_t copy_begun; /* steps whose COPY instructions may start */
   _Atomic uint64_t step;       /* steps finished */
   _Atomic uint64_t step_start; /* ns; UINT64_MAX when in no step */
   _Atomic uint32_t running;    /* 1 + row of the op that is in a callback, 0 when none is */
   _Atomic uint64_t running_since; /* ns */
   uint32_t spin; /* how often to look before sleeping; 0 with fewer cores than ranks */
-  /* COMM stream, owned. */
-  _Alignas(PR_LINE) uint32_t comm_next; /* of a group the first */
-  _Atomic uint64_t group_done; /* bit j: transfer j of the head is done while others of its group are not */
-  _Atomic uint32_t group_left; /* transfers of the head that are not done, and 1 while some are being posted */
-  bool comm_active; /* has instructions of this step left */
-  uint64_t comm_step;
-  struct RankRun *todo;
   /* Constant after pr_open. */
   _Alignas(PR_LINE) const PipeRank *t;
   uint32_t id, ncompute, ncomm, ncopy, nstage;
   Turns *turns;          /* of its group; NULL: it is in none */
   const uint32_t *stage; /* [nstage] its rows of the stage table, ascending */
   ComputeAt *compute;
-  CommAt *comm;
+  CommAt *comm;   /* in list order */
   CopyAt *copy;
+  CommRun *stream; uint32_t nstream; /* what carries out comm: one, or its channels in the order of their first use */
+  uint32_t *need0[2]; CommNeed *need; /* with lowering CHANNELS: what instruction i of COMPUTE, of COPY needs is need[need0[x][i]]
+                                         .. need[need0[x][i + 1] - 1]; else NULL, and its wait says it */
+  uint32_t side_stream;   /* number of the one that has its side ops; PIPE_NONE: there is none */
+  uint32_t *place;        /* of CommRun.place */
   char *block;    /* every tensor of the rank but those of class HOST */
   char *host;     /* those; NULL: none */
   uint64_t bytes, host_bytes; /* of block, of host */
@@ -214,6 +237,7 @@ struct PrRun {
   StageRun *stage;      /* [nstage] */
   uint32_t *rank_stage; /* [nstage] all rows, by rank: of RankRun.stage */
   RankRun *rank;        /* [nrank] */
+  CommRun *stream; uint32_t nstream; /* of all ranks, rank after rank */
   Chan *chan;
   Coll *coll;           /* [nmodel] REDUCE of each stage; then the ties */
   void *coll_block;     /* of their arrays */
@@ -306,6 +330,32 @@ PrStatus pr_size_keeps(PrRun *run);
 uint32_t pr_count_kept(const PrRun *run, const RankRun *k);
 void pr_point_kept(PrRun *run, RankRun *k);
 void pr_keep_inputs(const PrRun *run, const RankRun *k, const PipeInstr *c, const PrCall *a);
+
+/* The i-th instruction of a stream. */
+static inline CommAt *pr_comm_at(const CommRun *c, uint32_t i) {
+  return &c->k->comm[c->place ? c->place[i] : i];
+}
+static inline const PipeInstr *pr_comm_instr(const CommRun *c, uint32_t i) {
+  return &c->k->t->instr[pr_comm_at(c, i)->index];
+}
+
+/* What instruction i of COMPUTE (copy 0) or COPY (1) needs of COMM; `wait`: that it has for it. one: room. */
+static inline const CommNeed *pr_needs(const RankRun *k, int copy, uint32_t i, uint32_t wait, CommNeed *one,
+                                       uint32_t *n) {
+  if (k->need) {
+    *n = k->need0[copy][i + 1] - k->need0[copy][i];
+    return &k->need[k->need0[copy][i]];
+  }
+  *n = wait > 0;
+  *one = (CommNeed){0, wait};
+  return one;
+}
+
+/* Are these completed in `step`? Of all streams, with i after the last of COMPUTE. */
+bool pr_has_comm(const RankRun *k, int copy, uint32_t i, uint32_t wait, uint64_t step);
+
+/* How many instructions of COMM, in list order, are completed with all before them; *of: the stream of the next. */
+uint32_t pr_comm_prefix(const RankRun *k, uint64_t step, const CommRun **of);
 
 /* Splits each list into its streams and finds the channels; then, once memory has addresses, who takes part
  * in the sums, and where stashes lie. PR_OK or PR_E_MEMORY. */

@@ -61,11 +61,12 @@ static uint32_t number_ties(const PipeProgram *p, uint32_t *tie) {
 /* Finds who takes part in each REDUCE and TIE. Gradients have addresses by now. */
 PrStatus pr_take_sums(PrRun *run) {
   const PipeProgram *p = run->p;
-  run->coll_block = calloc(p->nstage, 4 * sizeof(void *) + 11 * sizeof(uint32_t));
+  run->coll_block = calloc(p->nstage, 6 * sizeof(void *) + 11 * sizeof(uint32_t));
   if (!run->coll_block)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u stages", p->nstage);
   void **ptr = run->coll_block; /* a row is in one REDUCE, and perhaps one TIE */
-  uint32_t *num = (uint32_t *)(ptr + 4 * (size_t)p->nstage);
+  CommRun **at = (CommRun **)(ptr + 4 * (size_t)p->nstage);
+  uint32_t *num = (uint32_t *)(at + 2 * (size_t)p->nstage);
   uint32_t *tie = num; /* of a row */
   num += p->nstage;
   uint32_t n = p->nmodel + number_ties(p, tie);
@@ -90,7 +91,8 @@ PrStatus pr_take_sums(PrRun *run) {
     Coll *l = &run->coll[i];
     l->grad = ptr, l->copy = ptr + l->n, l->row = num, l->index = num + l->n,
     l->stage = num + 2 * l->n, l->grad_row = num + 3 * l->n, l->copy_row = num + 4 * l->n;
-    ptr += 2 * l->n, num += 5 * l->n;
+    l->at = at;
+    ptr += 2 * l->n, num += 5 * l->n, at += l->n;
     l->n = 0;
     l->tie = i >= p->nmodel;
   }
@@ -118,15 +120,144 @@ PrStatus pr_take_sums(PrRun *run) {
       l->copy[l->ncopy++] = run->stage[s].grad;
     }
   }
+  for (uint32_t i = 0; i < n; i++)
+    for (uint32_t j = 0; j < run->coll[i].n; j++)
+      run->coll[i].at[j] = run->rank[p->stage[run->coll[i].row[j]].rank].stream;
+  for (uint32_t x = 0; p->nchannel && x < run->nstream; x++)
+    for (uint32_t i = 0; i < run->stream[x].n; i++) {
+      const PipeInstr *c = pr_comm_instr(&run->stream[x], i);
+      Coll *l = pipe_is_sum(c->op) ? &run->coll[pr_comm_at(&run->stream[x], i)->chan] : NULL;
+      for (uint32_t j = 0; l && j < l->n; j++)
+        if (l->row[j] == c->stage)
+          l->at[j] = &run->stream[x];
+    }
   return PR_OK;
+}
+
+/* With lowering CHANNELS: the streams of rank k, those of its channels, and what COMPUTE and COPY need of them. of, count:
+ * [nchannel], of: PIPE_NONE, and so it is left; row: [rows of any rank]. */
+static bool take_channels(PrRun *run, RankRun *k, uint32_t *of, uint32_t *row) {
+  const PipeRank *t = k->t;
+  uint32_t at = 0, total = 0;
+  for (uint32_t i = 0; i < k->ncomm; i++) {
+    uint32_t c = t->instr[k->comm[i].index].gout;
+    if (of[c] == PIPE_NONE)
+      k->stream[of[c] = k->nstream++] = (CommRun){.k = k};
+    k->stream[of[c]].n++;
+  }
+  k->place = malloc((k->ncomm + (size_t)1) * sizeof *k->place);
+  k->need0[0] = calloc((size_t)k->ncompute + k->ncopy + 2, sizeof **k->need0);
+  k->need = malloc((t->nsync + (size_t)1) * sizeof *k->need);
+  if (!k->place || !k->need0[0] || !k->need)
+    return false;
+  k->need0[1] = k->need0[0] + k->ncompute + 1;
+  for (uint32_t x = 0; x < k->nstream; at += k->stream[x++].n)
+    k->stream[x].place = k->place + at, k->stream[x].number = x;
+  for (uint32_t i = 0; i < k->ncomm; i++) {
+    const PipeInstr *c = &t->instr[k->comm[i].index];
+    CommRun *s = &k->stream[of[c->gout]];
+    ((uint32_t *)s->place)[s->next++] = i;
+    row[k->comm[i].index] = s->next; /* how manieth of its stream */
+    if (c->op == PIPE_SIDE_COMM)
+      k->side_stream = s->number;
+    else if (!pipe_is_sum(c->op))
+      run->chan[c->gout].end[c->op == PIPE_RECV_F || c->op == PIPE_RECV_B] = s;
+  }
+  for (uint32_t x = 0; x < k->nstream; x++)
+    k->stream[x].next = 0;
+  for (int copy = 0; copy < 2; copy++)
+    for (uint32_t i = 0, j = 0, n = copy ? k->ncopy : k->ncompute; i < n; i++) {
+      uint32_t mine = copy ? k->copy[i].index : k->compute[i].index;
+      k->need0[copy][i] = total;
+      while (j < t->nsync && t->sync[j].before < mine)
+        j++;
+      for (; j < t->nsync && t->sync[j].before == mine; j++) {
+        uint32_t after = t->sync[j].after;
+        if (after != PIPE_NONE && pipe_op_info[t->instr[after].op].comm)
+          k->need[total++] = (CommNeed){of[t->instr[after].gout], row[after]};
+      }
+      k->need0[copy][i + 1] = total;
+    }
+  for (uint32_t i = 0; i < k->ncomm; i++)
+    of[t->instr[k->comm[i].index].gout] = PIPE_NONE;
+  return true;
+}
+
+/* What carries out the COMM instructions of each rank. */
+static bool take_comm_streams(PrRun *run) {
+  const PipeProgram *p = run->p;
+  size_t most = p->nrank, rows = 0;
+  for (uint32_t r = 0; p->nchannel && r < p->nrank; r++) {
+    most += run->rank[r].ncomm;
+    rows = p->rank[r].ninstr > rows ? p->rank[r].ninstr : rows;
+  }
+  size_t room = 2 * (size_t)p->nchannel + 2 * (size_t)p->nstage + p->nrank;
+  most = p->nchannel && room < most ? room : most;
+  run->stream = aligned_alloc(PR_LINE, most * sizeof *run->stream);
+  uint32_t *of = malloc((p->nchannel + rows + 1) * sizeof *of);
+  bool ok = run->stream && of;
+  if (ok) {
+    memset((void *)run->stream, 0, most * sizeof *run->stream);
+    memset(of, 0xff, p->nchannel * sizeof *of);
+  }
+  for (uint32_t r = 0; ok && r < p->nrank; r++) {
+    RankRun *k = &run->rank[r];
+    k->stream = &run->stream[run->nstream];
+    k->side_stream = PIPE_NONE;
+    if (p->nchannel) {
+      ok = take_channels(run, k, of, of + p->nchannel);
+    } else {
+      *k->stream = (CommRun){.k = k, .n = k->ncomm};
+      k->nstream = 1;
+      k->side_stream = 0;
+    }
+    run->nstream += k->nstream;
+  }
+  for (uint32_t r = 0; ok && !p->nchannel && r < p->nrank; r++)
+    for (uint32_t i = 0; i < run->rank[r].ncomm; i++) {
+      const CommAt *at = &run->rank[r].comm[i];
+      uint32_t op = p->rank[r].instr[at->index].op;
+      if (!pipe_is_sum(op) && op != PIPE_SIDE_COMM)
+        run->chan[at->chan].end[op == PIPE_RECV_F || op == PIPE_RECV_B] = run->rank[r].stream;
+    }
+  free(of);
+  return ok;
+}
+
+bool pr_has_comm(const RankRun *k, int copy, uint32_t i, uint32_t wait, uint64_t step) {
+  CommNeed one;
+  uint32_t n = 0;
+  bool all = copy == 0 && i == k->ncompute, has = true;
+  const CommNeed *need = all ? NULL : pr_needs(k, copy, i, wait, &one, &n);
+  for (uint32_t j = 0; j < n; j++) {
+    const CommRun *c = &k->stream[need[j].stream];
+    has = has && atomic_load(&c->done) >= step * c->n + need[j].count;
+  }
+  for (uint32_t x = 0; all && x < k->nstream; x++)
+    has = has && atomic_load(&k->stream[x].done) >= (step + 1) * k->stream[x].n;
+  return has;
+}
+
+uint32_t pr_comm_prefix(const RankRun *k, uint64_t step, const CommRun **of) {
+  uint32_t least = k->ncomm;
+  *of = k->stream;
+  for (uint32_t x = 0; x < k->nstream; x++) {
+    const CommRun *c = &k->stream[x];
+    uint64_t done = atomic_load(&c->done), before = step * c->n;
+    uint32_t i = done <= before ? 0 : done - before < c->n ? (uint32_t)(done - before) : c->n;
+    uint32_t at = i == c->n ? k->ncomm : c->place ? c->place[i] : i;
+    if (at < least)
+      *of = c, least = at;
+  }
+  return least;
 }
 
 /* Splits each list into its streams and finds the channels. Each needs a SEND, which bounds their
  * number. Linear in instructions and ranks. */
 PrStatus pr_take_streams(PrRun *run) {
   const PipeProgram *p = run->p;
-  ChanFind f = {.room = 2 * (size_t)p->nstage};
-  for (uint32_t r = 0; p->edge && r < p->nrank; r++)
+  ChanFind f = {.room = p->nchannel ? p->nchannel : 2 * (size_t)p->nstage};
+  for (uint32_t r = 0; p->edge && !p->nchannel && r < p->nrank; r++)
     for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
       f.room += p->rank[r].instr[i].op == PIPE_SEND_F || p->rank[r].instr[i].op == PIPE_SEND_B;
   bool *graded = calloc(p->nstage, sizeof *graded);
@@ -135,10 +266,12 @@ PrStatus pr_take_streams(PrRun *run) {
   f.next = malloc(f.room * sizeof *f.next);
   run->chan = aligned_alloc(PR_LINE, f.room * sizeof *run->chan);
   bool ok = graded && f.at[0] && f.first && f.next && run->chan;
-  if (ok) {
+  for (uint32_t i = 0; ok && i < p->nchannel; i++)
+    run->chan[i] = (Chan){.src = p->channel[i].from, .dst = p->channel[i].to};
+  if (ok && !p->nchannel) {
     f.at[1] = f.at[0] + p->nrank;
     memset(f.first, 0xff, p->nrank * sizeof *f.first);
-    memset(run->chan, 0, f.room * sizeof *run->chan);
+    memset((void *)run->chan, 0, f.room * sizeof *run->chan);
   }
   for (uint32_t r = 0; ok && r < p->nrank; r++) {
     RankRun *k = &run->rank[r];
@@ -147,10 +280,13 @@ PrStatus pr_take_streams(PrRun *run) {
     k->comm = malloc((t->ninstr + (size_t)1) * sizeof *k->comm);
     k->copy = malloc((t->ninstr + (size_t)1) * sizeof *k->copy);
     ok = k->compute && k->comm && k->copy;
-    chan_enter(run, &f, r);
+    if (!p->nchannel)
+      chan_enter(run, &f, r);
     for (uint32_t i = 0; ok && i < t->ninstr; i++) {
       const PipeInstr *c = &t->instr[i];
-      if (c->op == PIPE_SEND_F || c->op == PIPE_SEND_B) {
+      if (p->nchannel && pipe_op_info[c->op].comm && !pipe_is_sum(c->op)) {
+        k->comm[k->ncomm++] = (CommAt){i, c->gout, COMM_WAITS};
+      } else if (c->op == PIPE_SEND_F || c->op == PIPE_SEND_B) {
         k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, true), COMM_WAITS};
       } else if (pipe_is_sum(c->op)) { /* of a TIE: pr_take_sums says it */
         k->comm[k->ncomm++] = (CommAt){i, p->stage[c->stage].model, COMM_WAITS};
@@ -170,6 +306,7 @@ PrStatus pr_take_streams(PrRun *run) {
       }
     }
   }
+  ok = ok && take_comm_streams(run);
   free(graded);
   free(f.at[0]);
   free(f.first);

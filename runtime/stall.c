@@ -6,17 +6,38 @@
  * in the list has its waits (waits point up); a compute or copy head that has them would run; so each
  * rank that has instructions left is in a transfer that its peer has not come to. The peer has
  * instructions left as well, for it has as many transfers with this rank as this rank with it. So
- * following the peers from any stuck rank leads into a cycle. */
+ * following the peers from any stuck rank leads into a cycle.
+ *
+ * With lowering CHANNELS a rank is in several transfers at once; the one that is followed is in a channel that the head
+ * of COMPUTE needs, since the other side of a transfer is posted in its channel unless it waits for compute. */
 #include "run.h"
 
 #include <stdio.h>
 
-/* The head of k's COMM stream; of a group the first that still waits for its other end. */
+/* The stream of COMM at which rank k stands; NULL: at none. */
+static const CommRun *stands_at(const RankRun *k) {
+  uint64_t step = atomic_load(&k->step);
+  uint32_t i = (uint32_t)(atomic_load(&k->compute_done) - step * k->ncompute), n = 0;
+  CommNeed one;
+  const CommNeed *need = !k->need || i >= k->ncompute ? NULL : pr_needs(k, 0, i, 0, &one, &n);
+  for (uint32_t j = 0; j < n; j++) {
+    const CommRun *c = &k->stream[need[j].stream];
+    if (atomic_load(&c->done) < step * c->n + need[j].count)
+      return c;
+  }
+  for (uint32_t x = 0; x < k->nstream; x++)
+    if (k->stream[x].active)
+      return &k->stream[x];
+  return NULL;
+}
+
+/* The head of that; of a group the first that still waits for its other end. */
 static const PipeInstr *head(const RankRun *k) {
-  uint32_t i = k->comm_next;
-  while (k->comm[i].state == COMM_DONE)
+  const CommRun *c = stands_at(k);
+  uint32_t i = c->next;
+  while (pr_comm_at(c, i)->state == COMM_DONE)
     i++;
-  return &k->t->instr[k->comm[i].index];
+  return pr_comm_instr(c, i);
 }
 
 /* The first row that has not come to the REDUCE or TIE c. */
@@ -24,7 +45,7 @@ static uint32_t late_replica(const PrRun *run, const PipeInstr *c) {
   uint32_t s = c->stage;
   for (;;) {
     const RankRun *k = &run->rank[run->p->stage[s].rank];
-    if (!k->comm_active || head(k)->op != c->op || head(k)->stage != s)
+    if (!stands_at(k) || head(k)->op != c->op || head(k)->stage != s)
       return s;
     s = pipe_sum_next(run->p->stage, c->op, s);
   }
@@ -44,10 +65,10 @@ PrStatus pr_report_stall(PrRun *run) {
     return pr_fail(run, PR_E_STALL, "stall: %.1000s", why); /* no circle: a fault on request */
   RankRun *k = NULL, *first;
   for (uint32_t r = 0; r < run->p->nrank && !k; r++)
-    k = run->rank[r].comm_active ? &run->rank[r] : NULL;
+    k = stands_at(&run->rank[r]) ? &run->rank[r] : NULL;
   for (uint32_t i = 0; k && i < run->p->nrank; i++) { /* far enough to be in the cycle */
     k = waits_for(run, k);
-    k = k->comm_active && head(k)->op != PIPE_SIDE_COMM ? k : NULL;
+    k = stands_at(k) && head(k)->op != PIPE_SIDE_COMM ? k : NULL;
   }
   if (!k)
     return pr_fail(run, PR_E_STALL, "stall: no rank can go on, and none is in a transfer%s",

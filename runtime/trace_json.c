@@ -4,7 +4,8 @@
  * "M" names groups and tracks. Source: Trace Event Format, Google, 2016, and Perfetto's importer.
  *
  * Group g is process g + 1; rank r's COMPUTE and COMM streams are its threads 2r + 1 and 2r + 2; COPY
- * streams come after those, as threads 2 * ranks + r + 1, where a rank has one. */
+ * streams come after those, as threads 2 * ranks + r + 1, where a rank has one. Channels have threads of their own, channel c
+ * of rank r number 3 * ranks + c * ranks + r + 1, and the COMM stream has none. */
 #include "trace_json.h"
 
 #include <inttypes.h>
@@ -39,6 +40,35 @@ static uint32_t track_of(const PipeProgram *p, uint32_t r, uint32_t stream) {
   return stream == PIPE_COPY ? 2 * p->nrank + r + 1 : 2 * r + stream + 1;
 }
 
+/* Of an instruction. */
+static uint64_t track_at(const PipeProgram *p, uint32_t r, const PipeInstr *in) {
+  uint32_t stream = pipe_op_info[in->op].stream;
+  return stream == PIPE_COMM && p->nchannel
+             ? 3 * (uint64_t)p->nrank + (uint64_t)in->gout * p->nrank + r + 1
+             : track_of(p, r, stream);
+}
+
+/* The channels of rank r. seen: [nchannel] ranks + 1 that have been here. */
+static void put_channels(FILE *f, const PipeProgram *p, int pid, uint32_t r, uint32_t *seen) {
+  for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+    const PipeInstr *in = &p->rank[r].instr[i];
+    if (!pipe_op_info[in->op].comm || seen[in->gout] == r + 1)
+      continue;
+    seen[in->gout] = r + 1;
+    const PipeChannel *c = &p->channel[in->gout];
+    fprintf(f,
+            ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%" PRIu64
+            ",\"name\":\"thread_name\",\"args\":{\"name\":\"rank %u %s",
+            pid, track_at(p, r, in), r, pipe_op_info[c->op].text);
+    if (c->to != PIPE_NONE)
+      fprintf(f, " %u to %u", c->from, c->to);
+    fprintf(f,
+            "\"}},\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%" PRIu64
+            ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%u}}",
+            pid, track_at(p, r, in), 2 * r + 1);
+  }
+}
+
 static bool has_copy(const PipeRank *k) {
   for (uint32_t i = 0; i < k->ninstr; i++)
     if (pipe_op_info[k->instr[i].op].stream == PIPE_COPY)
@@ -54,14 +84,22 @@ static void put_names(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
       f,
       "\"}},\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}",
       pid, pid);
-  for (uint32_t r = 0; r < p->nrank; r++)
-    for (uint32_t stream = 0; stream < (has_copy(&p->rank[r]) ? 3 : 2); stream++)
+  uint32_t *seen = p->nchannel ? calloc(p->nchannel, sizeof *seen) : NULL; /* else without names */
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    for (uint32_t stream = 0; stream < (has_copy(&p->rank[r]) ? 3 : 2); stream++) {
+      if (stream == PIPE_COMM && p->nchannel)
+        continue;
       fprintf(
           f,
           ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":\"rank %u %s\"}},\n"
           "{\"ph\":\"M\",\"pid\":%d,\"tid\":%u,\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%u}}",
           pid, track_of(p, r, stream), r, stream_name[stream], pid, track_of(p, r, stream),
           track_of(p, r, stream) - 1);
+    }
+    if (seen)
+      put_channels(f, p, pid, r, seen);
+  }
+  free(seen);
 }
 
 /* The ops of the action that instruction i is one of, if there are others: "0F7;7B3". */
@@ -86,11 +124,11 @@ static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
   bool comm = pipe_op_info[in->op].comm, send = in->op == PIPE_SEND_F || in->op == PIPE_SEND_B;
   size_t row = (size_t)step * p->nrank + r;
   uint64_t start = to_ns(g, g->start[row][i]), end = to_ns(g, g->end[row][i]);
-  uint32_t stream = pipe_op_info[in->op].stream, tid = track_of(p, r, stream);
+  uint64_t tid = track_at(p, r, in);
   char op[PIPE_OP_TEXT];
   pipe_instr_text(op, pipe_graph(p), in);
-  fprintf(f, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%u,\"name\":\"%s\",\"cat\":\"%s\"", pid, tid, op,
-          stream_name[stream]);
+  fprintf(f, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%" PRIu64 ",\"name\":\"%s\",\"cat\":\"%s\"", pid,
+          tid, op, stream_name[pipe_op_info[in->op].stream]);
   put_us(f, "ts", start);
   put_us(f, "dur", end > start ? end - start : 0);
   fprintf(f, ",\"args\":{\"stage\":%u", in->stage);
@@ -116,7 +154,7 @@ static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
   if (!comm || pipe_is_sum(in->op) || in->op == PIPE_SIDE_COMM)
     return;
   fprintf(f,
-          ",\n{\"ph\":\"%s\",\"pid\":%d,\"tid\":%u,\"id\":%" PRIu64
+          ",\n{\"ph\":\"%s\",\"pid\":%d,\"tid\":%" PRIu64 ",\"id\":%" PRIu64
           ",\"name\":\"transfer\",\"cat\":\"comm\"%s",
           send ? "s" : "f", pid, tid, id, send ? "" : ",\"bp\":\"e\"");
   put_us(f, "ts", start);

@@ -23,7 +23,7 @@ static PrStatus check_head(PrRun *run) {
                 p->abi, PIPE_ABI);
   if (!p->name || !p->params || !p->rank || !p->stage || (p->nsite && !p->site) ||
       (p->nfile && !p->file) || (p->nside && !p->side) || !p->edge != !p->row ||
-      (p->nedge && !p->edge) || (p->nshare && !p->share))
+      (p->nedge && !p->edge) || (p->nshare && !p->share) || !p->channel != !p->nchannel)
     return FAIL(run, "program: a table is missing");
   if (p->nrank == 0 || p->nstage == 0 || p->nmb == 0)
     return FAIL(run, "program: %u ranks, %u stages, %u microbatches: none may be 0", p->nrank,
@@ -34,6 +34,16 @@ static PrStatus check_head(PrRun *run) {
     return FAIL(run, "program: %u ranks but only %u stages", p->nrank, p->nstage);
   if (p->lowering >= PIPE_NLOWERINGS)
     return FAIL(run, "program: lowering %u of %u", p->lowering, (uint32_t)PIPE_NLOWERINGS);
+  if (p->nchannel && p->lowering != PIPE_CHANNELS)
+    return FAIL(run, "program: %u channels, and lowering %u has none", p->nchannel, p->lowering);
+  for (uint32_t i = 0; i < p->nchannel; i++) {
+    const PipeChannel *c = &p->channel[i];
+    bool moves = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
+    if ((!moves && c->op != PIPE_REDUCE && c->op != PIPE_SIDE_COMM) || c->from >= p->nrank ||
+        (moves ? c->to >= p->nrank || c->to == c->from : c->to != PIPE_NONE))
+      return FAIL(run, "program: channel %u: op %u from rank %u to rank %u", i, c->op, c->from,
+                  c->to);
+  }
   if (p->sized > 1 || p->timed > 1 || p->forward > 1)
     return FAIL(run, "program: sized is %u, timed is %u, forward is %u: each is 0 or 1", p->sized,
                 p->timed, p->forward);
@@ -170,7 +180,8 @@ PrStatus pr_check_turn(Check *k, const PipeInstr *c, uint32_t at, bool reads) {
   uint32_t on = pipe_op_info[c->op].stream;
   Slot *slot = &k->slot[at];
   for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
-    if (x != on && slot->touched[x] > k->wait[on][x])
+    if ((x != on || (x == PIPE_COMM && k->events && slot->touched[x] <= k->done[x])) &&
+        slot->touched[x] > 0 && !is_over(k, c, (PipeOn)x, slot->touched[x]))
       FAIL_AT(k, c, "does not wait until slot %u is %s", at, reads ? "full" : "free");
   slot->touched[on] = k->done[on] + 1;
   return PR_OK;
@@ -278,6 +289,11 @@ static PrStatus check_stash(Check *k, const PipeInstr *c, const char *field, uin
   return pr_check_turn(k, c, slot, effect <= 0);
 }
 
+/* Does the COMM instruction at hand come after number `count` of COMM in its stream? */
+static bool follows(const Check *k, uint32_t count) {
+  return !k->events || pr_events_know(k->events, k->index, PIPE_COMM, count);
+}
+
 /* F, perhaps R, then B, or I and W; each once; OFF and LOAD between them. Transfers have their order from the slots;
  * here each once. */
 static PrStatus check_order(Check *k, const PipeInstr *c) {
@@ -293,7 +309,7 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
   if (c->op == PIPE_REDUCE) {
     if (k->p->stage[c->stage].replica == c->stage)
       FAIL_AT(k, c, "stage %u has no replicas", c->stage);
-    if (!k->graded[c->stage] || k->wait[PIPE_COMM][PIPE_COMPUTE] < k->graded[c->stage])
+    if (!k->graded[c->stage] || !is_over(k, c, PIPE_COMPUTE, k->graded[c->stage]))
       FAIL_AT(k, c, "does not wait for the gradients of stage %u", c->stage);
     if (k->reduced[c->stage])
       FAIL_AT(k, c, "stage %u is reduced twice", c->stage);
@@ -309,8 +325,8 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
         continue;
       if (k->tied[s])
         FAIL_AT(k, c, "stage %u is tied twice", s);
-      if (!k->graded[s] || k->wait[PIPE_COMM][PIPE_COMPUTE] < k->graded[s] ||
-          (g->replica != s && !k->reduced[s]))
+      if (!k->graded[s] || !is_over(k, c, PIPE_COMPUTE, k->graded[s]) ||
+          (g->replica != s && (!k->reduced[s] || !follows(k, k->reduced[s]))))
         FAIL_AT(k, c, "does not wait for the gradients of stage %u", s);
       k->tied[s] = k->done[1] + 1;
     }
@@ -318,10 +334,10 @@ static PrStatus check_order(Check *k, const PipeInstr *c) {
   }
   if (c->op == PIPE_U) {
     if (k->p->stage[c->stage].tied != PIPE_NONE &&
-        (!k->tied[c->stage] || k->wait[PIPE_COMPUTE][PIPE_COMM] < k->tied[c->stage]))
+        (!k->tied[c->stage] || !is_over(k, c, PIPE_COMM, k->tied[c->stage])))
       FAIL_AT(k, c, "does not wait for the sum over the stages tied to stage %u", c->stage);
     if (k->p->stage[c->stage].replica != c->stage &&
-        (!k->reduced[c->stage] || k->wait[PIPE_COMPUTE][PIPE_COMM] < k->reduced[c->stage]))
+        (!k->reduced[c->stage] || !is_over(k, c, PIPE_COMM, k->reduced[c->stage])))
       FAIL_AT(k, c, "does not wait for the sum over the replicas of stage %u", c->stage);
     if (!k->graded[c->stage])
       FAIL_AT(k, c, "stage %u has no gradient to apply", c->stage);
@@ -450,13 +466,15 @@ static PrStatus check_side(Check *k, const PipeInstr *c) {
   const PipeProgram *p = k->p;
   if (c->keep >= p->nside || p->side[c->keep].op != c->op || p->side[c->keep].stage != c->stage)
     FAIL_AT(k, c, "row %u of %u is not of this side op", c->keep, p->nside);
-  bool copy = c->op == PIPE_SIDE_COPY; /* gout: its turn */
-  if (c->act != PIPE_NONE || (c->gout != PIPE_NONE && !copy) || c->peer != PIPE_NONE)
+  PrStatus st = c->op == PIPE_SIDE_COMM ? pr_check_channel(k, c) : PR_OK;
+  if (st)
+    return st;
+  if (c->act != PIPE_NONE || (c->gout != PIPE_NONE && c->op == PIPE_SIDE) || c->peer != PIPE_NONE)
     FAIL_AT(k, c, "has slots %u, %u and peer %u", c->act, c->gout, c->peer);
   if ((c->out == PIPE_NONE) != (p->side[c->keep].bytes == 0))
     FAIL_AT(k, c, "takes slot %u, and %llu bytes", c->out,
             (unsigned long long)p->side[c->keep].bytes);
-  PrStatus st = check_buffer(k, c, c->out, true);
+  st = check_buffer(k, c, c->out, true);
   return st ? st : check_buffer(k, c, c->in, false);
 }
 
@@ -604,7 +622,8 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
   bool act = host || (c->op != PIPE_U && !o->comm);
   bool gout = c->op == PIPE_I || c->op == PIPE_W;
   if ((st = check_slot(k, c, "act", c->act, PIPE_ACT, act ? c->stage : PIPE_NONE, false)) ||
-      (!host &&
+      (o->comm && (st = pr_check_channel(k, c))) ||
+      (!host && !o->comm &&
        (st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE, false))) ||
       (host && c->peer == PIPE_NONE &&
        (st = check_slot(k, c, "keep", c->keep, PIPE_HOST, c->stage, false))) ||
@@ -659,11 +678,18 @@ static PrStatus check_rank(Check *k, uint32_t r) {
   k->next_turn = 0;
   memset(k->done, 0, sizeof k->done);
   memset(k->wait, 0, sizeof k->wait);
+  if (!st && p->nchannel)
+    st = pr_events_begin(k, &k->events);
   for (k->index = 0; !st && k->index < t->ninstr; k->index++) {
-    st = check_instr(k, &t->instr[k->index]);
-    if (!st)
-      k->done[pipe_op_info[t->instr[k->index].op].stream]++;
+    uint32_t i = k->index;
+    if ((k->events && (st = pr_events_row(k->events, i))) || (st = check_instr(k, &t->instr[i])))
+      break;
+    k->done[pipe_op_info[t->instr[i].op].stream]++;
+    st = k->events ? pr_events_done(k->events, i) : PR_OK;
+    k->index = i;
   }
+  pr_events_end(k->events);
+  k->events = NULL;
   if (!st)
     st = pr_check_weights(k, k->newest);
   free(k->slot);
@@ -734,9 +760,10 @@ PrStatus pr_validate(PrRun *run) {
   k.updates = k.graded ? k.tied + p->nstage : NULL;
   k.acted = k.graded ? k.updates + p->nstage : NULL;
   k.newest = malloc(p->nstage * sizeof *k.newest);
+  k.sum_channel = calloc(2 * (size_t)p->nstage, sizeof *k.sum_channel);
   for (uint32_t s = 0; k.newest && s < p->nstage; s++)
     k.newest[s] = PIPE_NONE;
-  if (!run->stage || !k.seen || !k.in0 || !k.left || !k.graded || !k.newest)
+  if (!run->stage || !k.seen || !k.in0 || !k.left || !k.graded || !k.newest || !k.sum_channel)
     st = pr_fail(run, PR_E_MEMORY, "no memory to check the program");
   if (!st && !(st = pr_check_stages(&k)) && !(st = pr_check_states(&k)) &&
       !(st = pr_check_tables(run)))
@@ -750,7 +777,7 @@ PrStatus pr_validate(PrRun *run) {
   for (uint32_t r = 0; !st && r < p->nrank; r++)
     st = check_rank(&k, r);
   for (uint32_t r = 0; !st && r < p->nrank; r++) /* none: only for engines that need none */
-    st = p->rank[r].nsync > 0 ? pr_check_events(run, r) : PR_OK;
+    st = p->rank[r].nsync > 0 && !p->nchannel ? pr_check_events(run, r) : PR_OK;
   if (!st)
     st = check_complete(&k);
   for (uint32_t r = 0; k.guest && r < p->nrank; r++)
@@ -763,5 +790,6 @@ PrStatus pr_validate(PrRun *run) {
   free(k.left);
   free(k.graded);
   free(k.newest);
+  free(k.sum_channel);
   return st;
 }

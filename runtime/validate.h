@@ -34,6 +34,8 @@ typedef struct Guest {
   bool full;
 } Guest;
 
+typedef struct Events Events;
+
 typedef struct Check {
   PrRun *run;
   const PipeProgram *p;
@@ -51,7 +53,9 @@ typedef struct Check {
   uint32_t *acted; /* [nstage]: the last action with an op of it, as 2 * (1 + row of its first instruction), and 1 if that
                       is an update; 0: none */
   uint32_t *newest; /* [nstage] see pr_check_weights */
+  uint32_t *sum_channel; /* [2 * nstage] 1 + that of the REDUCE, of the TIE of a row; 0: not yet */
   /* Of the rank at hand. */
+  Events *events; /* with channels, else NULL */
   Slot *slot;
   uint32_t rank, index;         /* of the instruction */
   uint32_t first;               /* of COMPUTE: the row where its action begins */
@@ -101,6 +105,23 @@ static inline Passage passage(const Check *k, uint32_t row, uint32_t mb, bool do
 
 /* Every use of slot `at` by other streams so far is over when c starts, which uses it. */
 PrStatus pr_check_turn(Check *k, const PipeInstr *c, uint32_t at, bool reads);
+
+/* validate_streams.c: the events of the rank at hand, row by row: what row waits for, then that it is over. *e is to be
+ * given to pr_events_end in any case. */
+PrStatus pr_events_begin(Check *k, Events **e);
+PrStatus pr_events_row(Events *e, uint32_t row);
+PrStatus pr_events_done(Events *e, uint32_t row);
+void pr_events_end(Events *e);
+/* Does row know, when it starts, that so many instructions of another stream are over? Of COMM with channels: that the last
+ * of these is. */
+bool pr_events_know(const Events *e, uint32_t row, PipeOn on, uint32_t count);
+PrStatus pr_check_channel(Check *k, const PipeInstr *c);
+
+/* Are so many instructions of `on` over when c starts? The same by its waits where there are no channels. */
+static inline bool is_over(const Check *k, const PipeInstr *c, PipeOn on, uint32_t count) {
+  return k->events ? pr_events_know(k->events, k->index, on, count)
+                   : k->wait[pipe_op_info[c->op].stream][on] >= count;
+}
 
 /* validate_slices.c: of F R B I and OFF of a slice, what must stand above it. */
 PrStatus pr_check_slices(Check *k, const PipeInstr *c);

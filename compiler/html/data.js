@@ -220,6 +220,12 @@ function neighbours(i, way) {
 /* The instruction of the COMM (or COMPUTE) stream that i waits for. */
 function awaited(i) {
   const list = i.comm ? i.panel.compute[i.rank] : i.panel.comm[i.rank];
+  const rank = i.panel.form.rank[i.rank];
+  if (i.panel.form.comm_channels && !i.comm) { /* of those that events name, the one that ended last */
+    const row = rank.instr.indexOf(i);
+    return rank.sync.filter(s => s.before === row && s.after !== undefined).map(s => rank.instr[s.after])
+      .filter(x => x.kind.stream === 'COMM').sort((a, b) => b.end - a.end)[0];
+  }
   return i.wait ? list[i.wait - 1] : undefined;
 }
 

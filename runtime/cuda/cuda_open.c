@@ -398,6 +398,11 @@ static uint64_t deadline_of(const PrRun *run) {
 static PrStatus open_here(PrRun *run) {
   PrCuda *c = cuda_of(run);
   PrStatus st;
+  if (run->p->nchannel)
+    return pr_fail(
+        run, PR_E_ARG,
+        "program: lowering channels: this engine has one comm stream per rank, and its order would need more: "
+        "--lowering=global");
   for (uint32_t r = 0; r < run->p->nrank; r++) {
     const PipeRank *t = &run->p->rank[r];
     if ((st = pr_check_events(run, r)))

@@ -22,7 +22,7 @@ def texts(root, where):
             path = os.path.join(base, name)
             if name.startswith("bad-") and name.endswith(".pipe"):
                 found.append(path)
-            elif name in ("by-hand.test", "all_m.test"):
+            elif name in ("by-hand.test", "all_m.test", "bad-offload.test", "bad-versions.test"):
                 part = os.path.join(where, name)
                 subprocess.run(["split-file", path, part], check=True)
                 found += [os.path.join(part, f) for f in sorted(os.listdir(part)) if f.endswith(".pipe")]
@@ -49,7 +49,7 @@ def answers(pipec, proofs, files):
             r = subprocess.run([pipec] + given + more + [f], capture_output=True, text=True, timeout=60, env=env,
                                errors="replace")
             out.append((" ".join([os.path.basename(f)] + more), r.returncode, r.stdout, r.stderr))
-    for how in ("swap", "peer", "lost", "order", "event"):
+    for how in ("swap", "peer", "lost", "order", "event", "channel", "need", "spare", "again", "slot", "inside"):
         r = subprocess.run([proofs, how], capture_output=True, text=True, timeout=60, errors="replace")
         out.append((how, r.returncode, r.stdout, r.stderr))
     return out

@@ -7,6 +7,8 @@
  *   lost     a receive becomes a compute op               order    a transfer is put before its cause
  *   event    a wait for an event is left out              spare    one is there that is not needed
  *   again    a wait is for an event of another record
+ *   channel  a receive is put into another channel         need     an op starts before what it needs of one
+ *   slot     a receive takes a slot that is still in use   inside   an event is waited for in the middle of a group
  *   none     nothing is damaged: all proofs hold
  *
  * Exit status 0: the proofs said what the messages on standard output say; the test reads them. */
@@ -43,6 +45,34 @@ static bool damage(Sched *s, const char *how) {
     nth(s, 1, PIPE_SEND_F, 1)->peer = 0;
   } else if (strcmp(how, "lost") == 0) {
     nth(s, 0, PIPE_RECV_B, 1)->op = PIPE_U;
+  } else if (strcmp(how, "channel") == 0) {
+    nth(s, 1, PIPE_RECV_F, 1)->gout = nth(s, 1, PIPE_SEND_F, 0)->gout;
+  } else if (strcmp(how, "slot") == 0) {
+    nth(s, 1, PIPE_RECV_F, 1)->out = nth(s, 1, PIPE_RECV_F, 0)->out;
+    nth(s, 1, PIPE_F, 1)->in = nth(s, 1, PIPE_F, 0)->in;
+  } else if (strcmp(how, "inside") == 0) {
+    for (uint32_t r = 0; r < s->nrank; r++)
+      for (uint32_t i = 0; i < s->prog->rank[r].nsync; i++) {
+        PipeRank *k = (PipeRank *)&s->prog->rank[r];
+        uint32_t row = k->sync[i].before;
+        if (row == k->ninstr || k->instr[row].op < PIPE_SEND_F || k->instr[row].group == 0)
+          continue;
+        PipeSync *y = arena_alloc(s->arena, (k->nsync + (size_t)1) * sizeof *y);
+        memcpy(y, k->sync, (i + 1) * sizeof *y);
+        y[i + 1] = (PipeSync){y[i].after, row + 1, y[i].event};
+        memcpy(y + i + 2, k->sync + i + 1, (k->nsync - i - 1) * sizeof *y);
+        k->sync = y, k->nsync++;
+        return true;
+      }
+    return false;
+  } else if (strcmp(how, "need") == 0) {
+    PipeRank *k = (PipeRank *)&s->prog->rank[1];
+    PipeSync *y = arena_alloc(s->arena, k->nsync * sizeof *y);
+    uint32_t n = 0, before = (uint32_t)(nth(s, 1, PIPE_B, 0) - k->instr);
+    for (uint32_t i = 0; i < k->nsync; i++)
+      if (k->sync[i].before != before)
+        y[n++] = k->sync[i];
+    k->sync = y, k->nsync = n;
   } else if (strcmp(how, "order") == 0) {
     Xfer last = s->xfer[s->nxfer - 1]; /* 1SEND_B1, which every other transfer leads to */
     memmove(s->xfer + 1, s->xfer, (s->nxfer - 1) * sizeof *s->xfer);
@@ -71,6 +101,12 @@ static bool damage(Sched *s, const char *how) {
   return true;
 }
 
+/* Options.lowering of the program that is damaged. */
+static int lowering_for(const char *how) {
+  bool channels = strcmp(how, "channel") == 0 || strcmp(how, "need") == 0;
+  return channels ? 1 + PIPE_CHANNELS : strcmp(how, "inside") == 0 ? 1 + PIPE_GROUPED : 0;
+}
+
 int main(int argc, char **argv) {
   const char *how = argc == 2 ? argv[1] : "";
   Arena arena = {.oom = oom};
@@ -79,6 +115,7 @@ int main(int argc, char **argv) {
                  .text = text,
                  .text_len = sizeof text - 1,
                  .emit = EMIT_NONE,
+                 .lowering = lowering_for(how),
                  .dump_out = stdout};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   diag_init(&diag, &arena, stdout);

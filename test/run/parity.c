@@ -8,7 +8,7 @@
  * Of one that updates within a step, each stage follows a list of its own, written here by formula: an op
  * uses the weights as they are at that point of the list, an update applies what was added since the last.
  *
- *   parity STDLIB_DIR SCRATCH_FILE [--break|--inline|--looped|--files FILE...]   one line per schedule; exit status
+ *   parity STDLIB_DIR SCRATCH_FILE [--break|--inline|--channels|--looped|--files FILE...]   one line per schedule; exit status
  *                                           0 iff all agree
  *
  * SCRATCH_FILE is written: a profile with the model's sizes, so that bytes are proved and measured.
@@ -312,8 +312,9 @@ static void run_one(const char *name, const PipeProgram *p, const Result *want, 
 }
 
 static const char *scratch;
-static int lowering; /* Options.lowering */
-static int refused;  /* programs, because their transfers cannot be carried out in that order */
+static int lowering;           /* Options.lowering */
+static uint32_t thin = 1, nth; /* only each so many-th case is run */
+static int refused; /* programs, because their transfers cannot be carried out in that order */
 static const char *third =
     "V"; /* name of the third parameter; another one than V is no count of stages */
 
@@ -514,6 +515,8 @@ static void on_engines(const char *name, const PipeProgram *p, const Case *c, ui
 /* u: NULL, or what c is part of; then V is its `every`. P 0: c->name is a file, with its own parameters. */
 static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uint32_t V, bool sized,
                      const Updates *u) {
+  if (nth++ % thin)
+    return;
   const char *name = c->name;
   Arena arena = {.oom = oom};
   Diag diag;
@@ -587,7 +590,7 @@ static void inline_grid(const char *dir) {
       {"zb_v", 2, false, 0},           {"dualpipev", 2, false, 2}, {"hanayo", 4, false, 0},
       {"gpipe_recompute", 1, true, 0}, {"inference", 1, false, 0}, {"bpipe", 1, false, 0},
       {"gems", 1, false, 0},           {"chimera", 1, false, 0}};
-  static const char *const text[] = {"", "", "inline", "inline grouped"};
+  static const char *const text[] = {"", "", "", "inline", "inline grouped"};
   for (lowering = 1 + PIPE_INLINE; lowering <= 1 + PIPE_GROUPED; lowering++) {
     int before = cases;
     refused = 0;
@@ -657,7 +660,7 @@ static void looped_programs(const char *dir) {
 
 int main(int argc, char **argv) {
   if (argc < 3) {
-    fprintf(stderr, "usage: parity STDLIB_DIR SCRATCH_FILE [--break]\n");
+    fprintf(stderr, "usage: parity STDLIB_DIR SCRATCH_FILE [--break | --inline | --channels]\n");
     return 2;
   }
   const char *dir = argv[1];
@@ -665,6 +668,8 @@ int main(int argc, char **argv) {
   engines_begin(&scratch);
   if (argc > 3 && strcmp(argv[3], "--break") == 0)
     engine_rate = RATE * 1.0001f;
+  if (argc > 3 && strcmp(argv[3], "--channels") == 0)
+    lowering = 1 + PIPE_CHANNELS, thin = 3;
   if (argc > 3 && strcmp(argv[3], "--inline") == 0) {
     inline_grid(dir);
     printf("%d of %d runs differ\n", failures, cases);
@@ -788,6 +793,8 @@ int main(int argc, char **argv) {
     printf("%s: %d runs against pairs of microbatches\n", rounds[k].c.name, cases - before);
   }
   failures = engines_end(failures);
+  if (lowering)
+    printf("%d programs refused\n", refused);
   printf("%d of %d runs differ\n", failures, cases);
   return failures != 0;
 }

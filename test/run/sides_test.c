@@ -314,8 +314,11 @@ static void one_case(const char *dir, const char *path) {
         f,
         "  bytes { act = 56 gout = 48 boundary = 48 weight = 40 grad = 40 opt = 80 work = 200 }\n");
   fprintf(f, "}\nschedule sided(P, M) extends plain() {\n");
-  if ((lowered = draw(4) == 0 && !engines_of_processes)) /* those take no groups */
+  uint32_t how = draw(4);
+  if ((lowered = how == 0 && !engines_of_processes)) /* those take no groups */
     fputs("  transfers inline grouped\n", f);
+  if (how == 1)
+    fputs("  transfers channels\n", f);
   fprintf(f, "  side UNSHARD(s) on %s %sbefore first F { cost = %u  memory = 64 + s %% 2 * 64 }\n",
           stream(), latest(), draw(12));
   fprintf(f, "  side RESHARD(s) on %s after last B gives UNSHARD { cost = %u }\n", stream(),

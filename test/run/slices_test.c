@@ -531,6 +531,7 @@ static void one_case(const char *dir, const char *scratch, const char *name, con
   Options opt = {.dump_out = stdout,
                  .emit = EMIT_NONE,
                  .verify = true,
+                 .lowering = (P + 2 * M + Q) % 3 ? 0 : 1 + PIPE_CHANNELS,
                  .stdlib = dir,
                  .define = define,
                  .ndefine = 3,

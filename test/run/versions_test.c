@@ -241,6 +241,8 @@ static void one_case(const char *name, const char *text, Define *define, uint32_
   Options opt = {.dump_out = stdout,
                  .emit = EMIT_NONE,
                  .verify = true,
+                 .lowering = (rule->P + 2 * rule->M + rule->N + rule->w) % 3 ? 0
+                                                                             : 1 + PIPE_CHANNELS,
                  .stdlib = dir,
                  .define = define,
                  .ndefine = ndefine};

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT
+ * The lowering `channels` (lang/spec.md 8.4): transfers have the one global order, too, but wait only for those
+ * before them in their channel. Part of comm, which lays them out, of check_deadlock, which plays them, and of
+ * lower.
+ *
+ * A channel is of one directed pair of ranks, one pipe and one kind. Sums over one set of ranks have a channel, and
+ * share it with those that need their result (a TIE waits for the REDUCE of its rows by its place); side ops of
+ * the COMM stream have one on each rank.
+ *
+ * note [channels]: what an op needs of COMM can be in several channels, so one count does not say it: Streams.need
+ * has the positions. Once the machine has played them, the instructions are put into the order in which it started
+ * them (sort_channels). All that one waits for was completed, and so was started, before it; both ends of a transfer
+ * are started at once. So this is one order of all transfers of all ranks, in which everything that anything waits
+ * for comes first: the lists complete even if each rank has one stream. Engines that issue from one thread, and
+ * programs that are looked at by list order, need that. */
+#include <string.h>
+
+#include "graph.h"
+#include "streams.h"
+
+/* ---- which channel ---- */
+
+typedef struct Named {
+  PipeChannel is;
+  uint32_t at; /* row of Sched.channel_of */
+} Named;
+
+static int by_name(const void *a, const void *b) {
+  const Named *x = a, *y = b;
+  const uint32_t p[] = {x->is.op, x->is.from, x->is.to, x->is.pipe, x->at},
+                 q[] = {y->is.op, y->is.from, y->is.to, y->is.pipe, y->at};
+  for (size_t i = 0; i < sizeof p / sizeof *p; i++)
+    if (p[i] != q[i])
+      return p[i] < q[i] ? -1 : 1;
+  return 0;
+}
+
+static int by_mb(const void *a, const void *b) {
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Where the microbatches of each pipe begin, ascending: what tells pipes apart. Returns how many there are. */
+static uint32_t find_pipes(const Sched *s, uint32_t *mb0) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < s->nstage; i++)
+    mb0[i] = s->stage[i].mb0;
+  qsort(mb0, s->nstage, sizeof *mb0, by_mb);
+  for (uint32_t i = 0; i < s->nstage; i++)
+    if (n == 0 || mb0[n - 1] != mb0[i])
+      mb0[n++] = mb0[i];
+  return n;
+}
+
+static uint32_t pipe_of(const Sched *s, uint32_t row, const uint32_t *mb0, uint32_t n) {
+  const uint32_t *at = bsearch(&s->stage[row].mb0, mb0, n, sizeof *mb0, by_mb);
+  return (uint32_t)(at - mb0);
+}
+
+/* Sums that share a channel: those of one communicator, and of those that a TIE needs. Number by comm_of. */
+static uint32_t root_of(uint32_t *parent, uint32_t c) {
+  while (parent[c] != c)
+    c = parent[c] = parent[parent[c]];
+  return c;
+}
+
+static void join_sums(Sched *s, uint32_t *parent) {
+  for (uint32_t t = 0; t < s->ntie; t++)
+    for (uint32_t j = s->tie_row0[t]; j < s->tie_row0[t + 1]; j++) {
+      uint32_t row = s->tie_row[j];
+      if (s->stage[row].replica != row)
+        parent[root_of(parent, s->comm_of[s->stage[row].model])] = root_of(
+            parent, s->comm_of[s->nmodel + t]);
+    }
+}
+
+void find_channels(Sched *s) {
+  uint32_t nlink = nlinks(s), nsum = s->nmodel + s->ntie, n = 0;
+  uint32_t *mb0 = arena_alloc(s->arena, s->nstage * sizeof *mb0), npipe = find_pipes(s, mb0);
+  find_communicators(s);
+  uint32_t *parent = NEW_ARRAY(s->arena, uint32_t, nsum + (size_t)1);
+  for (uint32_t i = 0; i < nsum; i++)
+    parent[i] = i;
+  join_sums(s, parent);
+  size_t most = 2 * (size_t)nlink + nsum + s->nrank;
+  Named *name = arena_alloc(s->arena, most * sizeof *name + 1);
+  s->channel_of = arena_alloc(s->arena, most * sizeof *s->channel_of + 1);
+  for (uint32_t i = 0; i < nlink; i++) {
+    Link l = link_at(s, i);
+    if (!link_crosses(s, l))
+      continue;
+    uint32_t a = s->stage[l.from].rank, b = s->stage[l.to].rank,
+             pipe = pipe_of(s, l.from, mb0, npipe);
+    for (uint32_t back = 0; back < (s->forward ? 1 : 2); back++)
+      name[n++] = (Named){{back ? PIPE_SEND_B : PIPE_SEND_F, back ? b : a, back ? a : b, pipe},
+                          2 * i + back};
+  }
+  uint32_t *low = arena_alloc(s->arena, (nsum + (size_t)1) * sizeof *low);
+  memset(low, 0xff, (nsum + (size_t)1) * sizeof *low);
+  for (int pass = 0; pass < 2; pass++)
+    for (uint32_t row = 0; row < s->nstage; row++) {
+      const PipeStage *st = &s->stage[row];
+      for (int tie = 0; tie < 2; tie++) {
+        uint32_t sum = tie ? s->ntie ? s->nmodel + s->tie_of[row] : NONE : st->model;
+        if (tie ? st->tied == NONE : st->replica == row)
+          continue;
+        uint32_t c = root_of(parent, s->comm_of[sum]);
+        if (!pass)
+          low[c] = st->rank < low[c] ? st->rank : low[c];
+        else if (tie ? s->tie_row[s->tie_row0[s->tie_of[row]]] == row : st->model == row)
+          name[n++] = (Named){{PIPE_REDUCE, low[c], NONE, c}, 2 * nlink + sum};
+      }
+    }
+  for (uint32_t r = 0; s->ncomm_side > 0 && r < s->nrank; r++)
+    name[n++] = (Named){{PIPE_SIDE_COMM, r, NONE, NONE}, 2 * nlink + nsum + r};
+  qsort(name, n, sizeof *name, by_name);
+  s->pipe_channel = arena_alloc(s->arena, n * sizeof *s->pipe_channel + 1);
+  for (uint32_t i = 0; i < n; i++) {
+    if (i == 0 || memcmp(&name[i].is, &name[i - 1].is, sizeof name->is) != 0)
+      s->pipe_channel[s->npipe_channel++] = name[i].is;
+    s->channel_of[name[i].at] = s->npipe_channel - 1;
+  }
+  for (uint32_t i = 0; i < s->npipe_channel; i++)
+    if (s->pipe_channel[i].op == PIPE_REDUCE)
+      s->pipe_channel[i].pipe = NONE;
+}
+
+uint32_t channel_of_link(const Sched *s, uint32_t link, bool forward) {
+  return s->channel_of ? s->channel_of[2 * (size_t)link + !forward] : NONE;
+}
+
+uint32_t channel_of_sum(const Sched *s, uint32_t sum) {
+  return s->channel_of ? s->channel_of[2 * (size_t)nlinks(s) + sum] : NONE;
+}
+
+uint32_t channel_of_sides(const Sched *s, uint32_t rank) {
+  return s->channel_of ? s->channel_of[2 * (size_t)nlinks(s) + s->nmodel + s->ntie + rank] : NONE;
+}
+
+/* ---- who needs what ---- */
+
+void need_comm(Sched *s, uint32_t r, PipeInstr *c, uint32_t count) {
+  Streams *t = &s->stream[r];
+  bool copy = pipe_op_info[c->op].stream == PIPE_COPY;
+  uint32_t *wait = copy ? &c->wait_copy : &c->wait;
+  *wait = count > *wait ? count : *wait;
+  if (s->lowering != PIPE_CHANNELS || count == 0)
+    return;
+  if (t->nneed == t->capneed)
+    vec_grow(s->arena, (void **)&t->need, &t->capneed, sizeof *t->need);
+  t->need[t->nneed++] = (Need){
+      copy ? t->ncompute + (uint32_t)(c - t->copy) : (uint32_t)(c - t->compute), count - 1};
+}
+
+static int by_need(const void *a, const void *b) {
+  const Need *x = a, *y = b;
+  return x->of != y->of ? (x->of < y->of ? -1 : 1) : x->on < y->on ? -1 : x->on > y->on;
+}
+
+/* Of those of one instruction in one channel the last says it all. latest, of: [npipe_channel], of is 0 at first. */
+static void take_needs(Sched *s, uint32_t r, uint32_t *of, uint32_t *kept) {
+  Streams *t = &s->stream[r];
+  uint32_t n = 0, total = t->ncompute + t->ncopy;
+  for (uint32_t i = 0; i < t->nneed; i++) /* the first op of an action waits for all */
+    while (t->need[i].of > 0 && t->need[i].of < t->ncompute &&
+           t->compute[t->need[i].of - 1].group > 0)
+      t->need[i].of--;
+  if (t->nneed > 1)
+    qsort(t->need, t->nneed, sizeof *t->need, by_need);
+  uint32_t *first = arena_alloc(s->arena, (total + (size_t)2) * sizeof *first);
+  uint32_t *on = arena_alloc(s->arena, t->nneed * sizeof *on + 1);
+  uint32_t i = 0;
+  for (uint32_t op = 0; op < total; op++) {
+    uint32_t begin = n, copy = op >= t->ncompute;
+    first[op + copy] = n;
+    for (; i < t->nneed && t->need[i].of == op; i++) {
+      uint32_t c = t->comm[t->need[i].on].gout;
+      if (of[c] != op + 1 || kept[c] < begin)
+        of[c] = op + 1, kept[c] = n++;
+      on[kept[c]] = t->need[i].on;
+    }
+    first[op + copy + 1] = n;
+  }
+  if (t->ncopy == 0)
+    first[t->ncompute] = n;
+  s->needs[r] = (PipeNeeds){{first, t->ncopy ? first + t->ncompute + 1 : NULL}, on};
+  for (uint32_t k = 0; k < t->nneed; k++)
+    of[t->comm[t->need[k].on].gout] = 0;
+}
+
+void channel_needs(Sched *s) {
+  s->needs = NEW_ARRAY(s->arena, PipeNeeds, s->nrank);
+  uint32_t *of = NEW_ARRAY(s->arena, uint32_t, s->npipe_channel),
+           *kept = NEW_ARRAY(s->arena, uint32_t, s->npipe_channel);
+  for (uint32_t r = 0; r < s->nrank; r++)
+    take_needs(s, r, of, kept);
+}
+
+/* ---- the order of the lists ---- */
+
+typedef struct Turn {
+  uint64_t start;
+  uint32_t turn, at;
+} Turn;
+
+static int by_turn(const void *a, const void *b) {
+  const Turn *x = a, *y = b;
+  if (x->start != y->start)
+    return x->start < y->start ? -1 : 1;
+  return x->turn != y->turn ? (x->turn < y->turn ? -1 : 1) : x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* What a rank's instructions wait for, counted in the new order; to[]: new position by old. */
+static void move_needs(Sched *s, uint32_t r, const uint32_t *to) {
+  Streams *t = &s->stream[r];
+  uint32_t *on = (uint32_t *)s->needs[r].on;
+  for (uint32_t i = 0; i < t->ncompute + t->ncopy; i++) {
+    bool copy = i >= t->ncompute;
+    const uint32_t *first = copy ? s->needs[r].first[1] + (i - t->ncompute)
+                                 : s->needs[r].first[0] + i;
+    uint32_t *wait = copy ? &t->copy[i - t->ncompute].wait_copy : &t->compute[i].wait;
+    *wait = 0;
+    for (uint32_t j = first[0]; j < first[1]; j++) {
+      on[j] = to[on[j]];
+      *wait = on[j] + 1 > *wait ? on[j] + 1 : *wait;
+    }
+  }
+}
+
+static void sort_rank(Sched *s, uint32_t r, const uint32_t *turn, Turn *key, uint32_t *to) {
+  Streams *t = &s->stream[r];
+  Arena tmp = {.oom = s->arena->oom};
+  for (uint32_t i = 0; i < t->ncomm; i++)
+    key[i] = (Turn){s->comm_start[r][i], turn[i], i};
+  if (t->ncomm > 1)
+    qsort(key, t->ncomm, sizeof *key, by_turn);
+  PipeInstr *old = arena_alloc(&tmp, t->ncomm * sizeof *old + 1);
+  if (t->ncomm)
+    memcpy(old, t->comm, t->ncomm * sizeof *old);
+  for (uint32_t i = 0; i < t->ncomm; i++) {
+    t->comm[i] = old[key[i].at];
+    s->comm_start[r][i] = key[i].start;
+    to[key[i].at] = i;
+  }
+  arena_free(&tmp);
+  move_needs(s, r, to);
+  for (uint32_t i = s->nside_use ? s->side_use0[r] : 0; s->nside_use && i < s->side_use0[r + 1];
+       i++)
+    if (s->side_use[i].kind == PIPE_SIDE_COMM)
+      s->side_use[i].pos = to[s->side_use[i].pos - 1] + 1;
+}
+
+/* Sched.xfer in the same order: each stands on the ranks that take part at the next place of their streams. */
+static void sort_xfers(Sched *s, uint32_t *const *turn) {
+  uint32_t *next = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  Turn *key = arena_alloc(s->arena, (size_t)s->nxfer * sizeof *key + 1);
+  Xfer *to = arena_alloc(s->arena, (size_t)s->nxfer * sizeof *to + 1);
+  for (uint32_t i = 0; i < s->nxfer; i++) {
+    const Xfer *x = &s->xfer[i];
+    bool side = x->to == XFER_SIDE;
+    uint32_t row = side ? s->side_use[x->from].stage : s->op[x->from].stage;
+    row = x->to == XFER_TIE ? s->stage[row].tied : row;
+    uint32_t r = s->stage[row].rank, at = next[r]++;
+    key[i] = (Turn){s->comm_start[r][at], turn[r][at], i};
+    if (xfer_moves(x))
+      next[op_rank(s, x->to)]++;
+    else if (!side)
+      for (uint32_t q = pipe_sum_next(s->stage, x->to == XFER_TIE ? PIPE_TIE : PIPE_REDUCE, row);
+           q != row; q = pipe_sum_next(s->stage, x->to == XFER_TIE ? PIPE_TIE : PIPE_REDUCE, q))
+        next[s->stage[q].rank]++;
+  }
+  if (s->nxfer > 1)
+    qsort(key, s->nxfer, sizeof *key, by_turn);
+  for (uint32_t i = 0; i < s->nxfer; i++)
+    to[i] = s->xfer[key[i].at];
+  s->xfer = to;
+}
+
+/* The channels in the order of their first instruction. */
+static void number_channels(Sched *s, uint32_t *const *turn) {
+  Turn *key = arena_alloc(s->arena, s->npipe_channel * sizeof *key + 1);
+  uint32_t *number = arena_alloc(s->arena, s->npipe_channel * sizeof *number + 1), n = 0;
+  for (uint32_t c = 0; c < s->npipe_channel; c++)
+    key[c] = (Turn){UINT64_MAX, NONE, c};
+  for (uint32_t r = 0; r < s->nrank; r++)
+    for (uint32_t i = 0; i < s->stream[r].ncomm; i++) {
+      uint32_t c = s->stream[r].comm[i].gout;
+      Turn t = {s->comm_start[r][i], turn[r][i], c};
+      if (by_turn(&t, &key[c]) < 0)
+        key[c] = t;
+    }
+  qsort(key, s->npipe_channel, sizeof *key, by_turn);
+  PipeChannel *table = arena_alloc(s->arena, s->npipe_channel * sizeof *table + 1);
+  for (; n < s->npipe_channel && key[n].turn != NONE; n++) { /* the others are of no use */
+    number[key[n].at] = n;
+    table[n] = s->pipe_channel[key[n].at];
+  }
+  s->pipe_channel = table, s->npipe_channel = n;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    for (uint32_t i = 0; i < s->stream[r].ncomm; i++)
+      s->stream[r].comm[i].gout = number[s->stream[r].comm[i].gout];
+}
+
+void sort_channels(Sched *s, uint32_t *const *turn) {
+  uint32_t most = 0;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    most = s->stream[r].ncomm > most ? s->stream[r].ncomm : most;
+  if (s->npipe_channel > 0)
+    number_channels(s, turn);
+  sort_xfers(s, turn);
+  Turn *key = arena_alloc(s->arena, most * sizeof *key + 1);
+  uint32_t *to = arena_alloc(s->arena, most * sizeof *to + 1);
+  for (uint32_t r = 0; r < s->nrank; r++)
+    sort_rank(s, r, turn[r], key, to);
+}
+
+/* ---- of a finished list ---- */
+
+RowNeeds row_needs(Arena *a, const Sched *s, uint32_t r, const PipeRank *k) {
+  const PipeNeeds *need = &s->needs[r];
+  uint32_t ncopy = 0, ncompute = 0, ncomm = 0, n = 0, total = 0;
+  for (uint32_t i = 0; i < k->ninstr; i++) {
+    int on = pipe_op_info[k->instr[i].op].stream;
+    ncompute += on == PIPE_COMPUTE, ncomm += on == PIPE_COMM, ncopy += on == PIPE_COPY;
+  }
+  total = (need->first[1] && ncopy ? need->first[1][ncopy] : need->first[0][ncompute]);
+  RowNeeds v = {NEW_ARRAY(a, uint32_t, (size_t)k->ninstr + 1),
+                arena_alloc(a, total * sizeof *v.on + 1)};
+  uint32_t *row = arena_alloc(a, ncomm * sizeof *row + 1), at[PIPE_NSTREAMS] = {0};
+  for (uint32_t i = 0; i < k->ninstr; i++)
+    if (pipe_op_info[k->instr[i].op].comm)
+      row[at[PIPE_COMM]++] = i;
+  for (uint32_t i = 0; i < k->ninstr; i++) {
+    int on = pipe_op_info[k->instr[i].op].stream;
+    const uint32_t *first = on == PIPE_COMM ? NULL : need->first[on == PIPE_COPY];
+    v.first[i] = n;
+    if (first)
+      for (uint32_t j = first[at[on]]; j < first[at[on] + 1]; j++)
+        v.on[n++] = row[need->on[j]];
+    at[on] += on != PIPE_COMM;
+  }
+  v.first[k->ninstr] = n;
+  return v;
+}
