@@ -173,13 +173,11 @@ case_racecheck() { sanitize racecheck; }
 # cuBLAS alone; numbers for a person.
 case_bench() {
   [ -x "$bin/gpt_bench_cuda" ] || return 77
-  local size sizes=("--layers 8 --d 1024 --heads 16 --seq 512 --batch 8" "--layers 8 --d 512 --heads 8 --seq 256 --batch 4" \
-    "--layers 1 --d 64 --heads 1 --seq 16 --batch 1") hows=("" --bf16)
-  [ -z "${SMALL:-}" ] || { sizes=("--layers 1 --d 16 --heads 1 --seq 16 --batch 1 --rounds 1"); hows=(--bf16); }
+  local size middle="--layers 8 --d 512 --heads 8 --seq 256 --batch 4" tiny="--layers 1 --d 64 --heads 1 --seq 16 --batch 1"
+  local sizes=("--bf16 --layers 8 --d 1024 --heads 16 --seq 512 --batch 8" "$middle" "--bf16 $middle" "$tiny" "--bf16 $tiny")
+  [ -z "${SMALL:-}" ] || sizes=("--bf16 --layers 1 --d 16 --heads 1 --seq 16 --batch 1 --rounds 1")
   for size in "${sizes[@]}"; do
-    for how in "${hows[@]}"; do
-      "$bin/gpt_bench_cuda" $size $how
-    done
+    "$bin/gpt_bench_cuda" $size
   done
 }
 

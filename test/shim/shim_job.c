@@ -266,6 +266,7 @@ void job_run(Job *j) {
   snprintf(j->text, sizeof j->text, "%s", shim_error_text());
   j->stalled = shim_stalled();
   j->stuck = shim_stuck();
+  j->slow = j->board->late && j->board->there[j->kill] >= 0;
   j->most_ahead = shim_most_queued();
   j->broken = word_broken;
   uint64_t left = shim_leaks();

@@ -53,6 +53,7 @@ typedef struct Job {
   uint32_t errors, broken, stuck; /* rules of the shim; buffers of side ops; streams that wait for ever */
   char text[512];
   bool stalled;
+  bool slow; /* a step took too long before a rank was killed */
   uint64_t most_ahead;
   /* Inside. */
   struct Board *board;
