@@ -612,9 +612,10 @@ static const char *obstacle(const Sched *s, Span *at) {
     const Clause *c = s->offload[i];
     const Expr *const part[] = {c->place, c->lead};
     for (int k = 0; k < 2; k++)
-      if (part[k] && (hint_mentions(part[k], s->opt->for_all) ||
-                      (c->mb_var && hint_mentions(part[k], c->mb_var))))
+      if (part[k] && c->mb_var && hint_mentions(part[k], c->mb_var))
         return *at = part[k]->at, "it depends on the microbatch";
+      else if (part[k] && expr_moves(s, s->opt->for_all, part[k]))
+        return *at = part[k]->at, "it depends on M";
   }
   if (s->nside_decl)
     return *at = s->side_decl[0]->at, "it has side operations";

@@ -122,7 +122,9 @@ static bool try_step(Classes *c, AffineFail *fail, int64_t *need) {
         return false;
       if (i == MOST_TRIES || c->work > MOST_WORK) {
         *fail = AFFINE_NO;
-        c->why = "its ranks do not come to repeat", c->at = c->s->def->name_at;
+        c->why = c->work > MOST_WORK ? "it is so large that too much would have to be compiled"
+                                     : "its ranks do not come to repeat";
+        c->at = c->s->def->name_at;
         return false;
       }
       n += 1 + n / 4;

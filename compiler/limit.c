@@ -268,10 +268,11 @@ typedef struct Walk {
   const PipeInstr **copy;     /* [ncopy] of the rank */
   uint32_t ncopy, *wait_copy; /* copies that each op waits for */
   bool *left;                 /* [ncopy] an OFF whose slot is neither free nor taken again */
-  const Limit *broken;        /* first limit that does not hold, */
-  int64_t excess;             /*   by how much at its worst moment, */
-  uint32_t op;                /*   at this op, */
-  int64_t *moment;            /*   and what was there */
+  uint32_t loading;    /* 1 + a LOAD that may not have ended, whose place on the host is taken; 0 */
+  const Limit *broken; /* first limit that does not hold, */
+  int64_t excess;      /*   by how much at its worst moment, */
+  uint32_t op;         /*   at this op, */
+  int64_t *moment;     /*   and what was there */
 } Walk;
 
 static void tally(Walk *w, int what, uint32_t stage, int64_t change) {
@@ -297,18 +298,26 @@ static void leave(Walk *w, uint32_t copy) {
   w->left[copy] = false;
 }
 
-/* The copies that stand before op i of the rank, and those that it waits for. */
+/* The LOAD under way has ended: another copy begins behind it, or an op has waited for it. */
+static void end_load(Walk *w) {
+  if (w->loading)
+    tally(w, HOST, w->copy[w->loading - 1]->stage, -1);
+  w->loading = 0;
+}
+
+/* The copies that stand before op i of the rank, each a moment of its own, and those that it waits for. */
 static void copies_before(Walk *w, uint32_t i) {
   const Sched *s = w->s;
   for (; w->copied < w->ncopy && w->copy[w->copied]->wait <= i; w->copied++) {
     const PipeInstr *x = w->copy[w->copied];
+    end_load(w);
     if (x->op == PIPE_OFF) {
       w->left[w->copied] = true;
       if (x->peer == NONE)
         tally(w, HOST, x->stage, 1);
     } else if (x->op == PIPE_LOAD) {
       if (x->peer == NONE)
-        tally(w, HOST, x->stage, -1);
+        w->loading = w->copied + 1;
       uint32_t k = w->oldest;
       while (k < w->copied && !(w->left[k] && round64(s->stage[w->copy[k]->stage].act_bytes) ==
                                                   round64(s->stage[x->stage].act_bytes)))
@@ -319,9 +328,12 @@ static void copies_before(Walk *w, uint32_t i) {
       while (w->oldest < w->copied && !w->left[w->oldest])
         w->oldest++;
     }
+    look(w, s->rank_op0[w->rank] + i);
   }
   for (; w->over < w->wait_copy[i]; w->over++)
     leave(w, w->over);
+  if (w->loading <= w->over)
+    end_load(w);
 }
 
 /* The copies of the rank, and how many of them each op waits for, of its finished list. */
@@ -350,7 +362,7 @@ static void walk_rank(Walk *w, uint32_t r, bool final) {
     return;
   w->now = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)w->nchunk);
   w->moment = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)w->nchunk);
-  w->copied = w->over = w->oldest = 0;
+  w->copied = w->over = w->oldest = w->loading = 0;
   if (final && s->ncopy > 0)
     find_copies(w, r);
   for (uint32_t i = s->rank_op0[r], last; i < s->rank_op0[r + 1]; i = last + 1) {

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "hints.h"
+#include "lists_of_m.h"
 #include "quasi.h"
 #include "roll.h"
 
@@ -36,6 +37,77 @@ enum {
   WEIGHT_WORDS = sizeof(PipeWeights) / 4
 };
 
+/* ---- what else depends on M ---- */
+
+/* Names that M moves. */
+typedef struct Moved {
+  bool *slot; /* [nslot] */
+  uint32_t nslot, steps;
+} Moved;
+
+static bool moves(Moved *x, const Expr *e) {
+  enum { MOST_STEPS = 1 << 20 }; /* functions that call functions: then take it that it does */
+  if (!e)
+    return false;
+  if (x->steps++ > MOST_STEPS || (e->kind == EX_NAME && e->slot < x->nslot && x->slot[e->slot]) ||
+      (e->kind == EX_CALL && e->builtin == BI_FN && moves(x, e->fn->body)))
+    return true;
+  for (const Arg *a = e->args; a; a = a->next)
+    if (moves(x, a->value))
+      return true;
+  return moves(x, e->a) || moves(x, e->b) || moves(x, e->c);
+}
+
+/* The parameters of what sc extends, and the lets of both. */
+static void move_names(Moved *x, const Schedule *sc) {
+  const Arg *positional = sc->base_args;
+  for (const Param *p = sc->base ? sc->base_def->params : NULL; p; p = p->next) {
+    const Param *own;
+    const Expr *e = base_value(sc, p, &positional, &own);
+    x->slot[p->slot] = moves(x, e) || (own && x->slot[own->slot]);
+  }
+  if (sc->base)
+    move_names(x, sc->base_def);
+  for (const Clause *c = sc->clauses; c; c = c->next)
+    if (c->kind == CL_LET)
+      x->slot[c->slot] = moves(x, c->value);
+}
+
+static bool clause_moves(Moved *x, const Clause *c) {
+  for (const Entry *e = c->entries; e; e = e->next)
+    if (moves(x, e->value))
+      return true;
+  for (const WeightLine *l = c->lines; l; l = l->next)
+    if (moves(x, l->value) || moves(x, l->formula) || moves(x, l->when) || moves(x, l->per))
+      return true;
+  return (c->kind == CL_RECOMPUTE || c->kind == CL_OFFLOAD || c->kind == CL_EXCLUSIVE ||
+          c->kind == CL_LINK) &&
+         (moves(x, c->when) || moves(x, c->place) || moves(x, c->lead) || moves(x, c->to));
+}
+
+static Moved moved_by(const Sched *s, const char *name) {
+  Moved x = {.slot = NEW_ARRAY(s->arena, bool, s->nslot + (size_t)1), .nslot = s->nslot};
+  for (const Param *p = s->def->params; p; p = p->next)
+    x.slot[p->slot] = strcmp(p->name, name) == 0 || (!is_given(s->opt, p) && moves(&x, p->init));
+  move_names(&x, s->def);
+  return x;
+}
+
+bool expr_moves(const Sched *s, const char *name, const Expr *e) {
+  Moved x = moved_by(s, name);
+  return moves(&x, e);
+}
+
+/* Do costs, sizes, or what is recomputed, copied or read depend on M? Of these no proof of the orders speaks. */
+static bool rest_moves(const Sched *s, const char *name) {
+  Moved x = moved_by(s, name);
+  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+    for (const Clause *c = sc->clauses; c; c = c->next)
+      if (clause_moves(&x, c))
+        return true;
+  return false;
+}
+
 /* A program that was compiled for some n of a class. */
 typedef struct Sample {
   Arena arena;
@@ -48,6 +120,7 @@ typedef struct Loops {
   Sched *s;
   const char *name;
   int64_t T, residue;
+  bool proved;   /* for all M: nothing has to be tried beyond what the table is made of */
   int64_t tried; /* the largest value that was compared, of the class of which it is least */
   uint64_t work;
   const char *why;
@@ -489,10 +562,10 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
     arena_free(&p[i].arena);
   if (!ok)
     return false;
-  /* What no proof of the orders says is at least tried. */
+  /* What no proof says is at least tried. */
   int64_t most = n + 3;
   uint64_t work = x->work;
-  for (int i = 0; i < MOST_TRIED + 3 && !x->s->all_m.proved; i++) {
+  for (int i = 0; i < MOST_TRIED + 3 && !x->proved; i++) {
     most = i < MOST_TRIED ? most + 1 : 2 * most + 1;
     if (!holds(x, &one, most))
       return no(x, arena_printf(x->s->arena, "it is not so at %s = %lld", x->name,
@@ -609,6 +682,7 @@ static int64_t period(const Sched *s, uint32_t i) {
 
 bool make_looped(Sched *s) {
   Loops x = {.s = s, .name = s->opt->for_all};
+  x.proved = s->all_m.proved && !rest_moves(s, x.name);
   Looped *l = NEW(s->arena, Looped);
   int64_t T = 1;
   bool never = s->tuned || s->all_m.refuted;

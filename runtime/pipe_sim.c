@@ -754,7 +754,8 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
       m.queue[r].paired = mark;
     else if (in->needs)
       k->over = mark;
-    mark += marks ? in->comm[r].n : 0;
+    if (marks) /* else mark is NULL, to which nothing is added */
+      mark += in->comm[r].n;
   }
   out->busy = out->link_wait = 0;
   for (uint32_t r = 0; out->rank_busy && r < in->nrank; r++)
