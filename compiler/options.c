@@ -66,8 +66,8 @@ const char *option_words(Sched *s, int id) {
 static const char head[] =
     "usage: pipec FILE.pipe|FILE.csv|FILE.json [-o OUT] [-D NAME=VALUE]... [options]\n"
     "\n"
-    "Proves a pipeline schedule and writes it as C. A CSV file is one of PyTorch's, a JSON file is what\n"
-    "--emit=json, or another tool, has written.\n"
+    "Proves a pipeline schedule and writes it as C.\n"
+    "A CSV file is one of PyTorch's, a JSON file is what --emit=json or another tool has written.\n"
     "\n";
 static const char tail[] =
     "Imports are looked up beside the importing file, in each -I, and in the standard library.\n";

@@ -46,6 +46,8 @@ static uint32_t place(void *of, char to[PR_GROUP_PLACE]) {
   return (uint32_t)snprintf(to, PR_GROUP_PLACE, "rank %u is here", r->id);
 }
 
+static pthread_barrier_t all_shared;
+
 /* One finds that its step takes too long: all are asked where they are, and hear the same. */
 static void ask(Rank *r, PrGroup *g) {
   char text[1024], want[PR_GROUP_PLACE], to[PR_GROUP_PLACE];
@@ -56,6 +58,7 @@ static void ask(Rank *r, PrGroup *g) {
   r->wrong += g->share(g->arg, 0, &byte, 1) != 0; /* all watch by now, or after the next */
   for (uint32_t i = 0; i < RANKS; i++)
     r->wrong += g->share(g->arg, i, &byte, 1) != 0;
+  pthread_barrier_wait(&all_shared); /* a verdict ends what is being shared */
   if (r->id == 2)
     g->late(g->arg);
   for (int i = 0; i < 2000 && !heard; i++) {
@@ -110,6 +113,7 @@ static void *rank(void *arg) {
 int main(void) {
   static const char *const name[] = {"all well", "one fails", "one is late", "another program"};
   int bad = 0;
+  pthread_barrier_init(&all_shared, NULL, RANKS);
   for (Case what = ALL_WELL; what <= OTHER_PROGRAM; what++) {
     Rank r[RANKS];
     pthread_t t[RANKS];
