@@ -25,7 +25,8 @@ static void program_oom(size_t n) {
 static inline bool program_open(Program *g, const char *dir, const char *name, const char *text, const Define *define,
                                 uint32_t ndefine, const char *profile) {
   memset(g, 0, sizeof *g);
-  memcpy(g->define, define, ndefine * sizeof *define);
+  if (ndefine)
+    memcpy(g->define, define, ndefine * sizeof *define);
   g->arena.oom = program_oom;
   g->opt = (Options){.dump_out = stdout, .emit = EMIT_NONE, .verify = true, .stdlib = dir, .profile = profile,
                      .define = g->define, .ndefine = ndefine};
