@@ -23,7 +23,8 @@
 
 enum {
   IDLE = 4,         /* after so many tries without gain the best order is left */
-  WALK = 1000000,   /* steps of a walk along critical paths, times ops */
+  WALK = 1000000,   /* steps of a walk along critical paths, times ops; */
+  SMALL = 36000,    /* as many times more as the ops go into this; */
   MOST_STEPS = 400, /* but no more, and no fewer, than these */
   LEAST_STEPS = 4
 };
@@ -421,7 +422,7 @@ static Within weigh(Just *j) {
 
 /* From j->best along critical paths, of what weighs more three times in four. */
 static bool walk(Just *j, uint32_t turn, uint32_t try) {
-  uint32_t steps = WALK / (j->n + 1);
+  uint32_t steps = WALK / (j->n + 1) * (j->n < SMALL ? SMALL / (j->n + 1) : 1);
   steps = steps > MOST_STEPS ? MOST_STEPS : steps < LEAST_STEPS ? LEAST_STEPS : steps;
   Within what = weigh(j);
   if (turn % 4 == 3)
