@@ -14,7 +14,8 @@
  * number of the try. An order that is at the lower bounds of both makespan and span (bound.c) is left as it is.
  *
  * Requires check_deps, and updates at the end of each rank. Cost of a round: a sort of the ops by radix,
- * and for each op the places on its rank between where its inputs are there and the end so far. */
+ * and for each op the places on its rank between where its inputs are there and the end so far. Those are more the
+ * more ranks there are, so tries end once n log n of them, times a constant, have been looked at. */
 #include <string.h>
 
 #include "graph.h"
@@ -26,7 +27,8 @@ enum {
   WALK = 1000000,   /* steps of a walk along critical paths, times ops; */
   SMALL = 36000,    /* as many times more as the ops go into this; */
   MOST_STEPS = 400, /* but no more, and no fewer, than these */
-  LEAST_STEPS = 4
+  LEAST_STEPS = 4,
+  LOOKS = 100 /* no more tries after so many places looked at, times n log n */
 };
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -228,7 +230,7 @@ static void put(Just *j, uint32_t op, uint64_t from, int sign) {
   uint64_t at = n > 0 ? later(j->until[line[n - 1]], from) : from;
   for (uint32_t k = 0; k < j->nlive; k++)
     j->top[k] = INT64_MIN;
-  for (uint32_t p = n; p-- > 0;) {
+  for (uint32_t p = n; p-- > 0; j->looked++) {
     /* Before line[p]; it lives with what lives after line[p - 1], and after all that follow. */
     uint64_t free_from = p > 0 ? j->until[line[p - 1]] : 0;
     if (j->until[line[p]] <= from)
@@ -484,7 +486,11 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
   bool ok = just_play(&j) && value(s, j.t, least);
   j.best_t = j.t;
   j.bound = bound_of(s, &a, find_room(&j, &a));
-  for (; ok && s->tune_tries < tries && !(at_bound(&j, MAKESPAN) && at_bound(&j, SPAN));
+  uint64_t looks = LOOKS * (uint64_t)j.n;
+  for (uint32_t n = j.n; n > 1; n /= 2)
+    looks += LOOKS * (uint64_t)j.n;
+  for (; ok && s->tune_tries < tries && j.looked < looks &&
+         !(at_bound(&j, MAKESPAN) && at_bound(&j, SPAN));
        s->tune_tries++, s->tune_idle++) {
     if (s->tune_idle % IDLE == IDLE - 1) {
       if (s->tune_idle / IDLE % 2 == 0)

@@ -37,6 +37,7 @@ typedef struct Just {
   int64_t **over;  /* [nlive][n] what there is more while it runs than before it and after it */
   int64_t **most;  /* [nlive][nrank] */
   int64_t *top;    /* [nlive] (put) most after a place or later */
+  uint64_t looked; /* at so many places, in all passes */
   bool (*value)(Sched *, Timing, int64_t *); /* of an order; false: reported */
   int64_t *least;                            /* that of `best` */
   Timing best_t, bound; /* bound: of any order with these stashes */
