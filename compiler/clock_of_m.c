@@ -436,20 +436,23 @@ static bool reading_line(Proof *p, const ListRow *o, int kind, Affine mb, const 
     of_r |= s->wline[i]->word == WW_READS && s->wline[i]->kind == PIPE_R;
     of_i |= s->wline[i]->word == WW_READS && s->wline[i]->kind == PIPE_I;
   }
-  if (kind == PIPE_R && !of_r)
+  if (kind == PIPE_R && !of_r) { /* as its backward does (weights.c) */
+    if (of_i)
+      return no(p, o, "what R reads depends on whether a B or an I comes after it");
     kind = PIPE_B;
+  }
   if (kind == PIPE_I && !of_i)
     kind = PIPE_B;
   for (uint32_t i = 0; i < s->nwline && !*line; i++) {
     const WeightLine *l = s->wline[i];
-    int64_t holds = 1;
+    bool holds = true;
     if (l->word != WW_READS || l->kind != kind)
       continue;
     if (l->clause->var)
       affine_bind(p->x, l->clause->slot, affine(s->stage[o->stage].model));
     if (l->clause->mb_var)
       affine_bind(p->x, l->clause->mb_slot, mb);
-    if (l->when && !affine_number(p->x, l->when, &holds))
+    if (l->when && !affine_truth(p->x, l->when, &holds))
       return false;
     if (holds)
       *line = l;

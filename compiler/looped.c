@@ -572,7 +572,7 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
                                 (long long)value_of(x, most)));
   }
   x->work = work;
-  if (value_of(x, most) < x->tried || x->tried == 0)
+  if (!x->proved && (value_of(x, most) < x->tried || x->tried == 0))
     x->tried = value_of(x, most);
   int64_t least = n;
   while (least > 0 && value_of(x, least - 1) >= 1 && holds(x, &one, least - 1))

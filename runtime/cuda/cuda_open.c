@@ -401,8 +401,7 @@ static PrStatus open_here(PrRun *run) {
   if (run->p->nchannel)
     return pr_fail(
         run, PR_E_ARG,
-        "program: lowering channels: this engine has one comm stream per rank, and its order would need more: "
-        "--lowering=global");
+        "program: lowering channels: this engine has one comm stream per rank; compile with --lowering=global");
   for (uint32_t r = 0; r < run->p->nrank; r++) {
     const PipeRank *t = &run->p->rank[r];
     if ((st = pr_check_events(run, r)))
