@@ -6,7 +6,8 @@
  * (latest) gap of its rank that is long enough, once its inputs (users) allow. An op that has its turn
  * can always stay where it is: what came before it has moved away from it, if at all. So a pair of
  * passes never makes the makespan longer; nor, if ranks may not end later than their span allows, the
- * span. No pass lets more stashes live on a rank, in number or in bytes, than its order had at most.
+ * span. No pass lets more stashes live on a rank, in number or in bytes, than its order had at most; a rank with a
+ * `limit` keeps its limits instead (limit.c).
  *
  * Where passes gain nothing any more the best order is left, in turn in two ways: along critical paths
  * (critical_moves.c), or shaken: passes over times as they would be if each op took somewhat longer, one more
@@ -15,7 +16,7 @@
  *
  * Requires check_deps, and updates at the end of each rank. Cost of a round: a sort of the ops by radix,
  * and for each op the places on its rank between where its inputs are there and the end so far. Those are more the
- * more ranks there are, so tries end once n log n of them, times a constant, have been looked at. */
+ * more ranks there are, so no try begins once passes have looked at n log n of them, times a constant. */
 #include <string.h>
 
 #include "graph.h"

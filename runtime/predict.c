@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* What COMPUTE and COPY need of COMM, where that has channels: as events say. pos[r][i]: place of row i of rank r in
+/* What COMPUTE and COPY need of COMM, where that has channels: as events say. pos[i]: place of row i, of the rank at hand, in
  * its stream. One block, freed by free(*need); false: no memory. */
 static bool take_needs(const PipeProgram *p, PipeNeeds **need) {
   size_t room = 0, rows = 0;
