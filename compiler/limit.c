@@ -10,6 +10,13 @@
 
 /* ---- what ops take ---- */
 
+int count_of(int builtin) {
+  return builtin == BI_INFLIGHT ? LIVE
+         : builtin == BI_HELD   ? HELD
+         : builtin == BI_KEPT   ? KEPT
+                                : HOST;
+}
+
 OpCounts op_counts(const Sched *s, const Op *o) {
   OpCounts c = {{0}, {0}};
   switch (o->kind) {
@@ -69,13 +76,6 @@ typedef struct Finder {
   Limit row;
   int64_t plain; /* the part of the sum without counts */
 } Finder;
-
-static int count_of(int builtin) {
-  return builtin == BI_INFLIGHT ? LIVE
-         : builtin == BI_HELD   ? HELD
-         : builtin == BI_KEPT   ? KEPT
-                                : HOST;
-}
 
 bool counts_now(const Expr *e) {
   if (!e)

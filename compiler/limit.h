@@ -8,6 +8,7 @@
 
 /* Stashes on the device; microbatches between I and W; inputs kept for R; stashes in host memory only. */
 enum { LIVE, HELD, KEPT, HOST, NCOUNTS };
+int count_of(int builtin); /* which of them a quantity is: one with is_now() */
 
 typedef struct OpCounts { /* taken when an op starts, given back when it ends */
   int64_t take[NCOUNTS], give[NCOUNTS];

@@ -320,6 +320,8 @@ typedef struct Sched {
   struct Looped *looped;       /* the program for every M, if one was asked for (looped.h) */
 } Sched;
 
+/* The number of the pipe that a row is of: of Sched.pipe, which a file that was read does not have. (place.c) */
+uint32_t pipe_of(const Sched *s, uint32_t row);
 /* The instruction of an op of `rank` in its COMPUTE stream. */
 static inline PipeInstr *op_instr(const Sched *s, uint32_t rank, uint32_t op) {
   return &s->stream[rank].compute[op - s->rank_op0[rank]];
@@ -592,6 +594,8 @@ void sort_channels(Sched *s, uint32_t *const *turn);
  * Proves that the machine of pipe_sim.h completes; adds channel slots where too few close a cycle;
  * ensures compute_start, comm_start, makespan, busy, steady. ---- */
 bool check_deadlock(Sched *s);
+/* Gives back the room of times of all instructions, which nobody reads any more. */
+void forget_times(Sched *s, uint64_t *const *compute, uint64_t *const *comm);
 void find_steady(Sched *s, uint64_t *const *start, uint64_t *const *end); /* steady.c; of the compute streams */
 /* ---- slots.c: requires comm. Ensures slot numbers, pools, peak counts (interval colouring: the
  * count of each pool equals its peak) ---- */
