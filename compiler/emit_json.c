@@ -26,6 +26,12 @@ static void number_or_skip(Text *t, const char *name, uint32_t v) {
     number(t, name, v, ',');
 }
 
+/* part / all, or 0 of nothing, to six decimals. */
+static void share(Sched *s, Text *t, const char *name, double part, double all, char after) {
+  key(t, name);
+  text_lit(t, arena_printf(s->arena, "%.6f%c", all > 0 ? part / all : 0, after));
+}
+
 static void op_string(const PipeProgram *p, Text *t, const char *name, const PipeInstr *in,
                       char after) {
   key(t, name);
@@ -242,43 +248,26 @@ static void idle_json(Sched *s, Text *t, const uint64_t *idle) {
   text_char(t, ',');
 }
 
-/* Of programs with sizes. */
-static void bytes_json(Text *t, const Peak *pk) {
-  static const char *const name[] = {"weight", "grad", "opt",   "work", "act",  "gout",
-                                     "out",    "in",   "local", "keep", "total"};
-  const uint64_t v[] = {pk->weight, pk->grad, pk->opt,   pk->work, pk->act,  pk->gout,
-                        pk->out,    pk->in,   pk->local, pk->keep, pk->total};
+/* Of programs with sizes; of the classes from guest on those that there are. */
+static void bytes_json(Text *t, const uint64_t v[PEAK_NCLASSES]) {
   key(t, "bytes");
   text_char(t, '{');
-  if (pk->guest)
-    number(t, "guest", pk->guest, ',');
-  if (pk->buffer)
-    number(t, "buffer", pk->buffer, ',');
-  if (pk->guess)
-    number(t, "guess", pk->guess, ',');
-  if (pk->state)
-    number(t, "state", pk->state, ',');
-  for (int i = 0; i < 11; i++)
-    number(t, name[i], v[i], i < 10 ? ',' : '}');
+  for (int k = 0; k < PEAK_NCLASSES; k++)
+    if (v[k] || k < PEAK_guest || k == PEAK_total)
+      number(t, peak_class_name[k], v[k], k == PEAK_total ? '}' : ',');
   text_char(t, ',');
 }
 
 /* Idle time and memory of all ranks together. */
 static void sums_json(Sched *s, Text *t, const Critical *c) {
-  uint64_t idle[IDLE_NCAUSES] = {0};
-  Peak all = {0};
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    const Peak *p = &s->peak[r];
+  uint64_t idle[IDLE_NCAUSES] = {0}, bytes[PEAK_NCLASSES];
+  for (uint32_t r = 0; r < s->nrank; r++)
     for (int i = 0; i < IDLE_NCAUSES; i++)
       idle[i] += c->idle[r][i];
-    all.weight += p->weight, all.grad += p->grad, all.opt += p->opt, all.work += p->work;
-    all.act += p->act, all.gout += p->gout, all.out += p->out, all.in += p->in;
-    all.local += p->local, all.keep += p->keep, all.guest += p->guest, all.buffer += p->buffer;
-    all.guess += p->guess, all.state += p->state, all.total += p->total;
-  }
   idle_json(s, t, idle);
+  peak_sums(s, bytes);
   if (s->sized)
-    bytes_json(t, &all);
+    bytes_json(t, bytes);
 }
 
 /* What the instructions of a rank do not say: which side op it is, and which stand behind a `wait` of the text. */
@@ -365,6 +354,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
   text_lit(t, "{");
   number(t, "rank", r, ',');
   number(t, "busy", busy, ',');
+  share(s, t, "utilisation", (double)busy, (double)s->makespan, ',');
   number(t, "messages", s->sent[r], ',');
   if (s->sized)
     number(t, "volume", s->sent_bytes[r], ',');
@@ -383,7 +373,9 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
   number(t, "versions", pk->versions, ',');
   idle_json(s, t, idle);
   if (s->sized) {
-    bytes_json(t, pk);
+    uint64_t bytes[PEAK_NCLASSES];
+    peak_classes(pk, bytes);
+    bytes_json(t, bytes);
     if (pk->op != NONE) {
       key(t, "peak_op");
       text_json(t, op_text(s, pk->op));
@@ -502,6 +494,7 @@ void emit_json(Sched *s, FILE *f) {
   number(t, "span", s->own_span, ',');
   number(t, "ideal", p->ideal, ',');
   number(t, "busy", p->busy, ',');
+  share(s, t, "utilisation", (double)p->busy, (double)p->makespan * p->nrank, ',');
   count_sends(s);
   number(t, "messages", s->sent[s->nrank], ',');
   if (s->sized)
@@ -511,6 +504,11 @@ void emit_json(Sched *s, FILE *f) {
   key(t, "bound"), text_char(t, '{');
   number(t, "makespan", s->bound.makespan, ',');
   number(t, "span", s->bound.span, '}'), text_char(t, ',');
+  key(t, "gap"), text_char(t, '{');
+  const Timing *least = &s->bound;
+  share(s, t, "makespan", (double)(s->makespan - least->makespan), (double)least->makespan, ',');
+  share(s, t, "span", (double)(s->own_span - least->span), (double)least->span, '}');
+  text_char(t, ',');
   if (s->steady.per) {
     key(t, "steady"), text_char(t, '{');
     number(t, "time", s->steady.time, ',');

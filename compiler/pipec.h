@@ -138,6 +138,15 @@ typedef struct List {
   uint32_t n;
 } List;
 
+/* The classes of memory of a rank, in the order of reports: slots for stashes of other ranks (guest), of side ops
+ * (buffer), estimates of weights (guess), states of their policy; all of them are in total. */
+#define PEAK_CLASSES(X) \
+  X(weight) X(grad) X(opt) X(work) X(act) X(gout) X(out) X(in) X(local) X(keep) X(guest) X(buffer) X(guess) X(state) \
+  X(total)
+#define X(c) PEAK_##c,
+enum { PEAK_CLASSES(X) PEAK_NCLASSES };
+#undef X
+
 /* What a rank needs at its worst moment. (check_memory) Bytes, each buffer rounded up to 64. */
 typedef struct Peak {
   uint32_t inflight, held, kept; /* most live ACT, GOUT and KEEP slots (slots) */
@@ -146,9 +155,9 @@ typedef struct Peak {
   uint32_t warmup;         /* forwards before the first backward */
   uint32_t versions;       /* most slots that a stage has for its weights (slots) */
   uint32_t op;             /* op at which act + gout + local + buffer bytes are most; NONE when unsized */
-  uint64_t weight, grad, opt, work, act, gout, out, in, local, keep, total;
-  uint64_t guest, buffer;  /* slots for stashes of other ranks, of side ops; in total */
-  uint64_t guess, state;   /* estimates of weights, states of their policy, in total */
+#define X(c) uint64_t c;
+  PEAK_CLASSES(X)
+#undef X
   uint64_t host_bytes;     /* not in total */
 } Peak;
 
@@ -636,6 +645,9 @@ void emit_json(Sched *s, FILE *f);
 void emit_report(Sched *s, FILE *f);
 void emit_critical(Sched *s, FILE *f); /* critical.c */
 void count_sends(Sched *s);            /* rank_costs.c: ensures sent, sent_bytes */
+extern const char *const peak_class_name[PEAK_NCLASSES];
+void peak_classes(const Peak *p, uint64_t v[PEAK_NCLASSES]);
+void peak_sums(const Sched *s, uint64_t v[PEAK_NCLASSES]); /* of all ranks; UINT64_MAX: more than that */
 void emit_rank_costs(Sched *s, FILE *f);
 void emit_show(Sched *s, FILE *f);     /* show.c */
 bool show_wants_colour(const Options *o, FILE *f);
@@ -647,6 +659,9 @@ bool emit_promela(Sched *s, FILE *f); /* requires check_channels, proved or not;
 uint64_t **predict(Sched *s, uint64_t ***end); /* emit_timeline.c */
 const char *time_text(Sched *s, uint64_t t);   /* report.c: "1.234 ms", or the number of units */
 double bubble_percent(const Sched *s, uint64_t makespan);
+double above_percent(uint64_t value, uint64_t bound); /* how far above; 0: the bound is 0 */
+/* "makespan 25, span 22; this one has 27 (+8.00 %) and 27 (+22.73 %)". Ensures bound. */
+const char *bound_text(Sched *s);
 
 /* ---- explain.c ---- */
 /* Letters to change, add, leave out or swap with the next to make b of a; a large number for names of
