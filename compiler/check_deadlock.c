@@ -6,8 +6,7 @@
  * The transfers have one global order in which all data points forward, so a cycle needs an edge
  * that says "wait until a slot is free". More slots cure it: note [enough slots] in comm.c.
  *
- * Ensures compute_end, comm_end and, where they do not follow (predicted.h), starts, makespan, busy, steady,
- * channel_slots. */
+ * Ensures compute_end and comm_end, or starts (predicted.h), makespan, busy, steady, channel_slots. */
 #include <string.h>
 
 #include "graph.h"
@@ -26,6 +25,14 @@ static PipeStream *stream_views(Sched *s, bool comm_stream) {
                        : (PipeStream){t->compute, NULL, t->ncompute};
   }
   return v;
+}
+
+void forget_times(Sched *s, uint64_t *const *compute, uint64_t *const *comm) {
+  size_t ncomm = 0;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    ncomm += s->stream[r].ncomm;
+  arena_forget(s->arena, compute[0], (size_t)s->nop * sizeof **compute);
+  arena_forget(s->arena, comm[0], ncomm * sizeof **comm);
 }
 
 /* Of each instruction of a stream, rank after rank in one piece. */
@@ -200,6 +207,10 @@ bool check_deadlock(Sched *s) {
   if (out.comm_turn && out.makespan > s->ideal.makespan)
     try_more_slots(s, &in, &out);
   find_steady(s);
+  if (s->compute_start) {
+    forget_times(s, s->compute_end, s->comm_end);
+    s->compute_end = s->comm_end = NULL;
+  }
   arena_forget(s->arena, s->ideal_end,
                (size_t)s->nop * sizeof *s->ideal_end); /* for slots of channels only, by now */
   s->ideal_end = NULL;

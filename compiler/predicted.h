@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * When the instructions of Sched.stream start, between check_deadlock and lower. Every instruction has its end there; a
- * start is the end less what it takes, and not kept a second time, but where actions, groups of transfers or channels
- * make it another, or ask for it: then all starts are there. No sum of times overflows (costs.c), and the rows that
- * take part in a sum have one time. */
+ * When the instructions of Sched.stream start, between check_deadlock and lower. A start is the end less what the
+ * instruction takes, and not kept beside it, but where actions, groups of transfers or channels make it another, or ask
+ * for it: then all starts are there, in place of the ends. No sum of times overflows (costs.c), and the rows that take
+ * part in a sum have one time. */
 #ifndef PIPEC_PREDICTED_H
 #define PIPEC_PREDICTED_H
 
