@@ -93,7 +93,10 @@ const Sample samples[] = {
     {"turns", turns, 0, 0},    {"grouped", grouped, 0, 0},
     {"copied", copied, 0, 0},  {"by_hand", by_hand, 0, 0},
     {"chunks", chunks, 0, 0},  {"linked", linked, 0, 0},
-    {"next", next, 0, 0},
+    {"next", next, 0, 0},      {"1f1b channels", NULL, 3, 6},
+    {"zb_v channels", NULL, 3, 6}, {"chimera channels", NULL, 4, 4},
+    {"skips channels", skips, 0, 0}, {"sided channels", sided, 0, 0},
+    {"turns channels", turns, 0, 0}, {"copied channels", copied, 0, 0},
 };
 const uint32_t nsamples = sizeof samples / sizeof *samples;
 
@@ -107,12 +110,13 @@ static void prepare(Compiled *c, const char *stdlib, const Sample *of) {
   c->arena.oom = oom;
   c->define[0] = (Define){.name = "P", .value = of->P, .lo = of->P, .hi = of->P};
   c->define[1] = (Define){.name = "M", .value = of->M, .lo = of->M, .hi = of->M};
-  snprintf(c->path, sizeof c->path, "%s/%s.pipe", stdlib, of->name);
+  snprintf(c->path, sizeof c->path, "%s/%.*s.pipe", stdlib, (int)strcspn(of->name, " "), of->name);
   c->opt = (Options){.input = of->text ? of->name : c->path,
                      .text = of->text,
                      .text_len = of->text ? strlen(of->text) : 0,
                      .emit = EMIT_NONE,
                      .stdlib = stdlib,
+                     .lowering = strstr(of->name, " channels") ? 1 + PIPE_CHANNELS : 0,
                      .define = c->define,
                      .ndefine = of->text ? 0 : 2,
                      .verify = true,
