@@ -108,6 +108,17 @@ static void expect(const char *name, const char *how, uint32_t r, uint32_t i, bo
   printf("%s: rank %u, wait %u, %s: %s\n", name, r, i, how, is ? "not found" : "refused");
 }
 
+/* Does nothing but its event say what wait i is for? With channels: a side op of COMM that is not the last that is needed. */
+static bool only_event(const PipeProgram *p, const PipeRank *k, const PipeSync *y) {
+  uint32_t place = 0;
+  if (p->nchannel == 0 || y->after == NONE || y->before == k->ninstr ||
+      k->instr[y->after].op != PIPE_SIDE_COMM)
+    return false;
+  for (uint32_t i = 0; i <= y->after; i++)
+    place += pipe_op_info[k->instr[i].op].comm;
+  return pipe_wait_for(&k->instr[y->before], PIPE_COMM) != place;
+}
+
 /* Is event `e` recorded and still to be waited for at some time at which that of wait i is? Or is it that of
  * another wait for the same record, so that there would be two. */
 static bool collides(const PipeSync *y, uint32_t n, uint32_t i, uint32_t e) {
@@ -139,7 +150,8 @@ static void try_all(Sched *s, const char *name, FILE *null) {
       k->nevent = k->nsync == 0 ? 0 : nevent;
       v = look(s, r, null);
       expect(name, "lost, proof", r, i, v.proof, false);
-      expect(name, "lost, runtime", r, i, v.runtime, false);
+      if (!only_event(p, k, &whole[i]))
+        expect(name, "lost, runtime", r, i, v.runtime, false);
       k->nsync = nsync, k->nevent = nevent;
       memcpy(cut, whole, nsync * sizeof *cut); /* mixed */
       cut[i].event = (cut[i].event + 1) % nevent;

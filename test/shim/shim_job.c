@@ -252,6 +252,7 @@ void job_run(Job *j) {
   memset(&j->result, 0, sizeof j->result);
   word_broken = 0;
   shim_begin(j->seed, j->nhost, j->log);
+  shim_version(j->nccl);
   if (j->apart)
     shim_apart();
   for (uint32_t i = 0; i < j->lose; i++)

@@ -134,7 +134,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *c, int n, ncclUniqueId id, int r
   *c = comm_new(w, rank);
   (*c)->joining = true;
   const char *order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
-  shim_me()->order = !order || atoi(order) != 1 ? ORDER_NONE : shim_draw(2) ? ORDER_LAUNCH : ORDER_SERIAL;
+  shim_me()->order = !order || strtol(order, NULL, 0) != 1 ? ORDER_NONE : shim_draw(2) ? ORDER_LAUNCH : ORDER_SERIAL;
   shim.progress++;
   call_end();
   return ncclInProgress;
