@@ -27,6 +27,14 @@ static PipeStream *stream_views(Sched *s, bool comm_stream) {
   return v;
 }
 
+void forget_times(Sched *s, uint64_t *const *compute, uint64_t *const *comm) {
+  size_t ncomm = 0;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    ncomm += s->stream[r].ncomm;
+  arena_forget(s->arena, compute[0], (size_t)s->nop * sizeof **compute);
+  arena_forget(s->arena, comm[0], ncomm * sizeof **comm);
+}
+
 /* Of each instruction of a stream, rank after rank in one piece. */
 static uint64_t **time_rows(Sched *s, bool comm_stream) {
   uint64_t **row = NEW_ARRAY(s->arena, uint64_t *, s->nrank);
@@ -196,11 +204,7 @@ bool check_deadlock(Sched *s) {
   if (out.comm_turn && out.makespan > s->ideal.makespan)
     try_more_slots(s, &in, &out);
   find_steady(s, out.compute_start, out.compute_end);
-  size_t ncomm = 0;
-  for (uint32_t r = 0; r < s->nrank; r++)
-    ncomm += s->stream[r].ncomm;
-  arena_forget(s->arena, out.compute_end[0], (size_t)s->nop * sizeof **out.compute_end);
-  arena_forget(s->arena, out.comm_end[0], ncomm * sizeof **out.comm_end);
+  forget_times(s, out.compute_end, out.comm_end);
   if (out.comm_turn)
     sort_channels(s, out.comm_turn);
   s->makespan = out.makespan;

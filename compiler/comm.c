@@ -253,8 +253,9 @@ static inline void fetch_ahead(const Sched *s, uint32_t op, const PipeInstr *com
   enum { AHEAD = 8 };
   if (op + AHEAD < s->nop)
     __builtin_prefetch(&s->op[op + AHEAD]);
-  __builtin_prefetch((const char *)compute + AHEAD * sizeof *compute, 1);
-  __builtin_prefetch((const char *)comm + AHEAD * sizeof *comm, 1);
+  /* as numbers: what is there may belong to another list, or to none */
+  __builtin_prefetch((const void *)((uintptr_t)compute + AHEAD * sizeof *compute), 1);
+  __builtin_prefetch((const void *)((uintptr_t)comm + AHEAD * sizeof *comm), 1);
 }
 
 /* The transfers in their one global order. */

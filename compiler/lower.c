@@ -46,16 +46,6 @@ static void merge(Sched *s, uint32_t r, PipeInstr *compute, PipeWeights *weights
 
 static uint32_t list_length(const Streams *t) { return t->ncompute + t->ncomm + t->ncopy; }
 
-/* Nobody reads the times by which streams are merged after that. */
-static void forget_times(Sched *s) {
-  size_t ncomm = 0;
-  for (uint32_t r = 0; r < s->nrank; r++)
-    ncomm += s->stream[r].ncomm;
-  arena_forget(s->arena, s->compute_start[0], (size_t)s->nop * sizeof **s->compute_start);
-  arena_forget(s->arena, s->comm_start[0], ncomm * sizeof **s->comm_start);
-  s->compute_start = s->comm_start = NULL;
-}
-
 static const char *base_name(const char *path) {
   const char *slash = strrchr(path, '/');
   return slash ? slash + 1 : path;
@@ -94,7 +84,8 @@ bool lower(Sched *s) {
                          .weights = weights};
   }
   arena_forget(s->arena, compute, (size_t)most_ops * sizeof *compute);
-  forget_times(s);
+  forget_times(s, s->compute_start, s->comm_start); /* streams are merged by them, once */
+  s->compute_start = s->comm_start = NULL;
   place_events(s, rank);
   uint32_t *file_row = NEW_ARRAY(s->arena, uint32_t, s->diag->nsource);
   const char **file = NEW_ARRAY(s->arena, const char *, s->diag->nsource);

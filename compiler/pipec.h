@@ -138,6 +138,15 @@ typedef struct List {
   uint32_t n;
 } List;
 
+/* The classes of memory of a rank, in the order of reports: slots for stashes of other ranks (guest), of side ops
+ * (buffer), estimates of weights (guess), states of their policy; all of them are in total. */
+#define PEAK_CLASSES(X) \
+  X(weight) X(grad) X(opt) X(work) X(act) X(gout) X(out) X(in) X(local) X(keep) X(guest) X(buffer) X(guess) X(state) \
+  X(total)
+#define X(c) PEAK_##c,
+enum { PEAK_CLASSES(X) PEAK_NCLASSES };
+#undef X
+
 /* What a rank needs at its worst moment. (check_memory) Bytes, each buffer rounded up to 64. */
 typedef struct Peak {
   uint32_t inflight, held, kept; /* most live ACT, GOUT and KEEP slots (slots) */
@@ -146,9 +155,9 @@ typedef struct Peak {
   uint32_t warmup;         /* forwards before the first backward */
   uint32_t versions;       /* most slots that a stage has for its weights (slots) */
   uint32_t op;             /* op at which act + gout + local + buffer bytes are most; NONE when unsized */
-  uint64_t weight, grad, opt, work, act, gout, out, in, local, keep, total;
-  uint64_t guest, buffer;  /* slots for stashes of other ranks, of side ops; in total */
-  uint64_t guess, state;   /* estimates of weights, states of their policy, in total */
+#define X(c) uint64_t c;
+  PEAK_CLASSES(X)
+#undef X
   uint64_t host_bytes;     /* not in total */
 } Peak;
 
@@ -202,7 +211,8 @@ typedef struct Sched {
   uint32_t *rank_stage0; /* [nrank + 1] */
   const Clause **check; uint32_t ncheck; /* to prove at the end; env still has what they name */
   const Clause **limit; uint32_t nlimit; /* to keep, and to prove at the end */
-  struct Limit *limits; uint32_t nlimits, *limit0; /* their rows (limit.h), rank after rank; [nrank + 1] */
+  struct Limit *limits; uint32_t nlimits, *limit0; /* their rows (limit.h), rank after rank; [nrank + 2] */
+  bool limits_hold;      /* (check_user) they are proved, and have their peaks */
   const int64_t *moment; /* while a message on a limit is made: what the rank has, [NCOUNTS * chunks] */
   Op *op;                /* [nop], rank after rank, each in program order */
   uint32_t nop;
@@ -311,6 +321,8 @@ typedef struct Sched {
   struct Looped *looped;       /* the program for every M, if one was asked for (looped.h) */
 } Sched;
 
+/* The number of the pipe that a row is of: of Sched.pipe, which a file that was read does not have. (place.c) */
+uint32_t pipe_of(const Sched *s, uint32_t row);
 /* The instruction of an op of `rank` in its COMPUTE stream. */
 static inline PipeInstr *op_instr(const Sched *s, uint32_t rank, uint32_t op) {
   return &s->stream[rank].compute[op - s->rank_op0[rank]];
@@ -583,6 +595,8 @@ void sort_channels(Sched *s, uint32_t *const *turn);
  * Proves that the machine of pipe_sim.h completes; adds channel slots where too few close a cycle;
  * ensures compute_start, comm_start, makespan, busy, steady. ---- */
 bool check_deadlock(Sched *s);
+/* Gives back the room of times of all instructions, which nobody reads any more. */
+void forget_times(Sched *s, uint64_t *const *compute, uint64_t *const *comm);
 void find_steady(Sched *s, uint64_t *const *start, uint64_t *const *end); /* steady.c; of the compute streams */
 /* ---- slots.c: requires comm. Ensures slot numbers, pools, peak counts (interval colouring: the
  * count of each pool equals its peak) ---- */
@@ -631,6 +645,9 @@ void emit_json(Sched *s, FILE *f);
 void emit_report(Sched *s, FILE *f);
 void emit_critical(Sched *s, FILE *f); /* critical.c */
 void count_sends(Sched *s);            /* rank_costs.c: ensures sent, sent_bytes */
+extern const char *const peak_class_name[PEAK_NCLASSES];
+void peak_classes(const Peak *p, uint64_t v[PEAK_NCLASSES]);
+void peak_sums(const Sched *s, uint64_t v[PEAK_NCLASSES]); /* of all ranks; UINT64_MAX: more than that */
 void emit_rank_costs(Sched *s, FILE *f);
 void emit_show(Sched *s, FILE *f);     /* show.c */
 bool show_wants_colour(const Options *o, FILE *f);
@@ -642,6 +659,9 @@ bool emit_promela(Sched *s, FILE *f); /* requires check_channels, proved or not;
 uint64_t **predict(Sched *s, uint64_t ***end); /* emit_timeline.c */
 const char *time_text(Sched *s, uint64_t t);   /* report.c: "1.234 ms", or the number of units */
 double bubble_percent(const Sched *s, uint64_t makespan);
+double above_percent(uint64_t value, uint64_t bound); /* how far above; 0: the bound is 0 */
+/* "makespan 25, span 22; this one has 27 (+8.00 %) and 27 (+22.73 %)". Ensures bound. */
+const char *bound_text(Sched *s);
 
 /* ---- explain.c ---- */
 /* Letters to change, add, leave out or swap with the next to make b of a; a large number for names of
