@@ -148,8 +148,8 @@ static ncclResult_t call_nccl(PrRun *run, CudaRank *d, const PipeInstr *in, bool
 
 static PrStatus one_call(PrRun *run, CudaRank *d, const PipeInstr *in, bool header) {
   int peer;
-  return cuda_nccl(run, cuda_comm_of(cuda_of(run), in, &peer), is_send(in) ? "ncclSend" : "ncclRecv",
-                   call_nccl(run, d, in, header));
+  return cuda_nccl(run, cuda_comm_of(cuda_of(run), in, &peer),
+                   is_send(in) ? "ncclSend" : "ncclRecv", call_nccl(run, d, in, header));
 }
 
 /* A transfer alone. */

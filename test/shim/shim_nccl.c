@@ -30,8 +30,8 @@ struct Group {
   cudaStream_t stream;
   Member member[MAX_MEMBERS];
   uint32_t n;
-  uint64_t turn;    /* among those of its communicator on its rank */
-  uint64_t launch;  /* among those of all communicators there */
+  uint64_t turn;   /* among those of its communicator on its rank */
+  uint64_t launch; /* among those of all communicators there */
   bool over;
   Vc at;            /* of its stream when it was posted */
   Vc got;           /* what came with what it has received: known once all of it is done */
@@ -49,7 +49,8 @@ typedef struct World { /* what the ranks of a communicator share */
   int n;
   bool joined[MAX_RANKS];
   ncclComm_t comm[MAX_RANKS];
-  bool contact[MAX_RANKS][MAX_RANKS][2]; /* [a][b]: the host of a has come to send to b; to receive from it;
+  bool contact[MAX_RANKS][MAX_RANKS]
+              [2]; /* [a][b]: the host of a has come to send to b; to receive from it;
                                             b == a: for sums */
   Queue queue[MAX_RANKS][MAX_RANKS][2];
   Queue sums[MAX_RANKS];
@@ -134,7 +135,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *c, int n, ncclUniqueId id, int r
   *c = comm_new(w, rank);
   (*c)->joining = true;
   const char *order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
-  shim_me()->order = !order || strtol(order, NULL, 0) != 1 ? ORDER_NONE : shim_draw(2) ? ORDER_LAUNCH : ORDER_SERIAL;
+  shim_me()->order = !order || strtol(order, NULL, 0) != 1 ? ORDER_NONE
+                     : shim_draw(2)                        ? ORDER_LAUNCH
+                                                           : ORDER_SERIAL;
   shim.progress++;
   call_end();
   return ncclInProgress;

@@ -288,13 +288,15 @@ static void faults_of_channels(const char *stdlib) {
              .checks = i % 3 == 1,
              .deadline_s = here ? 60 : 0.6,
              .kill = 1,
-             .kill_at = here ? 0 : 1u << 30}; /* never: but a run that stalls goes on to its deadline */
+             .kill_at = here ? 0
+                             : 1u << 30}; /* never: but a run that stalls goes on to its deadline */
     setenv("PIPE_FAULT", fault[i / 3], 1);
     job_run(&j);
     unsetenv("PIPE_FAULT");
-    printf("channels, %s%s: %s\n", fault[i / 3], here         ? ", one process"
-                                                  : i % 3 == 1 ? ", with headers"
-                                                               : "",
+    printf("channels, %s%s: %s\n", fault[i / 3],
+           here         ? ", one process"
+           : i % 3 == 1 ? ", with headers"
+                        : "",
            j.status[0] ? j.error[0] : "no error");
     for (uint32_t r = 1; r < j.nhost; r++)
       EXPECT(strcmp(j.error[r], j.error[0]) == 0, "  rank %u: %s\n", r, j.error[r]);
@@ -640,7 +642,8 @@ static void library(const char *stdlib, bool channels) {
     Result *want = malloc(sizeof *want);
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)(strlen(file[i]->d_name) - 5), file[i]->d_name);
-    if (!c || !want || !program_open_as(c, stdlib, name, NULL, NULL, 0, NULL, channels ? 1 + PIPE_CHANNELS : 0))
+    if (!c || !want ||
+        !program_open_as(c, stdlib, name, NULL, NULL, 0, NULL, channels ? 1 + PIPE_CHANNELS : 0))
       abort();
     const PipeProgram *p = c->s.prog;
     bool floats = p->nformula > 0, replays = strncmp(name, "pipemare_t", 10) != 0; /* T1's rate */
