@@ -161,45 +161,38 @@ static void break_it(void *arg) {
   }
 }
 
-/* With channels the device may not start them in whatever order it likes. */
 static void unorder(void *arg) {
   (void)arg;
   shim_unordered();
 }
 
-static void damage_channels(const char *stdlib) {
-  static const char *const how[] = {"nothing",
-                                    "receives swapped",
-                                    "slot used too early",
-                                    "sent from another slot",
-                                    "first contact left out",
-                                    "first contact left out at both ends",
-                                    "launches in any order"};
-  const Sample *of = sample_named("1f1b channels");
-  for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
-    Compiled *c = malloc(sizeof *c);
-    Result *want = malloc(sizeof *want);
-    bool contact = strncmp(how[i], "first", 5) == 0, last = i + 1 == sizeof how / sizeof *how;
-    if (!c || !want || !sample_compile(c, stdlib, of))
-      abort();
-    job_reference(c->s.prog, false, want);
-    Broken b = {c->s.prog, how[i]};
-    Job j = {.p = c->s.prog,
-             .processes = true,
-             .at_once = STEPS,
-             .damage = last ? unorder : break_it,
-             .arg = &b,
-             .lose = contact ? 1 + (strstr(how[i], "both") != NULL) : 0,
-             .seed = seed0 + i,
-             .deadline_s = 60};
-    job_run(&j);
-    printf("channels, %s: %s%s%s\n", how[i], j.errors ? j.text : "no rule is broken",
-           j.stalled ? "; stalled" : "",
-           job_whole(&j) && job_same(&j, want) ? "; the results are right" : "");
-    arena_free(&c->arena);
-    free(c);
-    free(want);
-  }
+/* The program of `of`, damaged: what the shim says of it. */
+static void try_damage(const char *stdlib, const Sample *of, const char *how, uint64_t seed) {
+  Compiled *c = malloc(sizeof *c);
+  Result *want = malloc(sizeof *want);
+  if (!c || !want || !sample_compile(c, stdlib, of))
+    abort();
+  const PipeProgram *p = c->s.prog;
+  job_reference(p, false, want);
+  Broken b = {p, how};
+  bool contact = strncmp(how, "first", 5) == 0;
+  Job j = {.p = p,
+           .processes = true,
+           .at_once = STEPS,
+           .damage = strncmp(how, "launches", 8) == 0 ? unorder : break_it,
+           .arg = &b,
+           .lose = !contact              ? 0
+                   : strstr(how, "both") ? 2
+                                         : 1,
+           .seed = seed,
+           .deadline_s = 60};
+  job_run(&j);
+  printf("%s%s: %s%s%s\n", p->nchannel ? "channels, " : "", how,
+         j.errors ? j.text : "no rule is broken", j.stalled ? "; stalled" : "",
+         job_whole(&j) && job_same(&j, want) ? "; the results are right" : "");
+  arena_free(&c->arena);
+  free(c);
+  free(want);
 }
 
 static void damage(const char *stdlib) {
@@ -214,35 +207,19 @@ static void damage(const char *stdlib) {
                                     "slot of a group used by two",
                                     "first contact left out",
                                     "first contact left out at both ends"};
+  static const char *const of_channels[] = {"nothing",
+                                            "receives swapped",
+                                            "slot used too early",
+                                            "sent from another slot",
+                                            "first contact left out",
+                                            "first contact left out at both ends",
+                                            "launches in any order"};
   static const Sample onef1b = {"1f1b", NULL, 3, 6};
-  const Sample *chunks = sample_named("chunks");
-  for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
-    Compiled *c = malloc(sizeof *c);
-    Result *want = malloc(sizeof *want);
-    bool group = strstr(how[i], "group") != NULL;
-    if (!c || !want || !sample_compile(c, stdlib, group ? chunks : &onef1b))
-      abort();
-    const PipeProgram *p = c->s.prog;
-    job_reference(p, false, want);
-    Broken b = {p, how[i]};
-    Job j = {.p = p,
-             .processes = true,
-             .at_once = STEPS,
-             .damage = break_it,
-             .arg = &b,
-             .seed = seed0 + i,
-             .deadline_s = 60};
-    bool contact = strncmp(how[i], "first", 5) == 0;
-    j.lose = contact ? (i + 1 == sizeof how / sizeof *how ? 2 : 1) : 0;
-    job_run(&j);
-    printf("%s: %s%s%s\n", how[i], j.errors ? j.text : "no rule is broken",
-           j.stalled ? "; stalled" : "",
-           job_whole(&j) && job_same(&j, want) ? "; the results are right" : "");
-    arena_free(&c->arena);
-    free(c);
-    free(want);
-  }
-  damage_channels(stdlib);
+  const Sample *chunks = sample_named("chunks"), *channels = sample_named("1f1b channels");
+  for (size_t i = 0; i < sizeof how / sizeof *how; i++)
+    try_damage(stdlib, strstr(how[i], "group") ? chunks : &onef1b, how[i], seed0 + i);
+  for (size_t i = 0; i < sizeof of_channels / sizeof *of_channels; i++)
+    try_damage(stdlib, channels, of_channels[i], seed0 + i);
 }
 
 /* ---- faults ---- */
