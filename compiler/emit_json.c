@@ -4,6 +4,7 @@
 #include "critical.h"
 #include "graph.h"
 #include "emit_formulas.h"
+#include "limit.h"
 #include "text.h"
 #include "transfers.h"
 
@@ -218,6 +219,12 @@ static void path_json(Text *t, const PipeProgram *p, const Critical *c) {
   text_lit(t, "],\n");
 }
 
+static void signed_number(Text *t, int64_t v) {
+  if (v < 0)
+    text_char(t, '-');
+  text_u64(t, v < 0 ? -(uint64_t)v : (uint64_t)v);
+}
+
 /* Of an op that uses weights. */
 static void weights_json(Text *t, const PipeWeights *w) {
   if (w->version == NONE)
@@ -227,10 +234,7 @@ static void weights_json(Text *t, const PipeWeights *w) {
   number_or_skip(t, "into", w->out);
   number_or_skip(t, "guess", w->guess);
   number_or_skip(t, "formula", w->formula);
-  key(t, "behind");
-  if (w->behind < 0)
-    text_char(t, '-');
-  text_u64(t, (uint64_t)(w->behind < 0 ? -(int64_t)w->behind : w->behind));
+  key(t, "behind"), signed_number(t, w->behind);
   text_char(t, ',');
   number(t, "ahead", w->ahead, ',');
 }
@@ -311,6 +315,36 @@ static void beside_json(Sched *s, Text *t, uint32_t r, Beside *b, const PipeInst
     number(t, "before", u->user - s->rank_op0[r], ',');
 }
 
+/* The limits of a rank: per count, a weight for each of its stages. */
+static void limits_json(Sched *s, Text *t, uint32_t r) {
+  uint32_t first, n = limits_of(s, r, &first), nchunk = s->rank_stage0[r + 1] - s->rank_stage0[r];
+  if (n == 0)
+    return;
+  key(t, "limits"), text_char(t, '[');
+  for (uint32_t i = first; i < first + n; i++) {
+    const Limit *l = &s->limits[i];
+    text_lit(t, i > first ? ",\n{" : "{");
+    for (int k = 0; k < NCOUNTS; k++) {
+      const int64_t *weight = &l->weight[(uint32_t)k * nchunk];
+      bool there = false;
+      for (uint32_t c = 0; c < nchunk; c++)
+        there |= weight[c] != 0;
+      if (!there)
+        continue;
+      key(t, count_name[k]), text_char(t, '[');
+      for (uint32_t c = 0; c < nchunk; c++) {
+        text_room(t);
+        text_lit(t, c ? "," : "");
+        signed_number(t, weight[c]);
+      }
+      text_lit(t, "],");
+    }
+    key(t, "most"), signed_number(t, l->most), text_char(t, ',');
+    key(t, "peak"), signed_number(t, l->peak), text_char(t, '}');
+  }
+  text_lit(t, "],\n");
+}
+
 static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const uint64_t *start,
                       const uint64_t *end) {
   const uint64_t *idle = c->idle[r], busy = c->busy[r];
@@ -364,6 +398,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
     number(t, "bytes", q->bytes, '}');
   }
   text_lit(t, "],\n");
+  limits_json(s, t, r);
   key(t, "instr");
   text_lit(t, "[\n");
   Beside beside = find_beside(s, r);

@@ -211,7 +211,8 @@ typedef struct Sched {
   uint32_t *rank_stage0; /* [nrank + 1] */
   const Clause **check; uint32_t ncheck; /* to prove at the end; env still has what they name */
   const Clause **limit; uint32_t nlimit; /* to keep, and to prove at the end */
-  struct Limit *limits; uint32_t nlimits, *limit0; /* their rows (limit.h), rank after rank; [nrank + 1] */
+  struct Limit *limits; uint32_t nlimits, *limit0; /* their rows (limit.h), rank after rank; [nrank + 2] */
+  bool limits_hold;      /* (check_user) they are proved, and have their peaks */
   const int64_t *moment; /* while a message on a limit is made: what the rank has, [NCOUNTS * chunks] */
   Op *op;                /* [nop], rank after rank, each in program order */
   uint32_t nop;

@@ -75,9 +75,15 @@ static void note_side(Read *d, const char *key, uint32_t n, const char *value) {
   (void)key, (void)n;
   *vec_push(d->s->arena, &d->side_at) = span_of(d, value);
 }
+static void note_limit(Read *d, const char *key, uint32_t n, const char *value) {
+  (void)key, (void)n;
+  *vec_push(d->s->arena, &d->limit_at) = span_of(d, value);
+}
 static void in_rank(Read *d, const char *key, uint32_t n, const char *value) {
   if (is_key(key, n, "instr") && *value == '[')
     each_value(d, value, note_instr);
+  if (is_key(key, n, "limits") && *value == '[')
+    each_value(d, value, note_limit);
 }
 static void note_rank(Read *d, const char *key, uint32_t n, const char *value) {
   (void)key, (void)n;
@@ -542,7 +548,7 @@ static bool read_ranks(Read *d, json_t *list) {
     if (!read_rank(d, r, json_array_get(list, r)))
       return false;
   s->rank_op0[s->nrank] = s->nop;
-  return number_groups(d);
+  return number_groups(d) && read_limits(d, list);
 }
 
 bool is_json(const Options *o) {

@@ -175,8 +175,9 @@ void emit_report(Sched *s, FILE *f) {
           s->nxfer);
   fprintf(f, "proved    complete, in order, deadlock-free, matched; %u check%s", s->ncheck,
           s->ncheck == 1 ? "" : "s");
-  if (s->nlimit)
-    fprintf(f, ", %u limit%s", s->nlimit, s->nlimit == 1 ? "" : "s");
+  uint32_t nlimit = s->nlimit ? s->nlimit : s->nlimits; /* clauses; of a file, rows */
+  if (nlimit)
+    fprintf(f, ", %u limit%s", nlimit, nlimit == 1 ? "" : "s");
   fputc('\n', f);
   if (s->opt->for_all)
     report_all(s, f);
