@@ -128,13 +128,9 @@ uint32_t channel_of_sides(const Sched *s, uint32_t rank) {
 
 /* ---- who needs what ---- */
 
-void need_comm(Sched *s, uint32_t r, PipeInstr *c, uint32_t count) {
+void keep_need(Sched *s, uint32_t r, const PipeInstr *c, uint32_t count) {
   Streams *t = &s->stream[r];
   bool copy = pipe_op_info[c->op].stream == PIPE_COPY;
-  uint32_t *wait = copy ? &c->wait_copy : &c->wait;
-  *wait = count > *wait ? count : *wait;
-  if (s->lowering != PIPE_CHANNELS || count == 0)
-    return;
   if (t->nneed == t->capneed)
     vec_grow(s->arena, (void **)&t->need, &t->capneed, sizeof *t->need);
   t->need[t->nneed++] = (Need){

@@ -271,8 +271,9 @@ typedef struct Sched {
   struct Rules *rules;   /* the simulation of `rules` while it runs, else NULL */
 
   /* order */
+  bool ordered;          /* it has passed */
   Timing ideal;          /* with the schedule's own costs */
-  uint64_t *ideal_end;   /* [nop] when what each op made could leave then */
+  uint64_t *ideal_end;   /* [nop] when what each op made could leave then; until check_deadlock has passed */
   uint32_t *made;        /* [nop] of OrderRun, with groups */
   Xfer *xfer;            /* [nxfer] transfers between ranks, in the one global order */
   uint32_t nxfer;
@@ -284,7 +285,10 @@ typedef struct Sched {
   PipeChannel *pipe_channel; uint32_t npipe_channel; /* of PipeProgram, with lowering CHANNELS (channels.c), and: */
   uint32_t *channel_of;  /* [2 * links + nmodel + ntie + nrank] row of pipe_channel, before check_deadlock */
   PipeNeeds *needs;      /* [nrank] */
-  uint64_t **compute_start, **comm_start, **copy_start; /* [nrank][n] predicted */
+  bool joined;           /* actions of several ops */
+  uint64_t **compute_end, **comm_end, **compute_start, **comm_start; /* [nrank][n] predicted, until lower: ends, from
+                                                                          which starts follow, or starts (predicted.h) */
+  uint64_t **copy_start;
   uint64_t makespan, busy, own_span; /* own_span: longest window of a single rank */
   uint32_t channel_slots; /* most that any channel needed */
   struct Steady { uint64_t time; uint32_t per; } steady; /* of `per` microbatches in the middle of the step; 0: there are
@@ -587,17 +591,23 @@ uint32_t channel_of_link(const Sched *s, uint32_t link, bool forward); /* NONE o
 uint32_t channel_of_sum(const Sched *s, uint32_t sum); /* as in comm_of */
 uint32_t channel_of_sides(const Sched *s, uint32_t rank);
 /* c, of COMPUTE or COPY on rank r, starts when instruction number `count` of COMM, from 1, has ended. Of any lowering. */
-void need_comm(Sched *s, uint32_t r, PipeInstr *c, uint32_t count);
+void keep_need(Sched *s, uint32_t r, const PipeInstr *c, uint32_t count); /* its part with channels */
+static inline void need_comm(Sched *s, uint32_t r, PipeInstr *c, uint32_t count) {
+  uint32_t *wait = pipe_op_info[c->op].stream == PIPE_COPY ? &c->wait_copy : &c->wait;
+  *wait = count > *wait ? count : *wait;
+  if (s->lowering == PIPE_CHANNELS && count > 0)
+    keep_need(s, r, c, count);
+}
 void channel_needs(Sched *s); /* for comm, once all waits are there: ensures needs */
 /* Puts COMM streams and xfer into the order in which the machine has started them; turn: PipeSimOut.comm_turn. */
 void sort_channels(Sched *s, uint32_t *const *turn);
 /* ---- check_deadlock.c: requires comm. Model: rendezvous, untagged FIFO, one comm stream per rank.
  * Proves that the machine of pipe_sim.h completes; adds channel slots where too few close a cycle;
- * ensures compute_start, comm_start, makespan, busy, steady. ---- */
+ * ensures compute_end and comm_end, or starts, makespan, busy, steady. ---- */
 bool check_deadlock(Sched *s);
 /* Gives back the room of times of all instructions, which nobody reads any more. */
 void forget_times(Sched *s, uint64_t *const *compute, uint64_t *const *comm);
-void find_steady(Sched *s, uint64_t *const *start, uint64_t *const *end); /* steady.c; of the compute streams */
+void find_steady(Sched *s); /* steady.c; of the compute streams */
 /* ---- slots.c: requires comm. Ensures slot numbers, pools, peak counts (interval colouring: the
  * count of each pool equals its peak) ---- */
 bool slots(Sched *s);
