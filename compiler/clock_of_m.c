@@ -568,8 +568,7 @@ static bool find_runs(Proof *p) {
                    NEW_ARRAY(p->a, Affine, s->nstage), NEW_ARRAY(p->a, Spot, s->nstage)};
   p->pipe = NEW_ARRAY(p->a, uint32_t, s->nstage);
   for (uint32_t st = 0; st < s->nstage; st++)
-    while (p->pipe[st] + 1 < s->npipe && s->stage[st].mb0 >= s->pipe[p->pipe[st] + 1].mb0)
-      p->pipe[st]++;
+    p->pipe[st] = pipe_of(s, st);
   p->family = NEW_ARRAY(p->a, Runs, nfamily);
   p->rounds = NEW_ARRAY(p->a, Runs, s->nstage);
   p->updates = NEW_ARRAY(p->a, Affine *, s->nrank);
