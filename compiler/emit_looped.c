@@ -168,7 +168,8 @@ void emit_looped(Sched *s, FILE *f) {
   if (*s->looped->lacks)
     text_string(t, arena_printf(s->arena, ", but not for%s", s->looped->lacks));
   if (s->looped->tried)
-    text_string(t, arena_printf(s->arena, "; not proved, but tried up to %" PRId64, s->looped->tried));
+    text_string(t,
+                arena_printf(s->arena, "; not proved, but tried up to %" PRId64, s->looped->tried));
   text_string(
       t, arena_printf(s->arena,
                       ". Do not edit.\n"
