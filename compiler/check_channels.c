@@ -88,6 +88,8 @@ static Members members_of(Sched *s, uint32_t sum, const uint32_t *row, uint32_t 
 
 /* The communicator of each sum, by stage of the model, then by tie: sums of the same ranks have one. */
 void find_communicators(Sched *s) {
+  if (s->comm_of) /* for the channels, already */
+    return;
   uint32_t n = 0, nsum = s->nmodel + s->ntie,
            *row = arena_alloc(s->arena, s->nstage * sizeof *row + 1);
   Members *m = arena_alloc(s->arena, nsum * sizeof *m + 1);

@@ -57,13 +57,6 @@ static ListSegment *segment_at(const Proof *p, const Run *r) {
 }
 static bool is_grad(const ListRow *o) { return o->kind == PIPE_B || o->kind == PIPE_W; }
 
-static uint32_t pipe_number(const Sched *s, uint32_t stage) {
-  uint32_t k = 0;
-  while (k + 1 < s->npipe && s->stage[stage].mb0 >= s->pipe[k + 1].mb0)
-    k++;
-  return k;
-}
-
 static Runs *family(const Proof *p, uint32_t pipe, uint32_t model, int kind) {
   return &p->family[((size_t)pipe * p->s->nmodel + model) * NFAMILY + (uint32_t)kind];
 }
@@ -552,7 +545,7 @@ static bool versions_are_there(Proof *p) {
       const ListSegment *g = &p->l->rank[r].segment.at[i];
       for (uint32_t k = g->row0; k < g->row0 + g->nrow; k++) {
         const ListRow *o = &p->l->rank[r].row.at[k];
-        uint32_t pipe = pipe_number(s, o->stage);
+        uint32_t pipe = pipe_of(s, o->stage);
         int64_t ring = 0;
         Run run;
         if (o->kind == PIPE_U || o->kind == PIPE_W)
@@ -693,7 +686,7 @@ static bool all_arcs(Proof *p) {
       for (uint32_t j = k->segment.at[i].row0;
            j < k->segment.at[i].row0 + k->segment.at[i].nrow && ok; j++) {
         const ListRow *o = &k->row.at[j];
-        uint32_t pipe = pipe_number(p->s, o->stage);
+        uint32_t pipe = pipe_of(p->s, o->stage);
         Run run;
         if (o->kind == PIPE_U)
           ok = needs_sums(p, r, i, j) &&
@@ -730,7 +723,7 @@ bool clock_of_m(const Sched *s, AffineEnv *x, ListsOfM *l, const SampleOfM *of) 
         const ListRow *o = &k->row.at[j];
         Run run;
         if (o->kind != PIPE_U && (ok = run_of_units(&p, r, i, j, &run)))
-          *vec_push(&a, family(&p, pipe_number(s, o->stage), s->stage[o->stage].model,
+          *vec_push(&a, family(&p, pipe_of(s, o->stage), s->stage[o->stage].model,
                                family_of(o->kind))) = run;
       }
   }

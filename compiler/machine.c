@@ -134,7 +134,8 @@ static uint32_t queue_of(Machine *m, Table *t, uint32_t i) {
 /* Pairs the ends of a channel, and says what each SEND has to wait for. */
 static void pair_channel(Machine *m, const Channel *c) {
   uint32_t lag_send = c->first[0], lag_recv = c->first[1],
-           last_recv = NONE; /* what is in the buffer, from */
+           last_recv = NONE, /* what is in the buffer, from */
+      crossed = NONE; /* first RECV that meets another tensor: none behind it is carried out */
   uint64_t in_buffer = 0, limit = m->model.buffer;
   bool buffered = limit > 0 && m->model.channels != CHANNELS_TAGGED;
   for (uint32_t s = c->first[0], r = c->first[1]; s != NONE || r != NONE;) {
@@ -148,7 +149,9 @@ static void pair_channel(Machine *m, const Channel *c) {
           last_recv = lag_recv;
           lag_recv = lag_recv == NONE ? NONE : m->row[lag_recv].chain;
         }
-        row->room = lag_send == c->first[0] || !HAS(EDGE_ROOM) ? FREE : last_recv;
+        row->room = lag_send == c->first[0] || !HAS(EDGE_ROOM)  ? FREE
+                    : last_recv != NONE && last_recv >= crossed ? crossed
+                                                                : last_recv;
       } else if (buffered) { /* larger than the buffer: all before it is received, then it is */
         lag_send = row->chain;
         last_recv = r;
@@ -161,7 +164,7 @@ static void pair_channel(Machine *m, const Channel *c) {
     if (r != NONE)
       m->row[r].mate = s;
     if (r != NONE && s != NONE && instr(m, s)->tensor != instr(m, r)->tensor && HAS(EDGE_TENSOR))
-      m->row[s].flags |= CROSSED, m->row[r].flags |= CROSSED;
+      m->row[s].flags |= CROSSED, m->row[r].flags |= CROSSED, crossed = r < crossed ? r : crossed;
     s = s == NONE ? NONE : m->row[s].chain;
     r = r == NONE ? NONE : m->row[r].chain;
   }
@@ -317,9 +320,11 @@ static Wait completion(const Machine *m, uint32_t i, uint32_t skip) {
   if (kind == MACHINE_COMPUTE || kind == MACHINE_COPY ||
       (kind == MACHINE_SEND && row->room == FREE))
     return (Wait){.met = true};
-  if (kind == MACHINE_SEND && row->room != row->mate)
+  if (kind == MACHINE_SEND &&
+      row->room != row->mate) /* its SEND stands above this one, so is posted */
     return row->room == NONE ? (Wait){NONE, WAIT_NOBODY, false}
-                             : (Wait){row->room, WAIT_ROOM, is(m, row->room, DONE)};
+                             : (Wait){row->room, WAIT_ROOM,
+                                      is(m, row->room, POSTED) && !is(m, row->room, CROSSED)};
   if ((kind == MACHINE_RECV && !HAS(EDGE_ARRIVAL)) || (kind == MACHINE_ALL && !HAS(EDGE_ALL)))
     return (Wait){.met = true};
   if (row->mate == NONE)

@@ -20,7 +20,8 @@
  *   RECV      is done once it and its SEND are posted
  *   SEND      rendezvous: the same. Buffered: also as soon as the buffer of its directed pair has
  *             room, which holds `buffer` messages or bytes that are sent and not yet received; a
- *             message larger than the buffer is sent by rendezvous
+ *             message larger than the buffer is sent by rendezvous. It is received once its RECV is
+ *             posted, whether or not the group of that is done
  *   ALL       is done once every member of the communicator has posted its own; the n-th of each
  *             member belong together
  *
@@ -66,7 +67,7 @@ typedef enum MachineChannels {
 typedef struct ChannelModel {
   MachineChannels channels;
   bool in_bytes;   /* unit of `buffer`: bytes, else messages */
-  bool grouped;    /* rendezvous only: neighbours in a queue with no COMPUTE between are posted, and
+  bool grouped;    /* neighbours in a queue with no COMPUTE between are posted, and
                       done, as one group (ncclGroupStart, ncclGroupEnd) */
   uint64_t buffer; /* of each directed pair; 0: rendezvous */
 } ChannelModel;

@@ -32,6 +32,8 @@ static inline int stream_of(uint8_t op) {
 void verify_play(const PipeProgram *p, const VerifyEdges *edges, Arena *a);
 /* The same by its events and channels, with lowering CHANNELS: verify_channels.c. */
 void verify_play_channels(const PipeProgram *p, const VerifyEdges *edges, Arena *a);
+/* Verifies the slots of stashes and the limits, in the order of the text (verify_stashes.c). */
+void verify_stashes(const Sched *s);
 /* Verifies the versions of the weights (verify_weights.c). */
 void verify_weights(const Sched *s);
 
