@@ -450,7 +450,7 @@ static void report_cycle(Sched *s, const MachineList *list, const MachineResult 
   }
   if (!got->shortest)
     diag_note(s->diag, NO_SPAN, "there may be a shorter circle: the search for it was cut short");
-  draw_lists(s, list, got->at_done, hop, got->nhop);
+  draw_lists(s, list, hop, got->nhop);
 }
 
 /* Position among the transfers of its directed pair, from 1. */

@@ -137,15 +137,22 @@ void shim_error(const char *fmt, ...) {
   va_end(ap);
 }
 
-uint32_t shim_clock(void) {
+uint32_t shim_clock(const Host *h) {
   if (shim.nclock == MAX_CLOCKS)
     abort();
+  shim.owner[shim.nclock] = (uint8_t)h->id;
   return shim.nclock++;
 }
 
 void vc_join(Vc *a, const Vc *b) {
   for (uint32_t i = 0; i < shim.nclock; i++)
     a->t[i] = b->t[i] > a->t[i] ? b->t[i] : a->t[i];
+}
+
+void vc_hear(Vc *a, const Vc *b, const Host *h) {
+  for (uint32_t i = 0; i < shim.nclock; i++)
+    if (shim.owner[i] != h->id && b->t[i] > a->t[i])
+      a->t[i] = b->t[i];
 }
 
 Host *shim_me(void) { return me; }
@@ -204,6 +211,11 @@ void shim_unwatched(void) { shim.unwatched = true; }
 void shim_lazy(void) { shim.lazy = true; }
 void shim_deaf(void) { shim.deaf = true; }
 void shim_apart(void) { shim.apart = true; }
+void shim_version(int nccl) { shim.version = nccl; }
+void shim_unordered(void) {
+  for (uint32_t i = 0; i < MAX_HOSTS; i++)
+    shim.host[i].order = ORDER_NONE;
+}
 void shim_steady(bool on) { shim.steady = on; }
 bool shim_was_killed(void) { return me->dead; }
 bool shim_is_dead(uint32_t host) {
@@ -464,6 +476,7 @@ void shim_begin(uint64_t seed, uint32_t nhost, bool log) {
   shim.unwatched = shim.steady = shim.stalled = shim.killed = shim.apart = shim.deaf = shim.lazy =
       false;
   shim.random = seed, shim.progress = shim.ticks = shim.most_queued = 0;
+  shim.version = 0;
   shim.nhost = nhost, shim.nclock = 0, shim.errors = shim.stuck = 0, shim.text[0] = 0;
   shim.streams = NULL;
   shim.turn = UINT32_MAX;
@@ -471,7 +484,7 @@ void shim_begin(uint64_t seed, uint32_t nhost, bool log) {
     shim.host[i] = (Host){
         .id = i, .calls_left = UINT64_MAX, .seen = UINT64_MAX, .cond = PTHREAD_COND_INITIALIZER};
   for (uint32_t i = 0; i < nhost; i++) {
-    shim.host[i].clock = shim_clock();
+    shim.host[i].clock = shim_clock(&shim.host[i]);
     shim.host[i].vc.t[shim.host[i].clock] = 1;
   }
 }

@@ -236,7 +236,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int pr
   BEGIN;
   if (flags != cudaStreamNonBlocking)
     shim_error("a stream that synchronizes with the legacy default stream");
-  *s = stream_new(shim_me(), shim_clock());
+  *s = stream_new(shim_me(), shim_clock(shim_me()));
   (*s)->number = shim_me()->nstream++;
   END(cudaSuccess);
 }
@@ -387,6 +387,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
   if (c && c->origin && !s->capture) {
     s->capture = c;
     s->vc.t[s->clock]++; /* it has to be joined even if it does nothing more */
+    if (c->nstream == MAX_STREAMS)
+      abort();
     c->stream[c->nstream++] = s;
   }
   stream_put(s, op);
@@ -459,7 +461,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned lon
   *x = shim_new(sizeof **x);
   (*x)->c = g->c;
   for (uint32_t i = 0; i < g->c->nstream; i++)
-    (*x)->clock[i] = shim_clock();
+    (*x)->clock[i] = shim_clock(shim_me());
   END(cudaSuccess);
 }
 

@@ -129,10 +129,11 @@ static void check_trace(Job *j, PrRun *run, uint32_t id) {
   for (uint32_t s = 0; s < n; s++)
     for (uint32_t r = 0; r < p->nrank; r++) {
       const PrSpan *span = pr_trace(run, s, r);
-      uint64_t end[PIPE_NSTREAMS] = {0};
+      uint64_t end[PIPE_NSTREAMS + 64] = {0};
       for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
         const PipeInstr *c = &p->rank[r].instr[i];
-        uint32_t on = pipe_op_info[c->op].stream;
+        bool channel = p->nchannel && pipe_op_info[c->op].comm;
+        uint32_t on = channel ? PIPE_NSTREAMS + c->gout : pipe_op_info[c->op].stream;
         if (i > 0 && pipe_op_info[c->op].comm && c[-1].group > 0) {
           EXPECT(span[i].start_ns == span[i - 1].start_ns && span[i].end_ns == span[i - 1].end_ns,
                  "host %u: step %u, rank %u, row %u: not the times of its group\n", id, s, r, i);
@@ -257,6 +258,7 @@ void job_run(Job *j) {
     shim_lazy();
   if (j->deaf)
     shim_deaf();
+  shim_version(j->nccl);
   if (j->apart)
     shim_apart();
   for (uint32_t i = 0; i < j->lose; i++)

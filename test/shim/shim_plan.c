@@ -18,6 +18,24 @@ typedef struct Want {
   size_t bytes;
 } Want;
 
+/* The streams of a rank: COMPUTE, COMM and COPY, then its channels but for the first, which is COMM. on: [ninstr]. Returns
+ * how many. */
+static uint32_t streams(const PipeProgram *p, uint32_t r, uint32_t *on) {
+  const PipeRank *t = &p->rank[r];
+  uint32_t of[64] = {0}, n = 0; /* number + 1 */
+  for (uint32_t i = 0; i < t->ninstr; i++) {
+    const PipeInstr *c = &t->instr[i];
+    on[i] = pipe_op_info[c->op].stream;
+    if (p->nchannel == 0 || on[i] != PIPE_COMM)
+      continue;
+    if (p->nchannel > sizeof of / sizeof *of)
+      abort();
+    of[c->gout] = of[c->gout] ? of[c->gout] : ++n;
+    on[i] = of[c->gout] == 1 ? PIPE_COMM : PIPE_NSTREAMS + of[c->gout] - 2;
+  }
+  return PIPE_NSTREAMS + (n > 1 ? n - 1 : 0);
+}
+
 /* What the table of rank r asks for in a step, call by call. Written from PipeInstr and PipeSync alone; the
  * addresses of slots are those that the run has. */
 static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Want *w) {
@@ -25,6 +43,8 @@ static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Wa
   uint32_t n = 0, sync = 0;
   bool *recorded = calloc(t->ninstr + 1u, sizeof *recorded);
   uint32_t *event = calloc(t->ninstr + 1u, sizeof *event);
+  uint32_t *of = calloc(t->ninstr + 1u, sizeof *of);
+  streams(p, r, of); /* the last one is the end: COMPUTE */
   for (uint32_t i = 0; i < t->nsync; i++) {
     recorded[t->sync[i].after + 1] = true;
     event[t->sync[i].after + 1] = t->sync[i].event;
@@ -33,7 +53,7 @@ static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Wa
     w[n++] = (Want){.call = SHIM_RECORD, .stream = PIPE_COMPUTE, .event = event[0]};
   for (uint32_t i = 0; i <= t->ninstr; i++) {
     const PipeInstr *c = &t->instr[i];
-    uint32_t on = i < t->ninstr ? pipe_op_info[c->op].stream : PIPE_COMPUTE;
+    uint32_t on = of[i];
     bool turn = on == PIPE_COPY && t->group;
     for (; sync < t->nsync && t->sync[sync].before == i; sync++)
       w[n++] = (Want){.call = SHIM_WAIT, .stream = on, .event = t->sync[sync].event};
@@ -49,7 +69,7 @@ static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Wa
     case PIPE_RECV_B:
       w[n++] = (Want){.call = send ? SHIM_SEND : SHIM_RECV,
                       .stream = on,
-                      .peer = (int)c->peer,
+                      .peer = p->nchannel ? send : (int)c->peer,
                       .p = slot[send ? c->in : c->out],
                       .bytes = 8 * WORDS};
       break;
@@ -76,6 +96,7 @@ static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Wa
   }
   free(recorded);
   free(event);
+  free(of);
   return n;
 }
 
@@ -141,32 +162,53 @@ static bool find_rows(const Job *j, uint32_t r, Done *d) {
   return true;
 }
 
+/* Has row i, an op of COMPUTE, started after the side ops of COMM of its stage above it? In these programs all of them
+ * are there for what is computed. d: of the step. */
+static bool after_side(const PipeRank *t, uint32_t i, const Done *d) {
+  bool ok = true;
+  for (uint32_t k = 0; k < i && pipe_op_info[t->instr[i].op].stream == PIPE_COMPUTE; k++)
+    if (t->instr[k].op == PIPE_SIDE_COMM && t->instr[k].stage == t->instr[i].stage)
+      ok = ok && shim_after(d[i].first, d[k].last);
+  return ok;
+}
+
 /* Has each instruction of rank r started after all that its waits count was over, and each step after the one
- * before? By the order that streams and events make, as the shim has seen it. */
+ * before? By the order that streams and events make, as the shim has seen it. With channels a wait for COMM is the place
+ * of the last that is needed; what else is races show. */
 static bool in_order(const Job *j, uint32_t r) {
   const PipeRank *t = &j->p->rank[r];
   Done *d = calloc((size_t)t->ninstr * STEPS, sizeof *d);
-  uint32_t *row[PIPE_NSTREAMS], n[PIPE_NSTREAMS] = {0};
+  uint32_t *on = calloc(t->ninstr + 1u, sizeof *on), n = streams(j->p, r, on);
+  uint32_t **row = calloc(n, sizeof *row), *len = calloc(n, sizeof *len);
+  uint32_t *comm = calloc(t->ninstr + 1u, sizeof *comm), ncomm = 0;
   bool ok = find_rows(j, r, d);
-  for (int x = 0; x < PIPE_NSTREAMS; x++)
+  for (uint32_t x = 0; x < n; x++)
     row[x] = calloc(t->ninstr, sizeof **row);
-  for (uint32_t i = 0; i < t->ninstr; i++) {
-    uint32_t on = pipe_op_info[t->instr[i].op].stream;
-    row[on][n[on]++] = i;
-  }
+  for (uint32_t i = 0; i < t->ninstr; i++)
+    if (pipe_op_info[t->instr[i].op].comm)
+      comm[ncomm++] = i;
+  for (uint32_t i = 0; i < t->ninstr; i++)
+    row[on[i]][len[on[i]]++] = i;
   for (uint32_t s = 0; s < STEPS && ok; s++)
     for (uint32_t i = 0; i < t->ninstr && ok; i++) {
       const ShimLog *me = d[s * t->ninstr + i].first;
-      for (uint32_t x = 0; x < PIPE_NSTREAMS && ok; x++) {
-        uint32_t w = x == pipe_op_info[t->instr[i].op].stream
-                         ? 0
-                         : pipe_wait_for(&t->instr[i], (PipeOn)x);
-        ok = w == 0 || shim_after(me, d[s * t->ninstr + row[x][w - 1]].last);
-        ok &= s == 0 || n[x] == 0 || shim_after(me, d[(s - 1) * t->ninstr + row[x][n[x] - 1]].last);
+      for (uint32_t x = 0; x < n && ok; x++) {
+        uint32_t w = x < PIPE_NSTREAMS && x != pipe_op_info[t->instr[i].op].stream
+                         ? pipe_wait_for(&t->instr[i], (PipeOn)x)
+                         : 0;
+        const uint32_t *rows = x == PIPE_COMM ? comm : row[x];
+        ok = w == 0 || shim_after(me, d[s * t->ninstr + rows[w - 1]].last);
+        ok &= x != PIPE_COMM || after_side(t, i, d + s * t->ninstr);
+        ok &= s == 0 || len[x] == 0 ||
+              shim_after(me, d[(s - 1) * t->ninstr + row[x][len[x] - 1]].last);
       }
     }
-  for (int x = 0; x < PIPE_NSTREAMS; x++)
+  for (uint32_t x = 0; x < n; x++)
     free(row[x]);
+  free(row);
+  free(len);
+  free(comm);
+  free(on);
   free(d);
   return ok;
 }

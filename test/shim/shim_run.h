@@ -8,10 +8,10 @@
 
 #include "shim.h"
 
-enum { MAX_CLOCKS = 128, MAX_HOSTS = 16 };
+enum { MAX_CLOCKS = 384, MAX_HOSTS = 16, MAX_STREAMS = 128 };
 
 /* How far each host thread and each stream is known to have come. */
-typedef struct Vc { uint64_t t[MAX_CLOCKS]; } Vc;
+typedef struct Vc { uint32_t t[MAX_CLOCKS]; } Vc;
 
 typedef struct Host {
   uint32_t id, clock;
@@ -22,6 +22,9 @@ typedef struct Host {
   uint32_t skip;       /* waits for a number until that which is over at once, and 1; 0: none is */
   uint64_t calls_left; /* until it is killed; UINT64_MAX: it is not */
   uint32_t nstream, nevent;
+  /* Operations of NCCL: how many were issued, have started with all before them, and are over; how they are ordered. */
+  uint64_t nccl_issued, nccl_started, nccl_over;
+  enum { ORDER_NONE, ORDER_LAUNCH, ORDER_SERIAL } order;
   Vc vc;
   ShimLog *log;
   uint32_t nlog, caplog;
@@ -84,7 +87,7 @@ struct CUstream_st {
 };
 
 typedef struct Capture {
-  struct CUstream_st *origin, *stream[64];
+  struct CUstream_st *origin, *stream[MAX_STREAMS];
   uint32_t nstream;
   Op **op;
   uint32_t nop, cap;
@@ -100,7 +103,7 @@ typedef struct GraphRun {
 } GraphRun;
 struct CUgraphExec_st {
   Capture *c;
-  uint32_t clock[64]; /* of the streams of its runs */
+  uint32_t clock[MAX_STREAMS]; /* of the streams of its runs */
 };
 
 /* Operations of NCCL that were issued together. */
@@ -111,6 +114,8 @@ extern struct Shim {
   bool on, log, unwatched, steady, stalled, killed, apart, deaf, lazy;
   uint64_t random, progress, ticks, most_queued;
   uint32_t nhost, turn, nclock, errors, stuck;
+  int version;
+  uint8_t owner[MAX_CLOCKS]; /* host of a clock */
   char text[512];
   Host host[MAX_HOSTS];
   struct CUstream_st *streams;
@@ -124,8 +129,9 @@ Host *shim_me(void);
 void shim_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void *shim_new(size_t bytes); /* zeroed; freed by shim_end */
 uint64_t shim_draw(uint64_t n); /* below n */
-uint32_t shim_clock(void);
+uint32_t shim_clock(const Host *h);
 void vc_join(Vc *a, const Vc *b);
+void vc_hear(Vc *a, const Vc *b, const Host *h); /* the same of others' clocks: a is of h, what comes from elsewhere is b */
 const char *shim_range(void); /* innermost range of this host; interned */
 ShimLog *shim_note(ShimCall call, struct CUstream_st *s); /* an entry to fill in; never NULL */
 void shim_note_again(const Capture *c); /* the entries of a capture, for the launch at hand */
