@@ -12,7 +12,6 @@
 
 enum {
   MOST_STEP = 64,
-  MOST_TRIES = 64,     /* of a class, with ever larger M */
   MOST_STEPS = 12,     /* that are tried */
   MOST_WORK = 1 << 21, /* cells of programs that are compiled */
   PACE_TURNS = 24      /* n at which paces are read */
@@ -73,7 +72,7 @@ static bool try_from(Classes *c, int64_t from, AffineFail *fail, int64_t *need, 
   Tried p[4];
   uint32_t made = 1;
   AffineEnv x = {.s = &p[0].s};
-  ListsOfM l = {.from = from, .step = c->step, .pace = c->pace};
+  ListsOfM l = {.pace = c->pace};
   c->s->opt->keep_play = true; /* at n = 0, 1 and 2 */
   bool right = compile_value(c, from, &p[0]);
   bool ok = p[0].s.def && p[0].s.env, admits = true;
@@ -102,7 +101,7 @@ static bool try_from(Classes *c, int64_t from, AffineFail *fail, int64_t *need, 
     if (l.block)
       verify_rules(&l, at);
     if (c->s->opt->dump_after)
-      c->s->all_m.lists = lists_text(c->s, &p[0].s, &l, c->s->all_m.lists);
+      c->s->all_m.lists = lists_text(c->s, &p[0].s, &l, from, c->step, c->s->all_m.lists);
   }
   c->pace = l.pace, c->rules |= l.block != NULL;
   if (!ok && !c->refuted && x.fail != AFFINE_OK) {
@@ -122,7 +121,7 @@ static bool try_step(Classes *c, AffineFail *fail, int64_t *need) {
   for (int64_t residue = 1; residue <= c->step; residue++) {
     int64_t n = c->rules && c->far > residue ? (c->far - residue + c->step - 1) / c->step : 0;
     c->from[residue - 1] = c->ends[residue - 1] = 0;
-    for (int i = 0;; i++) {
+    for (;;) {
       bool never;
       c->far = c->rules ? residue + n * c->step : 0;
       if (try_from(c, residue + n * c->step, fail, need, &never)) {
@@ -136,11 +135,14 @@ static bool try_step(Classes *c, AffineFail *fail, int64_t *need) {
       if (c->refuted || *fail != AFFINE_BASE)
         return false;
       c->vain += (residue + n * c->step) * c->s->nstage;
-      if (i == MOST_TRIES || c->work > MOST_WORK || (c->rules && c->vain > MOST_WORK / 32)) {
+      if (c->work > MOST_WORK || (c->rules && c->vain > MOST_WORK / 32)) {
         *fail = AFFINE_NO;
-        c->why = c->rules              ? "what its rules do does not come to repeat"
-                 : c->work > MOST_WORK ? "it is so large that too much would have to be compiled"
-                                       : "its ranks do not come to repeat";
+        c->why = arena_printf(c->s->arena,
+                              c->rules
+                                  ? "what its rules do does not come to repeat up to %s = %" PRId64
+                                  : "what its ranks do still changes at %s = %" PRId64
+                                    ", and more would be too much to compile",
+                              c->m->name, residue + n * c->step);
         c->at = c->s->def->name_at;
         return false;
       }
@@ -182,6 +184,9 @@ void prove_by_lists(Sched *s, const Param *m) {
       c.why = "what repeats takes too many microbatches", c.at = s->def->name_at;
       break;
     }
+    if (!ok && i + 1 == MOST_STEPS)
+      c.why = "no number of microbatches was found after which all its ranks repeat",
+      c.at = s->def->name_at;
   }
   for (int64_t i = 0; i < c.step && ok; i++)
     end = c.from[i] > end ? c.from[i] : end;

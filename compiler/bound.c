@@ -109,52 +109,51 @@ static uint32_t own(const Sched *s, uint32_t op, bool forward) {
   return s->forward ? NONE : *op_at(s, !forward, o->stage, o->mb) - 1;
 }
 
-/* Heads in an order that respects the data, tails in the reverse. */
+/* Op i, when its head is there: those of the ops that need what it makes are not less. */
+static void pass_head(Sched *s, Bounds *x, uint32_t i) {
+  uint64_t end = x->head[i] + length(x, i);
+  uint32_t users = 0;
+  for (uint32_t u; (u = order_user(s, i, users)) != NONE; users++)
+    x->head[u] = most(x->head[u], end + hop(s, i, users, u));
+  uint32_t d = s->op[i].kind == PIPE_F ? own(s, i, true) : NONE;
+  if (d != NONE)
+    x->head[d] = most(x->head[d], end);
+  x->chain &= users <= 1 && (order_dep(s, i, 0) == NONE || order_dep(s, i, 1) == NONE);
+}
+
+/* The tail of op i, when those of the ops that need what it makes are there. */
+static uint64_t tail_of(Sched *s, const Bounds *x, uint32_t i) {
+  const Cost *c = &x->cost[s->op[i].stage];
+  bool forward = s->op[i].kind == PIPE_F;
+  uint64_t tail = forward ? 0 : less(c->b, c->d) + c->after;
+  for (uint32_t k = 0, u; (u = order_user(s, i, k)) != NONE; k++)
+    tail = most(tail, hop(s, i, k, u) + length(x, u) + x->tail[u]);
+  uint32_t d = forward ? own(s, i, true) : NONE;
+  return d == NONE ? tail : most(tail, length(x, d) + x->tail[d]);
+}
+
+/* Heads in an order that respects the data, tails in the reverse: F goes up the stages of the model, B and I down,
+ * a B after its F. */
 static void fill_chains(Sched *s, Bounds *x) {
-  uint32_t *wait = NEW_ARRAY(x->arena, uint32_t, s->nop),
-           *queue = arena_alloc(x->arena, s->nop * sizeof *queue + 1), n = 0;
   x->head = NEW_ARRAY(x->arena, uint64_t, s->nop);
   x->tail = NEW_ARRAY(x->arena, uint64_t, s->nop);
   x->chain = true;
-  for (uint32_t i = 0; i < s->nop; i++) {
-    if (!has_tensors(s->op[i].kind))
-      continue;
-    uint32_t k = 0;
-    while (order_dep(s, i, k) != NONE)
-      k++;
-    x->chain &= k <= 1;
-    wait[i] = k + (s->op[i].kind != PIPE_F);
-    if (wait[i] == 0)
-      queue[n++] = i;
-  }
-  for (uint32_t at = 0; at < n; at++) {
-    uint32_t i = queue[at], users = 0;
-    uint64_t end = x->head[i] + length(x, i);
-    for (uint32_t u; (u = order_user(s, i, users)) != NONE; users++) {
-      x->head[u] = most(x->head[u], end + hop(s, i, users, u));
-      if (--wait[u] == 0)
-        queue[n++] = u;
+  for (uint32_t pass = 0; pass < 4; pass++) /* heads of F, of B and I; tails of B and I, of F */
+    for (uint32_t j = 0; j < s->nmodel; j++) {
+      uint32_t m = pass % 2 ? s->nmodel - 1 - j : j, row = m;
+      bool forward = pass == 0 || pass == 3;
+      if (!forward && s->forward)
+        continue;
+      do
+        for (uint32_t mb = 0; mb < s->nmb; mb++) {
+          uint32_t op = *op_at(s, forward, row, mb);
+          if (op && pass < 2)
+            pass_head(s, x, op - 1);
+          else if (op)
+            x->tail[op - 1] = tail_of(s, x, op - 1);
+        }
+      while ((row = s->stage[row].replica) != m);
     }
-    x->chain &= users <= 1;
-    uint32_t d = s->op[i].kind == PIPE_F ? own(s, i, true) : NONE;
-    if (d != NONE) {
-      x->head[d] = most(x->head[d], end);
-      if (--wait[d] == 0)
-        queue[n++] = d;
-    }
-  }
-  for (uint32_t at = n; at-- > 0;) {
-    uint32_t i = queue[at];
-    const Cost *c = &x->cost[s->op[i].stage];
-    bool forward = s->op[i].kind == PIPE_F;
-    uint64_t tail = forward ? 0 : less(c->b, c->d) + c->after;
-    for (uint32_t k = 0, u; (u = order_user(s, i, k)) != NONE; k++)
-      tail = most(tail, hop(s, i, k, u) + length(x, u) + x->tail[u]);
-    uint32_t d = forward ? own(s, i, true) : NONE;
-    if (d != NONE)
-      tail = most(tail, length(x, d) + x->tail[d]);
-    x->tail[i] = tail;
-  }
 }
 
 typedef struct RankSums {
@@ -249,6 +248,8 @@ Timing bound_of(Sched *s, Arena *a, const int64_t *room) {
     bound.span = most(bound.span, window);
     bound.makespan = most(bound.makespan, most(all, t.head_f + window));
   }
+  arena_forget(a, x.head, s->nop * sizeof *x.head);
+  arena_forget(a, x.tail, s->nop * sizeof *x.tail);
   return bound;
 }
 

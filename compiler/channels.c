@@ -35,26 +35,15 @@ static int by_name(const void *a, const void *b) {
   return 0;
 }
 
-static int by_mb(const void *a, const void *b) {
-  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-  return x < y ? -1 : x > y;
-}
-
-/* Where the microbatches of each pipe begin, ascending: what tells pipes apart. Returns how many there are. */
-static uint32_t find_pipes(const Sched *s, uint32_t *mb0) {
-  uint32_t n = 0;
+/* [nmb + 1] How many pipes have their first microbatch before this one; of its first one: the number of the pipe. Not
+ * from s->pipe, which programs that were read do not have. */
+static uint32_t *count_pipes(const Sched *s) {
+  uint32_t *before = NEW_ARRAY(s->arena, uint32_t, s->nmb + (size_t)1);
   for (uint32_t i = 0; i < s->nstage; i++)
-    mb0[i] = s->stage[i].mb0;
-  qsort(mb0, s->nstage, sizeof *mb0, by_mb);
-  for (uint32_t i = 0; i < s->nstage; i++)
-    if (n == 0 || mb0[n - 1] != mb0[i])
-      mb0[n++] = mb0[i];
-  return n;
-}
-
-static uint32_t pipe_of(const Sched *s, uint32_t row, const uint32_t *mb0, uint32_t n) {
-  const uint32_t *at = bsearch(&s->stage[row].mb0, mb0, n, sizeof *mb0, by_mb);
-  return (uint32_t)(at - mb0);
+    before[s->stage[i].mb0 + 1] = 1;
+  for (uint32_t mb = 0; mb < s->nmb; mb++)
+    before[mb + 1] += before[mb];
+  return before;
 }
 
 /* Sums that share a channel: those of one communicator, and of those that a TIE needs. Number by comm_of. */
@@ -76,7 +65,7 @@ static void join_sums(Sched *s, uint32_t *parent) {
 
 void find_channels(Sched *s) {
   uint32_t nlink = nlinks(s), nsum = s->nmodel + s->ntie, n = 0;
-  uint32_t *mb0 = arena_alloc(s->arena, s->nstage * sizeof *mb0), npipe = find_pipes(s, mb0);
+  uint32_t *pipe_at = count_pipes(s);
   find_communicators(s);
   uint32_t *parent = NEW_ARRAY(s->arena, uint32_t, nsum + (size_t)1);
   for (uint32_t i = 0; i < nsum; i++)
@@ -90,7 +79,7 @@ void find_channels(Sched *s) {
     if (!link_crosses(s, l))
       continue;
     uint32_t a = s->stage[l.from].rank, b = s->stage[l.to].rank,
-             pipe = pipe_of(s, l.from, mb0, npipe);
+             pipe = pipe_at[s->stage[l.from].mb0];
     for (uint32_t back = 0; back < (s->forward ? 1 : 2); back++)
       name[n++] = (Named){{back ? PIPE_SEND_B : PIPE_SEND_F, back ? b : a, back ? a : b, pipe},
                           2 * i + back};
@@ -139,13 +128,9 @@ uint32_t channel_of_sides(const Sched *s, uint32_t rank) {
 
 /* ---- who needs what ---- */
 
-void need_comm(Sched *s, uint32_t r, PipeInstr *c, uint32_t count) {
+void keep_need(Sched *s, uint32_t r, const PipeInstr *c, uint32_t count) {
   Streams *t = &s->stream[r];
   bool copy = pipe_op_info[c->op].stream == PIPE_COPY;
-  uint32_t *wait = copy ? &c->wait_copy : &c->wait;
-  *wait = count > *wait ? count : *wait;
-  if (s->lowering != PIPE_CHANNELS || count == 0)
-    return;
   if (t->nneed == t->capneed)
     vec_grow(s->arena, (void **)&t->need, &t->capneed, sizeof *t->need);
   t->need[t->nneed++] = (Need){
@@ -157,7 +142,8 @@ static int by_need(const void *a, const void *b) {
   return x->of != y->of ? (x->of < y->of ? -1 : 1) : x->on < y->on ? -1 : x->on > y->on;
 }
 
-/* Of those of one instruction in one channel the last says it all. latest, of: [npipe_channel], of is 0 at first. */
+/* Of those of one instruction in one channel the last says it all. of, kept: [npipe_channel], where the one at
+ * hand is: 1 + what needs it, its row of `on`; of is 0 before and after. */
 static void take_needs(Sched *s, uint32_t r, uint32_t *of, uint32_t *kept) {
   Streams *t = &s->stream[r];
   uint32_t n = 0, total = t->ncompute + t->ncopy;
@@ -167,22 +153,20 @@ static void take_needs(Sched *s, uint32_t r, uint32_t *of, uint32_t *kept) {
       t->need[i].of--;
   if (t->nneed > 1)
     qsort(t->need, t->nneed, sizeof *t->need, by_need);
-  uint32_t *first = arena_alloc(s->arena, (total + (size_t)2) * sizeof *first);
+  uint32_t *first = NEW_ARRAY(s->arena, uint32_t, total + (size_t)2);
   uint32_t *on = arena_alloc(s->arena, t->nneed * sizeof *on + 1);
   uint32_t i = 0;
   for (uint32_t op = 0; op < total; op++) {
-    uint32_t begin = n, copy = op >= t->ncompute;
+    uint32_t copy = op >= t->ncompute;
     first[op + copy] = n;
     for (; i < t->nneed && t->need[i].of == op; i++) {
       uint32_t c = t->comm[t->need[i].on].gout;
-      if (of[c] != op + 1 || kept[c] < begin)
+      if (of[c] != op + 1)
         of[c] = op + 1, kept[c] = n++;
       on[kept[c]] = t->need[i].on;
     }
     first[op + copy + 1] = n;
   }
-  if (t->ncopy == 0)
-    first[t->ncompute] = n;
   s->needs[r] = (PipeNeeds){{first, t->ncopy ? first + t->ncompute + 1 : NULL}, on};
   for (uint32_t k = 0; k < t->nneed; k++)
     of[t->comm[t->need[k].on].gout] = 0;

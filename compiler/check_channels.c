@@ -88,6 +88,8 @@ static Members members_of(Sched *s, uint32_t sum, const uint32_t *row, uint32_t 
 
 /* The communicator of each sum, by stage of the model, then by tie: sums of the same ranks have one. */
 void find_communicators(Sched *s) {
+  if (s->comm_of) /* for the channels, already */
+    return;
   uint32_t n = 0, nsum = s->nmodel + s->ntie,
            *row = arena_alloc(s->arena, s->nstage * sizeof *row + 1);
   Members *m = arena_alloc(s->arena, nsum * sizeof *m + 1);
@@ -448,7 +450,7 @@ static void report_cycle(Sched *s, const MachineList *list, const MachineResult 
   }
   if (!got->shortest)
     diag_note(s->diag, NO_SPAN, "there may be a shorter circle: the search for it was cut short");
-  draw_lists(s, list, got->at_done, hop, got->nhop);
+  draw_lists(s, list, hop, got->nhop);
 }
 
 /* Position among the transfers of its directed pair, from 1. */

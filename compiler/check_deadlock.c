@@ -6,7 +6,7 @@
  * The transfers have one global order in which all data points forward, so a cycle needs an edge
  * that says "wait until a slot is free". More slots cure it: note [enough slots] in comm.c.
  *
- * Ensures compute_start, comm_start, makespan, busy, steady, channel_slots. */
+ * Ensures compute_end and comm_end, or starts (predicted.h), makespan, busy, steady, channel_slots. */
 #include <string.h>
 
 #include "graph.h"
@@ -25,6 +25,14 @@ static PipeStream *stream_views(Sched *s, bool comm_stream) {
                        : (PipeStream){t->compute, NULL, t->ncompute};
   }
   return v;
+}
+
+void forget_times(Sched *s, uint64_t *const *compute, uint64_t *const *comm) {
+  size_t ncomm = 0;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    ncomm += s->stream[r].ncomm;
+  arena_forget(s->arena, compute[0], (size_t)s->nop * sizeof **compute);
+  arena_forget(s->arena, comm[0], ncomm * sizeof **comm);
 }
 
 /* Of each instruction of a stream, rank after rank in one piece. */
@@ -171,10 +179,13 @@ bool check_deadlock(Sched *s) {
   out.rank_end = NEW_ARRAY(s->arena, uint64_t, s->nrank);
   in.compute = stream_views(s, false);
   in.comm = stream_views(s, true);
-  out.compute_start = s->compute_start = time_rows(s, false);
-  out.comm_start = s->comm_start = time_rows(s, true);
-  out.compute_end = time_rows(s, false);
-  out.comm_end = time_rows(s, true);
+  out.comm_end = s->comm_end = time_rows(
+      s, true); /* the larger first: order has forgotten one as large */
+  out.compute_end = s->compute_end = time_rows(s, false);
+  if (s->joined || s->lists || s->lowering == PIPE_CHANNELS) {
+    out.compute_start = s->compute_start = time_rows(s, false);
+    out.comm_start = s->comm_start = time_rows(s, true);
+  }
   if (s->ncopy) {
     PipeStream *copy = NEW_ARRAY(s->arena, PipeStream, s->nrank);
     uint64_t *cell = arena_alloc(s->arena, s->ncopy * sizeof *cell);
@@ -195,12 +206,14 @@ bool check_deadlock(Sched *s) {
     return false;
   if (out.comm_turn && out.makespan > s->ideal.makespan)
     try_more_slots(s, &in, &out);
-  find_steady(s, out.compute_start, out.compute_end);
-  size_t ncomm = 0;
-  for (uint32_t r = 0; r < s->nrank; r++)
-    ncomm += s->stream[r].ncomm;
-  arena_forget(s->arena, out.compute_end[0], (size_t)s->nop * sizeof **out.compute_end);
-  arena_forget(s->arena, out.comm_end[0], ncomm * sizeof **out.comm_end);
+  find_steady(s);
+  if (s->compute_start) {
+    forget_times(s, s->compute_end, s->comm_end);
+    s->compute_end = s->comm_end = NULL;
+  }
+  arena_forget(s->arena, s->ideal_end,
+               (size_t)s->nop * sizeof *s->ideal_end); /* for slots of channels only, by now */
+  s->ideal_end = NULL;
   if (out.comm_turn)
     sort_channels(s, out.comm_turn);
   s->makespan = out.makespan;

@@ -37,16 +37,13 @@ static bool right_ends(const PipeProgram *p, uint32_t r, const PipeInstr *in) {
 }
 
 /* Whichever end of a tensor comes first gives it its number, the other one must come to the same. Two SENDs, or
- * two RECVs, of one tensor are on one pair (right_ends), so their numbers differ. */
-static bool all_match(Sched *s, Arena *a) {
+ * two RECVs, of one tensor are on one pair (right_ends), so their numbers differ. Of each tensor, 0 at first:
+ * number: on its pair, from 1; BOTH: its ends have met; channel: NULL without channels. */
+static bool all_match(Sched *s, Arena *a, uint32_t *number, uint32_t *channel) {
   enum { BOTH = NONE };
   const PipeProgram *p = s->prog;
-  size_t of = p->edge ? p->nedge : p->nstage;
-  uint32_t *number = NEW_ARRAY(a, uint32_t,
-                               2 * of * p->nmb), /* on its pair, from 1; BOTH: its ends have met */
-      *count[2] = {NEW_ARRAY(a, uint32_t, p->nrank), NEW_ARRAY(a, uint32_t, p->nrank)},
-           *peer = NEW_ARRAY(a, uint32_t, p->nrank), /* count: of a rank, RECVs and SENDs by peer */
-               *channel = p->channel ? NEW_ARRAY(a, uint32_t, 2 * of * p->nmb) : NULL;
+  uint32_t *count[2] = {NEW_ARRAY(a, uint32_t, p->nrank), NEW_ARRAY(a, uint32_t, p->nrank)},
+           *peer = NEW_ARRAY(a, uint32_t, p->nrank); /* count: of a rank, RECVs and SENDs by peer */
   uint64_t left = 0;
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
@@ -134,7 +131,13 @@ static bool report_mismatch(Sched *s) {
 
 bool check_match(Sched *s) {
   Arena a = {.oom = s->arena->oom};
-  bool ok = all_match(s, &a);
+  size_t n = 2 * (size_t)(s->prog->edge ? s->prog->nedge : s->prog->nstage) * s->prog->nmb;
+  uint32_t *number = NEW_ARRAY(s->arena, uint32_t, n),
+           *channel = s->prog->channel ? NEW_ARRAY(s->arena, uint32_t, n) : NULL;
+  bool ok = all_match(s, &a, number, channel);
+  arena_forget(s->arena, number, n * sizeof *number);
+  if (channel)
+    arena_forget(s->arena, channel, n * sizeof *channel);
   arena_free(&a);
   return ok || report_mismatch(s);
 }

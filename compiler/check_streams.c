@@ -11,8 +11,7 @@
  *              of one group share no slot
  *
  * Requires prog; reads only its tables, and takes nothing from streams.c but what a wait means
- * (note [clocks]). Linear in instructions, in events times the tensors of an instruction,
- * and in streams, of which channels may be many. */
+ * (note [clocks]). Linear in instructions, their tensors and waits, times streams, which channels may make many. */
 #include <string.h>
 
 #include "graph.h"
@@ -31,8 +30,9 @@ typedef struct Proof {
   uint32_t *
       touched; /* [nslot + chunks] clocks of slots, then gradients: counts with the last access of each stream */
   uint32_t of;
-  uint32_t *now;                     /* clock of that stream */
-  uint32_t *need, *before, *without; /* clocks */
+  uint32_t *now;           /* clock of that stream */
+  uint32_t *need, *before; /* clocks */
+  uint32_t *alone; /* [streams] the only wait, of those of the row at hand, that covers it; NONE */
 } Proof;
 
 static const char *row_text(const Proof *p, uint32_t row) {
@@ -47,8 +47,16 @@ static Span row_span(const Proof *p, uint32_t row) {
   return row < p->k->ninstr ? p->s->site[p->k->instr[row].site] : NO_SPAN;
 }
 
+/* The row at which stream `on` has come to `count`: for messages. */
+static uint32_t row_of(const Proof *p, uint32_t on, uint32_t count) {
+  uint32_t n = on == PIPE_COMPUTE, i = 0;
+  while (i < p->k->ninstr && ((n += stream_of_row(&p->w, &p->k->instr[i]) == on) < count))
+    i++;
+  return i;
+}
+
 static bool too_early(const Proof *p, uint32_t on, uint32_t count) {
-  uint32_t other = on == PIPE_COMPUTE && count <= 1 ? NONE : p->room.row[on][count - 1];
+  uint32_t other = on == PIPE_COMPUTE && count <= 1 ? NONE : row_of(p, on, count);
   diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
              "rank %u: no event keeps %s from starting before %s is over", p->r,
              row_text(p, p->row), row_text(p, other));
@@ -72,7 +80,7 @@ static inline bool touch(Proof *p, uint32_t what, const uint32_t ns) {
   if (p->of == PIPE_COMM && t[PIPE_COMM] > p->group) {
     diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
                "rank %u: %s and %s use one slot, and are of one group", p->r,
-               row_text(p, p->room.row[PIPE_COMM][t[PIPE_COMM] - 1]), row_text(p, p->row));
+               row_text(p, row_of(p, PIPE_COMM, t[PIPE_COMM])), row_text(p, p->row));
     return false;
   }
   if (!PLANTED(STREAMS_SLOTS) && !covers(p, p->now, t, ns))
@@ -133,7 +141,8 @@ static bool apart(const Proof *p, uint32_t n, bool records) {
 /* The waits sync[0 .. n - 1] of the row at hand. */
 static inline bool waits(Proof *p, const PipeSync *sync, uint32_t n, const uint32_t ns) {
   const uint32_t *known = p->room.known;
-  clock_copy(p->before, p->now, ns);
+  if (n > 0)
+    clock_copy(p->before, p->now, ns);
   for (uint32_t i = 0; i < n; i++) {
     uint32_t after = sync[i].after + 1;
     if (sync[i].event >= p->k->nevent || after > p->row ||
@@ -147,15 +156,19 @@ static inline bool waits(Proof *p, const PipeSync *sync, uint32_t n, const uint3
   }
   if (!covers(p, p->now, p->need, ns))
     return false;
-  for (uint32_t i = 0; i < n; i++) { /* leave number i out */
-    bool missed = PLANTED(STREAMS_NEEDED);
-    clock_copy(p->without, p->before, ns);
-    for (uint32_t j = 0; j < n; j++)
-      if (j != i)
-        clock_join(p->without, &known[(size_t)(sync[j].after + 1) * ns], ns);
+  for (uint32_t x = 0; x < ns && n > 0; x++) {
+    bool open = x != p->of && p->before[x] < p->need[x];
+    uint32_t ncover = 0;
+    p->alone[x] = NONE;
+    for (uint32_t i = 0; i < n && open; i++)
+      if (known[(size_t)(sync[i].after + 1) * ns + x] >= p->need[x])
+        p->alone[x] = ncover++ ? NONE : i;
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    bool needed = PLANTED(STREAMS_NEEDED);
     for (uint32_t x = 0; x < ns; x++)
-      missed |= x != p->of && p->without[x] < p->need[x];
-    if (!missed) {
+      needed |= p->alone[x] == i;
+    if (!needed) {
       diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
                  "rank %u: the event from %s to %s is not needed", p->r, row_text(p, sync[i].after),
                  row_text(p, p->row));
@@ -179,6 +192,7 @@ static inline bool check_rank(Proof *p, const uint32_t ns) {
     const PipeInstr *in = i < k->ninstr ? &k->instr[i] : NULL;
     p->row = i;
     p->of = in ? stream_of_row(&p->w, in) : (uint32_t)PIPE_COMPUTE;
+    BUG_IF(p->of >= ns);
     p->now = &room->now[(size_t)p->of * ns];
     if (in)
       clock_needed(&p->w, i, p->need, ns);
@@ -194,43 +208,41 @@ static inline bool check_rank(Proof *p, const uint32_t ns) {
       return false;
     if (!in)
       break;
-    room->row[p->of][room->done[p->of]] = i;
     p->now[p->of] = ++room->done[p->of];
-    clock_copy(&room->known[(size_t)(i + 1) * ns], p->now, ns);
+    if (records[i + 1]) /* nobody asks for the others */
+      clock_copy(&room->known[(size_t)(i + 1) * ns], p->now, ns);
   }
   BUG_IF(j != k->nsync);
   return true;
 }
 
+/* What instructions of a rank touch: slots, gradients. */
+static size_t nslots(const Sched *s, uint32_t r) {
+  return (size_t)s->prog->rank[r].nslot + s->rank_stage0[r + 1] - s->rank_stage0[r];
+}
+
 bool check_streams(Sched *s) {
   const PipeProgram *p = s->prog;
-  size_t events = 0, slots = 0; /* the most of a rank */
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    const PipeRank *k = &p->rank[r];
-    size_t nslot = (size_t)k->nslot + s->rank_stage0[r + 1] - s->rank_stage0[r];
-    events = k->nevent > events ? k->nevent : events;
-    slots = nslot > slots ? nslot : slots;
-  }
+  size_t events = 0; /* the most of a rank */
+  for (uint32_t r = 0; r < p->nrank; r++)
+    events = p->rank[r].nevent > events ? p->rank[r].nevent : events;
   Arena tmp = {.oom = s->arena->oom};
-  Proof v = {.s = s, .room = stream_room(&tmp, s, p->rank)};
-  size_t n = v.room.streams;
+  Proof v = {.s = s, .room = stream_room(s, p->rank)};
   v.records = arena_alloc(&tmp, v.room.rows * sizeof *v.records);
   v.last = arena_alloc(&tmp, events * sizeof *v.last + 1);
-  v.touched = arena_alloc(&tmp, slots * n * sizeof *v.touched + 1);
-  v.need = arena_alloc(&tmp, n * sizeof *v.need), v.before = arena_alloc(&tmp, n * sizeof *v.need);
-  v.without = arena_alloc(&tmp, n * sizeof *v.need);
   bool ok = true;
   for (v.r = 0; v.r < p->nrank && ok; v.r++) {
     Arena own = {.oom = s->arena->oom};
     v.k = &p->rank[v.r];
     v.w = rank_streams(&own, s, v.r, v.k);
-    start_rank(&v.room, &v.w);
+    start_rank(&tmp, &v.room, &v.w);
+    v.need = arena_alloc(&own, v.w.n * sizeof *v.need);
+    v.before = arena_alloc(&own, v.w.n * sizeof *v.before);
+    v.alone = arena_alloc(&own, v.w.n * sizeof *v.alone);
+    v.touched = NEW_ARRAY(&own, uint32_t, nslots(s, v.r) * v.w.n);
     memset(v.records, 0, ((size_t)v.k->ninstr + 1) * sizeof *v.records);
     memset(v.last, 0xff, v.k->nevent * sizeof *v.last);
-    memset(v.touched, 0,
-           ((size_t)v.k->nslot + s->rank_stage0[v.r + 1] - s->rank_stage0[v.r]) * v.w.n *
-               sizeof *v.touched);
-    ok = v.w.n == PIPE_NSTREAMS ? check_rank(&v, PIPE_NSTREAMS) : check_rank(&v, v.w.n);
+    ok = v.w.n == PIPE_COPY ? check_rank(&v, PIPE_COPY) : check_rank(&v, v.w.n);
     arena_free(&own);
   }
   arena_free(&tmp);

@@ -46,7 +46,7 @@ static bool play(Sched *s, const Expr *call, Timing *t) {
   for (Played *p = s->played; p; p = p->next)
     if (p->fb == uniform.time_fb && memcmp(p->time, uniform.time, sizeof p->time) == 0)
       return *t = p->t, true;
-  if (s->ideal_end && own_costs(s, &uniform))
+  if (s->ordered && own_costs(s, &uniform))
     return *t = s->ideal, true;
   OrderRun run = {.stage = &uniform, .uniform = true};
   if (!s->play_end) {

@@ -171,14 +171,15 @@ static void first_time(Sched *s) {
   if (s->graph)
     room_for_lists(s);
   size_t total = 0;
-  for (uint32_t i = 0; i < s->nxfer; i++) {
-    if (s->xfer[i].to == XFER_SIDE)
-      s->stream[s->stage[s->side_use[s->xfer[i].from].stage].rank].ncomm++;
-    if (!xfer_moves(&s->xfer[i]))
-      continue;
-    s->stream[op_rank(s, s->xfer[i].from)].ncomm++;
-    s->stream[op_rank(s, s->xfer[i].to)].ncomm++;
-  }
+  for (uint32_t i = 0; i < s->nop; i++) /* every tensor that crosses ranks is a transfer */
+    for (uint32_t k = 0, n = op_outputs(s, &s->op[i]); k < n; k++) {
+      Link l = link_at(s, output_link(s, &s->op[i], k));
+      if (link_crosses(s, l))
+        s->stream[s->stage[l.from].rank].ncomm++, s->stream[s->stage[l.to].rank].ncomm++;
+    }
+  for (uint32_t i = 0; i < s->nside_use; i++)
+    if (s->side_use[i].kind == PIPE_SIDE_COMM)
+      s->stream[s->stage[s->side_use[i].stage].rank].ncomm++;
   for (uint32_t st = 0; st < s->nstage; st++)
     s->stream[s->stage[st].rank].ncomm += ((s->stage[st].replica != st) +
                                            (s->stage[st].tied == st)) *
@@ -253,8 +254,9 @@ static inline void fetch_ahead(const Sched *s, uint32_t op, const PipeInstr *com
   enum { AHEAD = 8 };
   if (op + AHEAD < s->nop)
     __builtin_prefetch(&s->op[op + AHEAD]);
-  __builtin_prefetch((const char *)compute + AHEAD * sizeof *compute, 1);
-  __builtin_prefetch((const char *)comm + AHEAD * sizeof *comm, 1);
+  /* as numbers: what is there may belong to another list, or to none */
+  __builtin_prefetch((const void *)((uintptr_t)compute + AHEAD * sizeof *compute), 1);
+  __builtin_prefetch((const void *)((uintptr_t)comm + AHEAD * sizeof *comm), 1);
 }
 
 /* The transfers in their one global order. */
@@ -266,7 +268,9 @@ static void lay_xfers(Sched *s) {
   for (size_t c = 0; c < nchannel; c++)
     ring0[c + 1] = ring0[c] + s->channel[c].out_slots + s->channel[c].in_slots;
   uint32_t *ring = NEW_ARRAY(s->arena, uint32_t, ring0[nchannel]);
-  uint32_t *count = NEW_ARRAY(s->arena, uint32_t, nchannel);
+  struct Turn {
+    uint32_t out, in;
+  } *turn = NEW_ARRAY(s->arena, struct Turn, nchannel); /* the next slot of each end */
   uint32_t *ncomm = NEW_ARRAY(s->arena, uint32_t, s->nrank),
            *sums = NEW_ARRAY(s->arena, uint32_t,
                              s->nmodel), /* so far, of each stage of the model, of each tie */
@@ -290,7 +294,9 @@ static void lay_xfers(Sched *s) {
     uint32_t link = s->graph ? xfer_link(s, &s->xfer[i]) : s->op[forward ? from : to].stage;
     size_t c = 2 * (size_t)link + !forward;
     const Channel *ch = &s->channel[c];
-    uint32_t n = count[c]++, out = n % ch->out_slots, in = n % ch->in_slots;
+    uint32_t out = turn[c].out++, in = turn[c].in++;
+    turn[c].out = turn[c].out == ch->out_slots ? 0 : turn[c].out;
+    turn[c].in = turn[c].in == ch->in_slots ? 0 : turn[c].in;
     uint32_t *out_user = &ring[ring0[c] + out], *in_user = &ring[ring0[c] + ch->out_slots + in];
     uint32_t send = ncomm[a]++, recv = ncomm[b]++;
     PipeInstr *make = op_instr(s, a, from), *use = op_instr(s, b, to);
@@ -329,8 +335,8 @@ static void lay_xfers(Sched *s) {
   }
 }
 
-/* The compute instructions without what transfers add to them. True: there are actions of several ops. */
-static bool restart(Sched *s) {
+/* The compute instructions without what transfers add to them. Ensures joined. */
+static void restart(Sched *s) {
   bool joined = false;
   for (uint32_t r = 0; r < s->nrank; r++) {
     s->stream[r].nneed = 0;
@@ -350,7 +356,7 @@ static bool restart(Sched *s) {
       }
     }
   }
-  return joined;
+  s->joined = joined;
 }
 
 /* The first op of each action waits for all of it. */
@@ -371,7 +377,7 @@ bool comm(Sched *s) {
   if (s->lowering == PIPE_CHANNELS && !s->channel_of)
     find_channels(s);
   number_slots(s);
-  bool joined = restart(s);
+  restart(s);
   if (s->lists) {
     lay_lists(s); /* how many slots that takes */
     number_slots(s);
@@ -382,7 +388,7 @@ bool comm(Sched *s) {
   }
   offload_streams(s);
   side_waits(s);
-  for (uint32_t r = 0; joined && r < s->nrank; r++)
+  for (uint32_t r = 0; s->joined && r < s->nrank; r++)
     join_waits(&s->stream[r]);
   if (s->lowering == PIPE_CHANNELS)
     channel_needs(s);

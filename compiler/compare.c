@@ -120,8 +120,9 @@ static void table(Compare *c, FILE *f) {
     name = (int)strlen(c->row[i].name) > name ? (int)strlen(c->row[i].name) : name;
     params = (int)strlen(c->row[i].params) > params ? (int)strlen(c->row[i].params) : params;
   }
-  fprintf(f, "  %-*s  %-*s  %10s  %9s  %10s  %8s  %7s  %9s  ", name, "schedule", params, "params",
-          "makespan", "to bound", "span", "x work", "bubble", "in flight");
+  fprintf(f, "  %-*s  %-*s  %10s  %10s  %9s  %10s  %10s  %9s  %8s  %7s  %9s  ", name, "schedule",
+          params, "params", "makespan", "bound", "gap", "span", "bound", "gap", "x work", "bubble",
+          "in flight");
   if (c->sized)
     fprintf(f, "%9s  %9s  ", "bytes", "volume");
   fprintf(f, "%9s  %8s  %9s\n", "transfers", "versions", "staleness");
@@ -133,10 +134,12 @@ static void table(Compare *c, FILE *f) {
       fprintf(f, "  %-*s  %-*s  refused: %s\n", name, w->name, params, w->params, w->refused);
       continue;
     }
-    fprintf(f, "%c %-*s  %-*s  %10s  %+7.2f %%  %10s  %8.4f  %5.2f %%  %9.2f  ",
+    fprintf(f,
+            "%c %-*s  %-*s  %10s  %10s  %+7.2f %%  %10s  %10s  %+7.2f %%  %8.4f  %5.2f %%  %9.2f  ",
             w->front ? '*' : ' ', name, w->name, params, w->params, row_time(c, w, w->makespan),
-            w->bound ? 100 * ((double)w->makespan / (double)w->bound - 1) : 0,
-            row_time(c, w, w->span), w->times, w->bubble, w->inflight);
+            row_time(c, w, w->bound), above_percent(w->makespan, w->bound), row_time(c, w, w->span),
+            row_time(c, w, w->span_bound), above_percent(w->span, w->span_bound), w->times,
+            w->bubble, w->inflight);
     if (c->sized)
       fprintf(f, "%9s  %9s  ", bytes_text(c->s, w->bytes), bytes_text(c->s, w->volume));
     fprintf(f, "%9" PRIu64 "  %8u  %9u\n", w->transfers, w->versions, w->staleness);
@@ -157,14 +160,14 @@ static void quoted(FILE *f, const char *text) {
 static void csv(Compare *c, FILE *f) {
   fprintf(
       f,
-      "file,schedule,params,refused,front,makespan,span,times,bubble_percent,inflight,bytes,transfers,volume,makespan_bound,span_bound,versions,staleness\n");
+      "file,schedule,params,refused,front,makespan,span,times,bubble_percent,inflight,bytes,transfers,volume,makespan_bound,span_bound,versions,staleness,makespan_gap_percent,span_gap_percent\n");
   for (uint32_t i = 0; i < c->nrow; i++) {
     const Row *w = &c->row[i];
     quoted(f, w->file), fputc(',', f);
     quoted(f, w->name), fputc(',', f);
     quoted(f, w->params);
     if (w->refused) {
-      fprintf(f, ",%s,,,,,,,,,,,,,\n", w->refused);
+      fprintf(f, ",%s,,,,,,,,,,,,,,,\n", w->refused);
       continue;
     }
     fprintf(f, ",,%d,%" PRIu64 ",%" PRIu64 ",%.6f,%.4f,%.4f,", w->front, w->makespan, w->span,
@@ -173,8 +176,9 @@ static void csv(Compare *c, FILE *f) {
       fprintf(f, "%" PRIu64 ",%" PRIu64 ",%" PRIu64, w->bytes, w->transfers, w->volume);
     else
       fprintf(f, ",%" PRIu64 ",", w->transfers);
-    fprintf(f, ",%" PRIu64 ",%" PRIu64 ",%u,%u\n", w->bound, w->span_bound, w->versions,
-            w->staleness);
+    fprintf(f, ",%" PRIu64 ",%" PRIu64 ",%u,%u,%.4f,%.4f\n", w->bound, w->span_bound, w->versions,
+            w->staleness, above_percent(w->makespan, w->bound),
+            above_percent(w->span, w->span_bound));
   }
 }
 
@@ -218,8 +222,119 @@ static double step_of(double most) {
   return step * 25 <= most ? step * 5 : step * 10 <= most ? step * 2 : step;
 }
 
+/* The numbers of a row. */
+static const char *said(Compare *c, const Row *w) {
+  Arena *a = c->s->arena;
+  return arena_printf(
+      a,
+      "%.4f times the work of a rank, %s\nmakespan %s, bound %s (+%.2f %%)\nspan %s, bound %s (+%.2f %%)",
+      w->times,
+      c->sized ? bytes_text(c->s, w->bytes)
+               : arena_printf(a, "%.2f stashes in flight", w->inflight),
+      row_time(c, w, w->makespan), row_time(c, w, w->bound), above_percent(w->makespan, w->bound),
+      row_time(c, w, w->span), row_time(c, w, w->span_bound),
+      above_percent(w->span, w->span_bound));
+}
+
+/* ---- labels of the front: what each is, placed where nothing else stands ---- */
+
+enum {
+  LEFT = 78,
+  TOP = 58,
+  W = 640,
+  H = 420,
+  KEY = 24,
+  BESIDE = 40, /* px right of the plot */
+  CELL = 3,
+  ACROSS = (LEFT + W + BESIDE) / CELL,
+  DOWN = (TOP + H) / CELL
+};
+#define LETTER 6.6 /* px of the widest letters that names and numbers have, on average */
+
+typedef enum Use { MARK = 1, LINE = 2 } Use; /* MARK: of text, too */
+typedef struct Taken {
+  uint8_t cell[DOWN][ACROSS]; /* Use, or'ed */
+  VEC(const char *) label;    /* that were placed, with the place of their marks before them */
+} Taken;
+
+static void take(Taken *t, double x, double y, double w, double h, Use as) {
+  for (int j = (int)y / CELL; j <= (int)(y + h) / CELL && j < DOWN; j++)
+    for (int i = (int)x / CELL; i <= (int)(x + w) / CELL && i < ACROSS; i++)
+      t->cell[j][i] |= as;
+}
+
+/* Whether a box is on the page, and nothing that is `in` the way lies in it. */
+static bool box_free(const Taken *t, double x, double y, double w, double h, int in) {
+  if (x < LEFT + 1 || y < TOP - 8 || x + w >= CELL * ACROSS || y + h >= CELL * DOWN)
+    return false;
+  for (int j = (int)y / CELL; j <= (int)(y + h) / CELL; j++)
+    for (int i = (int)x / CELL; i <= (int)(x + w) / CELL; i++)
+      if (t->cell[j][i] & in)
+        return false;
+  return true;
+}
+
+/* Lines may cross, but pass no text and no mark. */
+static bool line_free(Taken *t, double x0, double y0, double x1, double y1, bool taking) {
+  enum { STEPS = 40 };
+  for (int k = 0; k < STEPS; k++) {
+    double x = x0 + (x1 - x0) * k / STEPS, y = y0 + (y1 - y0) * k / STEPS;
+    if (taking)
+      take(t, x, y, 0, 0, LINE);
+    else if (!box_free(t, x, y, 0, 0, MARK))
+      return false;
+  }
+  return true;
+}
+
+/* The parameters that are swept: "M=8 V=2". */
+static const char *swept(Compare *c, const Row *w) {
+  const Options *o = c->s->opt;
+  const char *text = "";
+  for (uint32_t i = 0; i < o->ndefine; i++) {
+    const Define *d = &o->define[i];
+    const char *at = w->params;
+    size_t n = strlen(d->name);
+    while (d->lo != d->hi && *at && !(strncmp(at, d->name, n) == 0 && at[n] == '='))
+      at += strcspn(at, " "), at += *at == ' ';
+    if (d->lo != d->hi && *at)
+      text = arena_printf(c->s->arena, "%s %.*s", text, (int)strcspn(at, " "), at);
+  }
+  return text;
+}
+
+/* A label beside its mark, as near as there is room, with a line to it unless it touches. None where there is no room. */
+static void label(Compare *c, FILE *f, Taken *t, const Row *w, double x, double y) {
+  static const double away[] = {8, 14, 24, 40, 64, 100}, most[] = {0, 12, 24, 36, 48, 60};
+  enum { TRIES = sizeof away / sizeof *away, HIGH = 12 };
+  const char *text = arena_printf(c->s->arena, "%s%s", w->name, swept(c, w));
+  double wide = LETTER * (double)strlen(text);
+  const char *at = arena_printf(c->s->arena, "%.2f %.2f %s", x, y, text);
+  for (uint32_t i = 0; i < t->label.n; i++)
+    if (strcmp(t->label.at[i], at) == 0) /* another parameter is swept, which it lacks */
+      return;
+  for (int d = 0; d < TRIES; d++)
+    for (double up = 0; up <= most[d]; up += HIGH / 2.0)
+      for (int k = 0; k < 4; k++) { /* right and left, up and down */
+        double side = k % 2 ? -1 : 1, ex = x + side * away[d], ey = y + (k / 2 ? up : -up);
+        double bx = side > 0 ? ex : ex - wide, by = ey - HIGH / 2.0, sx = x + side * 8;
+        if (!box_free(t, bx, by, wide, HIGH, MARK | LINE) ||
+            (d > 0 && !line_free(t, sx, y, ex, ey, false)))
+          continue;
+        if (d > 0) {
+          put(f, "<path d=\"M~ ~L~ ~\" stroke=\"gray\" stroke-width=\"0.7\"/>\n", sx, y, ex, ey);
+          line_free(t, sx, y, ex, ey, true);
+        }
+        take(t, bx, by, wide, HIGH, MARK);
+        *vec_push(c->s->arena, &t->label) = at;
+        put(f,
+            "<text class=\"label\" font-size=\"10\" x=\"~\" y=\"~\" text-anchor=\"$\">$</text>\n",
+            ex, ey + 3.5, side > 0 ? "start" : "end", text);
+        return;
+      }
+}
+
 static void svg(Compare *c, FILE *f) {
-  enum { LEFT = 78, TOP = 44, W = 560, H = 380, KEY = 24 };
   double mem = 0, least = 1e300, most = 1;
   for (uint32_t i = 0; i < c->nrow; i++)
     if (!c->row[i].refused) {
@@ -238,14 +353,16 @@ static void svg(Compare *c, FILE *f) {
     ymost = 1 + ystep;
   uint32_t height = TOP + H + 56 + KEY * c->ninput;
   put(f,
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"#\" height=\"#\" viewBox=\"0 0 # #\" font-family=\"sans-serif\" font-size=\"12\">\n",
-      LEFT + W + 30u, height, LEFT + W + 30u, height);
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"#\" height=\"#\" viewBox=\"0 0 # #\" font-family=\"Helvetica,Arial,'Liberation Sans','DejaVu Sans',sans-serif\" font-size=\"12\">\n",
+      LEFT + W + BESIDE + 0u, height, LEFT + W + BESIDE + 0u, height);
   put(f, "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n");
   put(f, "<text x=\"#\" y=\"20\" font-size=\"15\">Time against memory</text>\n", (unsigned)LEFT);
   put(f,
-      "<text x=\"#\" y=\"36\" fill=\"dimgray\">filled: no other is better in both at the same parameters</text>\n",
-      (unsigned)LEFT);
+      "<text x=\"#\" y=\"36\" fill=\"dimgray\">filled: no other is better in both at the same parameters; these are named</text>\n"
+      "<text x=\"#\" y=\"50\" fill=\"dimgray\">where there is room; each point says its numbers under the pointer</text>\n",
+      (unsigned)LEFT, (unsigned)LEFT);
   char num[SVG_NUMBER];
+  Taken *taken = NEW(c->s->arena, Taken);
   for (double v = 0; v <= xmost + xstep / 2; v += xstep) {
     double x = LEFT + W * v / xmost;
     put(f, "<path d=\"M~ #v#\" stroke=\"gainsboro\"/>\n", x, (unsigned)TOP, (unsigned)H);
@@ -285,13 +402,20 @@ static void svg(Compare *c, FILE *f) {
         continue;
       double x = LEFT + W * w->memory / (xmost * per),
              y = TOP + H * (ymost - w->times) / (ymost - 1);
-      put(f, "<g><title>$ $: x ~</title>\n", w->name, w->params, w->times);
+      put(f, "<g><title>$ $: $</title>\n", w->name, w->params, said(c, w));
+      take(taken, x - 5, y - 5, 10, 10, MARK);
       mark(f, k, x, y, w->front);
       put(f, "</g>\n");
     }
     double y = TOP + H + 60.0 + KEY * k;
     mark(f, k, LEFT + 6.0, y - 4, true);
     put(f, "<text x=\"#\" y=\"~\">$</text>\n", LEFT + 18u, y, name);
+  }
+  for (uint32_t i = 0; i < c->nrow; i++) {
+    const Row *w = &c->row[i];
+    if (w->front)
+      label(c, f, taken, w, LEFT + W * w->memory / (xmost * per),
+            TOP + H * (ymost - w->times) / (ymost - 1));
   }
   put(f, "</svg>\n");
 }

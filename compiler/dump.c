@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "graph.h"
+#include "limit.h"
 
 const char *op_text(Sched *s, uint32_t op) {
   char buf[OP_TEXT];
@@ -153,6 +154,9 @@ void dump_program(Sched *s, FILE *f) {
       fprintf(f, "  pool %s stage %u%s: %u..%u, %" PRIu64 " bytes\n",
               pipe_class_name[k->pool[i].cls], k->pool[i].stage, k->pool[i].skip ? " skip" : "",
               k->pool[i].first, k->pool[i].first + k->pool[i].count, k->pool[i].bytes);
+    uint32_t first, nlimit = limits_of(s, r, &first);
+    for (uint32_t i = first; i < first + nlimit; i++)
+      fprintf(f, "  limit %s\n", limit_text(s, &s->limits[i]));
     for (uint32_t i = 0; i < k->ninstr; i++)
       dump_instr(f, pipe_graph(p), k->list, &k->instr[i], k->weights ? &k->weights[i] : NULL);
     for (uint32_t i = 0; i < k->nsync; i++) {

@@ -4,6 +4,7 @@
 #include "critical.h"
 #include "graph.h"
 #include "emit_formulas.h"
+#include "limit.h"
 #include "text.h"
 #include "transfers.h"
 
@@ -23,6 +24,12 @@ static void number(Text *t, const char *name, uint64_t v, char after) {
 static void number_or_skip(Text *t, const char *name, uint32_t v) {
   if (v != NONE)
     number(t, name, v, ',');
+}
+
+/* part / all, or 0 of nothing, to six decimals. */
+static void share(Sched *s, Text *t, const char *name, double part, double all, char after) {
+  key(t, name);
+  text_lit(t, arena_printf(s->arena, "%.6f%c", all > 0 ? part / all : 0, after));
 }
 
 static void op_string(const PipeProgram *p, Text *t, const char *name, const PipeInstr *in,
@@ -212,6 +219,12 @@ static void path_json(Text *t, const PipeProgram *p, const Critical *c) {
   text_lit(t, "],\n");
 }
 
+static void signed_number(Text *t, int64_t v) {
+  if (v < 0)
+    text_char(t, '-');
+  text_u64(t, v < 0 ? -(uint64_t)v : (uint64_t)v);
+}
+
 /* Of an op that uses weights. */
 static void weights_json(Text *t, const PipeWeights *w) {
   if (w->version == NONE)
@@ -221,10 +234,7 @@ static void weights_json(Text *t, const PipeWeights *w) {
   number_or_skip(t, "into", w->out);
   number_or_skip(t, "guess", w->guess);
   number_or_skip(t, "formula", w->formula);
-  key(t, "behind");
-  if (w->behind < 0)
-    text_char(t, '-');
-  text_u64(t, (uint64_t)(w->behind < 0 ? -(int64_t)w->behind : w->behind));
+  key(t, "behind"), signed_number(t, w->behind);
   text_char(t, ',');
   number(t, "ahead", w->ahead, ',');
 }
@@ -238,43 +248,26 @@ static void idle_json(Sched *s, Text *t, const uint64_t *idle) {
   text_char(t, ',');
 }
 
-/* Of programs with sizes. */
-static void bytes_json(Text *t, const Peak *pk) {
-  static const char *const name[] = {"weight", "grad", "opt",   "work", "act",  "gout",
-                                     "out",    "in",   "local", "keep", "total"};
-  const uint64_t v[] = {pk->weight, pk->grad, pk->opt,   pk->work, pk->act,  pk->gout,
-                        pk->out,    pk->in,   pk->local, pk->keep, pk->total};
+/* Of programs with sizes; of the classes from guest on those that there are. */
+static void bytes_json(Text *t, const uint64_t v[PEAK_NCLASSES]) {
   key(t, "bytes");
   text_char(t, '{');
-  if (pk->guest)
-    number(t, "guest", pk->guest, ',');
-  if (pk->buffer)
-    number(t, "buffer", pk->buffer, ',');
-  if (pk->guess)
-    number(t, "guess", pk->guess, ',');
-  if (pk->state)
-    number(t, "state", pk->state, ',');
-  for (int i = 0; i < 11; i++)
-    number(t, name[i], v[i], i < 10 ? ',' : '}');
+  for (int k = 0; k < PEAK_NCLASSES; k++)
+    if (v[k] || k < PEAK_guest || k == PEAK_total)
+      number(t, peak_class_name[k], v[k], k == PEAK_total ? '}' : ',');
   text_char(t, ',');
 }
 
 /* Idle time and memory of all ranks together. */
 static void sums_json(Sched *s, Text *t, const Critical *c) {
-  uint64_t idle[IDLE_NCAUSES] = {0};
-  Peak all = {0};
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    const Peak *p = &s->peak[r];
+  uint64_t idle[IDLE_NCAUSES] = {0}, bytes[PEAK_NCLASSES];
+  for (uint32_t r = 0; r < s->nrank; r++)
     for (int i = 0; i < IDLE_NCAUSES; i++)
       idle[i] += c->idle[r][i];
-    all.weight += p->weight, all.grad += p->grad, all.opt += p->opt, all.work += p->work;
-    all.act += p->act, all.gout += p->gout, all.out += p->out, all.in += p->in;
-    all.local += p->local, all.keep += p->keep, all.guest += p->guest, all.buffer += p->buffer;
-    all.guess += p->guess, all.state += p->state, all.total += p->total;
-  }
   idle_json(s, t, idle);
+  peak_sums(s, bytes);
   if (s->sized)
-    bytes_json(t, &all);
+    bytes_json(t, bytes);
 }
 
 /* What the instructions of a rank do not say: which side op it is, and which stand behind a `wait` of the text. */
@@ -322,6 +315,36 @@ static void beside_json(Sched *s, Text *t, uint32_t r, Beside *b, const PipeInst
     number(t, "before", u->user - s->rank_op0[r], ',');
 }
 
+/* The limits of a rank: per count, a weight for each of its stages. */
+static void limits_json(Sched *s, Text *t, uint32_t r) {
+  uint32_t first, n = limits_of(s, r, &first), nchunk = s->rank_stage0[r + 1] - s->rank_stage0[r];
+  if (n == 0)
+    return;
+  key(t, "limits"), text_char(t, '[');
+  for (uint32_t i = first; i < first + n; i++) {
+    const Limit *l = &s->limits[i];
+    text_lit(t, i > first ? ",\n{" : "{");
+    for (int k = 0; k < NCOUNTS; k++) {
+      const int64_t *weight = &l->weight[(uint32_t)k * nchunk];
+      bool there = false;
+      for (uint32_t c = 0; c < nchunk; c++)
+        there |= weight[c] != 0;
+      if (!there)
+        continue;
+      key(t, count_name[k]), text_char(t, '[');
+      for (uint32_t c = 0; c < nchunk; c++) {
+        text_room(t);
+        text_lit(t, c ? "," : "");
+        signed_number(t, weight[c]);
+      }
+      text_lit(t, "],");
+    }
+    key(t, "most"), signed_number(t, l->most), text_char(t, ',');
+    key(t, "peak"), signed_number(t, l->peak), text_char(t, '}');
+  }
+  text_lit(t, "],\n");
+}
+
 static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const uint64_t *start,
                       const uint64_t *end) {
   const uint64_t *idle = c->idle[r], busy = c->busy[r];
@@ -331,6 +354,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
   text_lit(t, "{");
   number(t, "rank", r, ',');
   number(t, "busy", busy, ',');
+  share(s, t, "utilisation", (double)busy, (double)s->makespan, ',');
   number(t, "messages", s->sent[r], ',');
   if (s->sized)
     number(t, "volume", s->sent_bytes[r], ',');
@@ -349,7 +373,9 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
   number(t, "versions", pk->versions, ',');
   idle_json(s, t, idle);
   if (s->sized) {
-    bytes_json(t, pk);
+    uint64_t bytes[PEAK_NCLASSES];
+    peak_classes(pk, bytes);
+    bytes_json(t, bytes);
     if (pk->op != NONE) {
       key(t, "peak_op");
       text_json(t, op_text(s, pk->op));
@@ -372,6 +398,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
     number(t, "bytes", q->bytes, '}');
   }
   text_lit(t, "],\n");
+  limits_json(s, t, r);
   key(t, "instr");
   text_lit(t, "[\n");
   Beside beside = find_beside(s, r);
@@ -467,6 +494,7 @@ void emit_json(Sched *s, FILE *f) {
   number(t, "span", s->own_span, ',');
   number(t, "ideal", p->ideal, ',');
   number(t, "busy", p->busy, ',');
+  share(s, t, "utilisation", (double)p->busy, (double)p->makespan * p->nrank, ',');
   count_sends(s);
   number(t, "messages", s->sent[s->nrank], ',');
   if (s->sized)
@@ -476,6 +504,11 @@ void emit_json(Sched *s, FILE *f) {
   key(t, "bound"), text_char(t, '{');
   number(t, "makespan", s->bound.makespan, ',');
   number(t, "span", s->bound.span, '}'), text_char(t, ',');
+  key(t, "gap"), text_char(t, '{');
+  const Timing *least = &s->bound;
+  share(s, t, "makespan", (double)(s->makespan - least->makespan), (double)least->makespan, ',');
+  share(s, t, "span", (double)(s->own_span - least->span), (double)least->span, '}');
+  text_char(t, ',');
   if (s->steady.per) {
     key(t, "steady"), text_char(t, '{');
     number(t, "time", s->steady.time, ',');

@@ -156,6 +156,23 @@ static void come(const Model *m, const MachineInstr *in, uint32_t nth, uint32_t 
       in->peer, in->peer, (nth - 1) * members + 1, in->peer, what, in->peer, what);
 }
 
+/* Buffers are of bytes, and */
+static bool counts_bytes(const Model *m) {
+  const ChannelModel *model = &m->s->opt->model;
+  return model->in_bytes && model->channels != CHANNELS_TAGGED;
+}
+
+/* a message does not fit into one: then its SEND waits for its RECV. */
+static bool too_big(const Model *m, const MachineInstr *in) {
+  return counts_bytes(m) && in->bytes > m->s->opt->model.buffer;
+}
+
+/* The message that was received, of b bytes in the buffer, leaves it. */
+static void receive_bytes(const Model *m, uint32_t r, const MachineInstr *in) {
+  const char *pair = channel(m, r, in) + 1;
+  fprintf(m->f, "used%s = used%s - b; got%s++; ", pair, pair, pair);
+}
+
 /* One instruction of queue q; nth: among the transfers of its pair, or the collectives of its
  * communicator, from 1. */
 static void instruction(const Model *m, uint32_t q, uint32_t r, uint32_t i, uint32_t nth,
@@ -163,12 +180,12 @@ static void instruction(const Model *m, uint32_t q, uint32_t r, uint32_t i, uint
   Sched *s = m->s;
   const MachineInstr *in = &m->list[r].instr[i];
   const ChannelModel *model = &s->opt->model;
-  bool bytes = model->in_bytes && model->channels != CHANNELS_TAGGED;
+  bool bytes = counts_bytes(m);
   fprintf(m->f, "  ");
   needs(m, r, in);
   if (in->kind == MACHINE_SEND) {
     const char *c = channel(m, r, in);
-    bool fits = in->bytes <= model->buffer;
+    bool fits = !too_big(m, in);
     if (bytes && fits)
       fprintf(m->f, "atomic { used%s + %llu <= %llu -> used%s = used%s + %llu }; ", c + 1,
               (unsigned long long)in->bytes, (unsigned long long)model->buffer, c + 1, c + 1,
@@ -181,7 +198,7 @@ static void instruction(const Model *m, uint32_t q, uint32_t r, uint32_t i, uint
     const char *c = channel(m, r, in);
     fprintf(m->f, "%s?x,b; assert(x == %u); ", c, tag(m, in->tensor));
     if (bytes)
-      fprintf(m->f, "used%s = used%s - b; got%s++; ", c + 1, c + 1, c + 1);
+      receive_bytes(m, r, in);
   } else if (in->kind == MACHINE_ALL) {
     come(m, in, nth, members);
     fprintf(m->f, "come[%u] >= %u; ", in->peer, nth * members);
@@ -198,6 +215,26 @@ static uint32_t next_on(const Model *m, uint32_t r, const uint32_t *row, uint32_
       return i;
   }
   return n;
+}
+
+/* Member k of a group, a SEND, as an option that is open at its `left--`: once it is next on its channel, its bytes fit, and
+ * those above it that do not have been received. */
+static void send_bytes(const Model *m, uint32_t r, const uint32_t *row, uint32_t k,
+                       const uint32_t *nth) {
+  const MachineInstr *in = &m->list[r].instr[row[k]];
+  const char *pair = channel(m, r, in) + 1;
+  unsigned long long bytes = in->bytes, room = m->s->opt->model.buffer;
+  fprintf(m->f, "  :: atomic { v%u != unread", k);
+  for (uint32_t i = 0; i < k; i++) {
+    const MachineInstr *above = &m->list[r].instr[row[i]];
+    if (above->kind == MACHINE_SEND && above->peer == in->peer && too_big(m, above))
+      fprintf(m->f, " && got%s >= %u", pair, nth[row[i]]);
+  }
+  if (too_big(m, in))
+    fprintf(m->f, " -> v%u!%u,0; ", k, tag(m, in->tensor));
+  else
+    fprintf(m->f, " && used%s + %llu <= %llu -> used%s = used%s + %llu; v%u!%u,%llu; ", pair, bytes,
+            room, pair, pair, bytes, k, tag(m, in->tensor), bytes);
 }
 
 /* n instructions of queue q that are a group: all are posted once all may be, and done once all are. */
@@ -231,20 +268,27 @@ static void together(const Model *m, uint32_t q, uint32_t r, const uint32_t *row
     uint32_t next = next_on(m, r, row, n, k);
     if (in->kind == MACHINE_ALL)
       continue;
-    if (in->kind == MACHINE_SEND)
+    bool send = in->kind == MACHINE_SEND, bytes = send && counts_bytes(m);
+    if (bytes)
+      send_bytes(m, r, row, k, nth);
+    else if (send)
       fprintf(m->f, "  :: v%u!%u,0 -> ", k, tag(m, in->tensor));
     else
       fprintf(m->f, "  :: v%u?x,b -> assert(x == %u); ", k, tag(m, in->tensor));
-    fprintf(m->f, "v%u = %s; ", k, in->kind == MACHINE_SEND ? "unread" : "unsent");
+    if (!send && counts_bytes(m))
+      receive_bytes(m, r, in);
+    fprintf(m->f, "v%u = %s; ", k, send ? "unread" : "unsent");
     if (next < n)
       fprintf(m->f, "v%u = %s; ", next, channel(m, r, in));
-    fprintf(m->f, "left--\n");
+    fprintf(m->f, bytes ? "left-- }\n" : "left--\n");
   }
   fprintf(m->f, "  :: left == 0 -> break\n  od; ");
   for (uint32_t k = 0; k < n; k++) {
     const MachineInstr *in = &m->list[r].instr[row[k]];
     if (in->kind == MACHINE_ALL)
       fprintf(m->f, "come[%u] >= %u; ", in->peer, nth[row[k]] * members[in->peer]);
+    else if (in->kind == MACHINE_SEND && too_big(m, in))
+      fprintf(m->f, "got%s >= %u; ", channel(m, r, in) + 1, nth[row[k]]);
   }
   fprintf(m->f, "n[%u] = n[%u] + %u;\n", q, q, n);
 }
@@ -272,11 +316,6 @@ bool emit_promela(Sched *s, FILE *f) {
     return too_large(s, "a channel of SPIN holds at most 255 messages");
   if (model->in_bytes && model->buffer > INT32_MAX)
     return too_large(s, "an int of SPIN holds less than 2 GiB");
-  for (uint32_t r = 0; r < s->nrank && model->in_bytes; r++)
-    for (uint32_t i = 0; i < m.list[r].n; i++)
-      if (m.list[r].instr[i].group > 0)
-        return too_large(
-            s, "buffers in bytes with groups of transfers; say how many messages they hold");
   if (!find_queues(&m))
     return too_large(s, "SPIN has room for 254 processes, one for each queue of each rank");
   fprintf(f, "/* %s%s%s under the model: %s.\n", s->name, *s->params ? ", " : "", s->params,

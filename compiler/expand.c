@@ -164,16 +164,6 @@ bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
 /* Backwards take the slices of a microbatch from the last to the first. */
 static bool is_back(const OpRef *o) { return o->op == PIPE_B || o->op == PIPE_I; }
 
-/* The number of the pipe that a row is of. */
-static uint32_t row_pipe(const Sched *s, uint32_t row) {
-  if (!s->row_of)
-    return row / s->nmodel;
-  uint32_t k = s->npipe - 1;
-  while (s->pipe[k].first > row)
-    k--;
-  return k;
-}
-
 /* Is the unit that an op of the row without index would take, counted as in the order at hand, on another rank? */
 static bool elsewhere(const Ex *x, uint32_t row, int64_t unit) {
   const Sched *s = x->s;
@@ -182,7 +172,7 @@ static bool elsewhere(const Ex *x, uint32_t row, int64_t unit) {
     return s->row_of && unit < st->nmb && !runs_mb(s, row, st->mb0 + (uint32_t)unit);
   if (!x->in_use->place)
     return false;
-  uint32_t k = row_pipe(s, row), nmb = x->in_use->nmb[k];
+  uint32_t k = pipe_of(s, row), nmb = x->in_use->nmb[k];
   int64_t mb = unit / s->slices;
   return mb < nmb && x->in_use->place[k][(size_t)st->model * nmb + (size_t)mb] != x->rank;
 }
@@ -245,7 +235,7 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t
 static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t *out) {
   const Sched *s = x->s;
   const PipeStage *st = &s->stage[stage];
-  uint32_t k = row_pipe(s, stage);
+  uint32_t k = pipe_of(s, stage);
   bool clip = x->clip;
   const Use *inner = NULL;
   *out = NONE;

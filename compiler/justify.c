@@ -76,6 +76,22 @@ static void bound_op(Just *j, uint32_t k, uint32_t op, int64_t start, int64_t en
   j->over[k][op] = later_of(later_of(start, start + end), 0) - later_of(start + end, 0);
 }
 
+/* What op o adds to the stashes of its rank, in number or in bytes, when it starts, and when it ends. */
+static void stash_change(const Sched *s, const Op *o, bool bytes, int64_t *start, int64_t *end) {
+  const PipeStage *st = &s->stage[o->stage];
+  OpCounts c = op_counts(s, o);
+  int64_t weight[NCOUNTS] = {[LIVE] = 1};
+  if (bytes) {
+    weight[LIVE] = (int64_t)round64(st->act_bytes);
+    weight[HELD] = (int64_t)round64(st->gout_bytes);
+    weight[KEPT] = c.take[KEPT] + c.give[KEPT] ? (int64_t)round64(row_inputs_bytes(s, o->stage))
+                                               : 0;
+  }
+  *start = *end = 0;
+  for (int q = 0; q < NCOUNTS; q++)
+    *start += weight[q] * c.take[q], *end -= weight[q] * c.give[q];
+}
+
 /* What each op adds to the sums that are bounded on its rank: the limits', or if there are none stashes and bytes,
  * which have no more than the most that live there now. */
 static void find_bounds(Just *j) {
@@ -87,23 +103,11 @@ static void find_bounds(Just *j) {
       bool open = k >= (nlimit ? nlimit : s->sized ? 2 : 1);
       *most = nlimit && !open ? s->limits[first + k].most : 0;
       for (uint32_t i = s->rank_op0[r]; !open && i < s->rank_op0[r + 1]; i++) {
-        const Op *o = &s->op[i];
-        const PipeStage *st = &s->stage[o->stage];
         int64_t start, end;
-        OpCounts c = op_counts(s, o);
-        int64_t weight[NCOUNTS] = {[LIVE] = 1};
-        if (k == 1) {
-          weight[LIVE] = (int64_t)round64(st->act_bytes);
-          weight[HELD] = (int64_t)round64(st->gout_bytes);
-          weight[KEPT] = c.take[KEPT] + c.give[KEPT]
-                             ? (int64_t)round64(row_inputs_bytes(s, o->stage))
-                             : 0;
-        }
-        start = end = 0;
-        for (int q = 0; q < NCOUNTS; q++)
-          start += weight[q] * c.take[q], end -= weight[q] * c.give[q];
         if (nlimit)
-          limit_change(s, &s->limits[first + k], o, &start, &end);
+          limit_change(s, &s->limits[first + k], &s->op[i], &start, &end);
+        else
+          stash_change(s, &s->op[i], k == 1, &start, &end);
         bound_op(j, k, i, start, end);
         int64_t top = later_of(live, live + j->delta[k][i]) + j->over[k][i];
         live += j->delta[k][i];

@@ -10,6 +10,13 @@
 
 /* ---- what ops take ---- */
 
+int count_of(int builtin) {
+  return builtin == BI_INFLIGHT ? LIVE
+         : builtin == BI_HELD   ? HELD
+         : builtin == BI_KEPT   ? KEPT
+                                : HOST;
+}
+
 OpCounts op_counts(const Sched *s, const Op *o) {
   OpCounts c = {{0}, {0}};
   switch (o->kind) {
@@ -62,6 +69,35 @@ int64_t limits_room(const Sched *s, uint32_t r) {
   return room;
 }
 
+const char *const count_name[NCOUNTS] = {
+    [LIVE] = "inflight", [HELD] = "held", [KEPT] = "kept", [HOST] = "host"};
+
+/* Adds " + 2*inflight(0)"; chunk: NONE, of all. */
+static const char *add_term(Sched *s, const char *text, int64_t weight, int count, uint32_t rank,
+                            uint32_t chunk) {
+  if (weight == 0)
+    return text;
+  const char *sign = *text ? weight < 0 ? " - " : " + " : weight < 0 ? "-" : "";
+  long long n = weight < 0 ? -(long long)weight : (long long)weight;
+  return arena_printf(s->arena, "%s%s%s%s(%u%s)", text, sign,
+                      n == 1 ? "" : arena_printf(s->arena, "%lld*", n), count_name[count], rank,
+                      chunk == NONE ? "" : arena_printf(s->arena, ", %u", chunk));
+}
+
+const char *limit_text(Sched *s, const Limit *l) {
+  uint32_t nchunk = s->rank_stage0[l->rank + 1] - s->rank_stage0[l->rank];
+  const char *text = "";
+  for (int k = 0; k < NCOUNTS; k++) {
+    const int64_t *weight = &l->weight[(uint32_t)k * nchunk];
+    bool all = true;
+    for (uint32_t c = 1; c < nchunk; c++)
+      all &= weight[c] == weight[0];
+    for (uint32_t c = 0; c < (all ? 1 : nchunk); c++)
+      text = add_term(s, text, weight[c], k, l->rank, all ? NONE : c);
+  }
+  return arena_printf(s->arena, "%s <= %lld", *text ? text : "0", (long long)l->most);
+}
+
 /* ---- clauses into rows ---- */
 
 typedef struct Finder {
@@ -69,13 +105,6 @@ typedef struct Finder {
   Limit row;
   int64_t plain; /* the part of the sum without counts */
 } Finder;
-
-static int count_of(int builtin) {
-  return builtin == BI_INFLIGHT ? LIVE
-         : builtin == BI_HELD   ? HELD
-         : builtin == BI_KEPT   ? KEPT
-                                : HOST;
-}
 
 bool counts_now(const Expr *e) {
   if (!e)
@@ -88,9 +117,8 @@ bool counts_now(const Expr *e) {
   return counts_now(e->a) || counts_now(e->b) || counts_now(e->c);
 }
 
-/* So much may stand before a count: all ops together do not overflow. */
-static bool fits(const Finder *x, int64_t weight) {
-  int64_t most = INT64_MAX / 8 / ((int64_t)x->s->nop + 1);
+bool weight_fits(const Sched *s, int64_t weight) {
+  int64_t most = INT64_MAX / 8 / ((int64_t)s->nop + 1);
   return weight <= most && weight >= -most;
 }
 
@@ -138,7 +166,7 @@ static bool add_count(Finder *x, const Expr *call, int64_t factor) {
   for (uint32_t k = chunk ? (uint32_t)c : 0; k < (chunk ? (uint32_t)c + 1 : nchunk); k++) {
     int64_t *weight = &x->row.weight[(uint32_t)count_of(call->builtin) * nchunk + k];
     *weight += factor;
-    if (!fits(x, *weight))
+    if (!weight_fits(s, *weight))
       return too_large(x, call);
   }
   return true;
@@ -168,8 +196,8 @@ static bool add_to(Finder *x, const Expr *e, int64_t factor) {
       return not_linear(x, e);
     if (!eval(s, number, &v))
       return false;
-    return __builtin_mul_overflow(v, factor, &v) || !fits(x, v) ? too_large(x, number)
-                                                                : add_to(x, rest, v);
+    return __builtin_mul_overflow(v, factor, &v) || !weight_fits(s, v) ? too_large(x, number)
+                                                                       : add_to(x, rest, v);
   }
   case EX_COND:
     if (counts_now(e->a))
@@ -182,7 +210,7 @@ static bool add_to(Finder *x, const Expr *e, int64_t factor) {
 
 /* The row that compares; false: reported. */
 static bool find_row(Sched *s, const Clause *c, const Expr *e, Limit *row) {
-  Finder x = {.s = s, .row = {.clause = c, .compare = e, .rank = NONE}};
+  Finder x = {.s = s, .row = {.clause = c, .compare = e, .at = e->at, .rank = NONE}};
   bool less = e->kind == EX_LT || e->kind == EX_LE, more = e->kind == EX_GT || e->kind == EX_GE;
   if (!counts_now(e)) {
     diag_error(s->diag, DIAG_CLAUSE, e->at,
@@ -236,23 +264,26 @@ static bool find_rows(Sched *s, Arena *a, const Clause *c, Rows *rows) {
   return true;
 }
 
+void set_limits(Sched *s, const Limit *row, uint32_t n) {
+  uint32_t *at = s->limit0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + (size_t)2);
+  s->limits = arena_alloc(s->arena, n * sizeof *s->limits + 1);
+  s->nlimits = n;
+  for (uint32_t i = 0; i < n; i++)
+    at[row[i].rank + 2]++;
+  for (uint32_t r = 1; r < s->nrank + 2; r++)
+    at[r] += at[r - 1];
+  for (uint32_t i = 0; i < n; i++)
+    s->limits[at[row[i].rank + 1]++] = row[i];
+}
+
 bool find_limits(Sched *s) {
   Arena a = {.oom = s->arena->oom};
   Rows rows = {0};
   bool ok = true;
   for (uint32_t i = 0; ok && i < s->nlimit; i++)
     ok = find_rows(s, &a, s->limit[i], &rows);
-  s->nlimits = ok ? rows.n : 0;
-  if (s->nlimits) { /* by rank, in the order of the text */
-    uint32_t *at = s->limit0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + (size_t)2);
-    s->limits = arena_alloc(s->arena, rows.n * sizeof *s->limits);
-    for (uint32_t i = 0; i < rows.n; i++)
-      at[rows.at[i].rank + 2]++;
-    for (uint32_t r = 1; r < s->nrank + 2; r++)
-      at[r] += at[r - 1];
-    for (uint32_t i = 0; i < rows.n; i++)
-      s->limits[at[rows.at[i].rank + 1]++] = rows.at[i];
-  }
+  if (ok && rows.n > 0)
+    set_limits(s, rows.at, rows.n);
   arena_free(&a);
   return ok;
 }
@@ -263,11 +294,11 @@ typedef struct Walk {
   Sched *s;
   uint32_t rank, nchunk, first, n; /* first, n: rows of s->limits */
   int64_t *now;                    /* [NCOUNTS * nchunk] */
-  uint32_t copied, over,
-      oldest; /* copies that have begun, that ops have waited for; none before is left */
-  const PipeInstr **copy;     /* [ncopy] of the rank */
-  uint32_t ncopy, *wait_copy; /* copies that each op waits for */
-  bool *left;                 /* [ncopy] an OFF whose slot is neither free nor taken again */
+  uint32_t copied, over;           /* copies that have begun, that ops have waited for */
+  const PipeInstr **copy;          /* [ncopy] of the rank */
+  uint32_t ncopy, *wait_copy;      /* copies that each op waits for */
+  uint32_t *
+      left; /* [nslot] 1 + stage of what an OFF has copied, if the slot is neither free nor taken again; 0 */
   uint32_t loading;    /* 1 + a LOAD that may not have ended, whose place on the host is taken; 0 */
   const Limit *broken; /* first limit that does not hold, */
   int64_t excess;      /*   by how much at its worst moment, */
@@ -280,10 +311,11 @@ static void tally(Walk *w, int what, uint32_t stage, int64_t change) {
 }
 
 static void look(Walk *w, uint32_t op) {
-  for (const Limit *l = &w->s->limits[w->first]; l < &w->s->limits[w->first + w->n]; l++) {
+  for (Limit *l = &w->s->limits[w->first]; l < &w->s->limits[w->first + w->n]; l++) {
     int64_t sum = 0;
     for (uint32_t i = 0; i < NCOUNTS * w->nchunk; i++)
       sum += l->weight[i] * w->now[i];
+    l->peak = sum > l->peak ? sum : l->peak;
     if (sum <= l->most || (w->broken && (w->broken != l || sum - l->most <= w->excess)))
       continue;
     w->broken = l, w->excess = sum - l->most, w->op = op;
@@ -291,11 +323,11 @@ static void look(Walk *w, uint32_t op) {
   }
 }
 
-/* An OFF has left its slot: to an op that waits for it, or to a LOAD behind it of a stash as large (slots.c). */
-static void leave(Walk *w, uint32_t copy) {
-  if (w->left[copy])
-    tally(w, LIVE, w->copy[copy]->stage, -1);
-  w->left[copy] = false;
+/* An OFF has left its slot: to an op that waits for it, or to a LOAD behind it (slots.c). */
+static void leave(Walk *w, uint32_t slot) {
+  if (w->left[slot])
+    tally(w, LIVE, w->left[slot] - 1, -1);
+  w->left[slot] = 0;
 }
 
 /* The LOAD under way has ended: another copy begins behind it, or an op has waited for it. */
@@ -312,26 +344,20 @@ static void copies_before(Walk *w, uint32_t i) {
     const PipeInstr *x = w->copy[w->copied];
     end_load(w);
     if (x->op == PIPE_OFF) {
-      w->left[w->copied] = true;
+      w->left[x->act] = x->stage + 1;
       if (x->peer == NONE)
         tally(w, HOST, x->stage, 1);
     } else if (x->op == PIPE_LOAD) {
       if (x->peer == NONE)
         w->loading = w->copied + 1;
-      uint32_t k = w->oldest;
-      while (k < w->copied && !(w->left[k] && round64(s->stage[w->copy[k]->stage].act_bytes) ==
-                                                  round64(s->stage[x->stage].act_bytes)))
-        k++;
-      if (k < w->copied)
-        leave(w, k);
+      leave(w, x->act);
       tally(w, LIVE, x->stage, 1);
-      while (w->oldest < w->copied && !w->left[w->oldest])
-        w->oldest++;
     }
     look(w, s->rank_op0[w->rank] + i);
   }
   for (; w->over < w->wait_copy[i]; w->over++)
-    leave(w, w->over);
+    if (w->copy[w->over]->op == PIPE_OFF)
+      leave(w, w->copy[w->over]->act);
   if (w->loading <= w->over)
     end_load(w);
 }
@@ -342,7 +368,7 @@ static void find_copies(Walk *w, uint32_t r) {
   const PipeRank *rank = &s->prog->rank[r];
   uint32_t i = 0;
   w->copy = NEW_ARRAY(s->arena, const PipeInstr *, rank->ninstr);
-  w->left = NEW_ARRAY(s->arena, bool, rank->ninstr);
+  w->left = NEW_ARRAY(s->arena, uint32_t, rank->nslot);
   w->wait_copy = NEW_ARRAY(s->arena, uint32_t, s->rank_op0[r + 1] - s->rank_op0[r]);
   w->ncopy = 0;
   for (const PipeInstr *in = rank->instr; in < rank->instr + rank->ninstr; in++)
@@ -362,7 +388,9 @@ static void walk_rank(Walk *w, uint32_t r, bool final) {
     return;
   w->now = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)w->nchunk);
   w->moment = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)w->nchunk);
-  w->copied = w->over = w->oldest = w->loading = 0;
+  w->copied = w->over = w->loading = 0;
+  for (uint32_t k = w->first; k < w->first + w->n; k++)
+    s->limits[k].peak = INT64_MIN;
   if (final && s->ncopy > 0)
     find_copies(w, r);
   for (uint32_t i = s->rank_op0[r], last; i < s->rank_op0[r + 1]; i = last + 1) {
@@ -401,20 +429,28 @@ bool limit_quantity(Sched *s, const Expr *call, int64_t *value) {
   return true;
 }
 
-static void report(Sched *s, const Walk *w) {
+/* What is false: "5 <= 4", and why: the numbers that are in it. */
+static void report_sides(Sched *s, const Walk *w) {
   static const char *const sign[] = {"<", "<=", ">", ">="};
   const Limit *l = w->broken;
   const Expr *e = l->compare;
-  int64_t a = 0, b = 0;
-  if (l->clause->var)
+  int64_t a = l->most + w->excess, b = l->most;
+  if (l->clause && l->clause->var)
     s->env[l->clause->slot] = l->index;
   s->moment = w->moment;
-  bool known = eval(s, e->a, &a) && eval(s, e->b, &b);
+  bool known = !e || (eval(s, e->a, &a) && eval(s, e->b, &b));
   BUG_IF(!known); /* find_row has had the same numbers */
-  diag_error(s->diag, DIAG_OVER_LIMIT, e->at, "limit not kept: %lld %s %lld is false at %s",
-             (long long)a, sign[e->kind - EX_LT], (long long)b, op_text(s, w->op));
-  diag_note(s->diag, NO_SPAN, "with %s", eval_explain(s, e));
+  diag_error(s->diag, DIAG_OVER_LIMIT, l->at, "limit not kept: %lld %s %lld is false at %s",
+             (long long)a, sign[e ? e->kind - EX_LT : 1], (long long)b, op_text(s, w->op));
+  if (e)
+    diag_note(s->diag, NO_SPAN, "with %s", eval_explain(s, e));
+  else
+    diag_note(s->diag, NO_SPAN, "the limit is %s", limit_text(s, l));
   s->moment = NULL;
+}
+
+static void report(Sched *s, const Walk *w) {
+  report_sides(s, w);
   diag_note(s->diag, s->site[s->op[w->op].site], "%s comes from here", op_text(s, w->op));
   diag_help(s->diag,
             s->op[w->op].kind == PIPE_F
@@ -423,15 +459,16 @@ static void report(Sched *s, const Walk *w) {
   if (s->tuned && s->tuned->var && s->ntune > 1 && s->ncopy == 0)
     diag_note(s->diag, s->tuned->at, "no value of '%s' keeps the limits; this is the first",
               s->tuned->var);
-  note_extends(s, e->at);
+  if (w->broken->clause)
+    note_extends(s, w->broken->at);
 }
 
 bool check_limits(Sched *s) {
   Walk w = {.s = s};
   for (uint32_t r = 0; r < s->nrank && !w.broken; r++)
     walk_rank(&w, r, true);
-  if (!w.broken || PLANTED(OVER_LIMIT))
-    return true;
-  report(s, &w);
-  return false;
+  s->limits_hold = !w.broken || PLANTED(OVER_LIMIT);
+  if (!s->limits_hold)
+    report(s, &w);
+  return s->limits_hold;
 }

@@ -8,26 +8,36 @@
 
 /* Stashes on the device; microbatches between I and W; inputs kept for R; stashes in host memory only. */
 enum { LIVE, HELD, KEPT, HOST, NCOUNTS };
+int count_of(int builtin); /* which of them a quantity is: one with is_now() */
 
 typedef struct OpCounts { /* taken when an op starts, given back when it ends */
   int64_t take[NCOUNTS], give[NCOUNTS];
 } OpCounts;
 OpCounts op_counts(const Sched *s, const Op *o);
 
-/* A comparison of a `limit` clause, for one rank. */
+/* A comparison of a `limit` clause, for one rank; or what a file has in its place. */
 typedef struct Limit {
-  const Clause *clause;
-  const Expr *compare;
+  const Clause *clause; /* NULL of a file */
+  const Expr *compare;  /* the same */
+  Span at;
   int64_t index;   /* of the clause's variable */
   uint32_t rank;
   int64_t *weight; /* [NCOUNTS * stages of the rank] */
   int64_t most;    /* of the sum */
+  int64_t peak;    /* (check_limits) what it comes to */
 } Limit;
+extern const char *const count_name[NCOUNTS]; /* "inflight" */
 
 /* e has a count of a moment, inflight(r) and such. */
 bool counts_now(const Expr *e);
 /* Part of expand: ensures limits, limit0. False: reported. */
 bool find_limits(Sched *s);
+/* s->limits and limit0 from n rows in any order. */
+void set_limits(Sched *s, const Limit *row, uint32_t n);
+/* So much may stand before a count: all ops together do not overflow. Requires the ops. */
+bool weight_fits(const Sched *s, int64_t weight);
+/* "2*inflight(0) - held(0, 1) <= 16": as the language has it, with the numbers put in. */
+const char *limit_text(Sched *s, const Limit *l);
 /* The limits of rank r: rows *first to *first + n - 1 of s->limits. */
 uint32_t limits_of(const Sched *s, uint32_t r, uint32_t *first);
 /* What op o adds to the sum when it starts, and when it ends. */
@@ -36,7 +46,7 @@ void limit_change(const Sched *s, const Limit *l, const Op *o, int64_t *start, i
 bool limits_kept(Sched *s);
 /* No more stashes than these are ever alive on rank r, by its limits alone; INT64_MAX. */
 int64_t limits_room(const Sched *s, uint32_t r);
-/* Requires prog. Proves all limits. */
+/* Requires prog. Proves all limits; ensures their peaks and limits_hold. */
 bool check_limits(Sched *s);
 /* Of a builtin while a message is made: at the moment s->moment. */
 bool limit_quantity(Sched *s, const Expr *call, int64_t *value);

@@ -37,12 +37,12 @@ static void add_row(Lines *l, const Sched *s, const ListRow *o) {
   add_times(l, o->unit.j / by, "j");
 }
 
-const char *lists_text(Sched *s, const Sched *of, const ListsOfM *lists, const char *before) {
+const char *lists_text(Sched *s, const Sched *of, const ListsOfM *lists, int64_t from, int64_t step,
+                       const char *before) {
   Lines l = {.a = s->arena};
   char buf[96];
   add(&l, before ? before : "");
-  snprintf(buf, sizeof buf, "%s = %" PRId64 "+%" PRId64 "n\n", s->opt->for_all, lists->from,
-           lists->step);
+  snprintf(buf, sizeof buf, "%s = %" PRId64 "+%" PRId64 "n\n", s->opt->for_all, from, step);
   add(&l, buf);
   for (uint32_t r = 0; r < lists->nrank; r++) {
     const RankList *k = &lists->rank[r];

@@ -85,17 +85,6 @@ static bool placed_here(Text *t, const Pipe *p, uint32_t stage, Affine mb, Span 
   return true;
 }
 
-static const Pipe *pipe_of(const Sched *s, uint32_t stage) {
-  uint32_t k = s->npipe - 1;
-  while (s->pipe[k].first > stage)
-    k--;
-  /* rows behind the stages of all pipes: by their microbatches */
-  if (s->row_of)
-    for (k = 0; k + 1 < s->npipe && s->stage[stage].mb0 >= s->pipe[k + 1].mb0;)
-      k++;
-  return &s->pipe[k];
-}
-
 /* Does the microbatch exist? */
 static bool exists(Text *t, const Pipe *p, Affine mb, Span at, bool *yes) {
   Affine n = t->mbs[p - t->s->pipe];
@@ -120,7 +109,7 @@ static int next_of(int kind) { return kind == PIPE_F ? 0 : kind == PIPE_R ? 1 : 
 static bool emit(Text *t, const OpRef *o, uint32_t stage, Affine mb, int64_t slice, Affine stamp) {
   Sched *s = t->s;
   int64_t slices = s->slices;
-  const Pipe *p = pipe_of(s, stage);
+  const Pipe *p = &s->pipe[pipe_of(s, stage)];
   bool here, there;
   if (slice < 0 || slice >= slices)
     return text_no(t, o->at, "an op is of no slice");
@@ -168,7 +157,7 @@ static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int6
     unit = t->now.wait.at[i].unit, *stage = t->now.wait.at[i].stage;
     return affine_divide(t->x, unit, s->slices, mb, slice);
   }
-  const Pipe *p = pipe_of(s, *stage);
+  const Pipe *p = &s->pipe[pipe_of(s, *stage)];
   for (unit = t->now.next[next_of(o->op)][*stage]; !here; unit.a += !here) {
     bool there;
     if (!affine_divide(t->x, unit, s->slices, mb, slice))
@@ -183,11 +172,6 @@ static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int6
 }
 
 /* ---- ops ---- */
-
-bool text_fixed(Text *t, const Expr *e) {
-  int64_t v;
-  return !e || affine_number(t->x, e, &v);
-}
 
 static bool update(Text *t, const OpRef *o, Affine stamp) {
   Sched *s = t->s;
@@ -206,7 +190,7 @@ static bool update(Text *t, const OpRef *o, Affine stamp) {
     return text_no(t, o->at, "it is of no pipe");
   }
   for (uint32_t i = 0; i < n; i++) {
-    const Pipe *p = pipe_of(s, row[i]);
+    const Pipe *p = &s->pipe[pipe_of(s, row[i])];
     if (only && p != only)
       continue;
     if (o->args && (!exists(t, p, mb, o->at, &there) ||
@@ -238,7 +222,8 @@ static bool run_ref(Text *t, const OpRef *o, Affine stamp) {
       affine_bind(t->x, p->slot, few[n++]);
   }
   t->ex.use = o;
-  if (!text_fixed(t, o->chunk) || !text_fixed(t, o->stage) || !text_fixed(t, o->pipe_index))
+  if (!affine_constant(t->x, o->chunk) || !affine_constant(t->x, o->stage) ||
+      !affine_constant(t->x, o->pipe_index))
     return false;
   if (o->op == PIPE_U)
     return update(t, o, stamp);

@@ -9,8 +9,8 @@
  * Linear. The list takes the place of what is merged, so a program is not held twice. */
 #include <string.h>
 
-#include "graph.h"
 #include "pipe_loop.h"
+#include "predicted.h"
 #include "streams.h"
 
 /* Into t->list, which has compute and comm at its end: what is written never reaches what of comm is still to be
@@ -19,7 +19,6 @@
 static void merge(Sched *s, uint32_t r, PipeInstr *compute, PipeWeights *weights) {
   Streams *t = &s->stream[r];
   PipeInstr *out = t->list;
-  const uint64_t *at_c = s->compute_start[r], *at_x = s->comm_start[r];
   const uint64_t *at_y = s->ncopy ? s->copy_start[r] : NULL;
   uint32_t c = 0, x = 0, y = 0;
   memcpy(compute, t->compute, t->ncompute * sizeof *compute);
@@ -28,11 +27,13 @@ static void merge(Sched *s, uint32_t r, PipeInstr *compute, PipeWeights *weights
     bool can_x = x < t->ncomm && t->comm[x].wait <= c && t->comm[x].wait_copy <= y;
     bool can_y = y < t->ncopy && t->copy[y].wait <= c && t->copy[y].wait_copy <= x;
     BUG_IF(!can_c && !can_x && !can_y);
-    if (can_x && (!can_c || at_x[x] <= at_c[c]) && (!can_y || at_x[x] <= at_y[y]))
+    uint64_t at_c = can_c && (can_x || can_y) ? compute_start(s, r, c, &compute[c]) : 0;
+    uint64_t at_x = can_x && (can_c || can_y) ? comm_start(s, r, x, &t->comm[x]) : 0;
+    if (can_x && (!can_c || at_x <= at_c) && (!can_y || at_x <= at_y[y]))
       do
         *out++ = t->comm[x];
       while (t->comm[x++].group > 0);
-    else if (can_y && (!can_c || at_y[y] <= at_c[c]))
+    else if (can_y && (!can_c || at_y[y] <= at_c))
       *out++ = t->copy[y++];
     else
       do {
@@ -45,16 +46,6 @@ static void merge(Sched *s, uint32_t r, PipeInstr *compute, PipeWeights *weights
 }
 
 static uint32_t list_length(const Streams *t) { return t->ncompute + t->ncomm + t->ncopy; }
-
-/* Nobody reads the times by which streams are merged after that. */
-static void forget_times(Sched *s) {
-  size_t ncomm = 0;
-  for (uint32_t r = 0; r < s->nrank; r++)
-    ncomm += s->stream[r].ncomm;
-  arena_forget(s->arena, s->compute_start[0], (size_t)s->nop * sizeof **s->compute_start);
-  arena_forget(s->arena, s->comm_start[0], ncomm * sizeof **s->comm_start);
-  s->compute_start = s->comm_start = NULL;
-}
 
 static const char *base_name(const char *path) {
   const char *slash = strrchr(path, '/');
@@ -94,7 +85,9 @@ bool lower(Sched *s) {
                          .weights = weights};
   }
   arena_forget(s->arena, compute, (size_t)most_ops * sizeof *compute);
-  forget_times(s);
+  forget_times(s, s->compute_start ? s->compute_start : s->compute_end,
+               s->comm_start ? s->comm_start : s->comm_end); /* streams are merged by them, once */
+  s->compute_start = s->comm_start = s->compute_end = s->comm_end = NULL;
   place_events(s, rank);
   uint32_t *file_row = NEW_ARRAY(s->arena, uint32_t, s->diag->nsource);
   const char **file = NEW_ARRAY(s->arena, const char *, s->diag->nsource);

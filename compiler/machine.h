@@ -20,7 +20,8 @@
  *   RECV      is done once it and its SEND are posted
  *   SEND      rendezvous: the same. Buffered: also as soon as the buffer of its directed pair has
  *             room, which holds `buffer` messages or bytes that are sent and not yet received; a
- *             message larger than the buffer is sent by rendezvous
+ *             message larger than the buffer is sent by rendezvous. It is received once its RECV is
+ *             posted, whether or not the group of that is done
  *   ALL       is done once every member of the communicator has posted its own; the n-th of each
  *             member belong together
  *
@@ -66,7 +67,7 @@ typedef enum MachineChannels {
 typedef struct ChannelModel {
   MachineChannels channels;
   bool in_bytes;   /* unit of `buffer`: bytes, else messages */
-  bool grouped;    /* rendezvous only: neighbours in a queue with no COMPUTE between are posted, and
+  bool grouped;    /* neighbours in a queue with no COMPUTE between are posted, and
                       done, as one group (ncclGroupStart, ncclGroupEnd) */
   uint64_t buffer; /* of each directed pair; 0: rendezvous */
 } ChannelModel;
@@ -98,7 +99,6 @@ typedef struct MachineResult {
   uint64_t done;      /* instructions that were carried out */
   MachineHop *hop;    /* arena */
   uint32_t nhop;
-  const bool **at_done; /* [rank][index] which were; NULL if all */
   bool shortest;      /* no cycle is shorter; false: the search was cut short */
 } MachineResult;
 
@@ -106,6 +106,10 @@ typedef struct MachineResult {
  * which order the machine goes on, and one run decides. Linear in instructions (a collective: times
  * its members). Everything it takes is from the arena. */
 MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model);
+
+/* If every instruction takes one unit of time from when it can go on: when those that are carried out end. [nrank][n],
+ * 0: never. From the arena; linear. */
+uint32_t **machine_times(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model);
 
 /* The verdict alone: takes memory of its own and gives it back. */
 bool machine_completes(void (*oom)(size_t), const MachineList *list, uint32_t nrank,

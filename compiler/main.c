@@ -182,7 +182,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   opterr = 0;
   int k = 0, about = 0, shell = 0;
   bool many = false, format = false, what = false; /* what: an option says what to do */
-  bool emits = false;                              /* --emit */
+  bool emits = false, arrows = false;              /* --emit, --arrows */
   for (int c; (c = option_next(argc, argv)) != -1;)
     switch (c) {
     case O_OUTPUT: o->output = strcmp(optarg, "-") ? optarg : NULL; break;
@@ -246,7 +246,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     case O_ARROWS:
       if (!read_word(s, c, "--arrows=", &k))
         return false;
-      o->arrows = k;
+      o->arrows = k, arrows = true;
       break;
     case O_LAX: o->torch_lax = true; break;
     case O_WAITS: o->torch_waits = true; break;
@@ -303,7 +303,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     return print_about(s, about, shell);
   }
   if (optind == argc)
-    return usage_error(s, "no %s file", ".pipe or .csv");
+    return usage_error(s, "no %s file", ".pipe, .csv or .json");
   what |= o->critical_path || o->show || o->for_all || o->dump_after || o->depfile;
   if (format)
     return read_format(s, argc, argv, what || many || o->watch);
@@ -312,10 +312,16 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   for (uint32_t i = 0; i < o->ndefine && !many; i++)
     if (o->define[i].hi != o->define[i].lo)
       return usage_error(s, "-D %s: a range of values is for --compare", o->define[i].name);
+  if ((o->torch_waits || o->torch_unshard) && o->emit != EMIT_COMMS_CSV)
+    return usage_error(s, "%s says how to write --emit=comms-csv",
+                       o->torch_waits ? "--torch-waits" : "--torch-unshard");
+  if (arrows && (o->emit != EMIT_SVG || many))
+    return usage_error(s, "%s says how to draw the timeline of --emit=svg", "--arrows");
   if (many) {
     if (o->emit != EMIT_C && o->emit != EMIT_CSV && o->emit != EMIT_SVG)
       return usage_error(s, "%s prints a table, or --emit=csv or --emit=svg", "--compare");
-    if (o->check_only || o->show || o->critical_path || o->dump_after || o->depfile || o->schedule)
+    if (o->check_only || o->show || o->critical_path || o->dump_after || o->depfile ||
+        o->schedule || o->counterexample || o->symbol || o->for_all || o->time_passes)
       return usage_error(s, "%s goes with -D, -o, --emit and what costs, limits and models need",
                          "--compare");
     if (o->watch)
@@ -323,9 +329,6 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     o->compare = (const char **)argv + optind, o->ncompare = (uint32_t)(argc - optind);
     return true;
   }
-  if ((o->torch_waits || o->torch_unshard) && o->emit != EMIT_COMMS_CSV)
-    return usage_error(s, "%s says how to write --emit=comms-csv",
-                       o->torch_waits ? "--torch-waits" : "--torch-unshard");
   o->looped = o->for_all && emits && o->emit == EMIT_C && !o->check_only;
   if (o->for_all && !o->looped)
     o->check_only = true;

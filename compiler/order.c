@@ -433,14 +433,13 @@ static inline uint64_t key_of(const KeyOf *k, const Xfer *x) {
   return k->end[x->from] * k->spread + (k->spread > 1 ? turn_of(k->s, x) : 0);
 }
 
-/* Sorts x[n], whose keys differ in the lowest `bits` only. room: 2 * n. Stable. */
-static void sort_bucket(const KeyOf *k, Xfer *x, uint32_t n, int bits, Keyed *room) {
+/* Sorts from[n], whose keys differ in the lowest `bits` only, into x. room: n. Stable. */
+static void sort_bucket(Keyed *from, Keyed *room, Xfer *x, uint32_t n, int bits) {
   enum { DIGIT = 8, N = 1 << DIGIT, FEW = 24 };
-  Keyed *from = room, *to = room + n;
-  for (uint32_t i = 0; i < n; i++) {
-    Keyed this = {key_of(k, &x[i]), x[i]};
+  for (uint32_t i = 1; n <= FEW && i < n; i++) {
+    Keyed this = from[i];
     uint32_t at = i;
-    for (; n <= FEW && at > 0 && from[at - 1].key > this.key; at--)
+    for (; at > 0 && from[at - 1].key > this.key; at--)
       from[at] = from[at - 1];
     from[at] = this;
   }
@@ -451,28 +450,35 @@ static void sort_bucket(const KeyOf *k, Xfer *x, uint32_t n, int bits, Keyed *ro
     for (int d = 0; d < N; d++)
       first[d + 1] += first[d];
     for (uint32_t i = 0; i < n; i++)
-      to[first[from[i].key >> shift & (N - 1)]++] = from[i];
+      room[first[from[i].key >> shift & (N - 1)]++] = from[i];
     Keyed *t = from;
-    from = to, to = t;
+    from = room, room = t;
   }
   for (uint32_t i = 0; i < n; i++)
     x[i] = from[i].x;
 }
 
+/* The key of x[i]; what it is made of lies rank by rank, and the play has gone back and forth between them. */
+static inline uint64_t next_key(const KeyOf *k, const Xfer *x, uint32_t i, uint32_t n) {
+  enum { AHEAD = 16 };
+  if (i + AHEAD < n) {
+    __builtin_prefetch(&k->end[x[i + AHEAD].from]);
+    __builtin_prefetch(&k->s->op[x[i + AHEAD].from]);
+  }
+  return key_of(k, &x[i]);
+}
+
 /* Where the costs allow it, ties go by turn_of: so an order that repeats has no longer a period than the times
  * have. Else they stay as they are, in the order of the data. The play has left them nearly in the order of time:
  * spread over buckets of a few hundred by the high bits of the key, which goes through memory once, then
- * each bucket in the cache. */
-static void sort_by_time(Sched *s, Xfer **xfer, uint32_t n, const uint64_t *end) {
+ * each bucket in the cache. most: no time is later. */
+static void sort_by_time(Sched *s, Xfer *x, uint32_t n, const uint64_t *end, uint64_t most) {
   enum { MEAN = 256 };
-  Xfer *from = *xfer, *to = arena_alloc(s->arena, (size_t)n * sizeof *to);
+  Keyed *keyed = arena_alloc(s->arena, (size_t)n * sizeof *keyed + 1);
   uint64_t turns = s->nstage > s->nmodel ? 4 * (uint64_t)s->nrank
                                          : 2 * (uint64_t)s->nrank; /* with sums or without */
   KeyOf k = {s, end, takes_time(s) ? turns : 1};
-  uint64_t most = 0;
   int shift = 0;
-  for (uint32_t i = 0; i < n; i++)
-    most = end[from[i].from] > most ? end[from[i].from] : most;
   if (most > UINT64_MAX / k.spread - 1)
     k.spread = 1;
   most = (most + 1) * k.spread - 1;
@@ -481,19 +487,21 @@ static void sort_by_time(Sched *s, Xfer **xfer, uint32_t n, const uint64_t *end)
   uint32_t nbucket = (uint32_t)(most >> shift) + 1, largest = 0;
   uint32_t *first = NEW_ARRAY(s->arena, uint32_t, (size_t)nbucket + 1);
   for (uint32_t i = 0; i < n; i++) {
-    uint32_t bucket = (uint32_t)(key_of(&k, &from[i]) >> shift);
+    uint32_t bucket = (uint32_t)(next_key(&k, x, i, n) >> shift);
     largest = ++first[bucket + 1] > largest ? first[bucket + 1] : largest;
   }
   for (uint32_t b = 0; b < nbucket; b++)
     first[b + 1] += first[b];
-  for (uint32_t i = 0; i < n; i++)
-    to[first[key_of(&k, &from[i]) >> shift]++] = from[i];
-  Keyed *room = arena_alloc(s->arena, 2 * (size_t)largest * sizeof *room);
+  for (uint32_t i = 0; i < n; i++) {
+    uint64_t key = next_key(&k, x, i, n);
+    keyed[first[key >> shift]++] = (Keyed){key, x[i]};
+  }
+  Keyed *room = arena_alloc(s->arena, (size_t)largest * sizeof *room + 1);
   for (uint32_t b = 0, at = 0; b < nbucket; at = first[b++]) /* first: of the next one by now */
-    if (first[b] - at > 1)
-      sort_bucket(&k, &to[at], first[b] - at, shift, room);
-  arena_forget(s->arena, room, 2 * (size_t)largest * sizeof *room);
-  *xfer = to;
+    if (first[b] > at)
+      sort_bucket(&keyed[at], room, &x[at], first[b] - at, shift);
+  arena_forget(s->arena, room, (size_t)largest * sizeof *room);
+  arena_forget(s->arena, keyed, (size_t)n * sizeof *keyed);
 }
 
 /* A transfer, or a side op of a COMM stream. */
@@ -554,13 +562,15 @@ bool order(Sched *s) {
     return false;
   }
   s->ideal = run.t;
+  s->ordered = true;
   s->ideal_end = run.end;
   s->nxfer = run.nxfer;
   s->xfer = run.xfer;
-  if (s->ncomm_side > 0)
+  if (s->ncomm_side > 0) {
     sort_with_sides(s, &run);
-  else
-    sort_by_time(s, &s->xfer, s->nxfer, run.end);
-  arena_forget(s->arena, run.xfer, most * sizeof *run.xfer);
+    arena_forget(s->arena, run.xfer, most * sizeof *run.xfer);
+  } else {
+    sort_by_time(s, s->xfer, s->nxfer, run.end, run.t.makespan);
+  }
   return true;
 }

@@ -86,10 +86,7 @@ bool rules_quantity(Sched *s, const Expr *call, int64_t *value) {
                (long long)r);
     return false;
   }
-  int what = call->builtin == BI_INFLIGHT ? LIVE
-             : call->builtin == BI_HELD   ? HELD
-             : call->builtin == BI_KEPT   ? KEPT
-                                          : HOST;
+  int what = count_of(call->builtin);
   if (!call->args->next) {
     *value = q->rank_count[what][r];
     return true;

@@ -138,6 +138,15 @@ typedef struct List {
   uint32_t n;
 } List;
 
+/* The classes of memory of a rank, in the order of reports: slots for stashes of other ranks (guest), of side ops
+ * (buffer), estimates of weights (guess), states of their policy; all of them are in total. */
+#define PEAK_CLASSES(X) \
+  X(weight) X(grad) X(opt) X(work) X(act) X(gout) X(out) X(in) X(local) X(keep) X(guest) X(buffer) X(guess) X(state) \
+  X(total)
+#define X(c) PEAK_##c,
+enum { PEAK_CLASSES(X) PEAK_NCLASSES };
+#undef X
+
 /* What a rank needs at its worst moment. (check_memory) Bytes, each buffer rounded up to 64. */
 typedef struct Peak {
   uint32_t inflight, held, kept; /* most live ACT, GOUT and KEEP slots (slots) */
@@ -146,9 +155,9 @@ typedef struct Peak {
   uint32_t warmup;         /* forwards before the first backward */
   uint32_t versions;       /* most slots that a stage has for its weights (slots) */
   uint32_t op;             /* op at which act + gout + local + buffer bytes are most; NONE when unsized */
-  uint64_t weight, grad, opt, work, act, gout, out, in, local, keep, total;
-  uint64_t guest, buffer;  /* slots for stashes of other ranks, of side ops; in total */
-  uint64_t guess, state;   /* estimates of weights, states of their policy, in total */
+#define X(c) uint64_t c;
+  PEAK_CLASSES(X)
+#undef X
   uint64_t host_bytes;     /* not in total */
 } Peak;
 
@@ -202,7 +211,8 @@ typedef struct Sched {
   uint32_t *rank_stage0; /* [nrank + 1] */
   const Clause **check; uint32_t ncheck; /* to prove at the end; env still has what they name */
   const Clause **limit; uint32_t nlimit; /* to keep, and to prove at the end */
-  struct Limit *limits; uint32_t nlimits, *limit0; /* their rows (limit.h), rank after rank; [nrank + 1] */
+  struct Limit *limits; uint32_t nlimits, *limit0; /* their rows (limit.h), rank after rank; [nrank + 2] */
+  bool limits_hold;      /* (check_user) they are proved, and have their peaks */
   const int64_t *moment; /* while a message on a limit is made: what the rank has, [NCOUNTS * chunks] */
   Op *op;                /* [nop], rank after rank, each in program order */
   uint32_t nop;
@@ -262,8 +272,9 @@ typedef struct Sched {
   struct RulePlay *play; /* with opt->keep_play what it went through (rules_of_m.h), if there are rules */
 
   /* order */
+  bool ordered;          /* it has passed */
   Timing ideal;          /* with the schedule's own costs */
-  uint64_t *ideal_end;   /* [nop] when what each op made could leave then */
+  uint64_t *ideal_end;   /* [nop] when what each op made could leave then; until check_deadlock has passed */
   uint32_t *made;        /* [nop] of OrderRun, with groups */
   Xfer *xfer;            /* [nxfer] transfers between ranks, in the one global order */
   uint32_t nxfer;
@@ -275,7 +286,10 @@ typedef struct Sched {
   PipeChannel *pipe_channel; uint32_t npipe_channel; /* of PipeProgram, with lowering CHANNELS (channels.c), and: */
   uint32_t *channel_of;  /* [2 * links + nmodel + ntie + nrank] row of pipe_channel, before check_deadlock */
   PipeNeeds *needs;      /* [nrank] */
-  uint64_t **compute_start, **comm_start, **copy_start; /* [nrank][n] predicted */
+  bool joined;           /* actions of several ops */
+  uint64_t **compute_end, **comm_end, **compute_start, **comm_start; /* [nrank][n] predicted, until lower: ends, from
+                                                                          which starts follow, or starts (predicted.h) */
+  uint64_t **copy_start;
   uint64_t makespan, busy, own_span; /* own_span: longest window of a single rank */
   uint32_t channel_slots; /* most that any channel needed */
   struct Steady { uint64_t time; uint32_t per; } steady; /* of `per` microbatches in the middle of the step; 0: there are
@@ -313,6 +327,8 @@ typedef struct Sched {
   struct Looped *looped;       /* the program for every M, if one was asked for (looped.h) */
 } Sched;
 
+/* The number of the pipe that a row is of: of Sched.pipe, which a file that was read does not have. (place.c) */
+uint32_t pipe_of(const Sched *s, uint32_t row);
 /* The instruction of an op of `rank` in its COMPUTE stream. */
 static inline PipeInstr *op_instr(const Sched *s, uint32_t rank, uint32_t op) {
   return &s->stream[rank].compute[op - s->rank_op0[rank]];
@@ -578,15 +594,23 @@ uint32_t channel_of_link(const Sched *s, uint32_t link, bool forward); /* NONE o
 uint32_t channel_of_sum(const Sched *s, uint32_t sum); /* as in comm_of */
 uint32_t channel_of_sides(const Sched *s, uint32_t rank);
 /* c, of COMPUTE or COPY on rank r, starts when instruction number `count` of COMM, from 1, has ended. Of any lowering. */
-void need_comm(Sched *s, uint32_t r, PipeInstr *c, uint32_t count);
+void keep_need(Sched *s, uint32_t r, const PipeInstr *c, uint32_t count); /* its part with channels */
+static inline void need_comm(Sched *s, uint32_t r, PipeInstr *c, uint32_t count) {
+  uint32_t *wait = pipe_op_info[c->op].stream == PIPE_COPY ? &c->wait_copy : &c->wait;
+  *wait = count > *wait ? count : *wait;
+  if (s->lowering == PIPE_CHANNELS && count > 0)
+    keep_need(s, r, c, count);
+}
 void channel_needs(Sched *s); /* for comm, once all waits are there: ensures needs */
 /* Puts COMM streams and xfer into the order in which the machine has started them; turn: PipeSimOut.comm_turn. */
 void sort_channels(Sched *s, uint32_t *const *turn);
 /* ---- check_deadlock.c: requires comm. Model: rendezvous, untagged FIFO, one comm stream per rank.
  * Proves that the machine of pipe_sim.h completes; adds channel slots where too few close a cycle;
- * ensures compute_start, comm_start, makespan, busy, steady. ---- */
+ * ensures compute_end and comm_end, or starts, makespan, busy, steady. ---- */
 bool check_deadlock(Sched *s);
-void find_steady(Sched *s, uint64_t *const *start, uint64_t *const *end); /* steady.c; of the compute streams */
+/* Gives back the room of times of all instructions, which nobody reads any more. */
+void forget_times(Sched *s, uint64_t *const *compute, uint64_t *const *comm);
+void find_steady(Sched *s); /* steady.c; of the compute streams */
 /* ---- slots.c: requires comm. Ensures slot numbers, pools, peak counts (interval colouring: the
  * count of each pool equals its peak) ---- */
 bool slots(Sched *s);
@@ -634,6 +658,9 @@ void emit_json(Sched *s, FILE *f);
 void emit_report(Sched *s, FILE *f);
 void emit_critical(Sched *s, FILE *f); /* critical.c */
 void count_sends(Sched *s);            /* rank_costs.c: ensures sent, sent_bytes */
+extern const char *const peak_class_name[PEAK_NCLASSES];
+void peak_classes(const Peak *p, uint64_t v[PEAK_NCLASSES]);
+void peak_sums(const Sched *s, uint64_t v[PEAK_NCLASSES]); /* of all ranks; UINT64_MAX: more than that */
 void emit_rank_costs(Sched *s, FILE *f);
 void emit_show(Sched *s, FILE *f);     /* show.c */
 bool show_wants_colour(const Options *o, FILE *f);
@@ -645,6 +672,9 @@ bool emit_promela(Sched *s, FILE *f); /* requires check_channels, proved or not;
 uint64_t **predict(Sched *s, uint64_t ***end); /* emit_timeline.c */
 const char *time_text(Sched *s, uint64_t t);   /* report.c: "1.234 ms", or the number of units */
 double bubble_percent(const Sched *s, uint64_t makespan);
+double above_percent(uint64_t value, uint64_t bound); /* how far above; 0: the bound is 0 */
+/* "makespan 25, span 22; this one has 27 (+8.00 %) and 27 (+22.73 %)". Ensures bound. */
+const char *bound_text(Sched *s);
 
 /* ---- explain.c ---- */
 /* Letters to change, add, leave out or swap with the next to make b of a; a large number for names of

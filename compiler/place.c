@@ -310,11 +310,17 @@ static bool deal(Sched *s, Pipe *p, Ranks *rank, Ranks *model) {
   return true;
 }
 
-static const Pipe *pipe_of(const Sched *s, uint32_t row) {
-  uint32_t k = s->npipe - 1;
-  while (s->pipe[k].first > row)
-    k--;
-  return &s->pipe[k];
+uint32_t pipe_of(const Sched *s, uint32_t row) {
+  uint32_t first = 0,
+           n = s->npipe; /* the last one that begins no later: microbatches are of one pipe */
+  while (n > 1) {
+    uint32_t half = n / 2;
+    if (s->pipe[first + half].mb0 <= s->stage[row].mb0)
+      first += half, n -= half;
+    else
+      n = half;
+  }
+  return first;
 }
 
 /* The rows of a stage of the model in a circle; they are on different ranks. */
@@ -336,7 +342,7 @@ static bool join_replicas(Sched *s) {
     do {
       uint32_t r = s->stage[i].rank;
       if (on[r] == m + 1) {
-        diag_error(s->diag, DIAG_PLACE, pipe_of(s, i)->clause->place->at,
+        diag_error(s->diag, DIAG_PLACE, s->pipe[pipe_of(s, i)].clause->place->at,
                    "rank %u holds stage %u twice: replicas are on different ranks", r, m);
         diag_help(s->diag,
                   "one copy of its weights does for both: let one pipe have all microbatches, "

@@ -23,51 +23,54 @@ void count_sends(Sched *s) {
   }
 }
 
-enum { NCLASSES = 15 };
-static const char *const class_name[NCLASSES] = {"weight", "grad",   "opt",   "work",  "act",
-                                                 "gout",   "out",    "in",    "local", "keep",
-                                                 "guest",  "buffer", "guess", "state", "total"};
+#define X(c) #c,
+const char *const peak_class_name[PEAK_NCLASSES] = {PEAK_CLASSES(X)};
+#undef X
 
-static void classes(const Peak *p, uint64_t v[NCLASSES]) {
-  const uint64_t of[NCLASSES] = {p->weight, p->grad,   p->opt,   p->work,  p->act,
-                                 p->gout,   p->out,    p->in,    p->local, p->keep,
-                                 p->guest,  p->buffer, p->guess, p->state, p->total};
-  for (int k = 0; k < NCLASSES; k++)
-    v[k] = of[k];
+void peak_classes(const Peak *p, uint64_t v[PEAK_NCLASSES]) {
+#define X(c) v[PEAK_##c] = p->c;
+  PEAK_CLASSES(X)
+#undef X
 }
 
-static uint64_t plus(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
+void peak_sums(const Sched *s, uint64_t v[PEAK_NCLASSES]) {
+  uint64_t of[PEAK_NCLASSES];
+  for (int k = 0; k < PEAK_NCLASSES; k++)
+    v[k] = 0;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    peak_classes(&s->peak[r], of);
+    for (int k = 0; k < PEAK_NCLASSES; k++)
+      if (__builtin_add_overflow(v[k], of[k], &v[k]))
+        v[k] = UINT64_MAX;
+  }
+}
 
 /* A line: messages, and of a program with sizes their bytes and the classes that some rank has. */
-static void line(Sched *s, FILE *f, uint32_t r, const uint64_t v[NCLASSES],
-                 const uint64_t sum[NCLASSES]) {
+static void line(Sched *s, FILE *f, uint32_t r, const uint64_t v[PEAK_NCLASSES],
+                 const uint64_t sum[PEAK_NCLASSES]) {
   fprintf(f, "  %8" PRIu64, s->sent[r]);
   if (s->sized)
     fprintf(f, "  %9s", bytes_text(s, s->sent_bytes[r]));
-  for (int k = 0; k < NCLASSES && s->sized; k++)
+  for (int k = 0; k < PEAK_NCLASSES && s->sized; k++)
     if (sum[k])
       fprintf(f, "  %9s", bytes_text(s, v[k]));
   fputc('\n', f);
 }
 
 void emit_rank_costs(Sched *s, FILE *f) {
-  uint64_t sum[NCLASSES] = {0}, v[NCLASSES];
+  uint64_t sum[PEAK_NCLASSES], v[PEAK_NCLASSES];
   count_sends(s);
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    classes(&s->peak[r], v);
-    for (int k = 0; k < NCLASSES; k++)
-      sum[k] = plus(sum[k], v[k]);
-  }
+  peak_sums(s, sum);
   fprintf(f, s->sized
                  ? "\ntensors sent in a step, and peak memory by class\nrank  messages      bytes"
                  : "\ntensors sent in a step\nrank  messages");
-  for (int k = 0; k < NCLASSES && s->sized; k++)
+  for (int k = 0; k < PEAK_NCLASSES && s->sized; k++)
     if (sum[k])
-      fprintf(f, "  %9s", class_name[k]);
+      fprintf(f, "  %9s", peak_class_name[k]);
   fputc('\n', f);
   for (uint32_t r = 0; r < s->nrank; r++) {
     fprintf(f, "%4u", r);
-    classes(&s->peak[r], v);
+    peak_classes(&s->peak[r], v);
     line(s, f, r, v, sum);
   }
   fprintf(f, " all");

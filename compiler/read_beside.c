@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * What the JSON form says beside the compute ops of a rank: side ops, and transfers where a text had them. Where
+ * What the JSON form says beside the compute ops of a rank: side ops, transfers where a text had them, and limits. Where
  * they stand is read, from `wait`; what follows from that is proved by the passes, as of a text. Sorts of the
  * side ops of a rank apart, linear. */
 #include <string.h>
 
 #include "graph.h"
+#include "limit.h"
 #include "read_json.h"
 
 static Span top(const Read *d) { return (Span){d->file, 0, 1}; }
@@ -376,5 +377,72 @@ bool finish_posts(Read *d, uint32_t r) {
   for (; k < d->waits.n; k++)
     add_post(s, &d->waits.at[k]);
   d->posts.n = d->waits.n = 0;
+  return true;
+}
+
+/* ---- limits ---- */
+
+/* A whole number of either sign. */
+static bool read_signed(Read *d, Span at, json_t *j, const char *key, int64_t most, int64_t *v) {
+  if (!json_is_integer(j) || json_integer_value(j) > most || json_integer_value(j) < -most)
+    return read_bad(d, at,
+                    arena_printf(d->s->arena, "'%s' of a limit must be a whole number within %lld",
+                                 key, (long long)most));
+  *v = json_integer_value(j);
+  return true;
+}
+
+static bool read_limit(Read *d, Span at, uint32_t r, json_t *j, Limit *l) {
+  Sched *s = d->s;
+  uint32_t nchunk = s->rank_stage0[r + 1] - s->rank_stage0[r];
+  *l = (Limit){.at = at, .rank = r};
+  if (!json_is_object(j))
+    return read_bad(d, at, "a limit is an object");
+  if (!read_keys(d, at, j, "a limit", " inflight held kept host most peak ") ||
+      !read_signed(d, at, json_object_get(j, "most"), "most", INT64_MAX / 2, &l->most))
+    return false;
+  l->weight = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)nchunk);
+  for (uint32_t k = 0; k < NCOUNTS; k++) {
+    json_t *list = json_object_get(j, count_name[k]);
+    if (!list)
+      continue;
+    if (!json_is_array(list) || json_array_size(list) != nchunk)
+      return read_bad(
+          d, at,
+          arena_printf(s->arena,
+                       "'%s' of a limit is a list with a weight for each of %u stages of rank %u",
+                       count_name[k], nchunk, r));
+    for (uint32_t c = 0; c < nchunk; c++) {
+      int64_t *weight = &l->weight[k * nchunk + c];
+      if (!read_signed(d, at, json_array_get(list, c), count_name[k], INT64_MAX / 2, weight))
+        return false;
+      if (!weight_fits(s, *weight))
+        return read_bad(d, at,
+                        arena_printf(s->arena, "a weight of %lld in '%s' of a limit could overflow",
+                                     (long long)*weight, count_name[k]));
+    }
+  }
+  return true;
+}
+
+bool read_limits(Read *d, json_t *ranks) {
+  Sched *s = d->s;
+  VEC(Limit) rows = {0};
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    json_t *list = json_object_get(json_array_get(ranks, r), "limits"), *j;
+    size_t i;
+    if (list && !json_is_array(list))
+      return read_bad(d, d->rank_at.at[r], "\"limits\" of a rank is a list");
+    json_array_foreach(list, i, j) {
+      Limit l;
+      if (rows.n == d->limit_at.n)
+        return read_bad(d, d->rank_at.at[r], "keys are written without escapes");
+      if (!read_limit(d, d->limit_at.at[rows.n], r, j, &l))
+        return false;
+      *vec_push(s->arena, &rows) = l;
+    }
+  }
+  if (rows.n > 0)
+    set_limits(s, rows.at, rows.n);
   return true;
 }

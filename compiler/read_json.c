@@ -75,9 +75,15 @@ static void note_side(Read *d, const char *key, uint32_t n, const char *value) {
   (void)key, (void)n;
   *vec_push(d->s->arena, &d->side_at) = span_of(d, value);
 }
+static void note_limit(Read *d, const char *key, uint32_t n, const char *value) {
+  (void)key, (void)n;
+  *vec_push(d->s->arena, &d->limit_at) = span_of(d, value);
+}
 static void in_rank(Read *d, const char *key, uint32_t n, const char *value) {
   if (is_key(key, n, "instr") && *value == '[')
     each_value(d, value, note_instr);
+  if (is_key(key, n, "limits") && *value == '[')
+    each_value(d, value, note_limit);
 }
 static void note_rank(Read *d, const char *key, uint32_t n, const char *value) {
   (void)key, (void)n;
@@ -144,7 +150,7 @@ bool read_word(Read *d, Span at, json_t *object, const char *key, const char **v
 static bool read_head(Read *d, json_t *root) {
   static const char known[] =
       " pipec_json schedule params hash ranks microbatches slices sized timed forward channel_slots makespan span ideal"
-      " busy messages volume idle bytes bound steady send lowering channels files stages critical_path rank transfers edges rows links link_wait comm_channels formulas rules sides ";
+      " busy utilisation messages volume idle bytes bound gap steady send lowering channels files stages critical_path rank transfers edges rows links link_wait comm_channels formulas rules sides ";
   Sched *s = d->s;
   Span at = {d->file, 0, 1};
   uint64_t version = 0, ranks = 0, mbs = 0, slices = 1, sized = 0, timed = 0, forward = 0;
@@ -542,7 +548,7 @@ static bool read_ranks(Read *d, json_t *list) {
     if (!read_rank(d, r, json_array_get(list, r)))
       return false;
   s->rank_op0[s->nrank] = s->nop;
-  return number_groups(d);
+  return number_groups(d) && read_limits(d, list);
 }
 
 bool is_json(const Options *o) {

@@ -3,7 +3,7 @@
  *
  *   read_json.c    head, stages, orders
  *   read_tables.c  edges, ties, shared links, times of slices, versions and formulas
- *   read_beside.c  side ops, transfers by hand */
+ *   read_beside.c  side ops, transfers by hand, limits */
 #ifndef PIPEC_READ_JSON_H
 #define PIPEC_READ_JSON_H
 
@@ -24,7 +24,7 @@ typedef struct Read {
   Ex x;
   uint32_t file;
   const char *text;
-  VEC(Span) stage_at, side_at, instr_at, rank_at; /* of the objects, in the order of the text */
+  VEC(Span) stage_at, side_at, instr_at, rank_at, limit_at; /* of the objects, in the order of the text */
   uint32_t instr;                        /* next of instr_at */
   uint64_t most;                         /* of one cost */
   bool tables;                           /* there are edges */
@@ -69,5 +69,6 @@ bool read_post(Read *d, uint32_t r, Span at, json_t *j, const char *text, uint32
 /* Of what is no transfer, and stands before row s->nop; can: `wait_all` may be there. */
 bool read_wait_all(Read *d, uint32_t r, Span at, json_t *j, bool can);
 bool finish_posts(Read *d, uint32_t r); /* ensures post of rank r */
+bool read_limits(Read *d, json_t *ranks); /* requires all ops; ensures limits, limit0 */
 
 #endif

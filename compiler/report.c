@@ -74,16 +74,17 @@ static void report_links(Sched *s, FILE *f) {
       time_text(s, s->link_wait));
 }
 
-static double above(uint64_t value, uint64_t bound) {
+double above_percent(uint64_t value, uint64_t bound) {
   return bound ? 100 * ((double)value / (double)bound - 1) : 0;
 }
 
-static void report_bound(Sched *s, FILE *f) {
+const char *bound_text(Sched *s) {
   fill_bound(s);
-  fprintf(f, "bound     makespan %s, span %s; this one has %s (+%.2f %%) and %s (+%.2f %%)\n",
-          time_text(s, s->bound.makespan), time_text(s, s->bound.span), time_text(s, s->makespan),
-          above(s->makespan, s->bound.makespan), time_text(s, s->own_span),
-          above(s->own_span, s->bound.span));
+  return arena_printf(s->arena,
+                      "makespan %s, span %s; this one has %s (+%.2f %%) and %s (+%.2f %%)",
+                      time_text(s, s->bound.makespan), time_text(s, s->bound.span),
+                      time_text(s, s->makespan), above_percent(s->makespan, s->bound.makespan),
+                      time_text(s, s->own_span), above_percent(s->own_span, s->bound.span));
 }
 
 /* Unless --for-all says it for good. */
@@ -174,8 +175,9 @@ void emit_report(Sched *s, FILE *f) {
           s->nxfer);
   fprintf(f, "proved    complete, in order, deadlock-free, matched; %u check%s", s->ncheck,
           s->ncheck == 1 ? "" : "s");
-  if (s->nlimit)
-    fprintf(f, ", %u limit%s", s->nlimit, s->nlimit == 1 ? "" : "s");
+  uint32_t nlimit = s->nlimit ? s->nlimit : s->nlimits; /* clauses; of a file, rows */
+  if (nlimit)
+    fprintf(f, ", %u limit%s", nlimit, nlimit == 1 ? "" : "s");
   fputc('\n', f);
   if (s->opt->for_all)
     report_all(s, f);
@@ -185,9 +187,10 @@ void emit_report(Sched *s, FILE *f) {
     fprintf(f, "lowering  %s\n", lowering_text(s));
   fprintf(f, "model     %s, at most %u slots per channel\n", model_text(s), s->channel_slots);
   report_buffer(s, f);
-  fprintf(f, "makespan  %s, bubble %.2f %%; %s on an idle network\n", time_text(s, s->makespan),
+  fprintf(f, "makespan  %s, utilisation %.2f %%, bubble %.2f %%; %s on an idle network\n",
+          time_text(s, s->makespan), 100 - bubble_percent(s, s->makespan),
           bubble_percent(s, s->makespan), time_text(s, s->ideal.makespan));
-  report_bound(s, f);
+  fprintf(f, "bound     %s\n", bound_text(s));
   report_steady(s, f);
   report_links(s, f);
   report_updates(s, f);
@@ -211,13 +214,13 @@ void emit_report(Sched *s, FILE *f) {
   bool kept = false;
   for (uint32_t r = 0; r < s->nrank; r++)
     kept |= s->peak[r].kept > 0;
-  fprintf(f, "rank    busy  warmup  in flight  held%s%s%s%s\n", kept ? "  kept" : "",
+  fprintf(f, "rank  utilisation  warmup  in flight  held%s%s%s%s\n", kept ? "  kept" : "",
           s->weights ? "  versions  staleness" : "", s->ncopy ? "  host  guests" : "",
           s->sized ? "  bytes        at" : "");
   enum { SHOWN = 32 };
   for (uint32_t r = 0; r < s->nrank && r < SHOWN; r++) {
     const Peak *p = &s->peak[r];
-    fprintf(f, "%4u  %5.1f%%  %6u  %9u  %4u", r,
+    fprintf(f, "%4u  %10.1f%%  %6u  %9u  %4u", r,
             s->makespan ? 100 * (double)s->rank_busy[r] / (double)s->makespan : 0, p->warmup,
             p->inflight, p->held);
     if (kept)

@@ -222,6 +222,20 @@ static void legend(const Grid *g, const bool used[PIPE_NOPS], uint32_t left, uin
   fputc('\n', g->f);
 }
 
+/* Wrapped between words. */
+static void bounds(const Grid *g, uint32_t width) {
+  enum { INDENT = 7 };
+  uint32_t at = (uint32_t)fprintf(g->f, "bound:");
+  for (const char *word = bound_text(g->s); *word;) {
+    uint32_t n = (uint32_t)strcspn(word, " ");
+    bool wrap = at + 1 + n > width && at > INDENT;
+    at = wrap ? INDENT : at + 1;
+    fprintf(g->f, "%s%.*s", wrap ? "\n       " : " ", (int)n, word);
+    at += n, word += n + (word[n] == ' ');
+  }
+  fputc('\n', g->f);
+}
+
 void emit_show(Sched *s, FILE *f) {
   const PipeProgram *p = s->prog;
   Grid g = {.s = s,
@@ -237,6 +251,7 @@ void emit_show(Sched *s, FILE *f) {
   g.cols = columns(&g, start, end, room);
   fprintf(f, "%s%s%s: makespan %s, bubble %.2f %%\n", s->name, *s->params ? " " : "", s->params,
           time_text(s, s->makespan), bubble_percent(s, s->makespan));
+  bounds(&g, width);
   if (right)
     fprintf(f, "%*sidle  in flight\n", (int)(LEFT + g.cols + 4), "");
   for (uint32_t r = 0; r < p->nrank; r++) {

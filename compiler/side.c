@@ -108,15 +108,22 @@ static bool set_entry(Sched *s, const Clause *c, const Entry *e, PipeSide *row) 
   return true;
 }
 
+/* The side op whose memory side op k gives back; nside_decl: there is none of that name. Requires that it gives. */
+static uint32_t given_by(const Sched *s, uint32_t k) {
+  const char *name = s->side_decl[k]->side->gives;
+  uint32_t of = 0;
+  while (of < s->nside_decl && strcmp(s->side_decl[of]->name, name) != 0)
+    of++;
+  return of;
+}
+
 bool side_givers(Sched *s) {
   uint32_t n = s->nside_decl;
   for (uint32_t k = 0; k < n; k++) {
     const Side *side = s->side_decl[k]->side;
-    uint32_t of = 0;
     if (!side->gives)
       continue;
-    while (of < n && strcmp(s->side_decl[of]->name, side->gives) != 0)
-      of++;
+    uint32_t of = given_by(s, k);
     bool takes = false;
     for (uint32_t st = 0; of < n && st < s->nstage; st++)
       takes |= s->side[(size_t)of * s->nstage + st].bytes > 0;
@@ -476,9 +483,7 @@ static void take(Sched *s, SideUse *u, uint32_t self, Pools *pools) {
 static bool give(Sched *s, SideUse *u, uint32_t self, Pools *pools, uint32_t *const *taken,
                  uint32_t *oldest, const uint32_t *next) {
   const Side *side = s->side_decl[u->decl]->side;
-  uint32_t of = 0, from = NONE;
-  while (strcmp(s->side_decl[of]->name, side->gives) != 0)
-    of++;
+  uint32_t of = given_by(s, u->decl), from = NONE;
   uint32_t *first = &oldest[of * s->nstage + u->stage];
   while (*first != NONE && s->side_use[*first].given)
     *first = next[*first];
@@ -507,11 +512,11 @@ static bool give(Sched *s, SideUse *u, uint32_t self, Pools *pools, uint32_t *co
 /* Room to find takings by microbatch, of the side ops that others give back. */
 static uint32_t **find_taken(Sched *s) {
   uint32_t **taken = NEW_ARRAY(s->arena, uint32_t *, s->nside_decl);
-  for (uint32_t k = 0; k < s->nside_decl; k++)
-    for (uint32_t of = 0; of < s->nside_decl; of++)
-      if (s->side_decl[k]->side->gives && !taken[of] &&
-          strcmp(s->side_decl[of]->name, s->side_decl[k]->side->gives) == 0)
-        taken[of] = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nstage * s->nmb);
+  for (uint32_t k = 0; k < s->nside_decl; k++) {
+    uint32_t of = s->side_decl[k]->side->gives ? given_by(s, k) : NONE;
+    if (of != NONE && !taken[of])
+      taken[of] = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nstage * s->nmb);
+  }
   return taken;
 }
 

@@ -14,7 +14,10 @@
  * a group are issued together, and complete together: nothing is waited for or recorded between them.
  *
  * An event is free for the next record once its last wait has been issued (a wait is for the record that
- * was issued last before it). Linear. */
+ * was issued last before it).
+ *
+ * Linear in instructions times streams, which channels may make many, and in the squares of how many streams one
+ * instruction waits for. */
 #include "streams.h"
 
 #include <string.h>
@@ -22,10 +25,16 @@
 /* ---- the streams of a rank ---- */
 
 RankStreams rank_streams(Arena *a, const Sched *s, uint32_t r, const PipeRank *k) {
-  RankStreams w = {.k = k, .n = PIPE_NSTREAMS};
-  if (s->lowering != PIPE_CHANNELS)
+  bool channels = s->lowering == PIPE_CHANNELS;
+  RankStreams w = {.k = k, .n = s->ncopy || channels ? PIPE_NSTREAMS : PIPE_COPY};
+  w.count = NEW_ARRAY(a, uint32_t, s->npipe_channel + (size_t)PIPE_NSTREAMS);
+  if (!channels) {
+    const Streams *t = &s->stream[r];
+    w.count[PIPE_COMPUTE] = t->ncompute, w.count[PIPE_COMM] = t->ncomm;
+    w.count[PIPE_COPY] = t->ncopy;
     return w;
-  uint32_t first = NONE, *done = NEW_ARRAY(a, uint32_t, s->npipe_channel + (size_t)PIPE_NSTREAMS);
+  }
+  uint32_t first = NONE;
   w.of = NEW_ARRAY(a, uint32_t, s->npipe_channel);
   w.nth = arena_alloc(a, k->ninstr * sizeof *w.nth + 1);
   w.need = row_needs(a, s, r, k);
@@ -35,46 +44,32 @@ RankStreams rank_streams(Arena *a, const Sched *s, uint32_t r, const PipeRank *k
       w.of[in->gout] = first == NONE ? (uint32_t)PIPE_COMM : w.n++;
       first = first == NONE ? in->gout : first;
     }
-    w.nth[i] = ++done[stream_of_row(&w, in)];
+    w.nth[i] = ++w.count[stream_of_row(&w, in)];
   }
   return w;
 }
 
-StreamRoom stream_room(Arena *a, const Sched *s, const PipeRank *rank) {
-  StreamRoom e = {.rows = 1, .streams = PIPE_NSTREAMS};
+StreamRoom stream_room(const Sched *s, const PipeRank *rank) {
+  StreamRoom e = {.rows = 1};
   for (uint32_t r = 0; r < s->nrank; r++)
     e.rows = rank[r].ninstr + 1 > e.rows ? rank[r].ninstr + 1 : e.rows;
-  for (uint32_t r = 0; s->lowering == PIPE_CHANNELS && r < s->nrank; r++) {
-    const PipeNeeds *need = &s->needs[r];
-    const Streams *t = &s->stream[r];
-    uint32_t needs = need->first[1] ? need->first[1][t->ncopy] : need->first[0][t->ncompute];
-    e.needs = needs > e.needs ? needs : e.needs;
-    Arena tmp = {.oom = a->oom};
-    RankStreams w = rank_streams(&tmp, s, r, &rank[r]);
-    e.streams = w.n > e.streams ? w.n : e.streams;
-    arena_free(&tmp);
-  }
-  size_t rows = e.rows, n = e.streams;
-  e.row = arena_alloc(a, n * sizeof *e.row);
-  e.row_cell = arena_alloc(a, (rows + n) * sizeof *e.row_cell);
-  e.known = arena_alloc(a, rows * n * sizeof *e.known);
-  e.now = arena_alloc(a, n * n * sizeof *e.now);
-  e.done = arena_alloc(a, n * sizeof *e.done);
   return e;
 }
 
 void forget_stream_room(Arena *a, StreamRoom *e) {
-  arena_forget(a, e->row_cell, ((size_t)e->rows + e->streams) * sizeof *e->row_cell);
-  arena_forget(a, e->known, (size_t)e->rows * e->streams * sizeof *e->known);
+  if (e->streams > 0)
+    arena_forget(a, e->known, (size_t)e->rows * e->streams * sizeof *e->known);
 }
 
-void start_rank(StreamRoom *e, const RankStreams *w) {
-  memset(e->done, 0, w->n * sizeof *e->done);
-  for (uint32_t i = 0; i < w->k->ninstr; i++)
-    e->done[stream_of_row(w, &w->k->instr[i])]++;
-  uint32_t *at = e->row_cell;
-  for (uint32_t x = 0; x < w->n; at += e->done[x++] + 1)
-    e->row[x] = at;
+void start_rank(Arena *a, StreamRoom *e, const RankStreams *w) {
+  if (w->n > e->streams) {
+    size_t rows = e->rows, n = w->n;
+    forget_stream_room(a, e);
+    e->known = arena_alloc(a, rows * n * sizeof *e->known);
+    e->now = arena_alloc(a, n * n * sizeof *e->now);
+    e->done = arena_alloc(a, n * sizeof *e->done);
+    e->streams = w->n;
+  }
   memset(e->done, 0, w->n * sizeof *e->done);
   memset(e->now, 0, (size_t)w->n * w->n * sizeof *e->now);
   memset(e->known, 0, w->n * sizeof *e->known);
@@ -87,6 +82,8 @@ typedef struct Place {
   const PipeRank *k;
   RankStreams w;
   StreamRoom room;
+  uint32_t *cell;       /* [rows] of the next: */
+  uint32_t **row;       /* [streams] of each instruction of a stream; COMPUTE from 1 on */
   uint32_t *need;       /* clock */
   uint32_t *on, *after; /* [streams] of the row at hand: streams to wait for, and which row + 1 */
   PipeSync *sync;       /* room for all of a rank */
@@ -98,7 +95,7 @@ typedef struct Place {
 static uint32_t completes(const Place *p, uint32_t on, uint32_t count) {
   if (on == PIPE_COMPUTE && count == 1)
     return 0;
-  uint32_t row = p->room.row[on][count - 1];
+  uint32_t row = p->row[on][count - 1];
   return row + 1 + (on == PIPE_COMM ? p->k->instr[row].group : 0);
 }
 
@@ -171,29 +168,53 @@ static inline void place_rank(Place *p, const uint32_t ns) {
     uint32_t of = stream_of_row(&p->w, &k->instr[i]), *now = &room->now[(size_t)of * ns];
     clock_needed(&p->w, i, p->need, ns);
     place_waits(p, i, of, p->need, ns);
-    room->row[of][room->done[of]] = i;
+    p->row[of][room->done[of]] = i;
     now[of] = ++room->done[of];
     clock_copy(&room->known[(size_t)(i + 1) * ns], now, ns);
   }
   place_waits(p, k->ninstr, PIPE_COMPUTE, room->done, ns);
 }
 
+/* Places for the rows of a rank, and what it needs for each of its streams. */
+static void start_place(Arena *a, Place *p) {
+  uint32_t n = p->w.n, *at = p->cell;
+  p->row = arena_alloc(a, n * sizeof *p->row);
+  for (uint32_t x = 0; x < n; x++) {
+    p->row[x] = at;
+    at += p->w.count[x] + (x == PIPE_COMPUTE);
+  }
+  p->need = arena_alloc(a, n * sizeof *p->need);
+  p->on = arena_alloc(a, n * sizeof *p->on), p->after = arena_alloc(a, n * sizeof *p->after);
+}
+
+/* The most waits of a rank. */
+static size_t most_waits(const Sched *s, size_t rows) {
+  uint32_t most = 0;
+  for (uint32_t r = 0; s->lowering == PIPE_CHANNELS && r < s->nrank; r++) {
+    const PipeNeeds *need = &s->needs[r];
+    const Streams *t = &s->stream[r];
+    uint32_t n = need->first[1] ? need->first[1][t->ncopy] : need->first[0][t->ncompute];
+    most = n > most ? n : most;
+  }
+  return 2 * rows + most + PIPE_NSTREAMS + s->npipe_channel;
+}
+
 void place_events(Sched *s, PipeRank *rank) {
   Arena *a = s->arena;
-  Place p = {.room = stream_room(a, s, rank)};
-  size_t rows = p.room.rows, n = p.room.streams, most = 2 * rows + p.room.needs + n;
-  p.need = arena_alloc(a, n * sizeof *p.need);
-  p.on = arena_alloc(a, n * sizeof *p.on), p.after = arena_alloc(a, n * sizeof *p.after);
+  Place p = {.room = stream_room(s, rank)};
+  size_t rows = p.room.rows, most = most_waits(s, rows);
   p.sync = arena_alloc(a, most * sizeof *p.sync);
+  p.cell = arena_alloc(a, rows * sizeof *p.cell);
   p.last = NEW_ARRAY(a, uint32_t, rows);
   p.event = arena_alloc(a, rows * sizeof *p.event), p.free = arena_alloc(a, rows * sizeof *p.free);
   for (uint32_t r = 0; r < s->nrank; r++) {
     Arena tmp = {.oom = a->oom};
     p.k = &rank[r];
     p.w = rank_streams(&tmp, s, r, p.k);
-    start_rank(&p.room, &p.w);
-    if (p.w.n == PIPE_NSTREAMS)
-      place_rank(&p, PIPE_NSTREAMS);
+    start_rank(a, &p.room, &p.w);
+    start_place(&tmp, &p);
+    if (p.w.n == PIPE_COPY)
+      place_rank(&p, PIPE_COPY);
     else
       place_rank(&p, p.w.n);
     PipeSync *sync = arena_alloc(a, (size_t)p.nsync * sizeof *sync + 1);
@@ -204,6 +225,7 @@ void place_events(Sched *s, PipeRank *rank) {
     arena_free(&tmp);
   }
   arena_forget(a, p.sync, most * sizeof *p.sync);
+  arena_forget(a, p.cell, rows * sizeof *p.cell);
   arena_forget(a, p.last, rows * sizeof *p.last);
   arena_forget(a, p.event, rows * sizeof *p.event);
   arena_forget(a, p.free, rows * sizeof *p.free);

@@ -12,11 +12,12 @@ typedef struct RowNeeds {
 } RowNeeds;
 RowNeeds row_needs(Arena *a, const Sched *s, uint32_t r, const PipeRank *k); /* channels.c */
 
-/* The streams of a rank: COMPUTE, COMM and COPY; with channels the first of them is COMM, and the others come after
- * COPY. A clock has one count for each. */
+/* The streams of a rank: COMPUTE, COMM and, if the program has copies or channels, COPY; with channels the first of
+ * them is COMM, and the others come after COPY. A clock has one count for each. */
 typedef struct RankStreams {
   const PipeRank *k;
   uint32_t n;
+  uint32_t *count; /* [n] instructions of each */
   uint32_t *of;  /* [nchannel] stream of a channel; NULL: there are none */
   uint32_t *nth; /* [ninstr] how manieth of its stream a row is, from 1; with channels */
   RowNeeds need; /* with channels */
@@ -45,8 +46,8 @@ static inline void clock_needed(const RankStreams *w, uint32_t row, uint32_t *cl
   PipeOn own = (PipeOn)pipe_op_info[in->op].stream;
   for (uint32_t x = 0; x < n; x++)
     clock[x] = 0;
-  for (int x = 0; x < PIPE_NSTREAMS; x++)
-    if (x != (int)own && (x != PIPE_COMM || !w->of))
+  for (uint32_t x = 0; x < PIPE_NSTREAMS && x < n; x++)
+    if (x != (uint32_t)own && (x != PIPE_COMM || !w->of))
       clock[x] = pipe_wait_for(in, (PipeOn)x) + (x == PIPE_COMPUTE);
   for (uint32_t j = w->of ? w->need.first[row] : 0; w->of && j < w->need.first[row + 1]; j++) {
     uint32_t on = w->need.on[j], x = stream_of_row(w, &w->k->instr[on]);
@@ -54,19 +55,18 @@ static inline void clock_needed(const RankStreams *w, uint32_t row, uint32_t *cl
   }
 }
 
-/* Room for the work on any rank of a program: its rows, its streams, what it needs of COMM. */
+/* Room for the work on one rank after the other. */
 typedef struct StreamRoom {
-  uint32_t rows, streams, needs; /* the most of a rank; rows: ninstr + 1 */
-  uint32_t **row;     /* [streams] of each instruction of a stream; COMPUTE from 1 on */
-  uint32_t *row_cell; /* of these */
-  uint32_t *known;    /* [rows] clocks: row i + 1: once instruction i is over; 0: the begin */
-  uint32_t *now;      /* [streams] clocks: what each stream knows so far */
-  uint32_t *done;     /* clock */
+  uint32_t rows;    /* the most of a rank: ninstr + 1 */
+  uint32_t streams; /* there is room for */
+  uint32_t *known;  /* [rows] clocks: row i + 1: once instruction i is over; 0: the begin */
+  uint32_t *now;    /* [streams] clocks: what each stream knows so far */
+  uint32_t *done;   /* clock */
 } StreamRoom;
-StreamRoom stream_room(Arena *a, const Sched *s, const PipeRank *rank);
+StreamRoom stream_room(const Sched *s, const PipeRank *rank);
+/* Begins with a rank: nothing is known but the begin. Makes room for its streams. */
+void start_rank(Arena *a, StreamRoom *room, const RankStreams *w);
 void forget_stream_room(Arena *a, StreamRoom *room);
-/* Begins with a rank: rows have their places, nothing is known but the begin. */
-void start_rank(StreamRoom *room, const RankStreams *w);
 
 /* Ensures sync, nsync and nevent of all ranks, whose lists are complete. */
 void place_events(Sched *s, PipeRank *rank);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Our own mistakes, found before anybody runs them. Reads the tables of a finished pass, takes
+ * Our own mistakes, found before anybody runs them: of the program, after lower. Reads its tables, takes
  * nothing from the passes that made them, and aborts where a table is not what its contract says.
  *
  * note [before]: on one rank, A completes before B starts if A stands above B in their common
@@ -10,130 +10,14 @@
  * linear extension of this order, so walking it and comparing each access of a slot with the last
  * ones of either stream finds every race.
  *
- * Time and memory are linear in instructions, slots and (stage, mb) cells. More than 800 lines: all parts
- * share the rules of what may follow what. */
+ * Time and memory are linear in instructions, slots and (stage, mb) cells. */
 #include <string.h>
 
 #include "verify.h"
 
-#define SEEN(op) ((uint8_t)(1u << PIPE_##op)) /* F B I W R in bits 0-4 */
-_Static_assert(PIPE_F == 0 && PIPE_B == 1 && PIPE_I == 2 && PIPE_W == 3 && PIPE_R == 4, "bits");
-
-static size_t cell_at(uint32_t nmb, uint32_t stage, uint32_t mb) {
-  return (size_t)stage * nmb + mb;
-}
-
-/* Unit `next` of a stage may run now: its slice, forward, again or backward, comes where it belongs. seen: what
- * has run of the units of the stage, from that of `next`. */
-static void verify_slice(uint32_t slices, uint32_t unit, uint8_t kind, const uint8_t *seen,
-                         size_t step) {
-  uint8_t back = SEEN(B) | SEEN(I);
-  uint32_t slice = unit % slices;
-  const uint8_t *last = seen + (slices - 1 - slice) * step;
-  if (kind == PIPE_R) /* no slice behind it has been made again */
-    BUG_IF(!(*last & SEEN(F)) || (*last & back));
-  for (uint32_t q = slice + 1; kind == PIPE_R && q < slices; q++)
-    BUG_IF(seen[(q - slice) * step] & SEEN(R));
-  if (kind == PIPE_F && slice > 0)
-    BUG_IF(!(*(seen - step) & SEEN(F)));
-  if ((kind == PIPE_B || kind == PIPE_I) && slice + 1 < slices)
-    BUG_IF(!(*(seen + step) & back));
-}
-
-/* ---- after check_deps: the op table and its maps ---- */
-
-/* Exactly F, perhaps R, then B, or I, then W; nothing after. */
-static void verify_next_op(uint8_t seen, uint8_t kind) {
-  switch (kind) {
-  case PIPE_F: BUG_IF(seen != 0); break;
-  case PIPE_R: BUG_IF(seen != SEEN(F)); break;
-  case PIPE_B: BUG_IF((seen & ~SEEN(R)) != SEEN(F)); break;
-  case PIPE_I: BUG_IF((seen & ~SEEN(R)) != SEEN(F)); break;
-  case PIPE_W: BUG_IF((seen & ~SEEN(R)) != (SEEN(F) | SEEN(I))); break;
-  default: BUG_IF("no such compute op");
-  }
-}
-
-static bool is_complete(uint8_t seen) {
-  seen &= (uint8_t)~SEEN(R);
-  return seen == (SEEN(F) | SEEN(B)) || seen == (SEEN(F) | SEEN(I) | SEEN(W));
-}
-
-/* Of the stage of an update there is no other op in its action. */
-static void verify_beside(const Sched *s, uint32_t u) {
-  uint32_t first = u;
-  while (first > s->rank_op0[op_rank(s, u)] && s->op[first - 1].group > 0)
-    first--;
-  for (uint32_t i = first; i <= u + s->op[u].group; i++)
-    BUG_IF(i != u && s->op[i].stage == s->op[u].stage);
-}
-
-void verify_ops(const Sched *s) {
-  uint8_t *seen = arena_zalloc(s->arena, s->nstage, s->nmb);
-  uint32_t *left = NEW_ARRAY(s->arena, uint32_t, s->nstage); /* backwards that are still to come */
-  uint32_t *fresh = NEW_ARRAY(s->arena, uint32_t,
-                              s->nstage); /* gradients that no U has applied yet */
-  uint32_t *rounds = NEW_ARRAY(s->arena, uint32_t, s->nstage),
-           *grad = NEW_ARRAY(s->arena, uint32_t, s->nstage);
-  for (uint32_t st = 0; st < s->nstage; st++) {
-    for (uint32_t mb = s->stage[st].mb0; mb < s->stage[st].mb0 + s->stage[st].nmb; mb++)
-      left[st] += !s->row_of || s->row_of[(size_t)s->stage[st].model * s->nmb + mb] == st;
-    BUG_IF(s->stage[st].rank >= s->nrank || left[st] == 0);
-  }
-  BUG_IF(s->rank_op0[0] != 0 || s->rank_op0[s->nrank] != s->nop);
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    BUG_IF(s->rank_op0[r] >= s->rank_op0[r + 1]);
-    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
-      const Op *o = &s->op[i];
-      BUG_IF(o->stage >= s->nstage || s->stage[o->stage].rank != r);
-      BUG_IF(o->phase >= PIPE_NPHASES || o->site >= s->nsite);
-      BUG_IF(o->group > 0 && (i + 1 >= s->rank_op0[r + 1] || o[1].group != o->group - 1));
-      if (o->kind == PIPE_SIDE) {
-        BUG_IF(o->group > 0 || (i > s->rank_op0[r] && o[-1].group > 0));
-        BUG_IF(o->site - s->side_site0 >= s->nside_decl);
-        continue;
-      }
-      if (o->kind == PIPE_U) {
-        verify_beside(s, i);
-        uint32_t row = s->round0[o->stage] + rounds[o->stage]++;
-        BUG_IF(fresh[o->stage] == 0 || row >= s->round0[o->stage + 1]);
-        BUG_IF(s->round[row].u != i || s->round[row].grad != grad[o->stage]);
-        BUG_IF(o->mb != NONE &&
-               (o->mb >= s->nmb || !is_complete(seen[cell_at(s->nmb, o->stage, o->mb)])));
-        fresh[o->stage] = 0;
-        continue;
-      }
-      BUG_IF(o->mb < s->stage[o->stage].mb0 ||
-             o->mb - s->stage[o->stage].mb0 >= s->stage[o->stage].nmb);
-      size_t cell = cell_at(s->nmb, o->stage, o->mb);
-      verify_next_op(seen[cell], o->kind);
-      verify_slice(s->slices, o->mb, o->kind, &seen[cell], 1);
-      seen[cell] |= (uint8_t)(1u << o->kind);
-      const uint32_t *const at[] = {s->at_f, s->at_b, s->at_b, s->at_w, s->at_r};
-      BUG_IF(at[o->kind][cell] != i + 1);
-      BUG_IF(o->kind == PIPE_B && s->at_w[cell] != 0);
-      BUG_IF(s->forward && o->kind != PIPE_F);
-      left[o->stage] -= s->forward;
-      if (o->kind == PIPE_B || o->kind == PIPE_W) {
-        left[o->stage]--;
-        fresh[o->stage]++;
-        grad[o->stage] = i;
-      }
-    }
-  }
-  for (uint32_t st = 0; st < s->nstage; st++) {
-    BUG_IF(left[st] != 0 || fresh[st] != 0 || (rounds[st] == 0) != s->forward);
-    BUG_IF(rounds[st] != s->round0[st + 1] - s->round0[st] ||
-           rounds[st] != rounds[s->stage[st].replica]);
-  }
-}
-
-/* ---- after lower: the program ---- */
-
 /* What the list has done with a (stage, mb), and where its stashes lie. */
 typedef struct Cell {
   uint32_t act, gout; /* slots, valid while the op that took one has been seen */
-  uint32_t first;     /* that of class ACT that F took */
   uint32_t keep;      /* of a forward that is recomputed, NONE of another */
   uint32_t host, peer;
   uint8_t ops;  /* bit per compute op */
@@ -150,7 +34,7 @@ typedef struct Content {
 
 typedef struct Slot {
   uint32_t pool;
-  bool used, left; /* left: an OFF has copied it, and no op waits for that yet */
+  bool used;
   Content holds;
   uint32_t
       touched[3]; /* accesses so far: 1 + position in COMPUTE, COMM, COPY of the last; 0 none */
@@ -403,8 +287,9 @@ static void verify_takes(Verify *v, const PipeInstr *in) {
     BUG_IF(in->act != NONE || in->gout != NONE || in->keep != NONE);
     BUG_IF(in->in != NONE || in->out != NONE);
     BUG_IF(v->fresh[in->stage] == 0);
-    BUG_IF(in->mb != NONE && (!verify_runs(p, in->stage, in->mb) ||
-                              !is_complete(v->cell[cell_at(p->nmb, in->stage, in->mb)].ops)));
+    BUG_IF(in->mb != NONE &&
+           (!verify_runs(p, in->stage, in->mb) ||
+            !verify_is_complete(v->cell[cell_at(p->nmb, in->stage, in->mb)].ops)));
     BUG_IF(st->replica != in->stage &&
            (!v->reduced[in->stage] || !verify_synced(&v->sync, v->row, 1, v->reduced[in->stage])));
     BUG_IF(st->tied != NONE &&
@@ -442,7 +327,7 @@ static void verify_takes(Verify *v, const PipeInstr *in) {
   BUG_IF((in->out != NONE) != (nwrite > 0));
   /* An action takes all that it takes before it gives back: what it writes never lies where it reads. */
   if (forward) {
-    c->act = c->first = in->act;
+    c->act = in->act;
     c->keep = in->keep;
     fill(v, in->act, PIPE_ACT, in->stage, in->mb, false, NONE);
     if (in->keep != NONE)
@@ -589,78 +474,6 @@ static void verify_copy(Verify *v, const PipeInstr *in) {
   }
 }
 
-/* The first row of the list from i on that is of the stream. */
-static uint32_t next_of(const PipeRank *k, uint32_t i, int stream) {
-  while (i < k->ninstr && stream_of(k->instr[i].op) != stream)
-    i++;
-  return i;
-}
-
-static void change(Verify *v, uint32_t slot, bool take) {
-  uint32_t i = v->slot[slot].pool;
-  v->live[i] += take ? 1 : UINT32_MAX;
-  v->most[i] = v->live[i] > v->most[i] ? v->live[i] : v->most[i];
-}
-
-/* The slot of an OFF that is waited for: 1 if it is free now, 0 if a LOAD has taken it. */
-static uint32_t leaves(Verify *v, uint32_t slot) {
-  if (!v->slot[slot].left)
-    return 0;
-  v->slot[slot].left = false;
-  change(v, slot, false);
-  return 1;
-}
-
-/* Stashes in the order of the text: a copy stands before the op that `wait` counts to, and what an OFF
- * leaves is free for the LOADs below, and for others from the first op on that waits for the OFF. The
- * pools have no slot more than that needs. */
-static void verify_stashes(Verify *v) {
-  const PipeRank *k = &v->p->rank[v->r];
-  uint32_t copy = next_of(k, 0, 2), over = copy, nover = 0, done = 0, live = 0, most = 0;
-  for (uint32_t i = 0; i < k->npool; i++)
-    if (k->pool[i].cls == PIPE_ACT || k->pool[i].cls == PIPE_HOST)
-      v->live[i] = v->most[i] = 0;
-  for (uint32_t i = next_of(k, 0, 0), n; i < k->ninstr; i = next_of(k, i + n, 0), done += n) {
-    const PipeInstr *in = &k->instr[i];
-    n = in->group + 1u;
-    for (; copy < k->ninstr && k->instr[copy].wait <= done; copy = next_of(k, copy + 1, 2)) {
-      if (k->instr[copy].op == PIPE_SIDE_COPY)
-        continue;
-      bool load = k->instr[copy].op == PIPE_LOAD;
-      Slot *slot = &v->slot[k->instr[copy].act];
-      if (k->instr[copy].peer == NONE)
-        change(v, k->instr[copy].keep, !load);
-      if (load && !slot->left)
-        change(v, k->instr[copy].act, true), live++;
-      slot->left = !load;
-      most = live > most ? live : most;
-    }
-    for (; nover < in->wait_copy; nover++, over = next_of(k, over + 1, 2))
-      if (k->instr[over].op == PIPE_OFF)
-        live -= leaves(v, k->instr[over].act);
-    for (uint32_t j = 0; j < n; j++)
-      if (in[j].op == PIPE_F || in[j].op == PIPE_R)
-        change(v, in[j].act, true), live++;
-    most = live > most ? live : most;
-    for (uint32_t j = 0; j < n; j++) {
-      if (in[j].op == PIPE_B || in[j].op == PIPE_W)
-        change(v, in[j].act, false), live--;
-      bool ends = in[j].op == PIPE_F && in[j].mb % v->p->slices == v->p->slices - 1;
-      for (uint32_t q = 0; ends && q < v->p->slices; q++) { /* the microbatch */
-        const Cell *c = &v->cell[cell_at(v->p->nmb, in[j].stage, in[j].mb - q)];
-        if (v->p->forward || c->keep != NONE)
-          change(v, c->first, false), live--;
-      }
-    }
-  }
-  while (copy < k->ninstr && k->instr[copy].op == PIPE_SIDE_COPY) /* behind all ops */
-    copy = next_of(k, copy + 1, 2);
-  BUG_IF(copy < k->ninstr || k->inflight != most);
-  for (; over < k->ninstr; over = next_of(k, over + 1, 2))
-    if (k->instr[over].op == PIPE_OFF)
-      leaves(v, k->instr[over].act);
-}
-
 static void verify_rank(Verify *v, Arena *a) {
   const PipeProgram *p = v->p;
   const PipeRank *k = &p->rank[v->r];
@@ -726,7 +539,6 @@ static void verify_rank(Verify *v, Arena *a) {
       verify_sync_done(&v->sync, i + j);
     i += n - 1;
   }
-  verify_stashes(v);
   for (uint32_t i = 0; i < k->npool; i++) {
     uint32_t cls = k->pool[i].cls;
     if (cls == PIPE_GUEST || cls == PIPE_WEIGHT || cls == PIPE_GUESS)
@@ -736,7 +548,8 @@ static void verify_rank(Verify *v, Arena *a) {
       continue;
     }
     BUG_IF(v->live[i] != 0); /* something was never consumed */
-    BUG_IF(cls != PIPE_OUT && cls != PIPE_IN && k->pool[i].count != v->most[i]);
+    BUG_IF(cls != PIPE_OUT && cls != PIPE_IN && cls != PIPE_ACT && cls != PIPE_HOST &&
+           k->pool[i].count != v->most[i]); /* see verify_stashes */
   }
   for (uint32_t i = 0; i < k->nslot; i++) {
     uint32_t cls = k->pool[v->slot[i].pool].cls;
@@ -774,7 +587,7 @@ static void verify_complete(const Verify *v) {
         up += p->stage[verify_passage(&v->edges, st, mb, false, k).other].rank != g->rank;
       for (uint32_t k = 0; k < g->nout; k++)
         down += p->stage[verify_passage(&v->edges, st, mb, true, k).other].rank != g->rank;
-      BUG_IF(p->forward ? c->ops != SEEN(F) : !is_complete(c->ops));
+      BUG_IF(p->forward ? c->ops != SEEN(F) : !verify_is_complete(c->ops));
       BUG_IF(c->sent[0] != down || c->sent[1] != (p->forward ? 0 : up));
       BUG_IF(c->received[0] != up || c->received[1] != (p->forward ? 0 : down));
       BUG_IF(c->away == 1);
@@ -866,6 +679,7 @@ void verify_program(const Sched *s) {
   for (v.r = 0; v.r < p->nrank; v.r++)
     verify_rank(&v, a);
   verify_guests(&v);
+  verify_stashes(s);
   verify_weights(s);
   verify_formulas(s);
   verify_complete(&v);

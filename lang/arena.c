@@ -4,6 +4,8 @@
  * forgotten are used again: the system clears every page that it gives, which for a large compile takes as
  * long as the compile itself.
  *
+ * What is small beside a piece is not cut off it: it would then be too small for what is as large as it was.
+ *
  * Requires: `oom`, when set, does not return. Ensures: every pointer is 16-aligned and never NULL,
  * also for zero bytes. Cost: O(1) for each allocation, of MIN_TAKEN_BYTES and more O(pieces that were
  * forgotten), of which there are few; O(log n) calls to the system for n bytes. */
@@ -34,7 +36,8 @@ enum {
   HUGE_BYTES = 2 << 20,
   MIN_MAPPED_BYTES = 2 * HUGE_BYTES,
   MIN_SPARE_BYTES = 64 * 1024, /* what is less is not worth a look */
-  MIN_TAKEN_BYTES = 4096
+  MIN_TAKEN_BYTES = 4096,
+  LEAST_PART = 4096 /* of a piece, that is cut off it */
 };
 
 struct ArenaBlock {
@@ -96,11 +99,11 @@ static void new_block(Arena *a, size_t bytes) {
   a->total_bytes += block_bytes;
 }
 
-/* The first piece that is large enough; NULL: there is none. */
+/* The first piece that is large enough, and not too large to be cut; NULL: there is none. */
 static void *from_spare(Arena *a, size_t bytes) {
   for (ArenaSpare **at = &a->spare; *at; at = &(*at)->next) {
     ArenaSpare *s = *at;
-    if (s->bytes < bytes)
+    if (s->bytes < bytes || s->bytes / LEAST_PART > bytes)
       continue;
     size_t left = s->bytes - bytes;
     if (left < MIN_SPARE_BYTES) {

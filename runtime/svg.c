@@ -28,7 +28,7 @@ enum {
   MAX_RECTS = 5000, /* ops on the page up to which each gets its own element and tooltip */
   SHARES = 24,      /* steps of a column's height in a dense row */
   MAX_NAMED = 4,    /* stages of a rank that are named beside its row */
-  MAX_LINE = 1024   /* bytes of the caption */
+  MAX_LINE = 1536   /* bytes of the caption */
 };
 #define DENSE_PX 0.75 /* mean op width below which rows show shares of time */
 #define ARROW_PX 13.0 /* room per transfer between two rows below which none is drawn */
@@ -70,6 +70,7 @@ typedef struct Page {
   double curve;           /* height of the memory curve under that, 0: none */
   uint64_t limit;         /* SvgOptions.limit_bytes */
   int wanted;             /* SvgOptions.arrows */
+  const char *said;       /* SvgOptions.said */
   double column;          /* width of a column in a dense row, px: some ops, or their beat shows */
   uint32_t nchunk;        /* most stages on one rank */
   bool rects, arrows, sized;
@@ -712,6 +713,8 @@ static int draw_caption(const Page *g, const Panel *n, int npanel, double y) {
   SAY("%s", svg_actions_said(g->p));
   if (dense)
     SAY(" Ops are narrower than a dot: each column shows the kinds' shares of its time.");
+  if (g->said)
+    SAY(" %s", g->said);
 #undef SAY
   size_t most = (size_t)((g->width + COLUMN) / 4.9);
   int lines = 0;
@@ -831,7 +834,12 @@ int svg_timeline(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntr
 
 int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
              const SvgOptions *o) {
-  Page g = {.out = out, .p = p, .curve = o->memory, .limit = o->limit_bytes, .wanted = o->arrows};
+  Page g = {.out = out,
+            .p = p,
+            .curve = o->memory,
+            .limit = o->limit_bytes,
+            .wanted = o->arrows,
+            .said = o->said};
   Panel *n = calloc(ntrack > 0 ? (size_t)ntrack : 1, sizeof *n);
   bool ok = n != NULL, phases = false, dense = false;
   if (!ok)

@@ -1,27 +1,24 @@
 # SPDX-License-Identifier: MIT
-# Trains a small model with PyTorch's pipelining in the order of a .pipe schedule; README.md beside it.
-import re
-import sys
+# Trains a small model with PyTorch's pipelining in the order of a .pipe schedule (README.md).
+import re, sys
 
 import torch
-import torch.distributed as dist
-from torch.distributed.pipelining import PipelineStage
-from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
+from torch.distributed.pipelining import PipelineStage, schedules
 
 file, microbatches = sys.argv[1], int(sys.argv[2])
 placed = [sorted({int(s) for s in re.findall(r"(\d+)F\d", row)}) for row in open(file)]
-dist.init_process_group("gloo")
-torch.manual_seed(0)
-layers = [torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh()) for _ in range(sum(map(len, placed)))]
-stages = [PipelineStage(layers[s], s, len(layers), torch.device("cpu")) for s in placed[dist.get_rank()]]
-schedule = _PipelineScheduleRuntime(stages, microbatches, loss_fn=torch.nn.functional.mse_loss)
+torch.distributed.init_process_group("gloo")
+mine, count = placed[torch.distributed.get_rank()], sum(map(len, placed))
+stages = [PipelineStage(torch.nn.Linear(64, 64), s, count, torch.device("cpu")) for s in mine]
+schedule = schedules._PipelineScheduleRuntime(stages, microbatches, loss_fn=torch.nn.MSELoss())
 schedule._load_csv(file)
-optimizer = torch.optim.Adam([p for stage in stages for p in stage.submod.parameters()], lr=0.01)
-for step in range(10):
-    x, losses = torch.randn(64 * microbatches, 64), []
-    inputs = (x,) if any(stage.is_first for stage in stages) else ()
-    schedule.step(*inputs, target=x.mean(1, keepdim=True).expand(-1, 64), losses=losses)
-    optimizer.step(), optimizer.zero_grad()
+optimizer = torch.optim.Adam([p for s in stages for p in s.submod.parameters()], lr=0.01)
+torch.manual_seed(0)  # every rank draws the same x
+for step, x in enumerate(torch.randn(10, 64 * microbatches, 64)):
+    losses = []
+    schedule.step(x, target=x.mean(1, keepdim=True).expand(-1, 64), losses=losses)
+    optimizer.step()
+    optimizer.zero_grad()
     if losses:
-        print("step %d: loss %.4f" % (step, torch.stack(losses).mean()))
-dist.destroy_process_group()
+        print(f"step {step}: loss {torch.stack(losses).mean():.4f}")
+torch.distributed.destroy_process_group()

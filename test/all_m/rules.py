@@ -188,7 +188,7 @@ def judge(case):
         at = int(m[1])
         return "refuted" if at not in fine and values(path, at, at)[at] else where + f"refuted at {at}, which is fine"
     if not said[1].startswith("proved complete"):
-        return "not decided: " + re.sub(r".*decided: | \(\S*\)$", "", said[1]).strip()
+        return "not decided: " + re.sub(r".*decided: | \(\S*\)$| up to M = .*", "", said[1]).strip()
     by = re.search(r"every multiple of (\d+)", said[1])
     wrong = [v for v in have if v not in fine and (not by or v % int(by[1]) == 0)]
     if wrong:

@@ -16,6 +16,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <assert.h>
 #include <string.h>
 
 #include "machine.h"
@@ -290,7 +291,7 @@ static bool waits(State s, uint32_t i, uint32_t j, MachineWhy why) {
   case WAIT_PARTNER: return is_posted && !(ready & bit(j)) && partners(i, j);
   case WAIT_ROOM: { /* j is the first RECV after which what is between it and i fits */
     uint32_t between = flat.like[i] & (bit(i + 1) - 1);
-    if (!is_posted || (d & bit(j)) || model->buffer == 0 || flat.in[i]->kind != MACHINE_SEND ||
+    if (!is_posted || (s & bit(j)) || model->buffer == 0 || flat.in[i]->kind != MACHINE_SEND ||
         !(flat.ends[i] & bit(j)))
       return false;
     for (uint32_t n = nth_like(j); n > 0; n--)
@@ -358,7 +359,8 @@ static bool check_hops(const MachineResult *r, State s) {
 typedef struct Count {
   uint64_t verdict[3], least;
 } Count;
-static Count count[8];
+enum { NMODELS = 10 };
+static Count count[NMODELS];
 
 static void oom(size_t wanted) {
   fprintf(stderr, "out of memory (wanted %zu bytes)\n", wanted);
@@ -610,14 +612,17 @@ static void shrink(Program *p, bool least) {
 }
 
 int main(int argc, char **argv) {
-  static const ChannelModel models[] = {{.channels = CHANNELS_RANK},
-                                        {.channels = CHANNELS_PAIR},
-                                        {.channels = CHANNELS_EDGE},
-                                        {.channels = CHANNELS_TAGGED},
-                                        {.channels = CHANNELS_RANK, .buffer = 1},
-                                        {.channels = CHANNELS_PAIR, .buffer = 4, .in_bytes = true},
-                                        {.channels = CHANNELS_EDGE, .buffer = 2},
-                                        {.channels = CHANNELS_PAIR, .grouped = true}};
+  static const ChannelModel models[] = {
+      {.channels = CHANNELS_RANK},
+      {.channels = CHANNELS_PAIR},
+      {.channels = CHANNELS_EDGE},
+      {.channels = CHANNELS_TAGGED},
+      {.channels = CHANNELS_RANK, .buffer = 1},
+      {.channels = CHANNELS_PAIR, .buffer = 4, .in_bytes = true},
+      {.channels = CHANNELS_EDGE, .buffer = 2},
+      {.channels = CHANNELS_PAIR, .grouped = true},
+      {.channels = CHANNELS_RANK, .buffer = 1, .grouped = true},
+      {.channels = CHANNELS_EDGE, .buffer = 4, .in_bytes = true, .grouped = true}};
   static const char *const name[] = {"rank",
                                      "pair",
                                      "edge",
@@ -625,8 +630,10 @@ int main(int argc, char **argv) {
                                      "rank buffered:1",
                                      "pair buffered:4 bytes",
                                      "edge buffered:2",
-                                     "pair grouped"};
-  enum { NMODELS = sizeof models / sizeof *models };
+                                     "pair grouped",
+                                     "rank grouped buffered:1",
+                                     "edge grouped buffered:4 bytes"};
+  static_assert(sizeof models / sizeof *models == NMODELS, "one count for each");
   uint64_t programs = argc > 1 ? strtoull(argv[1], NULL, 10) : 100000;
   uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
   uint32_t only = argc > 3 ? (uint32_t)atoi(argv[3]) : NMODELS;
@@ -659,7 +666,7 @@ int main(int argc, char **argv) {
   uint64_t least = 0;
   for (uint32_t i = 0; i < NMODELS; i++) {
     if (only == NMODELS || only == i)
-      printf("%-21s %7" PRIu64 " complete %7" PRIu64 " stuck %7" PRIu64 " mispaired\n", name[i],
+      printf("%-29s %7" PRIu64 " complete %7" PRIu64 " stuck %7" PRIu64 " mispaired\n", name[i],
              count[i].verdict[V_DONE], count[i].verdict[V_STUCK], count[i].verdict[V_MISPAIRED]);
     least += count[i].least;
   }

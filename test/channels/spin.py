@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
 # Verdicts of `pipec --check` against SPIN, which tries every interleaving of what --emit=promela writes.
 #
-#   spin.py PIPEC STDLIB SCRATCH [SEED [PROGRAMS]]
+#   spin.py PIPEC STDLIB SCRATCH [SEED [PROGRAMS [bytes]]]
 #
 # Programs are the compute orders of small schedules with their transfers put in by hand, a SEND right after
 # its op and a RECV right before it, of which some are then moved, or orders of ../channels/by_hand.py, with groups of
-# transfers and waits; each under a channel model at random. A
+# transfers and waits; each under a channel model at random. With `bytes` all are of the latter, with buffers in bytes
+# that some messages do not fit into. A
 # verdict is complete (SPIN finds nothing), deadlock (an invalid end state) or mispaired (an assertion).
 import collections
 import concurrent.futures
@@ -20,6 +21,7 @@ import by_hand
 pipec, stdlib, scratch = sys.argv[1:4]
 seed = int(sys.argv[4]) if len(sys.argv) > 4 else 1
 programs = int(sys.argv[5]) if len(sys.argv) > 5 else 200
+in_bytes = sys.argv[6:] == ["bytes"]
 SMALL = [("1f1b", 2, 2), ("1f1b", 3, 2), ("1f1b", 3, 3), ("gpipe", 2, 3), ("gpipe", 3, 2), ("zb_h1", 2, 3),
          ("interleaved", 2, 2), ("zb_v", 2, 2), ("v_half", 2, 2)]
 OP = re.compile(r"(\d+)([A-Z]+)(\d+)$")
@@ -118,10 +120,19 @@ def grouped(rng):
     return by_hand.text(lists, stages, mbs, place)
 
 
+def sized(rng):
+    """The same, and its messages have bytes."""
+    text = grouped(rng)
+    return text.replace("\n  order", "\n  bytes s { boundary = s %% %d + 1 }\n  order" % rng.randint(1, 3), 1)
+
+
 os.makedirs(scratch)
 rng = random.Random(seed)
 known, cases = orders(), []
 for i in range(programs):
+    if in_bytes:
+        cases.append((i, sized(rng), [f"--channels={rng.choice(('rank', 'pair', 'edge'))}", f"--sends=buffered:{rng.randint(1, 5)}B"]))
+        continue
     rows, rank_of = rng.choice(known)
     options = [f"--channels={rng.choice(('rank', 'pair', 'edge', 'tagged'))}"]
     if rng.random() < 0.4:

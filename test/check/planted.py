@@ -86,6 +86,11 @@ def main():
         objects = [build(os.path.join(compiler, n), plant + n + ".o", ["-DPIPE_PLANT=PLANT_" + plant]) for n in sources]
         got = answers(link(objects + [main_o], plant), link(objects + [proofs_o], plant + ".proofs"), files)
         changed = [g[0] for g, r in zip(got, right) if g != r]
+        if plant == "OVER_LIMIT":  # the program that comes of it is verified by code that does not share this
+            text = os.path.join(root, "test", "check", "bad-limit.pipe")
+            r = subprocess.run([os.path.join(where, plant), "--check", "--verify", text], capture_output=True, text=True)
+            if r.returncode >= 0 or "verify_stashes.c" not in r.stderr:
+                changed = []
         if not changed and plant.startswith("LISTS"):  # seldom enough to be asked only then
             random = [sys.executable, os.path.join(root, "test", "channels", "by_hand.py")]
             if subprocess.run(random + [os.path.join(where, plant), where, "1", "400"], capture_output=True).returncode:

@@ -107,6 +107,18 @@ static int lowering_for(const char *how) {
   return channels ? 1 + PIPE_CHANNELS : strcmp(how, "inside") == 0 ? 1 + PIPE_GROUPED : 0;
 }
 
+/* comm begins anew: lower has merged its streams, and check_deadlock has forgotten the times of the ideal play. */
+static bool completes_anew(Sched *s) {
+  OrderRun ideal = {.stage = s->stage,
+                    .end = arena_alloc(s->arena, s->nop * sizeof *ideal.end),
+                    .head = arena_alloc(s->arena, s->nrank * sizeof *ideal.head)};
+  if (!order_run(s, &ideal))
+    return false;
+  s->ideal_end = ideal.end;
+  s->channel = NULL;
+  return comm(s) && check_deadlock(s);
+}
+
 int main(int argc, char **argv) {
   const char *how = argc == 2 ? argv[1] : "";
   Arena arena = {.oom = oom};
@@ -122,8 +134,7 @@ int main(int argc, char **argv) {
   if (!compile_only(&s) || !damage(&s, how))
     return 2;
   bool match = check_match(&s);
-  s.channel = NULL; /* comm begins anew: lower has merged its streams */
-  bool completes = comm(&s) && check_deadlock(&s);
+  bool completes = completes_anew(&s);
   bool synced = !match || !completes ||
                 check_streams(&s); /* about programs that are right so far */
   printf("%s: transfers %s, program %s, %s\n", how, match ? "match" : "do not match",

@@ -47,6 +47,15 @@ for symbol in '' 9lives a-b café int rank N rank12 pool0 PipeRank PIPE_F; do
   try a.pipe --symbol="$symbol"
 done
 try a.pipe --dump-after=everything
+try a.pipe --arrows=on
+try a.pipe --arrows=auto --emit=html
+try --compare a.pipe --emit=svg --arrows=off
+try --compare a.pipe --torch-waits
+try --compare a.pipe --torch-unshard=3
+try --compare a.pipe --counterexample=c.svg
+try --compare a.pipe --symbol=x
+try --compare a.pipe --for-all=M
+try --compare a.pipe --time-passes
 try a.pipe --depfile=d
 try nowhere.pipe
 try .

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ * When the instructions of Sched.stream start, between check_deadlock and lower. A start is the end less what the
+ * instruction takes, and not kept beside it, but where actions, groups of transfers or channels make it another, or ask
+ * for it: then all starts are there, in place of the ends. No sum of times overflows (costs.c), and the rows that take
+ * part in a sum have one time. */
+#ifndef PIPEC_PREDICTED_H
+#define PIPEC_PREDICTED_H
+
+#include "graph.h"
+
+/* Of c, instruction i of COMPUTE of rank r. */
+static inline uint64_t compute_start(const Sched *s, uint32_t r, uint32_t i, const PipeInstr *c) {
+  if (s->compute_start)
+    return s->compute_start[r][i];
+  PipeTimes t = {s->stage, s->side, s->slice_time, s->slices};
+  return s->compute_end[r][i] - pipe_time(t, c);
+}
+
+/* Of c, instruction i of COMM. A RECV takes what its SEND takes. */
+static inline uint64_t comm_start(const Sched *s, uint32_t r, uint32_t i, const PipeInstr *c) {
+  if (s->comm_start)
+    return s->comm_start[r][i];
+  uint64_t end = s->comm_end[r][i];
+  if (pipe_is_sum(c->op))
+    return end - s->stage[c->stage].time[c->op];
+  if (c->op == PIPE_SIDE_COMM)
+    return end - s->side[c->keep].time;
+  bool forward = c->op == PIPE_SEND_F || c->op == PIPE_RECV_F;
+  if (s->graph)
+    return end - s->graph->edge[c->keep].send[!forward];
+  const PipeStage *st = &s->stage[c->stage];
+  if (c->op == PIPE_RECV_F || c->op == PIPE_RECV_B)
+    st = &s->stage[forward ? st->prev : st->next];
+  return end - send_time(st, forward ? PIPE_F : PIPE_B);
+}
+
+#endif

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: MIT
+# Limits of random orders: of text, of JSON and of the dump, and what the verifier says of them.
+#
+#   limit_random.py PIPEC SCRATCH [SEED [PROGRAMS]]
+#
+# Orders have chunks, split and recomputed backwards, slices and copies to host memory; a limit is a random sum of
+# counts of a rank or of its chunks. One that is far away says what its peak is, which --verify counts by slots and not
+# by ops; it holds with that bound and not with one less, in the text and in JSON.
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+
+pipec, scratch = sys.argv[1:3]
+seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(10**6)
+programs = int(sys.argv[4]) if len(sys.argv) > 4 else 60
+rng = random.Random(seed)
+FAR = 10**6
+
+
+def wrong(what, path):
+    sys.exit(f"seed {seed}, {path}: {what}")
+
+
+def run(*args):
+    return subprocess.run([pipec, "--verify", *args], capture_output=True, text=True, cwd=scratch)
+
+
+def order(chunks, split):
+    """Forwards of all chunks, then backwards, of some microbatches after each other."""
+    down = "W[%d](m)" if split else ""
+    back = "I[%d](m)" if split else "B[%d](m)"
+    fwd = " ".join("do m in a..b { F[%d](m) }" % c for c in range(chunks))
+    bwd = " ".join("do m in a..b { %s }" % (back % c) for c in reversed(range(chunks)))
+    if split:
+        bwd += " " + " ".join("do m in a..b { %s }" % (down % c) for c in range(chunks))
+    return fwd, bwd
+
+
+def program():
+    ranks, chunks, mbs = rng.randint(1, 2), rng.randint(1, 3), rng.choice((2, 4, 4, 6))
+    split, slices = rng.random() < 0.5, rng.choice((1, 1, 1, 2))
+    half = mbs // 2
+    fwd, bwd = order(chunks, split)
+    a, b = ("0", str(half)), (str(half), str(mbs))
+    part = lambda text, ends: text.replace("a..b", "..".join(ends))
+    if rng.random() < 0.5:
+        body = part(fwd, ("0", str(mbs))) + " " + part(bwd, ("0", str(mbs)))
+    else:
+        body = " ".join((part(fwd, a), part(fwd, b), part(bwd, a), part(bwd, b)))
+    if slices > 1:
+        body = " ".join("do %d { F[%d] }" % (mbs * slices, c) for c in range(chunks)) + " " + " ".join(
+            "do %d { B[%d] }" % (mbs * slices, c) for c in reversed(range(chunks)))
+    sizes = rng.choice(("", "bytes { act = 64 }", "bytes { act = 100 + 20*(s % 3) }", "bytes { act = 1000*(s + 1) gout = 64 }"))
+    clauses = [f"ranks {ranks}", f"pipe net stages {ranks * chunks} mbs {mbs} {'slices %d ' % slices if slices > 1 else ''}"
+               f"place s -> s % {ranks}", "time { F = 2 B = 4 OFF = %d LOAD = %d }" % (rng.randint(1, 3), rng.randint(1, 3)),
+               sizes.replace("bytes {", "bytes s {") if "s" in sizes[5:] else sizes]
+    away = rng.random() < 0.6
+    if away:
+        clauses.append(f"offload s, m when (s + m) % {rng.randint(1, 3)} == 0")
+    if rng.random() < 0.4:
+        clauses.append(f"recompute s, m when m % {rng.randint(2, 3)} == {0 if not away else 1}")
+    clauses.append(f"order r {{ {body} U }}")
+    rows = []
+    for r in range(ranks):
+        for _ in range(rng.randint(0, 3)):
+            terms = []
+            for _ in range(rng.randint(1, 4)):
+                chunk = f", {rng.randrange(chunks)}" if rng.random() < 0.5 else ""
+                terms.append(f"{rng.choice((-2, -1, 1, 1, 2, 3))}*{rng.choice(('inflight', 'inflight', 'held', 'kept', 'host'))}({r}{chunk})")
+            rows.append((r, " + ".join(terms)))
+    return clauses, rows
+
+
+def text(clauses, rows, bounds, sign):
+    body = "\n".join("  " + c for c in clauses)
+    limits = "\n".join(f"  limit {t} {sign} {b}" for (_, t), b in zip(rows, bounds))
+    path = os.path.join(scratch, "t.pipe")
+    with open(path, "w") as f:
+        f.write(f"schedule t() {{\n{body}\n{limits}\n}}\n")
+    return path
+
+
+def limits_of(path):
+    with open(path) as f:
+        return [limit for rank in json.load(f)["rank"] for limit in rank.get("limits", ())]
+
+
+os.makedirs(scratch, exist_ok=True)
+done = tight = copies = 0
+while done < programs:
+    clauses, rows = program()
+    path = text(clauses, rows, [FAR] * len(rows), "<=")
+    got = run("--emit=json", path, "-o", "t.json")
+    if got.returncode not in (0, 1) or "internal" in got.stderr:
+        wrong(got.stderr, path)
+    if got.returncode == 1:  # such an order does not exist; that it is refused is not what is tested
+        if not re.search(r"\[(offload|order|dependence|recompute|no-recompute|clause|side)\]", got.stderr):
+            wrong(got.stderr, path)
+        continue
+    done += 1
+    found = limits_of(os.path.join(scratch, "t.json"))
+    if len(found) != len(rows):
+        wrong(f"{len(found)} limits in JSON of {len(rows)}", path)
+    peaks = [limit["peak"] for limit in found]
+    copies += any("host" in limit for limit in found)
+    rows.sort(key=lambda row: row[0])
+    path = text(clauses, rows, peaks, "<=")
+    got = run("--emit=json", path, "-o", "t.json")
+    if got.returncode:
+        wrong("within its peak: " + got.stderr, path)
+    dumped = run("--dump-after=lower", "--check", path)
+    again = run("--dump-after=lower", "--check", "t.json")
+    lines = [[w for w in d.stdout.splitlines() if w.startswith("  limit ")] for d in (dumped, again)]
+    if again.returncode or lines[0] != lines[1] or len(lines[0]) != len(rows):
+        wrong("read back: " + again.stderr, path)
+    for k, limit in enumerate(found):
+        below = list(peaks)
+        below[k] -= 1
+        for sign, bounds in (("<=", below), ("<", [b + (i != k) for i, b in enumerate(peaks)])):
+            got = run("--check", text(clauses, rows, bounds, sign))
+            if got.returncode != 1 or "limit not kept" not in got.stderr or "[over-limit]" not in got.stderr:
+                wrong(f"limit {k} of {sign} {bounds}: {got.stderr}", path)
+        with open(os.path.join(scratch, "t.json")) as f:
+            whole = json.load(f)
+        [x for rank in whole["rank"] for x in rank.get("limits", ())][k]["most"] -= 1
+        with open(os.path.join(scratch, "less.json"), "w") as f:
+            json.dump(whole, f)
+        got = run("--check", "less.json")
+        if got.returncode != 1 or "[over-limit]" not in got.stderr or "note: the limit is " not in got.stderr:
+            wrong(f"less.json, limit {k}: {got.stderr}", path)
+        tight += 1
+print(f"seed {seed}: {done} programs, {tight} limits hold, none with one less; {copies} count places on the host")
