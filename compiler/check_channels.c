@@ -482,9 +482,13 @@ static void report_mispaired(Sched *s, const MachineList *list, const MachineHop
 static bool completes_by(Sched *s, PipeLowering lowering) {
   List *lists = s->lists;
   PipeLowering own = s->lowering;
+  uint64_t *ideal_end =
+      s->ideal_end; /* check_deadlock gives it back, and another one is to be tried */
+  s->ideal_end = arena_alloc(s->arena, s->nop * sizeof *ideal_end);
+  memcpy(s->ideal_end, ideal_end, s->nop * sizeof *ideal_end);
   s->lists = NULL, s->lowering = lowering;
   bool ok = comm(s) && check_deadlock(s);
-  s->lists = lists, s->lowering = own;
+  s->lists = lists, s->lowering = own, s->ideal_end = ideal_end;
   return ok;
 }
 
