@@ -104,15 +104,21 @@ static PrStatus side(PrRun *run, CudaRank *d, uint64_t step) {
               : PR_OK;
 }
 
-/* Has the turn of a COPY instruction come? Then its stream waits for the one before it. */
-static PrStatus take_turn(PrRun *run, CudaRank *d, const PipeInstr *in, bool *come) {
+/* Without other processes the host issues turns in their order: has that of a COPY instruction come? */
+static bool has_turn(const PrRun *run, const CudaRank *d, const PipeInstr *in) {
+  const PrCuda *c = cuda_of(run);
+  uint32_t g = d->k->t->group;
+  return g == 0 || c->peers || c->turns[g - 1] == in->gout;
+}
+
+/* The stream of a COPY instruction waits for the turn before its own. Behind its waits for events: by these the stream
+ * becomes a part of what is captured. */
+static PrStatus take_turn(PrRun *run, CudaRank *d, const PipeInstr *in) {
   PrCuda *c = cuda_of(run);
   uint32_t g = d->k->t->group;
-  *come = true;
   if (g > 0 && c->peers)
     return cuda_peer_turn(run, d);
-  *come = g == 0 || c->turns[g - 1] == in->gout;
-  if (g > 0 && *come && in->gout > 0)
+  if (g > 0 && in->gout > 0)
     CUDA_TRY(run, cudaStreamWaitEvent(d->stream[PIPE_COPY], c->turn[g - 1], 0));
   return PR_OK;
 }
@@ -543,10 +549,12 @@ static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool
   PrStatus st = meet_faults(run, d, step, n, &lost, &corrupt);
   if (st)
     return st;
-  st = on == PIPE_COPY ? take_turn(run, d, in, moved) : PR_OK;
-  if (st || !*moved)
-    return st;
+  *moved = on != PIPE_COPY || has_turn(run, d, in);
+  if (!*moved)
+    return PR_OK;
   st = waits(run, d, cuda_stream(d, d->next));
+  if (!st && on == PIPE_COPY)
+    st = take_turn(run, d, in);
   for (uint32_t i = 0; i < n && !st; i++)
     st = mark(run, d, step, d->next + i, false);
   if (!st)

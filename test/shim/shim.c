@@ -197,6 +197,7 @@ bool shim_stalled(void) { return shim.stalled; }
 uint64_t shim_most_queued(void) { return shim.most_queued; }
 void shim_unwatched(void) { shim.unwatched = true; }
 void shim_apart(void) { shim.apart = true; }
+void shim_break(uint32_t host, uint32_t n) { shim.host[host].broken = n + 1; }
 void shim_version(int nccl) { shim.version = nccl; }
 void shim_unordered(void) {
   for (uint32_t i = 0; i < MAX_HOSTS; i++)
@@ -250,6 +251,8 @@ void stream_queue(cudaStream_t s, Op *op) {
 void stream_put(cudaStream_t s, Op *op) {
   Capture *c = s->capture;
   if (!c) {
+    if (me->captures)
+      shim_error("%s: issued beside the graph that is captured, which will lack it", op->name);
     if (op->group)
       group_issued(op->group);
     stream_queue(s, op);

@@ -415,6 +415,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode) {
   BEGIN;
   Capture *c = shim_new(sizeof *c);
   c->origin = c->stream[0] = s;
+  shim_me()->captures = true;
   c->nstream = 1;
   s->capture = c;
   END(cudaSuccess);
@@ -428,6 +429,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g) {
     END(cudaErrorStreamCaptureInvalidated);
   for (uint32_t i = 1; i < c->nstream; i++)
     joined &= s->vc.t[c->stream[i]->clock] >= c->stream[i]->vc.t[c->stream[i]->clock];
+  shim_me()->captures = false;
   for (uint32_t i = 0; i < c->nstream; i++)
     c->stream[i]->capture = NULL;
   c->origin = NULL;

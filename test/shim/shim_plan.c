@@ -55,10 +55,10 @@ static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Wa
     const PipeInstr *c = &t->instr[i];
     uint32_t on = of[i];
     bool turn = on == PIPE_COPY && t->group;
-    for (uint32_t k = 0; turn && k < 2; k++) /* is awaited, and taken */
-      w[n++] = (Want){.call = SHIM_NUMBER, .stream = on};
     for (; sync < t->nsync && t->sync[sync].before == i; sync++)
       w[n++] = (Want){.call = SHIM_WAIT, .stream = on, .event = t->sync[sync].event};
+    for (uint32_t k = 0; turn && k < 2; k++) /* is awaited, and taken */
+      w[n++] = (Want){.call = SHIM_NUMBER, .stream = on};
     if (i == t->ninstr)
       break;
     switch (c->op) {

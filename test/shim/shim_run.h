@@ -16,8 +16,9 @@ typedef struct Vc { uint32_t t[MAX_CLOCKS]; } Vc;
 typedef struct Host {
   uint32_t id, clock;
   pthread_cond_t cond; /* it is its turn */
-  bool in, gone, dead, loses;
+  bool in, gone, dead, loses, captures;
   uint64_t seen;       /* progress at its last look in vain */
+  uint32_t ncomm, broken; /* communicators; 1 + the one that has an error */
   uint32_t skip;       /* waits for a number until that which is over at once, and 1; 0: none is */
   uint64_t calls_left; /* until it is killed; UINT64_MAX: it is not */
   uint32_t nstream, nevent;
