@@ -12,7 +12,6 @@
 
 enum {
   MOST_STEP = 64,
-  MOST_TRIES = 64,     /* of a class, with ever larger M */
   MOST_STEPS = 12,     /* that are tried */
   MOST_WORK = 1 << 21, /* cells of programs that are compiled */
   PACE_TURNS = 24      /* n at which paces are read */
@@ -70,7 +69,7 @@ static bool try_from(Classes *c, int64_t from, AffineFail *fail, int64_t *need, 
   Tried p[4];
   uint32_t made = 1;
   AffineEnv x = {.s = &p[0].s};
-  ListsOfM l = {.from = from, .step = c->step, .pace = c->pace};
+  ListsOfM l = {.pace = c->pace};
   bool right = compile_value(c, from, &p[0]), ok = p[0].s.def && p[0].s.env, admits = true;
   *never = false, *fail = AFFINE_NO, c->why = "it has no value";
   ok = ok && bind_of_m(&x, c->m->slot, from, c->step) && admits_of_m(&x, &admits);
@@ -108,7 +107,7 @@ static bool try_step(Classes *c, AffineFail *fail, int64_t *need) {
   for (int64_t residue = 1; residue <= c->step; residue++) {
     int64_t n = 0;
     c->from[residue - 1] = c->ends[residue - 1] = 0;
-    for (int i = 0;; i++) {
+    for (;;) {
       bool never;
       if (try_from(c, residue + n * c->step, fail, need, &never)) {
         c->from[residue - 1] = residue + n * c->step;
@@ -120,10 +119,12 @@ static bool try_step(Classes *c, AffineFail *fail, int64_t *need) {
       }
       if (c->refuted || *fail != AFFINE_BASE)
         return false;
-      if (i == MOST_TRIES || c->work > MOST_WORK) {
+      if (c->work > MOST_WORK) {
         *fail = AFFINE_NO;
-        c->why = c->work > MOST_WORK ? "it is so large that too much would have to be compiled"
-                                     : "its ranks do not come to repeat";
+        c->why = arena_printf(c->s->arena,
+                              "what its ranks do still changes at %s = %" PRId64
+                              ", and more would be too much to compile",
+                              c->m->name, residue + n * c->step);
         c->at = c->s->def->name_at;
         return false;
       }
@@ -165,6 +166,9 @@ void prove_by_lists(Sched *s, const Param *m) {
       c.why = "what repeats takes too many microbatches", c.at = s->def->name_at;
       break;
     }
+    if (!ok && i + 1 == MOST_STEPS)
+      c.why = "no number of microbatches was found after which all its ranks repeat",
+      c.at = s->def->name_at;
   }
   for (int64_t i = 0; i < c.step && ok; i++)
     end = c.from[i] > end ? c.from[i] : end;

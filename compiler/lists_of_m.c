@@ -166,11 +166,6 @@ static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int6
 
 /* ---- ops ---- */
 
-bool text_fixed(Text *t, const Expr *e) {
-  int64_t v;
-  return !e || affine_number(t->x, e, &v);
-}
-
 static bool update(Text *t, const OpRef *o, Affine stamp) {
   Sched *s = t->s;
   uint32_t n = s->rank_stage0[t->rank + 1] - s->rank_stage0[t->rank], one;
@@ -220,7 +215,8 @@ static bool run_ref(Text *t, const OpRef *o, Affine stamp) {
       affine_bind(t->x, p->slot, few[n++]);
   }
   t->ex.use = o;
-  if (!text_fixed(t, o->chunk) || !text_fixed(t, o->stage) || !text_fixed(t, o->pipe_index))
+  if (!affine_constant(t->x, o->chunk) || !affine_constant(t->x, o->stage) ||
+      !affine_constant(t->x, o->pipe_index))
     return false;
   if (o->op == PIPE_U)
     return update(t, o, stamp);

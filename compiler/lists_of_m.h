@@ -30,9 +30,8 @@ typedef struct RankList {
   VEC(ListSegment) segment;
 } RankList;
 
-/* All lists for M = from + step * n. */
+/* The lists of all ranks for every n >= 0. */
 typedef struct ListsOfM {
-  int64_t from, step;
   uint32_t nrank;
   RankList *rank;     /* [nrank] */
   Affine *units;      /* [npipe] microbatches, or units, of each pipe */
@@ -51,7 +50,7 @@ bool is_given(const Options *o, const Param *p);
 bool expr_moves(const Sched *s, const char *name, const Expr *e);
 /* Does it admit them, all or none? */
 bool admits_of_m(AffineEnv *x, bool *yes);
-/* The lists of the schedule that s was compiled from, at M = l->from; requires bind_of_m. False: x says what is to be
+/* The lists of the schedule that s was compiled from, at n = 0; requires bind_of_m. False: x says what is to be
  * changed, or why not. l->pace stays from try to try. */
 bool lists_of_m(Sched *s, AffineEnv *x, ListsOfM *l);
 

@@ -54,7 +54,6 @@ State text_save(Sched *s, const State *of);
 Affine *text_part(const Text *t, State *st, uint32_t i);
 bool text_alike(const State *a, const State *b); /* the same I waiting in both, but for their microbatches */
 void text_end_straight(Text *t);                 /* what is in no segment yet is one */
-bool text_fixed(Text *t, const Expr *e);         /* NULL is */
 bool text_run_op(Text *t, const Stmt *b);
 void text_join(Text *t, uint32_t first);         /* rows from there on are one action */
 /* The rows from `first` on are an action: what the recompute clause puts before it. */

@@ -16,7 +16,7 @@ bool compile_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, 
 typedef struct Looped {
   PipeLooped table;
   uint32_t nshort; /* the last of its classes have one value each, below those of the others */
-  const char *lacks; /* values below that have no program, and why: " 3 [deadlock]"; "" */
+  const char *lacks; /* values below that have no program, each with why: " 3 [deadlock]"; "" */
   int64_t tried; /* not all of it is proved: it was compared with what the text makes up to this value; 0: it is */
   Sched **like;  /* [nclass] a compiled one of each class; its prog is that of the class */
 } Looped;

@@ -104,15 +104,15 @@ static PrStatus side(PrRun *run, CudaRank *d, uint64_t step) {
               : PR_OK;
 }
 
-/* Without other processes the host issues turns in their order: has that of a COPY instruction come? */
-static bool has_turn(const PrRun *run, const CudaRank *d, const PipeInstr *in) {
+/* Has the turn of a COPY instruction come? With a group its stream finds out. */
+static bool turn_has_come(const PrRun *run, const CudaRank *d, const PipeInstr *in) {
   const PrCuda *c = cuda_of(run);
   uint32_t g = d->k->t->group;
   return g == 0 || c->peers || c->turns[g - 1] == in->gout;
 }
 
-/* The stream of a COPY instruction waits for the turn before its own. Behind its waits for events: by these the stream
- * becomes a part of what is captured. */
+/* The COPY stream waits for the turn before this one: behind its other waits, the first of which makes it a stream of
+ * a capture. */
 static PrStatus take_turn(PrRun *run, CudaRank *d, const PipeInstr *in) {
   PrCuda *c = cuda_of(run);
   uint32_t g = d->k->t->group;
@@ -549,7 +549,7 @@ static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool
   PrStatus st = meet_faults(run, d, step, n, &lost, &corrupt);
   if (st)
     return st;
-  *moved = on != PIPE_COPY || has_turn(run, d, in);
+  *moved = on != PIPE_COPY || turn_has_come(run, d, in);
   if (!*moved)
     return PR_OK;
   st = waits(run, d, cuda_stream(d, d->next));

@@ -68,6 +68,8 @@ bool shim_is_dead(uint32_t host);
 
 /* From here on, the n-th wait of the host for a number (from 0) is over at once. */
 void shim_skip(uint32_t host, uint32_t n);
+void shim_lazy(void);  /* from here on the device does nothing before a host looks for it in vain */
+void shim_deaf(void);  /* from here on a number tells nothing: what only waits for numbers order is not ordered */
 void shim_version(int nccl); /* what ncclGetVersion says from here on, until shim_end; 0: 2.28.9 */
 void shim_unordered(void);   /* from here on as if NCCL_LAUNCH_ORDER_IMPLICIT were not set */
 void shim_break(uint32_t host, uint32_t n); /* from here on, the n-th communicator that the host has made has an error */

@@ -16,9 +16,10 @@ typedef struct Vc { uint32_t t[MAX_CLOCKS]; } Vc;
 typedef struct Host {
   uint32_t id, clock;
   pthread_cond_t cond; /* it is its turn */
-  bool in, gone, dead, loses, captures;
+  bool in, gone, dead, loses;
   uint64_t seen;       /* progress at its last look in vain */
   uint32_t ncomm, broken; /* communicators; 1 + the one that has an error */
+  bool again;          /* and at the one before */
   uint32_t skip;       /* waits for a number until that which is over at once, and 1; 0: none is */
   uint64_t calls_left; /* until it is killed; UINT64_MAX: it is not */
   uint32_t nstream, nevent;
@@ -28,6 +29,7 @@ typedef struct Host {
   Vc vc;
   ShimLog *log;
   uint32_t nlog, caplog;
+  struct Capture *capturing; /* that this thread has begun; NULL */
   char name[8][48]; /* stack of ranges */
   uint32_t nname;
 } Host;
@@ -67,6 +69,7 @@ typedef struct Op {
   struct Group *group;
   struct GraphRun *run;
   struct CUstream_st *in; /* captured on */
+  struct Op *launched;    /* of one that was captured: in the launch at hand */
   bool over;
   Vc at;          /* what its stream knew when it started */
   uint32_t clock;
@@ -89,6 +92,8 @@ typedef struct Capture {
   uint32_t nstream;
   Op **op;
   uint32_t nop, cap;
+  ShimLog *log; /* what was logged of it: again for each launch */
+  uint32_t first, nlog; /* of its host's */
 } Capture;
 
 struct CUgraph_st { Capture *c; };
@@ -107,7 +112,7 @@ typedef struct Group Group;
 
 extern struct Shim {
   pthread_mutex_t lock;
-  bool on, log, unwatched, steady, stalled, killed, apart;
+  bool on, log, unwatched, steady, stalled, killed, apart, deaf, lazy;
   uint64_t random, progress, ticks, most_queued;
   uint32_t nhost, turn, nclock, errors, stuck;
   int version;
@@ -130,6 +135,7 @@ void vc_join(Vc *a, const Vc *b);
 void vc_hear(Vc *a, const Vc *b, const Host *h); /* the same of others' clocks: a is of h, what comes from elsewhere is b */
 const char *shim_range(void); /* innermost range of this host; interned */
 ShimLog *shim_note(ShimCall call, struct CUstream_st *s); /* an entry to fill in; never NULL */
+void shim_note_again(const Capture *c); /* the entries of a capture, for the launch at hand */
 
 /* Until f(arg), in a call; false: it never will be. */
 bool shim_until(bool (*f)(void *), void *arg);
