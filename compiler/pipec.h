@@ -269,6 +269,7 @@ typedef struct Sched {
   uint32_t tune_at, ntune; /* the value it has settled for, of so many */
   uint32_t tune_tries, tune_idle; /* tries so far, and since the last gain */
   struct Rules *rules;   /* the simulation of `rules` while it runs, else NULL */
+  struct RulePlay *play; /* with opt->keep_play what it went through (rules_of_m.h), if there are rules */
 
   /* order */
   bool ordered;          /* it has passed */
@@ -318,6 +319,7 @@ typedef struct Sched {
     uint64_t time, per;        /* steady state: time for so many microbatches, reduced */
     uint64_t multiple;         /* proved for the multiples of this; 1: for all */
     uint64_t period;           /* microbatches after which every rank repeats */
+    const char *lists;         /* with --dump-after: what each rank does */
     uint64_t from;             /* proved from there on for all at once, below one by one; 0: for all at once */
   } all_m;
 
@@ -353,6 +355,7 @@ typedef struct Options {
   const char *counterexample;  /* NULL, or where ranks that wait for each other are drawn */
   const char *schedule;        /* NULL: the last of the file */
   bool any_value;              /* what the schedule requires is not asked for (all_m.c) */
+  bool keep_play;              /* (all_m_lists.c) */
   const char *for_all;         /* --for-all: a parameter; prove for all its values */
   bool looped;                 /* write the program for all of them */
   const char *symbol;          /* C name of the program */
@@ -696,6 +699,7 @@ void watch_done(Sched *s); /* tells which files were read */
 void dump_ops(Sched *s, FILE *f);
 void dump_streams(Sched *s, FILE *f);
 void dump_program(Sched *s, FILE *f);
+void dump_all_m(Sched *s, FILE *f); /* lists_dump.c */
 
 /* ---- verify.c: internal consistency; aborts with file:line on our own mistakes. Shares no code
  * with the passes. With opt->verify, the default of debug builds, called after every pass that has
