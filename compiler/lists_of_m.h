@@ -37,6 +37,7 @@ typedef struct ListsOfM {
   uint32_t nrank;
   RankList *rank;     /* [nrank] */
   Affine *units;      /* [npipe] microbatches, or units, of each pipe */
+  struct RulesText *const *block; /* [nrank] what its rules list (lists_text.h); NULL: there are none */
   int64_t pace;       /* units by which what repeats moves on in a turn, the same in all segments */
 } ListsOfM;
 
@@ -65,6 +66,11 @@ typedef struct SampleOfM {
 /* Proves the lists complete, in order and free of deadlocks for all n >= 0: ensures the clock. of: a sample so large that
  * what repeats has come to its pace. */
 bool clock_of_m(const Sched *s, AffineEnv *x, ListsOfM *l, const SampleOfM *of);
+/* lists_dump.c: text of lists for M = from + step * n that were made at `of`, behind that of others; in the arena of s. */
+const char *lists_text(Sched *s, const Sched *of, const ListsOfM *l, int64_t from, int64_t step, const char *before);
+/* verify_rules.c: what rules list is what the samples have listed, and from n to n + 1 they run a turn more of what repeats,
+ * and all that follows so much later. The same samples; aborts. */
+void verify_rules(const ListsOfM *l, const Sched *const at[3]);
 /* verify_lists.c: the same again, from the lists and their clock alone, and that they are those of the samples, of
  * which there are three, n = 0, 1 and 2; aborts if it is not so. */
 void verify_lists(const ListsOfM *l, const Sched *const at[3]);

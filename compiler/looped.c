@@ -113,6 +113,16 @@ static bool rest_moves(const Sched *s, const char *name) {
   return false;
 }
 
+bool costs_move(const Sched *s, const char *name) {
+  Moved x = moved_by(s, name);
+  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+    for (const Clause *c = sc->clauses; c; c = c->next)
+      for (const Entry *e = c->entries; e; e = e->next)
+        if (moves(&x, e->value))
+          return true;
+  return false;
+}
+
 /* A program that was compiled for some n of a class. */
 typedef struct Sample {
   Arena arena;

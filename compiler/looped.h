@@ -21,6 +21,8 @@ typedef struct Looped {
   Sched **like;  /* [nclass] a compiled one of each class; its prog is that of the class */
 } Looped;
 
+/* Do times or sizes depend on a parameter? */
+bool costs_move(const Sched *s, const char *name);
 /* The pass: requires check_all_m; ensures looped. */
 bool make_looped(Sched *s);
 void emit_looped(Sched *s, FILE *f); /* s->looped as C */
