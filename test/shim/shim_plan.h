@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Of shim_test.c: what the CUDA engine issues, against the table; what becomes of it without one wait, and with a
+ * shim_plan.c and shim_points.c, of shim_test: what the CUDA engine issues, against the table; what becomes of it without one wait, and with a
  * fault. */
 #ifndef SHIM_PLAN_H
 #define SHIM_PLAN_H

@@ -7,10 +7,11 @@
  *   shim_test channels STDLIB the same with lowering channels
  *   shim_test formulas STDLIB the same for schedules with formulas of weights, and a model of floats
  *   shim_test log STDLIB      what was issued in a step is what the table says, call by call
- *   shim_test events STDLIB   without any one wait for an event the shim finds a race
+ *   shim_test events STDLIB   without any one wait, for an event or a turn, something is found: a race, or a wrong order
  *   shim_test damage STDLIB   a swapped receive, a slot that is used too early, a first contact that the
  *                             prologue lacks, a pair of sizes that differ: the shim says what is wrong
  *   shim_test faults STDLIB   what is refused; a model that fails; how far the host is ahead
+ *   shim_test memory STDLIB   a rank gets no memory in some place while it opens the run: all are told
  *   shim_test points STDLIB   a fault at an instruction of every kind, on each engine: the report names it
  *   shim_test headers STDLIB  transfers that say what they are: a swapped, a lost, a damaged one is named
  *   shim_test kills STDLIB    a rank is killed at some call: the others stop within the deadline, and say where
@@ -69,9 +70,9 @@ static void looped_parity(const char *stdlib) {
 static void parity(const char *stdlib) {
   uint32_t nrun = 0;
   for (uint32_t i = 0; i < nsamples; i++) {
-    Compiled *c = malloc(sizeof *c);
+    Compiled *c = compiled(stdlib, &samples[i]);
     Result *want = malloc(sizeof *want);
-    if (!c || !want || !sample_compile(c, stdlib, &samples[i]))
+    if (!want)
       abort();
     const PipeProgram *p = c->s.prog;
     job_reference(p, false, want);
@@ -168,9 +169,9 @@ static void unorder(void *arg) {
 
 /* The program of `of`, damaged: what the shim says of it. */
 static void try_damage(const char *stdlib, const Sample *of, const char *how, uint64_t seed) {
-  Compiled *c = malloc(sizeof *c);
+  Compiled *c = compiled(stdlib, of);
   Result *want = malloc(sizeof *want);
-  if (!c || !want || !sample_compile(c, stdlib, of))
+  if (!want)
     abort();
   const PipeProgram *p = c->s.prog;
   job_reference(p, false, want);
@@ -240,9 +241,7 @@ static const char star_text[] =
 static void faults_of_channels(const char *stdlib) {
   static const char *const fault[] = {"1SEND_F2:1:1:hang", "1RECV_B3:1:1:hang", "1SEND_F2:1:2:drop",
                                       "2SEND_B1:2:0:drop"};
-  Compiled *c = malloc(sizeof *c);
-  if (!c || !sample_compile(c, stdlib, sample_named("1f1b channels")))
-    abort();
+  Compiled *c = compiled(stdlib, sample_named("1f1b channels"));
   const PipeProgram *p = c->s.prog;
   for (uint32_t i = 0; i < 5; i++) {
     static const char *const order[] = {"0", "", "yes", "0x1", NULL};
@@ -305,9 +304,7 @@ static void faults(const char *stdlib) {
   job_run(&j);
   show("a device that is not there", &j);
   static const Sample star = {"star", star_text, 0, 0};
-  Compiled *f = malloc(sizeof *f);
-  if (!f || !sample_compile(f, stdlib, &star))
-    abort();
+  Compiled *f = compiled(stdlib, &star);
   for (uint32_t n = 0; n < 4; n += 3) {
     j = (Job){.p = f->s.prog, .processes = true, .seed = seed0, .cuda = {.group_peers = n}};
     job_run(&j);
@@ -327,9 +324,7 @@ static void faults(const char *stdlib) {
   show("a model that fails", &j);
   const Sample *lends[2] = {sample_named("bpipe"), sample_named("turns")};
   for (uint32_t i = 0; i < 6; i++) {
-    Compiled *l = malloc(sizeof *l);
-    if (!l || !sample_compile(l, stdlib, lends[i % 2]))
-      abort();
+    Compiled *l = compiled(stdlib, lends[i % 2]);
     bool graph = i >= 4;
     for (uint32_t n = 0; n < (graph ? 8 : 1);
          n++) { /* how far the others are is a matter of the order */
@@ -431,6 +426,37 @@ static void faults(const char *stdlib) {
   free(d);
   free(e);
   faults_of_channels(stdlib);
+}
+
+/* ---- memory ---- */
+
+/* Rank 1 gets no memory in some one place while it opens the run: all ranks tell that, in its words. */
+static void memory(const char *stdlib) {
+  static const Sample onef1b = {"1f1b", NULL, 3, 6};
+  const Sample *const of[] = {&onef1b, sample_named("bpipe"), sample_named("turns"),
+                              sample_named("chimera"), sample_named("copied channels")};
+  for (uint32_t i = 0; i < sizeof of / sizeof *of; i++) {
+    Compiled *c = compiled(stdlib, of[i]);
+    uint32_t total = 0;
+    for (uint32_t n = 0; n == 0 || n <= total;
+         n++) { /* 0: none fails; 1: there is nothing to tell others by */
+      Job j = {.p = c->s.prog,
+               .processes = true,
+               .checks = true,
+               .trace = 2,
+               .starve = n,
+               .seed = seed0 + n};
+      job_run(&j);
+      total = n ? total : j.taken;
+      EXPECT(n || job_whole(&j), "%s: %s %s\n", of[i]->name, j.text, j.error[0]);
+      for (uint32_t r = 0; r < j.nhost && n > 1; r++)
+        EXPECT(j.status[r] && strstr(j.error[r], "memory") && strcmp(j.error[r], j.error[1]) == 0,
+               "%s, allocation %u: rank %u: %d %s\n", of[i]->name, n, r, j.status[r], j.error[r]);
+    }
+    printf("%s: %u allocations\n", of[i]->name, total);
+    arena_free(&c->arena);
+    free(c);
+  }
 }
 
 /* ---- headers ---- */
@@ -670,9 +696,9 @@ static void library(const char *stdlib, bool channels) {
 
 static void resume(const char *stdlib, const char *folder) {
   for (uint32_t i = 0; i < nsamples; i++) {
-    Compiled *c = malloc(sizeof *c);
+    Compiled *c = compiled(stdlib, &samples[i]);
     Result *want = malloc(sizeof *want);
-    if (!c || !want || !sample_compile(c, stdlib, &samples[i]))
+    if (!want)
       abort();
     const PipeProgram *p = c->s.prog;
     job_reference(p, false, want);
@@ -728,6 +754,8 @@ int main(int argc, char **argv) {
     faults(argv[2]);
   else if (strcmp(argv[1], "formulas") == 0)
     formulas(argv[2]);
+  else if (strcmp(argv[1], "memory") == 0)
+    memory(argv[2]);
   else if (strcmp(argv[1], "headers") == 0)
     headers(argv[2]);
   else if (strcmp(argv[1], "kills") == 0)
