@@ -478,13 +478,19 @@ static void report_mispaired(Sched *s, const MachineList *list, const MachineHop
               number_of(list, h->at), from, to);
 }
 
-/* With the transfers in the order of another lowering, global or channels. What that leaves in s is for no other pass. */
+/* With the transfers in the order of another lowering, global or channels, before check_deadlock. What that leaves in s
+ * is for no other pass. */
 static bool completes_by(Sched *s, PipeLowering lowering) {
   List *lists = s->lists;
   PipeLowering own = s->lowering;
+  uint64_t *end = s->ideal_end; /* check_deadlock gives them back, also its own */
+  if (!end)
+    return false;
+  s->ideal_end = arena_alloc(s->arena, s->nop * sizeof *end + 1);
+  memcpy(s->ideal_end, end, s->nop * sizeof *end);
   s->lists = NULL, s->lowering = lowering;
   bool ok = comm(s) && check_deadlock(s);
-  s->lists = lists, s->lowering = own;
+  s->lists = lists, s->lowering = own, s->ideal_end = end;
   return ok;
 }
 

@@ -342,6 +342,9 @@ typedef struct Define {
   bool used;
 } Define;
 typedef enum Emit { EMIT_C, EMIT_CSV, EMIT_COMMS_CSV, EMIT_JSON, EMIT_SVG, EMIT_TRACE, EMIT_PROMELA, EMIT_HTML, EMIT_NONE } Emit;
+typedef enum RankBy {
+  BY_WORK, BY_MAKESPAN, BY_SPAN, BY_BUBBLE, BY_MEMORY, BY_VOLUME, BY_VERSIONS, BY_STALENESS
+} RankBy;
 typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } Color;
 typedef struct Options {
   const char *input;           /* path */
@@ -349,6 +352,7 @@ typedef struct Options {
   bool format_write;           /* in place */
   bool watch;                  /* again and again */
   const char **compare; uint32_t ncompare; /* --compare, or --emit=html of several: the inputs; a parameter that one lacks is not its */
+  RankBy by;                   /* what --compare sorts the rows of a point by */
   const char *text; size_t text_len; /* non-NULL: compile this text, imports are refused (fuzzing) */
   const char *output;          /* NULL: standard output */
   const char *depfile;
