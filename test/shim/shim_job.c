@@ -105,6 +105,13 @@ static int heard(void *arg, char *text, uint64_t n) {
 
 /* ---- runs ---- */
 
+const Sample *sample_named(const char *name) {
+  const Sample *s = samples;
+  while (strcmp(s->name, name) != 0)
+    s++;
+  return s;
+}
+
 Compiled *compiled(const char *stdlib, const Sample *s) {
   Compiled *c = malloc(sizeof *c);
   if (!c || !sample_compile(c, stdlib, s))

@@ -65,6 +65,7 @@ typedef struct Job {
   uint32_t nhost, opened, damaged, through;
 } Job;
 
+const Sample *sample_named(const char *name); /* of samples[] */
 Compiled *compiled(const char *stdlib, const Sample *s); /* the caller's, with its arena; aborts where it is wrong */
 /* Opens the program of j on all hosts, does STEPS steps, closes it; with j->log the shim is still there, until
  * shim_end. */

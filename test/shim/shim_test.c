@@ -112,13 +112,6 @@ static void parity(const char *stdlib) {
 
 /* ---- damage ---- */
 
-static const Sample *sample_named(const char *name) {
-  const Sample *s = samples;
-  while (strcmp(s->name, name) != 0)
-    s++;
-  return s;
-}
-
 typedef struct Broken {
   const PipeProgram *p;
   const char *how;
@@ -467,37 +460,6 @@ static void faults(const char *stdlib) {
   faults_of_channels(stdlib);
 }
 
-/* ---- memory ---- */
-
-/* Rank 1 gets no memory in some one place while it opens the run: all ranks tell that, in its words. */
-static void memory(const char *stdlib) {
-  static const Sample onef1b = {"1f1b", NULL, 3, 6};
-  const Sample *const of[] = {&onef1b, sample_named("bpipe"), sample_named("turns"),
-                              sample_named("chimera"), sample_named("copied channels")};
-  for (uint32_t i = 0; i < sizeof of / sizeof *of; i++) {
-    Compiled *c = compiled(stdlib, of[i]);
-    uint32_t total = 0;
-    for (uint32_t n = 0; n == 0 || n <= total;
-         n++) { /* 0: none fails; 1: there is nothing to tell others by */
-      Job j = {.p = c->s.prog,
-               .processes = true,
-               .checks = true,
-               .trace = 2,
-               .starve = n,
-               .seed = seed0 + n};
-      job_run(&j);
-      total = n ? total : j.taken;
-      EXPECT(n || job_whole(&j), "%s: %s %s\n", of[i]->name, j.text, j.error[0]);
-      for (uint32_t r = 0; r < j.nhost && n > 1; r++)
-        EXPECT(j.status[r] && strstr(j.error[r], "memory") && strcmp(j.error[r], j.error[1]) == 0,
-               "%s, allocation %u: rank %u: %d %s\n", of[i]->name, n, r, j.status[r], j.error[r]);
-    }
-    printf("%s: %u allocations\n", of[i]->name, total);
-    arena_free(&c->arena);
-    free(c);
-  }
-}
-
 /* ---- headers ---- */
 
 static void headers(const char *stdlib) {
@@ -556,59 +518,6 @@ static void headers(const char *stdlib) {
     arena_free(&c->arena);
     free(c);
   }
-}
-
-/* Kills of ranks of one program at calls all over its run; *cut and *named: runs that were cut off, reports that name an
- * instruction. */
-static void kill_some(const PipeProgram *p, uint32_t n, uint32_t *cut, uint32_t *named) {
-  for (uint32_t i = 0; i < n; i++) {
-    Job j = {.p = p,
-             .processes = true,
-             .seed = seed0 + i,
-             .deadline_s = 0.1,
-             .kill = i % p->nrank,
-             .kill_at = 1 + (i * 37 + (uint32_t)seed0) % 800};
-    job_run(&j);
-    bool done = job_whole(&j) || j.slow; /* a machine that has much to do */
-    const char *first = NULL;            /* what the others say */
-    *cut += !done;
-    for (uint32_t r = 0; r < p->nrank && !done; r++) {
-      if (r == j.kill)
-        continue;
-      bool ok = j.status[r] == PR_E_DEADLINE || j.status[r] == PR_E_LOST || j.status[r] == PR_OK;
-      EXPECT(ok && (j.status[r] == PR_OK || j.error[r][0]),
-             "%s: kill of rank %u at %u: rank %u: %d %s\n", p->name, j.kill, j.kill_at, r,
-             j.status[r], j.error[r]);
-      *named += strstr(j.error[r], " (") != NULL;
-      char gone[48];
-      snprintf(gone, sizeof gone, "lost: the process of rank %u has ended", j.kill);
-      EXPECT(j.status[r] == PR_OK || strncmp(j.error[r], gone, strlen(gone)) == 0,
-             "%s: kill of rank %u at %u: rank %u: %s\n", p->name, j.kill, j.kill_at, r, j.error[r]);
-      first = first || j.status[r] == PR_OK ? first : j.error[r];
-      EXPECT(j.status[r] == PR_OK || strcmp(j.error[r], first) == 0,
-             "%s: kill of rank %u at %u: %s, and %s\n", p->name, j.kill, j.kill_at, j.error[r],
-             first);
-    }
-  }
-}
-
-static void kills(const char *stdlib) {
-  enum { KILLS = 40 };
-  static const Sample onef1b = {"1f1b", NULL, 3, 6};
-  const Sample *const of[] = {&onef1b, sample_named("bpipe"), sample_named("turns"),
-                              sample_named("1f1b channels")};
-  Compiled *c = malloc(sizeof *c);
-  for (uint32_t i = 0; i < sizeof of / sizeof *of; i++) {
-    uint32_t named = 0, cut = 0;
-    if (!c || !sample_compile(c, stdlib, of[i]))
-      abort();
-    kill_some(c->s.prog, KILLS, &cut, &named);
-    EXPECT(cut > KILLS / 2 && named > cut, "%u runs were cut off, %u reports name an instruction\n",
-           cut, named);
-    printf("%s: %d kills\n", of[i]->name, KILLS);
-    arena_free(&c->arena);
-  }
-  free(c);
 }
 
 /* ---- formulas ---- */
@@ -794,11 +703,11 @@ int main(int argc, char **argv) {
   else if (strcmp(argv[1], "formulas") == 0)
     formulas(argv[2]);
   else if (strcmp(argv[1], "memory") == 0)
-    memory(argv[2]);
+    plan_memory(argv[2], seed0);
   else if (strcmp(argv[1], "headers") == 0)
     headers(argv[2]);
   else if (strcmp(argv[1], "kills") == 0)
-    kills(argv[2]);
+    plan_kills(argv[2], seed0);
   else
     return 2;
   printf("%d wrong\n", job_bad);
