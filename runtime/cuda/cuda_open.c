@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cuda_engine.h"
 
@@ -320,12 +321,27 @@ static void close_rank(CudaRank *d) {
   free(d->record);
 }
 
+/* What is on the streams of a run that has failed comes to its end now, with nothing to wait for: until then it uses
+ * memory. Not for ever: a device may hang. */
+static void run_out(PrRun *run) {
+  const struct timespec pause = {0, 1000000};
+  const uint64_t end = pr_now() + UINT64_C(10000000000);
+  PrCuda *c = cuda_of(run);
+  for (uint32_t r = 0; r < c->nhere; r++)
+    for (uint32_t x = 0; c->rank[r].stream && x < c->rank[r].nstream; x++)
+      while (c->rank[r].stream[x] && pr_now() < end &&
+             cudaStreamQuery(c->rank[r].stream[x]) == cudaErrorNotReady)
+        nanosleep(&pause, NULL);
+}
+
 void cuda_close(PrRun *run) {
   PrCuda *c = cuda_of(run);
   if (!c)
     return;
   cuda_watch(run, false);
-  if (c->rank && !c->aborted)
+  if (c->rank && c->aborted)
+    run_out(run);
+  else if (c->rank)
     cudaDeviceSynchronize();
   const bool unused = cuda_peers_close(run);
   cuda_close_nccl(run);

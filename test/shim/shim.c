@@ -211,6 +211,7 @@ void shim_unwatched(void) { shim.unwatched = true; }
 void shim_lazy(void) { shim.lazy = true; }
 void shim_deaf(void) { shim.deaf = true; }
 void shim_apart(void) { shim.apart = true; }
+void shim_break(uint32_t host, uint32_t n) { shim.host[host].broken = n + 1; }
 void shim_version(int nccl) { shim.version = nccl; }
 void shim_unordered(void) {
   for (uint32_t i = 0; i < MAX_HOSTS; i++)

@@ -23,7 +23,7 @@
  *               the copy is known behind the wait
  *   processes   memory of cudaMalloc may be opened by other hosts, and is given back once they have closed it
  *   capture     a stream takes part from the first wait for an event of the capture on, and must be joined
- *               at the end
+ *               at the end; nothing else is issued meanwhile
  *
  * A run in which nothing can go on is known at once (all hosts wait or look in vain): every call fails then.
  * What is wrong is counted and kept as text. One user at a time: shim_begin .. shim_end. */
@@ -72,6 +72,7 @@ void shim_lazy(void);  /* from here on the device does nothing before a host loo
 void shim_deaf(void);  /* from here on a number tells nothing: what only waits for numbers order is not ordered */
 void shim_version(int nccl); /* what ncclGetVersion says from here on, until shim_end; 0: 2.28.9 */
 void shim_unordered(void);   /* from here on as if NCCL_LAUNCH_ORDER_IMPLICIT were not set */
+void shim_break(uint32_t host, uint32_t n); /* from here on, the n-th communicator that the host has made has an error */
 void shim_apart(void); /* from here on no host can open memory of another */
 
 /* The next group that the host issues is not carried out, as if the call were not there. */

@@ -64,6 +64,7 @@ typedef struct World { /* what the ranks of a communicator share */
 struct ncclComm {
   World *world;
   int rank;
+  uint32_t number; /* of those of its host */
   Host *host;
   uint64_t issued, done; /* groups */
   bool aborted, blocking;
@@ -110,6 +111,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 static ncclComm_t comm_new(World *w, int rank) {
   ncclComm_t c = shim_new(sizeof *c);
   c->world = w, c->rank = rank, c->host = shim_me();
+  c->number = c->host->ncomm++;
   w->joined[rank] = true;
   w->comm[rank] = c;
   return c;
@@ -500,7 +502,10 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *r) {
   }
   if (!there)
     shim_in_vain();
-  *r = c->aborted ? ncclInvalidUsage : there ? ncclSuccess : ncclInProgress;
+  *r = c->aborted                         ? ncclInvalidUsage
+       : c->host->broken == c->number + 1 ? ncclRemoteError
+       : there                            ? ncclSuccess
+                                          : ncclInProgress;
   call_end();
   return shim.stalled ? ncclSystemError : ncclSuccess;
 }

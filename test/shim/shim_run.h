@@ -18,6 +18,7 @@ typedef struct Host {
   pthread_cond_t cond; /* it is its turn */
   bool in, gone, dead, loses;
   uint64_t seen;       /* progress at its last look in vain */
+  uint32_t ncomm, broken; /* communicators; 1 + the one that has an error */
   bool again;          /* and at the one before */
   uint32_t skip;       /* waits for a number until that which is over at once, and 1; 0: none is */
   uint64_t calls_left; /* until it is killed; UINT64_MAX: it is not */

@@ -236,6 +236,55 @@ static const char star_text[] =
     "  pipe net dag stages 4 mbs M place s -> s  edge 0 -> 3  edge 1 -> 3  edge 2 -> 3\n"
     "  order r { do M { F  B }  U } }\n";
 
+typedef struct Comm {
+  uint32_t host, n;
+} Comm;
+
+static void break_comm(void *arg) {
+  const Comm *c = arg;
+  shim_break(c->host, c->n);
+}
+
+/* An error of any one communicator of rank 1 stops all ranks, and nothing goes on in any other one. */
+static void break_each(const PipeProgram *p) {
+  uint32_t n = 1; /* that of all */
+  for (uint32_t i = 0; i < p->nchannel; i++)
+    n += p->channel[i].from == 1 || p->channel[i].to == 1;
+  for (uint32_t i = 0; i < n; i++) {
+    Comm c = {1, i};
+    Job j = {.p = p, .processes = true, .damage = break_comm, .arg = &c, .seed = seed0 + i};
+    job_run(&j);
+    for (uint32_t r = 0; r < j.nhost; r++)
+      EXPECT(strncmp(j.error[r], "rank 1: ", 8) == 0 &&
+                 strstr(j.error[r], ": an error of the shim") && j.errors == 0,
+             "communicator %u of rank 1: rank %u: %s; %s\n", i, r, j.error[r], j.text);
+  }
+  printf("channels, %u communicators of rank 1, each broken\n", n);
+}
+
+/* How far ahead the host is: many microbatches, one of them ahead; 30 are all of a step, so it can be more. */
+static void far_ahead(const char *stdlib, const Sample *of) {
+  Compiled *c = malloc(sizeof *c);
+  if (!c || !sample_compile(c, stdlib, of))
+    abort();
+  for (uint32_t ahead = 1; ahead < 60; ahead += 29) {
+    Job j = {.p = c->s.prog,
+             .processes = true,
+             .lazy = true,
+             .seed = seed0,
+             .cuda = {.ahead = ahead},
+             .at_once = STEPS};
+    job_run(&j);
+    EXPECT(job_whole(&j), "%s %s\n", j.text, j.error[0]);
+    /* Up to three fences of 8 instructions: of each a wait, the op, a record; of one in 8 the fence's. */
+    EXPECT(ahead == 1 ? j.most_ahead > 8 && j.most_ahead <= 3 * 8 * 4 : j.most_ahead > 3 * 8 * 4,
+           "%s: %llu operations of one stream were issued ahead\n", of->name,
+           (unsigned long long)j.most_ahead);
+  }
+  arena_free(&c->arena);
+  free(c);
+}
+
 /* What channels take of NCCL, and faults of a channel. */
 static void faults_of_channels(const char *stdlib) {
   static const char *const fault[] = {"1SEND_F2:1:1:hang", "1RECV_B3:1:1:hang", "1SEND_F2:1:2:drop",
@@ -257,6 +306,11 @@ static void faults_of_channels(const char *stdlib) {
   Job one = {.p = p, .nccl = 22512, .seed = seed0};
   job_run(&one);
   show("channels, an old NCCL, one process", &one);
+  one = (Job){.p = p, .processes = true, .fails = true, .seed = seed0};
+  job_run(&one);
+  show("channels, a model that fails", &one);
+  EXPECT(one.errors == 0, "  %s\n", one.text);
+  break_each(p);
   for (size_t i = 0; i < 3 * sizeof fault / sizeof *fault; i++) {
     bool here = i % 3 == 2;
     Job j = {.p = p,
@@ -407,24 +461,9 @@ static void faults(const char *stdlib) {
       EXPECT(strcmp(j.error[r], j.error[0]) == 0, "  rank %u: %s\n", r, j.error[r]);
   }
   arena_free(&c->arena);
-  /* How far ahead the host is: many microbatches, one of them ahead. */
-  static const Sample many = {"gpipe", NULL, 2, 30};
-  if (!sample_compile(c, stdlib, &many))
-    abort();
-  for (uint32_t ahead = 1; ahead < 60; ahead += 29) { /* 30: all of a step, so it can be more */
-    j = (Job){.p = c->s.prog,
-              .processes = true,
-              .lazy = true,
-              .seed = seed0,
-              .cuda = {.ahead = ahead},
-              .at_once = STEPS};
-    job_run(&j);
-    EXPECT(job_whole(&j), "%s %s\n", j.text, j.error[0]);
-    /* Up to three fences of 8 instructions: of each a wait, the op, a record; of one in 8 the fence's. */
-    EXPECT(ahead == 1 ? j.most_ahead > 8 && j.most_ahead <= 3 * 8 * 4 : j.most_ahead > 3 * 8 * 4,
-           "%llu operations of one stream were issued ahead\n", (unsigned long long)j.most_ahead);
-  }
-  arena_free(&c->arena);
+  static const Sample many[] = {{"gpipe", NULL, 2, 30}, {"gpipe channels", NULL, 2, 30}};
+  for (uint32_t i = 0; i < 2; i++)
+    far_ahead(stdlib, &many[i]);
   arena_free(&d->arena);
   arena_free(&e->arena);
   free(c);
