@@ -120,7 +120,8 @@ static bool emit(Text *t, const OpRef *o, uint32_t stage, Affine mb, int64_t sli
   bool back = o->op == PIPE_B || o->op == PIPE_I;
   Affine unit = {mb.a * slices + slice, mb.n * slices, mb.j * slices},
          behind = affine((back ? slices - 1 - 2 * slice : 0) + 1); /* the next one */
-  if (o->op != PIPE_W)
+  bool counts = o->op != PIPE_W && !pipe_is_copy(o->op);
+  if (counts)
     t->now.next[next_of(t, o->op)][stage] = affine_sum(unit, behind, 1);
   if (t->use ? !text_use_mb(t, (uint32_t)(p - s->pipe), o->at, &mb, &there)
              : !exists(t, p, mb, o->at, &there))
@@ -128,7 +129,7 @@ static bool emit(Text *t, const OpRef *o, uint32_t stage, Affine mb, int64_t sli
   if (!there)
     return t->use || t->clip || text_no(t, o->at, "an op is of a microbatch that does not exist");
   unit = (Affine){mb.a * slices + slice, mb.n * slices, mb.j * slices};
-  if (t->use && o->op != PIPE_W)
+  if (t->use && counts)
     text_use_next(t, next_of(t, o->op), stage, affine_sum(unit, behind, 1));
   if (!placed_here(t, p, stage, mb, o->at, &here) ||
       (!here && !text_no(t, o->at, "its microbatch is placed on another rank")))
@@ -242,8 +243,19 @@ static bool run_ref(Text *t, const OpRef *o, Affine stamp) {
     return false;
   if (o->op == PIPE_U)
     return update(t, o, stamp);
-  if (o->op != PIPE_F && o->op != PIPE_B && o->op != PIPE_I && o->op != PIPE_W && o->op != PIPE_R)
-    return text_no(t, o->at, "it copies stashes, or sums gradients");
+  if (pipe_is_copy(o->op)) {
+    const char *why = t->clock             ? "a clock copies stashes"
+                      : t->rules           ? "its rules copy stashes"
+                      : t->s->slices > 1   ? "it copies stashes of slices"
+                      : t->s->noffload > 0 ? "a clause and the order copy stashes"
+                                           : NULL;
+    if (why)
+      return text_no(t, o->at, why);
+    t->copy = o;
+  } else if (o->op != PIPE_F && o->op != PIPE_B && o->op != PIPE_I && o->op != PIPE_W &&
+             o->op != PIPE_R) {
+    return text_no(t, o->at, "it sums gradients");
+  }
   if (!o->args && t->rules && t->joint)
     return rules_any(t, o);
   if (!o->args)
@@ -422,5 +434,7 @@ bool lists_of_m(Sched *s, AffineEnv *x, ListsOfM *l) {
     text_end_straight(&t);
     rules |= t.block[r] != NULL;
   }
+  if (rules && t.copy)
+    return text_no(&t, t.copy->at, "beside rules, an order copies stashes");
   return !rules || rules_fill(&t);
 }

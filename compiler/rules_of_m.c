@@ -537,7 +537,7 @@ bool rules_fill(Text *t) {
   bool grows;
   t->l->block = t->block;
   if (!s->play)
-    return text_no(t, s->def->name_at, "its order copies stashes to other memory");
+    return text_no(t, s->def->name_at, "what its rules list has run before them");
   if (!find_order(&f))
     return false;
   for (uint32_t r = 0; r < s->nrank; r++) {
