@@ -21,7 +21,8 @@
  * action has a send slot for each tensor that it puts into one channel. Its tensors leave, and what it
  * read is free, when all of it has ended, or as each op does (Sched.send).
  *
- * Linear in ops and transfers. May run again with more slots. */
+ * Linear in ops and transfers, but that an op with several tensors looks at all of them for each transfer, and that
+ * with channels what the ops of a rank need is sorted. May run again with more slots. */
 #include "graph.h"
 
 /* Started before `time` and ended by then. */

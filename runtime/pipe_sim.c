@@ -5,7 +5,7 @@
  * Examining it runs its streams as far as they go. Each condition of a head instruction is
  * made true by the progress of its own rank or by the examination of its peer, and whoever makes
  * the last condition of a transfer true finds the other side ready. So nothing is polled, every
- * examination but the first is paid for by an instruction, and the whole is linear.
+ * examination but the first is paid for by an instruction; what it costs beyond that, pipe_sim.h says.
  *
  * With shared links a transfer that both sides are ready for waits in a heap, by the time since when, until nothing
  * else can go on.
