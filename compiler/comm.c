@@ -345,8 +345,8 @@ static void lay_xfers(Sched *s) {
   }
 }
 
-/* The compute instructions without what transfers add to them. Ensures joined. */
-static void restart(Sched *s) {
+/* The compute instructions without what transfers add to them. True: there are actions of several ops. */
+static bool restart(Sched *s) {
   bool joined = false;
   for (uint32_t r = 0; r < s->nrank; r++) {
     s->stream[r].nneed = 0;
@@ -366,7 +366,7 @@ static void restart(Sched *s) {
       }
     }
   }
-  s->joined = joined;
+  return joined;
 }
 
 /* The first op of each action waits for all of it. */
@@ -387,7 +387,7 @@ bool comm(Sched *s) {
   if (s->lowering == PIPE_CHANNELS && !s->channel_of)
     find_channels(s);
   number_slots(s);
-  restart(s);
+  bool joined = restart(s);
   if (s->lists) {
     lay_lists(s); /* how many slots that takes */
     number_slots(s);
@@ -398,7 +398,7 @@ bool comm(Sched *s) {
   }
   offload_streams(s);
   side_waits(s);
-  for (uint32_t r = 0; s->joined && r < s->nrank; r++)
+  for (uint32_t r = 0; joined && r < s->nrank; r++)
     join_waits(&s->stream[r]);
   if (s->lowering == PIPE_CHANNELS)
     channel_needs(s);
