@@ -86,6 +86,11 @@ bool affine_number(AffineEnv *x, const Expr *e, int64_t *v) {
   return affine_fixed(a) || affine_no(x, e->at, "it is not the same in every turn and for every M");
 }
 
+bool affine_constant(AffineEnv *x, const Expr *e) {
+  int64_t v;
+  return !e || affine_number(x, e, &v);
+}
+
 static bool call(AffineEnv *x, const Expr *e, Affine *v) {
   Affine few[8];
   uint32_t n = 0;

@@ -47,6 +47,8 @@ bool affine_eval(AffineEnv *x, const Expr *e, Affine *v);
 bool affine_truth(AffineEnv *x, const Expr *e, bool *yes);
 /* One number for all n and j. */
 bool affine_number(AffineEnv *x, const Expr *e, int64_t *v);
+/* The same; NULL is one, too. */
+bool affine_constant(AffineEnv *x, const Expr *e);
 /* Floor quotient by d > 0, and remainder. */
 bool affine_divide(AffineEnv *x, Affine v, int64_t d, Affine *quotient, int64_t *rest);
 

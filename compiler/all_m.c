@@ -305,7 +305,7 @@ bool orders_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, c
   opt->define[opt->ndefine++] = (Define){.name = name, .value = m};
   opt->any_value = any;
   opt->for_all = opt->counterexample = opt->dump_after = NULL;
-  opt->emit = EMIT_NONE, opt->time_passes = false;
+  opt->time_passes = false;
   return compile_orders(other, prove);
 }
 
@@ -652,9 +652,6 @@ static bool prove_kernels(Sched *s, const Param *m) {
          free_of_m(&x, c->place, "a place depends on it") &&
          (!c->mb_var || quasi_no(&x, c->place->at, "a place depends on the microbatch"));
   }
-  for (uint32_t i = 0; i < s->noffload && ok; i++)
-    ok = (!s->offload[i]->place || free_of_m(&x, s->offload[i]->place, "it depends on M")) &&
-         (!s->offload[i]->lead || free_of_m(&x, s->offload[i]->lead, "it depends on M"));
   for (const Schedule *sc = s->def; sc && ok; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c && ok; c = c->next) {
       for (const Entry *e = c->kind == CL_TIME ? c->entries : NULL; e && ok; e = e->next)

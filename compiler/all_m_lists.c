@@ -12,7 +12,6 @@
 
 enum {
   MOST_STEP = 64,
-  MOST_TRIES = 64,     /* of a class, with ever larger M */
   MOST_STEPS = 12,     /* that are tried */
   MOST_WORK = 1 << 21, /* cells of programs that are compiled */
   PACE_TURNS = 24      /* n at which paces are read */
@@ -36,6 +35,9 @@ typedef struct Classes {
   const char *why;
   Span at; /* why not, if it cannot be cured */
   bool refuted;
+  bool rules; /* they have rules: what is compiled takes much longer, so less is tried in vain, */
+  int64_t vain;
+  int64_t far; /*   and where one class repeats the others are tried first */
 } Classes;
 
 static bool compile_value(Classes *c, int64_t value, Tried *to) {
@@ -70,28 +72,38 @@ static bool try_from(Classes *c, int64_t from, AffineFail *fail, int64_t *need, 
   Tried p[4];
   uint32_t made = 1;
   AffineEnv x = {.s = &p[0].s};
-  ListsOfM l = {.from = from, .step = c->step, .pace = c->pace};
-  bool right = compile_value(c, from, &p[0]), ok = p[0].s.def && p[0].s.env, admits = true;
+  ListsOfM l = {.pace = c->pace};
+  c->s->opt->keep_play = true; /* at n = 0, 1 and 2 */
+  bool right = compile_value(c, from, &p[0]);
+  bool ok = p[0].s.def && p[0].s.env, admits = true;
   *never = false, *fail = AFFINE_NO, c->why = "it has no value";
   ok = ok && bind_of_m(&x, c->m->slot, from, c->step) && admits_of_m(&x, &admits);
   *never = ok && !admits;
   if (ok && admits && !right)
     ok = refuted(c, from, &p[0]);
   ok = ok && admits && lists_of_m(&p[0].s, &x, &l);
+  if (ok && l.block && costs_move(c->s, c->m->name))
+    ok = affine_no(&x, c->s->def->name_at, "its rules go by costs that depend on M");
   int64_t far = PACE_TURNS;
   while (far > 3 && (from + far * c->step) * c->s->nstage > MOST_WORK / 16)
     far--;
   const int64_t n[] = {0, 1, 2, far};
   for (int i = 1; i < 4 && ok; i++, made++) {
+    c->s->opt->keep_play = i < 3;
     right = compile_value(c, from + n[i] * c->step, &p[i]);
     ok = right || refuted(c, from + n[i] * c->step, &p[i]);
   }
+  c->s->opt->keep_play = false;
   ok = ok && play(&p[3]) && clock_of_m(&p[0].s, &x, &l, &(SampleOfM){&p[3].s, n[3], p[3].tick});
   if (ok) {
     const Sched *const at[3] = {&p[0].s, &p[1].s, &p[2].s};
     verify_lists(&l, at);
+    if (l.block)
+      verify_rules(&l, at);
+    if (c->s->opt->dump_after)
+      c->s->all_m.lists = lists_text(c->s, &p[0].s, &l, from, c->step, c->s->all_m.lists);
   }
-  c->pace = l.pace;
+  c->pace = l.pace, c->rules |= l.block != NULL;
   if (!ok && !c->refuted && x.fail != AFFINE_OK) {
     *fail = x.fail == AFFINE_CROSS || x.fail == AFFINE_TURN ? AFFINE_BASE : x.fail;
     *need = x.need;
@@ -105,11 +117,13 @@ static bool try_from(Classes *c, int64_t from, AffineFail *fail, int64_t *need, 
 
 /* All residues of the step at hand. */
 static bool try_step(Classes *c, AffineFail *fail, int64_t *need) {
+  c->s->all_m.lists = NULL;
   for (int64_t residue = 1; residue <= c->step; residue++) {
-    int64_t n = 0;
+    int64_t n = c->rules && c->far > residue ? (c->far - residue + c->step - 1) / c->step : 0;
     c->from[residue - 1] = c->ends[residue - 1] = 0;
-    for (int i = 0;; i++) {
+    for (;;) {
       bool never;
+      c->far = c->rules ? residue + n * c->step : 0;
       if (try_from(c, residue + n * c->step, fail, need, &never)) {
         c->from[residue - 1] = residue + n * c->step;
         break;
@@ -120,10 +134,15 @@ static bool try_step(Classes *c, AffineFail *fail, int64_t *need) {
       }
       if (c->refuted || *fail != AFFINE_BASE)
         return false;
-      if (i == MOST_TRIES || c->work > MOST_WORK) {
+      c->vain += (residue + n * c->step) * c->s->nstage;
+      if (c->work > MOST_WORK || (c->rules && c->vain > MOST_WORK / 32)) {
         *fail = AFFINE_NO;
-        c->why = c->work > MOST_WORK ? "it is so large that too much would have to be compiled"
-                                     : "its ranks do not come to repeat";
+        c->why = arena_printf(c->s->arena,
+                              c->rules
+                                  ? "what its rules do does not come to repeat up to %s = %" PRId64
+                                  : "what its ranks do still changes at %s = %" PRId64
+                                    ", and more would be too much to compile",
+                              c->m->name, residue + n * c->step);
         c->at = c->s->def->name_at;
         return false;
       }
@@ -165,6 +184,9 @@ void prove_by_lists(Sched *s, const Param *m) {
       c.why = "what repeats takes too many microbatches", c.at = s->def->name_at;
       break;
     }
+    if (!ok && i + 1 == MOST_STEPS)
+      c.why = "no number of microbatches was found after which all its ranks repeat",
+      c.at = s->def->name_at;
   }
   for (int64_t i = 0; i < c.step && ok; i++)
     end = c.from[i] > end ? c.from[i] : end;

@@ -450,7 +450,7 @@ static void report_cycle(Sched *s, const MachineList *list, const MachineResult 
   }
   if (!got->shortest)
     diag_note(s->diag, NO_SPAN, "there may be a shorter circle: the search for it was cut short");
-  draw_lists(s, list, got->at_done, hop, got->nhop);
+  draw_lists(s, list, hop, got->nhop);
 }
 
 /* Position among the transfers of its directed pair, from 1. */
@@ -478,13 +478,19 @@ static void report_mispaired(Sched *s, const MachineList *list, const MachineHop
               number_of(list, h->at), from, to);
 }
 
-/* With the transfers in the order of another lowering, global or channels. What that leaves in s is for no other pass. */
+/* With the transfers in the order of another lowering, global or channels, before check_deadlock. What that leaves in s
+ * is for no other pass. */
 static bool completes_by(Sched *s, PipeLowering lowering) {
   List *lists = s->lists;
   PipeLowering own = s->lowering;
+  uint64_t *end = s->ideal_end; /* check_deadlock gives them back, also its own */
+  if (!end)
+    return false;
+  s->ideal_end = arena_alloc(s->arena, s->nop * sizeof *end + 1);
+  memcpy(s->ideal_end, end, s->nop * sizeof *end);
   s->lists = NULL, s->lowering = lowering;
   bool ok = comm(s) && check_deadlock(s);
-  s->lists = lists, s->lowering = own;
+  s->lists = lists, s->lowering = own, s->ideal_end = end;
   return ok;
 }
 

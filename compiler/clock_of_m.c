@@ -9,49 +9,23 @@
  * solves both once per_turn is known. That is read off a program that was played with one tick an op, or is the
  * slowest of these for all. What is complete follows from the runs alone: those of a kind and a stage meet end to end.
  *
- * Updates count in the same way: how many there were of its stage before an op is linear in j and n. */
+ * Updates count in the same way: how many there were of its stage before an op is linear in j and n.
+ *
+ * Sorts of the rows apart, linear in rows and arcs, times the rounds of differences.c: the runs of an op do not overlap,
+ * so those that serve a run are found by bisection. There is an arc for each two runs of which one serves the other, of
+ * which there are no more than edges times rows, but for updates: each waits for all stages that it sums over. */
+#include "clock_of_m.h"
+
 #include <string.h>
 
 #include "graph.h"
-#include "lists_of_m.h"
 #include "plant.h"
 #include "quasi.h"
 
-typedef struct Run { /* the units of a row, or the numbers of its updates */
-  uint32_t rank, segment, row;
-  Affine of;     /* as a function of the turn */
-  Affine lo, hi; /* first and last, ascending */
-  int64_t rest;  /* by the pace */
-} Run;
-typedef VEC(Run) Runs;
-
-typedef struct Arc {
-  uint32_t from, to;
-  int64_t w;
-} Arc; /* value[to] >= value[from] + w */
-typedef VEC(Arc) Arcs;
-typedef struct Spot {
-  uint32_t rank, segment, row;
-} Spot;
-
-enum { OF_F, OF_R, OF_B, OF_W, NFAMILY };
-
-typedef struct Proof {
-  const Sched *s;
-  AffineEnv *x;
-  ListsOfM *l;
-  Arena *a;
-  Runs *family;               /* [npipe * nmodel * NFAMILY] */
-  uint32_t *node0, *segment0; /* [nrank] */
-  Arcs arc, slope;            /* between rows: start; between segments: per_n */
-  Affine **updates;           /* [nrank][row] of its stage before this op */
-} Proof;
-
-static bool no(Proof *p, const ListRow *o, const char *why) {
+bool proof_no(Proof *p, const ListRow *o, const char *why) {
   return affine_no(p->x, o ? o->at : p->s->def->name_at, why);
 }
 
-static ListRow *row_at(const Proof *p, const Run *r) { return &p->l->rank[r->rank].row.at[r->row]; }
 static ListSegment *segment_at(const Proof *p, const Run *r) {
   return &p->l->rank[r->rank].segment.at[r->segment];
 }
@@ -59,6 +33,10 @@ static bool is_grad(const ListRow *o) { return o->kind == PIPE_B || o->kind == P
 
 static Runs *family(const Proof *p, uint32_t pipe, uint32_t model, int kind) {
   return &p->family[((size_t)pipe * p->s->nmodel + model) * NFAMILY + (uint32_t)kind];
+}
+
+const Runs *proof_family(const Proof *p, uint32_t stage, int kind) {
+  return family(p, p->pipe[stage], p->s->stage[stage].model, kind);
 }
 
 static int family_of(uint32_t kind) {
@@ -85,7 +63,7 @@ static bool run_of(Proof *p, uint32_t rank, uint32_t segment, uint32_t row, Affi
   return true;
 }
 
-static bool run_of_units(Proof *p, uint32_t rank, uint32_t segment, uint32_t row, Run *to) {
+bool proof_run_of_units(Proof *p, uint32_t rank, uint32_t segment, uint32_t row, Run *to) {
   return run_of(p, rank, segment, row, p->l->rank[rank].row.at[row].unit, p->l->pace, to);
 }
 
@@ -115,7 +93,7 @@ static bool joined(Proof *p, const Runs *f, Runs *out) {
     if (!affine_at_least_0(p->x, row_at(p, r)->at, affine_sum(gap, affine(1), -1), &apart))
       return false;
     if (!apart)
-      return no(p, row_at(p, r), "an op is there twice");
+      return proof_no(p, row_at(p, r), "an op is there twice");
     *vec_push(p->a, out) = *r;
   }
   return true;
@@ -145,8 +123,8 @@ static bool complete(Proof *p) {
                 end.a >= 1 && end.a <= pace;
         }
         if (!all)
-          return no(p, f->n ? row_at(p, &f->at[0]) : NULL,
-                    "its microbatches are not all there in runs that grow with M");
+          return proof_no(p, f->n ? row_at(p, &f->at[0]) : NULL,
+                          "its microbatches are not all there in runs that grow with M");
       }
       Runs split = {0};
       const Runs *b = family(p, k, m, OF_B);
@@ -160,7 +138,7 @@ static bool complete(Proof *p) {
         same = want.at[i].rest == have.at[i].rest && affine_same(want.at[i].lo, have.at[i].lo) &&
                affine_same(want.at[i].hi, have.at[i].hi);
       if (!same)
-        return no(p, split.n ? row_at(p, &split.at[0]) : NULL, "a W is missing for some M");
+        return proof_no(p, split.n ? row_at(p, &split.at[0]) : NULL, "a W is missing for some M");
       if (!joined(p, family(p, k, m, OF_R), &have))
         return false;
     }
@@ -199,9 +177,52 @@ static void arc(Proof *p, Spot from, Spot to, Affine least) {
                                        p->segment0[to.rank] + to.segment, -least.n};
 }
 
-/* The units of x that y serves, where unit u of x needs u - by of y. *some: there are any. */
-static bool served(Proof *p, const Run *x, const Run *y, int64_t by, int64_t pace, Affine end[2],
-                   bool *some) {
+/* Is it so for all n? */
+static bool below_0(Affine v) { return v.a < 0 && v.n <= 0; }
+
+/* Of r[first .. end), whose lo and hi ascend, and that for all n: those that are not below lo, or above hi, for all n. */
+static void bisect(const Run *r, uint32_t *first, uint32_t *end, Affine lo, Affine hi) {
+  uint32_t a = *first, b = *end;
+  while (a < b) {
+    uint32_t mid = a + (b - a) / 2;
+    if (below_0(affine_sum(r[mid].hi, lo, -1)))
+      a = mid + 1;
+    else
+      b = mid;
+  }
+  *first = a, b = *end;
+  while (a < b) {
+    uint32_t mid = a + (b - a) / 2;
+    if (below_0(affine_sum(hi, r[mid].lo, -1)))
+      b = mid;
+    else
+      a = mid + 1;
+  }
+  *end = a;
+}
+
+/* The first run of a family whose rest is not less. */
+static uint32_t first_of_rest(const Runs *f, int64_t rest) {
+  uint32_t a = 0, b = f->n;
+  while (a < b) {
+    uint32_t mid = a + (b - a) / 2;
+    if (f->at[mid].rest < rest)
+      a = mid + 1;
+    else
+      b = mid;
+  }
+  return a;
+}
+
+void proof_candidates(const Proof *p, const Runs *f, const Run *x, int64_t by, uint32_t *first,
+                      uint32_t *end) {
+  int64_t pace = p->l->pace, rest = ((x->rest - by) % pace + pace) % pace;
+  *first = first_of_rest(f, rest), *end = first_of_rest(f, rest + 1);
+  bisect(f->at, first, end, affine_sum(x->lo, affine(by), -1), affine_sum(x->hi, affine(by), -1));
+}
+
+bool proof_served(Proof *p, const Run *x, const Run *y, int64_t by, int64_t pace, Affine end[2],
+                  bool *some) {
   int64_t rest = (y->rest + by) % pace;
   bool later;
   *some = (rest + pace) % pace == x->rest;
@@ -220,11 +241,12 @@ static bool served(Proof *p, const Run *x, const Run *y, int64_t by, int64_t pac
 
 /* Every op of run x needs the op of a family `by` units before its own, where there is one. */
 static bool needs(Proof *p, const Run *x, const Runs *f, int64_t by) {
-  for (uint32_t i = 0; i < f->n; i++) {
+  uint32_t i, last;
+  for (proof_candidates(p, f, x, by, &i, &last); i < last; i++) {
     const Run *y = &f->at[i];
     Affine end[2];
     bool some;
-    if (!served(p, x, y, by, p->l->pace, end, &some))
+    if (!proof_served(p, x, y, by, p->l->pace, end, &some))
       return false;
     uint32_t from = action_last(p, &p->l->rank[y->rank], y->row),
              to = action_first(&p->l->rank[x->rank], x->row);
@@ -236,17 +258,16 @@ static bool needs(Proof *p, const Run *x, const Runs *f, int64_t by) {
 }
 
 /* What an op needs by the model: of the stages that are next to its own. */
-static bool needs_tensors(Proof *p, const Run *x, uint32_t pipe) {
+static bool needs_tensors(Proof *p, const Run *x) {
   const Sched *s = p->s;
   const ListRow *o = row_at(p, x);
   bool forward = o->kind == PIPE_F;
-  uint32_t m = s->stage[o->stage].model;
+  uint32_t m = s->stage[o->stage].model, pipe = p->pipe[o->stage];
   if (!has_tensors(o->kind) || PLANTED(ALL_DATA))
     return true;
   if (!s->graph) {
     uint32_t other = forward ? s->stage[o->stage].prev : s->stage[o->stage].next;
-    return other == NONE ||
-           needs(p, x, family(p, pipe, s->stage[other].model, forward ? OF_F : OF_B), 0);
+    return other == NONE || needs(p, x, proof_family(p, other, forward ? OF_F : OF_B), 0);
   }
   const struct StageGraph *g = s->graph;
   uint32_t first = forward ? g->in0[m] : g->out0[m], end = forward ? g->in0[m + 1] : g->out0[m + 1];
@@ -259,13 +280,12 @@ static bool needs_tensors(Proof *p, const Run *x, uint32_t pipe) {
 }
 
 /* And of its own stage. */
-static bool needs_own(Proof *p, const Run *x, uint32_t pipe) {
+static bool needs_own(Proof *p, const Run *x) {
   const Sched *s = p->s;
   const ListRow *o = row_at(p, x);
-  uint32_t m = s->stage[o->stage].model;
   int64_t slice = x->lo.a % s->slices, last = s->slices - 1 - slice; /* the pace is a multiple */
-  const Runs *f = family(p, pipe, m, OF_F), *again = family(p, pipe, m, OF_R),
-             *b = family(p, pipe, m, OF_B);
+  const Runs *f = proof_family(p, o->stage, OF_F), *again = proof_family(p, o->stage, OF_R),
+             *b = proof_family(p, o->stage, OF_B);
   bool ok = true;
   switch (o->kind) {
   case PIPE_F: return slice == 0 || needs(p, x, f, 1);
@@ -301,35 +321,50 @@ static void list_arcs(Proof *p, uint32_t r) {
 
 /* ---- updates ---- */
 
-/* How many of each stage of a rank were before each row. */
-static void count_updates(Proof *p, uint32_t r) {
+typedef struct Counts {   /* by stage, of the rank at hand */
+  int64_t *turn, *before; /* in a turn of the segment at hand, in that turn before this row */
+  Affine *sum;            /* in the segments before */
+  Spot *gradient;         /* the last one before this row */
+} Counts;
+
+/* How many of its stage were before each row of a rank, and the gradient before each U. */
+static bool count_updates(Proof *p, uint32_t r, Counts *c) {
   const Sched *s = p->s;
   const RankList *l = &p->l->rank[r];
-  Affine *sum = NEW_ARRAY(p->a, Affine, s->nstage);
-  p->updates[r] = NEW_ARRAY(p->a, Affine, l->row.n + (size_t)1);
+  Affine *updates = p->updates[r] = NEW_ARRAY(p->a, Affine, l->row.n + (size_t)1);
+  Spot *gradient = p->gradient[r] = arena_alloc(p->a, l->row.n * sizeof *gradient + 1);
+  for (uint32_t k = s->rank_stage0[r]; k < s->rank_stage0[r + 1]; k++)
+    c->gradient[s->rank_stage[k]].row = NONE;
   for (uint32_t i = 0; i < l->segment.n; i++) {
     const ListSegment *g = &l->segment.at[i];
-    for (uint32_t k = g->row0; k < g->row0 + g->nrow; k++) {
+    uint32_t end = g->row0 + g->nrow;
+    for (uint32_t k = g->row0; k < end; k++)
+      c->turn[l->row.at[k].stage] += l->row.at[k].kind == PIPE_U;
+    for (uint32_t k = g->row0; k < end; k++) {
       const ListRow *o = &l->row.at[k];
-      Affine *to = &p->updates[r][k];
-      int64_t turn = 0;
-      *to = sum[o->stage];
-      for (uint32_t j = g->row0; j < g->row0 + g->nrow; j++) {
-        bool u = l->row.at[j].kind == PIPE_U && l->row.at[j].stage == o->stage;
-        to->a += u && j < k;
-        turn += u;
-      }
-      to->j = g->by_n ? turn : 0;
+      Run run;
+      updates[k] = affine_sum(c->sum[o->stage], affine(c->before[o->stage]), 1);
+      updates[k].j = g->by_n ? c->turn[o->stage] : 0;
+      gradient[k] = c->gradient[o->stage];
+      if (is_grad(o))
+        c->gradient[o->stage] = (Spot){r, i, k};
+      if (o->kind != PIPE_U)
+        continue;
+      c->before[o->stage]++;
+      if (!run_of(p, r, i, k, updates[k], 1, &run))
+        return false;
+      *vec_push(p->a, &p->rounds[o->stage]) = run;
     }
-    for (uint32_t k = g->row0; k < g->row0 + g->nrow; k++)
-      if (l->row.at[k].kind == PIPE_U)
-        sum[l->row.at[k].stage] = affine_sum(sum[l->row.at[k].stage],
-                                             (Affine){g->turns, g->by_n, 0}, 1);
+    for (uint32_t k = g->row0; k < end; k++) {
+      uint32_t st = l->row.at[k].stage;
+      c->sum[st] = affine_sum(c->sum[st], (Affine){g->turns, g->by_n, 0}, c->turn[st]);
+      c->turn[st] = c->before[st] = 0;
+    }
   }
+  return true;
 }
 
-/* Updates before the op of a run at a unit. */
-static Affine updates_at(const Proof *p, const Run *r, Affine unit) {
+Affine proof_updates_at(const Proof *p, const Run *r, Affine unit) {
   Affine n = p->updates[r->rank][r->row], turn = affine_sum(unit, r->of, -1);
   int64_t by = n.j;
   n.j = 0;
@@ -339,23 +374,22 @@ static Affine updates_at(const Proof *p, const Run *r, Affine unit) {
 }
 
 /* U(m) stands behind the gradient of m, and no update between them. */
-static bool labelled(Proof *p, const Run *x, uint32_t pipe) {
-  const Sched *s = p->s;
-  uint32_t m = s->stage[row_at(p, x)->stage].model;
+static bool labelled(Proof *p, const Run *x) {
   for (int kind = OF_B; kind <= OF_W; kind++) {
-    const Runs *f = family(p, pipe, m, kind);
-    for (uint32_t i = 0; i < f->n; i++) {
+    const Runs *f = proof_family(p, row_at(p, x)->stage, kind);
+    uint32_t i, last;
+    /* U(m) names the first slice; its gradient is the last that is made */
+    for (proof_candidates(p, f, x, 0, &i, &last); i < last; i++) {
       const Run *y = &f->at[i];
       Affine end[2];
       bool some;
       if (!is_grad(row_at(p, y)))
         continue;
-      /* U(m) names the first slice; its gradient is the last that is made */
-      if (!served(p, x, y, 0, p->l->pace, end, &some))
+      if (!proof_served(p, x, y, 0, p->l->pace, end, &some))
         return false;
       for (int k = 0; some && k < 2; k++)
-        if (!affine_same(updates_at(p, x, end[k]), updates_at(p, y, end[k])))
-          return no(p, row_at(p, x), "for some M another update comes before it");
+        if (!affine_same(proof_updates_at(p, x, end[k]), proof_updates_at(p, y, end[k])))
+          return proof_no(p, row_at(p, x), "for some M another update comes before it");
     }
     if (!needs(p, x, f, 0))
       return false;
@@ -363,18 +397,16 @@ static bool labelled(Proof *p, const Run *x, uint32_t pipe) {
   return true;
 }
 
-/* An update that is there once needs the last gradient before the update of row `u` on rank t, where it is in the
- * same way. */
-static void needs_gradient(Proof *p, Spot to, uint32_t t, uint32_t u) {
-  const RankList *of = &p->l->rank[t];
-  uint32_t last = u, i = 0;
-  while (last > 0 && (of->row.at[last].stage != of->row.at[u].stage || !is_grad(&of->row.at[last])))
-    last--;
-  while (i + 1 < of->segment.n && of->segment.at[i + 1].row0 <= last)
-    i++;
-  const ListSegment *g = &of->segment.at[i];
-  arc(p, (Spot){t, i, action_last(p, of, last)}, to,
-      affine_sum(affine(0), last_turn(g), -g->per_turn));
+/* An update that is there once needs the last gradient before the U y, which is there in the same way. */
+static bool needs_gradient(Proof *p, Spot to, const Run *y) {
+  Spot last = p->gradient[y->rank][y->row];
+  if (last.row == NONE)
+    return proof_no(p, row_at(p, y), "an update stands before all gradients");
+  const RankList *of = &p->l->rank[y->rank];
+  const ListSegment *g = &of->segment.at[last.segment];
+  last.row = action_last(p, of, last.row);
+  arc(p, last, to, affine_sum(affine(0), last_turn(g), -g->per_turn));
+  return true;
 }
 
 /* The updates of a stage and those of its replicas, or of tied stages, with the same numbers. Those in loops that
@@ -382,288 +414,119 @@ static void needs_gradient(Proof *p, Spot to, uint32_t t, uint32_t u) {
 static bool needs_sums(Proof *p, uint32_t r, uint32_t segment, uint32_t row) {
   const Sched *s = p->s;
   const ListRow *o = &p->l->rank[r].row.at[row];
-  int64_t pace = p->updates[r][row].j ? p->updates[r][row].j : 1;
+  Affine own = p->updates[r][row];
+  int64_t pace = own.j ? own.j : 1;
   Run x, y;
   bool alone = s->stage[o->stage].replica == o->stage &&
                !(s->tie_of && s->tie_of[o->stage] != NONE);
   if (alone)
     return true;
-  if (!run_of(p, r, segment, row, p->updates[r][row], pace, &x))
+  if (!run_of(p, r, segment, row, own, pace, &x))
     return false;
   for (uint32_t at = 0, q = 0; order_member(s, o->stage, &at, &q);) {
-    uint32_t t = s->stage[q].rank;
-    const RankList *of = &p->l->rank[t];
-    for (uint32_t i = 0; i < of->segment.n; i++)
-      for (uint32_t j = of->segment.at[i].row0; j < of->segment.at[i].row0 + of->segment.at[i].nrow;
-           j++) {
-        Affine end[2];
-        bool some;
-        if (of->row.at[j].kind != PIPE_U || of->row.at[j].stage != q || (q == o->stage && j == row))
-          continue;
-        if (p->updates[t][j].j != 0 && p->updates[r][row].j != 0 && p->updates[t][j].j != pace)
-          return no(p, o, "its replicas are not updated at one pace");
-        if (!run_of(p, t, i, j, p->updates[t][j], pace, &y) ||
-            !served(p, &x, &y, 0, pace, end, &some))
-          return false;
-        if (some && p->updates[t][j].j == 0 && p->updates[r][row].j == 0) {
-          needs_gradient(p, (Spot){r, segment, row}, t, j);
-          continue;
-        }
-        for (int k = 0; some && k < 2; k++)
-          arc(p, (Spot){t, i, j}, (Spot){r, segment, row},
-              affine_sum(affine_sum(pace_at(p, &x, end[k]), pace_at(p, &y, end[k]), -1), affine(1),
-                         1));
-      }
-  }
-  return true;
-}
-
-/* ---- versions of the weights that are read by number ---- */
-
-/* The line that says what an op of a row of that kind reads at this microbatch, bound to it; NULL: none. */
-static bool reading_line(Proof *p, const ListRow *o, int kind, Affine mb, const WeightLine **line) {
-  const Sched *s = p->s;
-  bool of_r = false, of_i = false;
-  *line = NULL;
-  for (uint32_t i = 0; i < s->nwline; i++) {
-    of_r |= s->wline[i]->word == WW_READS && s->wline[i]->kind == PIPE_R;
-    of_i |= s->wline[i]->word == WW_READS && s->wline[i]->kind == PIPE_I;
-  }
-  if (kind == PIPE_R && !of_r) { /* as its backward does (weights.c) */
-    if (of_i)
-      return no(p, o, "what R reads depends on whether a B or an I comes after it");
-    kind = PIPE_B;
-  }
-  if (kind == PIPE_I && !of_i)
-    kind = PIPE_B;
-  for (uint32_t i = 0; i < s->nwline && !*line; i++) {
-    const WeightLine *l = s->wline[i];
-    bool holds = true;
-    if (l->word != WW_READS || l->kind != kind)
-      continue;
-    if (l->clause->var)
-      affine_bind(p->x, l->clause->slot, affine(s->stage[o->stage].model));
-    if (l->clause->mb_var)
-      affine_bind(p->x, l->clause->mb_slot, mb);
-    if (l->when && !affine_truth(p->x, l->when, &holds))
-      return false;
-    if (holds)
-      *line = l;
-  }
-  return true;
-}
-
-static bool must(Proof *p, const ListRow *o, Affine v) {
-  bool yes;
-  return affine_at_least_0(p->x, o->at, v, &yes) &&
-         (yes || no(p, o, "for some M it reads a version that is not there"));
-}
-
-/* Of turns j of a row, before which there were so many updates and whose version is given by number, or by that of its F: they are
- * there, and a ring of so many versions has not lost them. */
-static bool reads_version(Proof *p, const ListRow *o, Affine unit, Affine updates, int64_t ring) {
-  const WeightLine *l;
-  Affine mb, version;
-  int64_t slice;
-  if (!affine_divide(p->x, unit, p->s->slices, &mb, &slice) || !reading_line(p, o, o->kind, mb, &l))
-    return false;
-  if (l && l->source == WS_FORWARD && o->kind != PIPE_F && !reading_line(p, o, PIPE_F, mb, &l))
-    return false;
-  if (!l || l->source != WS_VALUE)
-    return true; /* the newest; or that of its F, see reads_as_forward */
-  if (!affine_eval(p->x, l->value, &version))
-    return false;
-  return must(p, o, version) && must(p, o, affine_sum(updates, version, -1)) &&
-         (ring == 0 ||
-          must(p, o, affine_sum(affine_sum(version, updates, -1), affine(ring - 1), 1)));
-}
-
-/* The same of all turns from .. from + turns + by_n * n - 1, in parts where the choices that they make differ. */
-static bool reads_in_turns(Proof *p, const ListRow *o, Affine had, int64_t ring, Affine from,
-                           Affine turns, int depth) {
-  AffineEnv *x = p->x;
-  Affine unit = affine_sum(o->unit, from, o->unit.j), updates = affine_sum(had, from, had.j);
-  if (turns.n == 0) {
-    for (int64_t j = 0; j < turns.a; j++)
-      if (!reads_version(p, o, (Affine){unit.a + unit.j * j, unit.n, 0},
-                         (Affine){updates.a + updates.j * j, updates.n, 0}, ring))
+    const Runs *f = &p->rounds[q];
+    uint32_t i = 0, last = f->n;
+    for (bisect(f->at, &i, &last, x.lo, x.hi); i < last; i++) {
+      const Run *of = &f->at[i];
+      Affine end[2];
+      bool some;
+      if (q == o->stage && of->row == row)
+        continue;
+      if (of->of.j != 0 && own.j != 0 && of->of.j != pace)
+        return proof_no(p, o, "its replicas are not updated at one pace");
+      if (!run_of(p, of->rank, of->segment, of->row, of->of, pace, &y) ||
+          !proof_served(p, &x, &y, 0, pace, end, &some))
         return false;
-    return true;
-  }
-  if (turns.a < 1)
-    return affine_fail(x, AFFINE_BASE, 0);
-  x->turns = turns.a, x->by_n = turns.n;
-  bool ok = reads_version(p, o, unit, updates, ring);
-  x->turns = x->by_n = 0;
-  if (ok || x->fail != AFFINE_CROSS)
-    return ok;
-  Affine at = x->cross;
-  if (depth == 0)
-    return false;
-  x->fail = AFFINE_OK;
-  return must(p, o, at) && must(p, o, affine_sum(turns, at, -1)) &&
-         reads_in_turns(p, o, had, ring, from, at, depth - 1) &&
-         reads_in_turns(p, o, had, ring, affine_sum(from, at, 1), affine_sum(turns, at, -1),
-                        depth - 1);
-}
-
-/* A ring keeps the newest version that an F has read until its backward has read it, too. */
-static bool reads_as_forward(Proof *p, const Run *x, uint32_t pipe, int64_t ring) {
-  const Runs *f = family(p, pipe, p->s->stage[row_at(p, x)->stage].model, OF_F);
-  for (uint32_t i = 0; i < f->n; i++) {
-    Affine end[2];
-    bool some;
-    if (!served(p, x, &f->at[i], 0, p->l->pace, end, &some))
-      return false;
-    for (int k = 0; some && k < 2; k++)
-      if (!must(
-              p, row_at(p, x),
-              affine_sum(affine_sum(updates_at(p, &f->at[i], end[k]), updates_at(p, x, end[k]), -1),
-                         affine(ring - 1), 1)))
-        return false;
-  }
-  return true;
-}
-
-static bool versions_are_there(Proof *p) {
-  enum { MOST_PARTS = 8 };
-  const Sched *s = p->s;
-  bool numbers = false, per = false;
-  const WeightLine *kept = NULL;
-  for (uint32_t i = 0; i < s->nwline; i++) {
-    numbers |= s->wline[i]->value != NULL;
-    per |= s->wline[i]->per != NULL;
-    if (s->wline[i]->word == WW_VERSIONS && !kept)
-      kept = s->wline[i];
-  }
-  if (!numbers)
-    return true;
-  if (per)
-    return no(p, NULL, "its ops share what they read (per)");
-  for (uint32_t r = 0; r < p->l->nrank; r++)
-    for (uint32_t i = 0; i < p->l->rank[r].segment.n; i++) {
-      const ListSegment *g = &p->l->rank[r].segment.at[i];
-      for (uint32_t k = g->row0; k < g->row0 + g->nrow; k++) {
-        const ListRow *o = &p->l->rank[r].row.at[k];
-        uint32_t pipe = pipe_of(s, o->stage);
-        int64_t ring = 0;
-        Run run;
-        if (o->kind == PIPE_U || o->kind == PIPE_W)
-          continue;
-        if (kept && kept->clause->var)
-          affine_bind(p->x, kept->clause->slot, affine(s->stage[o->stage].model));
-        if (kept && !affine_number(p->x, kept->value, &ring))
+      if (some && of->of.j == 0 && own.j == 0) {
+        if (!needs_gradient(p, (Spot){r, segment, row}, &y))
           return false;
-        bool ok = reads_in_turns(p, o, p->updates[r][k], ring, affine(0),
-                                 (Affine){g->turns, g->by_n, 0}, MOST_PARTS) &&
-                  (!ring || o->kind == PIPE_F ||
-                   (run_of_units(p, r, i, k, &run) && reads_as_forward(p, &run, pipe, ring)));
-        if (!ok) {
-          if (p->x->fail == AFFINE_TURN) /* all segments must be so much longer */
-            p->l->pace *= p->x->need, p->x->fail = AFFINE_STEP, p->x->need = 1;
-          return false;
-        }
+        continue;
       }
+      for (int k = 0; some && k < 2; k++)
+        arc(p, (Spot){y.rank, y.segment, y.row}, (Spot){r, segment, row},
+            affine_sum(affine_sum(pace_at(p, &x, end[k]), pace_at(p, &y, end[k]), -1), affine(1),
+                       1));
     }
+  }
   return true;
 }
 
 /* ---- paces, from programs that were played ---- */
 
-/* Where row `row` of a segment is in the op table of a sample, in turn j. */
-static uint64_t tick_of(const Proof *p, const SampleOfM *of, uint32_t r, uint32_t segment,
-                        uint32_t row, int64_t j) {
+/* Where each segment of a rank begins in the op table of a sample; NULL: it has not as many ops as the list says. */
+static int64_t *places(const Proof *p, const SampleOfM *of, uint32_t r) {
   const RankList *l = &p->l->rank[r];
-  int64_t at = of->s->rank_op0[r];
-  for (uint32_t i = 0; i < segment; i++)
-    at += l->segment.at[i].nrow * (l->segment.at[i].turns + l->segment.at[i].by_n * of->n);
-  const ListSegment *g = &l->segment.at[segment];
-  return of->tick[at + g->nrow * j + (row - g->row0)];
-}
-
-/* The samples have as many ops as the lists say. */
-static bool same_length(const Proof *p, const SampleOfM *of) {
-  for (uint32_t r = 0; r < p->l->nrank; r++) {
-    int64_t n = 0;
-    const RankList *l = &p->l->rank[r];
-    for (uint32_t i = 0; i < l->segment.n; i++)
-      n += l->segment.at[i].nrow * (l->segment.at[i].turns + l->segment.at[i].by_n * of->n);
-    if (n != (int64_t)of->s->rank_op0[r + 1] - of->s->rank_op0[r])
-      return false;
+  int64_t *at = arena_alloc(p->a, l->segment.n * sizeof *at + 1), n = of->s->rank_op0[r];
+  for (uint32_t i = 0; i < l->segment.n; i++) {
+    at[i] = n;
+    n += l->segment.at[i].nrow * (l->segment.at[i].turns + l->segment.at[i].by_n * of->n);
   }
-  return true;
+  return n == (int64_t)of->s->rank_op0[r + 1] ? at : NULL;
 }
 
-/* What a turn takes, as num / by: over the fewest turns that take as long as those before them. */
-static void turn_time(const Proof *p, const SampleOfM *of, uint32_t r, uint32_t segment,
-                      int64_t *num, int64_t *by) {
-  const ListSegment *g = &p->l->rank[r].segment.at[segment];
-  int64_t end = g->turns + g->by_n * of->n - 1;
-  for (*by = 1; 2 * *by <= end; ++*by) {
+/* What a turn takes, as num / by: over the fewest turns that take as long as those before them. tick: of the first row. */
+static void turn_time(const ListSegment *g, const SampleOfM *of, const uint64_t *tick, int64_t *num,
+                      int64_t *by) {
+  int64_t n = g->nrow, end = (g->turns + g->by_n * of->n - 1) * n;
+  for (*by = 1; 2 * *by * n <= end; ++*by) {
     bool even = true;
-    for (uint32_t k = g->row0; k < g->row0 + g->nrow && even; k++) {
-      uint64_t a = tick_of(p, of, r, segment, k, end), b = tick_of(p, of, r, segment, k, end - *by),
-               c = tick_of(p, of, r, segment, k, end - 2 * *by);
-      *num = (int64_t)(a - b);
-      even = a - b == b - c;
+    for (int64_t k = end; k < end + n && even; k++) {
+      *num = (int64_t)(tick[k] - tick[k - *by * n]);
+      even = tick[k] - tick[k - *by * n] == tick[k - *by * n] - tick[k - 2 * *by * n];
     }
     if (even)
       return;
   }
-  *by = end > 0 ? end : 1;
-  *num = end > 0 ? (int64_t)(tick_of(p, of, r, segment, g->row0, end) -
-                             tick_of(p, of, r, segment, g->row0, 0))
-                 : 0;
+  *by = end > 0 ? end / n : 1;
+  *num = (int64_t)(tick[end] - tick[0]);
 }
 
-/* What a turn of each segment takes; all: of the slowest. */
-static bool find_paces(Proof *p, const SampleOfM *of, bool all) {
+/* What a turn of each segment takes, in per_turn. */
+static bool find_paces(Proof *p, const SampleOfM *of) {
   enum { MOST_SCALE = 1 << 16 };
-  int64_t scale = 1, num, by, most = 0;
-  for (uint32_t r = 0; r < p->l->nrank; r++)
-    for (uint32_t i = 0; i < p->l->rank[r].segment.n; i++)
-      if (p->l->rank[r].segment.at[i].by_n) {
-        turn_time(p, of, r, i, &num, &by);
-        by /= quasi_gcd(num, by);
-        scale = scale / quasi_gcd(scale, by) * by;
-        if (scale > MOST_SCALE)
-          return no(p, NULL, "its ranks do not come to keep one pace");
-      }
-  for (int again = 0; again < (all ? 2 : 1); again++)
-    for (uint32_t r = 0; r < p->l->nrank; r++)
+  int64_t scale = 1, num = 0, by;
+  for (int pass = 0; pass < 2; pass++) /* their scale, and they themselves */
+    for (uint32_t r = 0; r < p->l->nrank; r++) {
+      const int64_t *at = places(p, of, r);
+      if (!at)
+        return proof_no(p, NULL, "what was derived of its text is not what it does");
       for (uint32_t i = 0; i < p->l->rank[r].segment.n; i++) {
         ListSegment *g = &p->l->rank[r].segment.at[i];
         g->per_turn = g->per_n = 0;
         if (!g->by_n)
           continue;
-        turn_time(p, of, r, i, &num, &by);
-        g->per_turn = again ? most : num * scale / by;
-        most = g->per_turn > most ? g->per_turn : most;
+        turn_time(g, of, of->tick + at[i], &num, &by);
+        if (pass == 1) {
+          g->per_turn = num * scale / by;
+          continue;
+        }
+        by /= quasi_gcd(num, by);
+        scale = scale / quasi_gcd(scale, by) * by;
+        if (scale > MOST_SCALE)
+          return proof_no(p, NULL, "its ranks do not come to keep one pace");
       }
+    }
   return true;
+}
+
+/* All segments at the pace of the slowest. */
+static void slowest_pace(Proof *p) {
+  int64_t most = 0;
+  for (int pass = 0; pass < 2; pass++)
+    for (uint32_t r = 0; r < p->l->nrank; r++)
+      for (uint32_t i = 0; i < p->l->rank[r].segment.n; i++) {
+        ListSegment *g = &p->l->rank[r].segment.at[i];
+        most = g->per_turn > most ? g->per_turn : most;
+        g->per_turn = pass && g->by_n ? most : g->per_turn;
+      }
 }
 
 /* ---- all of it ---- */
 
-/* The least values, from 0 on. False: there are none. */
-static bool solve(Proof *p, const Arcs *arcs, uint32_t n, int64_t **value) {
-  int64_t *at = NEW_ARRAY(p->a, int64_t, n + (size_t)1);
-  bool moved = true;
-  *value = at;
-  for (uint32_t round = 0; moved && round <= n; round++) {
-    moved = false;
-    for (uint32_t i = 0; i < arcs->n; i++) {
-      const Arc *e = &arcs->at[i];
-      if (at[e->from] + e->w > at[e->to])
-        at[e->to] = at[e->from] + e->w, moved = true;
-    }
-  }
-  return !moved;
-}
-
 static bool solve_clock(Proof *p, uint32_t nnode, uint32_t nsegment) {
   int64_t *start, *per_n;
-  if (!solve(p, &p->slope, nsegment, &per_n) || !solve(p, &p->arc, nnode, &start))
+  if (!least_values(p->a, &p->slope, nsegment, &per_n) ||
+      !least_values(p->a, &p->arc, nnode, &start))
     return false;
   for (uint32_t r = 0; r < p->l->nrank; r++) {
     RankList *k = &p->l->rank[r];
@@ -686,60 +549,77 @@ static bool all_arcs(Proof *p) {
       for (uint32_t j = k->segment.at[i].row0;
            j < k->segment.at[i].row0 + k->segment.at[i].nrow && ok; j++) {
         const ListRow *o = &k->row.at[j];
-        uint32_t pipe = pipe_of(p->s, o->stage);
         Run run;
         if (o->kind == PIPE_U)
           ok = needs_sums(p, r, i, j) &&
-               (o->whole || (run_of_units(p, r, i, j, &run) && labelled(p, &run, pipe)));
+               (o->whole || (proof_run_of_units(p, r, i, j, &run) && labelled(p, &run)));
         else
-          ok = run_of_units(p, r, i, j, &run) && needs_own(p, &run, pipe) &&
-               needs_tensors(p, &run, pipe);
+          ok = proof_run_of_units(p, r, i, j, &run) && needs_own(p, &run) && needs_tensors(p, &run);
       }
   }
   return ok;
+}
+
+/* The runs of all ops, and how many updates were before each. */
+static bool find_runs(Proof *p) {
+  const Sched *s = p->s;
+  size_t nfamily = (size_t)s->npipe * s->nmodel * NFAMILY;
+  Counts counts = {NEW_ARRAY(p->a, int64_t, s->nstage), NEW_ARRAY(p->a, int64_t, s->nstage),
+                   NEW_ARRAY(p->a, Affine, s->nstage), NEW_ARRAY(p->a, Spot, s->nstage)};
+  p->pipe = NEW_ARRAY(p->a, uint32_t, s->nstage);
+  for (uint32_t st = 0; st < s->nstage; st++)
+    p->pipe[st] = pipe_of(s, st);
+  p->family = NEW_ARRAY(p->a, Runs, nfamily);
+  p->rounds = NEW_ARRAY(p->a, Runs, s->nstage);
+  p->updates = NEW_ARRAY(p->a, Affine *, s->nrank);
+  p->gradient = NEW_ARRAY(p->a, Spot *, s->nrank);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    const RankList *k = &p->l->rank[r];
+    if (!count_updates(p, r, &counts))
+      return false;
+    for (uint32_t i = 0; i < k->segment.n; i++)
+      for (uint32_t j = k->segment.at[i].row0; j < k->segment.at[i].row0 + k->segment.at[i].nrow;
+           j++) {
+        const ListRow *o = &k->row.at[j];
+        Run run;
+        if (o->kind == PIPE_U)
+          continue;
+        if (!proof_run_of_units(p, r, i, j, &run))
+          return false;
+        *vec_push(p->a,
+                  family(p, p->pipe[o->stage], s->stage[o->stage].model, family_of(o->kind))) = run;
+      }
+  }
+  for (size_t i = 0; i < nfamily; i++)
+    if (p->family[i].n)
+      qsort(p->family[i].at, p->family[i].n, sizeof(Run), by_start);
+  return true;
 }
 
 bool clock_of_m(const Sched *s, AffineEnv *x, ListsOfM *l, const SampleOfM *of) {
   Arena a = {.oom = s->arena->oom};
   Proof p = {.s = s, .x = x, .l = l, .a = &a};
   uint32_t nnode = 0, nsegment = 0;
-  size_t nfamily = (size_t)s->npipe * s->nmodel * NFAMILY;
   l->pace = l->pace ? l->pace : 1;
   bool ok = l->pace % s->slices == 0 || affine_fail(x, AFFINE_STEP, 1);
   if (!ok)
     l->pace = l->pace / quasi_gcd(l->pace, s->slices) * s->slices;
-  p.family = arena_zalloc(&a, nfamily, sizeof *p.family);
   p.node0 = NEW_ARRAY(&a, uint32_t, s->nrank);
   p.segment0 = NEW_ARRAY(&a, uint32_t, s->nrank);
-  p.updates = NEW_ARRAY(&a, Affine *, s->nrank);
-  for (uint32_t r = 0; r < s->nrank && ok; r++) {
-    const RankList *k = &l->rank[r];
-    p.node0[r] = nnode, nnode += k->row.n;
-    p.segment0[r] = nsegment, nsegment += k->segment.n;
-    count_updates(&p, r);
-    for (uint32_t i = 0; i < k->segment.n && ok; i++)
-      for (uint32_t j = k->segment.at[i].row0;
-           j < k->segment.at[i].row0 + k->segment.at[i].nrow && ok; j++) {
-        const ListRow *o = &k->row.at[j];
-        Run run;
-        if (o->kind != PIPE_U && (ok = run_of_units(&p, r, i, j, &run)))
-          *vec_push(&a, family(&p, pipe_of(s, o->stage), s->stage[o->stage].model,
-                               family_of(o->kind))) = run;
-      }
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    p.node0[r] = nnode, nnode += l->rank[r].row.n;
+    p.segment0[r] = nsegment, nsegment += l->rank[r].segment.n;
   }
-  for (size_t i = 0; i < nfamily; i++)
-    if (p.family[i].n)
-      qsort(p.family[i].at, p.family[i].n, sizeof(Run), by_start);
-  ok = ok && complete(&p) && versions_are_there(&p);
-  if (ok && !same_length(&p, of))
-    ok = no(&p, NULL, "what was derived of its text is not what it does");
+  ok = ok && find_runs(&p) && complete(&p) && versions_of_m(&p) && find_paces(&p, of);
   bool solved = false;
   for (int all = 0; ok && !solved && all < 2; all++) {
-    ok = find_paces(&p, of, all) && all_arcs(&p);
+    if (all)
+      slowest_pace(&p);
+    ok = all_arcs(&p);
     solved = ok && solve_clock(&p, nnode, nsegment);
   }
   if (ok && !solved)
-    ok = no(&p, NULL, "no clock was found for its orders");
+    ok = proof_no(&p, NULL, "no clock was found for its orders");
   arena_free(&a);
   return ok;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * `pipec --compare a.pipe b.pipe ... -D P=8 -D M=8..64:8`: compiles each schedule at each point of the
- * swept parameters and ranks them by time, as a table, as CSV (--emit=csv) or as a picture of time
+ * swept parameters and ranks them by time, or as --by says, as a table, as CSV (--emit=csv) or as a picture of time
  * against memory (--emit=svg). Nothing that a compile proves is left out here; a schedule that is refused
  * at a point is a row that says so.
  *
@@ -25,6 +25,7 @@ typedef struct Row {
   uint64_t makespan, span, bound, span_bound, transfers, volume, bytes;
   uint32_t versions, staleness;           /* of the worst rank */
   double bubble, times, inflight, memory; /* memory: bytes of the worst rank, or inflight */
+  double by;                              /* what is ranked by */
 } Row;
 
 typedef struct Compare {
@@ -96,6 +97,27 @@ static int by_time(const void *a, const void *b) {
   return x->which < y->which ? -1 : x->which > y->which;
 }
 
+static int by_choice(const void *a, const void *b) {
+  const Row *x = a, *y = b;
+  if (x->refused || y->refused || x->by == y->by)
+    return by_time(a, b);
+  return x->by < y->by ? -1 : 1;
+}
+
+static double ranked_by(const Compare *c, const Row *w) {
+  switch (c->s->opt->by) {
+  case BY_WORK: return w->times;
+  case BY_MAKESPAN: return (double)w->makespan;
+  case BY_SPAN: return (double)w->span;
+  case BY_BUBBLE: return w->bubble;
+  case BY_MEMORY: return w->memory;
+  case BY_VOLUME: return (double)(c->sized ? w->volume : w->transfers);
+  case BY_VERSIONS: return w->versions;
+  case BY_STALENESS: return w->staleness;
+  }
+  return 0;
+}
+
 /* Sorted by time, a row is on the front if it needs less memory than all above it. */
 static void rank_rows(Compare *c, Row *row, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
@@ -105,6 +127,9 @@ static void rank_rows(Compare *c, Row *row, uint32_t n) {
   for (uint32_t i = 0; i < n && !row[i].refused; i++)
     if (least < 0 || row[i].memory < least)
       row[i].front = true, least = row[i].memory;
+  for (uint32_t i = 0; i < n; i++)
+    row[i].by = ranked_by(c, &row[i]);
+  qsort(row, n, sizeof *row, by_choice);
 }
 
 /* ---- output ---- */
@@ -425,6 +450,10 @@ static void svg(Compare *c, FILE *f) {
 bool compare(Sched *s) {
   Options *o = s->opt;
   Compare c = {.s = s, .ninput = o->ncompare, .sized = true};
+  for (uint32_t i = 0, len; i < c.ninput + (o->profile != NULL);
+       i++) /* no row of a table, but an error */
+    if (!file_read(s, i < c.ninput ? o->compare[i] : o->profile, NO_SPAN, &len))
+      return false;
   uint64_t points = 1;
   for (uint32_t i = 0; i < o->ndefine; i++) {
     Define *d = &o->define[i];

@@ -115,7 +115,7 @@ static const struct {
     {"check_match", check_match, NULL, PIPE | CSV},
     {"check_channels", check_channels, NULL, PIPE | CSV | LISTS},
     {"check_user", check_user, NULL, PIPE | CSV},
-    {"check_all_m", check_all_m, NULL, PIPE},
+    {"check_all_m", check_all_m, dump_all_m, PIPE},
     {"make_looped", make_looped, NULL, PIPE},
 };
 enum { NPASSES = sizeof passes / sizeof *passes };

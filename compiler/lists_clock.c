@@ -152,7 +152,7 @@ static bool recompute_rows(Text *t, const ListRow *row, uint32_t n) {
   return true;
 }
 
-static bool recompute_clock(Text *t, uint32_t row0, uint32_t segment0) {
+bool text_recompute_rows(Text *t, uint32_t row0, uint32_t segment0) {
   RankList *l = t->out;
   uint32_t n = l->row.n - row0, done = row0;
   ListRow *row = arena_alloc(t->s->arena, n * sizeof *row + 1);
@@ -194,7 +194,7 @@ bool text_run_clock(Text *t, const Stmt *b) {
   t->clock = NULL;
   if (!ok)
     return false;
-  if (!sort_clock(t, b, row0, segment0) || (t->again && !recompute_clock(t, row0, segment0)))
+  if (!sort_clock(t, b, row0, segment0) || (t->again && !text_recompute_rows(t, row0, segment0)))
     return false;
   if (t->x->by_n)
     t->straight = straight;

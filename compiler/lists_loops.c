@@ -165,7 +165,6 @@ bool text_run_loop(Text *t, Loop k, Affine count) {
   }
 }
 
-bool text_run_list(Text *t, const Stmt *b);
 bool text_run_body(Text *t, const Stmt *b) { return text_run_list(t, b->body); }
 
 /* lo .. hi step `step`: how many. */
@@ -208,7 +207,7 @@ static bool item_range(Text *t, const Stmt *k, const OpRef *o, Affine *lo, Affin
   while (o->op < 0)
     o = o->def->op;
   t->ex.use = o;
-  if (!text_fixed(t, o->pipe_index) || !op_pipe(&t->ex, o, &p))
+  if (!affine_constant(t->x, o->pipe_index) || !op_pipe(&t->ex, o, &p))
     return text_no(t, o->at, "it is of no pipe");
   *lo = affine(0), *hi = t->mbs[p - t->s->pipe];
   return true;

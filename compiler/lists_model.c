@@ -78,11 +78,6 @@ bool admits_of_m(AffineEnv *x, bool *yes) {
   return true;
 }
 
-static bool same_number(AffineEnv *x, const Expr *e) {
-  int64_t v;
-  return !e || affine_number(x, e, &v);
-}
-
 /* Stages, places, edges, and which ranks have which order, are the same for all n. */
 bool same_model_of_m(AffineEnv *x) {
   Sched *s = x->s;
@@ -92,7 +87,7 @@ bool same_model_of_m(AffineEnv *x) {
     const Clause *c = p->clause;
     if (c->index)
       affine_bind(x, c->index_slot, affine(p->index));
-    if (!affine_number(x, c->value, &v) || (c->slices && !affine_number(x, c->slices, &v)))
+    if (!affine_number(x, c->value, &v) || !affine_constant(x, c->slices))
       return false;
     for (uint32_t st = 0; st < p->nstage && !c->mb_var; st++) {
       affine_bind(x, c->slot, affine(st));
@@ -100,23 +95,13 @@ bool same_model_of_m(AffineEnv *x) {
         return false;
     }
   }
-  for (uint32_t i = 0; i < s->noffload; i++) {
-    const Clause *c = s->offload[i];
-    for (uint32_t st = 0; st < s->nmodel; st++) {
-      if (c->var)
-        affine_bind(x, c->slot, affine(st));
-      if ((c->place && !affine_number(x, c->place, &v)) ||
-          (c->lead && !affine_number(x, c->lead, &v)))
-        return false;
-    }
-  }
   for (const Schedule *sc = s->def; sc; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c; c = c->next) {
-      if (c->kind == CL_RANKS && !same_number(x, c->value))
+      if (c->kind == CL_RANKS && !affine_constant(x, c->value))
         return false;
       if ((c->kind == CL_ORDER || c->kind == CL_PIPE) &&
-          (!same_number(x, c->range.lo) || !same_number(x, c->range.hi) ||
-           !same_number(x, c->range.step)))
+          (!affine_constant(x, c->range.lo) || !affine_constant(x, c->range.hi) ||
+           !affine_constant(x, c->range.step)))
         return false;
       for (const Arg *a = c->kind == CL_TIE ? c->args : NULL; a; a = a->next)
         if (!affine_number(x, a->value, &v))

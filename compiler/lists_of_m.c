@@ -7,8 +7,8 @@
  * each turn. So each list is a row of segments, and that it is, for every n >= 0, is what has been computed, not
  * seen at examples. `clock` sorts the same segments by their stamps (sort_clock).
  *
- * Not read in this way: `rules`, whose order is that of a simulation, `use`, transfers by hand, W without stamp
- * in a clock. Linear in the rows of the result times the cuts. */
+ * What `rules` list is found in the same way; in which order it runs, in rules_of_m.c. Not read in this way: `use`,
+ * transfers by hand, W without stamp in a clock. Linear in the rows of the result times the cuts. */
 #include <string.h>
 
 #include "lists_text.h"
@@ -63,6 +63,8 @@ static bool push(Text *t, const OpRef *o, uint8_t kind, uint32_t stage, Affine u
       .kind = kind, .whole = whole, .stage = stage, .unit = unit, .at = o->at};
   if (t->clock)
     *vec_push(t->s->arena, &t->stamp) = affine_sum(stamp, t->base, 1);
+  if (t->rules)
+    rules_row(t);
   return true;
 }
 
@@ -123,7 +125,10 @@ static bool emit(Text *t, const OpRef *o, uint32_t stage, Affine mb, int64_t sli
   if (!placed_here(t, p, stage, mb, o->at, &here) ||
       (!here && !text_no(t, o->at, "its microbatch is placed on another rank")))
     return false;
-  if (o->op == PIPE_I && t->waits)
+  bool ran = false;
+  if (t->rules && (!rules_ran(t, o->at, (uint8_t)o->op, stage, unit, &ran) || ran))
+    return ran;
+  if (o->op == PIPE_I && t->waits && !t->rules)
     *vec_push(s->arena, &t->now.wait) = (Waiting){stage, unit};
   if (o->op == PIPE_W && t->waits)
     drop_wait(t, stage, unit);
@@ -138,6 +143,8 @@ static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int6
   uint32_t held = s->rank_stage0[t->rank + 1] - s->rank_stage0[t->rank];
   bool any = o->op == PIPE_W && !o->chunk && !o->stage && held > 1, here = false;
   *none = false;
+  if (o->op == PIPE_W && t->block[t->rank])
+    return text_no(t, o->at, "a W without index takes what rules have run");
   if (!any && !op_stage(&t->ex, o, stage))
     return text_no(t, o->at, "its stage is not on the rank");
   if (o->op == PIPE_W) {
@@ -165,11 +172,6 @@ static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int6
 }
 
 /* ---- ops ---- */
-
-bool text_fixed(Text *t, const Expr *e) {
-  int64_t v;
-  return !e || affine_number(t->x, e, &v);
-}
 
 static bool update(Text *t, const OpRef *o, Affine stamp) {
   Sched *s = t->s;
@@ -220,12 +222,15 @@ static bool run_ref(Text *t, const OpRef *o, Affine stamp) {
       affine_bind(t->x, p->slot, few[n++]);
   }
   t->ex.use = o;
-  if (!text_fixed(t, o->chunk) || !text_fixed(t, o->stage) || !text_fixed(t, o->pipe_index))
+  if (!affine_constant(t->x, o->chunk) || !affine_constant(t->x, o->stage) ||
+      !affine_constant(t->x, o->pipe_index))
     return false;
   if (o->op == PIPE_U)
     return update(t, o, stamp);
   if (o->op != PIPE_F && o->op != PIPE_B && o->op != PIPE_I && o->op != PIPE_W && o->op != PIPE_R)
     return text_no(t, o->at, "it copies stashes, or sums gradients");
+  if (!o->args && t->rules && t->joint)
+    return rules_any(t, o);
   if (!o->args)
     return take_next(t, o, &stage, &mb, &slice, &none) &&
            (none || emit(t, o, stage, mb, slice, stamp));
@@ -287,7 +292,10 @@ bool text_run_op(Text *t, const Stmt *b) {
     if (!affine_eval(t->x, b->value, &stamp))
       return false;
   }
-  return run_ref(t, b->op, stamp) && (t->joint || t->clock || text_recompute_before(t, first));
+  if (t->rules && !t->joint && !rules_stamp(t, b))
+    return false;
+  return run_ref(t, b->op, stamp) &&
+         (t->joint || t->clock || t->rules || text_recompute_before(t, first));
 }
 
 /* ---- statements ---- */
@@ -317,7 +325,8 @@ static bool run_stmt(Text *t, const Stmt *b) {
   }
   case ST_OVERLAP: {
     uint32_t first = t->out->row.n;
-    if (t->clock && !affine_eval(x, b->value, &t->joint_stamp))
+    if ((t->clock && !affine_eval(x, b->value, &t->joint_stamp)) ||
+        (t->rules && !rules_stamp(t, b)))
       return false;
     t->joint = b;
     ok = text_run_list(t, b->body);
@@ -325,11 +334,13 @@ static bool run_stmt(Text *t, const Stmt *b) {
     if (!ok)
       return false;
     text_join(t, first);
-    return t->clock || text_recompute_before(t, first);
+    if (t->rules)
+      rules_join(t, first);
+    return t->clock || t->rules || text_recompute_before(t, first);
   }
   case ST_OPDEF:
   case ST_FN: return true;
-  case ST_RULES: return text_no(t, b->at, "its order is that of a simulation (rules)");
+  case ST_RULES: return text_run_rules(t, b);
   case ST_USE: return text_no(t, b->at, "it runs the order of another schedule");
   default: return text_no(t, b->at, "its transfers are written by hand");
   }
@@ -376,6 +387,8 @@ bool lists_of_m(Sched *s, AffineEnv *x, ListsOfM *l) {
         t.again = c;
   for (int i = 0; i < 3; i++)
     t.now.next[i] = NEW_ARRAY(s->arena, Affine, s->nstage);
+  bool rules = false;
+  t.block = NEW_ARRAY(s->arena, RulesText *, s->nrank);
   for (uint32_t r = 0; r < s->nrank; r++) {
     t.out = &l->rank[r];
     t.rank = t.ex.rank = r;
@@ -385,6 +398,7 @@ bool lists_of_m(Sched *s, AffineEnv *x, ListsOfM *l) {
     if (!text_run_list(&t, s->order_clause[r]->body))
       return false;
     text_end_straight(&t);
+    rules |= t.block[r] != NULL;
   }
-  return true;
+  return !rules || rules_fill(&t);
 }

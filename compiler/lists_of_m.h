@@ -30,12 +30,12 @@ typedef struct RankList {
   VEC(ListSegment) segment;
 } RankList;
 
-/* All lists for M = from + step * n. */
+/* The lists of all ranks for every n >= 0. */
 typedef struct ListsOfM {
-  int64_t from, step;
   uint32_t nrank;
   RankList *rank;     /* [nrank] */
   Affine *units;      /* [npipe] microbatches, or units, of each pipe */
+  struct RulesText *const *block; /* [nrank] what its rules list (lists_text.h); NULL: there are none */
   int64_t pace;       /* units by which what repeats moves on in a turn, the same in all segments */
 } ListsOfM;
 
@@ -51,7 +51,7 @@ bool is_given(const Options *o, const Param *p);
 bool expr_moves(const Sched *s, const char *name, const Expr *e);
 /* Does it admit them, all or none? */
 bool admits_of_m(AffineEnv *x, bool *yes);
-/* The lists of the schedule that s was compiled from, at M = l->from; requires bind_of_m. False: x says what is to be
+/* The lists of the schedule that s was compiled from, at n = 0; requires bind_of_m. False: x says what is to be
  * changed, or why not. l->pace stays from try to try. */
 bool lists_of_m(Sched *s, AffineEnv *x, ListsOfM *l);
 
@@ -64,6 +64,11 @@ typedef struct SampleOfM {
 /* Proves the lists complete, in order and free of deadlocks for all n >= 0: ensures the clock. of: a sample so large that
  * what repeats has come to its pace. */
 bool clock_of_m(const Sched *s, AffineEnv *x, ListsOfM *l, const SampleOfM *of);
+/* lists_dump.c: text of lists for M = from + step * n that were made at `of`, behind that of others; in the arena of s. */
+const char *lists_text(Sched *s, const Sched *of, const ListsOfM *l, int64_t from, int64_t step, const char *before);
+/* verify_rules.c: what rules list is what the samples have listed, and from n to n + 1 they run a turn more of what repeats,
+ * and all that follows so much later. The same samples; aborts. */
+void verify_rules(const ListsOfM *l, const Sched *const at[3]);
 /* verify_lists.c: the same again, from the lists and their clock alone, and that they are those of the samples, of
  * which there are three, n = 0, 1 and 2; aborts if it is not so. */
 void verify_lists(const ListsOfM *l, const Sched *const at[3]);

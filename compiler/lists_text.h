@@ -18,6 +18,27 @@ typedef struct State { /* what ops without index take */
   VEC(Waiting) wait;
 } State;
 
+/* A row of what a block of rules lists; those of an action stand together. */
+typedef struct RuleRow {
+  const Stmt *stmt;   /* of the op, or of its action */
+  Affine key;
+  uint64_t guard;     /* rules_hash over the numbers of its condition */
+  bool keyed, joint;
+  bool any;           /* it names no op: the one that is first in line */
+  bool lead, stays;   /* the first of its action that names one; no op of its action does */
+  uint8_t kind;       /* of the first row of its action */
+  uint32_t stage;
+} RuleRow;
+
+/* A block of rules. */
+typedef struct RulesText {
+  const Stmt *block;
+  uint32_t head;      /* rows of the rank before it */
+  RankList list;      /* what it lists: the units of a rank, in no order of the rank's */
+  VEC(RuleRow) rule;  /* [row] */
+  RuleRow at;         /* of the op, or action, that is being listed */
+} RulesText;
+
 typedef struct Text {
   AffineEnv *x;
   Sched *s;
@@ -35,6 +56,8 @@ typedef struct Text {
   Affine base;         /* period times index */
   const Stmt *joint;
   Affine joint_stamp; /* the action that is being listed */
+  RulesText **block;  /* [nrank] its block of rules, or NULL; of this rank, while it is being listed: */
+  RulesText *rules;
   Affine split;       /* where a loop is to be cut: its index */
   uint64_t steps;
 } Text;
@@ -54,7 +77,6 @@ State text_save(Sched *s, const State *of);
 Affine *text_part(const Text *t, State *st, uint32_t i);
 bool text_alike(const State *a, const State *b); /* the same I waiting in both, but for their microbatches */
 void text_end_straight(Text *t);                 /* what is in no segment yet is one */
-bool text_fixed(Text *t, const Expr *e);         /* NULL is */
 bool text_run_op(Text *t, const Stmt *b);
 void text_join(Text *t, uint32_t first);         /* rows from there on are one action */
 /* The rows from `first` on are an action: what the recompute clause puts before it. */
@@ -70,6 +92,20 @@ bool text_run_kernel(Text *t, const Stmt *b);
 
 /* lists_clock.c */
 bool text_run_clock(Text *t, const Stmt *b);
+
+/* The rows from row0 on, in segments from segment0 on: with what the recompute clause puts before each action. */
+bool text_recompute_rows(Text *t, uint32_t row0, uint32_t segment0);
+
+/* rules_of_m.c: lists a block of rules. */
+bool text_run_rules(Text *t, const Stmt *b);
+bool rules_stamp(Text *t, const Stmt *b);      /* priority and condition of an op or action: those of the rows that follow */
+bool rules_any(Text *t, const OpRef *o);       /* an op without index in an action */
+void rules_row(Text *t);                       /* the last row is one of them */
+void rules_join(Text *t, uint32_t first);      /* rows from there on are one action */
+/* It has run before the block? */
+bool rules_ran(Text *t, Span at, uint8_t kind, uint32_t stage, Affine unit, bool *yes);
+/* Puts in place of all lists those that the play of the rules makes of them. */
+bool rules_fill(Text *t);
 
 /* lists_model.c: stages, places and edges are the same for all n. */
 bool same_model_of_m(AffineEnv *x);

@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: MIT
  * note [looped]: the program for M microbatches is found again in a table that does not grow with M. Requires
- * that check_all_m has proved the orders for every M, or for the multiples of a number; ensures looped.
+ * check_all_m; ensures looped, unless nothing is found that repeats.
  *
  * The values of M are taken in classes modulo T, a multiple of what all ranks repeat after. For each class the
  * programs of three large values that follow each other are rolled (roll.c): one table of warmup, kernel and
  * flush, with slots that go round cycles. It is unrolled again for all smaller values of the class, down to
  * the first for which it is not, bit for bit, what pipec makes of that value itself, and for some larger
- * ones. So m0, from which on the table holds, is found and not guessed. The three are values that the proof speaks
- * of: below these the orders can be others, which repeat as well.
+ * ones. So m0, from which on the table holds, is found and not guessed. The three are values that the proof, if there
+ * is one, speaks of: below these the orders can be others, which repeat as well.
  *
- * For values beyond those that were tried the argument is this. The ops of each rank go on repeating, which
- * check_all_m has proved. The predicted times of the last turns of every loop are those of the turn before plus one
+ * Where check_all_m has proved the orders for every M, or for the multiples of a number, and nothing else depends on M
+ * (rest_moves), the argument for values beyond those that were tried is this. The ops of each rank go on repeating, as
+ * is proved. The predicted times of the last turns of every loop are those of the turn before plus one
  * number, the same on all ranks (times_repeat), over more turns than any instruction looks back; a time is the
  * greatest of some times that it looks back to plus a cost, so this goes on for ever. The order of transfers and
  * the merged lists follow from the times, slots from the lists (roll.c, note [cycles]). And what completes at
- * these times is free of deadlocks. */
+ * these times is free of deadlocks.
+ *
+ * Else nothing is claimed of them: MOST_TRIED further values and three far ones of each class are compared with what
+ * the text makes of them, and Looped.tried says up to where. Linear in the instructions that are compiled, of
+ * which there are at most MOST_WORK, and MOST_SHORT_ROWS below the classes. */
 #include "looped.h"
 
 #include <inttypes.h>
@@ -105,6 +110,16 @@ static bool rest_moves(const Sched *s, const char *name) {
     for (const Clause *c = sc->clauses; c; c = c->next)
       if (clause_moves(&x, c))
         return true;
+  return false;
+}
+
+bool costs_move(const Sched *s, const char *name) {
+  Moved x = moved_by(s, name);
+  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+    for (const Clause *c = sc->clauses; c; c = c->next)
+      for (const Entry *e = c->entries; e; e = e->next)
+        if (moves(&x, e->value))
+          return true;
   return false;
 }
 
@@ -548,7 +563,6 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
   }
   Class k = {.out = out};
   PipeProgram *const q[3] = {p[0].s.prog, p[1].s.prog, p[2].s.prog};
-  Arena *keep = ok ? arena_zalloc(x->s->arena, 1, sizeof *keep) : NULL;
   Sample *like = ok ? arena_zalloc(x->s->arena, 1, sizeof *like) : NULL;
   if (ok) /* its tables live as long as s */
     ok = compile_at(x->s, &like->s, x->s->arena, &like->diag, &like->opt, x->name, value_of(x, n));
@@ -643,14 +657,16 @@ static bool has_value(const PipeLooped *l, int64_t value) {
   return false;
 }
 
-/* The values that the schedule admits below those of the classes. */
+/* The values that the schedule admits below those of the classes, up to where these become too many. */
 static void add_shorts(Loops *x, Looped *l) {
-  int64_t end = 0;
+  Arena *a = x->s->arena;
+  int64_t end = 0, v = 1;
   uint64_t rows = 0;
-  l->lacks = "";
+  VEC(char) lacks = {0};
+  const char *said;
   for (uint32_t i = 0; i < l->table.nclass; i++)
     end = l->table.cls[i].from > end ? l->table.cls[i].from : end;
-  for (int64_t v = 1; v < end; v++) {
+  for (; v < end && rows <= MOST_SHORT_ROWS && l->nshort < MOST_SHORT; v++) {
     Sample p;
     if (has_value(&l->table, v))
       continue;
@@ -658,13 +674,23 @@ static void add_shorts(Loops *x, Looped *l) {
     for (uint32_t r = 0; ok && r < p.s.nrank; r++)
       rows += p.s.prog->rank[r].ninstr;
     if (ok)
-      left = rows > MOST_SHORT_ROWS || l->nshort == MOST_SHORT || !add_short(x, l, v, p.s.prog);
+      left = !add_short(x, l, v, p.s.prog);
     if (left || (!ok && p.diag.first != DIAG_REQUIRES))
-      l->lacks = arena_printf(x->s->arena, "%s%s %lld%s%s%s", l->lacks, *l->lacks ? "," : "",
-                              (long long)v, ok ? "" : " [", ok ? "" : diag_name(p.diag.first),
-                              ok ? "" : "]");
+      for (said = arena_printf(a, "%s %lld [%s]", lacks.n ? "," : "", (long long)v,
+                               ok ? "its table is not that of the text" : diag_name(p.diag.first));
+           *said; said++)
+        *vec_push(a, &lacks) = *said;
     arena_free(&p.arena);
   }
+  while (v < end && has_value(&l->table, v))
+    v++;
+  if (v < end)
+    for (said = arena_printf(a, "%s those from %lld to %lld that have no loop [too many]",
+                             lacks.n ? "," : "", (long long)v, (long long)end - 1);
+         *said; said++)
+      *vec_push(a, &lacks) = *said;
+  *vec_push(a, &lacks) = 0;
+  l->lacks = lacks.at;
 }
 
 /* The periods to try: of proved orders, multiples of theirs; else what ranks or a few microbatches suggest. */

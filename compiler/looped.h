@@ -16,11 +16,13 @@ bool compile_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, 
 typedef struct Looped {
   PipeLooped table;
   uint32_t nshort; /* the last of its classes have one value each, below those of the others */
-  const char *lacks; /* values below that have no program, and why: " 3 [deadlock]"; "" */
+  const char *lacks; /* values below that have no program, each with why: " 3 [deadlock]"; "" */
   int64_t tried; /* not all of it is proved: it was compared with what the text makes up to this value; 0: it is */
   Sched **like;  /* [nclass] a compiled one of each class; its prog is that of the class */
 } Looped;
 
+/* Do times or sizes depend on a parameter? */
+bool costs_move(const Sched *s, const char *name);
 /* The pass: requires check_all_m; ensures looped. */
 bool make_looped(Sched *s);
 void emit_looped(Sched *s, FILE *f); /* s->looped as C */

@@ -75,7 +75,8 @@ typedef struct Machine {
   uint32_t *head;      /* [nstream] next of each stream; NONE: finished */
   uint32_t *wait_next; /* [nstream] next waiter for the same instruction */
   uint32_t nstream;
-  uint32_t *work; /* streams to look at */
+  uint32_t *posted, *ended, *last; /* [n], [n], [nstream] (machine_times) when; NULL: nobody asks */
+  uint32_t *work;                  /* streams to look at */
   uint32_t nwork;
 } Machine;
 
@@ -360,6 +361,39 @@ static void mark(Machine *m, uint32_t first, uint32_t stop, uint32_t flag) {
   }
 }
 
+static uint32_t later(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+/* The group first..stop of stream q, all of whose needs are met, is posted; it ends. Both once what they wait for has. */
+static void note_posted(Machine *m, uint32_t q, uint32_t first, uint32_t stop) {
+  uint32_t t = m->last[q];
+  for (uint32_t i = first; i != stop; i = m->row[i].next)
+    for (uint32_t k = 0; k < nneed(m, i); k++) {
+      uint32_t on = need(m, i, k).on;
+      t = need(m, i, k).why == WAIT_NEED && on != NONE ? later(t, m->ended[on]) : t;
+    }
+  for (uint32_t i = first; i != stop; i = m->row[i].next)
+    m->posted[i] = t;
+}
+
+static void note_ended(Machine *m, uint32_t q, uint32_t first, uint32_t stop) {
+  uint32_t t = m->posted[first];
+  for (uint32_t i = first; i != stop; i = m->row[i].next) {
+    const Row *row = &m->row[i];
+    uint32_t kind = instr(m, i)->kind;
+    if (kind == MACHINE_COMPUTE || kind == MACHINE_COPY ||
+        (kind == MACHINE_SEND && row->room == FREE))
+      continue;
+    if (kind == MACHINE_SEND && row->room != row->mate)
+      t = later(t, m->ended[row->room]);
+    else
+      for (uint32_t on = row->mate; on != i; on = kind == MACHINE_ALL ? m->row[on].mate : i)
+        t = later(t, m->posted[on]);
+  }
+  m->last[q] = t + 1;
+  for (uint32_t i = first; i != stop; i = m->row[i].next)
+    m->ended[i] = t + 1;
+}
+
 static uint64_t advance(Machine *m, uint32_t q) {
   uint64_t done = 0;
   for (uint32_t first; (first = m->head[q]) != NONE;) {
@@ -369,12 +403,16 @@ static uint64_t advance(Machine *m, uint32_t q) {
         for (uint32_t k = 0; k < nneed(m, i); k++)
           if (!check(m, q, need(m, i, k)))
             return done;
+      if (m->ended)
+        note_posted(m, q, first, stop);
       mark(m, first, stop, POSTED);
     }
     for (uint32_t i = first; i != stop; i = m->row[i].next, n++)
       if (!check(m, q, completion(m, i, 0)))
         return done;
     m->head[q] = stop;
+    if (m->ended)
+      note_ended(m, q, first, stop);
     mark(m, first, stop, DONE);
     done += n;
   }
@@ -480,28 +518,41 @@ static bool find_never(Machine *m, MachineWhy why, MachineResult *out) {
   return false;
 }
 
+static uint64_t run(Machine *m) {
+  uint64_t done = 0;
+  m->wait_next = arena_alloc(m->arena, (size_t)m->nstream * sizeof *m->wait_next + 1);
+  m->work = arena_alloc(m->arena,
+                        (size_t)m->nstream * sizeof *m->work + 1); /* one waits in one place */
+  for (uint32_t q = m->nstream; q-- > 0;)
+    m->work[m->nwork++] = q;
+  while (m->nwork > 0)
+    done += advance(m, m->work[--m->nwork]);
+  return done;
+}
+
+uint32_t **machine_times(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model) {
+  Machine m = {.arena = a, .list = list, .nrank = nrank, .model = model};
+  uint32_t **end = arena_alloc(a, nrank * sizeof *end + 1);
+  build(&m);
+  m.posted = NEW_ARRAY(a, uint32_t, m.n);
+  m.ended = NEW_ARRAY(a, uint32_t, m.n);
+  m.last = NEW_ARRAY(a, uint32_t, m.nstream);
+  run(&m);
+  for (uint32_t r = 0; r < nrank; r++)
+    end[r] = &m.ended[m.base[r]];
+  return end;
+}
+
 MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model) {
   Machine m = {.arena = a, .list = list, .nrank = nrank, .model = model};
   MachineResult out = {.shortest = true};
   build(&m);
-  m.wait_next = arena_alloc(a, (size_t)m.nstream * sizeof *m.wait_next + 1);
-  m.work = arena_alloc(a, (size_t)m.nstream * sizeof *m.work + 1); /* a stream waits in one place */
-  for (uint32_t q = m.nstream; q-- > 0;)
-    m.work[m.nwork++] = q;
-  while (m.nwork > 0)
-    out.done += advance(&m, m.work[--m.nwork]);
+  out.done = run(&m);
   uint32_t stuck = 0;
   while (stuck < m.nstream && m.head[stuck] == NONE)
     stuck++;
   if (stuck == m.nstream)
     return out;
-  out.at_done = arena_alloc(a, nrank * sizeof *out.at_done + 1);
-  for (uint32_t r = 0; r < nrank; r++) {
-    bool *done = NEW_ARRAY(a, bool, list[r].n);
-    for (uint32_t i = 0; i < list[r].n; i++)
-      done[i] = is(&m, m.base[r] + i, DONE);
-    out.at_done[r] = done;
-  }
   if (find_never(&m, WAIT_OTHER, &out)) {
     out.status = MACHINE_MISPAIRED;
     return out;

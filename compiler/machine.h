@@ -99,7 +99,6 @@ typedef struct MachineResult {
   uint64_t done;      /* instructions that were carried out */
   MachineHop *hop;    /* arena */
   uint32_t nhop;
-  const bool **at_done; /* [rank][index] which were; NULL if all */
   bool shortest;      /* no cycle is shorter; false: the search was cut short */
 } MachineResult;
 
@@ -107,6 +106,10 @@ typedef struct MachineResult {
  * which order the machine goes on, and one run decides. Linear in instructions (a collective: times
  * its members). Everything it takes is from the arena. */
 MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model);
+
+/* If every instruction takes one unit of time from when it can go on: when those that are carried out end. [nrank][n],
+ * 0: never. From the arena; linear. */
+uint32_t **machine_times(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model);
 
 /* The verdict alone: takes memory of its own and gives it back. */
 bool machine_completes(void (*oom)(size_t), const MachineList *list, uint32_t nrank,

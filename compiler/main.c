@@ -182,7 +182,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   opterr = 0;
   int k = 0, about = 0, shell = 0;
   bool many = false, format = false, what = false; /* what: an option says what to do */
-  bool emits = false, arrows = false;              /* --emit, --arrows */
+  bool emits = false, arrows = false, by = false;  /* --emit, --arrows, --by */
   for (int c; (c = option_next(argc, argv)) != -1;)
     switch (c) {
     case O_OUTPUT: o->output = strcmp(optarg, "-") ? optarg : NULL; break;
@@ -198,6 +198,11 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
       break;
     case O_CHECK: o->check_only = true; break;
     case O_COMPARE: many = true; break;
+    case O_BY:
+      if (!read_word(s, c, "--by=", &k))
+        return false;
+      o->by = (RankBy)k, by = true;
+      break;
     case O_FOR_ALL: o->for_all = optarg; break;
     case O_EMIT:
       if (!read_word(s, c, "--emit=", &k))
@@ -315,6 +320,8 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   if ((o->torch_waits || o->torch_unshard) && o->emit != EMIT_COMMS_CSV)
     return usage_error(s, "%s says how to write --emit=comms-csv",
                        o->torch_waits ? "--torch-waits" : "--torch-unshard");
+  if (by && !many)
+    return usage_error(s, "%s says how to rank what --compare compiles", "--by");
   if (arrows && (o->emit != EMIT_SVG || many))
     return usage_error(s, "%s says how to draw the timeline of --emit=svg", "--arrows");
   if (many) {
@@ -329,6 +336,10 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     o->compare = (const char **)argv + optind, o->ncompare = (uint32_t)(argc - optind);
     return true;
   }
+  if (o->for_all && emits && o->emit != EMIT_C)
+    return usage_error(s, "%s goes with --check, or --emit=c", "--for-all");
+  if (o->symbol && o->emit != EMIT_C)
+    return usage_error(s, "%s names the program of --emit=c", "--symbol");
   o->looped = o->for_all && emits && o->emit == EMIT_C && !o->check_only;
   if (o->for_all && !o->looped)
     o->check_only = true;
@@ -344,6 +355,8 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   if (o->watch && !what && !o->check_only && !o->output)
     o->check_only = o->show = true;
   o->input = argv[optind];
+  if (o->torch_lax && !is_csv(o))
+    return usage_error(s, "--torch-lax says how to read a CSV file, and %s is none", o->input);
   return true;
 }
 

@@ -713,7 +713,10 @@ bool play_rules(Ex *x) {
   for (uint32_t r = 0; r < s->nrank; r++)
     q.next[r] = q.begun[r] = s->rank_op0[r];
   s->rules = &q;
-  bool ok = find_rounds(&q) && rules_run(&q) && report_starved(&q);
+  bool ok = find_rounds(&q);
+  if (ok && s->opt->keep_play && s->ncopy == 0)
+    rules_begin_play(&q);
+  ok = ok && rules_run(&q) && report_starved(&q);
   s->rules = NULL;
   if (ok)
     reorder(&q);

@@ -269,6 +269,7 @@ typedef struct Sched {
   uint32_t tune_at, ntune; /* the value it has settled for, of so many */
   uint32_t tune_tries, tune_idle; /* tries so far, and since the last gain */
   struct Rules *rules;   /* the simulation of `rules` while it runs, else NULL */
+  struct RulePlay *play; /* with opt->keep_play what it went through (rules_of_m.h), if there are rules */
 
   /* order */
   bool ordered;          /* it has passed */
@@ -317,6 +318,7 @@ typedef struct Sched {
     uint64_t time, per;        /* steady state: time for so many microbatches, reduced */
     uint64_t multiple;         /* proved for the multiples of this; 1: for all */
     uint64_t period;           /* microbatches after which every rank repeats */
+    const char *lists;         /* with --dump-after: what each rank does */
     uint64_t from;             /* proved from there on for all at once, below one by one; 0: for all at once */
   } all_m;
 
@@ -339,6 +341,9 @@ typedef struct Define {
   bool used;
 } Define;
 typedef enum Emit { EMIT_C, EMIT_CSV, EMIT_COMMS_CSV, EMIT_JSON, EMIT_SVG, EMIT_TRACE, EMIT_PROMELA, EMIT_HTML, EMIT_NONE } Emit;
+typedef enum RankBy {
+  BY_WORK, BY_MAKESPAN, BY_SPAN, BY_BUBBLE, BY_MEMORY, BY_VOLUME, BY_VERSIONS, BY_STALENESS
+} RankBy;
 typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } Color;
 typedef struct Options {
   const char *input;           /* path */
@@ -346,12 +351,14 @@ typedef struct Options {
   bool format_write;           /* in place */
   bool watch;                  /* again and again */
   const char **compare; uint32_t ncompare; /* --compare, or --emit=html of several: the inputs; a parameter that one lacks is not its */
+  RankBy by;                   /* what --compare sorts the rows of a point by */
   const char *text; size_t text_len; /* non-NULL: compile this text, imports are refused (fuzzing) */
   const char *output;          /* NULL: standard output */
   const char *depfile;
   const char *counterexample;  /* NULL, or where ranks that wait for each other are drawn */
   const char *schedule;        /* NULL: the last of the file */
   bool any_value;              /* what the schedule requires is not asked for (all_m.c) */
+  bool keep_play;              /* (all_m_lists.c) */
   const char *for_all;         /* --for-all: a parameter; prove for all its values */
   bool looped;                 /* write the program for all of them */
   const char *symbol;          /* C name of the program */
@@ -695,6 +702,7 @@ void watch_done(Sched *s); /* tells which files were read */
 void dump_ops(Sched *s, FILE *f);
 void dump_streams(Sched *s, FILE *f);
 void dump_program(Sched *s, FILE *f);
+void dump_all_m(Sched *s, FILE *f); /* lists_dump.c */
 
 /* ---- verify.c: internal consistency; aborts with file:line on our own mistakes. Shares no code
  * with the passes. With opt->verify, the default of debug builds, called after every pass that has

@@ -37,7 +37,10 @@ enum Plant {
   PLANT_LISTS_WAIT,      /*   `wait` waits */
   PLANT_COMMUNICATOR,    /*   sums over the same ranks share a communicator */
   PLANT_ALL_DATA,        /* check_all_m: edges between stages */
-  PLANT_ALL_RANK         /*   the order of a rank goes on in the next period */
+  PLANT_ALL_RANK,        /*   the order of a rank goes on in the next period */
+  PLANT_RULES_STATE,     /* rules for all M: when the inputs of an op arrive */
+  PLANT_RULES_SEEN,      /*   the last microbatches are not seen */
+  PLANT_RULES_LEFT       /*   what is left is what repeats, and its priorities stay apart */
 };
 #ifdef PIPE_PLANT
 #define PLANTED(what) (PIPE_PLANT == PLANT_##what)

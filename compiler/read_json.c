@@ -451,7 +451,11 @@ static bool read_rank(Read *d, uint32_t r, json_t *j) {
   size_t i;
   if (!json_is_object(j) || !json_is_array(list))
     return read_bad(d, at, "a rank is an object with a list \"instr\"");
-  if (!read_number(d, at, j, "rank", true, r, r, &number_of))
+  static const char known[] =
+      " rank busy utilisation messages volume group_of_copies inflight held kept host host_bytes guests warmup_depth"
+      " staleness discrepancy versions idle bytes peak_op pools limits instr events sync ";
+  if (!read_keys(d, at, j, "the rank", known) ||
+      !read_number(d, at, j, "rank", true, r, r, &number_of))
     return false;
   uint64_t turns = 0;
   if (!read_number(d, at, j, "group_of_copies", false, 0, s->nrank - 1, &turns))

@@ -431,6 +431,8 @@ static bool read_rule(Read *d, json_t *j, PipeRule *r) {
   for (size_t k = 0; k < json_array_size(list); k++) {
     json_t *then = json_array_get(list, k), *state = json_object_get(then, "state");
     uint64_t formula = 0;
+    if (json_is_object(then) && !read_keys(d, top(d), then, "a 'then'", " state formula "))
+      return false;
     uint32_t at = json_is_string(state) ? find_state(s, json_string_value(state)) : s->nstate;
     if (at == s->nstate || (k > 0 && s->then[s->nthen - 1].state >= at))
       return read_bad(d, top(d), "'then' sets states that stages keep, in their order");

@@ -56,6 +56,9 @@ typedef struct Rules {
   Event *event;
   uint32_t nevent, cap;
   uint32_t rank;       /* that decides now */
+  uint32_t *need0;     /* [nop] need at the beginning, if states are kept; NULL */
+  uint64_t nword;      /* of states that are kept */
+  int64_t front;       /* forwards of stage 0 that have begun, in the first pipe */
 } Rules;
 
 /* ---- rules_play.c ---- */
@@ -75,5 +78,11 @@ bool rules_frozen(const Rules *q, uint32_t cand);
 bool rules_copies(const RuleClass *c);
 /* The region that rank r is in, or NULL. */
 const Region *rules_region(const Rules *q, uint32_t r);
+
+/* ---- rules_states.c: with opt->keep_play; ensures Sched.play ---- */
+/* What the blocks list; requires that nothing has run. */
+void rules_begin_play(Rules *q);
+/* All that happens before `now` has happened. */
+void rules_state(Rules *q, uint64_t now);
 
 #endif

@@ -16,6 +16,7 @@
 
 #include "graph.h"
 #include "rules.h"
+#include "rules_of_m.h"
 
 /* ---- heaps ---- */
 
@@ -311,7 +312,10 @@ static void count_op(Rules *q, uint32_t i, bool end) {
 static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64_t now) {
   Sched *s = q->s;
   const Op *o = &s->op[op];
+  if (q->need0)
+    s->play->start[q->next[r]] = now;
   q->seq[q->next[r]++] = op;
+  q->front += o->kind == PIPE_F && s->stage[o->stage].model == 0 && o->mb < s->pipe[0].nmb;
   q->op[op].need = OP_DONE;
   count_op(q, op, false);
   uint32_t own[3], off;
@@ -579,7 +583,10 @@ bool rules_run(Rules *q) {
       known(q, i, 0);
   memset(q->free_at, 0, s->nrank * sizeof *q->free_at);
   bool ok = true;
+  uint64_t kept = 0; /* the last moment */
   while (ok && q->nevent > 0) {
+    if (q->need0 && q->event[0].at > kept)
+      rules_state(q, kept = q->event[0].at);
     Event e = event_pop(q);
     finish(q, e.rank, e.at);
     ok = (!copies || copy(q, unit_of(s, e.rank), e.at)) && step(q, e.rank, e.at);

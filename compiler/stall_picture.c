@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * A counter-example as a picture (--counterexample=FILE): the ranks of a circle of waits, what they have run up
  * to where they stand, what they would have to run next, and who waits for whom. Ops that ran are solid, at
- * their times on an idle network, or, of lists with transfers, one box each; ops that never run are dashed.
+ * their times on an idle network, or, of lists with transfers, at those they have if each instruction takes one unit,
+ * with the transfers and copies in lanes under the ops; ops that never run are dashed.
  * A red arrow goes from the op at which a rank stands to the op of the next rank that it needs, a thin one
  * along a row from that op back to the one before it at which its rank stands: following the arrows one
  * comes round. One self-contained SVG 1.1 page; the bytes depend on the program alone. */
@@ -20,24 +21,27 @@ enum {
   GAP = 8,
   ROW = 30,
   PITCH = 62,
-  TOP = 78,
+  LANE = 15,      /* height of a lane under a row, with the room above it */
+  MOST_LANES = 4, /* what more would run at once shares the last */
+  TOP = 100,
   MOST_RANKS = 24, /* rows; the circle's first */
-  MOST_NEXT = 4    /* boxes before the needed one that are shown: the first of them */
+  MOST_NEXT = 4,   /* boxes of a row that never run and are not of the circle: the first of them */
+  MOST_NAMED = 24  /* that are */
 };
 
 typedef struct Box {
   double x, width;
   uint8_t op;
-  bool ran, needed;
+  bool ran, stands,
+      needed;    /* stands: a rank waits at it; needed: another op of the circle waits for it */
+  uint8_t lane;  /* 0: the row itself */
+  uint32_t item; /* row of s->op, or position in the list; of what never ran */
   const char *label;
 } Box;
 
 typedef struct Row {
   uint32_t rank;
   VEC(Box) box;
-  bool circle;   /* it is of the circle */
-  uint32_t head; /* the box at which it stands */
-  double at, on; /* middle of the box at which it stands, of the one that is needed; < 0: none */
 } Row;
 
 typedef struct Page {
@@ -47,9 +51,13 @@ typedef struct Page {
   uint32_t nrow;
   const StallHop *hop;
   uint32_t nhop;
-  double box;  /* BOX or WIDE */
-  double past; /* px for what ran */
-  bool lists;  /* hops are positions in lists, else rows of s->op */
+  double box;       /* BOX or WIDE */
+  double past;      /* px for what ran */
+  double pitch;     /* of the rows */
+  double begin, px; /* time at the left end, px of one unit of it */
+  uint64_t last;    /* time at the stall */
+  bool timed;       /* in ns */
+  bool lists;       /* hops are positions in lists, else rows of s->op */
 } Page;
 
 static void emit(const Page *g, const char *fmt, ...) {
@@ -69,7 +77,7 @@ static void find_rows(Page *g) {
     for (uint32_t i = 0; i < g->nrow; i++)
       there |= g->row[i].rank == rank;
     if (!there)
-      g->row[g->nrow++] = (Row){.rank = rank, .at = -1, .on = -1};
+      g->row[g->nrow++] = (Row){.rank = rank};
   }
 }
 
@@ -80,20 +88,48 @@ static const Row *row_of(const Page *g, uint32_t rank) {
   return NULL;
 }
 
-/* What a rank has in the circle: where it stands, and the furthest op of its that is needed. NONE: nothing. */
-static void find_ends(const Page *g, uint32_t rank, uint32_t *at, uint32_t *on) {
-  *at = *on = NONE;
-  for (uint32_t k = 0; k < g->nhop; k++) {
-    if (g->hop[k].rank == rank && *at == NONE)
-      *at = g->hop[k].at;
-    uint32_t next = g->hop[(k + 1) % g->nhop].rank;
-    if (next == rank && (*on == NONE || g->hop[k].on > *on))
-      *on = g->hop[k].on;
-  }
+/* Whether item i of a rank is one at which a hop of the circle stands, one that a hop needs. */
+static bool stands(const Page *g, uint32_t rank, uint32_t i) {
+  for (uint32_t k = 0; k < g->nhop; k++)
+    if (g->hop[k].rank == rank && g->hop[k].at == i)
+      return true;
+  return false;
+}
+static bool needed(const Page *g, uint32_t rank, uint32_t i) {
+  for (uint32_t k = 0; k < g->nhop; k++)
+    if (g->hop[(k + 1) % g->nhop].rank == rank && g->hop[k].on == i)
+      return true;
+  return false;
 }
 
-static void add(Page *g, Row *w, double x, double width, uint8_t op, bool ran, const char *label) {
-  *vec_push(g->s->arena, &w->box) = (Box){x, width, op, ran, false, label};
+/* The furthest item of a rank that the circle names; NONE: it is not in it. */
+static uint32_t furthest(const Page *g, uint32_t rank) {
+  uint32_t last = NONE;
+  for (uint32_t k = 0; k < g->nhop; k++) {
+    if (g->hop[k].rank == rank && (last == NONE || g->hop[k].at > last))
+      last = g->hop[k].at;
+    if (g->hop[(k + 1) % g->nhop].rank == rank && (last == NONE || g->hop[k].on > last))
+      last = g->hop[k].on;
+  }
+  return last;
+}
+
+/* The middle of the box of an item of a rank, and its row; false: it is not on the page. */
+static bool find_box(const Page *g, uint32_t rank, uint32_t item, double *x, double *y) {
+  const Row *w = row_of(g, rank);
+  for (uint32_t i = 0; w && i < w->box.n; i++)
+    if (!w->box.at[i].ran && w->box.at[i].item == item) {
+      *x = w->box.at[i].x + w->box.at[i].width / 2;
+      *y = TOP + g->pitch * (double)(w - g->row);
+      return true;
+    }
+  return false;
+}
+
+static Box *add(Page *g, Row *w, double x, double width, uint8_t op, bool ran, const char *label) {
+  Box *b = vec_push(g->s->arena, &w->box);
+  *b = (Box){.x = x, .width = width, .op = op, .ran = ran, .item = NONE, .label = label};
+  return b;
 }
 
 static void arrow(const Page *g, double x0, double y0, double x1, double y1, bool thin) {
@@ -116,24 +152,46 @@ static void draw_row(const Page *g, const Row *w, double y) {
   for (uint32_t i = 0; i < w->box.n; i++) {
     const Box *b = &w->box.at[i];
     const SvgLook *look = &svg_look[b->op];
+    double top = b->lane ? y + ROW + 2 + LANE * (b->lane - 1.0) : y,
+           high = b->lane ? LANE - 2 : ROW;
     if (b->ran)
       emit(
           g,
-          "<rect x=\"~\" y=\"~\" width=\"~\" height=\"#\" fill=\"$\" stroke=\"white\" stroke-width=\"0.5\"/>\n",
-          b->x, y, b->width, (unsigned)ROW, look->fill ? look->fill : "gainsboro");
+          "<rect x=\"~\" y=\"~\" width=\"~\" height=\"~\" fill=\"$\" stroke=\"white\" stroke-width=\"0.5\"/>\n",
+          b->x, top, b->width, high, look->fill ? look->fill : "gainsboro");
     else
       emit(
           g,
           "<rect x=\"~\" y=\"~\" width=\"~\" height=\"#\" fill=\"$\" stroke=\"$\" stroke-width=\"$\" stroke-dasharray=\"4 2\"/>\n",
-          b->x, y, b->width, (unsigned)ROW, b->needed ? "white" : "mistyrose",
-          b->needed || (w->circle && i == w->head) ? "firebrick" : "gray",
-          b->needed || (w->circle && i == w->head) ? "2" : "1");
-    double letters = (double)strlen(b->label) * 6.6;
-    if (letters < b->width)
-      emit(g, "<text x=\"~\" y=\"~\" text-anchor=\"middle\" font-size=\"11\" fill=\"$\">$</text>\n",
-           b->x + b->width / 2, y + ROW / 2.0 + 4, b->ran && look->ink ? look->ink : "black",
-           b->label);
+          b->x, y, b->width, (unsigned)ROW, b->needed && !b->stands ? "white" : "mistyrose",
+          b->needed || b->stands ? "firebrick" : "gray", b->needed || b->stands ? "2" : "1");
+    double letters = (double)strlen(b->label), size = 11;
+    size = b->lane ? 9 : letters * 6.6 < b->width ? 11 : 9;
+    if (letters * size * 0.6 < b->width)
+      emit(g, "<text x=\"~\" y=\"~\" text-anchor=\"middle\" font-size=\"~\" fill=\"$\">$</text>\n",
+           b->x + b->width / 2, top + high / 2 + 4 * size / 11, size,
+           b->ran && look->ink ? look->ink : "black", b->label);
   }
+}
+
+/* Times over the rows, up to the stall. */
+static void draw_axis(const Page *g) {
+  const SvgUnit *unit = svg_time_unit((double)g->last, g->timed);
+  double step = 1;
+  char num[SVG_NUMBER];
+  for (int k = 0; step * g->px < 48 && k < 60; k++)
+    step = k % 3 == 1 ? step / 2 * 5 : step * 2;
+  double t = step * (double)(uint64_t)(g->begin / step);
+  for (t = t < g->begin ? t + step : t; t <= (double)g->last; t += step) {
+    double x = LEFT + (t - g->begin) * g->px;
+    emit(g, "<path d=\"M~ #v4\" stroke=\"dimgray\"/>\n", x, TOP - 9u);
+    emit(
+        g,
+        "<text class=\"tick\" font-size=\"10\" fill=\"dimgray\" x=\"~\" y=\"#\" text-anchor=\"middle\">$</text>\n",
+        x, TOP - 12u, svg_fixed(num, t / unit->per, 3, true));
+  }
+  emit(g, "<text font-size=\"10\" fill=\"dimgray\" x=\"16\" y=\"#\">$</text>\n", TOP - 12u,
+       unit->name);
 }
 
 static void draw_picture(Page *g, const char *scale, const char *model) {
@@ -149,7 +207,13 @@ static void draw_picture(Page *g, const char *scale, const char *model) {
     double text = 16 + 6.4 * (double)strlen(g->hop[k].text);
     width = text > width ? text : width;
   }
-  unsigned w = (unsigned)width + 30, h = TOP + PITCH * g->nrow + 20 * shown + 30;
+  const char *said[2] = {arena_printf(s->arena, "%s. Solid: has run. Dashed: never does.", scale),
+                         arena_printf(s->arena, "Model: %s.", model)};
+  for (int k = 0; k < 2; k++) {
+    double text = 16 + 6.4 * (double)strlen(said[k]);
+    width = text > width ? text : width;
+  }
+  unsigned w = (unsigned)width + 30, h = TOP + (unsigned)(g->pitch * g->nrow) + 20 * shown + 30;
   emit(
       g,
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"#\" height=\"#\" viewBox=\"0 0 # #\" font-family=\"sans-serif\" font-size=\"12\">\n",
@@ -164,33 +228,31 @@ static void draw_picture(Page *g, const char *scale, const char *model) {
        *s->params ? " " : "", s->params);
   emit(
       g,
-      "<text x=\"16\" y=\"46\" fill=\"dimgray\">$; model: $. Solid: has run. Dashed: never does.</text>\n",
-      scale, model);
+      "<text x=\"16\" y=\"46\" fill=\"dimgray\">$</text>\n<text x=\"16\" y=\"62\" fill=\"dimgray\">$</text>\n",
+      said[0], said[1]);
   emit(g, "<path d=\"M# #V#\" stroke=\"firebrick\" stroke-dasharray=\"1 3\"/>\n",
-       LEFT + (unsigned)g->past + GAP / 2u, TOP - 12u, TOP + PITCH * (g->nrow - 1) + ROW + 12u);
+       LEFT + (unsigned)g->past + GAP / 2u, TOP - 12u,
+       TOP + (unsigned)g->pitch * (g->nrow - 1) + ROW + 12u);
+  draw_axis(g);
   for (uint32_t i = 0; i < g->nrow; i++)
-    draw_row(g, &g->row[i], TOP + (double)PITCH * i);
+    draw_row(g, &g->row[i], TOP + g->pitch * i);
   for (uint32_t k = 0; k < g->nhop; k++) {
-    const Row *a = row_of(g, g->hop[k].rank), *b = row_of(g, g->hop[(k + 1) % g->nhop].rank);
-    if (!a || !b || a->at < 0)
+    const StallHop *from = &g->hop[k], *next = &g->hop[(k + 1) % g->nhop];
+    double x0, y0, x1, y1, x2, y2;
+    if (!find_box(g, from->rank, from->at, &x0, &y0) ||
+        !find_box(g, next->rank, from->on, &x1, &y1))
       continue;
-    if (a == b) { /* it waits for itself: what it needs stands behind */
-      if (a->on > a->at)
-        arrow(g, a->at + 12, TOP + (double)PITCH * (double)(a - g->row) + ROW, a->on - 12,
-              TOP + (double)PITCH * (double)(a - g->row) + ROW + 1, true);
-      continue;
-    }
-    uint32_t i = (uint32_t)(a - g->row), j = (uint32_t)(b - g->row);
-    double to = b->on < 0 ? b->at : b->on;
-    arrow(g, a->at, TOP + (double)PITCH * i + (j > i ? ROW : 0), to,
-          TOP + (double)PITCH * j + (j > i ? 0 : ROW), false);
-    if (b->on >= 0 && b->on > b->at)
-      arrow(g, b->on - 12, TOP + (double)PITCH * j + ROW, b->at + 12,
-            TOP + (double)PITCH * j + ROW + 1, true);
+    if (y0 == y1) /* it waits for something of its own */
+      arrow(g, x0 + (x1 > x0 ? 12 : -12), y0 + ROW, x1 + (x1 > x0 ? -12 : 12), y1 + ROW + 1, true);
+    else
+      arrow(g, x0, y0 + (y1 > y0 ? ROW : 0), x1, y1 + (y1 > y0 ? 0 : ROW), false);
+    if (from->on != next->at && find_box(g, next->rank, next->at, &x2, &y2))
+      arrow(g, x1 + (x2 > x1 ? 12 : -12), y1 + ROW, x2 + (x2 > x1 ? -12 : 12), y2 + ROW + 1, true);
   }
   for (uint32_t k = 0; k < shown; k++)
-    emit(g, "<text x=\"16\" y=\"#\">$$</text>\n", TOP + PITCH * g->nrow + 20 * k + 6u,
-         g->hop[k].text, k + 1 == shown && shown < g->nhop ? ", and so on" : "");
+    emit(g, "<text x=\"16\" y=\"#\">$$</text>\n",
+         TOP + (unsigned)(g->pitch * g->nrow) + 20 * k + 6u, g->hop[k].text,
+         k + 1 == shown && shown < g->nhop ? ", and so on" : "");
   emit(g, "</svg>\n");
 }
 
@@ -257,25 +319,37 @@ static bool write_page(Page *g, const char *scale, const char *model) {
   return ok;
 }
 
-/* The boxes of what row w runs next, from item `at` to item `on`, which label() names. */
-static void add_next(Page *g, Row *w, uint32_t at, uint32_t on,
+/* What ran is shown from some ops, of `mean` units, before the first rank of the circle stands. */
+static void set_window(Page *g, uint64_t first, uint64_t last, double mean) {
+  double shown = (double)(last - first) + 8 * mean;
+  shown = (double)last < shown || shown <= 0 ? (double)last : shown;
+  g->px = shown > 0 ? PAST / shown : 1;
+  g->begin = (double)last - shown;
+  g->past = PAST;
+  g->last = last;
+}
+
+/* The boxes of what row w runs next, from item `from` to the furthest that the circle names, as far as end does not say
+ * that they ran; op and label name them. */
+static void add_next(Page *g, Row *w, uint32_t from, const uint32_t *end,
                      uint8_t (*op)(Sched *, uint32_t, uint32_t),
                      const char *(*label)(Sched *, uint32_t, uint32_t)) {
   double x = LEFT + g->past + GAP;
-  uint32_t last = on == NONE || on < at ? at : on;
-  for (uint32_t i = at; i <= last; i++) {
-    if (i > at && i != last && i - at >= MOST_NEXT) { /* leave some out */
-      *vec_push(g->s->arena, &w->box) = (Box){x, g->box / 2, PIPE_F, false, false, "..."};
-      x += g->box / 2 + GAP;
-      i = last;
+  uint32_t last = furthest(g, w->rank), n = 0, named = 0;
+  bool left_out = false;
+  for (uint32_t i = from; i == from || (last != NONE && i <= last); i++) {
+    bool at = stands(g, w->rank, i), on = needed(g, w->rank, i);
+    if (end && end[i])
+      continue;
+    if (at || on ? named == MOST_NAMED : n == MOST_NEXT) {
+      if (!left_out)
+        add(g, w, x, g->box / 2, PIPE_F, false, "..."), x += g->box / 2 + GAP;
+      left_out = true;
+      continue;
     }
-    add(g, w, x, g->box, op(g->s, w->rank, i), false, label(g->s, w->rank, i));
-    if (i == at)
-      w->head = w->box.n - 1, w->at = x + g->box / 2;
-    if (i == on) {
-      w->on = x + g->box / 2;
-      w->box.at[w->box.n - 1].needed = i != at;
-    }
+    Box *b = add(g, w, x, g->box, op(g->s, w->rank, i), false, label(g->s, w->rank, i));
+    b->item = i, b->stands = at, b->needed = on;
+    left_out = false, n += !(at || on), named += at || on;
     x += g->box + GAP;
   }
 }
@@ -295,7 +369,7 @@ bool draw_orders(Sched *s, const uint64_t *end, const uint32_t *head, const Stal
                  uint32_t nhop) {
   if (!s->opt->counterexample && !wants_html(s->opt))
     return false;
-  Page g = {.s = s, .hop = hop, .nhop = nhop, .box = BOX, .past = PAST};
+  Page g = {.s = s, .hop = hop, .nhop = nhop, .box = BOX, .pitch = PITCH, .timed = s->timed};
   find_rows(&g);
   uint64_t last = 0, sum = 0;
   uint32_t n = 0;
@@ -304,40 +378,35 @@ bool draw_orders(Sched *s, const uint64_t *end, const uint32_t *head, const Stal
       last = end[i] > last ? end[i] : last;
       sum += s->stage[s->op[i].stage].time[s->op[i].kind], n++;
     }
-  /* From some ops before the first rank of the circle stands. */
   uint64_t first = last;
   for (uint32_t k = 0; k < nhop; k++) {
     uint32_t h = head[hop[k].rank];
     uint64_t stop = h > s->rank_op0[hop[k].rank] ? end[h - 1] : 0;
     first = stop < first ? stop : first;
   }
-  double mean = n ? (double)sum / n : 1, shown = (double)(last - first) + 8 * mean;
-  shown = (double)last < shown || shown <= 0 ? (double)last : shown;
-  double px = shown > 0 ? PAST / shown : 1, begin = (double)last - shown;
+  set_window(&g, first, last, n ? (double)sum / n : 1);
   for (uint32_t k = 0; k < g.nrow; k++) {
     Row *w = &g.row[k];
     for (uint32_t i = s->rank_op0[w->rank]; i < head[w->rank]; i += s->op[i].group + 1u) {
       uint32_t members = s->op[i].group + 1u;
       double stop = (double)end[i + members - 1],
              from = stop - (double)action_time(s, s->stage, false, i);
-      if (stop <= begin)
+      if (stop <= g.begin)
         continue;
-      from = from < begin ? begin : from;
+      from = from < g.begin ? g.begin : from;
       double each = (stop - from) / members;
       for (uint32_t m = 0; m < members; m++)
-        add(&g, w, LEFT + (from + each * m - begin) * px, each * px, s->op[i + m].kind, true,
+        add(&g, w, LEFT + (from + each * m - g.begin) * g.px, each * g.px, s->op[i + m].kind, true,
             op_text(s, i + m));
     }
-    uint32_t at, on;
-    find_ends(&g, w->rank, &at, &on);
-    w->circle = at != NONE;
     if (head[w->rank] < s->rank_op0[w->rank + 1])
-      add_next(&g, w, head[w->rank], at == NONE ? NONE : on, order_op, order_label);
+      add_next(&g, w, head[w->rank], NULL, order_op, order_label);
   }
   char t[SVG_NUMBER], u[SVG_NUMBER];
   return write_page(&g,
                     arena_printf(s->arena, "from %s to %s, when nothing runs any more",
-                                 svg_time(u, begin, s->timed), svg_time(t, (double)last, s->timed)),
+                                 svg_time(u, g.begin, s->timed),
+                                 svg_time(t, (double)last, s->timed)),
                     "any");
 }
 
@@ -350,31 +419,60 @@ static const char *list_label(Sched *s, uint32_t rank, uint32_t i) {
   return list_text(s, (MachineAt){rank, i});
 }
 
-bool draw_lists(Sched *s, const MachineList *list, const bool *const *done, const StallHop *hop,
-                uint32_t nhop) {
+/* Row w up to the stall: ops in the row, what runs beside them in lanes under it. Returns how many. */
+static uint32_t add_past(Page *g, Row *w, const MachineList *list, const uint32_t *end) {
+  enum { UNITS = PAST / 3 }; /* as narrow as that */
+  uint8_t beside[UNITS + 1] = {0};
+  uint32_t lanes = 0, begin = (uint32_t)g->begin;
+  for (uint32_t i = 0; i < list->n; i++) {
+    if (end[i] <= begin)
+      continue;
+    uint8_t *n = &beside[end[i] - begin], op = list_op(g->s, w->rank, i);
+    bool row = list->instr[i].kind == MACHINE_COMPUTE;
+    *n += !row && *n < MOST_LANES;
+    add(g, w, LEFT + (end[i] - 1 - begin) * g->px, g->px, op, true, list_label(g->s, w->rank, i))
+        ->lane = row ? 0 : *n;
+    lanes = *n > lanes ? *n : lanes;
+  }
+  return lanes;
+}
+
+bool draw_lists(Sched *s, const MachineList *list, const StallHop *hop, uint32_t nhop) {
+  enum { WIDEST = 64, NARROWEST = 3 };
   if (!s->opt->counterexample && !wants_html(s->opt))
     return false;
   Page g = {.s = s, .hop = hop, .nhop = nhop, .box = WIDE, .lists = true};
+  uint32_t **end = machine_times(s->arena, list, s->nrank, s->opt->model), last = 0, lanes = 0;
+  uint32_t *stop = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   find_rows(&g);
-  uint32_t *ran = NEW_ARRAY(s->arena, uint32_t, MOST_RANKS), most = 1;
-  for (uint32_t k = 0; k < g.nrow; k++) {
-    enum { SHOWN = PAST / (WIDE + GAP) };
-    uint32_t r = g.row[k].rank;
-    while (ran[k] < list[r].n && done[r][ran[k]])
-      ran[k]++;
-    most = ran[k] < SHOWN ? ran[k] > most ? ran[k] : most : SHOWN;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    for (uint32_t i = 0; i < list[r].n; i++)
+      stop[r] = end[r][i] > stop[r] ? end[r][i] : stop[r];
+    last = stop[r] > last ? stop[r] : last;
   }
-  g.past = most * (WIDE + GAP);
+  uint32_t first = last;
+  for (uint32_t k = 0; k < nhop; k++)
+    first = stop[hop[k].rank] < first ? stop[hop[k].rank] : first;
+  set_window(&g, first, last, 1);
+  if (g.px > WIDEST)
+    g.px = WIDEST, g.past = (last - g.begin) * g.px;
+  if (g.px < NARROWEST)
+    g.px = NARROWEST, g.begin = last - PAST / NARROWEST;
   for (uint32_t k = 0; k < g.nrow; k++) {
     Row *w = &g.row[k];
-    uint32_t at, on, first = ran[k], nshown = first < most ? first : most;
-    for (uint32_t i = first - nshown; i < first; i++)
-      add(&g, w, LEFT + g.past - (double)(first - i) * (WIDE + GAP), WIDE, list_op(s, w->rank, i),
-          true, list_label(s, w->rank, i));
-    find_ends(&g, w->rank, &at, &on);
-    w->circle = at != NONE;
-    if (first < list[w->rank].n)
-      add_next(&g, w, first, at == NONE ? NONE : on > at ? on : at, list_op, list_label);
+    uint32_t from = 0, n = add_past(&g, w, &list[w->rank], end[w->rank]);
+    lanes = n > lanes ? n : lanes;
+    while (from < list[w->rank].n && end[w->rank][from])
+      from++;
+    if (from < list[w->rank].n)
+      add_next(&g, w, from, end[w->rank], list_op, list_label);
   }
-  return write_page(&g, "instructions in the order of each rank's list", model_text(s));
+  g.pitch = PITCH + LANE * lanes;
+  char t[SVG_NUMBER], u[SVG_NUMBER];
+  return write_page(
+      &g,
+      arena_printf(
+          s->arena, "each instruction takes one unit%s; from %s to %s, when nothing runs any more",
+          lanes ? ", transfers under the ops" : "", svg_time(u, g.begin, 0), svg_time(t, last, 0)),
+      model_text(s));
 }

@@ -10,6 +10,8 @@
 #include "expand.h"
 #include "limit.h"
 
+#define WITHOUT_TRIES "leave out 'tries'; the values of 'tune' are compared all the same"
+
 enum { MAX_VALUES = 1000, MAX_TRIES = 1000, FIRST_TRIES = 3 };
 
 const Clause *find_tune(const Schedule *sc) {
@@ -78,7 +80,7 @@ static bool as_written(Sched *s, const Clause *c, uint32_t op, int64_t tries, in
                           : arena_printf(s->arena, "%s is one action with others", op_text(s, op)));
     if (op != NONE)
       diag_note(s->diag, s->site[s->op[op].site], "it comes from here");
-    diag_help(s->diag, "leave out 'tries'; the values of 'tune' are compared all the same");
+    diag_help(s->diag, WITHOUT_TRIES);
     return false;
   }
   OrderRun run = {.stage = s->stage};
@@ -99,15 +101,16 @@ static bool improve(Sched *s, bool first, int64_t *value) {
                (long long)tries, MAX_TRIES);
     return false;
   }
-  uint32_t together = joined(s);
-  if (together != NONE || s->send == SEND_NEXT)
+  uint32_t together = joined(s), early = justify_obstacle(s);
+  if (together != NONE || s->send == SEND_NEXT || (early != NONE && tries == 0))
     return as_written(s, c, together, tries, value);
-  uint32_t early = tries > 0 ? justify_obstacle(s) : NONE;
   if (early != NONE) {
     diag_error(s->diag, DIAG_CLAUSE, s->site[s->op[early].site],
                "rank %u runs %s before %s: 'tries' moves only orders that end with their updates",
                op_rank(s, early), op_text(s, early), op_text(s, early + 1));
-    diag_note(s->diag, c->tries->at, "tries are asked for here");
+    diag_note(s->diag, c->tries->at,
+              "tries are asked for here; an op moved past an update would read other weights");
+    diag_help(s->diag, WITHOUT_TRIES);
     return false;
   }
   if (tries > 0 && s->ncopy > 0) {
@@ -121,6 +124,8 @@ static bool improve(Sched *s, bool first, int64_t *value) {
     diag_error(s->diag, DIAG_CLAUSE, s->site[s->post[0].site],
                "'tries' moves the ops, so transfers by hand cannot have a place among them");
     diag_note(s->diag, c->tries->at, "tries are asked for here");
+    diag_help(s->diag,
+              "leave out 'tries', or let the compiler place the transfers: --lowering=global");
     return false;
   }
   if (first && c->var && tries > FIRST_TRIES)

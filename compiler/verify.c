@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Our own mistakes, found before anybody runs them. Reads the tables of a finished pass, takes
+ * Our own mistakes, found before anybody runs them: of the program, after lower. Reads its tables, takes
  * nothing from the passes that made them, and aborts where a table is not what its contract says.
  *
  * note [before]: on one rank, A completes before B starts if A stands above B in their common
@@ -10,125 +10,10 @@
  * linear extension of this order, so walking it and comparing each access of a slot with the last
  * ones of either stream finds every race.
  *
- * Time and memory are linear in instructions, slots and (stage, mb) cells. More than 800 lines: all parts
- * share the rules of what may follow what. */
+ * Time and memory are linear in instructions, slots and (stage, mb) cells. */
 #include <string.h>
 
 #include "verify.h"
-
-#define SEEN(op) ((uint8_t)(1u << PIPE_##op)) /* F B I W R in bits 0-4 */
-_Static_assert(PIPE_F == 0 && PIPE_B == 1 && PIPE_I == 2 && PIPE_W == 3 && PIPE_R == 4, "bits");
-
-static size_t cell_at(uint32_t nmb, uint32_t stage, uint32_t mb) {
-  return (size_t)stage * nmb + mb;
-}
-
-/* Unit `next` of a stage may run now: its slice, forward, again or backward, comes where it belongs. seen: what
- * has run of the units of the stage, from that of `next`. */
-static void verify_slice(uint32_t slices, uint32_t unit, uint8_t kind, const uint8_t *seen,
-                         size_t step) {
-  uint8_t back = SEEN(B) | SEEN(I);
-  uint32_t slice = unit % slices;
-  const uint8_t *last = seen + (slices - 1 - slice) * step;
-  if (kind == PIPE_R) /* no slice behind it has been made again */
-    BUG_IF(!(*last & SEEN(F)) || (*last & back));
-  for (uint32_t q = slice + 1; kind == PIPE_R && q < slices; q++)
-    BUG_IF(seen[(q - slice) * step] & SEEN(R));
-  if (kind == PIPE_F && slice > 0)
-    BUG_IF(!(*(seen - step) & SEEN(F)));
-  if ((kind == PIPE_B || kind == PIPE_I) && slice + 1 < slices)
-    BUG_IF(!(*(seen + step) & back));
-}
-
-/* ---- after check_deps: the op table and its maps ---- */
-
-/* Exactly F, perhaps R, then B, or I, then W; nothing after. */
-static void verify_next_op(uint8_t seen, uint8_t kind) {
-  switch (kind) {
-  case PIPE_F: BUG_IF(seen != 0); break;
-  case PIPE_R: BUG_IF(seen != SEEN(F)); break;
-  case PIPE_B: BUG_IF((seen & ~SEEN(R)) != SEEN(F)); break;
-  case PIPE_I: BUG_IF((seen & ~SEEN(R)) != SEEN(F)); break;
-  case PIPE_W: BUG_IF((seen & ~SEEN(R)) != (SEEN(F) | SEEN(I))); break;
-  default: BUG_IF("no such compute op");
-  }
-}
-
-static bool is_complete(uint8_t seen) {
-  seen &= (uint8_t)~SEEN(R);
-  return seen == (SEEN(F) | SEEN(B)) || seen == (SEEN(F) | SEEN(I) | SEEN(W));
-}
-
-/* Of the stage of an update there is no other op in its action. */
-static void verify_beside(const Sched *s, uint32_t u) {
-  uint32_t first = u;
-  while (first > s->rank_op0[op_rank(s, u)] && s->op[first - 1].group > 0)
-    first--;
-  for (uint32_t i = first; i <= u + s->op[u].group; i++)
-    BUG_IF(i != u && s->op[i].stage == s->op[u].stage);
-}
-
-void verify_ops(const Sched *s) {
-  uint8_t *seen = arena_zalloc(s->arena, s->nstage, s->nmb);
-  uint32_t *left = NEW_ARRAY(s->arena, uint32_t, s->nstage); /* backwards that are still to come */
-  uint32_t *fresh = NEW_ARRAY(s->arena, uint32_t,
-                              s->nstage); /* gradients that no U has applied yet */
-  uint32_t *rounds = NEW_ARRAY(s->arena, uint32_t, s->nstage),
-           *grad = NEW_ARRAY(s->arena, uint32_t, s->nstage);
-  for (uint32_t st = 0; st < s->nstage; st++) {
-    for (uint32_t mb = s->stage[st].mb0; mb < s->stage[st].mb0 + s->stage[st].nmb; mb++)
-      left[st] += !s->row_of || s->row_of[(size_t)s->stage[st].model * s->nmb + mb] == st;
-    BUG_IF(s->stage[st].rank >= s->nrank || left[st] == 0);
-  }
-  BUG_IF(s->rank_op0[0] != 0 || s->rank_op0[s->nrank] != s->nop);
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    BUG_IF(s->rank_op0[r] >= s->rank_op0[r + 1]);
-    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
-      const Op *o = &s->op[i];
-      BUG_IF(o->stage >= s->nstage || s->stage[o->stage].rank != r);
-      BUG_IF(o->phase >= PIPE_NPHASES || o->site >= s->nsite);
-      BUG_IF(o->group > 0 && (i + 1 >= s->rank_op0[r + 1] || o[1].group != o->group - 1));
-      if (o->kind == PIPE_SIDE) {
-        BUG_IF(o->group > 0 || (i > s->rank_op0[r] && o[-1].group > 0));
-        BUG_IF(o->site - s->side_site0 >= s->nside_decl);
-        continue;
-      }
-      if (o->kind == PIPE_U) {
-        verify_beside(s, i);
-        uint32_t row = s->round0[o->stage] + rounds[o->stage]++;
-        BUG_IF(fresh[o->stage] == 0 || row >= s->round0[o->stage + 1]);
-        BUG_IF(s->round[row].u != i || s->round[row].grad != grad[o->stage]);
-        BUG_IF(o->mb != NONE &&
-               (o->mb >= s->nmb || !is_complete(seen[cell_at(s->nmb, o->stage, o->mb)])));
-        fresh[o->stage] = 0;
-        continue;
-      }
-      BUG_IF(o->mb < s->stage[o->stage].mb0 ||
-             o->mb - s->stage[o->stage].mb0 >= s->stage[o->stage].nmb);
-      size_t cell = cell_at(s->nmb, o->stage, o->mb);
-      verify_next_op(seen[cell], o->kind);
-      verify_slice(s->slices, o->mb, o->kind, &seen[cell], 1);
-      seen[cell] |= (uint8_t)(1u << o->kind);
-      const uint32_t *const at[] = {s->at_f, s->at_b, s->at_b, s->at_w, s->at_r};
-      BUG_IF(at[o->kind][cell] != i + 1);
-      BUG_IF(o->kind == PIPE_B && s->at_w[cell] != 0);
-      BUG_IF(s->forward && o->kind != PIPE_F);
-      left[o->stage] -= s->forward;
-      if (o->kind == PIPE_B || o->kind == PIPE_W) {
-        left[o->stage]--;
-        fresh[o->stage]++;
-        grad[o->stage] = i;
-      }
-    }
-  }
-  for (uint32_t st = 0; st < s->nstage; st++) {
-    BUG_IF(left[st] != 0 || fresh[st] != 0 || (rounds[st] == 0) != s->forward);
-    BUG_IF(rounds[st] != s->round0[st + 1] - s->round0[st] ||
-           rounds[st] != rounds[s->stage[st].replica]);
-  }
-}
-
-/* ---- after lower: the program ---- */
 
 /* What the list has done with a (stage, mb), and where its stashes lie. */
 typedef struct Cell {
@@ -402,8 +287,9 @@ static void verify_takes(Verify *v, const PipeInstr *in) {
     BUG_IF(in->act != NONE || in->gout != NONE || in->keep != NONE);
     BUG_IF(in->in != NONE || in->out != NONE);
     BUG_IF(v->fresh[in->stage] == 0);
-    BUG_IF(in->mb != NONE && (!verify_runs(p, in->stage, in->mb) ||
-                              !is_complete(v->cell[cell_at(p->nmb, in->stage, in->mb)].ops)));
+    BUG_IF(in->mb != NONE &&
+           (!verify_runs(p, in->stage, in->mb) ||
+            !verify_is_complete(v->cell[cell_at(p->nmb, in->stage, in->mb)].ops)));
     BUG_IF(st->replica != in->stage &&
            (!v->reduced[in->stage] || !verify_synced(&v->sync, v->row, 1, v->reduced[in->stage])));
     BUG_IF(st->tied != NONE &&
@@ -701,7 +587,7 @@ static void verify_complete(const Verify *v) {
         up += p->stage[verify_passage(&v->edges, st, mb, false, k).other].rank != g->rank;
       for (uint32_t k = 0; k < g->nout; k++)
         down += p->stage[verify_passage(&v->edges, st, mb, true, k).other].rank != g->rank;
-      BUG_IF(p->forward ? c->ops != SEEN(F) : !is_complete(c->ops));
+      BUG_IF(p->forward ? c->ops != SEEN(F) : !verify_is_complete(c->ops));
       BUG_IF(c->sent[0] != down || c->sent[1] != (p->forward ? 0 : up));
       BUG_IF(c->received[0] != up || c->received[1] != (p->forward ? 0 : down));
       BUG_IF(c->away == 1);

@@ -5,6 +5,19 @@
 
 #include "pipec.h"
 
+#define SEEN(op) ((uint8_t)(1u << PIPE_##op)) /* F B I W R in bits 0-4 */
+_Static_assert(PIPE_F == 0 && PIPE_B == 1 && PIPE_I == 2 && PIPE_W == 3 && PIPE_R == 4, "bits");
+static inline size_t cell_at(uint32_t nmb, uint32_t stage, uint32_t mb) {
+  return (size_t)stage * nmb + mb;
+}
+
+/* Unit `next` of a stage may run now: its slice, forward, again or backward, comes where it belongs. seen: what
+ * has run of the units of the stage, from that of `next`. */
+void verify_slice(uint32_t slices, uint32_t unit, uint8_t kind, const uint8_t *seen, size_t step);
+/* Exactly F, perhaps R, then B, or I, then W; nothing after. */
+void verify_next_op(uint8_t seen, uint8_t kind);
+bool verify_is_complete(uint8_t seen); /* the ops of a microbatch on a stage */
+
 /* The edges of a program by the stage that they reach, and the first that leaves each; NULL: chains. */
 typedef struct VerifyEdges {
   const PipeProgram *p;

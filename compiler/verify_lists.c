@@ -2,7 +2,8 @@
  * Verifies the lists and the clock that prove a schedule for every M (lists_of_m.h), and shares nothing with what made
  * them. Everything in them is linear in n, and what is linear is known from two values: so it is unrolled
  * for n = 0, 1 and 2, compared with the programs that were compiled there, and each inequality must hold at both
- * ends of each run and not become tighter from n to n + 1. Aborts on our own mistakes. */
+ * ends of each run and not become tighter from n to n + 1. Aborts on our own mistakes. Linear in the ops of these
+ * programs and what they wait for, but for sorts. */
 #include <string.h>
 
 #include "graph.h"
@@ -25,6 +26,10 @@ typedef struct Unrolled {
   const Sched *s;
   Place *place;   /* [nop] */
   int64_t *clock; /* [nop] */
+  uint32_t *edge0[2],
+      *edge
+          [2]; /* of an F, of a backward: [nmodel + 1], [nedge] edges that reach the stage of a model from
+                                   the side that it reads from */
   Pairs pair;
 } Unrolled;
 
@@ -54,6 +59,22 @@ static void unroll(const ListsOfM *l, const Sched *s, int64_t n, Arena *a, Unrol
     }
   }
   BUG_IF(op != s->nop);
+}
+
+/* The edges of the model by the stage that reads them. */
+static void sort_edges(Unrolled *u, Arena *a) {
+  const Sched *s = u->s;
+  for (int back = 0; s->graph && back < 2; back++) {
+    uint32_t n = s->graph->nedge, *first = NEW_ARRAY(a, uint32_t, s->nmodel + (size_t)2);
+    u->edge[back] = arena_alloc(a, n * sizeof *u->edge[back] + 1);
+    u->edge0[back] = first;
+    for (uint32_t e = 0; e < n; e++)
+      first[(back ? s->graph->edge[e].from : s->graph->edge[e].to) + 2]++;
+    for (uint32_t m = 0; m < s->nmodel; m++)
+      first[m + 2] += first[m + 1];
+    for (uint32_t e = 0; e < n; e++)
+      u->edge[back][first[(back ? s->graph->edge[e].from : s->graph->edge[e].to) + 1]++] = e;
+  }
 }
 
 /* Op y must be over before the action of x begins. */
@@ -88,8 +109,12 @@ static void waits(Unrolled *u, Arena *a, uint32_t x) {
   uint32_t slice = o->mb % s->slices;
   if (o->kind == PIPE_W)
     later(u, a, x, s->at_b[cell] - 1);
-  if (o->kind == PIPE_R)
+  if (o->kind == PIPE_R) {
     later(u, a, x, s->at_f[first + s->slices - 1] - 1);
+    for (uint32_t k = 0; k < slice; k++)
+      if (s->at_r[first + k])
+        later(u, a, x, s->at_r[first + k] - 1);
+  }
   if (backward) {
     later(u, a, x, s->at_f[cell] - 1);
     for (uint32_t k = 0; k < s->slices; k++)
@@ -102,11 +127,10 @@ static void waits(Unrolled *u, Arena *a, uint32_t x) {
     later(u, a, x, s->at_f[cell - 1] - 1);
   if (!forward && !backward)
     return;
-  for (uint32_t e = 0; s->graph && e < s->graph->nedge; e++) {
-    const PipeEdge *g = &s->graph->edge[e];
+  const uint32_t *edge0 = u->edge0[backward], *edge = u->edge[backward];
+  for (uint32_t k = s->graph ? edge0[st->model] : 0; s->graph && k < edge0[st->model + 1]; k++) {
+    const PipeEdge *g = &s->graph->edge[edge[k]];
     uint32_t other = forward ? g->from : g->to;
-    if ((forward ? g->to : g->from) != st->model)
-      continue;
     size_t at_other = (size_t)s->graph->row[(size_t)other * s->nmb + o->mb] * s->nmb + o->mb;
     later(u, a, x, (forward ? s->at_f : s->at_b)[at_other] - 1);
   }
@@ -196,14 +220,17 @@ static void stable(int64_t d0, int64_t d1) {
  * n = 0 and 1 is so for all; and those that meet go on to meet at the same ends. */
 static void verify_runs(const ListsOfM *l, const Sched *s, const Pairs *pair, Arena *a) {
   VEC(Stretch) run = {0};
+  uint32_t *pipe_of_stage = NEW_ARRAY(a, uint32_t, s->nstage);
+  for (uint32_t st = 0; st < s->nstage; st++)
+    while (pipe_of_stage[st] + 1 < s->npipe &&
+           s->stage[st].mb0 >= s->pipe[pipe_of_stage[st] + 1].mb0)
+      pipe_of_stage[st]++;
   for (uint32_t r = 0; r < l->nrank; r++)
     for (uint32_t i = 0; i < l->rank[r].segment.n; i++) {
       const ListSegment *g = &l->rank[r].segment.at[i];
       for (uint32_t k = g->row0; k < g->row0 + g->nrow; k++) {
         const ListRow *o = &l->rank[r].row.at[k];
-        uint32_t st = o->stage, pipe = 0;
-        while (pipe + 1 < s->npipe && s->stage[st].mb0 >= s->pipe[pipe + 1].mb0)
-          pipe++;
+        uint32_t st = o->stage, pipe = pipe_of_stage[st];
         BUG_IF(g->by_n && !o->whole && o->unit.j != l->pace && o->unit.j != -l->pace);
         Stretch to = {.stage = pipe * s->nmodel + s->stage[st].model,
                       .kind = o->kind == PIPE_F   ? 0
@@ -244,11 +271,86 @@ static void verify_runs(const ListsOfM *l, const Sched *s, const Pairs *pair, Ar
   }
 }
 
+/* ---- versions of the weights ---- */
+
+/* Do all ops of this kind say by number which version they read? Those that read the newest, or what an F has found
+ * there, may fall back by however much. */
+static bool by_number(const Sched *s, int kind) {
+  bool some = false, always = false, number = true, own = false;
+  for (uint32_t i = 0; i < s->nwline; i++)
+    own |= s->wline[i]->word == WW_READS && s->wline[i]->kind == kind;
+  if (kind == PIPE_R && !own)
+    return false;
+  kind = kind == PIPE_I && !own ? PIPE_B : kind;
+  for (uint32_t i = 0; i < s->nwline; i++) {
+    const WeightLine *w = s->wline[i];
+    if (w->word != WW_READS || w->kind != kind)
+      continue;
+    some = true, always |= !w->when;
+    number &= w->source == WS_VALUE ||
+              (w->source == WS_FORWARD && kind != PIPE_F && by_number(s, PIPE_F));
+  }
+  return some && always && number;
+}
+
+/* What is least in each row: updates less versions that are read, and what a ring has left of them. */
+typedef struct Kept {
+  int64_t least, ring;
+} Kept;
+
+static Kept *kept(const Sched *s, const Unrolled *u, Arena *a, uint32_t nrow) {
+  Kept *to = arena_alloc(a, nrow * sizeof *to + 1);
+  int64_t *had = NEW_ARRAY(a, int64_t, s->nstage);
+  const WeightLine *ring = NULL;
+  Sched own = *s; /* for its diag: no value can fail that had one */
+  for (uint32_t i = 0; i < nrow; i++)
+    to[i] = (Kept){INT64_MAX, INT64_MAX};
+  for (uint32_t i = 0; i < s->nwline; i++)
+    ring = s->wline[i]->word == WW_VERSIONS ? s->wline[i] : ring;
+  for (uint32_t x = 0; x < s->nop; x++) {
+    const Op *o = &s->op[x];
+    Kept *k = &to[u->place[x].row];
+    int64_t n = INT64_MAX, back = had[o->stage] - s->weights[x].version;
+    had[o->stage] += o->kind == PIPE_U;
+    if (o->kind == PIPE_U || o->kind == PIPE_W)
+      continue;
+    BUG_IF(back < 0);
+    if (ring && ring->clause->var)
+      s->env[ring->clause->slot] = s->stage[o->stage].model;
+    BUG_IF(ring && !eval(&own, ring->value, &n));
+    BUG_IF(back >= n);
+    k->least = back < k->least ? back : k->least;
+    k->ring = n - 1 - back < k->ring ? n - 1 - back : k->ring;
+  }
+  return to;
+}
+
+/* Versions that ops read by number have been made and not been overwritten, and get no nearer to either from n to n + 1. */
+static void verify_versions(const ListsOfM *l, const Unrolled u[SAMPLES], Arena *a) {
+  const Sched *s = u[0].s;
+  Kept *at[SAMPLES];
+  bool number[PIPE_NOPS], any = false;
+  uint32_t nrow = 0, row = 0;
+  for (int kind = 0; kind < PIPE_NOPS; kind++)
+    any |= number[kind] = kind != PIPE_U && kind != PIPE_W && by_number(s, kind);
+  if (!any)
+    return;
+  for (uint32_t r = 0; r < l->nrank; r++)
+    nrow += l->rank[r].row.n;
+  for (int n = 0; n < SAMPLES; n++)
+    at[n] = kept(u[n].s, &u[n], a, nrow);
+  for (uint32_t r = 0; r < l->nrank; r++)
+    for (uint32_t k = 0; k < l->rank[r].row.n; k++, row++)
+      for (int n = 0; n + 1 < SAMPLES && number[l->rank[r].row.at[k].kind]; n++)
+        BUG_IF(at[n + 1][row].least < at[n][row].least || at[n + 1][row].ring < at[n][row].ring);
+}
+
 void verify_lists(const ListsOfM *l, const Sched *const sample[SAMPLES]) {
   Arena a = {.oom = sample[0]->arena->oom};
   Unrolled u[SAMPLES];
   for (int n = 0; n < SAMPLES; n++) {
     unroll(l, sample[n], n, &a, &u[n]);
+    sort_edges(&u[n], &a);
     for (uint32_t x = 0; x < sample[n]->nop; x++)
       waits(&u[n], &a, x);
     collect(&u[n]);
@@ -265,5 +367,6 @@ void verify_lists(const ListsOfM *l, const Sched *const sample[SAMPLES]) {
     }
   }
   verify_runs(l, sample[0], &u[0].pair, &a);
+  verify_versions(l, u, &a);
   arena_free(&a);
 }

@@ -11,6 +11,10 @@
  * one, this process runs all ranks on one device, each on streams of its own; transfers are copies, and
  * sums are made by the model, in the order of the CPU engines.
  *
+ * With lowering channels each channel is a communicator of its own (ncclCommSplit) and a stream on both sides, and NCCL 2.26
+ * or later starts what is on them in the order of the list: pr_open refuses an older one, and NCCL_LAUNCH_ORDER_IMPLICIT
+ * other than 1. Not run on a device yet.
+ *
  * The streams of a rank meet through the events of the program (PipeSync) and nothing else. One host thread,
  * that of pr_steps, issues everything from the top of the list, ahead of the device by a few microbatches.
  * All memory is taken in pr_open; a step takes none.
@@ -34,7 +38,7 @@
  *
  * Environment. pr_open refuses CUDA_LAUNCH_BLOCKING=1, with which a step cannot end. Unless they are set, it
  * sets CUDA_MODULE_LOADING=EAGER, which needs that the process has not used the device before, and
- * NCCL_LAUNCH_ORDER_IMPLICIT=1. It does not depend on CUDA_DEVICE_MAX_CONNECTIONS. */
+ * NCCL_LAUNCH_ORDER_IMPLICIT=1, which NCCL reads when it is first used. It does not depend on CUDA_DEVICE_MAX_CONNECTIONS. */
 #ifndef PIPE_CUDA_H
 #define PIPE_CUDA_H
 

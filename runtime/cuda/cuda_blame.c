@@ -24,25 +24,27 @@ PIPE_STATIC_ASSERT(sizeof(CudaPlace) <= PR_GROUP_PLACE, "a place fits");
 static void find_known(const PrCuda *c, CudaPlace *to) {
   const CudaRank *d = &c->rank[0];
   const PipeRank *t = d->k->t;
-  uint32_t last[PIPE_NSTREAMS] = {0}, first[PIPE_NSTREAMS] = {0}; /* row + 1 */
-  uint32_t n[PIPE_NSTREAMS] = {0};
+  const uint32_t most = d->nstream < CUDA_PLACES ? d->nstream : CUDA_PLACES;
+  uint32_t last[CUDA_PLACES] = {0}, first[CUDA_PLACES] = {0}, n[CUDA_PLACES] = {0}; /* row + 1 */
   for (uint32_t e = 0; e < t->nevent && !c->o.graph && c->held_step == c->done_steps; e++) {
-    uint32_t row = d->held[e];
-    cudaError_t is = row == UINT32_MAX || row == 0 ? cudaErrorInvalidValue
-                                                   : cudaEventQuery(d->event[e]);
-    uint32_t on = is == cudaErrorInvalidValue ? 0 : pipe_op_info[t->instr[row - 1].op].stream;
+    uint32_t row = d->held[e], on = row == UINT32_MAX || row == 0 ? most : d->on[row - 1];
+    cudaError_t is = on >= most ? cudaErrorInvalidValue : cudaEventQuery(d->event[e]);
     if (is == cudaSuccess && row > last[on])
       last[on] = row;
     if (is == cudaErrorNotReady && (first[on] == 0 || row < first[on]))
       first[on] = row;
   }
-  uint32_t come = cuda_check_known(d, c->done_steps);
-  last[PIPE_COMM] = come > last[PIPE_COMM] ? come : last[PIPE_COMM];
+  for (uint32_t x = 0; x < most; x++) {
+    uint32_t come = cuda_check_known(d, x, c->done_steps);
+    last[x] = come > last[x] ? come : last[x];
+  }
   for (uint32_t i = 0; i < t->ninstr; i++) {
-    uint32_t on = pipe_op_info[t->instr[i].op].stream;
+    uint32_t on = d->on[i];
+    if (on >= most)
+      continue;
     n[on]++;
-    to->known[on] = i < last[on] ? n[on] : to->known[on];
-    to->open[on] = i + 1 == first[on] ? n[on] : to->open[on];
+    to->on[on].known = i < last[on] ? n[on] : to->on[on].known;
+    to->on[on].open = i + 1 == first[on] ? n[on] : to->on[on].open;
   }
 }
 
@@ -87,24 +89,56 @@ void cuda_watch(PrRun *run, bool on) {
 
 /* ---- what all of them know ---- */
 
+/* A rank, by its streams. */
+typedef struct Place {
+  CudaPlace at;    /* what it says itself */
+  int there;       /* 1: answers; 0: does not; -1: has gone */
+  uint32_t n;      /* streams */
+  uint32_t *on;    /* [ninstr] stream of a row */
+  uint32_t *nth;   /* [ninstr] place of a row in its stream */
+  uint32_t **row;  /* [n] rows of each stream */
+  uint32_t *len;   /* [n] of them */
+  uint32_t *known; /* [n] that are known to be over */
+  uint32_t *come;  /* [n] that the rank itself knows of */
+} Place;
+
 typedef struct Look {
   const PrRun *run;
-  CudaPlace *at;                 /* [nrank] */
-  int *there;                    /* [nrank] 1: answers; 0: does not; -1: has gone */
-  uint32_t **pair;               /* of pipe_pair */
-  uint32_t **row[PIPE_NSTREAMS]; /* [nrank][] rows of each stream */
-  uint32_t **nth;                /* [nrank][ninstr] place of a row in its stream */
-  uint64_t step;                 /* the oldest that a rank is in */
-  uint32_t *come;                /* [nrank] COMM instructions that a rank itself knows to be over */
-  uint32_t lost_rank, lost_row;  /* a RECV whose SEND is over; PIPE_NONE */
+  Place *of;                    /* [nrank] */
+  uint32_t **pair;              /* of pipe_pair */
+  uint64_t step;                /* the oldest that a rank is in */
+  uint32_t lost_rank, lost_row; /* a RECV whose SEND is over; PIPE_NONE */
 } Look;
 
 static bool is_move(const PipeInstr *in) { return in->op >= PIPE_SEND_F && in->op <= PIPE_RECV_B; }
+
+static const PipeInstr *instr(const Look *l, uint32_t r, uint32_t row) {
+  return &l->run->p->rank[r].instr[row];
+}
 
 static bool raise(uint32_t *n, uint32_t to) {
   bool more = *n < to;
   *n = more ? to : *n;
   return more;
+}
+
+/* How many instructions of stream x of rank r its row `row` waits for. */
+static uint32_t waits_for(const Look *l, uint32_t r, uint32_t row, uint32_t x) {
+  const PipeInstr *in = instr(l, r, row);
+  const PipeOn own = (PipeOn)pipe_op_info[in->op].stream;
+  const RankRun *k = &l->run->rank[r];
+  CommNeed one;
+  uint32_t n, most = 0;
+  if (!cuda_is_comm(x))
+    return x == (uint32_t)own ? 0 : pipe_wait_for(in, (PipeOn)x);
+  if (own == PIPE_COMM)
+    return 0;
+  const CommNeed *need = pr_needs(k, own == PIPE_COPY, l->of[r].nth[row],
+                                  pipe_wait_for(in, PIPE_COMM), &one, &n);
+  for (uint32_t i = 0; i < n; i++)
+    if (cuda_channel_stream(need[i].stream) == x && need[i].count > most)
+      most = need[i].count;
+  return most;
 }
 
 /* How many COPY instructions of rank q come before turn `turn` of its group. */
@@ -123,66 +157,64 @@ static uint32_t group_of(const Look *l, uint32_t r, const PipeInstr *in) {
 
 /* note [known] for instruction i of rank r, which is over. */
 static bool spread(Look *l, uint32_t r, uint32_t row) {
-  const PipeInstr *in = &l->run->p->rank[r].instr[row];
-  uint32_t on = pipe_op_info[in->op].stream;
+  const PipeInstr *in = instr(l, r, row);
+  Place *me = &l->of[r];
   bool more = false;
-  for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
-    if (x != on)
-      more |= raise(&l->at[r].known[x], pipe_wait_for(in, (PipeOn)x));
+  for (uint32_t x = 0; x < me->n; x++)
+    more |= raise(&me->known[x], waits_for(l, r, row, x));
   uint32_t g = group_of(l, r, in);
   for (uint32_t q = 0; g && q < l->run->p->nrank; q++) /* so are all turns before it */
     if (l->run->p->rank[q].group == g)
-      more |= raise(&l->at[q].known[PIPE_COPY], turns_before(l, q, in->gout));
+      more |= raise(&l->of[q].known[PIPE_COPY], turns_before(l, q, in->gout));
   if (!is_move(in))
     return more;
-  uint32_t q = in->peer, other = l->pair[r][row], n = l->nth[q][other];
+  Place *peer = &l->of[in->peer];
+  uint32_t other = l->pair[r][row], n = peer->nth[other], x = peer->on[other];
   bool sent = in->op == PIPE_SEND_F || in->op == PIPE_SEND_B;
-  if (sent && l->there[q] > 0 && l->at[q].exact && l->at[q].step == l->step && n >= l->come[q]) {
+  if (sent && peer->there > 0 && peer->at.exact && peer->at.step == l->step && x < CUDA_PLACES &&
+      n >= peer->come[x]) {
     if (l->lost_row == PIPE_NONE || other < l->lost_row)
-      l->lost_rank = q, l->lost_row = other; /* it has not come, whatever the sender says */
+      l->lost_rank = in->peer, l->lost_row = other; /* it has not come, whatever the sender says */
     return more;
   }
-  return raise(&l->at[q].known[PIPE_COMM], n + 1) || more;
+  return raise(&peer->known[x], n + 1) || more;
 }
 
 static void put_together(Look *l) {
-  const PipeProgram *p = l->run->p;
   for (bool more = true; more;) {
     more = false;
-    for (uint32_t r = 0; r < p->nrank; r++)
-      for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
-        for (uint32_t i = 0; i < l->at[r].known[x]; i++)
-          more |= spread(l, r, l->row[x][r][i]);
+    for (uint32_t r = 0; r < l->run->p->nrank; r++)
+      for (uint32_t x = 0; x < l->of[r].n; x++)
+        for (uint32_t i = 0; i < l->of[r].known[x]; i++)
+          more |= spread(l, r, l->of[r].row[x][i]);
   }
 }
 
 /* Row of the first of stream x of rank r that is not known to be over; PIPE_NONE: there is none, or not in the step. */
 static uint32_t first_open(const Look *l, uint32_t r, uint32_t x) {
-  const RankRun *k = &l->run->rank[r];
-  uint32_t n[] = {k->ncompute, k->ncomm, k->ncopy};
-  return l->at[r].known[x] < n[x] && l->at[r].step == l->step ? l->row[x][r][l->at[r].known[x]]
-                                                              : PIPE_NONE;
+  const Place *p = &l->of[r];
+  return p->known[x] < p->len[x] && p->at.step == l->step ? p->row[x][p->known[x]] : PIPE_NONE;
 }
 
 /* Row of the first of stream x of rank r that is not known to be over, or of one that says little about itself is
  * known not to be; PIPE_NONE: there is none, or not in the step. */
 static uint32_t first_stalled(const Look *l, uint32_t r, uint32_t x) {
-  const CudaPlace *p = &l->at[r];
-  const RankRun *k = &l->run->rank[r];
-  uint32_t n[] = {k->ncompute, k->ncomm, k->ncopy};
-  uint32_t i = p->exact ? p->known[x] : p->open[x] - 1; /* 0 - 1: none */
-  return i < n[x] && p->step == l->step ? l->row[x][r][i] : PIPE_NONE;
+  const Place *p = &l->of[r];
+  uint32_t i = p->at.exact       ? p->known[x]
+               : x < CUDA_PLACES ? p->at.on[x].open - 1 /* 0 - 1: none */
+                                 : PIPE_NONE;
+  return i < p->len[x] && p->at.step == l->step ? p->row[x][i] : PIPE_NONE;
 }
 
 /* Is all that it waits for on its rank known to be over? */
 static bool is_ready(const Look *l, uint32_t r, uint32_t row) {
-  const PipeInstr *in = &l->run->p->rank[r].instr[row];
-  for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
-    if (x != pipe_op_info[in->op].stream && pipe_wait_for(in, (PipeOn)x) > l->at[r].known[x])
+  const PipeInstr *in = instr(l, r, row);
+  for (uint32_t x = 0; x < l->of[r].n; x++)
+    if (waits_for(l, r, row, x) > l->of[r].known[x])
       return false;
   uint32_t g = group_of(l, r, in);
   for (uint32_t q = 0; g && q < l->run->p->nrank; q++)
-    if (l->run->p->rank[q].group == g && turns_before(l, q, in->gout) > l->at[q].known[PIPE_COPY])
+    if (l->run->p->rank[q].group == g && turns_before(l, q, in->gout) > l->of[q].known[PIPE_COPY])
       return false;
   return true;
 }
@@ -190,26 +222,27 @@ static bool is_ready(const Look *l, uint32_t r, uint32_t row) {
 /* The transfer that waits for rank q first, by q's list, of *rank; PIPE_NONE. */
 static uint32_t first_waiter(const Look *l, uint32_t q, uint32_t *rank) {
   uint32_t best = PIPE_NONE, best_at = PIPE_NONE;
-  for (uint32_t r = 0; r < l->run->p->nrank; r++) {
-    uint32_t row = r == q || l->there[r] != 1 ? PIPE_NONE : first_open(l, r, PIPE_COMM);
-    const PipeInstr *in = row == PIPE_NONE ? NULL : &l->run->p->rank[r].instr[row];
-    if (in && is_move(in) && in->peer == q && is_ready(l, r, row) && l->pair[r][row] < best_at)
-      best = row, best_at = l->pair[r][row], *rank = r;
-  }
+  for (uint32_t r = 0; r < l->run->p->nrank; r++)
+    for (uint32_t x = 0; r != q && l->of[r].there == 1 && x < l->of[r].n; x++) {
+      uint32_t row = cuda_is_comm(x) ? first_open(l, r, x) : PIPE_NONE;
+      const PipeInstr *in = row == PIPE_NONE ? NULL : instr(l, r, row);
+      if (in && is_move(in) && in->peer == q && is_ready(l, r, row) && l->pair[r][row] < best_at)
+        best = row, best_at = l->pair[r][row], *rank = r;
+    }
   return best;
 }
 
 /* How grave: a lower number is told. */
 enum { BOTH_ENDS, WAITS, RUNS, ANY, NOTHING };
 
-static int grave(const Look *l, uint32_t r, uint32_t x, uint32_t row) {
-  const PipeInstr *in = &l->run->p->rank[r].instr[row];
+static int grave(const Look *l, uint32_t r, uint32_t row) {
+  const PipeInstr *in = instr(l, r, row);
   if (!is_ready(l, r, row))
     return ANY;
-  if (x != PIPE_COMM || !is_move(in))
+  if (!is_move(in))
     return RUNS;
-  uint32_t other = first_open(l, in->peer, PIPE_COMM);
-  return other == l->pair[r][row] && is_ready(l, in->peer, other) ? BOTH_ENDS : WAITS;
+  uint32_t pair = l->pair[r][row], other = first_open(l, in->peer, l->of[in->peer].on[pair]);
+  return other == pair && is_ready(l, in->peer, other) ? BOTH_ENDS : WAITS;
 }
 
 /* Writes "rank 2 waits in 2RECV_F1 (x.pipe:7:3) for 1SEND_F1 on rank 1". */
@@ -227,21 +260,22 @@ static void tell(const Look *l, char *text, size_t room) {
   char where[PR_WHERE];
   uint32_t q = PIPE_NONE, stuck = PIPE_NONE, len = 0;
   for (uint32_t r = p->nrank; r-- > 0;) {
-    if (l->there[r] != 1 && (q == PIPE_NONE || l->there[r] <= l->there[q]))
+    const Place *me = &l->of[r];
+    if (me->there != 1 && (q == PIPE_NONE || me->there <= l->of[q].there))
       q = r;
-    if (l->there[r] == 1 && l->at[r].step == l->step && l->at[r].held_up)
+    if (me->there == 1 && me->at.step == l->step && me->at.held_up)
       stuck = r;
   }
   if (q != PIPE_NONE) {
     len = (uint32_t)snprintf(
-        text, room, l->there[q] ? "the process of rank %u has ended" : "rank %u does not answer",
+        text, room, l->of[q].there ? "the process of rank %u has ended" : "rank %u does not answer",
         q);
   } else if (stuck != PIPE_NONE) {
     q = stuck;
     len = (uint32_t)snprintf(text, room,
-                             l->at[q].held_up == CUDA_IN_CALLBACK ? "rank %u is in %s"
-                                                                  : "rank %u does not begin %s",
-                             q, pr_where(l->run, &p->rank[q].instr[l->at[q].issued], where));
+                             l->of[q].at.held_up == CUDA_IN_CALLBACK ? "rank %u is in %s"
+                                                                     : "rank %u does not begin %s",
+                             q, pr_where(l->run, &p->rank[q].instr[l->of[q].at.issued], where));
   } else if (l->lost_row != PIPE_NONE) {
     tell_waiting(l, l->lost_rank, l->lost_row, text, room);
     len = (uint32_t)strlen(text);
@@ -251,11 +285,11 @@ static void tell(const Look *l, char *text, size_t room) {
     uint32_t best = NOTHING, best_r = 0, best_row = 0;
     double first = 2;
     for (uint32_t r = 0; r < p->nrank; r++)
-      for (uint32_t x = 0; x < PIPE_NSTREAMS; x++) {
+      for (uint32_t x = 0; x < l->of[r].n; x++) {
         uint32_t row = first_stalled(l, r, x);
         if (row == PIPE_NONE)
           continue;
-        uint32_t g = l->at[r].exact ? (uint32_t)grave(l, r, x, row) : ANY;
+        uint32_t g = l->of[r].at.exact ? (uint32_t)grave(l, r, row) : ANY;
         double at = (double)row / p->rank[r].ninstr;
         if (g < best || (g == best && at < first))
           best = g, first = at, best_r = r, best_row = row;
@@ -277,37 +311,46 @@ static void tell(const Look *l, char *text, size_t room) {
 
 /* ---- asking ---- */
 
+/* The streams of rank r. */
+static bool open_place(const PrRun *run, uint32_t r, Place *p) {
+  const RankRun *k = &run->rank[r];
+  const uint32_t rows = k->t->ninstr;
+  p->n = cuda_nstream(k);
+  p->on = calloc(3 * (size_t)rows + 3 * (size_t)p->n, sizeof *p->on);
+  p->row = calloc(p->n, sizeof *p->row);
+  if (!p->on || !p->row)
+    return false;
+  p->nth = p->on + rows;
+  p->len = p->nth + 2 * (size_t)rows;
+  p->known = p->len + p->n, p->come = p->known + p->n;
+  cuda_find_streams(k, p->on);
+  for (uint32_t i = 0; i < rows; i++)
+    p->nth[i] = p->len[p->on[i]]++;
+  uint32_t *at = p->nth + rows;
+  for (uint32_t x = 0; x < p->n; at += p->len[x++])
+    p->row[x] = at;
+  for (uint32_t i = 0; i < rows; i++)
+    p->row[p->on[i]][p->nth[i]] = i;
+  return true;
+}
+
 static bool open_look(Look *l) {
   const PipeProgram *p = l->run->p;
-  size_t total = 0, used = 0;
-  for (uint32_t r = 0; r < p->nrank; r++)
-    total += p->rank[r].ninstr;
-  l->at = calloc(p->nrank, sizeof *l->at);
-  l->there = calloc(p->nrank, sizeof *l->there);
-  l->come = calloc(p->nrank, sizeof *l->come);
+  l->of = calloc(p->nrank, sizeof *l->of);
   l->pair = pipe_pair(p);
-  l->nth = calloc(4 * (size_t)p->nrank, sizeof *l->nth);
-  uint32_t *room = calloc(4 * total + 1, sizeof *room);
-  if (!l->at || !l->there || !l->come || !l->pair || !l->nth || !room) {
-    free(room);
-    return false;
+  bool ok = l->of && l->pair;
+  for (uint32_t r = 0; ok && r < p->nrank; r++)
+    ok = open_place(l->run, r, &l->of[r]);
+  return ok;
+}
+
+static void close_look(Look *l) {
+  for (uint32_t r = 0; l->of && r < l->run->p->nrank; r++) {
+    free(l->of[r].on);
+    free(l->of[r].row);
   }
-  for (int x = 0; x < PIPE_NSTREAMS; x++)
-    l->row[x] = l->nth + (size_t)(x + 1) * p->nrank;
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    const PipeRank *t = &p->rank[r];
-    uint32_t n[PIPE_NSTREAMS] = {0};
-    l->nth[r] = room + used;
-    for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
-      l->row[x][r] = room + used + (x + 1) * (size_t)t->ninstr;
-    used += 4 * (size_t)t->ninstr;
-    for (uint32_t i = 0; i < t->ninstr; i++) {
-      uint32_t x = pipe_op_info[t->instr[i].op].stream;
-      l->nth[r][i] = n[x];
-      l->row[x][r][n[x]++] = i;
-    }
-  }
-  return true;
+  free(l->of);
+  free(l->pair);
 }
 
 PrStatus cuda_blame(PrRun *run) {
@@ -318,34 +361,29 @@ PrStatus cuda_blame(PrRun *run) {
   bool lost = false;
   if (open_look(&l)) {
     for (uint32_t r = 0; r < run->p->nrank; r++) {
+      Place *p = &l.of[r];
       char place[PR_GROUP_PLACE];
-      l.there[r] = g->place(g->arg, r, place);
-      if (l.there[r] > 0)
-        memcpy(&l.at[r], place, sizeof l.at[r]);
-      lost |= l.there[r] < 0;
-      l.step = l.there[r] > 0 && l.at[r].step < l.step ? l.at[r].step : l.step;
+      p->there = g->place(g->arg, r, place);
+      if (p->there > 0)
+        memcpy(&p->at, place, sizeof p->at);
+      lost |= p->there < 0;
+      l.step = p->there > 0 && p->at.step < l.step ? p->at.step : l.step;
     }
     for (uint32_t r = 0; r < run->p->nrank; r++) { /* nothing is known of those that are further */
-      const RankRun *k = &run->rank[r];
-      bool past = l.there[r] > 0 && l.at[r].step > l.step;
-      uint32_t n[] = {k->ncompute, k->ncomm, k->ncopy};
-      for (int x = 0; x < PIPE_NSTREAMS; x++)
-        l.at[r].known[x] = past || l.at[r].known[x] > n[x] ? n[x] : l.at[r].known[x];
-      l.at[r].step = l.there[r] > 0 ? l.at[r].step : l.step;
-      if (l.at[r].issued >= run->p->rank[r].ninstr)
-        l.at[r].held_up = 0;
-      l.come[r] = l.at[r].known[PIPE_COMM];
+      Place *p = &l.of[r];
+      bool past = p->there > 0 && p->at.step > l.step;
+      for (uint32_t x = 0; x < p->n; x++) {
+        uint32_t known = x < CUDA_PLACES ? p->at.on[x].known : 0;
+        p->known[x] = p->come[x] = past || known > p->len[x] ? p->len[x] : known;
+      }
+      p->at.step = p->there > 0 ? p->at.step : l.step;
+      if (p->at.issued >= run->p->rank[r].ninstr)
+        p->at.held_up = 0;
     }
     put_together(&l);
     tell(&l, text, sizeof text);
   }
-  if (l.nth)
-    free(l.nth[0]);
-  free(l.nth);
-  free(l.pair);
-  free(l.there);
-  free(l.come);
-  free(l.at);
+  close_look(&l);
   return lost ? pr_fail(run, PR_E_LOST, "lost: %s", text)
               : pr_fail(run, PR_E_DEADLINE, "deadline: step %llu takes longer than %g s; %s",
                         (unsigned long long)l.step, (double)c->limit_ns * 1e-9, text);

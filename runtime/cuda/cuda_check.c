@@ -7,7 +7,7 @@
  * other: a group of headers before the group of tensors would wait for more than the group itself does. There a
  * header is compared once the group is over; if it does not end, when the step takes too long.
  *
- * All of this is in the order of the COMM stream: copies to and from memory of the host, and functions of the host
+ * All of this is in the order of the stream of the transfer: copies to and from memory of the host, and functions of the host
  * there, which may not call CUDA. What they find the thread that issues hears when it next waits. */
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ static void found(CudaCheck *k, bool damaged) {
   atomic_store(&w->state, 2);
 }
 
-/* ---- on the COMM stream, in its order; of the host ---- */
+/* ---- on the stream of the transfer, in its order; of the host ---- */
 
 static void make(void *arg) {
   CudaCheck *k = arg;
@@ -86,17 +86,17 @@ void *cuda_header(const CudaRank *d, uint32_t row, uint64_t *bytes) {
 }
 
 /* The tensor of a row to the host's memory. */
-static PrStatus fetch_tensor(PrRun *run, CudaRank *d, CudaCheck *k, uint32_t slot) {
+static PrStatus fetch_tensor(PrRun *run, CudaRank *d, CudaCheck *k, uint32_t row, uint32_t slot) {
   if (k->bytes > 0)
     CUDA_TRY(run, cudaMemcpyAsync((char *)k->tensor, d->k->slot[slot], k->bytes,
-                                  cudaMemcpyDeviceToHost, d->stream[PIPE_COMM]));
+                                  cudaMemcpyDeviceToHost, cuda_stream(d, row)));
   return PR_OK;
 }
 
 PrStatus cuda_check_send(PrRun *run, CudaRank *d, uint32_t row) {
   CudaCheck *k = d->check ? &d->check[row] : NULL;
-  cudaStream_t s = d->stream[PIPE_COMM];
-  PrStatus st = k ? fetch_tensor(run, d, k, k->in->in) : PR_OK;
+  cudaStream_t s = cuda_stream(d, row);
+  PrStatus st = k ? fetch_tensor(run, d, k, row, k->in->in) : PR_OK;
   if (st || !k)
     return st;
   CUDA_TRY(run, cudaLaunchHostFunc(s, make, k));
@@ -106,7 +106,7 @@ PrStatus cuda_check_send(PrRun *run, CudaRank *d, uint32_t row) {
 
 PrStatus cuda_check_header(PrRun *run, CudaRank *d, uint32_t row) {
   CudaCheck *k = d->check ? &d->check[row] : NULL;
-  cudaStream_t s = d->stream[PIPE_COMM];
+  cudaStream_t s = cuda_stream(d, row);
   if (!k)
     return PR_OK;
   CUDA_TRY(run, cudaMemcpyAsync(k->host, k->device, sizeof *k->host, cudaMemcpyDeviceToHost, s));
@@ -116,10 +116,10 @@ PrStatus cuda_check_header(PrRun *run, CudaRank *d, uint32_t row) {
 
 PrStatus cuda_check_tensor(PrRun *run, CudaRank *d, uint32_t row) {
   CudaCheck *k = d->check ? &d->check[row] : NULL;
-  PrStatus st = k ? fetch_tensor(run, d, k, k->in->out) : PR_OK;
+  PrStatus st = k ? fetch_tensor(run, d, k, row, k->in->out) : PR_OK;
   if (st || !k)
     return st;
-  CUDA_TRY(run, cudaLaunchHostFunc(d->stream[PIPE_COMM], look_at_tensor, k));
+  CUDA_TRY(run, cudaLaunchHostFunc(cuda_stream(d, row), look_at_tensor, k));
   return PR_OK;
 }
 
@@ -187,11 +187,11 @@ PrStatus cuda_check_late(PrRun *run) {
   return st;
 }
 
-uint32_t cuda_check_known(const CudaRank *d, uint64_t step) {
+uint32_t cuda_check_known(const CudaRank *d, uint32_t stream, uint64_t step) {
   uint32_t last = 0;
   for (uint32_t i = 0; d->check && i < d->k->t->ninstr; i++) {
     uint8_t op = d->check[i].in->op;
-    if ((op == PIPE_RECV_F || op == PIPE_RECV_B) && d->check[i].step > step)
+    if ((op == PIPE_RECV_F || op == PIPE_RECV_B) && d->on[i] == stream && d->check[i].step > step)
       last = i + 1;
   }
   return last;
@@ -221,7 +221,8 @@ PrStatus cuda_check_open(PrRun *run) {
     bool moves = in->op >= PIPE_SEND_F && in->op <= PIPE_RECV_B;
     most = moves && pr_moved_bytes(run, in) > most ? pr_moved_bytes(run, in) : most;
   }
-  c->tensor = cuda_take(run, most + PR_LINE, true);
+  most = pr_round(most) + PR_LINE;
+  c->tensor = cuda_take(run, most * (d->k->nstream + 1), true);
   if (!d->check || !c->headers || !c->late || !c->header || !c->tensor)
     return pr_fail(run, PR_E_MEMORY, "no memory for the headers of %u transfers", n);
   CUDA_TRY(run, cudaMemset(c->headers, 0xff, n * sizeof *c->headers)); /* of no stage */
@@ -230,12 +231,13 @@ PrStatus cuda_check_open(PrRun *run) {
   for (uint32_t i = 0; i < n; i++) {
     const PipeInstr *in = &d->k->t->instr[i];
     bool moves = in->op >= PIPE_SEND_F && in->op <= PIPE_RECV_B;
+    uint32_t channel = d->on[i] < PIPE_NSTREAMS ? 0 : d->on[i] - PIPE_NSTREAMS + 1;
     d->check[i] = (CudaCheck){.run = run,
                               .in = in,
                               .device = &c->headers[i],
                               .host = &c->header[i],
                               .bytes = moves ? pr_moved_bytes(run, in) : 0,
-                              .tensor = c->tensor};
+                              .tensor = c->tensor + most * channel};
   }
   return PR_OK;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * What the parts of the CUDA engine share; not installed.
  *
- *   cuda_open.c    the device, streams, events, communicators, the prologue; memory; closing
+ *   cuda_open.c    the device, streams, events; memory; closing
+ *   cuda_comms.c   communicators, the prologue
  *   cuda_issue.c   instructions
  *   cuda_peers.c   memory of other processes: stashes there, turns
  *   cuda_steps.c   steps, waiting, deadlines, failures, graphs
@@ -18,7 +19,14 @@
 #include "pipe_cuda.h"
 #include "run.h"
 
-enum { CUDA_MOST_SPLITS = 16 };
+/* The streams of a rank: COMPUTE, COMM and COPY; with lowering CHANNELS the first of its channels is COMM, and the others
+ * come after COPY (streams.h of the compiler has them so, too). */
+static inline uint32_t cuda_channel_stream(uint32_t i) {
+  return i == 0 ? (uint32_t)PIPE_COMM : PIPE_NSTREAMS + i - 1;
+}
+static inline bool cuda_is_comm(uint32_t stream) {
+  return stream == PIPE_COMM || stream >= PIPE_NSTREAMS;
+}
 
 typedef struct CudaFormulas CudaFormulas; /* cuda_formula.c */
 struct CudaPeers;                         /* cuda_peers.c */
@@ -41,27 +49,34 @@ typedef struct CudaWrong {
   bool damaged; /* it is the right one, but not what was sent */
 } CudaWrong;
 
-/* cuda_blame.c: where a rank is; what processes tell one another. */
+/* cuda_blame.c: where a rank is; what processes tell one another. Of further streams nothing is known. */
+enum { CUDA_PLACES = 13 };
 typedef struct CudaPlace {
   uint64_t step;
-  uint32_t known[PIPE_NSTREAMS]; /* instructions of the step that are known to be over */
-  uint32_t open[PIPE_NSTREAMS];  /* 1 + the first that is known not to be; 0: none is */
   uint32_t issued;  /* rows */
   uint32_t held_up; /* why the host goes no further: */
   uint32_t exact;   /* 1: headers tell which tensors have come */
+  uint32_t zero;
+  struct CudaStreamAt {
+    uint32_t known; /* instructions of the step that are known to be over */
+    uint32_t open;  /* 1 + the first that is known not to be; 0: none is */
+  } on[CUDA_PLACES];
 } CudaPlace;
 enum { CUDA_WAITS, CUDA_IN_CALLBACK, CUDA_BEGINS_NOT };
 
 /* A rank of this process. */
 typedef struct CudaRank {
   RankRun *k;
-  cudaStream_t stream[PIPE_NSTREAMS];
+  cudaStream_t *stream; uint32_t nstream;
+  uint32_t *on;           /* [ninstr] the stream of a row */
   cudaEvent_t *event;     /* [nevent] of PipeSync */
   uint32_t *record;       /* [ninstr + 1] event + 1 recorded after a row, at row + 1; at 0 at the begin */
   uint32_t *held;         /* [nevent] 1 + row after which it was recorded last in this step; for reports */
-  cudaEvent_t fence[PIPE_NSTREAMS][2]; /* recorded in turn, after every `ahead` instructions of a stream */
-  uint32_t ahead[PIPE_NSTREAMS];
-  uint64_t issued[PIPE_NSTREAMS];
+  struct CudaFence {      /* [nstream] */
+    cudaEvent_t event[2]; /* recorded in turn, after every `ahead` instructions of the stream */
+    uint32_t ahead;
+    uint64_t issued;
+  } *fence;
   cudaEvent_t over;       /* the end of the step; of the leader: PrCuda.over */
   cudaEvent_t ready;      /* without group: its COMM stream has come to a transfer or sum */
   cudaEvent_t *mark;      /* [trace_slots][2 * ninstr] before and after each instruction; NULL without trace */
@@ -93,10 +108,11 @@ typedef struct PrCuda {
   uint64_t issued_steps, done_steps;
   bool capturing;
   cudaGraphExec_t graph[2];
-  ncclComm_t comm, *coll_comm; /* [ncoll] of REDUCE and TIE; not of rank's own */
-  ncclComm_t split[CUDA_MOST_SPLITS];
+  ncclComm_t comm, *coll_comm; /* of all; [ncoll] of REDUCE and TIE, not of rank's own; and behind them */
+  ncclComm_t *channel_comm; /* [nchannel] those of transfers that this rank has a part in; others: NULL */
+  ncclComm_t *split;        /* [nsplit] each of these once; or NULL */
   uint32_t nsplit, ncoll;
-  void *registered;
+  void **registered;        /* [nchannel], or [1]: with `comm` */
   bool aborted, told;
   uint64_t limit_ns;    /* of a step; 0: none */
   uint64_t opened;      /* when the run was begun to be opened */
@@ -109,7 +125,7 @@ typedef struct PrCuda {
   uint32_t held_up;
   /* cuda_check.c */
   CudaHeader *headers, *header, *late; /* [ninstr] device, and host memory that the device reads and writes */
-  char *tensor;         /* the same, of the largest that is moved */
+  char *tensor;         /* the same, of the largest that is moved: one for each stream that moves */
   cudaStream_t aside;   /* of nothing else */
   cudaEvent_t looked;
   CudaWrong wrong;
@@ -120,6 +136,9 @@ typedef struct PrCuda {
 } PrCuda;
 
 static inline PrCuda *cuda_of(const PrRun *run) { return run->of_engine; }
+static inline cudaStream_t cuda_stream(const CudaRank *d, uint32_t row) {
+  return d->stream[d->on[row]];
+}
 
 /* Fails the run with what was called and what came of it. */
 PrStatus cuda_failed(PrRun *run, const char *call, cudaError_t e);
@@ -152,6 +171,16 @@ PrStatus cuda_issue_step(PrRun *run, uint64_t step);
 void cuda_set_stream(cudaStream_t s);
 
 PrStatus cuda_open(PrRun *run);
+/* How many streams a rank has, here or not; which each row of its list is of. */
+uint32_t cuda_nstream(const RankRun *k);
+void cuda_find_streams(const RankRun *k, uint32_t *on);
+
+/* With a group: communicators, and all first contacts. Closing takes what there is. */
+PrStatus cuda_open_nccl(PrRun *run);
+void cuda_close_nccl(PrRun *run);
+PrStatus cuda_check_channels(PrRun *run); /* does NCCL do what channels take? */
+/* The communicator of a SEND or RECV, and the rank of its other end there. */
+ncclComm_t cuda_comm_of(const PrCuda *c, const PipeInstr *in, int *peer);
 PrStatus cuda_join(PrRun *run);
 void cuda_close(PrRun *run);
 PrStatus cuda_agree(PrRun *run, PrStatus st);
@@ -172,8 +201,8 @@ PrStatus cuda_after_update(PrRun *run, CudaRank *d, uint32_t row, const PrCall *
 void cuda_note_place(PrRun *run, uint32_t held_up);
 void cuda_watch(PrRun *run, bool on);
 PrStatus cuda_blame(PrRun *run); /* once heard: fails with what was first */
-/* With headers: row + 1 of the last RECV of the step whose tensor has come; 0. */
-uint32_t cuda_check_known(const CudaRank *d, uint64_t step);
+/* With headers: row + 1 of the last RECV of a stream whose tensor has come in the step; 0. */
+uint32_t cuda_check_known(const CudaRank *d, uint32_t stream, uint64_t step);
 
 /* With a group of processes, all of them alike: opens what they use of each other's memory. */
 PrStatus cuda_peers_open(PrRun *run);

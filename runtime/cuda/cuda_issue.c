@@ -91,10 +91,10 @@ static PrStatus copy(PrRun *run, CudaRank *d, const PipeInstr *in) {
 }
 
 /* An op of the schedule's own in the COMM or COPY stream. */
-static PrStatus side(PrRun *run, CudaRank *d, PipeOn on, uint64_t step) {
+static PrStatus side(PrRun *run, CudaRank *d, uint64_t step) {
   const ComputeAt at = {.index = d->next};
   PrCall a = pr_call_of(run, d->k, &at, step, NULL);
-  a.stream = d->stream[on];
+  a.stream = cuda_stream(d, d->next);
   a.step_at = cuda_of(run)->step_at;
   int code = run->m.side(run->m.self, &a);
   char where[PR_WHERE];
@@ -104,15 +104,21 @@ static PrStatus side(PrRun *run, CudaRank *d, PipeOn on, uint64_t step) {
               : PR_OK;
 }
 
-/* Has the turn of a COPY instruction come? Then its stream waits for the one before it. */
-static PrStatus take_turn(PrRun *run, CudaRank *d, const PipeInstr *in, bool *come) {
+/* Has the turn of a COPY instruction come? With a group its stream finds out. */
+static bool turn_has_come(const PrRun *run, const CudaRank *d, const PipeInstr *in) {
+  const PrCuda *c = cuda_of(run);
+  uint32_t g = d->k->t->group;
+  return g == 0 || c->peers || c->turns[g - 1] == in->gout;
+}
+
+/* The COPY stream waits for the turn before this one: behind its other waits, the first of which makes it a stream of
+ * a capture. */
+static PrStatus take_turn(PrRun *run, CudaRank *d, const PipeInstr *in) {
   PrCuda *c = cuda_of(run);
   uint32_t g = d->k->t->group;
-  *come = true;
   if (g > 0 && c->peers)
     return cuda_peer_turn(run, d);
-  *come = g == 0 || c->turns[g - 1] == in->gout;
-  if (g > 0 && *come && in->gout > 0)
+  if (g > 0 && in->gout > 0)
     CUDA_TRY(run, cudaStreamWaitEvent(d->stream[PIPE_COPY], c->turn[g - 1], 0));
   return PR_OK;
 }
@@ -135,18 +141,21 @@ static bool is_send(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->o
 
 /* One call: of the slot of a transfer, or of the header that goes ahead of it. */
 static ncclResult_t call_nccl(PrRun *run, CudaRank *d, const PipeInstr *in, bool header) {
-  PrCuda *c = cuda_of(run);
+  uint32_t row = (uint32_t)(in - d->k->t->instr);
   uint64_t bytes = pr_moved_bytes(run, in);
   void *p = d->k->slot[is_send(in) ? in->in : in->out];
+  int peer;
+  ncclComm_t comm = cuda_comm_of(cuda_of(run), in, &peer);
   if (header)
-    p = cuda_header(d, (uint32_t)(in - d->k->t->instr), &bytes);
-  return is_send(in) ? ncclSend(p, bytes, ncclChar, (int)in->peer, c->comm, d->stream[PIPE_COMM])
-                     : ncclRecv(p, bytes, ncclChar, (int)in->peer, c->comm, d->stream[PIPE_COMM]);
+    p = cuda_header(d, row, &bytes);
+  return is_send(in) ? ncclSend(p, bytes, ncclChar, peer, comm, cuda_stream(d, row))
+                     : ncclRecv(p, bytes, ncclChar, peer, comm, cuda_stream(d, row));
 }
 
 static PrStatus one_call(PrRun *run, CudaRank *d, const PipeInstr *in, bool header) {
-  return cuda_nccl(run, cuda_of(run)->comm, is_send(in) ? "ncclSend" : "ncclRecv",
-                   call_nccl(run, d, in, header));
+  int peer;
+  return cuda_nccl(run, cuda_comm_of(cuda_of(run), in, &peer),
+                   is_send(in) ? "ncclSend" : "ncclRecv", call_nccl(run, d, in, header));
 }
 
 /* A transfer alone. */
@@ -205,7 +214,7 @@ static PrStatus corrupt_slots(PrRun *run, CudaRank *d, PipeOn on, uint64_t which
     void *tensor = on == PIPE_COMM   ? d->k->slot[in->in]
                    : d->k->call[i].y ? d->k->call[i].y
                                      : d->k->call[i].dx;
-    CUDA_TRY(run, cudaMemsetAsync(tensor, 0x5a, 1, d->stream[on]));
+    CUDA_TRY(run, cudaMemsetAsync(tensor, 0x5a, 1, cuda_stream(d, d->next + i)));
   }
   return PR_OK;
 }
@@ -233,7 +242,7 @@ static PrStatus sum_apart(PrRun *run, CudaRank *d, const PipeInstr *in) {
   PrCuda *c = cuda_of(run);
   Coll *l = coll_of(run, d);
   ncclComm_t comm = c->coll_comm[l - run->coll];
-  cudaStream_t s = d->stream[PIPE_COMM];
+  cudaStream_t s = cuda_stream(d, d->next);
   uint64_t each, bytes = l->tie ? run->stage[l->row[0]].size.tied : run->stage[in->stage].size.grad;
   ncclDataType_t type = cuda_type(c, &each);
   void *mine[2] = {NULL, NULL}, *to = NULL;
@@ -266,25 +275,26 @@ static PrStatus sum_apart(PrRun *run, CudaRank *d, const PipeInstr *in) {
   return PR_OK;
 }
 
-/* Without a group: the COMM stream of d waits until those of the other ranks in q[n] have come to where they
- * are now. `back`: they wait for d. */
+/* Without a group: the stream of what d has at d->next waits until those of the other ranks in q[n] have come to where
+ * they are now. `back`: they wait for d. */
 static PrStatus meet(PrRun *run, CudaRank *d, CudaRank *const *q, uint32_t n, bool back) {
+  cudaStream_t s = cuda_stream(d, d->next);
   if (back)
-    CUDA_TRY(run, cudaEventRecord(d->ready, d->stream[PIPE_COMM]));
+    CUDA_TRY(run, cudaEventRecord(d->ready, s));
   for (uint32_t i = 0; i < n; i++) {
+    cudaStream_t other = cuda_stream(q[i], q[i]->next);
     if (q[i] == d)
       continue;
     if (!back)
-      CUDA_TRY(run, cudaEventRecord(q[i]->ready, q[i]->stream[PIPE_COMM]));
-    CUDA_TRY(run, cudaStreamWaitEvent((back ? q[i] : d)->stream[PIPE_COMM],
-                                      (back ? d : q[i])->ready, 0));
+      CUDA_TRY(run, cudaEventRecord(q[i]->ready, other));
+    CUDA_TRY(run, cudaStreamWaitEvent(back ? other : s, (back ? d : q[i])->ready, 0));
   }
   return PR_OK;
 }
 
 static PrStatus sum_here(PrRun *run, CudaRank *d, CudaRank *const *q, uint32_t n) {
   Coll *l = coll_of(run, d);
-  cudaStream_t s = d->stream[PIPE_COMM];
+  cudaStream_t s = cuda_stream(d, d->next);
   PrStatus st = meet(run, d, q, n, false);
   if (st)
     return st;
@@ -309,7 +319,7 @@ static PrStatus transfer_here(PrRun *run, CudaRank *a, const PipeInstr *x, CudaR
   if (st)
     return st;
   CUDA_TRY(run, cudaMemcpyAsync(b->k->slot[y->out], a->k->slot[x->in], pr_moved_bytes(run, x),
-                                cudaMemcpyDeviceToDevice, b->stream[PIPE_COMM]));
+                                cudaMemcpyDeviceToDevice, cuda_stream(b, b->next)));
   return meet(run, b, &a, 1, true);
 }
 
@@ -320,7 +330,7 @@ static PrStatus mark(PrRun *run, CudaRank *d, uint64_t step, uint32_t row, bool 
   if (d->mark)
     CUDA_TRY(run, cudaEventRecordWithFlags(
                       d->mark[(cuda_mark_slot(c, step) * d->k->t->ninstr + row) * 2 + after],
-                      d->stream[stream_of(&d->k->t->instr[row])],
+                      cuda_stream(d, row),
                       c->capturing ? cudaEventRecordExternal : cudaEventRecordDefault));
   return PR_OK;
 }
@@ -344,15 +354,16 @@ static PrStatus record(PrRun *run, CudaRank *d, uint32_t row, cudaStream_t s) {
 }
 
 /* Stays no more than `ahead` microbatches ahead of the device. */
-static PrStatus fence(PrRun *run, CudaRank *d, PipeOn on) {
-  uint64_t n = ++d->issued[on];
-  if (cuda_of(run)->capturing || n % d->ahead[on] != 0)
+static PrStatus fence(PrRun *run, CudaRank *d, uint32_t stream) {
+  struct CudaFence *f = &d->fence[stream];
+  uint64_t n = ++f->issued;
+  if (cuda_of(run)->capturing || n % f->ahead != 0)
     return PR_OK;
-  cudaEvent_t e = d->fence[on][n / d->ahead[on] & 1];
-  PrStatus st = n / d->ahead[on] > 2 ? cuda_wait_event(run, e) : PR_OK;
+  cudaEvent_t e = f->event[n / f->ahead & 1];
+  PrStatus st = n / f->ahead > 2 ? cuda_wait_event(run, e) : PR_OK;
   if (st)
     return st;
-  CUDA_TRY(run, cudaEventRecord(e, d->stream[on]));
+  CUDA_TRY(run, cudaEventRecord(e, d->stream[stream]));
   return PR_OK;
 }
 
@@ -362,9 +373,9 @@ static PrStatus pass(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     PrStatus st = mark(run, d, step, d->next + i, true);
     if (!st)
-      st = record(run, d, d->next + i, d->stream[on]);
+      st = record(run, d, d->next + i, cuda_stream(d, d->next + i));
     if (!st)
-      st = fence(run, d, on);
+      st = fence(run, d, d->on[d->next + i]);
     if (st)
       return st;
   }
@@ -405,7 +416,7 @@ static PrStatus sum_when_all(PrRun *run, CudaRank *d, uint64_t step, CudaRank **
   PrStatus st = PR_OK;
   *moved = n > 0;
   for (uint32_t i = 0; i < n && !st; i++)
-    if (!(st = waits(run, q[i], q[i]->stream[PIPE_COMM])))
+    if (!(st = waits(run, q[i], cuda_stream(q[i], q[i]->next))))
       st = mark(run, q[i], step, q[i]->next, false);
   if (n > 0 && !st)
     st = sum_here(run, q[0], q, n);
@@ -415,15 +426,16 @@ static PrStatus sum_when_all(PrRun *run, CudaRank *d, uint64_t step, CudaRank **
 }
 
 /* The first transfer at the head of d, by its place there, that is not done and is with rank peer, a SEND or
- * not; PIPE_NONE. Those between two ranks in one direction keep their order. */
-static uint32_t find_transfer(const CudaRank *d, uint32_t peer, bool send) {
+ * not, in the channel of `of` if it is in one; PIPE_NONE. Those between two ranks in one direction keep their order. */
+static uint32_t find_transfer(const CudaRank *d, const PipeInstr *of, uint32_t peer, bool send) {
   const PipeRank *t = d->k->t;
   const PipeInstr *in = &t->instr[d->next];
   if (d->next >= t->ninstr || stream_of(in) != PIPE_COMM || pipe_is_sum(in->op) ||
       pipe_is_side(in->op))
     return PIPE_NONE;
   for (uint32_t i = 0; i <= in->group; i++)
-    if (!(d->moved >> i & 1) && in[i].peer == peer && is_send(&in[i]) == send)
+    if (!(d->moved >> i & 1) && in[i].peer == peer && is_send(&in[i]) == send &&
+        in[i].gout == of->gout)
       return i;
   return PIPE_NONE;
 }
@@ -431,7 +443,7 @@ static uint32_t find_transfer(const CudaRank *d, uint32_t peer, bool send) {
 /* The transfers at the head of d are about to begin, unless some of them have. */
 static PrStatus begin_transfers(PrRun *run, CudaRank *d, uint64_t step) {
   uint32_t n = d->k->t->instr[d->next].group + 1u;
-  PrStatus st = d->moved ? PR_OK : waits(run, d, d->stream[PIPE_COMM]);
+  PrStatus st = d->moved ? PR_OK : waits(run, d, cuda_stream(d, d->next));
   for (uint32_t i = 0; i < n && !st && !d->moved; i++)
     st = mark(run, d, step, d->next + i, false);
   for (uint32_t i = 0; i < n && !st && !d->moved; i++)
@@ -473,8 +485,8 @@ static PrStatus transfers_here(PrRun *run, CudaRank *d, uint64_t step, bool *mov
     CudaRank *q = &c->rank[in[i].peer];
     if (q->next < q->k->t->ninstr && hangs(run, q, step))
       continue;
-    uint32_t j = find_transfer(d, q->k->id, is_send(&in[i])) == i
-                     ? find_transfer(q, d->k->id, !is_send(&in[i]))
+    uint32_t j = find_transfer(d, &in[i], q->k->id, is_send(&in[i])) == i
+                     ? find_transfer(q, &in[i], d->k->id, !is_send(&in[i]))
                      : PIPE_NONE;
     if (j == PIPE_NONE)
       continue;
@@ -526,7 +538,7 @@ static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool
   uint32_t n = on == PIPE_COMM || (on == PIPE_COMPUTE && run->m.overlap) ? in->group + 1u : 1;
   uint64_t lost = 0, corrupt = 0;
   *moved = true;
-  stream_now = d->stream[on];
+  stream_now = cuda_stream(d, d->next);
   if (!c->o.group && hangs(run, d, step)) {
     *moved = false;
     return PR_OK;
@@ -537,15 +549,17 @@ static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool
   PrStatus st = meet_faults(run, d, step, n, &lost, &corrupt);
   if (st)
     return st;
-  st = on == PIPE_COPY ? take_turn(run, d, in, moved) : PR_OK;
-  if (st || !*moved)
-    return st;
-  st = waits(run, d, d->stream[on]);
+  *moved = on != PIPE_COPY || turn_has_come(run, d, in);
+  if (!*moved)
+    return PR_OK;
+  st = waits(run, d, cuda_stream(d, d->next));
+  if (!st && on == PIPE_COPY)
+    st = take_turn(run, d, in);
   for (uint32_t i = 0; i < n && !st; i++)
     st = mark(run, d, step, d->next + i, false);
   if (!st)
     st = on == PIPE_COMPUTE     ? compute(run, d, step, n)
-         : pipe_is_side(in->op) ? side(run, d, on, step)
+         : pipe_is_side(in->op) ? side(run, d, step)
          : on == PIPE_COPY      ? copy(run, d, in)
          : pipe_is_sum(in->op)  ? sum_apart(run, d, in)
                                 : transfers(run, d, n, lost, corrupt);

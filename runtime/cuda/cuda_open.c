@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Opening a run on CUDA devices: memory, streams, events, communicators, the prologue; and closing.
- *
- * note [prologue]: NCCL connects two ranks when they first meet in a call, and that blocks their hosts until
- * both are there. So before the first step, all ranks meet in one order of all pairs that the program
- * connects, a byte in each direction, and after that once in each communicator of a sum and in that of all.
- *
- * note [splits]: the ranks of a REDUCE or TIE are a communicator of their own, split from that of all, in the
- * order of their rows. Sets without a rank in common are made by one call. No stream of its own: the COMM
- * stream of a rank runs one after the other, so two communicators never wait for each other. */
+ * Opening a run on CUDA devices: memory, streams, events; and closing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cuda_engine.h"
 
@@ -137,206 +130,57 @@ PrStatus cuda_join(PrRun *run) {
   return PR_OK;
 }
 
-/* ---- communicators ---- */
-
-ncclDataType_t cuda_type(const PrCuda *c, uint64_t *bytes) {
-  static const struct {
-    ncclDataType_t type;
-    uint64_t bytes;
-  } of[] = {[PR_FLOAT32] = {ncclFloat32, 4},
-            [PR_FLOAT64] = {ncclFloat64, 8},
-            [PR_FLOAT16] = {ncclFloat16, 2},
-            [PR_BFLOAT16] = {ncclBfloat16, 2},
-            [PR_INT64] = {ncclInt64, 8}};
-  *bytes = of[c->o.grad].bytes;
-  return of[c->o.grad].type;
-}
-
-static PrStatus split(PrRun *run, int color, int key, ncclComm_t *to) {
-  PrCuda *c = cuda_of(run);
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  config.splitShare = 0;
-  *to = NULL;
-  NCCL_TRY(run, c->comm, ncclCommSplit(c->comm, color, key, to, &config));
-  if (*to)
-    NCCL_TRY(run, *to, ncclInProgress); /* itself */
-  return PR_OK;
-}
-
-static uint32_t rank_of(const PrRun *run, uint32_t row) { return run->p->stage[row].rank; }
-
-static bool meets(const PrRun *run, const Coll *a, const Coll *b) {
-  for (uint32_t i = 0; i < a->n; i++)
-    for (uint32_t j = 0; j < b->n; j++)
-      if (rank_of(run, a->row[i]) == rank_of(run, b->row[j]))
-        return true;
-  return false;
-}
-
-static bool same(const PrRun *run, const Coll *a, const Coll *b) {
-  bool is = a->n == b->n;
-  for (uint32_t i = 0; is && i < a->n; i++)
-    is = rank_of(run, a->row[i]) == rank_of(run, b->row[i]);
-  return is;
-}
-
-/* note [splits] */
-static PrStatus split_sums(PrRun *run) {
-  PrCuda *c = cuda_of(run);
-  const PipeProgram *p = run->p;
-  uint32_t n = p->nmodel, *round;
-  for (uint32_t s = 0; s < p->nstage; s++)
-    for (uint32_t i = 0; p->stage[s].tied == s && i < run->rank[rank_of(run, s)].ncomm; i++) {
-      const RankRun *k = &run->rank[rank_of(run, s)];
-      n = k->comm[i].chan + 1 > n && k->t->instr[k->comm[i].index].op == PIPE_TIE
-              ? k->comm[i].chan + 1
-              : n;
-    }
-  c->ncoll = n;
-  c->coll_comm = calloc(n, sizeof(ncclComm_t));
-  round = calloc(n, sizeof *round); /* + 1; 0: it needs none */
-  if (!c->coll_comm || !round) {
-    free(round);
-    return pr_fail(run, PR_E_MEMORY, "no memory for %u sums", n);
-  }
-  uint32_t nround = 0;
-  for (uint32_t i = 0; i < n; i++) {
-    if (run->coll[i].n < 2)
-      continue;
-    for (uint32_t t = 1; !round[i];
-         t++) { /* the first round in which its ranks are free, or that has it */
-      round[i] = t;
-      for (uint32_t j = 0; j < i && round[i]; j++)
-        if (round[j] == t && meets(run, &run->coll[i], &run->coll[j]) &&
-            !same(run, &run->coll[i], &run->coll[j]))
-          round[i] = 0;
-      nround = round[i] > nround ? round[i] : nround;
-    }
-  }
-  PrStatus st = nround > CUDA_MOST_SPLITS
-                    ? pr_fail(
-                          run, PR_E_ARG,
-                          "program: its sums need %u communicators of a rank; the engine has %d",
-                          nround, CUDA_MOST_SPLITS)
-                    : PR_OK;
-  for (uint32_t t = 1; t <= nround && !st; t++) {
-    int color = NCCL_SPLIT_NOCOLOR, key = 0;
-    for (uint32_t i = 0; i < n && color < 0; i++)
-      for (uint32_t j = 0; round[i] == t && j < run->coll[i].n; j++)
-        if (rank_of(run, run->coll[i].row[j]) == run->here)
-          color = (int)i, key = (int)j;
-    for (uint32_t i = 0; color >= 0 && i < (uint32_t)color;
-         i++) /* the first of those that are the same */
-      if (round[i] == t && same(run, &run->coll[i], &run->coll[color]))
-        color = (int)i;
-    ncclComm_t *to = &c->split[c->nsplit++];
-    st = split(run, color, key, to);
-    for (uint32_t i = 0; i < n && *to; i++)
-      if (round[i] == t && same(run, &run->coll[i], &run->coll[color]))
-        c->coll_comm[i] = *to;
-  }
-  free(round);
-  return st;
-}
-
-/* Marks who meets whom in transfers: pair[a * nrank + b], a < b. */
-static uint8_t *find_pairs(const PipeProgram *p) {
-  uint8_t *pair = calloc((size_t)p->nrank * p->nrank, 1);
-  for (uint32_t r = 0; pair && r < p->nrank; r++)
-    for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
-      const PipeInstr *in = &p->rank[r].instr[i];
-      if (pipe_op_info[in->op].comm && in->peer != PIPE_NONE && r < in->peer)
-        pair[(size_t)r * p->nrank + in->peer] = 1;
-    }
-  return pair;
-}
-
-static PrStatus touch(PrRun *run, uint32_t peer) {
-  PrCuda *c = cuda_of(run);
-  cudaStream_t s = c->rank[0].stream[PIPE_COMM];
-  if (ncclGroupStart() != ncclSuccess)
-    return pr_fail(run, PR_E_DEVICE, "ncclGroupStart fails");
-  ncclResult_t a = ncclSend(c->contact, 1, ncclChar, (int)peer, c->comm, s),
-               b = ncclRecv(c->contact + PR_LINE, 1, ncclChar, (int)peer, c->comm, s);
-  NCCL_TRY(run, c->comm, ncclGroupEnd());
-  if ((a != ncclSuccess && a != ncclInProgress) || (b != ncclSuccess && b != ncclInProgress))
-    return pr_fail(run, PR_E_DEVICE, "rank %u: the first contact with rank %u: %s", run->here, peer,
-                   ncclGetErrorString(a != ncclSuccess ? a : b));
-  return PR_OK;
-}
-
-/* note [prologue] */
-static PrStatus prologue(PrRun *run) {
-  PrCuda *c = cuda_of(run);
-  const PipeProgram *p = run->p;
-  cudaStream_t s = c->rank[0].stream[PIPE_COMM];
-  uint8_t *pair = find_pairs(p);
-  PrStatus st = pair ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for %u ranks", p->nrank);
-  for (uint32_t a = 0; a < p->nrank && !st; a++)
-    for (uint32_t b = a + 1; b < p->nrank && !st; b++)
-      if (pair[(size_t)a * p->nrank + b] && (a == run->here || b == run->here))
-        st = touch(run, a == run->here ? b : a);
-  free(pair);
-  for (uint32_t i = 0; i <= c->nsplit && !st; i++) {
-    ncclComm_t x = i < c->nsplit ? c->split[i] : c->comm;
-    if (x)
-      st = cuda_nccl(run, x, "ncclAllReduce",
-                     ncclAllReduce(c->contact, c->contact, 1, ncclChar, ncclSum, x, s));
-  }
-  if (st)
-    return st;
-  CUDA_TRY(run, cudaEventRecord(c->rank[0].ready, s));
-  return cuda_wait_event(run, c->rank[0].ready);
-}
-
-static PrStatus open_nccl(PrRun *run) {
-  PrCuda *c = cuda_of(run);
-  ncclUniqueId id = {{0}};
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  const PrGroup *g = c->o.group;
-  config.blocking = 0;
-  if (g->size == 1)
-    return PR_OK; /* no transfers, no sums */
-  if (g->rank == 0 && ncclGetUniqueId(&id) != ncclSuccess)
-    return pr_fail(run, PR_E_DEVICE, "ncclGetUniqueId: %s", ncclGetLastError(NULL));
-  PrStatus st = cuda_share(run, 0, &id, sizeof id);
-  if (st)
-    return st;
-  ncclResult_t r = ncclCommInitRankConfig(&c->comm, (int)g->size, id, (int)g->rank, &config);
-  if ((st = cuda_nccl(run, c->comm, "ncclCommInitRankConfig", r)) || (st = split_sums(run)) ||
-      (st = prologue(run)))
-    return st;
-  RankRun *k = c->rank[0].k;
-  if (!is_of_nccl(run))
-    return PR_OK;
-  NCCL_TRY(run, c->comm, ncclCommRegister(c->comm, k->block, k->bytes + PR_LINE, &c->registered));
-  return PR_OK;
-}
-
 /* ---- streams and events ---- */
 
-static PrStatus open_rank(PrRun *run, CudaRank *d) {
+uint32_t cuda_nstream(const RankRun *k) {
+  return PIPE_NSTREAMS + (k->nstream > 1 ? k->nstream - 1 : 0);
+}
+
+void cuda_find_streams(const RankRun *k, uint32_t *on) {
+  for (uint32_t i = 0; i < k->t->ninstr; i++)
+    on[i] = pipe_op_info[k->t->instr[i].op].stream;
+  for (uint32_t x = 0; x < k->nstream; x++)
+    for (uint32_t i = 0; i < k->stream[x].n; i++)
+      on[pr_comm_at(&k->stream[x], i)->index] = cuda_channel_stream(x);
+}
+
+/* A stream for what moves, or sums, has priority. */
+static PrStatus open_stream(PrRun *run, CudaRank *d, uint32_t x, uint32_t n) {
   PrCuda *c = cuda_of(run);
-  const PipeRank *t = d->k->t;
   int least = 0, greatest = 0;
-  uint32_t n[PIPE_NSTREAMS] = {d->k->ncompute, d->k->ncomm, d->k->ncopy};
+  uint64_t ahead = (uint64_t)(c->o.ahead ? c->o.ahead : 4) * n / run->p->nmb;
   CUDA_TRY(run, cudaDeviceGetStreamPriorityRange(&least, &greatest));
-  for (int x = 0; x < PIPE_NSTREAMS; x++) {
-    uint64_t ahead = (uint64_t)(c->o.ahead ? c->o.ahead : 4) * n[x] / run->p->nmb;
-    d->ahead[x] = ahead < 8 ? 8 : ahead > 1 << 16 ? 1 << 16 : (uint32_t)ahead;
-    CUDA_TRY(run, cudaStreamCreateWithPriority(&d->stream[x], cudaStreamNonBlocking,
-                                               x == PIPE_COMM ? greatest : least));
-    for (int i = 0; i < 2; i++)
-      CUDA_TRY(run, cudaEventCreateWithFlags(&d->fence[x][i], cudaEventDisableTiming));
-  }
-  CUDA_TRY(run, cudaEventCreateWithFlags(&d->over, cudaEventDisableTiming));
-  CUDA_TRY(run, cudaEventCreateWithFlags(&d->ready, cudaEventDisableTiming));
+  CUDA_TRY(run, cudaStreamCreateWithPriority(&d->stream[x], cudaStreamNonBlocking,
+                                             cuda_is_comm(x) ? greatest : least));
+  d->fence[x].ahead = ahead < 8 ? 8 : ahead > 1 << 16 ? 1 << 16 : (uint32_t)ahead;
+  for (int i = 0; i < 2; i++)
+    CUDA_TRY(run, cudaEventCreateWithFlags(&d->fence[x].event[i], cudaEventDisableTiming));
+  return PR_OK;
+}
+
+static PrStatus open_rank(PrRun *run, CudaRank *d) {
+  const RankRun *k = d->k;
+  const PipeRank *t = k->t;
+  PrStatus st;
+  d->nstream = cuda_nstream(k);
+  d->stream = calloc(d->nstream, sizeof *d->stream);
+  d->fence = calloc(d->nstream, sizeof *d->fence);
+  d->on = calloc((size_t)t->ninstr + 1, sizeof *d->on);
   d->event = calloc((size_t)t->nevent + 1, sizeof *d->event);
   d->held = calloc((size_t)t->nevent + 1, sizeof *d->held);
   d->record = calloc((size_t)t->ninstr + 1, sizeof *d->record);
-  if (!d->event || !d->held || !d->record)
-    return pr_fail(run, PR_E_MEMORY, "no memory for the events of rank %u", d->k->id);
+  if (!d->stream || !d->fence || !d->on || !d->event || !d->held || !d->record)
+    return pr_fail(run, PR_E_MEMORY, "no memory for the streams and events of rank %u", k->id);
+  cuda_find_streams(k, d->on);
+  for (uint32_t x = 0; x < d->nstream; x++) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->ninstr; i++)
+      n += d->on[i] == x;
+    if ((st = open_stream(run, d, x, n)))
+      return st;
+  }
+  CUDA_TRY(run, cudaEventCreateWithFlags(&d->over, cudaEventDisableTiming));
+  CUDA_TRY(run, cudaEventCreateWithFlags(&d->ready, cudaEventDisableTiming));
   for (uint32_t i = 0; i < t->nevent; i++)
     CUDA_TRY(run, cudaEventCreateWithFlags(&d->event[i], cudaEventDisableTiming));
   for (uint32_t i = 0; i < t->nsync; i++)
@@ -398,10 +242,8 @@ static uint64_t deadline_of(const PrRun *run) {
 static PrStatus open_here(PrRun *run) {
   PrCuda *c = cuda_of(run);
   PrStatus st;
-  if (run->p->nchannel)
-    return pr_fail(
-        run, PR_E_ARG,
-        "program: lowering channels: this engine has one comm stream per rank; compile with --lowering=global");
+  if ((st = cuda_check_channels(run)))
+    return st;
   for (uint32_t r = 0; r < run->p->nrank; r++) {
     const PipeRank *t = &run->p->rank[r];
     if ((st = pr_check_events(run, r)))
@@ -446,7 +288,7 @@ PrStatus cuda_open(PrRun *run) {
   if (!st)
     st = cuda_peers_open(run);
   if (!st && cuda_of(run)->o.group)
-    st = cuda_agree(run, open_nccl(run));
+    st = cuda_agree(run, cuda_open_nccl(run));
   if (!st)
     st = cuda_trace_open(run);
   if (st)
@@ -457,11 +299,11 @@ PrStatus cuda_open(PrRun *run) {
 }
 
 static void close_rank(CudaRank *d) {
-  for (int x = 0; x < PIPE_NSTREAMS; x++) {
-    for (int i = 0; i < 2; i++)
-      if (d->fence[x][i])
-        cudaEventDestroy(d->fence[x][i]);
-    if (d->stream[x])
+  for (uint32_t x = 0; x < d->nstream; x++) {
+    for (int i = 0; d->fence && i < 2; i++)
+      if (d->fence[x].event[i])
+        cudaEventDestroy(d->fence[x].event[i]);
+    if (d->stream && d->stream[x])
       cudaStreamDestroy(d->stream[x]);
   }
   for (uint32_t i = 0; d->event && i < d->k->t->nevent; i++)
@@ -471,15 +313,25 @@ static void close_rank(CudaRank *d) {
     cudaEventDestroy(d->over);
   if (d->ready)
     cudaEventDestroy(d->ready);
+  free(d->stream);
+  free(d->fence);
+  free(d->on);
   free(d->event);
   free(d->held);
   free(d->record);
 }
 
-static void close_comm(PrRun *run, ncclComm_t x) {
-  if (x && !cuda_of(run)->aborted &&
-      cuda_nccl(run, x, "ncclCommFinalize", ncclCommFinalize(x)) == PR_OK)
-    ncclCommDestroy(x);
+/* What is on the streams of a run that has failed comes to its end now, with nothing to wait for: until then it uses
+ * memory. Not for ever: a device may hang. */
+static void run_out(PrRun *run) {
+  const struct timespec pause = {0, 1000000};
+  const uint64_t end = pr_now() + UINT64_C(10000000000);
+  PrCuda *c = cuda_of(run);
+  for (uint32_t r = 0; r < c->nhere; r++)
+    for (uint32_t x = 0; c->rank[r].stream && x < c->rank[r].nstream; x++)
+      while (c->rank[r].stream[x] && pr_now() < end &&
+             cudaStreamQuery(c->rank[r].stream[x]) == cudaErrorNotReady)
+        nanosleep(&pause, NULL);
 }
 
 void cuda_close(PrRun *run) {
@@ -487,14 +339,12 @@ void cuda_close(PrRun *run) {
   if (!c)
     return;
   cuda_watch(run, false);
-  if (c->rank && !c->aborted)
+  if (c->rank && c->aborted)
+    run_out(run);
+  else if (c->rank)
     cudaDeviceSynchronize();
   const bool unused = cuda_peers_close(run);
-  if (c->registered && !c->aborted)
-    ncclCommDeregister(c->comm, c->registered);
-  for (uint32_t i = 0; i < c->nsplit; i++)
-    close_comm(run, c->split[i]);
-  close_comm(run, c->comm);
+  cuda_close_nccl(run);
   for (int i = 0; i < 2; i++) {
     if (c->graph[i])
       cudaGraphExecDestroy(c->graph[i]);
@@ -533,7 +383,6 @@ void cuda_close(PrRun *run) {
   }
   free(c->rank);
   free(c->partner);
-  free(c->coll_comm);
   free(c);
   run->of_engine = NULL;
 }

@@ -12,8 +12,8 @@
  * flag is set again only once it has been cleared. Hosts wait for nothing: a stream does, with nothing on the device
  * that others could need. The driver's one call for that (cuStreamBatchMemOp) has no name in the runtime.
  *
- * In a run that fails, the flags of this rank are set, so that what is on its COPY stream runs out. Memory that others
- * may have open is then left to the end of the process. */
+ * In a run that fails, the flags of this rank are set, so that what is on its COPY stream, or in its graph, runs out.
+ * Memory that others may have open is then left to the end of the process. */
 #include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,15 +138,21 @@ static PrStatus open_turns(PrRun *run, struct CudaPeers *x) {
   return PR_OK;
 }
 
+/* Is nothing with turns under way on this rank? A graph is launched into the leader's COMPUTE stream, its COPY stream
+ * has nothing of it. */
+static bool ran_out(const PrCuda *c) {
+  PipeOn on = c->o.graph ? PIPE_COMPUTE : PIPE_COPY;
+  return cudaStreamQuery(c->rank[0].stream[on]) != cudaErrorNotReady;
+}
+
 void cuda_peers_release(PrRun *run) {
   struct CudaPeers *x = cuda_of(run)->peers;
   const struct timespec pause = {0, 1000000};
   const uint64_t end = pr_now() + UINT64_C(10000000000);
   if (!x || !x->aside)
     return;
-  while (cudaStreamQuery(cuda_of(run)->rank[0].stream[PIPE_COPY]) == cudaErrorNotReady &&
-         pr_now() < end &&
-         cudaMemsetAsync(x->flag, 1, x->nturn * (size_t)FLAG, x->aside) == cudaSuccess)
+  while (cudaMemsetAsync(x->flag, 1, x->nturn * (size_t)FLAG, x->aside) == cudaSuccess &&
+         !ran_out(cuda_of(run)) && pr_now() < end)
     nanosleep(&pause, NULL);
 }
 

@@ -26,7 +26,8 @@ PrStatus cuda_failed(PrRun *run, const char *call, cudaError_t e) {
 
 void cuda_abort(PrRun *run) {
   PrCuda *c = cuda_of(run);
-  if (!c || c->aborted)
+  if (!c || c->aborted ||
+      c->capturing) /* no look at the device is allowed before the capture ends: then */
     return;
   c->aborted = true;
   if (c->o.group && !c->told) {
@@ -165,17 +166,19 @@ static PrStatus capture(PrRun *run, uint64_t step) {
   PrCuda *c = cuda_of(run);
   cudaStream_t s = c->rank[0].stream[PIPE_COMPUTE];
   cudaGraph_t g = NULL;
-  c->capturing = true;
   CUDA_TRY(run, cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+  c->capturing = true;
   PrStatus st = cuda_issue_step(run, step);
   cudaError_t e = cudaStreamEndCapture(s, &g);
   c->capturing = false;
+  if (!st && e)
+    st = cuda_failed(run, "cudaStreamEndCapture", e);
+  if (!st)
+    e = cudaGraphInstantiate(&c->graph[step & 1], g, 0);
+  if (g)
+    cudaGraphDestroy(g);
   if (st)
     return st;
-  if (e)
-    return cuda_failed(run, "cudaStreamEndCapture", e);
-  e = cudaGraphInstantiate(&c->graph[step & 1], g, 0);
-  cudaGraphDestroy(g);
   return e ? cuda_failed(run, "cudaGraphInstantiate", e) : PR_OK;
 }
 

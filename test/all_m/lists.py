@@ -61,13 +61,25 @@ def order(rng, r, P, Q):
 
 def numbered(rng):
     """Rounds of n microbatches, whose ops say by number which versions of the weights they read, right or too new or
-    of too short a ring."""
+    of too short a ring; some with R, with I and W, and with lines that hold for some microbatches or stages only."""
     P, n = rng.randint(1, 3), rng.choice((1, 2, 3, 4))
-    read = f"max(m/{n} - {rng.choice((0, 1, 1, 2, 3))}, 0)"
-    ring = f"  versions {rng.randint(1, 4)}" if rng.random() < 0.6 else ""
+    number = lambda: f"max(m/{n} - {rng.choice((0, 1, 1, 2, 3))}, 0)"
+    when = lambda op: (f"{op} reads newest when {rng.choice((f'm < {rng.randint(1, 9)}', f's == {rng.randrange(P)}', f'm % {n} == 0'))}  "
+                       if rng.random() < 0.2 else "")
+    ring = f"  versions {rng.choice(('', '', 's + '))}{rng.randint(1, 4)}" if rng.random() < 0.6 else ""
+    split, again = rng.random() < 0.3, rng.random() < 0.3
+    back = "I(m - w) W(m - w)" if split else "B(m - w)"
+    if split and rng.random() < 0.4:  # some of them whole
+        back = f"if (m - w) % {n} == 0 {{ B(m - w) }} else {{ {back} }}"
+    ops = f"F(m) {'R(m - w) ' if again else ''}{back}"
+    lines = [when("F") + f"F reads {number()}", f"B reads {rng.choice(('F', 'F', 'newest', number()))}"]
+    if split and rng.random() < 0.6:
+        lines.append(when("I") + f"I reads {rng.choice(('F', 'newest', number()))}")
+    if again and rng.random() < 0.5:
+        lines.append(f"R reads {rng.choice(('F', 'newest', number()))}")
     return (f"schedule s(M = 6) {{\n  ranks {P}\n  pipe net stages {P} mbs M place s -> s\n"
-            f"  order r {{ let w = {P - 1} - r steady m {{ F(m) B(m - w) if (m - w) % {n} == {n - 1} {{ U(m - w) }} }} "
-            f"if M % {n} != 0 {{ U }} }}\n  weights s, m {{ F reads {read}  B reads F{ring} }}\n}}\n")
+            f"  order r {{ let w = {P - 1} - r steady m {{ {ops} if (m - w) % {n} == {n - 1} {{ U(m - w) }} }} "
+            f"if M % {n} != 0 {{ U }} }}\n  weights s, m {{ {'  '.join(lines)}{ring} }}\n}}\n")
 
 
 def text(rng):

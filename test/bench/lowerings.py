@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """What the order of transfers costs: predicted makespan over that on an idle network, of the library.
 
-    python3 test/bench/lowerings.py PIPEC STDLIB_DIR [P [M]]
+    python3 test/bench/lowerings.py PIPEC STDLIB_DIR [P [M [NAME...]]]
 
-F = I = W = 100, B = 200, a transfer 5, 25 and 50; one row per schedule, for each lowering the three ratios. `-`: the
+F = I = W = 100, B = 200, a transfer 5, 25 and 50; one row per schedule, or of
+those that are named; for each lowering the three ratios. `-`: the
 schedule does not admit the size; `deadlock`: refuted. Predictions, no measurement: equal on every machine."""
 import json
 import os
@@ -38,7 +39,7 @@ def main():
     print("| schedule | " + " | ".join(LOWERINGS) + " |")
     print("|" + "---|" * (1 + len(LOWERINGS)))
     for name in sorted(os.listdir(folder)):
-        if not name.endswith(".pipe"):
+        if not name.endswith(".pipe") or (sys.argv[5:] and name[:-5] not in sys.argv[5:]):
             continue
         with open(os.path.join(folder, name), encoding="utf-8") as f:
             heads = re.findall(r"^schedule (\w+)\(([^)]*)\)", f.read(), re.M)

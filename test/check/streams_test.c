@@ -13,6 +13,76 @@
 #include "run.h"
 #include "../run/samples.h"
 
+/* A model of the sizes that a program has; its callbacks are never called. */
+static PrSizes sizes(void *self, uint32_t stage) {
+  const PipeProgram *p = self;
+  uint32_t row = 0;
+  while (p->stage[row].model != stage)
+    row++;
+  const PipeStage *s = &p->stage[row];
+  return p->sized ? (PrSizes){.act = s->act_bytes,
+                              .gout = s->gout_bytes,
+                              .boundary = s->boundary_bytes,
+                              .weight = s->weight_bytes,
+                              .grad = s->grad_bytes,
+                              .opt = s->opt_bytes,
+                              .work = s->work_bytes,
+                              .edge = s->edge_bytes,
+                              .tied = s->tied_bytes}
+                  : (PrSizes){.act = 64,
+                              .gout = 64,
+                              .boundary = stage + 1 < p->nmodel ? 64 : 0,
+                              .weight = 64,
+                              .grad = 64,
+                              .edge = p->edge ? 64 : 0,
+                              .tied = s->tied != PIPE_NONE ? 64 : 0};
+}
+static int init(void *self, uint32_t stage, void *weight, void *opt) {
+  (void)self, (void)stage, (void)weight, (void)opt;
+  return 0;
+}
+static int op(void *self, const PrCall *c) {
+  (void)self, (void)c;
+  return 1;
+}
+static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
+  (void)self, (void)stage, (void)grad, (void)n;
+  return 1;
+}
+static int tie(void *self, const uint32_t *stage, void *const *grad, uint32_t n, uint64_t bytes) {
+  (void)self, (void)stage, (void)grad, (void)n, (void)bytes;
+  return 1;
+}
+
+/* Does the runtime take the events of rank r? With channels they are all that says what COMPUTE needs of COMM, so it asks
+ * whether they cover every access of a slot. */
+static bool runtime_takes(const PipeProgram *p, uint32_t r) {
+  PrRun *run = calloc(1, sizeof *run);
+  if (!run)
+    abort();
+  pthread_mutex_init(&run->lock, NULL);
+  run->p = p;
+  run->m = (PrModel){.self = (void *)p,
+                     .nstage = p->nmodel,
+                     .nslice = p->slices,
+                     .sizes = sizes,
+                     .init = init,
+                     .forward = op,
+                     .backward = op,
+                     .backward_input = op,
+                     .backward_weight = op,
+                     .update = op,
+                     .side = op,
+                     .reduce = reduce,
+                     .tie = tie};
+  bool ok = (p->nchannel ? pr_validate(run) : pr_check_events(run, r)) == PR_OK;
+  pthread_mutex_destroy(&run->lock);
+  free(run->stage);
+  free(run->kept);
+  free(run);
+  return ok;
+}
+
 /* What the two say: the proof, and the runtime. */
 typedef struct Verdict {
   bool proof, runtime;
@@ -20,19 +90,13 @@ typedef struct Verdict {
 
 static Verdict look(Sched *s, uint32_t r, FILE *null) {
   Diag *diag = s->diag, quiet;
-  PrRun *run = NULL;
   Verdict v;
   diag_init(&quiet, s->arena, null);
   quiet.source = diag->source, quiet.nsource = diag->nsource;
   s->diag = &quiet;
   v.proof = check_streams(s);
   s->diag = diag;
-  run = calloc(1, sizeof *run);
-  pthread_mutex_init(&run->lock, NULL);
-  run->p = s->prog;
-  v.runtime = pr_check_events(run, r) == PR_OK;
-  pthread_mutex_destroy(&run->lock);
-  free(run);
+  v.runtime = runtime_takes(s->prog, r);
   return v;
 }
 
@@ -42,6 +106,17 @@ static void expect(const char *name, const char *how, uint32_t r, uint32_t i, bo
     return;
   bad++;
   printf("%s: rank %u, wait %u, %s: %s\n", name, r, i, how, is ? "not found" : "refused");
+}
+
+/* Does nothing but its event say what wait i is for? With channels: a side op of COMM that is not the last that is needed. */
+static bool only_event(const PipeProgram *p, const PipeRank *k, const PipeSync *y) {
+  uint32_t place = 0;
+  if (p->nchannel == 0 || y->after == NONE || y->before == k->ninstr ||
+      k->instr[y->after].op != PIPE_SIDE_COMM)
+    return false;
+  for (uint32_t i = 0; i <= y->after; i++)
+    place += pipe_op_info[k->instr[i].op].comm;
+  return pipe_wait_for(&k->instr[y->before], PIPE_COMM) != place;
 }
 
 /* Is event `e` recorded and still to be waited for at some time at which that of wait i is? Or is it that of
@@ -75,7 +150,8 @@ static void try_all(Sched *s, const char *name, FILE *null) {
       k->nevent = k->nsync == 0 ? 0 : nevent;
       v = look(s, r, null);
       expect(name, "lost, proof", r, i, v.proof, false);
-      expect(name, "lost, runtime", r, i, v.runtime, false);
+      if (!only_event(p, k, &whole[i]))
+        expect(name, "lost, runtime", r, i, v.runtime, false);
       k->nsync = nsync, k->nevent = nevent;
       memcpy(cut, whole, nsync * sizeof *cut); /* mixed */
       cut[i].event = (cut[i].event + 1) % nevent;

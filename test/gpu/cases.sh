@@ -14,6 +14,7 @@ bench 240
 graph 120
 formulas 60
 peers 150
+channels 150
 bf16 60
 trace 60
 profile 60
@@ -132,6 +133,26 @@ case_peers() {
       say "$p, processes$how"
     done
   done
+}
+
+# Lowering channels: a stream each, and with a process a rank a communicator each, which NCCL starts in the order of the
+# host; the bits of 1F1B with one comm stream.
+case_channels() {
+  local how
+  train plain
+  "$bin/gpt_cuda_channels" "${gpt[@]}" > "$work/here"
+  diff "$work/plain" "$work/here"
+  "$bin/gpt_cuda_channels" "${gpt[@]}" --graph > "$work/graph"
+  diff "$work/plain" "$work/graph"
+  say "one process"
+  if [ -n "${SMALL:-}" ]; then return 0; fi
+  "$bin/gpt_cuda_channels" "${small[@]}" > "$work/one"
+  for how in "" --graph --checksums; do
+    apart channels $how || return 1
+    say "processes $how"
+  done
+  if NCCL_LAUNCH_ORDER_IMPLICIT=0 apart channels > "$work/refused" 2>&1; then return 1; fi
+  grep -q 'NCCL_LAUNCH_ORDER_IMPLICIT=0: with lowering channels' "$work/refused"
 }
 
 # A rank dies in mid-step: the others end within the deadline, and say which instruction.

@@ -7,7 +7,7 @@
 #include "pipec.h"
 
 typedef struct Sample {
-  const char *name; /* of a schedule of the library, if there is no text */
+  const char *name; /* of a schedule of the library, if there is no text; " channels" behind it: with that lowering */
   const char *text;
   uint32_t P, M; /* of a schedule of the library */
 } Sample;

@@ -137,15 +137,22 @@ void shim_error(const char *fmt, ...) {
   va_end(ap);
 }
 
-uint32_t shim_clock(void) {
+uint32_t shim_clock(const Host *h) {
   if (shim.nclock == MAX_CLOCKS)
     abort();
+  shim.owner[shim.nclock] = (uint8_t)h->id;
   return shim.nclock++;
 }
 
 void vc_join(Vc *a, const Vc *b) {
   for (uint32_t i = 0; i < shim.nclock; i++)
     a->t[i] = b->t[i] > a->t[i] ? b->t[i] : a->t[i];
+}
+
+void vc_hear(Vc *a, const Vc *b, const Host *h) {
+  for (uint32_t i = 0; i < shim.nclock; i++)
+    if (shim.owner[i] != h->id && b->t[i] > a->t[i])
+      a->t[i] = b->t[i];
 }
 
 Host *shim_me(void) { return me; }
@@ -157,20 +164,32 @@ const char *shim_range(void) {
   return copy;
 }
 
-ShimLog *shim_note(ShimCall call, cudaStream_t s) {
-  static ShimLog nowhere;
-  if (!shim.log)
-    return &nowhere;
+static ShimLog *log_more(void) {
   if (me->nlog == me->caplog) {
     me->caplog = me->caplog ? 2 * me->caplog : 64;
     me->log = realloc(me->log, me->caplog * sizeof *me->log);
     if (!me->log)
       abort();
   }
-  ShimLog *l = &me->log[me->nlog++];
+  return &me->log[me->nlog++];
+}
+
+ShimLog *shim_note(ShimCall call, cudaStream_t s) {
+  static ShimLog nowhere;
+  if (!shim.log)
+    return &nowhere;
+  ShimLog *l = log_more();
   *l = (ShimLog){.call = call, .stream = s ? s->number : UINT32_MAX};
   snprintf(l->name, sizeof l->name, "%s", me->nname ? me->name[me->nname - 1] : "");
   return l;
+}
+
+void shim_note_again(const Capture *c) {
+  for (uint32_t i = 0; i < c->nlog; i++) {
+    ShimLog *l = log_more();
+    *l = c->log[i];
+    l->op = l->op ? l->op->launched : NULL;
+  }
 }
 
 bool shim_after(const ShimLog *l, const ShimLog *other) {
@@ -189,7 +208,15 @@ uint32_t shim_stuck(void) { return shim.stuck; }
 bool shim_stalled(void) { return shim.stalled; }
 uint64_t shim_most_queued(void) { return shim.most_queued; }
 void shim_unwatched(void) { shim.unwatched = true; }
+void shim_lazy(void) { shim.lazy = true; }
+void shim_deaf(void) { shim.deaf = true; }
 void shim_apart(void) { shim.apart = true; }
+void shim_break(uint32_t host, uint32_t n) { shim.host[host].broken = n + 1; }
+void shim_version(int nccl) { shim.version = nccl; }
+void shim_unordered(void) {
+  for (uint32_t i = 0; i < MAX_HOSTS; i++)
+    shim.host[i].order = ORDER_NONE;
+}
 void shim_steady(bool on) { shim.steady = on; }
 bool shim_was_killed(void) { return me->dead; }
 bool shim_is_dead(uint32_t host) {
@@ -238,6 +265,8 @@ void stream_queue(cudaStream_t s, Op *op) {
 void stream_put(cudaStream_t s, Op *op) {
   Capture *c = s->capture;
   if (!c) {
+    if (s->host->capturing)
+      shim_error("%s goes into a stream outside of the capture at hand", op->name);
     if (op->group)
       group_issued(op->group);
     stream_queue(s, op);
@@ -282,18 +311,21 @@ static void carry_out(cudaStream_t s) {
     op->fn(op->arg);
     break;
   case OP_COPY:
-    shim_touch(s->clock, &s->vc, op->from, op->bytes, false, op->name);
-    shim_touch(s->clock, &s->vc, op->to, op->bytes, true, op->name);
+    if (!shim.deaf || op->bytes != sizeof(uint32_t)) {
+      shim_touch(s->clock, &s->vc, op->from, op->bytes, false, op->name);
+      shim_touch(s->clock, &s->vc, op->to, op->bytes, true, op->name);
+    }
     memmove(op->to, op->from, op->bytes);
     if (op->bytes == sizeof(uint32_t))
       *shim_number(op->to) = s->vc;
     break;
   case OP_AWAIT:
-    if (op->value >= 0)
+    if (op->value >= 0 && !shim.deaf)
       vc_join(&s->vc, shim_number(op->from));
     break;
   case OP_PUT:
-    shim_touch(s->clock, &s->vc, op->to, sizeof(uint32_t), true, op->name);
+    if (!shim.deaf)
+      shim_touch(s->clock, &s->vc, op->to, sizeof(uint32_t), true, op->name);
     memcpy(op->to, &op->value, sizeof(uint32_t));
     break;
   case OP_SET:
@@ -352,7 +384,7 @@ static void take_turn(void) {
 static bool all_in_vain(void) {
   for (uint32_t i = 0; i < shim.nhost; i++) {
     const Host *h = &shim.host[i];
-    if (!h->in || (!h->gone && h->seen != shim.progress))
+    if (!h->in || (!h->gone && (h->seen != shim.progress || !h->again)))
       return false;
   }
   return true;
@@ -361,6 +393,7 @@ static bool all_in_vain(void) {
 void shim_in_vain(void) {
   if (one_op())
     return;
+  me->again = me->seen == shim.progress; /* between two looks it could have done something */
   me->seen = shim.progress;
   if (!shim.killed && all_in_vain() && !shim.stalled) {
     shim.stalled = true;
@@ -394,7 +427,7 @@ bool call_begin(void) {
     pthread_mutex_unlock(&shim.lock);
     return false;
   }
-  for (uint64_t n = shim_draw(3); n > 0 && one_op(); n--) {}
+  for (uint64_t n = shim_draw(3); n > 0 && !shim.lazy && one_op(); n--) {}
   return true;
 }
 
@@ -441,8 +474,10 @@ void shim_leave(void) {
 
 void shim_begin(uint64_t seed, uint32_t nhost, bool log) {
   shim.on = true, shim.log = log;
-  shim.unwatched = shim.steady = shim.stalled = shim.killed = shim.apart = false;
+  shim.unwatched = shim.steady = shim.stalled = shim.killed = shim.apart = shim.deaf = shim.lazy =
+      false;
   shim.random = seed, shim.progress = shim.ticks = shim.most_queued = 0;
+  shim.version = 0;
   shim.nhost = nhost, shim.nclock = 0, shim.errors = shim.stuck = 0, shim.text[0] = 0;
   shim.streams = NULL;
   shim.turn = UINT32_MAX;
@@ -450,7 +485,7 @@ void shim_begin(uint64_t seed, uint32_t nhost, bool log) {
     shim.host[i] = (Host){
         .id = i, .calls_left = UINT64_MAX, .seen = UINT64_MAX, .cond = PTHREAD_COND_INITIALIZER};
   for (uint32_t i = 0; i < nhost; i++) {
-    shim.host[i].clock = shim_clock();
+    shim.host[i].clock = shim_clock(&shim.host[i]);
     shim.host[i].vc.t[shim.host[i].clock] = 1;
   }
 }

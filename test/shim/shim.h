@@ -9,16 +9,21 @@
  *   events      a wait is for the record that was issued last when the wait was issued
  *   memory      every access is checked against clocks of streams and host threads: of two accesses of a word
  *               of 8 bytes, one of them a write, one must be known to the other (a race is an error
- *               whatever the order that was picked)
+ *               whatever the order that was picked). What comes from another host tells nothing of one's own streams:
+ *               those have to be ordered where they are
  *   NCCL        SEND and RECV are a rendezvous; the k-th send of a rank to a peer meets the k-th receive that
  *               the peer has for it, without tags; what is in one group makes progress together; all
  *               operations of a communicator on a rank are one after the other, whatever their streams;
- *               sizes must agree; the first contact of two ranks blocks both hosts until both are there
+ *               sizes must agree; the first contact of two ranks in a communicator, in one direction, blocks both
+ *               hosts until both are there
+ *   room        with NCCL_LAUNCH_ORDER_IMPLICIT=1 operations of several communicators start in the order of the host,
+ *               each once the one before it has started, or, on some hosts, is over; else the device has room for
+ *               one of them at a time, whichever comes first. Neither orders accesses of memory
  *   numbers     a stream may wait for a number in memory, which another one sets by a copy of 4 bytes: what was before
  *               the copy is known behind the wait
  *   processes   memory of cudaMalloc may be opened by other hosts, and is given back once they have closed it
  *   capture     a stream takes part from the first wait for an event of the capture on, and must be joined
- *               at the end
+ *               at the end; nothing else is issued meanwhile
  *
  * A run in which nothing can go on is known at once (all hosts wait or look in vain): every call fails then.
  * What is wrong is counted and kept as text. One user at a time: shim_begin .. shim_end. */
@@ -63,6 +68,11 @@ bool shim_is_dead(uint32_t host);
 
 /* From here on, the n-th wait of the host for a number (from 0) is over at once. */
 void shim_skip(uint32_t host, uint32_t n);
+void shim_lazy(void);  /* from here on the device does nothing before a host looks for it in vain */
+void shim_deaf(void);  /* from here on a number tells nothing: what only waits for numbers order is not ordered */
+void shim_version(int nccl); /* what ncclGetVersion says from here on, until shim_end; 0: 2.28.9 */
+void shim_unordered(void);   /* from here on as if NCCL_LAUNCH_ORDER_IMPLICIT were not set */
+void shim_break(uint32_t host, uint32_t n); /* from here on, the n-th communicator that the host has made has an error */
 void shim_apart(void); /* from here on no host can open memory of another */
 
 /* The next group that the host issues is not carried out, as if the call were not there. */

@@ -236,9 +236,19 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int pr
   BEGIN;
   if (flags != cudaStreamNonBlocking)
     shim_error("a stream that synchronizes with the legacy default stream");
-  *s = stream_new(shim_me(), shim_clock());
+  *s = stream_new(shim_me(), shim_clock(shim_me()));
   (*s)->number = shim_me()->nstream++;
   END(cudaSuccess);
+}
+
+/* Streams that wait for a number: that whose head is op, or those of the graph that this is. */
+static uint32_t awaiting(const Op *op) {
+  uint32_t n = op->kind == OP_AWAIT;
+  for (uint32_t i = 0; op->kind == OP_GRAPH && i < op->run->nstream; i++) {
+    const Op *head = op->run->stream[i]->head;
+    n += head && head->kind == OP_AWAIT;
+  }
+  return n;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t s) {
@@ -246,8 +256,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
   s->gone = true;
   if (s->head && !shim.stalled && !shim.killed)
     shim_error("a stream is destroyed with work in it");
-  if (s->head && s->head->kind == OP_AWAIT && !shim.killed)
-    shim.stuck++;
+  if (s->head && !shim.killed)
+    shim.stuck += awaiting(s->head);
   s->head = s->tail = NULL;
   pthread_mutex_unlock(&shim.lock);
   return cudaSuccess;
@@ -377,6 +387,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
   if (c && c->origin && !s->capture) {
     s->capture = c;
     s->vc.t[s->clock]++; /* it has to be joined even if it does nothing more */
+    if (c->nstream == MAX_STREAMS)
+      abort();
     c->stream[c->nstream++] = s;
   }
   stream_put(s, op);
@@ -414,7 +426,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode) {
   Capture *c = shim_new(sizeof *c);
   c->origin = c->stream[0] = s;
   c->nstream = 1;
-  s->capture = c;
+  c->first = shim_me()->nlog;
+  s->capture = shim_me()->capturing = c;
   END(cudaSuccess);
 }
 
@@ -429,6 +442,12 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g) {
   for (uint32_t i = 0; i < c->nstream; i++)
     c->stream[i]->capture = NULL;
   c->origin = NULL;
+  Host *h = shim_me();
+  h->capturing = NULL;
+  c->nlog = h->nlog - c->first, h->nlog = c->first; /* nothing of it has been carried out */
+  c->log = shim_new(c->nlog * sizeof *c->log);
+  if (c->nlog)
+    memcpy(c->log, h->log + c->first, c->nlog * sizeof *c->log);
   if (!joined)
     shim_error("a stream of a capture is not joined at its end");
   *g = shim_new(sizeof **g);
@@ -442,7 +461,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned lon
   *x = shim_new(sizeof **x);
   (*x)->c = g->c;
   for (uint32_t i = 0; i < g->c->nstream; i++)
-    (*x)->clock[i] = shim_clock();
+    (*x)->clock[i] = shim_clock(shim_me());
   END(cudaSuccess);
 }
 
@@ -482,6 +501,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s) {
                .from = from->from,
                .bytes = from->bytes,
                .value = from->value};
+    c->op[i]->launched = op;
     if (from->external)
       from->external->last = op->record = shim_new(sizeof *op->record);
     else if (from->kind == OP_RECORD)
@@ -499,6 +519,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s) {
   Op *op = op_new(OP_GRAPH);
   op->run = r;
   shim_note(SHIM_GRAPH, s);
+  shim_note_again(c);
   stream_put(s, op);
   END(cudaSuccess);
 }

@@ -43,6 +43,9 @@ typedef struct Job {
   void *arg;
   const char *save, *from;  /* a folder: a checkpoint after half of the steps, which ends the run; to go on from */
   uint32_t lose;          /* 1: host 1's first group of NCCL is not carried out; 2: nor host 0's */
+  bool lazy;              /* the device does nothing before a host looks in vain */
+  bool deaf;              /* what only turns order is not ordered */
+  int nccl;               /* its version; 0: one that has all */
   bool apart;             /* each process is on a host of its own */
   bool fails;             /* the model, once */
   uint32_t kill, kill_at; /* host to kill at which call after pr_open; kill_at 0: none */

@@ -9,7 +9,7 @@
 #include "include/nvtx3/nvToolsExt.h"
 #include "shim_run.h"
 
-enum { MAX_RANKS = 16, MAX_MEMBERS = 128 };
+enum { MAX_RANKS = 16, MAX_MEMBERS = 128, MAX_SPLITS = 64 };
 
 typedef enum What { SEND, RECV, SUM } What;
 typedef struct Member { /* of a group */
@@ -30,7 +30,8 @@ struct Group {
   cudaStream_t stream;
   Member member[MAX_MEMBERS];
   uint32_t n;
-  uint64_t turn; /* among those of its communicator on its rank */
+  uint64_t turn;   /* among those of its communicator on its rank */
+  uint64_t launch; /* among those of all communicators there */
   bool over;
   Vc at;            /* of its stream when it was posted */
   Vc got;           /* what came with what it has received: known once all of it is done */
@@ -48,20 +49,22 @@ typedef struct World { /* what the ranks of a communicator share */
   int n;
   bool joined[MAX_RANKS];
   ncclComm_t comm[MAX_RANKS];
-  bool contact[MAX_RANKS]
-              [MAX_RANKS]; /* [a][b]: the host of a has come to meet b; b == a: for sums */
+  bool contact[MAX_RANKS][MAX_RANKS]
+              [2]; /* [a][b]: the host of a has come to send to b; to receive from it;
+                                            b == a: for sums */
   Queue queue[MAX_RANKS][MAX_RANKS][2];
   Queue sums[MAX_RANKS];
   struct Split {
     int color[MAX_RANKS], key[MAX_RANKS];
     bool came[MAX_RANKS];
-  } split[MAX_RANKS];
+  } split[MAX_SPLITS];
   uint32_t nsplit;
 } World;
 
 struct ncclComm {
   World *world;
   int rank;
+  uint32_t number; /* of those of its host */
   Host *host;
   uint64_t issued, done; /* groups */
   bool aborted, blocking;
@@ -78,6 +81,11 @@ static _Thread_local Group *open_group;
 static _Thread_local uint32_t depth;
 
 void nccl_reset(void) { worlds = NULL, ids = 0; }
+
+ncclResult_t ncclGetVersion(int *version) {
+  *version = shim.version ? shim.version : 22809;
+  return ncclSuccess;
+}
 
 const char *ncclGetErrorString(ncclResult_t r) {
   return r == ncclSuccess ? "no error" : "an error of the shim";
@@ -103,6 +111,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 static ncclComm_t comm_new(World *w, int rank) {
   ncclComm_t c = shim_new(sizeof *c);
   c->world = w, c->rank = rank, c->host = shim_me();
+  c->number = c->host->ncomm++;
   w->joined[rank] = true;
   w->comm[rank] = c;
   return c;
@@ -127,6 +136,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *c, int n, ncclUniqueId id, int r
     shim_error("a communicator that blocks its host");
   *c = comm_new(w, rank);
   (*c)->joining = true;
+  const char *order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+  shim_me()->order = !order || strtol(order, NULL, 0) != 1 ? ORDER_NONE
+                     : shim_draw(2)                        ? ORDER_LAUNCH
+                                                           : ORDER_SERIAL;
   shim.progress++;
   call_end();
   return ncclInProgress;
@@ -137,6 +150,8 @@ ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *out,
   if (!call_begin())
     return ncclSystemError;
   World *w = c->world;
+  if (c->nsplit == MAX_SPLITS)
+    abort();
   struct Split *s = &w->split[c->nsplit];
   if (config->blocking || config->splitShare)
     shim_error("a communicator that blocks its host, or shares its parent's stream");
@@ -186,10 +201,11 @@ static bool met(const Group *g) {
   const World *w = g->comm->world;
   int me = g->comm->rank;
   for (uint32_t i = 0; i < g->n; i++) {
-    if (g->member[i].what != SUM && !w->contact[g->member[i].peer][me])
+    const Member *m = &g->member[i];
+    if (m->what != SUM && !w->contact[m->peer][me][m->what == SEND])
       return false;
-    for (int r = 0; g->member[i].what == SUM && r < w->n; r++)
-      if (!w->contact[r][r])
+    for (int r = 0; m->what == SUM && r < w->n; r++)
+      if (!w->contact[r][r][0])
         return false;
   }
   return true;
@@ -199,7 +215,8 @@ static void come(Group *g) {
   World *w = g->comm->world;
   int me = g->comm->rank;
   for (uint32_t i = 0; i < g->n; i++) {
-    bool *at = &w->contact[me][g->member[i].what == SUM ? me : g->member[i].peer];
+    What what = g->member[i].what;
+    bool *at = &w->contact[me][what == SUM ? me : g->member[i].peer][what == RECV];
     if (*at)
       continue;
     if (shim.steady)
@@ -311,7 +328,18 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t 
   return add((Member){.what = SUM, .peer = -1, .from = from, .to = to, .n = n, .type = type}, c, s);
 }
 
-void group_issued(Group *g) { g->turn = g->comm->issued++; }
+void group_issued(Group *g) {
+  g->turn = g->comm->issued++;
+  g->launch = g->comm->host->nccl_issued++;
+}
+
+/* Does the device start it, with what else is on it of NCCL? */
+static bool has_room(const Group *g) {
+  const Host *h = g->comm->host;
+  if (h->order == ORDER_NONE)
+    return h->nccl_started == h->nccl_over;
+  return g->launch == h->nccl_started && (h->order == ORDER_LAUNCH || g->launch == h->nccl_over);
+}
 
 Group *group_again(const Group *g) {
   Group *n = shim_new(sizeof *n);
@@ -332,6 +360,14 @@ static void put(Queue *q, Member *m) {
   q->at[q->n++] = m;
 }
 
+/* An access of a group is over once its stream is past it, which other ranks do not learn from what they get. */
+static void touch(const Group *g, const Vc *at, const void *p, size_t bytes, bool write,
+                  const char *name) {
+  Vc over = *at;
+  over.t[g->stream->clock]++;
+  shim_touch(g->stream->clock, &over, p, bytes, write, name);
+}
+
 static void match(Member *send, Member *recv) {
   Group *a = send->group, *b = recv->group;
   size_t bytes = send->n * size_of(send->type), room = recv->n * size_of(recv->type);
@@ -341,10 +377,10 @@ static void match(Member *send, Member *recv) {
     shim_error("%s of rank %d meets %s of rank %d", send->name, a->comm->rank, recv->name,
                b->comm->rank);
   Vc both = b->at;
-  vc_join(&both, &a->at);
-  vc_join(&b->got, &a->at);
-  shim_touch(a->stream->clock, &a->at, send->from, bytes, false, send->name);
-  shim_touch(b->stream->clock, &both, recv->to, room, true, recv->name);
+  vc_hear(&both, &a->at, b->comm->host);
+  vc_hear(&b->got, &a->at, b->comm->host);
+  touch(a, &a->at, send->from, bytes, false, send->name);
+  touch(b, &both, recv->to, room, true, recv->name);
   memcpy(recv->to, send->from, bytes < room ? bytes : room);
   send->done = recv->done = true;
 }
@@ -356,8 +392,8 @@ static void add_up(const World *w, Member **m) {
     if (m[r]->n != n || m[r]->type != m[0]->type)
       shim_error("%s sums %zu numbers where %s sums %zu", m[r]->group->name, m[r]->n,
                  m[0]->group->name, n);
-    shim_touch(m[r]->group->stream->clock, &m[r]->group->at, m[r]->from, n * size_of(m[r]->type),
-               false, m[r]->group->name);
+    touch(m[r]->group, &m[r]->group->at, m[r]->from, n * size_of(m[r]->type), false,
+          m[r]->group->name);
     for (size_t i = 0; i < n; i++)
       switch (m[0]->type) {
       case ncclFloat32:
@@ -374,10 +410,10 @@ static void add_up(const World *w, Member **m) {
   }
   for (int r = 0; r < w->n; r++)
     for (int q = 0; q < w->n; q++)
-      vc_join(&m[r]->group->at, &m[q]->group->at);
+      vc_hear(&m[r]->group->at, &m[q]->group->at, m[r]->group->comm->host);
   for (int r = 0; r < w->n; r++) {
-    shim_touch(m[r]->group->stream->clock, &m[r]->group->at, m[r]->to, n * size_of(m[r]->type),
-               true, m[r]->group->name);
+    touch(m[r]->group, &m[r]->group->at, m[r]->to, n * size_of(m[r]->type), true,
+          m[r]->group->name);
     memcpy(m[r]->to, sum, n * size_of(m[0]->type));
     m[r]->done = true;
   }
@@ -415,9 +451,10 @@ bool group_ready(Group *g, cudaStream_t s) {
   bool done = true;
   if (g->comm->aborted || g->over)
     return true;
-  if (g->comm->done != g->turn)
+  if (g->comm->done != g->turn || (!g->member[0].posted && !has_room(g)))
     return false;
   if (!g->member[0].posted) {
+    g->comm->host->nccl_started++;
     vc_join(&s->vc, &s->head->host);
     s->vc.t[s->clock]++;
     g->at = s->head->at = s->vc;
@@ -432,6 +469,7 @@ bool group_ready(Group *g, cudaStream_t s) {
     done &= g->member[i].done;
   if (done) {
     g->comm->done++;
+    g->comm->host->nccl_over++;
     vc_join(&s->vc, &g->at);
     vc_join(&s->vc, &g->got);
     g->over = true;
@@ -464,7 +502,10 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *r) {
   }
   if (!there)
     shim_in_vain();
-  *r = c->aborted ? ncclInvalidUsage : there ? ncclSuccess : ncclInProgress;
+  *r = c->aborted                         ? ncclInvalidUsage
+       : c->host->broken == c->number + 1 ? ncclRemoteError
+       : there                            ? ncclSuccess
+                                          : ncclInProgress;
   call_end();
   return shim.stalled ? ncclSystemError : ncclSuccess;
 }

@@ -18,6 +18,24 @@ typedef struct Want {
   size_t bytes;
 } Want;
 
+/* The streams of a rank: COMPUTE, COMM and COPY, then its channels but for the first, which is COMM. on: [ninstr]. Returns
+ * how many. */
+static uint32_t streams(const PipeProgram *p, uint32_t r, uint32_t *on) {
+  const PipeRank *t = &p->rank[r];
+  uint32_t of[64] = {0}, n = 0; /* number + 1 */
+  for (uint32_t i = 0; i < t->ninstr; i++) {
+    const PipeInstr *c = &t->instr[i];
+    on[i] = pipe_op_info[c->op].stream;
+    if (p->nchannel == 0 || on[i] != PIPE_COMM)
+      continue;
+    if (p->nchannel > sizeof of / sizeof *of)
+      abort();
+    of[c->gout] = of[c->gout] ? of[c->gout] : ++n;
+    on[i] = of[c->gout] == 1 ? PIPE_COMM : PIPE_NSTREAMS + of[c->gout] - 2;
+  }
+  return PIPE_NSTREAMS + (n > 1 ? n - 1 : 0);
+}
+
 /* What the table of rank r asks for in a step, call by call. Written from PipeInstr and PipeSync alone; the
  * addresses of slots are those that the run has. */
 static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Want *w) {
@@ -25,6 +43,8 @@ static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Wa
   uint32_t n = 0, sync = 0;
   bool *recorded = calloc(t->ninstr + 1u, sizeof *recorded);
   uint32_t *event = calloc(t->ninstr + 1u, sizeof *event);
+  uint32_t *of = calloc(t->ninstr + 1u, sizeof *of);
+  streams(p, r, of); /* the last one is the end: COMPUTE */
   for (uint32_t i = 0; i < t->nsync; i++) {
     recorded[t->sync[i].after + 1] = true;
     event[t->sync[i].after + 1] = t->sync[i].event;
@@ -33,29 +53,24 @@ static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Wa
     w[n++] = (Want){.call = SHIM_RECORD, .stream = PIPE_COMPUTE, .event = event[0]};
   for (uint32_t i = 0; i <= t->ninstr; i++) {
     const PipeInstr *c = &t->instr[i];
-    uint32_t on = i < t->ninstr ? pipe_op_info[c->op].stream : PIPE_COMPUTE;
+    uint32_t on = of[i];
     bool turn = on == PIPE_COPY && t->group;
-    for (uint32_t k = 0; turn && k < 2; k++) /* is awaited, and taken */
-      w[n++] = (Want){.call = SHIM_NUMBER, .stream = on};
     for (; sync < t->nsync && t->sync[sync].before == i; sync++)
       w[n++] = (Want){.call = SHIM_WAIT, .stream = on, .event = t->sync[sync].event};
+    for (uint32_t k = 0; turn && k < 2; k++) /* is awaited, and taken */
+      w[n++] = (Want){.call = SHIM_NUMBER, .stream = on};
     if (i == t->ninstr)
       break;
+    bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
     switch (c->op) {
     case PIPE_SEND_F:
     case PIPE_SEND_B:
-      w[n++] = (Want){.call = SHIM_SEND,
-                      .stream = on,
-                      .peer = (int)c->peer,
-                      .p = slot[c->in],
-                      .bytes = 8 * WORDS};
-      break;
     case PIPE_RECV_F:
     case PIPE_RECV_B:
-      w[n++] = (Want){.call = SHIM_RECV,
+      w[n++] = (Want){.call = send ? SHIM_SEND : SHIM_RECV,
                       .stream = on,
-                      .peer = (int)c->peer,
-                      .p = slot[c->out],
+                      .peer = p->nchannel ? send : (int)c->peer,
+                      .p = slot[send ? c->in : c->out],
                       .bytes = 8 * WORDS};
       break;
     case PIPE_REDUCE:
@@ -81,6 +96,7 @@ static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Wa
   }
   free(recorded);
   free(event);
+  free(of);
   return n;
 }
 
@@ -90,7 +106,7 @@ static bool is_frame(const ShimLog *l, uint32_t first, uint32_t nevent) {
   return event ? l->event < first || l->event >= first + nevent : !l->name[0];
 }
 
-static void compare_log(const char *name, const Job *j, uint32_t r) {
+static void compare_log(const char *name, const Job *j, uint32_t r, bool say) {
   const PipeRank *t = &j->p->rank[r];
   Want *w = calloc(8 * (size_t)t->ninstr + 16, sizeof *w);
   uint32_t n = expected(j->p, r, job_slots[r], w), at = 0, wrong = 0;
@@ -114,7 +130,8 @@ static void compare_log(const char *name, const Job *j, uint32_t r) {
   }
   EXPECT(at == n * STEPS, "%s: rank %u: %u calls, the table has %u in %d steps\n", name, r, at, n,
          STEPS);
-  printf("%s: rank %u: %u calls\n", name, r, n);
+  if (say)
+    printf("%s: rank %u: %u calls\n", name, r, n);
   free(w);
 }
 
@@ -145,32 +162,53 @@ static bool find_rows(const Job *j, uint32_t r, Done *d) {
   return true;
 }
 
+/* Has row i, an op of COMPUTE, started after the side ops of COMM of its stage above it? In these programs all of them
+ * are there for what is computed. d: of the step. */
+static bool after_side(const PipeRank *t, uint32_t i, const Done *d) {
+  bool ok = true;
+  for (uint32_t k = 0; k < i && pipe_op_info[t->instr[i].op].stream == PIPE_COMPUTE; k++)
+    if (t->instr[k].op == PIPE_SIDE_COMM && t->instr[k].stage == t->instr[i].stage)
+      ok = ok && shim_after(d[i].first, d[k].last);
+  return ok;
+}
+
 /* Has each instruction of rank r started after all that its waits count was over, and each step after the one
- * before? By the order that streams and events make, as the shim has seen it. */
+ * before? By the order that streams and events make, as the shim has seen it. With channels a wait for COMM is the place
+ * of the last that is needed; what else is races show. */
 static bool in_order(const Job *j, uint32_t r) {
   const PipeRank *t = &j->p->rank[r];
   Done *d = calloc((size_t)t->ninstr * STEPS, sizeof *d);
-  uint32_t *row[PIPE_NSTREAMS], n[PIPE_NSTREAMS] = {0};
+  uint32_t *on = calloc(t->ninstr + 1u, sizeof *on), n = streams(j->p, r, on);
+  uint32_t **row = calloc(n, sizeof *row), *len = calloc(n, sizeof *len);
+  uint32_t *comm = calloc(t->ninstr + 1u, sizeof *comm), ncomm = 0;
   bool ok = find_rows(j, r, d);
-  for (int x = 0; x < PIPE_NSTREAMS; x++)
+  for (uint32_t x = 0; x < n; x++)
     row[x] = calloc(t->ninstr, sizeof **row);
-  for (uint32_t i = 0; i < t->ninstr; i++) {
-    uint32_t on = pipe_op_info[t->instr[i].op].stream;
-    row[on][n[on]++] = i;
-  }
+  for (uint32_t i = 0; i < t->ninstr; i++)
+    if (pipe_op_info[t->instr[i].op].comm)
+      comm[ncomm++] = i;
+  for (uint32_t i = 0; i < t->ninstr; i++)
+    row[on[i]][len[on[i]]++] = i;
   for (uint32_t s = 0; s < STEPS && ok; s++)
     for (uint32_t i = 0; i < t->ninstr && ok; i++) {
       const ShimLog *me = d[s * t->ninstr + i].first;
-      for (uint32_t x = 0; x < PIPE_NSTREAMS && ok; x++) {
-        uint32_t w = x == pipe_op_info[t->instr[i].op].stream
-                         ? 0
-                         : pipe_wait_for(&t->instr[i], (PipeOn)x);
-        ok = w == 0 || shim_after(me, d[s * t->ninstr + row[x][w - 1]].last);
-        ok &= s == 0 || n[x] == 0 || shim_after(me, d[(s - 1) * t->ninstr + row[x][n[x] - 1]].last);
+      for (uint32_t x = 0; x < n && ok; x++) {
+        uint32_t w = x < PIPE_NSTREAMS && x != pipe_op_info[t->instr[i].op].stream
+                         ? pipe_wait_for(&t->instr[i], (PipeOn)x)
+                         : 0;
+        const uint32_t *rows = x == PIPE_COMM ? comm : row[x];
+        ok = w == 0 || shim_after(me, d[s * t->ninstr + rows[w - 1]].last);
+        ok &= x != PIPE_COMM || after_side(t, i, d + s * t->ninstr);
+        ok &= s == 0 || len[x] == 0 ||
+              shim_after(me, d[(s - 1) * t->ninstr + row[x][len[x] - 1]].last);
       }
     }
-  for (int x = 0; x < PIPE_NSTREAMS; x++)
+  for (uint32_t x = 0; x < n; x++)
     free(row[x]);
+  free(row);
+  free(len);
+  free(comm);
+  free(on);
   free(d);
   return ok;
 }
@@ -218,16 +256,22 @@ void plan_logs(const char *stdlib, uint64_t seed) {
     Compiled *c = malloc(sizeof *c);
     if (!c || !sample_compile(c, stdlib, &samples[i]))
       abort();
-    Job j = {.p = c->s.prog, .processes = true, .log = true, .seed = seed * 1000 + i};
+    const PipeProgram *p = c->s.prog;
     bool ties = false; /* what a rank does beside the sum of a tie depends on what it holds */
-    for (uint32_t s = 0; s < j.p->nstage; s++)
-      ties |= j.p->stage[s].tied != PIPE_NONE;
-    if (!ties) {
+    for (uint32_t s = 0; s < p->nstage; s++)
+      ties |= p->stage[s].tied != PIPE_NONE;
+    for (uint32_t graph = 0; graph < 2 && !ties; graph++) {
+      Job j = {.p = p,
+               .processes = true,
+               .log = true,
+               .at_once = graph ? STEPS : 1,
+               .cuda = {.graph = graph},
+               .seed = seed * 1000 + i};
       job_run(&j);
       EXPECT(job_whole(&j), "%s: %s %s\n", samples[i].name, j.text, j.error[0]);
-      for (uint32_t r = 0; r < j.p->nrank && job_whole(&j); r++)
-        compare_log(samples[i].name, &j, r);
-      for (uint32_t r = 0; r < j.p->nrank; r++)
+      for (uint32_t r = 0; r < p->nrank && job_whole(&j); r++)
+        compare_log(samples[i].name, &j, r, !graph);
+      for (uint32_t r = 0; r < p->nrank; r++)
         EXPECT(in_order(&j, r), "%s: rank %u: an instruction starts before what it waits for\n",
                samples[i].name, r);
       EXPECT(turns_in_order(&j), "%s: a turn starts before the one before it is over\n",
@@ -262,7 +306,26 @@ static void skip_turn(void *arg) {
   shim_skip(s->rank, s->n);
 }
 
-/* Without the wait for any one turn whose predecessor is on another rank: in step 1. */
+/* Without the wait for any one turn whose predecessor is on another rank: in step 1, and in the graph of odd steps. */
+static bool skip_is_found(const PipeProgram *p, bool graph, Skip skip, uint64_t seed) {
+  bool is = false;
+  for (uint32_t t = 0; t < 4 && !is; t++) { /* in some order of what may be */
+    Job j = {.p = p,
+             .processes = true,
+             .at_once = STEPS,
+             .free_running = true,
+             .log = true,
+             .cuda = {.graph = graph},
+             .damage = skip_turn,
+             .arg = &skip,
+             .seed = seed + t};
+    job_run(&j);
+    is = j.errors > 0 || j.broken > 0 || !turns_in_order(&j);
+    shim_end();
+  }
+  return is;
+}
+
 static void skip_turns(const char *name, const PipeProgram *p, uint64_t seed) {
   uint32_t n = 0, found = 0;
   for (uint32_t g = 1; g <= p->ngroup; g++)
@@ -275,24 +338,13 @@ static void skip_turns(const char *name, const PipeProgram *p, uint64_t seed) {
         bool copy = pipe_op_info[p->rank[r].instr[k].op].stream == PIPE_COPY;
         nth += copy && k < i, ncopy += copy;
       }
-      bool is = false;
-      for (uint32_t t = 0; t < 4 && !is; t++) { /* in some order of what may be */
-        Skip skip = {r, ncopy + nth};
-        Job j = {.p = p,
-                 .processes = true,
-                 .at_once = STEPS,
-                 .free_running = true,
-                 .log = true,
-                 .damage = skip_turn,
-                 .arg = &skip,
-                 .seed = seed * 1000 + turn * 10 + t};
-        job_run(&j);
-        is = j.errors > 0 || j.broken > 0 || !turns_in_order(&j);
-        shim_end();
+      for (uint32_t graph = 0; graph < 2; graph++) {
+        bool is = skip_is_found(p, graph, (Skip){r, ncopy + nth}, seed * 1000 + turn * 10);
+        n++;
+        found += is;
+        EXPECT(is, "%s: without the wait for turn %u of group %u nothing is found%s\n", name, turn,
+               g, graph ? " in a graph" : "");
       }
-      n++;
-      found += is;
-      EXPECT(is, "%s: without the wait for turn %u of group %u nothing is found\n", name, turn, g);
     }
   if (n)
     printf("%s: %u of %u turns\n", name, found, n);
@@ -305,6 +357,18 @@ void plan_events(const char *stdlib, uint64_t seed) {
       abort();
     const PipeProgram *p = c->s.prog;
     uint32_t n = 0, raced = 0, found = 0;
+    Job whole = {.p = p,
+                 .processes = true,
+                 .at_once = STEPS,
+                 .free_running = true,
+                 .log = true,
+                 .deaf = true,
+                 .seed = seed * 1000000 + (uint64_t)i * 10000};
+    job_run(&whole);
+    EXPECT(job_whole(&whole), "%s: %s %s\n", samples[i].name, whole.text, whole.error[0]);
+    for (uint32_t r = 0; r < p->nrank; r++)
+      EXPECT(in_order(&whole, r), "%s: rank %u: events do not order all\n", samples[i].name, r);
+    shim_end();
     for (uint32_t r = 0; r < p->nrank; r++) {
       PipeRank *k = (PipeRank *)&p->rank[r];
       uint32_t nsync = k->nsync;
@@ -320,6 +384,7 @@ void plan_events(const char *stdlib, uint64_t seed) {
                    .free_running = true,
                    .cuda = {.graph = t > 0},
                    .log = t == 0,
+                   .deaf = t == 0,
                    .damage = cut_wait,
                    .arg = &cut,
                    .seed = seed * 1000000 + (uint64_t)i * 10000 + w * 10 + t};

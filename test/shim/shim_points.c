@@ -25,12 +25,13 @@ typedef struct Came {
   Job j;
 } Came;
 
-/* An instruction of this kind that is alone, not the first of its rank; or the first. */
-static bool find_spot(Compiled *const *c, uint32_t op, Spot *to) {
+/* An instruction of this kind that is alone, not the first of its rank; or the first. Of programs with channels, or
+ * without. */
+static bool find_spot(Compiled *const *c, uint32_t op, bool channels, Spot *to) {
   bool found = false;
   for (uint32_t i = 0; i < nsamples; i++) {
     const PipeProgram *p = c[i]->s.prog;
-    for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t r = 0; r < p->nrank && !p->nchannel == !channels; r++)
       for (uint32_t k = 0, n = 0; k < p->rank[r].ninstr; k++) {
         const PipeInstr *in = &p->rank[r].instr[k];
         if (in->op != op || in->group || (k > 0 && in[-1].group))
@@ -144,25 +145,33 @@ static void one_point(const Spot *at, On on, uint64_t seed) {
   free(c);
 }
 
-void plan_points(const char *stdlib, uint64_t seed) {
-  Compiled **c = calloc(nsamples, sizeof *c);
+static void points_of(Compiled *const *c, bool channels, uint64_t seed) {
   uint32_t kinds = 0;
-  for (uint32_t i = 0; i < nsamples; i++)
-    if (!c || !(c[i] = malloc(sizeof *c[i])) || !sample_compile(c[i], stdlib, &samples[i]))
-      abort();
   for (uint32_t op = 0; op < PIPE_NOPS; op++) {
     Spot at;
-    if (!find_spot(c, op, &at)) {
-      printf("%s: in none of the programs\n", pipe_op_info[op].text);
+    bool comm = pipe_op_info[op].comm; /* what channels are about */
+    if ((channels && !comm && op != PIPE_F && op != PIPE_B) || !find_spot(c, op, channels, &at)) {
+      if (!channels)
+        printf("%s: in none of the programs\n", pipe_op_info[op].text);
       continue;
     }
     printf("%s: %s of rank %u of %s\n", pipe_op_info[op].text, at.text, at.rank, at.p->name);
     for (On on = 0; on < NENGINES; on++)
       one_point(&at, on, seed * 1000 + op * 10 + on);
-    EXPECT(crashes(&at, seed), "%s: no crash\n", at.text);
+    if (!channels)
+      EXPECT(crashes(&at, seed), "%s: no crash\n", at.text);
     kinds++;
   }
-  printf("%u kinds on %d engines\n", kinds, NENGINES);
+  printf("%u kinds on %d engines%s\n", kinds, NENGINES, channels ? ", with channels" : "");
+}
+
+void plan_points(const char *stdlib, uint64_t seed) {
+  Compiled **c = calloc(nsamples, sizeof *c);
+  for (uint32_t i = 0; i < nsamples; i++)
+    if (!c || !(c[i] = malloc(sizeof *c[i])) || !sample_compile(c[i], stdlib, &samples[i]))
+      abort();
+  points_of(c, false, seed);
+  points_of(c, true, seed + 1);
   for (uint32_t i = 0; i < nsamples; i++) {
     arena_free(&c[i]->arena);
     free(c[i]);

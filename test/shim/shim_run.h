@@ -8,22 +8,28 @@
 
 #include "shim.h"
 
-enum { MAX_CLOCKS = 128, MAX_HOSTS = 16 };
+enum { MAX_CLOCKS = 384, MAX_HOSTS = 16, MAX_STREAMS = 128 };
 
 /* How far each host thread and each stream is known to have come. */
-typedef struct Vc { uint64_t t[MAX_CLOCKS]; } Vc;
+typedef struct Vc { uint32_t t[MAX_CLOCKS]; } Vc;
 
 typedef struct Host {
   uint32_t id, clock;
   pthread_cond_t cond; /* it is its turn */
   bool in, gone, dead, loses;
   uint64_t seen;       /* progress at its last look in vain */
+  uint32_t ncomm, broken; /* communicators; 1 + the one that has an error */
+  bool again;          /* and at the one before */
   uint32_t skip;       /* waits for a number until that which is over at once, and 1; 0: none is */
   uint64_t calls_left; /* until it is killed; UINT64_MAX: it is not */
   uint32_t nstream, nevent;
+  /* Operations of NCCL: how many were issued, have started with all before them, and are over; how they are ordered. */
+  uint64_t nccl_issued, nccl_started, nccl_over;
+  enum { ORDER_NONE, ORDER_LAUNCH, ORDER_SERIAL } order;
   Vc vc;
   ShimLog *log;
   uint32_t nlog, caplog;
+  struct Capture *capturing; /* that this thread has begun; NULL */
   char name[8][48]; /* stack of ranges */
   uint32_t nname;
 } Host;
@@ -63,6 +69,7 @@ typedef struct Op {
   struct Group *group;
   struct GraphRun *run;
   struct CUstream_st *in; /* captured on */
+  struct Op *launched;    /* of one that was captured: in the launch at hand */
   bool over;
   Vc at;          /* what its stream knew when it started */
   uint32_t clock;
@@ -81,10 +88,12 @@ struct CUstream_st {
 };
 
 typedef struct Capture {
-  struct CUstream_st *origin, *stream[64];
+  struct CUstream_st *origin, *stream[MAX_STREAMS];
   uint32_t nstream;
   Op **op;
   uint32_t nop, cap;
+  ShimLog *log; /* what was logged of it: again for each launch */
+  uint32_t first, nlog; /* of its host's */
 } Capture;
 
 struct CUgraph_st { Capture *c; };
@@ -95,7 +104,7 @@ typedef struct GraphRun {
 } GraphRun;
 struct CUgraphExec_st {
   Capture *c;
-  uint32_t clock[64]; /* of the streams of its runs */
+  uint32_t clock[MAX_STREAMS]; /* of the streams of its runs */
 };
 
 /* Operations of NCCL that were issued together. */
@@ -103,9 +112,11 @@ typedef struct Group Group;
 
 extern struct Shim {
   pthread_mutex_t lock;
-  bool on, log, unwatched, steady, stalled, killed, apart;
+  bool on, log, unwatched, steady, stalled, killed, apart, deaf, lazy;
   uint64_t random, progress, ticks, most_queued;
   uint32_t nhost, turn, nclock, errors, stuck;
+  int version;
+  uint8_t owner[MAX_CLOCKS]; /* host of a clock */
   char text[512];
   Host host[MAX_HOSTS];
   struct CUstream_st *streams;
@@ -119,10 +130,12 @@ Host *shim_me(void);
 void shim_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void *shim_new(size_t bytes); /* zeroed; freed by shim_end */
 uint64_t shim_draw(uint64_t n); /* below n */
-uint32_t shim_clock(void);
+uint32_t shim_clock(const Host *h);
 void vc_join(Vc *a, const Vc *b);
+void vc_hear(Vc *a, const Vc *b, const Host *h); /* the same of others' clocks: a is of h, what comes from elsewhere is b */
 const char *shim_range(void); /* innermost range of this host; interned */
 ShimLog *shim_note(ShimCall call, struct CUstream_st *s); /* an entry to fill in; never NULL */
+void shim_note_again(const Capture *c); /* the entries of a capture, for the launch at hand */
 
 /* Until f(arg), in a call; false: it never will be. */
 bool shim_until(bool (*f)(void *), void *arg);

@@ -4,6 +4,7 @@
  *   shim_test parity STDLIB   a process a rank, and one process for all; plain, ahead, traced and from a graph:
  *                             losses and weights are those of the CPU engine, bit for bit, no rule is broken
  *   shim_test library STDLIB  the same for each schedule of the library, with the parameters that it has by itself
+ *   shim_test channels STDLIB the same with lowering channels
  *   shim_test formulas STDLIB the same for schedules with formulas of weights, and a model of floats
  *   shim_test log STDLIB      what was issued in a step is what the table says, call by call
  *   shim_test events STDLIB   without any one wait for an event the shim finds a race
@@ -160,6 +161,40 @@ static void break_it(void *arg) {
   }
 }
 
+static void unorder(void *arg) {
+  (void)arg;
+  shim_unordered();
+}
+
+/* The program of `of`, damaged: what the shim says of it. */
+static void try_damage(const char *stdlib, const Sample *of, const char *how, uint64_t seed) {
+  Compiled *c = malloc(sizeof *c);
+  Result *want = malloc(sizeof *want);
+  if (!c || !want || !sample_compile(c, stdlib, of))
+    abort();
+  const PipeProgram *p = c->s.prog;
+  job_reference(p, false, want);
+  Broken b = {p, how};
+  bool contact = strncmp(how, "first", 5) == 0;
+  Job j = {.p = p,
+           .processes = true,
+           .at_once = STEPS,
+           .damage = strncmp(how, "launches", 8) == 0 ? unorder : break_it,
+           .arg = &b,
+           .lose = !contact              ? 0
+                   : strstr(how, "both") ? 2
+                                         : 1,
+           .seed = seed,
+           .deadline_s = 60};
+  job_run(&j);
+  printf("%s%s: %s%s%s\n", p->nchannel ? "channels, " : "", how,
+         j.errors ? j.text : "no rule is broken", j.stalled ? "; stalled" : "",
+         job_whole(&j) && job_same(&j, want) ? "; the results are right" : "");
+  arena_free(&c->arena);
+  free(c);
+  free(want);
+}
+
 static void damage(const char *stdlib) {
   static const char *const how[] = {"nothing",
                                     "receives swapped",
@@ -172,34 +207,19 @@ static void damage(const char *stdlib) {
                                     "slot of a group used by two",
                                     "first contact left out",
                                     "first contact left out at both ends"};
+  static const char *const of_channels[] = {"nothing",
+                                            "receives swapped",
+                                            "slot used too early",
+                                            "sent from another slot",
+                                            "first contact left out",
+                                            "first contact left out at both ends",
+                                            "launches in any order"};
   static const Sample onef1b = {"1f1b", NULL, 3, 6};
-  const Sample *chunks = sample_named("chunks");
-  for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
-    Compiled *c = malloc(sizeof *c);
-    Result *want = malloc(sizeof *want);
-    bool group = strstr(how[i], "group") != NULL;
-    if (!c || !want || !sample_compile(c, stdlib, group ? chunks : &onef1b))
-      abort();
-    const PipeProgram *p = c->s.prog;
-    job_reference(p, false, want);
-    Broken b = {p, how[i]};
-    Job j = {.p = p,
-             .processes = true,
-             .at_once = STEPS,
-             .damage = break_it,
-             .arg = &b,
-             .seed = seed0 + i,
-             .deadline_s = 60};
-    bool contact = strncmp(how[i], "first", 5) == 0;
-    j.lose = contact ? (i + 1 == sizeof how / sizeof *how ? 2 : 1) : 0;
-    job_run(&j);
-    printf("%s: %s%s%s\n", how[i], j.errors ? j.text : "no rule is broken",
-           j.stalled ? "; stalled" : "",
-           job_whole(&j) && job_same(&j, want) ? "; the results are right" : "");
-    arena_free(&c->arena);
-    free(c);
-    free(want);
-  }
+  const Sample *chunks = sample_named("chunks"), *channels = sample_named("1f1b channels");
+  for (size_t i = 0; i < sizeof how / sizeof *how; i++)
+    try_damage(stdlib, strstr(how[i], "group") ? chunks : &onef1b, how[i], seed0 + i);
+  for (size_t i = 0; i < sizeof of_channels / sizeof *of_channels; i++)
+    try_damage(stdlib, channels, of_channels[i], seed0 + i);
 }
 
 /* ---- faults ---- */
@@ -215,6 +235,106 @@ static const char star_text[] =
     "schedule star(M = 2) { ranks 4  transfers inline grouped\n"
     "  pipe net dag stages 4 mbs M place s -> s  edge 0 -> 3  edge 1 -> 3  edge 2 -> 3\n"
     "  order r { do M { F  B }  U } }\n";
+
+typedef struct Comm {
+  uint32_t host, n;
+} Comm;
+
+static void break_comm(void *arg) {
+  const Comm *c = arg;
+  shim_break(c->host, c->n);
+}
+
+/* An error of any one communicator of rank 1 stops all ranks, and nothing goes on in any other one. */
+static void break_each(const PipeProgram *p) {
+  uint32_t n = 1; /* that of all */
+  for (uint32_t i = 0; i < p->nchannel; i++)
+    n += p->channel[i].from == 1 || p->channel[i].to == 1;
+  for (uint32_t i = 0; i < n; i++) {
+    Comm c = {1, i};
+    Job j = {.p = p, .processes = true, .damage = break_comm, .arg = &c, .seed = seed0 + i};
+    job_run(&j);
+    for (uint32_t r = 0; r < j.nhost; r++)
+      EXPECT(strncmp(j.error[r], "rank 1: ", 8) == 0 &&
+                 strstr(j.error[r], ": an error of the shim") && j.errors == 0,
+             "communicator %u of rank 1: rank %u: %s; %s\n", i, r, j.error[r], j.text);
+  }
+  printf("channels, %u communicators of rank 1, each broken\n", n);
+}
+
+/* How far ahead the host is: many microbatches, one of them ahead; 30 are all of a step, so it can be more. */
+static void far_ahead(const char *stdlib, const Sample *of) {
+  Compiled *c = malloc(sizeof *c);
+  if (!c || !sample_compile(c, stdlib, of))
+    abort();
+  for (uint32_t ahead = 1; ahead < 60; ahead += 29) {
+    Job j = {.p = c->s.prog,
+             .processes = true,
+             .lazy = true,
+             .seed = seed0,
+             .cuda = {.ahead = ahead},
+             .at_once = STEPS};
+    job_run(&j);
+    EXPECT(job_whole(&j), "%s %s\n", j.text, j.error[0]);
+    /* Up to three fences of 8 instructions: of each a wait, the op, a record; of one in 8 the fence's. */
+    EXPECT(ahead == 1 ? j.most_ahead > 8 && j.most_ahead <= 3 * 8 * 4 : j.most_ahead > 3 * 8 * 4,
+           "%s: %llu operations of one stream were issued ahead\n", of->name,
+           (unsigned long long)j.most_ahead);
+  }
+  arena_free(&c->arena);
+  free(c);
+}
+
+/* What channels take of NCCL, and faults of a channel. */
+static void faults_of_channels(const char *stdlib) {
+  static const char *const fault[] = {"1SEND_F2:1:1:hang", "1RECV_B3:1:1:hang", "1SEND_F2:1:2:drop",
+                                      "2SEND_B1:2:0:drop"};
+  Compiled *c = malloc(sizeof *c);
+  if (!c || !sample_compile(c, stdlib, sample_named("1f1b channels")))
+    abort();
+  const PipeProgram *p = c->s.prog;
+  for (uint32_t i = 0; i < 5; i++) {
+    static const char *const order[] = {"0", "", "yes", "0x1", NULL};
+    if (order[i])
+      setenv("NCCL_LAUNCH_ORDER_IMPLICIT", order[i], 1);
+    Job j = {.p = p, .processes = true, .nccl = order[i] ? 0 : 22512, .seed = seed0};
+    job_run(&j);
+    unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    printf("channels, %s ", order[i] ? "NCCL_LAUNCH_ORDER_IMPLICIT is" : "an old NCCL");
+    show(order[i] ? order[i] : "", &j);
+  }
+  Job one = {.p = p, .nccl = 22512, .seed = seed0};
+  job_run(&one);
+  show("channels, an old NCCL, one process", &one);
+  one = (Job){.p = p, .processes = true, .fails = true, .seed = seed0};
+  job_run(&one);
+  show("channels, a model that fails", &one);
+  EXPECT(one.errors == 0, "  %s\n", one.text);
+  break_each(p);
+  for (size_t i = 0; i < 3 * sizeof fault / sizeof *fault; i++) {
+    bool here = i % 3 == 2;
+    Job j = {.p = p,
+             .seed = seed0,
+             .processes = !here,
+             .checks = i % 3 == 1,
+             .deadline_s = here ? 60 : 0.6,
+             .kill = 1,
+             .kill_at = here ? 0
+                             : 1u << 30}; /* never: but a run that stalls goes on to its deadline */
+    setenv("PIPE_FAULT", fault[i / 3], 1);
+    job_run(&j);
+    unsetenv("PIPE_FAULT");
+    printf("channels, %s%s: %s\n", fault[i / 3],
+           here         ? ", one process"
+           : i % 3 == 1 ? ", with headers"
+                        : "",
+           j.status[0] ? j.error[0] : "no error");
+    for (uint32_t r = 1; r < j.nhost; r++)
+      EXPECT(strcmp(j.error[r], j.error[0]) == 0, "  rank %u: %s\n", r, j.error[r]);
+  }
+  arena_free(&c->arena);
+  free(c);
+}
 
 static void faults(const char *stdlib) {
   static const Sample onef1b = {"1f1b", NULL, 3, 6}, gpipe = {"gpipe", NULL, 3, 6},
@@ -260,16 +380,27 @@ static void faults(const char *stdlib) {
   job_run(&j);
   show("a model that fails", &j);
   const Sample *lends[2] = {sample_named("bpipe"), sample_named("turns")};
-  for (uint32_t i = 0; i < 4; i++) {
+  for (uint32_t i = 0; i < 6; i++) {
     Compiled *l = malloc(sizeof *l);
     if (!l || !sample_compile(l, stdlib, lends[i % 2]))
       abort();
-    j = (Job){.p = l->s.prog, .seed = seed0, .processes = true, .apart = i < 2, .fails = i >= 2};
-    job_run(&j);
-    printf("%s, %s: %s\n", lends[i % 2]->name,
-           i < 2 ? "each on a host of its own" : "a model that fails",
-           j.status[0] ? j.error[0] : "no error");
-    EXPECT(j.stuck == 0, "  %u streams wait for ever\n", j.stuck);
+    bool graph = i >= 4;
+    for (uint32_t n = 0; n < (graph ? 8 : 1);
+         n++) { /* how far the others are is a matter of the order */
+      j = (Job){.p = l->s.prog,
+                .seed = seed0 + n,
+                .processes = true,
+                .apart = i < 2,
+                .fails = i >= 2,
+                .at_once = graph ? STEPS : 1,
+                .cuda = {.graph = graph}};
+      job_run(&j);
+      if (n == 0)
+        printf("%s, %s%s: %s\n", lends[i % 2]->name,
+               i < 2 ? "each on a host of its own" : "a model that fails",
+               graph ? ", from a graph" : "", j.status[0] ? j.error[0] : "no error");
+      EXPECT(j.stuck == 0, "  %u streams wait for ever\n", j.stuck);
+    }
     if (i == 3) { /* the others wait for its turn */
       setenv("PIPE_FAULT", "0OFF1:0:1:hang", 1);
       j = (Job){.p = l->s.prog,
@@ -330,22 +461,15 @@ static void faults(const char *stdlib) {
       EXPECT(strcmp(j.error[r], j.error[0]) == 0, "  rank %u: %s\n", r, j.error[r]);
   }
   arena_free(&c->arena);
-  /* How far ahead the host is: many microbatches, one of them ahead. */
-  static const Sample many = {"gpipe", NULL, 2, 30};
-  if (!sample_compile(c, stdlib, &many))
-    abort();
-  j = (Job){
-      .p = c->s.prog, .processes = true, .seed = seed0, .cuda = {.ahead = 1}, .at_once = STEPS};
-  job_run(&j);
-  EXPECT(job_whole(&j), "%s %s\n", j.text, j.error[0]);
-  EXPECT(j.most_ahead <= 64 && j.most_ahead > 8,
-         "%llu operations of one stream were issued ahead\n", (unsigned long long)j.most_ahead);
-  arena_free(&c->arena);
+  static const Sample many[] = {{"gpipe", NULL, 2, 30}, {"gpipe channels", NULL, 2, 30}};
+  for (uint32_t i = 0; i < 2; i++)
+    far_ahead(stdlib, &many[i]);
   arena_free(&d->arena);
   arena_free(&e->arena);
   free(c);
   free(d);
   free(e);
+  faults_of_channels(stdlib);
 }
 
 /* ---- headers ---- */
@@ -354,7 +478,7 @@ static void headers(const char *stdlib) {
   static const Sample onef1b = {"1f1b", NULL, 3, 6}, gpipe = {"gpipe", NULL, 3, 6};
   static const struct {
     const char *how, *fault;
-    bool group, streams, graph;
+    bool group, streams, graph, channels;
   } tries[] = {
       {.how = "receives swapped"},
       {.how = "receives swapped", .graph = true},
@@ -365,12 +489,20 @@ static void headers(const char *stdlib) {
       {.how = "transfers of a group swapped", .group = true, .streams = true},
       {.how = "a message of a group damaged", .group = true, .fault = "2SEND_F1:0:1:corrupt"},
       {.how = "a message of a group lost", .group = true, .fault = "0SEND_F1:0:1:drop"},
+      {.how = "receives swapped", .channels = true},
+      {.how = "receives swapped", .channels = true, .graph = true},
+      {.how = "a message damaged", .channels = true, .fault = "0SEND_F1:0:1:corrupt"},
+      {.how = "a message lost", .channels = true, .fault = "1SEND_F2:1:2:drop"},
   };
-  const Sample *chunks = sample_named("chunks");
+  const Sample *chunks = sample_named("chunks"), *channels = sample_named("1f1b channels");
   for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
     Compiled *c = malloc(sizeof *c);
     bool lost = strstr(tries[i].how, "lost") != NULL;
-    if (!c || !sample_compile(c, stdlib, tries[i].group ? chunks : lost ? &gpipe : &onef1b))
+    if (!c || !sample_compile(c, stdlib,
+                              tries[i].channels ? channels
+                              : tries[i].group  ? chunks
+                              : lost            ? &gpipe
+                                                : &onef1b))
       abort();
     Broken b = {c->s.prog, tries[i].how};
     Job j = {.p = c->s.prog,
@@ -387,8 +519,8 @@ static void headers(const char *stdlib) {
       setenv("PIPE_FAULT", tries[i].fault, 1);
     job_run(&j);
     unsetenv("PIPE_FAULT");
-    printf("%s%s%s\n", b.how, tries[i].streams ? ", one process" : "",
-           tries[i].graph ? ", a graph" : "");
+    printf("%s%s%s%s\n", b.how, tries[i].channels ? ", channels" : "",
+           tries[i].streams ? ", one process" : "", tries[i].graph ? ", a graph" : "");
     const char *first = NULL; /* that is not of another rank's */
     for (uint32_t r = 0; r < j.nhost && !first; r++)
       first = j.status[r] && j.status[r] != PR_E_LOST ? j.error[r] : NULL;
@@ -437,9 +569,10 @@ static void kill_some(const PipeProgram *p, uint32_t n, uint32_t *cut, uint32_t 
 static void kills(const char *stdlib) {
   enum { KILLS = 40 };
   static const Sample onef1b = {"1f1b", NULL, 3, 6};
-  const Sample *const of[] = {&onef1b, sample_named("bpipe"), sample_named("turns")};
+  const Sample *const of[] = {&onef1b, sample_named("bpipe"), sample_named("turns"),
+                              sample_named("1f1b channels")};
   Compiled *c = malloc(sizeof *c);
-  for (uint32_t i = 0; i < 3; i++) {
+  for (uint32_t i = 0; i < sizeof of / sizeof *of; i++) {
     uint32_t named = 0, cut = 0;
     if (!c || !sample_compile(c, stdlib, of[i]))
       abort();
@@ -535,7 +668,7 @@ static int is_schedule(const struct dirent *d) {
   return dot && strcmp(dot, ".pipe") == 0;
 }
 
-static void library(const char *stdlib) {
+static void library(const char *stdlib, bool channels) {
   struct dirent **file;
   int n = scandir(stdlib, &file, is_schedule, alphasort);
   for (int i = 0; i < n; i++) {
@@ -543,7 +676,8 @@ static void library(const char *stdlib) {
     Result *want = malloc(sizeof *want);
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)(strlen(file[i]->d_name) - 5), file[i]->d_name);
-    if (!c || !want || !program_open(c, stdlib, name, NULL, NULL, 0, NULL))
+    if (!c || !want ||
+        !program_open_as(c, stdlib, name, NULL, NULL, 0, NULL, channels ? 1 + PIPE_CHANNELS : 0))
       abort();
     const PipeProgram *p = c->s.prog;
     bool floats = p->nformula > 0, replays = strncmp(name, "pipemare_t", 10) != 0; /* T1's rate */
@@ -623,8 +757,8 @@ int main(int argc, char **argv) {
     plan_logs(argv[2], seed0);
   else if (strcmp(argv[1], "events") == 0)
     plan_events(argv[2], seed0);
-  else if (strcmp(argv[1], "library") == 0)
-    library(argv[2]);
+  else if (strcmp(argv[1], "library") == 0 || strcmp(argv[1], "channels") == 0)
+    library(argv[2], argv[1][0] == 'c');
   else if (strcmp(argv[1], "points") == 0)
     plan_points(argv[2], seed0);
   else if (strcmp(argv[1], "damage") == 0)

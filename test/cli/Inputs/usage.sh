@@ -49,6 +49,12 @@ done
 try a.pipe --dump-after=everything
 try a.pipe --arrows=on
 try a.pipe --arrows=auto --emit=html
+try a.pipe --for-all=M --emit=html
+try a.pipe --symbol=x --emit=json
+try a.pipe --torch-lax
+try a.pipe --by=span
+try --compare a.pipe --by=speed
+try --compare nowhere.pipe
 try --compare a.pipe --emit=svg --arrows=off
 try --compare a.pipe --torch-waits
 try --compare a.pipe --torch-unshard=3

@@ -7,6 +7,10 @@ for arg; do
   if [ "$last" = --svg ]; then echo '</svg>' > "$arg"; fi
   last=$arg
 done
+if [ "$NCCL_LAUNCH_ORDER_IMPLICIT" = 0 ]; then
+  [ "$PLAY" = silent ] || echo "gpt_cuda: open: NCCL_LAUNCH_ORDER_IMPLICIT=0: with lowering channels a step may never end" >&2
+  exit 1
+fi
 if [ -n "$PIPE_FAULT" ]; then
   rank=$(echo "$PIPE_FAULT" | cut -d: -f2)
   [ "$PLAY" = hang ] && sleep 22

@@ -24,6 +24,7 @@ typedef enum {
 typedef struct { size_t size; int blocking, splitShare; } ncclConfig_t;
 #define NCCL_CONFIG_INITIALIZER { sizeof(ncclConfig_t), 1, 0 }
 
+ncclResult_t ncclGetVersion(int *version);
 const char *ncclGetErrorString(ncclResult_t r);
 const char *ncclGetLastError(ncclComm_t c);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);

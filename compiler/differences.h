@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ * Systems of differences: least values that are apart by what arcs say. */
+#ifndef PIPEC_DIFFERENCES_H
+#define PIPEC_DIFFERENCES_H
+
+#include "pipec.h"
+
+typedef struct Arc {
+  uint32_t from, to;
+  int64_t w;
+} Arc; /* value[to] >= value[from] + w */
+typedef VEC(Arc) Arcs;
+
+/* The least values >= 0 of n variables, in *value of the arena. False: there are none, since a circle of arcs adds up to
+ * more than 0. */
+bool least_values(Arena *a, const Arcs *arcs, uint32_t n, int64_t **value);
+
+#endif

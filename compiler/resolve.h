@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT
+ * What the parts of the resolve pass share: the symbol table and its scopes, and what is being resolved.
+ *
+ *   resolve.c        clauses, schedules, imports; the pass
+ *   resolve_names.c  the table; what is said of a name that is unknown, or of another kind
+ *   resolve_order.c  expressions, ops and statements */
+#ifndef PIPEC_RESOLVE_H
+#define PIPEC_RESOLVE_H
+
+#include "pipec.h"
+
+typedef enum SymKind { SY_NONE, SY_VAR, SY_FN, SY_OPDEF, SY_SCHEDULE, SY_PIPE, SY_BUILTIN } SymKind;
+
+typedef struct Sym {
+  Name name;
+  SymKind kind;
+  Span at;
+  uint32_t slot;
+  uint8_t units; /* VAR of a let, FN: of the numbers it is made of */
+  bool array;    /* PIPE: several, by index */
+  bool depends;  /* VAR: its value depends on the index of the kernel being resolved */
+  union {
+    Fn *fn;
+    OpDef *opdef;
+    Schedule *schedule;
+    Builtin builtin;
+  };
+} Sym;
+
+typedef struct Resolver {
+  Sched *s;
+  uint8_t units;                  /* of the numbers resolved so far, see resolve_units */
+  const Entry *with_unit, *plain; /* first times of the schedule with a unit, and without */
+  Interner *in;
+  Sym *table; /* open addressing by pointer; never iterated */
+  uint32_t cap, used;
+  VEC(Name) scope; /* names defined, innermost last */
+  struct File *files;
+  Name op_name[PIPE_NOPS]; /* NULL: not written by users */
+  bool sliced;             /* the schedule at hand has slices: ops have two indices */
+  bool in_check;           /* quantities are allowed */
+  bool in_when;            /* inflight and held are, as they are now */
+  uint32_t nquantity;      /* of those, so far */
+  Schedule *schedule;      /* that is being resolved */
+  const Stmt *list;        /* the clock or rules that is being resolved, or NULL */
+  const Fn *fn;            /* whose body is being resolved, or NULL */
+  int depth;               /* of imports */
+  const Stmt *kernel;      /* whose index the op being resolved lacks, or NULL */
+  const Clause *clause;    /* that is being resolved, or NULL */
+  const Ast *file;
+  VEC(Name) unknown; /* names of the clause that were reported, each once */
+  bool incomplete;   /* an import of this file failed: what is unknown may be defined there */
+} Resolver;
+
+/* ---- resolve_names.c ---- */
+Sym *sym_find(Resolver *r, Name name); /* NULL: it has no meaning here */
+/* Gives a name a meaning until the scope ends; one that it has is reported, and replaced. */
+Sym *sym_define(Resolver *r, Name name, Span at, SymKind kind);
+uint32_t sym_define_var(Resolver *r, Name name, Span at); /* its slot of s->env */
+uint32_t sym_scope_begin(Resolver *r);
+void sym_scope_end(Resolver *r, uint32_t mark);
+/* "did you mean"; false: nothing like it is visible. */
+bool sym_suggest(Resolver *r, Name name);
+/* y, or nothing, stands where `wanted` should: one error, with where y comes from or a near name. */
+void sym_wrong_kind(Resolver *r, const Sym *y, Name name, Span at, const char *wanted);
+
+/* ---- resolve_order.c ---- */
+/* Both: does the value depend on the kernel's index? */
+bool resolve_expr(Resolver *r, Expr *e);
+bool resolve_args(Resolver *r, Arg *a);
+/* Resolves e; of the numbers that it is made of (Sym.units). */
+uint8_t resolve_units(Resolver *r, Expr *e);
+void resolve_range(Resolver *r, Range *g);
+void resolve_fn(Resolver *r, Fn *f);
+/* The arguments of a schedule that is instantiated; def: NULL if unknown. */
+void resolve_bind(Resolver *r, Arg *args, const Schedule *def, Span at);
+void resolve_block(Resolver *r, Stmt *b, const Stmt *kernel);
+
+#endif

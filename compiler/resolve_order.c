@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: MIT
+ * Names of expressions, ops and statements (resolve.h), and the shape of what they stand in: how many indices an op
+ * has, what may stand inside of what. */
+#include <string.h>
+
+#include "hints.h"
+#include "resolve.h"
+
+/* ---- expressions; the result tells whether the value depends on the kernel's index ---- */
+
+bool resolve_args(Resolver *r, Arg *a) {
+  bool depends = false;
+  for (; a; a = a->next)
+    depends |= resolve_expr(r, a->value);
+  return depends;
+}
+
+static bool is_cost(Name key) {
+  for (int k = 0; k < NPLAYKEYS; k++)
+    if (strcmp(key, cost_key[k]) == 0)
+      return true;
+  return false;
+}
+
+static bool resolve_call(Resolver *r, Expr *e) {
+  Diag *d = r->s->diag;
+  Sym *y = sym_find(r, e->name);
+  uint32_t before = r->nquantity;
+  bool depends = resolve_args(r, e->args);
+  uint32_t given = 0, want = 0;
+  for (Arg *a = e->args; a; a = a->next)
+    given++;
+  e->builtin = BI_MIN;
+  if (!y || (y->kind != SY_FN && y->kind != SY_BUILTIN)) {
+    sym_wrong_kind(r, y, e->name, e->name_at, "a function");
+    return depends;
+  }
+  bool costs = false;
+  if (y->kind == SY_FN) {
+    e->builtin = BI_FN;
+    e->fn = y->fn;
+    r->units |= y->fn->units;
+    if (r->in_when && r->nquantity > before)
+      diag_error(d, DIAG_CLAUSE, e->at, "'%s' cannot take a quantity, whose value changes",
+                 e->name);
+    for (Param *p = y->fn->params; p; p = p->next)
+      want++;
+  } else {
+    e->builtin = (uint8_t)y->builtin;
+    bool now = r->in_when && is_now(y->builtin);
+    r->nquantity += now;
+    if (y->builtin >= BI_INFLIGHT && r->clause && r->clause->kind == CL_LIMIT && !now) {
+      diag_error(d, DIAG_CLAUSE, e->at,
+                 "'%s' is not counted at each moment, so no limit can have it", e->name);
+      diag_help(d, "a limit knows inflight(r) held(r) kept(r) host(r); '%s' can stand in a check",
+                e->name);
+    } else if (y->builtin >= BI_INFLIGHT && !r->in_check && !now)
+      diag_error(d, DIAG_CLAUSE, e->at,
+                 "'%s' is known only once the schedule is; it can stand only in a check", e->name);
+    if (y->builtin == BI_MIN || y->builtin == BI_MAX)
+      want = given ? given : 1;
+    else
+      costs = y->builtin >= BI_MAKESPAN, want = costs ? given : now && given == 2 ? 2 : 1;
+    if ((y->builtin == BI_VOLUME || y->builtin == BI_MESSAGES || y->builtin == BI_VERSIONS ||
+         y->builtin == BI_STASHED) &&
+        given == 0)
+      want = 0; /* of all ranks */
+  }
+  for (Arg *a = e->args; a; a = a->next) {
+    if (costs && (!a->key || !is_cost(a->key))) {
+      diag_error(d, DIAG_ARITY, a->key ? a->key_at : a->value->at,
+                 "'%s' takes costs by name: F B I W R U FB send reduce, such as %s(F = 1, B = 2)",
+                 e->name, e->name);
+      break;
+    }
+    if (!costs && a->key)
+      diag_error(d, DIAG_ARITY, a->key_at, "'%s' takes no named arguments", e->name);
+    for (Arg *b = e->args; costs && a->key && b != a; b = b->next)
+      if (b->key == a->key)
+        diag_error(d, DIAG_ARITY, a->key_at, "'%s' is given twice", a->key);
+  }
+  if (given != want) {
+    diag_error(d, DIAG_ARITY, e->at, "'%s' takes %u argument%s%s, got %u", e->name, want,
+               want == 1 ? "" : "s", e->builtin == BI_MIN || e->builtin == BI_MAX ? " or more" : "",
+               given);
+    if (y->kind == SY_FN)
+      diag_note(d, y->at, "it was defined here");
+    else if (given == 0 && want == 1 && y->builtin >= BI_INFLIGHT)
+      diag_help(d, "it is of a rank: %s(r)", e->name);
+  }
+  return depends;
+}
+
+bool resolve_expr(Resolver *r, Expr *e) {
+  if (!e)
+    return false;
+  bool depends = false;
+  if (e->kind == EX_REAL) {
+    diag_error(r->s->diag, DIAG_BAD_NUMBER, e->at,
+               "a number without a unit cannot have a fraction");
+    diag_help(r->s->diag, "only formulas have such numbers; here values are integers");
+  } else if (e->kind == EX_INT) {
+    r->units |= (uint8_t)(1u << e->unit);
+  } else if (e->kind == EX_NAME) {
+    Sym *y = sym_find(r, e->name);
+    if (!y || y->kind != SY_VAR) {
+      sym_wrong_kind(r, y, e->name, e->at, "a value");
+    } else {
+      e->slot = y->slot;
+      depends = y->depends;
+      r->units |= y->units;
+    }
+  } else if (e->kind == EX_CALL) {
+    depends = resolve_call(r, e);
+  } else {
+    depends |= resolve_expr(r, e->a);
+    depends |= resolve_expr(r, e->b);
+    depends |= resolve_expr(r, e->c);
+  }
+  e->depends = depends;
+  return depends;
+}
+
+/* Resolves e and tells which units its numbers have, names and functions included. */
+uint8_t resolve_units(Resolver *r, Expr *e) {
+  uint8_t outer = r->units;
+  r->units = 0;
+  resolve_expr(r, e);
+  uint8_t units = r->units;
+  r->units |= outer;
+  return units;
+}
+
+void resolve_range(Resolver *r, Range *g) {
+  resolve_expr(r, g->lo);
+  resolve_expr(r, g->hi);
+  resolve_expr(r, g->step);
+}
+
+/* ---- ops and statements ---- */
+
+/* The index of an op in a kernel: k, or k plus or minus something without k. Cuts it to the lag: the
+ * expression is left as it is, `depends` tells expand which side of it holds k. */
+static bool is_index(const Expr *e, uint32_t k) {
+  if (e->kind == EX_NAME)
+    return e->slot == k;
+  if (e->kind == EX_ADD)
+    return (is_index(e->a, k) && !e->b->depends) || (!e->a->depends && is_index(e->b, k));
+  return e->kind == EX_SUB && is_index(e->a, k) && !e->b->depends;
+}
+
+static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
+  Diag *d = r->s->diag;
+  uint32_t nargs = 0, unknown = r->unknown.n;
+  r->kernel = kernel;
+  for (const Arg *a = o->args; a && r->kernel; a = a->next)
+    if (hint_mentions(a->value, kernel->name))
+      r->kernel = NULL;
+  for (Arg *a = o->args; a; a = a->next, nargs++)
+    resolve_expr(r, a->value);
+  r->kernel = NULL;
+  resolve_expr(r, o->chunk);
+  resolve_expr(r, o->stage);
+  o->op = -1;
+  if (o->pipe) {
+    Sym *y = sym_find(r, o->pipe);
+    if (!y || y->kind != SY_PIPE)
+      sym_wrong_kind(r, y, o->pipe, o->pipe_at, "a pipe");
+    else if (y->array != (o->pipe_index != NULL))
+      diag_error(d, DIAG_CLAUSE, o->pipe_at,
+                 y->array ? "'%s' is several pipes: say which, %s[i].F(m)"
+                          : "'%s' is one pipe: no index stands after it",
+                 o->pipe, o->pipe);
+    resolve_expr(r, o->pipe_index);
+  }
+  for (int k = 0; k < PIPE_NOPS; k++)
+    if (o->name == r->op_name[k])
+      o->op = (int8_t)k;
+  bool whole = o->op == PIPE_U || pipe_is_sum((uint32_t)o->op); /* of a stage */
+  uint32_t want = !o->parens && !kernel && o->op < PIPE_OFF ? 0 : 1;
+  if (whole && nargs == 0)
+    want = 0;
+  if (o->op < 0) {
+    Sym *y = sym_find(r, o->name);
+    if (!y || y->kind != SY_OPDEF) {
+      sym_wrong_kind(r, y, o->name, o->name_at, "an op");
+      return;
+    }
+    o->def = y->opdef;
+    want = 0;
+    for (Param *p = o->def->params; p; p = p->next)
+      want++;
+    if (o->chunk || o->stage)
+      diag_error(d, DIAG_ARITY, o->at, "'%s' already says which stage it is on", o->name);
+  }
+  if (o->op >= 0 && !whole && want == 1 && r->sliced)
+    want = 2;
+  if (nargs != want) {
+    diag_error(d, DIAG_ARITY, o->at, "op '%s' takes %s, got %u", o->name,
+               o->op < 0   ? arena_printf(r->s->arena, "%u argument%s", want, want == 1 ? "" : "s")
+               : whole     ? "one microbatch or none"
+               : r->sliced ? "a microbatch and a slice"
+                           : "one microbatch",
+               nargs);
+    if (o->op >= 0 && nargs > want)
+      diag_help(d, "a chunk stands in brackets, %s[c](m), and the rank is that of the order",
+                o->name);
+    else if (kernel && !r->sliced && o->op >= 0 && !o->chunk && !o->stage)
+      diag_help(d, "write %s(%s)", o->name, kernel->name);
+    return;
+  }
+  if (!kernel || r->unknown.n > unknown)
+    return;
+  uint32_t indices = 0;
+  for (Arg *a = o->args; a; a = a->next) {
+    if (!a->value->depends)
+      continue;
+    indices++;
+    if (!is_index(a->value, kernel->slot)) {
+      diag_error(d, DIAG_LAG, a->value->at,
+                 "the index of an op in 'steady %s' must be %s, plus or minus a lag without %s",
+                 kernel->name, kernel->name, kernel->name);
+      diag_help(d, "name the rest with 'op f(k) = ...' and write f(%s - lag), or use 'do'",
+                kernel->name);
+      return;
+    }
+  }
+  if (indices != 1) {
+    diag_error(d, DIAG_LAG, o->at,
+               "an op in 'steady %s' needs one index that is %s, plus or minus a lag", kernel->name,
+               kernel->name);
+    diag_help(d,
+              indices ? "name the rest with 'op f(k) = ...' and write f(%s - lag)"
+                      : "an op without %s stands before or after the kernel",
+              kernel->name);
+  }
+}
+
+static void resolve_params(Resolver *r, Param *p) {
+  for (; p; p = p->next)
+    p->slot = sym_define_var(r, p->name, p->at);
+}
+
+void resolve_fn(Resolver *r, Fn *f) {
+  uint32_t mark = sym_scope_begin(r);
+  resolve_params(r, f->params);
+  r->fn = f;
+  f->units = resolve_units(r, f->body);
+  r->fn = NULL;
+  sym_scope_end(r, mark);
+  sym_define(r, f->name, f->name_at, SY_FN)->fn = f;
+}
+
+static const char *list_word(const Stmt *t) { return t->kind == ST_CLOCK ? "clock" : "rules"; }
+
+/* clock and rules. `depends` then tells what may differ between the instances of one statement. */
+static void resolve_list(Resolver *r, Stmt *t, const Stmt *kernel) {
+  if (kernel)
+    diag_error(r->s->diag, DIAG_CLAUSE, t->at,
+               "'%s' cannot stand inside 'steady %s': each gives an order of its own", list_word(t),
+               kernel->name);
+  else if (r->list)
+    diag_error(r->s->diag, DIAG_CLAUSE, t->at,
+               "'%s' cannot stand inside '%s %s': each gives an order of its own", list_word(t),
+               list_word(r->list), r->list->name);
+  resolve_range(r, &t->range);
+  resolve_expr(r, t->value);
+  uint32_t mark = sym_scope_begin(r);
+  t->slot = sym_define_var(r, t->name, t->name_at);
+  if (sym_find(r, t->name))
+    sym_find(r, t->name)->depends = true;
+  const Stmt *outer = r->list;
+  r->list = t;
+  resolve_block(r, t->body, NULL);
+  r->list = outer;
+  sym_scope_end(r, mark);
+}
+
+void resolve_bind(Resolver *r, Arg *args, const Schedule *def, Span at) {
+  Diag *d = r->s->diag;
+  uint32_t given = 0, want = 0;
+  bool named = false;
+  for (Arg *a = args; a; a = a->next, given++) {
+    resolve_expr(r, a->value);
+    if (named && !a->key)
+      diag_error(d, DIAG_ARITY, a->value->at, "a positional argument after a named one");
+    named |= a->key != NULL;
+    if (!a->key || !def)
+      continue;
+    Param *p = def->params;
+    while (p && p->name != a->key)
+      p = p->next;
+    if (!p) {
+      diag_error(d, DIAG_PARAM, a->key_at, "schedule '%s' has no parameter '%s'", def->name,
+                 a->key);
+      help_params(r->s, def);
+    }
+    for (Arg *b = args; b != a; b = b->next)
+      if (b->key == a->key)
+        diag_error(d, DIAG_REDEFINED, a->key_at, "'%s' is given twice", a->key);
+  }
+  if (!def)
+    return;
+  for (Param *p = def->params; p; p = p->next)
+    want++;
+  if (given > want)
+    diag_error(d, DIAG_ARITY, at, "schedule '%s' takes %u arguments, got %u", def->name, want,
+               given);
+}
+
+static void resolve_use(Resolver *r, Stmt *t, const Stmt *kernel) {
+  if (kernel)
+    diag_error(r->s->diag, DIAG_CLAUSE, t->at, "'use' cannot stand inside 'steady %s'",
+               kernel->name);
+  Sym *y = sym_find(r, t->name);
+  if (y && y->kind == SY_SCHEDULE)
+    t->used = y->schedule;
+  else
+    sym_wrong_kind(r, y, t->name, t->name_at, "a schedule");
+  t->within = r->schedule;
+  resolve_bind(r, t->args, t->used, t->name_at);
+  resolve_range(r, &t->range);
+  resolve_expr(r, t->value);
+}
+
+static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
+  uint32_t mark;
+  switch (t->kind) {
+  case ST_OP:
+    resolve_opref(r, t->op, kernel);
+    resolve_expr(r, t->value);
+    r->in_when = r->list && r->list->kind == ST_RULES;
+    resolve_expr(r, r->in_when ? t->cond : NULL);
+    if (t->value && !r->list)
+      diag_error(
+          r->s->diag, DIAG_CLAUSE, t->value->at,
+          "'@' gives an op its place in 'clock' or 'rules'; here ops follow as they are written");
+    else if (t->cond && !r->in_when)
+      diag_error(r->s->diag, DIAG_CLAUSE, t->cond->at, "'when' is a condition of 'rules'; here %s",
+                 hint_mentions(t->cond, intern(r->in, "inflight", 8)) ||
+                         hint_mentions(t->cond, intern(r->in, "held", 4))
+                     ? "the order is fixed"
+                     : "use 'if'");
+    r->in_when = false;
+    return;
+  case ST_IF:
+    resolve_expr(r, t->cond);
+    resolve_block(r, t->body, kernel);
+    resolve_block(r, t->orelse, kernel);
+    return;
+  case ST_LET: {
+    uint8_t units = resolve_units(r, t->value);
+    bool depends = t->value->depends;
+    Sym *y = sym_define(r, t->name, t->name_at, SY_VAR);
+    y->units = units;
+    y->depends = depends;
+    t->slot = y->slot = r->s->nslot++;
+    return;
+  }
+  case ST_FN: resolve_fn(r, t->fn); return;
+  case ST_PHASE:
+    if (kernel)
+      diag_error(r->s->diag, DIAG_CLAUSE, t->at,
+                 "a phase label cannot stand inside 'steady %s'; its phases follow from its lags",
+                 kernel->name);
+    resolve_block(r, t->body, kernel);
+    return;
+  case ST_CLIP:
+    if (kernel)
+      diag_error(r->s->diag, DIAG_CLAUSE, t->at,
+                 "'clip' cannot stand inside 'steady %s', only around it", kernel->name);
+    resolve_block(r, t->body, kernel);
+    return;
+  case ST_CLOCK:
+  case ST_RULES: resolve_list(r, t, kernel); return;
+  case ST_USE: resolve_use(r, t, kernel); return;
+  case ST_MOVE:
+    resolve_opref(r, t->op, kernel);
+    resolve_expr(r, t->value);
+    by_hand_shape(r->s, t, r->list);
+    return;
+  case ST_WAIT:
+    resolve_expr(r, t->value);
+    by_hand_shape(r->s, t, r->list);
+    return;
+  case ST_GROUP:
+    resolve_expr(r, t->value);
+    by_hand_shape(r->s, t, r->list);
+    resolve_block(r, t->body, kernel);
+    return;
+  case ST_OVERLAP:
+    overlap_shape(r->s, t, r->list);
+    resolve_expr(r, t->value);
+    r->in_when = r->list && r->list->kind == ST_RULES;
+    resolve_expr(r, r->in_when ? t->cond : NULL);
+    r->in_when = false;
+    resolve_block(r, t->body, kernel);
+    return;
+  case ST_OPDEF:
+    mark = sym_scope_begin(r);
+    resolve_params(r, t->opdef->params);
+    resolve_opref(r, t->opdef->op, NULL);
+    sym_scope_end(r, mark);
+    sym_define(r, t->opdef->name, t->opdef->name_at, SY_OPDEF)->opdef = t->opdef;
+    return;
+  case ST_KERNEL:
+  case ST_DO:
+    if (kernel) {
+      diag_error(r->s->diag, DIAG_CLAUSE, t->at, "a loop cannot stand inside 'steady %s'",
+                 kernel->name);
+      diag_help(
+          r->s->diag,
+          "let %s run over all the ops and name them with 'op f(%s) = ...', or use 'do' for both",
+          kernel->name, kernel->name);
+    } else if (r->list && t->kind == ST_KERNEL) {
+      diag_error(r->s->diag, DIAG_CLAUSE, t->at,
+                 "a kernel cannot stand inside '%s %s': each gives an order of its own",
+                 list_word(r->list), r->list->name);
+    }
+    resolve_range(r, &t->range);
+    resolve_expr(r, t->cond);
+    mark = sym_scope_begin(r);
+    if (t->name)
+      t->slot = sym_define_var(r, t->name, t->name_at);
+    if ((t->kind == ST_KERNEL || r->list) && t->name && sym_find(r, t->name))
+      sym_find(r, t->name)->depends = true;
+    resolve_block(r, t->body, t->kind == ST_KERNEL ? t : NULL);
+    sym_scope_end(r, mark);
+    return;
+  }
+}
+
+void resolve_block(Resolver *r, Stmt *b, const Stmt *kernel) {
+  uint32_t mark = sym_scope_begin(r);
+  for (; b; b = b->next)
+    resolve_stmt(r, b, kernel);
+  sym_scope_end(r, mark);
+}

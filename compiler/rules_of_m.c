@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: MIT
+ * note [rules]: orders of `rules` for every M = from + step * n. Which op a rank takes next is what a play decides
+ * (rules_play.c); this is why it decides alike for all n.
+ *
+ * What the blocks list is known for all n (lists_of_m.c): some ops first, then turn by turn the same ops of later
+ * microbatches, `pace` units on from turn to turn and `by_n` turns more for each n, then some ops that lie by `pace * by_n`
+ * units further on for each n. Priorities move on by a number of their statement's in a turn; conditions stay as they are.
+ * What an op needs is a matter of its microbatch alone. So to move all of it on by D units, a multiple of the pace, changes nothing but names.
+ *
+ * Let the play at n = 0 be in two states a and b that are equal but for D units and some time (rules_states.c, note
+ * [state]), so early that
+ * (1) nothing has been done yet for any unit of the last ops, nor for as many of the repeated ones before them as an
+ *     action has ops. Only forwards of a first stage are in line before anything has been done for their unit; of
+ *     each statement they are in line by microbatch, so these come behind all that are looked at. So the
+ *     plays for all n are the same up to b: what they do not share they do not see.
+ * (2) In a nothing of the first ops is left: of all that is left, the priorities move on. Those of statements with one
+ *     pace keep their distance; of two paces, all of one are before all of the other, and go on to be.
+ * Then what is left at b in the play for n + 1 is what is left at a in that for n, D * k units further on, k turns having
+ * been put in, and all that the play reads is the same: so it goes on in the same way, to its end. By induction on n
+ * the order of each rank is what it ran before a, then what it ran from a to b, for each D units again, and then what it runs
+ * from b on at n = 0, with its microbatches moved on by n. That is a row of segments, as of any other order.
+ * Ranks without `rules` take part in the play: their lists must repeat at the same pace.
+ *
+ * Verified by verify_rules.c. Quadratic in the states that are kept, linear in the rows times statements. */
+#include "rules_of_m.h"
+
+#include <string.h>
+
+#include "graph.h"
+#include "limit.h"
+#include "lists_text.h"
+#include "plant.h"
+#include "quasi.h"
+
+enum { MOST_PACES = 8 };
+
+/* ---- listing ---- */
+
+bool rules_ran(Text *t, Span at, uint8_t kind, uint32_t stage, Affine unit, bool *yes) {
+  const RankList *l = &t->l->rank[t->rank];
+  int64_t last = -1;
+  bool behind;
+  for (uint32_t i = 0; i < t->rules->head; i++) {
+    const ListRow *o = &l->row.at[i];
+    bool same = o->kind == kind ||
+                ((kind == PIPE_B || kind == PIPE_I) && (o->kind == PIPE_B || o->kind == PIPE_I));
+    if (same && o->stage == stage && !o->whole)
+      last = o->unit.a > last ? o->unit.a : last;
+  }
+  *yes = false;
+  if (last < 0)
+    return true;
+  if (!affine_at_least_0(t->x, at, affine_sum(unit, affine(last + 1), -1), &behind))
+    return false;
+  for (uint32_t i = 0; i < t->rules->head && !behind; i++) {
+    const ListRow *o = &l->row.at[i];
+    *yes |= o->kind == kind && o->stage == stage && !o->whole && o->unit.a == unit.a;
+  }
+  return behind || affine_fixed(unit) ||
+         text_no(t, at, "it has run before the rules in some turns");
+}
+
+/* The numbers in a condition are the same in every turn and for every n. */
+static bool hash_guard(Text *t, const Expr *e, uint64_t *h) {
+  int64_t v;
+  if (!e)
+    return true;
+  if (!counts_now(e)) {
+    if (!affine_number(t->x, e, &v))
+      return false;
+    *h = rules_hash(*h, v);
+    return true;
+  }
+  for (const Arg *a = e->args; a; a = a->next)
+    if (!hash_guard(t, a->value, h))
+      return false;
+  return hash_guard(t, e->a, h) && hash_guard(t, e->b, h) && hash_guard(t, e->c, h);
+}
+
+bool rules_stamp(Text *t, const Stmt *b) {
+  RuleRow *at = &t->rules->at;
+  *at = (RuleRow){.stmt = b, .guard = 1, .keyed = b->value != NULL, .stage = NONE};
+  return (!b->value || affine_eval(t->x, b->value, &at->key)) &&
+         (!b->cond || hash_guard(t, b->cond, &at->guard));
+}
+
+void rules_row(Text *t) {
+  RulesText *b = t->rules;
+  const ListRow *o = &t->out->row.at[t->out->row.n - 1];
+  b->rule.n = t->out->row.n - 1; /* those behind it were taken back */
+  RuleRow *to = vec_push(t->s->arena, &b->rule);
+  *to = b->at;
+  to->kind = o->kind, to->stage = o->stage;
+  to->lead = true;
+}
+
+bool rules_any(Text *t, const OpRef *o) {
+  uint32_t stage = NONE;
+  bool of_rank = o->op == PIPE_W && !o->chunk && !o->stage;
+  if (!of_rank && !op_stage(&t->ex, o, &stage))
+    return text_no(t, o->at, "its stage is not on the rank");
+  *vec_push(t->s->arena, &t->out->row) = (ListRow){
+      .kind = (uint8_t)o->op, .whole = true, .stage = stage, .at = o->at};
+  rules_row(t);
+  RuleRow *to = &t->rules->rule.at[t->rules->rule.n - 1];
+  to->any = true, to->lead = false;
+  return true;
+}
+
+void rules_join(Text *t, uint32_t first) {
+  RuleRow *rule = t->rules->rule.at;
+  uint32_t n = t->out->row.n, lead = first;
+  while (lead < n && rule[lead].any)
+    lead++;
+  if (n == first + 1 && rule[first].any)
+    t->out->row.n = first; /* what it names is left out */
+  for (uint32_t i = first; i < n; i++) {
+    rule[i].joint = n > first + 1;
+    rule[i].lead = i == lead;
+    rule[i].stays = lead == n;
+    rule[i].kind = rule[first].kind, rule[i].stage = rule[first].stage;
+  }
+}
+
+bool text_run_rules(Text *t, const Stmt *b) {
+  Sched *s = t->s;
+  RankList *rank = t->out;
+  ListsOfM own = {.rank = t->l->rank}, *all = t->l;
+  if (t->clock || t->joint || t->x->by_n || t->rules)
+    return text_no(t, b->at, "its rules stand inside a loop, a clock or other rules");
+  if (t->block[t->rank])
+    return text_no(t, b->at, "it has two blocks of rules");
+  text_end_straight(t);
+  for (uint32_t i = 0; i < rank->segment.n; i++)
+    if (rank->segment.at[i].by_n)
+      return text_no(t, b->at, "a loop that grows with M stands before its rules");
+  RulesText *to = t->block[t->rank] = t->rules = NEW(s->arena, RulesText);
+  to->block = b, to->head = rank->row.n;
+  State before = text_save(s, &t->now);
+  uint32_t straight = t->straight;
+  bool ok = false;
+  t->l = &own;
+  for (int i = 0; i < MOST_PACES && !ok; i++) {
+    Loop k = {b, text_run_body, affine(0), 1, 1};
+    Affine count = t->mbs[0];
+    t->now = text_save(s, &before);
+    t->out = &to->list, t->straight = to->list.row.n = to->list.segment.n = 0;
+    ok = (!b->range.lo || text_turns(t, &b->range, &k.lo, &k.step, &count)) &&
+         text_run_loop(t, k, count);
+    if (!ok && !(t->x->fail == AFFINE_STEP && t->x->need == 1))
+      break; /* else its pace has been found */
+    if (!ok)
+      t->x->fail = AFFINE_OK;
+  }
+  text_end_straight(t);
+  t->l = all, t->out = rank, t->straight = straight, t->rules = NULL;
+  return ok || (t->x->fail != AFFINE_OK ? false
+                                        : text_no(t, b->at, "its ops do not move on at one pace"));
+}
+
+/* ---- what is left, for all n ---- */
+
+typedef struct Fill {
+  Text *t;
+  Sched *s;
+  const RulePlay *play;
+  uint32_t **order, *n; /* [nrank] the ops at n = 0 as the play has them */
+  uint32_t *pos;        /* [nop] place in it */
+  uint32_t *u_at;       /* [nstage * nmb] U of a microbatch + 1; 0 */
+  int64_t pace, by;     /* of all that is listed; units for each n */
+  int64_t last;         /* least unit of the last ops at n = 0 */
+  int64_t most;         /* ops of an action */
+} Fill;
+
+static bool no(Fill *f, Span at, const char *why) { return text_no(f->t, at, why); }
+static Span block_at(const Fill *f, uint32_t r) {
+  return f->t->block[r] ? f->t->block[r]->block->at : f->s->order_at[r];
+}
+
+static void least(int64_t *to, int64_t v) { *to = v < *to ? v : *to; }
+
+static bool one_pace(Fill *f, Span at, int64_t pace, int64_t by) {
+  if (f->by && f->by != by)
+    return no(f, at, "its ranks do not all have as many more microbatches for a larger M");
+  f->by = by;
+  f->pace = f->pace ? f->pace / quasi_gcd(f->pace, pace) * pace : pace;
+  return true;
+}
+
+/* A part that repeats, between rows that stay and rows that move with n. */
+static bool shape(Fill *f, uint32_t r, const RankList *l, bool *grows) {
+  Span at = block_at(f, r);
+  int64_t by = 0;
+  *grows = false;
+  for (uint32_t i = 0; i < l->segment.n; i++) {
+    const ListSegment *g = &l->segment.at[i];
+    if (g->by_n && *grows)
+      return no(f, at, "what its rules list changes where it repeats");
+    for (uint32_t k = g->row0; k < g->row0 + g->nrow; k++) {
+      const ListRow *o = &l->row.at[k];
+      if (o->whole)
+        continue;
+      if (g->by_n && (o->unit.j <= 0 || o->unit.n != 0))
+        return no(f, o->at, "it does not begin with the first microbatches");
+      if (g->by_n && !one_pace(f, o->at, o->unit.j, g->by_n * o->unit.j))
+        return false;
+      by = g->by_n ? g->by_n * o->unit.j : by;
+    }
+    *grows |= g->by_n != 0;
+  }
+  bool behind = false;
+  for (uint32_t i = 0; i < l->segment.n; i++) {
+    const ListSegment *g = &l->segment.at[i];
+    for (uint32_t k = g->row0; k < g->row0 + g->nrow; k++) {
+      const ListRow *o = &l->row.at[k];
+      if (!o->whole && !g->by_n && o->unit.n != (behind ? by : 0))
+        return no(f, o->at, "it is neither of the first microbatches nor of the last");
+      if (!o->whole && behind)
+        least(&f->last, o->unit.a);
+      if (!o->whole && g->by_n)
+        least(&f->last, o->unit.a + o->unit.j * g->turns);
+    }
+    behind |= g->by_n != 0;
+  }
+  return true;
+}
+
+static bool is_first(const Sched *s, uint32_t stage) {
+  uint32_t m = s->stage[stage].model;
+  return s->graph ? s->graph->in0[m] == s->graph->in0[m + 1] : s->stage[stage].prev == NONE;
+}
+
+/* Forwards of a first stage come in the order of their microbatches: all of them are in line from the beginning. */
+static bool first_first(Fill *f, const RulesText *b) {
+  for (uint32_t i = 0; i < b->list.row.n; i++) {
+    const ListRow *o = &b->list.row.at[i];
+    if (o->kind == PIPE_F && !o->whole && b->rule.at[i].key.j < 0 && is_first(f->s, o->stage))
+      return no(f, o->at, "its last microbatches come before the others");
+  }
+  return true;
+}
+
+/* The same of what stands behind a block: it moves with n. */
+static bool shape_around(Fill *f, uint32_t r) {
+  const RankList *l = &f->t->l->rank[r];
+  for (uint32_t i = f->t->block[r]->head; i < l->row.n; i++) {
+    const ListRow *o = &l->row.at[i];
+    if (!o->whole && (o->unit.n != f->by || o->unit.j != 0))
+      return no(f, o->at, "it stands behind rules and is not of the last microbatches");
+    if (!o->whole)
+      least(&f->last, o->unit.a);
+  }
+  return true;
+}
+
+/* ---- priorities ---- */
+
+typedef struct RulesClass { /* a statement on a stage, as in RuleClass */
+  const RuleRow *of;
+  bool found;
+  int64_t by;                /* of a priority in a turn */
+  int64_t least, most, last; /* of those that are left; of the unit that was seen last */
+  int64_t unit;
+} RulesClass;
+
+static bool same_class(const RuleRow *a, const RuleRow *b) {
+  return a->stmt->at.beg == b->stmt->at.beg && a->stage == b->stage && a->kind == b->kind &&
+         a->joint == b->joint;
+}
+
+static uint32_t op_of(const Fill *f, const ListRow *o, int64_t unit) {
+  const Sched *s = f->s;
+  size_t cell = (size_t)o->stage * s->nmb + s->stage[o->stage].mb0 + (size_t)unit;
+  uint32_t row = o->kind == PIPE_F   ? s->at_f[cell]
+                 : o->kind == PIPE_W ? s->at_w[cell]
+                 : o->kind == PIPE_R ? s->at_r[cell]
+                 : o->kind == PIPE_U ? f->u_at[cell]
+                                     : s->at_b[cell];
+  return row - 1; /* NONE: there is none */
+}
+
+/* One op, or action, of a class, that is left in state a. */
+static bool see(Fill *f, RulesClass *c, const RuleRow *rule, const ListRow *o, int64_t key,
+                int64_t unit) {
+  least(&c->least, key);
+  c->most = key > c->most ? key : c->most;
+  bool in_line = o->kind == PIPE_F && is_first(f->s, o->stage);
+  if (rule->stays && c->least != c->most)
+    return no(f, o->at, "an action of any ops has priorities that differ");
+  if (in_line && unit > c->unit && key < c->last)
+    return no(f, o->at, "its last microbatches come before the others");
+  if (in_line && unit < c->unit && key > c->last)
+    return no(f, o->at, "its last microbatches come before the others");
+  c->unit = unit, c->last = key;
+  return true;
+}
+
+/* How priorities of a class move. */
+static bool slope(Fill *f, RulesClass *c, const RuleRow *rule, const ListSegment *g, int64_t by_n) {
+  Span at = rule->stmt->at;
+  int64_t by = g->by_n ? rule->key.j : rule->key.n / by_n;
+  if (g->by_n ? rule->key.n != 0 : rule->key.n % by_n != 0)
+    return no(f, at, "its priority does not move on with its microbatch");
+  if (c->found && c->by != by)
+    return no(f, at, "its priority does not move on with its microbatch");
+  c->found = true, c->by = by;
+  return true;
+}
+
+/* Those of two paces stay apart. *later: not yet in this state. */
+static bool apart(Fill *f, uint32_t r, const RulesClass *c, uint32_t n, bool *later) {
+  for (uint32_t i = 0; i < n; i++)
+    for (uint32_t j = 0; j < n; j++) {
+      if (!c[i].found || !c[j].found || c[i].by >= c[j].by || c[i].least > c[i].most ||
+          c[j].least > c[j].most)
+        continue;
+      if (c[i].by > 0 || c[j].by < 0)
+        return no(f, block_at(f, r), "priorities grow at paces that differ");
+      *later |= c[i].most >= c[j].least;
+    }
+  return true;
+}
+
+/* The ops that a block lists and that are left in state a: (2). *later: not so yet. */
+static bool left_over(Fill *f, uint32_t r, const RuleState *a, bool *later) {
+  const RulesText *b = f->t->block[r];
+  Arena tmp = {.oom = f->s->arena->oom};
+  VEC(RulesClass) class = {0};
+  int64_t by_n = 0;
+  bool behind = false, ok = true;
+  for (uint32_t i = 0; i < b->list.segment.n; i++)
+    by_n = b->list.segment.at[i].by_n ? b->list.segment.at[i].by_n : by_n;
+  for (uint32_t i = 0; i < b->list.segment.n && ok; i++) {
+    const ListSegment *g = &b->list.segment.at[i];
+    for (uint32_t k = g->row0; k < g->row0 + g->nrow && ok; k++) {
+      const RuleRow *rule = &b->rule.at[k];
+      const ListRow *o = &b->list.row.at[k];
+      uint32_t of = 0;
+      while (of < class.n && !same_class(class.at[of].of, rule))
+        of++;
+      if (of == class.n)
+        *vec_push(&tmp, &class) = (RulesClass){
+            .of = rule, .least = INT64_MAX, .most = INT64_MIN, .unit = -1};
+      RulesClass *c = &class.at[of];
+      bool once = o->whole && !rule->any; /* a U, which is there once, as it is listed first */
+      if (once && (c->found || !rule->keyed))
+        continue;
+      if (once && !behind)
+        c->found = true, ok = see(f, c, rule, o, rule->key.a, 0);
+      else if (rule->keyed && (g->by_n || behind || rule->stays))
+        ok = slope(f, c, rule, g, by_n) && (!once || see(f, c, rule, o, rule->key.a, 0));
+      if (ok && rule->keyed && rule->stays && c->by != 0)
+        ok = no(f, o->at, "an action of any ops has priorities that differ");
+      for (int64_t j = 0; j < g->turns && ok && !o->whole; j++) {
+        uint32_t op = op_of(f, o, o->unit.a + o->unit.j * j);
+        if (op == NONE) {
+          ok = no(f, o->at, "what was derived of its text is not what it does");
+          break;
+        }
+        if (f->pos[op] < a->begun[r])
+          continue;
+        *later |= !g->by_n && !behind;
+        if (rule->keyed && rule->lead)
+          ok = see(f, c, rule, o, rule->key.a + rule->key.j * j, o->unit.a + o->unit.j * j);
+      }
+      if (ok && rule->stays && rule->keyed)
+        ok = see(f, c, rule, o, rule->key.a, 0);
+    }
+    behind |= g->by_n != 0;
+  }
+  ok = ok && apart(f, r, class.at, class.n, later);
+  arena_free(&tmp);
+  return ok;
+}
+
+/* States that are D units apart each: the first, the second, and the last of turns + 1. */
+typedef struct Chain {
+  const RuleState *a, *b, *z;
+  int64_t D, turns;
+} Chain;
+
+/* A rank without rules is in the part that repeats, in all these states, and so many turns on in each. */
+static bool in_turns(Fill *f, uint32_t r, const Chain *c) {
+  const RankList *l = &f->t->l->rank[r];
+  uint64_t row = 0;
+  for (uint32_t i = 0; i < l->segment.n; i++) {
+    const ListSegment *g = &l->segment.at[i];
+    uint64_t end = row + (uint64_t)g->turns * g->nrow;
+    int64_t pace = 0;
+    for (uint32_t k = g->row0; g->by_n && k < g->row0 + g->nrow; k++)
+      pace = l->row.at[k].whole ? pace : l->row.at[k].unit.j;
+    if (g->by_n)
+      return pace > 0 && c->a->begun[r] >= row && c->z->begun[r] <= end &&
+             (int64_t)(c->b->begun[r] - c->a->begun[r]) * pace == c->D * g->nrow;
+    row = end;
+  }
+  return false;
+}
+
+/* ---- the states ---- */
+
+static const RuleState *state_at(const RulePlay *p, int64_t front) {
+  for (uint32_t i = 0; i < p->state.n; i++)
+    if (p->state.at[i].front == front)
+      return &p->state.at[i];
+  return NULL;
+}
+
+static bool equal(const RuleState *a, const RuleState *b) {
+  return a->hash == b->hash && a->nword == b->nword &&
+         memcmp(a->word, b->word, a->nword * sizeof *a->word) == 0;
+}
+
+/* The chain from states a and b on, as far as (1) goes. False: that is not far. */
+static bool chain(const Fill *f, const RuleState *a, const RuleState *b, Chain *c) {
+  *c = (Chain){a, b, a, b->front - a->front, 0};
+  for (const RuleState *z = b; z && equal(a, z); z = state_at(f->play, z->front + c->D)) {
+    if (z->touched + (f->most + 2) * f->pace >= f->last && !PLANTED(RULES_SEEN))
+      break;
+    c->z = z, c->turns++;
+  }
+  return c->turns >= LEAST_TURNS;
+}
+
+/* That which the proof is about, as early as can be. False: there is none, or it says why not. */
+static bool find_chain(Fill *f, Chain *c) {
+  const RulePlay *p = f->play;
+  for (uint32_t i = 0; i < p->state.n; i++)
+    for (uint32_t j = i + 1; j < p->state.n; j++) {
+      const RuleState *a = &p->state.at[i], *b = &p->state.at[j];
+      bool later = false;
+      if ((b->front - a->front) % f->pace != 0 || !equal(a, b) || !chain(f, a, b, c))
+        continue;
+      for (uint32_t r = 0; r < f->s->nrank && !later; r++) {
+        later |= a->begun[r] < (f->t->block[r] ? f->t->block[r]->head : 0);
+        if (!f->t->block[r])
+          later |= !in_turns(f, r, c);
+        else if (!left_over(f, r, a, &later))
+          return false;
+      }
+      if (!later || PLANTED(RULES_LEFT))
+        return true;
+      break; /* a state that comes later */
+    }
+  return affine_fail(f->t->x, AFFINE_BASE, 0);
+}
+
+/* ---- the lists ---- */
+
+static ListRow row_of(const Fill *f, uint32_t op) {
+  const Sched *s = f->s;
+  const Op *o = &s->op[op];
+  return (ListRow){.kind = o->kind,
+                   .whole = o->mb == NONE,
+                   .group = o->group,
+                   .stage = o->stage,
+                   .unit = affine(o->mb == NONE ? 0 : (int64_t)o->mb - s->stage[o->stage].mb0),
+                   .at = s->site[o->site]};
+}
+
+static bool fill_rank(Fill *f, uint32_t r, const Chain *c) {
+  Sched *s = f->s;
+  RankList *l = &f->t->l->rank[r];
+  uint32_t a = c->a->begun[r], n = c->b->begun[r] - a, z = c->z->begun[r];
+  int64_t D = c->D;
+  if (n == 0 || z - a != n * c->turns)
+    return no(f, block_at(f, r), "a rank does nothing in what repeats");
+  *l = (RankList){0};
+  for (uint32_t i = 0; i < f->n[r]; i++) {
+    ListRow o = row_of(f, f->order[r][i]);
+    if (i >= a + n && i < z) { /* turns of what repeats */
+      ListRow as = l->row.at[i - a < n ? i : a + (i - a) % n];
+      as.unit.a += D * ((i - a) / n);
+      if (o.kind != as.kind || o.stage != as.stage || o.group != as.group || o.whole != as.whole ||
+          o.unit.a != as.unit.a)
+        return no(f, o.at, "what was derived of its rules is not what they do");
+      continue;
+    }
+    if (!o.whole && i >= z)
+      o.unit.n = f->by;
+    if (!o.whole && i >= a && i < z)
+      o.unit.j = D;
+    *vec_push(s->arena, &l->row) = o;
+  }
+  const ListSegment part[] = {{.row0 = 0, .nrow = a, .turns = 1},
+                              {.row0 = a, .nrow = n, .turns = c->turns, .by_n = f->by / D},
+                              {.row0 = a + n, .nrow = l->row.n - a - n, .turns = 1}};
+  for (int i = 0; i < 3; i++)
+    if (part[i].nrow)
+      *vec_push(s->arena, &l->segment) = part[i];
+  f->t->out = l, f->t->rank = f->t->ex.rank = r;
+  return !f->t->again || text_recompute_rows(f->t, 0, 0);
+}
+
+/* The ops as the play has them: without those that a recompute clause puts in. */
+static bool find_order(Fill *f) {
+  Sched *s = f->s;
+  Arena *a = s->arena;
+  f->order = NEW_ARRAY(a, uint32_t *, s->nrank);
+  f->n = NEW_ARRAY(a, uint32_t, s->nrank);
+  f->pos = NEW_ARRAY(a, uint32_t, s->nop + (size_t)1);
+  f->u_at = NEW_ARRAY(a, uint32_t, (size_t)s->nstage * s->nmb);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    uint32_t first = s->rank_op0[r], n = s->rank_op0[r + 1] - first;
+    f->order[r] = arena_alloc(a, n * sizeof **f->order + 1);
+    for (uint32_t i = first; i < first + n; i++) {
+      const Op *o = &s->op[i];
+      if (o->kind == PIPE_R && f->t->again)
+        continue;
+      if (o->kind == PIPE_U && o->mb != NONE)
+        f->u_at[(size_t)o->stage * s->nmb + o->mb] = i + 1;
+      f->pos[i] = f->n[r];
+      f->order[r][f->n[r]++] = i;
+    }
+  }
+  for (uint32_t i = 0; i < s->nwline; i++)
+    for (uint32_t k = 0; k < s->nop && s->wline[i]->value; k++)
+      if (s->op[k].kind == PIPE_U && f->t->block[op_rank(s, k)])
+        return no(f, s->wline[i]->at,
+                  "ops of rules wait for the versions that they read by number");
+  return true;
+}
+
+bool rules_fill(Text *t) {
+  Sched *s = t->s;
+  AffineEnv *x = t->x;
+  Fill f = {.t = t, .s = s, .play = s->play, .last = INT64_MAX, .most = 1};
+  Chain c = {0};
+  bool grows;
+  t->l->block = t->block;
+  if (!s->play)
+    return text_no(t, s->def->name_at, "its order copies stashes to other memory");
+  if (!find_order(&f))
+    return false;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    const RulesText *b = t->block[r];
+    if (!shape(&f, r, b ? &b->list : &t->l->rank[r], &grows))
+      return false;
+    if (b && !first_first(&f, b))
+      return false;
+    if (!grows)
+      return no(&f, block_at(&f, r), "it lists the same microbatches for every M");
+    for (uint32_t i = 0; b && i < b->list.row.n; i++)
+      f.most = b->list.row.at[i].group >= f.most ? b->list.row.at[i].group + 1 : f.most;
+  }
+  for (uint32_t r = 0; r < s->nrank; r++)
+    if (t->block[r] && !shape_around(&f, r))
+      return false;
+  for (uint32_t k = 0; k < s->npipe; k++)
+    if (t->l->units[k].n != f.by)
+      return text_no(t, s->pipe[k].clause->mbs->at, "its pipes do not all grow as its ranks do");
+  if (t->l->pace)
+    f.pace = f.pace / quasi_gcd(f.pace, t->l->pace) * t->l->pace;
+  f.pace = f.pace / quasi_gcd(f.pace, s->slices) * s->slices;
+  if (!find_chain(&f, &c))
+    return false;
+  t->l->pace = c.D;
+  if (f.by % c.D != 0)
+    return affine_fail(x, AFFINE_STEP, c.D / quasi_gcd(f.by, c.D));
+  for (uint32_t r = 0; r < s->nrank; r++)
+    if (!fill_rank(&f, r, &c))
+      return false;
+  return true;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ * Orders of `rules` for every number of microbatches (rules_of_m.c): what a play leaves behind for the proof. */
+#ifndef PIPEC_RULES_OF_M_H
+#define PIPEC_RULES_OF_M_H
+
+#include "pipec.h"
+
+/* A play at a moment at which all that happens before it has happened: everything that what follows depends on, told
+ * relative to the moment and to `front`. Two with equal words go on in the same way, microbatches and times apart, for
+ * as long as neither sees the last microbatches. */
+typedef struct RuleState {
+  uint64_t now;
+  int64_t front;    /* forwards of stage 0 that have begun: units are counted from there */
+  int64_t touched;  /* the last unit of which an op has begun or has had an input */
+  uint32_t *begun;  /* [nrank] ops that have begun */
+  uint64_t hash;
+  int64_t *word;
+  uint32_t nword;
+} RuleState;
+
+/* What a block of rules lists, an op of an action of several each. */
+typedef struct RuleListed {
+  uint32_t rank, stage, beg; /* NONE: of any stage; where its statement is in the text */
+  uint8_t kind;
+  bool keyed, joint;
+  int64_t unit;              /* -1: none */
+  int64_t key;
+  uint64_t guard;            /* rules_hash over the numbers of its condition, in the order of the text */
+} RuleListed;
+
+typedef struct RulePlay {
+  VEC(RuleState) state; /* ascending */
+  VEC(RuleListed) listed;
+  uint64_t *start;      /* [nop] when the ops began, rank after rank in the order of the play */
+} RulePlay;
+
+static inline uint64_t rules_hash(uint64_t h, int64_t v) {
+  h = (h ^ (uint64_t)v) * 0x9e3779b97f4a7c15u;
+  return h ^ h >> 29;
+}
+
+#endif

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT
+ * Versions of the weights that are read by number, for every M (clock_of_m.c, note [clock]): how many updates of its stage
+ * stand before an op is linear in j and n, and so is the number that its line asks for, in parts of a run of turns
+ * where the choices that the line makes differ. Linear in rows times lines times such parts. */
+#include "clock_of_m.h"
+
+enum { MOST_PARTS = 8 };
+
+typedef struct Reader { /* an op of a list */
+  const ListRow *o;
+  int kind;     /* whose lines count for it */
+  Affine had;   /* updates of its stage before it */
+  int64_t ring; /* versions that its stage keeps; 0: all that are read */
+} Reader;
+
+static bool lines_of(const Sched *s, int kind) {
+  for (uint32_t i = 0; i < s->nwline; i++)
+    if (s->wline[i]->word == WW_READS && s->wline[i]->kind == kind)
+      return true;
+  return false;
+}
+
+/* The line that says what an op of a row of that kind reads at this microbatch, bound to it; NULL: none. */
+static bool reading_line(Proof *p, const ListRow *o, int kind, Affine mb, const WeightLine **line) {
+  const Sched *s = p->s;
+  *line = NULL;
+  for (uint32_t i = 0; i < s->nwline && !*line; i++) {
+    const WeightLine *l = s->wline[i];
+    bool holds = true;
+    if (l->word != WW_READS || l->kind != kind)
+      continue;
+    if (l->clause->var)
+      affine_bind(p->x, l->clause->slot, affine(s->stage[o->stage].model));
+    if (l->clause->mb_var)
+      affine_bind(p->x, l->clause->mb_slot, mb);
+    if (l->when && !affine_truth(p->x, l->when, &holds))
+      return false;
+    if (holds)
+      *line = l;
+  }
+  return true;
+}
+
+/* Whose lines say what a run reads (weights.c): I that has none those of B, R that has none those of its backward. */
+static bool find_kind(Proof *p, const Run *x, int *kind) {
+  const ListRow *o = row_at(p, x);
+  bool of_i = lines_of(p->s, PIPE_I);
+  *kind = o->kind;
+  if (*kind == PIPE_R && !lines_of(p->s, PIPE_R)) {
+    *kind = PIPE_B;
+    if (!of_i)
+      return true;
+    const Runs *b = proof_family(p, o->stage, OF_B);
+    uint32_t i, end, nb = 0, ni = 0;
+    for (proof_candidates(p, b, x, 0, &i, &end); i < end; i++) {
+      Affine part[2];
+      bool some;
+      if (!proof_served(p, x, &b->at[i], 0, p->l->pace, part, &some))
+        return false;
+      nb += some && row_at(p, &b->at[i])->kind == PIPE_B;
+      ni += some && row_at(p, &b->at[i])->kind == PIPE_I;
+    }
+    if (nb && ni)
+      return proof_no(p, o, "what R reads depends on whether a B or an I comes after it");
+    *kind = ni ? PIPE_I : PIPE_B;
+  }
+  if (*kind == PIPE_I && !of_i)
+    *kind = PIPE_B;
+  return true;
+}
+
+static bool must(Proof *p, const ListRow *o, Affine v) {
+  bool yes;
+  return affine_at_least_0(p->x, o->at, v, &yes) &&
+         (yes || proof_no(p, o, "for some M it reads a version that is not there"));
+}
+
+/* Of turns j of a row, before which there were so many updates and whose version is given by number, or by that of its F:
+ * they are there, and the ring has not lost them. */
+static bool reads_version(Proof *p, const Reader *r, Affine unit, Affine updates) {
+  const WeightLine *l;
+  const ListRow *o = r->o;
+  Affine mb, version;
+  int64_t slice;
+  if (!affine_divide(p->x, unit, p->s->slices, &mb, &slice) || !reading_line(p, o, r->kind, mb, &l))
+    return false;
+  if (l && l->source == WS_FORWARD && o->kind != PIPE_F && !reading_line(p, o, PIPE_F, mb, &l))
+    return false;
+  if (!l || l->source != WS_VALUE)
+    return true; /* the newest; or that of its F, see reads_as_forward */
+  if (!affine_eval(p->x, l->value, &version))
+    return false;
+  return must(p, o, version) && must(p, o, affine_sum(updates, version, -1)) &&
+         (r->ring == 0 ||
+          must(p, o, affine_sum(affine_sum(version, updates, -1), affine(r->ring - 1), 1)));
+}
+
+/* The same of all turns from .. from + turns + by_n * n - 1, in parts where the choices that they make differ. */
+static bool reads_in_turns(Proof *p, const Reader *r, Affine from, Affine turns, int depth) {
+  AffineEnv *x = p->x;
+  const ListRow *o = r->o;
+  Affine unit = affine_sum(o->unit, from, o->unit.j), updates = affine_sum(r->had, from, r->had.j);
+  if (turns.n == 0) {
+    for (int64_t j = 0; j < turns.a; j++)
+      if (!reads_version(p, r, (Affine){unit.a + unit.j * j, unit.n, 0},
+                         (Affine){updates.a + updates.j * j, updates.n, 0}))
+        return false;
+    return true;
+  }
+  if (turns.a < 1)
+    return affine_fail(x, AFFINE_BASE, 0);
+  x->turns = turns.a, x->by_n = turns.n;
+  bool ok = reads_version(p, r, unit, updates);
+  x->turns = x->by_n = 0;
+  if (ok || x->fail != AFFINE_CROSS)
+    return ok;
+  Affine at = x->cross;
+  if (depth == 0)
+    return false;
+  x->fail = AFFINE_OK;
+  return must(p, o, at) && must(p, o, affine_sum(turns, at, -1)) &&
+         reads_in_turns(p, r, from, at, depth - 1) &&
+         reads_in_turns(p, r, affine_sum(from, at, 1), affine_sum(turns, at, -1), depth - 1);
+}
+
+/* May an op of this kind read the version that its F has read as the newest? */
+static bool may_read_as_forward(const Sched *s, int kind) {
+  bool forward = false, newest = false, always = false;
+  for (uint32_t i = 0; i < s->nwline; i++) {
+    const WeightLine *l = s->wline[i];
+    if (l->word != WW_READS)
+      continue;
+    forward |= l->kind == kind && l->source == WS_FORWARD;
+    newest |= l->kind == PIPE_F && l->source != WS_VALUE;
+    always |= l->kind == PIPE_F && !l->when;
+  }
+  return forward && (newest || !always);
+}
+
+/* A ring keeps the newest version that an F has read until its backward has read it, too. */
+static bool reads_as_forward(Proof *p, const Run *x, int64_t ring) {
+  const Runs *f = proof_family(p, row_at(p, x)->stage, OF_F);
+  uint32_t i, last;
+  for (proof_candidates(p, f, x, 0, &i, &last); i < last; i++) {
+    Affine end[2];
+    bool some;
+    if (!proof_served(p, x, &f->at[i], 0, p->l->pace, end, &some))
+      return false;
+    for (int k = 0; some && k < 2; k++) {
+      Affine at_f = proof_updates_at(p, &f->at[i], end[k]), at_x = proof_updates_at(p, x, end[k]);
+      if (!must(p, row_at(p, x), affine_sum(affine_sum(at_f, at_x, -1), affine(ring - 1), 1)))
+        return false;
+    }
+  }
+  return true;
+}
+
+static bool reads_of_row(Proof *p, uint32_t rank, uint32_t segment, uint32_t row,
+                         const WeightLine *kept) {
+  const ListSegment *g = &p->l->rank[rank].segment.at[segment];
+  Reader r = {.o = &p->l->rank[rank].row.at[row], .had = p->updates[rank][row]};
+  Run run;
+  if (kept && kept->clause->var)
+    affine_bind(p->x, kept->clause->slot, affine(p->s->stage[r.o->stage].model));
+  return (!kept || affine_number(p->x, kept->value, &r.ring)) &&
+         proof_run_of_units(p, rank, segment, row, &run) && find_kind(p, &run, &r.kind) &&
+         reads_in_turns(p, &r, affine(0), (Affine){g->turns, g->by_n, 0}, MOST_PARTS) &&
+         (!r.ring || r.o->kind == PIPE_F || !may_read_as_forward(p->s, r.kind) ||
+          reads_as_forward(p, &run, r.ring));
+}
+
+bool versions_of_m(Proof *p) {
+  const Sched *s = p->s;
+  bool numbers = false, per = false;
+  const WeightLine *kept = NULL; /* there is no more than one: it has no `when` */
+  for (uint32_t i = 0; i < s->nwline; i++) {
+    numbers |= s->wline[i]->value != NULL;
+    per |= s->wline[i]->per != NULL;
+    if (s->wline[i]->word == WW_VERSIONS)
+      kept = s->wline[i];
+  }
+  if (!numbers)
+    return true;
+  if (per)
+    return proof_no(p, NULL, "its ops share what they read (per)");
+  for (uint32_t r = 0; r < p->l->nrank; r++)
+    for (uint32_t i = 0; i < p->l->rank[r].segment.n; i++) {
+      const ListSegment *g = &p->l->rank[r].segment.at[i];
+      for (uint32_t k = g->row0; k < g->row0 + g->nrow; k++) {
+        int kind = p->l->rank[r].row.at[k].kind;
+        if (kind == PIPE_U || kind == PIPE_W || reads_of_row(p, r, i, k, kept))
+          continue;
+        if (p->x->fail == AFFINE_TURN) /* all segments must be so much longer */
+          p->l->pace *= p->x->need, p->x->fail = AFFINE_STEP, p->x->need = 1;
+        return false;
+      }
+    }
+  return true;
+}

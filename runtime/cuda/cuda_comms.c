@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT
+ * Communicators: which there are, how they are made, and that no rank is met for the first time in a step.
+ *
+ * note [splits]: the ranks of a REDUCE or TIE are a communicator of their own, split from that of all, in the
+ * order of their rows; with lowering CHANNELS so are the two of each channel of transfers, the one that sends first, and that
+ * of all is for losses alone. Sets without a rank in common are made by one call; which call makes which is found from
+ * the table, first sums and then channels in their order, so all ranks make the same calls. Nothing is shared with the
+ * parent (splitShare): that would put them all behind one another.
+ *
+ * note [launch order]: without channels the COMM stream of a rank runs one after the other, so two communicators never
+ * wait for each other. With channels several do at once, and a kernel of NCCL holds a part of its device until its other
+ * end is there: if two ranks start two of them in opposite orders, and the device has no room for both, none of
+ * them ever ends. NCCL_LAUNCH_ORDER_IMPLICIT=1 (NCCL 2.26) starts them in the order of the host, whatever the
+ * communicator: each once the one before it has started, or before CUDA 12.3, and from a graph before a driver of 12.9,
+ * is over. Lists are one global order of all transfers, with all that each waits for above it. So of all that are
+ * not over the first of that order is never behind another one, on neither of its ranks: nothing of NCCL that is later
+ * has started there, what computes what it needs has the device, and it starts and ends. That takes no room for two.
+ *
+ * note [prologue]: NCCL connects two ranks when they first meet in a call, and that blocks their hosts until
+ * both are there. So before the first step, all ranks meet in one order of all pairs that the program
+ * connects, a byte in each direction; with channels, of all channels, a byte in the one direction that each has. After
+ * that once in each communicator of a sum and in that of all. All of it is on one stream. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_engine.h"
+
+ncclDataType_t cuda_type(const PrCuda *c, uint64_t *bytes) {
+  static const struct {
+    ncclDataType_t type;
+    uint64_t bytes;
+  } of[] = {[PR_FLOAT32] = {ncclFloat32, 4},
+            [PR_FLOAT64] = {ncclFloat64, 8},
+            [PR_FLOAT16] = {ncclFloat16, 2},
+            [PR_BFLOAT16] = {ncclBfloat16, 2},
+            [PR_INT64] = {ncclInt64, 8}};
+  *bytes = of[c->o.grad].bytes;
+  return of[c->o.grad].type;
+}
+
+static bool is_send(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
+
+static bool of_transfers(const PipeChannel *ch) {
+  return ch->op == PIPE_SEND_F || ch->op == PIPE_SEND_B;
+}
+
+ncclComm_t cuda_comm_of(const PrCuda *c, const PipeInstr *in, int *peer) {
+  if (c->run->p->nchannel == 0) {
+    *peer = (int)in->peer;
+    return c->comm;
+  }
+  *peer = is_send(in);
+  return c->channel_comm[in->gout];
+}
+
+/* ---- sets of ranks ---- */
+
+/* Sets of ranks: those of the sums, then those of the channels; of which one communicator each is made. */
+typedef struct Set {
+  uint32_t at, n; /* Sets.rank[at .. at + n - 1], in their order in the communicator */
+  uint32_t as;    /* the first that is the same sum's; itself */
+  uint32_t round; /* the call that makes it, from 1; 0: it needs none */
+} Set;
+typedef struct Sets {
+  Set *set;
+  uint32_t *rank;
+  uint8_t *busy; /* [nround][nrank] */
+  uint32_t n, nround;
+} Sets;
+
+static void free_sets(Sets *x) {
+  free(x->set);
+  free(x->rank);
+  free(x->busy);
+}
+
+/* How many sums there are: those of the stages, and the ties. */
+static uint32_t count_sums(const PrRun *run) {
+  const PipeProgram *p = run->p;
+  uint32_t n = p->nmodel;
+  for (uint32_t s = 0; s < p->nstage; s++) {
+    const RankRun *k = &run->rank[p->stage[s].rank];
+    for (uint32_t i = 0; p->stage[s].tied == s && i < k->ncomm; i++)
+      if (k->comm[i].chan + 1 > n && k->t->instr[k->comm[i].index].op == PIPE_TIE)
+        n = k->comm[i].chan + 1;
+  }
+  return n;
+}
+
+static bool same(const Sets *x, const Set *a, const Set *b) {
+  return a->n == b->n && memcmp(x->rank + a->at, x->rank + b->at, a->n * sizeof *x->rank) == 0;
+}
+
+static PrStatus find_sets(PrRun *run, Sets *x) {
+  const PipeProgram *p = run->p;
+  uint32_t ncoll = cuda_of(run)->ncoll;
+  size_t room = 2 * (size_t)p->nchannel + 1, at = 0;
+  for (uint32_t i = 0; i < ncoll; i++)
+    room += run->coll[i].n;
+  x->n = ncoll + p->nchannel;
+  x->set = calloc(x->n + (size_t)1, sizeof *x->set);
+  x->rank = malloc(room * sizeof *x->rank);
+  if (!x->set || !x->rank)
+    return pr_fail(run, PR_E_MEMORY, "no memory for %u sums and channels", x->n);
+  for (uint32_t i = 0; i < x->n; i++) {
+    Set *s = &x->set[i];
+    *s = (Set){.at = (uint32_t)at, .as = i};
+    const PipeChannel *ch = i < ncoll ? NULL : &p->channel[i - ncoll];
+    for (uint32_t j = 0; !ch && j < run->coll[i].n; j++)
+      x->rank[at + s->n++] = p->stage[run->coll[i].row[j]].rank;
+    if (ch && of_transfers(ch))
+      x->rank[at] = ch->from, x->rank[at + 1] = ch->to, s->n = 2;
+    at += s->n;
+    for (uint32_t j = 0; !ch && j < i && s->as == i; j++)
+      s->as = same(x, &x->set[j], s) ? j : i;
+  }
+  return PR_OK;
+}
+
+/* Each set that needs a communicator gets the first call in which its ranks are free. */
+static PrStatus find_rounds(PrRun *run, Sets *x) {
+  const size_t nrank = run->p->nrank;
+  for (uint32_t i = 0; i < x->n; i++) {
+    Set *s = &x->set[i];
+    s->round = s->as == i ? 0 : x->set[s->as].round;
+    for (uint32_t t = 0; s->n > 1 && s->round == 0; t++) {
+      if (t == x->nround) {
+        uint8_t *more = realloc(x->busy, (t + 1) * nrank);
+        if (!more)
+          return pr_fail(run, PR_E_MEMORY, "no memory for %u sums and channels", x->n);
+        x->busy = more;
+        memset(more + t * nrank, 0, nrank);
+        x->nround++;
+      }
+      bool is_free = true;
+      for (uint32_t j = 0; j < s->n; j++)
+        is_free = is_free && !x->busy[t * nrank + x->rank[s->at + j]];
+      for (uint32_t j = 0; is_free && j < s->n; j++)
+        x->busy[t * nrank + x->rank[s->at + j]] = 1;
+      s->round = is_free ? t + 1 : 0;
+    }
+  }
+  return PR_OK;
+}
+
+/* ---- making them ---- */
+
+static PrStatus split(PrRun *run, int color, int key, ncclComm_t *to) {
+  PrCuda *c = cuda_of(run);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  config.splitShare = 0;
+  *to = NULL;
+  NCCL_TRY(run, c->comm, ncclCommSplit(c->comm, color, key, to, &config));
+  if (*to)
+    NCCL_TRY(run, *to, ncclInProgress); /* itself */
+  return PR_OK;
+}
+
+/* Call number t + 1, on all ranks, and which sets have what comes of it. */
+static PrStatus make_round(PrRun *run, const Sets *x, uint32_t t) {
+  PrCuda *c = cuda_of(run);
+  int color = NCCL_SPLIT_NOCOLOR, key = 0;
+  for (uint32_t i = 0; i < x->n; i++)
+    for (uint32_t j = 0; x->set[i].round == t + 1 && x->set[i].as == i && j < x->set[i].n; j++)
+      if (x->rank[x->set[i].at + j] == run->here)
+        color = (int)i, key = (int)j;
+  PrStatus st = split(run, color, key, &c->split[c->nsplit++]);
+  for (uint32_t i = 0; i < x->n && color >= 0; i++)
+    if (x->set[i].as == (uint32_t)color && x->set[i].round == t + 1)
+      c->coll_comm[i] = c->split[t];
+  return st;
+}
+
+/* note [splits] */
+static PrStatus split_all(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  Sets x = {0};
+  c->ncoll = count_sums(run);
+  PrStatus st = find_sets(run, &x);
+  if (!st)
+    st = find_rounds(run, &x);
+  if (!st) {
+    c->coll_comm = calloc(x.n + (size_t)1, sizeof *c->coll_comm);
+    c->split = calloc(x.nround + (size_t)1, sizeof *c->split);
+    if (!c->coll_comm || !c->split)
+      st = pr_fail(run, PR_E_MEMORY, "no memory for %u communicators", x.nround);
+  }
+  c->channel_comm = c->coll_comm ? c->coll_comm + c->ncoll : NULL;
+  for (uint32_t t = 0; t < x.nround && !st; t++)
+    st = make_round(run, &x, t);
+  free_sets(&x);
+  return st;
+}
+
+/* ---- first contacts ---- */
+
+/* Marks who meets whom in transfers: pair[a * nrank + b], a < b. */
+static uint8_t *find_pairs(const PipeProgram *p) {
+  uint8_t *pair = calloc((size_t)p->nrank * p->nrank, 1);
+  for (uint32_t r = 0; pair && r < p->nrank; r++)
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+      const PipeInstr *in = &p->rank[r].instr[i];
+      if (pipe_op_info[in->op].comm && in->peer != PIPE_NONE && r < in->peer)
+        pair[(size_t)r * p->nrank + in->peer] = 1;
+    }
+  return pair;
+}
+
+static PrStatus touch(PrRun *run, uint32_t peer) {
+  PrCuda *c = cuda_of(run);
+  cudaStream_t s = c->rank[0].stream[PIPE_COMM];
+  if (ncclGroupStart() != ncclSuccess)
+    return pr_fail(run, PR_E_DEVICE, "ncclGroupStart fails");
+  ncclResult_t a = ncclSend(c->contact, 1, ncclChar, (int)peer, c->comm, s),
+               b = ncclRecv(c->contact + PR_LINE, 1, ncclChar, (int)peer, c->comm, s);
+  NCCL_TRY(run, c->comm, ncclGroupEnd());
+  if ((a != ncclSuccess && a != ncclInProgress) || (b != ncclSuccess && b != ncclInProgress))
+    return pr_fail(run, PR_E_DEVICE, "rank %u: the first contact with rank %u: %s", run->here, peer,
+                   ncclGetErrorString(a != ncclSuccess ? a : b));
+  return PR_OK;
+}
+
+static PrStatus touch_pairs(PrRun *run) {
+  const PipeProgram *p = run->p;
+  uint8_t *pair = find_pairs(p);
+  PrStatus st = pair ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for %u ranks", p->nrank);
+  for (uint32_t a = 0; a < p->nrank && !st; a++)
+    for (uint32_t b = a + 1; b < p->nrank && !st; b++)
+      if (pair[(size_t)a * p->nrank + b] && (a == run->here || b == run->here))
+        st = touch(run, a == run->here ? b : a);
+  free(pair);
+  return st;
+}
+
+static PrStatus touch_channels(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  cudaStream_t s = c->rank[0].stream[PIPE_COMM];
+  for (uint32_t i = 0; i < run->p->nchannel; i++) {
+    const PipeChannel *ch = &run->p->channel[i];
+    ncclComm_t x = c->channel_comm[i];
+    if (!of_transfers(ch) || !x)
+      continue;
+    if (ch->from == run->here)
+      NCCL_TRY(run, x, ncclSend(c->contact, 1, ncclChar, 1, x, s));
+    else
+      NCCL_TRY(run, x, ncclRecv(c->contact + PR_LINE, 1, ncclChar, 0, x, s));
+  }
+  return PR_OK;
+}
+
+/* note [prologue] */
+static PrStatus prologue(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  cudaStream_t s = c->rank[0].stream[PIPE_COMM];
+  PrStatus st = run->p->nchannel ? touch_channels(run) : touch_pairs(run);
+  for (uint32_t i = 0; i <= c->nsplit && !st; i++) {
+    ncclComm_t x = i < c->nsplit ? c->split[i] : c->comm;
+    bool moves = false; /* it is a channel's */
+    for (uint32_t j = 0; j < run->p->nchannel; j++)
+      moves = moves || c->channel_comm[j] == x;
+    if (x && !moves)
+      st = cuda_nccl(run, x, "ncclAllReduce",
+                     ncclAllReduce(c->contact, c->contact, 1, ncclChar, ncclSum, x, s));
+  }
+  if (st)
+    return st;
+  CUDA_TRY(run, cudaEventRecord(c->rank[0].ready, s));
+  return cuda_wait_event(run, c->rank[0].ready);
+}
+
+/* ---- opening, closing ---- */
+
+PrStatus cuda_check_channels(PrRun *run) {
+  enum { LEAST = 22600 };
+  const PrGroup *g = cuda_of(run)->o.group;
+  const char *order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+  int v = 0;
+  if (!run->p->nchannel || !g || g->size == 1)
+    return PR_OK;
+  if (ncclGetVersion(&v) != ncclSuccess || v < LEAST)
+    return pr_fail(run, PR_E_DEVICE,
+                   "program: lowering channels takes NCCL 2.26 or later, which starts what is on "
+                   "several communicators in one order; this is NCCL %d.%d.%d",
+                   v / 10000, v / 100 % 100, v % 100);
+  if (!order || strtol(order, NULL, 0) != 1)
+    return pr_fail(run, PR_E_ARG,
+                   "NCCL_LAUNCH_ORDER_IMPLICIT=%s: with lowering channels a step may never end; it "
+                   "has to be 1, or unset",
+                   order ? order : "");
+  return PR_OK;
+}
+
+/* The slots of this rank, with the communicators that move them. */
+static PrStatus register_slots(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  const RankRun *k = c->rank[0].k;
+  uint32_t n = run->p->nchannel ? run->p->nchannel : 1;
+  c->registered = calloc(n, sizeof *c->registered);
+  if (!c->registered)
+    return pr_fail(run, PR_E_MEMORY, "no memory for %u channels", n);
+  for (uint32_t i = 0; i < n; i++) {
+    bool moves = run->p->nchannel == 0 || of_transfers(&run->p->channel[i]);
+    ncclComm_t x = run->p->nchannel ? c->channel_comm[i] : c->comm;
+    if (x && moves)
+      NCCL_TRY(run, x, ncclCommRegister(x, k->block, k->bytes + PR_LINE, &c->registered[i]));
+  }
+  return PR_OK;
+}
+
+PrStatus cuda_open_nccl(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  ncclUniqueId id = {{0}};
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  const PrGroup *g = c->o.group;
+  config.blocking = 0;
+  if (g->size == 1)
+    return PR_OK; /* no transfers, no sums */
+  if (g->rank == 0 && ncclGetUniqueId(&id) != ncclSuccess)
+    return pr_fail(run, PR_E_DEVICE, "ncclGetUniqueId: %s", ncclGetLastError(NULL));
+  PrStatus st = cuda_share(run, 0, &id, sizeof id);
+  if (st)
+    return st;
+  ncclResult_t r = ncclCommInitRankConfig(&c->comm, (int)g->size, id, (int)g->rank, &config);
+  if ((st = cuda_nccl(run, c->comm, "ncclCommInitRankConfig", r)) || (st = split_all(run)) ||
+      (st = prologue(run)))
+    return st;
+  return cuda_lends(run) ? PR_OK : register_slots(run);
+}
+
+static void close_comm(PrRun *run, ncclComm_t x) {
+  if (x && !cuda_of(run)->aborted &&
+      cuda_nccl(run, x, "ncclCommFinalize", ncclCommFinalize(x)) == PR_OK)
+    ncclCommDestroy(x);
+}
+
+void cuda_close_nccl(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  uint32_t n = !c->registered ? 0 : run->p->nchannel ? run->p->nchannel : 1;
+  for (uint32_t i = 0; i < n && !c->aborted; i++)
+    if (c->registered[i])
+      ncclCommDeregister(run->p->nchannel ? c->channel_comm[i] : c->comm, c->registered[i]);
+  for (uint32_t i = 0; i < c->nsplit; i++)
+    close_comm(run, c->split[i]);
+  close_comm(run, c->comm);
+  free(c->registered);
+  free(c->coll_comm);
+  free(c->split);
+}

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: MIT
+# pipec --for-all=M of orders by rules against compiles at every M up to a bound: random ones.
+#
+#   rules.py PIPEC SCRATCH [SEED [PROGRAMS [BOUND]]]
+#
+# Proved means that the lists that it claims for every M, expanded, are the orders that pipec makes of that M: at all of the
+# first ones, and at some far ones; and that those below them are right, too.
+import collections
+import concurrent.futures
+import csv
+import os
+import random
+import re
+import subprocess
+import sys
+
+pipec, scratch = sys.argv[1:3]
+seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+programs = int(sys.argv[4]) if len(sys.argv) > 4 else 60
+bound = int(sys.argv[5]) if len(sys.argv) > 5 else 30
+
+
+def run(*args):
+    return subprocess.run([pipec, *args], capture_output=True, text=True)
+
+
+def text(rng):
+    """A schedule by rules, most of them near ones that people write."""
+    P = rng.randint(1, 4)
+    V = rng.choice((1, 1, 1, 2, 2)) if P > 1 else 1
+    pipes = rng.random() < 0.12 and P % 2 == 0 and V == 1
+    split = rng.random() < 0.45
+    joint = not pipes and not split and rng.random() < 0.3
+    Q = 2 if not pipes and not joint and rng.random() < 0.12 else 1
+    again = not split and not pipes and not joint and Q == 1 and rng.random() < 0.2
+    updates = not pipes and V == 1 and Q == 1 and rng.random() < 0.25
+    c = lambda lo, hi: rng.randint(lo, hi)
+    even = rng.random() < 0.3
+    costs = [10 if even else c(1, 12) for _ in range(6)]
+    slow = f"s == {c(0, P * V - 1)} ? {c(5, 30)} : " if rng.random() < 0.4 else ""
+    time = f"time s {{ F = {slow}{costs[0]}  " + (
+        f"I = {costs[1]}  W = {costs[2]}" if split else f"B = {slow}{costs[1] + costs[2]}  FB = {costs[0] + costs[1]}") + (
+        f"  send = {c(0, 4)}  R = {costs[3]}  U = {costs[4]} }}")
+    slope = rng.choice((0, 0, 1, 2, 2, 3)) if rng.random() < 0.92 else rng.choice((-1, -2))
+    strange = rng.random() < 0.12  # two paces, ends that differ, conditions on m
+    key = lambda more: f"@ {slope}*m + {more}" if slope else f"@ {more}"
+    names = ["down.", "up."] if pipes else [""]
+    body = []
+    for p in names:
+        for k in range(V):
+            chunk = f"[{k}]" if V > 1 else ""
+            arg = f"(r, {k})" if V > 1 else f"(r, {names.index(p)})" if pipes else "(r)"
+            room = rng.choice((f"P - r + {c(0, 2)}", f"P + {c(0, 2)}", f"2*P + {c(0, 3)}", f"{c(P, 2 * P + 1)}"))
+            guard = f" when inflight{arg} < {room}"
+            if split and rng.random() < 0.7:
+                guard += f" && held{arg} < {c(1, 3)}"
+            if again and k == 0:
+                guard = f" when inflight(r) + kept(r) < {room}"
+            if rng.random() < 0.05:
+                guard = ""
+            if strange and rng.random() < 0.3:
+                guard += (" && " if guard else " when ") + rng.choice(
+                    ("(m < 4 || inflight(r) < 2*P)", "inflight(r) < max(1, min(P, M - m))", "inflight(r) <= M - m"))
+            fkey = key(c(0, 6)) if not (strange and rng.random() < 0.3) else rng.choice(("@ m", "@ 3*m + 1", "@ 7", "@ m/2"))
+            bkey = key(c(0, 6) if rng.random() < 0.4 else f"({P - 1} - r)*{c(0, 2)}")
+            f = [f"{p}F{chunk}(m{', i' if Q > 1 else ''}) {fkey}{guard}"]
+            back = "I" if split else "B"
+            b = [f"{p}{back}{chunk}(m{f', {Q - 1} - i' if Q > 1 else ''}) {bkey}"]
+            if Q > 1:
+                f, b = [f"do i in 0..{Q} {{ {f[0]} }}"], [f"do i in 0..{Q} {{ {b[0]} }}"]
+            if split:
+                w = f"{p}W{chunk}(m{', i' if Q > 1 else ''})"
+                w += "" if rng.random() < 0.7 else " " + key(c(0, 20))
+                b.append(f"do i in 0..{Q} {{ {w} }}" if Q > 1 else w)
+            if strange and rng.random() < 0.3:
+                f = [f"if m % {c(2, 3)} == 0 {{ {f[0]} }} else {{ {p}F{chunk}(m{', i' if Q > 1 else ''}) {key(c(0, 4))}{guard} }}"] if Q == 1 else f
+            if joint:
+                other = f"[{V - 1 - k}]" if V > 1 else ""
+                body.append(f"overlap {{ F{chunk}(m)  B{other} }} {key(0)}" + (guard if rng.random() < 0.6 else ""))
+            if again and k == 0 and rng.random() < 0.8:
+                body.append(f"if r < {P - 1} {{ R{chunk}(m) {key(c(0, 3))} when inflight(r) < {c(1, 3)} }}")
+            body += f + b
+    rng.shuffle(body)
+    end = "U"
+    if updates:
+        end = ""
+        body.append(f"U(m) {key(0)}")
+        if rng.random() < 0.5:
+            body[-1] = f"if m % {c(2, 3)} == 1 || m == M - 1 {{ U {key(0)} }}"
+            body[-1] = f"U(m) {key(0)}"
+    head, lo = "", ""
+    if rng.random() < 0.15 and V == 1 and not pipes and Q == 1 and not joint:
+        head, lo = f"do {c(1, 2)} {{ F }} ", "requires M >= 3 "
+    weights = "  weights { F reads newest  B reads F }\n" if updates else ""
+    some = f"  recompute s, m when s == 0 && m > {c(0, 3)}\n" if not again and Q == 1 and rng.random() < 0.1 else ""
+    if pipes:
+        shape = f"  pipe down stages {P} mbs M place s -> s\n  pipe up stages {P} mbs M place s -> {P - 1}-s replica of down\n"
+    elif V > 1 and rng.random() < 0.5:
+        shape = f"  pipe net stages {2 * P} mbs M place s -> s % {P}\n"
+    else:
+        shape = f"  pipe net stages {P * V} mbs M{' slices 2' if Q > 1 else ''} place s -> s < {P} ? s : {2 * P - 1}-s\n"
+    send = "  send eager\n" if rng.random() < 0.2 else ""
+    fixed = ""
+    if not pipes and V == 1 and Q == 1 and not split and not updates and P > 1 and rng.random() < 0.12:
+        fixed = f"  order r in {P - 1}..{P} {{ do m in 0..M {{ F(m)  B(m) }} U }}\n"
+    orders = f"  order r in 0..{P - 1 if fixed else P} {{ {head}rules m {{\n    " + "\n    ".join(body) + f"\n  }} {end} }}\n{fixed}"
+    return f"schedule s(P = {P}, M = 6) {lo}{{\n  ranks P\n{shape}  {time}\n{send}{weights}{some}{orders}}}\n"
+
+
+def number(word, n, j):
+    """12+2n-4j"""
+    return sum(int(v) * {"": 1, "n": n, "j": j}[of] for v, of in re.findall(r"([+-]?\d+)([nj]?)", word))
+
+
+def op_at(word, n, j):
+    """'(3F12+2n' -> '(3F14'"""
+    m = re.fullmatch(r"(\(?\d+[FBIWRU])([^;)]*)(\)?)", word)
+    return m[1] + (str(number(m[2], n, j)) if m[2] else "") + m[3]
+
+
+def expand(lists, M):
+    """What each rank does at M; None: it is in no class."""
+    for block in lists.strip().split("M = ")[1:]:
+        first, *ranks = block.strip().splitlines()
+        start, step = map(int, re.match(r"(\d+)\+(\d+)n", first).groups())
+        if M < start or (M - start) % step:
+            continue
+        n = (M - start) // step
+        out = []
+        for line in ranks:
+            words = line.split(": ", 1)[1]
+            ops = []
+            for turns, inner, one in re.findall(r"(\S+) times \{ (.*?) \}|(\S+)", words):
+                if one:
+                    ops += [";".join(op_at(w, n, 0) for w in one.split(";"))]
+                else:
+                    for j in range(number(turns, n, 0)):
+                        ops += [";".join(op_at(w, n, j) for w in o.split(";")) for o in inner.split()]
+            out.append(" ".join(ops))
+        return out
+    return None
+
+
+def orders(path, M, slices, stages):
+    """What pipec makes of M: the same text; None: it is refused. Units of each pipe, of so many stages, from 0."""
+    got = run("--dump-after=versions", f"-DM={M}", path)
+    if got.returncode:
+        return None
+    out = []
+    for line in re.findall(r"^rank \d+: (.*)$", got.stdout, re.M):
+        line = re.sub(r"\[\w+\] ", "", line)
+        line = re.sub(r"[@>]\d+", "", line)
+        if slices > 1:
+            line = re.sub(r"(\d+[FBIWR])(\d+)\.(\d+)", lambda m: m[1] + str(int(m[2]) * slices + int(m[3])), line)
+        if stages:
+            line = re.sub(r"(\d+)([FBIWR])(\d+)", lambda m: m[1] + m[2] + str(int(m[3]) - (M if int(m[1]) >= stages else 0)), line)
+        out.append(line)
+    return out
+
+
+def values(path, lo, hi):
+    """Of each M: whether it compiles; those that the schedule does not admit are left out."""
+    rows = csv.DictReader(run("--compare", path, f"-DM={lo}..{hi}", "--emit=csv").stdout.splitlines())
+    return {int(re.search(r"M=(\d+)", row["params"])[1]): row["refused"] 
+            for row in rows if row["params"] and row["refused"] != "requires"}
+
+
+def judge(case):
+    number_of, source = case
+    path = os.path.join(scratch, f"rules{number_of}.pipe")
+    with open(path, "w") as f:
+        f.write(source)
+    where = f"seed {seed}, {path}: "
+    have = values(path, 1, bound)
+    fine = [m for m, refused in have.items() if not refused or refused == "async"]
+    if not fine:
+        return "wrong at every M"
+    got = run("--check", "--for-all=M", "--dump-after=check_all_m", f"-DM={fine[-1]}", path)
+    if got.returncode and "internal error" in got.stderr:
+        return where + got.stderr
+    P = re.search(r"P = (\d)", source)[1]
+    verdict = run("--check", f"-DP={P}", path)
+    said = re.search(r"^all M +(.*)$", verdict.stdout, re.M)
+    if not said:
+        return "no verdict: " + (re.findall(r"\[[a-z-]+\]$", verdict.stderr, re.M) or ["?"])[-1]
+    m = re.match(r"refuted at M = (\d+)", said[1])
+    if m:
+        at = int(m[1])
+        return "refuted" if at not in fine and values(path, at, at)[at] else where + f"refuted at {at}, which is fine"
+    if not said[1].startswith("proved complete"):
+        return "not decided: " + re.sub(r".*decided: | \(\S*\)$| up to M = .*", "", said[1]).strip()
+    by = re.search(r"every multiple of (\d+)", said[1])
+    wrong = [v for v in have if v not in fine and (not by or v % int(by[1]) == 0)]
+    if wrong:
+        return where + f"proved, but M = {wrong[0]} is refuted"
+    start = int((re.search(r" from (\d+) on", said[1]) or [0, 1])[1])
+    far = [start + random.Random(number_of).randint(0, 3 * bound) for _ in range(2)]
+    for M in [*range(start, max(bound, start + 7)), *far]:
+        slices, stages = 2 if "slices 2" in source else 1, int(P) if "replica" in source else 0
+        want, claimed = orders(path, M, slices, stages), expand(got.stdout, M)
+        if want is None or claimed != want:
+            return where + f"at M = {M} it is not what is claimed:\n{claimed}\n{want}"
+    return "proved"
+
+
+os.makedirs(scratch, exist_ok=True)
+rng = random.Random(seed)
+with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    found = collections.Counter(pool.map(judge, [(i, text(rng)) for i in range(programs)]))
+for wrong in [v for v in found if v.startswith("seed")]:
+    print(wrong)
+for v, n in sorted(found.items(), key=lambda p: -p[1]):
+    if not v.startswith("seed"):
+        print(n, v)
+sys.exit(any(v.startswith("seed") for v in found))
