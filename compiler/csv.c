@@ -266,14 +266,28 @@ static bool row(Csv *c, const char *p, const char *end) {
   return ok;
 }
 
+/* The end of the row at p, and in *next where the one below begins: a line ends with LF or CRLF, for PyTorch with CR, too. */
+static const char *row_end(Csv *c, const char *p, const char *stop, const char **next, bool *ok) {
+  const char *line = memchr(p, '\n', (size_t)(stop - p)), *end = line ? line : stop;
+  const char *cr = memchr(p, '\r', (size_t)(end - p));
+  *next = end + 1;
+  if (!cr)
+    return end;
+  if (line && cr + 1 == line)
+    return cr;
+  *next = cr + 1;
+  *ok &= odd(c, span(c, cr, cr + 1), "a line ends with a carriage return alone",
+             "the end of a line");
+  return cr;
+}
+
 static bool read_rows(Csv *c, uint32_t len) {
   bool ok = true;
-  for (const char *p = c->text, *stop = c->text + len; p < stop;) {
-    const char *line = memchr(p, '\n', (size_t)(stop - p)), *end = line ? line : stop;
-    ok &= row(c, p, end > p && end[-1] == '\r' ? end - 1 : end);
+  for (const char *p = c->text, *stop = c->text + len, *next; p < stop; p = next) {
+    const char *end = row_end(c, p, stop, &next, &ok);
+    ok &= row(c, p, end);
     if (c->s->diag->errors > c->s->diag->limit)
       return false;
-    p = end + 1;
   }
   *vec_push(c->s->arena, &c->row0) = c->action.n;
   if (ok && c->row_at.n == 0) {
