@@ -101,20 +101,6 @@ static void enqueue(Machine *m, uint32_t r) {
   m->rank[r].queued = true;
 }
 
-/* The one that came last, whose instructions are near; where turns are asked for, and ties go by them, the first. */
-static uint32_t next_rank(Machine *m) {
-  uint32_t last = m->first + m->nqueued - 1, r;
-  if (m->out->comm_turn) {
-    r = m->ready[m->first];
-    m->first = m->first + 1 < m->in->nrank ? m->first + 1 : 0;
-  } else {
-    r = m->ready[last < m->in->nrank ? last : last - m->in->nrank];
-  }
-  m->nqueued--;
-  m->rank[r].queued = false;
-  return r;
-}
-
 /* Times the action of n > 1 ops from i on, which starts at `start`: its ops one after the other in list
  * order, none later than its end; the last ends with it. Returns its end. */
 static uint64_t run_action(Machine *m, uint32_t r, uint32_t i, uint32_t n, uint64_t start) {
@@ -614,7 +600,11 @@ static PipeSimStatus run(Machine *m, uint32_t *at) {
   for (; m->nqueued > 0 || m->nheap > 0;) {
     if (m->nqueued == 0)
       run_waiting(m);
-    uint32_t r = next_rank(m);
+    /* the last to come, whose instructions are near; where turns are asked for, which break ties, the first */
+    uint32_t next = m->out->comm_turn ? m->first++ : m->first + m->nqueued - 1;
+    uint32_t r = m->ready[next < m->in->nrank ? next : next - m->in->nrank];
+    m->first = m->first < m->in->nrank ? m->first : 0;
+    m->nqueued--, m->rank[r].queued = false;
     int moved;
     do {
       do
