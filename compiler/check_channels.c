@@ -450,7 +450,7 @@ static void report_cycle(Sched *s, const MachineList *list, const MachineResult 
   }
   if (!got->shortest)
     diag_note(s->diag, NO_SPAN, "there may be a shorter circle: the search for it was cut short");
-  draw_lists(s, list, hop, got->nhop);
+  draw_lists(s, list, hop, got->nhop, "deadlock");
 }
 
 /* Position among the transfers of its directed pair, from 1. */
@@ -476,6 +476,13 @@ static void report_mispaired(Sched *s, const MachineList *list, const MachineHop
   else
     diag_note(s->diag, s->site[on->site], "both are number %u from rank %u to rank %u",
               number_of(list, h->at), from, to);
+  StallHop hop[2] = {{h->at.rank, h->at.index, h->on.index, NULL},
+                     {h->on.rank, h->on.index, h->at.index, NULL}};
+  for (int k = 0; k < 2; k++)
+    hop[k].text = arena_printf(s->arena, "%s on rank %u meets %s on rank %u",
+                               list_op_text(s, k ? on : at), hop[k].rank,
+                               list_op_text(s, k ? at : on), hop[!k].rank);
+  draw_lists(s, list, hop, 2, "what meets is not one tensor");
 }
 
 /* With the transfers in the order of another lowering, global or channels, before check_deadlock. What that leaves in s

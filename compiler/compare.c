@@ -490,19 +490,25 @@ bool compare(Sched *s) {
     any |= !c.row[i].refused;
   for (uint64_t p = 0; p < points; p++)
     rank_rows(&c, &c.row[p * c.ninput], c.ninput);
-  OutFile out;
-  if (!file_open(s, &out, o->output))
-    return false;
-  (o->emit == EMIT_CSV ? csv : o->emit == EMIT_SVG ? svg : table)(&c, out.f);
-  if (!file_close(s, &out, true))
-    return false;
   for (uint32_t i = 0; i < o->ndefine && any; i++)
     if (!o->define[i].used)
       diag_error(s->diag, DIAG_PARAM, NO_SPAN, "none of the schedules has a parameter '%s' (-D)",
                  o->define[i].name);
+  if (s->diag->errors)
+    return false;
+  bool picture = o->emit == EMIT_SVG;
+  OutFile out;
+  if ((any || !picture) && !file_open(s, &out, o->output))
+    return false;
+  if (any || !picture) {
+    (picture ? svg : o->emit == EMIT_CSV ? csv : table)(&c, out.f);
+    if (!file_close(s, &out, true))
+      return false;
+  }
   if (any)
-    return s->diag->errors == 0;
+    return true;
   diag_error(s->diag, DIAG_USAGE, NO_SPAN, "--compare: no schedule compiles at any point");
-  diag_help(s->diag, "the table says why; without --compare the message is shown in full");
+  diag_help(s->diag, "the table%s says why; without --compare the message is shown in full",
+            picture ? ", without --emit=svg," : "");
   return false;
 }

@@ -355,6 +355,8 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   if (o->watch && !what && !o->check_only && !o->output)
     o->check_only = o->show = true;
   o->input = argv[optind];
+  if (o->for_all && (is_csv(o) || is_json(o)))
+    return usage_error(s, "--for-all is for schedules with parameters, which %s has not", o->input);
   if (o->torch_lax && !is_csv(o))
     return usage_error(s, "--torch-lax says how to read a CSV file, and %s is none", o->input);
   return true;

@@ -5,7 +5,7 @@
  * with the transfers and copies in lanes under the ops; ops that never run are dashed.
  * A red arrow goes from the op at which a rank stands to the op of the next rank that it needs, a thin one
  * along a row from that op back to the one before it at which its rank stands: following the arrows one
- * comes round. One self-contained SVG 1.1 page; the bytes depend on the program alone. */
+ * comes round. Of two transfers that meet and are not of one tensor, or sums, the arrows are between these. One self-contained SVG 1.1 page; the bytes depend on the program alone. */
 #include <stdarg.h>
 #include <string.h>
 
@@ -51,6 +51,7 @@ typedef struct Page {
   uint32_t nrow;
   const StallHop *hop;
   uint32_t nhop;
+  const char *what; /* it is called */
   double box;       /* BOX or WIDE */
   double past;      /* px for what ran */
   double pitch;     /* of the rows */
@@ -114,15 +115,25 @@ static uint32_t furthest(const Page *g, uint32_t rank) {
   return last;
 }
 
-/* The middle of the box of an item of a rank, and its row; false: it is not on the page. */
-static bool find_box(const Page *g, uint32_t rank, uint32_t item, double *x, double *y) {
+/* Of a box in its row. */
+static double box_top(const Box *b) { return b->lane ? ROW + 2 + LANE * (b->lane - 1.0) : 0; }
+static double box_height(const Box *b) { return b->lane ? LANE - 2 : ROW; }
+
+/* Where the box of an item of a rank is; false: not on the page. */
+typedef struct Spot {
+  const Row *row;
+  double x, top, foot; /* its middle */
+} Spot;
+static bool find_box(const Page *g, uint32_t rank, uint32_t item, Spot *at) {
   const Row *w = row_of(g, rank);
-  for (uint32_t i = 0; w && i < w->box.n; i++)
-    if (!w->box.at[i].ran && w->box.at[i].item == item) {
-      *x = w->box.at[i].x + w->box.at[i].width / 2;
-      *y = TOP + g->pitch * (double)(w - g->row);
-      return true;
-    }
+  for (uint32_t i = 0; w && i < w->box.n; i++) {
+    const Box *b = &w->box.at[i];
+    if (b->item != item)
+      continue;
+    double y = TOP + g->pitch * (double)(w - g->row) + box_top(b);
+    *at = (Spot){w, b->x + b->width / 2, y, y + box_height(b)};
+    return true;
+  }
   return false;
 }
 
@@ -147,18 +158,24 @@ static void arrow(const Page *g, double x0, double y0, double x1, double y1, boo
         x1 + (y1 > y0 ? 14.0 : -14.0), y1 - (y1 > y0 ? bend : -bend), x1, y1, "url(#head)");
 }
 
+/* In one row. */
+static void along(const Page *g, const Spot *a, const Spot *b) {
+  double in = b->x > a->x ? 12 : -12;
+  arrow(g, a->x + in, a->foot, b->x - in, b->foot + 1, true);
+}
+
 static void draw_row(const Page *g, const Row *w, double y) {
   emit(g, "<text x=\"16\" y=\"~\">rank #</text>\n", y + ROW / 2.0 + 4, w->rank);
   for (uint32_t i = 0; i < w->box.n; i++) {
     const Box *b = &w->box.at[i];
     const SvgLook *look = &svg_look[b->op];
-    double top = b->lane ? y + ROW + 2 + LANE * (b->lane - 1.0) : y,
-           high = b->lane ? LANE - 2 : ROW;
+    double top = y + box_top(b), high = box_height(b);
     if (b->ran)
       emit(
           g,
-          "<rect x=\"~\" y=\"~\" width=\"~\" height=\"~\" fill=\"$\" stroke=\"white\" stroke-width=\"0.5\"/>\n",
-          b->x, top, b->width, high, look->fill ? look->fill : "gainsboro");
+          "<rect x=\"~\" y=\"~\" width=\"~\" height=\"~\" fill=\"$\" stroke=\"$\" stroke-width=\"$\"/>\n",
+          b->x, top, b->width, high, look->fill ? look->fill : "gainsboro",
+          b->item == NONE ? "white" : "firebrick", b->item == NONE ? "0.5" : "2");
     else
       emit(
           g,
@@ -218,14 +235,14 @@ static void draw_picture(Page *g, const char *scale, const char *model) {
       g,
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"#\" height=\"#\" viewBox=\"0 0 # #\" font-family=\"sans-serif\" font-size=\"12\">\n",
       w, h, w, h);
-  emit(g, "<title>$$$: deadlock</title>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
-       s->name, *s->params ? " " : "", s->params);
+  emit(g, "<title>$$$: $</title>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n", s->name,
+       *s->params ? " " : "", s->params, g->what);
   emit(
       g,
       "<defs><marker id=\"head\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"9\" markerHeight=\"9\" "
       "markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"firebrick\"/></marker></defs>\n");
-  emit(g, "<text x=\"16\" y=\"26\" font-size=\"16\">$$$: deadlock</text>\n", s->name,
-       *s->params ? " " : "", s->params);
+  emit(g, "<text x=\"16\" y=\"26\" font-size=\"16\">$$$: $</text>\n", s->name,
+       *s->params ? " " : "", s->params, g->what);
   emit(
       g,
       "<text x=\"16\" y=\"46\" fill=\"dimgray\">$</text>\n<text x=\"16\" y=\"62\" fill=\"dimgray\">$</text>\n",
@@ -238,16 +255,15 @@ static void draw_picture(Page *g, const char *scale, const char *model) {
     draw_row(g, &g->row[i], TOP + g->pitch * i);
   for (uint32_t k = 0; k < g->nhop; k++) {
     const StallHop *from = &g->hop[k], *next = &g->hop[(k + 1) % g->nhop];
-    double x0, y0, x1, y1, x2, y2;
-    if (!find_box(g, from->rank, from->at, &x0, &y0) ||
-        !find_box(g, next->rank, from->on, &x1, &y1))
+    Spot a, b, c;
+    if (!find_box(g, from->rank, from->at, &a) || !find_box(g, next->rank, from->on, &b))
       continue;
-    if (y0 == y1) /* it waits for something of its own */
-      arrow(g, x0 + (x1 > x0 ? 12 : -12), y0 + ROW, x1 + (x1 > x0 ? -12 : 12), y1 + ROW + 1, true);
+    if (a.row == b.row) /* it waits for something of its own */
+      along(g, &a, &b);
     else
-      arrow(g, x0, y0 + (y1 > y0 ? ROW : 0), x1, y1 + (y1 > y0 ? 0 : ROW), false);
-    if (from->on != next->at && find_box(g, next->rank, next->at, &x2, &y2))
-      arrow(g, x1 + (x2 > x1 ? 12 : -12), y1 + ROW, x2 + (x2 > x1 ? -12 : 12), y2 + ROW + 1, true);
+      arrow(g, a.x, b.row > a.row ? a.foot : a.top, b.x, b.row > a.row ? b.top : b.foot, false);
+    if (from->on != next->at && find_box(g, next->rank, next->at, &c))
+      along(g, &b, &c);
   }
   for (uint32_t k = 0; k < shown; k++)
     emit(g, "<text x=\"16\" y=\"#\">$$</text>\n",
@@ -279,12 +295,12 @@ static void draw_html(Page *g, const char *scale, const char *model) {
       g,
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-      "<title>$: deadlock</title>\n<style>\n"
+      "<title>$: $</title>\n<style>\n"
       ":root { color-scheme: light dark }\nbody { font-family: sans-serif; margin: 1rem }\n"
       "figure { margin: 0; overflow: auto }\npre { overflow: auto; margin: 0 0 .8rem 0 }\n"
       "@media (prefers-color-scheme: dark) { svg { filter: invert(1) hue-rotate(180deg) } }\n"
       "</style>\n</head>\n<body>\n<figure>\n",
-      g->s->name);
+      g->s->name, g->what);
   draw_picture(g, scale, model);
   emit(g, "</figure>\n<ol>\n");
   for (uint32_t k = 0; k < g->nhop && k < MOST_RANKS; k++) {
@@ -369,7 +385,13 @@ bool draw_orders(Sched *s, const uint64_t *end, const uint32_t *head, const Stal
                  uint32_t nhop) {
   if (!s->opt->counterexample && !wants_html(s->opt))
     return false;
-  Page g = {.s = s, .hop = hop, .nhop = nhop, .box = BOX, .pitch = PITCH, .timed = s->timed};
+  Page g = {.s = s,
+            .hop = hop,
+            .nhop = nhop,
+            .box = BOX,
+            .pitch = PITCH,
+            .timed = s->timed,
+            .what = "deadlock"};
   find_rows(&g);
   uint64_t last = 0, sum = 0;
   uint32_t n = 0;
@@ -430,18 +452,22 @@ static uint32_t add_past(Page *g, Row *w, const MachineList *list, const uint32_
     uint8_t *n = &beside[end[i] - begin], op = list_op(g->s, w->rank, i);
     bool row = list->instr[i].kind == MACHINE_COMPUTE;
     *n += !row && *n < MOST_LANES;
-    add(g, w, LEFT + (end[i] - 1 - begin) * g->px, g->px, op, true, list_label(g->s, w->rank, i))
-        ->lane = row ? 0 : *n;
+    Box *b = add(g, w, LEFT + (end[i] - 1 - begin) * g->px, g->px, op, true,
+                 list_label(g->s, w->rank, i));
+    b->lane = row ? 0 : *n;
+    if (stands(g, w->rank, i)) /* a send from a buffer that meets another receive */
+      b->item = i;
     lanes = *n > lanes ? *n : lanes;
   }
   return lanes;
 }
 
-bool draw_lists(Sched *s, const MachineList *list, const StallHop *hop, uint32_t nhop) {
+bool draw_lists(Sched *s, const MachineList *list, const StallHop *hop, uint32_t nhop,
+                const char *what) {
   enum { WIDEST = 64, NARROWEST = 3 };
   if (!s->opt->counterexample && !wants_html(s->opt))
     return false;
-  Page g = {.s = s, .hop = hop, .nhop = nhop, .box = WIDE, .lists = true};
+  Page g = {.s = s, .hop = hop, .nhop = nhop, .box = WIDE, .lists = true, .what = what};
   uint32_t **end = machine_times(s->arena, list, s->nrank, s->opt->model), last = 0, lanes = 0;
   uint32_t *stop = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   find_rows(&g);

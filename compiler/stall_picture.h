@@ -16,7 +16,7 @@ typedef struct StallHop {
 /* Both write the picture to opt->counterexample, if there is one; false: reported, or none. */
 /* Orders that wait for each other: end[op] of those that ran, which are those below head[rank]. */
 bool draw_orders(Sched *s, const uint64_t *end, const uint32_t *head, const StallHop *hop, uint32_t nhop);
-/* Lists that do, under the model of s->opt. */
-bool draw_lists(Sched *s, const MachineList *list, const StallHop *hop, uint32_t nhop);
+/* Lists that do, under the model of s->opt, or of which two transfers meet that are not one; what: the heading. */
+bool draw_lists(Sched *s, const MachineList *list, const StallHop *hop, uint32_t nhop, const char *what);
 
 #endif

@@ -52,6 +52,8 @@ try a.pipe --arrows=auto --emit=html
 try a.pipe --for-all=M --emit=html
 try a.pipe --symbol=x --emit=json
 try a.pipe --torch-lax
+try a.csv --for-all=M --check
+try a.json --for-all=M --emit=c
 try a.pipe --by=span
 try --compare a.pipe --by=speed
 try --compare nowhere.pipe
