@@ -115,7 +115,8 @@ static bool emit(Text *t, const OpRef *o, uint32_t stage, Affine mb, int64_t sli
     return text_no(t, o->at, "an op is of no slice");
   bool back = o->op == PIPE_B || o->op == PIPE_I;
   Affine unit = {mb.a * slices + slice, mb.n * slices, mb.j * slices};
-  if (o->op != PIPE_W)
+  bool copy = pipe_is_copy(o->op);
+  if (o->op != PIPE_W && !copy)
     t->now.next[next_of(o->op)][stage] = affine_sum(
         unit, affine((back ? slices - 1 - 2 * slice : 0) + 1), 1);
   if (!exists(t, p, mb, o->at, &there))
@@ -227,8 +228,19 @@ static bool run_ref(Text *t, const OpRef *o, Affine stamp) {
     return false;
   if (o->op == PIPE_U)
     return update(t, o, stamp);
-  if (o->op != PIPE_F && o->op != PIPE_B && o->op != PIPE_I && o->op != PIPE_W && o->op != PIPE_R)
-    return text_no(t, o->at, "it copies stashes, or sums gradients");
+  if (pipe_is_copy(o->op)) {
+    const char *why = t->clock             ? "a clock copies stashes"
+                      : t->rules           ? "its rules copy stashes"
+                      : t->s->slices > 1   ? "it copies stashes of slices"
+                      : t->s->noffload > 0 ? "a clause and the order copy stashes"
+                                           : NULL;
+    if (why)
+      return text_no(t, o->at, why);
+    t->copy = o;
+  } else if (o->op != PIPE_F && o->op != PIPE_B && o->op != PIPE_I && o->op != PIPE_W &&
+             o->op != PIPE_R) {
+    return text_no(t, o->at, "it sums gradients");
+  }
   if (!o->args && t->rules && t->joint)
     return rules_any(t, o);
   if (!o->args)
@@ -400,5 +412,7 @@ bool lists_of_m(Sched *s, AffineEnv *x, ListsOfM *l) {
     text_end_straight(&t);
     rules |= t.block[r] != NULL;
   }
+  if (rules && t.copy)
+    return text_no(&t, t.copy->at, "beside rules, an order copies stashes");
   return !rules || rules_fill(&t);
 }

@@ -58,6 +58,7 @@ typedef struct Text {
   Affine joint_stamp; /* the action that is being listed */
   RulesText **block;  /* [nrank] its block of rules, or NULL; of this rank, while it is being listed: */
   RulesText *rules;
+  const OpRef *copy;  /* an OFF or LOAD that there is in some order; NULL */
   Affine split;       /* where a loop is to be cut: its index */
   uint64_t steps;
 } Text;

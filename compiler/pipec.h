@@ -388,7 +388,8 @@ typedef struct Options {
 
 /* ---- driver.c: the pass list ---- */
 bool compile(Sched *s);
-bool compile_orders(Sched *s, bool prove); /* as far as expand, or `order`: no transfers, no tables */
+bool compile_orders(Sched *s, bool prove); /* as far as expand, or `order`, and with copies in the text `offload`: no side
+                                              ops, no transfers, no tables */
 bool compile_only(Sched *s);  /* the same without output: what tests, fuzzers and benches call */
 bool compare(Sched *s);       /* compare.c: of opt->compare; needs no pass, s stays empty */
 bool is_pass(const char *name);

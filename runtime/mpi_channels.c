@@ -115,31 +115,27 @@ static void rest(Mpi *m, const Head *h, uint64_t step) {
   pthread_mutex_unlock(&m->lock);
 }
 
-static bool all_steps(Mpi *m, Head *h, uint64_t step) {
+bool mpi_channels_step(Mpi *m, uint64_t step) {
+  for (uint32_t x = 0; x < m->k->nstream; x++)
+    m->head[x].c->next = 0;
   for (uint32_t idle = 0;;) {
     bool moved = false, left = false, under_way = false;
     for (uint32_t x = 0; x < m->k->nstream; x++) {
-      if (!look(m, &h[x], step, &moved))
+      if (!look(m, &m->head[x], step, &moved))
         return false;
-      left = left || h[x].c->next < h[x].c->n;
-      under_way = under_way || h[x].begun;
+      left = left || m->head[x].c->next < m->head[x].c->n;
+      under_way = under_way || m->head[x].begun;
     }
     if (!left)
       return true;
     if (!mpi_look_around(m))
       return false;
     if (!moved && !under_way)
-      rest(m, h, step);
+      rest(m, m->head, step);
     else
       mpi_back_off(m, moved ? 0 : idle);
     idle = moved || !under_way ? 0 : idle + 1;
   }
-}
-
-bool mpi_channels_step(Mpi *m, uint64_t step) {
-  for (uint32_t x = 0; x < m->k->nstream; x++)
-    m->head[x].c->next = 0;
-  return all_steps(m, m->head, step);
 }
 
 PrStatus mpi_open_channels(Mpi *m) {

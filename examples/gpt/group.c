@@ -3,6 +3,7 @@
 #include "group.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,22 +15,33 @@ int group_fork(uint32_t size, PrLaunch *at, int *status) {
     fprintf(stderr, "%s\n", why);
     return 0;
   }
+  pid_t *process = calloc(size, sizeof *process);
   fflush(NULL);
   for (uint32_t r = 0; r < size; r++) {
-    pid_t pid = fork();
+    pid_t pid = process ? fork() : -1;
     if (pid < 0)
       return 0;
+    process[r] = pid;
     if (pid == 0) {
+      free(process);
       *at = (PrLaunch){.family = "pipe-run", .rank = r, .size = size, .local_rank = r};
       snprintf(at->store, sizeof at->store, "%s", addr);
       return 1;
     }
   }
   *status = 0;
-  for (int one; wait(&one) > 0;) {
+  pid_t pid;
+  for (int one; (pid = wait(&one)) > 0;) {
     int code = WIFSIGNALED(one) ? 128 + WTERMSIG(one) : WEXITSTATUS(one);
     *status = *status ? *status : code;
+    for (uint32_t r = 0; r < size && code; r++)
+      if (process[r] == pid)
+        fprintf(stderr,
+                WIFSIGNALED(one) ? "rank %u was killed by signal %d\n"
+                                 : "rank %u ended with status %d\n",
+                r, WIFSIGNALED(one) ? WTERMSIG(one) : code);
   }
+  free(process);
   pr_group_serve_end(server);
   return 0;
 }

@@ -198,7 +198,7 @@ static PrStatus open_device(PrRun *run) {
   c->turns = calloc(run->p->ngroup + 1, sizeof *c->turns);
   if (!c->turn || !c->turns)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u groups", run->p->ngroup);
-  for (uint32_t i = 0; i < run->p->ngroup; i++)
+  for (uint32_t i = 0; i < run->p->ngroup && !c->o.group; i++)
     CUDA_TRY(run, cudaEventCreateWithFlags(&c->turn[i], cudaEventDisableTiming));
   c->loss = cuda_take(run, (2 * n + c->nhere) * sizeof *c->loss, false);
   c->step_at = cuda_take(run, sizeof *c->step_at, false);
@@ -266,13 +266,13 @@ static PrStatus open_here(PrRun *run) {
   c->nhere = run->here == PIPE_NONE ? run->p->nrank : 1;
   c->rank = calloc(c->nhere, sizeof *c->rank);
   c->partner = calloc(run->p->nrank, sizeof(CudaRank *));
+  for (uint32_t r = 0; c->rank && r < c->nhere; r++)
+    c->rank[r].k = &run->rank[run->here == PIPE_NONE ? r : run->here];
   if (!c->rank || !c->partner)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u ranks", c->nhere);
-  for (uint32_t r = 0; r < c->nhere; r++) {
-    c->rank[r].k = &run->rank[run->here == PIPE_NONE ? r : run->here];
+  for (uint32_t r = 0; r < c->nhere; r++)
     if ((st = open_rank(run, &c->rank[r])))
       return st;
-  }
   if ((st = open_device(run)) || (st = cuda_formulas_open(run)) || (st = cuda_check_open(run)))
     return st;
   CUDA_TRY(run, cudaDeviceSynchronize()); /* memory is zero */

@@ -31,11 +31,12 @@ typedef struct Next { /* after a turn of this rank */
 } Next;
 
 struct CudaPeers {
-  void **block;   /* [nrank] that other ranks lend; NULL */
-  uint64_t **at;  /* [nrank] places of their slots */
-  char **flag_of; /* [nrank] flags of those that take turns with this one; of itself: flag */
-  Next *next;     /* [ncopy] */
-  char *flag;     /* device memory: one for each turn of this rank; then the number 1 */
+  void **block;        /* [nrank] that other ranks lend; NULL */
+  uint64_t **at;       /* [nrank] places of their slots */
+  char **flag_of;      /* [nrank] flags of those that take turns with this one; of itself: flag */
+  Next *next;          /* [ncopy] */
+  struct Offer *offer; /* [nrank] */
+  char *flag;          /* device memory: one for each turn of this rank; then the number 1 */
   BatchMemOp batch;
   cudaStream_t aside;
   uint32_t nturn; /* of this rank */
@@ -44,7 +45,6 @@ struct CudaPeers {
 /* What a rank tells the others. */
 typedef struct Offer {
   cudaIpcMemHandle_t block, flag;
-  int32_t status; /* what has failed cuda_agree tells */
 } Offer;
 
 static bool lends(const PrRun *run, uint32_t r) {
@@ -114,8 +114,6 @@ static PrStatus open_turns(PrRun *run, struct CudaPeers *x) {
   const uint32_t one = 1;
   void *fn = NULL;
   enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-  x->nturn = k->ncopy;
-  x->next = calloc(x->nturn, sizeof *x->next);
 #if CUDART_VERSION >= 12050
   CUDA_TRY(run, cudaGetDriverEntryPointByVersion("cuStreamBatchMemOp", &fn, 12000,
                                                  cudaEnableDefault, &found));
@@ -126,8 +124,9 @@ static PrStatus open_turns(PrRun *run, struct CudaPeers *x) {
     return pr_fail(run, PR_E_DEVICE,
                    "rank %u: this driver has no cuStreamBatchMemOp, which turns take", run->here);
   *(void **)&x->batch = fn;
-  if (!x->next || cudaMalloc((void **)&x->flag, (x->nturn + 1) * (size_t)FLAG))
-    return pr_fail(run, PR_E_MEMORY, "no memory for %u turns", x->nturn);
+  if (cudaMalloc((void **)&x->flag, (x->nturn + 1) * (size_t)FLAG))
+    return pr_fail(run, PR_E_MEMORY, "rank %u: the device has no memory for %u turns", run->here,
+                   x->nturn);
   find_next(run, x);
   CUDA_TRY(run, cudaMemset(x->flag, 0, (x->nturn + 1) * (size_t)FLAG));
   CUDA_TRY(run, cudaMemcpy(x->flag + (size_t)x->nturn * FLAG, &one, sizeof one, cudaMemcpyDefault));
@@ -163,19 +162,31 @@ void *cuda_peer_slot(const PrRun *run, uint32_t r, uint32_t slot) {
   return x ? (char *)x->block[r] + x->at[r][slot] : run->rank[r].slot[slot];
 }
 
-/* What this rank offers; a failure is in it. */
-static void make_offer(PrRun *run, struct CudaPeers *x, Offer *to) {
-  RankRun *k = &run->rank[run->here];
-  PrStatus st = takes_turns(run, run->here) ? open_turns(run, x) : PR_OK;
-  cudaError_t e = cudaSuccess;
-  memset(to, 0, sizeof *to);
-  if (!st && x->flag)
-    e = cudaIpcGetMemHandle(&to->flag, x->flag);
-  if (!st && !e && lends(run, run->here))
-    e = cudaIpcGetMemHandle(&to->block, k->block);
-  if (!st && e)
-    st = cuda_failed(run, "cudaIpcGetMemHandle", e);
-  to->status = (int32_t)st;
+/* All that is taken of the host. */
+static PrStatus take_room(PrRun *run, struct CudaPeers *x) {
+  uint32_t n = run->p->nrank;
+  x->nturn = takes_turns(run, run->here) ? run->rank[run->here].ncopy : 0;
+  x->next = calloc(x->nturn + (size_t)1, sizeof *x->next);
+  x->offer = calloc(n, sizeof *x->offer);
+  x->block = calloc(n, sizeof *x->block);
+  x->at = calloc(n, sizeof *x->at);
+  x->flag_of = calloc(n, sizeof *x->flag_of);
+  bool ok = x->next && x->offer && x->block && x->at && x->flag_of;
+  for (uint32_t r = 0; r < n && ok; r++)
+    ok = !lends(run, r) || (x->at[r] = calloc(run->p->rank[r].nslot, sizeof *x->at[r]));
+  return ok ? PR_OK
+            : pr_fail(run, PR_E_MEMORY, "rank %u: no memory for what %u ranks lend", run->here, n);
+}
+
+static PrStatus make_offer(PrRun *run, struct CudaPeers *x, Offer *to) {
+  PrStatus st = x->nturn ? open_turns(run, x) : PR_OK;
+  if (st)
+    return st;
+  if (x->flag)
+    CUDA_TRY(run, cudaIpcGetMemHandle(&to->flag, x->flag));
+  if (lends(run, run->here))
+    CUDA_TRY(run, cudaIpcGetMemHandle(&to->block, run->rank[run->here].block));
+  return PR_OK;
 }
 
 /* Memory of rank r, here. */
@@ -192,14 +203,12 @@ static PrStatus open_memory(PrRun *run, uint32_t r, cudaIpcMemHandle_t handle, c
 }
 
 /* What rank r offers, and where its slots are: all hear it, whether they need it or not. */
-static PrStatus hear_offer(PrRun *run, struct CudaPeers *x, uint32_t r, Offer *o) {
+static PrStatus hear_offer(PrRun *run, struct CudaPeers *x, uint32_t r) {
   const PipeRank *t = &run->p->rank[r];
   const RankRun *k = &run->rank[r];
-  PrStatus st = cuda_share(run, r, o, sizeof *o);
+  PrStatus st = cuda_share(run, r, &x->offer[r], sizeof x->offer[r]);
   if (st || !lends(run, r))
     return st;
-  if (!(x->at[r] = calloc(t->nslot, sizeof *x->at[r])))
-    return pr_fail(run, PR_E_MEMORY, "no memory for the slots of rank %u", r);
   for (uint32_t i = 0; r == run->here && i < t->npool; i++)
     for (uint32_t j = t->pool[i].first; j < t->pool[i].first + t->pool[i].count; j++)
       if (t->pool[i].cls == PIPE_GUEST)
@@ -207,39 +216,36 @@ static PrStatus hear_offer(PrRun *run, struct CudaPeers *x, uint32_t r, Offer *o
   return cuda_share(run, r, x->at[r], t->nslot * sizeof *x->at[r]);
 }
 
+static PrStatus open_offers(PrRun *run, struct CudaPeers *x) {
+  PrStatus st = PR_OK;
+  for (uint32_t r = 0; r < run->p->nrank && !st; r++)
+    st = hear_offer(run, x, r);
+  for (uint32_t r = 0; r < run->p->nrank && !st; r++) {
+    if (r == run->here)
+      x->flag_of[r] = x->flag;
+    if (r != run->here && is_guest_of(run, r))
+      st = open_memory(run, r, x->offer[r].block, "keeps stashes on", &x->block[r]);
+    if (r != run->here && !st && takes_turns(run, r))
+      st = open_memory(run, r, x->offer[r].flag, "takes turns with", (void **)&x->flag_of[r]);
+  }
+  return st;
+}
+
+/* Each part on all ranks, or on none: what fails on one before others wait for it, all are told. */
 PrStatus cuda_peers_open(PrRun *run) {
   PrCuda *c = cuda_of(run);
-  uint32_t n = run->p->nrank;
   bool any = run->p->ngroup > 0;
-  for (uint32_t r = 0; r < n && !any; r++)
+  for (uint32_t r = 0; r < run->p->nrank && !any; r++)
     any = lends(run, r);
   if (!any || !c->o.group)
     return PR_OK;
   struct CudaPeers *x = c->peers = calloc(1, sizeof *x);
-  Offer *offer = calloc(n, sizeof *offer);
-  if (!x || !offer || !(x->block = calloc(n, sizeof *x->block)) ||
-      !(x->at = calloc(n, sizeof *x->at)) || !(x->flag_of = calloc(n, sizeof *x->flag_of))) {
-    free(offer);
-    return cuda_agree(run, pr_fail(run, PR_E_MEMORY, "no memory for %u ranks", n));
-  }
-  make_offer(run, x, &offer[run->here]);
-  PrStatus st = PR_OK, mine = (PrStatus)offer[run->here].status;
-  bool whole = true;
-  for (uint32_t r = 0; r < n && !st; r++) {
-    st = hear_offer(run, x, r, &offer[r]);
-    whole &= offer[r].status == PR_OK;
-  }
-  x->flag_of[run->here] = x->flag;
-  for (uint32_t r = 0; r < n && !st && whole; r++) {
-    if (r == run->here)
-      continue;
-    if (is_guest_of(run, r))
-      st = open_memory(run, r, offer[r].block, "keeps stashes on", &x->block[r]);
-    if (!st && takes_turns(run, r))
-      st = open_memory(run, r, offer[r].flag, "takes turns with", (void **)&x->flag_of[r]);
-  }
-  free(offer);
-  return cuda_agree(run, mine ? mine : st);
+  PrStatus st = x ? take_room(run, x) : pr_fail(run, PR_E_MEMORY, "rank %u: no memory", run->here);
+  if (!st)
+    st = make_offer(run, x, &x->offer[run->here]);
+  if ((st = cuda_agree(run, st)))
+    return st;
+  return cuda_agree(run, open_offers(run, x));
 }
 
 bool cuda_peers_close(PrRun *run) {
@@ -266,6 +272,7 @@ bool cuda_peers_close(PrRun *run) {
   free(x->at);
   free(x->flag_of);
   free(x->next);
+  free(x->offer);
   free(x);
   c->peers = NULL;
   return free_all;

@@ -99,7 +99,7 @@ def text(rng):
         shape = f"  pipe net stages {2 * P} mbs M place s -> s % {P}\n"
     else:
         shape = f"  pipe net stages {P * V} mbs M{' slices 2' if Q > 1 else ''} place s -> s < {P} ? s : {2 * P - 1}-s\n"
-    send = "  send eager\n" if rng.random() < 0.2 else ""
+    send = f"  send {rng.choice(('eager', 'next'))}\n" if rng.random() < 0.3 else ""
     fixed = ""
     if not pipes and V == 1 and Q == 1 and not split and not updates and P > 1 and rng.random() < 0.12:
         fixed = f"  order r in {P - 1}..{P} {{ do m in 0..M {{ F(m)  B(m) }} U }}\n"

@@ -151,6 +151,8 @@ case_channels() {
     apart channels $how || return 1
     say "processes $how"
   done
+  if PIPE_FAULT=1SEND_F3:1:2:crash apart channels > "$work/killed" 2>&1; then return 1; fi
+  grep -q "lost: the process of rank 1 has ended" "$work/killed"
   if NCCL_LAUNCH_ORDER_IMPLICIT=0 apart channels > "$work/refused" 2>&1; then return 1; fi
   grep -q 'NCCL_LAUNCH_ORDER_IMPLICIT=0: with lowering channels' "$work/refused"
 }
@@ -169,10 +171,13 @@ case_kill() {
     [ $took -le $most ] || most=$took
     cat "$work/err"
     if [ $status = 0 ] || [ $status = 124 ]; then echo "exit $status"; return 1; fi
-    grep -q "lost: the process of rank ${at: -3:1} has ended; .*1f1b.pipe:" "$work/err"
+    if ! grep -q "^rank ${at: -3:1} was killed by signal 9" "$work/err" || [ "$(grep -c '^rank . ended with status 75$' "$work/err")" != 3 ]; then
+      echo "not all that are left end with status 75"; return 1
+    fi
+    if ! grep -q "lost: the process of rank ${at: -3:1} has ended; .*1f1b.pipe:" "$work/err"; then echo "no report names an instruction"; return 1; fi
     if [ $took -gt $((deadline + 10)) ]; then echo "$took s more than a run to its end"; return 1; fi
   done
-  say "4 of 4 name the rank, and the instruction that waits for it, at most $most s later than a run to its end (deadline $deadline s)"
+  say "4 of 4 name the rank, and the instruction that waits for it, and end with status 75, at most $most s later than a run to its end (deadline $deadline s)"
 }
 
 sanitize() {

@@ -66,6 +66,13 @@ void shim_kill(uint32_t host, uint64_t calls);
 bool shim_was_killed(void); /* this thread */
 bool shim_is_dead(uint32_t host);
 
+/* Of this thread: allocation number n from here on (from 1) fails, of device memory or, of what is compiled with
+ * calloc=shim_calloc, of the host. 0: none does. How many there were since. */
+uint32_t shim_starve(uint32_t n);
+void *shim_calloc(size_t n, size_t bytes);
+void *shim_malloc(size_t bytes);
+void *shim_realloc(void *p, size_t bytes);
+
 /* From here on, the n-th wait of the host for a number (from 0) is over at once. */
 void shim_skip(uint32_t host, uint32_t n);
 void shim_lazy(void);  /* from here on the device does nothing before a host looks for it in vain */

@@ -45,8 +45,23 @@ typedef struct Block {
 static Block *blocks;
 static Block *given; /* of runs with a kill: what is under way on other devices may still read it */
 
+static _Thread_local uint32_t taken, starves_at;
+
+uint32_t shim_starve(uint32_t n) {
+  uint32_t so_far = taken;
+  taken = 0, starves_at = n;
+  return so_far;
+}
+static bool starves(void) { return ++taken == starves_at; }
+
+void *shim_calloc(size_t n, size_t bytes) { return starves() ? NULL : calloc(n, bytes); }
+void *shim_malloc(size_t bytes) { return starves() ? NULL : malloc(bytes); }
+void *shim_realloc(void *p, size_t bytes) { return starves() ? NULL : realloc(p, bytes); }
+
 static cudaError_t take(void **p, size_t bytes, bool device) {
   BEGIN;
+  if (starves())
+    END(cudaErrorMemoryAllocation);
   if (shim.steady)
     shim_error("%zu bytes of memory are taken while steps run", bytes);
   Block *b = malloc(sizeof *b);

@@ -105,6 +105,20 @@ static int heard(void *arg, char *text, uint64_t n) {
 
 /* ---- runs ---- */
 
+const Sample *sample_named(const char *name) {
+  const Sample *s = samples;
+  while (strcmp(s->name, name) != 0)
+    s++;
+  return s;
+}
+
+Compiled *compiled(const char *stdlib, const Sample *s) {
+  Compiled *c = malloc(sizeof *c);
+  if (!c || !sample_compile(c, stdlib, s))
+    abort();
+  return c;
+}
+
 typedef struct Host {
   Job *job;
   uint32_t id;
@@ -193,7 +207,10 @@ static void *host_thread(void *arg) {
   cuda.nvtx = 1;
   cuda.grad = j->floats ? PR_FLOAT32 : PR_INT64;
   shim_enter(h->id);
+  shim_starve(h->id == 1 ? j->starve : 0);
   PrStatus st = pr_open(&run, p, &model, &o);
+  uint32_t taken = shim_starve(0);
+  j->taken = h->id == 1 ? taken : j->taken;
   j->opened++;
   if (!st) {
     if (j->log) {

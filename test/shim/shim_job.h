@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Runs of the CUDA engine on the device of the shim, for shim_test.c: a host thread for each process, what they
+ * Runs of the CUDA engine on the device of the shim, for what shim_test does: a host thread for each process, what they
  * tell one another, and what came of it. */
 #ifndef SHIM_JOB_H
 #define SHIM_JOB_H
@@ -43,6 +43,7 @@ typedef struct Job {
   void *arg;
   const char *save, *from;  /* a folder: a checkpoint after half of the steps, which ends the run; to go on from */
   uint32_t lose;          /* 1: host 1's first group of NCCL is not carried out; 2: nor host 0's */
+  uint32_t starve;        /* host 1's allocation of this number in pr_open fails; 0: none */
   bool lazy;              /* the device does nothing before a host looks in vain */
   bool deaf;              /* what only turns order is not ordered */
   int nccl;               /* its version; 0: one that has all */
@@ -58,11 +59,14 @@ typedef struct Job {
   bool stalled;
   bool slow; /* a step took too long before a rank was killed */
   uint64_t most_ahead;
+  uint32_t taken; /* allocations of host 1 in pr_open */
   /* Inside. */
   struct Board *board;
   uint32_t nhost, opened, damaged, through;
 } Job;
 
+const Sample *sample_named(const char *name); /* of samples[] */
+Compiled *compiled(const char *stdlib, const Sample *s); /* the caller's, with its arena; aborts where it is wrong */
 /* Opens the program of j on all hosts, does STEPS steps, closes it; with j->log the shim is still there, until
  * shim_end. */
 void job_run(Job *j);

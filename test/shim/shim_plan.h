@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Of shim_test.c: what the CUDA engine issues, against the table; what becomes of it without one wait, and with a
- * fault. */
+ * shim_plan.c, shim_points.c and shim_kills.c, of shim_test: what the CUDA engine issues, against the table; what
+ * becomes of it without one wait, with a fault, without memory, and without one of its processes. */
 #ifndef SHIM_PLAN_H
 #define SHIM_PLAN_H
 
@@ -13,5 +13,9 @@ void plan_events(const char *stdlib, uint64_t seed);
 /* PIPE_FAULT at an instruction of every kind, on threads, and on devices in one process and a process a rank: the
  * report names it, the status is the documented one; what is only slow changes nothing. */
 void plan_points(const char *stdlib, uint64_t seed);
+/* Rank 1 gets no memory in some one place while it opens the run: all ranks tell that, in its words. */
+void plan_memory(const char *stdlib, uint64_t seed);
+/* A rank is killed at some call: the others end in time, and say the same. */
+void plan_kills(const char *stdlib, uint64_t seed);
 
 #endif

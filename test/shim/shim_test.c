@@ -7,10 +7,11 @@
  *   shim_test channels STDLIB the same with lowering channels
  *   shim_test formulas STDLIB the same for schedules with formulas of weights, and a model of floats
  *   shim_test log STDLIB      what was issued in a step is what the table says, call by call
- *   shim_test events STDLIB   without any one wait for an event the shim finds a race
+ *   shim_test events STDLIB   without any one wait, for an event or a turn, something is found: a race, or a wrong order
  *   shim_test damage STDLIB   a swapped receive, a slot that is used too early, a first contact that the
  *                             prologue lacks, a pair of sizes that differ: the shim says what is wrong
  *   shim_test faults STDLIB   what is refused; a model that fails; how far the host is ahead
+ *   shim_test memory STDLIB   a rank gets no memory in some place while it opens the run: all are told
  *   shim_test points STDLIB   a fault at an instruction of every kind, on each engine: the report names it
  *   shim_test headers STDLIB  transfers that say what they are: a swapped, a lost, a damaged one is named
  *   shim_test kills STDLIB    a rank is killed at some call: the others stop within the deadline, and say where
@@ -69,9 +70,9 @@ static void looped_parity(const char *stdlib) {
 static void parity(const char *stdlib) {
   uint32_t nrun = 0;
   for (uint32_t i = 0; i < nsamples; i++) {
-    Compiled *c = malloc(sizeof *c);
+    Compiled *c = compiled(stdlib, &samples[i]);
     Result *want = malloc(sizeof *want);
-    if (!c || !want || !sample_compile(c, stdlib, &samples[i]))
+    if (!want)
       abort();
     const PipeProgram *p = c->s.prog;
     job_reference(p, false, want);
@@ -110,13 +111,6 @@ static void parity(const char *stdlib) {
 }
 
 /* ---- damage ---- */
-
-static const Sample *sample_named(const char *name) {
-  const Sample *s = samples;
-  while (strcmp(s->name, name) != 0)
-    s++;
-  return s;
-}
 
 typedef struct Broken {
   const PipeProgram *p;
@@ -168,9 +162,9 @@ static void unorder(void *arg) {
 
 /* The program of `of`, damaged: what the shim says of it. */
 static void try_damage(const char *stdlib, const Sample *of, const char *how, uint64_t seed) {
-  Compiled *c = malloc(sizeof *c);
+  Compiled *c = compiled(stdlib, of);
   Result *want = malloc(sizeof *want);
-  if (!c || !want || !sample_compile(c, stdlib, of))
+  if (!want)
     abort();
   const PipeProgram *p = c->s.prog;
   job_reference(p, false, want);
@@ -285,13 +279,42 @@ static void far_ahead(const char *stdlib, const Sample *of) {
   free(c);
 }
 
+/* A rank with many channels: the last message of each that goes to it lost. */
+static void many_channels(const char *stdlib) {
+  Compiled *c = malloc(sizeof *c);
+  uint32_t named = 0;
+  if (!c || !sample_compile(c, stdlib, sample_named("hub channels")))
+    abort();
+  for (uint32_t r = 1; r < 8; r++) {
+    char fault[32], want[96];
+    snprintf(fault, sizeof fault, "%uSEND_B1:%u:1:drop", r, r);
+    snprintf(want, sizeof want, "rank 0 waits in 0RECV_B1<%u (hub channels:3:32) for %uSEND_B1", r,
+             r);
+    Job j = {.p = c->s.prog,
+             .processes = true,
+             .checks = true,
+             .seed = seed0 + r,
+             .deadline_s = 0.6,
+             .kill = 1,
+             .kill_at = 1u << 30}; /* never: but a run that stalls goes on to its deadline */
+    setenv("PIPE_FAULT", fault, 1);
+    job_run(&j);
+    unsetenv("PIPE_FAULT");
+    bool is = strstr(j.error[0], want) != NULL;
+    EXPECT(is, "%s: %s\n", fault, j.error[0]);
+    named += is;
+  }
+  printf("channels, %u of 7 messages to a rank with %u channels named\n", named,
+         c->s.prog->nchannel);
+  arena_free(&c->arena);
+  free(c);
+}
+
 /* What channels take of NCCL, and faults of a channel. */
 static void faults_of_channels(const char *stdlib) {
   static const char *const fault[] = {"1SEND_F2:1:1:hang", "1RECV_B3:1:1:hang", "1SEND_F2:1:2:drop",
                                       "2SEND_B1:2:0:drop"};
-  Compiled *c = malloc(sizeof *c);
-  if (!c || !sample_compile(c, stdlib, sample_named("1f1b channels")))
-    abort();
+  Compiled *c = compiled(stdlib, sample_named("1f1b channels"));
   const PipeProgram *p = c->s.prog;
   for (uint32_t i = 0; i < 5; i++) {
     static const char *const order[] = {"0", "", "yes", "0x1", NULL};
@@ -311,6 +334,7 @@ static void faults_of_channels(const char *stdlib) {
   show("channels, a model that fails", &one);
   EXPECT(one.errors == 0, "  %s\n", one.text);
   break_each(p);
+  many_channels(stdlib);
   for (size_t i = 0; i < 3 * sizeof fault / sizeof *fault; i++) {
     bool here = i % 3 == 2;
     Job j = {.p = p,
@@ -359,9 +383,7 @@ static void faults(const char *stdlib) {
   job_run(&j);
   show("a device that is not there", &j);
   static const Sample star = {"star", star_text, 0, 0};
-  Compiled *f = malloc(sizeof *f);
-  if (!f || !sample_compile(f, stdlib, &star))
-    abort();
+  Compiled *f = compiled(stdlib, &star);
   for (uint32_t n = 0; n < 4; n += 3) {
     j = (Job){.p = f->s.prog, .processes = true, .seed = seed0, .cuda = {.group_peers = n}};
     job_run(&j);
@@ -381,9 +403,7 @@ static void faults(const char *stdlib) {
   show("a model that fails", &j);
   const Sample *lends[2] = {sample_named("bpipe"), sample_named("turns")};
   for (uint32_t i = 0; i < 6; i++) {
-    Compiled *l = malloc(sizeof *l);
-    if (!l || !sample_compile(l, stdlib, lends[i % 2]))
-      abort();
+    Compiled *l = compiled(stdlib, lends[i % 2]);
     bool graph = i >= 4;
     for (uint32_t n = 0; n < (graph ? 8 : 1);
          n++) { /* how far the others are is a matter of the order */
@@ -532,59 +552,6 @@ static void headers(const char *stdlib) {
   }
 }
 
-/* Kills of ranks of one program at calls all over its run; *cut and *named: runs that were cut off, reports that name an
- * instruction. */
-static void kill_some(const PipeProgram *p, uint32_t n, uint32_t *cut, uint32_t *named) {
-  for (uint32_t i = 0; i < n; i++) {
-    Job j = {.p = p,
-             .processes = true,
-             .seed = seed0 + i,
-             .deadline_s = 0.1,
-             .kill = i % p->nrank,
-             .kill_at = 1 + (i * 37 + (uint32_t)seed0) % 800};
-    job_run(&j);
-    bool done = job_whole(&j) || j.slow; /* a machine that has much to do */
-    const char *first = NULL;            /* what the others say */
-    *cut += !done;
-    for (uint32_t r = 0; r < p->nrank && !done; r++) {
-      if (r == j.kill)
-        continue;
-      bool ok = j.status[r] == PR_E_DEADLINE || j.status[r] == PR_E_LOST || j.status[r] == PR_OK;
-      EXPECT(ok && (j.status[r] == PR_OK || j.error[r][0]),
-             "%s: kill of rank %u at %u: rank %u: %d %s\n", p->name, j.kill, j.kill_at, r,
-             j.status[r], j.error[r]);
-      *named += strstr(j.error[r], " (") != NULL;
-      char gone[48];
-      snprintf(gone, sizeof gone, "lost: the process of rank %u has ended", j.kill);
-      EXPECT(j.status[r] == PR_OK || strncmp(j.error[r], gone, strlen(gone)) == 0,
-             "%s: kill of rank %u at %u: rank %u: %s\n", p->name, j.kill, j.kill_at, r, j.error[r]);
-      first = first || j.status[r] == PR_OK ? first : j.error[r];
-      EXPECT(j.status[r] == PR_OK || strcmp(j.error[r], first) == 0,
-             "%s: kill of rank %u at %u: %s, and %s\n", p->name, j.kill, j.kill_at, j.error[r],
-             first);
-    }
-  }
-}
-
-static void kills(const char *stdlib) {
-  enum { KILLS = 40 };
-  static const Sample onef1b = {"1f1b", NULL, 3, 6};
-  const Sample *const of[] = {&onef1b, sample_named("bpipe"), sample_named("turns"),
-                              sample_named("1f1b channels")};
-  Compiled *c = malloc(sizeof *c);
-  for (uint32_t i = 0; i < sizeof of / sizeof *of; i++) {
-    uint32_t named = 0, cut = 0;
-    if (!c || !sample_compile(c, stdlib, of[i]))
-      abort();
-    kill_some(c->s.prog, KILLS, &cut, &named);
-    EXPECT(cut > KILLS / 2 && named > cut, "%u runs were cut off, %u reports name an instruction\n",
-           cut, named);
-    printf("%s: %d kills\n", of[i]->name, KILLS);
-    arena_free(&c->arena);
-  }
-  free(c);
-}
-
 /* ---- formulas ---- */
 
 #define CHAIN \
@@ -709,9 +676,9 @@ static void library(const char *stdlib, bool channels) {
 
 static void resume(const char *stdlib, const char *folder) {
   for (uint32_t i = 0; i < nsamples; i++) {
-    Compiled *c = malloc(sizeof *c);
+    Compiled *c = compiled(stdlib, &samples[i]);
     Result *want = malloc(sizeof *want);
-    if (!c || !want || !sample_compile(c, stdlib, &samples[i]))
+    if (!want)
       abort();
     const PipeProgram *p = c->s.prog;
     job_reference(p, false, want);
@@ -767,10 +734,12 @@ int main(int argc, char **argv) {
     faults(argv[2]);
   else if (strcmp(argv[1], "formulas") == 0)
     formulas(argv[2]);
+  else if (strcmp(argv[1], "memory") == 0)
+    plan_memory(argv[2], seed0);
   else if (strcmp(argv[1], "headers") == 0)
     headers(argv[2]);
   else if (strcmp(argv[1], "kills") == 0)
-    kills(argv[2]);
+    plan_kills(argv[2], seed0);
   else
     return 2;
   printf("%d wrong\n", job_bad);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # What stands for a program of the GPT, for cases.sh itself: it says what that would. PLAY=silent: a report that names
-# no instruction; PLAY=other: processes come to other losses; PLAY=hang: a rank that dies leaves the others waiting.
+# no instruction; PLAY=status: survivors end with another status; PLAY=other: processes come to other losses; PLAY=hang: a rank that dies leaves the others waiting.
 case " $* " in *" --processes "*) apart=1 ;; *) apart= ;; esac
 for arg; do
   if [ "$last" = --svg ]; then echo '</svg>' > "$arg"; fi
@@ -16,8 +16,12 @@ if [ -n "$PIPE_FAULT" ]; then
   [ "$PLAY" = hang ] && sleep 22
   at=' waits in 2RECV_F1 (1f1b.pipe:7:16) for 1SEND_F1 on rank 1'
   [ "$PLAY" = silent ] && at=
+  code=75
+  [ "$PLAY" = status ] && code=1
   echo "gpt_cuda: run: lost: the process of rank $rank has ended; rank 2$at" >&2
-  exit 75
+  echo "rank $rank was killed by signal 9" >&2
+  for left in 0 1 2 3; do [ $left = "$rank" ] || echo "rank $left ended with status $code" >&2; done
+  exit 137
 fi
 echo "loss 0 0x1.8p+1"
 [ "$PLAY$apart" = other1 ] && echo "loss 1 0x1p+1"

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 # hosts.sh DELAY N PROGRAM...: runs N processes with mpirun on two hosts in turn, which are network and UTS
 # namespaces of this machine with a link between them; each packet takes DELAY ms longer each way: by tc netem, or
-# where the kernel has none by the program DELAY_LINK (../../tools/delay_link.c), which says what it held on standard
-# error. DELAY 0: no such thing. `hosts.sh DELAY` alone tells by its exit status whether that is permitted here.
+# where the kernel has none by the program DELAY_LINK (../../tools/delay_link.c), which says what it held. Which of the
+# two it was is told on standard error. DELAY 0: no such thing. `hosts.sh DELAY` alone tells by its exit status whether
+# that is permitted here.
 delay=$1 n=$2
 shift
 id=pipe$$ work=$(mktemp -d)
@@ -22,7 +23,7 @@ tun() {
   "$DELAY_LINK" ${id}a ${id}b "$delay" > "$work/link" &
   link=$!
   for i in 1 2 3 4 5 6 7 8 9 10; do
-    grep -q ready "$work/link" && return
+    grep -q ready "$work/link" && echo delay_link >&2 && return
     sleep 0.1
   done
   exit 1
@@ -33,6 +34,7 @@ wire() {
   for net in ${id}a ${id}b; do
     ip netns exec $net tc qdisc add dev veth0 root netem delay "${delay}ms" 2>/dev/null || return 1
   done
+  echo netem >&2
 }
 wire || { ip -n ${id}a link del veth0 && tun; }
 for host in a:1 b:2; do

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ * See shim_plan.h: a rank that gets no memory, or is killed, and what the others say. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim_job.h"
+#include "shim_plan.h"
+
+void plan_memory(const char *stdlib, uint64_t seed) {
+  static const Sample onef1b = {"1f1b", NULL, 3, 6};
+  const Sample *const of[] = {&onef1b, sample_named("bpipe"), sample_named("turns"),
+                              sample_named("chimera"), sample_named("copied channels")};
+  for (uint32_t i = 0; i < sizeof of / sizeof *of; i++) {
+    Compiled *c = compiled(stdlib, of[i]);
+    uint32_t total = 0; /* 0: none fails; 1: there is nothing to tell others by */
+    for (uint32_t n = 0; n == 0 || n <= total; n++) {
+      Job j = {.p = c->s.prog,
+               .processes = true,
+               .checks = true,
+               .trace = 2,
+               .starve = n,
+               .seed = seed + n};
+      job_run(&j);
+      total = n ? total : j.taken;
+      EXPECT(n || job_whole(&j), "%s: %s %s\n", of[i]->name, j.text, j.error[0]);
+      for (uint32_t r = 0; r < j.nhost && n > 1; r++)
+        EXPECT(j.status[r] && strstr(j.error[r], "memory") && strcmp(j.error[r], j.error[1]) == 0,
+               "%s, allocation %u: rank %u: %d %s\n", of[i]->name, n, r, j.status[r], j.error[r]);
+    }
+    printf("%s: %u allocations\n", of[i]->name, total);
+    arena_free(&c->arena);
+    free(c);
+  }
+}
+
+/* Kills of ranks of one program at calls all over its run; *cut and *named: runs that were cut off, reports that name an
+ * instruction. */
+static void kill_some(const PipeProgram *p, uint32_t n, uint64_t seed, uint32_t *cut,
+                      uint32_t *named) {
+  for (uint32_t i = 0; i < n; i++) {
+    Job j = {.p = p,
+             .processes = true,
+             .seed = seed + i,
+             .deadline_s = 0.1,
+             .kill = i % p->nrank,
+             .kill_at = 1 + (i * 37 + (uint32_t)seed) % 800};
+    job_run(&j);
+    bool done = job_whole(&j) || j.slow; /* a machine that has much to do */
+    const char *first = NULL;            /* what the others say */
+    *cut += !done;
+    for (uint32_t r = 0; r < p->nrank && !done; r++) {
+      if (r == j.kill)
+        continue;
+      bool ok = j.status[r] == PR_E_DEADLINE || j.status[r] == PR_E_LOST || j.status[r] == PR_OK;
+      EXPECT(ok && (j.status[r] == PR_OK || j.error[r][0]),
+             "%s: kill of rank %u at %u: rank %u: %d %s\n", p->name, j.kill, j.kill_at, r,
+             j.status[r], j.error[r]);
+      *named += strstr(j.error[r], " (") != NULL;
+      char gone[48];
+      snprintf(gone, sizeof gone, "lost: the process of rank %u has ended", j.kill);
+      EXPECT(j.status[r] == PR_OK || strncmp(j.error[r], gone, strlen(gone)) == 0,
+             "%s: kill of rank %u at %u: rank %u: %s\n", p->name, j.kill, j.kill_at, r, j.error[r]);
+      first = first || j.status[r] == PR_OK ? first : j.error[r];
+      EXPECT(j.status[r] == PR_OK || strcmp(j.error[r], first) == 0,
+             "%s: kill of rank %u at %u: %s, and %s\n", p->name, j.kill, j.kill_at, j.error[r],
+             first);
+    }
+  }
+}
+
+void plan_kills(const char *stdlib, uint64_t seed) {
+  enum { KILLS = 40 };
+  static const Sample onef1b = {"1f1b", NULL, 3, 6};
+  const Sample *const of[] = {&onef1b, sample_named("bpipe"), sample_named("turns"),
+                              sample_named("1f1b channels")};
+  for (uint32_t i = 0; i < sizeof of / sizeof *of; i++) {
+    Compiled *c = compiled(stdlib, of[i]);
+    uint32_t named = 0, cut = 0;
+    kill_some(c->s.prog, KILLS, seed, &cut, &named);
+    EXPECT(cut > KILLS / 2 && named > cut, "%u runs were cut off, %u reports name an instruction\n",
+           cut, named);
+    printf("%s: %d kills\n", of[i]->name, KILLS);
+    arena_free(&c->arena);
+    free(c);
+  }
+}
