@@ -20,7 +20,9 @@
  * one thing can be different: that a pipe has no microbatch at all (try_least).
  *
  * What a program of pipec's own then needs to complete are slots, and enough of them always suffice (comm.c,
- * note [enough slots]). So a proof here holds for the emitted program of every M, too. */
+ * note [enough slots]). So a proof here holds for the emitted program of every M, too. That an action waits for what the
+ * one before it has sent (`send next`) changes nothing: in the play of an idle network, of which that note speaks, it starts
+ * behind these transfers, which wait for nothing that comes later in it. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -102,6 +104,8 @@ static bool op_shape(AllM *x, const OpRef *o, Shape *h) {
     return false;
   if (o->op == PIPE_U)
     return quasi_no(x, o->at, "an update stands inside");
+  if (o->op == PIPE_OFF || o->op == PIPE_LOAD)
+    return quasi_no(x, o->at, "it copies stashes to other memory");
   if (!o->args)
     return quasi_no(x, o->at, "an op without microbatch counts from the beginning");
   Quasi at = FIXED;
@@ -369,6 +373,21 @@ static int64_t op_time(const Sched *s, uint32_t op) {
   return (int64_t)s->stage[s->op[op].stage].time[s->op[op].kind];
 }
 
+/* How long the op after n waits for what n sends: with `send next` (comm.c). */
+static int64_t hold_of(const Sched *s, const Node *n) {
+  bool forward = n->kind == 0;
+  int64_t most = 0;
+  if (s->send != SEND_NEXT || n->kind == 2)
+    return 0;
+  for (uint32_t k = 0; k < row_links(s, n->stage, forward); k++) {
+    Link l = link_at(s, row_link(s, n->stage, forward, k));
+    int64_t send = (int64_t)edge_time(s, l.edge, n->stage, forward);
+    if (link_crosses(s, l) && send > most)
+      most = send;
+  }
+  return most;
+}
+
 /* Costs on an edge are those of its tail, and of the transfer. */
 static void add_edges(Sched *into, const Sched *s, Graph *g) {
   for (uint32_t r = 0; r < s->nrank; r++)
@@ -376,7 +395,7 @@ static void add_edges(Sched *into, const Sched *s, Graph *g) {
       const Node n = g->node.at[v];
       uint32_t next = v + 1 < g->rank0[r + 1] ? v + 1 : g->rank0[r];
       *vec_push(into->arena, &g->edge) = (Edge){v, next, PLANTED(ALL_RANK) ? 1 : next != v + 1,
-                                                op_time(s, n.op)};
+                                                op_time(s, n.op) + hold_of(s, &n)};
       uint32_t ninput = n.kind == 2 ? 0 : row_links(s, n.stage, n.kind == 1);
       for (uint32_t k = 0; k < ninput; k++) {
         Link l = link_at(s, row_link(s, n.stage, n.kind == 1, k));
@@ -605,8 +624,6 @@ static const char *obstacle(const Sched *s, Span *at) {
   *at = s->lowering_at;
   if (s->lowering > PIPE_CHANNELS)
     return "its transfers are not in the order that pipec finds";
-  if (s->ncopy && !s->noffload)
-    return *at = s->site[s->copy[0].site], "its order copies stashes to other memory";
   for (uint32_t i = 0; i < s->noffload;
        i++) { /* else it closes no cycle: offload.c, note [copies cannot stall] */
     const Clause *c = s->offload[i];
@@ -619,9 +636,6 @@ static const char *obstacle(const Sched *s, Span *at) {
   }
   if (s->nside_decl)
     return *at = s->side_decl[0]->at, "it has side operations";
-  *at = s->def->name_at;
-  if (s->send == SEND_NEXT)
-    return "what comes after an action waits for its sends";
   return NULL;
 }
 

@@ -40,7 +40,12 @@ const Runs *proof_family(const Proof *p, uint32_t stage, int kind) {
 }
 
 static int family_of(uint32_t kind) {
-  return kind == PIPE_F ? OF_F : kind == PIPE_R ? OF_R : kind == PIPE_W ? OF_W : OF_B;
+  return kind == PIPE_F      ? OF_F
+         : kind == PIPE_R    ? OF_R
+         : kind == PIPE_W    ? OF_W
+         : kind == PIPE_OFF  ? OF_OFF
+         : kind == PIPE_LOAD ? OF_LOAD
+                             : OF_B;
 }
 
 /* The last turn, counted from 0. */
@@ -99,7 +104,15 @@ static bool joined(Proof *p, const Runs *f, Runs *out) {
   return true;
 }
 
-/* Every F and every backward once, a W for each I. */
+static bool same_runs(const Runs *a, const Runs *b) {
+  bool same = a->n == b->n;
+  for (uint32_t i = 0; i < a->n && same; i++)
+    same = a->at[i].rest == b->at[i].rest && affine_same(a->at[i].lo, b->at[i].lo) &&
+           affine_same(a->at[i].hi, b->at[i].hi);
+  return same;
+}
+
+/* Every F and every backward once, a W for each I, a LOAD for each OFF. */
 static bool complete(Proof *p) {
   const Sched *s = p->s;
   Runs have = {0}, want = {0};
@@ -133,14 +146,14 @@ static bool complete(Proof *p) {
           *vec_push(p->a, &split) = b->at[i];
       if (!joined(p, &split, &want) || !joined(p, family(p, k, m, OF_W), &have))
         return false;
-      bool same = want.n == have.n;
-      for (uint32_t i = 0; i < want.n && same; i++)
-        same = want.at[i].rest == have.at[i].rest && affine_same(want.at[i].lo, have.at[i].lo) &&
-               affine_same(want.at[i].hi, have.at[i].hi);
-      if (!same)
+      if (!same_runs(&want, &have))
         return proof_no(p, split.n ? row_at(p, &split.at[0]) : NULL, "a W is missing for some M");
-      if (!joined(p, family(p, k, m, OF_R), &have))
+      if (!joined(p, family(p, k, m, OF_R), &have) || !joined(p, family(p, k, m, OF_OFF), &want) ||
+          !joined(p, family(p, k, m, OF_LOAD), &have))
         return false;
+      if (!same_runs(&want, &have))
+        return proof_no(p, row_at(p, want.n ? &want.at[0] : &have.at[0]),
+                        "an OFF or its LOAD is missing for some M");
     }
   return true;
 }
@@ -279,6 +292,52 @@ static bool needs_tensors(Proof *p, const Run *x) {
   return true;
 }
 
+/* At n = 0, and a unit that both have: does run x stand before run y, which is of its rank? */
+static bool stands_before(const Run *x, const Run *y, Affine unit) {
+  int64_t i = x->of.j ? (unit.a - x->of.a) / x->of.j : 0,
+          j = y->of.j ? (unit.a - y->of.a) / y->of.j : 0;
+  if (x->segment != y->segment)
+    return x->segment < y->segment;
+  return i != j ? i < j : x->row < y->row;
+}
+
+/* No op of a family is of a unit of x. */
+static bool none_of(Proof *p, const Run *x, const Runs *f) {
+  uint32_t i, last;
+  for (proof_candidates(p, f, x, 0, &i, &last); i < last; i++) {
+    Affine end[2];
+    bool some;
+    if (!proof_served(p, x, &f->at[i], 0, p->l->pace, end, &some))
+      return false;
+    if (some)
+      return proof_no(p, row_at(p, x), "a stash is copied and made again");
+  }
+  return true;
+}
+
+/* An op that reads a stash stands behind its LOAD; an I may stand before its OFF instead, where that waits for a W. */
+static bool needs_stash(Proof *p, const Run *x) {
+  const ListRow *o = row_at(p, x);
+  const Runs *off = proof_family(p, o->stage, OF_OFF), *load = proof_family(p, o->stage, OF_LOAD);
+  uint32_t i, last, before = 0, behind = 0;
+  for (proof_candidates(p, off, x, 0, &i, &last); i < last && o->kind == PIPE_I; i++) {
+    const Run *y = &off->at[i];
+    Affine end[2];
+    bool some;
+    if (!proof_served(p, x, y, 0, p->l->pace, end, &some))
+      return false;
+    bool first = some && stands_before(x, y, end[0]);
+    before += first, behind += some && !first;
+    for (int k = 0; first && k < 2; k++)
+      arc(p, (Spot){x->rank, x->segment, action_last(p, &p->l->rank[x->rank], x->row)},
+          (Spot){y->rank, y->segment, y->row},
+          affine_sum(pace_at(p, y, end[k]), pace_at(p, x, end[k]), -1));
+  }
+  if (before && behind)
+    return proof_no(p, o, "some of these stashes are copied before it and some behind it");
+  return before || needs(p, x, load, 0);
+}
+
 /* And of its own stage. */
 static bool needs_own(Proof *p, const Run *x) {
   const Sched *s = p->s;
@@ -301,6 +360,8 @@ static bool needs_own(Proof *p, const Run *x) {
       ok = needs(p, x, again, slice - k);
     return ok;
   case PIPE_W: return needs(p, x, b, 0);
+  case PIPE_OFF: return needs(p, x, f, 0) && none_of(p, x, again);
+  case PIPE_LOAD: return needs(p, x, proof_family(p, o->stage, OF_OFF), 0);
   default: return true;
   }
 }
@@ -453,21 +514,29 @@ static bool needs_sums(Proof *p, uint32_t r, uint32_t segment, uint32_t row) {
 
 /* ---- paces, from programs that were played ---- */
 
+/* Rows that are ops, not copies. */
+static int64_t ops_of(const RankList *l, const ListSegment *g) {
+  int64_t n = 0;
+  for (uint32_t k = g->row0; k < g->row0 + g->nrow; k++)
+    n += !pipe_is_copy(l->row.at[k].kind);
+  return n;
+}
+
 /* Where each segment of a rank begins in the op table of a sample; NULL: it has not as many ops as the list says. */
 static int64_t *places(const Proof *p, const SampleOfM *of, uint32_t r) {
   const RankList *l = &p->l->rank[r];
   int64_t *at = arena_alloc(p->a, l->segment.n * sizeof *at + 1), n = of->s->rank_op0[r];
   for (uint32_t i = 0; i < l->segment.n; i++) {
     at[i] = n;
-    n += l->segment.at[i].nrow * (l->segment.at[i].turns + l->segment.at[i].by_n * of->n);
+    n += ops_of(l, &l->segment.at[i]) * (l->segment.at[i].turns + l->segment.at[i].by_n * of->n);
   }
   return n == (int64_t)of->s->rank_op0[r + 1] ? at : NULL;
 }
 
-/* What a turn takes, as num / by: over the fewest turns that take as long as those before them. tick: of the first row. */
-static void turn_time(const ListSegment *g, const SampleOfM *of, const uint64_t *tick, int64_t *num,
-                      int64_t *by) {
-  int64_t n = g->nrow, end = (g->turns + g->by_n * of->n - 1) * n;
+/* What a turn takes, as num / by: over the fewest turns that take as long as those before them. It has n ops; tick: of the first one. */
+static void turn_time(const ListSegment *g, int64_t n, const SampleOfM *of, const uint64_t *tick,
+                      int64_t *num, int64_t *by) {
+  int64_t end = (g->turns + g->by_n * of->n - 1) * n;
   for (*by = 1; 2 * *by * n <= end; ++*by) {
     bool even = true;
     for (int64_t k = end; k < end + n && even; k++) {
@@ -484,7 +553,15 @@ static void turn_time(const ListSegment *g, const SampleOfM *of, const uint64_t 
 /* What a turn of each segment takes, in per_turn. */
 static bool find_paces(Proof *p, const SampleOfM *of) {
   enum { MOST_SCALE = 1 << 16 };
-  int64_t scale = 1, num = 0, by;
+  int64_t scale = 1, num = 0, by, room = 1;
+  for (uint32_t r = 0; r < p->l->nrank;
+       r++) { /* for copies: between two ops, which may be of two turns */
+    int64_t row = 0;
+    for (uint32_t k = 0; k < p->l->rank[r].row.n; k++) {
+      row = pipe_is_copy(p->l->rank[r].row.at[k].kind) ? row + 1 : 0;
+      room = 2 * row + 1 > room ? 2 * row + 1 : room;
+    }
+  }
   for (int pass = 0; pass < 2; pass++) /* their scale, and they themselves */
     for (uint32_t r = 0; r < p->l->nrank; r++) {
       const int64_t *at = places(p, of, r);
@@ -495,9 +572,14 @@ static bool find_paces(Proof *p, const SampleOfM *of) {
         g->per_turn = g->per_n = 0;
         if (!g->by_n)
           continue;
-        turn_time(g, of, of->tick + at[i], &num, &by);
+        int64_t n = ops_of(&p->l->rank[r], g);
+        if (n == 0) { /* copies only */
+          g->per_turn = g->nrow;
+          continue;
+        }
+        turn_time(g, n, of, of->tick + at[i], &num, &by);
         if (pass == 1) {
-          g->per_turn = num * scale / by;
+          g->per_turn = num * scale / by * room;
           continue;
         }
         by /= quasi_gcd(num, by);
@@ -554,7 +636,10 @@ static bool all_arcs(Proof *p) {
           ok = needs_sums(p, r, i, j) &&
                (o->whole || (proof_run_of_units(p, r, i, j, &run) && labelled(p, &run)));
         else
-          ok = proof_run_of_units(p, r, i, j, &run) && needs_own(p, &run) && needs_tensors(p, &run);
+          ok = proof_run_of_units(p, r, i, j, &run) && needs_own(p, &run) &&
+               needs_tensors(p, &run) &&
+               ((o->kind != PIPE_B && o->kind != PIPE_I && o->kind != PIPE_W) ||
+                needs_stash(p, &run));
       }
   }
   return ok;

@@ -18,7 +18,7 @@ typedef struct Spot {
   uint32_t rank, segment, row; /* row NONE: nowhere */
 } Spot;
 
-enum { OF_F, OF_R, OF_B, OF_W, NFAMILY };
+enum { OF_F, OF_R, OF_B, OF_W, OF_OFF, OF_LOAD, NFAMILY };
 
 typedef struct Proof {
   const Sched *s;

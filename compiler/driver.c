@@ -192,8 +192,9 @@ static bool run(Sched *s, bool output) {
 bool compile(Sched *s) { return run(s, true); }
 bool compile_orders(Sched *s, bool prove) {
   return pass_parse(s) && resolve(s) && expand(s) &&
-         (!prove || (check_deps(s) && versions(s) &&
-                     (!s->weighted || (formulas(s) && version_slots(s))) && order(s))) &&
+         (!prove ||
+          (check_deps(s) && versions(s) && (!s->weighted || (formulas(s) && version_slots(s))) &&
+           order(s) && (s->ncopy == 0 || offload(s)))) &&
          s->diag->errors == 0;
 }
 

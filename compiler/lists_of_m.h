@@ -8,8 +8,9 @@
 
 /* An op that is there in every turn of its segment. */
 typedef struct ListRow {
-  uint8_t kind;    /* PipeOp */
+  uint8_t kind;    /* PipeOp; OFF and LOAD stand where they are in the order, too */
   bool whole;      /* U without a microbatch: unit says nothing */
+  uint8_t phase;   /* of the label that it stands under; PIPE_NPHASES: under none */
   uint16_t group;  /* of Op */
   uint32_t stage;  /* row of Sched.stage */
   Affine unit;     /* of its pipe, from 0 */
@@ -24,6 +25,8 @@ typedef struct ListSegment {
   int64_t turns, by_n;
   int64_t per_turn, per_n; /* the clock: what a turn, and n + 1, is later */
 } ListSegment;
+
+static inline bool pipe_is_copy(int kind) { return kind == PIPE_OFF || kind == PIPE_LOAD; }
 
 typedef struct RankList {
   VEC(ListRow) row;

@@ -286,7 +286,6 @@ typedef struct Sched {
   PipeChannel *pipe_channel; uint32_t npipe_channel; /* of PipeProgram, with lowering CHANNELS (channels.c), and: */
   uint32_t *channel_of;  /* [2 * links + nmodel + ntie + nrank] row of pipe_channel, before check_deadlock */
   PipeNeeds *needs;      /* [nrank] */
-  bool joined;           /* actions of several ops */
   uint64_t **compute_end, **comm_end, **compute_start, **comm_start; /* [nrank][n] predicted, until lower: ends, from
                                                                           which starts follow, or starts (predicted.h) */
   uint64_t **copy_start;
@@ -389,7 +388,8 @@ typedef struct Options {
 
 /* ---- driver.c: the pass list ---- */
 bool compile(Sched *s);
-bool compile_orders(Sched *s, bool prove); /* as far as expand, or `order`: no transfers, no tables */
+bool compile_orders(Sched *s, bool prove); /* as far as expand, or `order`, and with copies in the text `offload`: no side
+                                              ops, no transfers, no tables */
 bool compile_only(Sched *s);  /* the same without output: what tests, fuzzers and benches call */
 bool compare(Sched *s);       /* compare.c: of opt->compare; needs no pass, s stays empty */
 bool is_pass(const char *name);

@@ -47,12 +47,24 @@ void verify_clock(const Sched *s, int64_t S, uint32_t nnode, const uint32_t *fir
       else
         continue;
       const Op *b = &s->op[before];
-      uint64_t time = s->stage[b->stage].time[b->kind];
+      const PipeStage *sender = &s->stage[b->stage];
+      uint64_t time = sender->time[b->kind], hold = 0;
       if (e < n && s->stage[b->stage].rank != st->rank)
         time += !g ? s->stage[b->stage].time[b->kind == PIPE_F ? PIPE_SEND_F : PIPE_SEND_B]
                 : o->kind == PIPE_F ? g->edge[g->in_edge[g->in0[st->model] + e]].send[0]
                                     : g->edge[g->out0[st->model] + e].send[1];
-      BUG_IF(CLOCK(i) < CLOCK(before) + (__int128)time * by);
+      bool down = b->kind == PIPE_F, sends = s->send == SEND_NEXT && e == n && b->kind != PIPE_W;
+      for (uint32_t k = 0; sends && k < (down ? sender->nout : sender->nin); k++) {
+        const PipeEdge *edge = !g     ? NULL
+                               : down ? &g->edge[g->out0[sender->model] + k]
+                                      : &g->edge[g->in_edge[g->in0[sender->model] + k]];
+        uint32_t to = !g ? (down ? sender->next : sender->prev)
+                         : b->stage - sender->model + (down ? edge->to : edge->from);
+        uint64_t send = g ? edge->send[!down] : sender->time[down ? PIPE_SEND_F : PIPE_SEND_B];
+        if (s->stage[to].rank != sender->rank && send > hold)
+          hold = send;
+      }
+      BUG_IF(CLOCK(i) < CLOCK(before) + (__int128)(time + hold) * by);
     }
   }
 #undef CLOCK

@@ -24,8 +24,8 @@ typedef VEC(Pair) Pairs;
 
 typedef struct Unrolled {
   const Sched *s;
-  Place *place;   /* [nop] */
-  int64_t *clock; /* [nop] */
+  Place *place;   /* [nop + ncopy], the copies behind the ops */
+  int64_t *clock; /* the same */
   uint32_t *edge0[2],
       *edge
           [2]; /* of an F, of a backward: [nmodel + 1], [nedge] edges that reach the stage of a model from
@@ -37,28 +37,40 @@ static int64_t at(Affine v, int64_t n, int64_t j) { return v.a + v.n * n + v.j *
 
 /* The ops of the sample are those of the lists; their clock. */
 static void unroll(const ListsOfM *l, const Sched *s, int64_t n, Arena *a, Unrolled *u) {
-  uint32_t op = 0, row0 = 0;
+  uint32_t op = 0, row0 = 0, copy = 0;
   *u = (Unrolled){.s = s};
-  u->place = arena_alloc(a, s->nop * sizeof *u->place + 1);
-  u->clock = arena_alloc(a, s->nop * sizeof *u->clock + 1);
+  u->place = arena_alloc(a, (s->nop + (size_t)s->ncopy) * sizeof *u->place + 1);
+  u->clock = arena_alloc(a, (s->nop + (size_t)s->ncopy) * sizeof *u->clock + 1);
   BUG_IF(l->nrank != s->nrank);
   for (uint32_t r = 0; r < l->nrank; row0 += l->rank[r++].row.n) {
     BUG_IF(op != s->rank_op0[r]);
     for (uint32_t i = 0; i < l->rank[r].segment.n; i++) {
       const ListSegment *g = &l->rank[r].segment.at[i];
       for (int64_t j = 0; j < g->turns + g->by_n * n; j++)
-        for (uint32_t k = g->row0; k < g->row0 + g->nrow; k++, op++) {
+        for (uint32_t k = g->row0; k < g->row0 + g->nrow; k++) {
           const ListRow *row = &l->rank[r].row.at[k];
+          uint32_t self = op;
+          if (row->kind == PIPE_OFF || row->kind == PIPE_LOAD) {
+            const Copy *c = &s->copy[copy];
+            self = s->nop + copy++;
+            BUG_IF(copy > s->ncopy || c->kind != row->kind || c->stage != row->stage ||
+                   row->group || c->at != op || s->stage[row->stage].rank != r ||
+                   c->mb != s->stage[row->stage].mb0 + at(row->unit, n, j));
+            u->place[self] = (Place){row0 + k, (uint32_t)j};
+            u->clock[self] = row->start + g->per_turn * j + g->per_n * n;
+            continue;
+          }
           BUG_IF(op >= s->nop || s->op[op].kind != row->kind || s->op[op].stage != row->stage ||
                  s->op[op].group != row->group || s->stage[row->stage].rank != r);
           BUG_IF(row->whole ? s->op[op].mb != NONE
                             : s->op[op].mb != s->stage[row->stage].mb0 + at(row->unit, n, j));
-          u->place[op] = (Place){row0 + k, (uint32_t)j};
-          u->clock[op] = row->start + g->per_turn * j + g->per_n * n;
+          u->place[self] = (Place){row0 + k, (uint32_t)j};
+          u->clock[self] = row->start + g->per_turn * j + g->per_n * n;
+          op++;
         }
     }
   }
-  BUG_IF(op != s->nop);
+  BUG_IF(op != s->nop || copy != s->ncopy);
 }
 
 /* The edges of the model by the stage that reads them. */
@@ -77,17 +89,38 @@ static void sort_edges(Unrolled *u, Arena *a) {
   }
 }
 
-/* Op y must be over before the action of x begins. */
+/* Op y must be over before the action of x begins. A copy is no action, and numbers behind the ops are copies. */
 static void later(Unrolled *u, Arena *a, uint32_t x, uint32_t y) {
   const Sched *s = u->s;
   uint32_t own = x;
-  while (own > s->rank_op0[op_rank(s, x)] && s->op[own - 1].group == s->op[own].group + 1)
+  while (own < s->nop && own > s->rank_op0[op_rank(s, x)] &&
+         s->op[own - 1].group == s->op[own].group + 1)
     own--;
-  y = s->send == SEND_EAGER ? y : y + s->op[y].group;
+  y = s->send == SEND_EAGER || y >= s->nop ? y : y + s->op[y].group;
   *vec_push(a, &u->pair) = (Pair){u->place[own].row,
                                   u->place[y].row,
                                   {u->place[own].turn, u->place[y].turn},
                                   {u->clock[own] - u->clock[y], 0}};
+}
+
+/* A stash leaves once it is made, comes back, and meanwhile nobody reads it: of microbatches that are not in slices. */
+static void copied(Unrolled *u, Arena *a, uint32_t copy) {
+  const Sched *s = u->s;
+  const Copy *c = &s->copy[copy];
+  size_t cell = (size_t)c->stage * s->nmb + c->mb;
+  uint32_t off = s->at_off[cell] - 1, load = s->at_load[cell] - 1, b = s->at_b[cell] - 1;
+  BUG_IF(s->slices > 1 || s->at_r[cell]);
+  if (c->kind == PIPE_LOAD)
+    return;
+  BUG_IF(off != copy || load == NONE);
+  later(u, a, s->nop + off, s->at_f[cell] - 1);
+  later(u, a, s->nop + load, s->nop + off);
+  if (s->at_w[cell])
+    later(u, a, s->at_w[cell] - 1, s->nop + load);
+  if (s->at_w[cell] && s->copy[off].at > b)
+    later(u, a, s->nop + off, b);
+  else
+    later(u, a, b, s->nop + load);
 }
 
 /* What op x waits for: from the model, not from what the passes made of it. */
@@ -196,7 +229,7 @@ static void verify_rank(const RankList *l) {
 }
 
 typedef struct Stretch { /* the units of a row, for n = 0 and 1 */
-  uint32_t stage, kind;  /* kind: 0 F, 1 B or I, 2 W, 3 R */
+  uint32_t stage, kind;  /* kind: 0 F, 1 B or I, 2 W, 3 R, 4 U(m), 5 U, 6 OFF, 7 LOAD */
   int64_t rest, lo[2], hi[2];
 } Stretch;
 
@@ -233,11 +266,13 @@ static void verify_runs(const ListsOfM *l, const Sched *s, const Pairs *pair, Ar
         uint32_t st = o->stage, pipe = pipe_of_stage[st];
         BUG_IF(g->by_n && !o->whole && o->unit.j != l->pace && o->unit.j != -l->pace);
         Stretch to = {.stage = pipe * s->nmodel + s->stage[st].model,
-                      .kind = o->kind == PIPE_F   ? 0
-                              : o->kind == PIPE_W ? 2
-                              : o->kind == PIPE_R ? 3
-                              : o->kind == PIPE_U ? (o->whole ? 5u : 4u)
-                                                  : 1};
+                      .kind = o->kind == PIPE_F      ? 0
+                              : o->kind == PIPE_W    ? 2
+                              : o->kind == PIPE_R    ? 3
+                              : o->kind == PIPE_U    ? (o->whole ? 5u : 4u)
+                              : o->kind == PIPE_OFF  ? 6
+                              : o->kind == PIPE_LOAD ? 7
+                                                     : 1};
         for (int64_t n = 0; n < 2; n++) {
           int64_t from = at(o->unit, n, 0), end = at(o->unit, n, g->turns + g->by_n * n - 1);
           to.lo[n] = from < end ? from : end, to.hi[n] = from < end ? end : from;
@@ -251,7 +286,7 @@ static void verify_runs(const ListsOfM *l, const Sched *s, const Pairs *pair, Ar
     }
   for (uint32_t i = 0; i < pair->n; i++) {
     const Stretch *b = &run.at[pair->at[i].x], *c = &run.at[pair->at[i].y];
-    if (b->kind > 3 ||
+    if (b->kind == 4 || b->kind == 5 ||
         b->rest / s->slices != c->rest / s->slices) /* (of an action, whose first op is another) */
       continue;
     stable(b->lo[0] / s->slices - c->lo[0] / s->slices,
@@ -263,7 +298,7 @@ static void verify_runs(const ListsOfM *l, const Sched *s, const Pairs *pair, Ar
     qsort(run.at, run.n, sizeof *run.at, by_unit);
   for (uint32_t i = 1; i < run.n; i++) {
     const Stretch *b = &run.at[i], *c = b - 1;
-    bool same = b->stage == c->stage && b->kind == c->kind && b->rest == c->rest && b->kind < 5;
+    bool same = b->stage == c->stage && b->kind == c->kind && b->rest == c->rest && b->kind != 5;
     if (!same)
       continue;
     int64_t gap0 = b->lo[0] - c->hi[0] - l->pace, gap1 = b->lo[1] - c->hi[1] - l->pace;
@@ -353,6 +388,8 @@ void verify_lists(const ListsOfM *l, const Sched *const sample[SAMPLES]) {
     sort_edges(&u[n], &a);
     for (uint32_t x = 0; x < sample[n]->nop; x++)
       waits(&u[n], &a, x);
+    for (uint32_t x = 0; x < sample[n]->ncopy; x++)
+      copied(&u[n], &a, x);
     collect(&u[n]);
     BUG_IF(u[n].pair.n != u[0].pair.n);
   }

@@ -50,7 +50,7 @@ typedef struct CudaWrong {
 } CudaWrong;
 
 /* cuda_blame.c: where a rank is; what processes tell one another. Of further streams nothing is known. */
-enum { CUDA_PLACES = 13 };
+enum { CUDA_PLACES = 26 };
 typedef struct CudaPlace {
   uint64_t step;
   uint32_t issued;  /* rows */
@@ -58,8 +58,8 @@ typedef struct CudaPlace {
   uint32_t exact;   /* 1: headers tell which tensors have come */
   uint32_t zero;
   struct CudaStreamAt {
-    uint32_t known; /* instructions of the step that are known to be over */
-    uint32_t open;  /* 1 + the first that is known not to be; 0: none is */
+    uint16_t known; /* instructions of the step that are known to be over, at most so many */
+    uint16_t open;  /* 1 + the first that is known not to be; 0: none is, or a later one */
   } on[CUDA_PLACES];
 } CudaPlace;
 enum { CUDA_WAITS, CUDA_IN_CALLBACK, CUDA_BEGINS_NOT };

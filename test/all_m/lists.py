@@ -82,9 +82,38 @@ def numbered(rng):
             f"if M % {n} != 0 {{ U }} }}\n  weights s, m {{ {'  '.join(lines)}{ring} }}\n}}\n")
 
 
+def copies(rng):
+    """Stashes that go and come back, of all microbatches or some; right, or a LOAD too late, or an OFF without one."""
+    P, lag = rng.randint(1, 3), rng.randint(0, 4)
+    some = rng.choice(("", "", "", "if k % 2 == 0", "if k % 3 != 1", "if k > 2", "if k < M - 3", "if k < M/2"))
+    also = some if rng.random() < 0.9 else ""
+    off = lambda k: f"{some.replace('k', f'({k})', 1)} {{ OFF({k}) }}" if some else f"OFF({k})"
+    load = lambda k: f"{also.replace('k', f'({k})', 1)} {{ LOAD({k}) }}" if also else f"LOAD({k})"
+    early = rng.choice((-1, 0, 1, 1, 2))
+    form = rng.randrange(6)
+    if form == 5:  # in loops of their own
+        body = f"do M {{ F }} do k in 0..M {{ {off('k')} }} do k in M-1..-1 step -1 {{ {load('k')} }} do k in 0..M {{ B(k) }} U"
+    elif form == 0:
+        body = f"do k in 0..M {{ F(k) {off('k')} }} do k in 0..M {{ {load('k')} B(k) }} U"
+    elif form == 1:
+        body = f"do k in 0..M {{ F(k) {off('k')} }} do k in M-1..-1 step -1 {{ {load('k')} B(k) }} U"
+    elif form == 2:  # brought back `early` before the backward
+        body = (f"clip {{ do k in 0..M + {lag + 3} {{ F(k) {off(f'k - {max(0, lag - 1)}')} {load(f'k - {lag + 1 - early}')} "
+                f"B(k - {lag + 1}) }} }} U")
+    elif form == 3:  # between I and W
+        body = f"do M {{ F }} clip {{ do k in 0..M + {lag + 1} {{ I(k) {off('k')} {load(f'k - {lag}')} W(k - {lag + 1 - rng.choice((0, 0, 1))}) }} }} U"
+    else:
+        body = f"steady k {{ F(k) OFF(k - {rng.choice((0, 0, 1))}) LOAD(k - {lag + 1}) B(k - {max(0, lag + early)}) }} U"
+    again = "  recompute s, m when m % 5 == 4\n" if rng.random() < 0.15 else ""
+    return (f"schedule s(M = 6) {{\n  ranks {P}\n  pipe net stages {P} mbs M place s -> s\n{again}"
+            f"  time {{ F = 2  B = 4  OFF = 1  LOAD = {rng.choice((0, 1, 3))} }}\n  order r {{ {body} }}\n}}\n")
+
+
 def text(rng):
     if rng.random() < 0.15:
         return numbered(rng)
+    if rng.random() < 0.15:
+        return copies(rng)
     P, Q = rng.randint(1, 3), rng.choice((1, 1, 1, 2))
     same = rng.random() < 0.7  # all ranks have one form
     state = rng.getstate()
@@ -99,6 +128,8 @@ def text(rng):
     by = rng.choice((1, 1, 1, 2, 3))
     require = f" requires M % {by} == 0" if by > 1 else ""
     slices = f" slices {Q}" if Q > 1 else ""
+    if rng.random() < 0.3:  # what is sent holds up the rank, or leaves before the end of its action
+        body.append(f"  send {rng.choice(('next', 'next', 'eager'))}\n  time {{ F = 2  B = 3  send = {rng.choice((0, 1, 4))} }}")
     return (f"schedule s(M = 6){require} {{\n  ranks {P}\n  pipe net stages {P} mbs M{slices} place s -> s\n"
             + "\n".join(body) + "\n}\n")
 
