@@ -26,7 +26,7 @@ static void find_known(const PrCuda *c, CudaPlace *to) {
   const PipeRank *t = d->k->t;
   const uint32_t most = d->nstream < CUDA_PLACES ? d->nstream : CUDA_PLACES;
   uint32_t last[CUDA_PLACES] = {0}, first[CUDA_PLACES] = {0}, n[CUDA_PLACES] = {0}; /* row + 1 */
-  for (uint32_t e = 0; e < t->nevent && !c->o.graph && c->held_step == c->done_steps; e++) {
+  for (uint32_t e = 0; e < t->nevent && c->held_step == c->done_steps; e++) {
     uint32_t row = d->held[e], on = row == UINT32_MAX || row == 0 ? most : d->on[row - 1];
     cudaError_t is = on >= most ? cudaErrorInvalidValue : cudaEventQuery(d->event[e]);
     if (is == cudaSuccess && row > last[on])

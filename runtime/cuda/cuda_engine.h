@@ -119,7 +119,7 @@ typedef struct PrCuda {
   uint64_t since;       /* when the step that is waited for could begin; 0: not one has */
   /* cuda_blame.c */
   CudaPlace place;      /* under run->lock */
-  uint64_t held_step;   /* step that CudaRank.held is of */
+  uint64_t held_step;   /* step that CudaRank.held is of; UINT64_MAX: of a graph */
   uint64_t told_late;   /* 1 + step that the group has been told to take too long */
   uint64_t told_ns;     /* when */
   uint32_t held_up;
