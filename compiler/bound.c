@@ -2,7 +2,7 @@
  * Lower bounds of a step: no order of the ranks can have a shorter makespan, or a shorter span, that has
  * the same ops where they are, at the same costs, with no more stashes on a rank than this one has; a B may
  * be split. Requires slots. What only slows a program down, streams, slots and transfers in each other's
- * way, has no part in it. Linear in ops.
+ * way, has no part in it. Linear in ops and in rows times microbatches.
  *
  * From the data alone: head(x) is the earliest start of x, tail(x) the least time from the end of x to that
  * of the step: longest chains. Of rank r, with F and D its forwards and its backwards for the input, their

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The lowering `channels` (lang/spec.md 8.4): transfers have the one global order, too, but wait only for those
  * before them in their channel. Part of comm, which lays them out, of check_deadlock, which plays them, and of
- * lower.
+ * lower. Linear in instructions and what they need of COMM, but that both are sorted: of each rank, and the transfers of
+ * all.
  *
  * A channel is of one directed pair of ranks, one pipe and one kind. Sums over one set of ranks have a channel, and
  * share it with those that need their result (a TIE waits for the REDUCE of its rows by its place); side ops of

@@ -182,7 +182,7 @@ bool check_deadlock(Sched *s) {
   out.comm_end = s->comm_end = time_rows(
       s, true); /* the larger first: order has forgotten one as large */
   out.compute_end = s->compute_end = time_rows(s, false);
-  if (s->joined || s->lists || s->lowering == PIPE_CHANNELS) {
+  if (s->lists || s->lowering == PIPE_CHANNELS) {
     out.compute_start = s->compute_start = time_rows(s, false);
     out.comm_start = s->comm_start = time_rows(s, true);
   }

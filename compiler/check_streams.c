@@ -126,7 +126,7 @@ static inline bool touch_all(Proof *p, const PipeInstr *in, const uint32_t ns) {
 }
 
 /* Are the n waits of the row at hand, and the record after it, not in the middle of what is issued at once? */
-static bool apart(const Proof *p, uint32_t n, bool records) {
+static inline bool apart(const Proof *p, uint32_t n, bool records) {
   const PipeInstr *in = p->row < p->k->ninstr ? &p->k->instr[p->row] : NULL;
   bool inside = in && p->row > 0 && in[-1].group > 0;
   if (PLANTED(STREAMS_GROUPED) ||
@@ -139,7 +139,8 @@ static bool apart(const Proof *p, uint32_t n, bool records) {
 }
 
 /* The waits sync[0 .. n - 1] of the row at hand. */
-static inline bool waits(Proof *p, const PipeSync *sync, uint32_t n, const uint32_t ns) {
+static inline bool waits(Proof *p, const PipeSync *sync, uint32_t n, const uint32_t *need,
+                         const uint32_t ns) {
   const uint32_t *known = p->room.known;
   if (n > 0)
     clock_copy(p->before, p->now, ns);
@@ -154,14 +155,14 @@ static inline bool waits(Proof *p, const PipeSync *sync, uint32_t n, const uint3
     }
     clock_join(p->now, &known[(size_t)after * ns], ns);
   }
-  if (!covers(p, p->now, p->need, ns))
+  if (!covers(p, p->now, need, ns))
     return false;
   for (uint32_t x = 0; x < ns && n > 0; x++) {
-    bool open = x != p->of && p->before[x] < p->need[x];
+    bool open = x != p->of && p->before[x] < need[x];
     uint32_t ncover = 0;
     p->alone[x] = NONE;
     for (uint32_t i = 0; i < n && open; i++)
-      if (known[(size_t)(sync[i].after + 1) * ns + x] >= p->need[x])
+      if (known[(size_t)(sync[i].after + 1) * ns + x] >= need[x])
         p->alone[x] = ncover++ ? NONE : i;
   }
   for (uint32_t i = 0; i < n; i++) {
@@ -182,6 +183,7 @@ static inline bool check_rank(Proof *p, const uint32_t ns) {
   const PipeRank *k = p->k;
   StreamRoom *room = &p->room;
   uint32_t *records = p->records, j = 0;
+  uint32_t few[PIPE_NSTREAMS], *need = ns <= PIPE_NSTREAMS ? few : p->need;
   for (uint32_t i = 0; i < k->nsync; i++) {
     BUG_IF(k->sync[i].after != NONE && k->sync[i].after >= k->ninstr);
     records[k->sync[i].after + 1] = k->sync[i].event + 1;
@@ -195,16 +197,16 @@ static inline bool check_rank(Proof *p, const uint32_t ns) {
     BUG_IF(p->of >= ns);
     p->now = &room->now[(size_t)p->of * ns];
     if (in)
-      clock_needed(&p->w, i, p->need, ns);
+      clock_needed(&p->w, i, need, ns);
     else
-      clock_copy(p->need, room->done, ns);
+      clock_copy(need, room->done, ns);
     uint32_t first = j;
     while (j < k->nsync && k->sync[j].before == i)
       j++;
     if (i == 0 || k->instr[i - 1].group == 0)
       p->group = room->done[PIPE_COMM];
-    if (!apart(p, j - first, in && records[i + 1]) || !waits(p, &k->sync[first], j - first, ns) ||
-        (in && !touch_all(p, in, ns)))
+    if (!apart(p, j - first, in && records[i + 1]) ||
+        !waits(p, &k->sync[first], j - first, need, ns) || (in && !touch_all(p, in, ns)))
       return false;
     if (!in)
       break;

@@ -21,7 +21,8 @@
  * action has a send slot for each tensor that it puts into one channel. Its tensors leave, and what it
  * read is free, when all of it has ended, or as each op does (Sched.send).
  *
- * Linear in ops and transfers. May run again with more slots. */
+ * Linear in ops and transfers, but that an op with several tensors looks at all of them for each transfer, and that
+ * with channels what the ops of a rank need is sorted. May run again with more slots. */
 #include "graph.h"
 
 /* Started before `time` and ended by then. */
@@ -30,20 +31,28 @@ static bool is_over(const Sched *s, uint32_t op, uint64_t time) {
   return s->ideal_end[op] < time || (s->ideal_end[op] == time && takes_time);
 }
 
+/* The channel of transfer i. Transfers go back and forth between the ranks: their ops are fetched ahead. */
+static inline size_t channel_at(const Sched *s, uint32_t i) {
+  enum { AHEAD = 16 };
+  if (i + AHEAD < s->nxfer && xfer_moves(&s->xfer[i + AHEAD]))
+    __builtin_prefetch(&s->op[s->xfer[i + AHEAD].from]);
+  const Xfer *x = &s->xfer[i];
+  return 2 * (size_t)xfer_link(s, x) + (s->op[x->from].kind != PIPE_F);
+}
+
 /* Gives the channels, of skips only or all, the slots that the ideal timing needs. False: nothing to add. */
 static bool more_slots(Sched *s, bool skips) {
   size_t nchannel = 2 * (size_t)nlinks(s);
   uint32_t *first = NEW_ARRAY(s->arena, uint32_t, nchannel + 1),
            *fill = NEW_ARRAY(s->arena, uint32_t, nchannel);
-  uint32_t *list = arena_alloc(s->arena,
-                               (size_t)s->nxfer * sizeof *list + 1); /* transfers by channel */
+  Xfer *list = arena_alloc(s->arena, (size_t)s->nxfer * sizeof *list + 1); /* by channel */
   for (int pass = 0; pass < 2; pass++) {
     for (uint32_t i = 0; i < s->nxfer; i++) {
       if (!xfer_moves(&s->xfer[i]))
         continue;
-      size_t c = 2 * (size_t)xfer_link(s, &s->xfer[i]) + (s->op[s->xfer[i].from].kind != PIPE_F);
+      size_t c = channel_at(s, i);
       if (pass)
-        list[first[c] + fill[c]++] = i;
+        list[first[c] + fill[c]++] = s->xfer[i];
       else
         first[c + 1]++;
     }
@@ -56,8 +65,8 @@ static bool more_slots(Sched *s, bool skips) {
       continue;
     uint32_t read = first[c], k = 0; /* all before `read` have been read when the next one starts */
     for (uint32_t i = first[c]; i < first[c + 1]; i++) {
-      uint64_t start = s->ideal_end[s->xfer[list[i]].from];
-      while (read < i && is_over(s, s->xfer[list[read]].to, start))
+      uint64_t start = s->ideal_end[list[i].from];
+      while (read < i && is_over(s, list[read].to, start))
         read++;
       k = i - read + 1 > k ? i - read + 1 : k;
     }
@@ -66,6 +75,7 @@ static bool more_slots(Sched *s, bool skips) {
       added = true;
     }
   }
+  arena_forget(s->arena, list, (size_t)s->nxfer * sizeof *list);
   return added;
 }
 
@@ -335,8 +345,8 @@ static void lay_xfers(Sched *s) {
   }
 }
 
-/* The compute instructions without what transfers add to them. Ensures joined. */
-static void restart(Sched *s) {
+/* The compute instructions without what transfers add to them. True: there are actions of several ops. */
+static bool restart(Sched *s) {
   bool joined = false;
   for (uint32_t r = 0; r < s->nrank; r++) {
     s->stream[r].nneed = 0;
@@ -356,7 +366,7 @@ static void restart(Sched *s) {
       }
     }
   }
-  s->joined = joined;
+  return joined;
 }
 
 /* The first op of each action waits for all of it. */
@@ -377,7 +387,7 @@ bool comm(Sched *s) {
   if (s->lowering == PIPE_CHANNELS && !s->channel_of)
     find_channels(s);
   number_slots(s);
-  restart(s);
+  bool joined = restart(s);
   if (s->lists) {
     lay_lists(s); /* how many slots that takes */
     number_slots(s);
@@ -388,7 +398,7 @@ bool comm(Sched *s) {
   }
   offload_streams(s);
   side_waits(s);
-  for (uint32_t r = 0; s->joined && r < s->nrank; r++)
+  for (uint32_t r = 0; joined && r < s->nrank; r++)
     join_waits(&s->stream[r]);
   if (s->lowering == PIPE_CHANNELS)
     channel_needs(s);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * `limit` clauses: find_limits makes rows of numbers of them, check_limits proves these over the finished program.
  * Both sides of a comparison must be linear in the counts, so that a row is one sum, which `tune` can keep when it
- * moves ops (justify.c). Cost of a proof: the ops of a rank times its rows. */
+ * moves ops (justify.c). Cost of a proof: the ops and copies of a rank times its rows times its
+ * stages. */
 #include "limit.h"
 
 #include <string.h>
@@ -389,13 +390,14 @@ static void walk_rank(Walk *w, uint32_t r, bool final) {
   w->now = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)w->nchunk);
   w->moment = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)w->nchunk);
   w->copied = w->over = w->loading = 0;
+  bool copies = final && s->ncopy > 0;
   for (uint32_t k = w->first; k < w->first + w->n; k++)
     s->limits[k].peak = INT64_MIN;
-  if (final && s->ncopy > 0)
+  if (copies)
     find_copies(w, r);
   for (uint32_t i = s->rank_op0[r], last; i < s->rank_op0[r + 1]; i = last + 1) {
     last = i + s->op[i].group;
-    if (final && s->ncopy > 0)
+    if (copies)
       copies_before(w, i - s->rank_op0[r]);
     for (int end = 0; end < 2; end++) {
       for (uint32_t m = i; m <= last; m++) {
@@ -405,6 +407,13 @@ static void walk_rank(Walk *w, uint32_t r, bool final) {
       }
       look(w, i);
     }
+  }
+  if (copies) {
+    const PipeRank *rank = &s->prog->rank[r];
+    arena_forget(s->arena, w->copy, rank->ninstr * sizeof *w->copy);
+    arena_forget(s->arena, w->left, rank->nslot * sizeof *w->left);
+    arena_forget(s->arena, w->wait_copy,
+                 (s->rank_op0[r + 1] - s->rank_op0[r]) * sizeof *w->wait_copy);
   }
 }
 

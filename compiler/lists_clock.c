@@ -180,10 +180,15 @@ bool text_recompute_rows(Text *t, uint32_t row0, uint32_t segment0) {
 }
 
 bool text_run_clock(Text *t, const Stmt *b) {
-  Loop k = {b, text_run_body, affine(0), 1, 1};
+  Loop k = {b, text_run_body, affine(0), 1, 1, affine(0)};
   Affine count = t->mbs[0];
-  if (t->clock)
-    return text_no(t, b->at, "a clock stands in a clock");
+  if (t->clock || t->rules) { /* of what is used there: its stamps and those outside add up */
+    k.base = t->base;
+    bool all = (!b->range.lo || text_turns(t, &b->range, &k.lo, &k.step, &count)) &&
+               text_run_loop(t, k, count);
+    t->base = k.base;
+    return all;
+  }
   if (b->range.lo && !text_turns(t, &b->range, &k.lo, &k.step, &count))
     return false;
   if (!t->x->by_n)
@@ -191,7 +196,7 @@ bool text_run_clock(Text *t, const Stmt *b) {
   uint32_t row0 = t->out->row.n, segment0 = t->out->segment.n, straight = t->straight;
   t->clock = b, t->stamp.n = 0, t->base = affine(0);
   bool ok = text_run_loop(t, k, count);
-  t->clock = NULL;
+  t->clock = NULL, t->base = affine(0);
   if (!ok)
     return false;
   if (!sort_clock(t, b, row0, segment0) || (t->again && !text_recompute_rows(t, row0, segment0)))

@@ -19,7 +19,7 @@ static bool run_turn(Text *t, const Loop *k, Affine at) {
     int64_t period;
     if (!affine_number(t->x, k->b->value, &period))
       return false;
-    t->base = (Affine){i.a * period, i.n * period, i.j * period};
+    t->base = affine_sum(k->base, i, period);
   }
   return k->body(t, k->b);
 }
@@ -187,7 +187,7 @@ bool text_turns(Text *t, const Range *r, Affine *lo, int64_t *step, Affine *coun
 }
 
 bool text_run_do(Text *t, const Stmt *b) {
-  Loop k = {b, text_run_body, affine(0), 1, 1};
+  Loop k = {b, text_run_body, affine(0), 1, 1, affine(0)};
   Affine count;
   bool some;
   if (b->range.lo)
@@ -326,5 +326,5 @@ bool text_run_kernel(Text *t, const Stmt *b) {
   Affine count = affine_sum(to, from, -1);
   if (!any || !affine_at_least_0(t->x, b->at, count, &some))
     return !any;
-  return !some || text_run_loop(t, (Loop){b, kernel_body, from, 1, 1}, count);
+  return !some || text_run_loop(t, (Loop){b, kernel_body, from, 1, 1, affine(0)}, count);
 }

@@ -27,7 +27,7 @@ bool is_given(const Options *o, const Param *p) {
   return false;
 }
 
-static bool bind_clauses(AffineEnv *x, const Schedule *sc) {
+bool text_bind_clauses(AffineEnv *x, const Schedule *sc) {
   Affine v;
   if (sc->base) {
     const Arg *positional = sc->base_args;
@@ -41,7 +41,7 @@ static bool bind_clauses(AffineEnv *x, const Schedule *sc) {
       if (e)
         affine_bind(x, p->slot, v);
     }
-    if (!bind_clauses(x, sc->base_def))
+    if (!text_bind_clauses(x, sc->base_def))
       return false;
   }
   for (const Clause *c = sc->clauses; c; c = c->next)
@@ -66,7 +66,7 @@ bool bind_of_m(AffineEnv *x, uint32_t slot, int64_t from, int64_t step) {
       return false;
     affine_bind(x, p->slot, v);
   }
-  return bind_clauses(x, s->def);
+  return text_bind_clauses(x, s->def);
 }
 
 bool admits_of_m(AffineEnv *x, bool *yes) {

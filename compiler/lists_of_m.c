@@ -7,7 +7,7 @@
  * each turn. So each list is a row of segments, and that it is, for every n >= 0, is what has been computed, not
  * seen at examples. `clock` sorts the same segments by their stamps (sort_clock).
  *
- * What `rules` list is found in the same way; in which order it runs, in rules_of_m.c. Not read in this way: `use`,
+ * What `rules` list is found in the same way; in which order it runs, in rules_of_m.c. `use` runs the text that it names (lists_use.c). Not read in this way:
  * transfers by hand, W without stamp in a clock. Linear in the rows of the result times the cuts. */
 #include <string.h>
 
@@ -19,7 +19,7 @@ bool text_no(Text *t, Span at, const char *why) { return affine_no(t->x, at, why
 
 State text_save(Sched *s, const State *of) {
   State to = {.wait = {0}};
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 3 * MOST_LEVELS && of->next[i]; i++) {
     to.next[i] = NEW_ARRAY(s->arena, Affine, s->nstage);
     memcpy(to.next[i], of->next[i], s->nstage * sizeof *to.next[i]);
   }
@@ -31,9 +31,10 @@ State text_save(Sched *s, const State *of) {
 /* Those values of a state that count, one after the other. NULL: there are no more. */
 Affine *text_part(const Text *t, State *st, uint32_t i) {
   uint32_t first = t->s->rank_stage0[t->rank], held = t->s->rank_stage0[t->rank + 1] - first;
-  if (i < 3 * held)
+  uint32_t levels = t->use ? t->use->level + 1 : 1, n = 3 * levels * held;
+  if (i < n)
     return &st->next[i / held][t->s->rank_stage[first + i % held]];
-  return i - 3 * held < st->wait.n ? &st->wait.at[i - 3 * held].unit : NULL;
+  return i - n < st->wait.n ? &st->wait.at[i - n].unit : NULL;
 }
 
 /* Are the same I waiting in both, but for their microbatches? */
@@ -60,7 +61,7 @@ static bool push(Text *t, const OpRef *o, uint8_t kind, uint32_t stage, Affine u
   if (t->out->row.n >= MOST_ROWS)
     return text_no(t, o->at, "its repeated part is too long");
   *vec_push(t->s->arena, &t->out->row) = (ListRow){
-      .kind = kind, .whole = whole, .stage = stage, .unit = unit, .at = o->at};
+      .kind = kind, .whole = whole, .stage = stage, .unit = unit, .phase = t->label, .at = o->at};
   if (t->clock)
     *vec_push(t->s->arena, &t->stamp) = affine_sum(stamp, t->base, 1);
   if (t->rules)
@@ -104,7 +105,10 @@ static void drop_wait(Text *t, uint32_t stage, Affine unit) {
     }
 }
 
-static int next_of(int kind) { return kind == PIPE_F ? 0 : kind == PIPE_R ? 1 : 2; }
+/* The row of State.next of an op of the order at hand. */
+static uint32_t next_of(const Text *t, int kind) {
+  return (t->use ? 3 * t->use->level : 0) + (kind == PIPE_F ? 0 : kind == PIPE_R ? 1 : 2);
+}
 
 static bool emit(Text *t, const OpRef *o, uint32_t stage, Affine mb, int64_t slice, Affine stamp) {
   Sched *s = t->s;
@@ -114,15 +118,19 @@ static bool emit(Text *t, const OpRef *o, uint32_t stage, Affine mb, int64_t sli
   if (slice < 0 || slice >= slices)
     return text_no(t, o->at, "an op is of no slice");
   bool back = o->op == PIPE_B || o->op == PIPE_I;
-  Affine unit = {mb.a * slices + slice, mb.n * slices, mb.j * slices};
-  bool copy = pipe_is_copy(o->op);
-  if (o->op != PIPE_W && !copy)
-    t->now.next[next_of(o->op)][stage] = affine_sum(
-        unit, affine((back ? slices - 1 - 2 * slice : 0) + 1), 1);
-  if (!exists(t, p, mb, o->at, &there))
+  Affine unit = {mb.a * slices + slice, mb.n * slices, mb.j * slices},
+         behind = affine((back ? slices - 1 - 2 * slice : 0) + 1); /* the next one */
+  bool counts = o->op != PIPE_W && !pipe_is_copy(o->op);
+  if (counts)
+    t->now.next[next_of(t, o->op)][stage] = affine_sum(unit, behind, 1);
+  if (t->use ? !text_use_mb(t, (uint32_t)(p - s->pipe), o->at, &mb, &there)
+             : !exists(t, p, mb, o->at, &there))
     return false;
   if (!there)
-    return t->clip || text_no(t, o->at, "an op is of a microbatch that does not exist");
+    return t->use || t->clip || text_no(t, o->at, "an op is of a microbatch that does not exist");
+  unit = (Affine){mb.a * slices + slice, mb.n * slices, mb.j * slices};
+  if (t->use && counts)
+    text_use_next(t, next_of(t, o->op), stage, affine_sum(unit, behind, 1));
   if (!placed_here(t, p, stage, mb, o->at, &here) ||
       (!here && !text_no(t, o->at, "its microbatch is placed on another rank")))
     return false;
@@ -144,22 +152,27 @@ static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int6
   uint32_t held = s->rank_stage0[t->rank + 1] - s->rank_stage0[t->rank];
   bool any = o->op == PIPE_W && !o->chunk && !o->stage && held > 1, here = false;
   *none = false;
-  if (o->op == PIPE_W && t->block[t->rank])
-    return text_no(t, o->at, "a W without index takes what rules have run");
+  if (o->op == PIPE_W && (t->block[t->rank] || t->left))
+    return text_no(t, o->at, "a W without index takes what rules, or one phase, have left");
   if (!any && !op_stage(&t->ex, o, stage))
     return text_no(t, o->at, "its stage is not on the rank");
   if (o->op == PIPE_W) {
     uint32_t i = 0;
     while (i < t->now.wait.n && !any && t->now.wait.at[i].stage != *stage)
       i++;
+    bool clip = t->clip;
+    for (const TextUse *u = t->use; u; u = u->outer)
+      clip |= u->clip || u->step;
     *none = i == t->now.wait.n;
     if (*none)
-      return t->clip || text_no(t, o->at, "no I waits for it");
+      return clip || text_no(t, o->at, "no I waits for it");
     unit = t->now.wait.at[i].unit, *stage = t->now.wait.at[i].stage;
+    if (t->use)
+      unit = affine_sum(unit, t->use->total, -(int64_t)s->slices);
     return affine_divide(t->x, unit, s->slices, mb, slice);
   }
   const Pipe *p = &s->pipe[pipe_of(s, *stage)];
-  for (unit = t->now.next[next_of(o->op)][*stage]; !here; unit.a += !here) {
+  for (unit = t->now.next[next_of(t, o->op)][*stage]; !here; unit.a += !here) {
     bool there;
     if (!affine_divide(t->x, unit, s->slices, mb, slice))
       return false;
@@ -181,6 +194,8 @@ static bool update(Text *t, const OpRef *o, Affine stamp) {
   const Pipe *only = NULL;
   Affine mb = affine(0);
   bool there = true, here = true;
+  if (t->use)
+    return true; /* who uses it updates */
   if (o->args && !affine_eval(t->x, o->args->value, &mb))
     return false;
   if (o->chunk || o->stage) {
@@ -279,7 +294,7 @@ bool text_recompute_before(Text *t, uint32_t first) {
     if (c->when && !affine_truth(t->x, c->when, &yes))
       return false;
     for (int64_t k = 0; yes && k < s->slices; k++) {
-      ListRow again = {.kind = PIPE_R, .stage = of.stage, .at = c->at};
+      ListRow again = {.kind = PIPE_R, .stage = of.stage, .phase = of.phase, .at = c->at};
       again.unit = affine_sum(of.unit, affine(k - slice), 1);
       vec_push(s->arena, &l->row);
       memmove(&l->row.at[first + 1], &l->row.at[first], (l->row.n - 1 - first) * sizeof *l->row.at);
@@ -327,7 +342,13 @@ static bool run_stmt(Text *t, const Stmt *b) {
       return false;
     affine_bind(x, b->slot, v);
     return true;
-  case ST_PHASE: return text_run_list(t, b->body);
+  case ST_PHASE: {
+    uint8_t outer = t->label;
+    t->label = b->phase;
+    ok = text_run_list(t, b->body);
+    t->label = outer;
+    return ok;
+  }
   case ST_CLIP: {
     bool outer = t->clip;
     t->clip = true;
@@ -353,7 +374,7 @@ static bool run_stmt(Text *t, const Stmt *b) {
   case ST_OPDEF:
   case ST_FN: return true;
   case ST_RULES: return text_run_rules(t, b);
-  case ST_USE: return text_no(t, b->at, "it runs the order of another schedule");
+  case ST_USE: return text_run_use(t, b);
   default: return text_no(t, b->at, "its transfers are written by hand");
   }
 }
@@ -365,13 +386,14 @@ bool text_run_list(Text *t, const Stmt *b) {
   return true;
 }
 
-/* Is there a W without index? */
+/* Is there a W without index, or may there be one? */
 static bool bare_w(const Stmt *b) {
   for (; b; b = b->next) {
     const OpRef *o = b->kind == ST_OP ? b->op : NULL;
     while (o && o->op < 0)
       o = o->def->op;
-    if ((o && o->op == PIPE_W && !o->args) || bare_w(b->body) || bare_w(b->orelse))
+    if (b->kind == ST_USE || (o && o->op == PIPE_W && !o->args) || bare_w(b->body) ||
+        bare_w(b->orelse))
       return true;
   }
   return false;
@@ -392,7 +414,7 @@ bool lists_of_m(Sched *s, AffineEnv *x, ListsOfM *l) {
       return false;
     l->units[k] = affine_sum(affine(0), mbs[k], s->slices);
   }
-  Text t = {.x = x, .s = s, .l = l, .mbs = mbs, .ex = {.s = s}};
+  Text t = {.x = x, .s = s, .l = l, .mbs = mbs, .all_mbs = mbs, .ex = {.s = s}};
   for (const Schedule *sc = s->def; sc && !t.again; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c; c = c->next)
       if (c->kind == CL_RECOMPUTE)
@@ -404,7 +426,7 @@ bool lists_of_m(Sched *s, AffineEnv *x, ListsOfM *l) {
   for (uint32_t r = 0; r < s->nrank; r++) {
     t.out = &l->rank[r];
     t.rank = t.ex.rank = r;
-    t.straight = 0, t.clip = false, t.now.wait.n = 0;
+    t.straight = 0, t.clip = t.left = false, t.now.wait.n = 0, t.label = PIPE_NPHASES;
     t.waits = bare_w(s->order_clause[r]->body);
     affine_bind(x, s->order_clause[r]->slot, affine(r));
     if (!text_run_list(&t, s->order_clause[r]->body))

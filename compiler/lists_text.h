@@ -13,8 +13,10 @@ typedef struct Waiting {
   Affine unit;
 } Waiting; /* an I whose W has not run */
 
-typedef struct State { /* what ops without index take */
-  Affine *next[3];     /* [nstage] of F, R, and of B or I; those of the rank count */
+enum { MOST_LEVELS = 4 }; /* of `use` in `use`, and the schedule itself */
+
+typedef struct State { /* what ops without index take, in the schedule and in each that is being used */
+  Affine *next[3 * MOST_LEVELS]; /* [nstage] of F, R, and of B or I; those of the rank count */
   VEC(Waiting) wait;
 } State;
 
@@ -39,6 +41,18 @@ typedef struct RulesText {
   RuleRow at;         /* of the op, or action, that is being listed */
 } RulesText;
 
+/* A schedule whose order runs in place of a `use`. */
+typedef struct TextUse {
+  Use ex;              /* as Ex wants it */
+  const Affine *mbs;   /* [npipe] its microbatches */
+  Affine shift, total; /* which one its microbatch 0 is outside, and outside of all */
+  Affine lo, hi;       /* of its own microbatches these run, by `step`; step 0: all */
+  int64_t step;
+  bool clip;           /* it stands in `clip` */
+  uint32_t level;      /* of State.next */
+  const struct TextUse *outer;
+} TextUse;
+
 typedef struct Text {
   AffineEnv *x;
   Sched *s;
@@ -47,9 +61,13 @@ typedef struct Text {
   Ex ex; /* to find stages */
   uint32_t rank;
   bool clip, waits;  /* waits: there are W without index */
+  bool left;         /* I without W may be left of one phase that was used */
+  uint8_t label;     /* phase; PIPE_NPHASES: none */
   uint32_t straight; /* first row that is in no segment yet */
   State now;
-  const Affine *mbs;   /* [npipe] microbatches of each pipe */
+  const Affine *mbs;   /* [npipe] microbatches of each pipe, of what is being used if there is one: */
+  const TextUse *use;
+  const Affine *all_mbs; /* [npipe] of this schedule */
   const Clause *again; /* recompute */
   const Stmt *clock;   /* its ops are being listed; their stamps: */
   VEC(Affine) stamp;   /* by row, from the first of the clock on */
@@ -69,6 +87,7 @@ typedef struct Loop {
   Body *body;
   Affine lo;
   int64_t step, turn; /* turn: so many of its turns are one that repeats */
+  Affine base;        /* of a clock: what stamps are counted from */
 } Loop;
 
 /* lists_of_m.c. What stands in the way; false. */
@@ -91,6 +110,13 @@ bool text_run_body(Text *t, const Stmt *b);
 bool text_run_do(Text *t, const Stmt *b);
 bool text_run_kernel(Text *t, const Stmt *b);
 
+/* lists_use.c: runs the order of another schedule. */
+bool text_run_use(Text *t, const Stmt *b);
+/* The microbatch mb of what is being used is *mb outside of all; not *there: it is left out. */
+bool text_use_mb(Text *t, uint32_t pipe, Span at, Affine *mb, bool *there);
+/* An op that has been run is the last of its kind outside, too; kind: a row of State.next. */
+void text_use_next(Text *t, uint32_t kind, uint32_t stage, Affine next);
+
 /* lists_clock.c */
 bool text_run_clock(Text *t, const Stmt *b);
 
@@ -108,6 +134,8 @@ bool rules_ran(Text *t, Span at, uint8_t kind, uint32_t stage, Affine unit, bool
 /* Puts in place of all lists those that the play of the rules makes of them. */
 bool rules_fill(Text *t);
 
+/* lists_model.c: parameters of what sc extends, and lets, those of sc last. */
+bool text_bind_clauses(AffineEnv *x, const Schedule *sc);
 /* lists_model.c: stages, places and edges are the same for all n. */
 bool same_model_of_m(AffineEnv *x);
 

@@ -6,7 +6,7 @@
  * A list merges the rank's streams by predicted start; an instruction stands after everything its
  * wait counts, so that a host can issue the list from the top; the ops of an action stay together, and the
  * transfers of a group.
- * Linear. The list takes the place of what is merged, so a program is not held twice. */
+ * Linear but for the events. The list takes the place of what is merged, so a program is not held twice. */
 #include <string.h>
 
 #include "pipe_loop.h"

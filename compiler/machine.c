@@ -42,7 +42,7 @@ typedef struct
   uint32_t next;   /* in its stream */
   uint32_t chain;  /* next SEND, RECV of its channel, or ALL of its rank and communicator */
   uint32_t mate;   /* the other end; ALL: the same one of the next member. NONE: there is none */
-  uint32_t room;   /* SEND: the RECV that must be done. `mate`: rendezvous. FREE: there is room */
+  uint32_t room;   /* SEND: the RECV that must be posted. `mate`: rendezvous. FREE: there is room */
   uint32_t waiter; /* first stream that waits for it */
   uint32_t flags;
 } Row;

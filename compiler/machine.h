@@ -83,7 +83,7 @@ typedef enum MachineStatus {
 typedef enum MachineWhy {
   WAIT_NEED,    /* it needs `on`, which is not done */
   WAIT_PARTNER, /* the other end, `on`, is not posted */
-  WAIT_ROOM,    /* the buffer has room once `on`, a RECV, is done */
+  WAIT_ROOM,    /* the buffer has room once `on`, a RECV, is posted */
   WAIT_NOBODY,  /* there is no other end */
   WAIT_OTHER    /* the other end, `on`, is another tensor */
 } MachineWhy;

@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: MIT
  * When the instructions of Sched.stream start, between check_deadlock and lower. A start is the end less what the
- * instruction takes, and not kept beside it, but where actions, groups of transfers or channels make it another, or ask
- * for it: then all starts are there, in place of the ends. No sum of times overflows (costs.c), and the rows that take
- * part in a sum have one time. */
+ * instruction takes, and not kept beside it, but where groups of transfers make it another, or channels ask for it: then
+ * all starts are there, in place of the ends. No sum of times overflows (costs.c), and the rows that take part in a sum
+ * have one time. */
 #ifndef PIPEC_PREDICTED_H
 #define PIPEC_PREDICTED_H
 
 #include "graph.h"
 
-/* Of c, instruction i of COMPUTE of rank r. */
+/* Of c, instruction i of COMPUTE of rank r, in an array of all of them. In an action one op starts as the one before it
+ * ends (pipe_sim.c). */
 static inline uint64_t compute_start(const Sched *s, uint32_t r, uint32_t i, const PipeInstr *c) {
   if (s->compute_start)
     return s->compute_start[r][i];
+  const uint64_t *end = &s->compute_end[r][i];
+  if (i > 0 && c[-1].group > 0)
+    return end[-1];
+  if (c->group > 0)
+    return end[c->group] - action_time(s, s->stage, false, s->rank_op0[r] + i);
   PipeTimes t = {s->stage, s->side, s->slice_time, s->slices};
-  return s->compute_end[r][i] - pipe_time(t, c);
+  return *end - pipe_time(t, c);
 }
 
 /* Of c, instruction i of COMM. A RECV takes what its SEND takes. */

@@ -80,8 +80,10 @@ static bool hash_guard(Text *t, const Expr *e, uint64_t *h) {
 bool rules_stamp(Text *t, const Stmt *b) {
   RuleRow *at = &t->rules->at;
   *at = (RuleRow){.stmt = b, .guard = 1, .keyed = b->value != NULL, .stage = NONE};
-  return (!b->value || affine_eval(t->x, b->value, &at->key)) &&
-         (!b->cond || hash_guard(t, b->cond, &at->guard));
+  if (b->value && !affine_eval(t->x, b->value, &at->key))
+    return false;
+  at->key = affine_sum(at->key, t->base, at->keyed); /* of a clock that is used */
+  return (!b->cond || hash_guard(t, b->cond, &at->guard));
 }
 
 void rules_row(Text *t) {
@@ -126,8 +128,14 @@ bool text_run_rules(Text *t, const Stmt *b) {
   Sched *s = t->s;
   RankList *rank = t->out;
   ListsOfM own = {.rank = t->l->rank}, *all = t->l;
-  if (t->clock || t->joint || t->x->by_n || t->rules)
-    return text_no(t, b->at, "its rules stand inside a loop, a clock or other rules");
+  if (t->rules) { /* of what is used there */
+    Loop k = {b, text_run_body, affine(0), 1, 1, affine(0)};
+    Affine count = t->mbs[0];
+    return (!b->range.lo || text_turns(t, &b->range, &k.lo, &k.step, &count)) &&
+           text_run_loop(t, k, count);
+  }
+  if (t->clock || t->joint || t->x->by_n)
+    return text_no(t, b->at, "its rules stand inside a loop");
   if (t->block[t->rank])
     return text_no(t, b->at, "it has two blocks of rules");
   text_end_straight(t);
@@ -141,7 +149,7 @@ bool text_run_rules(Text *t, const Stmt *b) {
   bool ok = false;
   t->l = &own;
   for (int i = 0; i < MOST_PACES && !ok; i++) {
-    Loop k = {b, text_run_body, affine(0), 1, 1};
+    Loop k = {b, text_run_body, affine(0), 1, 1, affine(0)};
     Affine count = t->mbs[0];
     t->now = text_save(s, &before);
     t->out = &to->list, t->straight = to->list.row.n = to->list.segment.n = 0;
@@ -529,7 +537,7 @@ bool rules_fill(Text *t) {
   bool grows;
   t->l->block = t->block;
   if (!s->play)
-    return text_no(t, s->def->name_at, "its order copies stashes to other memory");
+    return text_no(t, s->def->name_at, "what its rules list has run before them");
   if (!find_order(&f))
     return false;
   for (uint32_t r = 0; r < s->nrank; r++) {

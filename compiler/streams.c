@@ -162,17 +162,18 @@ static uint32_t number_events(Place *p) {
 
 static inline void place_rank(Place *p, const uint32_t ns) {
   const PipeRank *k = p->k;
-  StreamRoom *room = &p->room;
+  uint32_t *const done = p->room.done, *known_now = p->room.known, *const *row = p->row;
+  uint32_t few[PIPE_NSTREAMS], *need = ns <= PIPE_NSTREAMS ? few : p->need;
   p->nsync = 0;
   for (uint32_t i = 0; i < k->ninstr; i++) {
-    uint32_t of = stream_of_row(&p->w, &k->instr[i]), *now = &room->now[(size_t)of * ns];
-    clock_needed(&p->w, i, p->need, ns);
-    place_waits(p, i, of, p->need, ns);
-    p->row[of][room->done[of]] = i;
-    now[of] = ++room->done[of];
-    clock_copy(&room->known[(size_t)(i + 1) * ns], now, ns);
+    uint32_t of = stream_of_row(&p->w, &k->instr[i]), *now = &p->room.now[(size_t)of * ns];
+    clock_needed(&p->w, i, need, ns);
+    place_waits(p, i, of, need, ns);
+    row[of][done[of]] = i;
+    now[of] = ++done[of];
+    clock_copy(known_now += ns, now, ns);
   }
-  place_waits(p, k->ninstr, PIPE_COMPUTE, room->done, ns);
+  place_waits(p, k->ninstr, PIPE_COMPUTE, done, ns);
 }
 
 /* Places for the rows of a rank, and what it needs for each of its streams. */

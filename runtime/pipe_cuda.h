@@ -60,7 +60,7 @@ typedef struct PrCudaOptions {
   uint32_t ahead;       /* microbatches that the host issues ahead of the device; 0: 4 */
   uint32_t group_peers; /* most ranks that one group of transfers may be with: NCCL may cut a large group
                            into launches of its own, on each rank elsewhere; 0: 2 */
-  int graph;            /* 1: the step is captured once and replayed */
+  int graph;            /* 1: the step is captured once and replayed; one with a fault on request is not */
   int nvtx;             /* 1: a range around what is issued for an instruction, in op notation */
   PrNumber grad;
 } PrCudaOptions;

@@ -5,7 +5,7 @@
  * Examining it runs its streams as far as they go. Each condition of a head instruction is
  * made true by the progress of its own rank or by the examination of its peer, and whoever makes
  * the last condition of a transfer true finds the other side ready. So nothing is polled, every
- * examination but the first is paid for by an instruction, and the whole is linear.
+ * examination but the first is paid for by an instruction; what it costs beyond that, pipe_sim.h says.
  *
  * With shared links a transfer that both sides are ready for waits in a heap, by the time since when, until nothing
  * else can go on.
@@ -600,10 +600,11 @@ static PipeSimStatus run(Machine *m, uint32_t *at) {
   for (; m->nqueued > 0 || m->nheap > 0;) {
     if (m->nqueued == 0)
       run_waiting(m);
-    uint32_t r = m->ready[m->first];
-    m->first = m->first + 1 < m->in->nrank ? m->first + 1 : 0;
-    m->nqueued--;
-    m->rank[r].queued = false;
+    /* the last to come, whose instructions are near; where turns are asked for, which break ties, the first */
+    uint32_t next = m->out->comm_turn ? m->first++ : m->first + m->nqueued - 1;
+    uint32_t r = m->ready[next < m->in->nrank ? next : next - m->in->nrank];
+    m->first = m->first < m->in->nrank ? m->first : 0;
+    m->nqueued--, m->rank[r].queued = false;
     int moved;
     do {
       do

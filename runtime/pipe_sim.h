@@ -6,7 +6,9 @@
  * Each stream is a FIFO, each instruction waits for a conjunction of earlier ones and there is no
  * choice, so the order in which the machine advances does not matter: it completes iff the
  * happens-before graph is acyclic (a marked graph; Commoner, Holt, Even, Pnueli 1971). Linear in
- * instructions, but that each REDUCE or TIE of n rows looks at up to n - 1 others.
+ * instructions, but that each REDUCE or TIE of n rows looks at up to n - 1 others; that with channels a rank looks at
+ * all of its own after each instruction, and an instruction at each that it needs; that each of n transfers of a group
+ * looks at the others; and that of n transfers that wait for shared links the first is found in log n.
  *
  * A COMM stream with channels (PipeChannel) is several, each a FIFO of its own.
  *

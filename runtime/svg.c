@@ -11,29 +11,27 @@
  * many, a row is one <path> per kind and neighbours of one kind below 0.3 px become one; when the
  * mean op is below DENSE_PX, a row becomes columns that show shares of time.
  *
- * More than 800 lines: its parts share the measures of one page. */
+ * What stands under the rows, and the style, are in svg_legend.c. */
 #include "svg.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "svg_action.h"
 #include "svg_curve.h"
+#include "svg_page.h"
 #include "svg_text.h"
 
 enum {
   MAX_RECTS = 5000, /* ops on the page up to which each gets its own element and tooltip */
   SHARES = 24,      /* steps of a column's height in a dense row */
-  MAX_NAMED = 4,    /* stages of a rank that are named beside its row */
-  MAX_LINE = 1536   /* bytes of the caption */
+  MAX_NAMED = 4     /* stages of a rank that are named beside its row */
 };
 #define DENSE_PX 0.75 /* mean op width below which rows show shares of time */
 #define ARROW_PX 13.0 /* room per transfer between two rows below which none is drawn */
 #define MARGIN   24.0 /* around the page */
-#define COLUMN   72.0 /* of numbers beside the rows */
 
 const SvgLook svg_look[PIPE_NOPS] = {
     [PIPE_F] = {"#93c0e8", "#10222f", "forward"},
@@ -49,49 +47,10 @@ const SvgLook svg_look[PIPE_NOPS] = {
     [PIPE_SIDE_COPY] = {"#d3a0c4", "#000000", "in copy"},
 };
 
-/* What a panel shows, found in one pass over its compute ops. */
-typedef struct Panel {
-  const SvgTrack *track;
-  uint64_t begin;                             /* first start, in the track's unit: 0 of the panel */
-  uint64_t end;                               /* last end */
-  uint64_t nop;                               /* compute ops */
-  double busy;                                /* sum of their times, in the track's unit */
-  uint64_t fits[PIPE_NOPS], count[PIPE_NOPS]; /* ops wide enough for their label; all */
-  bool dense, phases;
-} Panel;
-
-typedef struct Page {
-  FILE *out;
-  const PipeProgram *p;
-  double left, width;     /* of the rows, px */
-  double px;              /* per drawn time unit */
-  double row, gap, label; /* height of a row, space between rows, font size of the op labels */
-  double lane;            /* height of the COPY stream under each row, 0: none */
-  double curve;           /* height of the memory curve under that, 0: none */
-  uint64_t limit;         /* SvgOptions.limit_bytes */
-  int wanted;             /* SvgOptions.arrows */
-  const char *said;       /* SvgOptions.said */
-  double column;          /* width of a column in a dense row, px: some ops, or their beat shows */
-  uint32_t nchunk;        /* most stages on one rank */
-  bool rects, arrows, sized;
-  bool used[PIPE_NOPS];
-} Page;
-
-static void emit(const Page *g, const char *fmt, ...) {
-  va_list ap;
-  va_start(ap, fmt);
-  svg_vemit(g->out, fmt, ap);
-  va_end(ap);
-}
-
 /* ---- geometry ---- */
 
 static bool computes(const PipeInstr *in) {
   return in->op < PIPE_NOPS && pipe_op_info[in->op].stream == PIPE_COMPUTE;
-}
-
-static double span_of(const Panel *n) {
-  return (double)(n->end - n->begin) * n->track->scale; /* in drawn units */
 }
 
 /* Place of time t; both are shifted so that unsigned times before `begin` stay in order. */
@@ -357,7 +316,7 @@ static bool draw_dense(const Page *g, const Panel *n, uint32_t r, double y) {
 }
 
 /* The strip that tells chunks apart: none for chunk 0, 0.24 of the row for the last. */
-static double strip(const Page *g, uint32_t chunk) {
+double svg_strip(const Page *g, uint32_t chunk) {
   return g->nchunk > 1 ? g->row * 0.24 * chunk / (g->nchunk - 1) : 0;
 }
 
@@ -369,7 +328,7 @@ static void draw_strips(const Page *g, const Panel *n, double top) {
       const PipeStage *s = stage_of(g->p, in);
       if (!computes(in) || in->mb == PIPE_NONE || !s || s->chunk == 0)
         continue;
-      double x = x_at(g, n, n->track->start[r][i]), h = strip(g, s->chunk);
+      double x = x_at(g, n, n->track->start[r][i]), h = svg_strip(g, s->chunk);
       double w = x_at(g, n, n->track->end[r][i]) - x;
       if (w >= 1.5)
         path_rect(g, x, row_y(g, top, r) + g->row - h, inset(w), h);
@@ -571,198 +530,6 @@ static bool draw_panel(const Page *g, const Panel *n, double y, bool proved) {
   return ok;
 }
 
-/* What the legend calls op: its letters, or the names of the side ops of that stream. */
-static const char *names_of(const PipeProgram *p, uint8_t op, char buf[MAX_LINE]) {
-  size_t n = 0;
-  buf[0] = 0;
-  for (uint32_t i = 0; pipe_is_side(op) && i < p->nside && n < MAX_LINE; i++)
-    if (p->side[i].op == op && (i == 0 || p->side[i].decl != p->side[i - 1].decl))
-      n += (size_t)snprintf(buf + n, MAX_LINE - n, "%s%s", n ? " " : "", p->side[i].name);
-  return n ? buf : pipe_op_info[op].text;
-}
-
-/* The place of the next swatch of the legend. */
-typedef struct Key {
-  double x, y;
-  int lines;
-  bool draw; /* else it is only measured */
-} Key;
-
-/* Room for a swatch and a text so wide; begins a line if it would go past the page. */
-static void make_room(const Page *g, Key *k, double wide) {
-  if (k->x > g->left && k->x + wide > g->left + g->width + COLUMN * (2 + g->sized) - 12) {
-    k->x = g->left, k->y += 16;
-    k->lines++;
-  }
-}
-
-/* Of 10.5 px; capitals are wider. */
-static double key_width(const char *text) {
-  double w = 5.4 * (double)strlen(text);
-  for (int n = 0; *text; text++)
-    w += *text >= 'A' && *text <= 'Z' && n++ ? 2 : 0;
-  return w;
-}
-
-static void key_box(const Page *g, Key *k, const char *style, const char *text) {
-  double w = key_width(text);
-  make_room(g, k, 20 + w);
-  if (k->draw)
-    emit(g,
-         "<rect class=\"$\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
-         "<text class=\"key\" x=\"~\" y=\"~\">$</text>\n",
-         style, k->x, k->y - 9, k->x + 20, k->y, text);
-  k->x += 20 + w + 14;
-}
-
-static void key_chunks(const Page *g, Key *k) {
-  make_room(g, k, 18.0 * g->nchunk + 2 + 5.4 * (4.0 + 3 * g->nchunk));
-  for (uint32_t c = 0; k->draw && c < g->nchunk; c++) {
-    double h = 11 * strip(g, c) / g->row, x = k->x + 18.0 * c;
-    emit(g, "<rect class=\"F\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>", x, k->y - 9);
-    if (c)
-      emit(g, "<path class=\"chunk\" d=\"M~ ~h15v~h-15z\"/>", x, k->y + 2 - h, h);
-  }
-  if (!k->draw)
-    return;
-  emit(g, "\n<text class=\"key\" x=\"~\" y=\"~\">chunk 0", k->x + 18.0 * g->nchunk + 2, k->y);
-  for (uint32_t c = 1; c < g->nchunk; c++)
-    emit(g, ", #", (unsigned)c);
-  emit(g, "</text>\n");
-}
-
-/* Swatches of what the page uses. Returns the lines; writes them when `y` is positive. */
-static int draw_legend(const Page *g, double y, bool phases, bool dense) {
-  Key k = {g->left, y, 1, y > 0};
-  for (uint8_t op = 0; op < PIPE_NOPS; op++) {
-    char buf[MAX_LINE], text[MAX_LINE + 32];
-    if (!g->used[op])
-      continue;
-    snprintf(text, sizeof text, "%s %s", names_of(g->p, op, buf), svg_look[op].name);
-    key_box(g, &k, pipe_op_info[op].text, text);
-  }
-  key_box(g, &k, "idle", "idle");
-  if (g->arrows) {
-    make_room(g, &k, 20 + 42);
-    if (k.draw)
-      emit(g,
-           "<path class=\"send\" d=\"M~ ~h12\"/><path class=\"head\" d=\"M~ ~l-3.6 -1.5v3z\"/>\n"
-           "<text class=\"key\" x=\"~\" y=\"~\">transfer</text>\n",
-           k.x, k.y - 3.5, k.x + 15, k.y - 3.5, k.x + 20, k.y);
-    k.x += 20 + 42 + 14;
-  }
-  if (g->curve > 0) {
-    const char *line = g->limit && g->sized ? "limit" : "proved";
-    if (g->sized)
-      key_box(g, &k, "fixed", "always there");
-    key_box(g, &k, "live", g->sized ? "stashes" : "stashes alive");
-    make_room(g, &k, 20 + key_width(line));
-    if (k.draw)
-      emit(g, "<path class=\"limit\" d=\"M~ ~h15\"/><text class=\"key\" x=\"~\" y=\"~\">$</text>\n",
-           k.x, k.y - 3.5, k.x + 20, k.y, line);
-    k.x += 20 + key_width(line) + 14;
-  }
-  if (phases) {
-    make_room(g, &k, 9 + 32);
-    if (k.draw)
-      emit(g,
-           "<path class=\"phase\" d=\"M~ ~v13\"/>\n"
-           "<text class=\"key\" x=\"~\" y=\"~\">phase</text>\n",
-           k.x + 2, k.y - 10.5, k.x + 9, k.y);
-    k.x += 9 + 32 + 14;
-  }
-  if (g->nchunk >= 2 && g->nchunk <= 8 && !dense)
-    key_chunks(g, &k);
-  return k.lines;
-}
-
-/* The sentences under the picture, wrapped to the rows' width. Returns the lines; writes them when
- * `y` is positive. */
-static int draw_caption(const Page *g, const Panel *n, int npanel, double y) {
-  char text[MAX_LINE], a[SVG_NUMBER], b[SVG_NUMBER];
-  size_t len = 0;
-  bool dense = false;
-  for (int i = 0; i < npanel; i++)
-    dense |= n[i].dense;
-#define SAY(...) \
-  do { \
-    int k = snprintf(text + len, sizeof text - len, __VA_ARGS__); \
-    len = k >= 0 && len + (size_t)k < sizeof text ? len + (size_t)k : sizeof text - 1; \
-  } while (0)
-  SAY("Bubble: idle share of rank-time between the first start and the last end.");
-  if (npanel == 2 && span_of(&n[1]) > 0) {
-    const Panel *last = &n[1];
-    svg_digits(a, span_of(&n[0]) / span_of(last), 4, false);
-    if (n[0].track->timed != last->track->timed)
-      SAY(" One unit is drawn as %s, so that both panels are equally busy;",
-          svg_time(b, last->track->scale, n[0].track->timed));
-    SAY("%s makespan is %s times the predicted.",
-        n[0].track->timed != last->track->timed ? " on that scale the measured" : " The measured",
-        a);
-  }
-  if (npanel && g->p->ideal && g->p->ideal < g->p->makespan)
-    SAY(" With transfers that never wait the prediction is %s.",
-        svg_time(a, (double)g->p->ideal, (int)g->p->timed));
-  SAY(" In flight: most activation stashes alive at once.");
-  if (g->lane > 0)
-    SAY(" The strip under a row: its copies to and from host memory.");
-  if (g->sized)
-    SAY(" Memory: proved bound, of weights, gradients, optimizer state, workspace and slots.");
-  if (g->curve > 0)
-    SAY(" Under each row: %s.", g->sized ? "its memory over time" : "its stashes alive over time");
-  SAY("%s", svg_actions_said(g->p));
-  if (dense)
-    SAY(" Ops are narrower than a dot: each column shows the kinds' shares of its time.");
-  if (g->said)
-    SAY(" %s", g->said);
-#undef SAY
-  size_t most = (size_t)((g->width + COLUMN) / 4.9);
-  int lines = 0;
-  for (char *s = text; *s; lines++) {
-    size_t cut = strlen(s);
-    if (cut > most) {
-      cut = most;
-      while (cut > 0 && s[cut] != ' ')
-        cut--;
-    }
-    char was = s[cut];
-    s[cut] = 0;
-    if (y > 0)
-      emit(g, "<text class=\"cap\" x=\"~\" y=\"~\">$</text>\n", g->left, y + lines * 14.0, s);
-    s[cut] = was;
-    s += cut + (was == ' ');
-  }
-  return lines;
-}
-
-static void draw_style(const Page *g) {
-  fputs("<defs>\n<pattern id=\"hatch\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
-        "patternTransform=\"rotate(45)\"><rect width=\"5\" height=\"5\" fill=\"#fafafa\"/>"
-        "<path d=\"M0 0V5\" stroke=\"#bdbdbd\" stroke-width=\"1.3\"/></pattern>\n"
-        "<style type=\"text/css\">\n"
-        "text{font-family:Helvetica,Arial,'Liberation Sans','DejaVu Sans',sans-serif;fill:#222}\n"
-        ".idle{fill:url(#hatch)}\n"
-        ".send{fill:none;stroke:#555;stroke-width:.7}\n.far{stroke-opacity:.4}\n.head{fill:#555}\n"
-        ".phase{fill:none;stroke:#222;stroke-width:.9;stroke-dasharray:3 2}\n"
-        ".chunk{fill:#000;fill-opacity:.5}\n"
-        ".live{fill:#c3afd9}\n.fixed{fill:#dcdcdc}\n.foot{fill:none;stroke:#999;stroke-width:.6}\n"
-        ".limit{fill:none;stroke:#b3261e;stroke-width:.9;stroke-dasharray:4 2}\n"
-        "text.bound{font-size:8px;fill:#b3261e}\n"
-        ".axis{fill:none;stroke:#444;stroke-width:.8}\n"
-        ".tick text{font-size:10px;text-anchor:middle}\n"
-        ".title{font-size:16px;font-weight:bold}\n.fact{font-size:12px;font-weight:normal}\n"
-        ".panel{font-size:13px;font-weight:bold}\n.rank,.col{text-anchor:end}\n"
-        "text.soft{fill:#666}\n.action{fill:none;stroke:#c2185b;stroke-width:1.8}\n"
-        ".name{font-size:10px;font-style:italic;text-anchor:middle;fill:#444}\n"
-        ".key{font-size:10.5px}\n.cap{font-size:10.5px;fill:#444}\n",
-        g->out);
-  emit(g, ".mb text{font-size:~px;text-anchor:middle;fill:inherit}\n", g->label);
-  for (uint8_t op = 0; op < PIPE_NOPS; op++)
-    if (g->used[op] && svg_look[op].fill)
-      fprintf(g->out, ".%s{fill:%s}\n", pipe_op_info[op].text, svg_look[op].fill);
-  fputs("</style>\n</defs>\n", g->out);
-}
-
 /* Sizes of everything that depends on the program and on how long the panels are. */
 static void lay_out(Page *g, Panel *n, int npanel) {
   const PipeProgram *p = g->p;
@@ -853,8 +620,8 @@ int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
     phases |= n[i].phases;
     dense |= n[i].dense;
   }
-  double legend = 16.0 * draw_legend(&g, 0, phases, dense);
-  height += 16 + legend + 14.0 * (draw_caption(&g, n, ntrack, 0) - 1) + MARGIN;
+  double legend = 16.0 * svg_legend(&g, 0, phases, dense);
+  height += 16 + legend + 14.0 * (svg_caption(&g, n, ntrack, 0) - 1) + MARGIN;
   double width = g.left + g.width + COLUMN * (2 + g.sized) + MARGIN - 12;
 
   emit(&g,
@@ -862,7 +629,7 @@ int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
        "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"~\" height=\"~\" "
        "viewBox=\"0 0 ~ ~\">\n<title>$ $</title>\n",
        width, height, width, height, p->name, p->params);
-  draw_style(&g);
+  svg_style(&g);
   uint32_t nmb = p->nmb / pipe_slices(p);
   emit(&g, "<rect width=\"~\" height=\"~\" fill=\"white\"/>\n", width, height);
   emit(&g,
@@ -876,8 +643,8 @@ int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
     ok = draw_panel(&g, &n[i], y, i == ntrack - 1);
     y += panel_height(&g, &n[i]) + 22;
   }
-  draw_legend(&g, y + 12, phases, dense);
-  draw_caption(&g, n, ntrack, y + 16 + legend);
+  svg_legend(&g, y + 12, phases, dense);
+  svg_caption(&g, n, ntrack, y + 16 + legend);
   emit(&g, "</svg>\n");
   free(n);
   return ok && !ferror(out) ? 0 : -1;

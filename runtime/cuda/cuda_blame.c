@@ -26,7 +26,7 @@ static void find_known(const PrCuda *c, CudaPlace *to) {
   const PipeRank *t = d->k->t;
   const uint32_t most = d->nstream < CUDA_PLACES ? d->nstream : CUDA_PLACES;
   uint32_t last[CUDA_PLACES] = {0}, first[CUDA_PLACES] = {0}, n[CUDA_PLACES] = {0}; /* row + 1 */
-  for (uint32_t e = 0; e < t->nevent && !c->o.graph && c->held_step == c->done_steps; e++) {
+  for (uint32_t e = 0; e < t->nevent && c->held_step == c->done_steps; e++) {
     uint32_t row = d->held[e], on = row == UINT32_MAX || row == 0 ? most : d->on[row - 1];
     cudaError_t is = on >= most ? cudaErrorInvalidValue : cudaEventQuery(d->event[e]);
     if (is == cudaSuccess && row > last[on])
@@ -43,8 +43,10 @@ static void find_known(const PrCuda *c, CudaPlace *to) {
     if (on >= most)
       continue;
     n[on]++;
-    to->on[on].known = i < last[on] ? n[on] : to->on[on].known;
-    to->on[on].open = i + 1 == first[on] ? n[on] : to->on[on].open;
+    if (i < last[on])
+      to->on[on].known = (uint16_t)(n[on] < UINT16_MAX ? n[on] : UINT16_MAX);
+    if (i + 1 == first[on])
+      to->on[on].open = (uint16_t)(n[on] <= UINT16_MAX ? n[on] : 0);
   }
 }
 
@@ -190,19 +192,22 @@ static void put_together(Look *l) {
   }
 }
 
-/* Row of the first of stream x of rank r that is not known to be over; PIPE_NONE: there is none, or not in the step. */
+/* Row of the first of stream x of rank r that is not known to be over; PIPE_NONE: there is none, or not in the step, or
+ * the rank cannot tell. */
 static uint32_t first_open(const Look *l, uint32_t r, uint32_t x) {
   const Place *p = &l->of[r];
-  return p->known[x] < p->len[x] && p->at.step == l->step ? p->row[x][p->known[x]] : PIPE_NONE;
+  return x < CUDA_PLACES && p->known[x] < p->len[x] && p->at.step == l->step
+             ? p->row[x][p->known[x]]
+             : PIPE_NONE;
 }
 
 /* Row of the first of stream x of rank r that is not known to be over, or of one that says little about itself is
- * known not to be; PIPE_NONE: there is none, or not in the step. */
+ * known not to be; PIPE_NONE as above. */
 static uint32_t first_stalled(const Look *l, uint32_t r, uint32_t x) {
   const Place *p = &l->of[r];
-  uint32_t i = p->at.exact       ? p->known[x]
-               : x < CUDA_PLACES ? p->at.on[x].open - 1 /* 0 - 1: none */
-                                 : PIPE_NONE;
+  uint32_t i = x >= CUDA_PLACES ? PIPE_NONE
+               : p->at.exact    ? p->known[x]
+                                : p->at.on[x].open - 1u; /* 0 - 1: none */
   return i < p->len[x] && p->at.step == l->step ? p->row[x][i] : PIPE_NONE;
 }
 

@@ -50,7 +50,7 @@ typedef struct CudaWrong {
 } CudaWrong;
 
 /* cuda_blame.c: where a rank is; what processes tell one another. Of further streams nothing is known. */
-enum { CUDA_PLACES = 13 };
+enum { CUDA_PLACES = 26 };
 typedef struct CudaPlace {
   uint64_t step;
   uint32_t issued;  /* rows */
@@ -58,8 +58,8 @@ typedef struct CudaPlace {
   uint32_t exact;   /* 1: headers tell which tensors have come */
   uint32_t zero;
   struct CudaStreamAt {
-    uint32_t known; /* instructions of the step that are known to be over */
-    uint32_t open;  /* 1 + the first that is known not to be; 0: none is */
+    uint16_t known; /* instructions of the step that are known to be over, at most so many */
+    uint16_t open;  /* 1 + the first that is known not to be; 0: none is, or a later one */
   } on[CUDA_PLACES];
 } CudaPlace;
 enum { CUDA_WAITS, CUDA_IN_CALLBACK, CUDA_BEGINS_NOT };
@@ -119,7 +119,7 @@ typedef struct PrCuda {
   uint64_t since;       /* when the step that is waited for could begin; 0: not one has */
   /* cuda_blame.c */
   CudaPlace place;      /* under run->lock */
-  uint64_t held_step;   /* step that CudaRank.held is of */
+  uint64_t held_step;   /* step that CudaRank.held is of; UINT64_MAX: of a graph */
   uint64_t told_late;   /* 1 + step that the group has been told to take too long */
   uint64_t told_ns;     /* when */
   uint32_t held_up;

@@ -670,7 +670,7 @@ PrStatus cuda_issue_step(PrRun *run, uint64_t step) {
   CUDA_TRY(run, cudaMemsetAsync(c->loss + (step & 1) * n, 0, n * sizeof *c->loss, s));
   if (c->nhere > 1)
     CUDA_TRY(run, cudaEventRecord(c->begin, s));
-  c->held_step = step;
+  c->held_step = c->capturing ? UINT64_MAX : step;
   if (run->p->ngroup > 0)
     memset(c->turns, 0, run->p->ngroup * sizeof *c->turns);
   for (uint32_t r = 0; r < c->nhere && !st; r++) {

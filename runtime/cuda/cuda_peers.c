@@ -140,8 +140,9 @@ static PrStatus open_turns(PrRun *run, struct CudaPeers *x) {
 /* Is nothing with turns under way on this rank? A graph is launched into the leader's COMPUTE stream, its COPY stream
  * has nothing of it. */
 static bool ran_out(const PrCuda *c) {
-  PipeOn on = c->o.graph ? PIPE_COMPUTE : PIPE_COPY;
-  return cudaStreamQuery(c->rank[0].stream[on]) != cudaErrorNotReady;
+  const cudaStream_t *s = c->rank[0].stream;
+  return cudaStreamQuery(s[PIPE_COPY]) != cudaErrorNotReady &&
+         !(c->o.graph && cudaStreamQuery(s[PIPE_COMPUTE]) == cudaErrorNotReady);
 }
 
 void cuda_peers_release(PrRun *run) {

@@ -48,7 +48,7 @@ static const PipeInstr *first_stalled(PrRun *run, uint32_t *rank) {
   for (uint32_t r = 0; r < c->nhere; r++) {
     CudaRank *d = &c->rank[r];
     uint32_t first = UINT32_MAX;
-    for (uint32_t e = 0; e < d->k->t->nevent && !c->capturing && !c->o.graph; e++)
+    for (uint32_t e = 0; e < d->k->t->nevent && c->held_step == c->done_steps; e++)
       if (d->held[e] != UINT32_MAX && d->held[e] > 0 && d->held[e] - 1 < first &&
           cudaEventQuery(d->event[e]) == cudaErrorNotReady)
         first = d->held[e] - 1;
@@ -182,22 +182,29 @@ static PrStatus capture(PrRun *run, uint64_t step) {
   return e ? cuda_failed(run, "cudaGraphInstantiate", e) : PR_OK;
 }
 
+/* Is a step replayed? The one with a fault at an instruction (fault.c) is issued: a graph has none, or all its replays. */
+static bool is_replayed(const PrRun *run, uint64_t step) {
+  const PrFault *f = &run->fault;
+  return cuda_of(run)->o.graph && !(f->kind && f->point == PR_AT_INSTRUCTION && f->step == step);
+}
+
 static PrStatus issue_step(PrRun *run) {
   PrCuda *c = cuda_of(run);
   uint64_t step = c->issued_steps;
+  bool replayed = is_replayed(run, step);
   cudaStream_t s = c->rank[0].stream[PIPE_COMPUTE];
   PrStatus st = PR_OK;
   c->step_from[step & 1] = step;
   cuda_formulas_step(run, step);
-  if (!c->o.graph)
+  if (!replayed)
     st = cuda_issue_step(run, step);
   else if (!c->graph[step & 1])
     st = capture(run, step);
   if (st)
     return st;
-  if (c->o.graph && c->base)
+  if (replayed && c->base)
     CUDA_TRY(run, cudaEventRecord(c->base[step % run->trace_slots], s));
-  if (c->o.graph)
+  if (replayed)
     CUDA_TRY(run, cudaGraphLaunch(c->graph[step & 1], s));
   CUDA_TRY(run, cudaEventRecord(c->over[step & 1], s));
   c->issued_steps++;

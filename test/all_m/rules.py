@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# pipec --for-all=M of orders by rules against compiles at every M up to a bound: random ones.
+# pipec --for-all=M of orders by rules, or of those of others (use), against compiles at every M up to a bound: random ones.
 #
 #   rules.py PIPEC SCRATCH [SEED [PROGRAMS [BOUND]]]
 #
@@ -24,8 +24,58 @@ def run(*args):
     return subprocess.run([pipec, *args], capture_output=True, text=True)
 
 
+def used(rng):
+    """A schedule whose order is made of those of others."""
+    P, c, n = rng.randint(1, 3), rng.randint(1, 3), rng.choice((1, 2, 3, 4))
+    split = rng.random() < 0.4
+    b = (lambda m="": f"I{m} W{m}") if split else (lambda m="": f"B{m}")
+    w = "do M { I } do M { W }" if split else "do M { B }"
+    orders = {
+        "onef": f"if M >= P {{ do P - r {{ F }} do M - (P - r) {{ {b()} F }} do P - r {{ {b()} }} }} else {{ do M {{ F }} {w} }} U",
+        "kern": f"clip steady m {{ F(m) {b('(m - (P-1-r))')} }}",
+        "all": f"do M {{ F }} {w} U",
+        "ticks": "clock m period 4 { F(m) @ r  " + ("I(m) @ 2*P + 1 - r  W(m) @ 2*P + 4*P + 2 - r }" if split else "B(m) @ 2*P + 1 - r }"),
+        "credit": "rules m { F(m) @ 2*m when inflight(r) < P - r + 1  " + ("I(m) @ 2*m + 1  W(m) }" if split else "B(m) @ 2*m + 1 }"),
+    }
+    near = "min(P - r, M)"
+    orders["labels"] = f"warmup {{ do {near} {{ F }} }} steady {{ do M - {near} {{ {b()} F }} }} flush {{ do {near} {{ {b()} }} }} U"
+    name = lambda *of: rng.choice(of or ("onef", "onef", "kern", "all", "ticks", "credit"))
+    loops = lambda: name("onef", "onef", "kern", "all", "ticks")
+    form, off = rng.randrange(9), rng.choice((0, 0, 0, 0, 1, -1))
+    require = ""
+    if form == 0:
+        body, require = f"use {name()}(P, M - {c}) use {loops()}(P, {c}) @ M - {c + off} U", f"requires M > {c} "
+    elif form == 1:
+        body, require = f"do k in 0..M/{n} {{ use {loops()}(P, {n}) @ {n}*k }} U", f"requires M % {n} == 0 "
+    elif form == 2:
+        body = f"use {loops()}(P, M) in 0..{c} use {name()}(P, M) in {c + off}..M U"
+    elif form == 3:
+        body = f"clip {{ use {name()}(P, M + {c}) @ {off - c} }} U"
+    elif form == 4:
+        body = f"rules i in 0..1 {{ use {name('credit', 'ticks')}(P, M) }} U"
+    elif form == 5:
+        body, require = f"clock i in 0..M/{n} period {8 * P + 4 * n + rng.randint(0, 9)} {{ use ticks(P, {n}) @ i*{n} }} U", f"requires M % {n} == 0 "
+    elif form == 7:
+        steady = rng.choice(("use steady of labels(P, M)", f"do M - {near} {{ {b()} F }}"))
+        flush = rng.choice(("use flush of labels(P, M)", f"do {near} {{ {b('') if not split else 'I'} }}" + (" W" if split else "")))
+        flush = flush if not flush.endswith(" W") else "use flush of labels(P, M)"
+        body = f"use warmup of labels(P, M) {steady} {flush} U"
+    elif form == 6:
+        body, require = f"use {loops()}(P, {c}) do M - {c + off} {{ F }} {w.replace('M', f'M - {c}')} U", f"requires M > {c} "
+    else:
+        inner = rng.choice((f"if k % 2 == 1 {{ use {loops()}(P, {n}) @ {n}*k }} else {{ use {loops()}(P, M) in {n}*k..{n}*k + {n} }}",
+                            f"use {loops()}(P, M) in {n}*k..{n}*(k+1)", f"let h = {n}*k use {loops()}(M = {n}, P = P) @ h"))
+        body, require = f"do k in 0..M/{n} {{ {inner} }} U", f"requires M % {n} == 0 "
+    some = "".join(f"schedule {k}(P = 2, M = 4) {{\n  ranks P\n  pipe net stages P mbs M place s -> s\n  order r {{ {v} }}\n}}\n"
+                   for k, v in orders.items())
+    time = "" if rng.random() < 0.5 else f"  time {{ F = {rng.randint(1, 9)}  " + ("I = 4  W = 3" if split else "B = 7") + "  send = 1 }\n"
+    return some + f"schedule s(P = {P}, M = 12) {require}{{\n  ranks P\n  pipe net stages P mbs M place s -> s\n{time}  order r {{ {body} }}\n}}\n"
+
+
 def text(rng):
     """A schedule by rules, most of them near ones that people write."""
+    if rng.random() < 0.25:
+        return used(rng)
     P = rng.randint(1, 4)
     V = rng.choice((1, 1, 1, 2, 2)) if P > 1 else 1
     pipes = rng.random() < 0.12 and P % 2 == 0 and V == 1
@@ -178,7 +228,7 @@ def judge(case):
     got = run("--check", "--for-all=M", "--dump-after=check_all_m", f"-DM={fine[-1]}", path)
     if got.returncode and "internal error" in got.stderr:
         return where + got.stderr
-    P = re.search(r"P = (\d)", source)[1]
+    P = re.findall(r"\(P = (\d)", source)[-1]
     verdict = run("--check", f"-DP={P}", path)
     said = re.search(r"^all M +(.*)$", verdict.stdout, re.M)
     if not said:
@@ -196,6 +246,8 @@ def judge(case):
     start = int((re.search(r" from (\d+) on", said[1]) or [0, 1])[1])
     far = [start + random.Random(number_of).randint(0, 3 * bound) for _ in range(2)]
     for M in [*range(start, max(bound, start + 7)), *far]:
+        if by and M % int(by[1]):
+            continue
         slices, stages = 2 if "slices 2" in source else 1, int(P) if "replica" in source else 0
         want, claimed = orders(path, M, slices, stages), expand(got.stdout, M)
         if want is None or claimed != want:

@@ -5,7 +5,8 @@
  *     to 0.25 s for the order alone);
  *   - 1F1B with 10 M instructions through every proof, no output: 1 s and 1 GiB;
  *   - with --large only: schedules of 100 M instructions, each once, in a process of its own: 10 s and 8 GiB; beside
- *     it how long the system takes to give so much memory, and a plain pass over it, one that reads and writes;
+ *     it how long the system takes to give so much memory, and a plain pass over it, one that reads and writes; with
+ *     --one any schedule of the library in the same way;
  *   - ZB-1p and V-ZB, tuned, at P=64 M=512: the 1.8 and 3.5 s that their authors' generators need there;
  *   - the simulation of an emitted program (pipe_predict), 1F1B with 1.6 M instructions and DualPipe: 20 M
  *     instructions a second;
@@ -15,7 +16,7 @@
  * With --grow every schedule of the library, M = 2P, at growing sizes: user time against instructions, as an
  * exponent: 1 is linear. (The ones that are tuned search, and are not.)
  *
- *   compile_bench STDLIB_DIR [--large | --grow]
+ *   compile_bench STDLIB_DIR [--large | --grow | --one NAME P M]
  *
  * Each line is the best of three runs: time, instructions per second, ratio to the bound (below 1 is
  * within it). User time is printed beside elapsed time, because first use of memory is the system's
@@ -173,9 +174,10 @@ static void large(const char *dir, const char *name, uint32_t P, uint32_t M) {
   double first, again;
   plain((size_t)u.ru_maxrss * 1024, &first, &again);
   printf(
-      "%.2f GiB resident, ratio to 8 GiB %.2f; as much memory from the system takes %.1f s, a plain pass "
-      "over it %.1f s\n",
-      (double)u.ru_maxrss / 1048576, (double)u.ru_maxrss / 1048576 / 8, first, again);
+      "system %.1f s; %.2f GiB resident, ratio to 8 GiB %.2f; as much memory from the system takes %.1f s, "
+      "a plain pass over it %.1f s\n",
+      (double)u.ru_stime.tv_sec + (double)u.ru_stime.tv_usec / 1e6, (double)u.ru_maxrss / 1048576,
+      (double)u.ru_maxrss / 1048576 / 8, first, again);
 }
 
 static int by_name(const void *a, const void *b) {
@@ -223,6 +225,10 @@ int main(int argc, char **argv) {
   const char *dir = argc > 1 ? argv[1] : "stdlib";
   if (argc > 2 && strcmp(argv[2], "--grow") == 0) {
     grow(dir);
+    return 0;
+  }
+  if (argc == 6 && strcmp(argv[2], "--one") == 0) {
+    large(dir, argv[3], (uint32_t)strtoul(argv[4], NULL, 10), (uint32_t)strtoul(argv[5], NULL, 10));
     return 0;
   }
   if (argc > 2 && strcmp(argv[2], "--large") == 0) {

@@ -151,6 +151,8 @@ case_channels() {
     apart channels $how || return 1
     say "processes $how"
   done
+  if PIPE_FAULT=1SEND_F3:1:2:crash apart channels > "$work/killed" 2>&1; then return 1; fi
+  grep -q "lost: the process of rank 1 has ended" "$work/killed"
   if NCCL_LAUNCH_ORDER_IMPLICIT=0 apart channels > "$work/refused" 2>&1; then return 1; fi
   grep -q 'NCCL_LAUNCH_ORDER_IMPLICIT=0: with lowering channels' "$work/refused"
 }

@@ -78,6 +78,12 @@ static const char copied[] =
     "  order r in 0..P { steady m in 0..M/2 { one.F(m)  one.B(m - (P-1-r)) } U }\n"
     "  order r in P..2*P { steady m in 0..M/2 { two.F(m)  two.B(m - (2*P-1-r)) } U } }\n";
 
+/* A rank that meets seven others, in both directions. */
+static const char hub[] =
+    "schedule hub(M = 2) { ranks 8  pipe net dag stages 8 mbs M place s -> s\n"
+    "  edge 0 -> 1  edge 0 -> 2  edge 0 -> 3  edge 0 -> 4  edge 0 -> 5  edge 0 -> 6  edge 0 -> 7\n"
+    "  order r { do M { F }  do M { B }  U } }\n";
+
 const Sample samples[] = {
     {"naive", NULL, 3, 2},
     {"gpipe", NULL, 4, 5},
@@ -115,6 +121,7 @@ const Sample samples[] = {
     {"sided channels", sided, 0, 0},
     {"turns channels", turns, 0, 0},
     {"copied channels", copied, 0, 0},
+    {"hub channels", hub, 0, 0},
 };
 const uint32_t nsamples = sizeof samples / sizeof *samples;
 

@@ -15,8 +15,8 @@ typedef struct Spot { /* an instruction */
   char text[PIPE_OP_TEXT];
 } Spot;
 
-typedef enum On { THREADS, STREAMS, PROCESSES, NENGINES } On;
-static const char *const on_name[] = {"threads", "streams", "processes"};
+typedef enum On { THREADS, STREAMS, PROCESSES, GRAPH, GRAPHS, NENGINES } On;
+static const char *const on_name[] = {"threads", "streams", "processes", "a graph", "graphs"};
 
 /* What came of a run: of all its processes, which must say the same. */
 typedef struct Came {
@@ -69,10 +69,12 @@ static void run_threads(Job *j) {
 static void suffer(const Spot *at, On on, const char *action, double deadline_s, uint64_t seed,
                    Came *to) {
   char fault[128];
-  snprintf(fault, sizeof fault, "%s:%u:1:%s", at->text, at->rank, action);
+  bool graph = on == GRAPH || on == GRAPHS;
+  snprintf(fault, sizeof fault, "%s:%u:%d:%s", at->text, at->rank, graph ? 2 : 1, action);
   memset(to, 0, sizeof *to);
   to->j = (Job){.p = at->p, .checks = true, .seed = seed, .deadline_s = deadline_s};
-  if (on == PROCESSES) {
+  to->j.cuda.graph = graph;
+  if (on == PROCESSES || on == GRAPHS) {
     to->j.processes = true;
     to->j.kill = 1;
     to->j.kill_at = 1u << 30; /* never: but a run that stalls goes on to its deadline */
@@ -135,7 +137,7 @@ static void one_point(const Spot *at, On on, uint64_t seed) {
   bool writes = in->op == PIPE_F || in->op == PIPE_B || in->op == PIPE_I;
   if (is_send(in->op) || (writes && in->out != PIPE_NONE)) {
     suffer(at, on, "corrupt", 60, seed, c);
-    bool seen = is_send(in->op) && on != STREAMS; /* who copies it has both ends */
+    bool seen = is_send(in->op) && on != STREAMS && on != GRAPH; /* who copies it has both ends */
     EXPECT(seen ? pr_exit_status(c->status) == 75 && strstr(c->error, "damaged")
                 : c->status == PR_OK && !job_same(&c->j, want),
            "%s corrupt on %s, %s: %d %s\n", at->text, at->p->name, on_name[on], c->status,

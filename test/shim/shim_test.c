@@ -279,6 +279,37 @@ static void far_ahead(const char *stdlib, const Sample *of) {
   free(c);
 }
 
+/* A rank with many channels: the last message of each that goes to it lost. */
+static void many_channels(const char *stdlib) {
+  Compiled *c = malloc(sizeof *c);
+  uint32_t named = 0;
+  if (!c || !sample_compile(c, stdlib, sample_named("hub channels")))
+    abort();
+  for (uint32_t r = 1; r < 8; r++) {
+    char fault[32], want[96];
+    snprintf(fault, sizeof fault, "%uSEND_B1:%u:1:drop", r, r);
+    snprintf(want, sizeof want, "rank 0 waits in 0RECV_B1<%u (hub channels:3:32) for %uSEND_B1", r,
+             r);
+    Job j = {.p = c->s.prog,
+             .processes = true,
+             .checks = true,
+             .seed = seed0 + r,
+             .deadline_s = 0.6,
+             .kill = 1,
+             .kill_at = 1u << 30}; /* never: but a run that stalls goes on to its deadline */
+    setenv("PIPE_FAULT", fault, 1);
+    job_run(&j);
+    unsetenv("PIPE_FAULT");
+    bool is = strstr(j.error[0], want) != NULL;
+    EXPECT(is, "%s: %s\n", fault, j.error[0]);
+    named += is;
+  }
+  printf("channels, %u of 7 messages to a rank with %u channels named\n", named,
+         c->s.prog->nchannel);
+  arena_free(&c->arena);
+  free(c);
+}
+
 /* What channels take of NCCL, and faults of a channel. */
 static void faults_of_channels(const char *stdlib) {
   static const char *const fault[] = {"1SEND_F2:1:1:hang", "1RECV_B3:1:1:hang", "1SEND_F2:1:2:drop",
@@ -303,6 +334,7 @@ static void faults_of_channels(const char *stdlib) {
   show("channels, a model that fails", &one);
   EXPECT(one.errors == 0, "  %s\n", one.text);
   break_each(p);
+  many_channels(stdlib);
   for (size_t i = 0; i < 3 * sizeof fault / sizeof *fault; i++) {
     bool here = i % 3 == 2;
     Job j = {.p = p,
