@@ -146,8 +146,8 @@ PrFaultKind pr_fault_meet(PrRun *run, uint32_t rank, uint32_t index, uint64_t st
   return here ? suffer(run, run->p->rank[rank].instr[index].op) : PR_NO_FAULT;
 }
 
-void pr_fault_meet_point(PrRun *run, PrFaultPoint point) {
+void pr_fault_meet_point(PrRun *run, PrFaultPoint point, uint32_t rank) {
   const PrFault *f = &run->fault;
-  if (f->kind && f->point == point && pr_is_here(run, f->rank) && f->step == pr_steps_done(run))
+  if (f->kind && f->point == point && f->rank == rank && f->step == pr_steps_done(run))
     suffer(run, PIPE_U);
 }
