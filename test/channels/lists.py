@@ -220,6 +220,7 @@ def main():
     count = {}
 
     def same(what, rows, channels, buffer):
+        buffer = 0 if channels == "tagged" else buffer  # not modelled together
         lists = parse(rows)
         want = verdict(lists, channels, buffer, rng)
         sends = "buffered:%d" % buffer if buffer else "rendezvous"

@@ -680,8 +680,6 @@ int main(int argc, char **argv) {
   stack_states = calloc(SET, sizeof *stack_states);
   if (!seen_states || !seen_stamp || !stack_states)
     oom(SET);
-  if (!times_agree())
-    return 1;
   printf("seed %" PRIu64 "\n", seed);
   for (uint64_t k = 0; k < programs; k++) {
     Program p;
@@ -703,6 +701,8 @@ int main(int argc, char **argv) {
     print(&p);
     return 1;
   }
+  if (!times_agree())
+    return 1;
   uint64_t least = 0;
   for (uint32_t i = 0; i < NMODELS; i++) {
     if (only == NMODELS || only == i)
