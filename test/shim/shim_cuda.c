@@ -453,6 +453,15 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode) {
   END(cudaSuccess);
 }
 
+/* Once nothing of it is left, and what was launched is over, communicators are free of it. */
+static void let_go(Capture *c) {
+  if (c->refs > 0 || c->running > 0)
+    return;
+  for (uint32_t i = 0; i < c->nop; i++)
+    if (c->op[i]->group)
+      group_captured(c->op[i]->group, false);
+}
+
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g) {
   BEGIN;
   Capture *c = s->capture;
@@ -470,12 +479,16 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g) {
   c->log = shim_new(c->nlog * sizeof *c->log);
   if (c->nlog)
     memcpy(c->log, h->log + c->first, c->nlog * sizeof *c->log);
-  if (!joined)
+  if (!joined) {
     shim_error("a stream of a capture is not joined at its end");
+    let_go(c);
+    *g = NULL;
+    END(cudaErrorStreamCaptureUnjoined);
+  }
   *g = shim_new(sizeof **g);
   (*g)->c = c;
   c->refs++;
-  END(joined ? cudaSuccess : cudaErrorStreamCaptureUnjoined);
+  END(cudaSuccess);
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long flags) {
@@ -487,15 +500,6 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned lon
   for (uint32_t i = 0; i < g->c->nstream; i++)
     (*x)->clock[i] = shim_clock(shim_me());
   END(cudaSuccess);
-}
-
-/* Once nothing of it is left, and what was launched is over, communicators are free of it. */
-static void let_go(Capture *c) {
-  if (c->refs > 0 || c->running > 0)
-    return;
-  for (uint32_t i = 0; i < c->nop; i++)
-    if (c->op[i]->group)
-      group_captured(c->op[i]->group, false);
 }
 
 void graph_over(GraphRun *r) {
