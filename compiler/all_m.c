@@ -777,5 +777,9 @@ bool check_all_m(Sched *s) {
   bool ok = prove_kernels(s, m);
   if (ok && !s->all_m.proved && !s->all_m.refuted)
     prove_by_lists(s, m);
+  if (ok && s->all_m.proved && (why = rest_lacks(s, m, &at))) {
+    s->all_m.proved = false;
+    not_decided(s, at, why);
+  }
   return ok;
 }

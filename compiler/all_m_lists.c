@@ -8,6 +8,7 @@
 #include "hints.h"
 #include "looped.h"
 #include "lists_of_m.h"
+#include "plant.h"
 #include "quasi.h"
 
 enum {
@@ -67,6 +68,19 @@ static bool refuted(Classes *c, int64_t value, const Tried *p) {
   return false;
 }
 
+/* Planted mistakes in a list, for verify_lists. */
+static void damage(ListsOfM *l) {
+  RankList *k = &l->rank[0];
+  for (uint32_t i = 0; i < k->row.n; i++) {
+    k->row.at[i].unit.n += PLANTED(LIST_UNIT);
+    k->row.at[i].unit.a += PLANTED(LIST_COPY) && pipe_is_copy(k->row.at[i].kind);
+  }
+  if (PLANTED(LIST_CLOCK))
+    k->row.at[0].start += 1 << 20;
+  if (PLANTED(LIST_SLOPE))
+    k->segment.at[0].per_n += 1 << 20;
+}
+
 /* The class from + step * n, n >= 0. `fail` says what to change. */
 static bool try_from(Classes *c, int64_t from, AffineFail *fail, int64_t *need, bool *never) {
   Tried p[4];
@@ -97,6 +111,7 @@ static bool try_from(Classes *c, int64_t from, AffineFail *fail, int64_t *need, 
   ok = ok && play(&p[3]) && clock_of_m(&p[0].s, &x, &l, &(SampleOfM){&p[3].s, n[3], p[3].tick});
   if (ok) {
     const Sched *const at[3] = {&p[0].s, &p[1].s, &p[2].s};
+    damage(&l);
     verify_lists(&l, at);
     if (l.block)
       verify_rules(&l, at);

@@ -543,7 +543,7 @@ static bool judge(Sched *s, const MachineList *list) {
   s->machine_list = list;
   bool tagged = model.channels == CHANNELS_TAGGED, has_least = false;
   if (machine_completes(s->arena->oom, list, s->nrank, model)) {
-    if (model.buffer > 0 && !tagged)
+    if (model.buffer > 0)
       machine_least_buffer(s->arena->oom, list, s->nrank, model, &s->least_buffer);
     return true;
   }

@@ -75,8 +75,16 @@ static bool odd(Csv *c, Span at, const char *what, const char *reads) {
 }
 
 static const char *cut(Csv *c, const char *a, const char *b) {
-  return arena_printf(c->s->arena, "%.*s%s", (int)(b - a > 40 ? 40 : b - a), a,
-                      b - a > 40 ? "..." : "");
+  enum { MOST = 40 };
+  uint32_t n = (uint32_t)(b - a > MOST ? MOST : b - a);
+  char *out = arena_alloc(c->s->arena, (size_t)4 * n + sizeof "..."), *p = out;
+  for (uint32_t i = 0; i < n; i++)
+    if ((unsigned char)a[i] < ' ' || a[i] == 0x7f)
+      p += sprintf(p, "\\x%02x", (unsigned)(unsigned char)a[i]);
+    else
+      *p++ = a[i];
+  strcpy(p, b - a > MOST ? "..." : "");
+  return out;
 }
 
 static const char *digits(const char *p, const char *end, uint64_t *value) {
@@ -266,14 +274,19 @@ static bool row(Csv *c, const char *p, const char *end) {
   return ok;
 }
 
-/* The end of the row at p, and in *next where the one below begins: a line ends with LF or CRLF, for PyTorch with CR, too. */
-static const char *row_end(Csv *c, const char *p, const char *stop, const char **next, bool *ok) {
-  const char *line = memchr(p, '\n', (size_t)(stop - p)), *end = line ? line : stop;
-  const char *cr = memchr(p, '\r', (size_t)(end - p));
+/* The end of the row at p, and in *next where the one below begins: a line ends with LF or CRLF, for PyTorch with CR, too.
+ * *lf: the first LF from p on, or `stop`; looked for again only where p is past the one that is known. */
+static const char *row_end(Csv *c, const char *p, const char *stop, const char **lf,
+                           const char **next, bool *ok) {
+  if (*lf < p) {
+    const char *found = memchr(p, '\n', (size_t)(stop - p));
+    *lf = found ? found : stop;
+  }
+  const char *end = *lf, *cr = memchr(p, '\r', (size_t)(end - p));
   *next = end + 1;
   if (!cr)
     return end;
-  if (line && cr + 1 == line)
+  if (end < stop && cr + 1 == end)
     return cr;
   *next = cr + 1;
   *ok &= odd(c, span(c, cr, cr + 1), "a line ends with a carriage return alone",
@@ -283,8 +296,10 @@ static const char *row_end(Csv *c, const char *p, const char *stop, const char *
 
 static bool read_rows(Csv *c, uint32_t len) {
   bool ok = true;
-  for (const char *p = c->text, *stop = c->text + len, *next; p < stop; p = next) {
-    const char *end = row_end(c, p, stop, &next, &ok);
+  const char *stop = c->text + len, *lf = memchr(c->text, '\n', len), *next;
+  lf = lf ? lf : stop;
+  for (const char *p = c->text; p < stop; p = next) {
+    const char *end = row_end(c, p, stop, &lf, &next, &ok);
     ok &= row(c, p, end);
     if (c->s->diag->errors > c->s->diag->limit)
       return false;

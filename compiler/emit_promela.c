@@ -157,10 +157,7 @@ static void come(const Model *m, const MachineInstr *in, uint32_t nth, uint32_t 
 }
 
 /* Buffers are of bytes, and */
-static bool counts_bytes(const Model *m) {
-  const ChannelModel *model = &m->s->opt->model;
-  return model->in_bytes && model->channels != CHANNELS_TAGGED;
-}
+static bool counts_bytes(const Model *m) { return m->s->opt->model.in_bytes; }
 
 /* a message does not fit into one: then its SEND waits for its RECV. */
 static bool too_big(const Model *m, const MachineInstr *in) {

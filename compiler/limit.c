@@ -173,6 +173,8 @@ static bool add_count(Finder *x, const Expr *call, int64_t factor) {
   return true;
 }
 
+#define MOST_PLAIN (INT64_MAX / 4) /* what the counts and the other side add to it then fits */
+
 /* Adds e, times factor, to the sum. */
 static bool add_to(Finder *x, const Expr *e, int64_t factor) {
   Sched *s = x->s;
@@ -181,10 +183,12 @@ static bool add_to(Finder *x, const Expr *e, int64_t factor) {
     if (!eval(s, e, &v))
       return false;
     if (!__builtin_mul_overflow(v, factor, &v) && !__builtin_add_overflow(x->plain, v, &x->plain) &&
-        x->plain < INT64_MAX / 4 && x->plain > -INT64_MAX / 4)
+        x->plain < MOST_PLAIN && x->plain > -MOST_PLAIN)
       return true;
-    diag_error(s->diag, DIAG_OVERFLOW, e->at, "'%s' overflows a 64-bit integer",
-               span_text(s, e->at));
+    diag_error(
+        s->diag, DIAG_RANGE, e->at,
+        "with '%s' the numbers of this limit add up to more than %lld, or to less than -%lld",
+        span_text(s, e->at), (long long)MOST_PLAIN - 1, (long long)MOST_PLAIN - 1);
     return false;
   }
   switch (e->kind) {

@@ -50,8 +50,11 @@ bool bind_of_m(AffineEnv *x, uint32_t slot, int64_t from, int64_t step);
 const Expr *base_value(const Schedule *sc, const Param *p, const Arg **positional, const Param **own);
 /* Has it a value by -D, which no default changes? */
 bool is_given(const Options *o, const Param *p);
-/* looped.c: does e depend on the parameter of that name, through others and lets, too? */
+/* rest_of_m.c: does e depend on the parameter of that name, through others and lets, too? */
 bool expr_moves(const Sched *s, const char *name, const Expr *e);
+/* Why costs, sizes, links, or what is recomputed, copied or read may have no value for some value of parameter m, and
+ * where; NULL: they have one for all. */
+const char *rest_lacks(const Sched *s, const Param *m, Span *at);
 /* Does it admit them, all or none? */
 bool admits_of_m(AffineEnv *x, bool *yes);
 /* The lists of the schedule that s was compiled from, at n = 0; requires bind_of_m. False: x says what is to be

@@ -10,7 +10,7 @@
  * is one, speaks of: below these the orders can be others, which repeat as well.
  *
  * Where check_all_m has proved the orders for every M, or for the multiples of a number, and nothing else depends on M
- * (rest_moves), the argument for values beyond those that were tried is this. The ops of each rank go on repeating, as
+ * (rest_of_m.c), the argument for values beyond those that were tried is this. The ops of each rank go on repeating, as
  * is proved. The predicted times of the last turns of every loop are those of the turn before plus one
  * number, the same on all ranks (times_repeat), over more turns than any instruction looks back; a time is the
  * greatest of some times that it looks back to plus a cost, so this goes on for ever. The order of transfers and
@@ -41,87 +41,6 @@ enum {
   INSTR_WORDS = sizeof(PipeInstr) / 4,
   WEIGHT_WORDS = sizeof(PipeWeights) / 4
 };
-
-/* ---- what else depends on M ---- */
-
-/* Names that M moves. */
-typedef struct Moved {
-  bool *slot; /* [nslot] */
-  uint32_t nslot, steps;
-} Moved;
-
-static bool moves(Moved *x, const Expr *e) {
-  enum { MOST_STEPS = 1 << 20 }; /* functions that call functions: then take it that it does */
-  if (!e)
-    return false;
-  if (x->steps++ > MOST_STEPS || (e->kind == EX_NAME && e->slot < x->nslot && x->slot[e->slot]) ||
-      (e->kind == EX_CALL && e->builtin == BI_FN && moves(x, e->fn->body)))
-    return true;
-  for (const Arg *a = e->args; a; a = a->next)
-    if (moves(x, a->value))
-      return true;
-  return moves(x, e->a) || moves(x, e->b) || moves(x, e->c);
-}
-
-/* The parameters of what sc extends, and the lets of both. */
-static void move_names(Moved *x, const Schedule *sc) {
-  const Arg *positional = sc->base_args;
-  for (const Param *p = sc->base ? sc->base_def->params : NULL; p; p = p->next) {
-    const Param *own;
-    const Expr *e = base_value(sc, p, &positional, &own);
-    x->slot[p->slot] = moves(x, e) || (own && x->slot[own->slot]);
-  }
-  if (sc->base)
-    move_names(x, sc->base_def);
-  for (const Clause *c = sc->clauses; c; c = c->next)
-    if (c->kind == CL_LET)
-      x->slot[c->slot] = moves(x, c->value);
-}
-
-static bool clause_moves(Moved *x, const Clause *c) {
-  for (const Entry *e = c->entries; e; e = e->next)
-    if (moves(x, e->value))
-      return true;
-  for (const WeightLine *l = c->lines; l; l = l->next)
-    if (moves(x, l->value) || moves(x, l->formula) || moves(x, l->when) || moves(x, l->per))
-      return true;
-  return (c->kind == CL_RECOMPUTE || c->kind == CL_OFFLOAD || c->kind == CL_EXCLUSIVE ||
-          c->kind == CL_LINK) &&
-         (moves(x, c->when) || moves(x, c->place) || moves(x, c->lead) || moves(x, c->to));
-}
-
-static Moved moved_by(const Sched *s, const char *name) {
-  Moved x = {.slot = NEW_ARRAY(s->arena, bool, s->nslot + (size_t)1), .nslot = s->nslot};
-  for (const Param *p = s->def->params; p; p = p->next)
-    x.slot[p->slot] = strcmp(p->name, name) == 0 || (!is_given(s->opt, p) && moves(&x, p->init));
-  move_names(&x, s->def);
-  return x;
-}
-
-bool expr_moves(const Sched *s, const char *name, const Expr *e) {
-  Moved x = moved_by(s, name);
-  return moves(&x, e);
-}
-
-/* Do costs, sizes, or what is recomputed, copied or read depend on M? Of these no proof of the orders speaks. */
-static bool rest_moves(const Sched *s, const char *name) {
-  Moved x = moved_by(s, name);
-  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
-    for (const Clause *c = sc->clauses; c; c = c->next)
-      if (clause_moves(&x, c))
-        return true;
-  return false;
-}
-
-bool costs_move(const Sched *s, const char *name) {
-  Moved x = moved_by(s, name);
-  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
-    for (const Clause *c = sc->clauses; c; c = c->next)
-      for (const Entry *e = c->entries; e; e = e->next)
-        if (moves(&x, e->value))
-          return true;
-  return false;
-}
 
 /* A program that was compiled for some n of a class. */
 typedef struct Sample {

@@ -21,8 +21,9 @@ typedef struct Looped {
   Sched **like;  /* [nclass] a compiled one of each class; its prog is that of the class */
 } Looped;
 
-/* Do times or sizes depend on a parameter? */
+/* rest_of_m.c: do times or sizes depend on a parameter? Do these, or what is recomputed, copied or read? */
 bool costs_move(const Sched *s, const char *name);
+bool rest_moves(const Sched *s, const char *name);
 /* The pass: requires check_all_m; ensures looped. */
 bool make_looped(Sched *s);
 void emit_looped(Sched *s, FILE *f); /* s->looped as C */

@@ -138,7 +138,7 @@ static void pair_channel(Machine *m, const Channel *c) {
            last_recv = NONE, /* what is in the buffer, from */
       crossed = NONE; /* first RECV that meets another tensor: none behind it is carried out */
   uint64_t in_buffer = 0, limit = m->model.buffer;
-  bool buffered = limit > 0 && m->model.channels != CHANNELS_TAGGED;
+  bool buffered = limit > 0;
   for (uint32_t s = c->first[0], r = c->first[1]; s != NONE || r != NONE;) {
     if (s != NONE) {
       Row *row = &m->row[s];
@@ -384,7 +384,7 @@ static void note_ended(Machine *m, uint32_t q, uint32_t first, uint32_t stop) {
         (kind == MACHINE_SEND && row->room == FREE))
       continue;
     if (kind == MACHINE_SEND && row->room != row->mate)
-      t = later(t, m->ended[row->room]);
+      t = later(t, m->posted[row->room]); /* its message leaves then, before the group of it ends */
     else
       for (uint32_t on = row->mate; on != i; on = kind == MACHINE_ALL ? m->row[on].mate : i)
         t = later(t, m->posted[on]);

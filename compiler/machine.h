@@ -25,7 +25,8 @@
  *   ALL       is done once every member of the communicator has posted its own; the n-th of each
  *             member belong together
  *
- * With tags nothing waits for a SEND but what needs it, so buffers are not modelled there. */
+ * With tags nothing says which of the SENDs of a pair takes the room of a buffer first, and whether the lists complete
+ * may hang on that: buffers are not modelled there, and `buffer` is 0. */
 #ifndef PIPEC_MACHINE_H
 #define PIPEC_MACHINE_H
 
@@ -69,7 +70,7 @@ typedef struct ChannelModel {
   bool in_bytes;   /* unit of `buffer`: bytes, else messages */
   bool grouped;    /* neighbours in a queue with no COMPUTE between are posted, and
                       done, as one group (ncclGroupStart, ncclGroupEnd) */
-  uint64_t buffer; /* of each directed pair; 0: rendezvous */
+  uint64_t buffer; /* of each directed pair; 0: rendezvous. TAGGED: 0 */
 } ChannelModel;
 
 typedef enum MachineStatus {
@@ -116,7 +117,7 @@ bool machine_completes(void (*oom)(size_t), const MachineList *list, uint32_t nr
                        ChannelModel model);
 
 /* The least buffer, in the model's unit, with which the lists complete (0: rendezvous is enough).
- * False: with none. log(buffer) runs. */
+ * False: with none. log(buffer) runs. Not of TAGGED. */
 bool machine_least_buffer(void (*oom)(size_t), const MachineList *list, uint32_t nrank, ChannelModel model,
                           uint64_t *buffer);
 

@@ -129,13 +129,13 @@ static uint32_t next_reader(const Sched *s, uint32_t st, uint32_t mb, uint32_t f
   return s->at_w[cell] > from ? s->at_w[cell] - 1 : NONE;
 }
 
-/* Adds a stash that is asked for, of which the order itself says nothing, and that has an op between its
+/* Adds a stash that is asked for, of which the order itself says nothing (a LOAD alone is refused), and that has an op between its
  * F and its backward. */
 static bool wished(Sched *s, const Clause *c, uint32_t st, uint32_t mb, Wishes *list) {
   const PipeStage *g = &s->stage[st];
   size_t cell = (size_t)st * s->nmb + mb;
   int64_t yes = 1, k;
-  if ((s->at_off && s->at_off[cell]) || s->at_r[cell])
+  if ((s->at_off && (s->at_off[cell] || s->at_load[cell])) || s->at_r[cell])
     return true;
   if (c->var) {
     s->env[c->slot] = g->model;

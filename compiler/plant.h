@@ -38,9 +38,14 @@ enum Plant {
   PLANT_COMMUNICATOR,    /*   sums over the same ranks share a communicator */
   PLANT_ALL_DATA,        /* check_all_m: edges between stages */
   PLANT_ALL_RANK,        /*   the order of a rank goes on in the next period */
+  PLANT_LIST_UNIT,       /*   in a list: a microbatch moves on with M at another pace, */
+  PLANT_LIST_CLOCK,      /*   an op is later by the clock than what comes after it, */
+  PLANT_LIST_SLOPE,      /*   it will be for a large M, */
+  PLANT_LIST_COPY,       /*   a copy is of another microbatch */
   PLANT_RULES_STATE,     /* rules for all M: when the inputs of an op arrive */
   PLANT_RULES_SEEN,      /*   the last microbatches are not seen */
-  PLANT_RULES_LEFT       /*   what is left is what repeats, and its priorities stay apart */
+  PLANT_RULES_LEFT,      /*   what is left is what repeats, and its priorities stay apart */
+  PLANT_RULES_EARLY      /*   what is looked at before the last microbatches is the same for every M */
 };
 #ifdef PIPE_PLANT
 #define PLANTED(what) (PIPE_PLANT == PLANT_##what)

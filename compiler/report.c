@@ -23,7 +23,7 @@ double bubble_percent(const Sched *s, uint64_t makespan) {
 }
 
 static void report_buffer(Sched *s, FILE *f) {
-  if (s->opt->model.buffer == 0 || s->opt->model.channels == CHANNELS_TAGGED)
+  if (s->opt->model.buffer == 0)
     return;
   fprintf(f, "buffer    %s\n",
           s->least_buffer == 0 ? "none is needed: it completes with rendezvous sends too"

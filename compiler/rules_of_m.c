@@ -11,9 +11,11 @@
  * [state]), so early that
  * (1) nothing has been done yet for any unit of the last ops, nor for as many of the repeated ones before them as an
  *     action has ops. Only forwards of a first stage are in line before anything has been done for their unit; of
- *     each statement they are in line by microbatch, so these come behind all that are looked at. So the
- *     plays for all n are the same up to b: what they do not share they do not see.
- * (2) In a nothing of the first ops is left: of all that is left, the priorities move on. Those of statements with one
+ *     each statement they are in line by microbatch, and of each that lists the last ones one of those that repeat comes
+ *     before them (early_alike). A U for all gradients is not in line yet. And the priorities of the first ops and of those that
+ *     repeat are the same for all n. So the plays for all n are the same up to b: what they do not share they do not see.
+ * (2) In a nothing of the first ops is left, but a U that they list, whose priority stays: of all else that is left, the
+ *     priorities move on. Those of statements with one
  *     pace keep their distance; of two paces, all of one are before all of the other, and go on to be.
  * Then what is left at b in the play for n + 1 is what is left at a in that for n, D * k units further on, k turns having
  * been put in, and all that the play reads is the same: so it goes on in the same way, to its end. By induction on n
@@ -248,6 +250,55 @@ static bool first_first(Fill *f, const RulesText *b) {
   return true;
 }
 
+/* Whether the action at *k, which is moved behind it, is in line before anything has been done for its units. */
+static bool in_line_early(const Fill *f, const RulesText *b, uint32_t *k, uint32_t end) {
+  bool early = true, named = false, more = true;
+  for (; more && *k < end; ++*k) {
+    const ListRow *o = &b->list.row.at[*k];
+    more = o->group > 0;
+    if (b->rule.at[*k].any)
+      continue;
+    named = true;
+    early &= o->kind == PIPE_F && !o->whole && is_first(f->s, o->stage);
+  }
+  return early && named;
+}
+
+static bool same_class(const RuleRow *a, const RuleRow *b) {
+  return a->stmt->at.beg == b->stmt->at.beg && a->stage == b->stage && a->kind == b->kind &&
+         a->joint == b->joint;
+}
+
+/* Of the statement of an action, another one in a segment that is in line as early. */
+static bool hides(const Fill *f, const RulesText *b, const ListSegment *g, const RuleRow *of) {
+  for (uint32_t k = g->row0, end = g->row0 + g->nrow, at; k < end;) {
+    at = k;
+    if (in_line_early(f, b, &k, end) && same_class(&b->rule.at[at], of))
+      return true;
+  }
+  return false;
+}
+
+/* What is looked at before the last microbatches are begun is the same for all n: (1). */
+static bool early_alike(Fill *f, const RulesText *b) {
+  const ListSegment *grows = NULL;
+  for (uint32_t i = 0; i < b->list.segment.n; i++) {
+    const ListSegment *g = &b->list.segment.at[i];
+    uint32_t end = g->row0 + g->nrow;
+    for (uint32_t k = g->row0; k < end && (!grows || g->by_n); k++)
+      if (b->rule.at[k].keyed && b->rule.at[k].key.n != 0)
+        return no(f, b->rule.at[k].stmt->at,
+                  "a priority before its last microbatches depends on M");
+    grows = g->by_n ? g : grows;
+    for (uint32_t k = g->row0, at; k < end && grows && !g->by_n;) {
+      at = k;
+      if (in_line_early(f, b, &k, end) && !hides(f, b, grows, &b->rule.at[at]))
+        return no(f, b->list.row.at[at].at, "its last microbatches come before the others");
+    }
+  }
+  return true;
+}
+
 /* The same of what stands behind a block: it moves with n. */
 static bool shape_around(Fill *f, uint32_t r) {
   const RankList *l = &f->t->l->rank[r];
@@ -270,11 +321,6 @@ typedef struct RulesClass { /* a statement on a stage, as in RuleClass */
   int64_t least, most, last; /* of those that are left; of the unit that was seen last */
   int64_t unit;
 } RulesClass;
-
-static bool same_class(const RuleRow *a, const RuleRow *b) {
-  return a->stmt->at.beg == b->stmt->at.beg && a->stage == b->stage && a->kind == b->kind &&
-         a->joint == b->joint;
-}
 
 static uint32_t op_of(const Fill *f, const ListRow *o, int64_t unit) {
   const Sched *s = f->s;
@@ -548,6 +594,8 @@ bool rules_fill(Text *t) {
       return false;
     if (!grows)
       return no(&f, block_at(&f, r), "it lists the same microbatches for every M");
+    if (b && !PLANTED(RULES_EARLY) && !early_alike(&f, b))
+      return false;
     for (uint32_t i = 0; b && i < b->list.row.n; i++)
       f.most = b->list.row.at[i].group >= f.most ? b->list.row.at[i].group + 1 : f.most;
   }

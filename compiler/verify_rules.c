@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * Verifies what the orders of `rules` for every M rest on (rules_of_m.c, note [rules]), and shares nothing with what
  * found it. What the blocks list, as functions of n, is unrolled for n = 0, 1 and 2 and compared with what the plays
- * there had before them. And the step from n to n + 1, from the plays at n = 0, 1 and 2 themselves, with the times
- * at which their ops began: up to the part that repeats both are the same; then it is one turn longer, as every turn is the one
+ * there had before them; before the last ops no priority changes with n, and a statement that lists last forwards of a first
+ * stage lists more of them for a larger n. And what the step from n to n + 1 claims is seen at n = 0, 1 and 2, in
+ * the plays themselves, with the times at which their ops began: up to the part that repeats both are the same; then it is one turn longer, as every turn is the one
  * before, so much later on all ranks alike; and all that follows is what followed, so much later. A turn runs as many units of
  * each kind on each stage as it moves on, so that what is alive is the same at both of its ends. Aborts on our own
  * mistakes. n log n. */
 #include <string.h>
 
+#include "graph.h"
 #include "lists_text.h"
 #include "rules_of_m.h"
 
@@ -42,12 +44,14 @@ static void verify_listed(const ListsOfM *l, const Sched *s, int64_t n, Arena *a
   VEC(RuleListed) want = {0};
   for (uint32_t r = 0; r < l->nrank; r++) {
     const RulesText *b = l->block[r];
+    bool behind = false;
     for (uint32_t i = 0; b && i < b->list.segment.n; i++) {
       const ListSegment *g = &b->list.segment.at[i];
       for (int64_t j = 0; j < g->turns + g->by_n * n; j++)
         for (uint32_t k = g->row0; k < g->row0 + g->nrow; k++) {
           const ListRow *o = &b->list.row.at[k];
           const RuleRow *of = &b->rule.at[k];
+          BUG_IF(of->keyed && of->key.n != 0 && !behind);
           int64_t unit = o->unit.a + o->unit.n * n + o->unit.j * j;
           *vec_push(a,
                     &want) = (RuleListed){r,
@@ -60,6 +64,7 @@ static void verify_listed(const ListsOfM *l, const Sched *s, int64_t n, Arena *a
                                           of->keyed ? of->key.a + of->key.n * n + of->key.j * j : 0,
                                           of->guard};
         }
+      behind |= g->by_n != 0;
     }
   }
   uint32_t n0 = in_order(want.at, want.n), n1 = in_order(s->play->listed.at, s->play->listed.n);
@@ -69,6 +74,37 @@ static void verify_listed(const ListsOfM *l, const Sched *s, int64_t n, Arena *a
 }
 
 /* ---- the step from n to n + 1 ---- */
+
+static bool has_inputs(const Sched *s, uint32_t stage) {
+  uint32_t m = s->stage[stage].model;
+  return s->graph ? s->graph->in0[m] < s->graph->in0[m + 1] : s->stage[stage].prev != NONE;
+}
+
+/* The next run of forwards of one statement on a first stage, from *i on: *i to *end. */
+static bool next_forwards(const Sched *s, const RuleListed *l, uint32_t n, uint32_t *i,
+                          uint32_t *end) {
+  while (*i < n && (l[*i].kind != PIPE_F || l[*i].joint || has_inputs(s, l[*i].stage)))
+    ++*i;
+  for (*end = *i; *end < n && l[*end].rank == l[*i].rank && l[*end].beg == l[*i].beg &&
+                  l[*end].kind == PIPE_F && l[*end].stage == l[*i].stage;)
+    ++*end;
+  return *i < n;
+}
+
+/* Forwards of a first stage are in line from the beginning. A statement that lists others for a larger n lists more, and no
+ * less of the first: those of the last microbatches are not alone. Listed: in order. */
+static void verify_in_line(const Sched *s, const Sched *more) {
+  const RuleListed *a = s->play->listed.at, *b = more->play->listed.at;
+  uint32_t na = s->play->listed.n, nb = more->play->listed.n, i = 0, j = 0, enda, endb;
+  for (; next_forwards(more, b, nb, &j, &endb); j = endb) {
+    bool there = next_forwards(s, a, na, &i, &enda);
+    BUG_IF(!there || a[i].rank != b[j].rank || a[i].beg != b[j].beg || a[i].stage != b[j].stage);
+    uint32_t had = enda - i, has = endb - j;
+    for (uint32_t k = 0; k < had; k++)
+      BUG_IF(has <= had && (k >= has || a[i + k].unit != b[j + k].unit));
+    i = enda;
+  }
+}
 
 /* The ops of a rank as the play has them: without R that a clause has put in. */
 typedef struct Played {
@@ -134,6 +170,8 @@ void verify_rules(const ListsOfM *l, const Sched *const at[SAMPLES]) {
       again |= c->kind == CL_RECOMPUTE;
   for (int n = 0; n < SAMPLES; n++)
     verify_listed(l, at[n], n, &a);
+  for (int n = 0; n + 1 < SAMPLES; n++)
+    verify_in_line(at[n], at[n + 1]);
   uint64_t turn = 0;
   for (uint32_t r = 0; r < l->nrank; r++) {
     const RankList *k = &l->rank[r];

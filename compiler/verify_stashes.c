@@ -30,8 +30,9 @@ typedef struct Stashes {
   uint32_t live, peak;   /* stashes, all pools together */
   const Limit *limit;
   uint32_t nlimit, nchunk;
-  int64_t *now;  /* [NCOUNTS * nchunk] */
-  bool *reached; /* [nlimit] its peak */
+  uint32_t *chunks; /* [nrank] stages on it */
+  int64_t *now;     /* [NCOUNTS * nchunk] */
+  bool *reached;    /* [nlimit] its peak */
 } Stashes;
 
 /* ---- limits ---- */
@@ -192,9 +193,7 @@ static void walk(Stashes *v) {
 
 static void verify_rank(Stashes *v, uint32_t r, Arena *a) {
   const PipeRank *k = v->k = &v->p->rank[r];
-  v->nchunk = 0;
-  for (uint32_t st = 0; st < v->p->nstage; st++)
-    v->nchunk += v->p->stage[st].rank == r;
+  v->nchunk = v->chunks[r];
   v->pool_of = NEW_ARRAY(a, uint32_t, k->nslot);
   v->left = NEW_ARRAY(a, uint32_t, k->nslot);
   v->full = NEW_ARRAY(a, uint32_t, k->npool);
@@ -225,6 +224,9 @@ void verify_stashes(const Sched *s) {
   Arena a = {.oom = s->arena->oom};
   Stashes v = {.s = (Sched *)s, .p = s->prog}; /* eval writes the values of variables */
   v.kept = NEW_ARRAY(&a, Kept, (size_t)v.p->nstage * v.p->nmb);
+  v.chunks = NEW_ARRAY(&a, uint32_t, v.p->nrank);
+  for (uint32_t st = 0; st < v.p->nstage; st++)
+    v.chunks[v.p->stage[st].rank]++;
   BUG_IF(s->nlimits && s->limit0[v.p->nrank] != s->nlimits);
   for (uint32_t r = 0; r < v.p->nrank; r++)
     verify_rank(&v, r, &a);

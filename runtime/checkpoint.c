@@ -222,7 +222,7 @@ static PrStatus write_stage(PrRun *run, const char *folder, uint32_t row) {
   for (uint32_t i = 0; ok && i < list.n; i++)
     ok = (rows[i].bytes == 0 || fwrite(list.t[i].data, rows[i].bytes, 1, out) == 1) &&
          pad(out, rows[i].bytes);
-  pr_fault_meet_point(run, PR_AT_SAVE);
+  pr_fault_meet_point(run, PR_AT_SAVE, p->stage[row].rank);
   st = finish_file(run, out, path, ok);
 
 done:
@@ -235,9 +235,15 @@ done:
 /* The first row on the list of replicas of each stage that is here. */
 static PrStatus write_stages(PrRun *run, const char *folder) {
   PrStatus st = PR_OK;
-  for (uint32_t s = 0; !st && s < run->p->nmodel; s++)
-    if (pr_is_here(run, run->p->stage[s].rank))
-      st = write_stage(run, folder, s);
+  for (uint32_t s = 0; !st && s < run->p->nmodel; s++) {
+    if (!pr_is_here(run, run->p->stage[s].rank))
+      continue;
+    atomic_store(&run->ck_at, CK_AT_STAGE + s);
+    st = write_stage(run, folder, s);
+    if (!st && pr_failed(run)) /* its deadline is over */
+      st = (PrStatus)atomic_load(&run->status);
+  }
+  atomic_store(&run->ck_at, CK_AT_MEETING);
   return st;
 }
 
@@ -344,8 +350,11 @@ static PrStatus commit(PrRun *run, const char *dir, const char *folder, const ch
                        uint32_t keep) {
   char path[CK_PATH], final[CK_NAME];
   snprintf(final, sizeof final, "%.*s", (int)(strlen(name) - strlen(".partial")), name);
+  atomic_store(&run->ck_at, CK_AT_COMMIT);
   PrStatus st = write_manifest(run, folder);
-  pr_fault_meet_point(run, PR_AT_COMMIT);
+  pr_fault_meet_point(run, PR_AT_COMMIT, 0);
+  if (!st && pr_failed(run))
+    st = (PrStatus)atomic_load(&run->status);
   if (st || (st = path_of(run, path, dir, final)))
     return st;
   remove_folder(dir, final); /* there only if `latest` could not be written */
@@ -376,10 +385,15 @@ PrStatus pr_checkpoint(PrRun *run, const char *dir, uint32_t keep) {
     return st;
   if (run->engine->share && (st = run->engine->share(run, 0, name, sizeof name)))
     return st;
-  st = path_of(run, folder, dir, name);
+  CkWatch watch;
+  if (!(st = ck_watch(run, &watch)))
+    st = path_of(run, folder, dir, name);
   st = agree(run, st ? st : write_stages(run, folder));
   if (!st)
     st = agree(run, leads ? commit(run, dir, folder, name, keep) : PR_OK);
+  ck_watch_end(&watch);
+  if (!st && pr_failed(run))
+    st = (PrStatus)atomic_load(&run->status);
   if (st && leads)
     remove_folder(dir, name);
   if (!st)

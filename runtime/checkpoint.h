@@ -4,6 +4,7 @@
  *   checkpoint.c       writing: pr_checkpoint
  *   checkpoint_load.c  reading: pr_resume
  *   checkpoint_file.c  what both know of the files
+ *   checkpoint_watch.c its deadline
  *
  * A folder of checkpoints has
  *
@@ -78,5 +79,19 @@ bool ck_parse_name(const char *name, uint64_t *step, uint64_t *attempt, bool *pa
 CkHead *ck_read_head(const char *path, CkRow **rows, char *why);
 
 uint64_t ck_head_sum(const CkHead *head, const CkRow *rows);
+
+/* PrRun.ck_at: what this process does of a checkpoint. */
+enum { CK_AT_MEETING, CK_AT_COMMIT, CK_AT_STAGE /* + the stage whose file it writes */ };
+
+/* From now on the checkpoint has a deadline, if a step has one. */
+typedef struct CkWatch {
+  PrRun *run;
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  bool on, quit;
+} CkWatch;
+PrStatus ck_watch(PrRun *run, CkWatch *w);
+void ck_watch_end(CkWatch *w); /* also if ck_watch has failed */
 
 #endif

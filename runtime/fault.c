@@ -17,7 +17,6 @@
  * Looking for it costs one comparison per instruction. */
 #include "run.h"
 
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,19 +42,39 @@ static uint32_t find(const PrRun *run, const char *point, uint32_t rank) {
   return PIPE_NONE;
 }
 
+/* Digits alone, at most `most`, before the NUL or the colon that *end gets. */
+static bool read_number(const char *text, uint64_t most, uint64_t *to, const char **end) {
+  uint64_t n = 0;
+  const char *c = text;
+  for (; *c >= '0' && *c <= '9'; c++) {
+    const uint64_t digit = (uint64_t)(*c - '0');
+    if (n > (most - digit) / 10)
+      return false;
+    n = 10 * n + digit;
+  }
+  *to = n;
+  *end = c;
+  return c > text && (!*c || *c == ':');
+}
+
 static bool is_send(uint32_t op) { return op == PIPE_SEND_F || op == PIPE_SEND_B; }
 
 static PrStatus read_action(PrRun *run, const char *all, const char *action) {
   static const char *const name[] = {"", "crash", "hang", "slow", "drop", "corrupt"};
   PrFault *f = &run->fault;
-  int end = 0;
+  const char *end;
+  uint64_t ms;
   for (int i = PR_CRASH; i <= PR_CORRUPT; i++)
     if (!strcmp(action, name[i]))
       f->kind = (PrFaultKind)i;
-  if (sscanf(action, "slow=%" SCNu32 "%n", &f->ms, &end) == 1 && !action[end])
+  if (!strncmp(action, "slow=", 5)) {
+    if (!read_number(action + 5, UINT32_MAX, &ms, &end) || *end)
+      return refuse(run, all, "slow= needs milliseconds, 0 to 4294967295");
     f->kind = PR_SLOW;
-  else if (f->kind == PR_NO_FAULT || f->kind == PR_SLOW)
+    f->ms = (uint32_t)ms;
+  } else if (f->kind == PR_NO_FAULT || f->kind == PR_SLOW) {
     return refuse(run, all, "no such action");
+  }
   if (f->point != PR_AT_INSTRUCTION && f->kind >= PR_DROP)
     return refuse(run, all, "only an instruction has a message");
   if (run->o.seed && f->kind != PR_CRASH && f->kind != PR_SLOW)
@@ -75,14 +94,20 @@ PrStatus pr_fault_read(PrRun *run) {
   const char *all = getenv("PIPE_FAULT");
   PrFault *f = &run->fault;
   char point[PIPE_OP_TEXT], action[32] = "crash", why[128];
-  int end = 0;
+  const char *end;
+  uint64_t rank;
   if (!all || !*all)
     return PR_OK;
-  if (sscanf(all, "%47[^:]:%" SCNu32 ":%" SCNu64 "%n", point, &f->rank, &f->step, &end) != 3 ||
-      (all[end] && (all[end] != ':' || strlen(all + end + 1) >= sizeof action)))
+  const size_t n = strcspn(all, ":");
+  if (n == 0 || n >= sizeof point || !all[n] ||
+      !read_number(all + n + 1, UINT32_MAX, &rank, &end) || !*end ||
+      !read_number(end + 1, UINT64_MAX, &f->step, &end) ||
+      (*end && strlen(end + 1) >= sizeof action))
     return refuse(run, all, "not understood");
-  if (all[end])
-    snprintf(action, sizeof action, "%s", all + end + 1);
+  f->rank = (uint32_t)rank;
+  snprintf(point, sizeof point, "%.*s", (int)n, all);
+  if (*end)
+    snprintf(action, sizeof action, "%s", end + 1);
   if (f->rank >= run->p->nrank) {
     snprintf(why, sizeof why, "there are %u ranks", run->p->nrank);
     return refuse(run, all, why);
@@ -121,8 +146,8 @@ PrFaultKind pr_fault_meet(PrRun *run, uint32_t rank, uint32_t index, uint64_t st
   return here ? suffer(run, run->p->rank[rank].instr[index].op) : PR_NO_FAULT;
 }
 
-void pr_fault_meet_point(PrRun *run, PrFaultPoint point) {
+void pr_fault_meet_point(PrRun *run, PrFaultPoint point, uint32_t rank) {
   const PrFault *f = &run->fault;
-  if (f->kind && f->point == point && pr_is_here(run, f->rank) && f->step == pr_steps_done(run))
+  if (f->kind && f->point == point && f->rank == rank && f->step == pr_steps_done(run))
     suffer(run, PIPE_U);
 }

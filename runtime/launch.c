@@ -17,8 +17,8 @@ static const Family families[] = {
     {"torchrun", "RANK", "WORLD_SIZE", NULL, "LOCAL_RANK"},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", NULL,
      "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"MPICH", "PMI_RANK", "PMI_SIZE", NULL, "MPI_LOCALRANKID"},
     {"PMIx", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_LOCALID"},
+    {"MPICH", "PMI_RANK", "PMI_SIZE", NULL, "MPI_LOCALRANKID"},
     {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_LOCALID"},
 };
 
@@ -33,13 +33,25 @@ static bool read_number(const char *name, const char *text, uint32_t *to, char w
   return true;
 }
 
-/* The first host of "node[003-005,9],other": "node003". */
-static void first_host(const char *list, char *to, size_t room) {
-  size_t n = strcspn(list, ",[");
-  if (list[n] != '[')
-    snprintf(to, room, "%.*s", (int)n, list);
-  else
-    snprintf(to, room, "%.*s%.*s", (int)n, list, (int)strcspn(list + n + 1, ",-]"), list + n + 1);
+/* The first host of "rack[2-3]node[003-005,9]-ib,other": "rack2node003-ib". */
+static void first_host(const char *list, char to[256]) {
+  size_t len = 0;
+  const char *c = list;
+  while (*c && *c != ',') {
+    if (*c == '[') {
+      size_t n = strcspn(++c, ",-]");
+      len += (size_t)snprintf(to + len, 256 - len, "%.*s", (int)n, c);
+      c += strcspn(c, "]");
+      c += *c == ']';
+    } else {
+      size_t n = strcspn(c, ",[");
+      len += (size_t)snprintf(to + len, 256 - len, "%.*s", (int)n, c);
+      c += n;
+    }
+    if (len >= 256)
+      return;
+  }
+  to[len] = 0;
 }
 
 static bool find_store(const Family *f, PrLaunch *out, char why[200]) {
@@ -52,16 +64,37 @@ static bool find_store(const Family *f, PrLaunch *out, char why[200]) {
   } else if (host && port) {
     if (!read_number("MASTER_PORT", port, &n, why))
       return false;
+    if (n == 0 || n >= 65535) {
+      snprintf(why, 200, "MASTER_PORT is %u, and the store needs the port after it: 1 to 65534", n);
+      return false;
+    }
     snprintf(out->store, sizeof out->store, "%.255s:%u", host, n + 1);
   } else if (f && !strncmp(f->rank, "SLURM", 5) && (nodes || (nodes = getenv("SLURM_NODELIST"))) &&
              job) {
     char first[256];
     if (!read_number("SLURM_JOB_ID", job, &n, why))
       return false;
-    first_host(nodes, first, sizeof first);
+    first_host(nodes, first);
     snprintf(out->store, sizeof out->store, "%.255s:%u", first, 20000 + n % 10000);
   }
   return true;
+}
+
+/* A family before the one that was found, which has no rank, may still be half set: `name` of it must say what
+ * was found, too. Slurm's variables are there for every family. */
+static bool agrees(const Family *half, const char *name, const Family *f, uint32_t found,
+                   char why[200]) {
+  const char *text = getenv(name);
+  uint32_t n;
+  if (!text || !strncmp(name, "SLURM", 5))
+    return true;
+  if (!read_number(name, text, &n, why))
+    return false;
+  if (n == found)
+    return true;
+  snprintf(why, 200, "%s is %u, of %s, whose %s is not set; %s%s", name, n, half->name, half->rank,
+           f ? "the rank is that of " : "nothing tells the rank", f ? f->name : "");
+  return false;
 }
 
 PrStatus pr_launch(PrLaunch *out, char why[200]) {
@@ -87,5 +120,8 @@ PrStatus pr_launch(PrLaunch *out, char why[200]) {
     }
     out->family = f->name;
   }
+  for (const Family *h = families; h < (f ? f : families + sizeof families / sizeof *families); h++)
+    if (!agrees(h, h->size, f, out->size, why) || !agrees(h, h->local, f, out->local_rank, why))
+      return PR_E_ARG;
   return find_store(f, out, why) ? PR_OK : PR_E_ARG;
 }

@@ -124,7 +124,7 @@ static PrStatus mpi_agree(PrRun *run, PrStatus st) {
   Mpi *m = run->of_engine;
   Card *card = calloc((size_t)run->nprocess + 1, sizeof *card);
   MPI_Request r;
-  int try_code;
+  int try_code, done = 0;
   if (!card)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u processes", run->nprocess);
   write_card(run, st, &card[run->nprocess]);
@@ -132,13 +132,14 @@ static PrStatus mpi_agree(PrRun *run, PrStatus st) {
           (&card[run->nprocess], (int)sizeof *card, MPI_BYTE, card, (int)sizeof *card, MPI_BYTE,
            m->comm, &r))) {
     for (uint32_t i = 0;; i++) { /* also if this process has failed */
-      int done = 0;
       if (!TRY(m, MPI_Test, (&r, &done, MPI_STATUS_IGNORE)) || done ||
           (m->has_communicator && pr_failed(run)))
         break;
       mpi_back_off(m, i);
     }
   }
+  if (!done) /* the cards may still come: their memory stays */
+    return (PrStatus)atomic_load(&run->status);
   m->nlocal = 0;
   for (uint32_t i = 0; i < run->nprocess; i++)
     m->nlocal += !strcmp(card[i].host, card[run->here].host);

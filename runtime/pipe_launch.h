@@ -6,15 +6,16 @@
  *   pipe-run         PIPE_RANK             PIPE_SIZE                               PIPE_LOCAL_RANK
  *   torchrun         RANK                  WORLD_SIZE                              LOCAL_RANK
  *   Open MPI         OMPI_COMM_WORLD_RANK  OMPI_COMM_WORLD_SIZE                    OMPI_COMM_WORLD_LOCAL_RANK
- *   MPICH (PMI)      PMI_RANK              PMI_SIZE                                MPI_LOCALRANKID
  *   PMIx             PMIX_RANK             SLURM_STEP_NUM_TASKS or SLURM_NTASKS    SLURM_LOCALID
+ *   MPICH (PMI)      PMI_RANK              PMI_SIZE                                MPI_LOCALRANKID
  *   Slurm            SLURM_PROCID          SLURM_STEP_NUM_TASKS or SLURM_NTASKS    SLURM_LOCALID
  *
  * Slurm comes last: in a batch script that does not use srun its rank is 0 everywhere. The rank on the host
- * is PIPE_NONE where the family does not tell it.
+ * is PIPE_NONE where the family does not tell it. A launcher may run under another one, so those further down may
+ * say what they like; one further up without its rank is refused, unless what is set of it is the same.
  *
  * Where the processes meet, the address of a store: PIPE_STORE=host:port, which pipe-run sets; or
- * MASTER_ADDR and MASTER_PORT + 1 (torchrun has MASTER_PORT for itself); or, of Slurm, the first host of
+ * MASTER_ADDR and MASTER_PORT + 1 (torchrun has MASTER_PORT for itself; at most 65534); or, of Slurm, the first host of
  * SLURM_JOB_NODELIST (SLURM_NODELIST) and a port from SLURM_JOB_ID. "" if nothing tells. */
 #ifndef PIPE_LAUNCH_H
 #define PIPE_LAUNCH_H

@@ -328,8 +328,11 @@ int main(int argc, char **argv) {
       if (!*value || *end || !(a.grace_s >= 0 && a.grace_s < 1e6))
         return usage("--grace needs seconds, not ", *value ? value : "nothing");
     } else if (!strcmp(name, "--store")) {
+      char why[STORE_TEXT];
       if (!*value)
         return usage("--store needs host:port", "");
+      if (!store_is_address(value, why))
+        return usage(why, "");
       a.store = value;
     } else {
       return usage("unknown option ", name);

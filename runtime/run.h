@@ -257,6 +257,7 @@ struct PrRun {
   int ck_lock;          /* file that keeps other runs from the folder ck_dir; -1 */
   char *ck_dir;         /* owned; NULL */
   uint64_t ck_attempt;  /* of this run in that folder */
+  _Atomic uint32_t ck_at; /* checkpoint.h */
   uint64_t ck_step;     /* of the last checkpoint; UINT64_MAX: none */
   uint64_t epoch_ns;    /* what spans count from */
   uint64_t trace_slots; /* of each ring */
@@ -449,7 +450,8 @@ PrFaultKind pr_fault_meet(PrRun *run, uint32_t rank, uint32_t index, uint64_t st
 static inline PrFaultKind pr_fault_at(PrRun *run, uint32_t rank, uint32_t index, uint64_t step) {
   return run->fault.kind ? pr_fault_meet(run, rank, index, step) : PR_NO_FAULT;
 }
-void pr_fault_meet_point(PrRun *run, PrFaultPoint point);
+/* Rank `rank` has come to SAVE or COMMIT. */
+void pr_fault_meet_point(PrRun *run, PrFaultPoint point, uint32_t rank);
 
 /* Whether rank r is carried out by this process. */
 static inline bool pr_is_here(const PrRun *run, uint32_t r) {

@@ -112,6 +112,9 @@ void store_stop(StoreServer *s, double patience_s);
 
 /* ---- both: store_wire.c ---- */
 
+/* Is addr as store_socket has it, with a port of 0 to 65535? False with the reason in why[STORE_TEXT]. */
+bool store_is_address(const char *addr, char *why);
+
 /* A socket connected to (or listening at) addr, "host:port" or "host,host,...:port", of which the first that
  * answers is taken; -1 with the reason in why[STORE_TEXT]. */
 int store_socket(const char *addr, bool listens, char *why);

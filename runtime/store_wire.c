@@ -58,13 +58,21 @@ static int try_host(const char *host, const char *port, bool listens, char *why)
   return fd;
 }
 
+bool store_is_address(const char *addr, char *why) {
+  const char *colon = strrchr(addr, ':'), *port = colon ? colon + 1 : "";
+  size_t n = strspn(port, "0123456789");
+  bool ok = colon && colon > addr && colon - addr < STORE_ADDR && n > 0 && n <= 5 && !port[n] &&
+            strtoul(port, NULL, 10) <= 65535;
+  if (!ok)
+    snprintf(why, STORE_TEXT, "'%.200s' is not host:port", addr);
+  return ok;
+}
+
 int store_socket(const char *addr, bool listens, char *why) {
   const char *colon = strrchr(addr, ':');
-  if (!colon || colon == addr || colon - addr >= STORE_ADDR || !colon[1]) {
-    snprintf(why, STORE_TEXT, "'%.200s' is not host:port", addr);
-    return -1;
-  }
   int fd = -1;
+  if (!store_is_address(addr, why))
+    return -1;
   for (const char *at = addr; fd < 0 && at < colon;) {
     char host[STORE_ADDR];
     size_t n = strcspn(at, ",");

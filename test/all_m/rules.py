@@ -72,10 +72,40 @@ def used(rng):
     return some + f"schedule s(P = {P}, M = 12) {require}{{\n  ranks P\n  pipe net stages P mbs M place s -> s\n{time}  order r {{ {body} }}\n}}\n"
 
 
+def with_M(rng):
+    """One whose first or last microbatches have statements of their own, with priorities that contain M; all change at some c."""
+    P, c = rng.randint(1, 2), rng.randint(30, 60)
+    one = lambda: rng.choice((f"M - {c}", f"{c} - M", f"(m == 0 ? M - {c} : 0)", f"(m == M-1 ? {c} - M : 0)", f"(m < 2 ? {c} - M : -1)",
+                              f"m - {c}", f"0 - m", "-1", "0", "1", "m", f"{c}", "m + M", f"{c} + m"))
+    room = rng.choice(("P - r", "P - r + 1", "P + 2 - r"))
+    some = lambda: f" when inflight(r) {rng.choice((f'< {room}', f'>= {rng.randint(1, 2)}', f'== {rng.randint(1, 2)}'))}" if rng.random() < 0.6 else ""
+    k = rng.choice((1, 1, 2))
+    body = []
+    for op, when in (("F(m)", f" when inflight(r) < {room}"), ("B(m)", "")):
+        plain = rng.choice(("@ 0", "@ 1", "@ 50", "@ m", "@ 2*m + 1", ""))
+        first, last = rng.random() < 0.4, rng.random() < (0.6 if op == "F(m)" else 0.2)
+        if first and last:
+            inner = f"if m >= {k} && m < M-{k} {{ {op} {plain}{when} }}"
+        else:
+            inner = f"if m >= {k} {{ {op} {plain}{when} }}" if first else f"if m < M-{k} {{ {op} {plain}{when} }}" if last else f"{op} {plain or f'@ {one()}'}{when}"
+        body.append(inner)
+        body += [f"if m < {k} {{ {op} @ {one()}{some()} }}"] * first + [f"if m >= M-{k} {{ {op} @ {one()}{some()} }}"] * last
+    rng.shuffle(body)
+    end = "U"
+    if rng.random() < 0.2:
+        end = ""
+        body.append(f"if m == {rng.choice(('0', 'M-1'))} {{ U @ {one()} }}")
+    time = f"time {{ F = {rng.randint(1, 4)}  B = {rng.randint(1, 6)}  send = {rng.randint(0, 2)} }}"
+    return (f"schedule s(P = {P}, M = 8) requires M >= 4 {{\n  ranks P\n  pipe net stages P mbs M place s -> s\n  {time}\n"
+            f"  order r {{ rules m {{\n    " + "\n    ".join(body) + f"\n  }} {end} }}\n}}\n")
+
+
 def text(rng):
     """A schedule by rules, most of them near ones that people write."""
     if rng.random() < 0.25:
         return used(rng)
+    if rng.random() < 0.3:
+        return with_M(rng)
     P = rng.randint(1, 4)
     V = rng.choice((1, 1, 1, 2, 2)) if P > 1 else 1
     pipes = rng.random() < 0.12 and P % 2 == 0 and V == 1
@@ -245,6 +275,7 @@ def judge(case):
         return where + f"proved, but M = {wrong[0]} is refuted"
     start = int((re.search(r" from (\d+) on", said[1]) or [0, 1])[1])
     far = [start + random.Random(number_of).randint(0, 3 * bound) for _ in range(2)]
+    far += [66, 97, 130] if start < 66 and re.search(r"\b[3-6]\d\b", source) else []  # behind what with_M() changes at
     for M in [*range(start, max(bound, start + 7)), *far]:
         if by and M % int(by[1]):
             continue

@@ -160,7 +160,7 @@ static uint64_t load_of(uint32_t set) {
 /* Every step from s, into next; *bad: two ends of different tensors face each other. */
 static uint32_t steps(State s, State *next, bool *bad) {
   uint32_t n = 0, ready = posted(s);
-  bool tagged = model->channels == CHANNELS_TAGGED, buffered = model->buffer > 0 && !tagged;
+  bool tagged = model->channels == CHANNELS_TAGGED, buffered = model->buffer > 0;
   *bad = false;
   for (uint32_t left = ready & ~s; left; left &= left - 1) {
     uint32_t i = lowest(left), kind = flat.in[i]->kind;
@@ -562,6 +562,44 @@ static void anything(Program *p) {
                                             : below(p->n[r]);
 }
 
+/* ---- times ---- */
+
+/* n SENDs meet n RECVs behind five computations, with room for one message. A SEND goes on once the RECV of the one
+ * above it has begun at 5, the end of the computations, with the group that it is in: by hand. */
+static bool times_agree(void) {
+  enum { N = 3, COMPUTES = 5 };
+  static const struct {
+    uint32_t n, group, sends[N], recvs[N];
+  } want[] = {{2, 0, {1, 6}, {6, 7}}, {2, 1, {1, 6}, {6, 6}}, {3, 2, {1, 6, 7}, {7, 7, 7}}};
+  bool ok = true;
+  for (uint32_t k = 0; k < sizeof want / sizeof *want; k++) {
+    Arena arena = {.oom = oom};
+    MachineInstr send[N], recv[COMPUTES + N];
+    for (uint32_t i = 0; i < COMPUTES; i++)
+      recv[i] = none(MACHINE_COMPUTE);
+    for (uint32_t i = 0; i < want[k].n; i++) {
+      send[i] = none(MACHINE_SEND);
+      recv[COMPUTES + i] = none(MACHINE_RECV);
+      send[i].peer = 1;
+      send[i].tensor = recv[COMPUTES + i].tensor = i;
+      recv[COMPUTES + i].need[0] = COMPUTES - 1;
+      recv[COMPUTES + i].group = want[k].group > i ? want[k].group - i : 0;
+    }
+    const MachineList list[] = {{send, want[k].n}, {recv, COMPUTES + want[k].n}};
+    uint32_t **end = machine_times(&arena, list, 2,
+                                   (ChannelModel){.channels = CHANNELS_RANK, .buffer = 1});
+    for (uint32_t i = 0; i < want[k].n; i++)
+      if (end[0][i] != want[k].sends[i] || end[1][COMPUTES + i] != want[k].recvs[i]) {
+        printf("%u sends, group of %u: transfer %u ends at %u and %u, by hand %u and %u\n",
+               want[k].n, want[k].group + 1, i, end[0][i], end[1][COMPUTES + i], want[k].sends[i],
+               want[k].recvs[i]);
+        ok = false;
+      }
+    arena_free(&arena);
+  }
+  return ok;
+}
+
 /* ---- the loop ---- */
 
 static void print(const Program *p) {
@@ -642,6 +680,8 @@ int main(int argc, char **argv) {
   stack_states = calloc(SET, sizeof *stack_states);
   if (!seen_states || !seen_stamp || !stack_states)
     oom(SET);
+  if (!times_agree())
+    return 1;
   printf("seed %" PRIu64 "\n", seed);
   for (uint64_t k = 0; k < programs; k++) {
     Program p;

@@ -135,7 +135,7 @@ for i in range(programs):
         continue
     rows, rank_of = rng.choice(known)
     options = [f"--channels={rng.choice(('rank', 'pair', 'edge', 'tagged'))}"]
-    if rng.random() < 0.4:
+    if rng.random() < 0.4 and options != ["--channels=tagged"]:
         options.append(f"--sends=buffered:{rng.randint(1, 3)}")
     cases.append((i, grouped(rng) if i % 3 == 2 else moved(with_transfers(rows, rank_of), rng), options))
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

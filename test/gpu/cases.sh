@@ -23,7 +23,9 @@ synccheck 300
 initcheck 300
 racecheck 300'
 if [ "${1:-}" = --list ]; then echo "$list"; exit 0; fi
+[ $# = 3 ] || { echo "cases.sh: CASE BIN WORK, or --list" >&2; exit 2; }
 name=$1 bin=$2 work=$3
+case $'\n'$list in *$'\n'"$name "*) ;; *) echo "cases.sh: no case '$name'; --list has them" >&2; exit 2 ;; esac
 mkdir -p "$work"
 text=$work/text
 cat "$here"/../../lang/*.md > "$text"

@@ -230,7 +230,10 @@ run_all() {
 }
 
 case ${1:-} in
---bundle) pack "$(here "${2:?FILE.tar.gz}")" "$([ -n "${3:-}" ] && here "$3" || echo build)"; exit 0 ;;
+--bundle)
+  [ -n "${2:-}" ] || fail "--bundle needs FILE.tar.gz"
+  pack "$(here "$2")" "$([ -n "${3:-}" ] && here "$3" || echo build)"
+  exit 0 ;;
 --shim)
   [ -d gen ] || fail "--shim is for an unpacked bundle"
   build_here shim

@@ -118,7 +118,8 @@ static int train(const Asked *a, const PipeProgram *p) {
   }
   if (st)
     fprintf(stderr, "tiny_train: %s\n", pr_error(run));
-  for (uint32_t row = 0; st && row < p->nstage; row++) { /* perhaps in the middle of an update */
+  const bool over = st && st != PR_E_IO; /* what cannot be written leaves the run usable */
+  for (uint32_t row = 0; over && row < p->nstage; row++) { /* perhaps in the middle of an update */
     char weight[256];
     if (pr_weight(run, row) || !pr_copy_weight(run, row, weight) || !pr_checkpoint(run, ".", 1))
       fprintf(stderr, "tiny_train: weights of a run that has failed can be seen\n");
