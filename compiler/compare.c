@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * `pipec --compare a.pipe b.pipe ... -D P=8 -D M=8..64:8`: compiles each schedule at each point of the
- * swept parameters and ranks them by time, or as --by says, as a table, as CSV (--emit=csv) or as a picture of time
- * against memory (--emit=svg). Nothing that a compile proves is left out here; a schedule that is refused
- * at a point is a row that says so.
+ * swept parameters and ranks them by time, or as --by says, as a table, as CSV (--emit=csv) or as a
+ * picture of time against memory (--emit=svg). Nothing that a compile proves is left out here; a schedule
+ * that is refused at a point is a row that says so.
  *
  * Schedules cut a model into different numbers of stages and hold different numbers of stashes, so time is
  * given as a multiple of the work of a rank (makespan x ranks / busy: 1 has no bubble), and stashes in
@@ -33,6 +33,8 @@ typedef struct Compare {
   Row *row;
   uint32_t nrow, ninput;
   bool sized; /* every row that was compiled is */
+  const char *
+      *beside; /* of each input: behind the name of its schedule; "" unless others have that name */
 } Compare;
 
 /* ---- one row ---- */
@@ -118,21 +120,51 @@ static double ranked_by(const Compare *c, const Row *w) {
   return 0;
 }
 
-/* Sorted by time, a row is on the front if it needs less memory than all above it. */
+/* Sorted by time and then by memory, a row is on the front if it needs less memory than all above it, or is as
+ * good in both as the last of these that is on it. */
 static void rank_rows(Compare *c, Row *row, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
     row[i].memory = c->sized ? (double)row[i].bytes : row[i].inflight;
   qsort(row, n, sizeof *row, by_time);
-  double least = -1;
+  const Row *last = NULL; /* of the front */
   for (uint32_t i = 0; i < n && !row[i].refused; i++)
-    if (least < 0 || row[i].memory < least)
-      row[i].front = true, least = row[i].memory;
+    if (!last || row[i].memory < last->memory ||
+        (row[i].memory == last->memory && row[i].times == last->times))
+      row[i].front = true, last = &row[i];
   for (uint32_t i = 0; i < n; i++)
     row[i].by = ranked_by(c, &row[i]);
   qsort(row, n, sizeof *row, by_choice);
 }
 
 /* ---- output ---- */
+
+static const char *file_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+/* Schedules of one name are told apart by their files; if these have one name, too, by their paths. */
+static void tell_apart(Compare *c) {
+  const char *const *file = c->s->opt->compare;
+  const char **name = NEW_ARRAY(c->s->arena, const char *, c->ninput);
+  c->beside = NEW_ARRAY(c->s->arena, const char *, c->ninput);
+  for (uint32_t i = 0; i < c->nrow; i++) /* a file that does not compile may have no other name */
+    if (!name[c->row[i].which] || !c->row[i].refused)
+      name[c->row[i].which] = c->row[i].name;
+  for (uint32_t k = 0; k < c->ninput; k++) {
+    bool same = false, path = false;
+    for (uint32_t j = 0; j < c->ninput; j++)
+      if (strcmp(name[j], name[k]) == 0 && strcmp(file[j], file[k]) != 0)
+        same = true, path |= strcmp(file_of(file[j]), file_of(file[k])) == 0;
+    c->beside[k] = "";
+    if (same && strcmp(name[k], file[k]) != 0)
+      c->beside[k] = arena_printf(c->s->arena, " (%s)", path ? file[k] : file_of(file[k]));
+  }
+}
+
+static const char *shown_name(Compare *c, const Row *w) {
+  return arena_printf(c->s->arena, "%s%s", w->name, c->beside[w->which]);
+}
 
 static const char *row_time(Compare *c, const Row *w, uint64_t t) {
   Sched shown = {.arena = c->s->arena, .timed = w->timed};
@@ -141,8 +173,11 @@ static const char *row_time(Compare *c, const Row *w, uint64_t t) {
 
 static void table(Compare *c, FILE *f) {
   int name = 8, params = 6;
+  bool star = false;
   for (uint32_t i = 0; i < c->nrow; i++) {
-    name = (int)strlen(c->row[i].name) > name ? (int)strlen(c->row[i].name) : name;
+    const char *shown = shown_name(c, &c->row[i]);
+    star |= c->row[i].front;
+    name = (int)strlen(shown) > name ? (int)strlen(shown) : name;
     params = (int)strlen(c->row[i].params) > params ? (int)strlen(c->row[i].params) : params;
   }
   fprintf(f, "  %-*s  %-*s  %10s  %10s  %9s  %10s  %10s  %9s  %8s  %7s  %9s  ", name, "schedule",
@@ -156,20 +191,23 @@ static void table(Compare *c, FILE *f) {
     if (i > 0 && i % c->ninput == 0)
       fputc('\n', f);
     if (w->refused) {
-      fprintf(f, "  %-*s  %-*s  refused: %s\n", name, w->name, params, w->params, w->refused);
+      fprintf(f, "  %-*s  %-*s  refused: %s\n", name, shown_name(c, w), params, w->params,
+              w->refused);
       continue;
     }
-    fprintf(f,
-            "%c %-*s  %-*s  %10s  %10s  %+7.2f %%  %10s  %10s  %+7.2f %%  %8.4f  %5.2f %%  %9.2f  ",
-            w->front ? '*' : ' ', name, w->name, params, w->params, row_time(c, w, w->makespan),
-            row_time(c, w, w->bound), above_percent(w->makespan, w->bound), row_time(c, w, w->span),
-            row_time(c, w, w->span_bound), above_percent(w->span, w->span_bound), w->times,
-            w->bubble, w->inflight);
+    fprintf(
+        f, "%c %-*s  %-*s  %10s  %10s  %+7.2f %%  %10s  %10s  %+7.2f %%  %8.4f  %5.2f %%  %9.2f  ",
+        w->front ? '*' : ' ', name, shown_name(c, w), params, w->params,
+        row_time(c, w, w->makespan), row_time(c, w, w->bound), above_percent(w->makespan, w->bound),
+        row_time(c, w, w->span), row_time(c, w, w->span_bound),
+        above_percent(w->span, w->span_bound), w->times, w->bubble, w->inflight);
     if (c->sized)
       fprintf(f, "%9s  %9s  ", bytes_text(c->s, w->bytes), bytes_text(c->s, w->volume));
     fprintf(f, "%9" PRIu64 "  %8u  %9u\n", w->transfers, w->versions, w->staleness);
   }
-  fprintf(f, "\n* no other is better both in time and in %s\n", c->sized ? "bytes" : "stashes");
+  if (star)
+    fprintf(f, "\n* no other is at least as good in time and in %s, and better in one of them\n",
+            c->sized ? "bytes" : "stashes");
 }
 
 static void quoted(FILE *f, const char *text) {
@@ -219,22 +257,18 @@ static void put(FILE *f, const char *fmt, ...) {
 static const char *const colour[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                      "#e69f00", "#56b4e9", "#000000", "#7f7f7f"};
 
-static void mark(FILE *f, uint32_t which, double x, double y, bool filled) {
+/* size: 1, or less for a mark that lies on another */
+static void mark(FILE *f, uint32_t which, double x, double y, bool filled, double size) {
   const char *hue = colour[which % 8], *fill = filled ? hue : "white";
+  put(f, "<g transform=\"translate(~ ~) scale(~)\" fill=\"$\" stroke=\"$\">", x, y, size, fill,
+      hue);
   switch (which / 8 + which % 4) {
-  case 0:
-    put(f, "<circle cx=\"~\" cy=\"~\" r=\"4.5\" fill=\"$\" stroke=\"$\"/>\n", x, y, fill, hue);
-    break;
-  case 1:
-    put(f, "<rect x=\"~\" y=\"~\" width=\"8\" height=\"8\" fill=\"$\" stroke=\"$\"/>\n", x - 4,
-        y - 4, fill, hue);
-    break;
-  case 2:
-    put(f, "<path d=\"M~ ~l5 9h-10z\" fill=\"$\" stroke=\"$\"/>\n", x, y - 5, fill, hue);
-    break;
-  default:
-    put(f, "<path d=\"M~ ~l5 5l-5 5l-5 -5z\" fill=\"$\" stroke=\"$\"/>\n", x, y - 5, fill, hue);
+  case 0: put(f, "<circle r=\"4.5\"/>"); break;
+  case 1: put(f, "<rect x=\"-4\" y=\"-4\" width=\"8\" height=\"8\"/>"); break;
+  case 2: put(f, "<path d=\"M0 -5l5 9h-10z\"/>"); break;
+  default: put(f, "<path d=\"M0 -5l5 5l-5 5l-5 -5z\"/>");
   }
+  put(f, "</g>\n");
 }
 
 /* A round number of steps over 0..most: 1, 2 or 5 times a power of 10, at least five of them. */
@@ -328,35 +362,133 @@ static const char *swept(Compare *c, const Row *w) {
   return text;
 }
 
-/* A label beside its mark, as near as there is room, with a line to it unless it touches. None where there is no room. */
-static void label(Compare *c, FILE *f, Taken *t, const Row *w, double x, double y) {
-  static const double away[] = {8, 14, 24, 40, 64, 100}, most[] = {0, 12, 24, 36, 48, 60};
-  enum { TRIES = sizeof away / sizeof *away, HIGH = 12 };
-  const char *text = arena_printf(c->s->arena, "%s%s", w->name, swept(c, w));
+typedef struct Place {
+  double x, y;       /* px */
+  uint32_t row, end; /* the first and the last of its rows, by Picture.next */
+  bool front;
+} Place;
+
+typedef struct Picture {
+  VEC(Place) place;
+  uint32_t *next; /* of a row: the next one of its place, by input, then as the rows are; or NONE */
+  uint32_t *at;   /* of a row: its place */
+  Taken taken;
+} Picture;
+
+/* A label beside its mark, as near as there is room, with a line to it unless it touches. None where there is no room:
+ * for that of a row that `must` have one, its line may pass marks and text. */
+static void label(Compare *c, FILE *f, Picture *pic, uint32_t i, bool must) {
+  enum { AROUND = 16, HIGH = 12, OFF = 7, NEAR = 8, STEP = 8, FAR = 120, FARTHEST = 480 };
+  static const double dx[AROUND] = {1,     -1,     0.924, -0.924, 0.924, -0.924, 0.707, -0.707,
+                                    0.707, -0.707, 0.383, -0.383, 0.383, -0.383, 0,     0},
+                      dy[AROUND] = {0,     0,     -0.383, -0.383, 0.383, 0.383, -0.707, -0.707,
+                                    0.707, 0.707, -0.924, -0.924, 0.924, 0.924, -1,     1};
+  Taken *t = &pic->taken;
+  const Row *w = &c->row[i];
+  double x = pic->place.at[pic->at[i]].x, y = pic->place.at[pic->at[i]].y;
+  const char *text = arena_printf(c->s->arena, "%s%s", shown_name(c, w), swept(c, w));
   double wide = LETTER * (double)strlen(text);
   const char *at = arena_printf(c->s->arena, "%.2f %.2f %s", x, y, text);
-  for (uint32_t i = 0; i < t->label.n; i++)
-    if (strcmp(t->label.at[i], at) == 0) /* another parameter is swept, which it lacks */
+  for (uint32_t k = 0; k < t->label.n; k++)
+    if (strcmp(t->label.at[k], at) ==
+        0) /* it has its label, or another parameter is swept, which it lacks */
       return;
-  for (int d = 0; d < TRIES; d++)
-    for (double up = 0; up <= most[d]; up += HIGH / 2.0)
-      for (int k = 0; k < 4; k++) { /* right and left, up and down */
-        double side = k % 2 ? -1 : 1, ex = x + side * away[d], ey = y + (k / 2 ? up : -up);
-        double bx = side > 0 ? ex : ex - wide, by = ey - HIGH / 2.0, sx = x + side * 8;
+  for (int over = 0; over <= must; over++)
+    for (int far = NEAR; far <= (over ? FARTHEST : FAR); far += STEP)
+      for (int k = 0; k < AROUND; k++) {
+        double ex = x + far * dx[k], ey = y + far * dy[k], sx = x + OFF * dx[k],
+               sy = y + OFF * dy[k];
+        double bx = dx[k] == 0 ? ex - wide / 2 : dx[k] > 0 ? ex : ex - wide;
+        double by = dx[k] == 0 ? (dy[k] < 0 ? ey - HIGH : ey) : ey - HIGH / 2.0;
         if (!box_free(t, bx, by, wide, HIGH, MARK | LINE) ||
-            (d > 0 && !line_free(t, sx, y, ex, ey, false)))
+            (far > NEAR && !over && !line_free(t, sx, sy, ex, ey, false)))
           continue;
-        if (d > 0) {
-          put(f, "<path d=\"M~ ~L~ ~\" stroke=\"gray\" stroke-width=\"0.7\"/>\n", sx, y, ex, ey);
-          line_free(t, sx, y, ex, ey, true);
+        if (far > NEAR) {
+          put(f, "<path d=\"M~ ~L~ ~\" stroke=\"gray\" stroke-width=\"0.7\"/>\n", sx, sy, ex, ey);
+          line_free(t, sx, sy, ex, ey, true);
         }
         take(t, bx, by, wide, HIGH, MARK);
         *vec_push(c->s->arena, &t->label) = at;
         put(f,
             "<text class=\"label\" font-size=\"10\" x=\"~\" y=\"~\" text-anchor=\"$\">$</text>\n",
-            ex, ey + 3.5, side > 0 ? "start" : "end", text);
+            ex, by + HIGH / 2.0 + 3.5,
+            dx[k] == 0  ? "middle"
+            : dx[k] > 0 ? "start"
+                        : "end",
+            text);
         return;
       }
+}
+
+/* The first and the last point of each schedule's front, then others, in the order of the sweep. */
+static void put_labels(Compare *c, FILE *f, Picture *pic) {
+  for (uint32_t k = 0; k < c->ninput; k++) {
+    uint32_t first = NONE, last = NONE;
+    for (uint32_t i = 0; i < c->nrow; i++)
+      if (c->row[i].which == k && c->row[i].front)
+        first = first == NONE ? i : first, last = i;
+    if (first != NONE)
+      label(c, f, pic, first, true), label(c, f, pic, last, true);
+  }
+  for (uint32_t i = 0; i < c->nrow; i++)
+    if (c->row[i].front)
+      label(c, f, pic, i, false);
+}
+
+/* ---- marks: those that lie on each other are one, with one tooltip ---- */
+
+enum { SAME = 2, COLUMNS = (LEFT + W + BESIDE) / SAME, ROWS = (TOP + H + BESIDE) / SAME }; /* px */
+
+/* The place of a point: one less than SAME px away in x and in y, or a new one. cell: of each the place in it, + 1 */
+static uint32_t place_at(Compare *c, Picture *pic, uint32_t *cell, double x, double y) {
+  int col = (int)x / SAME, row = (int)y / SAME;
+  for (int j = row > 0 ? row - 1 : 0; j <= row + 1; j++)
+    for (int i = col - 1; i <= col + 1; i++) {
+      uint32_t p = cell[j * COLUMNS + i];
+      const Place *at = p ? &pic->place.at[p - 1] : NULL;
+      if (at && at->x - x < SAME && x - at->x < SAME && at->y - y < SAME && y - at->y < SAME)
+        return p - 1;
+    }
+  *vec_push(c->s->arena, &pic->place) = (Place){.x = x, .y = y, .row = NONE, .end = NONE};
+  cell[row * COLUMNS + col] = pic->place.n;
+  return pic->place.n - 1;
+}
+
+/* Puts row i at a point; once if it is the same compile again, at a parameter that its schedule lacks. */
+static void put_row(Compare *c, Picture *pic, uint32_t *cell, uint32_t i, double x, double y) {
+  pic->at[i] = place_at(c, pic, cell, x, y);
+  Place *p = &pic->place.at[pic->at[i]];
+  const Row *w = &c->row[i], *before = p->end == NONE ? NULL : &c->row[p->end];
+  p->front |= w->front;
+  if (before && before->which == w->which && strcmp(before->params, w->params) == 0) {
+    c->row[p->end].front |= w->front;
+    return;
+  }
+  pic->next[i] = NONE;
+  *(p->end == NONE ? &p->row : &pic->next[p->end]) = i;
+  p->end = i;
+}
+
+/* The marks of a place, a smaller one on a larger one: one of each schedule, those of the front on top. */
+static void put_place(Compare *c, FILE *f, const Picture *pic, const Place *p) {
+  put(f, "<g class=\"place\"><title>");
+  for (uint32_t i = p->row; i != NONE; i = pic->next[i]) {
+    const Row *w = &c->row[i];
+    put(f, "$$ $: $", i == p->row ? "" : "\n", shown_name(c, w), w->params, said(c, w));
+  }
+  put(f, "</title>\n");
+  double size = 1;
+  for (int filled = 0; filled < 2; filled++)
+    for (uint32_t i = p->row, to; i != NONE; i = to) {
+      bool front = false;
+      for (to = i; to != NONE && c->row[to].which == c->row[i].which; to = pic->next[to])
+        front |= c->row[to].front;
+      if (front != filled)
+        continue;
+      mark(f, c->row[i].which, p->x, p->y, filled, size);
+      size *= 0.72;
+    }
+  put(f, "</g>\n");
 }
 
 static void svg(Compare *c, FILE *f) {
@@ -383,11 +515,13 @@ static void svg(Compare *c, FILE *f) {
   put(f, "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n");
   put(f, "<text x=\"#\" y=\"20\" font-size=\"15\">Time against memory</text>\n", (unsigned)LEFT);
   put(f,
-      "<text x=\"#\" y=\"36\" fill=\"dimgray\">filled: no other is better in both at the same parameters; these are named</text>\n"
-      "<text x=\"#\" y=\"50\" fill=\"dimgray\">where there is room; each point says its numbers under the pointer</text>\n",
+      "<text x=\"#\" y=\"36\" fill=\"dimgray\">filled: no other at the same parameters is as good in both and better in one; the first and the last of these</text>\n"
+      "<text x=\"#\" y=\"50\" fill=\"dimgray\">are named, others where there is room; each point says its numbers under the pointer</text>\n",
       (unsigned)LEFT, (unsigned)LEFT);
   char num[SVG_NUMBER];
-  Taken *taken = NEW(c->s->arena, Taken);
+  Picture pic = {.next = NEW_ARRAY(c->s->arena, uint32_t, c->nrow),
+                 .at = NEW_ARRAY(c->s->arena, uint32_t, c->nrow)};
+  uint32_t *cell = NEW_ARRAY(c->s->arena, uint32_t, (size_t)COLUMNS * ROWS);
   for (double v = 0; v <= xmost + xstep / 2; v += xstep) {
     double x = LEFT + W * v / xmost;
     put(f, "<path d=\"M~ #v#\" stroke=\"gainsboro\"/>\n", x, (unsigned)TOP, (unsigned)H);
@@ -422,26 +556,23 @@ static void svg(Compare *c, FILE *f) {
       const Row *w = &c->row[i];
       if (w->which != k)
         continue;
-      name = w->name;
-      if (w->refused)
-        continue;
-      double x = LEFT + W * w->memory / (xmost * per),
-             y = TOP + H * (ymost - w->times) / (ymost - 1);
-      put(f, "<g><title>$ $: $</title>\n", w->name, w->params, said(c, w));
-      take(taken, x - 5, y - 5, 10, 10, MARK);
-      mark(f, k, x, y, w->front);
-      put(f, "</g>\n");
+      name = shown_name(c, w);
+      if (!w->refused)
+        put_row(c, &pic, cell, i, LEFT + W * w->memory / (xmost * per),
+                TOP + H * (ymost - w->times) / (ymost - 1));
     }
     double y = TOP + H + 60.0 + KEY * k;
-    mark(f, k, LEFT + 6.0, y - 4, true);
+    mark(f, k, LEFT + 6.0, y - 4, true, 1);
     put(f, "<text x=\"#\" y=\"~\">$</text>\n", LEFT + 18u, y, name);
   }
-  for (uint32_t i = 0; i < c->nrow; i++) {
-    const Row *w = &c->row[i];
-    if (w->front)
-      label(c, f, taken, w, LEFT + W * w->memory / (xmost * per),
-            TOP + H * (ymost - w->times) / (ymost - 1));
-  }
+  for (int front = 0; front < 2; front++)
+    for (uint32_t p = 0; p < pic.place.n; p++) {
+      const Place *at = &pic.place.at[p];
+      take(&pic.taken, at->x - 5, at->y - 5, 10, 10, MARK);
+      if (at->front == front)
+        put_place(c, f, &pic, at);
+    }
+  put_labels(c, f, &pic);
   put(f, "</svg>\n");
 }
 
@@ -490,6 +621,7 @@ bool compare(Sched *s) {
     any |= !c.row[i].refused;
   for (uint64_t p = 0; p < points; p++)
     rank_rows(&c, &c.row[p * c.ninput], c.ninput);
+  tell_apart(&c);
   for (uint32_t i = 0; i < o->ndefine && any; i++)
     if (!o->define[i].used)
       diag_error(s->diag, DIAG_PARAM, NO_SPAN, "none of the schedules has a parameter '%s' (-D)",

@@ -557,7 +557,7 @@ bool read_csv(Sched *s) {
   s->name = slash ? slash + 1 : s->opt->input;
   s->params = "";
   s->slices = 1;
-  if (s->opt->ndefine > 0) {
+  if (s->opt->ndefine > 0 && s->opt->ncompare == 0) { /* of several, others may have them */
     diag_error(s->diag, DIAG_PARAM, NO_SPAN, "-D %s: a CSV file has no parameters",
                s->opt->define[0].name);
     return false;

@@ -133,7 +133,7 @@ static bool bind_given(Ex *x, const Param *open, int64_t value) {
   Schedule *sc = s->def;
   bool ok = true, first = true;
   s->params = "";
-  for (uint32_t i = 0; i < o->ndefine; i++)
+  for (uint32_t i = 0; i < o->ndefine && o->ncompare == 0; i++)
     o->define[i].used = false;
   for (Param *p = sc->params; p; p = p->next) {
     Define *d = NULL;

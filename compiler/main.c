@@ -174,6 +174,26 @@ static bool read_format(Sched *s, int argc, char **argv, bool other) {
   return true;
 }
 
+/* Refuses what says where or how to write (of --arrows: --emit) where only a report or a grid is printed. -o is fine
+ * with --depfile, which names it. */
+static bool writes_nothing(Sched *s, bool emits) {
+  const Options *o = s->opt;
+  const char *what = o->dump_after          ? "--dump-after"
+                     : o->show              ? "--show"
+                     : o->critical_path     ? "--critical-path"
+                     : o->for_all && !emits ? "--for-all without --emit=c"
+                     : o->check_only        ? "--check"
+                                            : NULL;
+  const char *idle = o->output && !o->depfile ? "-o"
+                     : emits                  ? "--emit"
+                     : o->symbol              ? "--symbol"
+                                              : NULL;
+  if (!what || !idle)
+    return true;
+  return usage_error(
+      s, arena_printf(s->arena, "%s prints and writes nothing: %%s is too much", what), idle);
+}
+
 /* False: reported. *done: nothing is left to do. */
 static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   Options *o = s->opt;
@@ -182,7 +202,8 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   opterr = 0;
   int k = 0, about = 0, shell = 0;
   bool many = false, format = false, what = false; /* what: an option says what to do */
-  bool emits = false, arrows = false, by = false;  /* --emit, --arrows, --by */
+  bool emits = false, arrows = false, by = false,
+       color = false; /* --emit, --arrows, --by, --color */
   for (int c; (c = option_next(argc, argv)) != -1;)
     switch (c) {
     case O_OUTPUT: o->output = strcmp(optarg, "-") ? optarg : NULL; break;
@@ -214,7 +235,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     case O_COLOR:
       if (!read_word(s, c, "--color=", &k))
         return false;
-      o->color = (Color)k;
+      o->color = (Color)k, color = true;
       break;
     case O_WATCH: o->watch = true; break;
     case O_FORMAT: format = true; break;
@@ -329,6 +350,8 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     return usage_error(s, "%s says how to rank what --compare compiles", "--by");
   if (arrows && (o->emit != EMIT_SVG || many))
     return usage_error(s, "%s says how to draw the timeline of --emit=svg", "--arrows");
+  if (color && !o->show && !o->watch)
+    return usage_error(s, "%s is for what --show draws", "--color");
   if (many) {
     if (o->emit != EMIT_C && o->emit != EMIT_CSV && o->emit != EMIT_SVG)
       return usage_error(s, "%s prints a table, or --emit=csv or --emit=svg", "--compare");
@@ -353,6 +376,8 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     o->compare = (const char **)argv + optind, o->ncompare = (uint32_t)(argc - optind);
   else if (optind + 1 < argc)
     return usage_error(s, "one file at a time; '%s' is another", argv[optind + 1]);
+  if (!writes_nothing(s, emits))
+    return false;
   if (o->depfile && o->output && strcmp(o->depfile, o->output) == 0)
     return usage_error(s, "--depfile and -o are both %s", o->output);
   if (o->depfile && !o->output)

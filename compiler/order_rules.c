@@ -6,6 +6,7 @@
 
 #include "graph.h"
 #include "rules.h"
+#include "rules_of_m.h"
 #include "weights.h"
 
 /* ---- conditions ---- */
@@ -524,8 +525,11 @@ static void reorder(Rules *q) {
     const Region *g = &q->x->regions.at[i];
     uint32_t done = q->next[g->rank] > g->first ? q->next[g->rank] : g->first,
              end = g->first + g->n;
-    if (done < end)
+    if (done < end) {
       append_rest(q, g, done);
+      if (s->play)
+        s->play->rest = true;
+    }
     Op *to = arena_alloc(&q->x->scratch, g->n * sizeof *to);
     for (uint32_t k = 0; k < g->n; k++) {
       to[k] = s->op[q->seq[g->first + k]];

@@ -569,7 +569,8 @@ bool read_json(Sched *s) {
   d.file = diag_source(s->diag, s->opt->input, d.text, len);
   const char *slash = strrchr(s->opt->input, '/');
   s->name = slash ? slash + 1 : s->opt->input;
-  if (s->opt->ndefine > 0 || s->opt->schedule || s->opt->profile) {
+  bool define = s->opt->ndefine > 0 && s->opt->ncompare == 0; /* of several, others may have them */
+  if (define || s->opt->schedule || s->opt->profile) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN,
                "%s has one schedule, without parameters, and its own costs", s->opt->input);
     return false;

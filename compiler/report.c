@@ -188,7 +188,7 @@ void emit_report(Sched *s, FILE *f) {
   fprintf(f, "model     %s, at most %u slots per channel\n", model_text(s), s->channel_slots);
   report_buffer(s, f);
   fprintf(f, "makespan  %s, utilisation %.2f %%, bubble %.2f %%; %s on an idle network\n",
-          time_text(s, s->makespan), 100 - bubble_percent(s, s->makespan),
+          time_text(s, s->makespan), s->makespan ? 100 - bubble_percent(s, s->makespan) : 0,
           bubble_percent(s, s->makespan), time_text(s, s->ideal.makespan));
   fprintf(f, "bound     %s\n", bound_text(s));
   report_steady(s, f);

@@ -584,6 +584,8 @@ bool rules_fill(Text *t) {
   t->l->block = t->block;
   if (!s->play)
     return text_no(t, s->def->name_at, "what its rules list has run before them");
+  if (s->play->rest)
+    return text_no(t, s->def->name_at, "some of what its rules list never comes to run in them");
   if (!find_order(&f))
     return false;
   for (uint32_t r = 0; r < s->nrank; r++) {

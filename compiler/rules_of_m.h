@@ -32,6 +32,7 @@ typedef struct RulePlay {
   VEC(RuleState) state; /* ascending */
   VEC(RuleListed) listed;
   uint64_t *start;      /* [nop] when the ops began, rank after rank in the order of the play */
+  bool rest;            /* some never began: they stand behind all others of their rules, with start 0 */
 } RulePlay;
 
 static inline uint64_t rules_hash(uint64_t h, int64_t v) {

@@ -53,6 +53,20 @@ try a.pipe --arrows=on
 try a.pipe --arrows=auto --emit=html
 try a.pipe --for-all=M --emit=html
 try a.pipe --symbol=x --emit=json
+try a.pipe --check -o x.c
+try a.pipe --check --symbol=a
+try a.pipe --check --arrows=on --emit=svg
+try a.pipe --check --emit=c --for-all=M
+try a.pipe --for-all=M -o x.c
+try a.pipe --show -o x
+try a.pipe --show --arrows=on --emit=svg
+try a.pipe --critical-path --emit=svg -o q.svg
+try a.pipe --dump-after=lower -o x
+try a.pipe --dump-after=lower --symbol=a
+try a.pipe --check -o stamp --depfile=d
+try a.pipe --color=always --emit=svg
+try a.pipe --check --color=never
+try --compare a.pipe --color=never
 try a.pipe --torch-lax
 try a.csv --for-all=M --check
 try a.json --for-all=M --emit=c
