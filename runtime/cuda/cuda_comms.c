@@ -328,10 +328,32 @@ PrStatus cuda_open_nccl(PrRun *run) {
   return cuda_lends(run) ? PR_OK : register_slots(run);
 }
 
-static void close_comm(PrRun *run, ncclComm_t x) {
-  if (x && !cuda_of(run)->aborted &&
-      cuda_nccl(run, x, "ncclCommFinalize", ncclCommFinalize(x)) == PR_OK)
-    ncclCommDestroy(x);
+ncclComm_t cuda_split(const PrCuda *c, uint32_t i) {
+  return __atomic_load_n(&c->split[i], __ATOMIC_ACQUIRE);
+}
+
+void cuda_abort_nccl(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  if (!c->comm)
+    return;
+  ncclGroupStart();
+  for (uint32_t i = 0; i < c->nsplit; i++)
+    if (cuda_split(c, i))
+      ncclCommAbort(cuda_split(c, i));
+  ncclCommAbort(c->comm);
+  ncclGroupEnd();
+}
+
+/* One that cannot be finalized is aborted, with those that are left. */
+static void close_comm(PrRun *run, ncclComm_t *x) {
+  if (!*x || cuda_of(run)->aborted)
+    return;
+  if (cuda_nccl(run, *x, "ncclCommFinalize", ncclCommFinalize(*x))) {
+    cuda_abort(run);
+    return;
+  }
+  ncclCommDestroy(*x);
+  *x = NULL;
 }
 
 void cuda_close_nccl(PrRun *run) {
@@ -341,8 +363,8 @@ void cuda_close_nccl(PrRun *run) {
     if (c->registered[i])
       ncclCommDeregister(run->p->nchannel ? c->channel_comm[i] : c->comm, c->registered[i]);
   for (uint32_t i = 0; i < c->nsplit; i++)
-    close_comm(run, c->split[i]);
-  close_comm(run, c->comm);
+    close_comm(run, &c->split[i]);
+  close_comm(run, &c->comm);
   free(c->registered);
   free(c->coll_comm);
   free(c->split);

@@ -106,7 +106,7 @@ typedef struct PrCuda {
   double *loss_to;      /* the same, [2][nsink * nmb] */
   char *contact;        /* device: two lines for first contacts */
   uint64_t issued_steps, done_steps;
-  bool capturing;
+  bool capturing, grouping; /* in a group of calls of NCCL */
   cudaGraphExec_t graph[2];
   ncclComm_t comm, *coll_comm; /* of all; [ncoll] of REDUCE and TIE, not of rank's own; and behind them */
   ncclComm_t *channel_comm; /* [nchannel] those of transfers that this rank has a part in; others: NULL */
@@ -178,6 +178,9 @@ void cuda_find_streams(const RankRun *k, uint32_t *on);
 /* With a group: communicators, and all first contacts. Closing takes what there is. */
 PrStatus cuda_open_nccl(PrRun *run);
 void cuda_close_nccl(PrRun *run);
+void cuda_abort_nccl(PrRun *run); /* all at once; there is none left after */
+/* A thread of NCCL stores it while ncclCommSplit is in progress. */
+ncclComm_t cuda_split(const PrCuda *c, uint32_t i);
 PrStatus cuda_check_channels(PrRun *run); /* does NCCL do what channels take? */
 /* The communicator of a SEND or RECV, and the rank of its other end there. */
 ncclComm_t cuda_comm_of(const PrCuda *c, const PipeInstr *in, int *peer);
@@ -186,6 +189,7 @@ void cuda_close(PrRun *run);
 PrStatus cuda_agree(PrRun *run, PrStatus st);
 PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes);
 void cuda_abort(PrRun *run);
+void cuda_end_graphs(PrRun *run);
 PrStatus cuda_steps(PrRun *run, uint64_t n);
 /* Before a step is issued, or replayed: its numbers; on stream s, they go to the device. */
 PrStatus cuda_formulas_open(PrRun *run);
@@ -210,7 +214,9 @@ bool cuda_lends(const PrRun *run); /* others keep stashes on the rank of this pr
 void *cuda_peer_slot(const PrRun *run, uint32_t rank, uint32_t slot);
 PrStatus cuda_peer_turn(PrRun *run, CudaRank *d);      /* before the next COPY instruction of d */
 PrStatus cuda_peer_turn_over(PrRun *run, CudaRank *d); /* and behind it */
-void cuda_peers_release(PrRun *run); /* of a run that has failed: the COPY stream runs out */
+/* Of a run that has failed: its COPY stream gets its turns until it has run out, on a thread of its own; until then. */
+void cuda_peers_release(PrRun *run);
+void cuda_peers_released(PrRun *run);
 bool cuda_peers_close(PrRun *run);   /* true: nobody has memory of this rank open any more */
 
 void *cuda_take(PrRun *run, uint64_t bytes, bool host);

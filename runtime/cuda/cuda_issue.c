@@ -189,6 +189,7 @@ static PrStatus group_of_transfers(PrRun *run, CudaRank *d, uint32_t n, uint64_t
   if (ncclGroupStart() != ncclSuccess)
     return pr_fail(run, PR_E_DEVICE, "rank %u: ncclGroupStart: %s", d->k->id,
                    ncclGetLastError(c->comm));
+  c->grouping = true;
   for (uint32_t i = 0; i < n && !st; i++) {
     if (lost >> i & 1)
       continue;
@@ -197,6 +198,7 @@ static PrStatus group_of_transfers(PrRun *run, CudaRank *d, uint32_t n, uint64_t
     unname(run);
   }
   ncclResult_t r = ncclGroupEnd();
+  c->grouping = false;
   if (!st)
     st = cuda_nccl(run, c->comm, "ncclGroupEnd", r);
   for (uint32_t i = 0; i < n && !st && d->check; i++)

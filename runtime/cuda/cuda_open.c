@@ -339,18 +339,18 @@ void cuda_close(PrRun *run) {
   if (!c)
     return;
   cuda_watch(run, false);
+  c->since = 0; /* what is left is no step's */
+  c->opened = pr_now();
   if (c->rank && c->aborted)
     run_out(run);
   else if (c->rank)
     cudaDeviceSynchronize();
   const bool unused = cuda_peers_close(run);
+  cuda_end_graphs(run); /* before what they hold: note [abort] */
   cuda_close_nccl(run);
-  for (int i = 0; i < 2; i++) {
-    if (c->graph[i])
-      cudaGraphExecDestroy(c->graph[i]);
+  for (int i = 0; i < 2; i++)
     if (c->over[i])
       cudaEventDestroy(c->over[i]);
-  }
   if (c->begin)
     cudaEventDestroy(c->begin);
   for (uint32_t i = 0; c->turn && run->p && i < run->p->ngroup; i++)

@@ -12,9 +12,11 @@
  * flag is set again only once it has been cleared. Hosts wait for nothing: a stream does, with nothing on the device
  * that others could need. The driver's one call for that (cuStreamBatchMemOp) has no name in the runtime.
  *
- * In a run that fails, the flags of this rank are set, so that what is on its COPY stream, or in its graph, runs out.
+ * In a run that fails, the flags of this rank are set, again and again, so that what is on its COPY stream, or in its
+ * graph, runs out: while communicators are aborted, since each may wait for the other (cuda_steps.c: note [abort]).
  * Memory that others may have open is then left to the end of the process. */
 #include <cuda.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +42,8 @@ struct CudaPeers {
   BatchMemOp batch;
   cudaStream_t aside;
   uint32_t nturn; /* of this rank */
+  pthread_t releaser;
+  bool releasing;
 };
 
 /* What a rank tells the others. */
@@ -145,15 +149,34 @@ static bool ran_out(const PrCuda *c) {
          !(c->o.graph && cudaStreamQuery(s[PIPE_COMPUTE]) == cudaErrorNotReady);
 }
 
-void cuda_peers_release(PrRun *run) {
+static void *release(void *arg) {
+  const PrRun *run = arg;
   struct CudaPeers *x = cuda_of(run)->peers;
   const struct timespec pause = {0, 1000000};
   const uint64_t end = pr_now() + UINT64_C(10000000000);
-  if (!x || !x->aside)
-    return;
+  if (cudaSetDevice(cuda_of(run)->o.device) != cudaSuccess) /* a thread's own */
+    return NULL;
   while (cudaMemsetAsync(x->flag, 1, x->nturn * (size_t)FLAG, x->aside) == cudaSuccess &&
          !ran_out(cuda_of(run)) && pr_now() < end)
     nanosleep(&pause, NULL);
+  return NULL;
+}
+
+void cuda_peers_release(PrRun *run) {
+  struct CudaPeers *x = cuda_of(run)->peers;
+  if (!x || !x->aside)
+    return;
+  x->releasing = pthread_create(&x->releaser, NULL, release, run) == 0;
+  if (!x->releasing) /* better before than not at all */
+    release(run);
+}
+
+void cuda_peers_released(PrRun *run) {
+  struct CudaPeers *x = cuda_of(run)->peers;
+  if (x && x->releasing)
+    pthread_join(x->releaser, NULL);
+  if (x)
+    x->releasing = false;
 }
 
 /* ---- opening ---- */

@@ -4,7 +4,13 @@
  * The host never blocks in CUDA or NCCL: it looks, and between two looks it asks whether a communicator
  * has an error, whether another rank has failed, and whether the step has taken too long. Then it aborts
  * its communicators, which lets its own streams run out, and tells the others through the group, so that
- * every rank aborts. */
+ * every rank aborts.
+ *
+ * note [abort]: NCCL sets the flag that ends the kernels of a communicator, waits until all that was issued to it is over, and
+ * until no graph has a captured launch of it: on a thread that calls it, whether the communicator blocks or not. What
+ * one of them waits for may be behind a transfer of another one, behind a turn, or in a graph. So graphs go first (what is
+ * under way of one is let go once it is over), all communicators are aborted in one group (NCCL 2.22), which sets all the
+ * flags before it waits, and turns are given meanwhile. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,22 +30,30 @@ PrStatus cuda_failed(PrRun *run, const char *call, cudaError_t e) {
                       cudaGetErrorString(e));
 }
 
+void cuda_end_graphs(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  for (int i = 0; i < 2; i++) {
+    if (c->graph[i])
+      cudaGraphExecDestroy(c->graph[i]);
+    c->graph[i] = NULL;
+  }
+}
+
+/* note [abort] */
 void cuda_abort(PrRun *run) {
   PrCuda *c = cuda_of(run);
-  if (!c || c->aborted ||
-      c->capturing) /* no look at the device is allowed before the capture ends: then */
+  if (!c || c->aborted || c->capturing ||
+      c->grouping) /* before a capture ends no look is allowed, in a group no abort: then */
     return;
   c->aborted = true;
   if (c->o.group && !c->told) {
     c->told = true;
     c->o.group->tell(c->o.group->arg, run->text);
   }
-  for (uint32_t i = 0; i < c->nsplit; i++)
-    if (c->split[i])
-      ncclCommAbort(c->split[i]);
-  if (c->comm)
-    ncclCommAbort(c->comm);
+  cuda_end_graphs(run);
   cuda_peers_release(run);
+  cuda_abort_nccl(run);
+  cuda_peers_released(run);
 }
 
 /* The first instruction that is not known to be over, of a rank here: what the report begins with. */
@@ -79,8 +93,11 @@ static PrStatus late(PrRun *run) {
   const PrGroup *g = c->o.group;
   const uint64_t patience_ns = UINT64_C(1000000000), answer_ns = UINT64_C(5000000000);
   bool checks = c->rank[0].check != NULL, first = c->late_step != c->done_steps + 1;
-  PrStatus st = first && checks ? cuda_check_late(run) : PR_OK;
-  c->late_step = c->done_steps + 1;
+  PrStatus st = PR_OK;
+  if (!c->capturing) { /* else the device may not be asked */
+    st = first && checks ? cuda_check_late(run) : PR_OK;
+    c->late_step = c->done_steps + 1;
+  }
   if (st || (checks && pr_now() - c->since < c->limit_ns + patience_ns))
     return st;
   if (!g || !g->place)
@@ -110,7 +127,7 @@ PrStatus cuda_wait_a_little(PrRun *run, uint64_t looks) {
   if ((st = cuda_check_verdict(run)))
     return st;
   for (uint32_t i = 0; i <= c->nsplit; i++) {
-    ncclComm_t x = i < c->nsplit ? c->split[i] : c->comm;
+    ncclComm_t x = i < c->nsplit ? cuda_split(c, i) : c->comm;
     ncclResult_t r = ncclSuccess;
     if (!x)
       continue;
@@ -122,8 +139,8 @@ PrStatus cuda_wait_a_little(PrRun *run, uint64_t looks) {
     return late(run);
   if (!c->since && pr_now() - c->opened > OPEN_NS)
     return pr_fail(run, PR_E_DEADLINE,
-                   "deadline: rank %u has waited %u s for others to open the run", c->rank[0].k->id,
-                   (unsigned)(OPEN_NS / 1000000000u));
+                   "deadline: rank %u has waited %u s for others to open, or close, the run",
+                   c->rank[0].k->id, (unsigned)(OPEN_NS / 1000000000u));
   if (looks > 256) {
     struct timespec t = {0, looks > 4096 ? 200000 : 20000};
     nanosleep(&t, NULL);

@@ -205,6 +205,9 @@ void shim_log_clear(void) {
 uint32_t shim_errors(void) { return shim.errors; }
 const char *shim_error_text(void) { return shim.text; }
 uint32_t shim_stuck(void) { return shim.stuck; }
+uint32_t shim_hung(void) { return shim.hung; }
+const char *shim_hung_text(void) { return shim.hung_text; }
+uint32_t shim_aborts(void) { return shim.aborts; }
 bool shim_stalled(void) { return shim.stalled; }
 uint64_t shim_most_queued(void) { return shim.most_queued; }
 void shim_unwatched(void) { shim.unwatched = true; }
@@ -272,6 +275,8 @@ void stream_put(cudaStream_t s, Op *op) {
     stream_queue(s, op);
     return;
   }
+  if (op->group)
+    group_captured(op->group, true);
   if (c->nop == c->cap) {
     Op **more = shim_new((2 * c->cap + 64) * sizeof *more);
     if (c->nop)
@@ -338,6 +343,7 @@ static void carry_out(cudaStream_t s) {
     op->record->ms = (double)shim.ticks * 1e-3;
     break;
   case OP_WAIT: vc_join(&s->vc, &op->record->vc); break;
+  case OP_GRAPH: graph_over(op->run); break;
   default: break;
   }
   s->head = op->next;
@@ -349,7 +355,7 @@ static void carry_out(cudaStream_t s) {
 }
 
 /* Carries out one operation, picked among those that can go on. False: there is none. */
-static bool one_op(void) {
+bool shim_one_op(void) {
   cudaStream_t pick = NULL;
   uint64_t n = 0, before;
   do { /* again if looking has let something begin */
@@ -372,7 +378,7 @@ static void give_turn(void) {
     if (shim.host[i].in && !shim.host[i].gone && shim_draw(++n) == 0)
       pick = i;
   if (pick < shim.nhost && pick != shim.turn)
-    pthread_cond_signal(&shim.host[pick].cond);
+    pthread_cond_broadcast(&shim.host[pick].cond); /* it may have helpers */
   shim.turn = pick;
 }
 
@@ -391,7 +397,7 @@ static bool all_in_vain(void) {
 }
 
 void shim_in_vain(void) {
-  if (one_op())
+  if (shim_one_op())
     return;
   me->again = me->seen == shim.progress; /* between two looks it could have done something */
   me->seen = shim.progress;
@@ -427,7 +433,7 @@ bool call_begin(void) {
     pthread_mutex_unlock(&shim.lock);
     return false;
   }
-  for (uint64_t n = shim_draw(3); n > 0 && !shim.lazy && one_op(); n--) {}
+  for (uint64_t n = shim_draw(3); n > 0 && !shim.lazy && shim_one_op(); n--) {}
   return true;
 }
 
@@ -437,6 +443,44 @@ void call_end(void) {
     take_turn();
   }
   pthread_mutex_unlock(&shim.lock);
+}
+
+void shim_let_in(void) {
+  const struct timespec pause = {0, 50000};
+  pthread_mutex_unlock(&shim.lock);
+  nanosleep(&pause, NULL);
+  pthread_mutex_lock(&shim.lock);
+  take_turn();
+}
+
+/* ---- further threads of a host ---- */
+
+typedef struct Helper {
+  Host *host;
+  void *(*f)(void *);
+  void *arg;
+} Helper;
+
+static void *help(void *arg) {
+  Helper *h = arg;
+  me = h->host;
+  void *r = h->f(h->arg);
+  pthread_mutex_lock(&shim.lock);
+  me->helpers--;
+  pthread_mutex_unlock(&shim.lock);
+  free(h);
+  return r;
+}
+
+int shim_thread(pthread_t *t, const pthread_attr_t *attr, void *(*f)(void *), void *arg) {
+  Helper *h = malloc(sizeof *h);
+  if (!h || !me)
+    abort();
+  *h = (Helper){me, f, arg};
+  pthread_mutex_lock(&shim.lock);
+  me->helpers++;
+  pthread_mutex_unlock(&shim.lock);
+  return pthread_create(t, attr, help, h);
 }
 
 bool shim_wait(bool (*f)(void *), void *arg) {
@@ -479,6 +523,7 @@ void shim_begin(uint64_t seed, uint32_t nhost, bool log) {
   shim.random = seed, shim.progress = shim.ticks = shim.most_queued = 0;
   shim.version = 0;
   shim.nhost = nhost, shim.nclock = 0, shim.errors = shim.stuck = 0, shim.text[0] = 0;
+  shim.hung = shim.aborts = 0, shim.hung_text[0] = 0;
   shim.streams = NULL;
   shim.turn = UINT32_MAX;
   for (uint32_t i = 0; i < MAX_HOSTS; i++)

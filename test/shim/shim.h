@@ -22,14 +22,18 @@
  *   numbers     a stream may wait for a number in memory, which another one sets by a copy of 4 bytes: what was before
  *               the copy is known behind the wait
  *   processes   memory of cudaMalloc may be opened by other hosts, and is given back once they have closed it
+ *   abort       of a communicator ends once what was issued to it is over, which it is without its other ends, in the
+ *               order of its streams; those of one group at once, others one after the other. While a graph has work
+ *               of it, it is neither aborted nor finalized
  *   capture     a stream takes part from the first wait for an event of the capture on, and must be joined
- *               at the end; nothing else is issued meanwhile
+ *               at the end; nothing else is issued, or asked for, meanwhile
  *
  * A run in which nothing can go on is known at once (all hosts wait or look in vain): every call fails then.
  * What is wrong is counted and kept as text. One user at a time: shim_begin .. shim_end. */
 #ifndef SHIM_H
 #define SHIM_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -46,6 +50,8 @@ void shim_unwatched(void); /* accesses are not checked from here on: for large t
 void shim_end(void); /* frees everything */
 void shim_enter(uint32_t host); /* this thread is host number `host` from now on */
 void shim_leave(void);
+/* What is compiled with pthread_create=shim_thread: a further thread of this host. */
+int shim_thread(pthread_t *t, const pthread_attr_t *attr, void *(*f)(void *), void *arg);
 /* For what host threads do among themselves: until f(arg), asked whenever it is this thread's turn. False: it
  * never will be. */
 bool shim_wait(bool (*f)(void *), void *arg);
@@ -56,6 +62,9 @@ uint32_t shim_errors(void);        /* races, broken rules, leaks */
 const char *shim_error_text(void); /* of the first; "" */
 bool shim_stalled(void);
 uint32_t shim_stuck(void); /* streams that were destroyed while they waited for a number */
+uint32_t shim_hung(void);  /* communicators whose abort never ends */
+const char *shim_hung_text(void); /* of the first; "" */
+uint32_t shim_aborts(void); /* communicators that were aborted */
 uint64_t shim_most_queued(void);   /* operations that were ever in one stream at once, since shim_steady */
 
 /* The step loop has begun: an allocation, or a first contact of two ranks, is an error from here on. */

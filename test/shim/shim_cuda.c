@@ -319,8 +319,14 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **fn, unsign
   return cudaSuccess;
 }
 
+static void check_captures(void) {
+  if (shim_me()->capturing)
+    shim_error("the device is asked while a stream is captured");
+}
+
 cudaError_t cudaStreamQuery(cudaStream_t s) {
   BEGIN;
+  check_captures();
   bool busy = s->head != NULL;
   if (busy)
     shim_in_vain();
@@ -414,6 +420,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
 
 cudaError_t cudaEventQuery(cudaEvent_t e) {
   BEGIN;
+  check_captures();
   if (e->last && e->last->capture)
     shim_error("an event of a capture is asked for");
   bool done = !e->last || e->last->done;
@@ -446,6 +453,15 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode) {
   END(cudaSuccess);
 }
 
+/* Once nothing of it is left, and what was launched is over, communicators are free of it. */
+static void let_go(Capture *c) {
+  if (c->refs > 0 || c->running > 0)
+    return;
+  for (uint32_t i = 0; i < c->nop; i++)
+    if (c->op[i]->group)
+      group_captured(c->op[i]->group, false);
+}
+
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g) {
   BEGIN;
   Capture *c = s->capture;
@@ -463,11 +479,16 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g) {
   c->log = shim_new(c->nlog * sizeof *c->log);
   if (c->nlog)
     memcpy(c->log, h->log + c->first, c->nlog * sizeof *c->log);
-  if (!joined)
+  if (!joined) {
     shim_error("a stream of a capture is not joined at its end");
+    let_go(c);
+    *g = NULL;
+    END(cudaErrorStreamCaptureUnjoined);
+  }
   *g = shim_new(sizeof **g);
   (*g)->c = c;
-  END(joined ? cudaSuccess : cudaErrorStreamCaptureUnjoined);
+  c->refs++;
+  END(cudaSuccess);
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long flags) {
@@ -475,25 +496,34 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned lon
   BEGIN;
   *x = shim_new(sizeof **x);
   (*x)->c = g->c;
+  g->c->refs++;
   for (uint32_t i = 0; i < g->c->nstream; i++)
     (*x)->clock[i] = shim_clock(shim_me());
   END(cudaSuccess);
 }
 
-cudaError_t cudaGraphDestroy(cudaGraph_t g) {
-  (void)g;
+void graph_over(GraphRun *r) {
+  r->of->running--;
+  let_go(r->of);
+}
+
+static cudaError_t destroy(Capture *c) {
+  pthread_mutex_lock(&shim.lock); /* also of a run that has stopped */
+  c->refs--;
+  let_go(c);
+  pthread_mutex_unlock(&shim.lock);
   return cudaSuccess;
 }
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x) {
-  (void)x;
-  return cudaSuccess;
-}
+cudaError_t cudaGraphDestroy(cudaGraph_t g) { return destroy(g->c); }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x) { return destroy(x->c); }
 
 /* Issues a copy of every captured operation, on streams that start when the launch comes to its turn. */
 cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s) {
   BEGIN;
-  const Capture *c = x->c;
+  Capture *c = x->c;
   GraphRun *r = shim_new(sizeof *r);
+  r->of = c;
+  c->running++;
   r->stream = shim_new(c->nstream * sizeof *r->stream);
   r->nstream = c->nstream;
   for (uint32_t i = 0; i < c->nstream; i++) {

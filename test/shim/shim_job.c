@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "shim_job.h"
 
@@ -254,6 +255,8 @@ static void *host_thread(void *arg) {
   j->through++; /* nobody gives memory back before all are */
   shim_wait(all_through, j);
   shim_steady(false);
+  const struct timespec idle = {j->idle_ms / 1000, j->idle_ms % 1000 * 1000000L};
+  nanosleep(&idle, NULL);
   pr_close(run);
   shim_leave();
   return NULL;
@@ -291,6 +294,9 @@ void job_run(Job *j) {
   snprintf(j->text, sizeof j->text, "%s", shim_error_text());
   j->stalled = shim_stalled();
   j->stuck = shim_stuck();
+  j->hung = shim_hung();
+  j->aborts = shim_aborts();
+  EXPECT(j->hung == 0, "%s: %s\n", j->p->name, shim_hung_text());
   j->slow = j->board->late && j->board->there[j->kill] >= 0;
   j->most_ahead = shim_most_queued();
   j->broken = word_broken;

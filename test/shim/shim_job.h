@@ -49,6 +49,7 @@ typedef struct Job {
   int nccl;               /* its version; 0: one that has all */
   bool apart;             /* each process is on a host of its own */
   bool fails;             /* the model, once */
+  uint32_t idle_ms;       /* between the last step and the end of the run */
   uint32_t kill, kill_at; /* host to kill at which call after pr_open; kill_at 0: none */
   /* Results. */
   Result result;
@@ -57,6 +58,7 @@ typedef struct Job {
   uint32_t errors, broken, stuck; /* rules of the shim; buffers of side ops; streams that wait for ever */
   char text[512];
   bool stalled;
+  uint32_t hung, aborts;  /* communicators whose abort never ends; that were aborted */
   bool slow; /* a step took too long before a rank was killed */
   uint64_t most_ahead;
   uint32_t taken; /* allocations of host 1 in pr_open */

@@ -35,11 +35,12 @@ void plan_memory(const char *stdlib, uint64_t seed) {
 
 /* Kills of ranks of one program at calls all over its run; *cut and *named: runs that were cut off, reports that name an
  * instruction. */
-static void kill_some(const PipeProgram *p, uint32_t n, uint64_t seed, uint32_t *cut,
+static void kill_some(const PipeProgram *p, bool graph, uint32_t n, uint64_t seed, uint32_t *cut,
                       uint32_t *named) {
   for (uint32_t i = 0; i < n; i++) {
     Job j = {.p = p,
              .processes = true,
+             .cuda = {.graph = graph},
              .seed = seed + i,
              .deadline_s = 0.1,
              .kill = i % p->nrank,
@@ -69,17 +70,26 @@ static void kill_some(const PipeProgram *p, uint32_t n, uint64_t seed, uint32_t 
 }
 
 void plan_kills(const char *stdlib, uint64_t seed) {
-  enum { KILLS = 40 };
   static const Sample onef1b = {"1f1b", NULL, 3, 6};
-  const Sample *const of[] = {&onef1b, sample_named("bpipe"), sample_named("turns"),
-                              sample_named("1f1b channels")};
+  const struct {
+    const Sample *s;
+    uint32_t kills;
+    bool graph;
+  } of[] = {{&onef1b, 40, false},
+            {sample_named("bpipe"), 40, false},
+            {sample_named("turns"), 40, false},
+            {sample_named("1f1b channels"), 40, false},
+            {sample_named("chimera"), 12, false},
+            {sample_named("chimera"), 12, true},
+            {sample_named("turns"), 12, true}};
   for (uint32_t i = 0; i < sizeof of / sizeof *of; i++) {
-    Compiled *c = compiled(stdlib, of[i]);
+    Compiled *c = compiled(stdlib, of[i].s);
     uint32_t named = 0, cut = 0;
-    kill_some(c->s.prog, KILLS, seed, &cut, &named);
-    EXPECT(cut > KILLS / 2 && named > cut, "%u runs were cut off, %u reports name an instruction\n",
-           cut, named);
-    printf("%s: %d kills\n", of[i]->name, KILLS);
+    kill_some(c->s.prog, of[i].graph, of[i].kills, seed, &cut, &named);
+    EXPECT(cut > of[i].kills / 2 && (of[i].graph || named > cut),
+           "%s%s: %u runs were cut off, %u reports name an instruction\n", of[i].s->name,
+           of[i].graph ? ", a graph" : "", cut, named);
+    printf("%s%s: %u kills\n", of[i].s->name, of[i].graph ? ", a graph" : "", of[i].kills);
     arena_free(&c->arena);
     free(c);
   }

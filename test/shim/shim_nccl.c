@@ -67,18 +67,22 @@ struct ncclComm {
   uint32_t number; /* of those of its host */
   Host *host;
   uint64_t issued, done; /* groups */
+  uint32_t captured;     /* groups of graphs */
   bool aborted, blocking;
   /* In progress: */
   Group *pending;
   bool joining, late;
   ncclComm_t *split_to;
   uint32_t nsplit;
+  uint64_t finalizing; /* looks until it is finalized */
 };
 
 static World *worlds;
 static uint64_t ids;
 static _Thread_local Group *open_group;
 static _Thread_local uint32_t depth;
+static _Thread_local ncclComm_t aborted[MAX_SPLITS + 1]; /* in the group at hand */
+static _Thread_local uint32_t naborted;
 
 void nccl_reset(void) { worlds = NULL, ids = 0; }
 
@@ -272,19 +276,40 @@ static ncclResult_t end_group(Group *g) {
   return ncclInProgress;
 }
 
+/* Until what was issued to an aborted communicator is over, and no graph holds it. Only its own host can see to
+ * that: if nothing can go on, and none of its other threads is at work, it never is. */
+static void reclaim(ncclComm_t c) {
+  while ((c->issued != c->done || c->captured) && !shim.stalled && !c->host->dead) {
+    if (shim_one_op())
+      continue;
+    if (c->host->helpers == 0) {
+      if (shim.hung++ == 0)
+        snprintf(shim.hung_text, sizeof shim.hung_text,
+                 "the abort of communicator %u of rank %d never ends: %s", c->number, c->rank,
+                 c->issued != c->done ? "what is in it is held up" : "a graph holds it");
+      return;
+    }
+    shim_let_in();
+  }
+}
+
 ncclResult_t ncclGroupStart(void) {
   depth++;
   return ncclSuccess;
 }
 
 ncclResult_t ncclGroupEnd(void) {
-  if (--depth > 0 || !open_group)
+  if (--depth > 0 || (!open_group && !naborted))
     return ncclSuccess;
+  uint32_t n = naborted;
+  Group *g = open_group;
+  naborted = 0;
+  open_group = NULL;
   if (!call_begin())
     return ncclSystemError;
-  Group *g = open_group;
-  open_group = NULL;
-  ncclResult_t r = end_group(g);
+  ncclResult_t r = g ? end_group(g) : ncclSuccess;
+  for (uint32_t i = 0; i < n; i++)
+    reclaim(aborted[i]);
   call_end();
   return r;
 }
@@ -327,6 +352,8 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t 
   (void)op;
   return add((Member){.what = SUM, .peer = -1, .from = from, .to = to, .n = n, .type = type}, c, s);
 }
+
+void group_captured(Group *g, bool is) { is ? g->comm->captured++ : g->comm->captured--; }
 
 void group_issued(Group *g) {
   g->turn = g->comm->issued++;
@@ -371,6 +398,8 @@ static void touch(const Group *g, const Vc *at, const void *p, size_t bytes, boo
 static void match(Member *send, Member *recv) {
   Group *a = send->group, *b = recv->group;
   size_t bytes = send->n * size_of(send->type), room = recv->n * size_of(recv->type);
+  if (a->comm->aborted || b->comm->aborted) /* one end has gone */
+    return;
   if (bytes != room || send->type != recv->type)
     shim_error("%s sends %zu bytes where %s expects %zu", send->name, bytes, recv->name, room);
   if (shim_pairs && !shim_pairs(send->name, recv->name))
@@ -439,7 +468,7 @@ static void post(Group *g) {
     uint64_t k = w->sums[me].n - 1;
     bool there = true;
     for (int r = 0; r < w->n && there; r++) {
-      there = w->sums[r].n > k;
+      there = w->sums[r].n > k && !w->comm[r]->aborted;
       all[r] = there ? w->sums[r].at[k] : NULL;
     }
     if (there)
@@ -449,7 +478,7 @@ static void post(Group *g) {
 
 bool group_ready(Group *g, cudaStream_t s) {
   bool done = true;
-  if (g->comm->aborted || g->over)
+  if (g->over)
     return true;
   if (g->comm->done != g->turn || (!g->member[0].posted && !has_room(g)))
     return false;
@@ -462,11 +491,12 @@ bool group_ready(Group *g, cudaStream_t s) {
     g->stream = s; /* of the graph, if it is one of a graph */
     for (uint32_t i = 0; i < g->n; i++)
       g->member[i].posted = true;
-    post(g);
+    if (!g->comm->aborted) /* else it is over as soon as it has started */
+      post(g);
     shim.progress++;
   }
   for (uint32_t i = 0; i < g->n; i++)
-    done &= g->member[i].done;
+    done &= g->member[i].done || g->comm->aborted;
   if (done) {
     g->comm->done++;
     g->comm->host->nccl_over++;
@@ -495,10 +525,17 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *r) {
     }
   } else if (c->pending) {
     there = met(c->pending);
+    if (there && c->host->capturing && shim_draw(2)) { /* it takes its time */
+      there = false;
+      shim.progress++;
+    }
     if (there) {
       issue(c->pending);
       c->pending = NULL;
     }
+  } else if (c->finalizing) {
+    there = --c->finalizing == 0;
+    shim.progress++;
   }
   if (!there)
     shim_in_vain();
@@ -515,19 +552,36 @@ ncclResult_t ncclCommFinalize(ncclComm_t c) {
     return ncclSystemError;
   if (c->issued != c->done)
     shim_error("a communicator is finalized with work in it");
+  if (c->captured)
+    shim_error("a communicator is finalized while a graph holds it: that never ends");
+  c->finalizing = shim_draw(4) ? 8 + shim_draw(8) : 0;
+  ncclResult_t r = c->finalizing ? ncclInProgress : ncclSuccess;
   call_end();
-  return ncclSuccess;
+  return r;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t c) {
   (void)c;
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t c) {
-  pthread_mutex_lock(&shim.lock);
+  const bool goes_on = call_begin();
+  if (!goes_on)
+    pthread_mutex_lock(&shim.lock);
+  shim.aborts += !c->aborted;
   c->aborted = true;
   c->pending = NULL;
   shim.progress++;
-  pthread_mutex_unlock(&shim.lock);
+  if (!goes_on)
+    pthread_mutex_unlock(&shim.lock);
+  if (!goes_on)
+    return ncclSuccess;
+  if (depth == 0)
+    reclaim(c);
+  else if (naborted < sizeof aborted / sizeof *aborted)
+    aborted[naborted++] = c;
+  else
+    abort();
+  call_end();
   return ncclSuccess;
 }
 

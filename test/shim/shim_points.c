@@ -158,8 +158,10 @@ static void points_of(Compiled *const *c, bool channels, uint64_t seed) {
       continue;
     }
     printf("%s: %s of rank %u of %s\n", pipe_op_info[op].text, at.text, at.rank, at.p->name);
-    for (On on = 0; on < NENGINES; on++)
-      one_point(&at, on, seed * 1000 + op * 10 + on);
+    for (On on = 0; on < NENGINES;
+         on++) /* from a graph, of kinds in turn on one device, and on several */
+      if ((on != GRAPH && on != GRAPHS) || (on == GRAPH) == (kinds % 2 == 0))
+        one_point(&at, on, seed * 1000 + op * 10 + on);
     if (!channels)
       EXPECT(crashes(&at, seed), "%s: no crash\n", at.text);
     kinds++;

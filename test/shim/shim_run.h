@@ -17,6 +17,7 @@ typedef struct Host {
   uint32_t id, clock;
   pthread_cond_t cond; /* it is its turn */
   bool in, gone, dead, loses;
+  uint32_t helpers;    /* further threads of it that run */
   uint64_t seen;       /* progress at its last look in vain */
   uint32_t ncomm, broken; /* communicators; 1 + the one that has an error */
   bool again;          /* and at the one before */
@@ -92,12 +93,14 @@ typedef struct Capture {
   uint32_t nstream;
   Op **op;
   uint32_t nop, cap;
+  uint32_t refs, running; /* its graph, and graphs made of that; their launches that are not over */
   ShimLog *log; /* what was logged of it: again for each launch */
   uint32_t first, nlog; /* of its host's */
 } Capture;
 
 struct CUgraph_st { Capture *c; };
 typedef struct GraphRun {
+  Capture *of;
   struct CUstream_st **stream; /* one for each of the capture */
   uint32_t nstream;
   bool started;
@@ -114,10 +117,10 @@ extern struct Shim {
   pthread_mutex_t lock;
   bool on, log, unwatched, steady, stalled, killed, apart, deaf, lazy;
   uint64_t random, progress, ticks, most_queued;
-  uint32_t nhost, turn, nclock, errors, stuck;
+  uint32_t nhost, turn, nclock, errors, stuck, hung, aborts;
   int version;
   uint8_t owner[MAX_CLOCKS]; /* host of a clock */
-  char text[512];
+  char text[512], hung_text[256];
   Host host[MAX_HOSTS];
   struct CUstream_st *streams;
 } shim;
@@ -125,6 +128,9 @@ extern struct Shim {
 /* A call begins: the turn is this thread's, or false: it fails. Ends it, perhaps with another's turn. */
 bool call_begin(void);
 void call_end(void);
+/* In a call: carries out one operation that can go on; false: there is none. Lets helpers of this host in. */
+bool shim_one_op(void);
+void shim_let_in(void);
 Host *shim_me(void);
 
 void shim_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -155,9 +161,11 @@ void shim_forget(const void *p, size_t bytes); /* memory was given back */
 bool group_ready(Group *g, struct CUstream_st *s); /* posts it if it may; whether all of it is done */
 void group_issued(Group *g);                       /* its place among those of its communicator */
 Group *group_again(const Group *g);                /* for another launch of a graph */
+void group_captured(Group *g, bool is); /* a graph holds its communicator, or no longer */
 void nccl_reset(void);
 /* shim_cuda.c */
 bool graph_ready(GraphRun *r, struct CUstream_st *s);
+void graph_over(GraphRun *r); /* a launch is */
 uint64_t memory_left(void); /* allocations that were not given back; forgets them */
 
 #endif

@@ -360,6 +360,39 @@ static void faults_of_channels(const char *stdlib) {
   free(c);
 }
 
+/* What is no step is under no step's deadline: the time before a run is closed, and the looks of a capture. */
+static void deadlines(const char *stdlib) {
+  static const Sample onef1b = {"1f1b", NULL, 3, 6};
+  Compiled *c = compiled(stdlib, &onef1b);
+  bool closed = false;
+  for (double limit = 0.3; limit < 10 && !closed;
+       limit *= 5) { /* on a machine that has much to do */
+    Job j = {.p = c->s.prog,
+             .processes = true,
+             .deadline_s = limit,
+             .idle_ms = (uint32_t)(limit * 1100),
+             .seed = seed0};
+    job_run(&j);
+    closed = job_whole(&j) && j.aborts == 0;
+  }
+  EXPECT(closed, "a run that is closed late is aborted\n");
+  for (uint32_t i = 0; i < 8; i++) {
+    Job j = {.p = c->s.prog,
+             .processes = true,
+             .checks = i % 2,
+             .deadline_s = 1e-9,
+             .cuda = {.graph = true},
+             .seed = seed0 + i};
+    job_run(&j);
+    /* A capture is cut short; and what a late step has sent is looked at while it goes on. */
+    bool other = j.errors > 0 && !strstr(j.text, "is not joined") &&
+                 strncmp(j.text, "race:", 5) != 0;
+    EXPECT(!other, "a capture under a deadline: %s\n", j.text);
+  }
+  arena_free(&c->arena);
+  free(c);
+}
+
 static void faults(const char *stdlib) {
   static const Sample onef1b = {"1f1b", NULL, 3, 6}, gpipe = {"gpipe", NULL, 3, 6},
                       pipe2 = {"1f1b", NULL, 2, 6};
@@ -490,6 +523,7 @@ static void faults(const char *stdlib) {
   free(d);
   free(e);
   faults_of_channels(stdlib);
+  deadlines(stdlib);
 }
 
 /* ---- headers ---- */
