@@ -6,22 +6,10 @@
 #
 # Proved means that every M that the schedule admits compiles, the first ones and some far ones; refuted at an M,
 # that this one does not.
-import collections
-import concurrent.futures
-import csv
-import os
 import random
 import re
-import subprocess
-import sys
 
-pipec, scratch = sys.argv[1:3]
-seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
-programs = int(sys.argv[4]) if len(sys.argv) > 4 else 100
-
-
-def run(*args):
-    return subprocess.run([pipec, *args], capture_output=True, text=True)
+from campaign import compile_at, end, is_wrong, judge_all, run, values
 
 
 def order(rng, r, P, Q):
@@ -134,20 +122,9 @@ def text(rng):
             + "\n".join(body) + "\n}\n")
 
 
-def values(path, lo, hi):
-    """Of each M: whether it compiles; those that the schedule does not admit are left out."""
-    rows = csv.DictReader(run("--compare", path, f"-DM={lo}..{hi}", "--emit=csv").stdout.splitlines())
-    return {int(row["params"].split("=")[1]): row["refused"] for row in rows if row["refused"] != "requires"}
-
-
-def judge(case):
-    number, source = case
-    path = os.path.join(scratch, f"lists{number}.pipe")
-    with open(path, "w") as f:
-        f.write(source)
-    where = f"seed {seed}, {path}: "
+def judge(path, source, where):
     have = values(path, 1, 26) | values(path, 59, 67)
-    fine = [m for m, refused in have.items() if not refused or refused == "async"]
+    fine = compile_at(have)
     if not fine:
         return "wrong at every M"
     got = run("--check", "--for-all=M", f"-DM={fine[0]}", path)
@@ -167,11 +144,6 @@ def judge(case):
     return "not decided: " + re.sub(r".*: |\(.*", "", said[1]).strip()
 
 
-os.makedirs(scratch, exist_ok=True)
-rng = random.Random(seed)
-with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-    found = collections.Counter(pool.map(judge, [(i, text(rng)) for i in range(programs)]))
-for wrong in [v for v in found if v.startswith("seed")]:
-    print(wrong)
-print(", ".join(f"{n} {v}" for v, n in sorted(found.items()) if not v.startswith("seed")))
-sys.exit(any(v.startswith("seed") for v in found))
+found = judge_all("lists", text, judge, 100)
+print(", ".join(f"{n} {v}" for v, n in sorted(found.items()) if not is_wrong(v)))
+end(found)

@@ -5,23 +5,13 @@
 #
 # Proved means that the lists that it claims for every M, expanded, are the orders that pipec makes of that M: at all of the
 # first ones, and at some far ones; and that those below them are right, too.
-import collections
-import concurrent.futures
-import csv
-import os
 import random
 import re
-import subprocess
 import sys
 
-pipec, scratch = sys.argv[1:3]
-seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
-programs = int(sys.argv[4]) if len(sys.argv) > 4 else 60
+from campaign import compile_at, end, is_wrong, judge_all, run, values
+
 bound = int(sys.argv[5]) if len(sys.argv) > 5 else 30
-
-
-def run(*args):
-    return subprocess.run([pipec, *args], capture_output=True, text=True)
 
 
 def used(rng):
@@ -238,21 +228,9 @@ def orders(path, M, slices, stages):
     return out
 
 
-def values(path, lo, hi):
-    """Of each M: whether it compiles; those that the schedule does not admit are left out."""
-    rows = csv.DictReader(run("--compare", path, f"-DM={lo}..{hi}", "--emit=csv").stdout.splitlines())
-    return {int(re.search(r"M=(\d+)", row["params"])[1]): row["refused"] 
-            for row in rows if row["params"] and row["refused"] != "requires"}
-
-
-def judge(case):
-    number_of, source = case
-    path = os.path.join(scratch, f"rules{number_of}.pipe")
-    with open(path, "w") as f:
-        f.write(source)
-    where = f"seed {seed}, {path}: "
+def judge(path, source, where):
     have = values(path, 1, bound)
-    fine = [m for m, refused in have.items() if not refused or refused == "async"]
+    fine = compile_at(have)
     if not fine:
         return "wrong at every M"
     got = run("--check", "--for-all=M", "--dump-after=check_all_m", f"-DM={fine[-1]}", path)
@@ -274,7 +252,7 @@ def judge(case):
     if wrong:
         return where + f"proved, but M = {wrong[0]} is refuted"
     start = int((re.search(r" from (\d+) on", said[1]) or [0, 1])[1])
-    far = [start + random.Random(number_of).randint(0, 3 * bound) for _ in range(2)]
+    far = [start + random.Random(source).randint(0, 3 * bound) for _ in range(2)]
     far += [66, 97, 130] if start < 66 and re.search(r"\b[3-6]\d\b", source) else []  # behind what with_M() changes at
     for M in [*range(start, max(bound, start + 7)), *far]:
         if by and M % int(by[1]):
@@ -286,13 +264,8 @@ def judge(case):
     return "proved"
 
 
-os.makedirs(scratch, exist_ok=True)
-rng = random.Random(seed)
-with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-    found = collections.Counter(pool.map(judge, [(i, text(rng)) for i in range(programs)]))
-for wrong in [v for v in found if v.startswith("seed")]:
-    print(wrong)
+found = judge_all("rules", text, judge, 60)
 for v, n in sorted(found.items(), key=lambda p: -p[1]):
-    if not v.startswith("seed"):
+    if not is_wrong(v):
         print(n, v)
-sys.exit(any(v.startswith("seed") for v in found))
+end(found)

@@ -5,22 +5,9 @@
 #
 # Proved means that every M compiles; a deadlock for all large M that some M up to the bound does not, and that
 # a larger one does not either; the steady state is the difference of makespans far from both ends.
-import collections
-import concurrent.futures
-import csv
-import os
-import random
 import re
-import subprocess
-import sys
 
-pipec, scratch = sys.argv[1:3]
-seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
-programs = int(sys.argv[4]) if len(sys.argv) > 4 else 60
-
-
-def run(*args):
-    return subprocess.run([pipec, *args], capture_output=True, text=True)
+from campaign import compile_at, end, judge_all, run, values
 
 
 def text(rng):
@@ -61,14 +48,9 @@ def ideal(path, M):
     return int(re.search(r'"ideal":(\d+)', run(path, f"-DM={M}", "--emit=json").stdout)[1])
 
 
-def judge(case):
-    number, source = case
-    path = os.path.join(scratch, f"{number}.pipe")
-    with open(path, "w") as f:
-        f.write(source)
-    where = f"seed {seed}, {path}: "
-    table = csv.DictReader(run("--compare", path, "-DM=1..30", "--emit=csv").stdout.splitlines())
-    fine = [row["refused"] in ("", "async") for row in table] or [False] * 30
+def judge(path, source, where):
+    good = compile_at(values(path, 1, 30))
+    fine = [m in good for m in range(1, 31)]
     got = run(path, "--for-all=M", f"-DM={fine.index(True) + 1}") if True in fine else None
     if not got:
         return "wrong at every M"
@@ -88,11 +70,6 @@ def judge(case):
     return "proved"
 
 
-os.makedirs(scratch, exist_ok=True)
-rng = random.Random(seed)
-with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-    found = collections.Counter(pool.map(judge, [(i, text(rng)) for i in range(programs)]))
-for wrong in [v for v in found if v.startswith("seed")]:
-    print(wrong)
+found = judge_all("", text, judge, 60)
 print(", ".join(f"{found[v]} {v}" for v in ("proved", "refuted", "wrong at every M")))
-sys.exit(any(v.startswith("seed") for v in found))
+end(found)
