@@ -393,6 +393,39 @@ static void deadlines(const char *stdlib) {
   free(c);
 }
 
+/* Sums of what is no whole number of numbers. */
+static void odd_sums(const char *stdlib) {
+  static const Sample tied = {"tied",
+                              "schedule tied(M = 2) { ranks 2\n"
+                              "  pipe net stages 2 mbs M place s -> s  tie 0, 1\n"
+                              "  order r { do M { F  B }  U } }\n",
+                              0, 0};
+  const Sample *const of[] = {&tied, sample_named("chimera")};
+  for (uint32_t i = 0; i < 2; i++) {
+    Compiled *c = compiled(stdlib, of[i]);
+    Job j = {.p = c->s.prog, .processes = true, .odd = 4, .seed = seed0};
+    job_run(&j);
+    printf("%s, half a number: %s\n", of[i]->name, j.error[0]);
+    arena_free(&c->arena);
+    free(c);
+  }
+}
+
+/* Ranks with several communicators, with NCCL that aborts them one by one, and that aborts them at once. */
+static void old_nccl(const char *stdlib) {
+  static const int version[] = {22105, 22200};
+  Compiled *c = compiled(stdlib, sample_named("chimera"));
+  for (uint32_t i = 0; i < 2; i++) {
+    Job j = {.p = c->s.prog, .processes = true, .fails = true, .nccl = version[i], .seed = seed0};
+    job_run(&j);
+    printf("chimera, NCCL %d: %s\n", version[i], j.error[0]);
+    for (uint32_t r = 1; r < j.nhost; r++)
+      EXPECT(strcmp(j.error[r], j.error[0]) == 0, "  rank %u: %s\n", r, j.error[r]);
+  }
+  arena_free(&c->arena);
+  free(c);
+}
+
 static void faults(const char *stdlib) {
   static const Sample onef1b = {"1f1b", NULL, 3, 6}, gpipe = {"gpipe", NULL, 3, 6},
                       pipe2 = {"1f1b", NULL, 2, 6};
@@ -522,6 +555,8 @@ static void faults(const char *stdlib) {
   free(c);
   free(d);
   free(e);
+  odd_sums(stdlib);
+  old_nccl(stdlib);
   faults_of_channels(stdlib);
   deadlines(stdlib);
 }
