@@ -77,7 +77,7 @@ bool mpi_arrived(Mpi *m, const Moving *v, uint64_t step) {
 static bool transfers(Mpi *m, uint32_t i, uint32_t n, const PrFaultKind *fault, uint64_t step) {
   RankRun *k = m->k;
   MPI_Request r[2 * PIPE_GROUP_MOST];
-  Moving v[PIPE_GROUP_MOST];
+  Moving *v = m->moving;
   bool done = true;
   for (uint32_t j = 0; j < n && done; j++) {
     r[2 * j] = r[2 * j + 1] = MPI_REQUEST_NULL;

@@ -46,6 +46,14 @@ typedef struct Guest {
   bool answering; /* request is of the stash that goes back */
 } Guest;
 
+/* A SEND or RECV under way, and with checksums the message of 8 bytes beside it. */
+typedef struct Moving {
+  const PipeInstr *c;
+  void *slot;
+  uint64_t bytes, sum;
+  unsigned char *bit; /* one of its bytes that arrives changed: fault.c */
+} Moving;
+
 typedef struct Mpi {
   PrRun *run;
   RankRun *k;
@@ -63,6 +71,7 @@ typedef struct Mpi {
   uint32_t nlocal;   /* processes on this host */
   uint32_t spin;     /* looks at a request before sleeping */
   int *number;       /* [ncomm] of the messages of COMM */
+  Moving moving[PIPE_GROUP_MOST]; /* of the head of COMM; here, since messages may arrive in it after a failure */
   Guest *hosted;     /* [nhosted] */
   uint32_t nhosted;
   uint32_t *hosted_index; /* of Guest.index */
@@ -121,17 +130,11 @@ void mpi_tell_others(Mpi *m);
 PrStatus mpi_join_store(Mpi *m);
 /* Notices that a step takes too long, or that nobody serves the store any more. */
 void mpi_watch_step(Mpi *m);
+bool mpi_late(PrRun *run);
 void mpi_leave_store(Mpi *m);
 
 /* engine_mpi.c */
 
-/* A SEND or RECV under way, and with checksums the message of 8 bytes beside it. */
-typedef struct Moving {
-  const PipeInstr *c;
-  void *slot;
-  uint64_t bytes, sum;
-  unsigned char *bit; /* one of its bytes that arrives changed: fault.c */
-} Moving;
 bool mpi_start(Mpi *m, Moving *v, int number, PrFaultKind fault, MPI_Request r[2]);
 bool mpi_arrived(Mpi *m, const Moving *v, uint64_t step); /* once both requests are complete */
 
