@@ -34,6 +34,7 @@ typedef struct Card {
   uint64_t hash;
   uint32_t nrank, abi;
   char name[48], params[80], host[64];
+  uint32_t told, zero; /* the text is what all have been told */
   Failed failed;
 } Card;
 
@@ -83,7 +84,7 @@ typedef struct Mpi {
   Store *store;        /* where ranks tell of faults; NULL: not yet */
   StoreServer *server; /* of the process that serves it */
   bool of_rank_0;      /* a process of the run serves it */
-  _Atomic bool told;
+  _Atomic bool told, heard; /* told: the others know; heard: from the store */
   uint64_t late_step;  /* 1 + step that has been told to take too long */
   uint64_t late_ns;    /* when */
   struct Big {

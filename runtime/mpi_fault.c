@@ -28,7 +28,7 @@ static void verdict(void *arg, const StoreVerdict *v, const StorePlace *places) 
   Mpi *m = arg;
   PrRun *run = m->run;
   char text[PR_TEXT];
-  m->told = true;
+  m->told = m->heard = true;
   if (v->cause == STORE_HAS_FAILED) {
     if (v->rank != run->here)
       pr_fail(run, (PrStatus)v->status, "rank %u: %.900s", v->rank, v->text);

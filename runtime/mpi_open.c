@@ -83,6 +83,7 @@ static PrStatus mpi_join(PrRun *run) {
 
 /* Fills in what this process has to show; a program that is none has nothing. */
 static void write_card(const PrRun *run, PrStatus st, Card *card) {
+  const Mpi *m = run->of_engine;
   const PipeProgram *p = run->p;
   memset(card, 0, sizeof *card);
   int len = 0;
@@ -90,6 +91,7 @@ static void write_card(const PrRun *run, PrStatus st, Card *card) {
   MPI_Get_processor_name(host, &len);
   snprintf(card->host, sizeof card->host, "%.*s", len, host);
   card->failed.status = (int)st;
+  card->told = m->heard;
   snprintf(card->failed.text, PR_TEXT, "%.*s", PR_TEXT - 1, pr_error(run));
   if (!p || p->magic != PIPE_MAGIC)
     return;
@@ -115,8 +117,9 @@ static PrStatus compare_cards(PrRun *run, const Card *card) {
   }
   for (uint32_t r = 0; r < run->nprocess; r++)
     if (card[r].failed.status)
-      return pr_fail(run, (PrStatus)card[r].failed.status, "rank %u: %.900s", r,
-                     card[r].failed.text);
+      return card[r].told ? pr_fail(run, (PrStatus)card[r].failed.status, "%s", card[r].failed.text)
+                          : pr_fail(run, (PrStatus)card[r].failed.status, "rank %u: %.900s", r,
+                                    card[r].failed.text);
   return PR_OK;
 }
 
