@@ -695,7 +695,8 @@ bool clock_of_m(const Sched *s, AffineEnv *x, ListsOfM *l, const SampleOfM *of) 
     p.node0[r] = nnode, nnode += l->rank[r].row.n;
     p.segment0[r] = nsegment, nsegment += l->rank[r].segment.n;
   }
-  ok = ok && find_runs(&p) && complete(&p) && versions_of_m(&p) && find_paces(&p, of);
+  ok = ok && find_runs(&p) && complete(&p) && versions_of_m(&p) && delays_of_m(&p) &&
+       find_paces(&p, of);
   bool solved = false;
   for (int all = 0; ok && !solved && all < 2; all++) {
     if (all)

@@ -52,5 +52,7 @@ Affine proof_updates_at(const Proof *p, const Run *r, Affine unit);
 
 /* versions_of_m.c: versions that are read by number are there, and a ring still has them. */
 bool versions_of_m(Proof *p);
+/* By how many updates gradients are late, and how many of them an update applies: ensures ListsOfM.late, applied. */
+bool delays_of_m(Proof *p);
 
 #endif

@@ -197,3 +197,64 @@ bool versions_of_m(Proof *p) {
     }
   return true;
 }
+
+/* ---- numbers of formulas ---- */
+
+/* Does the number of updates between the F of what x is of and x grow with n? */
+static bool grows_late(Proof *p, const Run *x) {
+  const Runs *f = proof_family(p, row_at(p, x)->stage, OF_F);
+  uint32_t i, last;
+  for (proof_candidates(p, f, x, 0, &i, &last); i < last; i++) {
+    Affine end[2];
+    bool some;
+    if (!proof_served(p, x, &f->at[i], 0, p->l->pace, end, &some))
+      return false;
+    for (int k = 0; some && k < 2; k++)
+      p->l->late |= proof_updates_at(p, &f->at[i], end[k]).n != proof_updates_at(p, x, end[k]).n;
+  }
+  return true;
+}
+
+/* Do updates of a rank apply more gradients the larger n is? slope, has: [nstage], 0 */
+static void grow_applied(Proof *p, uint32_t r, int64_t *slope, bool *has) {
+  const RankList *l = &p->l->rank[r];
+  for (uint32_t i = 0; i < l->segment.n; i++) {
+    const ListSegment *g = &l->segment.at[i];
+    const ListRow *first = &l->row.at[g->row0], *end = first + g->nrow;
+    for (const ListRow *o = first; o < end; o++)
+      has[o->stage] |= o->kind == PIPE_U;
+    for (const ListRow *o = first; o < end; o++)
+      if (o->kind == PIPE_U)
+        p->l->applied |= slope[o->stage] != 0, slope[o->stage] = 0;
+      else if ((o->kind == PIPE_B || o->kind == PIPE_W) && !has[o->stage])
+        slope[o->stage] += g->by_n;
+    for (const ListRow *o = first; o < end; o++)
+      has[o->stage] = false;
+  }
+}
+
+bool delays_of_m(Proof *p) {
+  const Sched *s = p->s;
+  bool formulas = false;
+  int64_t *slope = NEW_ARRAY(p->a, int64_t, s->nstage + (size_t)1);
+  bool *has = NEW_ARRAY(p->a, bool, s->nstage + (size_t)1), ok = true;
+  p->l->late = p->l->applied = false;
+  for (uint32_t i = 0; i < s->nwline; i++) {
+    formulas |= s->wline[i]->formula != NULL;
+    p->l->late |= s->wline[i]->per ||
+                  s->wline[i]->value; /* other versions than the newest: not looked at */
+  }
+  for (uint32_t r = 0; r < p->l->nrank && formulas; r++) {
+    const RankList *l = &p->l->rank[r];
+    grow_applied(p, r, slope, has);
+    for (uint32_t i = 0; i < l->segment.n && !p->l->late; i++)
+      for (uint32_t k = l->segment.at[i].row0;
+           k < l->segment.at[i].row0 + l->segment.at[i].nrow && ok; k++) {
+        Run run;
+        int kind = l->row.at[k].kind;
+        if (kind == PIPE_B || kind == PIPE_I || kind == PIPE_W || kind == PIPE_R)
+          ok = proof_run_of_units(p, r, i, k, &run) && grows_late(p, &run);
+      }
+  }
+  return ok;
+}
