@@ -504,7 +504,7 @@ static bool completes_by(Sched *s, PipeLowering lowering) {
     return false;
   s->ideal_end = arena_alloc(s->arena, s->nop * sizeof *end + 1);
   memcpy(s->ideal_end, end, s->nop * sizeof *end);
-  s->lists = NULL, s->lowering = lowering;
+  s->lists = NULL, s->lowering = lowering, s->all_lists = true;
   bool ok = comm(s) && check_deadlock(s);
   s->lists = lists, s->lowering = own, s->ideal_end = end;
   return ok;
