@@ -145,13 +145,14 @@ static void verify_read(const Sched *s, const PipeInstr *in, const PipeWeights *
   }
 }
 
+/* first: [nstage] NONE: no ops of the row that read alike yet. */
 static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
-                                const uint32_t *reads, Row *rows, Spot *slot, uint32_t **cells) {
+                                const uint32_t *reads, Row *rows, Spot *slot, uint32_t *first,
+                                uint32_t **cells) {
   const PipeProgram *p = s->prog;
   const PipeRank *k = &p->rank[r];
-  uint32_t action = 1, *first = arena_zalloc(s->arena, p->nstage, sizeof *first);
+  uint32_t action = 1;
   Groups groups = {0};
-  memset(first, 0xff, p->nstage * sizeof *first);
   for (uint32_t i = 0; i < k->nslot; i++)
     slot[i] = (Spot){NONE, NONE, 0, 0, NONE};
   for (uint32_t i = 0; i < k->npool; i++) {
@@ -217,13 +218,12 @@ static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
   }
 }
 
-/* How far each gradient has to go: from what its F has read, and its B, to the U that applies it. */
-static void verify_ahead(const Sched *s, uint32_t r, Row *rows) {
+/* How far each gradient has to go: from what its F has read, and its B, to the U that applies it. at: [3 * nstage * nmb]
+ * 1 + row of F, B or I, R in the list of their rank; 0: not seen. */
+static void verify_ahead(const Sched *s, uint32_t r, Row *rows, uint32_t *at) {
   const PipeProgram *p = s->prog;
   const PipeRank *k = &p->rank[r];
-  size_t cells = (size_t)p->nstage * p->nmb;
-  uint32_t *at = arena_zalloc(s->arena, 3 * cells, sizeof *at),
-           stale = 0; /* 1 + row of F, B or I, R */
+  uint32_t stale = 0;
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
     const PipeWeights *w = &k->weights[i];
@@ -267,17 +267,20 @@ void verify_weights(const Sched *s) {
   uint32_t *reads = arena_zalloc(s->arena, base[p->nstage], sizeof *reads);
   Row *rows = arena_zalloc(s->arena, p->nstage, sizeof *rows);
   Spot *slot = arena_zalloc(s->arena, nslot, sizeof *slot);
+  uint32_t *first = arena_zalloc(s->arena, p->nstage, sizeof *first);
+  memset(first, 0xff, p->nstage * sizeof *first);
   uint32_t **cells = arena_zalloc(s->arena, p->nstage, sizeof *cells);
   for (uint32_t st = 0; st < p->nstage; st++)
     cells[st] = arena_zalloc(s->arena, p->nmb, sizeof *cells[st]);
   for (uint32_t r = 0; r < p->nrank; r++) {
     count_reads(p, r, base, reads);
-    verify_rank_weights(s, r, base, reads, rows, slot, cells);
+    verify_rank_weights(s, r, base, reads, rows, slot, first, cells);
   }
   for (uint32_t st = 0; st < p->nstage; st++) {
     BUG_IF(rows[st].newest != s->round0[st + 1] - s->round0[st]);
     rows[st].updates = 0;
   }
+  uint32_t *at = arena_zalloc(s->arena, 3 * (size_t)p->nstage * p->nmb, sizeof *at);
   for (uint32_t r = 0; r < p->nrank; r++)
-    verify_ahead(s, r, rows);
+    verify_ahead(s, r, rows, at);
 }
