@@ -25,16 +25,24 @@ typedef struct Row { /* of the stage table */
   uint32_t behind; /* most `ahead` of the F whose gradients no U has applied */
 } Row;
 
-/* How often each version of each stage is read, by U as well. Versions of a row begin at base. */
+/* How often each version of each stage is read, by U as well. Versions of a row begin at base. Nothing behind this
+ * relies on a version or a slot that is out of range. */
 static void count_reads(const PipeProgram *p, uint32_t r, const size_t *base, uint32_t *reads) {
   const PipeRank *k = &p->rank[r];
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
     const PipeWeights *w = &k->weights[i];
-    if (in->op == PIPE_U)
-      reads[base[in->stage] + w->version - 1]++;
-    else if (w->slot != NONE)
-      reads[base[in->stage] + w->version]++;
+    bool update = in->op == PIPE_U;
+    if (!pipe_uses_weights(in->op)) {
+      BUG_IF(w->version != NONE || w->slot != NONE || w->out != NONE || w->guess != NONE ||
+             w->formula != NONE || w->behind || w->ahead);
+      continue;
+    }
+    BUG_IF(w->version - update >= base[in->stage + 1] - base[in->stage]);
+    BUG_IF(w->formula != NONE && w->formula >= (update ? p->nrule : p->nformula));
+    BUG_IF(w->slot >= k->nslot && (w->slot != NONE || update || in->op == PIPE_SIDE));
+    if (w->slot != NONE)
+      reads[base[in->stage] + w->version - update]++;
   }
 }
 
@@ -171,21 +179,18 @@ static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
     const PipeInstr *in = &k->instr[i];
     const PipeWeights *w = &k->weights[i];
     Row *row = &rows[in->stage];
-    if (in->op == PIPE_W || (in->op > PIPE_U && in->op != PIPE_SIDE)) {
-      BUG_IF(w->version != NONE || w->slot != NONE || w->out != NONE || w->guess != NONE ||
-             w->formula != NONE || w->behind || w->ahead);
+    if (!pipe_uses_weights(in->op))
       continue;
-    }
     action += i == 0 || in[-1].group == 0;
     bool may_share = in->op != PIPE_U && in->op != PIPE_SIDE;
     uint32_t maker = may_share ? verify_alike(s, r, i, slot, &groups, first) : i;
-    BUG_IF((w->slot >= k->nslot && w->slot != NONE) || row->live == 0);
+    BUG_IF(row->live == 0);
     verify_guess(p, r, i, maker, slot, action);
     if (in->op == PIPE_F)
       cells[in->stage][in->mb] = w->version;
     if (in->op == PIPE_SIDE) {
       BUG_IF(w->version != row->newest || w->behind || w->ahead || w->out != NONE ||
-             w->guess != NONE);
+             w->guess != NONE || w->formula != NONE);
       BUG_IF(slot[w->slot].stage != in->stage || slot[w->slot].version != row->newest);
       slot[w->slot].left--;
       continue;
@@ -194,8 +199,9 @@ static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
       verify_read(s, in, w, row, slot, cells[in->stage], rows, maker != i);
       continue;
     }
+    BUG_IF(w->out >= k->nslot);
     Spot *from = &slot[w->slot], *to = &slot[w->out];
-    BUG_IF(w->out >= k->nslot || from->stage != in->stage || to->stage != in->stage);
+    BUG_IF(from->stage != in->stage || to->stage != in->stage);
     BUG_IF(from->version != row->newest || w->version != row->newest + 1);
     BUG_IF(--from->left > 0 && from == to);
     BUG_IF(from != to && to->version != NONE && to->left > 0);
