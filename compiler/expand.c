@@ -278,7 +278,10 @@ static bool not_here(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t
   no_stage(x, o, o->at,
            arena_printf(s->arena, "microbatch %lld of stage %u is placed on rank %u", (long long)mb,
                         model, s->stage[s->row_of[(size_t)model * s->nmb + at]].rank));
-  if (o->op != PIPE_W && o->op != PIPE_U)
+  bool by_index = x->list || (x->list_op && x->list_op->kind == ST_KERNEL); /* it has to have one */
+  if (by_index && o->op != PIPE_U)
+    diag_help(s->diag, "'if' around it leaves out the microbatches that are placed elsewhere");
+  else if (o->op != PIPE_W && o->op != PIPE_U)
     diag_help(s->diag, "'%s' without a microbatch takes the next one that is placed here", o->name);
   return false;
 }
@@ -462,7 +465,8 @@ bool spend(Ex *x, const Stmt *t) {
 
 /* ---- statements ---- */
 
-static bool run_do(Ex *x, const Stmt *t) {
+bool do_turns(Ex *x, const Stmt *t, bool (*body)(Ex *, const Stmt *, const void *),
+              const void *of) {
   Sched *s = x->s;
   int64_t lo = 0, hi, step = 1;
   if (t->range.lo ? !eval_range(s, &t->range, &lo, &hi, &step) : !eval(s, t->cond, &hi))
@@ -471,12 +475,17 @@ static bool run_do(Ex *x, const Stmt *t) {
   for (int64_t i = lo; step > 0 ? i < hi : i > hi;) {
     if (t->name)
       s->env[t->slot] = i;
-    if (!spend(x, t) || !run_block(x, t->body))
+    if (!spend(x, t) || !body(x, t->body, of))
       return false;
     if (__builtin_add_overflow(i, step, &i))
       break;
   }
   return true;
+}
+
+static bool run_body(Ex *x, const Stmt *b, const void *of) {
+  (void)of;
+  return run_block(x, b);
 }
 
 /* The time stamp or priority of what t lists. */
@@ -493,7 +502,7 @@ static bool run_stmt(Ex *x, const Stmt *t) {
   switch (t->kind) {
   case ST_OP: x->use = t->op; return set_stamp(x, t) && run_opref(x, t->op);
   case ST_KERNEL: return run_kernel(x, t);
-  case ST_DO: return run_do(x, t);
+  case ST_DO: return do_turns(x, t, run_body, NULL);
   case ST_IF: return eval(s, t->cond, &v) && run_block(x, v ? t->body : t->orelse);
   case ST_LET: return eval(s, t->value, &s->env[t->slot]);
   case ST_OPDEF:

@@ -219,6 +219,8 @@ bool find_orders(Ex *x, const Clause **order);
 
 /* ---- expand.c ---- */
 bool spend(Ex *x, const Stmt *t);
+/* Runs what is in loop t, turn by turn. */
+bool do_turns(Ex *x, const Stmt *t, bool (*body)(Ex *, const Stmt *, const void *), const void *of);
 bool run_block(Ex *x, const Stmt *b);
 /* The pipe of an op; its microbatches. */
 bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe);

@@ -17,70 +17,99 @@ static bool op_mbs(Ex *x, const OpRef *o, int64_t *n) {
   return true;
 }
 
-/* Finds the ops of a kernel and their lags. Lets that depend on the index have no value yet; nothing
- * that is evaluated here may use them (resolve saw to that). */
-static bool kernel_items(Ex *x, const Stmt *b, const Stmt *k, int64_t lo, int64_t hi) {
+typedef struct Kernel {
+  const Stmt *t;
+  int64_t lo, hi; /* its range, if it has one */
+  int64_t at;     /* its index; while ops are looked for 0 */
+  bool inside;    /* a loop */
+} Kernel;
+
+/* What o is in the kernel, by the values at hand. */
+static bool item_of(Ex *x, const OpRef *o, const Kernel *k, KernelItem *it) {
+  Sched *s = x->s;
+  int64_t v;
+  *it = (KernelItem){.lo = k->lo, .hi = k->hi};
+  for (const Arg *a = o->args; a; a = a->next)
+    if (a->value->depends)
+      it->index = a->value;
+  if (!eval(s, it->index, &v))
+    return false;
+  if (__builtin_sub_overflow(k->at, v, &it->lag)) {
+    diag_error(s->diag, DIAG_OVERFLOW, it->index->at, "a lag overflows a 64-bit integer");
+    return false;
+  }
+  x->use = o;
+  if (!k->t->range.lo && !op_mbs(x, o, &it->hi))
+    return false;
+  it->fixed = o->op >= 0 && !is_whole(o) && !(o->chunk && o->chunk->depends) &&
+              !(o->stage && o->stage->depends);
+  return !it->fixed || op_stage(x, o, &it->stage);
+}
+
+static bool kernel_items(Ex *x, const Stmt *b, const Kernel *k);
+
+static bool items_of_turn(Ex *x, const Stmt *b, const void *of) {
+  Kernel in = *(const Kernel *)of;
+  in.inside = true;
+  return kernel_items(x, b, &in);
+}
+
+/* Finds the ops of a kernel and their lags, of those in a loop once for each turn. Lets that depend on the index have
+ * no value yet; nothing that is evaluated here may use them (resolve saw to that). */
+static bool kernel_items(Ex *x, const Stmt *b, const Kernel *k) {
   Sched *s = x->s;
   for (; b; b = b->next) {
-    int64_t v;
     if (b->kind == ST_IF) {
       bool both = b->cond->depends;
-      v = 1;
+      int64_t v = 1;
       if (!both && !eval(s, b->cond, &v))
         return false;
-      if ((both || v) && !kernel_items(x, b->body, k, lo, hi))
+      if ((both || v) && !kernel_items(x, b->body, k))
         return false;
-      if ((both || !v) && !kernel_items(x, b->orelse, k, lo, hi))
+      if ((both || !v) && !kernel_items(x, b->orelse, k))
         return false;
     } else if (b->kind == ST_OVERLAP || b->kind == ST_GROUP) {
-      if (!kernel_items(x, b->body, k, lo, hi))
+      if (!kernel_items(x, b->body, k))
+        return false;
+    } else if (b->kind == ST_DO) {
+      if (!do_turns(x, b, items_of_turn, k))
         return false;
     } else if (b->kind == ST_LET) {
       if (!b->value->depends && !eval(s, b->value, &s->env[b->slot]))
         return false;
     } else if (b->kind == ST_OP || b->kind == ST_MOVE) {
-      OpRef *o = b->op;
-      KernelItem it = {.lo = lo, .hi = hi};
-      for (const Arg *a = o->args; a; a = a->next)
-        if (a->value->depends)
-          it.index = a->value;
-      if (!eval(s, it.index, &v)) /* env[k] is 0 here */
+      KernelItem it;
+      if (!item_of(x, b->op, k, &it))
         return false;
-      if (__builtin_sub_overflow((int64_t)0, v, &it.lag)) {
-        diag_error(s->diag, DIAG_OVERFLOW, it.index->at, "a lag overflows a 64-bit integer");
-        return false;
-      }
-      x->use = o;
-      if (!k->range.lo && !op_mbs(x, o, &it.hi))
-        return false;
-      if (o->op >= 0 && !is_whole(o) && !(o->chunk && o->chunk->depends) &&
-          !(o->stage && o->stage->depends)) {
-        it.fixed = true;
-        if (!op_stage(x, o, &it.stage))
-          return false;
-      }
-      o->item = x->items.n;
+      b->op->item = k->inside ? NONE : x->items.n;
       *vec_push(s->arena, &x->items) = it;
     }
   }
   return true;
 }
 
-static bool kernel_iteration(Ex *x, const Stmt *b, int64_t k);
+static bool kernel_iteration(Ex *x, const Stmt *b, const Kernel *k);
 
-static bool kernel_overlap(Ex *x, const Stmt *t, int64_t k) {
+static bool kernel_overlap(Ex *x, const Stmt *t, const Kernel *k) {
   uint32_t first = x->s->nop;
   return kernel_iteration(x, t->body, k) && join_ops(x, t, first);
 }
 
-static bool kernel_group(Ex *x, const Stmt *t, int64_t k) {
+static bool kernel_group(Ex *x, const Stmt *t, const Kernel *k) {
   uint32_t first = x->s->npost;
   return kernel_iteration(x, t->body, k) && join_posts(x, t, first);
 }
 
-static bool kernel_op(Ex *x, const OpRef *o, int64_t k) {
-  const KernelItem *it = &x->items.at[o->item];
-  int64_t i = k - it->lag, mb, slice;
+static bool iteration_of_turn(Ex *x, const Stmt *b, const void *of) {
+  return kernel_iteration(x, b, of);
+}
+
+static bool kernel_op(Ex *x, const OpRef *o, const Kernel *k) {
+  KernelItem own; /* of this turn of a loop */
+  if (o->item == NONE && !item_of(x, o, k, &own))
+    return false;
+  const KernelItem *it = o->item == NONE ? &own : &x->items.at[o->item];
+  int64_t i = k->at - it->lag, mb, slice;
   uint32_t stage = it->stage;
   if (i < it->lo || i >= it->hi)
     return true;
@@ -93,7 +122,7 @@ static bool kernel_op(Ex *x, const OpRef *o, int64_t k) {
          emit_op(x, o, stage, mb, slice);
 }
 
-static bool kernel_iteration(Ex *x, const Stmt *b, int64_t k) {
+static bool kernel_iteration(Ex *x, const Stmt *b, const Kernel *k) {
   Sched *s = x->s;
   for (; b; b = b->next) {
     int64_t v;
@@ -107,6 +136,9 @@ static bool kernel_iteration(Ex *x, const Stmt *b, int64_t k) {
       run_wait(x, b);
     } else if (b->kind == ST_GROUP) {
       if (!kernel_group(x, b, k))
+        return false;
+    } else if (b->kind == ST_DO) {
+      if (!do_turns(x, b, iteration_of_turn, k))
         return false;
     } else if (b->kind == ST_LET) {
       if (!eval(s, b->value, &s->env[b->slot]))
@@ -125,8 +157,9 @@ bool run_kernel(Ex *x, const Stmt *t) {
   Sched *s = x->s;
   x->list_op = t; /* in a clock its ops have no time stamps */
   x->keyed = false;
-  int64_t lo = 0, hi = 0, step;
-  if (t->range.lo && !eval_range(s, &t->range, &lo, &hi, &step))
+  int64_t step;
+  Kernel in = {.t = t};
+  if (t->range.lo && !eval_range(s, &t->range, &in.lo, &in.hi, &step))
     return false;
   if (t->range.lo && step != 1) {
     diag_error(s->diag, DIAG_RANGE, t->range.step->at,
@@ -135,9 +168,9 @@ bool run_kernel(Ex *x, const Stmt *t) {
   }
   x->items.n = 0;
   s->env[t->slot] = 0;
-  if (!kernel_items(x, t->body, t, lo, hi))
+  if (!kernel_items(x, t->body, &in))
     return false;
-  if (x->items.n == 0 || (t->range.lo && lo >= hi))
+  if (x->items.n == 0 || (t->range.lo && in.lo >= in.hi))
     return true;
   int64_t from = INT64_MAX, to = INT64_MIN, a, z;
   bool over = false;
@@ -166,8 +199,8 @@ bool run_kernel(Ex *x, const Stmt *t) {
     }
     if (!x->labelled)
       x->phase = late ? PIPE_FLUSH : early ? PIPE_WARMUP : PIPE_STEADY;
-    s->env[t->slot] = k;
-    ok = spend(x, t) && kernel_iteration(x, t->body, k);
+    s->env[t->slot] = in.at = k;
+    ok = spend(x, t) && kernel_iteration(x, t->body, &in);
   }
   x->phase = outer;
   return ok;

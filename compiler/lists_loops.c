@@ -220,9 +220,39 @@ static const Expr *index_of(const OpRef *o) {
   return e;
 }
 
+/* Runs what is in a loop of a kernel, turn by turn: the same for every index and M. */
+static bool inner_turns(Text *t, const Stmt *b, bool (*body)(Text *, const Stmt *, void *),
+                        void *of) {
+  Affine lo = affine(0), count;
+  int64_t step = 1;
+  if (b->range.lo ? !text_turns(t, &b->range, &lo, &step, &count)
+                  : !affine_eval(t->x, b->cond, &count))
+    return false;
+  if (lo.n || lo.j || count.n || count.j)
+    return text_no(t, b->at, "a loop in its kernel depends on M");
+  for (int64_t i = 0; i < count.a; i++, lo.a += step) {
+    if (++t->steps > 64 * (uint64_t)MOST_ROWS)
+      return text_no(t, b->at, "its loops run too often");
+    if (b->name)
+      affine_bind(t->x, b->slot, lo);
+    if (!body(t, b->body, of))
+      return false;
+  }
+  return true;
+}
+
+typedef struct Ends {
+  const Stmt *k;
+  bool any;
+  Affine from, to;
+} Ends;
+
+static bool kernel_ends(Text *t, const Stmt *b, Ends *e);
+
+static bool ends_of_turn(Text *t, const Stmt *b, void *of) { return kernel_ends(t, b, of); }
+
 /* From where to where it runs: with its variable 0. */
-static bool kernel_ends(Text *t, const Stmt *b, const Stmt *k, bool *any, Affine *from,
-                        Affine *to) {
+static bool kernel_ends(Text *t, const Stmt *b, Ends *e) {
   AffineEnv *x = t->x;
   for (; b; b = b->next) {
     Affine v, lo, hi;
@@ -231,11 +261,14 @@ static bool kernel_ends(Text *t, const Stmt *b, const Stmt *k, bool *any, Affine
     if (b->kind == ST_IF) {
       bool both = b->cond->depends;
       if ((!both && !affine_number(x, b->cond, &c)) ||
-          ((both || c) && !kernel_ends(t, b->body, k, any, from, to)) ||
-          ((both || !c) && !kernel_ends(t, b->orelse, k, any, from, to)))
+          ((both || c) && !kernel_ends(t, b->body, e)) ||
+          ((both || !c) && !kernel_ends(t, b->orelse, e)))
         return false;
     } else if (b->kind == ST_OVERLAP) {
-      if (!kernel_ends(t, b->body, k, any, from, to))
+      if (!kernel_ends(t, b->body, e))
+        return false;
+    } else if (b->kind == ST_DO) {
+      if (!inner_turns(t, b, ends_of_turn, e))
         return false;
     } else if (b->kind == ST_LET) {
       if (!b->value->depends) {
@@ -245,22 +278,26 @@ static bool kernel_ends(Text *t, const Stmt *b, const Stmt *k, bool *any, Affine
       }
     } else if (b->kind == ST_OP) {
       const Expr *index = index_of(b->op);
-      if (!index || !affine_eval(x, index, &v) || !item_range(t, k, b->op, &lo, &hi))
+      if (!index || !affine_eval(x, index, &v) || !item_range(t, e->k, b->op, &lo, &hi))
         return text_no(t, b->at, "it has no index");
       lo = affine_sum(lo, v, -1), hi = affine_sum(hi, v, -1);
-      if (*any && !affine_at_least_0(x, b->at, affine_sum(lo, *from, -1), &more))
+      if (e->any && !affine_at_least_0(x, b->at, affine_sum(lo, e->from, -1), &more))
         return false;
-      *from = *any && more ? *from : lo;
-      if (*any && !affine_at_least_0(x, b->at, affine_sum(*to, hi, -1), &more))
+      e->from = e->any && more ? e->from : lo;
+      if (e->any && !affine_at_least_0(x, b->at, affine_sum(e->to, hi, -1), &more))
         return false;
-      *to = *any && more ? *to : hi;
-      *any = true;
+      e->to = e->any && more ? e->to : hi;
+      e->any = true;
     } else if (b->kind != ST_OPDEF && b->kind != ST_FN) {
-      return text_no(t, b->at, "it is not an op, an action or a choice");
+      return text_no(t, b->at, "it is not an op, an action, a loop or a choice");
     }
   }
   return true;
 }
+
+static bool kernel_turn(Text *t, const Stmt *k, const Stmt *b);
+
+static bool inner_turn(Text *t, const Stmt *b, void *k) { return kernel_turn(t, k, b); }
 
 static bool kernel_turn(Text *t, const Stmt *k, const Stmt *b) {
   AffineEnv *x = t->x;
@@ -287,6 +324,10 @@ static bool kernel_turn(Text *t, const Stmt *k, const Stmt *b) {
       if (!affine_truth(x, b->cond, &yes) || !kernel_turn(t, k, yes ? b->body : b->orelse))
         return false;
       break;
+    case ST_DO:
+      if (!inner_turns(t, b, inner_turn, (void *)k))
+        return false;
+      break;
     case ST_OVERLAP:
       t->joint = b;
       yes = kernel_turn(t, k, b->body);
@@ -299,7 +340,7 @@ static bool kernel_turn(Text *t, const Stmt *k, const Stmt *b) {
       break;
     case ST_OPDEF:
     case ST_FN: break;
-    default: return text_no(t, b->at, "it is not an op, an action or a choice");
+    default: return text_no(t, b->at, "it is not an op, an action, a loop or a choice");
     }
   }
   return true;
@@ -308,8 +349,8 @@ static bool kernel_turn(Text *t, const Stmt *k, const Stmt *b) {
 static bool kernel_body(Text *t, const Stmt *b) { return kernel_turn(t, b, b->body); }
 
 bool text_run_kernel(Text *t, const Stmt *b) {
-  Affine from = affine(0), to = affine(0);
-  bool any = false, some;
+  Ends e = {b, false, affine(0), affine(0)};
+  bool some;
   affine_bind(t->x, b->slot, affine(0));
   if (t->clock)
     return text_no(t, b->at, "a kernel stands in a clock");
@@ -321,10 +362,10 @@ bool text_run_kernel(Text *t, const Stmt *b) {
     if (!some)
       return true;
   }
-  if (!kernel_ends(t, b->body, b, &any, &from, &to))
+  if (!kernel_ends(t, b->body, &e))
     return false;
-  Affine count = affine_sum(to, from, -1);
-  if (!any || !affine_at_least_0(t->x, b->at, count, &some))
-    return !any;
-  return !some || text_run_loop(t, (Loop){b, kernel_body, from, 1, 1, affine(0)}, count);
+  Affine count = affine_sum(e.to, e.from, -1);
+  if (!e.any || !affine_at_least_0(t->x, b->at, count, &some))
+    return !e.any;
+  return !some || text_run_loop(t, (Loop){b, kernel_body, e.from, 1, 1, affine(0)}, count);
 }

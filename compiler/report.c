@@ -211,11 +211,13 @@ void emit_report(Sched *s, FILE *f) {
   }
   if (s->ntie > TIES)
     fprintf(f, "          and %u more\n", s->ntie - TIES);
-  bool kept = false;
-  for (uint32_t r = 0; r < s->nrank; r++)
+  bool kept = false, away = false;
+  for (uint32_t r = 0; r < s->nrank; r++) {
     kept |= s->peak[r].kept > 0;
+    away |= s->peak[r].host > 0 || s->peak[r].guests > 0;
+  }
   fprintf(f, "rank  utilisation  warmup  in flight  held%s%s%s%s\n", kept ? "  kept" : "",
-          s->weights ? "  versions  staleness" : "", s->ncopy ? "  host  guests" : "",
+          s->weights ? "  versions  staleness" : "", away ? "  host  guests" : "",
           s->sized ? "  bytes        at" : "");
   enum { SHOWN = 32 };
   for (uint32_t r = 0; r < s->nrank && r < SHOWN; r++) {
@@ -227,7 +229,7 @@ void emit_report(Sched *s, FILE *f) {
       fprintf(f, "  %4u", p->kept);
     if (s->weights)
       fprintf(f, "  %8u  %9u", p->versions, s->staleness[r]);
-    if (s->ncopy)
+    if (away)
       fprintf(f, "  %4u  %6u", p->host, p->guests);
     if (s->sized)
       fprintf(f, "  %-11s  %s", bytes_text(s, p->total), p->op == NONE ? "" : op_text(s, p->op));

@@ -46,6 +46,8 @@ typedef struct Resolver {
   const Fn *fn;            /* whose body is being resolved, or NULL */
   int depth;               /* of imports */
   const Stmt *kernel;      /* whose index the op being resolved lacks, or NULL */
+  uint32_t names;          /* statements around that give a name values, such as loops */
+  bool unnamed;            /* the index of an op under none of them is being resolved */
   const Clause *clause;    /* that is being resolved, or NULL */
   const Ast *file;
   VEC(Name) unknown; /* names of the clause that were reported, each once */

@@ -108,6 +108,12 @@ static void explain_unknown(Resolver *r, Name name, Span at, const char *wanted)
     return;
   else if (r->kernel && value)
     diag_help(s->diag, "the index of this kernel is '%s'", r->kernel->name);
+  else if (r->unnamed && value && strlen(name) <= 2 &&
+           !hint_elsewhere(s, r->file, sc, r->clause, name, at))
+    diag_help(s->diag, "'do %s in a..b { ... }' or 'steady %s { ... }' around it gives '%s' values",
+              name, name, name);
+  else if (r->unnamed && value && strlen(name) <= 2)
+    return;
   else if (sym_suggest(r, name) || hint_elsewhere(s, r->file, sc, r->clause, name, at))
     return;
   else if (strcmp(wanted, "a schedule") == 0 && hint_library(s, name, at))

@@ -156,8 +156,10 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
   for (const Arg *a = o->args; a && r->kernel; a = a->next)
     if (hint_mentions(a->value, kernel->name))
       r->kernel = NULL;
+  r->unnamed = r->names == 0;
   for (Arg *a = o->args; a; a = a->next, nargs++)
     resolve_expr(r, a->value);
+  r->unnamed = false;
   r->kernel = NULL;
   resolve_expr(r, o->chunk);
   resolve_expr(r, o->stage);
@@ -231,9 +233,25 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
                kernel->name);
     diag_help(d,
               indices ? "name the rest with 'op f(k) = ...' and write f(%s - lag)"
-                      : "an op without %s stands before or after the kernel",
+              : o->op == PIPE_U
+                  ? "U(%s - lag) is an update behind the backward of that microbatch; "
+                    "one for all of them stands after the kernel"
+                  : "an op without %s stands before or after the kernel",
               kernel->name);
   }
+}
+
+/* A loop in a kernel: its ops have fixed lags, so its turns cannot depend on the index. */
+static void same_turns(Resolver *r, const Stmt *t, const Stmt *kernel) {
+  const Expr *const part[] = {t->range.lo, t->range.hi, t->range.step, t->cond};
+  for (uint32_t i = 0; i < sizeof part / sizeof *part; i++)
+    if (part[i] && part[i]->depends) {
+      diag_error(r->s->diag, DIAG_LAG, part[i]->at,
+                 "a loop in 'steady %s' has the same turns for every %s", kernel->name,
+                 kernel->name);
+      diag_help(r->s->diag, "let it run over all of them, and leave ops out with 'if'");
+      return;
+    }
 }
 
 static void resolve_params(Resolver *r, Param *p) {
@@ -271,7 +289,9 @@ static void resolve_list(Resolver *r, Stmt *t, const Stmt *kernel) {
     sym_find(r, t->name)->depends = true;
   const Stmt *outer = r->list;
   r->list = t;
+  r->names++;
   resolve_block(r, t->body, NULL);
+  r->names--;
   r->list = outer;
   sym_scope_end(r, mark);
 }
@@ -399,14 +419,16 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
   case ST_OPDEF:
     mark = sym_scope_begin(r);
     resolve_params(r, t->opdef->params);
+    r->names++;
     resolve_opref(r, t->opdef->op, NULL);
+    r->names--;
     sym_scope_end(r, mark);
     sym_define(r, t->opdef->name, t->opdef->name_at, SY_OPDEF)->opdef = t->opdef;
     return;
   case ST_KERNEL:
   case ST_DO:
-    if (kernel) {
-      diag_error(r->s->diag, DIAG_CLAUSE, t->at, "a loop cannot stand inside 'steady %s'",
+    if (kernel && t->kind == ST_KERNEL) {
+      diag_error(r->s->diag, DIAG_CLAUSE, t->at, "a kernel cannot stand inside 'steady %s'",
                  kernel->name);
       diag_help(
           r->s->diag,
@@ -419,12 +441,16 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
     }
     resolve_range(r, &t->range);
     resolve_expr(r, t->cond);
+    if (kernel && t->kind == ST_DO)
+      same_turns(r, t, kernel);
     mark = sym_scope_begin(r);
     if (t->name)
       t->slot = sym_define_var(r, t->name, t->name_at);
     if ((t->kind == ST_KERNEL || r->list) && t->name && sym_find(r, t->name))
       sym_find(r, t->name)->depends = true;
-    resolve_block(r, t->body, t->kind == ST_KERNEL ? t : NULL);
+    r->names += t->name != NULL;
+    resolve_block(r, t->body, t->kind == ST_KERNEL ? t : kernel);
+    r->names -= t->name != NULL;
     sym_scope_end(r, mark);
     return;
   }

@@ -27,7 +27,7 @@ static const struct Paint {
     [PIPE_B] = {{29, 23, 35, 30}, 231, "\u2588", "backward"},
     [PIPE_I] = {{79, 43, 115, 72}, 16, "\u2593", "input gradient"},
     [PIPE_W] = {{222, 215, 229, 178}, 16, "\u2592", "weight gradient"},
-    [PIPE_R] = {{182, 146, 140, 176}, 16, "\u2592", "recomputed forward"},
+    [PIPE_R] = {{182, 146, 140, 176}, 16, "\u259a", "recomputed forward"},
     [PIPE_U] = {{53, 89, 54, 90}, 231, "\u25a0", "update"},
     [PIPE_SIDE] = {{94, 130, 95, 131}, 231, "\u25a4", "of the schedule's own"},
 };

@@ -66,7 +66,7 @@ typedef struct OpRef {
   int8_t op;          /* (sema) PipeOp, or -1 for a macro */
   struct OpDef *def;  /* (sema) macro */
   uint32_t place;     /* (sema) index + 1 of its place in the text, see Sched.site; 0: none yet */
-  uint32_t item;      /* (expand) its row among the items of the kernel being expanded */
+  uint32_t item;      /* (expand) its row among the items of the kernel being expanded; NONE: it stands in a loop of it */
 } OpRef;
 
 typedef struct Range { Expr *lo, *hi, *step; } Range; /* lo..hi [step s]; step NULL: 1; lo NULL: none */

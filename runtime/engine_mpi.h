@@ -73,7 +73,8 @@ typedef struct Mpi {
   MPI_Request *head_request;
   Store *store;        /* where ranks tell of faults; NULL: not yet */
   StoreServer *server; /* of the process that serves it */
-  bool told;
+  bool of_rank_0;      /* a process of the run serves it */
+  _Atomic bool told;
   uint64_t late_step;  /* 1 + step that has been told to take too long */
   uint64_t late_ns;    /* when */
   struct Big {
@@ -118,7 +119,7 @@ void mpi_tell_others(Mpi *m);
 
 /* mpi_fault.c. Meets the other ranks at a store: PR_OK, or the run has failed. */
 PrStatus mpi_join_store(Mpi *m);
-/* Notices that a step takes too long. */
+/* Notices that a step takes too long, or that nobody serves the store any more. */
 void mpi_watch_step(Mpi *m);
 void mpi_leave_store(Mpi *m);
 

@@ -169,6 +169,9 @@ PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, 
              at->family, at->size);
     return PR_E_ARG;
   }
+  char bound[STORE_ADDR];
+  if (at->size > 1 && !store_is_address(at->store, why))
+    return PR_E_ARG;
   Group *g = calloc(1, sizeof *g);
   if (!g || !(g->heard = calloc(at->size, sizeof *g->heard))) {
     free(g);
@@ -177,7 +180,6 @@ PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, 
   }
   g->g = (PrGroup){at->rank, at->size, share, tell, heard, g, watch, late, place};
   pthread_mutex_init(&g->lock, NULL);
-  char bound[STORE_ADDR];
   bool serves = at->size > 1 && at->rank == 0 && strcmp(at->family, "pipe-run") != 0;
   if (serves && !(g->server = store_serve(at->store, at->size, NULL, bound, why)))
     st = PR_E_LOST;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Reads what a launcher has left in the environment; see pipe_launch.h. */
 #include "pipe_launch.h"
+#include "store.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -60,6 +61,11 @@ static bool find_store(const Family *f, PrLaunch *out, char why[200]) {
              *job = getenv("SLURM_JOB_ID");
   uint32_t n = 0;
   if (own) {
+    char reason[STORE_TEXT];
+    if (!store_is_address(own, reason)) {
+      snprintf(why, 200, "PIPE_STORE: %.180s", reason);
+      return false;
+    }
     snprintf(out->store, sizeof out->store, "%s", own);
   } else if (host && port) {
     if (!read_number("MASTER_PORT", port, &n, why))

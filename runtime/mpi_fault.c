@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Faults of the MPI engine. MPI itself cannot tell that another process is gone, so all ranks also have a
  * connection to a store (store.h), which pipe-run serves or else rank 0. What it says, all ranks hear: then
- * each knows where every rank is, works out what was first (blame.c), and fails with the same text. */
+ * each knows where every rank is, works out what was first (blame.c), and fails with the same text. Who serves it may
+ * be what is gone: each rank sees that for itself. */
 #define _DEFAULT_SOURCE /* getifaddrs */
 #include "engine_mpi.h"
 
@@ -55,11 +56,32 @@ static void verdict(void *arg, const StoreVerdict *v, const StorePlace *places) 
             (unsigned long long)atomic_load(&m->k->step), (double)run->limit_ns / 1e9, text);
 }
 
+/* Nobody tells any more where the others are. */
+static void fail_alone(Mpi *m) {
+  PrRun *run = m->run;
+  char text[PR_TEXT] = "the store has ended";
+  PrPlace *at = m->of_rank_0 ? calloc(run->p->nrank, sizeof *at) : NULL;
+  for (uint32_t r = 0; at && r < run->p->nrank; r++)
+    at[r].condition = r == 0 ? PR_IS_GONE : PR_IS_SILENT;
+  if (at) {
+    pr_place(run, run->here, &at[run->here]);
+    pr_blame(run, at, text, sizeof text);
+  }
+  free(at);
+  pr_fail(run, PR_E_LOST, "lost: %.1000s", text);
+}
+
 void mpi_watch_step(Mpi *m) {
   const uint64_t patience_ns = UINT64_C(5000000000); /* for the verdict */
   PrRun *run = m->run;
   uint64_t start = atomic_load(&m->k->step_start), step = atomic_load(&m->k->step), now = pr_now();
-  if (run->limit_ns == 0 || start > now || now - start <= run->limit_ns)
+  if (start > now)
+    return;
+  if (store_is_over(m->store)) {
+    fail_alone(m);
+    return;
+  }
+  if (run->limit_ns == 0 || now - start <= run->limit_ns)
     return;
   if (m->late_step != step + 1) {
     m->late_step = step + 1;
@@ -101,40 +123,55 @@ static void list_own_addresses(char addr[STORE_ADDR]) {
            port);
 }
 
+/* What rank 0 tells the others of the store. */
+typedef struct Meet {
+  int status; /* PrStatus */
+  bool of_rank_0;
+  char addr[STORE_ADDR], why[STORE_TEXT];
+} Meet;
+
 /* Where the store is: of pipe-run, for the first run of the whole world; else this process serves one. */
-static bool choose(Mpi *m, char addr[STORE_ADDR], char why[STORE_TEXT]) {
+static void choose(Mpi *m, Meet *at) {
   static bool taken;
   const PrMpiOptions *o = m->run->o.engine_options;
   const char *given = getenv("PIPE_STORE");
   if (given && !taken && (!o || !o->comm)) {
+    char why[STORE_TEXT];
     taken = true;
-    snprintf(addr, STORE_ADDR, "%s", given);
-    return true;
+    if (!store_is_address(given, why)) {
+      at->status = PR_E_ARG;
+      snprintf(at->why, sizeof at->why, "PIPE_STORE: %.900s", why);
+      return;
+    }
+    snprintf(at->addr, STORE_ADDR, "%s", given);
+    return;
   }
   bool one_host = m->nlocal == m->run->nprocess;
-  m->server = store_serve(one_host ? "127.0.0.1:0" : "0.0.0.0:0", m->run->nprocess, NULL, addr,
-                          why);
+  m->server = store_serve(one_host ? "127.0.0.1:0" : "0.0.0.0:0", m->run->nprocess, NULL, at->addr,
+                          at->why);
+  at->of_rank_0 = true;
   if (!m->server)
-    return false;
-  if (!one_host)
-    list_own_addresses(addr);
-  return true;
+    at->status = PR_E_LOST;
+  else if (!one_host)
+    list_own_addresses(at->addr);
 }
 
 PrStatus mpi_join_store(Mpi *m) {
   enum { PATIENCE_S = 60 };
   PrRun *run = m->run;
-  char addr[STORE_ADDR] = "", why[STORE_TEXT] = "";
+  Meet at = {.status = PR_OK};
+  char why[STORE_TEXT] = "";
   if (run->here == 0)
-    choose(m, addr, why);
-  MPI_Bcast(addr, sizeof addr, MPI_BYTE, 0, m->comm);
-  if (!addr[0])
-    return pr_fail(run, PR_E_LOST, "rank 0 has no store: %.900s", why);
+    choose(m, &at);
+  MPI_Bcast(&at, sizeof at, MPI_BYTE, 0, m->comm);
+  if (at.status)
+    return pr_fail(run, (PrStatus)at.status, "rank 0 has no store: %.900s", at.why);
   StoreHello me = {
       .version = STORE_VERSION, .rank = run->here, .size = run->nprocess, .hash = run->p->hash};
   snprintf(me.name, sizeof me.name, "%.60s %.60s", run->p->name, run->p->params);
   const StoreHooks hooks = {m, place, verdict};
-  m->store = store_join(addr, &me, &hooks, PATIENCE_S, why);
+  m->of_rank_0 = at.of_rank_0;
+  m->store = store_join(at.addr, &me, &hooks, PATIENCE_S, why);
   return m->store ? PR_OK : pr_fail(run, PR_E_LOST, "%.1000s", why);
 }
 

@@ -29,7 +29,7 @@ extern "C" {
 typedef struct PrLaunch {
   const char *family; /* "torchrun"; "" if no family is there: rank 0 of 1 */
   uint32_t rank, size, local_rank;
-  char store[280]; /* "host:port" */
+  char store[280]; /* "host:port", or "[IPv6 address]:port" */
 } PrLaunch;
 
 /* PR_OK, or PR_E_ARG with what is wrong in why[200]. */

@@ -117,7 +117,8 @@ static void refuse(StoreServer *s, const char *text) {
   tell_all(s, STORE_REFUSED, s->refusal, (uint32_t)strlen(s->refusal), NULL, 0);
 }
 
-static void greet(StoreServer *s, Peer *p, const char *payload, uint32_t bytes) {
+/* False: a stranger to a run whose ranks are all here. It is refused, and that is no affair of theirs. */
+static bool greet(StoreServer *s, Peer *p, const char *payload, uint32_t bytes) {
   StoreHello h = {0};
   char text[STORE_TEXT] = "";
   if (bytes == sizeof h)
@@ -129,8 +130,6 @@ static void greet(StoreServer *s, Peer *p, const char *payload, uint32_t bytes) 
   else if (h.size != s->size || h.rank >= s->size)
     snprintf(text, sizeof text, "store: %s is for %u ranks, and one is rank %u; here are %u",
              h.name, h.size, h.rank, s->size);
-  else if (s->member[h.rank].came)
-    snprintf(text, sizeof text, "store: two processes say that they are rank %u", h.rank);
   for (uint32_t r = 0; !text[0] && r < s->size; r++) {
     const StoreHello *o = &s->member[r].hello;
     const StoreHello *a = r < h.rank ? o : &h, *b = r < h.rank ? &h : o;
@@ -139,15 +138,22 @@ static void greet(StoreServer *s, Peer *p, const char *payload, uint32_t bytes) 
                "program: rank %u runs %s, hash %016" PRIx64 "; rank %u runs %s, hash %016" PRIx64,
                a->rank, a->name, a->hash, b->rank, b->name, b->hash);
   }
+  if (!text[0] && s->member[h.rank].came)
+    snprintf(text, sizeof text, "store: two processes say that they are rank %u", h.rank);
+  if (s->ncame == s->size) {
+    store_send(p->fd, STORE_REFUSED, text, (uint32_t)strlen(text), NULL, 0);
+    return false;
+  }
   p->rank = bytes == sizeof h && h.rank < s->size ? h.rank : s->size;
   if (text[0] || s->refusal[0]) {
     refuse(s, text);
-    return;
+    return true;
   }
   s->member[h.rank].came = true;
   s->member[h.rank].hello = h;
   if (++s->ncame == s->size)
     tell_all(s, STORE_WELCOME, NULL, 0, NULL, 0);
+  return true;
 }
 
 static const Value *find(const StoreServer *s, const char *key) {
@@ -193,10 +199,8 @@ static void keep(StoreServer *s, const char *payload, uint32_t bytes) {
 /* False: the connection is to be closed. */
 static bool hear(StoreServer *s, Peer *p, StoreType type, const char *payload, uint32_t bytes) {
   bool member = p->rank < s->size;
-  if (type == STORE_HELLO && p->rank == NOBODY) {
-    greet(s, p, payload, bytes);
-    return true;
-  }
+  if (type == STORE_HELLO && p->rank == NOBODY)
+    return greet(s, p, payload, bytes);
   if (type == STORE_EXIT && bytes == sizeof(StoreExit)) {
     if (s->hooks.exited)
       s->hooks.exited(s->hooks.arg, (const StoreExit *)(const void *)payload);

@@ -17,7 +17,7 @@
 static int try_address(const struct addrinfo *a, bool listens) {
   const int one = 1;
   const struct timeval limit = {2, 0}, none = {0, 0};
-  int fd = socket(a->ai_family, a->ai_socktype, a->ai_protocol);
+  int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
   if (fd < 0)
     return -1;
   bool bad;
@@ -61,7 +61,7 @@ static int try_host(const char *host, const char *port, bool listens, char *why)
 bool store_is_address(const char *addr, char *why) {
   const char *colon = strrchr(addr, ':'), *port = colon ? colon + 1 : "";
   size_t n = strspn(port, "0123456789");
-  bool ok = colon && colon > addr && colon - addr < STORE_ADDR && n > 0 && n <= 5 && !port[n] &&
+  bool ok = colon && colon > addr && strlen(addr) < STORE_ADDR && n > 0 && n <= 5 && !port[n] &&
             strtoul(port, NULL, 10) <= 65535;
   if (!ok)
     snprintf(why, STORE_TEXT, "'%.200s' is not host:port", addr);
@@ -77,7 +77,8 @@ int store_socket(const char *addr, bool listens, char *why) {
     char host[STORE_ADDR];
     size_t n = strcspn(at, ",");
     n = at + n < colon ? n : (size_t)(colon - at);
-    snprintf(host, sizeof host, "%.*s", (int)n, at);
+    const bool ipv6 = n > 2 && at[0] == '[' && at[n - 1] == ']';
+    snprintf(host, sizeof host, "%.*s", (int)(ipv6 ? n - 2 : n), at + ipv6);
     fd = try_host(host, colon + 1, listens, why);
     at += n + (at[n] == ',');
   }

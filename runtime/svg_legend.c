@@ -138,8 +138,11 @@ int svg_caption(const Page *g, const Panel *n, int npanel, double y) {
     SAY(" With transfers that never wait the prediction is %s.",
         svg_time(a, (double)g->p->ideal, (int)g->p->timed));
   SAY(" In flight: most activation stashes alive at once.");
+  bool copies = g->used[PIPE_OFF] || g->used[PIPE_LOAD],
+       sides = g->used[PIPE_SIDE_COPY] || g->used[PIPE_SIDE_COMM];
   if (g->lane > 0)
-    SAY(" The strip under a row: its copies to and from host memory.");
+    SAY(" The strip under a row: its %s%s%s.", copies ? "copies to and from host memory" : "",
+        copies && sides ? ", and " : "", sides ? "side ops in other streams" : "");
   if (g->sized)
     SAY(" Memory: proved bound, of weights, gradients, optimizer state, workspace and slots.");
   if (g->curve > 0)

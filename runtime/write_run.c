@@ -197,8 +197,7 @@ static PrStatus write_file(PrRun *run, const char *path, const Timeline *t, Draw
     why = errno;
   }
   if (bad)
-    status = pr_fail(run, PR_E_IO, "cannot write %s: %s", file ? temporary : path,
-                     strerror(why ? why : EIO));
+    status = pr_fail(run, PR_E_IO, "cannot write %s: %s", path, strerror(why ? why : EIO));
   else if (file && rename(temporary, file))
     status = pr_fail(run, PR_E_IO, "cannot rename %s to %s: %s", temporary, file, strerror(errno));
   if (status && file)

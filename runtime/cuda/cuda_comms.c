@@ -19,7 +19,9 @@
  * note [prologue]: NCCL connects two ranks when they first meet in a call, and that blocks their hosts until
  * both are there. So before the first step, all ranks meet in one order of all pairs that the program
  * connects, a byte in each direction; with channels, of all channels, a byte in the one direction that each has. After
- * that once in each communicator of a sum and in that of all. All of it is on one stream. */
+ * that each sum is made once, of all that it adds up in a step, and that of losses: NCCL picks an algorithm by the size, and
+ * connects what that takes, and takes its buffers, when it is first picked (2.22). All is zero yet, and stays so. At the
+ * last one all ranks meet. All of it is on one stream. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -172,6 +174,18 @@ static PrStatus make_round(PrRun *run, const Sets *x, uint32_t t) {
   return st;
 }
 
+/* note [abort] of cuda_steps.c: can several communicators of a rank be aborted at once? */
+static PrStatus check_version(PrRun *run) {
+  enum { LEAST = 22200 };
+  int v = 0;
+  return ncclGetVersion(&v) == ncclSuccess && v >= LEAST
+             ? PR_OK
+             : pr_fail(run, PR_E_DEVICE,
+                       "program: REDUCE and TIE take NCCL 2.22 or later, which aborts several "
+                       "communicators of a rank at once; this is NCCL %d.%d.%d",
+                       v / 10000, v / 100 % 100, v % 100);
+}
+
 /* note [splits] */
 static PrStatus split_all(PrRun *run) {
   PrCuda *c = cuda_of(run);
@@ -180,6 +194,8 @@ static PrStatus split_all(PrRun *run) {
   PrStatus st = find_sets(run, &x);
   if (!st)
     st = find_rounds(run, &x);
+  if (!st && x.nround > 0)
+    st = check_version(run);
   if (!st) {
     c->coll_comm = calloc(x.n + (size_t)1, sizeof *c->coll_comm);
     c->split = calloc(x.nround + (size_t)1, sizeof *c->split);
@@ -249,21 +265,42 @@ static PrStatus touch_channels(PrRun *run) {
   return PR_OK;
 }
 
+void *cuda_sum_at(const PrRun *run, const Coll *l, uint64_t *bytes) {
+  void *at = NULL;
+  for (uint32_t i = 0; !l->tie && i < l->n; i++)
+    if (run->p->stage[l->row[i]].rank == run->here)
+      at = run->stage[l->row[i]].grad;
+  for (uint32_t i = 0; l->tie && i < l->ngrad && !at; i++)
+    at = l->grad[i];
+  for (uint32_t i = 0; l->tie && i < l->ncopy && !at; i++)
+    at = l->copy[i];
+  *bytes = l->tie ? run->stage[l->row[0]].size.tied : run->stage[l->row[0]].size.grad;
+  return at;
+}
+
+static PrStatus touch_sums(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  cudaStream_t s = c->rank[0].stream[PIPE_COMM];
+  uint64_t each, bytes;
+  const ncclDataType_t type = cuda_type(c, &each);
+  for (uint32_t i = 0; i < c->ncoll; i++) {
+    ncclComm_t x = c->coll_comm[i];
+    void *at = x ? cuda_sum_at(run, &run->coll[i], &bytes) : NULL;
+    if (x)
+      NCCL_TRY(run, x, ncclAllReduce(at, at, bytes / each, type, ncclSum, x, s));
+  }
+  NCCL_TRY(run, c->comm,
+           ncclAllReduce(c->loss, c->loss, (size_t)run->nsink * run->p->nmb, ncclFloat64, ncclSum,
+                         c->comm, s));
+  return PR_OK;
+}
+
 /* note [prologue] */
 static PrStatus prologue(PrRun *run) {
   PrCuda *c = cuda_of(run);
   cudaStream_t s = c->rank[0].stream[PIPE_COMM];
   PrStatus st = run->p->nchannel ? touch_channels(run) : touch_pairs(run);
-  for (uint32_t i = 0; i <= c->nsplit && !st; i++) {
-    ncclComm_t x = i < c->nsplit ? c->split[i] : c->comm;
-    bool moves = false; /* it is a channel's */
-    for (uint32_t j = 0; j < run->p->nchannel; j++)
-      moves = moves || c->channel_comm[j] == x;
-    if (x && !moves)
-      st = cuda_nccl(run, x, "ncclAllReduce",
-                     ncclAllReduce(c->contact, c->contact, 1, ncclChar, ncclSum, x, s));
-  }
-  if (st)
+  if (st || (st = touch_sums(run)))
     return st;
   CUDA_TRY(run, cudaEventRecord(c->rank[0].ready, s));
   return cuda_wait_event(run, c->rank[0].ready);
@@ -325,7 +362,7 @@ PrStatus cuda_open_nccl(PrRun *run) {
   if ((st = cuda_nccl(run, c->comm, "ncclCommInitRankConfig", r)) || (st = split_all(run)) ||
       (st = prologue(run)))
     return st;
-  return cuda_lends(run) ? PR_OK : register_slots(run);
+  return cuda_any_lends(run) ? PR_OK : register_slots(run); /* on all ranks, or on none */
 }
 
 ncclComm_t cuda_split(const PrCuda *c, uint32_t i) {

@@ -182,6 +182,8 @@ void cuda_abort_nccl(PrRun *run); /* all at once; there is none left after */
 /* A thread of NCCL stores it while ncclCommSplit is in progress. */
 ncclComm_t cuda_split(const PrCuda *c, uint32_t i);
 PrStatus cuda_check_channels(PrRun *run); /* does NCCL do what channels take? */
+/* What a sum adds up on this rank, and has the sum then; bytes: of it. */
+void *cuda_sum_at(const PrRun *run, const Coll *l, uint64_t *bytes);
 /* The communicator of a SEND or RECV, and the rank of its other end there. */
 ncclComm_t cuda_comm_of(const PrCuda *c, const PipeInstr *in, int *peer);
 PrStatus cuda_join(PrRun *run);
@@ -211,6 +213,7 @@ uint32_t cuda_check_known(const CudaRank *d, uint32_t stream, uint64_t step);
 /* With a group of processes, all of them alike: opens what they use of each other's memory. */
 PrStatus cuda_peers_open(PrRun *run);
 bool cuda_lends(const PrRun *run); /* others keep stashes on the rank of this process */
+bool cuda_any_lends(const PrRun *run); /* they do on some rank: the same on all */
 void *cuda_peer_slot(const PrRun *run, uint32_t rank, uint32_t slot);
 PrStatus cuda_peer_turn(PrRun *run, CudaRank *d);      /* before the next COPY instruction of d */
 PrStatus cuda_peer_turn_over(PrRun *run, CudaRank *d); /* and behind it */

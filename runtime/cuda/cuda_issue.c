@@ -240,32 +240,25 @@ static Coll *coll_of(PrRun *run, const CudaRank *d) {
 
 /* A sum with other processes. Of a TIE each of its stages counts once: what the rows here hold of that is
  * added up, zeros if it is nothing, and the sum goes to all rows. */
-static PrStatus sum_apart(PrRun *run, CudaRank *d, const PipeInstr *in) {
+static PrStatus sum_apart(PrRun *run, CudaRank *d) {
   PrCuda *c = cuda_of(run);
   Coll *l = coll_of(run, d);
   ncclComm_t comm = c->coll_comm[l - run->coll];
   cudaStream_t s = cuda_stream(d, d->next);
-  uint64_t each, bytes = l->tie ? run->stage[l->row[0]].size.tied : run->stage[in->stage].size.grad;
+  uint64_t each, bytes;
   ncclDataType_t type = cuda_type(c, &each);
-  void *mine[2] = {NULL, NULL}, *to = NULL;
+  void *mine[2] = {NULL, NULL}, *to = cuda_sum_at(run, l, &bytes);
   uint32_t stage[2] = {0, 0}, n = 0;
-  if (!l->tie) {
-    to = run->stage[in->stage].grad;
-  } else {
-    for (uint32_t i = 0; i < l->ngrad; i++) {
-      if (!l->grad[i])
-        continue;
-      mine[n > 0] = l->grad[i], stage[n > 0] = l->stage[i];
-      if (n++ > 0 &&
-          run->m.tie(run->m.self, stage, mine, 2, bytes)) /* the first has the sum so far */
-        return pr_fail(run, PR_E_MODEL, "model: tie failed");
-    }
-    to = mine[0];
-    for (uint32_t i = 0; i < l->ncopy && !to; i++)
-      to = l->copy[i];
-    if (n == 0)
-      CUDA_TRY(run, cudaMemsetAsync(to, 0, bytes, s));
+  for (uint32_t i = 0; l->tie && i < l->ngrad; i++) {
+    if (!l->grad[i])
+      continue;
+    mine[n > 0] = l->grad[i], stage[n > 0] = l->stage[i];
+    if (n++ > 0 &&
+        run->m.tie(run->m.self, stage, mine, 2, bytes)) /* the first has the sum so far */
+      return pr_fail(run, PR_E_MODEL, "model: tie failed");
   }
+  if (l->tie && n == 0)
+    CUDA_TRY(run, cudaMemsetAsync(to, 0, bytes, s));
   if (comm) /* not of this rank alone */
     NCCL_TRY(run, comm, ncclAllReduce(to, to, bytes / each, type, ncclSum, comm, s));
   for (uint32_t i = 0; l->tie && i < l->ngrad; i++)
@@ -563,7 +556,7 @@ static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool
     st = on == PIPE_COMPUTE     ? compute(run, d, step, n)
          : pipe_is_side(in->op) ? side(run, d, step)
          : on == PIPE_COPY      ? copy(run, d, in)
-         : pipe_is_sum(in->op)  ? sum_apart(run, d, in)
+         : pipe_is_sum(in->op)  ? sum_apart(run, d)
                                 : transfers(run, d, n, lost, corrupt);
   if (!st && on == PIPE_COMPUTE)
     st = corrupt_slots(run, d, on, corrupt);

@@ -9,31 +9,51 @@
 
 /* ---- memory ---- */
 
-/* NCCL moves what is in its own memory best; others can open what is not (cuda_peers.c). */
-static bool is_of_nccl(const PrRun *run) { return cuda_of(run)->o.group && !cuda_lends(run); }
-
 void *cuda_take(PrRun *run, uint64_t bytes, bool host) {
   void *p = NULL;
-  if (host              ? cudaMallocHost(&p, bytes) != cudaSuccess
-      : is_of_nccl(run) ? ncclMemAlloc(&p, bytes) != ncclSuccess
-                        : cudaMalloc(&p, bytes) != cudaSuccess)
+  (void)run;
+  if ((host ? cudaMallocHost(&p, bytes) : cudaMalloc(&p, bytes)) != cudaSuccess)
     return NULL;
-  if (!host && cudaMemset(p, 0, bytes) != cudaSuccess) {
-    cuda_give(run, p, false);
-    return NULL;
-  }
   if (host)
-    memset(p, 0, bytes);
-  return p;
+    return memset(p, 0, bytes);
+  if (cudaMemset(p, 0, bytes) == cudaSuccess)
+    return p;
+  cudaFree(p);
+  return NULL;
 }
 
 void cuda_give(PrRun *run, void *p, bool host) {
+  (void)run;
   if (host)
     cudaFreeHost(p);
-  else if (is_of_nccl(run))
-    ncclMemFree(p);
   else
     cudaFree(p);
+}
+
+/* NCCL moves what is in its own memory best, if both ends have it; others can open what is not (cuda_peers.c). It takes
+ * whole pieces, up to NCCL 2.24 of 512 MiB on some devices: for tensors, and for nothing else. */
+static bool is_of_nccl(const PrRun *run, bool host) {
+  return !host && cuda_of(run)->o.group && !cuda_any_lends(run);
+}
+
+/* The tensors of a rank. */
+static void *take_block(PrRun *run, uint64_t bytes, bool host) {
+  void *p = NULL;
+  if (!is_of_nccl(run, host))
+    return cuda_take(run, bytes, host);
+  if (ncclMemAlloc(&p, bytes) != ncclSuccess)
+    return NULL;
+  if (cudaMemset(p, 0, bytes) == cudaSuccess)
+    return p;
+  ncclMemFree(p);
+  return NULL;
+}
+
+static void give_block(PrRun *run, void *p, bool host) {
+  if (is_of_nccl(run, host))
+    ncclMemFree(p);
+  else
+    cuda_give(run, p, host);
 }
 
 static PrStatus fetch(PrRun *run, void *to, const void *from, uint64_t bytes) {
@@ -256,11 +276,15 @@ static PrStatus open_here(PrRun *run) {
   }
   uint64_t each;
   cuda_type(c, &each);
-  for (uint32_t s = 0; s < run->p->nstage && c->o.group; s++)
-    if (run->p->stage[s].replica != s && run->stage[s].size.grad % each)
+  for (uint32_t s = 0; s < run->p->nstage && c->o.group; s++) {
+    const PipeStage *g = &run->p->stage[s];
+    const uint64_t all = g->replica != s ? run->stage[s].size.grad : 0,
+                   tied = g->tied != PIPE_NONE ? run->stage[s].size.tied : 0;
+    if (all % each || tied % each)
       return pr_fail(run, PR_E_SIZE,
                      "stage %u: %llu bytes of gradients are no whole number of %llu", s,
-                     (unsigned long long)run->stage[s].size.grad, (unsigned long long)each);
+                     (unsigned long long)(all % each ? all : tied), (unsigned long long)each);
+  }
   c->limit_ns = deadline_of(run);
   c->opened = pr_now();
   c->nhere = run->here == PIPE_NONE ? run->p->nrank : 1;
@@ -376,9 +400,9 @@ void cuda_close(PrRun *run) {
   for (uint32_t r = 0; run->rank && r < run->p->nrank; r++) {
     RankRun *k = &run->rank[r];
     if (k->block && (unused || !cuda_lends(run)))
-      cuda_give(run, k->block, false);
+      give_block(run, k->block, false);
     if (k->host)
-      cuda_give(run, k->host, true);
+      give_block(run, k->host, true);
     k->block = k->host = NULL;
   }
   free(c->rank);
@@ -395,8 +419,8 @@ const PrEngine pr_cuda = {.name = "cuda",
                           .close = cuda_close,
                           .agree = cuda_agree,
                           .share = cuda_share,
-                          .take = cuda_take,
-                          .give = cuda_give,
+                          .take = take_block,
+                          .give = give_block,
                           .fetch = fetch,
                           .store = store,
                           .rewind = rewind_to};

@@ -3,8 +3,9 @@
  *
  * note [guests]: a GUEST slot is used by the COPY stream of one other rank and by nothing else, from an OFF to its
  * LOAD (runtime/validate.c). So that rank opens the memory of its host by CUDA IPC and copies; the host does nothing,
- * and nobody has to meet. Memory of ncclMemAlloc cannot be opened in this way: a rank that keeps stashes for others has
- * its memory from cudaMalloc.
+ * and nobody has to meet. Memory of ncclMemAlloc cannot be opened in this way: where a rank keeps stashes for others, all
+ * ranks have their memory from cudaMalloc, and none registers it: NCCL moves a tensor in other pieces if it is registered, and
+ * does not look whether the other end is, too.
  *
  * note [turns]: an event of another process counts when it was recorded last, which a host cannot know. So each turn
  * has a flag in memory of its rank: the COPY stream waits until it is set and clears it, and sets that of the next
@@ -60,6 +61,13 @@ static bool lends(const PrRun *run, uint32_t r) {
 
 bool cuda_lends(const PrRun *run) {
   return cuda_of(run)->o.group && run->p && lends(run, run->here);
+}
+
+bool cuda_any_lends(const PrRun *run) {
+  bool any = false;
+  for (uint32_t r = 0; cuda_of(run)->o.group && run->p && r < run->p->nrank && !any; r++)
+    any = lends(run, r);
+  return any;
 }
 
 static bool is_guest_of(const PrRun *run, uint32_t r) {
@@ -258,10 +266,7 @@ static PrStatus open_offers(PrRun *run, struct CudaPeers *x) {
 /* Each part on all ranks, or on none: what fails on one before others wait for it, all are told. */
 PrStatus cuda_peers_open(PrRun *run) {
   PrCuda *c = cuda_of(run);
-  bool any = run->p->ngroup > 0;
-  for (uint32_t r = 0; r < run->p->nrank && !any; r++)
-    any = lends(run, r);
-  if (!any || !c->o.group)
+  if (!c->o.group || (run->p->ngroup == 0 && !cuda_any_lends(run)))
     return PR_OK;
   struct CudaPeers *x = c->peers = calloc(1, sizeof *x);
   PrStatus st = x ? take_room(run, x) : pr_fail(run, PR_E_MEMORY, "rank %u: no memory", run->here);

@@ -8,6 +8,8 @@
  *   failed       rank 1 says that it has failed; late: rank 0 that its step takes too long
  *   gone         rank 1 ends without a good-bye; silent: it stops, and rank 0 is late
  *   early        rank 1 never comes
+ *   orphan       rank 1 leaves a program behind that it has started, and ends as in `gone`
+ *   strangers    rank 0 makes some that come when all are there, and go; the others get their values all the same
  *   noise        rank 0 sends what is no message from many connections; the others get their values
  *
  * Every process prints what it hears, in one line. */
@@ -105,6 +107,27 @@ static int noise(const char *addr) {
   return 0;
 }
 
+/* Processes of other runs, or of this one before it was started again. */
+static void strangers(const StoreHello *me_too) {
+  for (int i = 0; i < 4; i++) {
+    char why[STORE_TEXT] = "", *text = NULL;
+    StoreHello h = *me_too;
+    StoreType type = STORE_NTYPES;
+    uint32_t n;
+    h.rank = 1;
+    h.hash += i == 1;
+    h.size += i == 2;
+    h.version += i == 3;
+    int fd = store_socket(me.store, false, why);
+    if (fd >= 0 && store_send(fd, STORE_HELLO, &h, sizeof h, NULL, 0))
+      store_receive(fd, &type, &text, &n);
+    printf("a stranger: %s\n", type == STORE_REFUSED ? text : "not refused");
+    free(text);
+    if (fd >= 0)
+      close(fd);
+  }
+}
+
 int main(int argc, char **argv) {
   char why[STORE_TEXT] = "";
   const char *what = argc > 1 ? argv[1] : "";
@@ -130,12 +153,16 @@ int main(int argc, char **argv) {
     printf("rank %u: %s\n", me.rank, why);
     return 1;
   }
-  if (!strcmp(what, "values") || !strcmp(what, "noise")) {
+  if (!strcmp(what, "strangers") && me.rank == 0)
+    strangers(&hello);
+  if (!strcmp(what, "values") || !strcmp(what, "noise") || !strcmp(what, "strangers")) {
     values(s);
   } else {
     if (!strcmp(what, "failed") && me.rank == 1)
       store_failed(s, 4, "the callback returned 9");
-    if (!strcmp(what, "gone") && me.rank == 1)
+    if (!strcmp(what, "orphan") && me.rank == 1 && system("sleep 60 >/dev/null 2>&1 &") != 0)
+      return 1;
+    if ((!strcmp(what, "gone") || !strcmp(what, "orphan")) && me.rank == 1)
       raise(SIGKILL);
     if (!strcmp(what, "silent") && me.rank == 1)
       raise(SIGSTOP);

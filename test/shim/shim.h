@@ -14,8 +14,10 @@
  *   NCCL        SEND and RECV are a rendezvous; the k-th send of a rank to a peer meets the k-th receive that
  *               the peer has for it, without tags; what is in one group makes progress together; all
  *               operations of a communicator on a rank are one after the other, whatever their streams;
- *               sizes must agree; the first contact of two ranks in a communicator, in one direction, blocks both
- *               hosts until both are there
+ *               sizes must agree; the first contact of two ranks in a communicator, in one direction, and the first
+ *               sum of a size, which may take connections of its own, block the hosts until all are there; memory is
+ *               registered at both ends of a transfer or at none: by ncclCommRegister, and in a graph all of
+ *               ncclMemAlloc, which takes pieces of many MiB: a host has no more than one of them
  *   room        with NCCL_LAUNCH_ORDER_IMPLICIT=1 operations of several communicators start in the order of the host,
  *               each once the one before it has started, or, on some hosts, is over; else the device has room for
  *               one of them at a time, whichever comes first. Neither orders accesses of memory
@@ -23,7 +25,7 @@
  *               the copy is known behind the wait
  *   processes   memory of cudaMalloc may be opened by other hosts, and is given back once they have closed it
  *   abort       of a communicator ends once what was issued to it is over, which it is without its other ends, in the
- *               order of its streams; those of one group at once, others one after the other. While a graph has work
+ *               order of its streams; those of one group at once, from version 2.22 on, others one after the other. While a graph has work
  *               of it, it is neither aborted nor finalized
  *   capture     a stream takes part from the first wait for an event of the capture on, and must be joined
  *               at the end; nothing else is issued, or asked for, meanwhile

@@ -40,6 +40,7 @@ typedef struct Block {
   size_t bytes;
   Host *host;
   bool device, lent; /* lent: it has a handle */
+  bool nccl;         /* of ncclMemAlloc */
   uint32_t open;     /* by other hosts, so many times */
 } Block;
 static Block *blocks;
@@ -58,18 +59,22 @@ void *shim_calloc(size_t n, size_t bytes) { return starves() ? NULL : calloc(n, 
 void *shim_malloc(size_t bytes) { return starves() ? NULL : malloc(bytes); }
 void *shim_realloc(void *p, size_t bytes) { return starves() ? NULL : realloc(p, bytes); }
 
-static cudaError_t take(void **p, size_t bytes, bool device) {
+static cudaError_t take(void **p, size_t bytes, bool device, bool nccl) {
   BEGIN;
   if (starves())
     END(cudaErrorMemoryAllocation);
   if (shim.steady)
     shim_error("%zu bytes of memory are taken while steps run", bytes);
+  for (const Block *x = blocks; nccl && x; x = x->next)
+    if (x->nccl && x->host == shim_me())
+      shim_error("NCCL takes a piece of its own for %zu bytes", bytes);
   Block *b = malloc(sizeof *b);
   *p = aligned_alloc(256, (bytes + 511) / 256 * 256);
   if (!b || !*p)
     abort();
   memset(*p, 0xa5, bytes); /* nobody may rely on zeros */
-  *b = (Block){blocks, *p, bytes, shim_me(), device, false, 0};
+  *b = (Block){
+      .next = blocks, .p = *p, .bytes = bytes, .host = shim_me(), .device = device, .nccl = nccl};
   blocks = b;
   END(cudaSuccess);
 }
@@ -132,10 +137,18 @@ uint64_t shim_lent(void) {
   return n;
 }
 
-cudaError_t cudaMalloc(void **p, size_t bytes) { return take(p, bytes, true); }
-cudaError_t cudaMallocHost(void **p, size_t bytes) { return take(p, bytes, false); }
+cudaError_t cudaMalloc(void **p, size_t bytes) { return take(p, bytes, true, false); }
+cudaError_t memory_of_nccl(void **p, size_t bytes) { return take(p, bytes, true, true); }
+cudaError_t cudaMallocHost(void **p, size_t bytes) { return take(p, bytes, false, false); }
 cudaError_t cudaFree(void *p) { return give(p); }
 cudaError_t cudaFreeHost(void *p) { return give(p); }
+
+bool memory_is(const void *p, size_t bytes, bool nccl) {
+  const Block *b = blocks;
+  while (b && ((const char *)p < b->p || (const char *)p + bytes > b->p + b->bytes))
+    b = b->next;
+  return b && b->device && (b->nccl || !nccl);
+}
 
 /* ---- memory of other hosts ---- */
 
@@ -149,7 +162,7 @@ static Block *block_at(const void *p) {
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *h, void *p) {
   BEGIN;
   Block *b = block_at(p);
-  bool ok = b && b->device && b->host == shim_me();
+  bool ok = b && b->device && !b->nccl && b->host == shim_me();
   if (ok)
     b->lent = true;
   if (!ok)

@@ -186,7 +186,7 @@ static void *host_thread(void *arg) {
   Job *j = h->job;
   bool last = j->processes && h->id + 1 == j->nhost;
   const PipeProgram *p = last && j->other ? j->other : j->p;
-  WordModel word = {.joins = j->joins, .no_step = j->no_step};
+  WordModel word = {.joins = j->joins, .no_step = j->no_step, .odd = j->odd};
   FloatModel floats;
   Failing failing;
   PrModel model = j->floats ? float_model(&floats, p) : word_model(&word, p);

@@ -49,6 +49,7 @@ typedef struct Job {
   int nccl;               /* its version; 0: one that has all */
   bool apart;             /* each process is on a host of its own */
   bool fails;             /* the model, once */
+  uint32_t odd;           /* of WordModel */
   uint32_t idle_ms;       /* between the last step and the end of the run */
   uint32_t kill, kill_at; /* host to kill at which call after pr_open; kill_at 0: none */
   /* Results. */

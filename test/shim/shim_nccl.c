@@ -9,7 +9,7 @@
 #include "include/nvtx3/nvToolsExt.h"
 #include "shim_run.h"
 
-enum { MAX_RANKS = 16, MAX_MEMBERS = 128, MAX_SPLITS = 64 };
+enum { MAX_RANKS = 16, MAX_MEMBERS = 128, MAX_SPLITS = 64, MAX_SIZES = 32 };
 
 typedef enum What { SEND, RECV, SUM } What;
 typedef struct Member { /* of a group */
@@ -33,6 +33,7 @@ struct Group {
   uint64_t turn;   /* among those of its communicator on its rank */
   uint64_t launch; /* among those of all communicators there */
   bool over;
+  bool replayed;    /* of a graph */
   Vc at;            /* of its stream when it was posted */
   Vc got;           /* what came with what it has received: known once all of it is done */
   const char *name; /* of its first member */
@@ -50,8 +51,12 @@ typedef struct World { /* what the ranks of a communicator share */
   bool joined[MAX_RANKS];
   ncclComm_t comm[MAX_RANKS];
   bool contact[MAX_RANKS][MAX_RANKS]
-              [2]; /* [a][b]: the host of a has come to send to b; to receive from it;
-                                            b == a: for sums */
+              [2]; /* [a][b]: the host of a has come to send to b; to receive from it */
+  struct Size {    /* of sums: each may take connections of its own */
+    size_t bytes;
+    bool contact[MAX_RANKS];
+  } size[MAX_SIZES];
+  uint32_t nsize;
   Queue queue[MAX_RANKS][MAX_RANKS][2];
   Queue sums[MAX_RANKS];
   struct Split {
@@ -75,6 +80,11 @@ struct ncclComm {
   ncclComm_t *split_to;
   uint32_t nsplit;
   uint64_t finalizing; /* looks until it is finalized */
+  struct Range {       /* that is registered with it */
+    struct Range *next;
+    const char *p;
+    size_t bytes;
+  } * range;
 };
 
 static World *worlds;
@@ -200,16 +210,28 @@ static void finish_split(ncclComm_t c) {
 
 /* ---- groups ---- */
 
+static bool *met_for_sums(World *w, const Member *m) {
+  const size_t bytes = m->n * size_of(m->type);
+  uint32_t i = 0;
+  while (i < w->nsize && w->size[i].bytes != bytes)
+    i++;
+  if (i == MAX_SIZES)
+    abort();
+  if (i == w->nsize)
+    w->size[w->nsize++].bytes = bytes;
+  return w->size[i].contact;
+}
+
 /* Have all the hosts that the group meets for the first time come, too? */
 static bool met(const Group *g) {
-  const World *w = g->comm->world;
+  World *w = g->comm->world;
   int me = g->comm->rank;
   for (uint32_t i = 0; i < g->n; i++) {
     const Member *m = &g->member[i];
     if (m->what != SUM && !w->contact[m->peer][me][m->what == SEND])
       return false;
     for (int r = 0; m->what == SUM && r < w->n; r++)
-      if (!w->contact[r][r][0])
+      if (!met_for_sums(w, m)[r])
         return false;
   }
   return true;
@@ -219,13 +241,13 @@ static void come(Group *g) {
   World *w = g->comm->world;
   int me = g->comm->rank;
   for (uint32_t i = 0; i < g->n; i++) {
-    What what = g->member[i].what;
-    bool *at = &w->contact[me][what == SUM ? me : g->member[i].peer][what == RECV];
+    const Member *m = &g->member[i];
+    bool *at = m->what == SUM ? &met_for_sums(w, m)[me] : &w->contact[me][m->peer][m->what == RECV];
     if (*at)
       continue;
     if (shim.steady)
       shim_error("%s: the first contact of rank %d with %s is in a step", g->name, me,
-                 g->member[i].what == SUM ? "its group" : "its peer");
+                 m->what == SUM ? "its group" : "its peer");
     *at = true;
     shim.progress++;
   }
@@ -372,6 +394,7 @@ Group *group_again(const Group *g) {
   Group *n = shim_new(sizeof *n);
   *n = *g;
   n->over = false;
+  n->replayed = true;
   for (uint32_t i = 0; i < n->n; i++)
     n->member[i].posted = n->member[i].done = false, n->member[i].group = n;
   return n;
@@ -395,6 +418,15 @@ static void touch(const Group *g, const Vc *at, const void *p, size_t bytes, boo
   shim_touch(g->stream->clock, &over, p, bytes, write, name);
 }
 
+/* Does one of the two ends use its memory itself, and not buffers of NCCL? In a graph memory of NCCL is registered
+ * without being asked for. */
+static bool is_registered(const Group *g, const void *p, size_t bytes) {
+  const struct Range *x = g->comm->range;
+  while (x && ((const char *)p < x->p || (const char *)p + bytes > x->p + x->bytes))
+    x = x->next;
+  return x || (g->replayed && memory_is(p, bytes, true));
+}
+
 static void match(Member *send, Member *recv) {
   Group *a = send->group, *b = recv->group;
   size_t bytes = send->n * size_of(send->type), room = recv->n * size_of(recv->type);
@@ -402,6 +434,9 @@ static void match(Member *send, Member *recv) {
     return;
   if (bytes != room || send->type != recv->type)
     shim_error("%s sends %zu bytes where %s expects %zu", send->name, bytes, recv->name, room);
+  if (is_registered(a, send->from, bytes) != is_registered(b, recv->to, room))
+    shim_error("%s and %s: the memory of one end is registered, that of the other is not",
+               send->name, recv->name);
   if (shim_pairs && !shim_pairs(send->name, recv->name))
     shim_error("%s of rank %d meets %s of rank %d", send->name, a->comm->rank, recv->name,
                b->comm->rank);
@@ -575,7 +610,7 @@ ncclResult_t ncclCommAbort(ncclComm_t c) {
     pthread_mutex_unlock(&shim.lock);
   if (!goes_on)
     return ncclSuccess;
-  if (depth == 0)
+  if (depth == 0 || (shim.version && shim.version < 22200)) /* it waits where it is called */
     reclaim(c);
   else if (naborted < sizeof aborted / sizeof *aborted)
     aborted[naborted++] = c;
@@ -586,16 +621,31 @@ ncclResult_t ncclCommAbort(ncclComm_t c) {
 }
 
 ncclResult_t ncclMemAlloc(void **p, size_t bytes) {
-  return cudaMalloc(p, bytes) ? ncclSystemError : ncclSuccess;
+  return memory_of_nccl(p, bytes) ? ncclSystemError : ncclSuccess;
 }
 ncclResult_t ncclMemFree(void *p) { return cudaFree(p) ? ncclSystemError : ncclSuccess; }
 ncclResult_t ncclCommRegister(const ncclComm_t c, void *p, size_t bytes, void **handle) {
-  (void)c, (void)bytes;
-  *handle = p;
+  if (!call_begin())
+    return ncclSystemError;
+  struct Range *x = shim_new(sizeof *x);
+  *x = (struct Range){c->range, p, bytes};
+  if (!memory_is(p, bytes, false))
+    shim_error("%zu bytes are registered that are not all of one piece of memory", bytes);
+  *handle = c->range = x;
+  call_end();
   return ncclSuccess;
 }
 ncclResult_t ncclCommDeregister(const ncclComm_t c, void *handle) {
-  (void)c, (void)handle;
+  if (!call_begin())
+    return ncclSystemError;
+  struct Range **x = &c->range;
+  while (*x && *x != handle)
+    x = &(*x)->next;
+  if (*x)
+    *x = (*x)->next;
+  else
+    shim_error("memory that is not registered is given up");
+  call_end();
   return ncclSuccess;
 }
 

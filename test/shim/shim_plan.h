@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * shim_plan.c, shim_points.c and shim_kills.c, of shim_test: what the CUDA engine issues, against the table; what
- * becomes of it without one wait, with a fault, without memory, and without one of its processes. */
+ * shim_plan.c, shim_points.c, shim_kills.c and shim_library.c, of shim_test: what the CUDA engine issues, against the table;
+ * what becomes of it without one wait, with a fault, without memory, and without one of its processes; the schedules of
+ * the library. */
 #ifndef SHIM_PLAN_H
 #define SHIM_PLAN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Calls of a step are those of the table, one by one; what starts does so after all it waits for. */
@@ -17,5 +19,9 @@ void plan_points(const char *stdlib, uint64_t seed);
 void plan_memory(const char *stdlib, uint64_t seed);
 /* A rank is killed at some call: the others end in time, and say the same. */
 void plan_kills(const char *stdlib, uint64_t seed);
+/* Each schedule of the library, as it is or with lowering channels: the results of the CPU engine, and no rule is broken. */
+void plan_library(const char *stdlib, bool channels, uint64_t seed);
+/* The same of schedules with formulas of weights, and a model of floats. */
+void plan_formulas(const char *stdlib, uint64_t seed);
 
 #endif

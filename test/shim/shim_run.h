@@ -166,6 +166,8 @@ void nccl_reset(void);
 /* shim_cuda.c */
 bool graph_ready(GraphRun *r, struct CUstream_st *s);
 void graph_over(GraphRun *r); /* a launch is */
+cudaError_t memory_of_nccl(void **p, size_t bytes);
+bool memory_is(const void *p, size_t bytes, bool nccl); /* of a device, if nccl of ncclMemAlloc */
 uint64_t memory_left(void); /* allocations that were not given back; forgets them */
 
 #endif

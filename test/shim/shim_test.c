@@ -20,11 +20,9 @@
  *
  * Programs are damaged after pr_open, so that neither compiler nor runtime can find it first. The seed is
  * printed; PIPE_SEED gives another one. Exit status 0 iff all is as it should be. */
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../async/program.h"
 #include "shim_job.h"
 #include "pipe_loop.h"
 #include "shim_plan.h"
@@ -393,6 +391,39 @@ static void deadlines(const char *stdlib) {
   free(c);
 }
 
+/* Sums of what is no whole number of numbers. */
+static void odd_sums(const char *stdlib) {
+  static const Sample tied = {"tied",
+                              "schedule tied(M = 2) { ranks 2\n"
+                              "  pipe net stages 2 mbs M place s -> s  tie 0, 1\n"
+                              "  order r { do M { F  B }  U } }\n",
+                              0, 0};
+  const Sample *const of[] = {&tied, sample_named("chimera")};
+  for (uint32_t i = 0; i < 2; i++) {
+    Compiled *c = compiled(stdlib, of[i]);
+    Job j = {.p = c->s.prog, .processes = true, .odd = 4, .seed = seed0};
+    job_run(&j);
+    printf("%s, half a number: %s\n", of[i]->name, j.error[0]);
+    arena_free(&c->arena);
+    free(c);
+  }
+}
+
+/* Ranks with several communicators, with NCCL that aborts them one by one, and that aborts them at once. */
+static void old_nccl(const char *stdlib) {
+  static const int version[] = {22105, 22200};
+  Compiled *c = compiled(stdlib, sample_named("chimera"));
+  for (uint32_t i = 0; i < 2; i++) {
+    Job j = {.p = c->s.prog, .processes = true, .fails = true, .nccl = version[i], .seed = seed0};
+    job_run(&j);
+    printf("chimera, NCCL %d: %s\n", version[i], j.error[0]);
+    for (uint32_t r = 1; r < j.nhost; r++)
+      EXPECT(strcmp(j.error[r], j.error[0]) == 0, "  rank %u: %s\n", r, j.error[r]);
+  }
+  arena_free(&c->arena);
+  free(c);
+}
+
 static void faults(const char *stdlib) {
   static const Sample onef1b = {"1f1b", NULL, 3, 6}, gpipe = {"gpipe", NULL, 3, 6},
                       pipe2 = {"1f1b", NULL, 2, 6};
@@ -522,6 +553,8 @@ static void faults(const char *stdlib) {
   free(c);
   free(d);
   free(e);
+  odd_sums(stdlib);
+  old_nccl(stdlib);
   faults_of_channels(stdlib);
   deadlines(stdlib);
 }
@@ -586,126 +619,6 @@ static void headers(const char *stdlib) {
   }
 }
 
-/* ---- formulas ---- */
-
-#define CHAIN \
-  "ranks P  pipe net stages P mbs M place s -> s\n" \
-  "  order r { let w = P-1-r  steady m { F(m)  B(m - w)  if (m - w) % 2 == 1 { U(m - w) } }  if M % 2 != 0 { U } }\n"
-static const struct {
-  const char *name, *text;
-  Define define[3];
-} with_formulas[] = {
-    {"pipemare_t2", NULL, {{.name = "P", .value = 3}, {.name = "M", .value = 9}}},
-    {"spectrain", NULL, {{.name = "P", .value = 4}, {.name = "M", .value = 9}}},
-    {"msnag_adam", NULL, {{.name = "P", .value = 3}, {.name = "M", .value = 8}}},
-    {"async_scaled", NULL, {{.name = "P", .value = 3}, {.name = "M", .value = 8}}},
-    {"xpipe",
-     NULL,
-     {{.name = "P", .value = 4}, {.name = "M", .value = 12}, {.name = "N", .value = 3}}},
-    {"pipedream_rr",
-     NULL,
-     {{.name = "P", .value = 4}, {.name = "M", .value = 8}, {.name = "A", .value = 2}}},
-    /* Every operation, numbers in every place, two states of which one comes of the other. */
-    {"operations",
-     "schedule operations(P = 3, M = 7) {\n  fn odd(x) = x % 2\n  " CHAIN
-     "  weights s, m {\n    state d\n    state e\n"
-     "    F reads newest as w - 0.001 * (k < 4 && lr > 0 ? min(abs(-d), 1) : exp(-abs(d)) + floor(v * 100) / 7)\n"
-     "    B reads newest as (v > 0.001 && d <= 1 || w >= 0.5 ? w : max(w, odd(m))) + (d != 0 ? 0.0001 * sqrt(abs(d)) : 0)\n"
-     "    U applies g * (delay > 0 ? 0.5 : 1) + (!(g < 1) == 1 ? pow(abs(w) + 1, -2) : log(1 + abs(w)))\n"
-     "    U rate 1 / (1 + delay)\n"
-     "    U then d = 0.5 * d + (w - old) * lr * 10\n"
-     "    U then e = (k > 3 ? d : 2) + e * (lr - 0.001)\n"
-     "  }\n}\n",
-     {{.name = "P", .value = 3}}}};
-
-static void formulas(const char *stdlib) {
-  uint32_t nrun = 0;
-  for (uint32_t i = 0; i < sizeof with_formulas / sizeof *with_formulas; i++) {
-    Program *c = malloc(sizeof *c);
-    Result *want = malloc(sizeof *want);
-    uint32_t n = 0;
-    while (n < 3 && with_formulas[i].define[n].name)
-      n++;
-    if (!c || !want ||
-        !program_open(c, stdlib, with_formulas[i].name, with_formulas[i].text,
-                      with_formulas[i].define, n, NULL))
-      abort();
-    const PipeProgram *p = c->s.prog;
-    job_reference(p, true, want);
-    for (uint32_t k = 0; k < 10; k++) {
-      bool graph = k % 5 == 2;
-      Job j = {.p = p,
-               .floats = true,
-               .processes = k < 5,
-               .at_once = k % 5 == 1   ? STEPS
-                          : k % 5 == 4 ? 2
-                                       : 1,
-               .trace = k % 5 == 3 ? 3 : 0,
-               .cuda = {.graph = graph, .ahead = k % 3},
-               .seed = seed0 * 1000 + 500 + i * 10 + k};
-      job_run(&j);
-      nrun++;
-      if (graph && strcmp(p->name, "pipemare_t2") == 0) { /* T1's rate */
-        EXPECT(strstr(j.error[0], "a graph cannot replay"), "%s: %s\n", p->name, j.error[0]);
-        continue;
-      }
-      EXPECT(job_whole(&j), "%s %s %u: %s %s\n", p->name, j.processes ? "processes" : "streams", k,
-             j.text, j.error[0]);
-      EXPECT(!job_whole(&j) || job_same(&j, want), "%s %s %u: results differ\n", p->name,
-             j.processes ? "processes" : "streams", k);
-    }
-    printf("%s: %u formulas\n", p->name, p->nformula);
-    program_close(c);
-    free(c);
-    free(want);
-  }
-  printf("%u runs\n", nrun);
-}
-
-/* ---- the library ---- */
-
-static int is_schedule(const struct dirent *d) {
-  const char *dot = strrchr(d->d_name, '.');
-  return dot && strcmp(dot, ".pipe") == 0;
-}
-
-static void library(const char *stdlib, bool channels) {
-  struct dirent **file;
-  int n = scandir(stdlib, &file, is_schedule, alphasort);
-  for (int i = 0; i < n; i++) {
-    Program *c = malloc(sizeof *c);
-    Result *want = malloc(sizeof *want);
-    char name[64];
-    snprintf(name, sizeof name, "%.*s", (int)(strlen(file[i]->d_name) - 5), file[i]->d_name);
-    if (!c || !want ||
-        !program_open_as(c, stdlib, name, NULL, NULL, 0, NULL, channels ? 1 + PIPE_CHANNELS : 0))
-      abort();
-    const PipeProgram *p = c->s.prog;
-    bool floats = p->nformula > 0, replays = strncmp(name, "pipemare_t", 10) != 0; /* T1's rate */
-    if (p->nrank > MOST_RANKS || p->nmb > MOST_MBS * (p->slices ? p->slices : 1) ||
-        p->nstage > MOST_ROWS)
-      abort();
-    job_reference(p, floats, want);
-    for (uint32_t k = 0; k < 4; k++) { /* a process a rank, one for all; as it is, from a graph */
-      Job j = {.p = p,
-               .floats = floats,
-               .processes = k < 2,
-               .cuda = {.graph = k % 2 && replays},
-               .at_once = k % 2 ? STEPS : 1,
-               .seed = seed0 * 1000 + (uint32_t)i * 4 + k};
-      job_run(&j);
-      EXPECT(job_whole(&j), "%s %u: %s %s\n", name, k, j.text, j.error[0]);
-      EXPECT(!job_whole(&j) || job_same(&j, want), "%s %u: results differ\n", name, k);
-    }
-    program_close(c);
-    free(c);
-    free(want);
-    free(file[i]);
-  }
-  free(file);
-  printf("%d schedules\n", n);
-}
-
 /* ---- checkpoints ---- */
 
 static void resume(const char *stdlib, const char *folder) {
@@ -759,7 +672,7 @@ int main(int argc, char **argv) {
   else if (strcmp(argv[1], "events") == 0)
     plan_events(argv[2], seed0);
   else if (strcmp(argv[1], "library") == 0 || strcmp(argv[1], "channels") == 0)
-    library(argv[2], argv[1][0] == 'c');
+    plan_library(argv[2], argv[1][0] == 'c', seed0);
   else if (strcmp(argv[1], "points") == 0)
     plan_points(argv[2], seed0);
   else if (strcmp(argv[1], "damage") == 0)
@@ -767,7 +680,7 @@ int main(int argc, char **argv) {
   else if (strcmp(argv[1], "faults") == 0)
     faults(argv[2]);
   else if (strcmp(argv[1], "formulas") == 0)
-    formulas(argv[2]);
+    plan_formulas(argv[2], seed0);
   else if (strcmp(argv[1], "memory") == 0)
     plan_memory(argv[2], seed0);
   else if (strcmp(argv[1], "headers") == 0)

@@ -33,11 +33,11 @@ static PrSizes sizes(void *self, uint32_t stage) {
                    .gout = n,
                    .boundary = stage + 1 < m->nstage ? n : 0,
                    .weight = n,
-                   .grad = n,
+                   .grad = n - m->odd,
                    .opt = n,
                    .work = n,
                    .edge = m->edges ? n : 0,
-                   .tied = m->tied[stage] ? n / 3 : 0};
+                   .tied = m->tied[stage] ? n / 3 - m->odd : 0};
 }
 
 static int init(void *self, uint32_t stage, void *weight, void *opt) {
@@ -219,10 +219,12 @@ static int tie(void *self, const uint32_t *stage, void *const *grad, uint32_t n,
 
 PrModel word_model(WordModel *m, const PipeProgram *p) {
   int joins = m->joins, no_step = m->no_step;
+  const uint32_t odd = m->odd;
   *m = (WordModel){.nstage = p->nmodel,
                    .nslice = p->slices,
                    .joins = joins,
                    .no_step = no_step,
+                   .odd = odd,
                    .edges = p->edge != NULL};
   for (uint32_t s = 0; s < p->nstage; s++)
     m->tied[p->stage[s].model] = p->stage[s].tied != PIPE_NONE;

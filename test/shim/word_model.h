@@ -16,6 +16,7 @@ typedef struct WordModel {
   int edges;        /* there are some beside the chain */
   int joins;        /* takes actions as a whole */
   int no_step;      /* ops work from `step`, not from `step_at`: wrong under a graph */
+  uint32_t odd;     /* bytes that gradients, and what is tied of them, are short of whole words: nothing runs then */
 } WordModel;
 
 extern _Atomic uint32_t word_broken; /* buffers of side ops that did not hold what was put there */
