@@ -207,6 +207,15 @@ static bool body_shape(AllM *x, const Stmt *b, Shape *h) {
   return true;
 }
 
+/* An update outside of kernels: of the same stages whatever M, and of no microbatch. */
+static bool whole_update(AllM *x, const OpRef *o) {
+  const Expr *const part[] = {o->chunk, o->stage, o->pipe_index};
+  bool ok = !o->args || quasi_no(x, o->at, "an update of a microbatch stands outside the kernel");
+  for (int i = 0; i < 3 && ok; i++)
+    ok = !part[i] || free_of_m(x, part[i], "it depends on M");
+  return ok;
+}
+
 static bool order_shape(AllM *x, const Stmt *b, Shape *h) {
   Quasi q;
   int64_t v;
@@ -219,6 +228,8 @@ static bool order_shape(AllM *x, const Stmt *b, Shape *h) {
     case ST_OP:
       if (b->op->op != PIPE_U)
         return quasi_no(x, b->at, "an op stands outside the kernel");
+      if (!whole_update(x, b->op))
+        return false;
       break;
     case ST_IF:
       if (!quasi(x, b->cond, &q) || !quasi_number(x, b->cond, &q, &v))
@@ -486,9 +497,11 @@ static void report_cycle(Sched *s, const Sched *p, const Graph *g, const uint32_
     diag_note(s->diag, NO_SPAN, "and so on, %u more", n - SHOWN);
 }
 
-static void not_decided(Sched *s, Span at, const char *text) {
+/* True: nothing is wrong. */
+static bool not_decided(Sched *s, Span at, const char *text) {
   s->all_m.text = text;
   s->all_m.at = at;
+  return true;
 }
 
 static bool decide(Sched *s, const Sched *p, int64_t S, const uint32_t *per_rank,
@@ -502,19 +515,15 @@ static bool decide(Sched *s, const Sched *p, int64_t S, const uint32_t *per_rank
       const Op *o = &p->op[i];
       Node n = {kind_of(o), o->stage, mb_of(p, o), i};
       uint32_t *row = row_of(&g, n.kind, n.stage, n.mb);
-      if (*row) {
-        not_decided(s, p->site[o->site], "an op comes twice in one period");
-        return true;
-      }
+      if (*row)
+        return not_decided(s, p->site[o->site], "an op comes twice in one period");
       *vec_push(s->arena, &g.node) = n;
       *row = g.node.n;
     }
   }
   g.rank0[s->nrank] = g.node.n;
-  if (g.node.n > MOST_NODES) {
-    not_decided(s, NO_SPAN, "a period has too many ops");
-    return true;
-  }
+  if (g.node.n > MOST_NODES)
+    return not_decided(s, NO_SPAN, "a period has too many ops");
   add_edges(s, p, &g);
   __int128 *at = arena_alloc(s->arena, g.node.n * sizeof *at + 1);
   uint32_t *cycle = arena_alloc(s->arena, g.node.n * sizeof *cycle + 1), n;
@@ -531,7 +540,7 @@ static bool decide(Sched *s, const Sched *p, int64_t S, const uint32_t *per_rank
     BUG_IF(by == 0 || by > g.node.n * (uint64_t)MOST_PERIOD);
   }
   uint64_t common = (uint64_t)quasi_gcd((int64_t)num, (int64_t)(by * (uint64_t)S));
-  s->all_m.proved = true;
+  s->all_m.proved = s->all_m.applied = true; /* its updates stand behind all gradients */
   s->all_m.time = num / (common ? common : 1),
   s->all_m.per = by * (uint64_t)S / (common ? common : 1);
   s->all_m.per *= s->nmb / s->pipe[0].nmb; /* of all pipes */
@@ -642,21 +651,20 @@ static const char *obstacle(const Sched *s, Span *at) {
 /* Orders of one kernel, one loop or one clock with a period, of plain ops. */
 static bool prove_kernels(Sched *s, const Param *m) {
   AllM x = {.s = s, .value_T = 1};
-  if (s->slices > 1) {
-    not_decided(s, s->pipe[0].clause->at, "its microbatches go through in slices");
-    return true;
-  }
+  if (s->slices > 1)
+    return not_decided(s, s->pipe[0].clause->at, "its microbatches go through in slices");
   for (uint32_t i = 0; i < s->nwline; i++)
-    if (s->wline[i]->value) { /* `versions`, or a read by number */
-      not_decided(s, s->wline[i]->at,
-                  "its ops say by number which versions of the weights they need");
-      return true;
-    }
+    if (s->wline[i]->value) /* `versions`, or a read by number */
+      return not_decided(s, s->wline[i]->at,
+                         "its ops say by number which versions of the weights they need");
   for (uint32_t i = 0; i < s->nop; i++)
-    if (s->op[i].kind == PIPE_R) {
-      not_decided(s, s->site[s->op[i].site], "it recomputes");
-      return true;
-    }
+    if (s->op[i].kind == PIPE_R)
+      return not_decided(s, s->site[s->op[i].site], "it recomputes");
+  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+    for (const Clause *c = sc->clauses; c; c = c->next)
+      if (c->kind == CL_RECOMPUTE && c->when &&
+          ((c->mb_var && hint_mentions(c->when, c->mb_var)) || expr_moves(s, m->name, c->when)))
+        return not_decided(s, c->at, "for some M it may recompute");
   x.env = NEW_ARRAY(s->arena, Quasi, s->nslot);
   clear(&x, m, false);
   bool ok = bind_all(&x, m);
@@ -732,10 +740,8 @@ static bool prove_kernels(Sched *s, const Param *m) {
   bool found = false;
   int64_t value = x.value_T;
   for (; !found; value *= 2) {
-    if ((uint64_t)s->nstage * (uint64_t)value * 3 > MOST_OPS) {
-      not_decided(s, s->def->name_at, "no rank order that repeats was found");
-      return true;
-    }
+    if ((uint64_t)s->nstage * (uint64_t)value * 3 > MOST_OPS)
+      return not_decided(s, s->def->name_at, "no rank order that repeats was found");
     found = orders_at(s, &p, &arena, &diag, &opt, m->name, value, true, false);
     for (uint32_t r = 0; r < s->nrank && found; r++) {
       uint32_t n = p.rank_op0[r + 1] - p.rank_op0[r], own = 0;
@@ -770,10 +776,8 @@ bool check_all_m(Sched *s) {
   }
   Span at;
   const char *why = obstacle(s, &at);
-  if (why) {
-    not_decided(s, at, why);
-    return true;
-  }
+  if (why)
+    return not_decided(s, at, why);
   bool ok = prove_kernels(s, m);
   if (ok && !s->all_m.proved && !s->all_m.refuted)
     prove_by_lists(s, m);

@@ -119,6 +119,7 @@ static bool try_from(Classes *c, int64_t from, AffineFail *fail, int64_t *need, 
       c->s->all_m.lists = lists_text(c->s, &p[0].s, &l, from, c->step, c->s->all_m.lists);
   }
   c->pace = l.pace, c->rules |= l.block != NULL;
+  c->s->all_m.late |= ok && l.late, c->s->all_m.applied |= ok && l.applied;
   if (!ok && !c->refuted && x.fail != AFFINE_OK) {
     *fail = x.fail == AFFINE_CROSS || x.fail == AFFINE_TURN ? AFFINE_BASE : x.fail;
     *need = x.need;
@@ -133,6 +134,7 @@ static bool try_from(Classes *c, int64_t from, AffineFail *fail, int64_t *need, 
 /* All residues of the step at hand. */
 static bool try_step(Classes *c, AffineFail *fail, int64_t *need) {
   c->s->all_m.lists = NULL;
+  c->s->all_m.late = c->s->all_m.applied = false;
   for (int64_t residue = 1; residue <= c->step; residue++) {
     int64_t n = c->rules && c->far > residue ? (c->far - residue + c->step - 1) / c->step : 0;
     c->from[residue - 1] = c->ends[residue - 1] = 0;

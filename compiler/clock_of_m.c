@@ -227,15 +227,17 @@ static uint32_t first_of_rest(const Runs *f, int64_t rest) {
   return a;
 }
 
-void proof_candidates(const Proof *p, const Runs *f, const Run *x, int64_t by, uint32_t *first,
-                      uint32_t *end) {
+/* Of a family: its runs from *first to *end - 1 are all that may have, for some n, a unit that is `by` less than one of x. */
+static void candidates(const Proof *p, const Runs *f, const Run *x, int64_t by, uint32_t *first,
+                       uint32_t *end) {
   int64_t pace = p->l->pace, rest = ((x->rest - by) % pace + pace) % pace;
   *first = first_of_rest(f, rest), *end = first_of_rest(f, rest + 1);
   bisect(f->at, first, end, affine_sum(x->lo, affine(by), -1), affine_sum(x->hi, affine(by), -1));
 }
 
-bool proof_served(Proof *p, const Run *x, const Run *y, int64_t by, int64_t pace, Affine end[2],
-                  bool *some) {
+/* The units of x that y serves, where unit u of x needs u - by of y: from end[0] to end[1]. *some: there are any. */
+static bool served(Proof *p, const Run *x, const Run *y, int64_t by, int64_t pace, Affine end[2],
+                   bool *some) {
   int64_t rest = (y->rest + by) % pace;
   bool later;
   *some = (rest + pace) % pace == x->rest;
@@ -252,22 +254,32 @@ bool proof_served(Proof *p, const Run *x, const Run *y, int64_t by, int64_t pace
   return affine_at_least_0(p->x, at, affine_sum(end[1], end[0], -1), some);
 }
 
+bool proof_next(Proof *p, const Runs *f, const Run *x, int64_t by, Serving *k) {
+  bool some;
+  if (!k->begun)
+    candidates(p, f, x, by, &k->next, &k->last), k->begun = true;
+  while (k->next < k->last) {
+    k->run = &f->at[k->next++];
+    k->failed = !served(p, x, k->run, by, p->l->pace, k->end, &some);
+    if (some || k->failed)
+      return !k->failed;
+  }
+  return false;
+}
+
 /* Every op of run x needs the op of a family `by` units before its own, where there is one. */
 static bool needs(Proof *p, const Run *x, const Runs *f, int64_t by) {
-  uint32_t i, last;
-  for (proof_candidates(p, f, x, by, &i, &last); i < last; i++) {
-    const Run *y = &f->at[i];
-    Affine end[2];
-    bool some;
-    if (!proof_served(p, x, y, by, p->l->pace, end, &some))
-      return false;
+  Serving k = {0};
+  while (proof_next(p, f, x, by, &k)) {
+    const Run *y = k.run;
     uint32_t from = action_last(p, &p->l->rank[y->rank], y->row),
              to = action_first(&p->l->rank[x->rank], x->row);
-    for (int k = 0; some && k < 2; k++)
+    for (int i = 0; i < 2; i++)
       arc(p, (Spot){y->rank, y->segment, from}, (Spot){x->rank, x->segment, to},
-          affine_sum(pace_at(p, x, end[k]), pace_at(p, y, affine_sum(end[k], affine(by), -1)), -1));
+          affine_sum(pace_at(p, x, k.end[i]), pace_at(p, y, affine_sum(k.end[i], affine(by), -1)),
+                     -1));
   }
-  return true;
+  return !k.failed;
 }
 
 /* What an op needs by the model: of the stages that are next to its own. */
@@ -303,36 +315,29 @@ static bool stands_before(const Run *x, const Run *y, Affine unit) {
 
 /* No op of a family is of a unit of x. */
 static bool none_of(Proof *p, const Run *x, const Runs *f) {
-  uint32_t i, last;
-  for (proof_candidates(p, f, x, 0, &i, &last); i < last; i++) {
-    Affine end[2];
-    bool some;
-    if (!proof_served(p, x, &f->at[i], 0, p->l->pace, end, &some))
-      return false;
-    if (some)
-      return proof_no(p, row_at(p, x), "a stash is copied and made again");
-  }
-  return true;
+  Serving k = {0};
+  if (proof_next(p, f, x, 0, &k))
+    return proof_no(p, row_at(p, x), "a stash is copied and made again");
+  return !k.failed;
 }
 
 /* An op that reads a stash stands behind its LOAD; an I may stand before its OFF instead, where that waits for a W. */
 static bool needs_stash(Proof *p, const Run *x) {
   const ListRow *o = row_at(p, x);
   const Runs *off = proof_family(p, o->stage, OF_OFF), *load = proof_family(p, o->stage, OF_LOAD);
-  uint32_t i, last, before = 0, behind = 0;
-  for (proof_candidates(p, off, x, 0, &i, &last); i < last && o->kind == PIPE_I; i++) {
-    const Run *y = &off->at[i];
-    Affine end[2];
-    bool some;
-    if (!proof_served(p, x, y, 0, p->l->pace, end, &some))
-      return false;
-    bool first = some && stands_before(x, y, end[0]);
-    before += first, behind += some && !first;
-    for (int k = 0; first && k < 2; k++)
+  uint32_t before = 0, behind = 0;
+  Serving k = {0};
+  while (o->kind == PIPE_I && proof_next(p, off, x, 0, &k)) {
+    const Run *y = k.run;
+    bool first = stands_before(x, y, k.end[0]);
+    before += first, behind += !first;
+    for (int i = 0; first && i < 2; i++)
       arc(p, (Spot){x->rank, x->segment, action_last(p, &p->l->rank[x->rank], x->row)},
           (Spot){y->rank, y->segment, y->row},
-          affine_sum(pace_at(p, y, end[k]), pace_at(p, x, end[k]), -1));
+          affine_sum(pace_at(p, y, k.end[i]), pace_at(p, x, k.end[i]), -1));
   }
+  if (k.failed)
+    return false;
   if (before && behind)
     return proof_no(p, o, "some of these stashes are copied before it and some behind it");
   return before || needs(p, x, load, 0);
@@ -438,21 +443,13 @@ Affine proof_updates_at(const Proof *p, const Run *r, Affine unit) {
 static bool labelled(Proof *p, const Run *x) {
   for (int kind = OF_B; kind <= OF_W; kind++) {
     const Runs *f = proof_family(p, row_at(p, x)->stage, kind);
-    uint32_t i, last;
+    Serving k = {0};
     /* U(m) names the first slice; its gradient is the last that is made */
-    for (proof_candidates(p, f, x, 0, &i, &last); i < last; i++) {
-      const Run *y = &f->at[i];
-      Affine end[2];
-      bool some;
-      if (!is_grad(row_at(p, y)))
-        continue;
-      if (!proof_served(p, x, y, 0, p->l->pace, end, &some))
-        return false;
-      for (int k = 0; some && k < 2; k++)
-        if (!affine_same(proof_updates_at(p, x, end[k]), proof_updates_at(p, y, end[k])))
+    while (proof_next(p, f, x, 0, &k))
+      for (int i = 0; i < 2 && is_grad(row_at(p, k.run)); i++)
+        if (!affine_same(proof_updates_at(p, x, k.end[i]), proof_updates_at(p, k.run, k.end[i])))
           return proof_no(p, row_at(p, x), "for some M another update comes before it");
-    }
-    if (!needs(p, x, f, 0))
+    if (k.failed || !needs(p, x, f, 0))
       return false;
   }
   return true;
@@ -496,7 +493,7 @@ static bool needs_sums(Proof *p, uint32_t r, uint32_t segment, uint32_t row) {
       if (of->of.j != 0 && own.j != 0 && of->of.j != pace)
         return proof_no(p, o, "its replicas are not updated at one pace");
       if (!run_of(p, of->rank, of->segment, of->row, of->of, pace, &y) ||
-          !proof_served(p, &x, &y, 0, pace, end, &some))
+          !served(p, &x, &y, 0, pace, end, &some))
         return false;
       if (some && of->of.j == 0 && own.j == 0) {
         if (!needs_gradient(p, (Spot){r, segment, row}, &y))
@@ -695,7 +692,8 @@ bool clock_of_m(const Sched *s, AffineEnv *x, ListsOfM *l, const SampleOfM *of) 
     p.node0[r] = nnode, nnode += l->rank[r].row.n;
     p.segment0[r] = nsegment, nsegment += l->rank[r].segment.n;
   }
-  ok = ok && find_runs(&p) && complete(&p) && versions_of_m(&p) && find_paces(&p, of);
+  ok = ok && find_runs(&p) && complete(&p) && versions_of_m(&p) && delays_of_m(&p) &&
+       find_paces(&p, of);
   bool solved = false;
   for (int all = 0; ok && !solved && all < 2; all++) {
     if (all)

@@ -41,16 +41,21 @@ static inline ListRow *row_at(const Proof *p, const Run *r) {
 /* The runs of a kind of op of the stage of a row; requires that none overlap (complete). */
 const Runs *proof_family(const Proof *p, uint32_t stage, int kind);
 bool proof_run_of_units(Proof *p, uint32_t rank, uint32_t segment, uint32_t row, Run *to);
-/* Of a family: its runs from *first to *end - 1 are all that may have, for some n, a unit that is `by` less than one of x. */
-void proof_candidates(const Proof *p, const Runs *f, const Run *x, int64_t by, uint32_t *first,
-                      uint32_t *end);
-/* The units of x that y serves, where unit u of x needs u - by of y: from end[0] to end[1]. *some: there are any. */
-bool proof_served(Proof *p, const Run *x, const Run *y, int64_t by, int64_t pace, Affine end[2],
-                  bool *some);
+typedef struct Serving { /* {0} at first */
+  const Run *run; /* it serves units of x: */
+  Affine end[2];
+  uint32_t next, last;
+  bool begun, failed;
+} Serving;
+/* The next run of a family that, for some n, has units that are `by` less than some of x. False: there are no more, or (failed) that
+ * cannot be said. */
+bool proof_next(Proof *p, const Runs *f, const Run *x, int64_t by, Serving *k);
 /* Updates before the op of a run at a unit. */
 Affine proof_updates_at(const Proof *p, const Run *r, Affine unit);
 
 /* versions_of_m.c: versions that are read by number are there, and a ring still has them. */
 bool versions_of_m(Proof *p);
+/* By how many updates gradients are late, and how many of them an update applies: ensures ListsOfM.late, applied. */
+bool delays_of_m(Proof *p);
 
 #endif

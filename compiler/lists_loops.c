@@ -121,6 +121,8 @@ bool text_run_loop(Text *t, Loop k, Affine count) {
     return run_turns(t, &k, affine(0), count.a);
   if (x->by_n)
     return text_no(t, k.b->at, "a loop in it grows with M, too");
+  if (t->joint)
+    return text_no(t, k.b->at, "an action has the more ops the larger M is");
   if (count.n < 0)
     return text_no(t, k.b->at, "it is shorter the more microbatches there are");
   Affine end[MOST_CUTS + 1] = {count};

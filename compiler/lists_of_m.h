@@ -40,6 +40,7 @@ typedef struct ListsOfM {
   Affine *units;      /* [npipe] microbatches, or units, of each pipe */
   struct RulesText *const *block; /* [nrank] what its rules list (lists_text.h); NULL: there are none */
   int64_t pace;       /* units by which what repeats moves on in a turn, the same in all segments */
+  bool late, applied; /* (clock_of_m) as in Sched.all_m */
 } ListsOfM;
 
 /* Binds parameters and lets of the schedule that x->s was compiled from to their values for M = from + step * n, where

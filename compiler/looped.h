@@ -21,7 +21,8 @@ typedef struct Looped {
   Sched **like;  /* [nclass] a compiled one of each class; its prog is that of the class */
 } Looped;
 
-/* rest_of_m.c: do times or sizes depend on a parameter? Do these, or what is recomputed, copied or read? */
+/* rest_of_m.c: do times or sizes depend on a parameter? Do these, or what is recomputed, copied or read, or does that come to
+ * be something else from some microbatch on? */
 bool costs_move(const Sched *s, const char *name);
 bool rest_moves(const Sched *s, const char *name);
 /* The pass: requires check_all_m; ensures looped. */

@@ -1,31 +1,28 @@
 /* SPDX-License-Identifier: MIT
  * What depends on M beside the orders: costs, sizes, links, and what is recomputed, copied or read. No proof of the
  * orders looks at it (all_m.c, lists_of_m.c), but a program needs all of it. So that it has values for every M is asked
- * here, of its text: what M or a microbatch moves divides by what is positive for every M, is not made of products that
- * grow too fast, and a cost is made of what is not negative. Linear in the text, once for each call of a function. */
+ * here, of its text (values_of_m.c); and that it does not change, or come to change from some microbatch on, where a looped
+ * program goes by a few M (looped.c). Linear in the text, once for each call of a function and each stage. */
 #include <string.h>
 
 #include "formula.h"
-#include "lists_of_m.h"
 #include "looped.h"
+#include "quasi.h"
+#include "rest_of_m.h"
 
-/* Names that M moves. */
-typedef struct Moved {
-  bool *slot; /* [nslot] */
-  uint32_t nslot, steps;
-} Moved;
-
-static bool moves(Moved *x, const Expr *e) {
+bool expr_is_moved(Moved *x, const Expr *e) {
   enum { MOST_STEPS = 1 << 20 }; /* functions that call functions: then take it that it does */
   if (!e)
     return false;
+  if (e->kind == EX_NAME && e->builtin != FO_VALUE)
+    return e->builtin == FO_N ? x->applied : x->late && e->builtin >= FO_DELAY;
   if (x->steps++ > MOST_STEPS || (e->kind == EX_NAME && e->slot < x->nslot && x->slot[e->slot]) ||
-      (e->kind == EX_CALL && e->fn && moves(x, e->fn->body)))
+      (e->kind == EX_CALL && e->fn && expr_is_moved(x, e->fn->body)))
     return true;
   for (const Arg *a = e->args; a; a = a->next)
-    if (moves(x, a->value))
+    if (expr_is_moved(x, a->value))
       return true;
-  return moves(x, e->a) || moves(x, e->b) || moves(x, e->c);
+  return expr_is_moved(x, e->a) || expr_is_moved(x, e->b) || expr_is_moved(x, e->c);
 }
 
 /* The parameters of what sc extends, and the lets of both. */
@@ -34,47 +31,30 @@ static void move_names(Moved *x, const Schedule *sc) {
   for (const Param *p = sc->base ? sc->base_def->params : NULL; p; p = p->next) {
     const Param *own;
     const Expr *e = base_value(sc, p, &positional, &own);
-    x->slot[p->slot] = moves(x, e) || (own && x->slot[own->slot]);
+    x->slot[p->slot] = expr_is_moved(x, e) || (own && x->slot[own->slot]);
   }
   if (sc->base)
     move_names(x, sc->base_def);
   for (const Clause *c = sc->clauses; c; c = c->next)
     if (c->kind == CL_LET)
-      x->slot[c->slot] = moves(x, c->value);
-}
-
-static bool clause_moves(Moved *x, const Clause *c) {
-  for (const Entry *e = c->entries; e; e = e->next)
-    if (moves(x, e->value))
-      return true;
-  for (const WeightLine *l = c->lines; l; l = l->next)
-    if (moves(x, l->value) || moves(x, l->formula) || moves(x, l->when) || moves(x, l->per))
-      return true;
-  return (c->kind == CL_RECOMPUTE || c->kind == CL_OFFLOAD || c->kind == CL_EXCLUSIVE ||
-          c->kind == CL_LINK) &&
-         (moves(x, c->when) || moves(x, c->place) || moves(x, c->lead) || moves(x, c->to));
+      x->slot[c->slot] = expr_is_moved(x, c->value);
 }
 
 static Moved moved_by(const Sched *s, const char *name) {
-  Moved x = {.slot = NEW_ARRAY(s->arena, bool, s->nslot + (size_t)1), .nslot = s->nslot};
+  Moved x = {.slot = NEW_ARRAY(s->arena, bool, s->nslot + (size_t)1),
+             .nslot = s->nslot,
+             .late = s->all_m.late,
+             .applied = s->all_m.applied};
   for (const Param *p = s->def->params; p; p = p->next)
-    x.slot[p->slot] = strcmp(p->name, name) == 0 || (!is_given(s->opt, p) && moves(&x, p->init));
+    x.slot[p->slot] = strcmp(p->name, name) == 0 ||
+                      (!is_given(s->opt, p) && expr_is_moved(&x, p->init));
   move_names(&x, s->def);
   return x;
 }
 
 bool expr_moves(const Sched *s, const char *name, const Expr *e) {
   Moved x = moved_by(s, name);
-  return moves(&x, e);
-}
-
-bool rest_moves(const Sched *s, const char *name) {
-  Moved x = moved_by(s, name);
-  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
-    for (const Clause *c = sc->clauses; c; c = c->next)
-      if (clause_moves(&x, c))
-        return true;
-  return false;
+  return expr_is_moved(&x, e);
 }
 
 bool costs_move(const Sched *s, const char *name) {
@@ -82,116 +62,206 @@ bool costs_move(const Sched *s, const char *name) {
   for (const Schedule *sc = s->def; sc; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c; c = c->next)
       for (const Entry *e = c->entries; e; e = e->next)
-        if (moves(&x, e->value))
+        if (expr_is_moved(&x, e->value))
           return true;
   return false;
 }
 
-/* ---- does it have values? ---- */
-
-enum {
-  MOST_FACTOR_BITS = 40
-}; /* of a number that what moves is multiplied with: times any M that can be compiled */
-
-/* One line of the text: what moves in it, M and its own microbatch. */
-typedef struct Line {
-  Moved moved;
-  const Sched *s;
-  uint32_t m; /* slot of M, at least 1 */
-} Line;
-
-static bool line_moves(Line *l, const Expr *e) {
-  bool formula_name = e->kind == EX_NAME && e->builtin != FO_VALUE;
-  return !formula_name && moves(&l->moved, e);
+/* The same, but nothing is said of what has no value. */
+static Sched quiet(const Sched *s, Diag *none) {
+  Sched own = *s;
+  diag_init(none, s->arena, NULL);
+  none->source = s->diag->source, none->nsource = s->diag->nsource; /* to quote */
+  own.diag = none;
+  return own;
 }
 
-static bool is_m(const Line *l, const Expr *e) {
-  return e->kind == EX_NAME && e->builtin == FO_VALUE && e->slot == l->m;
-}
+/* ---- does what is compiled beside the orders change with M? ---- */
 
-/* At least 1 for every M. */
-static bool positive(Line *l, const Expr *e) {
-  if (e->kind == EX_MUL || e->kind == EX_ADD)
-    return positive(l, e->a) && positive(l, e->b);
-  return e->kind == EX_INT ? e->value > 0 : is_m(l, e);
-}
-
-/* At least 0 for every M, if it has a value. */
-static bool not_negative(Line *l, const Expr *e) {
-  bool all = true;
-  switch (e->kind) {
-  case EX_INT: return e->value >= 0;
-  case EX_NAME: return is_m(l, e) || (!line_moves(l, e) && l->s->env[e->slot] >= 0);
-  case EX_ADD:
-  case EX_MUL:
-  case EX_DIV: return not_negative(l, e->a) && not_negative(l, e->b);
-  case EX_MOD: return positive(l, e->b);
-  case EX_COND: return not_negative(l, e->b) && not_negative(l, e->c);
-  case EX_CALL:
-    for (const Arg *a = e->args; a; a = a->next)
-      all &= not_negative(l, a->value);
-    return all && (e->builtin == BI_MIN || e->builtin == BI_MAX);
-  case EX_NEG: return false;
-  case EX_SUB: return false;
-  default: return true; /* 0 or 1 */
+/* e of a clause, as a function of its microbatch: does it come to be something else from some microbatch on? Else it is the same,
+ * or so much more, after some of them. */
+static bool turns_over(const Sched *s, const Clause *c, const Expr *e, bool same) {
+  Quasi q;
+  Diag none;
+  Sched own = quiet(s, &none);
+  bool over = false;
+  for (uint32_t st = 0; e && c->mb_var && st < s->nmodel && !over; st++) {
+    AllM x = {.s = &own, .env = NEW_ARRAY(s->arena, Quasi, s->nslot + (size_t)1)};
+    for (uint32_t i = 0; i < s->nslot; i++)
+      x.env[i] = FIXED;
+    if (c->var)
+      s->env[c->slot] = st;
+    x.env[c->mb_slot] = (Quasi){1, 1, false, false};
+    over = !quasi(&x, e, &q) || (same && q.s != 0);
   }
+  return over;
 }
 
-/* The first part of e that may have no value for some M; NULL. */
-static const Expr *no_value(Line *l, const Expr *e) {
-  const Expr *no = NULL;
-  if (!e)
-    return NULL;
-  if ((e->kind == EX_DIV || e->kind == EX_MOD) && line_moves(l, e->b) && !positive(l, e->b))
-    return e->b;
-  if (e->kind == EX_MUL && line_moves(l, e->a) && line_moves(l, e->b))
-    return e;
-  if (e->kind == EX_INT && e->value >> MOST_FACTOR_BITS)
-    return e;
-  if (e->kind == EX_CALL && e->fn && no_value(l, e->fn->body))
-    return e;
-  for (const Arg *a = e->args; a && !no; a = a->next)
-    no = no_value(l, a->value);
-  no = no ? no : no_value(l, e->a);
-  no = no ? no : no_value(l, e->b);
-  return no ? no : no_value(l, e->c);
+/* Does what it says depend on M, or come to be something else from some microbatch on? What lists have, they have proved. */
+static bool clause_moves(const Sched *s, Moved *x, const Clause *c) {
+  bool moves = false;
+  for (const Entry *e = c->entries; e; e = e->next)
+    moves |= expr_is_moved(x, e->value);
+  for (const WeightLine *l = c->lines; l; l = l->next) {
+    moves |= expr_is_moved(x, l->value) || expr_is_moved(x, l->formula) ||
+             expr_is_moved(x, l->when) || expr_is_moved(x, l->per) ||
+             turns_over(s, c, l->when, true) || turns_over(s, c, l->per, false);
+    if (c->mb_var && l->formula) { /* (of numbers with fractions) */
+      Moved by_mb = {.slot = NEW_ARRAY(s->arena, bool, s->nslot + (size_t)1), .nslot = s->nslot};
+      by_mb.slot[c->mb_slot] = true;
+      moves |= expr_is_moved(&by_mb, l->formula);
+    }
+  }
+  if (c->kind == CL_OFFLOAD || (c->kind == CL_RECOMPUTE && !s->all_m.from))
+    moves |= turns_over(s, c, c->when, true);
+  return moves || ((c->kind == CL_RECOMPUTE || c->kind == CL_OFFLOAD || c->kind == CL_EXCLUSIVE ||
+                    c->kind == CL_LINK) &&
+                   (expr_is_moved(x, c->when) || expr_is_moved(x, c->place) ||
+                    expr_is_moved(x, c->lead) || expr_is_moved(x, c->to)));
 }
 
-static bool refuse(Line *l, const Expr *e, Span *at) {
-  const Expr *no = e && line_moves(l, e) ? no_value(l, e) : NULL;
+bool rest_moves(const Sched *s, const char *name) {
+  Moved x = moved_by(s, name);
+  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+    for (const Clause *c = sc->clauses; c; c = c->next)
+      if (clause_moves(s, &x, c))
+        return true;
+  return false;
+}
+
+/* ---- has it values? ---- */
+
+static const char *const LACKS = "for some M it may have no value";
+
+static bool refuse(Line *l, const Expr *e, bool late, Span *at) {
+  const Expr *no = no_value(l, e, late);
   *at = no ? no->at : *at;
   return no != NULL;
 }
 
+/* The microbatch of a clause moves; that and its stage, or ranks, are not negative. */
+static void enter(Line *l, const Clause *c) {
+  if (c->var)
+    l->known[c->slot] = false, l->natural[c->slot] = true;
+  if (!c->mb_var)
+    return;
+  l->known[c->mb_slot] = false, l->natural[c->mb_slot] = true;
+  if (c->kind != CL_LINK && c->kind != CL_TIME)
+    l->moved.slot[c->mb_slot] = true;
+}
+
+static bool moves(Line *l, const Expr *e) { return expr_is_moved(&l->moved, e); }
+
+static bool names_state(const Expr *e) {
+  bool yes = e && e->kind == EX_NAME && e->builtin == FO_STATE;
+  for (const Arg *a = e ? e->args : NULL; a && !yes; a = a->next)
+    yes = names_state(a->value);
+  return yes || (e && (names_state(e->a) || names_state(e->b) || names_state(e->c)));
+}
+
+/* May another line than at the M at hand count for the ops that this one is for? */
+static bool line_is_late(Line *l, const WeightLine *w) {
+  const Sched *s = l->s;
+  bool late = false, states = w->word == WW_THEN;
+  for (uint32_t i = 0; i < s->nwline; i++) {
+    const WeightLine *k = s->wline[i];
+    bool like = k->word == w->word && k->kind == w->kind && k->state == w->state;
+    late |= like && moves(l, k->when);
+    if (states && names_state(k->formula)) /* which states there are follows from these */
+      late |= moves(l, k->when) || moves(l, k->formula) || moves(l, k->per);
+  }
+  for (const Schedule *sc = s->def; sc && w->kind == PIPE_R; sc = sc->base_def)
+    for (const Clause *c = sc->clauses; c; c = c->next)
+      if (c->kind == CL_RECOMPUTE) {
+        enter(l, c);
+        late |= moves(l, c->when);
+      }
+  return late;
+}
+
+/* The value of e where a clause's stage is bound; false: it has none. */
+static bool quiet_value(const Sched *s, const Expr *e, int64_t *v) {
+  Diag none;
+  Sched own = quiet(s, &none);
+  return eval(&own, e, v);
+}
+
+/* Is e, a condition, false for the stage that is bound, whatever moves? */
+static bool never_holds(Line *l, const Expr *e) {
+  int64_t v;
+  if (e->kind == EX_AND)
+    return never_holds(l, e->a) || never_holds(l, e->b);
+  return !moves(l, e) && quiet_value(l->s, e, &v) && v == 0;
+}
+
+/* Where a clause copies stashes to, and when it brings them back, where it did not at the M at hand. */
+static const char *copies_lack(Line *l, const Clause *c, Span *at) {
+  const Sched *s = l->s;
+  bool late = false;
+  for (uint32_t i = 0; i < s->noffload; i++) {
+    enter(l, s->offload[i]);
+    late |= s->offload[i]->when && moves(l, s->offload[i]->when);
+  }
+  for (uint32_t st = 0; st < s->nstage && late; st++) {
+    int64_t v;
+    if (c->var)
+      s->env[c->slot] = s->stage[st].model;
+    if (c->when && never_holds(l, c->when))
+      continue;
+    if (c->place &&
+        (!quiet_value(s, c->place, &v) || v < 0 || v >= s->nrank || v == s->stage[st].rank))
+      return *at = c->place->at, "for some M a stash may go to no other rank";
+    if (c->lead && (!quiet_value(s, c->lead, &v) || v < 0))
+      return *at = c->lead->at, "for some M it may be too small";
+  }
+  return refuse(l, c->when, s->noffload > 1 && late, at) ? LACKS : NULL;
+}
+
 /* What a clause says beside the orders. The text: why it may have no value, with its place. */
 static const char *clause_lacks(Line *l, const Clause *c, Span *at) {
-  bool lines = c->kind == CL_OFFLOAD || c->kind == CL_RECOMPUTE || c->kind == CL_EXCLUSIVE ||
-               c->kind == CL_LINK;
-  const Expr *const part[] = {c->when, c->place, c->lead, c->to};
-  for (int i = 0; i < 4 && lines; i++)
-    if (refuse(l, part[i], at))
-      return "for some M it may have no value";
-  for (const WeightLine *w = c->lines; w; w = w->next)
-    if (refuse(l, w->when, at) || refuse(l, w->per, at) || refuse(l, w->formula, at))
-      return "for some M it may have no value";
+  enter(l, c);
+  if (c->kind == CL_OFFLOAD)
+    return copies_lack(l, c, at);
+  if ((c->kind == CL_RECOMPUTE && refuse(l, c->when, false, at)) ||
+      ((c->kind == CL_EXCLUSIVE || c->kind == CL_LINK) && refuse(l, c->to, false, at)))
+    return LACKS;
+  for (const WeightLine *w = c->lines; w; w = w->next) {
+    bool late = line_is_late(l, w);
+    if (refuse(l, w->when, late, at) || refuse(l, w->per, late, at))
+      return LACKS;
+    l->formula = true;
+    bool lacks = refuse(l, w->formula, late, at);
+    l->formula = false;
+    if (lacks)
+      return LACKS;
+  }
   for (const Entry *e = c->entries; e; e = e->next) {
-    if (refuse(l, e->value, at))
-      return "for some M it may have no value";
-    if (line_moves(l, e->value) &&
-        (strstr(e->key, "bandwidth") ? !positive(l, e->value) : !not_negative(l, e->value)))
+    if (refuse(l, e->value, false, at))
+      return LACKS;
+    if (moves(l, e->value) && (strstr(e->key, "bandwidth") ? !always_positive(l, e->value)
+                                                           : !never_negative(l, e->value)))
       return *at = e->value->at, "for some M it may be too small";
+    if (moves(l, e->value) && l->s->ntie &&
+        (strcmp(e->key, "tied") == 0 || strcmp(e->key, "grad") == 0 ||
+         strcmp(e->key, "weight") == 0))
+      return *at = e->value->at, "for some M stages may not share as much as they have";
   }
   return NULL;
 }
 
 const char *rest_lacks(const Sched *s, const Param *m, Span *at) {
-  Line l = {moved_by(s, m->name), s, m->slot};
+  size_t n = s->nslot + (size_t)1;
+  Line l = {.moved = moved_by(s, m->name),
+            .s = s,
+            .m = m->slot,
+            .known = arena_alloc(s->arena, n),
+            .natural = NEW_ARRAY(s->arena, bool, n),
+            .bits = arena_alloc(s->arena, n)};
   const char *why = NULL;
+  memset(l.known, 1, n);
+  memset(l.bits, 61, n);
   for (const Schedule *sc = s->def; sc && !why; sc = sc->base_def)
-    for (const Clause *c = sc->clauses; c && !why; c = c->next) {
-      if (c->mb_var && c->kind != CL_LINK && c->kind != CL_TIME)
-        l.moved.slot[c->mb_slot] = true;
+    for (const Clause *c = sc->clauses; c && !why; c = c->next)
       why = clause_lacks(&l, c, at);
-    }
   return why;
 }

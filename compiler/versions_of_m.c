@@ -51,15 +51,14 @@ static bool find_kind(Proof *p, const Run *x, int *kind) {
     if (!of_i)
       return true;
     const Runs *b = proof_family(p, o->stage, OF_B);
-    uint32_t i, end, nb = 0, ni = 0;
-    for (proof_candidates(p, b, x, 0, &i, &end); i < end; i++) {
-      Affine part[2];
-      bool some;
-      if (!proof_served(p, x, &b->at[i], 0, p->l->pace, part, &some))
-        return false;
-      nb += some && row_at(p, &b->at[i])->kind == PIPE_B;
-      ni += some && row_at(p, &b->at[i])->kind == PIPE_I;
+    Serving k = {0};
+    uint32_t nb = 0, ni = 0;
+    while (proof_next(p, b, x, 0, &k)) {
+      nb += row_at(p, k.run)->kind == PIPE_B;
+      ni += row_at(p, k.run)->kind == PIPE_I;
     }
+    if (k.failed)
+      return false;
     if (nb && ni)
       return proof_no(p, o, "what R reads depends on whether a B or an I comes after it");
     *kind = ni ? PIPE_I : PIPE_B;
@@ -140,19 +139,14 @@ static bool may_read_as_forward(const Sched *s, int kind) {
 /* A ring keeps the newest version that an F has read until its backward has read it, too. */
 static bool reads_as_forward(Proof *p, const Run *x, int64_t ring) {
   const Runs *f = proof_family(p, row_at(p, x)->stage, OF_F);
-  uint32_t i, last;
-  for (proof_candidates(p, f, x, 0, &i, &last); i < last; i++) {
-    Affine end[2];
-    bool some;
-    if (!proof_served(p, x, &f->at[i], 0, p->l->pace, end, &some))
-      return false;
-    for (int k = 0; some && k < 2; k++) {
-      Affine at_f = proof_updates_at(p, &f->at[i], end[k]), at_x = proof_updates_at(p, x, end[k]);
+  Serving k = {0};
+  while (proof_next(p, f, x, 0, &k))
+    for (int i = 0; i < 2; i++) {
+      Affine at_f = proof_updates_at(p, k.run, k.end[i]), at_x = proof_updates_at(p, x, k.end[i]);
       if (!must(p, row_at(p, x), affine_sum(affine_sum(at_f, at_x, -1), affine(ring - 1), 1)))
         return false;
     }
-  }
-  return true;
+  return !k.failed;
 }
 
 static bool reads_of_row(Proof *p, uint32_t rank, uint32_t segment, uint32_t row,
@@ -196,4 +190,59 @@ bool versions_of_m(Proof *p) {
       }
     }
   return true;
+}
+
+/* ---- numbers of formulas ---- */
+
+/* Does the number of updates between the F of what x is of and x grow with n? */
+static bool grows_late(Proof *p, const Run *x) {
+  Serving k = {0};
+  while (proof_next(p, proof_family(p, row_at(p, x)->stage, OF_F), x, 0, &k))
+    for (int i = 0; i < 2; i++)
+      p->l->late |= proof_updates_at(p, k.run, k.end[i]).n != proof_updates_at(p, x, k.end[i]).n;
+  return !k.failed;
+}
+
+/* Do updates of a rank apply more gradients the larger n is? slope, has: [nstage], 0 */
+static void grow_applied(Proof *p, uint32_t r, int64_t *slope, bool *has) {
+  const RankList *l = &p->l->rank[r];
+  for (uint32_t i = 0; i < l->segment.n; i++) {
+    const ListSegment *g = &l->segment.at[i];
+    const ListRow *first = &l->row.at[g->row0], *end = first + g->nrow;
+    for (const ListRow *o = first; o < end; o++)
+      has[o->stage] |= o->kind == PIPE_U;
+    for (const ListRow *o = first; o < end; o++)
+      if (o->kind == PIPE_U)
+        p->l->applied |= slope[o->stage] != 0, slope[o->stage] = 0;
+      else if ((o->kind == PIPE_B || o->kind == PIPE_W) && !has[o->stage])
+        slope[o->stage] += g->by_n;
+    for (const ListRow *o = first; o < end; o++)
+      has[o->stage] = false;
+  }
+}
+
+bool delays_of_m(Proof *p) {
+  const Sched *s = p->s;
+  bool formulas = false;
+  int64_t *slope = NEW_ARRAY(p->a, int64_t, s->nstage + (size_t)1);
+  bool *has = NEW_ARRAY(p->a, bool, s->nstage + (size_t)1), ok = true;
+  p->l->late = p->l->applied = false;
+  for (uint32_t i = 0; i < s->nwline; i++) {
+    formulas |= s->wline[i]->formula != NULL;
+    p->l->late |= s->wline[i]->per ||
+                  s->wline[i]->value; /* other versions than the newest: not looked at */
+  }
+  for (uint32_t r = 0; r < p->l->nrank && formulas; r++) {
+    const RankList *l = &p->l->rank[r];
+    grow_applied(p, r, slope, has);
+    for (uint32_t i = 0; i < l->segment.n && !p->l->late; i++)
+      for (uint32_t k = l->segment.at[i].row0;
+           k < l->segment.at[i].row0 + l->segment.at[i].nrow && ok; k++) {
+        Run run;
+        int kind = l->row.at[k].kind;
+        if (kind == PIPE_B || kind == PIPE_I || kind == PIPE_W || kind == PIPE_R)
+          ok = proof_run_of_units(p, r, i, k, &run) && grows_late(p, &run);
+      }
+  }
+  return ok;
 }

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ * What the parts of a question about every M share: which names move with M (rest_of_m.c), and which expressions have a
+ * value whatever these are (values_of_m.c). */
+#ifndef PIPEC_REST_OF_M_H
+#define PIPEC_REST_OF_M_H
+
+#include "lists_of_m.h"
+
+/* What moves: with M, and in the clause at hand with its microbatch. */
+typedef struct Moved {
+  bool *slot; /* [nslot] names of the schedule */
+  uint32_t nslot, steps;
+  bool late, applied; /* names of formulas: delay, behind and ahead; n */
+} Moved;
+
+bool expr_is_moved(Moved *x, const Expr *e);
+
+/* An expression and what is known where it stands. */
+typedef struct Line {
+  Moved moved;
+  const Sched *s;
+  uint32_t m;      /* slot of M, at least 1 */
+  bool *known;     /* [nslot] it has one value for all M, that of s->env */
+  bool *natural;   /* [nslot] it is never negative: variables of clauses */
+  uint8_t *bits;   /* [nslot] of what else moves, or is bound, at most so many */
+  bool formula;    /* of numbers with fractions (formula.c) */
+  uint32_t steps;
+} Line;
+
+/* At least 1; at least 0: for every M, if it has a value. */
+bool always_positive(const Line *l, const Expr *e);
+bool never_negative(const Line *l, const Expr *e);
+/* The first part of e that may have no value for some M; NULL. late: e is not computed at every M, so that what does not move
+ * in it may be computed for the first time at some. */
+const Expr *no_value(Line *l, const Expr *e, bool late);
+
+#endif
