@@ -135,6 +135,7 @@ static bool completes_anew(Sched *s) {
     return false;
   s->ideal_end = ideal.end;
   s->channel = NULL;
+  s->room = NULL; /* what was merged is left */
   return comm(s) && check_deadlock(s);
 }
 
@@ -152,10 +153,10 @@ int main(int argc, char **argv) {
   diag_init(&diag, &arena, stdout);
   if (!compile_only(&s) || !damage(&s, how))
     return 2;
-  bool match = check_match(&s);
+  bool match = all_ranks(&s, check_match);
   bool completes = completes_anew(&s);
   bool synced = !match || !completes ||
-                check_streams(&s); /* about programs that are right so far */
+                all_ranks(&s, check_streams); /* about programs that are right so far */
   printf("%s: transfers %s, program %s, %s\n", how, match ? "match" : "do not match",
          completes ? "completes" : "does not complete",
          synced ? "no event is wrong" : "an event is wrong");
