@@ -38,6 +38,8 @@ static void report_lists(Sched *s, FILE *f) {
           s->name, s->nrank, s->nrank == 1 ? "" : "s", s->nstage, s->nstage == 1 ? "" : "s", s->nmb,
           s->nmb == 1 ? "" : "es", s->nop - s->nstage, s->nxfer);
   fprintf(f, "proved    complete, in order, deadlock-free, matched\n");
+  if (s->lowering != PIPE_GLOBAL)
+    fprintf(f, "lowering  %s\n", lowering_text(s));
   fprintf(f, "model     %s\n", model_text(s));
   report_buffer(s, f);
   if (s->lowering != PIPE_GLOBAL)
