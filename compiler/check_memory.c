@@ -73,7 +73,9 @@ static void report(Sched *s, uint32_t r, uint32_t more) {
   if (more > 0)
     diag_note(s->diag, NO_SPAN, "%u more rank%s over the limit, none needs more", more,
               more == 1 ? " is" : "s are");
-  uint64_t fixed = p->weight + p->state + p->grad + p->opt + p->work;
+  uint64_t fixed = p->state + p->grad + p->opt + p->work; /* and one version of each stage */
+  for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
+    fixed += round64(s->stage[s->rank_stage[i]].weight_bytes);
   if (fixed > limit && limit >= 1024)
     diag_note(s->diag, NO_SPAN, "no order changes %s of it", bytes_text(s, fixed));
   else if (limit < 1024)
