@@ -365,6 +365,8 @@ static MachineList *lists_of_text(Sched *s, const Places *where) {
     MachineInstr *out = arena_alloc(s->arena, (size_t)l->n * sizeof *out + 1);
     uint32_t *more = arena_alloc(s->arena, (most_needs(s, l) + edges.n) * sizeof *more + 1);
     uint32_t above = NONE, waited = 0; /* the last computation; transfers above it are done */
+    const uint32_t *held = more;       /* what a `wait` between it and here waits for */
+    uint32_t nheld = 0;
     for (uint32_t i = 0; i < l->n; i++) {
       const PipeInstr *in = &l->instr[i];
       out[i] = machine_instr(s, in);
@@ -381,7 +383,7 @@ static MachineList *lists_of_text(Sched *s, const Places *where) {
       } else {
         if (i == 0 || is_comm(&in[-1]) || in[-1].group == 0)
           out[i].nmore = needs_of(s, in, updated, where, more);
-        above = i;
+        above = i, nheld = 0;
       }
       for (; edge < edges.n && edges.at[edge].at == i; edge++)
         more[out[i].nmore++] = edges.at[edge].on;
@@ -389,6 +391,10 @@ static MachineList *lists_of_text(Sched *s, const Places *where) {
         if (is_transfer(&l->instr[waited]))
           more[out[i].nmore++] = waited;
       more += out[i].nmore;
+      if (in->wait == WAIT_ALL && is_comm(in))
+        held = out[i].more, nheld = out[i].nmore;
+      else if (is_transfer(in) && !is_wait_send(s, in) && nheld > 0)
+        out[i].more = held, out[i].nmore = nheld;
     }
     list[r] = (MachineList){out, l->n};
   }
@@ -430,7 +436,10 @@ static void report_cycle(Sched *s, const MachineList *list, const MachineResult 
     const MachineHop *h = &got->hop[k];
     MachineAt next = got->hop[(k + 1) % got->nhop].at;
     const PipeInstr *at = instr_at(s, h->at), *on = instr_at(s, h->on);
-    const char *why = h->why == WAIT_ROOM ? "has no room in the buffer before"
+    const char *why = h->why == WAIT_ROOM    ? "has no room in the buffer before"
+                      : h->why == WAIT_ORDER ? "is posted after"
+                      : is_send(at) && h->why == WAIT_PARTNER && s->opt->model.buffer > 0
+                          ? "has no room in the buffer, and needs"
                       : (is_comm(at) || is_copy(at)) && !is_wait_send(s, at) && h->why == WAIT_NEED
                           ? "comes after"
                           : "needs";
@@ -541,7 +550,6 @@ static void offer_help(Sched *s, const MachineList *list) {
 static bool judge(Sched *s, const MachineList *list) {
   ChannelModel model = s->opt->model;
   s->machine_list = list;
-  bool tagged = model.channels == CHANNELS_TAGGED, has_least = false;
   if (machine_completes(s->arena->oom, list, s->nrank, model)) {
     if (model.buffer > 0)
       machine_least_buffer(s->arena->oom, list, s->nrank, model, &s->least_buffer);
@@ -553,8 +561,7 @@ static bool judge(Sched *s, const MachineList *list) {
   } else {
     BUG_IF(got.nhop == 0 || got.hop[0].why == WAIT_NOBODY); /* every transfer has both ends */
     report_cycle(s, list, &got);
-    if (!tagged)
-      has_least = machine_least_buffer(s->arena->oom, list, s->nrank, model, &s->least_buffer);
+    bool has_least = machine_least_buffer(s->arena->oom, list, s->nrank, model, &s->least_buffer);
     if (has_least && !model.in_bytes && s->least_buffer == model.buffer + 1)
       diag_help(
           s->diag,
@@ -564,7 +571,7 @@ static bool judge(Sched *s, const MachineList *list) {
     else if (has_least)
       diag_note(s->diag, NO_SPAN, "it completes if each directed rank pair buffers %s",
                 buffer_text(s, s->least_buffer));
-    else if (!tagged)
+    else
       diag_note(s->diag, NO_SPAN, "no buffer cures it");
   }
   offer_help(s, list);

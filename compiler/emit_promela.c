@@ -5,9 +5,11 @@
  *
  * A process per queue (machine.h) and one for the computation of each rank; n[q] counts what queue q has
  * done, which is all that others wait for. A directed rank pair is a Promela channel, of capacity 0 for
- * rendezvous; a collective is a counter of those that have come. The transfers of a group are the options of a
+ * rendezvous; a collective is a counter of those that have come. With tags each tensor has a Promela channel; with buffers
+ * post[q] says that the RECV of queue q is posted, and what is in a buffer is counted. The transfers of a group are the options of a
  * loop, each on a variable that is its channel until it is done, then one that nobody reads, or sends to; of those on one channel
- * only the next one is. Linear in instructions, but for the members of groups with each other. */
+ * only the next one is. Linear in instructions, but for the members of groups with each other, and SENDs with
+ * tags and buffers with those above. */
 #include "pipec.h"
 
 enum { MOST_PROCESSES = 254, MOST_MESSAGES = 255 }; /* of SPIN; init is a process, too */
@@ -26,6 +28,7 @@ typedef struct Model {
   uint32_t **of, **at; /* [nrank][n] queue of an instruction, place in it */
   uint64_t *tensor;    /* tagged: sorted */
   uint32_t ntensor;
+  uint32_t *taken; /* [ntensor] tagged: queue of its RECV */
 } Model;
 
 static int by_value(const void *a, const void *b) {
@@ -93,6 +96,21 @@ static const char *channel(const Model *m, uint32_t r, const MachineInstr *in) {
   return arena_printf(m->s->arena, "c%u_%u", from, to);
 }
 
+/* With tags; sends: [nrank * nrank] of each pair. Ensures taken. */
+static void declare_buffers(Model *m, const uint32_t *sends) {
+  Sched *s = m->s;
+  m->taken = NEW_ARRAY(s->arena, uint32_t, m->ntensor);
+  for (uint32_t r = 0; r < s->nrank; r++)
+    for (uint32_t i = 0; i < m->list[r].n; i++)
+      if (m->list[r].instr[i].kind == MACHINE_RECV)
+        m->taken[tag(m, m->list[r].instr[i].tensor)] = m->of[r][i];
+  fprintf(m->f, "bit post[%u]; /* RECVs that have begun, by queue */\n", m->queue.n);
+  for (uint32_t a = 0; a < s->nrank; a++)
+    for (uint32_t b = 0; b < s->nrank; b++)
+      if (sends[pair(m, a, b)])
+        fprintf(m->f, "int used%u_%u; /* of the buffer */\n", a, b);
+}
+
 static void declare_channels(Model *m) {
   Sched *s = m->s;
   const ChannelModel *model = &s->opt->model;
@@ -114,7 +132,9 @@ static void declare_channels(Model *m) {
   qsort(m->tensor, m->ntensor, sizeof *m->tensor, by_value);
   if (model->channels == CHANNELS_TAGGED) {
     for (uint32_t t = 0; t < m->ntensor; t++)
-      fprintf(m->f, "chan t%u = [0] of { int, int };\n", t);
+      fprintf(m->f, "chan t%u = [%d] of { int, int };\n", t, model->buffer > 0);
+    if (model->buffer > 0)
+      declare_buffers(m, sends);
   } else {
     for (uint32_t a = 0; a < s->nrank; a++)
       for (uint32_t b = 0; b < s->nrank; b++) {
@@ -170,6 +190,33 @@ static void receive_bytes(const Model *m, uint32_t r, const MachineInstr *in) {
   fprintf(m->f, "used%s = used%s - b; got%s++; ", pair, pair, pair);
 }
 
+/* With tags and buffers: the transfer at index i of a list, which posts its transfers in its order. A SEND puts its
+ * message into the buffer if that has room and those above it have gone on, or else meets its RECV. */
+static void tagged_transfer(const Model *m, uint32_t q, uint32_t r, uint32_t i) {
+  const MachineInstr *list = m->list[r].instr, *in = &list[i];
+  const ChannelModel *model = &m->s->opt->model;
+  const bool send = in->kind == MACHINE_SEND;
+  const uint32_t from = send ? r : in->peer, to = send ? in->peer : r, t = tag(m, in->tensor);
+  const unsigned long long load = model->in_bytes ? in->bytes : 1, room = model->buffer;
+  if (!send) {
+    fprintf(m->f,
+            "post[%u] = 1; atomic { t%u?x,b; assert(x == %u); used%u_%u = used%u_%u - b; n[%u]++ }",
+            q, t, t, from, to, from, to, q);
+    return;
+  }
+  fprintf(m->f, "if ");
+  if (load <= room) {
+    fprintf(m->f, ":: atomic { ");
+    for (uint32_t k = 0; k < i; k++)
+      if (list[k].kind == in->kind && list[k].peer == in->peer)
+        fprintf(m->f, "n[%u] > 0 && ", m->of[r][k]);
+    fprintf(m->f,
+            "used%u_%u <= %llu - %llu -> used%u_%u = used%u_%u + %llu; t%u!%u,%llu; n[%u]++ } ",
+            from, to, room, load, from, to, from, to, load, t, t, load, q);
+  }
+  fprintf(m->f, ":: atomic { post[%u] -> t%u!%u,0; n[%u]++ } fi", m->taken[t], t, t, q);
+}
+
 /* One instruction of queue q; nth: among the transfers of its pair, or the collectives of its
  * communicator, from 1. */
 static void instruction(const Model *m, uint32_t q, uint32_t r, uint32_t i, uint32_t nth,
@@ -180,12 +227,18 @@ static void instruction(const Model *m, uint32_t q, uint32_t r, uint32_t i, uint
   bool bytes = counts_bytes(m);
   fprintf(m->f, "  ");
   needs(m, r, in);
+  if (model->channels == CHANNELS_TAGGED && model->buffer > 0 &&
+      (in->kind == MACHINE_SEND || in->kind == MACHINE_RECV)) {
+    tagged_transfer(m, q, r, i);
+    fprintf(m->f, "; /* %s */\n", list_text(s, (MachineAt){r, i}));
+    return;
+  }
   if (in->kind == MACHINE_SEND) {
     const char *c = channel(m, r, in);
     bool fits = !too_big(m, in);
     if (bytes && fits)
-      fprintf(m->f, "atomic { used%s + %llu <= %llu -> used%s = used%s + %llu }; ", c + 1,
-              (unsigned long long)in->bytes, (unsigned long long)model->buffer, c + 1, c + 1,
+      fprintf(m->f, "atomic { used%s <= %llu - %llu -> used%s = used%s + %llu }; ", c + 1,
+              (unsigned long long)model->buffer, (unsigned long long)in->bytes, c + 1, c + 1,
               (unsigned long long)in->bytes);
     fprintf(m->f, "%s!%u,%llu; ", c, tag(m, in->tensor),
             bytes && fits ? (unsigned long long)in->bytes : 0);
@@ -230,8 +283,8 @@ static void send_bytes(const Model *m, uint32_t r, const uint32_t *row, uint32_t
   if (too_big(m, in))
     fprintf(m->f, " -> v%u!%u,0; ", k, tag(m, in->tensor));
   else
-    fprintf(m->f, " && used%s + %llu <= %llu -> used%s = used%s + %llu; v%u!%u,%llu; ", pair, bytes,
-            room, pair, pair, bytes, k, tag(m, in->tensor), bytes);
+    fprintf(m->f, " && used%s <= %llu - %llu -> used%s = used%s + %llu; v%u!%u,%llu; ", pair, room,
+            bytes, pair, pair, bytes, k, tag(m, in->tensor), bytes);
 }
 
 /* n instructions of queue q that are a group: all are posted once all may be, and done once all are. */
@@ -309,7 +362,7 @@ static bool too_large(Sched *s, const char *what) {
 bool emit_promela(Sched *s, FILE *f) {
   Model m = {.s = s, .f = f, .list = s->machine_list};
   const ChannelModel *model = &s->opt->model;
-  if (model->buffer > MOST_MESSAGES && !model->in_bytes)
+  if (model->buffer > MOST_MESSAGES && !model->in_bytes && model->channels != CHANNELS_TAGGED)
     return too_large(s, "a channel of SPIN holds at most 255 messages");
   if (model->in_bytes && model->buffer > INT32_MAX)
     return too_large(s, "an int of SPIN holds less than 2 GiB");

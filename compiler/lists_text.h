@@ -27,7 +27,7 @@ typedef struct RuleRow {
   uint64_t guard;     /* rules_hash over the numbers of its condition */
   bool keyed, joint;
   bool any;           /* it names no op: the one that is first in line */
-  bool lead, stays;   /* the first of its action that names one; no op of its action does */
+  bool stays;         /* no op of its action is of a microbatch */
   uint8_t kind;       /* of the first row of its action */
   uint32_t stage;
 } RuleRow;

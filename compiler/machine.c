@@ -26,7 +26,8 @@ typedef enum Edge {
   EDGE_ARRIVAL,
   EDGE_ALL,
   EDGE_TENSOR,
-  EDGE_GROUP
+  EDGE_GROUP,
+  EDGE_ORDER
 } Edge;
 #ifdef MACHINE_OMIT
 #define HAS(edge) ((edge) != MACHINE_OMIT)
@@ -34,7 +35,8 @@ typedef enum Edge {
 #define HAS(edge) true
 #endif
 
-enum { POSTED = 1, DONE = 2, CROSSED = 4 }; /* CROSSED: its other end is another tensor */
+/* CROSSED: its other end is another tensor; REACHED: a RECV, while find_rooms has it for posted */
+enum { POSTED = 1, DONE = 2, CROSSED = 4, REACHED = 8 };
 
 typedef struct
     Row { /* of an instruction; references are instructions, numbered through all lists */
@@ -42,7 +44,7 @@ typedef struct
   uint32_t next;   /* in its stream */
   uint32_t chain;  /* next SEND, RECV of its channel, or ALL of its rank and communicator */
   uint32_t mate;   /* the other end; ALL: the same one of the next member. NONE: there is none */
-  uint32_t room;   /* SEND: the RECV that must be posted. `mate`: rendezvous. FREE: there is room */
+  uint32_t room;   /* SEND: the RECV that must be posted. `mate`: its own. FREE: there is room */
   uint32_t waiter; /* first stream that waits for it */
   uint32_t flags;
 } Row;
@@ -74,6 +76,8 @@ typedef struct Machine {
   Row *row;            /* [n] */
   uint32_t *head;      /* [nstream] next of each stream; NONE: finished */
   uint32_t *wait_next; /* [nstream] next waiter for the same instruction */
+  uint32_t
+      *above; /* [n] TAGGED: the transfer with the same peer and direction above it; else NULL */
   uint32_t nstream;
   uint32_t *posted, *ended, *last; /* [n], [n], [nstream] (machine_times) when; NULL: nobody asks */
   uint32_t *work;                  /* streams to look at */
@@ -138,7 +142,7 @@ static void pair_channel(Machine *m, const Channel *c) {
            last_recv = NONE, /* what is in the buffer, from */
       crossed = NONE; /* first RECV that meets another tensor: none behind it is carried out */
   uint64_t in_buffer = 0, limit = m->model.buffer;
-  bool buffered = limit > 0;
+  bool buffered = limit > 0 && m->model.channels != CHANNELS_TAGGED;
   for (uint32_t s = c->first[0], r = c->first[1]; s != NONE || r != NONE;) {
     if (s != NONE) {
       Row *row = &m->row[s];
@@ -169,6 +173,62 @@ static void pair_channel(Machine *m, const Channel *c) {
     s = s == NONE ? NONE : m->row[s].chain;
     r = r == NONE ? NONE : m->row[r].chain;
   }
+}
+
+/* TAGGED, with buffers: what each SEND of a directed pair waits for. RECVs are posted in list order, so that is the
+ * first one with which either what is above the SEND and not received leaves room for it, or its own is posted. That of
+ * a SEND is not before those of the SENDs above it, unless it is its own: each RECV is reached once. */
+static void find_rooms(Machine *m, const Channel *pair) {
+  unsigned __int128 held = 0;                  /* by SENDs above whose RECV is not reached */
+  uint32_t next = pair->first[1], last = FREE; /* RECV to reach next, reached last */
+  for (uint32_t s = pair->first[0]; s != NONE; s = m->row[s].chain) {
+    Row *row = &m->row[s];
+    const uint64_t load = m->model.in_bytes ? instr(m, s)->bytes : 1;
+    bool own = row->mate != NONE && is(m, row->mate, REACHED);
+    while (!own && held + load > m->model.buffer && last != NONE) {
+      last = next;
+      if (last == NONE)
+        break;
+      const uint32_t sent = m->row[last].mate;
+      m->row[last].flags |= REACHED;
+      if (sent < s)
+        held -= m->model.in_bytes ? instr(m, sent)->bytes : 1;
+      own = last == row->mate;
+      next = m->row[last].chain;
+    }
+    row->room = own ? row->mate : last;
+    if ((row->room != row->mate && !HAS(EDGE_ROOM)) || (own && !HAS(EDGE_RENDEZVOUS)))
+      row->room = FREE;
+    held += own ? 0 : load;
+  }
+}
+
+/* TAGGED, once all ends are paired: chains of the transfers of each directed pair take the place of those of each
+ * tensor. */
+static void put_in_order(Machine *m) {
+  Table pairs = {0};
+  Channel *pair = arena_alloc(m->arena, (size_t)m->n * sizeof *pair + 1);
+  uint32_t npair = 0;
+  m->above = arena_alloc(m->arena, (size_t)m->n * sizeof *m->above + 1);
+  for (uint32_t i = 0; i < m->n; i++) {
+    const MachineInstr *in = instr(m, i);
+    const int recv = in->kind == MACHINE_RECV;
+    m->above[i] = NONE;
+    if (!recv && in->kind != MACHINE_SEND)
+      continue;
+    const uint32_t r = m->row[i].rank,
+                   p = table_get(m->arena, &pairs, recv ? in->peer : r, recv ? r : in->peer, 0);
+    if (p == npair)
+      pair[npair++] = (Channel){{NONE, NONE}, {NONE, NONE}, NONE};
+    m->row[i].chain = NONE;
+    if (pair[p].first[recv] == NONE)
+      pair[p].first[recv] = i;
+    else
+      m->row[m->above[i] = pair[p].last[recv]].chain = i;
+    pair[p].last[recv] = i;
+  }
+  for (uint32_t p = 0; m->model.buffer > 0 && p < npair; p++)
+    find_rooms(m, &pair[p]);
 }
 
 /* The n-th ALL of every member of a communicator in a ring; it is open where a member has fewer. */
@@ -268,6 +328,8 @@ static void build(Machine *m) {
   for (uint32_t c = 0; c < nchannel; c++)
     if (channel[c].first[0] != NONE || channel[c].first[1] != NONE)
       pair_channel(m, &channel[c]);
+  if (m->model.channels == CHANNELS_TAGGED)
+    put_in_order(m);
 }
 
 /* ---- the run ---- */
@@ -297,8 +359,10 @@ typedef struct Wait {
   bool met;
 } Wait;
 
-/* Before it is posted: conditions 0 and 1, one for each of `more`, and one far away. */
-static uint32_t nneed(const Machine *m, uint32_t i) { return 3 + instr(m, i)->nmore; }
+/* Before it is posted: conditions 0 and 1, one for each of `more`, one far away, and one for the order. */
+static uint32_t nneed(const Machine *m, uint32_t i) {
+  return 3 + instr(m, i)->nmore + (m->above != NULL);
+}
 
 static Wait need(const Machine *m, uint32_t i, uint32_t k) {
   const MachineInstr *in = instr(m, i);
@@ -306,9 +370,13 @@ static Wait need(const Machine *m, uint32_t i, uint32_t k) {
     uint32_t on = in->far ? m->base[in->far_rank] + in->far - 1 : NONE;
     return (Wait){on, WAIT_NEED, !in->far || !HAS(EDGE_NEED) || is(m, on, DONE)};
   }
+  if (k == 3 + in->nmore) {
+    uint32_t on = m->above[i];
+    return (Wait){on, WAIT_ORDER, on == NONE || !HAS(EDGE_ORDER) || is(m, on, POSTED)};
+  }
   uint32_t pos = k < 2 ? in->need[k] : in->more[k - 2];
   if (pos == NONE || !HAS(EDGE_NEED))
-    return (Wait){.met = true};
+    return (Wait){NONE, WAIT_NEED, true};
   uint32_t on = m->base[m->row[i].rank] + pos;
   return (Wait){on, WAIT_NEED, is(m, on, DONE)};
 }
@@ -368,8 +436,8 @@ static void note_posted(Machine *m, uint32_t q, uint32_t first, uint32_t stop) {
   uint32_t t = m->last[q];
   for (uint32_t i = first; i != stop; i = m->row[i].next)
     for (uint32_t k = 0; k < nneed(m, i); k++) {
-      uint32_t on = need(m, i, k).on;
-      t = need(m, i, k).why == WAIT_NEED && on != NONE ? later(t, m->ended[on]) : t;
+      Wait w = need(m, i, k);
+      t = w.on == NONE ? t : later(t, (w.why == WAIT_ORDER ? m->posted : m->ended)[w.on]);
     }
   for (uint32_t i = first; i != stop; i = m->row[i].next)
     m->posted[i] = t;

@@ -10,23 +10,24 @@
  *
  *   RANK    one for all communication of a rank
  *   PAIR    one per peer             EDGE    one per peer and direction
- *   TAGGED  none: every transfer is posted on its own
+ *   TAGGED  none: no transfer waits until another one is done. Those with one peer in one direction are posted in
+ *           list order
  *
  * (the last three: a collective has the queue of its communicator). Without tags the n-th SEND from
  * rank a to rank b meets the n-th RECV that b has for a, whatever tensors they are; with tags, the
  * n-th SEND of a tensor meets the n-th RECV of that tensor.
  *
- *   posted    head of its queue, and all that it needs is done
+ *   posted    head of its queue, and all that it needs is done; TAGGED: and the one above it is posted
  *   RECV      is done once it and its SEND are posted
  *   SEND      rendezvous: the same. Buffered: also as soon as the buffer of its directed pair has
  *             room, which holds `buffer` messages or bytes that are sent and not yet received; a
  *             message larger than the buffer is sent by rendezvous. It is received once its RECV is
- *             posted, whether or not the group of that is done
+ *             posted, whether or not the group of that is done. TAGGED: those of a pair get room in list
+ *             order, but none waits for room whose own RECV is posted
  *   ALL       is done once every member of the communicator has posted its own; the n-th of each
  *             member belong together
  *
- * With tags nothing says which of the SENDs of a pair takes the room of a buffer first, and whether the lists complete
- * may hang on that: buffers are not modelled there, and `buffer` is 0. */
+ * So with more room nothing ever waits longer. */
 #ifndef PIPEC_MACHINE_H
 #define PIPEC_MACHINE_H
 
@@ -70,7 +71,7 @@ typedef struct ChannelModel {
   bool in_bytes;   /* unit of `buffer`: bytes, else messages */
   bool grouped;    /* neighbours in a queue with no COMPUTE between are posted, and
                       done, as one group (ncclGroupStart, ncclGroupEnd) */
-  uint64_t buffer; /* of each directed pair; 0: rendezvous. TAGGED: 0 */
+  uint64_t buffer; /* of each directed pair; 0: rendezvous */
 } ChannelModel;
 
 typedef enum MachineStatus {
@@ -84,7 +85,8 @@ typedef enum MachineStatus {
 typedef enum MachineWhy {
   WAIT_NEED,    /* it needs `on`, which is not done */
   WAIT_PARTNER, /* the other end, `on`, is not posted */
-  WAIT_ROOM,    /* the buffer has room once `on`, a RECV, is posted */
+  WAIT_ROOM,    /* the buffer has room once `on`, a RECV, is posted, and not before */
+  WAIT_ORDER,   /* TAGGED: it is posted after `on`, which is not posted */
   WAIT_NOBODY,  /* there is no other end */
   WAIT_OTHER    /* the other end, `on`, is another tensor */
 } MachineWhy;
@@ -117,7 +119,7 @@ bool machine_completes(void (*oom)(size_t), const MachineList *list, uint32_t nr
                        ChannelModel model);
 
 /* The least buffer, in the model's unit, with which the lists complete (0: rendezvous is enough).
- * False: with none. log(buffer) runs. Not of TAGGED. */
+ * False: with none. log(buffer) runs. */
 bool machine_least_buffer(void (*oom)(size_t), const MachineList *list, uint32_t nrank, ChannelModel model,
                           uint64_t *buffer);
 

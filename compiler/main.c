@@ -341,11 +341,6 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   if ((o->torch_waits || o->torch_unshard) && o->emit != EMIT_COMMS_CSV)
     return usage_error(s, "%s says how to write --emit=comms-csv",
                        o->torch_waits ? "--torch-waits" : "--torch-unshard");
-  if (o->model.buffer > 0 && o->model.channels == CHANNELS_TAGGED)
-    return usage_error(
-        s,
-        "%s are not modelled together: with tags nothing says whose message takes the room of a buffer",
-        "--sends=buffered and --channels=tagged");
   if (by && !many)
     return usage_error(s, "%s says how to rank what --compare compiles", "--by");
   if (arrows && (o->emit != EMIT_SVG || many))

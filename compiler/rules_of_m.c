@@ -10,11 +10,13 @@
  * Let the play at n = 0 be in two states a and b that are equal but for D units and some time (rules_states.c, note
  * [state]), so early that
  * (1) nothing has been done yet for any unit of the last ops, nor for as many of the repeated ones before them as an
- *     action has ops. Only forwards of a first stage are in line before anything has been done for their unit; of
- *     each statement they are in line by microbatch, and of each that lists the last ones one of those that repeat comes
- *     before them (early_alike). A U for all gradients is not in line yet. And the priorities of the first ops and of those that
+ *     action has ops. Only forwards of a first stage are in line before anything has been done for their unit. Of a
+ *     statement that lists some of these ops, each that repeats stands in line by microbatch, and one that repeats
+ *     stands before each of the last ones, by its priority in all of its turns (early_alike); of that one there are more
+ *     than are looked at, so the last ones are not. A U for all gradients is not in line yet. And the priorities of the first ops and of those that
  *     repeat are the same for all n. So the plays for all n are the same up to b: what they do not share they do not see.
- * (2) In a nothing of the first ops is left, but a U that they list, whose priority stays: of all else that is left, the
+ * (2) In a nothing of the first ops is left, but a U that they list, whose priority stays; so does that of an action
+ *     without microbatch (U beside U, any F beside any B), the same in every turn. Of all else that is left the
  *     priorities move on. Those of statements with one
  *     pace keep their distance; of two paces, all of one are before all of the other, and go on to be.
  * Then what is left at b in the play for n + 1 is what is left at a in that for n, D * k units further on, k turns having
@@ -95,7 +97,6 @@ void rules_row(Text *t) {
   RuleRow *to = vec_push(t->s->arena, &b->rule);
   *to = b->at;
   to->kind = o->kind, to->stage = o->stage;
-  to->lead = true;
 }
 
 bool rules_any(Text *t, const OpRef *o) {
@@ -107,21 +108,20 @@ bool rules_any(Text *t, const OpRef *o) {
       .kind = (uint8_t)o->op, .whole = true, .stage = stage, .at = o->at};
   rules_row(t);
   RuleRow *to = &t->rules->rule.at[t->rules->rule.n - 1];
-  to->any = true, to->lead = false;
+  to->any = true;
   return true;
 }
 
 void rules_join(Text *t, uint32_t first) {
   RuleRow *rule = t->rules->rule.at;
-  uint32_t n = t->out->row.n, lead = first;
-  while (lead < n && rule[lead].any)
-    lead++;
+  uint32_t n = t->out->row.n, named = 0;
+  for (uint32_t i = first; i < n; i++)
+    named += !t->out->row.at[i].whole;
   if (n == first + 1 && rule[first].any)
     t->out->row.n = first; /* what it names is left out */
   for (uint32_t i = first; i < n; i++) {
     rule[i].joint = n > first + 1;
-    rule[i].lead = i == lead;
-    rule[i].stays = lead == n;
+    rule[i].stays = named == 0;
     rule[i].kind = rule[first].kind, rule[i].stage = rule[first].stage;
   }
 }
@@ -240,16 +240,6 @@ static bool is_first(const Sched *s, uint32_t stage) {
   return s->graph ? s->graph->in0[m] == s->graph->in0[m + 1] : s->stage[stage].prev == NONE;
 }
 
-/* Forwards of a first stage come in the order of their microbatches: all of them are in line from the beginning. */
-static bool first_first(Fill *f, const RulesText *b) {
-  for (uint32_t i = 0; i < b->list.row.n; i++) {
-    const ListRow *o = &b->list.row.at[i];
-    if (o->kind == PIPE_F && !o->whole && b->rule.at[i].key.j < 0 && is_first(f->s, o->stage))
-      return no(f, o->at, "its last microbatches come before the others");
-  }
-  return true;
-}
-
 /* Whether the action at *k, which is moved behind it, is in line before anything has been done for its units. */
 static bool in_line_early(const Fill *f, const RulesText *b, uint32_t *k, uint32_t end) {
   bool early = true, named = false, more = true;
@@ -265,15 +255,17 @@ static bool in_line_early(const Fill *f, const RulesText *b, uint32_t *k, uint32
 }
 
 static bool same_class(const RuleRow *a, const RuleRow *b) {
-  return a->stmt->at.beg == b->stmt->at.beg && a->stage == b->stage && a->kind == b->kind &&
-         a->joint == b->joint;
+  return a->stmt == b->stmt && a->stage == b->stage && a->kind == b->kind && a->joint == b->joint;
 }
 
-/* Of the statement of an action, another one in a segment that is in line as early. */
+/* Of the statement of an action, another one in a segment that repeats, in line as early, and each of its turns before
+ * that: for all n, since both move on by as much (slope). */
 static bool hides(const Fill *f, const RulesText *b, const ListSegment *g, const RuleRow *of) {
   for (uint32_t k = g->row0, end = g->row0 + g->nrow, at; k < end;) {
     at = k;
-    if (in_line_early(f, b, &k, end) && same_class(&b->rule.at[at], of))
+    const RuleRow *by = &b->rule.at[at];
+    if (in_line_early(f, b, &k, end) && same_class(by, of) &&
+        (!of->keyed || PLANTED(RULES_HIDES) || by->key.a + by->key.j * (g->turns - 1) <= of->key.a))
       return true;
   }
   return false;
@@ -290,9 +282,11 @@ static bool early_alike(Fill *f, const RulesText *b) {
         return no(f, b->rule.at[k].stmt->at,
                   "a priority before its last microbatches depends on M");
     grows = g->by_n ? g : grows;
-    for (uint32_t k = g->row0, at; k < end && grows && !g->by_n;) {
+    for (uint32_t k = g->row0, at; k < end && grows;) {
       at = k;
-      if (in_line_early(f, b, &k, end) && !hides(f, b, grows, &b->rule.at[at]))
+      const RuleRow *rule = &b->rule.at[at];
+      if (in_line_early(f, b, &k, end) &&
+          (g->by_n ? rule->keyed && rule->key.j < 0 : !hides(f, b, grows, rule)))
         return no(f, b->list.row.at[at].at, "its last microbatches come before the others");
     }
   }
@@ -317,9 +311,8 @@ static bool shape_around(Fill *f, uint32_t r) {
 typedef struct RulesClass { /* a statement on a stage, as in RuleClass */
   const RuleRow *of;
   bool found;
-  int64_t by;                /* of a priority in a turn */
-  int64_t least, most, last; /* of those that are left; of the unit that was seen last */
-  int64_t unit;
+  int64_t by;          /* of a priority in a turn */
+  int64_t least, most; /* of those that are left */
 } RulesClass;
 
 static uint32_t op_of(const Fill *f, const ListRow *o, int64_t unit) {
@@ -333,20 +326,10 @@ static uint32_t op_of(const Fill *f, const ListRow *o, int64_t unit) {
   return row - 1; /* NONE: there is none */
 }
 
-/* One op, or action, of a class, that is left in state a. */
-static bool see(Fill *f, RulesClass *c, const RuleRow *rule, const ListRow *o, int64_t key,
-                int64_t unit) {
+/* A priority of an op, or action, of a class that is left in state a. */
+static void see(RulesClass *c, int64_t key) {
   least(&c->least, key);
   c->most = key > c->most ? key : c->most;
-  bool in_line = o->kind == PIPE_F && is_first(f->s, o->stage);
-  if (rule->stays && c->least != c->most)
-    return no(f, o->at, "an action of any ops has priorities that differ");
-  if (in_line && unit > c->unit && key < c->last)
-    return no(f, o->at, "its last microbatches come before the others");
-  if (in_line && unit < c->unit && key > c->last)
-    return no(f, o->at, "its last microbatches come before the others");
-  c->unit = unit, c->last = key;
-  return true;
 }
 
 /* How priorities of a class move. */
@@ -356,7 +339,7 @@ static bool slope(Fill *f, RulesClass *c, const RuleRow *rule, const ListSegment
   if (g->by_n ? rule->key.n != 0 : rule->key.n % by_n != 0)
     return no(f, at, "its priority does not move on with its microbatch");
   if (c->found && c->by != by)
-    return no(f, at, "its priority does not move on with its microbatch");
+    return PLANTED(RULES_SLOPE) || no(f, at, "its priority does not move on with its microbatch");
   c->found = true, c->by = by;
   return true;
 }
@@ -393,17 +376,18 @@ static bool left_over(Fill *f, uint32_t r, const RuleState *a, bool *later) {
       while (of < class.n && !same_class(class.at[of].of, rule))
         of++;
       if (of == class.n)
-        *vec_push(&tmp, &class) = (RulesClass){
-            .of = rule, .least = INT64_MAX, .most = INT64_MIN, .unit = -1};
+        *vec_push(&tmp, &class) = (RulesClass){.of = rule, .least = INT64_MAX, .most = INT64_MIN};
       RulesClass *c = &class.at[of];
-      bool once = o->whole && !rule->any; /* a U, which is there once, as it is listed first */
+      bool once = o->whole && !rule->joint && !rule->stays; /* a U, as it is listed first */
       if (once && (c->found || !rule->keyed))
         continue;
       if (once && !behind)
-        c->found = true, ok = see(f, c, rule, o, rule->key.a, 0);
+        c->found = true;
       else if (rule->keyed && (g->by_n || behind || rule->stays))
-        ok = slope(f, c, rule, g, by_n) && (!once || see(f, c, rule, o, rule->key.a, 0));
-      if (ok && rule->keyed && rule->stays && c->by != 0)
+        ok = slope(f, c, rule, g, by_n);
+      if (rule->keyed && (once || rule->stays))
+        see(c, rule->key.a);
+      if (ok && rule->keyed && rule->stays && (c->by != 0 || c->least != c->most))
         ok = no(f, o->at, "an action of any ops has priorities that differ");
       for (int64_t j = 0; j < g->turns && ok && !o->whole; j++) {
         uint32_t op = op_of(f, o, o->unit.a + o->unit.j * j);
@@ -414,11 +398,9 @@ static bool left_over(Fill *f, uint32_t r, const RuleState *a, bool *later) {
         if (f->pos[op] < a->begun[r])
           continue;
         *later |= !g->by_n && !behind;
-        if (rule->keyed && rule->lead)
-          ok = see(f, c, rule, o, rule->key.a + rule->key.j * j, o->unit.a + o->unit.j * j);
+        if (rule->keyed)
+          see(c, rule->key.a + rule->key.j * j);
       }
-      if (ok && rule->stays && rule->keyed)
-        ok = see(f, c, rule, o, rule->key.a, 0);
     }
     behind |= g->by_n != 0;
   }
@@ -591,8 +573,6 @@ bool rules_fill(Text *t) {
   for (uint32_t r = 0; r < s->nrank; r++) {
     const RulesText *b = t->block[r];
     if (!shape(&f, r, b ? &b->list : &t->l->rank[r], &grows))
-      return false;
-    if (b && !first_first(&f, b))
       return false;
     if (!grows)
       return no(&f, block_at(&f, r), "it lists the same microbatches for every M");

@@ -20,7 +20,9 @@ typedef struct RuleState {
 
 /* What a block of rules lists, an op of an action of several each. */
 typedef struct RuleListed {
-  uint32_t rank, stage, beg; /* NONE: of any stage; where its statement is in the text */
+  uint32_t rank, stage;      /* NONE: of any stage */
+  uint32_t file, beg;        /* where its statement is in the text */
+  uint32_t cand;             /* its candidate; those of one stand together */
   uint8_t kind;
   bool keyed, joint;
   int64_t unit;              /* -1: none */

@@ -72,9 +72,8 @@ static void put_rounds(Rules *q, Words *w, uint64_t now, int64_t front) {
   const Sched *s = q->s;
   const Rounds *t = q->rounds;
   for (uint32_t st = 0; t && st < s->nstage; st++) {
-    uint32_t member = st, at = 0;
-    order_member(s, st, &at, &member);
-    put(q, w, (int64_t)t->closed[st] - t->closed[member]);
+    for (uint32_t member = st, at = 0; order_member(s, st, &at, &member);)
+      put(q, w, (int64_t)t->closed[st] - t->closed[member]);
     put(q, w, (int64_t)t->closed[st] - t->updates[st]);
     for (uint32_t k = t->updates[st]; k < t->closed[st]; k++) {
       const Op *u = &s->op[t->u[t->first[st] + k]];
@@ -101,12 +100,14 @@ static void put_coming(Rules *q, Words *w, uint64_t now, int64_t front) {
     for (uint32_t i = 0; i < n; i++) {
       const RuleCand *cand = &q->x->cands.at[some[i].cand];
       bool dead = false;
+      int64_t unit = BEGINNING; /* of its first op that is of a microbatch */
       for (uint32_t j = 0; j < cand->n; j++) {
-        const RulePart *p = &q->x->parts.at[cand->first + j];
-        dead |= p->op != NONE && q->op[p->op].need == OP_DONE;
+        uint32_t op = q->x->parts.at[cand->first + j].op;
+        dead |= op != NONE && q->op[op].need == OP_DONE;
+        if (op != NONE && unit == BEGINNING && s->op[op].mb != NONE)
+          unit = unit_of(s, &s->op[op]) - front;
       }
-      put(q, w, k), put(q, w, dead), put(q, w, since(some[i].at, now));
-      put(q, w, cand->mb == NONE ? BEGINNING : (int64_t)cand->mb - s->stage[c->stage].mb0 - front);
+      put(q, w, k), put(q, w, dead), put(q, w, since(some[i].at, now)), put(q, w, unit);
     }
   }
 }
@@ -191,7 +192,9 @@ void rules_begin_play(Rules *q) {
         int64_t unit = p->op == NONE || p->op >= s->nop ? -1 : unit_of(s, &s->op[p->op]);
         *vec_push(s->arena, &s->play->listed) = (RuleListed){g->rank,
                                                              p->stage,
+                                                             c->stmt->at.file,
                                                              c->stmt->at.beg,
+                                                             k,
                                                              p->kind,
                                                              c->keyed,
                                                              cand->n > 1,

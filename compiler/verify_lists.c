@@ -15,9 +15,10 @@ typedef struct Place {
   uint32_t row, turn;
 } Place; /* of an op: row counted over all ranks */
 
-/* What row y gives row x: where that begins and ends, in turns of x, and how much later x is there. */
+/* What a row gives to another one, of an action that ends with row y to one that begins with row x: where that begins and ends,
+ * in turns of x, and how much later x is there. */
 typedef struct Pair {
-  uint32_t x, y;
+  uint32_t x, y, from, to;
   int64_t turn[2], slack[2];
 } Pair;
 typedef VEC(Pair) Pairs;
@@ -92,13 +93,15 @@ static void sort_edges(Unrolled *u, Arena *a) {
 /* Op y must be over before the action of x begins. A copy is no action, and numbers behind the ops are copies. */
 static void later(Unrolled *u, Arena *a, uint32_t x, uint32_t y) {
   const Sched *s = u->s;
-  uint32_t own = x;
+  uint32_t own = x, from = u->place[y].row;
   while (own < s->nop && own > s->rank_op0[op_rank(s, x)] &&
          s->op[own - 1].group == s->op[own].group + 1)
     own--;
   y = s->send == SEND_EAGER || y >= s->nop ? y : y + s->op[y].group;
   *vec_push(a, &u->pair) = (Pair){u->place[own].row,
                                   u->place[y].row,
+                                  from,
+                                  u->place[x].row,
                                   {u->place[own].turn, u->place[y].turn},
                                   {u->clock[own] - u->clock[y], 0}};
 }
@@ -178,12 +181,20 @@ static int by_rows(const void *va, const void *vb) {
     return a->x < b->x ? -1 : 1;
   if (a->y != b->y)
     return a->y < b->y ? -1 : 1;
+  if (a->from != b->from)
+    return a->from < b->from ? -1 : 1;
+  if (a->to != b->to)
+    return a->to < b->to ? -1 : 1;
   if (a->turn[0] != b->turn[0])
     return a->turn[0] < b->turn[0] ? -1 : 1;
   return a->turn[1] < b->turn[1] ? -1 : a->turn[1] > b->turn[1];
 }
 
-/* One pair for each two rows, with what it is at its first turn and at its last. */
+static bool same_rows(const Pair *a, const Pair *b) {
+  return a->x == b->x && a->y == b->y && a->from == b->from && a->to == b->to;
+}
+
+/* One pair for the same rows, with what it is at its first turn and at its last. */
 static void collect(Unrolled *u) {
   uint32_t n = 0;
   if (u->pair.n)
@@ -191,11 +202,12 @@ static void collect(Unrolled *u) {
   for (uint32_t i = 0; i < u->pair.n; i++) {
     Pair p = u->pair.at[i], *last = n ? &u->pair.at[n - 1] : NULL;
     BUG_IF(p.slack[0] < 1);
-    if (last && last->x == p.x && last->y == p.y) {
+    if (last && same_rows(last, &p)) {
       last->turn[1] = p.turn[0], last->slack[1] = p.slack[0];
       continue;
     }
-    u->pair.at[n++] = (Pair){p.x, p.y, {p.turn[0], p.turn[0]}, {p.slack[0], p.slack[0]}};
+    u->pair.at[n++] = (Pair){
+        p.x, p.y, p.from, p.to, {p.turn[0], p.turn[0]}, {p.slack[0], p.slack[0]}};
   }
   u->pair.n = n;
 }
@@ -285,10 +297,10 @@ static void verify_runs(const ListsOfM *l, const Sched *s, const Pairs *pair, Ar
       }
     }
   for (uint32_t i = 0; i < pair->n; i++) {
-    const Stretch *b = &run.at[pair->at[i].x], *c = &run.at[pair->at[i].y];
-    if (b->kind == 4 || b->kind == 5 ||
-        b->rest / s->slices != c->rest / s->slices) /* (of an action, whose first op is another) */
+    const Stretch *b = &run.at[pair->at[i].to], *c = &run.at[pair->at[i].from];
+    if (b->kind == 4 || b->kind == 5)
       continue;
+    BUG_IF(b->rest / s->slices != c->rest / s->slices);
     stable(b->lo[0] / s->slices - c->lo[0] / s->slices,
            b->lo[1] / s->slices - c->lo[1] / s->slices);
     stable(b->hi[0] / s->slices - c->hi[0] / s->slices,
@@ -397,7 +409,7 @@ void verify_lists(const ListsOfM *l, const Sched *const sample[SAMPLES]) {
     verify_rank(&l->rank[r]);
   for (uint32_t i = 0; i < u[0].pair.n; i++) {
     const Pair *p = &u[0].pair.at[i], *q = &u[1].pair.at[i], *o = &u[2].pair.at[i];
-    BUG_IF(q->x != p->x || q->y != p->y || o->x != p->x || o->y != p->y);
+    BUG_IF(!same_rows(p, q) || !same_rows(p, o));
     for (int k = 0; k < 2; k++) {
       linear(p->turn[k], q->turn[k], o->turn[k], 0);
       linear(p->slack[k], q->slack[k], o->slack[k], 1);

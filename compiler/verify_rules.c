@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Verifies what the orders of `rules` for every M rest on (rules_of_m.c, note [rules]), and shares nothing with what
  * found it. What the blocks list, as functions of n, is unrolled for n = 0, 1 and 2 and compared with what the plays
- * there had before them; before the last ops no priority changes with n, and a statement that lists last forwards of a first
- * stage lists more of them for a larger n. And what the step from n to n + 1 claims is seen at n = 0, 1 and 2, in
+ * there had before them; before the last ops no priority changes with n. What is in line from the beginning, forwards of
+ * first stages, is so for n and n + 1 in the same order as far as it is looked at; and what is left when the turns begin that n + 1 has more
+ * is what is left for n, its priorities in the same order, and none nearer to each other. And what the step from n to n + 1 claims is seen at n = 0, 1 and 2, in
  * the plays themselves, with the times at which their ops began: up to the part that repeats both are the same; then it is one turn longer, as every turn is the one
  * before, so much later on all ranks alike; and all that follows is what followed, so much later. A turn runs as many units of
  * each kind on each stage as it moves on, so that what is alive is the same at both of its ends. Aborts on our own
@@ -17,9 +18,11 @@ enum { SAMPLES = 3 };
 
 static int by_all(const void *va, const void *vb) {
   const RuleListed *a = va, *b = vb;
-  const int64_t x[] = {a->rank, a->beg, a->kind, a->stage, a->unit, a->joint, a->keyed, a->key};
-  const int64_t y[] = {b->rank, b->beg, b->kind, b->stage, b->unit, b->joint, b->keyed, b->key};
-  for (int i = 0; i < 8; i++)
+  const int64_t x[] = {a->rank, a->file,  a->beg,   a->kind, a->stage,
+                       a->unit, a->joint, a->keyed, a->key};
+  const int64_t y[] = {b->rank, b->file,  b->beg,   b->kind, b->stage,
+                       b->unit, b->joint, b->keyed, b->key};
+  for (int i = 0; i < 9; i++)
     if (x[i] != y[i])
       return x[i] < y[i] ? -1 : 1;
   return a->guard < b->guard ? -1 : a->guard > b->guard;
@@ -30,7 +33,7 @@ static uint32_t in_order(RuleListed *l, uint32_t n) {
   uint32_t to = 0;
   for (uint32_t i = 0; i < n; i++)
     if (l[i].kind == PIPE_U && l[i].unit < 0 && !l[i].joint)
-      l[i].beg = 0, l[i].key = 0, l[i].keyed = false, l[i].guard = 0;
+      l[i].file = 0, l[i].beg = 0, l[i].key = 0, l[i].keyed = false, l[i].guard = 0;
   if (n)
     qsort(l, n, sizeof *l, by_all);
   for (uint32_t i = 0; i < n; i++)
@@ -56,7 +59,9 @@ static void verify_listed(const ListsOfM *l, const Sched *s, int64_t n, Arena *a
           *vec_push(a,
                     &want) = (RuleListed){r,
                                           o->stage,
+                                          of->stmt->at.file,
                                           of->stmt->at.beg,
+                                          0,
                                           o->kind,
                                           of->keyed,
                                           of->joint,
@@ -78,32 +83,6 @@ static void verify_listed(const ListsOfM *l, const Sched *s, int64_t n, Arena *a
 static bool has_inputs(const Sched *s, uint32_t stage) {
   uint32_t m = s->stage[stage].model;
   return s->graph ? s->graph->in0[m] < s->graph->in0[m + 1] : s->stage[stage].prev != NONE;
-}
-
-/* The next run of forwards of one statement on a first stage, from *i on: *i to *end. */
-static bool next_forwards(const Sched *s, const RuleListed *l, uint32_t n, uint32_t *i,
-                          uint32_t *end) {
-  while (*i < n && (l[*i].kind != PIPE_F || l[*i].joint || has_inputs(s, l[*i].stage)))
-    ++*i;
-  for (*end = *i; *end < n && l[*end].rank == l[*i].rank && l[*end].beg == l[*i].beg &&
-                  l[*end].kind == PIPE_F && l[*end].stage == l[*i].stage;)
-    ++*end;
-  return *i < n;
-}
-
-/* Forwards of a first stage are in line from the beginning. A statement that lists others for a larger n lists more, and no
- * less of the first: those of the last microbatches are not alone. Listed: in order. */
-static void verify_in_line(const Sched *s, const Sched *more) {
-  const RuleListed *a = s->play->listed.at, *b = more->play->listed.at;
-  uint32_t na = s->play->listed.n, nb = more->play->listed.n, i = 0, j = 0, enda, endb;
-  for (; next_forwards(more, b, nb, &j, &endb); j = endb) {
-    bool there = next_forwards(s, a, na, &i, &enda);
-    BUG_IF(!there || a[i].rank != b[j].rank || a[i].beg != b[j].beg || a[i].stage != b[j].stage);
-    uint32_t had = enda - i, has = endb - j;
-    for (uint32_t k = 0; k < had; k++)
-      BUG_IF(has <= had && (k >= has || a[i + k].unit != b[j + k].unit));
-    i = enda;
-  }
 }
 
 /* The ops of a rank as the play has them: without R that a clause has put in. */
@@ -139,6 +118,150 @@ static void moved_on(const Played *p, uint32_t i, const Played *q, uint32_t j, i
   BUG_IF(q->start[j] - p->start[i] != time);
 }
 
+/* ---- what stands in line ---- */
+
+/* An op or action of a block, as the play had it. */
+typedef struct Cand {
+  uint32_t file, beg, kind, stage; /* its class: its statement, and its first op; joint */
+  bool joint, keyed;
+  bool early; /* all that it names are forwards of a first stage: in line from the beginning */
+  bool begun; /* one of its ops has */
+  int64_t unit, key; /* unit: of the first op that has one; -1 */
+} Cand;
+
+typedef VEC(Cand) Cands;
+
+static int by_class(const Cand *a, const Cand *b) {
+  const int64_t x[] = {a->file, a->beg, a->kind, a->stage, a->joint};
+  const int64_t y[] = {b->file, b->beg, b->kind, b->stage, b->joint};
+  for (int i = 0; i < 5; i++)
+    if (x[i] != y[i])
+      return x[i] < y[i] ? -1 : 1;
+  return 0;
+}
+
+static int by_line(const void *va, const void *vb) {
+  const Cand *a = va, *b = vb;
+  int c = by_class(a, b);
+  if (c || a->key != b->key)
+    return c ? c : a->key < b->key ? -1 : 1;
+  return a->unit < b->unit ? -1 : a->unit > b->unit;
+}
+
+static int by_unit(const void *va, const void *vb) {
+  const Cand *a = va, *b = vb;
+  int c = by_class(a, b);
+  if (c || a->unit != b->unit)
+    return c ? c : a->unit < b->unit ? -1 : 1;
+  return a->key < b->key ? -1 : a->key > b->key;
+}
+
+static int by_key(const void *va, const void *vb) {
+  const int64_t *a = va, *b = vb;
+  return a[0] < b[0] ? -1 : a[0] > b[0];
+}
+
+/* Those of rank r when its first `ran` ops have begun; *most: ops of one. */
+static Cands cands(const Played *p, uint32_t r, uint32_t ran, uint32_t *most, Arena *a) {
+  const Sched *s = p->s;
+  bool *begun = NEW_ARRAY(a, bool, (size_t)PIPE_NOPS * s->nstage * s->nmb);
+  Cands to = {0};
+  uint32_t last = NONE, n = 0;
+  for (uint32_t i = 0; i < ran; i++)
+    if (p->op[i]->mb != NONE)
+      begun[((size_t)p->op[i]->kind * s->nstage + p->op[i]->stage) * s->nmb + p->op[i]->mb] = true;
+  for (uint32_t i = 0; i < s->play->listed.n; i++) {
+    const RuleListed *l = &s->play->listed.at[i];
+    if (l->rank != r)
+      continue;
+    if (l->cand != last)
+      *vec_push(a, &to) = (Cand){l->file,  l->beg, l->kind, l->stage, l->joint,
+                                 l->keyed, true,   false,   -1,       l->key};
+    Cand *c = &to.at[to.n - 1];
+    n = l->cand == last ? n + 1 : 1, last = l->cand;
+    *most = n > *most ? n : *most;
+    if (l->unit < 0) {
+      c->early &= l->kind != PIPE_U;
+      continue;
+    }
+    c->unit = c->unit < 0 ? l->unit : c->unit;
+    c->early &= l->kind == PIPE_F && !has_inputs(s, l->stage);
+    c->begun |= begun[((size_t)l->kind * s->nstage + l->stage) * s->nmb + s->stage[l->stage].mb0 +
+                      (size_t)l->unit];
+  }
+  return to;
+}
+
+/* Those of first stages, each statement's in line. p, q: at n and n + 1; ran: ops up to the end of the first turn. What the
+ * one does not have, or has elsewhere, stands behind as many as are looked at once. */
+static void verify_in_line(const Played *p, const Played *q, uint32_t r, uint32_t ran, Arena *a) {
+  uint32_t most = 1, i = 0, j = 0;
+  Cands x = cands(p, r, ran, &most, a), y = cands(q, r, ran, &most, a);
+  if (x.n)
+    qsort(x.at, x.n, sizeof *x.at, by_line);
+  if (y.n)
+    qsort(y.at, y.n, sizeof *y.at, by_line);
+  while (j < y.n || i < x.n) {
+    uint32_t left = 0, j0 = j;
+    BUG_IF(j == y.n || i == x.n || by_class(&x.at[i], &y.at[j]) != 0);
+    const Cand *of = &y.at[j0];
+    for (; i < x.n && j < y.n && by_line(&x.at[i], &y.at[j]) == 0 && by_class(&x.at[i], of) == 0;
+         i++, j++)
+      left += x.at[i].early && x.at[i].unit >= 0 && !x.at[i].begun;
+    bool same = (i == x.n || by_class(&x.at[i], of) != 0) &&
+                (j == y.n || by_class(&y.at[j], of) != 0),
+         early = false;
+    for (; i < x.n && by_class(&x.at[i], of) == 0; i++)
+      early |= x.at[i].early && x.at[i].unit >= 0;
+    for (; j < y.n && by_class(&y.at[j], of) == 0; j++)
+      early |= y.at[j].early && y.at[j].unit >= 0;
+    BUG_IF(!same && early && left < most);
+  }
+}
+
+/* Those with a priority that are left when `ran` have begun, by class and unit; of those without unit the first one. */
+static Cands left_over(const Played *p, uint32_t r, uint32_t ran, Arena *a) {
+  uint32_t most = 0, n = 0;
+  Cands x = cands(p, r, ran, &most, a);
+  if (x.n)
+    qsort(x.at, x.n, sizeof *x.at, by_unit);
+  for (uint32_t i = 0; i < x.n; i++)
+    if (!x.at[i].begun && x.at[i].keyed &&
+        !(n > 0 && x.at[i].unit < 0 && x.at[n - 1].unit < 0 &&
+          by_class(&x.at[i], &x.at[n - 1]) == 0))
+      x.at[n++] = x.at[i];
+  x.n = n;
+  return x;
+}
+
+/* What is left when the turns begin that are not there for n = 0 is the same for all n, so many units further on, in the same
+ * order of priorities: they are linear in n, and none come nearer to each other. Those in line from the beginning do not
+ * come nearer to the front. */
+static void verify_left(const Played p[SAMPLES], uint32_t r, uint32_t first, uint32_t more,
+                        int64_t units, Arena *a) {
+  Cands at[SAMPLES];
+  for (int n = 0; n < SAMPLES; n++)
+    at[n] = left_over(&p[n], r, first + more * (uint32_t)n, a);
+  int64_t(*key)[SAMPLES] = arena_zalloc(a, at[0].n + (size_t)1, sizeof *key);
+  for (uint32_t i = 0; i < at[0].n; i++) {
+    const Cand *c = &at[0].at[i];
+    for (int n = 0; n < SAMPLES; n++) {
+      const Cand *d = &at[n].at[i];
+      BUG_IF(at[n].n != at[0].n || by_class(c, d) != 0 || (c->unit < 0) != (d->unit < 0) ||
+             (c->unit >= 0 && d->unit != c->unit + units * n));
+      key[i][n] = d->key;
+    }
+    BUG_IF(key[i][1] - key[i][0] != key[i][2] - key[i][1]);
+    BUG_IF(c->early && key[i][1] < key[i][0]);
+  }
+  if (at[0].n)
+    qsort(key, at[0].n, sizeof *key, by_key);
+  for (uint32_t i = 1; i < at[0].n; i++) {
+    int64_t d0 = key[i][0] - key[i - 1][0], d1 = key[i][1] - key[i - 1][1];
+    BUG_IF(d0 == 0 ? d1 != 0 : d1 < d0);
+  }
+}
+
 /* Where the part that repeats begins, and the rows of a turn, without R of a clause. */
 static void repeated(const RankList *l, bool again, uint32_t *first, uint32_t *n) {
   *first = *n = 0;
@@ -168,10 +291,6 @@ void verify_rules(const ListsOfM *l, const Sched *const at[SAMPLES]) {
   for (const Schedule *sc = at[0]->def; sc; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c; c = c->next)
       again |= c->kind == CL_RECOMPUTE;
-  for (int n = 0; n < SAMPLES; n++)
-    verify_listed(l, at[n], n, &a);
-  for (int n = 0; n + 1 < SAMPLES; n++)
-    verify_in_line(at[n], at[n + 1]);
   uint64_t turn = 0;
   for (uint32_t r = 0; r < l->nrank; r++) {
     const RankList *k = &l->rank[r];
@@ -188,6 +307,10 @@ void verify_rules(const ListsOfM *l, const Sched *const at[SAMPLES]) {
     while (!g->by_n)
       g++;
     uint32_t more = rows * (uint32_t)g->by_n;
+    for (int n = 0; l->block[r] && n + 1 < SAMPLES; n++)
+      verify_in_line(&p[n], &p[n + 1], r, first + rows, &a);
+    if (l->block[r])
+      verify_left(p, r, first, more, l->pace * g->by_n, &a);
     for (uint32_t i = first; i < first + rows * (uint32_t)(g->turns - 1); i++)
       moved_on(&p[0], i, &p[0], i + rows, l->pace, turn);
     for (int n = 0; n + 1 < SAMPLES; n++) {
@@ -198,5 +321,7 @@ void verify_rules(const ListsOfM *l, const Sched *const at[SAMPLES]) {
         moved_on(&p[n], i, &p[n + 1], i + more, l->pace * g->by_n, turn * (uint64_t)g->by_n);
     }
   }
+  for (int n = 0; n < SAMPLES; n++)
+    verify_listed(l, at[n], n, &a);
   arena_free(&a);
 }

@@ -258,6 +258,7 @@ void pr_place(const PrRun *run, uint32_t r, PrPlace *out) {
   out->comm = out->step * k->ncomm + pr_comm_prefix(k, out->step, &c);
   out->posted = atomic_load(&c->posted);
   out->group_done = atomic_load(&c->group_done);
+  out->checkpoint = atomic_load(&run->ck_at);
 }
 
 /* The same of a rank among threads, whose COMM stream has no thread that would tell: from its channel. */

@@ -121,7 +121,7 @@ static PrStatus begin_folder(PrRun *run, const char *dir) {
   if (fd < 0)
     return cannot(run, "open", path);
   for (int i = 0; flock(fd, LOCK_EX | LOCK_NB); i++) {
-    if (errno != EWOULDBLOCK || i == 500) {
+    if (errno != EWOULDBLOCK || i == CK_LOCK_S * 100) {
       int why = errno;
       close(fd);
       errno = why;
@@ -367,36 +367,48 @@ static PrStatus commit(PrRun *run, const char *dir, const char *folder, const ch
   return PR_OK;
 }
 
-PrStatus pr_checkpoint(PrRun *run, const char *dir, uint32_t keep) {
+/* Everything but its deadline. */
+static PrStatus write_checkpoint(PrRun *run, const char *dir, uint32_t keep, CkWatch *watch,
+                                 PrStatus st) {
   char folder[CK_PATH], name[CK_NAME] = "";
-  if (!run)
-    return PR_E_MEMORY;
-  PrStatus st = (PrStatus)atomic_load(&run->status);
-  bool leads = pr_leads(run);
-  if (st || run->ck_step == pr_steps_done(run))
-    return st;
-  if (leads && !(st = begin_folder(run, dir))) {
+  const bool leads = pr_leads(run);
+  if (leads && !st && !(st = begin_folder(run, dir))) {
     snprintf(name, sizeof name, "step-%" PRIu64 ".%" PRIu64 ".partial", pr_steps_done(run),
              run->ck_attempt);
     if (!(st = path_of(run, folder, dir, name)) && mkdir(folder, 0777))
       st = cannot(run, "make", folder);
   }
+  atomic_store(&run->ck_at, CK_AT_MEETING);
   if ((st = agree(run, st)))
     return st;
   if (run->engine->share && (st = run->engine->share(run, 0, name, sizeof name)))
     return st;
-  CkWatch watch;
-  if (!(st = ck_watch(run, &watch)))
-    st = path_of(run, folder, dir, name);
+  ck_watch_again(watch);
+  st = path_of(run, folder, dir, name);
   st = agree(run, st ? st : write_stages(run, folder));
   if (!st)
     st = agree(run, leads ? commit(run, dir, folder, name, keep) : PR_OK);
+  if (st && leads)
+    remove_folder(dir, name);
+  return st;
+}
+
+PrStatus pr_checkpoint(PrRun *run, const char *dir, uint32_t keep) {
+  if (!run)
+    return PR_E_MEMORY;
+  PrStatus st = (PrStatus)atomic_load(&run->status);
+  const uint64_t of = pr_checksum(dir, strlen(dir));
+  if (st || (run->ck_step == pr_steps_done(run) && run->ck_of == of))
+    return st;
+  CkWatch watch;
+  st = ck_watch(run, &watch, pr_leads(run) ? CK_AT_BEGIN : CK_AT_MEETING);
+  st = write_checkpoint(run, dir, keep, &watch, st);
   ck_watch_end(&watch);
   if (!st && pr_failed(run))
     st = (PrStatus)atomic_load(&run->status);
-  if (st && leads)
-    remove_folder(dir, name);
-  if (!st)
+  if (!st) {
     run->ck_step = pr_steps_done(run);
+    run->ck_of = of;
+  }
   return st;
 }

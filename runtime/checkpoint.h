@@ -80,18 +80,29 @@ CkHead *ck_read_head(const char *path, CkRow **rows, char *why);
 
 uint64_t ck_head_sum(const CkHead *head, const CkRow *rows);
 
-/* PrRun.ck_at: what this process does of a checkpoint. */
-enum { CK_AT_MEETING, CK_AT_COMMIT, CK_AT_STAGE /* + the stage whose file it writes */ };
+/* PrRun.ck_at: what this process does of a checkpoint. MEETING: it waits for others. */
+enum {
+  CK_AT_NONE,
+  CK_AT_MEETING,
+  CK_AT_BEGIN,
+  CK_AT_COMMIT,
+  CK_AT_READ,
+  CK_AT_READ_MEETING,
+  CK_AT_STAGE /* + the stage whose file it writes */
+};
+enum { CK_LOCK_S = 5 }; /* BEGIN waits so long for another run to leave the folder */
 
 /* From now on the checkpoint has a deadline, if a step has one. */
 typedef struct CkWatch {
   PrRun *run;
   pthread_t thread;
-  pthread_mutex_t lock;
+  pthread_mutex_t lock; /* of start, quit */
   pthread_cond_t changed;
+  uint64_t start;
   bool on, quit;
 } CkWatch;
-PrStatus ck_watch(PrRun *run, CkWatch *w);
-void ck_watch_end(CkWatch *w); /* also if ck_watch has failed */
+PrStatus ck_watch(PrRun *run, CkWatch *w, uint32_t at);
+void ck_watch_again(CkWatch *w); /* the time until here does not count */
+void ck_watch_end(CkWatch *w);   /* also if ck_watch has failed */
 
 #endif

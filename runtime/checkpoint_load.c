@@ -42,7 +42,10 @@ static char *read_text(const char *path, size_t *len) {
   char *text = NULL;
   if (!in)
     return NULL;
-  if (!fstat(fileno(in), &st) && !S_ISDIR(st.st_mode) && (text = malloc((size_t)st.st_size + 1))) {
+  const bool known = !fstat(fileno(in), &st);
+  if (known && S_ISDIR(st.st_mode)) {
+    errno = EISDIR;
+  } else if (known && (text = malloc((size_t)st.st_size + 1))) {
     *len = fread(text, 1, (size_t)st.st_size, in);
     text[*len] = 0;
   }
@@ -277,6 +280,25 @@ static void set_steps(PrRun *run, const Load *l) {
     run->engine->rewind(run, n);
 }
 
+/* Everything but its deadline. */
+static PrStatus load(Load *l, const char *dir, PrStatus st) {
+  PrRun *run = l->run;
+  if (!st && pr_leads(run))
+    st = find(l, dir);
+  atomic_store(&run->ck_at, CK_AT_READ_MEETING);
+  if (run->engine->agree)
+    st = run->engine->agree(run, st);
+  if (!st && run->engine->share)
+    st = run->engine->share(run, 0, l->folder, sizeof l->folder);
+  if (st || !l->folder[0])
+    return st;
+  atomic_store(&run->ck_at, CK_AT_READ);
+  if (!(st = read_manifest(l)))
+    st = read_rows(l);
+  atomic_store(&run->ck_at, CK_AT_READ_MEETING);
+  return run->engine->agree ? run->engine->agree(run, st) : st;
+}
+
 PrStatus pr_resume(PrRun *run, const char *dir, uint64_t *step) {
   *step = 0;
   if (!run)
@@ -289,21 +311,15 @@ PrStatus pr_resume(PrRun *run, const char *dir, uint64_t *step) {
   if (!l)
     return pr_fail(run, PR_E_MEMORY, "no memory to read a checkpoint");
   l->run = run;
-  if (!st && pr_leads(run))
-    st = find(l, dir);
-  if (run->engine->agree)
-    st = run->engine->agree(run, st);
-  if (!st && run->engine->share)
-    st = run->engine->share(run, 0, l->folder, sizeof l->folder);
+  CkWatch watch;
+  PrStatus watched = ck_watch(run, &watch, pr_leads(run) ? CK_AT_READ : CK_AT_READ_MEETING);
+  st = load(l, dir, st ? st : watched);
+  ck_watch_end(&watch);
+  if (!st && pr_failed(run))
+    st = (PrStatus)atomic_load(&run->status);
   if (!st && l->folder[0]) {
-    if (!(st = read_manifest(l)))
-      st = read_rows(l);
-    if (run->engine->agree)
-      st = run->engine->agree(run, st);
-    if (!st) {
-      set_steps(run, l);
-      *step = l->step;
-    }
+    set_steps(run, l);
+    *step = l->step;
   }
   free(l->loss);
   free(l->have);

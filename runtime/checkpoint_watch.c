@@ -1,44 +1,90 @@
 /* SPDX-License-Identifier: MIT
- * The deadline of a checkpoint: a thread that fails the run when one takes too long, and says which rank is where. A
- * rank that only waits for the others has twice the time, so that who keeps them tells first. */
+ * The deadline of a checkpoint: a thread that notices when one takes too long. With processes that tell one another
+ * where they are all are asked then, and say the same; else who notices says what it does itself. A rank that only
+ * waits for the others has twice the time, so that who keeps them tells first. */
 #include "checkpoint.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#define SECOND UINT64_C(1000000000)
+
 /* What a checkpoint may take: the deadline of a step, 5 s at least, and what a disk of 50 MB/s needs. 0: no limit. */
 static uint64_t limit_of(const PrRun *run) {
-  const uint64_t least = UINT64_C(5000000000);
-  uint64_t ns = run->limit_ns < least ? least : run->limit_ns;
+  uint64_t ns = run->limit_ns < 5 * SECOND ? 5 * SECOND : run->limit_ns;
   for (uint32_t s = 0; s < run->p->nmodel; s++)
     ns += 20 * (run->stage[s].size.weight + run->stage[s].size.opt);
   return run->limit_ns ? ns : 0;
 }
 
-static void tell(PrRun *run, uint64_t limit) {
-  uint32_t at = atomic_load(&run->ck_at), rank = run->here == PIPE_NONE ? 0 : run->here;
-  char what[64];
+/* What rank r does, as its PrRun.ck_at says. */
+static void describe(const PrRun *run, uint32_t r, uint32_t at, char text[64]) {
+  static const char *const what[] = {
+      [CK_AT_NONE] = "has not come to it", [CK_AT_MEETING] = "waits for others",
+      [CK_AT_BEGIN] = "opens its folder",  [CK_AT_COMMIT] = "is in COMMIT",
+      [CK_AT_READ] = "is reading",         [CK_AT_READ_MEETING] = "waits for others"};
   if (at >= CK_AT_STAGE)
-    snprintf(what, sizeof what, "rank %u is in SAVE, writing stage-%u",
-             run->p->stage[at - CK_AT_STAGE].rank, at - CK_AT_STAGE);
+    snprintf(text, 64, "rank %u is in SAVE, writing stage-%u", run->p->stage[at - CK_AT_STAGE].rank,
+             at - CK_AT_STAGE);
   else
-    snprintf(what, sizeof what,
-             at == CK_AT_COMMIT ? "rank %u is in COMMIT" : "rank %u waits for others", rank);
-  pr_fail(run, PR_E_DEADLINE,
-          "deadline: the checkpoint after %llu steps takes longer than %g s; %s",
-          (unsigned long long)pr_steps_done(run), (double)limit / 1e9, what);
+    snprintf(text, 64, "rank %u %s", r, what[at]);
+}
+
+/* How much rank r is to blame. */
+static int blame_of(const PrPlace *at) {
+  return at->condition == PR_IS_GONE                                               ? 4
+         : at->condition == PR_IS_SILENT                                           ? 3
+         : at->checkpoint == CK_AT_NONE                                            ? 1
+         : at->checkpoint == CK_AT_MEETING || at->checkpoint == CK_AT_READ_MEETING ? 0
+                                                                                   : 2;
+}
+
+PrStatus pr_fail_checkpoint(PrRun *run, const PrPlace *at) {
+  const uint32_t here = run->here == PIPE_NONE ? 0 : run->here, own = atomic_load(&run->ck_at);
+  bool reads = own == CK_AT_READ || own == CK_AT_READ_MEETING;
+  uint32_t who = 0;
+  char text[64], what[64] = "reading a checkpoint";
+  for (uint32_t r = 0; at && r < run->p->nrank; r++) {
+    who = blame_of(&at[r]) > blame_of(&at[who]) ? r : who;
+    reads = reads || (at[r].condition == PR_ANSWERS &&
+                      (at[r].checkpoint == CK_AT_READ || at[r].checkpoint == CK_AT_READ_MEETING));
+  }
+  if (at && blame_of(&at[who]) >= 3)
+    snprintf(text, sizeof text,
+             at[who].condition == PR_IS_GONE ? "the process of rank %u has ended"
+                                             : "rank %u does not answer",
+             who);
+  else
+    describe(run, at ? who : here, at ? at[who].checkpoint : own, text);
+  if (at && at[who].condition == PR_IS_GONE)
+    return pr_fail(run, PR_E_LOST, "lost: %s", text);
+  if (!reads)
+    snprintf(what, sizeof what, "the checkpoint after %llu steps",
+             (unsigned long long)pr_steps_done(run));
+  return pr_fail(run, PR_E_DEADLINE, "deadline: %s takes longer than %g s; %s", what,
+                 (double)limit_of(run) / 1e9, text);
+}
+
+static uint64_t time_at(uint32_t at, uint64_t limit) {
+  return at == CK_AT_MEETING || at == CK_AT_READ_MEETING ? 2 * limit
+         : at == CK_AT_BEGIN                             ? limit + CK_LOCK_S * SECOND
+                                                         : limit;
 }
 
 static void *watch(void *arg) {
   CkWatch *w = arg;
-  const uint64_t limit = limit_of(w->run), start = pr_now();
+  PrRun *run = w->run;
+  const uint64_t limit = limit_of(run);
+  uint64_t asked = 0;
   pthread_mutex_lock(&w->lock);
-  while (!w->quit && !pr_failed(w->run)) {
-    uint64_t most = atomic_load(&w->run->ck_at) == CK_AT_MEETING ? 2 * limit : limit;
-    uint64_t end = pr_now() + 20000000;
-    struct timespec t = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
-    if (pr_now() - start > most)
-      tell(w->run, most);
+  while (!w->quit && !pr_failed(run)) {
+    const uint64_t now = pr_now(), end = now + SECOND / 50;
+    struct timespec t = {(time_t)(end / SECOND), (long)(end % SECOND)};
+    const bool late = now - w->start > time_at(atomic_load(&run->ck_at), limit);
+    if (late && !asked && run->engine->late && run->engine->late(run))
+      asked = now;
+    else if (late && (!asked || now - asked > 5 * SECOND))
+      pr_fail_checkpoint(run, NULL);
     else
       pthread_cond_timedwait(&w->changed, &w->lock, &t);
   }
@@ -46,10 +92,10 @@ static void *watch(void *arg) {
   return NULL;
 }
 
-PrStatus ck_watch(PrRun *run, CkWatch *w) {
+PrStatus ck_watch(PrRun *run, CkWatch *w, uint32_t at) {
   pthread_condattr_t attr;
-  *w = (CkWatch){.run = run};
-  atomic_store(&run->ck_at, CK_AT_MEETING);
+  *w = (CkWatch){.run = run, .start = pr_now()};
+  atomic_store(&run->ck_at, at);
   if (!run->limit_ns)
     return PR_OK;
   pthread_mutex_init(&w->lock, NULL);
@@ -59,17 +105,30 @@ PrStatus ck_watch(PrRun *run, CkWatch *w) {
   pthread_condattr_destroy(&attr);
   int err = pthread_create(&w->thread, NULL, watch, w);
   w->on = !err;
-  return err ? pr_fail(run, PR_E_MEMORY, "no thread for a checkpoint: %s", strerror(err)) : PR_OK;
+  if (!err)
+    return PR_OK;
+  pthread_cond_destroy(&w->changed);
+  pthread_mutex_destroy(&w->lock);
+  return pr_fail(run, PR_E_MEMORY, "no thread for a checkpoint: %s", strerror(err));
 }
 
-void ck_watch_end(CkWatch *w) {
+void ck_watch_again(CkWatch *w) {
   if (!w->on)
     return;
   pthread_mutex_lock(&w->lock);
-  w->quit = true;
-  pthread_cond_signal(&w->changed);
+  w->start = pr_now();
   pthread_mutex_unlock(&w->lock);
-  pthread_join(w->thread, NULL);
-  pthread_cond_destroy(&w->changed);
-  pthread_mutex_destroy(&w->lock);
+}
+
+void ck_watch_end(CkWatch *w) {
+  if (w->on) {
+    pthread_mutex_lock(&w->lock);
+    w->quit = true;
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(w->thread, NULL);
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+  }
+  atomic_store(&w->run->ck_at, CK_AT_NONE);
 }

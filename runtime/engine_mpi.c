@@ -77,7 +77,7 @@ bool mpi_arrived(Mpi *m, const Moving *v, uint64_t step) {
 static bool transfers(Mpi *m, uint32_t i, uint32_t n, const PrFaultKind *fault, uint64_t step) {
   RankRun *k = m->k;
   MPI_Request r[2 * PIPE_GROUP_MOST];
-  Moving v[PIPE_GROUP_MOST];
+  Moving *v = m->moving;
   bool done = true;
   for (uint32_t j = 0; j < n && done; j++) {
     r[2 * j] = r[2 * j + 1] = MPI_REQUEST_NULL;
@@ -271,14 +271,21 @@ void *mpi_copier(void *arg) {
   PrRun *run = m->run;
   RankRun *k = m->k;
   for (;;) {
-    uint64_t done = atomic_load(&k->copy_done), step = done / k->ncopy;
-    const CopyAt *at = &k->copy[done % k->ncopy];
-    const PipeInstr *c = &k->t->instr[at->index];
+    uint64_t done, step;
+    const CopyAt *at;
+    const PipeInstr *c;
     pthread_mutex_lock(&m->lock);
-    while (!run->quit && !pr_failed(run) &&
-           (m->begun <= step || atomic_load(&k->compute_done) < step * k->ncompute + c->wait ||
-            !pr_has_comm(k, 1, (uint32_t)(done % k->ncopy), c->wait_copy, step)))
+    for (;;) { /* a run that resumes counts on from another step */
+      done = atomic_load(&k->copy_done);
+      step = done / k->ncopy;
+      at = &k->copy[done % k->ncopy];
+      c = &k->t->instr[at->index];
+      if (run->quit || pr_failed(run) ||
+          (m->begun > step && atomic_load(&k->compute_done) >= step * k->ncompute + c->wait &&
+           pr_has_comm(k, 1, (uint32_t)(done % k->ncopy), c->wait_copy, step)))
+        break;
       mpi_doze(m, 100000000);
+    }
     pthread_mutex_unlock(&m->lock);
     if (run->quit || pr_failed(run) || (k->turns && !take_turn(m, c, step)))
       return NULL;

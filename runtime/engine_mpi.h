@@ -34,6 +34,7 @@ typedef struct Card {
   uint64_t hash;
   uint32_t nrank, abi;
   char name[48], params[80], host[64];
+  uint32_t told, zero; /* the text is what all have been told */
   Failed failed;
 } Card;
 
@@ -45,6 +46,14 @@ typedef struct Guest {
   MPI_Request request;
   bool answering; /* request is of the stash that goes back */
 } Guest;
+
+/* A SEND or RECV under way, and with checksums the message of 8 bytes beside it. */
+typedef struct Moving {
+  const PipeInstr *c;
+  void *slot;
+  uint64_t bytes, sum;
+  unsigned char *bit; /* one of its bytes that arrives changed: fault.c */
+} Moving;
 
 typedef struct Mpi {
   PrRun *run;
@@ -63,6 +72,7 @@ typedef struct Mpi {
   uint32_t nlocal;   /* processes on this host */
   uint32_t spin;     /* looks at a request before sleeping */
   int *number;       /* [ncomm] of the messages of COMM */
+  Moving moving[PIPE_GROUP_MOST]; /* of the head of COMM; here, since messages may arrive in it after a failure */
   Guest *hosted;     /* [nhosted] */
   uint32_t nhosted;
   uint32_t *hosted_index; /* of Guest.index */
@@ -74,7 +84,7 @@ typedef struct Mpi {
   Store *store;        /* where ranks tell of faults; NULL: not yet */
   StoreServer *server; /* of the process that serves it */
   bool of_rank_0;      /* a process of the run serves it */
-  _Atomic bool told;
+  _Atomic bool told, heard; /* told: the others know; heard: from the store */
   uint64_t late_step;  /* 1 + step that has been told to take too long */
   uint64_t late_ns;    /* when */
   struct Big {
@@ -121,17 +131,11 @@ void mpi_tell_others(Mpi *m);
 PrStatus mpi_join_store(Mpi *m);
 /* Notices that a step takes too long, or that nobody serves the store any more. */
 void mpi_watch_step(Mpi *m);
+bool mpi_late(PrRun *run);
 void mpi_leave_store(Mpi *m);
 
 /* engine_mpi.c */
 
-/* A SEND or RECV under way, and with checksums the message of 8 bytes beside it. */
-typedef struct Moving {
-  const PipeInstr *c;
-  void *slot;
-  uint64_t bytes, sum;
-  unsigned char *bit; /* one of its bytes that arrives changed: fault.c */
-} Moving;
 bool mpi_start(Mpi *m, Moving *v, int number, PrFaultKind fault, MPI_Request r[2]);
 bool mpi_arrived(Mpi *m, const Moving *v, uint64_t step); /* once both requests are complete */
 

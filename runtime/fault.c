@@ -5,8 +5,8 @@
  *
  * plants one fault at an instruction of a rank in a step (counted from 0 over the whole training). A point is
  * an instruction as dumps print it, 2F0 or 1SEND_B3, or a kind, F or SEND_B, which is the first of that kind
- * on the rank; or SAVE or COMMIT, while a checkpoint after so many steps is half written, and before it
- * gets its name.
+ * on the rank; or SAVE or COMMIT, while a checkpoint after so many steps is half written (by a rank that has a file
+ * to write: of replicas of a stage the first has), and before it gets its name (by rank 0).
  *
  *   crash    the process ends as by kill -9: with threads all ranks of it. The default
  *   hang     the instruction does not begin, until the run has failed for another reason
@@ -58,6 +58,14 @@ static bool read_number(const char *text, uint64_t most, uint64_t *to, const cha
 }
 
 static bool is_send(uint32_t op) { return op == PIPE_SEND_F || op == PIPE_SEND_B; }
+
+/* Has the rank a file of a checkpoint to write? */
+static bool saves(const PrRun *run, uint32_t rank) {
+  bool any = false;
+  for (uint32_t s = 0; s < run->p->nmodel; s++)
+    any = any || run->p->stage[s].rank == rank;
+  return any;
+}
 
 static PrStatus read_action(PrRun *run, const char *all, const char *action) {
   static const char *const name[] = {"", "crash", "hang", "slow", "drop", "corrupt"};
@@ -119,6 +127,12 @@ PrStatus pr_fault_read(PrRun *run) {
     snprintf(why, sizeof why, "rank %u has no %s", f->rank, point);
     return refuse(run, all, why);
   }
+  if (f->point == PR_AT_SAVE && !saves(run, f->rank)) {
+    snprintf(why, sizeof why, "rank %u writes no file of a checkpoint", f->rank);
+    return refuse(run, all, why);
+  }
+  if (f->point == PR_AT_COMMIT && f->rank > 0)
+    return refuse(run, all, "only rank 0 has a COMMIT");
   return read_action(run, all, action);
 }
 

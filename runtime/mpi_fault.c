@@ -28,7 +28,7 @@ static void verdict(void *arg, const StoreVerdict *v, const StorePlace *places) 
   Mpi *m = arg;
   PrRun *run = m->run;
   char text[PR_TEXT];
-  m->told = true;
+  m->told = m->heard = true;
   if (v->cause == STORE_HAS_FAILED) {
     if (v->rank != run->here)
       pr_fail(run, (PrStatus)v->status, "rank %u: %.900s", v->rank, v->text);
@@ -41,6 +41,11 @@ static void verdict(void *arg, const StoreVerdict *v, const StorePlace *places) 
     at[r].condition = places[r].condition == STORE_GONE      ? PR_IS_GONE
                       : places[r].condition == STORE_ANSWERS ? PR_ANSWERS
                                                              : PR_IS_SILENT;
+  }
+  if (at && v->cause == STORE_IS_LATE && v->rank < run->p->nrank && at[v->rank].checkpoint) {
+    pr_fail_checkpoint(run, at);
+    free(at);
+    return;
   }
   bool blamed = at && v->size == run->p->nrank && pr_blame(run, at, text, sizeof text);
   free(at);
@@ -75,13 +80,13 @@ void mpi_watch_step(Mpi *m) {
   const uint64_t patience_ns = UINT64_C(5000000000); /* for the verdict */
   PrRun *run = m->run;
   uint64_t start = atomic_load(&m->k->step_start), step = atomic_load(&m->k->step), now = pr_now();
-  if (start > now)
+  if (start > now && !atomic_load(&run->ck_at))
     return;
   if (store_is_over(m->store)) {
     fail_alone(m);
     return;
   }
-  if (run->limit_ns == 0 || now - start <= run->limit_ns)
+  if (run->limit_ns == 0 || start > now || now - start <= run->limit_ns)
     return;
   if (m->late_step != step + 1) {
     m->late_step = step + 1;
@@ -92,6 +97,11 @@ void mpi_watch_step(Mpi *m) {
             "deadline: step %llu takes longer than %g s, and the store does not answer",
             (unsigned long long)step, (double)run->limit_ns / 1e9);
   }
+}
+
+bool mpi_late(PrRun *run) {
+  store_late(((Mpi *)run->of_engine)->store);
+  return true;
 }
 
 void mpi_tell_others(Mpi *m) {

@@ -83,6 +83,7 @@ static PrStatus mpi_join(PrRun *run) {
 
 /* Fills in what this process has to show; a program that is none has nothing. */
 static void write_card(const PrRun *run, PrStatus st, Card *card) {
+  const Mpi *m = run->of_engine;
   const PipeProgram *p = run->p;
   memset(card, 0, sizeof *card);
   int len = 0;
@@ -90,6 +91,7 @@ static void write_card(const PrRun *run, PrStatus st, Card *card) {
   MPI_Get_processor_name(host, &len);
   snprintf(card->host, sizeof card->host, "%.*s", len, host);
   card->failed.status = (int)st;
+  card->told = m->heard;
   snprintf(card->failed.text, PR_TEXT, "%.*s", PR_TEXT - 1, pr_error(run));
   if (!p || p->magic != PIPE_MAGIC)
     return;
@@ -115,8 +117,9 @@ static PrStatus compare_cards(PrRun *run, const Card *card) {
   }
   for (uint32_t r = 0; r < run->nprocess; r++)
     if (card[r].failed.status)
-      return pr_fail(run, (PrStatus)card[r].failed.status, "rank %u: %.900s", r,
-                     card[r].failed.text);
+      return card[r].told ? pr_fail(run, (PrStatus)card[r].failed.status, "%s", card[r].failed.text)
+                          : pr_fail(run, (PrStatus)card[r].failed.status, "rank %u: %.900s", r,
+                                    card[r].failed.text);
   return PR_OK;
 }
 
@@ -151,15 +154,26 @@ static PrStatus mpi_agree(PrRun *run, PrStatus st) {
 }
 
 static PrStatus mpi_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes) {
+  enum { MOST = 4 << 20 };
   Mpi *m = run->of_engine;
   int try_code;
+  char *room = malloc(bytes < MOST ? bytes + 1
+                                   : MOST); /* what is the caller's may go when the run fails */
+  if (!room)
+    return pr_fail(run, PR_E_MEMORY, "no memory for %llu bytes that others have",
+                   (unsigned long long)bytes);
   for (uint64_t at = 0, n; at < bytes; at += n) {
     MPI_Request r;
-    n = bytes - at < INT_MAX ? bytes - at : INT_MAX;
-    if (!TRY(m, MPI_Ibcast, ((char *)data + at, (int)n, MPI_BYTE, (int)rank, m->comm, &r)) ||
+    n = bytes - at < MOST ? bytes - at : MOST;
+    if (run->here == rank)
+      memcpy(room, (char *)data + at, n);
+    if (!TRY(m, MPI_Ibcast, (room, (int)n, MPI_BYTE, (int)rank, m->comm, &r)) ||
         !mpi_finish(m, &r, 1, false))
       return (PrStatus)atomic_load(&run->status);
+    if (run->here != rank)
+      memcpy((char *)data + at, room, n);
   }
+  free(room);
   return PR_OK;
 }
 
@@ -376,8 +390,10 @@ static void mpi_close(PrRun *run) {
   mpi_leave_store(m);
   if (m->has_communicator && pr_failed(run)) {
     never_finalize = true; /* messages are under way, and perhaps nobody is there for them */
-    m->k->block = NULL;
-    m->k->host = NULL;
+    m->k->block = m->k->host = NULL;
+    run->loss[0] = run->loss[1] = NULL;
+    for (uint32_t r = 0; r < run->p->nrank; r++)
+      run->rank[r].span = NULL;
     return;
   }
   for (uint32_t i = 0; i < m->nhosted; i++)
@@ -406,4 +422,5 @@ const PrEngine pr_mpi = {.name = "MPI",
                          .close = mpi_close,
                          .agree = mpi_agree,
                          .share = mpi_share,
-                         .rewind = mpi_rewind};
+                         .rewind = mpi_rewind,
+                         .late = mpi_late};

@@ -224,6 +224,9 @@ struct PrEngine {
   PrStatus (*fetch)(PrRun *run, void *to, const void *from, uint64_t bytes); /* to memory of the process */
   PrStatus (*store)(PrRun *run, void *to, const void *from, uint64_t bytes); /* and from it, between steps */
   void (*rewind)(PrRun *run, uint64_t step); /* no step has been run: the next one is `step` */
+  /* A checkpoint takes too long. True: all processes are asked where they are, and fail soon
+   * (pr_fail_checkpoint). On a thread of its own; never waits. */
+  bool (*late)(PrRun *run);
 };
 
 struct PrRun {
@@ -259,6 +262,7 @@ struct PrRun {
   uint64_t ck_attempt;  /* of this run in that folder */
   _Atomic uint32_t ck_at; /* checkpoint.h */
   uint64_t ck_step;     /* of the last checkpoint; UINT64_MAX: none */
+  uint64_t ck_of;       /* checksum of the name of its folder */
   uint64_t epoch_ns;    /* what spans count from */
   uint64_t trace_slots; /* of each ring */
   uint64_t view_end;    /* trace.c: step after the last in the views; 0 for none */
@@ -408,7 +412,8 @@ typedef struct PrPlace {
   uint64_t running_ns;                /* how long the callback has been running */
   uint32_t running;                   /* as in RankRun */
   uint64_t group_done;                /* as in RankRun */
-  uint32_t posted, condition, zero;   /* PrCondition */
+  uint32_t posted, condition;         /* PrCondition */
+  uint32_t checkpoint;                /* PrRun.ck_at */
 } PrPlace;
 
 void pr_place(const PrRun *run, uint32_t r, PrPlace *out);
@@ -418,6 +423,10 @@ bool pr_blame(const PrRun *run, const PrPlace *place, char *text, size_t room);
 
 /* The same of the ranks of one process, which may go on meanwhile. */
 bool pr_blame_threads(const PrRun *run, char *text, size_t room);
+
+/* checkpoint_watch.c: fails with PR_E_DEADLINE, or PR_E_LOST if a process has gone, and says which rank of at[nrank] keeps
+ * the others from a checkpoint. NULL: all that is known is what this process does. Returns that status. */
+PrStatus pr_fail_checkpoint(PrRun *run, const PrPlace *at);
 
 /* Fails with PR_E_STALL and the cycle. No thread but the caller's may be awake. */
 PrStatus pr_report_stall(PrRun *run);

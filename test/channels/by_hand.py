@@ -3,15 +3,24 @@
 
 usage: by_hand.py PIPEC DIRECTORY SEED COUNT
 
-The machine: a rank runs its ops in the order of the text, each once its RECVs are done, and after a wait all
-transfers above it. Its transfers form one queue. A transfer, or the group that it is in, starts once the one
-before it in the queue is done and the ops above it have ended; it is done once the other end has started, a
-group once all of its transfers are. The n-th SEND from a to b meets the n-th RECV of b from a.
+usage: by_hand.py PIPEC DIRECTORY SEED COUNT models
+
+The machine: a rank runs its ops in the order of the text, each once its RECVs are done. A wait holds up all that is
+below it until all transfers above it are done. The transfers form one queue, or those that --channels says. A transfer, or what
+of its group is in its queue, starts once the one before it in the queue is done and the ops above it have ended; it is
+done once the other end has started, or a SEND once there is room for its message in the buffer, a group once all of its
+transfers are. The n-th SEND from a to b meets the n-th RECV of b from a; with tags, that of its tensor. Room is given
+in the order of the text; a message that is larger than the buffer waits for its RECV, and so do those below it, each for
+room or its own RECV. With `models` each order is under a model at random, and so is the least buffer.
 """
 import os
 import random
+import re
 import subprocess
 import sys
+
+
+SIZES = 3  # of messages, in bytes: 1 to this
 
 
 def ops_in_some_order(rng, stages, mbs, place):
@@ -88,65 +97,105 @@ def text(lists, stages, mbs, place):
     return "\n".join(lines + ["}", ""])
 
 
-def carry_out(lists):
+def size(tensor):
+    """Bytes of a message, as the `bytes` clause of `sized` says: of the boundary that it crosses."""
+    kind, s, _ = tensor
+    return (s if kind == "F" else s - 1) % SIZES + 1
+
+
+def sized(schedule):
+    return schedule.replace("\n  order", "\n  bytes s { boundary = s %% %d + 1 }\n  order" % SIZES, 1)
+
+
+def carry_out(lists, channels="rank", room=0, in_bytes=False):
     """completes, deadlock or matching."""
     ranks = len(lists)
-    met = {}  # transfer of a rank: (rank, item, member) -> the other end
-    for a in range(ranks):
-        for b in range(ranks):
-            sends = [(a, i, j) for i, t in enumerate(lists[a]) if t[0] == "move"
-                     for j, x in enumerate(t[1]) if x[0] == "send" and x[2] == b]
-            recvs = [(b, i, j) for i, t in enumerate(lists[b]) if t[0] == "move"
-                     for j, x in enumerate(t[1]) if x[0] == "recv" and x[2] == a]
-            for x, y in zip(sends, recvs):
-                met[x], met[y] = y, x
+    ends = [(r, i, j) for r in range(ranks) for i, t in enumerate(lists[r]) if t[0] == "move" for j in range(len(t[1]))]
 
-    def tensor(end):
-        r, i, j = end
-        return lists[r][i][1][j][1]
+    def what(end):
+        return lists[end[0]][end[1]][1][end[2]]
 
-    over, posted, crossed = set(), set(), False  # items that are over; moves that have started
+    def queue(end):
+        kind, _, peer, _ = what(end)
+        return {"rank": 0, "pair": peer, "edge": (peer, kind), "tagged": end}[channels]
+
+    def load(end):
+        return size(what(end)[1]) if in_bytes else 1
+
+    pairs = {}  # (from, to) -> its SENDs and its RECVs, as they stand
+    for x in ends:
+        kind, _, peer, _ = what(x)
+        pairs.setdefault((x[0], peer) if kind == "send" else (peer, x[0]), ([], []))[kind == "recv"].append(x)
+    met, above = {}, {}
+    for sends, recvs in pairs.values():
+        for k, x in enumerate(sends):
+            y = next(y for y in recvs if what(y)[1] == what(x)[1]) if channels == "tagged" else recvs[k]
+            met[x], met[y], above[x] = y, x, sends[:k]
+    over, posted = set(), set()  # ops and waits (rank, item), and ends; ends that have begun
+
+    def same(x):
+        return what(x)[1] == what(met[x])[1]
+
+    def received(x):  # out of the buffer, or never in it
+        return met[x] in posted and same(x)
+
+    def has_room(x):
+        if not room or load(x) > room or any(y not in over and not received(y) for y in above[x]):
+            return False
+        if channels != "tagged" and any(y not in over for y in above[x]):
+            return False
+        return sum(load(y) for y in above[x] if not received(y)) + load(x) <= room
+
+    def done(r, i):
+        return all((r, i, j) in over for j in range(len(lists[r][i][1]))) if lists[r][i][0] == "move" else (r, i) in over
+
+    together = {x: [y for y in ends if y[:2] == x[:2] and queue(y) == queue(x)] for x in ends}
+    ahead = {x: [y for y in ends if y[0] == x[0] and y[1] < x[1] and queue(y) == queue(x)] for x in ends}
     moved = True
     while moved:
         moved = False
         for r in range(ranks):
             for i, item in enumerate(lists[r]):
-                if (r, i) in over:
+                if item[0] == "move" or (r, i) in over:
                     continue
-                above = range(i)
-                ops = all((r, k) in over for k in above if lists[r][k][0] == "op")
-                moves = all((r, k) in over for k in above if lists[r][k][0] == "move")
-                if item[0] == "wait":
-                    go = ops and moves
-                elif item[0] == "op":
-                    waits = all((r, k) in over for k in above if lists[r][k][0] == "wait")
-                    recv = [k for k in above if lists[r][k][0] == "move" and
-                            any(x[0] == "recv" and x[3] == item[1] for x in lists[r][k][1])]
-                    go = ops and waits and all((r, k) in over for k in recv)
-                else:
-                    if ops and moves and (r, i) not in posted:
-                        posted.add((r, i))
-                        moved = True
-                    other = [met.get((r, i, j)) for j in range(len(item[1]))]
-                    there = (r, i) in posted and all(o and o[:2] in posted for o in other)
-                    go = there and all(tensor((r, i, j)) == tensor(o) for j, o in enumerate(other))
-                if go:
+                held = [k for k in range(i) if lists[r][k][0] != "move" or item[0] == "wait"]
+                reads = [y for x in ends if x[0] == r and what(x)[0] == "recv" and what(x)[3] == item[-1]
+                         for y in together[x]]
+                if all(done(r, k) for k in held) and all(y in over for y in reads):
                     over.add((r, i))
                     moved = True
-    for r, i in posted:
-        for j in range(len(lists[r][i][1])):
-            o = met.get((r, i, j))
-            crossed |= bool(o and o[:2] in posted and tensor((r, i, j)) != tensor(o))
-    if all((r, i) in over for r in range(ranks) for i in range(len(lists[r]))):
+        for x in ends:
+            r, i, _ = x
+            if x not in posted and all(y in over for y in ahead[x]) and all(
+                    done(r, k) for k in range(i) if lists[r][k][0] != "move"):
+                posted.update(together[x])
+                moved = True
+            if x in posted and x not in over and ((met[x] in posted and same(x)) or (what(x)[0] == "send" and has_room(x))):
+                over.add(x)
+                moved = True
+    if all(done(r, i) for r in range(ranks) for i in range(len(lists[r]))):
         return "completes"
-    return "matching" if crossed else "deadlock"
+    return "matching" if any(x in posted and met[x] in posted and not same(x) for x in ends) else "deadlock"
+
+
+def most(lists, in_bytes):
+    """With so much room nothing waits for it."""
+    return sum(len(t[1]) for row in lists for t in row if t[0] == "move") * (SIZES if in_bytes else 1)
+
+
+def least_in(said):
+    """The least buffer that pipec names; None: no buffer cures it."""
+    m = re.search(r"buffers (\d+) |at least (\d+) |--sends=buffered:(\d+)", said)
+    return None if "no buffer cures it" in said else int(m[1] or m[2] or m[3]) if m else 0
 
 
 def main():
     pipec, where, seed, count = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    models = sys.argv[5:] == ["models"]
     rng = random.Random(seed)
     print("seed", seed)
     seen = {"completes": 0, "deadlock": 0, "matching": 0}
+    hangs_on_room = 0
     path = os.path.join(where, "by_hand.pipe")
     for _ in range(count):
         ranks, mbs = rng.randint(2, 3), rng.randint(1, 3)
@@ -155,17 +204,33 @@ def main():
         place = [s if s < ranks else 2 * ranks - 1 - s for s in range(stages)]
         order = ops_in_some_order(rng, stages, mbs, place)
         lists = [with_transfers(rng, order[r], stages, place) for r in range(ranks)]
-        want = carry_out(lists)
+        channels, room, in_bytes = "rank", 0, False
+        if models:
+            channels = rng.choice(("rank", "pair", "edge", "tagged", "tagged"))
+            room, in_bytes = rng.randint(0, 4), rng.random() < 0.5
+        want = carry_out(lists, channels, room, in_bytes)
         with open(path, "w") as f:
-            f.write(text(lists, stages, mbs, place))
-        got = subprocess.run([pipec, "--check", "--verify", path], capture_output=True, text=True)
+            f.write(sized(text(lists, stages, mbs, place)))
+        sends = "rendezvous" if room == 0 else "buffered:%d%s" % (room, "B" * in_bytes)
+        got = subprocess.run([pipec, "--check", "--verify", "--channels=" + channels, "--sends=" + sends, path],
+                             capture_output=True, text=True)
         verdict = "completes" if got.returncode == 0 else "deadlock" if "[deadlock]" in got.stderr \
             else "matching" if "[matching]" in got.stderr else got.stderr
         seen[want] += 1
         if verdict != want:
-            print(open(path).read(), f"pipec: {verdict}, the machine: {want}", sep="")
+            print(open(path).read(), f"--channels={channels} --sends={sends}: pipec: {verdict}, the machine: {want}", sep="")
             sys.exit(1)
-    print(", ".join(f"{n} {k}" for k, n in seen.items()) + ": all agree")
+        if want != "matching" and room:
+            least = next((k for k in range(most(lists, in_bytes) + 1)
+                          if carry_out(lists, channels, k, in_bytes) == "completes"), None)
+            said = least_in(got.stdout + got.stderr)
+            hangs_on_room += least is not None and least > 0 and channels == "tagged"
+            if said != least:
+                print(open(path).read(), got.stdout, got.stderr,
+                      f"--channels={channels} --sends={sends}: pipec: least {said}, the machine: {least}", sep="")
+                sys.exit(1)
+    print(", ".join(f"{n} {k}" for k, n in seen.items()) + ": all agree"
+          + (f", {hangs_on_room} with tags hang on the room" if models else ""))
 
 
 if __name__ == "__main__":

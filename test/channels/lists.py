@@ -42,7 +42,7 @@ class Action:
 
 class Machine:
     def __init__(self, lists, channels, buffer):
-        self.tagged, self.buffer = channels == "tagged", 0 if channels == "tagged" else buffer
+        self.tagged, self.buffer = channels == "tagged", buffer
         self.compute, self.queues = [], []
         for r, row in enumerate(lists):
             queues = {}
@@ -59,6 +59,12 @@ class Machine:
         self.pc = [0] * len(self.compute)
         self.arrived = [set() for _ in self.compute]
         self.flight = {}  # (from, to) -> buffered messages, oldest first
+        self.over = set()  # tagged: tensors whose SEND has gone on
+        self.sends = {}  # (from, to) -> tensors, in the order of the list
+        for row in lists:
+            for a in row:
+                if a.send:
+                    self.sends.setdefault((a.rank, a.peer), []).append(a.tensor)
         self.bad = False
 
     def head(self, q):
@@ -77,8 +83,22 @@ class Machine:
                 if reads is None or reads in self.arrived[r]:
                     out.append(("compute", r))
         heads = [(q, self.head(q)) for q in range(len(self.queues))]
+        begun = {b.tensor for _, b in heads if b and b.recv}
         for q, a in heads:
             if a is None:
+                continue
+            if self.tagged and self.buffer:
+                # Whoever stands above and has neither room nor a RECV that has begun is served first.
+                pair = (a.rank, a.peer) if a.send else (a.peer, a.rank)
+                held = self.flight.setdefault(pair, [])
+                if a.recv:
+                    if a.tensor in held:
+                        out.append(("take", q))
+                    continue
+                ahead = self.sends[pair][:self.sends[pair].index(a.tensor)]
+                if len(held) < self.buffer and all(t in self.over or t in begun for t in ahead):
+                    out.append(("buffer", q))
+                out += [("meet", q, p) for p, b in heads if b and b.recv and b.tensor == a.tensor]
                 continue
             if a.send and self.buffer:
                 if len(self.flight.get((a.rank, a.peer), [])) < self.buffer:
@@ -105,10 +125,11 @@ class Machine:
             return
         a = self.head(move[1])
         pair = (a.rank, a.peer) if a.send else (a.peer, a.rank)
+        self.over |= {a.tensor} if a.send else set()
         if move[0] == "buffer":
             self.flight.setdefault(pair, []).append(a.tensor)
         elif move[0] == "take":
-            self.flight[pair].pop(0)
+            self.flight[pair].remove(a.tensor)  # without tags the first
             self.arrived[a.rank].add(a.tensor)
         else:
             self.arrived[a.peer].add(a.tensor)
@@ -220,7 +241,6 @@ def main():
     count = {}
 
     def same(what, rows, channels, buffer):
-        buffer = 0 if channels == "tagged" else buffer  # not modelled together
         lists = parse(rows)
         want = verdict(lists, channels, buffer, rng)
         sends = "buffered:%d" % buffer if buffer else "rendezvous"
@@ -228,7 +248,7 @@ def main():
         if got != want:
             sys.exit("%s --channels=%s --sends=%s: pipec says '%s', the machine '%s'\n%s\n%s" % (
                 what, channels, sends, got, want, "\n".join(",".join(r) for r in rows), text))
-        if channels != "tagged" and got != "matching" and (buffer or got):
+        if got != "matching" and (buffer or got):
             k = least(lists, channels, rng, sum(len(r) for r in rows))
             if said_least(text) != k:
                 sys.exit("%s --channels=%s: pipec finds the least buffer %s, the machine %s\n%s" % (

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 # Verdicts of `pipec --check` against SPIN, which tries every interleaving of what --emit=promela writes.
 #
-#   spin.py PIPEC STDLIB SCRATCH [SEED [PROGRAMS [bytes]]]
+#   spin.py PIPEC STDLIB SCRATCH [SEED [PROGRAMS [bytes|tags]]]
 #
 # Programs are the compute orders of small schedules with their transfers put in by hand, a SEND right after
 # its op and a RECV right before it, of which some are then moved, or orders of ../channels/by_hand.py, with groups of
 # transfers and waits; each under a channel model at random. With `bytes` all are of the latter, with buffers in bytes
-# that some messages do not fit into. A
-# verdict is complete (SPIN finds nothing), deadlock (an invalid end state) or mispaired (an assertion).
+# that some messages do not fit into; with `tags` too, under tags and with messages or bytes. With tags each transfer is a
+# process, so those orders are short. A verdict is complete (SPIN finds nothing), deadlock (an invalid end state) or mispaired (an assertion).
 import collections
 import concurrent.futures
 import os
@@ -21,7 +21,8 @@ import by_hand
 pipec, stdlib, scratch = sys.argv[1:4]
 seed = int(sys.argv[4]) if len(sys.argv) > 4 else 1
 programs = int(sys.argv[5]) if len(sys.argv) > 5 else 200
-in_bytes = sys.argv[6:] == ["bytes"]
+in_bytes, tags = sys.argv[6:] == ["bytes"], sys.argv[6:] == ["tags"]
+MOST_SENDS = 6  # with tags and buffers
 SMALL = [("1f1b", 2, 2), ("1f1b", 3, 2), ("1f1b", 3, 3), ("gpipe", 2, 3), ("gpipe", 3, 2), ("zb_h1", 2, 3),
          ("interleaved", 2, 2), ("zb_v", 2, 2), ("v_half", 2, 2)]
 OP = re.compile(r"(\d+)([A-Z]+)(\d+)$")
@@ -130,6 +131,12 @@ os.makedirs(scratch)
 rng = random.Random(seed)
 known, cases = orders(), []
 for i in range(programs):
+    if tags:
+        source = sized(rng)
+        while source.count("send") > MOST_SENDS:
+            source = sized(rng)
+        cases.append((i, source, ["--channels=tagged", f"--sends=buffered:{rng.randint(1, 3)}{rng.choice(('', 'B'))}"]))
+        continue
     if in_bytes:
         cases.append((i, sized(rng), [f"--channels={rng.choice(('rank', 'pair', 'edge'))}", f"--sends=buffered:{rng.randint(1, 5)}B"]))
         continue

@@ -4,8 +4,9 @@
  *
  *   tiny_train SCHEDULE.pipe [-D NAME=VALUE]... [--steps N] [--engine threads|mpi] [--seed N]
  *              [--deadline SECONDS] [--stages N] [--checkpoint DIR] [--every N] [--keep N] [--resume] [--checksums]
+ *              [--also DIR]
  *
- * --stages: of the model, if not those of the schedule. Exit status: that of pr_exit_status; 2 usage. */
+ * --also: each checkpoint is written there, too.  * --stages: of the model, if not those of the schedule. Exit status: that of pr_exit_status; 2 usage. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ typedef struct Asked {
   uint32_t ndefine, nstage;
   uint64_t steps, every; /* of checkpoints */
   uint32_t keep;
-  const char *checkpoint;
+  const char *checkpoint, *also;
   bool resume;
   PrOptions options;
 } Asked;
@@ -55,6 +56,8 @@ static bool read_option(Asked *a, char *name, char *value) {
     a->keep = (uint32_t)strtoul(value, NULL, 10);
   } else if (!strcmp(name, "--checkpoint")) {
     a->checkpoint = value;
+  } else if (!strcmp(name, "--also")) {
+    a->also = value;
   } else if (!strcmp(name, "--seed")) {
     a->options.seed = strtoull(value, NULL, 10);
   } else if (!strcmp(name, "--deadline")) {
@@ -109,6 +112,8 @@ static int train(const Asked *a, const PipeProgram *p) {
     st = pr_steps(run, n);
     if (!st && a->checkpoint)
       st = pr_checkpoint(run, a->checkpoint, a->keep);
+    if (!st && a->also)
+      st = pr_checkpoint(run, a->also, a->keep);
     done += n;
   }
   if (!st) {

@@ -43,8 +43,6 @@ try a.pipe --channels=ring
 for sends in '' eager rendezvous:2 buffered buffered: buffered:0 buffered:-1 buffered:1.5 buffered:2GiBs; do
   try a.pipe --sends="$sends"
 done
-try a.pipe --channels=tagged --sends=buffered:2
-try --compare a.pipe --sends=buffered:2MiB --channels=tagged
 for symbol in '' 9lives a-b café int rank N rank12 pool0 PipeRank PIPE_F; do
   try a.pipe --symbol="$symbol"
 done
