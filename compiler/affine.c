@@ -7,7 +7,9 @@
 #include "quasi.h"
 
 enum { MOST_CALLS = 1 << 16 };
-#define MOST_SLOPE ((int64_t)1 << 40) /* sums and products of a few of them do not overflow */
+#define MOST_VALUE ((int64_t)1 << 40)
+#define MOST_SLOPE \
+  ((int64_t)1 << 30) /* times any M that there is, 2^31, sums of a few of them do not overflow */
 
 Affine affine_sum(Affine u, Affine v, int64_t times) {
   return (Affine){u.a + times * v.a, u.n + times * v.n, u.j + times * v.j};
@@ -33,7 +35,7 @@ void affine_bind(AffineEnv *x, uint32_t slot, Affine v) {
 static bool in_bounds(AffineEnv *x, Span at, Affine v) {
   const int64_t part[] = {v.a, v.n, v.j};
   for (int i = 0; i < 3; i++)
-    if (part[i] > MOST_SLOPE || part[i] < -MOST_SLOPE)
+    if (part[i] > (i ? MOST_SLOPE : MOST_VALUE) || part[i] < -(i ? MOST_SLOPE : MOST_VALUE))
       return affine_no(x, at, "a value is too large");
   return true;
 }

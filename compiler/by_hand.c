@@ -86,7 +86,7 @@ bool find_lowering(Ex *x) {
   const Clause *old;
   if (!find_only(x, CL_TRANSFERS, "transfers", &old))
     return false;
-  s->lowering_at = old ? old->at : s->def->name_at;
+  s->lowering_at = old && !s->opt->lowering ? old->at : s->def->name_at;
   s->lowering = PIPE_GLOBAL;
   s->lowering_given = old != NULL;
   if (old)

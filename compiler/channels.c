@@ -129,13 +129,11 @@ uint32_t channel_of_sides(const Sched *s, uint32_t rank) {
 
 /* ---- who needs what ---- */
 
-void keep_need(Sched *s, uint32_t r, const PipeInstr *c, uint32_t count) {
+void keep_need(Sched *s, uint32_t r, uint32_t of, uint32_t count) {
   Streams *t = &s->stream[r];
-  bool copy = pipe_op_info[c->op].stream == PIPE_COPY;
   if (t->nneed == t->capneed)
     vec_grow(s->arena, (void **)&t->need, &t->capneed, sizeof *t->need);
-  t->need[t->nneed++] = (Need){
-      copy ? t->ncompute + (uint32_t)(c - t->copy) : (uint32_t)(c - t->compute), count - 1};
+  t->need[t->nneed++] = (Need){of, count - 1};
 }
 
 static int by_need(const void *a, const void *b) {

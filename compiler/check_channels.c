@@ -504,7 +504,7 @@ static bool completes_by(Sched *s, PipeLowering lowering) {
     return false;
   s->ideal_end = arena_alloc(s->arena, s->nop * sizeof *end + 1);
   memcpy(s->ideal_end, end, s->nop * sizeof *end);
-  s->lists = NULL, s->lowering = lowering;
+  s->lists = NULL, s->lowering = lowering, s->all_lists = true;
   bool ok = comm(s) && check_deadlock(s);
   s->lists = lists, s->lowering = own, s->ideal_end = end;
   return ok;
@@ -519,7 +519,7 @@ static void offer_help(Sched *s, const MachineList *list) {
       machine_completes(s->arena->oom, list, s->nrank, m)) {
     diag_help(s->diag,
               "it completes if transfers with nothing computed between them are one group%s",
-              s->lowering == PIPE_INLINE   ? ": transfers inline grouped"
+              s->lowering == PIPE_INLINE   ? ": --lowering=inline:grouped"
               : s->lowering == PIPE_MANUAL ? ": group { ... }"
                                            : "");
     return;
@@ -543,8 +543,7 @@ static void offer_help(Sched *s, const MachineList *list) {
     return;
   }
   if (s->lists && completes_by(s, PIPE_GLOBAL))
-    diag_help(s->diag,
-              "it completes with the transfers that pipec derives: leave out SEND and RECV");
+    diag_help(s->diag, "it completes with the transfers that pipec derives: --lowering=global");
 }
 
 static bool judge(Sched *s, const MachineList *list) {

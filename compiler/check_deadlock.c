@@ -17,6 +17,7 @@ typedef struct Hop {
   bool comm;
 } Hop;
 
+/* With all_lists the instructions; else their number alone. */
 static PipeStream *stream_views(Sched *s, bool comm_stream) {
   PipeStream *v = NEW_ARRAY(s->arena, PipeStream, s->nrank);
   for (uint32_t r = 0; r < s->nrank; r++) {
@@ -96,6 +97,7 @@ static Hop find_cycle(Sched *s, const PipeSimOut *o) {
   return (Hop){0, false};
 }
 
+/* Of the heads, all lists are there. */
 static void report(Sched *s, const PipeSimOut *o, Hop start) {
   char text[OP_TEXT], other[OP_TEXT];
   Hop h = start;
@@ -130,6 +132,10 @@ static bool complete(Sched *s, PipeSimIn *in, PipeSimOut *out) {
       s->arena->oom(0);
     BUG_IF(st == PIPE_SIM_MISMATCH); /* both ends come from one list */
     if (!comm_more_slots(s)) {
+      if (!s->all_lists) {
+        s->all_lists = true;
+        comm(s);
+      }
       report(s, out, find_cycle(s, out));
       return false;
     }
@@ -177,6 +183,8 @@ bool check_deadlock(Sched *s) {
   out.rank_busy = s->rank_busy = NEW_ARRAY(s->arena, uint64_t, s->nrank);
   out.rank_begin = NEW_ARRAY(s->arena, uint64_t, s->nrank);
   out.rank_end = NEW_ARRAY(s->arena, uint64_t, s->nrank);
+  PipeMake make = stream_maker(s);
+  in.make = s->all_lists ? NULL : &make;
   in.compute = stream_views(s, false);
   in.comm = stream_views(s, true);
   out.comm_end = s->comm_end = time_rows(

@@ -36,41 +36,63 @@ static bool right_ends(const PipeProgram *p, uint32_t r, const PipeInstr *in) {
   return p->stage[in->stage].rank == r && other != NONE && p->stage[other].rank == in->peer;
 }
 
-/* Whichever end of a tensor comes first gives it its number, the other one must come to the same. Two SENDs, or
- * two RECVs, of one tensor are on one pair (right_ends), so their numbers differ. Of each tensor, 0 at first:
- * number: on its pair, from 1; BOTH: its ends have met; channel: NULL without channels. */
-static bool all_match(Sched *s, Arena *a, uint32_t *number, uint32_t *channel) {
-  enum { BOTH = NONE };
+/* Of each tensor, 0 at first: number: on its pair, from 1, BOTH once its ends have met; channel: NULL without
+ * channels. count: of the rank at hand, RECVs and SENDs by peer; 0 between ranks. left: tensors with one end so far. */
+enum { BOTH = NONE };
+typedef struct Match {
+  uint32_t *number, *channel, *count[2], *peer;
+  size_t n;
+  uint64_t left;
+} Match;
+
+static Match *begin(Sched *s) {
   const PipeProgram *p = s->prog;
-  uint32_t *count[2] = {NEW_ARRAY(a, uint32_t, p->nrank), NEW_ARRAY(a, uint32_t, p->nrank)},
-           *peer = NEW_ARRAY(a, uint32_t, p->nrank); /* count: of a rank, RECVs and SENDs by peer */
-  uint64_t left = 0;
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    const PipeRank *k = &p->rank[r];
-    uint32_t npeer = 0;
-    for (uint32_t i = 0; i < k->ninstr; i++) {
-      const PipeInstr *in = &k->instr[i];
-      if (!is_move(in))
-        continue;
-      if (!right_ends(p, r, in))
-        return false;
-      if (count[0][in->peer] + count[1][in->peer] == 0)
-        peer[npeer++] = in->peer;
-      uint32_t *n = &number[tensor_of(s, in)], nth = ++count[is_send(in)][in->peer];
-      if (*n && *n != nth && !PLANTED(MATCH_NUMBER))
-        return false;
-      /* FIFO on the pair, and the same channel at both ends: FIFO on each channel */
-      if (channel && *n && channel[tensor_of(s, in)] != in->gout && !PLANTED(MATCH_CHANNEL))
-        return false;
-      if (channel)
-        channel[tensor_of(s, in)] = in->gout;
-      left += *n ? -1 : 1;
-      *n = *n ? BOTH : nth;
-    }
-    while (npeer > 0)
-      npeer--, count[0][peer[npeer]] = count[1][peer[npeer]] = 0;
+  Match *m = NEW(s->arena, Match);
+  m->n = 2 * (size_t)(p->edge ? p->nedge : p->nstage) * p->nmb;
+  m->number = NEW_ARRAY(s->arena, uint32_t, m->n);
+  m->channel = p->channel ? NEW_ARRAY(s->arena, uint32_t, m->n) : NULL;
+  m->count[0] = NEW_ARRAY(s->arena, uint32_t, p->nrank);
+  m->count[1] = NEW_ARRAY(s->arena, uint32_t, p->nrank);
+  m->peer = NEW_ARRAY(s->arena, uint32_t, p->nrank);
+  return m;
+}
+
+static void end(Arena *a, Match *m) {
+  arena_forget(a, m->number, m->n * sizeof *m->number);
+  if (m->channel)
+    arena_forget(a, m->channel, m->n * sizeof *m->channel);
+}
+
+/* Whichever end of a tensor comes first gives it its number, the other one must come to the same. Two SENDs, or
+ * two RECVs, of one tensor are on one pair (right_ends), so their numbers differ. NULL, or the first end of rank r
+ * that is not right. */
+static const PipeInstr *wrong_end(Sched *s, Match *m, uint32_t r) {
+  const PipeProgram *p = s->prog;
+  const PipeRank *k = &p->rank[r];
+  uint32_t npeer = 0;
+  for (uint32_t i = 0; i < k->ninstr; i++) {
+    const PipeInstr *in = &k->instr[i];
+    if (!is_move(in))
+      continue;
+    if (!right_ends(p, r, in))
+      return in;
+    if (m->count[0][in->peer] + m->count[1][in->peer] == 0)
+      m->peer[npeer++] = in->peer;
+    size_t tensor = tensor_of(s, in);
+    uint32_t *n = &m->number[tensor], nth = ++m->count[is_send(in)][in->peer];
+    if (*n && *n != nth && !PLANTED(MATCH_NUMBER))
+      return in;
+    /* FIFO on the pair, and the same channel at both ends: FIFO on each channel */
+    if (m->channel && *n && m->channel[tensor] != in->gout && !PLANTED(MATCH_CHANNEL))
+      return in;
+    if (m->channel)
+      m->channel[tensor] = in->gout;
+    m->left += *n ? -1 : 1;
+    *n = *n ? BOTH : nth;
   }
-  return left == 0;
+  while (npeer > 0)
+    npeer--, m->count[0][m->peer[npeer]] = m->count[1][m->peer[npeer]] = 0;
+  return NULL;
 }
 
 static bool report_mismatch(Sched *s) {
@@ -129,15 +151,13 @@ static bool report_mismatch(Sched *s) {
   return false;
 }
 
-bool check_match(Sched *s) {
-  Arena a = {.oom = s->arena->oom};
-  size_t n = 2 * (size_t)(s->prog->edge ? s->prog->nedge : s->prog->nstage) * s->prog->nmb;
-  uint32_t *number = NEW_ARRAY(s->arena, uint32_t, n),
-           *channel = s->prog->channel ? NEW_ARRAY(s->arena, uint32_t, n) : NULL;
-  bool ok = all_match(s, &a, number, channel);
-  arena_forget(s->arena, number, n * sizeof *number);
-  if (channel)
-    arena_forget(s->arena, channel, n * sizeof *channel);
-  arena_free(&a);
+bool check_match(Sched *s, uint32_t r) {
+  Match *m = s->match = r == 0 ? begin(s) : s->match;
+  const PipeInstr *wrong = wrong_end(s, m, r);
+  if (!wrong && r + 1 < s->nrank)
+    return true;
+  bool ok = !wrong && m->left == 0;
+  end(s->arena, m);
+  BUG_IF(!ok && !s->all_lists); /* the machine has run what these lists are made from */
   return ok || report_mismatch(s);
 }

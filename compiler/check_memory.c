@@ -73,23 +73,27 @@ static void report(Sched *s, uint32_t r, uint32_t more) {
   if (more > 0)
     diag_note(s->diag, NO_SPAN, "%u more rank%s over the limit, none needs more", more,
               more == 1 ? " is" : "s are");
-  uint64_t fixed = p->weight + p->state + p->grad + p->opt + p->work;
+  uint64_t fixed = p->state + p->grad + p->opt + p->work; /* and one version of each stage */
+  for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
+    fixed += round64(s->stage[s->rank_stage[i]].weight_bytes);
   if (fixed > limit && limit >= 1024)
     diag_note(s->diag, NO_SPAN, "no order changes %s of it", bytes_text(s, fixed));
   else if (limit < 1024)
     diag_help(s->diag, "a limit has a unit: 40GiB");
 }
 
-bool check_memory(Sched *s) {
+bool check_memory(Sched *s, uint32_t last) {
   uint64_t limit = s->opt->memory_limit_bytes;
-  if (limit && !s->sized) {
+  if (last == 0 && limit && !s->sized) {
     diag_error(s->diag, DIAG_NO_SIZES, s->def->name_at,
                "a memory limit needs sizes: schedule '%s' has no 'bytes' and no profile", s->name);
     return false;
   }
+  sum_rank(s, last);
+  if (last + 1 < s->nrank)
+    return true;
   uint32_t over = 0, worst = 0;
   for (uint32_t r = 0; r < s->nrank; r++) {
-    sum_rank(s, r);
     over += limit && s->peak[r].total > limit && !PLANTED(MEMORY_LIMIT);
     if (s->peak[r].total > s->peak[worst].total)
       worst = r;

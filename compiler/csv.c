@@ -5,8 +5,8 @@
  * is of the second.
  *
  * Ensures what expand ensures: stages placed where their rows are, ops in order; the update, which
- * the format does not have, comes last on each rank. For compute_comms also s->lists: what the file
- * says in its order, sends and receives included.
+ * the format does not have, comes last on each rank. For compute_comms, unless --lowering= asks for
+ * another one, also s->lists: what the file says in its order, sends and receives included.
  *
  * Strict, because PyTorch's reader is not: it matches the beginning of a cell and drops the rest,
  * so that 0BW0 of its older files becomes a B without a microbatch. --torch-lax takes what it
@@ -572,12 +572,21 @@ bool read_csv(Sched *s) {
   s->nmodel = s->nstage;
   if (!set_costs(&x) || !fill_ops(&c) || (c.comms && !check_reduce(&c)))
     return false;
-  if (c.comms)
+  bool manual = s->opt->lowering == PIPE_MANUAL + 1, own = c.comms && (!s->opt->lowering || manual);
+  if (manual && !own) {
+    diag_error(s->diag, DIAG_USAGE, NO_SPAN, "--lowering=manual: %s has no transfers of its own",
+               s->opt->input);
+    return false;
+  }
+  if (own)
     fill_lists(&c), s->only_lists = true;
-  if (c.comms && !s->opt->check_only && s->opt->emit != EMIT_PROMELA) {
+  else if (s->opt->lowering) /* what the file has is passed over */
+    s->lowering = (PipeLowering)(s->opt->lowering - 1), s->lowering_given = true;
+  if (own && !s->opt->check_only && s->opt->emit != EMIT_PROMELA) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN,
                "%s has its own transfers: it can be proved with --check, not emitted",
                s->opt->input);
+    diag_help(s->diag, "--lowering=global passes over them: pipec puts in its own");
     return false;
   }
   return true;

@@ -91,32 +91,33 @@ static const struct {
   bool (*run)(Sched *);
   void (*dump)(Sched *, FILE *);
   int what;
+  bool (*rank)(Sched *, uint32_t r); /* in place of run: takes one rank after the other */
 } passes[] = {
-    {"parse", pass_parse, dump_tree, PIPE},
-    {"resolve", resolve, dump_tree, PIPE},
-    {"expand", expand, dump_ops, PIPE},
-    {"read_csv", read_csv, dump_ops, CSV},
-    {"read_json", read_json, dump_ops, JSON},
-    {"check_deps", check_deps, NULL, PIPE | CSV | LISTS},
-    {"sides", sides, dump_ops, PIPE | JSON},
-    {"versions", versions, dump_ops, PIPE | CSV | LISTS},
-    {"formulas", formulas, dump_formulas, PIPE | JSON},
-    {"version_slots", version_slots, dump_ops, PIPE | JSON},
-    {"order", order, NULL, PIPE | CSV | LISTS},
-    {"offload", offload, dump_ops, PIPE | CSV},
-    {"transfers", list_transfers, NULL, PIPE | CSV},
-    {"links", links, NULL, PIPE | CSV},
-    {"comm", comm, dump_streams, PIPE | CSV},
-    {"check_deadlock", check_deadlock, dump_streams, PIPE | CSV},
-    {"slots", slots, dump_streams, PIPE | CSV},
-    {"check_memory", check_memory, NULL, PIPE | CSV},
-    {"lower", lower, dump_program, PIPE | CSV},
-    {"check_streams", check_streams, NULL, PIPE | CSV},
-    {"check_match", check_match, NULL, PIPE | CSV},
-    {"check_channels", check_channels, NULL, PIPE | CSV | LISTS},
-    {"check_user", check_user, NULL, PIPE | CSV},
-    {"check_all_m", check_all_m, dump_all_m, PIPE},
-    {"make_looped", make_looped, NULL, PIPE},
+    {"parse", pass_parse, dump_tree, PIPE, NULL},
+    {"resolve", resolve, dump_tree, PIPE, NULL},
+    {"expand", expand, dump_ops, PIPE, NULL},
+    {"read_csv", read_csv, dump_ops, CSV, NULL},
+    {"read_json", read_json, dump_ops, JSON, NULL},
+    {"check_deps", check_deps, NULL, PIPE | CSV | LISTS, NULL},
+    {"sides", sides, dump_ops, PIPE | JSON, NULL},
+    {"versions", versions, dump_ops, PIPE | CSV | LISTS, NULL},
+    {"formulas", formulas, dump_formulas, PIPE | JSON, NULL},
+    {"version_slots", version_slots, dump_ops, PIPE | JSON, NULL},
+    {"order", order, NULL, PIPE | CSV | LISTS, NULL},
+    {"offload", offload, dump_ops, PIPE | CSV, NULL},
+    {"transfers", list_transfers, NULL, PIPE | CSV, NULL},
+    {"links", links, NULL, PIPE | CSV, NULL},
+    {"comm", comm, dump_streams, PIPE | CSV, NULL},
+    {"check_deadlock", check_deadlock, dump_streams, PIPE | CSV, NULL},
+    {"slots", NULL, dump_streams, PIPE | CSV, slots},
+    {"check_memory", NULL, NULL, PIPE | CSV, check_memory},
+    {"lower", NULL, dump_program, PIPE | CSV, lower},
+    {"check_streams", NULL, NULL, PIPE | CSV, check_streams},
+    {"check_match", NULL, NULL, PIPE | CSV, check_match},
+    {"check_channels", check_channels, NULL, PIPE | CSV | LISTS, NULL},
+    {"check_user", check_user, NULL, PIPE | CSV, NULL},
+    {"check_all_m", check_all_m, dump_all_m, PIPE, NULL},
+    {"make_looped", make_looped, NULL, PIPE, NULL},
 };
 enum { NPASSES = sizeof passes / sizeof *passes };
 
@@ -126,6 +127,42 @@ static void time_line(Sched *s, const char *name, double ms) {
     fprintf(stderr, "%-16s %10.3f ms  %8.1f M/s\n", name, ms, (double)n / ms / 1e3);
   else
     fprintf(stderr, "%-16s %10.3f ms\n", name, ms);
+}
+
+bool all_ranks(Sched *s, bool (*pass)(Sched *, uint32_t r)) {
+  bool ok = true;
+  for (uint32_t r = 0; r < s->nrank && ok; r++)
+    ok = pass(s, r);
+  return ok;
+}
+
+/* Does anything read the instructions of several ranks once they have been proved? */
+static bool needs_all_lists(const Sched *s) {
+  const Options *o = s->opt;
+  return !o->check_only || o->critical_path || o->show || o->dump_after || o->verify ||
+         o->counterexample || o->for_all || o->looped || o->emit == EMIT_PROMELA ||
+         !is_default_model(&o->model) || s->nlimit || s->nlimits || /* check_user */
+         s->lists || s->lowering == PIPE_CHANNELS || s->ncopy || s->nside_use;
+}
+
+/* Passes first .. last, of which more than one only if each takes a rank at a time: all of them, then the next rank.
+ * ms: what each has taken. */
+static bool run_passes(Sched *s, int first, int last, double *ms) {
+  double t0 = now_ms();
+  if (passes[first].run) {
+    bool ok = passes[first].run(s);
+    ms[first] = now_ms() - t0;
+    return ok;
+  }
+  bool ok = true;
+  for (uint32_t r = 0; r < s->nrank && ok; r++)
+    for (int i = first; i <= last && ok; i++) {
+      ok = passes[i].rank(s, r);
+      double t1 = now_ms();
+      ms[i] += t1 - t0;
+      t0 = t1;
+    }
+  return ok;
 }
 
 static bool run(Sched *s, bool output) {
@@ -147,10 +184,15 @@ static bool run(Sched *s, bool output) {
     if (channels && !s->only_lists && is_default_model(&s->opt->model) && !model &&
         s->lowering != PIPE_CHANNELS)
       continue; /* check_deadlock and check_match have proved it */
-    double t0 = now_ms();
-    bool ok = passes[i].run(s);
-    if (s->opt->time_passes)
-      time_line(s, passes[i].name, now_ms() - t0);
+    if (passes[i].run == comm)
+      s->all_lists = needs_all_lists(s);
+    int first = i;
+    while (passes[first].rank && !s->all_lists && i + 1 < NPASSES && passes[i + 1].rank)
+      i++;
+    double ms[NPASSES] = {0};
+    bool ok = run_passes(s, first, i, ms);
+    for (int k = first; k <= i && s->opt->time_passes; k++)
+      time_line(s, passes[k].name, ms[k]);
     if ((channels || (!ok && passes[i].run == list_transfers)) && model && s->machine_list &&
         output) /* what is refuted can be looked into */
       ok &= emit(s);

@@ -27,7 +27,7 @@ static void merge(Sched *s, uint32_t r, PipeInstr *compute, PipeWeights *weights
     bool can_x = x < t->ncomm && t->comm[x].wait <= c && t->comm[x].wait_copy <= y;
     bool can_y = y < t->ncopy && t->copy[y].wait <= c && t->copy[y].wait_copy <= x;
     BUG_IF(!can_c && !can_x && !can_y);
-    uint64_t at_c = can_c && (can_x || can_y) ? compute_start(s, r, c, &compute[c]) : 0;
+    uint64_t at_c = can_c && (can_x || can_y) ? compute_start(s, r, c) : 0;
     uint64_t at_x = can_x && (can_c || can_y) ? comm_start(s, r, x, &t->comm[x]) : 0;
     if (can_x && (!can_c || at_x <= at_c) && (!can_y || at_x <= at_y[y]))
       do
@@ -52,43 +52,27 @@ static const char *base_name(const char *path) {
   return slash ? slash + 1 : path;
 }
 
-bool lower(Sched *s) {
+/* Room for the work on one rank after the other. */
+typedef struct Lowering {
+  PipeRank *rank; /* of prog */
+  PipeInstr *compute;
+  uint32_t most_ops, most;
+  PipeWeights *weights; /* NULL with all_lists: each rank has its own then */
+} Lowering;
+
+/* All of the program but its ranks, of which it has the lengths. */
+static void begin(Sched *s) {
   PipeProgram *p = NEW(s->arena, PipeProgram);
-  PipeRank *rank = NEW_ARRAY(s->arena, PipeRank, s->nrank);
+  Lowering *l = s->lower = NEW(s->arena, Lowering);
+  PipeRank *rank = l->rank = NEW_ARRAY(s->arena, PipeRank, s->nrank);
   PipeSite *site = NEW_ARRAY(s->arena, PipeSite, s->nsite);
-  uint32_t most_ops = 0;
   for (uint32_t r = 0; r < s->nrank; r++) {
     const Streams *t = &s->stream[r];
-    most_ops = t->ncompute > most_ops ? t->ncompute : most_ops;
+    rank[r].ninstr = list_length(t);
+    l->most_ops = t->ncompute > l->most_ops ? t->ncompute : l->most_ops;
+    l->most = rank[r].ninstr > l->most ? rank[r].ninstr : l->most;
   }
-  PipeInstr *compute = arena_alloc(s->arena, (size_t)most_ops * sizeof *compute + 1);
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    PipeWeights *weights = NULL;
-    uint32_t n = list_length(&s->stream[r]);
-    if (s->weights) {
-      weights = arena_alloc(s->arena, n * sizeof *weights + 1);
-      for (uint32_t i = 0; i < n; i++)
-        weights[i] = pipe_no_weights();
-    }
-    merge(s, r, compute, weights);
-    rank[r] = (PipeRank){.instr = s->stream[r].list,
-                         .pool = s->pool[r],
-                         .ninstr = n,
-                         .npool = s->npool[r],
-                         .nslot = s->nrank_slot[r],
-                         .inflight = s->peak[r].inflight,
-                         .bytes = s->sized ? s->peak[r].total : 0,
-                         .host = s->sized ? s->peak[r].host_bytes : 0,
-                         .group = s->group ? s->group[r] : 0,
-                         .list = s->graph ? s->slot_list[r] : NULL,
-                         .nlist = s->graph ? s->nslot_list[r] : 0,
-                         .weights = weights};
-  }
-  arena_forget(s->arena, compute, (size_t)most_ops * sizeof *compute);
-  forget_times(s, s->compute_start ? s->compute_start : s->compute_end,
-               s->comm_start ? s->comm_start : s->comm_end); /* streams are merged by them, once */
-  s->compute_start = s->comm_start = s->compute_end = s->comm_end = NULL;
-  place_events(s, rank);
+  l->compute = arena_alloc(s->arena, (size_t)l->most_ops * sizeof *l->compute + 1);
   uint32_t *file_row = NEW_ARRAY(s->arena, uint32_t, s->diag->nsource);
   const char **file = NEW_ARRAY(s->arena, const char *, s->diag->nsource);
   for (uint32_t i = 0; i < s->nsite; i++) {
@@ -122,7 +106,59 @@ bool lower(Sched *s) {
   p->ngroup = s->ngroup;
   p->side = s->nside ? s->side : NULL, p->nside = s->nside;
   p->rank = rank, p->stage = s->stage, p->site = site, p->file = file;
-  p->hash = pipe_program_hash(p);
   s->prog = p;
+}
+
+/* Rows of PipeWeights for n instructions. */
+static PipeWeights *room_for_weights(Sched *s, uint32_t n) {
+  if (!s->weights)
+    return NULL;
+  Lowering *l = s->lower;
+  PipeWeights *w = l->weights;
+  if (!w)
+    w = arena_alloc(s->arena, (s->all_lists ? n : l->most) * sizeof *w + 1);
+  if (!s->all_lists)
+    l->weights = w;
+  for (uint32_t i = 0; i < n; i++)
+    w[i] = pipe_no_weights();
+  return w;
+}
+
+/* Streams are merged by predicted times, once. */
+static void end(Sched *s) {
+  Lowering *l = s->lower;
+  arena_forget(s->arena, l->compute, (size_t)l->most_ops * sizeof *l->compute);
+  forget_times(s, s->compute_start ? s->compute_start : s->compute_end,
+               s->comm_start ? s->comm_start : s->comm_end);
+  s->compute_start = s->comm_start = s->compute_end = s->comm_end = NULL;
+  if (!s->all_lists)
+    return;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    place_events(s, l->rank, r);
+  s->prog->hash = pipe_program_hash(s->prog);
+}
+
+bool lower(Sched *s, uint32_t r) {
+  if (r == 0)
+    begin(s);
+  PipeRank *k = &s->lower->rank[r];
+  PipeWeights *weights = room_for_weights(s, k->ninstr);
+  merge(s, r, s->lower->compute, weights);
+  *k = (PipeRank){.instr = s->stream[r].list,
+                  .pool = s->pool[r],
+                  .ninstr = k->ninstr,
+                  .npool = s->npool[r],
+                  .nslot = s->nrank_slot[r],
+                  .inflight = s->peak[r].inflight,
+                  .bytes = s->sized ? s->peak[r].total : 0,
+                  .host = s->sized ? s->peak[r].host_bytes : 0,
+                  .group = s->group ? s->group[r] : 0,
+                  .list = s->graph ? s->slot_list[r] : NULL,
+                  .nlist = s->graph ? s->nslot_list[r] : 0,
+                  .weights = weights};
+  if (!s->all_lists)
+    place_events(s, s->lower->rank, r);
+  if (r + 1 == s->nrank)
+    end(s);
   return true;
 }

@@ -209,7 +209,12 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     case O_OUTPUT: o->output = strcmp(optarg, "-") ? optarg : NULL; break;
     case O_DEFINE:
       if (!parse_define(s, optarg, &o->define[o->ndefine++]))
-        return usage_error(s, "-D %s: expected NAME=INTEGER, within 64 bits", optarg);
+        return usage_error(
+            s,
+            strstr(optarg, "..")
+                ? "-D %s: expected NAME=LO..HI or NAME=LO..HI:STEP, LO not above HI, STEP above 0"
+                : "-D %s: expected NAME=INTEGER, within 64 bits",
+            optarg);
       break;
     case O_INCLUDE: o->include[o->ninclude++] = optarg; break;
     case O_WARNINGS:

@@ -8,7 +8,9 @@
  * A CSV file of PyTorch's comes in by read_csv in place of the first three. One that has its own
  * transfers (compute_comms) is proved and not emitted: read_csv > check_deps > order > check_channels.
  *
- * Each pass is `bool pass(Sched *)`; false means that errors were reported. Its comment says what
+ * Each pass is `bool pass(Sched *)`; false means that errors were reported. Those from slots to check_match are
+ * `bool pass(Sched *, uint32_t r)`, once for each rank, ascending: all of them take a rank before the next, whose
+ * instructions take its place, unless somebody needs all (Sched.all_lists). Its comment says what
  * it requires and ensures; check_* passes prove and change nothing that they prove. All memory is
  * the arena's. References are indices, NONE where there is nothing. */
 #ifndef PIPEC_H
@@ -119,6 +121,12 @@ typedef struct Channel {
 /* With lowering CHANNELS: an instruction of COMPUTE, or number ncompute + i of COPY, needs that at position `on` of
  * COMM. */
 typedef struct Need { uint32_t of, on; } Need;
+
+/* A COMM instruction of a rank before it is one: 2 * its op, 1 more at the receiver of a transfer, or of a TIE; NONE: a
+ * side op. And its wait for COMPUTE. */
+typedef struct CommTurn { uint32_t of, wait; } CommTurn;
+/* The next slot of a channel at each end, from 0. */
+typedef struct SlotTurns { uint32_t out, in; } SlotTurns;
 
 /* The instructions of a rank before they are merged into one list, which takes the place of compute and comm:
  * list[ncopy + ncompute + ncomm], at its end compute and behind it comm. copy is elsewhere. */
@@ -282,7 +290,14 @@ typedef struct Sched {
   /* comm, check_deadlock */
   Channel *channel;      /* [2 * links] */
   uint32_t **slot_list, *nslot_list; /* [nrank] PipeRank.list; NULL without graph */
-  Streams *stream;       /* [nrank] */
+  bool all_lists;        /* the instructions of all ranks are there at once: somebody reads them after the passes
+                            that take one rank after the other (driver.c, comm.c) */
+  CommTurn **turn; uint32_t *turn_row; /* [nrank][n] COMM in the order of each rank; beside them, rank after rank, the link of a
+                            transfer, the row of a side op; NULL without graph and such ops */
+  uint32_t *wait;        /* [nop] what the instruction of an op waits for of COMM; these until streams are made of them */
+  SlotTurns *next_slot;      /* [2 * links] (make_streams) */
+  PipeInstr *room;       /* of streams */
+  Streams *stream;       /* [nrank]; its lists are those of one rank at a time, or of all (all_lists) */
   PipeChannel *pipe_channel; uint32_t npipe_channel; /* of PipeProgram, with lowering CHANNELS (channels.c), and: */
   uint32_t *channel_of;  /* [2 * links + nmodel + ntie + nrank] row of pipe_channel, before check_deadlock */
   PipeNeeds *needs;      /* [nrank] */
@@ -300,9 +315,12 @@ typedef struct Sched {
   uint64_t least_buffer; /* least --sends=buffered with which it completes; 0: rendezvous is enough */
 
   /* slots, lower, check_memory */
+  struct Colouring *colouring; struct Lowering *lower; /* room of these passes between one rank and the next */
+  struct Place *place; struct Proof *proof; struct Match *match;
   PipePool **pool; uint32_t *npool, *nrank_slot; /* [nrank] */
   Peak *peak;            /* [nrank] */
-  PipeProgram *prog;     /* the result; its tables are what emit prints */
+  PipeProgram *prog;     /* the result; its tables are what emit prints. Without all_lists the instructions, weights and
+                            events of the rank at hand alone */
 
   Timing bound;          /* (fill_bound) no order at these places and costs, with these stashes, is shorter */
 
@@ -392,6 +410,7 @@ typedef struct Options {
 bool compile(Sched *s);
 bool compile_orders(Sched *s, bool prove); /* as far as expand, or `order`, and with copies in the text `offload`: no side
                                               ops, no transfers, no tables */
+bool all_ranks(Sched *s, bool (*pass)(Sched *, uint32_t r)); /* of one that takes a rank at a time */
 bool compile_only(Sched *s);  /* the same without output: what tests, fuzzers and benches call */
 bool compare(Sched *s);       /* compare.c: of opt->compare; needs no pass, s stays empty */
 bool is_pass(const char *name);
@@ -590,6 +609,9 @@ typedef struct ProfileLink { /* of a profile: transfers from any of these ranks 
 } ProfileLink;
 /* ---- comm.c: requires transfers; ensures channel and stream: sends, receives, waits ---- */
 bool comm(Sched *s);
+/* Rank r's streams, unless they are there, in the place of those of the rank before. Once for each rank, in any order. */
+void make_streams(Sched *s, uint32_t r);
+PipeMake stream_maker(const Sched *s); /* for pipe_sim, in their place */
 bool comm_more_slots(Sched *s); /* what the ideal timing needs; false: nothing to add */
 /* comm_lists.c: the same from s->lists, after number_slots; raises slot counts where the text needs more */
 void lay_lists(Sched *s);
@@ -600,12 +622,14 @@ uint32_t channel_of_link(const Sched *s, uint32_t link, bool forward); /* NONE o
 uint32_t channel_of_sum(const Sched *s, uint32_t sum); /* as in comm_of */
 uint32_t channel_of_sides(const Sched *s, uint32_t rank);
 /* c, of COMPUTE or COPY on rank r, starts when instruction number `count` of COMM, from 1, has ended. Of any lowering. */
-void keep_need(Sched *s, uint32_t r, const PipeInstr *c, uint32_t count); /* its part with channels */
+void keep_need(Sched *s, uint32_t r, uint32_t of, uint32_t count); /* its part with channels; of: of Need */
 static inline void need_comm(Sched *s, uint32_t r, PipeInstr *c, uint32_t count) {
-  uint32_t *wait = pipe_op_info[c->op].stream == PIPE_COPY ? &c->wait_copy : &c->wait;
+  const Streams *t = &s->stream[r];
+  bool copy = pipe_op_info[c->op].stream == PIPE_COPY;
+  uint32_t *wait = copy ? &c->wait_copy : &c->wait;
   *wait = count > *wait ? count : *wait;
   if (s->lowering == PIPE_CHANNELS && count > 0)
-    keep_need(s, r, c, count);
+    keep_need(s, r, copy ? t->ncompute + (uint32_t)(c - t->copy) : (uint32_t)(c - t->compute), count);
 }
 void channel_needs(Sched *s); /* for comm, once all waits are there: ensures needs */
 /* Puts COMM streams and xfer into the order in which the machine has started them; turn: PipeSimOut.comm_turn. */
@@ -619,14 +643,14 @@ void forget_times(Sched *s, uint64_t *const *compute, uint64_t *const *comm);
 void find_steady(Sched *s); /* steady.c; of the compute streams */
 /* ---- slots.c: requires comm. Ensures slot numbers, pools, peak counts (interval colouring: the
  * count of each pool equals its peak) ---- */
-bool slots(Sched *s);
+bool slots(Sched *s, uint32_t r);
 /* ---- lower.c: requires slots and predicted times; ensures prog ---- */
-bool lower(Sched *s);
+bool lower(Sched *s, uint32_t r);
 /* ---- check_streams.c: requires prog. The events of each rank cover its waits and every access of a slot,
  * and none is too many ---- */
-bool check_streams(Sched *s);
+bool check_streams(Sched *s, uint32_t r);
 /* ---- check_match.c: requires prog. FIFO matching per directed rank pair ---- */
-bool check_match(Sched *s);
+bool check_match(Sched *s, uint32_t r);
 /* ---- check_channels.c: requires prog, or lists. Proves that the lists complete and match under
  * opt->model; ensures least_buffer. Text of the model for messages ---- */
 bool check_channels(Sched *s);
@@ -637,7 +661,7 @@ const char *model_text(Sched *s);
 const char *list_text(Sched *s, MachineAt at); /* op notation of an instruction of machine_list */
 const char *buffer_text(Sched *s, uint64_t buffer); /* "2 messages", "1024 B" */
 /* ---- check_memory.c: requires slots. Bytes per rank against the limit ---- */
-bool check_memory(Sched *s);
+bool check_memory(Sched *s, uint32_t r);
 /* ---- check_user.c: the `check` clauses ---- */
 bool check_user(Sched *s);
 bool quantity(Sched *s, const Expr *call, int64_t *value); /* a builtin of `check` */

@@ -32,7 +32,8 @@ static bool count_clause(Sched *s, const Expr *e, const char *what, int64_t leas
 /* Bytes of compiler memory while check_deadlock plays, which is when most is held: for each (row, microbatch) its
  * maps; for each op itself, when it ends in the play of order, its instruction, and its times; for each transfer
  * itself, once more where it was sorted from, its two instructions, and their times; of programs with versions of
- * weights a row for each op and each instruction; each copy itself, its instruction and its times. */
+ * weights a row for each op and each instruction; each copy itself, its instruction and its times. That is with
+ * Sched.all_lists; without it, which is known only later, instructions are not held. */
 enum {
   MAP_BYTES = 4 * (int)sizeof(uint32_t),
   INSTR_BYTES = (int)sizeof(PipeInstr) + 2 * (int)sizeof(uint64_t),

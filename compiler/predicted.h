@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * When the instructions of Sched.stream start, between check_deadlock and lower. A start is the end less what the
+ * When the instructions of the streams start, between check_deadlock and lower. A start is the end less what the
  * instruction takes, and not kept beside it, but where groups of transfers make it another, or channels ask for it: then
  * all starts are there, in place of the ends. No sum of times overflows (costs.c), and the rows that take part in a sum
  * have one time. */
@@ -8,18 +8,17 @@
 
 #include "graph.h"
 
-/* Of c, instruction i of COMPUTE of rank r, in an array of all of them. In an action one op starts as the one before it
- * ends (pipe_sim.c). */
-static inline uint64_t compute_start(const Sched *s, uint32_t r, uint32_t i, const PipeInstr *c) {
+/* Of instruction i of COMPUTE of rank r. In an action one op starts as the one before it ends (pipe_sim.c). */
+static inline uint64_t compute_start(const Sched *s, uint32_t r, uint32_t i) {
   if (s->compute_start)
     return s->compute_start[r][i];
   const uint64_t *end = &s->compute_end[r][i];
-  if (i > 0 && c[-1].group > 0)
+  uint32_t op = s->rank_op0[r] + i;
+  if (i > 0 && s->op[op - 1].group > 0)
     return end[-1];
-  if (c->group > 0)
-    return end[c->group] - action_time(s, s->stage, false, s->rank_op0[r] + i);
-  PipeTimes t = {s->stage, s->side, s->slice_time, s->slices};
-  return *end - pipe_time(t, c);
+  if (s->op[op].group > 0)
+    return end[s->op[op].group] - action_time(s, s->stage, false, op);
+  return *end - op_cost(s, s->stage, false, op);
 }
 
 /* Of c, instruction i of COMM. A RECV takes what its SEND takes. */

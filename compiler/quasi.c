@@ -3,6 +3,8 @@
  * choices and functions of these (quasi.h). Linear in the expression, its functions written out. */
 #include "quasi.h"
 
+#define MOST_VALUE ((int64_t)1 << 40) /* sums of some of them and of what moves do not overflow */
+
 bool quasi_no(AllM *x, Span at, const char *text) {
   if (!x->why.text)
     x->why = (Why){text, at};
@@ -62,12 +64,18 @@ bool quasi_number(AllM *x, const Expr *e, const Quasi *q, int64_t *v) {
   return q->fixed && !q->other && eval(x->s, e, v);
 }
 
+static bool in_bounds(AllM *x, const Expr *e, int64_t v) {
+  return (v <= MOST_VALUE && v >= -MOST_VALUE) || quasi_no(x, e->at, "a value is too large");
+}
+
 bool quasi(AllM *x, const Expr *e, Quasi *q) {
   Quasi a, b;
   int64_t n;
   switch (e->kind) {
-  case EX_INT: *q = FIXED; return true;
-  case EX_NAME: *q = x->env[e->slot]; return true;
+  case EX_INT: *q = FIXED; return in_bounds(x, e, e->value);
+  case EX_NAME:
+    *q = x->env[e->slot];
+    return !q->fixed || q->other || in_bounds(x, e, x->s->env[e->slot]);
   case EX_CALL: return quasi_call(x, e, q);
   case EX_NEG:
   case EX_NOT:
@@ -112,7 +120,7 @@ bool quasi(AllM *x, const Expr *e, Quasi *q) {
           other->s < -INT32_MAX)
         return quasi_no(x, e->at, "it moves too fast");
       *q = *other;
-      return true;
+      return !quasi_number(x, e, q, &n) || in_bounds(x, e, n);
     }
     if (!quasi_join(&a, &b) || a.s != 0 || b.s != 0)
       return quasi_no(x, e->at, "it is not linear");

@@ -9,18 +9,20 @@ void count_sends(Sched *s) {
     return;
   s->sent = NEW_ARRAY(s->arena, uint64_t, (size_t)s->nrank + 1);
   s->sent_bytes = NEW_ARRAY(s->arena, uint64_t, (size_t)s->nrank + 1);
-  for (uint32_t i = 0; i < s->nxfer; i++) {
-    if (!xfer_moves(&s->xfer[i]))
-      continue;
-    uint32_t r = op_rank(s, s->xfer[i].from), at[2] = {r, s->nrank};
-    uint64_t bytes = link_bytes(s, link_at(s, xfer_link(s, &s->xfer[i])));
-    for (int k = 0; k < 2; k++) {
-      s->sent[at[k]]++;
-      uint64_t *sum = &s->sent_bytes[at[k]];
-      if (__builtin_add_overflow(*sum, bytes, sum))
-        *sum = UINT64_MAX;
+  for (uint32_t i = 0; i < s->nop; i++) /* every tensor that crosses ranks is a transfer */
+    for (uint32_t j = 0, n = op_outputs(s, &s->op[i]); j < n; j++) {
+      Link l = link_at(s, output_link(s, &s->op[i], j));
+      if (!link_crosses(s, l))
+        continue;
+      uint32_t at[2] = {op_rank(s, i), s->nrank};
+      uint64_t bytes = link_bytes(s, l);
+      for (int k = 0; k < 2; k++) {
+        s->sent[at[k]]++;
+        uint64_t *sum = &s->sent_bytes[at[k]];
+        if (__builtin_add_overflow(*sum, bytes, sum))
+          *sum = UINT64_MAX;
+      }
     }
-  }
 }
 
 #define X(c) #c,

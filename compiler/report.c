@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * What --check prints: the verdict, the model it holds under, and a line per rank. */
+#include <ctype.h>
 #include <inttypes.h>
 
 #include "looped.h"
@@ -37,6 +38,8 @@ static void report_lists(Sched *s, FILE *f) {
           s->name, s->nrank, s->nrank == 1 ? "" : "s", s->nstage, s->nstage == 1 ? "" : "s", s->nmb,
           s->nmb == 1 ? "" : "es", s->nop - s->nstage, s->nxfer);
   fprintf(f, "proved    complete, in order, deadlock-free, matched\n");
+  if (s->lowering != PIPE_GLOBAL)
+    fprintf(f, "lowering  %s\n", lowering_text(s));
   fprintf(f, "model     %s\n", model_text(s));
   report_buffer(s, f);
   if (s->lowering != PIPE_GLOBAL)
@@ -127,6 +130,19 @@ static void report_looped(Sched *s, FILE *f) {
           per == 1 ? "each microbatch" : arena_printf(s->arena, "%" PRIu64 " microbatches", per));
 }
 
+/* A reason speaks of M; of another parameter its name stands there. */
+static const char *said_of(Sched *s, const char *text, const char *name) {
+  const char *out = "", *from = text;
+  for (const char *p = text; *p; p++) {
+    bool alone = (p == text || p[-1] == ' ') && !isalnum((unsigned char)p[1]) && p[1] != '_';
+    if (*p != 'M' || !alone)
+      continue;
+    out = arena_printf(s->arena, "%s%.*s%s", out, (int)(p - from), from, name);
+    from = p + 1;
+  }
+  return arena_printf(s->arena, "%s%s", out, from);
+}
+
 static void report_all(Sched *s, FILE *f) {
   const char *m = s->opt->for_all;
   if (!s->all_m.proved && s->looped) {
@@ -139,7 +155,7 @@ static void report_all(Sched *s, FILE *f) {
                      : diag_linecol(s->diag, s->all_m.at.file, s->all_m.at.beg);
     fprintf(f, "all %-5s %s%s%s\n", m,
             s->all_m.refuted ? "" : "proved for these values only, for others not decided: ",
-            s->all_m.text,
+            s->all_m.refuted ? s->all_m.text : said_of(s, s->all_m.text, m),
             at.line ? arena_printf(s->arena, " (%s:%u:%u)", s->diag->source[s->all_m.at.file].path,
                                    at.line, at.col)
                     : "");

@@ -207,7 +207,11 @@ static void resolve_clause(Resolver *r, Clause *c) {
     Sym *y = c->root ? sym_find(r, c->root) : NULL;
     if (c->root && (!y || y->kind != SY_PIPE)) {
       diag_error(r->s->diag, DIAG_UNKNOWN_NAME, c->root_at, "'%s' is not a pipe", c->root);
-      if (!y && !sym_suggest(r, c->root))
+      if (!y && c->root == c->name)
+        diag_help(r->s->diag,
+                  c->index ? "the pipes of an array are replicas of its first one: leave this out"
+                           : "a pipe is no replica of itself: leave this out");
+      else if (!y && !sym_suggest(r, c->root))
         diag_help(r->s->diag, "the pipe that is replicated stands first");
     }
     sym_define(r, c->name, c->name_at, SY_PIPE)->array = c->index != NULL;

@@ -486,7 +486,13 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
   }
 }
 
-bool slots(Sched *s) {
+typedef struct Colouring {
+  Classes cls[PIPE_NCLASSES];
+  Key *key;
+  uint32_t *noff;
+} Colouring;
+
+static void begin(Sched *s) {
   s->pool = NEW_ARRAY(s->arena, PipePool *, s->nrank);
   s->npool = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   s->peak = NEW_ARRAY(s->arena, Peak, s->nrank);
@@ -501,21 +507,26 @@ bool slots(Sched *s) {
     s->pool[r] = NEW_ARRAY(s->arena, PipePool, most);
     widest = n > widest ? n : widest;
   }
-  Classes cls[PIPE_NCLASSES] = {{0}};
+  Colouring *c = s->colouring = NEW(s->arena, Colouring);
   static const PipeClass coloured[] = {PIPE_ACT,  PIPE_GOUT, PIPE_LOCAL,
                                        PIPE_HOST, PIPE_KEEP, PIPE_GUESS};
   for (int k = 0; k < 6; k++) {
-    cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, 2 * (size_t)widest);
-    cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage);
+    c->cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, 2 * (size_t)widest);
+    c->cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage);
   }
-  Key *key = NEW_ARRAY(s->arena, Key, 2 * (size_t)widest);
+  c->key = NEW_ARRAY(s->arena, Key, 2 * (size_t)widest);
   s->weight_first = s->weights ? NEW_ARRAY(s->arena, uint32_t, s->nstage) : NULL;
-  uint32_t *noff = NEW_ARRAY(s->arena, uint32_t, widest);
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    channel_pools(s, r);
-    colour_rank(s, r, cls, key, noff);
-    side_slots(s, r);
-  }
-  offload_guests(s);
+  c->noff = NEW_ARRAY(s->arena, uint32_t, widest);
+}
+
+bool slots(Sched *s, uint32_t r) {
+  if (r == 0)
+    begin(s);
+  make_streams(s, r);
+  channel_pools(s, r);
+  colour_rank(s, r, s->colouring->cls, s->colouring->key, s->colouring->noff);
+  side_slots(s, r);
+  if (r + 1 == s->nrank)
+    offload_guests(s);
   return true;
 }

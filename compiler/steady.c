@@ -24,12 +24,12 @@ void find_steady(Sched *s) {
     begun[m] = UINT64_MAX;
   for (uint32_t r = 0; r < s->nrank; r++) {
     most = s->rank_busy[r] > most ? s->rank_busy[r] : most;
-    const Streams *t = &s->stream[r];
-    for (uint32_t i = 0; i < t->ncompute; i++) {
-      uint32_t m = t->compute[i].mb / s->slices;
-      if (t->compute[i].op > PIPE_W) /* F B I W have a microbatch */
+    const Op *op = &s->op[s->rank_op0[r]];
+    for (uint32_t i = 0; i < s->stream[r].ncompute; i++) {
+      uint32_t m = op[i].mb / s->slices;
+      if (op[i].kind > PIPE_W) /* F B I W have a microbatch */
         continue;
-      uint64_t start = compute_start(s, r, i, &t->compute[i]), end = s->compute_end[r][i];
+      uint64_t start = compute_start(s, r, i), end = s->compute_end[r][i];
       begun[m] = start < begun[m] ? start : begun[m];
       done[m] = end > done[m] ? end : done[m];
     }

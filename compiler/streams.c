@@ -86,7 +86,8 @@ typedef struct Place {
   uint32_t **row;       /* [streams] of each instruction of a stream; COMPUTE from 1 on */
   uint32_t *need;       /* clock */
   uint32_t *on, *after; /* [streams] of the row at hand: streams to wait for, and which row + 1 */
-  PipeSync *sync;       /* room for all of a rank */
+  PipeSync *sync;       /* room for all of a rank: */
+  size_t nwait;         /* so many */
   uint32_t nsync;
   uint32_t *last, *event, *free; /* [rows] last: 0 between ranks */
 } Place;
@@ -200,35 +201,50 @@ static size_t most_waits(const Sched *s, size_t rows) {
   return 2 * rows + most + PIPE_NSTREAMS + s->npipe_channel;
 }
 
-void place_events(Sched *s, PipeRank *rank) {
+static Place *begin(Sched *s, const PipeRank *rank) {
   Arena *a = s->arena;
-  Place p = {.room = stream_room(s, rank)};
-  size_t rows = p.room.rows, most = most_waits(s, rows);
-  p.sync = arena_alloc(a, most * sizeof *p.sync);
-  p.cell = arena_alloc(a, rows * sizeof *p.cell);
-  p.last = NEW_ARRAY(a, uint32_t, rows);
-  p.event = arena_alloc(a, rows * sizeof *p.event), p.free = arena_alloc(a, rows * sizeof *p.free);
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    Arena tmp = {.oom = a->oom};
-    p.k = &rank[r];
-    p.w = rank_streams(&tmp, s, r, p.k);
-    start_rank(a, &p.room, &p.w);
-    start_place(&tmp, &p);
-    if (p.w.n == PIPE_COPY)
-      place_rank(&p, PIPE_COPY);
-    else
-      place_rank(&p, p.w.n);
-    PipeSync *sync = arena_alloc(a, (size_t)p.nsync * sizeof *sync + 1);
-    rank[r].nevent = number_events(&p);
-    if (p.nsync)
-      memcpy(sync, p.sync, p.nsync * sizeof *sync);
-    rank[r].sync = sync, rank[r].nsync = p.nsync;
-    arena_free(&tmp);
+  Place *p = NEW(a, Place);
+  p->room = stream_room(s, rank);
+  size_t rows = p->room.rows;
+  p->nwait = most_waits(s, rows);
+  p->sync = arena_alloc(a, p->nwait * sizeof *p->sync);
+  p->cell = arena_alloc(a, rows * sizeof *p->cell);
+  p->last = NEW_ARRAY(a, uint32_t, rows);
+  p->event = arena_alloc(a, rows * sizeof *p->event);
+  p->free = arena_alloc(a, rows * sizeof *p->free);
+  return p;
+}
+
+static void end(Arena *a, Place *p) {
+  size_t rows = p->room.rows;
+  arena_forget(a, p->sync, p->nwait * sizeof *p->sync);
+  arena_forget(a, p->cell, rows * sizeof *p->cell);
+  arena_forget(a, p->last, rows * sizeof *p->last);
+  arena_forget(a, p->event, rows * sizeof *p->event);
+  arena_forget(a, p->free, rows * sizeof *p->free);
+  forget_stream_room(a, &p->room);
+}
+
+void place_events(Sched *s, PipeRank *rank, uint32_t r) {
+  Arena *a = s->arena, tmp = {.oom = a->oom};
+  Place *p = s->place = r == 0 ? begin(s, rank) : s->place;
+  p->k = &rank[r];
+  p->w = rank_streams(&tmp, s, r, p->k);
+  start_rank(a, &p->room, &p->w);
+  start_place(&tmp, p);
+  if (p->w.n == PIPE_COPY)
+    place_rank(p, PIPE_COPY);
+  else
+    place_rank(p, p->w.n);
+  rank[r].nevent = number_events(p);
+  rank[r].sync = p->sync, rank[r].nsync = p->nsync;
+  if (s->all_lists) {
+    PipeSync *sync = arena_alloc(a, (size_t)p->nsync * sizeof *sync + 1);
+    if (p->nsync)
+      memcpy(sync, p->sync, p->nsync * sizeof *sync);
+    rank[r].sync = sync;
+    if (r + 1 == s->nrank)
+      end(a, p);
   }
-  arena_forget(a, p.sync, most * sizeof *p.sync);
-  arena_forget(a, p.cell, rows * sizeof *p.cell);
-  arena_forget(a, p.last, rows * sizeof *p.last);
-  arena_forget(a, p.event, rows * sizeof *p.event);
-  arena_forget(a, p.free, rows * sizeof *p.free);
-  forget_stream_room(a, &p.room);
+  arena_free(&tmp);
 }

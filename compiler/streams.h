@@ -68,7 +68,7 @@ StreamRoom stream_room(const Sched *s, const PipeRank *rank);
 void start_rank(Arena *a, StreamRoom *room, const RankStreams *w);
 void forget_stream_room(Arena *a, StreamRoom *room);
 
-/* Ensures sync, nsync and nevent of all ranks, whose lists are complete. */
-void place_events(Sched *s, PipeRank *rank);
+/* Ensures sync, nsync and nevent of rank r, whose list is complete; of one rank after the other. */
+void place_events(Sched *s, PipeRank *rank, uint32_t r);
 
 #endif

@@ -527,7 +527,8 @@ bool list_transfers(Sched *s) {
                "the transfers of '%s' are to be by hand, and its orders have none", s->name);
     diag_help(s->diag,
               "write 'send F(m)', 'recv F(m)', 'send B(m)' and 'recv B(m)' among the ops, or leave "
-              "'transfers manual' out");
+              "%s out",
+              s->opt->lowering ? "--lowering=manual" : "'transfers manual'");
     return false;
   }
   if (!make_lists(s) || !prove_lists(s))

@@ -20,8 +20,9 @@ typedef struct Cell {
   uint32_t act, gout; /* slots, valid while the op that took one has been seen */
   uint32_t keep;      /* of a forward that is recomputed, NONE of another */
   uint32_t host, peer;
-  uint8_t ops;  /* bit per compute op */
-  uint8_t away; /* its stash: 0 never left the device, 1 is in host memory, 2 is back */
+  uint8_t ops;    /* bit per compute op */
+  uint32_t round; /* the update that applies its gradient, once that is there */
+  uint8_t away;   /* its stash: 0 never left the device, 1 is in host memory, 2 is back */
   uint32_t sent[2], received[2]; /* transfers, [0] forward, [1] backward */
 } Cell;
 
@@ -58,6 +59,7 @@ typedef struct Verify {
   uint32_t *reduced,
       *tied; /* [nstage] COMM instructions up to the REDUCE, the TIE for its next U, 0 before */
   VerifyEdges edges;
+  bool *in_channel;       /* [nchannel] something is */
   uint32_t *pipe_at;      /* [nmb + 1] pipes whose microbatches begin before this one */
   uint64_t *fixed, *work; /* [nrank] bytes of weights, gradients, optimizer; of the workspace */
   /* Of the rank at hand. */
@@ -100,8 +102,27 @@ static uint64_t content_bytes(const Verify *v, uint32_t stage, uint32_t cls, boo
   }
 }
 
-static void verify_head(const PipeProgram *p) {
+/* Nothing below relies on a count of a table that is not that of the passes. */
+static void verify_head(const Sched *s) {
+  const PipeProgram *p = s->prog;
   BUG_IF(p->magic != PIPE_MAGIC || p->abi != PIPE_ABI);
+  BUG_IF(p->nrank != s->nrank || p->nstage != s->nstage || p->nmodel != s->nmodel ||
+         p->nmb != s->nmb || p->slices != s->slices || p->nedge != s->nedge);
+  BUG_IF(p->sized != s->sized || p->forward != s->forward || p->lowering != s->lowering);
+  BUG_IF(p->nchannel != s->npipe_channel || (p->nchannel && p->lowering != PIPE_CHANNELS));
+  BUG_IF(p->nformula != s->nformula || p->nrule != s->nrule || p->nthen != s->nthen ||
+         p->nstate != (s->nformula ? s->nstate : 0));
+  for (uint32_t st = 0; st < p->nstage; st++)
+    BUG_IF((p->stage[st].tied != NONE) != (s->tie_of && s->tie_of[st] != NONE));
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    const PipeRank *k = &p->rank[r];
+    const Streams *t = &s->stream[r];
+    uint64_t slots = 0;
+    BUG_IF(k->ninstr != t->ncompute + t->ncomm + t->ncopy || k->npool != s->npool[r]);
+    for (uint32_t i = 0; i < k->npool; i++)
+      slots += k->pool[i].count;
+    BUG_IF(k->nslot != slots);
+  }
   BUG_IF(p->nrank == 0 || p->nstage < p->nrank || p->nmb == 0);
   BUG_IF(p->slices == 0 || p->nmb % p->slices != 0);
   BUG_IF(p->sized > 1 || p->timed > 1 || p->forward > 1);
@@ -120,6 +141,8 @@ static void verify_pools(Verify *v) {
     BUG_IF(q->cls >= PIPE_NCLASSES || q->stage >= p->nstage || q->count == 0);
     BUG_IF(q->first != n || q->count > k->nslot - n);
     BUG_IF(q->cls != PIPE_BUFFER && q->bytes != content_bytes(v, q->stage, q->cls, q->skip));
+    BUG_IF(q->cls != PIPE_OUT && q->cls != PIPE_IN && q->cls != PIPE_GUEST &&
+           p->stage[q->stage].rank != v->r);
     BUG_IF(q->skip > 1);
     BUG_IF(q->skip && (q->cls < PIPE_OUT || q->cls > PIPE_LOCAL));
     for (uint32_t j = 0; j < q->count; j++)
@@ -172,20 +195,23 @@ static Slot *touch(Verify *v, uint32_t slot, PipeClass cls, uint32_t stage, uint
   Slot *t = touch_any(v, slot, cls);
   const PipePool *q = &v->p->rank[v->r].pool[t->pool];
   BUG_IF(q->skip != skips(v, edge) || q->bytes != content_bytes(v, stage, cls, q->skip));
-  BUG_IF(!v->p->sized && q->stage != stage); /* sizes unknown: only its own stage's is the same */
+  /* sizes unknown: only its own stage's is the same */
+  BUG_IF((!v->p->sized || cls == PIPE_OUT || cls == PIPE_IN) && q->stage != stage);
   return t;
 }
 
 /* A COMM instruction is in a channel for its kind, between its ranks, and in its pipe. */
-static void verify_channel(const Verify *v, const PipeInstr *in) {
+static void verify_channel(Verify *v, const PipeInstr *in) {
   const PipeProgram *p = v->p;
   BUG_IF((in->gout != NONE) != (p->lowering == PIPE_CHANNELS));
   if (in->gout == NONE)
     return;
   BUG_IF(in->gout >= p->nchannel);
   const PipeChannel *c = &p->channel[in->gout];
+  v->in_channel[in->gout] = true;
   if (in->op >= PIPE_REDUCE) {
-    BUG_IF(c->op != (in->op == PIPE_SIDE_COMM ? PIPE_SIDE_COMM : PIPE_REDUCE) || c->to != NONE);
+    BUG_IF(c->op != (in->op == PIPE_SIDE_COMM ? PIPE_SIDE_COMM : PIPE_REDUCE) || c->to != NONE ||
+           c->pipe != NONE);
     BUG_IF(in->op == PIPE_SIDE_COMM ? c->from != v->r : c->from > v->r);
     return;
   }
@@ -256,6 +282,14 @@ static uint32_t list_at(const PipeRank *k, uint32_t field, uint32_t n, uint32_t 
   return n > 1 ? k->list[field + i] : field;
 }
 
+/* Places of lists that the two fields of an op have. */
+static uint32_t listed(const PipeStage *st, const PipeInstr *in) {
+  uint32_t n = in->in != NONE && pipe_fields(st, in->op, true) > 1 ? pipe_fields(st, in->op, true)
+                                                                   : 0;
+  return n + (in->out != NONE && pipe_fields(st, in->op, false) > 1 ? pipe_fields(st, in->op, false)
+                                                                    : 0);
+}
+
 /* R: from the inputs that were kept to a stash; its outputs go to slots that nobody reads. */
 static void takes_again(Verify *v, const PipeInstr *in, Cell *c) {
   uint32_t n = v->p->stage[in->stage].nout;
@@ -287,9 +321,10 @@ static void verify_takes(Verify *v, const PipeInstr *in) {
     BUG_IF(in->act != NONE || in->gout != NONE || in->keep != NONE);
     BUG_IF(in->in != NONE || in->out != NONE);
     BUG_IF(v->fresh[in->stage] == 0);
+    const Cell *named = &v->cell[cell_at(p->nmb, in->stage, in->mb)];
     BUG_IF(in->mb != NONE &&
-           (!verify_runs(p, in->stage, in->mb) ||
-            !verify_is_complete(v->cell[cell_at(p->nmb, in->stage, in->mb)].ops)));
+           (!verify_runs(p, in->stage, in->mb) || !verify_is_complete(named->ops) ||
+            named->round != v->rounds[in->stage]));
     BUG_IF(st->replica != in->stage &&
            (!v->reduced[in->stage] || !verify_synced(&v->sync, v->row, 1, v->reduced[in->stage])));
     BUG_IF(st->tied != NONE &&
@@ -377,6 +412,7 @@ static void verify_gives(Verify *v, const PipeInstr *in) {
     if (last) {
       BUG_IF(v->reduced[in->stage] || v->tied[in->stage]); /* the sum would lack it */
       v->graded[in->stage] = v->done[0] + 1;
+      c->round = v->rounds[in->stage];
       v->fresh[in->stage]++;
     }
   }
@@ -477,6 +513,7 @@ static void verify_copy(Verify *v, const PipeInstr *in) {
 static void verify_rank(Verify *v, Arena *a) {
   const PipeProgram *p = v->p;
   const PipeRank *k = &p->rank[v->r];
+  uint32_t nlist = 0;
   BUG_IF(k->ninstr == 0);
   v->sync = verify_sync_begin(p, k, a);
   verify_pools(v);
@@ -528,6 +565,7 @@ static void verify_rank(Verify *v, Arena *a) {
       BUG_IF(op->phase >= PIPE_NPHASES || op->site >= p->nsite);
       BUG_IF(op->stage >= p->nstage || p->stage[op->stage].rank != v->r);
       v->done[0] = v->begun + j;
+      nlist += listed(&p->stage[op->stage], op);
       verify_takes(v, op);
     }
     for (uint32_t j = 0; j < n; j++) {
@@ -539,6 +577,7 @@ static void verify_rank(Verify *v, Arena *a) {
       verify_sync_done(&v->sync, i + j);
     i += n - 1;
   }
+  BUG_IF(nlist != k->nlist);
   for (uint32_t i = 0; i < k->npool; i++) {
     uint32_t cls = k->pool[i].cls;
     if (cls == PIPE_GUEST || cls == PIPE_WEIGHT || cls == PIPE_GUESS)
@@ -595,6 +634,24 @@ static void verify_complete(const Verify *v) {
   }
 }
 
+/* The ops of each rank are those of the text, in its order and in its actions. */
+static void verify_text(const Sched *s) {
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    const PipeRank *k = &s->prog->rank[r];
+    uint32_t next = s->rank_op0[r];
+    for (uint32_t i = 0; i < k->ninstr; i++) {
+      const PipeInstr *in = &k->instr[i];
+      if (stream_of(in->op) != 0)
+        continue;
+      const Op *o = &s->op[next++];
+      BUG_IF(next > s->rank_op0[r + 1]);
+      BUG_IF(in->op != o->kind || in->stage != o->stage || in->mb != o->mb);
+      BUG_IF(in->group != o->group || in->phase != o->phase || in->site != o->site);
+    }
+    BUG_IF(next != s->rank_op0[r + 1]);
+  }
+}
+
 /* What the other streams wait for ends an action, unless sends are eager. With `send next` an action
  * waits for what the one before it has made. */
 static void verify_send(const Sched *s) {
@@ -625,8 +682,8 @@ void verify_program(const Sched *s) {
   uint32_t nslot = 0, npool = 0;
   uint64_t busy = 0;
   Verify v = {.s = s, .p = p};
-  verify_head(p);
-  verify_sides(s);
+  verify_head(s);
+  verify_side_table(s);
   v.edges = verify_tables(p, a);
   for (uint32_t r = 0; r < p->nrank; r++) {
     nslot = p->rank[r].nslot > nslot ? p->rank[r].nslot : nslot;
@@ -667,6 +724,7 @@ void verify_program(const Sched *s) {
   v.most = NEW_ARRAY(a, uint32_t, npool);
   v.fixed = NEW_ARRAY(a, uint64_t, p->nrank);
   v.work = NEW_ARRAY(a, uint64_t, p->nrank);
+  v.in_channel = NEW_ARRAY(a, bool, p->nchannel);
   v.pipe_at = NEW_ARRAY(a, uint32_t, (size_t)p->nmb + 1);
   for (uint32_t st = 0; st < p->nstage; st++)
     v.pipe_at[p->stage[st].mb0 + 1] = 1;
@@ -678,6 +736,10 @@ void verify_program(const Sched *s) {
       v.left[st] += verify_runs(p, st, mb);
   for (v.r = 0; v.r < p->nrank; v.r++)
     verify_rank(&v, a);
+  for (uint32_t c = 0; c < p->nchannel; c++)
+    BUG_IF(!v.in_channel[c]);
+  verify_text(s);
+  verify_sides(s);
   verify_guests(&v);
   verify_stashes(s);
   verify_weights(s);

@@ -96,7 +96,8 @@ static inline Passage verify_passage(const VerifyEdges *v, uint32_t row, uint32_
   return (Passage){other, down ? row : other, edge};
 }
 
-/* verify_side.c: every side op that a clause asks for, where it asks for it, and no other. */
+/* verify_side.c: the table of side ops; every side op that a clause asks for, where it asks for it, and no other. */
+void verify_side_table(const Sched *s);
 void verify_sides(const Sched *s);
 
 #endif

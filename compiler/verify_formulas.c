@@ -132,7 +132,7 @@ static void same(const Numbers *n, const WeightLine *l, uint32_t row, double not
     pr_formula_array(&s->formula[row], &in, &out, 1);
     got = (double)out;
   }
-  BUG_IF(isfinite((float)want) && fabs(got - want) > 1e-3 * (1 + fabs(want)));
+  BUG_IF(isfinite((float)want) && fabs(got - want) > 1e-4 * (1 + fabs(want)));
 }
 
 /* What a row has had so far, in the order of its rank. */
@@ -159,6 +159,12 @@ static void verify_update(Numbers *n, const PipeInstr *in, const PipeWeights *w,
       continue;
     BUG_IF(next >= r->then0 + r->nthen || s->then[next].state != j);
     same(n, l, s->then[next++].formula, 0);
+    double now = n->name[FO_OLD], before = value(n, l->formula);
+    n->name[FO_OLD] = now + 1;
+    bool needs_old = value(n, l->formula) != before;
+    n->name[FO_OLD] = now;
+    BUG_IF(needs_old && w->out == w->slot &&
+           w->guess == NONE); /* it has been overwritten by then */
   }
   BUG_IF(next != r->then0 + r->nthen);
 }

@@ -50,9 +50,11 @@ void verify_ops(const Sched *s) {
   uint32_t *rounds = NEW_ARRAY(s->arena, uint32_t, s->nstage),
            *grad = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   for (uint32_t st = 0; st < s->nstage; st++) {
+    BUG_IF(s->stage[st].model >= s->nmodel || s->stage[st].mb0 >= s->nmb ||
+           s->stage[st].nmb > s->nmb - s->stage[st].mb0);
     for (uint32_t mb = s->stage[st].mb0; mb < s->stage[st].mb0 + s->stage[st].nmb; mb++)
       left[st] += !s->row_of || s->row_of[(size_t)s->stage[st].model * s->nmb + mb] == st;
-    BUG_IF(s->stage[st].rank >= s->nrank || left[st] == 0);
+    BUG_IF(s->stage[st].rank >= s->nrank || s->stage[st].replica >= s->nstage || left[st] == 0);
   }
   BUG_IF(s->rank_op0[0] != 0 || s->rank_op0[s->nrank] != s->nop);
   for (uint32_t r = 0; r < s->nrank; r++) {

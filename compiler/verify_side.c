@@ -154,7 +154,7 @@ static void verify_given(const Lists *l, uint32_t r) {
       BUG_IF(pipe_op_info[s->side_use[next[on]].kind].stream == on); /* it lacks */
 }
 
-void verify_sides(const Sched *s) {
+void verify_side_table(const Sched *s) {
   const PipeProgram *p = s->prog;
   BUG_IF((p->nside != 0) != (p->side != NULL) || p->nside != s->nside_decl * p->nstage);
   for (uint32_t i = 0; i < p->nside; i++) {
@@ -162,6 +162,10 @@ void verify_sides(const Sched *s) {
     BUG_IF(k->decl != i / p->nstage || k->stage != i % p->nstage || !pipe_is_side(k->op));
     BUG_IF(strcmp(k->name, s->side_decl[k->decl]->name) != 0);
   }
+}
+
+void verify_sides(const Sched *s) {
+  const PipeProgram *p = s->prog;
   uint32_t *last = NEW_ARRAY(s->arena, uint32_t, s->nstage),
            *first_side = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   for (uint32_t r = 0; r < p->nrank; r++) {

@@ -33,6 +33,8 @@ static void find_streams(const PipeProgram *p, VerifySync *v, Arena *a) {
 
 VerifySync verify_sync_begin(const PipeProgram *p, const PipeRank *k, Arena *a) {
   VerifySync v = {.k = k};
+  uint32_t used = 0; /* events */
+  BUG_IF((k->nsync == 0) != (k->nevent == 0) || k->nevent > k->nsync);
   find_streams(p, &v, a);
   v.nth = NEW_ARRAY(a, uint32_t, k->ninstr);
   v.sent = NEW_ARRAY(a, uint32_t, v.n * (size_t)k->nevent);
@@ -41,7 +43,6 @@ VerifySync verify_sync_begin(const PipeProgram *p, const PipeRank *k, Arena *a) 
   v.waited = NEW_ARRAY(a, uint32_t, v.n * (size_t)CLASSES);
   v.records = NEW_ARRAY(a, uint32_t, (size_t)k->ninstr + 1);
   v.recorded = NEW_ARRAY(a, uint32_t, k->nevent);
-  BUG_IF((k->nsync == 0) != (k->nevent == 0));
   for (uint32_t i = 0; i < k->nsync; i++) {
     const PipeSync *y = &k->sync[i], *last = i > 0 ? y - 1 : y;
     uint32_t row = y->after == NONE ? 0 : y->after + 1;
@@ -53,7 +54,11 @@ VerifySync verify_sync_begin(const PipeProgram *p, const PipeRank *k, Arena *a) 
     BUG_IF(y->before > 0 && k->instr[y->before - 1].group > 0);
     BUG_IF(row > 0 && k->instr[row - 1].group > 0 && k->instr[row - 1].op >= PIPE_SEND_F);
     v.records[row] = y->event + 1;
+    used += v.recorded[y->event] == 0;
+    v.recorded[y->event] = 1;
   }
+  BUG_IF(used != k->nevent);
+  memset(v.recorded, 0, k->nevent * sizeof *v.recorded);
   for (uint32_t x = 1; x < v.n; x++)
     v.heard[x * (size_t)v.n] = UINT32_MAX; /* not even that the step has begun */
   return v;
@@ -94,6 +99,8 @@ bool verify_synced(const VerifySync *v, uint32_t row, int other, uint32_t count)
   if (count == 0)
     return heard(v, on, 0,
                  0); /* and that is all that one stream can know of one that has not begun */
+  if (on < CLASSES && v->waited[on * CLASSES + 1] < count)
+    return false;
   uint32_t last = v->comm[count - 1];
   return last < row && (v->stream[last] == on || heard(v, on, v->stream[last], v->nth[last]));
 }

@@ -61,10 +61,12 @@ static void verify_shares(const PipeProgram *p, Arena *a) {
 static void verify_ties(const PipeProgram *p, Arena *a) {
   uint32_t *seen = NEW_ARRAY(a, uint32_t, p->nstage), *on = NEW_ARRAY(a, uint32_t, p->nrank);
   uint8_t *tied = NEW_ARRAY(a, uint8_t, p->nmodel);
+  for (uint32_t i = 0; i < p->nstage; i++)
+    BUG_IF(p->stage[i].tie >= p->nstage);
   for (uint32_t i = 0; i < p->nstage; i++) {
     const PipeStage *st = &p->stage[i];
     tied[st->model] |= st->tied == NONE ? 1 : 2;
-    BUG_IF(tied[st->model] == 3 || st->tie >= p->nstage);
+    BUG_IF(tied[st->model] == 3);
     BUG_IF(st->tied == NONE && (st->tied_bytes || st->time[PIPE_TIE]));
     BUG_IF(st->tied_bytes > st->grad_bytes);
     if (st->tied == NONE)
@@ -89,7 +91,8 @@ static void verify_stages(const VerifyEdges *v, Arena *a) {
   uint32_t nfirst = 0;
   BUG_IF(p->nmodel == 0 || p->nmodel > p->nstage);
   for (uint32_t i = 0; i < p->nstage; i++)
-    BUG_IF(p->stage[i].rank >= p->nrank || p->stage[i].model >= p->nmodel);
+    BUG_IF(p->stage[i].rank >= p->nrank || p->stage[i].model >= p->nmodel ||
+           (p->nstate < 32 && p->stage[i].states >> p->nstate));
   for (uint32_t i = 0; i < p->nstage; i++) {
     const PipeStage *st = &p->stage[i];
     BUG_IF(!p->row && st->chunk != nchunk[st->rank]);

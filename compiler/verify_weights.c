@@ -25,16 +25,24 @@ typedef struct Row { /* of the stage table */
   uint32_t behind; /* most `ahead` of the F whose gradients no U has applied */
 } Row;
 
-/* How often each version of each stage is read, by U as well. Versions of a row begin at base. */
+/* How often each version of each stage is read, by U as well. Versions of a row begin at base. Nothing behind this
+ * relies on a version or a slot that is out of range. */
 static void count_reads(const PipeProgram *p, uint32_t r, const size_t *base, uint32_t *reads) {
   const PipeRank *k = &p->rank[r];
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
     const PipeWeights *w = &k->weights[i];
-    if (in->op == PIPE_U)
-      reads[base[in->stage] + w->version - 1]++;
-    else if (w->slot != NONE)
-      reads[base[in->stage] + w->version]++;
+    bool update = in->op == PIPE_U;
+    if (!pipe_uses_weights(in->op)) {
+      BUG_IF(w->version != NONE || w->slot != NONE || w->out != NONE || w->guess != NONE ||
+             w->formula != NONE || w->behind || w->ahead);
+      continue;
+    }
+    BUG_IF(w->version - update >= base[in->stage + 1] - base[in->stage]);
+    BUG_IF(w->formula != NONE && w->formula >= (update ? p->nrule : p->nformula));
+    BUG_IF(w->slot >= k->nslot && (w->slot != NONE || update || in->op == PIPE_SIDE));
+    if (w->slot != NONE)
+      reads[base[in->stage] + w->version - update]++;
   }
 }
 
@@ -145,13 +153,14 @@ static void verify_read(const Sched *s, const PipeInstr *in, const PipeWeights *
   }
 }
 
+/* first: [nstage] NONE: no ops of the row that read alike yet. */
 static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
-                                const uint32_t *reads, Row *rows, Spot *slot, uint32_t **cells) {
+                                const uint32_t *reads, Row *rows, Spot *slot, uint32_t *first,
+                                uint32_t **cells) {
   const PipeProgram *p = s->prog;
   const PipeRank *k = &p->rank[r];
-  uint32_t action = 1, *first = arena_zalloc(s->arena, p->nstage, sizeof *first);
+  uint32_t action = 1;
   Groups groups = {0};
-  memset(first, 0xff, p->nstage * sizeof *first);
   for (uint32_t i = 0; i < k->nslot; i++)
     slot[i] = (Spot){NONE, NONE, 0, 0, NONE};
   for (uint32_t i = 0; i < k->npool; i++) {
@@ -170,21 +179,18 @@ static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
     const PipeInstr *in = &k->instr[i];
     const PipeWeights *w = &k->weights[i];
     Row *row = &rows[in->stage];
-    if (in->op == PIPE_W || (in->op > PIPE_U && in->op != PIPE_SIDE)) {
-      BUG_IF(w->version != NONE || w->slot != NONE || w->out != NONE || w->guess != NONE ||
-             w->formula != NONE || w->behind || w->ahead);
+    if (!pipe_uses_weights(in->op))
       continue;
-    }
     action += i == 0 || in[-1].group == 0;
     bool may_share = in->op != PIPE_U && in->op != PIPE_SIDE;
     uint32_t maker = may_share ? verify_alike(s, r, i, slot, &groups, first) : i;
-    BUG_IF((w->slot >= k->nslot && w->slot != NONE) || row->live == 0);
+    BUG_IF(row->live == 0);
     verify_guess(p, r, i, maker, slot, action);
     if (in->op == PIPE_F)
       cells[in->stage][in->mb] = w->version;
     if (in->op == PIPE_SIDE) {
       BUG_IF(w->version != row->newest || w->behind || w->ahead || w->out != NONE ||
-             w->guess != NONE);
+             w->guess != NONE || w->formula != NONE);
       BUG_IF(slot[w->slot].stage != in->stage || slot[w->slot].version != row->newest);
       slot[w->slot].left--;
       continue;
@@ -193,8 +199,9 @@ static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
       verify_read(s, in, w, row, slot, cells[in->stage], rows, maker != i);
       continue;
     }
+    BUG_IF(w->out >= k->nslot);
     Spot *from = &slot[w->slot], *to = &slot[w->out];
-    BUG_IF(w->out >= k->nslot || from->stage != in->stage || to->stage != in->stage);
+    BUG_IF(from->stage != in->stage || to->stage != in->stage);
     BUG_IF(from->version != row->newest || w->version != row->newest + 1);
     BUG_IF(--from->left > 0 && from == to);
     BUG_IF(from != to && to->version != NONE && to->left > 0);
@@ -217,13 +224,12 @@ static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
   }
 }
 
-/* How far each gradient has to go: from what its F has read, and its B, to the U that applies it. */
-static void verify_ahead(const Sched *s, uint32_t r, Row *rows) {
+/* How far each gradient has to go: from what its F has read, and its B, to the U that applies it. at: [3 * nstage * nmb]
+ * 1 + row of F, B or I, R in the list of their rank; 0: not seen. */
+static void verify_ahead(const Sched *s, uint32_t r, Row *rows, uint32_t *at) {
   const PipeProgram *p = s->prog;
   const PipeRank *k = &p->rank[r];
-  size_t cells = (size_t)p->nstage * p->nmb;
-  uint32_t *at = arena_zalloc(s->arena, 3 * cells, sizeof *at),
-           stale = 0; /* 1 + row of F, B or I, R */
+  uint32_t stale = 0;
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
     const PipeWeights *w = &k->weights[i];
@@ -267,17 +273,20 @@ void verify_weights(const Sched *s) {
   uint32_t *reads = arena_zalloc(s->arena, base[p->nstage], sizeof *reads);
   Row *rows = arena_zalloc(s->arena, p->nstage, sizeof *rows);
   Spot *slot = arena_zalloc(s->arena, nslot, sizeof *slot);
+  uint32_t *first = arena_zalloc(s->arena, p->nstage, sizeof *first);
+  memset(first, 0xff, p->nstage * sizeof *first);
   uint32_t **cells = arena_zalloc(s->arena, p->nstage, sizeof *cells);
   for (uint32_t st = 0; st < p->nstage; st++)
     cells[st] = arena_zalloc(s->arena, p->nmb, sizeof *cells[st]);
   for (uint32_t r = 0; r < p->nrank; r++) {
     count_reads(p, r, base, reads);
-    verify_rank_weights(s, r, base, reads, rows, slot, cells);
+    verify_rank_weights(s, r, base, reads, rows, slot, first, cells);
   }
   for (uint32_t st = 0; st < p->nstage; st++) {
     BUG_IF(rows[st].newest != s->round0[st + 1] - s->round0[st]);
     rows[st].updates = 0;
   }
+  uint32_t *at = arena_zalloc(s->arena, 3 * (size_t)p->nstage * p->nmb, sizeof *at);
   for (uint32_t r = 0; r < p->nrank; r++)
-    verify_ahead(s, r, rows);
+    verify_ahead(s, r, rows, at);
 }

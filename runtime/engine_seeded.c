@@ -158,8 +158,10 @@ static void member_done(Seeded *s, const CommRun *c, uint32_t place) {
 /* Carries out the sum at the head of c. Returns how many instructions that is. */
 static uint32_t carry_out_sum(Seeded *s, const CommRun *c, PrStatus *st) {
   const Coll *l = coll_of(s, c);
-  for (uint32_t j = 0; j < l->n; j++)
+  for (uint32_t j = 0; j < l->n; j++) {
     l->index[j] = pr_comm_at(l->at[j], done_of(s, l->at[j]))->index;
+    pr_fault_at(s->run, l->at[j]->k->id, l->index[j], s->step);
+  }
   *st = pr_sum(s->run, l, s->step);
   for (uint32_t j = 0; j < l->n; j++)
     s->comm[row_of(s, l->at[j])]++;
@@ -176,6 +178,7 @@ static PrStatus carry_out(Seeded *s, Ready e, uint32_t *n) {
   PrStatus st = PR_OK;
   *n = 1;
   if (e.on == PIPE_COPY) {
+    pr_fault_at(run, k->id, k->copy[s->copy[e.at]].index, s->step);
     st = pr_copy(run, k, &k->copy[s->copy[e.at]], s->step);
     s->copy[e.at]++;
     uint32_t *turn = k->turns ? &s->turn[k->t->group - 1] : NULL;
@@ -185,13 +188,17 @@ static PrStatus carry_out(Seeded *s, Ready e, uint32_t *n) {
     st = pr_compute(run, k, &k->compute[s->compute[e.at]], s->step, n);
     s->compute[e.at] += *n;
   } else if (comm_head(s, c)->op == PIPE_SIDE_COMM) {
+    pr_fault_at(run, k->id, pr_comm_at(c, s->comm[e.at])->index, s->step);
     st = pr_side(run, k, pr_comm_at(c, s->comm[e.at])->index, s->step);
     s->comm[e.at]++;
   } else {
     Chan *ch = &run->chan[pr_comm_at(c, e.place)->chan];
     CommRun *o = ch->end[1];
     uint32_t recv = member(s, o, k->id, false);
-    ch->post[0] = (Post){pr_comm_instr(c, e.place), k->id, false, s->step, e.place, c};
+    const bool corrupt = pr_fault_at(run, k->id, pr_comm_at(c, e.place)->index, s->step) ==
+                         PR_CORRUPT;
+    pr_fault_at(run, o->k->id, pr_comm_at(o, recv)->index, s->step);
+    ch->post[0] = (Post){pr_comm_instr(c, e.place), k->id, corrupt, s->step, e.place, c};
     ch->post[1] = (Post){pr_comm_instr(o, recv), o->k->id, false, s->step, recv, o};
     st = pr_transfer(run, ch);
     member_done(s, c, e.place);

@@ -14,7 +14,7 @@
  *   drop     of a SEND: the message is lost, and the sender does not notice
  *   corrupt  of a SEND: one bit arrives changed. Of F, B or I that writes a tensor: one bit of that
  *
- * Looking for it costs one comparison per instruction. */
+ * An engine without threads has no hang and no drop. Looking for it costs one comparison per instruction. */
 #include "run.h"
 
 #include <signal.h>
@@ -85,8 +85,8 @@ static PrStatus read_action(PrRun *run, const char *all, const char *action) {
   }
   if (f->point != PR_AT_INSTRUCTION && f->kind >= PR_DROP)
     return refuse(run, all, "only an instruction has a message");
-  if (run->o.seed && f->kind != PR_CRASH && f->kind != PR_SLOW)
-    return refuse(run, all, "an engine without threads can only crash or be slow");
+  if (run->o.seed && (f->kind == PR_HANG || f->kind == PR_DROP))
+    return refuse(run, all, "an engine without threads can only crash, be slow or corrupt");
   if (f->point != PR_AT_INSTRUCTION)
     return PR_OK;
   const PipeInstr *c = &run->p->rank[f->rank].instr[f->index];

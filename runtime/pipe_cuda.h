@@ -11,6 +11,9 @@
  * one, this process runs all ranks on one device, each on streams of its own; transfers are copies, and
  * sums are made by the model, in the order of the CPU engines.
  *
+ * With a group it takes NCCL 2.19 or later; 2.22 where there are sums, turns of COPY streams or a graph, since an abort of an
+ * older one may wait for ever; pr_open says so.
+ *
  * With lowering channels each channel is a communicator of its own (ncclCommSplit) and a stream on both sides, and NCCL 2.26
  * or later starts what is on them in the order of the list: pr_open refuses an older one, and NCCL_LAUNCH_ORDER_IMPLICIT
  * other than 1. Not run on a device yet.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The abstract machine (pipe_sim.h). pair.c and predict.c are the rest of it.
+ * The abstract machine (pipe_sim.h). pair.c and predict.c are the rest of it. More than 800 lines: all parts of it work
+ * on the state of all others.
  *
  * A rank is examined once at first and again whenever its peer has completed a transfer with it.
  * Examining it runs its streams as far as they go. Each condition of a head instruction is
@@ -22,7 +23,9 @@ typedef struct Queue {
   uint32_t rank, n, done;
   const uint32_t *at; /* [n] positions in the COMM stream of the rank; NULL: it is that */
   uint64_t free;
-  bool held; /* its head is in Machine.heap */
+  bool held;     /* its head is in Machine.heap */
+  uint32_t made; /* 1 + the position that `head` is, if it was made (PipeMake); 0: none */
+  PipeInstr head;
   /* With groups: of the one at the head, if it has started. */
   bool posted;
   uint8_t *paired; /* [n]: its other end has been found */
@@ -101,21 +104,33 @@ static void enqueue(Machine *m, uint32_t r) {
   m->rank[r].queued = true;
 }
 
+/* Position i of the COMPUTE stream of a rank; room: for what is made. */
+static const PipeInstr *compute_at(const Machine *m, uint32_t r, uint32_t i, PipeInstr *room) {
+  const PipeMake *make = m->in->make;
+  if (!make)
+    return stream_at(&m->in->compute[r], i);
+  make->compute(make->of, r, i, room);
+  return room;
+}
+
 /* Times the action of n > 1 ops from i on, which starts at `start`: its ops one after the other in list
  * order, none later than its end; the last ends with it. Returns its end. */
 static uint64_t run_action(Machine *m, uint32_t r, uint32_t i, uint32_t n, uint64_t start) {
-  const PipeStream *s = &m->in->compute[r];
-  const PipeInstr *a = stream_at(s, i), *b = stream_at(s, i + 1);
+  PipeInstr room[2];
+  const PipeInstr *a = compute_at(m, r, i, &room[0]), *b = compute_at(m, r, i + 1, &room[1]);
   uint64_t time = 0, at = start, end;
-  for (uint32_t j = i; j < i + n; j++)
-    time = add(time, time_of(m, stream_at(s, j)));
+  for (uint32_t j = i; j < i + n; j++) {
+    PipeInstr one;
+    time = add(time, time_of(m, compute_at(m, r, j, &one)));
+  }
   if (n == 2 && ((a->op == PIPE_F && b->op == PIPE_B) || (a->op == PIPE_B && b->op == PIPE_F))) {
     uint64_t fused = m->in->stage[(a->op == PIPE_F ? a : b)->stage].time_fb;
     time = fused > 0 ? fused : time;
   }
   end = add(start, time);
   for (uint32_t j = i; j < i + n; j++) {
-    const PipeInstr *c = stream_at(s, j);
+    PipeInstr one;
+    const PipeInstr *c = compute_at(m, r, j, &one);
     if (m->out->compute_start)
       m->out->compute_start[r][j] = at;
     at = add(at, time_of(m, c));
@@ -151,11 +166,13 @@ static void run_compute(Machine *m, uint32_t r) {
   uint64_t busy = 0;
   uint32_t i = k->ncompute;
   for (; i < s->n; i++) {
-    const PipeInstr *c = stream_at(s, i);
+    PipeInstr room;
+    const PipeInstr *c = compute_at(m, r, i, &room);
     uint64_t start = k->compute_free;
     if (c->wait_copy > k->ncopy || !has_comm(m, r, 0, i, c->wait, &start))
       break;
-    fetch_ahead(c, sizeof *c, 0);
+    if (c != &room)
+      fetch_ahead(c, sizeof *c, 0);
     fetch_ahead(&k->compute_end[i], sizeof *k->compute_end, 1);
     if (starts)
       fetch_ahead(&starts[i], sizeof *starts, 1);
@@ -212,8 +229,15 @@ static bool run_copy(Machine *m, uint32_t r) {
 
 /* Position i of queue q. */
 static const PipeInstr *queue_at(const Machine *m, uint32_t q, uint32_t i) {
-  const Queue *x = &m->queue[q];
-  return stream_at(&m->in->comm[x->rank], x->at ? x->at[i] : i);
+  Queue *x = &m->queue[q];
+  const PipeMake *make = m->in->make;
+  if (!make)
+    return stream_at(&m->in->comm[x->rank], x->at ? x->at[i] : i);
+  if (x->made != i + 1) {
+    make->comm(make->of, x->rank, i, &x->head);
+    x->made = i + 1;
+  }
+  return &x->head;
 }
 
 /* The head of queue q if it has its waits, else NULL. */
@@ -259,7 +283,8 @@ static void carried_out(Machine *m, uint32_t q, uint32_t i, uint64_t end) {
   const Queue *x = &m->queue[q];
   Rank *k = &m->rank[x->rank];
   uint32_t at = x->at ? x->at[i] : i;
-  fetch_ahead(stream_at(&m->in->comm[x->rank], at), sizeof(PipeInstr), 0);
+  if (!m->in->make)
+    fetch_ahead(stream_at(&m->in->comm[x->rank], at), sizeof(PipeInstr), 0);
   fetch_ahead(&k->comm_end[at], sizeof *k->comm_end, 1);
   k->comm_end[at] = end;
   if (k->over)

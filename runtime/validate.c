@@ -106,6 +106,8 @@ static PrStatus check_model(PrRun *run) {
   const PrModel *m = &run->m;
   if (!m->sizes || !m->init || !m->forward || (!m->update && !run->p->forward))
     return FAIL(run, "model: sizes, init, forward and update may not be NULL");
+  if (m->identity && strchr(m->identity, '\n'))
+    return FAIL(run, "model: its identity has more than one line");
   uint32_t nslice = m->nslice > 1 ? m->nslice : 1;
   if (nslice != pipe_slices(run->p))
     return FAIL(run, "model is written for %u slices, the program has %u", nslice,

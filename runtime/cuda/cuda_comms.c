@@ -174,16 +174,17 @@ static PrStatus make_round(PrRun *run, const Sets *x, uint32_t t) {
   return st;
 }
 
-/* note [abort] of cuda_steps.c: can several communicators of a rank be aborted at once? */
+/* note [abort] of cuda_steps.c */
 static PrStatus check_version(PrRun *run) {
   enum { LEAST = 22200 };
   int v = 0;
   return ncclGetVersion(&v) == ncclSuccess && v >= LEAST
              ? PR_OK
-             : pr_fail(run, PR_E_DEVICE,
-                       "program: REDUCE and TIE take NCCL 2.22 or later, which aborts several "
-                       "communicators of a rank at once; this is NCCL %d.%d.%d",
-                       v / 10000, v / 100 % 100, v % 100);
+             : pr_fail(
+                   run, PR_E_DEVICE,
+                   "program: sums, turns and graphs take NCCL 2.22 or later: an abort of an older "
+                   "one may wait for ever for what else is on the device; this is NCCL %d.%d.%d",
+                   v / 10000, v / 100 % 100, v % 100);
 }
 
 /* note [splits] */
@@ -194,7 +195,7 @@ static PrStatus split_all(PrRun *run) {
   PrStatus st = find_sets(run, &x);
   if (!st)
     st = find_rounds(run, &x);
-  if (!st && x.nround > 0)
+  if (!st && (x.nround > 0 || c->o.graph || c->peers))
     st = check_version(run);
   if (!st) {
     c->coll_comm = calloc(x.n + (size_t)1, sizeof *c->coll_comm);
@@ -369,16 +370,19 @@ ncclComm_t cuda_split(const PrCuda *c, uint32_t i) {
   return __atomic_load_n(&c->split[i], __ATOMIC_ACQUIRE);
 }
 
-void cuda_abort_nccl(PrRun *run) {
+void cuda_abort_nccl(PrRun *run, bool (*between)(PrRun *run)) {
   PrCuda *c = cuda_of(run);
-  if (!c->comm)
+  if (!c->comm) {
+    between(run);
     return;
+  }
   ncclGroupStart();
   for (uint32_t i = 0; i < c->nsplit; i++)
     if (cuda_split(c, i))
       ncclCommAbort(cuda_split(c, i));
   ncclCommAbort(c->comm);
-  ncclGroupEnd();
+  if (between(run))
+    ncclGroupEnd();
 }
 
 /* One that cannot be finalized is aborted, with those that are left. */

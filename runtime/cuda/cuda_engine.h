@@ -114,6 +114,7 @@ typedef struct PrCuda {
   uint32_t nsplit, ncoll;
   void **registered;        /* [nchannel], or [1]: with `comm` */
   bool aborted, told;
+  bool stuck;           /* the device hangs: what would wait for it is left to the end of the process */
   uint64_t limit_ns;    /* of a step; 0: none */
   uint64_t opened;      /* when the run was begun to be opened */
   uint64_t since;       /* when the step that is waited for could begin; 0: not one has */
@@ -178,7 +179,9 @@ void cuda_find_streams(const RankRun *k, uint32_t *on);
 /* With a group: communicators, and all first contacts. Closing takes what there is. */
 PrStatus cuda_open_nccl(PrRun *run);
 void cuda_close_nccl(PrRun *run);
-void cuda_abort_nccl(PrRun *run); /* all at once; there is none left after */
+/* All at once; there is none left after. between: once none of them holds anything up, before they are given back. False:
+ * they are not. */
+void cuda_abort_nccl(PrRun *run, bool (*between)(PrRun *run));
 /* A thread of NCCL stores it while ncclCommSplit is in progress. */
 ncclComm_t cuda_split(const PrCuda *c, uint32_t i);
 PrStatus cuda_check_channels(PrRun *run); /* does NCCL do what channels take? */
@@ -192,6 +195,8 @@ PrStatus cuda_agree(PrRun *run, PrStatus st);
 PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes);
 void cuda_abort(PrRun *run);
 void cuda_end_graphs(PrRun *run);
+/* Of a run that has failed: until nothing is on the streams of this process. False, and PrCuda.stuck: that takes too long. */
+bool cuda_run_out(PrRun *run);
 PrStatus cuda_steps(PrRun *run, uint64_t n);
 /* Before a step is issued, or replayed: its numbers; on stream s, they go to the device. */
 PrStatus cuda_formulas_open(PrRun *run);
@@ -217,9 +222,7 @@ bool cuda_any_lends(const PrRun *run); /* they do on some rank: the same on all 
 void *cuda_peer_slot(const PrRun *run, uint32_t rank, uint32_t slot);
 PrStatus cuda_peer_turn(PrRun *run, CudaRank *d);      /* before the next COPY instruction of d */
 PrStatus cuda_peer_turn_over(PrRun *run, CudaRank *d); /* and behind it */
-/* Of a run that has failed: its COPY stream gets its turns until it has run out, on a thread of its own; until then. */
-void cuda_peers_release(PrRun *run);
-void cuda_peers_released(PrRun *run);
+void cuda_peers_release(PrRun *run); /* of a run that has failed: its COPY stream gets the turns that it waits for */
 bool cuda_peers_close(PrRun *run);   /* true: nobody has memory of this rank open any more */
 
 void *cuda_take(PrRun *run, uint64_t bytes, bool host);

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cuda_engine.h"
 
@@ -23,7 +22,8 @@ void *cuda_take(PrRun *run, uint64_t bytes, bool host) {
 }
 
 void cuda_give(PrRun *run, void *p, bool host) {
-  (void)run;
+  if (cuda_of(run)->stuck)
+    return;
   if (host)
     cudaFreeHost(p);
   else
@@ -50,10 +50,10 @@ static void *take_block(PrRun *run, uint64_t bytes, bool host) {
 }
 
 static void give_block(PrRun *run, void *p, bool host) {
-  if (is_of_nccl(run, host))
-    ncclMemFree(p);
-  else
+  if (!is_of_nccl(run, host))
     cuda_give(run, p, host);
+  else if (!cuda_of(run)->stuck)
+    ncclMemFree(p);
 }
 
 static PrStatus fetch(PrRun *run, void *to, const void *from, uint64_t bytes) {
@@ -345,19 +345,6 @@ static void close_rank(CudaRank *d) {
   free(d->record);
 }
 
-/* What is on the streams of a run that has failed comes to its end now, with nothing to wait for: until then it uses
- * memory. Not for ever: a device may hang. */
-static void run_out(PrRun *run) {
-  const struct timespec pause = {0, 1000000};
-  const uint64_t end = pr_now() + UINT64_C(10000000000);
-  PrCuda *c = cuda_of(run);
-  for (uint32_t r = 0; r < c->nhere; r++)
-    for (uint32_t x = 0; c->rank[r].stream && x < c->rank[r].nstream; x++)
-      while (c->rank[r].stream[x] && pr_now() < end &&
-             cudaStreamQuery(c->rank[r].stream[x]) == cudaErrorNotReady)
-        nanosleep(&pause, NULL);
-}
-
 void cuda_close(PrRun *run) {
   PrCuda *c = cuda_of(run);
   if (!c)
@@ -366,7 +353,7 @@ void cuda_close(PrRun *run) {
   c->since = 0; /* what is left is no step's */
   c->opened = pr_now();
   if (c->rank && c->aborted)
-    run_out(run);
+    cuda_run_out(run);
   else if (c->rank)
     cudaDeviceSynchronize();
   const bool unused = cuda_peers_close(run);

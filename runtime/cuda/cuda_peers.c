@@ -14,14 +14,12 @@
  * that others could need. The driver's one call for that (cuStreamBatchMemOp) has no name in the runtime.
  *
  * In a run that fails, the flags of this rank are set, again and again, so that what is on its COPY stream, or in its
- * graph, runs out: while communicators are aborted, since each may wait for the other (cuda_steps.c: note [abort]).
+ * graph, runs out (cuda_steps.c: note [abort]).
  * Memory that others may have open is then left to the end of the process. */
 #include <cuda.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cuda_engine.h"
 
@@ -43,8 +41,6 @@ struct CudaPeers {
   BatchMemOp batch;
   cudaStream_t aside;
   uint32_t nturn; /* of this rank */
-  pthread_t releaser;
-  bool releasing;
 };
 
 /* What a rank tells the others. */
@@ -149,42 +145,10 @@ static PrStatus open_turns(PrRun *run, struct CudaPeers *x) {
   return PR_OK;
 }
 
-/* Is nothing with turns under way on this rank? A graph is launched into the leader's COMPUTE stream, its COPY stream
- * has nothing of it. */
-static bool ran_out(const PrCuda *c) {
-  const cudaStream_t *s = c->rank[0].stream;
-  return cudaStreamQuery(s[PIPE_COPY]) != cudaErrorNotReady &&
-         !(c->o.graph && cudaStreamQuery(s[PIPE_COMPUTE]) == cudaErrorNotReady);
-}
-
-static void *release(void *arg) {
-  const PrRun *run = arg;
-  struct CudaPeers *x = cuda_of(run)->peers;
-  const struct timespec pause = {0, 1000000};
-  const uint64_t end = pr_now() + UINT64_C(10000000000);
-  if (cudaSetDevice(cuda_of(run)->o.device) != cudaSuccess) /* a thread's own */
-    return NULL;
-  while (cudaMemsetAsync(x->flag, 1, x->nturn * (size_t)FLAG, x->aside) == cudaSuccess &&
-         !ran_out(cuda_of(run)) && pr_now() < end)
-    nanosleep(&pause, NULL);
-  return NULL;
-}
-
 void cuda_peers_release(PrRun *run) {
   struct CudaPeers *x = cuda_of(run)->peers;
-  if (!x || !x->aside)
-    return;
-  x->releasing = pthread_create(&x->releaser, NULL, release, run) == 0;
-  if (!x->releasing) /* better before than not at all */
-    release(run);
-}
-
-void cuda_peers_released(PrRun *run) {
-  struct CudaPeers *x = cuda_of(run)->peers;
-  if (x && x->releasing)
-    pthread_join(x->releaser, NULL);
-  if (x)
-    x->releasing = false;
+  if (x && x->aside)
+    cudaMemsetAsync(x->flag, 1, x->nturn * (size_t)FLAG, x->aside);
 }
 
 /* ---- opening ---- */
@@ -285,9 +249,9 @@ bool cuda_peers_close(PrRun *run) {
   if (!x)
     return true;
   for (uint32_t r = 0; r < run->p->nrank; r++) {
-    if (x->block && x->block[r])
+    if (x->block && x->block[r] && !c->stuck)
       cudaIpcCloseMemHandle(x->block[r]);
-    if (x->flag_of && x->flag_of[r] && r != run->here)
+    if (x->flag_of && x->flag_of[r] && r != run->here && !c->stuck)
       cudaIpcCloseMemHandle(x->flag_of[r]);
     free(x->at ? x->at[r] : NULL);
   }

@@ -7,10 +7,12 @@
  * every rank aborts.
  *
  * note [abort]: NCCL sets the flag that ends the kernels of a communicator, waits until all that was issued to it is over, and
- * until no graph has a captured launch of it: on a thread that calls it, whether the communicator blocks or not. What
- * one of them waits for may be behind a transfer of another one, behind a turn, or in a graph. So graphs go first (what is
- * under way of one is let go once it is over), all communicators are aborted in one group (NCCL 2.22), which sets all the
- * flags before it waits, and turns are given meanwhile. */
+ * until no graph has a captured launch of it, and gives back memory, with which CUDA waits for all that is on the device
+ * and may let no other thread in: on the thread that calls it, whether the communicator blocks or not. What one of them
+ * waits for may be behind a transfer of another one, behind a turn, or in a graph. So all communicators are aborted in one
+ * group, in which NCCL (2.22) only sets the flags; turns are given until all streams have run out; then graphs go; and at
+ * the end of the group NCCL has nothing to wait for. If streams do not run out, a device hangs: the group is not ended,
+ * memory not given back, and the process can end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +41,35 @@ void cuda_end_graphs(PrRun *run) {
   }
 }
 
+/* How long a device may need for what it has: two steps at most are issued. */
+static uint64_t patience_of(const PrCuda *c) {
+  const uint64_t least = UINT64_C(1000000000), most = UINT64_C(10000000000);
+  return c->limit_ns == 0 || c->limit_ns > most / 2 ? most
+         : c->limit_ns < least / 2                  ? least
+                                                    : 2 * c->limit_ns;
+}
+
+static bool is_busy(const PrCuda *c) {
+  bool busy = false;
+  for (uint32_t r = 0; r < c->nhere; r++)
+    for (uint32_t x = 0; c->rank[r].stream && x < c->rank[r].nstream; x++)
+      busy |= c->rank[r].stream[x] && cudaStreamQuery(c->rank[r].stream[x]) == cudaErrorNotReady;
+  return busy;
+}
+
+bool cuda_run_out(PrRun *run) {
+  const struct timespec pause = {0, 1000000};
+  PrCuda *c = cuda_of(run);
+  const uint64_t end = pr_now() + patience_of(c);
+  while (!c->stuck && is_busy(c)) {
+    cuda_peers_release(run);
+    nanosleep(&pause, NULL);
+    c->stuck = pr_now() > end;
+  }
+  cuda_end_graphs(run);
+  return !c->stuck;
+}
+
 /* note [abort] */
 void cuda_abort(PrRun *run) {
   PrCuda *c = cuda_of(run);
@@ -50,10 +81,10 @@ void cuda_abort(PrRun *run) {
     c->told = true;
     c->o.group->tell(c->o.group->arg, run->text);
   }
-  cuda_end_graphs(run);
-  cuda_peers_release(run);
-  cuda_abort_nccl(run);
-  cuda_peers_released(run);
+  if (c->o.group && c->rank)
+    cuda_abort_nccl(run, cuda_run_out);
+  else
+    cuda_end_graphs(run);
 }
 
 /* The first instruction that is not known to be over, of a rank here: what the report begins with. */

@@ -52,7 +52,7 @@ def answers(pipec, proofs, files):
             r = subprocess.run([pipec] + given + more + [f], capture_output=True, text=True, timeout=60, env=env,
                                errors="replace")
             out.append((" ".join([os.path.basename(f)] + more), r.returncode, r.stdout, r.stderr))
-    for how in ("swap", "peer", "lost", "order", "event", "channel", "need", "spare", "again", "slot", "inside"):
+    for how in ("swap", "peer", "lost", "last", "edge", "order", "event", "channel", "need", "spare", "again", "slot", "inside"):
         r = subprocess.run([proofs, how], capture_output=True, text=True, timeout=60, errors="replace")
         out.append((how, r.returncode, r.stdout, r.stderr))
     return out

@@ -5,6 +5,7 @@
  *
  *   swap     two receives of one rank change places       peer     a send goes to another rank
  *   lost     a receive becomes a compute op               order    a transfer is put before its cause
+ *   last     the last one does                            edge     two receives of one edge of a graph change places
  *   event    a wait for an event is left out              spare    one is there that is not needed
  *   again    a wait is for an event of another record
  *   channel  a receive is put into another channel         need     an op starts before what it needs of one
@@ -21,6 +22,13 @@ static const char text[] = "schedule s(P = 3, M = 2) {\n"
                            "  pipe net stages P mbs M place s -> s\n"
                            "  order r { steady m { F(m) B(m - (P-1-r)) } U }\n"
                            "}\n";
+
+/* For "edge". */
+static const char graph[] = "schedule s(P = 3, M = 2) {\n"
+                            "  ranks P\n"
+                            "  pipe net stages P mbs M place s -> s  edge 0 -> 2\n"
+                            "  order r { steady m { F(m) B(m - (P-1-r)) } U }\n"
+                            "}\n";
 
 static void oom(size_t wanted) {
   fprintf(stderr, "out of memory (wanted %zu bytes)\n", wanted);
@@ -45,6 +53,17 @@ static bool damage(Sched *s, const char *how) {
     nth(s, 1, PIPE_SEND_F, 1)->peer = 0;
   } else if (strcmp(how, "lost") == 0) {
     nth(s, 0, PIPE_RECV_B, 1)->op = PIPE_U;
+  } else if (strcmp(how, "last") == 0) {
+    nth(s, 1, PIPE_RECV_B, 1)->op = PIPE_U;
+  } else if (strcmp(how, "edge") == 0) {
+    const PipeProgram *p = s->prog;
+    PipeInstr *at[2] = {NULL, NULL}, t;
+    for (uint32_t i = 0; i < p->rank[2].ninstr; i++) {
+      PipeInstr *in = (PipeInstr *)&p->rank[2].instr[i];
+      if (in->op == PIPE_RECV_F && !p->edge[in->keep].skip)
+        at[at[0] != NULL] = in;
+    }
+    t = *at[0], *at[0] = *at[1], *at[1] = t;
   } else if (strcmp(how, "channel") == 0) {
     nth(s, 1, PIPE_RECV_F, 1)->gout = nth(s, 1, PIPE_SEND_F, 0)->gout;
   } else if (strcmp(how, "slot") == 0) {
@@ -116,6 +135,7 @@ static bool completes_anew(Sched *s) {
     return false;
   s->ideal_end = ideal.end;
   s->channel = NULL;
+  s->room = NULL; /* what was merged is left */
   return comm(s) && check_deadlock(s);
 }
 
@@ -124,8 +144,8 @@ int main(int argc, char **argv) {
   Arena arena = {.oom = oom};
   Diag diag;
   Options opt = {.input = "proofs.pipe",
-                 .text = text,
-                 .text_len = sizeof text - 1,
+                 .text = strcmp(how, "edge") ? text : graph,
+                 .text_len = (strcmp(how, "edge") ? sizeof text : sizeof graph) - 1,
                  .emit = EMIT_NONE,
                  .lowering = lowering_for(how),
                  .dump_out = stdout};
@@ -133,10 +153,10 @@ int main(int argc, char **argv) {
   diag_init(&diag, &arena, stdout);
   if (!compile_only(&s) || !damage(&s, how))
     return 2;
-  bool match = check_match(&s);
+  bool match = all_ranks(&s, check_match);
   bool completes = completes_anew(&s);
   bool synced = !match || !completes ||
-                check_streams(&s); /* about programs that are right so far */
+                all_ranks(&s, check_streams); /* about programs that are right so far */
   printf("%s: transfers %s, program %s, %s\n", how, match ? "match" : "do not match",
          completes ? "completes" : "does not complete",
          synced ? "no event is wrong" : "an event is wrong");

@@ -109,6 +109,16 @@ compile() {
 }
 objects() { for f in "$@"; do echo "$bin/o/${f//\//_}.o"; done; }
 
+# Where the Toolkit is, and its programs in PATH: nvcc, and compute-sanitizer, which is elsewhere in some.
+find_cuda() {
+  local dir
+  cuda=${CUDA_HOME:-}
+  [ -n "$cuda" ] || for cuda in /usr/local/cuda "$(dirname "$(dirname "$(command -v nvcc || echo /x/y)")")"; do [ -x "$cuda/bin/nvcc" ] && break; done
+  for dir in "$cuda/bin" "$cuda/compute-sanitizer"; do
+    if [ -d "$dir" ]; then export PATH=$PATH:$dir; fi
+  done
+}
+
 build_here() { # shim: 1 or nothing
   bin=bin
   local stamp=bin/built${1:+-shim}
@@ -148,10 +158,7 @@ build_here() { # shim: 1 or nothing
     done
     chmod +x bin/gpt_*
   else
-    cuda=${CUDA_HOME:-}
-    [ -n "$cuda" ] || for cuda in /usr/local/cuda "$(dirname "$(dirname "$(command -v nvcc || echo /x/y)")")"; do [ -x "$cuda/bin/nvcc" ] && break; done
     [ -x "$cuda/bin/nvcc" ] || fail "no nvcc: set CUDA_HOME"
-    export PATH=$PATH:$cuda/bin
     local arch part nccl blas rt dir rpath=()
     read -ra arch <<< "${ARCH:-$(find_arch)}"
     part=$(find_part nccl.h nccl "${NCCL_HOME:-}") || fail "no NCCL (include/nccl.h, lib/libnccl.so*): set NCCL_HOME"
@@ -183,7 +190,6 @@ build_here() { # shim: 1 or nothing
 
 build_checkout() { # BUILD_DIR
   bin=$1/bin
-  [ -x /usr/local/cuda/bin/nvcc ] && export PATH=$PATH:/usr/local/cuda/bin
   if command -v cmake > /dev/null && command -v re2c > /dev/null; then
     mkdir -p "$1"
     cmake -S . -B "$1" -DCMAKE_BUILD_TYPE=Release > "$1/configure.log" 2>&1 || { tail -20 "$1/configure.log"; fail configure; }
@@ -243,10 +249,12 @@ case ${1:-} in
   exit ;;
 --build)
   [ -d gen ] || fail "--build is for an unpacked bundle"
+  find_cuda
   build_here
   exit ;;
 esac
 export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
+find_cuda
 if [ -d gen ]; then build_here; else build_checkout "$([ -n "${1:-}" ] && here "$1" || echo build/gpu)"; fi
 "$bin/gpu_probe" || fail "no device that works: nothing was run"
 run_all

@@ -20,6 +20,13 @@ import time
 Op = collections.namedtuple("Op", "kind mb")
 
 
+SIZES = "weight", "grad", "opt", "act", "gout", "boundary"
+
+
+def up(n):
+    return -(-n // 64) * 64
+
+
 class Case:
     def __init__(self, rng):
         self.P, self.M = rng.randint(1, 4), rng.randint(1, 9)
@@ -33,6 +40,7 @@ class Case:
         self.lines = [l for i, l in enumerate(self.lines)  # nothing stands behind one that holds always
                       if not any(k[0] == l[0] and k[3] is None for k in self.lines[:i])]
         self.ring = rng.choice([None, None, rng.randint(1, 6)])
+        self.sizes = rng.random() < 0.5 and {k: rng.choice([0, 1, 64, rng.randint(65, 9999)]) for k in SIZES}
 
     @staticmethod
     def source(rng, op):
@@ -62,6 +70,8 @@ class Case:
                         for op, src, _, when, _ in self.lines)
         lines += f"    versions {self.ring}\n" if self.ring else ""
         again = "  recompute\n" if self.again else ""
+        if self.sizes:
+            again += "  bytes s { " + "".join(f"{k} = {n} + {n}*s  " for k, n in self.sizes.items()) + "}\n"
         return (f"schedule s(P = {self.P}, M = {self.M}) {{\n  ranks P\n  pipe net stages P mbs M place s -> s\n{again}"
                 f"  order r {{\n    steady m {{ F(m)  {back}  if (m - {lag}) % {self.N} == {self.N - 1} "
                 f"{{ U(m - {lag}) }} }}\n    if M % {self.N} != 0 {{ U }}\n  }}\n  weights s, m {{\n{lines}  }}\n}}\n")
@@ -81,6 +91,21 @@ class Case:
         if self.M % self.N:
             ops.append(Op("U", None))
         return ops
+
+    def bytes(self, r, copies):
+        """What a rank's copies of the weights and its stashes take, by class: as many as live at once."""
+        size = {k: up(n + n * r) for k, n in self.sizes.items()}
+        live, most = collections.Counter(), collections.Counter()
+        take = {"F": ["act"] + ["keep"] * self.again, "R": ["act"], "I": ["gout"]}
+        give = {"F": ["act"] * self.again, "R": ["keep"], "B": ["act"], "W": ["act", "gout"]}
+        for op in self.order(r):
+            for what in take.get(op.kind, []):
+                live[what] += 1
+                most[what] = max(most[what], live[what])
+            live.subtract(give.get(op.kind, []))
+        size["keep"] = up(self.sizes["boundary"] * r)  # the output of the stage before
+        return {"weight": copies * size["weight"], "grad": size["grad"], "opt": size["opt"],
+                **{k: most[k] * size[k] for k in ("act", "gout", "keep")}}
 
     def rule(self, kind, s, m):
         """The line that holds, or None: R has those of the backward if it has none of its own."""
@@ -181,6 +206,11 @@ def try_one(pipec, case, folder, breaks):
         said = (count, rank["versions"], rank["staleness"], rank["discrepancy"])
         if said != (most, most, stale, apart):
             return ("accepted", False, f"rank {r}: {said}, not {(most, most, stale, apart)}")
+        if case.sizes:
+            said, want = dict(rank["bytes"]), case.bytes(r, most)
+            total = said.pop("total")
+            if {k: said[k] for k in want} != want or total != sum(said.values()):
+                return ("accepted", False, f"rank {r}: {rank['bytes']}, not {want}")
     return ("accepted", True, "")
 
 

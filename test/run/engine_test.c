@@ -409,6 +409,11 @@ static void refused(void) {
   EXPECT(pr_open(&run, &m->p, &model, NULL) == PR_E_ARG);
   printf("no W: %s\n", pr_error(run));
   pr_close(run);
+  model = tiny_model(t);
+  model.identity = "two\nlines";
+  EXPECT(pr_open(&run, &m->p, &model, NULL) == PR_E_ARG);
+  printf("identity: %s\n", pr_error(run));
+  pr_close(run);
   EXPECT(pr_open(&run, NULL, &model, NULL) == PR_E_ARG);
   printf("no program: %s\n", pr_error(run));
   EXPECT(pr_steps(run, 1) == PR_E_ARG && pr_weight(run, 0) == NULL && pr_bytes(run, 0) == 0);

@@ -3,7 +3,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "shim_run.h"
 
@@ -228,6 +227,7 @@ bool shim_is_dead(uint32_t host) {
   pthread_mutex_unlock(&shim.lock);
   return dead;
 }
+void shim_hang(uint32_t host) { shim.host[host].hang = HANGS_NEXT; }
 void shim_lose(uint32_t host) { shim.host[host].loses = true; }
 void shim_skip(uint32_t host, uint32_t n) { shim.host[host].skip = n + 1; }
 void shim_kill(uint32_t host, uint64_t calls) {
@@ -291,7 +291,7 @@ void stream_put(cudaStream_t s, Op *op) {
 
 static bool can_go(cudaStream_t s) {
   Op *op = s->head;
-  if (!op || s->held || s->host->dead)
+  if (!op || s->held || s->host->dead || op->hangs)
     return false;
   if (op->kind == OP_WAIT)
     return op->record->done;
@@ -378,7 +378,7 @@ static void give_turn(void) {
     if (shim.host[i].in && !shim.host[i].gone && shim_draw(++n) == 0)
       pick = i;
   if (pick < shim.nhost && pick != shim.turn)
-    pthread_cond_broadcast(&shim.host[pick].cond); /* it may have helpers */
+    pthread_cond_signal(&shim.host[pick].cond);
   shim.turn = pick;
 }
 
@@ -391,6 +391,8 @@ static bool all_in_vain(void) {
   for (uint32_t i = 0; i < shim.nhost; i++) {
     const Host *h = &shim.host[i];
     if (!h->in || (!h->gone && (h->seen != shim.progress || !h->again)))
+      return false;
+    if (!h->gone && h->until && h->until(h->arg)) /* it has come since it looked */
       return false;
   }
   return true;
@@ -410,16 +412,19 @@ void shim_in_vain(void) {
 }
 
 bool shim_until(bool (*f)(void *), void *arg) {
-  while (!f(arg)) {
+  me->until = f, me->arg = arg;
+  bool never = false;
+  while (!f(arg) && !never) {
     bool alone = false; /* who was killed does not come any more */
     for (uint32_t i = 0; i < shim.nhost; i++)
       alone |= shim.host[i].dead;
-    if (shim.stalled || alone)
-      return false;
-    shim_in_vain();
+    never = shim.stalled || alone;
+    if (!never)
+      shim_in_vain();
   }
-  shim.progress++;
-  return true;
+  me->until = NULL;
+  shim.progress += !never;
+  return !never;
 }
 
 bool call_begin(void) {
@@ -443,44 +448,6 @@ void call_end(void) {
     take_turn();
   }
   pthread_mutex_unlock(&shim.lock);
-}
-
-void shim_let_in(void) {
-  const struct timespec pause = {0, 50000};
-  pthread_mutex_unlock(&shim.lock);
-  nanosleep(&pause, NULL);
-  pthread_mutex_lock(&shim.lock);
-  take_turn();
-}
-
-/* ---- further threads of a host ---- */
-
-typedef struct Helper {
-  Host *host;
-  void *(*f)(void *);
-  void *arg;
-} Helper;
-
-static void *help(void *arg) {
-  Helper *h = arg;
-  me = h->host;
-  void *r = h->f(h->arg);
-  pthread_mutex_lock(&shim.lock);
-  me->helpers--;
-  pthread_mutex_unlock(&shim.lock);
-  free(h);
-  return r;
-}
-
-int shim_thread(pthread_t *t, const pthread_attr_t *attr, void *(*f)(void *), void *arg) {
-  Helper *h = malloc(sizeof *h);
-  if (!h || !me)
-    abort();
-  *h = (Helper){me, f, arg};
-  pthread_mutex_lock(&shim.lock);
-  me->helpers++;
-  pthread_mutex_unlock(&shim.lock);
-  return pthread_create(t, attr, help, h);
 }
 
 bool shim_wait(bool (*f)(void *), void *arg) {

@@ -26,7 +26,7 @@
  *   processes   memory of cudaMalloc may be opened by other hosts, and is given back once they have closed it
  *   abort       of a communicator ends once what was issued to it is over, which it is without its other ends, in the
  *               order of its streams; those of one group at once, from version 2.22 on, others one after the other. While a graph has work
- *               of it, it is neither aborted nor finalized
+ *               of it, it is neither aborted nor finalized. No other thread of the host gets in meanwhile
  *   capture     a stream takes part from the first wait for an event of the capture on, and must be joined
  *               at the end; nothing else is issued, or asked for, meanwhile
  *
@@ -52,8 +52,6 @@ void shim_unwatched(void); /* accesses are not checked from here on: for large t
 void shim_end(void); /* frees everything */
 void shim_enter(uint32_t host); /* this thread is host number `host` from now on */
 void shim_leave(void);
-/* What is compiled with pthread_create=shim_thread: a further thread of this host. */
-int shim_thread(pthread_t *t, const pthread_attr_t *attr, void *(*f)(void *), void *arg);
 /* For what host threads do among themselves: until f(arg), asked whenever it is this thread's turn. False: it
  * never will be. */
 bool shim_wait(bool (*f)(void *), void *arg);
@@ -92,6 +90,9 @@ void shim_version(int nccl); /* what ncclGetVersion says from here on, until shi
 void shim_unordered(void);   /* from here on as if NCCL_LAUNCH_ORDER_IMPLICIT were not set */
 void shim_break(uint32_t host, uint32_t n); /* from here on, the n-th communicator that the host has made has an error */
 void shim_apart(void); /* from here on no host can open memory of another */
+
+/* The next kernel that the host launches never ends; memory of the device cannot be given back then. */
+void shim_hang(uint32_t host);
 
 /* The next group that the host issues is not carried out, as if the call were not there. */
 void shim_lose(uint32_t host);

@@ -89,6 +89,9 @@ static cudaError_t give(void *p) {
   for (Block **b = &blocks; *b; b = &(*b)->next)
     if ((*b)->p == p) {
       Block *gone = *b;
+      if (gone->host->hang == HANGS && shim.hung++ == 0)
+        snprintf(shim.hung_text, sizeof shim.hung_text,
+                 "memory is given back while a kernel hangs");
       if (gone->open && !shim.stalled && !shim.killed)
         shim_error("memory is given back that another process has open");
       *b = gone->next;
@@ -252,6 +255,9 @@ cudaError_t shim_launch(cudaStream_t s, void (*fn)(void *), const void *arg, siz
   if (n > 0)
     memcpy(op->access, access, n * sizeof *access);
   op->naccess = n;
+  op->hangs = shim_me()->hang == HANGS_NEXT;
+  if (op->hangs)
+    shim_me()->hang = HANGS;
   shim_note(SHIM_KERNEL, s)->op = op;
   stream_put(s, op);
   END(cudaSuccess);

@@ -298,20 +298,17 @@ static ncclResult_t end_group(Group *g) {
   return ncclInProgress;
 }
 
-/* Until what was issued to an aborted communicator is over, and no graph holds it. Only its own host can see to
- * that: if nothing can go on, and none of its other threads is at work, it never is. */
+/* Until what was issued to an aborted communicator is over, and no graph holds it. It gives back memory, with which the
+ * driver may keep all other threads of the host out: if nothing can go on by itself, it never ends. */
 static void reclaim(ncclComm_t c) {
   while ((c->issued != c->done || c->captured) && !shim.stalled && !c->host->dead) {
     if (shim_one_op())
       continue;
-    if (c->host->helpers == 0) {
-      if (shim.hung++ == 0)
-        snprintf(shim.hung_text, sizeof shim.hung_text,
-                 "the abort of communicator %u of rank %d never ends: %s", c->number, c->rank,
-                 c->issued != c->done ? "what is in it is held up" : "a graph holds it");
-      return;
-    }
-    shim_let_in();
+    if (shim.hung++ == 0)
+      snprintf(shim.hung_text, sizeof shim.hung_text,
+               "the abort of communicator %u of rank %d never ends: %s", c->number, c->rank,
+               c->issued != c->done ? "what is in it is held up" : "a graph holds it");
+    return;
   }
 }
 

@@ -17,10 +17,11 @@ typedef struct Host {
   uint32_t id, clock;
   pthread_cond_t cond; /* it is its turn */
   bool in, gone, dead, loses;
-  uint32_t helpers;    /* further threads of it that run */
+  enum { HANGS_NOT, HANGS_NEXT, HANGS } hang; /* its next kernel never ends; one never does */
   uint64_t seen;       /* progress at its last look in vain */
   uint32_t ncomm, broken; /* communicators; 1 + the one that has an error */
   bool again;          /* and at the one before */
+  bool (*until)(void *); void *arg; /* shim_until; NULL: it is in no such */
   uint32_t skip;       /* waits for a number until that which is over at once, and 1; 0: none is */
   uint64_t calls_left; /* until it is killed; UINT64_MAX: it is not */
   uint32_t nstream, nevent;
@@ -71,7 +72,7 @@ typedef struct Op {
   struct GraphRun *run;
   struct CUstream_st *in; /* captured on */
   struct Op *launched;    /* of one that was captured: in the launch at hand */
-  bool over;
+  bool over, hangs;
   Vc at;          /* what its stream knew when it started */
   uint32_t clock;
   uint64_t time;  /* of its stream when it was over */
@@ -128,9 +129,8 @@ extern struct Shim {
 /* A call begins: the turn is this thread's, or false: it fails. Ends it, perhaps with another's turn. */
 bool call_begin(void);
 void call_end(void);
-/* In a call: carries out one operation that can go on; false: there is none. Lets helpers of this host in. */
+/* In a call: carries out one operation that can go on; false: there is none. */
 bool shim_one_op(void);
-void shim_let_in(void);
 Host *shim_me(void);
 
 void shim_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -409,19 +409,59 @@ static void odd_sums(const char *stdlib) {
   }
 }
 
-/* Ranks with several communicators, with NCCL that aborts them one by one, and that aborts them at once. */
+/* With NCCL that aborts communicators one by one, each waiting for all on the device, and one that does not. */
 static void old_nccl(const char *stdlib) {
-  static const int version[] = {22105, 22200};
-  Compiled *c = compiled(stdlib, sample_named("chimera"));
-  for (uint32_t i = 0; i < 2; i++) {
-    Job j = {.p = c->s.prog, .processes = true, .fails = true, .nccl = version[i], .seed = seed0};
+  static const struct {
+    const char *name;
+    bool graph;
+    int version;
+  } of[] = {{"chimera", false, 22105},
+            {"chimera", false, 22200},
+            {"turns", false, 22105},
+            {"1f1b", true, 22105},
+            {"1f1b", false, 22105}};
+  for (uint32_t i = 0; i < sizeof of / sizeof *of; i++) {
+    Compiled *c = compiled(stdlib, sample_named(of[i].name));
+    Job j = {.p = c->s.prog,
+             .processes = true,
+             .fails = true,
+             .nccl = of[i].version,
+             .cuda = {.graph = of[i].graph},
+             .seed = seed0};
     job_run(&j);
-    printf("chimera, NCCL %d: %s\n", version[i], j.error[0]);
+    printf("%s%s, NCCL %d: %s\n", of[i].name, of[i].graph ? ", a graph" : "", of[i].version,
+           j.error[0]);
     for (uint32_t r = 1; r < j.nhost; r++)
       EXPECT(strcmp(j.error[r], j.error[0]) == 0, "  rank %u: %s\n", r, j.error[r]);
+    arena_free(&c->arena);
+    free(c);
   }
-  arena_free(&c->arena);
-  free(c);
+}
+
+static void hang_kernel(void *arg) {
+  (void)arg;
+  shim_hang(1);
+}
+
+/* A kernel that never ends: a run ends all the same, and leaves what would wait for it. */
+static void hung_device(const char *stdlib) {
+  for (uint32_t i = 0; i < 2; i++) {
+    Compiled *c = compiled(stdlib, sample_named(i ? "turns" : "1f1b"));
+    Job j = {.p = c->s.prog,
+             .processes = true,
+             .damage = hang_kernel,
+             .seed = seed0,
+             .deadline_s = 0.3,
+             .kill = 1,
+             .kill_at = 1u << 30}; /* never: but a run that stalls goes on to its deadline */
+    job_run(&j);
+    for (uint32_t r = 0; r < j.nhost; r++)
+      EXPECT(j.status[r] == PR_E_DEADLINE && j.aborts == j.nhost &&
+                 strcmp(j.error[r], j.error[0]) == 0,
+             "%s, a kernel that hangs: rank %u: %s\n", j.p->name, r, j.error[r]);
+    arena_free(&c->arena);
+    free(c);
+  }
 }
 
 static void faults(const char *stdlib) {
@@ -555,6 +595,7 @@ static void faults(const char *stdlib) {
   free(e);
   odd_sums(stdlib);
   old_nccl(stdlib);
+  hung_device(stdlib);
   faults_of_channels(stdlib);
   deadlines(stdlib);
 }

@@ -1,18 +1,28 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # What stands for a program of the GPT, for cases.sh itself: it says what that would. PLAY=silent: a report that names
-# no instruction; PLAY=status: survivors end with another status; PLAY=other: processes come to other losses; PLAY=hang: a rank that dies leaves the others waiting.
+# no instruction; PLAY=status: survivors end with another status; PLAY=other: processes come to other losses; PLAY=hang: a rank that dies leaves the others waiting;
+# PLAY=old: NCCL is too old for channels. With NCCL_DEBUG NCCL says something, too. PLAYED: a file for the number of its process.
 case " $* " in *" --processes "*) apart=1 ;; *) apart= ;; esac
 for arg; do
   if [ "$last" = --svg ]; then echo '</svg>' > "$arg"; fi
   last=$arg
 done
+if [ "$apart" ] && [ "$NCCL_DEBUG" ]; then # as NCCL does: what is at stake, or all of it, goes to standard output
+  echo "NCCL version 2.28.9+cuda13.0"
+  [ "$NCCL_DEBUG_FILE" ] || echo "host:1:1 [0] NCCL WARN played"
+fi
+if [ "$PLAY$apart" = old1 ]; then
+  echo "gpt_cuda: open: program: lowering channels takes NCCL 2.26 or later, which starts what is on several" >&2
+  exit 1
+fi
 if [ "$NCCL_LAUNCH_ORDER_IMPLICIT" = 0 ]; then
   [ "$PLAY" = silent ] || echo "gpt_cuda: open: NCCL_LAUNCH_ORDER_IMPLICIT=0: with lowering channels a step may never end" >&2
   exit 1
 fi
 if [ -n "$PIPE_FAULT" ]; then
   rank=$(echo "$PIPE_FAULT" | cut -d: -f2)
+  [ "$PLAYED" ] && echo $$ > "$PLAYED"
   [ "$PLAY" = hang ] && sleep 22
   at=' waits in 2RECV_F1 (1f1b.pipe:7:16) for 1SEND_F1 on rank 1'
   [ "$PLAY" = silent ] && at=
