@@ -338,6 +338,7 @@ typedef struct Sched {
     uint64_t period;           /* microbatches after which every rank repeats */
     const char *lists;         /* with --dump-after: what each rank does */
     uint64_t from;             /* proved from there on for all at once, below one by one; 0: for all at once */
+    uint64_t below;            /* with from: those below this have been compiled one by one; from: all of them */
     bool late, applied;        /* by how many updates gradients are late grows with M; so does how many an update applies */
   } all_m;
 
