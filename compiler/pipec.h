@@ -411,6 +411,9 @@ bool compile(Sched *s);
 bool compile_orders(Sched *s, bool prove); /* as far as expand, or `order`, and with copies in the text `offload`: no side
                                               ops, no transfers, no tables */
 bool all_ranks(Sched *s, bool (*pass)(Sched *, uint32_t r)); /* of one that takes a rank at a time */
+/* Does anything read the instructions of several ranks once they have been proved? Limits, copies and side ops count
+ * from when they are known. */
+bool needs_all_lists(const Sched *s);
 bool compile_only(Sched *s);  /* the same without output: what tests, fuzzers and benches call */
 bool compare(Sched *s);       /* compare.c: of opt->compare; needs no pass, s stays empty */
 bool is_pass(const char *name);
