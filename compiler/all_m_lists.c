@@ -2,7 +2,8 @@
  * --for-all=M of orders that are not one kernel, one loop or one clock with a period (all_m.c): the lists of the
  * ranks for every M of a class from + step * n are derived from the text (lists_of_m.c), proved (clock_of_m.c) and
  * verified (verify_lists.c). The step and the least M of each class are found by trying; whatever they are,
- * what they are found to be is proved. Values below are compiled one by one. */
+ * what they are found to be is proved. Values below are compiled one by one, as far as that is not too much: in all
+ * as many cells as the square of the least M times the stages. */
 #include <inttypes.h>
 
 #include "hints.h"
@@ -13,9 +14,10 @@
 
 enum {
   MOST_STEP = 64,
-  MOST_STEPS = 12,     /* that are tried */
-  MOST_WORK = 1 << 21, /* cells of programs that are compiled */
-  PACE_TURNS = 24      /* n at which paces are read */
+  MOST_STEPS = 12,      /* that are tried */
+  MOST_WORK = 1 << 21,  /* cells of programs that are compiled */
+  MOST_BELOW = 1 << 26, /* of those of values below the classes */
+  PACE_TURNS = 24       /* n at which paces are read */
 };
 
 typedef struct Tried { /* a compiled program of a class */
@@ -96,8 +98,9 @@ static bool try_from(Classes *c, int64_t from, AffineFail *fail, int64_t *need, 
   if (ok && admits && !right)
     ok = refuted(c, from, &p[0]);
   ok = ok && admits && lists_of_m(&p[0].s, &x, &l);
-  if (ok && l.block && costs_move(c->s, c->m->name))
-    ok = affine_no(&x, c->s->def->name_at, "its rules go by costs that depend on M");
+  const Entry *cost = ok && l.block ? moving_cost(c->s, c->m->name) : NULL;
+  if (cost)
+    ok = affine_no(&x, cost->value->at, "its rules go by costs that depend on M");
   int64_t far = PACE_TURNS;
   while (far > 3 && (from + far * c->step) * c->s->nstage > MOST_WORK / 16)
     far--;
@@ -169,14 +172,19 @@ static bool try_step(Classes *c, AffineFail *fail, int64_t *need) {
   return true;
 }
 
-/* Values below those of the classes, one by one. */
-static bool try_below(Classes *c, int64_t end) {
+/* Values below those of the classes, one by one; *end, up to which these go: so far it has come. */
+static bool try_below(Classes *c, int64_t *end) {
+  int64_t most = c->rules ? MOST_BELOW / 8 : MOST_BELOW;
   bool ok = true;
-  for (int64_t v = 1; v < end && ok; v++) {
+  for (int64_t v = 1; v < *end && ok; v++) {
     int64_t i = (v - 1) % c->step, from = c->from[i] ? c->from[i] : c->ends[i];
     Tried p;
     if (v >= from)
       continue;
+    if ((most -= v * c->s->nstage) < 0) {
+      *end = v;
+      return true;
+    }
     if (!compile_value(c, v, &p)) {
       arena_free(&p.arena);
       ok = orders_at(c->s, &p.s, &p.arena, &p.diag, &p.opt, c->m->name, v, false, true) ||
@@ -211,14 +219,15 @@ void prove_by_lists(Sched *s, const Param *m) {
     ok = false, c.why = "it has no value", c.at = s->def->name_at;
   for (int64_t i = 0; i < c.step && ok; i++)
     end = c.ends[i] > end ? c.ends[i] : end;
-  ok = ok && try_below(&c, end);
+  int64_t below = end;
+  ok = ok && try_below(&c, &below);
   s->all_m.refuted = c.refuted;
   if (!ok) {
     s->all_m.text = c.why ? c.why : "it has no value", s->all_m.at = c.at;
     return;
   }
   s->all_m.proved = true;
-  s->all_m.from = (uint64_t)end;
+  s->all_m.from = (uint64_t)end, s->all_m.below = (uint64_t)below;
   s->all_m.period = (uint64_t)c.step;
   /* of a step, the residues that there are: those of a multiple, or all */
   s->all_m.multiple = 1;

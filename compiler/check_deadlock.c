@@ -132,10 +132,7 @@ static bool complete(Sched *s, PipeSimIn *in, PipeSimOut *out) {
       s->arena->oom(0);
     BUG_IF(st == PIPE_SIM_MISMATCH); /* both ends come from one list */
     if (!comm_more_slots(s)) {
-      if (!s->all_lists) {
-        s->all_lists = true;
-        comm(s);
-      }
+      BUG_IF(!s->all_lists); /* comm lists them in an order that completes: note [enough slots] */
       report(s, out, find_cycle(s, out));
       return false;
     }

@@ -85,7 +85,7 @@ static void report(Sched *s, uint32_t r, uint32_t more) {
 bool check_memory(Sched *s, uint32_t last) {
   uint64_t limit = s->opt->memory_limit_bytes;
   if (last == 0 && limit && !s->sized) {
-    diag_error(s->diag, DIAG_NO_SIZES, s->def->name_at,
+    diag_error(s->diag, DIAG_NO_SIZES, s->def ? s->def->name_at : NO_SPAN,
                "a memory limit needs sizes: schedule '%s' has no 'bytes' and no profile", s->name);
     return false;
   }

@@ -136,13 +136,12 @@ bool all_ranks(Sched *s, bool (*pass)(Sched *, uint32_t r)) {
   return ok;
 }
 
-/* Does anything read the instructions of several ranks once they have been proved? */
-static bool needs_all_lists(const Sched *s) {
+bool needs_all_lists(const Sched *s) {
   const Options *o = s->opt;
   return !o->check_only || o->critical_path || o->show || o->dump_after || o->verify ||
          o->counterexample || o->for_all || o->looped || o->emit == EMIT_PROMELA ||
          !is_default_model(&o->model) || s->nlimit || s->nlimits || /* check_user */
-         s->lists || s->lowering == PIPE_CHANNELS || s->ncopy || s->nside_use;
+         s->lists || s->lowering != PIPE_GLOBAL || s->noffload || s->ncopy || s->nside;
 }
 
 /* Passes first .. last, of which more than one only if each takes a rank at a time: all of them, then the next rank.

@@ -378,6 +378,8 @@ static bool line_row(Table *t, At *at, uint32_t sort, uint32_t *row, uint32_t *s
   weight_bind(s, l, at->stage, at->mb);
   if (!make(&k, l->formula, &p))
     return false;
+  if (p.known && !isfinite((float)p.value))
+    return fail(&k, l->formula, "is infinite as a number of type float");
   PipeTerm nothing = l->word == WW_RATE
                          ? (PipeTerm){PIPE_TERM_CONST, 0, 1}
                          : (PipeTerm){PIPE_TERM_ELEM,

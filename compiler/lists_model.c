@@ -27,6 +27,25 @@ bool is_given(const Options *o, const Param *p) {
   return false;
 }
 
+/* What is used is not tuned: the first value, of at least one (tune.c). */
+static bool bind_tuned(AffineEnv *x, const Clause *c) {
+  enum { MOST_VALUES = 1000 };
+  Affine lo, hi;
+  int64_t step = 1;
+  bool some, few;
+  if (!affine_eval(x, c->range.lo, &lo) || !affine_eval(x, c->range.hi, &hi) ||
+      (c->range.step && !affine_number(x, c->range.step, &step)))
+    return false;
+  Affine span = step > 0 ? affine_sum(hi, lo, -1) : affine_sum(lo, hi, -1);
+  int64_t by = step > 0 ? step : -step;
+  if (!affine_at_least_0(x, c->at, affine_sum(span, affine(1), -1), &some) ||
+      !affine_at_least_0(x, c->at, affine_sum(affine(MOST_VALUES * by), span, -1), &few))
+    return false;
+  affine_bind(x, c->slot, lo);
+  return (some && few && step) ||
+         affine_no(x, c->at, "what it uses is tuned over no values, or too many");
+}
+
 bool text_bind_clauses(AffineEnv *x, const Schedule *sc) {
   Affine v;
   if (sc->base) {
@@ -44,12 +63,15 @@ bool text_bind_clauses(AffineEnv *x, const Schedule *sc) {
     if (!text_bind_clauses(x, sc->base_def))
       return false;
   }
-  for (const Clause *c = sc->clauses; c; c = c->next)
-    if (c->kind == CL_LET) {
-      if (!affine_eval(x, c->value, &v))
-        return false;
-      affine_bind(x, c->slot, v);
-    }
+  for (const Clause *c = sc->clauses; c; c = c->next) {
+    if (c->kind == CL_TUNE && c->var && !bind_tuned(x, c))
+      return false;
+    if (c->kind != CL_LET)
+      continue;
+    if (!affine_eval(x, c->value, &v))
+      return false;
+    affine_bind(x, c->slot, v);
+  }
   return true;
 }
 

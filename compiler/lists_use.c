@@ -102,14 +102,6 @@ static bool bind(Text *t, const Stmt *b) {
       return text_no(t, b->at, "a parameter of what it uses has no value");
     affine_bind(x, p->slot, value.at[i]);
   }
-  for (const Schedule *sc = b->used; sc; sc = sc->base_def)
-    for (const Clause *c = sc->clauses; c; c = c->next)
-      if (c->kind == CL_TUNE && c->var) { /* what is used is not tuned: the first value */
-        Affine lo = affine(0);
-        if (c->range.lo && !affine_eval(x, c->range.lo, &lo))
-          return false;
-        affine_bind(x, c->slot, lo);
-      }
   return text_bind_clauses(x, b->used);
 }
 
@@ -240,6 +232,14 @@ static bool run(Text *t, const Stmt *b, TextUse *u) {
   return ok;
 }
 
+/* Some times as far as the microbatches go, for every n: then it does not overflow before they do. */
+static bool is_near(const Text *t, Affine v) {
+  enum { TIMES = 256, MOST = 1 << 20 };
+  int64_t by = t->all_mbs[0].n + 1, last = v.n + v.j * t->x->by_n;
+  return v.a <= MOST && v.a >= -MOST && v.n <= TIMES * by && v.n >= -TIMES * by &&
+         last <= TIMES * by && last >= -TIMES * by;
+}
+
 bool text_run_use(Text *t, const Stmt *b) {
   Sched *s = t->s;
   AffineEnv *x = t->x;
@@ -257,6 +257,9 @@ bool text_run_use(Text *t, const Stmt *b) {
       (b->range.step && !affine_number(x, b->range.step, &u.step)))
     return false;
   u.total = affine_sum(u.shift, t->use ? t->use->total : affine(0), 1);
+  if (!is_near(t, u.total) &&
+      !text_no(t, b->value->at, "it begins too far behind its microbatches"))
+    return false;
   u.ex = (Use){.at = b, .outer = t->ex.in_use, .clip = t->clip};
   Affine *value = arena_alloc(s->arena, s->nslot * sizeof *value + 1);
   int64_t *env = arena_alloc(s->arena, s->nslot * sizeof *env + 1);

@@ -21,9 +21,10 @@ typedef struct Looped {
   Sched **like;  /* [nclass] a compiled one of each class; its prog is that of the class */
 } Looped;
 
-/* rest_of_m.c: do times or sizes depend on a parameter? Do these, or what is recomputed, copied or read, or does that come to
- * be something else from some microbatch on? */
-bool costs_move(const Sched *s, const char *name);
+/* rest_of_m.c: a time or size that depends on a parameter; NULL. */
+const Entry *moving_cost(const Sched *s, const char *name);
+/* Do times, sizes, or what is recomputed, copied or read depend on it, or does that come to be something else from some
+ * microbatch on? */
 bool rest_moves(const Sched *s, const char *name);
 /* The pass: requires check_all_m; ensures looped. */
 bool make_looped(Sched *s);

@@ -338,6 +338,7 @@ typedef struct Sched {
     uint64_t period;           /* microbatches after which every rank repeats */
     const char *lists;         /* with --dump-after: what each rank does */
     uint64_t from;             /* proved from there on for all at once, below one by one; 0: for all at once */
+    uint64_t below;            /* with from: those below this have been compiled one by one; from: all of them */
     bool late, applied;        /* by how many updates gradients are late grows with M; so does how many an update applies */
   } all_m;
 
@@ -410,6 +411,9 @@ bool compile(Sched *s);
 bool compile_orders(Sched *s, bool prove); /* as far as expand, or `order`, and with copies in the text `offload`: no side
                                               ops, no transfers, no tables */
 bool all_ranks(Sched *s, bool (*pass)(Sched *, uint32_t r)); /* of one that takes a rank at a time */
+/* Does anything read the instructions of several ranks once they have been proved? Limits, copies and side ops count
+ * from when they are known. */
+bool needs_all_lists(const Sched *s);
 bool compile_only(Sched *s);  /* the same without output: what tests, fuzzers and benches call */
 bool compare(Sched *s);       /* compare.c: of opt->compare; needs no pass, s stays empty */
 bool is_pass(const char *name);

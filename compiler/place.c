@@ -32,22 +32,18 @@ static bool count_clause(Sched *s, const Expr *e, const char *what, int64_t leas
 /* Bytes of compiler memory while check_deadlock plays, which is when most is held: for each (row, microbatch) its
  * maps; for each op itself, when it ends in the play of order, its instruction, and its times; for each transfer
  * itself, once more where it was sorted from, its two instructions, and their times; of programs with versions of
- * weights a row for each op and each instruction; each copy itself, its instruction and its times. That is with
- * Sched.all_lists; without it, which is known only later, instructions are not held. */
-enum {
-  MAP_BYTES = 4 * (int)sizeof(uint32_t),
-  INSTR_BYTES = (int)sizeof(PipeInstr) + 2 * (int)sizeof(uint64_t),
-  OP_BYTES = (int)sizeof(Op) + (int)sizeof(uint64_t) + INSTR_BYTES,
-  XFER_BYTES = 2 * (int)sizeof(Xfer) + 2 * INSTR_BYTES,
-  COPY_BYTES = (int)sizeof(Copy) + INSTR_BYTES + MAP_BYTES,
-  RANK_BYTES = 1024
-};
+ * weights a row for each op and each instruction; each copy itself, its instruction and its times. Where one rank is
+ * held at a time (needs_all_lists), what an instruction is made from (comm.c) takes its place. */
+enum { MAP_BYTES = 4 * (int)sizeof(uint32_t), MADE_FROM_BYTES = 8, RANK_BYTES = 1024 };
 
 typedef unsigned __int128 Bytes;
 
 static bool refuse(Sched *s, const Clause *c, Bytes ops, Bytes moves) {
-  uint64_t limit = s->opt->host_limit_bytes,
-           rows = (uint64_t)NONE / 6 * (OP_BYTES + XFER_BYTES); /* 32-bit rows of ops */
+  uint64_t instr = (needs_all_lists(s) ? sizeof(PipeInstr) : MADE_FROM_BYTES) +
+                   2 * sizeof(uint64_t),
+           op = sizeof(Op) + sizeof(uint64_t) + instr, move = 2 * sizeof(Xfer) + 2 * instr,
+           copy = sizeof(Copy) + instr + MAP_BYTES, limit = s->opt->host_limit_bytes,
+           rows = (uint64_t)NONE / 6 * (op + move); /* 32-bit rows of ops */
   struct rlimit space;
   if (!limit) {
     limit = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGE_SIZE);
@@ -58,11 +54,10 @@ static bool refuse(Sched *s, const Clause *c, Bytes ops, Bytes moves) {
   bool by_rows = rows < limit;
   limit = by_rows ? rows : limit;
   Bytes cells = (Bytes)s->nstage * s->nmb, edges = (Bytes)s->nedge * s->nmb;
-  Bytes need = (cells + edges) * MAP_BYTES + ops * OP_BYTES + moves * XFER_BYTES +
-               (Bytes)s->nrank * RANK_BYTES;
+  Bytes need = (cells + edges) * MAP_BYTES + ops * op + moves * move + (Bytes)s->nrank * RANK_BYTES;
   if (s->weighted)
     need += (2 * ops + 2 * moves) * sizeof(PipeWeights);
-  need += (s->noffload ? 2 * cells : s->ncopy) * COPY_BYTES;
+  need += (s->noffload ? 2 * cells : s->ncopy) * copy;
   need += need / 8; /* what the arena rounds up, and what is small */
   if (need <= limit && cells + edges < NONE / 2 && ops + 2 * moves < NONE)
     return false;

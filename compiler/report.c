@@ -168,7 +168,13 @@ static void report_all(Sched *s, FILE *f) {
       s->all_m.multiple == 1 ? m
                              : arena_printf(s->arena, "multiple of %" PRIu64, s->all_m.multiple),
       s->all_m.from > 1 ? arena_printf(s->arena, " from %" PRIu64 " on", s->all_m.from) : "",
-      s->all_m.from > 1 ? ", and for those below one by one" : "");
+      s->all_m.from <= 1 ? ""
+      : s->all_m.below == s->all_m.from
+          ? ", and for those below one by one"
+          : arena_printf(s->arena,
+                         ", for those below %" PRIu64
+                         " one by one; between them are too many to compile",
+                         s->all_m.below));
   if (s->all_m.from) /* of several loops: there is no one period */
     return;
   fprintf(f, "steady    %s for %s, the orders repeat every %" PRIu64 "\n",

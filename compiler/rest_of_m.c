@@ -57,14 +57,14 @@ bool expr_moves(const Sched *s, const char *name, const Expr *e) {
   return expr_is_moved(&x, e);
 }
 
-bool costs_move(const Sched *s, const char *name) {
+const Entry *moving_cost(const Sched *s, const char *name) {
   Moved x = moved_by(s, name);
   for (const Schedule *sc = s->def; sc; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c; c = c->next)
       for (const Entry *e = c->entries; e; e = e->next)
         if (expr_is_moved(&x, e->value))
-          return true;
-  return false;
+          return e;
+  return NULL;
 }
 
 /* The same, but nothing is said of what has no value. */

@@ -132,7 +132,7 @@ static void same(const Numbers *n, const WeightLine *l, uint32_t row, double not
     pr_formula_array(&s->formula[row], &in, &out, 1);
     got = (double)out;
   }
-  BUG_IF(isfinite(want) && fabs(got - want) > 1e-4 * (1 + fabs(want)));
+  BUG_IF(isfinite((float)want) && fabs(got - want) > 1e-4 * (1 + fabs(want)));
 }
 
 /* What a row has had so far, in the order of its rank. */

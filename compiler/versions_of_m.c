@@ -165,18 +165,19 @@ static bool reads_of_row(Proof *p, uint32_t rank, uint32_t segment, uint32_t row
 
 bool versions_of_m(Proof *p) {
   const Sched *s = p->s;
-  bool numbers = false, per = false;
+  bool numbers = false;
+  const WeightLine *per = NULL;
   const WeightLine *kept = NULL; /* there is no more than one: it has no `when` */
   for (uint32_t i = 0; i < s->nwline; i++) {
     numbers |= s->wline[i]->value != NULL;
-    per |= s->wline[i]->per != NULL;
+    per = s->wline[i]->per ? s->wline[i] : per;
     if (s->wline[i]->word == WW_VERSIONS)
       kept = s->wline[i];
   }
   if (!numbers)
     return true;
   if (per)
-    return proof_no(p, NULL, "its ops share what they read (per)");
+    return affine_no(p->x, per->per->at, "its ops share what they read (per)");
   for (uint32_t r = 0; r < p->l->nrank; r++)
     for (uint32_t i = 0; i < p->l->rank[r].segment.n; i++) {
       const ListSegment *g = &p->l->rank[r].segment.at[i];
