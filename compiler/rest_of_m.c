@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What depends on M beside the orders: costs, sizes, links, and what is recomputed, copied or read. No proof of the
- * orders looks at it (all_m.c, lists_of_m.c), but a program needs all of it. So that it has values for every M is asked
+ * What depends on M beside the orders: costs, sizes, links, what is recomputed, copied or read, and what is required and
+ * expected. No proof of the orders need look at it (all_m.c, lists_of_m.c), but a program needs all of it. So that it has values for every M is asked
  * here, of its text (values_of_m.c); and that it does not change, or come to change from some microbatch on, where a looped
  * program goes by a few M (looped.c). Linear in the text, once for each call of a function and each stage. */
 #include <string.h>
@@ -260,8 +260,13 @@ const char *rest_lacks(const Sched *s, const Param *m, Span *at) {
   const char *why = NULL;
   memset(l.known, 1, n);
   memset(l.bits, 61, n);
-  for (const Schedule *sc = s->def; sc && !why; sc = sc->base_def)
+  for (const Schedule *sc = s->def; sc && !why; sc = sc->base_def) {
+    for (const Require *r = sc->requires; r && !why; r = r->next)
+      why = refuse(&l, r->cond, false, at) ? LACKS : NULL;
+    for (const Require *r = sc->expects; r && !why; r = r->next)
+      why = refuse(&l, r->cond, false, at) ? LACKS : NULL;
     for (const Clause *c = sc->clauses; c && !why; c = c->next)
       why = clause_lacks(&l, c, at);
+  }
   return why;
 }
