@@ -2,7 +2,8 @@
  * What depends on M beside the orders: costs, sizes, links, and what is recomputed, copied or read. No proof of the
  * orders looks at it (all_m.c, lists_of_m.c), but a program needs all of it. So that it has values for every M is asked
  * here, of its text (values_of_m.c); and that it does not change, or come to change from some microbatch on, where a looped
- * program goes by a few M (looped.c). Linear in the text, once for each call of a function and each stage. */
+ * program goes by a few M (looped.c). That tables, memory and sums of costs have room is not asked: an M at which they have
+ * not is refused as too large, whatever has been proved. Linear in the text, once for each call of a function and each stage. */
 #include <string.h>
 
 #include "formula.h"

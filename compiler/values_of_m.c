@@ -82,6 +82,8 @@ bool never_negative(const Line *l, const Expr *e) {
   }
 }
 
+static uint8_t bits_kept(uint32_t n) { return n > MOST_BITS ? MOST_BITS + 1 : (uint8_t)n; }
+
 /* Binds the parameters of a function of the schedule: they move as the arguments do, each of which is read before the first is
  * bound, since it may call the same function. */
 static bool bind_params(Line *l, const Expr *call) {
@@ -100,7 +102,7 @@ static bool bind_params(Line *l, const Expr *call) {
   for (const Param *p = call->fn->params; p; p = p->next, n++) {
     l->moved.slot[p->slot] = few[n].moved, l->natural[p->slot] = few[n].natural;
     l->known[p->slot] = false;
-    l->bits[p->slot] = few[n].bits > MOST_BITS ? MOST_BITS + 1 : (uint8_t)few[n].bits;
+    l->bits[p->slot] = bits_kept(few[n].bits);
   }
   return true;
 }
@@ -273,7 +275,7 @@ static const Expr *call_value(Line *l, const Expr *e, bool late) {
       return e;
     uint32_t from = bits_of(l, first->next->value), to = bits_of(l, first->next->next->value);
     l->known[first->value->slot] = false;
-    l->bits[first->value->slot] = (uint8_t)(from > to ? from : to);
+    l->bits[first->value->slot] = bits_kept(from > to ? from : to);
     first = first->next;
   }
   l->formula = function;
