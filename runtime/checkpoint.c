@@ -106,14 +106,42 @@ static PrStatus look_through(PrRun *run, const char *dir, Found **found, uint32_
   return PR_OK;
 }
 
-/* Once per run and folder: makes the folder, takes its lock, removes what earlier runs left unfinished and
- * finds out which run this is. A run that was killed may hold the lock a little longer. */
-static PrStatus begin_folder(PrRun *run, const char *dir) {
+void ck_leave_folders(PrRun *run) {
+  for (uint32_t i = 0; i < run->nck_folder; i++) {
+    if (run->ck_folder[i].lock >= 0)
+      close(run->ck_folder[i].lock);
+    free(run->ck_folder[i].dir);
+  }
+  free(run->ck_folder);
+  run->ck_folder = NULL;
+  run->nck_folder = 0;
+}
+
+/* What this run has for a folder, by the name it is called by. NULL: no memory. */
+static CkFolder *folder_of(PrRun *run, const char *dir) {
+  for (uint32_t i = 0; i < run->nck_folder; i++)
+    if (!strcmp(run->ck_folder[i].dir, dir))
+      return &run->ck_folder[i];
+  CkFolder *more = realloc(run->ck_folder, (run->nck_folder + (size_t)1) * sizeof *more);
+  if (!more)
+    return NULL;
+  run->ck_folder = more;
+  char *name = strdup(dir);
+  if (!name)
+    return NULL;
+  more[run->nck_folder] = (CkFolder){.dir = name, .lock = -1, .step = UINT64_MAX};
+  return &more[run->nck_folder++];
+}
+
+/* Once per run and folder, in the process that leads: makes the folder, takes its lock, removes what earlier runs
+ * left unfinished and finds out which run this is. A run that was killed may hold the lock a little longer. */
+static PrStatus begin_folder(PrRun *run, CkFolder *f) {
+  const char *dir = f->dir;
   char path[CK_PATH];
   PrStatus st = path_of(run, path, dir, "lock");
   Found *found;
   uint32_t n;
-  if (st || (run->ck_dir && !strcmp(run->ck_dir, dir)))
+  if (st || f->lock >= 0)
     return st;
   if (mkdir(dir, 0777) && errno != EEXIST)
     return cannot(run, "make", dir);
@@ -131,15 +159,13 @@ static PrStatus begin_folder(PrRun *run, const char *dir) {
     }
     nanosleep(&(struct timespec){0, 10000000}, NULL);
   }
-  if (run->ck_lock >= 0)
-    close(run->ck_lock);
-  run->ck_lock = fd;
-  free(run->ck_dir);
-  if (!(run->ck_dir = strdup(dir)))
-    return pr_fail(run, PR_E_MEMORY, "no memory for a path");
-  if ((st = look_through(run, dir, &found, &n)))
+  if ((st = look_through(run, dir, &found, &n))) {
+    free(found);
+    close(fd);
     return st;
-  run->ck_attempt = n ? found[0].attempt + 1 : 1;
+  }
+  f->lock = fd;
+  f->attempt = n ? found[0].attempt + 1 : 1;
   for (uint32_t i = 0; i < n; i++) {
     char name[CK_NAME];
     snprintf(name, sizeof name, "step-%" PRIu64 ".%" PRIu64 ".partial", found[i].step,
@@ -368,13 +394,13 @@ static PrStatus commit(PrRun *run, const char *dir, const char *folder, const ch
 }
 
 /* Everything but its deadline. */
-static PrStatus write_checkpoint(PrRun *run, const char *dir, uint32_t keep, CkWatch *watch,
-                                 PrStatus st) {
+static PrStatus write_checkpoint(PrRun *run, CkFolder *f, const char *dir, uint32_t keep,
+                                 CkWatch *watch, PrStatus st) {
   char folder[CK_PATH], name[CK_NAME] = "";
   const bool leads = pr_leads(run);
-  if (leads && !st && !(st = begin_folder(run, dir))) {
+  if (leads && !st && !(st = begin_folder(run, f))) {
     snprintf(name, sizeof name, "step-%" PRIu64 ".%" PRIu64 ".partial", pr_steps_done(run),
-             run->ck_attempt);
+             f->attempt);
     if (!(st = path_of(run, folder, dir, name)) && mkdir(folder, 0777))
       st = cannot(run, "make", folder);
   }
@@ -397,18 +423,20 @@ PrStatus pr_checkpoint(PrRun *run, const char *dir, uint32_t keep) {
   if (!run)
     return PR_E_MEMORY;
   PrStatus st = (PrStatus)atomic_load(&run->status);
-  const uint64_t of = pr_checksum(dir, strlen(dir));
-  if (st || (run->ck_step == pr_steps_done(run) && run->ck_of == of))
+  if (st)
     return st;
+  CkFolder *f = folder_of(run, dir);
+  if (f && f->step == pr_steps_done(run))
+    return PR_OK;
   CkWatch watch;
   st = ck_watch(run, &watch, pr_leads(run) ? CK_AT_BEGIN : CK_AT_MEETING);
-  st = write_checkpoint(run, dir, keep, &watch, st);
+  if (!f)
+    st = pr_fail(run, PR_E_MEMORY, "no memory for a path");
+  st = write_checkpoint(run, f, dir, keep, &watch, st);
   ck_watch_end(&watch);
   if (!st && pr_failed(run))
     st = (PrStatus)atomic_load(&run->status);
-  if (!st) {
-    run->ck_step = pr_steps_done(run);
-    run->ck_of = of;
-  }
+  if (!st)
+    f->step = pr_steps_done(run);
   return st;
 }

@@ -80,6 +80,15 @@ CkHead *ck_read_head(const char *path, CkRow **rows, char *why);
 
 uint64_t ck_head_sum(const CkHead *head, const CkRow *rows);
 
+/* A folder that this run writes checkpoints to, until it is closed. */
+typedef struct CkFolder {
+  char *dir; /* owned */
+  int lock;  /* the open file that keeps other runs from it; -1: not here, or not yet */
+  uint64_t attempt; /* with the lock: which run this is that writes there, from 1 */
+  uint64_t step;    /* of the last checkpoint of this run; UINT64_MAX: none */
+} CkFolder;
+void ck_leave_folders(PrRun *run); /* gives up the locks */
+
 /* PrRun.ck_at: what this process does of a checkpoint. MEETING: it waits for others. */
 enum {
   CK_AT_NONE,

@@ -281,7 +281,7 @@ static void set_steps(PrRun *run, const Load *l) {
 }
 
 /* Everything but its deadline. */
-static PrStatus load(Load *l, const char *dir, PrStatus st) {
+static PrStatus load(Load *l, const char *dir, CkWatch *watch, PrStatus st) {
   PrRun *run = l->run;
   if (!st && pr_leads(run))
     st = find(l, dir);
@@ -292,6 +292,7 @@ static PrStatus load(Load *l, const char *dir, PrStatus st) {
     st = run->engine->share(run, 0, l->folder, sizeof l->folder);
   if (st || !l->folder[0])
     return st;
+  ck_watch_again(watch);
   atomic_store(&run->ck_at, CK_AT_READ);
   if (!(st = read_manifest(l)))
     st = read_rows(l);
@@ -313,7 +314,7 @@ PrStatus pr_resume(PrRun *run, const char *dir, uint64_t *step) {
   l->run = run;
   CkWatch watch;
   PrStatus watched = ck_watch(run, &watch, pr_leads(run) ? CK_AT_READ : CK_AT_READ_MEETING);
-  st = load(l, dir, st ? st : watched);
+  st = load(l, dir, &watch, st ? st : watched);
   ck_watch_end(&watch);
   if (!st && pr_failed(run))
     st = (PrStatus)atomic_load(&run->status);

@@ -84,7 +84,8 @@ typedef struct Mpi {
   Store *store;        /* where ranks tell of faults; NULL: not yet */
   StoreServer *server; /* of the process that serves it */
   bool of_rank_0;      /* a process of the run serves it */
-  _Atomic bool told, heard; /* told: the others know; heard: from the store */
+  _Atomic bool told, heard; /* told: the others know; heard: this run has failed with what the store has told all */
+  _Atomic uint32_t late_at; /* PrRun.ck_at when this rank said that a checkpoint is late; else 0 */
   uint64_t late_step;  /* 1 + step that has been told to take too long */
   uint64_t late_ns;    /* when */
   struct Big {

@@ -20,6 +20,8 @@ static uint32_t place(void *arg, char to[STORE_PLACE]) {
   const Mpi *m = arg;
   PrPlace here;
   pr_place(m->run, m->run->here, &here);
+  if (m->late_at) /* what it accuses of, even if that has ended since */
+    here.checkpoint = m->late_at;
   memcpy(to, &here, sizeof here);
   return sizeof here;
 }
@@ -28,7 +30,8 @@ static void verdict(void *arg, const StoreVerdict *v, const StorePlace *places) 
   Mpi *m = arg;
   PrRun *run = m->run;
   char text[PR_TEXT];
-  m->told = m->heard = true;
+  m->told = true;
+  m->heard = !pr_failed(run) && (v->cause != STORE_HAS_FAILED || v->rank != run->here);
   if (v->cause == STORE_HAS_FAILED) {
     if (v->rank != run->here)
       pr_fail(run, (PrStatus)v->status, "rank %u: %.900s", v->rank, v->text);
@@ -100,7 +103,9 @@ void mpi_watch_step(Mpi *m) {
 }
 
 bool mpi_late(PrRun *run) {
-  store_late(((Mpi *)run->of_engine)->store);
+  Mpi *m = run->of_engine;
+  m->late_at = atomic_load(&run->ck_at);
+  store_late(m->store);
   return true;
 }
 

@@ -157,8 +157,8 @@ static PrStatus mpi_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes)
   enum { MOST = 4 << 20 };
   Mpi *m = run->of_engine;
   int try_code;
-  char *room = malloc(bytes < MOST ? bytes + 1
-                                   : MOST); /* what is the caller's may go when the run fails */
+  /* What is the caller's may go when the run fails. */
+  char *room = malloc(bytes < MOST ? bytes + 1 : MOST);
   if (!room)
     return pr_fail(run, PR_E_MEMORY, "no memory for %llu bytes that others have",
                    (unsigned long long)bytes);

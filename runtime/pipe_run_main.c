@@ -122,9 +122,9 @@ static pid_t start_mpirun(const Asked *a, const char *self) {
   };
   for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
     setenv(settings[i][0], settings[i][1], 0);
+  /* Of a pipe-run that has started this one. */
   static const char *const outer[] = {"PIPE_RANK", "PIPE_SIZE", "PIPE_LOCAL_RANK"};
-  for (size_t i = 0; i < sizeof outer / sizeof *outer;
-       i++) /* of a pipe-run that has started this one */
+  for (size_t i = 0; i < sizeof outer / sizeof *outer; i++)
     unsetenv(outer[i]);
   uint32_t n = 0;
   while (a->program[n])

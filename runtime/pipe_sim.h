@@ -27,22 +27,25 @@
 extern "C" {
 #endif
 
-/* One stream of one rank: indices into instr, or all of instr[0..n) when index is NULL. instr NULL: see PipeMake. */
+/* One stream of one rank: indices into instr, or all of instr[0..n) when index is NULL. instr NULL: see
+ * PipeMake. */
 typedef struct PipeStream {
   const PipeInstr *instr;
   const uint32_t *index;
   uint32_t n;
 } PipeStream;
 
-/* Instructions that stand nowhere, but are made when they are asked for: position i of a stream of a rank, with all that
- * the machine reads: op, group (of an action), stage, mb, peer, keep and waits. May be called again for the same. */
+/* Instructions that stand nowhere, but are made when they are asked for: position i of a stream of a rank, with all
+ * that the machine reads: op, group (of an action), stage, mb, peer, keep and waits. May be called again for the
+ * same. */
 typedef struct PipeMake {
   void (*compute)(const void *of, uint32_t rank, uint32_t i, PipeInstr *c);
   void (*comm)(const void *of, uint32_t rank, uint32_t i, PipeInstr *c);
   const void *of;
 } PipeMake;
 
-/* What the COMPUTE and COPY instructions of a rank need of its COMM stream, where that has channels: positions in it. */
+/* What the COMPUTE and COPY instructions of a rank need of its COMM stream, where that has channels: positions in
+ * it. */
 typedef struct PipeNeeds {
   const uint32_t *first[2]; /* [n + 1] of COMPUTE, of COPY: where those of each begin in `on`. NULL: there are none */
   const uint32_t *on;

@@ -7,6 +7,7 @@
  * PR_LINE bytes and is accounted as whole lines, so that the sum is PipeRank.bytes of a program
  * with sizes, to the byte. The block is written once, by the rank's thread, before pr_open returns:
  * memory that the operating system cannot provide shows there and not in the middle of a step. */
+#include "checkpoint.h"
 #include "run.h"
 
 #include <math.h>
@@ -615,8 +616,6 @@ static PrStatus open_run(PrRun *run) {
   run->engine = run->o.seed ? &pr_seeded : run->o.engine ? run->o.engine : &pr_threads;
   run->here = PIPE_NONE;
   run->nprocess = 1;
-  run->ck_lock = -1;
-  run->ck_step = UINT64_MAX;
   if (run->engine->join && (st = run->engine->join(run)))
     return st;
   if ((st = agree(run, open_here(run))))
@@ -717,9 +716,7 @@ void pr_close(PrRun *run) {
     free(k->span);
     free(k->view);
   }
-  if (run->ck_lock >= 0)
-    close(run->ck_lock); /* and gives up the lock */
-  free(run->ck_dir);
+  ck_leave_folders(run);
   free(run->rank);
   free(run->chan);
   free(run->stream);

@@ -257,12 +257,8 @@ struct PrRun {
   PrFault fault;
   uint64_t limit_ns;    /* of a step; 0: none */
   uint64_t first_step;  /* that this run carries out: not 0 once it has resumed */
-  int ck_lock;          /* file that keeps other runs from the folder ck_dir; -1 */
-  char *ck_dir;         /* owned; NULL */
-  uint64_t ck_attempt;  /* of this run in that folder */
+  struct CkFolder *ck_folder; uint32_t nck_folder; /* those that this run writes checkpoints to: checkpoint.h */
   _Atomic uint32_t ck_at; /* checkpoint.h */
-  uint64_t ck_step;     /* of the last checkpoint; UINT64_MAX: none */
-  uint64_t ck_of;       /* checksum of the name of its folder */
   uint64_t epoch_ns;    /* what spans count from */
   uint64_t trace_slots; /* of each ring */
   uint64_t view_end;    /* trace.c: step after the last in the views; 0 for none */
@@ -424,8 +420,8 @@ bool pr_blame(const PrRun *run, const PrPlace *place, char *text, size_t room);
 /* The same of the ranks of one process, which may go on meanwhile. */
 bool pr_blame_threads(const PrRun *run, char *text, size_t room);
 
-/* checkpoint_watch.c: fails with PR_E_DEADLINE, or PR_E_LOST if a process has gone, and says which rank of at[nrank] keeps
- * the others from a checkpoint. NULL: all that is known is what this process does. Returns that status. */
+/* checkpoint_watch.c: fails with PR_E_DEADLINE, or PR_E_LOST if a process has gone, and says which rank of at[nrank]
+ * keeps the others from a checkpoint. NULL: all that is known is what this process does. Returns that status. */
 PrStatus pr_fail_checkpoint(PrRun *run, const PrPlace *at);
 
 /* Fails with PR_E_STALL and the cycle. No thread but the caller's may be awake. */

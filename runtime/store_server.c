@@ -2,6 +2,7 @@
  * Who serves the store: one thread, which waits in poll for all connections. Payloads are small and peers
  * trusted to finish a message that they have begun within a few seconds (SO_RCVTIMEO); one that does not
  * counts as gone. */
+#define _GNU_SOURCE /* accept4 */
 #include "store.h"
 
 #include <arpa/inet.h>
@@ -263,10 +264,9 @@ static void drop(StoreServer *s, uint32_t i) {
 }
 
 static void admit(StoreServer *s) {
-  int fd = accept(s->listener, NULL, NULL), one = 1;
+  int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC), one = 1;
   if (fd < 0)
     return;
-  fcntl(fd, F_SETFD, FD_CLOEXEC);
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   struct timeval limit = {5, 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
@@ -394,7 +394,6 @@ StoreServer *store_serve(const char *addr, uint32_t size, const StoreServerHooks
     free(s);
     return NULL;
   }
-  fcntl(s->listener, F_SETFD, FD_CLOEXEC);
   fcntl(s->wake[0], F_SETFD, FD_CLOEXEC);
   fcntl(s->wake[1], F_SETFD, FD_CLOEXEC);
   name_bound(s->listener, addr, bound);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The prover of compiler/machine.c against brute force, on random and mutated tiny programs.
  *
- *   machine_test [PROGRAMS [SEED [MODEL]]]
+ *   machine_test [PROGRAMS [SEED [MODEL [FILE]]]]   MODEL: its number, or `all`
+ *   machine_test texts DIRECTORY [PROGRAMS [SEED]]  one .pipe for each that the language can say
  *
  * The oracle below shares only the format with the prover. It carries the lists out step by step, in
  * every order that the rules of machine.h allow: messages lie in channels, a RECV takes the oldest, or
@@ -11,23 +12,16 @@
  *
  * A third of the programs are pipelines with transfers in one global order, a third are those with
  * up to three mutations (two instructions swapped, one dropped, doubled, redirected or moved), a third
- * are any instructions at all. A disagreement is shrunk by leaving out instructions, and printed.
- * Exit status 0: none. More than 800 lines: all of it is the oracle, what it is asked, and whom. */
+ * are any instructions at all. A disagreement is shrunk and printed, and said in the language: in FILE, or below it. Where
+ * that cannot be, or shows no wrong verdict of the prover, the programs that follow are looked at for one that does.
+ * Exit status 0: no disagreement. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <assert.h>
 #include <string.h>
 
-#include "machine.h"
-
-enum { RANKS = 3, MOST = 28, PER_RANK = 24 };
-
-typedef struct Program {
-  uint32_t nrank;
-  uint32_t n[RANKS];
-  MachineInstr list[RANKS][PER_RANK];
-} Program;
+#include "machine_program.h"
 
 static uint64_t rng_state;
 static uint32_t below(uint32_t n) { /* SplitMix64 */
@@ -424,6 +418,10 @@ static void oom(size_t wanted) {
   exit(2);
 }
 
+static const char *const brute_says[] = {"brute force completes", "brute force is stuck",
+                                         "brute force mispairs"};
+
+/* NULL: the prover is right. One of brute_says: its verdict is wrong. */
 static const char *compare(const Program *p, Count *c, bool least) {
   Arena arena = {.oom = oom};
   MachineList list[RANKS];
@@ -437,9 +435,7 @@ static const char *compare(const Program *p, Count *c, bool least) {
   } else {
     MachineResult got = machine_run(&arena, list, p->nrank, *model);
     if ((Verdict)got.status != v)
-      wrong = v == V_DONE    ? "brute force completes"
-              : v == V_STUCK ? "brute force is stuck"
-                             : "brute force mispairs";
+      wrong = brute_says[v];
     else if (got.done != count_bits(done(end)))
       wrong = "another number of instructions is done";
     else if (v != V_DONE && (got.nhop == 0 || !check_hops(&got, end)))
@@ -468,10 +464,6 @@ static const char *compare(const Program *p, Count *c, bool least) {
 }
 
 /* ---- programs ---- */
-
-static MachineInstr none(uint32_t kind) {
-  return (MachineInstr){.kind = kind, .need = {MACHINE_NONE, MACHINE_NONE}, .bytes = 1};
-}
 
 static uint32_t total(const Program *p) {
   uint32_t n = 0;
@@ -526,7 +518,7 @@ static void pipeline(Program *p) {
       continue;
     left--;
     *(back ? &b[s] : &f[s]) += 1;
-    MachineInstr in = none(MACHINE_COMPUTE);
+    MachineInstr in = program_instr(MACHINE_COMPUTE);
     uint32_t from = back ? s + 1 : s - 1,
              to = back ? s - 1 : s + 1; /* wraps to beyond nstage at the ends */
     in.tensor = 1 + (s * 2 + back) * 4 + mb;
@@ -535,7 +527,7 @@ static void pipeline(Program *p) {
       break;
     if (to >= nstage || place[to] == place[s])
       continue;
-    MachineInstr send = none(MACHINE_SEND), recv = none(MACHINE_RECV);
+    MachineInstr send = program_instr(MACHINE_SEND), recv = program_instr(MACHINE_RECV);
     send.tensor = recv.tensor = in.tensor;
     send.peer = place[to], recv.peer = place[s];
     send.bytes = 1 + below(3);
@@ -544,7 +536,7 @@ static void pipeline(Program *p) {
   }
   for (uint32_t c = below(3); c > 0 && total(p) + p->nrank < MOST; c--)
     for (uint32_t r = 0; r < p->nrank; r++) {
-      MachineInstr all = none(MACHINE_ALL);
+      MachineInstr all = program_instr(MACHINE_ALL);
       all.peer = all.tensor = c;
       put(p, r, all);
     }
@@ -587,10 +579,10 @@ static void anything(Program *p) {
   uint32_t n = 2 + below(13);
   for (uint32_t k = 0; k < n; k++) {
     uint32_t r = below(p->nrank), kind = below(8);
-    MachineInstr in = none(kind < 2    ? MACHINE_COMPUTE
-                           : kind == 2 ? MACHINE_ALL
-                           : kind < 5  ? MACHINE_SEND
-                                       : MACHINE_RECV);
+    MachineInstr in = program_instr(kind < 2    ? MACHINE_COMPUTE
+                                    : kind == 2 ? MACHINE_ALL
+                                    : kind < 5  ? MACHINE_SEND
+                                                : MACHINE_RECV);
     if (in.kind == MACHINE_COMPUTE || in.kind == MACHINE_ALL || below(3) == 0) {
       in.peer = in.kind == MACHINE_ALL ? below(2) : (r + 1) % p->nrank;
       in.tensor = below(12) == 0;
@@ -619,189 +611,164 @@ static void anything(Program *p) {
                                             : below(p->n[r]);
 }
 
-/* ---- times ---- */
-
-/* n SENDs meet n RECVs behind five computations, with room for one message. A SEND goes on once the RECV of the one
- * above it has begun at 5, the end of the computations, with the group that it is in: by hand. */
-static bool times_agree(void) {
-  enum { N = 3, COMPUTES = 5 };
-  static const struct {
-    uint32_t n, group, sends[N], recvs[N];
-  } want[] = {{2, 0, {1, 6}, {6, 7}}, {2, 1, {1, 6}, {6, 6}}, {3, 2, {1, 6, 7}, {7, 7, 7}}};
-  bool ok = true;
-  for (uint32_t k = 0; k < sizeof want / sizeof *want; k++) {
-    Arena arena = {.oom = oom};
-    MachineInstr send[N], recv[COMPUTES + N];
-    for (uint32_t i = 0; i < COMPUTES; i++)
-      recv[i] = none(MACHINE_COMPUTE);
-    for (uint32_t i = 0; i < want[k].n; i++) {
-      send[i] = none(MACHINE_SEND);
-      recv[COMPUTES + i] = none(MACHINE_RECV);
-      send[i].peer = 1;
-      send[i].tensor = recv[COMPUTES + i].tensor = i;
-      recv[COMPUTES + i].need[0] = COMPUTES - 1;
-      recv[COMPUTES + i].group = want[k].group > i ? want[k].group - i : 0;
-    }
-    const MachineList list[] = {{send, want[k].n}, {recv, COMPUTES + want[k].n}};
-    uint32_t **end = machine_times(&arena, list, 2,
-                                   (ChannelModel){.channels = CHANNELS_RANK, .buffer = 1});
-    for (uint32_t i = 0; i < want[k].n; i++)
-      if (end[0][i] != want[k].sends[i] || end[1][COMPUTES + i] != want[k].recvs[i]) {
-        printf("%u sends, group of %u: transfer %u ends at %u and %u, by hand %u and %u\n",
-               want[k].n, want[k].group + 1, i, end[0][i], end[1][COMPUTES + i], want[k].sends[i],
-               want[k].recvs[i]);
-        ok = false;
-      }
-    arena_free(&arena);
-  }
-  return ok;
-}
-
-/* With tags and room for one message: rank 0 computes once and sends 0, 1 and 2; rank 1 computes five times, takes 2,
- * computes, takes 0, computes, and takes 1. The first is in the buffer until its RECV begins at 6, the second waits for
- * that room, and the third for its own RECV. What needs nothing begins at once. By hand. */
-static bool tagged_times_agree(void) {
-  static const uint32_t tensor[] = {9, 9, 9, 9, 9, 2, 9, 0, 9, 1}, /* of rank 1; 9: it computes */
-      want[2][10] = {{1, 2, 7, 6}, {1, 2, 3, 4, 5, 6, 6, 7, 7, 8}};
-  enum { SENDS = 3, N = 10 };
-  MachineInstr send[1 + SENDS] = {none(MACHINE_COMPUTE)}, recv[N];
-  for (uint32_t i = 1; i <= SENDS; i++) {
-    send[i] = none(MACHINE_SEND);
-    send[i].peer = 1, send[i].tensor = i - 1, send[i].need[0] = 0;
-  }
-  for (uint32_t i = 0, above = MACHINE_NONE; i < N; i++) {
-    recv[i] = none(tensor[i] == 9 ? MACHINE_COMPUTE : MACHINE_RECV);
-    recv[i].tensor = tensor[i], recv[i].need[0] = tensor[i] == 9 ? MACHINE_NONE : above;
-    above = tensor[i] == 9 ? i : above;
-  }
-  const MachineList list[] = {{send, 1 + SENDS}, {recv, N}};
-  Arena arena = {.oom = oom};
-  uint32_t **end = machine_times(&arena, list, 2,
-                                 (ChannelModel){.channels = CHANNELS_TAGGED, .buffer = 1});
-  bool ok = true;
-  for (uint32_t r = 0; r < 2; r++)
-    for (uint32_t i = 0; i < list[r].n; i++)
-      if (end[r][i] != want[r][i]) {
-        printf("with tags: instruction %u of rank %u ends at %u, by hand %u\n", i, r, end[r][i],
-               want[r][i]);
-        ok = false;
-      }
-  arena_free(&arena);
-  return ok;
-}
-
 /* ---- the loop ---- */
 
-static void print(const Program *p) {
-  static const char *const kind[] = {"compute", "send", "recv", "all"};
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    printf("rank %u:\n", r);
-    for (uint32_t i = 0; i < p->n[r]; i++) {
-      const MachineInstr *in = &p->list[r][i];
-      printf("  %2u %s", i, kind[in->kind]);
-      if (in->kind != MACHINE_COMPUTE)
-        printf(in->kind == MACHINE_SEND   ? " to %u"
-               : in->kind == MACHINE_RECV ? " from %u"
-                                          : " on %u",
-               in->peer);
-      printf(" tensor %" PRIu64 " bytes %" PRIu64, in->tensor, in->bytes);
-      for (int k = 0; k < 2; k++)
-        if (in->need[k] != MACHINE_NONE)
-          printf(" needs %u", in->need[k]);
-      printf("\n");
-    }
-  }
+static const ChannelModel models[] = {
+    {.channels = CHANNELS_RANK},
+    {.channels = CHANNELS_PAIR},
+    {.channels = CHANNELS_EDGE},
+    {.channels = CHANNELS_TAGGED},
+    {.channels = CHANNELS_RANK, .buffer = 1},
+    {.channels = CHANNELS_PAIR, .buffer = 4, .in_bytes = true},
+    {.channels = CHANNELS_EDGE, .buffer = 2},
+    {.channels = CHANNELS_TAGGED, .buffer = 1},
+    {.channels = CHANNELS_TAGGED, .buffer = 4, .in_bytes = true},
+    {.channels = CHANNELS_PAIR, .grouped = true},
+    {.channels = CHANNELS_RANK, .buffer = 1, .grouped = true},
+    {.channels = CHANNELS_EDGE, .buffer = 4, .in_bytes = true, .grouped = true}};
+static const char *const model_name[] = {"rank",
+                                         "pair",
+                                         "edge",
+                                         "tagged",
+                                         "rank buffered:1",
+                                         "pair buffered:4 bytes",
+                                         "edge buffered:2",
+                                         "tagged buffered:1",
+                                         "tagged buffered:4 bytes",
+                                         "pair grouped",
+                                         "rank grouped buffered:1",
+                                         "edge grouped buffered:4 bytes"};
+static_assert(sizeof models / sizeof *models == NMODELS, "one count for each");
+
+/* Program k of a seed. */
+static void make_program(Program *p, uint64_t seed, uint64_t k) {
+  rng_state = seed * 0x2545F4914F6CDD1Du + k;
+  if (k % 3 == 2)
+    anything(p);
+  else
+    pipeline(p);
+  if (k % 3 == 1)
+    mutate(p);
 }
 
-static void leave_out(Program *p, uint32_t r, uint32_t i) {
-  memmove(&p->list[r][i], &p->list[r][i + 1], (p->n[r] - i - 1) * sizeof p->list[r][0]);
-  p->n[r]--;
-  for (uint32_t j = 0; j < p->n[r]; j++)
-    for (int k = 0; k < 2; k++) {
-      uint32_t *need = &p->list[r][j].need[k];
-      if (*need != MACHINE_NONE && *need >= i)
-        *need = *need == i ? MACHINE_NONE : *need - 1;
-    }
+/* 0: the prover is right. More if its verdict is wrong than if something else is, and if the language can say it. */
+static uint32_t badness(const Program *p, void *least) {
+  const char *wrong = compare(p, NULL, *(bool *)least);
+  bool verdict = false;
+  for (int v = 0; v < 3; v++)
+    verdict |= wrong == brute_says[v];
+  return !wrong ? 0 : 1 + 2 * verdict + !program_say(p, model, "", NULL);
+}
+enum { WORST = 4 }; /* a verdict, and it can be said */
+
+/* The verdict of a machine as pipec words it. */
+static const char *verdict_text(uint32_t v) {
+  return v == V_DONE ? "completes" : v == V_STUCK ? "deadlock" : "matching";
 }
 
-static void shrink(Program *p, bool least) {
-  for (bool smaller = true; smaller;) {
-    smaller = false;
-    for (uint32_t r = 0; r < p->nrank; r++)
-      for (uint32_t i = 0; i < p->n[r];) {
-        Program less = *p;
-        leave_out(&less, r, i);
-        if (compare(&less, NULL, least))
-          *p = less, smaller = true;
-        else
-          i++;
-      }
+static FILE *open_text(const char *path) {
+  FILE *f = fopen(path, "w");
+  if (!f) {
+    perror(path);
+    exit(2);
   }
+  return f;
+}
+
+/* Shrinks, prints and says one that the prover is wrong about, if that is worse than what was. How bad it is. */
+static uint32_t show(Program *p, uint64_t k, uint32_t which, bool least, const char *path,
+                     uint32_t worst) {
+  char remark[64];
+  Verdict v = V_STUCK;
+  State end;
+  program_shrink(p, badness, &least);
+  const uint32_t bad = badness(p, &least);
+  if (bad <= worst)
+    return worst;
+  printf("program %" PRIu64 ", %s: %s\n", k, model_name[which], compare(p, NULL, least));
+  program_print(p);
+  fflush(stdout); /* a prover that is wrong may crash on what follows */
+  snprintf(remark, sizeof remark, "brute force: %s",
+           brute(p, &v, &end) ? verdict_text(v) : "it depends");
+  const char *why = program_say(p, model, remark, NULL);
+  if (why) {
+    printf("no schedule: %s\n", why);
+    fflush(stdout);
+    return bad;
+  }
+  FILE *f = path ? open_text(path) : stdout;
+  program_say(p, model, remark, f);
+  if (path && fclose(f) != 0) {
+    perror(path);
+    exit(2);
+  }
+  return bad;
+}
+
+/* DIRECTORY/K.pipe of each program K that the language can say, with what the prover says of it; of those that complete,
+ * which are most, one in eight. */
+static int write_texts(const char *directory, uint64_t programs, uint64_t seed) {
+  for (uint64_t k = 0; k < programs; k++) {
+    Program p;
+    char path[4096], remark[128];
+    const uint32_t which = (uint32_t)(k / 3 % NMODELS);
+    make_program(&p, seed, k);
+    if (program_say(&p, &models[which], "", NULL))
+      continue;
+    Arena arena = {.oom = oom};
+    MachineList list[RANKS];
+    for (uint32_t r = 0; r < p.nrank; r++)
+      list[r] = (MachineList){p.list[r], p.n[r]};
+    const MachineStatus v = machine_run(&arena, list, p.nrank, models[which]).status;
+    arena_free(&arena);
+    if (v == MACHINE_DONE && k / (3 * NMODELS) % 8 != 0)
+      continue;
+    snprintf(path, sizeof path, "%s/%" PRIu64 ".pipe", directory, k);
+    snprintf(remark, sizeof remark, "the prover: %s; %s", verdict_text(v), model_name[which]);
+    FILE *f = open_text(path);
+    program_say(&p, &models[which], remark, f);
+    if (fclose(f) != 0) {
+      perror(path);
+      return 2;
+    }
+  }
+  return 0;
+}
+
+static uint64_t number_or(int argc, char **argv, int i, uint64_t otherwise) {
+  return argc > i ? strtoull(argv[i], NULL, 10) : otherwise;
 }
 
 int main(int argc, char **argv) {
-  static const ChannelModel models[] = {
-      {.channels = CHANNELS_RANK},
-      {.channels = CHANNELS_PAIR},
-      {.channels = CHANNELS_EDGE},
-      {.channels = CHANNELS_TAGGED},
-      {.channels = CHANNELS_RANK, .buffer = 1},
-      {.channels = CHANNELS_PAIR, .buffer = 4, .in_bytes = true},
-      {.channels = CHANNELS_EDGE, .buffer = 2},
-      {.channels = CHANNELS_TAGGED, .buffer = 1},
-      {.channels = CHANNELS_TAGGED, .buffer = 4, .in_bytes = true},
-      {.channels = CHANNELS_PAIR, .grouped = true},
-      {.channels = CHANNELS_RANK, .buffer = 1, .grouped = true},
-      {.channels = CHANNELS_EDGE, .buffer = 4, .in_bytes = true, .grouped = true}};
-  static const char *const name[] = {"rank",
-                                     "pair",
-                                     "edge",
-                                     "tagged",
-                                     "rank buffered:1",
-                                     "pair buffered:4 bytes",
-                                     "edge buffered:2",
-                                     "tagged buffered:1",
-                                     "tagged buffered:4 bytes",
-                                     "pair grouped",
-                                     "rank grouped buffered:1",
-                                     "edge grouped buffered:4 bytes"};
-  static_assert(sizeof models / sizeof *models == NMODELS, "one count for each");
-  uint64_t programs = argc > 1 ? strtoull(argv[1], NULL, 10) : 100000;
-  uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-  uint32_t only = argc > 3 ? (uint32_t)atoi(argv[3]) : NMODELS;
+  if (argc > 2 && strcmp(argv[1], "texts") == 0)
+    return write_texts(argv[2], number_or(argc, argv, 3, 1000), number_or(argc, argv, 4, 1));
+  const uint64_t programs = number_or(argc, argv, 1, 100000), seed = number_or(argc, argv, 2, 1);
+  uint32_t worst = 0, only = NMODELS;
+  if (argc > 3 && strcmp(argv[3], "all") != 0)
+    only = (uint32_t)atoi(argv[3]);
   seen_states = calloc(SET, sizeof *seen_states);
   seen_stamp = calloc(SET, sizeof *seen_stamp);
   stack_states = calloc(SET, sizeof *stack_states);
   if (!seen_states || !seen_stamp || !stack_states)
     oom(SET);
   printf("seed %" PRIu64 "\n", seed);
-  for (uint64_t k = 0; k < programs; k++) {
+  for (uint64_t k = 0; k < programs && worst < WORST; k++) {
     Program p;
-    rng_state = seed * 0x2545F4914F6CDD1Du + k;
-    if (k % 3 == 2)
-      anything(&p);
-    else
-      pipeline(&p);
-    if (k % 3 == 1)
-      mutate(&p);
-    uint32_t which = only < NMODELS ? only : (uint32_t)(k / 3 % NMODELS);
+    make_program(&p, seed, k);
+    const uint32_t which = only < NMODELS ? only : (uint32_t)(k / 3 % NMODELS);
     model = &models[which];
     bool least = k / 24 % 8 == 0 && total(&p) <= 16;
-    const char *wrong = compare(&p, &count[which], least);
-    if (!wrong)
-      continue;
-    shrink(&p, least);
-    printf("program %" PRIu64 ", %s: %s\n", k, name[which], compare(&p, NULL, least));
-    print(&p);
-    return 1;
+    if (compare(&p, &count[which], least))
+      worst = show(&p, k, which, least, argc > 4 ? argv[4] : NULL, worst);
   }
-  if (!times_agree() || !tagged_times_agree())
+  if (worst > 0 || !program_times_agree(oom))
     return 1;
   uint64_t least = 0;
   for (uint32_t i = 0; i < NMODELS; i++) {
     if (only == NMODELS || only == i)
-      printf("%-29s %7" PRIu64 " complete %7" PRIu64 " stuck %7" PRIu64 " mispaired\n", name[i],
-             count[i].verdict[V_DONE], count[i].verdict[V_STUCK], count[i].verdict[V_MISPAIRED]);
+      printf("%-29s %7" PRIu64 " complete %7" PRIu64 " stuck %7" PRIu64 " mispaired\n",
+             model_name[i], count[i].verdict[V_DONE], count[i].verdict[V_STUCK],
+             count[i].verdict[V_MISPAIRED]);
     least += count[i].least;
   }
   printf("%" PRIu64 " programs agree, least buffer of %" PRIu64 "; %" PRIu64 " states, %" PRIu64

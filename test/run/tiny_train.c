@@ -4,14 +4,19 @@
  *
  *   tiny_train SCHEDULE.pipe [-D NAME=VALUE]... [--steps N] [--engine threads|mpi] [--seed N]
  *              [--deadline SECONDS] [--stages N] [--checkpoint DIR] [--every N] [--keep N] [--resume] [--checksums]
- *              [--also DIR]
+ *              [--also DIR] [--late SECONDS]
  *
- * --also: each checkpoint is written there, too.  * --stages: of the model, if not those of the schedule. Exit status: that of pr_exit_status; 2 usage. */
+ * --also: each checkpoint is written there, too, and then asked for again, which changes nothing.
+ * --late: rank 1 resumes so much later than the others, and the model names its tensors, which takes 20 ms each time.
+ * --stages: of the model, if not those of the schedule. Exit status: that of pr_exit_status; 2 usage. */
+#define _DEFAULT_SOURCE /* nanosleep */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #include "pipe_run.h"
 #include "pipec.h"
@@ -27,7 +32,8 @@ typedef struct Asked {
   uint64_t steps, every; /* of checkpoints */
   uint32_t keep;
   const char *checkpoint, *also;
-  bool resume;
+  bool resume, names;
+  long late_s;
   PrOptions options;
 } Asked;
 
@@ -58,6 +64,9 @@ static bool read_option(Asked *a, char *name, char *value) {
     a->checkpoint = value;
   } else if (!strcmp(name, "--also")) {
     a->also = value;
+  } else if (!strcmp(name, "--late")) {
+    a->late_s = strtol(value, NULL, 10);
+    a->names = true;
   } else if (!strcmp(name, "--seed")) {
     a->options.seed = strtoull(value, NULL, 10);
   } else if (!strcmp(name, "--deadline")) {
@@ -96,24 +105,57 @@ static uint64_t mix_weights(PrRun *run, const PrModel *m) {
   return h;
 }
 
+/* Of PrModel: the weights and the optimizer state of a stage are a tensor each. */
+static int name_tensor(void *self, uint32_t stage, uint32_t i, PrTensor *out) {
+  const PrModel m = tiny_model(self);
+  if (i > 1)
+    return 1;
+  if (i == 0)
+    nanosleep(&(struct timespec){0, 20000000}, NULL);
+  *out = (PrTensor){.of = i ? PR_OPT : PR_WEIGHT,
+                    .bytes = i ? m.sizes(self, stage).opt : m.sizes(self, stage).weight};
+  snprintf(out->name, PR_NAME, "stage %u", stage);
+  return 0;
+}
+
+/* Writes a checkpoint to both folders; that the first has it already is known. */
+static PrStatus save(PrRun *run, const Asked *a) {
+  char path[4096];
+  struct stat before, after;
+  PrStatus st = pr_checkpoint(run, a->checkpoint, a->keep);
+  if (st || !a->also)
+    return st;
+  snprintf(path, sizeof path, "%s/latest", a->checkpoint);
+  int bad = stat(path, &before);
+  if ((st = pr_checkpoint(run, a->also, a->keep)))
+    return st;
+  if ((st = pr_checkpoint(run, a->checkpoint, a->keep)))
+    return st;
+  if (pr_leads(run) && (bad || stat(path, &after) || before.st_ino != after.st_ino))
+    fprintf(stderr, "tiny_train: a checkpoint is written twice\n");
+  return PR_OK;
+}
+
 static int train(const Asked *a, const PipeProgram *p) {
   Tiny *t = tiny_new(a->nstage ? a->nstage : p->nmodel, 0);
   PrModel model = tiny_model(t);
   PrRun *run;
   PrOptions o = a->options;
+  if (a->names)
+    model.tensor = name_tensor;
   o.on_step = on_step;
   o.arg = &run;
   PrStatus st = pr_open(&run, p, &model, &o);
   uint64_t done = 0;
+  if (!st && a->resume && pr_rank(run) == 1)
+    nanosleep(&(struct timespec){a->late_s, 0}, NULL);
   if (!st && a->resume)
     st = pr_resume(run, a->checkpoint, &done);
   while (!st && done < a->steps) {
     uint64_t n = a->checkpoint && a->every < a->steps - done ? a->every : a->steps - done;
     st = pr_steps(run, n);
     if (!st && a->checkpoint)
-      st = pr_checkpoint(run, a->checkpoint, a->keep);
-    if (!st && a->also)
-      st = pr_checkpoint(run, a->also, a->keep);
+      st = save(run, a);
     done += n;
   }
   if (!st) {
