@@ -37,19 +37,31 @@ static bool same_step(AllM *x, const Expr *e, Quasi *a, Quasi *b) {
   return quasi_join(a, b) && a->s == b->s ? true : quasi_no(x, e->at, "its two sides move apart");
 }
 
+/* All arguments are values outside: evaluate before binding. */
+static bool quasi_fn(AllM *x, const Expr *e, Quasi *q) {
+  enum { MOST_ARGS = 8 };
+  Quasi a[MOST_ARGS];
+  int64_t value[MOST_ARGS];
+  uint32_t n = 0;
+  for (const Arg *arg = e->args; arg; arg = arg->next, n++)
+    if (n == MOST_ARGS)
+      return quasi_no(x, e->at, "a function has too many arguments");
+    else if (!quasi(x, arg->value, &a[n]) ||
+             (a[n].fixed && !a[n].other && !eval(x->s, arg->value, &value[n])))
+      return false;
+  n = 0;
+  for (const Param *p = e->fn->params; p; p = p->next, n++) {
+    x->env[p->slot] = a[n];
+    if (a[n].fixed && !a[n].other)
+      x->s->env[p->slot] = value[n];
+  }
+  return quasi(x, e->fn->body, q);
+}
+
 static bool quasi_call(AllM *x, const Expr *e, Quasi *q) {
   Quasi a;
-  if (e->builtin == BI_FN) {
-    const Param *p = e->fn->params;
-    for (const Arg *arg = e->args; arg; arg = arg->next, p = p->next) {
-      if (!quasi(x, arg->value, &a))
-        return false;
-      x->env[p->slot] = a;
-      if (a.fixed && !a.other && !eval(x->s, arg->value, &x->s->env[p->slot]))
-        return false;
-    }
-    return quasi(x, e->fn->body, q);
-  }
+  if (e->builtin == BI_FN)
+    return quasi_fn(x, e, q);
   if (e->builtin != BI_MIN && e->builtin != BI_MAX)
     return quasi_no(x, e->at, "it depends on what the order does");
   for (const Arg *arg = e->args; arg; arg = arg->next) {

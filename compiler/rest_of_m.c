@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What depends on M beside the orders: costs, sizes, links, and what is recomputed, copied or read. No proof of the
- * orders looks at it (all_m.c, lists_of_m.c), but a program needs all of it. So that it has values for every M is asked
+ * What depends on M beside the orders: costs, sizes, links, what is recomputed, copied or read, and what is required and
+ * expected. No proof of the orders need look at it (all_m.c, lists_of_m.c), but a program needs all of it. So that it has values for every M is asked
  * here, of its text (values_of_m.c); and that it does not change, or come to change from some microbatch on, where a looped
  * program goes by a few M (looped.c). That tables, memory and sums of costs have room is not asked: an M at which they have
  * not is refused as too large, whatever has been proved. Linear in the text, once for each call of a function and each stage. */
@@ -291,8 +291,13 @@ const char *rest_lacks(const Sched *s, const Param *m, Span *at) {
     if (p != m)
       bound_name(&l, p->slot, p->init);
   bound_names(&l, s->def);
-  for (const Schedule *sc = s->def; sc && !why; sc = sc->base_def)
+  for (const Schedule *sc = s->def; sc && !why; sc = sc->base_def) {
+    for (const Require *r = sc->requires; r && !why; r = r->next)
+      why = refuse(&l, r->cond, false, at) ? LACKS : NULL;
+    for (const Require *r = sc->expects; r && !why; r = r->next)
+      why = refuse(&l, r->cond, false, at) ? LACKS : NULL;
     for (const Clause *c = sc->clauses; c && !why; c = c->next)
       why = clause_lacks(&l, c, at);
+  }
   return why;
 }
