@@ -67,7 +67,7 @@ static bool bind_all(AllM *x, const Param *m) {
 static void clear(AllM *x, const Param *m, bool variable) {
   for (uint32_t i = 0; i < x->s->nslot; i++)
     x->env[i] = FIXED;
-  x->env[m->slot] = variable ? (Quasi){1, 1, false, false} : (Quasi){1, 0, true, true};
+  x->env[m->slot] = variable ? (Quasi){1, 1, false, false, 0} : (Quasi){1, 0, true, true, 0};
 }
 
 /* M must not move anything in an order but the ends of ranges. */
@@ -127,7 +127,7 @@ static bool op_shape(AllM *x, const OpRef *o, Shape *h) {
   }
   if (q.other)
     return quasi_no(x, o->at, "it depends on M");
-  Quasi all = {h->T, h->S, false, false};
+  Quasi all = {h->T, h->S, false, false, 0};
   if (h->S == 0) {
     h->T = q.T, h->S = q.s;
   } else if (!quasi_join(&all, &q) || all.s != q.s) {
@@ -274,7 +274,7 @@ static bool order_shape(AllM *x, const Stmt *b, Shape *h) {
         return quasi_no(x, b->at, "it runs backwards");
       if (b->range.lo && !free_of_m(x, b->range.lo, "the range begins where M says"))
         return false;
-      x->env[b->slot] = (Quasi){1, step, false, false};
+      x->env[b->slot] = (Quasi){1, step, false, false, 0};
       h->step = step;
       if (!body_shape(x, b->body, h))
         return false;
