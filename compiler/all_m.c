@@ -67,13 +67,18 @@ static bool bind_all(AllM *x, const Param *m) {
 static void clear(AllM *x, const Param *m, bool variable) {
   for (uint32_t i = 0; i < x->s->nslot; i++)
     x->env[i] = FIXED;
-  x->env[m->slot] = variable ? (Quasi){1, 1, false, false} : (Quasi){1, 0, true, true};
+  x->env[m->slot] = variable ? (Quasi){1, 1, false, false, 0} : (Quasi){1, 0, true, true, 0};
 }
 
-/* M must not move anything but counts of microbatches and the ends of ranges. */
+/* M must not move anything in an order but the ends of ranges. */
 static bool free_of_m(AllM *x, const Expr *e, const char *text) {
   Quasi q;
   return quasi(x, e, &q) && (!q.other || quasi_no(x, e->at, text));
+}
+
+/* Nor in the clauses anything but counts of microbatches, whichever their stage or pipe. */
+static bool clause_free_of_m(AllM *x, const Param *m, const Expr *e, const char *text) {
+  return !e || !expr_moves(x->s, m->name, e) || quasi_no(x, e->at, text);
 }
 
 /* ---- the shape of an order ---- */
@@ -97,10 +102,9 @@ static bool op_shape(AllM *x, const OpRef *o, Shape *h) {
         return false;
     }
   }
-  const Expr *where = o->chunk ? o->chunk : o->stage;
   if (o->pipe_index &&
       (!quasi(x, o->pipe_index, &q) ||
-       (!q.fixed && !quasi_no(x, o->pipe_at, "the pipe is not the same in every turn"))))
+       ((!q.fixed || q.other) && !quasi_no(x, o->pipe_at, "the pipe is not always the same"))))
     return false;
   if (o->op == PIPE_U)
     return quasi_no(x, o->at, "an update stands inside");
@@ -108,16 +112,22 @@ static bool op_shape(AllM *x, const OpRef *o, Shape *h) {
     return quasi_no(x, o->at, "it copies stashes to other memory");
   if (!o->args)
     return quasi_no(x, o->at, "an op without microbatch counts from the beginning");
-  Quasi at = FIXED;
-  if (where && (!quasi(x, where, &at) ||
-                (at.s != 0 && !quasi_no(x, where->at, "the stage does not repeat"))))
+  if (!quasi(x, o->args->value, &q))
     return false;
-  if (!quasi(x, o->args->value, &q) ||
-      (!quasi_join(&q, &at) && !quasi_no(x, o->at, "its period is too long")))
-    return false;
-  if (q.other || at.other)
+  const Expr *const part[] = {o->chunk ? o->chunk : o->stage,
+                              o->args->next ? o->args->next->value : NULL};
+  for (int i = 0; i < 2; i++) {
+    Quasi at = FIXED;
+    if (part[i] &&
+        (!quasi(x, part[i], &at) ||
+         (at.s != 0 && !quasi_no(x, part[i]->at, "the stage, or slice, does not repeat"))))
+      return false;
+    if (!quasi_join(&q, &at))
+      return quasi_no(x, o->at, "its period is too long");
+  }
+  if (q.other)
     return quasi_no(x, o->at, "it depends on M");
-  Quasi all = {h->T, h->S, false, false};
+  Quasi all = {h->T, h->S, false, false, 0};
   if (h->S == 0) {
     h->T = q.T, h->S = q.s;
   } else if (!quasi_join(&all, &q) || all.s != q.s) {
@@ -264,7 +274,7 @@ static bool order_shape(AllM *x, const Stmt *b, Shape *h) {
         return quasi_no(x, b->at, "it runs backwards");
       if (b->range.lo && !free_of_m(x, b->range.lo, "the range begins where M says"))
         return false;
-      x->env[b->slot] = (Quasi){1, step, false, false};
+      x->env[b->slot] = (Quasi){1, step, false, false, 0};
       h->step = step;
       if (!body_shape(x, b->body, h))
         return false;
@@ -670,26 +680,26 @@ static bool prove_kernels(Sched *s, const Param *m) {
   bool ok = bind_all(&x, m);
   for (uint32_t k = 0; k < s->npipe && ok; k++) {
     const Clause *c = s->pipe[k].clause;
-    ok = free_of_m(&x, c->value, "the number of stages depends on it") &&
-         free_of_m(&x, c->place, "a place depends on it") &&
+    ok = clause_free_of_m(&x, m, c->value, "the number of stages depends on it") &&
+         clause_free_of_m(&x, m, c->slices, "the number of slices depends on it") &&
+         clause_free_of_m(&x, m, c->place, "a place depends on it") &&
          (!c->mb_var || quasi_no(&x, c->place->at, "a place depends on the microbatch"));
   }
   for (const Schedule *sc = s->def; sc && ok; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c && ok; c = c->next) {
       for (const Entry *e = c->kind == CL_TIME ? c->entries : NULL; e && ok; e = e->next)
-        ok = free_of_m(&x, e->value, "a cost depends on it");
+        ok = clause_free_of_m(&x, m, e->value, "a cost depends on it");
       const Expr *const part[] = {c->range.lo, c->range.hi, c->range.step, c->value, c->to};
       int n = c->kind == CL_EDGE ? 5 : c->kind == CL_ORDER || c->kind == CL_PIPE ? 3 : 0;
       for (int i = 0; i < n && ok; i++)
-        ok = !part[i] ||
-             free_of_m(&x, part[i],
-                       c->kind == CL_EDGE    ? "an edge depends on it"
-                       : c->kind == CL_ORDER ? "which ranks have this order depends on it"
-                                             : "which pipes there are depends on it");
+        ok = clause_free_of_m(&x, m, part[i],
+                              c->kind == CL_EDGE    ? "an edge depends on it"
+                              : c->kind == CL_ORDER ? "which ranks have this order depends on it"
+                                                    : "which pipes there are depends on it");
       for (const Arg *a = c->kind == CL_TIE ? c->args : NULL; a && ok; a = a->next)
-        ok = free_of_m(&x, a->value, "what is tied depends on it");
-      ok = ok &&
-           (c->kind != CL_RANKS || free_of_m(&x, c->value, "the number of ranks depends on it"));
+        ok = clause_free_of_m(&x, m, a->value, "what is tied depends on it");
+      ok = ok && (c->kind != CL_RANKS ||
+                  clause_free_of_m(&x, m, c->value, "the number of ranks depends on it"));
     }
   int64_t S = 1;
   Shape *shape = NEW_ARRAY(s->arena, Shape, s->nrank);

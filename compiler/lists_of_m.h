@@ -53,8 +53,8 @@ const Expr *base_value(const Schedule *sc, const Param *p, const Arg **positiona
 bool is_given(const Options *o, const Param *p);
 /* rest_of_m.c: does e depend on the parameter of that name, through others and lets, too? */
 bool expr_moves(const Sched *s, const char *name, const Expr *e);
-/* Why costs, sizes, links, or what is recomputed, copied or read may have no value for some value of parameter m, and
- * where; NULL: they have one for all. */
+/* Why costs, sizes, links, what is recomputed, copied or read, or what the schedule requires and expects may have no value for
+ * some value of parameter m, and where; NULL: they have one for all. */
 const char *rest_lacks(const Sched *s, const Param *m, Span *at);
 /* Does it admit them, all or none? */
 bool admits_of_m(AffineEnv *x, bool *yes);

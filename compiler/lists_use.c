@@ -105,13 +105,18 @@ static bool bind(Text *t, const Stmt *b) {
   return text_bind_clauses(x, b->used);
 }
 
+/* Of what it expects, that it has a value. */
 static bool admitted(Text *t, const Stmt *b) {
   bool yes;
-  for (const Schedule *sc = b->used; sc; sc = sc->base_def)
+  for (const Schedule *sc = b->used; sc; sc = sc->base_def) {
     for (const Require *r = sc->requires; r; r = r->next)
       if (!affine_truth(t->x, r->cond, &yes) ||
           (!yes && !text_no(t, b->at, "what it uses does not admit its values")))
         return false;
+    for (const Require *r = sc->expects; r; r = r->next)
+      if (!affine_truth(t->x, r->cond, &yes))
+        return false;
+  }
   return true;
 }
 

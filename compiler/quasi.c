@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * What moves on by S when a variable moves on by T: sums, multiples, floor quotients and remainders,
  * choices and functions of these (quasi.h). Linear in the expression, its functions written out. */
+#include <math.h>
+
 #include "quasi.h"
 
+#define MOST_M     0x1p31             /* of M, and of a loop variable up to it */
 #define MOST_VALUE ((int64_t)1 << 40) /* sums of some of them and of what moves do not overflow */
 
 bool quasi_no(AllM *x, Span at, const char *text) {
@@ -34,19 +37,31 @@ static bool same_step(AllM *x, const Expr *e, Quasi *a, Quasi *b) {
   return quasi_join(a, b) && a->s == b->s ? true : quasi_no(x, e->at, "its two sides move apart");
 }
 
+/* All arguments are values outside: evaluate before binding. */
+static bool quasi_fn(AllM *x, const Expr *e, Quasi *q) {
+  enum { MOST_ARGS = 8 };
+  Quasi a[MOST_ARGS];
+  int64_t value[MOST_ARGS];
+  uint32_t n = 0;
+  for (const Arg *arg = e->args; arg; arg = arg->next, n++)
+    if (n == MOST_ARGS)
+      return quasi_no(x, e->at, "a function has too many arguments");
+    else if (!quasi(x, arg->value, &a[n]) ||
+             (a[n].fixed && !a[n].other && !eval(x->s, arg->value, &value[n])))
+      return false;
+  n = 0;
+  for (const Param *p = e->fn->params; p; p = p->next, n++) {
+    x->env[p->slot] = a[n];
+    if (a[n].fixed && !a[n].other)
+      x->s->env[p->slot] = value[n];
+  }
+  return quasi(x, e->fn->body, q);
+}
+
 static bool quasi_call(AllM *x, const Expr *e, Quasi *q) {
   Quasi a;
-  if (e->builtin == BI_FN) {
-    const Param *p = e->fn->params;
-    for (const Arg *arg = e->args; arg; arg = arg->next, p = p->next) {
-      if (!quasi(x, arg->value, &a))
-        return false;
-      x->env[p->slot] = a;
-      if (a.fixed && !a.other && !eval(x->s, arg->value, &x->s->env[p->slot]))
-        return false;
-    }
-    return quasi(x, e->fn->body, q);
-  }
+  if (e->builtin == BI_FN)
+    return quasi_fn(x, e, q);
   if (e->builtin != BI_MIN && e->builtin != BI_MAX)
     return quasi_no(x, e->at, "it depends on what the order does");
   for (const Arg *arg = e->args; arg; arg = arg->next) {
@@ -56,6 +71,7 @@ static bool quasi_call(AllM *x, const Expr *e, Quasi *q) {
       *q = a;
     else if (!same_step(x, e, q, &a))
       return false;
+    q->most = fmax(q->most, a.most);
   }
   return true;
 }
@@ -68,13 +84,17 @@ static bool in_bounds(AllM *x, const Expr *e, int64_t v) {
   return (v <= MOST_VALUE && v >= -MOST_VALUE) || quasi_no(x, e->at, "a value is too large");
 }
 
-bool quasi(AllM *x, const Expr *e, Quasi *q) {
+static bool quasi_of(AllM *x, const Expr *e, Quasi *q) {
   Quasi a, b;
   int64_t n;
   switch (e->kind) {
-  case EX_INT: *q = FIXED; return in_bounds(x, e, e->value);
+  case EX_INT: *q = FIXED, q->most = (double)e->value; return in_bounds(x, e, e->value);
   case EX_NAME:
     *q = x->env[e->slot];
+    if (q->fixed && !q->other)
+      q->most = fabs((double)x->s->env[e->slot]);
+    else if (q->most == 0)
+      q->most = MOST_M;
     return !q->fixed || q->other || in_bounds(x, e, x->s->env[e->slot]);
   case EX_CALL: return quasi_call(x, e, q);
   case EX_NEG:
@@ -84,6 +104,7 @@ bool quasi(AllM *x, const Expr *e, Quasi *q) {
     if (e->kind == EX_NOT && q->s != 0)
       return quasi_no(x, e->at, "it does not repeat");
     q->s = -q->s;
+    q->most = e->kind == EX_NOT ? 1 : q->most;
     return true;
   case EX_COND:
     if (!quasi(x, e->a, &a))
@@ -95,6 +116,7 @@ bool quasi(AllM *x, const Expr *e, Quasi *q) {
     if (!quasi(x, e->b, q) || !quasi(x, e->c, &b) || !same_step(x, e, q, &b))
       return false;
     b.s = 0, b.T = 1;
+    q->most = fmax(q->most, b.most);
     return quasi_join(&a, q) ? true : quasi_no(x, e->at, "its period is too long");
   default: break;
   }
@@ -110,26 +132,28 @@ bool quasi(AllM *x, const Expr *e, Quasi *q) {
     *q = a;
     q->T = a.T * by;
     q->s = e->kind == EX_DIV ? a.s * by / n : 0;
+    q->most = e->kind == EX_DIV ? a.most : (double)n;
     return true;
   }
   if (e->kind == EX_MUL) {
+    double most = a.most * b.most;
     const Expr *factor = a.fixed && !a.other ? e->a : e->b;
     Quasi *of = factor == e->a ? &a : &b, *other = factor == e->a ? &b : &a;
     if (quasi_number(x, factor, of, &n)) {
-      if (__builtin_mul_overflow(other->s, n, &other->s) || other->s > INT32_MAX ||
-          other->s < -INT32_MAX)
+      if (__builtin_mul_overflow(other->s, n, &other->s))
         return quasi_no(x, e->at, "it moves too fast");
-      *q = *other;
+      *q = *other, q->most = most;
       return !quasi_number(x, e, q, &n) || in_bounds(x, e, n);
     }
     if (!quasi_join(&a, &b) || a.s != 0 || b.s != 0)
       return quasi_no(x, e->at, "it is not linear");
-    *q = a;
+    *q = a, q->most = most;
     return true;
   }
   if (!quasi_join(&a, &b))
     return quasi_no(x, e->at, "its period is too long");
   *q = a;
+  q->most = e->kind == EX_ADD || e->kind == EX_SUB ? a.most + b.most : 1;
   switch (e->kind) {
   case EX_ADD: q->s = a.s + b.s; return true;
   case EX_SUB: q->s = a.s - b.s; return true;
@@ -137,4 +161,12 @@ bool quasi(AllM *x, const Expr *e, Quasi *q) {
   case EX_OR: return a.s == 0 && b.s == 0 ? true : quasi_no(x, e->at, "it does not repeat");
   default: q->s = 0; return a.s == b.s ? true : quasi_no(x, e->at, "its two sides move apart");
   }
+}
+
+bool quasi(AllM *x, const Expr *e, Quasi *q) {
+  if (!quasi_of(x, e, q))
+    return false;
+  if (q->s > INT32_MAX || q->s < -INT32_MAX)
+    return quasi_no(x, e->at, "it moves too fast");
+  return q->most <= 0x1p62 || quasi_no(x, e->at, "a value is too large");
 }

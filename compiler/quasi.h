@@ -8,10 +8,12 @@
 enum { MOST_PERIOD = 1 << 16 };
 
 /* How a value moves with a variable: v(x + T) = v(x) + s. `fixed`: it does not depend on it at all.
- * `other`: it depends on M where only the loop variable may count. */
+ * `other`: it depends on M where only the loop variable may count. `most`: it is
+ * at most that, and at least -most, for every M that there can be, 2^31; 0: that is not known. */
 typedef struct Quasi {
   int64_t T, s;
   bool fixed, other;
+  double most;
 } Quasi;
 
 typedef struct Why { /* what stands in the way */
@@ -27,7 +29,7 @@ typedef struct AllM {
   Quasi mbs;       /* microbatches of a pipe as a function of M */
 } AllM;
 
-static const Quasi FIXED = {1, 0, true, false};
+static const Quasi FIXED = {1, 0, true, false, 0};
 
 int64_t quasi_gcd(int64_t a, int64_t b);
 /* Notes what stands in the way, the first of it; false. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * What depends on M beside the orders: costs, sizes, links, and what is recomputed, copied or read. No proof of the
- * orders looks at it (all_m.c, lists_of_m.c), but a program needs all of it. So that it has values for every M is asked
+ * What depends on M beside the orders: costs, sizes, links, what is recomputed, copied or read, and what is required and
+ * expected. No proof of the orders need look at it (all_m.c, lists_of_m.c), but a program needs all of it. So that it has values for every M is asked
  * here, of its text (values_of_m.c); and that it does not change, or come to change from some microbatch on, where a looped
- * program goes by a few M (looped.c). Linear in the text, once for each call of a function and each stage. */
+ * program goes by a few M (looped.c). That tables, memory and sums of costs have room is not asked: an M at which they have
+ * not is refused as too large, whatever has been proved. Linear in the text, once for each call of a function and each stage. */
 #include <string.h>
 
 #include "formula.h"
@@ -91,7 +92,7 @@ static bool turns_over(const Sched *s, const Clause *c, const Expr *e, bool same
       x.env[i] = FIXED;
     if (c->var)
       s->env[c->slot] = st;
-    x.env[c->mb_slot] = (Quasi){1, 1, false, false};
+    x.env[c->mb_slot] = (Quasi){1, 1, false, false, 0};
     over = !quasi(&x, e, &q) || (same && q.s != 0);
   }
   return over;
@@ -141,13 +142,16 @@ static bool refuse(Line *l, const Expr *e, bool late, Span *at) {
 
 /* The microbatch of a clause moves; that and its stage, or ranks, are not negative. */
 static void enter(Line *l, const Clause *c) {
+  uint8_t few = 0; /* of a stage, a rank, a slice: M moves none of these numbers */
+  while ((l->s->nmodel + (uint64_t)l->s->nrank + l->s->slices) >> few)
+    few++;
   if (c->var)
-    l->known[c->slot] = false, l->natural[c->slot] = true;
+    l->known[c->slot] = false, l->natural[c->slot] = true, l->bits[c->slot] = few;
   if (!c->mb_var)
     return;
-  l->known[c->mb_slot] = false, l->natural[c->mb_slot] = true;
+  l->known[c->mb_slot] = false, l->natural[c->mb_slot] = true, l->bits[c->mb_slot] = few;
   if (c->kind != CL_LINK && c->kind != CL_TIME)
-    l->moved.slot[c->mb_slot] = true;
+    l->moved.slot[c->mb_slot] = true, l->bits[c->mb_slot] = M_BITS;
 }
 
 static bool moves(Line *l, const Expr *e) { return expr_is_moved(&l->moved, e); }
@@ -249,6 +253,28 @@ static const char *clause_lacks(Line *l, const Clause *c, Span *at) {
   return NULL;
 }
 
+static void bound_name(Line *l, uint32_t slot, const Expr *e) {
+  uint32_t bits = e && l->moved.slot[slot] ? bits_of(l, e) : LET_BITS;
+  l->bits[slot] = bits < LET_BITS ? (uint8_t)bits : LET_BITS;
+}
+
+/* How large the parameters of what sc extends, and the lets of both, can be. */
+static void bound_names(Line *l, const Schedule *sc) {
+  const Arg *positional = sc->base_args;
+  for (const Param *p = sc->base ? sc->base_def->params : NULL; p; p = p->next) {
+    const Param *own;
+    const Expr *e = base_value(sc, p, &positional, &own);
+    bound_name(l, p->slot, e);
+    if (own)
+      l->bits[p->slot] = l->bits[own->slot];
+  }
+  if (sc->base)
+    bound_names(l, sc->base_def);
+  for (const Clause *c = sc->clauses; c; c = c->next)
+    if (c->kind == CL_LET)
+      bound_name(l, c->slot, c->value);
+}
+
 const char *rest_lacks(const Sched *s, const Param *m, Span *at) {
   size_t n = s->nslot + (size_t)1;
   Line l = {.moved = moved_by(s, m->name),
@@ -259,9 +285,19 @@ const char *rest_lacks(const Sched *s, const Param *m, Span *at) {
             .bits = arena_alloc(s->arena, n)};
   const char *why = NULL;
   memset(l.known, 1, n);
-  memset(l.bits, 61, n);
-  for (const Schedule *sc = s->def; sc && !why; sc = sc->base_def)
+  memset(l.bits, LET_BITS, n);
+  l.bits[m->slot] = M_BITS;
+  for (const Param *p = s->def->params; p; p = p->next)
+    if (p != m)
+      bound_name(&l, p->slot, p->init);
+  bound_names(&l, s->def);
+  for (const Schedule *sc = s->def; sc && !why; sc = sc->base_def) {
+    for (const Require *r = sc->requires; r && !why; r = r->next)
+      why = refuse(&l, r->cond, false, at) ? LACKS : NULL;
+    for (const Require *r = sc->expects; r && !why; r = r->next)
+      why = refuse(&l, r->cond, false, at) ? LACKS : NULL;
     for (const Clause *c = sc->clauses; c && !why; c = c->next)
       why = clause_lacks(&l, c, at);
+  }
   return why;
 }

@@ -22,11 +22,17 @@ typedef struct Line {
   uint32_t m;      /* slot of M, at least 1 */
   bool *known;     /* [nslot] it has one value for all M, that of s->env */
   bool *natural;   /* [nslot] it is never negative: variables of clauses */
-  uint8_t *bits;   /* [nslot] of what else moves, or is bound, at most so many */
+  uint8_t *bits;   /* [nslot] of what else moves, or is bound: bits_of it */
   bool formula;    /* of numbers with fractions (formula.c) */
   uint32_t steps;
 } Line;
 
+enum {
+  M_BITS = 32,  /* of M, a microbatch */
+  LET_BITS = 62 /* of another name that moves: the orders have been proved with it, within its bounds */
+};
+/* Of an integer that is at most 2^bits, and at least -2^bits, for every M. */
+uint32_t bits_of(Line *l, const Expr *e);
 /* At least 1; at least 0: for every M, if it has a value. */
 bool always_positive(const Line *l, const Expr *e);
 bool never_negative(const Line *l, const Expr *e);

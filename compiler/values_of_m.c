@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Has an expression a value for every M? What M or a microbatch moves divides by what is positive whatever they are, is not
- * made of products that grow too fast, and in a formula nothing is made of it that could be infinite. What does not
+ * Has an expression a value for every M? What M or a microbatch moves divides by what is positive whatever they are, has at
+ * most MOST_BITS with each part of it, and in a formula nothing is made of it that could be infinite. What does not
  * move has been computed at the M at hand, but for what stands behind a condition that moves: of that the same is asked.
  * A number that only the run knows is never a constant of a formula, and what is made of it cannot be refused when it is compiled.
  * Linear in the text, once for each call of a function, times its depth. */
@@ -12,10 +12,9 @@
 
 enum {
   MOST_FACTOR_BITS =
-      40, /* of a number that what moves is multiplied with: times any M that can be compiled */
-  MOST_BITS = 62, /* of a value */
-  M_BITS = 32,    /* of M, a microbatch, a stage */
-  LET_BITS = 61,  /* of another name that moves */
+      40,         /* of a number of the text, for formulas: some of them make nothing infinite */
+  MOST_BITS = 62, /* of an integer: at most 2^62 */
+  MOST_ARGS = 8,
   MOST_SUM = PIPE_FORMULA_TERMS,
   MOST_STEPS = 1 << 20
 };
@@ -83,9 +82,35 @@ bool never_negative(const Line *l, const Expr *e) {
   }
 }
 
-/* A value of at most so many bits: of integers. */
-static uint32_t bits_of(Line *l, const Expr *e) {
+static uint8_t bits_kept(uint32_t n) { return n > MOST_BITS ? MOST_BITS + 1 : (uint8_t)n; }
+
+/* Binds the parameters of a function of the schedule: they move as the arguments do, each of which is read before the first is
+ * bound, since it may call the same function. */
+static bool bind_params(Line *l, const Expr *call) {
+  struct {
+    bool moved, natural;
+    uint32_t bits;
+  } few[MOST_ARGS];
+  uint32_t n = 0;
+  for (const Arg *a = call->args; a; a = a->next, n++) {
+    if (n == MOST_ARGS)
+      return false;
+    few[n].moved = moves(l, a->value), few[n].natural = never_negative(l, a->value);
+    few[n].bits = bits_of(l, a->value);
+  }
+  n = 0;
+  for (const Param *p = call->fn->params; p; p = p->next, n++) {
+    l->moved.slot[p->slot] = few[n].moved, l->natural[p->slot] = few[n].natural;
+    l->known[p->slot] = false;
+    l->bits[p->slot] = bits_kept(few[n].bits);
+  }
+  return true;
+}
+
+uint32_t bits_of(Line *l, const Expr *e) {
   uint32_t a, b, n = 0;
+  if (l->steps++ > MOST_STEPS)
+    return MOST_BITS + 1;
   switch (e->kind) {
   case EX_INT:
     while (n < 63 && e->value >> n)
@@ -93,13 +118,13 @@ static uint32_t bits_of(Line *l, const Expr *e) {
     return n;
   case EX_NAME:
     if (!is_known(l, e))
-      return is_m(l, e) || l->natural[e->slot] ? M_BITS : l->bits[e->slot];
+      return l->bits[e->slot];
     while (n < 63 && (l->s->env[e->slot] < 0 ? ~l->s->env[e->slot] : l->s->env[e->slot]) >> n)
       n++;
     return n;
   case EX_CALL:
     if (e->fn)
-      return LET_BITS;
+      return bind_params(l, e) ? bits_of(l, e->fn->body) : MOST_BITS + 1;
     for (const Arg *x = e->args; x; x = x->next)
       n = (a = bits_of(l, x->value)) > n ? a : n;
     return n;
@@ -234,23 +259,11 @@ static const Expr *part_value(Line *l, const Expr *e, bool late) {
     break;
   default: break;
   }
-  if (late && !l->formula && (e->kind == EX_MUL || e->kind == EX_ADD || e->kind == EX_SUB) &&
-      bits_of(l, e) > MOST_BITS)
+  if ((late || a_moves || b_moves) && !l->formula &&
+      (e->kind == EX_MUL || e->kind == EX_ADD || e->kind == EX_SUB) && bits_of(l, e) > MOST_BITS)
     return e;
   no = part_value(l, e->a, late);
   return no ? no : part_value(l, e->b, late);
-}
-
-/* The value of a function of the schedule: its parameters move as its arguments do. */
-static const Expr *fn_value(Line *l, const Expr *e, bool late) {
-  const Param *p = e->fn->params;
-  for (const Arg *a = e->args; a; a = a->next, p = p->next) {
-    l->moved.slot[p->slot] = moves(l, a->value);
-    l->natural[p->slot] = never_negative(l, a->value), l->known[p->slot] = false;
-    uint32_t bits = bits_of(l, a->value);
-    l->bits[p->slot] = (uint8_t)(bits > 255 ? 255 : bits);
-  }
-  return part_value(l, e->fn->body, late) ? e : NULL;
 }
 
 static const Expr *call_value(Line *l, const Expr *e, bool late) {
@@ -260,7 +273,9 @@ static const Expr *call_value(Line *l, const Expr *e, bool late) {
   if (function && e->slot == FORMULA_SUM) {
     if (moves(l, first->next->value) || moves(l, first->next->next->value))
       return e;
+    uint32_t from = bits_of(l, first->next->value), to = bits_of(l, first->next->next->value);
     l->known[first->value->slot] = false;
+    l->bits[first->value->slot] = bits_kept(from > to ? from : to);
     first = first->next;
   }
   l->formula = function;
@@ -269,7 +284,7 @@ static const Expr *call_value(Line *l, const Expr *e, bool late) {
     any |= moves(l, a->value);
   }
   if (!no && !function && e->fn)
-    no = fn_value(l, e, late);
+    no = bind_params(l, e) && !part_value(l, e->fn->body, late) ? NULL : e;
   if (!no && function && (late || any)) {
     const Expr *x = first->value;
     bool run = of_the_run(l, x), fine = true;

@@ -13,6 +13,8 @@ typedef struct Numbers {
   const Sched *s;
   double name[FO_NNAMES]; /* of a FormulaName */
   float elem[PIPE_ELEM_STATE + 32];
+  double *
+      most; /* the largest absolute value on the way: what is added to it in float is rounded like it */
 } Numbers;
 
 static double value(const Numbers *n, const Expr *e);
@@ -53,7 +55,7 @@ static double call(const Numbers *n, const Expr *e) {
   }
 }
 
-static double value(const Numbers *n, const Expr *e) {
+static double value_of(const Numbers *n, const Expr *e) {
   switch (e->kind) {
   case EX_INT: return (double)e->value;
   case EX_REAL: return e->real;
@@ -86,6 +88,12 @@ static double value(const Numbers *n, const Expr *e) {
   case EX_EQ: return a == b;
   default: return a != b;
   }
+}
+
+static double value(const Numbers *n, const Expr *e) {
+  double v = value_of(n, e);
+  *n->most = isfinite(v) ? fmax(*n->most, fabs(v)) : *n->most;
+  return v;
 }
 
 /* The line of the text for an op of this kind, or NULL. */
@@ -121,6 +129,7 @@ static void same(const Numbers *n, const WeightLine *l, uint32_t row, double not
     BUG_IF(row != NONE);
     return;
   }
+  *n->most = 0;
   double want = value(n, l->formula), got = nothing;
   if (row != NONE) {
     const float *elem[PIPE_ELEM_STATE + 32];
@@ -132,7 +141,7 @@ static void same(const Numbers *n, const WeightLine *l, uint32_t row, double not
     pr_formula_array(&s->formula[row], &in, &out, 1);
     got = (double)out;
   }
-  BUG_IF(isfinite((float)want) && fabs(got - want) > 1e-4 * (1 + fabs(want)));
+  BUG_IF(isfinite((float)want) && fabs(got - want) > 1e-4 * (1 + *n->most));
 }
 
 /* What a row has had so far, in the order of its rank. */
@@ -161,7 +170,8 @@ static void verify_update(Numbers *n, const PipeInstr *in, const PipeWeights *w,
     same(n, l, s->then[next++].formula, 0);
     double now = n->name[FO_OLD], before = value(n, l->formula);
     n->name[FO_OLD] = now + 1;
-    bool needs_old = value(n, l->formula) != before;
+    double other = value(n, l->formula);
+    bool needs_old = isfinite(before) && isfinite(other) && before != other;
     n->name[FO_OLD] = now;
     BUG_IF(needs_old && w->out == w->slot &&
            w->guess == NONE); /* it has been overwritten by then */
@@ -189,7 +199,9 @@ void verify_formulas(const Sched *s) {
   const PipeProgram *p = s->prog;
   if (!s->weights || s->given || (s->nformula == 0 && s->nstate == 0))
     return;
+  double most = 0;
   Numbers n = {.s = s,
+               .most = &most,
                .name = {[FO_W] = 1.375,
                         [FO_OLD] = -0.75,
                         [FO_G] = 0.625,

@@ -33,11 +33,11 @@ static bool named(const Anchor *a, bool after, const PipeInstr *in) {
   return c && (c == want || (want == 'B' && c == (after ? 'W' : 'I')));
 }
 
-/* The op that the side op of anchor i runs before: the first of the stage behind it, or first, or last. */
+/* The op that the side op of anchor i runs before: the first of the stage behind its action, or first, or last. */
 static uint32_t user_of(const Lists *l, const Side *side, uint32_t i, uint32_t mb) {
   const PipeInstr *at = &l->k->instr[i];
   uint32_t found = NONE;
-  for (uint32_t j = side->before.end ? 0 : i; j < l->k->ninstr; j++) {
+  for (uint32_t j = side->before.end ? 0 : i + at->group + 1; j < l->k->ninstr; j++) {
     const PipeInstr *in = &l->k->instr[j];
     if (in->stage != at->stage || stream(in) != PIPE_COMPUTE || !named(&side->before, false, in) ||
         (mb != NONE && in->op != PIPE_U && in->mb != mb && !side->before.end))
