@@ -14,6 +14,10 @@
  * With a group it takes NCCL 2.19 or later; 2.22 where there are sums, turns of COPY streams or a graph, since an abort of an
  * older one may wait for ever; pr_open says so.
  *
+ * A run that fails while its device hangs is left by its host all the same (with NCCL before 2.22 it is not: its abort waits
+ * for the device), and leaves memory, communicators and a group of calls of NCCL that is not ended: the thread that closed it
+ * can open no other run with a group, and whatever waits for the device hangs. It is for the end of the process.
+ *
  * With lowering channels each channel is a communicator of its own (ncclCommSplit) and a stream on both sides, and NCCL 2.26
  * or later starts what is on them in the order of the list: pr_open refuses an older one, and NCCL_LAUNCH_ORDER_IMPLICIT
  * other than 1. Not run on a device yet.

@@ -63,7 +63,8 @@ static uint64_t hash_weights(PrRun *run, const GptCuda *g, const GptModel *m, Pr
 static int train(GptModel *m, const Options *o) {
   const char *error;
   PrRun *run = NULL;
-  GptCuda *g = gpt_cuda_open(m, o->bf16, pipe_program.nrank, o->device, &error);
+  static GptCuda *g; /* not always given back: it stays in reach */
+  g = gpt_cuda_open(m, o->bf16, pipe_program.nrank, o->device, &error);
   if (!g) {
     if (o->group)
       o->group->tell(o->group->arg, error);
@@ -98,8 +99,10 @@ static int train(GptModel *m, const Options *o) {
   }
   if (run && *pr_error(run))
     bad = fail("run", pr_error(run));
+  const int failed = run && *pr_error(run);
   pr_close(run);
-  gpt_cuda_close(g);
+  if (!failed) /* its device may hang, and memory is given back once it does nothing: left to the end of the process */
+    gpt_cuda_close(g);
   return bad;
 }
 

@@ -8,16 +8,23 @@
  * header is compared once the group is over; if it does not end, when the step takes too long.
  *
  * All of this is in the order of the stream of the transfer: copies to and from memory of the host, and functions of the host
- * there, which may not call CUDA. What they find the thread that issues hears when it next waits. */
+ * there, which may not call CUDA. What they find the thread that issues hears when it next waits.
+ *
+ * A device that does not come to the end of what it has may do so once the run is closed: those functions know of
+ * nothing but CudaCheck, CudaWrong and what these point to, which is memory of cuda_take, left to the end of the process then. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cuda_engine.h"
 
-struct CudaCheck { /* of a row of the rank's list */
-  PrRun *run;
-  const PipeInstr *in;
+struct CudaCheck {     /* of a row of the rank's list */
+  const PipeInstr *in; /* of the thread that issues alone; so is `device` */
   CudaHeader *device, *host;
+  CudaWrong *wrong;
+  CudaHeader
+      is; /* what its SEND sends, in step 0: written before the first function is issued, and not again */
+  uint32_t row;
+  bool known; /* `is` is written */
   _Atomic uint64_t step;
   uint64_t bytes;
   const char *tensor; /* host memory: what was sent, or has come */
@@ -31,11 +38,23 @@ static CudaHeader header_of(const PipeProgram *p, PipeOp op, const PipeInstr *in
                       0};
 }
 
-/* What a RECV expects. */
-static CudaHeader expected(const CudaCheck *k) {
-  uint32_t stage;
-  PipeOp op = pr_partner(k->run->p, k->in, &stage);
-  return header_of(k->run->p, op, k->in, stage, k->step);
+/* On the thread that issues. */
+static void know(const PrRun *run, CudaCheck *k) {
+  uint32_t stage = k->in->stage;
+  PipeOp op = (PipeOp)k->in->op;
+  if (k->known)
+    return;
+  if (op == PIPE_RECV_F || op == PIPE_RECV_B)
+    op = pr_partner(run->p, k->in, &stage);
+  k->is = header_of(run->p, op, k->in, stage, 0);
+  k->known = true;
+}
+
+/* What is sent, or expected, in its step. */
+static CudaHeader header_at(const CudaCheck *k, uint64_t step) {
+  CudaHeader h = k->is;
+  h.what |= (uint32_t)(step & 0xffff) << 16;
+  return h;
 }
 
 static bool same(CudaHeader a, CudaHeader b) {
@@ -46,11 +65,11 @@ static uint32_t sum_of(const CudaCheck *k) { return (uint32_t)pr_checksum(k->ten
 
 /* The first that is wrong counts. */
 static void found(CudaCheck *k, bool damaged) {
-  CudaWrong *w = &cuda_of(k->run)->wrong;
+  CudaWrong *w = k->wrong;
   int none = 0;
   if (!atomic_compare_exchange_strong(&w->state, &none, 1))
     return;
-  w->row = (uint32_t)(k->in - cuda_of(k->run)->rank[0].k->t->instr);
+  w->row = k->row;
   w->got = *k->host;
   w->step = k->step;
   w->damaged = damaged;
@@ -61,19 +80,19 @@ static void found(CudaCheck *k, bool damaged) {
 
 static void make(void *arg) {
   CudaCheck *k = arg;
-  *k->host = header_of(k->run->p, (PipeOp)k->in->op, k->in, k->in->stage, k->step++);
+  *k->host = header_at(k, k->step++);
   k->host->sum = sum_of(k);
 }
 
 static void look(void *arg) {
   CudaCheck *k = arg;
-  if (!same(*k->host, expected(k)))
+  if (!same(*k->host, header_at(k, k->step)))
     found(k, false);
 }
 
 static void look_at_tensor(void *arg) {
   CudaCheck *k = arg;
-  if (same(*k->host, expected(k)) && k->host->sum != sum_of(k))
+  if (same(*k->host, header_at(k, k->step)) && k->host->sum != sum_of(k))
     found(k, true);
   atomic_fetch_add(&k->step, 1);
 }
@@ -99,6 +118,7 @@ PrStatus cuda_check_send(PrRun *run, CudaRank *d, uint32_t row) {
   PrStatus st = k ? fetch_tensor(run, d, k, row, k->in->in) : PR_OK;
   if (st || !k)
     return st;
+  know(run, k);
   CUDA_TRY(run, cudaLaunchHostFunc(s, make, k));
   CUDA_TRY(run, cudaMemcpyAsync(k->device, k->host, sizeof *k->host, cudaMemcpyHostToDevice, s));
   return PR_OK;
@@ -109,6 +129,7 @@ PrStatus cuda_check_header(PrRun *run, CudaRank *d, uint32_t row) {
   cudaStream_t s = cuda_stream(d, row);
   if (!k)
     return PR_OK;
+  know(run, k);
   CUDA_TRY(run, cudaMemcpyAsync(k->host, k->device, sizeof *k->host, cudaMemcpyDeviceToHost, s));
   CUDA_TRY(run, cudaLaunchHostFunc(s, look, k));
   return PR_OK;
@@ -152,8 +173,8 @@ static PrStatus tell(PrRun *run, const CudaCheck *k, CudaHeader got, uint64_t st
 
 PrStatus cuda_check_verdict(PrRun *run) {
   PrCuda *c = cuda_of(run);
-  const CudaWrong *w = &c->wrong;
-  if (!c->rank || !c->rank[0].check || atomic_load(&w->state) != 2)
+  const CudaWrong *w = c->wrong;
+  if (!c->rank || !c->rank[0].check || !w || atomic_load(&w->state) != 2)
     return PR_OK;
   const CudaCheck *k = &c->rank[0].check[w->row];
   return w->damaged ? pr_damaged(run, run->here, k->in, w->step) : tell(run, k, w->got, w->step);
@@ -176,12 +197,13 @@ PrStatus cuda_check_late(PrRun *run) {
     if (pr_now() > end)
       return PR_OK;
   for (uint32_t i = 0; i < n && !st; i++) {
-    const CudaCheck *k = &d->check[i];
+    CudaCheck *k = &d->check[i];
     CudaHeader got = c->late[i];
     if ((k->in->op != PIPE_RECV_F && k->in->op != PIPE_RECV_B) || k->step != c->done_steps ||
         got.what >> 16 != (c->done_steps & 0xffff) || got.stage == PIPE_NONE)
       continue;
-    if (!same(got, expected(k)))
+    know(run, k);
+    if (!same(got, header_at(k, k->step)))
       st = tell(run, k, got, k->step);
   }
   return st;
@@ -212,18 +234,19 @@ PrStatus cuda_check_open(PrRun *run) {
   uint64_t most = 0;
   if (!run->o.checksums || !c->o.group)
     return PR_OK;
-  d->check = calloc(n, sizeof *d->check);
-  c->headers = cuda_take(run, n * sizeof *c->headers, false);
-  c->late = cuda_take(run, n * sizeof *c->late, true);
-  c->header = cuda_take(run, n * sizeof *c->header, true);
+  d->check = cuda_take(n * sizeof *d->check, true);
+  c->wrong = cuda_take(sizeof *c->wrong, true);
+  c->headers = cuda_take(n * sizeof *c->headers, false);
+  c->late = cuda_take(n * sizeof *c->late, true);
+  c->header = cuda_take(n * sizeof *c->header, true);
   for (uint32_t i = 0; i < n; i++) {
     const PipeInstr *in = &d->k->t->instr[i];
     bool moves = in->op >= PIPE_SEND_F && in->op <= PIPE_RECV_B;
     most = moves && pr_moved_bytes(run, in) > most ? pr_moved_bytes(run, in) : most;
   }
   most = pr_round(most) + PR_LINE;
-  c->tensor = cuda_take(run, most * (d->k->nstream + 1), true);
-  if (!d->check || !c->headers || !c->late || !c->header || !c->tensor)
+  c->tensor = cuda_take(most * (d->k->nstream + 1), true);
+  if (!d->check || !c->wrong || !c->headers || !c->late || !c->header || !c->tensor)
     return pr_fail(run, PR_E_MEMORY, "no memory for the headers of %u transfers", n);
   CUDA_TRY(run, cudaMemset(c->headers, 0xff, n * sizeof *c->headers)); /* of no stage */
   CUDA_TRY(run, cudaStreamCreateWithPriority(&c->aside, cudaStreamNonBlocking, 0));
@@ -232,8 +255,9 @@ PrStatus cuda_check_open(PrRun *run) {
     const PipeInstr *in = &d->k->t->instr[i];
     bool moves = in->op >= PIPE_SEND_F && in->op <= PIPE_RECV_B;
     uint32_t channel = d->on[i] < PIPE_NSTREAMS ? 0 : d->on[i] - PIPE_NSTREAMS + 1;
-    d->check[i] = (CudaCheck){.run = run,
-                              .in = in,
+    d->check[i] = (CudaCheck){.in = in,
+                              .row = i,
+                              .wrong = c->wrong,
                               .device = &c->headers[i],
                               .host = &c->header[i],
                               .bytes = moves ? pr_moved_bytes(run, in) : 0,
@@ -256,6 +280,8 @@ void cuda_check_close(PrRun *run) {
     cudaEventDestroy(c->looked);
   if (c->aside)
     cudaStreamDestroy(c->aside);
-  for (uint32_t r = 0; c->rank && r < c->nhere; r++)
-    free(c->rank[r].check);
+  if (c->wrong)
+    cuda_give(run, c->wrong, true);
+  if (c->rank && c->rank[0].check)
+    cuda_give(run, c->rank[0].check, true);
 }

@@ -195,7 +195,7 @@ static PrStatus split_all(PrRun *run) {
   PrStatus st = find_sets(run, &x);
   if (!st)
     st = find_rounds(run, &x);
-  if (!st && (x.nround > 0 || c->o.graph || c->peers))
+  if (!st && (x.nround > 0 || c->o.graph || run->p->ngroup > 0))
     st = check_version(run);
   if (!st) {
     c->coll_comm = calloc(x.n + (size_t)1, sizeof *c->coll_comm);

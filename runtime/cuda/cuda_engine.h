@@ -129,7 +129,7 @@ typedef struct PrCuda {
   char *tensor;         /* the same, of the largest that is moved: one for each stream that moves */
   cudaStream_t aside;   /* of nothing else */
   cudaEvent_t looked;
-  CudaWrong wrong;
+  CudaWrong *wrong;
   uint64_t late_step;   /* 1 + step whose headers were looked at because it takes too long */
   /* cuda_trace.c */
   cudaEvent_t *base;    /* [trace_slots] where a step begins on the leader's COMPUTE stream; NULL without trace */
@@ -207,7 +207,6 @@ PrStatus cuda_formulas_begin(PrRun *run, uint64_t step, cudaStream_t s);
 PrStatus cuda_estimate(PrRun *run, CudaRank *d, uint32_t row, PrCall *a);
 PrStatus cuda_before_update(PrRun *run, CudaRank *d, uint32_t row, PrCall *a);
 PrStatus cuda_after_update(PrRun *run, CudaRank *d, uint32_t row, const PrCall *a);
-/* Memory of the device, zero; or of the host that the device reads. NULL: there is none left. */
 /* Takes down where this rank is, on the thread that issues. */
 void cuda_note_place(PrRun *run, uint32_t held_up);
 void cuda_watch(PrRun *run, bool on);
@@ -225,7 +224,9 @@ PrStatus cuda_peer_turn_over(PrRun *run, CudaRank *d); /* and behind it */
 void cuda_peers_release(PrRun *run); /* of a run that has failed: its COPY stream gets the turns that it waits for */
 bool cuda_peers_close(PrRun *run);   /* true: nobody has memory of this rank open any more */
 
-void *cuda_take(PrRun *run, uint64_t bytes, bool host);
+/* Memory of the device, zero; or of the host that the device reads. NULL: there is none left. */
+void *cuda_take(uint64_t bytes, bool host);
+/* What the device may still use is left to the end of the process. */
 void cuda_give(PrRun *run, void *p, bool host);
 
 /* Around the calls of NCCL for a row, on its COMM stream; nothing if headers are not sent. The header of a row, in

@@ -106,7 +106,7 @@ static PrStatus compile_all(PrRun *run, CudaFormulas *c) {
   }
   bool ok = k && c->code && c->part && c->term;
   free(k);
-  if (!ok || !(c->device = cuda_take(run, nterm * sizeof *c->device, false)))
+  if (!ok || !(c->device = cuda_take(nterm * sizeof *c->device, false)))
     return no_memory(run);
   CUDA_TRY(run, cudaMemcpy(c->device, c->term, nterm * sizeof *c->device, cudaMemcpyHostToDevice));
   return PR_OK;
@@ -163,8 +163,8 @@ static PrStatus find_uses(PrRun *run, CudaFormulas *c) {
       }
     }
   }
-  c->number = cuda_take(run, (c->nnumber + 1) * sizeof *c->number, false);
-  c->number_from = cuda_take(run, 2 * (c->nnumber + 1) * sizeof *c->number, true);
+  c->number = cuda_take((c->nnumber + 1) * sizeof *c->number, false);
+  c->number_from = cuda_take(2 * (c->nnumber + 1) * sizeof *c->number, true);
   return c->number && c->number_from ? PR_OK : no_memory(run);
 }
 

@@ -8,9 +8,8 @@
 
 /* ---- memory ---- */
 
-void *cuda_take(PrRun *run, uint64_t bytes, bool host) {
+void *cuda_take(uint64_t bytes, bool host) {
   void *p = NULL;
-  (void)run;
   if ((host ? cudaMallocHost(&p, bytes) : cudaMalloc(&p, bytes)) != cudaSuccess)
     return NULL;
   if (host)
@@ -31,7 +30,7 @@ void cuda_give(PrRun *run, void *p, bool host) {
 }
 
 /* NCCL moves what is in its own memory best, if both ends have it; others can open what is not (cuda_peers.c). It takes
- * whole pieces, up to NCCL 2.24 of 512 MiB on some devices: for tensors, and for nothing else. */
+ * whole pieces, up to NCCL 2.25 of 512 MiB on some devices: for tensors, and for nothing else. */
 static bool is_of_nccl(const PrRun *run, bool host) {
   return !host && cuda_of(run)->o.group && !cuda_any_lends(run);
 }
@@ -40,7 +39,7 @@ static bool is_of_nccl(const PrRun *run, bool host) {
 static void *take_block(PrRun *run, uint64_t bytes, bool host) {
   void *p = NULL;
   if (!is_of_nccl(run, host))
-    return cuda_take(run, bytes, host);
+    return cuda_take(bytes, host);
   if (ncclMemAlloc(&p, bytes) != ncclSuccess)
     return NULL;
   if (cudaMemset(p, 0, bytes) == cudaSuccess)
@@ -220,11 +219,11 @@ static PrStatus open_device(PrRun *run) {
     return pr_fail(run, PR_E_MEMORY, "no memory for %u groups", run->p->ngroup);
   for (uint32_t i = 0; i < run->p->ngroup && !c->o.group; i++)
     CUDA_TRY(run, cudaEventCreateWithFlags(&c->turn[i], cudaEventDisableTiming));
-  c->loss = cuda_take(run, (2 * n + c->nhere) * sizeof *c->loss, false);
-  c->step_at = cuda_take(run, sizeof *c->step_at, false);
-  c->contact = cuda_take(run, 2 * PR_LINE, false);
-  c->loss_to = cuda_take(run, 2 * n * sizeof *c->loss_to, true);
-  c->step_from = cuda_take(run, 2 * sizeof *c->step_from, true);
+  c->loss = cuda_take((2 * n + c->nhere) * sizeof *c->loss, false);
+  c->step_at = cuda_take(sizeof *c->step_at, false);
+  c->contact = cuda_take(2 * PR_LINE, false);
+  c->loss_to = cuda_take(2 * n * sizeof *c->loss_to, true);
+  c->step_from = cuda_take(2 * sizeof *c->step_from, true);
   return c->loss && c->step_at && c->contact && c->loss_to && c->step_from
              ? PR_OK
              : pr_fail(run, PR_E_MEMORY, "the device has no memory left");

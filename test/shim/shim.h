@@ -91,8 +91,10 @@ void shim_unordered(void);   /* from here on as if NCCL_LAUNCH_ORDER_IMPLICIT we
 void shim_break(uint32_t host, uint32_t n); /* from here on, the n-th communicator that the host has made has an error */
 void shim_apart(void); /* from here on no host can open memory of another */
 
-/* The next kernel that the host launches never ends; memory of the device cannot be given back then. */
-void shim_hang(uint32_t host);
+/* The next kernel that the host launches does not end, and with all nothing goes on behind it on the device: memory of it
+ * cannot be given back then, nor that of others closed, and a stream takes only so much more. */
+void shim_hang(uint32_t host, bool all);
+void shim_go_on(void); /* it ends after all, once all hosts have left; what is in the streams is carried out */
 
 /* The next group that the host issues is not carried out, as if the call were not there. */
 void shim_lose(uint32_t host);

@@ -79,6 +79,12 @@ static cudaError_t take(void **p, size_t bytes, bool device, bool nccl) {
   END(cudaSuccess);
 }
 
+/* A call that waits for all that is on the device of h. */
+static void waits_for(const Host *h, const char *what) {
+  if (h->hang == HANGS && shim.hung++ == 0)
+    snprintf(shim.hung_text, sizeof shim.hung_text, "%s while a kernel hangs", what);
+}
+
 static cudaError_t give(void *p) {
   if (!p)
     return cudaSuccess;
@@ -89,9 +95,7 @@ static cudaError_t give(void *p) {
   for (Block **b = &blocks; *b; b = &(*b)->next)
     if ((*b)->p == p) {
       Block *gone = *b;
-      if (gone->host->hang == HANGS && shim.hung++ == 0)
-        snprintf(shim.hung_text, sizeof shim.hung_text,
-                 "memory is given back while a kernel hangs");
+      waits_for(gone->host, "memory is given back");
       if (gone->open && !shim.stalled && !shim.killed)
         shim_error("memory is given back that another process has open");
       *b = gone->next;
@@ -188,6 +192,7 @@ cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t h, unsigned flags)
 cudaError_t cudaIpcCloseMemHandle(void *p) {
   pthread_mutex_lock(&shim.lock); /* also of a run that has stopped */
   Block *b = block_at(p);
+  waits_for(shim_me(), "memory of another process is closed");
   if (b && b->open)
     b->open--;
   else if (!shim.killed)
@@ -292,7 +297,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
     shim_error("a stream is destroyed with work in it");
   if (s->head && !shim.killed)
     shim.stuck += awaiting(s->head);
-  s->head = s->tail = NULL;
+  if (s->host->hang != HANGS) /* what is in it goes on once the kernel ends */
+    s->head = s->tail = NULL;
   pthread_mutex_unlock(&shim.lock);
   return cudaSuccess;
 }

@@ -290,6 +290,7 @@ void job_run(Job *j) {
   }
   for (uint32_t i = 0; i < j->nhost; i++)
     pthread_join(thread[i], NULL);
+  shim_go_on();
   j->errors = shim_errors();
   snprintf(j->text, sizeof j->text, "%s", shim_error_text());
   j->stalled = shim_stalled();

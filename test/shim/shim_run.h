@@ -17,7 +17,8 @@ typedef struct Host {
   uint32_t id, clock;
   pthread_cond_t cond; /* it is its turn */
   bool in, gone, dead, loses;
-  enum { HANGS_NOT, HANGS_NEXT, HANGS } hang; /* its next kernel never ends; one never does */
+  enum { HANGS_NOT, HANGS_NEXT, HANGS } hang; /* its next kernel does not end; one does not */
+  bool hangs_all;      /* and nothing else on its device goes on then */
   uint64_t seen;       /* progress at its last look in vain */
   uint32_t ncomm, broken; /* communicators; 1 + the one that has an error */
   bool again;          /* and at the one before */
@@ -116,7 +117,7 @@ typedef struct Group Group;
 
 extern struct Shim {
   pthread_mutex_t lock;
-  bool on, log, unwatched, steady, stalled, killed, apart, deaf, lazy;
+  bool on, log, unwatched, steady, stalled, killed, apart, deaf, lazy, late;
   uint64_t random, progress, ticks, most_queued;
   uint32_t nhost, turn, nclock, errors, stuck, hung, aborts;
   int version;

@@ -415,11 +415,8 @@ static void old_nccl(const char *stdlib) {
     const char *name;
     bool graph;
     int version;
-  } of[] = {{"chimera", false, 22105},
-            {"chimera", false, 22200},
-            {"turns", false, 22105},
-            {"1f1b", true, 22105},
-            {"1f1b", false, 22105}};
+  } of[] = {{"chimera", false, 22105}, {"chimera", false, 22200}, {"turns", false, 22105},
+            {"1f1b", true, 22105},     {"1f1b", false, 22105},    {"bpipe", false, 22105}};
   for (uint32_t i = 0; i < sizeof of / sizeof *of; i++) {
     Compiled *c = compiled(stdlib, sample_named(of[i].name));
     Job j = {.p = c->s.prog,
@@ -438,18 +435,19 @@ static void old_nccl(const char *stdlib) {
   }
 }
 
-static void hang_kernel(void *arg) {
-  (void)arg;
-  shim_hang(1);
-}
+static void hang_kernel(void *arg) { shim_hang(1, *(const bool *)arg); }
 
-/* A kernel that never ends: a run ends all the same, and leaves what would wait for it. */
+/* A kernel that does not end: a run ends all the same, and leaves what would wait for it, and what is used once the
+ * kernel ends after all. */
 static void hung_device(const char *stdlib) {
-  for (uint32_t i = 0; i < 2; i++) {
-    Compiled *c = compiled(stdlib, sample_named(i ? "turns" : "1f1b"));
+  for (uint32_t i = 0; i < 4; i++) {
+    bool all = i == 2;
+    Compiled *c = compiled(stdlib, sample_named(i == 1 || all ? "turns" : "1f1b"));
     Job j = {.p = c->s.prog,
              .processes = true,
+             .checks = i == 3,
              .damage = hang_kernel,
+             .arg = &all,
              .seed = seed0,
              .deadline_s = 0.3,
              .kill = 1,
