@@ -238,12 +238,13 @@ static uint32_t needs_of(Sched *s, const PipeInstr *at, uint32_t *updated, const
   return n;
 }
 
-/* Most that needs_of can add for the whole list, and each transfer once for the waits. */
+/* Most that needs_of can add for the whole list, and each transfer twice for the waits: a `wait` above a transfer
+ * holds up the op below, too. */
 static size_t most_needs(const Sched *s, const List *l) {
   size_t n = 0;
   for (uint32_t i = 0; i < l->n; i++) {
     const Op o = {.kind = l->instr[i].op, .stage = l->instr[i].stage};
-    n += is_comm(&l->instr[i]) ? 2 : o.kind == PIPE_U ? 2 : op_inputs(s, &o);
+    n += is_comm(&l->instr[i]) ? 3 : o.kind == PIPE_U ? 2 : op_inputs(s, &o);
   }
   return n;
 }
@@ -365,8 +366,8 @@ static MachineList *lists_of_text(Sched *s, const Places *where) {
     MachineInstr *out = arena_alloc(s->arena, (size_t)l->n * sizeof *out + 1);
     uint32_t *more = arena_alloc(s->arena, (most_needs(s, l) + edges.n) * sizeof *more + 1);
     uint32_t above = NONE, waited = 0; /* the last computation; transfers above it are done */
-    const uint32_t *held = more;       /* what a `wait` between it and here waits for */
-    uint32_t nheld = 0;
+    const uint32_t *held = more;       /* what a `wait` between it and a transfer waits for: */
+    uint32_t nheld = 0;                /* so do the transfers below and the next computation */
     for (uint32_t i = 0; i < l->n; i++) {
       const PipeInstr *in = &l->instr[i];
       out[i] = machine_instr(s, in);
@@ -383,6 +384,8 @@ static MachineList *lists_of_text(Sched *s, const Places *where) {
       } else {
         if (i == 0 || is_comm(&in[-1]) || in[-1].group == 0)
           out[i].nmore = needs_of(s, in, updated, where, more);
+        for (uint32_t k = 0; k < nheld; k++)
+          more[out[i].nmore++] = held[k];
         above = i, nheld = 0;
       }
       for (; edge < edges.n && edges.at[edge].at == i; edge++)

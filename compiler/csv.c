@@ -498,8 +498,9 @@ static bool check_reduce_waits(Csv *c) {
   return ok;
 }
 
-/* PyTorch divides the gradients of a stage by the number of microbatches only in REDUCE_GRAD. */
-static bool check_reduce(Csv *c) {
+/* PyTorch divides the gradients of a stage by the number of microbatches only in REDUCE_GRAD; own: what is proved
+ * are the transfers and sums of the file. */
+static bool check_reduce(Csv *c, bool own) {
   Sched *s = c->s;
   const Action **reduce = NEW_ARRAY(s->arena, const Action *, s->nstage);
   uint32_t lacking = 0, last = 0;
@@ -532,7 +533,7 @@ static bool check_reduce(Csv *c) {
   for (uint32_t st = 0; st < s->nstage; st++)
     if (!reduce[st])
       lacking++, last = st;
-  if (ok && lacking)
+  if (ok && own && lacking)
     diag_warn(
         s->diag, DIAG_CSV, s->order_at[s->stage[last].rank],
         "%u of %u stages, such as %u, have no REDUCE_GRAD: PyTorch does not divide their gradients by the number of microbatches",
@@ -570,9 +571,9 @@ bool read_csv(Sched *s) {
   if (!read_rows(&c, len) || !place(&c))
     return false;
   s->nmodel = s->nstage;
-  if (!set_costs(&x) || !fill_ops(&c) || (c.comms && !check_reduce(&c)))
-    return false;
   bool manual = s->opt->lowering == PIPE_MANUAL + 1, own = c.comms && (!s->opt->lowering || manual);
+  if (!set_costs(&x) || !fill_ops(&c) || (c.comms && !check_reduce(&c, own)))
+    return false;
   if (manual && !own) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN, "--lowering=manual: %s has no transfers of its own",
                s->opt->input);

@@ -190,7 +190,8 @@ static void receive_bytes(const Model *m, uint32_t r, const MachineInstr *in) {
   fprintf(m->f, "used%s = used%s - b; got%s++; ", pair, pair, pair);
 }
 
-/* With tags and buffers: the transfer at index i of a list, which posts its transfers in its order. A SEND puts its
+/* With tags and buffers: the transfer at index i of a list. A RECV is posted after the one of its pair above it; of a
+ * SEND that needs no word: what it waits for stands above it, as do all that those above it wait for. A SEND puts its
  * message into the buffer if that has room and those above it have gone on, or else meets its RECV. */
 static void tagged_transfer(const Model *m, uint32_t q, uint32_t r, uint32_t i) {
   const MachineInstr *list = m->list[r].instr, *in = &list[i];
@@ -199,6 +200,11 @@ static void tagged_transfer(const Model *m, uint32_t q, uint32_t r, uint32_t i) 
   const uint32_t from = send ? r : in->peer, to = send ? in->peer : r, t = tag(m, in->tensor);
   const unsigned long long load = model->in_bytes ? in->bytes : 1, room = model->buffer;
   if (!send) {
+    for (uint32_t k = i; k-- > 0;)
+      if (list[k].kind == in->kind && list[k].peer == in->peer) {
+        fprintf(m->f, "post[%u]; ", m->of[r][k]);
+        break;
+      }
     fprintf(m->f,
             "post[%u] = 1; atomic { t%u?x,b; assert(x == %u); used%u_%u = used%u_%u - b; n[%u]++ }",
             q, t, t, from, to, from, to, q);

@@ -207,8 +207,7 @@ static void find_rooms(Machine *m, const Channel *pair) {
  * tensor. */
 static void put_in_order(Machine *m) {
   Table pairs = {0};
-  Channel *pair = arena_alloc(m->arena, (size_t)m->n * sizeof *pair + 1);
-  uint32_t npair = 0;
+  VEC(Channel) pair = {0};
   m->above = arena_alloc(m->arena, (size_t)m->n * sizeof *m->above + 1);
   for (uint32_t i = 0; i < m->n; i++) {
     const MachineInstr *in = instr(m, i);
@@ -218,17 +217,17 @@ static void put_in_order(Machine *m) {
       continue;
     const uint32_t r = m->row[i].rank,
                    p = table_get(m->arena, &pairs, recv ? in->peer : r, recv ? r : in->peer, 0);
-    if (p == npair)
-      pair[npair++] = (Channel){{NONE, NONE}, {NONE, NONE}, NONE};
+    if (p == pair.n)
+      *vec_push(m->arena, &pair) = (Channel){{NONE, NONE}, {NONE, NONE}, NONE};
     m->row[i].chain = NONE;
-    if (pair[p].first[recv] == NONE)
-      pair[p].first[recv] = i;
+    if (pair.at[p].first[recv] == NONE)
+      pair.at[p].first[recv] = i;
     else
-      m->row[m->above[i] = pair[p].last[recv]].chain = i;
-    pair[p].last[recv] = i;
+      m->row[m->above[i] = pair.at[p].last[recv]].chain = i;
+    pair.at[p].last[recv] = i;
   }
-  for (uint32_t p = 0; m->model.buffer > 0 && p < npair; p++)
-    find_rooms(m, &pair[p]);
+  for (uint32_t p = 0; m->model.buffer > 0 && p < pair.n; p++)
+    find_rooms(m, &pair.at[p]);
 }
 
 /* The n-th ALL of every member of a communicator in a ring; it is open where a member has fewer. */

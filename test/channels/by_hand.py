@@ -11,8 +11,11 @@ of its group is in its queue, starts once the one before it in the queue is done
 done once the other end has started, or a SEND once there is room for its message in the buffer, a group once all of its
 transfers are. The n-th SEND from a to b meets the n-th RECV of b from a; with tags, that of its tensor. Room is given
 in the order of the text; a message that is larger than the buffer waits for its RECV, and so do those below it, each for
-room or its own RECV. With `models` each order is under a model at random, and so is the least buffer.
+room or its own RECV. With `models` each order is under a model at random, and so is the least buffer. Without, the
+program of each order that completes is asked, too: it is read back from JSON, and in it an op waits for all transfers
+above the last wait above it.
 """
+import json
 import os
 import random
 import re
@@ -67,6 +70,8 @@ def with_transfers(rng, ops, stages, place):
         rng.shuffle(at[i])
         while at[i]:
             n = len(at[i]) if calm else rng.randint(1, len(at[i])) if rng.random() < 0.5 else 1
+            if rng.random() < 0.3:
+                items.append(("wait",))
             items.append(("move", at[i][:n]))
             at[i] = at[i][n:]
         if rng.random() < 0.15:
@@ -178,6 +183,35 @@ def carry_out(lists, channels="rank", room=0, in_bytes=False):
     return "matching" if any(x in posted and met[x] in posted and not same(x) for x in ends) else "deadlock"
 
 
+def check_waits(pipec, path, lists):
+    """The program of the text is that of its JSON; its waits. None, or what is wrong."""
+    def emit(source):
+        return subprocess.run([pipec, "--emit=json", source], check=True, capture_output=True, text=True).stdout
+
+    def program(out):
+        return [[{k: v for k, v in x.items() if k != "at"} for x in row["instr"]] for row in json.loads(out)["rank"]]
+
+    out = emit(path)
+    with open(path + ".json", "w") as f:
+        f.write(out)
+    if program(emit(path + ".json")) != program(out):
+        return "another program is read back from JSON"
+    for r, row in enumerate(program(out)):
+        waits = {x["op"]: x.get("wait", 0) for x in row}
+        moves = least = waited = 0
+        for item in lists[r]:
+            if item[0] == "move":
+                moves += len(item[1])
+            elif item[0] == "wait":
+                least = moves
+            else:
+                kind, s, m = item[1]
+                waited = max(waited, waits[f"{s}{kind}{m}"])
+                if waited < least:
+                    return f"rank {r}: {s}{kind}{m} does not wait for {least} transfers"
+    return None
+
+
 def most(lists, in_bytes):
     """With so much room nothing waits for it."""
     return sum(len(t[1]) for row in lists for t in row if t[0] == "move") * (SIZES if in_bytes else 1)
@@ -219,6 +253,10 @@ def main():
         seen[want] += 1
         if verdict != want:
             print(open(path).read(), f"--channels={channels} --sends={sends}: pipec: {verdict}, the machine: {want}", sep="")
+            sys.exit(1)
+        wrong = check_waits(pipec, path, lists) if not models and want == "completes" else None
+        if wrong:
+            print(open(path).read(), wrong, sep="")
             sys.exit(1)
         if want != "matching" and room:
             least = next((k for k in range(most(lists, in_bytes) + 1)
