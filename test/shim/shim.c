@@ -237,10 +237,12 @@ void shim_hang(uint32_t host, bool all) {
 }
 void shim_go_on(void) {
   pthread_mutex_lock(&shim.lock);
-  for (uint32_t i = 0; i < MAX_HOSTS; i++)
+  for (uint32_t i = 0; i < MAX_HOSTS; i++) {
+    shim.late |= shim.host[i].hang == HANGS;
     shim.host[i].hang = HANGS_NOT;
-  shim.late = true;
-  while (shim_one_op()) {}
+  }
+  while (shim.late && shim_one_op()) {
+  } /* a run that was only stopped has work in its streams, and no memory */
   pthread_mutex_unlock(&shim.lock);
 }
 void shim_lose(uint32_t host) { shim.host[host].loses = true; }

@@ -94,7 +94,7 @@ void shim_apart(void); /* from here on no host can open memory of another */
 /* The next kernel that the host launches does not end, and with all nothing goes on behind it on the device: memory of it
  * cannot be given back then, nor that of others closed, and a stream takes only so much more. */
 void shim_hang(uint32_t host, bool all);
-void shim_go_on(void); /* it ends after all, once all hosts have left; what is in the streams is carried out */
+void shim_go_on(void); /* if one hangs: it ends after all, once all hosts have left; what is in the streams is carried out */
 
 /* The next group that the host issues is not carried out, as if the call were not there. */
 void shim_lose(uint32_t host);
