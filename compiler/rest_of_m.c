@@ -69,8 +69,24 @@ const Entry *moving_cost(const Sched *s, const char *name) {
   return NULL;
 }
 
-/* The same, but nothing is said of what has no value. */
-static Sched quiet(const Sched *s, Diag *none) {
+const Entry *moving_transfer(const Sched *s, const char *name) {
+  Moved x = moved_by(s, name);
+  bool over = s->opt->profile != NULL; /* it may have bandwidths, too */
+  const Entry *size = NULL;
+  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+    for (const Clause *c = sc->clauses; c; c = c->next) {
+      over |= c->kind == CL_PROFILE;
+      for (const Entry *e = c->entries; e; e = e->next) {
+        over |= strcmp(e->key, "bandwidth") == 0;
+        if ((strcmp(e->key, "boundary") == 0 || strcmp(e->key, "edge") == 0) &&
+            expr_is_moved(&x, e->value))
+          size = e;
+      }
+    }
+  return over ? size : NULL;
+}
+
+Sched quiet(const Sched *s, Diag *none) {
   Sched own = *s;
   diag_init(none, s->arena, NULL);
   none->source = s->diag->source, none->nsource = s->diag->nsource; /* to quote */
