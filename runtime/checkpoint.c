@@ -107,14 +107,15 @@ static PrStatus look_through(PrRun *run, const char *dir, Found **found, uint32_
 }
 
 void ck_leave_folders(PrRun *run) {
-  for (uint32_t i = 0; i < run->nck_folder; i++) {
-    if (run->ck_folder[i].lock >= 0)
-      close(run->ck_folder[i].lock);
+  for (uint32_t i = 0; i < run->nck_lock; i++)
+    close(run->ck_lock[i].file);
+  for (uint32_t i = 0; i < run->nck_folder; i++)
     free(run->ck_folder[i].dir);
-  }
+  free(run->ck_lock);
   free(run->ck_folder);
+  run->ck_lock = NULL;
   run->ck_folder = NULL;
-  run->nck_folder = 0;
+  run->nck_lock = run->nck_folder = 0;
 }
 
 /* What this run has for a folder, by the name it is called by. NULL: no memory. */
@@ -129,44 +130,26 @@ static CkFolder *folder_of(PrRun *run, const char *dir) {
   char *name = strdup(dir);
   if (!name)
     return NULL;
-  more[run->nck_folder] = (CkFolder){.dir = name, .lock = -1, .step = UINT64_MAX};
+  more[run->nck_folder] = (CkFolder){.dir = name, .step = UINT64_MAX};
   return &more[run->nck_folder++];
 }
 
-/* Once per run and folder, in the process that leads: makes the folder, takes its lock, removes what earlier runs
- * left unfinished and finds out which run this is. A run that was killed may hold the lock a little longer. */
-static PrStatus begin_folder(PrRun *run, CkFolder *f) {
-  const char *dir = f->dir;
-  char path[CK_PATH];
-  PrStatus st = path_of(run, path, dir, "lock");
+/* Takes the lock of a folder, removes what earlier runs left unfinished there and finds out which run this is. A run
+ * that was killed may hold the lock a little longer. *k: with `file`, which stays the caller's if this fails. */
+static PrStatus take_lock(PrRun *run, const char *dir, const char *path, CkLock *k) {
   Found *found;
   uint32_t n;
-  if (st || f->lock >= 0)
-    return st;
-  if (mkdir(dir, 0777) && errno != EEXIST)
-    return cannot(run, "make", dir);
-  int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0)
-    return cannot(run, "open", path);
-  for (int i = 0; flock(fd, LOCK_EX | LOCK_NB); i++) {
-    if (errno != EWOULDBLOCK || i == CK_LOCK_S * 100) {
-      int why = errno;
-      close(fd);
-      errno = why;
-      return why == EWOULDBLOCK
-                 ? pr_fail(run, PR_E_IO, "checkpoint: another run writes checkpoints to %s", dir)
-                 : cannot(run, "lock", path);
-    }
+  for (int i = 0; flock(k->file, LOCK_EX | LOCK_NB); i++) {
+    if (errno != EWOULDBLOCK)
+      return cannot(run, "lock", path);
+    if (i == CK_LOCK_S * 100)
+      return pr_fail(run, PR_E_IO, "checkpoint: another run writes checkpoints to %s", dir);
     nanosleep(&(struct timespec){0, 10000000}, NULL);
   }
-  if ((st = look_through(run, dir, &found, &n))) {
-    free(found);
-    close(fd);
-    return st;
-  }
-  f->lock = fd;
-  f->attempt = n ? found[0].attempt + 1 : 1;
-  for (uint32_t i = 0; i < n; i++) {
+  PrStatus st = look_through(run, dir, &found, &n);
+  k->attempt = n ? found[0].attempt + 1 : 1;
+  k->step = UINT64_MAX;
+  for (uint32_t i = 0; !st && i < n; i++) {
     char name[CK_NAME];
     snprintf(name, sizeof name, "step-%" PRIu64 ".%" PRIu64 ".partial", found[i].step,
              found[i].attempt);
@@ -174,6 +157,45 @@ static PrStatus begin_folder(PrRun *run, CkFolder *f) {
       remove_folder(dir, name);
   }
   free(found);
+  return st;
+}
+
+/* In the process that leads: makes the folder and takes its lock, unless this run has it, perhaps under another name of
+ * the folder. One that has been removed or moved away meanwhile is made anew. *out stays the run's. */
+static PrStatus begin_folder(PrRun *run, const char *dir, CkLock **out) {
+  char path[CK_PATH];
+  struct stat is = {0};
+  CkLock *more = realloc(run->ck_lock, (run->nck_lock + (size_t)1) * sizeof *more);
+  PrStatus st = path_of(run, path, dir, "lock");
+  if (more)
+    run->ck_lock = more;
+  else
+    st = pr_fail(run, PR_E_MEMORY, "no memory for a lock");
+  if (st)
+    return st;
+  if (mkdir(dir, 0777) && errno != EEXIST)
+    return cannot(run, "make", dir);
+  CkLock *k = &more[run->nck_lock];
+  k->file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (k->file < 0)
+    return cannot(run, "open", path);
+  st = fstat(k->file, &is) ? cannot(run, "open", path) : PR_OK;
+  k->device = is.st_dev;
+  k->inode = is.st_ino;
+  for (CkLock *own = more; !st && own < k; own++)
+    if (own->device == k->device && own->inode == k->inode) {
+      close(k->file);
+      *out = own;
+      return PR_OK;
+    }
+  if (!st)
+    st = take_lock(run, dir, path, k);
+  if (st) {
+    close(k->file);
+    return st;
+  }
+  run->nck_lock++;
+  *out = k;
   return PR_OK;
 }
 
@@ -394,13 +416,14 @@ static PrStatus commit(PrRun *run, const char *dir, const char *folder, const ch
 }
 
 /* Everything but its deadline. */
-static PrStatus write_checkpoint(PrRun *run, CkFolder *f, const char *dir, uint32_t keep,
-                                 CkWatch *watch, PrStatus st) {
-  char folder[CK_PATH], name[CK_NAME] = "";
+static PrStatus write_checkpoint(PrRun *run, const char *dir, uint32_t keep, CkWatch *watch,
+                                 PrStatus st) {
+  char folder[CK_PATH], name[CK_NAME] = ""; /* "": it is there, under another name of the folder */
   const bool leads = pr_leads(run);
-  if (leads && !st && !(st = begin_folder(run, f))) {
+  CkLock *k = NULL;
+  if (leads && !st && !(st = begin_folder(run, dir, &k)) && k->step != pr_steps_done(run)) {
     snprintf(name, sizeof name, "step-%" PRIu64 ".%" PRIu64 ".partial", pr_steps_done(run),
-             f->attempt);
+             k->attempt);
     if (!(st = path_of(run, folder, dir, name)) && mkdir(folder, 0777))
       st = cannot(run, "make", folder);
   }
@@ -409,6 +432,8 @@ static PrStatus write_checkpoint(PrRun *run, CkFolder *f, const char *dir, uint3
     return st;
   if (run->engine->share && (st = run->engine->share(run, 0, name, sizeof name)))
     return st;
+  if (!name[0])
+    return PR_OK;
   ck_watch_again(watch);
   st = path_of(run, folder, dir, name);
   st = agree(run, st ? st : write_stages(run, folder));
@@ -416,6 +441,8 @@ static PrStatus write_checkpoint(PrRun *run, CkFolder *f, const char *dir, uint3
     st = agree(run, leads ? commit(run, dir, folder, name, keep) : PR_OK);
   if (st && leads)
     remove_folder(dir, name);
+  if (!st && leads)
+    k->step = pr_steps_done(run);
   return st;
 }
 
@@ -432,7 +459,7 @@ PrStatus pr_checkpoint(PrRun *run, const char *dir, uint32_t keep) {
   st = ck_watch(run, &watch, pr_leads(run) ? CK_AT_BEGIN : CK_AT_MEETING);
   if (!f)
     st = pr_fail(run, PR_E_MEMORY, "no memory for a path");
-  st = write_checkpoint(run, f, dir, keep, &watch, st);
+  st = write_checkpoint(run, dir, keep, &watch, st);
   ck_watch_end(&watch);
   if (!st && pr_failed(run))
     st = (PrStatus)atomic_load(&run->status);

@@ -22,6 +22,7 @@
 #define PIPE_CHECKPOINT_H
 
 #include <limits.h>
+#include <sys/types.h>
 
 #include "run.h"
 
@@ -80,13 +81,20 @@ CkHead *ck_read_head(const char *path, CkRow **rows, char *why);
 
 uint64_t ck_head_sum(const CkHead *head, const CkRow *rows);
 
-/* A folder that this run writes checkpoints to, until it is closed. */
+/* A name of a folder that this run writes checkpoints to; the same in all processes. */
 typedef struct CkFolder {
-  char *dir; /* owned */
-  int lock;  /* the open file that keeps other runs from it; -1: not here, or not yet */
-  uint64_t attempt; /* with the lock: which run this is that writes there, from 1 */
-  uint64_t step;    /* of the last checkpoint of this run; UINT64_MAX: none */
+  char *dir;     /* owned */
+  uint64_t step; /* of the last checkpoint of this run under that name; UINT64_MAX: none */
 } CkFolder;
+
+/* Such a folder itself, whatever it is called by, until the run is closed; in the process that leads. */
+typedef struct CkLock {
+  int file; /* open: keeps other runs from it */
+  dev_t device;
+  ino_t inode;      /* of the file */
+  uint64_t attempt; /* which run this is that writes there, from 1 */
+  uint64_t step;    /* of the last checkpoint of this run; UINT64_MAX: none */
+} CkLock;
 void ck_leave_folders(PrRun *run); /* gives up the locks */
 
 /* PrRun.ck_at: what this process does of a checkpoint. MEETING: it waits for others. */

@@ -233,8 +233,8 @@ uint64_t pr_steps_done(const PrRun *run);             /* of the whole training, 
 /* Writes what the model needs to go on (weights, optimizer state, step) as a new folder in `dir`, which is made
  * if it is not there; between pr_steps calls, in all processes alike. It counts once it is complete: what
  * ends the run before that, whatever it is, leaves the one before. keep: how many to keep, 0: all. One
- * run at a time writes to a `dir`, from its first checkpoint there to pr_close; the process that leads waits 5 s for
- * another to leave it. If a step has a deadline, so has it: that of a step, 5 s at least, and what a disk of 50 MB/s
+ * run at a time writes to a `dir`, whatever names lead to it, from its first checkpoint there to pr_close; the process
+ * that leads waits 5 s for another to leave it. A `dir` that has been moved away or removed since is made anew. If a step has a deadline, so has it: that of a step, 5 s at least, and what a disk of 50 MB/s
  * needs for weights and optimizer states; those 5 s more while it waits for another run, twice that while it waits for
  * other ranks. PR_E_IO, as of a full disk, leaves the run usable and no new checkpoint. */
 PrStatus pr_checkpoint(PrRun *run, const char *dir, uint32_t keep);

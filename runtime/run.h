@@ -258,6 +258,7 @@ struct PrRun {
   uint64_t limit_ns;    /* of a step; 0: none */
   uint64_t first_step;  /* that this run carries out: not 0 once it has resumed */
   struct CkFolder *ck_folder; uint32_t nck_folder; /* those that this run writes checkpoints to: checkpoint.h */
+  struct CkLock *ck_lock; uint32_t nck_lock;
   _Atomic uint32_t ck_at; /* checkpoint.h */
   uint64_t epoch_ns;    /* what spans count from */
   uint64_t trace_slots; /* of each ring */

@@ -1,93 +1,144 @@
 # SPDX-License-Identifier: MIT
-# kills.py SEED KILLS RANKS MBS DIR COMMAND...: trains with COMMAND (tiny_train with a schedule whose rank r
-# has stage r), again and again: each run goes on from the last checkpoint and is killed as by kill -9, at
-# a random instruction of a random rank, or while it writes a checkpoint, or from outside at a random
-# moment, until so many were killed. Every loss that any of them printed, and the weights in the end, must
-# be those of a run that nothing happened to.
+# kills.py SEED KILLS DIR PIPEC PROGRAM... -- SCHEDULE...: trains with PROGRAM SCHEDULE (tiny_train, or mpirun with as many
+# processes as the schedule has ranks), again and again: each run goes on from the last checkpoint and is killed as by
+# kill -9, at a random instruction of those that `PIPEC SCHEDULE` dumps, or while it writes a checkpoint, or from outside
+# at a random moment (of processes one), until so many were killed, those from outside not counted. Every loss that any of them printed, and the weights
+# in the end, must be those of a run that nothing happened to; and no run may end in another way than by its kill.
+import collections
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import time
 
 STEPS = 12
-seed, kills, nrank, nmb, folder, command = sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5], sys.argv[6:]
+seed, kills, folder, pipec = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+cut = sys.argv.index("--")
+schedule = sys.argv[cut + 1:]
+command = sys.argv[5:cut] + schedule + ["--steps", str(STEPS)]
+processes = any("mpirun" in word for word in command)
 draw = random.Random(seed)
 
 
-def point():
-    rank = draw.randrange(nrank)
-    op = draw.choice(["F", "B", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "U", "SAVE", "COMMIT"])
-    if op in ("SEND_F", "RECV_B") and rank == nrank - 1 or op in ("RECV_F", "SEND_B") and rank == 0:
-        op = "F"
-    if op == "COMMIT":
-        return op, 0
-    return (op if op in ("U", "SAVE") else "%d%s%d" % (rank, op, draw.randrange(nmb))), rank
+def instructions():
+    found, rank = [], None
+    for line in subprocess.run([pipec, "--dump-after=lower"] + schedule, text=True, capture_output=True, check=True).stdout.splitlines():
+        if m := re.match(r"rank (\d+):", line):
+            rank = int(m.group(1))
+        elif m := re.match(r"  (\d+(?:SEND_F|SEND_B|RECV_F|RECV_B|OFF|LOAD|REDUCE|[FBIWRU])\d*)(?: |$)", line):
+            found.append((m.group(1), rank))
+    return found
+
+
+def children(pid):
+    """Processes below pid that are alive, with their names."""
+    below, found, todo = collections.defaultdict(list), [], [pid]
+    for p in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/stat" % p) as f:
+                name, rest = f.read().split("(", 1)[1].rsplit(")", 1)
+        except OSError:  # it has just ended
+            continue
+        if rest.split()[0] != "Z":
+            below[int(rest.split()[1])].append((int(p), name))
+    while todo:
+        more = below[todo.pop()]
+        found += more
+        todo += [p for p, _ in more]
+    return found
+
+
+def ranks(run):
+    return [p for p, name in children(run.pid) if name.startswith("tiny_train")]
+
+
+def end(pids):
+    for p in pids:
+        try:
+            os.kill(p, 9)
+        except ProcessLookupError:
+            pass
 
 
 def start(more, fault):
-    env = dict(os.environ, PIPE_FAULT=fault)
-    return subprocess.Popen(command + ["--steps", str(STEPS)] + more, env=env, text=True,
+    return subprocess.Popen(command + more, env=dict(os.environ, PIPE_FAULT=fault), text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def finish(run, timeout=60):
-    try:
-        out, err = run.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        run.kill()
-        print("seed %s: a run hangs" % seed)
-        sys.exit(1)
-    return out.splitlines(), err
+def finish(run):
+    """Lines, messages and exit status. Some mpirun never end, though all that they have started has."""
+    for last in False, True:
+        try:
+            out, err = run.communicate(timeout=30)
+            return out.splitlines(), err, run.returncode
+        except subprocess.TimeoutExpired:
+            hangs = last or not processes or ranks(run)
+            end([p for p, _ in children(run.pid)] + [run.pid])
+            if hangs:
+                print("seed %s, kill %d: a run hangs" % (seed, killed))
+                sys.exit(1)
 
 
-want, err = finish(start([], ""))
-assert len(want) == STEPS + 1 and want[-1].startswith("weights"), err
-loss = dict(line.rsplit(" ", 1) for line in want[:-1])
-
-
-def wrong(lines, why):
+def wrong(why, lines, err):
     print("seed %s, kill %d: %s" % (seed, killed, why))
-    print("\n".join(lines))
+    print("\n".join(lines) + "\n" + err)
     sys.exit(1)
 
 
+def is_killed(status, err, outside):
+    if not processes:
+        return status == -9
+    # mpirun: by the signal of the rank, or what another one says first; what it does to one that has not begun yet varies
+    return status and outside or status in (128 + 9, 128 + 13, -9) or status == 75 and "lost: " in err
+
+
 killed, finished, resumed = 0, 0, 0
+points = instructions()
+begun = time.monotonic()
+want, err, _ = finish(start([], ""))
+takes = time.monotonic() - begun
+assert len(want) == STEPS + 1 and want[-1].startswith("weights"), err
+loss = dict(line.rsplit(" ", 1) for line in want[:-1])
 while killed < kills:
     shutil.rmtree(folder, ignore_errors=True)
-    more = ["--checkpoint", folder, "--every", "2", "--keep", "2", "--resume"]
     step, left = 0, kills - killed
     while True:
-        op, rank = point()
-        at = step + draw.randrange(6)
-        outside = draw.randrange(5) == 0
-        if op in ("SAVE", "COMMIT"):
-            at += 2 - at % 2
+        (op, rank), what = draw.choice(points), draw.randrange(10)
+        at, outside = step + draw.randrange(6), what < 2
+        if what in (2, 3):
+            op, rank, at = ("SAVE", rank, at + 2 - at % 2) if what == 2 else ("COMMIT", 0, at + 2 - at % 2)
         last = left <= 0 or draw.randrange(8) == 0
-        run = start(more, "" if last or outside else "%s:%d:%d" % (op, rank, at))
+        run = start(["--checkpoint", folder, "--every", "2", "--keep", "2", "--resume"],
+                    "" if last or outside else "%s:%d:%d" % (op, rank, at))
         if outside and not last:
-            time.sleep(draw.random() * 0.02)
-            run.kill()
-        lines, err = finish(run)
+            time.sleep(draw.random() * takes)
+            victims = ranks(run) if processes else [run.pid]
+            end([draw.choice(victims)] if victims else [])
+        lines, err, status = finish(run)
+        if "writes no file of a checkpoint" in err:
+            continue
         resumed += step > 0 and bool(lines)
         for line in lines:
             if line.startswith("loss"):
                 name, value = line.rsplit(" ", 1)
                 if loss[name] != value:
-                    wrong(lines, "loss of " + name)
+                    wrong("loss of " + name, lines, err)
                 step = int(name.split()[1]) + 1
-        if lines and lines[-1].startswith("weights"):
+        if lines and lines[-1].startswith("weights") and status == 0:
             if lines[-1] != want[-1]:
-                wrong(lines, "weights")
+                wrong("weights", lines, err)
             finished += 1
             break
         if last:
-            wrong(lines, "an undisturbed run fails: " + err)
-        killed += 1
-        left -= 1
-        partial = [n for n in os.listdir(folder)] if os.path.isdir(folder) else []
+            wrong("an undisturbed run fails", lines, err)
+        if not is_killed(status, err, outside):
+            wrong("status %d after %s of rank %d in step %d" % (status, op, rank, at), lines, err)
+        killed += not outside
+        left -= not outside
+        partial = os.listdir(folder) if os.path.isdir(folder) else []
         if sum(n.endswith(".partial") and n.startswith("step") for n in partial) > 1:
-            wrong(partial, "what was left unfinished is not removed")
+            wrong("what was left unfinished is not removed", partial, err)
 print("seed %s: %d kills, %d runs resumed, %d trainings ended as the undisturbed one"
       % (seed, killed, resumed, finished))
