@@ -38,7 +38,7 @@ bool never_negative(const Line *l, const Expr *e);
 /* The first part of e that may have no value for some M; NULL. late: e is not computed at every M, so that what does not move
  * in it may be computed for the first time at some. */
 const Expr *no_value(Line *l, const Expr *e, bool late);
-/* The same of a formula, at the stage that is bound; *why, what it may be. (formulas_of_m.c) */
+/* The same of a formula, at the stage that is bound; *why, what it may be. (formula_ranges.c) */
 const Expr *no_formula(Line *l, const Expr *e, bool late, const char **why);
 /* The same, but nothing is said of what has no value. */
 Sched quiet(const Sched *s, Diag *none);

@@ -2,7 +2,7 @@
  * Has an expression of integers a value for every M? What M or a microbatch moves divides by what is positive whatever they
  * are, and has at most MOST_BITS with each part of it. What does not move has been computed at the M at hand, but for what
  * stands behind a condition that moves: of that the same is asked. Linear in the text, once for each call of a
- * function, times its depth. (Formulas: formulas_of_m.c) */
+ * function, times its depth. (Formulas: formula_ranges.c) */
 #include "rest_of_m.h"
 
 enum {
