@@ -284,8 +284,9 @@ typedef struct Sched {
   Timing ideal;          /* with the schedule's own costs */
   uint64_t *ideal_end;   /* [nop] when what each op made could leave then; until check_deadlock has passed */
   uint32_t *made;        /* [nop] of OrderRun, with groups */
-  Xfer *xfer;            /* [nxfer] transfers between ranks, in the one global order */
+  Xfer *xfer;            /* [nxfer] transfers between ranks, in the one global order; without all_lists until comm */
   uint32_t nxfer;
+  size_t xfer_room;      /* what it was made for */
 
   /* comm, check_deadlock */
   Channel *channel;      /* [2 * links] */
