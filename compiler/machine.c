@@ -141,7 +141,8 @@ static void pair_channel(Machine *m, const Channel *c) {
   uint32_t lag_send = c->first[0], lag_recv = c->first[1],
            last_recv = NONE, /* what is in the buffer, from */
       crossed = NONE; /* first RECV that meets another tensor: none behind it is carried out */
-  uint64_t in_buffer = 0, limit = m->model.buffer;
+  const uint64_t limit = m->model.buffer;
+  unsigned __int128 in_buffer = 0;
   bool buffered = limit > 0 && m->model.channels != CHANNELS_TAGGED;
   for (uint32_t s = c->first[0], r = c->first[1]; s != NONE || r != NONE;) {
     if (s != NONE) {
@@ -452,8 +453,9 @@ static void note_ended(Machine *m, uint32_t q, uint32_t first, uint32_t stop) {
       continue;
     if (kind == MACHINE_SEND && row->room != row->mate)
       t = later(t, m->posted[row->room]); /* its message leaves then, before the group of it ends */
-    else
-      for (uint32_t on = row->mate; on != i; on = kind == MACHINE_ALL ? m->row[on].mate : i)
+    else                                  /* NONE: only with MACHINE_OMIT */
+      for (uint32_t on = row->mate; on != i && on != NONE;
+           on = kind == MACHINE_ALL ? m->row[on].mate : i)
         t = later(t, m->posted[on]);
   }
   m->last[q] = t + 1;
@@ -554,7 +556,7 @@ static void find_cycle(Machine *m, MachineResult *out) {
           done = n;
           break;
         }
-        if (seen[to] == start + 1)
+        if (seen[to] == start + 1 || m->head[to] == NONE) /* NONE: only with MACHINE_OMIT */
           continue;
         seen[to] = start + 1, depth[to] = depth[q] + 1, from[to] = q, by[to] = hop(m, i, w);
         queue[n++] = to;
@@ -610,10 +612,17 @@ uint32_t **machine_times(Arena *a, const MachineList *list, uint32_t nrank, Chan
   return end;
 }
 
-MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model) {
+MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model,
+                          bool certify) {
   Machine m = {.arena = a, .list = list, .nrank = nrank, .model = model};
   MachineResult out = {.shortest = true};
   build(&m);
+  if (certify) {
+    const size_t times = (size_t)m.n * sizeof *m.posted;
+    out.posted = m.posted = memset(arena_alloc(a, times + 1), 0xff, times);
+    out.ended = m.ended = memset(arena_alloc(a, times + 1), 0xff, times);
+    m.last = NEW_ARRAY(a, uint32_t, m.nstream);
+  }
   out.done = run(&m);
   uint32_t stuck = 0;
   while (stuck < m.nstream && m.head[stuck] == NONE)
@@ -633,7 +642,7 @@ MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, Cha
 bool machine_completes(void (*oom)(size_t), const MachineList *list, uint32_t nrank,
                        ChannelModel model) {
   Arena scratch = {.oom = oom};
-  bool done = machine_run(&scratch, list, nrank, model).status == MACHINE_DONE;
+  bool done = machine_run(&scratch, list, nrank, model, false).status == MACHINE_DONE;
   arena_free(&scratch);
   return done;
 }

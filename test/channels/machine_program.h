@@ -21,6 +21,11 @@ static inline MachineInstr program_instr(uint32_t kind) {
   return (MachineInstr){.kind = kind, .need = {MACHINE_NONE, MACHINE_NONE}, .bytes = 1};
 }
 
+/* Program k of a seed. */
+void program_make(Program *p, uint64_t seed, uint64_t k);
+uint32_t program_below(uint32_t n); /* random, from 0 */
+uint32_t program_size(const Program *p); /* instructions */
+
 void program_print(const Program *p);
 
 /* Leaves out what is not needed to keep badness(p, arg) where it is, or above: whole messages and collectives, then
