@@ -161,6 +161,8 @@ static bool inner_loop(AllM *x, const Stmt *b, Shape *h) {
   if (step == 0)
     return quasi_no(x, b->at, "its step is 0");
   for (int64_t i = lo; step > 0 ? i < hi : i > hi; i += step) {
+    if (!work_take(x->s->work, 1, b->at))
+      return false;
     if (++turns > MOST_PERIOD)
       return quasi_no(x, b->at, "it has too many turns");
     if (b->name)
@@ -173,7 +175,7 @@ static bool inner_loop(AllM *x, const Stmt *b, Shape *h) {
 
 static bool body_shape(AllM *x, const Stmt *b, Shape *h) {
   Quasi q;
-  for (; b; b = b->next)
+  for (; b && work_take(x->s->work, 1, b->at); b = b->next)
     switch (b->kind) {
     case ST_OP:
       if (b->value && (!quasi(x, b->value, &q) ||
@@ -214,7 +216,7 @@ static bool body_shape(AllM *x, const Stmt *b, Shape *h) {
     case ST_OVERLAP: return quasi_no(x, b->at, "an action has several ops");
     default: return quasi_no(x, b->at, "it is not an op, a loop or a choice");
     }
-  return true;
+  return !b;
 }
 
 /* An update outside of kernels: of the same stages whatever M, and of no microbatch. */
@@ -314,24 +316,6 @@ static bool range_ends(AllM *x, const Stmt *b, const Shape *h) {
       return false;
   }
   return true;
-}
-
-/* ---- programs at other values of M ---- */
-
-bool orders_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
-               int64_t m, bool any, bool prove) {
-  *arena = (Arena){.oom = s->arena->oom};
-  *opt = *s->opt;
-  opt->emit = EMIT_NONE;
-  *other = (Sched){.arena = arena, .diag = diag, .opt = opt};
-  diag_init(diag, arena, NULL);
-  opt->define = NEW_ARRAY(arena, Define, opt->ndefine + 1);
-  memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
-  opt->define[opt->ndefine++] = (Define){.name = name, .value = m};
-  opt->any_value = any;
-  opt->for_all = opt->counterexample = opt->dump_after = NULL;
-  opt->time_passes = false;
-  return compile_orders(other, prove);
 }
 
 /* ---- the graph of one period ---- */
@@ -445,6 +429,8 @@ static uint32_t positive_cycle(Sched *s, const Graph *g, bool order_only, __int1
     at[v] = 0, via[v] = NONE;
   for (uint32_t round = 0;; round++) {
     bool moved = false;
+    if (!work_take(s->opt->work, g->edge.n + (uint64_t)n, s->def->name_at))
+      return 0;
     for (uint32_t e = 0; e < g->edge.n; e++) {
       const Edge *k = &g->edge.at[e];
       __int128 to = at[k->from] + (order_only ? 1 : k->w) * by - k->d * num;
@@ -549,6 +535,8 @@ static bool decide(Sched *s, const Sched *p, int64_t S, const uint32_t *per_rank
       num += (uint64_t)g.edge.at[cycle[i]].w, by += (uint64_t)g.edge.at[cycle[i]].d;
     BUG_IF(by == 0 || by > g.node.n * (uint64_t)MOST_PERIOD);
   }
+  if (work_spent(s->work))
+    return true;
   uint64_t common = (uint64_t)quasi_gcd((int64_t)num, (int64_t)(by * (uint64_t)S));
   s->all_m.proved = s->all_m.applied = true; /* its updates stand behind all gradients */
   s->all_m.time = num / (common ? common : 1),
@@ -773,9 +761,7 @@ static bool prove_kernels(Sched *s, const Param *m) {
   return ok;
 }
 
-bool check_all_m(Sched *s) {
-  if (!s->opt->for_all)
-    return true;
+static bool check(Sched *s) {
   const Param *m = s->def ? s->def->params : NULL;
   while (m && strcmp(m->name, s->opt->for_all) != 0)
     m = m->next;
@@ -796,4 +782,19 @@ bool check_all_m(Sched *s) {
     not_decided(s, at, why);
   }
   return ok;
+}
+
+bool check_all_m(Sched *s) {
+  if (!s->opt->for_all)
+    return true;
+  Work work;
+  work_begin(&work, WORK_PROOF, true);
+  s->work = s->opt->work = &work;
+  bool ok = check(s);
+  s->work = s->opt->work = NULL;
+  work_end(&work);
+  if (!work.spent || !ok)
+    return ok;
+  s->all_m.proved = s->all_m.refuted = false;
+  return not_decided(s, work.at, "it takes too many steps");
 }

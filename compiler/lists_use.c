@@ -253,6 +253,9 @@ bool text_run_use(Text *t, const Stmt *b) {
   if (u.level == MOST_LEVELS)
     return text_no(t, b->at, "it uses schedules in schedules that are too many");
   bool part = b->phase != PIPE_NPHASES, grows = x->by_n != 0;
+  if (!work_take(s->opt->work, 20 + s->nslot / 4 + s->nstage + (part ? t->out->row.n / 4 : 0),
+                 b->at))
+    return text_no(t, b->at, "it takes too many steps");
   if (part && (t->clock || t->rules))
     return text_no(t, b->at, "it uses one phase inside of a clock or rules");
   u.step = b->range.lo != NULL;

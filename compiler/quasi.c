@@ -164,6 +164,8 @@ static bool quasi_of(AllM *x, const Expr *e, Quasi *q) {
 }
 
 bool quasi(AllM *x, const Expr *e, Quasi *q) {
+  if (!work_take(x->s->work, 1, e->at))
+    return false;
   if (!quasi_of(x, e, q))
     return false;
   if (q->s > INT32_MAX || q->s < -INT32_MAX)

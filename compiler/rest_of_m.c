@@ -55,7 +55,8 @@ static Moved moved_by(const Sched *s, const char *name) {
 
 bool expr_moves(const Sched *s, const char *name, const Expr *e) {
   Moved x = moved_by(s, name);
-  return expr_is_moved(&x, e);
+  bool moves = expr_is_moved(&x, e);
+  return !work_take(s->opt->work, x.steps + s->nslot, s->def->name_at) || moves;
 }
 
 const Entry *moving_cost(const Sched *s, const char *name) {
@@ -136,6 +137,7 @@ static const char *const LACKS = "for some M it may have no value";
 
 static bool refuse(Line *l, const Expr *e, bool late, Span *at) {
   const Expr *no = no_value(l, e, late);
+  work_take(l->s->opt->work, e ? l->steps : 0, *at);
   *at = no ? no->at : *at;
   return no != NULL;
 }
