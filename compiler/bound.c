@@ -132,11 +132,76 @@ static uint64_t tail_of(Sched *s, const Bounds *x, uint32_t i) {
   return d == NONE ? tail : most(tail, length(x, d) + x->tail[d]);
 }
 
+/* Where all pipes are chains: the ops of a row, of microbatch after microbatch, 0 where it has none, with those that
+ * read what they make, and of F the backwards. NULL: there are none. */
+typedef struct RowOps {
+  const uint32_t *op, *user, *back;
+  uint64_t length, user_length, hop; /* hop: from the end of op to the start of user */
+} RowOps;
+
+static RowOps row_ops(const Sched *s, const Bounds *x, uint32_t row, bool forward) {
+  uint32_t to = forward ? s->stage[row].next : s->stage[row].prev;
+  const Op one = {.kind = forward ? PIPE_F : PIPE_B, .stage = row};
+  RowOps o = {.op = op_at(s, forward, row, 0),
+              .length = forward ? x->cost[row].f : x->cost[row].d,
+              .back = forward && !s->forward ? op_at(s, false, row, 0) : NULL};
+  if (to == NONE)
+    return o;
+  o.user = op_at(s, forward, to, 0);
+  o.user_length = forward ? x->cost[to].f : x->cost[to].d;
+  o.hop = s->stage[row].rank == s->stage[to].rank ? 0 : output_time(s, &one, 0);
+  return o;
+}
+
+/* As pass_head and tail_of. */
+static void row_heads(const Sched *s, Bounds *x, RowOps o) {
+  for (uint32_t mb = 0; mb < s->nmb; mb++) {
+    if (!o.op[mb])
+      continue;
+    uint64_t end = x->head[o.op[mb] - 1] + o.length;
+    if (o.user)
+      x->head[o.user[mb] - 1] = most(x->head[o.user[mb] - 1], end + o.hop);
+    if (o.back)
+      x->head[o.back[mb] - 1] = most(x->head[o.back[mb] - 1], end);
+  }
+}
+static void row_tails(const Sched *s, Bounds *x, RowOps o, uint64_t own, uint64_t back_length) {
+  for (uint32_t mb = 0; mb < s->nmb; mb++) {
+    if (!o.op[mb])
+      continue;
+    uint64_t tail = own;
+    if (o.user)
+      tail = most(tail, o.hop + o.user_length + x->tail[o.user[mb] - 1]);
+    if (o.back)
+      tail = most(tail, back_length + x->tail[o.back[mb] - 1]);
+    x->tail[o.op[mb] - 1] = tail;
+  }
+}
+
+static void fill_row(Sched *s, Bounds *x, uint32_t row, bool forward, bool heads) {
+  if (!s->graph) {
+    const Cost *c = &x->cost[row];
+    RowOps o = row_ops(s, x, row, forward);
+    if (heads)
+      row_heads(s, x, o);
+    else
+      row_tails(s, x, o, forward ? 0 : less(c->b, c->d) + c->after, c->d);
+    return;
+  }
+  for (uint32_t mb = 0; mb < s->nmb; mb++) {
+    uint32_t op = *op_at(s, forward, row, mb);
+    if (op && heads)
+      pass_head(s, x, op - 1);
+    else if (op)
+      x->tail[op - 1] = tail_of(s, x, op - 1);
+  }
+}
+
 /* Heads in an order that respects the data, tails in the reverse: F goes up the stages of the model, B and I down,
  * a B after its F. */
 static void fill_chains(Sched *s, Bounds *x) {
   x->head = NEW_ARRAY(x->arena, uint64_t, s->nop);
-  x->tail = NEW_ARRAY(x->arena, uint64_t, s->nop);
+  x->tail = arena_alloc(x->arena, s->nop * sizeof *x->tail);
   x->chain = true;
   for (uint32_t pass = 0; pass < 4; pass++) /* heads of F, of B and I; tails of B and I, of F */
     for (uint32_t j = 0; j < s->nmodel; j++) {
@@ -145,13 +210,7 @@ static void fill_chains(Sched *s, Bounds *x) {
       if (!forward && s->forward)
         continue;
       do
-        for (uint32_t mb = 0; mb < s->nmb; mb++) {
-          uint32_t op = *op_at(s, forward, row, mb);
-          if (op && pass < 2)
-            pass_head(s, x, op - 1);
-          else if (op)
-            x->tail[op - 1] = tail_of(s, x, op - 1);
-        }
+        fill_row(s, x, row, forward, pass < 2);
       while ((row = s->stage[row].replica) != m);
     }
 }

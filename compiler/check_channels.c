@@ -497,6 +497,37 @@ static void report_mispaired(Sched *s, const MachineList *list, const MachineHop
   draw_lists(s, list, hop, 2, "what meets is not one tensor");
 }
 
+/* With opt->verify what the machine says is verified. */
+static MachineResult run_machine(Sched *s, Arena *a, const MachineList *list, ChannelModel model) {
+  MachineResult got = machine_run(a, list, s->nrank, model, s->opt->verify);
+  const char *wrong = s->opt->verify ? machine_verify(a, list, s->nrank, model, &got) : NULL;
+  if (wrong)
+    fprintf(stderr, "pipec: internal error: the certificate of check_channels: %s\n", wrong);
+  BUG_IF(wrong);
+  return got;
+}
+
+bool lists_complete(Sched *s, const MachineList *list, ChannelModel model) {
+  Arena scratch = {.oom = s->arena->oom};
+  bool done = run_machine(s, &scratch, list, model).status == MACHINE_DONE;
+  arena_free(&scratch);
+  return done;
+}
+
+/* The least buffer with which the lists complete; false: with none. With opt->verify so is one less, with which they do
+ * not. */
+static bool find_least(Sched *s, const MachineList *list) {
+  ChannelModel m = s->opt->model;
+  const bool found = machine_least_buffer(s->arena->oom, list, s->nrank, m, &s->least_buffer);
+  if (!s->opt->verify)
+    return found;
+  m.buffer = found ? s->least_buffer : UINT64_MAX;
+  BUG_IF(lists_complete(s, list, m) != found);
+  m.buffer--;
+  BUG_IF(found && s->least_buffer > 0 && lists_complete(s, list, m));
+  return found;
+}
+
 /* With the transfers in the order of another lowering, global or channels, before check_deadlock. What that leaves in s
  * is for no other pass. */
 static bool completes_by(Sched *s, PipeLowering lowering) {
@@ -518,8 +549,7 @@ static void offer_help(Sched *s, const MachineList *list) {
   const ChannelModel *model = &s->opt->model;
   ChannelModel m = *model;
   m.grouped = true;
-  if (m.buffer == 0 && m.channels <= CHANNELS_PAIR &&
-      machine_completes(s->arena->oom, list, s->nrank, m)) {
+  if (m.buffer == 0 && m.channels <= CHANNELS_PAIR && lists_complete(s, list, m)) {
     diag_help(s->diag,
               "it completes if transfers with nothing computed between them are one group%s",
               s->lowering == PIPE_INLINE   ? ": --lowering=inline:grouped"
@@ -540,7 +570,7 @@ static void offer_help(Sched *s, const MachineList *list) {
                                      "transfers matched by tag (--channels=tagged)"};
   for (int c = (int)model->channels + 1; c <= CHANNELS_TAGGED; c++) {
     m.channels = (MachineChannels)c;
-    if (!machine_completes(s->arena->oom, list, s->nrank, m))
+    if (!lists_complete(s, list, m))
       continue;
     diag_help(s->diag, "it completes with %s", name[c]);
     return;
@@ -552,18 +582,18 @@ static void offer_help(Sched *s, const MachineList *list) {
 static bool judge(Sched *s, const MachineList *list) {
   ChannelModel model = s->opt->model;
   s->machine_list = list;
-  if (machine_completes(s->arena->oom, list, s->nrank, model)) {
+  if (lists_complete(s, list, model)) {
     if (model.buffer > 0)
-      machine_least_buffer(s->arena->oom, list, s->nrank, model, &s->least_buffer);
+      find_least(s, list);
     return true;
   }
-  MachineResult got = machine_run(s->arena, list, s->nrank, model);
+  MachineResult got = run_machine(s, s->arena, list, model);
   if (got.status == MACHINE_MISPAIRED) {
     report_mispaired(s, list, &got.hop[0]);
   } else {
     BUG_IF(got.nhop == 0 || got.hop[0].why == WAIT_NOBODY); /* every transfer has both ends */
     report_cycle(s, list, &got);
-    bool has_least = machine_least_buffer(s->arena->oom, list, s->nrank, model, &s->least_buffer);
+    const bool has_least = find_least(s, list);
     if (has_least && !model.in_bytes && s->least_buffer == model.buffer + 1)
       diag_help(
           s->diag,

@@ -29,11 +29,15 @@ typedef struct Proof {
   uint32_t group;    /* done of COMM at the first of the group at hand */
   uint32_t *
       touched; /* [nslot + chunks] clocks of slots, then gradients: counts with the last access of each stream */
-  uint32_t of;
-  uint32_t *now;           /* clock of that stream */
   uint32_t *need, *before; /* clocks */
   uint32_t *alone; /* [streams] the only wait, of those of the row at hand, that covers it; NONE */
 } Proof;
+
+/* The row at hand: its stream, what that knows, its number there. By value: what is touched is no part of it. */
+typedef struct At {
+  uint32_t of, nth;
+  uint32_t *now; /* clock */
+} At;
 
 static const char *row_text(const Proof *p, uint32_t row) {
   char text[OP_TEXT];
@@ -67,83 +71,85 @@ static bool too_early(const Proof *p, uint32_t on, uint32_t count) {
 }
 
 /* Here and below ns is p->w.n. */
-static inline bool covers(const Proof *p, const uint32_t *known, const uint32_t *need,
-                          const uint32_t ns) {
+static inline bool covers(const Proof *p, At at, const uint32_t *need, const uint32_t ns) {
   for (uint32_t x = 0; x < ns; x++)
-    if (x != p->of && known[x] < need[x] && !PLANTED(STREAMS_COVERED))
+    if (x != at.of && at.now[x] < need[x] && !PLANTED(STREAMS_COVERED))
       return too_early(p, x, need[x]);
   return true;
 }
 
-static inline bool touch(Proof *p, uint32_t what, const uint32_t ns) {
+static inline bool touch(const Proof *p, At at, uint32_t what, const uint32_t ns) {
   uint32_t *t = &p->touched[(size_t)what * ns];
-  if (p->of == PIPE_COMM && t[PIPE_COMM] > p->group) {
+  if (at.of == PIPE_COMM && t[PIPE_COMM] > p->group) {
     diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
                "rank %u: %s and %s use one slot, and are of one group", p->r,
                row_text(p, row_of(p, PIPE_COMM, t[PIPE_COMM])), row_text(p, p->row));
     return false;
   }
-  if (!PLANTED(STREAMS_SLOTS) && !covers(p, p->now, t, ns))
+  if (!PLANTED(STREAMS_SLOTS) && !covers(p, at, t, ns))
     return false;
-  t[p->of] = p->room.done[p->of] + 1;
+  t[at.of] = at.nth;
   return true;
 }
 
-static inline bool touch_slots(Proof *p, const PipeInstr *in, uint32_t field, bool input,
-                               const uint32_t ns) {
-  const PipeStage *st = &p->s->prog->stage[in->stage];
-  uint32_t n = pipe_fields(st, in->op, input);
+static inline bool touch_slots(const Proof *p, At at, const PipeInstr *in, uint32_t field,
+                               bool input, const uint32_t ns) {
   if (field == NONE)
     return true;
+  uint32_t n = p->k->list ? pipe_fields(&p->s->prog->stage[in->stage], in->op, input) : 1;
   if (n < 2)
-    return touch(p, field, ns);
+    return touch(p, at, field, ns);
   for (uint32_t i = 0; i < n; i++)
-    if (!touch(p, p->k->list[field + i], ns))
+    if (!touch(p, at, p->k->list[field + i], ns))
       return false;
   return true;
 }
 
 /* Every access of an instruction: slots of the rank, gradients of its stages. */
-static inline bool touch_all(Proof *p, const PipeInstr *in, const uint32_t ns) {
+static inline bool touch_all(const Proof *p, At at, const PipeInstr *in, const uint32_t ns) {
   const PipeProgram *g = p->s->prog;
-  bool guest = pipe_op_info[in->op].stream == PIPE_COPY && in->peer != NONE;
-  bool slot = !pipe_op_info[in->op].comm && !guest && !pipe_is_side(in->op);
-  uint32_t keep = slot ? in->keep : NONE, grad = p->k->nslot;
-  bool gout = in->gout != NONE && pipe_op_info[in->op].gout != 0; /* else: its turn, or channel */
-  if ((in->act != NONE && !touch(p, in->act, ns)) || (gout && !touch(p, in->gout, ns)) ||
-      (keep != NONE && !touch(p, keep, ns)))
+  const PipeOpInfo *info = &pipe_op_info[in->op];
+  uint32_t grad = p->k->nslot;
+  if (in->act != NONE && !touch(p, at, in->act, ns))
     return false;
-  if (in->op == PIPE_B || in->op == PIPE_W || in->op == PIPE_U || in->op == PIPE_REDUCE)
-    return touch(p, grad + g->stage[in->stage].chunk, ns) && touch_slots(p, in, in->in, true, ns) &&
-           touch_slots(p, in, in->out, false, ns);
+  if (in->gout != NONE && info->gout != 0 && /* else: its turn, or channel */
+      !touch(p, at, in->gout, ns))
+    return false;
+  if (in->keep != NONE && !info->comm && !pipe_is_side(in->op) &&
+      !(info->stream == PIPE_COPY && in->peer != NONE) && !touch(p, at, in->keep, ns))
+    return false; /* else: its edge, row, or one of another rank */
+  if ((in->op == PIPE_B || in->op == PIPE_W || in->op == PIPE_U || in->op == PIPE_REDUCE) &&
+      !touch(p, at, grad + g->stage[in->stage].chunk, ns))
+    return false;
   for (uint32_t i = p->s->rank_stage0[p->r]; in->op == PIPE_TIE && i < p->s->rank_stage0[p->r + 1];
        i++) {
     const PipeStage *st = &g->stage[p->s->rank_stage[i]];
-    if (st->tied == in->stage && !touch(p, grad + st->chunk, ns))
+    if (st->tied == in->stage && !touch(p, at, grad + st->chunk, ns))
       return false;
   }
-  return touch_slots(p, in, in->in, true, ns) && touch_slots(p, in, in->out, false, ns);
+  return touch_slots(p, at, in, in->in, true, ns) && touch_slots(p, at, in, in->out, false, ns);
 }
 
-/* Are the n waits of the row at hand, and the record after it, not in the middle of what is issued at once? */
-static inline bool apart(const Proof *p, uint32_t n, bool records) {
-  const PipeInstr *in = p->row < p->k->ninstr ? &p->k->instr[p->row] : NULL;
-  bool inside = in && p->row > 0 && in[-1].group > 0;
+/* Are the waits of the row at hand, and the record after it, if there are any, not in the middle of what is issued at
+ * once? */
+static inline bool apart(const Proof *p, const PipeInstr *in, bool waits, bool records) {
+  bool inside = p->row > 0 && in[-1].group > 0;
   if (PLANTED(STREAMS_GROUPED) ||
-      (!(inside && n > 0) && !(in && pipe_op_info[in->op].comm && in->group > 0 && records)))
+      (!(inside && waits) && !(pipe_op_info[in->op].comm && in->group > 0 && records)))
     return true;
   diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
              "rank %u: %s is issued at once with others, and an event is %s between them", p->r,
-             row_text(p, p->row), inside && n > 0 ? "waited for" : "recorded");
+             row_text(p, p->row), inside && waits ? "waited for" : "recorded");
   return false;
 }
 
 /* The waits sync[0 .. n - 1] of the row at hand. */
-static inline bool waits(Proof *p, const PipeSync *sync, uint32_t n, const uint32_t *need,
-                         const uint32_t ns) {
+static inline bool waits(const Proof *p, At at, const PipeSync *sync, uint32_t n,
+                         const uint32_t *need, const uint32_t ns) {
   const uint32_t *known = p->room.known;
-  if (n > 0)
-    clock_copy(p->before, p->now, ns);
+  if (n == 0)
+    return covers(p, at, need, ns);
+  clock_copy(p->before, at.now, ns);
   for (uint32_t i = 0; i < n; i++) {
     uint32_t after = sync[i].after + 1;
     if (sync[i].event >= p->k->nevent || after > p->row ||
@@ -153,12 +159,12 @@ static inline bool waits(Proof *p, const PipeSync *sync, uint32_t n, const uint3
                  row_text(p, p->row), sync[i].event, row_text(p, sync[i].after));
       return false;
     }
-    clock_join(p->now, &known[(size_t)after * ns], ns);
+    clock_join(at.now, &known[(size_t)after * ns], ns);
   }
-  if (!covers(p, p->now, need, ns))
+  if (!covers(p, at, need, ns))
     return false;
-  for (uint32_t x = 0; x < ns && n > 0; x++) {
-    bool open = x != p->of && p->before[x] < need[x];
+  for (uint32_t x = 0; x < ns; x++) {
+    bool open = x != at.of && p->before[x] < need[x];
     uint32_t ncover = 0;
     p->alone[x] = NONE;
     for (uint32_t i = 0; i < n && open; i++)
@@ -179,43 +185,55 @@ static inline bool waits(Proof *p, const PipeSync *sync, uint32_t n, const uint3
   return true;
 }
 
+/* The end of the step waits for all, sync[0 .. n - 1]. */
+static inline bool check_end(Proof *p, const PipeSync *sync, uint32_t n, const uint32_t ns) {
+  At at = {.of = PIPE_COMPUTE, .now = &p->room.now[(size_t)PIPE_COMPUTE * ns]};
+  p->row = p->k->ninstr;
+  return waits(p, at, sync, n, p->room.done, ns);
+}
+
 static inline bool check_rank(Proof *p, const uint32_t ns) {
   const PipeRank *k = p->k;
-  StreamRoom *room = &p->room;
-  uint32_t *records = p->records, j = 0;
+  const PipeInstr *const instr = k->instr;
+  const PipeSync *sync = k->sync, *const last_sync = sync + k->nsync;
+  const uint32_t ninstr = k->ninstr, nevent = k->nevent;
+  uint32_t *const done = p->room.done, *const records = p->records, *const last = p->last;
   uint32_t few[PIPE_NSTREAMS], *need = ns <= PIPE_NSTREAMS ? few : p->need;
-  for (uint32_t i = 0; i < k->nsync; i++) {
-    BUG_IF(k->sync[i].after != NONE && k->sync[i].after >= k->ninstr);
-    records[k->sync[i].after + 1] = k->sync[i].event + 1;
+  for (const PipeSync *y = sync; y < last_sync; y++) {
+    BUG_IF(y->after != NONE && y->after >= ninstr);
+    records[y->after + 1] = y->event + 1;
   }
-  for (uint32_t i = 0; i <= k->ninstr; i++) { /* the record after row i - 1, then row i */
-    if (records[i] && records[i] <= k->nevent)
-      p->last[records[i] - 1] = i;
-    const PipeInstr *in = i < k->ninstr ? &k->instr[i] : NULL;
+  uint32_t event = records[0]; /* recorded before the row at hand, + 1; 0: none */
+  for (uint32_t i = 0; i < ninstr; i++) {
+    const PipeInstr *in = &instr[i];
+    At at = {.of = stream_of_row(&p->w, in)};
+    BUG_IF(at.of >= ns);
+    at.nth = done[at.of] + 1;
+    at.now = &p->room.now[(size_t)at.of * ns];
     p->row = i;
-    p->of = in ? stream_of_row(&p->w, in) : (uint32_t)PIPE_COMPUTE;
-    BUG_IF(p->of >= ns);
-    p->now = &room->now[(size_t)p->of * ns];
-    if (in)
-      clock_needed(&p->w, i, need, ns);
-    else
-      clock_copy(need, room->done, ns);
-    uint32_t first = j;
-    while (j < k->nsync && k->sync[j].before == i)
-      j++;
-    if (i == 0 || k->instr[i - 1].group == 0)
-      p->group = room->done[PIPE_COMM];
-    if (!apart(p, j - first, in && records[i + 1]) ||
-        !waits(p, &k->sync[first], j - first, need, ns) || (in && !touch_all(p, in, ns)))
+    if (event && event <= nevent)
+      last[event - 1] = i;
+    event = records[i + 1];
+    clock_needed(&p->w, i, need, ns);
+    const PipeSync *first = sync;
+    while (sync < last_sync && sync->before == i)
+      sync++;
+    if (i == 0 || in[-1].group == 0)
+      p->group = done[PIPE_COMM];
+    if (((sync > first || event) && !apart(p, in, sync > first, event)) ||
+        !waits(p, at, first, (uint32_t)(sync - first), need, ns) || !touch_all(p, at, in, ns))
       return false;
-    if (!in)
-      break;
-    p->now[p->of] = ++room->done[p->of];
-    if (records[i + 1]) /* nobody asks for the others */
-      clock_copy(&room->known[(size_t)(i + 1) * ns], p->now, ns);
+    at.now[at.of] = done[at.of] = at.nth;
+    if (event) /* nobody asks for the others */
+      clock_copy(&p->room.known[(size_t)(i + 1) * ns], at.now, ns);
   }
-  BUG_IF(j != k->nsync);
-  return true;
+  if (event && event <= nevent)
+    last[event - 1] = ninstr;
+  const PipeSync *first = sync;
+  while (sync < last_sync && sync->before == ninstr)
+    sync++;
+  BUG_IF(sync != last_sync);
+  return check_end(p, first, (uint32_t)(sync - first), ns);
 }
 
 /* What instructions of a rank touch: slots, gradients. */

@@ -28,60 +28,14 @@
  *
  * Linear in ops and transfers, but that an op with several tensors looks at all of them for each transfer, and that
  * with channels what the ops of a rank need is sorted. May run again with more slots. */
+#include <string.h>
+
 #include "graph.h"
 
 /* Started before `time` and ended by then. */
 static bool is_over(const Sched *s, uint32_t op, uint64_t time) {
   bool takes_time = op_cost(s, s->stage, false, op) > 0; /* FB, if given, is not 0 */
   return s->ideal_end[op] < time || (s->ideal_end[op] == time && takes_time);
-}
-
-/* The channel of transfer i. Transfers go back and forth between the ranks: their ops are fetched ahead. */
-static inline size_t channel_at(const Sched *s, uint32_t i) {
-  enum { AHEAD = 16 };
-  if (i + AHEAD < s->nxfer && xfer_moves(&s->xfer[i + AHEAD]))
-    __builtin_prefetch(&s->op[s->xfer[i + AHEAD].from]);
-  const Xfer *x = &s->xfer[i];
-  return 2 * (size_t)xfer_link(s, x) + (s->op[x->from].kind != PIPE_F);
-}
-
-/* Gives the channels, of skips only or all, the slots that the ideal timing needs. False: nothing to add. */
-static bool more_slots(Sched *s, bool skips) {
-  size_t nchannel = 2 * (size_t)nlinks(s);
-  uint32_t *first = NEW_ARRAY(s->arena, uint32_t, nchannel + 1),
-           *fill = NEW_ARRAY(s->arena, uint32_t, nchannel);
-  Xfer *list = arena_alloc(s->arena, (size_t)s->nxfer * sizeof *list + 1); /* by channel */
-  for (int pass = 0; pass < 2; pass++) {
-    for (uint32_t i = 0; i < s->nxfer; i++) {
-      if (!xfer_moves(&s->xfer[i]))
-        continue;
-      size_t c = channel_at(s, i);
-      if (pass)
-        list[first[c] + fill[c]++] = s->xfer[i];
-      else
-        first[c + 1]++;
-    }
-    for (size_t c = 0; !pass && c < nchannel; c++)
-      first[c + 1] += first[c];
-  }
-  bool added = false;
-  for (size_t c = 0; c < nchannel; c++) {
-    if (skips && !link_skips(s, link_at(s, (uint32_t)(c / 2))))
-      continue;
-    uint32_t read = first[c], k = 0; /* all before `read` have been read when the next one starts */
-    for (uint32_t i = first[c]; i < first[c + 1]; i++) {
-      uint64_t start = s->ideal_end[list[i].from];
-      while (read < i && is_over(s, list[read].to, start))
-        read++;
-      k = i - read + 1 > k ? i - read + 1 : k;
-    }
-    if (k > s->channel[c].in_slots) {
-      s->channel[c].in_slots = k;
-      added = true;
-    }
-  }
-  arena_forget(s->arena, list, (size_t)s->nxfer * sizeof *list);
-  return added;
 }
 
 /* The slot that comes next of n, which are used in turns. */
@@ -91,14 +45,16 @@ static uint32_t next_slot(uint32_t *next, uint32_t n) {
   return at;
 }
 
-/* A rank goes through its ops and its transfers nearly in their order, but with each of the others in between:
- * too many places for the hardware to follow. */
-static inline void fetch_ahead(const Sched *s, uint32_t op, const void *turn) {
-  enum { AHEAD = 8 };
+/* Ops and transfers of a rank are gone through nearly in their order, but with those of the others in between: too
+ * many places for the hardware to follow. */
+enum { AHEAD = 8 };
+static inline void fetch_op(const Sched *s, uint32_t op) {
   if (op + AHEAD < s->nop)
     __builtin_prefetch(&s->op[op + AHEAD]);
+}
+static inline void fetch_turn(const CommTurn *turn) {
   /* as a number: what is there may belong to another rank, or to none */
-  __builtin_prefetch((const void *)((uintptr_t)turn + AHEAD * sizeof(CommTurn)), 1);
+  __builtin_prefetch((const void *)((uintptr_t)turn + AHEAD * sizeof *turn), 1);
 }
 
 static Channel *channels_of(Sched *s, uint32_t link) { return &s->channel[2 * (size_t)link]; }
@@ -173,73 +129,16 @@ static void action_slots(Sched *s, uint32_t first) {
     }
 }
 
-static void first_time(Sched *s) {
-  size_t nlink = nlinks(s);
-  s->channel = NEW_ARRAY(s->arena, Channel, 2 * nlink);
-  s->nrank_slot = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  s->stream = NEW_ARRAY(s->arena, Streams, s->nrank);
-  bool skips = false;
-  uint32_t *nmb_of = s->graph ? NEW_ARRAY(s->arena, uint32_t, nlink) : NULL; /* that pass a link */
-  for (size_t i = 0; s->graph && i < (size_t)s->nedge * s->nmb; i++)
-    nmb_of[s->graph->link_at[i]]++;
-  for (uint32_t i = 0; i < nlink; i++) {
-    Link l = link_at(s, i);
-    if (!link_crosses(s, l))
-      continue;
-    uint32_t nmb = s->graph ? nmb_of[i] : s->stage[l.from].nmb,
-             least = s->lists && s->lowering != PIPE_MANUAL
-                         ? 1
-                         : MIN_CHANNEL_SLOTS, /* no two at once */
-        k = least < nmb ? least : nmb;
-    for (int back = 0; back < (s->forward ? 1 : 2); back++)
-      channels_of(s, i)[back].out_slots = channels_of(s, i)[back].in_slots = k;
-    skips |= link_skips(s, l);
-  }
-  for (uint32_t i = 0; i < s->nop; i++) /* note [actions] */
-    if (s->op[i].group > 0 && (i == 0 || s->op[i - 1].group == 0))
-      action_slots(s, i);
-  if (skips)
-    more_slots(s, true);
-  if (s->graph)
-    room_for_lists(s);
-  for (uint32_t i = 0; i < s->nop; i++) /* every tensor that crosses ranks is a transfer */
-    for (uint32_t k = 0, n = op_outputs(s, &s->op[i]); k < n; k++) {
-      Link l = link_at(s, output_link(s, &s->op[i], k));
-      if (link_crosses(s, l))
-        s->stream[s->stage[l.from].rank].ncomm++, s->stream[s->stage[l.to].rank].ncomm++;
-    }
-  for (uint32_t i = 0; i < s->nside_use; i++)
-    if (s->side_use[i].kind == PIPE_SIDE_COMM)
-      s->stream[s->stage[s->side_use[i].stage].rank].ncomm++;
-  for (uint32_t st = 0; st < s->nstage; st++)
-    s->stream[s->stage[st].rank].ncomm += ((s->stage[st].replica != st) +
-                                           (s->stage[st].tied == st)) *
-                                          (s->round0[st + 1] - s->round0[st]);
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    Streams *t = &s->stream[r];
-    t->ncompute = s->rank_op0[r + 1] - s->rank_op0[r];
-    t->ncopy = s->ncopy ? s->rank_copy0[r + 1] - s->rank_copy0[r] : 0;
-  }
-}
+/* ---- the order of each rank's transfers ---- */
 
-/* ---- the order of each rank's transfers, and what waits for them ---- */
-
-/* Op `op` of rank r starts once so many instructions of COMM have ended. */
-static void need_op(Sched *s, uint32_t r, uint32_t op, uint32_t count) {
-  s->wait[op] = count > s->wait[op] ? count : s->wait[op];
-  if (s->lowering == PIPE_CHANNELS && count > 0)
-    keep_need(s, r, op - s->rank_op0[r], count);
-}
-
-/* The sum over the replicas of a stage for their update number k: each waits for its own last gradient,
- * each update for the sum. */
+/* The sum over the replicas of a stage for their update number k: each waits for its own last gradient. */
 static void add_reduce(Sched *s, uint32_t first, uint32_t k, uint32_t *ncomm) {
   uint32_t st = first;
   do {
     const Round *round = &s->round[s->round0[st] + k];
-    uint32_t r = s->stage[st].rank, at = ncomm[r]++;
-    s->turn[r][at] = (CommTurn){2 * round->u, op_release(s, round->grad) - s->rank_op0[r] + 1};
-    need_op(s, r, round->u, at + 1);
+    uint32_t r = s->stage[st].rank;
+    s->turn[r][ncomm[r]++] = (CommTurn){2 * round->u,
+                                        op_release(s, round->grad) - s->rank_op0[r] + 1};
   } while ((st = s->stage[st].replica) != first);
 }
 
@@ -254,22 +153,25 @@ static void add_tie(Sched *s, uint32_t tie, uint32_t k, uint32_t *ncomm) {
       s->turn[r][ncomm[r]++] = (CommTurn){2 * round->u + 1, 0};
     CommTurn *c = &s->turn[r][ncomm[r] - 1];
     c->wait = grad > c->wait ? grad : c->wait;
-    need_op(s, r, round->u, ncomm[r]);
   }
+}
+
+static size_t nturns(const Sched *s) {
+  size_t total = 0;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    total += s->stream[r].ncomm;
+  return total;
 }
 
 /* Room for the turns of all ranks. */
 static void room_for_turns(Sched *s) {
-  size_t total = 0;
-  for (uint32_t r = 0; r < s->nrank; r++)
-    total += s->stream[r].ncomm;
+  size_t total = nturns(s);
   bool rows = s->graph || s->ncomm_side > 0;
   if (s->nop > UINT32_MAX / 2) /* CommTurn.of */
     s->arena->oom(SIZE_MAX);
-  if (!s->turn)
-    s->turn = NEW_ARRAY(s->arena, CommTurn *, s->nrank);
-  CommTurn *turn = arena_alloc(s->arena, total * sizeof *turn + 1);
-  s->turn_row = rows ? arena_alloc(s->arena, total * sizeof *s->turn_row + 1) : NULL;
+  s->turn = NEW_ARRAY(s->arena, CommTurn *, s->nrank);
+  CommTurn *turn = arena_alloc(s->arena, total * sizeof *turn);
+  s->turn_row = rows ? arena_alloc(s->arena, total * sizeof *s->turn_row) : NULL;
   for (uint32_t r = 0; r < s->nrank; r++) {
     s->turn[r] = turn;
     turn += s->stream[r].ncomm;
@@ -278,13 +180,12 @@ static void room_for_turns(Sched *s) {
 }
 
 static void forget_turns(Sched *s) {
-  size_t total = 0;
-  for (uint32_t r = 0; r < s->nrank; r++)
-    total += s->stream[r].ncomm;
+  size_t total = nturns(s);
   if (s->turn_row)
     arena_forget(s->arena, s->turn_row, total * sizeof *s->turn_row);
   arena_forget(s->arena, s->wait, s->nop * sizeof *s->wait);
   arena_forget(s->arena, s->turn[0], total * sizeof **s->turn);
+  s->turn = NULL;
   s->turn_row = s->wait = NULL;
 }
 
@@ -293,20 +194,23 @@ static uint32_t *turn_row(const Sched *s, uint32_t r, uint32_t x) {
   return &s->turn_row[(size_t)(s->turn[r] - s->turn[0]) + x];
 }
 
-/* The transfers in their one global order. */
-static void lay_xfers(Sched *s) {
-  /* Who used a channel's slot last: at the sender the position of the SEND, at the receiver that of
-   * the reading op. Rings of k entries per channel, one after the other. */
-  size_t nchannel = 2 * (size_t)nlinks(s);
-  size_t *ring0 = NEW_ARRAY(s->arena, size_t, nchannel + 1);
-  for (size_t c = 0; c < nchannel; c++)
-    ring0[c + 1] = ring0[c] + s->channel[c].out_slots + s->channel[c].in_slots;
-  uint32_t *ring = NEW_ARRAY(s->arena, uint32_t, ring0[nchannel]);
-  SlotTurns *next = NEW_ARRAY(s->arena, SlotTurns, nchannel);
+/* The link that the transfer passes that is turn x of rank r. */
+static uint32_t link_of_turn(const Sched *s, uint32_t r, uint32_t x) {
+  if (s->graph)
+    return *turn_row(s, r, x);
+  uint32_t of = s->turn[r][x].of;
+  const Op *o = &s->op[of / 2];
+  return (o->kind == PIPE_F) == (of % 2 == 0) ? o->stage : s->stage[o->stage].prev;
+}
+
+/* The transfers in their one global order: of each rank those in which it has a part. Nobody reads the global order
+ * then but with all_lists. */
+static void lay_turns(Sched *s) {
   uint32_t *ncomm = NEW_ARRAY(s->arena, uint32_t, s->nrank),
            *sums = NEW_ARRAY(s->arena, uint32_t,
                              s->nmodel), /* so far, of each stage of the model, of each tie */
                *ties = NEW_ARRAY(s->arena, uint32_t, s->ntie);
+  room_for_turns(s);
   for (uint32_t i = 0; i < s->nxfer; i++) {
     uint32_t from = s->xfer[i].from, to = s->xfer[i].to;
     if (to == XFER_SIDE) {
@@ -318,38 +222,193 @@ static void lay_xfers(Sched *s) {
       *turn_row(s, r, at) = from;
       continue;
     }
+    fetch_op(s, from);
     uint32_t st = s->op[from].stage;
-    if (xfer_is_sum(&s->xfer[i])) {
-      if (to == XFER_REDUCE)
-        add_reduce(s, st, sums[s->stage[st].model]++, ncomm);
-      else
-        add_tie(s, s->tie_of[st], ties[s->tie_of[st]]++, ncomm);
+    if (to == XFER_REDUCE)
+      add_reduce(s, st, sums[s->stage[st].model]++, ncomm);
+    else if (to == XFER_TIE)
+      add_tie(s, s->tie_of[st], ties[s->tie_of[st]]++, ncomm);
+    else {
+      Link l = link_at(s, xfer_link(s, &s->xfer[i]));
+      bool forward = s->op[from].kind == PIPE_F;
+      uint32_t a = s->stage[forward ? l.from : l.to].rank,
+               b = s->stage[forward ? l.to : l.from].rank;
+      uint32_t send = ncomm[a]++, recv = ncomm[b]++;
+      fetch_turn(&s->turn[a][send]);
+      fetch_turn(&s->turn[b][recv]);
+      s->turn[a][send].of = 2 * from;
+      s->turn[b][recv].of = 2 * to + 1;
+      if (s->graph)
+        *turn_row(s, a, send) = *turn_row(s, b, recv) = xfer_link(s, &s->xfer[i]);
+    }
+  }
+  for (uint32_t r = 0; r < s->nrank; r++)
+    BUG_IF(ncomm[r] != s->stream[r].ncomm);
+  if (s->all_lists)
+    return;
+  arena_forget(s->arena, s->xfer, s->xfer_room * sizeof *s->xfer);
+  s->xfer = NULL;
+}
+
+/* Gives the channels, of skips only or all, the slots that the ideal timing needs. False: nothing to add. */
+static bool more_slots(Sched *s, bool skips) {
+  size_t nchannel = 2 * (size_t)nlinks(s);
+  uint32_t *first = NEW_ARRAY(s->arena, uint32_t, nchannel + 1),
+           *fill = NEW_ARRAY(s->arena, uint32_t, nchannel);
+  Xfer *list = arena_alloc(s->arena, (size_t)s->nxfer * sizeof *list + 1); /* by channel */
+  if (!s->turn)
+    lay_turns(s);
+  for (int pass = 0; pass < 2; pass++) {
+    for (uint32_t r = 0; r < s->nrank; r++)
+      for (uint32_t x = 0; x < s->stream[r].ncomm; x++) {
+        uint32_t of = s->turn[r][x].of;
+        const Op *o = &s->op[of / 2];
+        if (of == NONE || of % 2 || o->kind == PIPE_U)
+          continue; /* of transfers the SENDs */
+        uint32_t link = link_of_turn(s, r, x);
+        bool forward = o->kind == PIPE_F;
+        size_t c = 2 * (size_t)link + !forward;
+        Link l = link_at(s, link);
+        if (pass)
+          list[first[c] + fill[c]++] = (Xfer){
+              of / 2, *op_at(s, forward, forward ? l.to : l.from, o->mb) - 1};
+        else
+          first[c + 1]++;
+      }
+    for (size_t c = 0; !pass && c < nchannel; c++)
+      first[c + 1] += first[c];
+  }
+  bool added = false;
+  for (size_t c = 0; c < nchannel; c++) {
+    if (skips && !link_skips(s, link_at(s, (uint32_t)(c / 2))))
+      continue;
+    uint32_t read = first[c], k = 0; /* all before `read` have been read when the next one starts */
+    for (uint32_t i = first[c]; i < first[c + 1]; i++) {
+      uint64_t start = s->ideal_end[list[i].from];
+      while (read < i && is_over(s, list[read].to, start))
+        read++;
+      k = i - read + 1 > k ? i - read + 1 : k;
+    }
+    if (k > s->channel[c].in_slots) {
+      s->channel[c].in_slots = k;
+      added = true;
+    }
+  }
+  arena_forget(s->arena, list, (size_t)s->nxfer * sizeof *list);
+  return added;
+}
+
+static void first_time(Sched *s) {
+  size_t nlink = nlinks(s);
+  s->channel = NEW_ARRAY(s->arena, Channel, 2 * nlink);
+  s->nrank_slot = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  s->stream = NEW_ARRAY(s->arena, Streams, s->nrank);
+  bool skips = false;
+  uint32_t *nmb_of = link_nmb(s);
+  for (uint32_t i = 0; i < nlink; i++) {
+    Link l = link_at(s, i);
+    if (!link_crosses(s, l))
+      continue;
+    uint32_t nmb = nmb_of[i],
+             least = s->lists && s->lowering != PIPE_MANUAL
+                         ? 1
+                         : MIN_CHANNEL_SLOTS, /* no two at once */
+        k = least < nmb ? least : nmb;
+    for (int back = 0; back < (s->forward ? 1 : 2); back++) {
+      channels_of(s, i)[back].out_slots = channels_of(s, i)[back].in_slots = k;
+      s->stream[s->stage[l.from].rank].ncomm += nmb; /* each of them is a transfer */
+      s->stream[s->stage[l.to].rank].ncomm += nmb;
+    }
+    skips |= link_skips(s, l);
+  }
+  for (uint32_t i = 0; i < s->nop; i++) /* note [actions] */
+    if (s->op[i].group > 0 && (i == 0 || s->op[i - 1].group == 0))
+      action_slots(s, i);
+  if (s->graph)
+    room_for_lists(s);
+  for (uint32_t i = 0; i < s->nside_use; i++)
+    if (s->side_use[i].kind == PIPE_SIDE_COMM)
+      s->stream[s->stage[s->side_use[i].stage].rank].ncomm++;
+  for (uint32_t st = 0; st < s->nstage; st++)
+    s->stream[s->stage[st].rank].ncomm += ((s->stage[st].replica != st) +
+                                           (s->stage[st].tied == st)) *
+                                          (s->round0[st + 1] - s->round0[st]);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    Streams *t = &s->stream[r];
+    t->ncompute = s->rank_op0[r + 1] - s->rank_op0[r];
+    t->ncopy = s->ncopy ? s->rank_copy0[r + 1] - s->rank_copy0[r] : 0;
+  }
+  if (skips)
+    more_slots(s, true);
+}
+
+/* ---- what waits for them ---- */
+
+/* Op `op` of rank r starts once so many instructions of COMM have ended. */
+static void need_op(Sched *s, uint32_t r, uint32_t op, uint32_t count) {
+  s->wait[op] = count > s->wait[op] ? count : s->wait[op];
+  if (s->lowering == PIPE_CHANNELS && count > 0)
+    keep_need(s, r, op - s->rank_op0[r], count);
+}
+
+/* Update u of rank r, and with a TIE those of its rows that share weights, need the sum that is turn x. */
+static void need_sum(Sched *s, uint32_t r, uint32_t x, uint32_t u, bool tie) {
+  uint32_t st = s->op[u].stage;
+  if (!tie) {
+    need_op(s, r, u, x + 1);
+    return;
+  }
+  uint32_t k = round_of(s, u) - s->round0[st], j = s->tie_row0[s->tie_of[st]];
+  for (; j < s->tie_row0[s->tie_of[st] + 1]; j++)
+    if (s->stage[s->tie_row[j]].rank == r)
+      need_op(s, r, s->round[s->round0[s->tie_row[j]] + k].u, x + 1);
+}
+
+/* The waits of rank r, for the slots that its channels have: its turns in their order. ring[ring0[c] ..]: of channel
+ * c, 0 at first, who used each slot last: at the sender the position of the SEND, at the receiver that of the op that
+ * reads. */
+static void lay_waits(Sched *s, uint32_t r, const size_t *ring0, uint32_t *ring, SlotTurns *next) {
+  uint32_t op0 = s->rank_op0[r], op1 = s->rank_op0[r + 1];
+  for (uint32_t x = 0; x < s->stream[r].ncomm; x++) {
+    CommTurn *t = &s->turn[r][x];
+    if (t->of == NONE)
+      continue;
+    uint32_t op = t->of / 2;
+    bool odd = t->of % 2;
+    if (s->op[op].kind == PIPE_U) {
+      need_sum(s, r, x, op, odd);
       continue;
     }
-    bool forward = s->op[from].kind == PIPE_F;
-    uint32_t a = op_rank(s, from), b = op_rank(s, to);
-    uint32_t link = s->graph ? xfer_link(s, &s->xfer[i]) : s->op[forward ? from : to].stage;
-    size_t c = 2 * (size_t)link + !forward;
+    size_t c = 2 * (size_t)link_of_turn(s, r, x) + (s->op[op].kind != PIPE_F);
     const Channel *ch = &s->channel[c];
-    uint32_t *out_user = &ring[ring0[c] + next_slot(&next[c].out, ch->out_slots)],
-             *in_user = &ring[ring0[c] + ch->out_slots + next_slot(&next[c].in, ch->in_slots)];
-    uint32_t send = ncomm[a]++, recv = ncomm[b]++;
-    fetch_ahead(s, from, &s->turn[a][send]);
-    fetch_ahead(s, to, &s->turn[b][recv]);
-    if (s->graph)
-      *turn_row(s, a, send) = *turn_row(s, b, recv) = link;
-
-    need_op(s, a, from, *out_user);
-    *out_user = send + 1;
-    s->turn[a][send] = (CommTurn){2 * from, op_release(s, from) - s->rank_op0[a] + 1};
-    uint32_t after = from + s->op[from].group + 1; /* the next action */
-    if (s->send == SEND_NEXT && after < s->rank_op0[a + 1])
-      need_op(s, a, after, send + 1);
-
-    need_op(s, b, to, recv + 1);
-    s->turn[b][recv] = (CommTurn){2 * to + 1, *in_user};
-    *in_user = op_release(s, to) - s->rank_op0[b] + 1;
+    uint32_t over = op_release(s, op) - op0 + 1;
+    if (odd) {
+      uint32_t *user = &ring[ring0[c] + ch->out_slots + next_slot(&next[c].in, ch->in_slots)];
+      need_op(s, r, op, x + 1);
+      t->wait = *user;
+      *user = over;
+      continue;
+    }
+    uint32_t *user = &ring[ring0[c] + next_slot(&next[c].out, ch->out_slots)];
+    need_op(s, r, op, *user);
+    t->wait = over;
+    *user = x + 1;
+    uint32_t after = op + s->op[op].group + 1; /* the next action */
+    if (s->send == SEND_NEXT && after < op1)
+      need_op(s, r, after, x + 1);
   }
+}
+
+static void lay_all_waits(Sched *s) {
+  size_t nchannel = 2 * (size_t)nlinks(s);
+  size_t *ring0 = NEW_ARRAY(s->arena, size_t, nchannel + 1);
+  for (size_t c = 0; c < nchannel; c++)
+    ring0[c + 1] = ring0[c] + s->channel[c].out_slots + s->channel[c].in_slots;
+  uint32_t *ring = NEW_ARRAY(s->arena, uint32_t, ring0[nchannel]);
+  SlotTurns *next = NEW_ARRAY(s->arena, SlotTurns, nchannel);
+  memset(s->wait, 0, s->nop * sizeof *s->wait);
+  for (uint32_t r = 0; r < s->nrank; r++)
+    lay_waits(s, r, ring0, ring, next);
 }
 
 /* ---- instructions ---- */
@@ -360,15 +419,6 @@ static inline void op_alone(const Sched *s, const Op *o, PipeInstr *c) {
   if (o->kind == PIPE_SIDE)
     c->keep = (o->site - s->side_site0) * s->nstage + o->stage;
   c->phase = o->phase, c->site = o->site, c->group = o->group;
-}
-
-/* The link that the transfer passes that is turn x of rank r. */
-static uint32_t link_of_turn(const Sched *s, uint32_t r, uint32_t x) {
-  if (s->graph)
-    return *turn_row(s, r, x);
-  uint32_t of = s->turn[r][x].of;
-  const Op *o = &s->op[of / 2];
-  return (o->kind == PIPE_F) == (of % 2 == 0) ? o->stage : s->stage[o->stage].prev;
 }
 
 /* CommTurn x of rank r, but for its slot. */
@@ -407,7 +457,8 @@ static void make_compute(const void *of, uint32_t r, uint32_t i, PipeInstr *c) {
   const Sched *s = of;
   uint32_t op = s->rank_op0[r] + i;
   const Op *o = &s->op[op];
-  fetch_ahead(s, op, &s->wait[op]);
+  fetch_op(s, op);
+  __builtin_prefetch((const void *)((uintptr_t)&s->wait[op] + AHEAD * sizeof *s->wait));
   op_alone(s, o, c);
   for (uint32_t k = op; k <= op + o->group; k++)
     c->wait = s->wait[k] > c->wait ? s->wait[k] : c->wait;
@@ -417,7 +468,8 @@ static void make_comm(const void *of, uint32_t r, uint32_t x, PipeInstr *c) {
   const Sched *s = of;
   const CommTurn *t = &s->turn[r][x];
   if (t->of != NONE)
-    fetch_ahead(s, t->of / 2, t);
+    fetch_op(s, t->of / 2);
+  fetch_turn(t);
   comm_alone(s, r, x, c);
 }
 
@@ -503,6 +555,8 @@ void make_streams(Sched *s, uint32_t r) {
   fill_comm(s, r);
   if (joined)
     join_waits(&s->stream[r]);
+  if (r + 1 == s->nrank)
+    forget_turns(s);
 }
 
 /* The same of all ranks, with copies and side ops. */
@@ -547,10 +601,9 @@ bool comm(Sched *s) {
   for (uint32_t r = 0; r < s->nrank; r++)
     s->stream[r].nneed = 0;
   if (!s->lists) {
-    if (s->wait)
-      forget_turns(s);
-    room_for_turns(s);
-    lay_xfers(s);
+    if (!s->turn)
+      lay_turns(s);
+    lay_all_waits(s);
     s->next_slot = NEW_ARRAY(s->arena, SlotTurns, 2 * (size_t)nlinks(s));
   }
   if (s->all_lists)

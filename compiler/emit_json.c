@@ -516,7 +516,12 @@ void emit_json(Sched *s, FILE *f) {
   }
   key(t, "send"), text_json(t, send_text(s)), text_char(t, ',');
   key(t, "lowering"), text_json(t, lowering_text(s)), text_char(t, ',');
-  key(t, "channels"), text_json(t, model_text(s)), text_lit(t, ",\n");
+  key(t, "channels"), text_json(t, model_text(s));
+  if (s->opt->model.buffer > 0) {
+    text_char(t, ','), key(t, "least_buffer"), text_char(t, '{');
+    number(t, s->opt->model.in_bytes ? "bytes" : "messages", s->least_buffer, '}');
+  }
+  text_lit(t, ",\n");
   key(t, "files"), text_char(t, '[');
   for (uint32_t i = 0; i < p->nfile; i++) {
     text_lit(t, i ? "," : "");

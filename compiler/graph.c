@@ -20,6 +20,15 @@ uint32_t xfer_link(const Sched *s, const Xfer *x) {
   return output_link(s, a, n - 1);
 }
 
+uint32_t *link_nmb(Sched *s) {
+  uint32_t *nmb = NEW_ARRAY(s->arena, uint32_t, nlinks(s));
+  for (size_t i = 0; s->graph && i < (size_t)s->nedge * s->nmb; i++)
+    nmb[s->graph->link_at[i]]++;
+  for (uint32_t i = 0; !s->graph && i < s->nstage; i++)
+    nmb[i] = s->stage[i].nmb;
+  return nmb;
+}
+
 uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k) {
   const PipeStage *st = &s->stage[c->stage];
   uint32_t n = pipe_fields(st, c->op, input), *one = input ? &c->in : &c->out;

@@ -127,6 +127,9 @@ static inline uint64_t output_time(const Sched *s, const Op *o, uint32_t k) {
   return edge_time(s, s->graph ? input_edge(s, o->stage, !forward, k) : NONE, o->stage, forward);
 }
 
+/* Microbatches whose tensors pass each link: [nlinks]. */
+uint32_t *link_nmb(Sched *s);
+
 /* Which input of `to`, or output of `from`, the link is. */
 static inline uint32_t link_in(const Sched *s, Link l) { return l.edge == NONE ? 0 : s->graph->edge[l.edge].in; }
 static inline uint32_t link_out(const Sched *s, Link l) { return l.edge == NONE ? 0 : s->graph->edge[l.edge].out; }

@@ -72,8 +72,12 @@ typedef struct Machine {
   const MachineList *list;
   uint32_t nrank, n;
   ChannelModel model;
-  uint32_t *base;      /* [nrank + 1] number of a list's first instruction */
-  Row *row;            /* [n] */
+  uint32_t *base;   /* [nrank + 1] number of a list's first instruction */
+  Row *row;         /* [n] */
+  Channel *channel; /* [nchannel] what meets */
+  uint32_t nchannel, npair;
+  Channel *pair;       /* [npair] TAGGED: the transfers of each directed pair; else NULL */
+  uint32_t *first;     /* [nstream] of each stream */
   uint32_t *head;      /* [nstream] next of each stream; NONE: finished */
   uint32_t *wait_next; /* [nstream] next waiter for the same instruction */
   uint32_t
@@ -123,11 +127,12 @@ static uint32_t table_get(Arena *arena, Table *t, uint64_t a, uint64_t b, uint64
 /* The queue of a communication: a number from 0, a new one or an old one. */
 static uint32_t queue_of(Machine *m, Table *t, uint32_t i) {
   const MachineInstr *in = instr(m, i);
-  bool own = m->model.channels == CHANNELS_TAGGED && in->kind != MACHINE_ALL;
+  const bool copy = in->kind == MACHINE_COPY;
+  const bool own = m->model.channels == CHANNELS_TAGGED && in->kind != MACHINE_ALL && !copy;
   if (own || !HAS(EDGE_QUEUE))
     return t->n++;
   uint64_t r = m->row[i].rank, peer = in->peer;
-  if (in->kind == MACHINE_COPY)
+  if (copy)
     return table_get(m->arena, t, r, UINT64_MAX, 0);
   if (m->model.channels == CHANNELS_RANK)
     peer = 0;
@@ -141,7 +146,8 @@ static void pair_channel(Machine *m, const Channel *c) {
   uint32_t lag_send = c->first[0], lag_recv = c->first[1],
            last_recv = NONE, /* what is in the buffer, from */
       crossed = NONE; /* first RECV that meets another tensor: none behind it is carried out */
-  uint64_t in_buffer = 0, limit = m->model.buffer;
+  const uint64_t limit = m->model.buffer;
+  unsigned __int128 in_buffer = 0;
   bool buffered = limit > 0 && m->model.channels != CHANNELS_TAGGED;
   for (uint32_t s = c->first[0], r = c->first[1]; s != NONE || r != NONE;) {
     if (s != NONE) {
@@ -204,7 +210,7 @@ static void find_rooms(Machine *m, const Channel *pair) {
 }
 
 /* TAGGED, once all ends are paired: chains of the transfers of each directed pair take the place of those of each
- * tensor. */
+ * tensor. Ensures pair, above. */
 static void put_in_order(Machine *m) {
   Table pairs = {0};
   VEC(Channel) pair = {0};
@@ -226,8 +232,22 @@ static void put_in_order(Machine *m) {
       m->row[m->above[i] = pair.at[p].last[recv]].chain = i;
     pair.at[p].last[recv] = i;
   }
-  for (uint32_t p = 0; m->model.buffer > 0 && p < pair.n; p++)
-    find_rooms(m, &pair.at[p]);
+  m->pair = pair.at, m->npair = pair.n;
+}
+
+/* What each SEND waits for, with the buffer that the model has. */
+static void set_rooms(Machine *m) {
+  if (m->model.channels != CHANNELS_TAGGED) {
+    for (uint32_t c = 0; c < m->nchannel; c++)
+      pair_channel(m, &m->channel[c]);
+    return;
+  }
+  for (uint32_t p = 0; p < m->npair; p++) {
+    for (uint32_t s = m->pair[p].first[0]; s != NONE; s = m->row[s].chain)
+      m->row[s].room = HAS(EDGE_RENDEZVOUS) ? m->row[s].mate : FREE;
+    if (m->model.buffer > 0)
+      find_rooms(m, &m->pair[p]);
+  }
 }
 
 /* The n-th ALL of every member of a communicator in a ring; it is open where a member has fewer. */
@@ -271,14 +291,14 @@ static void build(Machine *m) {
   }
   m->n = m->base[m->nrank];
   m->row = arena_alloc(m->arena, (size_t)m->n * sizeof *m->row + 1);
-  m->head = arena_alloc(m->arena, (m->nrank + ncomm) * sizeof *m->head + 1);
+  m->first = arena_alloc(m->arena, (m->nrank + ncomm) * sizeof *m->first + 1);
   uint32_t *tail = arena_alloc(m->arena, (m->nrank + ncomm) * sizeof *tail + 1);
   Channel *channel = arena_alloc(m->arena, ncomm * sizeof *channel + 1);
   uint32_t nchannel = 0, *group = arena_alloc(m->arena, ncomm * sizeof *group + 1), ngroup = 0;
   Table queues = {0}, channels = {0}, groups = {0};
   m->nstream = m->nrank;
   for (uint32_t r = 0; r < m->nrank; r++)
-    m->head[r] = NONE;
+    m->first[r] = NONE;
   for (uint32_t r = 0; r < m->nrank; r++)
     for (uint32_t k = 0; k < m->list[r].n; k++) {
       uint32_t i = m->base[r] + k, q = r, c;
@@ -315,20 +335,25 @@ static void build(Machine *m) {
       }
       m->row[i].stream = q;
       if (q >= m->nstream)
-        m->head[m->nstream++] = NONE;
-      if (m->head[q] == NONE)
-        m->head[q] = i;
+        m->first[m->nstream++] = NONE;
+      if (m->first[q] == NONE)
+        m->first[q] = i;
       else
         m->row[tail[q]].next = i;
       tail[q] = i;
     }
   for (uint32_t g = 0; g < ngroup; g++)
     pair_members(m, channel, group[g]);
-  for (uint32_t c = 0; c < nchannel; c++)
-    if (channel[c].first[0] != NONE || channel[c].first[1] != NONE)
-      pair_channel(m, &channel[c]);
+  m->channel = channel, m->nchannel = nchannel;
+  for (uint32_t c = 0; c < nchannel && m->model.channels == CHANNELS_TAGGED; c++)
+    pair_channel(m, &channel[c]);
   if (m->model.channels == CHANNELS_TAGGED)
     put_in_order(m);
+  m->head = arena_alloc(m->arena, (size_t)m->nstream * sizeof *m->head + 1);
+  m->wait_next = arena_alloc(m->arena, (size_t)m->nstream * sizeof *m->wait_next + 1);
+  m->work = arena_alloc(m->arena,
+                        (size_t)m->nstream * sizeof *m->work + 1); /* one waits in one place */
+  set_rooms(m);
 }
 
 /* ---- the run ---- */
@@ -452,8 +477,9 @@ static void note_ended(Machine *m, uint32_t q, uint32_t first, uint32_t stop) {
       continue;
     if (kind == MACHINE_SEND && row->room != row->mate)
       t = later(t, m->posted[row->room]); /* its message leaves then, before the group of it ends */
-    else
-      for (uint32_t on = row->mate; on != i; on = kind == MACHINE_ALL ? m->row[on].mate : i)
+    else                                  /* NONE: only with MACHINE_OMIT */
+      for (uint32_t on = row->mate; on != i && on != NONE;
+           on = kind == MACHINE_ALL ? m->row[on].mate : i)
         t = later(t, m->posted[on]);
   }
   m->last[q] = t + 1;
@@ -554,7 +580,7 @@ static void find_cycle(Machine *m, MachineResult *out) {
           done = n;
           break;
         }
-        if (seen[to] == start + 1)
+        if (seen[to] == start + 1 || m->head[to] == NONE) /* NONE: only with MACHINE_OMIT */
           continue;
         seen[to] = start + 1, depth[to] = depth[q] + 1, from[to] = q, by[to] = hop(m, i, w);
         queue[n++] = to;
@@ -587,9 +613,7 @@ static bool find_never(Machine *m, MachineWhy why, MachineResult *out) {
 
 static uint64_t run(Machine *m) {
   uint64_t done = 0;
-  m->wait_next = arena_alloc(m->arena, (size_t)m->nstream * sizeof *m->wait_next + 1);
-  m->work = arena_alloc(m->arena,
-                        (size_t)m->nstream * sizeof *m->work + 1); /* one waits in one place */
+  memcpy(m->head, m->first, (size_t)m->nstream * sizeof *m->head);
   for (uint32_t q = m->nstream; q-- > 0;)
     m->work[m->nwork++] = q;
   while (m->nwork > 0)
@@ -610,10 +634,17 @@ uint32_t **machine_times(Arena *a, const MachineList *list, uint32_t nrank, Chan
   return end;
 }
 
-MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model) {
+MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model,
+                          bool certify) {
   Machine m = {.arena = a, .list = list, .nrank = nrank, .model = model};
   MachineResult out = {.shortest = true};
   build(&m);
+  if (certify) {
+    const size_t times = (size_t)m.n * sizeof *m.posted;
+    out.posted = m.posted = memset(arena_alloc(a, times + 1), 0xff, times);
+    out.ended = m.ended = memset(arena_alloc(a, times + 1), 0xff, times);
+    m.last = NEW_ARRAY(a, uint32_t, m.nstream);
+  }
   out.done = run(&m);
   uint32_t stuck = 0;
   while (stuck < m.nstream && m.head[stuck] == NONE)
@@ -633,9 +664,18 @@ MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, Cha
 bool machine_completes(void (*oom)(size_t), const MachineList *list, uint32_t nrank,
                        ChannelModel model) {
   Arena scratch = {.oom = oom};
-  bool done = machine_run(&scratch, list, nrank, model).status == MACHINE_DONE;
+  bool done = machine_run(&scratch, list, nrank, model, false).status == MACHINE_DONE;
   arena_free(&scratch);
   return done;
+}
+
+/* Runs it once more, from the begin, with another buffer. */
+static bool completes_with(Machine *m, uint64_t buffer) {
+  m->model.buffer = buffer;
+  for (uint32_t i = 0; i < m->n; i++)
+    m->row[i].flags &= CROSSED, m->row[i].waiter = NONE;
+  set_rooms(m);
+  return run(m) == m->n;
 }
 
 bool machine_least_buffer(void (*oom)(size_t), const MachineList *list, uint32_t nrank,
@@ -648,22 +688,22 @@ bool machine_least_buffer(void (*oom)(size_t), const MachineList *list, uint32_t
                           : 0;
       high = high + load < high ? UINT64_MAX : high + load;
     }
-  for (int k = 0; k < 2; k++) { /* rendezvous; all that is ever sent fits */
-    model.buffer = *buffer = k * high;
-    if (machine_completes(oom, list, nrank, model))
-      break;
-    if (k == 1)
-      return false;
+  Arena scratch = {.oom = oom};
+  Machine m = {.arena = &scratch, .list = list, .nrank = nrank, .model = model};
+  build(&m);
+  *buffer = 0;
+  bool found = completes_with(&m, 0); /* rendezvous */
+  if (!found) {
+    *buffer = high;
+    found = completes_with(&m, high); /* all that is ever sent fits */
+    while (found && high - low > 1) {
+      const uint64_t middle = low + (high - low) / 2;
+      if (completes_with(&m, middle))
+        *buffer = high = middle;
+      else
+        low = middle;
+    }
   }
-  if (*buffer == 0)
-    return true;
-  while (high - low > 1) {
-    model.buffer = low + (high - low) / 2;
-    if (machine_completes(oom, list, nrank, model))
-      high = model.buffer;
-    else
-      low = model.buffer;
-  }
-  *buffer = high;
-  return true;
+  arena_free(&scratch);
+  return found;
 }

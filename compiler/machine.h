@@ -103,12 +103,21 @@ typedef struct MachineResult {
   MachineHop *hop;    /* arena */
   uint32_t nhop;
   bool shortest;      /* no cycle is shorter; false: the search was cut short */
+  uint32_t *posted, *ended; /* the certificate, if asked for: when each instruction is, of all lists, one after the
+                               other; NONE: never. All that it waits for comes before: machine_verify */
 } MachineResult;
 
 /* Every condition is a conjunction of things that, once true, stay true; so it does not matter in
  * which order the machine goes on, and one run decides. Linear in instructions (a collective: times
  * its members). Everything it takes is from the arena. */
-MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model);
+MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model, bool certify);
+
+/* Verifies what machine_run says and certifies of these lists, by the rules above; shares nothing with it
+ * (verify_machine.c). NULL, or which rule is broken. All are done: each has a time, and all that it waits for is
+ * earlier. Else so do those that were carried out, and the hops are waits that close a circle, or what meets at the one
+ * hop is not one. Not verified: that no circle is shorter. n log(n). */
+const char *machine_verify(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model,
+                           const MachineResult *got);
 
 /* If every instruction takes one unit of time from when it can go on: when those that are carried out end. [nrank][n],
  * 0: never. From the arena; linear. */
@@ -119,7 +128,7 @@ bool machine_completes(void (*oom)(size_t), const MachineList *list, uint32_t nr
                        ChannelModel model);
 
 /* The least buffer, in the model's unit, with which the lists complete (0: rendezvous is enough).
- * False: with none. log(buffer) runs. */
+ * False: with none. Who meets whom is found once; then log(buffer) runs. */
 bool machine_least_buffer(void (*oom)(size_t), const MachineList *list, uint32_t nrank, ChannelModel model,
                           uint64_t *buffer);
 

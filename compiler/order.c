@@ -474,7 +474,7 @@ static inline uint64_t next_key(const KeyOf *k, const Xfer *x, uint32_t i, uint3
  * each bucket in the cache. most: no time is later. */
 static void sort_by_time(Sched *s, Xfer *x, uint32_t n, const uint64_t *end, uint64_t most) {
   enum { MEAN = 256 };
-  Keyed *keyed = arena_alloc(s->arena, (size_t)n * sizeof *keyed + 1);
+  Keyed *keyed = arena_alloc(s->arena, (size_t)n * sizeof *keyed);
   uint64_t turns = s->nstage > s->nmodel ? 4 * (uint64_t)s->nrank
                                          : 2 * (uint64_t)s->nrank; /* with sums or without */
   KeyOf k = {s, end, takes_time(s) ? turns : 1};
@@ -553,10 +553,11 @@ bool order(Sched *s) {
   OrderRun run = {.stage = s->stage};
   if (s->ncomm_side > 0 || s->group)
     run.made = s->made = arena_alloc(s->arena, (size_t)s->nop * sizeof *run.made);
-  run.end = arena_alloc(s->arena, (size_t)s->nop * sizeof *run.end + 1);
+  run.end = arena_alloc(s->arena, (size_t)s->nop * sizeof *run.end);
   run.head = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   size_t most = (size_t)s->nop + 2 * (size_t)s->nedge * s->nmb + (s->ntie ? s->nop : 0);
   run.xfer = arena_alloc(s->arena, most * sizeof *run.xfer);
+  s->xfer_room = most;
   if (!order_run(s, &run)) {
     report_cycle(s, run.end, run.head);
     return false;

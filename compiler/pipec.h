@@ -286,8 +286,9 @@ typedef struct Sched {
   Timing ideal;          /* with the schedule's own costs */
   uint64_t *ideal_end;   /* [nop] when what each op made could leave then; until check_deadlock has passed */
   uint32_t *made;        /* [nop] of OrderRun, with groups */
-  Xfer *xfer;            /* [nxfer] transfers between ranks, in the one global order */
+  Xfer *xfer;            /* [nxfer] transfers between ranks, in the one global order; without all_lists until comm */
   uint32_t nxfer;
+  size_t xfer_room;      /* what it was made for */
 
   /* comm, check_deadlock */
   Channel *channel;      /* [2 * links] */
@@ -662,6 +663,8 @@ bool check_match(Sched *s, uint32_t r);
 bool check_channels(Sched *s);
 void find_communicators(Sched *s); /* ensures comm_of */
 bool prove_lists(Sched *s);  /* the same of s->lists, with find_places the first time */
+/* The verdict alone; with opt->verify its certificate, a clock or a circle, is verified. */
+bool lists_complete(Sched *s, const MachineList *list, ChannelModel model);
 bool is_default_model(const ChannelModel *m); /* the one that check_deadlock and check_match prove */
 const char *model_text(Sched *s);
 const char *list_text(Sched *s, MachineAt at); /* op notation of an instruction of machine_list */

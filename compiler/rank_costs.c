@@ -4,25 +4,29 @@
 
 #include "graph.h"
 
+/* n messages of so many bytes each, to a row of `sent`. */
+static void add_sends(Sched *s, uint32_t row, uint32_t n, uint64_t bytes) {
+  uint64_t all, *sum = &s->sent_bytes[row];
+  s->sent[row] += n;
+  if (__builtin_mul_overflow(bytes, (uint64_t)n, &all) || __builtin_add_overflow(*sum, all, sum))
+    *sum = UINT64_MAX;
+}
+
 void count_sends(Sched *s) {
   if (s->sent)
     return;
   s->sent = NEW_ARRAY(s->arena, uint64_t, (size_t)s->nrank + 1);
   s->sent_bytes = NEW_ARRAY(s->arena, uint64_t, (size_t)s->nrank + 1);
-  for (uint32_t i = 0; i < s->nop; i++) /* every tensor that crosses ranks is a transfer */
-    for (uint32_t j = 0, n = op_outputs(s, &s->op[i]); j < n; j++) {
-      Link l = link_at(s, output_link(s, &s->op[i], j));
-      if (!link_crosses(s, l))
-        continue;
-      uint32_t at[2] = {op_rank(s, i), s->nrank};
-      uint64_t bytes = link_bytes(s, l);
-      for (int k = 0; k < 2; k++) {
-        s->sent[at[k]]++;
-        uint64_t *sum = &s->sent_bytes[at[k]];
-        if (__builtin_add_overflow(*sum, bytes, sum))
-          *sum = UINT64_MAX;
-      }
+  uint32_t *nmb = link_nmb(s);
+  for (uint32_t i = 0; i < nlinks(s); i++) { /* every tensor that crosses ranks is a transfer */
+    Link l = link_at(s, i);
+    if (!link_crosses(s, l))
+      continue;
+    for (int back = 0; back < (s->forward ? 1 : 2); back++) {
+      add_sends(s, s->stage[back ? l.to : l.from].rank, nmb[i], link_bytes(s, l));
+      add_sends(s, s->nrank, nmb[i], link_bytes(s, l));
     }
+  }
 }
 
 #define X(c) #c,

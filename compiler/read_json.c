@@ -150,7 +150,7 @@ bool read_word(Read *d, Span at, json_t *object, const char *key, const char **v
 static bool read_head(Read *d, json_t *root) {
   static const char known[] =
       " pipec_json schedule params hash ranks microbatches slices sized timed forward channel_slots makespan span ideal"
-      " busy utilisation messages volume idle bytes bound gap steady send lowering channels files stages critical_path rank transfers edges rows links link_wait comm_channels formulas rules sides ";
+      " busy utilisation messages volume idle bytes bound gap steady send lowering channels least_buffer files stages critical_path rank transfers edges rows links link_wait comm_channels formulas rules sides ";
   Sched *s = d->s;
   Span at = {d->file, 0, 1};
   uint64_t version = 0, ranks = 0, mbs = 0, slices = 1, sized = 0, timed = 0, forward = 0;

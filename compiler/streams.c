@@ -120,6 +120,11 @@ static inline void place_waits(Place *p, uint32_t before, uint32_t of, const uin
       p->on[n] = x;
       p->after[n++] = completes(p, x, need[x]);
     }
+  if (n < 2) {
+    if (n == 1)
+      wait_for(p, before, of, p->after[0], ns);
+    return;
+  }
   for (uint32_t i = 0; i < n; i++) { /* does one of the others imply it? */
     bool implied = false;
     for (uint32_t j = 0; j < n && !implied; j++)
@@ -141,40 +146,43 @@ static inline void place_waits(Place *p, uint32_t before, uint32_t of, const uin
 
 /* Numbers the events, in issue order: the lowest that is free. */
 static uint32_t number_events(Place *p) {
-  uint32_t n = p->k->ninstr, nevent = 0, nfree = 0;
-  uint32_t *last = p->last, *event = p->event; /* by row + 1; last: the last row that waits, + 1 */
-  PipeSync *sync = p->sync;
-  for (uint32_t i = 0; i < p->nsync; i++)
-    last[sync[i].after + 1] = sync[i].before + 1; /* `before` ascends */
-  for (uint32_t i = 0, j = 0; i <= n + 1; i++) {  /* i: row + 1 */
-    for (; i > 0 && j < p->nsync && sync[j].before == i - 1; j++) {
-      uint32_t after = sync[j].after + 1;
-      sync[j].event = event[after];
+  const uint32_t n = p->k->ninstr;
+  uint32_t nevent = 0, nfree = 0;
+  uint32_t *const last = p->last, *const event = p->event, *const unused = p->free;
+  /* by row + 1; last: the last row that waits, + 1 */
+  PipeSync *sync = p->sync, *const end = sync + p->nsync;
+  for (PipeSync *y = sync; y < end; y++)
+    last[y->after + 1] = y->before + 1;   /* `before` ascends */
+  for (uint32_t i = 0; i <= n + 1; i++) { /* i: row + 1 */
+    for (; sync < end && sync->before + 1 == i; sync++) {
+      uint32_t after = sync->after + 1;
+      sync->event = event[after];
       if (last[after] == i) {
-        p->free[nfree++] = sync[j].event;
+        unused[nfree++] = sync->event;
         last[after] = 0;
       }
     }
     if (i <= n && last[i])
-      event[i] = nfree > 0 ? p->free[--nfree] : nevent++;
+      event[i] = nfree > 0 ? unused[--nfree] : nevent++;
   }
   return nevent;
 }
 
 static inline void place_rank(Place *p, const uint32_t ns) {
-  const PipeRank *k = p->k;
-  uint32_t *const done = p->room.done, *known_now = p->room.known, *const *row = p->row;
+  const PipeInstr *const instr = p->k->instr;
+  const uint32_t ninstr = p->k->ninstr;
+  uint32_t *const done = p->room.done, *known_now = p->room.known, *const *const row = p->row;
   uint32_t few[PIPE_NSTREAMS], *need = ns <= PIPE_NSTREAMS ? few : p->need;
   p->nsync = 0;
-  for (uint32_t i = 0; i < k->ninstr; i++) {
-    uint32_t of = stream_of_row(&p->w, &k->instr[i]), *now = &p->room.now[(size_t)of * ns];
+  for (uint32_t i = 0; i < ninstr; i++) {
+    uint32_t of = stream_of_row(&p->w, &instr[i]), *now = &p->room.now[(size_t)of * ns];
     clock_needed(&p->w, i, need, ns);
     place_waits(p, i, of, need, ns);
     row[of][done[of]] = i;
     now[of] = ++done[of];
     clock_copy(known_now += ns, now, ns);
   }
-  place_waits(p, k->ninstr, PIPE_COMPUTE, done, ns);
+  place_waits(p, ninstr, PIPE_COMPUTE, done, ns);
 }
 
 /* Places for the rows of a rank, and what it needs for each of its streams. */

@@ -44,6 +44,11 @@ static inline void clock_copy(uint32_t *a, const uint32_t *b, uint32_t n) {
 static inline void clock_needed(const RankStreams *w, uint32_t row, uint32_t *clock, uint32_t n) {
   const PipeInstr *in = &w->k->instr[row];
   PipeOn own = (PipeOn)pipe_op_info[in->op].stream;
+  if (n == PIPE_COPY) { /* COMPUTE and COMM */
+    clock[own] = 0;
+    clock[!own] = in->wait + (own == PIPE_COMM);
+    return;
+  }
   for (uint32_t x = 0; x < n; x++)
     clock[x] = 0;
   for (uint32_t x = 0; x < PIPE_NSTREAMS && x < n; x++)

@@ -537,7 +537,7 @@ bool list_transfers(Sched *s) {
     return true;
   /* What the engines carry out is proved for the weakest model, or there is no program. */
   s->opt->model = (ChannelModel){.channels = CHANNELS_RANK};
-  bool ok = machine_completes(s->arena->oom, s->machine_list, s->nrank, s->opt->model);
+  bool ok = lists_complete(s, s->machine_list, s->opt->model);
   if (!ok && !s->opt->check_only && s->opt->emit != EMIT_PROMELA)
     return prove_lists(s);
   s->opt->model = model;

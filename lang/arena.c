@@ -7,8 +7,8 @@
  * What is small beside a piece is not cut off it: it would then be too small for what is as large as it was.
  *
  * Requires: `oom`, when set, does not return. Ensures: every pointer is 16-aligned and never NULL,
- * also for zero bytes. Cost: O(1) for each allocation, of MIN_TAKEN_BYTES and more O(pieces that were
- * forgotten), of which there are few; O(log n) calls to the system for n bytes. */
+ * also for zero bytes. Cost: O(1) for each allocation, of MIN_TAKEN_BYTES and more, and for each piece that is
+ * forgotten, O(pieces that were forgotten), of which there are few; O(log n) calls to the system for n bytes. */
 #define _DEFAULT_SOURCE /* mmap, madvise */
 #include "arena.h"
 
@@ -179,8 +179,19 @@ void arena_forget(Arena *a, void *p, size_t bytes) {
 #else
   if (bytes < MIN_SPARE_BYTES)
     return;
-  ArenaSpare *s = p;
-  *s = (ArenaSpare){a->spare, (bytes + ALIGN - 1) / ALIGN * ALIGN};
+  char *begin = p, *end = begin + (bytes + ALIGN - 1) / ALIGN * ALIGN;
+  for (ArenaSpare **at = &a->spare; *at;) { /* pieces beside it become one with it */
+    char *piece = (char *)*at, *after = piece + (*at)->bytes;
+    if (after != begin && piece != end) {
+      at = &(*at)->next;
+      continue;
+    }
+    *at = (*at)->next;
+    begin = after == begin ? piece : begin;
+    end = piece == end ? after : end;
+  }
+  ArenaSpare *s = (ArenaSpare *)(void *)begin;
+  *s = (ArenaSpare){a->spare, (size_t)(end - begin)};
   a->spare = s;
 #endif
 }

@@ -81,6 +81,10 @@ static void *watch(void *arg) {
     const uint64_t now = pr_now(), end = now + SECOND / 50;
     struct timespec t = {(time_t)(end / SECOND), (long)(end % SECOND)};
     const bool late = now - w->start > time_at(atomic_load(&run->ck_at), limit);
+    if (run->engine->look)
+      run->engine->look(run);
+    if (pr_failed(run))
+      break;
     if (late && !asked && run->engine->late && run->engine->late(run))
       asked = now;
     else if (late && (!asked || now - asked > 5 * SECOND))

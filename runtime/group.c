@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATIENCE_S = 300 }; /* for a rank that others wait for: it may load a model */
-
 typedef struct Owned { /* of this rank, not emptied yet */
   uint64_t *n;
   uint32_t first, count, cap;
@@ -78,7 +76,7 @@ static int share(void *arg, uint32_t from, void *data, uint64_t bytes) {
     empty_old(g);
     return !own(&g->mine, g->next++) || !store_put(g->store, key, data, (uint32_t)bytes);
   }
-  void *value = store_get(g->store, key, &n, PATIENCE_S);
+  void *value = store_get(g->store, key, &n, PR_GROUP_PATIENCE_S);
   bool ok = value && n == bytes;
   if (ok)
     memcpy(data, value, bytes);

@@ -45,7 +45,8 @@
  *
  * Environment. pr_open refuses CUDA_LAUNCH_BLOCKING=1, with which a step cannot end. Unless they are set, it
  * sets CUDA_MODULE_LOADING=EAGER, which needs that the process has not used the device before, and
- * NCCL_LAUNCH_ORDER_IMPLICIT=1, which NCCL reads when it is first used. It does not depend on CUDA_DEVICE_MAX_CONNECTIONS. */
+ * NCCL_LAUNCH_ORDER_IMPLICIT=1, which NCCL reads when it is first used. Steps do not depend on
+ * CUDA_DEVICE_MAX_CONNECTIONS; with turns of COPY streams and a group less than 8 is refused. */
 #ifndef PIPE_CUDA_H
 #define PIPE_CUDA_H
 

@@ -11,12 +11,16 @@
 extern "C" {
 #endif
 
-enum { PR_GROUP_PLACE = 128 }; /* bytes of what a rank says of where it is */
+enum {
+  PR_GROUP_PLACE = 2048,     /* bytes of what a rank says of where it is */
+  PR_GROUP_PATIENCE_S = 600  /* that others are waited for in `share`, and by NCCL in pr_open: one may load a model */
+};
 
 /* The functions return 0, or another number if the others cannot be reached any more. */
 typedef struct PrGroup {
   uint32_t rank, size;
-  /* `data` of rank `from` to all; all call it alike, and wait for `from`. */
+  /* `data` of rank `from` to all; all call it alike, and wait for `from`, not for ever: who gives up says so by a
+   * number, too. */
   int (*share)(void *arg, uint32_t from, void *data, uint64_t bytes);
   /* Tells the others that this rank has failed, without waiting for them. */
   void (*tell)(void *arg, const char *text);

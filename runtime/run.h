@@ -227,6 +227,9 @@ struct PrEngine {
   /* A checkpoint takes too long. True: all processes are asked where they are, and fail soon
    * (pr_fail_checkpoint). On a thread of its own; never waits. */
   bool (*late)(PrRun *run);
+  /* On the same thread, again and again while there is a checkpoint: if another process has failed, or all have been
+   * asked, the run fails. NULL: it does so by itself. */
+  void (*look)(PrRun *run);
 };
 
 struct PrRun {

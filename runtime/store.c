@@ -4,6 +4,7 @@
 #include "store.h"
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,21 @@ static bool doze(Store *s, double end) {
   return now() < end;
 }
 
+/* The places behind a verdict; NULL: that is none, or there is no memory. The caller's. */
+static StorePlace *places_of(const StoreVerdict *v, uint32_t bytes) {
+  if (bytes < sizeof *v || v->each > STORE_PLACE)
+    return NULL;
+  const uint64_t row = offsetof(StorePlace, place) + v->each;
+  if (bytes != sizeof *v + v->size * row)
+    return NULL;
+  StorePlace *place = calloc(v->size + (size_t)1, sizeof *place);
+  for (uint32_t r = 0; place && r < v->size; r++) {
+    memcpy(&place[r], (const char *)(v + 1) + r * row, row);
+    place[r].bytes = place[r].bytes < v->each ? place[r].bytes : v->each;
+  }
+  return place;
+}
+
 /* What the server sends. False: nothing comes any more. Takes the payload. */
 static bool hear(Store *s, StoreType type, char *payload, uint32_t bytes) {
   bool goes_on = true;
@@ -52,10 +68,11 @@ static bool hear(Store *s, StoreType type, char *payload, uint32_t bytes) {
   if (type == STORE_ASK)
     say(s, STORE_HERE, place, s->hooks.place ? s->hooks.place(s->hooks.arg, place) : 0, NULL, 0);
   const StoreVerdict *v = (const StoreVerdict *)(void *)payload;
-  if (type == STORE_VERDICT && bytes >= sizeof *v &&
-      bytes == sizeof *v + (uint64_t)v->size * sizeof(StorePlace) && !s->judged) {
+  StorePlace *at = type == STORE_VERDICT && !s->judged ? places_of(v, bytes) : NULL;
+  if (at) {
     if (s->hooks.verdict)
-      s->hooks.verdict(s->hooks.arg, v, (const StorePlace *)(const void *)(v + 1));
+      s->hooks.verdict(s->hooks.arg, v, at);
+    free(at);
     pthread_mutex_lock(&s->lock);
     s->judged = true; /* who waits for a value gives up below */
     pthread_mutex_unlock(&s->lock);

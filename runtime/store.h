@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { STORE_VERSION = 2, STORE_KEY = 128, STORE_TEXT = 1024, STORE_PLACE = 128, STORE_ADDR = 280 };
+enum { STORE_VERSION = 3, STORE_KEY = 128, STORE_TEXT = 1024, STORE_PLACE = 2048, STORE_ADDR = 280 };
 #define STORE_MAGIC 0x53504950u /* "PIPS" */
 #define STORE_MOST (1u << 30)   /* bytes of a payload */
 
@@ -32,7 +32,7 @@ typedef enum StoreType {
   STORE_FAILED,  /* status as int32_t, text */
   STORE_ASK,     /* where are you? */
   STORE_HERE,    /* a place, at most STORE_PLACE bytes */
-  STORE_VERDICT, /* StoreVerdict, then a StorePlace for each rank */
+  STORE_VERDICT, /* StoreVerdict, then of each rank a StorePlace with `each` bytes of its place */
   STORE_BYE,     /* either way: no fault if the connection ends now */
   STORE_EXIT,    /* StoreExit; from whoever waited for a process */
   STORE_DROP,    /* key[STORE_KEY]: its value is asked for no more */
@@ -60,7 +60,7 @@ typedef enum StoreCondition { STORE_ANSWERS, STORE_SILENT, STORE_GONE } StoreCon
 typedef struct StoreVerdict {
   uint32_t cause, rank; /* StoreCause; who was the first */
   int32_t status;       /* STORE_HAS_FAILED: its own */
-  uint32_t size;
+  uint32_t size, each; /* ranks; bytes of the longest place */
   char text[STORE_TEXT];
 } StoreVerdict;
 
@@ -116,7 +116,7 @@ void store_stop(StoreServer *s, double patience_s);
 bool store_is_address(const char *addr, char *why);
 
 /* A socket connected to (or listening at) addr, "host:port" or "host,host,...:port", of which the first that
- * answers is taken; IPv6 addresses may stand in [brackets]. No program that this process executes has it. -1 with the reason in why[STORE_TEXT]. */
+ * answers is taken; IPv6 addresses may stand in [brackets]. Who listens at [::] hears IPv4, too. No program that this process executes has it. -1 with the reason in why[STORE_TEXT]. */
 int store_socket(const char *addr, bool listens, char *why);
 bool store_send(int fd, StoreType type, const void *a, uint32_t na, const void *b, uint32_t nb);
 /* Waits for a whole message; the payload, with a NUL behind it, is the caller's. False: the connection ends. */

@@ -13,6 +13,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,19 +73,23 @@ static void tell_all(StoreServer *s, StoreType type, const void *a, uint32_t na,
 }
 
 static void pronounce(StoreServer *s) {
-  StorePlace *place = calloc(s->size, sizeof *place);
-  for (uint32_t r = 0; place && r < s->size; r++) {
-    const Member *m = &s->member[r];
-    place[r] = m->place;
-    place[r].condition = m->gone ? STORE_GONE : m->answered ? STORE_ANSWERS : STORE_SILENT;
+  uint32_t each = 0;
+  for (uint32_t r = 0; r < s->size; r++)
+    each = s->member[r].place.bytes > each ? s->member[r].place.bytes : each;
+  const uint32_t row = (uint32_t)offsetof(StorePlace, place) + each;
+  char *rows = malloc((size_t)s->size * row);
+  for (uint32_t r = 0; rows && r < s->size; r++) {
+    Member *m = &s->member[r];
+    m->place.condition = m->gone ? STORE_GONE : m->answered ? STORE_ANSWERS : STORE_SILENT;
+    memcpy(rows + (size_t)r * row, &m->place, row);
   }
   s->told = true;
-  s->verdict.size = place ? s->size : 0;
-  tell_all(s, STORE_VERDICT, &s->verdict, sizeof s->verdict, place,
-           place ? s->size * (uint32_t)sizeof *place : 0);
+  s->verdict.size = rows ? s->size : 0;
+  s->verdict.each = each;
+  tell_all(s, STORE_VERDICT, &s->verdict, sizeof s->verdict, rows, rows ? s->size * row : 0);
   if (s->hooks.verdict)
     s->hooks.verdict(s->hooks.arg, &s->verdict);
-  free(place);
+  free(rows);
 }
 
 /* The first fault counts. */

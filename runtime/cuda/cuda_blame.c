@@ -9,6 +9,7 @@
  * An op that nobody waits for may be over unknown; so it is told only if no transfer is to blame. An event is used
  * again, and tells of its last record only: without headers a host that is far ahead knows little, and what is told
  * is the first record that is known not to be over, which may stand below what holds it up. */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,13 +75,16 @@ static uint32_t tell_place(void *of, char to[PR_GROUP_PLACE]) {
   CudaPlace p = c->place;
   pthread_mutex_unlock(&run->lock);
   uint64_t step = atomic_load(&k->step);
-  uint32_t running = atomic_load(&k->running);
+  uint32_t running = atomic_load(&k->running), late_at = atomic_load(&c->late_at);
   if (p.step != step)
     p = (CudaPlace){.step = step, .issued = k->t->ninstr};
   if (running)
     p.held_up = CUDA_IN_CALLBACK, p.issued = running - 1;
+  p.accuses = late_at != 0;
+  p.checkpoint = late_at ? late_at : atomic_load(&run->ck_at);
+  const uint32_t n = c->rank[0].nstream < CUDA_PLACES ? c->rank[0].nstream : CUDA_PLACES;
   memcpy(to, &p, sizeof p);
-  return sizeof p;
+  return (uint32_t)(offsetof(CudaPlace, on) + n * sizeof p.on[0]);
 }
 
 void cuda_watch(PrRun *run, bool on) {
@@ -358,11 +362,28 @@ static void close_look(Look *l) {
   free(l->pair);
 }
 
-PrStatus cuda_blame(PrRun *run) {
+/* If a rank accuses others of a checkpoint that takes too long: what each of them does of it. The caller's; NULL: none
+ * does. */
+static PrPlace *find_checkpoint(const Look *l) {
+  const uint32_t n = l->run->p->nrank;
+  bool accused = false;
+  for (uint32_t r = 0; r < n; r++)
+    accused |= l->of[r].there > 0 && l->of[r].at.accuses;
+  PrPlace *at = accused ? calloc(n, sizeof *at) : NULL;
+  for (uint32_t r = 0; at && r < n; r++) {
+    const Place *p = &l->of[r];
+    at[r].condition = p->there < 0 ? PR_IS_GONE : p->there > 0 ? PR_ANSWERS : PR_IS_SILENT;
+    at[r].checkpoint = p->at.checkpoint;
+  }
+  return at;
+}
+
+static PrStatus blame(PrRun *run) {
   PrCuda *c = cuda_of(run);
   const PrGroup *g = c->o.group;
   Look l = {.run = run, .step = UINT64_MAX, .lost_row = PIPE_NONE};
   char text[PR_TEXT / 2] = "nobody knows where it is";
+  PrPlace *checkpoint = NULL;
   bool lost = false;
   if (open_look(&l)) {
     for (uint32_t r = 0; r < run->p->nrank; r++) {
@@ -374,6 +395,7 @@ PrStatus cuda_blame(PrRun *run) {
       lost |= p->there < 0;
       l.step = p->there > 0 && p->at.step < l.step ? p->at.step : l.step;
     }
+    checkpoint = find_checkpoint(&l);
     for (uint32_t r = 0; r < run->p->nrank; r++) { /* nothing is known of those that are further */
       Place *p = &l.of[r];
       bool past = p->there > 0 && p->at.step > l.step;
@@ -389,7 +411,35 @@ PrStatus cuda_blame(PrRun *run) {
     tell(&l, text, sizeof text);
   }
   close_look(&l);
+  if (checkpoint) {
+    PrStatus st = pr_fail_checkpoint(run, checkpoint);
+    free(checkpoint);
+    return st;
+  }
   return lost ? pr_fail(run, PR_E_LOST, "lost: %s", text)
               : pr_fail(run, PR_E_DEADLINE, "deadline: step %llu takes longer than %g s; %s",
                         (unsigned long long)l.step, (double)c->limit_ns * 1e-9, text);
 }
+
+PrStatus cuda_heard(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  const PrGroup *g = c->o.group;
+  char text[PR_TEXT];
+  const int heard = g ? g->heard(g->arg, text, sizeof text) : 0;
+  if (!heard)
+    return PR_OK;
+  atomic_store(&c->told, true); /* everybody knows */
+  return heard == 2 ? blame(run) : pr_fail(run, PR_E_LOST, "%s", text);
+}
+
+bool cuda_late(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  const PrGroup *g = c->o.group;
+  if (!g || !g->place)
+    return false;
+  atomic_store(&c->late_at, atomic_load(&run->ck_at));
+  g->late(g->arg);
+  return true;
+}
+
+void cuda_look(PrRun *run) { cuda_heard(run); }

@@ -50,13 +50,14 @@ typedef struct CudaWrong {
 } CudaWrong;
 
 /* cuda_blame.c: where a rank is; what processes tell one another. Of further streams nothing is known. */
-enum { CUDA_PLACES = 26 };
+enum { CUDA_PLACES = 506 };
 typedef struct CudaPlace {
   uint64_t step;
-  uint32_t issued;  /* rows */
-  uint32_t held_up; /* why the host goes no further: */
-  uint32_t exact;   /* 1: headers tell which tensors have come */
-  uint32_t zero;
+  uint32_t issued;     /* rows */
+  uint32_t held_up;    /* why the host goes no further: */
+  uint16_t exact;      /* 1: headers tell which tensors have come */
+  uint16_t accuses;    /* 1: a checkpoint takes too long */
+  uint32_t checkpoint; /* PrRun.ck_at; if it accuses, at that time */
   struct CudaStreamAt {
     uint16_t known; /* instructions of the step that are known to be over, at most so many */
     uint16_t open;  /* 1 + the first that is known not to be; 0: none is, or a later one */
@@ -113,7 +114,9 @@ typedef struct PrCuda {
   ncclComm_t *split;        /* [nsplit] each of these once; or NULL */
   uint32_t nsplit, ncoll;
   void **registered;        /* [nchannel], or [1]: with `comm` */
-  bool aborted, told;
+  bool aborted;
+  _Atomic bool told;
+  _Atomic uint32_t late_at; /* PrRun.ck_at when this rank said that a checkpoint takes too long; 0: it has not */
   bool stuck;           /* the device hangs: what would wait for it is left to the end of the process */
   uint64_t limit_ns;    /* of a step; 0: none */
   uint64_t opened;      /* when the run was begun to be opened */
@@ -210,7 +213,9 @@ PrStatus cuda_after_update(PrRun *run, CudaRank *d, uint32_t row, const PrCall *
 /* Takes down where this rank is, on the thread that issues. */
 void cuda_note_place(PrRun *run, uint32_t held_up);
 void cuda_watch(PrRun *run, bool on);
-PrStatus cuda_blame(PrRun *run); /* once heard: fails with what was first */
+PrStatus cuda_heard(PrRun *run); /* fails if another process has, or with what was first if all have been asked */
+bool cuda_late(PrRun *run);      /* PrEngine.late, and look */
+void cuda_look(PrRun *run);
 /* With headers: row + 1 of the last RECV of a stream whose tensor has come in the step; 0. */
 uint32_t cuda_check_known(const CudaRank *d, uint32_t stream, uint64_t step);
 

@@ -75,15 +75,15 @@ static void rewind_to(PrRun *run, uint64_t step) {
 
 PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes) {
   const PrGroup *g = cuda_of(run)->o.group;
-  char text[PR_TEXT];
   if (!g || !g->share(g->arg, rank, data, bytes))
     return PR_OK;
-  int heard = g->heard(g->arg, text, sizeof text);
-  if (heard == 2 && cuda_of(run)->since)
-    return cuda_blame(run);
-  if (heard)
-    return pr_fail(run, PR_E_LOST, "%s", text);
-  return pr_fail(run, PR_E_LOST, "rank %u: the other processes cannot be reached", g->rank);
+  PrStatus st = cuda_heard(run);
+  if (st)
+    return st;
+  return rank == g->rank
+             ? pr_fail(run, PR_E_LOST, "rank %u: the other processes cannot be reached", rank)
+             : pr_fail(run, PR_E_LOST, "lost: rank %u has waited in vain for what rank %u has",
+                       g->rank, rank);
 }
 
 /* What must be the same everywhere, and what was the matter, if anything. */
@@ -117,22 +117,9 @@ PrStatus cuda_agree(PrRun *run, PrStatus st) {
   return all;
 }
 
-PrStatus cuda_join(PrRun *run) {
-  PrCuda *c = calloc(1, sizeof *c);
-  static const PrCudaOptions none;
+static PrStatus join(PrRun *run) {
+  PrCuda *c = cuda_of(run);
   const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
-  if (!c)
-    return pr_fail(run, PR_E_MEMORY, "no memory");
-  run->of_engine = c;
-  c->run = run;
-  c->o = run->o.engine_options ? *(const PrCudaOptions *)run->o.engine_options : none;
-  const PrGroup *g = c->o.group;
-  if (g) {
-    run->here = g->rank;
-    run->nprocess = g->size;
-  }
-  if (g && (g->size == 0 || g->rank >= g->size || !g->share || !g->tell || !g->heard))
-    return pr_fail(run, PR_E_ARG, "options: rank %u of a group of %u", g->rank, g->size);
   if (blocking && atoi(blocking))
     return pr_fail(run, PR_E_ARG, "CUDA_LAUNCH_BLOCKING=%s: a step needs several launches at once",
                    blocking);
@@ -147,6 +134,27 @@ PrStatus cuda_join(PrRun *run) {
                    e ? cudaGetErrorString(e) : "there are not so many");
   CUDA_TRY(run, cudaSetDevice(c->o.device));
   return PR_OK;
+}
+
+PrStatus cuda_join(PrRun *run) {
+  PrCuda *c = calloc(1, sizeof *c);
+  static const PrCudaOptions none;
+  if (!c)
+    return pr_fail(run, PR_E_MEMORY, "no memory");
+  run->of_engine = c;
+  c->run = run;
+  c->o = run->o.engine_options ? *(const PrCudaOptions *)run->o.engine_options : none;
+  const PrGroup *g = c->o.group;
+  if (g) {
+    run->here = g->rank;
+    run->nprocess = g->size;
+  }
+  if (g && (g->size == 0 || g->rank >= g->size || !g->share || !g->tell || !g->heard))
+    return pr_fail(run, PR_E_ARG, "options: rank %u of a group of %u", g->rank, g->size);
+  PrStatus st = join(run);
+  if (st && g && !atomic_exchange(&c->told, true)) /* they wait for it */
+    g->tell(g->arg, run->text);
+  return st;
 }
 
 /* ---- streams and events ---- */
@@ -258,10 +266,27 @@ static uint64_t deadline_of(const PrRun *run) {
   return !run->p->timed ? 0 : (uint64_t)(ns < least ? least : ns > most ? most : ns);
 }
 
+/* Streams that share a hardware queue are behind one another in the order of the list, in which a step completes. But of a
+ * run that fails the stream that gives turns to a COPY stream must not be behind it, and a graph has an order of its own. */
+static PrStatus check_queues(PrRun *run) {
+  enum {
+    QUEUES = 8
+  }; /* of CUDA by itself: NCCL has streams, too, and it deals queues out in turn */
+  const char *queues = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  const int n = queues ? atoi(queues) : 0;
+  return n < 1 || n >= QUEUES || !cuda_of(run)->o.group || run->p->ngroup == 0
+             ? PR_OK
+             : pr_fail(
+                   run, PR_E_ARG,
+                   "CUDA_DEVICE_MAX_CONNECTIONS=%s: turns of COPY streams take streams that are "
+                   "not behind one another; it has to be %d or more, or unset",
+                   queues, QUEUES);
+}
+
 static PrStatus open_here(PrRun *run) {
   PrCuda *c = cuda_of(run);
   PrStatus st;
-  if ((st = cuda_check_channels(run)))
+  if ((st = cuda_check_channels(run)) || (st = check_queues(run)))
     return st;
   for (uint32_t r = 0; r < run->p->nrank; r++) {
     const PipeRank *t = &run->p->rank[r];
@@ -409,4 +434,6 @@ const PrEngine pr_cuda = {.name = "cuda",
                           .give = give_block,
                           .fetch = fetch,
                           .store = store,
-                          .rewind = rewind_to};
+                          .rewind = rewind_to,
+                          .late = cuda_late,
+                          .look = cuda_look};

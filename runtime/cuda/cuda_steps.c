@@ -21,7 +21,7 @@
 #include "cuda_engine.h"
 
 /* For all ranks to come, and NCCL to connect them: not a matter of a step's deadline. */
-#define OPEN_NS UINT64_C(600000000000)
+#define OPEN_NS (PR_GROUP_PATIENCE_S * UINT64_C(1000000000))
 
 PrStatus cuda_failed(PrRun *run, const char *call, cudaError_t e) {
   int len = (int)strcspn(call, "(");
@@ -77,10 +77,9 @@ void cuda_abort(PrRun *run) {
       c->grouping) /* before a capture ends no look is allowed, in a group no abort: then */
     return;
   c->aborted = true;
-  if (c->o.group && !c->told) {
-    c->told = true;
+  cudaSetDevice(c->o.device); /* the thread may be one that watches */
+  if (c->o.group && !atomic_exchange(&c->told, true))
     c->o.group->tell(c->o.group->arg, run->text);
-  }
   if (c->o.group && c->rank)
     cuda_abort_nccl(run, cuda_run_out);
   else
@@ -147,12 +146,8 @@ PrStatus cuda_wait_a_little(PrRun *run, uint64_t looks) {
   PrStatus st = (PrStatus)atomic_load(&run->status);
   if (st)
     return st;
-  char text[PR_TEXT];
-  int heard = c->o.group ? c->o.group->heard(c->o.group->arg, text, sizeof text) : 0;
-  if (heard) {
-    c->told = true; /* everybody knows */
-    return heard == 2 ? cuda_blame(run) : pr_fail(run, PR_E_LOST, "%s", text);
-  }
+  if ((st = cuda_heard(run)))
+    return st;
   if (looks % 512 == 511 && c->since)
     cuda_note_place(run, c->held_up);
   if ((st = cuda_check_verdict(run)))

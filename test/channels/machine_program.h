@@ -13,13 +13,18 @@ enum { RANKS = 3, MOST = 28, PER_RANK = 24 };
 typedef struct Program {
   uint32_t nrank;
   uint32_t n[RANKS];
-  MachineInstr list[RANKS][PER_RANK]; /* `need`, not `more`, `far` or `group` */
+  MachineInstr list[RANKS][PER_RANK]; /* not `more` */
 } Program;
 
 /* Of this kind, needing nothing, of one byte. */
 static inline MachineInstr program_instr(uint32_t kind) {
   return (MachineInstr){.kind = kind, .need = {MACHINE_NONE, MACHINE_NONE}, .bytes = 1};
 }
+
+/* Program k of a seed. */
+void program_make(Program *p, uint64_t seed, uint64_t k);
+uint32_t program_below(uint32_t n); /* random, from 0 */
+uint32_t program_size(const Program *p); /* instructions */
 
 void program_print(const Program *p);
 

@@ -2,17 +2,17 @@
  * The prover of compiler/machine.c against brute force, on random and mutated tiny programs.
  *
  *   machine_test [PROGRAMS [SEED [MODEL [FILE]]]]   MODEL: its number, or `all`
+ *   machine_test PROGRAMS SEED refused              a prover with a fault: is all that is wrong refused?
  *   machine_test texts DIRECTORY [PROGRAMS [SEED]]  one .pipe for each that the language can say
  *
  * The oracle below shares only the format with the prover. It carries the lists out step by step, in
  * every order that the rules of machine.h allow: messages lie in channels, a RECV takes the oldest, or
  * with tags its own, buffers are counted as they fill. All orders must end alike, as the prover says. A wait cycle is
  * checked hop by hop against the state in which the oracle stands, its length against a
- * Floyd-Warshall, and the least buffer against trying 0, 1, 2 and so on.
+ * Floyd-Warshall, and the least buffer against trying 0, 1, 2 and so on. The verifier of certificates, machine_verify,
+ * accepts what is right, and refuses what is wrong; so it does of what the prover says of other models.
  *
- * A third of the programs are pipelines with transfers in one global order, a third are those with
- * up to three mutations (two instructions swapped, one dropped, doubled, redirected or moved), a third
- * are any instructions at all. A disagreement is shrunk and printed, and said in the language: in FILE, or below it. Where
+ * A disagreement is shrunk and printed, and said in the language: in FILE, or below it. Where
  * that cannot be, or shows no wrong verdict of the prover, the programs that follow are looked at for one that does.
  * Exit status 0: no disagreement. */
 #include <inttypes.h>
@@ -22,14 +22,6 @@
 #include <string.h>
 
 #include "machine_program.h"
-
-static uint64_t rng_state;
-static uint32_t below(uint32_t n) { /* SplitMix64 */
-  uint64_t z = (rng_state += 0x9E3779B97F4A7C15u);
-  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-  return (uint32_t)((z ^ z >> 31) % n);
-}
 
 /* ---- brute force ---- */
 
@@ -54,11 +46,17 @@ static uint32_t bit(uint32_t i) { return (uint32_t)1 << i; }
 static uint32_t count_bits(uint32_t set) { return (uint32_t)__builtin_popcount(set); }
 static uint32_t lowest(uint32_t set) { return set ? (uint32_t)__builtin_ctz(set) : MOST; }
 
+static bool computes(const MachineInstr *in) {
+  return in->kind == MACHINE_COMPUTE || in->kind == MACHINE_COPY;
+}
+
 static bool same_queue(uint32_t a, uint32_t b) {
   const MachineInstr *x = flat.in[a], *y = flat.in[b];
-  if (flat.rank[a] != flat.rank[b] || (x->kind == MACHINE_COMPUTE) != (y->kind == MACHINE_COMPUTE))
+  if (flat.rank[a] != flat.rank[b])
     return false;
-  if (x->kind == MACHINE_COMPUTE || model->channels == CHANNELS_RANK)
+  if (computes(x) || computes(y))
+    return x->kind == y->kind;
+  if (model->channels == CHANNELS_RANK)
     return true;
   if (x->kind == MACHINE_ALL || y->kind == MACHINE_ALL)
     return x->kind == y->kind && x->peer == y->peer;
@@ -68,9 +66,12 @@ static bool same_queue(uint32_t a, uint32_t b) {
 }
 
 static bool same_group(uint32_t a, uint32_t b) {
-  if (a == b || !model->grouped || !same_queue(a, b))
+  const uint32_t first = a < b ? a : b, last = a < b ? b : a;
+  if (a == b || computes(flat.in[a]) || !same_queue(a, b))
     return a == b;
-  for (uint32_t i = a < b ? a : b; i <= (a < b ? b : a); i++)
+  if (!model->grouped)
+    return flat.in[first]->group >= last - first;
+  for (uint32_t i = first; i <= last; i++)
     if (flat.in[i]->kind == MACHINE_COMPUTE)
       return false;
   return true;
@@ -87,7 +88,8 @@ static void flatten(const Program *p) {
       bool own = flat.rank[i] == flat.rank[j];
       flat.group[i] |= same_group(i, j) ? bit(j) : 0;
       if ((j < i && same_queue(i, j) && !same_group(i, j)) ||
-          (own && (x->need[0] == flat.pos[j] || x->need[1] == flat.pos[j])))
+          (own && (x->need[0] == flat.pos[j] || x->need[1] == flat.pos[j])) ||
+          (x->far == flat.pos[j] + 1 && x->far_rank == flat.rank[j]))
         flat.before[i] |= bit(j);
       flat.like[i] |= own && x->kind == y->kind && x->peer == y->peer ? bit(j) : 0;
       flat.members[i] |= !own && x->kind == MACHINE_ALL && y->kind == MACHINE_ALL &&
@@ -186,7 +188,7 @@ static uint32_t steps(State s, State *next, bool *bad) {
   *bad = false;
   for (uint32_t left = ready & ~s; left; left &= left - 1) {
     uint32_t i = lowest(left), kind = flat.in[i]->kind;
-    if (kind == MACHINE_COMPUTE) {
+    if (computes(flat.in[i])) {
       next[n++] = s | bit(i);
     } else if (kind == MACHINE_SEND && tagged) {
       uint32_t j = tagged_end(i);
@@ -284,7 +286,7 @@ static bool brute(const Program *p, Verdict *verdict, State *end) {
   for (int walk = 0; walk < 300; walk++) {
     State s = 0;
     for (uint32_t n; (n = steps(s, next, &bad)) > 0;)
-      s = next[below(n)];
+      s = next[program_below(n)];
     if (!ends_alike(s, bad, &have, verdict, end))
       return false;
   }
@@ -329,15 +331,17 @@ static bool waits(State s, uint32_t i, uint32_t j, MachineWhy why) {
     return false;
   switch (why) {
   case WAIT_NEED:
-    return !is_posted && !(d & bit(j)) && flat.rank[i] == flat.rank[j] &&
-           (flat.in[i]->need[0] == flat.pos[j] || flat.in[i]->need[1] == flat.pos[j]);
+    return !is_posted && !(d & bit(j)) &&
+           ((flat.in[i]->far == flat.pos[j] + 1 && flat.in[i]->far_rank == flat.rank[j]) ||
+            (flat.rank[i] == flat.rank[j] &&
+             (flat.in[i]->need[0] == flat.pos[j] || flat.in[i]->need[1] == flat.pos[j])));
   case WAIT_ORDER:
     return !is_posted && !(ready & bit(j)) && (flat.order[i] & bit(j)) &&
            nth_of_peer(i) == nth_of_peer(j) + 1;
   case WAIT_PARTNER:
     return is_posted && !(ready & bit(j)) && partners(i, j) &&
-           !(tagged && room && goes_with(i, j, true));
-  case WAIT_ROOM: { /* j is the first RECV after which what is between it and i fits */
+           !(room && (tagged ? goes_with(i, j, true) : load_of(bit(i)) <= model->buffer));
+  case WAIT_ROOM: { /* j is the first RECV after which what is between it and i fits, or is for another tensor */
     if (tagged)
       return room && is_posted && !(ready & bit(j)) && (flat.ends[i] & bit(j)) && !partners(i, j) &&
              goes_with(i, j, false) && !goes_with(i, j, true);
@@ -349,7 +353,8 @@ static bool waits(State s, uint32_t i, uint32_t j, MachineWhy why) {
       between &= between - 1;
     uint32_t fits = between & (between - 1);
     return load_of(bit(i)) <= model->buffer && load_of(between) > model->buffer &&
-           load_of(fits) <= model->buffer;
+           (load_of(fits) <= model->buffer ||
+            flat.in[lowest(between)]->tensor != flat.in[j]->tensor);
   }
   case WAIT_OTHER:
     return is_posted && partners(i, j) && flat.in[i]->tensor != flat.in[j]->tensor &&
@@ -373,19 +378,21 @@ static uint32_t head_of(State s, uint32_t i) {
   return i;
 }
 
-static bool check_hops(const MachineResult *r, State s) {
+/* Of the reason given: it is none, it is one, it is one and no circle is shorter. */
+enum { HOPS_WRONG, HOPS_LONG, HOPS_RIGHT };
+static int check_hops(const MachineResult *r, State s) {
   for (uint32_t k = 0; k < r->nhop; k++) {
     uint32_t i = number(r->hop[k].at), j = number(r->hop[k].on);
     if (i == MOST || !waits(s, i, j, r->hop[k].why) || !same_group(head_of(s, i), i))
-      return false;
+      return HOPS_WRONG;
     if (r->status == MACHINE_STUCK && r->hop[k].why != WAIT_NOBODY) {
       uint32_t next = number(r->hop[(k + 1) % r->nhop].at);
       if (next == MOST || !same_group(head_of(s, j), next))
-        return false;
+        return HOPS_WRONG;
     }
   }
   if (r->status != MACHINE_STUCK || r->hop[0].why == WAIT_NOBODY)
-    return r->nhop == 1;
+    return r->nhop == 1 ? HOPS_RIGHT : HOPS_WRONG;
   uint32_t d[MOST][MOST], best = MOST; /* no cycle of heads is shorter */
   for (uint32_t i = 0; i < flat.n; i++)
     for (uint32_t j = 0; j < flat.n; j++)
@@ -402,7 +409,7 @@ static bool check_hops(const MachineResult *r, State s) {
           d[i][j] = d[i][k] + d[k][j];
   for (uint32_t i = 0; i < flat.n; i++)
     best = d[i][i] < best ? d[i][i] : best;
-  return r->nhop == best;
+  return r->nhop == best ? HOPS_RIGHT : HOPS_LONG;
 }
 
 /* ---- compare ---- */
@@ -411,208 +418,6 @@ typedef struct Count {
   uint64_t verdict[3], least;
 } Count;
 enum { NMODELS = 12 };
-static Count count[NMODELS];
-
-static void oom(size_t wanted) {
-  fprintf(stderr, "out of memory (wanted %zu bytes)\n", wanted);
-  exit(2);
-}
-
-static const char *const brute_says[] = {"brute force completes", "brute force is stuck",
-                                         "brute force mispairs"};
-
-/* NULL: the prover is right. One of brute_says: its verdict is wrong. */
-static const char *compare(const Program *p, Count *c, bool least) {
-  Arena arena = {.oom = oom};
-  MachineList list[RANKS];
-  const char *wrong = NULL;
-  Verdict v = V_STUCK;
-  State end = 0;
-  for (uint32_t r = 0; r < p->nrank; r++)
-    list[r] = (MachineList){p->list[r], p->n[r]};
-  if (!brute(p, &v, &end)) {
-    wrong = "two orders end differently";
-  } else {
-    MachineResult got = machine_run(&arena, list, p->nrank, *model);
-    if ((Verdict)got.status != v)
-      wrong = brute_says[v];
-    else if (got.done != count_bits(done(end)))
-      wrong = "another number of instructions is done";
-    else if (v != V_DONE && (got.nhop == 0 || !check_hops(&got, end)))
-      wrong = "the reason given is not one";
-    if (c && !wrong)
-      c->verdict[v]++;
-  }
-  if (!wrong && least && !model->grouped) {
-    uint64_t k = 0, most = model->in_bytes ? 12 * MOST : MOST, bound;
-    ChannelModel tried = *model;
-    const ChannelModel *kept = model;
-    model = &tried;
-    for (; k <= most; k++) {
-      tried.buffer = k;
-      if (brute(p, &v, &end) && v == V_DONE)
-        break;
-    }
-    if (machine_least_buffer(oom, list, p->nrank, *kept, &bound) ? bound != k : k <= most)
-      wrong = "the least buffer is another";
-    model = kept;
-    if (c)
-      c->least++;
-  }
-  arena_free(&arena);
-  return wrong;
-}
-
-/* ---- programs ---- */
-
-static uint32_t total(const Program *p) {
-  uint32_t n = 0;
-  for (uint32_t r = 0; r < p->nrank; r++)
-    n += p->n[r];
-  return n;
-}
-
-static bool put(Program *p, uint32_t r, MachineInstr in) {
-  if (total(p) >= MOST - 1 || p->n[r] >= PER_RANK)
-    return false;
-  p->list[r][p->n[r]++] = in;
-  return true;
-}
-
-/* What compute ops need and communication comes after, from what the list says. Computes carry the
- * tensor they need in `bytes` and the one they make in `tensor`; 0: none. */
-static void set_needs(Program *p) {
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    uint32_t above = MACHINE_NONE;
-    for (uint32_t i = 0; i < p->n[r]; i++) {
-      MachineInstr *in = &p->list[r][i];
-      in->need[0] = in->kind == MACHINE_COMPUTE ? MACHINE_NONE : above;
-      in->need[1] = MACHINE_NONE;
-      for (uint32_t j = 0; j < p->n[r]; j++) {
-        const MachineInstr *x = &p->list[r][j];
-        if (in->kind == MACHINE_COMPUTE && in->bytes && x->kind == MACHINE_RECV &&
-            x->tensor == in->bytes)
-          in->need[0] = j;
-        if (in->kind == MACHINE_SEND && x->kind == MACHINE_COMPUTE && x->tensor == in->tensor)
-          in->need[1] = j;
-      }
-      above = in->kind == MACHINE_COMPUTE ? i : above;
-    }
-  }
-}
-
-/* A chain of stages, forwards and backwards, each transfer put into both lists at once, and at times
- * a collective of all ranks at the end. */
-static void pipeline(Program *p) {
-  uint32_t nstage = 2 + below(3), nmb = 1 + below(2), place[4], f[4] = {0}, b[4] = {0};
-  memset(p, 0, sizeof *p);
-  p->nrank = 2 + below(RANKS - 1);
-  for (uint32_t s = 0; s < nstage; s++)
-    place[s] = s < p->nrank ? s : below(p->nrank);
-  for (uint32_t left = 2 * nstage * nmb; left > 0;) {
-    uint32_t s = below(nstage);
-    bool back = below(2) == 1;
-    uint32_t mb = back ? b[s] : f[s];
-    if (mb == nmb ||
-        (back ? mb >= f[s] || (s + 1 < nstage && mb >= b[s + 1]) : s > 0 && mb >= f[s - 1]))
-      continue;
-    left--;
-    *(back ? &b[s] : &f[s]) += 1;
-    MachineInstr in = program_instr(MACHINE_COMPUTE);
-    uint32_t from = back ? s + 1 : s - 1,
-             to = back ? s - 1 : s + 1; /* wraps to beyond nstage at the ends */
-    in.tensor = 1 + (s * 2 + back) * 4 + mb;
-    in.bytes = from < nstage && place[from] != place[s] ? 1 + (from * 2 + back) * 4 + mb : 0;
-    if (!put(p, place[s], in))
-      break;
-    if (to >= nstage || place[to] == place[s])
-      continue;
-    MachineInstr send = program_instr(MACHINE_SEND), recv = program_instr(MACHINE_RECV);
-    send.tensor = recv.tensor = in.tensor;
-    send.peer = place[to], recv.peer = place[s];
-    send.bytes = 1 + below(3);
-    if (total(p) + 2 >= MOST || !put(p, place[s], send) || !put(p, place[to], recv))
-      break;
-  }
-  for (uint32_t c = below(3); c > 0 && total(p) + p->nrank < MOST; c--)
-    for (uint32_t r = 0; r < p->nrank; r++) {
-      MachineInstr all = program_instr(MACHINE_ALL);
-      all.peer = all.tensor = c;
-      put(p, r, all);
-    }
-  set_needs(p);
-}
-
-static void mutate(Program *p) {
-  for (uint32_t k = 1 + below(3); k > 0; k--) {
-    uint32_t r = below(p->nrank), n = p->n[r];
-    if (n < 2)
-      continue;
-    uint32_t i = below(n), j = below(n);
-    MachineInstr *l = p->list[r], t = l[i];
-    switch (below(6)) {
-    case 0: j = i + 1 < n ? i + 1 : i - 1; /* fall through */
-    case 1: l[i] = l[j], l[j] = t; break;
-    case 2:
-      memmove(l + i, l + i + 1, (n - i - 1) * sizeof *l);
-      p->n[r]--;
-      break;
-    case 3:
-      memmove(l + i, l + i + 1, (n - i - 1) * sizeof *l);
-      memmove(l + j + 1, l + j, (n - 1 - j) * sizeof *l);
-      l[j] = t;
-      break;
-    case 4: put(p, r, t); break;
-    default:
-      if (t.kind == MACHINE_ALL)
-        l[i].peer = 1 + below(2);
-      else if (t.kind != MACHINE_COMPUTE && p->nrank == 3)
-        l[i].peer = 3 - r - t.peer;
-    }
-  }
-  set_needs(p);
-}
-
-static void anything(Program *p) {
-  memset(p, 0, sizeof *p);
-  p->nrank = 2 + below(RANKS - 1);
-  uint32_t n = 2 + below(13);
-  for (uint32_t k = 0; k < n; k++) {
-    uint32_t r = below(p->nrank), kind = below(8);
-    MachineInstr in = program_instr(kind < 2    ? MACHINE_COMPUTE
-                                    : kind == 2 ? MACHINE_ALL
-                                    : kind < 5  ? MACHINE_SEND
-                                                : MACHINE_RECV);
-    if (in.kind == MACHINE_COMPUTE || in.kind == MACHINE_ALL || below(3) == 0) {
-      in.peer = in.kind == MACHINE_ALL ? below(2) : (r + 1) % p->nrank;
-      in.tensor = below(12) == 0;
-      put(p, r, in);
-      continue;
-    }
-    MachineInstr other = in; /* both ends at some place */
-    uint32_t q = (r + 1 + below(p->nrank - 1)) % p->nrank;
-    other.kind = in.kind == MACHINE_SEND ? MACHINE_RECV : MACHINE_SEND;
-    in.peer = q, other.peer = r;
-    in.tensor = other.tensor = below(3);
-    in.bytes = other.bytes = 1 + below(3);
-    put(p, r, in);
-    put(p, q, other);
-    if (below(3) == 0 && p->n[q] > 1) {
-      uint32_t i = below(p->n[q]);
-      MachineInstr t = p->list[q][i];
-      p->list[q][i] = p->list[q][p->n[q] - 1], p->list[q][p->n[q] - 1] = t;
-    }
-  }
-  for (uint32_t r = 0; r < p->nrank; r++)
-    for (uint32_t i = 0; i < p->n[r]; i++)
-      for (int k = 0; k < 2; k++)
-        if (below(4) == 0)
-          p->list[r][i].need[k] = below(10) ? below(i + 1) == i ? MACHINE_NONE : below(i)
-                                            : below(p->n[r]);
-}
-
-/* ---- the loop ---- */
-
 static const ChannelModel models[] = {
     {.channels = CHANNELS_RANK},
     {.channels = CHANNELS_PAIR},
@@ -639,17 +444,86 @@ static const char *const model_name[] = {"rank",
                                          "rank grouped buffered:1",
                                          "edge grouped buffered:4 bytes"};
 static_assert(sizeof models / sizeof *models == NMODELS, "one count for each");
+static Count count[NMODELS];
 
-/* Program k of a seed. */
-static void make_program(Program *p, uint64_t seed, uint64_t k) {
-  rng_state = seed * 0x2545F4914F6CDD1Du + k;
-  if (k % 3 == 2)
-    anything(p);
-  else
-    pipeline(p);
-  if (k % 3 == 1)
-    mutate(p);
+static void oom(size_t wanted) {
+  fprintf(stderr, "out of memory (wanted %zu bytes)\n", wanted);
+  exit(2);
 }
+
+static const char *const brute_says[] = {"brute force completes", "brute force is stuck",
+                                         "brute force mispairs"};
+
+static const char accepted[] = "the verifier accepts what is wrong";
+static uint64_t forged, held,
+    turn; /* certificates of other models, and those of them that hold here */
+
+/* Certificates of other models, shown for this one, whose verdict is v: accepted only if they are right. Lists that do not
+ * complete may both be stuck and meet other tensors. */
+static const char *forge(Arena *a, const MachineList *list, uint32_t nrank, Verdict v) {
+  for (uint32_t k = 0; k < NMODELS; k++) {
+    MachineResult other = machine_run(a, list, nrank, models[k], true);
+    const bool accept = !machine_verify(a, list, nrank, *model, &other);
+    forged++, held += accept;
+    if (accept && (other.status == MACHINE_DONE) != (v == V_DONE))
+      return accepted;
+  }
+  return NULL;
+}
+
+/* NULL: the prover is right, and the verifier says so. One of brute_says: its verdict is wrong. */
+static const char *compare(const Program *p, Count *c, bool least) {
+  Arena arena = {.oom = oom};
+  MachineList list[RANKS];
+  const char *wrong = NULL;
+  Verdict v = V_STUCK;
+  State end = 0;
+  for (uint32_t r = 0; r < p->nrank; r++)
+    list[r] = (MachineList){p->list[r], p->n[r]};
+  if (!brute(p, &v, &end)) {
+    wrong = "two orders end differently";
+  } else {
+    MachineResult got = machine_run(&arena, list, p->nrank, *model, true);
+    const char *refused = machine_verify(&arena, list, p->nrank, *model, &got);
+    const int hops = got.status == MACHINE_DONE ? HOPS_RIGHT
+                     : got.nhop == 0            ? HOPS_WRONG
+                                                : check_hops(&got, end);
+    if ((Verdict)got.status != v)
+      wrong = brute_says[v];
+    else if (got.done != count_bits(done(end)))
+      wrong = "another number of instructions is done";
+    else if (hops == HOPS_WRONG)
+      wrong = "the reason given is not one";
+    if (wrong ? !refused : refused != NULL)
+      wrong = wrong ? accepted : refused;
+    else if (hops == HOPS_LONG)
+      wrong = wrong ? wrong : "a shorter circle is there";
+    else if (!wrong && (!c || turn++ % 4 == 0)) /* when counting, of some */
+      wrong = forge(&arena, list, p->nrank, v);
+    if (c && !wrong)
+      c->verdict[v]++;
+  }
+  if (!wrong && least && !model->grouped) {
+    uint64_t k = 0, most = model->in_bytes ? 12 * MOST : MOST, bound;
+    ChannelModel tried = *model;
+    const ChannelModel *kept = model;
+    model = &tried;
+    for (; k <= most; k++) {
+      tried.buffer = k;
+      if (brute(p, &v, &end) && v == V_DONE)
+        break;
+    }
+    if (machine_least_buffer(oom, list, p->nrank, *kept, &bound) ? bound != k : k <= most)
+      wrong = "the least buffer is another";
+    model = kept;
+    if (c)
+      c->least++;
+  }
+  arena_free(&arena);
+  return wrong;
+}
+
+/* ---- the loop ---- */
 
 /* 0: the prover is right. More if its verdict is wrong than if something else is, and if the language can say it. */
 static uint32_t badness(const Program *p, void *least) {
@@ -712,14 +586,14 @@ static int write_texts(const char *directory, uint64_t programs, uint64_t seed) 
     Program p;
     char path[4096], remark[128];
     const uint32_t which = (uint32_t)(k / 3 % NMODELS);
-    make_program(&p, seed, k);
+    program_make(&p, seed, k);
     if (program_say(&p, &models[which], "", NULL))
       continue;
     Arena arena = {.oom = oom};
     MachineList list[RANKS];
     for (uint32_t r = 0; r < p.nrank; r++)
       list[r] = (MachineList){p.list[r], p.n[r]};
-    const MachineStatus v = machine_run(&arena, list, p.nrank, models[which]).status;
+    const MachineStatus v = machine_run(&arena, list, p.nrank, models[which], false).status;
     arena_free(&arena);
     if (v == MACHINE_DONE && k / (3 * NMODELS) % 8 != 0)
       continue;
@@ -735,6 +609,25 @@ static int write_texts(const char *directory, uint64_t programs, uint64_t seed) 
   return 0;
 }
 
+/* Of a prover with a fault: is whatever it says that is wrong refused by the verifier? */
+static int count_refused(uint64_t programs, uint64_t seed) {
+  uint64_t wrong = 0;
+  for (uint64_t k = 0; k < programs; k++) {
+    Program p;
+    program_make(&p, seed, k);
+    model = &models[k / 3 % NMODELS];
+    const char *how = compare(&p, NULL, false);
+    wrong += how != NULL;
+    if (how == accepted) {
+      printf("program %" PRIu64 ", %s: %s\n", k, model_name[k / 3 % NMODELS], how);
+      program_print(&p);
+      return 1;
+    }
+  }
+  printf("%" PRIu64 " wrong of %" PRIu64 " programs, each time refused\n", wrong, programs);
+  return 0;
+}
+
 static uint64_t number_or(int argc, char **argv, int i, uint64_t otherwise) {
   return argc > i ? strtoull(argv[i], NULL, 10) : otherwise;
 }
@@ -744,6 +637,7 @@ int main(int argc, char **argv) {
     return write_texts(argv[2], number_or(argc, argv, 3, 1000), number_or(argc, argv, 4, 1));
   const uint64_t programs = number_or(argc, argv, 1, 100000), seed = number_or(argc, argv, 2, 1);
   uint32_t worst = 0, only = NMODELS;
+  const bool refuse = argc > 3 && strcmp(argv[3], "refused") == 0;
   if (argc > 3 && strcmp(argv[3], "all") != 0)
     only = (uint32_t)atoi(argv[3]);
   seen_states = calloc(SET, sizeof *seen_states);
@@ -751,13 +645,15 @@ int main(int argc, char **argv) {
   stack_states = calloc(SET, sizeof *stack_states);
   if (!seen_states || !seen_stamp || !stack_states)
     oom(SET);
+  if (refuse)
+    return count_refused(programs, seed);
   printf("seed %" PRIu64 "\n", seed);
   for (uint64_t k = 0; k < programs && worst < WORST; k++) {
     Program p;
-    make_program(&p, seed, k);
+    program_make(&p, seed, k);
     const uint32_t which = only < NMODELS ? only : (uint32_t)(k / 3 % NMODELS);
     model = &models[which];
-    bool least = k / 24 % 8 == 0 && total(&p) <= 16;
+    bool least = k / 24 % 8 == 0 && program_size(&p) <= 16;
     if (compare(&p, &count[which], least))
       worst = show(&p, k, which, least, argc > 4 ? argv[4] : NULL, worst);
   }
@@ -772,7 +668,7 @@ int main(int argc, char **argv) {
     least += count[i].least;
   }
   printf("%" PRIu64 " programs agree, least buffer of %" PRIu64 "; %" PRIu64 " states, %" PRIu64
-         " sampled\n",
-         programs, least, states_seen, sampled);
+         " sampled; %" PRIu64 " certificates of other models, %" PRIu64 " hold\n",
+         programs, least, states_seen, sampled, forged, held);
   return 0;
 }

@@ -41,21 +41,26 @@ def options(path):
     return [w for w in words if "%" not in w]
 
 
-def answers(pipec, proofs, files):
-    env = dict(os.environ, PIPE_STDLIB=os.environ["PLANTED_STDLIB"])
+def questions(files):
+    """What is asked: a name and the arguments of pipec, or None and what proofs_test damages."""
     out = []
     for f in files:
         given = options(f) if "all_m" not in f and "copies.test" not in f else ["--for-all=M"] + (["-Dw=1"] if "lag" in f else [])
         with open(f) as text:
             names = re.findall(r"^schedule (\w+)", text.read(), re.M) if "by-hand" in f else []
         for more in [["--schedule=" + n, c] for n in names for c in ("--channels=rank", "--channels=tagged")] or [[]]:
-            r = subprocess.run([pipec] + given + more + [f], capture_output=True, text=True, timeout=60, env=env,
-                               errors="replace")
-            out.append((" ".join([os.path.basename(f)] + more), r.returncode, r.stdout, r.stderr))
+            out.append((" ".join([os.path.basename(f)] + more), given + more + [f]))
     for how in ("swap", "peer", "lost", "last", "edge", "order", "event", "channel", "need", "spare", "again", "slot", "inside"):
-        r = subprocess.run([proofs, how], capture_output=True, text=True, timeout=60, errors="replace")
-        out.append((how, r.returncode, r.stdout, r.stderr))
+        out.append((how, None))
     return out
+
+
+def answer(pipec, proofs, question):
+    name, arguments = question
+    env = dict(os.environ, PIPE_STDLIB=os.environ["PLANTED_STDLIB"])
+    command = [pipec] + arguments if arguments else [proofs, name]
+    r = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env, errors="replace")
+    return name, r.returncode, r.stdout, r.stderr
 
 
 # Mistakes that let through what the code behind the proof cannot be given: on which text pipec dies, and what it says:
@@ -106,8 +111,8 @@ def main():
     main_o = build(os.path.join(compiler, "main.c"), "main.o", [])
     proofs_o = build(os.path.join(root, "test", "check", "proofs_test.c"), "proofs.o", [])
     files = texts(root, where)
-    right = answers(pipec, proofs, files)
-    assert None not in map(verdict, right), "pipec crashes without a mistake"
+    asked = [(q, verdict(answer(pipec, proofs, q))) for q in questions(files)]
+    assert None not in [right for _, right in asked], "pipec crashes without a mistake"
     with open(os.path.join(compiler, "plant.h")) as f:
         plants = re.findall(r"^  PLANT_(\w+)", f.read(), re.M)
     missed = 0
@@ -115,10 +120,16 @@ def main():
         sources = [n for n in sorted(os.listdir(compiler)) if n.endswith(".c")
                    and f"PLANTED({plant})" in open(os.path.join(compiler, n)).read()]
         objects = [build(os.path.join(compiler, n), plant + n + ".o", ["-DPIPE_PLANT=PLANT_" + plant]) for n in sources]
-        got = answers(link(objects + [main_o], plant), link(objects + [proofs_o], plant + ".proofs"), files)
-        changed = [g[0] for g, r in zip(got, right) if verdict(g) not in (None, verdict(r))]
-        name, said = DIES.get(plant, (None, None))
-        changed += [g[0] for g in got if g[0] == name and g[1] < 0 and said in g[3]]
+        planted = link(objects + [main_o], plant), link(objects + [proofs_o], plant + ".proofs")
+        changed = []
+        dies, said = DIES.get(plant, (None, None))
+        for q, right in asked:  # up to the first that notices
+            got = answer(*planted, q)
+            if verdict(got) not in (None, right) or (q[0] == dies and got[1] < 0 and said in got[3]):
+                changed = [q[0]]
+                asked.remove((q, right))  # is asked first from now on: the same notices mistakes that are neighbours
+                asked.insert(0, (q, right))
+                break
         if plant == "OVER_LIMIT":  # the program that comes of it is verified by code that does not share this
             text = os.path.join(root, "test", "check", "bad-limit.pipe")
             r = subprocess.run([os.path.join(where, plant), "--check", "--verify", text], capture_output=True, text=True)

@@ -2,7 +2,7 @@
  * Trains the tiny model under a schedule and prints the loss of every step and the weights, bit by bit:
  * what tests of engines of processes start, kill and start again.
  *
- *   tiny_train SCHEDULE.pipe [-D NAME=VALUE]... [--steps N] [--engine threads|mpi] [--seed N]
+ *   tiny_train SCHEDULE.pipe [-D NAME=VALUE]... [--steps N] [--engine threads|mpi|cuda] [--seed N]
  *              [--deadline SECONDS] [--stages N] [--checkpoint DIR] [--every N] [--keep N] [--resume] [--checksums]
  *              [--also DIR] [--late SECONDS]
  *
@@ -23,6 +23,10 @@
 #include "tiny_model.h"
 #ifdef ON_MPI
 #include "pipe_mpi.h"
+#endif
+#ifdef ON_SHIM /* a device that the CPU plays, and one rank of a group of processes, to which nothing comes */
+#include "pipe_cuda.h"
+#include "shim.h"
 #endif
 
 typedef struct Asked {
@@ -75,6 +79,10 @@ static bool read_option(Asked *a, char *name, char *value) {
   } else if (!strcmp(name, "--engine") && !strcmp(value, "mpi")) {
     a->options.engine = &pr_mpi;
 #endif
+#ifdef ON_SHIM
+  } else if (!strcmp(name, "--engine") && !strcmp(value, "cuda")) {
+    a->options.engine = &pr_cuda;
+#endif
   } else {
     return !strcmp(name, "--engine") && !strcmp(value, "threads");
   }
@@ -96,14 +104,42 @@ static uint64_t mix_weights(PrRun *run, const PrModel *m) {
   for (uint32_t s = 0; s < p->nstage; s++) {
     uint64_t bytes = m->sizes(m->self, p->stage[s].model).weight;
     unsigned char *w = malloc(bytes);
-    if (!w || pr_copy_weight(run, s, w))
-      exit(1);
+    PrStatus st = w ? pr_copy_weight(run, s, w) : PR_E_MEMORY;
+    if (st) {
+      fprintf(stderr, "tiny_train: %s\n", pr_error(run));
+      exit(pr_exit_status(st));
+    }
     for (uint64_t i = 0; i < bytes; i++)
       h = (h ^ w[i]) * 0x100000001b3u;
     free(w);
   }
   return h;
 }
+
+#ifdef ON_SHIM
+/* Trains as one process of a group, as its launcher says. */
+static int train(const Asked *a, const PipeProgram *p);
+static int train_on_shim(Asked *a, const PipeProgram *p) {
+  char why[1024];
+  PrGroup *group;
+  PrStatus st = pr_group_open(&group, p, NULL, 30, why);
+  if (st) {
+    fprintf(stderr, "tiny_train: %s\n", why);
+    return pr_exit_status(st);
+  }
+  shim_begin(1, 1, false);
+  shim_alone();
+  shim_unwatched();
+  shim_enter(0);
+  const PrCudaOptions cuda = {.group = group};
+  a->options.engine_options = &cuda;
+  int bad = train(a, p);
+  shim_leave();
+  shim_end();
+  pr_group_close(group);
+  return bad;
+}
+#endif
 
 /* Of PrModel: the weights and the optimizer state of a stage are a tensor each. */
 static int name_tensor(void *self, uint32_t stage, uint32_t i, PrTensor *out) {
@@ -199,7 +235,11 @@ int main(int argc, char **argv) {
   Options opt = {.input = a.file, .emit = EMIT_NONE, .define = a.define, .ndefine = a.ndefine};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   diag_init(&diag, &arena, stderr);
+#ifdef ON_SHIM
+  int bad = compile_only(&s) ? train_on_shim(&a, s.prog) : 1;
+#else
   int bad = compile_only(&s) ? train(&a, s.prog) : 1;
+#endif
   arena_free(&arena);
   return bad;
 }

@@ -217,6 +217,8 @@ void shim_unwatched(void) { shim.unwatched = true; }
 void shim_lazy(void) { shim.lazy = true; }
 void shim_deaf(void) { shim.deaf = true; }
 void shim_apart(void) { shim.apart = true; }
+void shim_alone(void) { shim.alone = true; }
+void shim_one_queue(void) { shim.one_queue = true; }
 void shim_break(uint32_t host, uint32_t n) { shim.host[host].broken = n + 1; }
 void shim_version(int nccl) { shim.version = nccl; }
 void shim_unordered(void) {
@@ -272,6 +274,7 @@ Op *op_new(Kind kind) {
 
 void stream_queue(cudaStream_t s, Op *op) {
   op->next = NULL;
+  op->number = s->host->queued++;
   if (s->tail)
     s->tail->next = op;
   else
@@ -309,9 +312,17 @@ void stream_put(cudaStream_t s, Op *op) {
   shim.progress++;
 }
 
+/* In one queue: is all over that its host has issued before? */
+static bool is_first(cudaStream_t s, const Op *op) {
+  bool first = true;
+  for (cudaStream_t x = shim.streams; x && shim.one_queue; x = x->all)
+    first = first && (x->host != s->host || !x->head || x->head->number >= op->number);
+  return first;
+}
+
 static bool can_go(cudaStream_t s) {
   Op *op = s->head;
-  if (!op || s->held || s->host->dead ||
+  if (!op || s->held || s->host->dead || !is_first(s, op) ||
       (s->host->hang == HANGS && (op->hangs || s->host->hangs_all)))
     return false;
   if (op->kind == OP_WAIT)
@@ -426,7 +437,7 @@ void shim_in_vain(void) {
     return;
   me->again = me->seen == shim.progress; /* between two looks it could have done something */
   me->seen = shim.progress;
-  if (!shim.killed && all_in_vain() && !shim.stalled) {
+  if (!shim.killed && !shim.alone && all_in_vain() && !shim.stalled) {
     shim.stalled = true;
     shim.progress++;
   }
@@ -451,8 +462,10 @@ bool shim_until(bool (*f)(void *), void *arg) {
 }
 
 bool call_begin(void) {
-  if (!me)
+  if (!me && !shim.alone)
     abort(); /* shim_enter was not called */
+  if (!me)
+    me = &shim.host[0];
   pthread_mutex_lock(&shim.lock);
   take_turn();
   if (me->calls_left != UINT64_MAX && me->calls_left-- == 0)
@@ -509,7 +522,7 @@ void shim_leave(void) {
 void shim_begin(uint64_t seed, uint32_t nhost, bool log) {
   shim.on = true, shim.log = log;
   shim.unwatched = shim.steady = shim.stalled = shim.killed = shim.apart = shim.deaf = shim.lazy =
-      shim.late = false;
+      shim.late = shim.alone = shim.one_queue = false;
   shim.random = seed, shim.progress = shim.ticks = shim.most_queued = 0;
   shim.version = 0;
   shim.nhost = nhost, shim.nclock = 0, shim.errors = shim.stuck = 0, shim.text[0] = 0;

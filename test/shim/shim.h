@@ -90,6 +90,13 @@ void shim_version(int nccl); /* what ncclGetVersion says from here on, until shi
 void shim_unordered(void);   /* from here on as if NCCL_LAUNCH_ORDER_IMPLICIT were not set */
 void shim_break(uint32_t host, uint32_t n); /* from here on, the n-th communicator that the host has made has an error */
 void shim_apart(void); /* from here on no host can open memory of another */
+/* Before all else, with one host: it is the one process of a run whose others are processes of their own, with devices of
+ * their own. Communicators connect nobody: what is on them is over once it has started, and no data comes. Any thread of the
+ * process may call. */
+void shim_alone(void);
+/* From here on the streams of a host have one hardware queue, and nothing starts before all that was issued there before it
+ * is over: as CUDA_DEVICE_MAX_CONNECTIONS=1 may do, and more. */
+void shim_one_queue(void);
 
 /* The next kernel that the host launches does not end, and with all nothing goes on behind it on the device: memory of it
  * cannot be given back then, nor that of others closed, and a stream takes only so much more. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * See shim_job.h. */
+#define _GNU_SOURCE /* sched_setaffinity */
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -16,7 +18,8 @@ typedef struct Board {
     bool there;
     void *data;
   } word[4096];
-  bool failed[MOST_RANKS];
+  bool failed[MOST_RANKS],
+      absent[MOST_RANKS]; /* absent: the others have waited long enough for it */
   char text[MOST_RANKS][512];
   pthread_mutex_t lock; /* of what follows */
   uint32_t (*place[MOST_RANKS])(void *of, char to[PR_GROUP_PLACE]);
@@ -27,10 +30,14 @@ typedef struct Board {
 } Board;
 typedef struct Seat {
   Board *board;
-  uint32_t rank, next;
+  uint32_t rank, next, from; /* from: whose word is waited for */
+  struct Word *word;
 } Seat;
 
-static bool is_there(void *arg) { return ((struct Word *)arg)->there; }
+static bool is_there(void *arg) {
+  const Seat *s = arg;
+  return s->word->there || s->board->absent[s->from];
+}
 
 static void late(void *arg);
 static int share(void *arg, uint32_t from, void *data, uint64_t bytes) {
@@ -45,10 +52,13 @@ static int share(void *arg, uint32_t from, void *data, uint64_t bytes) {
     memcpy(w->data, data, bytes);
     w->there = true;
   }
-  if (!shim_wait(is_there, w)) {
+  s->word = w, s->from = from;
+  if (!shim_wait(is_there, s)) {
     late(s); /* a process is gone: all are told */
     return 1;
   }
+  if (!w->there)
+    return 1;
   memcpy(data, w->data, bytes);
   return 0;
 }
@@ -202,13 +212,21 @@ static void *host_thread(void *arg) {
                  .free_running = j->free_running,
                  .deadline_s = j->deadline_s};
   PrRun *run;
-  h->seat = (Seat){j->board, h->id, 0};
+  const bool absent = h->id == 1 && j->absent;
+  h->seat = (Seat){.board = j->board, .rank = h->id};
   h->group = (PrGroup){h->id, j->nhost, share, tell, heard, &h->seat, watch_place, late, place};
   cuda.group = j->processes ? &h->group : NULL;
   cuda.nvtx = 1;
+  cuda.device = absent && j->absent == ABSENT_DEVICE ? 3 : cuda.device;
   cuda.grad = j->floats ? PR_FLOAT32 : PR_INT64;
   shim_enter(h->id);
   shim_starve(h->id == 1 ? j->starve : 0);
+  if (absent && j->absent == ABSENT_OPEN) {
+    j->board->absent[1] = true;
+    j->opened++, j->through++;
+    shim_leave();
+    return NULL;
+  }
   PrStatus st = pr_open(&run, p, &model, &o);
   uint32_t taken = shim_starve(0);
   j->taken = h->id == 1 ? taken : j->taken;
@@ -242,7 +260,9 @@ static void *host_thread(void *arg) {
   }
   if (!st && j->save)
     st = pr_checkpoint(run, j->save, 0);
-  for (uint32_t row = 0; row < p->nstage && !st; row++) {
+  if (absent)
+    j->board->absent[1] = true;
+  for (uint32_t row = 0; row < p->nstage && !st && !absent; row++) {
     uint64_t w[WORDS] = {0};
     st = pr_copy_weight(run, row, w);
     if (h->id == 0)
@@ -262,9 +282,24 @@ static void *host_thread(void *arg) {
   return NULL;
 }
 
+/* One host goes on at a time, so all on one processor: a turn that goes to another one costs several times as much.
+ * Which, is chosen for each run, so that tests that go on at once come apart. Not under a deadline: it may have other
+ * work. */
+static void on_one_processor(bool one) {
+  static cpu_set_t all;
+  cpu_set_t here;
+  if (one && sched_getaffinity(0, sizeof all, &all) == 0) {
+    CPU_ZERO(&here);
+    CPU_SET(sched_getcpu(), &here);
+    sched_setaffinity(0, sizeof here, &here);
+  } else if (!one && CPU_COUNT(&all) > 0)
+    sched_setaffinity(0, sizeof all, &all);
+}
+
 void job_run(Job *j) {
   TestHost host[MOST_RANKS];
   pthread_t thread[MOST_RANKS];
+  on_one_processor(j->deadline_s == 0);
   j->nhost = j->processes ? j->p->nrank : 1;
   j->opened = j->damaged = j->through = 0;
   j->board = calloc(1, sizeof *j->board);
@@ -278,6 +313,8 @@ void job_run(Job *j) {
     shim_lazy();
   if (j->deaf)
     shim_deaf();
+  if (j->one_queue)
+    shim_one_queue();
   shim_version(j->nccl);
   if (j->apart)
     shim_apart();
@@ -290,6 +327,7 @@ void job_run(Job *j) {
   }
   for (uint32_t i = 0; i < j->nhost; i++)
     pthread_join(thread[i], NULL);
+  on_one_processor(false);
   shim_go_on();
   j->errors = shim_errors();
   snprintf(j->text, sizeof j->text, "%s", shim_error_text());
@@ -314,6 +352,22 @@ void job_run(Job *j) {
   for (size_t i = 0; i < sizeof j->board->word / sizeof *j->board->word; i++)
     free(j->board->word[i].data);
   free(j->board);
+}
+
+bool job_blames(const PipeProgram *p, const char *fault, const char *want, uint64_t seed) {
+  Job j = {.p = p,
+           .processes = true,
+           .checks = true,
+           .seed = seed,
+           .deadline_s = 0.6,
+           .kill = 1,
+           .kill_at = 1u << 30}; /* never: but a run that stalls goes on to its deadline */
+  setenv("PIPE_FAULT", fault, 1);
+  job_run(&j);
+  unsetenv("PIPE_FAULT");
+  bool is = strstr(j.error[0], want) != NULL;
+  EXPECT(is, "%s: %s\n", fault, j.error[0]);
+  return is;
 }
 
 void job_reference(const PipeProgram *p, bool floats, Result *r) {

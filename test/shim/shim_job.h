@@ -49,6 +49,9 @@ typedef struct Job {
   int nccl;               /* its version; 0: one that has all */
   bool apart;             /* each process is on a host of its own */
   bool fails;             /* the model, once */
+  enum { ABSENT_NOT, ABSENT_OPEN, ABSENT_DEVICE, ABSENT_COPY } absent; /* host 1 does not come to pr_open, or has no
+                                                                          device; not to pr_copy_weight */
+  bool one_queue;         /* shim_one_queue */
   uint32_t odd;           /* of WordModel */
   uint32_t idle_ms;       /* between the last step and the end of the run */
   uint32_t kill, kill_at; /* host to kill at which call after pr_open; kill_at 0: none */
@@ -75,6 +78,8 @@ Compiled *compiled(const char *stdlib, const Sample *s); /* the caller's, with i
 void job_run(Job *j);
 bool job_whole(const Job *j);                     /* no error, no broken rule */
 bool job_same(const Job *j, const Result *want);  /* losses, of the steps that ended a call, and weights */
+/* With headers, and PIPE_FAULT=fault: does the report have `want` in it? If not, that is an expectation that failed. */
+bool job_blames(const PipeProgram *p, const char *fault, const char *want, uint64_t seed);
 /* What the CPU engine makes of the program; floats: as in Job. */
 void job_reference(const PipeProgram *p, bool floats, Result *r);
 /* A send and a receive of one tensor, in op notation? For shim_pairs. */

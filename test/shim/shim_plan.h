@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * shim_plan.c, shim_points.c, shim_kills.c and shim_library.c, of shim_test: what the CUDA engine issues, against the table;
+ * shim_plan.c, shim_points.c, shim_kills.c, shim_waits.c and shim_library.c, of shim_test: what the CUDA engine issues, against the table;
  * what becomes of it without one wait, with a fault, without memory, and without one of its processes; the schedules of
  * the library. */
 #ifndef SHIM_PLAN_H
@@ -17,6 +17,9 @@ void plan_events(const char *stdlib, uint64_t seed);
 void plan_points(const char *stdlib, uint64_t seed);
 /* Rank 1 gets no memory in some one place while it opens the run: all ranks tell that, in its words. */
 void plan_memory(const char *stdlib, uint64_t seed);
+/* With one hardware queue for all streams of a device; with a rank that does not come to where others wait for it; with a
+ * message lost in one of many channels. */
+void plan_waits(const char *stdlib, uint64_t seed);
 /* A rank is killed at some call: the others end in time, and say the same. */
 void plan_kills(const char *stdlib, uint64_t seed);
 /* Each schedule of the library, as it is or with lowering channels: the results of the CPU engine, and no rule is broken. */

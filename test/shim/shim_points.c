@@ -122,7 +122,7 @@ static void one_point(const Spot *at, On on, uint64_t seed) {
     abort();
   job_reference(at->p, false, want);
   /* On a machine that has much to do a step before may take too long. */
-  for (double limit = 0.3; limit < 10 && !names(c, at); limit *= 5)
+  for (double limit = 0.06; limit < 10 && !names(c, at); limit *= 4)
     suffer(at, on, "hang", limit, seed, c);
   EXPECT(pr_exit_status(c->status) == 75 && names(c, at), "%s hangs on %s, %s: %d %s\n", at->text,
          at->p->name, on_name[on], c->status, c->error);
@@ -130,7 +130,7 @@ static void one_point(const Spot *at, On on, uint64_t seed) {
   EXPECT(c->status == PR_OK && job_same(&c->j, want), "%s slow on %s, %s: %d %s\n", at->text,
          at->p->name, on_name[on], c->status, c->error);
   if (is_send(in->op)) {
-    suffer(at, on, "drop", 0.3, seed, c);
+    suffer(at, on, "drop", 0.1, seed, c);
     EXPECT(pr_exit_status(c->status) == 75 && strstr(c->error, " ("), "%s lost on %s, %s: %d %s\n",
            at->text, at->p->name, on_name[on], c->status, c->error);
   }

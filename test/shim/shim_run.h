@@ -27,7 +27,7 @@ typedef struct Host {
   uint64_t calls_left; /* until it is killed; UINT64_MAX: it is not */
   uint32_t nstream, nevent;
   /* Operations of NCCL: how many were issued, have started with all before them, and are over; how they are ordered. */
-  uint64_t nccl_issued, nccl_started, nccl_over;
+  uint64_t nccl_issued, nccl_started, nccl_over, queued;
   enum { ORDER_NONE, ORDER_LAUNCH, ORDER_SERIAL } order;
   Vc vc;
   ShimLog *log;
@@ -74,6 +74,7 @@ typedef struct Op {
   struct CUstream_st *in; /* captured on */
   struct Op *launched;    /* of one that was captured: in the launch at hand */
   bool over, hangs;
+  uint64_t number; /* in its queue: among those of its host */
   Vc at;          /* what its stream knew when it started */
   uint32_t clock;
   uint64_t time;  /* of its stream when it was over */
@@ -117,7 +118,7 @@ typedef struct Group Group;
 
 extern struct Shim {
   pthread_mutex_t lock;
-  bool on, log, unwatched, steady, stalled, killed, apart, deaf, lazy, late;
+  bool on, log, unwatched, steady, stalled, killed, apart, deaf, lazy, late, alone, one_queue;
   uint64_t random, progress, ticks, most_queued;
   uint32_t nhost, turn, nclock, errors, stuck, hung, aborts;
   int version;

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ * What the streams and hosts of the CUDA engine wait for, where that is more than events (shim_plan.h). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim_job.h"
+#include "shim_plan.h"
+
+/* CUDA_DEVICE_MAX_CONNECTIONS=1: a step completes, in the order in which it is issued. */
+static void one_queue(const char *stdlib, uint64_t seed) {
+  static const char *const name[] = {"1f1b",  "interleaved", "zb_v",          "chimera",
+                                     "bpipe", "skips",       "1f1b channels", "chimera channels"};
+  uint32_t nrun = 0;
+  for (uint32_t i = 0; i < sizeof name / sizeof *name; i++) {
+    Compiled *c = compiled(stdlib, sample_named(name[i]));
+    Result *want = malloc(sizeof *want);
+    if (!want)
+      abort();
+    job_reference(c->s.prog, false, want);
+    for (uint32_t k = 0; k < 4; k++) {
+      Job j = {.p = c->s.prog,
+               .processes = k < 3,
+               .checks = k == 1,
+               .at_once = k == 2 ? STEPS : 1,
+               .one_queue = true,
+               .cuda = {.ahead = k},
+               .seed = seed + 10 * i + k};
+      job_run(&j);
+      nrun++;
+      EXPECT(job_whole(&j) && job_same(&j, want), "%s in one queue, %u: %s %s\n", name[i], k,
+             j.text, j.error[0]);
+    }
+    arena_free(&c->arena);
+    free(c);
+    free(want);
+  }
+  printf("one queue: %u runs\n", nrun);
+}
+
+static void show(const char *what, const Job *j) {
+  printf("%s: %s\n", what, j->status[0] ? j->error[0] : "no error");
+  for (uint32_t r = 1; r < j->nhost; r++)
+    if (r != 1 || !j->absent || j->absent == ABSENT_DEVICE)
+      EXPECT(strcmp(j->error[r], j->error[0]) == 0, "  rank %u: %s\n", r, j->error[r]);
+}
+
+/* Turns with fewer queues than CUDA has by itself, which are refused, and why: what gives the turns of a run that fails is
+ * behind what waits for them. */
+static void few_queues(const char *stdlib, uint64_t seed) {
+  static const char *const queues[] = {"1", "7", "8", "32", "0"};
+  Compiled *turns = compiled(stdlib, sample_named("turns")),
+           *plain = compiled(stdlib, sample_named("1f1b"));
+  char what[64];
+  for (uint32_t i = 0; i < 2 * sizeof queues / sizeof *queues; i++) {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", queues[i / 2], 1);
+    Job j = {.p = (i % 2 ? plain : turns)->s.prog, .processes = true, .seed = seed + i};
+    job_run(&j);
+    snprintf(what, sizeof what, "CUDA_DEVICE_MAX_CONNECTIONS=%s, %s", queues[i / 2],
+             i % 2 ? "plain" : "turns");
+    show(what, &j);
+  }
+  unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  for (uint32_t i = 0; i < 2; i++) {
+    Job j = {.p = turns->s.prog,
+             .processes = true,
+             .fails = true,
+             .one_queue = i,
+             .deadline_s = 0.6,
+             .seed = seed};
+    job_run(&j);
+    printf("turns, a model that fails, %s: %s\n", i ? "one queue" : "queues",
+           j.stuck ? "left with a stream that waits for ever" : "all streams run out");
+  }
+  arena_free(&turns->arena);
+  arena_free(&plain->arena);
+  free(turns);
+  free(plain);
+}
+
+/* One rank does not come: the others name it. */
+static void absent(const char *stdlib, uint64_t seed) {
+  Compiled *c = compiled(stdlib, sample_named("1f1b"));
+  static const char *const what[] = {"", "not in pr_open", "no device", "not in pr_copy_weight"};
+  for (int i = ABSENT_OPEN; i <= ABSENT_COPY; i++) {
+    Job j = {.p = c->s.prog, .processes = true, .seed = seed};
+    j.absent = i;
+    job_run(&j);
+    for (uint32_t r = 0; r < j.nhost; r++)
+      if (r != 1 || i == ABSENT_DEVICE)
+        printf("%s, rank %u: %s\n", what[i], r, j.status[r] ? j.error[r] : "no error");
+  }
+  arena_free(&c->arena);
+  free(c);
+}
+
+/* A rank with 28 channels: the first message of each that goes to it lost, named with its instruction. */
+static void wheel(const char *stdlib, uint64_t seed) {
+  static const char text[] =
+      "schedule wheel(M = 1) { ranks 8\n"
+      "  pipe net stages 15 mbs M place s -> s % 2 * ((s + 1) / 2)\n"
+      "  order r in 0..1 { do m in 0..M { do c in 0..8 { F[c](m) } do c in 0..8 { B[7 - c](m) } } U }\n"
+      "  order r in 1..8 { do M { F } do M { B } U } }\n";
+  static const Sample of = {"wheel channels", text, 0, 0};
+  Compiled *c = compiled(stdlib, &of);
+  uint32_t named = 0, n = 0;
+  for (uint32_t s = 1; s < 14; s += 2)
+    for (uint32_t back = 0; back < 2; back++, n++) {
+      char fault[32], want[96];
+      snprintf(fault, sizeof fault, "%uSEND_%c0:%u:1:drop", s, back ? 'B' : 'F', (s + 1) / 2);
+      snprintf(want, sizeof want,
+               "rank 0 waits in %uRECV_%c0 (wheel channels:", back ? s - 1 : s + 1,
+               back ? 'B' : 'F');
+      named += job_blames(c->s.prog, fault, want, seed + n);
+    }
+  printf("%u of %u messages to a rank with %u channels named\n", named, n, c->s.prog->nchannel);
+  arena_free(&c->arena);
+  free(c);
+}
+
+void plan_waits(const char *stdlib, uint64_t seed) {
+  one_queue(stdlib, seed);
+  few_queues(stdlib, seed);
+  absent(stdlib, seed);
+  wheel(stdlib, seed);
+}
