@@ -161,7 +161,7 @@ static bool inner_loop(AllM *x, const Stmt *b, Shape *h) {
   if (step == 0)
     return quasi_no(x, b->at, "its step is 0");
   for (int64_t i = lo; step > 0 ? i < hi : i > hi; i += step) {
-    if (!work_take(x->s->work, 1, b->at))
+    if (!work_take(x->s->work, WORK_EXPR, b->at))
       return false;
     if (++turns > MOST_PERIOD)
       return quasi_no(x, b->at, "it has too many turns");
@@ -175,7 +175,7 @@ static bool inner_loop(AllM *x, const Stmt *b, Shape *h) {
 
 static bool body_shape(AllM *x, const Stmt *b, Shape *h) {
   Quasi q;
-  for (; b && work_take(x->s->work, 1, b->at); b = b->next)
+  for (; b && work_take(x->s->work, WORK_EXPR, b->at); b = b->next)
     switch (b->kind) {
     case ST_OP:
       if (b->value && (!quasi(x, b->value, &q) ||

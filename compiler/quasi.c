@@ -164,7 +164,7 @@ static bool quasi_of(AllM *x, const Expr *e, Quasi *q) {
 }
 
 bool quasi(AllM *x, const Expr *e, Quasi *q) {
-  if (!work_take(x->s->work, 1, e->at))
+  if (!work_take(x->s->work, WORK_EXPR, e->at))
     return false;
   if (!quasi_of(x, e, q))
     return false;

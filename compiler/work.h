@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * How much work the questions about every M may take: steps, one for each expression that is looked at, and as many for other
- * work as take as long. All parts of all proofs for every M and of the search for a looped program take theirs from one
+ * How much work the questions about every M may take: steps, one for each expression that has a value at some M, and as many
+ * for other work as take as long. All parts of all proofs for every M and of the search for a looped program take theirs from one
  * Work, programs that are compiled for them at other M as well. Counted, so that the same text always comes to
  * the same verdict. */
 #ifndef PIPEC_WORK_H
@@ -11,11 +11,12 @@
 
 #include "diag.h"
 
+#define WORK_PROOF  ((uint64_t)2000 * 1000 * 1000) /* steps; some seconds */
+#define WORK_SEARCH ((uint64_t)500 * 1000 * 1000)
 enum {
-  WORK_PROOF = 600 * 1000 * 1000, /* steps; some seconds */
-  WORK_SEARCH = 500 * 1000 * 1000,
+  WORK_EXPR = 4,   /* steps for an expression that is looked at for every M */
   WORK_TEXT = 2,   /* steps for a byte of text that is compiled again, */
-  WORK_ORDER = 40, /*   for an op, as far as the orders are, */
+  WORK_ORDER = 4, /*   for an op, as far as the orders are, */
   WORK_PASS = 4   /*   and for an op in each pass that follows */
 };
 
