@@ -8,7 +8,8 @@
  * the counts of RankRun, under `lock`.
  *
  * MPI is called by one thread at a time, under `call`, and without blocking. Who waits for MPI looks a few
- * times, then sleeps between looks, up to 100 us: no core is kept busy by waiting.
+ * times, then sleeps between looks, up to 100 us, and once it has waited for long up to 1 ms: no core is kept busy by
+ * waiting.
  *
  * A message is told apart by its tag: which tensor of which microbatch (number_of in mpi_open.c), whatever else is under
  * way between the two ranks.

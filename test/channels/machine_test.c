@@ -46,11 +46,17 @@ static uint32_t bit(uint32_t i) { return (uint32_t)1 << i; }
 static uint32_t count_bits(uint32_t set) { return (uint32_t)__builtin_popcount(set); }
 static uint32_t lowest(uint32_t set) { return set ? (uint32_t)__builtin_ctz(set) : MOST; }
 
+static bool computes(const MachineInstr *in) {
+  return in->kind == MACHINE_COMPUTE || in->kind == MACHINE_COPY;
+}
+
 static bool same_queue(uint32_t a, uint32_t b) {
   const MachineInstr *x = flat.in[a], *y = flat.in[b];
-  if (flat.rank[a] != flat.rank[b] || (x->kind == MACHINE_COMPUTE) != (y->kind == MACHINE_COMPUTE))
+  if (flat.rank[a] != flat.rank[b])
     return false;
-  if (x->kind == MACHINE_COMPUTE || model->channels == CHANNELS_RANK)
+  if (computes(x) || computes(y))
+    return x->kind == y->kind;
+  if (model->channels == CHANNELS_RANK)
     return true;
   if (x->kind == MACHINE_ALL || y->kind == MACHINE_ALL)
     return x->kind == y->kind && x->peer == y->peer;
@@ -60,9 +66,12 @@ static bool same_queue(uint32_t a, uint32_t b) {
 }
 
 static bool same_group(uint32_t a, uint32_t b) {
-  if (a == b || !model->grouped || !same_queue(a, b))
+  const uint32_t first = a < b ? a : b, last = a < b ? b : a;
+  if (a == b || computes(flat.in[a]) || !same_queue(a, b))
     return a == b;
-  for (uint32_t i = a < b ? a : b; i <= (a < b ? b : a); i++)
+  if (!model->grouped)
+    return flat.in[first]->group >= last - first;
+  for (uint32_t i = first; i <= last; i++)
     if (flat.in[i]->kind == MACHINE_COMPUTE)
       return false;
   return true;
@@ -79,7 +88,8 @@ static void flatten(const Program *p) {
       bool own = flat.rank[i] == flat.rank[j];
       flat.group[i] |= same_group(i, j) ? bit(j) : 0;
       if ((j < i && same_queue(i, j) && !same_group(i, j)) ||
-          (own && (x->need[0] == flat.pos[j] || x->need[1] == flat.pos[j])))
+          (own && (x->need[0] == flat.pos[j] || x->need[1] == flat.pos[j])) ||
+          (x->far == flat.pos[j] + 1 && x->far_rank == flat.rank[j]))
         flat.before[i] |= bit(j);
       flat.like[i] |= own && x->kind == y->kind && x->peer == y->peer ? bit(j) : 0;
       flat.members[i] |= !own && x->kind == MACHINE_ALL && y->kind == MACHINE_ALL &&
@@ -178,7 +188,7 @@ static uint32_t steps(State s, State *next, bool *bad) {
   *bad = false;
   for (uint32_t left = ready & ~s; left; left &= left - 1) {
     uint32_t i = lowest(left), kind = flat.in[i]->kind;
-    if (kind == MACHINE_COMPUTE) {
+    if (computes(flat.in[i])) {
       next[n++] = s | bit(i);
     } else if (kind == MACHINE_SEND && tagged) {
       uint32_t j = tagged_end(i);
@@ -321,15 +331,17 @@ static bool waits(State s, uint32_t i, uint32_t j, MachineWhy why) {
     return false;
   switch (why) {
   case WAIT_NEED:
-    return !is_posted && !(d & bit(j)) && flat.rank[i] == flat.rank[j] &&
-           (flat.in[i]->need[0] == flat.pos[j] || flat.in[i]->need[1] == flat.pos[j]);
+    return !is_posted && !(d & bit(j)) &&
+           ((flat.in[i]->far == flat.pos[j] + 1 && flat.in[i]->far_rank == flat.rank[j]) ||
+            (flat.rank[i] == flat.rank[j] &&
+             (flat.in[i]->need[0] == flat.pos[j] || flat.in[i]->need[1] == flat.pos[j])));
   case WAIT_ORDER:
     return !is_posted && !(ready & bit(j)) && (flat.order[i] & bit(j)) &&
            nth_of_peer(i) == nth_of_peer(j) + 1;
   case WAIT_PARTNER:
     return is_posted && !(ready & bit(j)) && partners(i, j) &&
-           !(tagged && room && goes_with(i, j, true));
-  case WAIT_ROOM: { /* j is the first RECV after which what is between it and i fits */
+           !(room && (tagged ? goes_with(i, j, true) : load_of(bit(i)) <= model->buffer));
+  case WAIT_ROOM: { /* j is the first RECV after which what is between it and i fits, or is for another tensor */
     if (tagged)
       return room && is_posted && !(ready & bit(j)) && (flat.ends[i] & bit(j)) && !partners(i, j) &&
              goes_with(i, j, false) && !goes_with(i, j, true);
@@ -341,7 +353,8 @@ static bool waits(State s, uint32_t i, uint32_t j, MachineWhy why) {
       between &= between - 1;
     uint32_t fits = between & (between - 1);
     return load_of(bit(i)) <= model->buffer && load_of(between) > model->buffer &&
-           load_of(fits) <= model->buffer;
+           (load_of(fits) <= model->buffer ||
+            flat.in[lowest(between)]->tensor != flat.in[j]->tensor);
   }
   case WAIT_OTHER:
     return is_posted && partners(i, j) && flat.in[i]->tensor != flat.in[j]->tensor &&
