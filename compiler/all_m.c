@@ -11,13 +11,11 @@
  * otherwise. A cycle of ops and instances is a cycle in the graph of one period, where an edge has the distance d, how
  * many periods later its head is: there is none if and only if every cycle of that graph has a distance of at least 1.
  * The slowest cycle, time by distance, is the time of a period (maximum cycle ratio; Reiter 1968, Lawler 1976).
- *
  * That every microbatch is there for all M follows in the same way: the ends of the ranges are quasi-affine in M and
  * move as fast as the microbatches do, so what is left over or lacking at the end is the same for values of M a period
  * apart, and one period of values decides. They are tried without what the schedule requires; of what is right only for
  * some of them, the multiples of a number are claimed, no more. Of small M one thing can be different: that a pipe has
  * no microbatch at all (try_least).
- *
  * What a program of pipec's own then needs to complete are slots, and enough of them always suffice (comm.c, note
  * [enough slots]). So a proof here holds for the emitted program of every M, too. That an action waits for what the one
  * before it has sent (`send next`) changes nothing: in the play of an idle network, of which that note speaks, it
