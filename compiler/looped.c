@@ -61,22 +61,6 @@ typedef struct Loops {
   const char *why;
 } Loops;
 
-bool compile_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
-                int64_t value, bool any) {
-  if (arena != s->arena)
-    *arena = (Arena){.oom = s->arena->oom};
-  *opt = *s->opt;
-  *other = (Sched){.arena = arena, .diag = diag, .opt = opt};
-  diag_init(diag, arena, NULL);
-  opt->define = NEW_ARRAY(arena, Define, opt->ndefine + 1);
-  memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
-  opt->define[opt->ndefine++] = (Define){.name = name, .value = value, .lo = value, .hi = value};
-  opt->for_all = opt->counterexample = opt->dump_after = NULL;
-  opt->any_value = any;
-  opt->emit = EMIT_NONE, opt->time_passes = opt->check_only = opt->verify = opt->looped = false;
-  return compile_only(other);
-}
-
 static int64_t value_of(const Loops *x, int64_t n) { return x->residue + x->T * n; }
 
 static bool admits(const Loops *x, int64_t n) {
@@ -503,6 +487,8 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
   *never = false;
   for (; made < 3 && ok; made++) {
     ok = sample(x, n + made, &p[made]);
+    if (!ok && work_spent(x->s->opt->work))
+      continue; /* it says nothing */
     *never |= !ok && (!admits(x, n + made) || p[made].diag.first == DIAG_REQUIRES);
     if (!ok)
       no(x, arena_printf(x->s->arena, "it is refuted at %s = %lld [%s]", x->name,
@@ -548,6 +534,7 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
     least = admits(x, v) ? v : least;
   finish_class(x, &k, least);
   like->s.prog = k.p;
+  like->s.work = like->opt.work = NULL; /* it is emitted */
   *of = &like->s;
   return true;
 }
@@ -611,6 +598,7 @@ static bool add_short(Loops *x, Looped *l, int64_t value, const PipeProgram *p) 
   PipeProgram *q = pipe_unroll(&one, value, why);
   bool ok = q && same_program(q, p);
   pipe_unroll_free(q);
+  like->s.work = like->opt.work = NULL; /* it is emitted */
   l->like[at] = &like->s;
   l->table.nclass += ok, l->nshort += ok;
   return ok;
@@ -642,6 +630,10 @@ static void add_shorts(Loops *x, Looped *l) {
       rows += p.s.prog->rank[r].ninstr;
     if (ok)
       left = !add_short(x, l, v, p.s.prog);
+    if (work_spent(x->s->opt->work)) {
+      arena_free(&p.arena);
+      break;
+    }
     if (left || (!ok && p.diag.first != DIAG_REQUIRES))
       for (said = arena_printf(a, "%s %lld [%s]", lacks.n ? "," : "", (long long)v,
                                ok ? "its table is not that of the text" : diag_name(p.diag.first));
@@ -682,16 +674,25 @@ bool make_looped(Sched *s) {
   l->table.magic = PIPE_LOOP_MAGIC, l->table.abi = PIPE_ABI;
   x.rules = &l->table;
   if (never && !s->tuned && !s->all_m.refuted)
-    x.why = "what the schedule requires is too long";
+    x.why = "what the schedule requires, or a parameter that follows from it, is too long";
   else if (never)
     x.why = s->tuned ? "its order is tuned for one value"
                      : arena_printf(s->arena, "it is %s", s->all_m.text);
-  for (uint32_t i = 0; !never && !s->looped && (T = period(s, i)) > 0; i++)
+  Work work;
+  work_begin(&work, WORK_SEARCH, true);
+  s->opt->work = &work;
+  for (uint32_t i = 0; !never && !s->looped && !work.spent && (T = period(s, i)) > 0; i++)
     if ((T <= MOST_CLASSES || s->all_m.proved) &&
         all_classes(&x, l, T, s->opt->looped ? MOST_WORK / 8 : (MOST_WORK / 16 - x.work) / 2))
       s->looped = l, l->tried = x.tried;
-  if (s->looped && s->opt->looped)
+  if (work.spent)
+    s->looped = NULL, x.why = arena_printf(s->arena, "%s; to try more takes too many steps", x.why);
+  if (s->looped && s->opt->looped) {
+    work_begin(&work, WORK_SEARCH / 2, true);
     add_shorts(&x, l);
+  }
+  s->opt->work = NULL;
+  work_end(&work);
   if (s->looped || !s->opt->looped)
     return true;
   LineCol at = diag_linecol(s->diag, s->all_m.at.file, s->all_m.at.beg);

@@ -7,7 +7,7 @@
 #include "pipec.h"
 #include "text.h"
 
-/* Compiles s at another value of a parameter into `other`, all passes, silently. other->arena is `arena`, which
+/* other_m.c: compiles s at another value of a parameter into `other`, all passes, silently. other->arena is `arena`, which
  * must be empty, or that of s. any: whatever the schedule requires. */
 bool compile_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
                 int64_t value, bool any);
