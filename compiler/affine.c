@@ -170,6 +170,8 @@ bool affine_eval(AffineEnv *x, const Expr *e, Affine *v) {
   Affine a, b;
   bool yes;
   int64_t rest;
+  if (!work_take(x->s->opt->work, WORK_EXPR, e->at))
+    return affine_no(x, e->at, "it takes too many steps");
   switch (e->kind) {
   case EX_INT: *v = affine(e->value); return in_bounds(x, e->at, *v);
   case EX_NAME: *v = x->value[e->slot]; return true;

@@ -2,27 +2,24 @@
  * --for-all=M: proof that the orders of the ranks agree with the data whatever the value of a parameter M,
  * and the time that a microbatch takes in the steady state. Requires a compiled Sched at some M.
  *
- * note [for all M]: let the order of each rank be one clipped kernel, one loop, or one `clock` with a period,
- * in which every index is a quasi-affine function of the loop variable: moving it on by T moves the microbatch on by
- * S and changes nothing else. Then the order of a rank is a sequence without beginning or end, which repeats
- * every S microbatches, of which the program for M is the part whose microbatches exist. A cycle of waits in
- * that part is one in the endless sequence; and one in the endless sequence spans finitely many microbatches,
- * so it is in the program of every large enough M. So the orders agree for all M if the endless sequence has
- * no cycle, and for no large M otherwise. A cycle of ops and instances is a cycle in the graph of one period,
- * where an edge has the distance d, how many periods later its head is: there is none if and only if every
- * cycle of that graph has a distance of at least 1. The slowest cycle, time by distance, is the time of a
- * period (maximum cycle ratio; Reiter 1968, Lawler 1976).
- *
- * That every microbatch is there for all M follows in the same way: the ends of the ranges are quasi-affine
- * in M and move as fast as the microbatches do, so what is left over or lacking at the end is the same for
- * values of M a period apart, and one period of values decides. They are tried without what the schedule
- * requires; of what is right only for some of them, the multiples of a number are claimed, no more. Of small M
- * one thing can be different: that a pipe has no microbatch at all (try_least).
- *
- * What a program of pipec's own then needs to complete are slots, and enough of them always suffice (comm.c,
- * note [enough slots]). So a proof here holds for the emitted program of every M, too. That an action waits for what the
- * one before it has sent (`send next`) changes nothing: in the play of an idle network, of which that note speaks, it starts
- * behind these transfers, which wait for nothing that comes later in it. */
+ * note [for all M]: let the order of each rank be one clipped kernel, one loop, or one `clock` with a period, in which
+ * every index is a quasi-affine function of the loop variable: moving it on by T moves the microbatch on by S and
+ * changes nothing else. Then the order of a rank is a sequence without beginning or end, which repeats every S
+ * microbatches, of which the program for M is the part whose microbatches exist. A cycle of waits in that part is one
+ * in the endless sequence; and one in the endless sequence spans finitely many microbatches, so it is in the program of
+ * every large enough M. So the orders agree for all M if the endless sequence has no cycle, and for no large M
+ * otherwise. A cycle of ops and instances is a cycle in the graph of one period, where an edge has the distance d, how
+ * many periods later its head is: there is none if and only if every cycle of that graph has a distance of at least 1.
+ * The slowest cycle, time by distance, is the time of a period (maximum cycle ratio; Reiter 1968, Lawler 1976).
+ * That every microbatch is there for all M follows in the same way: the ends of the ranges are quasi-affine in M and
+ * move as fast as the microbatches do, so what is left over or lacking at the end is the same for values of M a period
+ * apart, and one period of values decides. They are tried without what the schedule requires; of what is right only for
+ * some of them, the multiples of a number are claimed, no more. Of small M one thing can be different: that a pipe has
+ * no microbatch at all (try_least).
+ * What a program of pipec's own then needs to complete are slots, and enough of them always suffice (comm.c, note
+ * [enough slots]). So a proof here holds for the emitted program of every M, too. That an action waits for what the one
+ * before it has sent (`send next`) changes nothing: in the play of an idle network, of which that note speaks, it
+ * starts behind these transfers, which wait for nothing that comes later in it. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -161,6 +158,8 @@ static bool inner_loop(AllM *x, const Stmt *b, Shape *h) {
   if (step == 0)
     return quasi_no(x, b->at, "its step is 0");
   for (int64_t i = lo; step > 0 ? i < hi : i > hi; i += step) {
+    if (!work_take(x->s->work, WORK_EXPR, b->at))
+      return false;
     if (++turns > MOST_PERIOD)
       return quasi_no(x, b->at, "it has too many turns");
     if (b->name)
@@ -173,7 +172,7 @@ static bool inner_loop(AllM *x, const Stmt *b, Shape *h) {
 
 static bool body_shape(AllM *x, const Stmt *b, Shape *h) {
   Quasi q;
-  for (; b; b = b->next)
+  for (; b && work_take(x->s->work, WORK_EXPR, b->at); b = b->next)
     switch (b->kind) {
     case ST_OP:
       if (b->value && (!quasi(x, b->value, &q) ||
@@ -214,7 +213,7 @@ static bool body_shape(AllM *x, const Stmt *b, Shape *h) {
     case ST_OVERLAP: return quasi_no(x, b->at, "an action has several ops");
     default: return quasi_no(x, b->at, "it is not an op, a loop or a choice");
     }
-  return true;
+  return !b;
 }
 
 /* An update outside of kernels: of the same stages whatever M, and of no microbatch. */
@@ -272,9 +271,10 @@ static bool order_shape(AllM *x, const Stmt *b, Shape *h) {
         return false;
       if (step <= 0)
         return quasi_no(x, b->at, "it runs backwards");
-      if (b->range.lo && !free_of_m(x, b->range.lo, "the range begins where M says"))
+      if (b->range.lo && (!free_of_m(x, b->range.lo, "the range begins where M says") ||
+                          !quasi_index(x, b->range.lo, &q)))
         return false;
-      x->env[b->slot] = (Quasi){1, step, false, false, 0};
+      x->env[b->slot] = (Quasi){1, step, false, false, MOST_INDEX};
       h->step = step;
       if (!body_shape(x, b->body, h))
         return false;
@@ -298,7 +298,7 @@ static bool range_ends(AllM *x, const Stmt *b, const Shape *h) {
     if (b->kind == ST_LET && !bind_let(x, b))
       return false;
     if ((b->kind == ST_KERNEL || b->kind == ST_CLOCK || b->kind == ST_DO) && b->range.lo) {
-      if (!quasi(x, b->range.hi, &q))
+      if (!quasi_index(x, b->range.hi, &q))
         return false;
       int64_t T = x->value_T / quasi_gcd(x->value_T, q.T) * q.T;
       if (T > MOST_PERIOD)
@@ -314,24 +314,6 @@ static bool range_ends(AllM *x, const Stmt *b, const Shape *h) {
       return false;
   }
   return true;
-}
-
-/* ---- programs at other values of M ---- */
-
-bool orders_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
-               int64_t m, bool any, bool prove) {
-  *arena = (Arena){.oom = s->arena->oom};
-  *opt = *s->opt;
-  opt->emit = EMIT_NONE;
-  *other = (Sched){.arena = arena, .diag = diag, .opt = opt};
-  diag_init(diag, arena, NULL);
-  opt->define = NEW_ARRAY(arena, Define, opt->ndefine + 1);
-  memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
-  opt->define[opt->ndefine++] = (Define){.name = name, .value = m};
-  opt->any_value = any;
-  opt->for_all = opt->counterexample = opt->dump_after = NULL;
-  opt->time_passes = false;
-  return compile_orders(other, prove);
 }
 
 /* ---- the graph of one period ---- */
@@ -445,6 +427,8 @@ static uint32_t positive_cycle(Sched *s, const Graph *g, bool order_only, __int1
     at[v] = 0, via[v] = NONE;
   for (uint32_t round = 0;; round++) {
     bool moved = false;
+    if (!work_take(s->opt->work, g->edge.n + (uint64_t)n, s->def->name_at))
+      return 0;
     for (uint32_t e = 0; e < g->edge.n; e++) {
       const Edge *k = &g->edge.at[e];
       __int128 to = at[k->from] + (order_only ? 1 : k->w) * by - k->d * num;
@@ -549,6 +533,8 @@ static bool decide(Sched *s, const Sched *p, int64_t S, const uint32_t *per_rank
       num += (uint64_t)g.edge.at[cycle[i]].w, by += (uint64_t)g.edge.at[cycle[i]].d;
     BUG_IF(by == 0 || by > g.node.n * (uint64_t)MOST_PERIOD);
   }
+  if (work_spent(s->work))
+    return true;
   uint64_t common = (uint64_t)quasi_gcd((int64_t)num, (int64_t)(by * (uint64_t)S));
   s->all_m.proved = s->all_m.applied = true; /* its updates stand behind all gradients */
   s->all_m.time = num / (common ? common : 1),
@@ -661,6 +647,7 @@ static const char *obstacle(const Sched *s, Span *at) {
 /* Orders of one kernel, one loop or one clock with a period, of plain ops. */
 static bool prove_kernels(Sched *s, const Param *m) {
   AllM x = {.s = s, .value_T = 1};
+  Quasi q;
   if (s->slices > 1)
     return not_decided(s, s->pipe[0].clause->at, "its microbatches go through in slices");
   for (uint32_t i = 0; i < s->nwline; i++)
@@ -718,11 +705,12 @@ static bool prove_kernels(Sched *s, const Param *m) {
     clear(&x, m, true);
     ok = bind_all(&x, m);
     for (uint32_t k = 0; k < s->npipe && ok; k++) {
-      Quasi q;
       const Clause *c = s->pipe[k].clause;
       if (c->index)
         s->env[c->index_slot] = s->pipe[k].index;
       ok = quasi(&x, c->mbs, &q) &&
+           (q.s >= 0 ||
+            quasi_no(&x, c->mbs->at, "there are fewer microbatches the larger it is")) &&
            (k == 0 || q.s * x.mbs.T == x.mbs.s * q.T ||
             quasi_no(&x, c->mbs->at, "it grows at another pace than the first pipe"));
       x.mbs = k == 0 ? q : x.mbs;
@@ -773,9 +761,7 @@ static bool prove_kernels(Sched *s, const Param *m) {
   return ok;
 }
 
-bool check_all_m(Sched *s) {
-  if (!s->opt->for_all)
-    return true;
+static bool check(Sched *s) {
   const Param *m = s->def ? s->def->params : NULL;
   while (m && strcmp(m->name, s->opt->for_all) != 0)
     m = m->next;
@@ -796,4 +782,19 @@ bool check_all_m(Sched *s) {
     not_decided(s, at, why);
   }
   return ok;
+}
+
+bool check_all_m(Sched *s) {
+  if (!s->opt->for_all)
+    return true;
+  Work work;
+  work_begin(&work, WORK_PROOF, true);
+  s->work = s->opt->work = &work;
+  bool ok = check(s);
+  s->work = s->opt->work = NULL;
+  work_end(&work);
+  if (!work.spent || !ok)
+    return ok;
+  s->all_m.proved = s->all_m.refuted = false;
+  return not_decided(s, work.at, "it takes too many steps");
 }

@@ -112,6 +112,7 @@ static bool try_from(Classes *c, int64_t from, AffineFail *fail, int64_t *need, 
   }
   c->s->opt->keep_play = false;
   ok = ok && play(&p[3]) && clock_of_m(&p[0].s, &x, &l, &(SampleOfM){&p[3].s, n[3], p[3].tick});
+  ok = ok && !work_spent(c->s->work);
   if (ok) {
     const Sched *const at[3] = {&p[0].s, &p[1].s, &p[2].s};
     damage(&l);

@@ -259,6 +259,8 @@ bool proof_next(Proof *p, const Runs *f, const Run *x, int64_t by, Serving *k) {
   if (!k->begun)
     candidates(p, f, x, by, &k->next, &k->last), k->begun = true;
   while (k->next < k->last) {
+    if (!work_take(p->s->opt->work, 8, row_at(p, x)->at))
+      return k->failed = true, proof_no(p, row_at(p, x), "it takes too many steps");
     k->run = &f->at[k->next++];
     k->failed = !served(p, x, k->run, by, p->l->pace, k->end, &some);
     if (some || k->failed)
@@ -488,6 +490,8 @@ static bool needs_sums(Proof *p, uint32_t r, uint32_t segment, uint32_t row) {
       const Run *of = &f->at[i];
       Affine end[2];
       bool some;
+      if (!work_take(s->opt->work, 8, o->at))
+        return proof_no(p, o, "it takes too many steps");
       if (q == o->stage && of->row == row)
         continue;
       if (of->of.j != 0 && own.j != 0 && of->of.j != pace)
@@ -534,7 +538,7 @@ static int64_t *places(const Proof *p, const SampleOfM *of, uint32_t r) {
 static void turn_time(const ListSegment *g, int64_t n, const SampleOfM *of, const uint64_t *tick,
                       int64_t *num, int64_t *by) {
   int64_t end = (g->turns + g->by_n * of->n - 1) * n;
-  for (*by = 1; 2 * *by * n <= end; ++*by) {
+  for (*by = 1; 2 * *by * n <= end && work_take(of->s->opt->work, 2, NO_SPAN); ++*by) {
     bool even = true;
     for (int64_t k = end; k < end + n && even; k++) {
       *num = (int64_t)(tick[k] - tick[k - *by * n]);
@@ -604,8 +608,8 @@ static void slowest_pace(Proof *p) {
 
 static bool solve_clock(Proof *p, uint32_t nnode, uint32_t nsegment) {
   int64_t *start, *per_n;
-  if (!least_values(p->a, &p->slope, nsegment, &per_n) ||
-      !least_values(p->a, &p->arc, nnode, &start))
+  if (!least_values(p->a, &p->slope, nsegment, &per_n, p->s->opt->work) ||
+      !least_values(p->a, &p->arc, nnode, &start, p->s->opt->work) || work_spent(p->s->opt->work))
     return false;
   for (uint32_t r = 0; r < p->l->nrank; r++) {
     RankList *k = &p->l->rank[r];

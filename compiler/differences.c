@@ -63,7 +63,7 @@ static bool circle(const Search *x, const Arc *const *via, uint32_t *mark) {
   return false;
 }
 
-bool least_values(Arena *a, const Arcs *arcs, uint32_t n, int64_t **value) {
+bool least_values(Arena *a, const Arcs *arcs, uint32_t n, int64_t **value, Work *work) {
   Search x = {.n = n};
   int64_t *at = *value = NEW_ARRAY(a, int64_t, n + (size_t)1);
   const Arc **via = NEW_ARRAY(a, const Arc *, n + (size_t)1);
@@ -75,6 +75,8 @@ bool least_values(Arena *a, const Arcs *arcs, uint32_t n, int64_t **value) {
     raised[v] = true;
   for (bool back = true; back;) {
     back = false;
+    if (!work_take(work, arcs->n / 2 + (uint64_t)n, NO_SPAN))
+      return false;
     for (uint32_t k = 0; k < n; k++) {
       uint32_t v = x.order[k];
       if (!raised[v])

@@ -189,7 +189,8 @@ static bool run(Sched *s, bool output) {
     while (passes[first].rank && !s->all_lists && i + 1 < NPASSES && passes[i + 1].rank)
       i++;
     double ms[NPASSES] = {0};
-    bool ok = run_passes(s, first, i, ms);
+    bool ok = work_take(s->work, WORK_PASS * (uint64_t)s->nop, NO_SPAN) &&
+              run_passes(s, first, i, ms) && !work_spent(s->work);
     for (int k = first; k <= i && s->opt->time_passes; k++)
       time_line(s, passes[k].name, ms[k]);
     if ((channels || (!ok && passes[i].run == list_transfers)) && model && s->machine_list &&
@@ -233,10 +234,11 @@ static bool run(Sched *s, bool output) {
 bool compile(Sched *s) { return run(s, true); }
 bool compile_orders(Sched *s, bool prove) {
   return pass_parse(s) && resolve(s) && expand(s) &&
+         work_take(s->work, (prove ? 2 : 1) * WORK_ORDER * (uint64_t)s->nop, s->def->name_at) &&
          (!prove ||
           (check_deps(s) && versions(s) && (!s->weighted || (formulas(s) && version_slots(s))) &&
            order(s) && (s->ncopy == 0 || offload(s)))) &&
-         s->diag->errors == 0;
+         s->diag->errors == 0 && !work_spent(s->work);
 }
 
 bool compile_only(Sched *s) { return run(s, false); }

@@ -139,6 +139,34 @@ static void class_tables(Sched *like, Text *t, const PipeLooped *l, const PipeLo
   text_lit(t, "\n};\n");
 }
 
+static void formulas(Sched *s, Text *t, const PipeLoopFormula *f, uint32_t n, const char *name) {
+  for (uint32_t i = 0; i < n; i++) {
+    if (f[i].nterm == 0)
+      continue;
+    text_table(t, "PipeLoopTerm", arena_printf(s->arena, "%s%u", name, i));
+    for (uint32_t k = 0; k < f[i].nterm; k++) {
+      text_room(t);
+      text_lit(t, k % 8 ? " {" : "\n  {");
+      if (f[i].term[k].value == INT64_MIN)
+        text_lit(t, "INT64_MIN,");
+      else
+        number(t, f[i].term[k].value, ',');
+      text_u64(t, f[i].term[k].op);
+      text_lit(t, ",0},");
+    }
+    text_lit(t, "\n};\n");
+  }
+  text_table(t, "PipeLoopFormula", name);
+  for (uint32_t i = 0; i < n; i++) {
+    text_string(t, f[i].nterm ? arena_printf(s->arena, "\n  {%s%u, ", name, i) : "\n  {0, ");
+    text_u64(t, f[i].nterm);
+    text_lit(t, ",0, ");
+    text_quoted(t, f[i].text);
+    text_lit(t, "},");
+  }
+  text_lit(t, "\n};\n");
+}
+
 /* What the names of a class begin with. */
 static const char *class_prefix(Sched *s, uint32_t i) {
   const PipeLooped *l = &s->looped->table;
@@ -161,7 +189,8 @@ void emit_looped(Sched *s, FILE *f) {
   for (uint32_t i = 0; i < nloop; i++)
     text_string(t, arena_printf(s->arena, "%s %" PRId64 " + %" PRId64 " n", i ? "," : "",
                                 l->cls[i].from, l->cls[i].step));
-  text_string(t, " (n = 0, 1, 2, ...)");
+  text_string(t,
+              l->nadmit ? " (n = 0, 1, 2, ...) that the schedule admits" : " (n = 0, 1, 2, ...)");
   for (uint32_t i = nloop; i < l->nclass; i++)
     text_string(
         t, arena_printf(s->arena, "%s %" PRId64, i > nloop ? "," : " and for", l->cls[i].from));
@@ -201,15 +230,21 @@ void emit_looped(Sched *s, FILE *f) {
     text_string(t, arena_printf(s->arena, "%sparam},", x));
   }
   text_lit(t, "\n};\n");
+  formulas(s, t, l->value, l->nparam, "param_value");
+  if (l->nadmit) {
+    text_lit(t, "\n/* What the schedule requires. */\n");
+    formulas(s, t, l->admit, l->nadmit, "admit");
+  }
   text_table(t, "char *const", "param_name");
   for (uint32_t i = 0; i < l->nparam; i++)
     text_string(t, arena_printf(s->arena, "%s\"%s\"", i ? ", " : "", l->param[i]));
   text_string(
-      t, arena_printf(
-             s->arena,
-             "};\n\nconst PipeLooped %s = {\n  .magic = PIPE_LOOP_MAGIC, .abi = %u, .nclass = %u, "
-             ".nparam = %u, .open = %u,\n  .cls = classes, .param = param_name,\n};\n",
-             s->opt->symbol ? s->opt->symbol : "pipe_program", PIPE_ABI, l->nclass, l->nparam,
-             l->open));
+      t,
+      arena_printf(
+          s->arena,
+          "};\n\nconst PipeLooped %s = {\n  .magic = PIPE_LOOP_MAGIC, .abi = %u, .nclass = %u, "
+          ".nparam = %u, .open = %u,\n  .cls = classes, .param = param_name, .value = param_value,%s\n};\n",
+          s->opt->symbol ? s->opt->symbol : "pipe_program", PIPE_ABI, l->nclass, l->nparam, l->open,
+          l->nadmit ? arena_printf(s->arena, "\n  .admit = admit, .nadmit = %u,", l->nadmit) : ""));
   text_flush(t);
 }

@@ -83,6 +83,9 @@ static bool eval_call(Sched *s, const Expr *e, int64_t *value) {
 
 bool eval(Sched *s, const Expr *e, int64_t *value) {
   int64_t a, b;
+  if (!work_take(s->work, 1,
+                 e->at)) /* what is compiled for it comes to nothing, and says nothing */
+    return false;
   switch (e->kind) {
   case EX_INT: *value = e->value; return true;
   case EX_NAME: *value = s->env[e->slot]; return true;

@@ -450,6 +450,8 @@ static bool run_opref(Ex *x, const OpRef *o) {
 }
 
 bool spend(Ex *x, const Stmt *t) {
+  if (!work_take(x->s->work, 2, t->at))
+    return false;
   if (x->budget-- > 0 && x->turns++ < MAX_TURNS)
     return true;
   if (x->turns > MAX_TURNS)

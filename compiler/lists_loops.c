@@ -10,7 +10,7 @@ enum { MOST_CUTS = 48, MOST_TURN = 1 << 12 }; /* of a loop; its turns that are t
 
 /* Turn `at` of a loop, a function of n and j. */
 static bool run_turn(Text *t, const Loop *k, Affine at) {
-  if (++t->steps > 64 * (uint64_t)MOST_ROWS)
+  if (!work_take(t->s->opt->work, 4, k->b->at) || ++t->steps > 64 * (uint64_t)MOST_ROWS)
     return text_no(t, k->b->at, "its loops run too often");
   Affine i = affine_sum(k->lo, at, k->step);
   if (k->b->name)
@@ -233,7 +233,7 @@ static bool inner_turns(Text *t, const Stmt *b, bool (*body)(Text *, const Stmt 
   if (lo.n || lo.j || count.n || count.j)
     return text_no(t, b->at, "a loop in its kernel depends on M");
   for (int64_t i = 0; i < count.a; i++, lo.a += step) {
-    if (++t->steps > 64 * (uint64_t)MOST_ROWS)
+    if (!work_take(t->s->opt->work, 4, b->at) || ++t->steps > 64 * (uint64_t)MOST_ROWS)
       return text_no(t, b->at, "its loops run too often");
     if (b->name)
       affine_bind(t->x, b->slot, lo);
@@ -356,13 +356,13 @@ bool text_run_kernel(Text *t, const Stmt *b) {
   affine_bind(t->x, b->slot, affine(0));
   if (t->clock)
     return text_no(t, b->at, "a kernel stands in a clock");
-  if (b->range.lo) { /* an empty range runs nothing, whatever the lags */
+  if (b->range.lo) {
     Affine lo, hi;
     if (!affine_eval(t->x, b->range.lo, &lo) || !affine_eval(t->x, b->range.hi, &hi) ||
         !affine_at_least_0(t->x, b->at, affine_sum(affine_sum(hi, lo, -1), affine(1), -1), &some))
       return false;
-    if (!some)
-      return true;
+    if (!some) /* what its ops are is asked when it is compiled, and not read here */
+      return text_no(t, b->at, "a kernel has no turns");
   }
   if (!kernel_ends(t, b->body, &e))
     return false;

@@ -19,6 +19,7 @@ bool text_no(Text *t, Span at, const char *why) { return affine_no(t->x, at, why
 
 State text_save(Sched *s, const State *of) {
   State to = {.wait = {0}};
+  work_take(s->opt->work, s->nstage + (uint64_t)of->wait.n, s->def->name_at);
   for (int i = 0; i < 3 * MOST_LEVELS && of->next[i]; i++) {
     to.next[i] = NEW_ARRAY(s->arena, Affine, s->nstage);
     memcpy(to.next[i], of->next[i], s->nstage * sizeof *to.next[i]);
@@ -194,8 +195,8 @@ static bool update(Text *t, const OpRef *o, Affine stamp) {
   const Pipe *only = NULL;
   Affine mb = affine(0);
   bool there = true, here = true;
-  if (t->use)
-    return true; /* who uses it updates */
+  if (t->use) /* who uses it updates */
+    return !o->args || text_no(t, o->at, "what it uses updates by microbatch");
   if (o->args && !affine_eval(t->x, o->args->value, &mb))
     return false;
   if (o->chunk || o->stage) {
@@ -331,6 +332,8 @@ static bool run_stmt(Text *t, const Stmt *b) {
   AffineEnv *x = t->x;
   Affine v;
   bool yes, ok;
+  if (!work_take(t->s->opt->work, 4 + t->now.wait.n / 4, b->at))
+    return text_no(t, b->at, "it takes too many steps");
   switch (b->kind) {
   case ST_OP: return text_run_op(t, b);
   case ST_KERNEL: return text_run_kernel(t, b);

@@ -54,31 +54,22 @@ typedef struct Loops {
   Sched *s;
   const char *name;
   int64_t T, residue;
-  bool proved;   /* for all M: nothing has to be tried beyond what the table is made of */
+  const PipeLooped *rules; /* formulas: what is required */
+  bool proved;             /* for all M: nothing has to be tried beyond what the table is made of */
   int64_t tried; /* the largest value that was compared, of the class of which it is least */
   uint64_t work;
   const char *why;
 } Loops;
 
-bool compile_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
-                int64_t value) {
-  if (arena != s->arena)
-    *arena = (Arena){.oom = s->arena->oom};
-  *opt = *s->opt;
-  *other = (Sched){.arena = arena, .diag = diag, .opt = opt};
-  diag_init(diag, arena, NULL);
-  opt->define = NEW_ARRAY(arena, Define, opt->ndefine + 1);
-  memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
-  opt->define[opt->ndefine++] = (Define){.name = name, .value = value, .lo = value, .hi = value};
-  opt->for_all = opt->counterexample = opt->dump_after = NULL;
-  opt->emit = EMIT_NONE, opt->time_passes = opt->check_only = opt->verify = opt->looped = false;
-  return compile_only(other);
-}
-
 static int64_t value_of(const Loops *x, int64_t n) { return x->residue + x->T * n; }
 
+static bool admits(const Loops *x, int64_t n) {
+  return pipe_loop_refused(x->rules, value_of(x, n)) == NULL;
+}
+
 static bool sample(Loops *x, int64_t n, Sample *out) {
-  bool ok = compile_at(x->s, &out->s, &out->arena, &out->diag, &out->opt, x->name, value_of(x, n));
+  bool ok = compile_at(x->s, &out->s, &out->arena, &out->diag, &out->opt, x->name, value_of(x, n),
+                       !admits(x, n));
   for (uint32_t r = 0; ok && r < out->s.nrank; r++)
     x->work += out->s.prog->rank[r].ninstr;
   return ok;
@@ -223,7 +214,9 @@ static bool fit_params(Loops *x, int64_t n, PipeProgram *const p[3], PipeLooped 
       name[l->nparam] = arena_strndup(x->s->arena, at[j], len);
       at[j] = *end ? end + 1 : end;
     }
-    if (!fit_number(&value[l->nparam], n, (uint64_t)v[0], (uint64_t)v[1], (uint64_t)v[2]))
+    value[l->nparam] = (PipeLinear){0, 0};
+    if (l->value[l->nparam].nterm == 0 &&
+        !fit_number(&value[l->nparam], n, (uint64_t)v[0], (uint64_t)v[1], (uint64_t)v[2]))
       return no(x, "a parameter does not grow evenly with it");
     if (strcmp(name[l->nparam], x->name) == 0)
       l->open = l->nparam;
@@ -454,10 +447,13 @@ static bool same_program(const PipeProgram *a, const PipeProgram *b) {
   return memcmp(a->site, b->site, a->nsite * sizeof *a->site) == 0;
 }
 
-/* Is the table unrolled what pipec makes of n? absolute: of what n is counted from in the table. */
+/* Is the table unrolled what pipec makes of n? absolute: of what n is counted from in the table. True of what is not
+ * admitted, which has no program. */
 static bool holds(Loops *x, const PipeLooped *l, int64_t n) {
   char why[PIPE_LOOP_TEXT];
   Sample p;
+  if (!admits(x, n))
+    return true;
   bool ok = sample(x, n, &p);
   PipeProgram *q = ok ? pipe_unroll(l, value_of(x, n), why) : NULL;
   ok = q && same_program(q, p.s.prog);
@@ -466,7 +462,23 @@ static bool holds(Loops *x, const PipeLooped *l, int64_t n) {
   return ok;
 }
 
-/* Tries to roll the class at n, n + 1, n + 2. *never: the schedule does not admit these values. */
+/* Are no values from n on admitted, as far as can be seen, by what the schedule requires and by what it uses? */
+static bool admits_none(Loops *x, int64_t n) {
+  enum { TRIED = 1 << 12, COMPILED = 16 };
+  int compiled = 0;
+  bool none = true;
+  for (int64_t i = 0; i < TRIED && compiled < COMPILED && none; i++) {
+    Sample p;
+    if (!admits(x, n + i))
+      continue;
+    none = !sample(x, n + i, &p) && p.diag.first == DIAG_REQUIRES;
+    arena_free(&p.arena);
+    compiled++;
+  }
+  return none;
+}
+
+/* Tries to roll the class at n, n + 1, n + 2. *never: the schedule does not admit the values of the class. */
 static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sched **of,
                       bool *never) {
   Sample p[3];
@@ -475,7 +487,9 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
   *never = false;
   for (; made < 3 && ok; made++) {
     ok = sample(x, n + made, &p[made]);
-    *never |= !ok && p[made].diag.first == DIAG_REQUIRES;
+    if (!ok && work_spent(x->s->opt->work))
+      continue; /* it says nothing */
+    *never |= !ok && (!admits(x, n + made) || p[made].diag.first == DIAG_REQUIRES);
     if (!ok)
       no(x, arena_printf(x->s->arena, "it is refuted at %s = %lld [%s]", x->name,
                          (long long)value_of(x, n + made), diag_name(p[made].diag.first)));
@@ -483,35 +497,44 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
   Class k = {.out = out};
   PipeProgram *const q[3] = {p[0].s.prog, p[1].s.prog, p[2].s.prog};
   Sample *like = ok ? arena_zalloc(x->s->arena, 1, sizeof *like) : NULL;
+  *never = *never && admits_none(x, n);
   if (ok) /* its tables live as long as s */
-    ok = compile_at(x->s, &like->s, x->s->arena, &like->diag, &like->opt, x->name, value_of(x, n));
+    ok = compile_at(x->s, &like->s, x->s->arena, &like->diag, &like->opt, x->name, value_of(x, n),
+                    !admits(x, n));
   ok = ok && make_class(x, n, q, like->s.prog, l, &k) && times_repeat(x, k.g, n, p);
   if (ok)
     finish_class(x, &k, 0);
   PipeLooped one = *l;
   one.cls = out, one.nclass = 1;
-  ok = ok && (holds(x, &one, n + 3) || no(x, "it does not go on repeating"));
+  int64_t next = n + 3;
+  while (!admits(x, next) && next < n + MOST_TRIED)
+    next++;
+  ok = ok && (holds(x, &one, next) || no(x, "it does not go on repeating"));
   for (uint32_t i = 0; i < made; i++)
     arena_free(&p[i].arena);
   if (!ok)
     return false;
   /* What no proof says is at least tried. */
-  int64_t most = n + 3;
+  int64_t most = n + 3, tried = 0;
   uint64_t work = x->work;
   for (int i = 0; i < MOST_TRIED + 3 && !x->proved; i++) {
     most = i < MOST_TRIED ? most + 1 : 2 * most + 1;
     if (!holds(x, &one, most))
       return no(x, arena_printf(x->s->arena, "it is not so at %s = %lld", x->name,
                                 (long long)value_of(x, most)));
+    tried = admits(x, most) ? most : tried;
   }
   x->work = work;
-  if (!x->proved && (value_of(x, most) < x->tried || x->tried == 0))
-    x->tried = value_of(x, most);
-  int64_t least = n;
-  while (least > 0 && value_of(x, least - 1) >= 1 && holds(x, &one, least - 1))
-    least--;
+  if (!x->proved && (value_of(x, tried) < x->tried || x->tried == 0))
+    x->tried = value_of(x, tried);
+  int64_t least = n; /* one that is admitted, if there is one */
+  while (least < n + MOST_TRIED && !admits(x, least))
+    least++;
+  for (int64_t v = n - 1; v >= 0 && value_of(x, v) >= 1 && holds(x, &one, v); v--)
+    least = admits(x, v) ? v : least;
   finish_class(x, &k, least);
   like->s.prog = k.p;
+  like->s.work = like->opt.work = NULL; /* it is emitted */
   *of = &like->s;
   return true;
 }
@@ -523,16 +546,28 @@ static int64_t least_n(const Loops *x) {
   return from <= value_of(x, n) ? n : (from - x->residue + x->T - 1) / x->T;
 }
 
+/* Of the class at hand. */
+static bool admits_nothing(const Loops *x) {
+  enum { TRIED = 1 << 12 };
+  int64_t n = 0;
+  while (n < TRIED && !admits(x, n))
+    n++;
+  while (n >= TRIED && n < INT32_MAX && !admits(x, n))
+    n *= 2;
+  return n >= INT32_MAX;
+}
+
 /* budget: instructions that may be compiled for it. */
 static bool all_classes(Loops *x, Looped *l, int64_t T, uint64_t budget) {
   Sched *s = x->s;
   PipeLoopClass *cls = NEW_ARRAY(s->arena, PipeLoopClass, (size_t)T + MOST_SHORT);
-  l->table = (PipeLooped){.magic = PIPE_LOOP_MAGIC, .abi = PIPE_ABI, .cls = cls};
+  l->table.cls = cls, l->table.nclass = 0;
   l->like = NEW_ARRAY(s->arena, Sched *, (size_t)T + MOST_SHORT);
   x->T = T, x->tried = 0;
   budget += x->work;
   for (x->residue = 1; x->residue <= T; x->residue++) {
     bool never = s->all_m.proved && x->residue % (int64_t)s->all_m.multiple != 0, ok = false;
+    never = never || admits_nothing(x);
     x->why = never ? x->why : "too much would have to be tried";
     for (int64_t n = least_n(x); !never && !ok && n <= MOST_TURNS && x->work < budget; n *= 2)
       ok = try_class(x, n, &l->table, &cls[l->table.nclass], &l->like[l->table.nclass], &never);
@@ -552,7 +587,7 @@ static bool add_short(Loops *x, Looped *l, int64_t value, const PipeProgram *p) 
   Sample *like = arena_zalloc(x->s->arena, 1, sizeof *like);
   PipeProgram *const same[3] = {(PipeProgram *)p, (PipeProgram *)p, (PipeProgram *)p};
   Class k = {.out = out};
-  if (!compile_at(x->s, &like->s, x->s->arena, &like->diag, &like->opt, x->name, value) ||
+  if (!compile_at(x->s, &like->s, x->s->arena, &like->diag, &like->opt, x->name, value, false) ||
       !make_class(x, NO_TURNS, same, like->s.prog, &l->table, &k))
     return false;
   finish_class(x, &k, 0);
@@ -563,6 +598,7 @@ static bool add_short(Loops *x, Looped *l, int64_t value, const PipeProgram *p) 
   PipeProgram *q = pipe_unroll(&one, value, why);
   bool ok = q && same_program(q, p);
   pipe_unroll_free(q);
+  like->s.work = like->opt.work = NULL; /* it is emitted */
   l->like[at] = &like->s;
   l->table.nclass += ok, l->nshort += ok;
   return ok;
@@ -587,13 +623,17 @@ static void add_shorts(Loops *x, Looped *l) {
     end = l->table.cls[i].from > end ? l->table.cls[i].from : end;
   for (; v < end && rows <= MOST_SHORT_ROWS && l->nshort < MOST_SHORT; v++) {
     Sample p;
-    if (has_value(&l->table, v))
+    if (has_value(&l->table, v) || pipe_loop_refused(&l->table, v))
       continue;
-    bool ok = compile_at(x->s, &p.s, &p.arena, &p.diag, &p.opt, x->name, v), left = false;
+    bool ok = compile_at(x->s, &p.s, &p.arena, &p.diag, &p.opt, x->name, v, false), left = false;
     for (uint32_t r = 0; ok && r < p.s.nrank; r++)
       rows += p.s.prog->rank[r].ninstr;
     if (ok)
       left = !add_short(x, l, v, p.s.prog);
+    if (work_spent(x->s->opt->work)) {
+      arena_free(&p.arena);
+      break;
+    }
     if (left || (!ok && p.diag.first != DIAG_REQUIRES))
       for (said = arena_printf(a, "%s %lld [%s]", lacks.n ? "," : "", (long long)v,
                                ok ? "its table is not that of the text" : diag_name(p.diag.first));
@@ -601,7 +641,7 @@ static void add_shorts(Loops *x, Looped *l) {
         *vec_push(a, &lacks) = *said;
     arena_free(&p.arena);
   }
-  while (v < end && has_value(&l->table, v))
+  while (v < end && (has_value(&l->table, v) || pipe_loop_refused(&l->table, v)))
     v++;
   if (v < end)
     for (said = arena_printf(a, "%s those from %lld to %lld that have no loop [too many]",
@@ -630,16 +670,29 @@ bool make_looped(Sched *s) {
   x.proved = s->all_m.proved && !rest_moves(s, x.name);
   Looped *l = NEW(s->arena, Looped);
   int64_t T = 1;
-  bool never = s->tuned || s->all_m.refuted;
-  if (never)
+  bool never = s->tuned || s->all_m.refuted || !formulas_of_m(s, x.name, &l->table);
+  l->table.magic = PIPE_LOOP_MAGIC, l->table.abi = PIPE_ABI;
+  x.rules = &l->table;
+  if (never && !s->tuned && !s->all_m.refuted)
+    x.why = "what the schedule requires, or a parameter that follows from it, is too long";
+  else if (never)
     x.why = s->tuned ? "its order is tuned for one value"
                      : arena_printf(s->arena, "it is %s", s->all_m.text);
-  for (uint32_t i = 0; !never && !s->looped && (T = period(s, i)) > 0; i++)
+  Work work;
+  work_begin(&work, WORK_SEARCH, true);
+  s->opt->work = &work;
+  for (uint32_t i = 0; !never && !s->looped && !work.spent && (T = period(s, i)) > 0; i++)
     if ((T <= MOST_CLASSES || s->all_m.proved) &&
         all_classes(&x, l, T, s->opt->looped ? MOST_WORK / 8 : (MOST_WORK / 16 - x.work) / 2))
       s->looped = l, l->tried = x.tried;
-  if (s->looped && s->opt->looped)
+  if (work.spent)
+    s->looped = NULL, x.why = arena_printf(s->arena, "%s; to try more takes too many steps", x.why);
+  if (s->looped && s->opt->looped) {
+    work_begin(&work, WORK_SEARCH / 2, true);
     add_shorts(&x, l);
+  }
+  s->opt->work = NULL;
+  work_end(&work);
   if (s->looped || !s->opt->looped)
     return true;
   LineCol at = diag_linecol(s->diag, s->all_m.at.file, s->all_m.at.beg);

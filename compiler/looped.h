@@ -7,10 +7,10 @@
 #include "pipec.h"
 #include "text.h"
 
-/* Compiles s at another value of a parameter into `other`, all passes, silently. other->arena is `arena`, which
- * must be empty, or that of s. */
+/* other_m.c: compiles s at another value of a parameter into `other`, all passes, silently. other->arena is `arena`, which
+ * must be empty, or that of s. any: whatever the schedule requires. */
 bool compile_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
-                int64_t value);
+                int64_t value, bool any);
 
 /* The program for every M. */
 typedef struct Looped {
@@ -26,6 +26,9 @@ const Entry *moving_cost(const Sched *s, const char *name);
 /* Do times, sizes, or what is recomputed, copied or read depend on it, or does that come to be something else from some
  * microbatch on? */
 bool rest_moves(const Sched *s, const char *name);
+/* formulas_of_m.c: what s requires of the parameter, and those that follow from it: ensures value, admit, nadmit. False: they are
+ * too long. */
+bool formulas_of_m(const Sched *s, const char *name, PipeLooped *l);
 /* The pass: requires check_all_m; ensures looped. */
 bool make_looped(Sched *s);
 void emit_looped(Sched *s, FILE *f); /* s->looped as C */

@@ -72,8 +72,12 @@ typedef struct Machine {
   const MachineList *list;
   uint32_t nrank, n;
   ChannelModel model;
-  uint32_t *base;      /* [nrank + 1] number of a list's first instruction */
-  Row *row;            /* [n] */
+  uint32_t *base;   /* [nrank + 1] number of a list's first instruction */
+  Row *row;         /* [n] */
+  Channel *channel; /* [nchannel] what meets */
+  uint32_t nchannel, npair;
+  Channel *pair;       /* [npair] TAGGED: the transfers of each directed pair; else NULL */
+  uint32_t *first;     /* [nstream] of each stream */
   uint32_t *head;      /* [nstream] next of each stream; NONE: finished */
   uint32_t *wait_next; /* [nstream] next waiter for the same instruction */
   uint32_t
@@ -123,11 +127,12 @@ static uint32_t table_get(Arena *arena, Table *t, uint64_t a, uint64_t b, uint64
 /* The queue of a communication: a number from 0, a new one or an old one. */
 static uint32_t queue_of(Machine *m, Table *t, uint32_t i) {
   const MachineInstr *in = instr(m, i);
-  bool own = m->model.channels == CHANNELS_TAGGED && in->kind != MACHINE_ALL;
+  const bool copy = in->kind == MACHINE_COPY;
+  const bool own = m->model.channels == CHANNELS_TAGGED && in->kind != MACHINE_ALL && !copy;
   if (own || !HAS(EDGE_QUEUE))
     return t->n++;
   uint64_t r = m->row[i].rank, peer = in->peer;
-  if (in->kind == MACHINE_COPY)
+  if (copy)
     return table_get(m->arena, t, r, UINT64_MAX, 0);
   if (m->model.channels == CHANNELS_RANK)
     peer = 0;
@@ -205,7 +210,7 @@ static void find_rooms(Machine *m, const Channel *pair) {
 }
 
 /* TAGGED, once all ends are paired: chains of the transfers of each directed pair take the place of those of each
- * tensor. */
+ * tensor. Ensures pair, above. */
 static void put_in_order(Machine *m) {
   Table pairs = {0};
   VEC(Channel) pair = {0};
@@ -227,8 +232,22 @@ static void put_in_order(Machine *m) {
       m->row[m->above[i] = pair.at[p].last[recv]].chain = i;
     pair.at[p].last[recv] = i;
   }
-  for (uint32_t p = 0; m->model.buffer > 0 && p < pair.n; p++)
-    find_rooms(m, &pair.at[p]);
+  m->pair = pair.at, m->npair = pair.n;
+}
+
+/* What each SEND waits for, with the buffer that the model has. */
+static void set_rooms(Machine *m) {
+  if (m->model.channels != CHANNELS_TAGGED) {
+    for (uint32_t c = 0; c < m->nchannel; c++)
+      pair_channel(m, &m->channel[c]);
+    return;
+  }
+  for (uint32_t p = 0; p < m->npair; p++) {
+    for (uint32_t s = m->pair[p].first[0]; s != NONE; s = m->row[s].chain)
+      m->row[s].room = HAS(EDGE_RENDEZVOUS) ? m->row[s].mate : FREE;
+    if (m->model.buffer > 0)
+      find_rooms(m, &m->pair[p]);
+  }
 }
 
 /* The n-th ALL of every member of a communicator in a ring; it is open where a member has fewer. */
@@ -272,14 +291,14 @@ static void build(Machine *m) {
   }
   m->n = m->base[m->nrank];
   m->row = arena_alloc(m->arena, (size_t)m->n * sizeof *m->row + 1);
-  m->head = arena_alloc(m->arena, (m->nrank + ncomm) * sizeof *m->head + 1);
+  m->first = arena_alloc(m->arena, (m->nrank + ncomm) * sizeof *m->first + 1);
   uint32_t *tail = arena_alloc(m->arena, (m->nrank + ncomm) * sizeof *tail + 1);
   Channel *channel = arena_alloc(m->arena, ncomm * sizeof *channel + 1);
   uint32_t nchannel = 0, *group = arena_alloc(m->arena, ncomm * sizeof *group + 1), ngroup = 0;
   Table queues = {0}, channels = {0}, groups = {0};
   m->nstream = m->nrank;
   for (uint32_t r = 0; r < m->nrank; r++)
-    m->head[r] = NONE;
+    m->first[r] = NONE;
   for (uint32_t r = 0; r < m->nrank; r++)
     for (uint32_t k = 0; k < m->list[r].n; k++) {
       uint32_t i = m->base[r] + k, q = r, c;
@@ -316,20 +335,25 @@ static void build(Machine *m) {
       }
       m->row[i].stream = q;
       if (q >= m->nstream)
-        m->head[m->nstream++] = NONE;
-      if (m->head[q] == NONE)
-        m->head[q] = i;
+        m->first[m->nstream++] = NONE;
+      if (m->first[q] == NONE)
+        m->first[q] = i;
       else
         m->row[tail[q]].next = i;
       tail[q] = i;
     }
   for (uint32_t g = 0; g < ngroup; g++)
     pair_members(m, channel, group[g]);
-  for (uint32_t c = 0; c < nchannel; c++)
-    if (channel[c].first[0] != NONE || channel[c].first[1] != NONE)
-      pair_channel(m, &channel[c]);
+  m->channel = channel, m->nchannel = nchannel;
+  for (uint32_t c = 0; c < nchannel && m->model.channels == CHANNELS_TAGGED; c++)
+    pair_channel(m, &channel[c]);
   if (m->model.channels == CHANNELS_TAGGED)
     put_in_order(m);
+  m->head = arena_alloc(m->arena, (size_t)m->nstream * sizeof *m->head + 1);
+  m->wait_next = arena_alloc(m->arena, (size_t)m->nstream * sizeof *m->wait_next + 1);
+  m->work = arena_alloc(m->arena,
+                        (size_t)m->nstream * sizeof *m->work + 1); /* one waits in one place */
+  set_rooms(m);
 }
 
 /* ---- the run ---- */
@@ -589,9 +613,7 @@ static bool find_never(Machine *m, MachineWhy why, MachineResult *out) {
 
 static uint64_t run(Machine *m) {
   uint64_t done = 0;
-  m->wait_next = arena_alloc(m->arena, (size_t)m->nstream * sizeof *m->wait_next + 1);
-  m->work = arena_alloc(m->arena,
-                        (size_t)m->nstream * sizeof *m->work + 1); /* one waits in one place */
+  memcpy(m->head, m->first, (size_t)m->nstream * sizeof *m->head);
   for (uint32_t q = m->nstream; q-- > 0;)
     m->work[m->nwork++] = q;
   while (m->nwork > 0)
@@ -647,6 +669,15 @@ bool machine_completes(void (*oom)(size_t), const MachineList *list, uint32_t nr
   return done;
 }
 
+/* Runs it once more, from the begin, with another buffer. */
+static bool completes_with(Machine *m, uint64_t buffer) {
+  m->model.buffer = buffer;
+  for (uint32_t i = 0; i < m->n; i++)
+    m->row[i].flags &= CROSSED, m->row[i].waiter = NONE;
+  set_rooms(m);
+  return run(m) == m->n;
+}
+
 bool machine_least_buffer(void (*oom)(size_t), const MachineList *list, uint32_t nrank,
                           ChannelModel model, uint64_t *buffer) {
   uint64_t low = 0, high = 1; /* low is too little, high is enough */
@@ -657,22 +688,22 @@ bool machine_least_buffer(void (*oom)(size_t), const MachineList *list, uint32_t
                           : 0;
       high = high + load < high ? UINT64_MAX : high + load;
     }
-  for (int k = 0; k < 2; k++) { /* rendezvous; all that is ever sent fits */
-    model.buffer = *buffer = k * high;
-    if (machine_completes(oom, list, nrank, model))
-      break;
-    if (k == 1)
-      return false;
+  Arena scratch = {.oom = oom};
+  Machine m = {.arena = &scratch, .list = list, .nrank = nrank, .model = model};
+  build(&m);
+  *buffer = 0;
+  bool found = completes_with(&m, 0); /* rendezvous */
+  if (!found) {
+    *buffer = high;
+    found = completes_with(&m, high); /* all that is ever sent fits */
+    while (found && high - low > 1) {
+      const uint64_t middle = low + (high - low) / 2;
+      if (completes_with(&m, middle))
+        *buffer = high = middle;
+      else
+        low = middle;
+    }
   }
-  if (*buffer == 0)
-    return true;
-  while (high - low > 1) {
-    model.buffer = low + (high - low) / 2;
-    if (machine_completes(oom, list, nrank, model))
-      high = model.buffer;
-    else
-      low = model.buffer;
-  }
-  *buffer = high;
-  return true;
+  arena_free(&scratch);
+  return found;
 }

@@ -128,7 +128,7 @@ bool machine_completes(void (*oom)(size_t), const MachineList *list, uint32_t nr
                        ChannelModel model);
 
 /* The least buffer, in the model's unit, with which the lists complete (0: rendezvous is enough).
- * False: with none. log(buffer) runs. */
+ * False: with none. Who meets whom is found once; then log(buffer) runs. */
 bool machine_least_buffer(void (*oom)(size_t), const MachineList *list, uint32_t nrank, ChannelModel model,
                           uint64_t *buffer);
 

@@ -26,6 +26,7 @@
 #include "machine.h"
 #include "pipe_instr.h"
 #include "pipe_sim.h"
+#include "work.h"
 
 #define PIPEC_VERSION "0.1.0"
 #define NONE UINT32_MAX
@@ -186,6 +187,7 @@ typedef struct Sched {
   Arena *arena;
   Diag *diag;
   struct Options *opt;
+  Work *work;            /* what it may take, for a question about every M (work.h); NULL: as much as it takes */
 
   /* parse */
   Interner *names;
@@ -382,6 +384,7 @@ typedef struct Options {
   bool any_value;              /* what the schedule requires is not asked for (all_m.c) */
   bool keep_play;              /* (all_m_lists.c) */
   const char *for_all;         /* --for-all: a parameter; prove for all its values */
+  Work *work;                  /* what that may take: of programs that are compiled for it (all_m.c, looped.c) */
   bool looped;                 /* write the program for all of them */
   const char *symbol;          /* C name of the program */
   const char *profile;

@@ -118,11 +118,12 @@ static void report_looped(Sched *s, FILE *f) {
     from = l->cls[i].from > from ? l->cls[i].from : from;
   fprintf(f, "all %-5s tried, not proved: complete, in order and deadlock-free for ", m);
   if (l->nclass == 1 && l->cls[0].step > 1)
-    fprintf(f, "%s = %" PRId64 ", %" PRId64 ", %" PRId64 " and so on", m, from,
-            from + l->cls[0].step, from + 2 * l->cls[0].step);
+    fprintf(f, "%s = %" PRId64 ", %" PRId64 ", %" PRId64 " and so on%s", m, from,
+            from + l->cls[0].step, from + 2 * l->cls[0].step,
+            l->nadmit ? " that the schedule admits" : "");
   else
     fprintf(f, "every %s from %" PRId64 " on%s", m, from,
-            l->nclass < l->cls[0].step ? " that the schedule admits" : "");
+            l->nadmit || l->nclass < l->cls[0].step ? " that the schedule admits" : "");
   fprintf(f, ", if it goes on to repeat as it does up to %" PRId64 "\n", s->looped->tried);
   const PipeLoopClass *c = &l->cls[0];
   uint64_t per = (uint64_t)c->nmb.by / s->slices;

@@ -585,6 +585,8 @@ bool rules_run(Rules *q) {
   bool ok = true;
   uint64_t kept = 0; /* the last moment */
   while (ok && q->nevent > 0) {
+    if (!work_take(s->work, 20, s->def->name_at))
+      return false;
     if (q->need0 && q->event[0].at > kept)
       rules_state(q, kept = q->event[0].at);
     Event e = event_pop(q);

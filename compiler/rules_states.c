@@ -122,6 +122,8 @@ void rules_state(Rules *q, uint64_t now) {
     return;
   Words w = {0};
   int64_t touched = -1;
+  if (!work_take(s->work, s->nop / 2 + 20 * (uint64_t)s->nrank, s->def->name_at))
+    return;
   for (uint32_t i = 0; i < s->nop; i++)
     if (q->op[i].need == OP_DONE || q->op[i].need < q->need0[i])
       touched = unit_of(s, &s->op[i]) > touched ? unit_of(s, &s->op[i]) : touched;

@@ -204,6 +204,33 @@ static int tell_waiting(const Look *l, uint32_t r, uint32_t row, char *text, siz
                   pr_where(l->run, c, where), partner, q);
 }
 
+/* Writes ", one action with 5B5" if the model carries out c together with others. */
+static int tell_action(const PrRun *run, const PipeInstr *c, char *text, size_t room) {
+  size_t len = 0;
+  for (uint32_t i = 1; run->m.overlap && i <= c->group && len < room; i++) {
+    char op[PIPE_OP_TEXT];
+    pipe_instr_text(op, pipe_graph(run->p), &c[i]);
+    len += (size_t)snprintf(text + len, room - len, "%s%s", i > 1 ? ", " : ", one action with ",
+                            op);
+  }
+  text[len < room ? len : room - 1] = 0;
+  return (int)(len < room ? len : room - 1);
+}
+
+/* Writes ", the other side of 1SEND_F0 on rank 1" of the transfer c, unless that is what `waiter` waits in, at `row`. */
+static int tell_other_side(const Look *l, const PipeInstr *c, uint32_t waiter, uint32_t row,
+                           char *text, size_t room) {
+  char other[PIPE_OP_TEXT];
+  if (!pipe_op_info[c->op].comm || pipe_is_sum(c->op) || c->op == PIPE_SIDE_COMM)
+    return 0;
+  const RankRun *k = &l->run->rank[c->peer];
+  uint32_t i = other_side(l, c, c->peer);
+  if (i == PIPE_NONE || (waiter == c->peer && row == k->comm[i].index))
+    return 0;
+  pipe_instr_text(other, pipe_graph(l->run->p), &k->t->instr[k->comm[i].index]);
+  return snprintf(text, room, ", the other side of %s on rank %u", other, c->peer);
+}
+
 bool pr_blame(const PrRun *run, const PrPlace *place, char *text, size_t room) {
   const Look l = {run, place};
   Blame best = {NONE, 0, PIPE_NONE};
@@ -223,8 +250,11 @@ bool pr_blame(const PrRun *run, const PrPlace *place, char *text, size_t room) {
   case GONE: len = snprintf(text, room, "the process of rank %u has ended", best.rank); break;
   case SILENT: len = snprintf(text, room, "rank %u does not answer", best.rank); break;
   case NOT_BEGUN: len = snprintf(text, room, "rank %u does not begin %s", best.rank, where); break;
-  case COPIES:
-  case RUNS: len = snprintf(text, room, "rank %u is in %s", best.rank, where); break;
+  case COPIES: len = snprintf(text, room, "rank %u is in %s", best.rank, where); break;
+  case RUNS:
+    len = snprintf(text, room, "rank %u is in %s", best.rank, where);
+    len += tell_action(run, c, text + len, room - (size_t)len);
+    break;
   case LOST:
     len = tell_waiting(&l, best.rank, best.index, text, room);
     if ((size_t)len < room)
@@ -237,7 +267,9 @@ bool pr_blame(const PrRun *run, const PrPlace *place, char *text, size_t room) {
     return true;
   default: return false;
   }
-  uint32_t row, waiter = first_waiter(&l, best.rank, &row);
+  uint32_t row = PIPE_NONE, waiter = first_waiter(&l, best.rank, &row);
+  if (best.cause == NOT_BEGUN)
+    len += tell_other_side(&l, c, waiter, row, text + len, room - (size_t)len);
   if (waiter != PIPE_NONE && (size_t)len + 2 < room) {
     memcpy(text + len, "; ", 3);
     tell_waiting(&l, waiter, row, text + len + 2, room - (size_t)len - 2);

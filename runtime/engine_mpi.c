@@ -8,7 +8,8 @@
  * the counts of RankRun, under `lock`.
  *
  * MPI is called by one thread at a time, under `call`, and without blocking. Who waits for MPI looks a few
- * times, then sleeps between looks, up to 100 us: no core is kept busy by waiting.
+ * times, then sleeps between looks, up to 100 us, and once it has waited for long up to 1 ms: no core is kept busy by
+ * waiting.
  *
  * A message is told apart by its tag: which tensor of which microbatch (number_of in mpi_open.c), whatever else is under
  * way between the two ranks.
@@ -147,7 +148,8 @@ static bool wait_for_streams(Mpi *m, uint64_t compute, uint64_t copy) {
   }
 }
 
-bool mpi_meet_faults(Mpi *m, uint32_t i, uint32_t n, uint64_t step, PrFaultKind *fault) {
+/* The faults of the n instructions at place i. False: they never begin. */
+static bool meet_faults(Mpi *m, uint32_t i, uint32_t n, uint64_t step, PrFaultKind *fault) {
   for (uint32_t j = 0; j < n; j++) {
     fault[j] = pr_fault_at(m->run, m->k->id, m->k->comm[i + j].index, step);
     while (fault[j] == PR_HANG && mpi_look_around(m))
@@ -169,7 +171,7 @@ static bool comm_step(Mpi *m, uint64_t step) {
     const PipeInstr *c = &k->t->instr[at->index];
     n = c->group + 1u;
     if (!wait_for_streams(m, step * k->ncompute + c->wait, step * k->ncopy + c->wait_copy) ||
-        !mpi_meet_faults(m, i, n, step, fault))
+        !meet_faults(m, i, n, step, fault))
       return false;
     atomic_store(&k->stream->posted, 1);
     uint64_t start = k->span ? pr_now() - m->run->epoch_ns : 0;

@@ -16,10 +16,104 @@ typedef struct Room {
 
 typedef struct Unroll {
   Room room;
+  int64_t at;
   const PipeLoopClass *c;
   uint64_t n;
   const PipePool *pool; /* of the rank at hand */
 } Unroll;
+
+/* ---- formulas ---- */
+
+static int less(int64_t a, int64_t b, uint32_t op) {
+  switch (op) {
+  case PIPE_LOOP_LT: return a < b;
+  case PIPE_LOOP_LE: return a <= b;
+  case PIPE_LOOP_GT: return a > b;
+  case PIPE_LOOP_GE: return a >= b;
+  case PIPE_LOOP_EQ: return a == b;
+  default: return a != b;
+  }
+}
+
+/* 0: it has no value. */
+static int combine(int64_t a, int64_t b, uint32_t op, int64_t *to) {
+  switch (op) {
+  case PIPE_LOOP_ADD: return !__builtin_add_overflow(a, b, to);
+  case PIPE_LOOP_SUB: return !__builtin_sub_overflow(a, b, to);
+  case PIPE_LOOP_MUL: return !__builtin_mul_overflow(a, b, to);
+  case PIPE_LOOP_MIN: *to = a < b ? a : b; return 1;
+  case PIPE_LOOP_MAX: *to = a > b ? a : b; return 1;
+  case PIPE_LOOP_DIV:
+  case PIPE_LOOP_MOD:
+    if (b == 0)
+      return 0;
+    if (b ==
+        -1) { /* the least number has no quotient, and a remainder that the machine does not know */
+      *to = 0;
+      return op == PIPE_LOOP_MOD || !__builtin_sub_overflow((int64_t)0, a, to);
+    }
+    *to = op == PIPE_LOOP_DIV ? a / b - (a % b != 0 && (a < 0) != (b < 0))
+                              : a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0);
+    return 1;
+  default: *to = less(a, b, op); return 1;
+  }
+}
+
+int pipe_loop_value(const PipeLoopFormula *f, int64_t open, int64_t *value) {
+  int64_t stack[PIPE_LOOP_DEPTH + 1], *top = stack; /* one past the top */
+  for (uint32_t i = 0; i < f->nterm; i++) {
+    const PipeLoopTerm *t = &f->term[i];
+    uint64_t n = (uint64_t)t->value, held = (uint64_t)(top - stack);
+    if (t->op <= PIPE_LOOP_PICK) {
+      if (held == PIPE_LOOP_DEPTH || (t->op == PIPE_LOOP_PICK && n >= held))
+        return 0;
+      *top++ = t->op == PIPE_LOOP_CONST ? t->value : t->op == PIPE_LOOP_OPEN ? open : stack[n];
+      continue;
+    }
+    if (held < (t->op >= PIPE_LOOP_ADD ? 2u : t->op != PIPE_LOOP_JUMP))
+      return 0;
+    switch (t->op) {
+    case PIPE_LOOP_KEEP:
+      if (n >= held)
+        return 0;
+      stack[n] = top[-1];
+      top = stack + n + 1;
+      break;
+    case PIPE_LOOP_UNLESS:
+      if (*--top != 0)
+        break;
+      /* fall through */
+    case PIPE_LOOP_JUMP:
+      if (n <= i || n > f->nterm)
+        return 0;
+      i = (uint32_t)n - 1;
+      break;
+    case PIPE_LOOP_NEG:
+      if (__builtin_sub_overflow((int64_t)0, top[-1], &top[-1]))
+        return 0;
+      break;
+    case PIPE_LOOP_NOT: top[-1] = !top[-1]; break;
+    default:
+      top--;
+      if (!combine(top[-1], top[0], t->op, &top[-1]))
+        return 0;
+    }
+  }
+  if (top == stack)
+    return 0;
+  *value = top[-1];
+  return 1;
+}
+
+const PipeLoopFormula *pipe_loop_refused(const PipeLooped *l, int64_t value) {
+  int64_t v;
+  for (uint32_t i = 0; i < l->nadmit; i++)
+    if (!pipe_loop_value(&l->admit[i], value, &v) || v == 0)
+      return &l->admit[i];
+  return NULL;
+}
+
+/* ---- tables ---- */
 
 enum { INSTR_WORDS = sizeof(PipeInstr) / 4, WEIGHT_WORDS = sizeof(PipeWeights) / 4 };
 
@@ -139,9 +233,12 @@ static void unroll(Unroll *u, const PipeLooped *l, PipeProgram *out) {
   fill(u, &u->c->stage, stage, p->stage, sizeof *stage / 4, NULL, NULL, 0);
   *out = *p;
   size_t at = 0;
-  for (uint32_t i = 0; i < l->nparam; i++)
-    at += (size_t)snprintf(params + at, text - at, "%s%s=%" PRId64, i ? " " : "", l->param[i],
-                           linear(u, u->c->param[i]));
+  for (uint32_t i = 0; i < l->nparam; i++) {
+    int64_t v = linear(u, u->c->param[i]);
+    if (l->value && l->value[i].nterm) /* (pipe_unroll has asked whether it has one) */
+      pipe_loop_value(&l->value[i], u->at, &v);
+    at += (size_t)snprintf(params + at, text - at, "%s%s=%" PRId64, i ? " " : "", l->param[i], v);
+  }
   out->params = params;
   out->rank = rank;
   out->stage = stage;
@@ -160,6 +257,7 @@ static void unroll(Unroll *u, const PipeLooped *l, PipeProgram *out) {
 static int is_short(const PipeLoopClass *c) { return c->step > INT64_MAX / 2; }
 
 static PipeProgram *refuse(char why[PIPE_LOOP_TEXT], const PipeLooped *l, int64_t value) {
+  enum { TRIED = 256 };
   const char *name = l->param[l->open];
   int at = snprintf(why, PIPE_LOOP_TEXT, "no program for %s = %" PRId64 ", but for", name, value);
   uint32_t said = 0, left = 0;
@@ -172,13 +270,21 @@ static PipeProgram *refuse(char why[PIPE_LOOP_TEXT], const PipeLooped *l, int64_
         left += !one;
         continue;
       }
-      if (one)
+      if (one) {
         at += snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, "%s %" PRId64,
                        i > 0 && is_short(&l->cls[i - 1]) ? "," : "; and for", c->from);
-      else
-        at += snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at,
-                       "%s %" PRId64 ", %" PRId64 ", %" PRId64 " and so on", said++ ? ";" : "",
-                       c->from, c->from + c->step, c->from + 2 * c->step);
+        continue;
+      }
+      int64_t v = c->from;
+      for (int k = 0, few = 0; few < 3 && k < TRIED; k++, v += c->step)
+        if (!pipe_loop_refused(l, v))
+          at += snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, "%s %" PRId64,
+                         few++  ? ","
+                         : said ? ";"
+                                : "",
+                         v);
+      at += snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, " and so on");
+      said++;
     }
   if (left)
     snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, ", and %" PRIu32 " more such series", left);
@@ -190,13 +296,27 @@ PipeProgram *pipe_unroll(const PipeLooped *l, int64_t at, char why[PIPE_LOOP_TEX
     snprintf(why, PIPE_LOOP_TEXT, "this is no looped program of program format %u", PIPE_ABI);
     return NULL;
   }
+  for (uint32_t i = 0; l->value && i < l->nparam; i++) {
+    int64_t v;
+    if (l->value[i].nterm && !pipe_loop_value(&l->value[i], at, &v)) {
+      snprintf(why, PIPE_LOOP_TEXT, "no program for %s = %" PRId64 ": %s has no value",
+               l->param[l->open], at, l->param[i]);
+      return NULL;
+    }
+  }
+  const PipeLoopFormula *no = pipe_loop_refused(l, at);
+  if (no) {
+    snprintf(why, PIPE_LOOP_TEXT, "no program for %s = %" PRId64 ": the schedule requires %s",
+             l->param[l->open], at, no->text);
+    return NULL;
+  }
   const PipeLoopClass *c = NULL;
   for (uint32_t i = 0; i < l->nclass && !c; i++)
     if (at >= l->cls[i].from && (at - l->cls[i].from) % l->cls[i].step == 0)
       c = &l->cls[i]; /* (a step of all values there are: the first one only) */
   if (!c)
     return refuse(why, l, at);
-  Unroll u = {.c = c, .n = (uint64_t)((at - c->from) / c->step)};
+  Unroll u = {.at = at, .c = c, .n = (uint64_t)((at - c->from) / c->step)};
   int64_t nmb;
   if (u.n > INT32_MAX || __builtin_mul_overflow(c->nmb.by, (int64_t)u.n, &nmb) ||
       nmb + c->nmb.at > INT32_MAX)

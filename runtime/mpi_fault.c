@@ -116,26 +116,43 @@ void mpi_tell_others(Mpi *m) {
   store_failed(m->store, atomic_load(&m->run->status), pr_error(m->run));
 }
 
-/* "0.0.0.0:port" becomes "10.0.0.1,192.168.3.4:port": all addresses of this host that others may reach, for its name
- * need not be known to them. */
+/* Appends the addresses of a family that others may reach to all[*len], up to `room`. */
+static void add_addresses(const struct ifaddrs *list, int family, char *all, size_t *len,
+                          size_t room) {
+  for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
+    const struct sockaddr *a = i->ifa_addr;
+    const void *bytes = NULL;
+    char text[INET6_ADDRSTRLEN];
+    if (!a || a->sa_family != family)
+      continue;
+    if (family == AF_INET) {
+      const struct in_addr *v4 = &((const struct sockaddr_in *)(const void *)a)->sin_addr;
+      bytes = ntohl(v4->s_addr) >> 24 == 127 ? NULL : v4;
+    } else {
+      const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
+      bytes = IN6_IS_ADDR_LOOPBACK(v6) || IN6_IS_ADDR_LINKLOCAL(v6) ? NULL : v6;
+    }
+    if (!bytes || *len + sizeof text + 4 > room || !inet_ntop(family, bytes, text, sizeof text))
+      continue;
+    *len += (size_t)snprintf(all + *len, room - *len, family == AF_INET ? "%s%s" : "%s[%s]",
+                             *len ? "," : "", text);
+  }
+}
+
+/* "[::]:port" becomes "10.0.0.1,192.168.3.4,[fd00::2]:port": all addresses of this host that others may reach, for its
+ * name need not be known to them. Of many of one family the other has room left. */
 static void list_own_addresses(char addr[STORE_ADDR]) {
-  char port[16], text[INET_ADDRSTRLEN], all[STORE_ADDR] = "";
+  enum { SPARE = 100 };
+  char port[16], all[STORE_ADDR - 16] = "";
   size_t len = 0;
   struct ifaddrs *list = NULL;
   snprintf(port, sizeof port, "%s", strrchr(addr, ':'));
   if (getifaddrs(&list))
     list = NULL;
-  for (struct ifaddrs *i = list; i; i = i->ifa_next) {
-    const struct sockaddr_in *a = (const struct sockaddr_in *)(const void *)i->ifa_addr;
-    if (!a || a->sin_family != AF_INET || ntohl(a->sin_addr.s_addr) >> 24 == 127 ||
-        len + sizeof text + sizeof port + 1 > sizeof all)
-      continue;
-    inet_ntop(AF_INET, &a->sin_addr, text, sizeof text);
-    len += (size_t)snprintf(all + len, sizeof all - len, "%s%s", len ? "," : "", text);
-  }
+  add_addresses(list, AF_INET, all, &len, sizeof all - SPARE);
+  add_addresses(list, AF_INET6, all, &len, sizeof all);
   freeifaddrs(list);
-  snprintf(addr, STORE_ADDR, "%.*s%s", (int)(STORE_ADDR - sizeof port), len ? all : "127.0.0.1",
-           port);
+  snprintf(addr, STORE_ADDR, "%s%s", len ? all : "127.0.0.1", port);
 }
 
 /* What rank 0 tells the others of the store. */
@@ -162,8 +179,10 @@ static void choose(Mpi *m, Meet *at) {
     return;
   }
   bool one_host = m->nlocal == m->run->nprocess;
-  m->server = store_serve(one_host ? "127.0.0.1:0" : "0.0.0.0:0", m->run->nprocess, NULL, at->addr,
-                          at->why);
+  /* On several hosts at addresses of both families; without IPv6, or without IPv4, those that there are. */
+  static const char *const places[2][2] = {{"[::]:0", "0.0.0.0:0"}, {"127.0.0.1:0", "[::1]:0"}};
+  for (int i = 0; i < 2 && !m->server; i++)
+    m->server = store_serve(places[one_host][i], m->run->nprocess, NULL, at->addr, at->why);
   at->of_rank_0 = true;
   if (!m->server)
     at->status = PR_E_LOST;

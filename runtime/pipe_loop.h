@@ -68,21 +68,51 @@ typedef struct PipeLoopClass {
   const PipeLinear *param;    /* [nparam] */
 } PipeLoopClass;
 
+/* A term of a formula of 64-bit integers, which works on a stack of at most PIPE_LOOP_DEPTH values. Overflow, and a division by
+ * 0, is no value; / and % round down. Conditions are 0 or 1. */
+typedef enum PipeLoopOp {
+  PIPE_LOOP_CONST,  /* pushes `value` */
+  PIPE_LOOP_OPEN,   /* pushes the parameter that is chosen at run time */
+  PIPE_LOOP_PICK,   /* pushes a copy of number `value` from the bottom */
+  PIPE_LOOP_KEEP,   /* the top takes the place of number `value` from the bottom and of all above it */
+  PIPE_LOOP_JUMP,   /* goes on at term number `value`, which is a later one */
+  PIPE_LOOP_UNLESS, /* pops; goes on there if it was 0 */
+  PIPE_LOOP_NEG, PIPE_LOOP_NOT,                                                 /* of the top */
+  PIPE_LOOP_ADD, PIPE_LOOP_SUB, PIPE_LOOP_MUL, PIPE_LOOP_DIV, PIPE_LOOP_MOD,    /* of the two on top, */
+  PIPE_LOOP_LT, PIPE_LOOP_LE, PIPE_LOOP_GT, PIPE_LOOP_GE, PIPE_LOOP_EQ, PIPE_LOOP_NE, /* which it takes */
+  PIPE_LOOP_MIN, PIPE_LOOP_MAX
+} PipeLoopOp;
+enum { PIPE_LOOP_DEPTH = 256 };
+typedef struct PipeLoopTerm { int64_t value; uint32_t op, zero; } PipeLoopTerm;
+typedef struct PipeLoopFormula {
+  const PipeLoopTerm *term;
+  uint32_t nterm, zero;
+  const char *text; /* what it says */
+} PipeLoopFormula;
+
 typedef struct PipeLooped {
   uint32_t magic, abi;
   uint32_t nclass, nparam, open; /* open: which of the parameters is chosen at run time */
-  uint32_t zero;
+  uint32_t nadmit;
   const PipeLoopClass *cls;   /* [nclass] */
   const char *const *param;   /* [nparam] names */
+  const PipeLoopFormula *value; /* [nparam] what follows from the open one, evenly or not; no terms: PipeLoopClass.param */
+  const PipeLoopFormula *admit; /* [nadmit] what the schedule requires: of other values there is no program */
 } PipeLooped;
 
 PIPE_STATIC_ASSERT(sizeof(PipeVary) == 24 && sizeof(PipeSegment) == 24, "ABI");
+PIPE_STATIC_ASSERT(sizeof(PipeLoopTerm) == 16, "ABI");
 
 /* The program for a value of the parameter, equal in all to what pipec emits for it; its instructions, 48
  * bytes each, are allocated. NULL: there is none, and why says what the values are, or that there is no memory.
  * The looped program has to stay where it is. */
 PipeProgram *pipe_unroll(const PipeLooped *l, int64_t value, char why[PIPE_LOOP_TEXT]);
 void pipe_unroll_free(PipeProgram *p); /* NULL is fine */
+
+/* The value of a formula. Returns 0: it has none. */
+int pipe_loop_value(const PipeLoopFormula *f, int64_t open, int64_t *value);
+/* The first requirement that a value does not meet; NULL. */
+const PipeLoopFormula *pipe_loop_refused(const PipeLooped *l, int64_t value);
 
 /* What PipeProgram.hash is; needs no valid program. */
 uint64_t pipe_program_hash(const PipeProgram *p);

@@ -48,6 +48,7 @@ typedef struct Job {
   bool failed;
   uint32_t first;   /* rank that failed first */
   int first_status; /* of waitpid */
+  int passed_on;    /* signal that asked them to end before any had failed; 0 */
 } Job;
 
 static double now(void) {
@@ -202,12 +203,14 @@ static void wait_for_all(Job *j, const sigset_t *heard) {
     siginfo_t info;
     int sig = sigtimedwait(heard, &info, &t);
     reap(j);
-    if (sig > 0 && sig != SIGCHLD) {
+    const bool ends = sig > 0 && sig != SIGCHLD && sig != SIGUSR1 && sig != SIGUSR2;
+    if (sig > 0 && sig != SIGCHLD)
       signal_all(j, sig);
-      if (sig != SIGUSR1 && sig != SIGUSR2 && !kill_at)
-        kill_at = now() + j->a->grace_s;
-    }
+    if (ends && !kill_at)
+      kill_at = now() + j->a->grace_s;
     pthread_mutex_lock(&j->lock);
+    if (ends && !j->failed && !j->passed_on)
+      j->passed_on = sig;
     if (j->failed && !term_at)
       term_at = now() + j->a->grace_s;
     pthread_mutex_unlock(&j->lock);
@@ -292,8 +295,11 @@ static int run(const Asked *a, const char *self, const sigset_t *heard) {
   store_stop(store, a->mpi ? 0.2 : 0); /* what a rank has told last is still under way */
   if (j.failed) {
     describe(j.first_status, text);
-    fprintf(stderr, "pipe-run: rank %u %s%s\n", j.first, text,
-            code_of(j.first_status) == SECONDARY ? "" : ", the first to fail");
+    fprintf(stderr, "pipe-run: rank %u %s", j.first, text);
+    if (j.passed_on)
+      fprintf(stderr, ", after signal %d (%s)\n", j.passed_on, strsignal(j.passed_on));
+    else
+      fprintf(stderr, "%s\n", code_of(j.first_status) == SECONDARY ? "" : ", the first to fail");
   }
   free(j.pid);
   free(j.ended);

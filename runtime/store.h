@@ -116,7 +116,7 @@ void store_stop(StoreServer *s, double patience_s);
 bool store_is_address(const char *addr, char *why);
 
 /* A socket connected to (or listening at) addr, "host:port" or "host,host,...:port", of which the first that
- * answers is taken; IPv6 addresses may stand in [brackets]. No program that this process executes has it. -1 with the reason in why[STORE_TEXT]. */
+ * answers is taken; IPv6 addresses may stand in [brackets]. Who listens at [::] hears IPv4, too. No program that this process executes has it. -1 with the reason in why[STORE_TEXT]. */
 int store_socket(const char *addr, bool listens, char *why);
 bool store_send(int fd, StoreType type, const void *a, uint32_t na, const void *b, uint32_t nb);
 /* Waits for a whole message; the payload, with a NUL behind it, is the caller's. False: the connection ends. */

@@ -15,7 +15,7 @@
 
 /* Connects within two seconds, for a list of hosts may have some that lead nowhere. */
 static int try_address(const struct addrinfo *a, bool listens) {
-  const int one = 1;
+  const int one = 1, zero = 0;
   const struct timeval limit = {2, 0}, none = {0, 0};
   int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
   if (fd < 0)
@@ -23,6 +23,8 @@ static int try_address(const struct addrinfo *a, bool listens) {
   bool bad;
   if (listens) {
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (a->ai_family == AF_INET6) /* at [::] those come, too, that have IPv4 alone */
+      setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
     bad = bind(fd, a->ai_addr, a->ai_addrlen) || listen(fd, 1024);
   } else {
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);

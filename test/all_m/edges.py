@@ -91,4 +91,9 @@ def dealt(rng):
     return text + "}\n"
 
 
-judge_lists("edges", lambda rng: dealt(rng) if rng.random() < 0.2 else several(rng))
+def text(rng):
+    return dealt(rng) if rng.random() < 0.2 else several(rng)
+
+
+if __name__ == "__main__":
+    judge_lists("edges", text)

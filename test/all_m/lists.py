@@ -144,6 +144,7 @@ def judge(path, source, where):
     return "not decided: " + re.sub(r".*: |\(.*", "", said[1]).strip()
 
 
-found = judge_all("lists", text, judge, 100)
-print(", ".join(f"{n} {v}" for v, n in sorted(found.items()) if not is_wrong(v)))
-end(found)
+if __name__ == "__main__":
+    found = judge_all("lists", text, judge, 100)
+    print(", ".join(f"{n} {v}" for v, n in sorted(found.items()) if not is_wrong(v)))
+    end(found)

@@ -166,4 +166,5 @@ def text(rng):
     return f"schedule s(P = {P}, M = 6) {lo}{{\n  ranks P\n{shape}  {time}\n{send}{weights}{some}{orders}}}\n"
 
 
-judge_lists("rules", text)
+if __name__ == "__main__":
+    judge_lists("rules", text)

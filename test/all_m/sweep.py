@@ -70,6 +70,7 @@ def judge(path, source, where):
     return "proved"
 
 
-found = judge_all("", text, judge, 60)
-print(", ".join(f"{found[v]} {v}" for v in ("proved", "refuted", "wrong at every M")))
-end(found)
+if __name__ == "__main__":
+    found = judge_all("", text, judge, 60)
+    print(", ".join(f"{found[v]} {v}" for v in ("proved", "refuted", "wrong at every M")))
+    end(found)

@@ -13,7 +13,7 @@ enum { RANKS = 3, MOST = 28, PER_RANK = 24 };
 typedef struct Program {
   uint32_t nrank;
   uint32_t n[RANKS];
-  MachineInstr list[RANKS][PER_RANK]; /* `need`, not `more`, `far` or `group` */
+  MachineInstr list[RANKS][PER_RANK]; /* not `more` */
 } Program;
 
 /* Of this kind, needing nothing, of one byte. */

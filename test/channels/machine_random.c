@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Random tiny programs: a third are pipelines with transfers in one global order, a third are those with
  * up to three mutations (two instructions swapped, one dropped, doubled, redirected or moved), a third
- * are any instructions at all. */
+ * are any instructions at all, half of them with copies, groups, and needs of other ranks. */
 #include <string.h>
 
 #include "machine_program.h"
@@ -21,6 +21,10 @@ uint32_t program_size(const Program *p) {
   for (uint32_t r = 0; r < p->nrank; r++)
     n += p->n[r];
   return n;
+}
+
+static bool moves(const MachineInstr *in) {
+  return in->kind == MACHINE_SEND || in->kind == MACHINE_RECV;
 }
 
 static bool put(Program *p, uint32_t r, MachineInstr in) {
@@ -162,6 +166,27 @@ static void anything(Program *p) {
                                             : below(p->n[r]);
 }
 
+/* Computations become copies, transfers with nothing between them groups, and some need what is on another rank. */
+static void beside(Program *p) {
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; i < p->n[r]; i++) {
+      MachineInstr *in = &p->list[r][i];
+      const uint32_t far = (r + 1) % p->nrank;
+      if (in->kind == MACHINE_COMPUTE && below(3) == 0)
+        in->kind = MACHINE_COPY;
+      if (p->n[far] > 0 && below(8) == 0)
+        in->far_rank = far, in->far = 1 + below(below(4) && i < p->n[far] ? i + 1 : p->n[far]);
+    }
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0, stop; i < p->n[r]; i = stop + 1) {
+      const uint32_t most = 1 + below(4);
+      for (stop = i; stop < p->n[r] && stop < i + most && moves(&p->list[r][stop]); stop++)
+        ;
+      for (; i + 1 < stop; i++)
+        p->list[r][i].group = stop - 1 - i;
+    }
+}
+
 /* Program k of a seed. */
 void program_make(Program *p, uint64_t seed, uint64_t k) {
   rng_state = seed * 0x2545F4914F6CDD1Du + k;
@@ -169,6 +194,8 @@ void program_make(Program *p, uint64_t seed, uint64_t k) {
     anything(p);
   else
     pipeline(p);
+  if (k % 3 == 2 && below(2))
+    beside(p);
   if (k % 3 == 1)
     mutate(p);
 }

@@ -6,13 +6,13 @@
 #include <string.h>
 
 void program_print(const Program *p) {
-  static const char *const kind[] = {"compute", "send", "recv", "all"};
+  static const char *const kind[] = {"compute", "send", "recv", "all", "copy"};
   for (uint32_t r = 0; r < p->nrank; r++) {
     printf("rank %u:\n", r);
     for (uint32_t i = 0; i < p->n[r]; i++) {
       const MachineInstr *in = &p->list[r][i];
       printf("  %2u %s", i, kind[in->kind]);
-      if (in->kind != MACHINE_COMPUTE)
+      if (in->kind != MACHINE_COMPUTE && in->kind != MACHINE_COPY)
         printf(in->kind == MACHINE_SEND   ? " to %u"
                : in->kind == MACHINE_RECV ? " from %u"
                                           : " on %u",
@@ -21,6 +21,10 @@ void program_print(const Program *p) {
       for (int k = 0; k < 2; k++)
         if (in->need[k] != MACHINE_NONE)
           printf(" needs %u", in->need[k]);
+      if (in->far)
+        printf(" needs %u of rank %u", in->far - 1, in->far_rank);
+      if (in->group)
+        printf(" with the %u below", in->group);
       printf("\n");
     }
   }
@@ -29,6 +33,14 @@ void program_print(const Program *p) {
 static void leave_out(Program *p, uint32_t r, uint32_t i) {
   memmove(&p->list[r][i], &p->list[r][i + 1], (p->n[r] - i - 1) * sizeof p->list[r][0]);
   p->n[r]--;
+  for (uint32_t j = 0; j < i; j++)
+    p->list[r][j].group -= p->list[r][j].group >= i - j;
+  for (uint32_t q = 0; q < p->nrank; q++)
+    for (uint32_t j = 0; j < p->n[q]; j++) {
+      MachineInstr *in = &p->list[q][j];
+      if (in->far > i && in->far_rank == r)
+        in->far = in->far == i + 1 ? 0 : in->far - 1;
+    }
   for (uint32_t j = 0; j < p->n[r]; j++)
     for (int k = 0; k < 2; k++) {
       uint32_t *need = &p->list[r][j].need[k];
@@ -97,10 +109,12 @@ static bool leave_out_needs(Shrink *s) {
   bool smaller = false;
   for (uint32_t r = 0; r < s->p->nrank; r++)
     for (uint32_t i = 0; i < s->p->n[r]; i++)
-      for (int k = 0; k < 2; k++) {
+      for (int k = 0; k < 3; k++) {
         Program less = *s->p;
-        less.list[r][i].need[k] = MACHINE_NONE;
-        smaller |= s->p->list[r][i].need[k] != MACHINE_NONE && take(s, &less);
+        MachineInstr *in = &less.list[r][i];
+        const bool any = k == 2 ? in->far > 0 : in->need[k] != MACHINE_NONE;
+        *(k == 2 ? &in->far : &in->need[k]) = k == 2 ? 0 : MACHINE_NONE;
+        smaller |= any && take(s, &less);
       }
   return smaller;
 }
@@ -110,6 +124,7 @@ static bool leave_out_rank(Program *p, uint32_t rank) {
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; i < p->n[r]; i++) {
       MachineInstr *in = &p->list[r][i];
+      in->far_rank -= in->far > 0 && in->far_rank > rank;
       if (in->kind != MACHINE_SEND && in->kind != MACHINE_RECV)
         continue;
       if (in->peer == rank)

@@ -46,11 +46,17 @@ static uint32_t bit(uint32_t i) { return (uint32_t)1 << i; }
 static uint32_t count_bits(uint32_t set) { return (uint32_t)__builtin_popcount(set); }
 static uint32_t lowest(uint32_t set) { return set ? (uint32_t)__builtin_ctz(set) : MOST; }
 
+static bool computes(const MachineInstr *in) {
+  return in->kind == MACHINE_COMPUTE || in->kind == MACHINE_COPY;
+}
+
 static bool same_queue(uint32_t a, uint32_t b) {
   const MachineInstr *x = flat.in[a], *y = flat.in[b];
-  if (flat.rank[a] != flat.rank[b] || (x->kind == MACHINE_COMPUTE) != (y->kind == MACHINE_COMPUTE))
+  if (flat.rank[a] != flat.rank[b])
     return false;
-  if (x->kind == MACHINE_COMPUTE || model->channels == CHANNELS_RANK)
+  if (computes(x) || computes(y))
+    return x->kind == y->kind;
+  if (model->channels == CHANNELS_RANK)
     return true;
   if (x->kind == MACHINE_ALL || y->kind == MACHINE_ALL)
     return x->kind == y->kind && x->peer == y->peer;
@@ -60,9 +66,12 @@ static bool same_queue(uint32_t a, uint32_t b) {
 }
 
 static bool same_group(uint32_t a, uint32_t b) {
-  if (a == b || !model->grouped || !same_queue(a, b))
+  const uint32_t first = a < b ? a : b, last = a < b ? b : a;
+  if (a == b || computes(flat.in[a]) || !same_queue(a, b))
     return a == b;
-  for (uint32_t i = a < b ? a : b; i <= (a < b ? b : a); i++)
+  if (!model->grouped)
+    return flat.in[first]->group >= last - first;
+  for (uint32_t i = first; i <= last; i++)
     if (flat.in[i]->kind == MACHINE_COMPUTE)
       return false;
   return true;
@@ -79,7 +88,8 @@ static void flatten(const Program *p) {
       bool own = flat.rank[i] == flat.rank[j];
       flat.group[i] |= same_group(i, j) ? bit(j) : 0;
       if ((j < i && same_queue(i, j) && !same_group(i, j)) ||
-          (own && (x->need[0] == flat.pos[j] || x->need[1] == flat.pos[j])))
+          (own && (x->need[0] == flat.pos[j] || x->need[1] == flat.pos[j])) ||
+          (x->far == flat.pos[j] + 1 && x->far_rank == flat.rank[j]))
         flat.before[i] |= bit(j);
       flat.like[i] |= own && x->kind == y->kind && x->peer == y->peer ? bit(j) : 0;
       flat.members[i] |= !own && x->kind == MACHINE_ALL && y->kind == MACHINE_ALL &&
@@ -178,7 +188,7 @@ static uint32_t steps(State s, State *next, bool *bad) {
   *bad = false;
   for (uint32_t left = ready & ~s; left; left &= left - 1) {
     uint32_t i = lowest(left), kind = flat.in[i]->kind;
-    if (kind == MACHINE_COMPUTE) {
+    if (computes(flat.in[i])) {
       next[n++] = s | bit(i);
     } else if (kind == MACHINE_SEND && tagged) {
       uint32_t j = tagged_end(i);
@@ -321,15 +331,17 @@ static bool waits(State s, uint32_t i, uint32_t j, MachineWhy why) {
     return false;
   switch (why) {
   case WAIT_NEED:
-    return !is_posted && !(d & bit(j)) && flat.rank[i] == flat.rank[j] &&
-           (flat.in[i]->need[0] == flat.pos[j] || flat.in[i]->need[1] == flat.pos[j]);
+    return !is_posted && !(d & bit(j)) &&
+           ((flat.in[i]->far == flat.pos[j] + 1 && flat.in[i]->far_rank == flat.rank[j]) ||
+            (flat.rank[i] == flat.rank[j] &&
+             (flat.in[i]->need[0] == flat.pos[j] || flat.in[i]->need[1] == flat.pos[j])));
   case WAIT_ORDER:
     return !is_posted && !(ready & bit(j)) && (flat.order[i] & bit(j)) &&
            nth_of_peer(i) == nth_of_peer(j) + 1;
   case WAIT_PARTNER:
     return is_posted && !(ready & bit(j)) && partners(i, j) &&
-           !(tagged && room && goes_with(i, j, true));
-  case WAIT_ROOM: { /* j is the first RECV after which what is between it and i fits */
+           !(room && (tagged ? goes_with(i, j, true) : load_of(bit(i)) <= model->buffer));
+  case WAIT_ROOM: { /* j is the first RECV after which what is between it and i fits, or is for another tensor */
     if (tagged)
       return room && is_posted && !(ready & bit(j)) && (flat.ends[i] & bit(j)) && !partners(i, j) &&
              goes_with(i, j, false) && !goes_with(i, j, true);
@@ -341,7 +353,8 @@ static bool waits(State s, uint32_t i, uint32_t j, MachineWhy why) {
       between &= between - 1;
     uint32_t fits = between & (between - 1);
     return load_of(bit(i)) <= model->buffer && load_of(between) > model->buffer &&
-           load_of(fits) <= model->buffer;
+           (load_of(fits) <= model->buffer ||
+            flat.in[lowest(between)]->tensor != flat.in[j]->tensor);
   }
   case WAIT_OTHER:
     return is_posted && partners(i, j) && flat.in[i]->tensor != flat.in[j]->tensor &&
@@ -442,7 +455,7 @@ static const char *const brute_says[] = {"brute force completes", "brute force i
                                          "brute force mispairs"};
 
 static const char accepted[] = "the verifier accepts what is wrong";
-static uint64_t forged, held,
+static uint64_t forged, held, circles, held_circles,
     turn; /* certificates of other models, and those of them that hold here */
 
 /* Certificates of other models, shown for this one, whose verdict is v: accepted only if they are right. Lists that do not
@@ -458,15 +471,89 @@ static const char *forge(Arena *a, const MachineList *list, uint32_t nrank, Verd
   return NULL;
 }
 
+/* Each time of a certificate is the earliest that there is: one a little earlier, of a group and all its members, is refused.
+ * So is another number, and another verdict. */
+static const char *hurry(Arena *a, const MachineList *list, uint32_t nrank,
+                         const MachineResult *got) {
+  MachineResult other = *got;
+  other.done++;
+  bool accept = !machine_verify(a, list, nrank, *model, &other);
+  other = *got, other.status = got->status == MACHINE_DONE ? MACHINE_STUCK : MACHINE_DONE;
+  accept |= !machine_verify(a, list, nrank, *model, &other);
+  for (int end = 0; end < 2 && flat.n > 0; end++) {
+    uint32_t *time = end ? got->ended : got->posted, i = program_below(flat.n);
+    if (time[i] == MACHINE_NONE || time[i] == 0)
+      continue;
+    for (uint32_t set = flat.group[i]; set; set &= set - 1)
+      time[lowest(set)]--;
+    accept |= !machine_verify(a, list, nrank, *model, got);
+    for (uint32_t set = flat.group[i]; set; set &= set - 1)
+      time[lowest(set)]++;
+  }
+  return accept ? accepted : NULL;
+}
+
+static MachineAt place_of(uint32_t i) {
+  return i == MOST ? (MachineAt){MACHINE_NONE, MACHINE_NONE}
+                   : (MachineAt){flat.rank[i], flat.pos[i]};
+}
+
+/* Circles of hops at random, true ones or not, where the lists stand still in state s: accepted only if all of them are,
+ * one by one and in a row. */
+static const char *other_circles(Arena *a, const MachineList *list, uint32_t nrank,
+                                 const MachineResult *got, State s) {
+  enum { TRIES = 12, HOPS = 3 };
+  MachineHop hop[HOPS], wait[4 * MOST];
+  uint32_t nwait = 0;
+  for (uint32_t i = 0; i < flat.n; i++)
+    for (uint32_t j = 0; j < flat.n; j++)
+      for (int why = WAIT_NEED; why <= WAIT_ORDER && nwait < 4 * MOST; why++)
+        if (waits(s, i, j, (MachineWhy)why) && same_group(head_of(s, i), i))
+          wait[nwait++] = (MachineHop){place_of(i), place_of(j), (MachineWhy)why};
+  for (uint32_t k = 0; k < TRIES; k++) {
+    MachineResult other = *got;
+    other.status = MACHINE_STUCK, other.hop = hop, other.nhop = 1 + program_below(HOPS);
+    for (uint32_t h = 0; h < other.nhop; h++)
+      if (nwait > 0 && program_below(8))
+        hop[h] = wait[program_below(nwait)];
+      else
+        hop[h] = (MachineHop){place_of(program_below(flat.n)), place_of(program_below(flat.n + 1)),
+                              (MachineWhy)program_below(WAIT_NOBODY + 1)};
+    for (uint32_t h = 0; h + 1 < other.nhop;
+         h++) /* often what comes next is that which is waited for */
+      for (uint32_t w = 0; w < nwait && program_below(4); w++)
+        if (wait[w].at.rank == hop[h].on.rank && wait[w].at.index <= hop[h].on.index)
+          hop[h + 1] = wait[w];
+    if (program_below(4) == 0)
+      hop[program_below(other.nhop)].on.rank = program_below(nrank);
+    const bool accept = !machine_verify(a, list, nrank, *model, &other);
+    circles++, held_circles += accept;
+    for (uint32_t h = 0; h < other.nhop; h++)
+      if (other.hop[h].why == WAIT_NOBODY)
+        hop[h].on = place_of(MOST);
+    if (accept && check_hops(&other, s) == HOPS_WRONG)
+      return accepted;
+  }
+  return NULL;
+}
+
 /* NULL: the prover is right, and the verifier says so. One of brute_says: its verdict is wrong. */
 static const char *compare(const Program *p, Count *c, bool least) {
   Arena arena = {.oom = oom};
   MachineList list[RANKS];
+  MachineInstr moved[RANKS][PER_RANK];
   const char *wrong = NULL;
   Verdict v = V_STUCK;
   State end = 0;
-  for (uint32_t r = 0; r < p->nrank; r++)
-    list[r] = (MachineList){p->list[r], p->n[r]};
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    memcpy(moved[r], p->list[r], sizeof moved[r]);
+    for (uint32_t i = 1; i < p->n[r]; i += 2) /* what some need comes as one of `more` */
+      if (moved[r][i].need[1] != MACHINE_NONE) {
+        moved[r][i].more = &p->list[r][i].need[1], moved[r][i].nmore = 1;
+        moved[r][i].need[1] = MACHINE_NONE;
+      }
+    list[r] = (MachineList){moved[r], p->n[r]};
+  }
   if (!brute(p, &v, &end)) {
     wrong = "two orders end differently";
   } else {
@@ -487,6 +574,10 @@ static const char *compare(const Program *p, Count *c, bool least) {
       wrong = wrong ? wrong : "a shorter circle is there";
     else if (!wrong && (!c || turn++ % 4 == 0)) /* when counting, of some */
       wrong = forge(&arena, list, p->nrank, v);
+    if (!wrong && (!c || turn % 4 == 1))
+      wrong = hurry(&arena, list, p->nrank, &got);
+    if (!wrong && v == V_STUCK && (!c || turn % 4 == 1))
+      wrong = other_circles(&arena, list, p->nrank, &got, end);
     if (c && !wrong)
       c->verdict[v]++;
   }
@@ -655,7 +746,8 @@ int main(int argc, char **argv) {
     least += count[i].least;
   }
   printf("%" PRIu64 " programs agree, least buffer of %" PRIu64 "; %" PRIu64 " states, %" PRIu64
-         " sampled; %" PRIu64 " certificates of other models, %" PRIu64 " hold\n",
-         programs, least, states_seen, sampled, forged, held);
+         " sampled; %" PRIu64 " certificates of other models, %" PRIu64 " hold; %" PRIu64
+         " other circles, %" PRIu64 " are there\n",
+         programs, least, states_seen, sampled, forged, held, circles, held_circles);
   return 0;
 }

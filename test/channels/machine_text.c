@@ -206,8 +206,12 @@ static const char *place_compute(Text *t, uint32_t r, uint32_t i) {
 static const char *make_text(Text *t) {
   const Program *p = t->p;
   for (uint32_t r = 0; r < p->nrank; r++)
-    for (uint32_t i = 0; i < PER_RANK; i++)
+    for (uint32_t i = 0; i < PER_RANK; i++) {
       t->stage[r][i] = NONE, t->user[r][i] = PER_RANK;
+      const MachineInstr *in = &p->list[r][i];
+      if (i < p->n[r] && (in->kind == MACHINE_COPY || in->far || in->group))
+        return "a copy, a group, or a need of another rank";
+    }
   const char *why = find_messages(t);
   why = why ? why : find_collectives(t);
   for (uint32_t r = 0; r < p->nrank && !why; r++) {

@@ -10,11 +10,12 @@ list='one-process 120
 processes 240
 check 120
 kill 240
-bench 240
+bench 300
 graph 120
 formulas 60
 peers 150
 channels 150
+sums 120
 bf16 60
 trace 60
 profile 60
@@ -88,7 +89,7 @@ case_formulas() {
 }
 
 case_trace() {
-  train graph --graph --trace 4 --svg "$work/graph.svg" 2> "$work/graph.err"
+  train graph --graph --trace 4 --svg "$work/graph.svg" --perfetto "$work/graph.json" 2> "$work/graph.err"
   grep -q 'bubble' "$work/graph.err"
   train traced --trace 4 --svg "$work/run.svg" --perfetto "$work/run.json" 2> "$work/err"
   grep -q '</svg>' "$work/run.svg"
@@ -98,12 +99,16 @@ case_trace() {
 
 # Op by op and tensor by tensor against the CPU.
 case_check() {
-  "$bin/gpt_check_cuda" --data "$text" --layers 3 --d 48 --heads 3 --seq 40 > "$work/small"
-  : > "$work/large"
-  [ -n "${SMALL:-}" ] || "$bin/gpt_check_cuda" --data "$text" --layers 6 --d 256 --heads 8 --seq 128 --batch 4 > "$work/large"
-  cat "$work/small" "$work/large"
-  if grep -h -e FAR -e DIFFERS "$work/small" "$work/large"; then return 1; fi
-  [ "$(grep -h -c 'gives the same bits' "$work/small")" = 4 ] || { echo "not all was compared"; return 1; }
+  "$bin/gpt_check_cuda" --data "$text" --layers 3 --d 48 --heads 3 --seq 40 > "$work/checked"
+  local want=4
+  if [ -z "${SMALL:-}" ]; then # large tensors; many tokens, whose sums have longer strips
+    want=12
+    "$bin/gpt_check_cuda" --data "$text" --layers 6 --d 256 --heads 8 --seq 128 --batch 4 >> "$work/checked"
+    "$bin/gpt_check_cuda" --data "$text" --layers 3 --d 16 --heads 1 --seq 16 --batch 525 >> "$work/checked"
+  fi
+  cat "$work/checked"
+  if grep -h -e FAR -e DIFFERS "$work/checked"; then return 1; fi
+  [ "$(grep -h -c 'gives the same bits' "$work/checked")" = $want ] || { echo "not all was compared"; return 1; }
   say "all tensors within their limits"
 }
 
@@ -148,6 +153,23 @@ case_peers() {
       apart "$p" $how || return 1
       say "$p, processes$how"
     done
+  done
+}
+
+# Two replicas of each stage, in opposite directions: their gradients are added up, with a process a rank by NCCL, on
+# communicators of their own. Two numbers have one sum, whoever adds them up.
+case_sums() {
+  local how
+  "$bin/gpt_cuda_gems" "${gpt[@]}" > "$work/here"
+  "$bin/gpt_cuda_gems" "${gpt[@]}" --graph > "$work/graph"
+  diff "$work/here" "$work/graph"
+  "$bin/gpt_cpu_4" "${gpt[@]}" > "$work/want"
+  say "one process: $("$bin/losses" "$work/want" "$work/here" 1e-4)"
+  if [ -n "${SMALL:-}" ]; then return 0; fi
+  "$bin/gpt_cuda_gems" "${small[@]}" > "$work/one"
+  for how in "" --graph; do
+    apart gems $how || return 1
+    say "processes $how"
   done
 }
 
@@ -215,15 +237,21 @@ case_initcheck() { sanitize initcheck; }
 case_synccheck() { sanitize synccheck; }
 case_racecheck() { sanitize racecheck; }
 
-# What the engine costs over the same callbacks by hand, on a device that is busy and on one that waits for the host; and
-# cuBLAS alone; numbers for a person.
+# What the engine costs over the same callbacks, copies and events by hand, on a device that is busy and on one that waits for
+# the host, of one rank and with the transfers of four; what a call of NCCL costs the host; and cuBLAS alone; numbers for a
+# person.
 case_bench() {
-  [ -x "$bin/gpt_bench_cuda" ] || return 77
+  [ -x "$bin/gpt_bench_cuda_1" ] && [ -x "$bin/gpt_bench_cuda_4" ] || return 77
   local size middle="--layers 8 --d 512 --heads 8 --seq 256 --batch 4" tiny="--layers 1 --d 64 --heads 1 --seq 16 --batch 1"
   local sizes=("--bf16 --layers 8 --d 1024 --heads 16 --seq 512 --batch 8" "$middle" "--bf16 $middle" "$tiny" "--bf16 $tiny")
-  [ -z "${SMALL:-}" ] || sizes=("--bf16 --layers 1 --d 16 --heads 1 --seq 16 --batch 1 --rounds 1")
+  [ -z "${SMALL:-}" ] || sizes=("--bf16 --layers 1 --d 16 --heads 1 --seq 16 --batch 1 --rounds 1 --times 4")
   for size in "${sizes[@]}"; do
-    "$bin/gpt_bench_cuda" $size
+    "$bin/gpt_bench_cuda_1" $size
+  done
+  sizes=("--bf16 --layers 8 --d 1024 --heads 16 --seq 512 --batch 8" "--bf16 $middle" "--bf16 --layers 4 --d 64 --heads 1 --seq 16 --batch 1")
+  [ -z "${SMALL:-}" ] || sizes=("--bf16 --layers 4 --d 16 --heads 1 --seq 16 --batch 1 --rounds 1 --times 4")
+  for size in "${sizes[@]}"; do
+    "$bin/gpt_bench_cuda_4" $size
   done
 }
 

@@ -30,7 +30,7 @@ one() { # NAME OPTIONS STEPS...: n = 0, n = 1 and so on of every class; then eac
       fi
     done
   done
-  few=$(sed -n '1s/.*(n = 0, 1, 2, ...) and for \([0-9, ]*\).*/\1/p' l.c | tr -d ,)
+  few=$(sed -n '1s/.*(n = 0, 1, 2, ...)\( that the schedule admits\)* and for \([0-9, ]*\).*/\2/p' l.c | tr -d ,)
   for M in $few; do same "$(./l $M | head -1)" "$(hash_of $M)"; done
   echo "$name $options: equal at $values values from $from, with$([ -z "$few" ] || echo " $few" | tr -s ' ' | sed 's/ $//')"
 }

@@ -3,8 +3,9 @@
 # hosts.sh DELAY N PROGRAM...: runs N processes with mpirun on two hosts in turn, which are network and UTS
 # namespaces of this machine with a link between them; each packet takes DELAY ms longer each way: by tc netem, or
 # where the kernel has none by the program DELAY_LINK (../../tools/delay_link.c), which says what it held. Which of the
-# two it was is told on standard error. DELAY 0: no such thing. `hosts.sh DELAY` alone tells by its exit status whether
-# that is permitted here.
+# two it was is told on standard error. DELAY 0: no such thing. With HOSTS_IPV6=1 the hosts have IPv6 addresses alone;
+# with HOSTS_CLOCK=S the clock of the second is S seconds ahead, where the kernel has namespaces of time.
+# `hosts.sh DELAY` alone tells by its exit status whether that is permitted here.
 delay=$1 n=$2
 shift
 id=pipe$$ work=$(mktemp -d)
@@ -37,19 +38,22 @@ wire() {
   echo netem >&2
 }
 wire || { ip -n ${id}a link del veth0 && tun; }
+if [ -n "$HOSTS_IPV6" ]; then at=fd77::,/64 options=nodad; else at=10.77.0.,/24 options=; fi
 for host in a:1 b:2; do
   net=$id${host%:*}
-  ip -n $net addr add 10.77.0.${host#*:}/24 dev veth0 && ip -n $net link set veth0 up && ip -n $net link set lo up || exit 1
+  ip -n $net addr add ${at%,*}${host#*:}${at#*,} dev veth0 $options && ip -n $net link set veth0 up && ip -n $net link set lo up || exit 1
 done
 [ $# -gt 0 ] || exit 0
 shift
+clock=
+[ -z "$HOSTS_CLOCK" ] || ! unshare --fork --time --monotonic 1 true 2>/dev/null || clock="unshare --fork --time --monotonic $HOSTS_CLOCK --"
 # What starts a daemon on the other host: agent HOST COMMAND...
 cat > "$work/agent" <<END
 #!/bin/sh
 shift
-exec ip netns exec ${id}b unshare --uts sh -c 'hostname pipehostb; exec sh -c "\$0"' "\$*"
+exec ip netns exec ${id}b $clock unshare --uts sh -c 'hostname pipehostb; exec sh -c "\$0"' "\$*"
 END
 chmod +x "$work/agent"
 TMPDIR=$work timeout 100 ip netns exec ${id}a unshare --uts sh -c 'hostname pipehosta; exec "$@"' sh \
-  mpirun --mca plm_rsh_agent "$work/agent" --mca btl self,tcp --mca btl_tcp_if_include 10.77.0.0/24 \
-  --mca oob_tcp_if_include 10.77.0.0/24 --host 10.77.0.1:8,10.77.0.2:8 --map-by node -np "$n" "$@"
+  mpirun --mca plm_rsh_agent "$work/agent" --mca btl self,tcp --mca btl_tcp_if_include veth0 \
+  --mca oob_tcp_if_include veth0 --host pipehosta:8,pipehostb:8 --map-by node -np "$n" "$@"

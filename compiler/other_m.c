@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ * The same text at another M, silently: as far as its orders (orders_at), or all of it (compile_at). Each takes its steps from
+ * the question that it is asked for (work.h). */
+#include <string.h>
+
+#include "lists_of_m.h"
+#include "looped.h"
+
+/* Takes the steps that reading the text takes. False: there are not as many. */
+static bool begin(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
+                  int64_t value, bool any) {
+  uint64_t bytes = 1000;
+  if (arena != s->arena)
+    *arena = (Arena){.oom = s->arena->oom};
+  *opt = *s->opt;
+  *other = (Sched){.arena = arena, .diag = diag, .opt = opt, .work = opt->work};
+  diag_init(diag, arena, NULL);
+  opt->define = NEW_ARRAY(arena, Define, opt->ndefine + 1);
+  memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
+  opt->define[opt->ndefine++] = (Define){.name = name, .value = value, .lo = value, .hi = value};
+  opt->any_value = any;
+  opt->emit = EMIT_NONE;
+  opt->for_all = opt->counterexample = opt->dump_after = NULL;
+  opt->time_passes = false;
+  for (uint32_t i = 0; i < s->diag->nsource; i++)
+    bytes += s->diag->source[i].len;
+  return work_take(other->work, bytes * WORK_TEXT, s->def->name_at);
+}
+
+bool orders_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
+               int64_t m, bool any, bool prove) {
+  return begin(s, other, arena, diag, opt, name, m, any) && compile_orders(other, prove);
+}
+
+bool compile_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
+                int64_t value, bool any) {
+  bool ok = begin(s, other, arena, diag, opt, name, value, any);
+  opt->check_only = opt->verify = opt->looped = false;
+  return ok && compile_only(other);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ * How much work the questions about every M may take: steps, one for each expression that has a value at some M, and as many
+ * for other work as take as long. All parts of all proofs for every M and of the search for a looped program take theirs from one
+ * Work, programs that are compiled for them at other M as well. Counted, so that the same text always comes to
+ * the same verdict. */
+#ifndef PIPEC_WORK_H
+#define PIPEC_WORK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "diag.h"
+
+#define WORK_PROOF  ((uint64_t)2000 * 1000 * 1000) /* steps; some seconds */
+#define WORK_SEARCH ((uint64_t)500 * 1000 * 1000)
+enum {
+  WORK_EXPR = 4,   /* steps for an expression that is looked at for every M */
+  WORK_TEXT = 2,   /* steps for a byte of text that is compiled again, */
+  WORK_ORDER = 4, /*   for an op, as far as the orders are, */
+  WORK_PASS = 4   /*   and for an op in each pass that follows */
+};
+
+typedef struct Work {
+  uint64_t left;
+  bool spent;   /* more was wanted than there was: whatever was found since then counts for nothing */
+  Span at;      /* where */
+  uint64_t of;  /* how much there was, for the progress that is shown, if `tell` */
+  uint64_t tick, begin;
+  bool tell, told;
+} Work;
+
+/* New steps; tell: show on standard error, if that is a terminal, how much of them is done, once it takes long. */
+void work_begin(Work *w, uint64_t steps, bool tell);
+void work_end(Work *w); /* of what is shown */
+bool work_more(Work *w, uint64_t steps, Span at);
+
+/* Takes so many steps for what stands there. False: there are not as many. NULL: there is no bound. */
+static inline bool work_take(Work *w, uint64_t steps, Span at) {
+  if (!w)
+    return true;
+  if (w->left <= steps || w->left <= w->tick)
+    return work_more(w, steps, at);
+  w->left -= steps;
+  return true;
+}
+static inline bool work_spent(const Work *w) { return w && w->spent; }
+
+#endif
