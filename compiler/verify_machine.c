@@ -7,11 +7,12 @@
  *
  * note [room]: at time t the messages of a pair that lie in its buffer are those that were sent and whose RECV is not
  * posted. RECVs of a pair are posted in list order, so these are the SENDs whose RECV is number k of the pair or a later one,
- * where k have been posted. A SEND goes on without its RECV if those of them above it, which went before it, leave room.
+ * where k have been posted. A SEND goes on without its RECV if those of them above it leave room, whether they have gone on or
+ * not: then each of them has room, too, so that it holds up nobody.
  *
- * note [circle]: a hop says that `at` cannot be posted, or cannot end, before `on` is posted, or has ended. If the next hop is
- * of the same group of the same queue, or of one above it, what it cannot do comes no later than that. So the hops of a
- * circle wait for themselves, whatever has been carried out. */
+ * note [circle]: where the clock ends, each `at` stands at the head of its queue, or in the group that does. A hop says that it cannot
+ * be posted, or cannot end, before `on` is posted, or has ended, which it is not; and `on` is in the queue that the next
+ * hop stands at the head of, so that comes no sooner than what the next hop says. The hops of a circle wait for themselves. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,7 +91,8 @@ static Key queue_key(const Check *c, uint32_t i) {
   return (Key){{r->rank, ALONE, i}, i};
 }
 
-/* Are b and a, the one before it in its queue, one group? computed: how many computations stand above each. */
+/* Is b in the group that begins with a, if what is between in their queue is? computed: how many computations stand
+ * above each. */
 static bool together(const Check *c, uint32_t a, uint32_t b, const uint32_t *computed) {
   const MachineInstr *x = c->row[a].in;
   if (x->kind == MACHINE_COMPUTE || x->kind == MACHINE_COPY)
@@ -98,7 +100,7 @@ static bool together(const Check *c, uint32_t a, uint32_t b, const uint32_t *com
   return c->model.grouped ? computed[a] == computed[b] : x->group >= b - a;
 }
 
-static const char *find_queues(Check *c) {
+static void find_queues(Check *c) {
   Key *key = arena_alloc(c->arena, c->n * sizeof *key + 1);
   uint32_t *computed = arena_alloc(c->arena, c->n * sizeof *computed + 1), n = 0;
   for (uint32_t i = 0; i < c->n; i++) {
@@ -112,13 +114,9 @@ static const char *find_queues(Check *c) {
     const bool same = k > 0 && alike(&key[k], &key[k - 1], 3);
     r->queue = n += !same;
     r->prev = same ? key[k - 1].i : NONE;
-    const bool joint = same && together(c, r->prev, key[k].i, computed);
-    r->first = joint ? c->row[r->prev].first : key[k].i;
-    if (joint && !c->model.grouped &&
-        c->row[r->prev].in->group - r->in->group != key[k].i - r->prev)
-      return "groups overlap";
+    const uint32_t first = same ? c->row[r->prev].first : NONE;
+    r->first = same && together(c, first, key[k].i, computed) ? first : key[k].i;
   }
-  return NULL;
 }
 
 /* ---- who meets whom ---- */
@@ -265,26 +263,21 @@ static const char *check_collective(const Check *c, uint32_t first, uint32_t n) 
   return NULL;
 }
 
-/* Sums and maxima of what stands at k and behind, k in 0..n; parts are put in one by one. */
+/* Sums of what stands at k and behind, k in 0..n; parts are put in one by one. */
 typedef struct Behind {
   unsigned __int128 *sum;
-  uint32_t *most, n;
+  uint32_t n;
 } Behind;
 
-static void put_behind(Behind *b, uint32_t k, uint64_t add, uint32_t value) {
-  for (uint32_t x = k + 1; x > 0; x -= x & -x) {
+static void put_behind(Behind *b, uint32_t k, uint64_t add) {
+  for (uint32_t x = k + 1; x > 0; x -= x & -x)
     b->sum[x] += add;
-    b->most[x] = value > b->most[x] ? value : b->most[x];
-  }
 }
 
-static unsigned __int128 sum_behind(const Behind *b, uint32_t k, uint32_t *most) {
+static unsigned __int128 sum_behind(const Behind *b, uint32_t k) {
   unsigned __int128 sum = 0;
-  *most = 0;
-  for (uint32_t x = k + 1; x <= b->n + 1; x += x & -x) {
+  for (uint32_t x = k + 1; x <= b->n + 1; x += x & -x)
     sum += b->sum[x];
-    *most = b->most[x] > *most ? b->most[x] : *most;
-  }
   return sum;
 }
 
@@ -301,14 +294,13 @@ static uint32_t first_crossed(const Check *c, const Pair *p) {
 /* note [room]: every SEND of the pair ends with its RECV there, or room for it. */
 static const char *check_pair(const Check *c, const Pair *p) {
   Arena scratch = {.oom = c->arena->oom};
-  Behind b = {NEW_ARRAY(&scratch, unsigned __int128, p->nrecv + (size_t)2),
-              NEW_ARRAY(&scratch, uint32_t, p->nrecv + (size_t)2), p->nrecv};
+  Behind b = {NEW_ARRAY(&scratch, unsigned __int128, p->nrecv + (size_t)2), p->nrecv};
   const uint32_t crossed = first_crossed(c, p);
   const char *wrong = NULL;
   for (uint32_t n = 0; n < p->nsend && !wrong; n++) {
     const uint32_t s = c->of_pair[p->send + n], end = c->ended[s];
-    uint32_t low = 0, high = p->nrecv < crossed ? p->nrecv : crossed, went;
-    put_behind(&b, c->row[s].meets, load(c, s), end);
+    uint32_t low = 0, high = p->nrecv < crossed ? p->nrecv : crossed;
+    put_behind(&b, c->row[s].meets, load(c, s));
     if (end == NONE)
       continue;
     while (low < high) { /* low: RECVs that have been posted then */
@@ -322,10 +314,8 @@ static const char *check_pair(const Check *c, const Pair *p) {
       continue;
     if (c->model.buffer == 0)
       wrong = "a SEND ends before its RECV is posted";
-    else if (sum_behind(&b, low, &went) > c->model.buffer)
+    else if (sum_behind(&b, low) > c->model.buffer)
       wrong = "a SEND ends without room in the buffer";
-    else if (went > end)
-      wrong = "a SEND ends before one above it that has no room";
   }
   arena_free(&scratch);
   return wrong;
@@ -462,18 +452,17 @@ static const char *check_hops(const Check *c, uint32_t nrank, const MachineResul
       return "a hop is not where the lists stand";
     if (!circle)
       continue;
+    if (on == NONE)
+      return "nobody is waited for in a circle";
     if (c->row[next].queue != c->row[on].queue)
       return "the next hop is of another queue";
-    const bool joint = c->row[next].first == c->row[on].first;
-    if (joint ? h->why != WAIT_NEED && waits_to_end(then->why) : next > on)
-      return "the next hop waits for less";
   }
   return NULL;
 }
 
 /* ---- all of it ---- */
 
-static const char *begin(Check *c, const MachineList *list, uint32_t nrank) {
+static void begin(Check *c, const MachineList *list, uint32_t nrank) {
   c->base = NEW_ARRAY(c->arena, uint32_t, nrank + (size_t)1);
   for (uint32_t r = 0; r < nrank; r++)
     c->base[r + 1] = c->base[r] + list[r].n;
@@ -482,23 +471,22 @@ static const char *begin(Check *c, const MachineList *list, uint32_t nrank) {
   for (uint32_t r = 0; r < nrank; r++)
     for (uint32_t k = 0; k < list[r].n; k++)
       c->row[c->base[r] + k] = (Row){.in = &list[r].instr[k], .rank = r, .at = k, .mate = NONE};
-  const char *wrong = find_queues(c);
+  find_queues(c);
   find_pairs(c);
   find_members(c);
-  return wrong;
 }
 
 const char *machine_verify(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model,
                            const MachineResult *got) {
   Check c = {.arena = a, .model = model, .posted = got->posted, .ended = got->ended};
-  const char *wrong = begin(&c, list, nrank);
   uint64_t done = 0;
+  begin(&c, list, nrank);
   for (uint32_t i = 0; i < c.n; i++)
     done += c.ended[i] != NONE;
   if (done != got->done)
     return "another number of instructions ends";
   if ((done == c.n) != (got->status == MACHINE_DONE))
     return "the verdict is another than that of the clock";
-  wrong = wrong ? wrong : check_clock(&c);
+  const char *wrong = check_clock(&c);
   return wrong || got->status == MACHINE_DONE ? wrong : check_hops(&c, nrank, got);
 }

@@ -66,46 +66,6 @@ static void remove_folder(const char *dir, const char *name) {
   rmdir(path);
 }
 
-typedef struct Found {
-  uint64_t step, attempt;
-  bool partial;
-} Found;
-
-static int newest_first(const void *a, const void *b) {
-  const Found *x = a, *y = b;
-  if (x->attempt != y->attempt)
-    return x->attempt < y->attempt ? 1 : -1;
-  return (x->step < y->step) - (x->step > y->step);
-}
-
-/* The checkpoints in dir, newest first; the caller frees *found. */
-static PrStatus look_through(PrRun *run, const char *dir, Found **found, uint32_t *n) {
-  uint32_t room = 0;
-  DIR *d = opendir(dir);
-  *found = NULL;
-  *n = 0;
-  if (!d)
-    return cannot(run, "read", dir);
-  for (struct dirent *e; (e = readdir(d));) {
-    Found f;
-    if (!ck_parse_name(e->d_name, &f.step, &f.attempt, &f.partial))
-      continue;
-    if (*n == room) {
-      Found *more = realloc(*found, (room = 2 * room + 8) * sizeof *more);
-      if (!more) {
-        closedir(d);
-        return pr_fail(run, PR_E_MEMORY, "no memory for the checkpoints in %s", dir);
-      }
-      *found = more;
-    }
-    (*found)[(*n)++] = f;
-  }
-  closedir(d);
-  if (*n > 0)
-    qsort(*found, *n, sizeof **found, newest_first);
-  return PR_OK;
-}
-
 void ck_leave_folders(PrRun *run) {
   for (uint32_t i = 0; i < run->nck_lock; i++)
     close(run->ck_lock[i].file);
@@ -137,7 +97,7 @@ static CkFolder *folder_of(PrRun *run, const char *dir) {
 /* Takes the lock of a folder, removes what earlier runs left unfinished there and finds out which run this is. A run
  * that was killed may hold the lock a little longer. *k: with `file`, which stays the caller's if this fails. */
 static PrStatus take_lock(PrRun *run, const char *dir, const char *path, CkLock *k) {
-  Found *found;
+  CkFound *found;
   uint32_t n;
   for (int i = 0; flock(k->file, LOCK_EX | LOCK_NB); i++) {
     if (errno != EWOULDBLOCK)
@@ -146,7 +106,7 @@ static PrStatus take_lock(PrRun *run, const char *dir, const char *path, CkLock 
       return pr_fail(run, PR_E_IO, "checkpoint: another run writes checkpoints to %s", dir);
     nanosleep(&(struct timespec){0, 10000000}, NULL);
   }
-  PrStatus st = look_through(run, dir, &found, &n);
+  PrStatus st = ck_look_through(run, dir, &found, &n);
   k->attempt = n ? found[0].attempt + 1 : 1;
   k->step = UINT64_MAX;
   for (uint32_t i = 0; !st && i < n; i++) {
@@ -380,9 +340,9 @@ static PrStatus point_to(PrRun *run, const char *dir, const char *name) {
 
 /* All but the newest `keep`. */
 static void prune(PrRun *run, const char *dir, uint32_t keep) {
-  Found *found;
+  CkFound *found;
   uint32_t n, seen = 0;
-  if (look_through(run, dir, &found, &n))
+  if (ck_look_through(run, dir, &found, &n))
     return;
   for (uint32_t i = 0; i < n; i++) {
     char name[CK_NAME];

@@ -8,7 +8,7 @@
  *
  * A folder of checkpoints has
  *
- *   latest             the name of the newest complete one and a newline
+ *   latest             the name of the newest complete one and a newline; if it is not there, that is looked for
  *   lock               held by the run that writes
  *   step-40.2/         after 40 steps, by the second run that wrote into the folder
  *     manifest         text: what it is of, and length and checksum of every other file
@@ -74,6 +74,15 @@ bool ck_buffer(const PrRun *run, uint32_t row, uint32_t i, CkBuffer *out);
 
 /* "step-40.2": *step and *attempt; false: another name. */
 bool ck_parse_name(const char *name, uint64_t *step, uint64_t *attempt, bool *partial);
+
+/* A folder of that name. */
+typedef struct CkFound {
+  uint64_t step, attempt;
+  bool partial;
+} CkFound;
+
+/* The checkpoints in dir, newest first; the caller frees *found, also if this fails. */
+PrStatus ck_look_through(PrRun *run, const char *dir, CkFound **found, uint32_t *n);
 
 /* Reads head and rows of a stage file, which the caller frees, and compares them with their checksum and
  * with the length of the file. NULL with why[CK_PATH] set. */

@@ -5,6 +5,7 @@
 
 #include "checkpoint.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -106,6 +107,40 @@ bool ck_parse_name(const char *name, uint64_t *step, uint64_t *attempt, bool *pa
     return false;
   *partial = !strcmp(name + end, ".partial");
   return *partial || !name[end];
+}
+
+static int newest_first(const void *a, const void *b) {
+  const CkFound *x = a, *y = b;
+  if (x->attempt != y->attempt)
+    return x->attempt < y->attempt ? 1 : -1;
+  return (x->step < y->step) - (x->step > y->step);
+}
+
+PrStatus ck_look_through(PrRun *run, const char *dir, CkFound **found, uint32_t *n) {
+  uint32_t room = 0;
+  DIR *d = opendir(dir);
+  *found = NULL;
+  *n = 0;
+  if (!d)
+    return pr_fail(run, PR_E_IO, "checkpoint: cannot read %s: %s", dir, strerror(errno));
+  for (struct dirent *e; (e = readdir(d));) {
+    CkFound f;
+    if (!ck_parse_name(e->d_name, &f.step, &f.attempt, &f.partial))
+      continue;
+    if (*n == room) {
+      CkFound *more = realloc(*found, (room = 2 * room + 8) * sizeof *more);
+      if (!more) {
+        closedir(d);
+        return pr_fail(run, PR_E_MEMORY, "no memory for the checkpoints in %s", dir);
+      }
+      *found = more;
+    }
+    (*found)[(*n)++] = f;
+  }
+  closedir(d);
+  if (*n > 0)
+    qsort(*found, *n, sizeof **found, newest_first);
+  return PR_OK;
 }
 
 CkHead *ck_read_head(const char *path, CkRow **rows, char *why) {

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* A tensor of the checkpoint. */
 typedef struct Have {
@@ -53,6 +54,24 @@ static char *read_text(const char *path, size_t *len) {
   return text;
 }
 
+/* Where nothing says which is the latest, as after a kill just before it: the newest that is complete; "": none. */
+static PrStatus find_newest(Load *l, const char *dir) {
+  CkFound *found;
+  uint32_t n;
+  if (access(dir, F_OK))
+    return PR_OK;
+  PrStatus st = ck_look_through(l->run, dir, &found, &n);
+  for (uint32_t i = 0; !st && i < n && !l->folder[0]; i++) {
+    if (found[i].partial)
+      continue;
+    if (snprintf(l->folder, sizeof l->folder, "%s/step-%" PRIu64 ".%" PRIu64, dir, found[i].step,
+                 found[i].attempt) >= (int)sizeof l->folder)
+      st = REFUSE(l, "path too long: %s", dir);
+  }
+  free(found);
+  return st;
+}
+
 /* Which checkpoint `dir` means: l->folder; "" when there is none yet. */
 static PrStatus find(Load *l, const char *dir) {
   char path[CK_PATH];
@@ -68,7 +87,8 @@ static PrStatus find(Load *l, const char *dir) {
   snprintf(path, sizeof path, "%s/latest", dir);
   char *name = read_text(path, &len);
   if (!name)
-    return errno == ENOENT ? PR_OK : REFUSE(l, "cannot read %s: %s", path, strerror(errno));
+    return errno == ENOENT ? find_newest(l, dir)
+                           : REFUSE(l, "cannot read %s: %s", path, strerror(errno));
   uint64_t step, attempt;
   bool partial, ok = len > 1 && name[len - 1] == '\n';
   if (ok)

@@ -148,7 +148,8 @@ static bool wait_for_streams(Mpi *m, uint64_t compute, uint64_t copy) {
   }
 }
 
-bool mpi_meet_faults(Mpi *m, uint32_t i, uint32_t n, uint64_t step, PrFaultKind *fault) {
+/* The faults of the n instructions at place i. False: they never begin. */
+static bool meet_faults(Mpi *m, uint32_t i, uint32_t n, uint64_t step, PrFaultKind *fault) {
   for (uint32_t j = 0; j < n; j++) {
     fault[j] = pr_fault_at(m->run, m->k->id, m->k->comm[i + j].index, step);
     while (fault[j] == PR_HANG && mpi_look_around(m))
@@ -170,7 +171,7 @@ static bool comm_step(Mpi *m, uint64_t step) {
     const PipeInstr *c = &k->t->instr[at->index];
     n = c->group + 1u;
     if (!wait_for_streams(m, step * k->ncompute + c->wait, step * k->ncopy + c->wait_copy) ||
-        !mpi_meet_faults(m, i, n, step, fault))
+        !meet_faults(m, i, n, step, fault))
       return false;
     atomic_store(&k->stream->posted, 1);
     uint64_t start = k->span ? pr_now() - m->run->epoch_ns : 0;

@@ -144,8 +144,6 @@ bool mpi_arrived(Mpi *m, const Moving *v, uint64_t step); /* once both requests 
  * *n requests. */
 bool mpi_start_gradients(Mpi *m, const Coll *l, bool gather, MPI_Request *r, uint32_t *n);
 
-/* The faults of the n instructions at place i. False: they never begin. */
-bool mpi_meet_faults(Mpi *m, uint32_t i, uint32_t n, uint64_t step, PrFaultKind *fault);
 /* Sets a count, and tells the other threads of the process. */
 void mpi_tell(Mpi *m, _Atomic uint64_t *count, uint64_t value);
 /* Until `changed`, or so many ns have passed. The caller holds `lock`. */

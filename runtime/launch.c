@@ -74,6 +74,10 @@ static bool find_store(const Family *f, PrLaunch *out, char why[200]) {
       snprintf(why, 200, "MASTER_PORT is %u, and the store needs the port after it: 1 to 65534", n);
       return false;
     }
+    if (!*host) {
+      snprintf(why, 200, "MASTER_ADDR is empty, and MASTER_PORT is set");
+      return false;
+    }
     snprintf(out->store, sizeof out->store, "%.255s:%u", host, n + 1);
   } else if (f && !strncmp(f->rank, "SLURM", 5) && (nodes || (nodes = getenv("SLURM_NODELIST"))) &&
              job) {
@@ -81,6 +85,10 @@ static bool find_store(const Family *f, PrLaunch *out, char why[200]) {
     if (!read_number("SLURM_JOB_ID", job, &n, why))
       return false;
     first_host(nodes, first);
+    if (!*first) {
+      snprintf(why, 200, "SLURM_JOB_NODELIST names no host: '%.100s'", nodes);
+      return false;
+    }
     snprintf(out->store, sizeof out->store, "%.255s:%u", first, 20000 + n % 10000);
   }
   return true;

@@ -239,7 +239,8 @@ uint64_t pr_steps_done(const PrRun *run);             /* of the whole training, 
  * other ranks. PR_E_IO, as of a full disk, leaves the run usable and no new checkpoint. */
 PrStatus pr_checkpoint(PrRun *run, const char *dir, uint32_t keep);
 
-/* Goes on from the latest checkpoint in `dir`, or from the one that `dir` is: after pr_open, before the first
+/* Goes on from the latest checkpoint in `dir` (its file `latest`; without that the newest complete one), or from the one
+ * that `dir` is: after pr_open, before the first
  * pr_steps, in all processes alike. The program may be another one, with other ranks, and where the model
  * names its tensors with other stages. It has the deadline of pr_checkpoint. *step: steps done; 0: there is no
  * checkpoint yet, and nothing has changed. One that is damaged, cut short or of another model is refused and fails

@@ -4,17 +4,19 @@
  * take turns; what the device does nothing for between two instructions, by events around each, in either; and the
  * products of a layer alone, as cuBLAS makes them, against the arithmetic of a step.
  *
- *   gpt_bench_cuda [--bf16] [--rounds N] [options of the model]    on device 0
+ *   gpt_bench_cuda_P [--bf16] [--rounds N] [--times N] [options of the model]    on device 0
  *
  * A model so small that the host is what is waited for tells what an instruction costs there. The last line, behind
  * "= ", is for a table. Numbers only, for a person to judge. */
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
+#include <nccl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "hand_cuda.h"
 #include "model_cuda.h"
 #include "pipe_cuda.h"
 
@@ -24,7 +26,8 @@
 
 extern const PipeProgram pipe_program;
 
-enum { WARM = 5, STEPS = 40, TRACED = 4 };
+enum { WARM = 5, TRACED = 4 };
+static uint64_t times = 40;  /* steps that are measured */
 static const double aim = 2; /* per cent over the loop by hand */
 
 static double now_s(void) {
@@ -33,29 +36,51 @@ static double now_s(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static double count(void) { /* instructions of a step */
+  double n = 0;
+  for (uint32_t r = 0; r < pipe_program.nrank; r++)
+    n += pipe_program.rank[r].ninstr;
+  return n;
+}
+
 static void die(const char *what) {
   fprintf(stderr, "gpt_bench_cuda: %s\n", what);
   exit(1);
 }
 
-/* Seconds a step. gap: instead what lies between two instructions on the device, in the mean. */
-static double engine(PrModel *model, int graph, int gap) {
+/* Between two instructions of one stream, in the steps that were traced. */
+static HandGaps gaps_of(PrRun *run) {
+  const PipeProgram *p = &pipe_program;
+  double sum[2] = {0, 0};
+  uint64_t n[2] = {0, 0};
+  for (uint32_t s = 0; s < pr_trace_steps(run); s++)
+    for (uint32_t r = 0; r < p->nrank; r++) {
+      const PrSpan *at = pr_trace(run, s, r), *last[2] = {NULL, NULL};
+      for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+        const int comm = pipe_op_info[p->rank[r].instr[i].op].comm;
+        if (!hand_is_head(&p->rank[r], i))
+          continue;
+        if (last[comm])
+          sum[comm] += 1e-3 * ((double)at[i].start_ns - (double)last[comm]->end_ns), n[comm]++;
+        last[comm] = &at[i];
+      }
+    }
+  return (HandGaps){n[0] ? sum[0] / (double)n[0] : 0, n[1] ? sum[1] / (double)n[1] : 0};
+}
+
+/* Seconds a step. gaps: what lies between instructions instead, of a traced run; NULL: not. */
+static double engine(PrModel *model, int graph, HandGaps *gaps) {
   PrCudaOptions cuda = {.graph = graph};
-  PrOptions o = {.engine = &pr_cuda, .engine_options = &cuda, .trace_steps = gap ? TRACED : 0};
+  PrOptions o = {.engine = &pr_cuda, .engine_options = &cuda, .trace_steps = gaps ? TRACED : 0};
   PrRun *run;
   if (pr_open(&run, &pipe_program, model, &o) || pr_steps(run, WARM))
     die(pr_error(run));
   double start = now_s();
-  if (pr_steps(run, STEPS))
+  if (pr_steps(run, times))
     die(pr_error(run));
-  double took = (now_s() - start) / STEPS;
-  uint32_t n = pipe_program.rank[0].ninstr;
-  for (uint32_t s = 0; gap && s < pr_trace_steps(run); s++) {
-    const PrSpan *at = pr_trace(run, s, 0);
-    took = s == 0 ? 0 : took;
-    for (uint32_t i = 1; i < n; i++)
-      took += 1e-9 * ((double)at[i].start_ns - (double)at[i - 1].end_ns) / (n - 1) / TRACED;
-  }
+  double took = (now_s() - start) / (double)times;
+  if (gaps)
+    *gaps = gaps_of(run);
   pr_close(run);
   return took;
 }
@@ -67,88 +92,147 @@ static void *device(uint64_t bytes) {
   return p;
 }
 
-/* Seconds between events 2i + 1 and 2i + 2, in the mean. */
-static double gaps_of(cudaEvent_t *e, uint32_t n) {
-  double sum = 0;
-  float ms;
-  for (uint32_t i = 0; i + 1 < n; i++) {
-    if (cudaEventElapsedTime(&ms, e[2 * i + 1], e[2 * i + 2]) != cudaSuccess)
-      die("an event fails");
-    sum += 1e-3 * (double)ms / (n - 1);
-  }
-  return sum;
-}
-
-/* The instructions of the one rank by hand: as many stashes as it has, one stream, no events but, for gap, those
- * around each in the last step. As engine. */
-static double by_hand(PrModel *model, double *host_ns, int gap) {
-  const PipeProgram *p = &pipe_program;
-  const PipeRank *r = &p->rank[0];
-  PrSizes z = model->sizes(model->self, 0);
-  void *weight = device(z.weight), *grad = device(z.grad), *opt = device(z.opt),
-       *work = device(z.work);
-  void *step_at = device(8);
-  double *loss = device(8 * p->nmb);
-  void **slot = calloc(r->nslot + 1u, sizeof *slot);
-  cudaStream_t s;
-  cudaEvent_t *e = calloc(2 * (size_t)r->ninstr, sizeof *e);
-  for (uint32_t i = 0; i < 2 * r->ninstr; i++)
-    if (!e || cudaEventCreateWithFlags(&e[i], cudaEventDefault) != cudaSuccess)
-      die("no events");
-  for (uint32_t i = 0; i < r->npool; i++)
-    for (uint32_t j = 0; j < r->pool[i].count; j++)
-      slot[r->pool[i].first + j] = device(r->pool[i].cls == PIPE_GOUT ? z.gout : z.act);
-  if (cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, 0) != cudaSuccess ||
-      model->init(model->self, 0, weight, opt) || cudaDeviceSynchronize() != cudaSuccess)
-    die("the device fails");
+/* The same by hand; host_ns: of the host, an instruction. */
+static double by_hand(PrModel *model, double *host_ns, HandGaps *gaps) {
+  Hand *h = hand_open(&pipe_program, model);
   double start = 0, host = 0;
-  for (int step = 0; step < WARM + STEPS; step++) {
+  for (uint64_t step = 0; step < WARM + times; step++) {
     if (step == WARM) {
       cudaDeviceSynchronize();
       start = now_s(), host = 0;
     }
     double begun = now_s();
-    int mark = gap && step + 1 == WARM + STEPS;
-    for (uint32_t i = 0; i < r->ninstr; i++) {
-      const PipeInstr *c = &r->instr[i];
-      PrCall a = {.op = (PipeOp)c->op,
-                  .nstage = 1,
-                  .mb = c->mb,
-                  .nmb = p->nmb,
-                  .nslice = 1,
-                  .weight = weight,
-                  .newest = weight,
-                  .rate = 1,
-                  .nupdate = 1,
-                  .grad = grad,
-                  .opt = opt,
-                  .work = work,
-                  .stream = s,
-                  .step_at = step_at,
-                  .act = c->act == PIPE_NONE ? NULL : slot[c->act],
-                  .gout = c->gout == PIPE_NONE ? NULL : slot[c->gout],
-                  .loss = c->mb == PIPE_NONE ? NULL : loss + c->mb};
-      if ((mark && cudaEventRecord(e[2 * i], s) != cudaSuccess) ||
-          model->forward(model->self, &a) ||
-          (mark && cudaEventRecord(e[2 * i + 1], s) != cudaSuccess))
-        die("an op fails");
-    }
+    hand_step(h, gaps && step + 1 == WARM + times);
     host += now_s() - begun;
   }
-  cudaDeviceSynchronize();
-  double took = gap ? gaps_of(e, r->ninstr) : (now_s() - start) / STEPS;
-  *host_ns = host / STEPS / r->ninstr * 1e9;
-  for (uint32_t i = 0; i < 2 * r->ninstr; i++)
-    cudaEventDestroy(e[i]);
-  free(e);
-  void *given[] = {weight, grad, opt, work, step_at, loss};
-  for (int i = 0; i < 6; i++)
-    cudaFree(given[i]);
-  for (uint32_t i = 0; i < r->nslot; i++)
-    cudaFree(slot[i]);
-  free(slot);
-  cudaStreamDestroy(s);
+  if (cudaDeviceSynchronize() != cudaSuccess)
+    die("the device fails");
+  double took = (now_s() - start) / (double)times;
+  *host_ns = host / (double)times / count() * 1e9;
+  if (gaps)
+    *gaps = hand_gaps(h);
+  hand_close(h);
   return took;
+}
+
+/* That both do the same work: two steps by hand have the losses of the engine. */
+static void compare(PrModel *model) {
+  double want[2][1024], got[1024];
+  PrOptions o = {.engine = &pr_cuda};
+  PrRun *run;
+  const uint32_t n = pipe_program.nmb;
+  if (n > 1024 || pr_open(&run, &pipe_program, model, &o))
+    die("the engine does not open");
+  for (int step = 0; step < 2; step++) {
+    if (pr_steps(run, 1))
+      die(pr_error(run));
+    for (uint32_t m = 0; m < n; m++)
+      want[step][m] = pr_loss_mb(run, m);
+  }
+  pr_close(run);
+  Hand *h = hand_open(&pipe_program, model);
+  for (uint64_t step = 0; step < 2; step++) {
+    hand_number(h, step);
+    hand_step(h, 0);
+    hand_losses(h, got);
+    if (memcmp(got, want[step], n * sizeof *got) != 0)
+      die("by hand there are other losses");
+  }
+  hand_close(h);
+}
+
+/* ---- what single calls cost the host ---- */
+
+enum { AT_ONCE = 20 }; /* before the device has caught up, which is not counted */
+
+typedef struct Calls {
+  cudaStream_t a, b;
+  cudaEvent_t e;
+  char *memory;
+  uint64_t bytes;
+  ncclComm_t comm;
+} Calls;
+
+/* Until a call on the communicator that gave r is through, as the engine does. */
+static void through(const Calls *c, ncclResult_t r) {
+  while (r == ncclInProgress)
+    if (ncclCommGetAsyncError(c->comm, &r) != ncclSuccess)
+      die("NCCL fails");
+  if (r != ncclSuccess)
+    die(ncclGetErrorString(r));
+}
+
+static void meet_once(const Calls *c) { /* what both sides of a transfer within a process take */
+  if (cudaEventRecord(c->e, c->a) != cudaSuccess ||
+      cudaStreamWaitEvent(c->b, c->e, 0) != cudaSuccess)
+    die("an event fails");
+}
+static void copy_once(const Calls *c) {
+  if (cudaMemcpyAsync(c->memory + c->bytes, c->memory, c->bytes, cudaMemcpyDeviceToDevice, c->a) !=
+      cudaSuccess)
+    die("a copy fails");
+}
+/* A SEND and a RECV in one group, of a communicator of this rank alone: no other process, no network. */
+static void transfer_once(const Calls *c) {
+  if (ncclGroupStart() != ncclSuccess)
+    die("NCCL fails");
+  ncclResult_t s = ncclSend(c->memory, c->bytes, ncclChar, 0, c->comm, c->a),
+               r = ncclRecv(c->memory + c->bytes, c->bytes, ncclChar, 0, c->comm, c->a);
+  if ((s != ncclSuccess && s != ncclInProgress) || (r != ncclSuccess && r != ncclInProgress))
+    die("NCCL fails");
+  through(c, ncclGroupEnd());
+}
+
+/* ns of the host a call. */
+static double cost_of(const Calls *c, void (*call)(const Calls *)) {
+  double sum = 0;
+  const uint64_t n = 10 * times;
+  for (uint64_t i = 0; i < n + AT_ONCE; i++) {
+    if (i % AT_ONCE == 0 && cudaDeviceSynchronize() != cudaSuccess)
+      die("the device fails");
+    sum = i == AT_ONCE ? 0 : sum;
+    double begun = now_s();
+    call(c);
+    sum += now_s() - begun;
+  }
+  return sum / (double)n * 1e9;
+}
+
+static double cost_of_nccl(Calls *c, int blocking) {
+  ncclUniqueId id;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = blocking;
+  c->comm = NULL;
+  if (ncclGetUniqueId(&id) != ncclSuccess)
+    die("NCCL fails");
+  through(c, ncclCommInitRankConfig(&c->comm, 1, id, 0, &config));
+  const double ns = cost_of(c, transfer_once);
+  if (cudaDeviceSynchronize() != cudaSuccess)
+    die("the device fails");
+  through(c, ncclCommFinalize(c->comm));
+  ncclCommDestroy(c->comm);
+  return ns;
+}
+
+static void calls(const GptConfig *g, int bf16, char *line, size_t room) {
+  const double size = bf16 ? 2 : 4;
+  Calls c = {.bytes = (uint64_t)(size * g->batch * g->seq * g->d)};
+  c.memory = device(2 * c.bytes);
+  if (cudaStreamCreateWithPriority(&c.a, cudaStreamNonBlocking, 0) != cudaSuccess ||
+      cudaStreamCreateWithPriority(&c.b, cudaStreamNonBlocking, 0) != cudaSuccess ||
+      cudaEventCreateWithFlags(&c.e, cudaEventDisableTiming) != cudaSuccess)
+    die("no streams");
+  const double meets = cost_of(&c, meet_once), copies = cost_of(&c, copy_once),
+               nccl = cost_of_nccl(&c, 0), blocks = cost_of_nccl(&c, 1);
+  printf("calls      %9.0f ns of the host for a send and a receive of NCCL (%.0f of a communicator "
+         "that blocks), %.0f for a copy, %.0f for an event and a wait, of %llu bytes\n",
+         nccl, blocks, copies, meets, (unsigned long long)c.bytes);
+  snprintf(line, room, "; host a call: NCCL %.0f ns (blocking %.0f), copy %.0f, event %.0f", nccl,
+           blocks, copies, meets);
+  cudaEventDestroy(c.e);
+  cudaStreamDestroy(c.a);
+  cudaStreamDestroy(c.b);
+  cudaFree(c.memory);
 }
 
 /* The products of a layer's forward, by cuBLAS alone: TFLOP/s. */
@@ -202,60 +286,73 @@ int GPT_MAIN(int argc, char **argv) {
       continue;
     }
     const char *value = i + 1 < argc ? argv[i + 1] : "";
-    int ok = !strcmp(argv[i], "--rounds") ? gpt_number(value, 1, 100, &rounds) >= 0
-                                          : gpt_config_option(&g, argv[i], value) == 1;
+    int ok = !strcmp(argv[i], "--rounds")  ? gpt_number(value, 1, 100, &rounds) >= 0
+             : !strcmp(argv[i], "--times") ? gpt_number(value, 4, 100000, &times) >= 0
+                                           : gpt_config_option(&g, argv[i], value) == 1;
     if (!ok) {
-      fprintf(stderr, "usage: gpt_bench_cuda [--bf16] [--rounds N] [options]\n%s", gpt_options);
+      fprintf(stderr, "usage: gpt_bench_cuda [--bf16] [--rounds N] [--times N] [options]\n%s",
+              gpt_options);
       return 2;
     }
     i++;
   }
   const char *error = gpt_config_error(&g, pipe_program.nmodel);
-  if (error || pipe_program.nrank != 1 || pipe_program.nmodel != 1)
-    die(error ? error : "the program is not of one rank and stage");
+  if (error)
+    die(error);
   size_t len = (1 << 16) + 4 * (size_t)g.seq;
   uint8_t *noise = malloc(len);
   for (size_t i = 0; i < len; i++)
     noise[i] = (uint8_t)mix64(i);
   Text text = {noise, len, g.seq, g.seed, 1, g.batch};
-  GptModel m = {.config = g, .nstage = 1, .window = text_draw, .text = &text};
-  GptCuda *gpt = gpt_cuda_open(&m, bf16, 1, 0, &error);
+  GptModel m = {.config = g, .nstage = pipe_program.nmodel, .window = text_draw, .text = &text};
+  GptCuda *gpt = gpt_cuda_open(&m, bf16, pipe_program.nrank, 0, &error);
   if (!gpt)
     die(error);
   PrModel model = gpt_cuda_model(gpt);
-  uint32_t ninstr = pipe_program.rank[0].ninstr;
+  compare(&model);
   double host = 1e30, hand = 1e30, plain = 1e30, graph = 1e30, one;
   for (uint64_t i = 0; i < rounds; i++) {
-    hand = least(hand, by_hand(&model, &one, 0));
+    hand = least(hand, by_hand(&model, &one, NULL));
     host = least(host, one);
-    plain = least(plain, engine(&model, 0, 0));
-    graph = least(graph, engine(&model, 1, 0));
+    plain = least(plain, engine(&model, 0, NULL));
+    graph = least(graph, engine(&model, 1, NULL));
   }
-  double gap = by_hand(&model, &one, 1), gap_engine = engine(&model, 0, 1),
-         gap_graph = engine(&model, 1, 1);
+  HandGaps gap, gap_engine, gap_graph;
+  by_hand(&model, &one, &gap);
+  engine(&model, 0, &gap_engine);
+  engine(&model, 1, &gap_graph);
   double n = (double)g.batch * g.seq * pipe_program.nmb, d = g.d;
   double flop = 3 * (n * g.layers * (24 * d * d + 4.0 * g.seq * d) +
                      2 * n * d * GPT_VOCAB); /* backward: twice */
   double peak = products(&g, bf16);
-  printf("%s, %u layers, d %u, %u tokens a microbatch, %u microbatches, %u instructions\n",
-         bf16 ? "bf16" : "float", g.layers, g.d, g.batch * g.seq, pipe_program.nmb, ninstr);
+  printf("%s, %u layers, d %u, %u tokens a microbatch, %u microbatches, %u ranks, %.0f "
+         "instructions\n",
+         bf16 ? "bf16" : "float", g.layers, g.d, g.batch * g.seq, pipe_program.nmb,
+         pipe_program.nrank, count());
   printf("by hand    %9.3f ms a step, %.0f ns of the host per instruction\n", 1e3 * hand, host);
-  double over = 100 * (plain / hand - 1), each = 1e9 * (plain - hand) / ninstr;
+  double over = 100 * (plain / hand - 1), each = 1e9 * (plain - hand) / count();
   printf("engine     %9.3f ms a step, %+.2f %%, %+.0f ns per instruction\n", 1e3 * plain, over,
          each);
   printf("graph      %9.3f ms a step, %+.2f %%\n", 1e3 * graph, 100 * (graph / hand - 1));
-  printf("gaps       %9.2f us between instructions by hand, %.2f us in the engine, %.2f us in a "
-         "graph, with events around each\n",
-         1e6 * gap, 1e6 * gap_engine, 1e6 * gap_graph);
+  printf("gaps       %9.2f us between ops by hand, %.2f us in the engine, %.2f us in a graph, with "
+         "events around each\n",
+         gap.compute, gap_engine.compute, gap_graph.compute);
+  char line[160] = "";
+  if (pipe_program.nrank > 1) {
+    printf("transfers  %9.2f us between two by hand, %.2f us in the engine, %.2f us in a graph; "
+           "they wait for one another and for ops\n",
+           gap.comm, gap_engine.comm, gap_graph.comm);
+    calls(&g, bf16, line, sizeof line);
+  }
   printf("products   %9.2f TFLOP/s by cuBLAS alone, of a layer's forward\n", peak);
   printf("step       %9.2f TFLOP/s by hand, %.0f %% of that\n", flop / hand * 1e-12,
          100 * flop / hand * 1e-12 / peak);
-  printf(
-      "= %s d %u: engine %+.2f %% (aim %.0f %%: %s), %+.0f ns an instruction (host by hand %.0f), "
-      "graph %+.2f %%, gaps %.2f, %.2f, %.2f us; step %.0f %% of %.0f TFLOP/s by cuBLAS\n",
-      bf16 ? "bf16" : "float", g.d, over, aim, over <= aim ? "met" : "MISSED", each, host,
-      100 * (graph / hand - 1), 1e6 * gap, 1e6 * gap_engine, 1e6 * gap_graph,
-      100 * flop / hand * 1e-12 / peak, peak);
+  printf("= %s d %u, %u ranks: engine %+.2f %% (aim %.0f %%: %s), %+.0f ns an instruction (host by "
+         "hand %.0f), graph %+.2f %%, gaps %.2f, %.2f, %.2f us%s; step %.0f %% of %.0f TFLOP/s by "
+         "cuBLAS\n",
+         bf16 ? "bf16" : "float", g.d, pipe_program.nrank, over, aim,
+         over <= aim ? "met" : "MISSED", each, host, 100 * (graph / hand - 1), gap.compute,
+         gap_engine.compute, gap_graph.compute, line, 100 * flop / hand * 1e-12 / peak, peak);
   gpt_cuda_close(gpt);
   free(noise);
   return 0;

@@ -22,6 +22,7 @@
 
 #define KERNEL static __global__
 #define DEVICE static __device__ __forceinline__
+#define DEVICE_AND_HOST static __host__ __device__ __forceinline__
 enum { GPT_BLOCK = 256, GPT_LANES = 32 };
 #define EACH(i, n) \
   for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < (n); i += (uint64_t)gridDim.x * blockDim.x)
@@ -30,7 +31,7 @@ enum { GPT_BLOCK = 256, GPT_LANES = 32 };
        r += (uint64_t)gridDim.x * blockDim.x / GPT_LANES)
 #define LANE_OF(j, d) for (uint64_t j = threadIdx.x % GPT_LANES; j < (d); j += GPT_LANES)
 #define FIRST_LANE (threadIdx.x % GPT_LANES == 0)
-DEVICE float lane_sum(float x) {
+template <class N> DEVICE N lane_sum(N x) {
   for (int k = GPT_LANES / 2; k > 0; k /= 2)
     x += __shfl_xor_sync(0xffffffffu, x, k);
   return x;
@@ -53,12 +54,13 @@ static inline unsigned gpt_blocks(uint64_t threads) {
 
 #define KERNEL static
 #define DEVICE static inline
+#define DEVICE_AND_HOST static inline
 enum { GPT_LANES = 1 };
 #define EACH(i, n) for (uint64_t i = 0; i < (n); i++)
 #define EACH_ROW(r, n) for (uint64_t r = 0; r < (n); r++)
 #define LANE_OF(j, d) for (uint64_t j = 0; j < (d); j++)
 #define FIRST_LANE true
-DEVICE float lane_sum(float x) { return x; }
+template <class N> DEVICE N lane_sum(N x) { return x; }
 DEVICE float lane_max(float x) { return x; }
 template <class F> static cudaError_t gpt_put(cudaStream_t s, F f) { /* f is copied, byte by byte */
   return shim_launch(s, [](void *p) { (*(F *)p)(); }, &f, sizeof f, NULL, 0);

@@ -13,12 +13,32 @@ template <class A, class B> KERNEL void k_convert(uint64_t n, B *y, const A *x) 
 template <class T> KERNEL void k_fill(uint64_t n, uint64_t out, T *y, const T *res, const T *b) {
   EACH(i, n * out) put(&y[i], (res ? up(res[i]) : 0.0f) + up(b[i % out]));
 }
-/* Column sums, added to db[out]; a thread for each column. */
-template <class T> KERNEL void k_columns(uint64_t n, uint64_t out, float *db, const T *dy) {
+/* Sums over the n rows of a matrix are made in two turns: of strips of rows, a thread for each column of a strip, and of
+ * what comes of these. Their order depends on n alone. */
+enum { GPT_STRIP = 64, GPT_STRIPS = 128 }; /* rows of a strip at least; strips at most */
+DEVICE_AND_HOST uint64_t strip_of(uint64_t n) { /* rows */
+  uint64_t rows = (n + GPT_STRIPS - 1) / GPT_STRIPS;
+  return rows < GPT_STRIP ? (uint64_t)GPT_STRIP : rows;
+}
+DEVICE_AND_HOST uint64_t strips_of(uint64_t n) { return (n + strip_of(n) - 1) / strip_of(n); }
+
+/* part[strips][out] = column sums of each strip of dy[n][out]. */
+template <class T> KERNEL void k_column_strips(uint64_t n, uint64_t out, float *part, const T *dy) {
+  const uint64_t rows = strip_of(n);
+  EACH(k, strips_of(n) * out) {
+    const uint64_t j = k % out, from = k / out * rows, to = from + rows < n ? from + rows : n;
+    float sum = 0;
+    for (uint64_t i = from; i < to; i++)
+      sum += up(dy[i * out + j]);
+    part[k] = sum;
+  }
+}
+/* db[out] += the sums of all strips. */
+KERNEL void k_column_sums(uint64_t n, uint64_t out, float *db, const float *part) {
   EACH(j, out) {
     float sum = 0;
-    for (uint64_t i = 0; i < n; i++)
-      sum += up(dy[i * out + j]);
+    for (uint64_t k = 0; k < strips_of(n); k++)
+      sum += part[k * out + j];
     db[j] += sum;
   }
 }
@@ -47,19 +67,30 @@ KERNEL void k_norm(uint64_t n, uint64_t d, T *y, float *stat, const T *x, const 
       LANE_OF(j, d) put(&y[r * d + j], (up(row[j]) - mean) * rdev * up(g[j]) + up(b[j]));
   }
 }
-/* sum[2d] = the gradients of g and b; kept[2d] = g and b. */
+/* part[strips][2d] = what each strip of rows adds to the gradients of g and b. */
 template <class T>
-KERNEL void k_norm_sums(uint64_t n, uint64_t d, float *sum, T *kept, const T *dy, const T *x, const float *stat,
-                        const T *gb) {
-  EACH(j, d) {
+KERNEL void k_norm_strips(uint64_t n, uint64_t d, float *part, const T *dy, const T *x, const float *stat) {
+  const uint64_t rows = strip_of(n);
+  EACH(k, strips_of(n) * d) {
+    const uint64_t j = k % d, strip = k / d, from = strip * rows, to = from + rows < n ? from + rows : n;
     float a = 0, b = 0;
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = from; i < to; i++) {
       float dn = up(dy[i * d + j]);
       a += dn * (up(x[i * d + j]) - stat[2 * i]) * stat[2 * i + 1];
       b += dn;
     }
-    sum[j] = a, sum[d + j] = b;
-    kept[j] = gb[j], kept[d + j] = gb[d + j];
+    part[strip * 2 * d + j] = a, part[strip * 2 * d + d + j] = b;
+  }
+}
+/* sum[2d] = the gradients of g and b; kept[2d] = g and b. */
+template <class T>
+KERNEL void k_norm_sums(uint64_t n, uint64_t d, float *sum, T *kept, const float *part, const T *gb) {
+  EACH(j, 2 * d) {
+    float all = 0;
+    for (uint64_t k = 0; k < strips_of(n); k++)
+      all += part[k * 2 * d + j];
+    sum[j] = all;
+    kept[j] = gb[j];
   }
 }
 /* dx = res + the gradient through the layernorm of dy (res NULL: 0). */
@@ -160,26 +191,22 @@ KERNEL void k_embed(uint64_t n, uint64_t d, T *x, const T *wte, const T *wpe, De
     put(&x[i], up(wte[w[t] * d + i % d]) + up(wpe[t * d + i % d]));
   }
 }
-/* A thread for each number of an embedding, so that each is added up in one order. */
+/* hot[n][vocab] = 1 at its token in each row, else 0: the gradient of the embedding of tokens is its product with dx. */
 template <class T>
-KERNEL void k_embed_weight(uint64_t n, uint64_t d, uint64_t vocab, float *wte, float *wpe, const T *dx, DeviceText text,
-                           const uint64_t *step, uint32_t mb) {
-  EACH(i, (vocab + text.seq) * d) {
-    uint64_t j = i % d, v = i / d;
+KERNEL void k_one_hot(uint64_t n, uint64_t vocab, T *hot, DeviceText text, const uint64_t *step, uint32_t mb) {
+  EACH(i, n * vocab) {
+    const uint64_t token = i / vocab;
+    const uint8_t *w = window_of(&text, *step, mb, token / text.seq);
+    put(&hot[i], w[token % text.seq] == i % vocab ? 1.0f : 0.0f);
+  }
+}
+/* The gradient of the embedding of places, seq of them: a thread for each number. */
+template <class T> KERNEL void k_embed_places(uint64_t n, uint64_t d, uint64_t seq, float *wpe, const T *dx) {
+  EACH(i, seq * d) {
     float sum = 0;
-    if (v < vocab) {
-      for (uint64_t row = 0; row < n / text.seq; row++) {
-        const uint8_t *w = window_of(&text, *step, mb, row);
-        for (uint64_t t = 0; t < text.seq; t++)
-          if (w[t] == v)
-            sum += up(dx[(row * text.seq + t) * d + j]);
-      }
-      wte[i] += sum;
-    } else {
-      for (uint64_t row = 0; row < n / text.seq; row++)
-        sum += up(dx[(row * text.seq + v - vocab) * d + j]);
-      wpe[i - vocab * d] += sum;
-    }
+    for (uint64_t row = 0; row < n / seq; row++)
+      sum += up(dx[row * seq * d + i]);
+    wpe[i] += sum;
   }
 }
 
@@ -201,11 +228,12 @@ KERNEL void k_head(uint64_t n, uint64_t vocab, T *logits, float *each, DeviceTex
   }
 }
 KERNEL void k_loss(uint64_t n, double *loss, const float *each) {
-  EACH(i, 1) {
+  EACH_ROW(r, 1) {
     double sum = 0;
-    for (uint64_t k = 0; k < n; k++)
-      sum += (double)each[k];
-    *loss = sum / (double)n;
+    LANE_OF(k, n) sum += (double)each[k];
+    sum = lane_sum(sum);
+    if (FIRST_LANE)
+      loss[r] = sum / (double)n;
   }
 }
 

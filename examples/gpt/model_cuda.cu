@@ -81,10 +81,10 @@ template <class T> struct Net {
     T *dx0, *gb;
     float *sum;
   };
-  /* wide [n][4d], narrow [n][d]; p, dp [heads][seq][seq]; each [n] */
+  /* wide [n][4d, GPT_VOCAB at least], narrow [n][d]; p, dp [heads][seq][seq]; each [n]; part [strips][4d]: kernels_cuda.h */
   struct Work {
     T *wide, *narrow, *p, *dp;
-    float *each, *rate;
+    float *each, *rate, *part;
   };
   struct WorkB {
     Work w;
@@ -147,12 +147,13 @@ template <class T> struct Net {
   }
   static Work work(const Shape &s, void *base, uint64_t *used) {
     Work w;
-    take(&w.wide, base, used, s.n * 4 * s.d);
+    take(&w.wide, base, used, s.n * (4 * s.d > GPT_VOCAB ? 4 * s.d : GPT_VOCAB));
     take(&w.narrow, base, used, s.n * s.d);
     take(&w.p, base, used, s.heads * s.seq * s.seq);
     take(&w.dp, base, used, s.heads * s.seq * s.seq);
     take(&w.each, base, used, s.n);
     take(&w.rate, base, used, 4);
+    take(&w.part, base, used, strips_of(s.n) * 4 * s.d);
     return w;
   }
   static WorkB work_b(const Shape &s, void *base, uint64_t *used) {
@@ -232,18 +233,22 @@ template <class T> struct Net {
   static void linear_input(Op *op, T *dx, const T *dy, const T *w, uint64_t n, uint64_t out, uint64_t in) {
     products(op, false, false, n, in, out, 1, dy, out, w, in, 0, dx, in);
   }
-  static void linear_weight(Op *op, float *dw, float *db, const T *dy, const T *x, uint64_t n, uint64_t out,
-                            uint64_t in) {
+  /* dw += dy^T x, db += column sums of dy (NULL: not); part: Work.part */
+  static void linear_weight(Op *op, float *dw, float *db, float *part, const T *dy, const T *x, uint64_t n,
+                            uint64_t out, uint64_t in) {
     products(op, true, false, out, in, n, 1, dy, out, x, in, 1, dw, in);
-    if (db)
-      RUN(op, k_columns<T>, out, n, out, db, dy);
+    if (!db)
+      return;
+    RUN(op, k_column_strips<T>, strips_of(n) * out, n, out, part, dy);
+    RUN(op, k_column_sums, out, n, out, db, part);
   }
   static void norm(Op *op, T *y, float *stat, const T *x, const T *gb, uint64_t n, uint64_t d, bool fresh) {
     RUN_ROWS(op, k_norm<T>, n, n, d, y, stat, x, gb, gb + d, (int)fresh);
   }
   static void norm_input(Op *op, T *dx, const T *res, const T *dy, const T *x, const float *stat, const T *gb,
-                         float *sum, T *kept, uint64_t n, uint64_t d) {
-    RUN(op, k_norm_sums<T>, d, n, d, sum, kept, dy, x, stat, gb);
+                         float *sum, T *kept, float *part, uint64_t n, uint64_t d) {
+    RUN(op, k_norm_strips<T>, strips_of(n) * d, n, d, part, dy, x, stat);
+    RUN(op, k_norm_sums<T>, 2 * d, n, d, sum, kept, part, gb);
     RUN_ROWS(op, k_norm_input<T>, n, n, d, dx, res, dy, x, stat, gb);
   }
 
@@ -299,21 +304,21 @@ template <class T> struct Net {
     linear_input(op, g.dh, g.dx2, w.out_w, n, d, 4 * d);
     RUN(op, k_gelu_input<T>, n * 4 * d, n * 4 * d, g.dh, a.h);
     linear_input(op, k.narrow, g.dh, w.fc_w, n, 4 * d, d);
-    norm_input(op, g.dx1, g.dx2, k.narrow, a.x1, a.stat2, w.ln2_g, g.sum2, g.gb2, n, d);
+    norm_input(op, g.dx1, g.dx2, k.narrow, a.x1, a.stat2, w.ln2_g, g.sum2, g.gb2, k.part, n, d);
     linear_input(op, k.narrow, g.dx1, w.proj_w, n, d, d);
     attention_input(op, s, a, k.narrow, g.dqkv, k);
     linear_input(op, k.narrow, g.dqkv, w.qkv_w, n, 3 * d, d);
-    norm_input(op, dx, g.dx1, k.narrow, a.x, a.stat1, w.ln1_g, g.sum1, g.gb1, n, d);
+    norm_input(op, dx, g.dx1, k.narrow, a.x, a.stat1, w.ln1_g, g.sum1, g.gb1, k.part, n, d);
   }
   static void layer_weight(Op *op, const Shape &s, const LayerGrad &dw, const Act &a, const Gout &g, const Work &k) {
     uint64_t n = s.n, d = s.d;
     RUN(op, k_gelu<T>, n * 4 * d, n * 4 * d, k.wide, a.h);
-    linear_weight(op, dw.out_w, dw.out_b, g.dx2, k.wide, n, d, 4 * d);
+    linear_weight(op, dw.out_w, dw.out_b, k.part, g.dx2, k.wide, n, d, 4 * d);
     norm(op, k.narrow, a.stat2, a.x1, g.gb2, n, d, false);
-    linear_weight(op, dw.fc_w, dw.fc_b, g.dh, k.narrow, n, 4 * d, d);
-    linear_weight(op, dw.proj_w, dw.proj_b, g.dx1, a.att, n, d, d);
+    linear_weight(op, dw.fc_w, dw.fc_b, k.part, g.dh, k.narrow, n, 4 * d, d);
+    linear_weight(op, dw.proj_w, dw.proj_b, k.part, g.dx1, a.att, n, d, d);
     norm(op, k.narrow, a.stat1, a.x, g.gb1, n, d, false);
-    linear_weight(op, dw.qkv_w, dw.qkv_b, g.dqkv, k.narrow, n, 3 * d, d);
+    linear_weight(op, dw.qkv_w, dw.qkv_b, k.part, g.dqkv, k.narrow, n, 3 * d, d);
     RUN(op, k_add, 2 * d, 2 * d, dw.ln1_g, g.sum1);
     RUN(op, k_add, 2 * d, 2 * d, dw.ln2_g, g.sum2);
   }
@@ -355,7 +360,7 @@ template <class T> struct Net {
     products(op, false, true, s.n, GPT_VOCAB, s.d, 1, w.narrow, s.d, f.head_w, s.d, 0, top.dlogits, GPT_VOCAB);
     RUN_ROWS(op, k_head<T>, s.n, s.n, (uint64_t)GPT_VOCAB, top.dlogits, w.each, g->text, c->step_at, c->mb,
              (float)(1.0 / ((double)s.n * c->nmb)));
-    RUN(op, k_loss, 1, s.n, c->loss, w.each);
+    RUN_ROWS(op, k_loss, 1, s.n, c->loss, w.each);
   }
 
   static void top_input(Op *op, const Shape &s, const PrCall *c, const GoutTop &g, T *dx2, const Work &w) {
@@ -366,20 +371,21 @@ template <class T> struct Net {
     LastOf<T> f = last_at<T>(s, c->weight);
     ActTop top = top_at(s, c->act);
     linear_input(op, w.narrow, top.dlogits, f.head_w, s.n, GPT_VOCAB, s.d);
-    norm_input(op, dx2, NULL, w.narrow, top.x, top.stat, f.lnf_g, g.sum, g.gb, s.n, s.d);
+    norm_input(op, dx2, NULL, w.narrow, top.x, top.stat, f.lnf_g, g.sum, g.gb, w.part, s.n, s.d);
   }
   static void ends_weight(const GptCuda *m, Op *op, const Shape &s, const PrCall *c, const GoutTop &g, const Work &w) {
     if (s.last) {
       LastOf<float> dw = last_at<float>(s, c->grad);
       ActTop top = top_at(s, c->act);
       norm(op, w.narrow, top.stat, top.x, g.gb, s.n, s.d, false);
-      linear_weight(op, dw.head_w, NULL, top.dlogits, w.narrow, s.n, GPT_VOCAB, s.d);
+      linear_weight(op, dw.head_w, NULL, NULL, top.dlogits, w.narrow, s.n, GPT_VOCAB, s.d);
       RUN(op, k_add, 2 * s.d, 2 * s.d, dw.lnf_g, g.sum);
     }
     if (s.first) {
       FirstOf<float> dw = first_at<float>(s, c->grad);
-      RUN(op, k_embed_weight<T>, (GPT_VOCAB + s.seq) * s.d, s.n, s.d, (uint64_t)GPT_VOCAB, dw.wte, dw.wpe, g.dx0,
-          m->text, c->step_at, c->mb);
+      RUN(op, k_one_hot<T>, s.n * GPT_VOCAB, s.n, (uint64_t)GPT_VOCAB, w.wide, m->text, c->step_at, c->mb);
+      products(op, true, false, GPT_VOCAB, s.d, s.n, 1, w.wide, GPT_VOCAB, g.dx0, s.d, 1, dw.wte, s.d);
+      RUN(op, k_embed_places<T>, s.seq * s.d, s.n, s.d, s.seq, dw.wpe, g.dx0);
     }
   }
   static void backward_input(const GptCuda *, Op *op, const PrCall *c, const Shape &s) {

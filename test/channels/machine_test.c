@@ -455,7 +455,7 @@ static const char *const brute_says[] = {"brute force completes", "brute force i
                                          "brute force mispairs"};
 
 static const char accepted[] = "the verifier accepts what is wrong";
-static uint64_t forged, held,
+static uint64_t forged, held, circles, held_circles,
     turn; /* certificates of other models, and those of them that hold here */
 
 /* Certificates of other models, shown for this one, whose verdict is v: accepted only if they are right. Lists that do not
@@ -471,15 +471,89 @@ static const char *forge(Arena *a, const MachineList *list, uint32_t nrank, Verd
   return NULL;
 }
 
+/* Each time of a certificate is the earliest that there is: one a little earlier, of a group and all its members, is refused.
+ * So is another number, and another verdict. */
+static const char *hurry(Arena *a, const MachineList *list, uint32_t nrank,
+                         const MachineResult *got) {
+  MachineResult other = *got;
+  other.done++;
+  bool accept = !machine_verify(a, list, nrank, *model, &other);
+  other = *got, other.status = got->status == MACHINE_DONE ? MACHINE_STUCK : MACHINE_DONE;
+  accept |= !machine_verify(a, list, nrank, *model, &other);
+  for (int end = 0; end < 2 && flat.n > 0; end++) {
+    uint32_t *time = end ? got->ended : got->posted, i = program_below(flat.n);
+    if (time[i] == MACHINE_NONE || time[i] == 0)
+      continue;
+    for (uint32_t set = flat.group[i]; set; set &= set - 1)
+      time[lowest(set)]--;
+    accept |= !machine_verify(a, list, nrank, *model, got);
+    for (uint32_t set = flat.group[i]; set; set &= set - 1)
+      time[lowest(set)]++;
+  }
+  return accept ? accepted : NULL;
+}
+
+static MachineAt place_of(uint32_t i) {
+  return i == MOST ? (MachineAt){MACHINE_NONE, MACHINE_NONE}
+                   : (MachineAt){flat.rank[i], flat.pos[i]};
+}
+
+/* Circles of hops at random, true ones or not, where the lists stand still in state s: accepted only if all of them are,
+ * one by one and in a row. */
+static const char *other_circles(Arena *a, const MachineList *list, uint32_t nrank,
+                                 const MachineResult *got, State s) {
+  enum { TRIES = 12, HOPS = 3 };
+  MachineHop hop[HOPS], wait[4 * MOST];
+  uint32_t nwait = 0;
+  for (uint32_t i = 0; i < flat.n; i++)
+    for (uint32_t j = 0; j < flat.n; j++)
+      for (int why = WAIT_NEED; why <= WAIT_ORDER && nwait < 4 * MOST; why++)
+        if (waits(s, i, j, (MachineWhy)why) && same_group(head_of(s, i), i))
+          wait[nwait++] = (MachineHop){place_of(i), place_of(j), (MachineWhy)why};
+  for (uint32_t k = 0; k < TRIES; k++) {
+    MachineResult other = *got;
+    other.status = MACHINE_STUCK, other.hop = hop, other.nhop = 1 + program_below(HOPS);
+    for (uint32_t h = 0; h < other.nhop; h++)
+      if (nwait > 0 && program_below(8))
+        hop[h] = wait[program_below(nwait)];
+      else
+        hop[h] = (MachineHop){place_of(program_below(flat.n)), place_of(program_below(flat.n + 1)),
+                              (MachineWhy)program_below(WAIT_NOBODY + 1)};
+    for (uint32_t h = 0; h + 1 < other.nhop;
+         h++) /* often what comes next is that which is waited for */
+      for (uint32_t w = 0; w < nwait && program_below(4); w++)
+        if (wait[w].at.rank == hop[h].on.rank && wait[w].at.index <= hop[h].on.index)
+          hop[h + 1] = wait[w];
+    if (program_below(4) == 0)
+      hop[program_below(other.nhop)].on.rank = program_below(nrank);
+    const bool accept = !machine_verify(a, list, nrank, *model, &other);
+    circles++, held_circles += accept;
+    for (uint32_t h = 0; h < other.nhop; h++)
+      if (other.hop[h].why == WAIT_NOBODY)
+        hop[h].on = place_of(MOST);
+    if (accept && check_hops(&other, s) == HOPS_WRONG)
+      return accepted;
+  }
+  return NULL;
+}
+
 /* NULL: the prover is right, and the verifier says so. One of brute_says: its verdict is wrong. */
 static const char *compare(const Program *p, Count *c, bool least) {
   Arena arena = {.oom = oom};
   MachineList list[RANKS];
+  MachineInstr moved[RANKS][PER_RANK];
   const char *wrong = NULL;
   Verdict v = V_STUCK;
   State end = 0;
-  for (uint32_t r = 0; r < p->nrank; r++)
-    list[r] = (MachineList){p->list[r], p->n[r]};
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    memcpy(moved[r], p->list[r], sizeof moved[r]);
+    for (uint32_t i = 1; i < p->n[r]; i += 2) /* what some need comes as one of `more` */
+      if (moved[r][i].need[1] != MACHINE_NONE) {
+        moved[r][i].more = &p->list[r][i].need[1], moved[r][i].nmore = 1;
+        moved[r][i].need[1] = MACHINE_NONE;
+      }
+    list[r] = (MachineList){moved[r], p->n[r]};
+  }
   if (!brute(p, &v, &end)) {
     wrong = "two orders end differently";
   } else {
@@ -500,6 +574,10 @@ static const char *compare(const Program *p, Count *c, bool least) {
       wrong = wrong ? wrong : "a shorter circle is there";
     else if (!wrong && (!c || turn++ % 4 == 0)) /* when counting, of some */
       wrong = forge(&arena, list, p->nrank, v);
+    if (!wrong && (!c || turn % 4 == 1))
+      wrong = hurry(&arena, list, p->nrank, &got);
+    if (!wrong && v == V_STUCK && (!c || turn % 4 == 1))
+      wrong = other_circles(&arena, list, p->nrank, &got, end);
     if (c && !wrong)
       c->verdict[v]++;
   }
@@ -668,7 +746,8 @@ int main(int argc, char **argv) {
     least += count[i].least;
   }
   printf("%" PRIu64 " programs agree, least buffer of %" PRIu64 "; %" PRIu64 " states, %" PRIu64
-         " sampled; %" PRIu64 " certificates of other models, %" PRIu64 " hold\n",
-         programs, least, states_seen, sampled, forged, held);
+         " sampled; %" PRIu64 " certificates of other models, %" PRIu64 " hold; %" PRIu64
+         " other circles, %" PRIu64 " are there\n",
+         programs, least, states_seen, sampled, forged, held, circles, held_circles);
   return 0;
 }

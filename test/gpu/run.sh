@@ -142,20 +142,21 @@ build_here() { # shim: 1 or nothing
     include=(-Itest/shim/include -Itest/shim "${include[@]}")
     local shim=(test/shim/shim.c test/shim/shim_cuda.c test/shim/shim_nccl.c test/shim/shim_formula.c)
     compile "$cc" "${flags[@]}" -O1 "${include[@]}" -- "${core[@]}" "${engine[@]}" "${gpt[@]}" "${tools[@]}" "${shim[@]}" \
-      test/shim/gpt/gpt_shim_test.c gen/*.c examples/gpt/train.c
+      test/shim/gpt/gpt_shim_test.c gen/*.c examples/gpt/train.c examples/gpt/hand_cuda.c
     for m in check train profile bench; do
       compile "$cc" "${flags[@]}" -O1 "${include[@]}" "-DGPT_MAIN=gpt_$m" -- "examples/gpt/${m}_cuda.c"
     done
     compile "$cxx" -std=c++17 -O1 "${include[@]}" -- test/shim/gpt/shim_cublas.cpp
     compile "$cxx" -x c++ -std=c++17 -O1 "${include[@]}" -- "${device[@]}"
-    base+=("${tools[@]}" "${shim[@]}" test/shim/gpt/gpt_shim_test.c test/shim/gpt/shim_cublas.cpp examples/gpt/{check,train,profile,bench}_cuda.c)
+    base+=("${tools[@]}" "${shim[@]}" test/shim/gpt/gpt_shim_test.c test/shim/gpt/shim_cublas.cpp examples/gpt/{check,train,profile,bench,hand}_cuda.c)
     for p in $ranks; do
       "$cxx" -o "bin/shim_$p" $(objects "${base[@]}" "gen/gpt_cuda_$p.c") -lm -pthread
       printf '#!/bin/sh\nexec "$(dirname "$0")/shim_%s" train "$@"\n' "$p" > "bin/gpt_cuda_$p"
     done
-    for p in check profile bench; do
+    for p in check profile; do
       printf '#!/bin/sh\nexec "$(dirname "$0")/shim_1" %s "$@"\n' "$p" > "bin/gpt_${p}_cuda"
     done
+    for p in 1 4; do printf '#!/bin/sh\nexec "$(dirname "$0")/shim_%s" bench "$@"\n' "$p" > "bin/gpt_bench_cuda_$p"; done
     chmod +x bin/gpt_*
   else
     [ -x "$cuda/bin/nvcc" ] || fail "no nvcc: set CUDA_HOME"
@@ -173,14 +174,14 @@ build_here() { # shim: 1 or nothing
     for p in "$nccl" "$blas" "$rt"; do rpath+=("-Wl,-rpath=$(dirname "$p")"); done
     echo "$("$cuda/bin/nvcc" --version | tail -n 1); ${arch[*]}; $nccl; $blas"
     compile "$cc" "${flags[@]}" "${include[@]}" -- "${core[@]}" "${engine[@]}" "${gpt[@]}" "${tools[@]}" gen/*.c examples/gpt/train.c \
-      examples/gpt/{train,check,profile,bench}_cuda.c test/gpu/formulas.c
+      examples/gpt/{train,check,profile,bench,hand}_cuda.c test/gpu/formulas.c
     compile "$cuda/bin/nvcc" -std=c++17 -O3 "${arch[@]}" "${include[@]//-isystem/-I}" -- "${device[@]}" "${kernels[@]}"
     link() { local to=$1; shift; "$cxx" -o "bin/$to" $(objects "$@" "${base[@]}" "${kernels[@]}") "$nccl" "$blas" "$rt" "${rpath[@]}" -lpthread -ldl -lm; }
     for p in $ranks; do link "gpt_cuda_$p" examples/gpt/train_cuda.c examples/gpt/group.c "gen/gpt_cuda_$p.c"; done
     link gpt_check_cuda examples/gpt/check_cuda.c examples/gpt/stages_cuda.c
     link gpt_profile_cuda examples/gpt/profile_cuda.c examples/gpt/stages_cuda.c examples/gpt/profile_rows.c
     link gpu_formulas test/gpu/formulas.c
-    link gpt_bench_cuda examples/gpt/bench_cuda.c gen/gpt_cuda_1.c
+    for p in 1 4; do link "gpt_bench_cuda_$p" examples/gpt/bench_cuda.c examples/gpt/hand_cuda.c "gen/gpt_cuda_$p.c"; done
     "$cc" -std=c11 "${include[@]}" test/gpu/probe.c -o bin/gpu_probe "$rt" "${rpath[@]}"
   fi
   "$cc" -o bin/gpt_cpu_4 $(objects examples/gpt/train.c gen/gpt_cuda_4.c "${gpt[@]}" "${core[@]}") -lm -pthread

@@ -146,17 +146,18 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *c, int n, ncclUniqueId id, int r
   }
   if (w->n != n || rank < 0 || rank >= n || w->joined[rank])
     shim_error("rank %d of %d joins a communicator of %d", rank, n, w->n);
-  if (config->blocking)
+  if (config->blocking && n > 1)
     shim_error("a communicator that blocks its host");
   *c = comm_new(w, rank);
-  (*c)->joining = true;
+  (*c)->blocking = config->blocking;
+  (*c)->joining = !config->blocking;
   const char *order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
   shim_me()->order = !order || strtol(order, NULL, 0) != 1 ? ORDER_NONE
                      : shim_draw(2)                        ? ORDER_LAUNCH
                                                            : ORDER_SERIAL;
   shim.progress++;
   call_end();
-  return ncclInProgress;
+  return config->blocking ? ncclSuccess : ncclInProgress;
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *out,
@@ -281,7 +282,7 @@ static ncclResult_t end_group(Group *g) {
     Member *m = &g->member[i];
     m->group = g;
     if (m->what != SUM && !shim.alone &&
-        (m->peer < 0 || m->peer >= c->world->n || m->peer == c->rank))
+        (m->peer < 0 || m->peer >= c->world->n || (m->peer == c->rank && c->world->n > 1)))
       shim_error("%s: a transfer of rank %d of %d with rank %d", g->name, c->rank, c->world->n,
                  m->peer);
   }
@@ -291,7 +292,7 @@ static ncclResult_t end_group(Group *g) {
     return ncclSuccess;
   }
   come(g);
-  if (met(g) && shim_draw(2)) {
+  if (met(g) && (c->blocking || shim_draw(2))) {
     issue(g);
     return ncclSuccess;
   }
@@ -591,7 +592,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t c) {
     shim_error("a communicator is finalized with work in it");
   if (c->captured)
     shim_error("a communicator is finalized while a graph holds it: that never ends");
-  c->finalizing = shim_draw(4) ? 8 + shim_draw(8) : 0;
+  c->finalizing = !c->blocking && shim_draw(4) ? 8 + shim_draw(8) : 0;
   ncclResult_t r = c->finalizing ? ncclInProgress : ncclSuccess;
   call_end();
   return r;

@@ -3,7 +3,8 @@
 # hosts.sh DELAY N PROGRAM...: runs N processes with mpirun on two hosts in turn, which are network and UTS
 # namespaces of this machine with a link between them; each packet takes DELAY ms longer each way: by tc netem, or
 # where the kernel has none by the program DELAY_LINK (../../tools/delay_link.c), which says what it held. Which of the
-# two it was is told on standard error. DELAY 0: no such thing. With HOSTS_IPV6=1 the hosts have IPv6 addresses alone.
+# two it was is told on standard error. DELAY 0: no such thing. With HOSTS_IPV6=1 the hosts have IPv6 addresses alone;
+# with HOSTS_CLOCK=S the clock of the second is S seconds ahead, where the kernel has namespaces of time.
 # `hosts.sh DELAY` alone tells by its exit status whether that is permitted here.
 delay=$1 n=$2
 shift
@@ -44,11 +45,13 @@ for host in a:1 b:2; do
 done
 [ $# -gt 0 ] || exit 0
 shift
+clock=
+[ -z "$HOSTS_CLOCK" ] || ! unshare --fork --time --monotonic 1 true 2>/dev/null || clock="unshare --fork --time --monotonic $HOSTS_CLOCK --"
 # What starts a daemon on the other host: agent HOST COMMAND...
 cat > "$work/agent" <<END
 #!/bin/sh
 shift
-exec ip netns exec ${id}b unshare --uts sh -c 'hostname pipehostb; exec sh -c "\$0"' "\$*"
+exec ip netns exec ${id}b $clock unshare --uts sh -c 'hostname pipehostb; exec sh -c "\$0"' "\$*"
 END
 chmod +x "$work/agent"
 TMPDIR=$work timeout 100 ip netns exec ${id}a unshare --uts sh -c 'hostname pipehosta; exec "$@"' sh \

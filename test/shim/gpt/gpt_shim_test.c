@@ -4,7 +4,7 @@
  *   gpt_shim_test check ...   gpt_check_cuda with these options
  *   gpt_shim_test train ...   gpt_cuda with these options, in one process
  *   gpt_shim_test profile ... gpt_profile_cuda with these options
- *   gpt_shim_test bench ...   gpt_bench_cuda, with a program of one rank
+ *   gpt_shim_test bench ...   gpt_bench_cuda_P
  *
  * Races are not looked for: what kernels read and write is not told. */
 #include <stdlib.h>
