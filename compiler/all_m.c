@@ -2,27 +2,24 @@
  * --for-all=M: proof that the orders of the ranks agree with the data whatever the value of a parameter M,
  * and the time that a microbatch takes in the steady state. Requires a compiled Sched at some M.
  *
- * note [for all M]: let the order of each rank be one clipped kernel, one loop, or one `clock` with a period,
- * in which every index is a quasi-affine function of the loop variable: moving it on by T moves the microbatch on by
- * S and changes nothing else. Then the order of a rank is a sequence without beginning or end, which repeats
- * every S microbatches, of which the program for M is the part whose microbatches exist. A cycle of waits in
- * that part is one in the endless sequence; and one in the endless sequence spans finitely many microbatches,
- * so it is in the program of every large enough M. So the orders agree for all M if the endless sequence has
- * no cycle, and for no large M otherwise. A cycle of ops and instances is a cycle in the graph of one period,
- * where an edge has the distance d, how many periods later its head is: there is none if and only if every
- * cycle of that graph has a distance of at least 1. The slowest cycle, time by distance, is the time of a
- * period (maximum cycle ratio; Reiter 1968, Lawler 1976).
- *
- * That every microbatch is there for all M follows in the same way: the ends of the ranges are quasi-affine
- * in M and move as fast as the microbatches do, so what is left over or lacking at the end is the same for
- * values of M a period apart, and one period of values decides. They are tried without what the schedule
- * requires; of what is right only for some of them, the multiples of a number are claimed, no more. Of small M
- * one thing can be different: that a pipe has no microbatch at all (try_least).
- *
- * What a program of pipec's own then needs to complete are slots, and enough of them always suffice (comm.c,
- * note [enough slots]). So a proof here holds for the emitted program of every M, too. That an action waits for what the
- * one before it has sent (`send next`) changes nothing: in the play of an idle network, of which that note speaks, it starts
- * behind these transfers, which wait for nothing that comes later in it. */
+ * note [for all M]: let the order of each rank be one clipped kernel, one loop, or one `clock` with a period, in which
+ * every index is a quasi-affine function of the loop variable: moving it on by T moves the microbatch on by S and
+ * changes nothing else. Then the order of a rank is a sequence without beginning or end, which repeats every S
+ * microbatches, of which the program for M is the part whose microbatches exist. A cycle of waits in that part is one
+ * in the endless sequence; and one in the endless sequence spans finitely many microbatches, so it is in the program of
+ * every large enough M. So the orders agree for all M if the endless sequence has no cycle, and for no large M
+ * otherwise. A cycle of ops and instances is a cycle in the graph of one period, where an edge has the distance d, how
+ * many periods later its head is: there is none if and only if every cycle of that graph has a distance of at least 1.
+ * The slowest cycle, time by distance, is the time of a period (maximum cycle ratio; Reiter 1968, Lawler 1976).
+ * That every microbatch is there for all M follows in the same way: the ends of the ranges are quasi-affine in M and
+ * move as fast as the microbatches do, so what is left over or lacking at the end is the same for values of M a period
+ * apart, and one period of values decides. They are tried without what the schedule requires; of what is right only for
+ * some of them, the multiples of a number are claimed, no more. Of small M one thing can be different: that a pipe has
+ * no microbatch at all (try_least).
+ * What a program of pipec's own then needs to complete are slots, and enough of them always suffice (comm.c, note
+ * [enough slots]). So a proof here holds for the emitted program of every M, too. That an action waits for what the one
+ * before it has sent (`send next`) changes nothing: in the play of an idle network, of which that note speaks, it
+ * starts behind these transfers, which wait for nothing that comes later in it. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -274,9 +271,10 @@ static bool order_shape(AllM *x, const Stmt *b, Shape *h) {
         return false;
       if (step <= 0)
         return quasi_no(x, b->at, "it runs backwards");
-      if (b->range.lo && !free_of_m(x, b->range.lo, "the range begins where M says"))
+      if (b->range.lo && (!free_of_m(x, b->range.lo, "the range begins where M says") ||
+                          !quasi_index(x, b->range.lo, &q)))
         return false;
-      x->env[b->slot] = (Quasi){1, step, false, false, 0};
+      x->env[b->slot] = (Quasi){1, step, false, false, MOST_INDEX};
       h->step = step;
       if (!body_shape(x, b->body, h))
         return false;
@@ -300,7 +298,7 @@ static bool range_ends(AllM *x, const Stmt *b, const Shape *h) {
     if (b->kind == ST_LET && !bind_let(x, b))
       return false;
     if ((b->kind == ST_KERNEL || b->kind == ST_CLOCK || b->kind == ST_DO) && b->range.lo) {
-      if (!quasi(x, b->range.hi, &q))
+      if (!quasi_index(x, b->range.hi, &q))
         return false;
       int64_t T = x->value_T / quasi_gcd(x->value_T, q.T) * q.T;
       if (T > MOST_PERIOD)
@@ -649,6 +647,7 @@ static const char *obstacle(const Sched *s, Span *at) {
 /* Orders of one kernel, one loop or one clock with a period, of plain ops. */
 static bool prove_kernels(Sched *s, const Param *m) {
   AllM x = {.s = s, .value_T = 1};
+  Quasi q;
   if (s->slices > 1)
     return not_decided(s, s->pipe[0].clause->at, "its microbatches go through in slices");
   for (uint32_t i = 0; i < s->nwline; i++)
@@ -706,11 +705,12 @@ static bool prove_kernels(Sched *s, const Param *m) {
     clear(&x, m, true);
     ok = bind_all(&x, m);
     for (uint32_t k = 0; k < s->npipe && ok; k++) {
-      Quasi q;
       const Clause *c = s->pipe[k].clause;
       if (c->index)
         s->env[c->index_slot] = s->pipe[k].index;
       ok = quasi(&x, c->mbs, &q) &&
+           (q.s >= 0 ||
+            quasi_no(&x, c->mbs->at, "there are fewer microbatches the larger it is")) &&
            (k == 0 || q.s * x.mbs.T == x.mbs.s * q.T ||
             quasi_no(&x, c->mbs->at, "it grows at another pace than the first pipe"));
       x.mbs = k == 0 ? q : x.mbs;

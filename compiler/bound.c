@@ -27,6 +27,8 @@
  * of the action, where that is less, and sums leave out what each F can save.
  *
  * Source of the argument on stashes: Qi et al. 2023 and 2024 (arXiv 2401.10241, 2405.15362). */
+#include <string.h>
+
 #include "graph.h"
 
 typedef struct Cost {           /* of a row */
@@ -40,11 +42,12 @@ typedef struct Cost {           /* of a row */
 typedef struct Bounds {
   const Sched *s;
   Arena *arena;
-  Cost *cost;             /* [nstage] */
-  uint64_t *head, *tail;  /* [nop] of F, B and I */
-  bool chain;             /* the ops of a microbatch are one chain */
-  uint64_t *first, *last; /* [nmb] of one rank: least head of an F, most end of a backward */
-  uint32_t *seen;         /* [nmb] rank + 1 */
+  Cost *cost;              /* [nstage] */
+  uint64_t *head, *tail;   /* [nop] of F, B and I; tails first, then heads in their place */
+  uint64_t *least_tail[2]; /* [nrank] of F, of B and I; UINT64_MAX: it has none */
+  bool chain;              /* the ops of a microbatch are one chain */
+  uint64_t *first, *last;  /* [nmb] of one rank: least head of an F, most end of a backward */
+  uint32_t *seen;          /* [nmb] rank + 1 */
 } Bounds;
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -197,22 +200,39 @@ static void fill_row(Sched *s, Bounds *x, uint32_t row, bool forward, bool heads
   }
 }
 
+/* Heads, or tails, of F, or of B and I: of the rows in the order of the model or against it. */
+static void fill_rows(Sched *s, Bounds *x, bool forward, bool heads) {
+  for (uint32_t j = 0; j < s->nmodel; j++) {
+    uint32_t m = forward == heads ? j : s->nmodel - 1 - j, row = m;
+    do
+      fill_row(s, x, row, forward, heads);
+    while ((row = s->stage[row].replica) != m);
+  }
+}
+
 /* Heads in an order that respects the data, tails in the reverse: F goes up the stages of the model, B and I down,
- * a B after its F. */
+ * a B after its F. Of tails only the least of each rank is kept. */
 static void fill_chains(Sched *s, Bounds *x) {
-  x->head = NEW_ARRAY(x->arena, uint64_t, s->nop);
-  x->tail = arena_alloc(x->arena, s->nop * sizeof *x->tail);
+  uint64_t *time = x->head = x->tail = arena_alloc(x->arena, s->nop * sizeof *time);
   x->chain = true;
-  for (uint32_t pass = 0; pass < 4; pass++) /* heads of F, of B and I; tails of B and I, of F */
-    for (uint32_t j = 0; j < s->nmodel; j++) {
-      uint32_t m = pass % 2 ? s->nmodel - 1 - j : j, row = m;
-      bool forward = pass == 0 || pass == 3;
-      if (!forward && s->forward)
-        continue;
-      do
-        fill_row(s, x, row, forward, pass < 2);
-      while ((row = s->stage[row].replica) != m);
+  if (!s->forward)
+    fill_rows(s, x, false, false);
+  fill_rows(s, x, true, false);
+  for (int back = 0; back < 2; back++) {
+    x->least_tail[back] = NEW_ARRAY(x->arena, uint64_t, s->nrank);
+    for (uint32_t r = 0; r < s->nrank; r++)
+      x->least_tail[back][r] = UINT64_MAX;
+  }
+  for (uint32_t r = 0; r < s->nrank; r++)
+    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+      uint64_t *at = &x->least_tail[s->op[i].kind != PIPE_F][r];
+      if (has_tensors(s->op[i].kind))
+        *at = least(*at, x->tail[i]);
     }
+  memset(time, 0, s->nop * sizeof *time);
+  fill_rows(s, x, true, true);
+  if (!s->forward)
+    fill_rows(s, x, false, true);
 }
 
 typedef struct RankSums {
@@ -228,9 +248,9 @@ typedef struct RankSums {
 static RankSums sum_rank(const Bounds *x, uint32_t r) {
   const Sched *s = x->s;
   RankSums t = {.head_f = UINT64_MAX,
-                .tail_f = UINT64_MAX,
+                .tail_f = x->least_tail[0][r],
                 .head_d = UINT64_MAX,
-                .tail_d = UINT64_MAX,
+                .tail_d = x->least_tail[1][r],
                 .into = UINT64_MAX,
                 .out = UINT64_MAX};
   for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
@@ -248,12 +268,12 @@ static RankSums sum_rank(const Bounds *x, uint32_t r) {
       t.nf++;
       t.f += c->f, t.saved += c->saved, t.work += c->sum_f;
       t.most_f = most(t.most_f, c->most_f);
-      t.head_f = least(t.head_f, x->head[i]), t.tail_f = least(t.tail_f, x->tail[i]);
+      t.head_f = least(t.head_f, x->head[i]);
       x->first[o->mb] = least(x->first[o->mb], x->head[i]);
     } else {
       t.d += c->d, t.b += c->b, t.work += c->sum_b;
       t.most_b = most(t.most_b, c->most_b);
-      t.head_d = least(t.head_d, x->head[i]), t.tail_d = least(t.tail_d, x->tail[i]);
+      t.head_d = least(t.head_d, x->head[i]);
       x->last[o->mb] = most(x->last[o->mb], x->head[i] + c->b + c->after);
       uint32_t f = own(s, i, false);
       t.lives += x->head[i] + c->b - x->head[f];
@@ -308,7 +328,6 @@ Timing bound_of(Sched *s, Arena *a, const int64_t *room) {
     bound.makespan = most(bound.makespan, most(all, t.head_f + window));
   }
   arena_forget(a, x.head, s->nop * sizeof *x.head);
-  arena_forget(a, x.tail, s->nop * sizeof *x.tail);
   return bound;
 }
 

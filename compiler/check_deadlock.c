@@ -6,7 +6,7 @@
  * The transfers have one global order in which all data points forward, so a cycle needs an edge
  * that says "wait until a slot is free". More slots cure it: note [enough slots] in comm.c.
  *
- * Ensures compute_end and comm_end, or starts (predicted.h), makespan, busy, steady, channel_slots. */
+ * Ensures ends, or starts (predicted.h), makespan, busy, steady, channel_slots. */
 #include <string.h>
 
 #include "graph.h"
@@ -28,26 +28,77 @@ static PipeStream *stream_views(Sched *s, bool comm_stream) {
   return v;
 }
 
-void forget_times(Sched *s, uint64_t *const *compute, uint64_t *const *comm) {
-  size_t ncomm = 0;
-  for (uint32_t r = 0; r < s->nrank; r++)
-    ncomm += s->stream[r].ncomm;
-  arena_forget(s->arena, compute[0], (size_t)s->nop * sizeof **compute);
-  arena_forget(s->arena, comm[0], ncomm * sizeof **comm);
-}
-
-/* Of each instruction of a stream, rank after rank in one piece. */
-static uint64_t **time_rows(Sched *s, bool comm_stream) {
-  uint64_t **row = NEW_ARRAY(s->arena, uint64_t *, s->nrank);
+/* Instructions of all ranks in one of their streams. */
+static size_t length_of(const Sched *s, bool comm_stream) {
   size_t n = 0;
   for (uint32_t r = 0; r < s->nrank; r++)
     n += comm_stream ? s->stream[r].ncomm : s->stream[r].ncompute;
-  uint64_t *cell = arena_alloc(s->arena, n * sizeof *cell);
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    row[r] = cell;
-    cell += comm_stream ? s->stream[r].ncomm : s->stream[r].ncompute;
+  return n;
+}
+
+static void forget_rows(Sched *s, uint64_t ***wide, uint32_t ***narrow, bool comm_stream) {
+  size_t n = length_of(s, comm_stream);
+  if (*wide)
+    arena_forget(s->arena, **wide, n * sizeof ***wide);
+  if (*narrow)
+    arena_forget(s->arena, **narrow, n * sizeof ***narrow);
+  *wide = NULL, *narrow = NULL;
+}
+
+void forget_ends(Sched *s) {
+  forget_rows(s, &s->compute_end, &s->compute_end32, false);
+  forget_rows(s, &s->comm_end, &s->comm_end32, true);
+}
+
+void forget_starts(Sched *s) {
+  uint32_t **none = NULL;
+  forget_rows(s, &s->compute_start, &none, false);
+  forget_rows(s, &s->comm_start, &none, true);
+}
+
+/* Room for the times of all instructions of a stream, rank after rank in one piece: wide, or if that is NULL narrow. */
+static void time_rows(Sched *s, bool comm_stream, uint64_t ***wide, uint32_t ***narrow) {
+  size_t n = length_of(s, comm_stream), at = 0;
+  if (wide) {
+    *wide = NEW_ARRAY(s->arena, uint64_t *, s->nrank);
+    **wide = arena_alloc(s->arena, n * sizeof ***wide);
+  } else {
+    *narrow = NEW_ARRAY(s->arena, uint32_t *, s->nrank);
+    **narrow = arena_alloc(s->arena, n * sizeof ***narrow);
   }
-  return row;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    if (wide)
+      (*wide)[r] = **wide + at;
+    else
+      (*narrow)[r] = **narrow + at;
+    at += comm_stream ? s->stream[r].ncomm : s->stream[r].ncompute;
+  }
+}
+
+/* Adds n times `time`; false: that is more than 32 bits hold. */
+static bool adds_up(uint64_t *sum, uint64_t n, uint64_t time) {
+  uint64_t all;
+  return !__builtin_mul_overflow(n, time, &all) && !__builtin_add_overflow(*sum, all, sum) &&
+         *sum <= UINT32_MAX;
+}
+
+/* Is every time of the machine less than 2^32? Until the last end there is always an instruction that takes its time,
+ * so none is later than the sum of what all take. Side ops and copies are not looked for: they need all_lists. */
+static bool times_are_short(Sched *s) {
+  uint64_t sum = s->ideal.busy;
+  uint32_t *nmb = link_nmb(s);
+  for (uint32_t i = 0; i < nlinks(s); i++) {
+    Link l = link_at(s, i);
+    for (int back = 0; link_crosses(s, l) && back < (s->forward ? 1 : 2); back++)
+      if (!adds_up(&sum, nmb[i], edge_time(s, l.edge, back ? l.to : l.from, !back)))
+        return false;
+  }
+  for (uint32_t st = 0; st < s->nstage && !s->forward; st++)
+    for (int tie = 0; tie < 2; tie++)
+      if (!adds_up(&sum, s->round0[st + 1] - s->round0[st],
+                   s->stage[st].time[tie ? PIPE_TIE : PIPE_REDUCE]))
+        return false;
+  return sum <= UINT32_MAX;
 }
 
 /* The head of a stuck stream, or NULL when the stream is finished. */
@@ -184,12 +235,16 @@ bool check_deadlock(Sched *s) {
   in.make = s->all_lists ? NULL : &make;
   in.compute = stream_views(s, false);
   in.comm = stream_views(s, true);
-  out.comm_end = s->comm_end = time_rows(
-      s, true); /* the larger first: order has forgotten one as large */
-  out.compute_end = s->compute_end = time_rows(s, false);
+  bool narrow = !s->all_lists && times_are_short(s);
+  time_rows(s, true, narrow ? NULL : &s->comm_end,
+            &s->comm_end32); /* the larger first: comm has given one back */
+  time_rows(s, false, narrow ? NULL : &s->compute_end, &s->compute_end32);
+  out.comm_end = s->comm_end, out.comm_end32 = s->comm_end32;
+  out.compute_end = s->compute_end, out.compute_end32 = s->compute_end32;
   if (s->lists || s->lowering == PIPE_CHANNELS) {
-    out.compute_start = s->compute_start = time_rows(s, false);
-    out.comm_start = s->comm_start = time_rows(s, true);
+    time_rows(s, false, &s->compute_start, NULL);
+    time_rows(s, true, &s->comm_start, NULL);
+    out.compute_start = s->compute_start, out.comm_start = s->comm_start;
   }
   if (s->ncopy) {
     PipeStream *copy = NEW_ARRAY(s->arena, PipeStream, s->nrank);
@@ -209,13 +264,13 @@ bool check_deadlock(Sched *s) {
   }
   if (!complete(s, &in, &out))
     return false;
+  for (uint32_t r = 0; narrow && r < s->nrank; r++)
+    BUG_IF(out.rank_end[r] > UINT32_MAX);
   if (out.comm_turn && out.makespan > s->ideal.makespan)
     try_more_slots(s, &in, &out);
   find_steady(s);
-  if (s->compute_start) {
-    forget_times(s, s->compute_end, s->comm_end);
-    s->compute_end = s->comm_end = NULL;
-  }
+  if (s->compute_start)
+    forget_ends(s);
   arena_forget(s->arena, s->ideal_end,
                (size_t)s->nop * sizeof *s->ideal_end); /* for slots of channels only, by now */
   s->ideal_end = NULL;

@@ -195,7 +195,7 @@ static uint32_t *turn_row(const Sched *s, uint32_t r, uint32_t x) {
 }
 
 /* The link that the transfer passes that is turn x of rank r. */
-static uint32_t link_of_turn(const Sched *s, uint32_t r, uint32_t x) {
+static inline uint32_t link_of_turn(const Sched *s, uint32_t r, uint32_t x) {
   if (s->graph)
     return *turn_row(s, r, x);
   uint32_t of = s->turn[r][x].of;
@@ -421,24 +421,25 @@ static inline void op_alone(const Sched *s, const Op *o, PipeInstr *c) {
   c->phase = o->phase, c->site = o->site, c->group = o->group;
 }
 
-/* CommTurn x of rank r, but for its slot. */
-static inline void comm_alone(const Sched *s, uint32_t r, uint32_t x, PipeInstr *c) {
+/* CommTurn x of rank r, but for its slot. Returns the link that it passes; NONE: it is no transfer. */
+static inline uint32_t comm_alone(const Sched *s, uint32_t r, uint32_t x, PipeInstr *c) {
   const CommTurn *t = &s->turn[r][x];
   if (t->of == NONE) {
     *c = side_instr(s, &s->side_use[*turn_row(s, r, x)]);
     c->gout = channel_of_sides(s, r);
     c->wait = t->wait;
-    return;
+    return NONE;
   }
   const Op *o = &s->op[t->of / 2];
   bool odd = t->of % 2;
+  uint32_t link = NONE;
   if (o->kind == PIPE_U) {
     *c = pipe_instr(odd ? PIPE_TIE : PIPE_REDUCE, o->stage, NONE);
     if (s->channel_of)
       c->gout = channel_of_sum(s, odd ? s->nmodel + s->tie_of[o->stage] : s->stage[o->stage].model);
   } else {
     bool forward = o->kind == PIPE_F;
-    uint32_t link = link_of_turn(s, r, x);
+    link = link_of_turn(s, r, x);
     Link l = link_at(s, link);
     *c = pipe_instr(forward ? (odd ? PIPE_RECV_F : PIPE_SEND_F)
                     : odd   ? PIPE_RECV_B
@@ -450,6 +451,7 @@ static inline void comm_alone(const Sched *s, uint32_t r, uint32_t x, PipeInstr 
       c->gout = channel_of_link(s, link, forward);
   }
   c->phase = o->phase, c->site = o->site, c->wait = t->wait;
+  return link;
 }
 
 /* PipeMake: these two, of a Sched. The first op of an action waits for all of it. */
@@ -498,10 +500,9 @@ static bool fill_compute(Sched *s, uint32_t r) {
 static void fill_comm(Sched *s, uint32_t r) {
   for (uint32_t x = 0; x < s->stream[r].ncomm; x++) {
     PipeInstr *c = &s->stream[r].comm[x];
-    comm_alone(s, r, x, c);
-    if (c->op > PIPE_RECV_B)
+    uint32_t link = comm_alone(s, r, x, c), op = s->turn[r][x].of / 2;
+    if (link == NONE)
       continue;
-    uint32_t op = s->turn[r][x].of / 2, link = link_of_turn(s, r, x);
     bool forward = s->op[op].kind == PIPE_F, recv = s->turn[r][x].of % 2;
     size_t n = 2 * (size_t)link + !forward;
     const Channel *ch = &s->channel[n];

@@ -8,7 +8,7 @@
 #include "expand.h"
 #include "graph.h"
 
-uint32_t xfer_link(const Sched *s, const Xfer *x) {
+uint32_t graph_xfer_link(const Sched *s, const Xfer *x) {
   const Op *a = &s->op[x->from];
   const Op *b = &s->op[x->to];
   uint32_t n = op_outputs(s, a);

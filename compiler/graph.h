@@ -135,7 +135,10 @@ static inline uint32_t link_in(const Sched *s, Link l) { return l.edge == NONE ?
 static inline uint32_t link_out(const Sched *s, Link l) { return l.edge == NONE ? 0 : s->graph->edge[l.edge].out; }
 
 /* The link of a transfer between two ops. */
-uint32_t xfer_link(const Sched *s, const Xfer *x);
+uint32_t graph_xfer_link(const Sched *s, const Xfer *x);
+static inline uint32_t xfer_link(const Sched *s, const Xfer *x) {
+  return s->graph ? graph_xfer_link(s, x) : output_link(s, &s->op[x->from], 0);
+}
 
 /* Bytes of all inputs of a forward of the row, each on a multiple of 64. */
 uint64_t row_inputs_bytes(const Sched *s, uint32_t row);

@@ -356,13 +356,13 @@ bool text_run_kernel(Text *t, const Stmt *b) {
   affine_bind(t->x, b->slot, affine(0));
   if (t->clock)
     return text_no(t, b->at, "a kernel stands in a clock");
-  if (b->range.lo) { /* an empty range runs nothing, whatever the lags */
+  if (b->range.lo) {
     Affine lo, hi;
     if (!affine_eval(t->x, b->range.lo, &lo) || !affine_eval(t->x, b->range.hi, &hi) ||
         !affine_at_least_0(t->x, b->at, affine_sum(affine_sum(hi, lo, -1), affine(1), -1), &some))
       return false;
-    if (!some)
-      return true;
+    if (!some) /* what its ops are is asked when it is compiled, and not read here */
+      return text_no(t, b->at, "a kernel has no turns");
   }
   if (!kernel_ends(t, b->body, &e))
     return false;

@@ -195,8 +195,8 @@ static bool update(Text *t, const OpRef *o, Affine stamp) {
   const Pipe *only = NULL;
   Affine mb = affine(0);
   bool there = true, here = true;
-  if (t->use)
-    return true; /* who uses it updates */
+  if (t->use) /* who uses it updates */
+    return !o->args || text_no(t, o->at, "what it uses updates by microbatch");
   if (o->args && !affine_eval(t->x, o->args->value, &mb))
     return false;
   if (o->chunk || o->stage) {

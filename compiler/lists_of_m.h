@@ -56,6 +56,8 @@ bool expr_moves(const Sched *s, const char *name, const Expr *e);
 /* Why costs, sizes, links, what is recomputed, copied or read, or what the schedule requires and expects may have no value for
  * some value of parameter m, and where; NULL: they have one for all. */
 const char *rest_lacks(const Sched *s, const Param *m, Span *at);
+/* text_of_m.c: why a part of the orders' texts of which no op comes may have no value for some value of m, and where; NULL. */
+const char *text_lacks(const Sched *s, const Param *m, Span *at);
 /* Does it admit them, all or none? */
 bool admits_of_m(AffineEnv *x, bool *yes);
 /* The lists of the schedule that s was compiled from, at n = 0; requires bind_of_m. False: x says what is to be

@@ -120,16 +120,28 @@ static bool admitted(Text *t, const Stmt *b) {
   return true;
 }
 
+/* Some times as far as the microbatches go, for every n: then it does not overflow before they do. */
+static bool is_near(const Text *t, Affine v) {
+  enum { TIMES = 256, MOST = 1 << 20 };
+  int64_t by = t->all_mbs[0].n + 1, last = v.n + v.j * t->x->by_n;
+  return v.a <= MOST && v.a >= -MOST && v.n <= TIMES * by && v.n >= -TIMES * by &&
+         last <= TIMES * by && last >= -TIMES * by;
+}
+
 /* One pipe of what is used. */
 static bool use_pipe(Text *t, TextUse *u, const Clause *c, int64_t index, uint32_t k) {
   AffineEnv *x = t->x;
+  bool some;
   if (c->index)
     affine_bind(x, c->index_slot, affine(index));
   if (k >= t->s->npipe || c->mb_var || t->s->row_of)
     return text_no(t, c->at, "what it uses has places by microbatch");
   if (!number(t, c->value) || !number(t, c->slices) ||
-      !affine_eval(x, c->mbs, (Affine *)&u->mbs[k]))
+      !affine_eval(x, c->mbs, (Affine *)&u->mbs[k]) ||
+      !affine_at_least_0(x, c->mbs->at, affine_sum(u->mbs[k], affine(1), -1), &some))
     return false;
+  if (!some || !is_near(t, u->mbs[k]))
+    return text_no(t, c->mbs->at, some ? "it has too many microbatches" : "it has no microbatch");
   for (uint32_t st = 0; st < t->s->pipe[k].nstage; st++) {
     affine_bind(x, c->slot, affine(st));
     if (!number(t, c->place))
@@ -235,14 +247,6 @@ static bool run(Text *t, const Stmt *b, TextUse *u) {
   for (uint32_t i = 0; i < outside.wait.n; i++)
     *vec_push(s->arena, &t->now.wait) = outside.wait.at[i];
   return ok;
-}
-
-/* Some times as far as the microbatches go, for every n: then it does not overflow before they do. */
-static bool is_near(const Text *t, Affine v) {
-  enum { TIMES = 256, MOST = 1 << 20 };
-  int64_t by = t->all_mbs[0].n + 1, last = v.n + v.j * t->x->by_n;
-  return v.a <= MOST && v.a >= -MOST && v.n <= TIMES * by && v.n >= -TIMES * by &&
-         last <= TIMES * by && last >= -TIMES * by;
 }
 
 bool text_run_use(Text *t, const Stmt *b) {

@@ -128,9 +128,8 @@ static PipeWeights *room_for_weights(Sched *s, uint32_t n) {
 static void end(Sched *s) {
   Lowering *l = s->lower;
   arena_forget(s->arena, l->compute, (size_t)l->most_ops * sizeof *l->compute);
-  forget_times(s, s->compute_start ? s->compute_start : s->compute_end,
-               s->comm_start ? s->comm_start : s->comm_end);
-  s->compute_start = s->comm_start = s->compute_end = s->comm_end = NULL;
+  forget_ends(s);
+  forget_starts(s);
   if (!s->all_lists)
     return;
   for (uint32_t r = 0; r < s->nrank; r++)

@@ -306,6 +306,7 @@ typedef struct Sched {
   PipeNeeds *needs;      /* [nrank] */
   uint64_t **compute_end, **comm_end, **compute_start, **comm_start; /* [nrank][n] predicted, until lower: ends, from
                                                                           which starts follow, or starts (predicted.h) */
+  uint32_t **compute_end32, **comm_end32; /* the ends without all_lists, where none is more than 32 bits hold */
   uint64_t **copy_start;
   uint64_t makespan, busy, own_span; /* own_span: longest window of a single rank */
   uint32_t channel_slots; /* most that any channel needed */
@@ -645,10 +646,11 @@ void channel_needs(Sched *s); /* for comm, once all waits are there: ensures nee
 void sort_channels(Sched *s, uint32_t *const *turn);
 /* ---- check_deadlock.c: requires comm. Model: rendezvous, untagged FIFO, one comm stream per rank.
  * Proves that the machine of pipe_sim.h completes; adds channel slots where too few close a cycle;
- * ensures compute_end and comm_end, or starts, makespan, busy, steady. ---- */
+ * ensures the ends or starts, makespan, busy, steady. ---- */
 bool check_deadlock(Sched *s);
-/* Gives back the room of times of all instructions, which nobody reads any more. */
-void forget_times(Sched *s, uint64_t *const *compute, uint64_t *const *comm);
+/* Give back the room of times of all instructions, if they are there, which nobody reads any more. */
+void forget_ends(Sched *s);
+void forget_starts(Sched *s);
 void find_steady(Sched *s); /* steady.c; of the compute streams */
 /* ---- slots.c: requires comm. Ensures slot numbers, pools, peak counts (interval colouring: the
  * count of each pool equals its peak) ---- */

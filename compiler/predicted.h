@@ -8,24 +8,31 @@
 
 #include "graph.h"
 
+/* The end of instruction i of COMPUTE, of COMM, of rank r. */
+static inline uint64_t compute_end(const Sched *s, uint32_t r, uint32_t i) {
+  return s->compute_end32 ? s->compute_end32[r][i] : s->compute_end[r][i];
+}
+static inline uint64_t comm_end(const Sched *s, uint32_t r, uint32_t i) {
+  return s->comm_end32 ? s->comm_end32[r][i] : s->comm_end[r][i];
+}
+
 /* Of instruction i of COMPUTE of rank r. In an action one op starts as the one before it ends (pipe_sim.c). */
 static inline uint64_t compute_start(const Sched *s, uint32_t r, uint32_t i) {
   if (s->compute_start)
     return s->compute_start[r][i];
-  const uint64_t *end = &s->compute_end[r][i];
   uint32_t op = s->rank_op0[r] + i;
   if (i > 0 && s->op[op - 1].group > 0)
-    return end[-1];
+    return compute_end(s, r, i - 1);
   if (s->op[op].group > 0)
-    return end[s->op[op].group] - action_time(s, s->stage, false, op);
-  return *end - op_cost(s, s->stage, false, op);
+    return compute_end(s, r, i + s->op[op].group) - action_time(s, s->stage, false, op);
+  return compute_end(s, r, i) - op_cost(s, s->stage, false, op);
 }
 
 /* Of c, instruction i of COMM. A RECV takes what its SEND takes. */
 static inline uint64_t comm_start(const Sched *s, uint32_t r, uint32_t i, const PipeInstr *c) {
   if (s->comm_start)
     return s->comm_start[r][i];
-  uint64_t end = s->comm_end[r][i];
+  uint64_t end = comm_end(s, r, i);
   if (pipe_is_sum(c->op))
     return end - s->stage[c->stage].time[c->op];
   if (c->op == PIPE_SIDE_COMM)

@@ -5,7 +5,7 @@
 
 #include "quasi.h"
 
-#define MOST_M     0x1p31             /* of M, and of a loop variable up to it */
+#define MOST_M     0x1p31             /* of M */
 #define MOST_VALUE ((int64_t)1 << 40) /* sums of some of them and of what moves do not overflow */
 
 bool quasi_no(AllM *x, Span at, const char *text) {
@@ -127,7 +127,7 @@ static bool quasi_of(AllM *x, const Expr *e, Quasi *q) {
       return quasi_no(x, e->b->at,
                       "a divisor must be a positive number that is the same throughout");
     int64_t by = n / quasi_gcd(a.s, n);
-    if (a.T * by > MOST_PERIOD)
+    if (by > MOST_PERIOD || a.T * by > MOST_PERIOD)
       return quasi_no(x, e->at, "its period is too long");
     *q = a;
     q->T = a.T * by;
@@ -171,4 +171,9 @@ bool quasi(AllM *x, const Expr *e, Quasi *q) {
   if (q->s > INT32_MAX || q->s < -INT32_MAX)
     return quasi_no(x, e->at, "it moves too fast");
   return q->most <= 0x1p62 || quasi_no(x, e->at, "a value is too large");
+}
+
+bool quasi_index(AllM *x, const Expr *e, Quasi *q) {
+  return quasi(x, e, q) &&
+         (q->most <= MOST_INDEX || quasi_no(x, e->at, "the range ends too far away"));
 }

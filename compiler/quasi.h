@@ -6,6 +6,7 @@
 #include "pipec.h"
 
 enum { MOST_PERIOD = 1 << 16 };
+#define MOST_INDEX 0x1p36 /* of a loop variable */
 
 /* How a value moves with a variable: v(x + T) = v(x) + s. `fixed`: it does not depend on it at all.
  * `other`: it depends on M where only the loop variable may count. `most`: it is
@@ -38,6 +39,8 @@ bool quasi_no(AllM *x, Span at, const char *text);
 bool quasi_join(Quasi *a, Quasi *b);
 /* How e moves with the variable at hand; false: not in this way, x->why says why. */
 bool quasi(AllM *x, const Expr *e, Quasi *q);
+/* The same of an end of a range, which is within MOST_INDEX. */
+bool quasi_index(AllM *x, const Expr *e, Quasi *q);
 /* A fixed value that does not depend on M. */
 bool quasi_number(AllM *x, const Expr *e, const Quasi *q, int64_t *v);
 

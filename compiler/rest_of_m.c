@@ -26,8 +26,7 @@ bool expr_is_moved(Moved *x, const Expr *e) {
   return expr_is_moved(x, e->a) || expr_is_moved(x, e->b) || expr_is_moved(x, e->c);
 }
 
-/* The parameters of what sc extends, and the lets of both. */
-static void move_names(Moved *x, const Schedule *sc) {
+void move_names(Moved *x, const Schedule *sc) {
   const Arg *positional = sc->base_args;
   for (const Param *p = sc->base ? sc->base_def->params : NULL; p; p = p->next) {
     const Param *own;
@@ -41,7 +40,7 @@ static void move_names(Moved *x, const Schedule *sc) {
       x->slot[c->slot] = expr_is_moved(x, c->value);
 }
 
-static Moved moved_by(const Sched *s, const char *name) {
+Moved moved_by(const Sched *s, const char *name) {
   Moved x = {.slot = NEW_ARRAY(s->arena, bool, s->nslot + (size_t)1),
              .nslot = s->nslot,
              .late = s->all_m.late,
@@ -203,15 +202,25 @@ static bool never_holds(Line *l, const Expr *e) {
   return !moves(l, e) && quiet_value(l->s, e, &v) && v == 0;
 }
 
-/* Where a clause copies stashes to, and when it brings them back, where it did not at the M at hand. */
+/* Has e, of a clause of stages, a value for each of them, also where none was computed at the M at hand? */
+static bool refuse_each(Line *l, const Clause *c, const Expr *e, Span *at) {
+  const Sched *s = l->s;
+  for (uint32_t st = 0; e && st < s->nmodel; st++) {
+    if (c->var)
+      l->known[c->slot] = true, s->env[c->slot] = st;
+    if (refuse(l, e, true, at))
+      return true;
+    if (!c->var)
+      break;
+  }
+  return false;
+}
+
+/* Where a clause copies stashes to, and when it brings them back: asked of each stage, since which ops it is asked of
+ * when it is compiled is a matter of conditions, of other clauses and of what is recomputed. */
 static const char *copies_lack(Line *l, const Clause *c, Span *at) {
   const Sched *s = l->s;
-  bool late = false;
-  for (uint32_t i = 0; i < s->noffload; i++) {
-    enter(l, s->offload[i]);
-    late |= s->offload[i]->when && moves(l, s->offload[i]->when);
-  }
-  for (uint32_t st = 0; st < s->nstage && late; st++) {
+  for (uint32_t st = 0; st < s->nstage; st++) {
     int64_t v;
     if (c->var)
       s->env[c->slot] = s->stage[st].model;
@@ -223,15 +232,29 @@ static const char *copies_lack(Line *l, const Clause *c, Span *at) {
     if (c->lead && (!quiet_value(s, c->lead, &v) || v < 0))
       return *at = c->lead->at, "for some M it may be too small";
   }
-  return refuse(l, c->when, s->noffload > 1 && late, at) ? LACKS : NULL;
+  return refuse_each(l, c, c->when, at) ? LACKS : NULL;
+}
+
+/* Ranks that come to meet when microbatches are elsewhere: then what is asked of pairs of ranks, or of a stage's rank, is
+ * asked of others than at the M at hand. */
+static const char *places_lack(const Sched *s, const Clause *c, Span *at) {
+  if (c->kind != CL_OFFLOAD && c->kind != CL_EXCLUSIVE && c->kind != CL_LINK)
+    return NULL;
+  for (uint32_t k = 0; k < s->npipe; k++)
+    if (s->pipe[k].clause->mb_var)
+      return *at = c->at, "which ranks it is about follows from the microbatch";
+  return NULL;
 }
 
 /* What a clause says beside the orders. The text: why it may have no value, with its place. */
 static const char *clause_lacks(Line *l, const Clause *c, Span *at) {
+  const char *why = places_lack(l->s, c, at);
+  if (why)
+    return why;
   enter(l, c);
   if (c->kind == CL_OFFLOAD)
     return copies_lack(l, c, at);
-  if ((c->kind == CL_RECOMPUTE && refuse(l, c->when, false, at)) ||
+  if ((c->kind == CL_RECOMPUTE && refuse_each(l, c, c->when, at)) ||
       ((c->kind == CL_EXCLUSIVE || c->kind == CL_LINK) && refuse(l, c->to, false, at)))
     return LACKS;
   for (const WeightLine *w = c->lines; w; w = w->next) {
@@ -288,7 +311,7 @@ const char *rest_lacks(const Sched *s, const Param *m, Span *at) {
             .known = arena_alloc(s->arena, n),
             .natural = NEW_ARRAY(s->arena, bool, n),
             .bits = arena_alloc(s->arena, n)};
-  const char *why = NULL;
+  const char *why = text_lacks(s, m, at);
   memset(l.known, 1, n);
   memset(l.bits, LET_BITS, n);
   l.bits[m->slot] = M_BITS;

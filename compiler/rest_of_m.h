@@ -14,6 +14,10 @@ typedef struct Moved {
 } Moved;
 
 bool expr_is_moved(Moved *x, const Expr *e);
+/* What moves with the parameter of that name. */
+Moved moved_by(const Sched *s, const char *name);
+/* The parameters of what sc extends, and the lets of both. */
+void move_names(Moved *x, const Schedule *sc);
 
 /* An expression and what is known where it stands. */
 typedef struct Line {
@@ -33,6 +37,8 @@ enum {
 };
 /* Of an integer that is at most 2^bits, and at least -2^bits, for every M. */
 uint32_t bits_of(Line *l, const Expr *e);
+/* e does not move, and all its names are known: its value. */
+bool known_value(const Line *l, const Expr *e, int64_t *v);
 /* At least 1; at least 0: for every M, if it has a value. */
 bool always_positive(const Line *l, const Expr *e);
 bool never_negative(const Line *l, const Expr *e);

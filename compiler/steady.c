@@ -29,7 +29,7 @@ void find_steady(Sched *s) {
       uint32_t m = op[i].mb / s->slices;
       if (op[i].kind > PIPE_W) /* F B I W have a microbatch */
         continue;
-      uint64_t start = compute_start(s, r, i), end = s->compute_end[r][i];
+      uint64_t start = compute_start(s, r, i), end = compute_end(s, r, i);
       begun[m] = start < begun[m] ? start : begun[m];
       done[m] = end > done[m] ? end : done[m];
     }

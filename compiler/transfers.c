@@ -16,16 +16,6 @@
 
 /* ---- which tensor ---- */
 
-/* The row that runs the op that makes what a transfer carries: the F, or the backward. */
-static uint32_t producer(const Sched *s, const PipeInstr *in) {
-  return is_send(in) ? in->stage : pipe_other_end(sched_graph(s), in);
-}
-
-uint64_t tensor_of(const Sched *s, const PipeInstr *in) {
-  uint64_t of = s->graph ? in->keep : producer(s, in);
-  return 2 * (of * s->nmb + in->mb) + !is_forward(in);
-}
-
 uint64_t link_tensor(const Sched *s, const Op *o, uint32_t link) {
   Link l = link_at(s, link);
   uint64_t of = s->graph ? l.edge : o->kind == PIPE_F ? l.from : l.to;

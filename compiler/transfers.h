@@ -23,7 +23,14 @@ typedef struct Places { uint32_t *send, *recv, *reduce, *tie; } Places;
 
 const char *list_op_text(Sched *s, const PipeInstr *in); /* op notation */
 /* What a transfer carries: its index in Places.send and recv. */
-uint64_t tensor_of(const Sched *s, const PipeInstr *in);
+static inline uint64_t tensor_of(const Sched *s, const PipeInstr *in) {
+  const PipeStage *st = &s->stage[in->stage];
+  uint64_t of = s->graph         ? in->keep
+                : is_send(in)    ? in->stage
+                : is_forward(in) ? st->prev
+                                 : st->next;
+  return 2 * (of * s->nmb + in->mb) + !is_forward(in);
+}
 /* The same of the tensor that passes a link for op o, which makes or reads it. */
 uint64_t link_tensor(const Sched *s, const Op *o, uint32_t link);
 /* Each tensor that crosses ranks is sent once it is there and received before it is read, both once; each sum

@@ -45,7 +45,28 @@ static bool extreme_is(const Line *l, const Expr *e, bool (*is)(const Line *, co
   return which < 0 ? all : which > 0 && any;
 }
 
+static bool all_known(const Line *l, const Expr *e) {
+  bool all = !e || (e->kind != EX_NAME && !e->fn) || (e->kind == EX_NAME && is_known(l, e));
+  for (const Arg *a = e ? e->args : NULL; a && all; a = a->next)
+    all = all_known(l, a->value);
+  return all && (!e || (all_known(l, e->a) && all_known(l, e->b) && all_known(l, e->c)));
+}
+
+bool known_value(const Line *l, const Expr *e, int64_t *v) {
+  Diag none;
+  Sched own = *l->s;
+  if (l->formula || !all_known(l, e))
+    return false;
+  diag_init(&none, own.arena, NULL);
+  none.source = own.diag->source, none.nsource = own.diag->nsource; /* to quote */
+  own.diag = &none;
+  return eval(&own, e, v);
+}
+
 bool always_positive(const Line *l, const Expr *e) {
+  int64_t v;
+  if (e->kind == EX_SUB && known_value(l, e, &v))
+    return v > 0;
   switch (e->kind) {
   case EX_INT: return e->value > 0;
   case EX_REAL: return e->real > 0;
@@ -63,6 +84,9 @@ bool always_positive(const Line *l, const Expr *e) {
 }
 
 bool never_negative(const Line *l, const Expr *e) {
+  int64_t v;
+  if (e->kind == EX_SUB && known_value(l, e, &v))
+    return v >= 0;
   switch (e->kind) {
   case EX_INT: return e->value >= 0;
   case EX_REAL: return e->real >= 0;

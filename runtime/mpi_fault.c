@@ -64,19 +64,25 @@ static void verdict(void *arg, const StoreVerdict *v, const StorePlace *places) 
             (unsigned long long)atomic_load(&m->k->step), (double)run->limit_ns / 1e9, text);
 }
 
-/* Nobody tells any more where the others are. */
-static void fail_alone(Mpi *m) {
+/* Nobody tells any more where the others are; how: what the store has done. If rank 0 serves it, that is blamed, and told
+ * who waits for it here, if anybody. */
+static void fail_alone(Mpi *m, PrCondition how) {
   PrRun *run = m->run;
-  char text[PR_TEXT] = "the store has ended";
-  PrPlace *at = m->of_rank_0 ? calloc(run->p->nrank, sizeof *at) : NULL;
+  char text[PR_TEXT];
+  snprintf(text, sizeof text, "the store %s", how == PR_IS_GONE ? "has ended" : "does not answer");
+  PrPlace *at = m->of_rank_0 && run->here > 0 ? calloc(run->p->nrank, sizeof *at) : NULL;
   for (uint32_t r = 0; at && r < run->p->nrank; r++)
-    at[r].condition = r == 0 ? PR_IS_GONE : PR_IS_SILENT;
+    at[r].condition = r == 0 ? how : PR_IS_SILENT;
   if (at) {
     pr_place(run, run->here, &at[run->here]);
     pr_blame(run, at, text, sizeof text);
   }
   free(at);
-  pr_fail(run, PR_E_LOST, "lost: %.1000s", text);
+  if (how == PR_IS_GONE)
+    pr_fail(run, PR_E_LOST, "lost: %.1000s", text);
+  else
+    pr_fail(run, PR_E_DEADLINE, "deadline: step %llu takes longer than %g s; %.900s",
+            (unsigned long long)atomic_load(&m->k->step), (double)run->limit_ns / 1e9, text);
 }
 
 void mpi_watch_step(Mpi *m) {
@@ -86,7 +92,7 @@ void mpi_watch_step(Mpi *m) {
   if (start > now && !atomic_load(&run->ck_at))
     return;
   if (store_is_over(m->store)) {
-    fail_alone(m);
+    fail_alone(m, PR_IS_GONE);
     return;
   }
   if (run->limit_ns == 0 || start > now || now - start <= run->limit_ns)
@@ -96,9 +102,7 @@ void mpi_watch_step(Mpi *m) {
     m->late_ns = now;
     store_late(m->store);
   } else if (now - m->late_ns > patience_ns) {
-    pr_fail(run, PR_E_DEADLINE,
-            "deadline: step %llu takes longer than %g s, and the store does not answer",
-            (unsigned long long)step, (double)run->limit_ns / 1e9);
+    fail_alone(m, PR_IS_SILENT);
   }
 }
 

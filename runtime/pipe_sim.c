@@ -33,13 +33,20 @@ typedef struct Queue {
   uint64_t post, group_end;
 } Queue;
 
+/* When the instructions of a stream have ended: one of the two. */
+typedef struct Ends {
+  uint64_t *wide;
+  uint32_t *narrow;
+} Ends;
+
 /* The streams of a rank: the next position of each, when the last instruction ended, and the ends
  * of all so far: a wait may refer to any of them. */
 typedef struct Rank {
   uint32_t ncompute, ncomm, ncopy; /* ncomm: carried out */
   uint32_t queue0, nqueue;
   uint64_t compute_free, copy_free;
-  uint64_t *compute_end, *comm_end, *copy_end;
+  Ends compute_end, comm_end;
+  uint64_t *copy_end;
   uint8_t *over; /* [comm] with channels: it has been carried out */
   uint64_t begin;
   bool queued;
@@ -85,6 +92,22 @@ static inline void fetch_ahead(const void *p, size_t size, int write) {
   enum { AHEAD = 8 };
   const char *at = (const char *)((uintptr_t)p + AHEAD * size);
   write ? __builtin_prefetch(at, 1) : __builtin_prefetch(at);
+}
+
+static inline uint64_t end_at(Ends e, uint32_t i) { return e.narrow ? e.narrow[i] : e.wide[i]; }
+
+static inline void set_end(Ends e, uint32_t i, uint64_t end) {
+  if (e.narrow)
+    e.narrow[i] = (uint32_t)end;
+  else
+    e.wide[i] = end;
+}
+
+static inline void fetch_end(Ends e, uint32_t i) {
+  if (e.narrow)
+    fetch_ahead(&e.narrow[i], sizeof *e.narrow, 1);
+  else
+    fetch_ahead(&e.wide[i], sizeof *e.wide, 1);
 }
 
 static uint64_t add(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
@@ -135,7 +158,7 @@ static uint64_t run_action(Machine *m, uint32_t r, uint32_t i, uint32_t n, uint6
       m->out->compute_start[r][j] = at;
     at = add(at, time_of(m, c));
     at = j + 1 == i + n || at > end ? end : at;
-    m->rank[r].compute_end[j] = at;
+    set_end(m->rank[r].compute_end, j, at);
   }
   return end;
 }
@@ -147,14 +170,14 @@ static bool has_comm(const Machine *m, uint32_t r, int copy, uint32_t i, uint32_
   const PipeNeeds *need = m->in->needs ? &m->in->needs[r] : NULL;
   if (!need) {
     if (wait > 0 && wait <= k->ncomm)
-      *start = later(*start, k->comm_end[wait - 1]);
+      *start = later(*start, end_at(k->comm_end, wait - 1));
     return wait <= k->ncomm;
   }
   const uint32_t *first = need->first[copy];
   for (uint32_t j = first ? first[i] : 0; first && j < first[i + 1]; j++) {
     if (!k->over[need->on[j]])
       return false;
-    *start = later(*start, k->comm_end[need->on[j]]);
+    *start = later(*start, end_at(k->comm_end, need->on[j]));
   }
   return true;
 }
@@ -173,7 +196,7 @@ static void run_compute(Machine *m, uint32_t r) {
       break;
     if (c != &room)
       fetch_ahead(c, sizeof *c, 0);
-    fetch_ahead(&k->compute_end[i], sizeof *k->compute_end, 1);
+    fetch_end(k->compute_end, i);
     if (starts)
       fetch_ahead(&starts[i], sizeof *starts, 1);
     if (c->wait_copy)
@@ -186,7 +209,8 @@ static void run_compute(Machine *m, uint32_t r) {
     } else {
       if (starts)
         starts[i] = start;
-      k->compute_end[i] = k->compute_free = add(start, time_of(m, c));
+      k->compute_free = add(start, time_of(m, c));
+      set_end(k->compute_end, i, k->compute_free);
     }
     busy = add(busy, k->compute_free - start);
   }
@@ -205,7 +229,7 @@ static bool run_copy(Machine *m, uint32_t r) {
     const PipeInstr *c = stream_at(s, i);
     Group *g = m->in->group && m->in->group[r] ? &m->group[m->in->group[r] - 1] : NULL;
     uint64_t start = c->wait && c->wait <= k->ncompute
-                         ? later(k->copy_free, k->compute_end[c->wait - 1])
+                         ? later(k->copy_free, end_at(k->compute_end, c->wait - 1))
                          : k->copy_free;
     if (c->wait > k->ncompute || (g && c->gout != g->next) ||
         !has_comm(m, r, 1, i, c->wait_copy, &start))
@@ -285,8 +309,8 @@ static void carried_out(Machine *m, uint32_t q, uint32_t i, uint64_t end) {
   uint32_t at = x->at ? x->at[i] : i;
   if (!m->in->make)
     fetch_ahead(stream_at(&m->in->comm[x->rank], at), sizeof(PipeInstr), 0);
-  fetch_ahead(&k->comm_end[at], sizeof *k->comm_end, 1);
-  k->comm_end[at] = end;
+  fetch_end(k->comm_end, at);
+  set_end(k->comm_end, at, end);
   if (k->over)
     k->over[at] = 1;
   if (m->out->comm_turn)
@@ -316,7 +340,7 @@ static void complete_comm(Machine *m, uint32_t q, uint64_t start, uint64_t end) 
 static uint64_t comm_from(const Machine *m, uint32_t q, const PipeInstr *c) {
   const Rank *k = &m->rank[m->queue[q].rank];
   uint64_t from = m->queue[q].free;
-  from = c->wait ? later(from, k->compute_end[c->wait - 1]) : from;
+  from = c->wait ? later(from, end_at(k->compute_end, c->wait - 1)) : from;
   return c->wait_copy ? later(from, k->copy_end[c->wait_copy - 1]) : from;
 }
 
@@ -742,14 +766,24 @@ static bool find_queues(Machine *m, size_t ncomm) {
   return true;
 }
 
+/* The caller's for rank r, or n of *room. */
+static Ends ends_of(uint64_t *const *wide, uint32_t *const *narrow, uint32_t r, uint64_t **room,
+                    uint32_t n) {
+  if (wide || narrow)
+    return (Ends){wide ? wide[r] : NULL, narrow ? narrow[r] : NULL};
+  Ends e = {*room, NULL};
+  *room += n;
+  return e;
+}
+
 PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
   PipeSimStatus st = PIPE_SIM_NOMEM;
   size_t n = in->nrank, nends = 0, ncomm = 0;
   for (uint32_t r = 0; r < in->nrank; r++)
     ncomm += in->comm[r].n;
   for (uint32_t r = 0; r < in->nrank; r++)
-    nends += (out->compute_end ? 0 : (size_t)in->compute[r].n) +
-             (out->comm_end ? 0 : (size_t)in->comm[r].n) +
+    nends += (out->compute_end || out->compute_end32 ? 0 : (size_t)in->compute[r].n) +
+             (out->comm_end || out->comm_end32 ? 0 : (size_t)in->comm[r].n) +
              (out->copy_end || !in->copy ? 0 : (size_t)in->copy[r].n);
   Rank *ranks = calloc(n + 1, sizeof *ranks);
   uint32_t *ready = calloc(n + 1, sizeof *ready);
@@ -770,10 +804,8 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
   for (uint32_t r = 0; r < in->nrank; r++) {
     Rank *k = &ranks[r];
     k->begin = UINT64_MAX;
-    k->compute_end = out->compute_end ? out->compute_end[r] : end;
-    end += out->compute_end ? 0 : in->compute[r].n;
-    k->comm_end = out->comm_end ? out->comm_end[r] : end;
-    end += out->comm_end ? 0 : in->comm[r].n;
+    k->compute_end = ends_of(out->compute_end, out->compute_end32, r, &end, in->compute[r].n);
+    k->comm_end = ends_of(out->comm_end, out->comm_end32, r, &end, in->comm[r].n);
     k->copy_end = out->copy_end ? out->copy_end[r] : end;
     end += out->copy_end || !in->copy ? 0 : in->copy[r].n;
     if (in->groups)

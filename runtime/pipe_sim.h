@@ -78,6 +78,8 @@ typedef struct PipeSimIn {
 typedef struct PipeSimOut {
   uint64_t **compute_start, **compute_end; /* [nrank][n] */
   uint64_t **comm_start, **comm_end;
+  uint32_t **compute_end32, **comm_end32;  /* NULL, or in place of compute_end and comm_end, where no end is more than
+                                              UINT32_MAX */
   uint64_t **copy_start, **copy_end;
   uint32_t *compute_done, *comm_done;      /* [nrank], required: how far each stream came; of COMM with channels: the
                                               first that was not carried out */

@@ -33,7 +33,7 @@ def instructions():
 
 
 def children(pid):
-    """Processes below pid that are alive, with their names."""
+    """Processes below pid, with their names, and whether they have ended and nobody has waited for them."""
     below, found, todo = collections.defaultdict(list), [], [pid]
     for p in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -41,17 +41,16 @@ def children(pid):
                 name, rest = f.read().split("(", 1)[1].rsplit(")", 1)
         except OSError:  # it has just ended
             continue
-        if rest.split()[0] != "Z":
-            below[int(rest.split()[1])].append((int(p), name))
+        below[int(rest.split()[1])].append((int(p), name, rest.split()[0] == "Z"))
     while todo:
         more = below[todo.pop()]
         found += more
-        todo += [p for p, _ in more]
+        todo += [p for p, _, _ in more]
     return found
 
 
-def ranks(run):
-    return [p for p, name in children(run.pid) if name.startswith("tiny_train")]
+def ranks(run, ended=False):
+    return [p for p, name, over in children(run.pid) if name.startswith("tiny_train") and over == ended]
 
 
 def end(pids):
@@ -69,13 +68,16 @@ def start(more, fault):
 
 def finish(run):
     """Lines, messages and exit status. Some mpirun never end, though all that they have started has."""
-    for last in False, True:
+    idle, limit = 0, time.monotonic() + 60
+    while True:
         try:
-            out, err = run.communicate(timeout=30)
+            out, err = run.communicate(timeout=1)
             return out.splitlines(), err, run.returncode
         except subprocess.TimeoutExpired:
-            hangs = last or not processes or ranks(run)
-            end([p for p, _ in children(run.pid)] + [run.pid])
+            idle = idle + 1 if processes and ranks(run, ended=True) and not ranks(run) else 0
+            hangs = time.monotonic() > limit
+            if idle > 2 or hangs:
+                end([p for p, _, _ in children(run.pid)] + [run.pid])
             if hangs:
                 print("seed %s, kill %d: a run hangs" % (seed, killed))
                 sys.exit(1)
