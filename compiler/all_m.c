@@ -539,7 +539,7 @@ static bool decide(Sched *s, const Sched *p, int64_t S, const uint32_t *per_rank
   s->all_m.proved = s->all_m.applied = true; /* its updates stand behind all gradients */
   s->all_m.time = num / (common ? common : 1),
   s->all_m.per = by * (uint64_t)S / (common ? common : 1);
-  s->all_m.per *= s->nmb / s->pipe[0].nmb; /* of all pipes */
+  s->all_m.per *= s->npipe; /* which have the same microbatches, but for some */
   s->all_m.period = (uint64_t)S;
   verify_clock(p, S, g.node.n, (const uint32_t *)first_of, per_rank, at, num, by);
   return true;
@@ -778,10 +778,10 @@ static bool check(Sched *s) {
   bool ok = prove_kernels(s, m);
   if (ok && !s->all_m.proved && !s->all_m.refuted)
     prove_by_lists(s, m);
-  if (ok && s->all_m.proved && (why = rest_lacks(s, m, &at))) {
-    s->all_m.proved = false;
-    not_decided(s, at, why);
-  }
+  if (ok && s->all_m.proved && (why = rest_lacks(s, m, &at)))
+    s->all_m.proved = !not_decided(s, at, why);
+  if (ok && s->all_m.proved)
+    limits_of_m(s, m);
   return ok;
 }
 

@@ -5,12 +5,14 @@
  * what they are found to be is proved. Values below are compiled one by one, as far as that is not too much: in all
  * as many cells as the square of the least M times the stages. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "hints.h"
 #include "looped.h"
 #include "lists_of_m.h"
 #include "plant.h"
 #include "quasi.h"
+#include "rest_of_m.h"
 
 enum {
   MOST_STEP = 64,
@@ -239,4 +241,57 @@ void prove_by_lists(Sched *s, const Param *m) {
     if (fits)
       s->all_m.multiple = (uint64_t)by;
   }
+}
+
+/* Is no value from - step * n, n >= 0, admitted, by what the schedule requires, or since a pipe has no microbatch then? AFFINE_OK:
+ * *refused says it; else why it is not found, and by how much step is too small. */
+static AffineFail refused_from(const Sched *s, const Param *m, int64_t from, int64_t step,
+                               bool *refused, int64_t *need) {
+  Diag none;
+  Sched own = quiet(s, &none);
+  AffineEnv x = {.s = &own};
+  bool admits = true, some = true;
+  own.env = arena_alloc(s->arena, (s->nslot + (size_t)1) * sizeof *own.env);
+  memcpy(own.env, s->env, s->nslot * sizeof *own.env);
+  bool ok = bind_of_m(&x, m->slot, from, -step) && admits_of_m(&x, &admits);
+  for (uint32_t k = 0; k < s->npipe && ok && admits && some; k++) {
+    const Clause *c = s->pipe[k].clause;
+    Affine v;
+    if (c->index)
+      affine_bind(&x, c->index_slot, affine(s->pipe[k].index));
+    ok = affine_eval(&x, c->mbs, &v) &&
+         affine_at_least_0(&x, c->mbs->at, affine_sum(v, affine(1), -1), &some);
+  }
+  *refused = !admits || !some, *need = x.need;
+  return ok ? AFFINE_OK : x.fail == AFFINE_OK ? AFFINE_NO : x.fail;
+}
+
+/* Has the schedule no value of m below 1? False: it may have. */
+static bool only_from_one(const Sched *s, const Param *m) {
+  enum {
+    ALONE = 64
+  }; /* values that are looked at by themselves, until the rest of their class is alike */
+  int64_t step = 1, need, alone = 0;
+  for (int64_t residue = 0; residue < step; residue++) {
+    bool refused = false;
+    AffineFail fail;
+    for (int64_t from = -residue;; from -= step) {
+      fail = refused_from(s, m, from, step, &refused, &need);
+      if (fail != AFFINE_BASE || alone++ == ALONE ||
+          refused_from(s, m, from, 0, &refused, &need) != AFFINE_OK || !refused)
+        break;
+    }
+    if (fail == AFFINE_STEP && need > 1 && step * need <= MOST_STEP)
+      step *= need, residue = -1;
+    else if (fail != AFFINE_OK || !refused)
+      return false;
+  }
+  return true;
+}
+
+void limits_of_m(Sched *s, const Param *m) {
+  const Entry *size = moving_transfer(s, m->name);
+  if (size)
+    s->all_m.per = 0, s->all_m.at = size->value->at;
+  s->all_m.below_one = !only_from_one(s, m);
 }

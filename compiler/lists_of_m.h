@@ -85,6 +85,8 @@ void verify_lists(const ListsOfM *l, const Sched *const at[3]);
 
 /* all_m_lists.c: for s->all_m; requires check_deps. */
 void prove_by_lists(Sched *s, const Param *m);
+/* Of what has been proved: which values it leaves out, and whether there is a steady state. */
+void limits_of_m(Sched *s, const Param *m);
 /* other_m.c: the orders at M = m, proved or not; any: whatever the schedule requires. */
 bool orders_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name, int64_t m, bool any,
                bool prove);

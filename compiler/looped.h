@@ -23,6 +23,8 @@ typedef struct Looped {
 
 /* rest_of_m.c: a time or size that depends on a parameter; NULL. */
 const Entry *moving_cost(const Sched *s, const char *name);
+/* One by which the time of transfers may depend on it: a size, over a bandwidth; NULL: none. */
+const Entry *moving_transfer(const Sched *s, const char *name);
 /* Do times, sizes, or what is recomputed, copied or read depend on it, or does that come to be something else from some
  * microbatch on? Else what a microbatch says repeats after each *every of them. */
 bool rest_moves(const Sched *s, const char *name, int64_t *every);

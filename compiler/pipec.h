@@ -337,7 +337,9 @@ typedef struct Sched {
   struct AllM_ {
     bool proved, refuted;
     const char *text; Span at; /* else: what stands in the way, and where */
-    uint64_t time, per;        /* steady state: time for so many microbatches, reduced */
+    uint64_t time, per;        /* steady state on an idle network: time for so many microbatches, reduced; per 0, with
+                                  from 0: transfers take another time at each M, for what stands at `at` */
+    bool below_one;            /* it may admit values below 1, of which nothing is said */
     uint64_t multiple;         /* proved for the multiples of this; 1: for all */
     uint64_t period;           /* microbatches after which every rank repeats */
     uint64_t step, settled;    /* of one kernel: of M, what the counts of microbatches repeat after; an M at which every rank

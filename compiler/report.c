@@ -92,7 +92,8 @@ const char *bound_text(Sched *s) {
 
 /* Unless --for-all says it for good. */
 static void report_steady(Sched *s, FILE *f) {
-  if (s->steady.per == 0 || (s->opt->for_all && s->all_m.proved && !s->all_m.from))
+  bool all = s->opt->for_all && s->all_m.proved && !s->all_m.from && s->all_m.per;
+  if (s->steady.per == 0 || (all && s->makespan == s->ideal.makespan))
     return;
   const char *unit = "";
   double t = (double)s->steady.time / (double)s->steady.per;
@@ -107,6 +108,30 @@ static void report_steady(Sched *s, FILE *f) {
     t /= row[k].ns, unit = row[k].unit;
   }
   fprintf(f, "steady    %.3f%s a microbatch\n", t, unit);
+}
+
+/* A reason speaks of M; of another parameter its name stands there. */
+static const char *said_of(Sched *s, const char *text, const char *name) {
+  const char *out = "", *from = text;
+  for (const char *p = text; *p; p++) {
+    bool alone = (p == text || p[-1] == ' ') && !isalnum((unsigned char)p[1]) && p[1] != '_';
+    if (*p != 'M' || !alone)
+      continue;
+    out = arena_printf(s->arena, "%s%.*s%s", out, (int)(p - from), from, name);
+    from = p + 1;
+  }
+  return arena_printf(s->arena, "%s%s", out, from);
+}
+
+/* What stands in the way of the proof, and where. */
+static const char *why_not(Sched *s) {
+  LineCol at = s->all_m.at.file == NO_FILE
+                   ? (LineCol){0, 0}
+                   : diag_linecol(s->diag, s->all_m.at.file, s->all_m.at.beg);
+  const char *text = s->all_m.refuted ? s->all_m.text : said_of(s, s->all_m.text, s->opt->for_all);
+  return at.line ? arena_printf(s->arena, "%s (%s:%u:%u)", text,
+                                s->diag->source[s->all_m.at.file].path, at.line, at.col)
+                 : text;
 }
 
 /* What the looped program says where the text has no proof: for the values that it has. */
@@ -125,23 +150,12 @@ static void report_looped(Sched *s, FILE *f) {
     fprintf(f, "every %s from %" PRId64 " on%s", m, from,
             l->nadmit || l->nclass < l->cls[0].step ? " that the schedule admits" : "");
   fprintf(f, ", if it goes on to repeat as it does up to %" PRId64 "\n", s->looped->tried);
+  if (s->all_m.text)
+    fprintf(f, "          what is not decided: %s\n", why_not(s));
   const PipeLoopClass *c = &l->cls[0];
   uint64_t per = (uint64_t)c->nmb.by / s->slices;
   fprintf(f, "steady    %s for %s\n", time_text(s, (uint64_t)c->makespan.by),
           per == 1 ? "each microbatch" : arena_printf(s->arena, "%" PRIu64 " microbatches", per));
-}
-
-/* A reason speaks of M; of another parameter its name stands there. */
-static const char *said_of(Sched *s, const char *text, const char *name) {
-  const char *out = "", *from = text;
-  for (const char *p = text; *p; p++) {
-    bool alone = (p == text || p[-1] == ' ') && !isalnum((unsigned char)p[1]) && p[1] != '_';
-    if (*p != 'M' || !alone)
-      continue;
-    out = arena_printf(s->arena, "%s%.*s%s", out, (int)(p - from), from, name);
-    from = p + 1;
-  }
-  return arena_printf(s->arena, "%s%s", out, from);
 }
 
 static void report_all(Sched *s, FILE *f) {
@@ -151,34 +165,38 @@ static void report_all(Sched *s, FILE *f) {
     return;
   }
   if (!s->all_m.proved) {
-    LineCol at = s->all_m.at.file == NO_FILE
-                     ? (LineCol){0, 0}
-                     : diag_linecol(s->diag, s->all_m.at.file, s->all_m.at.beg);
-    fprintf(f, "all %-5s %s%s%s\n", m,
+    fprintf(f, "all %-5s %s%s\n", m,
             s->all_m.refuted ? "" : "proved for these values only, for others not decided: ",
-            s->all_m.refuted ? s->all_m.text : said_of(s, s->all_m.text, m),
-            at.line ? arena_printf(s->arena, " (%s:%u:%u)", s->diag->source[s->all_m.at.file].path,
-                                   at.line, at.col)
-                    : "");
+            why_not(s));
     return;
   }
+  bool some = s->all_m.below_one; /* it admits values below 1, of which nothing is said */
+  const char *end = some ? " from 1 on" : "";
   fprintf(
       f,
       "all %-5s proved complete, in order and deadlock-free for every %s%s that the schedule admits%s\n",
       m,
       s->all_m.multiple == 1 ? m
                              : arena_printf(s->arena, "multiple of %" PRIu64, s->all_m.multiple),
-      s->all_m.from > 1 ? arena_printf(s->arena, " from %" PRIu64 " on", s->all_m.from) : "",
+      s->all_m.from > 1 ? arena_printf(s->arena, " from %" PRIu64 " on", s->all_m.from) : end,
       s->all_m.from <= 1 ? ""
       : s->all_m.below == s->all_m.from
-          ? ", and for those below one by one"
+          ? arena_printf(s->arena, ", and for those below%s one by one", end)
           : arena_printf(s->arena,
                          ", for those below %" PRIu64
-                         " one by one; between them are too many to compile",
-                         s->all_m.below));
+                         "%s one by one; between them are too many to compile",
+                         s->all_m.below, end));
   if (s->all_m.from) /* of several loops: there is no one period */
     return;
-  fprintf(f, "steady    %s for %s, the orders repeat every %" PRIu64 "\n",
+  if (s->all_m.per == 0) {
+    LineCol at = diag_linecol(s->diag, s->all_m.at.file, s->all_m.at.beg);
+    fprintf(
+        f,
+        "steady    not the same for every %s: how long transfers take moves with it (%s:%u:%u)\n",
+        m, s->diag->source[s->all_m.at.file].path, at.line, at.col);
+    return;
+  }
+  fprintf(f, "steady    %s for %s on an idle network, the orders repeat every %" PRIu64 "\n",
           time_text(s, s->all_m.time),
           s->all_m.per == 1 ? "each microbatch"
                             : arena_printf(s->arena, "%" PRIu64 " microbatches", s->all_m.per),

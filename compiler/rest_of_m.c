@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "formula.h"
+#include "hints.h"
 #include "looped.h"
 #include "quasi.h"
 #include "rest_of_m.h"
@@ -68,8 +69,24 @@ const Entry *moving_cost(const Sched *s, const char *name) {
   return NULL;
 }
 
-/* The same, but nothing is said of what has no value. */
-static Sched quiet(const Sched *s, Diag *none) {
+const Entry *moving_transfer(const Sched *s, const char *name) {
+  Moved x = moved_by(s, name);
+  bool over = s->opt->profile != NULL; /* it may have bandwidths, too */
+  const Entry *size = NULL;
+  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+    for (const Clause *c = sc->clauses; c; c = c->next) {
+      over |= c->kind == CL_PROFILE;
+      for (const Entry *e = c->entries; e; e = e->next) {
+        over |= strcmp(e->key, "bandwidth") == 0;
+        if ((strcmp(e->key, "boundary") == 0 || strcmp(e->key, "edge") == 0) &&
+            expr_is_moved(&x, e->value))
+          size = e;
+      }
+    }
+  return over ? size : NULL;
+}
+
+Sched quiet(const Sched *s, Diag *none) {
   Sched own = *s;
   diag_init(none, s->arena, NULL);
   none->source = s->diag->source, none->nsource = s->diag->nsource; /* to quote */
@@ -187,8 +204,7 @@ static bool line_is_late(Line *l, const WeightLine *w) {
   return late;
 }
 
-/* The value of e where a clause's stage is bound; false: it has none. */
-static bool quiet_value(const Sched *s, const Expr *e, int64_t *v) {
+bool quiet_value(const Sched *s, const Expr *e, int64_t *v) {
   Diag none;
   Sched own = quiet(s, &none);
   return eval(&own, e, v);
@@ -200,6 +216,24 @@ static bool never_holds(Line *l, const Expr *e) {
   if (e->kind == EX_AND)
     return never_holds(l, e->a) || never_holds(l, e->b);
   return !moves(l, e) && quiet_value(l->s, e, &v) && v == 0;
+}
+
+/* Does a line that stands before this one take all ops of the stage that is bound? */
+static bool is_passed(Line *l, const WeightLine *w, uint32_t stage) {
+  const Sched *s = l->s;
+  for (uint32_t i = 0; i < s->nwline && s->wline[i] != w; i++) {
+    const WeightLine *k = s->wline[i];
+    int64_t v = 1;
+    if (k->word != w->word || k->kind != w->kind || k->state != w->state)
+      continue;
+    if (k->clause->var)
+      s->env[k->clause->slot] = stage;
+    const Name mb = k->clause->mb_var;
+    if (!k->when || (!(mb && hint_mentions(k->when, mb)) && !moves(l, k->when) &&
+                     quiet_value(s, k->when, &v) && v))
+      return true;
+  }
+  return false;
 }
 
 /* Has e, of a clause of stages, a value for each of them, also where none was computed at the M at hand? */
@@ -214,6 +248,27 @@ static bool refuse_each(Line *l, const Clause *c, const Expr *e, Span *at) {
       break;
   }
   return false;
+}
+
+/* The formula of a line, at each stage that it can be for. The text: as of clause_lacks. */
+static const char *formula_lacks(Line *l, const Clause *c, const WeightLine *w, bool late,
+                                 Span *at) {
+  const Sched *s = l->s;
+  const char *why;
+  const Expr *no = NULL;
+  if (!w->formula || (!late && !moves(l, w->formula)))
+    return NULL;
+  for (uint32_t st = 0; st < (c->var ? s->nmodel : 1) && !no; st++) {
+    if (c->var)
+      s->env[c->slot] = st, l->known[c->slot] = true;
+    if ((w->when && never_holds(l, w->when)) || (c->var && is_passed(l, w, st)))
+      continue;
+    no = no_formula(l, w->formula, late, &why);
+  }
+  if (c->var)
+    l->known[c->slot] = false;
+  *at = no ? no->at : *at;
+  return no ? why : NULL;
 }
 
 /* Where a clause copies stashes to, and when it brings them back: asked of each stage, since which ops it is asked of
@@ -261,11 +316,9 @@ static const char *clause_lacks(Line *l, const Clause *c, Span *at) {
     bool late = line_is_late(l, w);
     if (refuse(l, w->when, late, at) || refuse(l, w->per, late, at))
       return LACKS;
-    l->formula = true;
-    bool lacks = refuse(l, w->formula, late, at);
-    l->formula = false;
-    if (lacks)
-      return LACKS;
+    why = formula_lacks(l, c, w, late, at);
+    if (why)
+      return why;
   }
   for (const Entry *e = c->entries; e; e = e->next) {
     if (refuse(l, e->value, false, at))
@@ -284,6 +337,7 @@ static const char *clause_lacks(Line *l, const Clause *c, Span *at) {
 static void bound_name(Line *l, uint32_t slot, const Expr *e) {
   uint32_t bits = e && l->moved.slot[slot] ? bits_of(l, e) : LET_BITS;
   l->bits[slot] = bits < LET_BITS ? (uint8_t)bits : LET_BITS;
+  l->natural[slot] = e && l->moved.slot[slot] && never_negative(l, e);
 }
 
 /* How large the parameters of what sc extends, and the lets of both, can be. */
@@ -294,7 +348,7 @@ static void bound_names(Line *l, const Schedule *sc) {
     const Expr *e = base_value(sc, p, &positional, &own);
     bound_name(l, p->slot, e);
     if (own)
-      l->bits[p->slot] = l->bits[own->slot];
+      l->bits[p->slot] = l->bits[own->slot], l->natural[p->slot] = l->natural[own->slot];
   }
   if (sc->base)
     bound_names(l, sc->base_def);

@@ -25,9 +25,8 @@ typedef struct Line {
   const Sched *s;
   uint32_t m;      /* slot of M, at least 1 */
   bool *known;     /* [nslot] it has one value for all M, that of s->env */
-  bool *natural;   /* [nslot] it is never negative: variables of clauses */
+  bool *natural;   /* [nslot] it is never negative */
   uint8_t *bits;   /* [nslot] of what else moves, or is bound: bits_of it */
-  bool formula;    /* of numbers with fractions (formula.c) */
   uint32_t steps;
 } Line;
 
@@ -45,5 +44,11 @@ bool never_negative(const Line *l, const Expr *e);
 /* The first part of e that may have no value for some M; NULL. late: e is not computed at every M, so that what does not move
  * in it may be computed for the first time at some. */
 const Expr *no_value(Line *l, const Expr *e, bool late);
+/* The same of a formula, at the stage that is bound; *why, what it may be. (formula_ranges.c) */
+const Expr *no_formula(Line *l, const Expr *e, bool late, const char **why);
+/* The same, but nothing is said of what has no value. */
+Sched quiet(const Sched *s, Diag *none);
+/* The value of e where what is known has it in s->env; false: it has none. Says nothing. */
+bool quiet_value(const Sched *s, const Expr *e, int64_t *v);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The part of verify.c that reads formulas: what an op's table says and what the text says have the same value, for
- * numbers in the place of the arrays, up to rounding. The text is evaluated here as it stands, without folding and
- * terms. Linear in instructions times lines and their length. */
+ * The part of verify.c that reads formulas: what an op's table says and what the text says have the same bits, for
+ * numbers in the place of the arrays. The text is evaluated here as it stands, without terms and blocks, by what
+ * lang/spec.md 5.14 says of it: what is known, computed in double, decides what is left out; what names an array is rounded
+ * to float. Linear in instructions times lines and their length. */
 #include <math.h>
 #include <string.h>
 
@@ -11,72 +12,29 @@
 
 typedef struct Numbers {
   const Sched *s;
-  double name[FO_NNAMES]; /* of a FormulaName */
+  double name[FO_NNAMES]; /* of a FormulaName; of arrays numbers of float */
   float elem[PIPE_ELEM_STATE + 32];
-  double *
-      most; /* the largest absolute value on the way: what is added to it in float is rounded like it */
 } Numbers;
 
-static double value(const Numbers *n, const Expr *e);
+typedef struct Value {
+  double v;
+  bool known, array; /* when it is compiled; one for each weight: then v is a number of float */
+} Value;
 
-static double integer(const Numbers *n, const Expr *e) {
+static Value value(const Numbers *n, const Expr *e);
+
+static Value known(double v) { return (Value){v, true, false}; }
+
+static Value integer(const Numbers *n, const Expr *e) {
   int64_t v = 0;
   BUG_IF(!eval((Sched *)(uintptr_t)n->s, e, &v)); /* eval writes the variables of functions only */
-  return (double)v;
+  return known((double)v);
 }
 
-static double call(const Numbers *n, const Expr *e) {
-  double x[3] = {0};
-  if (e->slot == FORMULA_INTEGER)
-    return integer(n, e);
-  if (e->slot == FORMULA_SUM) {
-    const Arg *j = e->args, *lo = j->next, *hi = lo->next;
-    double sum = 0;
-    for (double i = value(n, lo->value), end = value(n, hi->value); i < end; i++) {
-      n->s->env[j->value->slot] = (int64_t)i;
-      sum += value(n, hi->next->value);
-    }
-    return sum;
-  }
-  x[0] = value(n, e->args->value);
-  for (const Arg *a = e->args->next; a; a = a->next) {
-    x[1] = value(n, a->value);
-    if (e->slot == PIPE_TERM_POW)
-      return pow(x[0], x[1]);
-    x[0] = e->slot == PIPE_TERM_MIN ? fmin(x[0], x[1]) : fmax(x[0], x[1]);
-  }
-  switch (e->slot) {
-  case PIPE_TERM_ABS: return fabs(x[0]);
-  case PIPE_TERM_SQRT: return sqrt(x[0]);
-  case PIPE_TERM_EXP: return exp(x[0]);
-  case PIPE_TERM_LOG: return log(x[0]);
-  case PIPE_TERM_FLOOR: return floor(x[0]);
-  default: return x[0];
-  }
-}
-
-static double value_of(const Numbers *n, const Expr *e) {
+static double in_double(const Expr *e, double a, double b) {
   switch (e->kind) {
-  case EX_INT: return (double)e->value;
-  case EX_REAL: return e->real;
-  case EX_MOD: return integer(n, e);
-  case EX_CALL: return call(n, e);
-  case EX_NAME:
-    if (e->builtin == FO_VALUE)
-      return (double)n->s->env[e->slot];
-    for (uint32_t j = 0; e->builtin == FO_STATE && j < n->s->nstate; j++)
-      if (strcmp(n->s->state[j], e->name) == 0)
-        return (double)n->elem[PIPE_ELEM_STATE + j];
-    return n->name[e->builtin];
-  case EX_NEG: return -value(n, e->a);
-  case EX_NOT: return value(n, e->a) == 0;
-  case EX_AND: return value(n, e->a) != 0 && value(n, e->b) != 0;
-  case EX_OR: return value(n, e->a) != 0 || value(n, e->b) != 0;
-  case EX_COND: return value(n, value(n, e->a) != 0 ? e->b : e->c);
-  default: break;
-  }
-  double a = value(n, e->a), b = value(n, e->b);
-  switch (e->kind) {
+  case EX_NEG: return -a;
+  case EX_NOT: return a == 0;
   case EX_ADD: return a + b;
   case EX_SUB: return a - b;
   case EX_MUL: return a * b;
@@ -86,15 +44,117 @@ static double value_of(const Numbers *n, const Expr *e) {
   case EX_GT: return a > b;
   case EX_GE: return a >= b;
   case EX_EQ: return a == b;
-  default: return a != b;
+  case EX_NE: return a != b;
+  case EX_AND: return a != 0 && b != 0;
+  case EX_OR: return a != 0 || b != 0;
+  default: break;
+  }
+  switch (e->slot) {
+  case FORMULA_SUM: return a + b;
+  case PIPE_TERM_POW: return pow(a, b);
+  case PIPE_TERM_MIN: return a < b ? a : b;
+  case PIPE_TERM_MAX: return a > b ? a : b;
+  case PIPE_TERM_ABS: return fabs(a);
+  case PIPE_TERM_SQRT: return sqrt(a);
+  case PIPE_TERM_EXP: return exp(a);
+  case PIPE_TERM_LOG: return log(a);
+  default: return floor(a);
   }
 }
 
-static double value(const Numbers *n, const Expr *e) {
-  double v = value_of(n, e);
-  *n->most = isfinite(v) ? fmax(*n->most, fabs(v)) : *n->most;
-  return v;
+/* Of two numbers of float each operation in double, rounded to float, is the one in float: a double has more than twice
+ * the bits (Figueroa 1995), and `exp`, `log` and `pow` are defined so. */
+static Value compute(const Expr *e, Value a, Value b) {
+  Value r = {0, a.known && b.known, a.array || b.array};
+  if (r.array)
+    r.v = (double)(float)in_double(e, (double)(float)a.v, (double)(float)b.v);
+  else
+    r.v = in_double(e, a.v, b.v);
+  return r;
 }
+
+static bool is(Value a, double v) { return a.known && a.v == v; }
+
+/* What is known to change nothing is left out. */
+static Value of_two(const Expr *e, Value a, Value b) {
+  bool sum = e->kind == EX_ADD || (e->kind == EX_CALL && e->slot == FORMULA_SUM);
+  bool to = e->kind == EX_CALL && e->slot == PIPE_TERM_POW;
+  bool times = e->kind == EX_MUL, over = e->kind == EX_DIV;
+  if (a.known && b.known)
+    return compute(e, a, b);
+  if ((times && (is(a, 0) || is(b, 0))) || (over && is(a, 0)))
+    return known(0);
+  if (to && (is(a, 1) || is(b, 0)))
+    return known(1);
+  if ((times && is(a, 1)) || (sum && is(a, 0)))
+    return b;
+  if (((times || over || to) && is(b, 1)) || ((sum || e->kind == EX_SUB) && is(b, 0)))
+    return a;
+  return compute(e, a, b);
+}
+
+static Value call(const Numbers *n, const Expr *e) {
+  if (e->slot == FORMULA_INTEGER)
+    return integer(n, e);
+  if (e->slot == FORMULA_SUM) {
+    const Arg *j = e->args, *lo = j->next, *hi = lo->next;
+    Value sum = known(0);
+    for (double i = value(n, lo->value).v, end = value(n, hi->value).v; i < end; i++) {
+      n->s->env[j->value->slot] = (int64_t)i;
+      sum = of_two(e, sum, value(n, hi->next->value));
+    }
+    return sum;
+  }
+  Value x = value(n, e->args->value);
+  if (pr_term_operands[e->slot] == 1)
+    return compute(e, x, x);
+  for (const Arg *a = e->args->next; a; a = a->next)
+    x = of_two(e, x, value(n, a->value));
+  return x;
+}
+
+static Value choice(const Numbers *n, const Expr *e) {
+  Value c = value(n, e->a);
+  if (c.known)
+    return value(n, c.v != 0 ? e->b : e->c);
+  Value a = value(n, e->b), b = value(n, e->c);
+  if (a.known && is(b, a.v) && signbit(a.v) == signbit(b.v))
+    return a;
+  Value r = {c.v != 0 ? a.v : b.v, false, c.array || a.array || b.array};
+  r.v = r.array ? (double)(float)r.v : r.v;
+  return r;
+}
+
+static Value name_value(const Numbers *n, const Expr *e) {
+  if (e->builtin == FO_VALUE)
+    return known((double)n->s->env[e->slot]);
+  for (uint32_t j = 0; e->builtin == FO_STATE && j < n->s->nstate; j++)
+    if (strcmp(n->s->state[j], e->name) == 0)
+      return (Value){(double)n->elem[PIPE_ELEM_STATE + j], false, true};
+  bool of_run = e->builtin == FO_LR || e->builtin == FO_K, of_op = e->builtin >= FO_DELAY;
+  return (Value){n->name[e->builtin], of_op, !of_run && !of_op};
+}
+
+static Value value(const Numbers *n, const Expr *e) {
+  Value a;
+  switch (e->kind) {
+  case EX_INT: return known((double)e->value);
+  case EX_REAL: return known(e->real);
+  case EX_MOD: return integer(n, e);
+  case EX_CALL: return call(n, e);
+  case EX_COND: return choice(n, e);
+  case EX_NAME: return name_value(n, e);
+  case EX_NEG:
+  case EX_NOT: a = value(n, e->a); return compute(e, a, a);
+  default: break;
+  }
+  a = value(n, e->a);
+  if ((e->kind == EX_AND && is(a, 0)) || (e->kind == EX_OR && a.known && a.v != 0))
+    return known(e->kind == EX_OR);
+  return of_two(e, a, value(n, e->b));
+}
+
+static bool same_number(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
 
 /* The line of the text for an op of this kind, or NULL. */
 static const WeightLine *line_of(const Sched *s, const Numbers *n, WeightWord word, int kind,
@@ -108,7 +168,7 @@ static const WeightLine *line_of(const Sched *s, const Numbers *n, WeightWord wo
       s->env[l->clause->slot] = st->model;
     if (l->clause->mb_var)
       s->env[l->clause->mb_slot] = (mb - st->mb0) / pipe_slices(s->prog);
-    if (!l->when || integer(n, l->when) != 0)
+    if (!l->when || integer(n, l->when).v != 0)
       return l;
   }
   return NULL;
@@ -129,19 +189,21 @@ static void same(const Numbers *n, const WeightLine *l, uint32_t row, double not
     BUG_IF(row != NONE);
     return;
   }
-  *n->most = 0;
-  double want = value(n, l->formula), got = nothing;
+  Value want = value(n, l->formula);
+  double got = nothing;
   if (row != NONE) {
+    const PipeFormula *f = &s->formula[row];
     const float *elem[PIPE_ELEM_STATE + 32];
     float out;
     for (uint32_t i = 0; i < PIPE_ELEM_STATE + 32; i++)
       elem[i] = &n->elem[i];
     PrFormulaIn in = {elem, {n->name[FO_LR], n->name[FO_K]}};
-    BUG_IF(pr_formula_check(&s->formula[row], s->nstate, NULL) != NULL);
-    pr_formula_array(&s->formula[row], &in, &out, 1);
-    got = (double)out;
+    BUG_IF(pr_formula_check(f, s->nstate, NULL) != NULL || (f->scalar != 0) == want.array);
+    pr_formula_array(f, &in, &out, 1);
+    BUG_IF(!same_number((double)out, (double)(float)want.v));
+    got = f->scalar ? pr_formula_number(f, &in) : (double)out;
   }
-  BUG_IF(isfinite((float)want) && fabs(got - want) > 1e-4 * (1 + *n->most));
+  BUG_IF(!same_number(got, want.v));
 }
 
 /* What a row has had so far, in the order of its rank. */
@@ -168,9 +230,9 @@ static void verify_update(Numbers *n, const PipeInstr *in, const PipeWeights *w,
       continue;
     BUG_IF(next >= r->then0 + r->nthen || s->then[next].state != j);
     same(n, l, s->then[next++].formula, 0);
-    double now = n->name[FO_OLD], before = value(n, l->formula);
+    double now = n->name[FO_OLD], before = value(n, l->formula).v;
     n->name[FO_OLD] = now + 1;
-    double other = value(n, l->formula);
+    double other = value(n, l->formula).v;
     bool needs_old = isfinite(before) && isfinite(other) && before != other;
     n->name[FO_OLD] = now;
     BUG_IF(needs_old && w->out == w->slot &&
@@ -199,9 +261,7 @@ void verify_formulas(const Sched *s) {
   const PipeProgram *p = s->prog;
   if (!s->weights || s->given || (s->nformula == 0 && s->nstate == 0))
     return;
-  double most = 0;
   Numbers n = {.s = s,
-               .most = &most,
                .name = {[FO_W] = 1.375,
                         [FO_OLD] = -0.75,
                         [FO_G] = 0.625,
