@@ -430,7 +430,8 @@ PrStatus cuda_heard(PrRun *run) {
   if (!heard)
     return PR_OK;
   atomic_store(&c->told, true); /* everybody knows */
-  if (pr_failed(run))           /* and what is to be looked at may not be there */
+  /* What is to be looked at may not be there yet. */
+  if (pr_failed(run))
     return (PrStatus)atomic_load(&run->status);
   return heard == 2 ? blame(run) : pr_fail(run, PR_E_LOST, "%s", text);
 }
