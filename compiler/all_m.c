@@ -758,6 +758,7 @@ static bool prove_kernels(Sched *s, const Param *m) {
   arena_free(&arena);
   if (ok && s->all_m.proved)
     try_values(s, m->name, value, x.value_T);
+  s->all_m.step = (uint64_t)x.value_T, s->all_m.settled = (uint64_t)value;
   return ok;
 }
 
@@ -791,8 +792,7 @@ bool check_all_m(Sched *s) {
   work_begin(&work, WORK_PROOF, true);
   s->work = s->opt->work = &work;
   bool ok = check(s);
-  s->work = s->opt->work = NULL;
-  work_end(&work);
+  work_end(&work), s->work = s->opt->work = NULL;
   if (!work.spent || !ok)
     return ok;
   s->all_m.proved = s->all_m.refuted = false;

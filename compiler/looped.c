@@ -13,8 +13,10 @@
  * (rest_of_m.c), the argument for values beyond those that were tried is this. The ops of each rank go on repeating, as
  * is proved. The predicted times of the last turns of every loop are those of the turn before plus one
  * number, the same on all ranks (times_repeat), over more turns than any instruction looks back; a time is the
- * greatest of some times that it looks back to plus a cost, so this goes on for ever. The order of transfers and
- * the merged lists follow from the times, slots from the lists (roll.c, note [cycles]). And what completes at
+ * greatest of some times that it looks back to plus a cost, so this goes on for ever. So do the times on an idle
+ * network, by which transfers and copies are put in order. The merged lists follow from the times, slots from the lists (roll.c, note
+ * [cycles]), and how many there are from note [lines]. A step of n is as many M as the counts of microbatches repeat after, and as many microbatches
+ * as what clauses say of each; n counts from where every rank has come to what repeats. And what completes at
  * these times is free of deadlocks.
  *
  * Else nothing is claimed of them: MOST_TRIED further values and three far ones of each class are compared with what
@@ -57,6 +59,9 @@ typedef struct Loops {
   const PipeLooped *rules; /* formulas: what is required */
   bool proved;             /* for all M: nothing has to be tried beyond what the table is made of */
   int64_t tried; /* the largest value that was compared, of the class of which it is least */
+  bool
+      sure; /* of the class at hand, too: its times on an idle network repeat, and what takes the most slots stays that */
+  int64_t every; /* microbatches after which what clauses say repeats, if proved */
   uint64_t work;
   const char *why;
 } Loops;
@@ -324,20 +329,56 @@ static bool long_enough(const Sched *s, Segments (*g)[4], int64_t n) {
   return true;
 }
 
-static bool times_repeat(Loops *x, Segments (*g)[4], int64_t n, Sample p[3]) {
-  uint64_t **start[3], **end;
+/* On an idle network, on which the order of transfers and copies goes: when the op has ended that stands last before each
+ * instruction, or is it; of a copy, when that starts. */
+static uint64_t **idle_times(Sched *s) {
+  const PipeProgram *prog = s->prog;
+  OrderRun run = {.stage = s->stage,
+                  .end = arena_alloc(s->arena, s->nop * sizeof *run.end + 1),
+                  .head = NEW_ARRAY(s->arena, uint32_t, s->nrank)};
+  uint64_t **time = NEW_ARRAY(s->arena, uint64_t *, s->nrank);
+  if (!order_run(s, &run))
+    return NULL;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    uint32_t op = s->rank_op0[r], copy = s->ncopy ? s->rank_copy0[r] : 0;
+    uint64_t at = 0;
+    time[r] = arena_alloc(s->arena, prog->rank[r].ninstr * sizeof **time + 1);
+    for (uint32_t i = 0; i < prog->rank[r].ninstr; i++) {
+      uint8_t kind = prog->rank[r].instr[i].op;
+      bool copies = kind == PIPE_OFF || kind == PIPE_LOAD;
+      if (pipe_op_info[kind].stream == PIPE_COMPUTE && op < s->rank_op0[r + 1])
+        at = run.end[op++];
+      time[r][i] = copies && s->ncopy && copy < s->rank_copy0[r + 1] ? s->copy[copy++].plan : at;
+    }
+  }
+  return time;
+}
+
+/* The same of what three samples say. */
+static bool pace_kept(Loops *x, Segments (*g)[4], int64_t n, uint64_t **const time[3]) {
   Pace pace = {.known = 0};
+  bool ok = true;
+  for (uint32_t r = 0; r < x->s->nrank && ok; r++)
+    for (int j = 0; j < 2 && ok; j++) {
+      const uint64_t *const two[] = {time[j][r], time[j + 1][r]};
+      ok = turns_keep_time(&g[r][0], n + j, two, &pace);
+    }
+  return ok;
+}
+
+static bool times_repeat(Loops *x, Segments (*g)[4], int64_t n, Sample p[3]) {
+  uint64_t **start[3], **idle[3], **end;
   bool ok = long_enough(&p[0].s, g, n), grows = p[1].s.channel_slots > p[0].s.channel_slots;
   if (!ok)
     return no(x, grows ? "its channels need more slots the more microbatches there are"
                        : "its loops are too short for what its ranks wait for");
-  for (int j = 0; j < 3; j++)
+  for (int j = 0; j < 3; j++) {
     start[j] = predict(&p[j].s, &end);
-  for (uint32_t r = 0; r < x->s->nrank && ok; r++)
-    for (int j = 0; j < 2 && ok; j++) {
-      const uint64_t *const two[] = {start[j][r], start[j + 1][r]};
-      ok = turns_keep_time(&g[r][0], n + j, two, &pace);
-    }
+    idle[j] = idle_times(&p[j].s);
+    x->sure &= idle[j] != NULL;
+  }
+  ok = pace_kept(x, g, n, start);
+  x->sure = x->sure && pace_kept(x, g, n, idle);
   for (int j = 0; j < 3; j++)
     free(*start[j]);
   return ok || no(x, "its ranks do not come to keep one pace");
@@ -400,6 +441,8 @@ static bool make_class(Loops *x, int64_t n, PipeProgram *const p[3], const PipeP
                        .param = k->param};
   if (!FIT(&c->nmb, nmb) || !FIT(&c->slots, slots))
     return no(x, "its channels need more slots the more microbatches there are");
+  if (x->proved && c->nmb.by % (x->every * p[0]->slices) != 0)
+    return no(x, "what its clauses say repeats after more microbatches");
   if (!FIT(&c->makespan, makespan) || !FIT(&c->ideal, ideal) || !FIT(&c->busy, busy))
     return no(x, "its times do not come to repeat");
   return fit_params(x, n, p, l, k->param);
@@ -478,6 +521,29 @@ static bool admits_none(Loops *x, int64_t n) {
   return none;
 }
 
+/* note [lines]: how many slots are taken at a place of the program is at least 0 and moves on by a whole number with n; the most of
+ * them is the greatest of such lines. One that overtakes that of n, n + 1 and n + 2 grows by 1 more at least, so it does
+ * before n has grown by as many as there are slots at n. There the table is looked at once more. False: it does not
+ * hold; x->sure becomes false if that is too far. */
+static bool lines_hold(Loops *x, const PipeLooped *one, int64_t n, const PipeProgram *p) {
+  enum { MOST_FAR = 1 << 21 }; /* instructions there */
+  uint64_t most = 0, all = 0;
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    uint64_t slots = 0;
+    for (uint32_t k = 0; k < p->rank[r].npool; k++)
+      slots += p->rank[r].pool[k].count;
+    most = slots > most ? slots : most;
+    all += p->rank[r].ninstr;
+  }
+  int64_t far = n + 3 + (int64_t)most;
+  while (!admits(x, far) && far < n + 3 + 2 * (int64_t)most)
+    far++;
+  if (!admits(x, far) || all * (uint64_t)far / (uint64_t)n > MOST_FAR)
+    return x->sure = false, true;
+  return holds(x, one, far) || no(x, arena_printf(x->s->arena, "it is not so at %s = %lld", x->name,
+                                                  (long long)value_of(x, far)));
+}
+
 /* Tries to roll the class at n, n + 1, n + 2. *never: the schedule does not admit the values of the class. */
 static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sched **of,
                       bool *never) {
@@ -489,6 +555,10 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
     ok = sample(x, n + made, &p[made]);
     if (!ok && work_spent(x->s->opt->work))
       continue; /* it says nothing */
+    if (ok && (p[made].s.nrank != x->s->nrank || p[made].s.nstage != x->s->nstage)) {
+      ok = no(x, "the number of its ranks, or stages, depends on it");
+      continue;
+    }
     *never |= !ok && (!admits(x, n + made) || p[made].diag.first == DIAG_REQUIRES);
     if (!ok)
       no(x, arena_printf(x->s->arena, "it is refuted at %s = %lld [%s]", x->name,
@@ -501,6 +571,7 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
   if (ok) /* its tables live as long as s */
     ok = compile_at(x->s, &like->s, x->s->arena, &like->diag, &like->opt, x->name, value_of(x, n),
                     !admits(x, n));
+  x->sure = x->proved;
   ok = ok && make_class(x, n, q, like->s.prog, l, &k) && times_repeat(x, k.g, n, p);
   if (ok)
     finish_class(x, &k, 0);
@@ -514,10 +585,12 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
     arena_free(&p[i].arena);
   if (!ok)
     return false;
+  if (x->sure && !lines_hold(x, &one, n, like->s.prog))
+    return false;
   /* What no proof says is at least tried. */
   int64_t most = n + 3, tried = 0;
   uint64_t work = x->work;
-  for (int i = 0; i < MOST_TRIED + 3 && !x->proved; i++) {
+  for (int i = 0; i < MOST_TRIED + 3 && !x->sure; i++) {
     most = i < MOST_TRIED ? most + 1 : 2 * most + 1;
     if (!holds(x, &one, most))
       return no(x, arena_printf(x->s->arena, "it is not so at %s = %lld", x->name,
@@ -525,7 +598,7 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
     tried = admits(x, most) ? most : tried;
   }
   x->work = work;
-  if (!x->proved && (value_of(x, tried) < x->tried || x->tried == 0))
+  if (!x->sure && (value_of(x, tried) < x->tried || x->tried == 0))
     x->tried = value_of(x, tried);
   int64_t least = n; /* one that is admitted, if there is one */
   while (least < n + MOST_TRIED && !admits(x, least))
@@ -542,7 +615,7 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
 /* From where on a class is sampled: what is proved from some M on need not be like that below it. */
 static int64_t least_n(const Loops *x) {
   const Sched *s = x->s;
-  int64_t from = s->all_m.proved ? (int64_t)s->all_m.from : 0, n = 8;
+  int64_t from = s->all_m.proved ? (int64_t)(s->all_m.from + s->all_m.settled) : 0, n = 8;
   return from <= value_of(x, n) ? n : (from - x->residue + x->T - 1) / x->T;
 }
 
@@ -652,8 +725,10 @@ static void add_shorts(Loops *x, Looped *l) {
   l->lacks = lacks.at;
 }
 
-/* The periods to try: of proved orders, multiples of theirs; else what ranks or a few microbatches suggest. */
-static int64_t period(const Sched *s, uint32_t i) {
+/* The periods to try: of proved orders, multiples of theirs, and of what clauses repeat after; else what ranks or a few
+ * microbatches suggest. */
+static int64_t period(const Loops *x, uint32_t i) {
+  const Sched *s = x->s;
   static const int64_t times[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
   int64_t few[] = {1, 2, 4, s->nrank, 2 * (int64_t)s->nrank, 3, 6};
   int64_t a = (int64_t)s->all_m.period, b = (int64_t)s->all_m.multiple;
@@ -661,13 +736,21 @@ static int64_t period(const Sched *s, uint32_t i) {
     return i < sizeof few / sizeof *few ? few[i] : 0;
   if (i >= sizeof times / sizeof *times)
     return 0;
-  int64_t T = a / quasi_gcd(a, b) * b * times[i];
+  int64_t c = (int64_t)s->all_m.step * x->proved + !x->proved, T = a / quasi_gcd(a, b) * b;
+  if (c > 1)
+    T = T / quasi_gcd(T, c) * c;
+  if (x->proved)
+    T = T / quasi_gcd(T, x->every) * x->every;
+  T *= times[i];
   return T > MOST_CLASSES * b ? 0 : T;
 }
 
 bool make_looped(Sched *s) {
   Loops x = {.s = s, .name = s->opt->for_all};
-  x.proved = s->all_m.proved && !rest_moves(s, x.name);
+  x.proved = !rest_moves(s, x.name, &x.every) && s->all_m.proved;
+  x.why = "what repeats takes too many microbatches";
+  if (x.every > MOST_CLASSES)
+    x.every = 1, x.proved = false;
   Looped *l = NEW(s->arena, Looped);
   int64_t T = 1;
   bool never = s->tuned || s->all_m.refuted || !formulas_of_m(s, x.name, &l->table);
@@ -681,7 +764,7 @@ bool make_looped(Sched *s) {
   Work work;
   work_begin(&work, WORK_SEARCH, true);
   s->opt->work = &work;
-  for (uint32_t i = 0; !never && !s->looped && !work.spent && (T = period(s, i)) > 0; i++)
+  for (uint32_t i = 0; !never && !s->looped && !work.spent && (T = period(&x, i)) > 0; i++)
     if ((T <= MOST_CLASSES || s->all_m.proved) &&
         all_classes(&x, l, T, s->opt->looped ? MOST_WORK / 8 : (MOST_WORK / 16 - x.work) / 2))
       s->looped = l, l->tried = x.tried;

@@ -342,6 +342,8 @@ typedef struct Sched {
     bool below_one;            /* it may admit values below 1, of which nothing is said */
     uint64_t multiple;         /* proved for the multiples of this; 1: for all */
     uint64_t period;           /* microbatches after which every rank repeats */
+    uint64_t step, settled;    /* of one kernel: of M, what the counts of microbatches repeat after; an M at which every rank
+                                  has come to what repeats */
     const char *lists;         /* with --dump-after: what each rank does */
     uint64_t from;             /* proved from there on for all at once, below one by one; 0: for all at once */
     uint64_t below;            /* with from: those below this have been compiled one by one; from: all of them */

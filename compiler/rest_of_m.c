@@ -97,8 +97,8 @@ Sched quiet(const Sched *s, Diag *none) {
 /* ---- does what is compiled beside the orders change with M? ---- */
 
 /* e of a clause, as a function of its microbatch: does it come to be something else from some microbatch on? Else it is the same,
- * or so much more, after some of them. */
-static bool turns_over(const Sched *s, const Clause *c, const Expr *e, bool same) {
+ * or so much more, after some of them, of which *every becomes a multiple. */
+static bool turns_over(const Sched *s, const Clause *c, const Expr *e, bool same, int64_t *every) {
   Quasi q;
   Diag none;
   Sched own = quiet(s, &none);
@@ -111,19 +111,21 @@ static bool turns_over(const Sched *s, const Clause *c, const Expr *e, bool same
       s->env[c->slot] = st;
     x.env[c->mb_slot] = (Quasi){1, 1, false, false, 0};
     over = !quasi(&x, e, &q) || (same && q.s != 0);
+    *every = over ? *every : *every / quasi_gcd(*every, q.T) * q.T;
+    over |= *every > MOST_PERIOD;
   }
   return over;
 }
 
 /* Does what it says depend on M, or come to be something else from some microbatch on? What lists have, they have proved. */
-static bool clause_moves(const Sched *s, Moved *x, const Clause *c) {
+static bool clause_moves(const Sched *s, Moved *x, const Clause *c, int64_t *every) {
   bool moves = false;
   for (const Entry *e = c->entries; e; e = e->next)
     moves |= expr_is_moved(x, e->value);
   for (const WeightLine *l = c->lines; l; l = l->next) {
     moves |= expr_is_moved(x, l->value) || expr_is_moved(x, l->formula) ||
              expr_is_moved(x, l->when) || expr_is_moved(x, l->per) ||
-             turns_over(s, c, l->when, true) || turns_over(s, c, l->per, false);
+             turns_over(s, c, l->when, true, every) || turns_over(s, c, l->per, false, every);
     if (c->mb_var && l->formula) { /* (of numbers with fractions) */
       Moved by_mb = {.slot = NEW_ARRAY(s->arena, bool, s->nslot + (size_t)1), .nslot = s->nslot};
       by_mb.slot[c->mb_slot] = true;
@@ -131,18 +133,19 @@ static bool clause_moves(const Sched *s, Moved *x, const Clause *c) {
     }
   }
   if (c->kind == CL_OFFLOAD || (c->kind == CL_RECOMPUTE && !s->all_m.from))
-    moves |= turns_over(s, c, c->when, true);
+    moves |= turns_over(s, c, c->when, true, every);
   return moves || ((c->kind == CL_RECOMPUTE || c->kind == CL_OFFLOAD || c->kind == CL_EXCLUSIVE ||
                     c->kind == CL_LINK) &&
                    (expr_is_moved(x, c->when) || expr_is_moved(x, c->place) ||
                     expr_is_moved(x, c->lead) || expr_is_moved(x, c->to)));
 }
 
-bool rest_moves(const Sched *s, const char *name) {
+bool rest_moves(const Sched *s, const char *name, int64_t *every) {
+  *every = 1;
   Moved x = moved_by(s, name);
   for (const Schedule *sc = s->def; sc; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c; c = c->next)
-      if (clause_moves(s, &x, c))
+      if (clause_moves(s, &x, c, every))
         return true;
   return false;
 }
