@@ -342,7 +342,7 @@ bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t
 
 static bool run_opref(Ex *x, const OpRef *o);
 
-bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value) {
+bool bind_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value) {
   Sched *s = x->s;
   int64_t few[4], *value = few;
   uint32_t n = 0, i = 0;
@@ -359,7 +359,11 @@ bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value) {
   i = 0;
   for (const Param *p = o->def->params; p; p = p->next)
     s->env[p->slot] = value[i++];
-  return run_opref(x, o->def->op);
+  return true;
+}
+
+bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value) {
+  return bind_macro(x, o, index, index_value) && run_opref(x, o->def->op);
 }
 
 bool is_whole(const OpRef *o) { return o->op == PIPE_U || pipe_is_sum((uint32_t)o->op); }

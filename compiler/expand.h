@@ -230,6 +230,8 @@ bool op_stage(Ex *x, const OpRef *o, uint32_t *stage);
 bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t *mb, int64_t *slice);
 bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice);
 bool is_whole(const OpRef *o); /* U, REDUCE, TIE: of a stage, not of a microbatch */
+/* Binds the parameters of a macro as o says, `index` among its arguments having that value; runs it then. */
+bool bind_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value);
 bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value);
 bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb);
 

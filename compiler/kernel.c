@@ -6,11 +6,12 @@
  * iterations in which something was dropped (lang/spec.md 5.2). */
 #include "expand.h"
 
-/* Microbatches of the pipe that an op of a kernel is of, macros included. */
+/* Microbatches of the pipe that an op of a kernel is of, macros included: their parameters are bound as at index 0. */
 static bool op_mbs(Ex *x, const OpRef *o, int64_t *n) {
   const Pipe *p;
-  while (o->op < 0)
-    o = o->def->op;
+  for (; o->op < 0; o = o->def->op)
+    if (!bind_macro(x, o, NULL, 0))
+      return false;
   if (!op_pipe(x, o, &p))
     return false;
   *n = pipe_mbs(x, (uint32_t)(p - x->s->pipe));

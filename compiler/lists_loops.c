@@ -20,6 +20,12 @@ static bool run_turn(Text *t, const Loop *k, Affine at) {
     if (!affine_number(t->x, k->b->value, &period))
       return false;
     t->base = affine_sum(k->base, i, period);
+    enum {
+      MOST_PACE = 1 << 30
+    }; /* of a stamp: times any M, and so many turns, it does not overflow */
+    if (t->base.n > MOST_PACE || t->base.n < -MOST_PACE || t->base.j > MOST_PACE ||
+        t->base.j < -MOST_PACE)
+      return text_no(t, k->b->at, "its time stamps become too large");
   }
   return k->body(t, k->b);
 }

@@ -120,12 +120,13 @@ static bool admitted(Text *t, const Stmt *b) {
   return true;
 }
 
-/* Some times as far as the microbatches go, for every n: then it does not overflow before they do. */
+/* As far as the microbatches go, for every n: so it comes to its end, 2^31, no sooner than they do. */
 static bool is_near(const Text *t, Affine v) {
-  enum { TIMES = 256, MOST = 1 << 20 };
-  int64_t by = t->all_mbs[0].n + 1, last = v.n + v.j * t->x->by_n;
-  return v.a <= MOST && v.a >= -MOST && v.n <= TIMES * by && v.n >= -TIMES * by &&
-         last <= TIMES * by && last >= -TIMES * by;
+  enum { MOST = 1 << 20 };
+  int64_t by = 0, last = v.n + v.j * t->x->by_n;
+  for (uint32_t k = 0; k < t->s->npipe; k++)
+    by = t->all_mbs[k].n > by ? t->all_mbs[k].n : by;
+  return v.a <= MOST && v.a >= -MOST && v.n <= by && v.n >= -by && last <= by && last >= -by;
 }
 
 /* One pipe of what is used. */

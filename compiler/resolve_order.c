@@ -39,6 +39,7 @@ static bool resolve_call(Resolver *r, Expr *e) {
   if (y->kind == SY_FN) {
     e->builtin = BI_FN;
     e->fn = y->fn;
+    depends |= y->fn->body && y->fn->body->depends; /* on what it names itself */
     r->units |= y->fn->units;
     if (r->in_when && r->nquantity > before)
       diag_error(d, DIAG_CLAUSE, e->at, "'%s' cannot take a quantity, whose value changes",

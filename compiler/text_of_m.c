@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * What the text of an order must not leave to M. The proofs of orders (all_m.c, lists_of_m.c) read what runs; some parts of a text are
  * evaluated when it is compiled though no op comes of them: steps and periods of empty ranges, stages and lags in the branches
- * that a kernel does not take, the ranges of orders that another one replaces. So that these have a
+ * that a kernel does not take, the pipes of its ops, the ranges of orders that another one replaces. So that these have a
  * value whatever M is, none may depend on it, and no divisor in a choice of a kernel may. It asks the text of the schedule, of what it
  * extends, and of what these use. Linear in the text, once for each `use`. */
 #include "rest_of_m.h"
@@ -10,6 +10,7 @@ enum { MOST_DEPTH = 64, MOST_PARAMS = 8, MOST_STEPS = 1 << 20 };
 
 typedef struct Reader {
   Moved moved;
+  Moved turn; /* with the index of the kernel at hand */
   const Sched *s;
   uint32_t depth; /* of `use`, macros, functions and blocks */
   bool hidden;    /* in a choice of a kernel */
@@ -59,26 +60,31 @@ static bool divides(Reader *x, const Expr *e) {
   return divides(x, e->a) && divides(x, e->b) && divides(x, e->c);
 }
 
-static bool read_op(Reader *x, const OpRef *o) {
+static bool read_op(Reader *x, const OpRef *o, bool kernel) {
   for (uint32_t steps = 0; o->op < 0; o = o->def->op) {
-    bool few[MOST_PARAMS];
+    bool few[MOST_PARAMS], turn[MOST_PARAMS];
     uint32_t n = 0;
     if (steps++ == MOST_DEPTH)
       return no(x, o->at, "it is too long");
     for (const Arg *a = o->args; a; a = a->next, n++) {
       if (n == MOST_PARAMS)
         return no(x, o->at, "it has too many arguments");
-      few[n] = moves(x, a->value);
+      few[n] = moves(x, a->value), turn[n] = expr_is_moved(&x->turn, a->value);
       if (x->hidden && !divides(x, a->value))
         return false;
     }
     n = 0;
-    for (const Param *p = o->def->params; p; p = p->next)
-      x->moved.slot[p->slot] = few[n++];
+    for (const Param *p = o->def->params; p; p = p->next, n++)
+      x->moved.slot[p->slot] = few[n], x->turn.slot[p->slot] = turn[n];
   }
-  const Expr *const part[] = {o->chunk, o->stage, o->pipe_index,
+  if (kernel && o->pipe_index && /* it is looked at before the turns */
+      (!still(x, o->pipe_index, "which pipe an op of a kernel is of depends on it") ||
+       (expr_is_moved(&x->turn, o->pipe_index) &&
+        !no(x, o->pipe_index->at, "which pipe an op of a kernel is of depends on its index"))))
+    return false;
+  const Expr *const part[] = {o->chunk, o->stage,
                               o->args && o->args->next ? o->args->next->value : NULL};
-  for (int i = 0; i < 4 && x->hidden; i++)
+  for (int i = 0; i < 3 && x->hidden; i++)
     if (!still(x, part[i], "which stage an op of a kernel is of depends on it") ||
         !divides(x, part[i]))
       return false;
@@ -95,8 +101,6 @@ static bool read_schedule(Reader *x, const Schedule *sc);
 /* What is used: its parameters move as what they are given. */
 static bool read_use(Reader *x, const Stmt *b) {
   const Arg *positional = b->args;
-  VEC(bool) moved = {0};
-  uint32_t i = 0;
   for (const Param *p = b->used->params; p; p = p->next) {
     const Arg *a = b->args;
     while (a && a->key != p->name)
@@ -106,10 +110,8 @@ static bool read_use(Reader *x, const Stmt *b) {
     bool is = a ? moves(x, a->value) : moves(x, p->init);
     for (const Param *own = b->within->params; own && !a; own = own->next)
       is |= own->name == p->name && x->moved.slot[own->slot];
-    *vec_push(x->s->arena, &moved) = is;
+    x->moved.slot[p->slot] = is;
   }
-  for (const Param *p = b->used->params; p; p = p->next)
-    x->moved.slot[p->slot] = moved.at[i++];
   move_names(&x->moved, b->used);
   return read_schedule(x, b->used);
 }
@@ -120,18 +122,23 @@ static bool read_text(Reader *x, const Stmt *b, bool kernel) {
     return no(x, b->at, "it is too long");
   x->depth++;
   for (; b && ok; b = b->next) {
-    bool loop = b->kind == ST_DO || b->kind == ST_KERNEL || b->kind == ST_CLOCK;
+    bool list = b->kind == ST_CLOCK || b->kind == ST_RULES;
+    bool loop = b->kind == ST_DO || b->kind == ST_KERNEL || list;
     if (x->moved.steps++ > MOST_STEPS)
       return no(x, b->at, "it is too long");
     ok = (b->kind != ST_CLOCK || still(x, b->value, "a period depends on it")) &&
          read_range(x, &b->range) &&
          (!x->hidden || (divides(x, b->cond) && divides(x, b->value))) &&
-         (!b->op || read_op(x, b->op)) && (b->kind != ST_USE || read_use(x, b));
+         (!b->op || read_op(x, b->op, kernel)) && (b->kind != ST_USE || read_use(x, b));
     if (ok && b->kind == ST_LET)
-      x->moved.slot[b->slot] = moves(x, b->value);
-    else if (ok && loop && b->name) /* the turns of a kernel are as its proof has them */
+      x->moved.slot[b->slot] = moves(x, b->value),
+      x->turn.slot[b->slot] = expr_is_moved(&x->turn, b->value);
+    else if (ok && loop && b->name) { /* the turns of a kernel are as its proof has them */
       x->moved.slot[b->slot] = b->kind != ST_KERNEL &&
-                               (moves(x, b->range.lo) || moves(x, b->range.hi));
+                               ((list && !b->range.lo) || moves(x, b->range.lo) ||
+                                moves(x, b->range.hi));
+      x->turn.slot[b->slot] = b->kind == ST_KERNEL;
+    }
     x->hidden = hidden || (b->kind == ST_IF && kernel);
     ok = ok && read_text(x, b->body, kernel || b->kind == ST_KERNEL) &&
          read_text(x, b->orelse, kernel);
@@ -149,6 +156,8 @@ static bool read_schedule(Reader *x, const Schedule *sc) {
     const Expr *const part[] = {c->range.lo, c->range.hi, c->range.step};
     for (int i = 0; i < 3 && ok && c->kind == CL_ORDER; i++)
       ok = still(x, part[i], "which ranks have an order depends on it");
+    if (c->kind == CL_TUNE && c->var)
+      x->moved.slot[c->slot] = moves(x, part[0]) || moves(x, part[1]);
     ok = ok && (c->kind != CL_ORDER || read_text(x, c->body, false));
   }
   x->depth--;
@@ -156,7 +165,9 @@ static bool read_schedule(Reader *x, const Schedule *sc) {
 }
 
 const char *text_lacks(const Sched *s, const Param *m, Span *at) {
-  Reader x = {.s = s, .moved = moved_by(s, m->name)};
+  Reader x = {.s = s,
+              .moved = moved_by(s, m->name),
+              .turn = {.slot = NEW_ARRAY(s->arena, bool, s->nslot + (size_t)1), .nslot = s->nslot}};
   if (read_schedule(&x, s->def))
     return NULL;
   *at = x.at;
