@@ -62,6 +62,18 @@ bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe) {
   return false;
 }
 
+bool array_mbs(const Ex *x, const OpRef *o, int64_t *n) {
+  *n = -1;
+  for (uint32_t k = 0; k < x->s->npipe && pipe_clause(x, k); k++) {
+    if (pipe_clause(x, k)->name != o->pipe)
+      continue;
+    if (*n >= 0 && *n != pipe_mbs(x, k))
+      return false;
+    *n = pipe_mbs(x, k);
+  }
+  return *n >= 0;
+}
+
 /* The rows of the rank at hand, in the order of its chunks; of an order that is used, those that it runs. */
 static const uint32_t *rank_rows(const Ex *x, uint32_t *n) {
   const Sched *s = x->s;

@@ -225,6 +225,8 @@ bool run_block(Ex *x, const Stmt *b);
 /* The pipe of an op; its microbatches. */
 bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe);
 uint32_t pipe_mbs(const Ex *x, uint32_t k);
+/* Microbatches of the pipes that o may be of, if they have as many each. */
+bool array_mbs(const Ex *x, const OpRef *o, int64_t *n);
 /* The stage of an op; what stands in its parentheses: where it is `index`, that has the value given. */
 bool op_stage(Ex *x, const OpRef *o, uint32_t *stage);
 bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t *mb, int64_t *slice);

@@ -21,15 +21,15 @@ void note_extends(Sched *s, Span at) {
 
 static bool check_requires(Sched *s, const Schedule *sc, bool used) {
   bool ok = true;
-  if (s->opt->any_value)
-    return true;
   for (int soft = 0; soft < 2 && ok; soft++)
     for (const Require *q = soft ? sc->expects : sc->requires; q; q = q->next) {
       int64_t v;
       if (!eval(s, q->cond, &v))
         return false;
-      if (v)
+      if (v || (soft && s->opt->any_value))
         continue;
+      if (s->opt->any_value)
+        return true;
       const char *values = eval_explain(s, q->cond);
       const char *text = arena_printf(s->arena, "schedule '%s' %s %s%s%s%s%s", sc->name,
                                       soft ? "expects" : "requires", span_text(s, q->cond->at),

@@ -6,13 +6,27 @@
  * iterations in which something was dropped (lang/spec.md 5.2). */
 #include "expand.h"
 
-/* Microbatches of the pipe that an op of a kernel is of, macros included: their parameters are bound as at index 0. */
+/* Microbatches of the pipe that an op of a kernel is of, macros included. Of an array of pipes that have as many each it is not
+ * asked which; else the index is that of every turn: it does not depend on it, and parameters of macros are bound as at index 0. */
 static bool op_mbs(Ex *x, const OpRef *o, int64_t *n) {
   const Pipe *p;
-  for (; o->op < 0; o = o->def->op)
+  const OpRef *op = o;
+  while (op->op < 0)
+    op = op->def->op;
+  if (op->pipe_index && array_mbs(x, op, n))
+    return true;
+  if (op->pipe_index && op->pipe_index->depends) {
+    diag_error(x->s->diag, DIAG_LAG, op->pipe_at,
+               "which of the pipes '%s' it is follows from the index of the kernel, and they have "
+               "not as many microbatches each",
+               op->pipe);
+    diag_help(x->s->diag, "give the kernel a range, 'steady NAME in FROM..TO', or use 'do'");
+    return false;
+  }
+  for (; op->pipe_index && o->op < 0; o = o->def->op)
     if (!bind_macro(x, o, NULL, 0))
       return false;
-  if (!op_pipe(x, o, &p))
+  if (!op_pipe(x, op, &p))
     return false;
   *n = pipe_mbs(x, (uint32_t)(p - x->s->pipe));
   return true;
@@ -43,7 +57,7 @@ static bool item_of(Ex *x, const OpRef *o, const Kernel *k, KernelItem *it) {
   if (!k->t->range.lo && !op_mbs(x, o, &it->hi))
     return false;
   it->fixed = o->op >= 0 && !is_whole(o) && !(o->chunk && o->chunk->depends) &&
-              !(o->stage && o->stage->depends);
+              !(o->stage && o->stage->depends) && !(o->pipe_index && o->pipe_index->depends);
   return !it->fixed || op_stage(x, o, &it->stage);
 }
 

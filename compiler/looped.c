@@ -267,7 +267,7 @@ static void *copy_rows(Sched *s, const Segments *g) {
 
 typedef struct Pace { /* by loop of a rank: how much later what stands behind it is, for n + 1 */
   uint64_t by[MOST_LOOPS];
-  uint32_t known;
+  uint32_t known, loops; /* loops: of the last rank looked at */
 } Pace;
 
 /* note [looped]: each instruction of the last half of a loop starts so much later than in the turn before, in
@@ -299,6 +299,7 @@ static bool turns_keep_time(const Segments *g, int64_t n, const uint64_t *const 
     }
     later += p->by[loop++];
   }
+  p->loops = loop;
   return true;
 }
 
@@ -358,10 +359,14 @@ static uint64_t **idle_times(Sched *s) {
 static bool pace_kept(Loops *x, Segments (*g)[4], int64_t n, uint64_t **const time[3]) {
   Pace pace = {.known = 0};
   bool ok = true;
+  uint32_t loops = 0;
   for (uint32_t r = 0; r < x->s->nrank && ok; r++)
     for (int j = 0; j < 2 && ok; j++) {
       const uint64_t *const two[] = {time[j][r], time[j + 1][r]};
       ok = turns_keep_time(&g[r][0], n + j, two, &pace);
+      x->sure &= !ok || r == 0 ||
+                 pace.loops == loops; /* else what grows on one rank may overtake another */
+      loops = pace.loops;
     }
   return ok;
 }

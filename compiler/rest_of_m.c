@@ -39,6 +39,9 @@ void move_names(Moved *x, const Schedule *sc) {
   for (const Clause *c = sc->clauses; c; c = c->next)
     if (c->kind == CL_LET)
       x->slot[c->slot] = expr_is_moved(x, c->value);
+    else if (c->kind == CL_TUNE && c->var)
+      x->slot[c->slot] = expr_is_moved(x, c->range.lo) || expr_is_moved(x, c->range.hi) ||
+                         expr_is_moved(x, c->range.step);
 }
 
 Moved moved_by(const Sched *s, const char *name) {

@@ -61,16 +61,21 @@ static bool divides(Reader *x, const Expr *e) {
 }
 
 static bool read_op(Reader *x, const OpRef *o, bool kernel) {
+  const OpRef *op = o;
+  while (op->op < 0)
+    op = op->def->op;
   for (uint32_t steps = 0; o->op < 0; o = o->def->op) {
     bool few[MOST_PARAMS], turn[MOST_PARAMS];
     uint32_t n = 0;
-    if (steps++ == MOST_DEPTH)
-      return no(x, o->at, "it is too long");
+    if (steps++ == 1 && kernel &&
+        op->pipe_index) /* arguments that are looked at before the turns */
+      return no(x, o->at, "an op in an op of a kernel says by number of which pipe it is");
     for (const Arg *a = o->args; a; a = a->next, n++) {
       if (n == MOST_PARAMS)
         return no(x, o->at, "it has too many arguments");
       few[n] = moves(x, a->value), turn[n] = expr_is_moved(&x->turn, a->value);
-      if (x->hidden && !divides(x, a->value))
+      if ((x->hidden || (kernel && op->pipe_index)) &&
+          !still(x, a->value, "what an op of a kernel is given depends on it"))
         return false;
     }
     n = 0;
@@ -156,8 +161,6 @@ static bool read_schedule(Reader *x, const Schedule *sc) {
     const Expr *const part[] = {c->range.lo, c->range.hi, c->range.step};
     for (int i = 0; i < 3 && ok && c->kind == CL_ORDER; i++)
       ok = still(x, part[i], "which ranks have an order depends on it");
-    if (c->kind == CL_TUNE && c->var)
-      x->moved.slot[c->slot] = moves(x, part[0]) || moves(x, part[1]);
     ok = ok && (c->kind != CL_ORDER || read_text(x, c->body, false));
   }
   x->depth--;
