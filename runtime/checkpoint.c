@@ -51,11 +51,13 @@ static PrStatus finish_file(PrRun *run, FILE *out, const char *path, bool writte
   return ok ? PR_OK : cannot(run, "write", path);
 }
 
-/* Removes a folder of a checkpoint; what cannot be removed stays. */
+/* Removes a folder of a checkpoint, its manifest first: without that it is none. What cannot be removed stays. */
 static void remove_folder(const char *dir, const char *name) {
   char path[CK_PATH], file[CK_PATH];
   if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
     return;
+  if (snprintf(file, sizeof file, "%s/manifest", path) < (int)sizeof file)
+    unlink(file);
   DIR *d = opendir(path);
   for (struct dirent *e; d && (e = readdir(d));)
     if (snprintf(file, sizeof file, "%s/%s", path, e->d_name) < (int)sizeof file &&

@@ -56,6 +56,7 @@ static char *read_text(const char *path, size_t *len) {
 
 /* Where nothing says which is the latest, as after a kill just before it: the newest that is complete; "": none. */
 static PrStatus find_newest(Load *l, const char *dir) {
+  char path[CK_PATH];
   CkFound *found;
   uint32_t n;
   if (access(dir, F_OK))
@@ -64,9 +65,12 @@ static PrStatus find_newest(Load *l, const char *dir) {
   for (uint32_t i = 0; !st && i < n && !l->folder[0]; i++) {
     if (found[i].partial)
       continue;
-    if (snprintf(l->folder, sizeof l->folder, "%s/step-%" PRIu64 ".%" PRIu64, dir, found[i].step,
-                 found[i].attempt) >= (int)sizeof l->folder)
+    if (snprintf(path, sizeof path, "%s/step-%" PRIu64 ".%" PRIu64 "/manifest", dir, found[i].step,
+                 found[i].attempt) >= (int)sizeof path)
       st = REFUSE(l, "path too long: %s", dir);
+    else if (!access(path, F_OK) || errno != ENOENT) /* without it, half removed */
+      snprintf(l->folder, sizeof l->folder, "%.*s", (int)(strlen(path) - strlen("/manifest")),
+               path);
   }
   free(found);
   return st;

@@ -57,7 +57,7 @@ static void first_host(const char *list, char to[256]) {
 
 static bool find_store(const Family *f, PrLaunch *out, char why[200]) {
   const char *own = getenv("PIPE_STORE"), *host = getenv("MASTER_ADDR"),
-             *port = getenv("MASTER_PORT"), *nodes = getenv("SLURM_JOB_NODELIST"),
+             *port = getenv("MASTER_PORT"), *list = "SLURM_JOB_NODELIST", *nodes = getenv(list),
              *job = getenv("SLURM_JOB_ID");
   uint32_t n = 0;
   if (own) {
@@ -79,14 +79,14 @@ static bool find_store(const Family *f, PrLaunch *out, char why[200]) {
       return false;
     }
     snprintf(out->store, sizeof out->store, "%.255s:%u", host, n + 1);
-  } else if (f && !strncmp(f->rank, "SLURM", 5) && (nodes || (nodes = getenv("SLURM_NODELIST"))) &&
-             job) {
+  } else if (f && !strncmp(f->rank, "SLURM", 5) &&
+             (nodes || (nodes = getenv(list = "SLURM_NODELIST"))) && job) {
     char first[256];
     if (!read_number("SLURM_JOB_ID", job, &n, why))
       return false;
     first_host(nodes, first);
     if (!*first) {
-      snprintf(why, 200, "SLURM_JOB_NODELIST names no host: '%.100s'", nodes);
+      snprintf(why, 200, "%s names no host: '%.100s'", list, nodes);
       return false;
     }
     snprintf(out->store, sizeof out->store, "%.255s:%u", first, 20000 + n % 10000);

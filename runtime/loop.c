@@ -47,8 +47,7 @@ static int combine(int64_t a, int64_t b, uint32_t op, int64_t *to) {
   case PIPE_LOOP_MOD:
     if (b == 0)
       return 0;
-    if (b ==
-        -1) { /* the least number has no quotient, and a remainder that the machine does not know */
+    if (b == -1) { /* the least has no quotient, and a remainder that the machine does not know */
       *to = 0;
       return op == PIPE_LOOP_MOD || !__builtin_sub_overflow((int64_t)0, a, to);
     }
@@ -259,8 +258,8 @@ static int is_short(const PipeLoopClass *c) { return c->step > INT64_MAX / 2; }
 static PipeProgram *refuse(char why[PIPE_LOOP_TEXT], const PipeLooped *l, int64_t value) {
   enum { TRIED = 256 };
   const char *name = l->param[l->open];
-  int at = snprintf(why, PIPE_LOOP_TEXT, "no program for %s = %" PRId64 ", but for", name, value);
-  uint32_t said = 0, left = 0;
+  int at = snprintf(why, PIPE_LOOP_TEXT, "no program for %s = %" PRId64, name, value);
+  uint32_t said = 0, left = 0, ones = 0;
   for (int one = 0; one < 2; one++)
     for (uint32_t i = 0; i < l->nclass; i++) {
       const PipeLoopClass *c = &l->cls[i];
@@ -272,17 +271,23 @@ static PipeProgram *refuse(char why[PIPE_LOOP_TEXT], const PipeLooped *l, int64_
       }
       if (one) {
         at += snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, "%s %" PRId64,
-                       i > 0 && is_short(&l->cls[i - 1]) ? "," : "; and for", c->from);
+                       ones++ ? ","
+                       : said ? "; and for"
+                              : ", but for",
+                       c->from);
         continue;
       }
       int64_t v = c->from;
-      for (int k = 0, few = 0; few < 3 && k < TRIED; k++, v += c->step)
+      int few = 0;
+      for (int k = 0; few < 3 && k < TRIED; k++, v += c->step)
         if (!pipe_loop_refused(l, v))
           at += snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, "%s %" PRId64,
                          few++  ? ","
                          : said ? ";"
-                                : "",
+                                : ", but for",
                          v);
+      if (few == 0)
+        continue;
       at += snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, " and so on");
       said++;
     }

@@ -26,6 +26,15 @@ static uint32_t place(void *arg, char to[STORE_PLACE]) {
   return sizeof here;
 }
 
+/* The run fails: a process has gone, or else a step takes too long. */
+static void fail(Mpi *m, bool gone, const char *text) {
+  if (gone)
+    pr_fail(m->run, PR_E_LOST, "lost: %.1000s", text);
+  else
+    pr_fail(m->run, PR_E_DEADLINE, "deadline: step %llu takes longer than %g s; %.900s",
+            (unsigned long long)atomic_load(&m->k->step), (double)m->run->limit_ns / 1e9, text);
+}
+
 static void verdict(void *arg, const StoreVerdict *v, const StorePlace *places) {
   Mpi *m = arg;
   PrRun *run = m->run;
@@ -57,11 +66,7 @@ static void verdict(void *arg, const StoreVerdict *v, const StorePlace *places) 
              v->cause == STORE_IS_GONE ? "the process of rank %u has ended"
                                        : "rank %u was the first to notice",
              v->rank);
-  if (v->cause == STORE_IS_GONE)
-    pr_fail(run, PR_E_LOST, "lost: %.1000s", text);
-  else
-    pr_fail(run, PR_E_DEADLINE, "deadline: step %llu takes longer than %g s; %.900s",
-            (unsigned long long)atomic_load(&m->k->step), (double)run->limit_ns / 1e9, text);
+  fail(m, v->cause == STORE_IS_GONE, text);
 }
 
 /* Nobody tells any more where the others are; how: what the store has done. If rank 0 serves it, that is blamed, and told
@@ -78,11 +83,7 @@ static void fail_alone(Mpi *m, PrCondition how) {
     pr_blame(run, at, text, sizeof text);
   }
   free(at);
-  if (how == PR_IS_GONE)
-    pr_fail(run, PR_E_LOST, "lost: %.1000s", text);
-  else
-    pr_fail(run, PR_E_DEADLINE, "deadline: step %llu takes longer than %g s; %.900s",
-            (unsigned long long)atomic_load(&m->k->step), (double)run->limit_ns / 1e9, text);
+  fail(m, how == PR_IS_GONE, text);
 }
 
 void mpi_watch_step(Mpi *m) {
@@ -120,23 +121,26 @@ void mpi_tell_others(Mpi *m) {
   store_failed(m->store, atomic_load(&m->run->status), pr_error(m->run));
 }
 
+/* The address of a family that others may reach, or NULL. */
+static const void *reachable(const struct sockaddr *a, int family) {
+  if (!a || a->sa_family != family)
+    return NULL;
+  if (family == AF_INET) {
+    const struct in_addr *v4 = &((const struct sockaddr_in *)(const void *)a)->sin_addr;
+    return ntohl(v4->s_addr) >> 24 == 127 ? NULL : v4;
+  }
+  const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(v6) || IN6_IS_ADDR_LINKLOCAL(v6) ? NULL : v6;
+}
+
 /* Appends the addresses of a family that others may reach to all[*len], up to `room`. */
 static void add_addresses(const struct ifaddrs *list, int family, char *all, size_t *len,
                           size_t room) {
   for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
-    const struct sockaddr *a = i->ifa_addr;
-    const void *bytes = NULL;
+    const void *bytes = reachable(i->ifa_addr, family);
     char text[INET6_ADDRSTRLEN];
-    if (!a || a->sa_family != family)
-      continue;
-    if (family == AF_INET) {
-      const struct in_addr *v4 = &((const struct sockaddr_in *)(const void *)a)->sin_addr;
-      bytes = ntohl(v4->s_addr) >> 24 == 127 ? NULL : v4;
-    } else {
-      const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
-      bytes = IN6_IS_ADDR_LOOPBACK(v6) || IN6_IS_ADDR_LINKLOCAL(v6) ? NULL : v6;
-    }
-    if (!bytes || *len + sizeof text + 4 > room || !inet_ntop(family, bytes, text, sizeof text))
+    if (!bytes || !inet_ntop(family, bytes, text, sizeof text) ||
+        *len + strlen(text) + sizeof ",[]" > room)
       continue;
     *len += (size_t)snprintf(all + *len, room - *len, family == AF_INET ? "%s%s" : "%s[%s]",
                              *len ? "," : "", text);
@@ -144,7 +148,7 @@ static void add_addresses(const struct ifaddrs *list, int family, char *all, siz
 }
 
 /* "[::]:port" becomes "10.0.0.1,192.168.3.4,[fd00::2]:port": all addresses of this host that others may reach, for its
- * name need not be known to them. Of many of one family the other has room left. */
+ * name need not be known to them. Those of IPv4, however many, leave room for those of IPv6 if there are any. */
 static void list_own_addresses(char addr[STORE_ADDR]) {
   enum { SPARE = 100 };
   char port[16], all[STORE_ADDR - 16] = "";
@@ -153,7 +157,10 @@ static void list_own_addresses(char addr[STORE_ADDR]) {
   snprintf(port, sizeof port, "%s", strrchr(addr, ':'));
   if (getifaddrs(&list))
     list = NULL;
-  add_addresses(list, AF_INET, all, &len, sizeof all - SPARE);
+  bool both = false;
+  for (const struct ifaddrs *i = list; i && !both; i = i->ifa_next)
+    both = reachable(i->ifa_addr, AF_INET6) != NULL;
+  add_addresses(list, AF_INET, all, &len, sizeof all - (both ? SPARE : 0));
   add_addresses(list, AF_INET6, all, &len, sizeof all);
   freeifaddrs(list);
   snprintf(addr, STORE_ADDR, "%s%s", len ? all : "127.0.0.1", port);

@@ -15,10 +15,10 @@ static void nap(uint64_t ns) {
   nanosleep(&t, NULL);
 }
 
-/* Between the looks i and i + 1. Who has waited for long sleeps for longer, about a hundredth of that at most: but the
- * host of others' stashes, who may ask at any time. */
+/* Between the looks i and i + 1. Who has looked often sleeps for longer, but the host of others' stashes, who may
+ * ask at any time; not for long, since a large message takes many looks: MPI moves it on in them alone. */
 void mpi_back_off(const Mpi *m, uint32_t i) {
-  enum { FIRST_NS = 2000, NEXT_NS = 100000, LAST_NS = 1000000, SHORT = 48 };
+  enum { FIRST_NS = 2000, NEXT_NS = 100000, LAST_NS = 250000, SHORT = 48 };
   if (i < m->spin)
     return;
   i -= m->spin;

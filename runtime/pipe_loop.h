@@ -68,8 +68,8 @@ typedef struct PipeLoopClass {
   const PipeLinear *param;    /* [nparam] */
 } PipeLoopClass;
 
-/* A term of a formula of 64-bit integers, which works on a stack of at most PIPE_LOOP_DEPTH values. Overflow, and a division by
- * 0, is no value; / and % round down. Conditions are 0 or 1. */
+/* A term of a formula of 64-bit integers, which works on a stack of at most PIPE_LOOP_DEPTH values. Overflow, and a
+ * division by 0, is no value; / and % round down. Conditions are 0 or 1. */
 typedef enum PipeLoopOp {
   PIPE_LOOP_CONST,  /* pushes `value` */
   PIPE_LOOP_OPEN,   /* pushes the parameter that is chosen at run time */

@@ -234,9 +234,11 @@ uint64_t pr_steps_done(const PrRun *run);             /* of the whole training, 
  * if it is not there; between pr_steps calls, in all processes alike. It counts once it is complete: what
  * ends the run before that, whatever it is, leaves the one before. keep: how many to keep, 0: all. One
  * run at a time writes to a `dir`, whatever names lead to it, from its first checkpoint there to pr_close; the process
- * that leads waits 5 s for another to leave it. A `dir` that has been moved away or removed since is made anew. If a step has a deadline, so has it: that of a step, 5 s at least, and what a disk of 50 MB/s
- * needs for weights and optimizer states; those 5 s more while it waits for another run, twice that while it waits for
- * other ranks. PR_E_IO, as of a full disk, leaves the run usable and no new checkpoint. */
+ * that leads waits 5 s for another to leave it. A `dir` that has been moved away or removed since is made anew.
+ * If a step has a deadline, so has it: that of a step, 5 s at least, and what a disk of 50 MB/s needs for weights
+ * and optimizer states; those 5 s more while it waits for another run, twice that while it waits for other ranks.
+ * PR_E_IO, as of a full disk, leaves the run usable and no new checkpoint; but a complete one if only its file
+ * `latest` could not be written, which a resume that finds no `latest` takes. */
 PrStatus pr_checkpoint(PrRun *run, const char *dir, uint32_t keep);
 
 /* Goes on from the latest checkpoint in `dir` (its file `latest`; without that the newest complete one), or from the one

@@ -174,9 +174,26 @@ static void note_end(Job *j, uint32_t r, int status) {
 
 static void told_end(void *arg, const StoreExit *e) { note_end(arg, e->rank, e->status); }
 
-static void reap(Job *j) {
+/* Does this signal ask the ranks to end? */
+static bool ends(int sig) { return sig > 0 && sig != SIGCHLD && sig != SIGUSR1 && sig != SIGUSR2; }
+
+/* This process has got it. */
+static void note_signal(Job *j, int sig) {
+  pthread_mutex_lock(&j->lock);
+  if (ends(sig) && !j->failed && !j->passed_on)
+    j->passed_on = sig;
+  pthread_mutex_unlock(&j->lock);
+}
+
+/* Signals that wait to be taken count before an end: the rank may have got them at the same time. */
+static void reap(Job *j, const sigset_t *heard) {
   int status;
-  for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+  for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+    sigset_t waiting;
+    sigpending(&waiting);
+    for (int sig = 1; sig < SIGRTMIN; sig++)
+      if (sigismember(&waiting, sig) > 0 && sigismember(heard, sig) > 0)
+        note_signal(j, sig);
     for (uint32_t i = 0; i < j->nchild; i++) {
       if (j->pid[i] != pid)
         continue;
@@ -187,6 +204,7 @@ static void reap(Job *j) {
       else if (code_of(status) != 0) /* of mpirun itself, unless a rank has been told */
         note_end(j, 0, status);
     }
+  }
 }
 
 static void signal_all(const Job *j, int sig) {
@@ -202,15 +220,13 @@ static void wait_for_all(Job *j, const sigset_t *heard) {
     struct timespec t = {0, 100000000};
     siginfo_t info;
     int sig = sigtimedwait(heard, &info, &t);
-    reap(j);
-    const bool ends = sig > 0 && sig != SIGCHLD && sig != SIGUSR1 && sig != SIGUSR2;
+    note_signal(j, sig);
+    reap(j, heard);
     if (sig > 0 && sig != SIGCHLD)
       signal_all(j, sig);
-    if (ends && !kill_at)
+    if (ends(sig) && !kill_at)
       kill_at = now() + j->a->grace_s;
     pthread_mutex_lock(&j->lock);
-    if (ends && !j->failed && !j->passed_on)
-      j->passed_on = sig;
     if (j->failed && !term_at)
       term_at = now() + j->a->grace_s;
     pthread_mutex_unlock(&j->lock);

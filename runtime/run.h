@@ -228,7 +228,7 @@ struct PrEngine {
    * (pr_fail_checkpoint). On a thread of its own; never waits. */
   bool (*late)(PrRun *run);
   /* On the same thread, again and again while there is a checkpoint: if another process has failed, or all have been
-   * asked, the run fails. NULL: it does so by itself. */
+   * asked, the run fails. Only where a step has a deadline. NULL: it does so by itself. */
   void (*look)(PrRun *run);
 };
 

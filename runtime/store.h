@@ -80,8 +80,8 @@ typedef struct StoreHooks {
   void (*verdict)(void *arg, const StoreVerdict *v, const StorePlace *place); /* [v->size]; once */
 } StoreHooks;
 
-/* Connects to "host:port" (or several hosts: store_socket), trying again for timeout_s seconds, and waits so long until all ranks are there.
- * NULL with the reason in why[STORE_TEXT]. hooks is copied. */
+/* Connects to "host:port" (or several hosts: store_socket), trying again for timeout_s seconds, and waits so long
+ * until all ranks are there. NULL with the reason in why[STORE_TEXT]. hooks is copied. */
 Store *store_join(const char *addr, const StoreHello *me, const StoreHooks *hooks, double timeout_s,
                   char *why);
 bool store_put(Store *s, const char *key, const void *data, uint32_t bytes);
@@ -116,7 +116,8 @@ void store_stop(StoreServer *s, double patience_s);
 bool store_is_address(const char *addr, char *why);
 
 /* A socket connected to (or listening at) addr, "host:port" or "host,host,...:port", of which the first that
- * answers is taken; IPv6 addresses may stand in [brackets]. Who listens at [::] hears IPv4, too. No program that this process executes has it. -1 with the reason in why[STORE_TEXT]. */
+ * answers is taken; IPv6 addresses may stand in [brackets]. Who listens at [::] hears IPv4, too. No program that this
+ * process executes has it. -1 with the reason in why[STORE_TEXT]. */
 int store_socket(const char *addr, bool listens, char *why);
 bool store_send(int fd, StoreType type, const void *a, uint32_t na, const void *b, uint32_t nb);
 /* Waits for a whole message; the payload, with a NUL behind it, is the caller's. False: the connection ends. */

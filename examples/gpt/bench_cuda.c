@@ -19,6 +19,7 @@
 #include "hand_cuda.h"
 #include "model_cuda.h"
 #include "pipe_cuda.h"
+#include "stages_cuda.h"
 
 #ifndef GPT_MAIN /* a test has something to do before */
 #define GPT_MAIN main
@@ -44,7 +45,7 @@ static double count(void) { /* instructions of a step */
 }
 
 static void die(const char *what) {
-  fprintf(stderr, "gpt_bench_cuda: %s\n", what);
+  fprintf(stderr, "gpt_bench_cuda_%u: %s\n", pipe_program.nrank, what);
   exit(1);
 }
 
@@ -85,13 +86,6 @@ static double engine(PrModel *model, int graph, HandGaps *gaps) {
   return took;
 }
 
-static void *device(uint64_t bytes) {
-  void *p = NULL;
-  if (cudaMalloc(&p, bytes + 256) != cudaSuccess || cudaMemset(p, 0, bytes + 256) != cudaSuccess)
-    die("no memory on the device");
-  return p;
-}
-
 /* The same by hand; host_ns: of the host, an instruction. */
 static double by_hand(PrModel *model, double *host_ns, HandGaps *gaps) {
   Hand *h = hand_open(&pipe_program, model);
@@ -117,17 +111,19 @@ static double by_hand(PrModel *model, double *host_ns, HandGaps *gaps) {
 
 /* That both do the same work: two steps by hand have the losses of the engine. */
 static int does_the_same(PrModel *model) {
-  double want[2][1024], got[1024];
   PrOptions o = {.engine = &pr_cuda};
   PrRun *run;
   const uint32_t n = pipe_program.nmb;
-  if (n > 1024 || pr_open(&run, &pipe_program, model, &o))
-    die("the engine does not open");
-  for (int step = 0; step < 2; step++) {
+  double *want = calloc(3 * (size_t)n, sizeof *want), *got = want + 2 * (size_t)n;
+  if (!want)
+    die("no memory");
+  if (pr_open(&run, &pipe_program, model, &o))
+    die(pr_error(run));
+  for (uint64_t step = 0; step < 2; step++) {
     if (pr_steps(run, 1))
       die(pr_error(run));
     for (uint32_t m = 0; m < n; m++)
-      want[step][m] = pr_loss_mb(run, m);
+      want[step * n + m] = pr_loss_mb(run, m);
   }
   pr_close(run);
   Hand *h = hand_open(&pipe_program, model);
@@ -136,9 +132,10 @@ static int does_the_same(PrModel *model) {
     hand_number(h, step);
     hand_step(h, 0);
     hand_losses(h, got);
-    same = same && memcmp(got, want[step], n * sizeof *got) == 0;
+    same = same && memcmp(got, want + step * n, n * sizeof *got) == 0;
   }
   hand_close(h);
+  free(want);
   return same;
 }
 
@@ -218,7 +215,7 @@ static double cost_of_nccl(Calls *c, int blocking) {
 static void calls(const GptConfig *g, int bf16, char *line, size_t room) {
   const double size = bf16 ? 2 : 4;
   Calls c = {.bytes = (uint64_t)(size * g->batch * g->seq * g->d)};
-  c.memory = device(2 * c.bytes);
+  c.memory = stages_device(2 * c.bytes);
   if (cudaStreamCreateWithPriority(&c.a, cudaStreamNonBlocking, 0) != cudaSuccess ||
       cudaStreamCreateWithPriority(&c.b, cudaStreamNonBlocking, 0) != cudaSuccess ||
       cudaEventCreateWithFlags(&c.e, cudaEventDisableTiming) != cudaSuccess)
@@ -241,7 +238,8 @@ static double products(const GptConfig *g, int bf16) {
   int n = (int)(g->batch * g->seq), d = (int)g->d, out[] = {3 * d, d, 4 * d, d},
       in[] = {d, d, d, 4 * d};
   cudaDataType_t t = bf16 ? CUDA_R_16BF : CUDA_R_32F;
-  void *x = device(16ull * n * d), *w = device(16ull * d * d), *y = device(16ull * n * d);
+  void *x = stages_device(16ull * n * d), *w = stages_device(16ull * d * d),
+       *y = stages_device(16ull * n * d);
   cublasHandle_t h;
   cudaStream_t s;
   float one = 1, zero = 0;
@@ -291,8 +289,8 @@ int GPT_MAIN(int argc, char **argv) {
              : !strcmp(argv[i], "--times") ? gpt_number(value, 4, 100000, &times) >= 0
                                            : gpt_config_option(&g, argv[i], value) == 1;
     if (!ok) {
-      fprintf(stderr, "usage: gpt_bench_cuda [--bf16] [--rounds N] [--times N] [options]\n%s",
-              gpt_options);
+      fprintf(stderr, "usage: gpt_bench_cuda_%u [--bf16] [--rounds N] [--times N] [options]\n%s",
+              pipe_program.nrank, gpt_options);
       return 2;
     }
     i++;
@@ -357,6 +355,7 @@ int GPT_MAIN(int argc, char **argv) {
   gpt_cuda_close(gpt);
   free(noise);
   if (!same)
-    fprintf(stderr, "gpt_bench_cuda: by hand there are other losses than by the engine\n");
+    fprintf(stderr, "gpt_bench_cuda_%u: by hand there are other losses than by the engine\n",
+            pipe_program.nrank);
   return !same;
 }

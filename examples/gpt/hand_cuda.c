@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 64 }; /* ranks */
+#include "pipe_sim.h"
+#include "stages_cuda.h"
 
 typedef enum Kind { WAIT, RECORD, CALL, MOVE, MARK } Kind;
 typedef struct Act {
@@ -31,7 +32,8 @@ struct Hand {
   PrSizes *size; /* [nstage] */
   void **weight, **grad, **opt;
   HandRank *rank;
-  PrCall **call; /* [nrank][ninstr] */
+  PrCall **call;   /* [nrank][ninstr] */
+  uint32_t **pair; /* of pipe_pair, until the order is found */
   Act *act;
   uint32_t nact, room;
   cudaEvent_t begin;
@@ -53,13 +55,6 @@ static void *room_for(size_t n, size_t bytes) {
   void *p = calloc(n + 1, bytes);
   if (!p)
     die("no memory");
-  return p;
-}
-
-static void *device(uint64_t bytes) {
-  void *p = NULL;
-  check(cudaMalloc(&p, bytes + 256));
-  check(cudaMemset(p, 0, bytes + 256));
   return p;
 }
 
@@ -110,14 +105,6 @@ static void add_marks(Hand *h, uint32_t r, uint32_t n, uint32_t after) {
     add(h, (Act){MARK, r, h->rank[r].next + i, 2 * (h->rank[r].next + i) + after, 0});
 }
 
-/* Are they the two ends of one transfer? Stages are a chain. */
-static int are_ends(const Hand *h, const PipeInstr *send, const PipeInstr *recv) {
-  const uint32_t a = h->p->stage[send->stage].model, b = h->p->stage[recv->stage].model;
-  return is_send(send) && !is_send(recv) && send->mb == recv->mb &&
-         (send->op == PIPE_SEND_F) == (recv->op == PIPE_RECV_F) &&
-         (send->op == PIPE_SEND_F ? a + 1 == b : a == b + 1);
-}
-
 static void begin_group(Hand *h, uint32_t r) {
   HandRank *d = &h->rank[r];
   if (d->moved)
@@ -150,18 +137,16 @@ static int add_transfer(Hand *h, uint32_t r) {
   for (uint32_t i = 0; i <= x->group; i++) {
     if (!is_send(&x[i]) || d->moved >> i & 1)
       continue;
-    HandRank *q = &h->rank[x[i].peer];
-    const PipeInstr *y = &q->t->instr[q->next];
-    for (uint32_t j = 0; at_transfers(q) && j <= y->group; j++)
-      if (!(q->moved >> j & 1) && y[j].peer == r && are_ends(h, &x[i], &y[j])) {
-        const uint32_t row = d->next + i, at = q->next + j, to = x[i].peer;
-        begin_group(h, r);
-        begin_group(h, to);
-        add(h, (Act){MOVE, r, row, to, at});
-        end_transfer(h, to, j);
-        end_transfer(h, r, i);
-        return 1;
-      }
+    const uint32_t row = d->next + i, at = h->pair[r][row], to = x[i].peer;
+    const HandRank *q = &h->rank[to];
+    if (!at_transfers(q) || at < q->next || at > q->next + q->t->instr[q->next].group)
+      continue;
+    begin_group(h, r);
+    begin_group(h, to);
+    add(h, (Act){MOVE, r, row, to, at});
+    end_transfer(h, to, at - q->next);
+    end_transfer(h, r, i);
+    return 1;
   }
   return 0;
 }
@@ -190,7 +175,7 @@ static void find_order(Hand *h) {
     add_waits(h, r);
   }
   if (left)
-    die("the program is not of ops and transfers in a chain");
+    die("the program does not complete");
 }
 
 /* ---- opening ---- */
@@ -241,7 +226,7 @@ static void open_rank(Hand *h, uint32_t r) {
     if (!tensor && cls != PIPE_ACT)
       die("the program has other slots than of stashes and tensors");
     for (uint32_t j = 0; j < t->pool[i].count; j++)
-      d->slot[t->pool[i].first + j] = device(tensor ? z->boundary : z->act);
+      d->slot[t->pool[i].first + j] = stages_device(tensor ? z->boundary : z->act);
   }
   for (uint32_t i = 0; i < t->ninstr; i++) {
     const PipeInstr *in = &t->instr[i];
@@ -250,7 +235,7 @@ static void open_rank(Hand *h, uint32_t r) {
       die("the program has other ops than F, B, U and transfers");
     work = h->size[in->stage].work > work ? h->size[in->stage].work : work;
   }
-  d->work = device(work);
+  d->work = stages_device(work);
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   check(cudaStreamCreateWithPriority(&d->compute, cudaStreamNonBlocking, least));
   check(cudaStreamCreateWithPriority(&d->comm, cudaStreamNonBlocking, greatest));
@@ -269,26 +254,31 @@ static void open_rank(Hand *h, uint32_t r) {
 Hand *hand_open(const PipeProgram *p, PrModel *model) {
   Hand *h = room_for(1, sizeof *h);
   h->p = p, h->model = model;
-  if (p->nchannel || p->slices > 1 || p->nrank > MOST)
-    die("the program has channels, or slices, or too many ranks");
+  if (p->nchannel || p->slices > 1 || p->nedge)
+    die("the program has channels, or slices, or stages that are no chain");
   h->size = room_for(p->nstage, sizeof *h->size);
   h->weight = room_for(p->nstage, sizeof *h->weight);
   h->grad = room_for(p->nstage, sizeof *h->grad);
   h->opt = room_for(p->nstage, sizeof *h->opt);
   h->rank = room_for(p->nrank, sizeof *h->rank);
   h->call = room_for(p->nrank, sizeof *h->call);
-  h->loss = device(p->nmb * sizeof *h->loss);
-  h->step_at = device(sizeof *h->step_at);
+  h->loss = stages_device(p->nmb * sizeof *h->loss);
+  h->step_at = stages_device(sizeof *h->step_at);
   check(cudaEventCreateWithFlags(&h->begin, cudaEventDisableTiming));
   for (uint32_t s = 0; s < p->nstage; s++) {
     const PrSizes z = h->size[s] = model->sizes(model->self, p->stage[s].model);
-    h->weight[s] = device(z.weight), h->grad[s] = device(z.grad), h->opt[s] = device(z.opt);
+    h->weight[s] = stages_device(z.weight), h->grad[s] = stages_device(z.grad),
+    h->opt[s] = stages_device(z.opt);
     if (model->init(model->self, p->stage[s].model, h->weight[s], h->opt[s]))
       die("the model fails");
   }
   for (uint32_t r = 0; r < p->nrank; r++)
     open_rank(h, r);
+  h->pair = pipe_pair(p);
+  if (!h->pair)
+    die("its transfers have no other ends, or there is no memory");
   find_order(h);
+  free(h->pair);
   check(cudaDeviceSynchronize());
   return h;
 }

@@ -241,8 +241,9 @@ static uint32_t first_waiter(const Look *l, uint32_t q, uint32_t *rank) {
   return best;
 }
 
-/* How grave: a lower number is told. */
-enum { BOTH_ENDS, WAITS, RUNS, ANY, NOTHING };
+/* How grave: a lower number is told. NEXT: a transfer whose other end is what its rank is at, but may not do yet;
+ * WAITS: that rank has something else before, which may be what is to blame. */
+enum { BOTH_ENDS, NEXT, WAITS, RUNS, ANY, NOTHING };
 
 static int grave(const Look *l, uint32_t r, uint32_t row) {
   const PipeInstr *in = instr(l, r, row);
@@ -251,7 +252,7 @@ static int grave(const Look *l, uint32_t r, uint32_t row) {
   if (!is_move(in))
     return RUNS;
   uint32_t pair = l->pair[r][row], other = first_open(l, in->peer, l->of[in->peer].on[pair]);
-  return other == pair && is_ready(l, in->peer, other) ? BOTH_ENDS : WAITS;
+  return other != pair ? WAITS : is_ready(l, in->peer, other) ? BOTH_ENDS : NEXT;
 }
 
 /* Writes "rank 2 waits in 2RECV_F1 (x.pipe:7:3) for 1SEND_F1 on rank 1". */
@@ -429,6 +430,9 @@ PrStatus cuda_heard(PrRun *run) {
   if (!heard)
     return PR_OK;
   atomic_store(&c->told, true); /* everybody knows */
+  /* What is to be looked at may not be there yet. */
+  if (pr_failed(run))
+    return (PrStatus)atomic_load(&run->status);
   return heard == 2 ? blame(run) : pr_fail(run, PR_E_LOST, "%s", text);
 }
 

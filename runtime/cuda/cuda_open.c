@@ -266,7 +266,7 @@ static uint64_t deadline_of(const PrRun *run) {
   return !run->p->timed ? 0 : (uint64_t)(ns < least ? least : ns > most ? most : ns);
 }
 
-/* Streams that share a hardware queue are behind one another in the order of the list, in which a step completes. But of a
+/* Streams that share a hardware queue are behind one another in the order of the list, in which an issued step completes. But of a
  * run that fails the stream that gives turns to a COPY stream must not be behind it, and a graph has an order of its own. */
 static PrStatus check_queues(PrRun *run) {
   enum {

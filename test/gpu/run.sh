@@ -182,7 +182,7 @@ build_here() { # shim: 1 or nothing
     link gpt_check_cuda examples/gpt/check_cuda.c examples/gpt/stages_cuda.c
     link gpt_profile_cuda examples/gpt/profile_cuda.c examples/gpt/stages_cuda.c examples/gpt/profile_rows.c
     link gpu_formulas test/gpu/formulas.c
-    for p in 1 4; do link "gpt_bench_cuda_$p" examples/gpt/bench_cuda.c examples/gpt/hand_cuda.c "gen/gpt_cuda_$p.c"; done
+    for p in 1 4; do link "gpt_bench_cuda_$p" examples/gpt/bench_cuda.c examples/gpt/hand_cuda.c examples/gpt/stages_cuda.c "gen/gpt_cuda_$p.c"; done
     "$cc" -std=c11 "${include[@]}" test/gpu/probe.c -o bin/gpu_probe "$rt" "${rpath[@]}"
   fi
   "$cc" -o bin/gpt_cpu_4 $(objects examples/gpt/train.c gen/gpt_cuda_4.c "${gpt[@]}" "${core[@]}") -lm -pthread

@@ -227,6 +227,8 @@ static void *host_thread(void *arg) {
     shim_leave();
     return NULL;
   }
+  if (absent && j->absent == ABSENT_DEAD)
+    shim_kill(1, 0);
   PrStatus st = pr_open(&run, p, &model, &o);
   uint32_t taken = shim_starve(0);
   j->taken = h->id == 1 ? taken : j->taken;

@@ -49,8 +49,8 @@ typedef struct Job {
   int nccl;               /* its version; 0: one that has all */
   bool apart;             /* each process is on a host of its own */
   bool fails;             /* the model, once */
-  enum { ABSENT_NOT, ABSENT_OPEN, ABSENT_DEVICE, ABSENT_COPY } absent; /* host 1 does not come to pr_open, or has no
-                                                                          device; not to pr_copy_weight */
+  enum { ABSENT_NOT, ABSENT_OPEN, ABSENT_DEVICE, ABSENT_COPY, ABSENT_DEAD } absent; /* host 1 does not come to pr_open, or has
+                                                                  no device; not to pr_copy_weight; dies in pr_open */
   bool one_queue;         /* shim_one_queue */
   uint32_t odd;           /* of WordModel */
   uint32_t idle_ms;       /* between the last step and the end of the run */

@@ -48,6 +48,18 @@ static bool find_spot(Compiled *const *c, uint32_t op, bool channels, Spot *to) 
   return found;
 }
 
+/* Of a transfer. */
+static Spot other_end(const Spot *at) {
+  uint32_t **pair = pipe_pair(at->p);
+  if (!pair)
+    abort();
+  const uint32_t peer = at->p->rank[at->rank].instr[at->row].peer;
+  Spot to = {.p = at->p, .rank = peer, .row = pair[at->rank][at->row]};
+  pipe_instr_text(to.text, pipe_graph(at->p), &at->p->rank[peer].instr[to.row]);
+  free(pair);
+  return to;
+}
+
 static void run_threads(Job *j) {
   WordModel word = {0};
   PrModel model = word_model(&word, j->p);
@@ -99,6 +111,13 @@ static bool names(const Came *c, const Spot *at) {
          strstr(c->error, rank) && strstr(c->error, rank) < first;
 }
 
+/* Is it anywhere in the report? */
+static bool tells(const Came *c, const Spot *at) {
+  char text[PIPE_OP_TEXT + 4];
+  snprintf(text, sizeof text, " %s ", at->text);
+  return strstr(c->error, text);
+}
+
 /* A process that has threads for ranks ends as by kill -9. */
 static bool crashes(const Spot *at, uint64_t seed) {
   fflush(NULL);
@@ -130,9 +149,12 @@ static void one_point(const Spot *at, On on, uint64_t seed) {
   EXPECT(c->status == PR_OK && job_same(&c->j, want), "%s slow on %s, %s: %d %s\n", at->text,
          at->p->name, on_name[on], c->status, c->error);
   if (is_send(in->op)) {
-    suffer(at, on, "drop", 0.1, seed, c);
-    EXPECT(pr_exit_status(c->status) == 75 && strstr(c->error, " ("), "%s lost on %s, %s: %d %s\n",
-           at->text, at->p->name, on_name[on], c->status, c->error);
+    const Spot other = other_end(at);
+    c->error[0] = 0;
+    for (double limit = 0.06; limit < 10 && !tells(c, at) && !tells(c, &other); limit *= 4)
+      suffer(at, on, "drop", limit, seed, c);
+    EXPECT(pr_exit_status(c->status) == 75 && (tells(c, at) || tells(c, &other)),
+           "%s lost on %s, %s: %d %s\n", at->text, at->p->name, on_name[on], c->status, c->error);
   }
   bool writes = in->op == PIPE_F || in->op == PIPE_B || in->op == PIPE_I;
   if (is_send(in->op) || (writes && in->out != PIPE_NONE)) {

@@ -77,14 +77,19 @@ static void few_queues(const char *stdlib, uint64_t seed) {
   free(plain);
 }
 
-/* One rank does not come: the others name it. */
+/* One rank does not come: the others name it; or what is the matter with themselves, as early as that may be. */
 static void absent(const char *stdlib, uint64_t seed) {
   Compiled *c = compiled(stdlib, sample_named("1f1b"));
-  static const char *const what[] = {"", "not in pr_open", "no device", "not in pr_copy_weight"};
-  for (int i = ABSENT_OPEN; i <= ABSENT_COPY; i++) {
+  static const char *const what[] = {"",          "not in pr_open",
+                                     "no device", "not in pr_copy_weight",
+                                     "dead",      "dead, and a wrong fault"};
+  for (int i = ABSENT_OPEN; i <= ABSENT_DEAD + 1; i++) {
     Job j = {.p = c->s.prog, .processes = true, .seed = seed};
-    j.absent = i;
+    j.absent = i > ABSENT_DEAD ? ABSENT_DEAD : i;
+    if (i > ABSENT_DEAD)
+      setenv("PIPE_FAULT", "garbage", 1);
     job_run(&j);
+    unsetenv("PIPE_FAULT");
     for (uint32_t r = 0; r < j.nhost; r++)
       if (r != 1 || i == ABSENT_DEVICE)
         printf("%s, rank %u: %s\n", what[i], r, j.status[r] ? j.error[r] : "no error");

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # What stands for a program of the GPT, for cases.sh itself: it says what that would. PLAY=silent: a report that names
-# no instruction; PLAY=status: survivors end with another status; PLAY=other: processes come to other losses; PLAY=hang: a rank that dies leaves the others waiting;
+# no instruction; PLAY=status: survivors end with another status; PLAY=other: processes, and what is by hand, come to other losses; PLAY=hang: a rank that dies leaves the others waiting;
 # PLAY=old: NCCL is too old for channels; PLAY=leak: the sanitizer finds something. With NCCL_DEBUG NCCL says something, too.
 # PLAYED: a file for the number of its process.
 case $(basename "$0") in
@@ -17,12 +17,13 @@ gpt_check_cuda)
 gpt_profile_cuda)
   for stage in 0 1 2 3; do echo '{"F": 10, "B": 20}'; done
   exit 0 ;;
-gpt_bench_cuda_*) echo "= played: engine +1.00 % (aim 2 %: met)"; exit 0 ;;
+gpt_bench_cuda_*) echo "= played: engine +1.00 % (aim 2 %: met)"; [ "$PLAY" != other ]; exit ;;
 esac
 case " $* " in *" --processes "*) apart=1 ;; *) apart= ;; esac
 for arg; do
   if [ "$last" = --svg ]; then echo '</svg>' > "$arg"; fi
-  if [ "$last" = --perfetto ]; then echo '}' > "$arg"; echo "step 1.000 ms, bubble 10.0 %" >&2; fi
+  if [ "$last" = --perfetto ]; then echo '}' > "$arg"; fi
+  if [ "$last" = --trace ]; then echo "step 1.000 ms, bubble 10.0 %" >&2; fi
   last=$arg
 done
 if [ "$apart" ] && [ "$NCCL_DEBUG" ]; then # as NCCL does: what is at stake, or all of it, goes to standard output

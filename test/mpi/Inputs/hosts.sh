@@ -4,7 +4,8 @@
 # namespaces of this machine with a link between them; each packet takes DELAY ms longer each way: by tc netem, or
 # where the kernel has none by the program DELAY_LINK (../../tools/delay_link.c), which says what it held. Which of the
 # two it was is told on standard error. DELAY 0: no such thing. With HOSTS_IPV6=1 the hosts have IPv6 addresses alone;
-# with HOSTS_CLOCK=S the clock of the second is S seconds ahead, where the kernel has namespaces of time.
+# with HOSTS_CLOCK=S the clock of the second is S seconds ahead, where the kernel has namespaces of time: "clock" on
+# standard error says that it is.
 # `hosts.sh DELAY` alone tells by its exit status whether that is permitted here.
 delay=$1 n=$2
 shift
@@ -46,7 +47,10 @@ done
 [ $# -gt 0 ] || exit 0
 shift
 clock=
-[ -z "$HOSTS_CLOCK" ] || ! unshare --fork --time --monotonic 1 true 2>/dev/null || clock="unshare --fork --time --monotonic $HOSTS_CLOCK --"
+if [ -n "$HOSTS_CLOCK" ] && unshare --fork --time --monotonic 1 true 2>/dev/null; then
+  clock="unshare --fork --time --monotonic $HOSTS_CLOCK --"
+  echo clock >&2
+fi
 # What starts a daemon on the other host: agent HOST COMMAND...
 cat > "$work/agent" <<END
 #!/bin/sh

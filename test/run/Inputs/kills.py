@@ -2,8 +2,9 @@
 # kills.py SEED KILLS DIR PIPEC PROGRAM... -- SCHEDULE...: trains with PROGRAM SCHEDULE (tiny_train, or mpirun with as many
 # processes as the schedule has ranks), again and again: each run goes on from the last checkpoint and is killed as by
 # kill -9, at a random instruction of those that `PIPEC SCHEDULE` dumps, or while it writes a checkpoint, or from outside
-# at a random moment (of processes one), until so many were killed, those from outside not counted. Every loss that any of them printed, and the weights
-# in the end, must be those of a run that nothing happened to; and no run may end in another way than by its kill.
+# at a random moment (of processes one), until so many were killed, those from outside not counted. Every loss that any
+# of them printed, and the weights in the end, must be those of a run that nothing happened to; and no run may end in
+# another way than by its kill.
 import collections
 import os
 import random
@@ -24,7 +25,8 @@ draw = random.Random(seed)
 
 def instructions():
     found, rank = [], None
-    for line in subprocess.run([pipec, "--dump-after=lower"] + schedule, text=True, capture_output=True, check=True).stdout.splitlines():
+    dump = subprocess.run([pipec, "--dump-after=lower"] + schedule, text=True, capture_output=True, check=True).stdout
+    for line in dump.splitlines():
         if m := re.match(r"rank (\d+):", line):
             rank = int(m.group(1))
         elif m := re.match(r"  (\d+(?:SEND_F|SEND_B|RECV_F|RECV_B|OFF|LOAD|REDUCE|[FBIWRU])\d*)(?: |$)", line):
@@ -67,14 +69,15 @@ def start(more, fault):
 
 
 def finish(run):
-    """Lines, messages and exit status. Some mpirun never end, though all that they have started has."""
-    idle, limit = 0, time.monotonic() + 60
+    """Lines, messages, exit status, and whether all had ended but mpirun, which some never do, and was killed for it."""
+    idle, alone, limit = 0, False, time.monotonic() + 60
     while True:
         try:
             out, err = run.communicate(timeout=1)
-            return out.splitlines(), err, run.returncode
+            return out.splitlines(), err, run.returncode, alone
         except subprocess.TimeoutExpired:
             idle = idle + 1 if processes and ranks(run, ended=True) and not ranks(run) else 0
+            alone = alone or idle > 2
             hangs = time.monotonic() > limit
             if idle > 2 or hangs:
                 end([p for p, _, _ in children(run.pid)] + [run.pid])
@@ -99,7 +102,7 @@ def is_killed(status, err, outside):
 killed, finished, resumed = 0, 0, 0
 points = instructions()
 begun = time.monotonic()
-want, err, _ = finish(start([], ""))
+want, err, _, _ = finish(start([], ""))
 takes = time.monotonic() - begun
 assert len(want) == STEPS + 1 and want[-1].startswith("weights"), err
 loss = dict(line.rsplit(" ", 1) for line in want[:-1])
@@ -118,7 +121,7 @@ while killed < kills:
             time.sleep(draw.random() * takes)
             victims = ranks(run) if processes else [run.pid]
             end([draw.choice(victims)] if victims else [])
-        lines, err, status = finish(run)
+        lines, err, status, alone = finish(run)
         if "writes no file of a checkpoint" in err:
             continue
         resumed += step > 0 and bool(lines)
@@ -128,7 +131,7 @@ while killed < kills:
                 if loss[name] != value:
                     wrong("loss of " + name, lines, err)
                 step = int(name.split()[1]) + 1
-        if lines and lines[-1].startswith("weights") and status == 0:
+        if lines and lines[-1].startswith("weights") and (status == 0 or alone and status == -9):
             if lines[-1] != want[-1]:
                 wrong("weights", lines, err)
             finished += 1
