@@ -582,12 +582,14 @@ static void offer_help(Sched *s, const MachineList *list) {
 static bool judge(Sched *s, const MachineList *list) {
   ChannelModel model = s->opt->model;
   s->machine_list = list;
-  if (lists_complete(s, list, model)) {
+  Arena scratch = {.oom = s->arena->oom};
+  MachineResult got = run_machine(s, &scratch, list, model);
+  if (got.status == MACHINE_DONE) {
+    arena_free(&scratch);
     if (model.buffer > 0)
       find_least(s, list);
     return true;
   }
-  MachineResult got = run_machine(s, s->arena, list, model);
   if (got.status == MACHINE_MISPAIRED) {
     report_mispaired(s, list, &got.hop[0]);
   } else {
@@ -606,6 +608,7 @@ static bool judge(Sched *s, const MachineList *list) {
     else
       diag_note(s->diag, NO_SPAN, "no buffer cures it");
   }
+  arena_free(&scratch);
   offer_help(s, list);
   return false;
 }

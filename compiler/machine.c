@@ -35,8 +35,9 @@ typedef enum Edge {
 #define HAS(edge) true
 #endif
 
-/* CROSSED: its other end is another tensor; REACHED: a RECV, while find_rooms has it for posted */
-enum { POSTED = 1, DONE = 2, CROSSED = 4, REACHED = 8 };
+/* CROSSED: its other end is another tensor; REACHED: a RECV, while find_rooms has it for posted; BEHIND: a SEND of what is
+ * larger than the buffer, below one that is crossed, which never leaves it */
+enum { POSTED = 1, DONE = 2, CROSSED = 4, REACHED = 8, BEHIND = 16 };
 
 typedef struct
     Row { /* of an instruction; references are instructions, numbered through all lists */
@@ -164,6 +165,7 @@ static void pair_channel(Machine *m, const Channel *c) {
                     : last_recv != NONE && last_recv >= crossed ? crossed
                                                                 : last_recv;
       } else if (buffered) { /* larger than the buffer: all before it is received, then it is */
+        row->flags |= r != NONE && r > crossed ? BEHIND : 0;
         lag_send = row->chain;
         last_recv = r;
         lag_recv = r == NONE ? NONE : m->row[r].chain;
@@ -428,6 +430,8 @@ static Wait completion(const Machine *m, uint32_t i, uint32_t skip) {
       on = m->row[on].mate;
   if (on != i && !is(m, on, POSTED))
     return (Wait){on, WAIT_PARTNER, false};
+  if (is(m, i, BEHIND)) /* the crossed RECV is posted, too: the lists are mispaired */
+    return (Wait){NONE, WAIT_ROOM, false};
   return (Wait){row->mate, WAIT_OTHER, !is(m, i, CROSSED)};
 }
 
@@ -659,14 +663,6 @@ MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, Cha
   if (!find_never(&m, WAIT_NOBODY, &out))
     find_cycle(&m, &out);
   return out;
-}
-
-bool machine_completes(void (*oom)(size_t), const MachineList *list, uint32_t nrank,
-                       ChannelModel model) {
-  Arena scratch = {.oom = oom};
-  bool done = machine_run(&scratch, list, nrank, model, false).status == MACHINE_DONE;
-  arena_free(&scratch);
-  return done;
 }
 
 /* Runs it once more, from the begin, with another buffer. */

@@ -123,10 +123,6 @@ const char *machine_verify(Arena *a, const MachineList *list, uint32_t nrank, Ch
  * 0: never. From the arena; linear. */
 uint32_t **machine_times(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model);
 
-/* The verdict alone: takes memory of its own and gives it back. */
-bool machine_completes(void (*oom)(size_t), const MachineList *list, uint32_t nrank,
-                       ChannelModel model);
-
 /* The least buffer, in the model's unit, with which the lists complete (0: rendezvous is enough).
  * False: with none. Who meets whom is found once; then log(buffer) runs. */
 bool machine_least_buffer(void (*oom)(size_t), const MachineList *list, uint32_t nrank, ChannelModel model,

@@ -294,13 +294,17 @@ static uint32_t first_crossed(const Check *c, const Pair *p) {
 /* note [room]: every SEND of the pair ends with its RECV there, or room for it. */
 static const char *check_pair(const Check *c, const Pair *p) {
   Arena scratch = {.oom = c->arena->oom};
-  Behind b = {NEW_ARRAY(&scratch, unsigned __int128, p->nrecv + (size_t)2), p->nrecv};
+  const bool buffered = c->model.buffer > 0;
+  Behind b = {.n = p->nrecv};
   const uint32_t crossed = first_crossed(c, p);
   const char *wrong = NULL;
+  if (buffered)
+    b.sum = NEW_ARRAY(&scratch, unsigned __int128, b.n + (size_t)2);
   for (uint32_t n = 0; n < p->nsend && !wrong; n++) {
     const uint32_t s = c->of_pair[p->send + n], end = c->ended[s];
     uint32_t low = 0, high = p->nrecv < crossed ? p->nrecv : crossed;
-    put_behind(&b, c->row[s].meets, load(c, s));
+    if (buffered)
+      put_behind(&b, c->row[s].meets, load(c, s));
     if (end == NONE)
       continue;
     while (low < high) { /* low: RECVs that have been posted then */
@@ -312,7 +316,7 @@ static const char *check_pair(const Check *c, const Pair *p) {
     }
     if (c->row[s].meets < low)
       continue;
-    if (c->model.buffer == 0)
+    if (!buffered)
       wrong = "a SEND ends before its RECV is posted";
     else if (sum_behind(&b, low) > c->model.buffer)
       wrong = "a SEND ends without room in the buffer";
@@ -344,6 +348,14 @@ static bool is_full_before(const Check *c, uint32_t s, uint32_t k) {
     held += c->row[x].meets >= k ? load(c, x) : 0;
   }
   return r->meets >= k && (c->model.buffer == 0 || held > c->model.buffer);
+}
+
+/* SEND s has no room before that RECV of its pair is posted, and then it has; or would have, were that not of another
+ * tensor. */
+static bool is_room(const Check *c, uint32_t s, const Row *recv) {
+  return is_full_before(c, s, recv->nth) && (first_crossed(c, &c->pair[recv->pair]) == recv->nth
+                                                 ? load(c, s) <= c->model.buffer
+                                                 : !is_full_before(c, s, recv->nth + 1));
 }
 
 /* Does each member have an ALL with that of i? */
@@ -392,10 +404,10 @@ static bool is_wait(const Check *c, uint32_t i, uint32_t on, MachineWhy why) {
   case WAIT_PARTNER:
     if (kind == MACHINE_SEND && !is_full_before(c, i, r->meets))
       return false;
-    return meets && (all ? joins && i != on : r->mate == on);
+    return meets && (all ? joins : r->mate == on); /* not its own: that would be posted */
   case WAIT_ROOM:
     return kind == MACHINE_SEND && other->in->kind == MACHINE_RECV && r->pair == other->pair &&
-           is_full_before(c, i, other->nth);
+           r->mate != on && is_room(c, i, other);
   case WAIT_OTHER:
     return meets && (all ? joins : r->mate == on) && r->in->tensor != other->in->tensor;
   default: return false;

@@ -175,7 +175,8 @@ def carry_out(lists, channels="rank", room=0, in_bytes=False):
                     done(r, k) for k in range(i) if lists[r][k][0] != "move"):
                 posted.update(together[x])
                 moved = True
-            if x in posted and x not in over and ((met[x] in posted and same(x)) or (what(x)[0] == "send" and has_room(x))):
+            met_now = met[x] in posted and same(x) and (channels == "tagged" or all(map(received, above.get(x, []))))
+            if x in posted and x not in over and (met_now or (what(x)[0] == "send" and has_room(x))):
                 over.add(x)
                 moved = True
     if all(done(r, i) for r in range(ranks) for i in range(len(lists[r]))):

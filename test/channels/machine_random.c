@@ -16,6 +16,8 @@ static uint32_t below(uint32_t n) { /* SplitMix64 */
 
 uint32_t program_below(uint32_t n) { return below(n); }
 
+void program_draw_from(uint64_t seed) { rng_state = seed * 0x2545F4914F6CDD1Du; }
+
 uint32_t program_size(const Program *p) {
   uint32_t n = 0;
   for (uint32_t r = 0; r < p->nrank; r++)

@@ -5,9 +5,7 @@
  *   machine_test PROGRAMS SEED refused              a prover with a fault: is all that is wrong refused?
  *   machine_test texts DIRECTORY [PROGRAMS [SEED]]  one .pipe for each that the language can say
  *
- * The oracle below shares only the format with the prover. It carries the lists out step by step, in
- * every order that the rules of machine.h allow: messages lie in channels, a RECV takes the oldest, or
- * with tags its own, buffers are counted as they fill. All orders must end alike, as the prover says. A wait cycle is
+ * The oracle is machine_brute.c: all its orders must end alike, as the prover says. A wait cycle is
  * checked hop by hop against the state in which the oracle stands, its length against a
  * Floyd-Warshall, and the least buffer against trying 0, 1, 2 and so on. The verifier of certificates, machine_verify,
  * accepts what is right, and refuses what is wrong; so it does of what the prover says of other models.
@@ -21,416 +19,28 @@
 #include <assert.h>
 #include <string.h>
 
-#include "machine_program.h"
-
-/* ---- brute force ---- */
-
-/* The rules, looked up once for each program. Sets of instructions are bits. */
-typedef struct Flat {
-  uint32_t n, rank[MOST], pos[MOST];
-  const MachineInstr *in[MOST];
-  uint32_t group[MOST];   /* with it: on its queue with nothing but communication between; itself */
-  uint32_t before[MOST];  /* must be done before it is posted: earlier in its queue, needed */
-  uint32_t like[MOST];    /* its rank, kind and peer */
-  uint32_t ends[MOST];    /* SEND: RECVs of the directed pair, and the other way round */
-  uint32_t members[MOST]; /* ALL: those of its communicator on other ranks */
-  uint32_t order[MOST];   /* with tags: must be posted before it is: those like it above */
-  bool grouped;           /* some group has two */
-} Flat;
-typedef uint32_t State; /* whose transfer, or computation, is over */
-typedef enum Verdict { V_DONE, V_STUCK, V_MISPAIRED } Verdict;
-
-static const ChannelModel *model;
-static Flat flat;
-static uint32_t bit(uint32_t i) { return (uint32_t)1 << i; }
-static uint32_t count_bits(uint32_t set) { return (uint32_t)__builtin_popcount(set); }
-static uint32_t lowest(uint32_t set) { return set ? (uint32_t)__builtin_ctz(set) : MOST; }
-
-static bool computes(const MachineInstr *in) {
-  return in->kind == MACHINE_COMPUTE || in->kind == MACHINE_COPY;
-}
-
-static bool same_queue(uint32_t a, uint32_t b) {
-  const MachineInstr *x = flat.in[a], *y = flat.in[b];
-  if (flat.rank[a] != flat.rank[b])
-    return false;
-  if (computes(x) || computes(y))
-    return x->kind == y->kind;
-  if (model->channels == CHANNELS_RANK)
-    return true;
-  if (x->kind == MACHINE_ALL || y->kind == MACHINE_ALL)
-    return x->kind == y->kind && x->peer == y->peer;
-  if (model->channels == CHANNELS_PAIR)
-    return x->peer == y->peer;
-  return model->channels == CHANNELS_EDGE && x->peer == y->peer && x->kind == y->kind;
-}
-
-static bool same_group(uint32_t a, uint32_t b) {
-  const uint32_t first = a < b ? a : b, last = a < b ? b : a;
-  if (a == b || computes(flat.in[a]) || !same_queue(a, b))
-    return a == b;
-  if (!model->grouped)
-    return flat.in[first]->group >= last - first;
-  for (uint32_t i = first; i <= last; i++)
-    if (flat.in[i]->kind == MACHINE_COMPUTE)
-      return false;
-  return true;
-}
-
-static void flatten(const Program *p) {
-  memset(&flat, 0, sizeof flat);
-  for (uint32_t r = 0; r < p->nrank; r++)
-    for (uint32_t i = 0; i < p->n[r]; i++)
-      flat.rank[flat.n] = r, flat.pos[flat.n] = i, flat.in[flat.n++] = &p->list[r][i];
-  for (uint32_t i = 0; i < flat.n; i++)
-    for (uint32_t j = 0; j < flat.n; j++) {
-      const MachineInstr *x = flat.in[i], *y = flat.in[j];
-      bool own = flat.rank[i] == flat.rank[j];
-      flat.group[i] |= same_group(i, j) ? bit(j) : 0;
-      if ((j < i && same_queue(i, j) && !same_group(i, j)) ||
-          (own && (x->need[0] == flat.pos[j] || x->need[1] == flat.pos[j])) ||
-          (x->far == flat.pos[j] + 1 && x->far_rank == flat.rank[j]))
-        flat.before[i] |= bit(j);
-      flat.like[i] |= own && x->kind == y->kind && x->peer == y->peer ? bit(j) : 0;
-      flat.members[i] |= !own && x->kind == MACHINE_ALL && y->kind == MACHINE_ALL &&
-                                 x->peer == y->peer
-                             ? bit(j)
-                             : 0;
-      if (x->peer == flat.rank[j] && y->peer == flat.rank[i] &&
-          ((x->kind == MACHINE_SEND && y->kind == MACHINE_RECV) ||
-           (x->kind == MACHINE_RECV && y->kind == MACHINE_SEND)))
-        flat.ends[i] |= bit(j);
-      flat.grouped |= i != j && same_group(i, j);
-    }
-  for (uint32_t i = 0; i < flat.n && model->channels == CHANNELS_TAGGED; i++)
-    if (flat.in[i]->kind == MACHINE_SEND || flat.in[i]->kind == MACHINE_RECV)
-      flat.order[i] = flat.like[i] & (bit(i) - 1);
-}
-
-static State done(State s) { /* what is over with all of its group */
-  State d = s;
-  for (uint32_t i = 0; i < flat.n && flat.grouped; i++)
-    d &= (flat.group[i] & ~s) ? ~flat.group[i] : d;
-  return d;
-}
-
-static uint32_t posted(State s) {
-  uint32_t set = 0, d = done(s);
-  for (uint32_t i = 0; i < flat.n; i++)
-    set |= (flat.before[i] & ~d) ? 0 : bit(i);
-  for (uint32_t i = 0; i < flat.n; i++)
-    set = (flat.order[i] & ~set) ? set & ~bit(i) : set;
-  for (uint32_t i = 0; i < flat.n && flat.grouped; i++)
-    set = (flat.group[i] & ~set) ? set & ~flat.group[i] : set;
-  return set;
-}
-
-/* The one like i that is not over and comes first. */
-static uint32_t oldest(State s, uint32_t i) { return lowest(flat.like[i] & ~s); }
-
-static uint32_t same_tensor(uint32_t set, uint32_t i) {
-  for (uint32_t left = set; left; left &= left - 1)
-    if (flat.in[lowest(left)]->tensor != flat.in[i]->tensor)
-      set &= ~bit(lowest(left));
-  return set;
-}
-
-/* How many of its rank, kind and peer come before it; with tags, of its tensor. */
-static uint32_t nth_like(uint32_t i) {
-  uint32_t set = flat.like[i] & (bit(i) - 1);
-  return count_bits(model->channels == CHANNELS_TAGGED && flat.in[i]->kind != MACHINE_ALL
-                        ? same_tensor(set, i)
-                        : set);
-}
-
-/* Messages of SEND i's directed pair that are sent and not received: all but as many of the oldest
- * as have been received. */
-static uint32_t in_buffer(State s, uint32_t i) {
-  uint32_t set = flat.like[i] & s;
-  for (uint32_t received = count_bits(flat.ends[i] & s); received > 0; received--)
-    set &= set - 1;
-  return set;
-}
-
-static uint64_t load_of(uint32_t set) {
-  uint64_t load = 0;
-  for (; set; set &= set - 1)
-    load += model->in_bytes ? flat.in[lowest(set)]->bytes : 1;
-  return load;
-}
-
-/* The other end of a transfer, with tags; MOST: there is none. */
-static uint32_t tagged_end(uint32_t i) {
-  for (uint32_t set = same_tensor(flat.ends[i], i); set; set &= set - 1)
-    if (nth_like(i) == nth_like(lowest(set)))
-      return lowest(set);
-  return MOST;
-}
-
-/* With tags: may SEND i put its message into the buffer? Those above it have gone on, or wait for nothing but
- * their RECV's end, which is posted; and it fits beside those that nobody has taken. */
-static bool has_room(State s, uint32_t i, uint32_t ready) {
-  uint32_t held = 0;
-  for (uint32_t above = flat.like[i] & (bit(i) - 1); above; above &= above - 1) {
-    uint32_t x = lowest(above), end = tagged_end(x);
-    if (!(s & bit(x)) && (end == MOST || !(ready & bit(end))))
-      return false;
-    if ((s & bit(x)) && (end == MOST || !(s & bit(end))))
-      held |= bit(x);
-  }
-  return load_of(held) + load_of(bit(i)) <= model->buffer;
-}
-
-/* Every step from s, into next; *bad: two ends of different tensors face each other. */
-static uint32_t steps(State s, State *next, bool *bad) {
-  uint32_t n = 0, ready = posted(s);
-  bool tagged = model->channels == CHANNELS_TAGGED, buffered = model->buffer > 0;
-  *bad = false;
-  for (uint32_t left = ready & ~s; left; left &= left - 1) {
-    uint32_t i = lowest(left), kind = flat.in[i]->kind;
-    if (computes(flat.in[i])) {
-      next[n++] = s | bit(i);
-    } else if (kind == MACHINE_SEND && tagged) {
-      uint32_t j = tagged_end(i);
-      if (j != MOST && (ready & bit(j)))
-        next[n++] = s | bit(i) | bit(j);
-      if (buffered && has_room(s, i, ready))
-        next[n++] = s | bit(i);
-    } else if (kind == MACHINE_RECV && tagged) {
-      uint32_t j = tagged_end(i);
-      if (j != MOST && (s & bit(j)))
-        next[n++] = s | bit(i);
-    } else if (kind == MACHINE_SEND && oldest(s, i) == i) {
-      uint64_t load = load_of(bit(i));
-      bool small = buffered && load <= model->buffer;
-      uint32_t held = buffered ? in_buffer(s, i) : 0, j = lowest(flat.ends[i] & ~s);
-      if (small && load_of(held) + load <= model->buffer)
-        next[n++] = s | bit(i);
-      if (small || held || j == MOST ||
-          !(ready & bit(j))) /* through the buffer; behind what is in it */
-        continue;
-      if (flat.in[j]->tensor != flat.in[i]->tensor)
-        *bad = true;
-      else
-        next[n++] = s | bit(i) | bit(j);
-    } else if (kind == MACHINE_RECV && buffered && oldest(s, i) == i && flat.ends[i]) {
-      uint32_t first = lowest(in_buffer(s, lowest(flat.ends[i])));
-      if (first < MOST && flat.in[first]->tensor != flat.in[i]->tensor)
-        *bad = true;
-      else if (first < MOST)
-        next[n++] = s | bit(i);
-    } else if (kind == MACHINE_ALL && oldest(s, i) == i) {
-      uint32_t all = bit(i);
-      for (uint32_t set = flat.members[i]; set; set &= ~flat.like[lowest(set)])
-        all |= oldest(s, lowest(set)) < MOST ? bit(oldest(s, lowest(set))) : ~ready;
-      if (all & ~ready)
-        continue;
-      if (same_tensor(all, i) != all)
-        *bad = true;
-      else
-        next[n++] = s | all;
-    }
-  }
-  return n;
-}
-
-enum { SET = 1 << 16 };
-static State *seen_states, *stack_states;
-static uint32_t *seen_stamp, stamp;
-
-static bool first_visit(State s) {
-  for (uint32_t k = s * 0x9E3779B1u >> 16;; k++) {
-    k &= SET - 1;
-    if (seen_stamp[k] != stamp) {
-      seen_stamp[k] = stamp, seen_states[k] = s;
-      return true;
-    }
-    if (seen_states[k] == s)
-      return false;
-  }
-}
-
-static uint64_t states_seen, sampled;
-
-static bool ends_alike(State s, bool bad, bool *have, Verdict *verdict, State *end) {
-  Verdict v = s == bit(flat.n) - 1 ? V_DONE : bad ? V_MISPAIRED : V_STUCK;
-  bool alike = !*have || (v == *verdict && s == *end);
-  *verdict = v, *end = s, *have = true;
-  return alike;
-}
-
-/* False: two orders end differently. Beyond SET / 2 states a few hundred random orders have to do. */
-static bool brute(const Program *p, Verdict *verdict, State *end) {
-  bool have = false, bad;
-  State next[3 * MOST];
-  uint32_t depth = 0, visits = 0;
-  flatten(p);
-  stamp++;
-  stack_states[depth++] = 0;
-  first_visit(0);
-  while (depth > 0) {
-    State s = stack_states[--depth];
-    uint32_t n = steps(s, next, &bad);
-    states_seen++;
-    if (n == 0 && !ends_alike(s, bad, &have, verdict, end))
-      return false;
-    for (uint32_t k = 0; k < n; k++)
-      if (visits < SET / 2 && first_visit(next[k])) {
-        visits++;
-        stack_states[depth++] = next[k];
-      }
-  }
-  if (visits < SET / 2)
-    return true;
-  sampled++;
-  for (int walk = 0; walk < 300; walk++) {
-    State s = 0;
-    for (uint32_t n; (n = steps(s, next, &bad)) > 0;)
-      s = next[program_below(n)];
-    if (!ends_alike(s, bad, &have, verdict, end))
-      return false;
-  }
-  return true;
-}
-
-/* ---- what the prover says about why ---- */
-
-static uint32_t number(MachineAt a) {
-  for (uint32_t i = 0; i < flat.n; i++)
-    if (flat.rank[i] == a.rank && flat.pos[i] == a.index)
-      return i;
-  return MOST;
-}
-
-static uint32_t nth_of_peer(uint32_t i) { return count_bits(flat.like[i] & (bit(i) - 1)); }
-
-static bool partners(uint32_t i, uint32_t j) {
-  bool tags = model->channels == CHANNELS_TAGGED && flat.in[i]->kind != MACHINE_ALL;
-  return ((flat.ends[i] | flat.members[i]) & bit(j)) && nth_like(i) == nth_like(j) &&
-         (!tags || flat.in[i]->tensor == flat.in[j]->tensor);
-}
-
-/* With tags: does SEND i go on once the RECVs of its pair up to and with j are posted, no more? Without j if `before`. */
-static bool goes_with(uint32_t i, uint32_t j, bool before) {
-  uint32_t posted_then = bit(before ? j : j + 1) - 1, held = bit(i), end = tagged_end(i);
-  if (end != MOST && (posted_then & bit(end)))
-    return true;
-  for (uint32_t above = flat.like[i] & (bit(i) - 1); above; above &= above - 1) {
-    uint32_t x = lowest(above), to = tagged_end(x);
-    held |= to == MOST || !(posted_then & bit(to)) ? bit(x) : 0;
-  }
-  return load_of(held) <= model->buffer;
-}
-
-/* Does i, in the end state s, wait for j for the reason given? */
-static bool waits(State s, uint32_t i, uint32_t j, MachineWhy why) {
-  uint32_t d = done(s), ready = posted(s);
-  bool is_posted = ready & bit(i), tagged = model->channels == CHANNELS_TAGGED,
-       room = model->buffer > 0 && flat.in[i]->kind == MACHINE_SEND;
-  if ((d & bit(i)) || (why != WAIT_NOBODY && j == MOST))
-    return false;
-  switch (why) {
-  case WAIT_NEED:
-    return !is_posted && !(d & bit(j)) &&
-           ((flat.in[i]->far == flat.pos[j] + 1 && flat.in[i]->far_rank == flat.rank[j]) ||
-            (flat.rank[i] == flat.rank[j] &&
-             (flat.in[i]->need[0] == flat.pos[j] || flat.in[i]->need[1] == flat.pos[j])));
-  case WAIT_ORDER:
-    return !is_posted && !(ready & bit(j)) && (flat.order[i] & bit(j)) &&
-           nth_of_peer(i) == nth_of_peer(j) + 1;
-  case WAIT_PARTNER:
-    return is_posted && !(ready & bit(j)) && partners(i, j) &&
-           !(room && (tagged ? goes_with(i, j, true) : load_of(bit(i)) <= model->buffer));
-  case WAIT_ROOM: { /* j is the first RECV after which what is between it and i fits, or is for another tensor */
-    if (tagged)
-      return room && is_posted && !(ready & bit(j)) && (flat.ends[i] & bit(j)) && !partners(i, j) &&
-             goes_with(i, j, false) && !goes_with(i, j, true);
-    uint32_t between = flat.like[i] & (bit(i + 1) - 1);
-    if (!is_posted || (s & bit(j)) || model->buffer == 0 || flat.in[i]->kind != MACHINE_SEND ||
-        !(flat.ends[i] & bit(j)))
-      return false;
-    for (uint32_t n = nth_like(j); n > 0; n--)
-      between &= between - 1;
-    uint32_t fits = between & (between - 1);
-    return load_of(bit(i)) <= model->buffer && load_of(between) > model->buffer &&
-           (load_of(fits) <= model->buffer ||
-            flat.in[lowest(between)]->tensor != flat.in[j]->tensor);
-  }
-  case WAIT_OTHER:
-    return is_posted && partners(i, j) && flat.in[i]->tensor != flat.in[j]->tensor &&
-           (ready & bit(j));
-  case WAIT_NOBODY: {
-    for (uint32_t k = 0; k < flat.n; k++)
-      if (flat.in[i]->kind != MACHINE_ALL &&
-          (room && tagged ? goes_with(i, k, false) : !room && partners(i, k)))
-        return false;
-    return is_posted;
-  }
-  }
-  return false;
-}
-
-/* The first of i's queue that is not done. */
-static uint32_t head_of(State s, uint32_t i) {
-  for (uint32_t j = 0; j < i; j++)
-    if (same_queue(i, j) && !(done(s) & bit(j)))
-      return j;
-  return i;
-}
-
-/* Of the reason given: it is none, it is one, it is one and no circle is shorter. */
-enum { HOPS_WRONG, HOPS_LONG, HOPS_RIGHT };
-static int check_hops(const MachineResult *r, State s) {
-  for (uint32_t k = 0; k < r->nhop; k++) {
-    uint32_t i = number(r->hop[k].at), j = number(r->hop[k].on);
-    if (i == MOST || !waits(s, i, j, r->hop[k].why) || !same_group(head_of(s, i), i))
-      return HOPS_WRONG;
-    if (r->status == MACHINE_STUCK && r->hop[k].why != WAIT_NOBODY) {
-      uint32_t next = number(r->hop[(k + 1) % r->nhop].at);
-      if (next == MOST || !same_group(head_of(s, j), next))
-        return HOPS_WRONG;
-    }
-  }
-  if (r->status != MACHINE_STUCK || r->hop[0].why == WAIT_NOBODY)
-    return r->nhop == 1 ? HOPS_RIGHT : HOPS_WRONG;
-  uint32_t d[MOST][MOST], best = MOST; /* no cycle of heads is shorter */
-  for (uint32_t i = 0; i < flat.n; i++)
-    for (uint32_t j = 0; j < flat.n; j++)
-      d[i][j] = MOST;
-  for (uint32_t i = 0; i < flat.n; i++)
-    for (uint32_t j = 0; j < flat.n && same_group(head_of(s, i), i); j++)
-      for (int why = WAIT_NEED; why <= WAIT_ORDER; why++)
-        if (waits(s, i, j, (MachineWhy)why))
-          d[head_of(s, i)][head_of(s, j)] = 1;
-  for (uint32_t k = 0; k < flat.n; k++)
-    for (uint32_t i = 0; i < flat.n; i++)
-      for (uint32_t j = 0; j < flat.n; j++)
-        if (d[i][k] + d[k][j] < d[i][j])
-          d[i][j] = d[i][k] + d[k][j];
-  for (uint32_t i = 0; i < flat.n; i++)
-    best = d[i][i] < best ? d[i][i] : best;
-  return r->nhop == best ? HOPS_RIGHT : HOPS_LONG;
-}
-
+#include "machine_brute.h"
 /* ---- compare ---- */
 
 typedef struct Count {
   uint64_t verdict[3], least;
 } Count;
 enum { NMODELS = 12 };
-static const ChannelModel models[] = {
-    {.channels = CHANNELS_RANK},
-    {.channels = CHANNELS_PAIR},
-    {.channels = CHANNELS_EDGE},
-    {.channels = CHANNELS_TAGGED},
-    {.channels = CHANNELS_RANK, .buffer = 1},
-    {.channels = CHANNELS_PAIR, .buffer = 4, .in_bytes = true},
-    {.channels = CHANNELS_EDGE, .buffer = 2},
-    {.channels = CHANNELS_TAGGED, .buffer = 1},
-    {.channels = CHANNELS_TAGGED, .buffer = 4, .in_bytes = true},
-    {.channels = CHANNELS_PAIR, .grouped = true},
-    {.channels = CHANNELS_RANK, .buffer = 1, .grouped = true},
-    {.channels = CHANNELS_EDGE, .buffer = 4, .in_bytes = true, .grouped = true}};
+static const ChannelModel models[] = {{.channels = CHANNELS_RANK},
+                                      {.channels = CHANNELS_PAIR},
+                                      {.channels = CHANNELS_EDGE},
+                                      {.channels = CHANNELS_TAGGED},
+                                      {.channels = CHANNELS_RANK, .buffer = 1},
+                                      {.channels = CHANNELS_PAIR, .buffer = 4, .in_bytes = true},
+                                      {.channels = CHANNELS_EDGE, .buffer = 2},
+                                      {.channels = CHANNELS_TAGGED, .buffer = 1},
+                                      {.channels = CHANNELS_TAGGED, .buffer = 4, .in_bytes = true},
+                                      {.channels = CHANNELS_PAIR, .grouped = true},
+                                      {.channels = CHANNELS_RANK, .buffer = 1, .grouped = true},
+                                      {.channels = CHANNELS_EDGE,
+                                       .buffer = 2,
+                                       .in_bytes = true,
+                                       .grouped = true}}; /* less than a message */
 static const char *const model_name[] = {"rank",
                                          "pair",
                                          "edge",
@@ -442,7 +52,7 @@ static const char *const model_name[] = {"rank",
                                          "tagged buffered:4 bytes",
                                          "pair grouped",
                                          "rank grouped buffered:1",
-                                         "edge grouped buffered:4 bytes"};
+                                         "edge grouped buffered:2 bytes"};
 static_assert(sizeof models / sizeof *models == NMODELS, "one count for each");
 static Count count[NMODELS];
 
@@ -455,7 +65,7 @@ static const char *const brute_says[] = {"brute force completes", "brute force i
                                          "brute force mispairs"};
 
 static const char accepted[] = "the verifier accepts what is wrong";
-static uint64_t forged, held, circles, held_circles,
+static uint64_t forged, held, circles, held_circles, completed,
     turn; /* certificates of other models, and those of them that hold here */
 
 /* Certificates of other models, shown for this one, whose verdict is v: accepted only if they are right. Lists that do not
@@ -493,16 +103,100 @@ static const char *hurry(Arena *a, const MachineList *list, uint32_t nrank,
   return accept ? accepted : NULL;
 }
 
+/* The certificate of the lists with the ALLs that members lack at their ends, shown for the lists without: they are not
+ * done then, as what is done in state s shows. */
+static const char *complete_collectives(Arena *a, const MachineList *list, uint32_t nrank,
+                                        State s) {
+  MachineInstr more[RANKS][PER_RANK + MOST];
+  MachineList whole[RANKS];
+  uint32_t at = 0, added = 0;
+  for (uint32_t r = 0; r < nrank; r++) {
+    for (uint32_t k = 0; k < list[r].n; k++)
+      more[r][k] = list[r].instr[k];
+    whole[r] = (MachineList){more[r], list[r].n};
+  }
+  for (uint32_t i = 0; i < flat.n; i++)
+    for (uint32_t r = 0; r < nrank && flat.in[i]->kind == MACHINE_ALL; r++) {
+      uint32_t has = 0;
+      for (uint32_t k = 0; k < whole[r].n; k++)
+        has += more[r][k].kind == MACHINE_ALL && more[r][k].peer == flat.in[i]->peer;
+      if (has == 0 || has > nth_like(i))
+        continue;
+      MachineInstr *last = &more[r][whole[r].n++];
+      *last = program_instr(MACHINE_ALL);
+      last->peer = flat.in[i]->peer, last->tensor = flat.in[i]->tensor, added++;
+    }
+  if (added == 0)
+    return NULL;
+  const MachineResult got = machine_run(a, whole, nrank, *model, true);
+  MachineResult other = got;
+  other.posted = NEW_ARRAY(a, uint32_t, flat.n), other.ended = NEW_ARRAY(a, uint32_t, flat.n);
+  other.done = 0;
+  for (uint32_t r = 0, i = 0; r < nrank; at += whole[r++].n)
+    for (uint32_t k = 0; k < list[r].n; k++, i++) {
+      other.posted[i] = got.posted[at + k], other.ended[i] = got.ended[at + k];
+      other.done += other.ended[i] != MACHINE_NONE;
+    }
+  if (other.done == flat.n)
+    other.status = MACHINE_DONE;
+  completed++;
+  return !machine_verify(a, list, nrank, *model, &other) && other.done > count_bits(done(s))
+             ? accepted
+             : NULL;
+}
+
 static MachineAt place_of(uint32_t i) {
   return i == MOST ? (MachineAt){MACHINE_NONE, MACHINE_NONE}
                    : (MachineAt){flat.rank[i], flat.pos[i]};
 }
 
-/* Circles of hops at random, true ones or not, where the lists stand still in state s: accepted only if all of them are,
- * one by one and in a row. */
+/* A circle that is shown where the lists stand still in state s, with verdict v: accepted only if each hop is a wait and
+ * the next one is behind it, and nothing meets another tensor if it says that they are stuck. */
+static bool holds_up(Arena *a, const MachineList *list, uint32_t nrank, MachineResult *other,
+                     Verdict v, State s) {
+  const bool accept = !machine_verify(a, list, nrank, *model, other);
+  circles++, held_circles += accept;
+  for (uint32_t h = 0; h < other->nhop; h++)
+    if (other->hop[h].why == WAIT_NOBODY)
+      other->hop[h].on = place_of(MOST);
+  return !accept ||
+         ((other->status != MACHINE_STUCK || v == V_STUCK) && check_hops(other, s) != HOPS_WRONG);
+}
+
+/* Are a and b of one queue, or the same? */
+static bool in_line(uint32_t a, uint32_t b) { return a == b || same_queue(a, b); }
+
+/* Every hop that there could be, alone, and with each wait that closes a circle with it. */
+static bool each_hop(Arena *a, const MachineList *list, uint32_t nrank, const MachineResult *got,
+                     Verdict v, State s, const MachineHop *wait, uint32_t nwait) {
+  MachineHop hop[2];
+  MachineResult other = *got;
+  other.hop = hop;
+  for (uint32_t i = 0; i < flat.n; i++)
+    for (uint32_t j = 0; j <= flat.n; j++)
+      for (int why = WAIT_NEED; why <= WAIT_OTHER; why++) {
+        const bool alone = why >= WAIT_NOBODY;
+        const MachineHop it = {place_of(i), place_of(j == flat.n ? MOST : j), (MachineWhy)why};
+        other.status = why == WAIT_OTHER ? MACHINE_MISPAIRED : MACHINE_STUCK, other.nhop = 1;
+        hop[0] = it;
+        if ((alone || (j < flat.n && in_line(i, j))) && !holds_up(a, list, nrank, &other, v, s))
+          return false;
+        other.nhop = 2;
+        for (uint32_t w = 0; w < nwait && !alone && j < flat.n; w++) {
+          hop[0] = it, hop[1] = wait[w];
+          if (in_line(j, number(wait[w].at)) && in_line(i, number(wait[w].on)) &&
+              !holds_up(a, list, nrank, &other, v, s))
+            return false;
+        }
+      }
+  return true;
+}
+
+/* Circles of hops, true ones or not, where the lists stand still in state s: of small programs each_hop, and some at
+ * random. */
 static const char *other_circles(Arena *a, const MachineList *list, uint32_t nrank,
-                                 const MachineResult *got, State s) {
-  enum { TRIES = 12, HOPS = 3 };
+                                 const MachineResult *got, Verdict v, State s) {
+  enum { TRIES = 12, HOPS = 3, SMALL = 10 };
   MachineHop hop[HOPS], wait[4 * MOST];
   uint32_t nwait = 0;
   for (uint32_t i = 0; i < flat.n; i++)
@@ -510,6 +204,8 @@ static const char *other_circles(Arena *a, const MachineList *list, uint32_t nra
       for (int why = WAIT_NEED; why <= WAIT_ORDER && nwait < 4 * MOST; why++)
         if (waits(s, i, j, (MachineWhy)why) && same_group(head_of(s, i), i))
           wait[nwait++] = (MachineHop){place_of(i), place_of(j), (MachineWhy)why};
+  if (flat.n <= SMALL && !each_hop(a, list, nrank, got, v, s, wait, nwait))
+    return accepted;
   for (uint32_t k = 0; k < TRIES; k++) {
     MachineResult other = *got;
     other.status = MACHINE_STUCK, other.hop = hop, other.nhop = 1 + program_below(HOPS);
@@ -526,16 +222,13 @@ static const char *other_circles(Arena *a, const MachineList *list, uint32_t nra
           hop[h + 1] = wait[w];
     if (program_below(4) == 0)
       hop[program_below(other.nhop)].on.rank = program_below(nrank);
-    const bool accept = !machine_verify(a, list, nrank, *model, &other);
-    circles++, held_circles += accept;
-    for (uint32_t h = 0; h < other.nhop; h++)
-      if (other.hop[h].why == WAIT_NOBODY)
-        hop[h].on = place_of(MOST);
-    if (accept && check_hops(&other, s) == HOPS_WRONG)
+    if (!holds_up(a, list, nrank, &other, v, s))
       return accepted;
   }
   return NULL;
 }
+
+static uint64_t draws; /* what compare draws at random follows from it */
 
 /* NULL: the prover is right, and the verifier says so. One of brute_says: its verdict is wrong. */
 static const char *compare(const Program *p, Count *c, bool least) {
@@ -545,6 +238,7 @@ static const char *compare(const Program *p, Count *c, bool least) {
   const char *wrong = NULL;
   Verdict v = V_STUCK;
   State end = 0;
+  program_draw_from(draws);
   for (uint32_t r = 0; r < p->nrank; r++) {
     memcpy(moved[r], p->list[r], sizeof moved[r]);
     for (uint32_t i = 1; i < p->n[r]; i += 2) /* what some need comes as one of `more` */
@@ -576,8 +270,10 @@ static const char *compare(const Program *p, Count *c, bool least) {
       wrong = forge(&arena, list, p->nrank, v);
     if (!wrong && (!c || turn % 4 == 1))
       wrong = hurry(&arena, list, p->nrank, &got);
-    if (!wrong && v == V_STUCK && (!c || turn % 4 == 1))
-      wrong = other_circles(&arena, list, p->nrank, &got, end);
+    if (!wrong && (!c || turn % 4 == 1))
+      wrong = complete_collectives(&arena, list, p->nrank, end);
+    if (!wrong && v != V_DONE && (!c || turn % 4 == 1))
+      wrong = other_circles(&arena, list, p->nrank, &got, v, end);
     if (c && !wrong)
       c->verdict[v]++;
   }
@@ -627,17 +323,19 @@ static FILE *open_text(const char *path) {
   return f;
 }
 
-/* Shrinks, prints and says one that the prover is wrong about, if that is worse than what was. How bad it is. */
+/* Shrinks, prints and says one that something is wrong about, if it is the first, or worse than what was. How bad it is, at
+ * least 1. */
 static uint32_t show(Program *p, uint64_t k, uint32_t which, bool least, const char *path,
-                     uint32_t worst) {
+                     uint32_t worst, const char *wrong) {
   char remark[64];
   Verdict v = V_STUCK;
   State end;
   program_shrink(p, badness, &least);
   const uint32_t bad = badness(p, &least);
-  if (bad <= worst)
+  if (worst > 0 && bad <= worst)
     return worst;
-  printf("program %" PRIu64 ", %s: %s\n", k, model_name[which], compare(p, NULL, least));
+  printf("program %" PRIu64 ", %s: %s\n", k, model_name[which],
+         bad > 0 ? compare(p, NULL, least) : wrong);
   program_print(p);
   fflush(stdout); /* a prover that is wrong may crash on what follows */
   snprintf(remark, sizeof remark, "brute force: %s",
@@ -646,7 +344,7 @@ static uint32_t show(Program *p, uint64_t k, uint32_t which, bool least, const c
   if (why) {
     printf("no schedule: %s\n", why);
     fflush(stdout);
-    return bad;
+    return bad > 0 ? bad : 1;
   }
   FILE *f = path ? open_text(path) : stdout;
   program_say(p, model, remark, f);
@@ -654,7 +352,7 @@ static uint32_t show(Program *p, uint64_t k, uint32_t which, bool least, const c
     perror(path);
     exit(2);
   }
-  return bad;
+  return bad > 0 ? bad : 1;
 }
 
 /* DIRECTORY/K.pipe of each program K that the language can say, with what the prover says of it; of those that complete,
@@ -718,11 +416,7 @@ int main(int argc, char **argv) {
   const bool refuse = argc > 3 && strcmp(argv[3], "refused") == 0;
   if (argc > 3 && strcmp(argv[3], "all") != 0)
     only = (uint32_t)atoi(argv[3]);
-  seen_states = calloc(SET, sizeof *seen_states);
-  seen_stamp = calloc(SET, sizeof *seen_stamp);
-  stack_states = calloc(SET, sizeof *stack_states);
-  if (!seen_states || !seen_stamp || !stack_states)
-    oom(SET);
+  brute_begin(oom);
   if (refuse)
     return count_refused(programs, seed);
   printf("seed %" PRIu64 "\n", seed);
@@ -732,8 +426,10 @@ int main(int argc, char **argv) {
     const uint32_t which = only < NMODELS ? only : (uint32_t)(k / 3 % NMODELS);
     model = &models[which];
     bool least = k / 24 % 8 == 0 && program_size(&p) <= 16;
-    if (compare(&p, &count[which], least))
-      worst = show(&p, k, which, least, argc > 4 ? argv[4] : NULL, worst);
+    draws = seed + k;
+    const char *wrong = compare(&p, &count[which], least);
+    if (wrong)
+      worst = show(&p, k, which, least, argc > 4 ? argv[4] : NULL, worst, wrong);
   }
   if (worst > 0 || !program_times_agree(oom))
     return 1;
@@ -747,7 +443,7 @@ int main(int argc, char **argv) {
   }
   printf("%" PRIu64 " programs agree, least buffer of %" PRIu64 "; %" PRIu64 " states, %" PRIu64
          " sampled; %" PRIu64 " certificates of other models, %" PRIu64 " hold; %" PRIu64
-         " other circles, %" PRIu64 " are there\n",
-         programs, least, states_seen, sampled, forged, held, circles, held_circles);
+         " other circles, %" PRIu64 " are there; %" PRIu64 " with collectives completed\n",
+         programs, least, states_seen, sampled, forged, held, circles, held_circles, completed);
   return 0;
 }

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT
+"""A verifier of certificates that has a mistake is found out: it accepts something that is wrong.
+
+usage: planted_verifier.py ROOT DIRECTORY PROGRAMS SEED CC...
+
+Each mistake takes a condition out of compiler/verify_machine.c. machine_test, which forges certificates, is linked with it
+and with the right prover; or with one that makes the same mistake. What is printed: the mistake, and whether it was found within so many programs; without one
+nothing is.
+"""
+import os
+import subprocess
+import sys
+
+MISTAKES = {
+    "none": ("", ""),
+    "a need that has ended is waited for": ("(why == WAIT_NEED    ? c->ended[on] == NONE", "(why == WAIT_NEED    ? true"),
+    "what is posted is waited for": (": c->posted[on] == NONE));", ": true));"),
+    "what meets is not there": (": why == WAIT_OTHER ? c->posted[on] != NONE", ": why == WAIT_OTHER ? true"),
+    "the order skips some": ("r->nth == other->nth + 1", "r->nth > other->nth"),
+    "a collective of two tensors is left out": ("return there && !same;", "return false;"),
+    "no member of a collective is missing": ("? !is_whole(c, i)", "? true"),
+    "a collective ends without a member": ("n != c->members[first] || least", "least"),
+    "what meets is of one tensor": (" && r->in->tensor != other->in->tensor;", ";"),
+    "there is room before that": ("!is_full_before(c, s, recv->nth + 1)", "true"),
+    "its own RECV makes room": ("r->mate != on && is_room", "is_room"),
+    "a queue that is not that of the next hop": ("if (c->row[next].queue != c->row[on].queue)", "if (false)"),
+}
+
+# Of the prover and the verifier alike:
+PROVER = (" && !is(m, row->room, CROSSED)", "")
+BOTH = "what is behind another tensor is sent"
+MISTAKES[BOTH] = ("p->nrecv < crossed ? p->nrecv : crossed;", "p->nrecv;")
+
+
+def main():
+    root, where, programs, seed = sys.argv[1:5]
+    flags = ["-O1", "-w", "-D_POSIX_C_SOURCE=200809L", f"-I{root}/compiler", f"-I{root}/lang"]
+    compiler = sys.argv[5:] + flags
+
+    def with_mistake(source, name, right, wrong):
+        text = open(source).read()
+        if right and text.count(right) != 1:
+            sys.exit(f"{name}: not once in {source}: {right}")
+        out = os.path.join(where, "mistaken_" + os.path.basename(source))
+        with open(out, "w") as f:
+            f.write(text.replace(right, wrong) if right else text)
+        return compiled(out)
+
+    def compiled(source):
+        out = os.path.join(where, os.path.basename(source)[:-1] + "o")
+        subprocess.run(compiler + ["-c", source, "-o", out], check=True)
+        return out
+
+    parts = ["test", "brute", "random", "shrink", "text", "times"]
+    objects = [compiled(f"{root}/test/channels/machine_{x}.c") for x in parts]
+    objects += [compiled(f"{root}/lang/arena.c")]
+    program = os.path.join(where, "planted")
+    for name, (right, wrong) in MISTAKES.items():
+        prover = PROVER if name == BOTH else ("", "")
+        both = [with_mistake(f"{root}/compiler/verify_machine.c", name, right, wrong),
+                with_mistake(f"{root}/compiler/machine.c", name, *prover)]
+        subprocess.run(compiler + objects + both + ["-o", program], check=True)
+        got = subprocess.run([program, programs, seed, "refused"], capture_output=True, text=True)
+        found = got.returncode == 1 and "the verifier accepts what is wrong" in got.stdout
+        print(f"{name}: {'found' if found else 'not found' if got.returncode == 0 else got.stderr}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
