@@ -10,18 +10,16 @@
  * is one, speaks of: below these the orders can be others, which repeat as well.
  *
  * Where check_all_m has proved the orders for every M, or for the multiples of a number, and nothing else depends on M
- * (rest_of_m.c), the argument for values beyond those that were tried is this. The ops of each rank go on repeating, as
- * is proved. The predicted times of the last turns of every loop are those of the turn before plus one
- * number, the same on all ranks (times_repeat), over more turns than any instruction looks back; a time is the
- * greatest of some times that it looks back to plus a cost, so this goes on for ever. So do the times on an idle
- * network, by which transfers and copies are put in order. The merged lists follow from the times, slots from the lists (roll.c, note
- * [cycles]), and how many there are from note [lines]. A step of n is as many M as the counts of microbatches repeat after, and as many microbatches
- * as what clauses say of each; n counts from where every rank has come to what repeats. And what completes at
- * these times is free of deadlocks.
+ * (rest_of_m.c), the argument for values beyond those that were tried is this. The ops of each rank go on repeating, as is
+ * proved. The predicted times of the last turns of every loop are those of the turn before plus one number, the same on all ranks
+ * (times_repeat), over more turns than any instruction looks back; a time is the greatest of some times that it looks back to
+ * plus a cost, so this goes on for ever. So do the times on an idle network, by which transfers and copies are put in order. The
+ * merged lists follow from the times, slots from the lists (roll.c, note [cycles]), and how many there are from note [lines]. A
+ * step of n is as many M as the counts of microbatches repeat after, and as many microbatches as what clauses say of each; n
+ * counts from where every rank has come to what repeats. And what completes at these times is free of deadlocks.
  *
- * Else nothing is claimed of them: MOST_TRIED further values and three far ones of each class are compared with what
- * the text makes of them, and Looped.tried says up to where. Linear in the instructions that are compiled, of
- * which there are at most MOST_WORK, and MOST_SHORT_ROWS below the classes. */
+ * Else nothing is claimed of them: MOST_TRIED further values and three far ones of each class are compared with what the text
+ * makes of them, and Looped.tried says up to where. Linear in what is compiled, at most MOST_WORK, and MOST_SHORT_ROWS below. */
 #include "looped.h"
 
 #include <inttypes.h>
@@ -389,6 +387,14 @@ static bool times_repeat(Loops *x, Segments (*g)[4], int64_t n, Sample p[3]) {
   return ok || no(x, "its ranks do not come to keep one pace");
 }
 
+/* Each pipe has so many more microbatches as what clauses say of them repeats after. */
+static bool clauses_repeat(Loops *x, const Sample p[3]) {
+  for (uint32_t k = 0; x->proved && k < x->s->npipe; k++)
+    if ((p[1].s.pipe[k].nmb - p[0].s.pipe[k].nmb) % (uint64_t)(x->every * x->s->slices) != 0)
+      return no(x, "what its clauses say repeats after more microbatches");
+  return true;
+}
+
 /* The rows of the segments as the tables of the program, once they are final. */
 static void split_rows(Sched *s, const Segments *g, bool weights, PipeRank *to) {
   uint32_t words = INSTR_WORDS + (weights ? WEIGHT_WORDS : 0), n = g[0].row.n / words;
@@ -446,8 +452,6 @@ static bool make_class(Loops *x, int64_t n, PipeProgram *const p[3], const PipeP
                        .param = k->param};
   if (!FIT(&c->nmb, nmb) || !FIT(&c->slots, slots))
     return no(x, "its channels need more slots the more microbatches there are");
-  if (x->proved && c->nmb.by % (x->every * p[0]->slices) != 0)
-    return no(x, "what its clauses say repeats after more microbatches");
   if (!FIT(&c->makespan, makespan) || !FIT(&c->ideal, ideal) || !FIT(&c->busy, busy))
     return no(x, "its times do not come to repeat");
   return fit_params(x, n, p, l, k->param);
@@ -576,8 +580,9 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
   if (ok) /* its tables live as long as s */
     ok = compile_at(x->s, &like->s, x->s->arena, &like->diag, &like->opt, x->name, value_of(x, n),
                     !admits(x, n));
-  x->sure = x->proved;
-  ok = ok && make_class(x, n, q, like->s.prog, l, &k) && times_repeat(x, k.g, n, p);
+  x->sure = x->proved && !shares_links(x->s);
+  ok = ok && clauses_repeat(x, p) && make_class(x, n, q, like->s.prog, l, &k) &&
+       times_repeat(x, k.g, n, p);
   if (ok)
     finish_class(x, &k, 0);
   PipeLooped one = *l;

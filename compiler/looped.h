@@ -28,6 +28,8 @@ const Entry *moving_transfer(const Sched *s, const char *name);
 /* Do times, sizes, or what is recomputed, copied or read depend on it, or does that come to be something else from some
  * microbatch on? Else what a microbatch says repeats after each *every of them. */
 bool rest_moves(const Sched *s, const char *name, int64_t *every);
+/* Do ranks take turns at links? Loops that do not meet in a program for some M may do so for a larger one. */
+bool shares_links(const Sched *s);
 /* formulas_of_m.c: what s requires of the parameter, and those that follow from it: ensures value, admit, nadmit. False: they are
  * too long. */
 bool formulas_of_m(const Sched *s, const char *name, PipeLooped *l);

@@ -153,6 +153,14 @@ bool rest_moves(const Sched *s, const char *name, int64_t *every) {
   return false;
 }
 
+bool shares_links(const Sched *s) {
+  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+    for (const Clause *c = sc->clauses; c; c = c->next)
+      if (c->kind == CL_EXCLUSIVE || c->kind == CL_LINK)
+        return true;
+  return false;
+}
+
 /* ---- has it values? ---- */
 
 static const char *const LACKS = "for some M it may have no value";

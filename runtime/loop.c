@@ -296,6 +296,13 @@ static PipeProgram *refuse(char why[PIPE_LOOP_TEXT], const PipeLooped *l, int64_
   return NULL;
 }
 
+/* Is it more than times may be, 2^62? */
+static int is_beyond(PipeLinear l, uint64_t n) {
+  int64_t v;
+  return __builtin_mul_overflow(l.by, (int64_t)n, &v) || __builtin_add_overflow(v, l.at, &v) ||
+         v > (int64_t)1 << 62;
+}
+
 PipeProgram *pipe_unroll(const PipeLooped *l, int64_t at, char why[PIPE_LOOP_TEXT]) {
   if (!l || l->magic != PIPE_LOOP_MAGIC || l->abi != PIPE_ABI) {
     snprintf(why, PIPE_LOOP_TEXT, "this is no looped program of program format %u", PIPE_ABI);
@@ -323,6 +330,12 @@ PipeProgram *pipe_unroll(const PipeLooped *l, int64_t at, char why[PIPE_LOOP_TEX
     return refuse(why, l, at);
   Unroll u = {.at = at, .c = c, .n = (uint64_t)((at - c->from) / c->step)};
   int64_t nmb;
+  if (u.n <= INT32_MAX &&
+      (is_beyond(c->makespan, u.n) || is_beyond(c->ideal, u.n) || is_beyond(c->busy, u.n))) {
+    snprintf(why, PIPE_LOOP_TEXT, "%s = %" PRId64 " makes sums of times that are too large",
+             l->param[l->open], at);
+    return NULL;
+  }
   if (u.n > INT32_MAX || __builtin_mul_overflow(c->nmb.by, (int64_t)u.n, &nmb) ||
       nmb + c->nmb.at > INT32_MAX)
     u.room.over = 1;
