@@ -15,11 +15,13 @@ static bool op_mbs(Ex *x, const OpRef *o, int64_t *n) {
     op = op->def->op;
   if (op->pipe_index && array_mbs(x, op, n))
     return true;
-  if (op->pipe_index && op->pipe_index->depends) {
+  bool nested = o->op < 0 &&
+                o->def->op->op < 0; /* arguments of the inner one may name what has no value yet */
+  if (op->pipe_index && (op->pipe_index->depends || nested)) {
     diag_error(x->s->diag, DIAG_LAG, op->pipe_at,
-               "which of the pipes '%s' it is follows from the index of the kernel, and they have "
-               "not as many microbatches each",
-               op->pipe);
+               "which of the pipes '%s' it is %s, and they have not as many microbatches each",
+               op->pipe,
+               nested ? "says an op within an op" : "follows from the index of the kernel");
     diag_help(x->s->diag, "give the kernel a range, 'steady NAME in FROM..TO', or use 'do'");
     return false;
   }

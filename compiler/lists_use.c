@@ -193,6 +193,49 @@ static bool find_order(Text *t, const Stmt *b, const Clause **order) {
   return *order || text_no(t, b->at, "what it uses gives the rank no order");
 }
 
+/* What has been listed of one kind of op of a stage: up to where, if each run begins behind the one before, for every n. */
+typedef struct Runs {
+  Affine end;
+  bool any, moves, dropped, mixed;
+} Runs;
+
+/* A row, of `turns` + by_n * n turns. */
+static void list_run(Runs *l, const ListRow *row, int64_t turns, int64_t by_n, bool kept) {
+  Affine first = {row->unit.a, row->unit.n, 0}, last = first;
+  last.a += row->unit.j * (turns - 1), last.n += row->unit.j * by_n;
+  Affine low = row->unit.j < 0 ? last : first, high = row->unit.j < 0 ? first : last;
+  l->mixed |= l->any && (low.a - l->end.a < 1 || low.n < l->end.n);
+  l->moves |= row->unit.n != 0 || row->unit.j != 0;
+  l->dropped |= !kept;
+  l->any = true, l->end = high;
+}
+
+/* Of a phase that is not kept all ops are run, too, and none may come twice: nobody else looks at what is dropped. */
+static bool come_once(Text *t, const Stmt *b, uint32_t row0, uint32_t segment0) {
+  const RankList *l = t->out;
+  Runs *runs = arena_zalloc(t->s->arena, t->s->nstage * (size_t)PIPE_NOPS, sizeof *runs);
+  uint32_t from = row0;
+  for (uint32_t i = segment0; i < l->segment.n || from < l->row.n; i++) {
+    bool open = i >= l->segment.n;
+    ListSegment g = open ? (ListSegment){.row0 = from, .nrow = l->row.n - from, .turns = 1}
+                         : l->segment.at[i];
+    int64_t turns = g.by_n == 0 && g.turns == 0 ? 1 : g.turns;
+    for (uint32_t k = g.row0; k < g.row0 + g.nrow; k++) {
+      const ListRow *row = &l->row.at[k];
+      Runs *of = &runs[row->stage * (size_t)PIPE_NOPS];
+      bool kept = row->phase == b->phase;
+      list_run(&of[row->kind == PIPE_B ? PIPE_I : row->kind], row, turns, g.by_n, kept);
+      if (row->kind == PIPE_B)
+        list_run(&of[PIPE_W], row, turns, g.by_n, kept);
+    }
+    from = g.row0 + g.nrow;
+  }
+  for (size_t i = 0; i < t->s->nstage * (size_t)PIPE_NOPS; i++)
+    if (runs[i].mixed && runs[i].moves && runs[i].dropped)
+      return text_no(t, b->at, "ops of a phase that is not used may come twice");
+  return true;
+}
+
 /* Keeps of the rows from row0 on, in segments from segment0 on or in none yet, those of one phase. */
 static bool keep_phase(Text *t, const Stmt *b, uint32_t row0, uint32_t segment0) {
   RankList *l = t->out;
@@ -201,6 +244,8 @@ static bool keep_phase(Text *t, const Stmt *b, uint32_t row0, uint32_t segment0)
     if (l->row.at[i].phase == PIPE_NPHASES ||
         (l->row.at[i].group && l->row.at[i].phase != l->row.at[i + 1].phase))
       return text_no(t, b->at, "it uses a phase that no label says");
+  if (!come_once(t, b, row0, segment0))
+    return false;
   for (uint32_t i = segment0, from = row0; i < l->segment.n || from < n; i++) {
     bool open = i >= l->segment.n;
     ListSegment g = open ? (ListSegment){.row0 = from, .nrow = n - from} : l->segment.at[i];

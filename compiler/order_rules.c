@@ -17,7 +17,8 @@ static bool used_chunk(Ex *x, Expr *call) {
   const Use *u = x->in_use;
   Expr *chunk = call->args->next->value;
   int64_t c;
-  if (call->builtin != BI_INFLIGHT && call->builtin != BI_HELD && call->builtin != BI_KEPT)
+  if (call->builtin != BI_INFLIGHT && call->builtin != BI_HELD && call->builtin != BI_KEPT &&
+      call->builtin != BI_HOST)
     return true;
   if (!eval(s, chunk, &c))
     return false;
