@@ -676,6 +676,15 @@ static void verify_send(const Sched *s) {
   }
 }
 
+/* Of an instruction alone; 0 of one that is no op. */
+static uint64_t time_of(const PipeProgram *p, const PipeInstr *in) {
+  if (in->op == PIPE_SIDE)
+    return p->side[in->keep].time;
+  if (p->slice_time && in->op <= PIPE_R)
+    return p->slice_time[5 * (in->stage * (size_t)p->slices + in->mb % p->slices) + in->op];
+  return in->op <= PIPE_U ? p->stage[in->stage].time[in->op] : 0;
+}
+
 void verify_program(const Sched *s) {
   const PipeProgram *p = s->prog;
   Arena *a = s->arena;
@@ -692,17 +701,12 @@ void verify_program(const Sched *s) {
       const PipeInstr *in = &p->rank[r].instr[i];
       BUG_IF(in->op >= PIPE_NOPS || in->stage >= p->nstage);
       BUG_IF(pipe_is_side(in->op) && in->keep >= p->nside);
-      busy += in->op == PIPE_SIDE ? p->side[in->keep].time
-              : p->slice_time && in->op <= PIPE_R
-                  ? p->slice_time[5 * (in->stage * (size_t)p->slices + in->mb % p->slices) + in->op]
-              : in->op <= PIPE_U ? p->stage[in->stage].time[in->op]
-                                 : 0;
+      busy += time_of(p, in);
       const PipeInstr *f = in->op == PIPE_F ? in : in + 1, *b = in->op == PIPE_F ? in + 1 : in;
       bool pair = in->group == 1 && i + 1 < p->rank[r].ninstr && in[1].stage < p->nstage &&
                   (i == 0 || in[-1].group != 2) && f->op == PIPE_F && b->op == PIPE_B;
       if (pair && p->stage[f->stage].time_fb)
-        busy += p->stage[f->stage].time_fb - p->stage[f->stage].time[PIPE_F] -
-                p->stage[b->stage].time[PIPE_B];
+        busy += p->stage[f->stage].time_fb - time_of(p, f) - time_of(p, b);
     }
   }
   BUG_IF(p->busy != busy || p->makespan < p->ideal || p->busy > p->nrank * p->ideal);

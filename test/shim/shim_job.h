@@ -78,7 +78,8 @@ Compiled *compiled(const char *stdlib, const Sample *s); /* the caller's, with i
 void job_run(Job *j);
 bool job_whole(const Job *j);                     /* no error, no broken rule */
 bool job_same(const Job *j, const Result *want);  /* losses, of the steps that ended a call, and weights */
-/* With headers, and PIPE_FAULT=fault: does the report have `want` in it? If not, that is an expectation that failed. */
+/* With headers, and PIPE_FAULT=fault: does the report have `want` in it, under a deadline
+ * that is long enough? If not, that is an expectation that failed. */
 bool job_blames(const PipeProgram *p, const char *fault, const char *want, uint64_t seed);
 /* What the CPU engine makes of the program; floats: as in Job. */
 void job_reference(const PipeProgram *p, bool floats, Result *r);
