@@ -611,6 +611,7 @@ static inline uint64_t op_cost(const Sched *s, const PipeStage *cost, bool unifo
 bool offload(Sched *s);
 const char *copy_text(Sched *s, const Copy *c); /* "2OFF3" */
 void offload_guests(Sched *s);  /* for slots: slots on other ranks */
+uint32_t load_reader(const Sched *s, const Copy *c); /* the op that reads the stash first when it is back */
 void offload_streams(Sched *s); /* for comm: the COPY streams, and what compute waits for of them */
 /* ---- transfers.c: requires offload. Of a lowering that has transfers at their ops: ensures lists, proves that
  * they are complete and, as check_channels does, that they are carried out to their end; only_lists: but not
