@@ -470,12 +470,13 @@ static bool needs_gradient(Proof *p, Spot to, const Run *y) {
 }
 
 /* The updates of a stage and those of its replicas, or of tied stages, with the same numbers. Those in loops that
- * grow with M are at one time by the clock, so that each comes after all gradients. */
+ * grow with M start at one time by the clock, so that each comes after all gradients. */
 static bool needs_sums(Proof *p, uint32_t r, uint32_t segment, uint32_t row) {
   const Sched *s = p->s;
   const ListRow *o = &p->l->rank[r].row.at[row];
   Affine own = p->updates[r][row];
   int64_t pace = own.j ? own.j : 1;
+  Spot to = {r, segment, action_first(&p->l->rank[r], row)}; /* it starts when all of it can */
   Run x, y;
   bool alone = s->stage[o->stage].replica == o->stage &&
                !(s->tie_of && s->tie_of[o->stage] != NONE);
@@ -500,12 +501,13 @@ static bool needs_sums(Proof *p, uint32_t r, uint32_t segment, uint32_t row) {
           !served(p, &x, &y, 0, pace, end, &some))
         return false;
       if (some && of->of.j == 0 && own.j == 0) {
-        if (!needs_gradient(p, (Spot){r, segment, row}, &y))
+        if (!needs_gradient(p, to, &y))
           return false;
         continue;
       }
+      Spot from = {y.rank, y.segment, action_first(&p->l->rank[y.rank], y.row)};
       for (int k = 0; some && k < 2; k++)
-        arc(p, (Spot){y.rank, y.segment, y.row}, (Spot){r, segment, row},
+        arc(p, from, to,
             affine_sum(affine_sum(pace_at(p, &x, end[k]), pace_at(p, &y, end[k]), -1), affine(1),
                        1));
     }
