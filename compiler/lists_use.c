@@ -202,12 +202,14 @@ typedef struct Runs {
   bool any, moves, dropped, mixed;
 } Runs;
 
-/* A row, of `turns` + by_n * n turns. */
-static void list_run(Runs *l, const ListRow *row, int64_t turns, int64_t by_n, bool kept) {
-  Affine first = {row->unit.a, row->unit.n, 0}, last = first;
+/* A row, of `turns` + by_n * n turns; inside: of a loop that grows, in each turn of which the `use` runs anew, so they have to be
+ * apart in all of these. */
+static void list_run(Runs *l, const ListRow *row, int64_t turns, int64_t by_n, bool inside,
+                     bool kept) {
+  Affine first = {row->unit.a, row->unit.n, inside ? row->unit.j : 0}, last = first;
   last.a += row->unit.j * (turns - 1), last.n += row->unit.j * by_n;
   Affine low = row->unit.j < 0 ? last : first, high = row->unit.j < 0 ? first : last;
-  l->mixed |= l->any && (low.a - l->end.a < 1 || low.n < l->end.n);
+  l->mixed |= l->any && (low.a - l->end.a < 1 || low.n < l->end.n || low.j != l->end.j);
   l->moves |= row->unit.n != 0 || row->unit.j != 0;
   l->dropped |= !kept;
   l->any = true, l->end = high;
@@ -218,6 +220,7 @@ static bool come_once(Text *t, const Stmt *b, uint32_t row0, uint32_t segment0) 
   const RankList *l = t->out;
   Runs *runs = arena_zalloc(t->s->arena, t->s->nstage * (size_t)PIPE_NOPS, sizeof *runs);
   uint32_t from = row0;
+  bool inside = t->x->by_n != 0;
   for (uint32_t i = segment0; i < l->segment.n || from < l->row.n; i++) {
     bool open = i >= l->segment.n;
     ListSegment g = open ? (ListSegment){.row0 = from, .nrow = l->row.n - from, .turns = 1}
@@ -227,9 +230,9 @@ static bool come_once(Text *t, const Stmt *b, uint32_t row0, uint32_t segment0) 
       const ListRow *row = &l->row.at[k];
       Runs *of = &runs[row->stage * (size_t)PIPE_NOPS];
       bool kept = row->phase == b->phase;
-      list_run(&of[row->kind == PIPE_B ? PIPE_I : row->kind], row, turns, g.by_n, kept);
+      list_run(&of[row->kind == PIPE_B ? PIPE_I : row->kind], row, turns, g.by_n, inside, kept);
       if (row->kind == PIPE_B)
-        list_run(&of[PIPE_W], row, turns, g.by_n, kept);
+        list_run(&of[PIPE_W], row, turns, g.by_n, inside, kept);
     }
     from = g.row0 + g.nrow;
   }
