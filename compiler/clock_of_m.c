@@ -441,20 +441,23 @@ Affine proof_updates_at(const Proof *p, const Run *r, Affine unit) {
   return affine_sum(n, (Affine){turn.a / r->of.j, turn.n / r->of.j, 0}, by);
 }
 
-/* U(m) stands behind the gradient of m, and no update between them. */
+/* U(m) stands behind the gradient of m, or of a slice of it, and no update between them. U(m) names slice 0. */
+static bool labelled_of(Proof *p, const Run *x, const Runs *f, int64_t slice) {
+  Serving k = {0};
+  while (proof_next(p, f, x, -slice, &k))
+    for (int i = 0; i < 2 && is_grad(row_at(p, k.run)); i++)
+      if (!affine_same(proof_updates_at(p, x, k.end[i]),
+                       proof_updates_at(p, k.run, affine_sum(k.end[i], affine(slice), 1))))
+        return proof_no(p, row_at(p, x), "for some M another update comes before it");
+  return !k.failed && needs(p, x, f, -slice);
+}
+
 static bool labelled(Proof *p, const Run *x) {
-  for (int kind = OF_B; kind <= OF_W; kind++) {
-    const Runs *f = proof_family(p, row_at(p, x)->stage, kind);
-    Serving k = {0};
-    /* U(m) names the first slice; its gradient is the last that is made */
-    while (proof_next(p, f, x, 0, &k))
-      for (int i = 0; i < 2 && is_grad(row_at(p, k.run)); i++)
-        if (!affine_same(proof_updates_at(p, x, k.end[i]), proof_updates_at(p, k.run, k.end[i])))
-          return proof_no(p, row_at(p, x), "for some M another update comes before it");
-    if (k.failed || !needs(p, x, f, 0))
-      return false;
-  }
-  return true;
+  bool ok = true;
+  for (int kind = OF_B; kind <= OF_W && ok; kind++)
+    for (int64_t slice = 0; slice < p->s->slices && ok; slice++)
+      ok = labelled_of(p, x, proof_family(p, row_at(p, x)->stage, kind), slice);
+  return ok;
 }
 
 /* An update that is there once needs the last gradient before the U y, which is there in the same way. */
