@@ -163,12 +163,12 @@ void rules_state(Rules *q, uint64_t now) {
     to->begun[r] = q->next[r] - s->rank_op0[r];
 }
 
-/* The numbers of a condition whose other parts are quantities. */
+/* The numbers of a condition, into which all but the quantities has been put. */
 static uint64_t guard_hash(const Expr *e, uint64_t h) {
   if (!e)
     return h;
-  if (!counts_now(e))
-    return rules_hash(h, e->value); /* one number by now */
+  if (e->kind == EX_INT)
+    return rules_hash(h, e->value);
   for (const Arg *a = e->args; a; a = a->next)
     h = guard_hash(a->value, h);
   return guard_hash(e->c, guard_hash(e->b, guard_hash(e->a, h)));
