@@ -59,11 +59,11 @@ static bool is_open(const Ex *x, const WScan *k, uint32_t i) {
 
 static bool say_which(Ex *x, const OpRef *o, const WScan *k) {
   Sched *s = x->s;
-  diag_error(s->diag, DIAG_BAD_INDEX, x->use->at,
+  diag_error(s->diag, DIAG_CLAUSE, x->use->at,
              "rank %u: which I '%s' takes is known only once the rules before it have been played",
              x->rank, span_text(s, x->use->at));
   diag_note(s->diag, last_region(x, k->from)->at->at, "they are here");
-  diag_help(s->diag, "say which: %s(m)", o->name);
+  diag_help(s->diag, "say which: %s(m)", span_text(s, o->at));
   return false;
 }
 
@@ -176,7 +176,7 @@ bool take_any(const Rules *q) {
   Sched *s = q->s;
   uint32_t row = q->x->bare.at[q->x->bare.n - 1].row;
   Span at = s->site[s->op[row].site];
-  diag_error(s->diag, DIAG_BAD_INDEX, at,
+  diag_error(s->diag, DIAG_CLAUSE, at,
              "rank %u: which I '%s' takes changes each time that the rules are played",
              op_rank(s, row), span_text(s, at));
   diag_help(s->diag, "say which: W(m)");

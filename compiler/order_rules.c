@@ -650,6 +650,7 @@ static bool play_once(Ex *x, bool last, bool *again) {
       .freed = NEW_ARRAY(a, uint32_t, s->nrank),
       .next_freed = NEW_ARRAY(a, uint32_t, s->ncopy),
       .awaited = arena_alloc(a, s->nrank * sizeof *q.awaited),
+      .wake = NEW_ARRAY(a, uint64_t, s->nrank),
       .line = NEW_ARRAY(a, uint32_t, x->classes.n),
       .moved = NEW_ARRAY(a, bool, x->classes.n),
   };

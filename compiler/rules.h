@@ -37,10 +37,11 @@ typedef struct Rounds {
 
 /* An op, or action, with a priority that a rank waits for: at `at` it can be taken, being first in line then. */
 typedef struct Awaited {
-  uint32_t cand; /* NONE: none */
-  bool partner;  /* it names one that comes, too */
+  uint32_t cand;    /* NONE: none */
+  uint32_t partner; /* the op that it is taken with, where it names none; NONE; MANY: there are several */
   uint64_t at;
 } Awaited;
+#define MANY (UINT32_MAX - 1)
 typedef struct Soon { uint32_t cls, i; } Soon; /* candidate i of the heap `coming` of a class */
 
 typedef struct Rules {
@@ -65,6 +66,7 @@ typedef struct Rules {
   uint32_t nevent, cap;
   uint32_t rank;       /* that decides now */
   Awaited *awaited;    /* [nrank] */
+  uint64_t *wake;      /* [nrank] a moment at which it looks at what has arrived, if that is yet to come */
   VEC(Soon) soon;      /* heap, while a rank looks at what arrives, and by class: */
   uint32_t *line;      /* [nclass] which is first in line then, NONE */
   bool *moved;         /* [nclass] it has just become so */

@@ -71,7 +71,8 @@ static bool hash_part(Text *t, const Expr *e, uint64_t *h, bool *known, int64_t 
   *known = !counts_now(e);
   if (*known)
     return affine_number(t->x, e, v);
-  if (e->kind == EX_AND || e->kind == EX_OR || e->kind == EX_COND) { /* what is not needed is left out */
+  if (e->kind == EX_AND || e->kind == EX_OR ||
+      e->kind == EX_COND) { /* what is not needed is left out */
     if (!hash_part(t, e->a, h, known, v))
       return false;
     bool yes = *known && *v != 0;

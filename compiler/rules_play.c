@@ -144,11 +144,11 @@ static void known(Rules *q, uint32_t op, uint64_t now) {
       uint32_t cand = q->x->parts.at[p - 1].cand;
       Awaited *w = &q->awaited[r];
       line_up(q, cand, now);
-      if (w->cand != NONE && c->avail <= w->at &&
-          (w->partner ||
-           (q->x->cands.at[w->cand].cls == c->cls && ready_before(q, cand, w->cand)))) {
-        w->cand = NONE; /* it may not be first in line then */
-        event_push(q, now, r);
+      if (w->cand != NONE && c->avail <= w->at) { /* who can be taken then may be another */
+        bool before = q->x->cands.at[w->cand].cls == c->cls && ready_before(q, cand, w->cand);
+        w->cand = before ? cand : w->cand;
+        if (before || w->partner == MANY)
+          event_push(q, now, r);
       }
     }
   }
@@ -239,12 +239,16 @@ static bool summed(const Sched *s, uint32_t row) {
   return s->stage[row].replica != row || (s->tie_of && s->tie_of[row] != NONE);
 }
 
+static bool frozen_stage(const Rules *q, uint32_t kind, uint32_t stage) {
+  return q->rounds && adds_gradient(kind) && stage != NONE &&
+         q->rounds->closed[stage] > q->rounds->updates[stage];
+}
+
 bool rules_frozen(const Rules *q, uint32_t cand) {
   const RuleCand *c = &q->x->cands.at[cand];
   for (uint32_t i = 0; q->rounds && i < c->n; i++) {
     const RulePart *p = &q->x->parts.at[c->first + i];
-    if (adds_gradient(p->kind) && p->stage != NONE &&
-        q->rounds->closed[p->stage] > q->rounds->updates[p->stage])
+    if (frozen_stage(q, p->kind, p->stage))
       return true;
   }
   return false;
@@ -444,28 +448,45 @@ static uint32_t soon_pop(Rules *q, uint64_t end) {
   return cand;
 }
 
-static bool has_partner(const Rules *q, uint32_t cand) {
+/* Which of the ops that it is taken with, pick[], the candidate does not name. */
+static uint32_t partner_of(const Rules *q, uint32_t cand, const uint32_t *pick) {
   const RuleCand *c = &q->x->cands.at[cand];
+  uint32_t op = NONE;
   for (uint32_t i = 0; i < c->n; i++)
     if (q->x->parts.at[c->first + i].op == NONE)
-      return true;
-  return false;
+      op = op == NONE ? pick[i] : MANY;
+  return op;
 }
 
-/* Could rank r take, at q->by, one that is first in line then? False: a condition has no value. */
-static bool could_take(Rules *q, const Region *g, uint32_t r, bool *yes) {
+/* The action that is awaited is still there, and so is its partner; what else there is by then does not take both away. */
+static bool still_comes(const Rules *q, const Awaited *w) {
+  const RuleCand *c = &q->x->cands.at[w->cand];
+  if (w->partner == MANY || is_dead(q, w->cand) || rules_frozen(q, w->cand))
+    return false;
+  if (w->partner == NONE)
+    return true;
+  const Op *o = &q->s->op[w->partner];
+  for (uint32_t i = 0; i < c->n; i++)
+    if (q->x->parts.at[c->first + i].op == w->partner)
+      return false;
+  return q->op[w->partner].need != OP_DONE && !frozen_stage(q, o->kind, o->stage);
+}
+
+/* Could rank r take, at q->by, one that is first in line then? partners: so may be others that it is taken with. False: a
+ * condition has no value. */
+static bool could_take(Rules *q, const Region *g, uint32_t r, bool partners, bool *yes) {
   uint32_t room[MAX_TOGETHER];
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
     const RuleClass *c = &q->x->classes.at[k];
     uint32_t cand = q->line[k];
-    bool any = c->joint && cand != NONE && has_partner(q, cand);
-    if (!c->keyed || cand == NONE || !(q->moved[k] || any) || rules_frozen(q, cand))
+    if (!c->keyed || cand == NONE || !(q->moved[k] || (partners && c->joint)) ||
+        rules_frozen(q, cand))
       continue;
     if (!rules_holds(q, cand, yes))
       return false;
     *yes = *yes && rules_pick(q, g, cand, room, NULL);
     if (*yes) {
-      q->awaited[r] = (Awaited){cand, any, q->by};
+      q->awaited[r] = (Awaited){cand, partner_of(q, cand, room), q->by};
       return true;
     }
   }
@@ -477,8 +498,7 @@ static bool could_take(Rules *q, const Region *g, uint32_t r, bool *yes) {
 static bool awaits(Rules *q, const Region *g, uint32_t r, uint64_t now, uint64_t end, bool *yes) {
   const Awaited *w = &q->awaited[r];
   *yes = false;
-  if (w->cand != NONE && !w->partner && w->at > now && w->at < end && !is_dead(q, w->cand) &&
-      !rules_frozen(q, w->cand)) {
+  if (w->cand != NONE && w->at > now && w->at < end && still_comes(q, w)) {
     if (!rules_holds(q, w->cand, yes))
       return false;
     if (*yes)
@@ -496,14 +516,16 @@ static bool awaits(Rules *q, const Region *g, uint32_t r, uint64_t now, uint64_t
   bool ok = true;
   while (ok && !*yes && q->soon.n > 0) {
     uint32_t cand;
+    bool partners = false;
     q->by = soon_cand(q, q->soon.at[0], &cand)->avail;
     do {
       cand = soon_pop(q, end);
       uint32_t k = q->x->cands.at[cand].cls;
       if (!is_dead(q, cand) && (q->line[k] == NONE || ready_before(q, cand, q->line[k])))
         q->line[k] = cand, q->moved[k] = true;
+      partners |= !q->x->classes.at[k].joint;
     } while (q->soon.n > 0 && soon_cand(q, q->soon.at[0], &cand)->avail == q->by);
-    ok = could_take(q, g, r, yes);
+    ok = could_take(q, g, r, partners, yes);
     for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++)
       q->moved[k] = false;
   }
@@ -602,8 +624,8 @@ static bool step(Rules *q, uint32_t r, uint64_t now) {
     return true;
   }
   uint64_t at = next_arrival(q, g, r);
-  if (at != UINT64_MAX)
-    event_push(q, at, r);
+  if (at != UINT64_MAX && (q->wake[r] <= now || at < q->wake[r]))
+    event_push(q, q->wake[r] = at, r);
   return true;
 }
 

@@ -7,7 +7,8 @@
  *   anything has been done for are as they were at the beginning, and are left out. An arrival at 0 is the first of all,
  *   now and later, and stays 0. What a candidate lacks, and when it arrives, follows from its ops; whether it waits in
  *   `ready` or in `coming`, from when it arrives; but that one in `coming` has run is seen, too.
- * - Of a rank: when it is free, what it runs, and what is counted of stashes. A moment that is past is 0.
+ * - Of a rank: when it is free, what it runs, and what is counted of stashes. A moment that is past is 0. What it
+ *   awaits follows from what arrives: it is but remembered (rules_play.c, note [awaited]).
  * - Of updates: which have their gradients and have not run, and since when; how far their stages are apart. How many
  *   gradients are missing to a U follows from what has run.
  * - The events, all of them.
@@ -55,6 +56,7 @@ static void put_rank(Rules *q, Words *w, uint32_t r, uint64_t now, int64_t front
   const Sched *s = q->s;
   put(q, w, rules_region(q, r) != NULL);
   put(q, w, q->free_at[r] > now ? (int64_t)(q->free_at[r] - now) : 0);
+  put(q, w, q->wake[r] > now ? (int64_t)(q->wake[r] - now) : 0);
   put(q, w, q->ending[r]);
   for (uint32_t k = q->begun[r]; q->ending[r] && k < q->next[r]; k++) {
     const Op *o = &s->op[q->seq[k]];
