@@ -328,10 +328,8 @@ static Edges find_edges(Sched *s, const Stands *p, uint32_t r) {
   }
   for (uint32_t i = s->ngroup ? s->rank_copy0[r] : 0; s->ngroup && i < s->rank_copy0[r + 1]; i++) {
     const Copy *c = &s->copy[i];
-    size_t cell = c->kind == PIPE_SIDE_COPY ? 0 : (size_t)c->stage * s->nmb + c->mb;
     if (c->kind == PIPE_LOAD)
-      add_edge(s, &e, action_at(s, p, (s->at_b[cell] > c->at ? s->at_b : s->at_w)[cell] - 1),
-               p->copy[i]);
+      add_edge(s, &e, action_at(s, p, load_reader(s, c)), p->copy[i]);
     for (uint32_t op = c->free_at; c->kind == PIPE_OFF && op < s->rank_op0[r + 1]; op++)
       if (s->op[op].kind == PIPE_F) { /* and so does each behind it */
         add_edge(s, &e, action_at(s, p, op), p->copy[i]);

@@ -241,10 +241,10 @@ static bool check_tied(Sched *s) {
   return true;
 }
 
-/* U(m) against the gradient of m: `version` is how many updates were before it. */
-static bool check_label(Sched *s, uint32_t u, uint32_t k, const uint32_t *version) {
+/* U(m) against the gradient of m, or of one slice of it: `version` is how many updates were before it. */
+static bool check_label(Sched *s, uint32_t u, uint32_t slice, uint32_t k, const uint32_t *version) {
   const Op *o = &s->op[u];
-  size_t cell = (size_t)o->stage * s->nmb + o->mb;
+  size_t cell = (size_t)o->stage * s->nmb + o->mb + slice;
   uint32_t grad = (s->at_w[cell] ? s->at_w[cell] : s->at_b[cell]) - 1;
   if (grad < u && version[cell] == k)
     return true;
@@ -270,7 +270,10 @@ static bool check_labels(Sched *s) {
     const Op *o = &s->op[i];
     uint32_t *k = &updates[o->stage];
     if (o->kind == PIPE_U) {
-      ok &= o->mb == NONE || check_label(s, i, *k, version);
+      bool right = true;
+      for (uint32_t q = 0; o->mb != NONE && q < s->slices && right; q++)
+        right = check_label(s, i, q, *k, version);
+      ok &= right;
       ++*k;
     } else if (adds_gradient(o)) {
       version[(size_t)o->stage * s->nmb + o->mb] = *k;

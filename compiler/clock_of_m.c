@@ -441,20 +441,23 @@ Affine proof_updates_at(const Proof *p, const Run *r, Affine unit) {
   return affine_sum(n, (Affine){turn.a / r->of.j, turn.n / r->of.j, 0}, by);
 }
 
-/* U(m) stands behind the gradient of m, and no update between them. */
+/* U(m) stands behind the gradient of m, or of a slice of it, and no update between them. U(m) names slice 0. */
+static bool labelled_of(Proof *p, const Run *x, const Runs *f, int64_t slice) {
+  Serving k = {0};
+  while (proof_next(p, f, x, -slice, &k))
+    for (int i = 0; i < 2 && is_grad(row_at(p, k.run)); i++)
+      if (!affine_same(proof_updates_at(p, x, k.end[i]),
+                       proof_updates_at(p, k.run, affine_sum(k.end[i], affine(slice), 1))))
+        return proof_no(p, row_at(p, x), "for some M another update comes before it");
+  return !k.failed && needs(p, x, f, -slice);
+}
+
 static bool labelled(Proof *p, const Run *x) {
-  for (int kind = OF_B; kind <= OF_W; kind++) {
-    const Runs *f = proof_family(p, row_at(p, x)->stage, kind);
-    Serving k = {0};
-    /* U(m) names the first slice; its gradient is the last that is made */
-    while (proof_next(p, f, x, 0, &k))
-      for (int i = 0; i < 2 && is_grad(row_at(p, k.run)); i++)
-        if (!affine_same(proof_updates_at(p, x, k.end[i]), proof_updates_at(p, k.run, k.end[i])))
-          return proof_no(p, row_at(p, x), "for some M another update comes before it");
-    if (k.failed || !needs(p, x, f, 0))
-      return false;
-  }
-  return true;
+  bool ok = true;
+  for (int kind = OF_B; kind <= OF_W && ok; kind++)
+    for (int64_t slice = 0; slice < p->s->slices && ok; slice++)
+      ok = labelled_of(p, x, proof_family(p, row_at(p, x)->stage, kind), slice);
+  return ok;
 }
 
 /* An update that is there once needs the last gradient before the U y, which is there in the same way. */
@@ -470,12 +473,13 @@ static bool needs_gradient(Proof *p, Spot to, const Run *y) {
 }
 
 /* The updates of a stage and those of its replicas, or of tied stages, with the same numbers. Those in loops that
- * grow with M are at one time by the clock, so that each comes after all gradients. */
+ * grow with M start at one time by the clock, so that each comes after all gradients. */
 static bool needs_sums(Proof *p, uint32_t r, uint32_t segment, uint32_t row) {
   const Sched *s = p->s;
   const ListRow *o = &p->l->rank[r].row.at[row];
   Affine own = p->updates[r][row];
   int64_t pace = own.j ? own.j : 1;
+  Spot to = {r, segment, action_first(&p->l->rank[r], row)}; /* it starts when all of it can */
   Run x, y;
   bool alone = s->stage[o->stage].replica == o->stage &&
                !(s->tie_of && s->tie_of[o->stage] != NONE);
@@ -500,12 +504,13 @@ static bool needs_sums(Proof *p, uint32_t r, uint32_t segment, uint32_t row) {
           !served(p, &x, &y, 0, pace, end, &some))
         return false;
       if (some && of->of.j == 0 && own.j == 0) {
-        if (!needs_gradient(p, (Spot){r, segment, row}, &y))
+        if (!needs_gradient(p, to, &y))
           return false;
         continue;
       }
+      Spot from = {y.rank, y.segment, action_first(&p->l->rank[y.rank], y.row)};
       for (int k = 0; some && k < 2; k++)
-        arc(p, (Spot){y.rank, y.segment, y.row}, (Spot){r, segment, row},
+        arc(p, from, to,
             affine_sum(affine_sum(pace_at(p, &x, end[k]), pace_at(p, &y, end[k]), -1), affine(1),
                        1));
     }

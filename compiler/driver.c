@@ -196,6 +196,8 @@ static bool run(Sched *s, bool output) {
     if ((channels || (!ok && passes[i].run == list_transfers)) && model && s->machine_list &&
         output) /* what is refuted can be looked into */
       ok &= emit(s);
+    if (s->opt->verify)
+      verify_circle(s);
     if (!ok || s->diag->errors)
       return false;
     proved |= passes[i].run == check_deps;

@@ -270,16 +270,36 @@ static bool not_here(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t
   return false;
 }
 
-/* One place after that of an op in its stage's row of them. */
-static void note_next(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
-  int64_t slices = x->s->slices, place;
-  if (o->op == PIPE_W || o->op == PIPE_OFF || o->op == PIPE_LOAD || x->move ||
-      __builtin_mul_overflow(mb, slices, &place) ||
+static int64_t *next_of(Ex *x, int kind, uint32_t stage) {
+  return kind == PIPE_F                     ? &x->next_f[stage]
+         : kind == PIPE_R                   ? &x->next_r[stage]
+         : kind == PIPE_B || kind == PIPE_I ? &x->next_b[stage]
+                                            : NULL;
+}
+
+int64_t *next_behind(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb, int64_t outside,
+                     int64_t *place) {
+  const Sched *s = x->s;
+  int64_t slices = s->slices, slice = mb % slices,
+          first = (int64_t)mb - slice - s->stage[stage].mb0 - outside * slices;
+  bool back = kind == PIPE_B || kind == PIPE_I;
+  *place = first + (back ? slices - 1 - slice : slice) + 1;
+  return next_of(x, kind, stage);
+}
+
+bool has_run(Sched *s, uint8_t kind, uint32_t stage, uint32_t mb) {
+  uint32_t row = *op_row(s, kind, (size_t)stage * s->nmb + mb);
+  return row && s->op[row - 1].kind == kind;
+}
+
+/* One place after that of an op in its stage's row of them, which is returned; NULL: it is not counted. */
+static int64_t *note_next(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
+  int64_t slices = x->s->slices, place, *next = x->move ? NULL : next_of(x, o->op, stage);
+  if (!next || __builtin_mul_overflow(mb, slices, &place) ||
       __builtin_add_overflow(place, (is_back(o) ? slices - 1 - slice : slice) + 1, &place))
-    return;
-  *(o->op == PIPE_F   ? &x->next_f[stage]
-    : o->op == PIPE_R ? &x->next_r[stage]
-                      : &x->next_b[stage]) = place;
+    return NULL;
+  *next = place;
+  return next;
 }
 
 bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
@@ -294,9 +314,12 @@ bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
       diag_note(s->diag, o->at, "it stands for this");
     return false;
   }
-  note_next(x, o, stage, mb, slice);
+  int64_t *next = note_next(x, o, stage, mb, slice);
   if (!step_mb(x, o, stage, mb, &at))
     return false;
+  bool own = x->list && !(x->in_use && x->in_use->list); /* of what is used those that it lists */
+  if (next && own && (at == NONE || !has_run(s, (uint8_t)o->op, stage, at + (uint32_t)slice)))
+    note_listed(x, next, *next);
   if (at != NONE && !runs_mb(x->s, stage, at))
     return not_here(x, o, stage, mb, at);
   if (at == NONE)

@@ -14,7 +14,7 @@ typedef struct Clauses { Bound *at; uint32_t n, cap; } Clauses;
 typedef struct KernelItem { /* an op of the kernel being expanded */
   int64_t lag, lo, hi;
   const Expr *index;
-  uint32_t stage;      /* when fixed */
+  uint32_t stage;      /* when fixed, once a turn has run it; else NONE */
   bool fixed;
 } KernelItem;
 
@@ -46,6 +46,14 @@ typedef struct WScan {
   uint32_t at;          /* all before this place in the order are taken */
 } WScan;
 typedef struct BareW { uint32_t row, scan; } BareW; /* of s->op, of Ex.scans */
+
+/* An op of clock or rules, for those behind the block that have no index. */
+typedef struct Noted {
+  int64_t key;         /* time stamp */
+  uint32_t seq;
+  int64_t *next;       /* entry of Ex.next_f, next_b or next_r, */
+  int64_t place;       /* and what it is if this op is the last of its kind on its stage */
+} Noted;
 
 typedef struct Region { /* of rules: these ops of a rank are put in order once all are known */
   uint32_t rank, first, n, copy, ncopy, cls0, ncls; /* rows of s->op, of s->copy; classes */
@@ -89,7 +97,9 @@ typedef struct Use {
   int64_t total;       /* the same outside of all */
   int64_t lo, hi, step; /* of its own microbatches it runs only these; step 0: all */
   bool clip;           /* whether it stands in `clip` */
-  uint32_t first;      /* row of its first op */
+  uint8_t label;       /* phase of the label that it stands under; PIPE_NPHASES: under none */
+  uint32_t first;      /* row of its first op, */
+  uint32_t listed;     /*   of the first one that it lists */
   /* Where places depend on the microbatch, here or there; else NULL: */
   uint32_t *const *place; /* [npipe] its rank of each stage and microbatch of its own, [stage * nmb + mb] */
   const uint32_t *held;   /* [nheld] rows of the rank at hand that it runs, in the order of its chunks; of another
@@ -99,9 +109,14 @@ typedef struct Use {
   const struct Use *outer;
 } Use;
 
+/* Where the ops and copies of a cell are: at_f, at_b, at_w, at_r, at_off, at_load of Sched. */
+enum { NMAPS = 6 };
+typedef struct Maps { uint32_t *at[NMAPS]; } Maps;
+
 /* How much there was when a `use` of one phase began, and what the rank at hand had run: it is forgotten meanwhile. */
 typedef struct Past {
-  uint32_t **maps; /* of at_f, at_b, at_w, at_r, at_off, at_load, fresh; NULL: there was no such map */
+  Maps maps;
+  uint32_t *fresh; /* of the rank's rows */
   uint32_t op, copy, post, region, cand, part, cls;
 } Past;
 
@@ -154,6 +169,8 @@ typedef struct Ex {
   uint32_t use_depth;
   bool use_told;       /* the error that was reported last is at a `use` */
   VEC(Fitting) fitting; /* of each schedule that was used, the last values */
+  VEC(Maps) clean;     /* of a `use` of one phase in another: of each depth, with nothing in them but what it runs */
+  uint32_t forgotten;  /* depth */
   uint32_t op_cap;
   int64_t *next_f, *next_b, *next_r; /* [nstage] what an op without index takes: one past the last */
   uint32_t *fresh;     /* [nstage] gradient ops pushed since the last U */
@@ -171,6 +188,8 @@ typedef struct Ex {
   int64_t key;
   bool keyed;
   VEC(Listed) listed;
+  VEC(Noted) noted;    /* of the block */
+  VEC(int64_t) before; /* next_f, next_b and next_r of the rank's rows before it */
   VEC(Region) regions;
   VEC(RuleCand) cands;
   VEC(RulePart) parts;
@@ -250,6 +269,11 @@ const uint32_t *rank_rows(const Ex *x, uint32_t *n);
 const uint32_t *pipe_rows(const Ex *x, const Pipe *p, uint32_t *n);
 bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t *mb, int64_t *slice);
 bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice);
+/* Which of next_f, next_b and next_r an op counts in, and what that is behind it, where `outside` is microbatch 0. NULL: of a
+ * kind that is not counted. */
+int64_t *next_behind(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb, int64_t outside, int64_t *place);
+/* Is that op in the rank's order already? */
+bool has_run(Sched *s, uint8_t kind, uint32_t stage, uint32_t mb);
 bool is_whole(const OpRef *o); /* U, REDUCE, TIE: of a stage, not of a microbatch */
 /* Binds the parameters of a macro as o says, `index` among its arguments having that value; runs it then. */
 bool bind_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value);
@@ -308,6 +332,8 @@ bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 void no_ticks(Ex *x); /* why only a clock can be used in the clock at hand */
 bool list_any(Ex *x, const OpRef *o); /* (rules) an op without index in an overlap */
 bool list_sum(Ex *x, uint8_t kind, uint32_t stage); /* the same of a REDUCE or TIE */
+/* What an op without index takes behind an op of the block at hand, which it lists or leaves out: *next is `place`. */
+void note_listed(Ex *x, int64_t *next, int64_t place);
 /* Runs the body of t, an overlap or group with one time stamp for all, inside a clock. */
 bool list_joint(Ex *x, const Stmt *t);
 /* Runs the body of t for each index and leaves its ops in x->listed; period: added to the key once
@@ -352,6 +378,8 @@ bool use_order(Ex *x, const Stmt *t, const Fitting *f, Use *u);
 /* ---- use_phase.c ---- */
 /* The rank at hand has run nothing yet; what it had. */
 Past use_forget(Ex *x);
+/* Takes away what it has run since, and puts that back. */
+void use_remember(Ex *x, const Past *past);
 /* Puts back what it had, and keeps of what t has run since then the phase that it asks for. */
 bool use_keep(Ex *x, const Stmt *t, const Fitting *f, const Use *u, const Past *past);
 

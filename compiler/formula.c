@@ -397,7 +397,7 @@ static bool line_row(Table *t, At *at, uint32_t sort, uint32_t *row, uint32_t *s
   return true;
 }
 
-/* How many microbatches each update applies, over the replicas of its stage: [round]. */
+/* How many microbatches, or slices of them, each update applies, over the replicas of its stage: [round]. */
 static uint32_t *count_gradients(const Sched *s) {
   uint32_t *own = NEW_ARRAY(s->arena, uint32_t, s->round0[s->nstage] + 1), *all;
   uint32_t *at = NEW_ARRAY(s->arena, uint32_t, s->nstage + 1);

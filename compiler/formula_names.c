@@ -23,7 +23,7 @@ static const struct {
     {"behind", FO_BEHIND, true, true, true, true,
      "updates between the versions of F and of this op"},
     {"ahead", FO_AHEAD, true, false, false, false, "updates up to that of its gradient"},
-    {"n", FO_N, false, true, true, true, "the microbatches of the update"},
+    {"n", FO_N, false, true, true, true, "the microbatches of the update, or their slices"},
 };
 enum { NNAMES = sizeof names / sizeof *names };
 

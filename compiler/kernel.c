@@ -60,7 +60,8 @@ static bool item_of(Ex *x, const OpRef *o, const Kernel *k, KernelItem *it) {
     return false;
   it->fixed = o->op >= 0 && !is_whole(o) && !(o->chunk && o->chunk->depends) &&
               !(o->stage && o->stage->depends) && !(o->pipe_index && o->pipe_index->depends);
-  return !it->fixed || op_stage(x, o, &it->stage);
+  it->stage = NONE;
+  return true;
 }
 
 static bool kernel_items(Ex *x, const Stmt *b, const Kernel *k);
@@ -125,7 +126,7 @@ static bool kernel_op(Ex *x, const OpRef *o, const Kernel *k) {
   KernelItem own; /* of this turn of a loop */
   if (o->item == NONE && !item_of(x, o, k, &own))
     return false;
-  const KernelItem *it = o->item == NONE ? &own : &x->items.at[o->item];
+  KernelItem *it = o->item == NONE ? &own : &x->items.at[o->item];
   int64_t i = k->at - it->lag, mb, slice;
   uint32_t stage = it->stage;
   if (i < it->lo || i >= it->hi)
@@ -135,8 +136,10 @@ static bool kernel_op(Ex *x, const OpRef *o, const Kernel *k) {
     return run_macro(x, o, it->index, i);
   if (is_whole(o))
     return run_update(x, o, it->index, i);
-  return (it->fixed || op_stage(x, o, &stage)) && op_indices(x, o, it->index, i, &mb, &slice) &&
-         emit_op(x, o, stage, mb, slice);
+  if (stage == NONE && !op_stage(x, o, &stage))
+    return false;
+  it->stage = it->fixed ? stage : NONE;
+  return op_indices(x, o, it->index, i, &mb, &slice) && emit_op(x, o, stage, mb, slice);
 }
 
 static bool kernel_iteration(Ex *x, const Stmt *b, const Kernel *k) {

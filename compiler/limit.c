@@ -298,12 +298,14 @@ bool find_limits(Sched *s) {
 typedef struct Walk {
   Sched *s;
   uint32_t rank, nchunk, first, n; /* first, n: rows of s->limits */
-  int64_t *now;                    /* [NCOUNTS * nchunk] */
+  int64_t *now, *least;            /* [NCOUNTS * nchunk] the most that there may be, the least */
   uint32_t copied, over;           /* copies that have begun, that ops have waited for */
   const PipeInstr **copy;          /* [ncopy] of the rank */
   uint32_t ncopy, *wait_copy;      /* copies that each op waits for */
   uint32_t *
       left; /* [nslot] 1 + stage of what an OFF has copied, if the slot is neither free nor taken again; 0 */
+  uint32_t *there;     /* [nslot] of a place on the host: 1 + the OFF that takes it; 0 */
+  bool *sure;          /* [nslot] and an op has waited for that OFF */
   uint32_t loading;    /* 1 + a LOAD that may not have ended, whose place on the host is taken; 0 */
   const Limit *broken; /* first limit that does not hold, */
   int64_t excess;      /*   by how much at its worst moment, */
@@ -311,20 +313,31 @@ typedef struct Walk {
   int64_t *moment;     /*   and what was there */
 } Walk;
 
+/* note [when a copy runs]: it begins at its place or later, and is over when an op waits for it. Of a count that stands
+ * below the bound with a weight that is positive, the most counts: a stash is on the device until an op waits for its OFF, and on
+ * the host from the begin of its OFF until its LOAD is over. Of one with a negative weight the least does: a stash
+ * may be gone as its OFF begins, and is back, or on the host, for sure only when an op waits for the copy. */
+static void add(const Walk *w, int64_t *counts, int what, uint32_t stage, int64_t change) {
+  counts[(uint32_t)what * w->nchunk + w->s->stage[stage].chunk] += change;
+}
 static void tally(Walk *w, int what, uint32_t stage, int64_t change) {
-  w->now[(uint32_t)what * w->nchunk + w->s->stage[stage].chunk] += change;
+  add(w, w->now, what, stage, change);
+}
+static int64_t counted(const Walk *w, const Limit *l, uint32_t i) {
+  return l->weight[i] < 0 ? w->least[i] : w->now[i];
 }
 
 static void look(Walk *w, uint32_t op) {
   for (Limit *l = &w->s->limits[w->first]; l < &w->s->limits[w->first + w->n]; l++) {
     int64_t sum = 0;
     for (uint32_t i = 0; i < NCOUNTS * w->nchunk; i++)
-      sum += l->weight[i] * w->now[i];
+      sum += l->weight[i] * counted(w, l, i);
     l->peak = sum > l->peak ? sum : l->peak;
     if (sum <= l->most || (w->broken && (w->broken != l || sum - l->most <= w->excess)))
       continue;
     w->broken = l, w->excess = sum - l->most, w->op = op;
-    memcpy(w->moment, w->now, NCOUNTS * (size_t)w->nchunk * sizeof *w->now);
+    for (uint32_t i = 0; i < NCOUNTS * w->nchunk; i++)
+      w->moment[i] = counted(w, l, i);
   }
 }
 
@@ -342,12 +355,35 @@ static void end_load(Walk *w) {
   w->loading = 0;
 }
 
+/* The least there is, as copy x of the rank begins. */
+static void least_begun(Walk *w, uint32_t x) {
+  const PipeInstr *in = w->copy[x];
+  if (in->op == PIPE_OFF)
+    add(w, w->least, LIVE, in->stage, -1);
+  if (in->peer != NONE)
+    return;
+  if (in->op == PIPE_LOAD && w->sure[in->keep])
+    add(w, w->least, HOST, in->stage, -1);
+  if (in->op == PIPE_OFF || in->op == PIPE_LOAD)
+    w->there[in->keep] = in->op == PIPE_OFF ? x + 1 : 0, w->sure[in->keep] = false;
+}
+
+/* And as an op waits for it. */
+static void least_over(Walk *w, uint32_t x) {
+  const PipeInstr *in = w->copy[x];
+  if (in->op == PIPE_LOAD)
+    add(w, w->least, LIVE, in->stage, 1);
+  if (in->op == PIPE_OFF && in->peer == NONE && w->there[in->keep] == x + 1)
+    add(w, w->least, HOST, in->stage, 1), w->sure[in->keep] = true;
+}
+
 /* The copies that stand before op i of the rank, each a moment of its own, and those that it waits for. */
 static void copies_before(Walk *w, uint32_t i) {
   const Sched *s = w->s;
   for (; w->copied < w->ncopy && w->copy[w->copied]->wait <= i; w->copied++) {
     const PipeInstr *x = w->copy[w->copied];
     end_load(w);
+    least_begun(w, w->copied);
     if (x->op == PIPE_OFF) {
       w->left[x->act] = x->stage + 1;
       if (x->peer == NONE)
@@ -360,9 +396,11 @@ static void copies_before(Walk *w, uint32_t i) {
     }
     look(w, s->rank_op0[w->rank] + i);
   }
-  for (; w->over < w->wait_copy[i]; w->over++)
+  for (; w->over < w->wait_copy[i]; w->over++) {
     if (w->copy[w->over]->op == PIPE_OFF)
       leave(w, w->copy[w->over]->act);
+    least_over(w, w->over);
+  }
   if (w->loading <= w->over)
     end_load(w);
 }
@@ -374,6 +412,8 @@ static void find_copies(Walk *w, uint32_t r) {
   uint32_t i = 0;
   w->copy = NEW_ARRAY(s->arena, const PipeInstr *, rank->ninstr);
   w->left = NEW_ARRAY(s->arena, uint32_t, rank->nslot);
+  w->there = NEW_ARRAY(s->arena, uint32_t, rank->nslot);
+  w->sure = NEW_ARRAY(s->arena, bool, rank->nslot);
   w->wait_copy = NEW_ARRAY(s->arena, uint32_t, s->rank_op0[r + 1] - s->rank_op0[r]);
   w->ncopy = 0;
   for (const PipeInstr *in = rank->instr; in < rank->instr + rank->ninstr; in++)
@@ -392,6 +432,7 @@ static void walk_rank(Walk *w, uint32_t r, bool final) {
   if (w->n == 0)
     return;
   w->now = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)w->nchunk);
+  w->least = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)w->nchunk);
   w->moment = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)w->nchunk);
   w->copied = w->over = w->loading = 0;
   bool copies = final && s->ncopy > 0;
@@ -406,8 +447,10 @@ static void walk_rank(Walk *w, uint32_t r, bool final) {
     for (int end = 0; end < 2; end++) {
       for (uint32_t m = i; m <= last; m++) {
         OpCounts c = op_counts(s, &s->op[m]);
-        for (int k = 0; k < NCOUNTS; k++)
+        for (int k = 0; k < NCOUNTS; k++) {
           tally(w, k, s->op[m].stage, end ? -c.give[k] : c.take[k]);
+          add(w, w->least, k, s->op[m].stage, end ? -c.give[k] : c.take[k]);
+        }
       }
       look(w, i);
     }
@@ -416,6 +459,8 @@ static void walk_rank(Walk *w, uint32_t r, bool final) {
     const PipeRank *rank = &s->prog->rank[r];
     arena_forget(s->arena, w->copy, rank->ninstr * sizeof *w->copy);
     arena_forget(s->arena, w->left, rank->nslot * sizeof *w->left);
+    arena_forget(s->arena, w->there, rank->nslot * sizeof *w->there);
+    arena_forget(s->arena, w->sure, rank->nslot * sizeof *w->sure);
     arena_forget(s->arena, w->wait_copy,
                  (s->rank_op0[r + 1] - s->rank_op0[r]) * sizeof *w->wait_copy);
   }

@@ -55,6 +55,8 @@ static bool sort_clock(Text *t, const Stmt *b, uint32_t row0, uint32_t segment0)
   RankList *l = t->out;
   uint32_t n = l->row.n - row0, loop0 = 0, loop1 = 0;
   ListSegment loop = {0};
+  if (n == 0)
+    return true;
   for (uint32_t i = segment0; i < l->segment.n; i++)
     if (l->segment.at[i].by_n) {
       if (loop.by_n)
@@ -156,7 +158,8 @@ bool text_recompute_rows(Text *t, uint32_t row0, uint32_t segment0) {
   RankList *l = t->out;
   uint32_t n = l->row.n - row0, done = row0;
   ListRow *row = arena_alloc(t->s->arena, n * sizeof *row + 1);
-  memcpy(row, &l->row.at[row0], n * sizeof *row);
+  if (n > 0)
+    memcpy(row, &l->row.at[row0], n * sizeof *row);
   l->row.n = row0;
   for (uint32_t i = segment0; i < l->segment.n; i++) {
     ListSegment *g = &l->segment.at[i];
@@ -194,12 +197,14 @@ bool text_run_clock(Text *t, const Stmt *b) {
   if (!t->x->by_n)
     text_end_straight(t);
   uint32_t row0 = t->out->row.n, segment0 = t->out->segment.n, straight = t->straight;
+  State before = text_begin_block(t);
   t->clock = b, t->stamp.n = 0, t->base = affine(0);
   bool ok = text_run_loop(t, k, count);
   t->clock = NULL, t->base = affine(0);
   if (!ok)
     return false;
-  if (!sort_clock(t, b, row0, segment0) || (t->again && !text_recompute_rows(t, row0, segment0)))
+  if (!sort_clock(t, b, row0, segment0) || !text_end_block(t, b, &before, t->out, row0, segment0) ||
+      (t->again && !text_recompute_rows(t, row0, segment0)))
     return false;
   if (t->x->by_n)
     t->straight = straight;

@@ -207,16 +207,36 @@ bool text_run_do(Text *t, const Stmt *b) {
 
 /* ---- kernels ---- */
 
+/* Microbatches of the pipes that an op may be of, if they have as many each. */
+static bool same_mbs(const Text *t, const OpRef *o, Affine *n) {
+  bool any = false;
+  for (uint32_t k = 0; k < t->s->npipe; k++) {
+    const Clause *c = t->ex.in_use ? t->ex.in_use->pipe[k] : t->s->pipe[k].clause;
+    if (!c || c->name != o->pipe)
+      continue;
+    if (any && !affine_same(*n, t->mbs[k]))
+      return false;
+    *n = t->mbs[k], any = true;
+  }
+  return any;
+}
+
 /* The range of the index of an op in it. */
 static bool item_range(Text *t, const Stmt *k, const OpRef *o, Affine *lo, Affine *hi) {
   const Pipe *p;
   if (k->range.lo)
     return affine_eval(t->x, k->range.lo, lo) && affine_eval(t->x, k->range.hi, hi);
-  while (o->op < 0)
-    o = o->def->op;
+  const OpRef *op = o;
+  while (op->op < 0)
+    op = op->def->op;
+  *lo = affine(0);
+  if (op->pipe_index && same_mbs(t, op, hi))
+    return true;
+  if (op->pipe_index && !text_bind_macros(t, &o))
+    return false;
   t->ex.use = o;
-  if (!affine_constant(t->x, o->pipe_index) || !op_pipe(&t->ex, o, &p))
-    return text_no(t, o->at, "it is of no pipe");
+  if (!affine_constant(t->x, op->pipe_index) || !op_pipe(&t->ex, op, &p))
+    return text_no(t, op->at, "it is of no pipe");
   *lo = affine(0), *hi = t->mbs[p - t->s->pipe];
   return true;
 }

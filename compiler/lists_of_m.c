@@ -106,9 +106,67 @@ static void drop_wait(Text *t, uint32_t stage, Affine unit) {
     }
 }
 
+static uint32_t level_of(const Text *t) { return t->use ? t->use->level : 0; }
+
 /* The row of State.next of an op of the order at hand. */
 static uint32_t next_of(const Text *t, int kind) {
-  return (t->use ? 3 * t->use->level : 0) + (kind == PIPE_F ? 0 : kind == PIPE_R ? 1 : 2);
+  return 3 * level_of(t) + (kind == PIPE_F ? 0 : kind == PIPE_R ? 1 : 2);
+}
+
+/* ---- what ops without index take behind a block ---- */
+
+State text_begin_block(Text *t) {
+  t->level = level_of(t), t->dropped = 0;
+  return text_save(t->s, &t->now);
+}
+
+/* What State.next outside of all is behind a row; highest: behind its highest turn, not the last. False: it is not counted. */
+static bool behind_row(const Text *t, const ListRow *o, const ListSegment *g, bool highest,
+                       Affine *next) {
+  int64_t slices = t->s->slices, slice = o->unit.a % slices; /* the same in all turns */
+  bool back = o->kind == PIPE_B || o->kind == PIPE_I;
+  if (o->whole || (!back && o->kind != PIPE_F && o->kind != PIPE_R))
+    return false;
+  *next = affine_sum(o->unit, affine((back ? slices - 1 - 2 * slice : 0) + 1), 1);
+  if (g->by_n && !(highest && next->j < 0))
+    next->a += next->j * (g->turns - 1), next->n += next->j * g->by_n;
+  next->j = g->by_n ? 0 : next->j;
+  return true;
+}
+
+bool text_end_block(Text *t, const Stmt *b, const State *before, const RankList *l, uint32_t row0,
+                    uint32_t segment0) {
+  Sched *s = t->s;
+  State to = text_save(s, before);
+  bool highest = b->kind == ST_RULES, more;
+  bool *seen = NEW_ARRAY(s->arena, bool, 3 * (size_t)s->nstage);
+  uint8_t label = t->label;
+  memcpy(t->now.next, to.next, sizeof to.next);
+  for (uint32_t i = segment0, from = row0; i < l->segment.n || from < l->row.n; i++) {
+    ListSegment g = i < l->segment.n ? l->segment.at[i]
+                                     : (ListSegment){.row0 = from, .nrow = l->row.n - from};
+    for (uint32_t k = from = g.row0; k < g.row0 + g.nrow; k++, from++) {
+      const ListRow *o = &l->row.at[k];
+      Affine next;
+      if (!behind_row(t, o, &g, highest, &next))
+        continue;
+      uint32_t kind = next_of(t, o->kind);
+      Affine own = affine_sum(next, t->use ? t->use->total : affine(0), -(int64_t)s->slices);
+      bool *any = &seen[kind % 3 * (size_t)s->nstage + o->stage];
+      if (highest && *any &&
+          !affine_at_least_0(t->x, b->at, affine_sum(own, t->now.next[kind][o->stage], -1), &more))
+        return false;
+      if (highest && *any && !more)
+        continue;
+      *any = true;
+      t->now.next[kind][o->stage] = own;
+      t->label = o->phase;
+      text_use_next(t, kind, o->stage, next);
+      t->label = label;
+    }
+  }
+  t->unsure |= t->dropped;
+  return true;
 }
 
 static bool emit(Text *t, const OpRef *o, uint32_t stage, Affine mb, int64_t slice, Affine stamp) {
@@ -127,17 +185,20 @@ static bool emit(Text *t, const OpRef *o, uint32_t stage, Affine mb, int64_t sli
   if (t->use ? !text_use_mb(t, (uint32_t)(p - s->pipe), o->at, &mb, &there)
              : !exists(t, p, mb, o->at, &there))
     return false;
-  if (!there)
+  if (!there) {
+    if (counts && (t->clock || t->rules) && t->level == level_of(t))
+      t->dropped |= (uint8_t)(1u << next_of(t, o->op) % 3);
     return t->use || t->clip || text_no(t, o->at, "an op is of a microbatch that does not exist");
+  }
   unit = (Affine){mb.a * slices + slice, mb.n * slices, mb.j * slices};
-  if (t->use && counts)
-    text_use_next(t, next_of(t, o->op), stage, affine_sum(unit, behind, 1));
   if (!placed_here(t, p, stage, mb, o->at, &here) ||
       (!here && !text_no(t, o->at, "its microbatch is placed on another rank")))
     return false;
   bool ran = false;
   if (t->rules && (!rules_ran(t, o->at, (uint8_t)o->op, stage, unit, &ran) || ran))
     return ran;
+  if (t->use && counts)
+    text_use_next(t, next_of(t, o->op), stage, affine_sum(unit, behind, 1));
   if (o->op == PIPE_I && t->waits && !t->rules)
     *vec_push(s->arena, &t->now.wait) = (Waiting){stage, unit};
   if (o->op == PIPE_W && t->waits)
@@ -179,6 +240,8 @@ static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int6
     return affine_divide(t->x, unit, s->slices, mb, slice);
   }
   const Pipe *p = &s->pipe[pipe_of(s, *stage)];
+  if (t->unsure & 1u << next_of(t, o->op) % 3)
+    return text_no(t, o->at, "an op without index stands behind a block of which ops are left out");
   for (unit = t->now.next[next_of(t, o->op)][*stage]; !here; unit.a += !here) {
     bool there;
     if (!affine_divide(t->x, unit, s->slices, mb, slice))
@@ -230,11 +293,9 @@ static bool update(Text *t, const OpRef *o, Affine stamp) {
   return true;
 }
 
-static bool run_ref(Text *t, const OpRef *o, Affine stamp) {
-  uint32_t stage;
-  Affine mb = affine(0), few[8];
-  int64_t slice = 0;
-  bool none = false;
+bool text_bind_macros(Text *t, const OpRef **of) {
+  const OpRef *o = *of;
+  Affine few[8];
   for (; o->op < 0; o = o->def->op) {
     uint32_t n = 0;
     for (const Arg *a = o->args; a; a = a->next)
@@ -244,6 +305,17 @@ static bool run_ref(Text *t, const OpRef *o, Affine stamp) {
     for (const Param *p = o->def->params; p; p = p->next)
       affine_bind(t->x, p->slot, few[n++]);
   }
+  *of = o;
+  return true;
+}
+
+static bool run_ref(Text *t, const OpRef *o, Affine stamp) {
+  uint32_t stage;
+  Affine mb = affine(0);
+  int64_t slice = 0;
+  bool none = false;
+  if (!text_bind_macros(t, &o))
+    return false;
   t->ex.use = o;
   if (!affine_constant(t->x, o->chunk) || !affine_constant(t->x, o->stage) ||
       !affine_constant(t->x, o->pipe_index))
@@ -435,7 +507,7 @@ bool lists_of_m(Sched *s, AffineEnv *x, ListsOfM *l) {
   for (uint32_t r = 0; r < s->nrank; r++) {
     t.out = &l->rank[r];
     t.rank = t.ex.rank = r;
-    t.straight = 0, t.clip = t.left = false, t.now.wait.n = 0, t.label = PIPE_NPHASES;
+    t.straight = 0, t.clip = t.left = false, t.unsure = 0, t.now.wait.n = 0, t.label = PIPE_NPHASES;
     t.waits = bare_w(s->order_clause[r]->body);
     affine_bind(x, s->order_clause[r]->slot, affine(r));
     if (!text_run_list(&t, s->order_clause[r]->body))

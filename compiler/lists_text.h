@@ -50,6 +50,7 @@ typedef struct TextUse {
   int64_t step;
   bool clip;           /* it stands in `clip` */
   uint32_t level;      /* of State.next */
+  uint8_t label;       /* that it stands under; PIPE_NPHASES: none */
   const struct TextUse *outer;
 } TextUse;
 
@@ -62,6 +63,9 @@ typedef struct Text {
   uint32_t rank;
   bool clip, waits;  /* waits: there are W without index */
   bool left;         /* I without W may be left of one phase that was used */
+  uint32_t level;    /* of State.next, of the clock or rules at hand; a bit for each kind of its ops, of which */
+  uint8_t dropped;   /*   some are left out: */
+  uint8_t unsure;    /*   what an op without index takes is not known */
   uint8_t label;     /* phase; PIPE_NPHASES: none */
   uint32_t straight; /* first row that is in no segment yet */
   State now;
@@ -97,6 +101,8 @@ State text_save(Sched *s, const State *of);
 Affine *text_part(const Text *t, State *st, uint32_t i);
 bool text_alike(const State *a, const State *b); /* the same I waiting in both, but for their microbatches */
 void text_end_straight(Text *t);                 /* what is in no segment yet is one */
+/* The op that a macro stands for, and its parameters' values. */
+bool text_bind_macros(Text *t, const OpRef **of);
 bool text_run_op(Text *t, const Stmt *b);
 void text_join(Text *t, uint32_t first);         /* rows from there on are one action */
 /* The rows from `first` on are an action: what the recompute clause puts before it. */
@@ -116,6 +122,11 @@ bool text_run_use(Text *t, const Stmt *b);
 bool text_use_mb(Text *t, uint32_t pipe, Span at, Affine *mb, bool *there);
 /* An op that has been run is the last of its kind outside, too; kind: a row of State.next. */
 void text_use_next(Text *t, uint32_t kind, uint32_t stage, Affine next);
+
+/* A clock, or rules, begins: what ops without index take there. */
+State text_begin_block(Text *t);
+/* What they take behind it: its rows are those of l from row0 on, in segments from segment0 on or in none yet. */
+bool text_end_block(Text *t, const Stmt *b, const State *before, const RankList *l, uint32_t row0, uint32_t segment0);
 
 /* lists_clock.c */
 bool text_run_clock(Text *t, const Stmt *b);

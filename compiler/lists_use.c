@@ -63,10 +63,13 @@ bool text_use_mb(Text *t, uint32_t pipe, Span at, Affine *mb, bool *there) {
 
 void text_use_next(Text *t, uint32_t kind, uint32_t stage, Affine next) {
   int64_t slices = t->s->slices;
+  uint8_t label = t->label;
   for (const TextUse *u = t->use; u; u = u->outer, kind -= 3) {
     uint8_t phase = u->ex.at->phase;
-    if (phase != PIPE_NPHASES && phase != t->label)
+    if (phase != PIPE_NPHASES && phase != label)
       return; /* it is not kept */
+    if (phase != PIPE_NPHASES && u->label != PIPE_NPHASES)
+      label = u->label;
     Affine outside = u->outer ? u->outer->total : affine(0);
     t->now.next[kind - 3][stage] = affine_sum(next, outside, -slices);
   }
@@ -199,12 +202,14 @@ typedef struct Runs {
   bool any, moves, dropped, mixed;
 } Runs;
 
-/* A row, of `turns` + by_n * n turns. */
-static void list_run(Runs *l, const ListRow *row, int64_t turns, int64_t by_n, bool kept) {
-  Affine first = {row->unit.a, row->unit.n, 0}, last = first;
+/* A row, of `turns` + by_n * n turns; inside: of a loop that grows, in each turn of which the `use` runs anew, so they have to be
+ * apart in all of these. */
+static void list_run(Runs *l, const ListRow *row, int64_t turns, int64_t by_n, bool inside,
+                     bool kept) {
+  Affine first = {row->unit.a, row->unit.n, inside ? row->unit.j : 0}, last = first;
   last.a += row->unit.j * (turns - 1), last.n += row->unit.j * by_n;
   Affine low = row->unit.j < 0 ? last : first, high = row->unit.j < 0 ? first : last;
-  l->mixed |= l->any && (low.a - l->end.a < 1 || low.n < l->end.n);
+  l->mixed |= l->any && (low.a - l->end.a < 1 || low.n < l->end.n || low.j != l->end.j);
   l->moves |= row->unit.n != 0 || row->unit.j != 0;
   l->dropped |= !kept;
   l->any = true, l->end = high;
@@ -215,6 +220,7 @@ static bool come_once(Text *t, const Stmt *b, uint32_t row0, uint32_t segment0) 
   const RankList *l = t->out;
   Runs *runs = arena_zalloc(t->s->arena, t->s->nstage * (size_t)PIPE_NOPS, sizeof *runs);
   uint32_t from = row0;
+  bool inside = t->x->by_n != 0;
   for (uint32_t i = segment0; i < l->segment.n || from < l->row.n; i++) {
     bool open = i >= l->segment.n;
     ListSegment g = open ? (ListSegment){.row0 = from, .nrow = l->row.n - from, .turns = 1}
@@ -224,9 +230,9 @@ static bool come_once(Text *t, const Stmt *b, uint32_t row0, uint32_t segment0) 
       const ListRow *row = &l->row.at[k];
       Runs *of = &runs[row->stage * (size_t)PIPE_NOPS];
       bool kept = row->phase == b->phase;
-      list_run(&of[row->kind == PIPE_B ? PIPE_I : row->kind], row, turns, g.by_n, kept);
+      list_run(&of[row->kind == PIPE_B ? PIPE_I : row->kind], row, turns, g.by_n, inside, kept);
       if (row->kind == PIPE_B)
-        list_run(&of[PIPE_W], row, turns, g.by_n, kept);
+        list_run(&of[PIPE_W], row, turns, g.by_n, inside, kept);
     }
     from = g.row0 + g.nrow;
   }
@@ -237,8 +243,9 @@ static bool come_once(Text *t, const Stmt *b, uint32_t row0, uint32_t segment0) 
 }
 
 /* Keeps of the rows from row0 on, in segments from segment0 on or in none yet, those of one phase. */
-static bool keep_phase(Text *t, const Stmt *b, uint32_t row0, uint32_t segment0) {
+static bool keep_phase(Text *t, const TextUse *u, uint32_t row0, uint32_t segment0) {
   RankList *l = t->out;
+  const Stmt *b = u->ex.at;
   uint32_t to = row0, nsegment = segment0, n = l->row.n;
   for (uint32_t i = row0; i < n; i++)
     if (l->row.at[i].phase == PIPE_NPHASES ||
@@ -251,8 +258,10 @@ static bool keep_phase(Text *t, const Stmt *b, uint32_t row0, uint32_t segment0)
     ListSegment g = open ? (ListSegment){.row0 = from, .nrow = n - from} : l->segment.at[i];
     uint32_t first = to;
     for (uint32_t k = g.row0; k < g.row0 + g.nrow; k++)
-      if (l->row.at[k].phase == b->phase)
-        l->row.at[to++] = l->row.at[k];
+      if (l->row.at[k].phase == b->phase) {
+        l->row.at[to] = l->row.at[k];
+        l->row.at[to++].phase = u->label != PIPE_NPHASES ? u->label : b->phase;
+      }
     from = g.row0 + g.nrow;
     g.row0 = first, g.nrow = to - first;
     if (!open && g.nrow)
@@ -298,7 +307,7 @@ static bool run(Text *t, const Stmt *b, TextUse *u) {
 bool text_run_use(Text *t, const Stmt *b) {
   Sched *s = t->s;
   AffineEnv *x = t->x;
-  TextUse u = {.shift = affine(0), .clip = t->clip, .outer = t->use};
+  TextUse u = {.shift = affine(0), .clip = t->clip, .label = t->label, .outer = t->use};
   u.level = t->use ? t->use->level + 1 : 1;
   if (u.level == MOST_LEVELS)
     return text_no(t, b->at, "it uses schedules in schedules that are too many");
@@ -323,20 +332,21 @@ bool text_run_use(Text *t, const Stmt *b) {
   int64_t *env = arena_alloc(s->arena, s->nslot * sizeof *env + 1);
   memcpy(value, x->value, s->nslot * sizeof *value);
   memcpy(env, s->env, s->nslot * sizeof *env);
-  uint8_t label = t->label;
+  uint8_t label = t->label, unsure = t->unsure;
   uint32_t straight = t->straight;
   if (part && !grows)
     text_end_straight(t), straight = t->straight;
   uint32_t row0 = t->out->row.n, segment0 = t->out->segment.n;
   if (part)
     t->label = PIPE_NPHASES;
+  t->unsure = 0; /* of its own ops without index */
   bool ok = run(t, b, &u);
   if (ok && part && !grows)
     text_end_straight(t);
-  ok = ok && (!part || keep_phase(t, b, row0, segment0));
+  ok = ok && (!part || keep_phase(t, &u, row0, segment0));
   if (part && ok)
     t->straight = grows ? straight : t->out->row.n;
-  t->label = label;
+  t->label = label, t->unsure = unsure;
   memcpy(x->value, value, s->nslot * sizeof *value);
   memcpy(s->env, env, s->nslot * sizeof *env);
   return ok;

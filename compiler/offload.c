@@ -129,6 +129,10 @@ static uint32_t next_reader(const Sched *s, uint32_t st, uint32_t mb, uint32_t f
   return s->at_w[cell] > from ? s->at_w[cell] - 1 : NONE;
 }
 
+uint32_t load_reader(const Sched *s, const Copy *c) {
+  return next_reader(s, c->stage, c->mb, c->at);
+}
+
 /* Adds a stash that is asked for, of which the order itself says nothing (a LOAD alone is refused), and that has an op between its
  * F and its backward. */
 static bool wished(Sched *s, const Clause *c, uint32_t st, uint32_t mb, Wishes *list) {
@@ -545,10 +549,8 @@ void offload_streams(Sched *s) {
       in->peer = c->to;
       in->gout = in_group(s, r) ? c->turn : NONE;
       in->wait = c->at - s->rank_op0[r];
-      if (c->kind == PIPE_LOAD) { /* what needs the stash next */
-        uint32_t user = next_reader(s, c->stage, c->mb, c->at);
-        op_instr(s, r, user)->wait_copy = i - first + 1;
-      }
+      if (c->kind == PIPE_LOAD)
+        op_instr(s, r, load_reader(s, c))->wait_copy = i - first + 1;
     }
     for (uint32_t op = s->rank_op0[r]; op < s->rank_op0[r + 1]; op++) {
       for (; k < s->rank_copy0[r + 1] && s->copy[k].free_at <= op; k++)

@@ -358,6 +358,13 @@ static void report_cycle(Sched *s, const uint64_t *end, const uint32_t *head) {
   BUG_IF(best == NONE);
   uint32_t r = best, dep = blocker(s, head, r, &h), q = op_rank(s, dep), norder = 0;
   const char *change = "";
+  StallHop *hop = s->circle = NEW_ARRAY(s->arena, StallHop, best_len);
+  s->ncircle = best_len;
+  for (uint32_t i = 0; i < best_len; i++, r = q) {
+    dep = blocker(s, head, r, &h), q = op_rank(s, dep);
+    hop[i] = (StallHop){r, h, PLANTED(ORDER_CIRCLE) ? head[q] : dep, NULL};
+  }
+  dep = hop[0].on, q = op_rank(s, dep), h = hop[0].at;
   if (best_len == 1) {
     diag_error(s->diag, DIAG_OP_ORDER, s->site[s->op[h].site],
                "rank %u runs %s before %s, whose result it needs", r, op_text(s, h),
@@ -371,15 +378,14 @@ static void report_cycle(Sched *s, const uint64_t *end, const uint32_t *head) {
   else
     diag_error(s->diag, DIAG_DEADLOCK, s->site[s->op[h].site],
                "deadlock: %u ranks wait for each other in a circle; model: any", best_len);
-  StallHop *hop = NEW_ARRAY(s->arena, StallHop, best_len);
   for (uint32_t i = 0; i < best_len; i++) {
-    dep = blocker(s, head, r, &h), q = op_rank(s, dep);
+    r = hop[i].rank, h = hop[i].at, dep = hop[i].on, q = op_rank(s, dep);
     const char *text = arena_printf(
         s->arena, "rank %u is at %s, which needs %s, %s", r, op_text(s, h), op_text(s, dep),
         dep == head[q]
             ? arena_printf(s->arena, "where rank %u is", q)
             : arena_printf(s->arena, "which rank %u runs only after %s", q, op_text(s, head[q])));
-    hop[i] = (StallHop){r, h, dep, text};
+    hop[i].text = text;
     joined |= s->op[head[r]].group > 0;
     if (i < 8 || i == best_len - 1)
       diag_note(s->diag, s->site[s->op[h].site], "%s", text);
@@ -388,7 +394,6 @@ static void report_cycle(Sched *s, const uint64_t *end, const uint32_t *head) {
     if (dep != head[q] && norder++ < 2)
       change = arena_printf(s->arena, "%s%srank %u has to run %s before %s", change,
                             norder == 2 ? ", or " : "", q, op_text(s, dep), op_text(s, head[q]));
-    r = q;
   }
   if (joined)
     diag_help(s->diag, "the ops of an overlap start together, once each has what it needs: "

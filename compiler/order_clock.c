@@ -37,6 +37,64 @@ static bool no_label(Ex *x, const Use *u, Span at) {
   return x->use_told = true, false;
 }
 
+void note_listed(Ex *x, int64_t *next, int64_t place) {
+  *vec_push(&x->scratch,
+            &x->noted) = (Noted){.key = x->key, .seq = x->noted.n, .next = next, .place = place};
+}
+
+/* Of a schedule that is used in the block. */
+static void note_used(Ex *x, const Listed *l) {
+  const Use *u = x->in_use;
+  if (!u || !u->list || l->move || l->mb == NONE)
+    return;
+  while (u && u->list) /* the block counts as the order that it stands in */
+    u = u->outer;
+  int64_t place, *next = next_behind(x, l->kind, l->stage, l->mb, u ? u->total : 0, &place);
+  if (next && !has_run(x->s, l->kind, l->stage, l->mb))
+    note_listed(x, next, place);
+}
+
+static int by_stamp(const void *va, const void *vb) {
+  const Noted *a = va, *b = vb;
+  if (a->key != b->key)
+    return a->key < b->key ? -1 : 1;
+  return a->seq < b->seq ? -1 : a->seq > b->seq;
+}
+
+static int by_place(const void *va, const void *vb) {
+  const Noted *a = va, *b = vb;
+  return a->place < b->place ? -1 : a->place > b->place;
+}
+
+/* In the block ops without index are counted as they are listed; behind it from the last one by stamp. In which order
+ * `rules` run is not known yet: from the highest one. */
+static void count_listed(Ex *x, const Stmt *t) {
+  Sched *s = x->s;
+  uint32_t a = s->rank_stage0[x->rank], held = s->rank_stage0[x->rank + 1] - a;
+  for (uint32_t i = 0; i < held; i++) {
+    uint32_t st = s->rank_stage[a + i];
+    x->next_f[st] = x->before.at[3 * i];
+    x->next_b[st] = x->before.at[3 * i + 1];
+    x->next_r[st] = x->before.at[3 * i + 2];
+  }
+  if (x->noted.n > 0)
+    qsort(x->noted.at, x->noted.n, sizeof *x->noted.at, t->kind == ST_RULES ? by_place : by_stamp);
+  for (uint32_t i = 0; i < x->noted.n; i++)
+    *x->noted.at[i].next = x->noted.at[i].place;
+}
+
+/* What ops without index take where a block begins. */
+static void begin_listed(Ex *x) {
+  const Sched *s = x->s;
+  x->listed.n = x->noted.n = x->before.n = 0;
+  for (uint32_t i = s->rank_stage0[x->rank]; i < s->rank_stage0[x->rank + 1]; i++) {
+    uint32_t st = s->rank_stage[i];
+    *vec_push(&x->scratch, &x->before) = x->next_f[st];
+    *vec_push(&x->scratch, &x->before) = x->next_b[st];
+    *vec_push(&x->scratch, &x->before) = x->next_r[st];
+  }
+}
+
 bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   bool whole = kind == PIPE_U || pipe_is_sum(kind);
   Listed l = {.key = x->key,
@@ -74,19 +132,21 @@ bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
       no_ticks(x);
     return false;
   }
-  for (const Use *u = x->in_use; u; u = u->outer) {
-    if (!u->list || u->at->phase == PIPE_NPHASES)
+  for (const Use *u = x->in_use; u && u->list; u = u->outer) {
+    if (u->at->phase == PIPE_NPHASES)
       continue;
     if (l.phase == PIPE_NPHASES)
       return no_label(x, u, kind == PIPE_NOPS ? x->list_op->at : x->use->at);
     if (l.phase != u->at->phase)
       return true;
+    l.phase = u->label != PIPE_NPHASES ? u->label : l.phase;
   }
   if (x->list->kind == ST_RULES && x->joint)
     l.stmt = x->joint;
   if (x->list->kind == ST_RULES && l.stmt->cond && !rules_guard(x, &l))
     return false;
   *vec_push(&x->scratch, &x->listed) = l;
+  note_used(x, &l);
   return true;
 }
 
@@ -131,22 +191,28 @@ bool list_body(Ex *x, const Stmt *t, int64_t period) {
   if (t->range.lo && !eval_range(s, &t->range, &lo, &hi, &step))
     return false;
   const Stmt *outer = x->list;
-  x->listed.n = outer ? x->listed.n : 0;
+  if (!outer)
+    begin_listed(x);
   x->list = t;
   bool ok = true;
   for (int64_t i = lo; ok && (step > 0 ? i < hi : i > hi);) {
     s->env[t->slot] = i;
-    uint32_t first = x->listed.n;
+    uint32_t first = x->listed.n, first_noted = x->noted.n;
     ok = spend(x, t) && run_block(x, t->body);
     if (ok && period && __builtin_mul_overflow(period, i, &base))
       ok = too_far(x, t->value->at);
     for (uint32_t k = first; ok && period && k < x->listed.n; k++)
       if (__builtin_add_overflow(x->listed.at[k].key, base, &x->listed.at[k].key))
         ok = too_far(x, x->listed.at[k].stmt->at);
+    for (uint32_t k = first_noted; ok && period && k < x->noted.n; k++)
+      if (__builtin_add_overflow(x->noted.at[k].key, base, &x->noted.at[k].key))
+        x->noted.at[k].key = base < 0 ? INT64_MIN : INT64_MAX; /* it is left out */
     if (__builtin_add_overflow(i, step, &i))
       break;
   }
   x->list = outer;
+  if (ok && !outer)
+    count_listed(x, t);
   return ok;
 }
 

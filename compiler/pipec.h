@@ -81,6 +81,8 @@ typedef struct Posting {
 /* An update of a stage: the last op that adds to the gradients that it applies, and the U. */
 typedef struct Round { uint32_t grad, u; } Round;
 
+typedef struct StallHop StallHop; /* stall_picture.h */
+
 /* A tensor that crosses ranks; or a sum, which cannot start before `from`, the last op that adds to any
  * of its gradients: XFER_REDUCE over the replicas of the stage, XFER_TIE over the stages tied to it. */
 typedef struct Xfer {
@@ -282,7 +284,8 @@ typedef struct Sched {
   struct RulePlay *play; /* with opt->keep_play what it went through (rules_of_m.h), if there are rules */
 
   /* order */
-  bool ordered;          /* it has passed */
+  bool ordered;          /* it has passed, */
+  StallHop *circle; uint32_t ncircle; /* or ranks that wait for each other, by rows of op; until then NULL */
   Timing ideal;          /* with the schedule's own costs */
   uint64_t *ideal_end;   /* [nop] when what each op made could leave then; until check_deadlock has passed */
   uint32_t *made;        /* [nop] of OrderRun, with groups */
@@ -609,6 +612,7 @@ static inline uint64_t op_cost(const Sched *s, const PipeStage *cost, bool unifo
 bool offload(Sched *s);
 const char *copy_text(Sched *s, const Copy *c); /* "2OFF3" */
 void offload_guests(Sched *s);  /* for slots: slots on other ranks */
+uint32_t load_reader(const Sched *s, const Copy *c); /* the op that reads the stash first when it is back */
 void offload_streams(Sched *s); /* for comm: the COPY streams, and what compute waits for of them */
 /* ---- transfers.c: requires offload. Of a lowering that has transfers at their ops: ensures lists, proves that
  * they are complete and, as check_channels does, that they are carried out to their end; only_lists: but not
@@ -751,6 +755,7 @@ void dump_all_m(Sched *s, FILE *f); /* lists_dump.c */
  * with the passes. With opt->verify, the default of debug builds, called after every pass that has
  * something to verify. ---- */
 void verify_ops(const Sched *s);
+void verify_circle(const Sched *s); /* if order has refuted it */
 void verify_program(const Sched *s);
 /* The clock of all_m.c, (at[node] + num * period) / by, of a program whose node k of rank r is op first[r] + k
  * counted on from rank to rank: every op of it is later than what it waits for. */

@@ -11,6 +11,7 @@ enum Plant {
   PLANT_DEPS_SLICES,     /*   slices out of order */
   PLANT_DEPS_RECOMPUTE,  /*   R out of order */
   PLANT_ORDER_DATA,      /* order: a tensor that is waited for */
+  PLANT_ORDER_CIRCLE,    /*   what a rank of the circle waits for */
   PLANT_MATCH_NUMBER,    /* check_match: the number on the pair */
   PLANT_MATCH_CHANNEL,   /*   the channel */
   PLANT_DEADLOCK_STUCK,  /* check_deadlock: the machine stops */

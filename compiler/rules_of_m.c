@@ -170,7 +170,7 @@ bool text_run_rules(Text *t, const Stmt *b) {
       return text_no(t, b->at, "a loop that grows with M stands before its rules");
   RulesText *to = t->block[t->rank] = t->rules = NEW(s->arena, RulesText);
   to->block = b, to->head = rank->row.n;
-  State before = text_save(s, &t->now);
+  State before = text_begin_block(t);
   uint32_t straight = t->straight;
   bool ok = false;
   t->l = &own;
@@ -188,8 +188,9 @@ bool text_run_rules(Text *t, const Stmt *b) {
   }
   text_end_straight(t);
   t->l = all, t->out = rank, t->straight = straight, t->rules = NULL;
-  return ok || (t->x->fail != AFFINE_OK ? false
-                                        : text_no(t, b->at, "its ops do not move on at one pace"));
+  if (ok)
+    return text_end_block(t, b, &before, &to->list, 0, 0);
+  return t->x->fail == AFFINE_OK && text_no(t, b->at, "its ops do not move on at one pace");
 }
 
 /* ---- what is left, for all n ---- */

@@ -8,10 +8,10 @@
 
 /* A hop of the circle: a rank stands at `at`, which needs `on`, of the rank of the next hop. Rows of s->op, or
  * positions in the list of that rank. */
-typedef struct StallHop {
+struct StallHop {
   uint32_t rank, at, on;
   const char *text; /* the hop in words */
-} StallHop;
+};
 
 /* Both write the picture to opt->counterexample, if there is one; false: reported, or none. */
 /* Orders that wait for each other: end[op] of those that ran, which are those below head[rank]. */

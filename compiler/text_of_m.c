@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * What the text of an order must not leave to M. The proofs of orders (all_m.c, lists_of_m.c) read what runs; some parts of a text are
- * evaluated when it is compiled though no op comes of them: steps and periods of empty ranges, stages and lags in the branches
+ * evaluated when it is compiled though no op comes of them: steps and periods of empty ranges, lags in the branches
  * that a kernel does not take, the pipes of its ops, the ranges of orders that another one replaces. So that these have a
  * value whatever M is, none may depend on it, and no divisor in a choice of a kernel may. It asks the text of the schedule, of what it
  * extends, and of what these use. Linear in the text, once for each `use`. */
@@ -87,12 +87,6 @@ static bool read_op(Reader *x, const OpRef *o, bool kernel) {
        (expr_is_moved(&x->turn, o->pipe_index) &&
         !no(x, o->pipe_index->at, "which pipe an op of a kernel is of depends on its index"))))
     return false;
-  const Expr *const part[] = {o->chunk, o->stage,
-                              o->args && o->args->next ? o->args->next->value : NULL};
-  for (int i = 0; i < 3 && x->hidden; i++)
-    if (!still(x, part[i], "which stage an op of a kernel is of depends on it") ||
-        !divides(x, part[i]))
-      return false;
   return !x->hidden || !o->args || divides(x, o->args->value);
 }
 

@@ -320,6 +320,20 @@ static bool same_places(Ex *x, const Stmt *t, Use *u) {
 
 /* ---- the statement ---- */
 
+/* What ops without index take behind these rows; any: they are of a block of rules, in no order yet. */
+static void count_rows(Ex *x, uint32_t first, uint32_t end, int64_t outside, bool any) {
+  const Sched *s = x->s;
+  int64_t place, *at;
+  for (uint32_t i = first; i < end && any; i++)
+    if ((at = next_behind(x, s->op[i].kind, s->op[i].stage, s->op[i].mb, outside, &place)))
+      *at = INT64_MIN;
+  for (uint32_t i = first; i < end; i++) {
+    at = next_behind(x, s->op[i].kind, s->op[i].stage, s->op[i].mb, outside, &place);
+    if (at && (!any || place > *at))
+      *at = place;
+  }
+}
+
 /* What an op without index takes: inside counted from 0, afterwards on from what has run. */
 static void count_on(Ex *x, const Use *u, const int64_t *next, const uint32_t *w_from) {
   Sched *s = x->s;
@@ -333,17 +347,27 @@ static void count_on(Ex *x, const Use *u, const int64_t *next, const uint32_t *w
     x->w_from[st] = w_from[i - a];
   }
   x->w_from[s->nstage + x->rank] = w_from[b - a];
-  for (uint32_t i = u->first; i < s->nop; i++) {
-    const Op *o = &s->op[i];
-    int64_t slice = o->mb % s->slices,
-            next_at = (int64_t)o->mb - slice - s->stage[o->stage].mb0 - outside * s->slices + 1;
-    if (o->kind == PIPE_F)
-      x->next_f[o->stage] = next_at + slice;
-    else if (o->kind == PIPE_R)
-      x->next_r[o->stage] = next_at + slice;
-    else if (o->kind != PIPE_W)
-      x->next_b[o->stage] = next_at + s->slices - 1 - slice;
+  if (u->list) { /* as listed, less what has run before */
+    for (uint32_t i = u->listed; i < x->listed.n; i++) {
+      const Listed *l = &x->listed.at[i];
+      int64_t place, *at = l->move || l->mb == NONE
+                               ? NULL
+                               : next_behind(x, l->kind, l->stage, l->mb, outside, &place);
+      if (at && !has_run(s, l->kind, l->stage, l->mb))
+        *at = place;
+    }
+    return;
   }
+  uint32_t region = x->regions.n, from = u->first;
+  while (region > 0 && x->regions.at[region - 1].first >= u->first)
+    region--;
+  for (; region < x->regions.n; region++) {
+    const Region *g = &x->regions.at[region];
+    count_rows(x, from, g->first, outside, false);
+    from = g->first + g->n;
+    count_rows(x, g->first, from, outside, true);
+  }
+  count_rows(x, from, s->nop, outside, false);
 }
 
 /* The rows of other ranks that stand for chunks are at their beginning. */
@@ -371,6 +395,7 @@ bool use_order(Ex *x, const Stmt *t, const Fitting *f, Use *u) {
   bool labelled = x->labelled;
   uint8_t phase = x->phase;
   x->labelled = labelled && t->phase == PIPE_NPHASES;
+  x->phase = t->phase == PIPE_NPHASES ? phase : PIPE_STEADY; /* that of what no label says */
   x->clip = false;
   x->in_use = u;
   s->env[order->slot] = x->rank;
@@ -399,7 +424,9 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift,
            .hi = range[1],
            .step = range[2],
            .clip = x->clip,
+           .label = x->labelled ? x->phase : PIPE_NPHASES,
            .first = s->nop,
+           .listed = x->listed.n,
            .list = x->list,
            .outer = x->in_use};
   if (__builtin_add_overflow(shift, x->in_use ? x->in_use->total : 0, &u.total) ||
@@ -408,8 +435,8 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift,
                span_text(s, t->value->at), (long long)shift);
     return x->use_told = true, false;
   }
-  int64_t *next = arena_alloc(s->arena, (NNEXT * (size_t)held + 1) * sizeof *next);
-  uint32_t *w_from = arena_alloc(s->arena, ((size_t)held + 1) * sizeof *w_from);
+  int64_t *next = arena_alloc(&x->scratch, (NNEXT * (size_t)held + 1) * sizeof *next);
+  uint32_t *w_from = arena_alloc(&x->scratch, ((size_t)held + 1) * sizeof *w_from);
   for (uint32_t i = 0; i < held; i++) {
     uint32_t st = s->rank_stage[a + i];
     next[NNEXT * i] = x->next_f[st], next[NNEXT * i + 1] = x->next_b[st];
@@ -417,7 +444,11 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift,
   }
   w_from[held] = x->w_from[s->nstage + x->rank];
   Past past = part ? use_forget(x) : (Past){0};
-  bool ok = use_order(x, t, f, &u) && (!part || use_keep(x, t, f, &u, &past));
+  bool ok = use_order(x, t, f, &u);
+  if (part && ok)
+    ok = use_keep(x, t, f, &u, &past);
+  else if (part)
+    use_remember(x, &past);
   if (ok)
     count_on(x, &u, next, w_from);
   return ok;

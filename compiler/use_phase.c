@@ -13,26 +13,23 @@
 
 #include "expand.h"
 
-enum { NMAPS = 7 }; /* of Past */
-
 /* ---- a clean slate ---- */
 
-/* Row `stage` of map k; NULL: there is no such map yet. *n: its length. */
-static uint32_t *map_of(const Ex *x, int k, uint32_t stage, size_t *n) {
-  const Sched *s = x->s;
-  uint32_t *const maps[] = {s->at_f, s->at_b, s->at_w, s->at_r, s->at_off, s->at_load};
-  *n = k < NMAPS - 1 ? s->nmb : 1;
-  if (k == NMAPS - 1)
-    return &x->fresh[stage];
-  return maps[k] ? &maps[k][(size_t)stage * s->nmb] : NULL;
+static Maps maps_of(const Sched *s) {
+  return (Maps){{s->at_f, s->at_b, s->at_w, s->at_r, s->at_off, s->at_load}};
+}
+
+static void set_maps(Sched *s, const Maps *m) {
+  s->at_f = m->at[0], s->at_b = m->at[1], s->at_w = m->at[2], s->at_r = m->at[3];
+  s->at_off = m->at[4], s->at_load = m->at[5];
 }
 
 Past use_forget(Ex *x) {
   Sched *s = x->s;
   uint32_t a = s->rank_stage0[x->rank], held = s->rank_stage0[x->rank + 1] - a;
-  uint64_t cost = (uint64_t)held * s->nmb / 16; /* against orders that use again and again */
-  x->budget -= cost < x->budget ? cost : x->budget;
-  Past past = {.maps = NEW_ARRAY(&x->scratch, uint32_t *, NMAPS * (size_t)held + 1),
+  size_t cells = (size_t)s->nstage * s->nmb;
+  Past past = {.maps = maps_of(s),
+               .fresh = arena_alloc(&x->scratch, held * sizeof *past.fresh + 1),
                .op = s->nop,
                .copy = s->ncopy,
                .post = s->npost,
@@ -40,31 +37,40 @@ Past use_forget(Ex *x) {
                .cand = x->cands.n,
                .part = x->parts.n,
                .cls = x->classes.n};
-  for (uint32_t i = 0; i < NMAPS * held; i++) {
-    size_t n;
-    uint32_t *at = map_of(x, (int)(i % NMAPS), s->rank_stage[a + i / NMAPS], &n);
-    if (!at)
-      continue;
-    past.maps[i] = arena_alloc(&x->scratch, n * sizeof *at);
-    memcpy(past.maps[i], at, n * sizeof *at);
-    memset(at, 0, n * sizeof *at);
+  for (uint32_t i = 0; i < held; i++) {
+    past.fresh[i] = x->fresh[s->rank_stage[a + i]];
+    x->fresh[s->rank_stage[a + i]] = 0;
   }
+  if (x->forgotten == x->clean.n) {
+    Maps m = {{0}}; /* those of copies come with the first of them */
+    for (int k = 0; k < NMAPS - 2; k++)
+      m.at[k] = NEW_ARRAY(&x->scratch, uint32_t, cells);
+    *vec_push(&x->scratch, &x->clean) = m;
+  }
+  set_maps(s, &x->clean.at[x->forgotten++]);
   return past;
 }
 
-/* Puts back what was forgotten; `clear`: nothing, but takes away what has run since. */
-static void remember(Ex *x, const Past *past, bool clear) {
+/* Takes away what has run since. */
+static void clear(Ex *x, const Past *past) {
   Sched *s = x->s;
-  uint32_t a = s->rank_stage0[x->rank], held = s->rank_stage0[x->rank + 1] - a;
-  for (uint32_t i = 0; i < NMAPS * held; i++) {
-    size_t n;
-    uint32_t *at = map_of(x, (int)(i % NMAPS), s->rank_stage[a + i / NMAPS], &n);
-    if (at && past->maps[i] && !clear)
-      memcpy(at, past->maps[i], n * sizeof *at);
-    else if (at)
-      memset(at, 0, n * sizeof *at);
+  for (uint32_t i = past->op; i < s->nop; i++)
+    *op_row(s, s->op[i].kind, (size_t)s->op[i].stage * s->nmb + s->op[i].mb) = 0;
+  for (uint32_t i = past->copy; i < s->ncopy && s->at_off; i++) {
+    size_t cell = (size_t)s->copy[i].stage * s->nmb + s->copy[i].mb;
+    s->at_off[cell] = s->at_load[cell] = 0;
   }
   s->nop = past->op, s->ncopy = past->copy, s->npost = past->post;
+}
+
+void use_remember(Ex *x, const Past *past) {
+  Sched *s = x->s;
+  uint32_t a = s->rank_stage0[x->rank], held = s->rank_stage0[x->rank + 1] - a;
+  clear(x, past);
+  x->clean.at[--x->forgotten] = maps_of(s);
+  set_maps(s, &past->maps);
+  for (uint32_t i = 0; i < held; i++)
+    x->fresh[s->rank_stage[a + i]] = past->fresh[i];
 }
 
 /* ---- what is kept ---- */
@@ -102,7 +108,7 @@ static bool keep_phase(Ex *x, const Past *past, uint8_t phase) {
     memcpy(posts, &s->post[past->post], npost * sizeof *posts);
   const Copy *copy = copies;
   const Posting *post = posts;
-  remember(x, past, false);
+  use_remember(x, past);
   uint32_t action = past->op; /* where that of op i begins */
   for (uint32_t i = past->op; i < end; i++) {
     const Op o = s->op[i]; /* push_op writes at or before it */
@@ -165,6 +171,7 @@ static void end_alone(Ex *x, const Ex *outside, Sched *s, const Sched *alone) {
   *x = *outside;
   x->scratch = now.scratch;
   x->fitting = now.fitting;
+  x->clean = now.clean;
   x->turns = now.turns;
   x->period_said = now.period_said;
   x->use_told = now.use_told;
@@ -195,7 +202,7 @@ static Sched *play_alone(Ex *x, const Stmt *t, const Fitting *f, const Use *used
 static void take_played(Ex *x, const Past *past, const Sched *alone) {
   Sched *s = x->s;
   uint32_t first = alone->rank_op0[x->rank], end = alone->rank_op0[x->rank + 1];
-  remember(x, past, true);
+  clear(x, past);
   x->regions.n = past->region, x->cands.n = past->cand;
   x->parts.n = past->part, x->classes.n = past->cls;
   while (x->bare.n && x->bare.at[x->bare.n - 1].row >= past->op)
@@ -226,9 +233,12 @@ bool use_keep(Ex *x, const Stmt *t, const Fitting *f, const Use *u, const Past *
     Alone *a = u->outer ? NULL : *kept;
     if (!a || a->shift != key.shift || a->lo != key.lo || a->hi != key.hi || a->step != key.step ||
         a->clip != key.clip) {
+      uint32_t held = x->s->rank_stage0[x->rank + 1] - x->s->rank_stage0[x->rank];
+      uint64_t cost = (uint64_t)held * x->s->nmb / 16; /* against orders that use again and again */
+      x->budget -= cost < x->budget ? cost : x->budget;
       key.played = play_alone(x, t, f, u);
       if (!key.played)
-        return false;
+        return use_remember(x, past), false;
       a = NEW(x->s->arena, Alone);
       *a = key;
       if (!u->outer)

@@ -321,10 +321,11 @@ static void verify_takes(Verify *v, const PipeInstr *in) {
     BUG_IF(in->act != NONE || in->gout != NONE || in->keep != NONE);
     BUG_IF(in->in != NONE || in->out != NONE);
     BUG_IF(v->fresh[in->stage] == 0);
-    const Cell *named = &v->cell[cell_at(p->nmb, in->stage, in->mb)];
-    BUG_IF(in->mb != NONE &&
-           (!verify_runs(p, in->stage, in->mb) || !verify_is_complete(named->ops) ||
-            named->round != v->rounds[in->stage]));
+    for (uint32_t q = 0; in->mb != NONE && q < p->slices; q++) {
+      const Cell *named = &v->cell[cell_at(p->nmb, in->stage, in->mb + q)];
+      BUG_IF(!verify_runs(p, in->stage, in->mb + q) || !verify_is_complete(named->ops) ||
+             named->round != v->rounds[in->stage]);
+    }
     BUG_IF(st->replica != in->stage &&
            (!v->reduced[in->stage] || !verify_synced(&v->sync, v->row, 1, v->reduced[in->stage])));
     BUG_IF(st->tied != NONE &&

@@ -4,6 +4,7 @@
 #define PIPEC_VERIFY_H
 
 #include "pipec.h"
+#include "stall_picture.h"
 
 #define SEEN(op) ((uint8_t)(1u << PIPE_##op)) /* F B I W R in bits 0-4 */
 _Static_assert(PIPE_F == 0 && PIPE_B == 1 && PIPE_I == 2 && PIPE_W == 3 && PIPE_R == 4, "bits");
@@ -40,6 +41,9 @@ static inline int stream_of(uint8_t op) {
   bool copy = op == PIPE_OFF || op == PIPE_LOAD || op == PIPE_SIDE_COPY;
   return op <= PIPE_U || op == PIPE_SIDE ? 0 : copy ? 2 : 1;
 }
+
+/* Does no rank of these ever go on from its op, whatever carries the messages (verify_circle.c)? */
+bool circle_holds(const Sched *s, const StallHop *hop, uint32_t nhop);
 
 /* Plays the program: verify_play.c. */
 void verify_play(const PipeProgram *p, const VerifyEdges *edges, Arena *a);

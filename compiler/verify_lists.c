@@ -132,9 +132,10 @@ static void waits(Unrolled *u, Arena *a, uint32_t x) {
   const Op *o = &s->op[x];
   const PipeStage *st = &s->stage[o->stage];
   if (o->kind == PIPE_U) {
-    size_t cell = (size_t)o->stage * s->nmb + (o->mb == NONE ? 0 : o->mb);
-    if (o->mb != NONE)
+    for (uint32_t k = 0; o->mb != NONE && k < s->slices; k++) {
+      size_t cell = (size_t)o->stage * s->nmb + o->mb + k;
       later(u, a, x, (s->at_w[cell] ? s->at_w[cell] : s->at_b[cell]) - 1);
+    }
     uint32_t q = 0, number = round_of(s, x) - s->round0[o->stage];
     for (uint32_t k = 0; order_member(s, o->stage, &k, &q);)
       later(u, a, x, s->round[s->round0[q] + number].grad);

@@ -74,8 +74,9 @@ void verify_ops(const Sched *s) {
         uint32_t row = s->round0[o->stage] + rounds[o->stage]++;
         BUG_IF(fresh[o->stage] == 0 || row >= s->round0[o->stage + 1]);
         BUG_IF(s->round[row].u != i || s->round[row].grad != grad[o->stage]);
-        BUG_IF(o->mb != NONE &&
-               (o->mb >= s->nmb || !verify_is_complete(seen[cell_at(s->nmb, o->stage, o->mb)])));
+        BUG_IF(o->mb != NONE && o->mb > s->nmb - s->slices);
+        for (uint32_t q = 0; o->mb != NONE && q < s->slices; q++)
+          BUG_IF(!verify_is_complete(seen[cell_at(s->nmb, o->stage, o->mb + q)]));
         fresh[o->stage] = 0;
         continue;
       }

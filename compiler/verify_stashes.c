@@ -7,7 +7,8 @@
  * note [moments]: an action is two of them: once all its ops have taken what they take, and once all have given back. A
  * copy is one. It stands before the op that its `wait` counts to; what an OFF leaves is free for a LOAD below, and
  * for others from the first op on that waits for the OFF. The place in host memory that a LOAD reads is in use
- * until an op waits for the LOAD, or the copy behind it begins. */
+ * until an op waits for the LOAD, or the copy behind it begins. Where a limit takes a count from its sum, what copies do to
+ * it counts as early as it can make it less, and as late as it must have made it more. */
 #include <string.h>
 
 #include "limit.h"
@@ -32,6 +33,10 @@ typedef struct Stashes {
   uint32_t nlimit, nchunk;
   uint32_t *chunks; /* [nrank] stages on it */
   int64_t *now;     /* [NCOUNTS * nchunk] */
+  int64_t *
+      low; /* [NCOUNTS * nchunk] by how much less there may be, for copies that run when they like */
+  uint32_t *sender; /* [nslot] of host memory: row + 1 of the OFF to there, */
+  bool *sent;       /*   which an op has waited for; its LOAD has not begun */
   bool *reached;    /* [nlimit] its peak */
 } Stashes;
 
@@ -48,7 +53,7 @@ static void moment(Stashes *v) {
     const Limit *l = &v->limit[i];
     __int128 sum = 0;
     for (uint32_t c = 0; c < NCOUNTS * v->nchunk; c++)
-      sum += (__int128)l->weight[c] * v->now[c];
+      sum += (__int128)l->weight[c] * (v->now[c] - (l->weight[c] < 0 ? v->low[c] : 0));
     BUG_IF(sum > l->most || sum > l->peak);
     v->reached[i] |= sum == l->peak;
   }
@@ -102,10 +107,17 @@ static void stash(Stashes *v, uint32_t slot, uint32_t chunk, bool take) {
   count(v, LIVE, chunk, take ? 1 : -1);
 }
 
+static void unsure(Stashes *v, int what, uint32_t chunk, int64_t change) {
+  v->low[(uint32_t)what * v->nchunk + chunk] += change;
+  BUG_IF(v->low[(uint32_t)what * v->nchunk + chunk] < 0);
+}
+
 /* The slot of an OFF that is waited for; a LOAD may have taken it. */
 static void leave(Stashes *v, uint32_t slot) {
-  if (v->left[slot])
+  if (v->left[slot]) {
     stash(v, slot, v->left[slot] - 1, false);
+    unsure(v, LIVE, v->left[slot] - 1, -1);
+  }
   v->left[slot] = 0;
 }
 
@@ -115,15 +127,20 @@ static bool copy(Stashes *v, const PipeInstr *in) {
   if (in->op == PIPE_SIDE_COPY)
     return false;
   if (in->op == PIPE_OFF) {
-    if (in->peer == NONE)
-      change(v, in->keep, true), count(v, HOST, chunk, 1);
+    if (in->peer == NONE) {
+      change(v, in->keep, true), count(v, HOST, chunk, 1), unsure(v, HOST, chunk, 1);
+      v->sender[in->keep] = (uint32_t)(in - v->k->instr) + 1, v->sent[in->keep] = false;
+    }
     v->left[in->act] = chunk + 1;
+    unsure(v, LIVE, chunk, 1);
     return false;
   }
-  if (in->peer == NONE)
-    change(v, in->keep, false);
+  if (in->peer == NONE) {
+    change(v, in->keep, false), unsure(v, HOST, chunk, v->sent[in->keep]);
+    v->sender[in->keep] = 0, v->sent[in->keep] = false;
+  }
   leave(v, in->act);
-  stash(v, in->act, chunk, true);
+  stash(v, in->act, chunk, true), unsure(v, LIVE, chunk, 1);
   return in->peer == NONE;
 }
 
@@ -156,6 +173,23 @@ static void gives(Stashes *v, const PipeInstr *in) {
   }
 }
 
+/* An op waits for a copy. */
+static void awaited(Stashes *v, uint32_t row) {
+  const PipeInstr *in = &v->k->instr[row];
+  uint32_t chunk = v->p->stage[in->stage].chunk;
+  if (in->op == PIPE_OFF)
+    leave(v, in->act);
+  if (in->op == PIPE_OFF && in->peer == NONE && v->sender[in->keep] == row + 1)
+    v->sent[in->keep] = true, unsure(v, HOST, chunk, -1);
+  if (in->op == PIPE_LOAD)
+    unsure(v, LIVE, chunk, -1);
+}
+
+/* A LOAD from the host is over. */
+static void from_host(Stashes *v, uint32_t chunk) {
+  count(v, HOST, chunk, -1), unsure(v, HOST, chunk, -1);
+}
+
 static void walk(Stashes *v) {
   const PipeRank *k = v->k;
   uint32_t begun = next_of(k, 0, 2), nbegun = 0; /* copies: the next one, how many before it */
@@ -166,16 +200,15 @@ static void walk(Stashes *v) {
     n = in->group + 1u;
     for (; begun < k->ninstr && k->instr[begun].wait <= done; begun = next_of(k, begun + 1, 2)) {
       if (load != NONE)
-        count(v, HOST, load, -1);
+        from_host(v, load);
       load = copy(v, &k->instr[begun]) ? v->p->stage[k->instr[begun].stage].chunk : NONE;
       nload = ++nbegun;
       moment(v);
     }
     for (; nover < in->wait_copy; nover++, over = next_of(k, over + 1, 2))
-      if (k->instr[over].op == PIPE_OFF)
-        leave(v, k->instr[over].act);
+      awaited(v, over);
     if (load != NONE && nload <= nover)
-      count(v, HOST, load, -1), load = NONE;
+      from_host(v, load), load = NONE;
     for (uint32_t j = 0; j < n; j++)
       takes(v, &in[j]);
     moment(v);
@@ -187,8 +220,7 @@ static void walk(Stashes *v) {
     begun = next_of(k, begun + 1, 2);
   BUG_IF(begun < k->ninstr);
   for (; over < k->ninstr; over = next_of(k, over + 1, 2))
-    if (k->instr[over].op == PIPE_OFF)
-      leave(v, k->instr[over].act);
+    awaited(v, over);
 }
 
 static void verify_rank(Stashes *v, uint32_t r, Arena *a) {
@@ -199,6 +231,9 @@ static void verify_rank(Stashes *v, uint32_t r, Arena *a) {
   v->full = NEW_ARRAY(a, uint32_t, k->npool);
   v->most = NEW_ARRAY(a, uint32_t, k->npool);
   v->now = NEW_ARRAY(a, int64_t, NCOUNTS * (size_t)v->nchunk);
+  v->low = NEW_ARRAY(a, int64_t, NCOUNTS * (size_t)v->nchunk);
+  v->sender = NEW_ARRAY(a, uint32_t, k->nslot);
+  v->sent = NEW_ARRAY(a, bool, k->nslot);
   for (uint32_t i = 0; i < k->npool; i++)
     for (uint32_t j = 0; j < k->pool[i].count; j++)
       v->pool_of[k->pool[i].first + j] = i;

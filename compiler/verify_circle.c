@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ * The certificate of orders that wait for each other under every channel model (order.c): a circle of hops.
+ *
+ * A hop says that a rank is at an op that needs the result of another one; that one is of the rank of the next hop,
+ * where the action of its op comes no sooner than the action that the next hop is at. Let one of the actions be the first
+ * of the circle to start: then what it needs has run before it, and so, on that rank, has the action of the next hop, or
+ * it is in that action itself. Neither can be, so none of them ever starts.
+ *
+ * Takes what an op needs from the op table, the stages and the edges, nothing from the play. Linear in the ops of the ranks
+ * of updates, and in hops times edges of a stage. */
+#include "graph.h"
+#include "verify.h"
+
+/* Does the tensor of this edge of the model go from one row to the other for this microbatch? */
+static bool passes(const Sched *s, uint32_t from, uint32_t to, uint32_t mb) {
+  const struct StageGraph *g = s->graph;
+  const PipeStage *a = &s->stage[from], *b = &s->stage[to];
+  if (!g)
+    return a->next == to && b->prev == from;
+  bool edge = false;
+  for (uint32_t e = 0; e < g->nedge; e++)
+    edge |= g->edge[e].from == a->model && g->edge[e].to == b->model;
+  return edge && g->row[cell_at(s->nmb, a->model, mb)] == from &&
+         g->row[cell_at(s->nmb, b->model, mb)] == to;
+}
+
+/* Have the rows one sum of their gradients? */
+static bool summed(const Sched *s, uint32_t a, uint32_t b) {
+  bool tied = s->tie_of && s->tie_of[a] != NONE;
+  return tied ? s->tie_of[a] == s->tie_of[b] : s->stage[a].model == s->stage[b].model;
+}
+
+/* Updates of the row of op i that stand before it. */
+static uint32_t updates_before(const Sched *s, uint32_t row, uint32_t i) {
+  uint32_t n = 0;
+  for (uint32_t k = s->rank_op0[s->stage[row].rank]; k < i; k++)
+    n += s->op[k].kind == PIPE_U && s->op[k].stage == row;
+  return n;
+}
+
+/* Is op i a gradient that update number n of its row applies? */
+static bool applied_by(const Sched *s, uint32_t i, uint32_t n) {
+  const Op *o = &s->op[i];
+  return (o->kind == PIPE_B || o->kind == PIPE_W) && updates_before(s, o->stage, i) == n;
+}
+
+static bool needs(const Sched *s, uint32_t at, uint32_t on) {
+  const Op *a = &s->op[at], *b = &s->op[on];
+  switch (a->kind) {
+  case PIPE_F: return b->kind == PIPE_F && a->mb == b->mb && passes(s, b->stage, a->stage, a->mb);
+  case PIPE_B:
+  case PIPE_I:
+    return (b->kind == PIPE_B || b->kind == PIPE_I) && a->mb == b->mb &&
+           passes(s, a->stage, b->stage, a->mb);
+  case PIPE_U:
+    return summed(s, a->stage, b->stage) && applied_by(s, on, updates_before(s, a->stage, at));
+  default: return false;
+  }
+}
+
+/* The first op of the action of op i of rank r. */
+static uint32_t action_of(const Sched *s, uint32_t r, uint32_t i) {
+  while (i > s->rank_op0[r] && s->op[i - 1].group > 0)
+    i--;
+  return i;
+}
+
+static bool on_rank(const Sched *s, uint32_t r, uint32_t i) {
+  return r < s->nrank && i >= s->rank_op0[r] && i < s->rank_op0[r + 1];
+}
+
+bool circle_holds(const Sched *s, const StallHop *hop, uint32_t nhop) {
+  for (uint32_t i = 0; i < nhop; i++) {
+    const StallHop *h = &hop[i], *next = &hop[(i + 1) % nhop];
+    if (!on_rank(s, h->rank, h->at) || !on_rank(s, next->rank, h->on) ||
+        !on_rank(s, next->rank, next->at) || !needs(s, h->at, h->on) ||
+        h->on < action_of(s, next->rank, next->at))
+      return false;
+  }
+  return nhop > 0;
+}
+
+void verify_circle(const Sched *s) { BUG_IF(s->circle && !circle_holds(s, s->circle, s->ncircle)); }

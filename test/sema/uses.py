@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: MIT
+"""Random orders of `clock`, `use`, phases of it, labels, clip and ops without index, expanded by pipec and by a second reading of
+the text (lang/spec.md 5.1 to 5.7) that shares nothing with it: the same ops, each in its phase, or both refuse.
+
+usage: uses.py PIPEC SCRATCH SEED PROGRAMS
+
+A statement is a tuple: ("op", kind, index, stamp), ("do", name, from, to, step, body), ("label", phase, body), ("clip", body),
+("clock", name, from, to, step, period, body), ("use", phase, schedule, shift, range). A value is (a, name or None, times).
+"""
+import os
+import random
+import re
+import subprocess
+import sys
+
+pipec, scratch, seed, programs = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+PHASES = ["warmup", "steady", "flush"]
+
+
+# ---- texts
+
+def value(rng, names, low, high, times):
+    if not names or rng.random() < 0.3:
+        return rng.randint(low, high), None, 0
+    return rng.randint(-1, 2) if times == [1] else rng.randint(0, high), rng.choice(names), rng.choice(times)
+
+
+def ends(rng, most):
+    a, b = rng.randint(0, 3), rng.randint(0, most)
+    return (b, a - 1, -1) if rng.random() < 0.3 else (a, b, 1)
+
+
+def block(rng, clock, mbs, names, depth, schedules):
+    out = []
+    for _ in range(rng.randint(1, 3)):
+        way, new = rng.random(), f"v{len(names)}"
+        usable = [i for i, sc in enumerate(schedules) if sc[2] or not clock]
+        if way < 0.35 or depth > 3:
+            index = None if rng.random() < 0.35 else value(rng, names, 0, mbs, [1])
+            out.append(("op", rng.choice("FFB"), index, value(rng, names, 0, 40, [1, 2, 3, -1, -2]) if clock else None))
+        elif way < 0.5:
+            out.append(("do", new, *ends(rng, 6), block(rng, clock, mbs, names + [new], depth + 1, schedules)))
+        elif way < 0.65:
+            out.append(("label", rng.choice(PHASES), block(rng, clock, mbs, names, depth + 1, schedules)))
+        elif way < 0.7:
+            out.append(("clip", block(rng, clock, mbs, names, depth + 1, schedules)))
+        elif way < 0.82 and not clock:
+            out.append(("clock", new, *ends(rng, 5), rng.choice([0, 0, 1, 3, 7]), block(rng, True, mbs, names + [new], depth + 1, schedules)))
+        elif usable:
+            shift = value(rng, names, -1, 3, [1]) if rng.random() < 0.4 else None
+            part = (rng.randint(0, 2), rng.randint(1, 6)) if rng.random() < 0.25 else None
+            out.append(("use", rng.choice([None, None, *PHASES]), rng.choice(usable), shift, part))
+    return out or [("op", "F", None, (0, None, 0) if clock else None)]
+
+
+def draw(rng):
+    """(microbatches, body, whether all of it is stamped) of each schedule; the last one is compiled."""
+    schedules = []
+    for last in [False] * rng.randint(1, 3) + [True]:
+        mbs, stamped = 8 if last else rng.randint(3, 7), not last and rng.random() < 0.6
+        if stamped:
+            body = [("clock", "v0", *ends(rng, 4), rng.choice([0, 0, 2, 5]), block(rng, True, mbs, ["v0"], 1, schedules))]
+            body = [("label", rng.choice(PHASES), body)] if rng.random() < 0.3 else body
+        else:
+            body = block(rng, False, mbs, [], 0, schedules)
+        schedules.append((mbs, body, stamped))
+    return schedules
+
+
+def say(v):
+    a, name, times = v
+    return f"{name}*({times}) + ({a})" if name else str(a)
+
+
+def lines(body):
+    for what, *of in body:
+        if what == "op":
+            yield of[0] + (f"({say(of[1])})" if of[1] else "") + (f" @ {say(of[2])}" if of[2] else "")
+        elif what == "use":
+            phase, number, shift, part = of
+            yield (f"use {phase + ' of ' if phase else ''}u{number}()" + (f" in {part[0]}..{part[1]}" if part else "") +
+                   (f" @ {say(shift)}" if shift else ""))
+        else:
+            yield {"do": "do {} in {}..{} step {} {{", "clock": "clock {} in {}..{} step {} period {} {{", "label": "{} {{",
+                   "clip": "clip {{"}[what].format(*of).replace(" period 0", "")
+            yield from lines(of[-1])
+            yield "}"
+
+
+def text(schedules):
+    return "".join(f"schedule u{i}() {{\nranks 1\npipe net stages 1 mbs {mbs} place s -> 0\norder r {{\n" + "\n".join(lines(body)) + "\n}\n}\n"
+                   for i, (mbs, body, _) in enumerate(schedules))
+
+
+# ---- the second reading
+
+class Refused(Exception):
+    pass
+
+
+class Order:
+    """An order that is being run: in place of a `use` of `outer`, unless that is None."""
+
+    def __init__(self, mbs, outer=None, phase=None, shift=0, part=None, clip=False, label=None, listed=False):
+        self.mbs, self.outer, self.phase, self.shift, self.part = mbs, outer, phase, shift, part
+        self.clip, self.label, self.listed = clip, label, listed
+        self.next = {"F": 0, "B": 0}
+        self.total = shift + (outer.total if outer else 0)
+
+
+def number(v, env):
+    return v[0] + (env[v[1]] * v[2] if v[1] else 0)
+
+
+def microbatch(order, mb, clip):
+    """Which one it is outside of all; None: it is left out."""
+    while True:
+        if not 0 <= mb < order.mbs:
+            if clip:
+                return None
+            raise Refused
+        if not order.outer:
+            return mb
+        if order.part and not order.part[0] <= mb < order.part[1]:
+            return None
+        mb, clip, order = mb + order.shift, order.clip, order.outer
+
+
+def list_op(order, key, kind, mb, at, label, listed):
+    """In a clock: ops that run, and all of its own order, since they count."""
+    own = order
+    while at is not None and own.listed:
+        if own.phase:
+            if label is None:
+                raise Refused
+            if label != own.phase:
+                return
+            label = own.label or label
+        own = own.outer
+    if not order.listed or at is not None:
+        listed.append([key, kind, at, label, (mb if own is order else at - own.total) + 1])
+
+
+def run_clock(schedules, out, order, env, clip, label, listed, of):
+    name, a, b, step, period, body = of
+    own, before = [], dict(order.next)
+    for i in range(a, b, step):
+        turn = []
+        run(schedules, out, order, body, {**env, name: i}, clip, label, turn)
+        own += [[key + period * i, *rest] for key, *rest in turn]
+    if listed is not None:
+        listed += own
+        return
+    own.sort(key=lambda o: o[0])
+    ops = [o for o in own if o[2] is not None]
+    if any(p[0] == q[0] for p, q in zip(ops, ops[1:])):
+        raise Refused
+    order.next = before
+    for _, kind, _, _, behind in own:
+        order.next[kind] = behind
+    first = next((i for i, o in enumerate(ops) if o[1] == "B"), len(ops))
+    last = max((i + 1 for i, o in enumerate(ops) if o[1] == "F"), default=0)
+    for i, (_, kind, at, phase, _) in enumerate(ops):
+        out.append((kind, at, phase or ("warmup" if i < first else "steady" if i < last else "flush")))
+
+
+def once(ops):
+    if len({o[:2] for o in ops}) < len(ops):
+        raise Refused
+
+
+def run_use(schedules, out, order, env, clip, label, listed, of):
+    phase, used, shift, part = of
+    mbs, body, _ = schedules[used]
+    inner = Order(mbs, order, phase, number(shift, env) if shift else 0, part, clip, label, listed is not None)
+    new, first = [], 0 if listed is None else len(listed)
+    run(schedules, new, inner, body, {}, False, None if phase else label, listed)
+    if listed is not None:
+        new = [(kind, at) for _, kind, at, _, _ in listed[first:]]
+    elif phase:
+        once(new)
+        new = [(kind, at, label or phase) for kind, at, of_phase in new if of_phase == phase]
+    for kind, at, *_ in new:
+        if at is not None:
+            order.next[kind] = at - order.total + 1
+    if listed is None:
+        out += new
+
+
+def run(schedules, out, order, body, env, clip, label, listed):
+    for what, *of in body:
+        if what == "op":
+            kind, index, stamp = of
+            mb = order.next[kind] if index is None else number(index, env)
+            order.next[kind] = mb + 1
+            at = microbatch(order, mb, clip)
+            if listed is not None:
+                list_op(order, number(stamp, env), kind, mb, at, label, listed)
+            elif at is not None:
+                out.append((kind, at, label or "steady"))
+        elif what == "do":
+            for i in range(*of[1:4]):
+                run(schedules, out, order, of[4], {**env, of[0]: i}, clip, label, listed)
+        elif what == "label":
+            run(schedules, out, order, of[1], env, clip, of[0], listed)
+        elif what == "clip":
+            run(schedules, out, order, of[0], env, True, label, listed)
+        elif what == "clock":
+            run_clock(schedules, out, order, env, clip, label, listed, of)
+        else:
+            run_use(schedules, out, order, env, clip, label, listed, of)
+
+
+def reading(schedules):
+    out = []
+    try:
+        run(schedules, out, Order(schedules[-1][0]), schedules[-1][1], {}, False, None, None)
+        once(out)
+    except Refused:
+        return None
+    return out or None
+
+
+# ---- pipec's
+
+def expanded(schedules, path):
+    got = subprocess.run([pipec, "--dump-after=expand", f"--schedule=u{len(schedules) - 1}", path], capture_output=True, text=True)
+    if got.returncode not in (0, 1):
+        sys.exit(f"{path}: it dies: {got.stderr}")
+    ops = re.search(r"^rank 0: (.*)$", got.stdout, re.M)
+    if not ops:
+        return None
+    out, phase = [], None
+    for word in ops[1].split():
+        if word[0] == "[":
+            phase = word[1:-1]
+        else:
+            out.append((word[1], int(word[2:]), phase))
+    return out
+
+
+os.makedirs(scratch, exist_ok=True)
+ran = refused = 0
+for case in range(programs):
+    schedules = draw(random.Random(f"{seed} {case}"))
+    path = os.path.join(scratch, "u.pipe")
+    with open(path, "w") as f:
+        f.write(text(schedules))
+    want, got = reading(schedules), expanded(schedules, path)
+    if want != got:
+        sys.exit(f"seed {seed}, case {case}, {path}:\n{want}\nis what it says, and pipec makes\n{got}")
+    ran, refused = ran + (want is not None), refused + (want is None)
+print(f"{ran} expanded, {refused} refused")
