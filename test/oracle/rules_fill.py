@@ -230,15 +230,16 @@ def play(c):
     return [k.order for k in ranks]
 
 
-counts = {"orders": 0, "starved": 0, "actions": 0, "behind": 0}
-differ = 0
-print("seed", seed)
-for i in range(cases):
-    c = Case()
+def compiled(c):
     with open(path, "w") as f:
         f.write(c.text())
-    want, command = play(c), [pipec, "--verify", "--dump-after=expand", path]
-    got = subprocess.run(command, capture_output=True, text=True)
+    return subprocess.run([pipec, "--verify", "--dump-after=expand", path], capture_output=True, text=True)
+
+
+print("seed", seed)
+counts, differ = dict.fromkeys(("orders", "starved", "actions", "behind"), 0), 0
+for i, c in enumerate(Case() for _ in range(cases)):
+    got, want = compiled(c), play(c)
     starves = "starves" in got.stderr
     if starves != (want is None):
         differ += 1
