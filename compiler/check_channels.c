@@ -539,6 +539,7 @@ static bool completes_by(Sched *s, PipeLowering lowering) {
   s->lists = NULL, s->lowering = lowering, s->all_lists = true;
   bool ok = comm(s) && check_deadlock(s);
   s->lists = lists, s->lowering = own, s->ideal_end = end;
+  BUG_IF(ok && s->opt->verify && !compiles_by(s, lowering));
   return ok;
 }
 

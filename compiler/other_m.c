@@ -1,27 +1,31 @@
 /* SPDX-License-Identifier: MIT
- * The same text at another M, silently: as far as its orders (orders_at), or all of it (compile_at). Each takes its steps from
- * the question that it is asked for (work.h). */
+ * The same text once more, silently: at another M as far as its orders (orders_at), or all of it (compile_at), each with steps
+ * from the question that it is asked for (work.h); or with another lowering (compiles_by). */
 #include <string.h>
 
 #include "lists_of_m.h"
 #include "looped.h"
 
-/* Takes the steps that reading the text takes. False: there are not as many. */
-static bool begin(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
-                  int64_t value, bool any) {
-  uint64_t bytes = 1000;
+static void begin_again(const Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt) {
   if (arena != s->arena)
     *arena = (Arena){.oom = s->arena->oom};
   *opt = *s->opt;
   *other = (Sched){.arena = arena, .diag = diag, .opt = opt, .work = opt->work};
   diag_init(diag, arena, NULL);
+  opt->emit = EMIT_NONE;
+  opt->for_all = opt->counterexample = opt->dump_after = NULL;
+  opt->time_passes = false;
+}
+
+/* Takes the steps that reading the text takes. False: there are not as many. */
+static bool begin(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
+                  int64_t value, bool any) {
+  uint64_t bytes = 1000;
+  begin_again(s, other, arena, diag, opt);
   opt->define = NEW_ARRAY(arena, Define, opt->ndefine + 1);
   memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
   opt->define[opt->ndefine++] = (Define){.name = name, .value = value, .lo = value, .hi = value};
   opt->any_value = any;
-  opt->emit = EMIT_NONE;
-  opt->for_all = opt->counterexample = opt->dump_after = NULL;
-  opt->time_passes = false;
   for (uint32_t i = 0; i < s->diag->nsource; i++)
     bytes += s->diag->source[i].len;
   return work_take(other->work, bytes * WORK_TEXT, s->def->name_at);
@@ -37,4 +41,18 @@ bool compile_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, 
   bool ok = begin(s, other, arena, diag, opt, name, value, any);
   opt->check_only = opt->verify = opt->looped = false;
   return ok && compile_only(other);
+}
+
+bool compiles_by(const Sched *s, PipeLowering lowering) {
+  Arena arena;
+  Diag diag;
+  Options opt;
+  Sched other;
+  begin_again(s, &other, &arena, &diag, &opt);
+  opt.lowering = 1 + (int)lowering;
+  opt.verify = true, opt.looped = false;
+  /* what else may be wrong with it is not what is asked */
+  bool ok = compile_only(&other) || (diag.first != DIAG_DEADLOCK && diag.first != DIAG_MATCHING);
+  arena_free(&arena);
+  return ok;
 }
