@@ -278,12 +278,18 @@ static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int6
   if (o->op == PIPE_W && (t->block[t->rank] || t->left))
     return text_no(t, o->at,
                    "a W without index takes what rules, a clock, or one phase, have left");
+  const Pipe *of = NULL;
+  if (any && o->pipe && !op_pipe(&t->ex, o, &of))
+    return text_no(t, o->at, "it is of no pipe");
   if (!any && !op_stage(&t->ex, o, stage))
     return text_no(t, o->at, "its stage is not on the rank");
   if (o->op == PIPE_W) {
     uint32_t i = 0, n = t->clock ? t->now.old : t->now.wait.n;
-    while (i < n && !any && t->now.wait.at[i].stage != *stage)
-      i++;
+    for (; i < n; i++) {
+      uint32_t at = t->now.wait.at[i].stage;
+      if (any ? !of || of == &s->pipe[pipe_of(s, at)] : at == *stage)
+        break;
+    }
     bool clip = t->clip;
     for (const TextUse *u = t->use; u; u = u->outer)
       clip |= u->clip || u->step;
