@@ -135,6 +135,10 @@ bool next_w(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice)
                span_text(s, x->use->at));
     if (o != x->use)
       diag_note(s->diag, o->at, "it stands for this");
+    if (x->list)
+      diag_help(s->diag,
+                "inside '%s %s' it takes only an I that stands before the block: say which, W(m)",
+                x->list->kind == ST_CLOCK ? "clock" : "rules", x->list->name);
   }
   if (!found)
     return clip;
