@@ -74,16 +74,14 @@ bool array_mbs(const Ex *x, const OpRef *o, int64_t *n) {
   return *n >= 0;
 }
 
-/* The rows of the rank at hand, in the order of its chunks; of an order that is used, those that it runs. */
-static const uint32_t *rank_rows(const Ex *x, uint32_t *n) {
+const uint32_t *rank_rows(const Ex *x, uint32_t *n) {
   const Sched *s = x->s;
   const Use *u = x->in_use;
   *n = u && u->held ? u->nheld : s->rank_stage0[x->rank + 1] - s->rank_stage0[x->rank];
   return u && u->held ? u->held : &s->rank_stage[s->rank_stage0[x->rank]];
 }
 
-/* Those of a pipe. */
-static const uint32_t *pipe_rows(const Ex *x, const Pipe *p, uint32_t *n) {
+const uint32_t *pipe_rows(const Ex *x, const Pipe *p, uint32_t *n) {
   uint32_t a = 0, b;
   const uint32_t *row = rank_rows(x, &b);
   if (x->s->npipe > 1) {
@@ -190,56 +188,30 @@ static bool elsewhere(const Ex *x, uint32_t row, int64_t unit) {
 }
 
 /* The microbatch and slice of an op without index: F, R, B and I go on after the last of their kind on the
- * stage, W takes the oldest I of the stage, or of the rank, whose W has not run. A W with mb -1: there is none. */
+ * stage, W: next_w.c. A W with mb -1: there is none. */
 static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice) {
   Sched *s = x->s;
   int64_t slices = s->slices;
-  uint32_t held = s->rank_stage0[x->rank + 1] - s->rank_stage0[x->rank];
-  bool any = o->op == PIPE_W && !o->chunk && !o->stage && held > 1;
-  *stage = s->nstage + x->rank; /* row of w_from for all its stages */
-  if (!any && !op_stage(x, o, stage))
+  if (o->op == PIPE_W)
+    return next_w(x, o, stage, mb, slice);
+  if (!op_stage(x, o, stage))
     return false;
-  if (o->op != PIPE_W) {
-    int64_t place = o->op == PIPE_F   ? x->next_f[*stage]
-                    : o->op == PIPE_R ? x->next_r[*stage]
-                                      : x->next_b[*stage];
-    bool last = x->move && !x->move->receives; /* a send is of the op that has run */
-    place -= last;
-    while (!last && elsewhere(x, *stage, place))
-      ++place; /* all slices of a microbatch are in one place */
-    if (place < 0) {
-      diag_error(s->diag, DIAG_BAD_INDEX, x->move->at,
-                 "rank %u: no op before '%s' makes what it sends", x->rank,
-                 span_text(s, x->move->at));
-      return false;
-    }
-    *mb = place / slices;
-    *slice = is_back(o) ? slices - 1 - place % slices : place % slices;
-    return true;
+  int64_t place = o->op == PIPE_F   ? x->next_f[*stage]
+                  : o->op == PIPE_R ? x->next_r[*stage]
+                                    : x->next_b[*stage];
+  bool last = x->move && !x->move->receives; /* a send is of the op that has run */
+  place -= last;
+  while (!last && elsewhere(x, *stage, place))
+    ++place; /* all slices of a microbatch are in one place */
+  if (place < 0) {
+    diag_error(s->diag, DIAG_BAD_INDEX, x->move->at,
+               "rank %u: no op before '%s' makes what it sends", x->rank,
+               span_text(s, x->move->at));
+    return false;
   }
-  uint32_t *from = &x->w_from[*stage],
-           i = *from > s->rank_op0[x->rank] ? *from : s->rank_op0[x->rank];
-  *mb = -1;
-  bool found = false;
-  for (; i < s->nop && !found; i++) {
-    const Op *p = &s->op[i];
-    if (p->kind == PIPE_I && (any || p->stage == *stage) &&
-        !s->at_w[(size_t)p->stage * s->nmb + p->mb])
-      *mb = (int64_t)(p->mb - s->stage[p->stage].mb0) / slices - (x->in_use ? x->in_use->total : 0),
-      *slice = p->mb % slices, *stage = p->stage, found = true;
-  }
-  *from = i; /* all before it are taken, or run now */
-  bool clip = x->clip;
-  for (const Use *u = x->in_use; u; u = u->outer)
-    clip |= u->clip || u->step;
-  if (!found && !clip) {
-    diag_error(s->diag, DIAG_BAD_INDEX, x->use->at,
-               "rank %u: no I before '%s' still waits for its W", x->rank,
-               span_text(s, x->use->at));
-    if (o != x->use)
-      diag_note(s->diag, o->at, "it stands for this");
-  }
-  return found || clip;
+  *mb = place / slices;
+  *slice = is_back(o) ? slices - 1 - place % slices : place % slices;
+  return true;
 }
 
 /* The microbatch of the step (its first unit) that mb, counted as in the order that is being run, is. NONE: `clip` leaves it

@@ -34,6 +34,19 @@ typedef struct Listed { /* what stands in clock or rules */
   Expr *guard;         /* (rules) `when` with all but the quantities put in, or NULL */
 } Listed;
 
+typedef struct Later { /* a part of a condition that has no value, and may not be needed */
+  const Expr *of;
+  int64_t *env;        /* [nslot] the variables where it was listed */
+} Later;
+
+/* What a W without index may take (next_w.c, note [take]), and one that is noted. */
+typedef struct WScan {
+  uint32_t from;        /* I behind this row of s->op, */
+  uint32_t stage, pipe; /* of this stage, or of this pipe; NONE: of all */
+  uint32_t at;          /* all before this place in the order are taken */
+} WScan;
+typedef struct BareW { uint32_t row, scan; } BareW; /* of s->op, of Ex.scans */
+
 /* An op of clock or rules, for those behind the block that have no index. */
 typedef struct Noted {
   int64_t key;         /* time stamp */
@@ -181,6 +194,9 @@ typedef struct Ex {
   VEC(RuleCand) cands;
   VEC(RulePart) parts;
   VEC(RuleClass) classes;
+  VEC(Later) later;    /* of conditions: rows of BI_LATER */
+  VEC(WScan) scans;
+  VEC(BareW) bare;     /* ascending */
 } Ex;
 
 /* ---- place.c ---- */
@@ -248,6 +264,9 @@ uint32_t pipe_mbs(const Ex *x, uint32_t k);
 bool array_mbs(const Ex *x, const OpRef *o, int64_t *n);
 /* The stage of an op; what stands in its parentheses: where it is `index`, that has the value given. */
 bool op_stage(Ex *x, const OpRef *o, uint32_t *stage);
+/* The rows of the rank at hand, in the order of its chunks, of an order that is used those that it runs; those of a pipe. */
+const uint32_t *rank_rows(const Ex *x, uint32_t *n);
+const uint32_t *pipe_rows(const Ex *x, const Pipe *p, uint32_t *n);
 bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t *mb, int64_t *slice);
 bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice);
 /* Which of next_f, next_b and next_r an op counts in, and what that is behind it, where `outside` is microbatch 0. NULL: of a
@@ -260,6 +279,10 @@ bool is_whole(const OpRef *o); /* U, REDUCE, TIE: of a stage, not of a microbatc
 bool bind_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value);
 bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value);
 bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb);
+
+/* ---- next_w.c ---- */
+/* What a W without index takes, counted as in the order at hand; *mb -1: there is none, and it is left out. */
+bool next_w(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice);
 
 /* ---- kernel.c ---- */
 bool run_kernel(Ex *x, const Stmt *t);

@@ -18,7 +18,7 @@ bool text_no(Text *t, Span at, const char *why) { return affine_no(t->x, at, why
 /* ---- the state ---- */
 
 State text_save(Sched *s, const State *of) {
-  State to = {.wait = {0}};
+  State to = {.wait = {0}, .old = of->old};
   work_take(s->opt->work, s->nstage + (uint64_t)of->wait.n, s->def->name_at);
   for (int i = 0; i < 3 * MOST_LEVELS && of->next[i]; i++) {
     to.next[i] = NEW_ARRAY(s->arena, Affine, s->nstage);
@@ -40,7 +40,7 @@ Affine *text_part(const Text *t, State *st, uint32_t i) {
 
 /* Are the same I waiting in both, but for their microbatches? */
 bool text_alike(const State *a, const State *b) {
-  if (a->wait.n != b->wait.n)
+  if (a->wait.n != b->wait.n || a->old != b->old)
     return false;
   for (uint32_t i = 0; i < a->wait.n; i++)
     if (a->wait.at[i].stage != b->wait.at[i].stage)
@@ -102,6 +102,7 @@ static void drop_wait(Text *t, uint32_t stage, Affine unit) {
     if (st->wait.at[i].stage == stage && affine_same(st->wait.at[i].unit, unit)) {
       memmove(&st->wait.at[i], &st->wait.at[i + 1], (st->wait.n - i - 1) * sizeof *st->wait.at);
       st->wait.n--;
+      st->old -= i < st->old;
       return;
     }
 }
@@ -117,7 +118,64 @@ static uint32_t next_of(const Text *t, int kind) {
 
 State text_begin_block(Text *t) {
   t->level = level_of(t), t->dropped = 0;
-  return text_save(t->s, &t->now);
+  State before = text_save(t->s, &t->now);
+  t->now.old = t->now.wait.n;
+  return before;
+}
+
+/* The I that waits is that of row o, so many turns before the last one of its segment? */
+static bool same_op(const ListRow *o, const ListSegment *g, const Waiting *w, int64_t *before) {
+  Affine last = o->unit;
+  *before = 0;
+  if (o->kind != PIPE_I || o->stage != w->stage)
+    return false;
+  if (!g->by_n)
+    return affine_same(last, w->unit);
+  last.a += last.j * (g->turns - 1), last.n += last.j * g->by_n, last.j = 0;
+  Affine d = affine_sum(last, w->unit, -1);
+  if (o->unit.j == 0 || d.n != 0 || d.j != 0 || d.a % o->unit.j != 0)
+    return false;
+  *before = d.a / o->unit.j;
+  return *before >= 0;
+}
+
+/* Behind a clock the I's of its rows wait by their stamps. */
+static void sort_waits(Text *t, const RankList *l, uint32_t row0, uint32_t segment0) {
+  enum { MOST_SORTED = 64 };
+  typedef struct Place {
+    uint32_t segment, row;
+    int64_t before;
+    Waiting wait;
+  } Place;
+  State *now = &t->now;
+  uint32_t n = now->wait.n - now->old, found = 0;
+  if (n < 2)
+    return;
+  Waiting *own = now->wait.at + now->old;
+  if (n > MOST_SORTED)
+    t->left = true;
+  Place at[MOST_SORTED];
+  for (uint32_t i = segment0, from = row0; (i < l->segment.n || from < l->row.n) && !t->left; i++) {
+    ListSegment g = i < l->segment.n ? l->segment.at[i]
+                                     : (ListSegment){.row0 = from, .nrow = l->row.n - from};
+    for (uint32_t k = from = g.row0; k < g.row0 + g.nrow; k++, from++)
+      for (uint32_t w = 0; w < n; w++) {
+        Place p = {i, k, 0, own[w]};
+        if (!same_op(&l->row.at[k], &g, &own[w], &p.before))
+          continue;
+        if (found == n) {
+          t->left = true;
+          continue;
+        }
+        uint32_t to = found++;
+        for (; to > 0 && at[to - 1].segment == i && at[to - 1].before < p.before; to--)
+          at[to] = at[to - 1];
+        at[to] = p;
+      }
+  }
+  t->left |= found != n;
+  for (uint32_t i = 0; i < n && !t->left; i++)
+    own[i] = at[i].wait;
 }
 
 /* What State.next outside of all is behind a row; highest: behind its highest turn, not the last. False: it is not counted. */
@@ -166,6 +224,9 @@ bool text_end_block(Text *t, const Stmt *b, const State *before, const RankList 
     }
   }
   t->unsure |= t->dropped;
+  if (b->kind == ST_CLOCK)
+    sort_waits(t, l, row0, segment0);
+  t->now.old = 0;
   return true;
 }
 
@@ -215,17 +276,24 @@ static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int6
   bool any = o->op == PIPE_W && !o->chunk && !o->stage && held > 1, here = false;
   *none = false;
   if (o->op == PIPE_W && (t->block[t->rank] || t->left))
-    return text_no(t, o->at, "a W without index takes what rules, or one phase, have left");
+    return text_no(t, o->at,
+                   "a W without index takes what rules, a clock, or one phase, have left");
+  const Pipe *of = NULL;
+  if (any && o->pipe && !op_pipe(&t->ex, o, &of))
+    return text_no(t, o->at, "it is of no pipe");
   if (!any && !op_stage(&t->ex, o, stage))
     return text_no(t, o->at, "its stage is not on the rank");
   if (o->op == PIPE_W) {
-    uint32_t i = 0;
-    while (i < t->now.wait.n && !any && t->now.wait.at[i].stage != *stage)
-      i++;
+    uint32_t i = 0, n = t->clock ? t->now.old : t->now.wait.n;
+    for (; i < n; i++) {
+      uint32_t at = t->now.wait.at[i].stage;
+      if (any ? !of || of == &s->pipe[pipe_of(s, at)] : at == *stage)
+        break;
+    }
     bool clip = t->clip;
     for (const TextUse *u = t->use; u; u = u->outer)
       clip |= u->clip || u->step;
-    *none = i == t->now.wait.n;
+    *none = i == n;
     if (*none)
       return clip || text_no(t, o->at, "no I waits for it");
     unit = t->now.wait.at[i].unit, *stage = t->now.wait.at[i].stage;

@@ -18,6 +18,7 @@ enum { MOST_LEVELS = 4 }; /* of `use` in `use`, and the schedule itself */
 typedef struct State { /* what ops without index take, in the schedule and in each that is being used */
   Affine *next[3 * MOST_LEVELS]; /* [nstage] of F, R, and of B or I; those of the rank count */
   VEC(Waiting) wait;
+  uint32_t old;    /* so many of them, the first ones, stand before the clock at hand */
 } State;
 
 /* A row of what a block of rules lists; those of an action stand together. */

@@ -289,7 +289,7 @@ static bool run(Text *t, const Stmt *b, TextUse *u) {
   State outside = text_save(s, &t->now);
   for (uint32_t i = 3 * u->level; i < 3 * u->level + 3; i++)
     t->now.next[i] = NEW_ARRAY(s->arena, Affine, s->nstage);
-  t->now.wait.n = 0;
+  t->now.wait.n = t->now.old = 0;
   t->use = u, t->ex.in_use = &u->ex, t->mbs = u->mbs, t->clip = false;
   affine_bind(t->x, order->slot, affine(t->rank));
   bool ok = text_run_list(t, order->body);
@@ -298,7 +298,7 @@ static bool run(Text *t, const Stmt *b, TextUse *u) {
     t->now.next[i] = NULL;
   for (uint32_t i = 0; i < t->now.wait.n; i++) /* a W outside may take what is left, too */
     *vec_push(s->arena, &outside.wait) = t->now.wait.at[i];
-  t->now.wait.n = 0;
+  t->now.wait.n = 0, t->now.old = outside.old;
   for (uint32_t i = 0; i < outside.wait.n; i++)
     *vec_push(s->arena, &t->now.wait) = outside.wait.at[i];
   return ok;

@@ -5,105 +5,10 @@
 #include <string.h>
 
 #include "graph.h"
+#include "rest_of_m.h"
 #include "rules.h"
 #include "rules_of_m.h"
 #include "weights.h"
-
-/* ---- conditions ---- */
-
-/* The chunk of a quantity, counted as in the order that is used, as this rank counts its own; 0 of one that it has not. */
-static bool used_chunk(Ex *x, Expr *call) {
-  Sched *s = x->s;
-  const Use *u = x->in_use;
-  Expr *chunk = call->args->next->value;
-  int64_t c;
-  if (call->builtin != BI_INFLIGHT && call->builtin != BI_HELD && call->builtin != BI_KEPT &&
-      call->builtin != BI_HOST)
-    return true;
-  if (!eval(s, chunk, &c))
-    return false;
-  if (c < 0 || c >= u->nheld) {
-    diag_error(s->diag, DIAG_RANGE, chunk->at, "rank %u has no chunk %lld; its chunks are 0 to %u",
-               x->rank, (long long)c, u->nheld - 1);
-    return false;
-  }
-  chunk->value = s->stage[u->held[c]].chunk;
-  if (s->stage[u->held[c]].rank != x->rank)
-    call->kind = EX_INT, call->value = 0, call->args = NULL;
-  return true;
-}
-
-/* A copy of e in which everything without a quantity is a number. NULL: reported. */
-static Expr *fold(Ex *x, const Expr *e) {
-  Sched *s = x->s;
-  Expr *f = NEW(&x->scratch, Expr);
-  *f = *e;
-  if (!counts_now(e)) {
-    f->kind = EX_INT;
-    f->depends = e->kind != EX_INT; /* worth a word in a message */
-    f->args = NULL;
-    f->a = f->b = f->c = NULL;
-    return eval(s, e, &f->value) ? f : NULL;
-  }
-  f->args = NULL;
-  Arg **end = &f->args;
-  for (const Arg *a = e->args; a; a = a->next) {
-    *end = NEW(&x->scratch, Arg);
-    **end = *a;
-    (*end)->next = NULL;
-    if (!((*end)->value = fold(x, a->value)))
-      return NULL;
-    end = &(*end)->next;
-  }
-  if (x->in_use && x->in_use->held && f->args && f->args->next && !used_chunk(x, f))
-    return NULL;
-  const Expr *const from[3] = {e->a, e->b, e->c};
-  Expr **const to[3] = {&f->a, &f->b, &f->c};
-  for (int i = 0; i < 3; i++)
-    if (from[i] && !(*to[i] = fold(x, from[i])))
-      return NULL;
-  return f;
-}
-
-bool rules_guard(Ex *x, Listed *l) {
-  const Expr *when = l->stmt->cond; /* of an op, or of its overlap */
-  for (uint32_t k = x->listed.n; !when->depends && !x->in_use && k-- > 0 && k + 64 > x->listed.n;)
-    if (x->listed.at[k].stmt == l->stmt &&
-        x->listed.at[k].guard) { /* the same for every op of it */
-      l->guard = x->listed.at[k].guard;
-      return true;
-    }
-  l->guard = fold(x, when);
-  return l->guard != NULL;
-}
-
-bool rules_quantity(Sched *s, const Expr *call, int64_t *value) {
-  Rules *q = s->rules;
-  int64_t r, c;
-  if (!eval(s, call->args->value, &r))
-    return false;
-  if (r != q->rank) {
-    diag_error(s->diag, DIAG_RANGE, call->args->value->at,
-               "rank %u asks for '%s' of rank %lld; a rank sees only itself", q->rank, call->name,
-               (long long)r);
-    return false;
-  }
-  int what = count_of(call->builtin);
-  if (!call->args->next) {
-    *value = q->rank_count[what][r];
-    return true;
-  }
-  uint32_t first = s->rank_stage0[r], n = s->rank_stage0[r + 1] - first;
-  if (!eval(s, call->args->next->value, &c))
-    return false;
-  if (c < 0 || c >= n) {
-    diag_error(s->diag, DIAG_RANGE, call->args->next->value->at,
-               "rank %u has no chunk %lld; its chunks are 0 to %u", q->rank, (long long)c, n - 1);
-    return false;
-  }
-  *value = q->count[what][s->rank_stage[first + c]];
-  return true;
-}
 
 /* ---- listing ---- */
 
@@ -281,16 +186,17 @@ bool run_rules(Ex *x, const Stmt *t) {
 
 /* ---- nothing goes on ---- */
 
-/* "inflight(r) = 4, P - r = 4": the quantities and the numbers that were put in. */
+/* "inflight(r) = 4, P - r = 4": the quantities and the numbers that were put in, of those that have a value. */
 static const char *explain(Sched *s, const Expr *e, const char *text) {
   int64_t v;
-  if (!e)
+  if (!e || (e->kind == EX_CALL && e->builtin == BI_LATER))
     return text;
   bool quantity_call = e->kind == EX_CALL && e->builtin >= BI_INFLIGHT;
-  if ((quantity_call || (e->kind == EX_INT && e->depends)) && strlen(text) < 200 && eval(s, e, &v))
+  if ((quantity_call || (e->kind == EX_INT && e->depends)) && strlen(text) < 200 &&
+      quiet_value(s, e, &v))
     return arena_printf(s->arena, "%s%s%s = %lld", text, *text ? ", " : "", span_text(s, e->at),
                         (long long)v);
-  for (const Arg *a = e->args; a; a = a->next)
+  for (const Arg *a = quantity_call ? NULL : e->args; a; a = a->next)
     text = explain(s, a->value, text);
   return explain(s, e->c, explain(s, e->b, explain(s, e->a, text)));
 }
@@ -520,17 +426,40 @@ static void reorder_copies(Rules *q, const Region *g) {
   }
 }
 
+static void append_rests(Rules *q) {
+  for (uint32_t i = 0; i < q->x->regions.n; i++) {
+    const Region *g = &q->x->regions.at[i];
+    uint32_t done = q->next[g->rank] > g->first ? q->next[g->rank] : g->first;
+    if (done >= g->first + g->n)
+      continue;
+    append_rest(q, g, done);
+    if (q->s->play)
+      q->s->play->rest = true;
+  }
+}
+
+/* The order of all ranks, in q->seq, and what W without index take in it. */
+static bool whole_order(Rules *q, bool *again) {
+  size_t n = (size_t)q->s->nop + q->s->ncopy;
+  RunOp *op = q->op; /* says what has run, and still does below */
+  bool rest = false;
+  for (uint32_t i = 0; i < q->x->regions.n && !rest; i++)
+    rest = q->next[q->x->regions.at[i].rank] < q->x->regions.at[i].first + q->x->regions.at[i].n;
+  if (rest) {
+    q->op = arena_alloc(&q->x->scratch, n * sizeof *q->op + 1);
+    memcpy(q->op, op, n * sizeof *q->op);
+    append_rests(q);
+  }
+  bool ok = take_again(q, again);
+  q->op = op;
+  return ok;
+}
+
 static void reorder(Rules *q) {
   Sched *s = q->s;
   for (uint32_t i = 0; i < q->x->regions.n; i++) {
     const Region *g = &q->x->regions.at[i];
-    uint32_t done = q->next[g->rank] > g->first ? q->next[g->rank] : g->first,
-             end = g->first + g->n;
-    if (done < end) {
-      append_rest(q, g, done);
-      if (s->play)
-        s->play->rest = true;
-    }
+    uint32_t end = g->first + g->n;
     Op *to = arena_alloc(&q->x->scratch, g->n * sizeof *to);
     for (uint32_t k = 0; k < g->n; k++) {
       to[k] = s->op[q->seq[g->first + k]];
@@ -676,10 +605,32 @@ static void find_needs(Rules *q) {
   }
 }
 
-bool play_rules(Ex *x) {
+/* Rows of parts count copies behind all ops. */
+static void shift_copies(Ex *x, int64_t by) {
+  for (uint32_t i = 0; i < x->parts.n; i++) {
+    RulePart *p = &x->parts.at[i];
+    if (p->op != NONE && (p->kind == PIPE_OFF || p->kind == PIPE_LOAD))
+      p->op = (uint32_t)(p->op + by);
+  }
+}
+
+/* Nothing has arrived yet. */
+static void begin_again(Ex *x) {
+  for (uint32_t i = 0; i < x->cands.n; i++)
+    x->cands.at[i].missing = 0, x->cands.at[i].avail = 0;
+  for (uint32_t i = 0; i < x->parts.n; i++) {
+    const RulePart *p = &x->parts.at[i];
+    x->cands.at[p->cand].missing += p->op != NONE;
+    if (p->op != NONE && p->op >= x->s->nop)
+      x->s->copy[p->op - x->s->nop].free_by = 0;
+  }
+  for (uint32_t k = 0; k < x->classes.n; k++)
+    x->classes.at[k].ready.n = x->classes.at[k].coming.n = 0;
+}
+
+/* Plays all ranks. *again: a W without index takes another I than the play thought. False: reported. */
+static bool play_once(Ex *x, bool last, bool *again) {
   Sched *s = x->s;
-  if (x->regions.n == 0)
-    return true;
   size_t n = s->nop;
   Arena *a = &x->scratch;
   uint32_t nunit = s->nrank + s->ngroup;
@@ -698,16 +649,20 @@ bool play_rules(Ex *x) {
       .copied_at = NEW_ARRAY(a, uint64_t, nunit),
       .freed = NEW_ARRAY(a, uint32_t, s->nrank),
       .next_freed = NEW_ARRAY(a, uint32_t, s->ncopy),
+      .awaited = arena_alloc(a, s->nrank * sizeof *q.awaited),
+      .wake = NEW_ARRAY(a, uint64_t, s->nrank),
+      .line = NEW_ARRAY(a, uint32_t, x->classes.n),
+      .moved = NEW_ARRAY(a, bool, x->classes.n),
   };
   for (int k = 0; k < NCOUNTS; k++) {
     q.count[k] = NEW_ARRAY(a, int64_t, s->nstage);
     q.rank_count[k] = NEW_ARRAY(a, int64_t, s->nrank);
   }
-  for (uint32_t i = x->parts.n; i-- > 0;) { /* copies come behind all ops */
+  begin_again(x);
+  for (uint32_t i = x->parts.n; i-- > 0;) {
     RulePart *p = &x->parts.at[i];
     if (p->op == NONE)
       continue;
-    p->op += p->kind == PIPE_OFF || p->kind == PIPE_LOAD ? s->nop : 0;
     p->next = q.op[p->op].part;
     q.op[p->op].part = i + 1;
   }
@@ -716,14 +671,29 @@ bool play_rules(Ex *x) {
     q.region[x->regions.at[i].rank] = i;
   find_needs(&q);
   for (uint32_t r = 0; r < s->nrank; r++)
-    q.next[r] = q.begun[r] = s->rank_op0[r];
+    q.next[r] = q.begun[r] = s->rank_op0[r], q.awaited[r].cand = NONE;
   s->rules = &q;
   bool ok = find_rounds(&q);
   if (ok && s->opt->keep_play && s->ncopy == 0)
     rules_begin_play(&q);
-  ok = ok && rules_run(&q) && report_starved(&q);
+  ok = ok && rules_run(&q);
+  ok = ok && whole_order(&q, again);
+  if (ok && *again && last)
+    ok = take_any(&q);
+  ok = ok && (*again || report_starved(&q));
   s->rules = NULL;
-  if (ok)
+  if (ok && !*again)
     reorder(&q);
+  return ok;
+}
+
+bool play_rules(Ex *x) {
+  if (x->regions.n == 0)
+    return true;
+  bool ok = true, again = true;
+  shift_copies(x, x->s->nop);
+  for (uint32_t i = 0; ok && again; i++)
+    ok = play_once(x, i > x->regions.n, &again);
+  shift_copies(x, -(int64_t)x->s->nop);
   return ok;
 }

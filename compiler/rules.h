@@ -35,6 +35,15 @@ typedef struct Rounds {
   uint32_t *closed, *updates; /* [nstage] updates whose gradients are there; that have run */
 } Rounds;
 
+/* An op, or action, with a priority that a rank waits for: at `at` it can be taken, being first in line then. */
+typedef struct Awaited {
+  uint32_t cand;    /* NONE: none */
+  uint32_t partner; /* the op that it is taken with, where it names none; NONE; MANY: there are several */
+  uint64_t at;
+} Awaited;
+#define MANY (UINT32_MAX - 1)
+typedef struct Soon { uint32_t cls, i; } Soon; /* candidate i of the heap `coming` of a class */
+
 typedef struct Rules {
   Sched *s;
   Ex *x;
@@ -56,6 +65,12 @@ typedef struct Rules {
   Event *event;
   uint32_t nevent, cap;
   uint32_t rank;       /* that decides now */
+  Awaited *awaited;    /* [nrank] */
+  uint64_t *wake;      /* [nrank] a moment at which it looks at what has arrived, if that is yet to come */
+  VEC(Soon) soon;      /* heap, while a rank looks at what arrives, and by class: */
+  uint32_t *line;      /* [nclass] which is first in line then, NONE */
+  bool *moved;         /* [nclass] it has just become so */
+  uint64_t by;         /* and when that is; 0: now */
   uint32_t *need0;     /* [nop] need at the beginning, if states are kept; NULL */
   uint64_t nword;      /* of states that are kept */
   int64_t front;       /* forwards of stage 0 that have begun, in the first pipe */
@@ -70,7 +85,7 @@ uint32_t rules_off(const Rules *q, uint32_t op, uint32_t k);
 /* The candidate that would be taken next of a class, or NONE; those of which an op has run are dropped. */
 uint32_t rules_top(Rules *q, RuleClass *c);
 /* Whether the rows of the candidate's ops are known: pick[0..n). False: lacks, if not NULL, is the part that no ready
- * op is there for. */
+ * op is there for. What is ready now, or at q->by. */
 bool rules_pick(Rules *q, const Region *g, uint32_t cand, uint32_t *pick, const RulePart **lacks);
 bool rules_holds(Rules *q, uint32_t cand, bool *yes);
 /* It makes a gradient of a stage, and an update of the stage is due first. */
@@ -78,6 +93,11 @@ bool rules_frozen(const Rules *q, uint32_t cand);
 bool rules_copies(const RuleClass *c);
 /* The region that rank r is in, or NULL. */
 const Region *rules_region(const Rules *q, uint32_t r);
+
+/* ---- next_w.c ---- */
+/* Gives the W noted the I that they take in the order of the play, q->seq. *changed: one had another. False: reported. */
+bool take_again(Rules *q, bool *changed);
+bool take_any(const Rules *q); /* reports that it has changed too often; false */
 
 /* ---- rules_states.c: with opt->keep_play; ensures Sched.play ---- */
 /* What the blocks list; requires that nothing has run. */

@@ -64,21 +64,42 @@ bool rules_ran(Text *t, Span at, uint8_t kind, uint32_t stage, Affine unit, bool
          text_no(t, at, "it has run before the rules in some turns");
 }
 
-/* The numbers in a condition are the same in every turn and for every n. */
-static bool hash_guard(Text *t, const Expr *e, uint64_t *h) {
-  int64_t v;
-  if (!e)
-    return true;
-  if (!counts_now(e)) {
-    if (!affine_number(t->x, e, &v))
+static bool hash_guard(Text *t, const Expr *e, uint64_t *h);
+
+/* A part of a condition. *known: it is the number *v, else its numbers are in *h. */
+static bool hash_part(Text *t, const Expr *e, uint64_t *h, bool *known, int64_t *v) {
+  *known = !counts_now(e);
+  if (*known)
+    return affine_number(t->x, e, v);
+  if (e->kind == EX_AND || e->kind == EX_OR ||
+      e->kind == EX_COND) { /* what is not needed is left out */
+    if (!hash_part(t, e->a, h, known, v))
       return false;
-    *h = rules_hash(*h, v);
-    return true;
+    bool yes = *known && *v != 0;
+    if (*known && e->kind == EX_COND)
+      return hash_part(t, yes ? e->b : e->c, h, known, v);
+    if (*known && yes == (e->kind == EX_OR))
+      return *v = yes, true;
+    *h = *known ? rules_hash(*h, *v) : *h;
+    *known = false;
+    return hash_guard(t, e->b, h) && hash_guard(t, e->c, h);
   }
   for (const Arg *a = e->args; a; a = a->next)
     if (!hash_guard(t, a->value, h))
       return false;
-  return hash_guard(t, e->a, h) && hash_guard(t, e->b, h) && hash_guard(t, e->c, h);
+  return hash_guard(t, e->a, h) && hash_guard(t, e->b, h);
+}
+
+/* The numbers in a condition are the same in every turn and for every n. */
+static bool hash_guard(Text *t, const Expr *e, uint64_t *h) {
+  bool known;
+  int64_t v;
+  if (!e)
+    return true;
+  if (!hash_part(t, e, h, &known, &v))
+    return false;
+  *h = known ? rules_hash(*h, v) : *h;
+  return true;
 }
 
 bool rules_stamp(Text *t, const Stmt *b) {

@@ -7,6 +7,12 @@
  * A candidate without key fills: it runs if none with a key may run, and none that may will arrive before it would
  * end. Of those of one statement on one stage only the first in line is looked at.
  *
+ * note [awaited]: before a filler is taken, those that arrive while it would run are looked at in the order in which they
+ * do, up to the first that could be taken then: who is first in line by then, whether its `when` holds now, and whether
+ * its partners are there by then. That one is remembered for as long as it is true of it; if there is none, the filler
+ * runs, and its rank does not look at these again. So each is looked at about once, but for actions whose partners
+ * come later.
+ *
  * note [rounds]: a U is ready when the gradients that it is there for are made, on all ranks where they are added
  * up, and their sum is done. Which gradients it applies must not change until then, so the next ones of the stage
  * wait for the U.
@@ -134,8 +140,17 @@ static void known(Rules *q, uint32_t op, uint64_t now) {
   for (uint32_t p = q->op[op].part; p; p = q->x->parts.at[p - 1].next) {
     RuleCand *c = &q->x->cands.at[q->x->parts.at[p - 1].cand];
     c->avail = later(c->avail, q->op[op].avail);
-    if (--c->missing == 0)
-      line_up(q, q->x->parts.at[p - 1].cand, now);
+    if (--c->missing == 0) {
+      uint32_t cand = q->x->parts.at[p - 1].cand;
+      Awaited *w = &q->awaited[r];
+      line_up(q, cand, now);
+      if (w->cand != NONE && c->avail <= w->at) { /* who can be taken then may be another */
+        bool before = q->x->cands.at[w->cand].cls == c->cls && ready_before(q, cand, w->cand);
+        w->cand = before ? cand : w->cand;
+        if (before || w->partner == MANY)
+          event_push(q, now, r);
+      }
+    }
   }
   if (copy || q->free_at[r] <= now)
     event_push(q, later(q->op[op].avail, now), r);
@@ -162,6 +177,24 @@ static bool picked(const uint32_t *pick, uint32_t n, uint32_t op) {
   return false;
 }
 
+/* Who is first in line of a class now, or at q->by. */
+static uint32_t first_in_line(Rules *q, RuleClass *c) {
+  return q->by ? q->line[c - q->x->classes.at] : rules_top(q, c);
+}
+
+/* The first one of the candidates of a heap that is there at q->by, and is not picked, or `best` if that is before it. */
+static uint32_t first_left(Rules *q, const CandHeap *h, const uint32_t *pick, uint32_t n,
+                           uint32_t best) {
+  for (uint32_t i = 0; i < h->n; i++) {
+    const RuleCand *c = &q->x->cands.at[h->at[i]];
+    uint32_t op = q->x->parts.at[c->first].op;
+    if (q->op[op].need != OP_DONE && !picked(pick, n, op) && (!q->by || c->avail <= q->by) &&
+        (best == NONE || ready_before(q, h->at[i], best)))
+      best = h->at[i];
+  }
+  return best;
+}
+
 /* The op that is first in line for a part that names none, besides those that are picked. */
 static uint32_t partner(Rules *q, const Region *g, const RulePart *p, const uint32_t *pick,
                         uint32_t n) {
@@ -170,17 +203,12 @@ static uint32_t partner(Rules *q, const Region *g, const RulePart *p, const uint
     RuleClass *c = &q->x->classes.at[k];
     if (c->joint || c->kind != p->kind || (p->stage != NONE && c->stage != p->stage))
       continue;
-    uint32_t top = rules_top(q, c);
+    uint32_t top = first_in_line(q, c);
     if (top != NONE && rules_frozen(q, top))
       continue;
     if (top != NONE && picked(pick, n, q->x->parts.at[q->x->cands.at[top].first].op)) {
-      top = NONE;
-      for (uint32_t i = 0; i < c->ready.n; i++) {
-        uint32_t cand = c->ready.at[i], op = q->x->parts.at[q->x->cands.at[cand].first].op;
-        if (q->op[op].need != OP_DONE && !picked(pick, n, op) &&
-            (top == NONE || ready_before(q, cand, top)))
-          top = cand;
-      }
+      top = first_left(q, &c->ready, pick, n, NONE);
+      top = q->by ? first_left(q, &c->coming, pick, n, top) : top;
     }
     if (top != NONE && (best == NONE || ready_before(q, top, best)))
       best = top;
@@ -211,12 +239,16 @@ static bool summed(const Sched *s, uint32_t row) {
   return s->stage[row].replica != row || (s->tie_of && s->tie_of[row] != NONE);
 }
 
+static bool frozen_stage(const Rules *q, uint32_t kind, uint32_t stage) {
+  return q->rounds && adds_gradient(kind) && stage != NONE &&
+         q->rounds->closed[stage] > q->rounds->updates[stage];
+}
+
 bool rules_frozen(const Rules *q, uint32_t cand) {
   const RuleCand *c = &q->x->cands.at[cand];
   for (uint32_t i = 0; q->rounds && i < c->n; i++) {
     const RulePart *p = &q->x->parts.at[c->first + i];
-    if (adds_gradient(p->kind) && p->stage != NONE &&
-        q->rounds->closed[p->stage] > q->rounds->updates[p->stage])
+    if (frozen_stage(q, p->kind, p->stage))
       return true;
   }
   return false;
@@ -370,8 +402,140 @@ static void finish(Rules *q, uint32_t r, uint64_t now) {
     leave(q, &q->s->copy[q->freed[r] - 1]);
 }
 
+/* ---- what arrives, note [awaited] ---- */
+
+static const RuleCand *soon_cand(const Rules *q, Soon s, uint32_t *cand) {
+  *cand = q->x->classes.at[s.cls].coming.at[s.i];
+  return &q->x->cands.at[*cand];
+}
+
+static bool sooner(const Rules *q, Soon a, Soon b) {
+  uint32_t x, y;
+  soon_cand(q, a, &x), soon_cand(q, b, &y);
+  return comes_before(q, x, y);
+}
+
+/* Entry i of the heap of a class, if there is one that arrives before `end`. */
+static void soon_push(Rules *q, uint32_t cls, uint32_t i, uint64_t end) {
+  Soon s = {cls, i};
+  uint32_t cand, k = q->soon.n;
+  if (i >= q->x->classes.at[cls].coming.n || soon_cand(q, s, &cand)->avail >= end)
+    return;
+  vec_push(&q->x->scratch, &q->soon);
+  for (; k > 0 && sooner(q, s, q->soon.at[(k - 1) / 2]); k = (k - 1) / 2)
+    q->soon.at[k] = q->soon.at[(k - 1) / 2];
+  q->soon.at[k] = s;
+}
+
+/* Takes the first, and puts those in that stand below it in its own heap. */
+static uint32_t soon_pop(Rules *q, uint64_t end) {
+  Soon top = q->soon.at[0], last = q->soon.at[--q->soon.n];
+  uint32_t i = 0, cand;
+  for (;;) {
+    uint32_t c = 2 * i + 1;
+    if (c + 1 < q->soon.n && sooner(q, q->soon.at[c + 1], q->soon.at[c]))
+      c++;
+    if (c >= q->soon.n || !sooner(q, q->soon.at[c], last))
+      break;
+    q->soon.at[i] = q->soon.at[c];
+    i = c;
+  }
+  if (q->soon.n > 0)
+    q->soon.at[i] = last;
+  soon_cand(q, top, &cand);
+  soon_push(q, top.cls, 2 * top.i + 1, end);
+  soon_push(q, top.cls, 2 * top.i + 2, end);
+  return cand;
+}
+
+/* Which of the ops that it is taken with, pick[], the candidate does not name. */
+static uint32_t partner_of(const Rules *q, uint32_t cand, const uint32_t *pick) {
+  const RuleCand *c = &q->x->cands.at[cand];
+  uint32_t op = NONE;
+  for (uint32_t i = 0; i < c->n; i++)
+    if (q->x->parts.at[c->first + i].op == NONE)
+      op = op == NONE ? pick[i] : MANY;
+  return op;
+}
+
+/* The action that is awaited is still there, and so is its partner; what else there is by then does not take both away. */
+static bool still_comes(const Rules *q, const Awaited *w) {
+  const RuleCand *c = &q->x->cands.at[w->cand];
+  if (w->partner == MANY || is_dead(q, w->cand) || rules_frozen(q, w->cand))
+    return false;
+  if (w->partner == NONE)
+    return true;
+  const Op *o = &q->s->op[w->partner];
+  for (uint32_t i = 0; i < c->n; i++)
+    if (q->x->parts.at[c->first + i].op == w->partner)
+      return false;
+  return q->op[w->partner].need != OP_DONE && !frozen_stage(q, o->kind, o->stage);
+}
+
+/* Could rank r take, at q->by, one that is first in line then? partners: so may be others that it is taken with. False: a
+ * condition has no value. */
+static bool could_take(Rules *q, const Region *g, uint32_t r, bool partners, bool *yes) {
+  uint32_t room[MAX_TOGETHER];
+  for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
+    const RuleClass *c = &q->x->classes.at[k];
+    uint32_t cand = q->line[k];
+    if (!c->keyed || cand == NONE || !(q->moved[k] || (partners && c->joint)) ||
+        rules_frozen(q, cand))
+      continue;
+    if (!rules_holds(q, cand, yes))
+      return false;
+    *yes = *yes && rules_pick(q, g, cand, room, NULL);
+    if (*yes) {
+      q->awaited[r] = (Awaited){cand, partner_of(q, cand, room), q->by};
+      return true;
+    }
+  }
+  *yes = false;
+  return true;
+}
+
+/* Does one with a priority arrive at rank r before `end` that could be taken then? False: a condition has no value. */
+static bool awaits(Rules *q, const Region *g, uint32_t r, uint64_t now, uint64_t end, bool *yes) {
+  const Awaited *w = &q->awaited[r];
+  *yes = false;
+  if (w->cand != NONE && w->at > now && w->at < end && still_comes(q, w)) {
+    if (!rules_holds(q, w->cand, yes))
+      return false;
+    if (*yes)
+      return true;
+  }
+  q->awaited[r].cand = NONE;
+  q->soon.n = 0;
+  for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
+    RuleClass *c = &q->x->classes.at[k];
+    q->line[k] = rules_copies(c) ? NONE : rules_top(q, c);
+    q->moved[k] = false;
+    if (!rules_copies(c))
+      soon_push(q, k, 0, end);
+  }
+  bool ok = true;
+  while (ok && !*yes && q->soon.n > 0) {
+    uint32_t cand;
+    bool partners = false;
+    q->by = soon_cand(q, q->soon.at[0], &cand)->avail;
+    do {
+      cand = soon_pop(q, end);
+      uint32_t k = q->x->cands.at[cand].cls;
+      if (!is_dead(q, cand) && (q->line[k] == NONE || ready_before(q, cand, q->line[k])))
+        q->line[k] = cand, q->moved[k] = true;
+      partners |= !q->x->classes.at[k].joint;
+    } while (q->soon.n > 0 && soon_cand(q, q->soon.at[0], &cand)->avail == q->by);
+    ok = could_take(q, g, r, partners, yes);
+    for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++)
+      q->moved[k] = false;
+  }
+  q->by = 0;
+  return ok;
+}
+
 /* The candidate that rank r takes at `now`, or NONE, and its ops. False: a condition has no value. */
-static bool choose(Rules *q, const Region *g, uint64_t now, uint32_t *best, uint32_t *pick) {
+static bool choose(Rules *q, const Region *g, uint32_t r, uint64_t now, uint32_t *best,
+                   uint32_t *pick) {
   uint32_t filler = NONE, room[MAX_TOGETHER], n = 0;
   bool yes;
   *best = NONE;
@@ -381,7 +545,7 @@ static bool choose(Rules *q, const Region *g, uint64_t now, uint32_t *best, uint
     RuleClass *c = &q->x->classes.at[k];
     uint32_t cand = rules_copies(c) ? NONE : rules_top(q, c), *to = c->keyed ? best : &filler;
     if (cand == NONE || (!c->keyed && *best != NONE) || rules_frozen(q, cand) ||
-        (*to != NONE && !(c->keyed ? ready_before(q, cand, *to) : comes_before(q, cand, *to))))
+        (*to != NONE && !ready_before(q, cand, *to)))
       continue;
     if (!rules_holds(q, cand, &yes))
       return false;
@@ -394,19 +558,9 @@ static bool choose(Rules *q, const Region *g, uint64_t now, uint32_t *best, uint
   if (*best != NONE || filler == NONE)
     return true;
   uint64_t end = now + together_time(q->s, q->s->stage, false, pick, n);
-  for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
-    const RuleClass *c = &q->x->classes.at[k];
-    if (!c->keyed || rules_copies(c) || c->coming.n == 0)
-      continue;
-    uint32_t cand = c->coming.at[0];
-    if (q->x->cands.at[cand].avail >= end || is_dead(q, cand))
-      continue;
-    if (!rules_holds(q, cand, &yes))
-      return false;
-    if (yes)
-      return true; /* wait for it */
-  }
-  *best = filler;
+  if (!awaits(q, g, r, now, end, &yes))
+    return false;
+  *best = yes ? NONE : filler;
   return true;
 }
 
@@ -456,7 +610,7 @@ static bool step(Rules *q, uint32_t r, uint64_t now) {
     for (n = 0; n <= s->op[op].group; n++)
       pick[n] = op + n;
   } else if (g) {
-    if (!choose(q, g, now, &cand, pick))
+    if (!choose(q, g, r, now, &cand, pick))
       return false;
     if (cand != NONE) {
       const RuleCand *c = &q->x->cands.at[cand];
@@ -470,8 +624,8 @@ static bool step(Rules *q, uint32_t r, uint64_t now) {
     return true;
   }
   uint64_t at = next_arrival(q, g, r);
-  if (at != UINT64_MAX)
-    event_push(q, at, r);
+  if (at != UINT64_MAX && (q->wake[r] <= now || at < q->wake[r]))
+    event_push(q, q->wake[r] = at, r);
   return true;
 }
 

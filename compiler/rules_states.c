@@ -7,7 +7,8 @@
  *   anything has been done for are as they were at the beginning, and are left out. An arrival at 0 is the first of all,
  *   now and later, and stays 0. What a candidate lacks, and when it arrives, follows from its ops; whether it waits in
  *   `ready` or in `coming`, from when it arrives; but that one in `coming` has run is seen, too.
- * - Of a rank: when it is free, what it runs, and what is counted of stashes. A moment that is past is 0.
+ * - Of a rank: when it is free, what it runs, and what is counted of stashes. A moment that is past is 0. What it
+ *   awaits follows from what arrives: it is but remembered (rules_play.c, note [awaited]).
  * - Of updates: which have their gradients and have not run, and since when; how far their stages are apart. How many
  *   gradients are missing to a U follows from what has run.
  * - The events, all of them.
@@ -55,6 +56,7 @@ static void put_rank(Rules *q, Words *w, uint32_t r, uint64_t now, int64_t front
   const Sched *s = q->s;
   put(q, w, rules_region(q, r) != NULL);
   put(q, w, q->free_at[r] > now ? (int64_t)(q->free_at[r] - now) : 0);
+  put(q, w, q->wake[r] > now ? (int64_t)(q->wake[r] - now) : 0);
   put(q, w, q->ending[r]);
   for (uint32_t k = q->begun[r]; q->ending[r] && k < q->next[r]; k++) {
     const Op *o = &s->op[q->seq[k]];
@@ -163,12 +165,12 @@ void rules_state(Rules *q, uint64_t now) {
     to->begun[r] = q->next[r] - s->rank_op0[r];
 }
 
-/* The numbers of a condition whose other parts are quantities. */
+/* The numbers of a condition, into which all but the quantities has been put. */
 static uint64_t guard_hash(const Expr *e, uint64_t h) {
   if (!e)
     return h;
-  if (!counts_now(e))
-    return rules_hash(h, e->value); /* one number by now */
+  if (e->kind == EX_INT)
+    return rules_hash(h, e->value);
   for (const Arg *a = e->args; a; a = a->next)
     h = guard_hash(a->value, h);
   return guard_hash(e->c, guard_hash(e->b, guard_hash(e->a, h)));

@@ -160,6 +160,8 @@ static void begin_alone(Ex *x, Sched *alone) {
   memset(&x->cands, 0, sizeof x->cands);
   memset(&x->parts, 0, sizeof x->parts);
   memset(&x->classes, 0, sizeof x->classes);
+  memset(&x->scans, 0, sizeof x->scans);
+  memset(&x->bare, 0, sizeof x->bare);
   x->budget = 16 * (uint64_t)s->nrank * s->nstage * s->nmb + 100000;
 }
 
@@ -203,6 +205,8 @@ static void take_played(Ex *x, const Past *past, const Sched *alone) {
   clear(x, past);
   x->regions.n = past->region, x->cands.n = past->cand;
   x->parts.n = past->part, x->classes.n = past->cls;
+  while (x->bare.n && x->bare.at[x->bare.n - 1].row >= past->op)
+    x->bare.n--;
   while (s->nop + (end - first) > x->op_cap)
     vec_grow(s->arena, (void **)&s->op, &x->op_cap, sizeof *s->op);
   for (uint32_t i = first; i < end; i++)

@@ -2,7 +2,7 @@
 """--for-all=M of what `use` makes of other schedules, their phases and parts, in clocks and loops, with labels around them and ops
 without index behind: against compiles of every M up to a bound (claimed.py).
 
-Each text runs every F and B once, unless an op without index takes another one than the writer has thought; M is at least 16.
+Each text runs every F and B, or I and W, once, unless an op without index takes another one than the writer has thought; M is at least 16.
 """
 import re
 
@@ -95,7 +95,7 @@ class Texts:
 
 def text(rng):
     t = Texts(rng)
-    body = "\n    ".join(re.sub(r"\bn\b", "M", t.cover(kind, (0, 0), (0, 1), 0)) for kind in "FB")
+    body = "\n    ".join(re.sub(r"\bn\b", "M", t.cover(kind, (0, 0), (0, 1), 0)) for kind in rng.choice(["FB", "FIW"]))
     return ("".join(t.schedules[::-1]) +
             f"schedule s(P = {rng.choice([1, 2])}, M = 16) requires M >= 16 {{\n{Texts.head('M')}  order r {{\n    {body}\n    U\n  }}\n}}\n")
 

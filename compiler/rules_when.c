@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT
+ * The conditions of `rules` (lang/spec.md 5.6): what is listed has its own copy, into which all but the quantities has been
+ * put; the play evaluates that. Linear in the text of the condition. */
+#include <string.h>
+
+#include "expand.h"
+#include "limit.h"
+#include "rest_of_m.h"
+#include "rules.h"
+
+static bool no_chunk(Sched *s, uint32_t rank, const Expr *chunk, int64_t c, uint32_t n) {
+  diag_error(s->diag, DIAG_RANGE, chunk->at, "rank %u has no chunk %lld; its chunks are 0 to %u",
+             rank, (long long)c, n - 1);
+  return false;
+}
+
+/* Behind the arguments of a quantity of a chunk: which chunk of this rank each of the order that is used is, -1: none of
+ * its ops run here. */
+static bool used_chunks(Ex *x, Expr *call, bool sure) {
+  Sched *s = x->s;
+  const Use *u = x->in_use;
+  const Expr *chunk = call->args->next->value;
+  Arg **end = &call->args->next->next;
+  if (sure && chunk->kind == EX_INT && (chunk->value < 0 || chunk->value >= u->nheld))
+    return no_chunk(s, x->rank, chunk, chunk->value, u->nheld);
+  for (uint32_t i = 0; i < u->nheld; i++, end = &(*end)->next) {
+    const PipeStage *st = &s->stage[u->held[i]];
+    Expr *own = NEW(&x->scratch, Expr);
+    *own = (Expr){
+        .kind = EX_INT, .at = call->at, .value = st->rank == x->rank ? (int64_t)st->chunk : -1};
+    *end = NEW(&x->scratch, Arg);
+    **end = (Arg){.value = own};
+  }
+  return true;
+}
+
+/* A part without a quantity. sure: it is needed. One that may not be, and has no value, is evaluated where it is
+ * needed, with the variables as they are now. NULL: reported. */
+static Expr *fold_number(Ex *x, const Expr *e, bool sure) {
+  Sched *s = x->s;
+  Expr *f = NEW(&x->scratch, Expr);
+  *f = (Expr){.kind = EX_INT, .at = e->at, .depends = e->kind != EX_INT};
+  sure |= e->kind == EX_INT || e->kind == EX_NAME; /* these have one */
+  if (sure ? eval(s, e, &f->value) : quiet_value(s, e, &f->value))
+    return f;
+  if (sure || !work_take(s->work, s->nslot, e->at))
+    return NULL;
+  int64_t *env = arena_alloc(&x->scratch, s->nslot * sizeof *env + 1);
+  memcpy(env, s->env, s->nslot * sizeof *env);
+  f->kind = EX_CALL, f->builtin = BI_LATER, f->depends = 0;
+  f->slot = x->later.n;
+  *vec_push(&x->scratch, &x->later) = (Later){e, env};
+  return f;
+}
+
+/* A copy of e in which everything without a quantity is a number. Of &&, || and ? : that which is known not to be needed
+ * is left out. NULL: reported. */
+static Expr *fold(Ex *x, const Expr *e, bool sure) {
+  if (!counts_now(e))
+    return fold_number(x, e, sure);
+  Expr *f = NEW(&x->scratch, Expr);
+  *f = *e;
+  bool picks = e->kind == EX_AND || e->kind == EX_OR || e->kind == EX_COND;
+  if (picks) {
+    if (!(f->a = fold(x, e->a, sure)))
+      return NULL;
+    bool known = f->a->kind == EX_INT, yes = known && f->a->value != 0;
+    if (known && e->kind == EX_COND)
+      return fold(x, yes ? e->b : e->c, sure);
+    if (known && yes == (e->kind == EX_OR)) {
+      f->a->value = yes;
+      return f->a;
+    }
+    sure = sure && known;
+    if (!(f->b = fold(x, e->b, sure)) || (e->c && !(f->c = fold(x, e->c, sure))))
+      return NULL;
+    return f;
+  }
+  f->args = NULL;
+  Arg **end = &f->args;
+  for (const Arg *a = e->args; a; a = a->next) {
+    *end = NEW(&x->scratch, Arg);
+    **end = *a;
+    (*end)->next = NULL;
+    if (!((*end)->value = fold(x, a->value, sure)))
+      return NULL;
+    end = &(*end)->next;
+  }
+  bool of_chunk = e->kind == EX_CALL && is_now(e->builtin) && f->args->next;
+  if (of_chunk && x->in_use && x->in_use->held && !used_chunks(x, f, sure))
+    return NULL;
+  const Expr *const from[2] = {e->a, e->b};
+  Expr **const to[2] = {&f->a, &f->b};
+  for (int i = 0; i < 2; i++)
+    if (from[i] && !(*to[i] = fold(x, from[i], sure)))
+      return NULL;
+  return f;
+}
+
+bool rules_guard(Ex *x, Listed *l) {
+  const Expr *when = l->stmt->cond; /* of an op, or of its overlap */
+  for (uint32_t k = x->listed.n; !when->depends && !x->in_use && k-- > 0 && k + 64 > x->listed.n;)
+    if (x->listed.at[k].stmt == l->stmt &&
+        x->listed.at[k].guard) { /* the same for every op of it */
+      l->guard = x->listed.at[k].guard;
+      return true;
+    }
+  l->guard = fold(x, when, true);
+  return l->guard != NULL;
+}
+
+/* The value of what fold_number has left. */
+static bool later_value(Sched *s, const Later *l, int64_t *value) {
+  int64_t *env = s->env;
+  s->env = l->env;
+  bool ok = eval(s, l->of, value);
+  s->env = env;
+  return ok;
+}
+
+bool rules_quantity(Sched *s, const Expr *call, int64_t *value) {
+  Rules *q = s->rules;
+  int64_t r, c;
+  if (call->builtin == BI_LATER)
+    return later_value(s, &q->x->later.at[call->slot], value);
+  if (!eval(s, call->args->value, &r))
+    return false;
+  if (r != q->rank) {
+    diag_error(s->diag, DIAG_RANGE, call->args->value->at,
+               "rank %u asks for '%s' of rank %lld; a rank sees only itself", q->rank, call->name,
+               (long long)r);
+    return false;
+  }
+  int what = count_of(call->builtin);
+  if (!call->args->next) {
+    *value = q->rank_count[what][r];
+    return true;
+  }
+  uint32_t first = s->rank_stage0[r], n = s->rank_stage0[r + 1] - first;
+  if (!eval(s, call->args->next->value, &c))
+    return false;
+  const Arg *own = call->args->next->next; /* see used_chunks */
+  uint32_t mine = n;
+  if (own)
+    n = 0;
+  for (const Arg *a = own; a; a = a->next)
+    n++;
+  if (c < 0 || c >= n)
+    return no_chunk(s, q->rank, call->args->next->value, c, n);
+  for (int64_t i = 0; own && i < c; i++)
+    own = own->next;
+  *value = 0;
+  if (own && own->value->value < 0)
+    return true;
+  c = own ? own->value->value : c;
+  BUG_IF(c >= mine);
+  *value = q->count[what][s->rank_stage[first + c]];
+  return true;
+}
