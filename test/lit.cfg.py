@@ -9,6 +9,9 @@
 #   %shared published schedules and profiles (REQUIRES: shared-data)
 #   %much{A|B}  A, and where the code is instrumented, which takes several times as long, B: a part of the same
 #   %torch  a Python that has PyTorch (REQUIRES: torch): $PIPE_TORCH_PYTHON, else %python
+#
+# The longest tests start first: by the seconds that lit has recorded in the build folder, before there are any by those
+# of .lit_test_times.txt here.
 import os
 import pty
 import shutil
