@@ -47,7 +47,8 @@ enum Plant {
   PLANT_RULES_SEEN,      /*   the last microbatches are not seen */
   PLANT_RULES_LEFT,      /*   what is left is what repeats, and its priorities stay apart */
   PLANT_RULES_EARLY,     /*   what is looked at before the last microbatches is the same for every M */
-  PLANT_RULES_HIDES,     /*   the last ones stand behind those that repeat */
+  PLANT_RULES_HIDES,     /*   the last ones stand behind those that repeat, */
+  PLANT_RULES_SLICE,     /*   and those are of first slices */
   PLANT_RULES_SLOPE      /*   a statement's priorities move on at one pace */
 };
 #ifdef PIPE_PLANT

@@ -10,7 +10,7 @@
  * Let the play at n = 0 be in two states a and b that are equal but for D units and some time (rules_states.c, note
  * [state]), so early that
  * (1) nothing has been done yet for any unit of the last ops, nor for as many of the repeated ones before them as an
- *     action has ops. Only forwards of a first stage are in line before anything has been done for their unit. Of a
+ *     action has ops. Only forwards of a first stage, of the first slice, are in line before anything has been done for their unit. Of a
  *     statement that lists some of these ops, each that repeats stands in line by microbatch, and one that repeats
  *     stands before each of the last ones, by its priority in all of its turns (early_alike); of that one there are more
  *     than are looked at, so the last ones are not. A U for all gradients is not in line yet. And the priorities of the first ops and of those that
@@ -265,8 +265,16 @@ static bool is_first(const Sched *s, uint32_t stage) {
   return s->graph ? s->graph->in0[m] == s->graph->in0[m + 1] : s->stage[stage].prev == NONE;
 }
 
-/* Whether the action at *k, which is moved behind it, is in line before anything has been done for its units. */
-static bool in_line_early(const Fill *f, const RulesText *b, uint32_t *k, uint32_t end) {
+/* Is it of the first slice of a microbatch, in every turn, and for every n? `all`: in all of them; else in any. */
+static bool first_slice(const Fill *f, Affine unit, bool all) {
+  int64_t n = f->s->slices;
+  bool moves = unit.n % n != 0 || unit.j % n != 0;
+  return PLANTED(RULES_SLICE) || (moves ? !all : unit.a % n == 0);
+}
+
+/* Whether the action at *k, which is moved behind it, is in line before anything has been done for its units: in all of its
+ * turns, or in any. The later slices of a microbatch wait for the one before. */
+static bool in_line_early(const Fill *f, const RulesText *b, uint32_t *k, uint32_t end, bool all) {
   bool early = true, named = false, more = true;
   for (; more && *k < end; ++*k) {
     const ListRow *o = &b->list.row.at[*k];
@@ -274,7 +282,8 @@ static bool in_line_early(const Fill *f, const RulesText *b, uint32_t *k, uint32
     if (b->rule.at[*k].any)
       continue;
     named = true;
-    early &= o->kind == PIPE_F && !o->whole && is_first(f->s, o->stage);
+    early &= o->kind == PIPE_F && !o->whole && is_first(f->s, o->stage) &&
+             first_slice(f, o->unit, all);
   }
   return early && named;
 }
@@ -289,7 +298,7 @@ static bool hides(const Fill *f, const RulesText *b, const ListSegment *g, const
   for (uint32_t k = g->row0, end = g->row0 + g->nrow, at; k < end;) {
     at = k;
     const RuleRow *by = &b->rule.at[at];
-    if (in_line_early(f, b, &k, end) && same_class(by, of) &&
+    if (in_line_early(f, b, &k, end, true) && same_class(by, of) &&
         (!of->keyed || PLANTED(RULES_HIDES) || by->key.a + by->key.j * (g->turns - 1) <= of->key.a))
       return true;
   }
@@ -310,7 +319,7 @@ static bool early_alike(Fill *f, const RulesText *b) {
     for (uint32_t k = g->row0, at; k < end && grows;) {
       at = k;
       const RuleRow *rule = &b->rule.at[at];
-      if (in_line_early(f, b, &k, end) &&
+      if (in_line_early(f, b, &k, end, false) &&
           (g->by_n ? rule->keyed && rule->key.j < 0 : !hides(f, b, grows, rule)))
         return no(f, b->list.row.at[at].at, "its last microbatches come before the others");
     }

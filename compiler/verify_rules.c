@@ -124,8 +124,9 @@ static void moved_on(const Played *p, uint32_t i, const Played *q, uint32_t j, i
 typedef struct Cand {
   uint32_t file, beg, kind, stage; /* its class: its statement, and its first op; joint */
   bool joint, keyed;
-  bool early; /* all that it names are forwards of a first stage: in line from the beginning */
-  bool begun; /* one of its ops has */
+  bool
+      early; /* all that it names are forwards of a first stage, first slices: in line from the beginning */
+  bool begun;        /* one of its ops has */
   int64_t unit, key; /* unit: of the first op that has one; -1 */
 } Cand;
 
@@ -185,7 +186,7 @@ static Cands cands(const Played *p, uint32_t r, uint32_t ran, uint32_t *most, Ar
       continue;
     }
     c->unit = c->unit < 0 ? l->unit : c->unit;
-    c->early &= l->kind == PIPE_F && !has_inputs(s, l->stage);
+    c->early &= l->kind == PIPE_F && !has_inputs(s, l->stage) && l->unit % s->slices == 0;
     c->begun |= begun[((size_t)l->kind * s->nstage + l->stage) * s->nmb + s->stage[l->stage].mb0 +
                       (size_t)l->unit];
   }

@@ -78,6 +78,7 @@ DIES = {
     "RULES_EARLY": ("early_f.pipe", "verify_rules.c"),
     "RULES_SLOPE": ("slope.pipe", "verify_rules.c"),
     "RULES_HIDES": ("early_last.pipe", "verify_rules.c"),
+    "RULES_SLICE": ("early_slice.pipe", "verify_rules.c"),
 }
 
 
