@@ -609,19 +609,6 @@ static void try_values(Sched *s, const char *name, int64_t from, int64_t T) {
                            name));
 }
 
-const char *open_parameter(const Sched *s) {
-  const Options *o = s->opt;
-  for (const Param *p = s->def->params; p && o->ndefine > 0; p = p->next) {
-    bool counts = false;
-    for (const Schedule *sc = s->def; sc; sc = sc->base_def)
-      for (const Clause *c = sc->clauses; c; c = c->next)
-        counts |= c->kind == CL_PIPE && hint_mentions(c->mbs, p->name);
-    if (counts && !is_given(o, p))
-      return p->name;
-  }
-  return NULL;
-}
-
 /* What stands in the way of any proof for all M; NULL: nothing. */
 static const char *obstacle(const Sched *s, Span *at) {
   if (s->tuned)
@@ -782,6 +769,8 @@ static bool check(Sched *s) {
     s->all_m.proved = !not_decided(s, at, why);
   if (ok && s->all_m.proved)
     limits_of_m(s, m);
+  if (ok && s->all_m.proved && s->opt->trial)
+    try_proved(s, m);
   return ok;
 }
 

@@ -6,6 +6,7 @@
 
 #include "expand.h"
 #include "hints.h"
+#include "lists_of_m.h"
 
 static void append_param(Sched *s, const char *name, int64_t value, bool first) {
   s->params = arena_printf(s->arena, "%s%s%s=%lld", first ? "" : s->params, first ? "" : " ", name,
@@ -178,6 +179,19 @@ static bool admitted(Ex *x) {
   bool ok = instantiate(x, s->def, 0, &none, false);
   s->diag = diag;
   return ok;
+}
+
+const char *open_parameter(const Sched *s) {
+  const Options *o = s->opt;
+  for (const Param *p = s->def->params; p && o->ndefine > 0; p = p->next) {
+    bool counts = false;
+    for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+      for (const Clause *c = sc->clauses; c; c = c->next)
+        counts |= c->kind == CL_PIPE && hint_mentions(c->mbs, p->name);
+    if (counts && !is_given(o, p))
+      return p->name;
+  }
+  return NULL;
 }
 
 bool bind_top(Ex *x) {

@@ -51,6 +51,8 @@ bool bind_of_m(AffineEnv *x, uint32_t slot, int64_t from, int64_t step);
 const Expr *base_value(const Schedule *sc, const Param *p, const Arg **positional, const Param **own);
 /* Has it a value by -D, which no default changes? */
 bool is_given(const Options *o, const Param *p);
+/* all_m_trial.c: compiles values of m of which all_m says that they are proved; where one is wrong all_m says that. */
+void try_proved(Sched *s, const Param *m);
 /* rest_of_m.c: does e depend on the parameter of that name, through others and lets, too? */
 bool expr_moves(const Sched *s, const char *name, const Expr *e);
 /* Why costs, sizes, links, what is recomputed, copied or read, or what the schedule requires and expects may have no value for

@@ -402,6 +402,7 @@ int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN);
   files_catch_signals();
   diag_init(&diag, &arena, stderr);
+  opt.trial = !getenv("PIPE_NO_TRIAL"); /* tests of the proof itself */
 #ifndef NDEBUG
   opt.verify = !getenv(
       "PIPE_NO_VERIFY"); /* it looks at all ranks at once (test/check/one-rank.py) */

@@ -402,6 +402,7 @@ typedef struct Options {
   bool critical_path;          /* report, with the critical path and idle time by cause */
   Color color;                 /* of show */
   bool time_passes;
+  bool trial;                  /* all_m_trial.c, of what is proved for every M */
   bool verify;                 /* verify.c after every pass (always in debug builds) */
   int lowering;                /* --lowering: 1 + PipeLowering, 0: what the schedule says */
   ChannelModel model;          /* --channels, --sends: what check_channels proves for */

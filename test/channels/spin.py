@@ -91,7 +91,7 @@ def verdict_of_spin(args, folder):
     flags = re.search(r"-DVECTORSZ=\d+", model)[0]
     for command in (["spin", "-a", "m.pml"], ["cc", "-O0", "-w", "-DSAFETY", flags, "pan.c", "-o", "pan"]):
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    text = subprocess.run(["./pan", "-m1000000"], cwd=folder, capture_output=True, text=True).stdout
+    text = subprocess.run(["./pan", "-m1000000", "-w18"], cwd=folder, capture_output=True, text=True).stdout
     found = re.search(r"pan:1: (invalid end state|assertion violated)", text)
     if not found and not re.search(r"errors: 0$", text, re.M):
         sys.exit(f"{args}: {text}")
