@@ -178,6 +178,8 @@ static bool is_back(const OpRef *o) { return o->op == PIPE_B || o->op == PIPE_I;
 static bool elsewhere(const Ex *x, uint32_t row, int64_t unit) {
   const Sched *s = x->s;
   const PipeStage *st = &s->stage[row];
+  if (unit < 0) /* behind one that is left out */
+    return false;
   if (!x->in_use)
     return s->row_of && unit < st->nmb && !runs_mb(s, row, st->mb0 + (uint32_t)unit);
   if (!x->in_use->place)
@@ -203,14 +205,15 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t
   place -= last;
   while (!last && elsewhere(x, *stage, place))
     ++place; /* all slices of a microbatch are in one place */
-  if (place < 0) {
+  if (last && place < 0) {
     diag_error(s->diag, DIAG_BAD_INDEX, x->move->at,
                "rank %u: no op before '%s' makes what it sends", x->rank,
                span_text(s, x->move->at));
     return false;
   }
-  *mb = place / slices;
-  *slice = is_back(o) ? slices - 1 - place % slices : place % slices;
+  int64_t q = (place % slices + slices) % slices;
+  *mb = (place - q) / slices;
+  *slice = is_back(o) ? slices - 1 - q : q;
   return true;
 }
 

@@ -167,6 +167,9 @@ typedef struct Ex {
   const OpRef *use;    /* the op as written in the order, while a macro is expanded */
   const Use *in_use;   /* the innermost `use` that is being run, or NULL */
   uint32_t use_depth;
+  VEC(int64_t) outer_next; /* what ops without index take around each `use` at hand: of each row next_f, next_b, next_r and w_from,
+                              w_from of the rank */
+  VEC(uint32_t) rows;  /* of one that is being looked at */
   bool use_told;       /* the error that was reported last is at a `use` */
   VEC(Fitting) fitting; /* of each schedule that was used, the last values */
   VEC(Maps) clean;     /* of a `use` of one phase in another: of each depth, with nothing in them but what it runs */

@@ -13,7 +13,6 @@
 
 enum { MAX_USES = 64 };        /* inside one another */
 enum { MAX_PLACES = 1 << 28 }; /* of stages and microbatches */
-enum { NNEXT = 3 };            /* of what an op without index takes */
 
 /* ---- parameters and values of a schedule and its bases ---- */
 
@@ -287,8 +286,7 @@ static uint32_t row_here(const Ex *x, const Pipe *p, uint32_t m) {
  * of the step is of, since all of them are left out, is a row of another rank. */
 static bool same_places(Ex *x, const Stmt *t, Use *u) {
   Sched *s = x->s;
-  uint32_t *held = arena_alloc(&x->scratch, (size_t)s->npipe * s->nmodel * sizeof *held + 1);
-  u->held = held, u->nheld = 0;
+  x->rows.n = 0;
   for (uint32_t k = 0; k < s->npipe && u->pipe[k]; k++)
     for (uint32_t m = 0; m < s->nmodel; m++) {
       const Pipe *p = &s->pipe[k];
@@ -312,9 +310,13 @@ static bool same_places(Ex *x, const Stmt *t, Use *u) {
       }
       uint32_t row = runs ? row_here(x, p, m) : NONE;
       if (runs)
-        held[u->nheld++] = row == NONE ? p->first + m : row;
+        *vec_push(&x->scratch, &x->rows) = row == NONE ? p->first + m : row;
       x->turns += u->nmb[k] / 8;
     }
+  uint32_t *held = arena_alloc(&x->scratch, x->rows.n * sizeof *held + 1);
+  if (x->rows.n > 0)
+    memcpy(held, x->rows.at, x->rows.n * sizeof *held);
+  u->held = held, u->nheld = x->rows.n;
   return true;
 }
 
@@ -335,18 +337,18 @@ static void count_rows(Ex *x, uint32_t first, uint32_t end, int64_t outside, boo
 }
 
 /* What an op without index takes: inside counted from 0, afterwards on from what has run. */
-static void count_on(Ex *x, const Use *u, const int64_t *next, const uint32_t *w_from) {
+static void count_on(Ex *x, const Use *u, uint32_t outer) {
   Sched *s = x->s;
+  const int64_t *next = &x->outer_next.at[outer];
+  x->outer_next.n = outer;
   uint32_t a = s->rank_stage0[x->rank], b = s->rank_stage0[x->rank + 1];
   int64_t outside = u->total - u->shift;
   for (uint32_t i = a; i < b; i++) {
     uint32_t st = s->rank_stage[i];
-    x->next_f[st] = next[NNEXT * (i - a)];
-    x->next_b[st] = next[NNEXT * (i - a) + 1];
-    x->next_r[st] = next[NNEXT * (i - a) + 2];
-    x->w_from[st] = w_from[i - a];
+    x->next_f[st] = *next++, x->next_b[st] = *next++, x->next_r[st] = *next++;
+    x->w_from[st] = (uint32_t)*next++;
   }
-  x->w_from[s->nstage + x->rank] = w_from[b - a];
+  x->w_from[s->nstage + x->rank] = (uint32_t)*next;
   if (u->list) { /* as listed, less what has run before */
     for (uint32_t i = u->listed; i < x->listed.n; i++) {
       const Listed *l = &x->listed.at[i];
@@ -412,7 +414,6 @@ bool use_order(Ex *x, const Stmt *t, const Fitting *f, Use *u) {
 static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift,
                      const int64_t range[3]) {
   Sched *s = x->s;
-  uint32_t a = s->rank_stage0[x->rank], held = s->rank_stage0[x->rank + 1] - a;
   bool part = t->phase < PIPE_NPHASES && !x->list; /* what is listed is kept, or not, one by one */
   Use u = {.at = t,
            .pipe = f->pipe,
@@ -435,14 +436,14 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift,
                span_text(s, t->value->at), (long long)shift);
     return x->use_told = true, false;
   }
-  int64_t *next = arena_alloc(&x->scratch, (NNEXT * (size_t)held + 1) * sizeof *next);
-  uint32_t *w_from = arena_alloc(&x->scratch, ((size_t)held + 1) * sizeof *w_from);
-  for (uint32_t i = 0; i < held; i++) {
-    uint32_t st = s->rank_stage[a + i];
-    next[NNEXT * i] = x->next_f[st], next[NNEXT * i + 1] = x->next_b[st];
-    next[NNEXT * i + 2] = x->next_r[st], w_from[i] = x->w_from[st];
+  uint32_t outer = x->outer_next.n;
+  for (uint32_t i = s->rank_stage0[x->rank]; i < s->rank_stage0[x->rank + 1]; i++) {
+    uint32_t st = s->rank_stage[i];
+    const int64_t of[] = {x->next_f[st], x->next_b[st], x->next_r[st], x->w_from[st]};
+    for (int k = 0; k < 4; k++)
+      *vec_push(&x->scratch, &x->outer_next) = of[k];
   }
-  w_from[held] = x->w_from[s->nstage + x->rank];
+  *vec_push(&x->scratch, &x->outer_next) = x->w_from[s->nstage + x->rank];
   Past past = part ? use_forget(x) : (Past){0};
   bool ok = use_order(x, t, f, &u);
   if (part && ok)
@@ -450,7 +451,7 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift,
   else if (part)
     use_remember(x, &past);
   if (ok)
-    count_on(x, &u, next, w_from);
+    count_on(x, &u, outer);
   return ok;
 }
 

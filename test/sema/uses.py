@@ -4,8 +4,10 @@ the text (lang/spec.md 5.1 to 5.7) that shares nothing with it: the same ops, ea
 
 usage: uses.py PIPEC SCRATCH SEED PROGRAMS
 
-A statement is a tuple: ("op", kind, index, stamp), ("do", name, from, to, step, body), ("label", phase, body), ("clip", body),
-("clock", name, from, to, step, period, body), ("use", phase, schedule, shift, range). A value is (a, name or None, times).
+A rank has two chunks of two slices. A statement is a tuple: ("op", (kind, chunk, slice), microbatch, stamp), ("label", phase, body),
+("do", name, from, to, step, body), ("clip", body), ("clock", name, from, to, step, period, body), ("use", phase, schedule, shift,
+range). A value is (a, name or None, times). In the second reading an op is ((kind, chunk), place, ...): its place in the row of
+those, two for each microbatch, of which backwards take the last slice first.
 """
 import os
 import random
@@ -36,8 +38,9 @@ def block(rng, clock, mbs, names, depth, schedules):
         way, new = rng.random(), f"v{len(names)}"
         usable = [i for i, sc in enumerate(schedules) if sc[2] or not clock]
         if way < 0.35 or depth > 3:
-            index = None if rng.random() < 0.35 else value(rng, names, 0, mbs, [1])
-            out.append(("op", rng.choice("FFB"), index, value(rng, names, 0, 40, [1, 2, 3, -1, -2]) if clock else None))
+            index = None if rng.random() < 0.35 else value(rng, names, -2, mbs, [1])
+            op = rng.choice("FFB"), rng.randint(0, 1), rng.randint(0, 1)
+            out.append(("op", op, index, value(rng, names, 0, 40, [1, 2, 3, -1, -2]) if clock else None))
         elif way < 0.5:
             out.append(("do", new, *ends(rng, 6), block(rng, clock, mbs, names + [new], depth + 1, schedules)))
         elif way < 0.65:
@@ -50,7 +53,7 @@ def block(rng, clock, mbs, names, depth, schedules):
             shift = value(rng, names, -1, 3, [1]) if rng.random() < 0.4 else None
             part = (rng.randint(0, 2), rng.randint(1, 6)) if rng.random() < 0.25 else None
             out.append(("use", rng.choice([None, None, *PHASES]), rng.choice(usable), shift, part))
-    return out or [("op", "F", None, (0, None, 0) if clock else None)]
+    return out or [("op", ("F", 0, 0), None, (0, None, 0) if clock else None)]
 
 
 def draw(rng):
@@ -75,7 +78,7 @@ def say(v):
 def lines(body):
     for what, *of in body:
         if what == "op":
-            yield of[0] + (f"({say(of[1])})" if of[1] else "") + (f" @ {say(of[2])}" if of[2] else "")
+            yield f"{of[0][0]}[{of[0][1]}]" + (f"({say(of[1])}, {of[0][2]})" if of[1] else "") + (f" @ {say(of[2])}" if of[2] else "")
         elif what == "use":
             phase, number, shift, part = of
             yield (f"use {phase + ' of ' if phase else ''}u{number}()" + (f" in {part[0]}..{part[1]}" if part else "") +
@@ -88,7 +91,7 @@ def lines(body):
 
 
 def text(schedules):
-    return "".join(f"schedule u{i}() {{\nranks 1\npipe net stages 1 mbs {mbs} place s -> 0\norder r {{\n" + "\n".join(lines(body)) + "\n}\n}\n"
+    return "".join(f"schedule u{i}() {{\nranks 1\npipe net stages 2 mbs {mbs} slices 2 place s -> 0\norder r {{\n" + "\n".join(lines(body)) + "\n}\n}\n"
                    for i, (mbs, body, _) in enumerate(schedules))
 
 
@@ -104,8 +107,12 @@ class Order:
     def __init__(self, mbs, outer=None, phase=None, shift=0, part=None, clip=False, label=None, listed=False):
         self.mbs, self.outer, self.phase, self.shift, self.part = mbs, outer, phase, shift, part
         self.clip, self.label, self.listed = clip, label, listed
-        self.next = {"F": 0, "B": 0}
+        self.next = {(k,c): 0 for k in "FB" for c in (0, 1)}
         self.total = shift + (outer.total if outer else 0)
+
+
+def turned(op, q):
+    return q if op[0] == "F" else 1 - q
 
 
 def number(v, env):
@@ -126,7 +133,7 @@ def microbatch(order, mb, clip):
         mb, clip, order = mb + order.shift, order.clip, order.outer
 
 
-def list_op(order, key, kind, mb, at, label, listed):
+def list_op(order, key, kind, place, at, label, listed):
     """In a clock: ops that run, and all of its own order, since they count."""
     own = order
     while at is not None and own.listed:
@@ -138,7 +145,7 @@ def list_op(order, key, kind, mb, at, label, listed):
             label = own.label or label
         own = own.outer
     if not order.listed or at is not None:
-        listed.append([key, kind, at, label, (mb if own is order else at - own.total) + 1])
+        listed.append([key, kind, at, label, (place if own is order else at - 2 * own.total) + 1])
 
 
 def run_clock(schedules, out, order, env, clip, label, listed, of):
@@ -158,8 +165,8 @@ def run_clock(schedules, out, order, env, clip, label, listed, of):
     order.next = before
     for _, kind, _, _, behind in own:
         order.next[kind] = behind
-    first = next((i for i, o in enumerate(ops) if o[1] == "B"), len(ops))
-    last = max((i + 1 for i, o in enumerate(ops) if o[1] == "F"), default=0)
+    first = next((i for i, o in enumerate(ops) if o[1][0] == "B"), len(ops))
+    last = max((i + 1 for i, o in enumerate(ops) if o[1][0] == "F"), default=0)
     for i, (_, kind, at, phase, _) in enumerate(ops):
         out.append((kind, at, phase or ("warmup" if i < first else "steady" if i < last else "flush")))
 
@@ -182,7 +189,7 @@ def run_use(schedules, out, order, env, clip, label, listed, of):
         new = [(kind, at, label or phase) for kind, at, of_phase in new if of_phase == phase]
     for kind, at, *_ in new:
         if at is not None:
-            order.next[kind] = at - order.total + 1
+            order.next[kind] = at - 2 * order.total + 1
     if listed is None:
         out += new
 
@@ -191,11 +198,14 @@ def run(schedules, out, order, body, env, clip, label, listed):
     for what, *of in body:
         if what == "op":
             kind, index, stamp = of
-            mb = order.next[kind] if index is None else number(index, env)
-            order.next[kind] = mb + 1
-            at = microbatch(order, mb, clip)
+            *kind, q = kind
+            kind = tuple(kind)
+            place = order.next[kind] if index is None else 2 * number(index, env) + turned(kind, q)
+            order.next[kind] = place + 1
+            at = microbatch(order, place // 2, clip)
+            at = None if at is None else 2 * at + place % 2
             if listed is not None:
-                list_op(order, number(stamp, env), kind, mb, at, label, listed)
+                list_op(order, number(stamp, env), kind, place, at, label, listed)
             elif at is not None:
                 out.append((kind, at, label or "steady"))
         elif what == "do":
@@ -235,7 +245,9 @@ def expanded(schedules, path):
         if word[0] == "[":
             phase = word[1:-1]
         else:
-            out.append((word[1], int(word[2:]), phase))
+            chunk, kind, mb, q = re.fullmatch(r"(\d)([FB])(\d+)\.(\d)", word).groups()
+            op = kind, int(chunk)
+            out.append((op, 2 * int(mb) + turned(op, int(q)), phase))
     return out
 
 
