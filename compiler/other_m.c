@@ -23,7 +23,8 @@ static bool begin(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt
   uint64_t bytes = 1000;
   begin_again(s, other, arena, diag, opt);
   opt->define = NEW_ARRAY(arena, Define, opt->ndefine + 1);
-  memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
+  if (opt->ndefine > 0)
+    memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
   opt->define[opt->ndefine++] = (Define){.name = name, .value = value, .lo = value, .hi = value};
   opt->any_value = any;
   for (uint32_t i = 0; i < s->diag->nsource; i++)

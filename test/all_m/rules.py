@@ -60,9 +60,13 @@ def with_M(rng):
     some = lambda: f" when inflight(r) {rng.choice((f'< {room}', f'>= {rng.randint(1, 2)}', f'== {rng.randint(1, 2)}'))}" if rng.random() < 0.6 else ""
     k = rng.choice((1, 1, 2))
     body = []
-    for op, when in (("F(m)", f" when inflight(r) < {room}"), ("B(m)", "")):
+    Q = 2 if rng.random() < 0.25 else 1
+    ops = [("F(m)", f" when inflight(r) < {room}"), ("B(m)", "")]
+    if Q > 1:  # each slice has its own
+        ops = [("F(m, 0)", rng.choice((f" when inflight(r) < {Q} * ({room})", ""))), ("F(m, 1)", ""), ("B(m, 1)", ""), ("B(m, 0)", "")]
+    for op, when in ops:
         plain = rng.choice(("@ 0", "@ 1", "@ 50", "@ m", "@ 2*m + 1", ""))
-        first, last = rng.random() < 0.4, rng.random() < (0.6 if op == "F(m)" else 0.2)
+        first, last = rng.random() < 0.4, rng.random() < (0.6 if op in ("F(m)", "F(m, 0)") else 0.2)
         if first and last:
             inner = f"if m >= {k} && m < M-{k} {{ {op} {plain}{when} }}"
         else:
@@ -75,7 +79,7 @@ def with_M(rng):
         end = ""
         body.append(f"if m == {rng.choice(('0', 'M-1'))} {{ U @ {one()} }}")
     time = f"time {{ F = {rng.randint(1, 4)}  B = {rng.randint(1, 6)}  send = {rng.randint(0, 2)} }}"
-    return (f"schedule s(P = {P}, M = 8) requires M >= 4 {{\n  ranks P\n  pipe net stages P mbs M place s -> s\n  {time}\n"
+    return (f"schedule s(P = {P}, M = 8) requires M >= 4 {{\n  ranks P\n  pipe net stages P mbs M{' slices 2' if Q > 1 else ''} place s -> s\n  {time}\n"
             f"  order r {{ rules m {{\n    " + "\n    ".join(body) + f"\n  }} {end} }}\n}}\n")
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 # What a rank waits for, written a second time, slowly: lang/spec.md 5.6 in steps of one unit of time, for chains of
-# stages with chunks, conditions that hold back who is first in line, actions with partners, ops that fill, and W
-# without index behind the blocks (5.1). Random ones are compiled, and each rank's order must be the one found here.
-# Prints its seed. --break=wait: one that waits for whatever comes; --break=oldest: W take the I as they are listed.
+# stages with chunks, conditions that hold back who is first in line, actions with partners, ops that fill, updates, and
+# W without index behind the blocks (5.1). Random ones are compiled, and each rank's order must be the one found here.
+# Prints its seed. --break=wait: one that waits for whatever comes; --break=first: only the
+# first filler is looked at; --break=oldest: W take the I as they are listed.
 import random
 import re
 import subprocess
@@ -23,11 +24,13 @@ class Statement:
         ops = [f"{k}[{c}]" + ("(m)" if i == 0 else "") for i, (k, c) in enumerate(self.parts)]
         key = "" if self.key is None else f" @ {self.key[0]}*m + {self.key[1]}"
         when = f" when {self.when}" if self.when else ""
+        if self.parts[0][0] == "U":
+            return f"if {self.only} {{ {ops[0]}{key}{when} }}"
         line = (f"overlap {{ {ops[0]}  {ops[1]} }}" if len(ops) > 1 else ops[0]) + key + when
         return f"if m % 2 == {self.only} {{ {line} }}" if self.only is not None else line
 
     def lists(self, m):
-        return self.only is None or m % 2 == self.only
+        return m in self.due if self.parts[0][0] == "U" else self.only is None or m % 2 == self.only
 
     def priority(self, m):
         return None if self.key is None else self.key[0] * m + self.key[1]
@@ -36,7 +39,7 @@ class Statement:
 class Case:
     def __init__(c):
         c.P, c.V, c.M = rng.randint(1, 3), rng.randint(1, 2), rng.randint(2, 6)
-        c.time = {k: [rng.randint(1, 9 if k != "I" else 4) for _ in range(c.P * c.V)] for k in "FIW"}
+        c.time = {k: [rng.randint(1, 9 if k != "I" else 4) for _ in range(c.P * c.V)] for k in "FIWU"}
         c.send = rng.randint(0, 4)
         c.ruled = rng.random() < 0.5  # W is in the blocks, else behind them
         c.cut = rng.randint(1, c.M - 1) if rng.random() < 0.3 else c.M  # two blocks
@@ -55,6 +58,13 @@ class Case:
         for _ in range(rng.choice((0, 0, 1, 2))):
             parts = [(rng.choice("FI"), rng.randrange(c.V)), (rng.choice("FI" + "W" * c.ruled), rng.randrange(c.V))]
             some.append(Statement(parts, key(), when(parts[0][1]), None))
+        c.due = []
+        if c.ruled and c.cut == c.M and rng.random() < 0.4:
+            n = rng.randint(1, 3)
+            c.due = [m for m in range(c.M) if m % n == n - 1 or m == c.M - 1]
+            for k in range(c.V):
+                some.append(Statement([("U", k)], key(), when(k), f"m % {n} == {n - 1} || m == {c.M - 1}"))
+                some[-1].due = c.due
         rng.shuffle(some)
         c.statements = some
 
@@ -69,7 +79,7 @@ class Case:
             elif not c.ruled:
                 order += "".join(f"    do {hi - lo} {{ W[{k}] }}\n" for k in reversed(range(c.V)))
         return (f"schedule s() {{\n  ranks {c.P}\n  pipe net stages {c.P * c.V} mbs {c.M} place s -> s % {c.P}\n"
-                f"  time s {{ {times}  send = {c.send} }}\n  order r {{\n{order}    U\n  }}\n}}\n")
+                f"  time s {{ {times}  send = {c.send} }}\n  order r {{\n{order}    {'' if c.due else 'U'}\n  }}\n}}\n")
 
     def blocks(c):
         return [(0, c.M)] if c.cut == c.M else [(0, c.cut), (c.cut, c.M)]
@@ -109,7 +119,7 @@ def play(c):
 
     def arrives(kind, s, m):
         """When all inputs are there; None: not known."""
-        need = {"F": [("F", s - 1)] if s > 0 else [], "I": [("F", s)] + ([("I", s + 1)] if s < last else []), "W": [("I", s)]}[kind]
+        need = {"F": [("F", s - 1)] if s > 0 else [], "I": [("F", s)] + ([("I", s + 1)] if s < last else []), "W": [("I", s)], "U": [("W", s)]}[kind]
         at = 0
         for k, q in need:
             if (k, q, m) not in end:
@@ -120,6 +130,11 @@ def play(c):
     def names(r, x):
         k, chunk = x.statement.parts[0]
         return (k, stage(r, chunk), x.m)
+
+    def frozen(r, part):
+        """Gradients of the stage wait for an update that is due."""
+        s = stage(r, part[1])
+        return part[0] == "W" and any(("W", s, m) in end and ("U", s, m) not in end for m in c.due)
 
     def arrival(r, x):
         op = names(r, x)
@@ -139,7 +154,8 @@ def play(c):
 
     def partner(k, block, by, part, taken):
         best = None
-        groups = {}
+        if frozen(k.r, part):
+            return None
         for x in block:
             if len(x.statement.parts) > 1 or x.statement.parts[0] != part or names(k.r, x) in taken:
                 continue
@@ -152,6 +168,8 @@ def play(c):
         return best and best[1]
 
     def holds(k, x):
+        if frozen(k.r, x.statement.parts[0]):
+            return False
         if not x.statement.when:
             return True
         text = x.statement.when.replace("||", " or ").replace("&&", " and ")
@@ -169,7 +187,7 @@ def play(c):
         return ops
 
     def choose(k, block, now):
-        best = filler = None
+        best, fillers = None, []
         for rank, x in line(k, block, now).values():
             ops = ops_of(k, block, now, x)
             if ops is None or not holds(k, x):
@@ -177,18 +195,23 @@ def play(c):
             if x.key is not None:
                 best = min(best, (rank, ops)) if best else (rank, ops)
             else:
-                filler = min(filler, (rank, ops)) if filler else (rank, ops)
-        if best or not filler:
-            return best and best[1]
-        until = now + sum(c.time[o][s] for o, s, _ in filler[1])
+                fillers.append((rank, ops))
+        if best:
+            return best[1]
+        for _, ops in sorted(fillers)[:1 if broken == "first" else None]:
+            if not awaited(k, block, now, now + sum(c.time[o][s] for o, s, _ in ops)):
+                return ops
+        return None
+
+    def awaited(k, block, now, until):
         times = sorted({at for x in block for at in [arrival(k.r, x)] if at is not None and now < at < until})
         for at in times:
             if broken == "wait" and any(arrival(k.r, x) == at and x.key is not None for x in block):
-                return None
+                return True
             for _, x in line(k, block, at).values():
                 if x.key is not None and holds(k, x) and ops_of(k, block, at, x):
-                    return None
-        return filler[1]
+                    return True
+        return False
 
     def take(k, ops, now):
         k.order.append(ops)
@@ -237,7 +260,7 @@ def compiled(c):
 
 
 print("seed", seed)
-counts, differ = dict.fromkeys(("orders", "starved", "actions", "behind"), 0), 0
+counts, differ = dict.fromkeys(("orders", "starved", "actions", "updates", "behind"), 0), 0
 for i, c in enumerate(Case() for _ in range(cases)):
     got, want = compiled(c), play(c)
     starves = "starves" in got.stderr
@@ -252,9 +275,10 @@ for i, c in enumerate(Case() for _ in range(cases)):
     for r, actions in enumerate(want):
         words = ["".join(f"{s}{kind}{m}" for kind, s, m in a) if len(a) == 1 else "(" + ";".join(f"{s}{kind}{m}" for kind, s, m in a) + ")"
                  for a in actions]
-        found = re.sub(r"\[\w+\] |\d+U", "", played[str(r)]).split()
+        found = re.sub(r"\[\w+\] |\d+U(?!\d)", "", played[str(r)]).split()
         counts["orders"] += 1
         counts["actions"] += sum(len(a) == 2 for a in actions)
+        counts["updates"] += sum(a[0][0] == "U" for a in actions)
         counts["behind"] += not c.ruled
         differ += found != words
         if found != words and not broken:
