@@ -653,6 +653,7 @@ static bool play_once(Ex *x, bool last, bool *again) {
       .wake = NEW_ARRAY(a, uint64_t, s->nrank),
       .line = NEW_ARRAY(a, uint32_t, x->classes.n),
       .moved = NEW_ARRAY(a, bool, x->classes.n),
+      .fill = NEW_ARRAY(a, uint32_t, x->classes.n),
   };
   for (int k = 0; k < NCOUNTS; k++) {
     q.count[k] = NEW_ARRAY(a, int64_t, s->nstage);

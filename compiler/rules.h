@@ -70,6 +70,7 @@ typedef struct Rules {
   VEC(Soon) soon;      /* heap, while a rank looks at what arrives, and by class: */
   uint32_t *line;      /* [nclass] which is first in line then, NONE */
   bool *moved;         /* [nclass] it has just become so */
+  uint32_t *fill;      /* [nclass] candidates that fill, while it chooses */
   uint64_t by;         /* and when that is; 0: now */
   uint32_t *need0;     /* [nop] need at the beginning, if states are kept; NULL */
   uint64_t nword;      /* of states that are kept */

@@ -5,7 +5,7 @@
  * earliest arrival, then the lowest microbatch. Its copy stream does the same with OFF and LOAD.
  *
  * A candidate without key fills: it runs if none with a key may run, and none that may will arrive before it would
- * end. Of those of one statement on one stage only the first in line is looked at.
+ * end; of several the first of which that is true. Of those of one statement on one stage only the first in line is looked at.
  *
  * note [awaited]: before a filler is taken, those that arrive while it would run are looked at in the order in which they
  * do, up to the first that could be taken then: who is first in line by then, whether its `when` holds now, and whether
@@ -389,6 +389,8 @@ static void start(Rules *q, uint32_t r, const uint32_t *op, uint32_t n, uint64_t
       count_round(q, op[i], end, now);
   q->free_at[r] = end += s->send == SEND_NEXT ? hold : 0;
   event_push(q, end, r);
+  if (s->ncopy > 0)
+    event_push(q, now, r); /* a copy may wait for this to be counted */
 }
 
 /* The last action of rank r has ended, and so have copies that ended meanwhile: their slots are free for the next. */
@@ -504,6 +506,7 @@ static bool awaits(Rules *q, const Region *g, uint32_t r, uint64_t now, uint64_t
     if (*yes)
       return true;
   }
+  Awaited later = w->cand != NONE && w->at >= end ? *w : (Awaited){.cand = NONE};
   q->awaited[r].cand = NONE;
   q->soon.n = 0;
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
@@ -530,38 +533,58 @@ static bool awaits(Rules *q, const Region *g, uint32_t r, uint64_t now, uint64_t
       q->moved[k] = false;
   }
   q->by = 0;
+  if (ok && !*yes)
+    q->awaited[r] = later;
   return ok;
+}
+
+/* Of the candidates that fill, q->fill[0..n), the first in their order before whose end none is awaited; NONE. */
+static bool choose_filler(Rules *q, const Region *g, uint32_t r, uint64_t now, uint32_t n,
+                          uint32_t *best, uint32_t *pick) {
+  bool wait = true;
+  *best = NONE;
+  for (uint32_t i = 0; i < n && wait; i++) {
+    for (uint32_t k = i + 1; k < n; k++)
+      if (ready_before(q, q->fill[k], q->fill[i])) {
+        uint32_t other = q->fill[i];
+        q->fill[i] = q->fill[k], q->fill[k] = other;
+      }
+    uint32_t cand = q->fill[i];
+    rules_pick(q, g, cand, pick, NULL);
+    uint64_t end = now + together_time(q->s, q->s->stage, false, pick, q->x->cands.at[cand].n);
+    if (!awaits(q, g, r, now, end, &wait))
+      return false;
+    *best = wait ? NONE : cand;
+  }
+  return true;
 }
 
 /* The candidate that rank r takes at `now`, or NONE, and its ops. False: a condition has no value. */
 static bool choose(Rules *q, const Region *g, uint32_t r, uint64_t now, uint32_t *best,
                    uint32_t *pick) {
-  uint32_t filler = NONE, room[MAX_TOGETHER], n = 0;
+  uint32_t room[MAX_TOGETHER], nfill = 0;
   bool yes;
   *best = NONE;
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++)
     arrive(q, &q->x->classes.at[k], now);
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
     RuleClass *c = &q->x->classes.at[k];
-    uint32_t cand = rules_copies(c) ? NONE : rules_top(q, c), *to = c->keyed ? best : &filler;
-    if (cand == NONE || (!c->keyed && *best != NONE) || rules_frozen(q, cand) ||
-        (*to != NONE && !ready_before(q, cand, *to)))
+    uint32_t cand = rules_copies(c) ? NONE : rules_top(q, c);
+    if (cand == NONE || rules_frozen(q, cand) ||
+        (*best != NONE && !(c->keyed && ready_before(q, cand, *best))))
       continue;
     if (!rules_holds(q, cand, &yes))
       return false;
     if (!yes || !rules_pick(q, g, cand, room, NULL))
       continue;
-    *to = cand;
-    n = q->x->cands.at[cand].n;
-    memcpy(pick, room, n * sizeof *pick);
+    if (!c->keyed) {
+      q->fill[nfill++] = cand;
+      continue;
+    }
+    *best = cand;
+    memcpy(pick, room, q->x->cands.at[cand].n * sizeof *pick);
   }
-  if (*best != NONE || filler == NONE)
-    return true;
-  uint64_t end = now + together_time(q->s, q->s->stage, false, pick, n);
-  if (!awaits(q, g, r, now, end, &yes))
-    return false;
-  *best = yes ? NONE : filler;
-  return true;
+  return *best != NONE || choose_filler(q, g, r, now, nfill, best, pick);
 }
 
 /* When all inputs of the action that begins with `op` are there; UINT64_MAX: not known yet. */
@@ -670,6 +693,7 @@ static void start_copy(Rules *q, uint32_t unit, uint32_t row, uint64_t now) {
     user = s->at_b[cell - c->mb % s->slices + s->slices - 1] - 1;
     count(q, LIVE, c->stage, 1);
     count(q, HOST, c->stage, -1);
+    event_push(q, now, r); /* so may an op */
   }
   if (user != NONE)
     feed(q, user, end, now);

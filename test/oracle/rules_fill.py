@@ -2,7 +2,8 @@
 # What a rank waits for, written a second time, slowly: lang/spec.md 5.6 in steps of one unit of time, for chains of
 # stages with chunks, conditions that hold back who is first in line, actions with partners, ops that fill, updates, and
 # W without index behind the blocks (5.1). Random ones are compiled, and each rank's order must be the one found here.
-# Prints its seed. --break=wait: one that waits for whatever comes; --break=oldest: W take the I as they are listed.
+# Prints its seed. --break=wait: one that waits for whatever comes; --break=first: only the
+# first filler is looked at; --break=oldest: W take the I as they are listed.
 import random
 import re
 import subprocess
@@ -186,7 +187,7 @@ def play(c):
         return ops
 
     def choose(k, block, now):
-        best = filler = None
+        best, fillers = None, []
         for rank, x in line(k, block, now).values():
             ops = ops_of(k, block, now, x)
             if ops is None or not holds(k, x):
@@ -194,18 +195,23 @@ def play(c):
             if x.key is not None:
                 best = min(best, (rank, ops)) if best else (rank, ops)
             else:
-                filler = min(filler, (rank, ops)) if filler else (rank, ops)
-        if best or not filler:
-            return best and best[1]
-        until = now + sum(c.time[o][s] for o, s, _ in filler[1])
+                fillers.append((rank, ops))
+        if best:
+            return best[1]
+        for _, ops in sorted(fillers)[:1 if broken == "first" else None]:
+            if not awaited(k, block, now, now + sum(c.time[o][s] for o, s, _ in ops)):
+                return ops
+        return None
+
+    def awaited(k, block, now, until):
         times = sorted({at for x in block for at in [arrival(k.r, x)] if at is not None and now < at < until})
         for at in times:
             if broken == "wait" and any(arrival(k.r, x) == at and x.key is not None for x in block):
-                return None
+                return True
             for _, x in line(k, block, at).values():
                 if x.key is not None and holds(k, x) and ops_of(k, block, at, x):
-                    return None
-        return filler[1]
+                    return True
+        return False
 
     def take(k, ops, now):
         k.order.append(ops)
