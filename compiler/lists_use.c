@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lists_text.h"
+#include "quasi.h"
 
 static bool number(Text *t, const Expr *e) {
   int64_t v;
@@ -196,23 +197,55 @@ static bool find_order(Text *t, const Stmt *b, const Clause **order) {
   return *order || text_no(t, b->at, "what it uses gives the rank no order");
 }
 
-/* What has been listed of one kind of op of a stage: up to where, if each run begins behind the one before, for every n. */
-typedef struct Runs {
-  Affine end;
-  bool any, moves, dropped, mixed;
+/* What one row runs of one kind of op of a stage: from low to high in steps of `by`. */
+typedef struct Run {
+  Affine low, high;
+  int64_t by; /* 0: one op */
+  bool kept;
+} Run;
+typedef struct Runs { /* of one kind of op of a stage */
+  VEC(Run) run;
+  bool mixed; /* not each behind the one before, for every n */
+  bool moves, dropped;
 } Runs;
+
+static bool is_behind(Affine low, Affine high) {
+  return low.a > high.a && low.n >= high.n && low.j == high.j;
+}
+
+/* Have they no op in common, whatever n? */
+static bool apart(const Run *a, const Run *b) {
+  int64_t by = quasi_gcd(a->by, b->by);
+  Affine d = affine_sum(b->low, a->low, -1);
+  return is_behind(b->low, a->high) || is_behind(a->low, b->high) ||
+         (by > 1 && d.j == 0 && d.n % by == 0 && d.a % by != 0);
+}
 
 /* A row, of `turns` + by_n * n turns; inside: of a loop that grows, in each turn of which the `use` runs anew, so they have to be
  * apart in all of these. */
-static void list_run(Runs *l, const ListRow *row, int64_t turns, int64_t by_n, bool inside,
+static void list_run(Text *t, Runs *l, const ListRow *row, const ListSegment *g, bool inside,
                      bool kept) {
-  Affine first = {row->unit.a, row->unit.n, inside ? row->unit.j : 0}, last = first;
-  last.a += row->unit.j * (turns - 1), last.n += row->unit.j * by_n;
-  Affine low = row->unit.j < 0 ? last : first, high = row->unit.j < 0 ? first : last;
-  l->mixed |= l->any && (low.a - l->end.a < 1 || low.n < l->end.n || low.j != l->end.j);
-  l->moves |= row->unit.n != 0 || row->unit.j != 0;
+  int64_t turns = g->by_n == 0 && g->turns == 0 ? 1 : g->turns, j = row->unit.j;
+  Affine first = {row->unit.a, row->unit.n, inside ? j : 0}, last = first;
+  last.a += j * (turns - 1), last.n += j * g->by_n;
+  bool one = turns == 1 && g->by_n == 0;
+  Run r = {j < 0 ? last : first, j < 0 ? first : last, one ? 0 : j < 0 ? -j : j, kept};
+  l->mixed |= l->run.n > 0 && !is_behind(r.low, l->run.at[l->run.n - 1].high);
+  l->moves |= row->unit.n != 0 || j != 0;
   l->dropped |= !kept;
-  l->any = true, l->end = high;
+  *vec_push(t->s->arena, &l->run) = r;
+}
+
+/* Those of which one is dropped are apart. */
+static bool all_apart(const Runs *l) {
+  enum { MOST_RUNS = 512 };
+  if (!l->mixed || !l->moves || !l->dropped)
+    return true;
+  for (uint32_t i = 0; i < l->run.n && l->run.n <= MOST_RUNS; i++)
+    for (uint32_t k = 0; k < i; k++)
+      if ((!l->run.at[i].kept || !l->run.at[k].kept) && !apart(&l->run.at[i], &l->run.at[k]))
+        return false;
+  return l->run.n <= MOST_RUNS;
 }
 
 /* Of a phase that is not kept all ops are run, too, and none may come twice: nobody else looks at what is dropped. */
@@ -225,19 +258,18 @@ static bool come_once(Text *t, const Stmt *b, uint32_t row0, uint32_t segment0) 
     bool open = i >= l->segment.n;
     ListSegment g = open ? (ListSegment){.row0 = from, .nrow = l->row.n - from, .turns = 1}
                          : l->segment.at[i];
-    int64_t turns = g.by_n == 0 && g.turns == 0 ? 1 : g.turns;
     for (uint32_t k = g.row0; k < g.row0 + g.nrow; k++) {
       const ListRow *row = &l->row.at[k];
       Runs *of = &runs[row->stage * (size_t)PIPE_NOPS];
       bool kept = row->phase == b->phase;
-      list_run(&of[row->kind == PIPE_B ? PIPE_I : row->kind], row, turns, g.by_n, inside, kept);
+      list_run(t, &of[row->kind == PIPE_B ? PIPE_I : row->kind], row, &g, inside, kept);
       if (row->kind == PIPE_B)
-        list_run(&of[PIPE_W], row, turns, g.by_n, inside, kept);
+        list_run(t, &of[PIPE_W], row, &g, inside, kept);
     }
     from = g.row0 + g.nrow;
   }
   for (size_t i = 0; i < t->s->nstage * (size_t)PIPE_NOPS; i++)
-    if (runs[i].mixed && runs[i].moves && runs[i].dropped)
+    if (!all_apart(&runs[i]))
       return text_no(t, b->at, "ops of a phase that is not used may come twice");
   return true;
 }
