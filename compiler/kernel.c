@@ -5,6 +5,16 @@
  * its ops is in range; an op at k - lag outside its range is dropped. Warmup and flush are the
  * iterations in which something was dropped (lang/spec.md 5.2). */
 #include "expand.h"
+#include "hints.h"
+
+/* Does the pipe of an op follow from the index of the kernel, by its parameters, too? */
+static bool pipe_depends(const OpRef *o, const OpRef *op) {
+  bool depends = op->pipe_index->depends;
+  const Param *p = o->op < 0 ? o->def->params : NULL;
+  for (const Arg *a = p ? o->args : NULL; a && p; a = a->next, p = p->next)
+    depends |= a->value->depends && hint_mentions(op->pipe_index, p->name);
+  return depends;
+}
 
 /* Microbatches of the pipe that an op of a kernel is of, macros included. Of an array of pipes that have as many each it is not
  * asked which; else the index is that of every turn: it does not depend on it, and parameters of macros are bound as at index 0. */
@@ -17,7 +27,7 @@ static bool op_mbs(Ex *x, const OpRef *o, int64_t *n) {
     return true;
   bool nested = o->op < 0 &&
                 o->def->op->op < 0; /* arguments of the inner one may name what has no value yet */
-  if (op->pipe_index && (op->pipe_index->depends || nested)) {
+  if (op->pipe_index && (nested || pipe_depends(o, op))) {
     diag_error(x->s->diag, DIAG_LAG, op->pipe_at,
                "which of the pipes '%s' it is %s, and they have not as many microbatches each",
                op->pipe,
