@@ -44,6 +44,7 @@ typedef struct WScan {
   uint32_t from;        /* I behind this row of s->op, */
   uint32_t stage, pipe; /* of this stage, or of this pipe; NONE: of all */
   uint32_t at;          /* all before this place in the order are taken */
+  bool open;            /* not all that it may take are taken by those noted: see find_open */
 } WScan;
 typedef struct BareW { uint32_t row, scan; } BareW; /* of s->op, of Ex.scans */
 
@@ -286,6 +287,11 @@ bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb);
 /* ---- next_w.c ---- */
 /* What a W without index takes, counted as in the order at hand; *mb -1: there is none, and it is left out. */
 bool next_w(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice);
+/* Another W takes the I of `row`, if that is one noted, which then takes another one. False: it is not, or there is none. */
+bool take_other(Ex *x, uint32_t row);
+/* Before a block of rules lists W: is there an I that those noted may have taken or not? */
+bool find_open(Ex *x);
+bool is_told(Ex *x, const Stmt *block, const Listed *l); /* then: it is known whether l has run; else reported */
 
 /* ---- kernel.c ---- */
 bool run_kernel(Ex *x, const Stmt *t);

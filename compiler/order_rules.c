@@ -146,6 +146,10 @@ static bool add_listed(Ex *x, const Stmt *t, Region *g) {
                  x->rank, t->name);
       return false;
     }
+  bool open = find_open(x);
+  for (uint32_t k = 0; open && k < x->listed.n; k++)
+    if (!is_told(x, t, &x->listed.at[k]))
+      return false;
   for (uint32_t k = 0; k < x->listed.n;
        k++) { /* what stands alone comes first: it may be there once */
     const Listed *l = &x->listed.at[k];
@@ -540,15 +544,21 @@ static bool find_versions(Rules *q, Rounds *t) {
   return true;
 }
 
-/* If rules have a U: what the updates of all ranks wait for. False: reported. */
+/* If rules have a U, or one that waits for a sum stands before other ops: what the updates of all ranks wait for. False:
+ * reported. */
 static bool find_rounds(Rules *q) {
   Sched *s = q->s;
   Arena *a = &q->x->scratch;
   bool any = false;
   uint32_t nu = 0;
-  for (uint32_t i = 0; i < s->nop; i++) {
-    any |= s->op[i].kind == PIPE_U && of_rules(q, i);
-    nu += s->op[i].kind == PIPE_U;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    bool behind = false; /* an op that comes after it, in rules or not */
+    for (uint32_t i = s->rank_op0[r + 1]; i-- > s->rank_op0[r];) {
+      bool update = s->op[i].kind == PIPE_U;
+      any |= update && (of_rules(q, i) || (behind && rules_summed(s, s->op[i].stage)));
+      behind |= !update;
+      nu += update;
+    }
   }
   if (!any)
     return true;

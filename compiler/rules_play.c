@@ -235,7 +235,7 @@ bool rules_pick(Rules *q, const Region *g, uint32_t cand, uint32_t *pick, const 
 
 static bool adds_gradient(uint32_t kind) { return kind == PIPE_B || kind == PIPE_W; }
 
-static bool summed(const Sched *s, uint32_t row) {
+bool rules_summed(const Sched *s, uint32_t row) {
   return s->stage[row].replica != row || (s->tie_of && s->tie_of[row] != NONE);
 }
 
@@ -262,7 +262,7 @@ static void close_round(Rules *q, uint32_t u, uint64_t now) {
   uint32_t row = s->op[u].stage, k = t->closed[row]++, member;
   t->u[t->first[row] + k] = u;
   t->at[t->first[row] + k] = t->last[u];
-  if (!summed(s, row)) {
+  if (!rules_summed(s, row)) {
     feed(q, u, t->last[u], now);
     return;
   }
