@@ -290,6 +290,32 @@ int64_t *next_behind(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb, int64_t o
   return next_of(x, kind, stage);
 }
 
+uint32_t push_next(Ex *x) {
+  const Sched *s = x->s;
+  uint32_t pushed = x->outer_next.n;
+  for (uint32_t i = s->rank_stage0[x->rank]; i < s->rank_stage0[x->rank + 1]; i++) {
+    uint32_t st = s->rank_stage[i];
+    const int64_t of[] = {x->next_f[st], x->next_b[st], x->next_r[st], x->w_from[st]};
+    for (int k = 0; k < 4; k++)
+      *vec_push(&x->scratch, &x->outer_next) = of[k];
+  }
+  *vec_push(&x->scratch, &x->outer_next) = x->w_from[s->nstage + x->rank];
+  return pushed;
+}
+
+void pop_next(Ex *x, uint32_t pushed, bool w) {
+  const Sched *s = x->s;
+  const int64_t *of = &x->outer_next.at[pushed];
+  for (uint32_t i = s->rank_stage0[x->rank]; i < s->rank_stage0[x->rank + 1]; i++, of += 4) {
+    uint32_t st = s->rank_stage[i];
+    x->next_f[st] = of[0], x->next_b[st] = of[1], x->next_r[st] = of[2];
+    x->w_from[st] = w ? (uint32_t)of[3] : x->w_from[st];
+  }
+  if (w)
+    x->w_from[s->nstage + x->rank] = (uint32_t)*of;
+  x->outer_next.n = pushed;
+}
+
 bool has_run(Sched *s, uint8_t kind, uint32_t stage, uint32_t mb) {
   uint32_t row = *op_row(s, kind, (size_t)stage * s->nmb + mb);
   return row && s->op[row - 1].kind == kind;

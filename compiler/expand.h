@@ -51,7 +51,7 @@ typedef struct BareW { uint32_t row, scan; } BareW; /* of s->op, of Ex.scans */
 /* An op of clock or rules, for those behind the block that have no index. */
 typedef struct Noted {
   int64_t key;         /* time stamp */
-  uint32_t seq;
+  bool last;           /* of those with this `next` */
   int64_t *next;       /* entry of Ex.next_f, next_b or next_r, */
   int64_t place;       /* and what it is if this op is the last of its kind on its stage */
 } Noted;
@@ -168,8 +168,7 @@ typedef struct Ex {
   const OpRef *use;    /* the op as written in the order, while a macro is expanded */
   const Use *in_use;   /* the innermost `use` that is being run, or NULL */
   uint32_t use_depth;
-  VEC(int64_t) outer_next; /* what ops without index take around each `use` at hand: of each row next_f, next_b, next_r and w_from,
-                              w_from of the rank */
+  VEC(int64_t) outer_next; /* of push_next */
   VEC(uint32_t) rows;  /* of one that is being looked at */
   bool use_told;       /* the error that was reported last is at a `use` */
   VEC(Fitting) fitting; /* of each schedule that was used, the last values */
@@ -193,7 +192,6 @@ typedef struct Ex {
   bool keyed;
   VEC(Listed) listed;
   VEC(Noted) noted;    /* of the block */
-  VEC(int64_t) before; /* next_f, next_b and next_r of the rank's rows before it */
   VEC(Region) regions;
   VEC(RuleCand) cands;
   VEC(RulePart) parts;
@@ -276,6 +274,9 @@ bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice);
 /* Which of next_f, next_b and next_r an op counts in, and what that is behind it, where `outside` is microbatch 0. NULL: of a
  * kind that is not counted. */
 int64_t *next_behind(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb, int64_t outside, int64_t *place);
+/* Remembers what ops without index take; puts that back, also of W if `w`. The last one first. */
+uint32_t push_next(Ex *x);
+void pop_next(Ex *x, uint32_t pushed, bool w);
 /* Is that op in the rank's order already? */
 bool has_run(Sched *s, uint8_t kind, uint32_t stage, uint32_t mb);
 bool is_whole(const OpRef *o); /* U, REDUCE, TIE: of a stage, not of a microbatch */
@@ -343,6 +344,8 @@ bool list_any(Ex *x, const OpRef *o); /* (rules) an op without index in an overl
 bool list_sum(Ex *x, uint8_t kind, uint32_t stage); /* the same of a REDUCE or TIE */
 /* What an op without index takes behind an op of the block at hand, which it lists or leaves out: *next is `place`. */
 void note_listed(Ex *x, int64_t *next, int64_t place);
+/* next_behind of what is listed; NULL, too, if it has run before the block. */
+int64_t *listed_next(Ex *x, const Listed *l, int64_t outside, int64_t *place);
 /* Runs the body of t, an overlap or group with one time stamp for all, inside a clock. */
 bool list_joint(Ex *x, const Stmt *t);
 /* Runs the body of t for each index and leaves its ops in x->listed; period: added to the key once

@@ -123,6 +123,11 @@ State text_begin_block(Text *t) {
   return before;
 }
 
+ListSegment text_segment(const RankList *l, uint32_t i, uint32_t from) {
+  return i < l->segment.n ? l->segment.at[i]
+                          : (ListSegment){.row0 = from, .nrow = l->row.n - from, .turns = 1};
+}
+
 /* The I that waits is that of row o, so many turns before the last one of its segment? */
 static bool same_op(const ListRow *o, const ListSegment *g, const Waiting *w, int64_t *before) {
   Affine last = o->unit;
@@ -156,8 +161,7 @@ static void sort_waits(Text *t, const RankList *l, uint32_t row0, uint32_t segme
     t->left = true;
   Place at[MOST_SORTED];
   for (uint32_t i = segment0, from = row0; (i < l->segment.n || from < l->row.n) && !t->left; i++) {
-    ListSegment g = i < l->segment.n ? l->segment.at[i]
-                                     : (ListSegment){.row0 = from, .nrow = l->row.n - from};
+    ListSegment g = text_segment(l, i, from);
     for (uint32_t k = from = g.row0; k < g.row0 + g.nrow; k++, from++)
       for (uint32_t w = 0; w < n; w++) {
         Place p = {i, k, 0, own[w]};
@@ -195,14 +199,13 @@ static bool behind_row(const Text *t, const ListRow *o, const ListSegment *g, bo
 bool text_end_block(Text *t, const Stmt *b, const State *before, const RankList *l, uint32_t row0,
                     uint32_t segment0) {
   Sched *s = t->s;
-  State to = text_save(s, before);
   bool highest = b->kind == ST_RULES, more;
   bool *seen = NEW_ARRAY(s->arena, bool, 3 * (size_t)s->nstage);
   uint8_t label = t->label;
-  memcpy(t->now.next, to.next, sizeof to.next);
+  memcpy(t->now.next, before->next,
+         sizeof before->next); /* a copy of its own, which nobody else needs */
   for (uint32_t i = segment0, from = row0; i < l->segment.n || from < l->row.n; i++) {
-    ListSegment g = i < l->segment.n ? l->segment.at[i]
-                                     : (ListSegment){.row0 = from, .nrow = l->row.n - from};
+    ListSegment g = text_segment(l, i, from);
     for (uint32_t k = from = g.row0; k < g.row0 + g.nrow; k++, from++) {
       const ListRow *o = &l->row.at[k];
       Affine next;

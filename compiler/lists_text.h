@@ -124,6 +124,8 @@ bool text_use_mb(Text *t, uint32_t pipe, Span at, Affine *mb, bool *there);
 /* An op that has been run is the last of its kind outside, too; kind: a row of State.next. */
 void text_use_next(Text *t, uint32_t kind, uint32_t stage, Affine next);
 
+/* Segment i, or what is in none yet: the rows from `from` on, as one turn. */
+ListSegment text_segment(const RankList *l, uint32_t i, uint32_t from);
 /* A clock, or rules, begins: what ops without index take there. */
 State text_begin_block(Text *t);
 /* What they take behind it: its rows are those of l from row0 on, in segments from segment0 on or in none yet. */

@@ -255,9 +255,7 @@ static bool come_once(Text *t, const Stmt *b, uint32_t row0, uint32_t segment0) 
   uint32_t from = row0;
   bool inside = t->x->by_n != 0;
   for (uint32_t i = segment0; i < l->segment.n || from < l->row.n; i++) {
-    bool open = i >= l->segment.n;
-    ListSegment g = open ? (ListSegment){.row0 = from, .nrow = l->row.n - from, .turns = 1}
-                         : l->segment.at[i];
+    ListSegment g = text_segment(l, i, from);
     for (uint32_t k = g.row0; k < g.row0 + g.nrow; k++) {
       const ListRow *row = &l->row.at[k];
       Runs *of = &runs[row->stage * (size_t)PIPE_NOPS];
@@ -287,7 +285,7 @@ static bool keep_phase(Text *t, const TextUse *u, uint32_t row0, uint32_t segmen
     return false;
   for (uint32_t i = segment0, from = row0; i < l->segment.n || from < n; i++) {
     bool open = i >= l->segment.n;
-    ListSegment g = open ? (ListSegment){.row0 = from, .nrow = n - from} : l->segment.at[i];
+    ListSegment g = text_segment(l, i, from);
     uint32_t first = to;
     for (uint32_t k = g.row0; k < g.row0 + g.nrow; k++)
       if (l->row.at[k].phase == b->phase) {

@@ -38,61 +38,46 @@ static bool no_label(Ex *x, const Use *u, Span at) {
 }
 
 void note_listed(Ex *x, int64_t *next, int64_t place) {
-  *vec_push(&x->scratch,
-            &x->noted) = (Noted){.key = x->key, .seq = x->noted.n, .next = next, .place = place};
+  *vec_push(&x->scratch, &x->noted) = (Noted){.key = x->key, .next = next, .place = place};
+}
+
+int64_t *listed_next(Ex *x, const Listed *l, int64_t outside, int64_t *place) {
+  int64_t *next = l->move || l->mb == NONE
+                      ? NULL
+                      : next_behind(x, l->kind, l->stage, l->mb, outside, place);
+  return next && !has_run(x->s, l->kind, l->stage, l->mb) ? next : NULL;
 }
 
 /* Of a schedule that is used in the block. */
 static void note_used(Ex *x, const Listed *l) {
   const Use *u = x->in_use;
-  if (!u || !u->list || l->move || l->mb == NONE)
+  if (!u || !u->list)
     return;
   while (u && u->list) /* the block counts as the order that it stands in */
     u = u->outer;
-  int64_t place, *next = next_behind(x, l->kind, l->stage, l->mb, u ? u->total : 0, &place);
-  if (next && !has_run(x->s, l->kind, l->stage, l->mb))
+  int64_t place, *next = listed_next(x, l, u ? u->total : 0, &place);
+  if (next)
     note_listed(x, next, place);
-}
-
-static int by_stamp(const void *va, const void *vb) {
-  const Noted *a = va, *b = vb;
-  if (a->key != b->key)
-    return a->key < b->key ? -1 : 1;
-  return a->seq < b->seq ? -1 : a->seq > b->seq;
-}
-
-static int by_place(const void *va, const void *vb) {
-  const Noted *a = va, *b = vb;
-  return a->place < b->place ? -1 : a->place > b->place;
 }
 
 /* In the block ops without index are counted as they are listed; behind it from the last one by stamp. In which order
  * `rules` run is not known yet: from the highest one. */
-static void count_listed(Ex *x, const Stmt *t) {
-  Sched *s = x->s;
-  uint32_t a = s->rank_stage0[x->rank], held = s->rank_stage0[x->rank + 1] - a;
-  for (uint32_t i = 0; i < held; i++) {
-    uint32_t st = s->rank_stage[a + i];
-    x->next_f[st] = x->before.at[3 * i];
-    x->next_b[st] = x->before.at[3 * i + 1];
-    x->next_r[st] = x->before.at[3 * i + 2];
+static void count_listed(Ex *x, const Stmt *t, uint32_t before) {
+  Noted *l = x->noted.at;
+  uint32_t n = x->noted.n;
+  pop_next(x, before, false);
+  for (uint32_t i = 0; i < n; i++)
+    *l[i].next = -1;
+  for (uint32_t i = 0; i < n; i++) { /* meanwhile the row of the last one */
+    int64_t old = *l[i].next;
+    if (old < 0 || (t->kind == ST_RULES ? l[i].place > l[old].place : l[i].key >= l[old].key))
+      *l[i].next = i;
   }
-  if (x->noted.n > 0)
-    qsort(x->noted.at, x->noted.n, sizeof *x->noted.at, t->kind == ST_RULES ? by_place : by_stamp);
-  for (uint32_t i = 0; i < x->noted.n; i++)
-    *x->noted.at[i].next = x->noted.at[i].place;
-}
-
-/* What ops without index take where a block begins. */
-static void begin_listed(Ex *x) {
-  const Sched *s = x->s;
-  x->listed.n = x->noted.n = x->before.n = 0;
-  for (uint32_t i = s->rank_stage0[x->rank]; i < s->rank_stage0[x->rank + 1]; i++) {
-    uint32_t st = s->rank_stage[i];
-    *vec_push(&x->scratch, &x->before) = x->next_f[st];
-    *vec_push(&x->scratch, &x->before) = x->next_b[st];
-    *vec_push(&x->scratch, &x->before) = x->next_r[st];
-  }
+  for (uint32_t i = 0; i < n; i++)
+    l[i].last = *l[i].next == i;
+  for (uint32_t i = 0; i < n; i++)
+    if (l[i].last)
+      *l[i].next = l[i].place;
 }
 
 bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
@@ -191,8 +176,8 @@ bool list_body(Ex *x, const Stmt *t, int64_t period) {
   if (t->range.lo && !eval_range(s, &t->range, &lo, &hi, &step))
     return false;
   const Stmt *outer = x->list;
-  if (!outer)
-    begin_listed(x);
+  uint32_t before = outer ? 0 : push_next(x);
+  x->listed.n = outer ? x->listed.n : 0, x->noted.n = outer ? x->noted.n : 0;
   x->list = t;
   bool ok = true;
   for (int64_t i = lo; ok && (step > 0 ? i < hi : i > hi);) {
@@ -212,7 +197,7 @@ bool list_body(Ex *x, const Stmt *t, int64_t period) {
   }
   x->list = outer;
   if (ok && !outer)
-    count_listed(x, t);
+    count_listed(x, t, before);
   return ok;
 }
 

@@ -338,26 +338,12 @@ static void count_rows(Ex *x, uint32_t first, uint32_t end, int64_t outside, boo
 
 /* What an op without index takes: inside counted from 0, afterwards on from what has run. */
 static void count_on(Ex *x, const Use *u, uint32_t outer) {
-  Sched *s = x->s;
-  const int64_t *next = &x->outer_next.at[outer];
-  x->outer_next.n = outer;
-  uint32_t a = s->rank_stage0[x->rank], b = s->rank_stage0[x->rank + 1];
-  int64_t outside = u->total - u->shift;
-  for (uint32_t i = a; i < b; i++) {
-    uint32_t st = s->rank_stage[i];
-    x->next_f[st] = *next++, x->next_b[st] = *next++, x->next_r[st] = *next++;
-    x->w_from[st] = (uint32_t)*next++;
-  }
-  x->w_from[s->nstage + x->rank] = (uint32_t)*next;
+  int64_t outside = u->total - u->shift, place, *at;
+  pop_next(x, outer, true);
   if (u->list) { /* as listed, less what has run before */
-    for (uint32_t i = u->listed; i < x->listed.n; i++) {
-      const Listed *l = &x->listed.at[i];
-      int64_t place, *at = l->move || l->mb == NONE
-                               ? NULL
-                               : next_behind(x, l->kind, l->stage, l->mb, outside, &place);
-      if (at && !has_run(s, l->kind, l->stage, l->mb))
+    for (uint32_t i = u->listed; i < x->listed.n; i++)
+      if ((at = listed_next(x, &x->listed.at[i], outside, &place)))
         *at = place;
-    }
     return;
   }
   uint32_t region = x->regions.n, from = u->first;
@@ -369,7 +355,7 @@ static void count_on(Ex *x, const Use *u, uint32_t outer) {
     from = g->first + g->n;
     count_rows(x, g->first, from, outside, true);
   }
-  count_rows(x, from, s->nop, outside, false);
+  count_rows(x, from, x->s->nop, outside, false);
 }
 
 /* The rows of other ranks that stand for chunks are at their beginning. */
@@ -436,14 +422,7 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift,
                span_text(s, t->value->at), (long long)shift);
     return x->use_told = true, false;
   }
-  uint32_t outer = x->outer_next.n;
-  for (uint32_t i = s->rank_stage0[x->rank]; i < s->rank_stage0[x->rank + 1]; i++) {
-    uint32_t st = s->rank_stage[i];
-    const int64_t of[] = {x->next_f[st], x->next_b[st], x->next_r[st], x->w_from[st]};
-    for (int k = 0; k < 4; k++)
-      *vec_push(&x->scratch, &x->outer_next) = of[k];
-  }
-  *vec_push(&x->scratch, &x->outer_next) = x->w_from[s->nstage + x->rank];
+  uint32_t outer = push_next(x);
   Past past = part ? use_forget(x) : (Past){0};
   bool ok = use_order(x, t, f, &u);
   if (part && ok)
