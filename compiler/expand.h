@@ -31,6 +31,7 @@ typedef struct Listed { /* what stands in clock or rules */
   const Stmt *joint;   /* the overlap or group that it stands in, or NULL */
   uint32_t joint_first; /* the same for all of a joint; (clock) for all of a U or REDUCE, which share a tick; 0 */
   bool any;            /* (rules) it names no op: of an overlap, the one that is first in line */
+  uint32_t pipe;       /*   of this pipe; NONE: of any */
   Expr *guard;         /* (rules) `when` with all but the quantities put in, or NULL */
 } Listed;
 
@@ -73,6 +74,7 @@ typedef struct RuleCand {
 typedef struct RulePart {
   uint32_t op;         /* row of s->op, or s->nop (at the end) + row of s->copy; NONE: any of */
   uint32_t stage;      /*   this stage, NONE: of the rank, */
+  uint32_t pipe;       /*   of this pipe, NONE: of any, */
   uint32_t cand, next; /* whose it is; row + 1 of the next part with this op, 0 */
   uint8_t kind;        /*   and this kind */
 } RulePart;

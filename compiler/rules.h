@@ -25,7 +25,7 @@ typedef struct Rounds {
   uint32_t *left;      /* [nop] gradients that are missing to a U */
   uint64_t *last;      /* [nop] when the last of those that are there is made */
   uint32_t *u_of;      /* [nop] U written behind the gradient, NONE */
-  uint32_t *rest;      /* [nstage] U of rules for all gradients of the stage, NONE */
+  uint32_t *rest_of;   /* [nop] U without microbatch of the block that the gradient is of, or of the next one, NONE */
   uint32_t *u_mb;      /* [nstage * nmb] U(m) of rules + 1; 0: none */
   uint32_t *first;     /* [nstage + 1] of its updates, rows of u and at: */
   uint32_t *u;         /* U of the k-th update, once its gradients are there */

@@ -201,7 +201,8 @@ static uint32_t partner(Rules *q, const Region *g, const RulePart *p, const uint
   uint32_t best = NONE;
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
     RuleClass *c = &q->x->classes.at[k];
-    if (c->joint || c->kind != p->kind || (p->stage != NONE && c->stage != p->stage))
+    if (c->joint || c->kind != p->kind || (p->stage != NONE && c->stage != p->stage) ||
+        (p->pipe != NONE && pipe_of(q->s, c->stage) != p->pipe))
       continue;
     uint32_t top = first_in_line(q, c);
     if (top != NONE && rules_frozen(q, top))
@@ -304,8 +305,8 @@ static void count_round(Rules *q, uint32_t op, uint64_t end, uint64_t now) {
   uint32_t mb = o->mb - o->mb % s->slices, u = t->u_mb[(size_t)o->stage * s->nmb + mb];
   if (u)
     gradient_for(q, u - 1, end, now);
-  if (t->rest[o->stage] != NONE)
-    gradient_for(q, t->rest[o->stage], end, now);
+  if (t->rest_of[op] != NONE)
+    gradient_for(q, t->rest_of[op], end, now);
   if (t->u_of[op] != NONE)
     gradient_for(q, t->u_of[op], end, now);
 }
