@@ -154,6 +154,64 @@ bool next_w(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice)
   return true;
 }
 
+/* ---- others that are told by their microbatch ---- */
+
+bool take_other(Ex *x, uint32_t row) {
+  Sched *s = x->s;
+  uint32_t a = 0, b = x->bare.n;
+  while (a < b) {
+    uint32_t mid = a + (b - a) / 2;
+    if (x->bare.at[mid].row < row)
+      a = mid + 1;
+    else
+      b = mid;
+  }
+  if (a == x->bare.n || x->bare.at[a].row != row)
+    return false;
+  const WScan *k = &x->scans.at[x->bare.at[a].scan];
+  uint32_t i = waiting(s, k, k->from);
+  if (i >= row)
+    return false;
+  Op *w = &s->op[row];
+  s->at_w[(size_t)w->stage * s->nmb + w->mb] = 0;
+  w->stage = s->op[i].stage, w->mb = s->op[i].mb;
+  s->at_w[(size_t)w->stage * s->nmb + w->mb] = row + 1;
+  return true;
+}
+
+bool find_open(Ex *x) {
+  bool any = false;
+  uint32_t last = noted_here(x) ? x->bare.at[x->bare.n - 1].row : 0;
+  for (uint32_t i = x->scans.n; last && i-- > 0;) {
+    WScan *k = &x->scans.at[i];
+    if (k->from < x->s->rank_op0[x->rank])
+      break;
+    k->open = waiting(x->s, k, k->from) < last;
+    any |= k->open;
+  }
+  return any;
+}
+
+bool is_told(Ex *x, const Stmt *block, const Listed *l) {
+  Sched *s = x->s;
+  uint32_t i = l->kind == PIPE_W && !l->any ? s->at_b[(size_t)l->stage * s->nmb + l->mb] : 0,
+           n = x->scans.n;
+  for (; i && n > 0 && x->scans.at[n - 1].from >= s->rank_op0[x->rank]; n--) {
+    const WScan *k = &x->scans.at[n - 1];
+    if (!k->open || !may_take(s, k, l->stage) || i <= k->from || i > x->bare.at[x->bare.n - 1].row)
+      continue;
+    diag_error(s->diag, DIAG_CLAUSE, l->use->at,
+               "rank %u: whether '%s' has run before 'rules %s' is known only once those before it "
+               "have been played",
+               x->rank, span_text(s, l->use->at), block->name);
+    diag_note(s->diag, s->site[s->op[x->bare.at[x->bare.n - 1].row].site],
+              "this may have taken its I");
+    diag_help(s->diag, "say which: W(m)");
+    return false;
+  }
+  return true;
+}
+
 /* ---- note [take] ---- */
 
 static void w_of(Sched *s, const Op *o, uint32_t row) {

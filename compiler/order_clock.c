@@ -152,10 +152,14 @@ bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
 
 bool list_any(Ex *x, const OpRef *o) {
   uint32_t stage = NONE;
+  const Pipe *p = NULL;
   bool of_rank = o->op == PIPE_W && !o->chunk && !o->stage;
-  if ((!of_rank && !op_stage(x, o, &stage)) || !list_op(x, (uint8_t)o->op, stage, NONE))
+  if ((of_rank && o->pipe && !op_pipe(x, o, &p)) || (!of_rank && !op_stage(x, o, &stage)) ||
+      !list_op(x, (uint8_t)o->op, stage, NONE))
     return false;
-  x->listed.at[x->listed.n - 1].any = true;
+  Listed *l = &x->listed.at[x->listed.n - 1];
+  l->any = true;
+  l->pipe = p ? (uint32_t)(p - x->s->pipe) : NONE;
   return true;
 }
 

@@ -38,8 +38,11 @@ static void add_cand(Ex *x, uint32_t cls, const Listed *l) {
 /* op: row of s->op, or of s->copy, or NONE. */
 static void add_part(Ex *x, const Listed *l, uint32_t op) {
   RuleCand *c = &x->cands.at[x->cands.n - 1];
-  *vec_push(&x->scratch, &x->parts) = (RulePart){
-      .op = op, .stage = l->stage, .cand = x->cands.n - 1, .kind = l->kind};
+  *vec_push(&x->scratch, &x->parts) = (RulePart){.op = op,
+                                                 .stage = l->stage,
+                                                 .pipe = l->any ? l->pipe : NONE,
+                                                 .cand = x->cands.n - 1,
+                                                 .kind = l->kind};
   c->n++;
   c->mb = c->mb == NONE && op != NONE ? l->mb : c->mb;
   c->missing += op != NONE;
@@ -146,6 +149,10 @@ static bool add_listed(Ex *x, const Stmt *t, Region *g) {
                  x->rank, t->name);
       return false;
     }
+  bool open = find_open(x);
+  for (uint32_t k = 0; open && k < x->listed.n; k++)
+    if (!is_told(x, t, &x->listed.at[k]))
+      return false;
   for (uint32_t k = 0; k < x->listed.n;
        k++) { /* what stands alone comes first: it may be there once */
     const Listed *l = &x->listed.at[k];
@@ -480,37 +487,49 @@ static void reorder(Rules *q) {
 
 static bool of_rules(const Rules *q, uint32_t op) { return q->op[op].part != 0; }
 
+/* The U without microbatch of a region: what its gradients and those before it wait for, by stage. */
+static void find_rests(const Rules *q, const Region *g, uint32_t *rest) {
+  for (uint32_t i = g->first; i < g->first + g->n; i++) {
+    const Op *o = &q->s->op[i];
+    if (o->kind == PIPE_U && o->mb == NONE)
+      rest[o->stage] = i;
+  }
+}
+
 static void find_gradients(Rules *q, Rounds *t) {
   Sched *s = q->s;
-  uint32_t *behind = arena_alloc(&q->x->scratch, s->nstage * sizeof *behind);
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    for (uint32_t k = s->rank_stage0[r]; k < s->rank_stage0[r + 1]; k++)
-      behind[s->rank_stage[k]] = NONE;
-    for (uint32_t i = s->rank_op0[r + 1]; i-- > s->rank_op0[r];) {
-      const Op *o = &s->op[i];
-      t->u_of[i] = NONE;
-      if (o->kind == PIPE_U && of_rules(q, i)) {
-        if (o->mb == NONE)
-          t->rest[o->stage] = i;
-        else
-          t->u_mb[(size_t)o->stage * s->nmb + o->mb] = i + 1;
-      } else if (o->kind == PIPE_U) {
-        behind[o->stage] = i;
-      } else if ((o->kind == PIPE_B || o->kind == PIPE_W) && behind[o->stage] != NONE) {
-        t->u_of[i] = behind[o->stage];
-        t->left[t->u_of[i]]++;
-      }
+  uint32_t *behind = arena_alloc(&q->x->scratch, s->nstage * sizeof *behind + 1),
+           *rest = arena_alloc(&q->x->scratch, s->nstage * sizeof *rest + 1);
+  const Region *g = q->x->regions.at + q->x->regions.n; /* the last one that is not behind row i */
+  memset(rest, 0xff, s->nstage * sizeof *rest);
+  memset(behind, 0xff, s->nstage * sizeof *behind);
+  for (uint32_t i = s->nop; i-- > 0;) {
+    const Op *o = &s->op[i];
+    for (; g > q->x->regions.at && g[-1].first + g[-1].n > i; g--)
+      find_rests(q, &g[-1], rest);
+    t->u_of[i] = t->rest_of[i] = NONE;
+    if (o->kind == PIPE_U && of_rules(q, i)) {
+      if (o->mb != NONE)
+        t->u_mb[(size_t)o->stage * s->nmb + o->mb] = i + 1;
+    } else if (o->kind == PIPE_U) {
+      behind[o->stage] = i;
+      rest[o->stage] = NONE;
+    } else if (o->kind == PIPE_B || o->kind == PIPE_W) {
+      t->u_of[i] = behind[o->stage];
+      t->rest_of[i] = rest[o->stage];
     }
-    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
-      const Op *o = &s->op[i];
-      if (o->kind != PIPE_B && o->kind != PIPE_W)
-        continue;
-      uint32_t u = t->u_mb[(size_t)o->stage * s->nmb + o->mb - o->mb % s->slices];
-      if (u)
-        t->left[u - 1]++;
-      if (t->rest[o->stage] != NONE)
-        t->left[t->rest[o->stage]]++;
-    }
+  }
+  for (uint32_t i = 0; i < s->nop; i++) {
+    const Op *o = &s->op[i];
+    if (o->kind != PIPE_B && o->kind != PIPE_W)
+      continue;
+    uint32_t u = t->u_mb[(size_t)o->stage * s->nmb + o->mb - o->mb % s->slices];
+    if (u)
+      t->left[u - 1]++;
+    if (t->u_of[i] != NONE)
+      t->left[t->u_of[i]]++;
+    if (t->rest_of[i] != NONE)
+      t->left[t->rest_of[i]]++;
   }
 }
 
@@ -540,15 +559,21 @@ static bool find_versions(Rules *q, Rounds *t) {
   return true;
 }
 
-/* If rules have a U: what the updates of all ranks wait for. False: reported. */
+/* If rules have a U, or one that waits for a sum stands before other ops: what the updates of all ranks wait for. False:
+ * reported. */
 static bool find_rounds(Rules *q) {
   Sched *s = q->s;
   Arena *a = &q->x->scratch;
   bool any = false;
   uint32_t nu = 0;
-  for (uint32_t i = 0; i < s->nop; i++) {
-    any |= s->op[i].kind == PIPE_U && of_rules(q, i);
-    nu += s->op[i].kind == PIPE_U;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    bool behind = false; /* an op that comes after it, in rules or not */
+    for (uint32_t i = s->rank_op0[r + 1]; i-- > s->rank_op0[r];) {
+      bool update = s->op[i].kind == PIPE_U;
+      any |= update && (of_rules(q, i) || (behind && rules_summed(s, s->op[i].stage)));
+      behind |= !update;
+      nu += update;
+    }
   }
   if (!any)
     return true;
@@ -556,7 +581,7 @@ static bool find_rounds(Rules *q) {
   *t = (Rounds){.left = NEW_ARRAY(a, uint32_t, s->nop),
                 .last = NEW_ARRAY(a, uint64_t, s->nop),
                 .u_of = NEW_ARRAY(a, uint32_t, s->nop),
-                .rest = arena_alloc(a, s->nstage * sizeof(uint32_t)),
+                .rest_of = NEW_ARRAY(a, uint32_t, s->nop),
                 .u_mb = NEW_ARRAY(a, uint32_t, (size_t)s->nstage * s->nmb),
                 .first = NEW_ARRAY(a, uint32_t, s->nstage + (size_t)1),
                 .u = NEW_ARRAY(a, uint32_t, nu),
@@ -565,7 +590,6 @@ static bool find_rounds(Rules *q) {
                 .next_wait = NEW_ARRAY(a, uint32_t, s->nop),
                 .closed = NEW_ARRAY(a, uint32_t, s->nstage),
                 .updates = NEW_ARRAY(a, uint32_t, s->nstage)};
-  memset(t->rest, 0xff, s->nstage * sizeof *t->rest);
   for (uint32_t i = 0; i < s->nop; i++)
     t->first[s->op[i].stage + 1] += s->op[i].kind == PIPE_U;
   for (uint32_t st = 0; st < s->nstage; st++)

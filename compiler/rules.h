@@ -20,12 +20,12 @@ typedef struct Event {
   uint32_t rank;
 } Event;
 
-/* What updates wait for; only if `rules` have a U. Of the rows of s->op, of stages, or of updates. */
+/* What updates wait for; only if `rules` have a U, or one that is summed stands before other ops. Of the rows of s->op, of stages, or of updates. */
 typedef struct Rounds {
   uint32_t *left;      /* [nop] gradients that are missing to a U */
   uint64_t *last;      /* [nop] when the last of those that are there is made */
   uint32_t *u_of;      /* [nop] U written behind the gradient, NONE */
-  uint32_t *rest;      /* [nstage] U of rules for all gradients of the stage, NONE */
+  uint32_t *rest_of;   /* [nop] U without microbatch of the block that the gradient is of, or of the next one, NONE */
   uint32_t *u_mb;      /* [nstage * nmb] U(m) of rules + 1; 0: none */
   uint32_t *first;     /* [nstage + 1] of its updates, rows of u and at: */
   uint32_t *u;         /* U of the k-th update, once its gradients are there */
@@ -59,7 +59,7 @@ typedef struct Rules {
   uint64_t *copied_at; /* [nunit] when it ends */
   uint32_t *freed, *next_freed; /* [nrank], [ncopy] OFFs + 1 that have ended while an action ran; 0 */
   VEC(uint32_t) copied; /* copies in the order in which they began */
-  Rounds *rounds;      /* NULL: no U of rules */
+  Rounds *rounds;      /* NULL: there are none */
   int64_t *count[NCOUNTS], *rank_count[NCOUNTS]; /* [nstage], [nrank] stashes; microbatches between I and W; inputs
                           kept for R; stashes in host memory only */
   Event *event;
@@ -92,6 +92,7 @@ bool rules_holds(Rules *q, uint32_t cand, bool *yes);
 /* It makes a gradient of a stage, and an update of the stage is due first. */
 bool rules_frozen(const Rules *q, uint32_t cand);
 bool rules_copies(const RuleClass *c);
+bool rules_summed(const Sched *s, uint32_t row); /* its gradient is added up with those of other rows */
 /* The region that rank r is in, or NULL. */
 const Region *rules_region(const Rules *q, uint32_t r);
 

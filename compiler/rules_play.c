@@ -201,7 +201,8 @@ static uint32_t partner(Rules *q, const Region *g, const RulePart *p, const uint
   uint32_t best = NONE;
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
     RuleClass *c = &q->x->classes.at[k];
-    if (c->joint || c->kind != p->kind || (p->stage != NONE && c->stage != p->stage))
+    if (c->joint || c->kind != p->kind || (p->stage != NONE && c->stage != p->stage) ||
+        (p->pipe != NONE && pipe_of(q->s, c->stage) != p->pipe))
       continue;
     uint32_t top = first_in_line(q, c);
     if (top != NONE && rules_frozen(q, top))
@@ -235,7 +236,7 @@ bool rules_pick(Rules *q, const Region *g, uint32_t cand, uint32_t *pick, const 
 
 static bool adds_gradient(uint32_t kind) { return kind == PIPE_B || kind == PIPE_W; }
 
-static bool summed(const Sched *s, uint32_t row) {
+bool rules_summed(const Sched *s, uint32_t row) {
   return s->stage[row].replica != row || (s->tie_of && s->tie_of[row] != NONE);
 }
 
@@ -262,7 +263,7 @@ static void close_round(Rules *q, uint32_t u, uint64_t now) {
   uint32_t row = s->op[u].stage, k = t->closed[row]++, member;
   t->u[t->first[row] + k] = u;
   t->at[t->first[row] + k] = t->last[u];
-  if (!summed(s, row)) {
+  if (!rules_summed(s, row)) {
     feed(q, u, t->last[u], now);
     return;
   }
@@ -304,8 +305,8 @@ static void count_round(Rules *q, uint32_t op, uint64_t end, uint64_t now) {
   uint32_t mb = o->mb - o->mb % s->slices, u = t->u_mb[(size_t)o->stage * s->nmb + mb];
   if (u)
     gradient_for(q, u - 1, end, now);
-  if (t->rest[o->stage] != NONE)
-    gradient_for(q, t->rest[o->stage], end, now);
+  if (t->rest_of[op] != NONE)
+    gradient_for(q, t->rest_of[op], end, now);
   if (t->u_of[op] != NONE)
     gradient_for(q, t->u_of[op], end, now);
 }

@@ -368,7 +368,8 @@ static Kept *kept(const Sched *s, const Unrolled *u, Arena *a, uint32_t nrow) {
     BUG_IF(ring && !eval(&own, ring->value, &n));
     BUG_IF(back >= n);
     k->least = back < k->least ? back : k->least;
-    k->ring = ring && n - 1 - back < k->ring ? n - 1 - back : k->ring;
+    if (ring) /* else all that are read are kept */
+      k->ring = n - 1 - back < k->ring ? n - 1 - back : k->ring;
   }
   return to;
 }
