@@ -555,14 +555,10 @@ static int64_t try_least(Sched *s, const char *name, int64_t from, int64_t T, in
   Sched p;
   for (int64_t m = by, right = 0; m < from && right < T; m += by) {
     bool ok = orders_at(s, &p, &arena, &diag, &opt, name, m, true, true);
+    uint64_t nop = 0;
     arena_free(&arena);
     right = ok ? right + by : 0;
-    if (ok)
-      continue;
-    ok = orders_at(s, &p, &arena, &diag, &opt, name, m, false, true) || diag.first == DIAG_REQUIRES;
-    *why = diag.first;
-    arena_free(&arena);
-    if (!ok)
+    if (!ok && wrong_at(s, name, m, why, &nop))
       return m;
   }
   return 0;
@@ -580,12 +576,9 @@ static void try_values(Sched *s, const char *name, int64_t from, int64_t T) {
   for (int64_t i = 0; i < T; i++) {
     right[i] = orders_at(s, &p, &arena, &diag, &opt, name, from + i, true, true);
     arena_free(&arena);
-    if (right[i] || wrong)
-      continue;
-    if (!orders_at(s, &p, &arena, &diag, &opt, name, from + i, false, true) &&
-        diag.first != DIAG_REQUIRES)
-      wrong = from + i, why = diag.first;
-    arena_free(&arena);
+    uint64_t nop = 0;
+    if (!right[i] && !wrong && wrong_at(s, name, from + i, &why, &nop))
+      wrong = from + i;
   }
   int64_t by = 1;
   for (bool fits = false; by <= T && !fits; by += !fits) {
@@ -602,8 +595,7 @@ static void try_values(Sched *s, const char *name, int64_t from, int64_t T) {
   s->all_m.refuted = wrong != 0;
   not_decided(
       s, s->def->name_at,
-      wrong ? arena_printf(s->arena, "refuted at %s = %lld [%s]", name, (long long)wrong,
-                           diag_name(why))
+      wrong ? refuted_text(s, name, wrong, why)
             : arena_printf(s->arena,
                            "it is right for some %s only, which are not the multiples of a number",
                            name));

@@ -64,11 +64,10 @@ static bool play(Tried *p) {
   return order_run(s, &run);
 }
 
-static bool refuted(Classes *c, int64_t value, const Tried *p) {
+static bool refuted(Classes *c, int64_t value, DiagName why) {
   c->refuted = true;
   c->at = c->s->def->name_at;
-  c->why = arena_printf(c->s->arena, "refuted at %s = %" PRId64 " [%s]", c->m->name, value,
-                        diag_name(p->diag.first));
+  c->why = refuted_text(c->s, c->m->name, value, why);
   return false;
 }
 
@@ -98,7 +97,7 @@ static bool try_from(Classes *c, int64_t from, AffineFail *fail, int64_t *need, 
   ok = ok && bind_of_m(&x, c->m->slot, from, c->step) && admits_of_m(&x, &admits);
   *never = ok && !admits;
   if (ok && admits && !right)
-    ok = refuted(c, from, &p[0]);
+    ok = refuted(c, from, p[0].diag.first);
   ok = ok && admits && lists_of_m(&p[0].s, &x, &l);
   const Entry *cost = ok && l.block ? moving_cost(c->s, c->m->name) : NULL;
   if (cost)
@@ -110,7 +109,7 @@ static bool try_from(Classes *c, int64_t from, AffineFail *fail, int64_t *need, 
   for (int i = 1; i < 4 && ok; i++, made++) {
     c->s->opt->keep_play = i < 3;
     right = compile_value(c, from + n[i] * c->step, &p[i]);
-    ok = right || refuted(c, from + n[i] * c->step, &p[i]);
+    ok = right || refuted(c, from + n[i] * c->step, p[i].diag.first);
   }
   c->s->opt->keep_play = false;
   ok = ok && play(&p[3]) && clock_of_m(&p[0].s, &x, &l, &(SampleOfM){&p[3].s, n[3], p[3].tick});
@@ -188,12 +187,11 @@ static bool try_below(Classes *c, int64_t *end) {
       *end = v;
       return true;
     }
-    if (!compile_value(c, v, &p)) {
-      arena_free(&p.arena);
-      ok = orders_at(c->s, &p.s, &p.arena, &p.diag, &p.opt, c->m->name, v, false, true) ||
-           p.diag.first == DIAG_REQUIRES || refuted(c, v, &p);
-    }
+    ok = compile_value(c, v, &p);
     arena_free(&p.arena);
+    DiagName why;
+    uint64_t nop = 0;
+    ok = ok || !wrong_at(c->s, c->m->name, v, &why, &nop) || refuted(c, v, why);
   }
   return ok;
 }

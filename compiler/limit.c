@@ -295,126 +295,93 @@ bool find_limits(Sched *s) {
 
 /* ---- the proof ---- */
 
+/* note [when copies run]: copies run one after the other, each from its place on, or later, and those that an op waits for
+ * are over when it starts. So when the ops stand somewhere, the copies stand at one of the beginnings and ends from the last that
+ * is waited for to the last that has its place, whatever they take: of what they add to a row the most counts, which a queue of
+ * those that may come to be the most has at its head. */
+typedef struct
+    Ends { /* of a row; number 2 * c: c copies are over; 2 * c + 1: and the next one has begun */
+  int64_t sum;         /* what copies have added, at the last of them so far */
+  uint32_t *at;        /* [n] in their order, whose sums fall */
+  int64_t *most;       /* [n] these */
+  uint32_t first, end; /* of the queue */
+} Ends;
+
 typedef struct Walk {
   Sched *s;
   uint32_t rank, nchunk, first, n; /* first, n: rows of s->limits */
-  int64_t *now, *least;            /* [NCOUNTS * nchunk] the most that there may be, the least */
-  uint32_t copied, over;           /* copies that have begun, that ops have waited for */
+  int64_t *now;                    /* [NCOUNTS * nchunk] of ops alone */
+  uint32_t copied, over;           /* copies that have their place, that ops have waited for */
   const PipeInstr **copy;          /* [ncopy] of the rank */
   uint32_t ncopy, *wait_copy;      /* copies that each op waits for */
-  uint32_t *
-      left; /* [nslot] 1 + stage of what an OFF has copied, if the slot is neither free nor taken again; 0 */
-  uint32_t *there;     /* [nslot] of a place on the host: 1 + the OFF that takes it; 0 */
-  bool *sure;          /* [nslot] and an op has waited for that OFF */
-  uint32_t loading;    /* 1 + a LOAD that may not have ended, whose place on the host is taken; 0 */
-  const Limit *broken; /* first limit that does not hold, */
-  int64_t excess;      /*   by how much at its worst moment, */
-  uint32_t op;         /*   at this op, */
-  int64_t *moment;     /*   and what was there */
+  Ends *ends;                      /* [n] */
+  const Limit *broken;             /* first limit that does not hold, */
+  int64_t excess;                  /*   by how much at its worst moment, */
+  uint32_t op, end;                /*   at this op and this end of a copy, */
+  int64_t *moment;                 /*   and what was there of ops */
 } Walk;
 
-/* note [when a copy runs]: it begins at its place or later, and is over when an op waits for it. Of a count that stands
- * below the bound with a weight that is positive, the most counts: a stash is on the device until an op waits for its OFF, and on
- * the host from the begin of its OFF until its LOAD is over. Of one with a negative weight the least does: a stash
- * may be gone as its OFF begins, and is back, or on the host, for sure only when an op waits for the copy. */
-static void add(const Walk *w, int64_t *counts, int what, uint32_t stage, int64_t change) {
-  counts[(uint32_t)what * w->nchunk + w->s->stage[stage].chunk] += change;
+/* What the begin, or the end, of a copy adds to a count; false: to none. */
+static bool copy_adds(const PipeInstr *in, bool end, int *what, int64_t *by) {
+  bool off = in->op == PIPE_OFF, device = end == off;
+  *what = device ? LIVE : HOST;
+  *by = end ? -1 : 1;
+  return in->op != PIPE_SIDE_COPY && (device || in->peer == NONE);
 }
-static void tally(Walk *w, int what, uint32_t stage, int64_t change) {
-  add(w, w->now, what, stage, change);
+
+static size_t cell_of(const Walk *w, int what, uint32_t stage) {
+  return (size_t)what * w->nchunk + w->s->stage[stage].chunk;
 }
-static int64_t counted(const Walk *w, const Limit *l, uint32_t i) {
-  return l->weight[i] < 0 ? w->least[i] : w->now[i];
+
+/* The next end of a copy may have come. */
+static void push_end(Ends *e, uint32_t number, int64_t change) {
+  e->sum += change;
+  while (e->end > e->first && e->most[e->end - 1] <= e->sum)
+    e->end--;
+  e->at[e->end] = number, e->most[e->end++] = e->sum;
 }
 
 static void look(Walk *w, uint32_t op) {
-  for (Limit *l = &w->s->limits[w->first]; l < &w->s->limits[w->first + w->n]; l++) {
-    int64_t sum = 0;
+  for (uint32_t k = 0; k < w->n; k++) {
+    Limit *l = &w->s->limits[w->first + k];
+    const Ends *e = w->ends ? &w->ends[k] : NULL;
+    int64_t sum = e ? e->most[e->first] : 0;
     for (uint32_t i = 0; i < NCOUNTS * w->nchunk; i++)
-      sum += l->weight[i] * counted(w, l, i);
+      sum += l->weight[i] * w->now[i];
     l->peak = sum > l->peak ? sum : l->peak;
     if (sum <= l->most || (w->broken && (w->broken != l || sum - l->most <= w->excess)))
       continue;
-    w->broken = l, w->excess = sum - l->most, w->op = op;
-    for (uint32_t i = 0; i < NCOUNTS * w->nchunk; i++)
-      w->moment[i] = counted(w, l, i);
+    w->broken = l, w->excess = sum - l->most, w->op = op, w->end = e ? e->at[e->first] : 0;
+    memcpy(w->moment, w->now, NCOUNTS * (size_t)w->nchunk * sizeof *w->now);
   }
 }
 
-/* An OFF has left its slot: to an op that waits for it, or to a LOAD behind it (slots.c). */
-static void leave(Walk *w, uint32_t slot) {
-  if (w->left[slot])
-    tally(w, LIVE, w->left[slot] - 1, -1);
-  w->left[slot] = 0;
-}
-
-/* The LOAD under way has ended: another copy begins behind it, or an op has waited for it. */
-static void end_load(Walk *w) {
-  if (w->loading)
-    tally(w, HOST, w->copy[w->loading - 1]->stage, -1);
-  w->loading = 0;
-}
-
-/* The least there is, as copy x of the rank begins. */
-static void least_begun(Walk *w, uint32_t x) {
-  const PipeInstr *in = w->copy[x];
-  if (in->op == PIPE_OFF)
-    add(w, w->least, LIVE, in->stage, -1);
-  if (in->peer != NONE)
-    return;
-  if (in->op == PIPE_LOAD && w->sure[in->keep])
-    add(w, w->least, HOST, in->stage, -1);
-  if (in->op == PIPE_OFF || in->op == PIPE_LOAD)
-    w->there[in->keep] = in->op == PIPE_OFF ? x + 1 : 0, w->sure[in->keep] = false;
-}
-
-/* And as an op waits for it. */
-static void least_over(Walk *w, uint32_t x) {
-  const PipeInstr *in = w->copy[x];
-  if (in->op == PIPE_LOAD)
-    add(w, w->least, LIVE, in->stage, 1);
-  if (in->op == PIPE_OFF && in->peer == NONE && w->there[in->keep] == x + 1)
-    add(w, w->least, HOST, in->stage, 1), w->sure[in->keep] = true;
-}
-
-/* The copies that stand before op i of the rank, each a moment of its own, and those that it waits for. */
+/* The copies that have their place before op i of the rank, and those that it waits for. */
 static void copies_before(Walk *w, uint32_t i) {
-  const Sched *s = w->s;
-  for (; w->copied < w->ncopy && w->copy[w->copied]->wait <= i; w->copied++) {
-    const PipeInstr *x = w->copy[w->copied];
-    end_load(w);
-    least_begun(w, w->copied);
-    if (x->op == PIPE_OFF) {
-      w->left[x->act] = x->stage + 1;
-      if (x->peer == NONE)
-        tally(w, HOST, x->stage, 1);
-    } else if (x->op == PIPE_LOAD) {
-      if (x->peer == NONE)
-        w->loading = w->copied + 1;
-      leave(w, x->act);
-      tally(w, LIVE, x->stage, 1);
+  for (; w->copied < w->ncopy && w->copy[w->copied]->wait <= i; w->copied++)
+    for (int end = 0; end < 2; end++) {
+      const PipeInstr *x = w->copy[w->copied];
+      int what;
+      int64_t by;
+      bool adds = copy_adds(x, end, &what, &by);
+      for (uint32_t k = 0; k < w->n; k++)
+        push_end(&w->ends[k], 2 * w->copied + 1 + (uint32_t)end,
+                 adds ? by * w->s->limits[w->first + k].weight[cell_of(w, what, x->stage)] : 0);
     }
-    look(w, s->rank_op0[w->rank] + i);
-  }
-  for (; w->over < w->wait_copy[i]; w->over++) {
-    if (w->copy[w->over]->op == PIPE_OFF)
-      leave(w, w->copy[w->over]->act);
-    least_over(w, w->over);
-  }
-  if (w->loading <= w->over)
-    end_load(w);
+  look(w, w->s->rank_op0[w->rank] + i);
+  w->over = w->wait_copy[i] > w->over ? w->wait_copy[i] : w->over;
+  for (Ends *e = w->ends; e < w->ends + w->n; e++)
+    while (e->at[e->first] < 2 * w->over)
+      e->first++;
 }
 
 /* The copies of the rank, and how many of them each op waits for, of its finished list. */
-static void find_copies(Walk *w, uint32_t r) {
+static void find_copies(Walk *w, uint32_t r, Arena *a) {
   Sched *s = w->s;
   const PipeRank *rank = &s->prog->rank[r];
   uint32_t i = 0;
-  w->copy = NEW_ARRAY(s->arena, const PipeInstr *, rank->ninstr);
-  w->left = NEW_ARRAY(s->arena, uint32_t, rank->nslot);
-  w->there = NEW_ARRAY(s->arena, uint32_t, rank->nslot);
-  w->sure = NEW_ARRAY(s->arena, bool, rank->nslot);
-  w->wait_copy = NEW_ARRAY(s->arena, uint32_t, s->rank_op0[r + 1] - s->rank_op0[r]);
+  w->copy = NEW_ARRAY(a, const PipeInstr *, rank->ninstr);
+  w->wait_copy = NEW_ARRAY(a, uint32_t, s->rank_op0[r + 1] - s->rank_op0[r]);
   w->ncopy = 0;
   for (const PipeInstr *in = rank->instr; in < rank->instr + rank->ninstr; in++)
     if (pipe_op_info[in->op].stream == PIPE_COPY)
@@ -422,6 +389,23 @@ static void find_copies(Walk *w, uint32_t r) {
     else if (pipe_op_info[in->op].stream == PIPE_COMPUTE)
       w->wait_copy[i++] = in->wait_copy;
   BUG_IF(i != s->rank_op0[r + 1] - s->rank_op0[r]);
+  w->ends = NEW_ARRAY(a, Ends, w->n);
+  for (Ends *e = w->ends; e < w->ends + w->n; e++) {
+    e->at = arena_alloc(a, (2 * (size_t)w->ncopy + 1) * sizeof *e->at);
+    e->most = arena_alloc(a, (2 * (size_t)w->ncopy + 1) * sizeof *e->most);
+    push_end(e, 0, 0);
+  }
+}
+
+/* What copies have added to the worst moment. */
+static void add_copies(Walk *w) {
+  for (uint32_t x = 1; x <= w->end; x++) {
+    const PipeInstr *in = w->copy[(x - 1) / 2];
+    int what;
+    int64_t by;
+    if (copy_adds(in, x % 2 == 0, &what, &by))
+      w->moment[cell_of(w, what, in->stage)] += by;
+  }
 }
 
 /* Walks one rank; final: with its copies. */
@@ -431,39 +415,30 @@ static void walk_rank(Walk *w, uint32_t r, bool final) {
   w->n = limits_of(s, r, &w->first);
   if (w->n == 0)
     return;
-  w->now = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)w->nchunk);
-  w->least = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)w->nchunk);
+  Arena own = {.oom = s->arena->oom};
+  w->now = NEW_ARRAY(&own, int64_t, NCOUNTS * (size_t)w->nchunk);
   w->moment = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)w->nchunk);
-  w->copied = w->over = w->loading = 0;
-  bool copies = final && s->ncopy > 0;
+  w->copied = w->over = 0, w->ends = NULL;
   for (uint32_t k = w->first; k < w->first + w->n; k++)
     s->limits[k].peak = INT64_MIN;
-  if (copies)
-    find_copies(w, r);
+  if (final && s->ncopy > 0)
+    find_copies(w, r, &own);
   for (uint32_t i = s->rank_op0[r], last; i < s->rank_op0[r + 1]; i = last + 1) {
     last = i + s->op[i].group;
-    if (copies)
+    if (w->ends)
       copies_before(w, i - s->rank_op0[r]);
     for (int end = 0; end < 2; end++) {
       for (uint32_t m = i; m <= last; m++) {
         OpCounts c = op_counts(s, &s->op[m]);
-        for (int k = 0; k < NCOUNTS; k++) {
-          tally(w, k, s->op[m].stage, end ? -c.give[k] : c.take[k]);
-          add(w, w->least, k, s->op[m].stage, end ? -c.give[k] : c.take[k]);
-        }
+        for (int k = 0; k < NCOUNTS; k++)
+          w->now[cell_of(w, k, s->op[m].stage)] += end ? -c.give[k] : c.take[k];
       }
       look(w, i);
     }
   }
-  if (copies) {
-    const PipeRank *rank = &s->prog->rank[r];
-    arena_forget(s->arena, w->copy, rank->ninstr * sizeof *w->copy);
-    arena_forget(s->arena, w->left, rank->nslot * sizeof *w->left);
-    arena_forget(s->arena, w->there, rank->nslot * sizeof *w->there);
-    arena_forget(s->arena, w->sure, rank->nslot * sizeof *w->sure);
-    arena_forget(s->arena, w->wait_copy,
-                 (s->rank_op0[r + 1] - s->rank_op0[r]) * sizeof *w->wait_copy);
-  }
+  if (w->broken && w->ends)
+    add_copies(w);
+  arena_free(&own);
 }
 
 bool limits_kept(Sched *s) {

@@ -51,6 +51,9 @@ bool bind_of_m(AffineEnv *x, uint32_t slot, int64_t from, int64_t step);
 const Expr *base_value(const Schedule *sc, const Param *p, const Arg **positional, const Param **own);
 /* Has it a value by -D, which no default changes? */
 bool is_given(const Options *o, const Param *p);
+/* The schedule admits m, and its orders are not right: *why. Adds the ops that have been compiled to *nop. */
+bool wrong_at(Sched *s, const char *name, int64_t m, DiagName *why, uint64_t *nop);
+const char *refuted_text(Sched *s, const char *name, int64_t m, DiagName why);
 /* all_m_trial.c: compiles values of m of which all_m says that they are proved; where one is wrong all_m says that. */
 void try_proved(Sched *s, const Param *m);
 /* rest_of_m.c: does e depend on the parameter of that name, through others and lets, too? */

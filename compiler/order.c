@@ -356,7 +356,7 @@ static void report_cycle(Sched *s, const uint64_t *end, const uint32_t *head) {
     }
   }
   BUG_IF(best == NONE);
-  uint32_t r = best, dep = blocker(s, head, r, &h), q = op_rank(s, dep), norder = 0;
+  uint32_t r = best, dep, q, norder = 0;
   const char *change = "";
   StallHop *hop = s->circle = NEW_ARRAY(s->arena, StallHop, best_len);
   s->ncircle = best_len;

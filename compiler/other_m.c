@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The same text once more, silently: at another M as far as its orders (orders_at), or all of it (compile_at), each with steps
  * from the question that it is asked for (work.h); or with another lowering (compiles_by). */
+#include <inttypes.h>
 #include <string.h>
 
 #include "lists_of_m.h"
@@ -14,7 +15,7 @@ static void begin_again(const Sched *s, Sched *other, Arena *arena, Diag *diag, 
   diag_init(diag, arena, NULL);
   opt->emit = EMIT_NONE;
   opt->for_all = opt->counterexample = opt->dump_after = NULL;
-  opt->time_passes = false;
+  opt->time_passes = opt->check_only = opt->looped = false;
 }
 
 /* Takes the steps that reading the text takes. False: there are not as many. */
@@ -40,8 +41,24 @@ bool orders_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, c
 bool compile_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
                 int64_t value, bool any) {
   bool ok = begin(s, other, arena, diag, opt, name, value, any);
-  opt->check_only = opt->verify = opt->looped = false;
+  opt->verify = false;
   return ok && compile_only(other);
+}
+
+bool wrong_at(Sched *s, const char *name, int64_t m, DiagName *why, uint64_t *nop) {
+  Arena arena;
+  Diag diag;
+  Options opt;
+  Sched other;
+  bool ok = orders_at(s, &other, &arena, &diag, &opt, name, m, false, true);
+  *nop += other.nop;
+  *why = diag.first;
+  arena_free(&arena);
+  return !ok && *why != DIAG_REQUIRES;
+}
+
+const char *refuted_text(Sched *s, const char *name, int64_t m, DiagName why) {
+  return arena_printf(s->arena, "refuted at %s = %" PRId64 " [%s]", name, m, diag_name(why));
 }
 
 bool compiles_by(const Sched *s, PipeLowering lowering) {
@@ -51,7 +68,7 @@ bool compiles_by(const Sched *s, PipeLowering lowering) {
   Sched other;
   begin_again(s, &other, &arena, &diag, &opt);
   opt.lowering = 1 + (int)lowering;
-  opt.verify = true, opt.looped = false;
+  opt.verify = true;
   /* what else may be wrong with it is not what is asked */
   bool ok = compile_only(&other) || (diag.first != DIAG_DEADLOCK && diag.first != DIAG_MATCHING);
   arena_free(&arena);

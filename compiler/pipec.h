@@ -427,9 +427,9 @@ bool all_ranks(Sched *s, bool (*pass)(Sched *, uint32_t r)); /* of one that take
 /* Does anything read the instructions of several ranks once they have been proved? Limits, copies and side ops count
  * from when they are known. */
 bool needs_all_lists(const Sched *s);
-bool compile_only(Sched *s);
+bool compile_only(Sched *s);  /* the same without output: what tests, fuzzers and benches call */
 /* other_m.c: the same once more, silently, with another lowering, every pass verified: no deadlock is found. */
-bool compiles_by(const Sched *s, PipeLowering lowering);  /* the same without output: what tests, fuzzers and benches call */
+bool compiles_by(const Sched *s, PipeLowering lowering);
 bool compare(Sched *s);       /* compare.c: of opt->compare; needs no pass, s stays empty */
 bool is_pass(const char *name);
 const char *pass_names(Sched *s);

@@ -7,8 +7,9 @@
  * note [moments]: an action is two of them: once all its ops have taken what they take, and once all have given back. A
  * copy is one. It stands before the op that its `wait` counts to; what an OFF leaves is free for a LOAD below, and
  * for others from the first op on that waits for the OFF. The place in host memory that a LOAD reads is in use
- * until an op waits for the LOAD, or the copy behind it begins. Where a limit takes a count from its sum, what copies do to
- * it counts as early as it can make it less, and as late as it must have made it more. */
+ * until an op waits for the LOAD, or the copy behind it begins. That is of slots; in a limit copies count as they may
+ * run: each moment has the most of all that they can have added, from those that are waited for to those that have their
+ * place, and of these a table has the most of any 1, 2, 4, .. that stand one after the other. */
 #include <string.h>
 
 #include "limit.h"
@@ -23,21 +24,19 @@ typedef struct Stashes {
   Sched *s;
   const PipeProgram *p;
   const PipeRank *k;
-  Kept *kept;        /* [nstage * nmb] */
-  uint32_t *pool_of; /* [nslot] */
-  uint32_t
-      *left; /* [nslot] 1 + chunk of the stash that an OFF has copied and no op waits for yet; 0 */
+  Kept *kept;            /* [nstage * nmb] */
+  uint32_t *pool_of;     /* [nslot] */
+  bool *left;            /* [nslot] of an OFF that no op waits for yet */
   uint32_t *full, *most; /* [npool] of class ACT, HOST */
   uint32_t live, peak;   /* stashes, all pools together */
   const Limit *limit;
   uint32_t nlimit, nchunk;
   uint32_t *chunks; /* [nrank] stages on it */
   int64_t *now;     /* [NCOUNTS * nchunk] */
-  int64_t *
-      low; /* [NCOUNTS * nchunk] by how much less there may be, for copies that run when they like */
-  uint32_t *sender; /* [nslot] of host memory: row + 1 of the OFF to there, */
-  bool *sent;       /*   which an op has waited for; its LOAD has not begun */
-  bool *reached;    /* [nlimit] its peak */
+  int64_t **
+      *sums; /* [nlimit][] of what copies have added: none, one that runs, one that is over, .. */
+  uint32_t nover, nplaced; /* copies that are over for sure, that may be */
+  bool *reached;           /* [nlimit] its peak */
 } Stashes;
 
 /* ---- limits ---- */
@@ -47,13 +46,52 @@ static void count(Stashes *v, int what, uint32_t chunk, int64_t change) {
   BUG_IF(v->now[(uint32_t)what * v->nchunk + chunk] < 0);
 }
 
+/* What a copy adds to the sum of a limit when it begins, and when it ends. */
+static int64_t adds(const Stashes *v, const Limit *l, const PipeInstr *in, bool ends) {
+  uint32_t chunk = v->p->stage[in->stage].chunk;
+  int64_t device = l->weight[LIVE * v->nchunk + chunk],
+          host = in->peer == NONE ? l->weight[HOST * v->nchunk + chunk] : 0;
+  if (in->op == PIPE_OFF)
+    return ends ? -device : host;
+  return in->op != PIPE_LOAD ? 0 : ends ? -host : device;
+}
+
+static int64_t **table_of(const Stashes *v, const Limit *l, Arena *a) {
+  const PipeRank *k = v->k;
+  uint32_t n = 1, levels = 1, at = 0;
+  for (uint32_t i = 0; i < k->ninstr; i++)
+    n += stream_of(k->instr[i].op) == 2 ? 2 : 0;
+  while ((uint64_t)1 << levels <= n)
+    levels++;
+  int64_t **t = NEW_ARRAY(a, int64_t *, levels), sum = 0;
+  for (uint32_t j = 0; j < levels; j++)
+    t[j] = NEW_ARRAY(a, int64_t, n);
+  for (uint32_t i = 0; i < k->ninstr; i++)
+    for (int ends = 0; ends < 2 && stream_of(k->instr[i].op) == 2; ends++)
+      t[0][++at] = sum += adds(v, l, &k->instr[i], ends);
+  for (uint32_t j = 1; j < levels; j++)
+    for (uint32_t i = 0; i < n; i++) {
+      uint32_t next = i + ((uint32_t)1 << (j - 1));
+      t[j][i] = next < n && t[j - 1][next] > t[j - 1][i] ? t[j - 1][next] : t[j - 1][i];
+    }
+  return t;
+}
+
+static int64_t most_of(int64_t *const *t, uint32_t first, uint32_t last) {
+  uint32_t j = 0;
+  while ((uint64_t)2 << j <= last - first + 1)
+    j++;
+  int64_t a = t[j][first], b = t[j][last + 1 - ((uint32_t)1 << j)];
+  return a > b ? a : b;
+}
+
 static void moment(Stashes *v) {
   v->peak = v->live > v->peak ? v->live : v->peak;
   for (uint32_t i = 0; i < v->nlimit; i++) {
     const Limit *l = &v->limit[i];
-    __int128 sum = 0;
+    __int128 sum = most_of(v->sums[i], 2 * v->nover, 2 * v->nplaced);
     for (uint32_t c = 0; c < NCOUNTS * v->nchunk; c++)
-      sum += (__int128)l->weight[c] * (v->now[c] - (l->weight[c] < 0 ? v->low[c] : 0));
+      sum += (__int128)l->weight[c] * v->now[c];
     BUG_IF(sum > l->most || sum > l->peak);
     v->reached[i] |= sum == l->peak;
   }
@@ -101,47 +139,34 @@ static void change(Stashes *v, uint32_t slot, bool take) {
   v->most[i] = v->full[i] > v->most[i] ? v->full[i] : v->most[i];
 }
 
-static void stash(Stashes *v, uint32_t slot, uint32_t chunk, bool take) {
+static void taken(Stashes *v, uint32_t slot, bool take) {
   change(v, slot, take);
   v->live += take ? 1 : UINT32_MAX;
-  count(v, LIVE, chunk, take ? 1 : -1);
 }
-
-static void unsure(Stashes *v, int what, uint32_t chunk, int64_t change) {
-  v->low[(uint32_t)what * v->nchunk + chunk] += change;
-  BUG_IF(v->low[(uint32_t)what * v->nchunk + chunk] < 0);
+static void stash(Stashes *v, uint32_t slot, uint32_t chunk, bool take) {
+  taken(v, slot, take);
+  v->now[LIVE * v->nchunk + chunk] += take ? 1 : -1; /* below 0 where copies have added them */
 }
 
 /* The slot of an OFF that is waited for; a LOAD may have taken it. */
 static void leave(Stashes *v, uint32_t slot) {
-  if (v->left[slot]) {
-    stash(v, slot, v->left[slot] - 1, false);
-    unsure(v, LIVE, v->left[slot] - 1, -1);
-  }
-  v->left[slot] = 0;
+  if (v->left[slot])
+    taken(v, slot, false);
+  v->left[slot] = false;
 }
 
-/* A copy begins. Of a LOAD from host memory: true. */
-static bool copy(Stashes *v, const PipeInstr *in) {
-  uint32_t chunk = v->p->stage[in->stage].chunk;
+/* A copy has its place. */
+static void copy(Stashes *v, const PipeInstr *in) {
   if (in->op == PIPE_SIDE_COPY)
-    return false;
+    return;
+  if (in->peer == NONE)
+    change(v, in->keep, in->op == PIPE_OFF);
   if (in->op == PIPE_OFF) {
-    if (in->peer == NONE) {
-      change(v, in->keep, true), count(v, HOST, chunk, 1), unsure(v, HOST, chunk, 1);
-      v->sender[in->keep] = (uint32_t)(in - v->k->instr) + 1, v->sent[in->keep] = false;
-    }
-    v->left[in->act] = chunk + 1;
-    unsure(v, LIVE, chunk, 1);
-    return false;
-  }
-  if (in->peer == NONE) {
-    change(v, in->keep, false), unsure(v, HOST, chunk, v->sent[in->keep]);
-    v->sender[in->keep] = 0, v->sent[in->keep] = false;
+    v->left[in->act] = true;
+    return;
   }
   leave(v, in->act);
-  stash(v, in->act, chunk, true), unsure(v, LIVE, chunk, 1);
-  return in->peer == NONE;
+  taken(v, in->act, true);
 }
 
 static void takes(Stashes *v, const PipeInstr *in) {
@@ -173,42 +198,23 @@ static void gives(Stashes *v, const PipeInstr *in) {
   }
 }
 
-/* An op waits for a copy. */
-static void awaited(Stashes *v, uint32_t row) {
-  const PipeInstr *in = &v->k->instr[row];
-  uint32_t chunk = v->p->stage[in->stage].chunk;
-  if (in->op == PIPE_OFF)
-    leave(v, in->act);
-  if (in->op == PIPE_OFF && in->peer == NONE && v->sender[in->keep] == row + 1)
-    v->sent[in->keep] = true, unsure(v, HOST, chunk, -1);
-  if (in->op == PIPE_LOAD)
-    unsure(v, LIVE, chunk, -1);
-}
-
-/* A LOAD from the host is over. */
-static void from_host(Stashes *v, uint32_t chunk) {
-  count(v, HOST, chunk, -1), unsure(v, HOST, chunk, -1);
-}
-
 static void walk(Stashes *v) {
   const PipeRank *k = v->k;
-  uint32_t begun = next_of(k, 0, 2), nbegun = 0; /* copies: the next one, how many before it */
-  uint32_t over = begun, nover = 0;          /* and the next one that an op has not waited for */
-  uint32_t done = 0, load = NONE, nload = 0; /* load: chunk of one that may not have ended */
+  uint32_t begun = next_of(k, 0, 2),
+           over = begun; /* copies: the next one, and that no op has waited for */
+  uint32_t done = 0;
+  v->nover = v->nplaced = 0;
   for (uint32_t i = next_of(k, 0, 0), n; i < k->ninstr; i = next_of(k, i + n, 0), done += n) {
     const PipeInstr *in = &k->instr[i];
     n = in->group + 1u;
     for (; begun < k->ninstr && k->instr[begun].wait <= done; begun = next_of(k, begun + 1, 2)) {
-      if (load != NONE)
-        from_host(v, load);
-      load = copy(v, &k->instr[begun]) ? v->p->stage[k->instr[begun].stage].chunk : NONE;
-      nload = ++nbegun;
+      copy(v, &k->instr[begun]);
+      v->nplaced++;
       moment(v);
     }
-    for (; nover < in->wait_copy; nover++, over = next_of(k, over + 1, 2))
-      awaited(v, over);
-    if (load != NONE && nload <= nover)
-      from_host(v, load), load = NONE;
+    for (; v->nover < in->wait_copy; v->nover++, over = next_of(k, over + 1, 2))
+      if (k->instr[over].op == PIPE_OFF)
+        leave(v, k->instr[over].act);
     for (uint32_t j = 0; j < n; j++)
       takes(v, &in[j]);
     moment(v);
@@ -220,20 +226,18 @@ static void walk(Stashes *v) {
     begun = next_of(k, begun + 1, 2);
   BUG_IF(begun < k->ninstr);
   for (; over < k->ninstr; over = next_of(k, over + 1, 2))
-    awaited(v, over);
+    if (k->instr[over].op == PIPE_OFF)
+      leave(v, k->instr[over].act);
 }
 
 static void verify_rank(Stashes *v, uint32_t r, Arena *a) {
   const PipeRank *k = v->k = &v->p->rank[r];
   v->nchunk = v->chunks[r];
   v->pool_of = NEW_ARRAY(a, uint32_t, k->nslot);
-  v->left = NEW_ARRAY(a, uint32_t, k->nslot);
+  v->left = NEW_ARRAY(a, bool, k->nslot);
   v->full = NEW_ARRAY(a, uint32_t, k->npool);
   v->most = NEW_ARRAY(a, uint32_t, k->npool);
   v->now = NEW_ARRAY(a, int64_t, NCOUNTS * (size_t)v->nchunk);
-  v->low = NEW_ARRAY(a, int64_t, NCOUNTS * (size_t)v->nchunk);
-  v->sender = NEW_ARRAY(a, uint32_t, k->nslot);
-  v->sent = NEW_ARRAY(a, bool, k->nslot);
   for (uint32_t i = 0; i < k->npool; i++)
     for (uint32_t j = 0; j < k->pool[i].count; j++)
       v->pool_of[k->pool[i].first + j] = i;
@@ -241,9 +245,11 @@ static void verify_rank(Stashes *v, uint32_t r, Arena *a) {
   v->limit = proved ? &v->s->limits[v->s->limit0[r]] : NULL;
   v->nlimit = proved ? v->s->limit0[r + 1] - v->s->limit0[r] : 0;
   v->reached = NEW_ARRAY(a, bool, v->nlimit);
+  v->sums = NEW_ARRAY(a, int64_t **, v->nlimit);
   for (uint32_t i = 0; i < v->nlimit; i++) {
     BUG_IF(v->limit[i].rank != r);
     verify_row(v, &v->limit[i]);
+    v->sums[i] = table_of(v, &v->limit[i], a);
   }
   v->live = v->peak = 0;
   walk(v);

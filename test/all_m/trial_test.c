@@ -45,7 +45,7 @@ int main(void) {
        0);
   held("that is not required",
        TEXT("requires M != 93 ", "do m in 0..M { F(m) B(M == 93 && m == 3 ? 0 : m) }"), 1, 0);
-  held("below those that are claimed",
+  held("the first, which has been compiled",
        TEXT("", "do m in 0..M { F(m) B(M == 93 && m == 3 ? 0 : m) }"), 1, 93);
   held("where loops end", TEXT("", "do m in 0..M { F(m) B(m) do 200 { } }"), 1, 0);
   return 0;

@@ -84,9 +84,8 @@ def text(clauses, rows, bounds, sign):
     return path
 
 
-def limits_of(path):
-    with open(path) as f:
-        return [limit for rank in json.load(f)["rank"] for limit in rank.get("limits", ())]
+def limits_of(whole):
+    return [limit for rank in whole["rank"] for limit in rank.get("limits", ())]
 
 
 COUNTS = ("inflight", "held", "kept", "host")
@@ -118,12 +117,12 @@ def play(rank, chunk_of):
             if begun > over:
                 kind, i = copies[over]
                 over += 1
-                step(i["stage"], **({"inflight": -1} if kind == "OFF" else {"host": -1} if "peer" not in i else {}))
+                step(i["stage"], **({"inflight": -1} if kind == "OFF" else {"host": -1}))
                 continue
             if begun < len(copies) and copies[begun][1]["wait"] <= done:
                 kind, i = copies[begun]
                 begun += 1
-                step(i["stage"], **({"inflight": 1} if kind == "LOAD" else {"host": 1} if "peer" not in i else {}))
+                step(i["stage"], **({"inflight": 1} if kind == "LOAD" else {"host": 1}))
                 continue
         kind, i = ops[done]
         if over < i.get("wait_copy", 0):
@@ -150,19 +149,15 @@ while done < programs:
             wrong(got.stderr, path)
         continue
     done += 1
-    found = limits_of(os.path.join(scratch, "t.json"))
+    with open(os.path.join(scratch, "t.json")) as f:
+        whole = json.load(f)
+    found = limits_of(whole)
     if len(found) != len(rows):
         wrong(f"{len(found)} limits in JSON of {len(rows)}", path)
     peaks = [limit["peak"] for limit in found]
-    with open(os.path.join(scratch, "t.json")) as f:
-        whole = json.load(f)
-    for rank in whole["rank"] if " slices " not in " ".join(clauses) and "overlap" not in clauses[-1] else ():
+    for rank in whole["rank"] if " slices " not in " ".join(clauses) else ():
         ranked = rank.get("limits", ())
-        nth = {}
-        for i in rank["instr"]:
-            if "stage" in i:
-                nth.setdefault(i["stage"], 0)
-        chunk_of = {stage: k for k, stage in enumerate(sorted(nth))}
+        chunk_of = {stage: k for k, stage in enumerate(sorted({i["stage"] for i in rank["instr"] if "stage" in i}))}
         for _ in range(20 if ranked else 0):
             plays += 1
             for limit, sum_ in zip(ranked, play(rank, chunk_of)):
