@@ -108,6 +108,7 @@ typedef struct Use {
   const uint32_t *held;   /* [nheld] rows of the rank at hand that it runs, in the order of its chunks; of another
                              rank: all microbatches of the chunk are left out */
   uint32_t nheld;
+  Arg *own_chunks;     /* these as chunks of the rank, -1: of another one, once somebody asks (rules_when.c) */
   const Stmt *list;    /* the clock or rules that it stands in, or NULL */
   const struct Use *outer;
 } Use;

@@ -251,8 +251,8 @@ bool take_again(Rules *q, bool *changed) {
   *changed = false;
   if (x->bare.n == 0)
     return true;
-  bool *taken = NEW_ARRAY(&x->scratch, bool, s->nop); /* I of a row, by a W so far */
-  uint32_t *of = NEW_ARRAY(&x->scratch, uint32_t, x->bare.n), b = 0;
+  bool *taken = NEW_ARRAY(q->arena, bool, s->nop); /* I of a row, by a W so far */
+  uint32_t *of = NEW_ARRAY(q->arena, uint32_t, x->bare.n), b = 0;
   for (uint32_t i = 0; i < x->scans.n; i++)
     x->scans.at[i].at = x->scans.at[i].from;
   for (uint32_t place = 0; place < s->nop; place++) {

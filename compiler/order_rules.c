@@ -45,7 +45,6 @@ static void add_part(Ex *x, const Listed *l, uint32_t op) {
                                                  .kind = l->kind};
   c->n++;
   c->mb = c->mb == NONE && op != NONE ? l->mb : c->mb;
-  c->missing += op != NONE;
 }
 
 /* The place of an update of one microbatch in x->at_u: its row + 1, of the block at hand if it is behind g->first. */
@@ -415,7 +414,7 @@ static void reorder_copies(Rules *q, const Region *g) {
   uint32_t n = g->copy, end = g->first + g->n;
   if (g->ncopy == 0)
     return;
-  Copy *to = arena_alloc(&q->x->scratch, g->ncopy * sizeof *to + 1);
+  Copy *to = arena_alloc(q->arena, g->ncopy * sizeof *to + 1);
   for (int begun = 1; begun >= 0; begun--)
     for (uint32_t i = 0, all = begun ? q->copied.n : g->ncopy; i < all; i++) {
       uint32_t k = begun ? q->copied.at[i] : g->copy + i;
@@ -453,7 +452,7 @@ static bool whole_order(Rules *q, bool *again) {
   for (uint32_t i = 0; i < q->x->regions.n && !rest; i++)
     rest = q->next[q->x->regions.at[i].rank] < q->x->regions.at[i].first + q->x->regions.at[i].n;
   if (rest) {
-    q->op = arena_alloc(&q->x->scratch, n * sizeof *q->op + 1);
+    q->op = arena_alloc(q->arena, n * sizeof *q->op + 1);
     memcpy(q->op, op, n * sizeof *q->op);
     append_rests(q);
   }
@@ -467,7 +466,7 @@ static void reorder(Rules *q) {
   for (uint32_t i = 0; i < q->x->regions.n; i++) {
     const Region *g = &q->x->regions.at[i];
     uint32_t end = g->first + g->n;
-    Op *to = arena_alloc(&q->x->scratch, g->n * sizeof *to);
+    Op *to = arena_alloc(q->arena, g->n * sizeof *to);
     for (uint32_t k = 0; k < g->n; k++) {
       to[k] = s->op[q->seq[g->first + k]];
       to[k].group = q->group[g->first + k];
@@ -498,8 +497,8 @@ static void find_rests(const Rules *q, const Region *g, uint32_t *rest) {
 
 static void find_gradients(Rules *q, Rounds *t) {
   Sched *s = q->s;
-  uint32_t *behind = arena_alloc(&q->x->scratch, s->nstage * sizeof *behind + 1),
-           *rest = arena_alloc(&q->x->scratch, s->nstage * sizeof *rest + 1);
+  uint32_t *behind = arena_alloc(q->arena, s->nstage * sizeof *behind + 1),
+           *rest = arena_alloc(q->arena, s->nstage * sizeof *rest + 1);
   const Region *g = q->x->regions.at + q->x->regions.n; /* the last one that is not behind row i */
   memset(rest, 0xff, s->nstage * sizeof *rest);
   memset(behind, 0xff, s->nstage * sizeof *behind);
@@ -563,7 +562,7 @@ static bool find_versions(Rules *q, Rounds *t) {
  * reported. */
 static bool find_rounds(Rules *q) {
   Sched *s = q->s;
-  Arena *a = &q->x->scratch;
+  Arena *a = q->arena;
   bool any = false;
   uint32_t nu = 0;
   for (uint32_t r = 0; r < s->nrank; r++) {
@@ -656,11 +655,12 @@ static void begin_again(Ex *x) {
 static bool play_once(Ex *x, bool last, bool *again) {
   Sched *s = x->s;
   size_t n = s->nop;
-  Arena *a = &x->scratch;
+  Arena own = {.oom = s->arena->oom}, *a = &own; /* there may be a play for each block */
   uint32_t nunit = s->nrank + s->ngroup;
   Rules q = {
       .s = s,
       .x = x,
+      .arena = a,
       .op = NEW_ARRAY(a, RunOp, n + s->ncopy),
       .seq = arena_alloc(a, n * sizeof *q.seq + 1),
       .group = NEW_ARRAY(a, uint16_t, n),
@@ -709,6 +709,7 @@ static bool play_once(Ex *x, bool last, bool *again) {
   s->rules = NULL;
   if (ok && !*again)
     reorder(&q);
+  arena_free(a);
   return ok;
 }
 

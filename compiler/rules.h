@@ -47,6 +47,7 @@ typedef struct Soon { uint32_t cls, i; } Soon; /* candidate i of the heap `comin
 typedef struct Rules {
   Sched *s;
   Ex *x;
+  Arena *arena;        /* of this play */
   RunOp *op;           /* [nop + ncopy] */
   uint32_t *seq;       /* [nop] the order: row of s->op that runs there */
   uint16_t *group;     /* [nop] further ops after it that are one action with it */

@@ -70,7 +70,7 @@ static bool event_before(Event a, Event b) { return a.at != b.at ? a.at < b.at :
 
 static void event_push(Rules *q, uint64_t at, uint32_t rank) {
   if (q->nevent == q->cap)
-    vec_grow(&q->x->scratch, (void **)&q->event, &q->cap, sizeof *q->event);
+    vec_grow(q->arena, (void **)&q->event, &q->cap, sizeof *q->event);
   Event e = {at, rank};
   uint32_t i = q->nevent++;
   for (; i > 0 && event_before(e, q->event[(i - 1) / 2]); i = (i - 1) / 2)
@@ -424,7 +424,7 @@ static void soon_push(Rules *q, uint32_t cls, uint32_t i, uint64_t end) {
   uint32_t cand, k = q->soon.n;
   if (i >= q->x->classes.at[cls].coming.n || soon_cand(q, s, &cand)->avail >= end)
     return;
-  vec_push(&q->x->scratch, &q->soon);
+  vec_push(q->arena, &q->soon);
   for (; k > 0 && sooner(q, s, q->soon.at[(k - 1) / 2]); k = (k - 1) / 2)
     q->soon.at[k] = q->soon.at[(k - 1) / 2];
   q->soon.at[k] = s;
@@ -684,7 +684,7 @@ static void start_copy(Rules *q, uint32_t unit, uint32_t row, uint64_t now) {
   size_t cell = (size_t)c->stage * s->nmb + c->mb;
   c->at = q->free_at[r] > now ? q->begun[r] : q->next[r];
   q->op[s->nop + row].need = OP_DONE;
-  *vec_push(&q->x->scratch, &q->copied) = row;
+  *vec_push(q->arena, &q->copied) = row;
   q->copying[unit] = row;
   q->copied_at[unit] = end;
   if (c->kind == PIPE_OFF) {

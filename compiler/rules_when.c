@@ -14,15 +14,27 @@ static bool no_chunk(Sched *s, uint32_t rank, const Expr *chunk, int64_t c, uint
   return false;
 }
 
-/* Behind the arguments of a quantity of a chunk: which chunk of this rank each of the order that is used is, -1: none of
- * its ops run here. */
+/* The chunk of a quantity is one of the order that is used: that of this rank takes its place, and 0 that of the quantity
+ * if none of its ops run here. One that is known only in the play has all of them behind its arguments, -1 for those. */
 static bool used_chunks(Ex *x, Expr *call, bool sure) {
   Sched *s = x->s;
   const Use *u = x->in_use;
   const Expr *chunk = call->args->next->value;
   Arg **end = &call->args->next->next;
-  if (sure && chunk->kind == EX_INT && (chunk->value < 0 || chunk->value >= u->nheld))
+  if (chunk->kind == EX_INT && chunk->value >= 0 && chunk->value < u->nheld) {
+    const PipeStage *st = &s->stage[u->held[chunk->value]];
+    if (st->rank == x->rank)
+      call->args->next->value->value = st->chunk;
+    else
+      *call = (Expr){.kind = EX_INT, .at = call->at};
+    return true;
+  }
+  if (sure && chunk->kind == EX_INT)
     return no_chunk(s, x->rank, chunk, chunk->value, u->nheld);
+  if (u->own_chunks) {
+    *end = u->own_chunks;
+    return true;
+  }
   for (uint32_t i = 0; i < u->nheld; i++, end = &(*end)->next) {
     const PipeStage *st = &s->stage[u->held[i]];
     Expr *own = NEW(&x->scratch, Expr);
@@ -31,6 +43,7 @@ static bool used_chunks(Ex *x, Expr *call, bool sure) {
     *end = NEW(&x->scratch, Arg);
     **end = (Arg){.value = own};
   }
+  ((Use *)u)->own_chunks = call->args->next->next;
   return true;
 }
 
