@@ -189,7 +189,7 @@ typedef struct Ex {
   const Stmt *joint;   /* the overlap or group that is being listed, its stamp or priority, and first row + 1 */
   int64_t joint_key;
   uint32_t joint_first;
-  uint32_t *at_u;      /* (rules) [nstage * nmb] row + 1 of U(m), the last one; NULL: there is none */
+  uint32_t *at_u;      /* (rules) [nstage * (nmb + 1)] row + 1 of U(m), and behind these of U, the last one; NULL: there is none */
   uint32_t whole;      /* first row + 1 of the U, REDUCE or TIE of a rank that is being listed */
   int64_t key;
   bool keyed;

@@ -47,12 +47,12 @@ static void add_part(Ex *x, const Listed *l, uint32_t op) {
   c->mb = c->mb == NONE && op != NONE ? l->mb : c->mb;
 }
 
-/* The place of an update of one microbatch in x->at_u: its row + 1, of the block at hand if it is behind g->first. */
+/* The place of an update in x->at_u: its row + 1, of the block at hand if it is behind g->first. */
 static uint32_t *update_row(Ex *x, const Listed *l) {
   const Sched *s = x->s;
   if (!x->at_u)
-    x->at_u = NEW_ARRAY(&x->scratch, uint32_t, (size_t)s->nstage * s->nmb);
-  return &x->at_u[(size_t)l->stage * s->nmb + l->mb];
+    x->at_u = NEW_ARRAY(&x->scratch, uint32_t, (size_t)s->nstage * ((size_t)s->nmb + 1));
+  return &x->at_u[(size_t)l->stage * ((size_t)s->nmb + 1) + (l->mb == NONE ? s->nmb : l->mb)];
 }
 
 /* The row + 1 of an op that is pushed already, of an update in this block; 0. */
@@ -61,7 +61,7 @@ static uint32_t row_of(Ex *x, const Region *g, const Listed *l) {
   if (is_copy(l) || l->any)
     return 0;
   if (l->kind == PIPE_U) {
-    uint32_t u = l->mb == NONE ? x->last_u[l->stage] : *update_row(x, l);
+    uint32_t u = *update_row(x, l);
     return u > g->first && s->op[u - 1].mb == l->mb ? u : 0;
   }
   uint32_t row = *op_row(s, l->kind, (size_t)l->stage * s->nmb + l->mb);
@@ -81,7 +81,7 @@ static bool push_rule(Ex *x, const Listed *l) {
     return push_copy(x, l->kind, l->stage, l->mb);
   if (!push_op(x, l->kind, l->stage, l->mb))
     return false;
-  if (l->kind == PIPE_U && l->mb != NONE)
+  if (l->kind == PIPE_U)
     *update_row(x, l) = x->s->nop;
   return true;
 }

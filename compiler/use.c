@@ -316,7 +316,7 @@ static bool same_places(Ex *x, const Stmt *t, Use *u) {
   uint32_t *held = arena_alloc(&x->scratch, x->rows.n * sizeof *held + 1);
   if (x->rows.n > 0)
     memcpy(held, x->rows.at, x->rows.n * sizeof *held);
-  u->held = held, u->nheld = x->rows.n;
+  u->held = held, u->nheld = x->rows.n, u->own_chunks = NULL;
   return true;
 }
 

@@ -193,30 +193,37 @@ static Cands cands(const Played *p, uint32_t r, uint32_t ran, uint32_t *most, Ar
   return to;
 }
 
+/* Those that are in line from the beginning, in line. */
+static void sort_early(Cands *x) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < x->n; i++)
+    if (x->at[i].early && x->at[i].unit >= 0)
+      x->at[n++] = x->at[i];
+  x->n = n;
+  if (n)
+    qsort(x->at, n, sizeof *x->at, by_line);
+}
+
 /* Those of first stages, each statement's in line. p, q: at n and n + 1; ran: ops up to the end of the first turn. What the
  * one does not have, or has elsewhere, stands behind as many as are looked at once. */
 static void verify_in_line(const Played *p, const Played *q, uint32_t r, uint32_t ran, Arena *a) {
   uint32_t most = 1, i = 0, j = 0;
   Cands x = cands(p, r, ran, &most, a), y = cands(q, r, ran, &most, a);
-  if (x.n)
-    qsort(x.at, x.n, sizeof *x.at, by_line);
-  if (y.n)
-    qsort(y.at, y.n, sizeof *y.at, by_line);
+  sort_early(&x), sort_early(&y);
   while (j < y.n || i < x.n) {
     uint32_t left = 0, j0 = j;
     BUG_IF(j == y.n || i == x.n || by_class(&x.at[i], &y.at[j]) != 0);
     const Cand *of = &y.at[j0];
     for (; i < x.n && j < y.n && by_line(&x.at[i], &y.at[j]) == 0 && by_class(&x.at[i], of) == 0;
          i++, j++)
-      left += x.at[i].early && x.at[i].unit >= 0 && !x.at[i].begun;
+      left += !x.at[i].begun;
     bool same = (i == x.n || by_class(&x.at[i], of) != 0) &&
-                (j == y.n || by_class(&y.at[j], of) != 0),
-         early = false;
-    for (; i < x.n && by_class(&x.at[i], of) == 0; i++)
-      early |= x.at[i].early && x.at[i].unit >= 0;
-    for (; j < y.n && by_class(&y.at[j], of) == 0; j++)
-      early |= y.at[j].early && y.at[j].unit >= 0;
-    BUG_IF(!same && early && left < most);
+                (j == y.n || by_class(&y.at[j], of) != 0);
+    while (i < x.n && by_class(&x.at[i], of) == 0)
+      i++;
+    while (j < y.n && by_class(&y.at[j], of) == 0)
+      j++;
+    BUG_IF(!same && left < most);
   }
 }
 
