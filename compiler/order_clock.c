@@ -215,9 +215,14 @@ void label_phases(Sched *s, uint32_t a, uint32_t b) {
   for (uint32_t i = a; i < b; i++)
     if (s->op[i].phase == PIPE_NPHASES)
       s->op[i].phase = i < first ? PIPE_WARMUP : i < last ? PIPE_STEADY : PIPE_FLUSH;
-  for (uint32_t i = b; i-- > a + 1;) /* an action is in one phase */
-    if (s->op[i - 1].group > 0 && s->op[i - 1].phase != s->op[i].phase)
-      s->op[i - 1].phase = s->op[i].phase = PIPE_STEADY;
+  for (uint32_t i = a, end; i < b; i = end) { /* an action is in one phase */
+    end = i + s->op[i].group + 1;
+    bool one = true;
+    for (uint32_t k = i + 1; k < end; k++)
+      one &= s->op[k].phase == s->op[i].phase;
+    for (uint32_t k = i; k < end && !one; k++)
+      s->op[k].phase = PIPE_STEADY;
+  }
 }
 
 void label_again(Sched *s, uint32_t a, uint32_t b) {
