@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Verifies the lists and the clock that prove a schedule for every M (lists_of_m.h), and shares nothing with what made
- * them, but which rows have one sum (order_member) and which of its updates a U is (round_of). Everything in them is linear in n, and what is linear is known from two values: so it is unrolled
- * for n = 0, 1 and 2, compared with the programs that were compiled there, and each inequality must hold at both
- * ends of each run and not become tighter from n to n + 1. Aborts on our own mistakes. Linear in the ops of these
- * programs and what they wait for, but for sorts. */
+ * them, but which rows have one sum (order_member) and which of its updates a U is (round_of). Everything in them is
+ * linear in n, and what is linear is known from two values: so it is unrolled for n = 0, 1 and 2, compared with the
+ * programs that were compiled there, and each inequality must hold at both ends of each run and not become tighter from
+ * n to n + 1. Aborts on our own mistakes. Linear in the ops of these programs and what they wait for, but for sorts. */
 #include <string.h>
 
 #include "graph.h"
