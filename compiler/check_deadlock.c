@@ -229,8 +229,7 @@ bool check_deadlock(Sched *s) {
                     .comm_done = NEW_ARRAY(s->arena, uint32_t, s->nrank)};
   out.link_busy = s->link_busy = s->nshare ? NEW_ARRAY(s->arena, uint64_t, s->nlink) : NULL;
   out.rank_busy = s->rank_busy = NEW_ARRAY(s->arena, uint64_t, s->nrank);
-  out.rank_begin = NEW_ARRAY(s->arena, uint64_t, s->nrank);
-  out.rank_end = NEW_ARRAY(s->arena, uint64_t, s->nrank);
+  out.rank_window = NEW_ARRAY(s->arena, uint64_t, s->nrank);
   PipeMake make = stream_maker(s);
   in.make = s->all_lists ? NULL : &make;
   in.compute = stream_views(s, false);
@@ -264,8 +263,7 @@ bool check_deadlock(Sched *s) {
   }
   if (!complete(s, &in, &out))
     return false;
-  for (uint32_t r = 0; narrow && r < s->nrank; r++)
-    BUG_IF(out.rank_end[r] > UINT32_MAX);
+  BUG_IF(narrow && out.makespan > UINT32_MAX);
   if (out.comm_turn && out.makespan > s->ideal.makespan)
     try_more_slots(s, &in, &out);
   find_steady(s);
@@ -280,8 +278,7 @@ bool check_deadlock(Sched *s) {
   s->link_wait = out.link_wait;
   s->own_span = 0;
   for (uint32_t r = 0; r < s->nrank; r++)
-    if (out.rank_end[r] - out.rank_begin[r] > s->own_span)
-      s->own_span = out.rank_end[r] - out.rank_begin[r];
+    s->own_span = out.rank_window[r] > s->own_span ? out.rank_window[r] : s->own_span;
   s->busy = out.busy;
   for (size_t c = 0; c < 2 * (size_t)nlinks(s); c++)
     if (s->channel[c].in_slots > s->channel_slots)

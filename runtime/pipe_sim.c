@@ -48,7 +48,8 @@ typedef struct Rank {
   Ends compute_end, comm_end;
   uint64_t *copy_end;
   uint8_t *over; /* [comm] with channels: it has been carried out */
-  uint64_t begin;
+  uint64_t begin,
+      compute_begin; /* first start of any instruction, of COMPUTE; UINT64_MAX: none yet */
   bool queued;
 } Rank;
 
@@ -201,8 +202,8 @@ static void run_compute(Machine *m, uint32_t r) {
       fetch_ahead(&starts[i], sizeof *starts, 1);
     if (c->wait_copy)
       start = later(start, k->copy_end[c->wait_copy - 1]);
-    if (start < k->begin)
-      k->begin = start;
+    if (start < k->compute_begin)
+      k->compute_begin = start;
     if (c->group > 0 && c->group < s->n - i) {
       k->compute_free = run_action(m, r, i, c->group + 1u, start);
       i += c->group;
@@ -803,7 +804,7 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
 
   for (uint32_t r = 0; r < in->nrank; r++) {
     Rank *k = &ranks[r];
-    k->begin = UINT64_MAX;
+    k->begin = k->compute_begin = UINT64_MAX;
     k->compute_end = ends_of(out->compute_end, out->compute_end32, r, &end, in->compute[r].n);
     k->comm_end = ends_of(out->comm_end, out->comm_end32, r, &end, in->comm[r].n);
     k->copy_end = out->copy_end ? out->copy_end[r] : end;
@@ -834,11 +835,10 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
       out->comm_done[r]++;
     if (out->copy_done)
       out->copy_done[r] = k->ncopy;
-    if (out->rank_begin)
-      out->rank_begin[r] = k->begin == UINT64_MAX ? 0 : k->begin;
-    if (out->rank_end)
-      out->rank_end[r] = rank_end;
-    first = k->begin < first ? k->begin : first;
+    if (out->rank_window)
+      out->rank_window[r] = k->ncompute ? k->compute_free - k->compute_begin : 0;
+    uint64_t begin = k->begin < k->compute_begin ? k->begin : k->compute_begin;
+    first = begin < first ? begin : first;
     last = later(last, rank_end);
   }
   out->makespan = first == UINT64_MAX ? 0 : last - first;

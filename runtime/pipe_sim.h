@@ -86,7 +86,7 @@ typedef struct PipeSimOut {
   uint32_t **comm_turn;                    /* [nrank][n] or NULL: the how manieth of all COMM instructions it was */
   uint32_t *copy_done;                     /* [nrank], or NULL */
   uint64_t makespan, busy;
-  uint64_t *rank_begin, *rank_end;         /* [nrank] or NULL: first start, last end */
+  uint64_t *rank_window;                   /* [nrank] or NULL: from the first start in COMPUTE to the last end there */
   uint64_t *rank_busy;                     /* [nrank] or NULL: time in COMPUTE */
   uint64_t *link_busy;                     /* [nlink] or NULL: how long each link was in use */
   uint64_t link_wait;                      /* transfers waited for links, all together */

@@ -342,7 +342,8 @@ def check_times(p, rng):
     busy = sum(p.action_cost(p.action(r, i), p.cost) for r in range(p.nrank) for i in range(len(p.compute[r]))
                if i == 0 or not p.compute[r][i - 1].group)
     need(j["busy"] == busy, "busy", j["busy"], "should be", busy)
-    span = max(max(when[c][1] for c in l) - min(when[c][0] for c in l) for l in p.lists)
+    compute = [[when[c] for c in l if c.on == 0] for l in p.lists]
+    span = max(max(e for _, e in l) - min(s for s, _ in l) for l in compute)
     need(j["span"] == span, "span", j["span"], "should be", span)
     ideal, _ = play(p)
     need(j["ideal"] == ideal, "ideal", j["ideal"], "should be", ideal)
