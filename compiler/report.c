@@ -5,6 +5,8 @@
 
 #include "looped.h"
 
+enum { ROWS = 8 }; /* of clauses of one kind; the report names how many more there are */
+
 const char *time_text(Sched *s, uint64_t t) {
   if (!s->timed)
     return arena_printf(s->arena, "%" PRIu64, t);
@@ -62,6 +64,19 @@ static void report_updates(Sched *s, FILE *f) {
             stale == 0 ? "synchronous"
                        : arena_printf(s->arena, "asynchronous: staleness %u, discrepancy %u", stale,
                                       apart));
+}
+
+/* What counts against the stashes of a rank: of a schedule, as its text has it. */
+static void report_limits(Sched *s, FILE *f) {
+  for (uint32_t i = 0; i < s->nlimit && i < ROWS; i++) {
+    const Clause *c = s->limit[i];
+    Span at = c->value->at;
+    if (c->var)
+      at.end = (c->range.step ? c->range.step : c->range.hi)->at.end;
+    fprintf(f, "limit     %s\n", span_text(s, at));
+  }
+  if (s->nlimit > ROWS)
+    fprintf(f, "          and %u more\n", s->nlimit - ROWS);
 }
 
 static void report_links(Sched *s, FILE *f) {
@@ -220,6 +235,7 @@ void emit_report(Sched *s, FILE *f) {
   if (nlimit)
     fprintf(f, ", %u limit%s", nlimit, nlimit == 1 ? "" : "s");
   fputc('\n', f);
+  report_limits(s, f);
   if (s->opt->for_all)
     report_all(s, f);
   if (s->layers)
@@ -235,8 +251,7 @@ void emit_report(Sched *s, FILE *f) {
   report_steady(s, f);
   report_links(s, f);
   report_updates(s, f);
-  enum { TIES = 8 };
-  for (uint32_t k = 0; k < s->ntie && k < TIES; k++) {
+  for (uint32_t k = 0; k < s->ntie && k < ROWS; k++) {
     uint32_t nrank = 0;
     fprintf(f, "tied      stages");
     for (uint32_t j = s->tie_row0[k]; j < s->tie_row0[k + 1]; j++) {
@@ -250,8 +265,8 @@ void emit_report(Sched *s, FILE *f) {
                      : "their gradients",
             s->sized ? " of gradients, summed" : " are summed", nrank, nrank == 1 ? "" : "s");
   }
-  if (s->ntie > TIES)
-    fprintf(f, "          and %u more\n", s->ntie - TIES);
+  if (s->ntie > ROWS)
+    fprintf(f, "          and %u more\n", s->ntie - ROWS);
   bool kept = false, away = false;
   for (uint32_t r = 0; r < s->nrank; r++) {
     kept |= s->peak[r].kept > 0;
