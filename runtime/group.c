@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A group over the store (store.h). What is shared number n lies under the key "share/n"; it is emptied once
+ * A group over the store (store.h). What is shared number n lies under the name "share/n"; it is emptied once
  * every other rank has been heard in a later one, so that a long run keeps little. */
 #include "pipe_group.h"
 #include "store.h"
@@ -30,8 +30,8 @@ typedef struct Group {
 } Group;
 _Static_assert((int)PR_GROUP_PLACE <= (int)STORE_PLACE, "a place fits");
 
-static void key_of(char key[STORE_KEY], uint64_t n) {
-  snprintf(key, STORE_KEY, "share/%llu", (unsigned long long)n);
+static void name_of(char name[STORE_NAME], uint64_t n) {
+  snprintf(name, STORE_NAME, "share/%llu", (unsigned long long)n);
 }
 
 static bool own(Owned *o, uint64_t n) {
@@ -52,31 +52,31 @@ static bool own(Owned *o, uint64_t n) {
 /* Empties what all others have passed. */
 static void empty_old(Group *g) {
   uint64_t passed = UINT64_MAX;
-  char key[STORE_KEY];
+  char name[STORE_NAME];
   for (uint32_t r = 0; r < g->g.size; r++)
     if (r != g->g.rank && g->heard[r] < passed)
       passed = g->heard[r];
   for (; g->mine.count > 0 && g->mine.n[g->mine.first] + 1 < passed;
        g->mine.first++, g->mine.count--) {
-    key_of(key, g->mine.n[g->mine.first]);
-    store_drop(g->store, key);
+    name_of(name, g->mine.n[g->mine.first]);
+    store_drop(g->store, name);
   }
 }
 
 static int share(void *arg, uint32_t from, void *data, uint64_t bytes) {
   Group *g = arg;
-  char key[STORE_KEY];
+  char name[STORE_NAME];
   uint32_t n = 0;
-  key_of(key, g->next);
+  name_of(name, g->next);
   if (g->g.size == 1 || bytes == 0)
     return 0;
-  if (bytes > STORE_MOST - STORE_KEY)
+  if (bytes > STORE_MOST - STORE_NAME)
     return 1;
   if (from == g->g.rank) {
     empty_old(g);
-    return !own(&g->mine, g->next++) || !store_put(g->store, key, data, (uint32_t)bytes);
+    return !own(&g->mine, g->next++) || !store_put(g->store, name, data, (uint32_t)bytes);
   }
-  void *value = store_get(g->store, key, &n, PR_GROUP_PATIENCE_S);
+  void *value = store_get(g->store, name, &n, PR_GROUP_PATIENCE_S);
   bool ok = value && n == bytes;
   if (ok)
     memcpy(data, value, bytes);
@@ -179,12 +179,13 @@ PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, 
   g->g = (PrGroup){at->rank, at->size, share, tell, heard, g, watch, late, place};
   pthread_mutex_init(&g->lock, NULL);
   bool serves = at->size > 1 && at->rank == 0 && strcmp(at->family, "pipe-run") != 0;
-  if (serves && !(g->server = store_serve(at->store, at->size, NULL, bound, why)))
+  if (serves && !(g->server = store_serve(at->store, at->key, at->size, NULL, bound, why)))
     st = PR_E_LOST;
-  StoreHello me = {.version = STORE_VERSION, .rank = at->rank, .size = at->size, .hash = p->hash};
+  StoreJoin me = {.rank = at->rank, .size = at->size, .hash = p->hash};
   snprintf(me.name, sizeof me.name, "%s %s", p->name, p->params);
   StoreHooks hooks = {.arg = g, .place = asked, .verdict = verdict};
-  if (!st && at->size > 1 && !(g->store = store_join(at->store, &me, &hooks, timeout_s, why)))
+  if (!st && at->size > 1 &&
+      !(g->store = store_join(at->store, at->key, &me, &hooks, timeout_s, why)))
     st = PR_E_LOST;
   if (st)
     pr_group_close(&g->g);
@@ -206,8 +207,11 @@ void pr_group_close(PrGroup *group) {
   free(g);
 }
 
-PrGroupServer *pr_group_serve(uint32_t size, char addr[280], char why[1024]) {
-  return (PrGroupServer *)store_serve("127.0.0.1:0", size, NULL, addr, why);
+PrGroupServer *pr_group_serve(uint32_t size, PrLaunch *at, char why[1024]) {
+  *at = (PrLaunch){.family = "pipe-run", .size = size, .local_rank = PIPE_NONE};
+  return store_make_key(at->key, why)
+             ? (PrGroupServer *)store_serve("127.0.0.1:0", at->key, size, NULL, at->store, why)
+             : NULL;
 }
 
 void pr_group_serve_end(PrGroupServer *s) { store_stop((StoreServer *)s, 0); }

@@ -113,7 +113,9 @@ static bool agrees(const Family *half, const char *name, const Family *f, uint32
 
 PrStatus pr_launch(PrLaunch *out, char why[200]) {
   const Family *f = NULL;
+  const char *key = getenv("PIPE_STORE_KEY");
   *out = (PrLaunch){.family = "", .rank = 0, .size = 1, .local_rank = PIPE_NONE};
+  snprintf(out->key, sizeof out->key, "%s", key ? key : "");
   for (size_t i = 0; !f && i < sizeof families / sizeof *families; i++)
     f = getenv(families[i].rank) ? &families[i] : NULL;
   if (f) {

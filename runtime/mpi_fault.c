@@ -170,7 +170,7 @@ static void list_own_addresses(char addr[STORE_ADDR]) {
 typedef struct Meet {
   int status; /* PrStatus */
   bool of_rank_0;
-  char addr[STORE_ADDR], why[STORE_TEXT];
+  char addr[STORE_ADDR], key[STORE_KEY], why[STORE_TEXT];
 } Meet;
 
 /* Where the store is: of pipe-run, for the first run of the whole world; else this process serves one. */
@@ -186,14 +186,18 @@ static void choose(Mpi *m, Meet *at) {
       snprintf(at->why, sizeof at->why, "PIPE_STORE: %.900s", why);
       return;
     }
+    const char *key = getenv("PIPE_STORE_KEY");
     snprintf(at->addr, STORE_ADDR, "%s", given);
+    snprintf(at->key, STORE_KEY, "%s", key ? key : "");
     return;
   }
   bool one_host = m->nlocal == m->run->nprocess;
   /* On several hosts at addresses of both families; without IPv6, or without IPv4, those that there are. */
   static const char *const places[2][2] = {{"[::]:0", "0.0.0.0:0"}, {"127.0.0.1:0", "[::1]:0"}};
-  for (int i = 0; i < 2 && !m->server; i++)
-    m->server = store_serve(places[one_host][i], m->run->nprocess, NULL, at->addr, at->why);
+  bool keyed = store_make_key(at->key, at->why);
+  for (int i = 0; i < 2 && keyed && !m->server; i++)
+    m->server = store_serve(places[one_host][i], at->key, m->run->nprocess, NULL, at->addr,
+                            at->why);
   at->of_rank_0 = true;
   if (!m->server)
     at->status = PR_E_LOST;
@@ -211,12 +215,11 @@ PrStatus mpi_join_store(Mpi *m) {
   MPI_Bcast(&at, sizeof at, MPI_BYTE, 0, m->comm);
   if (at.status)
     return pr_fail(run, (PrStatus)at.status, "rank 0 has no store: %.900s", at.why);
-  StoreHello me = {
-      .version = STORE_VERSION, .rank = run->here, .size = run->nprocess, .hash = run->p->hash};
+  StoreJoin me = {.rank = run->here, .size = run->nprocess, .hash = run->p->hash};
   snprintf(me.name, sizeof me.name, "%.60s %.60s", run->p->name, run->p->params);
   const StoreHooks hooks = {m, place, verdict};
   m->of_rank_0 = at.of_rank_0;
-  m->store = store_join(at.addr, &me, &hooks, PATIENCE_S, why);
+  m->store = store_join(at.addr, at.key, &me, &hooks, PATIENCE_S, why);
   return m->store ? PR_OK : pr_fail(run, PR_E_LOST, "%.1000s", why);
 }
 

@@ -43,10 +43,10 @@ typedef struct PrGroup {
 PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, double timeout_s, char why[1024]);
 void pr_group_close(PrGroup *g); /* NULL is fine */
 
-/* For who starts the processes itself: serves their store on this machine, at an address that goes to addr[280] and
- * into each PrLaunch.store, with family "pipe-run". NULL: the reason is in why[1024]. */
+/* For who starts the processes itself: serves their store on this machine. *at has all that they need for
+ * pr_group_open but their ranks. NULL: the reason is in why[1024]. */
 typedef struct PrGroupServer PrGroupServer;
-PrGroupServer *pr_group_serve(uint32_t size, char addr[280], char why[1024]);
+PrGroupServer *pr_group_serve(uint32_t size, PrLaunch *at, char why[1024]);
 void pr_group_serve_end(PrGroupServer *s); /* once they have ended */
 
 #ifdef __cplusplus

@@ -16,7 +16,11 @@
  *
  * Where the processes meet, the address of a store: PIPE_STORE=host:port, which pipe-run sets; or
  * MASTER_ADDR and MASTER_PORT + 1 (torchrun has MASTER_PORT for itself; at most 65534); or, of Slurm, the first host of
- * SLURM_JOB_NODELIST (SLURM_NODELIST) and a port from SLURM_JOB_ID. "" if nothing tells. */
+ * SLURM_JOB_NODELIST (SLURM_NODELIST) and a port from SLURM_JOB_ID. "" if nothing tells.
+ *
+ * What shows that a process is of the run: PIPE_STORE_KEY, a random text that all have and nobody else, of which the
+ * first 63 characters count. pipe-run makes one; under other launchers set it yourself, as by
+ * PIPE_STORE_KEY=$(openssl rand -hex 16). */
 #ifndef PIPE_LAUNCH_H
 #define PIPE_LAUNCH_H
 
@@ -30,6 +34,7 @@ typedef struct PrLaunch {
   const char *family; /* "torchrun"; "" if no family is there: rank 0 of 1 */
   uint32_t rank, size, local_rank;
   char store[280]; /* "host:port", or "[IPv6 address]:port" */
+  char key[64];    /* of the store; "" if nothing tells */
 } PrLaunch;
 
 /* PR_OK, or PR_E_ARG with what is wrong in why[200]. */

@@ -3,8 +3,8 @@
  *
  *   pipe-run -n N [options] PROGRAM [ARGUMENT...]
  *
- * It serves their store (PIPE_STORE), tells each its rank (pipe_launch.h), passes signals on to all, and
- * says which rank failed first and how. With --mpi they are started by mpirun, each by a pipe-run of its own
+ * It serves their store (PIPE_STORE, PIPE_STORE_KEY), tells each its rank (pipe_launch.h), passes signals on to all,
+ * and says which rank failed first and how. With --mpi they are started by mpirun, each by a pipe-run of its own
  * (--one) that waits for it and tells how it ended; Open MPI is told to let the others live, so that they
  * can say what happened. When one has failed, the others have so many seconds to end by themselves; then
  * they get SIGTERM, and two seconds later SIGKILL.
@@ -251,7 +251,7 @@ static void tell_end(int status) {
   char why[STORE_TEXT];
   if (pr_launch(&launch, why) || !launch.store[0])
     return;
-  int fd = store_socket(launch.store, false, why);
+  int fd = store_connect(launch.store, launch.key, why);
   StoreExit e = {launch.rank, status};
   if (fd >= 0) {
     store_send(fd, STORE_EXIT, &e, sizeof e, NULL, 0);
@@ -281,20 +281,23 @@ static int run_one(char **program, const sigset_t *heard) {
 
 static int run(const Asked *a, const char *self, const sigset_t *heard) {
   Job j = {.a = a, .nchild = a->mpi ? 1 : a->n};
-  char bound[STORE_ADDR], why[STORE_TEXT], text[64];
+  char bound[STORE_ADDR], key[STORE_KEY], why[STORE_TEXT] = "out of memory", text[64];
   pthread_mutex_init(&j.lock, NULL);
   j.pid = calloc(2 * (size_t)j.nchild, sizeof *j.pid);
   j.group = j.pid + j.nchild;
   j.ended = calloc(a->n, sizeof *j.ended);
   const StoreServerHooks hooks = {.arg = &j, .exited = told_end};
-  StoreServer *store = j.pid && j.ended ? store_serve(a->store, a->n, &hooks, bound, why) : NULL;
+  StoreServer *store = j.pid && j.ended && store_make_key(key, why)
+                           ? store_serve(a->store, key, a->n, &hooks, bound, why)
+                           : NULL;
   if (!store) {
-    fprintf(stderr, "pipe-run: %s\n", j.pid && j.ended ? why : "out of memory");
+    fprintf(stderr, "pipe-run: %s\n", why);
     free(j.pid);
     free(j.ended);
     return 1;
   }
   setenv("PIPE_STORE", bound, 1);
+  setenv("PIPE_STORE_KEY", key, 1);
   for (uint32_t i = 0; i < j.nchild; i++) {
     j.pid[i] = a->mpi ? start_mpirun(a, self) : start_rank(a, i);
     if (j.pid[i] < 0) {

@@ -114,10 +114,10 @@ static void *read_on(void *arg) {
 }
 
 /* Tries again with longer and longer pauses: the server may not be up yet. */
-static int connect_until(const char *addr, double end, char *why) {
+static int connect_until(const char *addr, const char *key, double end, char *why) {
   for (long ms = 1;; ms = ms < 500 ? 2 * ms : 500) {
-    int fd = store_socket(addr, false, why);
-    if (fd >= 0 || now() >= end)
+    int fd = store_connect(addr, key, why);
+    if (fd != -1 || now() >= end)
       return fd;
     nanosleep(&(struct timespec){0, ms * 1000000}, NULL);
   }
@@ -134,8 +134,8 @@ static void release(Store *s) {
   free(s);
 }
 
-Store *store_join(const char *addr, const StoreHello *me, const StoreHooks *hooks, double timeout_s,
-                  char *why) {
+Store *store_join(const char *addr, const char *key, const StoreJoin *me, const StoreHooks *hooks,
+                  double timeout_s, char *why) {
   double end = now() + timeout_s;
   Store *s = calloc(1, sizeof *s);
   if (!s) {
@@ -144,7 +144,7 @@ Store *store_join(const char *addr, const StoreHello *me, const StoreHooks *hook
   }
   if (hooks)
     s->hooks = *hooks;
-  s->fd = connect_until(addr, end, why);
+  s->fd = connect_until(addr, key, end, why);
   if (s->fd < 0) {
     free(s);
     return NULL;
@@ -156,7 +156,7 @@ Store *store_join(const char *addr, const StoreHello *me, const StoreHooks *hook
   pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
   pthread_cond_init(&s->changed, &attr);
   pthread_condattr_destroy(&attr);
-  say(s, STORE_HELLO, me, sizeof *me, NULL, 0);
+  say(s, STORE_JOIN, me, sizeof *me, NULL, 0);
   if (pthread_create(&s->reader, NULL, read_on, s)) {
     snprintf(why, STORE_TEXT, "no thread for the store");
     close(s->fd);
@@ -178,23 +178,23 @@ Store *store_join(const char *addr, const StoreHello *me, const StoreHooks *hook
   return NULL;
 }
 
-bool store_put(Store *s, const char *key, const void *data, uint32_t bytes) {
-  char name[STORE_KEY] = "";
-  snprintf(name, sizeof name, "%s", key);
-  return bytes <= STORE_MOST - STORE_KEY && say(s, STORE_PUT, name, sizeof name, data, bytes);
+bool store_put(Store *s, const char *name, const void *data, uint32_t bytes) {
+  char field[STORE_NAME] = "";
+  snprintf(field, sizeof field, "%s", name);
+  return bytes <= STORE_MOST - STORE_NAME && say(s, STORE_PUT, field, sizeof field, data, bytes);
 }
 
-void store_drop(Store *s, const char *key) {
-  char name[STORE_KEY] = "";
-  snprintf(name, sizeof name, "%s", key);
-  say(s, STORE_DROP, name, sizeof name, NULL, 0);
+void store_drop(Store *s, const char *name) {
+  char field[STORE_NAME] = "";
+  snprintf(field, sizeof field, "%s", name);
+  say(s, STORE_DROP, field, sizeof field, NULL, 0);
 }
 
-void *store_get(Store *s, const char *key, uint32_t *bytes, double timeout_s) {
-  char name[STORE_KEY] = "", *value;
+void *store_get(Store *s, const char *name, uint32_t *bytes, double timeout_s) {
+  char field[STORE_NAME] = "", *value;
   double end = now() + timeout_s;
-  snprintf(name, sizeof name, "%s", key);
-  if (!say(s, STORE_GET, name, sizeof name, NULL, 0))
+  snprintf(field, sizeof field, "%s", name);
+  if (!say(s, STORE_GET, field, sizeof field, NULL, 0))
     return NULL;
   pthread_mutex_lock(&s->lock);
   bool in_time = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Who serves the store: one thread, which waits in poll for all connections. Payloads are small and peers
- * trusted to finish a message that they have begun within a few seconds (SO_RCVTIMEO); one that does not
- * counts as gone. */
+ * Who serves the store: one thread, which waits in poll for all connections and never for one of them to
+ * finish a message: what has come of it stays with the connection. A stranger, which has not shown the key,
+ * has STRANGER_S for that and may send no more than a hello of any version; of too many the oldest goes. */
 #define _GNU_SOURCE /* accept4 */
 #include "store.h"
 
@@ -22,17 +22,23 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NOBODY UINT32_MAX
+enum { STRANGERS = 64, STRANGER_S = 5, STRANGER_BYTES = 256 };
+#define STRANGER UINT32_MAX       /* has not shown the key */
+#define KNOWN    (UINT32_MAX - 1) /* has, and is no rank */
 
 typedef struct Peer {
   int fd;
-  uint32_t rank;        /* NOBODY: has not said hello */
-  char want[STORE_KEY]; /* of a GET that has no answer yet; "" */
+  uint32_t rank;         /* or STRANGER, KNOWN */
+  double came;           /* when it connected */
+  char want[STORE_NAME]; /* of a GET that has no answer yet; "" */
+  StoreHead head;        /* of the message that is coming */
+  char *payload;         /* of it, once the head is there; owned */
+  size_t got;            /* bytes of both */
 } Peer;
 
 typedef struct Value {
   struct Value *next;
-  char key[STORE_KEY];
+  char name[STORE_NAME];
   char *data;
   uint32_t bytes;
 } Value;
@@ -40,12 +46,13 @@ typedef struct Value {
 /* A rank, from its hello on. */
 typedef struct Member {
   bool came, left, gone, answered;
-  StoreHello hello;
+  StoreJoin join;
   StorePlace place;
 } Member;
 
 struct StoreServer {
   StoreServerHooks hooks;
+  StoreHello hello; /* what a peer has to say first */
   uint32_t size, npeer, ncame;
   int listener, wake[2]; /* a double in `wake`: to stop, after so many seconds at the latest */
   pthread_t thread;
@@ -68,7 +75,7 @@ static double now(void) {
 static void tell_all(StoreServer *s, StoreType type, const void *a, uint32_t na, const void *b,
                      uint32_t nb) {
   for (uint32_t i = 0; i < s->npeer; i++)
-    if (s->peer[i].rank != NOBODY)
+    if (s->peer[i].rank != STRANGER)
       store_send(s->peer[i].fd, type, a, na, b, nb);
 }
 
@@ -123,22 +130,53 @@ static void refuse(StoreServer *s, const char *text) {
   tell_all(s, STORE_REFUSED, s->refusal, (uint32_t)strlen(s->refusal), NULL, 0);
 }
 
-/* False: a stranger to a run whose ranks are all here. It is refused, and that is no affair of theirs. */
-static bool greet(StoreServer *s, Peer *p, const char *payload, uint32_t bytes) {
+static void refuse_one(const Peer *p, const char *text) {
+  store_send(p->fd, STORE_REFUSED, text, (uint32_t)strlen(text), NULL, 0);
+}
+
+static bool is_same_key(const char *a, const char *b) {
+  unsigned char differs = 0;
+  for (int i = 0; i < STORE_KEY; i++) /* all of them, for the time is seen outside */
+    differs |= (unsigned char)(a[i] ^ b[i]);
+  return !differs;
+}
+
+/* A stranger's first message. False: its last. */
+static bool recognise(const StoreServer *s, Peer *p, StoreType type, const char *payload,
+                      uint32_t bytes) {
   StoreHello h = {0};
-  char text[STORE_TEXT] = "";
-  if (bytes == sizeof h)
-    memcpy(&h, payload, sizeof h);
-  h.name[sizeof h.name - 1] = 0;
-  if (bytes != sizeof h || h.version != STORE_VERSION)
-    snprintf(text, sizeof text, "store: a rank speaks version %u, this is version %d", h.version,
+  char text[STORE_TEXT];
+  if (type != STORE_HELLO || bytes < sizeof h.version)
+    return false;
+  memcpy(&h, payload, bytes < sizeof h ? bytes : sizeof h);
+  if (h.version == STORE_VERSION && bytes == sizeof h && is_same_key(h.key, s->hello.key)) {
+    p->rank = KNOWN;
+    store_send(p->fd, STORE_HELLO, &s->hello, sizeof s->hello.version, NULL, 0);
+    return true;
+  }
+  if (h.version != STORE_VERSION)
+    snprintf(text, sizeof text, "store: a process speaks version %u, this is version %d", h.version,
              STORE_VERSION);
-  else if (h.size != s->size || h.rank >= s->size)
+  else
+    snprintf(text, sizeof text, "store: PIPE_STORE_KEY is not the key of this run");
+  refuse_one(p, text);
+  return false;
+}
+
+/* False: it comes when all ranks are here, and is no affair of theirs. */
+static bool greet(StoreServer *s, Peer *p, const char *payload, uint32_t bytes) {
+  StoreJoin h = {0};
+  char text[STORE_TEXT] = "";
+  if (bytes != sizeof h)
+    return false;
+  memcpy(&h, payload, sizeof h);
+  h.name[sizeof h.name - 1] = 0;
+  if (h.size != s->size || h.rank >= s->size)
     snprintf(text, sizeof text, "store: %s is for %u ranks, and one is rank %u; here are %u",
              h.name, h.size, h.rank, s->size);
   for (uint32_t r = 0; !text[0] && r < s->size; r++) {
-    const StoreHello *o = &s->member[r].hello;
-    const StoreHello *a = r < h.rank ? o : &h, *b = r < h.rank ? &h : o;
+    const StoreJoin *o = &s->member[r].join;
+    const StoreJoin *a = r < h.rank ? o : &h, *b = r < h.rank ? &h : o;
     if (s->member[r].came && o->hash != h.hash)
       snprintf(text, sizeof text,
                "program: rank %u runs %s, hash %016" PRIx64 "; rank %u runs %s, hash %016" PRIx64,
@@ -147,32 +185,32 @@ static bool greet(StoreServer *s, Peer *p, const char *payload, uint32_t bytes) 
   if (!text[0] && s->member[h.rank].came)
     snprintf(text, sizeof text, "store: two processes say that they are rank %u", h.rank);
   if (s->ncame == s->size) {
-    store_send(p->fd, STORE_REFUSED, text, (uint32_t)strlen(text), NULL, 0);
+    refuse_one(p, text);
     return false;
   }
-  p->rank = bytes == sizeof h && h.rank < s->size ? h.rank : s->size;
+  p->rank = h.rank < s->size ? h.rank : KNOWN;
   if (text[0] || s->refusal[0]) {
     refuse(s, text);
     return true;
   }
   s->member[h.rank].came = true;
-  s->member[h.rank].hello = h;
+  s->member[h.rank].join = h;
   if (++s->ncame == s->size)
     tell_all(s, STORE_WELCOME, NULL, 0, NULL, 0);
   return true;
 }
 
-static const Value *find(const StoreServer *s, const char *key) {
+static const Value *find(const StoreServer *s, const char *name) {
   const Value *v = s->value;
-  while (v && strcmp(v->key, key))
+  while (v && strcmp(v->name, name))
     v = v->next;
   return v;
 }
 
-/* Takes the value of a key away. */
-static void empty(StoreServer *s, const char *key) {
+/* Takes the value of a name away. */
+static void empty(StoreServer *s, const char *name) {
   for (Value **at = &s->value; *at; at = &(*at)->next)
-    if (!strcmp((*at)->key, key)) {
+    if (!strcmp((*at)->name, name)) {
       Value *v = *at;
       *at = v->next;
       free(v->data);
@@ -181,22 +219,22 @@ static void empty(StoreServer *s, const char *key) {
     }
 }
 
-/* Keeps a value under its key, in place of one that is there. */
+/* Keeps a value under its name, in place of one that is there. */
 static void keep(StoreServer *s, const char *payload, uint32_t bytes) {
   Value *v = calloc(1, sizeof *v);
-  if (!v || bytes < STORE_KEY || !(v->data = malloc(bytes - STORE_KEY + (size_t)1))) {
+  if (!v || bytes < STORE_NAME || !(v->data = malloc(bytes - STORE_NAME + (size_t)1))) {
     free(v);
     return;
   }
-  memcpy(v->key, payload, STORE_KEY);
-  v->key[STORE_KEY - 1] = 0;
-  v->bytes = bytes - STORE_KEY;
-  memcpy(v->data, payload + STORE_KEY, v->bytes);
-  empty(s, v->key);
+  memcpy(v->name, payload, STORE_NAME);
+  v->name[STORE_NAME - 1] = 0;
+  v->bytes = bytes - STORE_NAME;
+  memcpy(v->data, payload + STORE_NAME, v->bytes);
+  empty(s, v->name);
   v->next = s->value;
   s->value = v;
   for (uint32_t i = 0; i < s->npeer; i++)
-    if (!strcmp(s->peer[i].want, v->key)) {
+    if (!strcmp(s->peer[i].want, v->name)) {
       s->peer[i].want[0] = 0;
       store_send(s->peer[i].fd, STORE_VALUE, v->data, v->bytes, NULL, 0);
     }
@@ -204,30 +242,31 @@ static void keep(StoreServer *s, const char *payload, uint32_t bytes) {
 
 /* False: the connection is to be closed. */
 static bool hear(StoreServer *s, Peer *p, StoreType type, const char *payload, uint32_t bytes) {
-  bool member = p->rank < s->size;
-  if (type == STORE_HELLO && p->rank == NOBODY)
+  if (p->rank == STRANGER)
+    return recognise(s, p, type, payload, bytes);
+  if (type == STORE_JOIN && p->rank == KNOWN)
     return greet(s, p, payload, bytes);
   if (type == STORE_EXIT && bytes == sizeof(StoreExit)) {
     if (s->hooks.exited)
       s->hooks.exited(s->hooks.arg, (const StoreExit *)(const void *)payload);
     return true;
   }
-  if (!member)
+  if (p->rank == KNOWN)
     return false;
   Member *m = &s->member[p->rank];
   switch (type) {
   case STORE_PUT: keep(s, payload, bytes); break;
   case STORE_DROP:
-    if (bytes == STORE_KEY && payload[STORE_KEY - 1] == 0)
+    if (bytes == STORE_NAME && payload[STORE_NAME - 1] == 0)
       empty(s, payload);
     break;
   case STORE_GET:
-    if (bytes == STORE_KEY && payload[STORE_KEY - 1] == 0) {
+    if (bytes == STORE_NAME && payload[STORE_NAME - 1] == 0) {
       const Value *v = find(s, payload);
       if (v)
         store_send(p->fd, STORE_VALUE, v->data, v->bytes, NULL, 0);
       else
-        memcpy(p->want, payload, STORE_KEY);
+        memcpy(p->want, payload, STORE_NAME);
     }
     break;
   case STORE_LATE: accuse(s, STORE_IS_LATE, p->rank, 0, ""); break;
@@ -255,6 +294,7 @@ static bool hear(StoreServer *s, Peer *p, StoreType type, const char *payload, u
 static void drop(StoreServer *s, uint32_t i) {
   Peer p = s->peer[i];
   close(p.fd);
+  free(p.payload);
   s->peer[i] = s->peer[--s->npeer];
   if (p.rank >= s->size || s->member[p.rank].left)
     return;
@@ -268,13 +308,25 @@ static void drop(StoreServer *s, uint32_t i) {
   accuse(s, STORE_IS_GONE, p.rank, 0, "");
 }
 
+/* Strangers whose time is over go, and of as many as there may be the oldest. */
+static void dismiss(StoreServer *s) {
+  uint32_t n = 0, oldest = 0;
+  for (uint32_t i = s->npeer; i-- > 0;)
+    if (s->peer[i].rank == STRANGER && now() - s->peer[i].came > STRANGER_S)
+      drop(s, i);
+  for (uint32_t i = 0; i < s->npeer; i++)
+    if (s->peer[i].rank == STRANGER && (n++ == 0 || s->peer[i].came < s->peer[oldest].came))
+      oldest = i;
+  if (n == STRANGERS)
+    drop(s, oldest);
+}
+
 static void admit(StoreServer *s) {
   int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC), one = 1;
   if (fd < 0)
     return;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   struct timeval limit = {5, 0};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   if (s->npeer == s->room) {
     uint32_t room = 2 * s->room + 8;
@@ -286,7 +338,44 @@ static void admit(StoreServer *s) {
     s->peer = peer;
     s->room = room;
   }
-  s->peer[s->npeer++] = (Peer){.fd = fd, .rank = NOBODY};
+  s->peer[s->npeer++] = (Peer){.fd = fd, .rank = STRANGER, .came = now()};
+}
+
+/* Takes what has come of a peer's message, without waiting. 1: it is whole; 0: not yet; -1: the connection ends. */
+static int take(Peer *p) {
+  const uint32_t most = p->rank == STRANGER ? STRANGER_BYTES : STORE_MOST;
+  for (;;) {
+    const bool head = p->got < sizeof p->head;
+    const size_t end = head ? sizeof p->head : sizeof p->head + p->head.bytes;
+    if (!head && !p->payload) {
+      if (p->head.magic != STORE_MAGIC || p->head.type >= STORE_NTYPES || p->head.bytes > most ||
+          !(p->payload = malloc((size_t)p->head.bytes + 1)))
+        return -1;
+      p->payload[p->head.bytes] = 0;
+    }
+    if (p->got == end)
+      return 1;
+    char *to = head ? (char *)&p->head + p->got : p->payload + (p->got - sizeof p->head);
+    ssize_t n = recv(p->fd, to, end - p->got, MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n <= 0)
+      return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : -1;
+    p->got += (size_t)n;
+  }
+}
+
+/* A peer has sent something. False: it is to be dropped. */
+static bool read_on(StoreServer *s, Peer *p) {
+  int whole = take(p);
+  if (whole <= 0)
+    return whole == 0;
+  char *payload = p->payload;
+  p->payload = NULL;
+  p->got = 0;
+  bool goes_on = hear(s, p, (StoreType)p->head.type, payload, p->head.bytes);
+  free(payload);
+  return goes_on;
 }
 
 /* Milliseconds until something is due, at most a second. */
@@ -303,7 +392,7 @@ static int until_due(const StoreServer *s) {
 static bool is_over(StoreServer *s) {
   bool anybody = false;
   for (uint32_t i = 0; i < s->npeer; i++)
-    anybody = anybody || s->peer[i].rank != NOBODY;
+    anybody = anybody || s->peer[i].rank != STRANGER;
   return s->stopping && (!anybody || now() >= s->stop_end);
 }
 
@@ -323,18 +412,10 @@ static void *serve(void *arg) {
     if (poll(fds, n + 2, until_due(s)) < 0 && errno != EINTR)
       break;
     for (uint32_t i = n; i-- > 0;) { /* from the end: drop() moves the last */
-      StoreType type;
-      char *payload;
-      uint32_t bytes;
-      if (!(fds[i].revents & (POLLIN | POLLHUP | POLLERR)))
-        continue;
-      bool goes_on = store_receive(fds[i].fd, &type, &payload, &bytes);
-      if (goes_on)
-        goes_on = hear(s, &s->peer[i], type, payload, bytes);
-      free(payload);
-      if (!goes_on)
+      if ((fds[i].revents & (POLLIN | POLLHUP | POLLERR)) && !read_on(s, &s->peer[i]))
         drop(s, i);
     }
+    dismiss(s);
     if (s->asked && !s->told && (all_answered(s) || now() >= s->answer_end))
       pronounce(s);
     if (fds[n].revents & POLLIN)
@@ -352,8 +433,10 @@ static void *serve(void *arg) {
 }
 
 static void release(StoreServer *s) {
-  for (uint32_t i = 0; i < s->npeer; i++)
+  for (uint32_t i = 0; i < s->npeer; i++) {
     close(s->peer[i].fd);
+    free(s->peer[i].payload);
+  }
   while (s->value) {
     Value *v = s->value;
     s->value = v->next;
@@ -378,8 +461,10 @@ static void name_bound(int fd, const char *addr, char *bound) {
   snprintf(bound, STORE_ADDR, "%.*s:%u", (int)(strrchr(addr, ':') - addr), addr, port);
 }
 
-StoreServer *store_serve(const char *addr, uint32_t size, const StoreServerHooks *hooks,
-                         char *bound, char *why) {
+StoreServer *store_serve(const char *addr, const char *key, uint32_t size,
+                         const StoreServerHooks *hooks, char *bound, char *why) {
+  if (!store_is_key(key, why))
+    return NULL;
   StoreServer *s = calloc(1, sizeof *s);
   if (!s || !(s->member = calloc(size, sizeof *s->member)) || pipe(s->wake)) {
     snprintf(why, STORE_TEXT, "no memory for a store");
@@ -389,6 +474,7 @@ StoreServer *store_serve(const char *addr, uint32_t size, const StoreServerHooks
     return NULL;
   }
   s->size = size;
+  s->hello = store_hello(key);
   if (hooks)
     s->hooks = *hooks;
   s->listener = store_socket(addr, true, why);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -87,6 +88,30 @@ int store_socket(const char *addr, bool listens, char *why) {
   return fd;
 }
 
+bool store_make_key(char key[STORE_KEY], char *why) {
+  unsigned char bits[16];
+  if (getentropy(bits, sizeof bits)) {
+    snprintf(why, STORE_TEXT, "no random key for the store: %s", strerror(errno));
+    return false;
+  }
+  for (size_t i = 0; i < sizeof bits; i++)
+    snprintf(key + 2 * i, 3, "%02x", bits[i]);
+  return true;
+}
+
+bool store_is_key(const char *key, char *why) {
+  if (!key || !*key)
+    snprintf(why, STORE_TEXT,
+             "the store needs a key: set PIPE_STORE_KEY to the same random text in all processes");
+  return key && *key;
+}
+
+StoreHello store_hello(const char *key) {
+  StoreHello h = {.version = STORE_VERSION};
+  snprintf(h.key, sizeof h.key, "%s", key ? key : "");
+  return h;
+}
+
 static bool write_all(int fd, const void *data, size_t n) {
   const char *at = data;
   while (n > 0) {
@@ -136,4 +161,32 @@ bool store_receive(int fd, StoreType *type, char **payload, uint32_t *bytes) {
   }
   (*payload)[head.bytes] = 0;
   return true;
+}
+
+int store_connect(const char *addr, const char *key, char *why) {
+  const struct timeval limit = {5, 0}, none = {0, 0};
+  const StoreHello me = store_hello(key);
+  StoreType type = STORE_NTYPES;
+  char *text = NULL;
+  uint32_t n;
+  if (!store_is_key(key, why))
+    return -2;
+  int fd = store_socket(addr, false, why);
+  if (fd < 0)
+    return -1;
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  bool answers = store_send(fd, STORE_HELLO, &me, sizeof me, NULL, 0) &&
+                 store_receive(fd, &type, &text, &n);
+  if (!answers)
+    snprintf(why, STORE_TEXT, "the store %.200s does not answer", addr);
+  else if (type == STORE_REFUSED)
+    snprintf(why, STORE_TEXT, "%s", text);
+  else if (type != STORE_HELLO)
+    snprintf(why, STORE_TEXT, "what answers at %.200s is no store", addr);
+  free(text);
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof none);
+  if (answers && type == STORE_HELLO)
+    return fd;
+  close(fd);
+  return answers ? -2 : -1;
 }

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 int group_fork(uint32_t size, PrLaunch *at, int *status) {
-  char why[1024], addr[280];
+  char why[1024];
   *status = 2;
-  PrGroupServer *server = pr_group_serve(size, addr, why);
+  PrGroupServer *server = pr_group_serve(size, at, why);
   if (!server) {
     fprintf(stderr, "%s\n", why);
     return 0;
@@ -24,8 +24,7 @@ int group_fork(uint32_t size, PrLaunch *at, int *status) {
     process[r] = pid;
     if (pid == 0) {
       free(process);
-      *at = (PrLaunch){.family = "pipe-run", .rank = r, .size = size, .local_rank = r};
-      snprintf(at->store, sizeof at->store, "%s", addr);
+      at->rank = at->local_rank = r;
       return 1;
     }
   }

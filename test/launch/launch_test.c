@@ -14,6 +14,6 @@ int main(void) {
   printf("%s: rank %u of %u", *l.family ? l.family : "alone", l.rank, l.size);
   if (l.local_rank != PIPE_NONE)
     printf(", %u on the host", l.local_rank);
-  printf("%s%s\n", *l.store ? ", store " : "", l.store);
+  printf("%s%s%s%s\n", *l.store ? ", store " : "", l.store, *l.key ? ", key " : "", l.key);
   return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * store_test WHAT: one rank of a test of the store; pipe-run starts as many as are wanted.
  *
- *   values       each puts its rank under a key, and large and empty values; all get all of them, also those
+ *   values       each puts its rank under a name, and large and empty values; all get all of them, also those
  *                that are not there yet
  *   hash         rank 2 shows another hash; twice: two processes say that they are rank 1
  *   size         rank 1 says that there are more ranks
@@ -9,7 +9,8 @@
  *   gone         rank 1 ends without a good-bye; silent: it stops, and rank 0 is late
  *   early        rank 1 never comes
  *   orphan       rank 1 leaves a program behind that it has started, and ends as in `gone`
- *   strangers    rank 0 makes some that come when all are there, and go; the others get their values all the same
+ *   strangers    rank 0 makes some that come when all are there, and go, some without the key; the others get their
+ *                values all the same
  *   noise        rank 0 sends what is no message from many connections; the others get their values
  *
  * Every process prints what it hears, in one line. */
@@ -54,26 +55,26 @@ static void nap(void) { nanosleep(&(struct timespec){0, 5000000}, NULL); }
 
 static int values(Store *s) {
   enum { LARGE = 3000000 };
-  char key[STORE_KEY], *large = malloc(LARGE), text[32];
+  char name[STORE_NAME], *large = malloc(LARGE), text[32];
   uint32_t n, right = 0;
   for (int i = 0; large && i < LARGE; i++)
     large[i] = (char)(i * 7 + (int)me.rank);
   if (me.rank == 0) /* the others wait */
     for (int i = 0; i < 20; i++)
       nap();
-  snprintf(key, sizeof key, "rank %u", me.rank);
+  snprintf(name, sizeof name, "rank %u", me.rank);
   int len = snprintf(text, sizeof text, "it is %u", me.rank);
-  bool ok = store_put(s, key, text, (uint32_t)len);
-  snprintf(key, sizeof key, "large %u", me.rank);
-  ok = ok && store_put(s, key, large, LARGE) && store_put(s, "empty", NULL, 0);
+  bool ok = store_put(s, name, text, (uint32_t)len);
+  snprintf(name, sizeof name, "large %u", me.rank);
+  ok = ok && store_put(s, name, large, LARGE) && store_put(s, "empty", NULL, 0);
   for (uint32_t r = 0; r < me.size && ok; r++) {
-    snprintf(key, sizeof key, "rank %u", r);
-    char *got = store_get(s, key, &n, 30);
+    snprintf(name, sizeof name, "rank %u", r);
+    char *got = store_get(s, name, &n, 30);
     len = snprintf(text, sizeof text, "it is %u", r);
     right += got && n == (uint32_t)len && !memcmp(got, text, n);
     free(got);
-    snprintf(key, sizeof key, "large %u", r);
-    got = store_get(s, key, &n, 30);
+    snprintf(name, sizeof name, "large %u", r);
+    got = store_get(s, name, &n, 30);
     bool same = got && n == LARGE;
     for (int i = 0; same && i < LARGE; i++)
       same = got[i] == (char)(i * 7 + (int)r);
@@ -107,19 +108,21 @@ static int noise(const char *addr) {
   return 0;
 }
 
-/* Processes of other runs, or of this one before it was started again. */
-static void strangers(const StoreHello *me_too) {
-  for (int i = 0; i < 4; i++) {
+/* Processes that have the key and come when all ranks are here, and such as have another version, or no key. */
+static void strangers(const StoreJoin *me_too) {
+  for (int i = 0; i < 5; i++) {
     char why[STORE_TEXT] = "", *text = NULL;
-    StoreHello h = *me_too;
+    StoreJoin j = *me_too;
+    StoreHello h = store_hello(i == 4 ? "guessed" : me.key);
     StoreType type = STORE_NTYPES;
     uint32_t n;
-    h.rank = 1;
-    h.hash += i == 1;
-    h.size += i == 2;
-    h.version += i == 3;
-    int fd = store_socket(me.store, false, why);
-    if (fd >= 0 && store_send(fd, STORE_HELLO, &h, sizeof h, NULL, 0))
+    j.rank = 1;
+    j.hash += i == 1;
+    j.size += i == 2;
+    h.version -= i == 3;
+    int fd = i < 3 ? store_connect(me.store, me.key, why) : store_socket(me.store, false, why);
+    if (fd >= 0 && (i < 3 ? store_send(fd, STORE_JOIN, &j, sizeof j, NULL, 0)
+                          : store_send(fd, STORE_HELLO, &h, sizeof h, NULL, 0)))
       store_receive(fd, &type, &text, &n);
     printf("a stranger: %s\n", type == STORE_REFUSED ? text : "not refused");
     free(text);
@@ -139,22 +142,22 @@ int main(int argc, char **argv) {
     return 0;
   if (!strcmp(what, "noise") && me.rank == 0)
     noise(me.store);
-  StoreHello hello = {.version = STORE_VERSION, .rank = me.rank, .size = me.size, .hash = 0xabc};
+  StoreJoin join = {.rank = me.rank, .size = me.size, .hash = 0xabc};
   if (!strcmp(what, "hash") && me.rank == 2)
-    hello.hash = 0xdef;
+    join.hash = 0xdef;
   if (!strcmp(what, "twice") && me.rank == 0)
-    hello.rank = 1;
+    join.rank = 1;
   if (!strcmp(what, "size") && me.rank == 1)
-    hello.size++;
-  snprintf(hello.name, sizeof hello.name, "schedule %u", me.rank);
+    join.size++;
+  snprintf(join.name, sizeof join.name, "schedule %u", me.rank);
   const StoreHooks hooks = {NULL, place, verdict};
-  Store *s = store_join(me.store, &hello, &hooks, !strcmp(what, "early") ? 1 : 30, why);
+  Store *s = store_join(me.store, me.key, &join, &hooks, !strcmp(what, "early") ? 1 : 30, why);
   if (!s) {
     printf("rank %u: %s\n", me.rank, why);
     return 1;
   }
   if (!strcmp(what, "strangers") && me.rank == 0)
-    strangers(&hello);
+    strangers(&join);
   if (!strcmp(what, "values") || !strcmp(what, "noise") || !strcmp(what, "strangers")) {
     values(s);
   } else {

@@ -4,13 +4,13 @@
  *
  *   group_test    one line per case; exit status 0 iff all is as it should be */
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "pipe_group.h"
-#include "store.h"
 
 enum { RANKS = 4, ROUNDS = 200, MOST = 5000 };
 
@@ -19,7 +19,7 @@ typedef enum Case { ALL_WELL, ONE_FAILS, ONE_IS_LATE, OTHER_PROGRAM } Case;
 typedef struct Rank {
   uint32_t id;
   Case what;
-  char addr[STORE_ADDR];
+  PrLaunch at;
   int wrong;
   char text[1024];
 } Rank;
@@ -78,10 +78,8 @@ static void *rank(void *arg) {
   Rank *r = arg;
   PipeProgram p = {
       .hash = r->what == OTHER_PROGRAM && r->id == 2 ? 2 : 1, .name = "net", .params = "P=4"};
-  PrLaunch at = {.family = "pipe-run", .rank = r->id, .size = RANKS};
   PrGroup *g;
-  snprintf(at.store, sizeof at.store, "%s", r->addr);
-  PrStatus st = pr_group_open(&g, &p, &at, 20, r->text);
+  PrStatus st = pr_group_open(&g, &p, &r->at, 20, r->text);
   if (st) {
     r->wrong += r->what != OTHER_PROGRAM;
     return NULL;
@@ -117,15 +115,16 @@ int main(void) {
   for (Case what = ALL_WELL; what <= OTHER_PROGRAM; what++) {
     Rank r[RANKS];
     pthread_t t[RANKS];
-    char bound[STORE_ADDR], why[STORE_TEXT] = "";
-    StoreServer *server = store_serve("127.0.0.1:0", RANKS, NULL, bound, why);
+    char why[1024] = "";
+    PrLaunch at;
+    PrGroupServer *server = pr_group_serve(RANKS, &at, why);
     if (!server) {
       printf("%s\n", why);
       return 2;
     }
     for (uint32_t i = 0; i < RANKS; i++) {
-      r[i] = (Rank){.id = i, .what = what};
-      snprintf(r[i].addr, sizeof r[i].addr, "%s", bound);
+      r[i] = (Rank){.id = i, .what = what, .at = at};
+      r[i].at.rank = i;
       if (pthread_create(&t[i], NULL, rank, &r[i]))
         return 2;
     }
@@ -134,7 +133,7 @@ int main(void) {
       pthread_join(t[i], NULL);
       wrong += r[i].wrong;
     }
-    store_stop(server, 2);
+    pr_group_serve_end(server);
     printf("%s: %d wrong; %s\n", name[what], wrong, r[0].text);
     bad += wrong;
   }
