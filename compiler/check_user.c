@@ -204,7 +204,7 @@ static void report(Sched *s, const Expr *whole) {
   if (s->timed && own_time(whole))
     diag_note(s->diag, NO_SPAN,
               "the times of this schedule are ns: makespan(F = 1, B = 2) is in units");
-  note_extends(s, e->at);
+  help_unchecked(s, e->at);
 }
 
 bool check_user(Sched *s) {

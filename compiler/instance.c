@@ -13,11 +13,22 @@ static void append_param(Sched *s, const char *name, int64_t value, bool first) 
                            (long long)value);
 }
 
-void note_extends(Sched *s, Span at) {
+bool note_extends(Sched *s, Span at) {
   const Schedule *sc = s->def;
-  if (sc->base && (at.file != sc->at.file || at.beg < sc->at.beg || at.end > sc->at.end))
+  bool inherited = sc->base &&
+                   (at.file != sc->at.file || at.beg < sc->at.beg || at.end > sc->at.end);
+  if (inherited)
     diag_note(s->diag, sc->base_at,
               "'%s' extends that schedule: what it requires and checks holds here, too", sc->name);
+  return inherited;
+}
+
+bool help_unchecked(Sched *s, Span at) {
+  if (!note_extends(s, at))
+    return false;
+  diag_help(s->diag, "'extends %s(...) without checks' leaves out its checks and limits",
+            s->def->base);
+  return true;
 }
 
 static bool check_requires(Sched *s, const Schedule *sc, bool used) {
@@ -97,9 +108,17 @@ bool instantiate(Ex *x, const Schedule *sc, uint32_t depth, Clauses *to, bool us
   Sched *s = x->s;
   if (!check_requires(s, sc, used))
     return false;
+  uint32_t first = to->n;
   if (sc->base && (!bind_params(s, sc->base_def, sc->base_args, sc, sc->base_at) ||
                    !instantiate(x, sc->base_def, depth + 1, to, used)))
     return false;
+  if (sc->unchecked) {
+    uint32_t n = first;
+    for (uint32_t i = first; i < to->n; i++)
+      if (to->at[i].clause->kind != CL_CHECK && to->at[i].clause->kind != CL_LIMIT)
+        to->at[n++] = to->at[i];
+    to->n = n;
+  }
   for (Clause *c = sc->clauses; c; c = c->next)
     *vec_push(s->arena, to) = (Bound){c, depth};
   return true;

@@ -485,15 +485,14 @@ static void report_sides(Sched *s, const Walk *w) {
 static void report(Sched *s, const Walk *w) {
   report_sides(s, w);
   diag_note(s->diag, s->site[s->op[w->op].site], "%s comes from here", op_text(s, w->op));
-  diag_help(s->diag,
-            s->op[w->op].kind == PIPE_F
-                ? "let fewer forwards run ahead here, or the B or W that ends a stash run earlier"
-                : "let the op run later here, or the B or W that ends a stash earlier");
   if (s->tuned && s->tuned->var && s->ntune > 1 && s->ncopy == 0)
     diag_note(s->diag, s->tuned->at, "no value of '%s' keeps the limits; this is the first",
               s->tuned->var);
-  if (w->broken->clause)
-    note_extends(s, w->broken->at);
+  if (!w->broken->clause || !help_unchecked(s, w->broken->at))
+    diag_help(s->diag,
+              s->op[w->op].kind == PIPE_F
+                  ? "let fewer forwards run ahead here, or the B or W that ends a stash run earlier"
+                  : "let the op run later here, or the B or W that ends a stash earlier");
 }
 
 bool check_limits(Sched *s) {

@@ -496,8 +496,10 @@ const char *eval_explain(Sched *s, const Expr *e);
 void help_params(Sched *s, const Schedule *sc);
 const char *span_text(Sched *s, Span at); /* the text itself, blanks squeezed, cut at 80 bytes */
 
-/* Says where a schedule that has what stands at `at` is extended, if it is; in instance.c. */
-void note_extends(Sched *s, Span at);
+/* Says where a schedule that has what stands at `at` is extended; false: it is not. In instance.c. */
+bool note_extends(Sched *s, Span at);
+/* The same of a check or limit, and how to leave it out. */
+bool help_unchecked(Sched *s, Span at);
 
 /* ---- expand.c: schedule + parameters -> ops of each rank; proves indices, placement, uniqueness,
  * sizes of everything ---- */

@@ -557,6 +557,7 @@ static void put_schedule(FILE *out, const Schedule *s) {
   if (s->base) {
     fprintf(out, " extends %s", s->base);
     put_args(out, s->base_args);
+    fputs(s->unchecked ? " without checks" : "", out);
   }
   put_requires(out, " requires ", s->requires);
   put_requires(out, " expects ", s->expects);

@@ -246,6 +246,7 @@ typedef struct Schedule {
   Name base;          /* extends base(args), or NULL */
   Span base_at;
   Arg *base_args;
+  bool unchecked;     /* without the checks and limits of what it extends */
   struct Schedule *base_def; /* (sema) */
   bool timed;         /* (sema) a number with a time unit stands in it */
   Clause *clauses;

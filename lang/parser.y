@@ -41,7 +41,7 @@ typedef struct LineList { WeightLine *first, *last; } LineList;
 typedef struct Read { WeightSource kind; Expr *value; } Read;
 typedef struct ClauseList { Clause *first, *last; } ClauseList;
 typedef struct Binding { Name name; Span at; } Binding;
-typedef struct Base { Name name; Span at; Arg *args; } Base;
+typedef struct Base { Name name; Span at; Arg *args; bool unchecked; } Base;
 typedef struct Array { Binding index; Range range; } Array; /* index.name NULL: none */
 typedef struct OpHead { Binding name; Expr *index; } OpHead;    /* of what stands before the dot */
 
@@ -77,6 +77,7 @@ struct Parse {
   uint32_t ninsert;                /* '}' to insert before `held`, see insert_closers */
   int before;                      /* the last token of the text */
   bool in_pipe;                    /* it stands between 'pipe NAME' and 'stages' */
+  bool in_base;                    /* between 'extends' and '{' */
   uint8_t in_weights;              /* 1: between 'weights' and its '{'; 2: in its braces; else 0 */
   int held;                        /* a token read but not given to the parser yet, or 0 */
   TokenValue held_value;
@@ -403,6 +404,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'" LIMIT "'limit'"
 %token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
+%token WITHOUT "'without'" CHECKS "'checks'"
 %token RECOMPUTE "'recompute'" FORWARD "'forward'" SLICES "'slices'"
 %token OVERLAP "'overlap'"
 %token TRANSFERS "'transfers'" RECV "'recv'" WAIT "'wait'" GROUP "'group'"
@@ -440,7 +442,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %type <stmt> stmt if_stmt do_stmt indexed
 %type <stmts> stmts block else_opt phased clipped
 %type <phase> phase used_phase
-%type <flag> forward_opt
+%type <flag> forward_opt without_opt
 %type <entry> entry
 %type <entries> entries side_block
 %type <params> words
@@ -489,6 +491,7 @@ item:
     s->base = $7.name;
     s->base_at = $7.at;
     s->base_args = $7.args;
+    s->unchecked = $7.unchecked;
     s->requires = $8.first;
     s->expects = $9.first;
     s->clauses = $11.first;
@@ -539,9 +542,10 @@ param: name init { $$ = new_param(ps, $1.name, @1, $2.e); } ;
 init: %empty { $$ = (ExprVal){0}; } | '=' expr { $$ = $2; } ;
 
 base_opt:
-  %empty { $$ = (Base){NULL, NO_SPAN, NULL}; }
-| EXTENDS name '(' args_opt ')' { $$ = (Base){$2.name, @2, $4.first}; }
+  %empty { $$ = (Base){NULL, NO_SPAN, NULL, false}; }
+| EXTENDS name '(' args_opt ')' without_opt { $$ = (Base){$2.name, @2, $4.first, $6}; }
 ;
+without_opt: %empty { $$ = false; } | WITHOUT CHECKS { $$ = true; } ;
 
 requires_opt: %empty { $$ = (RequireList){0}; } | REQUIRES requires { $$ = $2; } ;
 expects_opt: %empty { $$ = (RequireList){0}; } | EXPECTS requires { $$ = $2; } ;
@@ -1150,10 +1154,15 @@ static int yylex(YYSTYPE *val, Span *at, Parse *ps) {
     ps->held = 0;
   } else if (!token) {
     token = lex(&ps->lx, &val->token, at);
-    /* A word only there, where no name can stand: 'pipe NAME forward stages'. */
+    /* Words only there, where no name can stand: 'pipe NAME forward stages', 'extends NAME() without checks'. */
     bool ends = ps->before == TOK_NAME || ps->before == TOK_NUMBER || ps->before == ')';
     if (token == TOK_NAME && ps->in_pipe && ends && strcmp(val->token.name, "forward") == 0)
       token = TOK_FORWARD;
+    if (token == TOK_NAME && ps->before == TOK_WITHOUT && strcmp(val->token.name, "checks") == 0)
+      token = TOK_CHECKS;
+    if (token == TOK_NAME && ps->in_base && ps->before == ')' && strcmp(val->token.name, "without") == 0)
+      token = TOK_WITHOUT;
+    ps->in_base = token == TOK_EXTENDS || (ps->in_base && token != '{');
     ps->in_pipe = token == TOK_PIPE || (ps->in_pipe && token != TOK_STAGES);
     if (token == TOK_NUMBER && val->token.number.unit == UNIT_REAL && ps->in_weights != 2) {
       val->token.number.unit = 0;
