@@ -175,10 +175,11 @@ static void table(Compare *c, FILE *f) {
   int name = 8, params = 6;
   bool star = false;
   for (uint32_t i = 0; i < c->nrow; i++) {
-    const char *shown = shown_name(c, &c->row[i]);
+    const char *shown = printable(c->s, shown_name(c, &c->row[i])),
+               *given = printable(c->s, c->row[i].params);
     star |= c->row[i].front;
     name = (int)strlen(shown) > name ? (int)strlen(shown) : name;
-    params = (int)strlen(c->row[i].params) > params ? (int)strlen(c->row[i].params) : params;
+    params = (int)strlen(given) > params ? (int)strlen(given) : params;
   }
   fprintf(f, "  %-*s  %-*s  %10s  %10s  %9s  %10s  %10s  %9s  %8s  %7s  %9s  ", name, "schedule",
           params, "params", "makespan", "bound", "gap", "span", "bound", "gap", "x work", "bubble",
@@ -188,19 +189,19 @@ static void table(Compare *c, FILE *f) {
   fprintf(f, "%9s  %8s  %9s\n", "transfers", "versions", "staleness");
   for (uint32_t i = 0; i < c->nrow; i++) {
     const Row *w = &c->row[i];
+    const char *shown = printable(c->s, shown_name(c, w)), *given = printable(c->s, w->params);
     if (i > 0 && i % c->ninput == 0)
       fputc('\n', f);
     if (w->refused) {
-      fprintf(f, "  %-*s  %-*s  refused: %s\n", name, shown_name(c, w), params, w->params,
-              w->refused);
+      fprintf(f, "  %-*s  %-*s  refused: %s\n", name, shown, params, given, w->refused);
       continue;
     }
-    fprintf(
-        f, "%c %-*s  %-*s  %10s  %10s  %+7.2f %%  %10s  %10s  %+7.2f %%  %8.4f  %5.2f %%  %9.2f  ",
-        w->front ? '*' : ' ', name, shown_name(c, w), params, w->params,
-        row_time(c, w, w->makespan), row_time(c, w, w->bound), above_percent(w->makespan, w->bound),
-        row_time(c, w, w->span), row_time(c, w, w->span_bound),
-        above_percent(w->span, w->span_bound), w->times, w->bubble, w->inflight);
+    fprintf(f,
+            "%c %-*s  %-*s  %10s  %10s  %+7.2f %%  %10s  %10s  %+7.2f %%  %8.4f  %5.2f %%  %9.2f  ",
+            w->front ? '*' : ' ', name, shown, params, given, row_time(c, w, w->makespan),
+            row_time(c, w, w->bound), above_percent(w->makespan, w->bound), row_time(c, w, w->span),
+            row_time(c, w, w->span_bound), above_percent(w->span, w->span_bound), w->times,
+            w->bubble, w->inflight);
     if (c->sized)
       fprintf(f, "%9s  %9s  ", bytes_text(c->s, w->bytes), bytes_text(c->s, w->volume));
     fprintf(f, "%9" PRIu64 "  %8u  %9u\n", w->transfers, w->versions, w->staleness);
@@ -212,11 +213,7 @@ static void table(Compare *c, FILE *f) {
 
 static void quoted(FILE *f, const char *text) {
   fputc('"', f);
-  for (; *text; text++) {
-    if (*text == '"')
-      fputc('"', f);
-    fputc(*text, f);
-  }
+  escape_put(f, ESCAPE_CSV, text);
   fputc('"', f);
 }
 

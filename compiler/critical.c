@@ -557,7 +557,7 @@ static int digits(uint64_t v) {
 
 static void place(Sched *s, FILE *f, const PipeInstr *in) {
   const PipeSite *at = &s->prog->site[in->site];
-  fprintf(f, "%s:%u:%u", s->prog->file[at->file], at->line, at->col);
+  fprintf(f, "%s:%u:%u", printable(s, s->prog->file[at->file]), at->line, at->col);
 }
 
 void emit_critical(Sched *s, FILE *f) {

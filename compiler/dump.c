@@ -2,6 +2,7 @@
  * Text of what a pass left, one line per op, for --dump-after and for tests that read it; and the
  * small texts that messages share. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "graph.h"
 #include "limit.h"
@@ -26,9 +27,18 @@ const char *bytes_text(Sched *s, uint64_t bytes) {
   return arena_printf(s->arena, "%.1f %s", v, unit[u]);
 }
 
+const char *escaped(Sched *s, EscapeFor to, const char *text) {
+  size_t room = strlen(text) * (ESCAPE_ROOM - 1) + 1;
+  char *out = arena_alloc(s->arena, room);
+  escape_text(out, room, to, text);
+  return out;
+}
+
+const char *printable(Sched *s, const char *text) { return escaped(s, ESCAPE_TERMINAL, text); }
+
 void dump_ops(Sched *s, FILE *f) {
-  fprintf(f, "schedule %s %s\nranks %u stages %u microbatches %u", s->name, s->params, s->nrank,
-          s->nstage, s->nmb / s->slices);
+  fprintf(f, "schedule %s %s\nranks %u stages %u microbatches %u", printable(s, s->name),
+          printable(s, s->params), s->nrank, s->nstage, s->nmb / s->slices);
   if (s->slices > 1)
     fprintf(f, " slices %u", s->slices);
   fputc('\n', f);
@@ -132,7 +142,7 @@ void dump_program(Sched *s, FILE *f) {
   fprintf(f,
           "program %s %s hash %016" PRIx64 " makespan %" PRIu64 " ideal %" PRIu64 " busy %" PRIu64
           "\n",
-          p->name, p->params, p->hash, p->makespan, p->ideal, p->busy);
+          printable(s, p->name), printable(s, p->params), p->hash, p->makespan, p->ideal, p->busy);
   for (uint32_t i = 0; i < p->nshare; i++)
     fprintf(f, "%s %u -> %u: link %u", i ? "," : "shared", p->share[i].from, p->share[i].to,
             p->share[i].link);

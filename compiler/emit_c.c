@@ -220,9 +220,9 @@ static void head(Sched *s, Text *t) {
           "%s, proved: complete, in order,\n"
           " * deadlock-free (rendezvous, untagged, one comm stream per %s), matched. Columns: pipe_instr.h. */\n"
           "#include <pipe_instr.h>\n\nPIPE_REQUIRE_ABI(%u);\n\n#define N PIPE_NONE\n",
-          p->name, p->params, p->nrank, p->nstage, p->nmb / p->slices, p->makespan,
-          p->timed ? " ns" : " units", p->lowering == PIPE_CHANNELS ? "channel" : "rank",
-          PIPE_ABI));
+          escaped(s, ESCAPE_C, p->name), escaped(s, ESCAPE_C, p->params), p->nrank, p->nstage,
+          p->nmb / p->slices, p->makespan, p->timed ? " ns" : " units",
+          p->lowering == PIPE_CHANNELS ? "channel" : "rank", PIPE_ABI));
 }
 
 void emit_c_tables(Sched *s, Text *t, const char *symbol) {
@@ -336,7 +336,7 @@ void emit_c_tables(Sched *s, Text *t, const char *symbol) {
   text_table(t, "char *const", "file");
   for (uint32_t i = 0; i < p->nfile; i++) {
     text_string(t, i ? ", " : "");
-    text_quoted(t, p->file[i]);
+    text_quoted(t, ESCAPE_C, p->file[i]);
   }
   text_string(
       t,
@@ -349,8 +349,9 @@ void emit_c_tables(Sched *s, Text *t, const char *symbol) {
           "u, .ideal = %" PRIu64 "u, .busy = %" PRIu64 "u,\n"
           "  .rank = %srank, .stage = %sstage, .site = %ssite, .file = %sfile,\n%s%s%s};\n",
           *x ? "static const PipeProgram" : "const PipeProgram", x, symbol, PIPE_ABI, p->hash,
-          p->name, p->params, p->nrank, p->nstage, p->nmb, p->nsite, p->nfile, p->nmodel, p->sized,
-          p->timed, p->slices, p->forward, p->slots, p->makespan, p->ideal, p->busy, x, x, x, x,
+          escaped(s, ESCAPE_C, p->name), escaped(s, ESCAPE_C, p->params), p->nrank, p->nstage,
+          p->nmb, p->nsite, p->nfile, p->nmodel, p->sized, p->timed, p->slices, p->forward,
+          p->slots, p->makespan, p->ideal, p->busy, x, x, x, x,
           p->edge ? arena_printf(s->arena, "  .edge = %sedge, .row = %s%s, .nedge = %u,\n", x,
                                  p->row ? x : "", p->row ? "row" : "0", p->nedge)
                   : "",

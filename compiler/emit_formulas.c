@@ -180,7 +180,7 @@ void emit_formulas_c(Sched *s, Text *t) {
     text_table(t, "char *const", "state");
     for (uint32_t i = 0; i < s->nstate; i++) {
       text_string(t, i ? ", " : "");
-      text_quoted(t, s->state[i]);
+      text_quoted(t, ESCAPE_C, s->state[i]);
     }
     text_lit(t, "};\n");
   }
@@ -206,7 +206,7 @@ void emit_formulas_json(Sched *s, Text *t) {
     return;
   text_lit(t, "\"formulas\":[\n");
   for (uint32_t i = 0; i < s->nformula; i++) {
-    text_quoted(t, formula_text(s, &s->formula[i]));
+    text_quoted(t, ESCAPE_C, formula_text(s, &s->formula[i]));
     text_lit(t, i + 1 < s->nformula ? ",\n" : "],\n");
   }
   text_lit(t, "\"rules\":[");

@@ -20,36 +20,15 @@ typedef struct Pack {
   VEC(const char *) shape; /* keys of an object, quoted, with commas */
 } Pack;
 
-/* Bytes of the UTF-8 character at s, which has n > 0 bytes; 0: it is none. */
-static size_t utf8(const unsigned char *s, size_t n) {
-  size_t len = s[0] < 0x80                   ? 1
-               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
-               : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
-               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
-                                             : 0;
-  if (len == 0 || len > n)
-    return 0;
-  for (size_t i = 1; i < len; i++)
-    if ((s[i] & 0xc0) != 0x80)
-      return 0;
-  bool wrong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
-               (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f);
-  return wrong ? 0 : len;
-}
-
 /* n bytes as part of a JSON string; escaped: they are one already, but for what a page needs. */
 static void put_text(FILE *f, const char *text, size_t n, bool escaped) {
-  const unsigned char *s = (const unsigned char *)text;
-  for (size_t i = 0, len; i < n; i += len) {
-    len = utf8(s + i, n - i);
-    if (len == 0)
-      fputs("\\ufffd", f), len = 1;
-    else if (s[i] == '<' || s[i] < 0x20)
-      fprintf(f, "\\u%04x", s[i]);
-    else if (!escaped && (s[i] == '"' || s[i] == '\\'))
-      fprintf(f, "\\%c", s[i]);
+  char out[ESCAPE_ROOM];
+  for (size_t took = 1; n > 0; text += took, n -= took) {
+    took = escaped ? 1 : escape_one(ESCAPE_JSON, text, n, out);
+    if (*text == '<')
+      fputs("\\u003c", f);
     else
-      fwrite(s + i, 1, len, f);
+      escaped ? (void)fputc(*text, f) : (void)fputs(out, f);
   }
 }
 

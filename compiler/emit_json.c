@@ -133,7 +133,7 @@ static void channels_json(Sched *s, Text *t) {
     number_or_skip(t, "pipe", c->pipe);
     number_or_skip(t, "to", c->to);
     number(t, "from", c->from, ',');
-    key(t, "op"), text_json(t, pipe_op_info[c->op].text);
+    key(t, "op"), text_quoted(t, ESCAPE_JSON, pipe_op_info[c->op].text);
     text_lit(t, i + 1 < p->nchannel ? "},\n" : "}\n");
   }
   text_lit(t, "],\n");
@@ -171,10 +171,11 @@ static void sides_json(Sched *s, Text *t) {
     static const char *const stream[PIPE_NSTREAMS] = {"compute", "comm", "copy"};
     text_room(t);
     text_char(t, '{');
-    key(t, "side"), text_json(t, s->side_decl[k]->name), text_char(t, ',');
-    key(t, "stream"), text_json(t, stream[pipe_op_info[s->side_decl[k]->side->op].stream]);
+    key(t, "side"), text_quoted(t, ESCAPE_JSON, s->side_decl[k]->name), text_char(t, ',');
+    key(t, "stream"),
+        text_quoted(t, ESCAPE_JSON, stream[pipe_op_info[s->side_decl[k]->side->op].stream]);
     if (s->side_decl[k]->side->gives)
-      text_char(t, ','), key(t, "gives"), text_json(t, s->side_decl[k]->side->gives);
+      text_char(t, ','), key(t, "gives"), text_quoted(t, ESCAPE_JSON, s->side_decl[k]->side->gives);
     for (int bytes = 0; bytes < 2; bytes++) {
       text_char(t, ',');
       key(t, bytes ? "memory" : "cost");
@@ -378,7 +379,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
     bytes_json(t, bytes);
     if (pk->op != NONE) {
       key(t, "peak_op");
-      text_json(t, op_text(s, pk->op));
+      text_quoted(t, ESCAPE_JSON, op_text(s, pk->op));
       text_char(t, ',');
     }
   }
@@ -388,7 +389,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
     const PipePool *q = &k->pool[i];
     text_lit(t, i ? ",{" : "{");
     key(t, "class");
-    text_json(t, pipe_class_name[q->cls]);
+    text_quoted(t, ESCAPE_JSON, pipe_class_name[q->cls]);
     text_char(t, ',');
     number(t, "stage", q->stage, ',');
     number(t, "first", q->first, ',');
@@ -413,7 +414,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
     if (in->mb != NONE && p->slices > 1 && in->op != PIPE_U)
       number(t, "slice", in->mb % p->slices, ',');
     key(t, "phase");
-    text_json(t, pipe_phase_name[in->phase]);
+    text_quoted(t, ESCAPE_JSON, pipe_phase_name[in->phase]);
     text_char(t, ',');
     if (in->group > 0)
       number(t, "group", in->group, ',');
@@ -465,7 +466,7 @@ static void states_json(Sched *s, Text *t, uint32_t stage) {
   for (uint32_t j = 0; j < s->nstate; j++)
     if (s->stage[stage].states >> j & 1) {
       text_lit(t, first ? "" : ",");
-      text_quoted(t, s->state[j]);
+      text_quoted(t, ESCAPE_JSON, s->state[j]);
       first = false;
     }
   text_lit(t, "],");
@@ -479,8 +480,8 @@ void emit_json(Sched *s, FILE *f) {
   t->f = f, t->n = 0;
   text_lit(t, "{");
   number(t, "pipec_json", 1, ',');
-  key(t, "schedule"), text_json(t, p->name), text_char(t, ',');
-  key(t, "params"), text_json(t, p->params), text_char(t, ',');
+  key(t, "schedule"), text_quoted(t, ESCAPE_JSON, p->name), text_char(t, ',');
+  key(t, "params"), text_quoted(t, ESCAPE_JSON, p->params), text_char(t, ',');
   key(t, "hash");
   text_string(t, arena_printf(s->arena, "\"%016llx\",\n", (unsigned long long)p->hash));
   number(t, "ranks", p->nrank, ',');
@@ -514,9 +515,9 @@ void emit_json(Sched *s, FILE *f) {
     number(t, "time", s->steady.time, ',');
     number(t, "microbatches", s->steady.per, '}'), text_char(t, ',');
   }
-  key(t, "send"), text_json(t, send_text(s)), text_char(t, ',');
-  key(t, "lowering"), text_json(t, lowering_text(s)), text_char(t, ',');
-  key(t, "channels"), text_json(t, model_text(s));
+  key(t, "send"), text_quoted(t, ESCAPE_JSON, send_text(s)), text_char(t, ',');
+  key(t, "lowering"), text_quoted(t, ESCAPE_JSON, lowering_text(s)), text_char(t, ',');
+  key(t, "channels"), text_quoted(t, ESCAPE_JSON, model_text(s));
   if (s->opt->model.buffer > 0) {
     text_char(t, ','), key(t, "least_buffer"), text_char(t, '{');
     number(t, s->opt->model.in_bytes ? "bytes" : "messages", s->least_buffer, '}');
@@ -525,7 +526,7 @@ void emit_json(Sched *s, FILE *f) {
   key(t, "files"), text_char(t, '[');
   for (uint32_t i = 0; i < p->nfile; i++) {
     text_lit(t, i ? "," : "");
-    text_json(t, p->file[i]);
+    text_quoted(t, ESCAPE_JSON, p->file[i]);
   }
   text_lit(t, "],\n");
   key(t, "stages"), text_lit(t, "[\n");
@@ -586,7 +587,7 @@ void emit_json(Sched *s, FILE *f) {
     text_lit(t, "{");
     if (s->xfer[i].to == XFER_SIDE) {
       const SideUse *u = &s->side_use[s->xfer[i].from];
-      key(t, "side"), text_json(t, side_text(s, u)), text_char(t, ',');
+      key(t, "side"), text_quoted(t, ESCAPE_JSON, side_text(s, u)), text_char(t, ',');
       number(t, "on", s->stage[u->stage].rank, '}');
       text_lit(t, i + 1 < s->nxfer ? ",\n" : "\n");
       continue;

@@ -161,7 +161,7 @@ static void formulas(Sched *s, Text *t, const PipeLoopFormula *f, uint32_t n, co
     text_string(t, f[i].nterm ? arena_printf(s->arena, "\n  {%s%u, ", name, i) : "\n  {0, ");
     text_u64(t, f[i].nterm);
     text_lit(t, ",0, ");
-    text_quoted(t, f[i].text);
+    text_quoted(t, ESCAPE_C, f[i].text);
     text_lit(t, "},");
   }
   text_lit(t, "\n};\n");

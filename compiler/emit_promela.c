@@ -374,8 +374,8 @@ bool emit_promela(Sched *s, FILE *f) {
     return too_large(s, "an int of SPIN holds less than 2 GiB");
   if (!find_queues(&m))
     return too_large(s, "SPIN has room for 254 processes, one for each queue of each rank");
-  fprintf(f, "/* %s%s%s under the model: %s.\n", s->name, *s->params ? ", " : "", s->params,
-          model_text(s));
+  fprintf(f, "/* %s%s%s under the model: %s.\n", escaped(s, ESCAPE_C, s->name),
+          *s->params ? ", " : "", escaped(s, ESCAPE_C, s->params), model_text(s));
   fprintf(f, " * spin -a FILE && cc -O2 -DSAFETY -DVECTORSZ=%u pan.c -o pan && ./pan\n",
           4096 + 64 * m.queue.n);
   fprintf(f,

@@ -23,6 +23,7 @@
 #include "arena.h"
 #include "ast.h"
 #include "diag.h"
+#include "escape.h"
 #include "machine.h"
 #include "pipe_instr.h"
 #include "pipe_sim.h"
@@ -771,6 +772,12 @@ void verify_clock(const Sched *s, int64_t S, uint32_t nnode, const uint32_t *fir
 #define OP_TEXT PIPE_OP_TEXT
 const char *op_text(Sched *s, uint32_t op);          /* "2F0", arena */
 const char *bytes_text(Sched *s, uint64_t bytes);    /* "44.0 GiB" */
+/* A name, path or parameter list as it may stand in a report, or in an emitted text; arena. */
+const char *printable(Sched *s, const char *text);
+const char *escaped(Sched *s, EscapeFor to, const char *text);
+/* A name or path, for the terminal or in an emitted text; arena. */
+const char *escaped(Sched *s, EscapeFor to, const char *text);
+static inline const char *shown(Sched *s, const char *text) { return escaped(s, ESCAPE_TERMINAL, text); }
 static inline uint32_t op_rank(const Sched *s, uint32_t op) { return s->stage[s->op[op].stage].rank; }
 static inline uint64_t round64(uint64_t bytes) { return (bytes + 63) & ~(uint64_t)63; }
 

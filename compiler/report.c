@@ -37,8 +37,8 @@ static void report_buffer(Sched *s, FILE *f) {
 /* A file with transfers of its own is proved as it stands, and that is all. */
 static void report_lists(Sched *s, FILE *f) {
   fprintf(f, "%s: %u rank%s, %u stage%s, %u microbatch%s, %u ops, %u transfers of its own\n",
-          s->name, s->nrank, s->nrank == 1 ? "" : "s", s->nstage, s->nstage == 1 ? "" : "s", s->nmb,
-          s->nmb == 1 ? "" : "es", s->nop - s->nstage, s->nxfer);
+          printable(s, s->name), s->nrank, s->nrank == 1 ? "" : "s", s->nstage,
+          s->nstage == 1 ? "" : "s", s->nmb, s->nmb == 1 ? "" : "es", s->nop - s->nstage, s->nxfer);
   fprintf(f, "proved    complete, in order, deadlock-free, matched\n");
   if (s->lowering != PIPE_GLOBAL)
     fprintf(f, "lowering  %s\n", lowering_text(s));
@@ -144,9 +144,10 @@ static const char *why_not(Sched *s) {
                    ? (LineCol){0, 0}
                    : diag_linecol(s->diag, s->all_m.at.file, s->all_m.at.beg);
   const char *text = s->all_m.refuted ? s->all_m.text : said_of(s, s->all_m.text, s->opt->for_all);
-  return at.line ? arena_printf(s->arena, "%s (%s:%u:%u)", text,
-                                s->diag->source[s->all_m.at.file].path, at.line, at.col)
-                 : text;
+  return at.line
+             ? arena_printf(s->arena, "%s (%s:%u:%u)", text,
+                            printable(s, s->diag->source[s->all_m.at.file].path), at.line, at.col)
+             : text;
 }
 
 /* What the looped program says where the text has no proof: for the values that it has. */
@@ -208,7 +209,7 @@ static void report_all(Sched *s, FILE *f) {
     fprintf(
         f,
         "steady    not the same for every %s: how long transfers take moves with it (%s:%u:%u)\n",
-        m, s->diag->source[s->all_m.at.file].path, at.line, at.col);
+        m, printable(s, s->diag->source[s->all_m.at.file].path), at.line, at.col);
     return;
   }
   fprintf(f, "steady    %s for %s on an idle network, the orders repeat every %" PRIu64 "\n",
@@ -224,9 +225,9 @@ void emit_report(Sched *s, FILE *f) {
     return;
   }
   uint32_t nmb = s->nmb / s->slices;
-  fprintf(f, "%s%s%s: %u rank%s, %u stage%s, %u microbatch%s%s, %u ops, %u transfers\n", s->name,
-          *s->params ? " " : "", s->params, s->nrank, s->nrank == 1 ? "" : "s", s->nstage,
-          s->nstage == 1 ? "" : "s", nmb, nmb == 1 ? "" : "es",
+  fprintf(f, "%s%s%s: %u rank%s, %u stage%s, %u microbatch%s%s, %u ops, %u transfers\n",
+          printable(s, s->name), *s->params ? " " : "", printable(s, s->params), s->nrank,
+          s->nrank == 1 ? "" : "s", s->nstage, s->nstage == 1 ? "" : "s", nmb, nmb == 1 ? "" : "es",
           s->slices > 1 ? arena_printf(s->arena, " of %u slices", s->slices) : "", s->nop,
           s->nxfer);
   fprintf(f, "proved    complete, in order, deadlock-free, matched; %u check%s", s->ncheck,

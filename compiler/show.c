@@ -249,8 +249,8 @@ void emit_show(Sched *s, FILE *f) {
   uint64_t **end, **start = predict(s, &end);
   bool used[PIPE_NOPS] = {0};
   g.cols = columns(&g, start, end, room);
-  fprintf(f, "%s%s%s: makespan %s, bubble %.2f %%\n", s->name, *s->params ? " " : "", s->params,
-          time_text(s, s->makespan), bubble_percent(s, s->makespan));
+  fprintf(f, "%s%s%s: makespan %s, bubble %.2f %%\n", printable(s, s->name), *s->params ? " " : "",
+          printable(s, s->params), time_text(s, s->makespan), bubble_percent(s, s->makespan));
   bounds(&g, width);
   if (right)
     fprintf(f, "%*sidle  in flight\n", (int)(LEFT + g.cols + 4), "");

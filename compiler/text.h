@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "escape.h"
+
 typedef struct Text {
   FILE *f;
   size_t n;
@@ -80,48 +82,13 @@ static inline void text_table(Text *t, const char *type, const char *name) {
   text_string(t, "[] = {");
 }
 
-/* In double quotes, escaped so that it is a C and a JSON string (bytes from 0x80 as they are). */
-static inline void text_quoted(Text *t, const char *s) {
+/* In double quotes, as a string of the language. */
+static inline void text_quoted(Text *t, EscapeFor to, const char *s) {
   text_char(t, '"');
-  for (; *s; s++) {
-    unsigned char c = (unsigned char)*s;
+  for (size_t n = strlen(s), took; n > 0; n -= took, s += took) {
     text_room(t);
-    if (c == '"' || c == '\\')
-      text_char(t, '\\'), text_char(t, *s);
-    else if (c < 0x20 || c == 0x7f)
-      text_char(t, '?');
-    else
-      text_char(t, *s);
-  }
-  text_char(t, '"');
-}
-
-/* Bytes of the UTF-8 character at s, or 0: it is none. */
-static inline int utf8_length(const unsigned char *s) {
-  int n = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
-  for (int i = 1; i < n; i++)
-    if ((s[i] & 0xc0) != 0x80)
-      return 0;
-  bool wrong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
-               (s[0] == 0xf4 && s[1] > 0x8f);
-  return n && wrong ? 0 : n;
-}
-
-/* The same for JSON, which is UTF-8: other bytes, as file names may have, are '?'. */
-static inline void text_json(Text *t, const char *s) {
-  text_char(t, '"');
-  for (int n; *s; s += n) {
-    unsigned char c = (unsigned char)*s;
-    n = utf8_length((const unsigned char *)s);
-    text_room(t);
-    if (c == '"' || c == '\\')
-      text_char(t, '\\');
-    if (c < 0x20 || c == 0x7f || n == 0)
-      text_char(t, '?');
-    else
-      for (int i = 0; i < n; i++)
-        text_char(t, s[i]);
-    n = n ? n : 1;
+    took = escape_one(to, s, n, t->buf + t->n);
+    t->n += strlen(t->buf + t->n);
   }
   text_char(t, '"');
 }

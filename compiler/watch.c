@@ -134,7 +134,8 @@ static void draw(const Watch *w, const Text *text) {
   fwrite(text->at, 1, n, stdout);
   if (w->screen && more)
     printf("\033[0;7m%u more lines\033[0m ", more);
-  printf("watching %s", w->s->opt->input);
+  fputs("watching ", stdout);
+  escape_put(stdout, ESCAPE_TERMINAL, w->s->opt->input);
   if (others)
     printf(" and %u other file%s", others, others == 1 ? "" : "s");
   fputs(w->screen ? "; Ctrl-C leaves" : "\n", stdout);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * The printer of user errors: where (path, line, column), what, and the line with the span marked.
  *
- * A shown line is a row of cells. A cell is one character of the source and what is printed for
- * it: itself, a space for a tab, \xNN for each byte that is a control byte, not UTF-8, or steers
- * the direction of text. Carets count the columns of cells, so they stay under what they mean; a
+ * A shown line is a row of cells. A cell is one character of the source and what escape.h prints
+ * for it on the terminal. Carets count the columns of cells, so they stay under what they mean; a
  * character outside ASCII counts as one column. Of a line longer than MAX_COLUMNS only a window
  * around the start of the span is shown. Cost: linear in the line, for each message. */
 #include "diag.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "escape.h"
 
 enum { MAX_COLUMNS = 160, COLUMNS_BEFORE = 40 };
 
@@ -72,54 +73,16 @@ LineCol diag_linecol(const Diag *d, uint32_t file, uint32_t offset) {
 
 /* What is printed for one character. */
 typedef struct Cell {
-  char text[20];
+  char text[ESCAPE_ROOM];
   uint32_t bytes; /* read from the source, at least 1 */
   uint32_t columns;
 } Cell;
 
-/* Length of the UTF-8 sequence at p, or 0 if it is none or should not be shown as it is. */
-static uint32_t utf8_shown(const unsigned char *p, const unsigned char *end) {
-  uint32_t n = p[0] >= 0xf0 && p[0] <= 0xf4   ? 4
-               : p[0] >= 0xe0 && p[0] <= 0xef ? 3
-               : p[0] >= 0xc2 && p[0] <= 0xdf ? 2
-                                              : 0;
-  if (n == 0 || (size_t)(end - p) < n)
-    return 0;
-  uint32_t code = p[0] & (0xffu >> (n + 1));
-  for (uint32_t i = 1; i < n; i++) {
-    if ((p[i] & 0xc0) != 0x80)
-      return 0;
-    code = code << 6 | (p[i] & 0x3f);
-  }
-  bool valid = (n != 3 || code >= 0x800) && (n != 4 || (code >= 0x10000 && code <= 0x10ffff)) &&
-               (code < 0xd800 || code > 0xdfff);
-  bool control = code < 0xa0 || code == 0xfeff || (code >= 0x200b && code <= 0x200f) ||
-                 (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x2069);
-  return valid && !control ? n : 0;
-}
-
-static Cell cell_at(const char *text, const char *text_end) {
-  const unsigned char *p = (const unsigned char *)text;
-  Cell cell = {.bytes = 1, .columns = 1};
-  if (p[0] == '\t') {
-    cell.text[0] = ' ';
-  } else if (p[0] >= 0x20 && p[0] < 0x7f) {
-    cell.text[0] = text[0];
-  } else if (p[0] >= 0x80 && utf8_shown(p, (const unsigned char *)text_end)) {
-    cell.bytes = utf8_shown(p, (const unsigned char *)text_end);
-    memcpy(cell.text, text, cell.bytes);
-  } else {
-    cell.columns = (uint32_t)snprintf(cell.text, sizeof cell.text, "\\x%02X", p[0]);
-  }
+static Cell cell_at(const char *text, const char *end) {
+  Cell cell;
+  cell.bytes = (uint32_t)escape_one(ESCAPE_TERMINAL, text, (size_t)(end - text), cell.text);
+  cell.columns = cell.bytes > 1 ? 1 : (uint32_t)strlen(cell.text);
   return cell;
-}
-
-static void put_text(FILE *out, const char *text, size_t n) {
-  for (const char *end = text + n; text < end;) {
-    Cell cell = cell_at(text, end);
-    fputs(cell.text, out);
-    text += cell.bytes;
-  }
 }
 
 static void put_line(FILE *out, const Source *src, Span at) {
@@ -183,11 +146,11 @@ static void put_message(Diag *d, const char *severity, const char *name, Span at
     at.beg = at.beg < src->len ? at.beg : src->len;
     at.end = at.end < src->len ? at.end : src->len;
     LineCol place = diag_linecol(d, at.file, at.beg);
-    put_text(d->out, src->path, strlen(src->path));
+    escape_put(d->out, ESCAPE_TERMINAL, src->path);
     fprintf(d->out, ":%u:%u: ", place.line, place.col);
   }
   fprintf(d->out, "%s: ", severity);
-  put_text(d->out, text, strlen(text));
+  escape_put(d->out, ESCAPE_TERMINAL, text);
   if (name)
     fprintf(d->out, " [%s]", name);
   fputc('\n', d->out);

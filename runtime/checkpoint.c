@@ -3,6 +3,7 @@
  * process that leads looks at all of them, writes the manifest and gives the folder its name. Whatever ends
  * the run before that leaves the checkpoint before it the latest one. */
 #include "checkpoint.h"
+#include "escape.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -272,17 +273,19 @@ static bool add(char *text, size_t room, size_t *len, const char *fmt, ...) {
 static PrStatus write_manifest(PrRun *run, const char *folder) {
   const PipeProgram *p = run->p;
   const uint32_t nloss = run->loss_steps ? run->nsink * p->nmb : 0;
-  size_t room = 1024 + strlen(p->params) + strlen(p->name) + 20 * (size_t)nloss +
-                128 * (size_t)p->nmodel + (run->m.identity ? strlen(run->m.identity) : 0),
+  size_t room = 2048 + 20 * (size_t)nloss + 128 * (size_t)p->nmodel +
+                (run->m.identity ? strlen(run->m.identity) : 0),
          len = 0;
-  char *text = malloc(room), path[CK_PATH], name[CK_NAME], why[CK_PATH];
+  char *text = malloc(room), path[CK_PATH], name[CK_NAME], why[CK_PATH], of[256], params[512];
   PrStatus st = text ? path_of(run, path, folder, "manifest")
                      : pr_fail(run, PR_E_MEMORY, "no memory for a manifest");
   if (st)
     goto done;
+  escape_text(of, sizeof of, ESCAPE_TERMINAL, p->name); /* a line each */
+  escape_text(params, sizeof params, ESCAPE_TERMINAL, p->params);
   bool ok = add(text, room, &len,
                 "pipe checkpoint %d\nstep %" PRIu64 "\nprogram %016" PRIx64 " %s %s\n", CK_VERSION,
-                pr_steps_done(run), p->hash, p->name, p->params) &&
+                pr_steps_done(run), p->hash, of, params) &&
             add(text, room, &len, "model %s\nstages %u\nlosses %u",
                 run->m.identity ? run->m.identity : "", p->nmodel, nloss);
   for (uint32_t i = 0; ok && i < nloss; i++) {

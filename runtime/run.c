@@ -8,6 +8,7 @@
  * with sizes, to the byte. The block is written once, by the rank's thread, before pr_open returns:
  * memory that the operating system cannot provide shows there and not in the middle of a step. */
 #include "checkpoint.h"
+#include "escape.h"
 #include "run.h"
 
 #include <math.h>
@@ -32,8 +33,11 @@ PrStatus pr_fail(PrRun *run, PrStatus st, const char *fmt, ...) {
   if (first) {
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(run->text, sizeof run->text, fmt, ap);
+    char text[PR_TEXT];
+    vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    escape_text(run->text, sizeof run->text, ESCAPE_TERMINAL,
+                text); /* names, paths, texts of peers */
     atomic_store(&run->has_text, 1);
     if (st != PR_E_IO)
       atomic_store(&run->status, (int)st);

@@ -6,6 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "escape.h"
+
 static const SvgUnit time_unit[] = {{1e9, "s"}, {1e6, "ms"}, {1e3, "\302\265s"}, {1, "ns"}};
 static const SvgUnit plain_unit = {1, "units"};
 static const SvgUnit byte_unit[] = {{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}, {1, "B"}};
@@ -78,50 +80,12 @@ const char *svg_percent(char buf[SVG_NUMBER], double share) {
   return buf;
 }
 
-/* Length of the UTF-8 sequence at s that XML 1.0 allows, 0 if there is none. */
-static int xml_char(const unsigned char *s) {
-  if (s[0] < 0x80)
-    return s[0] >= 0x20 || s[0] == '\t' || s[0] == '\n';
-  int n = s[0] >= 0xc2 && s[0] < 0xe0   ? 2
-          : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
-          : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
-                                        : 0;
-  uint32_t c = n ? s[0] & (0x7fu >> n) : 0;
-  for (int i = 1; i < n; i++) {
-    if ((s[i] & 0xc0) != 0x80)
-      return 0;
-    c = c << 6 | (s[i] & 0x3fu);
-  }
-  if ((n == 3 && c < 0x800) || (n == 4 && (c < 0x10000 || c > 0x10ffff)))
-    return 0;
-  return (c >= 0xd800 && c < 0xe000) || c == 0xfffe || c == 0xffff ? 0 : n;
-}
-
-static void put_escaped(FILE *out, const char *text) {
-  for (const unsigned char *s = (const unsigned char *)text; *s;) {
-    int n = xml_char(s);
-    if (*s == '&')
-      fputs("&amp;", out);
-    else if (*s == '<')
-      fputs("&lt;", out);
-    else if (*s == '>')
-      fputs("&gt;", out);
-    else if (*s == '"')
-      fputs("&quot;", out);
-    else if (n == 0)
-      putc('?', out);
-    else
-      fwrite(s, 1, (size_t)n, out);
-    s += n ? n : 1;
-  }
-}
-
 void svg_vemit(FILE *out, const char *fmt, va_list ap) {
   char num[SVG_NUMBER];
   for (; *fmt; fmt++)
     switch (*fmt) {
     case '~': fputs(svg_fixed(num, va_arg(ap, double), 2, true), out); break;
-    case '$': put_escaped(out, va_arg(ap, const char *)); break;
+    case '$': escape_put(out, ESCAPE_XML, va_arg(ap, const char *)); break;
     case '#': fprintf(out, "%u", va_arg(ap, unsigned)); break;
     default: putc(*fmt, out);
     }

@@ -12,19 +12,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "escape.h"
 #include "pipe_sim.h"
-
-static void put_text(FILE *f, const char *s) {
-  for (; *s; s++) {
-    unsigned char c = (unsigned char)*s;
-    if (c == '"' || c == '\\')
-      putc('\\', f);
-    if (c < 0x20 || c == 0x7f)
-      fprintf(f, "\\u%04x", c);
-    else
-      putc(c, f);
-  }
-}
 
 static uint64_t to_ns(const TraceGroup *g, uint64_t t) {
   return g->scale == 1 ? t : (uint64_t)((double)t * g->scale + 0.5);
@@ -79,7 +68,7 @@ static bool has_copy(const PipeRank *k) {
 static void put_names(FILE *f, const PipeProgram *p, const TraceGroup *g, int pid) {
   fprintf(f, "%s{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"",
           pid > 1 ? ",\n" : "", pid);
-  put_text(f, g->name);
+  escape_put(f, ESCAPE_JSON, g->name);
   fprintf(
       f,
       "\"}},\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}",
@@ -147,7 +136,7 @@ static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
   if (in->site < p->nsite && p->site[in->site].file < p->nfile) {
     const PipeSite *at = &p->site[in->site];
     fputs(",\"at\":\"", f);
-    put_text(f, p->file[at->file]);
+    escape_put(f, ESCAPE_JSON, p->file[at->file]);
     fprintf(f, ":%u:%u\"", at->line, at->col);
   }
   fputs("}}", f);
@@ -172,9 +161,9 @@ int trace_json(FILE *out, const PipeProgram *p, const TraceGroup *group, int ngr
   }
   if (ok) {
     fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"schedule\":\"", out);
-    put_text(out, p->name);
+    escape_put(out, ESCAPE_JSON, p->name);
     fputs("\",\"params\":\"", out);
-    put_text(out, p->params);
+    escape_put(out, ESCAPE_JSON, p->params);
     fprintf(out, "\",\"hash\":\"%016" PRIx64 "\",\"timed\":\"%u\"},\n\"traceEvents\":[\n", p->hash,
             p->timed);
   }

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: MIT
+# names.py PIPEC CC... : a program of the JSON form gets hostile names and parameters, in files of hostile paths.
+# Whatever pipec writes of it stays what it is: C that compiles without a warning and holds the same bytes, XML and
+# JSON that parse, and reports of shown characters.
+import json
+import random
+import re
+import subprocess
+import sys
+import unicodedata
+import xml.etree.ElementTree
+
+pipec, cc = sys.argv[1], sys.argv[2:]
+EVIL = "__attribute__((constructor))static void evil(void){extern void exit(int);exit(9);}"
+PARTS = ['"', "\\", "\n", "\r", "\t", "*/", "/*", "//", "*", "/", "?", "??/", "??=", "%s%n", "\x1b]0;title\x07",
+         "\x1b[31m", "\x7f", "\x01", "\u009b31m", "\u202e", "\u2028", "\ufeff", "é", "\u2713", "\U0001f600", "0", "a", " ",
+         "<", "&", "]]>", "</script>", "<!--", "${x}", "'", ";", EVIL]  # fmt: skip
+FIXED = ["plain", 'x*/' + EVIL + '/*', '";' + EVIL + '//', "ends in \\", "ends in ??", "??/", "*\\\n/ " + EVIL, "\\u000a", "a\\\n/"]
+
+
+def run(*args, **more):
+    done = subprocess.run([pipec, *args], capture_output=True, **more)
+    assert done.returncode == 0, (args, done.stderr)
+    return done
+
+
+def all_shown(what, text):
+    for c in text.decode():  # UTF-8, or an exception
+        bad = c != "\n" and (unicodedata.category(c) in ("Cc", "Zl", "Zp") or unicodedata.bidirectional(c) in
+                             ("LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"))  # fmt: skip
+        assert not bad, (what, c, text)
+
+
+rand = random.Random(16)
+soup = lambda: "".join(rand.choice(PARTS) for _ in range(rand.randrange(1, 60)))[:999].encode()[:999].decode(errors="ignore")
+names = [(n, n) for n in FIXED] + [(soup(), soup()) for _ in range(100)]
+with open("base.json") as f:
+    base = json.load(f)
+
+files = []
+for k, (name, params) in enumerate(names):
+    base["schedule"], base["params"] = name, params
+    with open(f"n{k}.json", "w") as f:
+        json.dump(base, f)
+    run(f"n{k}.json", f"--symbol=p{k}", "-o", f"n{k}.c")
+    files.append(f"n{k}.c")
+    for line in run(f"n{k}.json", "--emit=promela").stdout.split(b"\n")[:1]:  # its comment is of three lines
+        assert b"*/" not in line[2:], line
+    assert json.loads(run(f"n{k}.json", "--emit=json").stdout)["schedule"] == name
+    if k < len(FIXED) + 10:
+        trace = json.loads(run(f"n{k}.json", "--emit=trace").stdout)["otherData"]
+        assert (trace["schedule"], trace["params"]) == (name, params)
+        xml.etree.ElementTree.fromstring(run(f"n{k}.json", "--emit=svg").stdout)
+        page = run(f"n{k}.json", "--emit=html").stdout
+        data = re.search(rb'<script[^>]*json[^>]*>(.*?)</script>', page, re.S).group(1)
+        json.loads(data)
+        for what in ["--check"], ["--show"], ["--critical-path"], ["--dump-after=all"], ["--compare", "n0.json"]:
+            out = run(*what, f"n{k}.json")
+            all_shown(what, out.stdout)
+            all_shown(what, out.stderr)
+        table = run("--compare", "--emit=csv", f"n{k}.json", f"n{k}.json").stdout
+        all_shown("csv", table)
+
+# One program of all: each name comes out with its bytes, and nothing of a name has run.
+with open("all.c", "w") as f:
+    f.write("#include <pipe_instr.h>\n#include <stdio.h>\n")
+    f.writelines(f"extern const PipeProgram p{k};\n" for k in range(len(names)))
+    f.write("int main(void) {\n")
+    f.writelines(f"  printf(\"%s%c%s%c\", p{k}.name, 0, p{k}.params, 0);\n" for k in range(len(names)))
+    f.write("  return 0;\n}\n")
+subprocess.run([*cc, "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", "all", "all.c", *files], check=True)
+said = subprocess.run(["./all"], capture_output=True, check=True).stdout.decode().split("\0")
+assert said == [text for pair in names for text in pair] + [""]
+
+# Paths: of the input, in C, reports and messages; bytes that are not UTF-8, too.
+with open("base.pipe", "rb") as f:
+    text = f.read()
+for k, path in enumerate([b"a\x1b[31m.pipe", b"b*\n.pipe", b"c\"??).pipe", b"d\xff\xc2.pipe", b"e\\.pipe", "f\u009b\u202e.pipe".encode()]):
+    with open(path, "wb") as f:
+        f.write(text)
+    run(path, "-o", f"path{k}.c")
+    subprocess.run([*cc, "-std=c11", "-Wall", "-Wextra", "-Werror", "-c", f"path{k}.c"], check=True)
+    all_shown(path, run("--critical-path", path).stdout)
+    for what in "json", "trace":
+        json.loads(run(f"--emit={what}", path).stdout)
+    with open(path, "wb") as f:
+        f.write(b"schedule \x1b]0;x\x07 \xc2\x9b \xff\n")
+    done = subprocess.run([pipec, "--check", path], capture_output=True, check=False)
+    assert done.returncode == 1
+    all_shown(path, done.stderr)
+print(len(names), "names")
