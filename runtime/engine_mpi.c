@@ -14,9 +14,6 @@
  * A message is told apart by its tag: which tensor of which microbatch (number_of in mpi_open.c), whatever else is under
  * way between the two ranks.
  *
- * Of a REDUCE or TIE the rank of the first row gets the gradients of the others in `staging`, calls the
- * model with all of them in the order that the threads engine has, and sends the sums back.
- *
  * A copy to or from a GUEST slot is asked for by the rank whose stash it is, in an order that the table
  * tells; the communicator of the host answers it whenever it looks, whatever its own streams do.
  *
@@ -92,44 +89,16 @@ static bool transfers(Mpi *m, uint32_t i, uint32_t n, const PrFaultKind *fault, 
   return done;
 }
 
-bool mpi_start_gradients(Mpi *m, const Coll *l, bool gather, MPI_Request *r, uint32_t *n) {
-  PrRun *run = m->run;
-  uint32_t me = run->here, root = run->p->stage[l->row[0]].rank;
-  for (uint32_t i = 0; i < l->ngrad + (gather ? 0 : l->ncopy); i++) {
-    bool copy = i >= l->ngrad;
-    uint32_t row = copy ? l->copy_row[i - l->ngrad] : l->grad_row[i];
-    uint32_t rank = run->p->stage[row].rank;
-    void *grad = copy ? l->copy[i - l->ngrad] : l->grad[i];
-    uint64_t bytes = l->tie ? run->stage[l->row[0]].size.tied : run->stage[row].size.grad;
-    if (rank == root || (me != root && rank != me))
-      continue;
-    if (me == root && copy)
-      grad = l->grad[0];
-    uint32_t peer = me == root ? rank : root;
-    bool ok = (me == root) == gather
-                  ? mpi_start_recv(m, MPI_OF_SUM, (int)row, grad, bytes, peer, &r[*n])
-                  : mpi_start_send(m, MPI_OF_SUM, (int)row, grad, bytes, peer, &r[*n]);
-    if (!ok)
-      return false;
-    ++*n;
-  }
-  return true;
-}
-
-static bool move_gradients(Mpi *m, const Coll *l, bool gather) {
-  uint32_t n = 0;
-  return mpi_start_gradients(m, l, gather, m->request, &n) && mpi_finish(m, m->request, n, true);
-}
-
 static bool sum(Mpi *m, Coll *l, uint32_t index, uint64_t step) {
-  PrRun *run = m->run;
   for (uint32_t i = 0; i < l->n; i++)
     l->index[i] = index; /* only that of this rank counts */
-  if (!move_gradients(m, l, true))
-    return false;
-  if (run->p->stage[l->row[0]].rank == run->here && pr_sum(run, l, step))
-    return false;
-  return move_gradients(m, l, false);
+  for (uint64_t round = 0; round <= mpi_sum_rounds(m, l); round++) {
+    uint32_t n = 0;
+    if (!mpi_start_round(m, l, round, m->room[0], m->request, &n) ||
+        !mpi_finish(m, m->request, n, true) || !mpi_add_round(m, l, round, m->room[0], step))
+      return false;
+  }
+  return true;
 }
 
 /* Until so many instructions of COMPUTE and COPY are done. */

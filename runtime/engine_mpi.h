@@ -3,6 +3,7 @@
  *
  *   engine_mpi.c    the streams of a rank, and steps
  *   mpi_channels.c  the COMM streams of a program with channels
+ *   mpi_sums.c      REDUCE and TIE
  *   mpi_message.c   messages, waiting for them, what other ranks ask for and tell
  *   mpi_fault.c     what ranks tell one another of faults, through the store
  *   mpi_open.c      who takes part in what, opening and closing */
@@ -18,7 +19,7 @@
 /* A tag is four times a number, which tells messages of a kind apart, and the kind. */
 typedef enum MpiKind {
   MPI_OF_STREAM, /* number: number_of in mpi_open.c */
-  MPI_OF_SUM,    /* row whose gradient it is */
+  MPI_OF_SUM,    /* row: exchange in mpi_sums.c */
   MPI_OF_COPY,   /* 0: they are in the order of the table; 1: turns */
   MPI_OF_CONTROL /* number as OF_STREAM: its checksum; before the first step: clocks */
 } MpiKind;
@@ -55,6 +56,16 @@ typedef struct Moving {
   unsigned char *bit; /* one of its bytes that arrives changed: fault.c */
 } Moving;
 
+/* How the owners of a sum share it. Each has a piece of `each` bytes in a round, the last one perhaps fewer. */
+typedef struct MpiSum {
+  uint32_t nowner, mine; /* number of this rank; PIPE_NONE: it owns nothing */
+  uint32_t *owner;       /* [nowner] ranks */
+  char *first;           /* gradient of this rank; NULL: it owns nothing */
+  uint64_t bytes, each, rounds;
+  uint64_t room;         /* bytes for pieces of other ranks */
+  uint32_t requests;     /* most at once */
+} MpiSum;
+
 typedef struct Mpi {
   PrRun *run;
   RankRun *k;
@@ -76,7 +87,10 @@ typedef struct Mpi {
   Guest *hosted;     /* [nhosted] */
   uint32_t nhosted;
   uint32_t *hosted_index; /* of Guest.index */
-  char *staging;          /* gradients of other ranks that are summed here */
+  MpiSum *sum;            /* [ncoll] */
+  uint32_t *owner;        /* of MpiSum.owner */
+  void **piece;           /* what is being added up */
+  char *staging, **room;  /* pieces of other ranks; [nstream] of these those of a stream */
   MPI_Request *request;   /* room for the largest sum */
   uint32_t most_requests; /* so many */
   struct MpiHead *head;   /* [streams] with channels, and requests of them all */
@@ -140,14 +154,19 @@ void mpi_leave_store(Mpi *m);
 bool mpi_start(Mpi *m, Moving *v, int number, PrFaultKind fault, MPI_Request r[2]);
 bool mpi_arrived(Mpi *m, const Moving *v, uint64_t step); /* once both requests are complete */
 
-/* Starts to move the gradients of a sum: those of other ranks to (`gather`) or from the rank of the first row. Adds to
- * *n requests. */
-bool mpi_start_gradients(Mpi *m, const Coll *l, bool gather, MPI_Request *r, uint32_t *n);
-
 /* Sets a count, and tells the other threads of the process. */
 void mpi_tell(Mpi *m, _Atomic uint64_t *count, uint64_t value);
 /* Until `changed`, or so many ns have passed. The caller holds `lock`. */
 void mpi_doze(Mpi *m, uint64_t ns);
+
+/* mpi_sums.c. A sum is mpi_sum_rounds + 1 times this: start the messages of a round, in `room` and requests r[*n] of
+ * its stream, let them complete, and add up what has come; the last round adds up nothing. */
+uint64_t mpi_sum_rounds(const Mpi *m, const Coll *l);
+bool mpi_start_round(Mpi *m, const Coll *l, uint64_t round, char *room, MPI_Request *r,
+                     uint32_t *n);
+bool mpi_add_round(Mpi *m, const Coll *l, uint64_t round, char *room, uint64_t step);
+PrStatus mpi_take_sums(Mpi *m);
+void mpi_give_sums(Mpi *m);
 
 /* mpi_channels.c: once sums are known; carries out the COMM streams of a step. */
 PrStatus mpi_open_channels(Mpi *m);

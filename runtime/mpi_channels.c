@@ -10,10 +10,10 @@
 typedef struct MpiHead {
   CommRun *c;
   Moving v;
-  MPI_Request *r; /* room for the longest sum */
-  uint32_t n;     /* requests */
-  uint64_t start;
-  bool begun, scattering, hangs; /* hangs: it never begins, by request; the other channels go on */
+  MPI_Request *r;        /* room for the longest sum */
+  uint32_t n;            /* requests */
+  uint64_t start, round; /* round: of a sum */
+  bool begun, hangs;     /* hangs: it never begins, by request; the other channels go on */
 } Head;
 
 static Coll *sum_of(const Mpi *m, const Head *h) {
@@ -38,7 +38,7 @@ static bool begin(Mpi *m, Head *h, uint64_t step) {
   if (h->hangs)
     return true;
   atomic_store(&h->c->posted, 1);
-  h->begun = true, h->scattering = false, h->n = 0;
+  h->begun = true, h->n = 0;
   h->start = m->k->span ? pr_now() - m->run->epoch_ns : 0;
   Coll *l = sum_of(m, h);
   if (in->op == PIPE_SIDE_COMM)
@@ -46,7 +46,7 @@ static bool begin(Mpi *m, Head *h, uint64_t step) {
   if (l) {
     for (uint32_t i = 0; i < l->n; i++)
       l->index[i] = at->index; /* only that of this rank counts */
-    return mpi_start_gradients(m, l, true, h->r, &h->n);
+    return mpi_start_round(m, l, h->round = 0, m->room[h - m->head], h->r, &h->n);
   }
   h->v = (Moving){.c = in};
   h->r[0] = h->r[1] = MPI_REQUEST_NULL;
@@ -62,13 +62,12 @@ static bool go_on(Mpi *m, Head *h, uint64_t step, bool *over) {
     return true;
   if (!l)
     return mpi_arrived(m, &h->v, step);
-  if (h->scattering)
-    return true;
-  if (m->run->p->stage[l->row[0]].rank == m->run->here && pr_sum(m->run, l, step))
+  char *room = m->room[h - m->head];
+  if (!mpi_add_round(m, l, h->round, room, step))
     return false;
-  h->scattering = true, h->n = 0;
-  *over = false;
-  return mpi_start_gradients(m, l, false, h->r, &h->n);
+  *over = h->round++ == mpi_sum_rounds(m, l);
+  h->n = 0;
+  return *over || mpi_start_round(m, l, h->round, room, h->r, &h->n);
 }
 
 static void complete(Mpi *m, Head *h, uint64_t step) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Opening and closing a run of the MPI engine: that all processes mean the same program, tags, room for
- * sums, copies of other ranks, and one clock. */
+ * Opening and closing a run of the MPI engine: that all processes mean the same program, tags, copies of
+ * other ranks, and one clock. */
 #include "engine_mpi.h"
 
 #include <limits.h>
@@ -206,12 +206,8 @@ static PrStatus take_tags(Mpi *m) {
   bool typed = true;
   for (uint32_t i = 0; i < k->ncomm; i++) {
     const PipeInstr *c = &k->t->instr[k->comm[i].index];
-    if (c->op == PIPE_SIDE_COMM)
+    if (c->op == PIPE_SIDE_COMM || pipe_is_sum(c->op))
       continue;
-    if (pipe_is_sum(c->op)) {
-      typed = typed && make_big_type(m, run->stage[c->stage].size.grad);
-      continue;
-    }
     int64_t number = number_of(p, base, c);
     most = number > most ? number : most;
     m->number[i] = (int)number;
@@ -226,38 +222,6 @@ static PrStatus take_tags(Mpi *m) {
   if (!typed)
     return pr_fail(run, PR_E_ARG, "model: tensors of too many different sizes above 2 GiB");
   return PR_OK;
-}
-
-/* Room for what other ranks add to the sums that are carried out here. */
-static PrStatus take_staging(Mpi *m) {
-  PrRun *run = m->run;
-  const PipeProgram *p = run->p;
-  size_t most = 1;
-  for (int pass = 0; pass < 2; pass++) {
-    uint64_t used = 0;
-    for (uint32_t i = 0; i < m->k->ncomm; i++) {
-      const CommAt *at = &m->k->comm[i];
-      if (!pipe_is_sum(m->k->t->instr[at->index].op))
-        continue;
-      Coll *l = &run->coll[at->chan];
-      most = l->ngrad + l->ncopy > most ? l->ngrad + l->ncopy : most;
-      if (p->stage[l->row[0]].rank != run->here)
-        continue;
-      for (uint32_t j = 0; j < l->ngrad; j++) {
-        if (p->stage[l->grad_row[j]].rank == run->here || (pass && l->grad[j]))
-          continue; /* of this rank, or a sum that comes several times */
-        if (pass)
-          l->grad[j] = m->staging + used;
-        used += pr_round(run->stage[l->grad_row[j]].size.grad);
-      }
-    }
-    if (pass == 0 && !(m->staging = aligned_alloc(PR_LINE, used + PR_LINE)))
-      return pr_fail(run, PR_E_MEMORY, "no memory for the gradients of other ranks: %llu bytes",
-                     (unsigned long long)used);
-  }
-  m->most_requests = (uint32_t)most;
-  m->request = calloc(most, sizeof *m->request);
-  return m->request ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for %zu messages", most);
 }
 
 /* The copies of other ranks to and from slots of this one. */
@@ -328,7 +292,7 @@ static void align_clocks(Mpi *m) {
 static PrStatus open_here(Mpi *m) {
   PrRun *run = m->run;
   PrStatus st;
-  if ((st = pr_init_rank(run, m->k)) || (st = take_tags(m)) || (st = take_staging(m)) ||
+  if ((st = pr_init_rank(run, m->k)) || (st = take_tags(m)) || (st = mpi_take_sums(m)) ||
       (st = mpi_open_channels(m)))
     return st;
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -407,8 +371,7 @@ static void mpi_close(PrRun *run) {
   free(m->number);
   free(m->hosted);
   free(m->hosted_index);
-  free(m->staging);
-  free(m->request);
+  mpi_give_sums(m);
   free(m->head);
   free(m->head_request);
   free(m);

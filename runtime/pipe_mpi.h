@@ -17,9 +17,9 @@
  * processes than cores (mpirun --oversubscribe, and OMPI_MCA_mpi_yield_when_idle=1 while it starts up)
  * unless told otherwise.
  *
- * REDUCE and TIE are carried out by the rank of the first row that takes part: it has room for the
- * gradients of the others besides what pr_bytes says. `reduce` and `tie` of the model are called there
- * only, with copies of what the others have. */
+ * The ranks of a REDUCE or TIE share the work: each calls `reduce` or `tie` of the model with pieces of its own
+ * gradients and copies of pieces of the others. For these copies the engine takes at most 4 MiB for each
+ * COMM stream with sums, whatever the sizes and numbers of gradients; pr_bytes does not count them. */
 #ifndef PIPE_MPI_H
 #define PIPE_MPI_H
 

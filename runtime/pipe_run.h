@@ -138,12 +138,14 @@ typedef struct PrModel {
   int (*backward_input)(void *self, const PrCall *c);  /* I; same */
   int (*backward_weight)(void *self, const PrCall *c); /* W; same */
   int (*update)(void *self, const PrCall *c);          /* U; may be NULL if forward-only */
-  /* REDUCE: adds up grad[0] .. grad[n-1] of `stage`, in this order, and leaves the sum in each. NULL
-   * if the program has no replicas. No other callback of the stage runs meanwhile. */
-  int (*reduce)(void *self, uint32_t stage, void *const *grad, uint32_t n);
-  /* TIE: adds up the first `bytes` bytes of grad[0] .. grad[n-1], of the stages stage[0] .. stage[n-1],
-   * which ascend, in this order, and leaves the sum in each. Replicas have been reduced before and get
-   * the same bits. NULL if the program ties no stages. */
+  /* REDUCE: adds up `bytes` bytes at grad[0] .. grad[n-1] of `stage`, in this order, element by element,
+   * and leaves the sum in each. These are whole gradients or, where processes share the work, one piece of each;
+   * pieces begin at multiples of 64 bytes, and end there or with the gradient. No other op of the stage has the
+   * gradients meanwhile. NULL if the program has no replicas. */
+  int (*reduce)(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes);
+  /* TIE: the same of what the stages stage[0] .. stage[n-1], which ascend, share: the first PrSizes.tied
+   * bytes of their gradients. Replicas have been reduced before and get the same bits. NULL if the
+   * program ties no stages. */
   int (*tie)(void *self, const uint32_t *stage, void *const *grad, uint32_t n, uint64_t bytes);
   /* All ops of an action of several at once, in the order of the text, to be carried out in any order
    * or side by side: none needs what another makes, and they share only `work` and, on one stage,

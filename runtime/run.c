@@ -338,31 +338,34 @@ PrStatus pr_transfer(PrRun *run, const Chan *ch) {
   return PR_OK;
 }
 
-static int sum_ties(PrRun *run, const Coll *l) {
-  uint64_t bytes = run->stage[l->row[0]].size.tied;
-  int code = run->m.tie(run->m.self, l->stage, l->grad, l->ngrad, bytes);
-  for (uint32_t i = 0; !code && i < l->ncopy; i++)
-    if (l->copy[i])
-      memcpy(l->copy[i], l->grad[0], bytes);
-  return code;
+PrStatus pr_add(PrRun *run, const Coll *l, void *const *grad, uint64_t bytes, uint64_t step) {
+  int code = l->tie ? run->m.tie(run->m.self, l->stage, grad, l->ngrad, bytes)
+                    : run->m.reduce(run->m.self, l->stage[0], grad, l->ngrad, bytes);
+  if (!code)
+    return PR_OK;
+  char where[PR_WHERE];
+  uint32_t i = 0;
+  while (!pr_is_here(run, run->p->stage[l->row[i]].rank))
+    i++;
+  const RankRun *k = &run->rank[run->p->stage[l->row[i]].rank];
+  return pr_fail(run, PR_E_MODEL, "model: step %llu, %s: %s returned %d", (unsigned long long)step,
+                 pr_where(run, &k->t->instr[l->index[i]], where), l->tie ? "tie" : "reduce", code);
 }
 
 PrStatus pr_sum(PrRun *run, const Coll *l, uint64_t step) {
   const PipeStage *stage = run->p->stage;
-  RankRun *k = &run->rank[stage[l->row[0]].rank];
-  uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
-  int code = l->tie ? sum_ties(run, l) : run->m.reduce(run->m.self, l->stage[0], l->grad, l->ngrad);
-  if (code) {
-    char where[PR_WHERE];
-    return pr_fail(run, PR_E_MODEL, "model: step %llu, %s: %s returned %d",
-                   (unsigned long long)step, pr_where(run, &k->t->instr[l->index[0]], where),
-                   l->tie ? "tie" : "reduce", code);
-  }
-  if (k->span) {
-    PrSpan span = {start, pr_now() - run->epoch_ns};
-    for (uint32_t i = 0; i < l->n; i++)
-      if (pr_is_here(run, stage[l->row[i]].rank))
-        *pr_span(run, &run->rank[stage[l->row[i]].rank], step, l->index[i]) = span;
+  const PrSizes *size = &run->stage[l->row[0]].size;
+  uint64_t bytes = l->tie ? size->tied : size->grad, start = pr_now() - run->epoch_ns;
+  PrStatus st = pr_add(run, l, l->grad, bytes, step);
+  if (st)
+    return st;
+  for (uint32_t i = 0; i < l->ncopy; i++)
+    memcpy(l->copy[i], l->grad[0], bytes);
+  PrSpan span = {start, pr_now() - run->epoch_ns};
+  for (uint32_t i = 0; i < l->n; i++) {
+    RankRun *k = &run->rank[stage[l->row[i]].rank];
+    if (k->span)
+      *pr_span(run, k, step, l->index[i]) = span;
   }
   return PR_OK;
 }

@@ -245,7 +245,8 @@ struct PrRun {
   RankRun *rank;        /* [nrank] */
   CommRun *stream; uint32_t nstream; /* of all ranks, rank after rank */
   Chan *chan;
-  Coll *coll;           /* [nmodel] REDUCE of each stage; then the ties */
+  uint32_t ncoll;
+  Coll *coll;           /* [ncoll]: [nmodel] REDUCE of each stage; then the ties */
   void *coll_block;     /* of their arrays */
   Turns *turns;         /* [ngroup] */
   uint32_t *turn_rank;  /* of their arrays */
@@ -402,8 +403,10 @@ bool pr_are_ends(const PipeProgram *p, const PipeInstr *a, const PipeInstr *b);
 /* Both sides have posted: compares them and copies. */
 PrStatus pr_transfer(PrRun *run, const Chan *ch);
 
-/* All members have come to their REDUCE or TIE, which l->index says. */
+/* All members have come to their REDUCE or TIE, which l->index says, in this process. */
 PrStatus pr_sum(PrRun *run, const Coll *l, uint64_t step);
+/* Adds up so many bytes at grad[0 .. ngrad - 1], all of its gradients or a piece of them. */
+PrStatus pr_add(PrRun *run, const Coll *l, void *const *grad, uint64_t bytes, uint64_t step);
 
 /* Where a rank is. A plain value, which processes send one another. */
 typedef enum PrCondition { PR_ANSWERS, PR_IS_SILENT, PR_IS_GONE } PrCondition;

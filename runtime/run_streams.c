@@ -69,7 +69,7 @@ PrStatus pr_take_sums(PrRun *run) {
   uint32_t *num = (uint32_t *)(at + 2 * (size_t)p->nstage);
   uint32_t *tie = num; /* of a row */
   num += p->nstage;
-  uint32_t n = p->nmodel + number_ties(p, tie);
+  uint32_t n = run->ncoll = p->nmodel + number_ties(p, tie);
   run->coll = aligned_alloc(PR_LINE, n * sizeof *run->coll);
   if (!run->coll)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u stages", p->nstage);

@@ -323,14 +323,15 @@ static int init(void *self, uint32_t stage, void *weight, void *opt) {
 }
 
 /* The sum of the replicas' gradients, in their order, to each. */
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
-  uint64_t count = digits_weights(self, stage);
+static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes) {
+  uint64_t count = bytes / sizeof(real);
   real *sum = grad[0];
+  (void)self, (void)stage;
   for (uint32_t i = 1; i < n; i++)
     for (uint64_t j = 0; j < count; j++)
       sum[j] += ((const real *)grad[i])[j];
   for (uint32_t i = 1; i < n; i++)
-    memcpy(grad[i], sum, count * sizeof *sum);
+    memcpy(grad[i], sum, bytes);
   return 0;
 }
 

@@ -692,13 +692,14 @@ static int tensor(void *self, uint32_t stage, uint32_t i, PrTensor *out) {
 }
 
 /* The sum of the replicas' gradients, in their order, to each. */
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
-  size_t count = sizes(self, stage).grad / sizeof(real);
+static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes) {
+  (void)self, (void)stage;
+  size_t count = bytes / sizeof(real);
   for (uint32_t i = 1; i < n; i++)
     for (size_t j = 0; j < count; j++)
       ((real *)grad[0])[j] += ((const real *)grad[i])[j];
   for (uint32_t i = 1; i < n; i++)
-    memcpy(grad[i], grad[0], count * sizeof(real));
+    memcpy(grad[i], grad[0], bytes);
   return 0;
 }
 

@@ -508,14 +508,14 @@ static int init(void *self, uint32_t stage, void *weight, void *opt) {
 }
 
 /* The sum of the replicas' gradients, in their order, to each: of ranks in one process. */
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
-  GptCuda *g = (GptCuda *)self;
-  uint64_t count = gpt_weights(g->m, stage);
+static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes) {
+  (void)self, (void)stage;
+  uint64_t count = bytes / sizeof(float);
   Op op = {NULL, (cudaStream_t)pr_cuda_stream(), 0};
   for (uint32_t i = 1; i < n; i++)
     RUN(&op, k_add, count, count, (float *)grad[0], (const float *)grad[i]);
   for (uint32_t i = 1; i < n; i++)
-    Net<float>::copy(&op, grad[i], grad[0], count * sizeof(float));
+    Net<float>::copy(&op, grad[i], grad[0], bytes);
   return op.code;
 }
 

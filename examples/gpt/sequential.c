@@ -201,7 +201,7 @@ static int add_replica(Seq *s, bool first, bool last) {
     }
     if (first)
       memcpy(t->sum, t->grad, bytes);
-    else if (s->model.reduce(s->model.self, i, (void *[]){t->sum, t->grad}, 2)) {
+    else if (s->model.reduce(s->model.self, i, (void *[]){t->sum, t->grad}, 2, bytes)) {
       s->error = "a callback failed or is missing";
       return -1;
     }

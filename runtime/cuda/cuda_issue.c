@@ -296,7 +296,8 @@ static PrStatus sum_here(PrRun *run, CudaRank *d, CudaRank *const *q, uint32_t n
   stream_now = s;
   int code = l->tie ? run->m.tie(run->m.self, l->stage, l->grad, l->ngrad,
                                  run->stage[l->row[0]].size.tied)
-                    : run->m.reduce(run->m.self, l->stage[0], l->grad, l->ngrad);
+                    : run->m.reduce(run->m.self, l->stage[0], l->grad, l->ngrad,
+                                    run->stage[l->row[0]].size.grad);
   if (code)
     return pr_fail(run, PR_E_MODEL, "model: %s returned %d", l->tie ? "tie" : "reduce", code);
   for (uint32_t i = 0; i < l->ncopy; i++)

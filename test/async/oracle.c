@@ -334,13 +334,13 @@ static int update_stage(void *self, const PrCall *c) {
            c->newest, c->weight, c->grad, v, v + NW);
   return 0;
 }
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
+static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes) {
   (void)self, (void)stage;
   for (uint32_t i = 1; i < n; i++)
-    for (int j = 0; j < NW; j++)
+    for (uint64_t j = 0; j < bytes / sizeof(float); j++)
       ((float *)grad[0])[j] += ((const float *)grad[i])[j];
   for (uint32_t i = 1; i < n; i++)
-    memcpy(grad[i], grad[0], NW * sizeof(float));
+    memcpy(grad[i], grad[0], bytes);
   return 0;
 }
 static int64_t moment(void *self, uint32_t stage, int which) {

@@ -45,8 +45,8 @@ static int op(void *self, const PrCall *c) {
   (void)self, (void)c;
   return 1;
 }
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
-  (void)self, (void)stage, (void)grad, (void)n;
+static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes) {
+  (void)self, (void)stage, (void)grad, (void)n, (void)bytes;
   return 1;
 }
 static int tie(void *self, const uint32_t *stage, void *const *grad, uint32_t n, uint64_t bytes) {

@@ -216,24 +216,24 @@ static int apply(void *self, const PrCall *c) {
   return 0;
 }
 
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
+static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes) {
   (void)self, (void)stage;
   for (uint32_t k = 1; k < n; k++)
-    add_part(grad[0], grad[k], NW, 1);
+    add_part(grad[0], grad[k], (int)(bytes / sizeof(float)), 1);
   for (uint32_t k = 1; k < n; k++)
-    memcpy(grad[k], grad[0], NW * sizeof(float));
+    memcpy(grad[k], grad[0], bytes);
   return 0;
 }
 
 static int tie(void *self, const uint32_t *stage, void *const *grad, uint32_t n, uint64_t bytes) {
   const Meant *g = self;
-  if (bytes != TIED * sizeof(float))
+  if (bytes > TIED * sizeof(float))
     return 1;
   for (uint32_t k = 0; k < n; k++)
     if (g->tie[stage[k]] != g->tie[stage[0]] || (k > 0 && stage[k] <= stage[k - 1]))
       return 2;
   for (uint32_t k = 1; k < n; k++)
-    add_part(grad[0], grad[k], TIED, 1);
+    add_part(grad[0], grad[k], (int)(bytes / sizeof(float)), 1);
   for (uint32_t k = 1; k < n; k++)
     memcpy(grad[k], grad[0], bytes);
   return 0;

@@ -69,14 +69,15 @@ static inline int model_backward(const PrCall *c) {
   return 0;
 }
 
-static inline int model_reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
+static inline int model_reduce(void *self, uint32_t stage, void *const *grad, uint32_t n,
+                               uint64_t bytes) {
   (void)self, (void)stage;
   float *sum = grad[0];
   for (uint32_t k = 1; k < n; k++)
-    for (int i = 0; i < NW; i++)
+    for (uint64_t i = 0; i < bytes / sizeof *sum; i++)
       sum[i] += ((float *)grad[k])[i];
   for (uint32_t k = 1; k < n; k++)
-    memcpy(grad[k], sum, NW * sizeof(float));
+    memcpy(grad[k], sum, bytes);
   return 0;
 }
 

@@ -92,9 +92,9 @@ static PrSizes sizes(void *self, uint32_t stage) {
 static int init(void *self, uint32_t stage, void *weight, void *opt) {
   return ((Sharded *)self)->inner.init(((Sharded *)self)->inner.self, stage, weight, opt);
 }
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
+static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes) {
   Sharded *d = self;
-  return d->inner.reduce(d->inner.self, stage, grad, n);
+  return d->inner.reduce(d->inner.self, stage, grad, n, bytes);
 }
 
 static int side(void *self, const PrCall *c) {

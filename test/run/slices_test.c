@@ -246,13 +246,13 @@ static int apply(void *self, const PrCall *c) {
   return 0;
 }
 
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
+static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes) {
   (void)self, (void)stage;
   for (uint32_t k = 1; k < n; k++)
-    for (uint32_t i = 0; i < NW; i++)
+    for (uint64_t i = 0; i < bytes / sizeof(float); i++)
       ((float *)grad[0])[i] += ((float *)grad[k])[i];
   for (uint32_t k = 1; k < n; k++)
-    memcpy(grad[k], grad[0], NW * sizeof(float));
+    memcpy(grad[k], grad[0], bytes);
   return 0;
 }
 

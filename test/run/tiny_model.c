@@ -197,7 +197,7 @@ static int update(void *self, const PrCall *c) {
   return leave(t, c);
 }
 
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
+static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes) {
   Tiny *t = self;
   uint64_t sum[NWEIGHT] = {0};
   if (stage >= t->nstage || n < 2) {
@@ -205,10 +205,10 @@ static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
     atomic_fetch_add(&t->broken, 1);
   }
   for (uint32_t k = 0; k < n; k++)
-    for (uint32_t i = 0; i < NWEIGHT; i++)
+    for (uint32_t i = 0; i < bytes / sizeof *sum; i++)
       sum[i] += ((const uint64_t *)grad[k])[i];
   for (uint32_t k = 0; k < n; k++)
-    memcpy(grad[k], sum, sizeof sum);
+    memcpy(grad[k], sum, bytes);
   return t->bad_op == PIPE_REDUCE && t->bad_stage == stage ? t->code : 0;
 }
 

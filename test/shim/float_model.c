@@ -100,11 +100,12 @@ static int put(void *self, const PrCall *c) {
 typedef struct Sum {
   float *grad[8];
   uint32_t n;
+  uint64_t count;
 } Sum;
 
 static void sum_up(void *arg) {
   const Sum *s = arg;
-  for (int i = 0; i < N; i++) {
+  for (uint64_t i = 0; i < s->count; i++) {
     for (uint32_t k = 1; k < s->n; k++)
       s->grad[0][i] += s->grad[k][i];
     for (uint32_t k = 1; k < s->n; k++)
@@ -112,8 +113,8 @@ static void sum_up(void *arg) {
   }
 }
 
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
-  Sum s = {.n = n};
+static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes) {
+  Sum s = {.n = n, .count = bytes / sizeof(float)};
   ShimAccess a[8];
   (void)self, (void)stage;
   for (uint32_t k = 0; k < n; k++) {

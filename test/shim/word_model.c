@@ -207,9 +207,9 @@ static int sum(void *const *grad, uint32_t n, uint64_t bytes) {
   return shim_launch(pr_cuda_stream(), sum_up, &s, sizeof s, a, n) != cudaSuccess;
 }
 
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n) {
+static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes) {
   (void)self, (void)stage;
-  return sum(grad, n, 8 * WORDS);
+  return sum(grad, n, bytes);
 }
 
 static int tie(void *self, const uint32_t *stage, void *const *grad, uint32_t n, uint64_t bytes) {
