@@ -118,7 +118,7 @@ enum {
 };
 enum { CK_LOCK_S = 5 }; /* BEGIN waits so long for another run to leave the folder */
 
-/* From now on the checkpoint has a deadline, if a step has one. */
+/* From now on the checkpoint has a deadline. */
 typedef struct CkWatch {
   PrRun *run;
   pthread_t thread;

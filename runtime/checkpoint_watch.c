@@ -9,12 +9,12 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* What a checkpoint may take: the deadline of a step, 5 s at least, and what a disk of 50 MB/s needs. 0: no limit. */
+/* What a checkpoint may take: the deadline of a step, 5 s at least, and what a disk of 50 MB/s needs. */
 static uint64_t limit_of(const PrRun *run) {
   uint64_t ns = run->limit_ns < 5 * SECOND ? 5 * SECOND : run->limit_ns;
   for (uint32_t s = 0; s < run->p->nmodel; s++)
     ns += 20 * (run->stage[s].size.weight + run->stage[s].size.opt);
-  return run->limit_ns ? ns : 0;
+  return ns;
 }
 
 /* What rank r does, as its PrRun.ck_at says. */
@@ -100,8 +100,6 @@ PrStatus ck_watch(PrRun *run, CkWatch *w, uint32_t at) {
   pthread_condattr_t attr;
   *w = (CkWatch){.run = run, .start = pr_now()};
   atomic_store(&run->ck_at, at);
-  if (!run->limit_ns)
-    return PR_OK;
   pthread_mutex_init(&w->lock, NULL);
   pthread_condattr_init(&attr);
   pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -438,8 +438,7 @@ static void end_step(PrRun *run, RankRun *k, uint64_t step) {
 static void run_step(PrRun *run, RankRun *k) {
   uint64_t step = atomic_load_explicit(&k->step, memory_order_relaxed);
   uint64_t done = step * k->ncompute;
-  if (run->limit_ns > 0)
-    atomic_store_explicit(&k->step_start, pr_now(), memory_order_relaxed);
+  atomic_store_explicit(&k->step_start, pr_now(), memory_order_relaxed);
   for (uint32_t x = 0; x < k->nstream; x++) {
     CommRun *c = &k->stream[x];
     c->next = 0;
@@ -464,8 +463,7 @@ static void run_step(PrRun *run, RankRun *k) {
       wait_copied(run, k, step * k->ncopy + k->t->instr[at->index].wait_copy);
     if (pr_failed(run))
       return;
-    if (run->limit_ns > 0)
-      atomic_store_explicit(&k->running_since, pr_now(), memory_order_relaxed);
+    atomic_store_explicit(&k->running_since, pr_now(), memory_order_relaxed);
     atomic_store_explicit(&k->running, at->index + 1, memory_order_relaxed);
     PrStatus st = pr_compute(run, k, at, step, &n);
     atomic_store_explicit(&k->running, 0, memory_order_relaxed);
@@ -523,10 +521,6 @@ static void wait_idle(PrRun *run) {
   uint64_t late_step = 0;
   pthread_mutex_lock(&run->lock);
   while (!run->idle && !late) {
-    if (limit == 0) {
-      pthread_cond_wait(&run->cond, &run->lock);
-      continue;
-    }
     uint64_t oldest = UINT64_MAX;
     for (uint32_t r = 0; r < run->p->nrank; r++) {
       uint64_t start = atomic_load_explicit(&run->rank[r].step_start, memory_order_relaxed);

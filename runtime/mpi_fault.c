@@ -96,7 +96,7 @@ void mpi_watch_step(Mpi *m) {
     fail_alone(m, PR_IS_GONE);
     return;
   }
-  if (run->limit_ns == 0 || start > now || now - start <= run->limit_ns)
+  if (start > now || now - start <= run->limit_ns)
     return;
   if (m->late_step != step + 1) {
     m->late_step = step + 1;

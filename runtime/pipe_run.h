@@ -178,9 +178,10 @@ extern const PrEngine pr_threads; /* one thread per rank in this process */
 /* All zero is the default. */
 typedef struct PrOptions {
   uint32_t trace_steps;  /* keep start and end of every instruction of the last so many steps */
-  double deadline_s;     /* > 0: a step that takes longer fails with PR_E_DEADLINE. 0: with times in ns
-                            ten times what is predicted, and 30 s at least. pr_steps then
-                            returns at once, pr_close waits for callbacks that still run */
+  double deadline_s;     /* > 0: a step that takes longer fails with PR_E_DEADLINE. 0: as PIPE_DEADLINE in the
+                            environment says, in seconds; else, with times in ns, ten times what is predicted,
+                            and 30 s at least; with times in units 600 s. 1e9 is as good as none. pr_steps then
+                            returns at once, pr_close waits for callbacks that still run. Not with a seed */
   int free_running;      /* 1: ranks enter the next step without waiting for one another; they do wait
                             where several stages have no input, or no output */
   /* After each step, counted from 0, on one thread while all ranks wait; free-running: on the thread
@@ -237,7 +238,7 @@ uint64_t pr_steps_done(const PrRun *run);             /* of the whole training, 
  * ends the run before that, whatever it is, leaves the one before. keep: how many to keep, 0: all. One
  * run at a time writes to a `dir`, whatever names lead to it, from its first checkpoint there to pr_close; the process
  * that leads waits 5 s for another to leave it. A `dir` that has been moved away or removed since is made anew.
- * If a step has a deadline, so has it: that of a step, 5 s at least, and what a disk of 50 MB/s needs for weights
+ * Its deadline: that of a step, 5 s at least, and what a disk of 50 MB/s needs for weights
  * and optimizer states; those 5 s more while it waits for another run, twice that while it waits for other ranks.
  * PR_E_IO, as of a full disk, leaves the run usable and no new checkpoint; but a complete one if only its file
  * `latest` could not be written, which a resume that finds no `latest` takes. */

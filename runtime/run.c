@@ -539,21 +539,36 @@ static void find_sinks(PrRun *run) {
   run->free_running = run->o.free_running && run->nsink == 1 && nsource == 1;
 }
 
-/* What a step may take: the option, or ten times what is predicted for the cores that there are, and never
- * less than half a minute. A program without times has no limit of its own. */
-static uint64_t limit_of(const PrRun *run) {
-  const PipeProgram *p = run->p;
+uint64_t pr_limit(const PrRun *run, uint64_t predicted_ns) {
+  const uint64_t second = 1000000000, least = 30 * second, most = 1000000000 * second;
   if (run->o.deadline_s > 0) {
     double ns = run->o.deadline_s * 1e9;
     return ns < 1 ? 1 : (uint64_t)ns;
   }
-  if (!p->timed || run->o.seed)
-    return 0;
+  if (!run->p->timed)
+    return 600 * second;
+  return predicted_ns < least / 10 ? least : predicted_ns > most / 10 ? most : 10 * predicted_ns;
+}
+
+/* The prediction, for the cores that there are. */
+static uint64_t predicted(const PipeProgram *p) {
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  uint64_t shared = p->busy / (uint64_t)(cores > 0 ? cores : 1),
-           predicted = shared > p->makespan ? shared : p->makespan;
-  const uint64_t least = UINT64_C(30000000000);
-  return predicted > least / 10 ? (predicted < UINT64_MAX / 20 ? 10 * predicted : 0) : least;
+  uint64_t shared = p->busy / (uint64_t)(cores > 0 ? cores : 1);
+  return shared > p->makespan ? shared : p->makespan;
+}
+
+/* PIPE_DEADLINE, if the program does not say itself. */
+static PrStatus read_deadline(PrRun *run) {
+  const char *asked = getenv("PIPE_DEADLINE");
+  double *s = &run->o.deadline_s;
+  char *end = "";
+  if (asked && *s == 0)
+    *s = strtod(asked, &end);
+  if (*end || (asked && *s == 0))
+    return pr_fail(run, PR_E_ARG, "PIPE_DEADLINE is '%.100s', not seconds", asked);
+  if (!(*s >= 0) || *s > 1e9)
+    return pr_fail(run, PR_E_ARG, "options: deadline_s is %g", *s);
+  return PR_OK;
 }
 
 /* Checks, and all that does not depend on the engine. */
@@ -561,8 +576,8 @@ static PrStatus open_here(PrRun *run) {
   const PipeProgram *p = run->p;
   const PrOptions *o = &run->o;
   PrStatus st;
-  if (!(o->deadline_s >= 0) || o->deadline_s > 1e9)
-    return pr_fail(run, PR_E_ARG, "options: deadline_s is %g", o->deadline_s);
+  if ((st = read_deadline(run)))
+    return st;
   if (o->seed && o->engine)
     return pr_fail(run, PR_E_ARG, "options: a seed and an engine");
   if ((st = pr_validate(run)))
@@ -610,7 +625,7 @@ static PrStatus open_here(PrRun *run) {
   if ((st = pr_take_sums(run)) || (st = pr_take_stashes(run)) || (st = pr_take_turns(run)))
     return st;
   run->epoch_ns = pr_now();
-  run->limit_ns = limit_of(run);
+  run->limit_ns = pr_limit(run, predicted(p));
   return PR_OK;
 }
 

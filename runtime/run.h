@@ -228,7 +228,7 @@ struct PrEngine {
    * (pr_fail_checkpoint). On a thread of its own; never waits. */
   bool (*late)(PrRun *run);
   /* On the same thread, again and again while there is a checkpoint: if another process has failed, or all have been
-   * asked, the run fails. Only where a step has a deadline. NULL: it does so by itself. */
+   * asked, the run fails. NULL: it does so by itself. */
   void (*look)(PrRun *run);
 };
 
@@ -259,7 +259,7 @@ struct PrRun {
   Kept *kept;           /* of StageRun.kept */
   uint64_t loss_steps;  /* steps whose losses are complete */
   PrFault fault;
-  uint64_t limit_ns;    /* of a step; 0: none */
+  uint64_t limit_ns;    /* of a step */
   uint64_t first_step;  /* that this run carries out: not 0 once it has resumed */
   struct CkFolder *ck_folder; uint32_t nck_folder; /* those that this run writes checkpoints to: checkpoint.h */
   struct CkLock *ck_lock; uint32_t nck_lock;
@@ -448,6 +448,9 @@ void pr_step_done(PrRun *run, uint64_t step);
 
 /* Zeroes the rank's memory and lets the model fill in weights. */
 PrStatus pr_init_rank(PrRun *run, RankRun *k);
+
+/* ns that a step may take (PrOptions.deadline_s), where such a time is predicted. */
+uint64_t pr_limit(const PrRun *run, uint64_t predicted_ns);
 
 /* Where the span of instruction `index` in `step` goes. Only if k->span. */
 static inline PrSpan *pr_span(const PrRun *run, const RankRun *k, uint64_t step, uint32_t index) {

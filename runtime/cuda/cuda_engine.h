@@ -118,7 +118,7 @@ typedef struct PrCuda {
   _Atomic bool told;
   _Atomic uint32_t late_at; /* PrRun.ck_at when this rank said that a checkpoint takes too long; 0: it has not */
   bool stuck;           /* the device hangs: what would wait for it is left to the end of the process */
-  uint64_t limit_ns;    /* of a step; 0: none */
+  uint64_t limit_ns;    /* of a step */
   uint64_t opened;      /* when the run was begun to be opened */
   uint64_t since;       /* when the step that is waited for could begin; 0: not one has */
   /* cuda_blame.c */

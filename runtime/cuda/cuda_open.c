@@ -257,15 +257,6 @@ static PrStatus check_group(PrRun *run, uint32_t r, uint32_t i) {
                        r, pr_where(run, in, where), n, most);
 }
 
-/* ns that a step may take, 0: any: the prediction is of one step without any delay. */
-static uint64_t deadline_of(const PrRun *run) {
-  const double least = 30e9, most = 1e18;
-  double ns = 10.0 * (double)run->p->makespan;
-  if (run->o.deadline_s > 0)
-    return (uint64_t)(run->o.deadline_s * 1e9);
-  return !run->p->timed ? 0 : (uint64_t)(ns < least ? least : ns > most ? most : ns);
-}
-
 /* Streams that share a hardware queue are behind one another in the order of the list, in which an issued step completes. But of a
  * run that fails the stream that gives turns to a COPY stream must not be behind it, and a graph has an order of its own. */
 static PrStatus check_queues(PrRun *run) {
@@ -309,7 +300,7 @@ static PrStatus open_here(PrRun *run) {
                      "stage %u: %llu bytes of gradients are no whole number of %llu", s,
                      (unsigned long long)(all % each ? all : tied), (unsigned long long)each);
   }
-  c->limit_ns = deadline_of(run);
+  c->limit_ns = pr_limit(run, run->p->makespan);
   c->opened = pr_now();
   c->nhere = run->here == PIPE_NONE ? run->p->nrank : 1;
   c->rank = calloc(c->nhere, sizeof *c->rank);

@@ -44,9 +44,7 @@ void cuda_end_graphs(PrRun *run) {
 /* How long a device may need for what it has: two steps at most are issued. */
 static uint64_t patience_of(const PrCuda *c) {
   const uint64_t least = UINT64_C(1000000000), most = UINT64_C(10000000000);
-  return c->limit_ns == 0 || c->limit_ns > most / 2 ? most
-         : c->limit_ns < least / 2                  ? least
-                                                    : 2 * c->limit_ns;
+  return c->limit_ns > most / 2 ? most : c->limit_ns < least / 2 ? least : 2 * c->limit_ns;
 }
 
 static bool is_busy(const PrCuda *c) {
@@ -161,7 +159,7 @@ PrStatus cuda_wait_a_little(PrRun *run, uint64_t looks) {
       return pr_fail(run, PR_E_DEVICE, "rank %u: NCCL: %s: %s", c->rank[0].k->id,
                      ncclGetErrorString(r), ncclGetLastError(x));
   }
-  if (c->limit_ns && c->since && pr_now() - c->since > c->limit_ns)
+  if (c->since && pr_now() - c->since > c->limit_ns)
     return late(run);
   if (!c->since && pr_now() - c->opened > OPEN_NS)
     return pr_fail(run, PR_E_DEADLINE,

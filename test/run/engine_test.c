@@ -12,6 +12,7 @@
 #include "expect.h"
 #include "make_program.h"
 #include "pipe_run.h"
+#include "run.h"
 #include "tiny_model.h"
 
 static uint64_t random_state = 1;
@@ -349,16 +350,35 @@ static void callback(void) {
 }
 
 static void deadline(void) {
+  /* What the program says, then what the environment does. */
+  static const char *const says[] = {NULL, "0.3", "soon", "0"};
   MakeSpec s = {.nrank = 3, .nmb = 4, .chunks = 1};
   Made *m = make(&s);
-  Tiny *t = tiny_new(3, 0);
-  t->hang = 1;
-  t->bad_op = PIPE_B;
-  t->bad_stage = 1;
-  t->bad_mb = 2;
-  t->bad_step = 3;
+  Tiny *t;
   PrOptions o = {.deadline_s = 0.2};
-  tell("deadline", m, t, &o);
+  for (size_t i = 0; i < sizeof says / sizeof *says; i++) {
+    t = tiny_new(3, 0);
+    t->hang = 1;
+    t->bad_op = PIPE_B;
+    t->bad_stage = 1;
+    t->bad_mb = 2;
+    t->bad_step = 3;
+    if (says[i])
+      setenv("PIPE_DEADLINE", says[i], 1);
+    tell(says[i] ? says[i] : "deadline", m, t, &o);
+    tiny_free(t);
+    o.deadline_s = 0;
+  }
+  unsetenv("PIPE_DEADLINE");
+  t = tiny_new(3, 0);
+  for (int timed = 0; timed < 2; timed++) {
+    PrRun *run;
+    PrModel model = tiny_model(t);
+    m->p.timed = (uint32_t)timed;
+    EXPECT(pr_open(&run, &m->p, &model, &o) == PR_OK);
+    printf("by itself: %g s\n", (double)run->limit_ns / 1e9);
+    pr_close(run);
+  }
   tiny_free(t);
   /* One that is long enough does not get in the way. */
   o.deadline_s = 60;
