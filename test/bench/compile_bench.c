@@ -16,7 +16,9 @@
  * With --grow every schedule of the library, M = 2P, at growing sizes: user time against instructions, as an
  * exponent: 1 is linear. (The ones that are tuned search, and are not.)
  *
- *   compile_bench STDLIB_DIR [--large | --grow | --one NAME P M]
+ *   compile_bench STDLIB_DIR [--small] [--large | --grow | --one NAME P M]
+ *
+ * --small: P=4 M=8 throughout, once, without bounds: that it works, for tests.
  *
  * Each line is the best of three runs: time, instructions per second, ratio to the bound (below 1 is
  * within it). User time is printed beside elapsed time, because first use of memory is the system's
@@ -38,6 +40,8 @@ static void oom(size_t n) {
   fprintf(stderr, "out of memory: %zu\n", n);
   exit(1);
 }
+
+static bool small;
 
 static double seconds(void) {
   struct timespec t;
@@ -97,7 +101,9 @@ static Run once(const char *dir, const char *name, uint32_t P, uint32_t M, Emit 
 static void line(const char *dir, const char *name, uint32_t P, uint32_t M, Emit emit,
                  double bound) {
   Run best = {1e9, 1e9, 0, 0, true};
-  for (int i = 0; i < 3; i++) {
+  if (small)
+    P = 4, M = 8, bound = 0;
+  for (int i = 0; i < (small ? 1 : 3); i++) {
     Run r = once(dir, name, P, M, emit, false);
     best.wall = r.wall < best.wall ? r.wall : best.wall;
     best.user = r.user < best.user ? r.user : best.user;
@@ -115,6 +121,8 @@ static void line(const char *dir, const char *name, uint32_t P, uint32_t M, Emit
 
 /* The simulation alone, best of five. */
 static void simulated(const char *dir, const char *name, uint32_t P, uint32_t M) {
+  if (small)
+    P = 4, M = 8;
   Arena arena = {.oom = oom};
   Diag diag;
   Define define[2] = {{.name = "P", .value = P}, {.name = "M", .value = M}};
@@ -133,8 +141,10 @@ static void simulated(const char *dir, const char *name, uint32_t P, uint32_t M)
     double at = seconds();
     uint64_t **start = pipe_predict(s.prog, &end, &makespan);
     best = seconds() - at < best ? seconds() - at : best;
-    if (!start || makespan != s.makespan)
+    if (!start || makespan != s.makespan) {
+      fprintf(stderr, "compile_bench: %s: the simulation is not what the compiler says\n", name);
       exit(1);
+    }
     free(*start);
   }
   printf("%-12s P=%-3u M=%-6u %9llu instr simulated: %.2f M instr/s, ratio to 20 M %.2f\n", name, P,
@@ -161,6 +171,8 @@ static void plain(size_t bytes, double *first, double *again) {
 
 /* A child of its own, so that what is resident is its own. */
 static void large(const char *dir, const char *name, uint32_t P, uint32_t M) {
+  if (small)
+    P = 4, M = 8;
   fflush(stdout);
   pid_t child = fork();
   if (child == 0) {
@@ -190,7 +202,8 @@ static int by_name(const void *a, const void *b) {
 
 /* P = 32, 64, ... while a compile takes less than a second. */
 static void grow(const char *dir) {
-  enum { MOST = 256, FIRST_P = 32, LAST_P = 512 };
+  enum { MOST = 256 };
+  const uint32_t first = small ? 4 : 32, last = small ? 4 : 512;
   static const char *const more[][2] = {
       {"interleaved_g", "G"}, {"msnag_adam", "N"}, {"xpipe", "N"}};
   char *file[MOST];
@@ -210,7 +223,7 @@ static void grow(const char *dir) {
       with = strcmp(file[i], more[k][0]) == 0 ? more[k][1] : with;
     Run before = {0};
     printf("%-18s", file[i]);
-    for (uint32_t P = FIRST_P; P <= LAST_P && before.user < 1; P *= 2) {
+    for (uint32_t P = first; P <= last && before.user < 1; P *= 2) {
       uint32_t M = strcmp(file[i], "pipemare_t3") == 0 ? 8 * P : 2 * P;
       Run r = tried(dir, file[i], P, M, with, EMIT_NONE, false);
       if (!r.ok)
@@ -227,6 +240,8 @@ static void grow(const char *dir) {
 
 int main(int argc, char **argv) {
   const char *dir = argc > 1 ? argv[1] : "stdlib";
+  small = argc > 2 && strcmp(argv[2], "--small") == 0;
+  argv += small, argc -= small;
   if (argc > 2 && strcmp(argv[2], "--grow") == 0) {
     grow(dir);
     return 0;
@@ -258,7 +273,8 @@ int main(int argc, char **argv) {
   simulated(dir, "1f1b", 64, 4096);
   simulated(dir, "dualpipe", 64, 4096);
   fflush(stdout);
-  fprintf(stderr, "per pass, 1f1b P=64 M=26200:\n");
-  once(dir, "1f1b", 64, 26200, EMIT_NONE, true);
+  const uint32_t P = small ? 4 : 64, M = small ? 8 : 26200;
+  fprintf(stderr, "per pass, 1f1b P=%u M=%u:\n", P, M);
+  once(dir, "1f1b", P, M, EMIT_NONE, true);
   return 0;
 }
