@@ -134,6 +134,8 @@ bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
         return *stage = row[i], true;
     v += p->first;
     if (s->stage[v].rank != x->rank) {
+      if (x->clip)
+        return *stage = NONE, true;
       no_stage(x, o, o->stage->at,
                arena_printf(s->arena, "stage %lld is placed on rank %u%s", (long long)v - p->first,
                             s->stage[v].rank,
@@ -198,6 +200,8 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t
     return next_w(x, o, stage, mb, slice);
   if (!op_stage(x, o, stage))
     return false;
+  if (*stage == NONE)
+    return true;
   int64_t place = o->op == PIPE_F   ? x->next_f[*stage]
                   : o->op == PIPE_R ? x->next_r[*stage]
                                     : x->next_b[*stage];
@@ -267,7 +271,7 @@ static bool not_here(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t
                         model, s->stage[s->row_of[(size_t)model * s->nmb + at]].rank));
   bool by_index = x->list || (x->list_op && x->list_op->kind == ST_KERNEL); /* it has to have one */
   if (by_index && o->op != PIPE_U)
-    diag_help(s->diag, "'if' around it leaves out the microbatches that are placed elsewhere");
+    diag_help(s->diag, "'clip' around it leaves out what is placed elsewhere");
   else if (o->op != PIPE_W && o->op != PIPE_U)
     diag_help(s->diag, "'%s' without a microbatch takes the next one that is placed here", o->name);
   return false;
@@ -335,6 +339,8 @@ bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
   Sched *s = x->s;
   bool copy = o->op == PIPE_OFF || o->op == PIPE_LOAD;
   uint32_t at;
+  if (stage == NONE)
+    return true;
   if (slice < 0 || slice >= s->slices) {
     diag_error(s->diag, DIAG_BAD_INDEX, x->use->at,
                "rank %u: '%s' is slice %lld; the slices are 0 to %u", x->rank,
@@ -350,7 +356,7 @@ bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
   if (next && own && (at == NONE || !has_run(s, (uint8_t)o->op, stage, at + (uint32_t)slice)))
     note_listed(x, next, *next);
   if (at != NONE && !runs_mb(x->s, stage, at))
-    return not_here(x, o, stage, mb, at);
+    return x->clip || not_here(x, o, stage, mb, at);
   if (at == NONE)
     return true;
   at += (uint32_t)slice;
@@ -428,7 +434,7 @@ static bool run_sum(Ex *x, const OpRef *o, const uint32_t *row, uint32_t n) {
     return true;
   bool (*add)(Ex *, uint8_t, uint32_t) = x->list ? list_sum : push_sum;
   if (o->chunk || o->stage)
-    return op_stage(x, o, &one) && add(x, (uint8_t)o->op, one);
+    return op_stage(x, o, &one) && (one == NONE || add(x, (uint8_t)o->op, one));
   while ((one = next_sum(x->s, o, row, n, &from)) != NONE)
     add(x, (uint8_t)o->op, one);
   return true;
@@ -447,6 +453,8 @@ bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
   if (o->chunk || o->stage) {
     if (!op_stage(x, o, &one))
       return false;
+    if (one == NONE)
+      return true;
     row = &one, n = 1;
   } else if (o->pipe || index) {
     if (!op_pipe(x, o, &p))
@@ -461,9 +469,10 @@ bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
     uint32_t stage = row[i], at = NONE;
     if (index && !step_mb(x, o, stage, mb, &at))
       return false;
-    if (at != NONE && !runs_mb(s, stage, at))
+    bool here = at == NONE || runs_mb(s, stage, at);
+    if (!here && !x->clip)
       return not_here(x, o, stage, mb, at);
-    if (x->in_use || (index && at == NONE))
+    if (x->in_use || !here || (index && at == NONE))
       continue;
     if (!(x->list ? list_op : push_op)(x, PIPE_U, stage, at))
       return false;

@@ -267,11 +267,12 @@ bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe);
 uint32_t pipe_mbs(const Ex *x, uint32_t k);
 /* Microbatches of the pipes that o may be of, if they have as many each. */
 bool array_mbs(const Ex *x, const OpRef *o, int64_t *n);
-/* The stage of an op; what stands in its parentheses: where it is `index`, that has the value given. */
+/* The stage of an op; NONE: another rank has it, and `clip` leaves it out. */
 bool op_stage(Ex *x, const OpRef *o, uint32_t *stage);
 /* The rows of the rank at hand, in the order of its chunks, of an order that is used those that it runs; those of a pipe. */
 const uint32_t *rank_rows(const Ex *x, uint32_t *n);
 const uint32_t *pipe_rows(const Ex *x, const Pipe *p, uint32_t *n);
+/* What stands in the parentheses of an op: where it is `index`, that has the value given. */
 bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t *mb, int64_t *slice);
 bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice);
 /* Which of next_f, next_b and next_r an op counts in, and what that is behind it, where `outside` is microbatch 0. NULL: of a

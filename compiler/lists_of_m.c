@@ -70,14 +70,14 @@ static bool push(Text *t, const OpRef *o, uint8_t kind, uint32_t stage, Affine u
   return true;
 }
 
-/* The rank of a stage and microbatch where that depends on the microbatch. */
-static bool placed_here(Text *t, const Pipe *p, uint32_t stage, Affine mb, Span at, bool *here) {
+/* Is the microbatch of a stage of the model on the rank? */
+static bool placed_here(Text *t, const Pipe *p, int64_t model, Affine mb, Span at, bool *here) {
   const Clause *c = p->clause;
   int64_t rank;
   *here = true;
   if (!t->s->row_of || !c->mb_var)
     return true;
-  affine_bind(t->x, c->slot, affine(t->s->stage[stage].model));
+  affine_bind(t->x, c->slot, affine(model));
   affine_bind(t->x, c->mb_slot, mb);
   if (c->index)
     affine_bind(t->x, c->index_slot, affine(p->index));
@@ -94,6 +94,23 @@ static bool exists(Text *t, const Pipe *p, Affine mb, Span at, bool *yes) {
     return false;
   return !*yes ||
          affine_at_least_0(t->x, at, affine_sum(affine_sum(n, mb, -1), affine(1), -1), yes);
+}
+
+/* An op under `clip` of a stage that the rank does not have with the M at hand; it has none of it with any other M
+ * either. mb: NULL, an op without microbatch. */
+static bool elsewhere(Text *t, const OpRef *o, const Affine *mb) {
+  const Pipe *p;
+  int64_t model;
+  bool there = true, here = true;
+  if (!op_pipe(&t->ex, o, &p) || !affine_number(t->x, o->stage, &model))
+    return text_no(t, o->at, "it is of no pipe");
+  if (!p->clause->mb_var)
+    return true;
+  if (mb && !t->use &&
+      (!exists(t, p, *mb, o->at, &there) ||
+       (there && !placed_here(t, p, model, *mb, o->at, &here))))
+    return false;
+  return !there || !here || text_no(t, o->at, "its stage is not on the rank");
 }
 
 static void drop_wait(Text *t, uint32_t stage, Affine unit) {
@@ -237,7 +254,7 @@ static bool emit(Text *t, const OpRef *o, uint32_t stage, Affine mb, int64_t sli
   Sched *s = t->s;
   int64_t slices = s->slices;
   const Pipe *p = &s->pipe[pipe_of(s, stage)];
-  bool here, there;
+  bool here = true, there;
   if (slice < 0 || slice >= slices)
     return text_no(t, o->at, "an op is of no slice");
   bool back = o->op == PIPE_B || o->op == PIPE_I;
@@ -249,15 +266,17 @@ static bool emit(Text *t, const OpRef *o, uint32_t stage, Affine mb, int64_t sli
   if (t->use ? !text_use_mb(t, (uint32_t)(p - s->pipe), o->at, &mb, &there)
              : !exists(t, p, mb, o->at, &there))
     return false;
-  if (!there) {
+  if (there && !placed_here(t, p, s->stage[stage].model, mb, o->at, &here))
+    return false;
+  if (!there || !here) {
     if (counts && (t->clock || t->rules) && t->level == level_of(t))
       t->dropped |= (uint8_t)(1u << next_of(t, o->op) % 3);
-    return t->use || t->clip || text_no(t, o->at, "an op is of a microbatch that does not exist");
+    return t->ex.clip || (t->use && !there) ||
+           text_no(t, o->at,
+                   there ? "its microbatch is placed on another rank"
+                         : "an op is of a microbatch that does not exist");
   }
   unit = (Affine){mb.a * slices + slice, mb.n * slices, mb.j * slices};
-  if (!placed_here(t, p, stage, mb, o->at, &here) ||
-      (!here && !text_no(t, o->at, "its microbatch is placed on another rank")))
-    return false;
   bool ran = false;
   if (t->rules && (!rules_ran(t, o->at, (uint8_t)o->op, stage, unit, &ran) || ran))
     return ran;
@@ -286,6 +305,9 @@ static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int6
     return text_no(t, o->at, "it is of no pipe");
   if (!any && !op_stage(&t->ex, o, stage))
     return text_no(t, o->at, "its stage is not on the rank");
+  *none = !any && *stage == NONE;
+  if (*none)
+    return elsewhere(t, o, NULL);
   if (o->op == PIPE_W) {
     uint32_t i = 0, n = t->clock ? t->now.old : t->now.wait.n;
     for (; i < n; i++) {
@@ -293,7 +315,7 @@ static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int6
       if (any ? !of || of == &s->pipe[pipe_of(s, at)] : at == *stage)
         break;
     }
-    bool clip = t->clip;
+    bool clip = t->ex.clip;
     for (const TextUse *u = t->use; u; u = u->outer)
       clip |= u->clip || u->step;
     *none = i == n;
@@ -313,7 +335,7 @@ static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int6
       return false;
     here = true;
     if (s->row_of && (!exists(t, p, *mb, o->at, &there) ||
-                      (there && !placed_here(t, p, *stage, *mb, o->at, &here))))
+                      (there && !placed_here(t, p, s->stage[*stage].model, *mb, o->at, &here))))
       return false;
   }
   *slice = o->op == PIPE_B || o->op == PIPE_I ? s->slices - 1 - *slice : *slice;
@@ -336,6 +358,8 @@ static bool update(Text *t, const OpRef *o, Affine stamp) {
   if (o->chunk || o->stage) {
     if (!op_stage(&t->ex, o, &one))
       return text_no(t, o->at, "its stage is not on the rank");
+    if (one == NONE)
+      return elsewhere(t, o, o->args ? &mb : NULL);
     row = &one, n = 1;
   } else if ((o->pipe || o->args) && !op_pipe(&t->ex, o, &only)) {
     return text_no(t, o->at, "it is of no pipe");
@@ -345,9 +369,9 @@ static bool update(Text *t, const OpRef *o, Affine stamp) {
     if (only && p != only)
       continue;
     if (o->args && (!exists(t, p, mb, o->at, &there) ||
-                    (there && !placed_here(t, p, row[i], mb, o->at, &here))))
+                    (there && !placed_here(t, p, s->stage[row[i]].model, mb, o->at, &here))))
       return false;
-    if (!there && t->clip)
+    if ((!there || !here) && t->ex.clip)
       continue;
     if (!there || !here)
       return text_no(t, o->at, "an update is of a microbatch that is not here");
@@ -410,7 +434,7 @@ static bool run_ref(Text *t, const OpRef *o, Affine stamp) {
   if (!affine_eval(t->x, o->args->value, &mb) ||
       (o->args->next && !affine_number(t->x, o->args->next->value, &slice)))
     return false;
-  return emit(t, o, stage, mb, slice, stamp);
+  return stage == NONE ? elsewhere(t, o, &mb) : emit(t, o, stage, mb, slice, stamp);
 }
 
 /* The rows from `first` on are an action: what the recompute clause puts before it. */
@@ -496,10 +520,10 @@ static bool run_stmt(Text *t, const Stmt *b) {
     return ok;
   }
   case ST_CLIP: {
-    bool outer = t->clip;
-    t->clip = true;
+    bool outer = t->ex.clip;
+    t->ex.clip = true;
     ok = text_run_list(t, b->body);
-    t->clip = outer;
+    t->ex.clip = outer;
     return ok;
   }
   case ST_OVERLAP: {
@@ -572,7 +596,8 @@ bool lists_of_m(Sched *s, AffineEnv *x, ListsOfM *l) {
   for (uint32_t r = 0; r < s->nrank; r++) {
     t.out = &l->rank[r];
     t.rank = t.ex.rank = r;
-    t.straight = 0, t.clip = t.left = false, t.unsure = 0, t.now.wait.n = 0, t.label = PIPE_NPHASES;
+    t.straight = 0, t.ex.clip = t.left = false, t.unsure = 0, t.now.wait.n = 0,
+    t.label = PIPE_NPHASES;
     t.waits = bare_w(s->order_clause[r]->body);
     affine_bind(x, s->order_clause[r]->slot, affine(r));
     if (!text_run_list(&t, s->order_clause[r]->body))

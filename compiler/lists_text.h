@@ -60,9 +60,9 @@ typedef struct Text {
   Sched *s;
   ListsOfM *l;
   RankList *out;
-  Ex ex; /* to find stages */
+  Ex ex; /* to find stages; its clip */
   uint32_t rank;
-  bool clip, waits;  /* waits: there are W without index */
+  bool waits;        /* there are W without index */
   bool left;         /* I without W may be left of one phase that was used */
   uint32_t level;    /* of State.next, of the clock or rules at hand; a bit for each kind of its ops, of which */
   uint8_t dropped;   /*   some are left out: */

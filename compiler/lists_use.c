@@ -43,7 +43,7 @@ static bool kept(Text *t, const TextUse *u, Span at, Affine mb, bool *yes) {
 }
 
 bool text_use_mb(Text *t, uint32_t pipe, Span at, Affine *mb, bool *there) {
-  bool clip = t->clip;
+  bool clip = t->ex.clip;
   const Affine *mbs = t->mbs;
   for (const TextUse *u = t->use;; u = u->outer) {
     if (!between(t, at, *mb, affine(0), mbs[pipe], there))
@@ -315,15 +315,15 @@ static bool run(Text *t, const Stmt *b, TextUse *u) {
   const TextUse *use = t->use;
   const Use *ex = t->ex.in_use;
   const Affine *mbs = t->mbs;
-  bool clip = t->clip;
+  bool clip = t->ex.clip;
   State outside = text_save(s, &t->now);
   for (uint32_t i = 3 * u->level; i < 3 * u->level + 3; i++)
     t->now.next[i] = NEW_ARRAY(s->arena, Affine, s->nstage);
   t->now.wait.n = t->now.old = 0;
-  t->use = u, t->ex.in_use = &u->ex, t->mbs = u->mbs, t->clip = false;
+  t->use = u, t->ex.in_use = &u->ex, t->mbs = u->mbs, t->ex.clip = false;
   affine_bind(t->x, order->slot, affine(t->rank));
   bool ok = text_run_list(t, order->body);
-  t->use = use, t->ex.in_use = ex, t->mbs = mbs, t->clip = clip;
+  t->use = use, t->ex.in_use = ex, t->mbs = mbs, t->ex.clip = clip;
   for (uint32_t i = 3 * u->level; i < 3 * u->level + 3; i++)
     t->now.next[i] = NULL;
   for (uint32_t i = 0; i < t->now.wait.n; i++) /* a W outside may take what is left, too */
@@ -337,7 +337,7 @@ static bool run(Text *t, const Stmt *b, TextUse *u) {
 bool text_run_use(Text *t, const Stmt *b) {
   Sched *s = t->s;
   AffineEnv *x = t->x;
-  TextUse u = {.shift = affine(0), .clip = t->clip, .label = t->label, .outer = t->use};
+  TextUse u = {.shift = affine(0), .clip = t->ex.clip, .label = t->label, .outer = t->use};
   u.level = t->use ? t->use->level + 1 : 1;
   if (u.level == MOST_LEVELS)
     return text_no(t, b->at, "it uses schedules in schedules that are too many");
@@ -357,7 +357,7 @@ bool text_run_use(Text *t, const Stmt *b) {
   if (!is_near(t, u.total) &&
       !text_no(t, b->value->at, "it begins too far behind its microbatches"))
     return false;
-  u.ex = (Use){.at = b, .outer = t->ex.in_use, .clip = t->clip};
+  u.ex = (Use){.at = b, .outer = t->ex.in_use, .clip = t->ex.clip};
   Affine *value = arena_alloc(s->arena, s->nslot * sizeof *value + 1);
   int64_t *env = arena_alloc(s->arena, s->nslot * sizeof *env + 1);
   memcpy(value, x->value, s->nslot * sizeof *value);

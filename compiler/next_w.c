@@ -106,6 +106,8 @@ bool next_w(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice)
   any = any && n > 1;
   if (!any && !op_stage(x, o, stage))
     return false;
+  if (!any && *stage == NONE)
+    return *mb = -1, true;
   WScan k = {.from = x->in_use ? x->in_use->first : first,
              .stage = any ? NONE : *stage,
              .pipe = any && p ? (uint32_t)(p - s->pipe) : NONE};

@@ -139,8 +139,11 @@ bool list_any(Ex *x, const OpRef *o) {
   uint32_t stage = NONE;
   const Pipe *p = NULL;
   bool of_rank = o->op == PIPE_W && !o->chunk && !o->stage;
-  if ((of_rank && o->pipe && !op_pipe(x, o, &p)) || (!of_rank && !op_stage(x, o, &stage)) ||
-      !list_op(x, (uint8_t)o->op, stage, NONE))
+  if (of_rank ? o->pipe && !op_pipe(x, o, &p) : !op_stage(x, o, &stage))
+    return false;
+  if (!of_rank && stage == NONE)
+    return true;
+  if (!list_op(x, (uint8_t)o->op, stage, NONE))
     return false;
   Listed *l = &x->listed.at[x->listed.n - 1];
   l->any = true;
