@@ -410,6 +410,10 @@ static const PipeInstr *instr_at(const Sched *s, MachineAt at) {
 
 const char *list_text(Sched *s, MachineAt at) { return list_op_text(s, instr_at(s, at)); }
 
+static bool is_joint(const MachineList *l, uint32_t a, uint32_t b) {
+  return a < b ? l->instr[a].group >= b - a : l->instr[b].group >= a - b;
+}
+
 static void report_cycle(Sched *s, const MachineList *list, const MachineResult *got) {
   uint32_t nrank = 0, first = got->hop[0].at.rank, second = first;
   enum { SHOWN = 8 };
@@ -445,8 +449,11 @@ static void report_cycle(Sched *s, const MachineList *list, const MachineResult 
                           ? "comes after"
                           : "needs";
     bool direct = next.rank == h->on.rank && next.index == h->on.index;
-    const char *where = !direct ? arena_printf(s->arena, ", which rank %u runs only after %s",
-                                               next.rank, list_op_text(s, instr_at(s, next)))
+    bool joint = next.rank == h->on.rank && is_joint(&list[next.rank], next.index, h->on.index);
+    const char *where = joint && !direct ? arena_printf(s->arena, ", in a group with %s",
+                                                        list_op_text(s, instr_at(s, next)))
+                        : !direct ? arena_printf(s->arena, ", which rank %u runs only after %s",
+                                                 next.rank, list_op_text(s, instr_at(s, next)))
                         : next.rank != h->at.rank
                             ? arena_printf(s->arena, ", where rank %u is", next.rank)
                             : "";
@@ -543,12 +550,29 @@ static bool completes_by(Sched *s, PipeLowering lowering) {
   return ok;
 }
 
+/* The lists with transfers that follow each other in one group. */
+static MachineList *join_transfers(Sched *s, const MachineList *list) {
+  MachineList *joined = arena_alloc(s->arena, s->nrank * sizeof *joined + 1);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    const size_t bytes = (size_t)list[r].n * sizeof *list[r].instr;
+    MachineInstr *in = memcpy(arena_alloc(s->arena, bytes + 1), list[r].instr, bytes);
+    for (uint32_t i = list[r].n; i-- > 0;) {
+      const bool moves = in[i].kind == MACHINE_SEND || in[i].kind == MACHINE_RECV,
+                 next = i + 1 < list[r].n &&
+                        (in[i + 1].kind == MACHINE_SEND || in[i + 1].kind == MACHINE_RECV);
+      in[i].group = moves && next ? in[i + 1].group + 1 : 0;
+    }
+    joined[r] = (MachineList){in, list[r].n};
+  }
+  return joined;
+}
+
 /* The first cure that works, tried. */
 static void offer_help(Sched *s, const MachineList *list) {
   const ChannelModel *model = &s->opt->model;
   ChannelModel m = *model;
-  m.grouped = true;
-  if (m.buffer == 0 && m.channels <= CHANNELS_PAIR && lists_complete(s, list, m)) {
+  if (m.buffer == 0 && m.channels <= CHANNELS_PAIR &&
+      lists_complete(s, join_transfers(s, list), m)) {
     diag_help(s->diag,
               "it completes if transfers with nothing computed between them are one group%s",
               s->lowering == PIPE_INLINE   ? ": --lowering=inline:grouped"
@@ -556,7 +580,6 @@ static void offer_help(Sched *s, const MachineList *list) {
                                            : "");
     return;
   }
-  m.grouped = false;
   if (s->lowering != PIPE_GLOBAL) { /* what the engines carry out has no other channels */
     bool one = completes_by(s, PIPE_GLOBAL), several = completes_by(s, PIPE_CHANNELS);
     if (one || several)

@@ -3,13 +3,16 @@
  * tries every interleaving, and what it says is what check_channels must have said. An invalid end state
  * is a deadlock, a violated assertion a mispaired transfer. Requires check_channels, whatever it said.
  *
- * A process per queue (machine.h) and one for the computation of each rank; n[q] counts what queue q has
- * done, which is all that others wait for. A directed rank pair is a Promela channel, of capacity 0 for
- * rendezvous; a collective is a counter of those that have come. With tags each tensor has a Promela channel; with buffers
- * post[q] says that the RECV of queue q is posted, and what is in a buffer is counted. The transfers of a group are the options of a
- * loop, each on a variable that is its channel until it is done, then one that nobody reads, or sends to; of those on one channel
- * only the next one is. Linear in instructions, but for the members of groups with each other, and SENDs with
- * tags and buffers with those above. */
+ * A process per queue (machine.h) and one for the computation of each rank; n[q] counts what queue q
+ * has done, which is all that others wait for. A directed rank pair is a Promela channel, of capacity
+ * 0 for rendezvous; a collective is a counter of those that have come. With tags each tensor has a
+ * Promela channel; with buffers post[q] says that the RECV of queue q is posted, and what is in a
+ * buffer is counted. The transfers of a group are the options of a loop, each on a variable that is
+ * its channel until it is done, then one that nobody reads, or sends to; of those on one channel only
+ * the next one is. If a group is in several queues, each queue carries out its part once all parts
+ * may begin, and goes on once all parts are over: gone[q] counts what queue q has carried out then.
+ * Linear in instructions, but for the members of groups with each other, and SENDs with tags and
+ * buffers with those above. */
 #include "pipec.h"
 
 enum { MOST_PROCESSES = 254, MOST_MESSAGES = 255 }; /* of SPIN; init is a process, too */
@@ -156,7 +159,8 @@ static void declare_channels(Model *m) {
         ncoll, ncoll);
 }
 
-static void needs(const Model *m, uint32_t r, const MachineInstr *in) {
+static void needs(const Model *m, uint32_t r, uint32_t i) {
+  const MachineInstr *in = &m->list[r].instr[i];
   for (int e = 0; e < 2; e++)
     if (in->need[e] != MACHINE_NONE)
       fprintf(m->f, "n[%u] > %u; ", m->of[r][in->need[e]], m->at[r][in->need[e]]);
@@ -165,6 +169,61 @@ static void needs(const Model *m, uint32_t r, const MachineInstr *in) {
   if (in->far)
     fprintf(m->f, "n[%u] > %u; ", m->of[in->far_rank][in->far - 1],
             m->at[in->far_rank][in->far - 1]);
+}
+
+static uint32_t group_begin(const Model *m, uint32_t r, uint32_t i) {
+  while (i > 0 && m->list[r].instr[i - 1].group > 0)
+    i--;
+  return i;
+}
+
+/* Waits until the group of instruction i may begin: what its members need, and what stands above them in other queues, is
+ * done; with tags and buffers, the RECV above each of its RECVs has begun. */
+static void begin(const Model *m, uint32_t r, uint32_t i) {
+  const MachineInstr *list = m->list[r].instr;
+  const uint32_t first = group_begin(m, r, i), last = first + list[first].group;
+  const bool ordered = m->s->opt->model.channels == CHANNELS_TAGGED && m->s->opt->model.buffer > 0;
+  for (uint32_t k = first; k <= last; k++) {
+    bool counts = m->of[r][k] != m->of[r][i];
+    needs(m, r, k);
+    for (uint32_t j = first; j < k; j++)
+      counts &= m->of[r][j] != m->of[r][k];
+    if (counts && m->at[r][k] > 0)
+      fprintf(m->f, "n[%u] >= %u; ", m->of[r][k], m->at[r][k]);
+    for (uint32_t j = first; ordered && list[k].kind == MACHINE_RECV && j-- > 0;)
+      if (list[j].kind == MACHINE_RECV && list[j].peer == list[k].peer) {
+        fprintf(m->f, "post[%u]; ", m->of[r][j]);
+        break;
+      }
+  }
+}
+
+/* Is the group of instruction i in several queues? */
+static bool spans(const Model *m, uint32_t r, uint32_t i) {
+  const uint32_t first = group_begin(m, r, i), last = first + m->list[r].instr[first].group;
+  uint32_t k = first;
+  while (k < last && m->of[r][k] == m->of[r][first])
+    k++;
+  return m->of[r][k] != m->of[r][first];
+}
+
+/* Queue q has carried out n instructions, up to i. They are done; if their group is in other queues,
+ * too, once those have carried out their parts. */
+static void end(const Model *m, uint32_t r, uint32_t i, uint32_t q, uint32_t n) {
+  const uint32_t first = group_begin(m, r, i), last = first + m->list[r].instr[first].group;
+  if (spans(m, r, i))
+    fprintf(m->f, "gone[%u] = %u; ", q, m->at[r][i] + 1);
+  for (uint32_t k = first; k <= last; k++) {
+    bool counts = m->of[r][k] != q;
+    for (uint32_t j = k + 1; j <= last; j++)
+      counts &= m->of[r][j] != m->of[r][k];
+    if (counts)
+      fprintf(m->f, "gone[%u] > %u; ", m->of[r][k], m->at[r][k]);
+  }
+  if (n == 1)
+    fprintf(m->f, "n[%u]++; ", q);
+  else
+    fprintf(m->f, "n[%u] = n[%u] + %u; ", q, q, n);
 }
 
 /* Of a collective: it is there, and is the same as of those that were before it. */
@@ -190,8 +249,8 @@ static void receive_bytes(const Model *m, uint32_t r, const MachineInstr *in) {
   fprintf(m->f, "used%s = used%s - b; got%s++; ", pair, pair, pair);
 }
 
-/* With tags and buffers: the transfer at index i of a list. A RECV is posted after the one of its pair above it; of a
- * SEND that needs no word: what it waits for stands above it, as do all that those above it wait for. A SEND puts its
+/* With tags and buffers: the transfer at index i of a list, all that it needs is done. The order in which SENDs are posted
+ * needs no word: what one waits for stands above it, as do all that those above it wait for. A SEND puts its
  * message into the buffer if that has room and those above it have gone on, or else meets its RECV. */
 static void tagged_transfer(const Model *m, uint32_t q, uint32_t r, uint32_t i) {
   const MachineInstr *list = m->list[r].instr, *in = &list[i];
@@ -200,14 +259,10 @@ static void tagged_transfer(const Model *m, uint32_t q, uint32_t r, uint32_t i) 
   const uint32_t from = send ? r : in->peer, to = send ? in->peer : r, t = tag(m, in->tensor);
   const unsigned long long load = model->in_bytes ? in->bytes : 1, room = model->buffer;
   if (!send) {
-    for (uint32_t k = i; k-- > 0;)
-      if (list[k].kind == in->kind && list[k].peer == in->peer) {
-        fprintf(m->f, "post[%u]; ", m->of[r][k]);
-        break;
-      }
-    fprintf(m->f,
-            "post[%u] = 1; atomic { t%u?x,b; assert(x == %u); used%u_%u = used%u_%u - b; n[%u]++ }",
-            q, t, t, from, to, from, to, q);
+    fprintf(
+        m->f,
+        "post[%u] = 1; atomic { t%u?x,b; assert(x == %u); used%u_%u = used%u_%u - b; gone[%u] = 1 }",
+        q, t, t, from, to, from, to, q);
     return;
   }
   fprintf(m->f, "if ");
@@ -215,12 +270,13 @@ static void tagged_transfer(const Model *m, uint32_t q, uint32_t r, uint32_t i) 
     fprintf(m->f, ":: atomic { ");
     for (uint32_t k = 0; k < i; k++)
       if (list[k].kind == in->kind && list[k].peer == in->peer)
-        fprintf(m->f, "n[%u] > 0 && ", m->of[r][k]);
-    fprintf(m->f,
-            "used%u_%u <= %llu - %llu -> used%u_%u = used%u_%u + %llu; t%u!%u,%llu; n[%u]++ } ",
-            from, to, room, load, from, to, from, to, load, t, t, load, q);
+        fprintf(m->f, "gone[%u] > 0 && ", m->of[r][k]);
+    fprintf(
+        m->f,
+        "used%u_%u <= %llu - %llu -> used%u_%u = used%u_%u + %llu; t%u!%u,%llu; gone[%u] = 1 } ",
+        from, to, room, load, from, to, from, to, load, t, t, load, q);
   }
-  fprintf(m->f, ":: atomic { post[%u] -> t%u!%u,0; n[%u]++ } fi", m->taken[t], t, t, q);
+  fprintf(m->f, ":: atomic { post[%u] -> t%u!%u,0; gone[%u] = 1 } fi", m->taken[t], t, t, q);
 }
 
 /* One instruction of queue q; nth: among the transfers of its pair, or the collectives of its
@@ -232,11 +288,13 @@ static void instruction(const Model *m, uint32_t q, uint32_t r, uint32_t i, uint
   const ChannelModel *model = &s->opt->model;
   bool bytes = counts_bytes(m);
   fprintf(m->f, "  ");
-  needs(m, r, in);
+  begin(m, r, i);
   if (model->channels == CHANNELS_TAGGED && model->buffer > 0 &&
       (in->kind == MACHINE_SEND || in->kind == MACHINE_RECV)) {
     tagged_transfer(m, q, r, i);
-    fprintf(m->f, "; /* %s */\n", list_text(s, (MachineAt){r, i}));
+    fprintf(m->f, "; ");
+    end(m, r, i, q, 1);
+    fprintf(m->f, "/* %s */\n", list_text(s, (MachineAt){r, i}));
     return;
   }
   if (in->kind == MACHINE_SEND) {
@@ -259,7 +317,8 @@ static void instruction(const Model *m, uint32_t q, uint32_t r, uint32_t i, uint
     come(m, in, nth, members);
     fprintf(m->f, "come[%u] >= %u; ", in->peer, nth * members);
   }
-  fprintf(m->f, "n[%u]++; /* %s */\n", q, list_text(s, (MachineAt){r, i}));
+  end(m, r, i, q, 1);
+  fprintf(m->f, "/* %s */\n", list_text(s, (MachineAt){r, i}));
 }
 
 /* The member of a group on the same channel as member k that comes after it; n: none. */
@@ -298,12 +357,10 @@ static void together(const Model *m, uint32_t q, uint32_t r, const uint32_t *row
                      const uint32_t *nth, const uint32_t *members) {
   Sched *s = m->s;
   uint32_t moves = 0;
-  for (uint32_t k = 0; k < n; k++) {
-    fprintf(m->f, "  ");
-    needs(m, r, &m->list[r].instr[row[k]]);
-    fprintf(m->f, "/* %s */\n", list_text(s, (MachineAt){r, row[k]}));
-  }
+  for (uint32_t k = 0; k < n; k++)
+    fprintf(m->f, "  /* %s */\n", list_text(s, (MachineAt){r, row[k]}));
   fprintf(m->f, "  ");
+  begin(m, r, row[0]);
   for (uint32_t k = 0; k < n; k++) {
     const MachineInstr *in = &m->list[r].instr[row[k]];
     bool first = true;
@@ -346,7 +403,8 @@ static void together(const Model *m, uint32_t q, uint32_t r, const uint32_t *row
     else if (in->kind == MACHINE_SEND && too_big(m, in))
       fprintf(m->f, "got%s >= %u; ", channel(m, r, in) + 1, nth[row[k]]);
   }
-  fprintf(m->f, "n[%u] = n[%u] + %u;\n", q, q, n);
+  end(m, r, row[n - 1], q, n);
+  fprintf(m->f, "\n");
 }
 
 /* How many instructions of a queue, from the k-th on, are one group. */
@@ -381,6 +439,7 @@ bool emit_promela(Sched *s, FILE *f) {
   fprintf(f,
           " * An invalid end state is a deadlock, a violated assertion a mispaired transfer. */\n");
   fprintf(f, "short n[%u]; /* instructions that each queue has done */\n", m.queue.n);
+  fprintf(f, "short gone[%u]; /* and carried out, of a group in several queues */\n", m.queue.n);
   fprintf(f, "chan unread = [0] of { int, int };\nchan unsent = [0] of { int, int };\n");
   declare_channels(&m);
   /* Rows of each queue's instructions, in order. */

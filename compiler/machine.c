@@ -2,13 +2,15 @@
  * The machine of machine.h. A stream is a queue, or the compute ops of a rank; every instruction is
  * in one stream. A stream that cannot go on is noted at the one instruction that it waits for and
  * looked at again when that is posted or done: an instruction wakes each waiter twice at most, so
- * the run is linear.
+ * the run is linear. The members of a group may be in several streams: that of the first member
+ * posts and ends the whole group, and the others wait for it.
  *
  * note [marked graph]: who meets whom is fixed before the run, since streams are FIFO (or tags say
- * it), so each instruction waits for a fixed conjunction: the machine completes iff the graph of
- * these waits has no cycle (Commoner, Holt, Even, Pnueli 1971). A stuck stream waits with its head;
- * what it waits for is in a stream that is stuck too, at or behind its head. So the cycles of the
- * graph are those of stuck heads, and breadth-first searches there find a shortest one.
+ * it), so each group, most of them of one instruction, waits for a fixed conjunction: the machine
+ * completes iff the graph of these waits has no cycle (Commoner, Holt, Even, Pnueli 1971). A stuck
+ * stream waits with the group of its head; what that waits for is in a stream that is stuck too, at
+ * or behind its head. So the cycles of the graph are those of stuck heads, and breadth-first
+ * searches there find a shortest one.
  *
  * MACHINE_OMIT leaves out one kind of edge: the tests build it so to see that they notice. */
 #include "machine.h"
@@ -42,8 +44,9 @@ enum { POSTED = 1, DONE = 2, CROSSED = 4, REACHED = 8, BEHIND = 16 };
 typedef struct
     Row { /* of an instruction; references are instructions, numbered through all lists */
   uint32_t rank, stream;
-  uint32_t next;   /* in its stream */
-  uint32_t chain;  /* next SEND, RECV of its channel, or ALL of its rank and communicator */
+  uint32_t next, prev; /* in its stream */
+  uint32_t lead;       /* the first of its group; itself if it is alone */
+  uint32_t chain;      /* next SEND, RECV of its channel, or ALL of its rank and communicator */
   uint32_t mate;   /* the other end; ALL: the same one of the next member. NONE: there is none */
   uint32_t room;   /* SEND: the RECV that must be posted. `mate`: its own. FREE: there is room */
   uint32_t waiter; /* first stream that waits for it */
@@ -84,8 +87,8 @@ typedef struct Machine {
   uint32_t
       *above; /* [n] TAGGED: the transfer with the same peer and direction above it; else NULL */
   uint32_t nstream;
-  uint32_t *posted, *ended, *last; /* [n], [n], [nstream] (machine_times) when; NULL: nobody asks */
-  uint32_t *work;                  /* streams to look at */
+  uint32_t *posted, *ended; /* [n] when; NULL: nobody asks */
+  uint32_t *work;           /* streams to look at */
   uint32_t nwork;
 } Machine;
 
@@ -305,8 +308,15 @@ static void build(Machine *m) {
     for (uint32_t k = 0; k < m->list[r].n; k++) {
       uint32_t i = m->base[r] + k, q = r, c;
       const MachineInstr *in = &m->list[r].instr[k];
-      m->row[i] = (Row){
-          .rank = r, .next = NONE, .chain = NONE, .mate = NONE, .room = NONE, .waiter = NONE};
+      m->row[i] = (Row){.rank = r,
+                        .next = NONE,
+                        .prev = NONE,
+                        .lead = HAS(EDGE_GROUP) && k > 0 && in[-1].group > 0 ? m->row[i - 1].lead
+                                                                             : i,
+                        .chain = NONE,
+                        .mate = NONE,
+                        .room = NONE,
+                        .waiter = NONE};
       if (in->kind != MACHINE_COMPUTE) {
         q = m->nrank + queue_of(m, &queues, i);
       } else if (!HAS(EDGE_COMPUTE)) {
@@ -341,7 +351,7 @@ static void build(Machine *m) {
       if (m->first[q] == NONE)
         m->first[q] = i;
       else
-        m->row[tail[q]].next = i;
+        m->row[tail[q]].next = i, m->row[i].prev = tail[q];
       tail[q] = i;
     }
   for (uint32_t g = 0; g < ngroup; g++)
@@ -360,22 +370,9 @@ static void build(Machine *m) {
 
 /* ---- the run ---- */
 
-/* The last of the group that begins at `first`: of those of the list in the same queue; or, if neighbours are
- * taken for a group, all with no COMPUTE between. */
-static uint32_t group_end(const Machine *m, uint32_t first) {
-  uint32_t i = first, last = first + instr(m, first)->group;
-  if (!HAS(EDGE_GROUP) || instr(m, first)->kind == MACHINE_COMPUTE ||
-      instr(m, first)->kind == MACHINE_COPY)
-    return i;
-  while (!m->model.grouped && m->row[i].next != NONE && m->row[i].next <= last)
-    i = m->row[i].next;
-  if (!m->model.grouped)
-    return i;
-  for (uint32_t next; (next = m->row[i].next) != NONE; i = next)
-    for (uint32_t k = i + 1; k < next; k++)
-      if (instr(m, k)->kind == MACHINE_COMPUTE)
-        return i;
-  return i;
+/* The last of the group of i: its members stand one after the other. */
+static uint32_t group_end(const Machine *m, uint32_t i) {
+  return HAS(EDGE_GROUP) ? i + instr(m, i)->group : i;
 }
 
 /* The conditions of instruction i, numbered; each is met, or says what is waited for and why. */
@@ -385,9 +382,13 @@ typedef struct Wait {
   bool met;
 } Wait;
 
-/* Before it is posted: conditions 0 and 1, one for each of `more`, one far away, and one for the order. */
+/* Before it is posted: conditions 0 and 1, one for each of `more`, one far away, one for its queue, and one for the order. */
 static uint32_t nneed(const Machine *m, uint32_t i) {
-  return 3 + instr(m, i)->nmore + (m->above != NULL);
+  return 4 + instr(m, i)->nmore + (m->above != NULL);
+}
+
+static bool is_joint(const Machine *m, uint32_t i, uint32_t j) {
+  return m->row[i].lead == m->row[j].lead;
 }
 
 static Wait need(const Machine *m, uint32_t i, uint32_t k) {
@@ -397,8 +398,15 @@ static Wait need(const Machine *m, uint32_t i, uint32_t k) {
     return (Wait){on, WAIT_NEED, !in->far || !HAS(EDGE_NEED) || is(m, on, DONE)};
   }
   if (k == 3 + in->nmore) {
+    uint32_t on = m->row[i].prev;
+    return on == NONE || is_joint(m, i, on) ? (Wait){NONE, WAIT_NEED, true}
+                                            : (Wait){on, WAIT_NEED, is(m, on, DONE)};
+  }
+  if (k == 4 + in->nmore) {
     uint32_t on = m->above[i];
-    return (Wait){on, WAIT_ORDER, on == NONE || !HAS(EDGE_ORDER) || is(m, on, POSTED)};
+    return on == NONE || !HAS(EDGE_ORDER) || is_joint(m, i, on)
+               ? (Wait){NONE, WAIT_ORDER, true}
+               : (Wait){on, WAIT_ORDER, is(m, on, POSTED)};
   }
   uint32_t pos = k < 2 ? in->need[k] : in->more[k - 2];
   if (pos == NONE || !HAS(EDGE_NEED))
@@ -450,8 +458,8 @@ static bool check(Machine *m, uint32_t q, Wait w) {
   return w.met;
 }
 
-static void mark(Machine *m, uint32_t first, uint32_t stop, uint32_t flag) {
-  for (uint32_t i = first; i != stop; i = m->row[i].next) {
+static void mark(Machine *m, uint32_t first, uint32_t last, uint32_t flag) {
+  for (uint32_t i = first; i <= last; i++) {
     m->row[i].flags |= flag;
     wake(m, i);
   }
@@ -459,21 +467,21 @@ static void mark(Machine *m, uint32_t first, uint32_t stop, uint32_t flag) {
 
 static uint32_t later(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-/* The group first..stop of stream q, all of whose needs are met, is posted; it ends. Both once what they wait for has. */
-static void note_posted(Machine *m, uint32_t q, uint32_t first, uint32_t stop) {
-  uint32_t t = m->last[q];
-  for (uint32_t i = first; i != stop; i = m->row[i].next)
+/* The group first..last, all of whose needs are met, is posted; it ends. Both once what they wait for has. */
+static void note_posted(Machine *m, uint32_t first, uint32_t last) {
+  uint32_t t = 0;
+  for (uint32_t i = first; i <= last; i++)
     for (uint32_t k = 0; k < nneed(m, i); k++) {
       Wait w = need(m, i, k);
       t = w.on == NONE ? t : later(t, (w.why == WAIT_ORDER ? m->posted : m->ended)[w.on]);
     }
-  for (uint32_t i = first; i != stop; i = m->row[i].next)
+  for (uint32_t i = first; i <= last; i++)
     m->posted[i] = t;
 }
 
-static void note_ended(Machine *m, uint32_t q, uint32_t first, uint32_t stop) {
+static void note_ended(Machine *m, uint32_t first, uint32_t last) {
   uint32_t t = m->posted[first];
-  for (uint32_t i = first; i != stop; i = m->row[i].next) {
+  for (uint32_t i = first; i <= last; i++) {
     const Row *row = &m->row[i];
     uint32_t kind = instr(m, i)->kind;
     if (kind == MACHINE_COMPUTE || kind == MACHINE_COPY ||
@@ -486,32 +494,36 @@ static void note_ended(Machine *m, uint32_t q, uint32_t first, uint32_t stop) {
            on = kind == MACHINE_ALL ? m->row[on].mate : i)
         t = later(t, m->posted[on]);
   }
-  m->last[q] = t + 1;
-  for (uint32_t i = first; i != stop; i = m->row[i].next)
+  for (uint32_t i = first; i <= last; i++)
     m->ended[i] = t + 1;
 }
 
 static uint64_t advance(Machine *m, uint32_t q) {
   uint64_t done = 0;
-  for (uint32_t first; (first = m->head[q]) != NONE;) {
-    uint32_t end = group_end(m, first), stop = m->row[end].next, n = 0;
+  while (m->head[q] != NONE) {
+    const uint32_t first = m->row[m->head[q]].lead, last = group_end(m, first);
+    if (m->row[first].stream != q) { /* that stream carries the group out */
+      check(m, q, (Wait){first, WAIT_NEED, false});
+      return done;
+    }
     if (!is(m, first, POSTED)) {
-      for (uint32_t i = first; i != stop; i = m->row[i].next)
+      for (uint32_t i = first; i <= last; i++)
         for (uint32_t k = 0; k < nneed(m, i); k++)
           if (!check(m, q, need(m, i, k)))
             return done;
       if (m->ended)
-        note_posted(m, q, first, stop);
-      mark(m, first, stop, POSTED);
+        note_posted(m, first, last);
+      mark(m, first, last, POSTED);
     }
-    for (uint32_t i = first; i != stop; i = m->row[i].next, n++)
+    for (uint32_t i = first; i <= last; i++)
       if (!check(m, q, completion(m, i, 0)))
         return done;
-    m->head[q] = stop;
+    for (uint32_t i = first; i <= last; i++)
+      m->head[m->row[i].stream] = m->row[i].next;
     if (m->ended)
-      note_ended(m, q, first, stop);
-    mark(m, first, stop, DONE);
-    done += n;
+      note_ended(m, first, last);
+    mark(m, first, last, DONE);
+    done += last - first + 1;
   }
   return done;
 }
@@ -527,11 +539,19 @@ static MachineHop hop(const Machine *m, uint32_t i, Wait w) {
   return (MachineHop){at(m, i), at(m, w.on), w.why};
 }
 
-/* The next thing that stream q waits for; *i and *k say where to go on, NONE and 0 at first. */
+/* The stream that stands for the group at the head of q, which may be at the head of several. */
+static uint32_t standing(const Machine *m, uint32_t q) {
+  uint32_t i = m->row[m->head[q]].lead;
+  while (m->head[m->row[i].stream] != i)
+    i++;
+  return m->row[i].stream;
+}
+
+/* The next thing that the group at the head of q waits for; *i and *k say where to go on, NONE and 0 at first. */
 static bool next_wait(const Machine *m, uint32_t q, uint32_t *i, uint32_t *k, Wait *w) {
-  uint32_t first = m->head[q], stop = m->row[group_end(m, first)].next;
+  uint32_t first = m->row[m->head[q]].lead, last = group_end(m, first);
   bool posted = is(m, first, POSTED);
-  for (*i = *i == NONE ? first : *i; *i != stop; *i = m->row[*i].next, *k = 0) {
+  for (*i = *i == NONE ? first : *i; *i <= last; ++*i, *k = 0) {
     bool all = posted && instr(m, *i)->kind == MACHINE_ALL;
     for (uint32_t most = all ? NONE : posted ? 1 : nneed(m, *i); *k < most;) {
       *w = posted ? completion(m, *i, *k) : need(m, *i, *k);
@@ -559,7 +579,7 @@ static void find_cycle(Machine *m, MachineResult *out) {
   uint32_t best = NONE;
   uint64_t effort = 0;
   for (uint32_t start = 0; start < m->nstream && best > 1; start++) {
-    if (m->head[start] == NONE)
+    if (m->head[start] == NONE || standing(m, start) != start)
       continue;
     if (effort > EFFORT && best != NONE) {
       out->shortest = false;
@@ -574,6 +594,7 @@ static void find_cycle(Machine *m, MachineResult *out) {
         if (w.on == NONE || w.why == WAIT_OTHER)
           continue;
         uint32_t to = m->row[w.on].stream;
+        to = m->head[to] == NONE ? to : standing(m, to);
         if (to == start) {
           best = depth[q] + 1;
           out->hop = NEW_ARRAY(m->arena, MachineHop, best);
@@ -631,7 +652,6 @@ uint32_t **machine_times(Arena *a, const MachineList *list, uint32_t nrank, Chan
   build(&m);
   m.posted = NEW_ARRAY(a, uint32_t, m.n);
   m.ended = NEW_ARRAY(a, uint32_t, m.n);
-  m.last = NEW_ARRAY(a, uint32_t, m.nstream);
   run(&m);
   for (uint32_t r = 0; r < nrank; r++)
     end[r] = &m.ended[m.base[r]];
@@ -647,7 +667,6 @@ MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, Cha
     const size_t times = (size_t)m.n * sizeof *m.posted;
     out.posted = m.posted = memset(arena_alloc(a, times + 1), 0xff, times);
     out.ended = m.ended = memset(arena_alloc(a, times + 1), 0xff, times);
-    m.last = NEW_ARRAY(a, uint32_t, m.nstream);
   }
   out.done = run(&m);
   uint32_t stuck = 0;

@@ -17,7 +17,8 @@
  * rank a to rank b meets the n-th RECV that b has for a, whatever tensors they are; with tags, the
  * n-th SEND of a tensor meets the n-th RECV of that tensor.
  *
- *   posted    head of its queue, and all that it needs is done; TAGGED: and the one above it is posted
+ *   posted    head of its queue, and all that it needs is done; TAGGED: and the one above it is posted.
+ *             A group: once this holds of every member, whose queues may differ; all are posted at once
  *   RECV      is done once it and its SEND are posted
  *   SEND      rendezvous: the same. Buffered: also as soon as the buffer of its directed pair has
  *             room, which holds `buffer` messages or bytes that are sent and not yet received; a
@@ -26,6 +27,7 @@
  *             order, but none waits for room whose own RECV is posted
  *   ALL       is done once every member of the communicator has posted its own; the n-th of each
  *             member belong together
+ *   A group   is done once this holds of every member; no member is done before
  *
  * So with more room nothing ever waits longer. */
 #ifndef PIPEC_MACHINE_H
@@ -46,8 +48,8 @@ typedef struct MachineInstr {
   uint32_t peer;    /* SEND, RECV: rank of the other end; ALL: number of the communicator */
   uint32_t need[2]; /* positions in this list that must be done before; NONE */
   uint32_t nmore;
-  uint32_t group;   /* SEND, RECV: further instructions of the list after it that are one group with it: those in
-                       one queue are posted, and done, together */
+  uint32_t group;   /* SEND, RECV: further instructions of the list after it that are one group with it, each a
+                       SEND or RECV: posted, and done, together */
   const uint32_t *more; /* [nmore] further ones */
   uint32_t far_rank, far; /* 1 + position in the list of that rank that must be done before; 0: none */
   uint64_t tensor;  /* SEND, RECV, ALL: what it is; the ends of a transfer have the same */
@@ -69,8 +71,6 @@ typedef enum MachineChannels {
 typedef struct ChannelModel {
   MachineChannels channels;
   bool in_bytes;   /* unit of `buffer`: bytes, else messages */
-  bool grouped;    /* neighbours in a queue with no COMPUTE between are posted, and
-                      done, as one group (ncclGroupStart, ncclGroupEnd) */
   uint64_t buffer; /* of each directed pair; 0: rendezvous */
 } ChannelModel;
 
@@ -81,9 +81,9 @@ typedef enum MachineStatus {
   MACHINE_MISPAIRED /* hop[0]: this end meets one of another tensor */
 } MachineStatus;
 
-/* Why an instruction at the head of its queue does not go on. */
+/* Why an instruction does not go on that is at the head of its queue, or in a group with one that is. */
 typedef enum MachineWhy {
-  WAIT_NEED,    /* it needs `on`, which is not done */
+  WAIT_NEED,    /* it needs `on`, or stands below it in its queue; `on` is not done */
   WAIT_PARTNER, /* the other end, `on`, is not posted */
   WAIT_ROOM,    /* the buffer has room once `on`, a RECV, is posted, and not before */
   WAIT_ORDER,   /* TAGGED: it is posted after `on`, which is not posted */
@@ -93,7 +93,7 @@ typedef enum MachineWhy {
 
 typedef struct MachineAt { uint32_t rank, index; } MachineAt;
 typedef struct MachineHop {
-  MachineAt at, on; /* `at` waits for `on`, which is or stands behind `at` of the next hop */
+  MachineAt at, on; /* `at` waits for `on`, which is or stands behind `at` of the next hop, or a member of its group */
   MachineWhy why;
 } MachineHop;
 

@@ -10,9 +10,9 @@
  * where k have been posted. A SEND goes on without its RECV if those of them above it leave room, whether they have gone on or
  * not: then each of them has room, too, so that it holds up nobody.
  *
- * note [circle]: where the clock ends, each `at` stands at the head of its queue, or in the group that does. A hop says that it cannot
- * be posted, or cannot end, before `on` is posted, or has ended, which it is not; and `on` is in the queue that the next
- * hop stands at the head of, so that comes no sooner than what the next hop says. The hops of a circle wait for themselves. */
+ * note [circle]: a hop says that `at`, and so its group, cannot be posted, or cannot end, before `on` is posted, or has
+ * ended, which it is not; and the group of the next hop's `at` has a member at the head of the queue of `on`, so `on` comes
+ * no sooner than what the next hop says. The hops of a circle wait for themselves. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,8 +23,9 @@
 typedef struct Row { /* of an instruction; all lists in one, one after the other */
   const MachineInstr *in;
   uint32_t rank, at;
-  uint32_t queue;       /* a number */
-  uint32_t prev, first; /* in its queue: the one before it; the first of its group */
+  uint32_t queue; /* a number */
+  uint32_t prev;  /* the one before it in its queue */
+  uint32_t first; /* of its group, whatever their queues */
   uint32_t pair,
       nth; /* SEND, RECV: its directed pair, and its number among those of its kind there, from 0 */
   uint32_t mate;  /* its other end; ALL: its row of Check.all */
@@ -91,32 +92,24 @@ static Key queue_key(const Check *c, uint32_t i) {
   return (Key){{r->rank, ALONE, i}, i};
 }
 
-/* Is b in the group that begins with a, if what is between in their queue is? computed: how many computations stand
- * above each. */
-static bool together(const Check *c, uint32_t a, uint32_t b, const uint32_t *computed) {
-  const MachineInstr *x = c->row[a].in;
-  if (x->kind == MACHINE_COMPUTE || x->kind == MACHINE_COPY)
-    return false;
-  return c->model.grouped ? computed[a] == computed[b] : x->group >= b - a;
-}
-
 static void find_queues(Check *c) {
   Key *key = arena_alloc(c->arena, c->n * sizeof *key + 1);
-  uint32_t *computed = arena_alloc(c->arena, c->n * sizeof *computed + 1), n = 0;
-  for (uint32_t i = 0; i < c->n; i++) {
+  for (uint32_t i = 0; i < c->n; i++)
     key[i] = queue_key(c, i);
-    computed[i] = n += c->row[i].in->kind == MACHINE_COMPUTE;
-  }
   qsort(key, c->n, sizeof *key, by_key);
-  n = 0;
-  for (uint32_t k = 0; k < c->n; k++) {
+  for (uint32_t k = 0, n = 0; k < c->n; k++) {
     Row *r = &c->row[key[k].i];
     const bool same = k > 0 && alike(&key[k], &key[k - 1], 3);
     r->queue = n += !same;
     r->prev = same ? key[k - 1].i : NONE;
-    const uint32_t first = same ? c->row[r->prev].first : NONE;
-    r->first = same && together(c, first, key[k].i, computed) ? first : key[k].i;
   }
+}
+
+/* The rows from one on that say how many follow them. */
+static void find_groups(Check *c) {
+  for (uint32_t i = 0, stop; i < c->n; i = stop)
+    for (stop = i; stop <= i + c->row[i].in->group; stop++)
+      c->row[stop].first = i;
 }
 
 /* ---- who meets whom ---- */
@@ -216,7 +209,7 @@ static const char *check_posted(const Check *c, uint32_t i) {
       return "it is posted before what it needs has ended";
   if (in->far && !is_before(c->ended, c->base[in->far_rank] + in->far - 1, t))
     return "it is posted before what it needs of another rank has ended";
-  if (r->first == i && r->prev != NONE && !is_before(c->ended, r->prev, t))
+  if (r->prev != NONE && c->row[r->prev].first != r->first && !is_before(c->ended, r->prev, t))
     return "it is posted before the one above it in its queue has ended";
   if (c->model.channels == CHANNELS_TAGGED && moves(in) && r->nth > 0) {
     const Pair *p = &c->pair[r->pair];
@@ -397,10 +390,11 @@ static bool is_wait(const Check *c, uint32_t i, uint32_t on, MachineWhy why) {
   const bool joins = all && other->in->kind == MACHINE_ALL &&
                      alike(&c->all[r->mate], &c->all[other->mate], 2);
   switch (why) {
-  case WAIT_NEED: return is_needed(c, i, on);
+  case WAIT_NEED: return is_needed(c, i, on) || (r->prev == on && r->first != other->first);
   case WAIT_ORDER:
-    return c->model.channels == CHANNELS_TAGGED && moves(r->in) && kind == other->in->kind &&
-           r->rank == other->rank && r->pair == other->pair && r->nth == other->nth + 1;
+    return r->first != other->first && c->model.channels == CHANNELS_TAGGED && moves(r->in) &&
+           kind == other->in->kind && r->rank == other->rank && r->pair == other->pair &&
+           r->nth == other->nth + 1;
   case WAIT_PARTNER:
     if (kind == MACHINE_SEND && !is_full_before(c, i, r->meets))
       return false;
@@ -417,14 +411,23 @@ static bool is_wait(const Check *c, uint32_t i, uint32_t on, MachineWhy why) {
 /* Is it posted and waits to end, or does it wait to be posted? */
 static bool waits_to_end(MachineWhy why) { return why != WAIT_NEED && why != WAIT_ORDER; }
 
-/* In the end, as the clock has it: i stands there, for this reason. */
+/* In the end, as the clock has it: i has not gone on, and what it waits for has not come. */
 static bool stands(const Check *c, uint32_t i, uint32_t on, MachineWhy why) {
-  const Row *first = &c->row[c->row[i].first];
-  return (first->prev == NONE || c->ended[first->prev] != NONE) && c->ended[i] == NONE &&
-         (c->posted[i] != NONE) == waits_to_end(why) &&
+  return c->ended[i] == NONE && (c->posted[i] != NONE) == waits_to_end(why) &&
          (why == WAIT_NOBODY || (why == WAIT_NEED    ? c->ended[on] == NONE
                                  : why == WAIT_OTHER ? c->posted[on] != NONE
                                                      : c->posted[on] == NONE));
+}
+
+/* Has the group of i a member at the head of the queue of `on`? */
+static bool is_ahead(const Check *c, uint32_t i, uint32_t on) {
+  for (uint32_t k = c->row[i].first; k <= c->row[i].first + c->row[c->row[i].first].in->group;
+       k++) {
+    const Row *r = &c->row[k];
+    if (r->queue == c->row[on].queue)
+      return r->prev == NONE || c->ended[r->prev] != NONE;
+  }
+  return false;
 }
 
 /* Both ends of a transfer, or all of a collective, are there, and are not one tensor. */
@@ -466,8 +469,8 @@ static const char *check_hops(const Check *c, uint32_t nrank, const MachineResul
       continue;
     if (on == NONE)
       return "nobody is waited for in a circle";
-    if (c->row[next].queue != c->row[on].queue)
-      return "the next hop is of another queue";
+    if (!is_ahead(c, next, on))
+      return "the next hop is not at the head of the queue";
   }
   return NULL;
 }
@@ -484,6 +487,7 @@ static void begin(Check *c, const MachineList *list, uint32_t nrank) {
     for (uint32_t k = 0; k < list[r].n; k++)
       c->row[c->base[r] + k] = (Row){.in = &list[r].instr[k], .rank = r, .at = k, .mate = NONE};
   find_queues(c);
+  find_groups(c);
   find_pairs(c);
   find_members(c);
 }

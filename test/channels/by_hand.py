@@ -6,10 +6,10 @@ usage: by_hand.py PIPEC DIRECTORY SEED COUNT
 usage: by_hand.py PIPEC DIRECTORY SEED COUNT models
 
 The machine: a rank runs its ops in the order of the text, each once its RECVs are done. A wait holds up all that is
-below it until all transfers above it are done. The transfers form one queue, or those that --channels says. A transfer, or what
-of its group is in its queue, starts once the one before it in the queue is done and the ops above it have ended; it is
-done once the other end has started, or a SEND once there is room for its message in the buffer, a group once all of its
-transfers are. The n-th SEND from a to b meets the n-th RECV of b from a; with tags, that of its tensor. Room is given
+below it until all transfers above it are done. The transfers form one queue, or those that --channels says. A transfer
+starts once the one before it in its queue is done and the ops above it have ended, a group once that holds of all of its
+transfers, whatever their queues. A transfer is done once the other end has started, or a SEND once there is room for its
+message in the buffer, a group once all of its transfers are. The n-th SEND from a to b meets the n-th RECV of b from a; with tags, that of its tensor. Room is given
 in the order of the text; a message that is larger than the buffer waits for its RECV, and so do those below it, each for
 room or its own RECV. With `models` each order is under a model at random, and so is the least buffer. Without, the
 program of each order that completes is asked, too: it is read back from JSON, and in it an op waits for all transfers
@@ -154,7 +154,7 @@ def carry_out(lists, channels="rank", room=0, in_bytes=False):
     def done(r, i):
         return all((r, i, j) in over for j in range(len(lists[r][i][1]))) if lists[r][i][0] == "move" else (r, i) in over
 
-    together = {x: [y for y in ends if y[:2] == x[:2] and queue(y) == queue(x)] for x in ends}
+    together = {x: [y for y in ends if y[:2] == x[:2]] for x in ends}
     ahead = {x: [y for y in ends if y[0] == x[0] and y[1] < x[1] and queue(y) == queue(x)] for x in ends}
     moved = True
     while moved:
@@ -171,7 +171,7 @@ def carry_out(lists, channels="rank", room=0, in_bytes=False):
                     moved = True
         for x in ends:
             r, i, _ = x
-            if x not in posted and all(y in over for y in ahead[x]) and all(
+            if x not in posted and all(y in over for z in together[x] for y in ahead[z]) and all(
                     done(r, k) for k in range(i) if lists[r][k][0] != "move"):
                 posted.update(together[x])
                 moved = True

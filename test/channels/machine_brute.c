@@ -31,14 +31,7 @@ bool same_queue(uint32_t a, uint32_t b) {
 
 bool same_group(uint32_t a, uint32_t b) {
   const uint32_t first = a < b ? a : b, last = a < b ? b : a;
-  if (a == b || computes(flat.in[a]) || !same_queue(a, b))
-    return a == b;
-  if (!model->grouped)
-    return flat.in[first]->group >= last - first;
-  for (uint32_t i = first; i <= last; i++)
-    if (flat.in[i]->kind == MACHINE_COMPUTE)
-      return false;
-  return true;
+  return flat.in[first]->group >= last - first;
 }
 
 static void flatten(const Program *p) {
@@ -82,10 +75,13 @@ static uint32_t posted(State s) {
   uint32_t set = 0, d = done(s);
   for (uint32_t i = 0; i < flat.n; i++)
     set |= (flat.before[i] & ~d) ? 0 : bit(i);
-  for (uint32_t i = 0; i < flat.n; i++)
-    set = (flat.order[i] & ~set) ? set & ~bit(i) : set;
-  for (uint32_t i = 0; i < flat.n && flat.grouped; i++)
-    set = (flat.group[i] & ~set) ? set & ~flat.group[i] : set;
+  for (uint32_t was = 0; was != set;) {
+    was = set;
+    for (uint32_t i = 0; i < flat.n; i++)
+      set = (flat.order[i] & ~set) ? set & ~flat.group[i] : set;
+    for (uint32_t i = 0; i < flat.n && flat.grouped; i++)
+      set = (flat.group[i] & ~set) ? set & ~flat.group[i] : set;
+  }
   return set;
 }
 
@@ -302,6 +298,13 @@ static bool is_whole(uint32_t i) {
   return left == 0;
 }
 
+static uint32_t next_in_queue(uint32_t i) {
+  for (uint32_t j = i + 1; j < flat.n; j++)
+    if (same_queue(i, j))
+      return j;
+  return MOST;
+}
+
 /* Does i, in the end state s, wait for j for the reason given? */
 bool waits(State s, uint32_t i, uint32_t j, MachineWhy why) {
   uint32_t d = done(s), ready = posted(s);
@@ -314,9 +317,10 @@ bool waits(State s, uint32_t i, uint32_t j, MachineWhy why) {
     return !is_posted && !(d & bit(j)) &&
            ((flat.in[i]->far == flat.pos[j] + 1 && flat.in[i]->far_rank == flat.rank[j]) ||
             (flat.rank[i] == flat.rank[j] &&
-             (flat.in[i]->need[0] == flat.pos[j] || flat.in[i]->need[1] == flat.pos[j])));
+             (flat.in[i]->need[0] == flat.pos[j] || flat.in[i]->need[1] == flat.pos[j])) ||
+            (!same_group(i, j) && next_in_queue(j) == i));
   case WAIT_ORDER:
-    return !is_posted && !(ready & bit(j)) && (flat.order[i] & bit(j)) &&
+    return !is_posted && !(ready & bit(j)) && (flat.order[i] & bit(j)) && !same_group(i, j) &&
            nth_of_peer(i) == nth_of_peer(j) + 1;
   case WAIT_PARTNER:
     return is_posted && !(ready & bit(j)) && partners(i, j) &&
@@ -362,7 +366,7 @@ uint32_t head_of(State s, uint32_t i) {
 int check_hops(const MachineResult *r, State s) {
   for (uint32_t k = 0; k < r->nhop; k++) {
     uint32_t i = number(r->hop[k].at), j = number(r->hop[k].on);
-    if (i == MOST || !waits(s, i, j, r->hop[k].why) || !same_group(head_of(s, i), i))
+    if (i == MOST || !waits(s, i, j, r->hop[k].why))
       return HOPS_WRONG;
     if (r->status == MACHINE_STUCK && r->hop[k].why != WAIT_NOBODY) {
       uint32_t next = number(r->hop[(k + 1) % r->nhop].at);
@@ -377,10 +381,10 @@ int check_hops(const MachineResult *r, State s) {
     for (uint32_t j = 0; j < flat.n; j++)
       d[i][j] = MOST;
   for (uint32_t i = 0; i < flat.n; i++)
-    for (uint32_t j = 0; j < flat.n && same_group(head_of(s, i), i); j++)
+    for (uint32_t j = 0; j < flat.n; j++)
       for (int why = WAIT_NEED; why <= WAIT_ORDER; why++)
         if (waits(s, i, j, (MachineWhy)why))
-          d[head_of(s, i)][head_of(s, j)] = 1;
+          d[lowest(flat.group[i])][lowest(flat.group[head_of(s, j)])] = 1;
   for (uint32_t k = 0; k < flat.n; k++)
     for (uint32_t i = 0; i < flat.n; i++)
       for (uint32_t j = 0; j < flat.n; j++)

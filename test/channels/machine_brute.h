@@ -10,7 +10,7 @@
 typedef struct Flat {
   uint32_t n, rank[MOST], pos[MOST];
   const MachineInstr *in[MOST];
-  uint32_t group[MOST];   /* with it: on its queue with nothing but communication between; itself */
+  uint32_t group[MOST];   /* with it, whatever their queues; itself */
   uint32_t before[MOST];  /* must be done before it is posted: earlier in its queue, needed */
   uint32_t like[MOST];    /* its rank, kind and peer */
   uint32_t ends[MOST];    /* SEND: RECVs of the directed pair, and the other way round */

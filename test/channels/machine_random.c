@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Random tiny programs: a third are pipelines with transfers in one global order, a third are those with
  * up to three mutations (two instructions swapped, one dropped, doubled, redirected or moved), a third
- * are any instructions at all, half of them with copies, groups, and needs of other ranks. */
+ * are any instructions at all, half of them with copies and needs of other ranks. Half of all have groups. */
 #include <string.h>
 
 #include "machine_program.h"
@@ -168,7 +168,7 @@ static void anything(Program *p) {
                                             : below(p->n[r]);
 }
 
-/* Computations become copies, transfers with nothing between them groups, and some need what is on another rank. */
+/* Computations become copies, and some need what is on another rank. */
 static void beside(Program *p) {
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; i < p->n[r]; i++) {
@@ -179,6 +179,10 @@ static void beside(Program *p) {
       if (p->n[far] > 0 && below(8) == 0)
         in->far_rank = far, in->far = 1 + below(below(4) && i < p->n[far] ? i + 1 : p->n[far]);
     }
+}
+
+/* Transfers with nothing between them become groups. */
+static void join(Program *p) {
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0, stop; i < p->n[r]; i = stop + 1) {
       const uint32_t most = 1 + below(4);
@@ -200,4 +204,6 @@ void program_make(Program *p, uint64_t seed, uint64_t k) {
     beside(p);
   if (k % 3 == 1)
     mutate(p);
+  if (below(2))
+    join(p);
 }

@@ -25,22 +25,18 @@
 typedef struct Count {
   uint64_t verdict[3], least;
 } Count;
-enum { NMODELS = 12 };
-static const ChannelModel models[] = {{.channels = CHANNELS_RANK},
-                                      {.channels = CHANNELS_PAIR},
-                                      {.channels = CHANNELS_EDGE},
-                                      {.channels = CHANNELS_TAGGED},
-                                      {.channels = CHANNELS_RANK, .buffer = 1},
-                                      {.channels = CHANNELS_PAIR, .buffer = 4, .in_bytes = true},
-                                      {.channels = CHANNELS_EDGE, .buffer = 2},
-                                      {.channels = CHANNELS_TAGGED, .buffer = 1},
-                                      {.channels = CHANNELS_TAGGED, .buffer = 4, .in_bytes = true},
-                                      {.channels = CHANNELS_PAIR, .grouped = true},
-                                      {.channels = CHANNELS_RANK, .buffer = 1, .grouped = true},
-                                      {.channels = CHANNELS_EDGE,
-                                       .buffer = 2,
-                                       .in_bytes = true,
-                                       .grouped = true}}; /* less than a message */
+enum { NMODELS = 10 };
+static const ChannelModel models[] = {
+    {.channels = CHANNELS_RANK},
+    {.channels = CHANNELS_PAIR},
+    {.channels = CHANNELS_EDGE},
+    {.channels = CHANNELS_TAGGED},
+    {.channels = CHANNELS_RANK, .buffer = 1},
+    {.channels = CHANNELS_PAIR, .buffer = 4, .in_bytes = true},
+    {.channels = CHANNELS_EDGE, .buffer = 2},
+    {.channels = CHANNELS_TAGGED, .buffer = 1},
+    {.channels = CHANNELS_TAGGED, .buffer = 4, .in_bytes = true},
+    {.channels = CHANNELS_EDGE, .buffer = 2, .in_bytes = true}}; /* less than a message */
 static const char *const model_name[] = {"rank",
                                          "pair",
                                          "edge",
@@ -50,9 +46,7 @@ static const char *const model_name[] = {"rank",
                                          "edge buffered:2",
                                          "tagged buffered:1",
                                          "tagged buffered:4 bytes",
-                                         "pair grouped",
-                                         "rank grouped buffered:1",
-                                         "edge grouped buffered:2 bytes"};
+                                         "edge buffered:2 bytes"};
 static_assert(sizeof models / sizeof *models == NMODELS, "one count for each");
 static Count count[NMODELS];
 
@@ -202,7 +196,7 @@ static const char *other_circles(Arena *a, const MachineList *list, uint32_t nra
   for (uint32_t i = 0; i < flat.n; i++)
     for (uint32_t j = 0; j < flat.n; j++)
       for (int why = WAIT_NEED; why <= WAIT_ORDER && nwait < 4 * MOST; why++)
-        if (waits(s, i, j, (MachineWhy)why) && same_group(head_of(s, i), i))
+        if (waits(s, i, j, (MachineWhy)why))
           wait[nwait++] = (MachineHop){place_of(i), place_of(j), (MachineWhy)why};
   if (flat.n <= SMALL && !each_hop(a, list, nrank, got, v, s, wait, nwait))
     return accepted;
@@ -277,7 +271,7 @@ static const char *compare(const Program *p, Count *c, bool least) {
     if (c && !wrong)
       c->verdict[v]++;
   }
-  if (!wrong && least && !model->grouped) {
+  if (!wrong && least) {
     uint64_t k = 0, most = model->in_bytes ? 12 * MOST : MOST, bound;
     ChannelModel tried = *model;
     const ChannelModel *kept = model;

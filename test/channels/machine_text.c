@@ -151,15 +151,8 @@ static const char *find_collectives(Text *t) {
 static const char *place_transfer(Text *t, uint32_t r, uint32_t i) {
   const MachineInstr *list = t->p->list[r], *x = &list[i];
   uint32_t slot = 0;
-  t->unit[r][i] = i;
-  for (uint32_t j = i; j-- > 0 && t->m->grouped && list[j].kind != MACHINE_COMPUTE;)
-    if (in_one_queue(t, x, &list[j])) {
-      if (x->kind == MACHINE_ALL || list[j].kind == MACHINE_ALL)
-        return "a collective is in a group";
-      t->unit[r][i] = t->unit[r][j];
-      break;
-    }
-  const uint32_t unit = t->unit[r][i];
+  const uint32_t unit = i > 0 && list[i - 1].group > 0 ? t->unit[r][i - 1] : i;
+  t->unit[r][i] = unit;
   for (uint32_t j = 0; j < i; j++)
     if (list[j].kind != MACHINE_COMPUTE && in_order(t, x, &list[j]) &&
         t->slot[r][t->unit[r][j]] > slot)
@@ -209,8 +202,8 @@ static const char *make_text(Text *t) {
     for (uint32_t i = 0; i < PER_RANK; i++) {
       t->stage[r][i] = NONE, t->user[r][i] = PER_RANK;
       const MachineInstr *in = &p->list[r][i];
-      if (i < p->n[r] && (in->kind == MACHINE_COPY || in->far || in->group))
-        return "a copy, a group, or a need of another rank";
+      if (i < p->n[r] && (in->kind == MACHINE_COPY || in->far))
+        return "a copy, or a need of another rank";
     }
   const char *why = find_messages(t);
   why = why ? why : find_collectives(t);

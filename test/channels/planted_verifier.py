@@ -23,7 +23,7 @@ MISTAKES = {
     "what meets is of one tensor": (" && r->in->tensor != other->in->tensor;", ";"),
     "there is room before that": ("!is_full_before(c, s, recv->nth + 1)", "true"),
     "its own RECV makes room": ("r->mate != on && is_room", "is_room"),
-    "a queue that is not that of the next hop": ("if (c->row[next].queue != c->row[on].queue)", "if (false)"),
+    "a queue that is not that of the next hop": ("if (!is_ahead(c, next, on))", "if (false)"),
 }
 
 # Of the prover and the verifier alike:
