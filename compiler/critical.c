@@ -548,11 +548,10 @@ const Critical *critical(Sched *s) {
   return c;
 }
 
-static int digits(uint64_t v) {
-  int n = 1;
-  while (v /= 10)
-    n++;
-  return n;
+/* Columns for times up to `most`, which is less than 10000 s where times are in ns. */
+static int time_width(const Sched *s, uint64_t most, int least) {
+  int n = s->timed ? 10 : snprintf(NULL, 0, "%" PRIu64, most);
+  return n < least ? least : n;
 }
 
 static void place(Sched *s, FILE *f, const PipeInstr *in) {
@@ -563,60 +562,59 @@ static void place(Sched *s, FILE *f, const PipeInstr *in) {
 void emit_critical(Sched *s, FILE *f) {
   const PipeProgram *p = s->prog;
   const Critical *c = critical(s);
-  const char *unit = s->timed ? " ns" : "";
   uint64_t moving = 0, copying = 0, sum[IDLE_NCAUSES] = {0}, all = 0;
   for (uint32_t k = 0; k < c->npath; k++)
     if (is_comm(&p->rank[c->path[k].rank].instr[c->path[k].instr]))
       moving += c->path[k].end - c->path[k].start;
     else if (on(&p->rank[c->path[k].rank].instr[c->path[k].instr]) == PIPE_COPY)
       copying += c->path[k].end - c->path[k].start;
-  fprintf(f,
-          "\ncritical path: %" PRIu64 "%s = %" PRIu64 " computing + %" PRIu64
-          " in transfers%s, %u step%s, each starting as the one above ends\n",
-          p->makespan, unit, p->makespan - moving - copying, moving,
-          s->ncopy ? arena_printf(s->arena, " + %" PRIu64 " in copies", copying) : "", c->npath,
-          c->npath == 1 ? "" : "s");
-  int wide = digits(p->makespan) < 5 ? 5 : digits(p->makespan);
+  fprintf(
+      f,
+      "\ncritical path: %s = %s computing + %s in transfers%s, %u step%s, each starting as the one above ends\n",
+      time_text(s, p->makespan), time_text(s, p->makespan - moving - copying), time_text(s, moving),
+      s->ncopy ? arena_printf(s->arena, " + %s in copies", time_text(s, copying)) : "", c->npath,
+      c->npath == 1 ? "" : "s");
+  int wide = time_width(s, p->makespan, 5);
   fprintf(f, "%*s  %*s  rank  %-10s  at\n", wide, "start", wide, "time", "op");
   for (uint32_t k = 0; k < c->npath; k++) {
     const PathStep *n = &c->path[k];
     const PipeInstr *in = &p->rank[n->rank].instr[n->instr];
     char op[OP_TEXT];
     pipe_instr_text(op, pipe_graph(p), in);
-    fprintf(f, "%*" PRIu64 "  %*" PRIu64 "  %4u  %-10s  ", wide, n->start, wide, n->end - n->start,
-            n->rank, op);
+    fprintf(f, "%*s  %*s  %4u  %-10s  ", wide, time_text(s, n->start), wide,
+            time_text(s, n->end - n->start), n->rank, op);
     place(s, f, in);
     fputc('\n', f);
   }
   fprintf(
       f,
-      "\nidle time%s%s%s by cause: before a rank's first op (warmup), for the op of a peer, for a transfer, for a\n"
+      "\nidle time by cause: before a rank's first op (warmup), for the op of a peer, for a transfer, for a\n"
       "slot that a transfer still holds, for a free slot for the stash of the next forward (memory),\n"
       "%safter its last op (flush)\n",
-      s->timed ? " in" : "", unit, s->timed ? "," : "",
       s->nside_use ? "for a copy to or from host memory or a side op, "
       : s->ncopy   ? "for a copy to or from host memory, "
                    : "");
-  wide = digits(p->makespan * p->nrank) < 8 ? 8 : digits(p->makespan * p->nrank);
+  wide = time_width(s, p->makespan * p->nrank, 8);
   fprintf(f, "rank  %*s  %*s", wide, "busy", wide, "idle");
   for (int k = 0; k < IDLE_NCAUSES; k++)
     if (idle_shown(s, k))
       fprintf(f, "  %*s", wide, idle_name[k]);
   fputc('\n', f);
   for (uint32_t r = 0; r < p->nrank; r++) {
-    fprintf(f, "%4u  %*" PRIu64 "  %*" PRIu64, r, wide, c->busy[r], wide, p->makespan - c->busy[r]);
+    fprintf(f, "%4u  %*s  %*s", r, wide, time_text(s, c->busy[r]), wide,
+            time_text(s, p->makespan - c->busy[r]));
     for (int k = 0; k < IDLE_NCAUSES; k++) {
       if (idle_shown(s, k))
-        fprintf(f, "  %*" PRIu64, wide, c->idle[r][k]);
+        fprintf(f, "  %*s", wide, time_text(s, c->idle[r][k]));
       sum[k] += c->idle[r][k];
       all += c->idle[r][k];
     }
     fputc('\n', f);
   }
-  fprintf(f, " all  %*" PRIu64 "  %*" PRIu64, wide, p->busy, wide, all);
+  fprintf(f, " all  %*s  %*s", wide, time_text(s, p->busy), wide, time_text(s, all));
   for (int k = 0; k < IDLE_NCAUSES; k++)
     if (idle_shown(s, k))
-      fprintf(f, "  %*" PRIu64, wide, sum[k]);
+      fprintf(f, "  %*s", wide, time_text(s, sum[k]));
   double share = p->makespan ? 100 / ((double)p->makespan * p->nrank) : 0;
   fprintf(f, "\n   %%  %*.2f  %*.2f", wide, (double)p->busy * share, wide, (double)all * share);
   for (int k = 0; k < IDLE_NCAUSES; k++)

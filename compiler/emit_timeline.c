@@ -17,7 +17,8 @@ void emit_svg(Sched *s, FILE *f) {
   uint64_t **end, **start = predict(s, &end);
   SvgTrack track = {"Predicted", start, end, s->timed, 1};
   const char *said = arena_printf(
-      s->arena, "Bounds of any order with these places, costs and stashes: %s.", bound_text(s));
+      s->arena, "Against the bounds of any order with these places, costs and stashes: %s.",
+      bound_text(s));
   SvgOptions o = {1, s->opt->memory_limit_bytes, s->opt->arrows, said};
   if (svg_draw(f, s->prog, &track, 1, &o) != 0 && !ferror(f))
     s->arena->oom(0);

@@ -729,7 +729,8 @@ uint64_t **predict(Sched *s, uint64_t ***end); /* emit_timeline.c */
 const char *time_text(Sched *s, uint64_t t);   /* report.c: "1.234 ms", or the number of units */
 double bubble_percent(const Sched *s, uint64_t makespan);
 double above_percent(uint64_t value, uint64_t bound); /* how far above; 0: the bound is 0 */
-/* "makespan 25, span 22; this one has 27 (+8.00 %) and 27 (+22.73 %)". Ensures bound. */
+const char *above_text(Sched *s, uint64_t value, uint64_t bound); /* "27, bound 22 (+23 %)" */
+/* "makespan 27, bound 25 (+8.0 %); span 27, bound 22 (+23 %)". Ensures bound. */
 const char *bound_text(Sched *s);
 
 /* ---- explain.c ---- */

@@ -224,13 +224,12 @@ static void legend(const Grid *g, const bool used[PIPE_NOPS], uint32_t left, uin
 
 /* Wrapped between words. */
 static void bounds(const Grid *g, uint32_t width) {
-  enum { INDENT = 7 };
-  uint32_t at = (uint32_t)fprintf(g->f, "bound:");
+  uint32_t at = 0;
   for (const char *word = bound_text(g->s); *word;) {
     uint32_t n = (uint32_t)strcspn(word, " ");
-    bool wrap = at + 1 + n > width && at > INDENT;
-    at = wrap ? INDENT : at + 1;
-    fprintf(g->f, "%s%.*s", wrap ? "\n       " : " ", (int)n, word);
+    bool wrap = at && at + 1 + n > width;
+    at = wrap || !at ? 0 : at + 1;
+    fprintf(g->f, "%s%.*s", wrap ? "\n" : at ? " " : "", (int)n, word);
     at += n, word += n + (word[n] == ' ');
   }
   fputc('\n', g->f);
@@ -249,8 +248,8 @@ void emit_show(Sched *s, FILE *f) {
   uint64_t **end, **start = predict(s, &end);
   bool used[PIPE_NOPS] = {0};
   g.cols = columns(&g, start, end, room);
-  fprintf(f, "%s%s%s: makespan %s, bubble %.2f %%\n", printable(s, s->name), *s->params ? " " : "",
-          printable(s, s->params), time_text(s, s->makespan), bubble_percent(s, s->makespan));
+  fprintf(f, "%s%s%s: bubble %.2f %%\n", printable(s, s->name), *s->params ? " " : "",
+          printable(s, s->params), bubble_percent(s, s->makespan));
   bounds(&g, width);
   if (right)
     fprintf(f, "%*sidle  in flight\n", (int)(LEFT + g.cols + 4), "");

@@ -94,10 +94,11 @@ function writeHead() {
   for (const p of panels)
     if (p.form.ideal < p.form.makespan)
       text += ` With transfers that never wait ${panels.length > 1 ? p.form.schedule : 'the makespan'} is ${timeText(p.form.ideal, p.timed)}.`;
-  text += ' Bounds of any order with the same places, costs and stashes: ' + panels.map(p => {
-    const {bound, gap, makespan, span} = p.form, time = v => timeText(v, p.timed), far = v => `(+${(100 * v).toFixed(2)} %)`;
-    return `${panels.length > 1 ? p.form.schedule + ' ' : ''}makespan ${time(bound.makespan)}, span ${time(bound.span)}; this one has ` +
-           `${time(makespan)} ${far(gap.makespan)} and ${time(span)} ${far(gap.span)}.`;
+  text += ' Against the bounds of any order with the same places, costs and stashes: ' + panels.map(p => {
+    const {bound, gap} = p.form, time = v => timeText(v, p.timed);
+    const above = what => `${what} ${time(p.form[what])}, bound ${time(bound[what])} ` +
+                          `(+${(100 * gap[what]).toFixed(gap[what] > 0 && gap[what] < 0.0995 ? 1 : 0)} %)`;
+    return `${panels.length > 1 ? p.form.schedule + ' ' : ''}${above('makespan')}; ${above('span')}.`;
   }).join(' ');
   if (panels.some(p => p.tracks[1] && !p.timed)) {
     const p = panels.find(k => k.tracks[1] && !k.timed);
