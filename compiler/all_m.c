@@ -769,11 +769,11 @@ static bool check(Sched *s) {
 bool check_all_m(Sched *s) {
   if (!s->opt->for_all)
     return true;
-  Work work;
-  work_begin(&work, WORK_PROOF, true);
+  Work work, *outer = s->work;
+  work_begin(&work, work_within(outer, WORK_PROOF), true);
   s->work = s->opt->work = &work;
   bool ok = check(s);
-  work_end(&work), s->work = s->opt->work = NULL;
+  work_end(&work), s->work = s->opt->work = outer;
   if (!work.spent || !ok)
     return ok;
   s->all_m.proved = s->all_m.refuted = false;

@@ -50,7 +50,7 @@ static void fill(Compare *c, uint32_t which, Row *row) {
   Arena arena = {.oom = c->s->arena->oom};
   Diag diag;
   Options opt = *c->s->opt;
-  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
+  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt, .work = opt.work};
   diag_init(&diag, &arena, NULL);
   opt.input = opt.compare[which];
   opt.counterexample = NULL;

@@ -168,7 +168,7 @@ static Sched *compile_other(Sched *s, uint32_t k) {
   *opt = *s->opt;
   opt->input = opt->compare[k];
   opt->time_passes = false;
-  *o = (Sched){.arena = s->arena, .diag = diag, .opt = opt};
+  *o = (Sched){.arena = s->arena, .diag = diag, .opt = opt, .work = opt->work};
   if (!compile_only(o) || diag->errors)
     return NULL;
   if (o->timed != s->timed) {

@@ -772,7 +772,7 @@ bool make_looped(Sched *s) {
     x.why = s->tuned ? "its order is tuned for one value"
                      : arena_printf(s->arena, "it is %s", s->all_m.text);
   Work work;
-  work_begin(&work, WORK_SEARCH, true);
+  work_begin(&work, work_within(s->work, WORK_SEARCH), true);
   s->opt->work = &work;
   for (uint32_t i = 0; !never && !s->looped && !work.spent && (T = period(&x, i)) > 0; i++)
     if ((T <= MOST_CLASSES || s->all_m.proved) &&
@@ -781,10 +781,10 @@ bool make_looped(Sched *s) {
   if (work.spent)
     s->looped = NULL, x.why = arena_printf(s->arena, "%s; to try more takes too many steps", x.why);
   if (s->looped && s->opt->looped) {
-    work_begin(&work, WORK_SEARCH / 2, true);
+    work_begin(&work, work_within(s->work, WORK_SEARCH / 2), true);
     add_shorts(&x, l);
   }
-  s->opt->work = NULL;
+  s->opt->work = s->work;
   work_end(&work);
   if (s->looped || !s->opt->looped)
     return true;

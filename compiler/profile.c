@@ -115,7 +115,7 @@ static bool apply(Sched *s, Span at, const char *path, json_t *root, bool *has) 
 }
 
 bool profile_apply(Sched *s, const char *path, Span at, bool *has) {
-  if (s->opt->text)
+  if (s->opt->text && at.file != NO_FILE) /* a text names no files */
     return bad(s, at, path, "profiles cannot be read here");
   const char *found = at.file == NO_FILE ? path : file_find(s, path, s->diag->source[at.file].path);
   uint32_t len;

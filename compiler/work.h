@@ -32,6 +32,10 @@ typedef struct Work {
 /* New steps; tell: show on standard error, if that is a terminal, how much of them is done, once it takes long. */
 void work_begin(Work *w, uint64_t steps, bool tell);
 void work_end(Work *w); /* of what is shown */
+/* So many steps, or what `outer` has left if that is less; NULL: there is no bound. */
+static inline uint64_t work_within(const Work *outer, uint64_t steps) {
+  return outer && outer->left < steps ? outer->left : steps;
+}
 bool work_more(Work *w, uint64_t steps, Span at);
 
 /* Takes so many steps for what stands there. False: there are not as many. NULL: there is no bound. */
