@@ -1,11 +1,122 @@
 /* SPDX-License-Identifier: MIT
- * Fuzz target of the whole compiler: any text is a .pipe file; see compile_text.h.
+ * Fuzz target of the whole compiler. An input is a line of letters, each an option (set_option), the text that is
+ * compiled, and behind a form feed, if there is one, a profile. The compiler refuses it with a message or compiles
+ * it, and writes what the letters ask for. A crash, a sanitizer's report, a failed check of verify.c, an error
+ * without a message and a message without an error abort.
  *
- * Build with -fsanitize=fuzzer,address,undefined; run with -dict=pipe.dict on stdlib/ as corpus. */
-#include "compile_text.h"
+ * Bounds, so that an input costs milliseconds: STEPS for everything that is evaluated, HOST_BYTES for the program. The
+ * text names no file: imports and profiles in it are refused. Running out of memory leaves by longjmp, as an embedder
+ * would.
+ *
+ * Build with -fsanitize=fuzzer; run with -dict=pipe.dict on the inputs of seeds.py. */
+#define _GNU_SOURCE /* memfd_create */
+#include <setjmp.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "pipec.h"
+
+enum { STEPS = 300 * 1000, HOST_BYTES = 1 << 21 };
+
+static jmp_buf out_of_memory;
+
+static void oom(size_t wanted) {
+  (void)wanted;
+  longjmp(out_of_memory, 1);
+}
+
+/* THE letters; seeds.py uses them. Others mean nothing. */
+static void set_option(Options *o, char letter) {
+  static const char *twice[] = {"fuzz.pipe", "fuzz.pipe"};
+  switch (letter) {
+  case 'j': o->input = "fuzz.json"; break;
+  case 'v': o->input = "fuzz.csv"; break;
+  case 'x': o->torch_lax = true; break;
+  case 's': o->emit = EMIT_SVG, o->arrows = 1; break;
+  case 'h': o->emit = EMIT_HTML; break;
+  case 't': o->emit = EMIT_TRACE; break;
+  case 'p': o->emit = EMIT_PROMELA; break;
+  case 'f': o->emit = EMIT_JSON; break;
+  case 'c': o->emit = EMIT_CSV; break;
+  case 'm': o->emit = EMIT_COMMS_CSV, o->torch_unshard = 3, o->torch_waits = true; break;
+  case 'k': o->check_only = true; break;
+  case 'K': o->critical_path = o->show = true; break;
+  case 'a': o->for_all = "M", o->check_only = true; break;
+  case 'A': o->for_all = "M", o->looped = true; break;
+  case 'd': o->dump_after = "all"; break;
+  case 'z': o->counterexample = "/dev/null"; break;
+  case '=': o->compare = twice, o->ncompare = 2; break;
+  case 'n': o->no_contention = true; break;
+  case 'l': o->memory_limit_bytes = 4096; break;
+  case 'b': o->model.buffer = 1; break;
+  case 'B': o->model.buffer = 1024, o->model.in_bytes = true; break;
+  case 'E': o->model.channels = CHANNELS_EDGE; break;
+  case 'P': o->model.channels = CHANNELS_PAIR; break;
+  case 'T': o->model.channels = CHANNELS_TAGGED; break;
+  default:
+    if (letter >= '1' && letter <= '5')
+      o->lowering = letter - '0';
+  }
+}
+
+/* Compiles as main.c does. True: what it returns agrees with its messages. */
+static bool run(Sched *s) {
+  Options *o = s->opt;
+  if (is_csv(o) || is_json(o))
+    o->for_all = NULL;
+  o->looped = o->for_all && o->looped && o->emit == EMIT_C && !o->check_only;
+  bool ok = o->ncompare && o->emit != EMIT_HTML ? compare(s) : compile(s);
+  return work_spent(s->work) || ok == (s->diag->errors == 0);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  compile_text((Options){.input = "fuzz.pipe"}, data, size);
+  static FILE *nowhere;
+  static Arena arena;
+  static int profile; /* a file in memory */
+  static char profile_path[32];
+  if (!nowhere) {
+    nowhere = fopen("/dev/null", "w");
+    profile = memfd_create("profile", 0);
+    if (!nowhere || profile < 0)
+      abort();
+    snprintf(profile_path, sizeof profile_path, "/proc/self/fd/%d", profile);
+  }
+  const uint8_t *line = size ? memchr(data, '\n', size) : NULL;
+  if (!line)
+    return 0;
+  const uint8_t *text = line + 1, *end = data + size,
+                *beside = memchr(text, '\f', (size_t)(end - text));
+  size_t len = (size_t)((beside ? beside : end) - text);
+  char *copy = calloc(1, len + 1);
+  if (!copy)
+    abort();
+  memcpy(copy, text, len);
+  Work work;
+  work_begin(&work, STEPS, false);
+  Options opt = {.input = "fuzz.pipe",
+                 .text = copy,
+                 .text_len = len,
+                 .output = "/dev/null",
+                 .dump_out = nowhere,
+                 .verify = true,
+                 .host_limit_bytes = HOST_BYTES,
+                 .work = &work};
+  for (const uint8_t *at = data; at < line; at++)
+    set_option(&opt, (char)*at);
+  if (beside) {
+    if (ftruncate(profile, 0) || pwrite(profile, beside + 1, (size_t)(end - beside) - 1, 0) < 0)
+      abort();
+    opt.profile = profile_path;
+  }
+  Diag diag;
+  arena = (Arena){.oom = oom};
+  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt, .work = &work};
+  diag_init(&diag, &arena, nowhere);
+  if (setjmp(out_of_memory) == 0 && !run(&s))
+    abort();
+  arena_free(&arena);
+  free(copy);
   return 0;
 }

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+# seeds.py PIPEC DIR: writes the inputs from which the fuzzers start, DIR/TARGET/NUMBER. They are the schedules and tests of
+# this tree, with small parameters, and for the readers of JSON and CSV what PIPEC makes of schedules. Each text to
+# compile gets a line of letters (compile.c), in turn. For resume.c there are two edits of each kind in each file.
+import pathlib
+import re
+import subprocess
+import sys
+
+LETTERS = {
+    "pipe": ["", "s", "h", "t", "p", "f", "c", "m", "K", "a", "A", "zE", "zP", "1p", "2", "3P", "4T", "5b", "d", "=", "=s", "=c",
+             "nB", "l", "k"],
+    "json": ["j", "jP", "jk", "jzE", "jf", "jb", "jT"],
+    "csv": ["v", "vx", "vxP", "vE", "vTb", "vB", "vPB", "vk", "vzE"],
+}
+MOST_BYTES = {"pipe": 2500, "json": 5000, "csv": 2500}  # without comments
+PROFILES = [
+    b'{"pipe_profile": 1, "stages": [{"F": 10, "B": 20, "act": 64}, {"F": 12, "B": 21, "act": 64}],'
+    b' "links": [{"from": [0], "to": [1]}]}',
+    b"""node1 -- Input -- forward_compute_time=1.500, backward_compute_time=2.000, activation_size=64.000, parameter_size=1.000
+\tnode1 -- node2
+node2 -- Conv(1, 2) -- forward_compute_time=1.000, backward_compute_time=2.500, activation_size=[8.0; 8.0], parameter_size=7.000
+\tnode2 -- node3
+node3 -- ReLU -- forward_compute_time=0.250, backward_compute_time=0.125, activation_size=40.000, parameter_size=0.000
+""",
+]
+
+pipec, out = sys.argv[1], pathlib.Path(sys.argv[2])
+root = pathlib.Path(__file__).resolve().parents[2]
+count = {}
+
+
+def write(target, data):
+    n = count[target] = count.get(target, -1) + 1
+    path = out / target / str(n)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def small(text):
+    text = re.sub(rb"#[^\n]*\n", b"\n", text)
+    text = re.sub(rb"\n\s*\n", b"\n", text)
+    return re.sub(rb"\b([A-Z]) = \d+(?=[,)])", lambda m: m[1] + (b" = 4" if m[1] == b"M" else b" = 2"), text)
+
+
+def add(kind, text):
+    if len(text) > MOST_BYTES[kind]:
+        return
+    n = count[kind] = count.get(kind, -1) + 1
+    if kind == "pipe":
+        write("text", text)
+        if b"import" in text:  # which compile.c refuses
+            return
+        if n % 4 == 0:
+            text += b"\f" + PROFILES[n // 4 % 2]
+    write("compile", LETTERS[kind][n % len(LETTERS[kind])].encode() + b"\n" + text)
+
+
+for folder in "stdlib", "examples", "test":
+    for path in sorted((root / folder).rglob("*.pipe")):
+        add("pipe", small(path.read_bytes()))
+for path in sorted((root / "test").rglob("*.test")):  # files that split-file makes of it
+    parts = re.split(rb"^#--- .*?([^.\n]*)\n", path.read_bytes(), flags=re.M)
+    for kind, text in zip(parts[1::2], parts[2::2]):
+        if kind.decode() in LETTERS:
+            add(kind.decode(), small(text) if kind == b"pipe" else text)
+for path in sorted((root / "stdlib").glob("*.pipe")):
+    for form in "json", "csv", "comms-csv":
+        made = subprocess.run([pipec, path, f"--emit={form}", "-D", "P=2", "-D", "M=2"], capture_output=True, check=False)
+        if made.returncode == 0:
+            add(form.split("-")[-1], made.stdout)
+for how in range(16):
+    for right in 0, 1:
+        write("resume", bytes([right, how, 40, 0, 49, how, 90, 0, 49]))
