@@ -16,12 +16,15 @@ import os
 import pty
 import shutil
 import subprocess
-import subprocess
-import lit.formats
+import sys
 
 config.name = "pipe"
 # External shell: lit 14's internal `not` accepts a crash as a failure.
-config.test_format = lit.formats.ShTest(execute_external=True)
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "tools"))
+from timed import TimedTest
+
+config.test_format = TimedTest(execute_external=True)
+lit_config.bashPath = os.path.join(os.path.dirname(__file__), "tools", "shell.sh")  # which ends a test that hangs
 config.suffixes = [".pipe", ".test"]
 config.excludes = ["Inputs"]
 config.test_source_root = os.path.dirname(__file__)

@@ -447,7 +447,7 @@ static void one_case(const Def *d, const Optimizer *o, Define *define, uint32_t 
         fail(d, o, "definition", "does not stay finite: a test of nothing");
         break;
       }
-    run_one(d, o, g.s.prog, &want, (PrOptions){.deadline_s = 60},
+    run_one(d, o, g.s.prog, &want, (PrOptions){.deadline_s = 600},
             engines_of_processes ? "processes" : "threads");
     run_one(d, o, g.s.prog, &want, (PrOptions){.seed = 1 + d->P * 1000003u + d->N}, "seeded");
     free(want.loss), free(want.weight);

@@ -172,7 +172,7 @@ static int same_bits(double (*a)[MOST_UPDATES], double (*b)[MOST_UPDATES], uint3
 
 static void run_it(const Program *g, Probe *p) {
   const PipeProgram *prog = g->s.prog;
-  PrOptions o = {.deadline_s = 60};
+  PrOptions o = {.deadline_s = 600};
   run_on(prog, p, &(PrOptions){.seed = 1});
   if (!engines_of_processes || !engines_take(prog, &o))
     return;

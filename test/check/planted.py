@@ -59,7 +59,7 @@ def answer(pipec, proofs, question):
     name, arguments = question
     env = dict(os.environ, PIPE_STDLIB=os.environ["PLANTED_STDLIB"])
     command = [pipec] + arguments if arguments else [proofs, name]
-    r = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env, errors="replace")
+    r = subprocess.run(command, capture_output=True, text=True, env=env, errors="replace")
     return name, r.returncode, r.stdout, r.stderr
 
 

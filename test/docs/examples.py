@@ -32,7 +32,7 @@ def run(pipec, files, options, main="main.pipe"):
             with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
                 f.write(text)
         done = subprocess.run([pipec, main] + shlex.split(options), cwd=folder, text=True,
-                              capture_output=True, timeout=60, check=False, encoding="utf-8",
+                              capture_output=True, check=False, encoding="utf-8",
                               env=dict(os.environ, LC_ALL="C.UTF-8"))
         return done.stdout + done.stderr, done.returncode
 

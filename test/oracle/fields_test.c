@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -267,7 +268,7 @@ static char outcome(Sched *s, const Change *c) {
   if (pid == 0) {
     if (!freopen("/dev/null", "w", stderr))
       _exit(4);
-    alarm(20);
+    setrlimit(RLIMIT_CPU, &(struct rlimit){20, 20});
     if (c)
       memcpy(c->at, &c->is, c->field->bytes);
     verify_ops(s);

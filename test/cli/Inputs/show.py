@@ -10,7 +10,7 @@ pipec, bad, grids = sys.argv[1], [], 0
 
 
 def call(*args, **env):
-    return subprocess.run([pipec, *args], capture_output=True, text=True, check=True, timeout=60,
+    return subprocess.run([pipec, *args], capture_output=True, text=True, check=True,
                           env={**os.environ, **env}).stdout
 
 

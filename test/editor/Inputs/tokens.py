@@ -121,7 +121,7 @@ qall!
         out = os.path.join(folder, "out")
         subprocess.run(["vim", "-es", "-u", "NONE", "-i", "NONE", "-n", "--cmd", "set rtp^=" + os.path.join(here, "vim"),
                         os.path.join(folder, "in.pipe"), "-S", os.path.join(folder, "go.vim")],
-                       stdin=subprocess.DEVNULL, env={**os.environ, "OUT": out, "HOME": folder}, timeout=120, check=False)
+                       stdin=subprocess.DEVNULL, env={**os.environ, "OUT": out, "HOME": folder}, check=False)
         rows = read(out).split("\n")[:-1]
     lines = text.split("\n")
     if text.endswith("\n"):

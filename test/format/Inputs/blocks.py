@@ -10,7 +10,7 @@ for path in sys.argv[2:]:
     with open(path, encoding="utf-8") as f:
         text = f.read()
     for m in re.finditer(r"^```pipe[^\n]*\n(.*?)^```$", text, re.S | re.M):
-        p = subprocess.run([sys.argv[1], "--fmt", "-"], input=m[1], capture_output=True, text=True, timeout=60, check=False)
+        p = subprocess.run([sys.argv[1], "--fmt", "-"], input=m[1], capture_output=True, text=True, check=False)
         blocks += 1
         if p.returncode != 0 or p.stdout != m[1]:
             differ += 1

@@ -56,7 +56,7 @@ class Page:
         if self.session:
             message["sessionId"] = self.session
         os.write(self.write_end, json.dumps(message).encode() + b"\0")
-        end = time.monotonic() + 60
+        end = time.monotonic() + 600
         while True:
             while b"\0" not in self.buffer:
                 if not select.select([self.read_end], [], [], max(0, end - time.monotonic()))[0]:

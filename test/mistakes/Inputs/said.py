@@ -64,7 +64,7 @@ def run(pipec, folder, name, text):
         f.write(re.sub("^#.*\n", "", text, flags=re.M) if name.endswith(".csv") else text)
     given = re.search(r"^# pipec: (.*)$", text, re.M)
     options = shlex.split(given[1]) if given else []
-    done = subprocess.run([pipec, "--check", name] + options, cwd=folder, text=True, timeout=60,
+    done = subprocess.run([pipec, "--check", name] + options, cwd=folder, text=True,
                           capture_output=True, check=False)
     said = re.sub(r"\S*/share/pipe/stdlib/", "STDLIB/", done.stdout + done.stderr)
     return said, done.returncode

@@ -53,7 +53,7 @@ def peaks(p):
 
 def program(pipec, path, schedule, define):
     run = subprocess.run([pipec, "--verify", "--emit=json", "--schedule=" + schedule, path] + define,
-                         capture_output=True, timeout=60)
+                         capture_output=True)
     assert run.returncode == 0, run.stderr.decode()
     return json.loads(run.stdout)
 

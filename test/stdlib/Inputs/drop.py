@@ -99,7 +99,7 @@ class Trial:
             with open(os.path.join(folder, "one" + suffix), "w", encoding="utf-8") as f:
                 f.write(text)
             done = subprocess.run([self.pipec, "--check", "one" + suffix], cwd=folder, text=True,
-                                  capture_output=True, timeout=60, check=False)
+                                  capture_output=True, check=False)
         return done.stdout + done.stderr, done.returncode
 
     def refused(self, what, lists, op, patterns, csv):
@@ -170,7 +170,7 @@ class Trial:
 
 def emitted(pipec, path, shape):
     done = subprocess.run([pipec, "--emit=json", path] + [f"-D{k}={v}" for k, v in shape.items()],
-                          capture_output=True, text=True, timeout=60, check=False)
+                          capture_output=True, text=True, check=False)
     return json.loads(done.stdout) if done.returncode == 0 else None
 
 
