@@ -49,6 +49,8 @@ static const char *read_all(Data *d, const char *path) {
   else if (ferror(f))
     error = strerror(errno);
   fclose(f);
+  uint8_t *fit = !error && d->len ? realloc(d->byte, d->len) : NULL;
+  d->byte = fit ? fit : d->byte;
   return error;
 }
 

@@ -8,13 +8,17 @@
 
 enum { EDGE = 64 }; /* guard bytes on both sides of a buffer; also its alignment */
 
-static void *guarded_alloc(uint64_t bytes) {
+/* NULL if it takes no bytes, or if there is no memory, which s->error says. */
+static void *guarded_alloc(Seq *s, uint64_t bytes) {
   if (!bytes)
     return NULL;
   uint64_t all = (bytes + EDGE - 1) / EDGE * EDGE + 2 * EDGE;
   uint8_t *p = aligned_alloc(EDGE, all);
-  if (!p)
+  if (!p) {
+    s->error = "out of memory";
     return NULL;
+  }
+  s->bytes += all;
   memset(p, 0xa5, all);
   memset(p + EDGE, 0, bytes);
   return p + EDGE;
@@ -37,45 +41,62 @@ static uint64_t input_bytes(const Seq *s, uint32_t stage) {
   return stage ? s->stage[stage - 1].size.boundary : 0;
 }
 
+static bool forward_only(const Seq *s) { return !s->model.update; }
+
+/* A model that is only evaluated has one stash for all stages, that of stage 0, and it fits the largest. */
+static void take_sizes(Seq *s) {
+  uint64_t act = 0;
+  for (uint32_t i = 0; i < s->model.nstage; i++) {
+    PrSizes *z = &s->stage[i].size;
+    *z = s->model.sizes(s->model.self, i);
+    act = z->act > act ? z->act : act;
+    s->work_bytes = z->work > s->work_bytes ? z->work : s->work_bytes;
+  }
+  for (uint32_t i = 0; forward_only(s) && i < s->model.nstage; i++) {
+    PrSizes *z = &s->stage[i].size;
+    z->grad = z->opt = z->gout = 0;
+    z->act = act;
+  }
+}
+
+static void open_stage(Seq *s, uint32_t i) {
+  SeqStage *t = &s->stage[i];
+  const PrModel *m = &s->model;
+  bool shared = forward_only(s) && i > 0;
+  if (!(t->acts = calloc(slices_of(s), sizeof *t->acts)))
+    s->error = "out of memory";
+  t->weight = guarded_alloc(s, t->size.weight);
+  t->grad = guarded_alloc(s, t->size.grad);
+  t->opt = guarded_alloc(s, t->size.opt);
+  for (uint32_t q = 0; t->acts && q < slices_of(s); q++)
+    t->acts[q] = shared ? s->stage->acts[q] : guarded_alloc(s, t->size.act);
+  t->act = t->acts ? t->acts[0] : NULL;
+  t->gout = guarded_alloc(s, t->size.gout);
+  t->x = guarded_alloc(s, input_bytes(s, i));
+  t->dx = forward_only(s) ? NULL : guarded_alloc(s, input_bytes(s, i));
+  if (!s->error && m->init(m->self, i, t->weight, t->opt))
+    s->error = "init failed";
+}
+
 int seq_open(Seq *s, const PrModel *m, int strict) {
   *s = (Seq){.model = *m, .strict = strict};
   s->stage = calloc(m->nstage, sizeof *s->stage);
-  int ok = s->stage != NULL;
-  for (uint32_t i = 0; ok && i < m->nstage; i++) {
-    SeqStage *t = &s->stage[i];
-    PrSizes z = t->size = m->sizes(m->self, i);
-    t->weight = guarded_alloc(z.weight);
-    t->grad = guarded_alloc(z.grad);
-    t->opt = guarded_alloc(z.opt);
-    t->acts = calloc(slices_of(s), sizeof *t->acts);
-    for (uint32_t q = 0; t->acts && q < slices_of(s); q++) {
-      t->acts[q] = guarded_alloc(z.act);
-      ok = ok && (t->acts[q] || !z.act);
-    }
-    t->act = t->acts ? t->acts[0] : NULL;
-    t->gout = guarded_alloc(z.gout);
-    t->x = guarded_alloc(input_bytes(s, i));
-    t->dx = guarded_alloc(input_bytes(s, i));
-    s->work_bytes = z.work > s->work_bytes ? z.work : s->work_bytes;
-    ok = ok && t->acts && (t->weight || !z.weight) && (t->grad || !z.grad) && (t->opt || !z.opt) &&
-         (t->gout || !z.gout) && (!input_bytes(s, i) || (t->x && t->dx));
-    if (ok && m->init(m->self, i, t->weight, t->opt)) {
-      s->error = "init failed";
-      ok = 0;
-    }
-  }
-  s->work = guarded_alloc(s->work_bytes);
-  ok = ok && (s->work || !s->work_bytes);
-  if (!ok && !s->error)
+  if (!s->stage)
     s->error = "out of memory";
-  return ok ? 0 : -1;
+  else
+    take_sizes(s);
+  for (uint32_t i = 0; !s->error && i < m->nstage; i++)
+    open_stage(s, i);
+  if (!s->error)
+    s->work = guarded_alloc(s, s->work_bytes);
+  return s->error ? -1 : 0;
 }
 
 void seq_close(Seq *s) {
   for (uint32_t i = 0; s->stage && i < s->model.nstage; i++) {
     SeqStage *t = &s->stage[i];
     void *all[] = {t->weight, t->grad, t->opt, t->gout, t->x, t->dx, t->sum};
-    for (uint32_t q = 0; t->acts && q < slices_of(s); q++)
+    for (uint32_t q = 0; t->acts && q < slices_of(s) && !(forward_only(s) && i > 0); q++)
       guarded_free(t->acts[q]);
     free(t->acts);
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
@@ -195,10 +216,8 @@ static int add_replica(Seq *s, bool first, bool last) {
   for (uint32_t i = 0; i < s->model.nstage; i++) {
     SeqStage *t = &s->stage[i];
     uint64_t bytes = t->size.grad;
-    if (bytes && !t->sum && !(t->sum = guarded_alloc(bytes))) {
-      s->error = "out of memory";
+    if (bytes && !t->sum && !(t->sum = guarded_alloc(s, bytes)))
       return -1;
-    }
     if (first)
       memcpy(t->sum, t->grad, bytes);
     else if (s->model.reduce(s->model.self, i, (void *[]){t->sum, t->grad}, 2, bytes)) {

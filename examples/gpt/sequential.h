@@ -5,7 +5,8 @@
  *
  * Every buffer of every stage exists once, but one stash for each slice, and one microbatch is in flight at a time. With `strict`
  * each buffer is filled with NaNs before an op that must not count on its contents, and the bytes
- * around it are checked after every op. */
+ * around it are checked after every op. A model without `update` is only evaluated, whole rows at a time: weights, one
+ * stash, the stages' inputs and the workspace are all that it takes. */
 #ifndef GPT_SEQUENTIAL_H
 #define GPT_SEQUENTIAL_H
 
@@ -26,7 +27,7 @@ typedef struct Seq {
   PrModel model;
   SeqStage *stage; /* [model.nstage] */
   void *work;      /* of the largest need */
-  uint64_t work_bytes;
+  uint64_t work_bytes, bytes; /* bytes: of all buffers */
   int strict;
   const char *error; /* the first, or NULL */
 } Seq;

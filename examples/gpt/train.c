@@ -32,7 +32,7 @@ typedef struct Options {
   uint32_t trace;
   int sequential, hash;
   const PrEngine *engine;
-  uint64_t held_bytes; /* of the text */
+  uint64_t held_bytes, text_bytes; /* of the text: held out, all */
 } Options;
 
 static const struct {
@@ -178,7 +178,7 @@ static void print_schedule(PrRun *run) {
   }
 }
 
-static void print_memory(PrRun *run) {
+static void print_memory(PrRun *run, const Seq *held, uint64_t text_bytes) {
   const PipeProgram *p = &pipe_program;
   for (uint32_t r = 0; r < p->nrank; r++) {
     uint64_t got = pr_bytes(run, r), bound = p->rank[r].bytes;
@@ -190,6 +190,10 @@ static void print_memory(PrRun *run) {
                            : " (EXCEEDED)");
     printf(", %u in flight\n", p->rank[r].inflight);
   }
+  printf(
+      "                  besides: %.2f MiB for the held-out loss (weights, one stash, workspace), "
+      "%.2f MiB of text\n",
+      (double)held->bytes / (1 << 20), (double)text_bytes / (1 << 20));
 }
 
 /* before, after: held-out losses. */
@@ -359,7 +363,7 @@ static int train_pipelined(GptModel *m, Progress *p, Seq *held, const Options *o
   if (!bad && !o->hash && leads(&from)) {
     print_results(p, seconds, before, after);
     print_schedule(run);
-    print_memory(run);
+    print_memory(run, held, o->text_bytes);
     if (o->svg && o->trace && !(bad = pr_write_svg(run, o->svg) != PR_OK))
       printf("timeline          %s\n", o->svg);
     if (!bad && o->perfetto && o->trace && !(bad = pr_write_trace(run, o->perfetto) != PR_OK))
@@ -463,7 +467,8 @@ int main(int argc, char **argv) {
   GptModel walk = {
       .config = whole, .nstage = prog->nmodel, .window = text_walk, .text = &data.held};
   PrModel walk_model = gpt_model(&walk);
-  o.held_bytes = data.held.len;
+  walk_model.update = NULL; /* forward only */
+  o.held_bytes = data.held.len, o.text_bytes = data.len;
   Progress p = {.config = &g,
                 .tokens = (uint64_t)prog->nmb / g.slices * g.batch * g.seq,
                 .loss = calloc(g.steps, sizeof(double)),
