@@ -75,7 +75,10 @@ typedef struct Mpi {
   pthread_cond_t changed;
   pthread_mutex_t call; /* held during every call of MPI */
   pthread_t communicator, copier;
-  bool has_locks, has_communicator, has_copier;
+  bool has_communicator, has_copier, starting;
+  pthread_t starter; /* ends this process if others do not come to pr_open within start_s seconds: `starting` */
+  sem_t started;
+  double start_s;
   uint64_t begun;    /* steps that compute has begun */
   uint64_t released; /* steps that all ranks have finished */
   uint64_t first;    /* step of this call of pr_steps */

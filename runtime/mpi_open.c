@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * Opening and closing a run of the MPI engine: that all processes mean the same program, tags, copies of
  * other ranks, and one clock. */
+#define _GNU_SOURCE /* sem_clockwait */
 #include "engine_mpi.h"
+#include "pipe_launch.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { BLOCK = 1 << 20 }; /* bytes of a unit of messages that are longer than INT_MAX */
@@ -40,9 +44,64 @@ static bool make_big_type(Mpi *m, uint64_t bytes) {
   return true;
 }
 
+/* Other processes may never come; no call of MPI says so, or can be left, not even to end well. */
+static void *watch_start(void *arg) {
+  Mpi *m = arg;
+  PrLaunch at;
+  char why[200], rank[32] = "";
+  struct timespec end;
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  end.tv_sec += (time_t)m->start_s + 1;
+  while (sem_clockwait(&m->started, CLOCK_MONOTONIC, &end)) {
+    if (errno != ETIMEDOUT)
+      continue;
+    if (!pr_launch(&at, why) && *at.family)
+      snprintf(rank, sizeof rank, "rank %u: ", at.rank);
+    fprintf(stderr, "%sstart: not all processes came to pr_open within %g s\n", rank, m->start_s);
+    _exit(pr_exit_status(PR_E_DEADLINE));
+  }
+  return NULL;
+}
+
+static PrStatus begin_start(Mpi *m) {
+  const char *asked = getenv("PIPE_START_DEADLINE");
+  char *end = "";
+  m->start_s = asked ? strtod(asked, &end) : 600;
+  if (*end || !(m->start_s > 0 && m->start_s <= 1e9))
+    return pr_fail(m->run, PR_E_ARG, "PIPE_START_DEADLINE is '%.100s', not seconds", asked);
+  sem_init(&m->started, 0, 0);
+  m->starting = !pthread_create(&m->starter, NULL, watch_start, m);
+  return m->starting ? PR_OK : pr_fail(m->run, PR_E_MEMORY, "no thread for the start");
+}
+
+/* All have come, or this run has failed. */
+static void end_start(Mpi *m) {
+  if (!m->starting)
+    return;
+  sem_post(&m->started);
+  pthread_join(m->starter, NULL);
+  m->starting = false;
+}
+
 static PrStatus mpi_join(PrRun *run) {
   const PrMpiOptions *o = run->o.engine_options;
   int is, threads, size = 0, rank = 0;
+  Mpi *m = run->of_engine = calloc(1, sizeof *m);
+  if (!m)
+    return pr_fail(run, PR_E_MEMORY, "no memory for the engine");
+  m->run = run;
+  m->comm = MPI_COMM_NULL;
+  m->synchronous = o && o->synchronous;
+  pthread_mutex_init(&m->call, NULL);
+  pthread_mutex_init(&m->lock, NULL);
+  pthread_condattr_t attr;
+  pthread_condattr_init(&attr);
+  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  pthread_cond_init(&m->changed, &attr);
+  pthread_condattr_destroy(&attr);
+  PrStatus st = begin_start(m);
+  if (st)
+    return st;
   MPI_Initialized(&is);
   if (!is) {
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &threads))
@@ -58,11 +117,6 @@ static PrStatus mpi_join(PrRun *run) {
     return pr_fail(run, PR_E_ARG,
                    "MPI was initialized without MPI_THREAD_SERIALIZED, or has it not: the engine "
                    "calls it from several threads");
-  Mpi *m = run->of_engine = calloc(1, sizeof *m);
-  if (!m)
-    return pr_fail(run, PR_E_MEMORY, "no memory for the engine");
-  m->run = run;
-  m->synchronous = o && o->synchronous;
   if (MPI_Comm_dup(o && o->comm ? *(const MPI_Comm *)o->comm : MPI_COMM_WORLD, &m->comm))
     return pr_fail(run, PR_E_LOST, "MPI_Comm_dup fails");
   MPI_Comm_set_errhandler(m->comm, MPI_ERRORS_RETURN);
@@ -70,14 +124,6 @@ static PrStatus mpi_join(PrRun *run) {
   MPI_Comm_rank(m->comm, &rank);
   run->nprocess = (uint32_t)size;
   run->here = (uint32_t)rank;
-  pthread_mutex_init(&m->call, NULL);
-  pthread_mutex_init(&m->lock, NULL);
-  pthread_condattr_t attr;
-  pthread_condattr_init(&attr);
-  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-  pthread_cond_init(&m->changed, &attr);
-  pthread_condattr_destroy(&attr);
-  m->has_locks = true;
   return PR_OK;
 }
 
@@ -149,6 +195,8 @@ static PrStatus mpi_agree(PrRun *run, PrStatus st) {
   PrStatus all = compare_cards(run, card);
   if (!all && pr_failed(run))
     all = (PrStatus)atomic_load(&run->status);
+  if (all)
+    end_start(m);
   free(card);
   return all;
 }
@@ -308,6 +356,7 @@ static PrStatus mpi_open(PrRun *run) {
     return st;
   if (run->o.trace_steps)
     align_clocks(m);
+  end_start(m);
   int err = pthread_create(&m->communicator, NULL, mpi_communicator, m);
   m->has_communicator = !err;
   if (!err && m->k->ncopy > 0) {
@@ -343,6 +392,7 @@ static void mpi_close(PrRun *run) {
   Mpi *m = run->of_engine;
   if (!m)
     return;
+  end_start(m);
   pthread_mutex_lock(&m->lock);
   run->quit = true;
   pthread_cond_broadcast(&m->changed);
@@ -364,7 +414,8 @@ static void mpi_close(PrRun *run) {
     cancel(&m->hosted[i].request);
   for (uint32_t i = 0; i < m->nbig; i++)
     MPI_Type_free(&m->big[i].type);
-  MPI_Comm_free(&m->comm);
+  if (m->comm != MPI_COMM_NULL)
+    MPI_Comm_free(&m->comm);
   pthread_cond_destroy(&m->changed);
   pthread_mutex_destroy(&m->lock);
   pthread_mutex_destroy(&m->call);

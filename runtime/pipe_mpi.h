@@ -13,6 +13,9 @@
  * time; meanwhile the program may not, but in on_step and between calls of pr_steps if it has
  * MPI_THREAD_MULTIPLE.
  *
+ * A process that waits in pr_open for others longer than PIPE_START_DEADLINE seconds (600) says so on stderr and exits
+ * with 75: MPI can neither tell that another process will never come, nor end without it.
+ *
  * Open MPI refuses root (OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1) and more
  * processes than cores (mpirun --oversubscribe, and OMPI_MCA_mpi_yield_when_idle=1 while it starts up)
  * unless told otherwise.

@@ -9,6 +9,9 @@
  * can say what happened. When one has failed, the others have so many seconds to end by themselves; then
  * they get SIGTERM, and two seconds later SIGKILL.
  *
+ * Ranks that use the store have so long to join it (--start). One that has not when others have, or that is stopped
+ * then, is told, and all are ended.
+ *
  * Exit status: 0; that of the rank that failed first, 128 + signal if one killed it; 2 for usage. */
 #define _GNU_SOURCE /* sigtimedwait, prctl */
 #include "pipe_launch.h"
@@ -33,7 +36,7 @@ enum { SECONDARY = 75 }; /* status of a rank that failed because another one did
 typedef struct Asked {
   uint32_t n;
   bool mpi, one;
-  double grace_s;
+  double grace_s, start_s;
   const char *store; /* address to listen at */
   char **program;
 } Asked;
@@ -45,10 +48,14 @@ typedef struct Job {
   uint32_t nchild, alive;
   pthread_mutex_t lock; /* of the rest: with --mpi the store tells, on its thread */
   bool *ended;          /* [n] ranks whose end is known */
+  bool *joined;         /* [n] the store */
+  int *stopped;         /* [n] by which signal; 0 */
+  uint32_t njoined;
   bool failed;
   uint32_t first;   /* rank that failed first */
   int first_status; /* of waitpid */
   int passed_on;    /* signal that asked them to end before any had failed; 0 */
+  bool overdue;     /* the first had not joined in time: that has been said */
 } Job;
 
 static double now(void) {
@@ -64,6 +71,7 @@ static int usage(const char *why, const char *what) {
           "  -n N            processes, one per rank\n"
           "  --mpi           start them with mpirun\n"
           "  --grace S       seconds for the others once one has failed (default 10)\n"
+          "  --start S       seconds for all ranks to join the run (default 600)\n"
           "  --store H:P     where the store listens (default 127.0.0.1, a free port)\n",
           why, what);
   return 2;
@@ -77,14 +85,21 @@ static void set(const char *name, unsigned long value) {
   setenv(name, text, 1);
 }
 
-/* Of a new process: what ends with pipe-run, and reads nothing but rank 0. */
-static void become(char **program, bool reads) {
+/* This process ends with the one that has started it. */
+static void die_with_parent(int sig) {
+#ifdef __linux__
+  prctl(PR_SET_PDEATHSIG, sig);
+#else
+  (void)sig;
+#endif
+}
+
+/* Of a new process; only rank 0 reads. A rank dies with who waits for it, also if it is stopped. */
+static void become(char **program, bool reads, int death) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
-#ifdef __linux__
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-#endif
+  die_with_parent(death);
   int null = reads ? -1 : open("/dev/null", O_RDONLY);
   if (null >= 0) {
     dup2(null, 0);
@@ -104,7 +119,7 @@ static pid_t start_rank(const Asked *a, uint32_t r) {
   set("PIPE_SIZE", a->n);
   set("PIPE_LOCAL_RANK", r);
   setpgid(0, 0); /* a terminal's ^C comes through us, once */
-  become(a->program, r == 0);
+  become(a->program, r == 0, SIGKILL);
   return 0;
 }
 
@@ -138,7 +153,7 @@ static pid_t start_mpirun(const Asked *a, const char *self) {
   memcpy(args, head, sizeof head);
   memcpy(args + 5, a->program, n * sizeof *args);
   setpgid(0, 0);
-  become(args, true);
+  become(args, true, SIGTERM);
   return 0;
 }
 
@@ -156,13 +171,16 @@ static int code_of(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Rank r has ended. A failure that another one made does not count before that. */
-static void note_end(Job *j, uint32_t r, int status) {
+/* Rank r has ended, is stopped, or goes on. A failure that another one made does not count before that. */
+static void note(Job *j, uint32_t r, int status) {
   pthread_mutex_lock(&j->lock);
   bool secondary = code_of(status) == SECONDARY;
-  if (r < j->a->n && !j->ended[r]) {
+  if (r < j->a->n && (WIFSTOPPED(status) || WIFCONTINUED(status))) {
+    if (WIFSTOPPED(status) || !j->failed) /* who ends a stopped rank lets it go on first */
+      j->stopped[r] = WIFSTOPPED(status) ? WSTOPSIG(status) : 0;
+  } else if (r < j->a->n && !j->ended[r]) {
     j->ended[r] = true;
-    if (code_of(status) != 0 &&
+    if (code_of(status) != 0 && !j->overdue &&
         (!j->failed || (code_of(j->first_status) == SECONDARY && !secondary))) {
       j->failed = true;
       j->first = r;
@@ -172,7 +190,32 @@ static void note_end(Job *j, uint32_t r, int status) {
   pthread_mutex_unlock(&j->lock);
 }
 
-static void told_end(void *arg, const StoreExit *e) { note_end(arg, e->rank, e->status); }
+static void told(void *arg, const StoreExit *e) { note(arg, e->rank, e->status); }
+
+static void joined(void *arg, uint32_t r) {
+  Job *j = arg;
+  pthread_mutex_lock(&j->lock);
+  j->joined[r] = true;
+  j->njoined++;
+  pthread_mutex_unlock(&j->lock);
+}
+
+/* The time to join the store is over. True: some have and some have not, or one that has not is stopped. If nobody
+ * has joined, it may be a program that never does. */
+static bool is_overdue(Job *j) {
+  pthread_mutex_lock(&j->lock);
+  for (uint32_t r = 0; r < j->a->n && !j->failed; r++) {
+    if (j->joined[r] || j->ended[r] || (j->njoined == 0 && !j->stopped[r]))
+      continue;
+    fprintf(stderr, "pipe-run: rank %u has not joined the run within %g s\n", r, j->a->start_s);
+    j->failed = j->overdue = true;
+    j->first = r;
+    j->first_status = SECONDARY << 8;
+  }
+  bool overdue = j->overdue;
+  pthread_mutex_unlock(&j->lock);
+  return overdue;
+}
 
 /* Does this signal ask the ranks to end? */
 static bool ends(int sig) { return sig > 0 && sig != SIGCHLD && sig != SIGUSR1 && sig != SIGUSR2; }
@@ -188,7 +231,7 @@ static void note_signal(Job *j, int sig) {
 /* Signals that wait to be taken count before an end: the rank may have got them at the same time. */
 static void reap(Job *j, const sigset_t *heard) {
   int status;
-  for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+  for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0;) {
     sigset_t waiting;
     sigpending(&waiting);
     for (int sig = 1; sig < SIGRTMIN; sig++)
@@ -197,12 +240,15 @@ static void reap(Job *j, const sigset_t *heard) {
     for (uint32_t i = 0; i < j->nchild; i++) {
       if (j->pid[i] != pid)
         continue;
-      j->pid[i] = 0;
-      j->alive--;
+      bool over = WIFEXITED(status) || WIFSIGNALED(status);
+      if (over) {
+        j->pid[i] = 0;
+        j->alive--;
+      }
       if (!j->a->mpi)
-        note_end(j, i, status);
-      else if (code_of(status) != 0) /* of mpirun itself, unless a rank has been told */
-        note_end(j, 0, status);
+        note(j, i, status);
+      else if (over && code_of(status) != 0) /* of mpirun itself, unless a rank has been told */
+        note(j, 0, status);
     }
   }
 }
@@ -215,7 +261,7 @@ static void signal_all(const Job *j, int sig) {
 
 /* Until all have ended. */
 static void wait_for_all(Job *j, const sigset_t *heard) {
-  double term_at = 0, kill_at = 0;
+  double term_at = 0, kill_at = 0, start_at = now() + j->a->start_s;
   while (j->alive > 0) {
     struct timespec t = {0, 100000000};
     siginfo_t info;
@@ -226,6 +272,11 @@ static void wait_for_all(Job *j, const sigset_t *heard) {
       signal_all(j, sig);
     if (ends(sig) && !kill_at)
       kill_at = now() + j->a->grace_s;
+    if (start_at && now() >= start_at) {
+      start_at = 0;
+      if (is_overdue(j))
+        term_at = now();
+    }
     pthread_mutex_lock(&j->lock);
     if (j->failed && !term_at)
       term_at = now() + j->a->grace_s;
@@ -246,7 +297,7 @@ static void wait_for_all(Job *j, const sigset_t *heard) {
 
 /* ---- pipe-run --one: the process of one rank under mpirun ---- */
 
-static void tell_end(int status) {
+static void tell(int status) {
   PrLaunch launch;
   char why[STORE_TEXT];
   if (pr_launch(&launch, why) || !launch.store[0])
@@ -262,16 +313,18 @@ static void tell_end(int status) {
 static int run_one(char **program, const sigset_t *heard) {
   pid_t pid = fork();
   int status;
+  die_with_parent(SIGKILL);
   if (pid == 0)
-    become(program, true);
+    become(program, true, SIGKILL);
   while (pid > 0) {
     siginfo_t info;
     int sig = sigwaitinfo(heard, &info);
     if (sig > 0 && sig != SIGCHLD)
       kill(pid, sig);
-    if (waitpid(pid, &status, WNOHANG) == pid) {
-      tell_end(status);
-      return code_of(status);
+    if (waitpid(pid, &status, WNOHANG | WUNTRACED | WCONTINUED) == pid) {
+      tell(status);
+      if (WIFEXITED(status) || WIFSIGNALED(status))
+        return code_of(status);
     }
   }
   return 127;
@@ -285,25 +338,30 @@ static int run(const Asked *a, const char *self, const sigset_t *heard) {
   pthread_mutex_init(&j.lock, NULL);
   j.pid = calloc(2 * (size_t)j.nchild, sizeof *j.pid);
   j.group = j.pid + j.nchild;
-  j.ended = calloc(a->n, sizeof *j.ended);
-  const StoreServerHooks hooks = {.arg = &j, .exited = told_end};
-  StoreServer *store = j.pid && j.ended && store_make_key(key, why)
+  j.ended = calloc(2 * (size_t)a->n, sizeof *j.ended);
+  j.joined = j.ended + a->n;
+  j.stopped = calloc(a->n, sizeof *j.stopped);
+  const StoreServerHooks hooks = {.arg = &j, .exited = told, .joined = joined};
+  StoreServer *store = j.pid && j.ended && j.stopped && store_make_key(key, why)
                            ? store_serve(a->store, key, a->n, &hooks, bound, why)
                            : NULL;
   if (!store) {
     fprintf(stderr, "pipe-run: %s\n", why);
     free(j.pid);
     free(j.ended);
+    free(j.stopped);
     return 1;
   }
   setenv("PIPE_STORE", bound, 1);
   setenv("PIPE_STORE_KEY", key, 1);
+  snprintf(text, sizeof text, "%.9g", a->start_s);
+  setenv("PIPE_START_DEADLINE", text, 1);
   for (uint32_t i = 0; i < j.nchild; i++) {
     j.pid[i] = a->mpi ? start_mpirun(a, self) : start_rank(a, i);
     if (j.pid[i] < 0) {
       fprintf(stderr, "pipe-run: no process for rank %u: %s\n", i, strerror(errno));
       j.pid[i] = 0;
-      note_end(&j, i, 1 << 8);
+      note(&j, i, 1 << 8);
       signal_all(&j, SIGKILL);
       break;
     }
@@ -312,7 +370,11 @@ static int run(const Asked *a, const char *self, const sigset_t *heard) {
   }
   wait_for_all(&j, heard);
   store_stop(store, a->mpi ? 0.2 : 0); /* what a rank has told last is still under way */
-  if (j.failed) {
+  for (uint32_t r = 0; j.failed && r < a->n; r++)
+    if (j.stopped[r])
+      fprintf(stderr, "pipe-run: rank %u was stopped by signal %d (%s)\n", r, j.stopped[r],
+              strsignal(j.stopped[r]));
+  if (j.failed && !j.overdue) {
     describe(j.first_status, text);
     fprintf(stderr, "pipe-run: rank %u %s", j.first, text);
     if (j.passed_on)
@@ -322,11 +384,12 @@ static int run(const Asked *a, const char *self, const sigset_t *heard) {
   }
   free(j.pid);
   free(j.ended);
+  free(j.stopped);
   return j.failed ? code_of(j.first_status) : 0;
 }
 
 int main(int argc, char **argv) {
-  Asked a = {.grace_s = 10, .store = "127.0.0.1:0"};
+  Asked a = {.grace_s = 10, .start_s = 600, .store = "127.0.0.1:0"};
   int i = 1;
   char *end;
   for (; i < argc && argv[i][0] == '-'; i++) {
@@ -352,10 +415,13 @@ int main(int argc, char **argv) {
       if (*value < '0' || *value > '9' || *end || n == 0 || n > 100000)
         return usage("-n needs a number of processes, not ", *value ? value : "nothing");
       a.n = (uint32_t)n;
-    } else if (!strcmp(name, "--grace")) {
-      a.grace_s = strtod(value, &end);
-      if (!*value || *end || !(a.grace_s >= 0 && a.grace_s < 1e6))
-        return usage("--grace needs seconds, not ", *value ? value : "nothing");
+    } else if (!strcmp(name, "--grace") || !strcmp(name, "--start")) {
+      double s = strtod(value, &end);
+      if (!*value || *end || !(s >= 0 && s <= 1e9)) {
+        fprintf(stderr, "pipe-run: %s needs seconds, not %s\n", name, *value ? value : "nothing");
+        return 2;
+      }
+      *(name[2] == 'g' ? &a.grace_s : &a.start_s) = s;
     } else if (!strcmp(name, "--store")) {
       char why[STORE_TEXT];
       if (!*value)

@@ -136,6 +136,7 @@ static void release(Store *s) {
 
 Store *store_join(const char *addr, const char *key, const StoreJoin *me, const StoreHooks *hooks,
                   double timeout_s, char *why) {
+  enum { PATIENCE_S = 1 };
   double end = now() + timeout_s;
   Store *s = calloc(1, sizeof *s);
   if (!s) {
@@ -167,6 +168,10 @@ Store *store_join(const char *addr, const char *key, const StoreJoin *me, const 
   bool in_time = true;
   while (!s->welcome && !s->over && in_time)
     in_time = doze(s, end);
+  if (!in_time)
+    say(s, STORE_LATE, NULL, 0, NULL, 0); /* the answer says who has not come */
+  while (!s->welcome && !s->over && now() < end + PATIENCE_S)
+    doze(s, end + PATIENCE_S);
   bool welcome = s->welcome;
   if (!welcome)
     snprintf(why, STORE_TEXT, s->over ? "%s" : "not all of the ranks came in time to the store %s",

@@ -39,7 +39,7 @@ typedef enum StoreType {
   STORE_PUT,     /* name[STORE_NAME], value */
   STORE_GET,     /* name[STORE_NAME] */
   STORE_VALUE,   /* value: answer to the last GET, when it is there */
-  STORE_LATE,    /* a step takes too long */
+  STORE_LATE,    /* a step takes too long; before all are welcome, to come does */
   STORE_FAILED,  /* status as int32_t, text */
   STORE_ASK,     /* where are you? */
   STORE_HERE,    /* a place, at most STORE_PLACE bytes */
@@ -68,7 +68,7 @@ typedef struct StoreJoin {
 
 typedef struct StoreExit {
   uint32_t rank;
-  int32_t status; /* of waitpid */
+  int32_t status; /* of waitpid: its process has ended, is stopped, or goes on */
 } StoreExit;
 
 typedef enum StoreCause {
@@ -124,6 +124,7 @@ typedef struct StoreServerHooks {
   void *arg;
   void (*verdict)(void *arg, const StoreVerdict *v);
   void (*exited)(void *arg, const StoreExit *e);
+  void (*joined)(void *arg, uint32_t rank);
 } StoreServerHooks;
 
 /* Listens at "host:port", port 0: any that is free; the address goes to bound[STORE_ADDR]. size: ranks. */

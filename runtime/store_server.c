@@ -99,6 +99,24 @@ static void pronounce(StoreServer *s) {
   free(rows);
 }
 
+static void refuse(StoreServer *s, const char *text) {
+  if (!s->refusal[0])
+    snprintf(s->refusal, sizeof s->refusal, "%s", text);
+  tell_all(s, STORE_REFUSED, s->refusal, (uint32_t)strlen(s->refusal), NULL, 0);
+}
+
+/* A rank does not wait any longer for those that have not come. */
+static void give_up(StoreServer *s) {
+  char text[STORE_TEXT], more[32] = "";
+  uint32_t first = s->size;
+  for (uint32_t r = s->size; r-- > 0;)
+    first = s->member[r].came ? first : r;
+  if (s->size - s->ncame > 1)
+    snprintf(more, sizeof more, " and %u more", s->size - s->ncame - 1);
+  snprintf(text, sizeof text, "store: rank %u%s of %u did not come in time", first, more, s->size);
+  refuse(s, text);
+}
+
 /* The first fault counts. */
 static void accuse(StoreServer *s, StoreCause cause, uint32_t rank, int32_t status,
                    const char *text) {
@@ -122,12 +140,6 @@ static bool all_answered(const StoreServer *s) {
     if (!s->member[r].answered && !s->member[r].gone && !s->member[r].left)
       return false;
   return true;
-}
-
-static void refuse(StoreServer *s, const char *text) {
-  if (!s->refusal[0])
-    snprintf(s->refusal, sizeof s->refusal, "%s", text);
-  tell_all(s, STORE_REFUSED, s->refusal, (uint32_t)strlen(s->refusal), NULL, 0);
 }
 
 static void refuse_one(const Peer *p, const char *text) {
@@ -195,6 +207,8 @@ static bool greet(StoreServer *s, Peer *p, const char *payload, uint32_t bytes) 
   }
   s->member[h.rank].came = true;
   s->member[h.rank].join = h;
+  if (s->hooks.joined)
+    s->hooks.joined(s->hooks.arg, h.rank);
   if (++s->ncame == s->size)
     tell_all(s, STORE_WELCOME, NULL, 0, NULL, 0);
   return true;
@@ -269,7 +283,12 @@ static bool hear(StoreServer *s, Peer *p, StoreType type, const char *payload, u
         memcpy(p->want, payload, STORE_NAME);
     }
     break;
-  case STORE_LATE: accuse(s, STORE_IS_LATE, p->rank, 0, ""); break;
+  case STORE_LATE:
+    if (s->ncame < s->size)
+      give_up(s);
+    else
+      accuse(s, STORE_IS_LATE, p->rank, 0, "");
+    break;
   case STORE_FAILED:
     if (bytes >= sizeof(int32_t)) {
       int32_t status;
