@@ -71,7 +71,7 @@ static void report(Sched *s, uint32_t r, uint32_t more) {
   diag_error(s->diag, DIAG_MEMORY, at, "rank %u needs %s of %s at %s: %s", r, need, have,
              p->op == NONE ? "its start" : op_text(s, p->op), sum);
   if (more > 0)
-    diag_note(s->diag, NO_SPAN, "%u more rank%s over the limit, none needs more", more,
+    diag_note(s->diag, NO_SPAN, "%u more rank%s over the limit; this one needs the most", more,
               more == 1 ? " is" : "s are");
   uint64_t fixed = p->state + p->grad + p->opt + p->work; /* and one version of each stage */
   for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)

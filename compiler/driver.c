@@ -73,7 +73,7 @@ static bool depfile(Sched *s) {
       fputc(*word, out.f);
     }
     fputs(i == 0 ? ":" : "", out.f);
-    if (i < s->diag->nsource)
+    if (i < s->diag->nsource && strcmp(s->diag->source[i].path, "-") != 0)
       fputs(" ", out.f), word = s->diag->source[i].path;
   }
   fputc('\n', out.f);

@@ -32,13 +32,12 @@ unsigned name_distance(const char *a, const char *b) {
   return d[n % 3][m];
 }
 
-/* The name that was meant, or NULL: at most a third of its letters are wrong, or it contains what
- * was written. */
-static const char *nearest(const char *name) {
-  const char *best = NULL;
+const char *name_meant(const char *name, const char *(*nth)(int i)) {
+  const char *best = NULL, *d;
   unsigned least = ~0u;
-  for (int i = 0; i < DIAG_NNAMES; i++) {
-    const char *d = diag_name((DiagName)i);
+  for (int i = 0; (d = nth(i)); i++) {
+    if (!*d)
+      continue;
     unsigned most = (unsigned)strlen(d) / 3, n = name_distance(name, d);
     if (n > most && strlen(name) >= 3 && strstr(d, name))
       n = most;
@@ -47,6 +46,8 @@ static const char *nearest(const char *name) {
   }
   return best;
 }
+
+static const char *nth_page(int i) { return i < DIAG_NNAMES ? diag_name((DiagName)i) : NULL; }
 
 static bool is_name(const char *name) {
   for (int i = 0; i < DIAG_NNAMES; i++)
@@ -107,17 +108,26 @@ static void print_page(const char *name, FILE *f) {
   }
 }
 
+void explain_list(Sched *s, FILE *f) {
+  int wide = 0;
+  const char *name;
+  for (int i = 0; (name = nth_page(i)); i++)
+    wide = (int)strlen(name) > wide ? (int)strlen(name) : wide;
+  for (int i = 0; (name = nth_page(i)); i++)
+    fprintf(f, "%-*s  %s\n", wide, name, first_sentence(s, explain_page(name)));
+}
+
 bool explain_name(Sched *s, const char *name, FILE *f) {
   size_t n = strlen(name);
   if (n > 2 && name[0] == '[' && name[n - 1] == ']') /* as a message shows it */
     name = arena_strndup(s->arena, name + 1, n - 2);
   if (!is_name(name)) {
-    const char *meant = nearest(name);
+    const char *meant = name_meant(name, nth_page);
     diag_error(s->diag, DIAG_USAGE, NO_SPAN, "--explain %s: no diagnostic has this name", name);
     if (meant)
       diag_help(s->diag, "did you mean '%s'", meant);
     else
-      diag_help(s->diag, "the name stands in brackets at the end of a message");
+      diag_help(s->diag, "pipec --explain lists the names");
     return false;
   }
   print_page(name, f);

@@ -12,12 +12,22 @@
 
 char *file_read(Sched *s, const char *path, Span at, uint32_t *len) {
   enum { MOST = 64 << 20 }; /* a program text, not data */
-  FILE *f = fopen(path, "rb");
+  bool input = at.file == NO_FILE && strcmp(path, "-") == 0;
+  if (input && s->opt->input_text) {
+    *len = s->opt->input_len;
+    return s->opt->input_text;
+  }
   struct stat st;
+  /* What a file names may come from somebody else: nothing that could wait for ever, or act on being opened. */
+  bool odd = at.file != NO_FILE && stat(path, &st) == 0 && !S_ISREG(st.st_mode) &&
+             !S_ISDIR(st.st_mode);
+  FILE *f = odd ? NULL : input ? stdin : fopen(path, "rb");
   const char *why = NULL;
   char *text = NULL;
   size_t n = 0, cap = 0;
-  if (!f)
+  if (odd)
+    why = "it is no regular file";
+  else if (!f)
     why = strerror(errno);
   else if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode))
     why = "it is a directory";
@@ -39,17 +49,22 @@ char *file_read(Sched *s, const char *path, Span at, uint32_t *len) {
       break;
     }
   }
-  if (f)
+  if (f && !input)
     fclose(f);
   if (why) {
-    const char *near = at.file == NO_FILE && errno == ENOENT && !f ? hint_file(s, path) : NULL;
+    bool missing = at.file == NO_FILE && errno == ENOENT && !f;
+    const char *near = missing ? hint_file(s, path) : NULL;
     diag_error(s->diag, DIAG_READ, at, "cannot read %s: %s", path, why);
     if (near)
-      diag_help(s->diag, "did you mean %s/%s, of the standard library", s->opt->stdlib, near);
+      diag_help(s->diag, "did you mean %.*s, of the standard library", (int)strlen(near) - 5, near);
+    else if (missing && *path && !strpbrk(path, "/."))
+      diag_help(s->diag, "pipec --list names the schedules of the standard library");
     return NULL;
   }
   text[n] = 0;
   *len = (uint32_t)n;
+  if (input)
+    s->opt->input_text = text, s->opt->input_len = *len;
   return text;
 }
 

@@ -136,6 +136,21 @@ static bool usage_error(Sched *s, const char *fmt, const char *arg) {
   return false;
 }
 
+/* The same with a help that says what to type. */
+static bool usage_refused(Sched *s, const char *message, const char *help) {
+  diag_error(s->diag, DIAG_USAGE, NO_SPAN, "%s", message);
+  diag_help(s->diag, "%s", help);
+  return false;
+}
+
+static bool unknown_option(Sched *s, const char *written) {
+  const char *meant = option_meant(s, written);
+  if (!meant)
+    return usage_error(s, "unknown option '%s'", written);
+  return usage_refused(s, arena_printf(s->arena, "unknown option '%s'", written),
+                       arena_printf(s->arena, "did you mean '--%s'", meant));
+}
+
 /* Reads the word that option id was given. */
 static bool read_word(Sched *s, int id, const char *option, int *k) {
   if (option_word(id, optarg, k))
@@ -149,20 +164,25 @@ static bool print_about(Sched *s, int id, int shell) {
   OutFile out;
   if (!file_open(s, &out, s->opt->output))
     return false;
+  bool ok = true;
   if (id == O_COMPLETION)
     print_completion(s, shell, out.f);
+  else if (id == O_LIST)
+    ok = library_list(s, out.f);
   else
     print_manual(out.f);
-  return file_close(s, &out, true);
+  return file_close(s, &out, ok);
 }
 
 /* --fmt, which goes with few options. */
 static bool read_format(Sched *s, int argc, char **argv, bool other) {
   Options *o = s->opt;
   if (other || o->ndefine || o->ninclude || o->output || o->emit != EMIT_C || o->schedule)
-    return usage_error(s, "%s goes with --check, or --write, and files", "--fmt");
+    return usage_refused(s, "--fmt conflicts with all options but --check and --write",
+                         "type pipec --fmt FILE..., with --write to replace the files");
   if (o->check_only && o->format_write)
-    return usage_error(s, "--fmt --check writes nothing: %s is too much", "--write");
+    return usage_refused(s, "--check and --write conflict: --fmt --check writes no file",
+                         "leave out --check to put the files in canonical form");
   o->format = (const char **)argv + optind, o->nformat = (uint32_t)(argc - optind);
   for (uint32_t i = 0; i < o->nformat; i++) {
     o->input = o->format[i];
@@ -174,6 +194,15 @@ static bool read_format(Sched *s, int argc, char **argv, bool other) {
   return true;
 }
 
+static bool two_files(Sched *s, const char *first, const char *second) {
+  if (strchr(second, '=') && second[0] != '-')
+    return usage_refused(s, arena_printf(s->arena, "'%s' stands where a second file would", second),
+                         arena_printf(s->arena, "a parameter gets its value by -D %s", second));
+  return usage_refused(
+      s, arena_printf(s->arena, "two files, %s and %s: one is compiled at a time", first, second),
+      "--compare ranks several, and --emit=html draws several on one page");
+}
+
 /* Refuses what says where or how to write (of --arrows: --emit) where only a report or a grid is printed. -o is fine
  * with --depfile, which names it. */
 static bool writes_nothing(Sched *s, bool emits) {
@@ -181,7 +210,7 @@ static bool writes_nothing(Sched *s, bool emits) {
   const char *what = o->dump_after          ? "--dump-after"
                      : o->show              ? "--show"
                      : o->critical_path     ? "--critical-path"
-                     : o->for_all && !emits ? "--for-all without --emit=c"
+                     : o->for_all && !emits ? "--for-all"
                      : o->check_only        ? "--check"
                                             : NULL;
   const char *idle = o->output && !o->depfile ? "-o"
@@ -190,8 +219,14 @@ static bool writes_nothing(Sched *s, bool emits) {
                                               : NULL;
   if (!what || !idle)
     return true;
-  return usage_error(
-      s, arena_printf(s->arena, "%s prints and writes nothing: %%s is too much", what), idle);
+  return usage_refused(
+      s,
+      arena_printf(s->arena, "%s and %s conflict: %s prints a report and writes no file", what,
+                   idle, what),
+      strcmp(what, "--for-all") == 0
+          ? "with --emit=c, --for-all writes one program for all values"
+          : arena_printf(s->arena, "leave out %s to write the file, or %s to see the report", what,
+                         idle));
 }
 
 /* False: reported. *done: nothing is left to do. */
@@ -251,6 +286,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
       about = c, shell = k;
       break;
     case O_MANUAL: about = c; break;
+    case O_LIST: about = c; break;
     case O_EXPLAIN: *done = true; return explain_name(s, optarg, stdout);
     case O_CHANNELS:
       if (!read_word(s, c, "--channels=", &k))
@@ -321,18 +357,26 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
       printf("pipec %s (ABI %u)\n", PIPEC_VERSION, PIPE_ABI);
       *done = true;
       return true;
-    case ':': return usage_error(s, "option '%s' needs a value", argv[optind - 1]);
+    case ':':
+      if (optopt == O_EXPLAIN) {
+        explain_list(s, stdout);
+        *done = true;
+        return true;
+      }
+      return usage_error(s, "option '%s' needs a value", argv[optind - 1]);
     default:
       if (optopt > 0 && optopt < 256) /* a letter, perhaps one of several in a word */
         return usage_error(s, "unknown option '-%s'", (char[]){(char)optopt, 0});
       if (optopt) /* one of longopts */
         return usage_error(s, "option '%s' takes no value", argv[optind - 1]);
-      return usage_error(s, "unknown option '%s'", argv[optind - 1]);
+      return unknown_option(s, argv[optind - 1]);
     }
   if (about) {
     *done = true;
     return print_about(s, about, shell);
   }
+  for (int i = optind; i < argc && !format; i++) /* --fmt is for files of one's own */
+    argv[i] = (char *)library_find(s, strcmp(argv[i], "/dev/stdin") ? argv[i] : "-");
   if (optind == argc)
     return usage_error(s, "no %s file", ".pipe, .csv or .json");
   what |= o->critical_path || o->show || o->for_all || o->dump_after || o->depfile;
@@ -355,10 +399,23 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   if (many) {
     if (o->emit != EMIT_C && o->emit != EMIT_CSV && o->emit != EMIT_SVG)
       return usage_error(s, "%s prints a table, or --emit=csv or --emit=svg", "--compare");
-    if (o->check_only || o->show || o->critical_path || o->dump_after || o->depfile ||
-        o->schedule || o->counterexample || o->symbol || o->for_all || o->time_passes)
-      return usage_error(s, "%s goes with -D, -o, --emit and what costs, limits and models need",
-                         "--compare");
+    const char *other = o->check_only       ? "--check"
+                        : o->show           ? "--show"
+                        : o->critical_path  ? "--critical-path"
+                        : o->dump_after     ? "--dump-after"
+                        : o->depfile        ? "--depfile"
+                        : o->schedule       ? "--schedule"
+                        : o->counterexample ? "--counterexample"
+                        : o->symbol         ? "--symbol"
+                        : o->for_all        ? "--for-all"
+                        : o->time_passes    ? "--time-passes"
+                                            : NULL;
+    if (other)
+      return usage_refused(
+          s,
+          arena_printf(s->arena, "--compare and %s conflict: --compare prints a table of all files",
+                       other),
+          arena_printf(s->arena, "leave out --compare to use %s on one file", other));
     if (o->watch)
       return usage_error(s, "%s is for one schedule", "--watch");
     o->compare = (const char **)argv + optind, o->ncompare = (uint32_t)(argc - optind);
@@ -375,13 +432,15 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
       !o->critical_path && !o->dump_after)
     o->compare = (const char **)argv + optind, o->ncompare = (uint32_t)(argc - optind);
   else if (optind + 1 < argc)
-    return usage_error(s, "one file at a time; '%s' is another", argv[optind + 1]);
+    return two_files(s, argv[optind], argv[optind + 1]);
   if (!writes_nothing(s, emits))
     return false;
   if (o->depfile && o->output && strcmp(o->depfile, o->output) == 0)
     return usage_error(s, "--depfile and -o are both %s", o->output);
   if (o->depfile && !o->output)
     return usage_error(s, "--depfile=%s names what -o OUT depends on: it needs -o", o->depfile);
+  if (o->watch && strcmp(argv[optind], "-") == 0)
+    return usage_error(s, "%s watches a file, and - is standard input", "--watch");
   if (o->watch && !what && !o->check_only && !o->output)
     o->check_only = o->show = true;
   o->input = argv[optind];
@@ -408,13 +467,13 @@ int main(int argc, char **argv) {
       "PIPE_NO_VERIFY"); /* it looks at all ranks at once (test/check/one-rank.py) */
 #endif
   int status = 0;
+  opt.stdlib = find_stdlib(&s);
   bool ok = read_options(&s, argc, argv, &done);
   if (ok && !done && opt.watch && !watch(&s, &status)) {
     arena_free(&arena);
     return status;
   }
   if (ok && !done) {
-    opt.stdlib = find_stdlib(&s);
     bool one = !opt.ncompare || opt.emit == EMIT_HTML;
     ok = (opt.nformat ? format_files(&s) : one ? compile(&s) : compare(&s)) && diag.errors == 0;
   }

@@ -61,6 +61,15 @@ const char *option_words(Sched *s, int id) {
   return list;
 }
 
+static const char *nth_name(int i) {
+  return i < NOPTIONS ? option_row[i].name ? option_row[i].name : "" : NULL;
+}
+
+const char *option_meant(Sched *s, const char *written) {
+  const char *name = written + strspn(written, "-");
+  return name_meant(arena_strndup(s->arena, name, strcspn(name, "=")), nth_name);
+}
+
 /* ---- --help ---- */
 
 static const char head[] =
@@ -70,6 +79,7 @@ static const char head[] =
     "A CSV file is one of PyTorch's, a JSON file is what --emit=json or another tool has written.\n"
     "\n";
 static const char tail[] =
+    "FILE is a path, - for standard input (a .pipe text), or a name that --list prints.\n"
     "Imports are looked up beside the importing file, in each -I, and in the standard library.\n";
 
 enum { HELP_COLUMN = 26 };
@@ -159,13 +169,14 @@ void print_manual(FILE *f) {
       ".br\n.B pipec \\-\\-compare\n\\fIFILE\\fR... [options]\n"
       ".br\n.B pipec \\-\\-watch\n\\fIFILE\\fR [options]\n"
       ".br\n.B pipec \\-\\-fmt\n[\\fB\\-i\\fR|\\fB\\-\\-check\\fR] \\fIFILE.pipe\\fR...\n"
-      ".br\n.B pipec \\-\\-explain\n\\fINAME\\fR\n"
+      ".br\n.B pipec \\-\\-explain\n[\\fINAME\\fR]\n"
       ".SH DESCRIPTION\n"
       "A \\fI.pipe\\fR file says in which order each rank of a pipeline runs its forwards, backwards and updates.\n"
       ".B pipec\n"
       "derives the sends and receives, proves that the whole is complete, cannot deadlock and fits in memory,\n"
       "predicts its time, and writes it as constant C tables. A CSV file is one of PyTorch's, a\n"
       "JSON file is what \\fB\\-\\-emit=json\\fR, or another tool, has written.\n"
+      "A \\fIFILE\\fR is a path, \\- for standard input (a .pipe text), or a name that \\fB\\-\\-list\\fR prints.\n"
       "Imports are looked up beside the importing file, in each \\fB\\-I\\fR, and in the standard library.\n"
       ".SH OPTIONS\n",
       PIPEC_VERSION);

@@ -39,6 +39,9 @@ const char *option_words(Sched *s, int id);
  * NULL: there is none. */
 const char *option_each_word(const OptionRow *o, const char *from, size_t *n);
 
+/* The long option that was meant by --NAME or --NAME=VALUE, without its dashes; NULL: none is near. */
+const char *option_meant(Sched *s, const char *written);
+
 void print_help(FILE *f);
 void print_manual(FILE *f);
 /* completion.c: a script for a shell, by its place in the argument of O_COMPLETION. */

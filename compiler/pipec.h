@@ -384,6 +384,7 @@ typedef struct Options {
   bool watch;                  /* again and again */
   const char **compare; uint32_t ncompare; /* --compare, or --emit=html of several: the inputs; a parameter that one lacks is not its */
   RankBy by;                   /* what --compare sorts the rows of a point by */
+  char *input_text; uint32_t input_len; /* of standard input, kept by file_read: it can be read once */
   const char *text; size_t text_len; /* non-NULL: compile this text, imports are refused (fuzzing) */
   const char *output;          /* NULL: standard output */
   const char *depfile;
@@ -737,10 +738,20 @@ const char *bound_text(Sched *s);
 /* Letters to change, add, leave out or swap with the next to make b of a; a large number for names of
  * more than 40 letters. */
 unsigned name_distance(const char *a, const char *b);
+/* Of nth(0), nth(1) ... up to NULL the name that was meant, or NULL: at most a third of its letters are
+ * wrong, or it contains what was written. */
+const char *name_meant(const char *name, const char *(*nth)(int i));
+/* A line for each page of lang/errors.md. */
+void explain_list(Sched *s, FILE *f);
 /* The page of lang/errors.md for a diagnostic; false: reported. */
 bool explain_name(Sched *s, const char *name, FILE *f);
 /* Where the text of that page begins, as it is in lang/errors.md; NULL: it has none. */
 const char *explain_page(const char *name);
+
+/* ---- library.c: requires opt->stdlib ---- */
+const char *library_find(Sched *s, const char *name); /* the path that argument `name` means: spec.md 9.5 */
+bool library_list(Sched *s, FILE *f);                 /* a line for each schedule; false: reported */
+const char *first_sentence(Sched *s, const char *text); /* of the first paragraph, on one line of about 100 bytes */
 
 /* ---- format_files.c: --fmt of opt->format: prints, or with opt->format_write replaces, or with
  * opt->check_only compares; false: reported ---- */
@@ -773,9 +784,8 @@ void verify_clock(const Sched *s, int64_t S, uint32_t nnode, const uint32_t *fir
 #define OP_TEXT PIPE_OP_TEXT
 const char *op_text(Sched *s, uint32_t op);          /* "2F0", arena */
 const char *bytes_text(Sched *s, uint64_t bytes);    /* "44.0 GiB" */
-/* A name, path or parameter list as it may stand in a report, or in an emitted text; arena. */
-const char *printable(Sched *s, const char *text);
-const char *escaped(Sched *s, EscapeFor to, const char *text);
+const char *escaped(Sched *s, EscapeFor to, const char *text); /* a name, path or parameter list; arena */
+const char *printable(Sched *s, const char *text);             /* for a report */
 /* A name or path, for the terminal or in an emitted text; arena. */
 const char *escaped(Sched *s, EscapeFor to, const char *text);
 static inline const char *shown(Sched *s, const char *text) { return escaped(s, ESCAPE_TERMINAL, text); }

@@ -82,5 +82,5 @@ try a.pipe --depfile=d
 try nowhere.pipe
 try .
 try ''
-try -
+try - < /dev/null
 rm -r "$PWD"
