@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +22,14 @@ typedef struct Have {
 
 typedef struct Load {
   PrRun *run;
+  const char *dir; /* of the caller */
   char folder[CK_PATH];
   uint64_t step;
   uint32_t nstage; /* of the checkpoint */
   uint64_t *loss;  /* [nloss] bits */
   uint32_t nloss;
-  Have *have; /* [nhave] by key */
+  char program[128]; /* that wrote it: name and parameters */
+  Have *have;        /* [nhave] by key */
   uint32_t nhave;
 } Load;
 
@@ -54,34 +57,56 @@ static char *read_text(const char *path, size_t *len) {
   return text;
 }
 
-/* Where nothing says which is the latest, as after a kill just before it: the newest that is complete; "": none. */
-static PrStatus find_newest(Load *l, const char *dir) {
+/* Finds the newest complete checkpoint in `dir` that is older than `than`; "": there is none. */
+static PrStatus find_newest(PrRun *run, const char *dir, CkFound than, char folder[CK_PATH]) {
   char path[CK_PATH];
   CkFound *found;
   uint32_t n;
+  folder[0] = 0;
   if (access(dir, F_OK))
     return PR_OK;
-  PrStatus st = ck_look_through(l->run, dir, &found, &n);
-  for (uint32_t i = 0; !st && i < n && !l->folder[0]; i++) {
-    if (found[i].partial)
+  PrStatus st = ck_look_through(run, dir, &found, &n);
+  for (uint32_t i = 0; !st && i < n && !folder[0]; i++) {
+    if (found[i].partial || found[i].attempt > than.attempt ||
+        (found[i].attempt == than.attempt && found[i].step >= than.step))
       continue;
     if (snprintf(path, sizeof path, "%s/step-%" PRIu64 ".%" PRIu64 "/manifest", dir, found[i].step,
                  found[i].attempt) >= (int)sizeof path)
-      st = REFUSE(l, "path too long: %s", dir);
+      st = pr_fail(run, PR_E_CHECKPOINT, "checkpoint: path too long: %s", dir);
     else if (!access(path, F_OK) || errno != ENOENT) /* without it, half removed */
-      snprintf(l->folder, sizeof l->folder, "%.*s", (int)(strlen(path) - strlen("/manifest")),
-               path);
+      snprintf(folder, CK_PATH, "%.*s", (int)(strlen(path) - strlen("/manifest")), path);
   }
   free(found);
   return st;
 }
 
+/* Refuses what is not as it was written, and says which older checkpoint there is: to take that is for the user to say. */
+static PrStatus damaged(Load *l, const char *format, ...) {
+  char text[CK_PATH], dir[CK_PATH], older[CK_PATH] = "";
+  CkFound than = {.step = UINT64_MAX, .attempt = UINT64_MAX};
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  snprintf(dir, sizeof dir, "%s", l->folder[0] ? l->folder : l->dir);
+  char *name = l->folder[0] ? strrchr(dir, '/') : NULL;
+  bool has_older = !l->folder[0] ||
+                   (name && ck_parse_name(name + 1, &than.step, &than.attempt, &than.partial));
+  if (name)
+    *name = 0;
+  if (has_older && !access(dir, R_OK) && find_newest(l->run, dir, than, older))
+    return PR_E_CHECKPOINT;
+  return *older
+             ? REFUSE(l, "%.500s; %.300s is complete: resume from that folder instead", text, older)
+             : REFUSE(l, "%.900s", text);
+}
+
 /* Which checkpoint `dir` means: l->folder; "" when there is none yet. */
 static PrStatus find(Load *l, const char *dir) {
+  const CkFound all = {.step = UINT64_MAX, .attempt = UINT64_MAX};
   char path[CK_PATH];
   struct stat st;
   size_t len;
-  l->folder[0] = 0;
   if (snprintf(path, sizeof path, "%s/manifest", dir) >= (int)sizeof path)
     return REFUSE(l, "path too long: %s", dir);
   if (!stat(path, &st)) {
@@ -91,7 +116,7 @@ static PrStatus find(Load *l, const char *dir) {
   snprintf(path, sizeof path, "%s/latest", dir);
   char *name = read_text(path, &len);
   if (!name)
-    return errno == ENOENT ? find_newest(l, dir)
+    return errno == ENOENT ? find_newest(l->run, dir, all, l->folder)
                            : REFUSE(l, "cannot read %s: %s", path, strerror(errno));
   uint64_t step, attempt;
   bool partial, ok = len > 1 && name[len - 1] == '\n';
@@ -100,7 +125,9 @@ static PrStatus find(Load *l, const char *dir) {
   ok = ok && ck_parse_name(name, &step, &attempt, &partial) && !partial &&
        snprintf(l->folder, sizeof l->folder, "%s/%s", dir, name) < (int)sizeof l->folder;
   free(name);
-  return ok ? PR_OK : REFUSE(l, "%s is damaged: it does not name a checkpoint", path);
+  if (!ok)
+    l->folder[0] = 0;
+  return ok ? PR_OK : damaged(l, "%s is damaged: it does not name a checkpoint", path);
 }
 
 /* The rest of the line at *at if it begins with `key` and a blank; NULL if not. *at goes on after it. */
@@ -134,7 +161,7 @@ static PrStatus read_stage(Load *l, uint32_t stage, const char *listed) {
     return REFUSE(l, "path too long: %s", l->folder);
   CkHead *head = ck_read_head(path, &rows, why);
   if (!head)
-    return REFUSE(l, "%.600s: %.200s", path, why);
+    return damaged(l, "%s: %s", path, why);
   PrStatus st = PR_OK;
   sscanf(listed, "%" SCNu64 " %" SCNx64, &bytes, &sum);
   Have *more = realloc(l->have, (l->nhave + head->ntensor + (size_t)1) * sizeof *more);
@@ -144,7 +171,7 @@ static PrStatus read_stage(Load *l, uint32_t stage, const char *listed) {
     l->have = more;
   if (!st && (head->bytes != bytes || head->sum != sum || head->step != l->step ||
               head->stage != stage || head->nmodel != l->nstage))
-    st = REFUSE(l, "%.600s is not the file that the manifest lists", path);
+    st = damaged(l, "%s is not the file that the manifest lists", path);
   for (uint32_t i = 0; !st && i < head->ntensor; i++)
     l->have[l->nhave++] = (Have){.row = rows[i], .stage = stage};
   free(head);
@@ -159,14 +186,14 @@ static PrStatus read_manifest(Load *l) {
   if (snprintf(path, sizeof path, "%s/manifest", l->folder) >= (int)sizeof path)
     return REFUSE(l, "path too long: %s", l->folder);
   if (!(text = at = read_text(path, &len)))
-    return REFUSE(l, "cannot read %.600s: %s", path, strerror(errno));
+    return damaged(l, "cannot read %s: %s", path, strerror(errno));
   enum { END = 4 + 16 + 1 };
   char end[END + 1];
   snprintf(end, sizeof end, "end %016" PRIx64 "\n", len < END ? 0 : pr_checksum(text, len - END));
   if (strncmp(text, "pipe checkpoint ", 16)) {
-    st = REFUSE(l, "%.600s is no manifest of a checkpoint", path);
+    st = damaged(l, "%s is no manifest of a checkpoint", path);
   } else if (len < END || memcmp(text + len - END, end, END)) {
-    st = REFUSE(l, "%.600s is damaged: its checksum differs", path);
+    st = damaged(l, "%s is damaged: its checksum differs", path);
   } else if (!(value = line(&at, "pipe checkpoint")) || atoi(value) != CK_VERSION) {
     st = REFUSE(l, "%.600s is of version %s of checkpoints; this runtime reads version %d", path,
                 value ? value : "?", CK_VERSION);
@@ -176,7 +203,8 @@ static PrStatus read_manifest(Load *l) {
   const char *identity = l->run->m.identity ? l->run->m.identity : "";
   if ((value = line(&at, "step")))
     l->step = strtoull(value, NULL, 10);
-  line(&at, "program"); /* for people: another schedule may go on */
+  if ((value = line(&at, "program")) && strlen(value) > 17) /* another schedule may go on */
+    snprintf(l->program, sizeof l->program, "%s", value + 17);
   if ((value = line(&at, "model")) && strcmp(value, identity)) {
     st = REFUSE(l, "%.400s is of another model: '%.200s', this one is '%.200s'", l->folder, value,
                 identity);
@@ -230,10 +258,10 @@ static PrStatus read_tensor(Load *l, const Have *h, const CkTensor *t, FILE **fi
     st = pr_fail(l->run, PR_E_MEMORY, "no memory for %s", t->key);
   else if (!*file || fseeko(*file, (off_t)h->row.at, SEEK_SET) ||
            (t->bytes && fread(to, t->bytes, 1, *file) != 1))
-    st = REFUSE(l, "cannot read %.600s: %s", path,
-                *file && feof(*file) ? "cut short" : strerror(errno));
+    st = damaged(l, "cannot read %s: %s", path,
+                 *file && feof(*file) ? "cut short" : strerror(errno));
   else if (pr_checksum(to, t->bytes) != h->row.sum)
-    st = REFUSE(l, "%.600s: %s is damaged: its checksum differs", path, t->key);
+    st = damaged(l, "%s: %s is damaged: its checksum differs", path, t->key);
   if (engine->take && !st)
     st = engine->store(l->run, t->data, to, t->bytes);
   if (engine->take)
@@ -295,10 +323,14 @@ static void set_steps(PrRun *run, const Load *l) {
   atomic_store(&run->released, n);
   run->target = n;
   run->first_step = n;
-  if (l->nloss == run->nsink * run->p->nmb) { /* not of another number of microbatches */
+  if (l->nloss == run->nsink * run->p->nmb) {
     run->loss_steps = n;
     if (n > 0)
       memcpy(run->loss[(n - 1) & 1], l->loss, l->nloss * sizeof *l->loss);
+  } else {
+    snprintf(run->note, sizeof run->note,
+             "checkpoint: another batch: %s wrote it with %u losses a step, %s %s has %u",
+             l->program, l->nloss, run->p->name, run->p->params, run->nsink * run->p->nmb);
   }
   if (run->engine->rewind)
     run->engine->rewind(run, n);
@@ -336,6 +368,7 @@ PrStatus pr_resume(PrRun *run, const char *dir, uint64_t *step) {
   if (!l)
     return pr_fail(run, PR_E_MEMORY, "no memory to read a checkpoint");
   l->run = run;
+  l->dir = dir;
   CkWatch watch;
   PrStatus watched = ck_watch(run, &watch, pr_leads(run) ? CK_AT_READ : CK_AT_READ_MEETING);
   st = load(l, dir, &watch, st ? st : watched);

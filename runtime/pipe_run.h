@@ -216,6 +216,7 @@ PrStatus pr_steps(PrRun *run, uint64_t n);
 int pr_exit_status(PrStatus st);
 
 const char *pr_error(const PrRun *run);               /* text of the first error, "" if none */
+const char *pr_note(const PrRun *run);                /* what pr_resume has to say that is no error; "" */
 double pr_loss(const PrRun *run);                     /* mean over microbatches, last finished step;
                                                          NaN before the first */
 double pr_loss_mb(const PrRun *run, uint32_t mb);
@@ -249,7 +250,8 @@ PrStatus pr_checkpoint(PrRun *run, const char *dir, uint32_t keep);
  * pr_steps, in all processes alike. The program may be another one, with other ranks, and where the model
  * names its tensors with other stages. It has the deadline of pr_checkpoint. *step: steps done; 0: there is no
  * checkpoint yet, and nothing has changed. One that is damaged, cut short or of another model is refused and fails
- * the run. */
+ * the run: the text names the newest older one that is complete, which may be given as `dir`. A program with another
+ * number of microbatches goes on; pr_note says so. */
 PrStatus pr_resume(PrRun *run, const char *dir, uint64_t *step);
 const PipeProgram *pr_program(const PrRun *run);
 void pr_close(PrRun *run);                            /* NULL is fine */

@@ -54,6 +54,8 @@ const char *pr_error(const PrRun *run) {
   return atomic_load(&run->has_text) ? run->text : "";
 }
 
+const char *pr_note(const PrRun *run) { return run ? run->note : ""; }
+
 const char *pr_where(const PrRun *run, const PipeInstr *c, char buf[PR_WHERE]) {
   char op[PIPE_OP_TEXT];
   const PipeSite *at = &run->p->site[c->site];

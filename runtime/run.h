@@ -273,6 +273,7 @@ struct PrRun {
   pthread_mutex_t lock; /* text, idle */
   pthread_cond_t cond;
   char text[PR_TEXT];
+  char note[PR_TEXT]; /* pr_note */
 
   /* engine_threads.c */
   uint64_t target; /* steps that the threads are to have finished */

@@ -26,7 +26,7 @@ extern const PipeProgram pipe_program;
 enum { HELD_WINDOWS = 128, REPORT_EVERY = 10, LAST = 10, CHECKPOINTS = 2 };
 
 typedef struct Options {
-  const char *data, *svg, *perfetto, *checkpoint;
+  const char *data, *svg, *perfetto, *checkpoint, *resume_from; /* resume_from: not the latest */
   uint64_t every; /* steps from one checkpoint to the next */
   int resume;
   uint32_t trace;
@@ -338,12 +338,14 @@ static int train_pipelined(GptModel *m, Progress *p, Seq *held, const Options *o
   double before = 0, after = 0, seconds = 0;
   int bad = pr_open(&run, &pipe_program, &model, &options) != PR_OK;
   from.run = p->run = run;
-  if (!bad && o->resume && !(bad = pr_resume(run, o->checkpoint, &p->first) != PR_OK) &&
-      leads(&from)) {
+  const char *dir = o->resume_from ? o->resume_from : o->checkpoint;
+  if (!bad && o->resume && !(bad = pr_resume(run, dir, &p->first) != PR_OK) && leads(&from)) {
     if (p->first > 0)
-      fprintf(stderr, "gpt: goes on after step %" PRIu64 " of %s\n", p->first, o->checkpoint);
+      fprintf(stderr, "gpt: goes on after step %" PRIu64 " of %s\n", p->first, dir);
     else
-      fprintf(stderr, "gpt: no checkpoint in %s yet: begins at the beginning\n", o->checkpoint);
+      fprintf(stderr, "gpt: no checkpoint in %s yet: begins at the beginning\n", dir);
+    if (*pr_note(run))
+      fprintf(stderr, "gpt: %s\n", pr_note(run));
   }
   if (!bad && p->first > m->config.steps)
     bad = fail("--steps", "the checkpoint has more");
@@ -391,6 +393,7 @@ static int usage(const char *why, const char *what) {
       "  --checkpoint DIR             write what is needed to go on, in the end and\n"
       "  --every N                    every N steps (default 50)\n"
       "  --resume                     go on from the latest in DIR\n"
+      "  --resume-from FOLDER         go on from that one, as DIR/step-100.1\n"
       "  --sequential                 one thread, no engine: the results to compare with\n"
       "  --engine threads|mpi         a thread or a process per rank (mpirun; where built with MPI)\n"
       "  --hash                       print only every loss and a hash of the final weights\n"
@@ -416,12 +419,14 @@ int main(int argc, char **argv) {
       continue;
     }
     if (!strcmp(argv[i], "--data") || !strcmp(argv[i], "--svg") || !strcmp(argv[i], "--perfetto") ||
-        !strcmp(argv[i], "--checkpoint")) {
+        !strcmp(argv[i], "--checkpoint") || !strcmp(argv[i], "--resume-from")) {
       if (!*value)
         return usage("needs a file: ", argv[i]);
+      o.resume = o.resume || argv[i][2] == 'r';
       *(argv[i][2] == 'd'   ? &o.data
         : argv[i][2] == 's' ? &o.svg
         : argv[i][2] == 'p' ? &o.perfetto
+        : argv[i][2] == 'r' ? &o.resume_from
                             : &o.checkpoint) = value;
     } else if (!strcmp(argv[i], "--engine")) {
       size_t n = sizeof engines / sizeof *engines, k = 0;
@@ -445,7 +450,7 @@ int main(int argc, char **argv) {
   }
   if (!o.data)
     return usage("--data FILE is needed", "");
-  if (o.resume && !o.checkpoint)
+  if (o.resume && !o.checkpoint && !o.resume_from)
     return usage("--resume needs --checkpoint DIR", "");
   if (o.sequential && o.checkpoint)
     return usage("--checkpoint is of the engines, not of --sequential", "");

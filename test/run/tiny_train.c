@@ -187,6 +187,8 @@ static int train(const Asked *a, const PipeProgram *p) {
     nanosleep(&(struct timespec){a->late_s, 0}, NULL);
   if (!st && a->resume)
     st = pr_resume(run, a->checkpoint, &done);
+  if (*pr_note(run) && pr_leads(run))
+    fprintf(stderr, "tiny_train: %s\n", pr_note(run));
   while (!st && done < a->steps) {
     uint64_t n = a->checkpoint && a->every < a->steps - done ? a->every : a->steps - done;
     st = pr_steps(run, n);
