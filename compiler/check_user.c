@@ -122,7 +122,7 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
                               : (unsigned __int128)t.makespan * s->nrank - t.busy;
     if (call->builtin == BI_BUBBLE) {
       unsigned __int128 all = (unsigned __int128)t.makespan * s->nrank;
-      v = all ? (v * 20000 + all) / (2 * all) : 0;
+      v = all ? v * 10000 / all : 0;
     }
     *value = (int64_t)v;
     if (v <= INT64_MAX)
