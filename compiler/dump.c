@@ -17,14 +17,16 @@ const char *op_text(Sched *s, uint32_t op) {
 }
 
 const char *bytes_text(Sched *s, uint64_t bytes) {
-  static const char *const unit[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  if (bytes < 1024)
+  static const char *const unit[2][6] = {{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"},
+                                         {"kB", "MB", "GB", "TB", "PB", "EB"}};
+  uint32_t by = s->opt->decimal ? 1000 : 1024;
+  if (bytes < by)
     return arena_printf(s->arena, "%" PRIu64 " B", bytes);
-  double v = (double)bytes / 1024;
+  double v = (double)bytes / by;
   int u = 0;
-  while (v >= 1024 && u < 5)
-    v /= 1024, u++;
-  return arena_printf(s->arena, "%.1f %s", v, unit[u]);
+  while (v >= by && u < 5)
+    v /= by, u++;
+  return arena_printf(s->arena, "%.1f %s", v, unit[s->opt->decimal][u]);
 }
 
 const char *escaped(Sched *s, EscapeFor to, const char *text) {

@@ -325,6 +325,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     case O_LIMIT:
       if (!parse_size(optarg, &o->memory_limit_bytes))
         return usage_error(s, "--memory-limit=%s: expected a size such as 40GiB", optarg);
+      o->decimal = optarg[strcspn(optarg, "kMGT")] && !strchr(optarg, 'i');
       break;
     case O_HOST:
       if (!parse_size(optarg, &o->host_limit_bytes))

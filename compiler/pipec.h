@@ -414,6 +414,7 @@ typedef struct Options {
   uint32_t torch_unshard;      /* --emit=comms-csv: with UNSHARD of at most so many stages at once; 0: without */
   bool torch_waits;            /* and with WAIT_SEND_x and WAIT_REDUCE_GRAD */
   uint64_t memory_limit_bytes; /* per rank; 0: none */
+  bool decimal;                /* it was given in kB, MB, GB or TB: so are the bytes that are said */
   uint64_t host_limit_bytes;   /* what the compiler itself may use; 0: the machine's memory */
   Define *define; uint32_t ndefine;
   const char **include; uint32_t ninclude;
@@ -783,7 +784,7 @@ void verify_clock(const Sched *s, int64_t S, uint32_t nnode, const uint32_t *fir
 /* ---- util, in dump.c ---- */
 #define OP_TEXT PIPE_OP_TEXT
 const char *op_text(Sched *s, uint32_t op);          /* "2F0", arena */
-const char *bytes_text(Sched *s, uint64_t bytes);    /* "44.0 GiB" */
+const char *bytes_text(Sched *s, uint64_t bytes);    /* "44.0 GiB", or with Options.decimal "47.2 GB" */
 const char *escaped(Sched *s, EscapeFor to, const char *text); /* a name, path or parameter list; arena */
 const char *printable(Sched *s, const char *text);             /* for a report */
 /* A name or path, for the terminal or in an emitted text; arena. */
