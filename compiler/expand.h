@@ -21,6 +21,7 @@ typedef struct KernelItem { /* an op of the kernel being expanded */
 typedef struct Listed { /* what stands in clock or rules */
   int64_t key;         /* time stamp, or priority */
   uint32_t seq;        /* place in the list */
+  int64_t turn;        /* (clock) of the outermost block */
   uint32_t stage, mb;
   uint8_t kind;        /* of the op: PipeOp, OFF and LOAD too; (clock) REDUCE, TIE; PIPE_NOPS: a wait */
   uint8_t phase;       /* of the label that it stands under; PIPE_NPHASES: under none */

@@ -7,6 +7,8 @@
 #include <dirent.h>
 #include <string.h>
 
+#include "expand.h"
+
 bool hint_near(const char *a, const char *b) {
   size_t n = strlen(a), m = strlen(b);
   return n == 1 && m == 1 ? (a[0] | 32) == (b[0] | 32) : n > 1 && m > 1 && name_distance(a, b) <= 1;
@@ -353,14 +355,35 @@ void hint_index(Sched *s, uint32_t r, const OpRef *use, const Stmt *list, int64_
     diag_help(s->diag, "'steady %s { ... }' runs each op when its microbatch exists", loop->name);
 }
 
+/* The turns of a loop over microbatches, which comes to op `old` again, that are no repetition. */
+static void hint_begin(Sched *s, uint32_t r, const Stmt *loop, uint32_t old) {
+  const Op *o = &s->op[old];
+  const PipeStage *st = &s->stage[o->stage];
+  const uint32_t *at = op_row(s, o->kind, (size_t)o->stage * s->nmb + st->mb0);
+  uint32_t n = 0, ran = 0;
+  while (n < st->nmb && at[n])
+    n++;
+  for (uint32_t mb = n; mb < st->nmb; mb++)
+    ran += at[mb] != 0;
+  if (ran == 0 && n < st->nmb && !loop->range.step)
+    diag_help(s->diag, "by then rank %u has run those below %u: there the range of '%s' begins", r,
+              n, loop->name);
+}
+
 void hint_twice(Sched *s, uint32_t r, const OpRef *use, uint8_t kind, uint32_t old) {
   const Stmt *loop, *other;
   Span at = s->site[s->op[old].site];
   if (s->op[old].kind != kind) {
     if (kind == PIPE_W && s->op[old].kind == PIPE_B)
       diag_help(s->diag, "write I for that B: W is the rest of it");
-  } else if (written(s, r, use->at, &loop) && written(s, r, at, &other) && loop && loop != other &&
-             loop->kind == ST_KERNEL && at.beg < loop->at.beg) {
-    diag_help(s->diag, "a kernel has its warmup already: it follows from the lags");
+    return;
   }
+  if (!written(s, r, use->at, &loop) || !written(s, r, at, &other) || loop == other)
+    return;
+  if (loop && loop->kind == ST_KERNEL && at.beg < loop->at.beg)
+    diag_help(s->diag, "a kernel has its warmup already: it follows from the lags");
+  else if (other && other->kind == ST_KERNEL && other->at.beg < use->at.beg)
+    diag_help(s->diag, "a kernel has its flush already: it follows from the lags");
+  else if (loop && is_name_of(use, loop) && s->slices == 1)
+    hint_begin(s, r, loop, old);
 }

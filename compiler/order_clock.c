@@ -193,9 +193,11 @@ bool list_body(Ex *x, const Stmt *t, int64_t period) {
     ok = spend(x, t) && run_block(x, t->body);
     if (ok && period && __builtin_mul_overflow(period, i, &base))
       ok = too_far(x, t->value->at);
-    for (uint32_t k = first; ok && period && k < x->listed.n; k++)
+    for (uint32_t k = first; ok && period && k < x->listed.n; k++) {
+      x->listed.at[k].turn = i;
       if (__builtin_add_overflow(x->listed.at[k].key, base, &x->listed.at[k].key))
         ok = too_far(x, x->listed.at[k].stmt->at);
+    }
     for (uint32_t k = first_noted; ok && period && k < x->noted.n; k++)
       if (__builtin_add_overflow(x->noted.at[k].key, base, &x->noted.at[k].key))
         x->noted.at[k].key = base < 0 ? INT64_MIN : INT64_MAX; /* it is left out */
@@ -389,7 +391,59 @@ static Span listed_at(const Listed *l) {
   return l->kind == PIPE_NOPS ? l->stmt->at : l->move ? l->move->at : l->use->at;
 }
 
-static bool report_tick(Ex *x, const Stmt *t, const Listed *a, const Listed *b) {
+/* Are two that may not be on one tick? l: sorted by_stream. */
+static bool same_tick(const Listed *l, uint32_t n) {
+  const Listed *last[] = {NULL, NULL, NULL};
+  for (uint32_t k = 0; k < n; k++) {
+    const Listed **before = &last[beside(&l[k])];
+    if (*before && (*before)->key == l[k].key && !together(*before, &l[k]))
+      return true;
+    *before = &l[k];
+  }
+  return false;
+}
+
+/* The n listed as they are if the period is `period` instead of `old`, ops without a stamp filled in. */
+static bool play_period(Ex *x, Arena *tmp, uint32_t n, int64_t old, int64_t period) {
+  int64_t by;
+  uint32_t ops = 0;
+  for (uint32_t k = 0; k < n; k++) {
+    Listed *l = &x->listed.at[k];
+    if (__builtin_mul_overflow(period - old, l->turn, &by) ||
+        (l->keyed && __builtin_add_overflow(l->key, by, &l->key)))
+      return false;
+    ops += beside(l) == ON_RANK;
+  }
+  qsort(x->listed.at, n, sizeof *x->listed.at, by_stream);
+  x->listed.n = ops;
+  bool ok = start_of_fill(x);
+  qsort(x->listed.at, ops, sizeof *x->listed.at, by_key);
+  ok = ok && fill_period(x, tmp, period);
+  x->listed.n = n;
+  qsort(x->listed.at, n, sizeof *x->listed.at, by_stream);
+  return ok && !same_tick(x->listed.at, n);
+}
+
+/* The least longer period in which the n listed of the rank do not meet; 0: none within the steps for it. */
+static int64_t longer_period(Ex *x, uint32_t n, int64_t period) {
+  enum { STEPS = 1 << 20 };
+  Diag silent = *x->s->diag, *diag = x->s->diag;
+  Arena tmp = {.oom = x->s->arena->oom};
+  Listed *own = x->listed.at, *copy = arena_alloc(&tmp, n * sizeof *copy);
+  int64_t found = 0;
+  silent.out = NULL;
+  x->s->diag = &silent, x->listed.at = copy;
+  for (int64_t p = period + 1; !found && (p - period) * (n + p) < STEPS; p++) {
+    memcpy(copy, own, n * sizeof *copy);
+    found = play_period(x, &tmp, n, period, p) ? p : 0;
+  }
+  x->s->diag = diag, x->listed.at = own, x->listed.n = n;
+  arena_free(&tmp);
+  return found;
+}
+
+/* all: how many are listed. */
+static bool report_tick(Ex *x, const Stmt *t, uint32_t all, const Listed *a, const Listed *b) {
   Sched *s = x->s;
   diag_error(s->diag, DIAG_CLOCK, listed_at(b), "rank %u: %s and %s are both on tick %lld", x->rank,
              listed_text(s, a), listed_text(s, b), (long long)b->key);
@@ -397,6 +451,12 @@ static bool report_tick(Ex *x, const Stmt *t, const Listed *a, const Listed *b) 
     diag_note(s->diag, listed_at(a), "%s comes from here", listed_text(s, a));
   else if (!t->value && !hint_mentions(b->stmt->value, t->name))
     diag_help(s->diag, "'clock %s period T' adds %s*T to every stamp", t->name, t->name);
+  int64_t now = 0, longer = 0;
+  if (t->value && a->turn != b->turn && eval(s, t->value, &now))
+    longer = longer_period(x, all, now);
+  if (longer)
+    diag_help(s->diag, "the next longer period in which no two meet on rank %u is %lld", x->rank,
+              (long long)longer);
   return false;
 }
 
@@ -412,7 +472,7 @@ static bool check_beside(Ex *x, const Stmt *t, const Listed *l, uint32_t n) {
       return false;
     }
     if (*before && (*before)->key == l[k].key && !together(*before, &l[k]))
-      return report_tick(x, t, *before, &l[k]);
+      return report_tick(x, t, (uint32_t)(l - x->listed.at) + n, *before, &l[k]);
     *before = &l[k];
   }
   return true;
@@ -466,7 +526,7 @@ static bool push_listed(Ex *x, const Stmt *t, const Listed *l, uint32_t n, uint3
       break;
     bool joined = k > 0 && together(&l[k - 1], &l[k]);
     if (k > 0 && l[k].key == l[k - 1].key && !joined)
-      return report_tick(x, t, &l[k - 1], &l[k]);
+      return report_tick(x, t, n + more, &l[k - 1], &l[k]);
     x->use = l[k].use;
     action = joined ? action : x->s->nop;
     x->phase = l[k].phase;

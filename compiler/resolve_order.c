@@ -208,8 +208,11 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
     if (o->op >= 0 && nargs > want)
       diag_help(d, "a chunk stands in brackets, %s[c](m), and the rank is that of the order",
                 o->name);
-    else if (kernel && !r->sliced && o->op >= 0 && !o->chunk && !o->stage)
-      diag_help(d, "write %s(%s)", o->name, kernel->name);
+    else if (kernel && o->chunk && !o->parens && hint_mentions(o->chunk, kernel->name))
+      diag_help(d, "brackets hold the chunk, parentheses the microbatch: %s(%s)", o->name,
+                span_text(r->s, o->chunk->at));
+    else if (kernel && !r->sliced && o->op >= 0)
+      diag_help(d, "write %s(%s)", o->parens ? o->name : span_text(r->s, o->at), kernel->name);
     return;
   }
   if (!kernel || r->unknown.n > unknown)

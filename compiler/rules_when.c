@@ -140,8 +140,10 @@ bool rules_quantity(Sched *s, const Expr *call, int64_t *value) {
     return false;
   if (r != q->rank) {
     diag_error(s->diag, DIAG_RANGE, call->args->value->at,
-               "rank %u asks for '%s' of rank %lld; a rank sees only itself", q->rank, call->name,
-               (long long)r);
+               "rank %u cannot know '%s' of rank %lld at that moment, only its own", q->rank,
+               call->name, (long long)r);
+    diag_help(s->diag, "the variable of the order is the rank's own number: %s(r) in 'order r'",
+              call->name);
     return false;
   }
   int what = count_of(call->builtin);

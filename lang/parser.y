@@ -1344,6 +1344,8 @@ static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
      "there is no shift: multiply by the power of two"},
     {got == '+' && (prev == '+' || stmt), "a name keeps its value; 'do i in a..b { ... }' counts"},
     {got == '=' && stmt, "a name is given its value by 'let', once: let x = e"},
+    {got == '[' && clause && prev == TOK_NAME && ps->word == TOK_PIPE,
+     "what it replicates is the first pipe or array, named without an index: replica of p"},
     {got == '[' && expr, "there are no lists: 'c ? a : b' chooses"},
     {got == '[' && stmt, "the chunk stands before the microbatch: F[c](m)"},
     {got == TOK_NUMBER && stmt && prev == TOK_NAME, "the microbatch stands in parentheses: F(0)"},
