@@ -156,6 +156,23 @@ static void slice_defaults(Sched *s, uint32_t st, const bool has[NKEYS],
       s->stage[st].time[k] = sum[k] / s->slices;
 }
 
+/* What is 0 because a profile, which looks complete, does not have it. */
+static void note_lacks(Sched *s, const bool *has, const bool *from_profile) {
+  static const CostKey key[] = {KEY_SEND, KEY_U, KEY_ACT, KEY_BOUNDARY, KEY_WEIGHT, KEY_OPT};
+  bool profile = s->opt->profile != NULL;
+  for (int k = 0; k < NENTRIES; k++)
+    profile |= from_profile[k];
+  for (size_t i = 0; i < sizeof key / sizeof *key && profile; i++) {
+    bool other = key[i] == KEY_SEND ? has[KEY_LATENCY] || has[KEY_BANDWIDTH] || s->nstage == 1
+                 : key[i] == KEY_U || key[i] == KEY_OPT
+                     ? s->forward || (key[i] == KEY_OPT && !s->sized)
+                     : !s->sized;
+    if (!has[key[i]] && !other)
+      s->profile_lacks = arena_printf(s->arena, "%s%s%s", s->profile_lacks ? s->profile_lacks : "",
+                                      s->profile_lacks ? ", " : "", cost_key[key[i]]);
+  }
+}
+
 bool set_costs(Ex *x) {
   Sched *s = x->s;
   bool has[NENTRIES] = {false}, from_profile[NENTRIES] = {false};
@@ -231,6 +248,7 @@ bool set_costs(Ex *x) {
     return false;
   for (int k = NTIMEKEYS; k < NKEYS; k++)
     s->sized |= has[k];
+  note_lacks(s, has, from_profile);
   for (int k = 0; s->timed && !has[KEY_F] && k < NTIMEKEYS; k++)
     if (has[k]) {
       diag_error(s->diag, DIAG_UNIT, set_at[k],

@@ -85,18 +85,32 @@ static bool apply_links(Sched *s, Span at, const char *path, json_t *list) {
 static bool apply(Sched *s, Span at, const char *path, json_t *root, bool *has) {
   json_t *version = json_object_get(root, "pipe_profile"),
          *stages = json_object_get(root, "stages");
-  if (!json_is_integer(version))
-    return bad(s, at, path, "not a profile: it has no \"pipe_profile\": 1");
+  if (!json_is_integer(version) && json_object_get(root, "traceEvents")) {
+    bad(s, at, path, "this is a trace, of pr_write_trace or --emit=trace, and no profile");
+    diag_help(s->diag, "pr_write_profile writes a profile of the same run");
+    return false;
+  }
+  if (!json_is_integer(version)) {
+    bad(s, at, path, "not a profile: it has no \"pipe_profile\": 1");
+    diag_help(s->diag, "pr_write_profile writes one of a run; lang/spec.md 6 has the form");
+    return false;
+  }
   if (json_integer_value(version) != 1)
     return bad(s, at, path,
                arena_printf(s->arena, "profile version %lld; this pipec reads version 1",
                             (long long)json_integer_value(version)));
   if (!json_is_array(stages))
     return bad(s, at, path, "it has no array \"stages\"");
-  if (json_array_size(stages) != s->nmodel)
-    return bad(s, at, path,
-               arena_printf(s->arena, "stages in the profile: %zu, in the schedule: %u",
-                            json_array_size(stages), s->nmodel));
+  if (json_array_size(stages) != s->nmodel) {
+    bad(s, at, path,
+        arena_printf(s->arena, "stages in the profile: %zu, in the schedule: %u",
+                     json_array_size(stages), s->nmodel));
+    diag_help(
+        s->diag,
+        "a profile is of one way to cut the model; the text format by layers (lang/spec.md 6) is cut "
+        "for any number of stages");
+    return false;
+  }
   for (uint32_t st = 0; st < s->nmodel; st++) {
     bool seen[NKEYS] = {false};
     if (!stage_entry(s, at, path, st, json_array_get(stages, st), seen))

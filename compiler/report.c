@@ -251,6 +251,8 @@ void emit_report(Sched *s, FILE *f) {
     report_all(s, f);
   if (s->layers)
     fprintf(f, "layers    %s\n", s->layers);
+  if (s->profile_lacks)
+    fprintf(f, "profile   has no %s: counted as 0\n", s->profile_lacks);
   if (s->lowering != PIPE_GLOBAL)
     fprintf(f, "lowering  %s\n", lowering_text(s));
   fprintf(f, "model     %s, at most %u slots per channel\n", model_text(s), s->channel_slots);

@@ -274,6 +274,11 @@ PrStatus pr_write_svg(PrRun *run, const char *path);
  * open; see trace_json.c. The file appears as that of pr_write_svg does. */
 PrStatus pr_write_trace(PrRun *run, const char *path);
 
+/* Writes what the kept steps took as a profile for pipec --profile=FILE (lang/spec.md 6): the median of each kind
+ * of op on each stage in ns, of transfers the least, which waited least, and the bytes of the model. A kind
+ * that some stage does not run is left out; B is I + W where all backwards are split. PR_E_IO if no step was kept. */
+PrStatus pr_write_profile(PrRun *run, const char *path);
+
 #ifdef __cplusplus
 }
 #endif

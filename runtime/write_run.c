@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * What was measured beside what was predicted, as files: pr_write_svg (svg.c) draws the last kept
- * step above the prediction, pr_write_trace (trace_json.c) lists all kept steps and the prediction.
+ * step above the prediction, pr_write_trace (trace_json.c) lists all kept steps and the prediction,
+ * pr_write_profile has of the kept steps what pipec predicts from (lang/spec.md 6).
  * Apart from those so that the compiler can draw without the engine.
  *
  * A program without times is predicted in units; a unit is then drawn as long as makes both equally
@@ -20,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "escape.h"
 #include "pipe_sim.h"
 #include "run.h"
 #include "svg.h"
@@ -92,6 +94,7 @@ static FILE *create_beside(const char *path, char **name) {
 
 /* Both sides of what is written. */
 typedef struct Timeline {
+  const PrRun *run;
   uint64_t **predicted, **predicted_end;
   uint64_t **measured, **measured_end; /* NULL: no step was kept */
   uint32_t nstep;                      /* of measured */
@@ -102,7 +105,7 @@ typedef struct Timeline {
 static PrStatus timeline_open(PrRun *run, Timeline *t, uint32_t most, const char *path) {
   const PipeProgram *p = pr_program(run);
   uint32_t kept = pr_trace_steps(run);
-  *t = (Timeline){.nstep = kept < most ? kept : most, .scale = 1};
+  *t = (Timeline){.run = run, .nstep = kept < most ? kept : most, .scale = 1};
   if (run->status && kept == 0)
     return (PrStatus)run->status;
   t->predicted = pipe_predict(p, &t->predicted_end, NULL);
@@ -149,6 +152,98 @@ static int draw_trace(FILE *out, const PipeProgram *p, const Timeline *t) {
   TraceGroup group[2] = {{name, t->predicted, t->predicted_end, 1, scale},
                          {"Measured", t->measured, t->measured_end, t->nstep, 1}};
   return trace_json(out, p, group, t->measured ? 2 : 1);
+}
+
+/* ---- profile ---- */
+
+static int ascending(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* How long op took in the kept steps, on the rows of one stage of the model, ascending; *n of them. The caller
+ * frees them. NULL: no memory. */
+static uint64_t *durations(const PipeProgram *p, const Timeline *t, uint32_t model, PipeOp op,
+                           size_t *n) {
+  uint64_t *all = NULL;
+  for (int pass = 0; pass < 2; pass++) {
+    uint32_t row = model;
+    *n = 0;
+    do
+      for (uint32_t step = 0; step < t->nstep; step++) {
+        uint32_t r = p->stage[row].rank;
+        const uint64_t *start = t->measured[(size_t)step * p->nrank + r],
+                       *end = t->measured_end[(size_t)step * p->nrank + r];
+        for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
+          if (p->rank[r].instr[i].op == op && p->rank[r].instr[i].stage == row) {
+            if (all)
+              all[*n] = end[i] - start[i];
+            ++*n;
+          }
+      }
+    while ((row = p->stage[row].replica) != model);
+    if (!all && !(all = malloc((*n + 1) * sizeof *all)))
+      return NULL;
+  }
+  qsort(all, *n, sizeof *all, ascending);
+  return all;
+}
+
+enum { PROFILE_KEYS = 7 };
+
+/* The keys that every stage has, as the form wants it: medians; of sends the least, since the others wait for
+ * their receiver, too. B is the sum of I and W where the schedule splits all backwards. */
+static int draw_profile(FILE *out, const PipeProgram *p, const Timeline *t) {
+  static const struct {
+    const char *key;
+    PipeOp op;
+  } kind[PROFILE_KEYS] = {{"F", PIPE_F}, {"B", PIPE_B}, {"I", PIPE_I},        {"W", PIPE_W},
+                          {"R", PIPE_R}, {"U", PIPE_U}, {"send", PIPE_SEND_F}};
+  enum { F, B, I, W, SEND = PROFILE_KEYS - 1 };
+  uint64_t(*time)[PROFILE_KEYS] = calloc(p->nmodel, sizeof *time);
+  size_t have[PROFILE_KEYS] = {0}, n;
+  if (!time)
+    return -1;
+  for (uint32_t s = 0; s < p->nmodel; s++)
+    for (int k = 0; k < PROFILE_KEYS; k++) {
+      uint64_t *all = durations(p, t, s, kind[k].op, &n);
+      if (!all) {
+        free(time);
+        return -1;
+      }
+      if (n > 0)
+        time[s][k] = k == SEND ? all[0] : all[n / 2];
+      else if (k == SEND && s > 0) /* of the last stage, or to one on the same rank */
+        time[s][k] = time[s - 1][k];
+      have[k] += n > 0;
+      free(all);
+    }
+  if (have[SEND] > 0)
+    have[SEND] = p->nmodel;
+  if (have[B] == 0 && have[I] == p->nmodel && have[W] == p->nmodel)
+    for (uint32_t s = 0; s < p->nmodel; s++)
+      time[s][B] = time[s][I] + time[s][W], have[B]++;
+  fputs("{\"pipe_profile\": 1,\n \"measured\": \"", out);
+  escape_put(out, ESCAPE_JSON, p->name);
+  fputs(" ", out);
+  escape_put(out, ESCAPE_JSON, p->params);
+  fprintf(out, ", median of %u steps\",\n \"stages\": [\n", t->nstep);
+  for (uint32_t s = 0; s < p->nmodel; s++) {
+    PrSizes z = t->run->stage[s].size;
+    fputs("  {", out);
+    for (int k = 0; k < PROFILE_KEYS; k++)
+      if (have[k] == p->nmodel)
+        fprintf(out, "\"%s\": %" PRIu64 ", ", kind[k].key, time[s][k]);
+    fprintf(out,
+            "\"act\": %" PRIu64 ", \"gout\": %" PRIu64 ", \"boundary\": %" PRIu64
+            ", \"weight\": %" PRIu64 ", \"grad\": %" PRIu64 ", \"opt\": %" PRIu64
+            ", \"work\": %" PRIu64 ", \"edge\": %" PRIu64 ", \"tied\": %" PRIu64 "}%s\n",
+            z.act, z.gout, z.boundary, z.weight, z.grad, z.opt, z.work, z.edge, z.tied,
+            s + 1 < p->nmodel ? "," : "");
+  }
+  fputs(" ]}\n", out);
+  free(time);
+  return ferror(out) ? -1 : 0;
 }
 
 typedef int (*Draw)(FILE *out, const PipeProgram *p, const Timeline *t);
@@ -225,4 +320,11 @@ PrStatus pr_write_svg(PrRun *run, const char *path) {
 
 PrStatus pr_write_trace(PrRun *run, const char *path) {
   return write_timeline(run, path, UINT32_MAX, draw_trace);
+}
+
+PrStatus pr_write_profile(PrRun *run, const char *path) {
+  if (pr_trace_steps(run) == 0)
+    return pr_fail(run, PR_E_IO, "cannot write %s: no step was kept (trace_steps of PrOptions)",
+                   path);
+  return write_timeline(run, path, UINT32_MAX, draw_profile);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * pr_write_svg and pr_write_trace on a real run of a program of two ranks and two microbatches, written out by hand.
+ * pr_write_svg, pr_write_trace and pr_write_profile on a real run of a program of two ranks and two microbatches, written out by hand.
  *
  *   svg_run_test DIR
  *
- * writes DIR/predicted.svg and .json (no step kept), DIR/both.svg and .json (two steps); draws
+ * writes DIR/predicted.svg and .json (no step kept), DIR/both.svg and .json and DIR/profile.json (two steps); draws
  * through links, into a fifo and, if there is one, to the device DIR/full; provokes the errors that
  * drawing can run into and shows that the run goes on after them. Prints the errors. */
 #include <pthread.h>
@@ -145,6 +145,8 @@ int main(int argc, char **argv) {
   must(pr_write_svg(run, path) == PR_OK, "draw over the same file");
   snprintf(path, sizeof path, "%s/both.json", argv[1]);
   must(pr_write_trace(run, path) == PR_OK, "trace");
+  snprintf(path, sizeof path, "%s/profile.json", argv[1]);
+  must(pr_write_profile(run, path) == PR_OK, "profile");
   struct stat st;
   must(stat(path, &st) == 0 && (st.st_mode & 0444) == 0444, "a picture that others may read");
 
@@ -187,6 +189,13 @@ int main(int argc, char **argv) {
   snprintf(path, sizeof path, "%s/none/x.svg", argv[1]);
   must(pr_write_trace(run, path) == PR_E_IO, "there is no such folder");
   printf("%s\n", pr_error(run));
+  pr_close(run);
+
+  must(pr_open(&run, &program, &model, NULL) == PR_OK, "open");
+  snprintf(path, sizeof path, "%s/none.json", argv[1]);
+  must(pr_write_profile(run, path) == PR_E_IO, "no step was kept");
+  printf("%s\n", pr_error(run));
+  must(pr_steps(run, 1) == PR_OK, "a step after that");
   pr_close(run);
   return 0;
 }
