@@ -14,6 +14,7 @@
 #endif
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,10 +27,11 @@ extern const PipeProgram pipe_program;
 enum { HELD_WINDOWS = 128, REPORT_EVERY = 10, LAST = 10, CHECKPOINTS = 2 };
 
 typedef struct Options {
-  const char *data, *svg, *perfetto, *checkpoint, *resume_from; /* resume_from: not the latest */
-  uint64_t every; /* steps from one checkpoint to the next */
+  const char *data, *svg, *perfetto, *profile, *checkpoint,
+      *resume_from; /* resume_from: not the latest */
+  uint64_t every;   /* steps from one checkpoint to the next */
   int resume;
-  uint32_t trace;
+  uint64_t trace;
   int sequential, hash;
   const PrEngine *engine;
   uint64_t held_bytes, text_bytes; /* of the text: held out, all */
@@ -333,8 +335,10 @@ static int train_pipelined(GptModel *m, Progress *p, Seq *held, const Options *o
   PrModel model = gpt_model(m);
   PrRun *run = NULL;
   Source from = {0};
-  PrOptions options = {
-      .trace_steps = o->hash ? 0 : o->trace, .on_step = on_step, .arg = p, .engine = o->engine};
+  PrOptions options = {.trace_steps = o->hash ? 0 : (uint32_t)o->trace,
+                       .on_step = on_step,
+                       .arg = p,
+                       .engine = o->engine};
   double before = 0, after = 0, seconds = 0;
   int bad = pr_open(&run, &pipe_program, &model, &options) != PR_OK;
   from.run = p->run = run;
@@ -370,6 +374,8 @@ static int train_pipelined(GptModel *m, Progress *p, Seq *held, const Options *o
       printf("timeline          %s\n", o->svg);
     if (!bad && o->perfetto && o->trace && !(bad = pr_write_trace(run, o->perfetto) != PR_OK))
       printf("trace             %s\n", o->perfetto);
+    if (!bad && o->profile && o->trace && !(bad = pr_write_profile(run, o->profile) != PR_OK))
+      printf("profile           %s\n", o->profile);
   }
   if (!run)
     fail("out of memory", "");
@@ -381,25 +387,78 @@ static int train_pipelined(GptModel *m, Progress *p, Seq *held, const Options *o
 
 /* ---- command line ---------------------------------------------------------------------------- */
 
+typedef enum Takes {
+  FLAG,
+  NAME,
+  NUMBER,
+  ENGINE
+} Takes; /* int, const char *, uint64_t, PrEngine * */
+
+/* The options beside those of the model (config.c). */
+typedef struct Option {
+  const char *name, *value, *help;
+  Takes takes;
+  size_t at;            /* in Options: where the value goes */
+  uint64_t least, most; /* of a NUMBER */
+} Option;
+
+static const Option option[] = {
+    {"--data", "FILE", "the text to train on; examples/gpt/corpus.sh FILE makes one", NAME,
+     offsetof(Options, data), 0, 0},
+    {"--trace", "N", "keep the times of the last N steps (default 32)", NUMBER,
+     offsetof(Options, trace), 0, 1u << 20},
+    {"--svg", "FILE", "draw the last step over the prediction", NAME, offsetof(Options, svg), 0, 0},
+    {"--perfetto", "FILE", "these steps and the prediction, for ui.perfetto.dev", NAME,
+     offsetof(Options, perfetto), 0, 0},
+    {"--profile", "FILE", "what they took, for pipec --profile=FILE", NAME,
+     offsetof(Options, profile), 0, 0},
+    {"--checkpoint", "DIR", "write what is needed to go on, in the end and", NAME,
+     offsetof(Options, checkpoint), 0, 0},
+    {"--every", "N", "every N steps (default 50)", NUMBER, offsetof(Options, every), 1, UINT32_MAX},
+    {"--resume", "", "go on from the latest in DIR", FLAG, offsetof(Options, resume), 0, 0},
+    {"--resume-from", "FOLDER", "go on from that one, as DIR/step-100.1", NAME,
+     offsetof(Options, resume_from), 0, 0},
+    {"--sequential", "", "one thread, no engine: the results to compare with", FLAG,
+     offsetof(Options, sequential), 0, 0},
+    {"--engine", "threads|mpi", "a thread or a process per rank (mpirun; where built with MPI)",
+     ENGINE, offsetof(Options, engine), 0, 0},
+    {"--hash", "", "print only every loss and a hash of the final weights", FLAG,
+     offsetof(Options, hash), 0, 0},
+};
+
+static void print_usage(FILE *f) {
+  fprintf(f, "usage: train --data FILE [options]\n%s", gpt_options);
+  for (size_t k = 0; k < sizeof option / sizeof *option; k++) {
+    int at = fprintf(f, "  %s %s", option[k].name, option[k].value);
+    fprintf(f, "%*s%s\n", at < 31 ? 31 - at : 1, "", option[k].help);
+  }
+}
+
 static int usage(const char *why, const char *what) {
   fprintf(stderr, "gpt: %s%s\n", why, what);
-  fprintf(
-      stderr,
-      "usage: train --data FILE [options]\n"
-      "%s"
-      "  --trace N                    keep the times of the last N steps (default 32)\n"
-      "  --svg FILE                   draw the last step over the prediction\n"
-      "  --perfetto FILE              these steps and the prediction, for ui.perfetto.dev\n"
-      "  --checkpoint DIR             write what is needed to go on, in the end and\n"
-      "  --every N                    every N steps (default 50)\n"
-      "  --resume                     go on from the latest in DIR\n"
-      "  --resume-from FOLDER         go on from that one, as DIR/step-100.1\n"
-      "  --sequential                 one thread, no engine: the results to compare with\n"
-      "  --engine threads|mpi         a thread or a process per rank (mpirun; where built with MPI)\n"
-      "  --hash                       print only every loss and a hash of the final weights\n"
-      "examples/gpt/corpus.sh FILE makes a text to train on.\n",
-      gpt_options);
+  print_usage(stderr);
   return 2;
+}
+
+/* Reads option `name`, one of the table, into *o. 0, or the exit status of a wrong one. */
+static int read_option(Options *o, const Option *x, const char *value) {
+  void *to = (char *)o + x->at;
+  switch (x->takes) {
+  case FLAG: *(int *)to = 1; return 0;
+  case NAME: *(const char **)to = value; return *value ? 0 : usage("needs a file: ", x->name);
+  case NUMBER: {
+    int done = gpt_number(value, x->least, x->most, to);
+    return done < 0 ? usage(gpt_number_error(done), x->name) : 0;
+  }
+  case ENGINE:
+    for (size_t k = 0; k < sizeof engines / sizeof *engines; k++)
+      if (!strcmp(engines[k].name, value)) {
+        *(const PrEngine **)to = engines[k].engine;
+        return 0;
+      }
+    return usage("no such engine in this program: ", value);
+  }
+  return 0;
 }
 
 int main(int argc, char **argv) {
@@ -410,44 +469,23 @@ int main(int argc, char **argv) {
   Options o = {.trace = 32, .every = 50, .engine = engines[0].engine};
   for (int i = 1; i < argc; i++) {
     const char *value = i + 1 < argc ? argv[i + 1] : "";
-    int done = gpt_config_option(&g, argv[i], value);
+    int done = gpt_config_option(&g, argv[i], value), status;
     if (done < 0)
       return usage(gpt_number_error(done), argv[i]);
-    if (!strcmp(argv[i], "--sequential") || !strcmp(argv[i], "--hash") ||
-        !strcmp(argv[i], "--resume")) {
-      *(argv[i][2] == 's' ? &o.sequential : argv[i][2] == 'h' ? &o.hash : &o.resume) = 1;
-      continue;
+    if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+      print_usage(stdout);
+      return gpt_finish("gpt");
     }
-    if (!strcmp(argv[i], "--data") || !strcmp(argv[i], "--svg") || !strcmp(argv[i], "--perfetto") ||
-        !strcmp(argv[i], "--checkpoint") || !strcmp(argv[i], "--resume-from")) {
-      if (!*value)
-        return usage("needs a file: ", argv[i]);
-      o.resume = o.resume || argv[i][2] == 'r';
-      *(argv[i][2] == 'd'   ? &o.data
-        : argv[i][2] == 's' ? &o.svg
-        : argv[i][2] == 'p' ? &o.perfetto
-        : argv[i][2] == 'r' ? &o.resume_from
-                            : &o.checkpoint) = value;
-    } else if (!strcmp(argv[i], "--engine")) {
-      size_t n = sizeof engines / sizeof *engines, k = 0;
-      while (k < n && strcmp(engines[k].name, value))
-        k++;
-      if (k == n)
-        return usage("no such engine in this program: ", value);
-      o.engine = engines[k].engine;
-    } else if (!strcmp(argv[i], "--every")) {
-      if ((done = gpt_number(value, 1, UINT32_MAX, &o.every)) < 0)
-        return usage(gpt_number_error(done), argv[i]);
-    } else if (!strcmp(argv[i], "--trace")) {
-      uint64_t n;
-      if ((done = gpt_number(value, 0, 1u << 20, &n)) < 0)
-        return usage(gpt_number_error(done), argv[i]);
-      o.trace = (uint32_t)n;
-    } else if (!done) {
+    const Option *x = option, *end = option + sizeof option / sizeof *option;
+    while (x < end && strcmp(x->name, argv[i]))
+      x++;
+    if (x == end && !done)
       return usage("unknown option ", argv[i]);
-    }
-    i++;
+    if (x < end && (status = read_option(&o, x, value)))
+      return status;
+    i += x == end || x->takes != FLAG;
   }
+  o.resume |= o.resume_from != NULL;
   if (!o.data)
     return usage("--data FILE is needed", "");
   if (o.resume && !o.checkpoint && !o.resume_from)
