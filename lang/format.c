@@ -10,8 +10,8 @@
  * author chose, or 1 or 2 as the author chose; it gives the same again when it reads what it gave. An
  * operator is tight if nothing stands beside it, else it has blanks on both sides.
  *
- * note [columns]. Pieces that begin in the same column of adjacent lines, one of them after two or more
- * blanks, are a column that the author made. It is put right of the longest line by the least distance
+ * note [columns]. Pieces that begin in the same column of adjacent lines, inside as many brackets and one of
+ * them after two or more blanks, are a column that the author made. It is put right of the longest line by the least distance
  * that it had; of columns that are aligned already this moves none. Columns are laid out from left to
  * right, since what is left of a piece decides where it can be. */
 #include "format.h"
@@ -54,6 +54,7 @@ typedef struct Piece {
   uint32_t above;    /* the piece of the line before that is in the same column, or NOWHERE */
   uint32_t below;
   uint32_t blanks; /* columns between the piece before and this one, in one line */
+  uint32_t depth;  /* brackets that are open before it */
   uint8_t class, role;
   uint8_t breaks; /* line ends before it: 0, 1, or 2 for more */
 } Piece;
@@ -291,6 +292,7 @@ static void fill_lines(Format *f) {
   const Piece *before = NULL;
   for (uint32_t i = 0; i < f->n; i++) {
     Piece *p = &f->piece[i];
+    p->depth = base.n + parens;
     if (p->breaks || i == 0) {
       bool comment = p->class == COMMENT, end = p->class == END;
       if (!end && (parens || is_open(f, before) || (!comment && before && goes_on(f, p)))) {
@@ -332,15 +334,14 @@ static bool can_move(const Format *f, uint32_t i) {
   return p->blanks > 0 && gap(f, p - 1, p) > 0;
 }
 
-/* Pairs the pieces of lines [a, b) and [b, c) that begin in the same column. */
+/* Pairs the pieces of lines [a, b) and [b, c) that begin in the same column, inside as many brackets. */
 static void link_lines(Format *f, uint32_t a, uint32_t b, uint32_t c) {
-  bool same = f->piece[a].out == f->piece[b].out;
   for (uint32_t i = a + 1, k = b + 1; i < b && k < c;) {
     Piece *up = &f->piece[i], *down = &f->piece[k];
     if (up->in == down->in) {
       bool comment = up->class == COMMENT;
-      if (comment == (down->class == COMMENT) && (same || comment) && can_move(f, i) &&
-          can_move(f, k))
+      if (comment == (down->class == COMMENT) && (up->depth == down->depth || comment) &&
+          can_move(f, i) && can_move(f, k))
         up->below = k, down->above = i;
       i++, k++;
     } else if (up->in < down->in) {
