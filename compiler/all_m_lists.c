@@ -102,6 +102,9 @@ static bool try_from(Classes *c, int64_t from, AffineFail *fail, int64_t *need, 
   const Entry *cost = ok && l.block ? moving_cost(c->s, c->m->name) : NULL;
   if (cost)
     ok = affine_no(&x, cost->value->at, "its rules go by costs that depend on M");
+  const Entry *by_mb = ok && l.block ? cost_by_mb(c->s) : NULL;
+  if (by_mb)
+    ok = affine_no(&x, by_mb->value->at, "times differ by microbatch, and its rules go by them");
   int64_t far = PACE_TURNS;
   while (far > 3 && (from + far * c->step) * c->s->nstage > MOST_WORK / 16)
     far--;
@@ -291,5 +294,8 @@ void limits_of_m(Sched *s, const Param *m) {
   const Entry *size = moving_transfer(s, m->name);
   if (size)
     s->all_m.per = 0, s->all_m.at = size->value->at;
+  const Entry *by_mb = cost_by_mb(s);
+  if (by_mb)
+    s->all_m.per = 0, s->all_m.by_mb = true, s->all_m.at = by_mb->value->at;
   s->all_m.below_one = !only_from_one(s, m);
 }

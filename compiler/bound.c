@@ -23,6 +23,10 @@
  * the first forward of the microbatch on the rank to its backward, and is exact where the ops of a
  * microbatch are one chain; else only the work counts.
  *
+ * note [units]: nothing above needs ops of a rank, a stage or a microbatch to be alike. f, d and b are those of
+ * each op: sums add up what each one takes, chains are chains of ops, and L forwards, or L backwards, take at most L
+ * times the longest of the rank.
+ *
  * note [joined]: an action of one F and one B may take less than both. Chains then count it with the time
  * of the action, where that is less, and sums leave out what each F can save.
  *
@@ -31,18 +35,16 @@
 
 #include "graph.h"
 
-typedef struct Cost {           /* of a row */
+typedef struct Cost {           /* of a row, of its units if these differ */
   uint64_t f, d, b;             /* in chains */
   uint64_t sum_f, sum_b, saved; /* in sums; saved: by an F that is joined with a B */
-  uint64_t most_f, most_b;      /* of one op: of the longest slice */
   uint64_t after;               /* from the last gradient to the end of its update */
-  uint64_t u;
 } Cost;
 
 typedef struct Bounds {
   const Sched *s;
   Arena *arena;
-  Cost *cost;              /* [nstage] */
+  Cost *cost;              /* [nstage], or as Sched.unit_time */
   uint64_t *head, *tail;   /* [nop] of F, B and I; tails first, then heads in their place */
   uint64_t *least_tail[2]; /* [nrank] of F, of B and I; UINT64_MAX: it has none */
   bool chain;              /* the ops of a microbatch are one chain */
@@ -59,46 +61,44 @@ static uint64_t times(uint64_t n, uint64_t v) {
   return v && n > UINT64_MAX / v ? UINT64_MAX : n * v;
 }
 
+static const Cost *cost_at(const Bounds *x, const Op *o) {
+  const Sched *s = x->s;
+  uint32_t n = s->nunit_time;
+  return &x->cost[n ? (size_t)o->stage * n + (o->mb - s->stage[o->stage].mb0) % n : o->stage];
+}
+
 static void fill_costs(Sched *s, Bounds *x) {
   uint64_t joined = UINT64_MAX, most_b = 0;
-  for (uint32_t st = 0; st < s->nstage; st++) {
-    joined = s->stage[st].time_fb ? least(joined, s->stage[st].time_fb) : joined;
-    most_b = most(most_b, s->stage[st].time[PIPE_B]);
-    for (uint32_t q = 0; s->slice_time && q < s->slices; q++)
-      most_b = most(most_b, s->slice_time[PIPE_SLICE_OPS * ((size_t)st * s->slices + q) + PIPE_B]);
+  uint32_t n = s->nunit_time ? s->nunit_time : 1;
+  PipeTimes of = sched_times(s);
+  for (uint32_t i = 0; i < s->nstage * n; i++) {
+    const PipeStage *p = &s->stage[i / n];
+    const uint64_t *t = s->unit_time ? pipe_unit_times(of, i / n, p->mb0 + i % n) : p->time;
+    uint64_t fb = pipe_fused_time(of, i / n, p->mb0 + i % n);
+    joined = fb ? least(joined, fb) : joined;
+    most_b = most(most_b, t[PIPE_B]);
   }
-  x->cost = NEW_ARRAY(x->arena, Cost, s->nstage);
-  for (uint32_t st = 0; st < s->nstage; st++) {
-    const PipeStage *p = &s->stage[st];
-    const uint64_t *t = p->time;
-    uint64_t fb = p->time_fb ? p->time_fb : UINT64_MAX;
-    Cost *c = &x->cost[st];
+  x->cost = NEW_ARRAY(x->arena, Cost, (size_t)s->nstage * n);
+  for (uint32_t i = 0; i < s->nstage * n; i++) {
+    const PipeStage *p = &s->stage[i / n];
+    const uint64_t *t = s->unit_time ? pipe_unit_times(of, i / n, p->mb0 + i % n) : p->time;
+    uint64_t fb = pipe_fused_time(of, i / n, p->mb0 + i % n);
+    Cost *c = &x->cost[i];
+    fb = fb ? fb : UINT64_MAX;
     c->sum_f = t[PIPE_F], c->sum_b = least(t[PIPE_B], t[PIPE_I] + t[PIPE_W]);
     c->saved = less(t[PIPE_F] + most_b, fb);
     c->f = least(t[PIPE_F], fb);
     c->d = least(least(t[PIPE_B], t[PIPE_I]), joined);
     c->b = least(c->sum_b, joined);
-    c->u = t[PIPE_U];
-    c->most_f = c->sum_f, c->most_b = c->sum_b;
-    for (uint32_t q = 0; s->slice_time && q < s->slices; q++) { /* in sums their means do */
-      t = &s->slice_time[PIPE_SLICE_OPS * ((size_t)st * s->slices + q)];
-      uint64_t b = least(t[PIPE_B], t[PIPE_I] + t[PIPE_W]);
-      c->f = least(c->f, t[PIPE_F]);
-      c->d = least(c->d, least(t[PIPE_B], t[PIPE_I]));
-      c->b = least(c->b, b);
-      c->most_f = most(c->most_f, t[PIPE_F]), c->most_b = most(c->most_b, b);
-      c->saved = most(c->saved, less(t[PIPE_F] + most_b, fb));
-    }
-    t = p->time;
     if (!s->forward)
-      c->after = t[PIPE_U] + (p->replica != st ? t[PIPE_REDUCE] : 0) +
-                 (s->tie_of && s->tie_of[st] != NONE ? t[PIPE_TIE] : 0);
+      c->after = p->time[PIPE_U] + (p->replica != i / n ? p->time[PIPE_REDUCE] : 0) +
+                 (s->tie_of && s->tie_of[i / n] != NONE ? p->time[PIPE_TIE] : 0);
   }
 }
 
 static uint64_t length(const Bounds *x, uint32_t op) {
   const Op *o = &x->s->op[op];
-  return o->kind == PIPE_F ? x->cost[o->stage].f : x->cost[o->stage].d;
+  return o->kind == PIPE_F ? cost_at(x, o)->f : cost_at(x, o)->d;
 }
 
 /* From the end of `from` to the start of `to`, which reads output k of it. */
@@ -126,7 +126,7 @@ static void pass_head(Sched *s, Bounds *x, uint32_t i) {
 
 /* The tail of op i, when those of the ops that need what it makes are there. */
 static uint64_t tail_of(Sched *s, const Bounds *x, uint32_t i) {
-  const Cost *c = &x->cost[s->op[i].stage];
+  const Cost *c = cost_at(x, &s->op[i]);
   bool forward = s->op[i].kind == PIPE_F;
   uint64_t tail = forward ? 0 : less(c->b, c->d) + c->after;
   for (uint32_t k = 0, u; (u = order_user(s, i, k)) != NONE; k++)
@@ -135,8 +135,8 @@ static uint64_t tail_of(Sched *s, const Bounds *x, uint32_t i) {
   return d == NONE ? tail : most(tail, length(x, d) + x->tail[d]);
 }
 
-/* Where all pipes are chains: the ops of a row, of microbatch after microbatch, 0 where it has none, with those that
- * read what they make, and of F the backwards. NULL: there are none. */
+/* Where all pipes are chains and the units of a row take the same: the ops of a row, of microbatch after
+ * microbatch, 0 where it has none, with those that read what they make, and of F the backwards. NULL: there are none. */
 typedef struct RowOps {
   const uint32_t *op, *user, *back;
   uint64_t length, user_length, hop; /* hop: from the end of op to the start of user */
@@ -182,7 +182,7 @@ static void row_tails(const Sched *s, Bounds *x, RowOps o, uint64_t own, uint64_
 }
 
 static void fill_row(Sched *s, Bounds *x, uint32_t row, bool forward, bool heads) {
-  if (!s->graph) {
+  if (!s->graph && !s->unit_time) {
     const Cost *c = &x->cost[row];
     RowOps o = row_ops(s, x, row, forward);
     if (heads)
@@ -255,8 +255,8 @@ static RankSums sum_rank(const Bounds *x, uint32_t r) {
                 .out = UINT64_MAX};
   for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
     const Op *o = &s->op[i];
-    const Cost *c = &x->cost[o->stage];
-    t.u += o->kind == PIPE_U ? c->u : 0;
+    const Cost *c = o->kind == PIPE_U ? NULL : cost_at(x, o);
+    t.u += o->kind == PIPE_U ? s->stage[o->stage].time[PIPE_U] : 0;
     t.again |= o->kind == PIPE_R;
     t.work += o->kind == PIPE_R ? op_cost(s, s->stage, false, i) : 0;
     if (!has_tensors(o->kind))
@@ -267,12 +267,12 @@ static RankSums sum_rank(const Bounds *x, uint32_t r) {
     if (o->kind == PIPE_F) {
       t.nf++;
       t.f += c->f, t.saved += c->saved, t.work += c->sum_f;
-      t.most_f = most(t.most_f, c->most_f);
+      t.most_f = most(t.most_f, c->sum_f);
       t.head_f = least(t.head_f, x->head[i]);
       x->first[o->mb] = least(x->first[o->mb], x->head[i]);
     } else {
       t.d += c->d, t.b += c->b, t.work += c->sum_b;
-      t.most_b = most(t.most_b, c->most_b);
+      t.most_b = most(t.most_b, c->sum_b);
       t.head_d = least(t.head_d, x->head[i]);
       x->last[o->mb] = most(x->last[o->mb], x->head[i] + c->b + c->after);
       uint32_t f = own(s, i, false);
@@ -283,7 +283,7 @@ static RankSums sum_rank(const Bounds *x, uint32_t r) {
   for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1] && !s->forward; i++) {
     const Op *o = &s->op[i];
     if (o->kind == PIPE_F)
-      t.out = least(t.out, x->last[o->mb] - (x->head[i] + x->cost[o->stage].f));
+      t.out = least(t.out, x->last[o->mb] - (x->head[i] + cost_at(x, o)->f));
     else if (has_tensors(o->kind))
       t.into = least(t.into, x->head[i] - x->first[o->mb]);
   }

@@ -16,7 +16,7 @@ typedef struct Played { /* one set of uniform costs, already played */
 
 /* Are these the costs of the schedule itself? Then order has played them. */
 static bool own_costs(const Sched *s, const PipeStage *uniform) {
-  bool same = !s->graph && !s->slice_time && s->nside_use == 0;
+  bool same = !s->graph && !s->unit_time && s->nside_use == 0;
   for (uint32_t i = 0; i < s->nstage && same; i++)
     same = s->stage[i].time_fb == uniform->time_fb &&
            memcmp(s->stage[i].time, uniform->time, sizeof uniform->time) == 0;

@@ -6,6 +6,7 @@
 
 #include "expand.h"
 #include "graph.h"
+#include "hints.h"
 
 const char *const cost_key[NENTRIES] = {
     "F",      "B",    "I",    "W",    "R",       "U",         "FB",          "send",
@@ -102,58 +103,97 @@ static bool set_shared(Ex *x) {
   return true;
 }
 
-static const CostKey slice_key[PIPE_SLICE_OPS] = {KEY_F, KEY_B, KEY_I, KEY_W,
-                                                  KEY_R}; /* by PipeOp */
+const CostKey unit_key[PIPE_UNIT_TIMES] = {KEY_F, KEY_B,   KEY_I,    KEY_W,
+                                           KEY_R, KEY_OFF, KEY_LOAD, KEY_FB};
 
-/* The times of op k for each slice of each stage. */
-static bool set_slices(Sched *s, const Clause *c, const Entry *e, CostKey k) {
-  uint32_t op = 0;
-  while (op < PIPE_SLICE_OPS && slice_key[op] != k)
-    op++;
-  if (op == PIPE_SLICE_OPS) {
-    diag_error(s->diag, DIAG_CLAUSE, e->key_at, "'%s' is not of a slice: those are F B I W R",
-               e->key);
-    diag_help(s->diag, "give it in a clause of its own: time %s { %s = ... }", c->var, e->key);
-    return false;
+static uint64_t *unit_row(const Sched *s, uint32_t st, uint32_t u) {
+  return &s->unit_time[PIPE_UNIT_TIMES * ((size_t)st * s->nunit_time + u)];
+}
+
+/* Unit u of the pipe of a row never runs on it: its microbatch is placed elsewhere. */
+static bool is_elsewhere(const Sched *s, uint32_t st, uint32_t u) {
+  const PipeStage *p = &s->stage[st];
+  return u >= p->nmb || (s->row_of && s->nunit_time != s->slices &&
+                         s->row_of[(size_t)p->model * s->nmb + p->mb0 + u] != st);
+}
+
+/* One row for each slice if no entry depends on the microbatch, else one for each unit. */
+static void make_units(Ex *x) {
+  Sched *s = x->s;
+  bool any = false;
+  uint32_t n = s->slices;
+  for (uint32_t i = 0; i < x->clauses.n; i++) {
+    const Clause *c = x->clauses.at[i].clause;
+    for (const Entry *e = c->kind == CL_TIME ? c->entries : NULL; e; e = e->next) {
+      any |= e->by_unit;
+      for (uint32_t st = 0; e->by_unit && hint_mentions(e->value, c->mb_var) && st < s->nstage;
+           st++)
+        n = s->stage[st].nmb > n ? s->stage[st].nmb : n;
+    }
   }
-  if (!s->slice_time)
-    s->slice_time = NEW_ARRAY(s->arena, uint64_t, PIPE_SLICE_OPS * (size_t)s->nstage * s->slices);
+  if (any)
+    s->nunit_time = n,
+    s->unit_time = NEW_ARRAY(s->arena, uint64_t, PIPE_UNIT_TIMES * (size_t)s->nstage * n);
+}
+
+/* The value of e for a row, in its clause. */
+static bool cost_of(Sched *s, const Clause *c, const Entry *e, uint32_t st, int64_t *v) {
+  if (c->var)
+    s->env[c->slot] = s->stage[st].model;
+  if (c->rank_var)
+    s->env[c->rank_slot] = s->stage[st].rank;
+  return eval(s, e->value, v);
+}
+
+/* The times of key k for each unit of each stage. */
+static bool set_units(Sched *s, const Clause *c, const Entry *e, CostKey k, uint64_t most) {
+  uint32_t column = 0;
+  while (unit_key[column] != k)
+    column++;
   for (uint32_t st = 0; st < s->nstage; st++)
-    for (uint32_t q = 0; q < s->slices; q++) {
+    for (uint32_t u = 0; u < s->nunit_time; u++) {
       int64_t v;
-      s->env[c->slot] = s->stage[st].model;
-      s->env[c->mb_slot] = q;
-      if (!eval(s, e->value, &v))
+      if (is_elsewhere(s, st, u))
+        continue;
+      s->env[c->mb_slot] = u / s->slices;
+      if (c->slice_var)
+        s->env[c->slice_slot] = u % s->slices;
+      if (!cost_of(s, c, e, st, &v))
         return false;
-      if (v < 0 || v > ((int64_t)1 << 56) / s->slices) {
+      if (v < 0 || (uint64_t)v > most) {
+        bool by_mb = s->nunit_time != s->slices;
         diag_error(s->diag, v < 0 ? DIAG_RANGE : DIAG_TOO_LARGE, e->value->at,
-                   "%s of slice %u of stage %u is %lld; it %s", e->key, q, s->stage[st].model,
-                   (long long)v,
+                   "%s of %s%s%sstage %u is %lld; it %s", e->key,
+                   s->slices > 1 ? arena_printf(s->arena, "slice %u of ", u % s->slices) : "",
+                   by_mb ? arena_printf(s->arena, "microbatch %u ", u / s->slices) : "",
+                   by_mb ? "on " : "", s->stage[st].model, (long long)v,
                    v < 0 ? "cannot be negative" : "is too large for sums over all ops");
         return false;
       }
-      s->slice_time[PIPE_SLICE_OPS * ((size_t)st * s->slices + q) + op] = (uint64_t)v;
+      unit_row(s, st, u)[column] = (uint64_t)v;
     }
   return true;
 }
 
-/* The times of the slices of a stage that were not given for each, and the means of those that were. */
-static void slice_defaults(Sched *s, uint32_t st, const bool has[NKEYS],
-                           const bool by_slice[NKEYS]) {
-  uint64_t sum[PIPE_SLICE_OPS] = {0};
-  for (uint32_t q = 0; s->slice_time && q < s->slices; q++) {
-    uint64_t *time = &s->slice_time[PIPE_SLICE_OPS * ((size_t)st * s->slices + q)];
+/* The times of the units of a stage that were not given for each, and the means of those that were. */
+static void unit_defaults(Sched *s, uint32_t st, const bool has[NKEYS], const bool by_unit[NKEYS]) {
+  uint64_t sum[PIPE_UNIT_TIMES] = {0}, n = 0;
+  for (uint32_t u = 0; u < s->nunit_time; u++) {
+    uint64_t *time = unit_row(s, st, u);
     PipeStage one = s->stage[st];
-    for (int k = 0; k < PIPE_SLICE_OPS; k++)
-      if (by_slice[slice_key[k]])
-        one.time[k] = time[k];
+    if (is_elsewhere(s, st, u))
+      continue;
+    for (int k = 0; k < PIPE_UNIT_TIMES; k++)
+      if (by_unit[unit_key[k]])
+        *cost_field(&one, unit_key[k]) = time[k];
     cost_defaults(&one, has);
-    for (int k = 0; k < PIPE_SLICE_OPS; k++)
-      sum[k] += time[k] = one.time[k];
+    for (int k = 0; k < PIPE_UNIT_TIMES; k++)
+      sum[k] += time[k] = *cost_field(&one, unit_key[k]);
+    n++;
   }
-  for (int k = 0; k < PIPE_SLICE_OPS && s->slice_time; k++)
-    if (by_slice[slice_key[k]])
-      s->stage[st].time[k] = sum[k] / s->slices;
+  for (int k = 0; k < PIPE_UNIT_TIMES && n > 0; k++)
+    if (by_unit[unit_key[k]])
+      *cost_field(&s->stage[st], unit_key[k]) = sum[k] / n;
 }
 
 /* What is 0 because a profile, which looks complete, does not have it. */
@@ -177,13 +217,17 @@ bool set_costs(Ex *x) {
   Sched *s = x->s;
   bool has[NENTRIES] = {false}, from_profile[NENTRIES] = {false};
   uint32_t set_depth[NENTRIES] = {0};
-  bool by_slice[NENTRIES] = {false}; /* s->slice_time has it */
+  bool by_unit[NENTRIES] = {false}; /* s->unit_time has it */
+  /* Sums over all ops must stay below 2^62, whatever the order does. */
+  uint64_t most = ((uint64_t)1 << 62) /
+                  (8 * (((uint64_t)s->nstage + s->nedge) * s->nmb + s->nstage));
   Span set_at[NENTRIES];
   uint64_t *link[NENTRIES - NKEYS]; /* [nstage] */
   for (int k = 0; k < NENTRIES - NKEYS; k++)
     link[k] = NEW_ARRAY(s->arena, uint64_t, s->nstage);
   for (int k = 0; k < NENTRIES; k++)
     set_at[k] = NO_SPAN;
+  make_units(x);
   for (uint32_t i = 0; i < x->clauses.n; i++) {
     Clause *c = x->clauses.at[i].clause;
     uint32_t depth = x->clauses.at[i].depth;
@@ -201,17 +245,14 @@ bool set_costs(Ex *x) {
       while (strcmp(cost_key[k], e->key) != 0)
         k++;
       now[k] = true;
-      by_slice[k] = c->mb_var != NULL;
-      if (by_slice[k]) {
-        if (!set_slices(s, c, e, (CostKey)k))
-          return false;
+      by_unit[k] = e->by_unit;
+      if (e->by_unit && !set_units(s, c, e, (CostKey)k, most))
+        return false;
+      if (e->by_unit)
         continue;
-      }
       for (uint32_t st = 0; st < s->nstage; st++) {
         int64_t v;
-        if (c->var)
-          s->env[c->slot] = s->stage[st].model;
-        if (!eval(s, e->value, &v))
+        if (!cost_of(s, c, e, st, &v))
           return false;
         if (v < 0) {
           diag_error(s->diag, DIAG_RANGE, e->value->at,
@@ -244,8 +285,11 @@ bool set_costs(Ex *x) {
       has[k] = true, from_profile[k] = profile, set_depth[k] = depth, set_at[k] = c->at;
     }
   }
-  if (s->opt->profile && !profile_apply(s, s->opt->profile, NO_SPAN, has))
+  bool wins[NENTRIES] = {false};
+  if (s->opt->profile && !profile_apply(s, s->opt->profile, NO_SPAN, wins))
     return false;
+  for (int k = 0; k < NENTRIES; k++)
+    has[k] |= wins[k], by_unit[k] &= !wins[k];
   for (int k = NTIMEKEYS; k < NKEYS; k++)
     s->sized |= has[k];
   note_lacks(s, has, from_profile);
@@ -255,11 +299,8 @@ bool set_costs(Ex *x) {
                  "times are in ns, but 'F' is not given: its default is 1 plain unit");
       return false;
     }
-  /* Sums over all ops must stay below 2^62, whatever the order does. */
-  uint64_t most = ((uint64_t)1 << 62) /
-                  (8 * (((uint64_t)s->nstage + s->nedge) * s->nmb + s->nstage));
   for (uint32_t st = 0; st < s->nstage; st++) {
-    slice_defaults(s, st, has, by_slice);
+    unit_defaults(s, st, has, by_unit);
     cost_defaults(&s->stage[st], has);
     if (s->forward) /* nothing is trained */
       s->stage[st].gout_bytes = s->stage[st].grad_bytes = s->stage[st].opt_bytes = 0;

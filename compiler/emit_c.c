@@ -90,17 +90,17 @@ static void u64s(Text *t, const uint64_t *v, uint32_t n) {
   }
 }
 
-static void slice_table(Sched *s, Text *t) {
+static void unit_table(Sched *s, Text *t) {
   const PipeProgram *p = s->prog;
-  if (!p->slice_time)
+  if (!p->unit_time)
     return;
-  text_string(t, "\n/* F B I W R of each slice, by stage */\n");
-  text_table(t, "uint64_t", "slice_time");
+  text_string(t, "\n/* F B I W R OFF LOAD FB of each slice, or each unit, by stage */\n");
+  text_table(t, "uint64_t", "unit_time");
   text_lit(t, "\n");
-  for (size_t i = 0; i < (size_t)p->nstage * p->slices; i++) {
+  for (size_t i = 0; i < (size_t)p->nstage * p->nunit_time; i++) {
     text_room(t);
     text_lit(t, "  ");
-    u64s(t, &p->slice_time[PIPE_SLICE_OPS * i], PIPE_SLICE_OPS);
+    u64s(t, &p->unit_time[PIPE_UNIT_TIMES * i], PIPE_UNIT_TIMES);
     text_lit(t, ",\n");
   }
   text_string(t, "};\n");
@@ -318,7 +318,7 @@ void emit_c_tables(Sched *s, Text *t, const char *symbol) {
   graph_tables(s, t);
   emit_formulas_c(s, t);
   side_table(s, t);
-  slice_table(s, t);
+  unit_table(s, t);
   share_table(s, t);
   channel_table(s, t);
   text_lit(t, "\n");
@@ -366,7 +366,10 @@ void emit_c_tables(Sched *s, Text *t, const char *symbol) {
               s->arena, "%s%s%s%s", formula_fields(s, x),
               arena_printf(
                   s->arena, "%s%s",
-                  p->slice_time ? arena_printf(s->arena, "  .slice_time = %sslice_time,\n", x) : "",
+                  p->unit_time
+                      ? arena_printf(s->arena, "  .unit_time = %sunit_time, .nunit_time = %u,\n", x,
+                                     p->nunit_time)
+                      : "",
                   p->nshare
                       ? arena_printf(s->arena, "  .share = %sshare, .nshare = %u, .nlink = %u,\n",
                                      x, p->nshare, p->nlink)

@@ -146,16 +146,32 @@ static bool recomputes(const Sched *s) {
   return i < s->nop;
 }
 
-/* Of stage st: by slice F B I W, and R if the program has one. */
-static void slice_times_json(const PipeProgram *p, Text *t, uint32_t st, int nop) {
+/* How many columns: F B I W, with R if the program has one, with OFF LOAD FB if these differ between units. */
+static int unit_columns(const Sched *s) {
+  for (uint32_t st = 0; st < s->nstage; st++)
+    for (uint32_t u = 0; u < s->nunit_time; u++) {
+      const uint64_t *time = pipe_unit_times(sched_times(s), st, s->stage[st].mb0 + u);
+      if (u < s->stage[st].nmb && (time[PIPE_UNIT_OFF] != s->stage[st].time[PIPE_OFF] ||
+                                   time[PIPE_UNIT_LOAD] != s->stage[st].time[PIPE_LOAD] ||
+                                   time[PIPE_UNIT_FB] != s->stage[st].time_fb))
+        return PIPE_UNIT_TIMES;
+    }
+  return PIPE_R + recomputes(s);
+}
+
+/* Of stage st: by slice, or by unit. */
+static void unit_times_json(const Sched *s, Text *t, uint32_t st, int columns) {
+  const PipeProgram *p = s->prog;
+  bool by_slice = p->nunit_time == p->slices;
   text_char(t, ',');
-  key(t, "slice_times");
-  for (uint32_t q = 0; q < p->slices; q++) {
-    text_lit(t, q ? ",[" : "[[");
-    for (int k = 0; k < nop; k++) {
+  key(t, by_slice ? "slice_times" : "unit_times");
+  for (uint32_t u = 0; u < (by_slice ? p->slices : p->stage[st].nmb); u++) {
+    const uint64_t *time = pipe_unit_times(sched_times(s), st, p->stage[st].mb0 + u);
+    text_lit(t, u ? ",[" : "[[");
+    for (int k = 0; k < columns; k++) {
       text_room(t);
       text_lit(t, k ? "," : "");
-      text_u64(t, p->slice_time[PIPE_SLICE_OPS * ((size_t)st * p->slices + q) + (size_t)k]);
+      text_u64(t, time[k]);
     }
     text_char(t, ']');
   }
@@ -529,6 +545,7 @@ void emit_json(Sched *s, FILE *f) {
     text_quoted(t, ESCAPE_JSON, p->file[i]);
   }
   text_lit(t, "],\n");
+  int columns = unit_columns(s);
   key(t, "stages"), text_lit(t, "[\n");
   for (uint32_t i = 0; i < p->nstage; i++) {
     PipeStage st = p->stage[i];
@@ -562,8 +579,8 @@ void emit_json(Sched *s, FILE *f) {
     }
     if (st.tied != NONE && st.time[PIPE_TIE] != st.time[PIPE_REDUCE])
       text_char(t, ','), key(t, "tie"), text_u64(t, st.time[PIPE_TIE]);
-    if (p->slice_time)
-      slice_times_json(p, t, i, PIPE_R + recomputes(s));
+    if (p->unit_time)
+      unit_times_json(s, t, i, columns);
     text_char(t, '}');
     text_lit(t, i + 1 < p->nstage ? ",\n" : "\n");
   }

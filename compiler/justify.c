@@ -343,7 +343,7 @@ static void *array(Sched *s, Arena *a, size_t each) { return arena_zalloc(a, s->
  * the times stay possible; and sums of gradients are those of a run one microbatch after the other. */
 static void renumber(Just *j) {
   Sched *s = j->s;
-  if (s->graph || s->row_of || s->slices > 1)
+  if (s->graph || s->row_of || s->slices > 1 || s->unit_time)
     return;
   uint32_t *next = NEW_ARRAY(s->arena, uint32_t, 3 * (size_t)s->nstage);
   for (int turn = 0; turn < 2; turn++) {

@@ -763,14 +763,13 @@ bool make_looped(Sched *s) {
     x.every = 1, x.proved = false;
   Looped *l = NEW(s->arena, Looped);
   int64_t T = 1;
-  bool never = s->tuned || s->all_m.refuted || !formulas_of_m(s, x.name, &l->table);
+  const char *why = never_looped(s);
+  bool never = why || !formulas_of_m(s, x.name, &l->table);
   l->table.magic = PIPE_LOOP_MAGIC, l->table.abi = PIPE_ABI;
   x.rules = &l->table;
-  if (never && !s->tuned && !s->all_m.refuted)
-    x.why = "what the schedule requires, or a parameter that follows from it, is too long";
-  else if (never)
-    x.why = s->tuned ? "its order is tuned for one value"
-                     : arena_printf(s->arena, "it is %s", s->all_m.text);
+  if (never)
+    x.why = why ? why
+                : "what the schedule requires, or a parameter that follows from it, is too long";
   Work work;
   work_begin(&work, work_within(s->work, WORK_SEARCH), true);
   s->opt->work = &work;

@@ -23,6 +23,10 @@ typedef struct Looped {
 
 /* rest_of_m.c: a time or size that depends on a parameter; NULL. */
 const Entry *moving_cost(const Sched *s, const char *name);
+/* A time that depends on the microbatch; NULL. */
+const Entry *cost_by_mb(const Sched *s);
+/* Why there is no program for every M, whatever it does; NULL. */
+const char *never_looped(const Sched *s);
 /* One by which the time of transfers may depend on it: a size, over a bandwidth; NULL: none. */
 const Entry *moving_transfer(const Sched *s, const char *name);
 /* Do times, sizes, or what is recomputed, copied or read depend on it, or does that come to be something else from some

@@ -95,7 +95,7 @@ static void begin(Sched *s) {
   p->makespan = s->makespan, p->ideal = s->ideal.makespan, p->busy = s->busy;
   if (s->graph)
     p->edge = s->graph->edge, p->nedge = s->nedge, p->row = s->graph->row;
-  p->slice_time = s->slice_time;
+  p->unit_time = s->unit_time, p->nunit_time = s->nunit_time;
   p->share = s->share, p->nshare = s->nshare, p->nlink = s->nlink;
   p->formula = s->formula, p->nformula = s->nformula, p->rule = s->rule, p->nrule = s->nrule;
   p->then = s->then, p->nthen = s->nthen;

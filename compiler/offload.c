@@ -41,8 +41,7 @@ static uint64_t starts(const Sched *s, uint32_t op) {
 }
 
 static uint64_t cost(const Sched *s, const Copy *c) {
-  return c->kind == PIPE_SIDE_COPY ? s->side[s->side_use[c->use].row].time
-                                   : s->stage[c->stage].time[c->kind];
+  return c->kind == PIPE_SIDE_COPY ? s->side[s->side_use[c->use].row].time : copy_cost(s, c);
 }
 
 static uint32_t rank_of(const Sched *s, const Copy *c) { return s->stage[c->stage].rank; }

@@ -165,7 +165,7 @@ static uint64_t play_action(const Sched *s, OrderRun *run, uint32_t first, uint3
     return run->end[first] = start + op_cost(s, cost, run->uniform, first);
   uint64_t end = start + action_time(s, cost, run->uniform, first), at = start;
   for (uint32_t i = first; i <= last; i++) {
-    at += cost[run->uniform ? 0 : s->op[i].stage].time[s->op[i].kind];
+    at += op_cost(s, cost, run->uniform, i);
     run->end[i] = s->send == SEND_EAGER && i < last && at < end ? at : end;
   }
   return end;
@@ -411,7 +411,7 @@ static bool takes_time(const Sched *s) {
         (!s->forward && (!st->time[PIPE_B] || !st->time[PIPE_I] || !st->time[PIPE_W])))
       return false;
   }
-  return s->slice_time == NULL && !s->tie_of;
+  return s->unit_time == NULL && !s->tie_of;
 }
 
 /* Among transfers at one time: gradients first, up the ranks, then activations, down the ranks, then sums, since

@@ -113,15 +113,17 @@ const char *send_text(const Sched *s) { return send_name[s->send]; }
 /* ---- for all who come later ---- */
 
 /* Of one F and one B; 0: of others, or none is given. */
-static uint64_t fused_time(const PipeStage *cost, bool uniform, const Op *a, const Op *b) {
+static uint64_t fused_time(const Sched *s, const PipeStage *cost, bool uniform, const Op *a,
+                           const Op *b) {
   if ((a->kind == PIPE_F) == (b->kind == PIPE_F) || (a->kind != PIPE_B && b->kind != PIPE_B))
     return 0;
-  return cost[uniform ? 0 : (a->kind == PIPE_F ? a : b)->stage].time_fb;
+  const Op *f = a->kind == PIPE_F ? a : b;
+  return uniform ? cost->time_fb : pipe_fused_time(sched_times(s), f->stage, f->mb);
 }
 
 uint64_t together_time(const Sched *s, const PipeStage *cost, bool uniform, const uint32_t *op,
                        uint32_t n) {
-  uint64_t sum = n == 2 ? fused_time(cost, uniform, &s->op[op[0]], &s->op[op[1]]) : 0;
+  uint64_t sum = n == 2 ? fused_time(s, cost, uniform, &s->op[op[0]], &s->op[op[1]]) : 0;
   for (uint32_t i = 0, fused = sum > 0; !fused && i < n; i++)
     sum += op_cost(s, cost, uniform, op[i]);
   return sum;
@@ -129,7 +131,7 @@ uint64_t together_time(const Sched *s, const PipeStage *cost, bool uniform, cons
 
 uint64_t action_time(const Sched *s, const PipeStage *cost, bool uniform, uint32_t first) {
   const Op *a = &s->op[first];
-  uint64_t fused = a->group == 1 ? fused_time(cost, uniform, a, a + 1) : 0, sum = 0;
+  uint64_t fused = a->group == 1 ? fused_time(s, cost, uniform, a, a + 1) : 0, sum = 0;
   if (fused > 0)
     return fused;
   for (uint32_t i = 0; i <= a->group; i++)

@@ -209,7 +209,7 @@ typedef struct Sched {
   uint32_t nmodel;       /* stages of the model; more rows than that are replicas */
   Pipe *pipe; uint32_t npipe;
   PipeStage *stage;      /* [nstage] */
-  uint64_t *slice_time;  /* PipeProgram.slice_time (expand) */
+  uint64_t *unit_time; uint32_t nunit_time; /* of PipeProgram (expand) */
   bool forward;          /* there are only F */
   uint32_t *row_of;      /* [nmodel * nmb] row, if a place depends on the microbatch, else NULL */
   struct StageGraph *graph;   /* NULL: every pipe is a chain of rows (graph.h) */
@@ -343,7 +343,8 @@ typedef struct Sched {
     bool proved, refuted;
     const char *text; Span at; /* else: what stands in the way, and where */
     uint64_t time, per;        /* steady state on an idle network: time for so many microbatches, reduced; per 0, with
-                                  from 0: transfers take another time at each M, for what stands at `at` */
+                                  from 0: transfers take another time at each M, for what stands at `at`, */
+    bool by_mb;                /*   or times differ by microbatch, which that says */
     bool below_one;            /* it may admit values below 1, of which nothing is said */
     uint64_t multiple;         /* proved for the multiples of this; 1: for all */
     uint64_t period;           /* microbatches after which every rank repeats */
@@ -519,6 +520,7 @@ typedef enum CostKey { /* entries of time { } and bytes { } and of a profile */
   NENTRIES
 } CostKey;
 extern const char *const cost_key[NENTRIES];
+extern const CostKey unit_key[PIPE_UNIT_TIMES]; /* by column of PipeProgram.unit_time */
 uint64_t *cost_field(PipeStage *st, CostKey k); /* where it is kept (SEND: SEND_F; SEND_B follows) */
 /* Of the transfer of what an F, or a B or I, has made. */
 static inline uint64_t send_time(const PipeStage *st, uint8_t kind) {
@@ -606,14 +608,22 @@ PipeInstr side_instr(const Sched *s, const SideUse *u);
 PipeInstr *side_at(const Sched *s, const SideUse *u); /* in Sched.stream */
 void side_waits(Sched *s);  /* once all streams are there */
 void side_slots(Sched *s, uint32_t rank); /* for slots: their pools come after the others */
+static inline PipeTimes sched_times(const Sched *s) {
+  return (PipeTimes){s->stage, s->side, s->unit_time, s->nunit_time};
+}
 /* What op takes; cost: as in OrderRun. Uniform costs know no side ops: they take no time. */
 static inline uint64_t op_cost(const Sched *s, const PipeStage *cost, bool uniform, uint32_t op) {
   const Op *o = &s->op[op];
   if (o->kind == PIPE_SIDE)
     return uniform ? 0 : s->side[(o->site - s->side_site0) * s->nstage + o->stage].time;
-  if (s->slice_time && !uniform && o->kind < PIPE_SLICE_OPS)
-    return s->slice_time[((size_t)o->stage * s->slices + o->mb % s->slices) * PIPE_SLICE_OPS + o->kind];
+  if (s->unit_time && !uniform && o->kind <= PIPE_R)
+    return pipe_unit_times(sched_times(s), o->stage, o->mb)[o->kind];
   return cost[uniform ? 0 : o->stage].time[o->kind];
+}
+/* What an OFF or LOAD takes. */
+static inline uint64_t copy_cost(const Sched *s, const Copy *c) {
+  return s->unit_time ? pipe_unit_times(sched_times(s), c->stage, c->mb)[pipe_unit_column(c->kind)]
+                      : s->stage[c->stage].time[c->kind];
 }
 
 /* ---- offload.c: requires order. Ensures copy: what the clauses add, its order, free_at. Proves that

@@ -209,7 +209,7 @@ static bool read_stage(Read *d, uint32_t i, json_t *j) {
   if (!json_is_object(j))
     return read_bad(d, at, "a stage is an object");
   const char *known =
-      " stage rank chunk model mb0 mbs send_back tie tied_with versions delay states slice_times ";
+      " stage rank chunk model mb0 mbs send_back tie tied_with versions delay states slice_times unit_times ";
   for (int k = 0; k < NKEYS; k++)
     known = arena_printf(s->arena, "%s%s ", known, cost_key[k]);
   if (!read_keys(d, at, j, "the stage", known) ||
@@ -291,9 +291,12 @@ static bool join_rows(Read *d) {
     last[m] = i + 1;
     seen[i] = (uint64_t)m << 32 | st->rank;
     for (int k = 0; k < NKEYS; k++)
-      if (*cost_field(st, (CostKey)k) != *cost_field(&s->stage[m], (CostKey)k) ||
-          st->time[PIPE_SEND_B] != s->stage[m].time[PIPE_SEND_B])
-        return read_bad(d, d->stage_at.at[i], "replicas of a stage have the same costs");
+      if ((k >= NTIMEKEYS || k == KEY_SEND ||
+           k == KEY_REDUCE) && /* its ops may be slower on one rank */
+          (*cost_field(st, (CostKey)k) != *cost_field(&s->stage[m], (CostKey)k) ||
+           st->time[PIPE_SEND_B] != s->stage[m].time[PIPE_SEND_B]))
+        return read_bad(d, d->stage_at.at[i],
+                        "replicas of a stage have the same sizes, 'send' and 'reduce'");
   }
   qsort(seen, s->nstage, sizeof *seen, by_number);
   for (uint32_t i = 1; i < s->nstage; i++)
@@ -594,7 +597,7 @@ bool read_json(Sched *s) {
     each_value(&d, blanks(d.text), in_top);
     json_t *stages = json_object_get(root, "stages");
     ok = read_head(&d, root) && read_stages(&d, stages) && read_edges(&d, root) &&
-         read_ties(&d, stages) && read_slice_times(&d, stages) && read_links(&d, root) &&
+         read_ties(&d, stages) && read_unit_times(&d, stages) && read_links(&d, root) &&
          read_sides(&d, root) && read_formulas(&d, root, stages) &&
          read_ranks(&d, json_object_get(root, "rank"));
     s->weighted = d.weighted, s->given = d.given.at;

@@ -2,7 +2,7 @@
  * Reading the JSON form: what its files share.
  *
  *   read_json.c    head, stages, orders
- *   read_tables.c  edges, ties, shared links, times of slices, versions and formulas
+ *   read_tables.c  edges, ties, shared links, times of slices and units, versions and formulas
  *   read_beside.c  side ops, transfers by hand, limits */
 #ifndef PIPEC_READ_JSON_H
 #define PIPEC_READ_JSON_H
@@ -51,7 +51,7 @@ bool read_unit(Read *d, Span at, json_t *j, uint64_t stage, bool needed, uint64_
 bool copy_in_order(Read *d, Span at, uint32_t r);
 
 /* read_tables.c; each is true if there is nothing. False: reported. */
-bool read_slice_times(Read *d, json_t *stages); /* requires costs; ensures slice_time */
+bool read_unit_times(Read *d, json_t *stages); /* requires costs; ensures unit_time */
 bool read_edges(Read *d, json_t *root);         /* requires the stages; ensures graph */
 bool read_ties(Read *d, json_t *stages);        /* ensures tie_of and so on */
 bool read_links(Read *d, json_t *root);         /* ensures share */

@@ -182,35 +182,51 @@ bool read_links(Read *d, json_t *root) {
   return true;
 }
 
-/* ---- times of slices ---- */
+/* ---- times of slices, or of units ---- */
 
-bool read_slice_times(Read *d, json_t *stages) {
+bool read_unit_times(Read *d, json_t *stages) {
   Sched *s = d->s;
-  enum { N = PIPE_SLICE_OPS };
+  const char *name = "slice_times";
+  uint32_t most = 0;
+  if (json_object_get(json_array_get(stages, 0), "unit_times"))
+    name = "unit_times";
+  else if (!json_object_get(json_array_get(stages, 0), name))
+    name = NULL;
+  for (uint32_t i = 0; name && i < s->nstage; i++)
+    most = s->stage[i].nmb > most ? s->stage[i].nmb : most;
+  if (name) {
+    s->nunit_time = *name == 's' ? s->slices : most;
+    s->unit_time = NEW_ARRAY(s->arena, uint64_t,
+                             PIPE_UNIT_TIMES * (size_t)s->nstage * s->nunit_time);
+  }
   for (uint32_t i = 0; i < s->nstage; i++) {
-    json_t *list = json_object_get(json_array_get(stages, i), "slice_times");
-    if (!list && !s->slice_time)
-      continue;
-    if (!s->slice_time && i == 0)
-      s->slice_time = NEW_ARRAY(s->arena, uint64_t, N * (size_t)s->nstage * s->slices);
-    if (!s->slice_time || !json_is_array(list) || json_array_size(list) != s->slices ||
-        s->slices < 2)
-      return read_bad(d, d->stage_at.at[i],
-                      "all stages have 'slice_times', a list for each slice, or none");
-    for (uint32_t q = 0; q < s->slices; q++) {
-      json_t *times = json_array_get(list, q);
-      uint64_t *to = &s->slice_time[((size_t)i * s->slices + q) * N];
-      size_t n = json_array_size(times);
-      to[PIPE_R] = s->stage[i].time[PIPE_R];
-      for (size_t k = 0; k < n && n <= N; k++) {
+    json_t *stage = json_array_get(stages, i), *list = name ? json_object_get(stage, name) : NULL;
+    uint32_t n = !name ? 0 : *name == 's' ? s->slices : s->stage[i].nmb;
+    bool by_slice = json_object_get(stage, "slice_times"),
+         by_unit = json_object_get(stage, "unit_times");
+    if ((by_slice && by_unit) || (by_slice || by_unit) != (list != NULL) ||
+        (name && (json_array_size(list) != n || (by_slice && s->slices < 2))))
+      return read_bad(
+          d, d->stage_at.at[i],
+          "all stages have 'slice_times', a list for each slice, or all 'unit_times', a "
+          "list for each unit of the pipe, or none");
+    for (uint32_t u = 0; u < n; u++) {
+      json_t *times = json_array_get(list, u);
+      uint64_t *to = &s->unit_time[((size_t)i * s->nunit_time + u) * PIPE_UNIT_TIMES];
+      size_t given = json_array_size(times);
+      if (given != PIPE_R && given != PIPE_R + 1 && given != PIPE_UNIT_TIMES)
+        return read_bad(
+            d, d->stage_at.at[i],
+            "a slice or unit has times of F, B, I and W, of R, and of OFF, LOAD and FB");
+      for (uint32_t k = 0; k < PIPE_UNIT_TIMES; k++)
+        to[k] = *cost_field(&s->stage[i], unit_key[k]);
+      for (size_t k = 0; k < given; k++) {
         json_t *v = json_array_get(times, k);
         if (!json_is_integer(v) || json_integer_value(v) < 0 ||
             (uint64_t)json_integer_value(v) > d->most)
-          return read_bad(d, d->stage_at.at[i], "times of slices are whole numbers");
+          return read_bad(d, d->stage_at.at[i], "times of slices and units are whole numbers");
         to[k] = (uint64_t)json_integer_value(v);
       }
-      if (n < N - 1 || n > N)
-        return read_bad(d, d->stage_at.at[i], "a slice has times of F, B, I and W, and of R");
     }
   }
   return true;

@@ -212,14 +212,17 @@ static void report_all(Sched *s, FILE *f) {
                          ", for those below %" PRIu64
                          "%s one by one; between them are too many to compile",
                          s->all_m.below, end));
-  if (s->all_m.from) /* of several loops: there is no one period */
+  if (s->all_m.from && !s->all_m.by_mb) /* of several loops: there is no one period */
     return;
   if (s->all_m.per == 0) {
     LineCol at = diag_linecol(s->diag, s->all_m.at.file, s->all_m.at.beg);
-    fprintf(
-        f,
-        "steady    not the same for every %s: how long transfers take moves with it (%s:%u:%u)\n",
-        m, printable(s, s->diag->source[s->all_m.at.file].path), at.line, at.col);
+    fprintf(f, "steady    %s (%s:%u:%u)\n",
+            s->all_m.by_mb
+                ? "not decided: times differ by microbatch"
+                : arena_printf(s->arena,
+                               "not the same for every %s: how long transfers take moves with it",
+                               m),
+            printable(s, s->diag->source[s->all_m.at.file].path), at.line, at.col);
     return;
   }
   fprintf(f, "steady    %s for %s on an idle network, the orders repeat every %" PRIu64 "\n",

@@ -73,6 +73,37 @@ static void resolve_side(Resolver *r, Clause *c) {
   }
 }
 
+/* What a time may depend on beside its stage. A row of the stage table is of one rank, but not what rows have in
+ * common, transfers and sums; U is of all microbatches. */
+static void check_moves(Resolver *r, const Clause *c, Entry *e, int k) {
+  bool of_op = k <= KEY_R || k == KEY_FB || k == KEY_OFF || k == KEY_LOAD;
+  bool by_mb = c->mb_var && hint_mentions(e->value, c->mb_var);
+  e->by_unit = by_mb || (c->slice_var && hint_mentions(e->value, c->slice_var));
+  bool by_rank = c->rank_var && hint_mentions(e->value, c->rank_var);
+  if (c->kind != CL_TIME || (e->by_unit ? of_op : !by_rank || of_op || k == KEY_U))
+    return;
+  diag_error(r->s->diag, DIAG_CLAUSE, e->key_at, "'%s' cannot depend on the %s", e->key,
+             by_mb        ? "microbatch"
+             : e->by_unit ? "slice"
+                          : "rank");
+  diag_help(r->s->diag, "F B I W R FB OFF LOAD can%s",
+            !e->by_unit ? ", and U: a transfer and a sum are of several ranks" : "");
+}
+
+/* The names of a `time` clause. With slices two would be ambiguous: once the second was the slice. */
+static void check_names(Resolver *r, const Clause *c) {
+  if (r->sliced && c->mb_var && !c->slice_var) {
+    diag_error(r->s->diag, DIAG_CLAUSE, c->mb_var_at,
+               "with slices a time has three names: stage, microbatch and slice");
+    diag_help(r->s->diag, "write 'time %s, m, %s { ... }' if '%s' is the slice", c->var, c->mb_var,
+              c->mb_var);
+  } else if (!r->sliced && c->slice_var) {
+    diag_error(r->s->diag, DIAG_CLAUSE, c->slice_var_at,
+               "the third name is the slice, but the pipe has no slices");
+    diag_help(r->s->diag, "write 'time %s, %s { ... }'", c->var, c->mb_var);
+  }
+}
+
 static void resolve_entries(Resolver *r, Clause *c) {
   int lo = c->kind == CL_TIME ? 0 : NTIMEKEYS, hi = c->kind == CL_TIME ? NTIMEKEYS : NKEYS;
   bool seen[NENTRIES] = {false};
@@ -96,6 +127,7 @@ static void resolve_entries(Resolver *r, Clause *c) {
       diag_error(r->s->diag, DIAG_REDEFINED, e->key_at, "'%s' is given twice", e->key);
     } else {
       seen[k] = true;
+      check_moves(r, c, e, k);
     }
   }
 }
@@ -235,6 +267,12 @@ static void resolve_clause(Resolver *r, Clause *c) {
   resolve_args(r, c->args);
   if (c->mb_var)
     c->mb_slot = sym_define_var(r, c->mb_var, c->mb_var_at);
+  if (c->slice_var)
+    c->slice_slot = sym_define_var(r, c->slice_var, c->slice_var_at);
+  if (c->rank_var)
+    c->rank_slot = sym_define_var(r, c->rank_var, c->rank_var_at);
+  if (c->kind == CL_TIME)
+    check_names(r, c);
   if (c->kind == CL_LINK)
     resolve_expr(r, c->to);
   resolve_expr(r, c->when);

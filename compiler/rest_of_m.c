@@ -72,6 +72,22 @@ const Entry *moving_cost(const Sched *s, const char *name) {
   return NULL;
 }
 
+const Entry *cost_by_mb(const Sched *s) {
+  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+    for (const Clause *c = sc->clauses; c; c = c->next)
+      for (const Entry *e = c->kind == CL_TIME && c->mb_var ? c->entries : NULL; e; e = e->next)
+        if (hint_mentions(e->value, c->mb_var))
+          return e;
+  return NULL;
+}
+
+const char *never_looped(const Sched *s) {
+  return s->tuned           ? "its order is tuned for one value"
+         : s->all_m.refuted ? arena_printf(s->arena, "it is %s", s->all_m.text)
+         : cost_by_mb(s)    ? "times differ by microbatch"
+                            : NULL;
+}
+
 const Entry *moving_transfer(const Sched *s, const char *name) {
   Moved x = moved_by(s, name);
   bool over = s->opt->profile != NULL; /* it may have bandwidths, too */
@@ -179,10 +195,16 @@ static void enter(Line *l, const Clause *c) {
     few++;
   if (c->var)
     l->known[c->slot] = false, l->natural[c->slot] = true, l->bits[c->slot] = few;
+  if (c->slice_var)
+    l->known[c->slice_slot] = false, l->natural[c->slice_slot] = true, l->bits[c->slice_slot] = few;
+  if (c->rank_var) { /* a stage may come to other ranks at other M */
+    l->known[c->rank_slot] = false, l->natural[c->rank_slot] = true, l->bits[c->rank_slot] = few;
+    l->moved.slot[c->rank_slot] = l->s->row_of != NULL;
+  }
   if (!c->mb_var)
     return;
   l->known[c->mb_slot] = false, l->natural[c->mb_slot] = true, l->bits[c->mb_slot] = few;
-  if (c->kind != CL_LINK && c->kind != CL_TIME)
+  if (c->kind != CL_LINK)
     l->moved.slot[c->mb_slot] = true, l->bits[c->mb_slot] = M_BITS;
 }
 

@@ -680,7 +680,7 @@ static void start_copy(Rules *q, uint32_t unit, uint32_t row, uint64_t now) {
   Sched *s = q->s;
   Copy *c = &s->copy[row];
   uint32_t r = s->stage[c->stage].rank, user;
-  uint64_t end = now + s->stage[c->stage].time[c->kind];
+  uint64_t end = now + copy_cost(s, c);
   size_t cell = (size_t)c->stage * s->nmb + c->mb;
   c->at = q->free_at[r] > now ? q->begun[r] : q->next[r];
   q->op[s->nop + row].need = OP_DONE;

@@ -677,13 +677,18 @@ static void verify_send(const Sched *s) {
   }
 }
 
+static const uint64_t *unit_of(const PipeProgram *p, const PipeInstr *in) {
+  uint32_t n = p->nunit_time, unit = in->mb - p->stage[in->stage].mb0;
+  return &p->unit_time[8 * ((size_t)in->stage * n + unit % n)];
+}
+
 /* Of an instruction alone; 0 of one that is no op. */
 static uint64_t time_of(const PipeProgram *p, const PipeInstr *in) {
   if (in->op == PIPE_SIDE)
     return p->side[in->keep].time;
-  if (p->slice_time && in->op <= PIPE_R)
-    return p->slice_time[5 * (in->stage * (size_t)p->slices + in->mb % p->slices) + in->op];
-  return in->op <= PIPE_U ? p->stage[in->stage].time[in->op] : 0;
+  return in->op <= PIPE_R && p->unit_time ? unit_of(p, in)[in->op]
+         : in->op <= PIPE_U               ? p->stage[in->stage].time[in->op]
+                                          : 0;
 }
 
 void verify_program(const Sched *s) {
@@ -706,8 +711,9 @@ void verify_program(const Sched *s) {
       const PipeInstr *f = in->op == PIPE_F ? in : in + 1, *b = in->op == PIPE_F ? in + 1 : in;
       bool pair = in->group == 1 && i + 1 < p->rank[r].ninstr && in[1].stage < p->nstage &&
                   (i == 0 || in[-1].group != 2) && f->op == PIPE_F && b->op == PIPE_B;
-      if (pair && p->stage[f->stage].time_fb)
-        busy += p->stage[f->stage].time_fb - time_of(p, f) - time_of(p, b);
+      uint64_t fb = !pair ? 0 : p->unit_time ? unit_of(p, f)[7] : p->stage[f->stage].time_fb;
+      if (fb)
+        busy += fb - time_of(p, f) - time_of(p, b);
     }
   }
   BUG_IF(p->busy != busy || p->makespan < p->ideal || p->busy > p->nrank * p->ideal);

@@ -395,6 +395,10 @@ static void put_costs(FILE *out, const char *keyword, const Clause *c) {
     fprintf(out, " %s", c->var);
   if (c->mb_var)
     fprintf(out, ", %s", c->mb_var);
+  if (c->slice_var)
+    fprintf(out, ", %s", c->slice_var);
+  if (c->rank_var)
+    fprintf(out, " on %s", c->rank_var);
   put_entries(out, c);
 }
 

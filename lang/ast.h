@@ -133,6 +133,7 @@ typedef struct Entry { /* key = value in time { } and bytes { } */
   Name key;
   Span at, key_at;
   Expr *value;
+  bool by_unit;       /* (sema) it depends on the microbatch or the slice */
 } Entry;
 
 /* A line of `weights { }`. */
@@ -170,7 +171,7 @@ typedef enum ClauseKind {
   CL_EDGE,    /* edge value -> to [for var in range] */
   CL_TIE,     /* tie args */
   CL_ORDER,   /* order var [in range] { body } */
-  CL_TIME,    /* time [var [, mb_var]] { entries }; mb_var: the slice */
+  CL_TIME,    /* time [var [, mb_var [, slice_var]]] [on rank_var] { entries } */
   CL_BYTES,   /* bytes [var] { entries } */
   CL_PROFILE, /* profile "path" */
   CL_CHECK,   /* check value [for var in range] */
@@ -229,9 +230,12 @@ struct Clause {
   WeightLine *lines;  /* CL_WEIGHTS */
   Fn *fn;
   const char *path;   /* CL_PROFILE, unescaped */
-  Name mb_var;        /* CL_OFFLOAD, CL_RECOMPUTE, CL_PIPE, CL_WEIGHTS: the microbatch, or NULL; `var` is the stage */
+  Name mb_var;        /* CL_OFFLOAD, CL_RECOMPUTE, CL_PIPE, CL_WEIGHTS, CL_TIME: the microbatch, or NULL; `var` is the stage */
   Span mb_var_at;
   uint32_t mb_slot;   /* (sema) */
+  Name slice_var, rank_var; /* CL_TIME, or NULL */
+  Span slice_var_at, rank_var_at;
+  uint32_t slice_slot, rank_slot; /* (sema) */
   Expr *when, *lead;  /* CL_OFFLOAD, CL_RECOMPUTE, CL_SIDE; CL_OFFLOAD; or NULL */
   Side *side;         /* CL_SIDE */
 };

@@ -221,7 +221,7 @@ static Clause *new_clause(Parse *ps, ClauseKind kind, Span at, Expr *value) {
   c->kind = kind;
   c->at = at;
   c->value = value;
-  c->name_at = c->var_at = c->index_at = c->mb_var_at = NO_SPAN;
+  c->name_at = c->var_at = c->index_at = c->mb_var_at = c->slice_var_at = c->rank_var_at = NO_SPAN;
   return c;
 }
 
@@ -333,6 +333,24 @@ static Item *new_item(Parse *ps, ItemKind kind, Span at) {
 
 static const Binding NO_BINDING = {NULL, {NO_FILE, 0, 0}};
 
+static Clause *new_time(Parse *ps, Binding stage, Binding mb, Binding slice, Binding rank) {
+  Clause *c = new_clause(ps, CL_TIME, NO_SPAN, NULL);
+  c->var = stage.name, c->var_at = stage.at;
+  c->mb_var = mb.name, c->mb_var_at = mb.at;
+  c->slice_var = slice.name, c->slice_var_at = slice.at;
+  c->rank_var = rank.name, c->rank_var_at = rank.at;
+  return c;
+}
+
+/* "on r" */
+static Binding on_rank(Parse *ps, Binding word, Binding rank) {
+  if (strcmp(word.name, "on") != 0) {
+    diag_error(ps->lx.diag, DIAG_SYNTAX, word.at, "expected 'on', got '%s'", word.name);
+    diag_help(ps->lx.diag, "a time is written 'time s', by microbatch 'time s, m', by rank 'time s on r'");
+  }
+  return rank;
+}
+
 /* A line of `weights` about an op; op: NO_BINDING if it is of none. */
 static WeightLine *new_line(Parse *ps, WeightWord word, Span at, Binding op, Expr *formula, Expr *when) {
   WeightLine *l = NEW(ps->lx.arena, WeightLine);
@@ -425,7 +443,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %left '*' '/' '%'
 %precedence UNARY
 
-%type <binding> name opname name_opt replica_opt mb_opt
+%type <binding> name opname name_opt replica_opt mb_opt on_opt
 %type <array> array_opt for_opt
 %type <flag> dag_opt proof
 %type <expr> expr init
@@ -450,7 +468,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %type <lines> weight_lines
 %type <reads> source
 %type <fn> fn
-%type <clause> clause
+%type <clause> clause time_names
 %type <clauses> clauses
 %type <item> item
 
@@ -600,12 +618,11 @@ clause:
     $$->body = $5.first;
   }
 | ORDER ok error block { $$ = NULL; }
-| TIME ok name_opt '{' entries '}' { yyerrok; $$ = new_costs(ps, CL_TIME, @$, $3, $5); }
-| TIME ok name ',' name '{' entries '}' {
+| TIME ok time_names '{' entries '}' {
     yyerrok;
-    $$ = new_costs(ps, CL_TIME, @$, $3, $7);
-    $$->mb_var = $5.name;
-    $$->mb_var_at = $5.at;
+    $$ = $3;
+    $$->at = @$;
+    $$->entries = $5.first;
   }
 | BYTES ok name_opt '{' entries '}' { yyerrok; $$ = new_costs(ps, CL_BYTES, @$, $3, $5); }
 | PROFILE ok STRING { $$ = new_clause(ps, CL_PROFILE, @$, NULL); $$->path = $3.text; }
@@ -686,6 +703,16 @@ clause:
 | error { $$ = NULL; }
 | error skipped { $$ = NULL; }
 ;
+
+time_names:
+  %empty { $$ = new_time(ps, NO_BINDING, NO_BINDING, NO_BINDING, NO_BINDING); }
+| name { $$ = new_time(ps, $1, NO_BINDING, NO_BINDING, NO_BINDING); }
+| name name { $$ = new_time(ps, NO_BINDING, NO_BINDING, NO_BINDING, on_rank(ps, $1, $2)); }
+| name name name { $$ = new_time(ps, $1, NO_BINDING, NO_BINDING, on_rank(ps, $2, $3)); }
+| name ',' name on_opt { $$ = new_time(ps, $1, $3, NO_BINDING, $4); }
+| name ',' name ',' name on_opt { $$ = new_time(ps, $1, $3, $5, $6); }
+;
+on_opt: %empty { $$ = NO_BINDING; } | name name { $$ = on_rank(ps, $1, $2); } ;
 
 entries:
   %empty { $$ = (EntryList){0}; }

@@ -57,7 +57,7 @@ extern "C" {
 #endif
 
 #define PIPE_MAGIC 0x45504950u /* "PIPE", little endian */
-#define PIPE_ABI 8u
+#define PIPE_ABI 9u
 #define PIPE_NONE UINT32_MAX   /* no slot, no peer, no microbatch */
 #define PIPE_MANY (UINT32_MAX - 1) /* PipeStage.prev, next: see PipeGraph */
 #define PIPE_GROUP_MOST 64u    /* transfers in one group */
@@ -318,16 +318,17 @@ typedef struct PipeProgram {
   const PipeRule *rule;       /* [nrule] */
   const PipeThen *then;       /* [nthen] */
   const char *const *state;   /* [nstate] names; at most 32 */
-  const uint64_t *slice_time; /* [nstage][slices][PIPE_SLICE_OPS] of F B I W R, if slices of a stage differ
-                             in time: those of PipeStage are their means; NULL: they do not */
+  const uint64_t *unit_time; /* [nstage][nunit_time][PIPE_UNIT_TIMES], if the units of a stage differ in time: those
+                             of PipeStage are their means. NULL: they do not (pipe_unit_times) */
   const PipeShare *share;     /* [nshare] by from, to, link, each once; NULL: every two ranks have a link of their own */
   uint32_t nshare, nlink;
   const PipeChannel *channel; /* [nchannel]; NULL but with lowering CHANNELS */
   uint32_t nchannel;
-  uint32_t zero;
+  uint32_t nunit_time;    /* slices: units differ by slice alone; or the most units of a stage. 0 without unit_time */
 } PipeProgram;
 
-enum { PIPE_SLICE_OPS = PIPE_R + 1 };
+/* Columns of PipeProgram.unit_time: F B I W R by PipeOp, then these; FB is that of the F's unit. */
+enum { PIPE_UNIT_OFF = PIPE_R + 1, PIPE_UNIT_LOAD, PIPE_UNIT_FB, PIPE_UNIT_TIMES };
 
 PIPE_STATIC_ASSERT(sizeof(PipeInstr) == 48, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipePool) == 32, "ABI");
@@ -418,19 +419,38 @@ static inline uint32_t pipe_fields(const PipeStage *st, uint32_t op, int input) 
   return !input == !forward ? st->nin : st->nout;
 }
 
-/* What an instruction takes; of a SEND the transfer, of a SIDE what its row says. */
-typedef struct PipeTimes {
+typedef struct PipeTimes { /* as in PipeProgram */
   const PipeStage *stage;
   const PipeSide *side;
-  const uint64_t *slice; /* of PipeProgram.slice_time */
-  uint32_t slices;
+  const uint64_t *unit_time;
+  uint32_t nunit_time;
 } PipeTimes;
+
+/* The columns of a unit of a stage. Requires unit_time. */
+static inline const uint64_t *pipe_unit_times(PipeTimes t, uint32_t stage, uint32_t mb) {
+  size_t row = (size_t)stage * t.nunit_time + (mb - t.stage[stage].mb0) % t.nunit_time;
+  return &t.unit_time[row * PIPE_UNIT_TIMES];
+}
+
+/* The column of an op; PIPE_NONE: it takes the same for all units. */
+static inline uint32_t pipe_unit_column(uint32_t op) {
+  if (op == PIPE_OFF || op == PIPE_LOAD)
+    return op - PIPE_OFF + PIPE_UNIT_OFF;
+  return op <= PIPE_R ? op : PIPE_NONE;
+}
+
+/* What an instruction takes; of a SEND the transfer, of a SIDE what its row says. */
 static inline uint64_t pipe_time(PipeTimes t, const PipeInstr *c) {
   if (pipe_is_side(c->op))
     return t.side[c->keep].time;
-  if (t.slice && c->op < PIPE_SLICE_OPS)
-    return t.slice[((size_t)c->stage * t.slices + c->mb % t.slices) * PIPE_SLICE_OPS + c->op];
+  if (t.unit_time && pipe_unit_column(c->op) != PIPE_NONE)
+    return pipe_unit_times(t, c->stage, c->mb)[pipe_unit_column(c->op)];
   return t.stage[c->stage].time[c->op];
+}
+
+/* What an action of forward f and one B takes; 0: the sum of both. */
+static inline uint64_t pipe_fused_time(PipeTimes t, uint32_t stage, uint32_t mb) {
+  return t.unit_time ? pipe_unit_times(t, stage, mb)[PIPE_UNIT_FB] : t.stage[stage].time_fb;
 }
 
 /* The time of a transfer: of its SEND. edge: of PipeGraph. */

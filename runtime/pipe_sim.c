@@ -113,10 +113,12 @@ static inline void fetch_end(Ends e, uint32_t i) {
 
 static uint64_t add(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
 
-static uint64_t time_of(const Machine *m, const PipeInstr *c) {
+static PipeTimes times(const Machine *m) {
   const PipeSimIn *in = m->in;
-  return pipe_time((PipeTimes){in->stage, in->side, in->slice_time, in->slices}, c);
+  return (PipeTimes){in->stage, in->side, in->unit_time, in->nunit_time};
 }
+
+static uint64_t time_of(const Machine *m, const PipeInstr *c) { return pipe_time(times(m), c); }
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
@@ -148,7 +150,8 @@ static uint64_t run_action(Machine *m, uint32_t r, uint32_t i, uint32_t n, uint6
     time = add(time, time_of(m, compute_at(m, r, j, &one)));
   }
   if (n == 2 && ((a->op == PIPE_F && b->op == PIPE_B) || (a->op == PIPE_B && b->op == PIPE_F))) {
-    uint64_t fused = m->in->stage[(a->op == PIPE_F ? a : b)->stage].time_fb;
+    const PipeInstr *f = a->op == PIPE_F ? a : b;
+    uint64_t fused = pipe_fused_time(times(m), f->stage, f->mb);
     time = fused > 0 ? fused : time;
   }
   end = add(start, time);

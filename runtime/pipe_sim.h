@@ -62,8 +62,8 @@ typedef struct PipeSimIn {
   const uint32_t *row;
   uint32_t nmb;
   const PipeSide *side;      /* of PipeProgram, and the next two */
-  const uint64_t *slice_time;
-  uint32_t slices;
+  const uint64_t *unit_time;
+  uint32_t nunit_time;
   const uint32_t *group;     /* [nrank] of PipeRank, or NULL: there are none */
   uint32_t ngroup;
   bool groups;               /* COMM streams may have groups */

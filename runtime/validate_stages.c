@@ -153,6 +153,10 @@ PrStatus pr_check_stages(Check *k) {
     if (g->mb0 % pipe_slices(p) || g->nmb % pipe_slices(p))
       return FAIL(k->run, "program: stage %u has units %u + %u, with %u slices", s, g->mb0, g->nmb,
                   p->slices);
+    bool wraps = p->nunit_time != pipe_slices(p) && g->nmb > p->nunit_time;
+    if (p->unit_time ? p->nunit_time == 0 || wraps : p->nunit_time != 0)
+      return FAIL(k->run, "program: stage %u has %u units, and %u have times", s, g->nmb,
+                  p->nunit_time);
     const PipeStage *h = g->next == PIPE_NONE || !chain ? NULL : &p->stage[g->next];
     if (h && (h->mb0 != g->mb0 || h->nmb != g->nmb || h->model != g->model + 1))
       return FAIL(k->run, "program: stages %u and %u are not of one pipe", s, g->next);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # List scheduling written a second time, slowly: in steps of one unit of time, every rank that is free takes what
-# lang/spec.md 5.6 says. Random chains of stages with random costs, credits and keys, updates, actions and copies are
+# lang/spec.md 5.6 says. Random chains of stages with random costs, by microbatch too, credits and keys, updates, actions and copies are
 # compiled, and each rank's order must be the one found here. Prints its seed.
 import random
 import subprocess
@@ -16,6 +16,7 @@ class Case:
         c.P, c.M = rng.randint(1, 4), rng.randint(1, 7)
         c.F = [rng.randint(1, 5) for _ in range(c.P)]
         c.B, c.U, c.FB = rng.randint(1, 7), rng.randint(0, 2), rng.choice([0, rng.randint(1, 9)])
+        c.more = [rng.choice([0, rng.randint(1, 9)]) for _ in range(4)]  # of F, B, OFF and FB, by microbatch
         c.send = rng.randint(0, 3)
         c.OFF, c.LOAD = rng.randint(1, 4), rng.randint(1, 4)
         c.extra = rng.randint(0, 2)
@@ -27,6 +28,13 @@ class Case:
 
     def credit(c, r):
         return c.P - r + c.extra
+
+    def by(c, k, m):
+        return c.more[k] * m % 4
+
+    def time(c, r, kind, m):
+        at = {"F": (c.F[r], 0), "B": (c.B, 1), "U": (c.U, -1), "OFF": (c.OFF, 2), "LOAD": (c.LOAD, -1)}[kind]
+        return at[0] + (c.by(at[1], m) if at[1] >= 0 else 0)
 
     def text(c):
         k = c.keys
@@ -40,8 +48,9 @@ class Case:
         times = " : ".join(f"s == {s} ? {t}" for s, t in enumerate(c.F))
         return (
             f"schedule s() {{\n  ranks {c.P}\n  pipe net stages {c.P} mbs {c.M} place s -> s\n"
-            f"  time s {{ F = {times} : 1  B = {c.B}  U = {c.U}  FB = {c.FB}  send = {c.send}"
-            f"  OFF = {c.OFF}  LOAD = {c.LOAD} }}\n"
+            f"  time s {{ U = {c.U}  send = {c.send}  LOAD = {c.LOAD} }}\n"
+            f"  time s, m {{ F = ({times} : 1) + {c.more[0]}*m%4  B = {c.B} + {c.more[1]}*m%4"
+            f"  OFF = {c.OFF} + {c.more[2]}*m%4  FB = {c.FB} > 0 ? {c.FB} + {c.more[3]}*m%4 : 0 }}\n"
             f"  order r {{ rules m {{\n{body}  }} {'' if c.updates else 'U '}}}\n"
             f"  check staleness(r) < 99 for r in 0..{c.P}\n}}\n"
         )
@@ -98,9 +107,9 @@ def play(c):
     def take(r, ops, now):
         k = ranks[r]
         if len(ops) == 2:
-            time = c.FB or c.F[r] + c.B
+            time = c.FB and c.FB + c.by(3, ops[0][1]) or sum(c.time(r, *op) for op in ops)
         else:
-            time = {"F": c.F[r], "B": c.B, "U": c.U}[ops[0][0]]
+            time = c.time(r, *ops[0])
         for op in ops:
             end[(r,) + op] = now + time
             k.done.add(op)
@@ -108,7 +117,7 @@ def play(c):
         k.order.append(ops)
         k.free, k.running = now + time, ops
 
-    limit = 60 * (M + P) * 12
+    limit = 60 * (M + P) * 16
     now = 0
     while any(len(k.done) < all_ops for k in ranks):
         if now > limit:
@@ -141,7 +150,7 @@ def play(c):
                         m, _, kind = best
                         if kind == "LOAD":
                             k.live, k.host = k.live + 1, k.host - 1
-                        end[(r, kind, m)] = now + (c.OFF if kind == "OFF" else c.LOAD)
+                        end[(r, kind, m)] = now + c.time(r, kind, m)
                         k.copy, k.copy_free = (kind, m), end[(r, kind, m)]
                         moved = True
                 if now < k.free:

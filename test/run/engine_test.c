@@ -399,6 +399,9 @@ static void refused(void) {
   m->p.abi = PIPE_ABI + 1;
   tell("abi", m, t, &o);
   m->p.abi = PIPE_ABI;
+  m->p.nunit_time = 2;
+  tell("times", m, t, &o);
+  m->p.nunit_time = 0;
   m->instr[1][1].wait = 2;
   tell("wait", m, t, &o);
   free_made(m);

@@ -3,7 +3,8 @@
 #
 #   bound.py PIPEC STDLIB SCRATCH SEED
 #
-#   best      all orders of small steps, tried here: none is below the bound; how many meet it
+#   best      all orders of small steps, tried here, under uniform times and under times by microbatch, stage and rank:
+#             none is below the bound; how many meet it
 #   formula   linear placement and P stashes a rank, where it is known in closed form: Qi et al. 2023, and Little
 #   library   every schedule of the library under random costs is at or above its bound
 import itertools
@@ -38,6 +39,16 @@ def entries(c):
     return "time { %s }" % "  ".join("%s = %d" % e for e in c.items())
 
 
+def by_unit(c, on_rank):
+    """The same with F, I and W that differ by microbatch and stage, or rank; as text, and as a function."""
+    of = {k: [rng.randint(0, 9) for _ in range(4)] for k in "FIW"}
+    text = "time s, m%s { %s }\n  time { send = %d }" % (
+        " on r" if on_rank else "",
+        "  ".join("%s = 1 + (%d + %d*%s + %d*m + %d*s*m) %% 9" % (k, v[0], v[1], "r" if on_rank else "s", v[2], v[3])
+                  for k, v in of.items()), c["send"])
+    return text, lambda k, s, m: 1 + (of[k][0] + of[k][1] * s + of[k][2] * m + of[k][3] * s * m) % 9
+
+
 # ---- all orders of a small step ----
 
 def orders(M, room):
@@ -57,7 +68,7 @@ def orders(M, room):
     return list(extend([], 0, 0))
 
 
-def played(rows, P, c, place):
+def played(rows, P, send, cost):
     """Makespan and span of the orders on an idle network; None: they wait for each other."""
     end, now, first, at = {}, [0] * P, [None] * P, [0] * P
     moved = True
@@ -71,9 +82,9 @@ def played(rows, P, c, place):
                 if before and 0 <= before[0] < P:
                     if before not in end:
                         break
-                    start = max(start, end[before] + c["send"])
+                    start = max(start, end[before] + send)
                 first[r] = start if first[r] is None else first[r]
-                end[(r, kind, m)] = now[r] = start + c[kind]
+                end[(r, kind, m)] = now[r] = start + cost(kind, r, m)
                 at[r] += 1
                 moved = True
     if any(a < len(row) for a, row in zip(at, rows)):
@@ -82,16 +93,17 @@ def played(rows, P, c, place):
 
 
 tried = met = spans = 0
-for P, M, rounds in (2, 2, 40), (3, 2, 6), (2, 3, 4):
-    for _ in range(rounds):
+for P, M, rounds in (2, 2, 60), (3, 2, 8), (2, 3, 6):
+    for k in range(rounds):
         c = costs()
+        times, cost = (entries(c), lambda kind, r, m: c[kind]) if k % 2 else by_unit(c, rng.random() < 0.5)
         lag = rng.choice((0, 1))
         text = ("schedule s() {\n  ranks %d\n  pipe net stages %d mbs %d place s -> s\n  %s\n"
                 "  order r { steady m { F(m)  I(m - min(%d, %d-1-r+%d))  W(m - %d) }  U }\n}\n"
-                % (P, P, M, entries(c), M, P, lag, M))
+                % (P, P, M, times, M, P, lag, M))
         j = compiled(text)
         room = [r["inflight"] for r in j["rank"]]
-        best = [played(rows, P, c, None) for rows in itertools.product(*(orders(M, n) for n in room))]
+        best = [played(rows, P, c["send"], cost) for rows in itertools.product(*(orders(M, n) for n in room))]
         best = [b for b in best if b]
         makespan, span = min(b[0] for b in best), min(b[1] for b in best)
         assert j["bound"]["makespan"] <= makespan <= j["makespan"], (text, j["bound"], makespan, j["makespan"])
@@ -132,7 +144,8 @@ for name in names:
         if rng.random() < 0.3:
             c["FB"] = rng.randint(1, 20)
         text = ('import "%s/%s.pipe"\nschedule x(%s) extends %s() { %s }\n'
-                % (os.path.abspath(stdlib), name, params, j["schedule"], entries(c)))
+                % (os.path.abspath(stdlib), name, params, j["schedule"],
+                   entries(c) if rng.random() < 0.5 or j["slices"] > 1 else by_unit(c, rng.random() < 0.5)[0]))
         path = scratch + "/l.pipe"
         with open(path, "w") as f:
             f.write(text)
