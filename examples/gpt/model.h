@@ -71,6 +71,11 @@ const char *gpt_number_error(int result);
  * of it could not be written. 0, or 1 on failure. */
 int gpt_finish(const char *program);
 
+/* blas.c. The first call of main: where OpenBLAS has chosen kernels that do not use AVX2 and the processor has it, starts
+ * the program again with OPENBLAS_CORETYPE set, unless the user has set it. The other: the kernels in use. */
+void gpt_choose_kernels(char **argv);
+const char *gpt_kernels(void);
+
 /* The callbacks, with m as their `self`; m must outlive them. */
 PrModel gpt_model(GptModel *m);
 

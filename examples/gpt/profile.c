@@ -4,7 +4,8 @@
  *
  * Runs everything on one thread, with the buffers of the whole model alive, so that caches are as
  * cold as in training. A transfer is measured as what the thread engine does: one copy of the
- * boundary tensor. The input is noise: the time of no op depends on what the text says. */
+ * boundary tensor. The name of the model ends with the kernels of BLAS: times with others are not
+ * comparable. The input is noise: the time of no op depends on what the text says. */
 #include "data.h"
 #include "model.h"
 #include "profile_rows.h"
@@ -77,6 +78,8 @@ static int usage(const char *why, const char *what) {
 int main(int argc, char **argv) {
   GptConfig g = gpt_default;
   uint64_t nstage = 0, nmb = 0, reps = 25;
+  char note[64];
+  gpt_choose_kernels(argv);
   signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error like a full disk */
   for (int i = 1; i < argc; i += 2) {
     const char *value = i + 1 < argc ? argv[i + 1] : "";
@@ -110,10 +113,11 @@ int main(int argc, char **argv) {
     noise[i] = (uint8_t)mix64(i);
   int bad = !noise || !row || seq_open(&s, &model, 0) ||
             measure(&s, (uint32_t)nmb, (uint32_t)reps, row);
+  snprintf(note, sizeof note, " kernels=%s", gpt_kernels());
   if (bad)
     fprintf(stderr, "gpt_profile: %s\n", s.error ? s.error : "out of memory");
   else
-    profile_print(&g, "", row, (uint32_t)nstage);
+    profile_print(&g, note, row, (uint32_t)nstage);
   seq_close(&s);
   free(noise);
   free(row);

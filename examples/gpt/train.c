@@ -223,9 +223,10 @@ static void print_start(const GptModel *m, const Options *o) {
     count += gpt_weights(m, i);
   fprintf(stderr,
           "gpt: %u layers, d %u, %.2f million weights in %u stages; %s %s, %u ranks on %ld cores\n"
-          "     %s: %.2f MB to train on, %.2f MB held out\n",
+          "     %s: %.2f MB to train on, %.2f MB held out\n"
+          "     BLAS kernels: %s\n",
           g->layers, g->d, (double)count / 1e6, p->nmodel, p->name, p->params, p->nrank, cores(),
-          o->data, (double)text->len / 1e6, (double)o->held_bytes / 1e6);
+          o->data, (double)text->len / 1e6, (double)o->held_bytes / 1e6, gpt_kernels());
 }
 
 /* ---- the two ways to train ------------------------------------------------------------------- */
@@ -462,6 +463,7 @@ static int read_option(Options *o, const Option *x, const char *value) {
 }
 
 int main(int argc, char **argv) {
+  gpt_choose_kernels(argv);
   signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error like a full disk */
   signal(SIGXFSZ, SIG_IGN); /* and so is a limit of file sizes */
   const PipeProgram *prog = &pipe_program;
