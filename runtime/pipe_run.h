@@ -35,7 +35,7 @@ typedef enum PrStatus {
 } PrStatus;
 
 /* Bytes of one stage. act: what F keeps for B (or I and W). gout: what I keeps for W. boundary: the
- * stage's output for one microbatch = the next stage's input = their gradients (0 on the last).
+ * stage's output for one microbatch = the next stage's input = their gradients (0 on the last, and only there).
  * work: scratch of one op, contents undefined between ops. edge: each output to a stage that is not the
  * next (0 if there is none). tied: how much of grad, from its start, is of weights that are shared
  * (0 if it shares none). */

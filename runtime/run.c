@@ -243,6 +243,7 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
   for (uint32_t i = 0; i < *n; i++)
     if (has_rule(k, at[i].index))
       pr_before_update(run, k, &c[i], &k->t->weights[at[i].index], &k->call[i]);
+  pr_before_ops(run, k, c, *n);
   int code = pr_call_model(&run->m, k->call, *n);
   for (uint32_t i = 0; i < *n && !code; i++)
     if (has_rule(k, at[i].index))
@@ -253,6 +254,9 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
                                                    start + took * (i + 1) / *n};
   if (code)
     return model_failed(run, k, c, step, code);
+  PrStatus st = pr_after_ops(run, k, c, *n, step);
+  if (st)
+    return st;
   if (fault == PR_CORRUPT)
     *(unsigned char *)(k->call[hit].y ? k->call[hit].y : k->call[hit].dx) ^= 1;
   for (uint32_t i = 0; run->o.on_loss && i < *n; i++)
@@ -268,7 +272,8 @@ PrStatus pr_side(PrRun *run, RankRun *k, uint32_t index, uint64_t step) {
   int code = run->m.side(run->m.self, &a);
   if (k->span)
     *pr_span(run, k, step, index) = (PrSpan){start, pr_now() - run->epoch_ns};
-  return code ? model_failed(run, k, &k->t->instr[index], step, code) : PR_OK;
+  return code ? model_failed(run, k, &k->t->instr[index], step, code)
+              : pr_after_ops(run, k, &k->t->instr[index], 1, step);
 }
 
 PrStatus pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
@@ -343,9 +348,14 @@ PrStatus pr_transfer(PrRun *run, const Chan *ch) {
 PrStatus pr_add(PrRun *run, const Coll *l, void *const *grad, uint64_t bytes, uint64_t step) {
   int code = l->tie ? run->m.tie(run->m.self, l->stage, grad, l->ngrad, bytes)
                     : run->m.reduce(run->m.self, l->stage[0], grad, l->ngrad, bytes);
+  char where[PR_WHERE];
+  for (uint32_t i = 0; !code && i < l->n; i++) {
+    const RankRun *k = &run->rank[run->p->stage[l->row[i]].rank];
+    if (k->contract && pr_check_fences(run, k, l->tie ? "tie" : "reduce"))
+      return PR_E_MODEL;
+  }
   if (!code)
     return PR_OK;
-  char where[PR_WHERE];
   uint32_t i = 0;
   while (!pr_is_here(run, run->p->stage[l->row[i]].rank))
     i++;
@@ -385,20 +395,22 @@ static bool lay_out_slots(PrRun *run, RankRun *k, char *at, bool host, uint64_t 
   const uint64_t limit = UINT64_C(1) << 60;
   for (uint32_t i = 0; i < k->t->npool; i++) {
     const PipePool *l = &k->t->pool[i];
-    uint64_t bytes = l->cls == PIPE_BUFFER
-                         ? pr_round(l->bytes)
-                         : pr_round(pr_class_bytes(run, l->stage, l->cls, l->skip));
+    uint64_t bytes = l->cls == PIPE_BUFFER ? l->bytes
+                                           : pr_class_bytes(run, l->stage, l->cls, l->skip);
+    uint64_t room = host ? pr_round(bytes) : pr_room(k, NULL, bytes, NULL, 0);
     if ((l->cls == PIPE_HOST) != host)
       continue;
-    if (*used > limit || (bytes && l->count > (limit - *used) / bytes))
+    if (*used > limit || (room && l->count > (limit - *used) / room))
       return false;
     for (uint32_t j = 0; at && j < l->count; j++) {
-      k->slot[l->first + j] = at + *used + j * bytes;
+      k->slot[l->first + j] = at + *used + j * room;
+      if (!host)
+        pr_room(k, k->slot[l->first + j], bytes, pipe_class_name[l->cls], l->stage);
       k->slot_bytes[l->first + j] = l->bytes;
     }
     if (at && l->cls == PIPE_WEIGHT)
       run->stage[l->stage].weight = k->slot[l->first];
-    *used += l->count * bytes;
+    *used += l->count * room;
   }
   return true;
 }
@@ -414,20 +426,20 @@ static bool lay_out(PrRun *run, RankRun *k, char *at, uint64_t *total) {
     uint64_t own = k->t->weights ? 0 : g->size.weight; /* versions are in slots */
     const uint64_t bytes[4] = {own, g->size.grad, g->size.opt,
                                (uint64_t)__builtin_popcount(states) * pr_round(g->size.weight)};
+    static const char *const what[4] = {"weight", "grad", "opt", "state"};
     void **ptr[4] = {&g->weight, &g->grad, &g->opt, &g->state};
     for (int j = 0; j < 4; j++) {
       if (at)
         *ptr[j] = at + used;
-      used += pr_round(bytes[j]);
+      used += pr_room(k, at ? at + used : NULL, bytes[j], what[j], k->stage[i]);
     }
-    if (pr_round(g->size.work) > work)
-      work = pr_round(g->size.work);
+    work = g->size.work > work ? g->size.work : work;
     if (used > limit)
       return false;
   }
   if (at)
     k->work = at + used;
-  used += work;
+  used += pr_room(k, at ? at + used : NULL, work, "work", PIPE_NONE);
   *total = 0;
   if (!lay_out_slots(run, k, at, false, &used))
     return false;
@@ -464,6 +476,10 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
   }
   if (!pr_is_here(run, k->id))
     return PR_OK;
+  PrStatus st = pr_take_contract(run, k);
+  if (st)
+    return st;
+  lay_out(run, k, NULL, &k->block_bytes);
   uint32_t most = 1;
   for (uint32_t i = 0; i < t->ninstr; i++)
     most = t->instr[i].group + 1u > most ? t->instr[i].group + 1u : most;
@@ -472,7 +488,7 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
   k->slot = calloc((size_t)t->nslot + 1, sizeof *k->slot);
   k->slot_bytes = calloc((size_t)t->nslot + 1, sizeof *k->slot_bytes);
   /* A line more than needed: a buffer of no bytes at the end has an address, too. */
-  k->block = take(run, k->bytes + PR_LINE, false);
+  k->block = take(run, k->block_bytes + PR_LINE, false);
   k->listed = calloc((size_t)t->nlist + pr_count_kept(run, k) + 1, sizeof *k->listed);
   bool ok = k->slot && k->slot_bytes && k->listed && k->block && k->call && k->lost;
   if (k->ncopy > 0) {
@@ -493,9 +509,10 @@ static PrStatus take_memory(PrRun *run, RankRun *k) {
 
 PrStatus pr_init_rank(PrRun *run, RankRun *k) {
   if (!run->engine->take)
-    memset(k->block, 0, k->bytes + PR_LINE);
+    memset(k->block, 0, k->block_bytes + PR_LINE);
   if (k->host && !run->engine->take)
     memset(k->host, 0, k->host_bytes + PR_LINE);
+  pr_fill_fences(k);
   for (uint32_t i = 0; i < k->nstage; i++) {
     uint32_t s = k->stage[i];
     int code = run->m.init(run->m.self, run->p->stage[s].model, run->stage[s].weight,
@@ -503,7 +520,7 @@ PrStatus pr_init_rank(PrRun *run, RankRun *k) {
     if (code)
       return pr_fail(run, PR_E_MODEL, "model: init of stage %u returned %d", s, code);
   }
-  return PR_OK;
+  return pr_check_fences(run, k, "init");
 }
 
 /* Gives each rank its rows of the stage table: stage s is number `chunk` of them. */
@@ -739,6 +756,7 @@ void pr_close(PrRun *run) {
     give(run, k->block, false);
     free(k->span);
     free(k->view);
+    pr_give_contract(k);
   }
   ck_leave_folders(run);
   free(run->rank);

@@ -166,6 +166,8 @@ typedef struct RankRun {
   char *block;    /* every tensor of the rank but those of class HOST */
   char *host;     /* those; NULL: none */
   uint64_t bytes, host_bytes; /* of block, of host */
+  uint64_t block_bytes;   /* of block, with the fences of a contract */
+  struct PrContract *contract; /* contract.c; NULL: not checked */
   void **slot;    /* [nslot] */
   uint64_t *slot_bytes; /* [nslot] of class BUFFER */
   void **listed;  /* [nlist] those of PipeRank.list; then the inputs of each R that has several */
@@ -457,6 +459,19 @@ uint64_t pr_limit(const PrRun *run, uint64_t predicted_ns);
 static inline PrSpan *pr_span(const PrRun *run, const RankRun *k, uint64_t step, uint32_t index) {
   return &k->span[step % run->trace_slots * k->t->ninstr + index];
 }
+
+/* contract.c: checks of the model, if the environment asks for them; else k->contract stays NULL and the rest does
+ * nothing. */
+PrStatus pr_take_contract(PrRun *run, RankRun *k);
+void pr_give_contract(RankRun *k);
+/* The room of a buffer of the rank: pr_round(bytes), and the fence behind it. at: where it is laid out; NULL: it is
+ * only counted. stage: PIPE_NONE: of the rank. */
+uint64_t pr_room(const RankRun *k, char *at, uint64_t bytes, const char *what, uint32_t stage);
+void pr_fill_fences(const RankRun *k);
+PrStatus pr_check_fences(PrRun *run, const RankRun *k, const char *where);
+/* Before and after the n ops c of an action. */
+void pr_before_ops(const PrRun *run, const RankRun *k, const PipeInstr *c, uint32_t n);
+PrStatus pr_after_ops(PrRun *run, const RankRun *k, const PipeInstr *c, uint32_t n, uint64_t step);
 
 /* Reads PIPE_FAULT; PR_E_ARG: it makes no sense for this program. */
 PrStatus pr_fault_read(PrRun *run);

@@ -769,7 +769,7 @@ PrStatus pr_validate(PrRun *run) {
     st = pr_fail(run, PR_E_MEMORY, "no memory to check the program");
   if (!st && !(st = pr_check_stages(&k)) && !(st = pr_check_states(&k)) &&
       !(st = pr_check_tables(run)))
-    st = (st = check_sizes(run)) ? st : pr_size_keeps(run);
+    st = (st = check_sizes(run)) || (st = pr_check_outputs(run)) ? st : pr_size_keeps(run);
   for (uint32_t s = 0; !st && !p->edge && s < p->nstage; s++)
     k.left[s] = p->stage[s].nmb;
   if (!st)

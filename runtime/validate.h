@@ -75,6 +75,9 @@ typedef struct Check {
                 op_, __VA_ARGS__); \
   } while (0)
 
+/* validate_stages.c, once sizes are known: no output has 0 bytes. */
+PrStatus pr_check_outputs(PrRun *run);
+
 static inline Seen *seen_of(const Check *k, uint32_t stage, uint32_t mb) {
   return &k->seen[(size_t)k->p->stage[stage].model * k->p->nmb + mb];
 }

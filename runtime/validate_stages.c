@@ -208,3 +208,22 @@ PrStatus pr_check_stages(Check *k) {
   memset(k->graded, 0, 3 * (size_t)p->nstage * sizeof *k->graded);
   return PR_OK;
 }
+
+PrStatus pr_check_outputs(PrRun *run) {
+  const PipeProgram *p = run->p;
+  for (uint32_t s = 0; s < p->nstage; s++) {
+    const PipeStage *g = &p->stage[s];
+    bool next = g->nout > 0 && !p->edge;
+    for (uint32_t e = 0; e < p->nedge; e++) {
+      bool here = p->edge[e].from == g->model;
+      next = next || (here && !p->edge[e].skip);
+      if (here && p->edge[e].skip && run->stage[s].size.edge == 0)
+        return FAIL(run, "model: stage %u has an output for stage %u, of 0 bytes: PrSizes.edge", s,
+                    p->edge[e].to);
+    }
+    if (next && run->stage[s].size.boundary == 0)
+      return FAIL(run, "model: stage %u has an output for stage %u, of 0 bytes: PrSizes.boundary",
+                  s, g->model + 1);
+  }
+  return PR_OK;
+}

@@ -255,7 +255,6 @@ int main(int argc, char **argv) {
   printf("cores: %ld, load before: %.4s\n", sysconf(_SC_NPROCESSORS_ONLN), load);
   machine();
   overhead(1, 0);
-  overhead(2, 0);
   overhead(2, 64);
   overhead(4, 64);
   if (small) {

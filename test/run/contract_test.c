@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT
+ * A model that breaks a promise of PrCall, and what PIPE_CHECK_MODEL=1 says of it.
+ *
+ *   contract_test SCHEDULE.pipe MISTAKE     prints the error of the run, or "fine" */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipe_run.h"
+#include "pipec.h"
+
+enum { N = 5 }; /* floats of a tensor: not a whole line */
+
+typedef struct Model {
+  uint32_t nstage;
+  const char *mistake;
+} Model;
+
+static bool makes(const Model *m, const char *mistake) { return !strcmp(m->mistake, mistake); }
+
+static PrSizes sizes(void *self, uint32_t stage) {
+  const Model *m = self;
+  return (PrSizes){
+      .act = 4 * N,
+      .gout = 4 * N,
+      .boundary = stage + 1 == m->nstage || (stage == 1 && makes(m, "boundary")) ? 0 : 4 * N,
+      .weight = 4 * N,
+      .grad = 4 * N,
+      .opt = 4 * N,
+      .work = 4 * N};
+}
+
+static int init(void *self, uint32_t stage, void *weight, void *opt) {
+  memset(weight, 0, stage == 1 && makes(self, "init") ? 4 * N + 1 : 4 * N);
+  (void)opt;
+  return 0;
+}
+
+static int forward(void *self, const PrCall *c) {
+  const Model *m = self;
+  memset(c->act, c->op == PIPE_R && c->stage == 1 && c->mb == 2 && makes(m, "act"), 4 * N - 8);
+  if (c->stage == 2 && c->mb == 1 && makes(m, "work"))
+    ((char *)c->work)[70] = 1;
+  if (c->y)
+    memset(c->y, 0, c->stage == 1 && c->mb == 1 && makes(m, "output") ? 4 * N + 4 : 4 * N);
+  else
+    *c->loss = 0;
+  return 0;
+}
+
+static int backward(void *self, const PrCall *c) {
+  (void)self;
+  if (c->dx)
+    memset(c->dx, 0, 4 * N);
+  for (int i = 0; i < N; i++)
+    ((float *)c->grad)[i] += 1;
+  return 0;
+}
+
+static int update(void *self, const PrCall *c) {
+  memset(c->grad, 0, c->stage == 1 && c->step == 1 && makes(self, "grad") ? 4 * N - 4 : 4 * N);
+  return 0;
+}
+
+static void oom(size_t n) {
+  fprintf(stderr, "contract_test: no memory for %zu bytes\n", n);
+  exit(1);
+}
+
+int main(int argc, char **argv) {
+  if (argc != 3)
+    return 2;
+  Arena arena = {.oom = oom};
+  Diag diag;
+  Options opt = {.input = argv[1], .emit = EMIT_NONE};
+  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
+  diag_init(&diag, &arena, stderr);
+  if (!compile_only(&s))
+    return 1;
+  Model self = {s.prog->nmodel, argv[2]};
+  PrModel m = {.self = &self,
+               .nstage = s.prog->nmodel,
+               .sizes = sizes,
+               .init = init,
+               .forward = forward,
+               .backward = backward,
+               .update = update};
+  PrRun *run;
+  PrStatus st = pr_open(&run, s.prog, &m, NULL);
+  if (!st)
+    st = pr_steps(run, 2);
+  printf("%s: %s\n", argv[2], st ? pr_error(run) : "fine");
+  pr_close(run);
+  arena_free(&arena);
+  return 0;
+}
