@@ -7,7 +7,8 @@
 #   %cc_only the compiler alone, %generator CMake's generator
 #   %mpirun  starts so many processes: %mpirun 4 program (REQUIRES: mpi)
 #   %shared published schedules and profiles (REQUIRES: shared-data)
-#   %much{A|B}  A, and where the code is instrumented, which takes several times as long, B: a part of the same
+#   %much{A|B|C}  how much of a campaign: A; where the code is instrumented, which takes several times as long, B;
+#           in ./dev soak C, or A if there is no C
 #   %torch  a Python that has PyTorch (REQUIRES: torch): $PIPE_TORCH_PYTHON, else %python
 #
 # The longest tests start first: by the seconds that lit has recorded in the build folder, before there are any by those
@@ -32,8 +33,8 @@ config.test_exec_root = os.path.join(config.build, "test")
 
 features = config.features.split()
 config.available_features.update(features)
-if "sanitizer" in features:  # about the source tree and the package, not about code
-    config.excludes += ["lint", "install"]
+if "sanitizer" in features:  # about texts, scripts and the package, not about code
+    config.excludes += ["lint", "install", "docs", "editor", "tools"]
 
 shared = os.environ.get("PIPE_SHARED_DATA", os.path.join(config.source, "..", "shared", "data"))
 shared = os.path.realpath(shared)
@@ -85,7 +86,9 @@ for name, value in [
 env["TSAN_OPTIONS"] = "halt_on_error=1:abort_on_error=1"
 
 instrumented = "sanitizer" in features
-config.substitutions.append((r"%much\{([^|}]*)\|([^}]*)\}", r"\2" if instrumented else r"\1"))
+much = 2 if instrumented else 3 if "PIPE_SOAK" in os.environ else 1
+config.substitutions.append((r"%much\{([^|}]*)\|([^|}]*)\|([^|}]*)\}", r"\%d" % much))
+config.substitutions.append((r"%much\{([^|}]*)\|([^|}]*)\}", r"\%d" % (2 if instrumented else 1)))
 for name, value in [
     ("pipec", config.build + "/bin/pipec"),
     ("bin", config.build + "/bin"),

@@ -167,7 +167,7 @@ def filecheck(root):
         if not run.strip():
             yield path, 1, "no RUN line"
             continue
-        run = re.sub(r"%much\{([^|}]*)\|([^}]*)\}", r"\1,\2", run)
+        run = re.sub(r"%much\{([^}]*)\}", lambda m: m[1].replace("|", ","), run)
         prefixes = set()
         for call in re.findall(r"FileCheck\b([^|&;\n]*)", run):
             own = re.findall(r"--?check-prefix(?:es)?[= ](\S+)", call)

@@ -7,8 +7,8 @@
 # Each row of heuristics.csv is compiled with its costs, once for its makespan, once for its span (own); the
 # order must have no more stashes than the heuristic could have. Of a form with half = 1 these are counted in
 # halves of a stash. Prints for each form how many makespans and spans are longer and how the means compare, then on
-# random costs (seed printed) whether ZB-1p is at its lower bound. FORM: only the rows of this one. bound: N costs where the
-# bound of linear placement is known to be reached, and once P = 64, M = 512.
+# random costs (seed printed) whether ZB-1p is at its lower bound. FORM: only the rows of this one;
+# HEURISTICS_SHARE=N: every N-th row. bound: N costs where the bound of linear placement is known to be reached, and once P = 64, M = 512.
 import csv
 import os
 import random
@@ -96,7 +96,7 @@ def beside(pipec, lib, scratch, form):
     here = os.path.dirname(os.path.abspath(__file__))
     with open(os.path.join(here, "heuristics.csv")) as f:
         rows = list(csv.DictReader(line for line in f if not line.startswith("#")))
-    rows = [row for row in rows if form in (None, row["form"])]
+    rows = [row for row in rows if form in (None, row["form"])][::int(os.environ.get("HEURISTICS_SHARE", 1))]
     forms = {}
     for row in rows:
         P, M, send = int(row["P"]), int(row["M"]), int(row["send"])
