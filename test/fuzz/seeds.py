@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # seeds.py PIPEC DIR: writes the inputs from which the fuzzers start, DIR/TARGET/NUMBER. They are the schedules and tests of
 # this tree, with small parameters, and for the readers of JSON and CSV what PIPEC makes of schedules. Each text to
-# compile gets a line of letters (compile.c), in turn. For resume.c there are two edits of each kind in each file.
+# compile gets a line of letters (compile.c), in turn. For resume.c there are two edits of each kind in each file,
+# for names.c a plain name and one of all that is escaped.
 import pathlib
 import re
 import subprocess
@@ -72,3 +73,5 @@ for path in sorted((root / "stdlib").glob("*.pipe")):
 for how in range(16):
     for right in 0, 1:
         write("resume", bytes([right, how, 40, 0, 49, how, 90, 0, 49]))
+for name in b"plain", b'a"\\*/ /* ??/ // <&>\n\t\x1b\x7f \xc2\x9b \xe2\x80\xae \xff':
+    write("names", name)
