@@ -4,14 +4,17 @@
  * picture of time against memory (--emit=svg). Nothing that a compile proves is left out here; a schedule
  * that is refused at a point is a row that says so.
  *
- * Schedules cut a model into different numbers of stages and hold different numbers of stashes, so time is
- * given as a multiple of the work of a rank (makespan x ranks / busy: 1 has no bubble), and stashes in
- * units of 1/ranks of the model's, which are the stages of a schedule without chunks. */
+ * Schedules cut a model into different numbers of stages and hold different numbers of stashes. So times
+ * in units are scaled to equal work (equal_work.c), `work` is makespan x ranks over the work of the model
+ * (1 has no bubble and recomputes nothing), and stashes are counted in 1/ranks of the model's, which are
+ * the stages of a schedule without chunks. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "equal_work.h"
 #include "graph.h"
 #include "svg_text.h"
 
@@ -20,19 +23,22 @@ enum { MOST_ROWS = 100000 };
 typedef struct Row {
   const char *file, *name, *params; /* params: as they were bound */
   uint32_t which;                   /* input */
-  const char *refused;              /* NULL, or the name of the first error */
-  bool sized, timed, front;         /* front: none at this point is better in time and in memory */
+  const char *refused, *why;        /* NULL, or the name of the first error and what it says */
+  bool sized, front;                /* front: none at this point is better in time and in memory */
+  ModelWork model;
+  double scale; /* of times, to equal work */
   uint64_t makespan, span, bound, span_bound, transfers, volume, bytes;
-  uint32_t versions, staleness;           /* of the worst rank */
-  double bubble, times, inflight, memory; /* memory: bytes of the worst rank, or inflight */
-  double by;                              /* what is ranked by */
+  uint32_t versions, staleness;          /* of the worst rank */
+  double bubble, work, inflight, memory; /* memory: bytes of the worst rank, or inflight */
+  double by;                             /* what is ranked by */
 } Row;
 
 typedef struct Compare {
   Sched *s; /* of the command line: options, messages, arena */
   Row *row;
   uint32_t nrow, ninput;
-  bool sized; /* every row that was compiled is */
+  bool sized;  /* every row that was compiled is */
+  bool scaled; /* some row is: its scale is not 1 */
   const char *
       *beside; /* of each input: behind the name of its schedule; "" unless others have that name */
 } Compare;
@@ -57,23 +63,24 @@ static void fill(Compare *c, uint32_t which, Row *row) {
   opt.emit = EMIT_NONE, opt.check_only = false, opt.dump_after = NULL, opt.time_passes = false;
   opt.define = arena_alloc(&arena, (opt.ndefine + 1) * sizeof *opt.define);
   memcpy(opt.define, c->s->opt->define, opt.ndefine * sizeof *opt.define);
-  *row = (Row){.file = c->s->opt->compare[which], .which = which};
+  *row = (Row){.file = c->s->opt->compare[which], .which = which, .scale = 1};
   bool ok = compile_only(&s) && diag.errors == 0;
   for (uint32_t i = 0; i < opt.ndefine; i++)
     c->s->opt->define[i].used |= opt.define[i].used;
   row->name = keep(c->s->arena, s.name ? s.name : row->file);
   row->params = keep(c->s->arena, s.params ? s.params : "");
   if (!ok || !s.prog) {
-    row->refused = diag.errors ? diag_name(diag.first) : "not a program of ours";
+    row->refused = diag.errors ? diag_name(diag.first) : "transfers";
+    row->why = diag.errors ? keep(c->s->arena, diag.first_text) : "not a program of ours";
     arena_free(&arena);
     return;
   }
-  row->sized = s.sized, row->timed = s.timed;
+  row->sized = s.sized, row->model = model_work(&s);
   row->makespan = s.makespan, row->span = s.own_span, row->transfers = s.nxfer;
   fill_bound(&s);
   row->bound = s.bound.makespan, row->span_bound = s.bound.span;
   row->bubble = bubble_percent(&s, s.makespan);
-  row->times = s.busy ? (double)s.makespan * s.nrank / (double)s.busy : 1;
+  row->work = row->model.all > 0 ? (double)s.makespan * s.nrank / row->model.all : 1;
   for (uint32_t r = 0; r < s.nrank; r++) {
     double n = (double)s.peak[r].inflight * s.nrank / s.nmodel;
     row->inflight = n > row->inflight ? n : row->inflight;
@@ -92,8 +99,10 @@ static int by_time(const void *a, const void *b) {
   const Row *x = a, *y = b;
   if (!x->refused != !y->refused)
     return x->refused ? 1 : -1;
-  if (x->times != y->times)
-    return x->times < y->times ? -1 : 1;
+  if (x->model.forward_only != y->model.forward_only) /* they do not compete */
+    return x->model.forward_only ? 1 : -1;
+  if (x->work != y->work)
+    return x->work < y->work ? -1 : 1;
   if (x->memory != y->memory)
     return x->memory < y->memory ? -1 : 1;
   return x->which < y->which ? -1 : x->which > y->which;
@@ -101,16 +110,16 @@ static int by_time(const void *a, const void *b) {
 
 static int by_choice(const void *a, const void *b) {
   const Row *x = a, *y = b;
-  if (x->refused || y->refused || x->by == y->by)
+  if (x->refused || y->refused || x->model.forward_only != y->model.forward_only || x->by == y->by)
     return by_time(a, b);
   return x->by < y->by ? -1 : 1;
 }
 
 static double ranked_by(const Compare *c, const Row *w) {
   switch (c->s->opt->by) {
-  case BY_WORK: return w->times;
-  case BY_MAKESPAN: return (double)w->makespan;
-  case BY_SPAN: return (double)w->span;
+  case BY_WORK: return w->work;
+  case BY_MAKESPAN: return w->scale * (double)w->makespan;
+  case BY_SPAN: return w->scale * (double)w->span;
   case BY_BUBBLE: return w->bubble;
   case BY_MEMORY: return w->memory;
   case BY_VOLUME: return (double)(c->sized ? w->volume : w->transfers);
@@ -120,6 +129,16 @@ static double ranked_by(const Compare *c, const Row *w) {
   return 0;
 }
 
+static void scale_rows(Compare *c) {
+  ModelWork *model = NEW_ARRAY(c->s->arena, ModelWork, c->nrow);
+  double *scale = NEW_ARRAY(c->s->arena, double, c->nrow);
+  for (uint32_t i = 0; i < c->nrow; i++)
+    model[i] = c->row[i].model;
+  equal_work(model, c->nrow, c->ninput, scale);
+  for (uint32_t i = 0; i < c->nrow; i++)
+    c->row[i].scale = scale[i], c->scaled |= scale[i] != 1;
+}
+
 /* Sorted by time and then by memory, a row is on the front if it needs less memory than all above it, or is as
  * good in both as the last of these that is on it. */
 static void rank_rows(Compare *c, Row *row, uint32_t n) {
@@ -127,9 +146,10 @@ static void rank_rows(Compare *c, Row *row, uint32_t n) {
     row[i].memory = c->sized ? (double)row[i].bytes : row[i].inflight;
   qsort(row, n, sizeof *row, by_time);
   const Row *last = NULL; /* of the front */
-  for (uint32_t i = 0; i < n && !row[i].refused; i++)
+  for (uint32_t i = 0;
+       i < n && !row[i].refused && row[i].model.forward_only == row[0].model.forward_only; i++)
     if (!last || row[i].memory < last->memory ||
-        (row[i].memory == last->memory && row[i].times == last->times))
+        (row[i].memory == last->memory && row[i].work == last->work))
       row[i].front = true, last = &row[i];
   for (uint32_t i = 0; i < n; i++)
     row[i].by = ranked_by(c, &row[i]);
@@ -167,48 +187,103 @@ static const char *shown_name(Compare *c, const Row *w) {
 }
 
 static const char *row_time(Compare *c, const Row *w, uint64_t t) {
-  Sched shown = {.arena = c->s->arena, .timed = w->timed};
-  return time_text(&shown, t);
+  Sched shown = {.arena = c->s->arena, .timed = w->model.timed};
+  return w->scale == 1
+             ? time_text(&shown, t)
+             : arena_printf(c->s->arena, "%.10g", round(100 * w->scale * (double)t) / 100);
 }
 
+/* Of the parameters of a row: " M=8 V=2", those that are swept, that -D gives, or that it does not give. */
+typedef enum Which { SWEPT, GIVEN, OTHERS } Which;
+static const char *some_params(Compare *c, const Row *w, Which which) {
+  const Options *o = c->s->opt;
+  const char *text = "";
+  for (const char *at = w->params; *at; at += strcspn(at, " "), at += *at == ' ') {
+    size_t n = strcspn(at, "=");
+    const Define *d = NULL;
+    for (uint32_t i = 0; i < o->ndefine; i++)
+      if (strncmp(at, o->define[i].name, n) == 0 && !o->define[i].name[n])
+        d = &o->define[i];
+    if (which == OTHERS ? !d : d && (which == GIVEN || d->n > 1))
+      text = arena_printf(c->s->arena, "%s %.*s", text, (int)strcspn(at, " "), at);
+  }
+  return text;
+}
+
+/* The column of --by, where the table does not have it anyway. */
+static const char *by_column(Compare *c, const Row *w) {
+  Arena *a = c->s->arena;
+  switch (c->s->opt->by) {
+  case BY_SPAN: return w ? row_time(c, w, w->span) : "span";
+  case BY_VOLUME:
+    return !c->sized ? w ? arena_printf(a, "%" PRIu64, w->transfers) : "transfers"
+           : w       ? bytes_text(c->s, w->volume)
+                     : "volume";
+  case BY_VERSIONS: return w ? arena_printf(a, "%u", w->versions) : "versions";
+  case BY_STALENESS: return w ? arena_printf(a, "%u", w->staleness) : "staleness";
+  default: return NULL;
+  }
+}
+
+/* What -D gives at a point, whose rows begin with `row`: " P=8 M=24". A schedule may lack some. */
+static const char *point_of(Compare *c, const Row *row) {
+  const char *text = "";
+  for (uint32_t i = 0; i < c->ninput; i++) {
+    const char *given = some_params(c, &row[i], GIVEN);
+    text = strlen(given) > strlen(text) ? given : text;
+  }
+  return text;
+}
+
+/* What 80 columns hold; --emit=csv has all. */
 static void table(Compare *c, FILE *f) {
-  int name = 8, params = 6;
-  bool star = false;
+  int name = 8;
+  bool star = false, apart = false;
+  const char *by = by_column(c, NULL);
   for (uint32_t i = 0; i < c->nrow; i++) {
-    const char *shown = printable(c->s, shown_name(c, &c->row[i])),
-               *given = printable(c->s, c->row[i].params);
+    const char *shown = shown_name(c, &c->row[i]);
     star |= c->row[i].front;
     name = (int)strlen(shown) > name ? (int)strlen(shown) : name;
-    params = (int)strlen(given) > params ? (int)strlen(given) : params;
   }
-  fprintf(f, "  %-*s  %-*s  %10s  %10s  %9s  %10s  %10s  %9s  %8s  %7s  %9s  ", name, "schedule",
-          params, "params", "makespan", "bound", "gap", "span", "bound", "gap", "x work", "bubble",
-          "in flight");
-  if (c->sized)
-    fprintf(f, "%9s  %9s  ", "bytes", "volume");
-  fprintf(f, "%9s  %8s  %9s\n", "transfers", "versions", "staleness");
+  if (c->scaled)
+    fprintf(f,
+            "times in units, scaled to equal work of the model; --equal-work=off: as they are\n\n");
+  fprintf(f, "  %-*s  %9s  %8s  %6s  %7s  %9s", name, "schedule", "makespan", "gap", "work",
+          "bubble", c->sized ? "memory" : "in flight");
+  fprintf(f, by ? "  %9s%s  params\n" : "%s%s  params\n", by ? by : "",
+          c->scaled ? "   scale" : "");
   for (uint32_t i = 0; i < c->nrow; i++) {
     const Row *w = &c->row[i];
-    const char *shown = printable(c->s, shown_name(c, w)), *given = printable(c->s, w->params);
-    if (i > 0 && i % c->ninput == 0)
-      fputc('\n', f);
+    const Row *first = &c->row[i - i % c->ninput];
+    if (w == first && c->s->opt->ndefine)
+      fprintf(f, "%sat%s\n", i > 0 ? "\n" : "", point_of(c, first));
+    const char *own = some_params(c, w, OTHERS);
     if (w->refused) {
-      fprintf(f, "  %-*s  %-*s  refused: %s\n", name, shown, params, given, w->refused);
+      fprintf(f, "  %-*s  refused: %s%s%s\n", name, shown_name(c, w), w->why, *own ? ";" : "", own);
       continue;
     }
-    fprintf(f,
-            "%c %-*s  %-*s  %10s  %10s  %+7.2f %%  %10s  %10s  %+7.2f %%  %8.4f  %5.2f %%  %9.2f  ",
-            w->front ? '*' : ' ', name, shown, params, given, row_time(c, w, w->makespan),
-            row_time(c, w, w->bound), above_percent(w->makespan, w->bound), row_time(c, w, w->span),
-            row_time(c, w, w->span_bound), above_percent(w->span, w->span_bound), w->times,
-            w->bubble, w->inflight);
-    if (c->sized)
-      fprintf(f, "%9s  %9s  ", bytes_text(c->s, w->bytes), bytes_text(c->s, w->volume));
-    fprintf(f, "%9" PRIu64 "  %8u  %9u\n", w->transfers, w->versions, w->staleness);
+    bool other = w->model.forward_only != first->model.forward_only;
+    apart |= other;
+    fprintf(f, "%c %-*s  %9s  %+6.1f %%  %6.3f  %5.1f %%  %9s",
+            w->front ? '*'
+            : other  ? '-'
+                     : ' ',
+            name, shown_name(c, w), row_time(c, w, w->makespan),
+            above_percent(w->makespan, w->bound), w->work, w->bubble,
+            c->sized ? bytes_text(c->s, w->bytes) : arena_printf(c->s->arena, "%.2f", w->inflight));
+    if (by)
+      fprintf(f, "  %9s", by_column(c, w));
+    if (c->scaled)
+      fprintf(f, "  %6.3g", w->scale);
+    fprintf(f, "%s%s\n", *own ? " " : "", own);
   }
-  if (star)
-    fprintf(f, "\n* no other is at least as good in time and in %s, and better in one of them\n",
-            c->sized ? "bytes" : "stashes");
+  if (star) /* something compiled */
+    fprintf(f,
+            "\ngap: makespan over its bound; work: makespan x ranks over the model's work\n"
+            "* front: none is as good in work and in %s, and better in one\n",
+            c->sized ? "memory" : "stashes in flight");
+  if (apart)
+    fprintf(f, "- forwards alone, which do not compete with training\n");
 }
 
 static void quoted(FILE *f, const char *text) {
@@ -220,25 +295,27 @@ static void quoted(FILE *f, const char *text) {
 static void csv(Compare *c, FILE *f) {
   fprintf(
       f,
-      "file,schedule,params,refused,front,makespan,span,times,bubble_percent,inflight,bytes,transfers,volume,makespan_bound,span_bound,versions,staleness,makespan_gap_percent,span_gap_percent\n");
+      "file,schedule,params,refused,front,makespan,span,work,bubble_percent,inflight,bytes,transfers,volume,makespan_bound,span_bound,versions,staleness,makespan_gap_percent,span_gap_percent,scale,forward_only,why\n");
   for (uint32_t i = 0; i < c->nrow; i++) {
     const Row *w = &c->row[i];
     quoted(f, w->file), fputc(',', f);
     quoted(f, w->name), fputc(',', f);
     quoted(f, w->params);
     if (w->refused) {
-      fprintf(f, ",%s,,,,,,,,,,,,,,,\n", w->refused);
+      fprintf(f, ",%s,,,,,,,,,,,,,,,,,,", w->refused);
+      quoted(f, w->why), fputc('\n', f);
       continue;
     }
-    fprintf(f, ",,%d,%" PRIu64 ",%" PRIu64 ",%.6f,%.4f,%.4f,", w->front, w->makespan, w->span,
-            w->times, w->bubble, w->inflight);
+    fprintf(f, ",,%d,%.17g,%.17g,%.6f,%.4f,%.4f,", w->front, w->scale * (double)w->makespan,
+            w->scale * (double)w->span, w->work, w->bubble, w->inflight);
     if (w->sized)
       fprintf(f, "%" PRIu64 ",%" PRIu64 ",%" PRIu64, w->bytes, w->transfers, w->volume);
     else
       fprintf(f, ",%" PRIu64 ",", w->transfers);
-    fprintf(f, ",%" PRIu64 ",%" PRIu64 ",%u,%u,%.4f,%.4f\n", w->bound, w->span_bound, w->versions,
-            w->staleness, above_percent(w->makespan, w->bound),
-            above_percent(w->span, w->span_bound));
+    fprintf(f, ",%.17g,%.17g,%u,%u,%.4f,%.4f,%.17g,%d,\n", w->scale * (double)w->bound,
+            w->scale * (double)w->span_bound, w->versions, w->staleness,
+            above_percent(w->makespan, w->bound), above_percent(w->span, w->span_bound), w->scale,
+            w->model.forward_only);
   }
 }
 
@@ -283,8 +360,8 @@ static const char *said(Compare *c, const Row *w) {
   Arena *a = c->s->arena;
   return arena_printf(
       a,
-      "%.4f times the work of a rank, %s\nmakespan %s, bound %s (+%.2f %%)\nspan %s, bound %s (+%.2f %%)",
-      w->times,
+      "%.4f times the model's work per rank, %s\nmakespan %s, bound %s (+%.2f %%)\nspan %s, bound %s (+%.2f %%)",
+      w->work,
       c->sized ? bytes_text(c->s, w->bytes)
                : arena_printf(a, "%.2f stashes in flight", w->inflight),
       row_time(c, w, w->makespan), row_time(c, w, w->bound), above_percent(w->makespan, w->bound),
@@ -343,22 +420,6 @@ static bool line_free(Taken *t, double x0, double y0, double x1, double y1, bool
   return true;
 }
 
-/* The parameters that are swept: "M=8 V=2". */
-static const char *swept(Compare *c, const Row *w) {
-  const Options *o = c->s->opt;
-  const char *text = "";
-  for (uint32_t i = 0; i < o->ndefine; i++) {
-    const Define *d = &o->define[i];
-    const char *at = w->params;
-    size_t n = strlen(d->name);
-    while (d->lo != d->hi && *at && !(strncmp(at, d->name, n) == 0 && at[n] == '='))
-      at += strcspn(at, " "), at += *at == ' ';
-    if (d->lo != d->hi && *at)
-      text = arena_printf(c->s->arena, "%s %.*s", text, (int)strcspn(at, " "), at);
-  }
-  return text;
-}
-
 typedef struct Place {
   double x, y;       /* px */
   uint32_t row, end; /* the first and the last of its rows, by Picture.next */
@@ -383,7 +444,7 @@ static void label(Compare *c, FILE *f, Picture *pic, uint32_t i, bool must) {
   Taken *t = &pic->taken;
   const Row *w = &c->row[i];
   double x = pic->place.at[pic->at[i]].x, y = pic->place.at[pic->at[i]].y;
-  const char *text = arena_printf(c->s->arena, "%s%s", shown_name(c, w), swept(c, w));
+  const char *text = arena_printf(c->s->arena, "%s%s", shown_name(c, w), some_params(c, w, SWEPT));
   double wide = LETTER * (double)strlen(text);
   const char *at = arena_printf(c->s->arena, "%.2f %.2f %s", x, y, text);
   for (uint32_t k = 0; k < t->label.n; k++)
@@ -493,8 +554,8 @@ static void svg(Compare *c, FILE *f) {
   for (uint32_t i = 0; i < c->nrow; i++)
     if (!c->row[i].refused) {
       mem = c->row[i].memory > mem ? c->row[i].memory : mem;
-      most = c->row[i].times > most ? c->row[i].times : most;
-      least = c->row[i].times < least ? c->row[i].times : least;
+      most = c->row[i].work > most ? c->row[i].work : most;
+      least = c->row[i].work < least ? c->row[i].work : least;
     }
   const SvgUnit *unit = svg_byte_unit(mem);
   double per = c->sized ? unit->per : 1, xstep = step_of(mem > 0 ? mem / per : 1), xmost = xstep;
@@ -533,9 +594,9 @@ static void svg(Compare *c, FILE *f) {
   }
   put(f, "<text x=\"~\" y=\"#\" text-anchor=\"middle\">$</text>\n", LEFT + W / 2.0, TOP + H + 36u,
       c->sized ? arena_printf(c->s->arena, "memory of the worst rank, %s", unit->name)
-               : "stashes in flight on the worst rank, in 1/ranks of the model's");
+               : "stashes in flight on the worst rank; 1: a microbatch in 1/ranks of the model");
   put(f,
-      "<text transform=\"translate(16 ~) rotate(-90)\" text-anchor=\"middle\">makespan, in units of the work of a rank</text>\n",
+      "<text transform=\"translate(16 ~) rotate(-90)\" text-anchor=\"middle\">makespan over the work of the model per rank; 1: no bubble</text>\n",
       TOP + H / 2.0);
   for (uint32_t k = 0; k < c->ninput;
        k++) { /* the points of a schedule, in the order of the sweep */
@@ -545,7 +606,7 @@ static void svg(Compare *c, FILE *f) {
       if (c->row[i].which == k && !c->row[i].refused) {
         put(f, to), to = "L";
         put(f, "~ ~", LEFT + W * c->row[i].memory / (xmost * per),
-            TOP + H * (ymost - c->row[i].times) / (ymost - 1));
+            TOP + H * (ymost - c->row[i].work) / (ymost - 1));
       }
     put(f, *to == 'M' ? "M0 0\"/>\n" : "\"/>\n");
     const char *name = c->s->opt->compare[k];
@@ -556,7 +617,7 @@ static void svg(Compare *c, FILE *f) {
       name = shown_name(c, w);
       if (!w->refused)
         put_row(c, &pic, cell, i, LEFT + W * w->memory / (xmost * per),
-                TOP + H * (ymost - w->times) / (ymost - 1));
+                TOP + H * (ymost - w->work) / (ymost - 1));
     }
     double y = TOP + H + 60.0 + KEY * k;
     mark(f, k, LEFT + 6.0, y - 4, true, 1);
@@ -575,6 +636,11 @@ static void svg(Compare *c, FILE *f) {
 
 /* ---- the sweep ---- */
 
+static void set_value(Define *d, uint32_t at) {
+  d->at = at;
+  d->value = d->list ? d->list[at] : d->lo + (int64_t)at * d->step;
+}
+
 bool compare(Sched *s) {
   Options *o = s->opt;
   Compare c = {.s = s, .ninput = o->ncompare, .sized = true};
@@ -585,8 +651,8 @@ bool compare(Sched *s) {
   uint64_t points = 1;
   for (uint32_t i = 0; i < o->ndefine; i++) {
     Define *d = &o->define[i];
-    d->value = d->lo;
-    points *= (uint64_t)(d->hi - d->lo) / (uint64_t)d->step + 1;
+    set_value(d, 0);
+    points *= d->n;
     if (points * c.ninput > MOST_ROWS) {
       diag_error(s->diag, DIAG_TOO_LARGE, NO_SPAN, "--compare: more than %u compiles", MOST_ROWS);
       return false;
@@ -604,11 +670,10 @@ bool compare(Sched *s) {
     }
     for (uint32_t i = o->ndefine; i-- > 0;) { /* the last given varies fastest */
       Define *d = &o->define[i];
-      if (d->hi - d->value >= d->step) {
-        d->value += d->step;
+      bool last = d->at + 1 == d->n;
+      set_value(d, last ? 0 : d->at + 1);
+      if (!last)
         break;
-      }
-      d->value = d->lo;
     }
   }
   if (tell)
@@ -616,6 +681,8 @@ bool compare(Sched *s) {
   bool any = false;
   for (uint32_t i = 0; i < c.nrow; i++)
     any |= !c.row[i].refused;
+  if (!o->own_units)
+    scale_rows(&c);
   for (uint64_t p = 0; p < points; p++)
     rank_rows(&c, &c.row[p * c.ninput], c.ninput);
   tell_apart(&c);

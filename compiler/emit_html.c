@@ -8,7 +8,7 @@
  * text of a user can end the script element that holds it, and all bytes are UTF-8. */
 #include <string.h>
 
-#include "pipec.h"
+#include "equal_work.h"
 #include "svg.h"
 
 extern const char page_html[], page_css[], data_js[], draw_js[], page_js[]; /* made from html/ */
@@ -106,12 +106,12 @@ static char *json_of(Sched *s, size_t *n) {
   return text;
 }
 
-/* What the page knows of one input. */
-static void put_panel(Sched *s, FILE *f) {
+/* What the page knows of one input, whose times are drawn `scale` times as long. */
+static void put_panel(Sched *s, double scale, FILE *f) {
   size_t n = 0;
   char *text = json_of(s, &n);
   Pack p = {.arena = s->arena, .f = f, .at = text};
-  fputs("{\"form\":", f);
+  fprintf(f, "{\"scale\":%.17g,\"form\":", scale);
   pack(&p);
   free(text);
   fputs(",\"shapes\":[", f);
@@ -150,10 +150,15 @@ static void put_data(Sched *s, Sched *const *other, FILE *f) {
         look->ink ? look->ink : "");
   }
   fputs("],\n\"panels\":[", f);
-  put_panel(s, f);
-  for (uint32_t k = 1; k < s->opt->ncompare; k++) {
-    fputs(",\n", f);
-    put_panel(other[k], f);
+  uint32_t n = s->opt->ncompare ? s->opt->ncompare : 1;
+  ModelWork *work = NEW_ARRAY(s->arena, ModelWork, n);
+  double *scale = NEW_ARRAY(s->arena, double, n);
+  for (uint32_t k = 0; k < n; k++)
+    work[k] = model_work(k ? other[k] : s);
+  equal_work(work, n, n, scale);
+  for (uint32_t k = 0; k < n; k++) {
+    fputs(k ? ",\n" : "", f);
+    put_panel(k ? other[k] : s, s->opt->own_units ? 1 : scale[k], f);
   }
   fputs("]}\n", f);
 }

@@ -64,32 +64,40 @@ static bool parse_count(const char *text, uint32_t *n) {
   return *text >= '1' && *text <= '9' && !*end && !errno && v < NONE;
 }
 
-/* NAME=4, or for --compare NAME=4..64 and NAME=4..64:4. */
+/* A whole number, and the text behind it; NULL: it is none. */
+static const char *parse_whole(const char *text, int64_t *value) {
+  char *end;
+  errno = 0;
+  *value = strtoll(text, &end, 10);
+  return errno || !(*text == '-' || (*text >= '0' && *text <= '9')) ? NULL : end;
+}
+
+/* NAME=4, or for --compare NAME=4..64, NAME=4..64:4 and NAME=4,8,16. */
 static bool parse_define(Sched *s, const char *text, Define *d) {
-  const char *eq = strchr(text, '=');
+  const char *eq = strchr(text, '='), *at = eq;
+  int64_t last = 0;
   if (!eq || eq == text)
     return false;
   d->name = arena_strndup(s->arena, text, (size_t)(eq - text));
-  d->step = 1;
-  const char *at = eq + 1;
-  int64_t *const value[] = {&d->lo, &d->hi, &d->step};
-  static const char *const before[] = {"", "..", ":"};
-  for (int i = 0; i < 3 && (i == 0 || *at); i++) {
-    size_t n = strlen(before[i]);
-    char *end;
-    if (strncmp(at, before[i], n) != 0)
-      return false;
-    at += n;
-    errno = 0;
-    *value[i] = strtoll(at, &end, 10);
-    if (end == at || errno || !(*at == '-' || (*at >= '0' && *at <= '9')))
-      return false;
-    at = end;
-    if (i == 0)
-      d->hi = d->lo;
+  if (!(at = parse_whole(eq + 1, &d->lo)))
+    return false;
+  d->value = d->lo, d->n = 1, d->step = 1;
+  if (*at == ',') {
+    VEC(int64_t) list = {0};
+    *vec_push(s->arena, &list) = d->lo;
+    while (at && *at == ',')
+      at = parse_whole(at + 1, vec_push(s->arena, &list));
+    d->list = list.at, d->n = list.n;
+    return at && !*at;
   }
-  d->value = d->lo;
-  return !*at && d->step > 0 && d->hi >= d->lo && (uint64_t)d->hi - (uint64_t)d->lo < 1 << 30;
+  if (!*at)
+    return true;
+  if (strncmp(at, "..", 2) != 0 || !(at = parse_whole(at + 2, &last)) ||
+      (*at == ':' && !(at = parse_whole(at + 1, &d->step))) || *at || d->step <= 0 ||
+      last < d->lo || (uint64_t)last - (uint64_t)d->lo >= 1 << 30)
+    return false;
+  d->n = (uint32_t)((uint64_t)(last - d->lo) / (uint64_t)d->step) + 1;
+  return true;
 }
 
 /* A name that the emitted C can give to the program: none of C's words and none of its own. */
@@ -237,7 +245,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   opterr = 0;
   int k = 0, about = 0, shell = 0;
   bool many = false, format = false, what = false; /* what: an option says what to do */
-  bool emits = false, arrows = false, by = false,
+  bool emits = false, arrows = false, equal = false, by = false,
        color = false; /* --emit, --arrows, --by, --color */
   for (int c; (c = option_next(argc, argv)) != -1;)
     switch (c) {
@@ -248,7 +256,8 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
             s,
             strstr(optarg, "..")
                 ? "-D %s: expected NAME=LO..HI or NAME=LO..HI:STEP, LO not above HI, STEP above 0"
-                : "-D %s: expected NAME=INTEGER, within 64 bits",
+            : strchr(optarg, ',') ? "-D %s: expected NAME=A,B,C, each an integer within 64 bits"
+                                  : "-D %s: expected NAME=INTEGER, within 64 bits",
             optarg);
       break;
     case O_INCLUDE: o->include[o->ninclude++] = optarg; break;
@@ -309,6 +318,11 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
       if (!read_word(s, c, "--contention=", &k))
         return false;
       o->no_contention = k == 1;
+      break;
+    case O_EQUAL:
+      if (!read_word(s, c, "--equal-work=", &k))
+        return false;
+      o->own_units = k == 1, equal = true;
       break;
     case O_ARROWS:
       if (!read_word(s, c, "--arrows=", &k))
@@ -386,13 +400,17 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   if (o->format_write)
     return usage_error(s, "%s goes with --fmt", "--write");
   for (uint32_t i = 0; i < o->ndefine && !many; i++)
-    if (o->define[i].hi != o->define[i].lo)
-      return usage_error(s, "-D %s: a range of values is for --compare", o->define[i].name);
+    if (o->define[i].n > 1)
+      return usage_error(s, "-D %s: several values are for --compare", o->define[i].name);
   if ((o->torch_waits || o->torch_unshard) && o->emit != EMIT_COMMS_CSV)
     return usage_error(s, "%s says how to write --emit=comms-csv",
                        o->torch_waits ? "--torch-waits" : "--torch-unshard");
   if (by && !many)
     return usage_error(s, "%s says how to rank what --compare compiles", "--by");
+  if (equal && !many && o->emit != EMIT_HTML)
+    return usage_error(
+        s, "%s is for schedules side by side: --compare, or --emit=html of several files",
+        "--equal-work");
   if (arrows && (o->emit != EMIT_SVG || many))
     return usage_error(s, "%s says how to draw the timeline of --emit=svg", "--arrows");
   if (color && !o->show && !o->watch)

@@ -26,7 +26,7 @@ static bool begin(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt
   opt->define = NEW_ARRAY(arena, Define, opt->ndefine + 1);
   if (opt->ndefine > 0)
     memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
-  opt->define[opt->ndefine++] = (Define){.name = name, .value = value, .lo = value, .hi = value};
+  opt->define[opt->ndefine++] = (Define){.name = name, .value = value, .n = 1};
   opt->any_value = any;
   for (uint32_t i = 0; i < s->diag->nsource; i++)
     bytes += s->diag->source[i].len;

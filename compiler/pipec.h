@@ -372,7 +372,8 @@ static inline PipeInstr *op_instr(const Sched *s, uint32_t rank, uint32_t op) {
 typedef struct Define {
   const char *name;
   int64_t value;
-  int64_t lo, hi, step; /* --compare: the values it takes, lo .. hi; else lo = hi = value */
+  uint32_t n, at;       /* --compare: how many values it takes, and the place of `value` among them */
+  int64_t lo, step; const int64_t *list; /* they are lo + at * step; or, unless NULL, those of [n] list */
   bool used;
 } Define;
 typedef enum Emit { EMIT_C, EMIT_CSV, EMIT_COMMS_CSV, EMIT_JSON, EMIT_SVG, EMIT_TRACE, EMIT_PROMELA, EMIT_HTML, EMIT_NONE } Emit;
@@ -411,7 +412,7 @@ typedef struct Options {
   bool verify;                 /* verify.c after every pass (always in debug builds) */
   int lowering;                /* --lowering: 1 + PipeLowering, 0: what the schedule says */
   ChannelModel model;          /* --channels, --sends: what check_channels proves for */
-  bool no_contention;          /* no links are shared */
+  bool no_contention, own_units; /* no links are shared; schedules side by side are not scaled to equal work */
   int arrows;                  /* --arrows: as in SvgOptions */
   bool torch_lax;              /* CSV as PyTorch reads it, with warnings */
   uint32_t torch_unshard;      /* --emit=comms-csv: with UNSHARD of at most so many stages at once; 0: without */
@@ -743,7 +744,6 @@ uint64_t **predict(Sched *s, uint64_t ***end); /* emit_timeline.c */
 const char *time_text(Sched *s, uint64_t t);   /* report.c: "1.234 ms", or the number of units */
 double bubble_percent(const Sched *s, uint64_t makespan);
 double above_percent(uint64_t value, uint64_t bound); /* how far above; 0: the bound is 0 */
-const char *above_text(Sched *s, uint64_t value, uint64_t bound); /* "27, bound 22 (+23 %)" */
 /* "makespan 27, bound 25 (+8.0 %); span 27, bound 22 (+23 %)". Ensures bound. */
 const char *bound_text(Sched *s);
 

@@ -102,7 +102,8 @@ double above_percent(uint64_t value, uint64_t bound) {
   return bound ? 100 * ((double)value / (double)bound - 1) : 0;
 }
 
-const char *above_text(Sched *s, uint64_t value, uint64_t bound) {
+/* "27, bound 22 (+23 %)" */
+static const char *above_text(Sched *s, uint64_t value, uint64_t bound) {
   double above = above_percent(value, bound);
   return arena_printf(s->arena, "%s, bound %s (+%.*f %%)", time_text(s, value), time_text(s, bound),
                       above > 0 && above < 9.95, above);

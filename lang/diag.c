@@ -227,7 +227,7 @@ void diag_error(Diag *d, DiagName name, Span at, const char *fmt, ...) {
     const char *text = format(d, fmt, args);
     d->muted = on_bad_line(d, name, at) || is_repeat(d, name, at, text);
     if (d->errors == 0)
-      d->first = name;
+      d->first = name, d->first_text = text;
     if (!d->muted)
       count_error(d);
     if (!d->muted)

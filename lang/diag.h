@@ -50,6 +50,7 @@ typedef struct Diag {
   FILE *out;            /* where messages go; NULL drops them (fuzzing) and only counts */
   uint32_t errors, warnings;
   DiagName first;       /* of the first error; if there is one */
+  const char *first_text; /* what it says */
   uint32_t limit;       /* errors printed before giving up: DIAG_LIMIT */
   uint64_t said[DIAG_LIMIT]; /* what was printed, see diag_error */
   uint32_t nsaid;

@@ -26,10 +26,20 @@ const none = Object.freeze([]);
 const SIDE = {compute: 'SIDE', comm: 'SIDE_COMM', copy: 'SIDE_COPY'}; /* by stream: the kind of a side op */
 const panels = doc.panels.map(makePanel);
 
+/* Times of the form that the page shows, `by` times as long. */
+function scaleTimes(form, by) {
+  for (const [of, keys] of [[form, ['makespan', 'span', 'ideal']], [form.bound, ['makespan', 'span']],
+    ...form.rank.map(r => [r.idle, Object.keys(r.idle)]), ...form.rank.flatMap(r => r.instr.map(i => [i, ['start', 'end']]))])
+    for (const k of keys)
+      of[k] *= by;
+}
+
 function makePanel(packed, index) {
   const form = unpack(packed.form, packed.shapes);
+  if (packed.scale !== 1)
+    scaleTimes(form, packed.scale);
   const p = {
-    form, index, sources: packed.sources, timed: form.timed === 1, byName: new Map(), tracks: [],
+    form, index, scale: packed.scale, sources: packed.sources, timed: form.timed === 1, byName: new Map(), tracks: [],
     compute: [], comm: [], copy: [], lane: [], kindOf: [], chunkOf: [], chunks: 1, deps: false, pairs: null, curves: null, path: null,
     title: form.params ? form.schedule + ' ' + form.params : form.schedule,
   };

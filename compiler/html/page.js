@@ -58,7 +58,8 @@ function writeHead() {
   const heading = one ? panels[0].title : panels.map(p => p.form.schedule).join(' and ');
   document.title = $('title').textContent = heading;
   $('facts').textContent = one ? [count(one.ranks, 'rank'), count(one.stages.length, 'stage'), count(one.microbatches, 'microbatch')].join(', ')
-                               : 'on one time axis';
+                               : panels.every(p => p.timed || p.scale === 1) ? 'on one time axis'
+      : `on one time axis, scaled to equal work of the model: ${panels.map(p => `${p.form.schedule} \u00d7 ${digits(p.scale, 3)}`).join(', ')}`;
   const legend = $('legend');
   const key = (cls, text, fill) => {
     const swatch = element('i', '', {className: cls});

@@ -133,8 +133,8 @@ static void oom(size_t wanted) {
 static void prepare(Compiled *c, const char *stdlib, const Sample *of) {
   memset(c, 0, sizeof *c);
   c->arena.oom = oom;
-  c->define[0] = (Define){.name = "P", .value = of->P, .lo = of->P, .hi = of->P};
-  c->define[1] = (Define){.name = "M", .value = of->M, .lo = of->M, .hi = of->M};
+  c->define[0] = (Define){.name = "P", .value = of->P, .n = 1};
+  c->define[1] = (Define){.name = "M", .value = of->M, .n = 1};
   snprintf(c->path, sizeof c->path, "%s/%.*s.pipe", stdlib, (int)strcspn(of->name, " "), of->name);
   c->opt = (Options){.input = of->text ? of->name : c->path,
                      .text = of->text,

@@ -20,15 +20,17 @@ for row in rows:
         assert f"[{row['refused']}]" in got.stderr, (row, got.stderr)
         continue
     j = json.loads(got.stdout)
-    assert (int(row["makespan"]), int(row["span"])) == (j["makespan"], j["span"]), row
+    scale, ops = float(row["scale"]), [i for r in j["rank"] for i in r["instr"]]
+    work = sum(i["end"] - i["start"] for i in ops if re.fullmatch(r"\d+[FBIW][\d.]+", i["op"]))
+    row["per"] = work * scale / j["microbatches"]  # of the model
     for what in ("makespan", "span"):
-        least, gap = int(row[what + "_bound"]), float(row[what + "_gap_percent"])
-        assert least == j["bound"][what] <= int(row[what]), row
-        assert abs(gap - 100 * (int(row[what]) / least - 1)) < 1e-3 and abs(gap / 100 - j["gap"][what]) < 2e-6, row
+        least, gap = float(row[what + "_bound"]) / scale, float(row[what + "_gap_percent"])
+        assert abs(float(row[what]) / scale - j[what]) < 1e-6 and abs(least - j["bound"][what]) < 1e-6, row
+        assert abs(gap - 100 * (j[what] / least - 1)) < 1e-3 and abs(gap / 100 - j["gap"][what]) < 2e-6, row
     assert abs(j["utilisation"] - j["busy"] / (j["makespan"] * j["ranks"])) < 1e-6, row
     for r in j["rank"]:
         assert abs(r["utilisation"] - r["busy"] / j["makespan"]) < 1e-6, row
-    assert abs(float(row["times"]) - j["makespan"] * j["ranks"] / j["busy"]) < 1e-6, row
+    assert abs(float(row["work"]) - j["makespan"] * j["ranks"] / work) < 1e-6, row
     assert int(row["transfers"]) == len(j["transfers"]), row
     models = 1 + max(s["model"] for s in j["stages"])
     assert abs(float(row["inflight"]) - max(r["inflight"] for r in j["rank"]) * j["ranks"] / models) < 1e-3, row
@@ -36,13 +38,15 @@ for row in rows:
         assert int(row["bytes"]) == max(r["bytes"]["total"] for r in j["rank"]), row
         sent = [t for t in j["transfers"] if "send" in t]
         assert int(row["volume"]) == 100 * len(sent), row  # boundary = 100
+# At every point, of every sweep, a microbatch takes as much of each.
+assert max(r["per"] for r in rows if "per" in r) < (1 + 1e-9) * min(r["per"] for r in rows if "per" in r), rows
 for at, some in points.items():
     assert len(some) == len(files), at
     good = [r for r in some if not r["refused"]]
-    assert some[: len(good)] == good and sorted(good, key=lambda r: float(r["times"])) == good, at
+    assert some[: len(good)] == good and sorted(good, key=lambda r: float(r["work"])) == good, at
     for r in good:
         memory = "bytes" if all(g["bytes"] for g in good) else "inflight"
-        time = lambda g: (float(g["times"]), float(g[memory]))
+        time = lambda g: (float(g["work"]), float(g[memory]))
         better = any(time(g) != time(r) and time(g)[0] <= time(r)[0] and time(g)[1] <= time(r)[1] for g in good)
         assert better == (r["front"] == "0"), r
 svg = "{http://www.w3.org/2000/svg}"
@@ -66,7 +70,7 @@ for place in places:
     sizes = [float(m.get("transform").split("scale(")[1][:-1]) for m in marks]
     assert sizes[0] == 1 and all(a > b for a, b in zip(sizes, sizes[1:])), sizes
     here = [r for r in good if re.search(f"^{re.escape(shown[r['file']] + ' ' + r['params'])}: ", title, re.M)]
-    said = re.findall(r"^.* times the work of a rank", title, re.M)
+    said = re.findall(r"^.* times the model's work per rank", title, re.M)
     assert len(said) == len({(r["file"], r["params"]) for r in here}), (title, here)
     for r in here:
         text = re.search(f"^{re.escape(shown[r['file']] + ' ' + r['params'])}: .*\n.*\n.*", title, re.M).group()
@@ -84,7 +88,7 @@ same = {}
 for r in good:
     memory = "bytes" if all(g["bytes"] for g in good) else "inflight"
     where = place_of[r["file"], r["params"]]
-    assert same.setdefault((r["times"], r[memory]), where) == where, r
+    assert same.setdefault((r["work"], r[memory]), where) == where, r
     if r["front"] == "1":
         name = " ".join([shown[r["file"]]] + [p for p in r["params"].split() if p.split("=")[0] in swept])
         names[name] = where

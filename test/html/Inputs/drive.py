@@ -298,6 +298,12 @@ def speed(page):
 
 with Page(path, *((1600, 900) if what == "speed" else (1280, 800)), dark=what == "dark") as page:
     {"look": look, "dark": look, "trace": trace, "speed": speed, "deps": deps}.get(what, lambda p: None)(page)
+    if what == "scaled":  # the second panel, of `form`, to the work of the first: twice as long
+        same(page.js("$('facts').textContent"), "on one time axis, scaled to equal work of the model: zb_v \u00d7 1, onef1b \u00d7 2", "facts")
+        times = page.js("(p => [p.form.makespan, p.form.span, p.tracks[0].makespan, p.form.rank[0].idle.warmup + p.form.rank[0].idle.flush, p.compute[0][3].start])(panels[1])")
+        same(times, [2 * t for t in (form["makespan"], form["span"], form["makespan"], ranks[0]["idle"]["flush"] + ranks[0]["idle"]["warmup"],
+                                     [o for o in ops.values() if o["rank"] == 0 and o["compute"]][3]["start"])], "times")
+        same(page.js("$('caption').textContent.includes('onef1b makespan 186, bound 172 (+8.1 %)')"), True, "caption")
     if what == "injected":
         page.js("panels[0].compute.flat().forEach(i => { select(i); hover(xAt((i.start + i.end) / 2), view.rows[i.rank].y - view.y + 3); })")
         same(page.js("[typeof injected, document.images.length, document.scripts.length]"), ["undefined", 0, 2], "what a name can do")

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ * Schedules side by side. A stage takes one unit of time whether a model is cut into 8 of them or into
+ * 16, so times in units are scaled until each schedule does as much for the model. Linear. */
+#include "equal_work.h"
+
+ModelWork model_work(const Sched *s) {
+  ModelWork w = {.mbs = s->nmb / s->slices, .forward_only = s->forward, .timed = s->timed};
+  for (uint32_t i = 0; i < s->nop; i++) {
+    uint8_t kind = s->op[i].kind;
+    double cost = (double)op_cost(s, s->stage, false, i);
+    if (kind == PIPE_F)
+      w.forward += cost;
+    if (kind == PIPE_F || kind == PIPE_B || kind == PIPE_I || kind == PIPE_W)
+      w.all += cost;
+  }
+  return w;
+}
+
+static bool counts(const ModelWork *w) { return !w->timed && w->all > 0; }
+
+/* Does a microbatch of a take more than one of b? One with backwards goes before one without. */
+static bool takes_more(const ModelWork *a, const ModelWork *b) {
+  return a->forward_only != b->forward_only ? b->forward_only : a->all / a->mbs > b->all / b->mbs;
+}
+
+void equal_work(const ModelWork *w, uint32_t n, uint32_t side_by_side, double *scale) {
+  const ModelWork *most = NULL;
+  for (uint32_t i = 0; i < n; i++)
+    if (counts(&w[i]) && (!most || takes_more(&w[i], most)))
+      most = &w[i];
+  for (uint32_t i = 0, from = 0; i < n; i++) {
+    double mbs = 0, of, own;
+    from = i % side_by_side ? from : i;
+    for (uint32_t k = from; k < from + side_by_side; k++)
+      mbs = counts(&w[k]) && w[k].mbs > mbs ? w[k].mbs : mbs;
+    scale[i] = 1;
+    if (!counts(&w[i]))
+      continue;
+    of = w[i].forward_only ? most->forward : most->all;
+    own = w[i].forward_only ? w[i].forward : w[i].all;
+    scale[i] = of * (mbs / most->mbs) / own;
+  }
+}
