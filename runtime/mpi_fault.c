@@ -206,7 +206,6 @@ static void choose(Mpi *m, Meet *at) {
 }
 
 PrStatus mpi_join_store(Mpi *m) {
-  enum { PATIENCE_S = 60 };
   PrRun *run = m->run;
   Meet at = {.status = PR_OK};
   char why[STORE_TEXT] = "";
@@ -219,7 +218,7 @@ PrStatus mpi_join_store(Mpi *m) {
   snprintf(me.name, sizeof me.name, "%.60s %.60s", run->p->name, run->p->params);
   const StoreHooks hooks = {m, place, verdict};
   m->of_rank_0 = at.of_rank_0;
-  m->store = store_join(at.addr, at.key, &me, &hooks, PATIENCE_S, why);
+  m->store = store_join(at.addr, at.key, &me, &hooks, m->start_s, why);
   return m->store ? PR_OK : pr_fail(run, PR_E_LOST, "%.1000s", why);
 }
 

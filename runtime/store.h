@@ -11,7 +11,7 @@
  *   - Then it keeps named values, for what one rank has and others need (an NCCL id, a trace).
  *   - It tells all ranks, once, of the first fault: a rank that says it has failed, a rank whose connection
  *     ends without a good-bye (its process is gone), or a rank that says its step takes too long. For the
- *     last two it asks every rank first where it is, and gives those a second that do not answer, for
+ *     last two it asks every rank first where it is, and gives those three seconds that do not answer, for
  *     they may be what all wait for. The verdict is the same for all.
  *
  * Messages are a StoreHead and a payload, in the byte order of the machine, which must be one. */

@@ -120,7 +120,7 @@ static void give_up(StoreServer *s) {
 /* The first fault counts. */
 static void accuse(StoreServer *s, StoreCause cause, uint32_t rank, int32_t status,
                    const char *text) {
-  enum { PATIENCE_S = 1 };
+  enum { PATIENCE_S = 3 };
   if (s->verdict.cause || s->ncame < s->size)
     return;
   s->verdict = (StoreVerdict){.cause = cause, .rank = rank, .status = status};

@@ -9,6 +9,8 @@
 #   %shared published schedules and profiles (REQUIRES: shared-data)
 #   %much{A|B|C}  how much of a campaign: A; where the code is instrumented, which takes several times as long, B;
 #           in ./dev soak C, or A if there is no C
+#   %patient COMMAND | FileCheck ... -DD=$D %enough  COMMAND gives its steps a deadline of $D seconds, which the checks
+#           write [[D]]. If they do not hold, it is run again with a longer one: a busy machine may need that.
 #   %torch  a Python that has PyTorch (REQUIRES: torch): $PIPE_TORCH_PYTHON, else %python
 #
 # The longest tests start first: by the seconds that lit has recorded in the build folder, before there are any by those
@@ -89,6 +91,8 @@ instrumented = "sanitizer" in features
 much = 2 if instrumented else 3 if "PIPE_SOAK" in os.environ else 1
 config.substitutions.append((r"%much\{([^|}]*)\|([^|}]*)\|([^|}]*)\}", r"\%d" % much))
 config.substitutions.append((r"%much\{([^|}]*)\|([^|}]*)\}", r"\%d" % (2 if instrumented else 1)))
+config.substitutions.append((r"%patient\b", "for D in 1 6 60; do"))
+config.substitutions.append((r"%enough\b", "&& break; [ $D != 60 ] || exit 1; done"))
 for name, value in [
     ("pipec", config.build + "/bin/pipec"),
     ("bin", config.build + "/bin"),

@@ -6,7 +6,7 @@
  *   hash         rank 2 shows another hash; twice: two processes say that they are rank 1
  *   size         rank 1 says that there are more ranks
  *   failed       rank 1 says that it has failed; late: rank 0 that its step takes too long
- *   gone         rank 1 ends without a good-bye; silent: it stops, and rank 0 is late
+ *   gone         rank 1 ends without a good-bye; silent: it stops, and rank 0, which waits for that, is late
  *   early        rank 1 never comes
  *   orphan       rank 1 leaves a program behind that it has started, and ends as in `gone`
  *   strangers    rank 0 makes some that come when all are there, and go, some without the key; the others get their
@@ -69,19 +69,19 @@ static int values(Store *s) {
   ok = ok && store_put(s, name, large, LARGE) && store_put(s, "empty", NULL, 0);
   for (uint32_t r = 0; r < me.size && ok; r++) {
     snprintf(name, sizeof name, "rank %u", r);
-    char *got = store_get(s, name, &n, 30);
+    char *got = store_get(s, name, &n, 600);
     len = snprintf(text, sizeof text, "it is %u", r);
     right += got && n == (uint32_t)len && !memcmp(got, text, n);
     free(got);
     snprintf(name, sizeof name, "large %u", r);
-    got = store_get(s, name, &n, 30);
+    got = store_get(s, name, &n, 600);
     bool same = got && n == LARGE;
     for (int i = 0; same && i < LARGE; i++)
       same = got[i] == (char)(i * 7 + (int)r);
     right += same;
     free(got);
   }
-  char *empty = store_get(s, "empty", &n, 30);
+  char *empty = store_get(s, "empty", &n, 600);
   right += empty && n == 0;
   free(empty);
   right += store_get(s, "never", &n, 0.05) == NULL;
@@ -131,6 +131,23 @@ static void strangers(const StoreJoin *me_too) {
   }
 }
 
+/* Rank 1, which has said what process it is. */
+static void wait_until_stopped(Store *s) {
+  uint32_t n;
+  char path[64], state = 0;
+  pid_t *pid = store_get(s, "pid", &n, 600);
+  snprintf(path, sizeof path, "/proc/%d/stat", pid ? (int)*pid : 0);
+  free(pid);
+  while (state != 'T') {
+    FILE *in = fopen(path, "r");
+    if (!in || fscanf(in, "%*d (%*[^)]) %c", &state) != 1)
+      state = 'T';
+    if (in)
+      fclose(in);
+    nap();
+  }
+}
+
 int main(int argc, char **argv) {
   char why[STORE_TEXT] = "";
   const char *what = argc > 1 ? argv[1] : "";
@@ -151,7 +168,7 @@ int main(int argc, char **argv) {
     join.size++;
   snprintf(join.name, sizeof join.name, "schedule %u", me.rank);
   const StoreHooks hooks = {NULL, place, verdict};
-  Store *s = store_join(me.store, me.key, &join, &hooks, !strcmp(what, "early") ? 1 : 30, why);
+  Store *s = store_join(me.store, me.key, &join, &hooks, !strcmp(what, "early") ? 1 : 600, why);
   if (!s) {
     printf("rank %u: %s\n", me.rank, why);
     return 1;
@@ -167,14 +184,16 @@ int main(int argc, char **argv) {
       return 1;
     if ((!strcmp(what, "gone") || !strcmp(what, "orphan")) && me.rank == 1)
       raise(SIGKILL);
-    if (!strcmp(what, "silent") && me.rank == 1)
+    if (!strcmp(what, "silent") && me.rank == 1) {
+      pid_t pid = getpid();
+      store_put(s, "pid", &pid, sizeof pid);
       raise(SIGSTOP);
-    if ((!strcmp(what, "late") || !strcmp(what, "silent")) && me.rank == 0) {
-      for (int i = 0; i < 40; i++) /* until the others are where they should be */
-        nap();
-      store_late(s);
     }
-    for (int i = 0; i < 2000 && !heard; i++)
+    if (!strcmp(what, "silent") && me.rank == 0)
+      wait_until_stopped(s);
+    if ((!strcmp(what, "late") || !strcmp(what, "silent")) && me.rank == 0)
+      store_late(s);
+    while (!heard)
       nap();
   }
   store_leave(s);

@@ -381,7 +381,7 @@ static void deadline(void) {
   }
   tiny_free(t);
   /* One that is long enough does not get in the way. */
-  o.deadline_s = 60;
+  o.deadline_s = 600;
   EXPECT(runs_right(&s, &o, 20, 1));
   o.free_running = 1;
   EXPECT(runs_right(&s, &o, 20, 1));
@@ -745,7 +745,7 @@ static void allocation(void) {
   Made *m = make(&s);
   Tiny *t = tiny_new(8, 1);
   PrModel model = tiny_model(t);
-  PrOptions o = {.trace_steps = 3, .deadline_s = 60};
+  PrOptions o = {.trace_steps = 3, .deadline_s = 600};
   PrRun *run;
   unsigned long before = atomic_load(&nalloc);
   EXPECT(!pr_open(&run, &m->p, &model, &o));

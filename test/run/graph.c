@@ -207,7 +207,7 @@ static void train(const char *name, Meant *g, const char *text) {
       for (uint32_t i = 0; i < mutants; i++)
         mutate(name, g, s.prog, &want);
     } else {
-      run_one(name, g, s.prog, &want, (PrOptions){.deadline_s = 60});
+      run_one(name, g, s.prog, &want, (PrOptions){.deadline_s = 600});
       run_one(name, g, s.prog, &want, (PrOptions){.free_running = 1});
       run_one(name, g, s.prog, &want, (PrOptions){.seed = 1 + g->nmb * 1009u + g->nstage});
       run_one(name, g, s.prog, &want, (PrOptions){.seed = 77});

@@ -496,7 +496,7 @@ static void on_engines(const char *name, const PipeProgram *p, const Case *c, ui
                               : sequential(p->nmodel, p->nmb, p->nstage / p->nmodel, c->descending,
                                  p->forward ? 0 : RATE);
   PrOptions seeded = {.seed = seed};
-  run_one(name, p, &want, (PrOptions){.deadline_s = 60}, "threads", false);
+  run_one(name, p, &want, (PrOptions){.deadline_s = 600}, "threads", false);
   run_one(name, p, &want, (PrOptions){.free_running = 1}, "free running", false);
   run_one(name, p, &want, seeded, "seeded", false);
   int wanted = STEPS * actions_of(p), before = failures;

@@ -352,7 +352,7 @@ static void one_case(const char *dir, const char *path) {
   } else {
     const char *why = train(plain, false, false, (PrOptions){.seed = 1, .trace_steps = 1}, &want);
     for (int i = 0; i < 3 && !why; i++) {
-      PrOptions o = {.deadline_s = 60,
+      PrOptions o = {.deadline_s = 600,
                      .trace_steps = 1,
                      .free_running = i == 1,
                      .seed = i == 2 ? 1 + state : 0};

@@ -554,7 +554,7 @@ static void one_case(const char *dir, const char *scratch, const char *name, con
   } else {
     Result want = sequential(s.prog->nmodel, s.prog->nmb / Q, Q, descending, !s.prog->forward,
                              owner);
-    run_one(s.prog, &want, (PrOptions){.deadline_s = 60}, "threads");
+    run_one(s.prog, &want, (PrOptions){.deadline_s = 600}, "threads");
     run_one(s.prog, &want, (PrOptions){.free_running = 1}, "free running");
     run_one(s.prog, &want, (PrOptions){.seed = 1 + P * 10007u + M * 101u + Q}, "seeded");
     free(want.loss), free(want.weight);

@@ -122,7 +122,7 @@ static int train(const Asked *a, const PipeProgram *p);
 static int train_on_shim(Asked *a, const PipeProgram *p) {
   char why[1024];
   PrGroup *group;
-  PrStatus st = pr_group_open(&group, p, NULL, 30, why);
+  PrStatus st = pr_group_open(&group, p, NULL, 600, why);
   if (st) {
     fprintf(stderr, "tiny_train: %s\n", why);
     return pr_exit_status(st);

@@ -274,7 +274,7 @@ static void one_case(const char *name, const char *text, Define *define, uint32_
     Result want = definition(rule);
     if (old || !breaks) {
       older += old * 3;
-      run_one(s.prog, rule, &want, (PrOptions){.deadline_s = 60}, "threads");
+      run_one(s.prog, rule, &want, (PrOptions){.deadline_s = 600}, "threads");
       run_one(s.prog, rule, &want, (PrOptions){.free_running = 1}, "free running");
       run_one(s.prog, rule, &want,
               (PrOptions){.seed = 1 + rule->P * 10007u + rule->M * 101u + rule->N}, "seeded");

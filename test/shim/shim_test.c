@@ -28,6 +28,7 @@
 #include "shim_plan.h"
 
 static uint64_t seed0 = 1;
+static double short_s = 0.6; /* deadline of a step that does not end; SHIM_DEADLINE */
 
 /* ---- parity ---- */
 
@@ -177,7 +178,7 @@ static void try_damage(const char *stdlib, const Sample *of, const char *how, ui
                    : strstr(how, "both") ? 2
                                          : 1,
            .seed = seed,
-           .deadline_s = 60};
+           .deadline_s = 600};
   job_run(&j);
   printf("%s%s: %s%s%s\n", p->nchannel ? "channels, " : "", how,
          j.errors ? j.text : "no rule is broken", j.stalled ? "; stalled" : "",
@@ -327,7 +328,7 @@ static void faults_of_channels(const char *stdlib) {
              .seed = seed0,
              .processes = !here,
              .checks = i % 3 == 1,
-             .deadline_s = here ? 60 : 0.6,
+             .deadline_s = here ? 600 : short_s,
              .kill = 1,
              .kill_at = here ? 0
                              : 1u << 30}; /* never: but a run that stalls goes on to its deadline */
@@ -437,7 +438,7 @@ static void hung_device(const char *stdlib) {
              .damage = hang_kernel,
              .arg = &all,
              .seed = seed0,
-             .deadline_s = 0.3,
+             .deadline_s = short_s,
              .kill = 1,
              .kill_at = 1u << 30}; /* never: but a run that stalls goes on to its deadline */
     job_run(&j);
@@ -516,7 +517,7 @@ static void faults(const char *stdlib) {
       j = (Job){.p = l->s.prog,
                 .seed = seed0,
                 .processes = true,
-                .deadline_s = 0.6,
+                .deadline_s = short_s,
                 .kill = 1,
                 .kill_at = 1u << 30}; /* never: but a run that stalls goes on to its deadline */
       job_run(&j);
@@ -532,7 +533,7 @@ static void faults(const char *stdlib) {
   static const char *const here[] = {"1F3:1:1:hang",      "1SEND_F2:1:1:hang", "2RECV_F2:2:1:hang",
                                      "1SEND_F2:1:2:drop", "2SEND_B1:2:0:drop", "U:1:1:hang"};
   for (size_t i = 0; i < sizeof here / sizeof *here; i++) {
-    j = (Job){.p = p, .seed = seed0, .deadline_s = 60};
+    j = (Job){.p = p, .seed = seed0, .deadline_s = 600};
     setenv("PIPE_FAULT", here[i], 1);
     job_run(&j);
     unsetenv("PIPE_FAULT");
@@ -560,7 +561,7 @@ static void faults(const char *stdlib) {
               .seed = seed0,
               .processes = true,
               .checks = i % 2,
-              .deadline_s = 0.6,
+              .deadline_s = short_s,
               .kill = 1,
               .kill_at = 1u << 30}; /* never: but a run that stalls goes on to its deadline */
     setenv("PIPE_FAULT", one, 1);
@@ -628,7 +629,7 @@ static void headers(const char *stdlib) {
              .kill = 1,
              .kill_at = 1u << 30, /* never: but a run that stalls goes on to its deadline */
              .seed = seed0 + i,
-             .deadline_s = 0.6};
+             .deadline_s = short_s};
     if (tries[i].fault)
       setenv("PIPE_FAULT", tries[i].fault, 1);
     job_run(&j);
@@ -687,6 +688,8 @@ int main(int argc, char **argv) {
   }
   if (argc != 3)
     return 2;
+  if (getenv("SHIM_DEADLINE"))
+    short_s = strtod(getenv("SHIM_DEADLINE"), NULL);
   if (getenv("PIPE_SEED"))
     seed0 = strtoull(getenv("PIPE_SEED"), NULL, 10);
   printf("seed %llu\n", (unsigned long long)seed0);

@@ -58,6 +58,6 @@ shift
 exec ip netns exec ${id}b $clock unshare --uts sh -c 'hostname pipehostb; exec sh -c "\$0"' "\$*"
 END
 chmod +x "$work/agent"
-TMPDIR=$work timeout 100 ip netns exec ${id}a unshare --uts sh -c 'hostname pipehosta; exec "$@"' sh \
+TMPDIR=$work ip netns exec ${id}a unshare --uts sh -c 'hostname pipehosta; exec "$@"' sh \
   mpirun --mca plm_rsh_agent "$work/agent" --mca btl self,tcp --mca btl_tcp_if_include veth0 \
   --mca oob_tcp_if_include veth0 --host pipehosta:8,pipehostb:8 --map-by node -np "$n" "$@"

@@ -16,7 +16,7 @@ whole, work = folder + "/whole", folder + "/work"
 
 def train(where, steps, more=[]):
     run = subprocess.run(command + ["--steps", str(steps), "--checkpoint", where, "--every", "2", "--resume"] + more,
-                         capture_output=True, text=True, timeout=60)
+                         capture_output=True, text=True)
     return run.returncode, run.stdout.splitlines()[-1:], run.stderr.strip()
 
 

@@ -70,7 +70,7 @@ def start(more, fault):
 
 def finish(run):
     """Lines, messages, exit status, and whether all had ended but mpirun, which some never do, and was killed for it."""
-    idle, alone, limit = 0, False, time.monotonic() + 60
+    idle, alone, limit = 0, False, time.monotonic() + 600
     while True:
         try:
             out, err = run.communicate(timeout=1)
