@@ -144,6 +144,9 @@ static char *line(char **at, const char *key) {
 static PrStatus read_losses(Load *l, char *text) {
   char *end;
   l->nloss = (uint32_t)strtoul(text, &end, 10);
+  if (l->nloss > strlen(end)) /* each of them is text */
+    return REFUSE(l, "%.600s/manifest is damaged: it has fewer than %u losses", l->folder,
+                  l->nloss);
   l->loss = calloc(l->nloss + (size_t)1, sizeof *l->loss);
   if (!l->loss)
     return pr_fail(l->run, PR_E_MEMORY, "no memory for %u losses", l->nloss);
