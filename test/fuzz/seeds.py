@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # seeds.py PIPEC DIR: writes the inputs from which the fuzzers start, DIR/TARGET/NUMBER. They are the schedules and tests of
 # this tree, with small parameters, and for the readers of JSON and CSV what PIPEC makes of schedules. Each text to
-# compile gets a line of letters (compile.c), in turn. For resume.c there are two edits of each kind in each file,
-# for names.c a plain name and one of all that is escaped.
+# compile gets a line of letters (compile.c), in turn. For resume.c there are two edits of each kind in each file, for
+# names.c a plain name and one of all that is escaped, for store.c each message of a rank.
 import pathlib
 import re
 import subprocess
@@ -73,5 +73,11 @@ for path in sorted((root / "stdlib").glob("*.pipe")):
 for how in range(16):
     for right in 0, 1:
         write("resume", bytes([right, how, 40, 0, 49, how, 90, 0, 49]))
-for name in b"plain", b'a"\\*/ /* ??/ // <&>\n\t\x1b\x7f \xc2\x9b \xe2\x80\xae \xff':
-    write("names", name)
+for text in b"plain", b'a"\\*/ /* ??/ // <&>\n\t\x1b\x7f \xc2\x9b \xe2\x80\xae \xff':
+    write("names", text)
+write("resume", bytes([1]) + bytes([7, 78, 0, ord("9")]) * 9)  # a manifest of more losses than it has
+name = b"name".ljust(128, b"\0")
+for flags in range(8):
+    write("store", bytes([flags]) + b"".join(bytes([kind, len(rest)]) + rest for kind, rest in (
+        (3, name + b"value"), (4, name), (13, name), (9, b"here"), (12, bytes(8)), (7, bytes(4) + b"failed"), (6, b""), (11, b""))))
+    write("store", bytes([flags]) + bytes([14, 144]) + bytes([0, 0, 0, 0, 1, 0, 0, 0]) + bytes(136))
