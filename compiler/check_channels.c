@@ -18,6 +18,7 @@
  * transfers that pipec derives. */
 #include <string.h>
 
+#include "lists_of_m.h"
 #include "plant.h"
 #include "stall_picture.h"
 #include "transfers.h"

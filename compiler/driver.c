@@ -5,6 +5,7 @@
 
 #include "emit_formulas.h"
 #include "formula.h"
+#include "lists_of_m.h"
 #include "looped.h"
 
 static double now_ms(void) {
@@ -164,6 +165,14 @@ static bool run_passes(Sched *s, int first, int last, double *ms) {
   return ok;
 }
 
+/* What the exit status says of the proof for every value. asked: by --for-all. Nobody who asks for a proof goes on
+ * without one unless told to; a program for every value says in its first line which values it has. */
+static bool holds_for_all(const Sched *s, bool asked) {
+  const Options *o = s->opt;
+  const bool error = o->undecided ? o->undecided == 1 : asked && !o->looped;
+  return !o->for_all || is_proved_for_all(s) || (!s->all_m.refuted && !error);
+}
+
 static bool run(Sched *s, bool output) {
   const char *dump = s->opt->dump_after;
   bool asked = s->opt->for_all && output; /* for every M, and not only by leaving it open */
@@ -224,13 +233,21 @@ static bool run(Sched *s, bool output) {
   }
   if (!output || all)
     return true;
+  const bool holds = holds_for_all(s, asked);
+  if (!holds && s->opt->looped) {
+    diag_error(s->diag, DIAG_LOOPED, s->def->name_at,
+               "it is not proved for every %s, which --undecided=error asks for: %s",
+               s->opt->for_all,
+               s->all_m.text ? s->all_m.text : "some values are too many to compile");
+    return false;
+  }
   double t0 = now_ms();
   bool ok = (s->opt->emit == EMIT_PROMELA || emit(s)) && depfile(s);
   if (s->opt->time_passes) {
     time_line(s, "emit", now_ms() - t0);
     time_line(s, "all", now_ms() - begin);
   }
-  return ok;
+  return ok && holds;
 }
 
 bool compile(Sched *s) { return run(s, true); }

@@ -53,6 +53,11 @@ const Expr *base_value(const Schedule *sc, const Param *p, const Arg **positiona
 bool is_given(const Options *o, const Param *p);
 /* The schedule admits m, and its orders are not right: *why. Adds the ops that have been compiled to *nop. */
 bool wrong_at(Sched *s, const char *name, int64_t m, DiagName *why, uint64_t *nop);
+/* The text once more, silently, with another lowering, every pass verified: no deadlock is found. */
+bool compiles_by(const Sched *s, PipeLowering lowering);
+/* report.c: without a gap of values that were too many to compile. */
+bool is_proved_for_all(const Sched *s);
+/* The verdict, of m or the least value that fails; "first found" where the steps for that do not suffice. */
 const char *refuted_text(Sched *s, const char *name, int64_t m, DiagName why);
 /* all_m_trial.c: compiles values of m of which all_m says that they are proved; where one is wrong all_m says that. */
 void try_proved(Sched *s, const Param *m);

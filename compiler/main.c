@@ -274,6 +274,11 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
       o->by = (RankBy)k, by = true;
       break;
     case O_FOR_ALL: o->for_all = optarg; break;
+    case O_UNDECIDED:
+      if (!read_word(s, c, "--undecided=", &k))
+        return false;
+      o->undecided = 1 + k;
+      break;
     case O_EMIT:
       if (!read_word(s, c, "--emit=", &k))
         return false;

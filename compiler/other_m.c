@@ -58,7 +58,19 @@ bool wrong_at(Sched *s, const char *name, int64_t m, DiagName *why, uint64_t *no
 }
 
 const char *refuted_text(Sched *s, const char *name, int64_t m, DiagName why) {
-  return arena_printf(s->arena, "refuted at %s = %" PRId64 " [%s]", name, m, diag_name(why));
+  enum { STEPS = 100 * 1000 * 1000 };
+  Work *own = s->work, work;
+  uint64_t nop = 0;
+  int64_t v = 1;
+  DiagName least = why;
+  work_begin(&work, STEPS, false);
+  s->work = s->opt->work = &work;
+  while (v < m && (!wrong_at(s, name, v, &least, &nop) || work_spent(&work)) && !work_spent(&work))
+    v++;
+  s->work = s->opt->work = own;
+  const bool found = !work_spent(&work);
+  return arena_printf(s->arena, "refuted%s at %s = %" PRId64 " [%s]", found ? "" : ", first found",
+                      name, found ? v : m, diag_name(found && v < m ? least : why));
 }
 
 bool compiles_by(const Sched *s, PipeLowering lowering) {

@@ -397,6 +397,7 @@ typedef struct Options {
   bool any_value;              /* what the schedule requires is not asked for (all_m.c) */
   bool keep_play;              /* (all_m_lists.c) */
   const char *for_all;         /* --for-all: a parameter; prove for all its values */
+  int undecided;               /* --undecided: 1 error, 2 ok; 0: not given */
   Work *work;                  /* what that may take: of programs that are compiled for it (all_m.c, looped.c) */
   bool looped;                 /* write the program for all of them */
   const char *symbol;          /* C name of the program */
@@ -435,8 +436,6 @@ bool all_ranks(Sched *s, bool (*pass)(Sched *, uint32_t r)); /* of one that take
  * from when they are known. */
 bool needs_all_lists(const Sched *s);
 bool compile_only(Sched *s);  /* the same without output: what tests, fuzzers and benches call */
-/* other_m.c: the same once more, silently, with another lowering, every pass verified: no deadlock is found. */
-bool compiles_by(const Sched *s, PipeLowering lowering);
 bool compare(Sched *s);       /* compare.c: of opt->compare; needs no pass, s stays empty */
 bool is_pass(const char *name);
 const char *pass_names(Sched *s);

@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <inttypes.h>
 
+#include "lists_of_m.h"
 #include "looped.h"
 
 enum { ROWS = 8 }; /* of clauses of one kind; the report names how many more there are */
@@ -185,6 +186,10 @@ static void report_looped(Sched *s, FILE *f) {
           per == 1 ? "each microbatch" : arena_printf(s->arena, "%" PRIu64 " microbatches", per));
 }
 
+bool is_proved_for_all(const Sched *s) {
+  return s->all_m.proved && (s->all_m.from <= 1 || s->all_m.below == s->all_m.from);
+}
+
 static void report_all(Sched *s, FILE *f) {
   const char *m = s->opt->for_all;
   if (!s->all_m.proved && s->looped) {
@@ -199,20 +204,20 @@ static void report_all(Sched *s, FILE *f) {
   }
   bool some = s->all_m.below_one; /* it admits values below 1, of which nothing is said */
   const char *end = some ? " from 1 on" : "";
-  fprintf(
-      f,
-      "all %-5s proved complete, in order and deadlock-free for every %s%s that the schedule admits%s\n",
-      m,
-      s->all_m.multiple == 1 ? m
-                             : arena_printf(s->arena, "multiple of %" PRIu64, s->all_m.multiple),
-      s->all_m.from > 1 ? arena_printf(s->arena, " from %" PRIu64 " on", s->all_m.from) : end,
-      s->all_m.from <= 1 ? ""
-      : s->all_m.below == s->all_m.from
-          ? arena_printf(s->arena, ", and for those below%s one by one", end)
-          : arena_printf(s->arena,
-                         ", for those below %" PRIu64
-                         "%s one by one; between them are too many to compile",
-                         s->all_m.below, end));
+  const char *of = s->all_m.multiple == 1
+                       ? m
+                       : arena_printf(s->arena, "multiple of %" PRIu64, s->all_m.multiple);
+  const char *claim = "proved complete, in order and deadlock-free for every";
+  if (!is_proved_for_all(s))
+    fprintf(f,
+            "all %-5s not decided for %s = %" PRIu64 " to %" PRIu64
+            ", too many to compile; %s other %s%s that the schedule admits\n",
+            m, m, s->all_m.below, s->all_m.from - 1, claim, of, end);
+  else
+    fprintf(f, "all %-5s %s %s%s that the schedule admits%s\n", m, claim, of,
+            s->all_m.from > 1 ? arena_printf(s->arena, " from %" PRIu64 " on", s->all_m.from) : end,
+            s->all_m.from <= 1 ? ""
+                               : arena_printf(s->arena, ", and for those below%s one by one", end));
   if (s->all_m.from && !s->all_m.by_mb) /* of several loops: there is no one period */
     return;
   if (s->all_m.per == 0) {

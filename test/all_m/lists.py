@@ -129,10 +129,12 @@ def judge(path, source, where):
         return "wrong at every M"
     got = run("--check", "--for-all=M", f"-DM={fine[0]}", path)
     said = re.search(r"^all M +(.*)$", got.stdout, re.M)
-    if got.returncode:
+    if said is None:
         if "internal error" in got.stderr or "deadlock for all large M" not in got.stderr:
             return where + "neither proved nor refuted: " + got.stderr
         return "refuted" if not {m for m in fine if m > 58} else where + "refuted, but a large M is fine"
+    if got.returncode != (not said[1].startswith("proved complete")):
+        return where + f"exit status {got.returncode}: {said[1]}"
     m = re.match(r"refuted at M = (\d+)", said[1])
     if m:
         at = int(m[1])
