@@ -5,6 +5,7 @@
 #include "hints.h"
 
 #include <dirent.h>
+#include <ctype.h>
 #include <string.h>
 
 #include "expand.h"
@@ -65,8 +66,31 @@ bool hint_rank(Sched *s, const Schedule *sc, const Clause *c, Name name) {
     diag_help(s->diag,
               "the rank is known inside 'order'; here it is what follows from the stage '%s'",
               c->var);
+  else if (c->kind == CL_TIME && !c->mb_var)
+    diag_help(s->diag, "the rank gets its name by 'time %s%son %s { ... }'", c->var ? c->var : "",
+              c->var ? " " : "", name);
   else
     diag_help(s->diag, "the rank is known inside 'order' only");
+  return true;
+}
+
+bool hint_names(Sched *s, const Clause *c, Name name) {
+  const char *word = c->kind == CL_TIME        ? "time"
+                     : c->kind == CL_BYTES     ? "bytes"
+                     : c->kind == CL_WEIGHTS   ? "weights"
+                     : c->kind == CL_RECOMPUTE ? "recompute"
+                     : c->kind == CL_OFFLOAD   ? "offload"
+                                               : NULL;
+  const char *rest = c->kind == CL_RECOMPUTE || c->kind == CL_OFFLOAD ? "when ..." : "{ ... }";
+  bool both = c->kind == CL_WEIGHTS || c->kind == CL_OFFLOAD || c->var || *name == 'm';
+  if (!word || name[1] || !islower((unsigned char)*name) || c->mb_var ||
+      (c->kind == CL_BYTES && both))
+    return false;
+  if (both)
+    diag_help(s->diag, "the stage and the microbatch get their names by '%s %s, %s %s'", word,
+              c->var ? c->var : "s", c->var ? name : "m", rest);
+  else
+    diag_help(s->diag, "the stage gets its name by '%s %s %s'", word, name, rest);
   return true;
 }
 
@@ -164,10 +188,7 @@ bool hint_weights(Sched *s, const Clause *c, Name name) {
                 "the version that the forward of the microbatch has read is 'F': B reads F");
       return true;
     }
-  if (c->mb_var || strlen(name) > 1)
-    return false;
-  diag_help(s->diag, "the stage and the microbatch get their names by 'weights s, m { ... }'");
-  return true;
+  return hint_names(s, c, name);
 }
 
 /* Letters and digits of the last part of a path, in lower case, without its .pipe. */

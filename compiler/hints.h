@@ -14,6 +14,7 @@ bool hint_op(Sched *s, Name name);
 bool hint_rank(Sched *s, const Schedule *sc, const Clause *c, Name name);
 /* Where else the name is defined: further down, in another block, in what sc extends. sc, c: or NULL. */
 bool hint_elsewhere(Sched *s, const Ast *file, const Schedule *sc, const Clause *c, Name name, Span at);
+bool hint_names(Sched *s, const Clause *c, Name name); /* a stage or microbatch that c does not name */
 bool hint_weights(Sched *s, const Clause *c, Name name); /* a value in a line of `weights` */
 bool hint_library(Sched *s, Name schedule, Span at);
 /* The file of the library whose name `path` is, but for its folder, case, '_' and '-', or a letter; NULL. */

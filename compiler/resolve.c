@@ -128,6 +128,7 @@ static void resolve_entries(Resolver *r, Clause *c) {
     } else {
       seen[k] = true;
       check_moves(r, c, e, k);
+      warn_rounded(r, e->value, c->kind == CL_TIME && strstr(e->key, "bandwidth") == NULL);
     }
   }
 }

@@ -72,6 +72,8 @@ bool resolve_expr(Resolver *r, Expr *e);
 bool resolve_args(Resolver *r, Arg *a);
 /* Resolves e; of the numbers that it is made of (Sym.units). */
 uint8_t resolve_units(Resolver *r, Expr *e);
+/* Warns of a division of two numbers in a cost that leaves a remainder. */
+void warn_rounded(Resolver *r, const Expr *cost, bool is_time);
 void resolve_range(Resolver *r, Range *g);
 void resolve_fn(Resolver *r, Fn *f);
 /* The arguments of a schedule that is instantiated; def: NULL if unknown. */

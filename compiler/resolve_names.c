@@ -104,7 +104,8 @@ static void explain_unknown(Resolver *r, Name name, Span at, const char *wanted)
   const char *text = habit(name, strlen(name), op ? HABIT_OP : HABIT_VALUE);
   if (text)
     diag_help(s->diag, "%s", text);
-  else if (value && sc && r->clause && hint_rank(s, sc, r->clause, name))
+  else if (value && sc && r->clause &&
+           (hint_rank(s, sc, r->clause, name) || hint_names(s, r->clause, name)))
     return;
   else if (r->kernel && value)
     diag_help(s->diag, "the index of this kernel is '%s'", r->kernel->name);

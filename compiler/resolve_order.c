@@ -68,6 +68,8 @@ static bool resolve_call(Resolver *r, Expr *e) {
       want = 0; /* of all ranks */
   }
   for (Arg *a = e->args; a; a = a->next) {
+    if (costs)
+      warn_rounded(r, a->value, true);
     if (costs && (!a->key || !is_cost(a->key))) {
       diag_error(d, DIAG_ARITY, a->key ? a->key_at : a->value->at,
                  "'%s' takes costs by name: F B I W R U FB send reduce, such as %s(F = 1, B = 2)",
@@ -90,6 +92,32 @@ static bool resolve_call(Resolver *r, Expr *e) {
       diag_help(d, "it is of a rank: %s(r)", e->name);
   }
   return depends;
+}
+
+void warn_rounded(Resolver *r, const Expr *e, bool is_time) {
+  if (!e)
+    return;
+  if (e->kind == EX_DIV && e->a->kind == EX_INT && e->b->kind == EX_INT && e->b->value != 0 &&
+      e->a->value % e->b->value != 0) {
+    int64_t a = e->a->value, b = e->b->value, n = b;
+    for (int64_t rest = a; rest;) {
+      int64_t t = n % rest;
+      n = rest, rest = t;
+    }
+    diag_warn(r->s->diag, DIAG_ROUNDED, e->at, "'%s' is %lld: a division drops its remainder",
+              span_text(r->s, e->at), (long long)(a / b));
+    if (is_time)
+      diag_help(r->s->diag, "scale all times by %lld, so that this is %lld", (long long)(b / n),
+                (long long)(a / n));
+    else
+      diag_help(r->s->diag, "write %lld, or %lld to round up", (long long)(a / b),
+                (long long)(a / b + 1));
+  }
+  for (const Arg *a = e->args; a; a = a->next)
+    warn_rounded(r, a->value, is_time);
+  warn_rounded(r, e->a, is_time);
+  warn_rounded(r, e->b, is_time);
+  warn_rounded(r, e->c, is_time);
 }
 
 bool resolve_expr(Resolver *r, Expr *e) {

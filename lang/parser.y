@@ -54,6 +54,7 @@ typedef struct OpHead { Binding name; Expr *index; } OpHead;    /* of what stand
 }
 
 %code {
+#include <math.h>
 #include <string.h>
 
 #include "habits.h"
@@ -1171,6 +1172,21 @@ static int weight_word(int before, Name name) {
   return (ends || before == '{' || before == ';') && strcmp(name, "state") == 0 ? TOK_STATE : TOK_NAME;
 }
 
+/* What to write in place of a number with a fraction. */
+static void help_fraction(Parse *ps, double v) {
+  enum { MOST = 10000 };
+  int by = 1;
+  while (by < MOST && fabs(v * by - round(v * by)) > 1e-9 * by)
+    by++;
+  if (by == 1 && v < 1e15)
+    diag_help(ps->lx.diag, "values are integers: write %.0f", v);
+  else if (by < MOST && v < 1e9)
+    diag_help(ps->lx.diag, "values are integers: scale all times by %d, so that this is %.0f, or give it a unit: 1.5ms; "
+              "elsewhere write %.0f / %d", by, v * by, v * by, by);
+  else
+    diag_help(ps->lx.diag, "values are integers: scale all times, or give this one a unit: 1.5ms");
+}
+
 static int yylex(YYSTYPE *val, Span *at, Parse *ps) {
   int token = ps->held;
   if (ps->too_deep) {
@@ -1194,7 +1210,7 @@ static int yylex(YYSTYPE *val, Span *at, Parse *ps) {
     if (token == TOK_NUMBER && val->token.number.unit == UNIT_REAL && ps->in_weights != 2) {
       val->token.number.unit = 0;
       diag_error(ps->lx.diag, DIAG_BAD_NUMBER, *at, "a number without a unit cannot have a fraction");
-      diag_help(ps->lx.diag, "values are integers: write a / b, or a unit: 1.5ms");
+      help_fraction(ps, val->token.number.real);
     }
     if (token == TOK_NAME && ps->in_weights == 2)
       token = weight_word(ps->before, val->token.name);
