@@ -241,7 +241,7 @@ static void table(Compare *c, FILE *f) {
   bool star = false, apart = false;
   const char *by = by_column(c, NULL);
   for (uint32_t i = 0; i < c->nrow; i++) {
-    const char *shown = shown_name(c, &c->row[i]);
+    const char *shown = printable(c->s, shown_name(c, &c->row[i]));
     star |= c->row[i].front;
     name = (int)strlen(shown) > name ? (int)strlen(shown) : name;
   }
@@ -256,10 +256,12 @@ static void table(Compare *c, FILE *f) {
     const Row *w = &c->row[i];
     const Row *first = &c->row[i - i % c->ninput];
     if (w == first && c->s->opt->ndefine)
-      fprintf(f, "%sat%s\n", i > 0 ? "\n" : "", point_of(c, first));
-    const char *own = some_params(c, w, OTHERS);
+      fprintf(f, "%sat%s\n", i > 0 ? "\n" : "", printable(c->s, point_of(c, first)));
+    const char *shown = printable(c->s, shown_name(c, w)),
+               *own = printable(c->s, some_params(c, w, OTHERS));
     if (w->refused) {
-      fprintf(f, "  %-*s  refused: %s%s%s\n", name, shown_name(c, w), w->why, *own ? ";" : "", own);
+      fprintf(f, "  %-*s  refused: %s%s%s\n", name, shown, printable(c->s, w->why), *own ? ";" : "",
+              own);
       continue;
     }
     bool other = w->model.forward_only != first->model.forward_only;
@@ -268,8 +270,8 @@ static void table(Compare *c, FILE *f) {
             w->front ? '*'
             : other  ? '-'
                      : ' ',
-            name, shown_name(c, w), row_time(c, w, w->makespan),
-            above_percent(w->makespan, w->bound), w->work, w->bubble,
+            name, shown, row_time(c, w, w->makespan), above_percent(w->makespan, w->bound), w->work,
+            w->bubble,
             c->sized ? bytes_text(c->s, w->bytes) : arena_printf(c->s->arena, "%.2f", w->inflight));
     if (by)
       fprintf(f, "  %9s", by_column(c, w));

@@ -80,7 +80,7 @@ static void report_limits(Sched *s, FILE *f) {
     Span at = c->value->at;
     if (c->var)
       at.end = (c->range.step ? c->range.step : c->range.hi)->at.end;
-    fprintf(f, "limit     %s\n", span_text(s, at));
+    fprintf(f, "limit     %s\n", printable(s, span_text(s, at)));
   }
   if (s->nlimit > ROWS)
     fprintf(f, "          and %u more\n", s->nlimit - ROWS);

@@ -29,8 +29,8 @@ static size_t utf8(const unsigned char *p, size_t n, uint32_t *code) {
 
 static bool is_shown(uint32_t c) {
   bool control = c < 0x20 || (c >= 0x7f && c < 0xa0);
-  bool steers = c == 0xfeff || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
-                (c >= 0x2060 && c <= 0x2069);
+  bool steers = c == 0x61c || c == 0xfeff || (c >= 0x200b && c <= 0x200f) ||
+                (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x2069);
   return !control && !steers && c != 0xfffe && c != 0xffff;
 }
 

@@ -13,7 +13,7 @@ import xml.etree.ElementTree
 pipec, cc = sys.argv[1], sys.argv[2:]
 EVIL = "__attribute__((constructor))static void evil(void){extern void exit(int);exit(9);}"
 PARTS = ['"', "\\", "\n", "\r", "\t", "*/", "/*", "//", "*", "/", "?", "??/", "??=", "%s%n", "\x1b]0;title\x07",
-         "\x1b[31m", "\x7f", "\x01", "\u009b31m", "\u202e", "\u2028", "\ufeff", "é", "\u2713", "\U0001f600", "0", "a", " ",
+         "\x1b[31m", "\x7f", "\x01", "\u009b31m", "\u061c", "\u202e", "\u2028", "\ufeff", "é", "\u2713", "\U0001f600", "0", "a", " ",
          "<", "&", "]]>", "</script>", "<!--", "${x}", "'", ";", EVIL]  # fmt: skip
 FIXED = ["plain", 'x*/' + EVIL + '/*', '";' + EVIL + '//', "ends in \\", "ends in ??", "??/", "*\\\n/ " + EVIL, "\\u000a", "a\\\n/"]
 
@@ -27,7 +27,7 @@ def run(*args, **more):
 def all_shown(what, text):
     for c in text.decode():  # UTF-8, or an exception
         bad = c != "\n" and (unicodedata.category(c) in ("Cc", "Zl", "Zp") or unicodedata.bidirectional(c) in
-                             ("LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"))  # fmt: skip
+                             ("LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI") or c == "\u061c")  # fmt: skip
         assert not bad, (what, c, text)
 
 
@@ -58,6 +58,10 @@ for k, (name, params) in enumerate(names):
             out = run(*what, f"n{k}.json")
             all_shown(what, out.stdout)
             all_shown(what, out.stderr)
+        bad = json.dumps(base | {name: 1})  # refused in words that hold the key
+        with open("bad.json", "w") as f:
+            f.write(bad)
+        all_shown("refused", run("--compare", "n0.json", "bad.json").stdout)
         table = run("--compare", "--emit=csv", f"n{k}.json", f"n{k}.json").stdout
         all_shown("csv", table)
 
@@ -88,4 +92,9 @@ for k, path in enumerate([b"a\x1b[31m.pipe", b"b*\n.pipe", b"c\"??).pipe", b"d\x
     done = subprocess.run([pipec, "--check", path], capture_output=True, check=False)
     assert done.returncode == 1
     all_shown(path, done.stderr)
+
+# A limit is quoted as the file has it.
+with open("limit.pipe", "wb") as f:
+    f.write(text.replace(b"order r", b"limit inflight(0) + # \x1b[31m\n 0 <= M\n  order r"))
+all_shown("limit", run("--check", "limit.pipe").stdout)
 print(len(names), "names")
