@@ -122,7 +122,7 @@ static Blame keeps(const Look *l, uint32_t r, uint32_t *next) {
   *next = r;
   if (at->condition != PR_ANSWERS)
     return (Blame){at->condition == PR_IS_GONE ? GONE : SILENT, r, PIPE_NONE};
-  if (at->running)
+  if (at->running && at->running <= k->t->ninstr) /* a peer may say anything */
     return (Blame){RUNS, r, at->running - 1};
   const PipeInstr *compute = ci < k->ncompute ? &k->t->instr[k->compute[ci].index] : NULL;
   const PipeInstr *copy = pi < k->ncopy ? &k->t->instr[k->copy[pi].index] : NULL;

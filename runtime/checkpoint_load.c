@@ -3,6 +3,7 @@
  * its own rows: by their names, whichever stage had them. Whatever is not as it was written, or not what
  * the model has, is told with file and tensor, and fails the run: weights may be half read by then. */
 #include "checkpoint.h"
+#include "escape.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -331,9 +332,11 @@ static void set_steps(PrRun *run, const Load *l) {
     if (n > 0)
       memcpy(run->loss[(n - 1) & 1], l->loss, l->nloss * sizeof *l->loss);
   } else {
-    snprintf(run->note, sizeof run->note,
+    char text[PR_TEXT];
+    snprintf(text, sizeof text,
              "checkpoint: another batch: %s wrote it with %u losses a step, %s %s has %u",
              l->program, l->nloss, run->p->name, run->p->params, run->nsink * run->p->nmb);
+    escape_text(run->note, sizeof run->note, ESCAPE_TERMINAL, text);
   }
   if (run->engine->rewind)
     run->engine->rewind(run, n);

@@ -23,6 +23,8 @@ static void describe(const PrRun *run, uint32_t r, uint32_t at, char text[64]) {
       [CK_AT_NONE] = "has not come to it", [CK_AT_MEETING] = "waits for others",
       [CK_AT_BEGIN] = "opens its folder",  [CK_AT_COMMIT] = "is in COMMIT",
       [CK_AT_READ] = "is reading",         [CK_AT_READ_MEETING] = "waits for others"};
+  if (at >= CK_AT_STAGE && at - CK_AT_STAGE >= run->p->nstage) /* a peer may say anything */
+    at = CK_AT_NONE;
   if (at >= CK_AT_STAGE)
     snprintf(text, 64, "rank %u is in SAVE, writing stage-%u", run->p->stage[at - CK_AT_STAGE].rank,
              at - CK_AT_STAGE);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * A rank's side of the store. A thread of its own reads what the server sends: it answers where the rank is and
  * passes on the verdict even while the rank is busy or stuck; answers to requests it hands to who asked. */
+#include "escape.h"
 #include "store.h"
 
 #include <pthread.h>
@@ -81,7 +82,7 @@ static bool hear(Store *s, StoreType type, char *payload, uint32_t bytes) {
   if (type == STORE_WELCOME)
     s->welcome = true;
   if (type == STORE_REFUSED)
-    snprintf(s->why, sizeof s->why, "%s", payload);
+    escape_text(s->why, sizeof s->why, ESCAPE_TERMINAL, payload);
   if (type == STORE_REFUSED || type == STORE_BYE)
     goes_on = false;
   if (type == STORE_VALUE) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * What both sides of the store need: sockets and whole messages. */
+#include "escape.h"
 #include "store.h"
 
 #include <errno.h>
@@ -180,7 +181,7 @@ int store_connect(const char *addr, const char *key, char *why) {
   if (!answers)
     snprintf(why, STORE_TEXT, "the store %.200s does not answer", addr);
   else if (type == STORE_REFUSED)
-    snprintf(why, STORE_TEXT, "%s", text);
+    escape_text(why, STORE_TEXT, ESCAPE_TERMINAL, text);
   else if (type != STORE_HELLO)
     snprintf(why, STORE_TEXT, "what answers at %.200s is no store", addr);
   free(text);

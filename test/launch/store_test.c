@@ -3,7 +3,7 @@
  *
  *   values       each puts its rank under a name, and large and empty values; all get all of them, also those
  *                that are not there yet
- *   hash         rank 2 shows another hash; twice: two processes say that they are rank 1
+ *   hash         rank 2 shows another hash; steers: names would change a terminal's colours, too; twice: two processes say that they are rank 1
  *   size         rank 1 says that there are more ranks
  *   failed       rank 1 says that it has failed; late: rank 0 that its step takes too long
  *   gone         rank 1 ends without a good-bye; silent: it stops, and rank 0, which waits for that, is late
@@ -160,13 +160,14 @@ int main(int argc, char **argv) {
   if (!strcmp(what, "noise") && me.rank == 0)
     noise(me.store);
   StoreJoin join = {.rank = me.rank, .size = me.size, .hash = 0xabc};
-  if (!strcmp(what, "hash") && me.rank == 2)
+  if ((!strcmp(what, "hash") || !strcmp(what, "steers")) && me.rank == 2)
     join.hash = 0xdef;
   if (!strcmp(what, "twice") && me.rank == 0)
     join.rank = 1;
   if (!strcmp(what, "size") && me.rank == 1)
     join.size++;
-  snprintf(join.name, sizeof join.name, "schedule %u", me.rank);
+  snprintf(join.name, sizeof join.name, "schedule %u%s", me.rank,
+           strcmp(what, "steers") ? "" : "\033[31m");
   const StoreHooks hooks = {NULL, place, verdict};
   Store *s = store_join(me.store, me.key, &join, &hooks, !strcmp(what, "early") ? 1 : 600, why);
   if (!s) {
