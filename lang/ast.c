@@ -3,11 +3,12 @@
  *
  * ast_dump writes `.pipe` text with one statement, clause or entry per line and only the brackets
  * that precedence needs; a number with a unit is written in bytes or ns. Parsing that text gives a
- * tree with the same dump (test/fuzz/parse.c checks it), because nothing that is written nests
+ * tree with the same dump (test/fuzz/text.c checks it), because nothing that is written nests
  * deeper than in the text it came from. Cost: linear in the output. */
 #include "ast.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "pipe_instr.h"
@@ -103,6 +104,15 @@ static void put_args(FILE *out, const Arg *args) {
   fputc(')', out);
 }
 
+/* 17 digits, so that the same number is read back, and no exponent, which the language has not. */
+static void put_real(FILE *out, double value) {
+  int exponent = value > 0 ? (int)floor(log10(value)) : 0;
+  if (exponent >= -4 && exponent < 17)
+    fprintf(out, "%.17g", value);
+  else
+    fprintf(out, "%.*f", exponent < 0 ? 17 - exponent : 1, value);
+}
+
 static void put_expr(FILE *out, const Expr *e, Bind least) {
   const OperatorText *op = &operators[e->kind];
   Bind bind = op->bind;
@@ -112,7 +122,7 @@ static void put_expr(FILE *out, const Expr *e, Bind least) {
   case EX_INT:
     fprintf(out, "%" PRId64 "%s", e->value, e->unit == 1 ? "B" : e->unit == 2 ? "ns" : "");
     break;
-  case EX_REAL: fprintf(out, "%.17g", e->real); break;
+  case EX_REAL: put_real(out, e->real); break;
   case EX_NAME: fputs(e->name, out); break;
   case EX_CALL:
     fputs(e->name, out);

@@ -83,10 +83,10 @@ static void help_unit(Lexer *lx, const char *beg, const char *point, const char 
 }
 
 /* The nearest double to a decimal fraction, without its '_'. */
-static double read_real(const char *beg, const char *end) {
-  char text[64];
+static double read_real(Lexer *lx, const char *beg, const char *end) {
+  char *text = arena_alloc(lx->arena, (size_t)(end - beg) + 1);
   size_t n = 0;
-  for (const char *p = beg; p < end && n + 1 < sizeof text; p++)
+  for (const char *p = beg; p < end; p++)
     if (*p != '_')
       text[n++] = *p;
   text[n] = '\0';
@@ -121,7 +121,7 @@ static void read_number(Lexer *lx, const char *beg, TokenValue *value) {
     value->number.unit = found->kind;
   } else if (point < unit) {
     value->number.unit = UNIT_REAL; /* the parser knows whether there may be one */
-    value->number.real = read_real(beg, end);
+    value->number.real = read_real(lx, beg, end);
     return;
   }
 
