@@ -129,7 +129,7 @@ build_here() { # shim: 1 or nothing
   fi
   rm -rf bin && mkdir -p bin/o
   local cc=${CC:-cc} cxx=${CXX:-c++} include p m
-  local core gpt=(examples/gpt/model.c examples/gpt/config.c examples/gpt/data.c examples/gpt/sequential.c test/gpu/Inputs/blas.c)
+  local core gpt=(examples/gpt/model.c examples/gpt/config.c examples/gpt/data.c examples/gpt/sequential.c examples/gpt/blas.c test/gpu/Inputs/blas.c)
   local engine device=(examples/gpt/model_cuda.cu) kernels
   core=() engine=(runtime/cuda/*.c) kernels=(runtime/cuda/*.cu)
   for m in runtime/*.c; do
