@@ -38,10 +38,17 @@ static void part(Sched *s, const char **text, const char *name, uint64_t bytes) 
                          bytes_text(s, bytes));
 }
 
-static void report(Sched *s, uint32_t r, uint32_t more) {
-  uint64_t limit = s->opt->memory_limit_bytes;
+void bytes_texts(Sched *s, uint64_t a, uint64_t b, const char *text[2]) {
+  text[0] = bytes_text(s, a), text[1] = bytes_text(s, b);
+  if (a == b || strcmp(text[0], text[1]) != 0)
+    return;
+  text[0] = arena_printf(s->arena, "%llu bytes", (unsigned long long)a); /* one decimal hides it */
+  text[1] = arena_printf(s->arena, "%llu", (unsigned long long)b);
+}
+
+const char *memory_sum(Sched *s, uint32_t r) {
   const Peak *p = &s->peak[r];
-  const char *sum = "", *need = bytes_text(s, p->total), *have = bytes_text(s, limit);
+  const char *sum = "";
   uint32_t versions = 0, stages = s->rank_stage0[r + 1] - s->rank_stage0[r];
   for (uint32_t i = s->rank_stage0[r]; s->nversion && i < s->rank_stage0[r + 1]; i++)
     versions += s->nversion[s->rank_stage[i]];
@@ -63,13 +70,18 @@ static void report(Sched *s, uint32_t r, uint32_t more) {
   part(s, &sum, "local", p->local);
   part(s, &sum, "guests", p->guest);
   part(s, &sum, "side ops", p->buffer);
-  if (strcmp(need, have) == 0) { /* too close for one decimal */
-    need = arena_printf(s->arena, "%llu bytes", (unsigned long long)p->total);
-    have = arena_printf(s->arena, "%llu", (unsigned long long)limit);
-  }
+  return arena_printf(s->arena, "%s: %s", p->op == NONE ? "its start" : op_text(s, p->op), sum);
+}
+
+static void report(Sched *s, uint32_t r, uint32_t more) {
+  uint64_t limit = s->opt->memory_limit_bytes;
+  const Peak *p = &s->peak[r];
+  const char *text[2];
+  bytes_texts(s, p->total, limit, text);
   Span at = p->op == NONE ? s->order_at[r] : s->site[s->op[p->op].site];
-  diag_error(s->diag, DIAG_MEMORY, at, "rank %u needs %s of %s at %s: %s", r, need, have,
-             p->op == NONE ? "its start" : op_text(s, p->op), sum);
+  diag_error(s->diag, DIAG_MEMORY, at, "rank %u needs %s of %s at %s", r, text[0], text[1],
+             memory_sum(s, r));
+  s->over = 1 + r;
   if (more > 0)
     diag_note(s->diag, NO_SPAN, "%u more rank%s over the limit; this one needs the most", more,
               more == 1 ? " is" : "s are");
@@ -100,5 +112,5 @@ bool check_memory(Sched *s, uint32_t last) {
   }
   if (over > 0)
     report(s, worst, over - 1);
-  return over == 0;
+  return over == 0 || draws(s->opt);
 }

@@ -174,6 +174,12 @@ static bool own_time(const Expr *e) {
 
 static bool comparison(const Expr *e) { return e->kind >= EX_LT && e->kind <= EX_NE; }
 
+/* e is the bytes of a rank, or of all. */
+static bool is_bytes(const Expr *e) {
+  return e->kind == EX_CALL &&
+         (e->builtin == BI_MEMORY || e->builtin == BI_HOST_MEMORY || e->builtin == BI_VOLUME);
+}
+
 /* The part of e, which is false, that says why: of `a && b` the first that is false, of `a || b` the last, after the
  * cases that are not meant. */
 static const Expr *claim(Sched *s, const Expr *e) {
@@ -194,8 +200,19 @@ static void report(Sched *s, const Expr *whole) {
   int64_t a = 0, b = 0;
   if (comparison(e) && eval(s, e->a, &a) && eval(s, e->b, &b)) {
     static const char *const sign[] = {"<", "<=", ">", ">=", "==", "!="};
-    diag_error(s->diag, DIAG_CHECK, e->at, "check failed: %lld %s %lld is false", (long long)a,
-               sign[e->kind - EX_LT], (long long)b);
+    const char *text[2] = {arena_printf(s->arena, "%lld", (long long)a),
+                           arena_printf(s->arena, "%lld", (long long)b)};
+    if ((is_bytes(e->a) || is_bytes(e->b)) && a >= 0 && b >= 0)
+      bytes_texts(s, (uint64_t)a, (uint64_t)b, text);
+    diag_error(s->diag, DIAG_CHECK, e->at, "check failed: %s %s %s is false", text[0],
+               sign[e->kind - EX_LT], text[1]);
+    const Expr *sum = e->a->kind == EX_CALL && e->a->builtin == BI_MEMORY   ? e->a
+                      : e->b->kind == EX_CALL && e->b->builtin == BI_MEMORY ? e->b
+                                                                            : NULL;
+    int64_t r;
+    if (sum && rank_argument(s, sum, &r))
+      diag_note(s->diag, NO_SPAN, "rank %lld needs %s at %s", (long long)r,
+                bytes_text(s, s->peak[r].total), memory_sum(s, (uint32_t)r));
   } else {
     diag_error(s->diag, DIAG_CHECK, whole->at, "check failed");
   }

@@ -26,6 +26,11 @@ static bool pass_parse(Sched *s) {
 
 static void dump_tree(Sched *s, FILE *f) { ast_dump(f, s->tree); }
 
+bool draws(const Options *o) {
+  return !o->check_only && !o->critical_path && !o->dump_after &&
+         (o->show || o->emit == EMIT_SVG || o->emit == EMIT_HTML);
+}
+
 static bool emit(Sched *s) {
   OutFile out;
   static void (*const emitter[])(Sched *, FILE *) = {
@@ -186,6 +191,7 @@ static bool run(Sched *s, bool output) {
     if (passes[i].run == check_all_m && !s->opt->for_all && s->opt->check_only)
       s->opt->for_all = open_parameter(s);
     if ((passes[i].run == check_all_m && !s->opt->for_all) ||
+        (passes[i].run == check_user && s->over) ||
         (passes[i].run == make_looped && !s->opt->looped && !(asked && !s->all_m.proved)))
       continue;
     bool channels = passes[i].run == check_channels, model = s->opt->emit == EMIT_PROMELA;
@@ -207,7 +213,7 @@ static bool run(Sched *s, bool output) {
       ok &= emit(s);
     if (s->opt->verify)
       verify_circle(s);
-    if (!ok || s->diag->errors)
+    if (!ok || s->diag->errors > (s->over > 0))
       return false;
     proved |= passes[i].run == check_deps;
     if (s->opt->verify && proved)
@@ -232,7 +238,7 @@ static bool run(Sched *s, bool output) {
     return false;
   }
   if (!output || all)
-    return true;
+    return !s->over;
   const bool holds = holds_for_all(s, asked);
   if (!holds && s->opt->looped) {
     diag_error(s->diag, DIAG_LOOPED, s->def->name_at,
@@ -242,7 +248,7 @@ static bool run(Sched *s, bool output) {
     return false;
   }
   double t0 = now_ms();
-  bool ok = (s->opt->emit == EMIT_PROMELA || emit(s)) && depfile(s);
+  bool ok = (s->opt->emit == EMIT_PROMELA || emit(s)) && !s->over && depfile(s);
   if (s->opt->time_passes) {
     time_line(s, "emit", now_ms() - t0);
     time_line(s, "all", now_ms() - begin);

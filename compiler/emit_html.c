@@ -138,8 +138,11 @@ static void put_data(Sched *s, Sched *const *other, FILE *f) {
 #include "pipe_ops.def"
 #undef X
   };
-  fprintf(f, "{\"pipec_html\":1,\"limit\":%llu,\"ops\":[",
-          (unsigned long long)s->opt->memory_limit_bytes);
+  char over[PIPE_OP_TEXT] = "";
+  if (over_limit(s))
+    pipe_instr_text(over, pipe_graph(s->prog), over_limit(s));
+  fprintf(f, "{\"pipec_html\":1,\"limit\":%llu,\"over\":\"%s\",\"ops\":[",
+          (unsigned long long)s->opt->memory_limit_bytes, over);
   for (int i = 0; i < PIPE_NOPS; i++) {
     const SvgLook *look = &svg_look[i];
     fprintf(

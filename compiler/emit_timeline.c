@@ -13,13 +13,27 @@ uint64_t **predict(Sched *s, uint64_t ***end) {
   return start;
 }
 
+const PipeInstr *over_limit(const Sched *s) {
+  if (!s->over || s->peak[s->over - 1].op == NONE)
+    return NULL;
+  const PipeRank *k = &s->prog->rank[s->over - 1];
+  const Op *o = &s->op[s->peak[s->over - 1].op];
+  for (uint32_t i = 0; i < k->ninstr; i++)
+    if (k->instr[i].op == o->kind && k->instr[i].stage == o->stage && k->instr[i].mb == o->mb)
+      return &k->instr[i];
+  return NULL;
+}
+
 void emit_svg(Sched *s, FILE *f) {
   uint64_t **end, **start = predict(s, &end);
   SvgTrack track = {"Predicted", start, end, s->timed, 1};
   const char *said = arena_printf(
       s->arena, "Against the bounds of any order with these places, costs and stashes: %s.",
       bound_text(s));
-  SvgOptions o = {1, s->opt->memory_limit_bytes, s->opt->arrows, said};
+  if (s->over)
+    said = arena_printf(s->arena, "%s Over the limit: rank %u needs %s at %s.", said, s->over - 1,
+                        bytes_text(s, s->peak[s->over - 1].total), memory_sum(s, s->over - 1));
+  SvgOptions o = {1, s->opt->memory_limit_bytes, s->opt->arrows, over_limit(s), said};
   if (svg_draw(f, s->prog, &track, 1, &o) != 0 && !ferror(f))
     s->arena->oom(0);
   free(*start);

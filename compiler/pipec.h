@@ -227,6 +227,7 @@ typedef struct Sched {
   const Clause **check; uint32_t ncheck; /* to prove at the end; env still has what they name */
   const Clause **limit; uint32_t nlimit; /* to keep, and to prove at the end */
   struct Limit *limits; uint32_t nlimits, *limit0; /* their rows (limit.h), rank after rank; [nrank + 2] */
+  uint32_t over;         /* (check_memory) 1 + the rank over the memory limit that needs the most; 0: none */
   bool limits_hold;      /* (check_user) they are proved, and have their peaks */
   const int64_t *moment; /* while a message on a limit is made: what the rank has, [NCOUNTS * chunks] */
   Op *op;                /* [nop], rank after rank, each in program order */
@@ -429,6 +430,7 @@ typedef struct Options {
 
 /* ---- driver.c: the pass list ---- */
 bool compile(Sched *s);
+bool draws(const Options *o); /* a picture is what is wanted: of what is over the memory limit, too */
 bool compile_orders(Sched *s, bool prove); /* as far as expand, or `order`, and with copies in the text `offload`: no side
                                               ops, no transfers, no tables */
 bool all_ranks(Sched *s, bool (*pass)(Sched *, uint32_t r)); /* of one that takes a rank at a time */
@@ -702,6 +704,9 @@ const char *list_text(Sched *s, MachineAt at); /* op notation of an instruction 
 const char *buffer_text(Sched *s, uint64_t buffer); /* "2 messages", "1024 B" */
 /* ---- check_memory.c: requires slots. Bytes per rank against the limit ---- */
 bool check_memory(Sched *s, uint32_t r);
+const char *memory_sum(Sched *s, uint32_t r); /* "0F3: weights 10.0 GiB + ...": the moment, and what is there */
+/* Sizes that differ as texts that do. */
+void bytes_texts(Sched *s, uint64_t a, uint64_t b, const char *text[2]);
 /* ---- check_user.c: the `check` clauses ---- */
 bool check_user(Sched *s);
 bool quantity(Sched *s, const Expr *call, int64_t *value); /* a builtin of `check` */
@@ -739,6 +744,7 @@ void emit_trace(Sched *s, FILE *f);
 bool emit_html(Sched *s); /* opens its output; compiles the inputs after the first; false: reported */
 bool emit_promela(Sched *s, FILE *f); /* requires check_channels, proved or not; false: reported */
 /* Predicted start and end of each instruction, as pipe_predict gives them; the caller frees *start. */
+const PipeInstr *over_limit(const Sched *s); /* the op at which a rank is over the memory limit, or NULL */
 uint64_t **predict(Sched *s, uint64_t ***end); /* emit_timeline.c */
 const char *time_text(Sched *s, uint64_t t);   /* report.c: "1.234 ms", or the number of units */
 double bubble_percent(const Sched *s, uint64_t makespan);

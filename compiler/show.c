@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * The grid in a terminal: ranks down, time across, fitted to its width. Requires prog.
  *
- * A column shows the op that runs at its middle. Where the whole prediction fits, columns are whole
- * fractions of the greatest common divisor of all times, so every op has exactly its width; else
- * the grid is a sample. The microbatch stands in an op that has room for it.
+ * Where the whole prediction fits, columns are whole fractions of the greatest common divisor of all
+ * times, so every op has exactly its width, and the microbatch stands in an op that has room for it.
+ * Else a column shows the op that runs at its middle; and where ops are narrower than columns what the
+ * time around it is spent on, that of some ops, or their beat would show: the kind that takes most of
+ * it, with colour and UTF-8 the two that take most, one on the other.
  *
  * With colour an op is a block in the colour of its kind, its shade that of its chunk. Without, it
  * is filled with a shade character of its kind, or, if the locale is not UTF-8, with its letter. */
@@ -38,6 +40,7 @@ typedef struct Grid {
   bool colour, utf8;
   uint32_t cols;
   uint64_t time; /* of the whole grid: makespan, at least 1 */
+  double around; /* time that a column tells of; 0: columns show ops */
 } Grid;
 
 static uint32_t terminal_width(FILE *f) {
@@ -77,19 +80,24 @@ static uint64_t gcd(uint64_t a, uint64_t b) {
 }
 
 /* Columns: a whole number for each unit of time if that fits, at most as many as labels can use. */
-static uint32_t columns(const Grid *g, uint64_t **start, uint64_t **end, uint32_t room) {
+static uint32_t columns(Grid *g, uint64_t **start, uint64_t **end, uint32_t room) {
   const PipeProgram *p = g->s->prog;
   uint64_t unit = g->time, shortest = UINT64_MAX;
+  double busy = 0, nop = 0;
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
       if (computes(&p->rank[r].instr[i])) {
         uint64_t took = end[r][i] - start[r][i];
         unit = gcd(gcd(unit, start[r][i]), end[r][i]);
         shortest = took && took < shortest ? took : shortest;
+        busy += (double)took, nop += took > 0;
       }
   uint64_t n = g->time / unit, most = 1;
-  if (n > room)
+  if (n > room) {
+    double column = (double)g->time / room, op = busy / (nop > 0 ? nop : 1);
+    g->around = op >= column ? 0 : column > 12 * op ? column : 12 * op;
     return room;
+  }
   for (uint32_t m = p->nmb / p->slices; m; m /= 10)
     most++;
   for (uint32_t q = p->slices > 1 ? 10 * p->slices : 0; q; q /= 10)
@@ -169,6 +177,55 @@ static void row(const Grid *g, uint32_t r, const uint64_t *start, const uint64_t
   plain(g);
 }
 
+/* One column of shares: `most` of the time around it, and of the rest `next`; PIPE_NOPS: idle. */
+static void shares_cell(const Grid *g, int most, int next, double share) {
+  if (!g->colour || !g->utf8 || next == most) {
+    PipeInstr in = {.op = (uint8_t)most, .mb = NONE};
+    style(g, most < PIPE_NOPS ? &in : NULL);
+    fputs(fill(g, most < PIPE_NOPS ? &in : NULL), g->f);
+    return;
+  }
+  bool idle = most == PIPE_NOPS; /* it is above, as nothing */
+  int eighths = (int)(8 * (idle ? 1 - share : share) + 0.5), foot = idle ? next : most;
+  fprintf(g->f, "\033[0;38;5;%u", paint[foot].back[0]);
+  if (!idle && next < PIPE_NOPS)
+    fprintf(g->f, ";48;5;%u", paint[next].back[0]);
+  fprintf(g->f, "m\xe2\x96%c", 0x80 + (eighths < 1 ? 1 : eighths));
+}
+
+static void shares_row(const Grid *g, uint32_t r, const uint64_t *start, const uint64_t *end) {
+  const PipeRank *k = &g->s->prog->rank[r];
+  uint32_t from = 0;
+  for (uint32_t c = 0; c < g->cols; c++) {
+    double mid = (c + 0.5) * (double)g->time / g->cols, share[PIPE_NOPS + 1] = {0};
+    double a = mid - g->around / 2, b = mid + g->around / 2;
+    a = a < 0 ? 0 : a, b = b > (double)g->time ? (double)g->time : b;
+    share[PIPE_NOPS] = b - a;
+    while (from < k->ninstr && (!computes(&k->instr[from]) || (double)end[from] <= a))
+      from++;
+    for (uint32_t i = from; i < k->ninstr; i++) {
+      if (!computes(&k->instr[i]))
+        continue;
+      if ((double)start[i] >= b)
+        break;
+      double x = (double)start[i] > a ? (double)start[i] : a,
+             y = (double)end[i] < b ? (double)end[i] : b;
+      share[k->instr[i].op] += y > x ? y - x : 0;
+      share[PIPE_NOPS] -= y > x ? y - x : 0;
+    }
+    int most = 0, next = -1;
+    for (int op = 1; op <= PIPE_NOPS; op++)
+      most = share[op] > share[most] + 0.1 * (b - a) ? op : most; /* what is as much stays */
+    for (int op = 0; op <= PIPE_NOPS; op++)
+      if (op != most && share[op] > 0.06 * (b - a) &&
+          (next < 0 || share[op] > share[next] + 0.1 * (b - a)))
+        next = op;
+    shares_cell(g, most, next < 0 ? most : next,
+                next < 0 ? 1 : share[most] / (share[most] + share[next]));
+  }
+  plain(g);
+}
+
 /* Marks at 1, 2 or 5 times a power of ten of the unit, at least ten columns apart. */
 static void axis(const Grid *g, uint32_t left) {
   static const struct {
@@ -195,6 +252,13 @@ static void axis(const Grid *g, uint32_t left) {
       break;
   }
   fprintf(g->f, " %s\n", name);
+}
+
+/* What a column spans: "51.2 units". */
+static const char *cell_text(const Grid *g) {
+  double t = (double)g->time / g->cols;
+  return g->s->timed ? time_text(g->s, (uint64_t)(t + 0.5))
+                     : arena_printf(g->s->arena, "%.3g units", t);
 }
 
 /* The kinds that there are, then idle time; a little closer, or on another line, where they would not fit. */
@@ -263,7 +327,7 @@ void emit_show(Sched *s, FILE *f) {
     if (r >= MOST_RANKS)
       continue;
     fprintf(f, r < 100 ? "rank %2u " : "%7u ", r);
-    row(&g, r, start[r], end[r]);
+    (g.around > 0 ? shares_row : row)(&g, r, start[r], end[r]);
     if (right)
       fprintf(f, "  %5.1f %%  %5u", p->makespan ? 100 * (1 - (double)busy / (double)g.time) : 0,
               p->rank[r].inflight);
@@ -272,6 +336,9 @@ void emit_show(Sched *s, FILE *f) {
   if (p->nrank > MOST_RANKS)
     fprintf(f, "   and %u more: --emit=svg draws all\n", p->nrank - MOST_RANKS);
   axis(&g, LEFT);
+  if (g.around > 0)
+    fprintf(f, "%*sone cell = %s: %s\n", LEFT, "", cell_text(&g),
+            g.colour && g.utf8 ? "the two kinds with most" : "the kind with most");
   legend(&g, used, LEFT, width);
   free(*start);
 }

@@ -67,9 +67,10 @@ static double rows_height(const Page *g) {
   return g->p->nrank ? g->p->nrank * pitch(g) - g->gap : 0;
 }
 
-/* Drawn width of an op's label at the page's label size, with room beside it. */
+/* Room for the label of an op of its kind, at the page's label size: for the longest, or the short ones alone would
+ * stand there. */
 static double label_width(const Page *g, uint32_t mb) {
-  return svg_letters(g->p, mb) * 0.58 * g->label + 2;
+  return svg_letters(g->p, mb == PIPE_NONE ? mb : g->p->nmb - 1) * 0.58 * g->label + 2;
 }
 
 static const PipeStage *stage_of(const PipeProgram *p, const PipeInstr *in) {
@@ -394,6 +395,20 @@ static void draw_phases(const Page *g, const Panel *n, double top) {
            top - 5, pipe_phase_name[k]);
 }
 
+/* The op at which a rank is over the limit. */
+static void draw_over(const Page *g, const Panel *n, double top) {
+  for (uint32_t r = 0; r < g->p->nrank; r++) {
+    const PipeRank *k = &g->p->rank[r];
+    if (g->over < k->instr || g->over >= k->instr + k->ninstr)
+      continue;
+    uint32_t i = (uint32_t)(g->over - k->instr);
+    double x = x_at(g, n, n->track->start[r][i]), y = row_y(g, top, r);
+    double w = fmax(x_at(g, n, n->track->end[r][i]) - x, 2);
+    emit(g, "<path class=\"over\" d=\"M~ ~h~v~h-~z\"/>\n", x, y, inset(w), g->row, inset(w));
+    emit(g, "<path class=\"over\" d=\"M~ ~v~\"/>\n", x, y + g->row, pitch(g) - g->row - g->gap);
+  }
+}
+
 /* ---- around the rows ---- */
 
 static void draw_rank_names(const Page *g, double top) {
@@ -526,6 +541,8 @@ static bool draw_panel(const Page *g, const Panel *n, double y, bool proved) {
   if (n->phases)
     draw_phases(g, n, top);
   draw_labels(g, n, top);
+  if (g->over)
+    draw_over(g, n, top);
   draw_axis(g, n, top + rows_height(g) + 6);
   return ok;
 }
@@ -606,6 +623,7 @@ int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
             .curve = o->memory,
             .limit = o->limit_bytes,
             .wanted = o->arrows,
+            .over = o->over,
             .said = o->said};
   Panel *n = calloc(ntrack > 0 ? (size_t)ntrack : 1, sizeof *n);
   bool ok = n != NULL, phases = false, dense = false;

@@ -28,6 +28,7 @@ typedef struct SvgOptions {
                              when rows are too low for it */
   uint64_t limit_bytes;   /* per rank, of a program with sizes; 0: what was proved is the line */
   int arrows;             /* transfers: 0 if there is room for them, 1 always, 2 never */
+  const PipeInstr *over;  /* of the program: where a rank is over the limit, marked; NULL: nowhere */
   const char *said;       /* a sentence at the end of the caption; NULL: none */
 } SvgOptions;
 

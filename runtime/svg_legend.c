@@ -184,6 +184,7 @@ void svg_style(const Page *g) {
         ".chunk{fill:#000;fill-opacity:.5}\n"
         ".live{fill:#c3afd9}\n.fixed{fill:#dcdcdc}\n.foot{fill:none;stroke:#999;stroke-width:.6}\n"
         ".limit{fill:none;stroke:#b3261e;stroke-width:.9;stroke-dasharray:4 2}\n"
+        ".over{fill:none;stroke:#b3261e;stroke-width:2.2}\n"
         "text.bound{font-size:8px;fill:#b3261e}\n"
         ".axis{fill:none;stroke:#444;stroke-width:.8}\n"
         ".tick text{font-size:10px;text-anchor:middle}\n"

@@ -33,6 +33,7 @@ typedef struct Page {
   double curve;           /* height of the memory curve under that, 0: none */
   uint64_t limit;         /* SvgOptions.limit_bytes */
   int wanted;             /* SvgOptions.arrows */
+  const PipeInstr *over;  /* SvgOptions.over */
   const char *said;       /* SvgOptions.said */
   double column;          /* width of a column in a dense row, px: some ops, or their beat shows */
   uint32_t nchunk;        /* most stages on one rank */

@@ -73,6 +73,7 @@ function makePanel(packed, index) {
     p.lane.push({ops: lane, start: Float64Array.from(lane, i => i.start), longest: lane.reduce((m, i) => Math.max(m, i.end - i.start), 0)});
     p.lanes ||= lane.length > 0;
   }
+  p.letters = p.compute.flat().reduce((n, i) => Math.max(n, i.label.length), 1);
   p.tracks.push(makeTrack(p, 'predicted', p.timed, 1, i => [i.start, i.end]));
   return p;
 }

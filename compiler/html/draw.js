@@ -78,7 +78,7 @@ function extent() {
 }
 
 /* Rows of every panel; they fill `room` pixels if they can do so with a height that reads well. */
-function layout(width, room) {
+function layout(width, room, all) { /* all: as high as its rows are */
   view.ratio = Math.min(window.devicePixelRatio || 1, 2);
   view.width = width;
   const ranks = panels.reduce((n, p) => n + p.compute.length, 0), tracks = Math.max(...panels.map(p => p.tracks.length));
@@ -108,7 +108,7 @@ function layout(width, room) {
     });
   }
   view.content = y + AXIS;
-  view.height = Math.min(view.content, Math.max(room, 160));
+  view.height = all ? view.content : Math.min(view.content, Math.max(room, 160));
   canvas.style.height = view.height + 'px';
   const w = Math.round(width * view.ratio), ch = Math.round(view.height * view.ratio);
   if (canvas.width !== w || canvas.height !== ch) {
@@ -313,6 +313,27 @@ function draw() {
   ctx.restore();
   drawTitles();
   drawAxis();
+  drawMore();
+}
+
+/* That there are rows below the edge: how many, and a mark of where the view is. */
+function drawMore() {
+  const room = view.height - AXIS, all = view.content - AXIS, below = view.rows.filter(r => r.first && r.y - view.y >= room).length;
+  if (all <= room + 1)
+    return;
+  ctx.fillStyle = colour.soft;
+  ctx.fillRect(view.width - 5, room * view.y / all, 4, room * room / all);
+  if (!below)
+    return;
+  const text = `\u25be ${below} more rank${below === 1 ? '' : 's'} below`;
+  ctx.font = '12px Helvetica, Arial, "Liberation Sans", "DejaVu Sans", sans-serif';
+  ctx.textAlign = 'right';
+  ctx.textBaseline = 'middle';
+  const w = ctx.measureText(text).width + 16;
+  ctx.fillStyle = colour.text;
+  ctx.fillRect(view.width - 8 - w, room - 24, w, 20);
+  ctx.fillStyle = colour.page;
+  ctx.fillText(text, view.width - 16, room - 14);
 }
 
 /* Idle time is what is left of the hatch under the ops of a row. */
@@ -451,12 +472,13 @@ function drawLabels(lit) {
     if (row.h < 9 || y + row.h < 0 || y > view.height)
       continue;
     const size = clamp(row.h * 0.46, 7, 13), {track, rank} = row, ops = row.panel.compute[rank];
+    const room = row.panel.letters * size * 0.58 + 3; /* of the longest, or the short ones alone would show */
     const [from, to] = visible(track, rank);
     if (to - from > plotWidth() / (size * 0.58))
       continue;
     for (let k = from; k < to; k++) {
       const a = xAt(track.start[rank][k]), b = xAt(track.end[rank][k]), i = ops[k], lane = track.lane[rank][k];
-      if (Math.min(b, view.width - RIGHT) - Math.max(a, view.left) < i.label.length * size * 0.58 + 3 || (lit && !lit.has(i)))
+      if (Math.min(b, view.width - RIGHT) - Math.max(a, view.left) < room || (lit && !lit.has(i)))
         continue;
       if (!byKind.has(i.kind))
         byKind.set(i.kind, []);
@@ -526,11 +548,12 @@ function drawTitles() {
     const name = panels.length > 1 ? panel.title : 'Predicted';
     ctx.font = 'bold 13px Helvetica, Arial, "Liberation Sans", "DejaVu Sans", sans-serif';
     ctx.fillStyle = colour.text;
-    ctx.fillText(name, view.left, y - view.y);
+    ctx.fillText(name, view.left, y - view.y, plotWidth());
     const at = view.left + ctx.measureText(name).width + 14;
     ctx.font = '12px Helvetica, Arial, "Liberation Sans", "DejaVu Sans", sans-serif';
     ctx.fillStyle = colour.soft;
-    ctx.fillText(panelFacts(panel), at, y - view.y);
+    if (at + ctx.measureText(panelFacts(panel)).width <= view.width) /* else the caption has it */
+      ctx.fillText(panelFacts(panel), at, y - view.y);
   }
 }
 

@@ -276,11 +276,11 @@ function find(text) {
   const name = text.trim().toUpperCase();
   if (!name)
     return;
-  const order = view.selected ? [view.selected.panel, ...panels] : panels;
-  const p = order.find(k => k.byName.has(name));
+  const from = view.selected ? view.selected.panel.index + (view.selected.op.toUpperCase() === name) : 0;
+  const order = panels.map((_, k) => panels[(from + k) % panels.length]), p = order.find(k => k.byName.has(name));
   if (!p)
     return say(`No op ${text.trim()}. Stages are 0 to ${Math.max(...panels.map(k => k.form.stages.length)) - 1}, microbatches 0 to ${Math.max(...panels.map(k => k.form.microbatches)) - 1}.`, true);
-  say('');
+  say(panels.filter(k => k.byName.has(name)).length > 1 ? `In ${p.form.schedule}; Enter goes on to the next schedule.` : '');
   reveal(p.byName.get(name));
 }
 
@@ -451,10 +451,36 @@ addEventListener('drop', e => {
     openTrace(e.dataTransfer.files[0]);
 });
 
+/* ---- print: every row of each schedule, one canvas each, on white ---- */
+
+function printed() {
+  const was = {theme: document.documentElement.dataset.theme, t: view.t, px: view.fits ? 0 : view.px, y: view.y};
+  document.documentElement.dataset.theme = 'light';
+  readColours();
+  const rows = panels.reduce((n, p) => n + p.compute.length, 0), each = view.memory ? 52 : 26;
+  layout(1100, AXIS + panels.length * TITLE + rows * each, true);
+  place(was.t, was.px, 0);
+  draw();
+  const ratio = view.ratio, foot = canvas.height - Math.round(AXIS * ratio);
+  $('print').replaceChildren(...view.titles.map((title, k) => {
+    const top = Math.round((title.y - 16) * ratio), end = k + 1 < panels.length ? Math.round((view.titles[k + 1].y - 16) * ratio) : foot;
+    const page = element('canvas', '', {width: canvas.width, height: end - top + canvas.height - foot});
+    page.getContext('2d').drawImage(canvas, 0, top, canvas.width, end - top, 0, 0, canvas.width, end - top);
+    page.getContext('2d').drawImage(canvas, 0, foot, canvas.width, canvas.height - foot, 0, end - top, canvas.width, canvas.height - foot);
+    return page;
+  }));
+  was.theme ? document.documentElement.dataset.theme = was.theme : delete document.documentElement.dataset.theme;
+  readColours();
+  relayout();
+  place(was.t, was.px, was.y);
+}
+
+addEventListener('beforeprint', printed);
+
 /* ---- begin ---- */
 
 const rowsInAll = panels.reduce((n, p) => n + p.compute.length, 0);
-view.memory = rowsInAll <= 16;
+view.memory = rowsInAll <= 16 || doc.over !== '';
 view.transfers = rowsInAll <= 32;
 view.ratio = Math.min(window.devicePixelRatio || 1, 2);
 for (const name of ['transfers', 'critical', 'memory'])
@@ -463,5 +489,9 @@ readColours();
 writeHead();
 relayout();
 writeHead();
+if (doc.over) {
+  reveal(panels[0].byName.get(doc.over));
+  say(`Over the memory limit at ${doc.over}.`, true);
+}
 new ResizeObserver(relayout).observe(document.body);
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { readColours(); redraw(); });

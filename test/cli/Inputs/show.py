@@ -32,6 +32,21 @@ for path in sys.argv[2:]:
         if any(len("rank 00 " + g) > max(width, 20) for g in grid):
             bad.append(f"{where}: a row is longer")
         cols, total = len(grid[0]), form["makespan"]
+        ops = [o for row in rows for o in row if o[1] > o[0]]
+        mean = sum(b - a for a, b, *_ in ops) / len(ops)
+        if "        one cell = " in "\n".join(out):  # what the time around each column is spent on
+            assert mean < total / cols, where
+            for r, g in enumerate(grid):
+                for c, text in enumerate(g):
+                    half = max(total / cols, 12 * mean) / 2
+                    a, b = max(0, (c + 0.5) * total / cols - half), min(total, (c + 0.5) * total / cols + half)
+                    share = {".": b - a}
+                    for x, y, kind, _ in rows[r]:
+                        part = max(0, min(y, b) - max(x, a))
+                        share[kind], share["."] = share.get(kind, 0) + part, share["."] - part
+                    if share[text] < max(share.values()) - 0.1 * len(share) * (b - a):
+                        bad.append(f"{where}, rank {r}, column {c}: '{text}', of {share}")
+            continue
         for r, g in enumerate(grid):
             ran = []  # per column: the op at its middle
             for c in range(cols):

@@ -304,6 +304,13 @@ with Page(path, *((1600, 900) if what == "speed" else (1280, 800)), dark=what ==
         same(times, [2 * t for t in (form["makespan"], form["span"], form["makespan"], ranks[0]["idle"]["flush"] + ranks[0]["idle"]["warmup"],
                                      [o for o in ops.values() if o["rank"] == 0 and o["compute"]][3]["start"])], "times")
         same(page.js("$('caption').textContent.includes('onef1b makespan 186, bound 172 (+8.1 %)')"), True, "caption")
+        found = page.js("[0, 1, 2].map(() => { find('1f3'); return [view.selected.panel.index, view.selected.op]; })")
+        same(found, [[0, "1F3"], [1, "1F3"], [0, "1F3"]], "find goes on to the next schedule")
+        page.js("dispatchEvent(new Event('beforeprint'))")
+        same(page.js("[...$('print').children].map(c => c.width > 1000 && c.height > 8 * 12)"), [True, True], "printed")
+        same(page.js("getComputedStyle($('print')).display"), "none", "only in print")
+        page.js("layout(900, 160), place(0, 0, 0), draw()")
+        same(page.js("view.content > view.height && [...ctx.getImageData((view.width - 4) * view.ratio, 2, 1, 1).data].slice(0, 3).join() !== '255,255,255'"), True, "rows below are told")
     if what == "injected":
         page.js("panels[0].compute.flat().forEach(i => { select(i); hover(xAt((i.start + i.end) / 2), view.rows[i.rank].y - view.y + 3); })")
         same(page.js("[typeof injected, document.images.length, document.scripts.length]"), ["undefined", 0, 2], "what a name can do")
