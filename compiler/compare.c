@@ -235,57 +235,129 @@ static const char *point_of(Compare *c, const Row *row) {
   return text;
 }
 
-/* What 80 columns hold; --emit=csv has all. */
-static void table(Compare *c, FILE *f) {
-  int name = 8;
-  bool star = false, apart = false;
-  const char *by = by_column(c, NULL);
-  for (uint32_t i = 0; i < c->nrow; i++) {
-    const char *shown = printable(c->s, shown_name(c, &c->row[i]));
-    star |= c->row[i].front;
-    name = (int)strlen(shown) > name ? (int)strlen(shown) : name;
+typedef enum Column { MAKESPAN, GAP, WORK, BUBBLE, MEMORY, BY, SCALE, PARAMS, NCOLUMN } Column;
+static const uint8_t column_wide[NCOLUMN] = {9, 8, 6, 7, 9, 9, 6};
+
+/* The cell of a row, or the head of the column; NULL: the table does not have it. */
+static const char *cell_text(Compare *c, Column k, const Row *w) {
+  Arena *a = c->s->arena;
+  switch (k) {
+  case MAKESPAN: return w ? row_time(c, w, w->makespan) : "makespan";
+  case GAP: return w ? arena_printf(a, "%+.1f %%", above_percent(w->makespan, w->bound)) : "gap";
+  case WORK: return w ? arena_printf(a, "%.3f", w->work) : "work";
+  case BUBBLE: return w ? arena_printf(a, "%.1f %%", w->bubble) : "bubble";
+  case MEMORY:
+    return !w         ? c->sized ? "memory" : "in flight"
+           : c->sized ? bytes_text(c->s, w->bytes)
+                      : arena_printf(a, "%.2f", w->inflight);
+  case BY: return by_column(c, w);
+  case SCALE: return !c->scaled ? NULL : w ? arena_printf(a, "%.3g", w->scale) : "scale";
+  case PARAMS: return w ? printable(c->s, some_params(c, w, OTHERS)) : " params";
+  case NCOLUMN: break;
   }
-  if (c->scaled)
-    fprintf(f,
-            "times in units, scaled to equal work of the model; --equal-work=off: as they are\n\n");
-  fprintf(f, "  %-*s  %9s  %8s  %6s  %7s  %9s", name, "schedule", "makespan", "gap", "work",
-          "bubble", c->sized ? "memory" : "in flight");
-  fprintf(f, by ? "  %9s%s  params\n" : "%s%s  params\n", by ? by : "",
-          c->scaled ? "   scale" : "");
+  return NULL;
+}
+
+/* Leaves out columns until the table is as narrow as `width`. Returns their names: ", scale, gap". */
+static const char *fit_columns(Compare *c, uint32_t name, uint32_t width, bool shown[NCOLUMN]) {
+  static const struct {
+    Column column;
+    RankBy by; /* which keeps it */
+  } drop[] = {{SCALE, BY_WORK},
+              {GAP, BY_WORK},
+              {BUBBLE, BY_BUBBLE},
+              {PARAMS, BY_WORK},
+              {MAKESPAN, BY_MAKESPAN}};
+  size_t wide[NCOLUMN], all = 2 + name, params = strlen(" params");
+  const char *out = "";
+  for (uint32_t i = 0; i < c->nrow; i++) {
+    size_t n = c->row[i].refused ? 0 : strlen(cell_text(c, PARAMS, &c->row[i]));
+    params = n > params ? n : params;
+  }
+  for (Column k = 0; k < NCOLUMN; k++) {
+    shown[k] = cell_text(c, k, NULL) != NULL;
+    wide[k] = k == PARAMS ? 1 + params : 2 + (size_t)column_wide[k];
+    all += shown[k] ? wide[k] : 0;
+  }
+  for (size_t i = 0; i < sizeof drop / sizeof *drop && all > width; i++) {
+    Column k = drop[i].column;
+    if (!shown[k] || (drop[i].by != BY_WORK && drop[i].by == c->s->opt->by))
+      continue;
+    shown[k] = false, all -= wide[k];
+    const char *head = cell_text(c, k, NULL);
+    out = arena_printf(c->s->arena, "%s, %s", out, head + (*head == ' '));
+  }
+  return out;
+}
+
+/* The columns of a row, or the head of each. */
+static void put_cells(Compare *c, FILE *f, const bool shown[NCOLUMN], const Row *w) {
+  for (Column k = 0; k < NCOLUMN; k++) {
+    const char *text = shown[k] ? cell_text(c, k, w) : "";
+    if (*text)
+      fprintf(f, "%s%*s", k == PARAMS ? " " : "  ", column_wide[k], text);
+  }
+  fputc('\n', f);
+}
+
+/* As wide as the terminal, else with all columns; --emit=csv has more. */
+static void table(Compare *c, FILE *f) {
+  uint32_t name = 8, width = terminal_width(f, UINT32_MAX);
+  bool star = false, apart = false, shown[NCOLUMN];
+  for (uint32_t i = 0; i < c->nrow; i++) {
+    uint32_t n = (uint32_t)strlen(printable(c->s, shown_name(c, &c->row[i])));
+    star |= c->row[i].front;
+    name = n > name ? n : name;
+  }
+  const char *out = fit_columns(c, name, width, shown);
+  if (c->scaled) {
+    put_wrapped(f,
+                "times in units, scaled to equal work of the model; --equal-work=off: as they are",
+                0, 0, width);
+    fputc('\n', f);
+  }
+  fprintf(f, "  %-*s", (int)name, "schedule");
+  put_cells(c, f, shown, NULL);
   for (uint32_t i = 0; i < c->nrow; i++) {
     const Row *w = &c->row[i];
     const Row *first = &c->row[i - i % c->ninput];
     if (w == first && c->s->opt->ndefine)
       fprintf(f, "%sat%s\n", i > 0 ? "\n" : "", printable(c->s, point_of(c, first)));
-    const char *shown = printable(c->s, shown_name(c, w)),
-               *own = printable(c->s, some_params(c, w, OTHERS));
-    if (w->refused) {
-      fprintf(f, "  %-*s  refused: %s%s%s\n", name, shown, printable(c->s, w->why), *own ? ";" : "",
-              own);
-      continue;
-    }
-    bool other = w->model.forward_only != first->model.forward_only;
+    bool other = !w->refused && w->model.forward_only != first->model.forward_only;
     apart |= other;
-    fprintf(f, "%c %-*s  %9s  %+6.1f %%  %6.3f  %5.1f %%  %9s",
+    fprintf(f, "%c %-*s",
             w->front ? '*'
             : other  ? '-'
                      : ' ',
-            name, shown, row_time(c, w, w->makespan), above_percent(w->makespan, w->bound), w->work,
-            w->bubble,
-            c->sized ? bytes_text(c->s, w->bytes) : arena_printf(c->s->arena, "%.2f", w->inflight));
-    if (by)
-      fprintf(f, "  %9s", by_column(c, w));
-    if (c->scaled)
-      fprintf(f, "  %6.3g", w->scale);
-    fprintf(f, "%s%s\n", *own ? " " : "", own);
+            (int)name, printable(c->s, shown_name(c, w)));
+    if (!w->refused) {
+      put_cells(c, f, shown, w);
+      continue;
+    }
+    const char *own = some_params(c, w, OTHERS);
+    fputs("  ", f);
+    const char *why = arena_printf(c->s->arena, "refused: %s%s%s", w->why, *own ? ";" : "", own);
+    put_wrapped(f, printable(c->s, why), 4 + name, 4 + name, width);
   }
-  if (star) /* something compiled */
-    fprintf(f,
-            "\ngap: makespan over its bound; work: makespan x ranks over the model's work\n"
-            "* front: none is as good in work and in %s, and better in one\n",
-            c->sized ? "memory" : "stashes in flight");
+  if (star) { /* something compiled */
+    fputc('\n', f);
+    put_wrapped(f,
+                arena_printf(c->s->arena, "%swork: makespan x ranks over the model's work",
+                             shown[GAP] ? "gap: makespan over its bound; " : ""),
+                0, 2, width);
+    put_wrapped(f,
+                arena_printf(c->s->arena,
+                             "* front: none is as good in work and in %s, and better in one",
+                             c->sized ? "memory" : "stashes in flight"),
+                0, 2, width);
+  }
   if (apart)
-    fprintf(f, "- forwards alone, which do not compete with training\n");
+    put_wrapped(f, "- forwards alone, which do not compete with training", 0, 2, width);
+  if (*out)
+    put_wrapped(
+        f,
+        arena_printf(c->s->arena, "left out in %u columns: %s; --emit=csv has all", width, out + 2),
+        0, 2, width);
 }
 
 static void quoted(FILE *f, const char *text) {

@@ -204,7 +204,7 @@ void print_manual(FILE *f) {
       ".SH ENVIRONMENT\n"
       ".TP\n.B PIPE_STDLIB\nThe directory of the standard library, in place of the one that was installed.\n"
       ".TP\n.B NO_COLOR\nIf set to anything, \\fB\\-\\-color=auto\\fR means never.\n"
-      ".TP\n.B COLUMNS\nThe width that \\fB\\-\\-show\\fR takes, in place of that of the terminal.\n"
+      ".TP\n.B COLUMNS\nThe width of \\fB\\-\\-show\\fR and of the table of \\fB\\-\\-compare\\fR, in place of that of the terminal.\n"
       ".SH DIAGNOSTICS\n"
       "The name of an error stands in brackets at the end of its message;\n"
       "\\fBpipec \\-\\-explain\\fR \\fINAME\\fR shows an example and what to change.\n",

@@ -739,6 +739,10 @@ void peak_sums(const Sched *s, uint64_t v[PEAK_NCLASSES]); /* of all ranks; UINT
 void emit_rank_costs(Sched *s, FILE *f);
 void emit_show(Sched *s, FILE *f);     /* show.c */
 bool show_wants_colour(const Options *o, FILE *f);
+/* COLUMNS, or the columns of the terminal that f is; `none` if it is no terminal. */
+uint32_t terminal_width(FILE *f, uint32_t none);
+/* A line of text from column `at`, wrapped between words to `width`; further lines begin at `indent`. */
+void put_wrapped(FILE *f, const char *text, uint32_t at, uint32_t indent, uint32_t width);
 void emit_svg(Sched *s, FILE *f);
 void emit_trace(Sched *s, FILE *f);
 bool emit_html(Sched *s); /* opens its output; compiles the inputs after the first; false: reported */

@@ -43,13 +43,13 @@ typedef struct Grid {
   double around; /* time that a column tells of; 0: columns show ops */
 } Grid;
 
-static uint32_t terminal_width(FILE *f) {
+uint32_t terminal_width(FILE *f, uint32_t none) {
   const char *env = getenv("COLUMNS");
   struct winsize size;
   long n = env ? strtol(env, NULL, 10) : 0;
   if (n <= 0 && isatty(fileno(f)) && ioctl(fileno(f), TIOCGWINSZ, &size) == 0)
     n = size.ws_col;
-  return n <= 0 ? 80 : n > WIDEST ? WIDEST : (uint32_t)n;
+  return n <= 0 ? none : n > WIDEST ? WIDEST : (uint32_t)n;
 }
 
 bool show_wants_colour(const Options *o, FILE *f) {
@@ -286,17 +286,19 @@ static void legend(const Grid *g, const bool used[PIPE_NOPS], uint32_t left, uin
   fputc('\n', g->f);
 }
 
-/* Wrapped between words. */
-static void bounds(const Grid *g, uint32_t width) {
-  uint32_t at = 0;
-  for (const char *word = bound_text(g->s); *word;) {
-    uint32_t n = (uint32_t)strcspn(word, " ");
-    bool wrap = at && at + 1 + n > width;
-    at = wrap || !at ? 0 : at + 1;
-    fprintf(g->f, "%s%.*s", wrap ? "\n" : at ? " " : "", (int)n, word);
-    at += n, word += n + (word[n] == ' ');
+void put_wrapped(FILE *f, const char *text, uint32_t at, uint32_t indent, uint32_t width) {
+  for (bool first = true; *text; first = false) {
+    uint32_t n = (uint32_t)strcspn(text, " ");
+    bool wrap = !first && at + 1 + n > width;
+    at = wrap ? indent : at + !first;
+    fprintf(f, "%s%*s%.*s",
+            wrap    ? "\n"
+            : first ? ""
+                    : " ",
+            wrap ? (int)indent : 0, "", (int)n, text);
+    at += n, text += n + (text[n] == ' ');
   }
-  fputc('\n', g->f);
+  fputc('\n', f);
 }
 
 void emit_show(Sched *s, FILE *f) {
@@ -306,7 +308,7 @@ void emit_show(Sched *s, FILE *f) {
             .colour = show_wants_colour(s->opt, f),
             .utf8 = is_utf8(),
             .time = p->makespan ? p->makespan : 1};
-  uint32_t width = terminal_width(f);
+  uint32_t width = terminal_width(f, 80);
   bool right = width >= LEFT + RIGHT + 2 * LEAST;
   uint32_t room = width > LEFT + LEAST ? width - LEFT - (right ? RIGHT : 0) : LEAST;
   uint64_t **end, **start = predict(s, &end);
@@ -314,7 +316,7 @@ void emit_show(Sched *s, FILE *f) {
   g.cols = columns(&g, start, end, room);
   fprintf(f, "%s%s%s: bubble %.2f %%\n", printable(s, s->name), *s->params ? " " : "",
           printable(s, s->params), bubble_percent(s, s->makespan));
-  bounds(&g, width);
+  put_wrapped(f, bound_text(s), 0, 0, width);
   if (right)
     fprintf(f, "%*sidle  in flight\n", (int)(LEFT + g.cols + 4), "");
   for (uint32_t r = 0; r < p->nrank; r++) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""terminal.py PIPEC FILE: what --show prints on a terminal that this program plays."""
+"""terminal.py PIPEC FILE: what --show and --compare print on a terminal that this program plays."""
 import fcntl
 import os
 import pty
@@ -12,12 +12,12 @@ import termios
 bad = []
 
 
-def show(columns, *options, **change):
+def show(columns, *options, command="--show", **change):
     env = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "TERM")}
     env.update({"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **change})
     host, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    p = subprocess.Popen([sys.argv[1], "--show", sys.argv[2], *options], stdout=terminal, stdin=terminal, env=env)
+    p = subprocess.Popen([sys.argv[1], command, sys.argv[2], *options], stdout=terminal, stdin=terminal, env=env)
     os.close(terminal)
     text = b""
     while True:
@@ -55,5 +55,8 @@ for what, text in [("NO_COLOR set to nothing", show(80, NO_COLOR="")),
                    ("--color=always and NO_COLOR", show(80, "--color=always", NO_COLOR="1"))]:
     if "\033" not in text:
         bad.append(f"no colour with {what}")
+table = show(60, command="--compare").split("\n")
+if max(map(len, table)) > 60 or "left out in 60 columns: gap; --emit=csv has all" not in table:
+    bad.append(f"--compare in 60 columns: {table}")
 print("\n".join(bad) or "a terminal")
 sys.exit(1 if bad else 0)
