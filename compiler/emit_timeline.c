@@ -33,7 +33,12 @@ void emit_svg(Sched *s, FILE *f) {
   if (s->over)
     said = arena_printf(s->arena, "%s Over the limit: rank %u needs %s at %s.", said, s->over - 1,
                         bytes_text(s, s->peak[s->over - 1].total), memory_sum(s, s->over - 1));
-  SvgOptions o = {1, s->opt->memory_limit_bytes, s->opt->arrows, over_limit(s), said};
+  SvgOptions o = {.memory = 1,
+                  .limit_bytes = s->opt->memory_limit_bytes,
+                  .arrows = s->opt->arrows,
+                  .figure = s->opt->figure_px,
+                  .over = over_limit(s),
+                  .said = said};
   if (svg_draw(f, s->prog, &track, 1, &o) != 0 && !ferror(f))
     s->arena->oom(0);
   free(*start);

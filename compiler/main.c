@@ -64,6 +64,24 @@ static bool parse_count(const char *text, uint32_t *n) {
   return *text >= '1' && *text <= '9' && !*end && !errno && v < NONE;
 }
 
+/* A length on paper, in px of 1/96 inch. */
+static bool parse_width(const char *text, double *px) {
+  static const struct {
+    const char *unit;
+    double px;
+  } unit[] = {{"in", 96}, {"cm", 96 / 2.54}, {"mm", 96 / 25.4}, {"pt", 96 / 72.0}};
+  char *end;
+  double v = strtod(text, &end);
+  if (end == text || strspn(text, "0123456789.") != (size_t)(end - text))
+    return false;
+  for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)
+    if (strcmp(end, unit[i].unit) == 0) {
+      *px = v * unit[i].px;
+      return *px >= 2 * 96 && *px <= 20 * 96;
+    }
+  return false;
+}
+
 /* A whole number, and the text behind it; NULL: it is none. */
 static const char *parse_whole(const char *text, int64_t *value) {
   char *end;
@@ -334,6 +352,12 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
         return false;
       o->arrows = k, arrows = true;
       break;
+    case O_FIGURE:
+      if (!parse_width(optarg, &o->figure_px))
+        return usage_error(
+            s, "--figure=%s: expected a width from 2in to 20in, such as 3.33in, 85mm or 240pt",
+            optarg);
+      break;
     case O_LAX: o->torch_lax = true; break;
     case O_WAITS: o->torch_waits = true; break;
     case O_UNSHARD:
@@ -416,6 +440,8 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     return usage_error(
         s, "%s is for schedules side by side: --compare, or --emit=html of several files",
         "--equal-work");
+  if (o->figure_px > 0 && (o->emit != EMIT_SVG || many))
+    return usage_error(s, "%s says how to draw the timeline of --emit=svg", "--figure");
   if (arrows && (o->emit != EMIT_SVG || many))
     return usage_error(s, "%s says how to draw the timeline of --emit=svg", "--arrows");
   if (color && !o->show && !o->watch)

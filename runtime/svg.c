@@ -29,9 +29,9 @@ enum {
   SHARES = 24,      /* steps of a column's height in a dense row */
   MAX_NAMED = 4     /* stages of a rank that are named beside its row */
 };
-#define DENSE_PX 0.75 /* mean op width below which rows show shares of time */
-#define ARROW_PX 13.0 /* room per transfer between two rows below which none is drawn */
-#define MARGIN   24.0 /* around the page */
+#define DENSE_PX  0.75 /* mean op width below which rows show shares of time */
+#define ARROW_PX  13.0 /* room per transfer between two rows below which none is drawn */
+#define FIGURE_PX 0.95 /* of a px of the page in a figure: text of 10.5 px is 7.5 pt there */
 
 const SvgLook svg_look[PIPE_NOPS] = {
     [PIPE_F] = {"#93c0e8", "#10222f", "forward"},
@@ -491,21 +491,28 @@ static void draw_axis(const Page *g, const Panel *n, double y) {
        g->left + g->width + 12, y + 14.5, u->name);
 }
 
+/* Height over the rows, of the heading and the names of the phases. */
+static double head_height(const Page *g, const Panel *n) {
+  return (g->figure > 0 ? 0 : 22) + (n->phases ? 15 : 4);
+}
+
 static double panel_height(const Page *g, const Panel *n) {
-  return 22 + (n->phases ? 15 : 4) + rows_height(g) + 6 + 20;
+  return head_height(g, n) + rows_height(g) + 6 + 20;
 }
 
 static bool draw_panel(const Page *g, const Panel *n, double y, bool proved) {
-  double head = y + 12, top = y + 22 + (n->phases ? 15 : 4), len = (double)(n->end - n->begin);
+  double head = y + 12, top = y + head_height(g, n), len = (double)(n->end - n->begin);
   char time[SVG_NUMBER], bubble[SVG_NUMBER];
   bool ok = true;
-  emit(g,
-       "<text class=\"panel\" x=\"~\" y=\"~\">$<tspan class=\"fact\" dx=\"10\">makespan $"
-       " \302\267 bubble $</tspan></text>\n",
-       g->left, head, n->track->title, svg_time(time, len, n->track->timed),
-       svg_percent(bubble, len > 0 ? 1 - n->busy / (len * g->p->nrank) : 0));
+  if (g->figure <= 0)
+    emit(g,
+         "<text class=\"panel\" x=\"~\" y=\"~\">$<tspan class=\"fact\" dx=\"10\">makespan $"
+         " \302\267 bubble $</tspan></text>\n",
+         g->left, head, n->track->title, svg_time(time, len, n->track->timed),
+         svg_percent(bubble, len > 0 ? 1 - n->busy / (len * g->p->nrank) : 0));
   draw_rank_names(g, top);
-  draw_columns(g, n, top, head, proved);
+  if (g->figure <= 0)
+    draw_columns(g, n, top, head, proved);
   draw_idle(g, n, top);
   SvgCurve c = {g->out,
                 g->p,
@@ -578,13 +585,16 @@ static void lay_out(Page *g, Panel *n, int npanel) {
   int digits = 1; /* of the last stage */
   for (uint32_t k = p->nstage ? p->nstage - 1 : 0; k >= 10; k /= 10)
     digits++;
-  g->left = MARGIN + 50;
+  g->margin = g->figure > 0 ? 3 : 24;
+  g->left = g->margin + (g->figure > 0 ? 44 : 50);
   if (g->nchunk > 1 && g->nchunk <= MAX_NAMED) /* "stages 7 15 23 31", 8 px high */
-    g->left = fmax(g->left, MARGIN + 9 + 4.3 * (6 + g->nchunk * (digits + 1.0)));
-  g->width = fmin(fmax(20 * extent / mean, 760), 1520);
+    g->left = fmax(g->left, g->margin + 9 + 4.3 * (6 + g->nchunk * (digits + 1.0)));
+  g->sized = p->sized != 0;
+  g->beside = g->figure > 0 ? 40 : COLUMN * (2 + g->sized) - 12;
+  g->width = g->figure > 0 ? g->figure / FIGURE_PX - g->left - g->beside - g->margin
+                           : fmin(fmax(20 * extent / mean, 760), 1520);
   g->px = g->width / extent;
   g->column = fmin(fmax(ceil(6 * mean * g->px), 1), 6);
-  g->sized = p->sized != 0;
   g->rects = nop <= MAX_RECTS;
   bool room = g->width * fmax(1, p->nrank - 1) >= ARROW_PX * arrows * 2 * p->nmb;
   g->arrows = p->nrank > 1 && arrows > 0 && (g->wanted == 0 ? room : g->wanted == 1);
@@ -623,6 +633,7 @@ int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
             .curve = o->memory,
             .limit = o->limit_bytes,
             .wanted = o->arrows,
+            .figure = o->figure,
             .over = o->over,
             .said = o->said};
   Panel *n = calloc(ntrack > 0 ? (size_t)ntrack : 1, sizeof *n);
@@ -632,37 +643,43 @@ int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
   for (int i = 0; i < ntrack; i++)
     n[i] = measure(p, &track[i]);
   lay_out(&g, n, ntrack);
-  double y = MARGIN + 14, height = MARGIN + 14 + 22;
+  bool figure = g.figure > 0;
+  double y = figure ? g.margin : g.margin + 14, height = figure ? y : y + 22;
+  double apart = figure ? 6 : 22; /* of panels */
   for (int i = 0; i < ntrack; i++) {
-    height += panel_height(&g, &n[i]) + 22;
+    height += panel_height(&g, &n[i]) + apart;
     phases |= n[i].phases;
     dense |= n[i].dense;
   }
   double legend = 16.0 * svg_legend(&g, 0, phases, dense);
-  height += 16 + legend + 14.0 * (svg_caption(&g, n, ntrack, 0) - 1) + MARGIN;
-  double width = g.left + g.width + COLUMN * (2 + g.sized) + MARGIN - 12;
+  height += legend + g.margin;
+  if (!figure)
+    height += 16 + 14.0 * (svg_caption(&g, n, ntrack, 0) - 1);
+  double width = g.left + g.width + g.beside + g.margin, px = figure ? FIGURE_PX : 1;
 
   emit(&g,
        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
        "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"~\" height=\"~\" "
        "viewBox=\"0 0 ~ ~\">\n<title>$ $</title>\n",
-       width, height, width, height, p->name, p->params);
+       width * px, height * px, width, height, p->name, p->params);
   svg_style(&g);
   uint32_t nmb = p->nmb / pipe_slices(p);
   emit(&g, "<rect width=\"~\" height=\"~\" fill=\"white\"/>\n", width, height);
-  emit(&g,
-       "<text class=\"title\" x=\"~\" y=\"~\">$<tspan class=\"fact\" dx=\"10\">$ \302\267 "
-       "# rank$, # stage$, # microbatch$$</tspan></text>\n",
-       g.left, y, p->name, p->params, (unsigned)p->nrank, p->nrank == 1 ? "" : "s",
-       (unsigned)p->nstage, p->nstage == 1 ? "" : "s", (unsigned)nmb, nmb == 1 ? "" : "es",
-       p->slices > 1 ? " in slices" : "");
-  y += 22;
+  if (!figure)
+    emit(&g,
+         "<text class=\"title\" x=\"~\" y=\"~\">$<tspan class=\"fact\" dx=\"10\">$ \302\267 "
+         "# rank$, # stage$, # microbatch$$</tspan></text>\n",
+         g.left, y, p->name, p->params, (unsigned)p->nrank, p->nrank == 1 ? "" : "s",
+         (unsigned)p->nmodel, p->nmodel == 1 ? "" : "s", (unsigned)nmb, nmb == 1 ? "" : "es",
+         p->slices > 1 ? " in slices" : "");
+  y += figure ? 0 : 22;
   for (int i = 0; i < ntrack && ok; i++) {
     ok = draw_panel(&g, &n[i], y, i == ntrack - 1);
-    y += panel_height(&g, &n[i]) + 22;
+    y += panel_height(&g, &n[i]) + apart;
   }
   svg_legend(&g, y + 12, phases, dense);
-  svg_caption(&g, n, ntrack, y + 16 + legend);
+  if (!figure)
+    svg_caption(&g, n, ntrack, y + 16 + legend);
   emit(&g, "</svg>\n");
   free(n);
   return ok && !ferror(out) ? 0 : -1;

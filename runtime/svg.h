@@ -28,6 +28,8 @@ typedef struct SvgOptions {
                              when rows are too low for it */
   uint64_t limit_bytes;   /* per rank, of a program with sizes; 0: what was proved is the line */
   int arrows;             /* transfers: 0 if there is room for them, 1 always, 2 never */
+  double figure;          /* > 0: for a paper, so many px wide (1/96 in), with text to be read at that size, without
+                             title, headings, caption and the columns beside the rows */
   const PipeInstr *over;  /* of the program: where a rank is over the limit, marked; NULL: nowhere */
   const char *said;       /* a sentence at the end of the caption; NULL: none */
 } SvgOptions;

@@ -186,13 +186,12 @@ int svg_curves(const SvgCurve *c) {
            right - c->left, fixed, right - c->left);
     emit(c, "<path class=\"foot\" d=\"M~ ~H~\"/><path class=\"limit\" d=\"M~ ~H~\"/>\n", c->left,
          foot, right, c->left, foot - (double)line * unit, right);
-    if (c->limit && p->sized) {
-      const SvgUnit *u = svg_byte_unit((double)line);
-      char num[SVG_NUMBER];
-      emit(c, "<text class=\"bound\" x=\"~\" y=\"~\">$ $</text>\n", right + 3,
-           foot - (double)line * unit + 2.8, svg_digits(num, (double)line / u->per, 3, true),
-           u->name);
-    }
+    const SvgUnit *u = svg_byte_unit((double)line);
+    char num[SVG_NUMBER];
+    emit(c, "<text class=\"bound\" x=\"~\" y=\"~\">$$$</text>\n", right + 3,
+         foot - (double)line * unit + 2.8,
+         svg_digits(num, p->sized ? (double)line / u->per : (double)line, 3, true),
+         p->sized ? " " : "", p->sized ? u->name : "");
   }
   free(step), free(ends), free(mbs);
   return 0;

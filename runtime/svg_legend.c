@@ -27,7 +27,7 @@ typedef struct Key {
 
 /* Room for a swatch and a text so wide; begins a line if it would go past the page. */
 static void make_room(const Page *g, Key *k, double wide) {
-  if (k->x > g->left && k->x + wide > g->left + g->width + COLUMN * (2 + g->sized) - 12) {
+  if (k->x > g->left && k->x + wide > g->left + g->width + g->beside) {
     k->x = g->left, k->y += 16;
     k->lines++;
   }

@@ -10,7 +10,7 @@
 #include "svg.h"
 #include "svg_text.h"
 
-#define COLUMN 72.0 /* px of numbers beside the rows */
+#define COLUMN 72.0 /* px of a column of numbers beside the rows */
 
 /* What a panel shows, found in one pass over its compute ops. */
 typedef struct Panel {
@@ -27,6 +27,8 @@ typedef struct Page {
   FILE *out;
   const PipeProgram *p;
   double left, width;     /* of the rows, px */
+  double margin, beside;  /* around the page, and right of the rows */
+  double figure;          /* SvgOptions.figure */
   double px;              /* per drawn time unit */
   double row, gap, label; /* height of a row, space between rows, font size of the op labels */
   double lane;            /* height of the COPY stream under each row, 0: none */

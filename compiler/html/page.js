@@ -57,7 +57,7 @@ function writeHead() {
   const one = panels.length === 1 && panels[0].form, count = (n, what) => `${n} ${what}${n === 1 ? '' : what.endsWith('h') ? 'es' : 's'}`;
   const heading = one ? panels[0].title : panels.map(p => p.form.schedule).join(' and ');
   document.title = $('title').textContent = heading;
-  $('facts').textContent = one ? [count(one.ranks, 'rank'), count(one.stages.length, 'stage'), count(one.microbatches, 'microbatch')].join(', ')
+  $('facts').textContent = one ? [count(one.ranks, 'rank'), count(new Set(one.stages.map(s => s.model)).size, 'stage'), count(one.microbatches, 'microbatch')].join(', ')
                                : panels.every(p => p.timed || p.scale === 1) ? 'on one time axis'
       : `on one time axis, scaled to equal work of the model: ${panels.map(p => `${p.form.schedule} \u00d7 ${digits(p.scale, 3)}`).join(', ')}`;
   const legend = $('legend');
