@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The same text once more, silently: at another M as far as its orders (orders_at), or all of it (compile_at), each with steps
- * from the question that it is asked for (work.h); or with another lowering (compiles_by). */
+ * from the question that it is asked for (work.h); with another lowering (compiles_by); or not tuned
+ * (worth_emitted). */
 #include <inttypes.h>
 #include <string.h>
 
@@ -71,6 +72,19 @@ const char *refuted_text(Sched *s, const char *name, int64_t m, DiagName why) {
   const bool found = !work_spent(&work);
   return arena_printf(s->arena, "refuted%s at %s = %" PRId64 " [%s]", found ? "" : ", first found",
                       name, found ? v : m, diag_name(found && v < m ? least : why));
+}
+
+bool worth_emitted(const Sched *s, bool tuned, int64_t *value) {
+  Arena arena;
+  Diag diag;
+  Options opt;
+  Sched other;
+  begin_again(s, &other, &arena, &diag, &opt);
+  opt.tune = tuned ? TUNE_FULL : TUNE_NONE;
+  opt.verify = false;
+  bool ok = compile_only(&other) && eval(&other, other.tuned->value, value);
+  arena_free(&arena);
+  return ok;
 }
 
 bool compiles_by(const Sched *s, PipeLowering lowering) {

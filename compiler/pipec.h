@@ -283,6 +283,7 @@ typedef struct Sched {
   bool only_lists;       /* proved as they stand, and no more: there will be no program */
   const Clause *tuned;   /* `tune` clause that was followed, or NULL */
   uint32_t tune_at, ntune; /* the value it has settled for, of so many */
+  bool tune_kept; int64_t tune_worth[2]; /* the order is as written: what `by` says of both as emitted, [1] tuned */
   uint32_t tune_tries, tune_idle; /* tries so far, and since the last gain */
   struct Rules *rules;   /* the simulation of `rules` while it runs, else NULL */
   struct RulePlay *play; /* with opt->keep_play what it went through (rules_of_m.h), if there are rules */
@@ -397,6 +398,7 @@ typedef struct Options {
   const char *schedule;        /* NULL: the last of the file */
   bool any_value;              /* what the schedule requires is not asked for (all_m.c) */
   bool keep_play;              /* (all_m_lists.c) */
+  enum { TUNE_BETTER, TUNE_FULL, TUNE_NONE } tune; /* (tune.c) BETTER: that of the two which is better as emitted */
   const char *for_all;         /* --for-all: a parameter; prove for all its values */
   int undecided;               /* --undecided: 1 error, 2 ok; 0: not given */
   Work *work;                  /* what that may take: of programs that are compiled for it (all_m.c, looped.c) */

@@ -258,6 +258,11 @@ void emit_report(Sched *s, FILE *f) {
   report_limits(s, f);
   if (s->opt->for_all)
     report_all(s, f);
+  if (s->tune_kept)
+    fprintf(f,
+            "tune      kept the order as written: %s is %" PRId64 " as emitted, %" PRId64
+            " if tuned\n",
+            printable(s, span_text(s, s->tuned->value->at)), s->tune_worth[0], s->tune_worth[1]);
   if (s->layers)
     fprintf(f, "layers    %s\n", s->layers);
   if (s->profile_lacks)

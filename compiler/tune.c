@@ -4,11 +4,16 @@
  * order comes out is passed over, without a message; if all are, the first is expanded once more and
  * says why. Each value gets a few of its tries, only the best one all.
  *
+ * All that is scored on an idle network. Transfers share streams and wait for slots, so the winner may take longer in the
+ * emitted program than the first value as written: both are compiled to the end, and the better one stays.
+ * Not for --emit=csv, which has no transfers.
+ *
  * Cost: that of expand, check_deps and justify for each value; all of them stay in the arena. */
 #include <string.h>
 
 #include "expand.h"
 #include "limit.h"
+#include "lists_of_m.h"
 
 #define WITHOUT_TRIES "leave out 'tries'; the values of 'tune' are compared all the same"
 
@@ -159,6 +164,14 @@ bool tune(Sched *s, const Clause *c, bool (*once)(Sched *)) {
   if (!is_only(s, c))
     return false;
   s->tuned = c;
+  int64_t *of = s->tune_worth;
+  const bool orders_only = s->opt->emit == EMIT_CSV && s->opt->ncompare == 0;
+  s->tune_kept = s->opt->tune == TUNE_BETTER && !orders_only && worth_emitted(s, true, &of[1]) &&
+                 worth_emitted(s, false, &of[0]) && of[0] < of[1];
+  if (s->tune_kept || s->opt->tune == TUNE_NONE) {
+    s->tune_at = 0;
+    return once(s);
+  }
   Sched before = *s, best = *s;
   int64_t value, least = 0, *env = arena_alloc(s->arena, s->nslot * sizeof *env + 1);
   bool found = false, warned = false, whole;
