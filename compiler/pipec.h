@@ -220,6 +220,7 @@ typedef struct Sched {
   bool sized;            /* bytes were given */
   bool timed;            /* times are ns: one was given with a unit, or by a profile */
   const char *profile_lacks; /* keys that neither profile nor schedule gives; NULL: no profile, or none */
+  const char *unchecked; /* (resolve) schedules of the file beside this one; NULL: there are none, or it was named */
   const char *layers;    /* how a profile of layers was cut into stages; NULL: none was */
   SendPolicy send;
   uint32_t *rank_stage;  /* [nstage] stages grouped by rank, ascending; rank r from */

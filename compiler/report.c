@@ -323,4 +323,6 @@ void emit_report(Sched *s, FILE *f) {
   }
   if (s->nrank > SHOWN)
     fprintf(f, "      and %u more: --emit=json has all\n", s->nrank - SHOWN);
+  if (s->unchecked)
+    fprintf(f, "unchecked %s\n", s->unchecked);
 }

@@ -309,7 +309,7 @@ static void resolve_schedule(Resolver *r, Schedule *sc) {
     if (!y || y->kind != SY_SCHEDULE) {
       sym_wrong_kind(r, y, sc->base, sc->base_at, "a schedule");
     } else {
-      sc->base_def = y->schedule;
+      sc->base_def = y->schedule, y->schedule->part = true;
     }
     resolve_bind(r, sc->base_args, sc->base_def, sc->base_at);
   }
@@ -336,6 +336,26 @@ static void resolve_schedule(Resolver *r, Schedule *sc) {
     diag_note(d, r->with_unit->at, "the one with a unit");
   }
   sym_define(r, sc->name, sc->name_at, SY_SCHEDULE)->schedule = sc;
+}
+
+/* The schedules of the file that could be compiled in place of the last one, and are no part of another. */
+static void find_unchecked(Sched *s, const Ast *ast) {
+  enum { SHOWN = 3 };
+  const char *names = "";
+  uint32_t n = 0;
+  for (const Item *it = ast->items; it; it = it->next) {
+    const Schedule *sc = it->kind == IT_SCHEDULE ? it->schedule : NULL;
+    bool other = sc && sc != s->def && !sc->part;
+    for (const Param *p = other ? sc->params : NULL; p; p = p->next)
+      other &= p->init != NULL;
+    if (other && n++ < SHOWN)
+      names = arena_printf(s->arena, "%s%s%s (--schedule=%s)", names, n > 1 ? ", " : "", sc->name,
+                           sc->name);
+  }
+  if (n > 0)
+    s->unchecked = arena_printf(s->arena, "%u other schedule%s of this file: %s%s", n,
+                                n == 1 ? "" : "s", names,
+                                n > SHOWN ? arena_printf(s->arena, " and %u more", n - SHOWN) : "");
 }
 
 /* ---- files ---- */
@@ -500,5 +520,7 @@ bool resolve(Sched *s) {
   for (const Schedule *sc = s->def; sc; sc = sc->base_def)
     s->timed |= sc->timed;
   s->env = NEW_ARRAY(s->arena, int64_t, s->nslot + 1);
+  if (!s->opt->schedule)
+    find_unchecked(s, ast);
   return eval_lets(s, ast);
 }

@@ -366,7 +366,7 @@ static void resolve_use(Resolver *r, Stmt *t, const Stmt *kernel) {
                kernel->name);
   Sym *y = sym_find(r, t->name);
   if (y && y->kind == SY_SCHEDULE)
-    t->used = y->schedule;
+    t->used = y->schedule, y->schedule->part = true;
   else
     sym_wrong_kind(r, y, t->name, t->name_at, "a schedule");
   t->within = r->schedule;

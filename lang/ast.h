@@ -253,6 +253,7 @@ typedef struct Schedule {
   bool unchecked;     /* without the checks and limits of what it extends */
   struct Schedule *base_def; /* (sema) */
   bool timed;         /* (sema) a number with a time unit stands in it */
+  bool part;          /* (sema) another schedule uses or extends it */
   Clause *clauses;
 } Schedule;
 
