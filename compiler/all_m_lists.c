@@ -162,12 +162,13 @@ static bool try_step(Classes *c, AffineFail *fail, int64_t *need) {
       c->vain += (residue + n * c->step) * c->s->nstage;
       if (c->work > MOST_WORK || (c->rules && c->vain > MOST_WORK / 32)) {
         *fail = AFFINE_NO;
-        c->why = arena_printf(c->s->arena,
-                              c->rules
-                                  ? "what its rules do does not come to repeat up to %s = %" PRId64
-                                  : "what its ranks do still changes at %s = %" PRId64
-                                    ", and more would be too much to compile",
-                              c->m->name, residue + n * c->step);
+        c->why = arena_printf(
+            c->s->arena,
+            c->rules ? "the play of its rules has no turn that repeats, as far as %s = %" PRId64
+                       " was tried"
+                     : "what its ranks do still changes at %s = %" PRId64
+                       ", and more would be too much to compile",
+            c->m->name, residue + n * c->step);
         c->at = c->s->def->name_at;
         return false;
       }

@@ -549,8 +549,8 @@ static bool lines_hold(Loops *x, const PipeLooped *one, int64_t n, const PipePro
     far++;
   if (!admits(x, far) || all * (uint64_t)far / (uint64_t)n > MOST_FAR)
     return x->sure = false, true;
-  return holds(x, one, far) || no(x, arena_printf(x->s->arena, "it is not so at %s = %lld", x->name,
-                                                  (long long)value_of(x, far)));
+  return holds(x, one, far) || no(x, arena_printf(x->s->arena, "what repeats ends at %s = %lld",
+                                                  x->name, (long long)value_of(x, far)));
 }
 
 /* Tries to roll the class at n, n + 1, n + 2. *never: the schedule does not admit the values of the class. */
@@ -603,7 +603,7 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
   for (int i = 0; i < MOST_TRIED + 3 && !x->sure; i++) {
     most = i < MOST_TRIED ? most + 1 : 2 * most + 1;
     if (!holds(x, &one, most))
-      return no(x, arena_printf(x->s->arena, "it is not so at %s = %lld", x->name,
+      return no(x, arena_printf(x->s->arena, "what repeats ends at %s = %lld", x->name,
                                 (long long)value_of(x, most)));
     tried = admits(x, most) ? most : tried;
   }
@@ -788,9 +788,9 @@ bool make_looped(Sched *s) {
   if (s->looped || !s->opt->looped)
     return true;
   LineCol at = diag_linecol(s->diag, s->all_m.at.file, s->all_m.at.beg);
-  if (!s->all_m.proved && !never)
+  if (!s->all_m.proved && !never) /* the cause; the search ended for that */
     x.why = arena_printf(
-        s->arena, "%s; and %s%s", x.why, s->all_m.text,
+        s->arena, "%s%s", s->all_m.text,
         s->all_m.at.file == NO_FILE ? "" : arena_printf(s->arena, " (line %u)", at.line));
   diag_error(s->diag, DIAG_LOOPED, s->def->name_at, "there is no program for every %s: %s", x.name,
              x.why);

@@ -388,7 +388,7 @@ static bool apart(Fill *f, uint32_t r, const RulesClass *c, uint32_t n, bool *la
           c[j].least > c[j].most)
         continue;
       if (c[i].by > 0 || c[j].by < 0)
-        return no(f, block_at(f, r), "priorities grow at paces that differ");
+        return no(f, block_at(f, r), "the priorities of its rules grow at different rates");
       *later |= c[i].most >= c[j].least;
     }
   return true;
