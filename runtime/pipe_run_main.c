@@ -417,7 +417,7 @@ int main(int argc, char **argv) {
       a.n = (uint32_t)n;
     } else if (!strcmp(name, "--grace") || !strcmp(name, "--start")) {
       double s = strtod(value, &end);
-      if (!*value || *end || !(s >= 0 && s <= 1e9)) {
+      if (!*value || *end || !(s >= (name[2] == 's' ? 1e-9 : 0) && s <= 1e9)) {
         fprintf(stderr, "pipe-run: %s needs seconds, not %s\n", name, *value ? value : "nothing");
         return 2;
       }

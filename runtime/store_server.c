@@ -34,6 +34,7 @@ typedef struct Peer {
   StoreHead head;        /* of the message that is coming */
   char *payload;         /* of it, once the head is there; owned */
   size_t got;            /* bytes of both */
+  bool deaf; /* has not taken a message in time, of which half may be out: no other can follow */
 } Peer;
 
 typedef struct Value {
@@ -72,11 +73,15 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static void tell(Peer *p, StoreType type, const void *a, uint32_t na, const void *b, uint32_t nb) {
+  p->deaf = p->deaf || !store_send(p->fd, type, a, na, b, nb);
+}
+
 static void tell_all(StoreServer *s, StoreType type, const void *a, uint32_t na, const void *b,
                      uint32_t nb) {
   for (uint32_t i = 0; i < s->npeer; i++)
     if (s->peer[i].rank != STRANGER)
-      store_send(s->peer[i].fd, type, a, na, b, nb);
+      tell(&s->peer[i], type, a, na, b, nb);
 }
 
 static void pronounce(StoreServer *s) {
@@ -142,8 +147,8 @@ static bool all_answered(const StoreServer *s) {
   return true;
 }
 
-static void refuse_one(const Peer *p, const char *text) {
-  store_send(p->fd, STORE_REFUSED, text, (uint32_t)strlen(text), NULL, 0);
+static void refuse_one(Peer *p, const char *text) {
+  tell(p, STORE_REFUSED, text, (uint32_t)strlen(text), NULL, 0);
 }
 
 static bool is_same_key(const char *a, const char *b) {
@@ -163,7 +168,7 @@ static bool recognise(const StoreServer *s, Peer *p, StoreType type, const char 
   memcpy(&h, payload, bytes < sizeof h ? bytes : sizeof h);
   if (h.version == STORE_VERSION && bytes == sizeof h && is_same_key(h.key, s->hello.key)) {
     p->rank = KNOWN;
-    store_send(p->fd, STORE_HELLO, &s->hello, sizeof s->hello.version, NULL, 0);
+    tell(p, STORE_HELLO, &s->hello, sizeof s->hello.version, NULL, 0);
     return true;
   }
   if (h.version != STORE_VERSION)
@@ -250,7 +255,7 @@ static void keep(StoreServer *s, const char *payload, uint32_t bytes) {
   for (uint32_t i = 0; i < s->npeer; i++)
     if (!strcmp(s->peer[i].want, v->name)) {
       s->peer[i].want[0] = 0;
-      store_send(s->peer[i].fd, STORE_VALUE, v->data, v->bytes, NULL, 0);
+      tell(&s->peer[i], STORE_VALUE, v->data, v->bytes, NULL, 0);
     }
 }
 
@@ -278,7 +283,7 @@ static bool hear(StoreServer *s, Peer *p, StoreType type, const char *payload, u
     if (bytes == STORE_NAME && payload[STORE_NAME - 1] == 0) {
       const Value *v = find(s, payload);
       if (v)
-        store_send(p->fd, STORE_VALUE, v->data, v->bytes, NULL, 0);
+        tell(p, STORE_VALUE, v->data, v->bytes, NULL, 0);
       else
         memcpy(p->want, payload, STORE_NAME);
     }
@@ -303,7 +308,7 @@ static bool hear(StoreServer *s, Peer *p, StoreType type, const char *payload, u
     break;
   case STORE_BYE:
     m->left = true;
-    store_send(p->fd, STORE_BYE, NULL, 0, NULL, 0);
+    tell(p, STORE_BYE, NULL, 0, NULL, 0);
     break;
   default: return false;
   }
