@@ -388,6 +388,30 @@ static void deadline(void) {
   free_made(m);
 }
 
+/* What another process says of where it is may be anything: no table is read behind its end. */
+static void places(void) {
+  MakeSpec s = {.nrank = 4, .nmb = 8, .chunks = 2};
+  Made *m = make(&s);
+  Tiny *t = tiny_new(m->p.nmodel, 0);
+  PrModel model = tiny_model(t);
+  PrRun *run;
+  EXPECT(pr_open(&run, &m->p, &model, NULL) == PR_OK);
+  for (uint32_t n = 0; n < 20000; n++) {
+    PrPlace at[4];
+    char text[PR_TEXT];
+    for (uint32_t *w = (uint32_t *)at; w < (uint32_t *)(at + 4); w++)
+      *w = below(4) ? below(40) : (uint32_t)below(UINT32_MAX) << below(2);
+    for (uint32_t r = 0; r < 4; r++)
+      at[r].condition = below(8) ? PR_ANSWERS : PR_IS_SILENT;
+    pr_blame(run, at, text, sizeof text);
+    pr_fail_checkpoint(run, at);
+  }
+  printf("%s\n", pr_failed(run) ? "told" : "not told");
+  pr_close(run);
+  tiny_free(t);
+  free_made(m);
+}
+
 static void refused(void) {
   MakeSpec s = sized((MakeSpec){.nrank = 2, .nmb = 2, .chunks = 1});
   Tiny *t = tiny_new(2, 1);
@@ -881,6 +905,7 @@ int main(int argc, char **argv) {
               {"mismatch", mismatch},
               {"callback", callback},
               {"deadline", deadline},
+              {"places", places},
               {"refused", refused},
               {"mutants", mutants},
               {"allocation", allocation},
