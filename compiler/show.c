@@ -4,8 +4,8 @@
  * Where the whole prediction fits, columns are whole fractions of the greatest common divisor of all
  * times, so every op has exactly its width, and the microbatch stands in an op that has room for it.
  * Else a column shows the op that runs at its middle; and where ops are narrower than columns what the
- * time around it is spent on, that of some ops, or their beat would show: the kind that takes most of
- * it, with colour and UTF-8 the two that take most, one on the other.
+ * time around it is spent on, that of some ops, or their beat would show: the kind that takes three fifths
+ * of it, '#' if none does; with colour and UTF-8 the two that take most, one on the other.
  *
  * With colour an op is a block in the colour of its kind, its shade that of its chunk. Without, it
  * is filled with a shade character of its kind, or, if the locale is not UTF-8, with its letter. */
@@ -177,8 +177,14 @@ static void row(const Grid *g, uint32_t r, const uint64_t *start, const uint64_t
   plain(g);
 }
 
-/* One column of shares: `most` of the time around it, and of the rest `next`; PIPE_NOPS: idle. */
-static void shares_cell(const Grid *g, int most, int next, double share) {
+/* One column of shares: `most` of the time around it, and of the rest `next`; PIPE_NOPS: idle. share: of the two that
+ * of most. mixed: nothing takes three fifths. */
+static void shares_cell(const Grid *g, int most, int next, double share, bool mixed) {
+  if (mixed && (!g->colour || !g->utf8)) {
+    plain(g);
+    fputc('#', g->f);
+    return;
+  }
   if (!g->colour || !g->utf8 || next == most) {
     PipeInstr in = {.op = (uint8_t)most, .mb = NONE};
     style(g, most < PIPE_NOPS ? &in : NULL);
@@ -221,7 +227,8 @@ static void shares_row(const Grid *g, uint32_t r, const uint64_t *start, const u
           (next < 0 || share[op] > share[next] + 0.1 * (b - a)))
         next = op;
     shares_cell(g, most, next < 0 ? most : next,
-                next < 0 ? 1 : share[most] / (share[most] + share[next]));
+                next < 0 ? 1 : share[most] / (share[most] + share[next]),
+                share[most] < 0.6 * (b - a));
   }
   plain(g);
 }
@@ -340,7 +347,7 @@ void emit_show(Sched *s, FILE *f) {
   axis(&g, LEFT);
   if (g.around > 0)
     fprintf(f, "%*sone cell = %s: %s\n", LEFT, "", cell_text(&g),
-            g.colour && g.utf8 ? "the two kinds with most" : "the kind with most");
+            g.colour && g.utf8 ? "the two kinds with most" : "its kind, # where none has 3/5");
   legend(&g, used, LEFT, width);
   free(*start);
 }
