@@ -55,8 +55,8 @@ bool is_given(const Options *o, const Param *p);
 bool wrong_at(Sched *s, const char *name, int64_t m, DiagName *why, uint64_t *nop);
 /* The text once more, silently, with another lowering, every pass verified: no deadlock is found. */
 bool compiles_by(const Sched *s, PipeLowering lowering);
-/* The text once more, silently, tuned or as written: what `by` of its tune clause says of it as emitted. False: it is
- * refused. */
+/* The text once more, silently, tuned or as written: what `by` of its tune clause says of it as emitted; INT64_MAX of
+ * a deadlock. False: it is refused for something else. */
 bool worth_emitted(const Sched *s, bool tuned, int64_t *value);
 /* report.c: without a gap of values that were too many to compile. */
 bool is_proved_for_all(const Sched *s);

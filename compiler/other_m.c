@@ -83,6 +83,10 @@ bool worth_emitted(const Sched *s, bool tuned, int64_t *value) {
   opt.tune = tuned ? TUNE_FULL : TUNE_NONE;
   opt.verify = false;
   bool ok = compile_only(&other) && eval(&other, other.tuned->value, value);
+  if (!ok && diag.errors > 0 && diag.first == DIAG_DEADLOCK) {
+    *value = INT64_MAX;
+    ok = true;
+  }
   arena_free(&arena);
   return ok;
 }

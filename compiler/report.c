@@ -258,7 +258,9 @@ void emit_report(Sched *s, FILE *f) {
   report_limits(s, f);
   if (s->opt->for_all)
     report_all(s, f);
-  if (s->tune_kept)
+  if (s->tune_kept && s->tune_worth[1] == INT64_MAX)
+    fprintf(f, "tune      kept the order as written: the tuned one deadlocks as emitted\n");
+  else if (s->tune_kept)
     fprintf(f,
             "tune      kept the order as written: %s is %" PRId64 " as emitted, %" PRId64
             " if tuned\n",
