@@ -91,7 +91,7 @@ static void report(Sched *s, uint32_t r, uint32_t more) {
   if (fixed > limit && limit >= 1024)
     diag_note(s->diag, NO_SPAN, "no order changes %s of it", bytes_text(s, fixed));
   else if (limit < 1024)
-    diag_help(s->diag, "a limit has a unit: 40GiB");
+    diag_help(s->diag, "the limit is in bytes: a larger one has a unit, such as 40GiB");
 }
 
 bool check_memory(Sched *s, uint32_t last) {

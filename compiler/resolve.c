@@ -95,8 +95,7 @@ static void check_names(Resolver *r, const Clause *c) {
   if (r->sliced && c->mb_var && !c->slice_var) {
     diag_error(r->s->diag, DIAG_CLAUSE, c->mb_var_at,
                "with slices a time has three names: stage, microbatch and slice");
-    diag_help(r->s->diag, "write 'time %s, m, %s { ... }' if '%s' is the slice", c->var, c->mb_var,
-              c->mb_var);
+    diag_help(r->s->diag, "write 'time s, m, q { ... }': q is the slice");
   } else if (!r->sliced && c->slice_var) {
     diag_error(r->s->diag, DIAG_CLAUSE, c->slice_var_at,
                "the third name is the slice, but the pipe has no slices");

@@ -1134,6 +1134,8 @@ static const char *form(int token) {
   case TOK_PIPE: return "a pipe is written 'pipe NAME stages S mbs M place s -> e'";
   case TOK_ORDER:
     return "an order is written 'order r { ... }', of some ranks 'order r in a..b { ... }'";
+  case TOK_BYTES:
+    return "sizes are written 'bytes s { act = e }': they are of a stage, the same for all microbatches";
   case TOK_SIDE: return side_form;
   case TOK_EXCLUSIVE:
     return "ranks whose copies take turns are written 'exclusive r -> e': those with the same e; transfers, by the "
