@@ -715,6 +715,21 @@ static void set_value(Define *d, uint32_t at) {
   d->value = d->list ? d->list[at] : d->lo + (int64_t)at * d->step;
 }
 
+/* Units and ns have no order. */
+static void refuse_two_units(const Compare *c) {
+  const Options *o = c->s->opt;
+  const char *of[2] = {NULL, NULL}; /* in units, in ns */
+  if (o->by != BY_MAKESPAN && o->by != BY_SPAN)
+    return;
+  for (uint32_t i = c->nrow; i-- > 0;)
+    if (!c->row[i].refused)
+      of[c->row[i].model.timed] = o->compare[i % c->ninput];
+  if (of[0] && of[1])
+    diag_error(c->s->diag, DIAG_USAGE, NO_SPAN,
+               "--by=%s: the times of %s are ns, those of %s units",
+               o->by == BY_SPAN ? "span" : "makespan", of[1], of[0]);
+}
+
 bool compare(Sched *s) {
   Options *o = s->opt;
   Compare c = {.s = s, .ninput = o->ncompare, .sized = true};
@@ -757,6 +772,7 @@ bool compare(Sched *s) {
     any |= !c.row[i].refused;
   if (!o->own_units)
     scale_rows(&c);
+  refuse_two_units(&c);
   for (uint64_t p = 0; p < points; p++)
     rank_rows(&c, &c.row[p * c.ninput], c.ninput);
   tell_apart(&c);
