@@ -32,15 +32,13 @@ struct PrContract {
       stash; /* [stages of the rank * nmb] checksums of what F made; NULL: nothing is recomputed, or versions */
 };
 
-static bool asked(void) {
-  const char *on = getenv("PIPE_CHECK_MODEL");
-  return on && strcmp(on, "1") == 0;
-}
-
 PrStatus pr_take_contract(PrRun *run, RankRun *k) {
+  const char *on = getenv("PIPE_CHECK_MODEL");
   bool again = false;
-  if (!asked())
+  if (!on || !*on || strcmp(on, "0") == 0)
     return PR_OK;
+  if (strcmp(on, "1") != 0)
+    return pr_fail(run, PR_E_ARG, "PIPE_CHECK_MODEL is '%s', not 0 or 1", on);
   if (run->engine->take)
     return pr_fail(run, PR_E_ARG, "PIPE_CHECK_MODEL=1: this engine's tensors are not the host's");
   for (uint32_t i = 0; i < k->t->ninstr; i++)
