@@ -1129,7 +1129,7 @@ static const char *form(int token) {
   switch (token) {
   case TOK_SCHEDULE: return "a schedule is written 'schedule s(P = 4, M = 8) { ... }'";
   case TOK_IMPORT: return "an import is written 'import \"file.pipe\"'";
-  case TOK_EXTENDS: return "'extends' takes the name of a schedule and arguments: extends s()";
+  case TOK_EXTENDS: return "'extends' takes the name of a schedule and arguments: extends s(), or extends s() without checks";
   case TOK_RANKS: return "the number of ranks is written 'ranks P'";
   case TOK_PIPE: return "a pipe is written 'pipe NAME stages S mbs M place s -> e'";
   case TOK_ORDER:
