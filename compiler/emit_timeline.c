@@ -37,6 +37,7 @@ void emit_svg(Sched *s, FILE *f) {
                   .limit_bytes = s->opt->memory_limit_bytes,
                   .arrows = s->opt->arrows,
                   .figure = s->opt->figure_px,
+                  .figure_pt = s->opt->figure_pt,
                   .over = over_limit(s),
                   .said = said};
   if (svg_draw(f, s->prog, &track, 1, &o) != 0 && !ferror(f))

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "options.h"
+#include "svg.h"
 
 static void oom(size_t wanted) {
   fprintf(stderr, "pipec: out of memory (wanted %zu bytes)\n", wanted);
@@ -64,8 +65,8 @@ static bool parse_count(const char *text, uint32_t *n) {
   return *text >= '1' && *text <= '9' && !*end && !errno && v < NONE;
 }
 
-/* A length on paper, in px of 1/96 inch. */
-static bool parse_width(const char *text, double *px) {
+/* A length on paper, in px of 1/96 inch, and the size of text: "3.33in", "85mm", "3.33in,9pt". */
+static bool parse_figure(const char *text, double *px, double *pt) {
   static const struct {
     const char *unit;
     double px;
@@ -74,12 +75,21 @@ static bool parse_width(const char *text, double *px) {
   double v = strtod(text, &end);
   if (end == text || strspn(text, "0123456789.") != (size_t)(end - text))
     return false;
-  for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)
-    if (strcmp(end, unit[i].unit) == 0) {
-      *px = v * unit[i].px;
-      return *px >= 2 * 96 && *px <= 20 * 96;
-    }
-  return false;
+  size_t i = 0;
+  while (i < sizeof unit / sizeof *unit && strncmp(end, unit[i].unit, 2) != 0)
+    i++;
+  if (i == sizeof unit / sizeof *unit)
+    return false;
+  *px = v * unit[i].px;
+  end += 2;
+  *pt = FIGURE_PT;
+  if (*end == ',' && strspn(end + 1, "0123456789.") > 0) {
+    *pt = strtod(end + 1, &end);
+    if (strcmp(end, "pt") != 0)
+      return false;
+    end += 2;
+  }
+  return !*end && *pt >= 6 && *pt <= 12 && *px >= 2 * 96 * *pt / FIGURE_PT && *px <= 20 * 96;
 }
 
 /* A whole number, and the text behind it; NULL: it is none. */
@@ -353,9 +363,12 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
       o->arrows = k, arrows = true;
       break;
     case O_FIGURE:
-      if (!parse_width(optarg, &o->figure_px))
+      if (!parse_figure(optarg, &o->figure_px, &o->figure_pt))
         return usage_error(
-            s, "--figure=%s: expected a width from 2in to 20in, such as 3.33in, 85mm or 240pt",
+            s,
+            "--figure=%s: expected a width from 2in to 20in, such as 3.33in, 85mm or "
+            "240pt; or with the size of its text, 6 to 12 pt, such as 3.33in,9pt, "
+            "and 2in of width for each 7.5 pt",
             optarg);
       break;
     case O_LAX: o->torch_lax = true; break;

@@ -418,7 +418,7 @@ typedef struct Options {
   int lowering;                /* --lowering: 1 + PipeLowering, 0: what the schedule says */
   ChannelModel model;          /* --channels, --sends: what check_channels proves for */
   bool no_contention, own_units; /* no links are shared; schedules side by side are not scaled to equal work */
-  int arrows; double figure_px; /* --arrows, --figure: as in SvgOptions */
+  int arrows; double figure_px, figure_pt; /* --arrows, --figure: as in SvgOptions */
   bool torch_lax;              /* CSV as PyTorch reads it, with warnings */
   uint32_t torch_unshard;      /* --emit=comms-csv: with UNSHARD of at most so many stages at once; 0: without */
   bool torch_waits;            /* and with WAIT_SEND_x and WAIT_REDUCE_GRAD */

@@ -31,7 +31,7 @@ enum {
 };
 #define DENSE_PX  0.75 /* mean op width below which rows show shares of time */
 #define ARROW_PX  13.0 /* room per transfer between two rows below which none is drawn */
-#define FIGURE_PX 0.95 /* of a px of the page in a figure: text of 10.5 px is 7.5 pt there */
+#define TEXT_PT 7.9 /* of the text of a page, whose px is 1/96 in */
 
 const SvgLook svg_look[PIPE_NOPS] = {
     [PIPE_F] = {"#93c0e8", "#10222f", "forward"},
@@ -591,7 +591,7 @@ static void lay_out(Page *g, Panel *n, int npanel) {
     g->left = fmax(g->left, g->margin + 9 + 4.3 * (6 + g->nchunk * (digits + 1.0)));
   g->sized = p->sized != 0;
   g->beside = g->figure > 0 ? 40 : COLUMN * (2 + g->sized) - 12;
-  g->width = g->figure > 0 ? g->figure / FIGURE_PX - g->left - g->beside - g->margin
+  g->width = g->figure > 0 ? g->figure / g->scale - g->left - g->beside - g->margin
                            : fmin(fmax(20 * extent / mean, 760), 1520);
   g->px = g->width / extent;
   g->column = fmin(fmax(ceil(6 * mean * g->px), 1), 6);
@@ -634,6 +634,7 @@ int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
             .limit = o->limit_bytes,
             .wanted = o->arrows,
             .figure = o->figure,
+            .scale = o->figure > 0 ? (o->figure_pt > 0 ? o->figure_pt : FIGURE_PT) / TEXT_PT : 1,
             .over = o->over,
             .said = o->said};
   Panel *n = calloc(ntrack > 0 ? (size_t)ntrack : 1, sizeof *n);
@@ -655,7 +656,7 @@ int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
   height += legend + g.margin;
   if (!figure)
     height += 16 + 14.0 * (svg_caption(&g, n, ntrack, 0) - 1);
-  double width = g.left + g.width + g.beside + g.margin, px = figure ? FIGURE_PX : 1;
+  double width = g.left + g.width + g.beside + g.margin, px = g.scale;
 
   emit(&g,
        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"

@@ -22,14 +22,17 @@ typedef struct SvgTrack {
                              track, and for all that share its unit */
 } SvgTrack;
 
+#define FIGURE_PT 7.5 /* as small as a paper's captions */
+
 /* What svg_draw adds to a page. All zero: nothing. */
 typedef struct SvgOptions {
   int memory;             /* 1: under each row the stashes alive over time, with the limit. Left out
                              when rows are too low for it */
   uint64_t limit_bytes;   /* per rank, of a program with sizes; 0: what was proved is the line */
   int arrows;             /* transfers: 0 if there is room for them, 1 always, 2 never */
-  double figure;          /* > 0: for a paper, so many px wide (1/96 in), with text to be read at that size, without
-                             title, headings, caption and the columns beside the rows */
+  double figure;          /* > 0: for a paper, so many px wide (1/96 in), without title, headings, caption and the
+                             columns beside the rows */
+  double figure_pt;       /* size of its text; 0: FIGURE_PT */
   const PipeInstr *over;  /* of the program: where a rank is over the limit, marked; NULL: nowhere */
   const char *said;       /* a sentence at the end of the caption; NULL: none */
 } SvgOptions;

@@ -29,6 +29,7 @@ typedef struct Page {
   double left, width;     /* of the rows, px */
   double margin, beside;  /* around the page, and right of the rows */
   double figure;          /* SvgOptions.figure */
+  double scale;           /* drawn px for each of the page */
   double px;              /* per drawn time unit */
   double row, gap, label; /* height of a row, space between rows, font size of the op labels */
   double lane;            /* height of the COPY stream under each row, 0: none */
