@@ -34,8 +34,8 @@ typedef struct File {
   Define define[4];
   uint32_t n;
 } File;
-#define D(name, v) \
-  { name, v, v, v, 1, false }
+#define D(p, v) \
+  { .name = p, .value = v, .n = 1 }
 static const File files[] = {
     {"pipedream.pipe", {D("P", 3), D("M", 8)}, 2},
     {"pipedream_2bw.pipe", {D("P", 3), D("M", 12)}, 2},
