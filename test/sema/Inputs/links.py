@@ -6,6 +6,7 @@
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 
@@ -76,8 +77,8 @@ for name, P, S in (("1f1b", 4, 4), ("interleaved", 4, 8), ("zb_h1", 4, 4), ("zb_
         for s, st in enumerate(j["stages"]):
             want = hop[s] if s + 1 < S else 0, hop[s - 1] if s > 0 else 0
             assert (st["send"], st.get("send_back", st["send"])) == want, (text, s, st, want)
-        rows = [[(int(c.rstrip("0123456789")[:-1]), c.rstrip("0123456789")[-1], int(c[len(c.rstrip("0123456789")):]))
-                 for c in row.split(",")] for row in run(path, "--emit=csv").splitlines()]
+        ops = [[re.fullmatch(r"(\d+)([FBIW])(\d+)", i["op"]) for i in rank["instr"] if "peer" not in i] for rank in j["rank"]]
+        rows = [[(int(m[1]), m[2], int(m[3])) for m in row if m] for row in ops]
         place = {st["stage"]: st["rank"] for st in j["stages"]}
         want = played(rows, {k: v * big for k, v in cost.items()}, hop, place)
         assert j["ideal"] == want, (text, j["ideal"], want)
