@@ -75,8 +75,10 @@ bool mpi_add_round(Mpi *m, const Coll *l, uint64_t round, char *room, uint64_t s
   if (round == s->rounds || s->mine == PIPE_NONE || !(bytes = piece_of(s, round, s->mine, &at)))
     return true;
   for (uint32_t i = 0; i < l->ngrad; i++) {
-    m->piece[i] = l->grad[i] ? (char *)l->grad[i] + at : room;
-    room += l->grad[i] ? 0 : s->each;
+    if (l->grad[i])
+      m->piece[i] = (char *)l->grad[i] + at;
+    else
+      m->piece[i] = room, room += s->each;
   }
   if (pr_add(m->run, l, m->piece, bytes, step))
     return false;
@@ -142,7 +144,7 @@ PrStatus mpi_take_sums(Mpi *m) {
         if (s && s->requests > m->most_requests)
           m->most_requests = s->requests;
       }
-      m->room[x] = m->staging + used;
+      m->room[x] = m->staging ? m->staging + used : NULL;
       used += most;
     }
   }
