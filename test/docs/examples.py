@@ -4,15 +4,22 @@
 #   examples.py errors PIPEC ROOT [--write]   lang/errors.md
 #   examples.py good PIPEC FILE.md [--write]  any other page
 #
-# `good`: every fenced ```pipe block compiles with --check, or with a line <!-- refuted --> before it does not, and
-# a ```console block right after one shows what the calls of pipec in it print. `errors`: the page has one section for each
-# row of lang/diag.def, in its order. A section shows an example in a ```pipe block and, in the ```text
-# block after it, all that pipec says to it; that has to be what it says, with errors of the section's
-# name only and exit status 1; or, if it says "A warning:", warnings of that name and status 0. --write replaces the ```text blocks by what pipec says. A section without
-# an example says why: no text can cause that error.
+# good. Every fenced ```pipe block compiles with --check, or, with a line <!-- refuted --> before it,
+# does not. A ```console block holds commands after `$ ` and what each prints. The commands of a page
+# run one after the other in one folder. A block with a file name after its language (```c model.c)
+# is a file there; so is a ```pipe block under the name that the console block right after it
+# mentions first. `...` in what a command prints stands for anything in its line or, alone on a line,
+# for any lines. Blocks of other languages (```sh) are not run.
 #
-# An example is the file main.pipe, or main.csv or main.json where there is one; a block with a file name after its language (```json cost.json) is
-# a file beside it. A line <!-- pipec: OPTIONS --> before a block gives options.
+# errors. The page has one section for each row of lang/diag.def, in its order. A section shows an
+# example in a ```pipe block and, in the ```text block after it, everything that pipec says about it:
+# errors of the section's name only, with exit status 1; or, where the section says "A warning:",
+# warnings of that name, with status 0. A section without an example says why no text can cause the
+# error. The example is the file main.pipe, or main.csv or main.json where there is one; a block with a
+# file name is a file beside it.
+#
+# A line <!-- pipec: OPTIONS --> before a block gives options. --write makes the page show what
+# pipec and the commands print.
 import os
 import re
 import shlex
@@ -25,55 +32,76 @@ BLOCK = re.compile(r"(?:<!-- pipec: (?P<options>.*?) -->\n\n?|(?P<refuted><!-- r
                    r"(?P<text>.*?)^```$", re.S | re.M)
 
 
-def run(pipec, files, options, main="main.pipe"):
-    """What pipec prints for `main` among files, and its exit status."""
-    with tempfile.TemporaryDirectory() as folder:
-        for name, text in files.items():
-            with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
-                f.write(text)
-        done = subprocess.run([pipec, main] + shlex.split(options), cwd=folder, text=True,
-                              capture_output=True, check=False, encoding="utf-8",
-                              env=dict(os.environ, LC_ALL="C.UTF-8"))
-        return done.stdout + done.stderr, done.returncode
-
-
 def read(path):
     with open(path, encoding="utf-8") as f:
         return f.read()
 
 
-def good(pipec, path, write):
-    """Whether each program does what the page says; --write makes the page show what pipec prints."""
-    bad = blocks = 0
-    program = None
+def write_file(folder, name, text):
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+        f.write(text)
 
-    def block(m):
-        nonlocal bad, blocks, program
-        if m["language"] == "console" and program:
-            shown = ""
-            for line, text in re.findall(r"^(\$ .*\n)((?:(?!\$ ).*\n)*)", m["text"], re.M):
-                call = re.match(r"\$ \S*\bpipec (.*?)(\w+\.pipe)\n", line)
-                out = run(pipec, {call[2]: program}, call[1], call[2])[0] if call else text
-                shown += line + out
-                if out != text and not write:
+
+def run(pipec, folder, options, main="main.pipe"):
+    """What pipec prints for `main` in the folder, and its exit status."""
+    done = subprocess.run([pipec, main] + shlex.split(options), cwd=folder, text=True,
+                          capture_output=True, check=False, encoding="utf-8",
+                          env=dict(os.environ, LC_ALL="C.UTF-8"))
+    return done.stdout + done.stderr, done.returncode
+
+
+def is_shown(shown, out):
+    """Whether `shown`, in which ... stands for anything, is what a command has printed."""
+    lines = (re.escape(line).replace(r"\.\.\.", r"[^\n]*") + "\n" for line in shown.splitlines())
+    return re.fullmatch("".join(r"(?:.*\n)*" if line == r"[^\n]*" + "\n" else line for line in lines), out) is not None
+
+
+def good(pipec, path, write):
+    """Whether each program does what the page says, and each command; --write makes the page show what they print."""
+    bad = blocks = 0
+    before = ""  # the ```pipe block right before, if it has no name
+    environment = dict(os.environ, LC_ALL="C.UTF-8", PATH=os.path.dirname(pipec) + os.pathsep + os.environ["PATH"])
+
+    def console(folder, text):
+        nonlocal bad
+        page = ""
+        for line, shown in re.findall(r"^(\$ .*\n)((?:(?!\$ ).*\n)*)", text, re.M):
+            out = subprocess.run(["bash", "-c", line[2:]], cwd=folder, text=True, check=False, encoding="utf-8",
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment).stdout
+            if not is_shown(shown, out):
+                if write:
+                    shown = out
+                else:
                     bad += 1
                     print(f"{path}: '{line.strip()}' prints\n{out}")
-            program = None
-            return m[0].replace(m["text"], shown) if shown else m[0]
-        program = m["text"] if m["language"] == "pipe" else None
-        if not program:
+            page += line + shown
+        return page
+
+    def block(m, folder):
+        nonlocal bad, blocks, before
+        program, before = before, ""
+        if m["language"] == "console":
+            name = re.search(r"\w+\.pipe", m["text"])
+            if program and name:
+                write_file(folder, name[0], program)
+            return m[0].replace(m["text"], console(folder, m["text"]))
+        if m["language"] != "pipe" and not m["name"]:
             return m[0]
+        write_file(folder, m["name"] or "main.pipe", m["text"])
+        if m["language"] != "pipe":
+            return m[0]
+        before = "" if m["name"] else m["text"]
         blocks += 1
-        out, status = run(pipec, {"main.pipe": m["text"]}, (m["options"] or "") + " --check")
+        out, status = run(pipec, folder, (m["options"] or "") + " --check", m["name"] or "main.pipe")
         if status != (1 if m["refuted"] else 0):
             bad += 1
             print(f"{path}: example {blocks} {'is accepted' if m['refuted'] else 'fails'}:\n{out}")
         return m[0]
 
-    page = BLOCK.sub(block, read(path))
+    with tempfile.TemporaryDirectory() as folder:
+        page = BLOCK.sub(lambda m: block(m, folder), read(path))
     if write:
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(page)
+        write_file(os.path.dirname(path) or ".", os.path.basename(path), page)
     print(f"{blocks} examples")
     return bad == 0 and blocks > 0
 
@@ -89,7 +117,10 @@ def section(pipec, name, text):
             options = m["options"] or options
             return m[0]
         shown += 1
-        out, status = run(pipec, files, options, next((f for f in ("main.csv", "main.json") if f in files), "main.pipe"))
+        with tempfile.TemporaryDirectory() as folder:
+            for f, content in files.items():
+                write_file(folder, f, content)
+            out, status = run(pipec, folder, options, next((f for f in ("main.csv", "main.json") if f in files), "main.pipe"))
         warns = "A warning:" in text
         names = set(re.findall(r"^(?:\S+: )?%s: .* \[([a-z-]+)\]$" % ("warning" if warns else "error"), out, re.M))
         if names != {name}:
@@ -124,8 +155,7 @@ def errors(pipec, root, write):
         page += new
         wrong += slips
     if write:
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(page)
+        write_file(os.path.dirname(path) or ".", os.path.basename(path), page)
     print("\n".join(wrong) or f"{len(rows)} diagnostics, {page.count('```text')} examples")
     return not wrong and len(rows) > 0
 
