@@ -4,6 +4,7 @@
 #   %pipec  the compiler        %stdlib  its standard library     %root    the source tree
 #   %bin    build/bin           %libdir  build/lib                %build   the build folder
 #   %cc     C compiler + flags  %runinc  the runtime's headers    %python  %cmake
+#   %includes -I of every folder of sources that has headers
 #   %cc_only the compiler alone, %generator CMake's generator
 #   %mpirun  starts so many processes: %mpirun 4 program (REQUIRES: mpi)
 #   %shared published schedules and profiles (REQUIRES: shared-data)
@@ -24,6 +25,7 @@ import sys
 config.name = "pipe"
 # External shell: lit 14's internal `not` accepts a crash as a failure.
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "tools"))
+import tree
 from timed import TimedTest
 
 config.test_format = TimedTest(execute_external=True)
@@ -111,5 +113,6 @@ for name, value in [
      "%s/test/tools/mpirun.sh %s" % (env["TSAN_OPTIONS"], config.source, config.source, config.mpiexec)),
     ("shared", shared),
     ("torch", torch),
+    ("includes", " ".join(tree.include_flags(config.source))),
 ]:
     config.substitutions.append(("%" + name + r"\b", value))

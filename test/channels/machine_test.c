@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The prover of compiler/machine.c against brute force, on random and mutated tiny programs.
+ * The prover of compiler/prove/machine.c against brute force, on random and mutated tiny programs.
  *
  *   machine_test [PROGRAMS [SEED [MODEL [FILE]]]]   MODEL: its number, or `all`
  *   machine_test PROGRAMS SEED refused              a prover with a fault: is all that is wrong refused?

@@ -3,13 +3,16 @@
 
 usage: planted_verifier.py ROOT DIRECTORY PROGRAMS SEED CC...
 
-Each mistake takes a condition out of compiler/verify_machine.c. machine_test, which forges certificates, is linked with it
+Each mistake takes a condition out of compiler/certify/verify_machine.c. machine_test, which forges certificates, is linked with it
 and with the right prover; or with one that makes the same mistake. What is printed: the mistake, and whether it was found within so many programs; without one
 nothing is.
 """
 import os
 import subprocess
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "tools"))
+import tree  # noqa: E402
 
 MISTAKES = {
     "none": ("", ""),
@@ -34,7 +37,7 @@ MISTAKES[BOTH] = ("p->nrecv < crossed ? p->nrecv : crossed;", "p->nrecv;")
 
 def main():
     root, where, programs, seed = sys.argv[1:5]
-    flags = ["-O1", "-w", "-D_POSIX_C_SOURCE=200809L", f"-I{root}/compiler", f"-I{root}/lang"]
+    flags = ["-O1", "-w", "-D_POSIX_C_SOURCE=200809L"] + tree.include_flags(root)
     compiler = sys.argv[5:] + flags
 
     def with_mistake(source, name, right, wrong):
@@ -57,8 +60,8 @@ def main():
     program = os.path.join(where, "planted")
     for name, (right, wrong) in MISTAKES.items():
         prover = PROVER if name == BOTH else ("", "")
-        both = [with_mistake(f"{root}/compiler/verify_machine.c", name, right, wrong),
-                with_mistake(f"{root}/compiler/machine.c", name, *prover)]
+        both = [with_mistake(tree.source(root, "verify_machine.c"), name, right, wrong),
+                with_mistake(tree.source(root, "machine.c"), name, *prover)]
         subprocess.run(compiler + objects + both + ["-o", program], check=True)
         got = subprocess.run([program, programs, seed, "refused"], capture_output=True, text=True)
         found = got.returncode == 1 and "the verifier accepts what is wrong" in got.stdout

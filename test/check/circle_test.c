@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The verifier of circles (compiler/verify_circle.c) accepts the circle of every random schedule whose orders wait for each
+ * The verifier of circles (compiler/certify/verify_circle.c) accepts the circle of every random schedule whose orders wait for each
  * other, and no forged one: whatever it accepts stands at actions that a plain play of the text never comes to. The play
  * here knows a model by its edges, and reads nothing but the op table.
  *

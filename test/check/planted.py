@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Builds pipec with each planted mistake of compiler/plant.h and says which tests' answers it changes.
+"""Builds pipec with each planted mistake of compiler/base/plant.h and says which tests' answers it changes.
 
 usage: planted.py ROOT PIPEC LIBDIR CC PROOFS_TEST DIRECTORY
 
@@ -13,6 +13,9 @@ import os
 import re
 import subprocess
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "tools"))
+import tree  # noqa: E402
 
 
 def texts(root, where):
@@ -94,8 +97,7 @@ def verdict(answer):
 def main():
     root, pipec, libdir, cc, proofs, where = sys.argv[1:]
     os.makedirs(where)
-    compiler = os.path.join(root, "compiler")
-    flags = ["-O1", "-DNDEBUG", "-D_POSIX_C_SOURCE=200809L"] + ["-I" + os.path.join(root, d) for d in ("compiler", "lang", "runtime")]
+    flags = ["-O1", "-DNDEBUG", "-D_POSIX_C_SOURCE=200809L"] + tree.include_flags(root)
     libs = subprocess.run(["pkg-config", "--libs", "jansson"], check=True, capture_output=True, text=True).stdout.split()
 
     def build(source, name, extra):
@@ -109,18 +111,17 @@ def main():
                        check=True)
         return target
 
-    main_o = build(os.path.join(compiler, "main.c"), "main.o", [])
+    main_o = build(tree.source(root, "main.c"), "main.o", [])
     proofs_o = build(os.path.join(root, "test", "check", "proofs_test.c"), "proofs.o", [])
     files = texts(root, where)
     asked = [(q, verdict(answer(pipec, proofs, q))) for q in questions(files)]
     assert None not in [right for _, right in asked], "pipec crashes without a mistake"
-    with open(os.path.join(compiler, "plant.h")) as f:
+    with open(tree.source(root, "plant.h")) as f:
         plants = re.findall(r"^  PLANT_(\w+)", f.read(), re.M)
     missed = 0
     for plant in plants:
-        sources = [n for n in sorted(os.listdir(compiler)) if n.endswith(".c")
-                   and f"PLANTED({plant})" in open(os.path.join(compiler, n)).read()]
-        objects = [build(os.path.join(compiler, n), plant + n + ".o", ["-DPIPE_PLANT=PLANT_" + plant]) for n in sources]
+        sources = [n for n in tree.files(root, ".c") if f"PLANTED({plant})" in open(n).read()]
+        objects = [build(n, plant + os.path.basename(n) + ".o", ["-DPIPE_PLANT=PLANT_" + plant]) for n in sources]
         planted = link(objects + [main_o], plant), link(objects + [proofs_o], plant + ".proofs")
         changed = []
         dies, said = DIES.get(plant, (None, None))

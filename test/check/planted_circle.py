@@ -3,11 +3,14 @@
 
 usage: planted_circle.py ROOT LIBDIR CC DIRECTORY PROGRAMS SEED
 
-Each mistake takes a condition out of compiler/verify_circle.c. What is printed: the mistake, and what circle_test says.
+Each mistake takes a condition out of compiler/certify/verify_circle.c. What is printed: the mistake, and what circle_test says.
 """
 import os
 import subprocess
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "tools"))
+import tree  # noqa: E402
 
 MISTAKES = {
     "none": ("", ""),
@@ -27,8 +30,8 @@ MISTAKES = {
 def main():
     root, libdir, cc, where, programs, seed = sys.argv[1:]
     libs = subprocess.run(["pkg-config", "--libs", "jansson"], check=True, capture_output=True, text=True).stdout.split()
-    flags = ["-O1", "-w", "-D_POSIX_C_SOURCE=200809L"] + [f"-I{root}/{d}" for d in ("compiler", "lang", "runtime")]
-    source = os.path.join(root, "compiler", "verify_circle.c")
+    flags = ["-O1", "-w", "-D_POSIX_C_SOURCE=200809L"] + tree.include_flags(root)
+    source = tree.source(root, "verify_circle.c")
     text = open(source).read()
     mistaken, program = os.path.join(where, "mistaken.c"), os.path.join(where, "planted")
     test = os.path.join(where, "test.o")
