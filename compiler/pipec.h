@@ -151,16 +151,17 @@ typedef struct List {
   uint32_t n;
 } List;
 
-/* The classes of memory of a rank, in the order of reports: slots for stashes of other ranks (guest), of side ops
- * (buffer), estimates of weights (guess), states of their policy; all of them are in total. */
+/* The kinds of memory of a rank, in the order of reports. Those before `total` add up to it: what
+ * stages have, then slots by PipeClass, and `state`, what their policy keeps. `host` lies in host
+ * memory, in no total. */
 #define PEAK_CLASSES(X) \
-  X(weight) X(grad) X(opt) X(work) X(act) X(gout) X(out) X(in) X(local) X(keep) X(guest) X(buffer) X(guess) X(state) \
-  X(total)
+  X(weight) X(grad) X(opt) X(work) X(act) X(gout) X(out) X(in) X(local) X(keep) X(guest) \
+  X(buffer) X(guess) X(state) X(total) X(host)
 #define X(c) PEAK_##c,
-enum { PEAK_CLASSES(X) PEAK_NCLASSES };
+enum { PEAK_CLASSES(X) PEAK_NCLASSES, PEAK_NREPORTED = PEAK_host };
 #undef X
 
-/* What a rank needs at its worst moment. (check_memory) Bytes, each buffer rounded up to 64. */
+/* What a rank needs at its worst moment. */
 typedef struct Peak {
   uint32_t inflight, held, kept; /* most live ACT, GOUT and KEEP slots (slots) */
   uint32_t host;           /* and HOST slots */
@@ -168,10 +169,7 @@ typedef struct Peak {
   uint32_t warmup;         /* forwards before the first backward */
   uint32_t versions;       /* most slots that a stage has for its weights (slots) */
   uint32_t op;             /* op at which act + gout + local + buffer bytes are most; NONE when unsized */
-#define X(c) uint64_t c;
-  PEAK_CLASSES(X)
-#undef X
-  uint64_t host_bytes;     /* not in total */
+  uint64_t bytes[PEAK_NCLASSES]; /* (check_memory) each buffer rounded up to 64 */
 } Peak;
 
 /* A pipe: rows first .. first + nrow - 1 of the stage table, of these the first nstage one for each
@@ -737,8 +735,7 @@ void emit_report(Sched *s, FILE *f);
 void emit_critical(Sched *s, FILE *f); /* critical.c */
 void count_sends(Sched *s);            /* rank_costs.c: ensures sent, sent_bytes */
 extern const char *const peak_class_name[PEAK_NCLASSES];
-void peak_classes(const Peak *p, uint64_t v[PEAK_NCLASSES]);
-void peak_sums(const Sched *s, uint64_t v[PEAK_NCLASSES]); /* of all ranks; UINT64_MAX: more than that */
+void peak_sums(const Sched *s, uint64_t v[PEAK_NREPORTED]); /* of all ranks; UINT64_MAX: more than that */
 void emit_rank_costs(Sched *s, FILE *f);
 void emit_show(Sched *s, FILE *f);     /* show.c */
 bool show_wants_colour(const Options *o, FILE *f);

@@ -249,9 +249,9 @@ void emit_c_tables(Sched *s, Text *t, const char *symbol) {
     text_lit(t, "\n");
     for (uint32_t i = 0; i < k->npool; i++) {
       const PipePool *q = &k->pool[i];
-      static const char *const cls[PIPE_NCLASSES] = {
-          "PIPE_ACT",  "PIPE_GOUT",  "PIPE_OUT",    "PIPE_IN",     "PIPE_LOCAL", "PIPE_KEEP",
-          "PIPE_HOST", "PIPE_GUEST", "PIPE_BUFFER", "PIPE_WEIGHT", "PIPE_GUESS"};
+#define X(cls, name) "PIPE_" #cls,
+      static const char *const cls[PIPE_NCLASSES] = {PIPE_CLASSES(X)};
+#undef X
       text_string(t, arena_printf(s->arena, "  {%s, %u, %u, %u, %" PRIu64 ", %u, 0},\n",
                                   cls[q->cls], q->stage, q->first, q->count, q->bytes, q->skip));
     }

@@ -266,10 +266,10 @@ static void idle_json(Sched *s, Text *t, const uint64_t *idle) {
 }
 
 /* Of programs with sizes; of the classes from guest on those that there are. */
-static void bytes_json(Text *t, const uint64_t v[PEAK_NCLASSES]) {
+static void bytes_json(Text *t, const uint64_t v[PEAK_NREPORTED]) {
   key(t, "bytes");
   text_char(t, '{');
-  for (int k = 0; k < PEAK_NCLASSES; k++)
+  for (int k = 0; k < PEAK_NREPORTED; k++)
     if (v[k] || k < PEAK_guest || k == PEAK_total)
       number(t, peak_class_name[k], v[k], k == PEAK_total ? '}' : ',');
   text_char(t, ',');
@@ -277,7 +277,7 @@ static void bytes_json(Text *t, const uint64_t v[PEAK_NCLASSES]) {
 
 /* Idle time and memory of all ranks together. */
 static void sums_json(Sched *s, Text *t, const Critical *c) {
-  uint64_t idle[IDLE_NCAUSES] = {0}, bytes[PEAK_NCLASSES];
+  uint64_t idle[IDLE_NCAUSES] = {0}, bytes[PEAK_NREPORTED];
   for (uint32_t r = 0; r < s->nrank; r++)
     for (int i = 0; i < IDLE_NCAUSES; i++)
       idle[i] += c->idle[r][i];
@@ -382,7 +382,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
   number(t, "kept", pk->kept, ',');
   number(t, "host", pk->host, ',');
   if (s->sized)
-    number(t, "host_bytes", pk->host_bytes, ',');
+    number(t, "host_bytes", pk->bytes[PEAK_host], ',');
   number(t, "guests", pk->guests, ',');
   number(t, "warmup_depth", pk->warmup, ',');
   number(t, "staleness", s->staleness[r], ',');
@@ -390,9 +390,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
   number(t, "versions", pk->versions, ',');
   idle_json(s, t, idle);
   if (s->sized) {
-    uint64_t bytes[PEAK_NCLASSES];
-    peak_classes(pk, bytes);
-    bytes_json(t, bytes);
+    bytes_json(t, pk->bytes);
     if (pk->op != NONE) {
       key(t, "peak_op");
       text_quoted(t, ESCAPE_JSON, op_text(s, pk->op));

@@ -155,12 +155,12 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
   case BI_DISCREPANCY: *value = s->discrepancy[r]; break;
   case BI_HOST: *value = p->host; break;
   case BI_GUESTS: *value = p->guests; break;
-  case BI_HOST_MEMORY: *value = (int64_t)p->host_bytes; break;
+  case BI_HOST_MEMORY: *value = (int64_t)p->bytes[PEAK_host]; break;
   case BI_VERSIONS: *value = p->versions; break;
   case BI_STASHED: *value = p->versions - 1; break; /* the newest is always one of them */
   case BI_VOLUME:
   case BI_MESSAGES: return sent_quantity(s, call, (uint32_t)r, value);
-  default: *value = (int64_t)p->total;
+  default: *value = (int64_t)p->bytes[PEAK_total];
   }
   return true;
 }
@@ -212,7 +212,7 @@ static void report(Sched *s, const Expr *whole) {
     int64_t r;
     if (sum && rank_argument(s, sum, &r))
       diag_note(s->diag, NO_SPAN, "rank %lld needs %s at %s", (long long)r,
-                bytes_text(s, s->peak[r].total), memory_sum(s, (uint32_t)r));
+                bytes_text(s, s->peak[r].bytes[PEAK_total]), memory_sum(s, (uint32_t)r));
   } else {
     diag_error(s->diag, DIAG_CHECK, whole->at, "check failed");
   }

@@ -82,11 +82,11 @@ static void fill(Compare *c, uint32_t which, Row *row) {
   row->bubble = bubble_percent(&s, s.makespan);
   row->work = row->model.all > 0 ? (double)s.makespan * s.nrank / row->model.all : 1;
   for (uint32_t r = 0; r < s.nrank; r++) {
-    double n = (double)s.peak[r].inflight * s.nrank / s.nmodel;
-    row->inflight = n > row->inflight ? n : row->inflight;
-    row->versions = s.peak[r].versions > row->versions ? s.peak[r].versions : row->versions;
+    const Peak *p = &s.peak[r];
+    row->inflight = fmax(row->inflight, (double)p->inflight * s.nrank / s.nmodel);
+    row->versions = p->versions > row->versions ? p->versions : row->versions;
     row->staleness = s.staleness[r] > row->staleness ? s.staleness[r] : row->staleness;
-    row->bytes = s.peak[r].total > row->bytes ? s.peak[r].total : row->bytes;
+    row->bytes = p->bytes[PEAK_total] > row->bytes ? p->bytes[PEAK_total] : row->bytes;
   }
   for (uint32_t i = 0; i < s.nxfer; i++)
     row->volume += message_bytes(&s, &s.xfer[i]);

@@ -155,7 +155,7 @@ static const char *why_not(Sched *s) {
   LineCol at = s->all_m.at.file == NO_FILE
                    ? (LineCol){0, 0}
                    : diag_linecol(s->diag, s->all_m.at.file, s->all_m.at.beg);
-  const char *text = !s->all_m.text      ? "some values are too many to compile"
+  const char *text = !s->all_m.text     ? "some values are too many to compile"
                      : s->all_m.refuted ? s->all_m.text
                                         : said_of(s, s->all_m.text, s->opt->for_all);
   return at.line
@@ -322,7 +322,8 @@ void emit_report(Sched *s, FILE *f) {
     if (away)
       fprintf(f, "  %4u  %6u", p->host, p->guests);
     if (s->sized)
-      fprintf(f, "  %-11s  %s", bytes_text(s, p->total), p->op == NONE ? "" : op_text(s, p->op));
+      fprintf(f, "  %-11s  %s", bytes_text(s, p->bytes[PEAK_total]),
+              p->op == NONE ? "" : op_text(s, p->op));
     fputc('\n', f);
   }
   if (s->nrank > SHOWN)

@@ -32,7 +32,8 @@ void emit_svg(Sched *s, FILE *f) {
       bound_text(s));
   if (s->over)
     said = arena_printf(s->arena, "%s Over the limit: rank %u needs %s at %s.", said, s->over - 1,
-                        bytes_text(s, s->peak[s->over - 1].total), memory_sum(s, s->over - 1));
+                        bytes_text(s, s->peak[s->over - 1].bytes[PEAK_total]),
+                        memory_sum(s, s->over - 1));
   SvgOptions o = {.memory = 1,
                   .limit_bytes = s->opt->memory_limit_bytes,
                   .arrows = s->opt->arrows,

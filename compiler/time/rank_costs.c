@@ -29,55 +29,45 @@ void count_sends(Sched *s) {
   }
 }
 
-#define X(c) #c,
+#define X(c) [PEAK_##c] = #c,
 const char *const peak_class_name[PEAK_NCLASSES] = {PEAK_CLASSES(X)};
 #undef X
 
-void peak_classes(const Peak *p, uint64_t v[PEAK_NCLASSES]) {
-#define X(c) v[PEAK_##c] = p->c;
-  PEAK_CLASSES(X)
-#undef X
-}
-
-void peak_sums(const Sched *s, uint64_t v[PEAK_NCLASSES]) {
-  uint64_t of[PEAK_NCLASSES];
-  for (int k = 0; k < PEAK_NCLASSES; k++)
+void peak_sums(const Sched *s, uint64_t v[PEAK_NREPORTED]) {
+  for (int k = 0; k < PEAK_NREPORTED; k++)
     v[k] = 0;
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    peak_classes(&s->peak[r], of);
-    for (int k = 0; k < PEAK_NCLASSES; k++)
-      if (__builtin_add_overflow(v[k], of[k], &v[k]))
+  for (uint32_t r = 0; r < s->nrank; r++)
+    for (int k = 0; k < PEAK_NREPORTED; k++)
+      if (__builtin_add_overflow(v[k], s->peak[r].bytes[k], &v[k]))
         v[k] = UINT64_MAX;
-  }
 }
 
 /* A line: messages, and of a program with sizes their bytes and the classes that some rank has. */
-static void line(Sched *s, FILE *f, uint32_t r, const uint64_t v[PEAK_NCLASSES],
-                 const uint64_t sum[PEAK_NCLASSES]) {
+static void line(Sched *s, FILE *f, uint32_t r, const uint64_t v[PEAK_NREPORTED],
+                 const uint64_t sum[PEAK_NREPORTED]) {
   fprintf(f, "  %8" PRIu64, s->sent[r]);
   if (s->sized)
     fprintf(f, "  %9s", bytes_text(s, s->sent_bytes[r]));
-  for (int k = 0; k < PEAK_NCLASSES && s->sized; k++)
+  for (int k = 0; k < PEAK_NREPORTED && s->sized; k++)
     if (sum[k])
       fprintf(f, "  %9s", bytes_text(s, v[k]));
   fputc('\n', f);
 }
 
 void emit_rank_costs(Sched *s, FILE *f) {
-  uint64_t sum[PEAK_NCLASSES], v[PEAK_NCLASSES];
+  uint64_t sum[PEAK_NREPORTED];
   count_sends(s);
   peak_sums(s, sum);
   fprintf(f, s->sized
                  ? "\ntensors sent in a step, and peak memory by class\nrank  messages      bytes"
                  : "\ntensors sent in a step\nrank  messages");
-  for (int k = 0; k < PEAK_NCLASSES && s->sized; k++)
+  for (int k = 0; k < PEAK_NREPORTED && s->sized; k++)
     if (sum[k])
       fprintf(f, "  %9s", peak_class_name[k]);
   fputc('\n', f);
   for (uint32_t r = 0; r < s->nrank; r++) {
     fprintf(f, "%4u", r);
-    peak_classes(&s->peak[r], v);
-    line(s, f, r, v, sum);
+    line(s, f, r, s->peak[r].bytes, sum);
   }
   fprintf(f, " all");
   line(s, f, s->nrank, sum, sum);

@@ -206,8 +206,9 @@ static void print_ranks(const Sched *s) {
     printf("\"%s\": [", names[field]);
     for (uint32_t r = 0; r < p->nrank; r++) {
       const Peak *k = &s->peak[r];
-      uint64_t v[] = {k->total,        k->weight + k->state + k->guess,
-                      k->act,          k->versions,
+      const uint64_t *b = k->bytes;
+      uint64_t v[] = {b[PEAK_total],   b[PEAK_weight] + b[PEAK_state] + b[PEAK_guess],
+                      b[PEAK_act],     k->versions,
                       s->staleness[r], s->discrepancy[r]};
       printf("%s%" PRIu64, r ? ", " : "", v[field]);
     }

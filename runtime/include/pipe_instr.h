@@ -85,24 +85,32 @@ typedef enum PipeLowering {
 
 typedef enum PipePhase { PIPE_WARMUP, PIPE_STEADY, PIPE_FLUSH, PIPE_NPHASES } PipePhase;
 
-/* What a pool's slots hold. OUT and IN are the two ends of a transfer, LOCAL a boundary tensor
- * between two stages of one rank. */
+/* What the slots of a pool hold: X(enumerator PIPE_<cls>, name). OUT and IN are the two ends of a
+ * transfer, LOCAL a boundary tensor between two stages of one rank. */
+/* clang-format off */
+#define PIPE_CLASSES(X) \
+  X(ACT, act)       /* stash of a forward, until its last backward; forward-only, and where R makes \
+                       it again: until the last slice of the microbatch has gone forward, without \
+                       slices while it runs */ \
+  X(GOUT, gout)     /* gradient outputs held from I to W */ \
+  X(OUT, out)       /* boundary tensor from its producer until the SEND has completed */ \
+  X(IN, in)         /* receive slot, from the RECV until the consumer has completed */ \
+  X(LOCAL, local)   /* boundary tensor from its producer to its consumer on the same rank */ \
+  X(KEEP, keep)     /* inputs of a forward that is recomputed, until R: one after the other in the \
+                       order of its edges, each on a multiple of 64 bytes; no bytes without inputs */ \
+  X(HOST, host)     /* stash in host memory, from OFF to LOAD */ \
+  X(GUEST, guest)   /* stash of another rank, from its OFF to its LOAD: only that rank's COPY stream \
+                       uses it */ \
+  X(BUFFER, buffer) /* what a SIDE takes, until a SIDE gives it back, or the end of the step */ \
+  X(WEIGHT, weight) /* a version of the weights of its stage, see PipeWeights; at the start of a \
+                       step, and at its end, the newest version is in the first slot of the pool */ \
+  X(GUESS, guess)   /* weights as a formula estimates them, until the last op that reads them has \
+                       run; or, while a U runs, a copy of those that it overwrites */
+/* clang-format on */
 typedef enum PipeClass {
-  PIPE_ACT,   /* stash of a forward, until its last backward; forward-only, and where R makes it again:
-                 until the last slice of the microbatch has gone forward, without slices while it runs */
-  PIPE_GOUT,  /* gradient outputs held from I to W */
-  PIPE_OUT,   /* boundary tensor from its producer until the SEND has completed */
-  PIPE_IN,    /* receive slot, from the RECV until the consumer has completed */
-  PIPE_LOCAL, /* boundary tensor from its producer to its consumer on the same rank */
-  PIPE_KEEP,  /* inputs of a forward that is recomputed, until R: one after the other in the order of its
-                 edges, each on a multiple of 64 bytes; no bytes where it has none */
-  PIPE_HOST,  /* stash in host memory, from OFF to LOAD */
-  PIPE_GUEST, /* stash of another rank, from its OFF to its LOAD: only that rank's COPY stream uses it */
-  PIPE_BUFFER, /* what a SIDE takes, until a SIDE gives it back, or the end of the step */
-  PIPE_WEIGHT, /* a version of the weights of its stage, see PipeWeights; at the start of a step, and at
-                  its end, the one that counts is in the first slot of the pool */
-  PIPE_GUESS, /* weights as a formula estimates them, until the last op that reads them has run; or, while a
-                 U runs, a copy of those that it overwrites */
+#define X(cls, name) PIPE_##cls,
+  PIPE_CLASSES(X)
+#undef X
   PIPE_NCLASSES
 } PipeClass;
 

@@ -14,7 +14,10 @@ const PipeOpInfo pipe_op_info[PIPE_NOPS] = {
 
 const char *const pipe_phase_name[PIPE_NPHASES] = {"warmup", "steady", "flush"};
 const char *const pipe_class_name[PIPE_NCLASSES] = {
-    "act", "gout", "out", "in", "local", "keep", "host", "guest", "buffer", "weight", "guess"};
+#define X(cls, name) #name,
+    PIPE_CLASSES(X)
+#undef X
+};
 
 int pipe_op_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb) {
   const char *text = (unsigned)op < PIPE_NOPS ? pipe_op_info[op].text : "?";
