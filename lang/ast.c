@@ -323,8 +323,7 @@ static void put_stmt(FILE *out, const Stmt *s, int indent) {
     put_stamp(out, s);
     break;
   case ST_USE:
-    fprintf(out, "use %s%s%s", s->phase < PIPE_NPHASES ? phase[s->phase] : "",
-            s->phase < PIPE_NPHASES ? "of " : "", s->name);
+    fprintf(out, "use %s", s->name);
     put_args(out, s->args);
     if (s->range.lo)
       put_range(out, &s->range);

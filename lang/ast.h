@@ -87,13 +87,13 @@ typedef enum StmtKind {
   ST_MOVE,    /* send op, or recv op [@ value]: of the tensors that the op makes, or reads */
   ST_WAIT,    /* wait [@ value]: for all transfers above */
   ST_GROUP,   /* group { body } [@ value]: its transfers are one */
-  ST_USE      /* use [phase of] name(args) [in range] [@ value]: the order of another schedule */
+  ST_USE      /* use name(args) [in range] [@ value]: the order of another schedule */
 } StmtKind;
 
 struct Stmt {
   Stmt *next;
   StmtKind kind;
-  uint8_t phase;      /* ST_PHASE: PipePhase; ST_USE too, PIPE_NPHASES: all */
+  uint8_t phase;      /* ST_PHASE: PipePhase */
   Span at;
   Name name;          /* loop variable, let, ST_USE: schedule */
   Span name_at;

@@ -93,6 +93,7 @@ static int yylex(YYSTYPE *val, Span *at, Parse *ps);
 static void yyerror(Span *at, Parse *ps, const char *msg);
 static void too_deep(Parse *ps, const char *what, int limit);
 static void reserved(Parse *ps, Span at, Name name);
+static void one_phase(Parse *ps, Span at);
 static void skip_block(Parse *ps);
 static bool begins_line(const Parse *ps, Span at);
 static bool begins_form(int token);
@@ -460,7 +461,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %type <expr> period_opt at_opt when_opt slices_opt tries_opt lead_opt to_opt as_opt per_opt
 %type <stmt> stmt if_stmt do_stmt indexed
 %type <stmts> stmts block else_opt phased clipped
-%type <phase> phase used_phase
+%type <phase> phase
 %type <flag> forward_opt without_opt
 %type <entry> entry
 %type <entries> entries side_block
@@ -849,9 +850,8 @@ stmt:
     $$.s->body = $3.first;
     $$.s->value = $4.e;
   }
-| USE ok used_phase name '(' args_opt ')' range_opt at_opt {
+| USE ok phase_of name '(' args_opt ')' range_opt at_opt {
     $$ = (StmtVal){new_binder(ps, ST_USE, @$, $4), 1};
-    $$.s->phase = $3;
     $$.s->args = $6.first;
     $$.s->range = $8;
     $$.s->value = $9.e;
@@ -864,10 +864,10 @@ stmt:
 ;
 
 phase: WARMUP { $$ = PIPE_WARMUP; } | FLUSH { $$ = PIPE_FLUSH; } ;
-used_phase:
-  %empty    { $$ = PIPE_NPHASES; }
-| phase OF  { $$ = $1; }
-| STEADY OF { $$ = PIPE_STEADY; }
+phase_of:
+  %empty
+| phase OF  { one_phase(ps, @$); }
+| STEADY OF { one_phase(ps, @$); }
 ;
 phased: block | do_stmt { $$ = one_stmt($1); } ;
 clipped: phased | indexed { $$ = one_stmt($1); } ;
@@ -1029,6 +1029,12 @@ static void reserved(Parse *ps, Span at, Name name) {
   else
     diag_error(ps->lx.diag, DIAG_RESERVED, at,
                "'%s' is reserved for a later version of the language", name);
+}
+
+/* `use warmup of`, which version 0.1 had. */
+static void one_phase(Parse *ps, Span at) {
+  diag_error(ps->lx.diag, DIAG_REMOVED, at, "one phase of a schedule cannot be used by itself");
+  diag_help(ps->lx.diag, "use all of it, or write the ops of the phase: a kernel, loops, a clock or rules");
 }
 
 static void skip_block(Parse *ps) {

@@ -62,7 +62,7 @@ static bool push(Text *t, const OpRef *o, uint8_t kind, uint32_t stage, Affine u
   if (t->out->row.n >= MOST_ROWS)
     return text_no(t, o->at, "its repeated part is too long");
   *vec_push(t->s->arena, &t->out->row) = (ListRow){
-      .kind = kind, .whole = whole, .stage = stage, .unit = unit, .phase = t->label, .at = o->at};
+      .kind = kind, .whole = whole, .stage = stage, .unit = unit, .at = o->at};
   if (t->clock)
     *vec_push(t->s->arena, &t->stamp) = affine_sum(stamp, t->base, 1);
   if (t->rules)
@@ -218,7 +218,6 @@ bool text_end_block(Text *t, const Stmt *b, const State *before, const RankList 
   Sched *s = t->s;
   bool highest = b->kind == ST_RULES, more;
   bool *seen = NEW_ARRAY(s->arena, bool, 3 * (size_t)s->nstage);
-  uint8_t label = t->label;
   memcpy(t->now.next, before->next,
          sizeof before->next); /* a copy of its own, which nobody else needs */
   for (uint32_t i = segment0, from = row0; i < l->segment.n || from < l->row.n; i++) {
@@ -238,9 +237,7 @@ bool text_end_block(Text *t, const Stmt *b, const State *before, const RankList 
         continue;
       *any = true;
       t->now.next[kind][o->stage] = own;
-      t->label = o->phase;
       text_use_next(t, kind, o->stage, next);
-      t->label = label;
     }
   }
   t->unsure |= t->dropped;
@@ -299,7 +296,7 @@ static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int6
   *none = false;
   if (o->op == PIPE_W && (t->block[t->rank] || t->left))
     return text_no(t, o->at,
-                   "a W without index takes what rules, a clock, or one phase, have left");
+                   "a W without index takes what rules or a clock have left");
   const Pipe *of = NULL;
   if (any && o->pipe && !op_pipe(&t->ex, o, &of))
     return text_no(t, o->at, "it is of no pipe");
@@ -462,7 +459,7 @@ bool text_recompute_before(Text *t, uint32_t first) {
     if (c->when && !affine_truth(t->x, c->when, &yes))
       return false;
     for (int64_t k = 0; yes && k < s->slices; k++) {
-      ListRow again = {.kind = PIPE_R, .stage = of.stage, .phase = of.phase, .at = c->at};
+      ListRow again = {.kind = PIPE_R, .stage = of.stage, .at = c->at};
       again.unit = affine_sum(of.unit, affine(k - slice), 1);
       vec_push(s->arena, &l->row);
       memmove(&l->row.at[first + 1], &l->row.at[first], (l->row.n - 1 - first) * sizeof *l->row.at);
@@ -512,13 +509,7 @@ static bool run_stmt(Text *t, const Stmt *b) {
       return false;
     affine_bind(x, b->slot, v);
     return true;
-  case ST_PHASE: {
-    uint8_t outer = t->label;
-    t->label = b->phase;
-    ok = text_run_list(t, b->body);
-    t->label = outer;
-    return ok;
-  }
+  case ST_PHASE: return text_run_list(t, b->body);
   case ST_CLIP: {
     bool outer = t->ex.clip;
     t->ex.clip = true;
@@ -596,8 +587,7 @@ bool lists_of_m(Sched *s, AffineEnv *x, ListsOfM *l) {
   for (uint32_t r = 0; r < s->nrank; r++) {
     t.out = &l->rank[r];
     t.rank = t.ex.rank = r;
-    t.straight = 0, t.ex.clip = t.left = false, t.unsure = 0, t.now.wait.n = 0,
-    t.label = PIPE_NPHASES;
+    t.straight = 0, t.ex.clip = t.left = false, t.unsure = 0, t.now.wait.n = 0;
     t.waits = bare_w(s->order_clause[r]->body);
     affine_bind(x, s->order_clause[r]->slot, affine(r));
     if (!text_run_list(&t, s->order_clause[r]->body))

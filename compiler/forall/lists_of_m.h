@@ -10,7 +10,6 @@
 typedef struct ListRow {
   uint8_t kind;    /* PipeOp; OFF and LOAD stand where they are in the order, too */
   bool whole;      /* U without a microbatch: unit says nothing */
-  uint8_t phase;   /* of the label that it stands under; PIPE_NPHASES: under none */
   uint16_t group;  /* of Op */
   uint32_t stage;  /* row of Sched.stage */
   Affine unit;     /* of its pipe, from 0 */

@@ -51,7 +51,6 @@ typedef struct TextUse {
   int64_t step;
   bool clip;           /* it stands in `clip` */
   uint32_t level;      /* of State.next */
-  uint8_t label;       /* that it stands under; PIPE_NPHASES: none */
   const struct TextUse *outer;
 } TextUse;
 
@@ -63,11 +62,10 @@ typedef struct Text {
   Ex ex; /* to find stages; its clip */
   uint32_t rank;
   bool waits;        /* there are W without index */
-  bool left;         /* I without W may be left of one phase that was used */
+  bool left;         /* I without W may be left of a clock */
   uint32_t level;    /* of State.next, of the clock or rules at hand; a bit for each kind of its ops, of which */
   uint8_t dropped;   /*   some are left out: */
   uint8_t unsure;    /*   what an op without index takes is not known */
-  uint8_t label;     /* phase; PIPE_NPHASES: none */
   uint32_t straight; /* first row that is in no segment yet */
   State now;
   const Affine *mbs;   /* [npipe] microbatches of each pipe, of what is being used if there is one: */

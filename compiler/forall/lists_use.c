@@ -2,12 +2,11 @@
  * `use` in an order that is run once for all M (lists_of_m.c, note [lists]): the text of the order that it names runs in
  * its place, as use.c has it. Its parameters are functions of n and of the turn at hand like all values. That its ranks,
  * stages, slices and places are those of this schedule has been checked at n = 0, and must not depend on n or the turn.
- * What ops without index take is counted in each schedule by itself (State.next). Of a `use` of one phase the whole order runs, and
- * what stands under that label is kept. Not read in this way: phases that no label says; places by microbatch. */
+ * What ops without index take is counted in each schedule by itself (State.next). Not read in this way: places by
+ * microbatch. */
 #include <string.h>
 
 #include "lists_text.h"
-#include "quasi.h"
 
 static bool number(Text *t, const Expr *e) {
   int64_t v;
@@ -64,13 +63,7 @@ bool text_use_mb(Text *t, uint32_t pipe, Span at, Affine *mb, bool *there) {
 
 void text_use_next(Text *t, uint32_t kind, uint32_t stage, Affine next) {
   int64_t slices = t->s->slices;
-  uint8_t label = t->label;
   for (const TextUse *u = t->use; u; u = u->outer, kind -= 3) {
-    uint8_t phase = u->ex.at->phase;
-    if (phase != PIPE_NPHASES && phase != label)
-      return; /* it is not kept */
-    if (phase != PIPE_NPHASES && u->label != PIPE_NPHASES)
-      label = u->label;
     Affine outside = u->outer ? u->outer->total : affine(0);
     t->now.next[kind - 3][stage] = affine_sum(next, outside, -slices);
   }
@@ -197,111 +190,6 @@ static bool find_order(Text *t, const Stmt *b, const Clause **order) {
   return *order || text_no(t, b->at, "what it uses gives the rank no order");
 }
 
-/* What one row runs of one kind of op of a stage: from low to high in steps of `by`. */
-typedef struct Run {
-  Affine low, high;
-  int64_t by; /* 0: one op */
-  bool kept;
-} Run;
-typedef struct Runs { /* of one kind of op of a stage */
-  VEC(Run) run;
-  bool mixed; /* not each behind the one before, for every n */
-  bool moves, dropped;
-} Runs;
-
-static bool is_behind(Affine low, Affine high) {
-  return low.a > high.a && low.n >= high.n && low.j == high.j;
-}
-
-/* Have they no op in common, whatever n? */
-static bool apart(const Run *a, const Run *b) {
-  int64_t by = quasi_gcd(a->by, b->by);
-  Affine d = affine_sum(b->low, a->low, -1);
-  return is_behind(b->low, a->high) || is_behind(a->low, b->high) ||
-         (by > 1 && d.j == 0 && d.n % by == 0 && d.a % by != 0);
-}
-
-/* A row, of `turns` + by_n * n turns; inside: of a loop that grows, in each turn of which the `use` runs anew, so they have to be
- * apart in all of these. */
-static void list_run(Text *t, Runs *l, const ListRow *row, const ListSegment *g, bool inside,
-                     bool kept) {
-  int64_t turns = g->by_n == 0 && g->turns == 0 ? 1 : g->turns, j = row->unit.j;
-  Affine first = {row->unit.a, row->unit.n, inside ? j : 0}, last = first;
-  last.a += j * (turns - 1), last.n += j * g->by_n;
-  bool one = turns == 1 && g->by_n == 0;
-  Run r = {j < 0 ? last : first, j < 0 ? first : last, one ? 0 : j < 0 ? -j : j, kept};
-  l->mixed |= l->run.n > 0 && !is_behind(r.low, l->run.at[l->run.n - 1].high);
-  l->moves |= row->unit.n != 0 || j != 0;
-  l->dropped |= !kept;
-  *vec_push(t->s->arena, &l->run) = r;
-}
-
-/* Those of which one is dropped are apart. */
-static bool all_apart(const Runs *l) {
-  enum { MOST_RUNS = 512 };
-  if (!l->mixed || !l->moves || !l->dropped)
-    return true;
-  for (uint32_t i = 0; i < l->run.n && l->run.n <= MOST_RUNS; i++)
-    for (uint32_t k = 0; k < i; k++)
-      if ((!l->run.at[i].kept || !l->run.at[k].kept) && !apart(&l->run.at[i], &l->run.at[k]))
-        return false;
-  return l->run.n <= MOST_RUNS;
-}
-
-/* Of a phase that is not kept all ops are run, too, and none may come twice: nobody else looks at what is dropped. */
-static bool come_once(Text *t, const Stmt *b, uint32_t row0, uint32_t segment0) {
-  const RankList *l = t->out;
-  Runs *runs = arena_zalloc(t->s->arena, t->s->nstage * (size_t)PIPE_NOPS, sizeof *runs);
-  uint32_t from = row0;
-  bool inside = t->x->by_n != 0;
-  for (uint32_t i = segment0; i < l->segment.n || from < l->row.n; i++) {
-    ListSegment g = text_segment(l, i, from);
-    for (uint32_t k = g.row0; k < g.row0 + g.nrow; k++) {
-      const ListRow *row = &l->row.at[k];
-      Runs *of = &runs[row->stage * (size_t)PIPE_NOPS];
-      bool kept = row->phase == b->phase;
-      list_run(t, &of[row->kind == PIPE_B ? PIPE_I : row->kind], row, &g, inside, kept);
-      if (row->kind == PIPE_B)
-        list_run(t, &of[PIPE_W], row, &g, inside, kept);
-    }
-    from = g.row0 + g.nrow;
-  }
-  for (size_t i = 0; i < t->s->nstage * (size_t)PIPE_NOPS; i++)
-    if (!all_apart(&runs[i]))
-      return text_no(t, b->at, "ops of a phase that is not used may come twice");
-  return true;
-}
-
-/* Keeps of the rows from row0 on, in segments from segment0 on or in none yet, those of one phase. */
-static bool keep_phase(Text *t, const TextUse *u, uint32_t row0, uint32_t segment0) {
-  RankList *l = t->out;
-  const Stmt *b = u->ex.at;
-  uint32_t to = row0, nsegment = segment0, n = l->row.n;
-  for (uint32_t i = row0; i < n; i++)
-    if (l->row.at[i].phase == PIPE_NPHASES ||
-        (l->row.at[i].group && l->row.at[i].phase != l->row.at[i + 1].phase))
-      return text_no(t, b->at, "it uses a phase that no label says");
-  if (!come_once(t, b, row0, segment0))
-    return false;
-  for (uint32_t i = segment0, from = row0; i < l->segment.n || from < n; i++) {
-    bool open = i >= l->segment.n;
-    ListSegment g = text_segment(l, i, from);
-    uint32_t first = to;
-    for (uint32_t k = g.row0; k < g.row0 + g.nrow; k++)
-      if (l->row.at[k].phase == b->phase) {
-        l->row.at[to] = l->row.at[k];
-        l->row.at[to++].phase = u->label != PIPE_NPHASES ? u->label : b->phase;
-      }
-    from = g.row0 + g.nrow;
-    g.row0 = first, g.nrow = to - first;
-    if (!open && g.nrow)
-      l->segment.at[nsegment++] = g;
-  }
-  l->row.n = to, l->segment.n = nsegment;
-  t->left = true;
-  return true;
-}
-
 static bool run(Text *t, const Stmt *b, TextUse *u) {
   Sched *s = t->s;
   uint32_t k = 0;
@@ -337,16 +225,12 @@ static bool run(Text *t, const Stmt *b, TextUse *u) {
 bool text_run_use(Text *t, const Stmt *b) {
   Sched *s = t->s;
   AffineEnv *x = t->x;
-  TextUse u = {.shift = affine(0), .clip = t->ex.clip, .label = t->label, .outer = t->use};
+  TextUse u = {.shift = affine(0), .clip = t->ex.clip, .outer = t->use};
   u.level = t->use ? t->use->level + 1 : 1;
   if (u.level == MOST_LEVELS)
     return text_no(t, b->at, "it uses schedules in schedules that are too many");
-  bool part = b->phase != PIPE_NPHASES, grows = x->by_n != 0;
-  if (!work_take(s->opt->work, 20 + s->nslot / 4 + s->nstage + (part ? t->out->row.n / 4 : 0),
-                 b->at))
+  if (!work_take(s->opt->work, 20 + s->nslot / 4 + s->nstage, b->at))
     return text_no(t, b->at, "it takes too many steps");
-  if (part && (t->clock || t->rules))
-    return text_no(t, b->at, "it uses one phase inside of a clock or rules");
   u.step = b->range.lo != NULL;
   if ((b->value && !affine_eval(x, b->value, &u.shift)) ||
       (b->range.lo &&
@@ -362,21 +246,10 @@ bool text_run_use(Text *t, const Stmt *b) {
   int64_t *env = arena_alloc(s->arena, s->nslot * sizeof *env + 1);
   memcpy(value, x->value, s->nslot * sizeof *value);
   memcpy(env, s->env, s->nslot * sizeof *env);
-  uint8_t label = t->label, unsure = t->unsure;
-  uint32_t straight = t->straight;
-  if (part && !grows)
-    text_end_straight(t), straight = t->straight;
-  uint32_t row0 = t->out->row.n, segment0 = t->out->segment.n;
-  if (part)
-    t->label = PIPE_NPHASES;
+  uint8_t unsure = t->unsure;
   t->unsure = 0; /* of its own ops without index */
   bool ok = run(t, b, &u);
-  if (ok && part && !grows)
-    text_end_straight(t);
-  ok = ok && (!part || keep_phase(t, &u, row0, segment0));
-  if (part && ok)
-    t->straight = grows ? straight : t->out->row.n;
-  t->label = label, t->unsure = unsure;
+  t->unsure = unsure;
   memcpy(x->value, value, s->nslot * sizeof *value);
   memcpy(s->env, env, s->nslot * sizeof *env);
   return ok;

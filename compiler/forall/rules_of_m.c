@@ -163,9 +163,6 @@ bool text_run_rules(Text *t, const Stmt *b) {
     return text_no(t, b->at, "its rules stand inside a loop");
   if (t->block[t->rank])
     return text_no(t, b->at, "it has two blocks of rules");
-  for (const TextUse *u = t->use; u; u = u->outer)
-    if (u->ex.at->phase != PIPE_NPHASES)
-      return text_no(t, b->at, "one phase of what has rules is used");
   text_end_straight(t);
   for (uint32_t i = 0; i < rank->segment.n; i++)
     if (rank->segment.at[i].by_n)

@@ -101,7 +101,6 @@ typedef struct Use {
   int64_t total;       /* the same outside of all */
   int64_t lo, hi, step; /* of its own microbatches it runs only these; step 0: all */
   bool clip;           /* whether it stands in `clip` */
-  uint8_t label;       /* phase of the label that it stands under; PIPE_NPHASES: under none */
   uint32_t first;      /* row of its first op, */
   uint32_t listed;     /*   of the first one that it lists */
   /* Where places depend on the microbatch, here or there; else NULL: */
@@ -113,24 +112,6 @@ typedef struct Use {
   const Stmt *list;    /* the clock or rules that it stands in, or NULL */
   const struct Use *outer;
 } Use;
-
-/* Where the ops and copies of a cell are: at_f, at_b, at_w, at_r, at_off, at_load of Sched. */
-enum { NMAPS = 6 };
-typedef struct Maps { uint32_t *at[NMAPS]; } Maps;
-
-/* How much there was when a `use` of one phase began, and what the rank at hand had run: it is forgotten meanwhile. */
-typedef struct Past {
-  Maps maps;
-  uint32_t *fresh; /* of the rank's rows */
-  uint32_t op, copy, post, region, cand, part, cls;
-} Past;
-
-/* The orders of all ranks that another schedule gives them, played by themselves (use_phase.c). */
-typedef struct Alone {
-  int64_t shift, lo, hi, step; /* as in Use */
-  bool clip;
-  const Sched *played;
-} Alone;
 
 /* Is microbatch mb, counted as in u, left out of it by `in`? */
 static inline bool use_leaves_out(const Use *u, int64_t mb) {
@@ -154,7 +135,6 @@ typedef struct Fitting {
   uint32_t **place, *nplace; /* [npipe] the same, and how many there is room for */
   bool dealt;          /* there are places that depend on the microbatch, here or there */
   uint32_t row;        /* of Ex.fitting */
-  Alone *alone;        /* with these values; NULL: not played yet */
 } Fitting;
 
 typedef struct Ex {
@@ -176,8 +156,6 @@ typedef struct Ex {
   VEC(uint32_t) rows;  /* of one that is being looked at */
   bool use_told;       /* the error that was reported last is at a `use` */
   VEC(Fitting) fitting; /* of each schedule that was used, the last values */
-  VEC(Maps) clean;     /* of a `use` of one phase in another: of each depth, with nothing in them but what it runs */
-  uint32_t forgotten;  /* depth */
   uint32_t op_cap;
   int64_t *next_f, *next_b, *next_r; /* [nstage] what an op without index takes: one past the last */
   uint32_t *fresh;     /* [nstage] gradient ops pushed since the last U */
@@ -389,15 +367,5 @@ bool tune(Sched *s, const Clause *c, bool (*once)(Sched *));
 
 /* ---- use.c ---- */
 bool run_use(Ex *x, const Stmt *t);
-/* Runs the order that u gives the rank at hand. */
-bool use_order(Ex *x, const Stmt *t, const Fitting *f, Use *u);
-
-/* ---- use_phase.c ---- */
-/* The rank at hand has run nothing yet; what it had. */
-Past use_forget(Ex *x);
-/* Takes away what it has run since, and puts that back. */
-void use_remember(Ex *x, const Past *past);
-/* Puts back what it had, and keeps of what t has run since then the phase that it asks for. */
-bool use_keep(Ex *x, const Stmt *t, const Fitting *f, const Use *u, const Past *past);
 
 #endif

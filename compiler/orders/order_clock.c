@@ -24,19 +24,6 @@ void no_ticks(Ex *x) {
       x->list->name);
 }
 
-/* Of what is used in a list one phase is to be kept, and `at` says none. */
-static bool no_label(Ex *x, const Use *u, Span at) {
-  const char *word = pipe_phase_name[u->at->phase];
-  diag_error(x->s->diag, DIAG_CLAUSE, u->at->at,
-             "the %s of '%s' cannot be used here: '%s' has no phase before the order is known",
-             word, u->at->name, span_text(x->s, at));
-  diag_note(x->s->diag, at, "it comes from here");
-  diag_help(x->s->diag,
-            "inside '%s %s' a phase is what a label says: %s { ... } around what '%s' lists",
-            u->list->kind == ST_CLOCK ? "clock" : "rules", u->list->name, word, u->at->name);
-  return x->use_told = true, false;
-}
-
 void note_listed(Ex *x, int64_t *next, int64_t place) {
   *vec_push(&x->scratch, &x->noted) = (Noted){.key = x->key, .next = next, .place = place};
 }
@@ -116,15 +103,6 @@ bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
     if (!rules)
       no_ticks(x);
     return false;
-  }
-  for (const Use *u = x->in_use; u && u->list; u = u->outer) {
-    if (u->at->phase == PIPE_NPHASES)
-      continue;
-    if (l.phase == PIPE_NPHASES)
-      return no_label(x, u, kind == PIPE_NOPS ? x->list_op->at : x->use->at);
-    if (l.phase != u->at->phase)
-      return true;
-    l.phase = u->label != PIPE_NPHASES ? u->label : l.phase;
   }
   if (x->list->kind == ST_RULES && x->joint)
     l.stmt = x->joint;

@@ -2,11 +2,10 @@
  * `use`: the order of another schedule as a part of this one (lang/spec.md 5.7). Its parameters are bound
  * anew for each `use`, and get back what they were afterwards, since this schedule may also extend it.
  * The statements of its order then run as if they stood here: names of pipes mean those with the same
- * place in this schedule, microbatches are counted from where the `use` says, and U is left out. Of a `use`
- * of one phase only that is kept (use_phase.c).
+ * place in this schedule, microbatches are counted from where the `use` says, and U is left out.
  *
  * What has been checked of a schedule holds as long as its parameters have the same values. Linear in the
- * ops that the order has, in all its phases. */
+ * ops that the order has. */
 #include <string.h>
 
 #include "expand.h"
@@ -213,7 +212,6 @@ static bool fit(Ex *x, const Stmt *t, Fitting *f) {
     return true;
   }
   f->checked = false;
-  f->alone = NULL;
   f->clauses.n = 0;
   if (!instantiate(x, t->used, 0, &f->clauses, true))
     return false;
@@ -367,7 +365,7 @@ static void reset_foreign(Ex *x, const Use *u) {
   }
 }
 
-bool use_order(Ex *x, const Stmt *t, const Fitting *f, Use *u) {
+static bool use_order(Ex *x, const Stmt *t, const Fitting *f, Use *u) {
   Sched *s = x->s;
   if (f->dealt && !same_places(x, t, u))
     return x->use_told = true, false;
@@ -380,10 +378,6 @@ bool use_order(Ex *x, const Stmt *t, const Fitting *f, Use *u) {
     x->w_from[st] = s->nop;
   }
   x->w_from[s->nstage + x->rank] = s->nop;
-  bool labelled = x->labelled;
-  uint8_t phase = x->phase;
-  x->labelled = labelled && t->phase == PIPE_NPHASES;
-  x->phase = t->phase == PIPE_NPHASES ? phase : PIPE_STEADY; /* that of what no label says */
   x->clip = false;
   x->in_use = u;
   s->env[order->slot] = x->rank;
@@ -392,15 +386,12 @@ bool use_order(Ex *x, const Stmt *t, const Fitting *f, Use *u) {
   reset_foreign(x, u);
   x->in_use = u->outer;
   x->clip = u->clip;
-  x->labelled = labelled;
-  x->phase = phase;
   return ok;
 }
 
 static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift,
                      const int64_t range[3]) {
   Sched *s = x->s;
-  bool part = t->phase < PIPE_NPHASES && !x->list; /* what is listed is kept, or not, one by one */
   Use u = {.at = t,
            .pipe = f->pipe,
            .nmb = f->nmb,
@@ -411,7 +402,6 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift,
            .hi = range[1],
            .step = range[2],
            .clip = x->clip,
-           .label = x->labelled ? x->phase : PIPE_NPHASES,
            .first = s->nop,
            .listed = x->listed.n,
            .list = x->list,
@@ -423,12 +413,7 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift,
     return x->use_told = true, false;
   }
   uint32_t outer = push_next(x);
-  Past past = part ? use_forget(x) : (Past){0};
   bool ok = use_order(x, t, f, &u);
-  if (part && ok)
-    ok = use_keep(x, t, f, &u, &past);
-  else if (part)
-    use_remember(x, &past);
   if (ok)
     count_on(x, &u, outer);
   return ok;

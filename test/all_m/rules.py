@@ -35,10 +35,7 @@ def used(rng):
     elif form == 5:
         body, require = f"clock i in 0..M/{n} period {8 * P + 4 * n + rng.randint(0, 9)} {{ use ticks(P, {n}) @ i*{n} }} U", f"requires M % {n} == 0 "
     elif form == 7:
-        steady = rng.choice(("use steady of labels(P, M)", f"do M - {near} {{ {b()} F }}"))
-        flush = rng.choice(("use flush of labels(P, M)", f"do {near} {{ {b('') if not split else 'I'} }}" + (" W" if split else "")))
-        flush = flush if not flush.endswith(" W") else "use flush of labels(P, M)"
-        body = f"use warmup of labels(P, M) {steady} {flush} U"
+        body = "flush { use labels(P, M) } U"
     elif form == 6:
         body, require = f"use {loops()}(P, {c}) do M - {c + off} {{ F }} {w.replace('M', f'M - {c}')} U", f"requires M > {c} "
     else:

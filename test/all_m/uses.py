@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""--for-all=M of what `use` makes of other schedules, their phases and parts, in clocks and loops, with labels around them and ops
+"""--for-all=M of what `use` makes of other schedules, whole and in part, in clocks and loops, with labels around them and ops
 without index behind: against compiles of every M up to a bound (claimed.py).
 
 Each text runs every F and B, or I and W, once, unless an op without index takes another one than the writer has thought; M is at least 16.
@@ -65,7 +65,7 @@ class Texts:
         return run(rng, kind, lo, hi)
 
     def use(self, kind, lo, hi, depth):
-        """Another schedule, whole, by its phases, or in part."""
+        """Another schedule, whole or in part."""
         rng, name = self.rng, f"u{len(self.schedules)}"
         self.schedules.append(None)
         whole = rng.random() < 0.3
@@ -74,11 +74,8 @@ class Texts:
         at = rng.choice([(2, 0), (-2, 1)])
         body = "  ".join(f"{rng.choice(PHASES)} {{ {self.cover(kind, a, b, depth + 1)} }}" for a, b in [((0, 0), at), (at, (0, 1))])
         self.schedules[int(name[1:])] = f"schedule {name}(P, n) {{\n{self.head('n')}  order r {{ {body} }}\n}}\n"
-        phases = [f"use {p} of {name}(P, {n[0]}){part}{n[1]}" for p in PHASES]
-        rng.shuffle(phases)
-        if rng.random() < 0.3:
-            phases = [f"use {name}(P, {n[0]}){part}{n[1]}"]
-        return "  ".join(f"{rng.choice(PHASES)} {{ {p} }}" if rng.random() < 0.4 else p for p in phases)
+        use = f"use {name}(P, {n[0]}){part}{n[1]}"
+        return f"{rng.choice(PHASES)} {{ {use} }}" if rng.random() < 0.4 else use
 
     def stamped(self, kind, lo, hi):
         """A clock of few turns that uses another one."""

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Random orders of `clock`, `use`, phases of it, labels, clip and ops without index, expanded by pipec and by a second reading of
+"""Random orders of `clock`, `use`, labels, clip and ops without index, expanded by pipec and by a second reading of
 the text (lang/spec.md 5.1 to 5.7) that shares nothing with it: the same ops, each in its phase, or both refuse.
 
 usage: uses.py PIPEC SCRATCH SEED PROGRAMS
 
 A rank has two chunks of two slices. A statement is a tuple: ("op", (kind, chunk, slice), microbatch, stamp), ("label", phase, body),
-("do", name, from, to, step, body), ("clip", body), ("clock", name, from, to, step, period, body), ("use", phase, schedule, shift,
+("do", name, from, to, step, body), ("clip", body), ("clock", name, from, to, step, period, body), ("use", schedule, shift,
 range). A value is (a, name or None, times). In the second reading an op is ((kind, chunk), place, ...): its place in the row of
 those, two for each microbatch, of which backwards take the last slice first.
 """
@@ -52,7 +52,7 @@ def block(rng, clock, mbs, names, depth, schedules):
         elif usable:
             shift = value(rng, names, -1, 3, [1]) if rng.random() < 0.4 else None
             part = (rng.randint(0, 2), rng.randint(1, 6)) if rng.random() < 0.25 else None
-            out.append(("use", rng.choice([None, None, *PHASES]), rng.choice(usable), shift, part))
+            out.append(("use", rng.choice(usable), shift, part))
     return out or [("op", ("F", 0, 0), None, (0, None, 0) if clock else None)]
 
 
@@ -80,8 +80,8 @@ def lines(body):
         if what == "op":
             yield f"{of[0][0]}[{of[0][1]}]" + (f"({say(of[1])}, {of[0][2]})" if of[1] else "") + (f" @ {say(of[2])}" if of[2] else "")
         elif what == "use":
-            phase, number, shift, part = of
-            yield (f"use {phase + ' of ' if phase else ''}u{number}()" + (f" in {part[0]}..{part[1]}" if part else "") +
+            number, shift, part = of
+            yield (f"use u{number}()" + (f" in {part[0]}..{part[1]}" if part else "") +
                    (f" @ {say(shift)}" if shift else ""))
         else:
             yield {"do": "do {} in {}..{} step {} {{", "clock": "clock {} in {}..{} step {} period {} {{", "label": "{} {{",
@@ -104,9 +104,9 @@ class Refused(Exception):
 class Order:
     """An order that is being run: in place of a `use` of `outer`, unless that is None."""
 
-    def __init__(self, mbs, outer=None, phase=None, shift=0, part=None, clip=False, label=None, listed=False):
-        self.mbs, self.outer, self.phase, self.shift, self.part = mbs, outer, phase, shift, part
-        self.clip, self.label, self.listed = clip, label, listed
+    def __init__(self, mbs, outer=None, shift=0, part=None, clip=False, listed=False):
+        self.mbs, self.outer, self.shift, self.part = mbs, outer, shift, part
+        self.clip, self.listed = clip, listed
         self.next = {(k,c): 0 for k in "FB" for c in (0, 1)}
         self.total = shift + (outer.total if outer else 0)
 
@@ -137,12 +137,6 @@ def list_op(order, key, kind, place, at, label, listed):
     """In a clock: ops that run, and all of its own order, since they count."""
     own = order
     while at is not None and own.listed:
-        if own.phase:
-            if label is None:
-                raise Refused
-            if label != own.phase:
-                return
-            label = own.label or label
         own = own.outer
     if not order.listed or at is not None:
         listed.append([key, kind, at, label, (place if own is order else at - 2 * own.total) + 1])
@@ -177,16 +171,13 @@ def once(ops):
 
 
 def run_use(schedules, out, order, env, clip, label, listed, of):
-    phase, used, shift, part = of
+    used, shift, part = of
     mbs, body, _ = schedules[used]
-    inner = Order(mbs, order, phase, number(shift, env) if shift else 0, part, clip, label, listed is not None)
+    inner = Order(mbs, order, number(shift, env) if shift else 0, part, clip, listed is not None)
     new, first = [], 0 if listed is None else len(listed)
-    run(schedules, new, inner, body, {}, False, None if phase else label, listed)
+    run(schedules, new, inner, body, {}, False, label, listed)
     if listed is not None:
         new = [(kind, at) for _, kind, at, _, _ in listed[first:]]
-    elif phase:
-        once(new)
-        new = [(kind, at, label or phase) for kind, at, of_phase in new if of_phase == phase]
     for kind, at, *_ in new:
         if at is not None:
             order.next[kind] = at - 2 * order.total + 1
