@@ -100,7 +100,7 @@ for name, value in [
     ("bin", config.build + "/bin"),
     ("libdir", config.build + "/lib"),
     ("stdlib", config.build + "/share/pipe/stdlib"),
-    ("runinc", config.source + "/runtime/include"),
+    ("runinc", config.source + "/runtime"),
     ("root", config.source),
     ("build", config.build),
     ("cc", config.cc + " -std=c11"),

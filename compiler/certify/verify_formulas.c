@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "evaluate.h"
+#include "../runtime/formula.h"
 #include "formula.h"
 #include "verify.h"
 

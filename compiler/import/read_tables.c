@@ -4,7 +4,7 @@
  * by the passes. Linear. */
 #include <string.h>
 
-#include "evaluate.h"
+#include "../runtime/formula.h"
 #include "graph.h"
 #include "read_json.h"
 
