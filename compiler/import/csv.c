@@ -2,7 +2,8 @@
  * Reads PyTorch's pipeline files: a row per rank, a cell per action (lang/spec.md 10). There are two
  * formats: `compute_only`, which has idle cells and no transfers, and `compute_comms`, which has
  * UNSHARD, RESHARD, REDUCE_GRAD, SEND_x, RECV_x and WAIT_x and no idle cells. A file with one of these
- * is of the second.
+ * is of the second. Two notations are pipec's own: a cell 0SEND_F1+0RECV_B0 is one group of transfers,
+ * and a cell WAIT waits for all transfers above it.
  *
  * Ensures what expand ensures: stages placed where their rows are, ops in order; the update, which
  * the format does not have, comes last on each rank. For compute_comms, unless --lowering= asks for
@@ -22,7 +23,8 @@ enum {
   K_REDUCE_GRAD,
   K_WAIT_REDUCE_GRAD,
   K_WAIT_SEND_F,
-  K_WAIT_SEND_B
+  K_WAIT_SEND_B,
+  K_WAIT /* for all transfers above it; has no stage */
 };
 
 static const struct {
@@ -46,7 +48,7 @@ static const struct {
 
 typedef struct Action {
   uint32_t kind, stage, mb, site;
-  bool joined; /* the one before it in a cell is one action with it */
+  bool joined; /* one action, or one group of transfers, with the one before it */
 } Action;
 
 typedef struct Csv {
@@ -58,6 +60,7 @@ typedef struct Csv {
   VEC(Span) row_at;
   bool comms;          /* it is compute_comms */
   Span comms_at, idle; /* first cell that says so; first idle cell */
+  Span own;            /* first cell in a notation that PyTorch does not read */
 } Csv;
 
 static Span span(const Csv *c, const char *a, const char *b) {
@@ -226,6 +229,32 @@ static bool overlap(Csv *c, const char *p, const char *end) {
                      "its parts, one after the other");
 }
 
+static void note_own(Csv *c, Span at) { c->own = c->own.file == NO_FILE ? at : c->own; }
+
+/* 0SEND_F1+0RECV_B0: its transfers are one group. */
+static bool group(Csv *c, const char *p, const char *end) {
+  uint32_t first = c->action.n;
+  for (const char *a = p, *plus; a <= end; a = plus + 1) {
+    plus = memchr(a, '+', (size_t)(end - a));
+    plus = plus ? plus : end;
+    if (a == plus) {
+      diag_error(c->s->diag, DIAG_CSV, span(c, p, end), "'+' stands between two transfers");
+      return false;
+    }
+    if (!one_action(c, a, plus))
+      return false;
+    Action *part = &c->action.at[c->action.n - 1];
+    if (part->kind < PIPE_SEND_F || part->kind > PIPE_RECV_B) {
+      diag_error(c->s->diag, DIAG_CSV, span(c, a, plus), "'+' joins only SEND and RECV");
+      return false;
+    }
+    part->joined = c->action.n > first + 1;
+  }
+  note_own(c, span(c, p, end));
+  return c->action.n - first <= PIPE_GROUP_MOST ||
+         too_many_in_group(c->s, span(c, p, end), c->row_at.n - 1, c->action.n - first);
+}
+
 static bool cell(Csv *c, const char *p, const char *end) {
   const char *a = p, *b = trim(&a, end);
   if ((a != p || b != end) &&
@@ -236,6 +265,10 @@ static bool cell(Csv *c, const char *p, const char *end) {
       c->idle = (Span){c->file, (uint32_t)(p - c->text), (uint32_t)(p - c->text) + 1};
     return true;
   }
+  if (b - a == 4 && memcmp(a, "WAIT", 4) == 0)
+    return note_own(c, span(c, a, b)), push(c, span(c, a, b), K_WAIT, 0, 0);
+  if (!c->s->opt->torch_lax && memchr(a, '+', (size_t)(b - a))) /* PyTorch drops what follows */
+    return group(c, a, b);
   return *a == '(' ? overlap(c, a, b) : one_action(c, a, b);
 }
 
@@ -444,24 +477,37 @@ static bool fill_ops(Csv *c) {
   return ok;
 }
 
+/* How many transfers of its group follow action i. */
+static uint16_t joined_after(const Csv *c, uint32_t i, uint32_t end) {
+  uint32_t n = 0;
+  while (c->action.at[i].kind > PIPE_U && i + n + 1 < end && c->action.at[i + n + 1].joined)
+    n++;
+  return (uint16_t)n;
+}
+
 /* The list of each rank without UNSHARD, RESHARD, REDUCE_GRAD and the wait for that: no proof is about
- * them. WAIT_SEND_x is its SEND with `wait` set. */
+ * them. WAIT_SEND_x is its SEND with `wait` set. WAIT is the `wait` of what follows it, but for a
+ * WAIT_SEND_x, whose SEND stands above the WAIT. */
 static void fill_lists(Csv *c) {
   Sched *s = c->s;
   PipeInstr *in = arena_alloc(s->arena, (size_t)c->action.n * sizeof *in + 1);
   s->lists = NEW_ARRAY(s->arena, List, s->nrank);
   for (uint32_t r = 0; r < s->nrank; r++) {
     s->lists[r].instr = in;
+    bool all = false;
     for (uint32_t i = c->row0.at[r]; i < c->row0.at[r + 1]; i++) {
       const Action *a = &c->action.at[i];
       bool wait = a->kind == K_WAIT_SEND_F || a->kind == K_WAIT_SEND_B;
+      all |= a->kind == K_WAIT;
       if (a->kind >= PIPE_NOPS && !wait)
         continue;
       *in = pipe_instr(a->kind == K_WAIT_SEND_F   ? PIPE_SEND_F
                        : a->kind == K_WAIT_SEND_B ? PIPE_SEND_B
                                                   : (PipeOp)a->kind,
                        a->stage, a->mb);
-      in->wait = wait;
+      in->wait = wait ? WAIT_SEND : all ? WAIT_ALL : 0;
+      in->group = joined_after(c, i, c->row0.at[r + 1]);
+      all &= wait;
       in++->site = a->site;
     }
     s->lists[r].n = (uint32_t)(in - s->lists[r].instr);
@@ -533,7 +579,10 @@ static bool check_reduce(Csv *c, bool own) {
   for (uint32_t st = 0; st < s->nstage; st++)
     if (!reduce[st])
       lacking++, last = st;
-  if (ok && own && lacking)
+  if (ok && own && c->own.file != NO_FILE)
+    diag_warn(s->diag, DIAG_CSV, c->own,
+              "PyTorch does not read this cell: '+' and WAIT are pipec's");
+  else if (ok && own && lacking)
     diag_warn(
         s->diag, DIAG_CSV, s->order_at[s->stage[last].rank],
         "%u of %u stages, such as %u, have no REDUCE_GRAD: PyTorch does not divide their gradients by the number of microbatches",
@@ -547,7 +596,7 @@ bool is_csv(const Options *o) {
 }
 
 bool read_csv(Sched *s) {
-  Csv c = {.s = s, .idle = NO_SPAN};
+  Csv c = {.s = s, .idle = NO_SPAN, .own = NO_SPAN};
   Ex x = {.s = s}; /* no clauses: costs are the profile's, or the defaults */
   uint32_t len = (uint32_t)s->opt->text_len;
   c.text = s->opt->text ? s->opt->text : file_read(s, s->opt->input, NO_SPAN, &len);
@@ -571,14 +620,9 @@ bool read_csv(Sched *s) {
   if (!read_rows(&c, len) || !place(&c))
     return false;
   s->nmodel = s->nstage;
-  bool manual = s->opt->lowering == PIPE_MANUAL + 1, own = c.comms && (!s->opt->lowering || manual);
+  bool own = c.comms && !s->opt->lowering;
   if (!set_costs(&x) || !fill_ops(&c) || (c.comms && !check_reduce(&c, own)))
     return false;
-  if (manual && !own) {
-    diag_error(s->diag, DIAG_USAGE, NO_SPAN, "--lowering=manual: %s has no transfers of its own",
-               s->opt->input);
-    return false;
-  }
   if (own)
     fill_lists(&c), s->only_lists = true;
   else if (s->opt->lowering) /* what the file has is passed over */

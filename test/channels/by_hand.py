@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""Random orders with transfers by hand: pipec says of each what a machine says that carries the lists out.
+"""Random lists with transfers by hand: pipec says of each what a machine says that carries the lists out.
 
-usage: by_hand.py PIPEC DIRECTORY SEED COUNT
+usage: by_hand.py PIPEC DIRECTORY SEED COUNT             under the model of the engines
+       by_hand.py PIPEC DIRECTORY SEED COUNT models      under random models, each with its least buffer
+       by_hand.py PIPEC DIRECTORY SEED COUNT PLANTED     models, up to the first of which PLANTED, a pipec with a wrong
+                                                         prover, says something else; what each says is printed
 
-usage: by_hand.py PIPEC DIRECTORY SEED COUNT models
-
-The machine: a rank runs its ops in the order of the text, each once its RECVs are done. A wait holds up all that is
-below it until all transfers above it are done. The transfers form one queue, or those that --channels says. A transfer
-starts once the one before it in its queue is done and the ops above it have ended, a group once that holds of all of its
+The machine: a rank runs its ops in the order of its row, each once its RECVs are done. A WAIT holds up all cells below it
+until all transfers above it are done. The transfers form one queue, or those that --channels says. A transfer starts once
+the one before it in its queue is done and the ops above it have ended. A group starts once that holds of all its
 transfers, whatever their queues. A transfer is done once the other end has started, or a SEND once there is room for its
-message in the buffer, a group once all of its transfers are. The n-th SEND from a to b meets the n-th RECV of b from a; with tags, that of its tensor. Room is given
-in the order of the text; a message that is larger than the buffer waits for its RECV, and so do those below it, each for
-room or its own RECV. With `models` each order is under a model at random, and so is the least buffer. Without, the
-program of each order that completes is asked, too: it is read back from JSON, and in it an op waits for all transfers
-above the last wait above it.
+message in the buffer; a group once all its transfers are. The n-th SEND from a to b meets the n-th RECV of b from a; with
+tags, that of its tensor. Room is given in the order of the row. A message larger than the buffer waits for its RECV, and
+so do those below it, each for room or its own RECV.
 """
 import json
 import os
@@ -81,35 +80,34 @@ def with_transfers(rng, ops, stages, place):
     return items
 
 
-def text(lists, stages, mbs, place):
-    """The schedule. A move of one transfer is written with and without a group by turns."""
-    ranks = len(lists)
-    lines = ["schedule by_hand() {", f"  ranks {ranks}",
-             f"  pipe net stages {stages} mbs {mbs} place s -> "
-             + ("s" if stages == ranks else f"s < {ranks} ? s : {2 * ranks - 1}-s")]
-    for r in range(ranks):
-        body = []
-        for item in lists[r]:
-            if item[0] == "op":
-                kind, s, m = item[1]
-                body.append(f"{kind}[stage {s}]({m})")
-            elif item[0] == "wait":
-                body.append("wait")
-            else:
-                moves = [f"{k} {op[0]}[stage {op[1]}]({op[2]})" for k, _, _, op in item[1]]
-                body.append(moves[0] if len(moves) == 1 else "group { " + "  ".join(moves) + " }")
-        lines.append(f"  order r in {r}..{r + 1} {{ " + "  ".join(body) + "  U }")
-    return "\n".join(lines + ["}", ""])
+def cell(op, word=""):
+    kind, s, m = op
+    return f"{s}{word}{kind}{m}"
+
+
+def text(lists):
+    """The lists as a CSV file, a group in one cell."""
+    def cells(item):
+        if item[0] == "op":
+            return cell(item[1])
+        if item[0] == "wait":
+            return "WAIT"
+        return "+".join(cell(op, k.upper() + "_") for k, _, _, op in item[1])
+
+    return "".join(",".join(cells(item) for item in row) + "\n" for row in lists)
 
 
 def size(tensor):
-    """Bytes of a message, as the `bytes` clause of `sized` says: of the boundary that it crosses."""
+    """Bytes of a message, as `profile` has it: of the boundary that it crosses."""
     kind, s, _ = tensor
     return (s if kind == "F" else s - 1) % SIZES + 1
 
 
-def sized(schedule):
-    return schedule.replace("\n  order", "\n  bytes s { boundary = s %% %d + 1 }\n  order" % SIZES, 1)
+def profile(path, stages, sizes=SIZES):
+    """Writes a profile beside the file, in which messages have bytes. Its option."""
+    with open(path + ".json", "w") as f:
+        json.dump({"pipe_profile": 1, "stages": [{"boundary": s % sizes + 1} for s in range(stages)]}, f)
+    return f"--profile={path}.json"
 
 
 def carry_out(lists, channels="rank", room=0, in_bytes=False):
@@ -184,35 +182,6 @@ def carry_out(lists, channels="rank", room=0, in_bytes=False):
     return "matching" if any(x in posted and met[x] in posted and not same(x) for x in ends) else "deadlock"
 
 
-def check_waits(pipec, path, lists):
-    """The program of the text is that of its JSON; its waits. None, or what is wrong."""
-    def emit(source):
-        return subprocess.run([pipec, "--emit=json", source], check=True, capture_output=True, text=True).stdout
-
-    def program(out):
-        return [[{k: v for k, v in x.items() if k != "at"} for x in row["instr"]] for row in json.loads(out)["rank"]]
-
-    out = emit(path)
-    with open(path + ".json", "w") as f:
-        f.write(out)
-    if program(emit(path + ".json")) != program(out):
-        return "another program is read back from JSON"
-    for r, row in enumerate(program(out)):
-        waits = {x["op"]: x.get("wait", 0) for x in row}
-        moves = least = waited = 0
-        for item in lists[r]:
-            if item[0] == "move":
-                moves += len(item[1])
-            elif item[0] == "wait":
-                least = moves
-            else:
-                kind, s, m = item[1]
-                waited = max(waited, waits[f"{s}{kind}{m}"])
-                if waited < least:
-                    return f"rank {r}: {s}{kind}{m} does not wait for {least} transfers"
-    return None
-
-
 def most(lists, in_bytes):
     """With so much room nothing waits for it."""
     return sum(len(t[1]) for row in lists for t in row if t[0] == "move") * (SIZES if in_bytes else 1)
@@ -224,40 +193,70 @@ def least_in(said):
     return None if "no buffer cures it" in said else int(m[1] or m[2] or m[3]) if m else 0
 
 
+def draw(rng, models):
+    """Lists, their stages, and the model: channels, room, whether it is in bytes."""
+    ranks, mbs = rng.randint(2, 3), rng.randint(1, 3)
+    folded = rng.random() < 0.4
+    stages = 2 * ranks if folded else ranks
+    place = [s if s < ranks else 2 * ranks - 1 - s for s in range(stages)]
+    order = ops_in_some_order(rng, stages, mbs, place)
+    lists = [with_transfers(rng, order[r], stages, place) for r in range(ranks)]
+    if not models:
+        return lists, stages, ("rank", 0, False)
+    return lists, stages, (rng.choice(("rank", "pair", "edge", "tagged", "tagged")), rng.randint(0, 4), rng.random() < 0.5)
+
+
+def run(pipec, path, stages, model, *options, env=None):
+    channels, room, in_bytes = model
+    sends = "rendezvous" if room == 0 else "buffered:%d%s" % (room, "B" * in_bytes)
+    return subprocess.run([pipec, "--check", *options, "--channels=" + channels, "--sends=" + sends,
+                           profile(path, stages), path], capture_output=True, text=True, env={**os.environ, **(env or {})})
+
+
+SIGNS = {"the certificate of check_channels": "refused", "[deadlock]": "deadlock", "[matching]": "matching"}
+
+
+def verdict_of(got):
+    return "completes" if got.returncode == 0 else next((SIGNS[sign] for sign in SIGNS if sign in got.stderr), got.stderr)
+
+
+def find_planted(pipec, planted, where, rng, count):
+    path = os.path.join(where, "planted.csv")
+    for _ in range(count):
+        lists, stages, model = draw(rng, True)
+        with open(path, "w") as f:
+            f.write(text(lists))
+        want = carry_out(lists, *model)
+        said = verdict_of(run(planted, path, stages, model, env={"PIPE_NO_VERIFY": "1"}))
+        if said != want:
+            right = verdict_of(run(pipec, path, stages, model))
+            verified = verdict_of(run(planted, path, stages, model, "--verify"))
+            print(f"machine: {want}, pipec: {right}, planted: {said}, verified: {verified}")
+            return
+    print("found in no lists")
+
+
 def main():
     pipec, where, seed, count = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    models = sys.argv[5:] == ["models"]
     rng = random.Random(seed)
+    if sys.argv[5:] not in ([], ["models"]):
+        find_planted(pipec, sys.argv[5], where, rng, count)
+        return
+    models = sys.argv[5:] == ["models"]
     print("seed", seed)
     seen = {"completes": 0, "deadlock": 0, "matching": 0}
     hangs_on_room = 0
-    path = os.path.join(where, "by_hand.pipe")
+    path = os.path.join(where, "by_hand.csv")
     for _ in range(count):
-        ranks, mbs = rng.randint(2, 3), rng.randint(1, 3)
-        folded = rng.random() < 0.4
-        stages = 2 * ranks if folded else ranks
-        place = [s if s < ranks else 2 * ranks - 1 - s for s in range(stages)]
-        order = ops_in_some_order(rng, stages, mbs, place)
-        lists = [with_transfers(rng, order[r], stages, place) for r in range(ranks)]
-        channels, room, in_bytes = "rank", 0, False
-        if models:
-            channels = rng.choice(("rank", "pair", "edge", "tagged", "tagged"))
-            room, in_bytes = rng.randint(0, 4), rng.random() < 0.5
-        want = carry_out(lists, channels, room, in_bytes)
+        lists, stages, model = draw(rng, models)
+        channels, room, in_bytes = model
+        want = carry_out(lists, *model)
         with open(path, "w") as f:
-            f.write(sized(text(lists, stages, mbs, place)))
-        sends = "rendezvous" if room == 0 else "buffered:%d%s" % (room, "B" * in_bytes)
-        got = subprocess.run([pipec, "--check", "--verify", "--channels=" + channels, "--sends=" + sends, path],
-                             capture_output=True, text=True)
-        verdict = "completes" if got.returncode == 0 else "deadlock" if "[deadlock]" in got.stderr \
-            else "matching" if "[matching]" in got.stderr else got.stderr
+            f.write(text(lists))
+        got = run(pipec, path, stages, model, "--verify")
         seen[want] += 1
-        if verdict != want:
-            print(open(path).read(), f"--channels={channels} --sends={sends}: pipec: {verdict}, the machine: {want}", sep="")
-            sys.exit(1)
-        wrong = check_waits(pipec, path, lists) if not models and want == "completes" else None
-        if wrong:
-            print(open(path).read(), wrong, sep="")
+        if verdict_of(got) != want:
+            print(open(path).read(), f"{model}: pipec: {verdict_of(got)}, the machine: {want}", sep="")
             sys.exit(1)
         if want != "matching" and room:
             least = next((k for k in range(most(lists, in_bytes) + 1)
@@ -266,7 +265,7 @@ def main():
             hangs_on_room += least is not None and least > 0 and channels == "tagged"
             if said != least:
                 print(open(path).read(), got.stdout, got.stderr,
-                      f"--channels={channels} --sends={sends}: pipec: least {said}, the machine: {least}", sep="")
+                      f"{model}: pipec: least {said}, the machine: {least}", sep="")
                 sys.exit(1)
     print(", ".join(f"{n} {k}" for k, n in seen.items()) + ": all agree"
           + (f", {hangs_on_room} with tags hang on the room" if models else ""))

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The tiny programs of machine_test.c: instruction lists of a few ranks, how they are shrunk, printed, and said in the
- * language. */
+ * The tiny programs of machine_test.c: instruction lists of a few ranks, how they are shrunk and printed. */
 #ifndef TEST_MACHINE_PROGRAM_H
 #define TEST_MACHINE_PROGRAM_H
 
@@ -31,13 +30,8 @@ void program_print(const Program *p);
 
 /* Leaves out what is not needed to keep badness(p, arg) where it is, or above: whole messages and collectives, then
  * single instructions, then what instructions need, until nothing more can go. badness is 0 of a program that shows
- * nothing, and what cannot be said in the language should be less bad than what can. */
+ * nothing. */
 void program_shrink(Program *p, uint32_t (*badness)(const Program *, void *), void *arg);
-
-/* Writes p to f as a schedule with transfers by hand that pipec is to judge under m as the prover judges p; `remark`, one
- * line, and the options of pipec come first. NULL, or why the language has no such schedule: nothing is written then.
- * Without f it only answers. */
-const char *program_say(const Program *p, const ChannelModel *m, const char *remark, FILE *f);
 
 /* Does machine_times say of a few lists what was worked out by hand? Else it prints the first that differs. */
 bool program_times_agree(void (*oom)(size_t));

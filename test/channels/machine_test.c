@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * The prover of compiler/prove/machine.c against brute force, on random and mutated tiny programs.
  *
- *   machine_test [PROGRAMS [SEED [MODEL [FILE]]]]   MODEL: its number, or `all`
- *   machine_test PROGRAMS SEED refused              a prover with a fault: is all that is wrong refused?
- *   machine_test texts DIRECTORY [PROGRAMS [SEED]]  one .pipe for each that the language can say
+ *   machine_test [PROGRAMS [SEED [MODEL]]]   MODEL: its number
+ *   machine_test PROGRAMS SEED refused       a prover with a fault: is all that is wrong refused?
  *
  * The oracle is machine_brute.c: all its orders must end alike, as the prover says. A wait cycle is
  * checked hop by hop against the state in which the oracle stands, its length against a
  * Floyd-Warshall, and the least buffer against trying 0, 1, 2 and so on. The verifier of certificates, machine_verify,
  * accepts what is right, and refuses what is wrong; so it does of what the prover says of other models.
  *
- * A disagreement is shrunk and printed, and said in the language: in FILE, or below it. Where
- * that cannot be, or shows no wrong verdict of the prover, the programs that follow are looked at for one that does.
- * Exit status 0: no disagreement. */
+ * A disagreement is shrunk and printed. If its verdict is right all the same, the programs that follow are searched
+ * for a wrong verdict. Exit status 0: no disagreement. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -293,37 +291,20 @@ static const char *compare(const Program *p, Count *c, bool least) {
 
 /* ---- the loop ---- */
 
-/* 0: the prover is right. More if its verdict is wrong than if something else is, and if the language can say it. */
+/* 0: the prover is right. More if its verdict is wrong than if something else is. */
 static uint32_t badness(const Program *p, void *least) {
   const char *wrong = compare(p, NULL, *(bool *)least);
   bool verdict = false;
   for (int v = 0; v < 3; v++)
     verdict |= wrong == brute_says[v];
-  return !wrong ? 0 : 1 + 2 * verdict + !program_say(p, model, "", NULL);
+  return !wrong ? 0 : 1u + verdict;
 }
-enum { WORST = 4 }; /* a verdict, and it can be said */
+enum { WORST = 2 };
 
-/* The verdict of a machine as pipec words it. */
-static const char *verdict_text(uint32_t v) {
-  return v == V_DONE ? "completes" : v == V_STUCK ? "deadlock" : "matching";
-}
-
-static FILE *open_text(const char *path) {
-  FILE *f = fopen(path, "w");
-  if (!f) {
-    perror(path);
-    exit(2);
-  }
-  return f;
-}
-
-/* Shrinks, prints and says one that something is wrong about, if it is the first, or worse than what was. How bad it is, at
- * least 1. */
-static uint32_t show(Program *p, uint64_t k, uint32_t which, bool least, const char *path,
-                     uint32_t worst, const char *wrong) {
-  char remark[64];
-  Verdict v = V_STUCK;
-  State end;
+/* Shrinks and prints a program on which the prover is wrong, if it is the first one, or worse than those before. How bad
+ * it is, at least 1. */
+static uint32_t show(Program *p, uint64_t k, uint32_t which, bool least, uint32_t worst,
+                     const char *wrong) {
   program_shrink(p, badness, &least);
   const uint32_t bad = badness(p, &least);
   if (worst > 0 && bad <= worst)
@@ -332,51 +313,7 @@ static uint32_t show(Program *p, uint64_t k, uint32_t which, bool least, const c
          bad > 0 ? compare(p, NULL, least) : wrong);
   program_print(p);
   fflush(stdout); /* a prover that is wrong may crash on what follows */
-  snprintf(remark, sizeof remark, "brute force: %s",
-           brute(p, &v, &end) ? verdict_text(v) : "it depends");
-  const char *why = program_say(p, model, remark, NULL);
-  if (why) {
-    printf("no schedule: %s\n", why);
-    fflush(stdout);
-    return bad > 0 ? bad : 1;
-  }
-  FILE *f = path ? open_text(path) : stdout;
-  program_say(p, model, remark, f);
-  if (path && fclose(f) != 0) {
-    perror(path);
-    exit(2);
-  }
   return bad > 0 ? bad : 1;
-}
-
-/* DIRECTORY/K.pipe of each program K that the language can say, with what the prover says of it; of those that complete,
- * which are most, one in eight. */
-static int write_texts(const char *directory, uint64_t programs, uint64_t seed) {
-  for (uint64_t k = 0; k < programs; k++) {
-    Program p;
-    char path[4096], remark[128];
-    const uint32_t which = (uint32_t)(k / 3 % NMODELS);
-    program_make(&p, seed, k);
-    if (program_say(&p, &models[which], "", NULL))
-      continue;
-    Arena arena = {.oom = oom};
-    MachineList list[RANKS];
-    for (uint32_t r = 0; r < p.nrank; r++)
-      list[r] = (MachineList){p.list[r], p.n[r]};
-    const MachineStatus v = machine_run(&arena, list, p.nrank, models[which], false).status;
-    arena_free(&arena);
-    if (v == MACHINE_DONE && k / (3 * NMODELS) % 8 != 0)
-      continue;
-    snprintf(path, sizeof path, "%s/%" PRIu64 ".pipe", directory, k);
-    snprintf(remark, sizeof remark, "the prover: %s; %s", verdict_text(v), model_name[which]);
-    FILE *f = open_text(path);
-    program_say(&p, &models[which], remark, f);
-    if (fclose(f) != 0) {
-      perror(path);
-      return 2;
-    }
-  }
-  return 0;
 }
 
 /* Of a prover with a fault: is whatever it says that is wrong refused by the verifier? */
@@ -403,12 +340,10 @@ static uint64_t number_or(int argc, char **argv, int i, uint64_t otherwise) {
 }
 
 int main(int argc, char **argv) {
-  if (argc > 2 && strcmp(argv[1], "texts") == 0)
-    return write_texts(argv[2], number_or(argc, argv, 3, 1000), number_or(argc, argv, 4, 1));
   const uint64_t programs = number_or(argc, argv, 1, 100000), seed = number_or(argc, argv, 2, 1);
   uint32_t worst = 0, only = NMODELS;
   const bool refuse = argc > 3 && strcmp(argv[3], "refused") == 0;
-  if (argc > 3 && strcmp(argv[3], "all") != 0)
+  if (argc > 3)
     only = (uint32_t)atoi(argv[3]);
   brute_begin(oom);
   if (refuse)
@@ -423,7 +358,7 @@ int main(int argc, char **argv) {
     draws = seed + k;
     const char *wrong = compare(&p, &count[which], least);
     if (wrong)
-      worst = show(&p, k, which, least, argc > 4 ? argv[4] : NULL, worst, wrong);
+      worst = show(&p, k, which, least, worst, wrong);
   }
   if (worst > 0 || !program_times_agree(oom))
     return 1;

@@ -54,7 +54,7 @@ def main():
         subprocess.run(compiler + ["-c", source, "-o", out], check=True)
         return out
 
-    parts = ["test", "brute", "random", "shrink", "text", "times"]
+    parts = ["test", "brute", "random", "shrink", "times"]
     objects = [compiled(f"{root}/test/channels/machine_{x}.c") for x in parts]
     objects += [compiled(f"{root}/lang/arena.c")]
     program = os.path.join(where, "planted")

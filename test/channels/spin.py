@@ -74,6 +74,10 @@ def moved(rows, rng):
     return rows
 
 
+def rows_text(rows):
+    return "".join(",".join(row) + "\n" for row in rows)
+
+
 def verdict_of_pipec(args):
     got = subprocess.run([pipec, "--check", *args], capture_output=True, text=True)
     if got.returncode == 0:
@@ -101,9 +105,9 @@ def verdict_of_spin(args, folder):
 
 def judge(case):
     number, source, options = case
-    path = os.path.join(os.path.abspath(scratch), f"{number}.{'csv' if isinstance(source, list) else 'pipe'}")
+    path = os.path.join(os.path.abspath(scratch), f"{number}.csv")
     with open(path, "w") as f:
-        f.write("".join(",".join(row) + "\n" for row in source) if isinstance(source, list) else source)
+        f.write(source)
     ours = verdict_of_pipec([path, *options])
     spin, written = verdict_of_spin([path, *options], path + ".spin")
     if ours != spin or written != (ours == "complete"):
@@ -112,19 +116,19 @@ def judge(case):
 
 
 def grouped(rng):
-    """A schedule with transfers by hand, alone and in groups."""
+    """Lists with transfers by hand, alone and in groups, and how many stages they have."""
     ranks, mbs = rng.randint(2, 3), rng.randint(1, 2)
     stages = 2 * ranks if rng.random() < 0.3 else ranks
     place = [s if s < ranks else 2 * ranks - 1 - s for s in range(stages)]
     order = by_hand.ops_in_some_order(rng, stages, mbs, place)
     lists = [by_hand.with_transfers(rng, order[r], stages, place) for r in range(ranks)]
-    return by_hand.text(lists, stages, mbs, place)
+    return by_hand.text(lists), stages
 
 
-def sized(rng):
-    """The same, and its messages have bytes."""
-    text = grouped(rng)
-    return text.replace("\n  order", "\n  bytes s { boundary = s %% %d + 1 }\n  order" % rng.randint(1, 3), 1)
+def sized(rng, number):
+    """The same with the profile in which its messages have bytes."""
+    text, stages = grouped(rng)
+    return text, by_hand.profile(os.path.join(os.path.abspath(scratch), str(number)), stages, rng.randint(1, 3))
 
 
 os.makedirs(scratch)
@@ -132,19 +136,20 @@ rng = random.Random(seed)
 known, cases = orders(), []
 for i in range(programs):
     if tags:
-        source = sized(rng)
-        while source.count("send") > MOST_SENDS:
-            source = sized(rng)
-        cases.append((i, source, ["--channels=tagged", f"--sends=buffered:{rng.randint(1, 3)}{rng.choice(('', 'B'))}"]))
+        source, profile = sized(rng, i)
+        while source.count("SEND") > MOST_SENDS:
+            source, profile = sized(rng, i)
+        cases.append((i, source, [profile, "--channels=tagged", f"--sends=buffered:{rng.randint(1, 3)}{rng.choice(('', 'B'))}"]))
         continue
     if in_bytes:
-        cases.append((i, sized(rng), [f"--channels={rng.choice(('rank', 'pair', 'edge'))}", f"--sends=buffered:{rng.randint(1, 5)}B"]))
+        source, profile = sized(rng, i)
+        cases.append((i, source, [profile, f"--channels={rng.choice(('rank', 'pair', 'edge'))}", f"--sends=buffered:{rng.randint(1, 5)}B"]))
         continue
     rows, rank_of = rng.choice(known)
     options = [f"--channels={rng.choice(('rank', 'pair', 'edge', 'tagged'))}"]
     if rng.random() < 0.4 and options != ["--channels=tagged"]:
         options.append(f"--sends=buffered:{rng.randint(1, 3)}")
-    cases.append((i, grouped(rng) if i % 3 == 2 else moved(with_transfers(rows, rank_of), rng), options))
+    cases.append((i, grouped(rng)[0] if i % 3 == 2 else rows_text(moved(with_transfers(rows, rank_of), rng)), options))
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     found = collections.Counter(pool.map(judge, cases))
 for wrong in [v for v in found if v.startswith("seed")]:
