@@ -100,7 +100,7 @@ for name, value in [
     ("bin", config.build + "/bin"),
     ("libdir", config.build + "/lib"),
     ("stdlib", config.build + "/share/pipe/stdlib"),
-    ("runinc", config.source + "/runtime"),
+    ("runinc", config.source + "/runtime/include"),
     ("root", config.source),
     ("build", config.build),
     ("cc", config.cc + " -std=c11"),

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "../runtime/formula.h"
+#include "evaluate.h"
 #include "formula.h"
 #include "verify.h"
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "../runtime/formula.h"
+#include "evaluate.h"
 #include "emit_formulas.h"
 
 static const char *real_name(uint32_t arg) { return arg == PIPE_REAL_LR ? "lr" : "k"; }

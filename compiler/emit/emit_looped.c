@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The looped program as one C file (runtime/pipe_loop.h). Requires make_looped. For each class of values the
+ * The looped program as one C file (runtime/include/pipe_loop.h). Requires make_looped. For each class of values the
  * tables that emit_c prints, whose rows are those of one turn, and beside them what varies. */
 #include <inttypes.h>
 

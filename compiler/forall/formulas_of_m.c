@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What a schedule requires, and its parameters that follow from M, as formulas for the looped program (runtime/pipe_loop.h):
+ * What a schedule requires, and its parameters that follow from M, as formulas for the looped program (runtime/include/pipe_loop.h):
  * that asks them of the M that it gets, as instance.c does of each. First the parameters are pushed, in the order in
  * which pipec gives them their values, then those of what it extends. Linear in the result, which has at most MOST_TERMS. */
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Tables of programs of growing length as segments that are repeated (runtime/pipe_loop.h). */
+ * Tables of programs of growing length as segments that are repeated (runtime/include/pipe_loop.h). */
 #ifndef PIPEC_ROLL_H
 #define PIPEC_ROLL_H
 

@@ -4,7 +4,7 @@
  * by the passes. Linear. */
 #include <string.h>
 
-#include "../runtime/formula.h"
+#include "evaluate.h"
 #include "graph.h"
 #include "read_json.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The prediction as a picture (runtime/svg.c) and as a trace for Perfetto (runtime/trace_json.c).
+ * The prediction as a picture (runtime/draw/svg.c) and as a trace for Perfetto (runtime/draw/trace_json.c).
  * Require prog. The times are those of the machine that check_deadlock proved, played once more. */
 #include "pipec.h"
 #include "svg.h"

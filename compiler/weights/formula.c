@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Formulas of each op: terms in postfix order (runtime/pipe_formula.h) of what a line of `weights` says, with the
+ * Formulas of each op: terms in postfix order (runtime/include/pipe_formula.h) of what a line of `weights` says, with the
  * values of the schedule and of the op put in and everything constant computed. Requires versions.
  *
  * Beside constants it folds what makes a correction disappear where it corrects nothing: x * 0 and 0 / x are 0,
@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "../runtime/formula.h"
+#include "evaluate.h"
 #include "weights.h"
 
 /* What the names stand for at one op. */

@@ -2,7 +2,7 @@
  * Formulas of the lines of `weights` (lang/spec.md 5.14): names, and what the emitted program evaluates.
  *
  *   formula_names.c  what the names mean; part of resolve
- *   formula.c        an expression and an op -> terms (runtime/pipe_formula.h) */
+ *   formula.c        an expression and an op -> terms (runtime/include/pipe_formula.h) */
 #ifndef PIPEC_FORMULA_H
 #define PIPEC_FORMULA_H
 

@@ -3,7 +3,7 @@
  * x + W2 relu(W1 x + b1) + b2, a linear layer to ten classes, and cross-entropy. Stage s of S holds the blocks
  * s*L/S .. (s+1)*L/S - 1, the first also the layer before them, the last that behind them and the loss.
  *
- * Every op is a pure function of the bytes that runtime/pipe_run.h lets it read, and initial values belong
+ * Every op is a pure function of the bytes that runtime/include/pipe_run.h lets it read, and initial values belong
  * to the weight, not to the stage: the model trains to the same bits however it is cut. */
 #ifndef DIGITS_MODEL_H
 #define DIGITS_MODEL_H

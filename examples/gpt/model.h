@@ -4,7 +4,7 @@
  * AdamW. Stage s of S holds the layers s*L/S .. (s+1)*L/S - 1; the first also the embeddings, the
  * last the final layernorm, the head and the loss.
  *
- * Every op is a pure function of the bytes that runtime/pipe_run.h lets it read, and initial values
+ * Every op is a pure function of the bytes that runtime/include/pipe_run.h lets it read, and initial values
  * belong to the tensor, not to the stage. So a model trains to the same bits however it is cut, on
  * any thread, and with B or with I and W.
  *

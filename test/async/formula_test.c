@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Formulas (runtime/formula.c) against an evaluation of random expression trees written from the text of
+ * Formulas (runtime/tables/evaluate.c) against an evaluation of random expression trees written from the text of
  * pipe_formula.h, element by element; and tables that are no formulas.
  *
  *   formula_test [SEED]     prints the seed, and what disagrees */
-#include "formula.h"
+#include "evaluate.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Optimizers (runtime/optim.c): closed forms, the moments as the sums that they are, in float and double,
+ * Optimizers (runtime/core/optim.c): closed forms, the moments as the sums that they are, in float and double,
  * and to another version of the weights as in place. */
 #include "pipe_optim.h"
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-# rules.py ROOT: in runtime/cuda/README.md every rule from R1 to R15 has a row, and every `file: name` is there: a
+# rules.py ROOT: in runtime/transport/cuda/README.md every rule from R1 to R15 has a row, and every `file: name` is there: a
 # function that is defined in that file, a note or a constant.
 import re
 import sys
 from pathlib import Path
 
 root = Path(sys.argv[1])
-text = (root / "runtime/cuda/README.md").read_text(encoding="utf-8")
+text = (root / "runtime/transport/cuda/README.md").read_text(encoding="utf-8")
 bad = 0
 rows = re.findall(r"^\| (R\d+) \|", text, re.M)
 if rows != [f"R{i}" for i in range(1, 16)]:

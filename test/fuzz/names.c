@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Fuzz target of runtime/escape.h: any bytes are a name. Read back by the rules of C, the literal has the
+ * Fuzz target of runtime/tables/escape.h: any bytes are a name. Read back by the rules of C, the literal has the
  * same bytes; it holds no trigraph and neither begins nor ends a comment. What JSON reads back is the name,
  * if that is UTF-8. No language lets a control byte through, but for the line ends of XML.
  *

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "cuda_formula.h"
-#include "formula.h"
+#include "evaluate.h"
 
 enum { N = 5000, ARRAYS = PIPE_ELEM_STATE + 1, ROUNDS = 400 };
 

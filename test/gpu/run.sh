@@ -131,12 +131,13 @@ build_here() { # shim: 1 or nothing
   local cc=${CC:-cc} cxx=${CXX:-c++} include p m
   local core gpt=(examples/gpt/model.c examples/gpt/config.c examples/gpt/data.c examples/gpt/sequential.c examples/gpt/blas.c test/gpu/Inputs/blas.c)
   local engine device=(examples/gpt/model_cuda.cu) kernels
-  core=() engine=(runtime/cuda/*.c) kernels=(runtime/cuda/*.cu)
-  for m in runtime/*.c; do
-    case $m in *mpi*|*pipe_run_main*) ;; *) core+=("$m") ;; esac
-  done
+  core=() include=(-Iexamples/gpt -Igen -Itest/gpu/Inputs) engine=(runtime/transport/cuda/*.c) kernels=(runtime/transport/cuda/*.cu)
+  while read -r m; do # the rooms of runtime/
+    include+=("-Iruntime/$m")
+    case $m in transport/mpi | transport/cuda | include) continue ;; esac
+    for p in runtime/"$m"/*.c; do [[ $p = *_main.c ]] || core+=("$p"); done
+  done < <(sed -n 's/^\([a-z][^ ]*\).*/\1/p' runtime/ROOMS)
   local tools=(examples/gpt/group.c examples/gpt/stages_cuda.c examples/gpt/profile_rows.c)
-  include=(-Iruntime -Iruntime/cuda -Iexamples/gpt -Igen -Itest/gpu/Inputs)
   local flags=(-std=c11 -D_POSIX_C_SOURCE=200809L -O2 -pthread -fno-math-errno)
   local base=("${core[@]}" "${engine[@]}" "${gpt[@]}" "${device[@]}")
   if [ -n "${1:-}" ]; then # programs are gpt_shim_test with what it is to be

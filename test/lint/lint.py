@@ -142,13 +142,13 @@ def diagnostics(root):
 
 def ops(root):
     """Every instruction of pipe_ops.def appears, as an op of a stage, in some test."""
-    listed = rows(root, "runtime/pipe_ops.def", r'X\(\w+,\s*"(\w+)"')
+    listed = rows(root, "runtime/include/pipe_ops.def", r'X\(\w+,\s*"(\w+)"')
     tests = all_tests(root, TESTS)
     for n, m in listed:
         if not re.search(r"(?:\d|\]\]|\}\})" + m.group(1) + r"(?![A-Za-z_])", tests):
-            yield "runtime/pipe_ops.def", n, f"no test shows an op '{m.group(1)}'"
+            yield "runtime/include/pipe_ops.def", n, f"no test shows an op '{m.group(1)}'"
     if not listed:
-        yield "runtime/pipe_ops.def", 0, "no rows found"
+        yield "runtime/include/pipe_ops.def", 0, "no rows found"
 
 
 def filecheck(root):

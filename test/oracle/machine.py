@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# A second machine: what a program does, written from runtime/pipe_instr.h alone and as plainly as
+# A second machine: what a program does, written from runtime/include/pipe_instr.h alone and as plainly as
 # possible. It reads `pipec --emit=json` and checks a program in four ways that share nothing with
 # the compiler: it walks the tables, runs the lists with transfers in random order, computes when
 # each instruction starts, and runs them again with random durations to see what lies in every slot

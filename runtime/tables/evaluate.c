@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * See formula.h. A formula is first reduced for the numbers at hand: whatever is computed from numbers
+ * See evaluate.h. A formula is first reduced for the numbers at hand: whatever is computed from numbers
  * only becomes one constant. What remains runs over blocks of elements, each term a loop over one block,
  * which compilers vectorize; a loop holds one operation, so there is nothing to contract. */
-#include "formula.h"
+#include "evaluate.h"
 
 #include <math.h>
 #include <string.h>

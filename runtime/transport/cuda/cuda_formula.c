@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "cuda_engine.h"
-#include "formula.h"
+#include "evaluate.h"
 #include "cuda_formula.h"
 
 /* A formula of the program, compiled. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The formulas of a program, and where it uses them: the part of validate.c that reads these tables. Every
  * formula reads only arrays that there are where it stands, and the model has what formulas need. Linear. */
-#include "formula.h"
+#include "evaluate.h"
 #include "validate.h"
 
 #define NAMED(elem) (1u << (elem))
