@@ -8,7 +8,7 @@
 # does not. A ```console block holds commands after `$ ` and what each prints. The commands of a page
 # run one after the other in one folder. A block with a file name after its language (```c model.c)
 # is a file there; so is a ```pipe block under the name that the console block right after it
-# mentions first. `...` in what a command prints stands for anything in its line or, alone on a line,
+# mentions first. A line <!-- files of OTHER.md --> puts the files of another page there first. `...` in what a command prints stands for anything in its line or, alone on a line,
 # for any lines. Blocks of other languages (```sh) are not run.
 #
 # errors. The page has one section for each row of lang/diag.def, in its order. A section shows an
@@ -58,14 +58,15 @@ def is_shown(shown, out):
 
 def good(pipec, path, write):
     """Whether each program does what the page says, and each command; --write makes the page show what they print."""
-    bad = blocks = 0
+    bad = blocks = commands = 0
     before = ""  # the ```pipe block right before, if it has no name
     environment = dict(os.environ, LC_ALL="C.UTF-8", PATH=os.path.dirname(pipec) + os.pathsep + os.environ["PATH"])
 
     def console(folder, text):
-        nonlocal bad
+        nonlocal bad, commands
         page = ""
         for line, shown in re.findall(r"^(\$ .*\n)((?:(?!\$ ).*\n)*)", text, re.M):
+            commands += 1
             out = subprocess.run(["bash", "-c", line[2:]], cwd=folder, text=True, check=False, encoding="utf-8",
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment).stdout
             if not is_shown(shown, out):
@@ -99,11 +100,15 @@ def good(pipec, path, write):
         return m[0]
 
     with tempfile.TemporaryDirectory() as folder:
+        for other in re.findall(r"^<!-- files of (\S+) -->$", read(path), re.M):
+            for m in BLOCK.finditer(read(os.path.join(os.path.dirname(path), other))):
+                if m["name"]:
+                    write_file(folder, m["name"], m["text"])
         page = BLOCK.sub(lambda m: block(m, folder), read(path))
     if write:
         write_file(os.path.dirname(path) or ".", os.path.basename(path), page)
-    print(f"{blocks} examples")
-    return bad == 0 and blocks > 0
+    print(f"{blocks} examples, {commands} commands")
+    return bad == 0 and blocks + commands > 0
 
 
 def section(pipec, name, text):
