@@ -10,6 +10,7 @@
 #   %shared published schedules and profiles (REQUIRES: shared-data)
 #   %much{A|B|C}  how much of a campaign: A; where the code is instrumented, which takes several times as long, B;
 #           in ./dev soak C, or A if there is no C
+#   %seed   what a campaign draws its programs from: fixed, so that one tree has one verdict; another in each ./dev soak
 #   %patient COMMAND | FileCheck ... -DD=$D %enough  COMMAND gives its steps a deadline of $D seconds, which the checks
 #           write [[D]]. If they do not hold, it is run again with a longer one: a busy machine may need that.
 #   %torch  a Python that has PyTorch (REQUIRES: torch): $PIPE_TORCH_PYTHON, else %python
@@ -114,5 +115,6 @@ for name, value in [
     ("shared", shared),
     ("torch", torch),
     ("includes", " ".join(tree.include_flags(config.source))),
+    ("seed", os.environ.get("PIPE_SEED", "2")),
 ]:
     config.substitutions.append(("%" + name + r"\b", value))

@@ -2,8 +2,10 @@
 # seeds.py PIPEC DIR: writes the inputs from which the fuzzers start, DIR/TARGET/NUMBER. They are the schedules and tests of
 # this tree, with small parameters, and for the readers of JSON and CSV what PIPEC makes of schedules. Each text to
 # compile gets a line of letters (compile.c), in turn. For resume.c there are two edits of each kind in each file, for
-# names.c a plain name and one of all that is escaped, for store.c each message of a rank.
+# names.c a plain name and one of all that is escaped, for store.c each message of a rank. resume.c and store.c get DRAWN
+# more, which are the same in every run: their threads make what libFuzzer would try a matter of chance.
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -25,6 +27,8 @@ node2 -- Conv(1, 2) -- forward_compute_time=1.000, backward_compute_time=2.500, 
 node3 -- ReLU -- forward_compute_time=0.250, backward_compute_time=0.125, activation_size=40.000, parameter_size=0.000
 """,
 ]
+
+DRAWN = 1000
 
 pipec, out = sys.argv[1], pathlib.Path(sys.argv[2])
 root = pathlib.Path(__file__).resolve().parents[2]
@@ -81,3 +85,10 @@ for flags in range(8):
     write("store", bytes([flags]) + b"".join(bytes([kind, len(rest)]) + rest for kind, rest in (
         (3, name + b"value"), (4, name), (13, name), (9, b"here"), (12, bytes(8)), (7, bytes(4) + b"failed"), (6, b""), (11, b""))))
     write("store", bytes([flags]) + bytes([14, 144]) + bytes([0, 0, 0, 0, 1, 0, 0, 0]) + bytes(136))
+rng = random.Random(1)
+for _ in range(DRAWN):
+    write("resume", bytes([rng.randrange(2)]) + rng.randbytes(4 * rng.randint(1, 6)))
+    messages = [(rng.choice((rng.randrange(16), rng.randrange(256))), rng.randbytes(rng.choice((0, 4, 8, 40, 144, 255))))
+                for _ in range(rng.randint(1, 6))]
+    whole = b"".join(bytes([kind, len(rest)]) + rest for kind, rest in messages)
+    write("store", bytes([rng.randrange(8)]) + whole[:rng.choice((len(whole), rng.randint(0, len(whole))))])
