@@ -15,7 +15,8 @@ def sentences(text):
     fenced, start, words = False, 0, []
 
     def done():
-        for s in re.split(r"(?<=[.!?])\s+|(?<=[.!?][\")])\s+", " ".join(words)):
+        prose = re.sub(r"\[[^]]*\]\([^)]*\)|`[^`]*`", "x", " ".join(words))
+        for s in re.split(r"(?<=[.!?])\s+|(?<=[.!?][\")])\s+", prose):
             if s.strip(" |"):
                 yield start, s
 
@@ -30,7 +31,6 @@ def sentences(text):
             words = []
         if re.match(r"#|<", line):
             continue
-        line = re.sub(r"\[([^]]*)\]\([^)]*\)|`[^`]*`", "x", line)
         table = line.lstrip().startswith("|")
         for part in line.split("|") if table else [line]:
             start = start if words else n
