@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checksum.h"
 #include "run.h"
 
 enum { KNOWN = 0xa5 };

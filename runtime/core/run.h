@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT
  * What the parts of the runtime share; not installed.
  *
- *   run.c             pr_open and pr_close, memory, one op, one transfer, errors
- *   run_streams.c     streams, channels and sums of a table
- *   validate.c        is this table a program, and does this model fit it; with validate_stages.c, validate_streams.c
- *   loss.c            losses of microbatches
- *   updates.c         what the updates of a step apply
- *   engine_threads.c  one thread per rank
- *   engine_seeded.c   one thread, a seeded order: for tests
- *   weights.c         formulas around the model's callbacks
- *   engine_mpi.c      one process per rank; of a library of its own (pipe_mpi.h)
- *   stall.c           why no rank can go on: the circle
- *   blame.c           what was first, where each rank is known
- *   fault.c           faults on request
- *   checkpoint*.c     writing and reading checkpoints
- *   turns.c           COPY streams that take turns
- *   trace.c           spans and what is measured from them
+ *   run.c          errors, the clock, what anybody may ask of a run
+ *   ops.c          one op, one copy, one transfer, one sum
+ *   memory.c       the memory of a rank
+ *   run_streams.c  the streams, channels and sums of a table
+ *   validate*.c    whether a table is a program, and whether the model fits it
+ *   loss.c         losses of microbatches
+ *   updates.c      how many microbatches each update applies
+ *   weights.c      formulas around the model's callbacks
+ *   keep.c         what a forward that is recomputed keeps
+ *   turns.c        COPY streams that take turns
+ *   contract.c     checks of what a model promises
+ *   trace.c        spans, and what is measured from them
+ *   stall.c        why no rank can go on: the wait cycle
+ *   blame.c        what was first, where each rank is known
+ *   fault.c        faults on request
+ *   optim.c        optimizers, for models
  *
  * Counts of completed instructions are absolute: they go on from step to step. Those of step n of a
  * stream of length len begin at n * len, so nothing is reset that another thread may look at. */
@@ -392,9 +393,6 @@ PrStatus pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step);
 /* Carries out a SIDE of a COMM or COPY stream. */
 PrStatus pr_side(PrRun *run, RankRun *k, uint32_t index, uint64_t step);
 
-/* checkpoint_file.c: XXH3, 64 bits. */
-uint64_t pr_checksum(const void *data, uint64_t bytes);
-
 /* What RECV c of `rank` has got is not what was sent. */
 PrStatus pr_damaged(PrRun *run, uint32_t rank, const PipeInstr *c, uint64_t step);
 
@@ -448,6 +446,10 @@ void pr_tell_loss(PrRun *run, uint64_t step, uint32_t mb);
 
 /* Every op of the step has been done: losses are final, on_step is called. */
 void pr_step_done(PrRun *run, uint64_t step);
+
+/* memory.c: takes all that the rank needs, once its streams are known, and gives it back. */
+PrStatus pr_take_memory(PrRun *run, RankRun *k);
+void pr_give_memory(PrRun *run, RankRun *k);
 
 /* Zeroes the rank's memory and lets the model fill in weights. */
 PrStatus pr_init_rank(PrRun *run, RankRun *k);

@@ -24,6 +24,7 @@
 #include <limits.h>
 #include <sys/types.h>
 
+#include "checksum.h"
 #include "run.h"
 
 #ifndef PATH_MAX

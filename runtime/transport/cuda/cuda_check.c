@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checksum.h"
 #include "cuda_engine.h"
 
 struct CudaCheck {     /* of a row of the rank's list */

@@ -26,6 +26,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "checksum.h"
 #include "engine_mpi.h"
 
 void mpi_tell(Mpi *m, _Atomic uint64_t *count, uint64_t value) {
