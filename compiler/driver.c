@@ -86,46 +86,38 @@ static bool depfile(Sched *s) {
   return file_close(s, &out, true);
 }
 
-/* What is compiled: a .pipe text, a CSV file of compute ops, or one with transfers of its own. The
- * last is told from the second once it has been read. Or a JSON file, which once it has been read goes the way of
- * the second. */
-enum { PIPE = 1, CSV = 2, LISTS = 4, JSON = 8 };
-
-/* THE list. Each pass requires what those above it ensure. */
+/* What --dump-after shows once a pass has run; NULL: the pass only proves. In the order of passes(). */
 static const struct {
   const char *name;
-  bool (*run)(Sched *);
   void (*dump)(Sched *, FILE *);
-  int what;
-  bool (*rank)(Sched *, uint32_t r); /* in place of run: takes one rank after the other */
-} passes[] = {
-    {"parse", pass_parse, dump_tree, PIPE, NULL},
-    {"resolve", resolve, dump_tree, PIPE, NULL},
-    {"expand", expand, dump_ops, PIPE, NULL},
-    {"read_csv", read_csv, dump_ops, CSV, NULL},
-    {"read_json", read_json, dump_ops, JSON, NULL},
-    {"check_deps", check_deps, NULL, PIPE | CSV | LISTS, NULL},
-    {"sides", sides, dump_ops, PIPE | JSON, NULL},
-    {"versions", versions, dump_ops, PIPE | CSV | LISTS, NULL},
-    {"formulas", formulas, dump_formulas, PIPE | JSON, NULL},
-    {"version_slots", version_slots, dump_ops, PIPE | JSON, NULL},
-    {"order", order, NULL, PIPE | CSV | LISTS, NULL},
-    {"offload", offload, dump_ops, PIPE | CSV, NULL},
-    {"transfers", list_transfers, NULL, PIPE | CSV, NULL},
-    {"links", links, NULL, PIPE | CSV, NULL},
-    {"comm", comm, dump_streams, PIPE | CSV, NULL},
-    {"check_deadlock", check_deadlock, dump_streams, PIPE | CSV, NULL},
-    {"slots", NULL, dump_streams, PIPE | CSV, slots},
-    {"check_memory", NULL, NULL, PIPE | CSV, check_memory},
-    {"lower", NULL, dump_program, PIPE | CSV, lower},
-    {"check_streams", NULL, NULL, PIPE | CSV, check_streams},
-    {"check_match", NULL, NULL, PIPE | CSV, check_match},
-    {"check_channels", check_channels, NULL, PIPE | CSV | LISTS, NULL},
-    {"check_user", check_user, NULL, PIPE | CSV, NULL},
-    {"check_all_m", check_all_m, dump_all_m, PIPE, NULL},
-    {"make_looped", make_looped, NULL, PIPE, NULL},
+} pass[] = {
+    {"parse", dump_tree},
+    {"resolve", dump_tree},
+    {"expand", dump_ops},
+    {"read_csv", dump_ops},
+    {"read_json", dump_ops},
+    {"check_deps", NULL},
+    {"sides", dump_ops},
+    {"versions", dump_ops},
+    {"formulas", dump_formulas},
+    {"version_slots", dump_ops},
+    {"order", NULL},
+    {"offload", dump_ops},
+    {"transfers", NULL},
+    {"links", NULL},
+    {"comm", dump_streams},
+    {"check_deadlock", dump_streams},
+    {"slots", dump_streams},
+    {"check_memory", NULL},
+    {"lower", dump_program},
+    {"check_streams", NULL},
+    {"check_match", NULL},
+    {"check_channels", NULL},
+    {"check_user", NULL},
+    {"check_all_m", dump_all_m},
+    {"make_looped", NULL},
 };
-enum { NPASSES = sizeof passes / sizeof *passes };
+enum { NPASSES = sizeof pass / sizeof *pass };
 
 static void time_line(Sched *s, const char *name, double ms) {
   uint64_t n = s->prog ? (uint64_t)s->nop + 2 * (uint64_t)s->nxfer : s->nop;
@@ -135,39 +127,123 @@ static void time_line(Sched *s, const char *name, double ms) {
     fprintf(stderr, "%-16s %10.3f ms\n", name, ms);
 }
 
-bool all_ranks(Sched *s, bool (*pass)(Sched *, uint32_t r)) {
-  bool ok = true;
-  for (uint32_t r = 0; r < s->nrank && ok; r++)
-    ok = pass(s, r);
-  return ok;
+/* One way through the passes. */
+typedef struct Run {
+  Sched *s;
+  const char *dump; /* --dump-after */
+  bool output;      /* of compile, not of compile_only */
+  bool stopped;     /* the pass that `dump` names has run */
+  double began;     /* this pass, ms */
+} Run;
+
+/* Takes the steps of a pass. False: there are not as many left. */
+static bool begin_pass(Run *x) {
+  x->began = now_ms();
+  return work_take(x->s->work, WORK_PASS * (uint64_t)x->s->nop, NO_SPAN);
 }
 
-bool needs_all_lists(const Sched *s) {
+static void verify(const Sched *s) {
+  verify_circle(s);
+  if (s->diag->errors > (s->over > 0))
+    return;
+  if (s->round)
+    verify_ops(s);
+  if (s->prog)
+    verify_program(s);
+}
+
+/* ok: what the pass has returned. False: an error was reported, or no pass follows. */
+static bool end_pass(Run *x, const char *name, bool ok) {
+  Sched *s = x->s;
+  const bool all = x->dump && strcmp(x->dump, "all") == 0;
+  int i = 0;
+  while (strcmp(pass[i].name, name) != 0)
+    i++;
+  if (s->opt->time_passes)
+    time_line(s, name, now_ms() - x->began);
+  if (s->opt->verify)
+    verify(s);
+  if (!ok || work_spent(s->work) || s->diag->errors > (s->over > 0))
+    return false;
+  x->stopped = x->dump && strcmp(x->dump, name) == 0;
+  if (all)
+    fprintf(s->opt->dump_out, "== %s%s\n", name, pass[i].dump ? "" : " (unchanged)");
+  if ((all || x->stopped) && pass[i].dump)
+    pass[i].dump(s, s->opt->dump_out);
+  else if (x->stopped)
+    fprintf(s->opt->dump_out, "(unchanged)\n");
+  return !x->stopped;
+}
+
+/* Returns from the function that has it, unless the pass has passed and others follow. */
+#define PASS(name, run_pass) \
+  do { \
+    if (!begin_pass(x) || !end_pass(x, name, (run_pass))) \
+      return false; \
+  } while (0)
+
+/* Is check_channels to prove anything that check_deadlock and check_match have not proved? They prove what the engines
+ * demand of the transfers in one global order. */
+static bool other_channels(const Sched *s) {
+  return s->lowering == PIPE_CHANNELS || !is_default_model(&s->opt->model) ||
+         s->opt->emit == EMIT_PROMELA;
+}
+
+/* Is the proof for every value of a parameter wanted? A --check looks for one that is open. */
+static bool for_all(Sched *s) {
+  Options *o = s->opt;
+  if (!o->for_all && o->check_only)
+    o->for_all = open_parameter(s);
+  return o->for_all;
+}
+
+/* THE list. Each pass requires what those above it ensure. */
+static bool passes(Run *x) {
+  Sched *s = x->s;
   const Options *o = s->opt;
-  return !o->check_only || o->critical_path || o->show || o->dump_after || o->verify ||
-         o->counterexample || o->for_all || o->looped || o->emit == EMIT_PROMELA ||
-         !is_default_model(&o->model) || s->nlimit || s->nlimits || /* check_user */
-         s->lists || s->lowering != PIPE_GLOBAL || s->noffload || s->ncopy || s->nside;
-}
-
-/* Passes first .. last, of which more than one only if each takes a rank at a time: all of them, then the next rank.
- * ms: what each has taken. */
-static bool run_passes(Sched *s, int first, int last, double *ms) {
-  double t0 = now_ms();
-  if (passes[first].run) {
-    bool ok = passes[first].run(s);
-    ms[first] = now_ms() - t0;
-    return ok;
+  const bool text = !is_csv(o) && !is_json(o);
+  const bool asked = o->for_all && x->output; /* for every M, and not only by leaving it open */
+  if (is_csv(o)) {
+    PASS("read_csv", read_csv(s));
+  } else if (is_json(o)) {
+    PASS("read_json", read_json(s));
+  } else {
+    PASS("parse", pass_parse(s));
+    PASS("resolve", resolve(s));
+    PASS("expand", expand(s));
   }
-  bool ok = true;
-  for (uint32_t r = 0; r < s->nrank && ok; r++)
-    for (int i = first; i <= last && ok; i++) {
-      ok = passes[i].rank(s, r);
-      double t1 = now_ms();
-      ms[i] += t1 - t0;
-      t0 = t1;
-    }
-  return ok;
+  PASS("check_deps", check_deps(s));
+  PASS("sides", sides(s));
+  PASS("versions", versions(s));
+  PASS("formulas", formulas(s));
+  PASS("version_slots", version_slots(s));
+  PASS("order", order(s));
+  if (!s->only_lists) { /* the file has no transfers of its own */
+    PASS("offload", offload(s));
+    PASS("transfers", list_transfers(s));
+  }
+  if (s->only_lists) { /* of the file, or for a channel model that is not the engines': there is no program */
+    PASS("check_channels", check_channels(s));
+    return true;
+  }
+  PASS("links", links(s));
+  PASS("comm", comm(s));
+  PASS("check_deadlock",
+       check_deadlock(s)); /* and comm again while too few channel slots close a cycle */
+  PASS("slots", slots(s));
+  PASS("check_memory", check_memory(s));
+  PASS("lower", lower(s));
+  PASS("check_streams", check_streams(s));
+  PASS("check_match", check_match(s));
+  if (other_channels(s))
+    PASS("check_channels", check_channels(s));
+  if (!s->over) /* else it is only drawn */
+    PASS("check_user", check_user(s));
+  if (text && for_all(s))
+    PASS("check_all_m", check_all_m(s));
+  if (text && (o->looped || (asked && !s->all_m.proved)))
+    PASS("make_looped", make_looped(s));
+  return true;
 }
 
 /* What the exit status says of the proof for every value. asked: by --for-all. Nobody who asks for a proof goes on
@@ -179,77 +255,33 @@ static bool holds_for_all(const Sched *s, bool asked) {
 }
 
 static bool run(Sched *s, bool output) {
-  const char *dump = s->opt->dump_after;
-  bool asked = s->opt->for_all && output; /* for every M, and not only by leaving it open */
-  bool all = dump && strcmp(dump, "all") == 0, proved = false; /* the ops are complete */
-  double begin = now_ms();
-  for (int i = 0; i < NPASSES; i++) {
-    int what = s->only_lists ? LISTS : is_csv(s->opt) ? CSV : is_json(s->opt) ? JSON : PIPE;
-    int as = what == JSON && passes[i].run != read_csv ? JSON | CSV : what;
-    if (!(passes[i].what & as))
-      continue;
-    if (passes[i].run == check_all_m && !s->opt->for_all && s->opt->check_only)
-      s->opt->for_all = open_parameter(s);
-    if ((passes[i].run == check_all_m && !s->opt->for_all) ||
-        (passes[i].run == check_user && s->over) ||
-        (passes[i].run == make_looped && !s->opt->looped && !(asked && !s->all_m.proved)))
-      continue;
-    bool channels = passes[i].run == check_channels, model = s->opt->emit == EMIT_PROMELA;
-    if (channels && !s->only_lists && is_default_model(&s->opt->model) && !model &&
-        s->lowering != PIPE_CHANNELS)
-      continue; /* check_deadlock and check_match have proved it */
-    if (passes[i].run == comm)
-      s->all_lists = needs_all_lists(s);
-    int first = i;
-    while (passes[first].rank && !s->all_lists && i + 1 < NPASSES && passes[i + 1].rank)
-      i++;
-    double ms[NPASSES] = {0};
-    bool ok = work_take(s->work, WORK_PASS * (uint64_t)s->nop, NO_SPAN) &&
-              run_passes(s, first, i, ms) && !work_spent(s->work);
-    for (int k = first; k <= i && s->opt->time_passes; k++)
-      time_line(s, passes[k].name, ms[k]);
-    if ((channels || (!ok && passes[i].run == list_transfers)) && model && s->machine_list &&
-        output) /* what is refuted can be looked into */
-      ok &= emit(s);
-    if (s->opt->verify)
-      verify_circle(s);
-    if (!ok || s->diag->errors > (s->over > 0))
-      return false;
-    proved |= passes[i].run == check_deps;
-    if (s->opt->verify && proved)
-      verify_ops(s);
-    if (s->opt->verify && s->prog)
-      verify_program(s);
-    if (all || (dump && strcmp(dump, passes[i].name) == 0)) {
-      if (all)
-        fprintf(s->opt->dump_out, "== %s%s\n", passes[i].name,
-                passes[i].dump ? "" : " (unchanged)");
-      if (passes[i].dump)
-        passes[i].dump(s, s->opt->dump_out);
-      else if (!all)
-        fprintf(s->opt->dump_out, "(unchanged)\n");
-      if (!all)
-        return true;
-    }
+  const Options *o = s->opt;
+  const char *dump = o->dump_after;
+  const bool asked = o->for_all && output, all = dump && strcmp(dump, "all") == 0;
+  const double begin = now_ms();
+  Run x = {.s = s, .dump = dump, .output = output};
+  if (!passes(&x)) {
+    if (output && o->emit == EMIT_PROMELA && s->machine_list)
+      emit(s); /* what is refuted can be looked into */
+    return x.stopped;
   }
   if (dump && !all) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN, "--dump-after=%s: %s does not go through this pass",
-               dump, s->opt->input);
+               dump, o->input);
     return false;
   }
   if (!output || all)
     return !s->over;
   const bool holds = holds_for_all(s, asked);
-  if (!holds && s->opt->looped) {
+  if (!holds && o->looped) {
     diag_error(s->diag, DIAG_LOOPED, s->def->name_at,
-               "it is not proved for every %s, which --undecided=error asks for: %s",
-               s->opt->for_all,
+               "it is not proved for every %s, which --undecided=error asks for: %s", o->for_all,
                s->all_m.text ? s->all_m.text : "some values are too many to compile");
     return false;
   }
-  double t0 = now_ms();
-  bool ok = (s->opt->emit == EMIT_PROMELA || emit(s)) && !s->over && depfile(s);
-  if (s->opt->time_passes) {
+  const double t0 = now_ms();
+  bool ok = emit(s) && !s->over && depfile(s);
+  if (o->time_passes) {
     time_line(s, "emit", now_ms() - t0);
     time_line(s, "all", now_ms() - begin);
   }
@@ -270,7 +302,7 @@ bool compile_only(Sched *s) { return run(s, false); }
 
 bool is_pass(const char *name) {
   for (int i = 0; i < NPASSES; i++)
-    if (strcmp(passes[i].name, name) == 0)
+    if (strcmp(pass[i].name, name) == 0)
       return true;
   return strcmp(name, "all") == 0;
 }
@@ -278,6 +310,6 @@ bool is_pass(const char *name) {
 const char *pass_names(Sched *s) {
   const char *list = "";
   for (int i = 0; i < NPASSES; i++)
-    list = arena_printf(s->arena, "%s%s ", list, passes[i].name);
+    list = arena_printf(s->arena, "%s%s ", list, pass[i].name);
   return list;
 }

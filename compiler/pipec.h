@@ -8,9 +8,7 @@
  * A CSV file of PyTorch's comes in by read_csv in place of the first three. One that has its own
  * transfers (compute_comms) is proved and not emitted: read_csv > check_deps > order > check_channels.
  *
- * Each pass is `bool pass(Sched *)`; false means that errors were reported. Those from slots to check_match are
- * `bool pass(Sched *, uint32_t r)`, once for each rank, ascending: all of them take a rank before the next, whose
- * instructions take its place, unless somebody needs all (Sched.all_lists). Its comment says what
+ * Each pass is `bool pass(Sched *)`; false means that errors were reported. Its comment says what
  * it requires and ensures; check_* passes prove and change nothing that they prove. All memory is
  * the arena's. References are indices, NONE where there is nothing. More than 800 lines: what passes leave for each
  * other stands in one place. */
@@ -126,12 +124,6 @@ typedef struct Channel {
 /* With lowering CHANNELS: an instruction of COMPUTE, or number ncompute + i of COPY, needs that at position `on` of
  * COMM. */
 typedef struct Need { uint32_t of, on; } Need;
-
-/* A COMM instruction of a rank before it is one: 2 * its op, 1 more at the receiver of a transfer, or of a TIE; NONE: a
- * side op. And its wait for COMPUTE. */
-typedef struct CommTurn { uint32_t of, wait; } CommTurn;
-/* The next slot of a channel at each end, from 0. */
-typedef struct SlotTurns { uint32_t out, in; } SlotTurns;
 
 /* The instructions of a rank before they are merged into one list, which takes the place of compute and comm:
  * list[ncopy + ncompute + ncomm], at its end compute and behind it comm. copy is elsewhere. */
@@ -291,29 +283,19 @@ typedef struct Sched {
   bool ordered;          /* it has passed, */
   StallHop *circle; uint32_t ncircle; /* or ranks that wait for each other, by rows of op; until then NULL */
   Timing ideal;          /* with the schedule's own costs */
-  uint64_t *ideal_end;   /* [nop] when what each op made could leave then; until check_deadlock has passed */
+  uint64_t *ideal_end;   /* [nop] when what each op made could leave then */
   uint32_t *made;        /* [nop] of OrderRun, with groups */
-  Xfer *xfer;            /* [nxfer] transfers between ranks, in the one global order; without all_lists until comm */
+  Xfer *xfer;            /* [nxfer] transfers between ranks, in the one global order */
   uint32_t nxfer;
-  size_t xfer_room;      /* what it was made for */
 
   /* comm, check_deadlock */
   Channel *channel;      /* [2 * links] */
   uint32_t **slot_list, *nslot_list; /* [nrank] PipeRank.list; NULL without graph */
-  bool all_lists;        /* the instructions of all ranks are there at once: somebody reads them after the passes
-                            that take one rank after the other (driver.c, comm.c) */
-  CommTurn **turn; uint32_t *turn_row; /* [nrank][n] COMM in the order of each rank; beside them, rank after rank, the link of a
-                            transfer, the row of a side op; NULL without graph and such ops */
-  uint32_t *wait;        /* [nop] what the instruction of an op waits for of COMM; these until streams are made of them */
-  SlotTurns *next_slot;      /* [2 * links] (make_streams) */
-  PipeInstr *room;       /* of streams */
-  Streams *stream;       /* [nrank]; its lists are those of one rank at a time, or of all (all_lists) */
+  Streams *stream;       /* [nrank] */
   PipeChannel *pipe_channel; uint32_t npipe_channel; /* of PipeProgram, with lowering CHANNELS (channels.c), and: */
   uint32_t *channel_of;  /* [2 * links + nmodel + ntie + nrank] row of pipe_channel, before check_deadlock */
   PipeNeeds *needs;      /* [nrank] */
-  uint64_t **compute_end, **comm_end, **compute_start, **comm_start; /* [nrank][n] predicted, until lower: ends, from
-                                                                          which starts follow, or starts (predicted.h) */
-  uint32_t **compute_end32, **comm_end32; /* the ends without all_lists, where none is more than 32 bits hold */
+  uint64_t **compute_start, **comm_start; /* [nrank][n] predicted */
   uint64_t **copy_start;
   uint64_t makespan, busy, own_span; /* own_span: longest window of a single rank */
   uint32_t channel_slots; /* most that any channel needed */
@@ -326,12 +308,9 @@ typedef struct Sched {
   uint64_t least_buffer; /* least --sends=buffered with which it completes; 0: rendezvous is enough */
 
   /* slots, lower, check_memory */
-  struct Colouring *colouring; struct Lowering *lower; /* room of these passes between one rank and the next */
-  struct Place *place; struct Proof *proof; struct Match *match;
   PipePool **pool; uint32_t *npool, *nrank_slot; /* [nrank] */
   Peak *peak;            /* [nrank] */
-  PipeProgram *prog;     /* the result; its tables are what emit prints. Without all_lists the instructions, weights and
-                            events of the rank at hand alone */
+  PipeProgram *prog;     /* the result; its tables are what emit prints */
 
   Timing bound;          /* (fill_bound) no order at these places and costs, with these stashes, is shorter */
 
@@ -434,10 +413,6 @@ bool compile(Sched *s);
 bool draws(const Options *o); /* a picture is what is wanted: of what is over the memory limit, too */
 bool compile_orders(Sched *s, bool prove); /* as far as expand, or `order`, and with copies in the text `offload`: no side
                                               ops, no transfers, no tables */
-bool all_ranks(Sched *s, bool (*pass)(Sched *, uint32_t r)); /* of one that takes a rank at a time */
-/* Does anything read the instructions of several ranks once they have been proved? Limits, copies and side ops count
- * from when they are known. */
-bool needs_all_lists(const Sched *s);
 bool compile_only(Sched *s);  /* the same without output: what tests, fuzzers and benches call */
 bool compare(Sched *s);       /* compare.c: of opt->compare; needs no pass, s stays empty */
 bool is_pass(const char *name);
@@ -649,9 +624,6 @@ typedef struct ProfileLink { /* of a profile: transfers from any of these ranks 
 } ProfileLink;
 /* ---- comm.c: requires transfers; ensures channel and stream: sends, receives, waits ---- */
 bool comm(Sched *s);
-/* Rank r's streams, unless they are there, in the place of those of the rank before. Once for each rank, in any order. */
-void make_streams(Sched *s, uint32_t r);
-PipeMake stream_maker(const Sched *s); /* for pipe_sim, in their place */
 bool comm_more_slots(Sched *s); /* what the ideal timing needs; false: nothing to add */
 /* comm_lists.c: the same from s->lists, after number_slots; raises slot counts where the text needs more */
 void lay_lists(Sched *s);
@@ -676,22 +648,19 @@ void channel_needs(Sched *s); /* for comm, once all waits are there: ensures nee
 void sort_channels(Sched *s, uint32_t *const *turn);
 /* ---- check_deadlock.c: requires comm. Model: rendezvous, untagged FIFO, one comm stream per rank.
  * Proves that the machine of pipe_sim.h completes; adds channel slots where too few close a cycle;
- * ensures the ends or starts, makespan, busy, steady. ---- */
+ * ensures compute_start, comm_start, makespan, busy, steady. ---- */
 bool check_deadlock(Sched *s);
-/* Give back the room of times of all instructions, if they are there, which nobody reads any more. */
-void forget_ends(Sched *s);
-void forget_starts(Sched *s);
-void find_steady(Sched *s); /* steady.c; of the compute streams */
+void find_steady(Sched *s, uint64_t *const *end); /* steady.c; [nrank][n] of the compute streams */
 /* ---- slots.c: requires comm. Ensures slot numbers, pools, peak counts (interval colouring: the
  * count of each pool equals its peak) ---- */
-bool slots(Sched *s, uint32_t r);
+bool slots(Sched *s);
 /* ---- lower.c: requires slots and predicted times; ensures prog ---- */
-bool lower(Sched *s, uint32_t r);
+bool lower(Sched *s);
 /* ---- check_streams.c: requires prog. The events of each rank cover its waits and every access of a slot,
  * and none is too many ---- */
-bool check_streams(Sched *s, uint32_t r);
+bool check_streams(Sched *s);
 /* ---- check_match.c: requires prog. FIFO matching per directed rank pair ---- */
-bool check_match(Sched *s, uint32_t r);
+bool check_match(Sched *s);
 /* ---- check_channels.c: requires prog, or lists. Proves that the lists complete and match under
  * opt->model; ensures least_buffer. Text of the model for messages ---- */
 bool check_channels(Sched *s);
@@ -704,7 +673,7 @@ const char *model_text(Sched *s);
 const char *list_text(Sched *s, MachineAt at); /* op notation of an instruction of machine_list */
 const char *buffer_text(Sched *s, uint64_t buffer); /* "2 messages", "1024 B" */
 /* ---- check_memory.c: requires slots. Bytes per rank against the limit ---- */
-bool check_memory(Sched *s, uint32_t r);
+bool check_memory(Sched *s);
 const char *memory_sum(Sched *s, uint32_t r); /* "0F3: weights 10.0 GiB + ...": the moment, and what is there */
 /* Sizes that differ as texts that do. */
 void bytes_texts(Sched *s, uint64_t a, uint64_t b, const char *text[2]);

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * The arena of a compile: a list of blocks, each at least twice as large as the one before, from
- * which memory is cut off in order. Nothing is given back before arena_free, but large pieces that are
- * forgotten are used again: the system clears every page that it gives, which for a large compile takes as
- * long as the compile itself.
- *
- * What is small beside a piece is not cut off it: it would then be too small for what is as large as it was.
+ * which memory is cut off in order. Nothing is given back before arena_free.
  *
  * Requires: `oom`, when set, does not return. Ensures: every pointer is 16-aligned and never NULL,
- * also for zero bytes. Cost: O(1) for each allocation, of MIN_TAKEN_BYTES and more, and for each piece that is
- * forgotten, O(pieces that were forgotten), of which there are few; O(log n) calls to the system for n bytes. */
+ * also for zero bytes. Cost: O(1) for each allocation; O(log n) calls to the system for n bytes. */
 #define _DEFAULT_SOURCE /* mmap, madvise */
 #include "arena.h"
 
@@ -18,36 +13,17 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#ifdef __SANITIZE_ADDRESS__
-#define WATCHED 1
-#elif defined __has_feature
-#if __has_feature(address_sanitizer)
-#define WATCHED 1
-#endif
-#endif
-#ifdef WATCHED
-#include <sanitizer/asan_interface.h>
-#endif
-
 enum {
   ALIGN = 16,
   FIRST_BLOCK_BYTES = 64 * 1024,
   MAX_DOUBLE_BYTES = 1 << 30,
   HUGE_BYTES = 2 << 20,
-  MIN_MAPPED_BYTES = 2 * HUGE_BYTES,
-  MIN_SPARE_BYTES = 64 * 1024, /* what is less is not worth a look */
-  MIN_TAKEN_BYTES = 4096,
-  LEAST_PART = 4096 /* of a piece, that is cut off it */
+  MIN_MAPPED_BYTES = 2 * HUGE_BYTES
 };
 
 struct ArenaBlock {
   ArenaBlock *older;
   size_t bytes; /* with this header */
-};
-
-struct ArenaSpare { /* at the begin of the piece */
-  ArenaSpare *next;
-  size_t bytes;
 };
 
 /* The header takes a whole number of ALIGN units, so what follows it is aligned as malloc is. */
@@ -99,52 +75,22 @@ static void new_block(Arena *a, size_t bytes) {
   a->total_bytes += block_bytes;
 }
 
-/* The first piece that is large enough, and not too large to be cut; NULL: there is none. */
-static void *from_spare(Arena *a, size_t bytes) {
-  for (ArenaSpare **at = &a->spare; *at; at = &(*at)->next) {
-    ArenaSpare *s = *at;
-    if (s->bytes < bytes || s->bytes / LEAST_PART > bytes)
-      continue;
-    size_t left = s->bytes - bytes;
-    if (left < MIN_SPARE_BYTES) {
-      *at = s->next;
-    } else {
-      ArenaSpare *rest = (ArenaSpare *)(void *)((char *)s + bytes);
-      *rest = (ArenaSpare){s->next, left};
-      *at = rest;
-    }
-    return s;
-  }
-  return NULL;
-}
-
-/* fresh: NULL, or set to whether it is all zero. */
-static void *alloc(Arena *a, size_t bytes, bool *fresh) {
+void *arena_alloc(Arena *a, size_t bytes) {
   if (bytes > SIZE_MAX - ALIGN)
     out_of_memory(a, bytes);
   bytes = bytes ? (bytes + ALIGN - 1) / ALIGN * ALIGN : ALIGN;
-  void *p = bytes >= MIN_TAKEN_BYTES && a->spare ? from_spare(a, bytes) : NULL;
-  if (fresh)
-    *fresh = false;
-  if (p)
-    return p;
   if (!a->block || bytes > (size_t)(a->end - a->cur))
     new_block(a, bytes);
-  if (fresh)
-    *fresh = a->fresh;
-  p = a->cur;
+  void *p = a->cur;
   a->cur += bytes;
   return p;
 }
 
-void *arena_alloc(Arena *a, size_t bytes) { return alloc(a, bytes, NULL); }
-
 void *arena_zalloc(Arena *a, size_t count, size_t each) {
   if (each && count > SIZE_MAX / each)
     out_of_memory(a, SIZE_MAX);
-  bool zero;
-  void *p = alloc(a, count * each, &zero);
-  if (!zero)
+  void *p = arena_alloc(a, count * each);
+  if (!a->fresh)
     memset(p, 0, count * each);
   return p;
 }
@@ -171,37 +117,9 @@ char *arena_printf(Arena *a, const char *fmt, ...) {
   return p;
 }
 
-/* Where accesses are watched the place is not used again: whoever still reads it is caught. */
-void arena_forget(Arena *a, void *p, size_t bytes) {
-#ifdef WATCHED
-  (void)a;
-  ASAN_POISON_MEMORY_REGION(p, bytes);
-#else
-  if (bytes < MIN_SPARE_BYTES)
-    return;
-  char *begin = p, *end = begin + (bytes + ALIGN - 1) / ALIGN * ALIGN;
-  for (ArenaSpare **at = &a->spare; *at;) { /* pieces beside it become one with it */
-    char *piece = (char *)*at, *after = piece + (*at)->bytes;
-    if (after != begin && piece != end) {
-      at = &(*at)->next;
-      continue;
-    }
-    *at = (*at)->next;
-    begin = after == begin ? piece : begin;
-    end = piece == end ? after : end;
-  }
-  ArenaSpare *s = (ArenaSpare *)(void *)begin;
-  *s = (ArenaSpare){a->spare, (size_t)(end - begin)};
-  a->spare = s;
-#endif
-}
-
 void arena_free(Arena *a) {
   for (ArenaBlock *block = a->block, *older; block; block = older) {
     older = block->older;
-#ifdef WATCHED
-    ASAN_UNPOISON_MEMORY_REGION(block, block->bytes);
-#endif
     if (block->bytes >= MIN_MAPPED_BYTES)
       munmap(block, block->bytes);
     else

@@ -10,12 +10,10 @@
 #include <stdint.h>
 
 typedef struct ArenaBlock ArenaBlock;
-typedef struct ArenaSpare ArenaSpare;
 typedef struct Arena {
   ArenaBlock *block;  /* newest first */
   char *cur, *end;
   bool fresh;         /* what lies between these is zero, and not yet taken from the system */
-  ArenaSpare *spare;  /* large pieces that were forgotten */
   size_t total_bytes; /* taken from the system so far */
   void (*oom)(size_t wanted);
 } Arena;
@@ -25,8 +23,6 @@ void *arena_zalloc(Arena *a, size_t count, size_t each); /* zeroed; the product 
                                                            that nobody writes take no memory */
 char *arena_strndup(Arena *a, const char *s, size_t n); /* adds a NUL */
 char *arena_printf(Arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* p[0 .. bytes), an allocation of a, is not needed any more: later ones may get the place. */
-void arena_forget(Arena *a, void *p, size_t bytes);
 void arena_free(Arena *a);                              /* everything; the arena is empty again */
 
 #define NEW(a, T) ((T *)arena_zalloc((a), 1, sizeof(T)))

@@ -9,8 +9,8 @@
  * Linear but for the events. The list takes the place of what is merged, so a program is not held twice. */
 #include <string.h>
 
+#include "graph.h"
 #include "pipe_loop.h"
-#include "predicted.h"
 #include "streams.h"
 
 /* Into t->list, which has compute and comm at its end: what is written never reaches what of comm is still to be
@@ -27,8 +27,8 @@ static void merge(Sched *s, uint32_t r, PipeInstr *compute, PipeWeights *weights
     bool can_x = x < t->ncomm && t->comm[x].wait <= c && t->comm[x].wait_copy <= y;
     bool can_y = y < t->ncopy && t->copy[y].wait <= c && t->copy[y].wait_copy <= x;
     BUG_IF(!can_c && !can_x && !can_y);
-    uint64_t at_c = can_c && (can_x || can_y) ? compute_start(s, r, c) : 0;
-    uint64_t at_x = can_x && (can_c || can_y) ? comm_start(s, r, x, &t->comm[x]) : 0;
+    uint64_t at_c = can_c && (can_x || can_y) ? s->compute_start[r][c] : 0;
+    uint64_t at_x = can_x && (can_c || can_y) ? s->comm_start[r][x] : 0;
     if (can_x && (!can_c || at_x <= at_c) && (!can_y || at_x <= at_y[y]))
       do
         *out++ = t->comm[x];
@@ -45,34 +45,15 @@ static void merge(Sched *s, uint32_t r, PipeInstr *compute, PipeWeights *weights
   t->compute = t->comm = NULL;
 }
 
-static uint32_t list_length(const Streams *t) { return t->ncompute + t->ncomm + t->ncopy; }
-
 static const char *base_name(const char *path) {
   const char *slash = strrchr(path, '/');
   return slash ? slash + 1 : path;
 }
 
-/* Room for the work on one rank after the other. */
-typedef struct Lowering {
-  PipeRank *rank; /* of prog */
-  PipeInstr *compute;
-  uint32_t most_ops, most;
-  PipeWeights *weights; /* NULL with all_lists: each rank has its own then */
-} Lowering;
-
-/* All of the program but its ranks, of which it has the lengths. */
-static void begin(Sched *s) {
+/* All of the program but its ranks. */
+static PipeProgram *begin(Sched *s) {
   PipeProgram *p = NEW(s->arena, PipeProgram);
-  Lowering *l = s->lower = NEW(s->arena, Lowering);
-  PipeRank *rank = l->rank = NEW_ARRAY(s->arena, PipeRank, s->nrank);
   PipeSite *site = NEW_ARRAY(s->arena, PipeSite, s->nsite);
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    const Streams *t = &s->stream[r];
-    rank[r].ninstr = list_length(t);
-    l->most_ops = t->ncompute > l->most_ops ? t->ncompute : l->most_ops;
-    l->most = rank[r].ninstr > l->most ? rank[r].ninstr : l->most;
-  }
-  l->compute = arena_alloc(s->arena, (size_t)l->most_ops * sizeof *l->compute + 1);
   uint32_t *file_row = NEW_ARRAY(s->arena, uint32_t, s->diag->nsource);
   const char **file = NEW_ARRAY(s->arena, const char *, s->diag->nsource);
   for (uint32_t i = 0; i < s->nsite; i++) {
@@ -105,59 +86,52 @@ static void begin(Sched *s) {
   p->channel = s->npipe_channel ? s->pipe_channel : NULL, p->nchannel = s->npipe_channel;
   p->ngroup = s->ngroup;
   p->side = s->nside ? s->side : NULL, p->nside = s->nside;
-  p->rank = rank, p->stage = s->stage, p->site = site, p->file = file;
-  s->prog = p;
+  p->stage = s->stage, p->site = site, p->file = file;
+  return p;
 }
 
 /* Rows of PipeWeights for n instructions. */
 static PipeWeights *room_for_weights(Sched *s, uint32_t n) {
   if (!s->weights)
     return NULL;
-  Lowering *l = s->lower;
-  PipeWeights *w = l->weights;
-  if (!w)
-    w = arena_alloc(s->arena, (s->all_lists ? n : l->most) * sizeof *w + 1);
-  if (!s->all_lists)
-    l->weights = w;
+  PipeWeights *w = arena_alloc(s->arena, n * sizeof *w);
   for (uint32_t i = 0; i < n; i++)
     w[i] = pipe_no_weights();
   return w;
 }
 
-/* Streams are merged by predicted times, once. */
-static void end(Sched *s) {
-  Lowering *l = s->lower;
-  arena_forget(s->arena, l->compute, (size_t)l->most_ops * sizeof *l->compute);
-  forget_ends(s);
-  forget_starts(s);
-  if (!s->all_lists)
-    return;
-  for (uint32_t r = 0; r < s->nrank; r++)
-    place_events(s, l->rank, r);
-  s->prog->hash = pipe_program_hash(s->prog);
+static PipeRank lower_rank(Sched *s, uint32_t r, PipeInstr *compute) {
+  const Streams *t = &s->stream[r];
+  uint32_t n = t->ncompute + t->ncomm + t->ncopy;
+  PipeWeights *weights = room_for_weights(s, n);
+  merge(s, r, compute, weights);
+  return (PipeRank){.instr = t->list,
+                    .pool = s->pool[r],
+                    .ninstr = n,
+                    .npool = s->npool[r],
+                    .nslot = s->nrank_slot[r],
+                    .inflight = s->peak[r].inflight,
+                    .bytes = s->sized ? s->peak[r].bytes[PEAK_total] : 0,
+                    .host = s->sized ? s->peak[r].bytes[PEAK_host] : 0,
+                    .group = s->group ? s->group[r] : 0,
+                    .list = s->graph ? s->slot_list[r] : NULL,
+                    .nlist = s->graph ? s->nslot_list[r] : 0,
+                    .weights = weights};
 }
 
-bool lower(Sched *s, uint32_t r) {
-  if (r == 0)
-    begin(s);
-  PipeRank *k = &s->lower->rank[r];
-  PipeWeights *weights = room_for_weights(s, k->ninstr);
-  merge(s, r, s->lower->compute, weights);
-  *k = (PipeRank){.instr = s->stream[r].list,
-                  .pool = s->pool[r],
-                  .ninstr = k->ninstr,
-                  .npool = s->npool[r],
-                  .nslot = s->nrank_slot[r],
-                  .inflight = s->peak[r].inflight,
-                  .bytes = s->sized ? s->peak[r].bytes[PEAK_total] : 0,
-                  .host = s->sized ? s->peak[r].bytes[PEAK_host] : 0,
-                  .group = s->group ? s->group[r] : 0,
-                  .list = s->graph ? s->slot_list[r] : NULL,
-                  .nlist = s->graph ? s->nslot_list[r] : 0,
-                  .weights = weights};
-  if (!s->all_lists)
-    place_events(s, s->lower->rank, r);
-  if (r + 1 == s->nrank)
-    end(s);
+bool lower(Sched *s) {
+  PipeProgram *p = begin(s);
+  PipeRank *rank = NEW_ARRAY(s->arena, PipeRank, s->nrank);
+  uint32_t most = 0;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    most = s->stream[r].ncompute > most ? s->stream[r].ncompute : most;
+  PipeInstr *compute = arena_alloc(s->arena, most * sizeof *compute);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    rank[r] = lower_rank(s, r, compute);
+    place_events(s, &rank[r], r);
+  }
+  p->rank = rank;
+  p->hash = pipe_program_hash(p);
+  s->prog = p;
   return true;
 }

@@ -486,16 +486,10 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
   }
 }
 
-typedef struct Colouring {
-  Classes cls[PIPE_NCLASSES];
-  Key *key;
-  uint32_t *noff;
-} Colouring;
-
-static void begin(Sched *s) {
+/* Room for the pools of each rank. Returns the most stages that one has. */
+static uint32_t room_for_pools(Sched *s) {
   s->pool = NEW_ARRAY(s->arena, PipePool *, s->nrank);
   s->npool = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  s->peak = NEW_ARRAY(s->arena, Peak, s->nrank);
   uint32_t widest = 0;
   for (uint32_t r = 0; r < s->nrank; r++) {
     uint32_t n = s->rank_stage0[r + 1] - s->rank_stage0[r];
@@ -507,26 +501,26 @@ static void begin(Sched *s) {
     s->pool[r] = NEW_ARRAY(s->arena, PipePool, most);
     widest = n > widest ? n : widest;
   }
-  Colouring *c = s->colouring = NEW(s->arena, Colouring);
-  static const PipeClass coloured[] = {PIPE_ACT,  PIPE_GOUT, PIPE_LOCAL,
-                                       PIPE_HOST, PIPE_KEEP, PIPE_GUESS};
-  for (int k = 0; k < 6; k++) {
-    c->cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, 2 * (size_t)widest);
-    c->cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage);
-  }
-  c->key = NEW_ARRAY(s->arena, Key, 2 * (size_t)widest);
-  s->weight_first = s->weights ? NEW_ARRAY(s->arena, uint32_t, s->nstage) : NULL;
-  c->noff = NEW_ARRAY(s->arena, uint32_t, widest);
+  return widest;
 }
 
-bool slots(Sched *s, uint32_t r) {
-  if (r == 0)
-    begin(s);
-  make_streams(s, r);
-  channel_pools(s, r);
-  colour_rank(s, r, s->colouring->cls, s->colouring->key, s->colouring->noff);
-  side_slots(s, r);
-  if (r + 1 == s->nrank)
-    offload_guests(s);
+bool slots(Sched *s) {
+  Classes cls[PIPE_NCLASSES];
+  static const PipeClass coloured[] = {PIPE_ACT,  PIPE_GOUT, PIPE_LOCAL,
+                                       PIPE_HOST, PIPE_KEEP, PIPE_GUESS};
+  uint32_t widest = room_for_pools(s), *noff = NEW_ARRAY(s->arena, uint32_t, widest);
+  Key *key = NEW_ARRAY(s->arena, Key, 2 * (size_t)widest);
+  for (int k = 0; k < 6; k++) {
+    cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, 2 * (size_t)widest);
+    cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage);
+  }
+  s->peak = NEW_ARRAY(s->arena, Peak, s->nrank);
+  s->weight_first = s->weights ? NEW_ARRAY(s->arena, uint32_t, s->nstage) : NULL;
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    channel_pools(s, r);
+    colour_rank(s, r, cls, key, noff);
+    side_slots(s, r);
+  }
+  offload_guests(s);
   return true;
 }

@@ -49,47 +49,27 @@ RankStreams rank_streams(Arena *a, const Sched *s, uint32_t r, const PipeRank *k
   return w;
 }
 
-StreamRoom stream_room(const Sched *s, const PipeRank *rank) {
-  StreamRoom e = {.rows = 1};
-  for (uint32_t r = 0; r < s->nrank; r++)
-    e.rows = rank[r].ninstr + 1 > e.rows ? rank[r].ninstr + 1 : e.rows;
+StreamRoom stream_room(Arena *a, const RankStreams *w) {
+  size_t n = w->n;
+  StreamRoom e = {arena_alloc(a, (w->k->ninstr + (size_t)1) * n * sizeof *e.known),
+                  NEW_ARRAY(a, uint32_t, n * n), NEW_ARRAY(a, uint32_t, n)};
+  memset(e.known, 0, n * sizeof *e.known);
+  e.done[PIPE_COMPUTE] = e.now[PIPE_COMPUTE] = e.known[PIPE_COMPUTE] = 1;
   return e;
-}
-
-void forget_stream_room(Arena *a, StreamRoom *e) {
-  if (e->streams > 0)
-    arena_forget(a, e->known, (size_t)e->rows * e->streams * sizeof *e->known);
-}
-
-void start_rank(Arena *a, StreamRoom *e, const RankStreams *w) {
-  if (w->n > e->streams) {
-    size_t rows = e->rows, n = w->n;
-    forget_stream_room(a, e);
-    e->known = arena_alloc(a, rows * n * sizeof *e->known);
-    e->now = arena_alloc(a, n * n * sizeof *e->now);
-    e->done = arena_alloc(a, n * sizeof *e->done);
-    e->streams = w->n;
-  }
-  memset(e->done, 0, w->n * sizeof *e->done);
-  memset(e->now, 0, (size_t)w->n * w->n * sizeof *e->now);
-  memset(e->known, 0, w->n * sizeof *e->known);
-  e->done[PIPE_COMPUTE] = e->now[PIPE_COMPUTE] = e->known[PIPE_COMPUTE] = 1;
 }
 
 /* ---- events ---- */
 
 typedef struct Place {
+  Arena *arena; /* of this rank */
   const PipeRank *k;
   RankStreams w;
   StreamRoom room;
-  uint32_t *cell;       /* [rows] of the next: */
   uint32_t **row;       /* [streams] of each instruction of a stream; COMPUTE from 1 on */
   uint32_t *need;       /* clock */
   uint32_t *on, *after; /* [streams] of the row at hand: streams to wait for, and which row + 1 */
-  PipeSync *sync;       /* room for all of a rank: */
-  size_t nwait;         /* so many */
-  uint32_t nsync;
-  uint32_t *last, *event, *free; /* [rows] last: 0 between ranks */
+  VEC(PipeSync) sync;
+  uint32_t *last, *event, *free; /* [rows] */
 } Place;
 
 /* Row + 1 of the instruction that makes `count` of a stream complete: of a group of transfers the last. */
@@ -107,7 +87,7 @@ static inline const uint32_t *known(const Place *p, uint32_t row, const uint32_t
 
 static inline void wait_for(Place *p, uint32_t before, uint32_t of, uint32_t after,
                             const uint32_t ns) {
-  p->sync[p->nsync++] = (PipeSync){after ? after - 1 : NONE, before, NONE};
+  *vec_push(p->arena, &p->sync) = (PipeSync){after ? after - 1 : NONE, before, NONE};
   clock_join(&p->room.now[(size_t)of * ns], known(p, after, ns), ns);
 }
 
@@ -150,7 +130,7 @@ static uint32_t number_events(Place *p) {
   uint32_t nevent = 0, nfree = 0;
   uint32_t *const last = p->last, *const event = p->event, *const unused = p->free;
   /* by row + 1; last: the last row that waits, + 1 */
-  PipeSync *sync = p->sync, *const end = sync + p->nsync;
+  PipeSync *sync = p->sync.at, *const end = sync + p->sync.n;
   for (PipeSync *y = sync; y < end; y++)
     last[y->after + 1] = y->before + 1;   /* `before` ascends */
   for (uint32_t i = 0; i <= n + 1; i++) { /* i: row + 1 */
@@ -173,7 +153,6 @@ static inline void place_rank(Place *p, const uint32_t ns) {
   const uint32_t ninstr = p->k->ninstr;
   uint32_t *const done = p->room.done, *known_now = p->room.known, *const *const row = p->row;
   uint32_t few[PIPE_NSTREAMS], *need = ns <= PIPE_NSTREAMS ? few : p->need;
-  p->nsync = 0;
   for (uint32_t i = 0; i < ninstr; i++) {
     uint32_t of = stream_of_row(&p->w, &instr[i]), *now = &p->room.now[(size_t)of * ns];
     clock_needed(&p->w, i, need, ns);
@@ -185,74 +164,36 @@ static inline void place_rank(Place *p, const uint32_t ns) {
   place_waits(p, ninstr, PIPE_COMPUTE, done, ns);
 }
 
-/* Places for the rows of a rank, and what it needs for each of its streams. */
-static void start_place(Arena *a, Place *p) {
-  uint32_t n = p->w.n, *at = p->cell;
-  p->row = arena_alloc(a, n * sizeof *p->row);
+/* Room for what place_rank and number_events need. */
+static Place start_place(Arena *a, const Sched *s, uint32_t r, const PipeRank *k) {
+  size_t rows = k->ninstr + (size_t)1;
+  Place p = {.arena = a, .k = k, .w = rank_streams(a, s, r, k)};
+  uint32_t n = p.w.n, *cell = arena_alloc(a, rows * sizeof *cell);
+  p.room = stream_room(a, &p.w);
+  p.row = arena_alloc(a, n * sizeof *p.row);
   for (uint32_t x = 0; x < n; x++) {
-    p->row[x] = at;
-    at += p->w.count[x] + (x == PIPE_COMPUTE);
+    p.row[x] = cell;
+    cell += p.w.count[x] + (x == PIPE_COMPUTE);
   }
-  p->need = arena_alloc(a, n * sizeof *p->need);
-  p->on = arena_alloc(a, n * sizeof *p->on), p->after = arena_alloc(a, n * sizeof *p->after);
-}
-
-/* The most waits of a rank. */
-static size_t most_waits(const Sched *s, size_t rows) {
-  uint32_t most = 0;
-  for (uint32_t r = 0; s->lowering == PIPE_CHANNELS && r < s->nrank; r++) {
-    const PipeNeeds *need = &s->needs[r];
-    const Streams *t = &s->stream[r];
-    uint32_t n = need->first[1] ? need->first[1][t->ncopy] : need->first[0][t->ncompute];
-    most = n > most ? n : most;
-  }
-  return 2 * rows + most + PIPE_NSTREAMS + s->npipe_channel;
-}
-
-static Place *begin(Sched *s, const PipeRank *rank) {
-  Arena *a = s->arena;
-  Place *p = NEW(a, Place);
-  p->room = stream_room(s, rank);
-  size_t rows = p->room.rows;
-  p->nwait = most_waits(s, rows);
-  p->sync = arena_alloc(a, p->nwait * sizeof *p->sync);
-  p->cell = arena_alloc(a, rows * sizeof *p->cell);
-  p->last = NEW_ARRAY(a, uint32_t, rows);
-  p->event = arena_alloc(a, rows * sizeof *p->event);
-  p->free = arena_alloc(a, rows * sizeof *p->free);
+  p.need = arena_alloc(a, n * sizeof *p.need);
+  p.on = arena_alloc(a, n * sizeof *p.on), p.after = arena_alloc(a, n * sizeof *p.after);
+  p.last = NEW_ARRAY(a, uint32_t, rows);
+  p.event = arena_alloc(a, rows * sizeof *p.event);
+  p.free = arena_alloc(a, rows * sizeof *p.free);
   return p;
 }
 
-static void end(Arena *a, Place *p) {
-  size_t rows = p->room.rows;
-  arena_forget(a, p->sync, p->nwait * sizeof *p->sync);
-  arena_forget(a, p->cell, rows * sizeof *p->cell);
-  arena_forget(a, p->last, rows * sizeof *p->last);
-  arena_forget(a, p->event, rows * sizeof *p->event);
-  arena_forget(a, p->free, rows * sizeof *p->free);
-  forget_stream_room(a, &p->room);
-}
-
-void place_events(Sched *s, PipeRank *rank, uint32_t r) {
-  Arena *a = s->arena, tmp = {.oom = a->oom};
-  Place *p = s->place = r == 0 ? begin(s, rank) : s->place;
-  p->k = &rank[r];
-  p->w = rank_streams(&tmp, s, r, p->k);
-  start_rank(a, &p->room, &p->w);
-  start_place(&tmp, p);
-  if (p->w.n == PIPE_COPY)
-    place_rank(p, PIPE_COPY);
+void place_events(Sched *s, PipeRank *k, uint32_t r) {
+  Arena own = {.oom = s->arena->oom};
+  Place p = start_place(&own, s, r, k);
+  if (p.w.n == PIPE_COPY)
+    place_rank(&p, PIPE_COPY);
   else
-    place_rank(p, p->w.n);
-  rank[r].nevent = number_events(p);
-  rank[r].sync = p->sync, rank[r].nsync = p->nsync;
-  if (s->all_lists) {
-    PipeSync *sync = arena_alloc(a, (size_t)p->nsync * sizeof *sync + 1);
-    if (p->nsync)
-      memcpy(sync, p->sync, p->nsync * sizeof *sync);
-    rank[r].sync = sync;
-    if (r + 1 == s->nrank)
-      end(a, p);
-  }
-  arena_free(&tmp);
+    place_rank(&p, p.w.n);
+  k->nevent = number_events(&p);
+  PipeSync *sync = arena_alloc(s->arena, p.sync.n * sizeof *sync);
+  if (p.sync.n)
+    memcpy(sync, p.sync.at, p.sync.n * sizeof *sync);
+  k->sync = sync, k->nsync = p.sync.n;
+  arena_free(&own);
 }

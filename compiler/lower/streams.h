@@ -60,20 +60,15 @@ static inline void clock_needed(const RankStreams *w, uint32_t row, uint32_t *cl
   }
 }
 
-/* Room for the work on one rank after the other. */
+/* What is known on a rank: room for that, with nothing known but the begin. */
 typedef struct StreamRoom {
-  uint32_t rows;    /* the most of a rank: ninstr + 1 */
-  uint32_t streams; /* there is room for */
-  uint32_t *known;  /* [rows] clocks: row i + 1: once instruction i is over; 0: the begin */
-  uint32_t *now;    /* [streams] clocks: what each stream knows so far */
-  uint32_t *done;   /* clock */
+  uint32_t *known; /* [ninstr + 1] clocks: row i + 1: once instruction i is over; 0: the begin */
+  uint32_t *now;   /* [streams] clocks: what each stream knows so far */
+  uint32_t *done;  /* clock */
 } StreamRoom;
-StreamRoom stream_room(const Sched *s, const PipeRank *rank);
-/* Begins with a rank: nothing is known but the begin. Makes room for its streams. */
-void start_rank(Arena *a, StreamRoom *room, const RankStreams *w);
-void forget_stream_room(Arena *a, StreamRoom *room);
+StreamRoom stream_room(Arena *a, const RankStreams *w);
 
-/* Ensures sync, nsync and nevent of rank r, whose list is complete; of one rank after the other. */
-void place_events(Sched *s, PipeRank *rank, uint32_t r);
+/* Ensures sync, nsync and nevent of k, rank r, whose list is complete. */
+void place_events(Sched *s, PipeRank *k, uint32_t r);
 
 #endif

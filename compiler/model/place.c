@@ -29,19 +29,17 @@ static bool count_clause(Sched *s, const Expr *e, const char *what, int64_t leas
   return true;
 }
 
-/* Bytes of compiler memory while check_deadlock plays, which is when most is held: for each (row, microbatch) its
- * maps; for each op itself, when it ends in the play of order, its instruction, and its times; for each transfer
- * itself, once more where it was sorted from, its two instructions, and their times; of programs with versions of
- * weights a row for each op and each instruction; each copy itself, its instruction and its times. Where one rank is
- * held at a time (needs_all_lists), what an instruction is made from (comm.c) takes its place. */
-enum { MAP_BYTES = 4 * (int)sizeof(uint32_t), MADE_FROM_BYTES = 8, RANK_BYTES = 1024 };
+/* Bytes of compiler memory: for each (row, microbatch) its maps and what check_match knows of it; for each op itself, twice
+ * while their number grows, when it ends in the play of order, its instruction, and two times of it; for each transfer itself,
+ * once more where it was sorted from, its two instructions, and two times of each; of programs with versions of weights a row
+ * for each op and each instruction; each copy itself, its instruction and its times. */
+enum { MAP_BYTES = 6 * (int)sizeof(uint32_t), RANK_BYTES = 1024 };
 
 typedef unsigned __int128 Bytes;
 
 static bool refuse(Sched *s, const Clause *c, Bytes ops, Bytes moves) {
-  uint64_t instr = (needs_all_lists(s) ? sizeof(PipeInstr) : MADE_FROM_BYTES) +
-                   2 * sizeof(uint64_t),
-           op = sizeof(Op) + sizeof(uint64_t) + instr, move = 2 * sizeof(Xfer) + 2 * instr,
+  uint64_t instr = sizeof(PipeInstr) + 2 * sizeof(uint64_t),
+           op = 2 * sizeof(Op) + sizeof(uint64_t) + instr, move = 2 * sizeof(Xfer) + 2 * instr,
            copy = sizeof(Copy) + instr + MAP_BYTES, limit = s->opt->host_limit_bytes,
            rows = (uint64_t)NONE / 6 * (op + move); /* 32-bit rows of ops */
   struct rlimit space;

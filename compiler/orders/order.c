@@ -479,7 +479,8 @@ static inline uint64_t next_key(const KeyOf *k, const Xfer *x, uint32_t i, uint3
  * each bucket in the cache. most: no time is later. */
 static void sort_by_time(Sched *s, Xfer *x, uint32_t n, const uint64_t *end, uint64_t most) {
   enum { MEAN = 256 };
-  Keyed *keyed = arena_alloc(s->arena, (size_t)n * sizeof *keyed);
+  Arena own = {.oom = s->arena->oom};
+  Keyed *keyed = arena_alloc(&own, (size_t)n * sizeof *keyed);
   uint64_t turns = s->nstage > s->nmodel ? 4 * (uint64_t)s->nrank
                                          : 2 * (uint64_t)s->nrank; /* with sums or without */
   KeyOf k = {s, end, takes_time(s) ? turns : 1};
@@ -490,7 +491,7 @@ static void sort_by_time(Sched *s, Xfer *x, uint32_t n, const uint64_t *end, uin
   while (shift < 63 && most >> shift > n / MEAN)
     shift++;
   uint32_t nbucket = (uint32_t)(most >> shift) + 1, largest = 0;
-  uint32_t *first = NEW_ARRAY(s->arena, uint32_t, (size_t)nbucket + 1);
+  uint32_t *first = NEW_ARRAY(&own, uint32_t, (size_t)nbucket + 1);
   for (uint32_t i = 0; i < n; i++) {
     uint32_t bucket = (uint32_t)(next_key(&k, x, i, n) >> shift);
     largest = ++first[bucket + 1] > largest ? first[bucket + 1] : largest;
@@ -501,12 +502,11 @@ static void sort_by_time(Sched *s, Xfer *x, uint32_t n, const uint64_t *end, uin
     uint64_t key = next_key(&k, x, i, n);
     keyed[first[key >> shift]++] = (Keyed){key, x[i]};
   }
-  Keyed *room = arena_alloc(s->arena, (size_t)largest * sizeof *room + 1);
+  Keyed *room = arena_alloc(&own, (size_t)largest * sizeof *room);
   for (uint32_t b = 0, at = 0; b < nbucket; at = first[b++]) /* first: of the next one by now */
     if (first[b] > at)
       sort_bucket(&keyed[at], room, &x[at], first[b] - at, shift);
-  arena_forget(s->arena, room, (size_t)largest * sizeof *room);
-  arena_forget(s->arena, keyed, (size_t)n * sizeof *keyed);
+  arena_free(&own);
 }
 
 /* A transfer, or a side op of a COMM stream. */
@@ -562,7 +562,6 @@ bool order(Sched *s) {
   run.head = NEW_ARRAY(s->arena, uint32_t, s->nrank);
   size_t most = (size_t)s->nop + 2 * (size_t)s->nedge * s->nmb + (s->ntie ? s->nop : 0);
   run.xfer = arena_alloc(s->arena, most * sizeof *run.xfer);
-  s->xfer_room = most;
   if (!order_run(s, &run)) {
     report_cycle(s, run.end, run.head);
     return false;
@@ -572,11 +571,9 @@ bool order(Sched *s) {
   s->ideal_end = run.end;
   s->nxfer = run.nxfer;
   s->xfer = run.xfer;
-  if (s->ncomm_side > 0) {
+  if (s->ncomm_side > 0)
     sort_with_sides(s, &run);
-    arena_forget(s->arena, run.xfer, most * sizeof *run.xfer);
-  } else {
+  else
     sort_by_time(s, s->xfer, s->nxfer, run.end, run.t.makespan);
-  }
   return true;
 }

@@ -39,11 +39,8 @@ uint32_t *op_row(Sched *s, uint8_t kind, size_t cell) {
 
 static void push(Ex *x, uint8_t kind, uint8_t phase, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
-  if (s->nop == x->op_cap) {
-    Op *old = s->op;
+  if (s->nop == x->op_cap)
     vec_grow(s->arena, (void **)&s->op, &x->op_cap, sizeof *s->op);
-    arena_forget(s->arena, old, (size_t)s->nop * sizeof *old);
-  }
   s->op[s->nop++] = (Op){
       .kind = kind, .phase = phase, .stage = stage, .mb = mb, .site = op_site(s, x->use)};
 }

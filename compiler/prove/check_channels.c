@@ -534,23 +534,6 @@ static bool find_least(Sched *s, const MachineList *list) {
   return found;
 }
 
-/* With the transfers in the order of another lowering, global or channels, before check_deadlock. What that leaves in s
- * is for no other pass. */
-static bool completes_by(Sched *s, PipeLowering lowering) {
-  List *lists = s->lists;
-  PipeLowering own = s->lowering;
-  uint64_t *end = s->ideal_end; /* check_deadlock gives them back, also its own */
-  if (!end)
-    return false;
-  s->ideal_end = arena_alloc(s->arena, s->nop * sizeof *end + 1);
-  memcpy(s->ideal_end, end, s->nop * sizeof *end);
-  s->lists = NULL, s->lowering = lowering, s->all_lists = true;
-  bool ok = comm(s) && check_deadlock(s);
-  s->lists = lists, s->lowering = own, s->ideal_end = end;
-  BUG_IF(ok && s->opt->verify && !compiles_by(s, lowering));
-  return ok;
-}
-
 /* The lists with transfers that follow each other in one group. */
 static MachineList *join_transfers(Sched *s, const MachineList *list) {
   MachineList *joined = arena_alloc(s->arena, s->nrank * sizeof *joined + 1);
@@ -572,6 +555,8 @@ static MachineList *join_transfers(Sched *s, const MachineList *list) {
 static void offer_help(Sched *s, const MachineList *list) {
   const ChannelModel *model = &s->opt->model;
   ChannelModel m = *model;
+  if (!s->diag->out)
+    return; /* nobody reads it */
   if (m.buffer == 0 && m.channels <= CHANNELS_PAIR &&
       lists_complete(s, join_transfers(s, list), m)) {
     diag_help(s->diag,
@@ -582,7 +567,7 @@ static void offer_help(Sched *s, const MachineList *list) {
     return;
   }
   if (s->lowering != PIPE_GLOBAL) { /* what the engines carry out has no other channels */
-    bool one = completes_by(s, PIPE_GLOBAL), several = completes_by(s, PIPE_CHANNELS);
+    bool one = compiles_by(s, PIPE_GLOBAL), several = compiles_by(s, PIPE_CHANNELS);
     if (one || several)
       diag_help(s->diag, "it completes in the order that pipec finds: --lowering=%s%s",
                 one ? "global" : "channels", one && several ? ", --lowering=channels" : "");
@@ -598,7 +583,7 @@ static void offer_help(Sched *s, const MachineList *list) {
     diag_help(s->diag, "it completes with %s", name[c]);
     return;
   }
-  if (s->lists && completes_by(s, PIPE_GLOBAL))
+  if (s->lists && compiles_by(s, PIPE_GLOBAL))
     diag_help(s->diag, "it completes with the transfers that pipec derives: --lowering=global");
 }
 

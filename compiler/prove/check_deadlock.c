@@ -6,7 +6,7 @@
  * The transfers have one global order in which all data points forward, so a cycle needs an edge
  * that says "wait until a slot is free". More slots cure it: note [enough slots] in comm.c.
  *
- * Ensures ends, or starts (predicted.h), makespan, busy, steady, channel_slots. */
+ * Ensures starts, makespan, busy, steady, channel_slots. */
 #include <string.h>
 
 #include "graph.h"
@@ -17,7 +17,6 @@ typedef struct Hop {
   bool comm;
 } Hop;
 
-/* With all_lists the instructions; else their number alone. */
 static PipeStream *stream_views(Sched *s, bool comm_stream) {
   PipeStream *v = NEW_ARRAY(s->arena, PipeStream, s->nrank);
   for (uint32_t r = 0; r < s->nrank; r++) {
@@ -28,77 +27,18 @@ static PipeStream *stream_views(Sched *s, bool comm_stream) {
   return v;
 }
 
-/* Instructions of all ranks in one of their streams. */
-static size_t length_of(const Sched *s, bool comm_stream) {
+/* Room for a time of each instruction of a stream, rank after rank in one piece. */
+static uint64_t **time_rows(Sched *s, bool comm_stream) {
   size_t n = 0;
+  uint64_t **row = NEW_ARRAY(s->arena, uint64_t *, s->nrank);
   for (uint32_t r = 0; r < s->nrank; r++)
     n += comm_stream ? s->stream[r].ncomm : s->stream[r].ncompute;
-  return n;
-}
-
-static void forget_rows(Sched *s, uint64_t ***wide, uint32_t ***narrow, bool comm_stream) {
-  size_t n = length_of(s, comm_stream);
-  if (*wide)
-    arena_forget(s->arena, **wide, n * sizeof ***wide);
-  if (*narrow)
-    arena_forget(s->arena, **narrow, n * sizeof ***narrow);
-  *wide = NULL, *narrow = NULL;
-}
-
-void forget_ends(Sched *s) {
-  forget_rows(s, &s->compute_end, &s->compute_end32, false);
-  forget_rows(s, &s->comm_end, &s->comm_end32, true);
-}
-
-void forget_starts(Sched *s) {
-  uint32_t **none = NULL;
-  forget_rows(s, &s->compute_start, &none, false);
-  forget_rows(s, &s->comm_start, &none, true);
-}
-
-/* Room for the times of all instructions of a stream, rank after rank in one piece: wide, or if that is NULL narrow. */
-static void time_rows(Sched *s, bool comm_stream, uint64_t ***wide, uint32_t ***narrow) {
-  size_t n = length_of(s, comm_stream), at = 0;
-  if (wide) {
-    *wide = NEW_ARRAY(s->arena, uint64_t *, s->nrank);
-    **wide = arena_alloc(s->arena, n * sizeof ***wide);
-  } else {
-    *narrow = NEW_ARRAY(s->arena, uint32_t *, s->nrank);
-    **narrow = arena_alloc(s->arena, n * sizeof ***narrow);
-  }
+  uint64_t *at = arena_alloc(s->arena, n * sizeof *at);
   for (uint32_t r = 0; r < s->nrank; r++) {
-    if (wide)
-      (*wide)[r] = **wide + at;
-    else
-      (*narrow)[r] = **narrow + at;
+    row[r] = at;
     at += comm_stream ? s->stream[r].ncomm : s->stream[r].ncompute;
   }
-}
-
-/* Adds n times `time`; false: that is more than 32 bits hold. */
-static bool adds_up(uint64_t *sum, uint64_t n, uint64_t time) {
-  uint64_t all;
-  return !__builtin_mul_overflow(n, time, &all) && !__builtin_add_overflow(*sum, all, sum) &&
-         *sum <= UINT32_MAX;
-}
-
-/* Is every time of the machine less than 2^32? Until the last end there is always an instruction that takes its time,
- * so none is later than the sum of what all take. Side ops and copies are not looked for: they need all_lists. */
-static bool times_are_short(Sched *s) {
-  uint64_t sum = s->ideal.busy;
-  uint32_t *nmb = link_nmb(s);
-  for (uint32_t i = 0; i < nlinks(s); i++) {
-    Link l = link_at(s, i);
-    for (int back = 0; link_crosses(s, l) && back < (s->forward ? 1 : 2); back++)
-      if (!adds_up(&sum, nmb[i], edge_time(s, l.edge, back ? l.to : l.from, !back)))
-        return false;
-  }
-  for (uint32_t st = 0; st < s->nstage && !s->forward; st++)
-    for (int tie = 0; tie < 2; tie++)
-      if (!adds_up(&sum, s->round0[st + 1] - s->round0[st],
-                   s->stage[st].time[tie ? PIPE_TIE : PIPE_REDUCE]))
-        return false;
-  return sum <= UINT32_MAX;
+  return row;
 }
 
 /* The head of a stuck stream, or NULL when the stream is finished. */
@@ -148,7 +88,7 @@ static Hop find_cycle(Sched *s, const PipeSimOut *o) {
   return (Hop){0, false};
 }
 
-/* Of the heads, all lists are there. */
+/* Says who waits for whom, from `start` on, which is on the wait cycle. */
 static void report(Sched *s, const PipeSimOut *o, Hop start) {
   char text[OP_TEXT], other[OP_TEXT];
   Hop h = start;
@@ -183,7 +123,6 @@ static bool complete(Sched *s, PipeSimIn *in, PipeSimOut *out) {
       s->arena->oom(0);
     BUG_IF(st == PIPE_SIM_MISMATCH); /* both ends come from one list */
     if (!comm_more_slots(s)) {
-      BUG_IF(!s->all_lists); /* comm lists them in an order that completes: note [enough slots] */
       report(s, out, find_cycle(s, out));
       return false;
     }
@@ -230,21 +169,11 @@ bool check_deadlock(Sched *s) {
   out.link_busy = s->link_busy = s->nshare ? NEW_ARRAY(s->arena, uint64_t, s->nlink) : NULL;
   out.rank_busy = s->rank_busy = NEW_ARRAY(s->arena, uint64_t, s->nrank);
   out.rank_window = NEW_ARRAY(s->arena, uint64_t, s->nrank);
-  PipeMake make = stream_maker(s);
-  in.make = s->all_lists ? NULL : &make;
   in.compute = stream_views(s, false);
   in.comm = stream_views(s, true);
-  bool narrow = !s->all_lists && times_are_short(s);
-  time_rows(s, true, narrow ? NULL : &s->comm_end,
-            &s->comm_end32); /* the larger first: comm has given one back */
-  time_rows(s, false, narrow ? NULL : &s->compute_end, &s->compute_end32);
-  out.comm_end = s->comm_end, out.comm_end32 = s->comm_end32;
-  out.compute_end = s->compute_end, out.compute_end32 = s->compute_end32;
-  if (s->lists || s->lowering == PIPE_CHANNELS) {
-    time_rows(s, false, &s->compute_start, NULL);
-    time_rows(s, true, &s->comm_start, NULL);
-    out.compute_start = s->compute_start, out.comm_start = s->comm_start;
-  }
+  out.compute_start = s->compute_start = time_rows(s, false);
+  out.comm_start = s->comm_start = time_rows(s, true);
+  out.compute_end = time_rows(s, false);
   if (s->ncopy) {
     PipeStream *copy = NEW_ARRAY(s->arena, PipeStream, s->nrank);
     uint64_t *cell = arena_alloc(s->arena, s->ncopy * sizeof *cell);
@@ -263,15 +192,9 @@ bool check_deadlock(Sched *s) {
   }
   if (!complete(s, &in, &out))
     return false;
-  BUG_IF(narrow && out.makespan > UINT32_MAX);
   if (out.comm_turn && out.makespan > s->ideal.makespan)
     try_more_slots(s, &in, &out);
-  find_steady(s);
-  if (s->compute_start)
-    forget_ends(s);
-  arena_forget(s->arena, s->ideal_end,
-               (size_t)s->nop * sizeof *s->ideal_end); /* for slots of channels only, by now */
-  s->ideal_end = NULL;
+  find_steady(s, out.compute_end);
   if (out.comm_turn)
     sort_channels(s, out.comm_turn);
   s->makespan = out.makespan;

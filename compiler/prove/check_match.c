@@ -41,27 +41,8 @@ static bool right_ends(const PipeProgram *p, uint32_t r, const PipeInstr *in) {
 enum { BOTH = NONE };
 typedef struct Match {
   uint32_t *number, *channel, *count[2], *peer;
-  size_t n;
   uint64_t left;
 } Match;
-
-static Match *begin(Sched *s) {
-  const PipeProgram *p = s->prog;
-  Match *m = NEW(s->arena, Match);
-  m->n = 2 * (size_t)(p->edge ? p->nedge : p->nstage) * p->nmb;
-  m->number = NEW_ARRAY(s->arena, uint32_t, m->n);
-  m->channel = p->channel ? NEW_ARRAY(s->arena, uint32_t, m->n) : NULL;
-  m->count[0] = NEW_ARRAY(s->arena, uint32_t, p->nrank);
-  m->count[1] = NEW_ARRAY(s->arena, uint32_t, p->nrank);
-  m->peer = NEW_ARRAY(s->arena, uint32_t, p->nrank);
-  return m;
-}
-
-static void end(Arena *a, Match *m) {
-  arena_forget(a, m->number, m->n * sizeof *m->number);
-  if (m->channel)
-    arena_forget(a, m->channel, m->n * sizeof *m->channel);
-}
 
 /* Whichever end of a tensor comes first gives it its number, the other one must come to the same. Two SENDs, or
  * two RECVs, of one tensor are on one pair (right_ends), so their numbers differ. NULL, or the first end of rank r
@@ -151,13 +132,18 @@ static bool report_mismatch(Sched *s) {
   return false;
 }
 
-bool check_match(Sched *s, uint32_t r) {
-  Match *m = s->match = r == 0 ? begin(s) : s->match;
-  const PipeInstr *wrong = wrong_end(s, m, r);
-  if (!wrong && r + 1 < s->nrank)
-    return true;
-  bool ok = !wrong && m->left == 0;
-  end(s->arena, m);
-  BUG_IF(!ok && !s->all_lists); /* the machine has run what these lists are made from */
+bool check_match(Sched *s) {
+  const PipeProgram *p = s->prog;
+  size_t n = 2 * (size_t)(p->edge ? p->nedge : p->nstage) * p->nmb;
+  Arena own = {.oom = s->arena->oom};
+  Match m = {.number = NEW_ARRAY(&own, uint32_t, n),
+             .channel = p->channel ? NEW_ARRAY(&own, uint32_t, n) : NULL,
+             .count = {NEW_ARRAY(&own, uint32_t, p->nrank), NEW_ARRAY(&own, uint32_t, p->nrank)},
+             .peer = NEW_ARRAY(&own, uint32_t, p->nrank)};
+  bool ok = true;
+  for (uint32_t r = 0; r < p->nrank && ok; r++)
+    ok = !wrong_end(s, &m, r);
+  ok = ok && m.left == 0;
+  arena_free(&own);
   return ok || report_mismatch(s);
 }

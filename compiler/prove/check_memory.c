@@ -94,18 +94,16 @@ static void report(Sched *s, uint32_t r, uint32_t more) {
     diag_help(s->diag, "the limit is in bytes: a larger one has a unit, such as 40GiB");
 }
 
-bool check_memory(Sched *s, uint32_t last) {
+bool check_memory(Sched *s) {
   uint64_t limit = s->opt->memory_limit_bytes;
-  if (last == 0 && limit && !s->sized) {
+  if (limit && !s->sized) {
     diag_error(s->diag, DIAG_NO_SIZES, s->def ? s->def->name_at : NO_SPAN,
                "a memory limit needs sizes: schedule '%s' has no 'bytes' and no profile", s->name);
     return false;
   }
-  sum_rank(s, last);
-  if (last + 1 < s->nrank)
-    return true;
   uint32_t over = 0, worst = 0;
   for (uint32_t r = 0; r < s->nrank; r++) {
+    sum_rank(s, r);
     over += limit && s->peak[r].bytes[PEAK_total] > limit && !PLANTED(MEMORY_LIMIT);
     if (s->peak[r].bytes[PEAK_total] > s->peak[worst].bytes[PEAK_total])
       worst = r;

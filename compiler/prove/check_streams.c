@@ -241,34 +241,26 @@ static size_t nslots(const Sched *s, uint32_t r) {
   return (size_t)s->prog->rank[r].nslot + s->rank_stage0[r + 1] - s->rank_stage0[r];
 }
 
-static Proof *begin(Sched *s) {
-  Proof *v = NEW(s->arena, Proof);
-  v->s = s, v->room = stream_room(s, s->prog->rank);
-  v->records = arena_alloc(s->arena, v->room.rows * sizeof *v->records);
-  return v;
-}
-
-static void end(Arena *a, Proof *v) {
-  arena_forget(a, v->records, v->room.rows * sizeof *v->records);
-  forget_stream_room(a, &v->room);
-}
-
-bool check_streams(Sched *s, uint32_t r) {
+static bool proves(Sched *s, uint32_t r) {
   Arena own = {.oom = s->arena->oom};
-  Proof *v = s->proof = r == 0 ? begin(s) : s->proof;
-  v->r = r, v->k = &s->prog->rank[r];
-  v->w = rank_streams(&own, s, r, v->k);
-  start_rank(s->arena, &v->room, &v->w);
-  v->need = arena_alloc(&own, v->w.n * sizeof *v->need);
-  v->before = arena_alloc(&own, v->w.n * sizeof *v->before);
-  v->alone = arena_alloc(&own, v->w.n * sizeof *v->alone);
-  v->touched = NEW_ARRAY(&own, uint32_t, nslots(s, r) * v->w.n);
-  v->last = arena_alloc(&own, v->k->nevent * sizeof *v->last + 1);
-  memset(v->records, 0, ((size_t)v->k->ninstr + 1) * sizeof *v->records);
-  memset(v->last, 0xff, v->k->nevent * sizeof *v->last);
-  bool ok = v->w.n == PIPE_COPY ? check_rank(v, PIPE_COPY) : check_rank(v, v->w.n);
+  Proof v = {.s = s, .r = r, .k = &s->prog->rank[r]};
+  v.w = rank_streams(&own, s, r, v.k);
+  v.room = stream_room(&own, &v.w);
+  v.need = arena_alloc(&own, v.w.n * sizeof *v.need);
+  v.before = arena_alloc(&own, v.w.n * sizeof *v.before);
+  v.alone = arena_alloc(&own, v.w.n * sizeof *v.alone);
+  v.touched = NEW_ARRAY(&own, uint32_t, nslots(s, r) * v.w.n);
+  v.records = NEW_ARRAY(&own, uint32_t, (size_t)v.k->ninstr + 1);
+  v.last = arena_alloc(&own, v.k->nevent * sizeof *v.last + 1);
+  memset(v.last, 0xff, v.k->nevent * sizeof *v.last);
+  bool ok = v.w.n == PIPE_COPY ? check_rank(&v, PIPE_COPY) : check_rank(&v, v.w.n);
   arena_free(&own);
-  if (r + 1 == s->nrank)
-    end(s->arena, v);
   return ok;
+}
+
+bool check_streams(Sched *s) {
+  for (uint32_t r = 0; r < s->nrank; r++)
+    if (!proves(s, r))
+      return false;
+  return true;
 }

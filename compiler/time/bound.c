@@ -327,7 +327,6 @@ Timing bound_of(Sched *s, Arena *a, const int64_t *room) {
     bound.span = most(bound.span, window);
     bound.makespan = most(bound.makespan, most(all, t.head_f + window));
   }
-  arena_forget(a, x.head, s->nop * sizeof *x.head);
   return bound;
 }
 
@@ -335,6 +334,8 @@ void fill_bound(Sched *s) {
   int64_t *room = NEW_ARRAY(s->arena, int64_t, s->nrank);
   for (uint32_t r = 0; r < s->nrank; r++)
     room[r] = s->peak[r].inflight;
-  s->bound = bound_of(s, s->arena, room);
+  Arena own = {.oom = s->arena->oom};
+  s->bound = bound_of(s, &own, room);
+  arena_free(&own);
   s->bound.busy = s->busy;
 }

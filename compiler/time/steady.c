@@ -3,7 +3,7 @@
  * but for two sorts of the microbatches. */
 #include <stdlib.h>
 
-#include "predicted.h"
+#include "pipec.h"
 
 static int by_value(const void *a, const void *b) {
   uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -13,7 +13,7 @@ static int by_value(const void *a, const void *b) {
 /* A microbatch enters with its first forward and completes with its last backward, or forward. Between the
  * completions of the middle half of them so many go through; where all enter before any of them
  * completes, in phases, the time in which they enter counts, too. And no rank is faster than its work. */
-void find_steady(Sched *s) {
+void find_steady(Sched *s, uint64_t *const *end) {
   uint32_t n = s->nmb / s->slices, lo = n / 4, hi = lo + n / 2;
   uint64_t *done = NEW_ARRAY(s->arena, uint64_t, n), *begun = NEW_ARRAY(s->arena, uint64_t, n),
            most = 0;
@@ -29,9 +29,9 @@ void find_steady(Sched *s) {
       uint32_t m = op[i].mb / s->slices;
       if (op[i].kind > PIPE_W) /* F B I W have a microbatch */
         continue;
-      uint64_t start = compute_start(s, r, i), end = compute_end(s, r, i);
+      uint64_t start = s->compute_start[r][i];
       begun[m] = start < begun[m] ? start : begun[m];
-      done[m] = end > done[m] ? end : done[m];
+      done[m] = end[r][i] > done[m] ? end[r][i] : done[m];
     }
   }
   qsort(done, n, sizeof *done, by_value);

@@ -27,22 +27,12 @@
 extern "C" {
 #endif
 
-/* One stream of one rank: indices into instr, or all of instr[0..n) when index is NULL. instr NULL: see
- * PipeMake. */
+/* One stream of one rank: indices into instr, or all of instr[0..n) when index is NULL. */
 typedef struct PipeStream {
   const PipeInstr *instr;
   const uint32_t *index;
   uint32_t n;
 } PipeStream;
-
-/* Instructions that stand nowhere, but are made when they are asked for: position i of a stream of a rank, with all
- * that the machine reads: op, group (of an action), stage, mb, peer, keep and waits. May be called again for the
- * same. */
-typedef struct PipeMake {
-  void (*compute)(const void *of, uint32_t rank, uint32_t i, PipeInstr *c);
-  void (*comm)(const void *of, uint32_t rank, uint32_t i, PipeInstr *c);
-  const void *of;
-} PipeMake;
 
 /* What the COMPUTE and COPY instructions of a rank need of its COMM stream, where that has channels: positions in
  * it. */
@@ -55,7 +45,6 @@ typedef struct PipeSimIn {
   uint32_t nrank;
   const PipeStream *compute; /* [nrank] */
   const PipeStream *comm;    /* [nrank] */
-  const PipeMake *make;      /* NULL, or in place of the instr of both; neither groups nor needs then */
   const PipeStage *stage;    /* times */
   const PipeStream *copy;    /* [nrank], or NULL: there is none */
   const PipeEdge *edge;      /* these three as in PipeGraph */
@@ -78,8 +67,6 @@ typedef struct PipeSimIn {
 typedef struct PipeSimOut {
   uint64_t **compute_start, **compute_end; /* [nrank][n] */
   uint64_t **comm_start, **comm_end;
-  uint32_t **compute_end32, **comm_end32;  /* NULL, or in place of compute_end and comm_end, where no end is more than
-                                              UINT32_MAX */
   uint64_t **copy_start, **copy_end;
   uint32_t *compute_done, *comm_done;      /* [nrank], required: how far each stream came; of COMM with channels: the
                                               first that was not carried out */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The abstract machine (pipe_sim.h). pair.c and predict.c are the rest of it. More than 800 lines: all parts of it work
- * on the state of all others.
+ * The abstract machine (pipe_sim.h). pair.c and predict.c are the rest of it.
  *
  * A rank is examined once at first and again whenever its peer has completed a transfer with it.
  * Examining it runs its streams as far as they go. Each condition of a head instruction is
@@ -8,8 +7,7 @@
  * the last condition of a transfer true finds the other side ready. So nothing is polled, every
  * examination but the first is paid for by an instruction; what it costs beyond that, pipe_sim.h says.
  *
- * With shared links a transfer that both sides are ready for waits in a heap, by the time since when, until nothing
- * else can go on.
+ * With shared links a transfer that both sides are ready for waits in a heap until nothing else runs.
  *
  * The start of an instruction depends only on the ends of earlier ones, never on the order in which
  * ranks are examined. Sums of times saturate at UINT64_MAX. */
@@ -23,9 +21,7 @@ typedef struct Queue {
   uint32_t rank, n, done;
   const uint32_t *at; /* [n] positions in the COMM stream of the rank; NULL: it is that */
   uint64_t free;
-  bool held;     /* its head is in Machine.heap */
-  uint32_t made; /* 1 + the position that `head` is, if it was made (PipeMake); 0: none */
-  PipeInstr head;
+  bool held; /* its head is in Machine.heap */
   /* With groups: of the one at the head, if it has started. */
   bool posted;
   uint8_t *paired; /* [n]: its other end has been found */
@@ -33,23 +29,15 @@ typedef struct Queue {
   uint64_t post, group_end;
 } Queue;
 
-/* When the instructions of a stream have ended: one of the two. */
-typedef struct Ends {
-  uint64_t *wide;
-  uint32_t *narrow;
-} Ends;
-
 /* The streams of a rank: the next position of each, when the last instruction ended, and the ends
  * of all so far: a wait may refer to any of them. */
 typedef struct Rank {
   uint32_t ncompute, ncomm, ncopy; /* ncomm: carried out */
   uint32_t queue0, nqueue;
   uint64_t compute_free, copy_free;
-  Ends compute_end, comm_end;
-  uint64_t *copy_end;
-  uint8_t *over; /* [comm] with channels: it has been carried out */
-  uint64_t begin,
-      compute_begin; /* first start of any instruction, of COMPUTE; UINT64_MAX: none yet */
+  uint64_t *compute_end, *comm_end, *copy_end;
+  uint8_t *over;                 /* [comm] with channels: it has been carried out */
+  uint64_t begin, compute_begin; /* first start of all, of COMPUTE; UINT64_MAX: none yet */
   bool queued;
 } Rank;
 
@@ -95,27 +83,10 @@ static inline void fetch_ahead(const void *p, size_t size, int write) {
   write ? __builtin_prefetch(at, 1) : __builtin_prefetch(at);
 }
 
-static inline uint64_t end_at(Ends e, uint32_t i) { return e.narrow ? e.narrow[i] : e.wide[i]; }
-
-static inline void set_end(Ends e, uint32_t i, uint64_t end) {
-  if (e.narrow)
-    e.narrow[i] = (uint32_t)end;
-  else
-    e.wide[i] = end;
-}
-
-static inline void fetch_end(Ends e, uint32_t i) {
-  if (e.narrow)
-    fetch_ahead(&e.narrow[i], sizeof *e.narrow, 1);
-  else
-    fetch_ahead(&e.wide[i], sizeof *e.wide, 1);
-}
-
 static uint64_t add(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
 
 static PipeTimes times(const Machine *m) {
-  const PipeSimIn *in = m->in;
-  return (PipeTimes){in->stage, in->side, in->unit_time, in->nunit_time};
+  return (PipeTimes){m->in->stage, m->in->side, m->in->unit_time, m->in->nunit_time};
 }
 
 static uint64_t time_of(const Machine *m, const PipeInstr *c) { return pipe_time(times(m), c); }
@@ -130,25 +101,14 @@ static void enqueue(Machine *m, uint32_t r) {
   m->rank[r].queued = true;
 }
 
-/* Position i of the COMPUTE stream of a rank; room: for what is made. */
-static const PipeInstr *compute_at(const Machine *m, uint32_t r, uint32_t i, PipeInstr *room) {
-  const PipeMake *make = m->in->make;
-  if (!make)
-    return stream_at(&m->in->compute[r], i);
-  make->compute(make->of, r, i, room);
-  return room;
-}
-
 /* Times the action of n > 1 ops from i on, which starts at `start`: its ops one after the other in list
  * order, none later than its end; the last ends with it. Returns its end. */
 static uint64_t run_action(Machine *m, uint32_t r, uint32_t i, uint32_t n, uint64_t start) {
-  PipeInstr room[2];
-  const PipeInstr *a = compute_at(m, r, i, &room[0]), *b = compute_at(m, r, i + 1, &room[1]);
+  const PipeStream *s = &m->in->compute[r];
+  const PipeInstr *a = stream_at(s, i), *b = stream_at(s, i + 1);
   uint64_t time = 0, at = start, end;
-  for (uint32_t j = i; j < i + n; j++) {
-    PipeInstr one;
-    time = add(time, time_of(m, compute_at(m, r, j, &one)));
-  }
+  for (uint32_t j = i; j < i + n; j++)
+    time = add(time, time_of(m, stream_at(s, j)));
   if (n == 2 && ((a->op == PIPE_F && b->op == PIPE_B) || (a->op == PIPE_B && b->op == PIPE_F))) {
     const PipeInstr *f = a->op == PIPE_F ? a : b;
     uint64_t fused = pipe_fused_time(times(m), f->stage, f->mb);
@@ -156,13 +116,12 @@ static uint64_t run_action(Machine *m, uint32_t r, uint32_t i, uint32_t n, uint6
   }
   end = add(start, time);
   for (uint32_t j = i; j < i + n; j++) {
-    PipeInstr one;
-    const PipeInstr *c = compute_at(m, r, j, &one);
+    const PipeInstr *c = stream_at(s, j);
     if (m->out->compute_start)
       m->out->compute_start[r][j] = at;
     at = add(at, time_of(m, c));
     at = j + 1 == i + n || at > end ? end : at;
-    set_end(m->rank[r].compute_end, j, at);
+    m->rank[r].compute_end[j] = at;
   }
   return end;
 }
@@ -174,14 +133,14 @@ static bool has_comm(const Machine *m, uint32_t r, int copy, uint32_t i, uint32_
   const PipeNeeds *need = m->in->needs ? &m->in->needs[r] : NULL;
   if (!need) {
     if (wait > 0 && wait <= k->ncomm)
-      *start = later(*start, end_at(k->comm_end, wait - 1));
+      *start = later(*start, k->comm_end[wait - 1]);
     return wait <= k->ncomm;
   }
   const uint32_t *first = need->first[copy];
   for (uint32_t j = first ? first[i] : 0; first && j < first[i + 1]; j++) {
     if (!k->over[need->on[j]])
       return false;
-    *start = later(*start, end_at(k->comm_end, need->on[j]));
+    *start = later(*start, k->comm_end[need->on[j]]);
   }
   return true;
 }
@@ -193,14 +152,12 @@ static void run_compute(Machine *m, uint32_t r) {
   uint64_t busy = 0;
   uint32_t i = k->ncompute;
   for (; i < s->n; i++) {
-    PipeInstr room;
-    const PipeInstr *c = compute_at(m, r, i, &room);
+    const PipeInstr *c = stream_at(s, i);
     uint64_t start = k->compute_free;
     if (c->wait_copy > k->ncopy || !has_comm(m, r, 0, i, c->wait, &start))
       break;
-    if (c != &room)
-      fetch_ahead(c, sizeof *c, 0);
-    fetch_end(k->compute_end, i);
+    fetch_ahead(c, sizeof *c, 0);
+    fetch_ahead(&k->compute_end[i], sizeof *k->compute_end, 1);
     if (starts)
       fetch_ahead(&starts[i], sizeof *starts, 1);
     if (c->wait_copy)
@@ -213,8 +170,7 @@ static void run_compute(Machine *m, uint32_t r) {
     } else {
       if (starts)
         starts[i] = start;
-      k->compute_free = add(start, time_of(m, c));
-      set_end(k->compute_end, i, k->compute_free);
+      k->compute_end[i] = k->compute_free = add(start, time_of(m, c));
     }
     busy = add(busy, k->compute_free - start);
   }
@@ -233,7 +189,7 @@ static bool run_copy(Machine *m, uint32_t r) {
     const PipeInstr *c = stream_at(s, i);
     Group *g = m->in->group && m->in->group[r] ? &m->group[m->in->group[r] - 1] : NULL;
     uint64_t start = c->wait && c->wait <= k->ncompute
-                         ? later(k->copy_free, end_at(k->compute_end, c->wait - 1))
+                         ? later(k->copy_free, k->compute_end[c->wait - 1])
                          : k->copy_free;
     if (c->wait > k->ncompute || (g && c->gout != g->next) ||
         !has_comm(m, r, 1, i, c->wait_copy, &start))
@@ -257,15 +213,8 @@ static bool run_copy(Machine *m, uint32_t r) {
 
 /* Position i of queue q. */
 static const PipeInstr *queue_at(const Machine *m, uint32_t q, uint32_t i) {
-  Queue *x = &m->queue[q];
-  const PipeMake *make = m->in->make;
-  if (!make)
-    return stream_at(&m->in->comm[x->rank], x->at ? x->at[i] : i);
-  if (x->made != i + 1) {
-    make->comm(make->of, x->rank, i, &x->head);
-    x->made = i + 1;
-  }
-  return &x->head;
+  const Queue *x = &m->queue[q];
+  return stream_at(&m->in->comm[x->rank], x->at ? x->at[i] : i);
 }
 
 /* The head of queue q if it has its waits, else NULL. */
@@ -311,10 +260,9 @@ static void carried_out(Machine *m, uint32_t q, uint32_t i, uint64_t end) {
   const Queue *x = &m->queue[q];
   Rank *k = &m->rank[x->rank];
   uint32_t at = x->at ? x->at[i] : i;
-  if (!m->in->make)
-    fetch_ahead(stream_at(&m->in->comm[x->rank], at), sizeof(PipeInstr), 0);
-  fetch_end(k->comm_end, at);
-  set_end(k->comm_end, at, end);
+  fetch_ahead(stream_at(&m->in->comm[x->rank], at), sizeof(PipeInstr), 0);
+  fetch_ahead(&k->comm_end[at], sizeof *k->comm_end, 1);
+  k->comm_end[at] = end;
   if (k->over)
     k->over[at] = 1;
   if (m->out->comm_turn)
@@ -344,7 +292,7 @@ static void complete_comm(Machine *m, uint32_t q, uint64_t start, uint64_t end) 
 static uint64_t comm_from(const Machine *m, uint32_t q, const PipeInstr *c) {
   const Rank *k = &m->rank[m->queue[q].rank];
   uint64_t from = m->queue[q].free;
-  from = c->wait ? later(from, end_at(k->compute_end, c->wait - 1)) : from;
+  from = c->wait ? later(from, k->compute_end[c->wait - 1]) : from;
   return c->wait_copy ? later(from, k->copy_end[c->wait_copy - 1]) : from;
 }
 
@@ -770,24 +718,14 @@ static bool find_queues(Machine *m, size_t ncomm) {
   return true;
 }
 
-/* The caller's for rank r, or n of *room. */
-static Ends ends_of(uint64_t *const *wide, uint32_t *const *narrow, uint32_t r, uint64_t **room,
-                    uint32_t n) {
-  if (wide || narrow)
-    return (Ends){wide ? wide[r] : NULL, narrow ? narrow[r] : NULL};
-  Ends e = {*room, NULL};
-  *room += n;
-  return e;
-}
-
 PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
   PipeSimStatus st = PIPE_SIM_NOMEM;
   size_t n = in->nrank, nends = 0, ncomm = 0;
   for (uint32_t r = 0; r < in->nrank; r++)
     ncomm += in->comm[r].n;
   for (uint32_t r = 0; r < in->nrank; r++)
-    nends += (out->compute_end || out->compute_end32 ? 0 : (size_t)in->compute[r].n) +
-             (out->comm_end || out->comm_end32 ? 0 : (size_t)in->comm[r].n) +
+    nends += (out->compute_end ? 0 : (size_t)in->compute[r].n) +
+             (out->comm_end ? 0 : (size_t)in->comm[r].n) +
              (out->copy_end || !in->copy ? 0 : (size_t)in->copy[r].n);
   Rank *ranks = calloc(n + 1, sizeof *ranks);
   uint32_t *ready = calloc(n + 1, sizeof *ready);
@@ -808,8 +746,10 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
   for (uint32_t r = 0; r < in->nrank; r++) {
     Rank *k = &ranks[r];
     k->begin = k->compute_begin = UINT64_MAX;
-    k->compute_end = ends_of(out->compute_end, out->compute_end32, r, &end, in->compute[r].n);
-    k->comm_end = ends_of(out->comm_end, out->comm_end32, r, &end, in->comm[r].n);
+    k->compute_end = out->compute_end ? out->compute_end[r] : end;
+    end += out->compute_end ? 0 : in->compute[r].n;
+    k->comm_end = out->comm_end ? out->comm_end[r] : end;
+    end += out->comm_end ? 0 : in->comm[r].n;
     k->copy_end = out->copy_end ? out->copy_end[r] : end;
     end += out->copy_end || !in->copy ? 0 : in->copy[r].n;
     if (in->groups)

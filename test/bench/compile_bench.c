@@ -3,10 +3,7 @@
  *
  *   - 1F1B P=64 M=512 through every pass and out as C: 0.1 s (a peer's generator in Python needs 0.15
  *     to 0.25 s for the order alone);
- *   - 1F1B with 10 M instructions through every proof, without output: 1 s and 1 GiB;
- *   - with --large only: schedules of 100 M instructions, each once, in a process of its own: 10 s and 8 GiB; beside
- *     it how long the system takes to give so much memory, and a plain pass over it, one that reads and writes; with
- *     --one any schedule of the library in the same way;
+ *   - 1F1B with 10 M instructions through every proof, without output: 1 s and 2 GiB;
  *   - ZB-1p and V-ZB, tuned, at P=64 M=512: the 1.8 and 3.5 s that their authors' generators need there;
  *   - the simulation of an emitted program (pipe_predict), 1F1B with 1.6 M instructions and DualPipe: 20 M
  *     instructions a second;
@@ -16,19 +13,18 @@
  * With --grow every schedule of the library, M = 2P, at growing sizes: user time against instructions, as an
  * exponent: 1 is linear. (The ones that are tuned search, and are not.)
  *
- *   compile_bench STDLIB_DIR [--small] [--large | --grow | --one NAME P M]
+ *   compile_bench STDLIB_DIR [--small] [--grow | --one NAME P M]
  *
  * --small: P=4 M=8 throughout, once, without bounds: that it works, for tests.
  *
  * Each line is the best of three runs: time, instructions per second, ratio to the bound (below 1 is
  * within it). User time is printed beside elapsed time, because first use of memory is the system's
  * and varies between machines. */
-#define _DEFAULT_SOURCE /* fork, wait4, madvise */
+#define _DEFAULT_SOURCE /* fork, wait4 */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -152,34 +148,15 @@ static void simulated(const char *dir, const char *name, uint32_t P, uint32_t M)
   arena_free(&arena);
 }
 
-/* Memory that nobody has touched yet, and then a pass that reads and writes all of it. */
-static void plain(size_t bytes, double *first, double *again) {
-  uint64_t *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (p == MAP_FAILED)
-    exit(1);
-  madvise(p, bytes, MADV_HUGEPAGE);
-  double at = seconds();
-  for (size_t i = 0; i < bytes / 4096; i++)
-    p[i * 512] = i;
-  *first = seconds() - at;
-  at = seconds();
-  for (size_t i = 0; i < bytes / 8; i++)
-    p[i] += i;
-  *again = seconds() - at;
-  munmap(p, bytes);
-}
-
 /* A child of its own, so that what is resident is its own. */
-static void large(const char *dir, const char *name, uint32_t P, uint32_t M) {
-  if (small)
-    P = 4, M = 8;
+static void one(const char *dir, const char *name, uint32_t P, uint32_t M) {
   fflush(stdout);
   pid_t child = fork();
   if (child == 0) {
     Run r = once(dir, name, P, M, EMIT_NONE, true);
-    printf("%s P=%u M=%u %llu instr: %.1f s (user %.1f), ratio to 10 s of 100 M %.2f (user %.2f); ",
-           name, P, M, (unsigned long long)r.instr, r.wall, r.user,
-           r.wall / 10 * 1e8 / (double)r.instr, r.user / 10 * 1e8 / (double)r.instr);
+    printf("%s P=%u M=%u %llu instr: %.2f s (user %.2f), ratio to 1 s of 10 M %.2f (user %.2f); ",
+           name, P, M, (unsigned long long)r.instr, r.wall, r.user, r.wall * 1e7 / (double)r.instr,
+           r.user * 1e7 / (double)r.instr);
     fflush(stdout);
     _exit(0);
   }
@@ -187,13 +164,9 @@ static void large(const char *dir, const char *name, uint32_t P, uint32_t M) {
   struct rusage u;
   if (child < 0 || wait4(child, &status, 0, &u) < 0 || status != 0)
     exit(1);
-  double first, again;
-  plain((size_t)u.ru_maxrss * 1024, &first, &again);
-  printf(
-      "system %.1f s; %.2f GiB resident, ratio to 8 GiB %.2f; as much memory from the system takes %.1f s, "
-      "a plain pass over it %.1f s\n",
-      (double)u.ru_stime.tv_sec + (double)u.ru_stime.tv_usec / 1e6, (double)u.ru_maxrss / 1048576,
-      (double)u.ru_maxrss / 1048576 / 8, first, again);
+  printf("system %.2f s; %.2f GiB resident, ratio to 2 GiB %.2f\n",
+         (double)u.ru_stime.tv_sec + (double)u.ru_stime.tv_usec / 1e6,
+         (double)u.ru_maxrss / 1048576, (double)u.ru_maxrss / 1048576 / 2);
 }
 
 static int by_name(const void *a, const void *b) {
@@ -247,15 +220,7 @@ int main(int argc, char **argv) {
     return 0;
   }
   if (argc == 6 && strcmp(argv[2], "--one") == 0) {
-    large(dir, argv[3], (uint32_t)strtoul(argv[4], NULL, 10), (uint32_t)strtoul(argv[5], NULL, 10));
-    return 0;
-  }
-  if (argc > 2 && strcmp(argv[2], "--large") == 0) {
-    large(dir, "1f1b", 64, 260000);
-    large(dir, "1f1b", 4096, 4096);
-    large(dir, "interleaved", 64, 130048);
-    large(dir, "zb_h1", 64, 223000);
-    large(dir, "dualpipe", 64, 262000);
+    one(dir, argv[3], (uint32_t)strtoul(argv[4], NULL, 10), (uint32_t)strtoul(argv[5], NULL, 10));
     return 0;
   }
   line(dir, "1f1b", 64, 512, EMIT_C, 0.1);

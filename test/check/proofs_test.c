@@ -126,16 +126,9 @@ static int lowering_for(const char *how) {
   return channels ? 1 + PIPE_CHANNELS : strcmp(how, "inside") == 0 ? 1 + PIPE_GROUPED : 0;
 }
 
-/* comm begins anew: lower has merged its streams, and check_deadlock has forgotten the times of the ideal play. */
+/* comm begins anew: lower has merged its streams. */
 static bool completes_anew(Sched *s) {
-  OrderRun ideal = {.stage = s->stage,
-                    .end = arena_alloc(s->arena, s->nop * sizeof *ideal.end),
-                    .head = arena_alloc(s->arena, s->nrank * sizeof *ideal.head)};
-  if (!order_run(s, &ideal))
-    return false;
-  s->ideal_end = ideal.end;
   s->channel = NULL;
-  s->room = NULL; /* what was merged is left */
   return comm(s) && check_deadlock(s);
 }
 
@@ -153,10 +146,10 @@ int main(int argc, char **argv) {
   diag_init(&diag, &arena, stdout);
   if (!compile_only(&s) || !damage(&s, how))
     return 2;
-  bool match = all_ranks(&s, check_match);
+  bool match = check_match(&s);
   bool completes = completes_anew(&s);
   bool synced = !match || !completes ||
-                all_ranks(&s, check_streams); /* about programs that are right so far */
+                check_streams(&s); /* about programs that are right so far */
   printf("%s: transfers %s, program %s, %s\n", how, match ? "match" : "do not match",
          completes ? "completes" : "does not complete",
          synced ? "no event is wrong" : "an event is wrong");

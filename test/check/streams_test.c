@@ -94,7 +94,7 @@ static Verdict look(Sched *s, uint32_t r, FILE *null) {
   diag_init(&quiet, s->arena, null);
   quiet.source = diag->source, quiet.nsource = diag->nsource;
   s->diag = &quiet;
-  v.proof = all_ranks(s, check_streams);
+  v.proof = check_streams(s);
   s->diag = diag;
   v.runtime = runtime_takes(s->prog, r);
   return v;
