@@ -15,7 +15,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 
 Op = collections.namedtuple("Op", "kind mb")
 
@@ -217,7 +216,7 @@ def try_one(pipec, case, folder, breaks):
 def main():
     args = argparse.ArgumentParser()
     args.add_argument("pipec")
-    args.add_argument("--seed", type=int, default=time.time_ns() % 1000000)
+    args.add_argument("--seed", type=int, default=1)
     args.add_argument("--times", type=int, default=400)
     args.add_argument("--break", dest="breaks", action="store_true")
     args = args.parse_args()

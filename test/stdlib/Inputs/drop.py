@@ -18,7 +18,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 
 Op = collections.namedtuple("Op", "stage kind mb")
 
@@ -178,7 +177,7 @@ def main():
     args = argparse.ArgumentParser()
     args.add_argument("pipec")
     args.add_argument("stdlib")
-    args.add_argument("--seed", type=int, default=time.time_ns() % 1000000)
+    args.add_argument("--seed", type=int, default=1)
     args.add_argument("--times", type=int, default=3)
     args = args.parse_args()
     print("seed", args.seed, flush=True)
