@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""links.py ROOT: every relative link of every .md file leads to a file, and to a heading if it names one."""
+"""links.py ROOT: every relative link of every .md file leads to a file, and to a heading if it names one; in
+CONTRIBUTING.md and docs/, every `path` that begins with a folder of the tree is there."""
 import os
 import re
 import sys
@@ -34,5 +35,10 @@ for page in sorted(pages):
         if not os.path.exists(path) or (anchor and anchor not in anchors(path)):
             bad += 1
             print(f"{os.path.relpath(page, root)}: {''.join(link)} leads nowhere")
+    if os.path.relpath(page, root).startswith(("docs/", "CONTRIBUTING")):
+        for name in re.findall(r"`((?:lang|compiler|runtime|stdlib|examples|test|docs|cmake)/[\w./-]*)`", text(page)):
+            if not os.path.exists(os.path.join(root, name)) and not re.search("[A-Z][.A-Z]|NAME", name):
+                bad += 1
+                print(f"{os.path.relpath(page, root)}: {name} is not there")
 print(f"{links} links, {bad} wrong")
 sys.exit(bad > 0 or not links)
