@@ -132,6 +132,7 @@ typedef struct Run {
   Sched *s;
   const char *dump; /* --dump-after */
   bool output;      /* of compile, not of compile_only */
+  bool complete;    /* check_deps passes: the ops can be verified */
   bool stopped;     /* the pass that `dump` names has run */
   double began;     /* this pass, ms */
 } Run;
@@ -140,16 +141,6 @@ typedef struct Run {
 static bool begin_pass(Run *x) {
   x->began = now_ms();
   return work_take(x->s->work, WORK_PASS * (uint64_t)x->s->nop, NO_SPAN);
-}
-
-static void verify(const Sched *s) {
-  verify_circle(s);
-  if (s->diag->errors > (s->over > 0))
-    return;
-  if (s->round)
-    verify_ops(s);
-  if (s->prog)
-    verify_program(s);
 }
 
 /* ok: what the pass has returned. False: an error was reported, or no pass follows. */
@@ -162,9 +153,13 @@ static bool end_pass(Run *x, const char *name, bool ok) {
   if (s->opt->time_passes)
     time_line(s, name, now_ms() - x->began);
   if (s->opt->verify)
-    verify(s);
+    verify_circle(s);
   if (!ok || work_spent(s->work) || s->diag->errors > (s->over > 0))
     return false;
+  if (s->opt->verify && x->complete)
+    verify_ops(s);
+  if (s->opt->verify && s->prog)
+    verify_program(s);
   x->stopped = x->dump && strcmp(x->dump, name) == 0;
   if (all)
     fprintf(s->opt->dump_out, "== %s%s\n", name, pass[i].dump ? "" : " (unchanged)");
@@ -175,7 +170,7 @@ static bool end_pass(Run *x, const char *name, bool ok) {
   return !x->stopped;
 }
 
-/* Returns from the function that has it, unless the pass has passed and others follow. */
+/* Runs a pass. The function that has it returns false if the pass fails, or if --dump-after stops there. */
 #define PASS(name, run_pass) \
   do { \
     if (!begin_pass(x) || !end_pass(x, name, (run_pass))) \
@@ -212,6 +207,7 @@ static bool passes(Run *x) {
     PASS("resolve", resolve(s));
     PASS("expand", expand(s));
   }
+  x->complete = true;
   PASS("check_deps", check_deps(s));
   PASS("sides", sides(s));
   PASS("versions", versions(s));
@@ -222,14 +218,14 @@ static bool passes(Run *x) {
     PASS("offload", offload(s));
     PASS("transfers", list_transfers(s));
   }
-  if (s->only_lists) { /* of the file, or for a channel model that is not the engines': there is no program */
+  if (s->only_lists) { /* of the file, or for a channel model other than that of the engines: no program */
     PASS("check_channels", check_channels(s));
     return true;
   }
   PASS("links", links(s));
   PASS("comm", comm(s));
-  PASS("check_deadlock",
-       check_deadlock(s)); /* and comm again while too few channel slots close a cycle */
+  /* runs comm again while too few channel slots close a wait cycle */
+  PASS("check_deadlock", check_deadlock(s));
   PASS("slots", slots(s));
   PASS("check_memory", check_memory(s));
   PASS("lower", lower(s));
