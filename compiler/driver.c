@@ -54,8 +54,6 @@ static bool emit(Sched *s) {
     return emit_html(s);
   if (!file_open(s, &out, s->opt->output))
     return false;
-  if (s->opt->emit == EMIT_PROMELA)
-    return file_close(s, &out, emit_promela(s, out.f));
   if (s->looped)
     emit_looped(s, out.f);
   else
@@ -180,8 +178,7 @@ static bool end_pass(Run *x, const char *name, bool ok) {
 /* Is check_channels to prove anything that check_deadlock and check_match have not proved? They prove what the engines
  * demand of the transfers in one global order. */
 static bool other_channels(const Sched *s) {
-  return s->lowering == PIPE_CHANNELS || !is_default_model(&s->opt->model) ||
-         s->opt->emit == EMIT_PROMELA;
+  return s->lowering == PIPE_CHANNELS || !is_default_model(&s->opt->model);
 }
 
 /* Is the proof for every value of a parameter wanted? A --check looks for one that is open. */
@@ -256,11 +253,8 @@ static bool run(Sched *s, bool output) {
   const bool asked = o->for_all && output, all = dump && strcmp(dump, "all") == 0;
   const double begin = now_ms();
   Run x = {.s = s, .dump = dump, .output = output};
-  if (!passes(&x)) {
-    if (output && o->emit == EMIT_PROMELA && s->machine_list)
-      emit(s); /* what is refuted can be looked into */
+  if (!passes(&x))
     return x.stopped;
-  }
   if (dump && !all) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN, "--dump-after=%s: %s does not go through this pass",
                dump, o->input);

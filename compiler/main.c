@@ -319,7 +319,6 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
         return false;
       o->color = (Color)k, color = true;
       break;
-    case O_WATCH: o->watch = true; break;
     case O_FORMAT: format = true; break;
     case O_WRITE: o->format_write = true; break;
     case O_COMPLETION:
@@ -438,7 +437,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     return usage_error(s, "no %s file", ".pipe, .csv or .json");
   what |= o->critical_path || o->show || o->for_all || o->dump_after || o->depfile;
   if (format)
-    return read_format(s, argc, argv, what || many || o->watch);
+    return read_format(s, argc, argv, what || many);
   if (o->format_write)
     return usage_error(s, "%s goes with --fmt", "--write");
   for (uint32_t i = 0; i < o->ndefine && !many; i++)
@@ -457,7 +456,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     return usage_error(s, "%s says how to draw the timeline of --emit=svg", "--figure");
   if (arrows && (o->emit != EMIT_SVG || many))
     return usage_error(s, "%s says how to draw the timeline of --emit=svg", "--arrows");
-  if (color && !o->show && !o->watch)
+  if (color && !o->show)
     return usage_error(s, "%s is for what --show draws", "--color");
   if (many) {
     if (o->emit != EMIT_C && o->emit != EMIT_CSV && o->emit != EMIT_SVG)
@@ -479,8 +478,6 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
           arena_printf(s->arena, "--compare and %s conflict: --compare prints a table of all files",
                        other),
           arena_printf(s->arena, "leave out --compare to use %s on one file", other));
-    if (o->watch)
-      return usage_error(s, "%s is for one schedule", "--watch");
     o->compare = (const char **)argv + optind, o->ncompare = (uint32_t)(argc - optind);
     return true;
   }
@@ -502,10 +499,6 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     return usage_error(s, "--depfile and -o are both %s", o->output);
   if (o->depfile && !o->output)
     return usage_error(s, "--depfile=%s names what -o OUT depends on: it needs -o", o->depfile);
-  if (o->watch && strcmp(argv[optind], "-") == 0)
-    return usage_error(s, "%s watches a file, and - is standard input", "--watch");
-  if (o->watch && !what && !o->check_only && !o->output)
-    o->check_only = o->show = true;
   o->input = argv[optind];
   if (o->for_all && (is_csv(o) || is_json(o)))
     return usage_error(s, "--for-all is for schedules with parameters, which %s has not", o->input);
@@ -526,22 +519,14 @@ int main(int argc, char **argv) {
   diag_init(&diag, &arena, stderr);
   opt.trial = !getenv("PIPE_NO_TRIAL"); /* tests of the proof itself */
 #ifndef NDEBUG
-  opt.verify = !getenv(
-      "PIPE_NO_VERIFY"); /* it looks at all ranks at once (test/check/one-rank.py) */
+  opt.verify = !getenv("PIPE_NO_VERIFY"); /* which takes a large program long */
 #endif
-  int status = 0;
   opt.stdlib = find_stdlib(&s);
   bool ok = read_options(&s, argc, argv, &done);
-  if (ok && !done && opt.watch && !watch(&s, &status)) {
-    arena_free(&arena);
-    return status;
-  }
   if (ok && !done) {
     bool one = !opt.ncompare || opt.emit == EMIT_HTML;
     ok = (opt.nformat ? format_files(&s) : one ? compile(&s) : compare(&s)) && diag.errors == 0;
   }
-  if (ok && !done && opt.watch)
-    watch_done(&s);
   errno = ferror(stdout) ? errno : 0; /* of the write that failed */
   if ((fflush(stdout) != 0 || ferror(stdout)) && ok) {
     diag_error(&diag, DIAG_WRITE, NO_SPAN, "cannot write standard output: %s",

@@ -167,7 +167,6 @@ void print_manual(FILE *f) {
       ".B pipec\n"
       "\\fIFILE.pipe\\fR|\\fIFILE.csv\\fR|\\fIFILE.json\\fR [\\fB\\-o\\fR \\fIOUT\\fR] [\\fB\\-D\\fR \\fINAME\\fR=\\fIVALUE\\fR]... [options]\n"
       ".br\n.B pipec \\-\\-compare\n\\fIFILE\\fR... [options]\n"
-      ".br\n.B pipec \\-\\-watch\n\\fIFILE\\fR [options]\n"
       ".br\n.B pipec \\-\\-fmt\n[\\fB\\-i\\fR|\\fB\\-\\-check\\fR] \\fIFILE.pipe\\fR...\n"
       ".br\n.B pipec \\-\\-explain\n[\\fINAME\\fR]\n"
       ".SH DESCRIPTION\n"
@@ -197,7 +196,7 @@ void print_manual(FILE *f) {
   }
   fputs(
       ".SH EXIT STATUS\n"
-      ".TP\n0\nDone, and proved; or \\fB\\-\\-watch\\fR was left by an interrupt.\n"
+      ".TP\n0\nDone, and proved.\n"
       ".TP\n1\nAnything else; standard error says what, or the line \\(lqall M\\(rq of the report: some value of the\n"
       "parameter is refuted, or \\fB\\-\\-for\\-all\\fR asked for a proof and there is none (\\fB\\-\\-undecided\\fR).\n"
       "A message \\(lqinternal error\\(rq followed by an abort is a mistake of the compiler.\n"
@@ -218,7 +217,6 @@ void print_manual(FILE *f) {
   fputs(".SH EXAMPLES\n"
         ".nf\npipec \\-\\-check \\-D P=8 \\-D M=32 mine.pipe\n"
         "pipec \\-\\-emit=svg mine.pipe \\-o mine.svg\n"
-        "pipec \\-\\-watch mine.pipe\n"
         "pipec \\-\\-fmt \\-i *.pipe\n.fi\n",
         f);
 }

@@ -356,7 +356,7 @@ typedef struct Define {
   int64_t lo, step; const int64_t *list; /* they are lo + at * step; or, unless NULL, those of [n] list */
   bool used;
 } Define;
-typedef enum Emit { EMIT_C, EMIT_CSV, EMIT_COMMS_CSV, EMIT_JSON, EMIT_SVG, EMIT_TRACE, EMIT_PROMELA, EMIT_HTML, EMIT_NONE } Emit;
+typedef enum Emit { EMIT_C, EMIT_CSV, EMIT_COMMS_CSV, EMIT_JSON, EMIT_SVG, EMIT_TRACE, EMIT_HTML, EMIT_NONE } Emit;
 typedef enum RankBy {
   BY_WORK, BY_MAKESPAN, BY_SPAN, BY_BUBBLE, BY_MEMORY, BY_VOLUME, BY_VERSIONS, BY_STALENESS
 } RankBy;
@@ -365,7 +365,6 @@ typedef struct Options {
   const char *input;           /* path */
   const char **format; uint32_t nformat; /* --fmt: the inputs */
   bool format_write;           /* in place */
-  bool watch;                  /* again and again */
   const char **compare; uint32_t ncompare; /* --compare, or --emit=html of several: the inputs; a parameter that one lacks is not its */
   RankBy by;                   /* what --compare sorts the rows of a point by */
   char *input_text; uint32_t input_len; /* of standard input, kept by file_read: it can be read once */
@@ -715,7 +714,6 @@ void put_wrapped(FILE *f, const char *text, uint32_t at, uint32_t indent, uint32
 void emit_svg(Sched *s, FILE *f);
 void emit_trace(Sched *s, FILE *f);
 bool emit_html(Sched *s); /* opens its output; compiles the inputs after the first; false: reported */
-bool emit_promela(Sched *s, FILE *f); /* requires check_channels, proved or not; false: reported */
 /* Predicted start and end of each instruction, as pipe_predict gives them; the caller frees *start. */
 const PipeInstr *over_limit(const Sched *s); /* the op at which a rank is over the memory limit, or NULL */
 uint64_t **predict(Sched *s, uint64_t ***end); /* emit_timeline.c */
@@ -747,12 +745,6 @@ const char *first_sentence(Sched *s, const char *text); /* of the first paragrap
 /* ---- format_files.c: --fmt of opt->format: prints, or with opt->format_write replaces, or with
  * opt->check_only compares; false: reported ---- */
 bool format_files(Sched *s);
-
-/* ---- watch.c: --watch. Compiles again in a process of its own whenever a file that was read has
- * changed. True in each of these processes, which has to compile, print to standard output and call
- * watch_done; false once the user leaves: *status is then that of pipec ---- */
-bool watch(Sched *s, int *status);
-void watch_done(Sched *s); /* tells which files were read */
 
 /* ---- dump.c: text of what is there after a pass ---- */
 void dump_ops(Sched *s, FILE *f);

@@ -627,7 +627,7 @@ bool read_csv(Sched *s) {
     fill_lists(&c), s->only_lists = true;
   else if (s->opt->lowering) /* what the file has is passed over */
     s->lowering = (PipeLowering)(s->opt->lowering - 1), s->lowering_given = true;
-  if (own && !s->opt->check_only && s->opt->emit != EMIT_PROMELA) {
+  if (own && !s->opt->check_only) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN,
                "%s has its own transfers: it can be proved with --check, not emitted",
                s->opt->input);

@@ -528,7 +528,7 @@ bool list_transfers(Sched *s) {
   /* What the engines carry out is proved for the weakest model, or there is no program. */
   s->opt->model = (ChannelModel){.channels = CHANNELS_RANK};
   bool ok = lists_complete(s, s->machine_list, s->opt->model);
-  if (!ok && !s->opt->check_only && s->opt->emit != EMIT_PROMELA)
+  if (!ok && !s->opt->check_only)
     return prove_lists(s);
   s->opt->model = model;
   s->only_lists = !ok;

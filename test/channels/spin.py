@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-# Verdicts of `pipec --check` against SPIN, which tries every interleaving of what --emit=promela writes.
+# Verdicts of `pipec --check` against SPIN, which tries every interleaving of what promela.c writes.
 #
-#   spin.py PIPEC STDLIB SCRATCH [SEED [PROGRAMS [bytes|tags]]]
+#   spin.py PIPEC PROMELA STDLIB SCRATCH [SEED [PROGRAMS [bytes|tags]]]
 #
 # Programs are the compute orders of small schedules with their transfers put in by hand, a SEND right after
 # its op and a RECV right before it, of which some are then moved, or orders of ../channels/by_hand.py, with groups of
@@ -18,10 +18,10 @@ import sys
 
 import by_hand
 
-pipec, stdlib, scratch = sys.argv[1:4]
-seed = int(sys.argv[4]) if len(sys.argv) > 4 else 1
-programs = int(sys.argv[5]) if len(sys.argv) > 5 else 200
-in_bytes, tags = sys.argv[6:] == ["bytes"], sys.argv[6:] == ["tags"]
+pipec, promela, stdlib, scratch = sys.argv[1:5]
+seed = int(sys.argv[5]) if len(sys.argv) > 5 else 1
+programs = int(sys.argv[6]) if len(sys.argv) > 6 else 200
+in_bytes, tags = sys.argv[7:] == ["bytes"], sys.argv[7:] == ["tags"]
 MOST_SENDS = 6  # with tags and buffers
 SMALL = [("1f1b", 2, 2), ("1f1b", 3, 2), ("1f1b", 3, 3), ("gpipe", 2, 3), ("gpipe", 3, 2), ("zb_h1", 2, 3),
          ("interleaved", 2, 2), ("zb_v", 2, 2), ("v_half", 2, 2)]
@@ -90,9 +90,10 @@ def verdict_of_pipec(args):
 
 def verdict_of_spin(args, folder):
     os.makedirs(folder)
-    got = subprocess.run([pipec, "--emit=promela", *args, "-o", "m.pml"], cwd=folder, capture_output=True, text=True)
-    model = open(f"{folder}/m.pml").read()
-    flags = re.search(r"-DVECTORSZ=\d+", model)[0]
+    got = subprocess.run([promela, *args], cwd=folder, capture_output=True, text=True)
+    with open(f"{folder}/m.pml", "w") as f:
+        f.write(got.stdout)
+    flags = re.search(r"-DVECTORSZ=\d+", got.stdout)[0]
     for command in (["spin", "-a", "m.pml"], ["cc", "-O0", "-w", "-DSAFETY", flags, "pan.c", "-o", "pan"]):
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
     text = subprocess.run(["./pan", "-m1000000", "-w18"], cwd=folder, capture_output=True, text=True).stdout

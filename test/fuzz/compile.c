@@ -36,7 +36,6 @@ static void set_option(Options *o, char letter) {
   case 's': o->emit = EMIT_SVG, o->arrows = 1; break;
   case 'h': o->emit = EMIT_HTML; break;
   case 't': o->emit = EMIT_TRACE; break;
-  case 'p': o->emit = EMIT_PROMELA; break;
   case 'f': o->emit = EMIT_JSON; break;
   case 'c': o->emit = EMIT_CSV; break;
   case 'm': o->emit = EMIT_COMMS_CSV, o->torch_unshard = 3, o->torch_waits = true; break;

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 LETTERS = {
-    "pipe": ["", "s", "h", "t", "p", "f", "c", "m", "K", "a", "A", "zE", "zP", "1p", "2", "3P", "4T", "5b", "d", "=", "=s", "=c",
+    "pipe": ["", "s", "h", "t", "f", "c", "m", "K", "a", "A", "zE", "zP", "1p", "2", "3P", "4T", "5b", "d", "=", "=s", "=c",
              "nB", "l", "k"],
     "json": ["j", "jP", "jk", "jzE", "jf", "jb", "jT"],
     "csv": ["v", "vx", "vxP", "vE", "vTb", "vB", "vPB", "vk", "vzE"],

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * The lists of every rank under the channel model of --channels and --sends, as a Promela model: SPIN
- * tries every interleaving, and what it says is what check_channels must have said. An invalid end state
- * is a deadlock, a violated assertion a mispaired transfer. Requires check_channels, whatever it said.
+ *   promela FILE [-DNAME=VALUE | --channels= | --sends= | --lowering= | --schedule=]...
+ *
+ * Writes the lists of every rank under the channel model, as a Promela model: SPIN tries every interleaving, and
+ * what it says is what check_channels must have said. An invalid end state is a deadlock, a violated assertion a
+ * mispaired transfer. Exit status: 0 pipec has proved the lists, 1 refuted them, 2 there is no model.
  *
  * A process per queue (machine.h) and one for the computation of each rank; n[q] counts what queue q
  * has done, which is all that others wait for. A directed rank pair is a Promela channel, of capacity
@@ -13,6 +15,8 @@
  * may begin, and goes on once all parts are over: gone[q] counts what queue q has carried out then.
  * Linear in instructions, but for the members of groups with each other, and SENDs with tags and
  * buffers with those above. */
+#include <string.h>
+
 #include "pipec.h"
 
 enum { MOST_PROCESSES = 254, MOST_MESSAGES = 255 }; /* of SPIN; init is a process, too */
@@ -418,20 +422,16 @@ static uint32_t group_at(const Model *m, uint32_t r, const uint32_t *row, uint32
   return size;
 }
 
-static bool too_large(Sched *s, const char *what) {
-  diag_error(s->diag, DIAG_TOO_LARGE, NO_SPAN, "--emit=promela: %s", what);
-  return false;
-}
-
-bool emit_promela(Sched *s, FILE *f) {
+/* NULL: it is written; or why SPIN cannot take it. */
+static const char *write_model(Sched *s, FILE *f) {
   Model m = {.s = s, .f = f, .list = s->machine_list};
   const ChannelModel *model = &s->opt->model;
   if (model->buffer > MOST_MESSAGES && !model->in_bytes && model->channels != CHANNELS_TAGGED)
-    return too_large(s, "a channel of SPIN holds at most 255 messages");
+    return "a channel of SPIN holds at most 255 messages";
   if (model->in_bytes && model->buffer > INT32_MAX)
-    return too_large(s, "an int of SPIN holds less than 2 GiB");
+    return "an int of SPIN holds less than 2 GiB";
   if (!find_queues(&m))
-    return too_large(s, "SPIN has room for 254 processes, one for each queue of each rank");
+    return "SPIN has room for 254 processes, one for each queue of each rank";
   fprintf(f, "/* %s%s%s under the model: %s.\n", escaped(s, ESCAPE_C, s->name),
           *s->params ? ", " : "", escaped(s, ESCAPE_C, s->params), model_text(s));
   fprintf(f, " * spin -a FILE && cc -O2 -DSAFETY -DVECTORSZ=%u pan.c -o pan && ./pan\n",
@@ -487,5 +487,77 @@ bool emit_promela(Sched *s, FILE *f) {
     }
     fprintf(f, "}\n");
   }
-  return true;
+  return NULL;
+}
+
+static void oom(size_t n) {
+  fprintf(stderr, "out of memory: %zu\n", n);
+  exit(2);
+}
+
+static const char *value_of(const char *arg, const char *option) {
+  size_t n = strlen(option);
+  return strncmp(arg, option, n) == 0 ? arg + n : NULL;
+}
+
+static int word_of(const char *word, const char *const *list, int n) {
+  for (int i = 0; i < n; i++)
+    if (strcmp(word, list[i]) == 0)
+      return i;
+  fprintf(stderr, "promela: %s\n", word);
+  exit(2);
+}
+
+/* One argument, as pipec takes it. */
+static void read_option(Arena *a, Options *o, char *arg) {
+  static const char *const channels[] = {"rank", "pair", "edge", "tagged"}, *const lowering[] = {
+                                                                                "global", "inline",
+                                                                                "inline:grouped",
+                                                                                "manual",
+                                                                                "channels"};
+  const char *v;
+  char *end;
+  if ((v = value_of(arg, "-D")) && strchr(v, '=')) {
+    size_t n = (size_t)(strchr(v, '=') - v);
+    o->define[o->ndefine++] = (Define){
+        .name = arena_strndup(a, v, n), .value = strtol(v + n + 1, NULL, 10), .n = 1};
+  } else if ((v = value_of(arg, "--channels="))) {
+    o->model.channels = (MachineChannels)word_of(v, channels, 4);
+  } else if ((v = value_of(arg, "--lowering="))) {
+    o->lowering = 1 + word_of(v, lowering, 5);
+  } else if ((v = value_of(arg, "--schedule="))) {
+    o->schedule = v;
+  } else if ((v = value_of(arg, "--sends=buffered:"))) {
+    o->model.buffer = strtoul(v, &end, 10), o->model.in_bytes = *end == 'B';
+  } else if (*arg != '-') {
+    o->input = arg;
+  } else {
+    fprintf(stderr, "promela: %s\n", arg);
+    exit(2);
+  }
+}
+
+/* Compiles as far as the lists are there and judged. False: refuted. */
+static bool judged(Sched *s) { return compile_only(s) && (s->machine_list || check_channels(s)); }
+
+int main(int argc, char **argv) {
+  Arena arena = {.oom = oom};
+  Diag diag;
+  Options opt = {.emit = EMIT_NONE,
+                 .check_only = true,
+                 .dump_out = stderr,
+                 .stdlib = getenv("PIPE_STDLIB"),
+                 .define = NEW_ARRAY(&arena, Define, (size_t)argc)};
+  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
+  diag_init(&diag, &arena, stderr);
+  for (int i = 1; i < argc; i++)
+    read_option(&arena, &opt, argv[i]);
+  if (!opt.input)
+    return 2;
+  bool proved = judged(&s);
+  const char *why = s.machine_list ? write_model(&s, stdout) : "there are no lists";
+  if (why)
+    fprintf(stderr, "promela: %s\n", why);
+  arena_free(&arena);
+  return why ? 2 : !proved;
 }
