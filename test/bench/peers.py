@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Time that pipec needs for a schedule beside the generators of those who published it.
+"""Seconds of the processor that pipec needs for a schedule, beside the generators of those who published it.
 
 usage: peers.py PIPEC STDLIB [P M]   PIPE_PEERS: a directory with checkouts of `zero-bubble-pipeline-parallelism` (sail-sg)
                                      and `DualPipe` (deepseek-ai); what is not there is left out
@@ -15,9 +15,9 @@ import importlib
 import io
 import os
 import re
+import resource
 import subprocess
 import sys
-import time
 import types
 
 
@@ -117,11 +117,16 @@ def dualpipe(root):
     return {"dualpipe": order}
 
 
+def used():
+    """By this process and those that it has waited for."""
+    return sum(u.ru_utime + u.ru_stime for u in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+
+
 def measure(call):
-    at = time.perf_counter()
+    at = used()
     with contextlib.redirect_stdout(io.StringIO()):
         size = call()
-    return time.perf_counter() - at, size
+    return used() - at, size
 
 
 def main(pipec, lib, P=None, M=None):
