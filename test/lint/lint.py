@@ -215,8 +215,27 @@ def filecheck(root):
         yield "test", 0, "no tests found"
 
 
+def sections(root):
+    """A mention of a section of the reference, 'spec.md 5.7' or '(5.7)' in it, is of one that it has."""
+    spec = "lang/spec.md"
+    have = {m[1] for _, m in rows(root, spec, r"#+ (\d+(?:\.\d+)*)\.? ")}
+    if not have:
+        yield spec, 0, "no sections found"
+    number = r"[1-9]\d?(?:\.\d{1,2})*"
+    by_name = re.compile(rf"spec\.md\)?,? (?:section )?({number}(?:(?:,| to| and) {number})*)")
+    inside = re.compile(rf"(?<![\w\]])\(({number}(?:, {number})*)\)")
+    for path in files(root):
+        if not path.endswith(CODE + TESTS + (".def", ".py", ".md", ".vim", ".json")):
+            continue
+        for n, text in enumerate(lines(root, path), 1):
+            for m in (inside if path == spec else by_name).finditer(re.sub("`[^`]*`", "", text)):
+                for section in re.findall(number, m[1]):
+                    if section not in have:
+                        yield path, n, f"the reference has no section {section}"
+
+
 RULES = {f.__name__: f for f in
-         (spdx, long, paths, unfinished, editorconfig, generated, diagnostics, ops, filecheck)}
+         (spdx, long, paths, unfinished, editorconfig, generated, diagnostics, ops, filecheck, sections)}
 
 if __name__ == "__main__":
     if len(sys.argv) != 3 or sys.argv[1] not in RULES:
