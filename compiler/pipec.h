@@ -513,6 +513,10 @@ void by_hand_shape(Sched *s, const Stmt *t, const Stmt *list); /* list: the cloc
 const char *lowering_text(const Sched *s); /* "inline grouped" */
 bool too_many_in_group(Sched *s, Span at, uint32_t rank, uint32_t n); /* reports it; false */
 
+/* ---- next_w.c ---- */
+/* Reports at `at` a W without an index in the text of clock or rules. */
+void refuse_bare_w(Sched *s, Span at, const OpRef *w, const Stmt *list);
+
 /* ---- overlap.c: actions of several ops ---- */
 void overlap_shape(Sched *s, const Stmt *t, const Stmt *list); /* list: the clock or rules it is in */
 void send_shape(Sched *s, const Clause *c);

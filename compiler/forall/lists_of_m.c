@@ -306,7 +306,7 @@ static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int6
   if (*none)
     return elsewhere(t, o, NULL);
   if (o->op == PIPE_W) {
-    uint32_t i = 0, n = t->clock ? t->now.old : t->now.wait.n;
+    uint32_t i = 0, n = t->now.wait.n;
     for (; i < n; i++) {
       uint32_t at = t->now.wait.at[i].stage;
       if (any ? !of || of == &s->pipe[pipe_of(s, at)] : at == *stage)

@@ -122,10 +122,9 @@ void rules_row(Text *t) {
 
 bool rules_any(Text *t, const OpRef *o) {
   uint32_t stage = NONE;
-  bool of_rank = o->op == PIPE_W && !o->chunk && !o->stage;
-  if (!of_rank && !op_stage(&t->ex, o, &stage))
+  if (!op_stage(&t->ex, o, &stage))
     return text_no(t, o->at, "its stage is not on the rank");
-  if (!of_rank && stage == NONE)
+  if (stage == NONE)
     return true;
   *vec_push(t->s->arena, &t->out->row) = (ListRow){
       .kind = (uint8_t)o->op, .whole = true, .stage = stage, .at = o->at};

@@ -43,6 +43,7 @@ typedef struct Resolver {
   uint32_t nquantity;      /* of those, so far */
   Schedule *schedule;      /* that is being resolved */
   const Stmt *list;        /* the clock or rules that is being resolved, or NULL */
+  bool picks;              /* in an overlap of rules: an op without an index is the first in line */
   const Fn *fn;            /* whose body is being resolved, or NULL */
   int depth;               /* of imports */
   const Stmt *kernel;      /* whose index the op being resolved lacks, or NULL */

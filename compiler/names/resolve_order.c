@@ -178,6 +178,13 @@ static bool is_index(const Expr *e, uint32_t k) {
   return e->kind == EX_SUB && is_index(e->a, k) && !e->b->depends;
 }
 
+/* The W without an index that o is or stands for, or NULL. */
+static const OpRef *bare_w(const OpRef *o) {
+  while (o->op < 0 && o->def)
+    o = o->def->op;
+  return o->op == PIPE_W && !o->args && !o->parens ? o : NULL;
+}
+
 static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
   Diag *d = r->s->diag;
   uint32_t nargs = 0, unknown = r->unknown.n;
@@ -226,6 +233,10 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
   }
   if (o->op >= 0 && !whole && want == 1 && r->sliced)
     want = 2;
+  if (r->list && !r->picks && bare_w(o)) {
+    refuse_bare_w(r->s, o->at, bare_w(o), r->list);
+    return;
+  }
   if (nargs != want) {
     diag_error(d, DIAG_ARITY, o->at, "op '%s' takes %s, got %u", o->name,
                o->op < 0   ? arena_printf(r->s->arena, "%u argument%s", want, want == 1 ? "" : "s")
@@ -443,10 +454,11 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
   case ST_OVERLAP:
     overlap_shape(r->s, t, r->list);
     resolve_expr(r, t->value);
-    r->in_when = r->list && r->list->kind == ST_RULES;
+    r->picks = r->in_when = r->list && r->list->kind == ST_RULES;
     resolve_expr(r, r->in_when ? t->cond : NULL);
     r->in_when = false;
     resolve_block(r, t->body, kernel);
+    r->picks = false;
     return;
   case ST_OPDEF:
     mark = sym_scope_begin(r);

@@ -32,7 +32,6 @@ typedef struct Listed { /* what stands in clock or rules */
   const Stmt *joint;   /* the overlap or group that it stands in, or NULL */
   uint32_t joint_first; /* the same for all of a joint; (clock) for all of a U or REDUCE, which share a tick; 0 */
   bool any;            /* (rules) it names no op: of an overlap, the one that is first in line */
-  uint32_t pipe;       /*   of this pipe; NONE: of any */
   Expr *guard;         /* (rules) `when` with all but the quantities put in, or NULL */
 } Listed;
 
@@ -40,15 +39,6 @@ typedef struct Later { /* a part of a condition that has no value, and may not b
   const Expr *of;
   int64_t *env;        /* [nslot] the variables where it was listed */
 } Later;
-
-/* What a W without index may take (next_w.c, note [take]), and one that is noted. */
-typedef struct WScan {
-  uint32_t from;        /* I behind this row of s->op, */
-  uint32_t stage, pipe; /* of this stage, or of this pipe; NONE: of all */
-  uint32_t at;          /* all before this place in the order are taken */
-  bool open;            /* not all that it may take are taken by those noted: see find_open */
-} WScan;
-typedef struct BareW { uint32_t row, scan; } BareW; /* of s->op, of Ex.scans */
 
 /* An op of clock or rules, for those behind the block that have no index. */
 typedef struct Noted {
@@ -74,8 +64,7 @@ typedef struct RuleCand {
 } RuleCand;
 typedef struct RulePart {
   uint32_t op;         /* row of s->op, or s->nop (at the end) + row of s->copy; NONE: any of */
-  uint32_t stage;      /*   this stage, NONE: of the rank, */
-  uint32_t pipe;       /*   of this pipe, NONE: of any, */
+  uint32_t stage;      /*   this stage, */
   uint32_t cand, next; /* whose it is; row + 1 of the next part with this op, 0 */
   uint8_t kind;        /*   and this kind */
 } RulePart;
@@ -179,8 +168,6 @@ typedef struct Ex {
   VEC(RulePart) parts;
   VEC(RuleClass) classes;
   VEC(Later) later;    /* of conditions: rows of BI_LATER */
-  VEC(WScan) scans;
-  VEC(BareW) bare;     /* ascending */
 } Ex;
 
 /* ---- place.c ---- */
@@ -271,11 +258,6 @@ bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb);
 /* ---- next_w.c ---- */
 /* What a W without index takes, counted as in the order at hand; *mb -1: there is none, and it is left out. */
 bool next_w(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice);
-/* Another W takes the I of `row`, if that is one noted, which then takes another one. False: it is not, or there is none. */
-bool take_other(Ex *x, uint32_t row);
-/* Before a block of rules lists W: is there an I that those noted may have taken or not? */
-bool find_open(Ex *x);
-bool is_told(Ex *x, const Stmt *block, const Listed *l); /* then: it is known whether l has run; else reported */
 
 /* ---- kernel.c ---- */
 bool run_kernel(Ex *x, const Stmt *t);

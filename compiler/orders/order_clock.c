@@ -114,18 +114,14 @@ bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
 }
 
 bool list_any(Ex *x, const OpRef *o) {
-  uint32_t stage = NONE;
-  const Pipe *p = NULL;
-  bool of_rank = o->op == PIPE_W && !o->chunk && !o->stage;
-  if (of_rank ? o->pipe && !op_pipe(x, o, &p) : !op_stage(x, o, &stage))
+  uint32_t stage;
+  if (!op_stage(x, o, &stage))
     return false;
-  if (!of_rank && stage == NONE)
+  if (stage == NONE)
     return true;
   if (!list_op(x, (uint8_t)o->op, stage, NONE))
     return false;
-  Listed *l = &x->listed.at[x->listed.n - 1];
-  l->any = true;
-  l->pipe = p ? (uint32_t)(p - x->s->pipe) : NONE;
+  x->listed.at[x->listed.n - 1].any = true;
   return true;
 }
 

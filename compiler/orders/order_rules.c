@@ -40,7 +40,6 @@ static void add_part(Ex *x, const Listed *l, uint32_t op) {
   RuleCand *c = &x->cands.at[x->cands.n - 1];
   *vec_push(&x->scratch, &x->parts) = (RulePart){.op = op,
                                                  .stage = l->stage,
-                                                 .pipe = l->any ? l->pipe : NONE,
                                                  .cand = x->cands.n - 1,
                                                  .kind = l->kind};
   c->n++;
@@ -148,10 +147,6 @@ static bool add_listed(Ex *x, const Stmt *t, Region *g) {
                  x->rank, t->name);
       return false;
     }
-  bool open = find_open(x);
-  for (uint32_t k = 0; open && k < x->listed.n; k++)
-    if (!is_told(x, t, &x->listed.at[k]))
-      return false;
   for (uint32_t k = 0; k < x->listed.n;
        k++) { /* what stands alone comes first: it may be there once */
     const Listed *l = &x->listed.at[k];
@@ -274,9 +269,8 @@ static bool explain_cand(Rules *q, const Region *g, uint32_t cand) {
     return true;
   }
   if (!rules_pick(q, g, cand, pick, &lacks) && c->mb != NONE) {
-    diag_note(s->diag, cls->stmt->at, "%s is ready, but no %s%s that could run with it", name,
-              pipe_op_info[lacks->kind].text,
-              lacks->stage == NONE ? "" : arena_printf(s->arena, " of stage %u", lacks->stage));
+    diag_note(s->diag, cls->stmt->at, "%s is ready, but no %s of stage %u that could run with it", name,
+              pipe_op_info[lacks->kind].text, lacks->stage);
     diag_help(s->diag, "list what may also run alone beside the overlap, too");
   } else if (rules_frozen(q, cand)) {
     diag_note(s->diag, cls->stmt->at, "%s is ready, but an update of its stage comes first", name);
@@ -442,23 +436,6 @@ static void append_rests(Rules *q) {
     if (q->s->play)
       q->s->play->rest = true;
   }
-}
-
-/* The order of all ranks, in q->seq, and what W without index take in it. */
-static bool whole_order(Rules *q, bool *again) {
-  size_t n = (size_t)q->s->nop + q->s->ncopy;
-  RunOp *op = q->op; /* says what has run, and still does below */
-  bool rest = false;
-  for (uint32_t i = 0; i < q->x->regions.n && !rest; i++)
-    rest = q->next[q->x->regions.at[i].rank] < q->x->regions.at[i].first + q->x->regions.at[i].n;
-  if (rest) {
-    q->op = arena_alloc(q->arena, n * sizeof *q->op + 1);
-    memcpy(q->op, op, n * sizeof *q->op);
-    append_rests(q);
-  }
-  bool ok = take_again(q, again);
-  q->op = op;
-  return ok;
 }
 
 static void reorder(Rules *q) {
@@ -628,34 +605,12 @@ static void find_needs(Rules *q) {
   }
 }
 
-/* Rows of parts count copies behind all ops. */
-static void shift_copies(Ex *x, int64_t by) {
-  for (uint32_t i = 0; i < x->parts.n; i++) {
-    RulePart *p = &x->parts.at[i];
-    if (p->op != NONE && (p->kind == PIPE_OFF || p->kind == PIPE_LOAD))
-      p->op = (uint32_t)(p->op + by);
-  }
-}
-
-/* Nothing has arrived yet. */
-static void begin_again(Ex *x) {
-  for (uint32_t i = 0; i < x->cands.n; i++)
-    x->cands.at[i].missing = 0, x->cands.at[i].avail = 0;
-  for (uint32_t i = 0; i < x->parts.n; i++) {
-    const RulePart *p = &x->parts.at[i];
-    x->cands.at[p->cand].missing += p->op != NONE;
-    if (p->op != NONE && p->op >= x->s->nop)
-      x->s->copy[p->op - x->s->nop].free_by = 0;
-  }
-  for (uint32_t k = 0; k < x->classes.n; k++)
-    x->classes.at[k].ready.n = x->classes.at[k].coming.n = 0;
-}
-
-/* Plays all ranks. *again: a W without index takes another I than the play thought. False: reported. */
-static bool play_once(Ex *x, bool last, bool *again) {
+bool play_rules(Ex *x) {
+  if (x->regions.n == 0)
+    return true;
   Sched *s = x->s;
   size_t n = s->nop;
-  Arena own = {.oom = s->arena->oom}, *a = &own; /* there may be a play for each block */
+  Arena own = {.oom = s->arena->oom}, *a = &own;
   uint32_t nunit = s->nrank + s->ngroup;
   Rules q = {
       .s = s,
@@ -683,11 +638,13 @@ static bool play_once(Ex *x, bool last, bool *again) {
     q.count[k] = NEW_ARRAY(a, int64_t, s->nstage);
     q.rank_count[k] = NEW_ARRAY(a, int64_t, s->nrank);
   }
-  begin_again(x);
   for (uint32_t i = x->parts.n; i-- > 0;) {
     RulePart *p = &x->parts.at[i];
     if (p->op == NONE)
       continue;
+    if (p->kind == PIPE_OFF || p->kind == PIPE_LOAD)
+      p->op += s->nop; /* copies are counted behind all ops */
+    x->cands.at[p->cand].missing++;
     p->next = q.op[p->op].part;
     q.op[p->op].part = i + 1;
   }
@@ -701,25 +658,12 @@ static bool play_once(Ex *x, bool last, bool *again) {
   bool ok = find_rounds(&q);
   if (ok && s->opt->keep_play && s->ncopy == 0)
     rules_begin_play(&q);
-  ok = ok && rules_run(&q);
-  ok = ok && whole_order(&q, again);
-  if (ok && *again && last)
-    ok = take_any(&q);
-  ok = ok && (*again || report_starved(&q));
+  ok = ok && rules_run(&q) && report_starved(&q);
   s->rules = NULL;
-  if (ok && !*again)
+  if (ok) {
+    append_rests(&q);
     reorder(&q);
+  }
   arena_free(a);
-  return ok;
-}
-
-bool play_rules(Ex *x) {
-  if (x->regions.n == 0)
-    return true;
-  bool ok = true, again = true;
-  shift_copies(x, x->s->nop);
-  for (uint32_t i = 0; ok && again; i++)
-    ok = play_once(x, i > x->regions.n, &again);
-  shift_copies(x, -(int64_t)x->s->nop);
   return ok;
 }

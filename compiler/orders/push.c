@@ -93,7 +93,7 @@ bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
     return push_update(x, stage, mb);
   size_t cell = (size_t)stage * s->nmb + mb;
   uint32_t *at = op_row(s, kind, cell);
-  if (*at && !(kind == PIPE_W && take_other(x, *at - 1)))
+  if (*at)
     return duplicate(x, kind, *at - 1);
   if (kind == PIPE_W && s->at_b[cell] && s->op[s->at_b[cell] - 1].kind == PIPE_B)
     return duplicate(x, kind, s->at_b[cell] - 1);

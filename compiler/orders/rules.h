@@ -97,11 +97,6 @@ bool rules_summed(const Sched *s, uint32_t row); /* its gradient is added up wit
 /* The region that rank r is in, or NULL. */
 const Region *rules_region(const Rules *q, uint32_t r);
 
-/* ---- next_w.c ---- */
-/* Gives the W noted the I that they take in the order of the play, q->seq. *changed: one had another. False: reported. */
-bool take_again(Rules *q, bool *changed);
-bool take_any(const Rules *q); /* reports that it has changed too often; false */
-
 /* ---- rules_states.c: with opt->keep_play; ensures Sched.play ---- */
 /* What the blocks list; requires that nothing has run. */
 void rules_begin_play(Rules *q);

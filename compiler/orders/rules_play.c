@@ -201,8 +201,7 @@ static uint32_t partner(Rules *q, const Region *g, const RulePart *p, const uint
   uint32_t best = NONE;
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
     RuleClass *c = &q->x->classes.at[k];
-    if (c->joint || c->kind != p->kind || (p->stage != NONE && c->stage != p->stage) ||
-        (p->pipe != NONE && pipe_of(q->s, c->stage) != p->pipe))
+    if (c->joint || c->kind != p->kind || c->stage != p->stage)
       continue;
     uint32_t top = first_in_line(q, c);
     if (top != NONE && rules_frozen(q, top))

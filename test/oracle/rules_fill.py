@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 # What a rank waits for, written a second time, slowly: lang/spec.md 5.6 in steps of one unit of time, for chains of
-# stages with chunks, conditions that hold back who is first in line, actions with partners, ops that fill, updates, and
-# W without index behind the blocks (5.1). Random ones are compiled, and each rank's order must be the one found here.
+# stages with chunks, conditions that hold back who is first in line, actions with partners, ops that fill, and updates.
+# Random ones are compiled, and each rank's order must be the one found here.
 # Prints its seed. --break=wait: one that waits for whatever comes; --break=first: only the
-# first filler is looked at; --break=oldest: W take the I as they are listed.
+# first filler is looked at.
 import random
 import re
 import subprocess
@@ -41,25 +41,23 @@ class Case:
         c.P, c.V, c.M = rng.randint(1, 3), rng.randint(1, 2), rng.randint(2, 6)
         c.time = {k: [rng.randint(1, 9 if k != "I" else 4) for _ in range(c.P * c.V)] for k in "FIWU"}
         c.send = rng.randint(0, 4)
-        c.ruled = rng.random() < 0.5  # W is in the blocks, else behind them
         c.cut = rng.randint(1, c.M - 1) if rng.random() < 0.3 else c.M  # two blocks
-        c.tail = rng.choice(("any", "chunks"))
         key = lambda: None if rng.random() < 0.3 else (rng.choice((0, 0, 1, 2, -1)), rng.randint(0, 9))
         when = lambda k: None if rng.random() < 0.5 else rng.choice((
             f"m != {rng.randint(0, c.M - 1)} || inflight(r, {k}) >= {rng.randint(0, 2)}", f"inflight(r) < {rng.randint(2, 4) * c.V}",
             f"m % 2 == 0 || held(r) >= {rng.randint(0, 1)}", f"inflight(r) < {3 * c.V} && held(r) < {rng.randint(1, 4)}"))
         some = []
         for k in range(c.V):
-            for kind in "FIW" if c.ruled else "FI":
+            for kind in "FIW":
                 if rng.random() < 0.3:
                     some += [Statement([(kind, k)], key(), when(k), 0), Statement([(kind, k)], key(), when(k), 1)]
                 else:
                     some.append(Statement([(kind, k)], key(), when(k), None))
         for _ in range(rng.choice((0, 0, 1, 2))):
-            parts = [(rng.choice("FI"), rng.randrange(c.V)), (rng.choice("FI" + "W" * c.ruled), rng.randrange(c.V))]
+            parts = [(rng.choice("FI"), rng.randrange(c.V)), (rng.choice("FIW"), rng.randrange(c.V))]
             some.append(Statement(parts, key(), when(parts[0][1]), None))
         c.due = []
-        if c.ruled and c.cut == c.M and rng.random() < 0.4:
+        if c.cut == c.M and rng.random() < 0.4:
             n = rng.randint(1, 3)
             c.due = [m for m in range(c.M) if m % n == n - 1 or m == c.M - 1]
             for k in range(c.V):
@@ -74,10 +72,6 @@ class Case:
         order = ""
         for lo, hi in c.blocks():
             order += f"    rules m in {lo}..{hi} {{\n{body}    }}\n"
-            if not c.ruled and c.tail == "any":
-                order += f"    do {c.V * (hi - lo)} {{ W }}\n"
-            elif not c.ruled:
-                order += "".join(f"    do {hi - lo} {{ W[{k}] }}\n" for k in reversed(range(c.V)))
         return (f"schedule s() {{\n  ranks {c.P}\n  pipe net stages {c.P * c.V} mbs {c.M} place s -> s % {c.P}\n"
                 f"  time s {{ {times}  send = {c.send} }}\n  order r {{\n{order}    {'' if c.due else 'U'}\n  }}\n}}\n")
 
@@ -95,18 +89,14 @@ class Rank:
     def __init__(self, c, r):
         self.r, self.order, self.free, self.running = r, [], 0, []
         self.live, self.held = [0] * c.V, [0] * c.V
-        self.plan = []  # blocks, and W behind them
+        self.plan = []  # blocks
         for lo, hi in c.blocks():
             for joint in (False, True):  # those that stand alone are listed first
                 some = [Cand(s, m, 0) for m in range(lo, hi) for s in c.statements if s.lists(m) and (len(s.parts) > 1) == joint]
                 block = some if not joint else block + some
             for i, x in enumerate(block):
                 x.place = i
-            self.plan.append(("block", block, lo, hi))
-            if not c.ruled and c.tail == "any":
-                self.plan += [("W", None)] * (c.V * (hi - lo))
-            elif not c.ruled:
-                self.plan += [("W", k) for k in reversed(range(c.V)) for _ in range(hi - lo)]
+            self.plan.append(block)
         self.at = 0
 
 
@@ -233,17 +223,11 @@ def play(c):
                     k.live[s // c.P] -= kind == "W"
                     k.held[s // c.P] -= kind == "W"
                 k.running = []
-                while k.at < len(k.plan) and k.plan[k.at][0] == "block" and all(names(k.r, x) in end for x in k.plan[k.at][1]):
+                while k.at < len(k.plan) and all(names(k.r, x) in end for x in k.plan[k.at]):
                     k.at += 1
                 if k.at == len(k.plan):
                     continue
-                if k.plan[k.at][0] == "block":
-                    ops = choose(k, k.plan[k.at][1], now)
-                else:
-                    waits = [(o[1], o[2]) for a in k.order for o in a if o[0] == "I" and ("W",) + o[1:] not in end
-                             and k.plan[k.at][1] in (None, o[1] // c.P)]
-                    ops = [("W",) + (min(waits, key=lambda w: (w[1], w[0])) if broken == "oldest" else waits[0])]
-                    k.at += 1
+                ops = choose(k, k.plan[k.at], now)
                 if ops:
                     take(k, ops, now)
                     moved, quiet = True, 0
@@ -260,7 +244,7 @@ def compiled(c):
 
 
 print("seed", seed)
-counts, differ = dict.fromkeys(("orders", "starved", "actions", "updates", "behind"), 0), 0
+counts, differ = dict.fromkeys(("orders", "starved", "actions", "updates"), 0), 0
 for i, c in enumerate(Case() for _ in range(cases)):
     got, want = compiled(c), play(c)
     starves = "starves" in got.stderr
@@ -279,7 +263,6 @@ for i, c in enumerate(Case() for _ in range(cases)):
         counts["orders"] += 1
         counts["actions"] += sum(len(a) == 2 for a in actions)
         counts["updates"] += sum(a[0][0] == "U" for a in actions)
-        counts["behind"] += not c.ruled
         differ += found != words
         if found != words and not broken:
             print("case", i, "rank", r, "\n", " ".join(found), "\n", " ".join(words), "\n", c.text())
