@@ -4,18 +4,18 @@
  * transfer. The lists may come from pipec's own lowering or from a file that somebody wrote.
  *
  * A rank is a list of instructions. COMPUTE instructions run one after the other, and so do COPY
- * instructions, beside them. A SEND, RECV or ALL (a collective) is put into a queue of its rank in list order; a queue carries out one at a
- * time. Nothing else in the list waits for a communication: that is what `need` is for. The model
- * says which queues there are:
+ * instructions, beside them. A SEND, RECV or ALL (a collective) is put into a queue of its rank
+ * in list order; a queue carries out one at a time. Nothing else in the list waits for a
+ * communication: that is what `need` is for. The model says which queues there are:
  *
- *   RANK    one for all communication of a rank
+ *   RANK    one for each channel of a rank, most often one for all its communication
  *   PAIR    one per peer             EDGE    one per peer and direction
  *   TAGGED  none: no transfer waits until another one is done. Those with one peer in one direction are posted in
  *           list order
  *
- * (the last three: a collective has the queue of its communicator). Without tags the n-th SEND from
- * rank a to rank b meets the n-th RECV that b has for a, whatever tensors they are; with tags, the
- * n-th SEND of a tensor meets the n-th RECV of that tensor.
+ * (the last three: a collective has the queue of its communicator). Without tags the n-th SEND
+ * from rank a to rank b meets the n-th RECV that b has for a, whatever tensors they are; with
+ * tags, the n-th SEND of a tensor meets the n-th RECV of that tensor.
  *
  *   posted    head of its queue, and all that it needs is done; TAGGED: and the one above it is posted.
  *             A group: once this holds of every member, whose queues may differ; all are posted at once
@@ -50,6 +50,8 @@ typedef struct MachineInstr {
   uint32_t nmore;
   uint32_t group;   /* SEND, RECV: further instructions of the list after it that are one group with it, each a
                        SEND or RECV: posted, and done, together */
+  uint32_t channel; /* RANK: communication of a rank with one number is one queue; transfers of a
+                       directed pair meet, and share a buffer, within it. Other models: 0 */
   const uint32_t *more; /* [nmore] further ones */
   uint32_t far_rank, far; /* 1 + position in the list of that rank that must be done before; 0: none */
   uint64_t tensor;  /* SEND, RECV, ALL: what it is; the ends of a transfer have the same */
@@ -81,7 +83,8 @@ typedef enum MachineStatus {
   MACHINE_MISPAIRED /* hop[0]: this end meets one of another tensor */
 } MachineStatus;
 
-/* Why an instruction does not go on that is at the head of its queue, or in a group with one that is. */
+/* Why an instruction does not go on that is at the head of its queue, or in a group with one that
+ * is. */
 typedef enum MachineWhy {
   WAIT_NEED,    /* it needs `on`, or stands below it in its queue; `on` is not done */
   WAIT_PARTNER, /* the other end, `on`, is not posted */
@@ -112,15 +115,16 @@ typedef struct MachineResult {
  * its members). Everything it takes is from the arena. */
 MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model, bool certify);
 
-/* Verifies what machine_run says and certifies of these lists, by the rules above; shares nothing with it
- * (verify_machine.c). NULL, or which rule is broken. All are done: each has a time, and all that it waits for is
- * earlier. Else so do those that were carried out, and the hops are waits that close a circle, or what meets at the one
- * hop is not one. Not verified: that no circle is shorter. n log(n). */
+/* Verifies what machine_run says and certifies of these lists, by the rules above; shares nothing
+ * with it (verify_machine.c). NULL, or which rule is broken. All are done: each has a time, and
+ * all that it waits for is earlier. Else so do those that were carried out, and the hops are
+ * waits that close a circle, or what meets at the one hop is not one. Not verified: that no
+ * circle is shorter. n log(n). */
 const char *machine_verify(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model,
                            const MachineResult *got);
 
-/* If every instruction takes one unit of time from when it can go on: when those that are carried out end. [nrank][n],
- * 0: never. From the arena; linear. */
+/* If every instruction takes one unit of time from when it can go on: when those that are carried
+ * out end. [nrank][n], 0: never. From the arena; linear. */
 uint32_t **machine_times(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model);
 
 /* The least buffer, in the model's unit, with which the lists complete (0: rendezvous is enough).

@@ -82,7 +82,7 @@ static Key queue_key(const Check *c, uint32_t i) {
   if (in->kind == MACHINE_COMPUTE || in->kind == MACHINE_COPY)
     return (Key){{r->rank, in->kind == MACHINE_COPY ? COPIES : COMPUTES, 0}, i};
   if (c->model.channels == CHANNELS_RANK)
-    return (Key){{r->rank, TRANSFERS, 0}, i};
+    return (Key){{r->rank, TRANSFERS, in->channel}, i};
   if (in->kind == MACHINE_ALL)
     return (Key){{r->rank, COLLECTIVES, in->peer}, i};
   if (c->model.channels == CHANNELS_PAIR)
@@ -119,23 +119,24 @@ static void find_pairs(Check *c) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < c->n; i++)
     if (moves(c->row[i].in))
-      key[n++] = (Key){{ends_of(&c->row[i]), c->row[i].in->kind == MACHINE_RECV, 0}, i};
+      key[n++] = (Key){
+          {ends_of(&c->row[i]), c->row[i].in->channel, c->row[i].in->kind == MACHINE_RECV}, i};
   qsort(key, n, sizeof *key, by_key);
   c->pair = NEW_ARRAY(c->arena, Pair, n);
   c->of_pair = arena_alloc(c->arena, n * sizeof *c->of_pair + 1);
   for (uint32_t k = 0; k < n; k++) {
     Row *r = &c->row[key[k].i];
-    if (k == 0 || !alike(&key[k], &key[k - 1], 1))
+    if (k == 0 || !alike(&key[k], &key[k - 1], 2))
       c->pair[c->npair++] = (Pair){.send = k, .recv = k};
     Pair *p = &c->pair[r->pair = c->npair - 1];
     c->of_pair[k] = key[k].i;
-    r->nth = key[k].by[1] ? p->nrecv++ : p->nsend++;
-    p->recv += !key[k].by[1];
+    r->nth = key[k].by[2] ? p->nrecv++ : p->nsend++;
+    p->recv += !key[k].by[2];
   }
   /* With tags, in list order within each tensor; else in list order. Tensors with their ends have one key each. */
   const bool tagged = c->model.channels == CHANNELS_TAGGED;
-  for (uint32_t k = 0; k < n; k++)
-    key[k].by[2] = key[k].by[1], key[k].by[1] = tagged ? c->row[key[k].i].in->tensor : 0;
+  for (uint32_t k = 0; k < n && tagged; k++)
+    key[k].by[1] = c->row[key[k].i].in->tensor;
   qsort(key, n, sizeof *key, by_key);
   for (uint32_t k = 0, stop; k < n; k = stop) {
     uint32_t recv = k;

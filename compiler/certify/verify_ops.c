@@ -1,23 +1,29 @@
 /* SPDX-License-Identifier: MIT
- * Our own mistakes in the op table and its maps, after check_deps; and the rules of which op may follow which on a stage,
- * which verify.c has for the program, too. Takes nothing from the passes that made them. Linear in ops. */
+ * Our own mistakes in the op table and its maps, after check_deps. Takes nothing from the passes that
+ * made them. Linear in ops. */
 #include "verify.h"
 
-void verify_slice(uint32_t slices, uint32_t unit, uint8_t kind, const uint8_t *seen, size_t step) {
+#define SEEN(op) ((uint8_t)(1u << PIPE_##op)) /* F B I W R in bits 0-4 */
+_Static_assert(PIPE_F == 0 && PIPE_B == 1 && PIPE_I == 2 && PIPE_W == 3 && PIPE_R == 4, "bits");
+
+/* Unit `next` of a stage may run now: its slice, forward, again or backward, comes where it belongs.
+ * seen: what has run of the units of the stage, from that of `next`. */
+static void verify_slice(uint32_t slices, uint32_t unit, uint8_t kind, const uint8_t *seen) {
   uint8_t back = SEEN(B) | SEEN(I);
   uint32_t slice = unit % slices;
-  const uint8_t *last = seen + (slices - 1 - slice) * step;
+  const uint8_t *last = seen + (slices - 1 - slice);
   if (kind == PIPE_R) /* no slice behind it has been made again */
     BUG_IF(!(*last & SEEN(F)) || (*last & back));
   for (uint32_t q = slice + 1; kind == PIPE_R && q < slices; q++)
-    BUG_IF(seen[(q - slice) * step] & SEEN(R));
+    BUG_IF(seen[q - slice] & SEEN(R));
   if (kind == PIPE_F && slice > 0)
-    BUG_IF(!(*(seen - step) & SEEN(F)));
+    BUG_IF(!(seen[-1] & SEEN(F)));
   if ((kind == PIPE_B || kind == PIPE_I) && slice + 1 < slices)
-    BUG_IF(!(*(seen + step) & back));
+    BUG_IF(!(seen[1] & back));
 }
 
-void verify_next_op(uint8_t seen, uint8_t kind) {
+/* Exactly F, perhaps R, then B, or I, then W; nothing after. */
+static void verify_next_op(uint8_t seen, uint8_t kind) {
   switch (kind) {
   case PIPE_F: BUG_IF(seen != 0); break;
   case PIPE_R: BUG_IF(seen != SEEN(F)); break;
@@ -28,7 +34,7 @@ void verify_next_op(uint8_t seen, uint8_t kind) {
   }
 }
 
-bool verify_is_complete(uint8_t seen) {
+static bool is_complete(uint8_t seen) {
   seen &= (uint8_t)~SEEN(R);
   return seen == (SEEN(F) | SEEN(B)) || seen == (SEEN(F) | SEEN(I) | SEEN(W));
 }
@@ -76,7 +82,7 @@ void verify_ops(const Sched *s) {
         BUG_IF(s->round[row].u != i || s->round[row].grad != grad[o->stage]);
         BUG_IF(o->mb != NONE && o->mb > s->nmb - s->slices);
         for (uint32_t q = 0; o->mb != NONE && q < s->slices; q++)
-          BUG_IF(!verify_is_complete(seen[cell_at(s->nmb, o->stage, o->mb + q)]));
+          BUG_IF(!is_complete(seen[cell_at(s->nmb, o->stage, o->mb + q)]));
         fresh[o->stage] = 0;
         continue;
       }
@@ -84,7 +90,7 @@ void verify_ops(const Sched *s) {
              o->mb - s->stage[o->stage].mb0 >= s->stage[o->stage].nmb);
       size_t cell = cell_at(s->nmb, o->stage, o->mb);
       verify_next_op(seen[cell], o->kind);
-      verify_slice(s->slices, o->mb, o->kind, &seen[cell], 1);
+      verify_slice(s->slices, o->mb, o->kind, &seen[cell]);
       seen[cell] |= (uint8_t)(1u << o->kind);
       const uint32_t *const at[] = {s->at_f, s->at_b, s->at_b, s->at_w, s->at_r};
       BUG_IF(at[o->kind][cell] != i + 1);

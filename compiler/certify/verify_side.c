@@ -1,30 +1,61 @@
 /* SPDX-License-Identifier: MIT
- * Our own mistakes in the side ops of a program (side.c); part of verify.c. Reads the clauses and the
- * finished lists: for each op that a clause names there is one side op, which waits for the op that it comes
- * after, and for which the op that it comes before waits. Takes nothing from the passes. Linear in
- * instructions times clauses, but for the updates of a stage. */
+ * Our own mistakes in the side ops of a program (side.c); part of verify.c. Reads the clauses and
+ * the finished lists: for each op that a clause names there is one side op, which waits for the
+ * op that it comes after, and for which the op that it comes before waits. Takes nothing from the
+ * passes. Linear in instructions times clauses, but for the updates of a stage. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "validate.h"
 #include "verify.h"
+
+typedef struct Pair { /* row `above` has to end before row `below` starts */
+  uint32_t above, below;
+} Pair;
 
 typedef struct Lists {
   const Sched *s;
+  uint32_t rank;
   const PipeRank *k;
-  uint32_t *position; /* [ninstr] instructions of its stream above it */
-  uint32_t
-      *most[2]; /* [ninstr] most that an instruction up to it in its stream has waited for, of the
-                         streams that its wait and its wait_copy count */
+  VEC(Pair) pair; /* found so far */
 } Lists;
 
 static uint32_t stream(const PipeInstr *in) { return pipe_op_info[in->op].stream; }
 
-/* Does instruction i end before instruction j starts, by the waits of their rank? */
-static bool ends_before(const Lists *l, uint32_t i, uint32_t j) {
-  const PipeInstr *a = &l->k->instr[i], *b = &l->k->instr[j];
-  if (stream(a) == stream(b))
-    return i < j;
-  bool third = stream(a) == PIPE_COPY || (stream(b) == PIPE_COPY && stream(a) == PIPE_COMM);
-  return l->most[third][j] > l->position[i];
+static void ends_before(Lists *l, uint32_t above, uint32_t below) {
+  BUG_IF(above >= below);
+  *vec_push(l->s->arena, &l->pair) = (Pair){above, below};
+}
+
+static int by_below(const void *a, const void *b) {
+  const Pair *x = a, *y = b;
+  return x->below != y->below  ? (x->below < y->below ? -1 : 1)
+         : x->above < y->above ? -1
+                               : x->above > y->above;
+}
+
+/* All pairs hold, by the waits of the rank and its events. */
+static void verify_pairs(Lists *l) {
+  const uint32_t n = l->k->ninstr;
+  char why[256];
+  PrEvents *e;
+  uint32_t *place = NEW_ARRAY(l->s->arena, uint32_t, n), done[PIPE_NSTREAMS] = {0}, next = 0;
+  if (l->pair.n == 0)
+    return;
+  for (uint32_t i = 0; i < n; i++)
+    place[i] = ++done[stream(&l->k->instr[i])];
+  qsort(l->pair.at, l->pair.n, sizeof *l->pair.at, by_below);
+  BUG_IF(pr_events_begin(l->s->prog, l->rank, why, sizeof why, &e));
+  for (uint32_t i = 0; i < n; i++) {
+    const PipeInstr *in = &l->k->instr[i];
+    BUG_IF(pr_events_row(e, i));
+    for (; next < l->pair.n && l->pair.at[next].below == i; next++) {
+      uint32_t above = l->pair.at[next].above, on = stream(&l->k->instr[above]);
+      BUG_IF(on != stream(in) && !pr_events_know(e, i, (PipeOn)on, place[above]));
+    }
+    BUG_IF(pr_events_done(e, i));
+  }
+  pr_events_end(e);
 }
 
 static bool named(const Anchor *a, bool after, const PipeInstr *in) {
@@ -33,7 +64,8 @@ static bool named(const Anchor *a, bool after, const PipeInstr *in) {
   return c && (c == want || (want == 'B' && c == (after ? 'W' : 'I')));
 }
 
-/* The op that the side op of anchor i runs before: the first of the stage behind its action, or first, or last. */
+/* The op that the side op of anchor i runs before: the first of the stage behind its action, or
+ * first, or last. */
 static uint32_t user_of(const Lists *l, const Side *side, uint32_t i, uint32_t mb) {
   const PipeInstr *at = &l->k->instr[i];
   uint32_t found = NONE;
@@ -66,7 +98,7 @@ static bool asked(const Sched *s, const Clause *c, const PipeInstr *in) {
 }
 
 /* Those of clause k on the rank. of: [nstage] rows, room; next: [ninstr] */
-static void verify_clause(const Lists *l, uint32_t k, uint32_t *last, uint32_t *first_side,
+static void verify_clause(Lists *l, uint32_t k, uint32_t *last, uint32_t *first_side,
                           uint32_t *next) {
   const Sched *s = l->s;
   const Clause *c = s->side_decl[k];
@@ -96,39 +128,22 @@ static void verify_clause(const Lists *l, uint32_t k, uint32_t *last, uint32_t *
     BUG_IF(*link == NONE); /* it lacks */
     uint32_t at = *link;
     *link = next[at];
-    uint32_t end = i + in->group; /* the last of its action */
-    BUG_IF(after && !ends_before(l, end, at));
+    if (after)
+      ends_before(l, i + in->group, at); /* the last of its action */
     uint32_t user = !after ? i : side->before.name ? user_of(l, side, i, mb) : at;
-    BUG_IF(user == NONE || (user != at && !ends_before(l, at, first_of(l, user))));
+    BUG_IF(user == NONE);
+    if (user != at)
+      ends_before(l, at, first_of(l, user));
   }
   for (uint32_t st = 0; st < s->nstage; st++)
     BUG_IF(first_side[st] != NONE); /* nobody has asked for it */
 }
 
-/* Positions and what has been waited for where COMM has channels: of COMM the side ops alone count, which have one, and
- * are waited for by events. */
-static void count_in_channels(const Lists *l, const PipeProgram *p) {
-  VerifySync v = verify_sync_begin(p, l->k, l->s->arena);
-  uint32_t sides = NONE;
-  for (uint32_t i = 0; i < l->k->ninstr && sides == NONE; i++)
-    sides = l->k->instr[i].op == PIPE_SIDE_COMM ? v.stream[i] : NONE;
-  for (uint32_t i = 0; i < l->k->ninstr; i++) {
-    static const uint8_t class[PIPE_NSTREAMS][2] = {{1, 2}, {0, 2}, {0, 1}};
-    uint32_t on = v.stream[i];
-    verify_sync_row(&v, i);
-    for (int x = 0; x < 2; x++) {
-      uint32_t of = class[stream(&l->k->instr[i])][x],
-               heard = sides == NONE ? NONE : v.heard[on * (size_t)v.n + sides];
-      l->most[x][i] = of != 1 ? v.waited[on * 3 + of] : heard == NONE ? 0 : heard;
-    }
-    verify_sync_done(&v, i);
-    l->position[i] = v.nth[i] - 1;
-  }
-}
-
-/* Where there are no clauses: those of rank r as they were read, in the order of their streams. */
-static void verify_given(const Lists *l, uint32_t r) {
+/* Where there are no clauses: those of the rank as they were read, in the order of their streams.
+ */
+static void verify_given(Lists *l) {
   const Sched *s = l->s;
+  const uint32_t r = l->rank;
   uint32_t next[PIPE_NSTREAMS] = {s->side_use0[r], s->side_use0[r], s->side_use0[r]};
   uint32_t end = s->side_use0[r + 1], nop = 0;
   uint32_t *op = arena_alloc(s->arena, ((size_t)l->k->ninstr + 1) * sizeof *op);
@@ -147,7 +162,8 @@ static void verify_given(const Lists *l, uint32_t r) {
     uint32_t above = u->at - s->rank_op0[r];
     BUG_IF(u->decl != s->prog->side[in->keep].decl || u->stage != in->stage || u->mb != in->mb);
     BUG_IF(in->op == PIPE_SIDE ? op[above] != i : in->wait != above);
-    BUG_IF(u->user != NONE && !ends_before(l, i, op[u->user - s->rank_op0[r]]));
+    if (u->user != NONE)
+      ends_before(l, i, op[u->user - s->rank_op0[r]]);
   }
   for (uint32_t on = 0; on < PIPE_NSTREAMS; on++)
     for (; next[on] < end; next[on]++)
@@ -164,34 +180,44 @@ void verify_side_table(const Sched *s) {
   }
 }
 
+/* A side op gives back a buffer that its clause names, of its stage; of its own microbatch, if
+ * there is one. */
+static void verify_buffers(const Lists *l) {
+  const Sched *s = l->s;
+  const PipeInstr **held = arena_zalloc(s->arena, l->k->nslot + (size_t)1, sizeof *held);
+  for (uint32_t i = 0; i < l->k->ninstr; i++) {
+    const PipeInstr *in = &l->k->instr[i];
+    if (!pipe_is_side(in->op))
+      continue;
+    if (in->out != NONE)
+      held[in->out] = in;
+    Name of = s->side_decl[s->prog->side[in->keep].decl]->side->gives;
+    BUG_IF((in->in != NONE) != (of != NULL) || (of && in->in == in->out));
+    if (!of)
+      continue;
+    const PipeInstr *by = held[in->in];
+    BUG_IF(!by || by->stage != in->stage);
+    BUG_IF(strcmp(s->side_decl[s->prog->side[by->keep].decl]->name, of) != 0);
+    for (uint32_t j = 0; by->mb != in->mb && in->mb != NONE && j < l->k->nslot; j++)
+      BUG_IF(held[j] && held[j]->mb == in->mb && held[j]->keep == by->keep);
+    held[in->in] = NULL;
+  }
+}
+
 void verify_sides(const Sched *s) {
   const PipeProgram *p = s->prog;
   uint32_t *last = NEW_ARRAY(s->arena, uint32_t, s->nstage),
            *first_side = NEW_ARRAY(s->arena, uint32_t, s->nstage);
   for (uint32_t r = 0; r < p->nrank; r++) {
-    Lists l = {.s = s, .k = &p->rank[r]};
-    uint32_t n = l.k->ninstr, done[PIPE_NSTREAMS] = {0}, most[2][PIPE_NSTREAMS] = {{0}};
-    uint32_t *next = arena_alloc(s->arena, (size_t)n * sizeof *next + 1);
-    l.position = arena_alloc(s->arena, (size_t)n * sizeof *l.position + 1);
-    for (int x = 0; x < 2; x++)
-      l.most[x] = arena_alloc(s->arena, (size_t)n * sizeof *l.most[x] + 1);
-    if (p->lowering == PIPE_CHANNELS)
-      count_in_channels(&l, p);
-    for (uint32_t i = 0; i < n && p->lowering != PIPE_CHANNELS; i++) {
-      const PipeInstr *in = &l.k->instr[i];
-      uint32_t on = stream(in);
-      l.position[i] = done[on]++;
-      for (int x = 0; x < 2; x++) {
-        uint32_t wait = x ? in->wait_copy : in->wait;
-        most[x][on] = wait > most[x][on] ? wait : most[x][on];
-        l.most[x][i] = most[x][on];
-      }
-    }
+    Lists l = {.s = s, .rank = r, .k = &p->rank[r]};
+    uint32_t n = l.k->ninstr, *next = arena_alloc(s->arena, (size_t)n * sizeof *next + 1);
     if (s->sides_given)
-      verify_given(&l, r);
+      verify_given(&l);
     for (uint32_t k = 0; k < s->nside_decl && !s->sides_given; k++)
       verify_clause(&l, k, last, first_side, next);
     for (uint32_t i = 0; i < n && s->nside_decl == 0; i++)
       BUG_IF(pipe_is_side(l.k->instr[i].op));
+    verify_pairs(&l);
+    verify_buffers(&l);
   }
 }

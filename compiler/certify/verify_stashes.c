@@ -60,14 +60,14 @@ static int64_t **table_of(const Stashes *v, const Limit *l, Arena *a) {
   const PipeRank *k = v->k;
   uint32_t n = 1, levels = 1, at = 0;
   for (uint32_t i = 0; i < k->ninstr; i++)
-    n += stream_of(k->instr[i].op) == 2 ? 2 : 0;
+    n += pipe_op_info[k->instr[i].op].stream == PIPE_COPY ? 2 : 0;
   while ((uint64_t)1 << levels <= n)
     levels++;
   int64_t **t = NEW_ARRAY(a, int64_t *, levels), sum = 0;
   for (uint32_t j = 0; j < levels; j++)
     t[j] = NEW_ARRAY(a, int64_t, n);
   for (uint32_t i = 0; i < k->ninstr; i++)
-    for (int ends = 0; ends < 2 && stream_of(k->instr[i].op) == 2; ends++)
+    for (int ends = 0; ends < 2 && pipe_op_info[k->instr[i].op].stream == PIPE_COPY; ends++)
       t[0][++at] = sum += adds(v, l, &k->instr[i], ends);
   for (uint32_t j = 1; j < levels; j++)
     for (uint32_t i = 0; i < n; i++) {
@@ -127,8 +127,8 @@ static void verify_row(Stashes *v, const Limit *l) {
 /* ---- stashes ---- */
 
 /* The first row of the list from i on that is of the stream. */
-static uint32_t next_of(const PipeRank *k, uint32_t i, int stream) {
-  while (i < k->ninstr && stream_of(k->instr[i].op) != stream)
+static uint32_t next_of(const PipeRank *k, uint32_t i, PipeOn stream) {
+  while (i < k->ninstr && pipe_op_info[k->instr[i].op].stream != stream)
     i++;
   return i;
 }
@@ -200,19 +200,21 @@ static void gives(Stashes *v, const PipeInstr *in) {
 
 static void walk(Stashes *v) {
   const PipeRank *k = v->k;
-  uint32_t begun = next_of(k, 0, 2),
+  uint32_t begun = next_of(k, 0, PIPE_COPY),
            over = begun; /* copies: the next one, and that no op has waited for */
   uint32_t done = 0;
   v->nover = v->nplaced = 0;
-  for (uint32_t i = next_of(k, 0, 0), n; i < k->ninstr; i = next_of(k, i + n, 0), done += n) {
+  for (uint32_t i = next_of(k, 0, PIPE_COMPUTE), n; i < k->ninstr;
+       i = next_of(k, i + n, PIPE_COMPUTE), done += n) {
     const PipeInstr *in = &k->instr[i];
     n = in->group + 1u;
-    for (; begun < k->ninstr && k->instr[begun].wait <= done; begun = next_of(k, begun + 1, 2)) {
+    for (; begun < k->ninstr && k->instr[begun].wait <= done;
+         begun = next_of(k, begun + 1, PIPE_COPY)) {
       copy(v, &k->instr[begun]);
       v->nplaced++;
       moment(v);
     }
-    for (; v->nover < in->wait_copy; v->nover++, over = next_of(k, over + 1, 2))
+    for (; v->nover < in->wait_copy; v->nover++, over = next_of(k, over + 1, PIPE_COPY))
       if (k->instr[over].op == PIPE_OFF)
         leave(v, k->instr[over].act);
     for (uint32_t j = 0; j < n; j++)
@@ -223,9 +225,9 @@ static void walk(Stashes *v) {
     moment(v);
   }
   while (begun < k->ninstr && k->instr[begun].op == PIPE_SIDE_COPY) /* behind all ops */
-    begun = next_of(k, begun + 1, 2);
+    begun = next_of(k, begun + 1, PIPE_COPY);
   BUG_IF(begun < k->ninstr);
-  for (; over < k->ninstr; over = next_of(k, over + 1, 2))
+  for (; over < k->ninstr; over = next_of(k, over + 1, PIPE_COPY))
     if (k->instr[over].op == PIPE_OFF)
       leave(v, k->instr[over].act);
 }

@@ -139,7 +139,7 @@ static uint32_t queue_of(Machine *m, Table *t, uint32_t i) {
   if (copy)
     return table_get(m->arena, t, r, UINT64_MAX, 0);
   if (m->model.channels == CHANNELS_RANK)
-    peer = 0;
+    peer = in->channel;
   bool directed = m->model.channels == CHANNELS_EDGE ||
                   (in->kind == MACHINE_ALL && m->model.channels != CHANNELS_RANK);
   return table_get(m->arena, t, r, peer, directed ? in->kind : 0);
@@ -327,8 +327,9 @@ static void build(Machine *m) {
         if (in->kind == MACHINE_ALL)
           c = table_get(m->arena, &channels, r, in->peer, 1); /* keys of transfers are even there */
         else
-          c = table_get(m->arena, &channels, dir ? in->peer : r, dir ? r : in->peer,
-                        m->model.channels == CHANNELS_TAGGED ? 2 * in->tensor + 2 : 0);
+          c = table_get(
+              m->arena, &channels, dir ? in->peer : r, dir ? r : in->peer,
+              2 * (m->model.channels == CHANNELS_TAGGED ? in->tensor + 1 : (uint64_t)in->channel));
         if (c == nchannel) {
           channel[nchannel++] = (Channel){{NONE, NONE}, {NONE, NONE}, NONE};
           if (in->kind == MACHINE_ALL) {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * The memory of the ranks of a run: taken in pr_open, never again.
  *
- * Each rank has one block (and, if it offloads stashes, a second one for those in host memory), made of its stages'
- * weights, gradients and optimizer states, one workspace, and its slots; every buffer starts on a line of
- * PR_LINE bytes and is accounted as whole lines, so that the sum is PipeRank.bytes of a program
- * with sizes, to the byte. The block is written once, by the rank's thread, before pr_open returns:
- * memory that the operating system cannot provide shows there and not in the middle of a step. */
+ * Each rank has one block (and, if it offloads stashes, a second one for those in host memory),
+ * made of its stages' weights, gradients and optimizer states, one workspace, and its slots;
+ * every buffer starts on a line of PR_LINE bytes and is accounted as whole lines, so that the sum
+ * is PipeRank.bytes of a program with sizes, to the byte. The block is written once, by the
+ * rank's thread, before pr_open returns: memory that the operating system cannot provide shows
+ * there and not in the middle of a step. */
 #include "run.h"
 
 #include <stdlib.h>
@@ -36,8 +37,8 @@ static bool lay_out_slots(PrRun *run, RankRun *k, char *at, bool host, uint64_t 
   return true;
 }
 
-/* Hands out the rank's buffers from `at` on; with at NULL only counts. validate.c limits each size,
- * so that one round of the loop cannot wrap and the test at its end catches a sum too big. */
+/* Hands out the rank's buffers from `at` on; with at NULL only counts. The validator limits each
+ * size, so that one round of the loop cannot wrap and the test at its end catches a sum too big. */
 static bool lay_out(PrRun *run, RankRun *k, char *at, uint64_t *total) {
   const uint64_t limit = UINT64_C(1) << 60;
   uint64_t used = 0, work = 0;

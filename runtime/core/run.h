@@ -5,7 +5,7 @@
  *   ops.c          one op, one copy, one transfer, one sum
  *   memory.c       the memory of a rank
  *   run_streams.c  the streams, channels and sums of a table
- *   validate*.c    whether a table is a program, and whether the model fits it
+ *   model.c        whether the model fits the program
  *   loss.c         losses of microbatches
  *   updates.c      how many microbatches each update applies
  *   weights.c      formulas around the model's callbacks
@@ -322,9 +322,6 @@ PipeOp pr_partner(const PipeProgram *p, const PipeInstr *c, uint32_t *stage);
 
 /* PR_OK, or PR_E_ARG or PR_E_SIZE with the text set. Fills in run->stage[].size. */
 PrStatus pr_validate(PrRun *run);
-
-/* PR_OK if the events of a rank carry its waits (validate_streams.c), or PR_E_ARG with the text set. */
-PrStatus pr_check_events(PrRun *run, uint32_t rank);
 
 /* Once the streams are there: how many microbatches each U applies; the n-th of all replicas of a stage
  * are one. Fills in ComputeAt.applied. */

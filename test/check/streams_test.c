@@ -10,77 +10,15 @@
  *   streams_test STDLIB_DIR    prints one line per program; exit status 0 iff all is as it should be */
 #include <string.h>
 
-#include "run.h"
 #include "../run/samples.h"
+#include "validate.h"
 
-/* A model of the sizes that a program has; its callbacks are never called. */
-static PrSizes sizes(void *self, uint32_t stage) {
-  const PipeProgram *p = self;
-  uint32_t row = 0;
-  while (p->stage[row].model != stage)
-    row++;
-  const PipeStage *s = &p->stage[row];
-  return p->sized ? (PrSizes){.act = s->act_bytes,
-                              .gout = s->gout_bytes,
-                              .boundary = s->boundary_bytes,
-                              .weight = s->weight_bytes,
-                              .grad = s->grad_bytes,
-                              .opt = s->opt_bytes,
-                              .work = s->work_bytes,
-                              .edge = s->edge_bytes,
-                              .tied = s->tied_bytes}
-                  : (PrSizes){.act = 64,
-                              .gout = 64,
-                              .boundary = stage + 1 < p->nmodel ? 64 : 0,
-                              .weight = 64,
-                              .grad = 64,
-                              .edge = p->edge ? 64 : 0,
-                              .tied = s->tied != PIPE_NONE ? 64 : 0};
-}
-static int init(void *self, uint32_t stage, void *weight, void *opt) {
-  (void)self, (void)stage, (void)weight, (void)opt;
-  return 0;
-}
-static int op(void *self, const PrCall *c) {
-  (void)self, (void)c;
-  return 1;
-}
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes) {
-  (void)self, (void)stage, (void)grad, (void)n, (void)bytes;
-  return 1;
-}
-static int tie(void *self, const uint32_t *stage, void *const *grad, uint32_t n, uint64_t bytes) {
-  (void)self, (void)stage, (void)grad, (void)n, (void)bytes;
-  return 1;
-}
-
-/* Does the runtime take the events of rank r? With channels they are all that says what COMPUTE needs of COMM, so it asks
- * whether they cover every access of a slot. */
+/* Does the validator take the events of rank r? With channels they are all that says what COMPUTE needs
+ * of COMM, so it asks whether they cover every access of a slot. */
 static bool runtime_takes(const PipeProgram *p, uint32_t r) {
-  PrRun *run = calloc(1, sizeof *run);
-  if (!run)
-    abort();
-  pthread_mutex_init(&run->lock, NULL);
-  run->p = p;
-  run->m = (PrModel){.self = (void *)p,
-                     .nstage = p->nmodel,
-                     .nslice = p->slices,
-                     .sizes = sizes,
-                     .init = init,
-                     .forward = op,
-                     .backward = op,
-                     .backward_input = op,
-                     .backward_weight = op,
-                     .update = op,
-                     .side = op,
-                     .reduce = reduce,
-                     .tie = tie};
-  bool ok = (p->nchannel ? pr_validate(run) : pr_check_events(run, r)) == PR_OK;
-  pthread_mutex_destroy(&run->lock);
-  free(run->stage);
-  free(run->kept);
-  free(run);
-  return ok;
+  char why[256];
+  return (p->nchannel ? pipe_validate(p, why, sizeof why)
+                      : pipe_validate_events(p, r, why, sizeof why)) == PR_OK;
 }
 
 /* What the two say: the proof, and the runtime. */

@@ -73,9 +73,20 @@ static void add(List *l, PipeOp op, uint32_t stage, uint32_t peer, uint32_t act,
 
 static uint32_t rank_of(uint32_t stage) { return stage % 2 ? (stage + 1) / 2 : 0; }
 
-/* The stash of a stage is slot `chunk` of its rank; then one slot of class IN and one of OUT. */
-static void pass(List *list, const PipeRank *rank, uint32_t nstage, uint32_t s, int back) {
-  uint32_t r = rank_of(s), act = r ? 0 : s / 2, in = rank[r].nslot - 2, out = in + 1;
+/* Adds the pools of a stage, of one slot each: its stash, and what it receives and sends at either end.
+ * first: slot of the stash. */
+static void add_pools(PipeRank *rank, PipePool *pool, uint32_t nstage, uint32_t s,
+                      uint32_t *first) {
+  *first = rank->nslot;
+  pool[rank->npool++] = (PipePool){PIPE_ACT, s, rank->nslot++, 1, 0, 0, 0};
+  for (uint32_t of = s ? s - 1 : s; of <= s && of + 1 < nstage; of++)
+    for (uint32_t cls = PIPE_OUT; cls <= PIPE_IN; cls++)
+      pool[rank->npool++] = (PipePool){cls, of, rank->nslot++, 1, 0, 0, 0};
+}
+
+static void pass(List *list, const uint32_t *first, uint32_t nstage, uint32_t s, int back) {
+  uint32_t r = rank_of(s), act = first[s], before = act + 1, after = act + (s ? 3 : 1);
+  uint32_t in = 1 + (back ? after : before), out = back ? before : after;
   uint32_t from = back ? (s + 1 < nstage ? s + 1 : PIPE_NONE) : (s ? s - 1 : PIPE_NONE);
   uint32_t to = back ? (s ? s - 1 : PIPE_NONE) : (s + 1 < nstage ? s + 1 : PIPE_NONE);
   if (from != PIPE_NONE)
@@ -97,7 +108,8 @@ int main(int argc, char **argv) {
   static const PipeSite site = {0, 1, 1};
   PipeStage *stage = zeroed(nstage, sizeof *stage);
   PipeRank *rank = zeroed(nrank, sizeof *rank);
-  PipePool *pool = zeroed(3 * (size_t)nrank, sizeof *pool);
+  PipePool *pool = zeroed(5 * (size_t)nstage, sizeof *pool);
+  uint32_t *first = zeroed(nstage, sizeof *first);
   PipeInstr *instr = zeroed(7 * (size_t)nstage, sizeof *instr);
   List *list = zeroed(nrank, sizeof *list);
   for (uint32_t s = 0; s < nstage; s++)
@@ -114,15 +126,15 @@ int main(int argc, char **argv) {
   for (uint32_t r = 0; r < nrank; r++) {
     uint32_t n = r ? 1 : nstage / 2;
     list[r].c = r ? instr + 7 * ((size_t)n * (nstage / 2) + r - 1) : instr;
-    pool[3 * r] = (PipePool){PIPE_ACT, 0, 0, n, 0, 0, 0};
-    pool[3 * r + 1] = (PipePool){PIPE_IN, 0, n, 1, 0, 0, 0};
-    pool[3 * r + 2] = (PipePool){PIPE_OUT, 0, n + 1, 1, 0, 0, 0};
-    rank[r] = (PipeRank){.instr = list[r].c, .pool = &pool[3 * r], .npool = 3, .nslot = n + 2};
+    PipePool *own = &pool[5 * (size_t)(list[r].c - instr) / 7];
+    rank[r] = (PipeRank){.instr = list[r].c, .pool = own};
+    for (uint32_t i = 0; i < n; i++)
+      add_pools(&rank[r], own, nstage, r ? 2 * r - 1 : 2 * i, &first[r ? 2 * r - 1 : 2 * i]);
   }
   for (uint32_t s = 0; s < nstage; s++)
-    pass(list, rank, nstage, s, 0);
+    pass(list, first, nstage, s, 0);
   for (uint32_t s = nstage; s-- > 0;)
-    pass(list, rank, nstage, s, 1);
+    pass(list, first, nstage, s, 1);
   for (uint32_t s = 0; s < nstage; s++)
     add(&list[rank_of(s)], PIPE_U, s, PIPE_NONE, PIPE_NONE, PIPE_NONE, PIPE_NONE);
   for (uint32_t r = 0; r < nrank; r++)
@@ -160,6 +172,7 @@ int main(int argc, char **argv) {
   free(stage);
   free(rank);
   free(pool);
+  free(first);
   free(instr);
   free(list);
   return !right;

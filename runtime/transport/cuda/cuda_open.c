@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cuda_engine.h"
+#include "validate.h"
 
 /* ---- memory ---- */
 
@@ -281,8 +282,9 @@ static PrStatus open_here(PrRun *run) {
     return st;
   for (uint32_t r = 0; r < run->p->nrank; r++) {
     const PipeRank *t = &run->p->rank[r];
-    if ((st = pr_check_events(run, r)))
-      return st;
+    char why[PR_TEXT];
+    if ((st = pipe_validate_events(run->p, r, why, sizeof why)))
+      return pr_fail(run, st, "%s", why);
     for (uint32_t i = 0; i < t->ninstr && c->o.group; i++) {
       const PipeInstr *in = &t->instr[i];
       if (pipe_op_info[in->op].comm && in->group > 0 && (st = check_group(run, r, i)))

@@ -2,7 +2,7 @@
  * Memory of other processes on this host: where stashes are kept on other ranks, and turns of COPY streams.
  *
  * note [guests]: a GUEST slot is used by the COPY stream of one other rank and by nothing else, from an OFF to its
- * LOAD (runtime/core/validate.c). So that rank opens the memory of its host by CUDA IPC and copies; the host does nothing,
+ * LOAD (runtime/validate/validate_slots.c). So that rank opens the memory of its host by CUDA IPC and copies; the host does nothing,
  * and nobody has to meet. Memory of ncclMemAlloc cannot be opened in this way: where a rank keeps stashes for others, all
  * ranks have their memory from cudaMalloc, and none registers it: NCCL moves a tensor in other pieces if it is registered, and
  * does not look whether the other end is, too.

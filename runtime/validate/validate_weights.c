@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Versions of the weights: every op finds in its slot the version that it says it reads, every U makes the
- * next one from the newest, and a step ends as it began. The part of validate.c that reads PipeWeights.
- * Linear in instructions and slots. */
-#include "validate.h"
+ * Versions of the weights: the part of the validator (validate.h) that reads PipeWeights. Every op
+ * finds in its slot the version that it says it reads, every U makes the next one from the newest,
+ * and a step ends as it began. Linear in instructions and slots. */
+#include "validate_parts.h"
 
 PrStatus pr_check_states(Check *k) {
   const PipeProgram *p = k->p;
@@ -10,20 +10,19 @@ PrStatus pr_check_states(Check *k) {
   for (uint32_t r = 0; r < p->nrank; r++)
     tables += p->rank[r].weights != NULL;
   if (tables != 0 && tables != p->nrank)
-    return FAIL(k->run, "program: %u of %u ranks say which versions of the weights they use",
-                tables, p->nrank);
+    FAIL(k, "program: %u of %u ranks say which versions of the weights they use", tables, p->nrank);
   if (p->nstate > 32 || (p->nstate && !p->state) || (p->nformula && !p->formula) ||
       (p->nrule && !p->rule) || (p->nthen && !p->then) ||
       (!tables && (p->nstate || p->nformula || p->nrule || p->nthen)))
-    return FAIL(k->run, "program: %u states, %u formulas and %u rules: a table is missing",
-                p->nstate, p->nformula, p->nrule);
+    FAIL(k, "program: %u states, %u formulas and %u rules: a table is missing", p->nstate,
+         p->nformula, p->nrule);
   for (uint32_t j = 0; j < p->nstate; j++)
     if (!p->state[j])
-      return FAIL(k->run, "program: state %u has no name", j);
+      FAIL(k, "program: state %u has no name", j);
   for (uint32_t s = 0; s < p->nstage; s++)
     if (p->nstate < 32 && p->stage[s].states >> p->nstate)
-      return FAIL(k->run, "program: stage %u keeps states 0x%x, but there are %u", s,
-                  p->stage[s].states, p->nstate);
+      FAIL(k, "program: stage %u keeps states 0x%x, but there are %u", s, p->stage[s].states,
+           p->nstate);
   return PR_OK;
 }
 
@@ -31,8 +30,8 @@ PrStatus pr_check_states(Check *k) {
 static PrStatus check_version(Check *k, const PipeInstr *c, uint32_t slot, bool reads,
                               uint32_t version) {
   const PipeRank *t = &k->p->rank[k->rank];
-  if (slot >= t->nslot || k->slot[slot].pool->cls != PIPE_WEIGHT ||
-      k->slot[slot].pool->stage != c->stage)
+  const PipePool *l = slot < t->nslot ? &t->pool[k->slot[slot].pool] : NULL;
+  if (!l || l->cls != PIPE_WEIGHT || l->stage != c->stage)
     FAIL_AT(k, c, "weights in slot %u, which is not one of class weight of its stage", slot);
   if (reads && (version == PIPE_NONE || k->slot[slot].version != version))
     FAIL_AT(k, c, "reads version %u of the weights, but slot %u holds %s", version, slot,
@@ -40,8 +39,8 @@ static PrStatus check_version(Check *k, const PipeInstr *c, uint32_t slot, bool 
   return PR_OK;
 }
 
-/* A slot for an estimate, or for old weights, that no other op of its action has; or one with an estimate that an op of
- * the stage above has made from the version. */
+/* A slot for an estimate, or for old weights, that no other op of its action has; or one with an
+ * estimate that an op of the stage above has made from the version. */
 static PrStatus check_guess(Check *k, const PipeInstr *c, const PipeWeights *w) {
   const PipeRank *t = &k->p->rank[k->rank];
   if (w->formula != PIPE_NONE && w->formula >= (c->op == PIPE_U ? k->p->nrule : k->p->nformula))
@@ -53,9 +52,9 @@ static PrStatus check_guess(Check *k, const PipeInstr *c, const PipeWeights *w) 
     return PR_OK;
   }
   Slot *slot = w->guess < t->nslot ? &k->slot[w->guess] : NULL;
-  if (!slot || slot->pool->cls != PIPE_GUESS ||
-      pr_class_bytes(k->run, slot->pool->stage, PIPE_GUESS, 0) !=
-          pr_class_bytes(k->run, c->stage, PIPE_GUESS, 0))
+  const PipePool *l = slot ? &t->pool[slot->pool] : NULL;
+  if (!l || l->cls != PIPE_GUESS || l->bytes != k->p->stage[c->stage].weight_bytes ||
+      (!k->p->sized && l->stage != c->stage))
     FAIL_AT(k, c,
             "an estimate of weights in slot %u, which is not one of class guess of their size",
             w->guess);
@@ -67,6 +66,7 @@ static PrStatus check_guess(Check *k, const PipeInstr *c, const PipeWeights *w) 
               w->version, w->guess, slot->guess_stage == PIPE_NONE ? "none" : "another one");
     return PR_OK;
   }
+  k->pool[slot->pool].used += slot->action == 0;
   if (slot->action == k->first + 1)
     FAIL_AT(k, c, "slot %u is of another op of its action, too", w->guess);
   slot->action = k->first + 1;
@@ -105,13 +105,14 @@ static PrStatus check_instr(Check *k, const PipeInstr *c, const PipeWeights *w, 
   return PR_OK;
 }
 
-PrStatus pr_check_weights(Check *k, uint32_t *newest) {
+PrStatus pr_check_weights(Check *k) {
   const PipeRank *t = &k->p->rank[k->rank];
+  uint32_t *newest = k->newest;
   if (!t->weights) {
     for (uint32_t i = 0; i < t->npool; i++)
       if (t->pool[i].cls == PIPE_WEIGHT || t->pool[i].cls == PIPE_GUESS)
-        return FAIL(k->run, "program: rank %u pool %u: class %s, but no op says its version",
-                    k->rank, i, pipe_class_name[t->pool[i].cls]);
+        FAIL(k, "program: rank %u pool %u: class %s, but no op says its version", k->rank, i,
+             pipe_class_name[t->pool[i].cls]);
     return PR_OK;
   }
   uint32_t stages = 0;
@@ -122,16 +123,15 @@ PrStatus pr_check_weights(Check *k, uint32_t *newest) {
     if (l->cls != PIPE_WEIGHT)
       continue;
     if (k->p->stage[l->stage].rank != k->rank || newest[l->stage] != PIPE_NONE)
-      return FAIL(k->run,
-                  "program: rank %u pool %u: weights of stage %u, which is not there, or twice",
-                  k->rank, i, l->stage);
+      FAIL(k, "program: rank %u pool %u: weights of stage %u, which is not there, or twice",
+           k->rank, i, l->stage);
     newest[l->stage] = k->slot[l->first].version = 0;
     stages++;
   }
   for (uint32_t s = 0; s < k->p->nstage; s++)
     stages -= k->p->stage[s].rank == k->rank;
   if (stages != 0)
-    return FAIL(k->run, "program: rank %u has stages without slots for their weights", k->rank);
+    FAIL(k, "program: rank %u has stages without slots for their weights", k->rank);
   for (k->index = 0; k->index < t->ninstr; k->index++) {
     const PipeInstr *c = &t->instr[k->index];
     PrStatus st = check_instr(k, c, &t->weights[k->index], &newest[c->stage]);
@@ -139,10 +139,12 @@ PrStatus pr_check_weights(Check *k, uint32_t *newest) {
       return st;
   }
   for (uint32_t i = 0; i < t->npool; i++)
-    if (t->pool[i].cls == PIPE_WEIGHT &&
-        k->slot[t->pool[i].first].version != newest[t->pool[i].stage])
-      return FAIL(k->run,
-                  "program: stage %u: its newest weights end in another slot than they began in",
-                  t->pool[i].stage);
+    if (t->pool[i].cls == PIPE_GUESS && k->pool[i].used != t->pool[i].count)
+      FAIL(k, "program: rank %u pool %u: %u slots of class guess, but %u are used", k->rank, i,
+           t->pool[i].count, k->pool[i].used);
+    else if (t->pool[i].cls == PIPE_WEIGHT &&
+             k->slot[t->pool[i].first].version != newest[t->pool[i].stage])
+      FAIL(k, "program: stage %u: its newest weights end in another slot than they began in",
+           t->pool[i].stage);
   return PR_OK;
 }

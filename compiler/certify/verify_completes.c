@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT
+ * The emitted lists complete: the machine of machine.h carries them out, and machine_verify
+ * checks the certificate that it gives. The machine gets what engines get, read from the tables
+ * alone: streams in order, waits, events, turns, groups, and rendezvous of SEND and RECV, each
+ * said to be of the tensor that its row, edge and microbatch name.
+ *
+ * Engines that count go by waits, engines with streams of a device by events: both are needs
+ * here. A program with lowering CHANNELS is carried out twice: as one COMM stream per rank, by
+ * waits, and as one stream per channel, by events, which then are all that says what waits for
+ * COMM. */
+#include "machine.h"
+#include "verify.h"
+
+typedef struct Turn { /* a COPY instruction of a group */
+  uint32_t rank, row;
+} Turn;
+
+typedef struct Build {
+  const PipeProgram *p;
+  Arena *a;
+  Turn **turn;    /* [ngroup][] in order */
+  uint32_t *lead; /* [nstage] 1 + the least row of its circle of ties */
+  bool channels;  /* each channel is a stream; else COMM of a rank is one */
+} Build;
+
+static bool is_send(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
+
+static void find_turns(Build *b) {
+  const PipeProgram *p = b->p;
+  uint32_t *n = NEW_ARRAY(b->a, uint32_t, p->ngroup);
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; p->rank[r].group && i < p->rank[r].ninstr; i++)
+      n[p->rank[r].group - 1] += pipe_op_info[p->rank[r].instr[i].op].stream == PIPE_COPY;
+  b->turn = NEW_ARRAY(b->a, Turn *, p->ngroup);
+  for (uint32_t g = 0; g < p->ngroup; g++)
+    b->turn[g] = NEW_ARRAY(b->a, Turn, n[g]);
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; p->rank[r].group && i < p->rank[r].ninstr; i++) {
+      const PipeInstr *in = &p->rank[r].instr[i];
+      if (pipe_op_info[in->op].stream == PIPE_COPY)
+        b->turn[p->rank[r].group - 1][in->gout] = (Turn){r, i};
+    }
+}
+
+static void find_leads(Build *b) {
+  const PipeProgram *p = b->p;
+  b->lead = NEW_ARRAY(b->a, uint32_t, p->nstage);
+  for (uint32_t s = 0; s < p->nstage; s++)
+    for (uint32_t q = s; p->stage[s].tied == s && !b->lead[q]; q = p->stage[q].tie)
+      b->lead[q] = s + 1;
+}
+
+/* What an instruction does, whatever it waits for. */
+static MachineInstr machine_instr(const Build *b, uint32_t rank, const PipeInstr *in) {
+  const PipeProgram *p = b->p;
+  const PipeOpInfo *o = &pipe_op_info[in->op];
+  MachineInstr m = {.kind = o->stream == PIPE_COPY ? MACHINE_COPY : MACHINE_COMPUTE,
+                    .need = {NONE, NONE}};
+  if (!o->comm)
+    return m;
+  m.channel = b->channels ? in->gout : 0;
+  m.kind = MACHINE_ALL;
+  if (in->op == PIPE_SIDE_COMM) /* of a communicator of its rank alone */
+    m.peer = p->nmodel + p->nstage + rank;
+  else if (pipe_is_sum(in->op))
+    m.peer = in->op == PIPE_REDUCE ? p->stage[in->stage].model : p->nmodel + b->lead[in->stage];
+  m.tensor = m.peer;
+  if (in->op >= PIPE_REDUCE)
+    return m;
+  const bool forward = in->op == PIPE_SEND_F || in->op == PIPE_RECV_F;
+  uint32_t to = is_send(in) ? pipe_other_end(pipe_graph(p), in) : in->stage; /* one row has it */
+  m.kind = is_send(in) ? MACHINE_SEND : MACHINE_RECV;
+  m.peer = in->peer;
+  m.group = in->group;
+  m.tensor = ((uint64_t)(p->edge ? in->keep : to) * p->nmb + in->mb) * 2 + forward;
+  return m;
+}
+
+static MachineList list_of(const Build *b, uint32_t r) {
+  const PipeRank *k = &b->p->rank[r];
+  MachineInstr *out = arena_alloc(b->a, k->ninstr * sizeof *out + 1);
+  uint32_t *more = arena_alloc(b->a, k->nsync * sizeof *more + 1), sync = 0;
+  uint32_t *row[PIPE_NSTREAMS], n[PIPE_NSTREAMS] = {0}; /* rows of each stream */
+  const bool waits = !b->channels, events = b->channels || b->p->lowering != PIPE_CHANNELS;
+  for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
+    row[x] = arena_alloc(b->a, k->ninstr * sizeof *row[x] + 1);
+  for (uint32_t i = 0; i < k->ninstr; i++) {
+    const PipeInstr *in = &k->instr[i];
+    const uint32_t on = pipe_op_info[in->op].stream;
+    MachineInstr *m = &out[i];
+    *m = machine_instr(b, r, in);
+    for (uint32_t x = 0, at = 0; x < PIPE_NSTREAMS && waits; x++) {
+      uint32_t wait = x == on ? 0 : pipe_wait_for(in, (PipeOn)x);
+      if (wait > 0)
+        m->need[at++] = row[x][wait - 1];
+    }
+    m->more = more;
+    for (; sync < k->nsync && k->sync[sync].before == i; sync++)
+      if (events && k->sync[sync].after != NONE)
+        more[m->nmore++] = k->sync[sync].after;
+    more += m->nmore;
+    if (on == PIPE_COPY && k->group && in->gout > 0) {
+      Turn before = b->turn[k->group - 1][in->gout - 1];
+      m->far_rank = before.rank, m->far = before.row + 1;
+    }
+    row[on][n[on]++] = i;
+  }
+  return (MachineList){out, k->ninstr};
+}
+
+static void carry_out(Build *b) {
+  const ChannelModel model = {.channels = CHANNELS_RANK};
+  const uint32_t n = b->p->nrank;
+  MachineList *list = NEW_ARRAY(b->a, MachineList, n);
+  for (uint32_t r = 0; r < n; r++)
+    list[r] = list_of(b, r);
+  MachineResult got = machine_run(b->a, list, n, model, true);
+  const char *wrong = machine_verify(b->a, list, n, model, &got);
+  if (wrong)
+    fprintf(stderr, "pipec: internal error: the certificate of the emitted lists: %s\n", wrong);
+  BUG_IF(wrong);
+  BUG_IF(got.status == MACHINE_MISPAIRED);
+  BUG_IF(got.status == MACHINE_STUCK);
+}
+
+void verify_completes(const PipeProgram *p, void (*oom)(size_t)) {
+  for (int channels = 0; channels <= (p->lowering == PIPE_CHANNELS); channels++) {
+    Arena a = {.oom = oom};
+    Build b = {.p = p, .a = &a, .channels = channels};
+    find_turns(&b);
+    find_leads(&b);
+    carry_out(&b);
+    arena_free(&a);
+  }
+}

@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: MIT
+ * Slots: the part of the validator (validate.h) that follows what each slot of a rank holds. Every
+ * tensor goes into a slot of its class and size that is free, is read while it is there, and every
+ * use of a slot comes after all earlier uses by other streams. What an op takes it takes before it
+ * gives anything back, so no op writes where it reads. */
+#include "validate_parts.h"
+
+#include <stdlib.h>
+
+/* ---- pools ---- */
+
+static uint64_t add(uint64_t sum, uint64_t n, uint64_t each) {
+  uint64_t all;
+  return __builtin_mul_overflow(n, each, &all) || __builtin_add_overflow(sum, all, &sum)
+             ? UINT64_MAX
+             : sum;
+}
+
+/* All inputs of a row, one after the other, each on a multiple of 64 bytes. */
+static uint64_t input_bytes(const Check *k, uint32_t row) {
+  const PipeStage *g = &k->p->stage[row];
+  uint64_t n = 0;
+  for (uint32_t i = 0; i < g->nin; i++) {
+    Passage x = passage(k, row, g->mb0, false, i);
+    const PipeStage *from = &k->p->stage[x.owner];
+    n = round64(n) +
+        (x.edge != PIPE_NONE && k->p->edge[x.edge].skip ? from->edge_bytes : from->boundary_bytes);
+  }
+  return n;
+}
+
+uint64_t pr_slot_bytes(const Check *k, uint32_t stage, uint32_t cls, uint32_t skip) {
+  const PipeStage *g = &k->p->stage[stage];
+  switch ((PipeClass)cls) {
+  case PIPE_ACT:
+  case PIPE_HOST:
+  case PIPE_GUEST: return g->act_bytes;
+  case PIPE_GOUT: return g->gout_bytes;
+  case PIPE_WEIGHT:
+  case PIPE_GUESS: return g->weight_bytes;
+  case PIPE_KEEP: return input_bytes(k, stage);
+  default: return skip ? g->edge_bytes : g->boundary_bytes;
+  }
+}
+
+PrStatus pr_check_pools(Check *k) {
+  const PipeProgram *p = k->p;
+  const PipeRank *t = &p->rank[k->rank];
+  uint64_t bytes = add(k->fixed[k->rank], 1, k->work[k->rank]), host = 0;
+  uint32_t next = 0;
+  for (uint32_t i = 0; i < t->npool; i++) {
+    const PipePool *l = &t->pool[i];
+    bool elsewhere = l->cls == PIPE_OUT || l->cls == PIPE_IN || l->cls == PIPE_GUEST;
+    if (l->cls >= PIPE_NCLASSES || l->stage >= p->nstage ||
+        l->skip > (l->cls >= PIPE_OUT && l->cls <= PIPE_LOCAL && p->edge))
+      FAIL(k, "program: rank %u pool %u: class %u, stage %u: out of range", k->rank, i, l->cls,
+           l->stage);
+    if (!elsewhere && p->stage[l->stage].rank != k->rank)
+      FAIL(k, "program: rank %u pool %u: class %s of stage %u, which is on rank %u", k->rank, i,
+           pipe_class_name[l->cls], l->stage, p->stage[l->stage].rank);
+    if (l->first != next || l->count == 0 || l->count > t->nslot - next)
+      FAIL(k, "program: rank %u pool %u: %u slots from %u, expected some from %u of %u", k->rank, i,
+           l->count, l->first, next, t->nslot);
+    bool buffer = l->cls == PIPE_BUFFER; /* the program alone says its size */
+    uint64_t want = buffer ? SIZE_LIMIT : pr_slot_bytes(k, l->stage, l->cls, l->skip);
+    if (buffer ? l->bytes > want : l->bytes != want)
+      FAIL(k, "program: rank %u pool %u: slots of %llu bytes for tensors of %llu", k->rank, i,
+           (unsigned long long)l->bytes, (unsigned long long)want);
+    for (uint32_t j = 0; j < l->count; j++)
+      k->slot[next++].pool = i;
+    *(l->cls == PIPE_HOST ? &host : &bytes) = add(l->cls == PIPE_HOST ? host : bytes, l->count,
+                                                  round64(l->bytes));
+  }
+  if (next != t->nslot)
+    FAIL(k, "program: rank %u has %u slots but pools for %u", k->rank, t->nslot, next);
+  if (t->bytes != (p->sized ? bytes : 0))
+    FAIL(k, "program: rank %u needs %llu bytes, but %llu were proved", k->rank,
+         (unsigned long long)(p->sized ? bytes : 0), (unsigned long long)t->bytes);
+  if (t->host != host)
+    FAIL(k, "program: rank %u needs %llu bytes of host memory, not %llu", k->rank,
+         (unsigned long long)host, (unsigned long long)t->host);
+  return PR_OK;
+}
+
+/* No rank has more slots than its instructions, and guests, can use, which bounds what is allocated
+ * here and for each rank. */
+PrStatus pr_find_guests(Check *k, uint64_t ninstr) {
+  const PipeProgram *p = k->p;
+  k->guest = calloc(p->nrank, sizeof *k->guest);
+  if (!k->guest)
+    return NO_MEMORY(k);
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    const PipeRank *t = &p->rank[r];
+    uint64_t guests = 0;
+    for (uint32_t i = 0; t->pool && i < t->npool && guests <= ninstr; i++)
+      guests += t->pool[i].cls == PIPE_GUEST ? t->pool[i].count : 0;
+    if (guests > ninstr || t->nslot > 6 * (uint64_t)t->ninstr + guests + t->nlist)
+      FAIL(k, "program: rank %u has %u slots, more than its instructions can use", r, t->nslot);
+    ninstr -= guests;
+    for (uint32_t i = 0; t->pool && i < t->npool; i++) {
+      const PipePool *l = &t->pool[i];
+      if (l->cls != PIPE_GUEST || l->stage >= p->nstage || l->first >= t->nslot ||
+          l->count > t->nslot - l->first)
+        continue; /* pr_check_pools refuses what is out of range */
+      if (!k->guest[r])
+        k->guest[r] = calloc(t->nslot, sizeof **k->guest);
+      if (!k->guest[r])
+        return NO_MEMORY(k);
+      for (uint32_t j = 0; j < l->count; j++)
+        k->guest[r][l->first + j].pool = l;
+    }
+  }
+  return PR_OK;
+}
+
+/* ---- one slot ---- */
+
+PrStatus pr_check_turn(Check *k, const PipeInstr *c, uint32_t at, bool reads) {
+  uint32_t on = pipe_op_info[c->op].stream;
+  Slot *slot = &k->slot[at];
+  for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
+    if ((x != on || (x == PIPE_COMM && k->events && slot->touched[x] <= k->done[x])) &&
+        slot->touched[x] > 0 && !is_over(k, c, (PipeOn)x, slot->touched[x]))
+      FAIL_AT(k, c, "does not wait until slot %u is %s", at, reads ? "full" : "free");
+  bool used = slot->touched[PIPE_COMPUTE] || slot->touched[PIPE_COMM] || slot->touched[PIPE_COPY];
+  k->pool[slot->pool].used += !used;
+  slot->touched[on] = k->done[on] + 1;
+  return PR_OK;
+}
+
+static PrStatus fill(Check *k, const PipeInstr *c, uint32_t at) {
+  Slot *slot = &k->slot[at];
+  Pool *pool = &k->pool[slot->pool];
+  if (slot->full)
+    FAIL_AT(k, c, "fills slot %u, which is in use", at);
+  slot->full = true;
+  pool->most = ++pool->live > pool->most ? pool->live : pool->most;
+  return pr_check_turn(k, c, at, false);
+}
+
+static PrStatus empty(Check *k, const PipeInstr *c, uint32_t at) {
+  Slot *slot = &k->slot[at];
+  if (!slot->full)
+    FAIL_AT(k, c, "gives back slot %u, which is free", at);
+  slot->full = false;
+  k->pool[slot->pool].live--;
+  return pr_check_turn(k, c, at, true);
+}
+
+/* Slots of a row of one class and size are as good as each other; where the program has no sizes,
+ * and at the ends of a transfer, a slot is for one row. */
+static bool fits(const Check *k, const PipePool *l, uint32_t stage, uint32_t cls, bool skip) {
+  bool one = !k->p->sized || cls == PIPE_OUT || cls == PIPE_IN;
+  return one ? l->stage == stage
+             : pr_slot_bytes(k, l->stage, cls, skip) == pr_slot_bytes(k, stage, cls, skip);
+}
+
+/* `slot` must be of class cls and hold a tensor as `stage` has it, or be PIPE_NONE if there is no
+ * such tensor (stage PIPE_NONE). */
+static PrStatus check_slot(Check *k, const PipeInstr *c, const char *field, uint32_t slot,
+                           PipeClass cls, uint32_t stage, bool skip) {
+  const PipeRank *t = &k->p->rank[k->rank];
+  if (stage == PIPE_NONE) {
+    if (slot != PIPE_NONE)
+      FAIL_AT(k, c, "field %s is slot %u, but there is nothing to hold", field, slot);
+    return PR_OK;
+  }
+  if (slot >= t->nslot)
+    FAIL_AT(k, c, "field %s is slot %u of %u", field, slot, t->nslot);
+  const PipePool *l = &t->pool[k->slot[slot].pool];
+  if (l->skip != skip)
+    FAIL_AT(k, c, "field %s is slot %u, %s", field, slot,
+            skip ? "which is for the chain" : "which is not for the chain");
+  if (l->cls != (uint32_t)cls)
+    FAIL_AT(k, c, "field %s is slot %u of class %s, expected %s", field, slot,
+            pipe_class_name[l->cls], pipe_class_name[cls]);
+  if (!fits(k, l, stage, cls, skip))
+    FAIL_AT(k, c,
+            "field %s: slot %u has %llu bytes, for stage %u; the tensor has %llu, of stage %u",
+            field, slot, (unsigned long long)l->bytes, l->stage,
+            (unsigned long long)pr_slot_bytes(k, stage, cls, skip), stage);
+  return PR_OK;
+}
+
+/* ---- boundary tensors ---- */
+
+/* A tensor in slot `at`, of field `in` (reads) or `out`: what passes by x. */
+static PrStatus check_passage(Check *k, const PipeInstr *c, Passage x, uint32_t at, bool gradient,
+                              bool reads) {
+  const char *field = reads ? "in" : "out";
+  bool comm = pipe_op_info[c->op].comm, skip = x.edge != PIPE_NONE && k->p->edge[x.edge].skip;
+  PipeClass cls = reads == comm ? PIPE_OUT : PIPE_IN; /* SEND reads OUT; F, B and I read IN */
+  if (k->p->stage[x.other].rank == k->rank)
+    cls = PIPE_LOCAL;
+  PrStatus st = check_slot(k, c, field, at, cls, x.owner, skip);
+  if (st)
+    return st;
+  Slot *slot = &k->slot[at];
+  if (reads) {
+    if (!slot->full || slot->gradient != gradient || slot->owner != x.owner || slot->mb != c->mb ||
+        slot->edge != x.edge)
+      FAIL_AT(k, c, "slot %u does not hold what it reads", at);
+    return empty(k, c, at);
+  }
+  if ((st = fill(k, c, at)))
+    return st;
+  slot->gradient = gradient, slot->owner = x.owner, slot->mb = c->mb, slot->edge = x.edge;
+  return PR_OK;
+}
+
+/* Does the tensor belong to the boundary with the stages after? */
+static bool is_down(PipeTensor tensor) {
+  return tensor == PIPE_T_Y || tensor == PIPE_T_DY || tensor == PIPE_T_SCRATCH;
+}
+
+static uint32_t count_tensors(const Check *k, const PipeInstr *c, PipeTensor tensor) {
+  const PipeStage *g = &k->p->stage[c->stage];
+  return tensor == PIPE_T_NONE ? 0 : is_down(tensor) ? g->nout : g->nin;
+}
+
+/* The tensors in field `in` (reads) or `out`. A transfer has the one of its edge, an op all. */
+static PrStatus check_tensors(Check *k, const PipeInstr *c, PipeTensor tensor, bool reads) {
+  const char *field = reads ? "in" : "out";
+  const PipeRank *t = &k->p->rank[k->rank];
+  const bool scratch = tensor == PIPE_T_SCRATCH, down = is_down(tensor);
+  const bool gradient = tensor == PIPE_T_DX || tensor == PIPE_T_DY;
+  const uint32_t at = reads ? c->in : c->out, n = count_tensors(k, c, tensor);
+  if (n == 0)
+    return check_slot(k, c, field, at, PIPE_IN, PIPE_NONE, false);
+  if (pipe_op_info[c->op].comm) {
+    uint32_t i = !k->p->edge ? 0 : down ? k->p->edge[c->keep].out : k->p->edge[c->keep].in;
+    return check_passage(k, c, passage(k, c->stage, c->mb, down, i), at, gradient, reads);
+  }
+  if (n > 1 && (at > t->nlist || n > t->nlist - at))
+    FAIL_AT(k, c, "field %s: %u slots from %u on in a list of %u", field, n, at, t->nlist);
+  k->nlist += n > 1 ? n : 0;
+  for (uint32_t i = 0; i < n; i++) {
+    Passage x = passage(k, c->stage, c->mb, down, i);
+    uint32_t slot = n > 1 ? t->list[at + i] : at;
+    bool skip = x.edge != PIPE_NONE && k->p->edge[x.edge].skip;
+    PrStatus st;
+    if (!scratch)
+      st = check_passage(k, c, x, slot, gradient, reads);
+    else if (!(st = check_slot(k, c, field, slot, PIPE_LOCAL, c->stage, skip)))
+      st = fill(k, c, slot);
+    if (st)
+      return st;
+  }
+  for (uint32_t i = 0; scratch && i < n; i++) { /* nobody reads them */
+    PrStatus st = empty(k, c, n > 1 ? t->list[at + i] : at);
+    if (st)
+      return st;
+  }
+  return PR_OK;
+}
+
+/* ---- stashes ---- */
+
+/* Takes (effect > 0), reads or gives back (< 0) a stash slot; it is that of (stage, mb). */
+static PrStatus check_stash(Check *k, const PipeInstr *c, const char *field, uint32_t slot,
+                            int effect, uint32_t *held) {
+  if (effect > 0) {
+    *held = slot;
+    return fill(k, c, slot);
+  }
+  if (slot != *held)
+    FAIL_AT(k, c, "%s slot is %u, but the one taken is %u", field, slot, *held);
+  return effect < 0 ? empty(k, c, slot) : pr_check_turn(k, c, slot, true);
+}
+
+/* The slot of another rank that a copy keeps its stash in: of class GUEST, of the right size, and
+ * free or full as it should be. Only this rank uses it, whose copies run one after the other. */
+static PrStatus check_guest(Check *k, const PipeInstr *c, Seen *s) {
+  const PipeProgram *p = k->p;
+  if (c->peer >= p->nrank || c->peer == k->rank)
+    FAIL_AT(k, c, "peer is rank %u of %u", c->peer, p->nrank);
+  Guest *g = k->guest[c->peer];
+  if (!g || c->keep >= p->rank[c->peer].nslot || !g[c->keep].pool)
+    FAIL_AT(k, c, "field keep is slot %u of rank %u, expected one of class guest", c->keep,
+            c->peer);
+  g += c->keep;
+  if (g->owner && g->owner != k->rank + 1)
+    FAIL_AT(k, c, "slot %u of rank %u is used by rank %u, too", c->keep, c->peer, g->owner - 1);
+  if (!fits(k, g->pool, c->stage, PIPE_GUEST, false))
+    FAIL_AT(k, c, "field keep: slot %u of rank %u has %llu bytes, for stage %u; the stash has %llu",
+            c->keep, c->peer, (unsigned long long)g->pool->bytes, g->pool->stage,
+            (unsigned long long)p->stage[c->stage].act_bytes);
+  g->owner = k->rank + 1;
+  bool off = c->op == PIPE_OFF;
+  if (off && g->full)
+    FAIL_AT(k, c, "fills slot %u of rank %u, which is in use", c->keep, c->peer);
+  if (!off && (!g->full || s->host != c->keep || s->peer != c->peer))
+    FAIL_AT(k, c, "slot %u of rank %u does not hold its stash", c->keep, c->peer);
+  g->full = off;
+  s->host = c->keep, s->peer = c->peer;
+  return PR_OK;
+}
+
+/* OFF and LOAD: the stash leaves its ACT slot for a HOST slot, or one of another rank, or
+ * returns. */
+static PrStatus check_copy(Check *k, const PipeInstr *c, Seen *s) {
+  PrStatus st = PR_OK;
+  if ((c->peer == PIPE_NONE &&
+       (st = check_slot(k, c, "keep", c->keep, PIPE_HOST, c->stage, false))) ||
+      (st = check_stash(k, c, "act", c->act, pipe_op_info[c->op].act, &s->act)))
+    return st;
+  if (s->keep != PIPE_NONE)
+    FAIL_AT(k, c, "the stash is made again: it cannot move, act %u", c->act);
+  if (c->peer != PIPE_NONE)
+    return check_guest(k, c, s);
+  if (c->op == PIPE_OFF)
+    s->peer = PIPE_NONE;
+  if (s->peer != PIPE_NONE)
+    FAIL_AT(k, c, "its stash is on rank %u", s->peer);
+  return check_stash(k, c, "keep", c->keep, c->op == PIPE_OFF ? 1 : -1, &s->host);
+}
+
+/* The stashes of a microbatch that nobody reads once its last slice has gone forward. */
+static PrStatus end_forward(Check *k, const PipeInstr *c) {
+  uint32_t slices = pipe_slices(k->p);
+  for (uint32_t q = 0; q < slices; q++) {
+    const Seen *s = seen_of(k, c->stage, c->mb - q);
+    PrStatus st;
+    if (!k->p->forward && s->keep == PIPE_NONE)
+      continue;
+    if ((q > 0 && (st = pr_check_own(k, c, s->act))) || (st = empty(k, c, s->act)))
+      return st;
+  }
+  return PR_OK;
+}
+
+/* F, B, I and R read the stashes of the slices of their microbatch before them. */
+static PrStatus read_slices(Check *k, const PipeInstr *c) {
+  for (uint32_t q = c->op == PIPE_W ? 0 : c->mb % pipe_slices(k->p); q > 0; q--) {
+    uint32_t at = seen_of(k, c->stage, c->mb - q)->act;
+    PrStatus st;
+    if ((st = pr_check_own(k, c, at)) || (st = pr_check_turn(k, c, at, true)))
+      return st;
+  }
+  return PR_OK;
+}
+
+/* ---- side ops ---- */
+
+/* A slot of class BUFFER, which a side op takes or gives back. */
+static PrStatus check_buffer(Check *k, const PipeInstr *c, uint32_t at, bool takes) {
+  const PipeRank *t = &k->p->rank[k->rank];
+  const char *field = takes ? "out" : "in";
+  if (at == PIPE_NONE)
+    return PR_OK;
+  const PipePool *l = at < t->nslot ? &t->pool[k->slot[at].pool] : NULL;
+  if (!l || l->cls != PIPE_BUFFER)
+    FAIL_AT(k, c, "field %s is slot %u of %u, expected one of class buffer", field, at, t->nslot);
+  if (takes && l->bytes != k->p->side[c->keep].bytes)
+    FAIL_AT(k, c, "field %s: slot %u has %llu bytes for a buffer of %llu", field, at,
+            (unsigned long long)l->bytes, (unsigned long long)k->p->side[c->keep].bytes);
+  return takes ? fill(k, c, at) : empty(k, c, at);
+}
+
+static PrStatus check_side(Check *k, const PipeInstr *c) {
+  const PipeProgram *p = k->p;
+  if (c->keep >= p->nside || p->side[c->keep].op != c->op || p->side[c->keep].stage != c->stage)
+    FAIL_AT(k, c, "row %u of %u is not of this side op", c->keep, p->nside);
+  if (c->act != PIPE_NONE || (c->gout != PIPE_NONE && c->op == PIPE_SIDE))
+    FAIL_AT(k, c, "has slots %u and %u", c->act, c->gout);
+  if ((c->out == PIPE_NONE) != (p->side[c->keep].bytes == 0))
+    FAIL_AT(k, c, "takes slot %u, and %llu bytes", c->out,
+            (unsigned long long)p->side[c->keep].bytes);
+  PrStatus st = check_buffer(k, c, c->out, true);
+  return st ? st : check_buffer(k, c, c->in, false);
+}
+
+/* ---- all slots of an instruction ---- */
+
+static PrStatus take_all(Check *k, const PipeInstr *c, Seen *s) {
+  const PipeOpInfo *o = &pipe_op_info[c->op];
+  PrStatus st;
+  if (c->op == PIPE_F)
+    s->keep = PIPE_NONE;
+  if ((o->act > 0 && (st = check_stash(k, c, "act", c->act, 1, &s->act))) ||
+      (o->gout > 0 && (st = check_stash(k, c, "gout", c->gout, 1, &s->gout))) ||
+      (c->op == PIPE_F && c->keep != PIPE_NONE &&
+       (st = check_stash(k, c, "keep", c->keep, 1, &s->keep))) ||
+      (st = read_slices(k, c)))
+    return st;
+  return check_tensors(k, c, (PipeTensor)o->out, false);
+}
+
+static PrStatus give_all(Check *k, const PipeInstr *c, Seen *s) {
+  const PipeOpInfo *o = &pipe_op_info[c->op];
+  PrStatus st;
+  if ((st = check_tensors(k, c, (PipeTensor)o->in, true)))
+    return st;
+  if ((o->act <= 0 && (st = check_stash(k, c, "act", c->act, o->act, &s->act))) ||
+      (o->gout < 0 && (st = check_stash(k, c, "gout", c->gout, o->gout, &s->gout))) ||
+      (c->op == PIPE_R && (st = check_stash(k, c, "keep", c->keep, -1, &s->keep))))
+    return st;
+  return c->op == PIPE_F && (c->mb + 1) % pipe_slices(k->p) == 0 ? end_forward(k, c) : PR_OK;
+}
+
+PrStatus pr_check_slots(Check *k, const PipeInstr *c) {
+  const PipeOpInfo *o = &pipe_op_info[c->op];
+  if (pipe_is_side(c->op))
+    return check_side(k, c);
+  const bool host = o->stream == PIPE_COPY, act = o->act || c->op == PIPE_I;
+  const bool gout = o->gout != 0,
+             keep = c->op == PIPE_R || (c->op == PIPE_F && c->keep != PIPE_NONE);
+  PrStatus st;
+  if ((st = check_slot(k, c, "act", c->act, PIPE_ACT, act ? c->stage : PIPE_NONE, false)) ||
+      (!host && !o->comm &&
+       ((st = check_slot(k, c, "gout", c->gout, PIPE_GOUT, gout ? c->stage : PIPE_NONE, false)) ||
+        (st = check_slot(k, c, "keep", c->keep, PIPE_KEEP, keep ? c->stage : PIPE_NONE, false)))))
+    return st;
+  if (!act) {
+    st = check_tensors(k, c, (PipeTensor)o->out, false);
+    return st ? st : check_tensors(k, c, (PipeTensor)o->in, true);
+  }
+  Seen *s = seen_of(k, c->stage, c->mb);
+  if (host) {
+    if (c->in != PIPE_NONE || c->out != PIPE_NONE)
+      FAIL_AT(k, c, "has slots %u and %u", c->in, c->out);
+    return check_copy(k, c, s);
+  }
+  if (c->op != PIPE_R && c->op != PIPE_F && s->keep != PIPE_NONE && !(s->ops & SEEN(R)))
+    FAIL_AT(k, c, "the stash that it reads has not been recomputed, keep slot %u", s->keep);
+  return (st = take_all(k, c, s)) ? st : give_all(k, c, s);
+}
+
+/* ---- the end of a rank ---- */
+
+/* That nothing is left in them follows once all ops and transfers are there (pr_check_complete). */
+PrStatus pr_check_left(Check *k) {
+  const PipeRank *t = &k->p->rank[k->rank];
+  for (uint32_t i = 0; i < t->npool; i++) {
+    const PipePool *l = &t->pool[i];
+    const Pool *pool = &k->pool[i];
+    if (l->cls == PIPE_GUEST || l->cls == PIPE_WEIGHT || l->cls == PIPE_GUESS)
+      continue; /* see pr_check_guests_left, pr_check_weights */
+    bool exact = l->cls == PIPE_GOUT || l->cls == PIPE_LOCAL || l->cls == PIPE_KEEP;
+    if (pool->used != l->count || (exact && pool->most != l->count))
+      FAIL(k, "program: rank %u pool %u: %u slots of class %s, but %u are used and %u at once",
+           k->rank, i, l->count, pipe_class_name[l->cls], pool->used, pool->most);
+  }
+  return PR_OK;
+}
+
+PrStatus pr_check_guests_left(Check *k) {
+  const PipeProgram *p = k->p;
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; k->guest[r] && i < p->rank[r].nslot; i++) {
+      const Guest *g = &k->guest[r][i];
+      if (g->pool && (!g->owner || g->full))
+        FAIL(k, "program: rank %u: guest slot %u is %s", r, i,
+             g->full ? "full at the end" : "used by nobody");
+    }
+  return PR_OK;
+}
