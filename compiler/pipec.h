@@ -245,7 +245,6 @@ typedef struct Sched {
   PipeSide *side; uint32_t nside; /* [nside_decl * nstage] */
   SideUse *side_use; uint32_t nside_use; /* rank after rank (sides) */
   uint32_t *side_use0;   /* [nrank + 1] */
-  bool sides_given;      /* and places are as read_json found them: there are no clauses that say it */
   uint32_t ncomm_side;   /* of them in COMM streams */
   SideTurn *side_turn;   /* [nside_use] rank after rank, in the order in which they stand (offload) */
   SideBuffers **side_buffers; uint32_t *nside_buffers; /* [nrank] */
@@ -254,7 +253,6 @@ typedef struct Sched {
   uint32_t *at_f, *at_b, *at_w, *at_r; /* [nstage * nmb] op + 1 of F, of B or I, of W, of R; 0 none */
   Round *round;          /* (check_deps) updates, stage after stage, in the order of the stage's rank */
   uint32_t *round0;      /* [nstage + 1] */
-  struct GivenRead *given; /* [nop] what each op reads, in place of lines (read_json), or NULL */
   bool weighted;         /* there is a `weights` clause: */
   const WeightLine **wline; uint32_t nwline; /* its lines that count; those of one kind in order */
   uint32_t *staleness;   /* [nrank] (versions) most updates of a stage between the version that an F reads and */
@@ -461,12 +459,6 @@ bool read_csv(Sched *s);
 /* ---- read_json.c: what --emit=json has written; ensures what expand does ---- */
 bool is_json(const Options *o);
 bool read_json(Sched *s);
-typedef struct GivenRead { /* of an op: version; row of formula, or of rule if it is a U, or NONE; whether it reads the
-                              estimate in slot `guess`, which another op of its stage has made */
-  uint32_t version, formula, guess;
-  bool shares;
-} GivenRead;
-
 /* ---- eval.c ---- */
 /* Value of e in s->env; false: reported (overflow, division by zero, a rank out of range). */
 bool eval(Sched *s, const Expr *e, int64_t *value);

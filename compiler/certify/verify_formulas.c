@@ -259,7 +259,7 @@ static void verify_op(Numbers *n, const PipeInstr *in, const PipeWeights *w, int
 
 void verify_formulas(const Sched *s) {
   const PipeProgram *p = s->prog;
-  if (!s->weights || s->given || (s->nformula == 0 && s->nstate == 0))
+  if (!s->weights || (s->nformula == 0 && s->nstate == 0))
     return;
   Numbers n = {.s = s,
                .name = {[FO_W] = 1.375,

@@ -139,37 +139,6 @@ static void verify_clause(Lists *l, uint32_t k, uint32_t *last, uint32_t *first_
     BUG_IF(first_side[st] != NONE); /* nobody has asked for it */
 }
 
-/* Where there are no clauses: those of the rank as they were read, in the order of their streams.
- */
-static void verify_given(Lists *l) {
-  const Sched *s = l->s;
-  const uint32_t r = l->rank;
-  uint32_t next[PIPE_NSTREAMS] = {s->side_use0[r], s->side_use0[r], s->side_use0[r]};
-  uint32_t end = s->side_use0[r + 1], nop = 0;
-  uint32_t *op = arena_alloc(s->arena, ((size_t)l->k->ninstr + 1) * sizeof *op);
-  for (uint32_t i = 0; i < l->k->ninstr; i++)
-    if (stream(&l->k->instr[i]) == PIPE_COMPUTE)
-      op[nop++] = i;
-  for (uint32_t i = 0; i < l->k->ninstr; i++) {
-    const PipeInstr *in = &l->k->instr[i];
-    if (!pipe_is_side(in->op))
-      continue;
-    uint32_t *k = &next[stream(in)];
-    while (*k < end && s->side_use[*k].kind != in->op)
-      ++*k;
-    BUG_IF(*k == end); /* nobody has asked for it */
-    const SideUse *u = &s->side_use[(*k)++];
-    uint32_t above = u->at - s->rank_op0[r];
-    BUG_IF(u->decl != s->prog->side[in->keep].decl || u->stage != in->stage || u->mb != in->mb);
-    BUG_IF(in->op == PIPE_SIDE ? op[above] != i : in->wait != above);
-    if (u->user != NONE)
-      ends_before(l, i, op[u->user - s->rank_op0[r]]);
-  }
-  for (uint32_t on = 0; on < PIPE_NSTREAMS; on++)
-    for (; next[on] < end; next[on]++)
-      BUG_IF(pipe_op_info[s->side_use[next[on]].kind].stream == on); /* it lacks */
-}
-
 void verify_side_table(const Sched *s) {
   const PipeProgram *p = s->prog;
   BUG_IF((p->nside != 0) != (p->side != NULL) || p->nside != s->nside_decl * p->nstage);
@@ -211,9 +180,7 @@ void verify_sides(const Sched *s) {
   for (uint32_t r = 0; r < p->nrank; r++) {
     Lists l = {.s = s, .rank = r, .k = &p->rank[r]};
     uint32_t n = l.k->ninstr, *next = arena_alloc(s->arena, (size_t)n * sizeof *next + 1);
-    if (s->sides_given)
-      verify_given(&l);
-    for (uint32_t k = 0; k < s->nside_decl && !s->sides_given; k++)
+    for (uint32_t k = 0; k < s->nside_decl; k++)
       verify_clause(&l, k, last, first_side, next);
     for (uint32_t i = 0; i < n && s->nside_decl == 0; i++)
       BUG_IF(pipe_is_side(l.k->instr[i].op));

@@ -76,16 +76,11 @@ static const WeightLine *line_for(const Sched *s, const PipeInstr *in, uint32_t 
 
 /* Row of the instruction whose reading that of row i shares; i itself if it is the first, or shares none. Groups of a
  * stage are a list, the last one that has come first, since ops that share mostly follow each other. */
-static uint32_t verify_alike(const Sched *s, uint32_t r, uint32_t i, const Spot *slot,
-                             Groups *groups, uint32_t *first) {
+static uint32_t verify_alike(const Sched *s, uint32_t r, uint32_t i, Groups *groups,
+                             uint32_t *first) {
   const PipeInstr *in = &s->prog->rank[r].instr[i];
-  const PipeWeights *w = &s->prog->rank[r].weights[i];
   if (!s->maker)
     return i;
-  if (s->given) { /* no line says it, but the tables that were read */
-    BUG_IF(w->slot == NONE && (w->guess >= s->prog->rank[r].nslot || slot[w->guess].maker == NONE));
-    return w->slot == NONE ? slot[w->guess].maker : i;
-  }
   const WeightLine *l = line_for(s, in,
                                  s->op[s->at_b[(size_t)in->stage * s->nmb + in->mb] - 1].kind);
   int64_t value;
@@ -183,7 +178,7 @@ static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
       continue;
     action += i == 0 || in[-1].group == 0;
     bool may_share = in->op != PIPE_U && in->op != PIPE_SIDE;
-    uint32_t maker = may_share ? verify_alike(s, r, i, slot, &groups, first) : i;
+    uint32_t maker = may_share ? verify_alike(s, r, i, &groups, first) : i;
     BUG_IF(row->live == 0);
     verify_guess(p, r, i, maker, slot, action);
     if (in->op == PIPE_F)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * Reads what --emit=json writes (lang/spec.md 9), so that other tools can make schedules: the ranks, the stages with
- * their places and costs, and of each rank the compute ops in the order of its list. All else in the form is
- * derived; it may be there and is not read. Ensures what expand ensures.
+ * Reads the JSON form (lang/spec.md 9), so that other tools can make schedules: the ranks, the stages with their
+ * places and costs, and of each rank the compute ops and copies in the order of its list. What is derived may be there
+ * and is not read. What changes the program and is not derived from these is refused (written_only). Ensures what
+ * expand ensures.
  *
  * Strict: a key that the form does not have, a wrong type or a number out of range is an error at its place, the
  * object of the list that it is in. The text is parsed with jansson, which keeps no places; where the objects of
  * the lists begin and end is found in a second look at the text, which is known to be JSON then. Linear. What
- * few programs have is read by read_tables.c and read_beside.c. */
+ * few programs have is read by read_tables.c. */
 #include <string.h>
 
 #include "graph.h"
@@ -71,19 +72,9 @@ static void note_stage(Read *d, const char *key, uint32_t n, const char *value) 
   (void)key, (void)n;
   *vec_push(d->s->arena, &d->stage_at) = span_of(d, value);
 }
-static void note_side(Read *d, const char *key, uint32_t n, const char *value) {
-  (void)key, (void)n;
-  *vec_push(d->s->arena, &d->side_at) = span_of(d, value);
-}
-static void note_limit(Read *d, const char *key, uint32_t n, const char *value) {
-  (void)key, (void)n;
-  *vec_push(d->s->arena, &d->limit_at) = span_of(d, value);
-}
 static void in_rank(Read *d, const char *key, uint32_t n, const char *value) {
   if (is_key(key, n, "instr") && *value == '[')
     each_value(d, value, note_instr);
-  if (is_key(key, n, "limits") && *value == '[')
-    each_value(d, value, note_limit);
 }
 static void note_rank(Read *d, const char *key, uint32_t n, const char *value) {
   (void)key, (void)n;
@@ -95,8 +86,6 @@ static void note_rank(Read *d, const char *key, uint32_t n, const char *value) {
 static void in_top(Read *d, const char *key, uint32_t n, const char *value) {
   if (is_key(key, n, "stages") && *value == '[')
     each_value(d, value, note_stage);
-  if (is_key(key, n, "sides") && *value == '[')
-    each_value(d, value, note_side);
   if (is_key(key, n, "rank") && *value == '[')
     each_value(d, value, note_rank);
 }
@@ -136,7 +125,7 @@ bool read_number(Read *d, Span at, json_t *object, const char *key, bool needed,
   return true;
 }
 
-bool read_word(Read *d, Span at, json_t *object, const char *key, const char **v) {
+static bool read_word(Read *d, Span at, json_t *object, const char *key, const char **v) {
   json_t *j = json_object_get(object, key);
   if (!json_is_string(j) || strlen(json_string_value(j)) > 1000)
     return read_bad(d, at, arena_printf(d->s->arena, "'%s' must be a string", key));
@@ -147,10 +136,22 @@ bool read_word(Read *d, Span at, json_t *object, const char *key, const char **v
 
 /* ---- the form ---- */
 
+/* Keys, up to a NULL, that --emit=json writes and that are not read: without them it would be another program. */
+static bool written_only(Read *d, Span at, json_t *object, const char *const *key) {
+  for (; *key; key++)
+    if (json_object_get(object, *key)) {
+      diag_error(d->s->diag, DIAG_JSON, at, "'%s' is written by --emit=json, and not read", *key);
+      diag_help(d->s->diag, "compile the .pipe text of this program");
+      return false;
+    }
+  return true;
+}
+
 static bool read_head(Read *d, json_t *root) {
   static const char known[] =
       " pipec_json schedule params hash ranks microbatches slices sized timed forward channel_slots makespan span ideal"
-      " busy utilisation messages volume idle bytes bound gap steady send lowering channels least_buffer files stages critical_path rank transfers edges rows links link_wait comm_channels formulas rules sides ";
+      " busy utilisation messages volume idle bytes bound gap steady send lowering channels least_buffer files stages critical_path rank transfers edges rows links link_wait comm_channels ";
+  static const char *const only[] = {"formulas", "rules", "sides", NULL};
   Sched *s = d->s;
   Span at = {d->file, 0, 1};
   uint64_t version = 0, ranks = 0, mbs = 0, slices = 1, sized = 0, timed = 0, forward = 0;
@@ -161,7 +162,7 @@ static bool read_head(Read *d, json_t *root) {
     return read_bad(d, at,
                     arena_printf(s->arena, "version %llu of the form; this pipec reads version 1",
                                  (unsigned long long)version));
-  if (!read_keys(d, at, root, "the program", known) ||
+  if (!written_only(d, at, root, only) || !read_keys(d, at, root, "the program", known) ||
       !read_word(d, at, root, "schedule", &s->name) ||
       !read_word(d, at, root, "params", &s->params) || !read_word(d, at, root, "send", &send) ||
       !read_number(d, at, root, "ranks", true, 1, MAX_RANKS, &ranks) ||
@@ -183,9 +184,8 @@ static bool read_head(Read *d, json_t *root) {
   for (s->lowering = PIPE_GLOBAL;
        s->lowering < PIPE_NLOWERINGS && strcmp(lowering, lowering_text(s)) != 0;)
     s->lowering++;
-  if (s->lowering == PIPE_NLOWERINGS)
-    return read_bad(d, at, "'lowering' is global, inline, inline grouped or manual");
-  d->by_hand = s->lowering == PIPE_MANUAL;
+  if (s->lowering == PIPE_NLOWERINGS || s->lowering == PIPE_MANUAL)
+    return read_bad(d, at, "'lowering' is global, channels, inline or inline grouped");
   if (s->opt->lowering)
     s->lowering = (PipeLowering)(s->opt->lowering - 1);
   s->lowering_given = true, s->lowering_at = at;
@@ -209,10 +209,11 @@ static bool read_stage(Read *d, uint32_t i, json_t *j) {
   if (!json_is_object(j))
     return read_bad(d, at, "a stage is an object");
   const char *known =
-      " stage rank chunk model mb0 mbs send_back tie tied_with versions delay states slice_times unit_times ";
+      " stage rank chunk model mb0 mbs send_back tie tied_with delay slice_times unit_times ";
+  static const char *const only[] = {"versions", "states", NULL};
   for (int k = 0; k < NKEYS; k++)
     known = arena_printf(s->arena, "%s%s ", known, cost_key[k]);
-  if (!read_keys(d, at, j, "the stage", known) ||
+  if (!written_only(d, at, j, only) || !read_keys(d, at, j, "the stage", known) ||
       !read_number(d, at, j, "stage", true, i, i, &number_of) ||
       !read_number(d, at, j, "rank", true, 0, s->nrank - 1, &rank) ||
       !read_number(d, at, j, "chunk", false, 0, UINT32_MAX, &chunk) ||
@@ -338,7 +339,7 @@ static uint32_t kind_of(const char *text) {
   return p == text ? (uint32_t)PIPE_NOPS : k;
 }
 
-bool copy_in_order(Read *d, Span at, uint32_t r) {
+static bool copy_in_order(Read *d, Span at, uint32_t r) {
   const Sched *s = d->s;
   const Copy *c = &s->copy[s->ncopy - 1];
   return s->ncopy < 2 || s->stage[c[-1].stage].rank != r || c[-1].at <= c->at ||
@@ -371,7 +372,9 @@ static bool read_copy(Read *d, uint32_t r, json_t *j, const OpRef *use, uint32_t
   return true;
 }
 
-bool read_own_stage(Read *d, Span at, json_t *j, const char *text, uint32_t r, uint64_t *stage) {
+/* The stage of an instruction of rank r, which holds it. */
+static bool read_own_stage(Read *d, Span at, json_t *j, const char *text, uint32_t r,
+                           uint64_t *stage) {
   const Sched *s = d->s;
   if (!read_number(d, at, j, "stage", true, 0, s->nstage - 1, stage))
     return false;
@@ -381,8 +384,9 @@ bool read_own_stage(Read *d, Span at, json_t *j, const char *text, uint32_t r, u
                                (uint32_t)*stage, s->stage[*stage].rank));
 }
 
-bool read_unit(Read *d, Span at, json_t *j, uint64_t stage, bool needed, uint64_t *mb,
-               uint64_t *slice) {
+/* Its microbatch and slice. */
+static bool read_unit(Read *d, Span at, json_t *j, uint64_t stage, bool needed, uint64_t *mb,
+                      uint64_t *slice) {
   const Sched *s = d->s;
   const PipeStage *st = &s->stage[stage];
   uint32_t first = st->mb0 / s->slices, last = first + st->nmb / s->slices - 1;
@@ -397,8 +401,8 @@ bool read_unit(Read *d, Span at, json_t *j, uint64_t stage, bool needed, uint64_
 
 static bool read_instr(Read *d, uint32_t r, json_t *j, uint64_t *group) {
   static const char known[] =
-      " op stage mb slice phase group start end peer act gout turn channel keep in out ins outs wait wait_copy at version weight into"
-      " guess formula behind ahead side takes gives order before wait_all ";
+      " op stage mb slice phase group start end peer act gout turn channel keep in out ins outs wait wait_copy at"
+      " behind ahead ";
   Sched *s = d->s;
   Span at = d->instr_at.at[d->instr++];
   const char *text, *phase = "steady";
@@ -407,13 +411,12 @@ static bool read_instr(Read *d, uint32_t r, json_t *j, uint64_t *group) {
     return read_bad(d, at, "an instruction is an object");
   if (!read_word(d, at, j, "op", &text) || !read_keys(d, at, j, "the instruction", known))
     return false;
-  bool side = json_object_get(j, "side") != NULL;
-  uint32_t kind = side ? (uint32_t)PIPE_SIDE : kind_of(text);
+  uint32_t kind = kind_of(text);
   bool copies = kind == PIPE_OFF || kind == PIPE_LOAD;
-  if (!side && (kind == PIPE_NOPS || kind >= PIPE_SIDE))
+  if (kind == PIPE_NOPS || kind >= PIPE_SIDE)
     return read_bad(d, at, arena_printf(s->arena, "'%s' is not an op that is read back", text));
   if (pipe_op_info[kind].comm)
-    return s->lowering == PIPE_MANUAL ? read_post(d, r, at, j, text, kind) : true; /* derived */
+    return true; /* derived */
   if (json_object_get(j, "phase") && !read_word(d, at, j, "phase", &phase))
     return false;
   uint8_t p = 0;
@@ -421,10 +424,6 @@ static bool read_instr(Read *d, uint32_t r, json_t *j, uint64_t *group) {
     p++;
   if (p == PIPE_NPHASES)
     return read_bad(d, at, "'phase' is warmup, steady or flush");
-  if (!read_wait_all(d, r, at, j, d->by_hand && !copies))
-    return false;
-  if (side)
-    return read_side_op(d, r, at, j, text, p);
   if (!read_own_stage(d, at, j, text, r, &stage) ||
       !read_unit(d, at, j, stage, kind != PIPE_U, &mb, &slice) ||
       !read_number(d, at, j, "group", false, 0, 63, group))
@@ -443,7 +442,7 @@ static bool read_instr(Read *d, uint32_t r, json_t *j, uint64_t *group) {
   d->x.use = use, d->x.phase = p, d->x.labelled = true, d->x.rank = r;
   if (copies)
     return read_copy(d, r, j, use, (uint32_t)stage, unit);
-  return push_op(&d->x, (uint8_t)kind, (uint32_t)stage, unit) && read_weights(d, at, j);
+  return push_op(&d->x, (uint8_t)kind, (uint32_t)stage, unit);
 }
 
 static bool read_rank(Read *d, uint32_t r, json_t *j) {
@@ -454,10 +453,11 @@ static bool read_rank(Read *d, uint32_t r, json_t *j) {
   size_t i;
   if (!json_is_object(j) || !json_is_array(list))
     return read_bad(d, at, "a rank is an object with a list \"instr\"");
+  static const char *const only[] = {"limits", NULL};
   static const char known[] =
       " rank busy utilisation messages volume group_of_copies inflight held kept host host_bytes guests warmup_depth"
-      " staleness discrepancy versions idle bytes peak_op pools limits instr events sync ";
-  if (!read_keys(d, at, j, "the rank", known) ||
+      " staleness discrepancy versions idle bytes peak_op pools instr events sync ";
+  if (!written_only(d, at, j, only) || !read_keys(d, at, j, "the rank", known) ||
       !read_number(d, at, j, "rank", true, r, r, &number_of))
     return false;
   uint64_t turns = 0;
@@ -486,8 +486,6 @@ static bool read_rank(Read *d, uint32_t r, json_t *j) {
     left = group;
     o->group = (uint16_t)group;
   }
-  if (!finish_sides(d, r, first_copy) || !finish_posts(d, r))
-    return false;
   for (uint32_t k = first_copy; k < s->ncopy; k++) {
     uint32_t before = s->copy[k].at;
     if (before > s->nop)
@@ -555,7 +553,7 @@ static bool read_ranks(Read *d, json_t *list) {
     if (!read_rank(d, r, json_array_get(list, r)))
       return false;
   s->rank_op0[s->nrank] = s->nop;
-  return number_groups(d) && read_limits(d, list);
+  return number_groups(d);
 }
 
 bool is_json(const Options *o) {
@@ -598,9 +596,7 @@ bool read_json(Sched *s) {
     json_t *stages = json_object_get(root, "stages");
     ok = read_head(&d, root) && read_stages(&d, stages) && read_edges(&d, root) &&
          read_ties(&d, stages) && read_unit_times(&d, stages) && read_links(&d, root) &&
-         read_sides(&d, root) && read_formulas(&d, root, stages) &&
          read_ranks(&d, json_object_get(root, "rank"));
-    s->weighted = d.weighted, s->given = d.given.at;
   }
   json_decref(root);
   return ok;

@@ -297,8 +297,8 @@ static void add_sides(Sched *s) {
       if (u->latest && u->kind == PIPE_SIDE_COPY)
         u->at = side_latest(s, u);
       u->plan = side_start(s, r, u);
-      if (u->kind != PIPE_SIDE_COPY || s->sides_given)
-        continue; /* given: it is there */
+      if (u->kind != PIPE_SIDE_COPY)
+        continue;
       if (s->ncopy == s->capcopy)
         vec_grow(s->arena, (void **)&s->copy, &s->capcopy, sizeof *s->copy);
       s->copy[s->ncopy++] = (Copy){.kind = u->kind,

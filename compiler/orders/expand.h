@@ -205,7 +205,6 @@ bool set_links(Sched *s, uint64_t *const *cost, const bool *has, const uint32_t 
 /* ---- side.c ---- */
 enum { LONGEST_SIDE_NAME = 16 };
 bool find_sides(Ex *x);
-bool side_givers(Sched *s); /* what is given back is taken; requires side_decl and side; false: reported */
 
 /* ---- instance.c ---- */
 /* Gives the parameters of the schedule that is compiled the values of -D, or their defaults. */
@@ -269,7 +268,6 @@ uint32_t *op_row(Sched *s, uint8_t kind, size_t cell);
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 /* The same of an OFF or LOAD. */
 bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
-void push_side(Ex *x, const SideUse *u); /* of the compute stream (read_json) */
 
 /* Where the op stands in the text: a row of s->site. */
 uint32_t op_site(Sched *s, const OpRef *o);

@@ -118,7 +118,8 @@ bool counts_now(const Expr *e) {
   return counts_now(e->a) || counts_now(e->b) || counts_now(e->c);
 }
 
-bool weight_fits(const Sched *s, int64_t weight) {
+/* So much may stand before a count: all ops together do not overflow. Requires the ops. */
+static bool weight_fits(const Sched *s, int64_t weight) {
   int64_t most = INT64_MAX / 8 / ((int64_t)s->nop + 1);
   return weight <= most && weight >= -most;
 }
@@ -269,7 +270,8 @@ static bool find_rows(Sched *s, Arena *a, const Clause *c, Rows *rows) {
   return true;
 }
 
-void set_limits(Sched *s, const Limit *row, uint32_t n) {
+/* s->limits and limit0 from n rows in any order. */
+static void set_limits(Sched *s, const Limit *row, uint32_t n) {
   uint32_t *at = s->limit0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + (size_t)2);
   s->limits = arena_alloc(s->arena, n * sizeof *s->limits + 1);
   s->nlimits = n;
@@ -467,18 +469,15 @@ static void report_sides(Sched *s, const Walk *w) {
   static const char *const sign[] = {"<", "<=", ">", ">="};
   const Limit *l = w->broken;
   const Expr *e = l->compare;
-  int64_t a = l->most + w->excess, b = l->most;
-  if (l->clause && l->clause->var)
+  int64_t a = 0, b = 0;
+  if (l->clause->var)
     s->env[l->clause->slot] = l->index;
   s->moment = w->moment;
-  bool known = !e || (eval(s, e->a, &a) && eval(s, e->b, &b));
+  bool known = eval(s, e->a, &a) && eval(s, e->b, &b);
   BUG_IF(!known); /* find_row has had the same numbers */
   diag_error(s->diag, DIAG_OVER_LIMIT, l->at, "limit not kept: %lld %s %lld is false at %s",
-             (long long)a, sign[e ? e->kind - EX_LT : 1], (long long)b, op_text(s, w->op));
-  if (e)
-    diag_note(s->diag, NO_SPAN, "with %s", eval_explain(s, e));
-  else
-    diag_note(s->diag, NO_SPAN, "the limit is %s", limit_text(s, l));
+             (long long)a, sign[e->kind - EX_LT], (long long)b, op_text(s, w->op));
+  diag_note(s->diag, NO_SPAN, "with %s", eval_explain(s, e));
   s->moment = NULL;
 }
 
@@ -488,7 +487,7 @@ static void report(Sched *s, const Walk *w) {
   if (s->tuned && s->tuned->var && s->ntune > 1 && s->ncopy == 0)
     diag_note(s->diag, s->tuned->at, "no value of '%s' keeps the limits; this is the first",
               s->tuned->var);
-  if (!w->broken->clause || !help_unchecked(s, w->broken->at))
+  if (!help_unchecked(s, w->broken->at))
     diag_help(s->diag,
               s->op[w->op].kind == PIPE_F
                   ? "let fewer forwards run ahead here, or the B or W that ends a stash run earlier"

@@ -15,10 +15,10 @@ typedef struct OpCounts { /* taken when an op starts, given back when it ends */
 } OpCounts;
 OpCounts op_counts(const Sched *s, const Op *o);
 
-/* A comparison of a `limit` clause, for one rank; or what a file has in its place. */
+/* A comparison of a `limit` clause, for one rank. */
 typedef struct Limit {
-  const Clause *clause; /* NULL of a file */
-  const Expr *compare;  /* the same */
+  const Clause *clause;
+  const Expr *compare;
   Span at;
   int64_t index;   /* of the clause's variable */
   uint32_t rank;
@@ -32,10 +32,6 @@ extern const char *const count_name[NCOUNTS]; /* "inflight" */
 bool counts_now(const Expr *e);
 /* Part of expand: ensures limits, limit0. False: reported. */
 bool find_limits(Sched *s);
-/* s->limits and limit0 from n rows in any order. */
-void set_limits(Sched *s, const Limit *row, uint32_t n);
-/* So much may stand before a count: all ops together do not overflow. Requires the ops. */
-bool weight_fits(const Sched *s, int64_t weight);
 /* "2*inflight(0) - held(0, 1) <= 16": as the language has it, with the numbers put in. */
 const char *limit_text(Sched *s, const Limit *l);
 /* The limits of rank r: rows *first to *first + n - 1 of s->limits. */

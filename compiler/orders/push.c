@@ -45,17 +45,6 @@ static void push(Ex *x, uint8_t kind, uint8_t phase, uint32_t stage, uint32_t mb
       .kind = kind, .phase = phase, .stage = stage, .mb = mb, .site = op_site(s, x->use)};
 }
 
-void push_side(Ex *x, const SideUse *u) {
-  Sched *s = x->s;
-  if (s->nop == x->op_cap)
-    vec_grow(s->arena, (void **)&s->op, &x->op_cap, sizeof *s->op);
-  s->op[s->nop++] = (Op){.kind = PIPE_SIDE,
-                         .phase = u->phase,
-                         .stage = u->stage,
-                         .mb = u->mb,
-                         .site = s->side_site0 + u->decl};
-}
-
 /* A U that only repeats the last one is refused here, so that there are not many more of them than of gradients;
  * check_deps refuses the others that have nothing to apply. */
 static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {

@@ -117,7 +117,8 @@ static uint32_t given_by(const Sched *s, uint32_t k) {
   return of;
 }
 
-bool side_givers(Sched *s) {
+/* What is given back is taken; false: reported. */
+static bool side_givers(Sched *s) {
   uint32_t n = s->nside_decl;
   for (uint32_t k = 0; k < n; k++) {
     const Side *side = s->side_decl[k]->side;
@@ -364,8 +365,6 @@ static void insert_ops(Sched *s, uint32_t ninsert) {
 bool sides(Sched *s) {
   Uses all = {0};
   uint32_t ninsert = 0;
-  if (s->sides_given)
-    return true;
   s->side_use0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nrank + 1);
   if (s->nside_decl == 0)
     return true;

@@ -556,11 +556,6 @@ static bool mentions_mb(const Expr *e, uint32_t slot) {
 bool formulas(Sched *s) {
   if (!s->weighted)
     return true;
-  if (s->given) {
-    for (uint32_t i = 0; i < s->nop; i++)
-      s->weights[i].formula = s->given[i].shares ? NONE : s->given[i].formula;
-    return true;
-  }
   Table t = {.s = s};
   bool some = false;
   t.by_mb = NEW_ARRAY(s->arena, bool, s->nwline + 1);

@@ -25,7 +25,6 @@ typedef struct Versions {
   Sched *s;
   Stage *stage;   /* [nstage] */
   uint32_t *read; /* [nop] version; of a U and a W: NONE */
-  uint32_t *made; /* (given) of a slot of an estimate: 1 + the op that has made it last; 0: none */
   Shared *shared; /* [cap] open addressing */
   uint32_t nshared, cap;
 } Versions;
@@ -94,34 +93,6 @@ static bool find_maker(Versions *v, const WeightLine *l, uint32_t op, uint32_t *
   return true;
 }
 
-/* The same where each op says it: what another op has made is that of the last one above with that slot. */
-static bool given_read(Versions *v, uint32_t op) {
-  Sched *s = v->s;
-  const GivenRead *g = &s->given[op];
-  uint32_t stage = s->op[op].stage, maker = g->guess == NONE ? 0 : v->made[g->guess];
-  if (g->version > v->stage[stage].updates)
-    return unborn(v, op, NULL, g->version);
-  v->read[op] = g->version;
-  if (!g->shares) {
-    if (g->guess != NONE && g->formula != NONE)
-      v->made[g->guess] = op + 1;
-    return true;
-  }
-  if (maker == 0 || s->op[--maker].stage != stage || s->given[maker].version != g->version) {
-    diag_error(
-        s->diag, DIAG_VERSION, s->site[s->op[op].site],
-        "rank %u runs %s with an estimate that no op of its stage above has made from this version",
-        op_rank(s, op), op_text(s, op));
-    return false;
-  }
-  if (!s->maker) {
-    s->maker = arena_alloc(s->arena, (size_t)s->nop * sizeof *s->maker + 1);
-    memset(s->maker, 0xff, (size_t)s->nop * sizeof *s->maker);
-  }
-  s->maker[op] = s->maker[maker] = maker;
-  return true;
-}
-
 /* Which version op reads; false: reported. */
 static bool find_read(Versions *v, uint32_t op) {
   Sched *s = v->s;
@@ -129,8 +100,6 @@ static bool find_read(Versions *v, uint32_t op) {
   Stage *st = &v->stage[o->stage];
   const WeightLine *l = NULL;
   int64_t version = st->updates;
-  if (s->given)
-    return given_read(v, op);
   if (s->weighted && !weight_line(s, WW_READS, op, o->mb, &l))
     return false;
   if (l && l->per) {
@@ -203,7 +172,7 @@ static void warn_async(Versions *v, uint32_t b, uint32_t updates) {
   for (uint32_t i = 0; i < s->ncheck; i++)
     if (mentions(s->check[i]->value))
       return;
-  if (s->nwline > 0 || s->given)
+  if (s->nwline > 0)
     return;
   diag_warn(
       s->diag, DIAG_ASYNC, s->site[s->op[b].site],
@@ -262,10 +231,6 @@ bool versions(Sched *s) {
     return true;
   Versions v = {.s = s};
   v.stage = NEW_ARRAY(s->arena, Stage, s->nstage);
-  uint32_t nslot = 0;
-  for (uint32_t i = 0; s->given && i < s->nop; i++)
-    nslot = s->given[i].guess != NONE && s->given[i].guess >= nslot ? s->given[i].guess + 1 : nslot;
-  v.made = NEW_ARRAY(s->arena, uint32_t, (size_t)nslot + 1);
   v.read = arena_alloc(s->arena, (size_t)s->nop * sizeof *v.read + 1);
   if (s->weighted) {
     s->weights = arena_alloc(s->arena, (size_t)s->nop * sizeof *s->weights + 1);
