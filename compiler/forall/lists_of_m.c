@@ -295,8 +295,7 @@ static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int6
   bool any = o->op == PIPE_W && !o->chunk && !o->stage && held > 1, here = false;
   *none = false;
   if (o->op == PIPE_W && (t->block[t->rank] || t->left))
-    return text_no(t, o->at,
-                   "a W without index takes what rules or a clock have left");
+    return text_no(t, o->at, "a W without index takes what rules or a clock have left");
   const Pipe *of = NULL;
   if (any && o->pipe && !op_pipe(&t->ex, o, &of))
     return text_no(t, o->at, "it is of no pipe");

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * W without an index (lang/spec.md 5.1): it takes the oldest I of its chunk, or of the rank, that waits for its W.
- * Which I of a block of `rules` is the oldest is known only once all ranks have been played, so these say which W
- * they mean, and so does every W in the text of `clock` and `rules`. Linear in the ops of the rank. */
+ * W without an index (lang/spec.md 5.1): it takes the oldest I of its chunk, or of the rank, that
+ * waits for its W. Which I of a block of `rules` is the oldest is known only once all ranks have
+ * been played. So a W of such an I names its microbatch, and so does every W in the text of `clock`
+ * and `rules`. Linear in the ops of the rank. */
 #include "expand.h"
 
 void refuse_bare_w(Sched *s, Span at, const OpRef *w, const Stmt *list) {
   const char *text = span_text(s, w->at);
-  diag_error(s->diag, DIAG_REMOVED, at, "'%s' in '%s %s' does not say which microbatch it is of", text,
-             list->kind == ST_CLOCK ? "clock" : "rules", list->name);
+  diag_error(s->diag, DIAG_REMOVED, at, "'%s' in '%s %s' does not say which microbatch it is of",
+             text, list->kind == ST_CLOCK ? "clock" : "rules", list->name);
   diag_help(s->diag, "write the index: %s(m)", text);
 }
 
-/* The first row at or after `i` with an I of that stage, NONE: of any, that waits; s->nop: there is none. */
+/* The first row at or after `i` with an I of that stage (NONE: of any) that waits; s->nop if there
+ * is none. */
 static uint32_t waiting(const Sched *s, uint32_t stage, uint32_t i) {
   for (; i < s->nop; i++) {
     const Op *p = &s->op[i];
@@ -38,9 +40,10 @@ static const Region *region_of(const Ex *x, uint32_t i) {
 
 static bool say_which(Ex *x, const OpRef *o, const Region *g) {
   Sched *s = x->s;
-  diag_error(s->diag, DIAG_REMOVED, x->use->at,
-             "rank %u: '%s' does not say which I of 'rules %s' it takes, whose order is not known yet",
-             x->rank, span_text(s, x->use->at), g->at->name);
+  diag_error(
+      s->diag, DIAG_REMOVED, x->use->at,
+      "rank %u: '%s' does not say which I of 'rules %s' it takes, whose order is not known yet",
+      x->rank, span_text(s, x->use->at), g->at->name);
   diag_note(s->diag, g->at->at, "they are here");
   diag_help(s->diag, "write the index: do m in 0..M { %s(m) }", span_text(s, o->at));
   return false;
@@ -48,9 +51,8 @@ static bool say_which(Ex *x, const OpRef *o, const Region *g) {
 
 static bool none_left(Ex *x, const OpRef *o) {
   Sched *s = x->s;
-  diag_error(s->diag, DIAG_BAD_INDEX, x->use->at,
-             "rank %u: no I before '%s' still waits for its W", x->rank,
-             span_text(s, x->use->at));
+  diag_error(s->diag, DIAG_BAD_INDEX, x->use->at, "rank %u: no I before '%s' still waits for its W",
+             x->rank, span_text(s, x->use->at));
   if (o != x->use)
     diag_note(s->diag, o->at, "it stands for this");
   return false;

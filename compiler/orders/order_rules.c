@@ -38,10 +38,8 @@ static void add_cand(Ex *x, uint32_t cls, const Listed *l) {
 /* op: row of s->op, or of s->copy, or NONE. */
 static void add_part(Ex *x, const Listed *l, uint32_t op) {
   RuleCand *c = &x->cands.at[x->cands.n - 1];
-  *vec_push(&x->scratch, &x->parts) = (RulePart){.op = op,
-                                                 .stage = l->stage,
-                                                 .cand = x->cands.n - 1,
-                                                 .kind = l->kind};
+  *vec_push(&x->scratch, &x->parts) = (RulePart){
+      .op = op, .stage = l->stage, .cand = x->cands.n - 1, .kind = l->kind};
   c->n++;
   c->mb = c->mb == NONE && op != NONE ? l->mb : c->mb;
 }
@@ -269,8 +267,8 @@ static bool explain_cand(Rules *q, const Region *g, uint32_t cand) {
     return true;
   }
   if (!rules_pick(q, g, cand, pick, &lacks) && c->mb != NONE) {
-    diag_note(s->diag, cls->stmt->at, "%s is ready, but no %s of stage %u that could run with it", name,
-              pipe_op_info[lacks->kind].text, lacks->stage);
+    diag_note(s->diag, cls->stmt->at, "%s is ready, but no %s of stage %u that could run with it",
+              name, pipe_op_info[lacks->kind].text, lacks->stage);
     diag_help(s->diag, "list what may also run alone beside the overlap, too");
   } else if (rules_frozen(q, cand)) {
     diag_note(s->diag, cls->stmt->at, "%s is ready, but an update of its stage comes first", name);
