@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * A second abstract machine: instruction lists of ranks under a named channel model. It decides
- * whether the lists complete, and if not shows the shortest wait cycle or the first mispaired
- * transfer. The lists may come from pipec's own lowering or from a file that somebody wrote.
+ * The machine that answers whether lists complete: instruction lists of ranks under a named
+ * channel model, without times. It decides whether the lists complete, and if not shows the
+ * shortest wait cycle or the first mispaired transfer. The lists may come from pipec's own
+ * lowering or from a file that somebody wrote.
  *
  * A rank is a list of instructions. COMPUTE instructions run one after the other, and so do COPY
  * instructions, beside them. A SEND, RECV or ALL (a collective) is put into a queue of its rank

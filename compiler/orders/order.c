@@ -5,6 +5,9 @@
  * lowering `global` gives to every rank: by the time a transfer could start, ties in the order of
  * the data. Every dependence points forward in it, so with enough slots it cannot deadlock.
  *
+ * A player of its own, beside the machine of machine.h: when it runs there are no transfers yet, since
+ * its times are what the lowering sorts them by, and searches ask it thousands of times.
+ *
  * Marked graph: no choice, so one pass over the ops decides. The sort is a radix sort: linear.
  *
  * The play goes back and forth between the ranks, too many places for the hardware to see that each is read

@@ -7,6 +7,9 @@
  * A candidate without key fills: it runs if none with a key may run, and none that may will arrive before it would
  * end; of several the first of which that is true. Of those of one statement on one stage only the first in line is looked at.
  *
+ * A player of its own, beside the machine of machine.h: it decides which op runs next by what has run
+ * and arrived, where all other players carry out lists that are there.
+ *
  * note [awaited]: before a filler is taken, those that arrive while it would run are looked at in the order in which they
  * do, up to the first that could be taken then: who is first in line by then, whether its `when` holds now, and whether
  * its partners are there by then. That one is remembered for as long as it is true of it; if there is none, the filler

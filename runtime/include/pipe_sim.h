@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * The abstract machine of pipe_instr.h, with a clock: what a program does, exactly, when each op
  * takes the time its stage says. The compiler uses it to prove that a program completes and to
- * predict its makespan; the runtime to draw the prediction beside the measurement.
+ * predict its makespan; the runtime to draw the prediction beside the measurement. A player of its own,
+ * beside the machine of compiler/base/machine.h: it alone says when each instruction starts and ends,
+ * with costs, shared links and fused actions. The other has no times, and confirms with a certificate
+ * that the emitted lists complete (compiler/certify/verify_completes.c).
  *
  * Each stream is a FIFO, each instruction waits for a conjunction of earlier ones and there is no
  * choice, so the order in which the machine advances does not matter: it completes iff the

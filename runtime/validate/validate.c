@@ -124,7 +124,8 @@ static PrStatus check_rank(Check *k, uint32_t r) {
   free(k->slot);
   free(k->pool);
   /* A program without events is one for engines that need none. */
-  return st || p->nchannel || t->nsync == 0 ? st : pipe_validate_events(p, r, k->text, k->room);
+  bool events = t->nsync > 0 || t->nevent > 0;
+  return st || p->nchannel || !events ? st : pipe_validate_events(p, r, k->text, k->room);
 }
 
 /* Every array of the check. Each stage of the model and microbatch needs at least two instructions,

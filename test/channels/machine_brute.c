@@ -21,7 +21,7 @@ bool same_queue(uint32_t a, uint32_t b) {
   if (computes(x) || computes(y))
     return x->kind == y->kind;
   if (model->channels == CHANNELS_RANK)
-    return true;
+    return x->channel == y->channel;
   if (x->kind == MACHINE_ALL || y->kind == MACHINE_ALL)
     return x->kind == y->kind && x->peer == y->peer;
   if (model->channels == CHANNELS_PAIR)
@@ -48,12 +48,13 @@ static void flatten(const Program *p) {
           (own && (x->need[0] == flat.pos[j] || x->need[1] == flat.pos[j])) ||
           (x->far == flat.pos[j] + 1 && x->far_rank == flat.rank[j]))
         flat.before[i] |= bit(j);
-      flat.like[i] |= own && x->kind == y->kind && x->peer == y->peer ? bit(j) : 0;
+      bool channel = x->channel == y->channel;
+      flat.like[i] |= own && channel && x->kind == y->kind && x->peer == y->peer ? bit(j) : 0;
       flat.members[i] |= !own && x->kind == MACHINE_ALL && y->kind == MACHINE_ALL &&
                                  x->peer == y->peer
                              ? bit(j)
                              : 0;
-      if (x->peer == flat.rank[j] && y->peer == flat.rank[i] &&
+      if (channel && x->peer == flat.rank[j] && y->peer == flat.rank[i] &&
           ((x->kind == MACHINE_SEND && y->kind == MACHINE_RECV) ||
            (x->kind == MACHINE_RECV && y->kind == MACHINE_SEND)))
         flat.ends[i] |= bit(j);

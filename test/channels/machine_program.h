@@ -22,6 +22,8 @@ static inline MachineInstr program_instr(uint32_t kind) {
 
 /* Program k of a seed. */
 void program_make(Program *p, uint64_t seed, uint64_t k);
+/* Communication of a rank becomes that of two channels, by tensor and communicator. */
+void program_split(Program *p);
 uint32_t program_below(uint32_t n); /* random, from 0 */
 void program_draw_from(uint64_t seed); /* what program_below says from now on follows from it */
 uint32_t program_size(const Program *p); /* instructions */

@@ -193,6 +193,14 @@ static void join(Program *p) {
     }
 }
 
+void program_split(Program *p) {
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; i < p->n[r]; i++) {
+      MachineInstr *in = &p->list[r][i];
+      in->channel = moves(in) ? in->tensor & 1 : in->kind == MACHINE_ALL ? in->peer & 1 : 0;
+    }
+}
+
 /* Program k of a seed. */
 void program_make(Program *p, uint64_t seed, uint64_t k) {
   rng_state = seed * 0x2545F4914F6CDD1Du + k;

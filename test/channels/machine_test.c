@@ -323,6 +323,8 @@ static int count_refused(uint64_t programs, uint64_t seed) {
     Program p;
     program_make(&p, seed, k);
     model = &models[k / 3 % NMODELS];
+    if (model->channels == CHANNELS_RANK && k % 2)
+      program_split(&p);
     const char *how = compare(&p, NULL, false);
     wrong += how != NULL;
     if (how == accepted) {
@@ -354,6 +356,8 @@ int main(int argc, char **argv) {
     program_make(&p, seed, k);
     const uint32_t which = only < NMODELS ? only : (uint32_t)(k / 3 % NMODELS);
     model = &models[which];
+    if (model->channels == CHANNELS_RANK && k % 2)
+      program_split(&p);
     bool least = k / 24 % 8 == 0 && program_size(&p) <= 16;
     draws = seed + k;
     const char *wrong = compare(&p, &count[which], least);

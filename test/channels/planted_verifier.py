@@ -26,6 +26,7 @@ MISTAKES = {
     "what meets is of one tensor": (" && r->in->tensor != other->in->tensor;", ";"),
     "there is room before that": ("!is_full_before(c, s, recv->nth + 1)", "true"),
     "its own RECV makes room": ("r->mate != on && is_room", "is_room"),
+    "the queue of a channel is that of a peer": ("TRANSFERS, in->channel}", "TRANSFERS, in->peer}"),
     "a queue that is not that of the next hop": ("if (!is_ahead(c, next, on))", "if (false)"),
 }
 

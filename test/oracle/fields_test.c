@@ -25,6 +25,16 @@ static const char *const more[] = {
     "  order r { do 6 { F } do m in 0..3 { B(m, 1) B(m, 0) } U } bytes { act = 64 boundary = 8 } }\n",
     "schedule t_channels() { ranks 3 pipe n stages 6 mbs 4 place s -> s % 3 transfers channels tie 0, 5\n"
     "  order r { do 4 { F[0] } do 4 { F[1] } do 4 { B[1] } do 4 { B[0] } U } }\n",
+    "schedule t_moved() { ranks 2 pipe n stages 2 mbs 5 slices 2 place s -> s time { OFF = 1 }\n"
+    "  bytes { act = 64 boundary = 8 } offload s, m when m < 3\n"
+    "  order r { do 10 { F } do m in 0..5 { B(m, 1) B(m, 0) } U } }\n",
+    "schedule t_sides() { ranks 2 pipe n stages 4 mbs 3 place s -> s % 2 transfers channels\n"
+    "  side GET(s) on comm before first F { cost = 2 memory = 64 }\n"
+    "  side PUT(s) on compute after last B gives GET { cost = 1 }\n"
+    "  order r { do 3 { F[0] } do 3 { F[1] } do m in 0..3 { B[1](m) } do m in 0..3 { B[0](m) } U } }\n",
+    "schedule t_local() { ranks 1 pipe n stages 3 mbs 3 place s -> 0 recompute s, m when s == 1\n"
+    "  order r { do 3 { F[0] F[1] F[2] }\n"
+    "    do m in 0..3 { R[1](m) I[2](m) I[1](m) I[0](m) W[0](m) W[1](m) W[2](m) } U } }\n",
     "schedule t_grouped() { ranks 3 pipe n stages 3 mbs 4 place s -> s transfers inline grouped\n"
     "  order r { do m in 0..4 { F(m) } do m in 0..4 { B(m) } U } }\n",
 };
