@@ -66,18 +66,6 @@ typedef struct Copy {
   uint64_t plan;    /* (offload) when it starts on an idle network */
 } Copy;
 
-/* A transfer that the text of an order has, a sum, or a wait for all above it. */
-typedef struct Posting {
-  uint8_t kind;     /* PipeOp: SEND_x RECV_x REDUCE TIE; PIPE_NOPS: a wait */
-  bool joint;       /* it stands in a group, */
-  uint16_t group;   /* and so many posts of it after this one */
-  uint8_t phase;    /* PipePhase */
-  uint32_t stage, mb, site;
-  uint32_t edge;    /* of StageGraph.edge, the only one; NONE: all that cross ranks */
-  uint32_t at;      /* row of Sched.op before which it stands, one past the last of its rank at the end */
-  uint32_t rank;
-} Posting;
-
 /* An update of a stage: the last op that adds to the gradients that it applies, and the U. */
 typedef struct Round { uint32_t grad, u; } Round;
 
@@ -230,10 +218,7 @@ typedef struct Sched {
   uint32_t *at_off, *at_load; /* [nstage * nmb] copy + 1; 0 none; NULL while ncopy is 0 */
   const Clause **offload; uint32_t noffload; /* clauses that add to them (expand) */
   PipeLowering lowering;
-  bool lowering_given;   /* by a clause or an option; else: manual if the text has transfers */
   Span lowering_at;
-  Posting *post;            /* [npost], rank after rank in the order of the text (expand) */
-  uint32_t npost, cappost;
   const Clause **link_clause; uint32_t nlink_clause; /* `exclusive a, b` that count (expand) */
   const struct ProfileLink *profile_link; uint32_t nprofile_link; /* in their place (expand, profile) */
   PipeShare *share; uint32_t nshare, nlink; /* of PipeProgram (links) */
@@ -499,11 +484,9 @@ static inline uint64_t send_time(const PipeStage *st, uint8_t kind) {
 /* Defaults for what `has` lacks. */
 void cost_defaults(PipeStage *st, const bool has[NKEYS]);
 
-/* ---- by_hand.c: transfers in the text ---- */
+/* ---- lowering.c ---- */
 void transfers_shape(Sched *s, const Clause *c);
-void by_hand_shape(Sched *s, const Stmt *t, const Stmt *list); /* list: the clock or rules it is in */
-const char *lowering_text(const Sched *s); /* "inline grouped" */
-bool too_many_in_group(Sched *s, Span at, uint32_t rank, uint32_t n); /* reports it; false */
+const char *lowering_text(const Sched *s); /* "grouped" */
 
 /* ---- next_w.c ---- */
 /* Reports at `at` a W without an index in the text of clock or rules. */

@@ -308,20 +308,6 @@ static void put_stmt(FILE *out, const Stmt *s, int indent) {
     put_stamp(out, s);
     put_when(out, s);
     break;
-  case ST_MOVE:
-    fputs(s->receives ? "recv " : "send ", out);
-    put_op(out, s->op);
-    put_stamp(out, s);
-    break;
-  case ST_WAIT:
-    fputs("wait", out);
-    put_stamp(out, s);
-    break;
-  case ST_GROUP:
-    fputs("group ", out);
-    put_block(out, s->body, indent);
-    put_stamp(out, s);
-    break;
   case ST_USE:
     fprintf(out, "use %s", s->name);
     put_args(out, s->args);
@@ -471,9 +457,7 @@ static void put_clause(FILE *out, const Clause *c) {
     put_string(out, c->path);
     break;
   case CL_SEND: fprintf(out, "send %s", c->name); break;
-  case CL_TRANSFERS:
-    fprintf(out, "transfers %s%s%s", c->name, c->root ? " " : "", c->root ? c->root : "");
-    break;
+  case CL_TRANSFERS: fprintf(out, "transfers %s", c->name); break;
   case CL_CHECK:
   case CL_LIMIT:
     fputs(c->kind == CL_CHECK ? "check " : "limit ", out);

@@ -84,9 +84,6 @@ typedef enum StmtKind {
   ST_CLOCK,   /* clock NAME [in range] [period value] { body }: ops in the order of their stamps */
   ST_RULES,   /* rules NAME [in range] { body }: ops by priority, in a simulation */
   ST_OVERLAP, /* overlap { body } [@ value] [when cond]: its ops are one action */
-  ST_MOVE,    /* send op, or recv op [@ value]: of the tensors that the op makes, or reads */
-  ST_WAIT,    /* wait [@ value]: for all transfers above */
-  ST_GROUP,   /* group { body } [@ value]: its transfers are one */
   ST_USE      /* use name(args) [in range] [@ value]: the order of another schedule */
 } StmtKind;
 
@@ -99,14 +96,13 @@ struct Stmt {
   Span name_at;
   uint32_t slot;      /* (sema) of `name` */
   Expr *cond, *value; /* ST_IF / ST_DO count / ST_OP, ST_OVERLAP when; ST_LET / ST_OP @ / ST_CLOCK period /
-                         ST_USE @ / ST_OVERLAP, ST_MOVE, ST_WAIT, ST_GROUP @ */
+                         ST_USE @ / ST_OVERLAP @ */
   Range range;
   OpRef *op;
   struct OpDef *opdef;
   struct Fn *fn;
   Stmt *body, *orelse;
   Arg *args;          /* ST_USE */
-  bool receives;      /* ST_MOVE: recv */
   bool backwards;     /* (expand) ST_DO: its range was one that goes down, without a step */
   struct Schedule *used, *within; /* (sema) ST_USE: of that name; in whose order it stands */
 };
@@ -178,7 +174,7 @@ typedef enum ClauseKind {
   CL_LIMIT,   /* limit value [for var in range] */
   CL_RECOMPUTE, /* recompute [var [, mb_var]] [when when] */
   CL_SEND,    /* send name: when the outputs of an action may leave */
-  CL_TRANSFERS,    /* transfers name [root]: how transfers are lowered */
+  CL_TRANSFERS,    /* transfers name: how transfers are lowered */
   CL_TUNE,    /* tune [var in range] [tries tries] by value */
   CL_OFFLOAD, /* offload [var, mb_var [-> place]] [when] [lead] */
   CL_EXCLUSIVE, /* exclusive var -> to */
@@ -222,7 +218,7 @@ struct Clause {
   uint32_t index_slot; /* (sema) */
   bool dag;           /* CL_PIPE: its stages follow only the edges */
   Arg *args;          /* CL_TIE: the stages */
-  Name root;          /* CL_PIPE: the pipe it is a replica of, CL_TRANSFERS: its second word; or NULL */
+  Name root;          /* CL_PIPE: the pipe it is a replica of, or NULL */
   Span root_at;
   Range range;
   Stmt *body;

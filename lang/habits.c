@@ -14,8 +14,7 @@ static const char loop
         [] = "a value is given its name by 'let x = e', once and without a type",
    forward[] = "the forward of microbatch m is F(m)",
    backward[] = "the backward of microbatch m is B(m), or I(m) and W(m) in two parts",
-   transfer[] =
-       "the compiler adds the transfers; by hand they are written send F(m), recv F(m), send B(m), recv B(m)",
+   transfer[] = "the compiler adds the transfers; lists with their own transfers are CSV files",
    reduction[] = "the reduction is not written: it belongs to U", update[] = "the update is U";
 
 static const struct {
@@ -63,7 +62,8 @@ static const struct {
     {"RECV_*", HABIT_OP, transfer},
     {"send_*", HABIT_OP, transfer},
     {"recv_*", HABIT_OP, transfer},
-    {"REDUCE_GRAD", HABIT_OP, reduction},
+    {"REDUCE*", HABIT_OP, reduction},
+    {"TIE", HABIT_OP, reduction},
     {"allreduce", HABIT_OP, reduction},
     {"all_reduce", HABIT_OP, reduction},
     {"optimizer_step", HABIT_OP, update},

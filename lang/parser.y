@@ -85,6 +85,7 @@ struct Parse {
   Span held_at;
   Name reported[MAX_RESERVED];     /* reserved words reported so far, each once */
   uint32_t nreported;
+  bool by_hand;                    /* a transfer in an order was reported */
   uint32_t errors;                 /* before this file */
   bool too_deep;                   /* a nesting error was reported: read no further */
 };
@@ -94,6 +95,8 @@ static void yyerror(Span *at, Parse *ps, const char *msg);
 static void too_deep(Parse *ps, const char *what, int limit);
 static void reserved(Parse *ps, Span at, Name name);
 static void one_phase(Parse *ps, Span at);
+static void by_hand(Parse *ps, Span at);
+static void grouped(Parse *ps, Span at);
 static void skip_block(Parse *ps);
 static bool begins_line(const Parse *ps, Span at);
 static bool begins_form(int token);
@@ -648,13 +651,7 @@ clause:
     $$->name = $3.name;
     $$->name_at = @3;
   }
-| TRANSFERS ok NAME NAME {
-    $$ = new_clause(ps, CL_TRANSFERS, @$, NULL);
-    $$->name = $3.name;
-    $$->name_at = @3;
-    $$->root = $4.name;
-    $$->root_at = @4;
-  }
+| TRANSFERS ok NAME NAME { grouped(ps, (Span){@3.file, @3.beg, @4.end}); $$ = NULL; }
 | OFFLOAD ok when_opt lead_opt { $$ = new_offload(ps, @$, NO_BINDING, NO_BINDING, $3.e, $4.e); }
 | OFFLOAD ok NAME ',' name to_opt when_opt lead_opt {
     $$ = new_offload(ps, @$, (Binding){$3.name, @3}, $5, $7.e, $8.e);
@@ -833,23 +830,10 @@ stmt:
     $$.s->value = $4.e;
     $$.s->cond = $5.e;
   }
-| SEND ok opref at_opt {
-    $$ = (StmtVal){new_stmt(ps, ST_MOVE, @$), 1};
-    $$.s->op = $3;
-    $$.s->value = $4.e;
-  }
-| RECV ok opref at_opt {
-    $$ = (StmtVal){new_stmt(ps, ST_MOVE, @$), 1};
-    $$.s->op = $3;
-    $$.s->receives = true;
-    $$.s->value = $4.e;
-  }
-| WAIT ok at_opt { $$ = (StmtVal){new_stmt(ps, ST_WAIT, @1), 1}; $$.s->value = $3.e; }
-| GROUP ok block at_opt {
-    $$ = (StmtVal){new_stmt(ps, ST_GROUP, @$), above(ps, $3.depth)};
-    $$.s->body = $3.first;
-    $$.s->value = $4.e;
-  }
+| SEND ok opref at_opt { by_hand(ps, @1); $$ = (StmtVal){0}; }
+| RECV ok opref at_opt { by_hand(ps, @1); $$ = (StmtVal){0}; }
+| WAIT ok at_opt { by_hand(ps, @1); $$ = (StmtVal){0}; }
+| GROUP ok block at_opt { by_hand(ps, @1); $$ = (StmtVal){0}; }
 | USE ok phase_of name '(' args_opt ')' range_opt at_opt {
     $$ = (StmtVal){new_binder(ps, ST_USE, @$, $4), 1};
     $$.s->args = $6.first;
@@ -1035,6 +1019,22 @@ static void reserved(Parse *ps, Span at, Name name) {
 static void one_phase(Parse *ps, Span at) {
   diag_error(ps->lx.diag, DIAG_REMOVED, at, "one phase of a schedule cannot be used by itself");
   diag_help(ps->lx.diag, "use all of it, or write the ops of the phase: a kernel, loops, a clock or rules");
+}
+
+/* Transfers in an order, which version 0.1 had: reported where the first one stands. */
+static void by_hand(Parse *ps, Span at) {
+  if (ps->by_hand)
+    return;
+  ps->by_hand = true;
+  diag_error(ps->lx.diag, DIAG_REMOVED, at, "an order has no transfers: pipec adds them");
+  diag_help(ps->lx.diag, "lists with their own transfers are CSV files: a row for each rank, 0SEND_F1+0RECV_B0 is a "
+                         "group, WAIT a wait");
+}
+
+/* `transfers inline grouped` and other clauses of two words, which version 0.1 had. */
+static void grouped(Parse *ps, Span at) {
+  diag_error(ps->lx.diag, DIAG_REMOVED, at, "'transfers' takes one word");
+  diag_help(ps->lx.diag, "'inline grouped' is written 'transfers grouped'");
 }
 
 static void skip_block(Parse *ps) {

@@ -31,8 +31,6 @@ enum Plant {
   PLANT_LISTS_RECV,      /* transfers: a RECV below its op, or none */
   PLANT_LISTS_SEND,      /*   a SEND above its op, or none */
   PLANT_LISTS_ONCE,      /*   a transfer twice */
-  PLANT_LISTS_GRADIENT,  /*   a sum before a gradient */
-  PLANT_LISTS_SUM,       /*   an update without its sum */
   PLANT_LISTS_ABOVE,     /* check_channels, of lists: a transfer waits for the op above it */
   PLANT_LISTS_READS,     /*   an op waits for its RECV */
   PLANT_LISTS_WAIT,      /*   `wait` waits */

@@ -306,23 +306,11 @@ static Beside find_beside(Sched *s, uint32_t r) {
       *of = NEW_ARRAY(s->arena, uint32_t, k->ninstr);
     (*of)[u->pos - 1] = i + 1;
   }
-  const List *list = s->lists && s->lowering == PIPE_MANUAL ? &s->lists[r] : NULL;
-  uint32_t n[PIPE_NSTREAMS] = {0};
-  for (uint32_t i = 0; list && i < list->n; i++) {
-    uint32_t on = pipe_op_info[list->instr[i].op].stream, at = n[on]++;
-    if (list->instr[i].wait != WAIT_ALL)
-      continue;
-    if (!b.wait[on])
-      b.wait[on] = NEW_ARRAY(s->arena, bool, k->ninstr);
-    b.wait[on][at] = true;
-  }
   return b;
 }
 
 static void beside_json(Sched *s, Text *t, uint32_t r, Beside *b, const PipeInstr *in) {
   uint32_t on = pipe_op_info[in->op].stream, at = b->at[on]++;
-  if (b->wait[on] && b->wait[on][at])
-    number(t, "wait_all", 1, ',');
   if (!b->side[on] || !b->side[on][at])
     return;
   uint32_t i = b->side[on][at] - 1;

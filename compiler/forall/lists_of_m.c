@@ -8,7 +8,7 @@
  * seen at examples. `clock` sorts the same segments by their stamps (sort_clock).
  *
  * What `rules` list is found in the same way; in which order it runs, in rules_of_m.c. `use` runs the text that it names (lists_use.c). Not read in this way:
- * transfers by hand, W without stamp in a clock. Linear in the rows of the result times the cuts. */
+ * W without stamp in a clock. Linear in the rows of the result times the cuts. */
 #include <string.h>
 
 #include "lists_text.h"
@@ -531,12 +531,12 @@ static bool run_stmt(Text *t, const Stmt *b) {
       rules_join(t, first);
     return t->clock || t->rules || text_recompute_before(t, first);
   }
-  case ST_OPDEF:
-  case ST_FN: return true;
   case ST_RULES: return text_run_rules(t, b);
   case ST_USE: return text_run_use(t, b);
-  default: return text_no(t, b->at, "its transfers are written by hand");
+  case ST_OPDEF:
+  case ST_FN: break;
   }
+  return true;
 }
 
 bool text_run_list(Text *t, const Stmt *b) {

@@ -231,6 +231,12 @@ static bool overlap(Csv *c, const char *p, const char *end) {
 
 static void note_own(Csv *c, Span at) { c->own = c->own.file == NO_FILE ? at : c->own; }
 
+static bool too_many_in_group(Sched *s, Span at, uint32_t rank, uint32_t n) {
+  diag_error(s->diag, DIAG_TRANSFER, at, "rank %u: %u transfers in one group; there can be %u",
+             rank, n, PIPE_GROUP_MOST);
+  return false;
+}
+
 /* 0SEND_F1+0RECV_B0: its transfers are one group. */
 static bool group(Csv *c, const char *p, const char *end) {
   uint32_t first = c->action.n;
@@ -626,7 +632,7 @@ bool read_csv(Sched *s) {
   if (own)
     fill_lists(&c), s->only_lists = true;
   else if (s->opt->lowering) /* what the file has is passed over */
-    s->lowering = (PipeLowering)(s->opt->lowering - 1), s->lowering_given = true;
+    s->lowering = (PipeLowering)(s->opt->lowering - 1);
   if (own && !s->opt->check_only) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN,
                "%s has its own transfers: it can be proved with --check, not emitted",

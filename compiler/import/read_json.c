@@ -184,11 +184,11 @@ static bool read_head(Read *d, json_t *root) {
   for (s->lowering = PIPE_GLOBAL;
        s->lowering < PIPE_NLOWERINGS && strcmp(lowering, lowering_text(s)) != 0;)
     s->lowering++;
-  if (s->lowering == PIPE_NLOWERINGS || s->lowering == PIPE_MANUAL)
-    return read_bad(d, at, "'lowering' is global, channels, inline or inline grouped");
+  if (s->lowering == PIPE_NLOWERINGS)
+    return read_bad(d, at, "'lowering' is global, channels or grouped");
   if (s->opt->lowering)
     s->lowering = (PipeLowering)(s->opt->lowering - 1);
-  s->lowering_given = true, s->lowering_at = at;
+  s->lowering_at = at;
   d->tables = json_object_get(root, "edges") != NULL;
   s->nrank = (uint32_t)ranks, s->nmb = (uint32_t)(mbs * slices), s->slices = (uint32_t)slices;
   s->sized = sized, s->timed = timed, s->forward = forward;

@@ -180,10 +180,7 @@ static void first_time(Sched *s) {
     Link l = link_at(s, i);
     if (!link_crosses(s, l))
       continue;
-    uint32_t nmb = nmb_of[i],
-             least = s->lists && s->lowering != PIPE_MANUAL
-                         ? 1
-                         : MIN_CHANNEL_SLOTS, /* no two at once */
+    uint32_t nmb = nmb_of[i], least = s->lists ? 1 : MIN_CHANNEL_SLOTS, /* lists: no two at once */
         k = least < nmb ? least : nmb;
     for (int back = 0; back < (s->forward ? 1 : 2); back++) {
       channels_of(s, i)[back].out_slots = channels_of(s, i)[back].in_slots = k;

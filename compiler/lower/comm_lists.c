@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The streams of a lowering that has transfers at their ops (transfers.c): each rank's list is split into its
- * COMPUTE and COMM stream. Part of comm, which has laid out the compute instructions. A transfer waits for all
- * computation above it; an op for its RECVs, an update for its sums, what follows a `wait` for all above.
+ * The streams of the lowering `grouped` (transfers.c): each rank's list is split into its COMPUTE and COMM
+ * stream. Part of comm, which has laid out the compute instructions. A transfer waits for all computation above
+ * it; an op for all transfers and sums above it.
  *
  * note [slots in text order]: a channel's slots are taken in the order of the text, the one that was left first
  * before the others: at the sender by the op that makes the tensor, until its SEND, at the receiver by the RECV,
@@ -24,7 +24,6 @@ typedef struct Lay {
   uint32_t *next_reduce, *next_tie; /* [nstage] */
   uint32_t r, ncomm, next;          /* rank; instructions so far; row of the next op */
   uint32_t nmoved;                  /* of these, with the last transfer or sum */
-  uint32_t nheld; /* of these, above the last `wait`: the next op waits for them */
 } Lay;
 
 static uint32_t take(Ring *q, uint32_t *slots, uint32_t *wait) {
@@ -149,7 +148,7 @@ void lay_lists(Sched *s) {
            .next_tie = NEW_ARRAY(s->arena, uint32_t, s->nstage)};
   for (l.r = 0; l.r < s->nrank; l.r++) {
     const List *list = &s->lists[l.r];
-    l.ncomm = l.nmoved = l.nheld = 0;
+    l.ncomm = l.nmoved = 0;
     l.next = s->rank_op0[l.r];
     for (uint32_t i = 0, n; i < list->n; i += n) {
       const PipeInstr *in = &list->instr[i];
@@ -160,15 +159,12 @@ void lay_lists(Sched *s) {
         run_beside(&l, in);
         continue;
       }
-      if (in->wait == WAIT_ALL)
-        l.nheld = l.nmoved;
       if (is_comm(in)) {
         move(&l, in, in->group);
         continue;
       }
       n += in->group;
-      raise(&op_instr(s, l.r, l.next)->wait, l.nheld);
-      l.nheld = 0; /* later ops stand below this one */
+      raise(&op_instr(s, l.r, l.next)->wait, l.nmoved);
       make(&l, n);
       use(&l, n);
       l.next += n;

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * The lowerings that put each transfer at its op, or where the text has it (lang/spec.md 8.4), as opposed to
- * the one global order of comm.c. Requires offload. Ensures lists: for each rank its ops and transfers in
- * one order. Proves that every tensor that crosses ranks has its SEND after the op that makes it and its RECV
- * before the op that reads it, both once, and every sum its place between the last gradient and the update;
- * then check_channels.c proves that the lists complete. Also of the lists of a compute_comms file.
+ * The lowering `grouped`, which puts each transfer at its op (lang/spec.md 8.4), as opposed to the one global
+ * order of comm.c. Requires offload. Ensures lists: for each rank its ops and transfers in one order. What an op
+ * reads is received right before it, and what it makes is sent right after it; transfers with nothing computed
+ * between them are one group, and the next op waits for it. Sums stand before the updates that need them, in the
+ * order of the model.
  *
- *   inline    what an op reads is received right before it, and what it makes sent right after it; the rank
- *             waits for each. Sums stand before the updates that need them, in the order of the model
- *   grouped   the same, but transfers with nothing computed between them are one group
- *   manual    as the text says
- *
- * Linear in instructions. */
+ * Proves of these lists, and of those of a compute_comms file, that every tensor that crosses ranks has its SEND
+ * after the op that makes it and its RECV before the op that reads it, both once; then check_channels.c proves
+ * that the lists complete. Linear in instructions. */
 #include "plant.h"
 #include "transfers.h"
 
@@ -41,22 +38,19 @@ static PipeInstr *add(Sched *s, Instrs *to, PipeOp op, uint32_t stage, uint32_t 
   return in;
 }
 
-/* The transfers of what op o reads (input) or makes, or of one edge. Returns how many there are. */
-static uint32_t add_moves(Sched *s, Instrs *to, const Op *o, bool input, uint32_t edge,
-                          uint32_t site) {
+/* The transfers of what op o reads (input) or makes. */
+static void add_moves(Sched *s, Instrs *to, const Op *o, bool input) {
   bool forward = o->kind == PIPE_F;
-  uint32_t n = input ? op_inputs(s, o) : op_outputs(s, o), added = 0;
+  uint32_t n = input ? op_inputs(s, o) : op_outputs(s, o);
   for (uint32_t k = 0; k < n; k++) {
     Link l = link_at(s, input ? input_link(s, o, k) : output_link(s, o, k));
-    if (!link_crosses(s, l) || (edge != NONE && l.edge != edge))
+    if (!link_crosses(s, l))
       continue;
     PipeOp op = input ? forward ? PIPE_RECV_F : PIPE_RECV_B : forward ? PIPE_SEND_F : PIPE_SEND_B;
-    PipeInstr *in = add(s, to, op, o->stage, o->mb, site);
+    PipeInstr *in = add(s, to, op, o->stage, o->mb, o->site);
     in->peer = s->stage[input == forward ? l.from : l.to].rank;
     in->keep = s->graph ? l.edge : NONE;
-    added++;
   }
-  return added;
 }
 
 static void add_op(Sched *s, Instrs *to, const Op *o) {
@@ -64,36 +58,6 @@ static void add_op(Sched *s, Instrs *to, const Op *o) {
   if (pipe_is_side(o->kind))
     in->keep = (o->site - s->side_site0) * s->nstage + o->stage;
   in->phase = o->phase, in->group = o->group;
-}
-
-/* A send or recv of the text. */
-static bool add_post(Sched *s, Instrs *to, const Posting *p) {
-  bool input = p->kind == PIPE_RECV_F || p->kind == PIPE_RECV_B;
-  Op o = {.kind = p->kind == PIPE_SEND_F || p->kind == PIPE_RECV_F ? PIPE_F : PIPE_B,
-          .stage = p->stage,
-          .mb = p->mb};
-  if (add_moves(s, to, &o, input, p->edge, p->site))
-    return true;
-  PipeInstr in = pipe_instr((PipeOp)p->kind, p->stage, p->mb);
-  bool before = input == (o.kind == PIPE_F);
-  if ((input ? op_inputs(s, &o) : op_outputs(s, &o)) == 0) {
-    diag_error(s->diag, DIAG_TRANSFER, s->site[p->site],
-               "rank %u: %s: there is no stage %s stage %u", p->rank, list_op_text(s, &in),
-               before ? "before" : "after", p->stage);
-    diag_help(s->diag,
-              "a first stage receives no input and a last one sends no output: if c { ... }");
-    return false;
-  }
-  diag_error(s->diag, DIAG_TRANSFER, s->site[p->site],
-             "rank %u: %s: the stage at the other end is on rank %u, too, so nothing is sent",
-             p->rank, list_op_text(s, &in), p->rank);
-  return false;
-}
-
-/* The neighbours from `first` on become one group. */
-static void join(Instrs *list, uint32_t first) {
-  for (uint32_t i = first; i < list->n; i++)
-    list->at[i].group = (uint16_t)(list->n - 1 - i);
 }
 
 typedef struct CommSide {
@@ -154,43 +118,6 @@ static void add_beside(Sched *s, Instrs *to, BesideOps *b, uint32_t i) {
   }
 }
 
-static bool list_by_hand(Sched *s, uint32_t r, Instrs *to, uint32_t *post) {
-  bool ok = true, wait = false, again = false; /* again: the post before it is of its group */
-  BesideOps beside = find_beside(s, r);
-  uint32_t first = 0;
-  for (uint32_t i = s->rank_op0[r]; i <= s->rank_op0[r + 1]; i++) {
-    add_beside(s, to, &beside, i);
-    for (; *post < s->npost && s->post[*post].rank == r && s->post[*post].at <= i; ++*post) {
-      const Posting *p = &s->post[*post];
-      uint32_t at = to->n;
-      if (p->kind == PIPE_NOPS) {
-        wait = true;
-        continue;
-      }
-      first = again ? first : at;
-      if (pipe_is_sum(p->kind))
-        add(s, to, (PipeOp)p->kind, p->stage, NONE, p->site);
-      else
-        ok &= add_post(s, to, p);
-      if (wait && to->n > at)
-        to->at[at].wait = WAIT_ALL, wait = false;
-      again = p->group > 0;
-      if (!p->joint || again)
-        continue;
-      if (to->n - first > PIPE_GROUP_MOST) /* an op may send several tensors */
-        ok = too_many_in_group(s, s->site[p->site], r, to->n - first);
-      else
-        join(to, first);
-    }
-    if (i == s->rank_op0[r + 1])
-      break;
-    add_op(s, to, &s->op[i]);
-    if (wait)
-      to->at[to->n - 1].wait = WAIT_ALL, wait = false;
-  }
-  return ok;
-}
-
 /* The sums that the updates among ops i to end - 1 need: REDUCEs, then TIEs, each in the order of the model. */
 static void add_sums(Sched *s, Instrs *to, uint32_t i, uint32_t end) {
   for (int tie = 0; tie < 2; tie++)
@@ -220,7 +147,7 @@ static uint32_t plain_updates(const Sched *s, uint32_t i, uint32_t end) {
   return i;
 }
 
-static void list_inline(Sched *s, uint32_t r, Instrs *to, bool grouped) {
+static void list_grouped(Sched *s, uint32_t r, Instrs *to) {
   BesideOps beside = find_beside(s, r);
   uint32_t end = s->rank_op0[r + 1], summed = s->rank_op0[r]; /* ops before this have their sums */
   for (uint32_t i = s->rank_op0[r], n; i < end; i += n) {
@@ -232,18 +159,17 @@ static void list_inline(Sched *s, uint32_t r, Instrs *to, bool grouped) {
       summed = last;
     }
     for (uint32_t j = i; j < i + n; j++)
-      add_moves(s, to, &s->op[j], true, NONE, s->op[j].site);
+      add_moves(s, to, &s->op[j], true);
     uint32_t first = to->n;
     for (uint32_t j = i; j < i + n; j++)
       add_op(s, to, &s->op[j]);
     to->at[first].wait = WAIT_ALL;
-    if (grouped) /* not between a send and the receive that may be of its group */
-      add_beside(s, to, &beside, i + n);
+    add_beside(s, to, &beside, i + n); /* not between a send and the receive of its group */
     for (uint32_t j = i; j < i + n; j++)
-      add_moves(s, to, &s->op[j], false, NONE, s->op[j].site);
+      add_moves(s, to, &s->op[j], false);
   }
   add_beside(s, to, &beside, end);
-  for (uint32_t i = 0, n; grouped && i < to->n; i += n) {
+  for (uint32_t i = 0, n; i < to->n; i += n) {
     for (n = 0; i + n < to->n && n < PIPE_GROUP_MOST && is_transfer(&to->at[i + n]) &&
                 !pipe_is_sum(to->at[i + n].op);)
       n++;
@@ -253,19 +179,13 @@ static void list_inline(Sched *s, uint32_t r, Instrs *to, bool grouped) {
   }
 }
 
-static bool make_lists(Sched *s) {
-  bool ok = true;
-  uint32_t post = 0;
+static void make_lists(Sched *s) {
   s->lists = NEW_ARRAY(s->arena, List, s->nrank);
   for (uint32_t r = 0; r < s->nrank; r++) {
     Instrs list = {0};
-    if (s->lowering == PIPE_MANUAL)
-      ok &= list_by_hand(s, r, &list, &post);
-    else
-      list_inline(s, r, &list, s->lowering == PIPE_GROUPED);
+    list_grouped(s, r, &list);
     s->lists[r] = (List){list.at, list.n};
   }
-  return ok;
 }
 
 /* ---- what they must be ---- */
@@ -349,9 +269,6 @@ static bool check_end(Sched *s, uint32_t r, uint32_t i, bool end, Link l, uint32
                  : "rank %u never receives what %s reads from rank %u: %s is missing",
              r, list_op_text(s, in), s->stage[l.from == in->stage ? l.to : l.from].rank,
              list_op_text(s, &lacks));
-  if (s->lowering == PIPE_MANUAL)
-    diag_help(s->diag, end ? "write 'send %s(m)' after the op" : "write 'recv %s(m)' before the op",
-              pipe_op_info[in->op].text);
   return false;
 }
 
@@ -417,93 +334,27 @@ static bool check_waits(Sched *s, const uint32_t *send_at) {
 
 /* ---- sums ---- */
 
-typedef struct SumWalk {
-  uint32_t r, next;                   /* rank; row of the next op of it */
-  uint32_t *reduced, *tied, *updated; /* [nstage] so far */
-} SumWalk;
-
-static bool sum_error(Sched *s, uint32_t site, const char *fmt, uint32_t r, const char *sum,
-                      uint32_t op) {
-  diag_error(s->diag, DIAG_TRANSFER, s->site[site], fmt, r, sum, op_text(s, op));
-  if (s->op[op].site != site)
-    diag_note(s->diag, s->site[s->op[op].site], "%s comes from here", op_text(s, op));
-  return false;
-}
-
-/* A REDUCE or TIE: all gradients that it adds up are there, and another update is still to come. */
-static bool check_sum(Sched *s, const SumWalk *w, const PipeInstr *in) {
-  uint32_t st = in->stage, k = (in->op == PIPE_TIE ? w->tied : w->reduced)[st];
-  for (uint32_t i = s->rank_stage0[w->r]; i < s->rank_stage0[w->r + 1]; i++) {
-    uint32_t row = s->rank_stage[i];
-    if (in->op == PIPE_TIE ? s->stage[row].tied != st : row != st)
+/* Where the sums of rank r are. Only list_grouped makes them: right before the update that needs them, so behind all
+ * gradients that they add up. `next`: the sums of each stage so far. */
+static void place_sums(Sched *s, uint32_t r, uint32_t *next, const Places *at) {
+  for (uint32_t i = 0; i < s->lists[r].n; i++) {
+    const PipeInstr *in = &s->lists[r].instr[i];
+    if (!pipe_is_sum(in->op))
       continue;
-    if (k >= s->round0[row + 1] - s->round0[row]) {
-      uint32_t u = s->round[s->round0[row + 1] - 1].u;
-      return sum_error(s, in->site,
-                       "rank %u has %s once more than it updates the stage: the last update is %s",
-                       w->r, list_op_text(s, in), u);
-    }
-    const Round *round = &s->round[s->round0[row] + k];
-    if (round->grad >= w->next && !PLANTED(LISTS_GRADIENT))
-      return sum_error(s, in->site, "rank %u has %s before %s, whose gradient it adds up", w->r,
-                       list_op_text(s, in), round->grad);
-    if (in->op == PIPE_TIE && s->stage[row].replica != row && w->reduced[row] <= k)
-      return sum_error(s, in->site, "rank %u has %s before the sum over the replicas of %s", w->r,
-                       list_op_text(s, in), round->grad);
+    uint32_t *n = &next[2 * in->stage + (in->op == PIPE_TIE)];
+    BUG_IF(*n >= s->round0[in->stage + 1] - s->round0[in->stage]); /* an update is to come */
+    (in->op == PIPE_TIE ? at->tie : at->reduce)[s->round0[in->stage] + (*n)++] = i + 1;
   }
-  return true;
-}
-
-static bool check_update(Sched *s, const SumWalk *w, const PipeInstr *in, uint32_t u) {
-  uint32_t st = in->stage, k = w->updated[st], lead = s->stage[st].tied;
-  for (int tie = 0; tie < 2; tie++) {
-    uint32_t row = tie ? lead : st;
-    if (tie ? lead == NONE : s->stage[st].replica == st)
-      continue;
-    if ((tie ? w->tied : w->reduced)[row] > k || PLANTED(LISTS_SUM))
-      continue;
-    PipeInstr lacks = pipe_instr(tie ? PIPE_TIE : PIPE_REDUCE, row, NONE);
-    sum_error(s, in->site, "rank %u has no %s between the last gradient and %s", w->r,
-              list_op_text(s, &lacks), u);
-    diag_help(s->diag, tie ? "the stage shares weights: write TIE before the update"
-                           : "the stage has replicas: write REDUCE before the update");
-    return false;
-  }
-  return true;
-}
-
-static bool check_sums(Sched *s, Places *at) {
-  bool ok = true;
-  SumWalk w = {.reduced = NEW_ARRAY(s->arena, uint32_t, s->nstage),
-               .tied = NEW_ARRAY(s->arena, uint32_t, s->nstage),
-               .updated = NEW_ARRAY(s->arena, uint32_t, s->nstage)};
-  for (w.r = 0; w.r < s->nrank && s->diag->errors <= s->diag->limit; w.r++) {
-    bool good = true;
-    w.next = s->rank_op0[w.r];
-    for (uint32_t i = 0; i < s->lists[w.r].n && good; i++) {
-      const PipeInstr *in = &s->lists[w.r].instr[i];
-      if (pipe_is_sum(in->op)) {
-        uint32_t *n = &(in->op == PIPE_TIE ? w.tied : w.reduced)[in->stage];
-        good = check_sum(s, &w, in);
-        if (good)
-          (in->op == PIPE_TIE ? at->tie : at->reduce)[s->round0[in->stage] + (*n)++] = i + 1;
-      } else if (!is_comm(in) && !is_copy(in)) {
-        good = in->op != PIPE_U || check_update(s, &w, in, w.next);
-        w.updated[in->stage] += in->op == PIPE_U;
-        w.next++;
-      }
-    }
-    ok &= good;
-  }
-  return ok;
 }
 
 bool find_places(Sched *s, Places *at) {
   size_t of = s->graph ? s->nedge : s->nstage, n = 2 * of * s->nmb, rounds = s->round0[s->nstage];
   *at = (Places){NEW_ARRAY(s->arena, uint32_t, n), NEW_ARRAY(s->arena, uint32_t, n),
                  NEW_ARRAY(s->arena, uint32_t, rounds), NEW_ARRAY(s->arena, uint32_t, rounds)};
-  return note_transfers(s, at) && check_transfers(s, at) && check_waits(s, at->send) &&
-         (s->lowering == PIPE_GLOBAL || check_sums(s, at));
+  uint32_t *next = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage);
+  for (uint32_t r = 0; r < s->nrank; r++)
+    place_sums(s, r, next, at);
+  return note_transfers(s, at) && check_transfers(s, at) && check_waits(s, at->send);
 }
 
 /* ---- the pass ---- */
@@ -512,16 +363,8 @@ bool list_transfers(Sched *s) {
   ChannelModel model = s->opt->model;
   if (s->lowering <= PIPE_CHANNELS)
     return true;
-  if (s->lowering == PIPE_MANUAL && s->npost == 0 && s->nxfer > 0) {
-    diag_error(s->diag, DIAG_TRANSFER, s->lowering_at,
-               "the transfers of '%s' are to be by hand, and its orders have none", s->name);
-    diag_help(s->diag,
-              "write 'send F(m)', 'recv F(m)', 'send B(m)' and 'recv B(m)' among the ops, or leave "
-              "%s out",
-              s->opt->lowering ? "--lowering=manual" : "'transfers manual'");
-    return false;
-  }
-  if (!make_lists(s) || !prove_lists(s))
+  make_lists(s);
+  if (!prove_lists(s))
     return false;
   if (is_default_model(&model))
     return true;

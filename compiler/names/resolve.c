@@ -484,7 +484,7 @@ bool resolve(Sched *s) {
   Resolver r = {.s = s, .in = s->names, .cap = 64};
   r.table = NEW_ARRAY(s->arena, Sym, r.cap);
   for (int k = 0; k < PIPE_NOPS; k++)
-    r.op_name[k] = (pipe_op_info[k].comm && !pipe_is_sum((uint32_t)k)) || pipe_is_side((uint32_t)k)
+    r.op_name[k] = pipe_op_info[k].comm || pipe_is_side((uint32_t)k)
                        ? NULL
                        : intern(s->names, pipe_op_info[k].text, strlen(pipe_op_info[k].text));
   const char *path = s->diag->source[ast->file].path;

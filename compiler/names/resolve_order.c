@@ -214,7 +214,7 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
   for (int k = 0; k < PIPE_NOPS; k++)
     if (o->name == r->op_name[k])
       o->op = (int8_t)k;
-  bool whole = o->op == PIPE_U || pipe_is_sum((uint32_t)o->op); /* of a stage */
+  bool whole = o->op == PIPE_U; /* of a stage */
   uint32_t want = !o->parens && !kernel && o->op < PIPE_OFF ? 0 : 1;
   if (whole && nargs == 0)
     want = 0;
@@ -437,20 +437,6 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
   case ST_CLOCK:
   case ST_RULES: resolve_list(r, t, kernel); return;
   case ST_USE: resolve_use(r, t, kernel); return;
-  case ST_MOVE:
-    resolve_opref(r, t->op, kernel);
-    resolve_expr(r, t->value);
-    by_hand_shape(r->s, t, r->list);
-    return;
-  case ST_WAIT:
-    resolve_expr(r, t->value);
-    by_hand_shape(r->s, t, r->list);
-    return;
-  case ST_GROUP:
-    resolve_expr(r, t->value);
-    by_hand_shape(r->s, t, r->list);
-    resolve_block(r, t->body, kernel);
-    return;
   case ST_OVERLAP:
     overlap_shape(r->s, t, r->list);
     resolve_expr(r, t->value);

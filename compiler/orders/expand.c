@@ -205,16 +205,8 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t
   int64_t place = o->op == PIPE_F   ? x->next_f[*stage]
                   : o->op == PIPE_R ? x->next_r[*stage]
                                     : x->next_b[*stage];
-  bool last = x->move && !x->move->receives; /* a send is of the op that has run */
-  place -= last;
-  while (!last && elsewhere(x, *stage, place))
+  while (elsewhere(x, *stage, place))
     ++place; /* all slices of a microbatch are in one place */
-  if (last && place < 0) {
-    diag_error(s->diag, DIAG_BAD_INDEX, x->move->at,
-               "rank %u: no op before '%s' makes what it sends", x->rank,
-               span_text(s, x->move->at));
-    return false;
-  }
   int64_t q = (place % slices + slices) % slices;
   *mb = (place - q) / slices;
   *slice = is_back(o) ? slices - 1 - q : q;
@@ -327,7 +319,7 @@ bool has_run(Sched *s, uint8_t kind, uint32_t stage, uint32_t mb) {
 
 /* One place after that of an op in its stage's row of them, which is returned; NULL: it is not counted. */
 static int64_t *note_next(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
-  int64_t slices = x->s->slices, place, *next = x->move ? NULL : next_of(x, o->op, stage);
+  int64_t slices = x->s->slices, place, *next = next_of(x, o->op, stage);
   if (!next || __builtin_mul_overflow(mb, slices, &place) ||
       __builtin_add_overflow(place, (is_back(o) ? slices - 1 - slice : slice) + 1, &place))
     return NULL;
@@ -360,10 +352,7 @@ bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
   if (at == NONE)
     return true;
   at += (uint32_t)slice;
-  return (x->list   ? list_op
-          : copy    ? push_copy
-          : x->move ? push_move
-                    : push_op)(x, (uint8_t)o->op, stage, at);
+  return (x->list ? list_op : copy ? push_copy : push_op)(x, (uint8_t)o->op, stage, at);
 }
 
 /* What stands in the parentheses of an op; where it is `index`, its value is given. */
@@ -408,48 +397,14 @@ bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value) {
   return bind_macro(x, o, index, index_value) && run_opref(x, o->def->op);
 }
 
-bool is_whole(const OpRef *o) { return o->op == PIPE_U || pipe_is_sum((uint32_t)o->op); }
-
-/* The next of these rows that has a sum, in an order that is the same on all ranks: by stage of
- * the model. *from: where to go on, 0 at first. */
-static uint32_t next_sum(const Sched *s, const OpRef *o, const uint32_t *row, uint32_t n,
-                         uint64_t *from) {
-  uint64_t least = UINT64_MAX;
-  for (uint32_t i = 0; i < n; i++) {
-    uint32_t st = row[i];
-    uint64_t key = (uint64_t)s->stage[st].model << 32 | st;
-    bool there = o->op == PIPE_TIE ? s->stage[st].tied == st : s->stage[st].replica != st;
-    if (there && key >= *from && key < least)
-      least = key;
-  }
-  *from = least + 1;
-  return (uint32_t)least; /* NONE if there is none */
-}
-
-/* REDUCE or TIE, of one stage or of these rows. Not of an order that is used. */
-static bool run_sum(Ex *x, const OpRef *o, const uint32_t *row, uint32_t n) {
-  uint32_t one;
-  uint64_t from = 0;
-  if (x->in_use)
-    return true;
-  bool (*add)(Ex *, uint8_t, uint32_t) = x->list ? list_sum : push_sum;
-  if (o->chunk || o->stage)
-    return op_stage(x, o, &one) && (one == NONE || add(x, (uint8_t)o->op, one));
-  while ((one = next_sum(x->s, o, row, n, &from)) != NONE)
-    add(x, (uint8_t)o->op, one);
-  return true;
-}
-
 /* U or U(m), of one stage or of all of a pipe, or of the rank. Not of an order that is used: who uses it
- * updates. The same of a sum, which index says nothing of but that it is there. */
+ * updates. */
 bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
   Sched *s = x->s;
   uint32_t n, one;
   const uint32_t *row = rank_rows(x, &n);
   const Pipe *p;
   x->whole = x->listed.n + 1;
-  if (o->op != PIPE_U && !o->pipe)
-    return run_sum(x, o, row, n);
   if (o->chunk || o->stage) {
     if (!op_stage(x, o, &one))
       return false;
@@ -463,8 +418,6 @@ bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
   }
   if (n == 0)
     return no_stage(x, o, o->at, "no stage is placed on it");
-  if (o->op != PIPE_U)
-    return run_sum(x, o, row, n);
   for (uint32_t i = 0; i < n; i++) {
     uint32_t stage = row[i], at = NONE;
     if (index && !step_mb(x, o, stage, mb, &at))
@@ -486,9 +439,9 @@ static bool run_opref(Ex *x, const OpRef *o) {
   int64_t mb = 0, slice = 0;
   if (o->op < 0)
     return run_macro(x, o, NULL, 0);
-  if (x->joint && x->list->kind == ST_RULES && !o->args && !is_whole(o))
+  if (x->joint && x->list->kind == ST_RULES && !o->args && o->op != PIPE_U)
     return list_any(x, o);
-  if (is_whole(o))
+  if (o->op == PIPE_U)
     return (!o->args || eval(s, o->args->value, &mb)) &&
            run_update(x, o, o->args ? o->args->value : NULL, mb);
   if (!o->args)
@@ -569,24 +522,6 @@ static bool run_stmt(Ex *x, const Stmt *t) {
     }
     return run_rules(x, t);
   case ST_USE: return run_use(x, t);
-  case ST_MOVE: {
-    x->use = t->op;
-    x->move = t;
-    bool ok = set_stamp(x, t) && run_opref(x, t->op);
-    x->move = NULL;
-    return ok;
-  }
-  case ST_WAIT:
-    if (x->list)
-      return set_stamp(x, t) && list_op(x, PIPE_NOPS, 0, NONE);
-    run_wait(x, t);
-    return true;
-  case ST_GROUP: {
-    uint32_t first = s->npost;
-    if (x->list)
-      return list_joint(x, t);
-    return run_block(x, t->body) && join_posts(x, t, first);
-  }
   case ST_OVERLAP: return run_overlap(x, t);
   case ST_CLIP: {
     bool outer = x->clip;

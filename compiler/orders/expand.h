@@ -23,10 +23,9 @@ typedef struct Listed { /* what stands in clock or rules */
   uint32_t seq;        /* place in the list */
   int64_t turn;        /* (clock) of the outermost block */
   uint32_t stage, mb;
-  uint8_t kind;        /* of the op: PipeOp, OFF and LOAD too; (clock) REDUCE, TIE; PIPE_NOPS: a wait */
+  uint8_t kind;        /* of the op: PipeOp, OFF and LOAD too */
   uint8_t phase;       /* of the label that it stands under; PIPE_NPHASES: under none */
   bool keyed;          /* it has a key; else it fills */
-  const Stmt *move;    /* (clock) the send or recv that it is of, or NULL */
   const OpRef *use;    /* as written */
   const Stmt *stmt;
   const Stmt *joint;   /* the overlap or group that it stands in, or NULL */
@@ -152,13 +151,12 @@ typedef struct Ex {
   uint32_t *w_from;    /* [nstage + nrank] of a stage, of a rank: first op that may be an I without W */
 
   /* clock and rules */
-  const Stmt *move;    /* the send or recv whose op is being read, or NULL */
   const Stmt *list, *list_op; /* being listed; its op statement */
   const Stmt *joint;   /* the overlap or group that is being listed, its stamp or priority, and first row + 1 */
   int64_t joint_key;
   uint32_t joint_first;
   uint32_t *at_u;      /* (rules) [nstage * (nmb + 1)] row + 1 of U(m), and behind these of U, the last one; NULL: there is none */
-  uint32_t whole;      /* first row + 1 of the U, REDUCE or TIE of a rank that is being listed */
+  uint32_t whole;      /* first row + 1 of the U of a rank that is being listed */
   int64_t key;
   bool keyed;
   VEC(Listed) listed;
@@ -248,7 +246,6 @@ uint32_t push_next(Ex *x);
 void pop_next(Ex *x, uint32_t pushed, bool w);
 /* Is that op in the rank's order already? */
 bool has_run(Sched *s, uint8_t kind, uint32_t stage, uint32_t mb);
-bool is_whole(const OpRef *o); /* U, REDUCE, TIE: of a stage, not of a microbatch */
 /* Binds the parameters of a macro as o says, `index` among its arguments having that value; runs it then. */
 bool bind_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value);
 bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value);
@@ -272,16 +269,8 @@ bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 /* Where the op stands in the text: a row of s->site. */
 uint32_t op_site(Sched *s, const OpRef *o);
 
-/* ---- by_hand.c ---- */
+/* ---- lowering.c ---- */
 bool find_lowering(Ex *x); /* the `transfers` clauses */
-/* Adds what x->move sends or receives of an op; a REDUCE or TIE of a row; a wait. */
-bool push_move(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
-bool push_sum(Ex *x, uint8_t kind, uint32_t stage);
-void run_wait(Ex *x, const Stmt *t);
-/* Adds a posting where the rank at hand is, in its phase. */
-void push_posting(Ex *x, Posting p);
-/* Makes one group of the posts from `first` on, which came from the body of t. */
-bool join_posts(Ex *x, const Stmt *t, uint32_t first);
 
 /* ---- recompute.c ---- */
 /* Once every rank has its ops: puts in what the `recompute` clause says. */
@@ -304,7 +293,6 @@ bool find_send(Ex *x); /* the `send` clauses */
 bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 void no_ticks(Ex *x); /* why only a clock can be used in the clock at hand */
 bool list_any(Ex *x, const OpRef *o); /* (rules) an op without index in an overlap */
-bool list_sum(Ex *x, uint8_t kind, uint32_t stage); /* the same of a REDUCE or TIE */
 /* What an op without index takes behind an op of the block at hand, which it lists or leaves out: *next is `place`. */
 void note_listed(Ex *x, int64_t *next, int64_t place);
 /* next_behind of what is listed; NULL, too, if it has run before the block. */

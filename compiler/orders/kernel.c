@@ -68,7 +68,7 @@ static bool item_of(Ex *x, const OpRef *o, const Kernel *k, KernelItem *it) {
   x->use = o;
   if (!k->t->range.lo && !op_mbs(x, o, &it->hi))
     return false;
-  it->fixed = o->op >= 0 && !is_whole(o) && !(o->chunk && o->chunk->depends) &&
+  it->fixed = o->op >= 0 && o->op != PIPE_U && !(o->chunk && o->chunk->depends) &&
               !(o->stage && o->stage->depends) && !(o->pipe_index && o->pipe_index->depends);
   it->stage = NONE;
   return true;
@@ -96,7 +96,7 @@ static bool kernel_items(Ex *x, const Stmt *b, const Kernel *k) {
         return false;
       if ((both || !v) && !kernel_items(x, b->orelse, k))
         return false;
-    } else if (b->kind == ST_OVERLAP || b->kind == ST_GROUP) {
+    } else if (b->kind == ST_OVERLAP) {
       if (!kernel_items(x, b->body, k))
         return false;
     } else if (b->kind == ST_DO) {
@@ -105,7 +105,7 @@ static bool kernel_items(Ex *x, const Stmt *b, const Kernel *k) {
     } else if (b->kind == ST_LET) {
       if (!b->value->depends && !eval(s, b->value, &s->env[b->slot]))
         return false;
-    } else if (b->kind == ST_OP || b->kind == ST_MOVE) {
+    } else if (b->kind == ST_OP) {
       KernelItem it;
       if (!item_of(x, b->op, k, &it))
         return false;
@@ -121,11 +121,6 @@ static bool kernel_iteration(Ex *x, const Stmt *b, const Kernel *k);
 static bool kernel_overlap(Ex *x, const Stmt *t, const Kernel *k) {
   uint32_t first = x->s->nop;
   return kernel_iteration(x, t->body, k) && join_ops(x, t, first);
-}
-
-static bool kernel_group(Ex *x, const Stmt *t, const Kernel *k) {
-  uint32_t first = x->s->npost;
-  return kernel_iteration(x, t->body, k) && join_posts(x, t, first);
 }
 
 static bool iteration_of_turn(Ex *x, const Stmt *b, const void *of) {
@@ -144,7 +139,7 @@ static bool kernel_op(Ex *x, const OpRef *o, const Kernel *k) {
   x->use = o;
   if (o->op < 0)
     return run_macro(x, o, it->index, i);
-  if (is_whole(o))
+  if (o->op == PIPE_U)
     return run_update(x, o, it->index, i);
   if (stage == NONE && !op_stage(x, o, &stage))
     return false;
@@ -156,16 +151,8 @@ static bool kernel_iteration(Ex *x, const Stmt *b, const Kernel *k) {
   Sched *s = x->s;
   for (; b; b = b->next) {
     int64_t v;
-    if (b->kind == ST_OP || b->kind == ST_MOVE) {
-      x->move = b->kind == ST_MOVE ? b : NULL;
-      bool ok = kernel_op(x, b->op, k);
-      x->move = NULL;
-      if (!ok)
-        return false;
-    } else if (b->kind == ST_WAIT) {
-      run_wait(x, b);
-    } else if (b->kind == ST_GROUP) {
-      if (!kernel_group(x, b, k))
+    if (b->kind == ST_OP) {
+      if (!kernel_op(x, b->op, k))
         return false;
     } else if (b->kind == ST_DO) {
       if (!do_turns(x, b, iteration_of_turn, k))

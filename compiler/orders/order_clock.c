@@ -29,9 +29,7 @@ void note_listed(Ex *x, int64_t *next, int64_t place) {
 }
 
 int64_t *listed_next(Ex *x, const Listed *l, int64_t outside, int64_t *place) {
-  int64_t *next = l->move || l->mb == NONE
-                      ? NULL
-                      : next_behind(x, l->kind, l->stage, l->mb, outside, place);
+  int64_t *next = l->mb == NONE ? NULL : next_behind(x, l->kind, l->stage, l->mb, outside, place);
   return next && !has_run(x->s, l->kind, l->stage, l->mb) ? next : NULL;
 }
 
@@ -68,7 +66,6 @@ static void count_listed(Ex *x, const Stmt *t, uint32_t before) {
 }
 
 bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
-  bool whole = kind == PIPE_U || pipe_is_sum(kind);
   Listed l = {.key = x->key,
               .seq = x->listed.n,
               .stage = stage,
@@ -76,25 +73,15 @@ bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
               .kind = kind,
               .phase = x->labelled ? x->phase : PIPE_NPHASES,
               .keyed = x->keyed,
-              .move = x->move,
               .use = x->use,
               .stmt = x->list_op,
               .joint = x->joint,
-              .joint_first = x->joint ? x->joint_first
-                             : whole  ? x->whole
-                                      : 0};
-  if (x->list->kind == ST_RULES && pipe_is_sum(kind)) {
-    diag_error(x->s->diag, DIAG_CLAUSE, x->use->at,
-               "'%s' cannot stand inside 'rules %s': all ranks of a sum take it up, and here each "
-               "rank chooses for itself",
-               span_text(x->s, x->use->at), x->list->name);
-    diag_help(x->s->diag, "an update in 'rules' waits for the sums that it needs, which the "
-                          "compiler adds");
-    return false;
-  }
+              .joint_first = x->joint         ? x->joint_first
+                             : kind == PIPE_U ? x->whole
+                                              : 0};
   bool rules = x->list->kind == ST_RULES;
   if (x->in_use && x->in_use->list == x->list && (rules || kind != PIPE_W)) {
-    Span at = kind == PIPE_NOPS ? x->list_op->at : x->use->at;
+    Span at = x->use->at;
     diag_error(x->s->diag, DIAG_CLAUSE, at,
                "'%s' cannot be used inside '%s %s': it stands in no %s", span_text(x->s, at),
                rules ? "rules" : "clock", x->list->name,
@@ -125,16 +112,14 @@ bool list_any(Ex *x, const OpRef *o) {
   return true;
 }
 
-bool list_sum(Ex *x, uint8_t kind, uint32_t stage) { return list_op(x, kind, stage, NONE); }
-
 bool list_joint(Ex *x, const Stmt *t) {
   int64_t key = 0;
   if (!t->value &&
       x->list->kind == ST_CLOCK) { /* by way of `use`: resolve refuses it in the block itself */
     diag_error(
         x->s->diag, DIAG_CLAUSE, t->at,
-        "'%s' cannot be used inside 'clock %s': it stands in no 'clock' that gives it a time stamp",
-        t->kind == ST_GROUP ? "group" : "overlap", x->list->name);
+        "'overlap' cannot be used inside 'clock %s': it stands in no 'clock' that gives it a time stamp",
+        x->list->name);
     no_ticks(x);
     return false;
   }
@@ -329,45 +314,29 @@ static void fill_gaps(Ex *x, Arena *tmp) {
 
 /* ---- the statement ---- */
 
-typedef enum Beside { ON_RANK, ON_COPY, ON_COMM } Beside; /* whose ticks something takes */
-
-static Beside beside(const Listed *l) {
-  return l->kind == PIPE_OFF || l->kind == PIPE_LOAD               ? ON_COPY
-         : l->move || pipe_is_sum(l->kind) || l->kind == PIPE_NOPS ? ON_COMM
-                                                                   : ON_RANK;
-}
+/* A copy: it takes no tick of the rank. */
+static bool beside(const Listed *l) { return l->kind == PIPE_OFF || l->kind == PIPE_LOAD; }
 
 /* Those that take ticks of the rank first. */
 static int by_stream(const void *va, const void *vb) {
-  bool a = beside(va) != ON_RANK, b = beside(vb) != ON_RANK;
+  bool a = beside(va), b = beside(vb);
   return a != b ? a - b : by_key(va, vb);
 }
 
-/* They share a tick: ops of an overlap, transfers of a group, what one U or REDUCE lists. */
+/* They share a tick: ops of an overlap, what one U lists. */
 static bool together(const Listed *a, const Listed *b) {
   return a->joint_first != 0 && a->joint_first == b->joint_first;
 }
 
 static const char *listed_text(Sched *s, const Listed *l) {
   char text[OP_TEXT];
-  if (l->kind == PIPE_NOPS)
-    return "wait";
-  bool forward = l->kind == PIPE_F, recv = l->move && l->move->receives;
-  PipeOp op = !l->move  ? (PipeOp)l->kind
-              : forward ? recv ? PIPE_RECV_F : PIPE_SEND_F
-              : recv    ? PIPE_RECV_B
-                        : PIPE_SEND_B;
-  int n = pipe_unit_text(text, op, l->stage, l->mb, s->slices);
+  int n = pipe_unit_text(text, (PipeOp)l->kind, l->stage, l->mb, s->slices);
   return arena_strndup(s->arena, text, (size_t)n);
-}
-
-static Span listed_at(const Listed *l) {
-  return l->kind == PIPE_NOPS ? l->stmt->at : l->move ? l->move->at : l->use->at;
 }
 
 /* Are two that may not be on one tick? l: sorted by_stream. */
 static bool same_tick(const Listed *l, uint32_t n) {
-  const Listed *last[] = {NULL, NULL, NULL};
+  const Listed *last[] = {NULL, NULL};
   for (uint32_t k = 0; k < n; k++) {
     const Listed **before = &last[beside(&l[k])];
     if (*before && (*before)->key == l[k].key && !together(*before, &l[k]))
@@ -386,7 +355,7 @@ static bool play_period(Ex *x, Arena *tmp, uint32_t n, int64_t old, int64_t peri
     if (__builtin_mul_overflow(period - old, l->turn, &by) ||
         (l->keyed && __builtin_add_overflow(l->key, by, &l->key)))
       return false;
-    ops += beside(l) == ON_RANK;
+    ops += !beside(l);
   }
   qsort(x->listed.at, n, sizeof *x->listed.at, by_stream);
   x->listed.n = ops;
@@ -419,10 +388,10 @@ static int64_t longer_period(Ex *x, uint32_t n, int64_t period) {
 /* all: how many are listed. */
 static bool report_tick(Ex *x, const Stmt *t, uint32_t all, const Listed *a, const Listed *b) {
   Sched *s = x->s;
-  diag_error(s->diag, DIAG_CLOCK, listed_at(b), "rank %u: %s and %s are both on tick %lld", x->rank,
+  diag_error(s->diag, DIAG_CLOCK, b->use->at, "rank %u: %s and %s are both on tick %lld", x->rank,
              listed_text(s, a), listed_text(s, b), (long long)b->key);
   if (b->use != a->use)
-    diag_note(s->diag, listed_at(a), "%s comes from here", listed_text(s, a));
+    diag_note(s->diag, a->use->at, "%s comes from here", listed_text(s, a));
   else if (!t->value && !hint_mentions(b->stmt->value, t->name))
     diag_help(s->diag, "'clock %s period T' adds %s*T to every stamp", t->name, t->name);
   int64_t now = 0, longer = 0;
@@ -434,40 +403,18 @@ static bool report_tick(Ex *x, const Stmt *t, uint32_t all, const Listed *a, con
   return false;
 }
 
-/* Copies and transfers have a stamp each, and no two of one stream are on one tick. */
-static bool check_beside(Ex *x, const Stmt *t, const Listed *l, uint32_t n) {
-  const Listed *last[] = {NULL, NULL, NULL};
+/* Copies have a stamp each, and no two are on one tick. */
+static bool check_copies(Ex *x, const Stmt *t, const Listed *l, uint32_t n) {
   for (uint32_t k = 0; k < n; k++) {
-    const Listed **before = &last[beside(&l[k])];
     if (!l[k].keyed) {
-      diag_error(x->s->diag, DIAG_CLOCK, listed_at(&l[k]),
-                 "'%s' has no time stamp: only W can do without",
-                 span_text(x->s, listed_at(&l[k])));
+      diag_error(x->s->diag, DIAG_CLOCK, l[k].use->at,
+                 "'%s' has no time stamp: only W can do without", span_text(x->s, l[k].use->at));
       return false;
     }
-    if (*before && (*before)->key == l[k].key && !together(*before, &l[k]))
-      return report_tick(x, t, (uint32_t)(l - x->listed.at) + n, *before, &l[k]);
-    *before = &l[k];
+    if (k > 0 && l[k - 1].key == l[k].key)
+      return report_tick(x, t, (uint32_t)(l - x->listed.at) + n, &l[k - 1], &l[k]);
   }
   return true;
-}
-
-/* Pushes the first of l, which is no op, or all of its group: they stand where the order is by now. How many. */
-static uint32_t push_beside(Ex *x, const Listed *l, uint32_t n) {
-  uint32_t first = x->s->npost, k = 0;
-  bool ok = true;
-  do {
-    x->use = l[k].use, x->move = l[k].move, x->phase = l[k].phase;
-    if (l[k].kind == PIPE_NOPS)
-      run_wait(x, l[k].stmt);
-    else if (pipe_is_sum(l[k].kind))
-      ok = push_sum(x, l[k].kind, l[k].stage);
-    else
-      ok = (l[k].move ? push_move : push_copy)(x, l[k].kind, l[k].stage, l[k].mb);
-    k++;
-  } while (ok && k < n && together(&l[0], &l[k]));
-  x->move = NULL;
-  return ok && (!l->joint || join_posts(x, l->joint, first)) ? k : 0;
 }
 
 void label_copy(Sched *s, Copy *c, uint32_t end) {
@@ -475,27 +422,16 @@ void label_copy(Sched *s, Copy *c, uint32_t end) {
     c->phase = s->op[c->at < end ? c->at : end - 1].phase;
 }
 
-/* A transfer by hand: a send or sum has that of the op before it, which has made what it sends. A group, which begins
- * with `head`, has one. */
-static void label_post(Sched *s, Posting *p, const Posting *head, uint32_t first) {
-  if (head != p) {
-    p->phase = head->phase;
-    return;
-  }
-  bool after = p->kind == PIPE_SEND_F || p->kind == PIPE_SEND_B || pipe_is_sum(p->kind);
-  uint32_t op = after && p->at > first ? p->at - 1 : p->at < s->nop ? p->at : s->nop - 1;
-  if (p->phase == PIPE_NPHASES)
-    p->phase = s->op[op].phase;
-}
-
-/* Pushes what is listed, by stamps: l[0..n) are ops, then come `more` others. */
+/* Pushes what is listed, by stamps: l[0..n) are ops, then come `more` copies. */
 static bool push_listed(Ex *x, const Stmt *t, const Listed *l, uint32_t n, uint32_t more) {
-  const Listed *other = l + n, *end = other + more;
-  uint32_t action = x->s->nop, add; /* first row of the action */
+  const Listed *copy = l + n, *end = copy + more;
+  uint32_t action = x->s->nop; /* first row of the action */
   for (uint32_t k = 0; k <= n; k++) {
-    for (; other < end && (k == n || other->key <= l[k].key); other += add)
-      if ((add = push_beside(x, other, (uint32_t)(end - other))) == 0)
+    for (; copy < end && (k == n || copy->key <= l[k].key); copy++) {
+      x->use = copy->use, x->phase = copy->phase;
+      if (!push_copy(x, copy->kind, copy->stage, copy->mb))
         return false;
+    }
     if (k == n)
       break;
     bool joined = k > 0 && together(&l[k - 1], &l[k]);
@@ -531,14 +467,14 @@ bool run_clock(Ex *x, const Stmt *t) {
   if (x->list) /* of a schedule that is used in a clock: that one goes on */
     return true;
   Listed *l = x->listed.at;
-  uint32_t n = x->listed.n, all = n, first = s->nop, copy = s->ncopy, post = s->npost;
+  uint32_t n = x->listed.n, all = n, first = s->nop, copy = s->ncopy;
   uint8_t phase = x->phase;
   if (n == 0)
     return true;
   qsort(l, all, sizeof *l, by_stream);
-  while (n > 0 && beside(&l[n - 1]) != ON_RANK)
+  while (n > 0 && beside(&l[n - 1]))
     n--;
-  if (!check_beside(x, t, l + n, all - n))
+  if (!check_copies(x, t, l + n, all - n))
     return false;
   x->listed.n = n; /* what takes ticks of the rank */
   if (!start_of_fill(x))
@@ -563,9 +499,5 @@ bool run_clock(Ex *x, const Stmt *t) {
   label_phases(s, first, s->nop);
   for (; copy < s->ncopy && s->nop > first; copy++)
     label_copy(s, &s->copy[copy], s->nop);
-  for (uint32_t head = post; post < s->npost && s->nop > first; post++) {
-    head = post > head && s->post[post - 1].group > 0 ? head : post;
-    label_post(s, &s->post[post], &s->post[head], first);
-  }
   return true;
 }

@@ -134,17 +134,7 @@ static bool add_joint(Ex *x, const Region *g, const Listed *l, uint32_t n) {
 }
 
 /* Pushes what is listed and remembers it, in region g. */
-static bool add_listed(Ex *x, const Stmt *t, Region *g) {
-  Sched *s = x->s;
-  for (uint32_t k = 0; k < x->listed.n; k++) /* of a clock that is used */
-    if (x->listed.at[k].move || x->listed.at[k].kind == PIPE_NOPS) {
-      const Listed *l = &x->listed.at[k];
-      diag_error(s->diag, DIAG_CLAUSE, l->move ? l->move->at : l->stmt->at,
-                 "rank %u: a transfer by hand cannot be used inside 'rules %s': both its ends take "
-                 "it up, and there each rank chooses for itself",
-                 x->rank, t->name);
-      return false;
-    }
+static bool add_listed(Ex *x, Region *g) {
   for (uint32_t k = 0; k < x->listed.n;
        k++) { /* what stands alone comes first: it may be there once */
     const Listed *l = &x->listed.at[k];
@@ -173,7 +163,7 @@ bool run_rules(Ex *x, const Stmt *t) {
   uint8_t phase = x->phase;
   bool labelled = x->labelled;
   x->labelled = true; /* each has its own phase, or none yet */
-  bool ok = add_listed(x, t, &g);
+  bool ok = add_listed(x, &g);
   x->phase = phase, x->labelled = labelled;
   g.n = s->nop - g.first;
   g.ncopy = s->ncopy - g.copy;

@@ -28,11 +28,8 @@ static void only_ops(Sched *s, const Stmt *b, const Stmt *list) {
     } else if (b->kind != ST_OP && b->kind != ST_LET && b->kind != ST_OPDEF && b->kind != ST_FN) {
       diag_error(s->diag, DIAG_CLAUSE, b->at,
                  "only ops, do, if, let, op and fn stand in an overlap");
-      bool move = b->kind == ST_MOVE || b->kind == ST_WAIT || b->kind == ST_GROUP;
       diag_help(s->diag, b->kind == ST_OVERLAP ? "its ops are one action already"
-                         : move ? "its ops start and end together, so nothing is between them: "
-                                  "put this before or after it"
-                                : "put the overlap into this statement instead");
+                                               : "put the overlap into this statement instead");
     }
 }
 

@@ -76,8 +76,6 @@ bool insert_recompute(Ex *x) {
     copy->at = place[copy->at];
     copy->free_by = copy->free_by ? place[copy->free_by - 1] + 1 : 0;
   }
-  for (uint32_t k = 0; k < s->npost; k++)
-    s->post[k].at = place[s->post[k].at];
   s->op = to, s->nop = n;
   return true;
 }

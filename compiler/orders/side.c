@@ -314,7 +314,7 @@ static void insert_ops(Sched *s, uint32_t ninsert) {
                                s->nop + (size_t)1); /* first row of those at op i */
   uint32_t *row = NEW_ARRAY(s->arena, uint32_t, s->nop + (size_t)1); /* of op i itself */
   Op *to = arena_alloc(s->arena, (s->nop + (size_t)ninsert) * sizeof *to + 1);
-  uint32_t n = 0, copy = 0, post = 0;
+  uint32_t n = 0, copy = 0;
   for (uint32_t r = 0; r < s->nrank; r++) {
     uint32_t first = s->rank_op0[r], last = s->rank_op0[r + 1], k = s->side_use0[r],
              end = s->side_use0[r + 1];
@@ -351,8 +351,6 @@ static void insert_ops(Sched *s, uint32_t ninsert) {
       c->at = before[c->at];
       c->free_by = c->free_by ? row[c->free_by - 1] + 1 : 0;
     }
-    for (; post < s->npost && s->post[post].rank == r; post++)
-      s->post[post].at = before[s->post[post].at];
   }
   s->rank_op0[s->nrank] = n;
   for (uint32_t i = 0; !s->forward && i < s->round0[s->nstage]; i++) {

@@ -561,9 +561,7 @@ static void offer_help(Sched *s, const MachineList *list) {
       lists_complete(s, join_transfers(s, list), m)) {
     diag_help(s->diag,
               "it completes if transfers with nothing computed between them are one group%s",
-              s->lowering == PIPE_INLINE               ? ": --lowering=inline:grouped"
-              : s->lists && s->lowering == PIPE_GLOBAL ? ": join their cells with '+'"
-                                                       : "");
+              s->lists && s->lowering == PIPE_GLOBAL ? ": join their cells with '+'" : "");
     return;
   }
   if (s->lowering != PIPE_GLOBAL) { /* what the engines carry out has no other channels */

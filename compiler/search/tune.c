@@ -125,14 +125,6 @@ static bool improve(Sched *s, bool first, int64_t *value) {
     diag_help(s->diag, "the clause 'offload s, m when ...' adds OFF and LOAD to a finished order");
     return false;
   }
-  if (tries > 0 && s->npost > 0 && s->lowering == PIPE_MANUAL) {
-    diag_error(s->diag, DIAG_CLAUSE, s->site[s->post[0].site],
-               "'tries' moves the ops, so transfers by hand cannot have a place among them");
-    diag_note(s->diag, c->tries->at, "tries are asked for here");
-    diag_help(s->diag,
-              "leave out 'tries', or let the compiler place the transfers: --lowering=global");
-    return false;
-  }
   if (first && c->var && tries > FIRST_TRIES)
     tries = FIRST_TRIES;
   return justify(s, (uint32_t)tries, worth, value);

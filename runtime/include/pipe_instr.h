@@ -77,9 +77,7 @@ typedef enum PipeOn { PIPE_COMPUTE, PIPE_COMM, PIPE_COPY, PIPE_NSTREAMS } PipeOn
 typedef enum PipeLowering {
   PIPE_GLOBAL,
   PIPE_CHANNELS,
-  PIPE_INLINE,
   PIPE_GROUPED,
-  PIPE_MANUAL,
   PIPE_NLOWERINGS
 } PipeLowering;
 

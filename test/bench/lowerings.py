@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 SENDS = (5, 25, 50)
-LOWERINGS = ("global", "channels", "inline", "inline:grouped")
+LOWERINGS = ("global", "channels", "grouped")
 
 
 def ratio(pipec, folder, name, schedule, params, send, lowering):

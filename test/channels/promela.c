@@ -510,11 +510,8 @@ static int word_of(const char *word, const char *const *list, int n) {
 
 /* One argument, as pipec takes it. */
 static void read_option(Arena *a, Options *o, char *arg) {
-  static const char *const channels[] = {"rank", "pair", "edge", "tagged"}, *const lowering[] = {
-                                                                                "global", "inline",
-                                                                                "inline:grouped",
-                                                                                "manual",
-                                                                                "channels"};
+  static const char *const channels[] = {"rank", "pair", "edge", "tagged"};
+  static const char *const lowering[] = {"global", "channels", "grouped"};
   const char *v;
   char *end;
   if ((v = value_of(arg, "-D")) && strchr(v, '=')) {
@@ -524,7 +521,7 @@ static void read_option(Arena *a, Options *o, char *arg) {
   } else if ((v = value_of(arg, "--channels="))) {
     o->model.channels = (MachineChannels)word_of(v, channels, 4);
   } else if ((v = value_of(arg, "--lowering="))) {
-    o->lowering = 1 + word_of(v, lowering, 5);
+    o->lowering = 1 + word_of(v, lowering, 3);
   } else if ((v = value_of(arg, "--schedule="))) {
     o->schedule = v;
   } else if ((v = value_of(arg, "--sends=buffered:"))) {

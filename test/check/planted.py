@@ -30,7 +30,7 @@ def texts(root, where):
             elif name in ("by-hand.test", "all_m.test", "copies.test", "bad-offload.test", "bad-versions.test"):
                 part = os.path.join(where, name)
                 subprocess.run(["split-file", path, part], check=True)
-                found += [os.path.join(part, f) for f in sorted(os.listdir(part)) if f.endswith(".pipe")
+                found += [os.path.join(part, f) for f in sorted(os.listdir(part)) if f.endswith((".pipe", ".csv"))
                           and (name != "copies.test" or f == "some.pipe")]  # one has copies in its lists
     return found
 
@@ -50,8 +50,8 @@ def questions(files):
     for f in files:
         given = options(f) if "all_m" not in f and "copies.test" not in f else ["--for-all=M"] + (["-Dw=1"] if "lag" in f else [])
         with open(f) as text:
-            names = re.findall(r"^schedule (\w+)", text.read(), re.M) if "by-hand" in f else []
-        for more in [["--schedule=" + n, c] for n in names for c in ("--channels=rank", "--channels=tagged")] or [[]]:
+            by_hand = "by-hand" in f and f.endswith(".csv")
+        for more in [["--channels=rank"], ["--channels=tagged"]] if by_hand else [[]]:
             out.append((" ".join([os.path.basename(f)] + more), given + more + [f]))
     for how in ("swap", "peer", "lost", "last", "edge", "order", "event", "channel", "need", "spare", "again", "slot", "inside"):
         out.append((how, None))

@@ -35,7 +35,7 @@ static const char *const more[] = {
     "schedule t_local() { ranks 1 pipe n stages 3 mbs 3 place s -> 0 recompute s, m when s == 1\n"
     "  order r { do 3 { F[0] F[1] F[2] }\n"
     "    do m in 0..3 { R[1](m) I[2](m) I[1](m) I[0](m) W[0](m) W[1](m) W[2](m) } U } }\n",
-    "schedule t_grouped() { ranks 3 pipe n stages 3 mbs 4 place s -> s transfers inline grouped\n"
+    "schedule t_grouped() { ranks 3 pipe n stages 3 mbs 4 place s -> s transfers grouped\n"
     "  order r { do m in 0..4 { F(m) } do m in 0..4 { B(m) } U } }\n",
 };
 

@@ -8,12 +8,12 @@
  * Of one that updates within a step, each stage follows a list of its own, written here by formula: an op
  * uses the weights as they are at that point of the list, an update applies what was added since the last.
  *
- *   parity STDLIB_DIR SCRATCH_FILE [--break|--inline|--channels|--looped|--files FILE...]   one line per schedule; exit status
+ *   parity STDLIB_DIR SCRATCH_FILE [--break|--grouped|--channels|--looped|--files FILE...]   one line per schedule; exit status
  *                                           0 iff all agree
  *
  * SCRATCH_FILE is written: a profile with the model's sizes, so that bytes are proved and measured.
- * --break gives the engine's model another learning rate, and every run must then differ. --inline puts the
- * transfers at their ops, alone and grouped, over a smaller grid; what is refused for its deadlocks is counted.
+ * --break gives the engine's model another learning rate, and every run must then differ. --grouped puts the
+ * transfers at their ops over a smaller grid; what is refused for its deadlocks is counted.
  * --looped takes programs that were unrolled from those for every M.
  *
  * Programs are compiled in this process and run from memory; that emit_c prints the same tables is
@@ -344,38 +344,6 @@ static const char *third =
   "    U\n" \
   "  }\n" \
   "}\n"
-/* Transfers in the text: 1F1B with groups, and two pipes whose sums and waits are written, too. */
-#define BY_HAND \
-  "schedule by_hand(P, M) {\n" \
-  "  ranks P\n" \
-  "  pipe net stages P mbs M place s -> s\n" \
-  "  order r {\n" \
-  "    let w = min(M, P-1-r)\n" \
-  "    if r > 0 { recv F(0) }\n" \
-  "    do i in 0..M + w {\n" \
-  "      if i < M { F(i) }\n" \
-  "      group { if i < M && r < P-1 { send F(i) }  if i >= w && r < P-1 { recv B(i - w) } }\n" \
-  "      if i >= w { B(i - w) }\n" \
-  "      group { if i >= w && r > 0 { send B(i - w) }  if i + 1 < M && r > 0 { recv F(i + 1) } }\n" \
-  "    }\n" \
-  "    U\n" \
-  "  }\n" \
-  "}\n"
-#define SUMS_BY_HAND \
-  "schedule sums_by_hand(P, M) {\n" \
-  "  ranks P\n" \
-  "  pipe down stages P mbs M/2 place s -> s\n" \
-  "  pipe up stages P mbs M/2 place s -> P-1-s replica of down\n" \
-  "  order r {\n" \
-  "    do m in 0..M/2 {\n" \
-  "      if r > 0 { recv down.F }  down.F  if r < P-1 { send down.F  recv down.B  wait }\n" \
-  "      down.B  if r > 0 { send down.B }\n" \
-  "      if r < P-1 { recv up.F(m) }  up.F(m)  if r > 0 { send up.F(m)  recv up.B(m) }\n" \
-  "      up.B(m)  if r < P-1 { send up.B(m) }\n" \
-  "    }\n" \
-  "    REDUCE  U\n" \
-  "  }\n" \
-  "}\n"
 #define ROUNDS \
   "schedule rounds(P, M) {\n" \
   "  ranks P\n" \
@@ -583,40 +551,27 @@ static void looped_grid(const char *dir, const Case *c) {
   summary(c, before);
 }
 
-/* Transfers at their ops: one line for each lowering. */
-static void inline_grid(const char *dir) {
+/* Transfers at their ops. */
+static void grouped_grid(const char *dir) {
   static const Case all[] = {
       {"gpipe", 1, false, 0},          {"1f1b", 1, false, 0},      {"zb_h1", 1, false, 0},
       {"zb_v", 2, false, 0},           {"dualpipev", 2, false, 2}, {"hanayo", 4, false, 0},
       {"gpipe_recompute", 1, true, 0}, {"inference", 1, false, 0}, {"bpipe", 1, false, 0},
       {"gems", 1, false, 0},           {"chimera", 1, false, 0}};
-  static const char *const text[] = {"", "", "", "inline", "inline grouped"};
-  for (lowering = 1 + PIPE_INLINE; lowering <= 1 + PIPE_GROUPED; lowering++) {
-    int before = cases;
-    refused = 0;
-    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-      for (uint32_t P = 2; P <= 4; P += 2)
-        for (uint32_t M = P; M <= 4 * P; M += 2 * P)
-          if (M >= all[k].least_M * P)
-            one_case(dir, &all[k], P, M / 2 * 2, 0, M == P, NULL);
-    printf("%s: %d runs, %d programs refused\n", text[lowering], cases - before, refused);
-  }
-  lowering = 0;
-  own_text = BY_HAND;
-  fixed_grid(dir, &(Case){"by hand", 1, false, 0});
-  own_text = SUMS_BY_HAND;
+  lowering = 1 + PIPE_GROUPED;
   int before = cases;
-  for (uint32_t P = 2; P <= 6; P += 2)
-    for (uint32_t M = 2; M <= 10; M += 4)
-      one_case(dir, &(Case){"sums by hand", 1, false, 0}, P, M, 0, false, NULL);
-  printf("sums by hand: %d runs\n", cases - before);
-  own_text = NULL;
+  refused = 0;
+  for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+    for (uint32_t P = 2; P <= 4; P += 2)
+      for (uint32_t M = P; M <= 4 * P; M += 2 * P)
+        if (M >= all[k].least_M * P)
+          one_case(dir, &all[k], P, M / 2 * 2, 0, M == P, NULL);
+  printf("grouped: %d runs, %d programs refused\n", cases - before, refused);
   before = cases, refused = 0;
   static const Updates beside = {{"U in actions", 1, false, 0}, ROUNDS_BESIDE, NULL};
-  for (lowering = 1 + PIPE_INLINE; lowering <= 1 + PIPE_GROUPED; lowering++)
-    for (uint32_t P = 2; P <= 6; P += 2)
-      for (uint32_t M = 2; M <= 10; M += 4)
-        one_case(dir, &beside.c, P, M, 0, false, &beside);
+  for (uint32_t P = 2; P <= 6; P += 2)
+    for (uint32_t M = 2; M <= 10; M += 4)
+      one_case(dir, &beside.c, P, M, 0, false, &beside);
   printf("U in actions: %d runs, %d programs refused\n", cases - before, refused);
 }
 
@@ -660,7 +615,7 @@ static void looped_programs(const char *dir) {
 
 int main(int argc, char **argv) {
   if (argc < 3) {
-    fprintf(stderr, "usage: parity STDLIB_DIR SCRATCH_FILE [--break | --inline | --channels]\n");
+    fprintf(stderr, "usage: parity STDLIB_DIR SCRATCH_FILE [--break | --grouped | --channels]\n");
     return 2;
   }
   const char *dir = argv[1];
@@ -670,8 +625,8 @@ int main(int argc, char **argv) {
     engine_rate = RATE * 1.0001f;
   if (argc > 3 && strcmp(argv[3], "--channels") == 0)
     lowering = 1 + PIPE_CHANNELS, thin = 3;
-  if (argc > 3 && strcmp(argv[3], "--inline") == 0) {
-    inline_grid(dir);
+  if (argc > 3 && strcmp(argv[3], "--grouped") == 0) {
+    grouped_grid(dir);
     printf("%d of %d runs differ\n", failures, cases);
     return engines_end(failures) != 0;
   }

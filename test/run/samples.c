@@ -55,19 +55,11 @@ static const char linked[] =
     "  order r { do m in 0..M { F[0](m)  F[1](m) }  do m in 0..M { B[1](m)  B[0](m) }  U } }\n";
 /* Groups of transfers: what an op leaves with what the next one reads; and two chunks on a rank, so that a group
  * has several transfers between the same two ranks. */
-static const char grouped[] = "schedule grouped(P = 4, M = 9) { ranks P  transfers inline grouped\n"
+static const char grouped[] = "schedule grouped(P = 4, M = 9) { ranks P  transfers grouped\n"
                               "  pipe net stages P mbs M place s -> s\n"
                               "  order r { steady m { F(m) B(m - (P-1-r)) } U } }\n";
-static const char by_hand[] =
-    "schedule by_hand(P = 3, M = 6) { ranks P  pipe net stages P mbs M place s -> s\n"
-    "  order r { let w = min(M, P-1-r)  if r > 0 { recv F(0) }\n"
-    "    do i in 0..M + w { if i < M { F(i) }\n"
-    "      group { if i < M && r < P-1 { send F(i) }  if i >= w && r < P-1 { recv B(i - w) } }\n"
-    "      if i >= w { B(i - w) }\n"
-    "      group { if i >= w && r > 0 { send B(i - w) }  if i + 1 < M && r > 0 { recv F(i + 1) } } }\n"
-    "    U } }\n";
 static const char chunks[] =
-    "schedule chunks(P = 2, M = 5) { ranks P  transfers inline grouped\n"
+    "schedule chunks(P = 2, M = 5) { ranks P  transfers grouped\n"
     "  pipe net stages 2*P mbs M place s -> s % P\n"
     "  order r { F[0](0)  do m in 0..M-1 { overlap { F[0](m + 1)  F[1](m) } }  F[1](M-1)\n"
     "    do m in 0..M { B[1](m)  B[0](m) }  U } }\n";
@@ -110,7 +102,6 @@ const Sample samples[] = {
     {"turns", turns, 0, 0},
     {"grouped", grouped, 0, 0},
     {"copied", copied, 0, 0},
-    {"by_hand", by_hand, 0, 0},
     {"chunks", chunks, 0, 0},
     {"linked", linked, 0, 0},
     {"next", next, 0, 0},

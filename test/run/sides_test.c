@@ -316,7 +316,7 @@ static void one_case(const char *dir, const char *path) {
   fprintf(f, "}\nschedule sided(P, M) extends plain() {\n");
   uint32_t how = draw(4);
   if ((lowered = how == 0 && !engines_of_processes)) /* those take no groups */
-    fputs("  transfers inline grouped\n", f);
+    fputs("  transfers grouped\n", f);
   if (how == 1)
     fputs("  transfers channels\n", f);
   fprintf(f, "  side UNSHARD(s) on %s %sbefore first F { cost = %u  memory = 64 + s %% 2 * 64 }\n",

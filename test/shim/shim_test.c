@@ -225,7 +225,7 @@ static void show(const char *what, const Job *j) {
 
 /* One rank whose gradients go to, and inputs come from, three others. */
 static const char star_text[] =
-    "schedule star(M = 2) { ranks 4  transfers inline grouped\n"
+    "schedule star(M = 2) { ranks 4  transfers grouped\n"
     "  pipe net dag stages 4 mbs M place s -> s  edge 0 -> 3  edge 1 -> 3  edge 2 -> 3\n"
     "  order r { do M { F  B }  U } }\n";
 

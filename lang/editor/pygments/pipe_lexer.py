@@ -12,10 +12,10 @@ CLAUSES = (
     "limit", "recompute", "slices", "tune", "tries", "by", "offload", "lead", "side", "exclusive", "send",
     "transfers", "weights")
 FLOW = (
-    "steady", "warmup", "flush", "clip", "clock", "period", "rules", "overlap", "recv", "wait", "group", "when", "use",
+    "steady", "warmup", "flush", "clip", "clock", "period", "rules", "overlap", "when", "use",
     "do", "if", "else", "in", "step", "for", "stage")
 RESERVED = (
-    "stash", "comm", "finally")
+    "stash", "comm", "finally", "recv", "wait", "group")
 
 
 class PipeLexer(RegexLexer):

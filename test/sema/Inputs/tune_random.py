@@ -3,8 +3,8 @@
 #
 #   tune_random.py PIPEC SCRATCH SEED PROGRAMS
 #
-# Orders respect the data; some have updates in the middle, split backwards, recomputation, transfers by hand, actions of
-# several ops or copies. What each takes on an idle network is told by the JSON form of a schedule that has only it.
+# Orders respect the data; some have updates in the middle, split backwards, recomputation, actions of several ops or
+# copies. What each takes on an idle network is told by the JSON form of a schedule that has only it.
 import json
 import os
 import random
@@ -39,7 +39,7 @@ def program():
     ranks, mbs, values = rng.randint(1, 3), rng.randint(2, 5), rng.randint(2, 4)
     split, inner = rng.random() < 0.4, rng.random() < 0.5
     kinds = ["F"] + (["I", "W"] if split else ["B"]) + (["U"] if inner else [])
-    way = rng.choice(("", "", "joined", "sends", "copies")) if not inner else rng.choice(("", "sends"))
+    way = "" if inner else rng.choice(("", "", "joined", "copies"))
     bodies = []
     for _ in range(values):
         body = []
@@ -54,10 +54,7 @@ def program():
                     at += 2
                     continue
                 at += 1
-                up, down = (r > 0, r < ranks - 1) if k == "F" else (r < ranks - 1, r > 0)
-                by_hand = way == "sends" and k in "FBI"
-                word = "B" if k == "I" else k
-                words += [f"recv {word}({m})"] * (by_hand and up) + [f"{k}({m})"] + [f"send {word}({m})"] * (by_hand and down)
+                words.append(f"{k}({m})")
                 if way == "copies" and k == "F" and rng.random() < 0.3:
                     words.append(f"OFF({m}) LOAD({m})")
             body.append(f"if r == {r} {{ " + " ".join(words) + " }")
