@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- *   promela FILE [-DNAME=VALUE | --channels= | --sends= | --lowering= | --schedule=]...
+ *   promela FILE [-DNAME=VALUE | --channels= | --sends= | --lowering= | --schedule= | --profile=]...
  *
  * Writes the lists of every rank under the channel model, as a Promela model: SPIN tries every interleaving, and
  * what it says is what check_channels must have said. An invalid end state is a deadlock, a violated assertion a
@@ -524,6 +524,8 @@ static void read_option(Arena *a, Options *o, char *arg) {
     o->lowering = 1 + word_of(v, lowering, 3);
   } else if ((v = value_of(arg, "--schedule="))) {
     o->schedule = v;
+  } else if ((v = value_of(arg, "--profile="))) {
+    o->profile = v;
   } else if ((v = value_of(arg, "--sends=buffered:"))) {
     o->model.buffer = strtoul(v, &end, 10), o->model.in_bytes = *end == 'B';
   } else if (*arg != '-') {
