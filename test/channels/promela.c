@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- *   promela FILE [-DNAME=VALUE | --channels= | --sends= | --lowering= | --schedule= | --profile=]...
+ *   promela FILE [-DNAME=VALUE | --channels= | --sends= | --lowering= | --schedule= |
+ *                 --profile=]...
  *
  * Writes the lists of every rank under the channel model, as a Promela model: SPIN tries every interleaving, and
  * what it says is what check_channels must have said. An invalid end state is a deadlock, a violated assertion a
