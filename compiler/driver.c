@@ -168,15 +168,16 @@ static bool end_pass(Run *x, const char *name, bool ok) {
   return !x->stopped;
 }
 
-/* Runs a pass. The function that has it returns false if the pass fails, or if --dump-after stops there. */
+/* Runs a pass. The function that has it returns false if the pass fails, or if --dump-after stops
+ * there. */
 #define PASS(name, run_pass) \
   do { \
     if (!begin_pass(x) || !end_pass(x, name, (run_pass))) \
       return false; \
   } while (0)
 
-/* Is check_channels to prove anything that check_deadlock and check_match have not proved? They prove what the engines
- * demand of the transfers in one global order. */
+/* Has check_channels to prove anything that check_deadlock and check_match have not proved? They
+ * prove what the engines demand of transfers in one global order. */
 static bool other_channels(const Sched *s) {
   return s->lowering == PIPE_CHANNELS || !is_default_model(&s->opt->model);
 }
@@ -215,7 +216,7 @@ static bool passes(Run *x) {
     PASS("offload", offload(s));
     PASS("transfers", list_transfers(s));
   }
-  if (s->only_lists) { /* of the file, or for a channel model other than that of the engines: no program */
+  if (s->only_lists) { /* of the file, or for other channels than the engines have: no program */
     PASS("check_channels", check_channels(s));
     return true;
   }
