@@ -424,17 +424,21 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
     number(t, "end", end[i], ',');
     number_or_skip(t, "peer", in->peer);
     number_or_skip(t, "act", in->act);
-    number_or_skip(t,
-                   pipe_op_info[in->op].stream == PIPE_COPY ? "turn"
-                   : pipe_op_info[in->op].comm              ? "channel"
-                                                            : "gout",
-                   in->gout);
+    if (pipe_op_info[in->op].comm)
+      number_or_skip(t, "channel", in->channel);
+    else if (pipe_op_info[in->op].stream == PIPE_COPY)
+      number_or_skip(t, "turn", in->turn);
+    else
+      number_or_skip(t, "gout", in->gout);
     if (pipe_is_side(in->op)) {
-      number(t, "side", p->side[in->keep].decl, ',');
-      number_or_skip(t, "gives", in->in);
-      number_or_skip(t, "takes", in->out);
+      number(t, "side", p->side[in->side].decl, ',');
+      number_or_skip(t, "gives", in->given);
+      number_or_skip(t, "takes", in->taken);
     } else {
-      number_or_skip(t, "keep", pipe_op_info[in->op].comm ? NONE : in->keep);
+      if (pipe_op_info[in->op].stream == PIPE_COPY)
+        number_or_skip(t, "keep", in->away);
+      else if (!pipe_op_info[in->op].comm)
+        number_or_skip(t, "keep", in->keep);
       slots_json(p, t, k, in, true);
       slots_json(p, t, k, in, false);
     }

@@ -159,7 +159,7 @@ static void take_needs(Sched *s, uint32_t r, uint32_t *of, uint32_t *kept) {
     uint32_t copy = op >= t->ncompute;
     first[op + copy] = n;
     for (; i < t->nneed && t->need[i].of == op; i++) {
-      uint32_t c = t->comm[t->need[i].on].gout;
+      uint32_t c = t->comm[t->need[i].on].channel;
       if (of[c] != op + 1)
         of[c] = op + 1, kept[c] = n++;
       on[kept[c]] = t->need[i].on;
@@ -168,7 +168,7 @@ static void take_needs(Sched *s, uint32_t r, uint32_t *of, uint32_t *kept) {
   }
   s->needs[r] = (PipeNeeds){{first, t->ncopy ? first + t->ncompute + 1 : NULL}, on};
   for (uint32_t k = 0; k < t->nneed; k++)
-    of[t->comm[t->need[k].on].gout] = 0;
+    of[t->comm[t->need[k].on].channel] = 0;
 }
 
 void channel_needs(Sched *s) {
@@ -267,7 +267,7 @@ static void number_channels(Sched *s, uint32_t *const *turn) {
     key[c] = (Turn){UINT64_MAX, NONE, c};
   for (uint32_t r = 0; r < s->nrank; r++)
     for (uint32_t i = 0; i < s->stream[r].ncomm; i++) {
-      uint32_t c = s->stream[r].comm[i].gout;
+      uint32_t c = s->stream[r].comm[i].channel;
       Turn t = {s->comm_start[r][i], turn[r][i], c};
       if (by_turn(&t, &key[c]) < 0)
         key[c] = t;
@@ -281,7 +281,7 @@ static void number_channels(Sched *s, uint32_t *const *turn) {
   s->pipe_channel = table, s->npipe_channel = n;
   for (uint32_t r = 0; r < s->nrank; r++)
     for (uint32_t i = 0; i < s->stream[r].ncomm; i++)
-      s->stream[r].comm[i].gout = number[s->stream[r].comm[i].gout];
+      s->stream[r].comm[i].channel = number[s->stream[r].comm[i].channel];
 }
 
 void sort_channels(Sched *s, uint32_t *const *turn) {

@@ -218,7 +218,7 @@ static void add_reduce(Sched *s, uint32_t first, uint32_t k, uint32_t *ncomm) {
     *c = pipe_instr(PIPE_REDUCE, st, NONE);
     c->phase = u->phase, c->site = u->site;
     c->wait = op_release(s, grad) - s->rank_op0[r] + 1;
-    c->gout = channel_of_sum(s, s->stage[st].model);
+    c->channel = channel_of_sum(s, s->stage[st].model);
     need_comm(s, r, u, at + 1);
   } while ((st = s->stage[st].replica) != first);
 }
@@ -235,7 +235,7 @@ static void add_tie(Sched *s, uint32_t tie, uint32_t k, uint32_t *ncomm) {
       PipeInstr *c = &s->stream[r].comm[ncomm[r]++];
       *c = pipe_instr(PIPE_TIE, st, NONE);
       c->phase = u->phase, c->site = u->site;
-      c->gout = channel_of_sum(s, s->nmodel + tie);
+      c->channel = channel_of_sum(s, s->nmodel + tie);
     }
     PipeInstr *c = &s->stream[r].comm[ncomm[r] - 1];
     c->wait = grad > c->wait ? grad : c->wait;
@@ -250,7 +250,7 @@ static void add_side(Sched *s, SideUse *u, uint32_t *ncomm) {
   u->pos = at + 1;
   *c = side_instr(s, u);
   c->wait = u->at - s->rank_op0[r];
-  c->gout = channel_of_sides(s, r);
+  c->channel = channel_of_sides(s, r);
 }
 
 /* A rank goes through its ops and its transfers nearly in their order, but with each of the others in between:
@@ -323,8 +323,8 @@ static void lay_xfers(Sched *s) {
     fetch_ahead(s, from, make, x);
     *x = pipe_instr(forward ? PIPE_SEND_F : PIPE_SEND_B, make->stage, make->mb);
     x->phase = make->phase, x->site = make->site, x->peer = b;
-    x->in = *make_out, x->wait = made, x->keep = edge;
-    x->gout = channel_of_link(s, link, forward);
+    x->in = *make_out, x->wait = made, x->edge = edge;
+    x->channel = channel_of_link(s, link, forward);
     uint32_t next = from + s->op[from].group + 1; /* the action after */
     if (s->send == SEND_NEXT && next < s->rank_op0[a + 1])
       need_comm(s, a, op_instr(s, a, next), send + 1);
@@ -335,8 +335,8 @@ static void lay_xfers(Sched *s) {
     fetch_ahead(s, to, use, x);
     *x = pipe_instr(forward ? PIPE_RECV_F : PIPE_RECV_B, use->stage, use->mb);
     x->phase = use->phase, x->site = use->site, x->peer = a;
-    x->out = *use_in, x->wait = *in_user, x->keep = edge;
-    x->gout = channel_of_link(s, link, forward);
+    x->out = *use_in, x->wait = *in_user, x->edge = edge;
+    x->channel = channel_of_link(s, link, forward);
     *in_user = used;
   }
 }
@@ -353,7 +353,7 @@ static bool restart(Sched *s) {
       PipeInstr *c = op_instr(s, r, i);
       *c = pipe_instr((PipeOp)o->kind, o->stage, o->mb);
       if (o->kind == PIPE_SIDE)
-        c->keep = (o->site - s->side_site0) * s->nstage + o->stage;
+        c->side = (o->site - s->side_site0) * s->nstage + o->stage;
       c->phase = o->phase, c->site = o->site, c->group = o->group;
       joined |= o->group > 0;
       if (s->graph) {

@@ -91,7 +91,7 @@ static uint32_t own_op(const Sched *s, const PipeInstr *in, uint32_t *k, uint32_
   const Op *o = &s->op[op];
   for (*k = 0;; ++*k) {
     *link = send ? output_link(s, o, *k) : input_link(s, o, *k);
-    if (!s->graph || link_at(s, *link).edge == in->keep)
+    if (!s->graph || link_at(s, *link).edge == in->edge)
       return op;
   }
 }

@@ -538,7 +538,7 @@ void offload_streams(Sched *s) {
       PipeInstr *in = &out[i];
       if (c->kind == PIPE_SIDE_COPY) {
         *in = side_instr(s, &s->side_use[c->use]);
-        in->gout = in_group(s, r) ? c->turn : NONE;
+        in->turn = in_group(s, r) ? c->turn : NONE;
         in->wait = c->at - s->rank_op0[r];
         s->side_use[c->use].pos = i - first + 1;
         continue;
@@ -546,7 +546,7 @@ void offload_streams(Sched *s) {
       *in = pipe_instr((PipeOp)c->kind, c->stage, c->mb);
       in->phase = c->phase, in->site = c->site;
       in->peer = c->to;
-      in->gout = in_group(s, r) ? c->turn : NONE;
+      in->turn = in_group(s, r) ? c->turn : NONE;
       in->wait = c->at - s->rank_op0[r];
       if (c->kind == PIPE_LOAD)
         op_instr(s, r, load_reader(s, c))->wait_copy = i - first + 1;
@@ -596,13 +596,13 @@ void offload_guests(Sched *s) {
       Guest *q = &all.at[g];
       of[i] = g;
       if (c->kind == PIPE_OFF) {
-        in->keep = q->nfree > 0 ? q->free[--q->nfree] : q->count++;
+        in->away = q->nfree > 0 ? q->free[--q->nfree] : q->count++;
         continue;
       }
-      in->keep = s->stream[0].copy[s->at_off[(size_t)c->stage * s->nmb + c->mb] - 1].keep;
+      in->away = s->stream[0].copy[s->at_off[(size_t)c->stage * s->nmb + c->mb] - 1].away;
       if (q->nfree == q->cap)
         vec_grow(s->arena, (void **)&q->free, &q->cap, sizeof *q->free);
-      q->free[q->nfree++] = in->keep;
+      q->free[q->nfree++] = in->away;
     }
   }
   for (uint32_t r = 0; r < s->nrank; r++)
@@ -624,5 +624,5 @@ void offload_guests(Sched *s) {
   }
   for (uint32_t i = 0; i < s->ncopy; i++)
     if (s->copy[i].to != NONE)
-      s->stream[0].copy[i].keep += all.at[of[i]].first;
+      s->stream[0].copy[i].away += all.at[of[i]].first;
 }

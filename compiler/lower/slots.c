@@ -188,13 +188,13 @@ static void copies(Sched *s, Rank *k, uint32_t i) {
       x->act = instr_of(k, s->at_f[cell] - 1)->act;
       leave(s, a, x->act);
       if (x->peer == NONE)
-        x->keep = take(h), k->on_host++;
+        x->away = take(h), k->on_host++;
       k->peak->host = k->on_host > k->peak->host ? k->on_host : k->peak->host;
       continue;
     }
     if (x->peer == NONE) {
-      x->keep = s->stream[0].copy[s->at_off[cell] - 1].keep;
-      give(s, h, x->keep), k->on_host--;
+      x->away = s->stream[0].copy[s->at_off[cell] - 1].away;
+      give(s, h, x->away), k->on_host--;
     }
     if (a->first_left < a->nleft) {
       x->act = a->left[a->first_left++];
@@ -459,7 +459,7 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       continue;
     x->act += act->pool[act->of[x->stage]].first;
     if (x->peer == NONE)
-      x->keep += host->pool[host->of[x->stage]].first;
+      x->away += host->pool[host->of[x->stage]].first;
   }
   for (uint32_t i = 0; i < t->ncompute; i++) {
     PipeInstr *in = &t->compute[i];

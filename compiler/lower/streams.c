@@ -40,9 +40,9 @@ RankStreams rank_streams(Arena *a, const Sched *s, uint32_t r, const PipeRank *k
   w.need = row_needs(a, s, r, k);
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
-    if (pipe_op_info[in->op].comm && in->gout != first && !w.of[in->gout]) {
-      w.of[in->gout] = first == NONE ? (uint32_t)PIPE_COMM : w.n++;
-      first = first == NONE ? in->gout : first;
+    if (pipe_op_info[in->op].comm && in->channel != first && !w.of[in->channel]) {
+      w.of[in->channel] = first == NONE ? (uint32_t)PIPE_COMM : w.n++;
+      first = first == NONE ? in->channel : first;
     }
     w.nth[i] = ++w.count[stream_of_row(&w, in)];
   }

@@ -26,7 +26,7 @@ RankStreams rank_streams(Arena *a, const Sched *s, uint32_t r, const PipeRank *k
 
 static inline uint32_t stream_of_row(const RankStreams *w, const PipeInstr *in) {
   PipeOn on = (PipeOn)pipe_op_info[in->op].stream;
-  return on == PIPE_COMM && w->of ? w->of[in->gout] : on;
+  return on == PIPE_COMM && w->of ? w->of[in->channel] : on;
 }
 
 /* Both are for any number n of streams, and faster for one that is known when they are compiled. */

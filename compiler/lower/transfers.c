@@ -49,14 +49,14 @@ static void add_moves(Sched *s, Instrs *to, const Op *o, bool input) {
     PipeOp op = input ? forward ? PIPE_RECV_F : PIPE_RECV_B : forward ? PIPE_SEND_F : PIPE_SEND_B;
     PipeInstr *in = add(s, to, op, o->stage, o->mb, o->site);
     in->peer = s->stage[input == forward ? l.from : l.to].rank;
-    in->keep = s->graph ? l.edge : NONE;
+    in->edge = s->graph ? l.edge : NONE;
   }
 }
 
 static void add_op(Sched *s, Instrs *to, const Op *o) {
   PipeInstr *in = add(s, to, (PipeOp)o->kind, o->stage, o->mb, o->site);
   if (pipe_is_side(o->kind))
-    in->keep = (o->site - s->side_site0) * s->nstage + o->stage;
+    in->side = (o->site - s->side_site0) * s->nstage + o->stage;
   in->phase = o->phase, in->group = o->group;
 }
 
@@ -109,7 +109,8 @@ static void add_beside(Sched *s, Instrs *to, BesideOps *b, uint32_t i) {
   for (; b->copy < b->last && s->copy[b->copy].at <= i; b->copy++) {
     const Copy *c = &s->copy[b->copy];
     PipeInstr *in = add(s, to, (PipeOp)c->kind, c->stage, c->mb, c->site);
-    in->keep = c->kind == PIPE_SIDE_COPY ? s->side_use[c->use].row : NONE;
+    if (c->kind == PIPE_SIDE_COPY)
+      in->side = s->side_use[c->use].row;
     in->out = b->copy;
   }
   for (; b->nside > 0 && b->side->use->at <= i; b->side++, b->nside--) {
@@ -263,7 +264,7 @@ static bool check_end(Sched *s, uint32_t r, uint32_t i, bool end, Link l, uint32
                                : f ? PIPE_RECV_F
                                    : PIPE_RECV_B,
                                in->stage, in->mb);
-  lacks.keep = s->graph ? l.edge : NONE;
+  lacks.edge = s->graph ? l.edge : NONE;
   diag_error(s->diag, DIAG_TRANSFER, s->site[in->site],
              end ? "rank %u never sends the result of %s to rank %u: %s is missing"
                  : "rank %u never receives what %s reads from rank %u: %s is missing",

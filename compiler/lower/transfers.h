@@ -25,7 +25,7 @@ const char *list_op_text(Sched *s, const PipeInstr *in); /* op notation */
 /* What a transfer carries: its index in Places.send and recv. */
 static inline uint64_t tensor_of(const Sched *s, const PipeInstr *in) {
   const PipeStage *st = &s->stage[in->stage];
-  uint64_t of = s->graph         ? in->keep
+  uint64_t of = s->graph         ? in->edge
                 : is_send(in)    ? in->stage
                 : is_forward(in) ? st->prev
                                  : st->next;

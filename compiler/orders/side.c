@@ -568,7 +568,7 @@ PipeInstr side_instr(const Sched *s, const SideUse *u) {
   PipeInstr c = pipe_instr((PipeOp)u->kind, u->stage, u->mb);
   c.phase = u->phase;
   c.site = s->side_site0 + u->decl;
-  c.keep = u->row;
+  c.side = u->row;
   return c;
 }
 
@@ -632,9 +632,9 @@ void side_slots(Sched *s, uint32_t r) {
     const SideUse *u = &s->side_use[i];
     PipeInstr *c = side_at(s, u);
     if (u->out != NONE)
-      c->out = s->side_buffers[r][u->out_pool].first + u->out;
+      c->taken = s->side_buffers[r][u->out_pool].first + u->out;
     if (u->in != NONE)
-      c->in = s->side_buffers[r][u->in_pool].first + u->in;
+      c->given = s->side_buffers[r][u->in_pool].first + u->in;
   }
   s->nrank_slot[r] = n;
 }

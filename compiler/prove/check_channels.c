@@ -53,7 +53,7 @@ bool is_default_model(const ChannelModel *m) {
 
 static uint64_t message_bytes(const Sched *s, const PipeInstr *in) {
   if (s->graph)
-    return link_bytes(s, link_at(s, s->graph->link_at[(size_t)in->keep * s->nmb + in->mb]));
+    return link_bytes(s, link_at(s, s->graph->link_at[(size_t)in->edge * s->nmb + in->mb]));
   uint32_t from = is_send(in) ? in->stage : pipe_other_end(sched_graph(s), in);
   return s->stage[is_forward(in) ? from : s->stage[from].prev].boundary_bytes;
 }

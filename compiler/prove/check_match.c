@@ -64,10 +64,10 @@ static const PipeInstr *wrong_end(Sched *s, Match *m, uint32_t r) {
     if (*n && *n != nth && !PLANTED(MATCH_NUMBER))
       return in;
     /* FIFO on the pair, and the same channel at both ends: FIFO on each channel */
-    if (m->channel && *n && m->channel[tensor] != in->gout && !PLANTED(MATCH_CHANNEL))
+    if (m->channel && *n && m->channel[tensor] != in->channel && !PLANTED(MATCH_CHANNEL))
       return in;
     if (m->channel)
-      m->channel[tensor] = in->gout;
+      m->channel[tensor] = in->channel;
     m->left += *n ? -1 : 1;
     *n = *n ? BOTH : nth;
   }
@@ -103,8 +103,8 @@ static bool report_mismatch(Sched *s) {
     bool same_pair = a && b && send[i].src == recv[i].src && send[i].dst == recv[i].dst;
     bool forward = a && a->op == PIPE_SEND_F;
     if (same_pair && a->mb == b->mb && b->op == (forward ? PIPE_RECV_F : PIPE_RECV_B) &&
-        a->gout == b->gout &&
-        (edges ? a->keep == b->keep && b->stage == pipe_other_end(pipe_graph(p), a)
+        a->channel == b->channel &&
+        (edges ? a->edge == b->edge && b->stage == pipe_other_end(pipe_graph(p), a)
                : b->stage == (forward ? p->stage[a->stage].next : p->stage[a->stage].prev)))
       continue;
     if (a && b && !same_pair) { /* the pair that comes first lacks its other end */
@@ -121,9 +121,9 @@ static bool report_mismatch(Sched *s) {
     diag_error(s->diag, DIAG_MATCHING, s->site[a ? a->site : b->site],
                "%s on rank %u meets %s on rank %u", x, a ? send[i].src : recv[i].src, y,
                b ? recv[i].dst : send[i].dst);
-    if (a && b && a->gout != b->gout)
-      diag_note(s->diag, s->site[b->site], "one is in channel %u, the other in channel %u", a->gout,
-                b->gout);
+    if (a && b && a->channel != b->channel)
+      diag_note(s->diag, s->site[b->site], "one is in channel %u, the other in channel %u",
+                a->channel, b->channel);
     else if (a && b)
       diag_note(s->diag, s->site[b->site], "the receive is for this op");
     return false;

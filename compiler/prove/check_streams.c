@@ -112,12 +112,14 @@ static inline bool touch_all(const Proof *p, At at, const PipeInstr *in, const u
   uint32_t grad = p->k->nslot;
   if (in->act != NONE && !touch(p, at, in->act, ns))
     return false;
-  if (in->gout != NONE && info->gout != 0 && /* else: its turn, or channel */
-      !touch(p, at, in->gout, ns))
+  if (info->gout != 0 && in->gout != NONE && !touch(p, at, in->gout, ns))
     return false;
-  if (in->keep != NONE && !info->comm && !pipe_is_side(in->op) &&
-      !(info->stream == PIPE_COPY && in->peer != NONE) && !touch(p, at, in->keep, ns))
-    return false; /* else: its edge, row, or one of another rank */
+  bool compute = info->stream == PIPE_COMPUTE && in->op != PIPE_SIDE;
+  if (compute && in->keep != NONE && !touch(p, at, in->keep, ns))
+    return false;
+  bool copies = in->op == PIPE_OFF || in->op == PIPE_LOAD;
+  if (copies && in->peer == NONE && !touch(p, at, in->away, ns)) /* else of another rank */
+    return false;
   if ((in->op == PIPE_B || in->op == PIPE_W || in->op == PIPE_U || in->op == PIPE_REDUCE) &&
       !touch(p, at, grad + g->stage[in->stage].chunk, ns))
     return false;

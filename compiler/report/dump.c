@@ -102,11 +102,11 @@ static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeIns
             in->wait_copy);
   const PipeStage *st = &g.stage[in->stage];
   bool comm = pipe_op_info[in->op].comm;
-  uint32_t keep = comm || pipe_is_side(in->op)
-                      ? NONE
-                      : in->keep; /* its edge, or row of side: in the text */
-  const uint32_t v[] = {in->peer, in->act, in->gout, keep, in->in, in->out};
   bool copy = pipe_op_info[in->op].stream == PIPE_COPY;
+  /* An edge, or a row of side, is in the text. */
+  uint32_t keep = comm || pipe_is_side(in->op) ? NONE : copy ? in->away : in->keep;
+  uint32_t of = copy ? in->turn : comm ? in->channel : in->gout;
+  const uint32_t v[] = {in->peer, in->act, of, keep, in->in, in->out};
   const char *const name[] = {"peer", "act", copy ? "turn" : comm ? "channel" : "gout",
                               "keep", "in",  "out"};
   for (int i = 0; i < 6; i++) {

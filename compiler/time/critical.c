@@ -44,7 +44,7 @@ static bool is_recv(const PipeInstr *in) { return in->op == PIPE_RECV_F || in->o
 /* The instruction that had the turn before i, which has one: its rank in *r. NONE: i had the first. */
 static uint32_t turn_before(const Walk *w, uint32_t *r, uint32_t i) {
   const PipeProgram *p = w->p;
-  uint32_t g = p->rank[*r].group, turn = p->rank[*r].instr[i].gout;
+  uint32_t g = p->rank[*r].group, turn = p->rank[*r].instr[i].turn;
   if (g == 0 || on(&p->rank[*r].instr[i]) != PIPE_COPY || turn == 0)
     return NONE;
   const PathStep *at = &w->turn[w->turn0[g - 1] + turn - 1];
@@ -64,7 +64,7 @@ static void walk_turns(Arena *a, Walk *w) {
         if (pass == 0)
           w->turn0[p->rank[r].group]++;
         else
-          w->turn[w->turn0[p->rank[r].group - 1] + in->gout] = (PathStep){r, i, 0, 0};
+          w->turn[w->turn0[p->rank[r].group - 1] + in->turn] = (PathStep){r, i, 0, 0};
       }
     for (uint32_t g = 0; g < p->ngroup && pass == 0; g++)
       w->turn0[g + 1] += w->turn0[g];
@@ -85,14 +85,14 @@ static void walk_channels(Arena *a, Walk *w) {
     const PipeRank *k = &p->rank[r];
     w->before[r] = NEW_ARRAY(a, uint32_t, k->ninstr);
     for (uint32_t i = 0; i < k->ninstr; i++) {
-      uint32_t *c = is_comm(&k->instr[i]) ? &last[k->instr[i].gout] : NULL;
+      uint32_t *c = is_comm(&k->instr[i]) ? &last[k->instr[i].channel] : NULL;
       w->before[r][i] = c ? *c - 1 : NONE;
       if (c)
         *c = i + 1;
     }
     for (uint32_t i = 0; i < k->ninstr; i++)
       if (is_comm(&k->instr[i]))
-        last[k->instr[i].gout] = 0;
+        last[k->instr[i].channel] = 0;
   }
 }
 

@@ -91,7 +91,7 @@ static uint32_t other_side(const Look *l, const PipeInstr *c, uint32_t q) {
     }
     uint32_t stage;
     if (d->op == pr_partner(run->p, c, &stage) && d->stage == stage && d->mb == c->mb &&
-        (!run->p->edge || d->keep == c->keep))
+        (!run->p->edge || d->edge == c->edge))
       return i;
   }
   return PIPE_NONE;

@@ -60,7 +60,7 @@ PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, do
   void *out = outs ? outs[0] : NULL;
   if (c->act != PIPE_NONE)
     a.act = k->slot[c->act];
-  if (c->gout != PIPE_NONE && !side) /* of a COPY stream: its turn */
+  if (!side && c->gout != PIPE_NONE)
     a.gout = k->slot[c->gout];
   if (slices > 1 && c->mb != PIPE_NONE) {
     a.mb = c->mb / slices;
@@ -70,14 +70,14 @@ PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, do
   }
 
   if (pipe_is_side(c->op)) {
-    a.side = run->p->side[c->keep].name;
+    a.side = run->p->side[c->side].name;
     a.op = PIPE_SIDE;
     a.weight = w && c->op != PIPE_SIDE ? NULL : weight; /* a U may run meanwhile */
     a.grad = s->grad, a.opt = s->opt;
-    a.taken = c->out == PIPE_NONE ? NULL : k->slot[c->out];
-    a.given = c->in == PIPE_NONE ? NULL : k->slot[c->in];
-    a.taken_bytes = c->out == PIPE_NONE ? 0 : k->slot_bytes[c->out];
-    a.given_bytes = c->in == PIPE_NONE ? 0 : k->slot_bytes[c->in];
+    a.taken = c->taken == PIPE_NONE ? NULL : k->slot[c->taken];
+    a.given = c->given == PIPE_NONE ? NULL : k->slot[c->given];
+    a.taken_bytes = c->taken == PIPE_NONE ? 0 : k->slot_bytes[c->taken];
+    a.given_bytes = c->given == PIPE_NONE ? 0 : k->slot_bytes[c->given];
     a.nx = a.ny = 0;
     a.work = NULL;
     return a;
@@ -222,7 +222,7 @@ PrStatus pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
   PrSpan *span = k->span ? pr_span(run, k, step, at->index) : NULL;
   if (span)
     span->start_ns = pr_now() - run->epoch_ns;
-  void *kept = (c->peer == PIPE_NONE ? k : &run->rank[c->peer])->slot[c->keep];
+  void *kept = (c->peer == PIPE_NONE ? k : &run->rank[c->peer])->slot[c->away];
   memcpy(off ? kept : k->slot[c->act], off ? k->slot[c->act] : kept, run->stage[c->stage].size.act);
   if (span)
     span->end_ns = pr_now() - run->epoch_ns;
@@ -232,7 +232,7 @@ PrStatus pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
 uint64_t pr_moved_bytes(const PrRun *run, const PipeInstr *c) {
   bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
   uint32_t owner = down ? c->stage : pipe_other_end(pipe_graph(run->p), c);
-  return pr_class_bytes(run, owner, PIPE_OUT, run->p->edge && run->p->edge[c->keep].skip);
+  return pr_class_bytes(run, owner, PIPE_OUT, run->p->edge && run->p->edge[c->edge].skip);
 }
 
 PrStatus pr_damaged(PrRun *run, uint32_t rank, const PipeInstr *c, uint64_t step) {
@@ -257,7 +257,7 @@ PrStatus pr_mispaired(PrRun *run, uint32_t src, const PipeInstr *a, uint64_t src
 bool pr_are_ends(const PipeProgram *p, const PipeInstr *a, const PipeInstr *b) {
   uint32_t stage;
   PipeOp op = pr_partner(p, a, &stage);
-  return op == b->op && stage == b->stage && a->mb == b->mb && a->keep == b->keep;
+  return op == b->op && stage == b->stage && a->mb == b->mb && a->edge == b->edge;
 }
 
 PrStatus pr_transfer(PrRun *run, const Chan *ch) {

@@ -140,7 +140,7 @@ static bool take_channels(PrRun *run, RankRun *k, uint32_t *of, uint32_t *row) {
   const PipeRank *t = k->t;
   uint32_t at = 0, total = 0;
   for (uint32_t i = 0; i < k->ncomm; i++) {
-    uint32_t c = t->instr[k->comm[i].index].gout;
+    uint32_t c = t->instr[k->comm[i].index].channel;
     if (of[c] == PIPE_NONE)
       k->stream[of[c] = k->nstream++] = (CommRun){.k = k};
     k->stream[of[c]].n++;
@@ -155,13 +155,13 @@ static bool take_channels(PrRun *run, RankRun *k, uint32_t *of, uint32_t *row) {
     k->stream[x].place = k->place + at, k->stream[x].number = x;
   for (uint32_t i = 0; i < k->ncomm; i++) {
     const PipeInstr *c = &t->instr[k->comm[i].index];
-    CommRun *s = &k->stream[of[c->gout]];
+    CommRun *s = &k->stream[of[c->channel]];
     ((uint32_t *)s->place)[s->next++] = i;
-    row[k->comm[i].index] = s->next; /* how manieth of its stream */
+    row[k->comm[i].index] = s->next; /* its place in its stream, from 1 */
     if (c->op == PIPE_SIDE_COMM)
       k->side_stream = s->number;
     else if (!pipe_is_sum(c->op))
-      run->chan[c->gout].end[c->op == PIPE_RECV_F || c->op == PIPE_RECV_B] = s;
+      run->chan[c->channel].end[c->op == PIPE_RECV_F || c->op == PIPE_RECV_B] = s;
   }
   for (uint32_t x = 0; x < k->nstream; x++)
     k->stream[x].next = 0;
@@ -174,12 +174,12 @@ static bool take_channels(PrRun *run, RankRun *k, uint32_t *of, uint32_t *row) {
       for (; j < t->nsync && t->sync[j].before == mine; j++) {
         uint32_t after = t->sync[j].after;
         if (after != PIPE_NONE && pipe_op_info[t->instr[after].op].comm)
-          k->need[total++] = (CommNeed){of[t->instr[after].gout], row[after]};
+          k->need[total++] = (CommNeed){of[t->instr[after].channel], row[after]};
       }
       k->need0[copy][i + 1] = total;
     }
   for (uint32_t i = 0; i < k->ncomm; i++)
-    of[t->instr[k->comm[i].index].gout] = PIPE_NONE;
+    of[t->instr[k->comm[i].index].channel] = PIPE_NONE;
   return true;
 }
 
@@ -285,7 +285,7 @@ PrStatus pr_take_streams(PrRun *run) {
     for (uint32_t i = 0; ok && i < t->ninstr; i++) {
       const PipeInstr *c = &t->instr[i];
       if (p->nchannel && pipe_op_info[c->op].comm && !pipe_is_sum(c->op)) {
-        k->comm[k->ncomm++] = (CommAt){i, c->gout, COMM_WAITS};
+        k->comm[k->ncomm++] = (CommAt){i, c->channel, COMM_WAITS};
       } else if (c->op == PIPE_SEND_F || c->op == PIPE_SEND_B) {
         k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, true), COMM_WAITS};
       } else if (pipe_is_sum(c->op)) { /* of a TIE: pr_take_sums says it */

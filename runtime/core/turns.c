@@ -30,7 +30,7 @@ PrStatus pr_take_turns(PrRun *run) {
     run->turns[g].rank = at;
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; run->rank[r].turns && i < run->rank[r].ncopy; i++)
-      run->rank[r].turns->rank[p->rank[r].instr[run->rank[r].copy[i].index].gout] = r;
+      run->rank[r].turns->rank[p->rank[r].instr[run->rank[r].copy[i].index].turn] = r;
   return PR_OK;
 }
 
@@ -44,7 +44,7 @@ void pr_tell_turn(PrRun *run, char *text, size_t room) {
     for (uint32_t i = 0; i < k->ncopy; i++) {
       const PipeInstr *c = &k->t->instr[k->copy[i].index];
       char where[PR_WHERE];
-      if (c->gout == next)
+      if (c->turn == next)
         snprintf(text, room, "; rank %u has the next turn of its link, %s", k->id,
                  pr_where(run, c, where));
     }

@@ -51,7 +51,7 @@ static void find_ends(const PipeProgram *p, uint32_t r, uint32_t *mbs, uint32_t 
 /* What op `in` takes (its start) or gives back (its end): bytes, or stashes without sizes. */
 static uint64_t amount(const PipeProgram *p, const PipeInstr *in, bool taken, uint32_t ends) {
   if (pipe_is_side(in->op))
-    return p->sized ? buffer(p, in->stage, taken ? in->out : in->in) : 0;
+    return p->sized ? buffer(p, in->stage, taken ? in->taken : in->given) : 0;
   const PipeOpInfo *k = &pipe_op_info[in->op];
   const PipeStage *s = &p->stage[in->stage];
   int sign = taken ? 1 : -1;

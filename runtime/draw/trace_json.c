@@ -33,7 +33,7 @@ static uint32_t track_of(const PipeProgram *p, uint32_t r, uint32_t stream) {
 static uint64_t track_at(const PipeProgram *p, uint32_t r, const PipeInstr *in) {
   uint32_t stream = pipe_op_info[in->op].stream;
   return stream == PIPE_COMM && p->nchannel
-             ? 3 * (uint64_t)p->nrank + (uint64_t)in->gout * p->nrank + r + 1
+             ? 3 * (uint64_t)p->nrank + (uint64_t)in->channel * p->nrank + r + 1
              : track_of(p, r, stream);
 }
 
@@ -41,10 +41,10 @@ static uint64_t track_at(const PipeProgram *p, uint32_t r, const PipeInstr *in) 
 static void put_channels(FILE *f, const PipeProgram *p, int pid, uint32_t r, uint32_t *seen) {
   for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
     const PipeInstr *in = &p->rank[r].instr[i];
-    if (!pipe_op_info[in->op].comm || seen[in->gout] == r + 1)
+    if (!pipe_op_info[in->op].comm || seen[in->channel] == r + 1)
       continue;
-    seen[in->gout] = r + 1;
-    const PipeChannel *c = &p->channel[in->gout];
+    seen[in->channel] = r + 1;
+    const PipeChannel *c = &p->channel[in->channel];
     fprintf(f,
             ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%" PRIu64
             ",\"name\":\"thread_name\",\"args\":{\"name\":\"rank %u %s",

@@ -27,8 +27,8 @@
  * soon as its other end has started, too, and are completed all at once, when the last is: like the calls
  * between ncclGroupStart and ncclGroupEnd. No slot is of two of them.
  *
- * With lowering CHANNELS the COMM stream of a rank is several streams, its channels (PipeChannel): `gout` of
- * a COMM instruction is its channel. Those of one channel start strictly in list order, each when the one
+ * With lowering CHANNELS the COMM stream of a rank is several streams, its channels (PipeChannel): each
+ * COMM instruction names its `channel`. Those of one channel start strictly in list order, each when the one
  * before it is completed; those of different channels have nothing to do with each other. SENDs and RECVs pair in
  * FIFO order per channel. What an instruction of COMPUTE or COPY needs of COMM is said by the events of its
  * rank (PipeRank.sync), and its wait for COMM is 1 + the place, among all of COMM in the list, of the last that
@@ -119,20 +119,31 @@ typedef struct PipeInstr {
   uint32_t stage; /* row of PipeProgram.stage: the stage on THIS rank that the op belongs to */
   uint32_t mb;    /* microbatch, or unit (PipeProgram.slices). U: one whose gradient it applies, or
                      PIPE_NONE; REDUCE: PIPE_NONE; SIDE: that of the op that it is attached to, or PIPE_NONE */
-  uint32_t peer;  /* SEND, RECV: the other rank; OFF, LOAD: the rank with slot `keep`, if not this
+  uint32_t peer;  /* SEND, RECV: the other rank; OFF, LOAD: the rank with slot `away`, if not this
                      one, which takes no part; else PIPE_NONE */
   uint32_t act;   /* F B I W R OFF LOAD: slot of class ACT; else PIPE_NONE */
-  uint32_t gout;  /* I W: slot of class GOUT. Of a COPY stream in a group (PipeRank.group): its turn, from
-                     0; it starts when all turns before it, on whatever rank, have ended. COMM, with
-                     lowering CHANNELS: row of PipeProgram.channel. Else PIPE_NONE */
-  uint32_t keep;  /* further slot that the op keeps for later, or gives back: R, and F of what it
-                     recomputes: of class KEEP; OFF, LOAD: of class HOST, or GUEST on the peer; of a
-                     SEND or RECV its row of PipeProgram.edge, if there is that table; of a SIDE its row
-                     of PipeProgram.side; else PIPE_NONE */
-  uint32_t in;    /* slot read: x of F, dy of B and I, payload of SEND; PIPE_NONE at the ends. Of an
-                     op that reads several: where they begin in PipeRank.list. SIDE: BUFFER given back */
-  uint32_t out;   /* slot written: y of F, dx of B and I, payload of RECV; in the same way. SIDE:
-                     BUFFER taken */
+  union {         /* else PIPE_NONE, by whatever name */
+    uint32_t gout;    /* I W: slot of class GOUT */
+    uint32_t turn;    /* COPY stream of a rank in a group (PipeRank.group): it starts when all turns before
+                         it, from 0 on, of whatever rank, have ended */
+    uint32_t channel; /* COMM stream with lowering CHANNELS: row of PipeProgram.channel */
+  };
+  union {         /* else PIPE_NONE, by whatever name */
+    uint32_t keep; /* R, and F of what it recomputes: slot of class KEEP */
+    uint32_t away; /* OFF LOAD: slot of class HOST, or of class GUEST on `peer` */
+    uint32_t edge; /* SEND RECV: row of PipeProgram.edge, if there is that table */
+    uint32_t side; /* SIDE in any stream: row of PipeProgram.side */
+  };
+  union {         /* what is read; PIPE_NONE: nothing, as at the ends of the chain */
+    uint32_t in;      /* slot: x of F, dy of B and I, payload of SEND */
+    uint32_t in_list; /* F B I that read several: where their slots begin in PipeRank.list */
+    uint32_t given;   /* SIDE: slot of class BUFFER that it gives back */
+  };
+  union {         /* what is written; PIPE_NONE: nothing */
+    uint32_t out;      /* slot: y of F and R, dx of B and I, payload of RECV */
+    uint32_t out_list; /* F B I R that write several: where their slots begin in PipeRank.list */
+    uint32_t taken;    /* SIDE: slot of class BUFFER that it takes */
+  };
   uint32_t wait;  /* instructions of another stream of this rank that must have completed */
   uint32_t wait_copy; /* the same of the third stream */
   uint32_t site;  /* row of PipeProgram.site: where in the .pipe text it comes from */
@@ -242,7 +253,7 @@ typedef struct PipeSide {
 } PipeSide;
 
 /* Who meets whom. Without tables the rows are chains, by prev and next. With them stage m of the model
- * is run, for microbatch mb, by row[m * nmb + mb], and a transfer passes edge[instr.keep]. */
+ * is run, for microbatch mb, by row[m * nmb + mb], and a transfer passes edge[instr.edge]. */
 typedef struct PipeGraph {
   const PipeStage *stage;
   const PipeEdge *edge;  /* NULL: chains */
@@ -337,6 +348,10 @@ typedef struct PipeProgram {
 enum { PIPE_UNIT_OFF = PIPE_R + 1, PIPE_UNIT_LOAD, PIPE_UNIT_FB, PIPE_UNIT_TIMES };
 
 PIPE_STATIC_ASSERT(sizeof(PipeInstr) == 48, "ABI");
+PIPE_STATIC_ASSERT(offsetof(PipeInstr, gout) == 20 && offsetof(PipeInstr, channel) == 20, "ABI");
+PIPE_STATIC_ASSERT(offsetof(PipeInstr, keep) == 24 && offsetof(PipeInstr, side) == 24, "ABI");
+PIPE_STATIC_ASSERT(offsetof(PipeInstr, in) == 28 && offsetof(PipeInstr, out) == 32, "ABI");
+PIPE_STATIC_ASSERT(offsetof(PipeInstr, taken) == 32 && offsetof(PipeInstr, wait) == 36, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipePool) == 32, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeStage) == 48 + 9 * 8 + 8 * PIPE_NOPS + 16, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeSync) == 12, "ABI");
@@ -350,8 +365,8 @@ static inline uint32_t pipe_slices(const PipeProgram *p) { return p->slices > 1 
 
 /* An instruction that touches no slot, has no peer and waits for nothing. */
 static inline PipeInstr pipe_instr(PipeOp op, uint32_t stage, uint32_t mb) {
-  PipeInstr c = {(uint8_t)op, PIPE_STEADY, 0, stage, mb, PIPE_NONE, PIPE_NONE, PIPE_NONE, PIPE_NONE,
-                 PIPE_NONE, PIPE_NONE, 0, 0, 0};
+  PipeInstr c = {(uint8_t)op, PIPE_STEADY, 0, stage, mb, PIPE_NONE, PIPE_NONE, {PIPE_NONE}, {PIPE_NONE},
+                 {PIPE_NONE}, {PIPE_NONE}, 0, 0, 0};
   return c;
 }
 
@@ -366,8 +381,10 @@ static inline PipeWeights pipe_no_weights(void) {
   return w;
 }
 
-/* An emitted file states the ABI it was made for; another header refuses it at compile time. */
+/* An emitted file states the ABI it was made for; another header refuses it at compile time. Its rows are
+ * lists of numbers by column, so the unions of PipeInstr have no braces there, and compilers need not warn. */
 #define PIPE_REQUIRE_ABI(v) \
+  _Pragma("GCC diagnostic ignored \"-Wmissing-braces\"") \
   PIPE_STATIC_ASSERT((v) == PIPE_ABI, "pipec and pipe_instr.h differ: recompile the .pipe file")
 
 /* Text of an op ("SEND_F"), its stream, its columns. Defined in pipe_sim.c. */
@@ -398,12 +415,12 @@ int pipe_unit_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb, uint32_t s
 int pipe_side_text(char *buf, const char *name, uint32_t stage, uint32_t mb, uint32_t slices);
 
 /* The row at the other end of SEND or RECV c; PIPE_NONE if there is none. c->stage, and with tables
- * c->keep and c->mb, must be in range. */
+ * c->edge and c->mb, must be in range. */
 static inline uint32_t pipe_other_end(PipeGraph g, const PipeInstr *c) {
   int down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
   if (!g.edge)
     return down ? g.stage[c->stage].next : g.stage[c->stage].prev;
-  return g.row[(size_t)(down ? g.edge[c->keep].to : g.edge[c->keep].from) * g.nmb + c->mb];
+  return g.row[(size_t)(down ? g.edge[c->edge].to : g.edge[c->edge].from) * g.nmb + c->mb];
 }
 
 /* The same text of an instruction; of a transfer that another one of its op could be mistaken for it
@@ -448,7 +465,7 @@ static inline uint32_t pipe_unit_column(uint32_t op) {
 /* What an instruction takes; of a SEND the transfer, of a SIDE what its row says. */
 static inline uint64_t pipe_time(PipeTimes t, const PipeInstr *c) {
   if (pipe_is_side(c->op))
-    return t.side[c->keep].time;
+    return t.side[c->side].time;
   if (t.unit_time && pipe_unit_column(c->op) != PIPE_NONE)
     return pipe_unit_times(t, c->stage, c->mb)[pipe_unit_column(c->op)];
   return t.stage[c->stage].time[c->op];
@@ -461,7 +478,7 @@ static inline uint64_t pipe_fused_time(PipeTimes t, uint32_t stage, uint32_t mb)
 
 /* The time of a transfer: of its SEND. edge: of PipeGraph. */
 static inline uint64_t pipe_send_time(const PipeStage *stage, const PipeEdge *edge, const PipeInstr *send) {
-  return edge ? edge[send->keep].send[send->op == PIPE_SEND_B] : stage[send->stage].time[send->op];
+  return edge ? edge[send->edge].send[send->op == PIPE_SEND_B] : stage[send->stage].time[send->op];
 }
 
 /* The first row of share[n] from rank `from` to rank `to`; NULL: there is none. */

@@ -47,11 +47,11 @@ int pipe_side_text(char *buf, const char *name, uint32_t stage, uint32_t mb, uin
 int pipe_instr_text(char *buf, PipeGraph g, const PipeInstr *c) {
   int n = pipe_unit_text(buf, (PipeOp)c->op, c->stage, c->mb, g.slices);
   if (pipe_is_side(c->op) && g.side)
-    return pipe_side_text(buf, g.side[c->keep].name, c->stage, c->mb, g.slices);
+    return pipe_side_text(buf, g.side[c->side].name, c->stage, c->mb, g.slices);
   const PipeStage *s = &g.stage[c->stage];
   bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
   bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
-  if (!g.edge || !pipe_op_info[c->op].comm || c->keep == PIPE_NONE || (down ? s->nout : s->nin) < 2)
+  if (!g.edge || !pipe_op_info[c->op].comm || c->edge == PIPE_NONE || (down ? s->nout : s->nin) < 2)
     return n;
   return n + snprintf(buf + n, PIPE_OP_TEXT - (size_t)n, "%c%u", send ? '>' : '<',
                       pipe_other_end(g, c));

@@ -191,7 +191,7 @@ static bool run_copy(Machine *m, uint32_t r) {
     uint64_t start = c->wait && c->wait <= k->ncompute
                          ? later(k->copy_free, k->compute_end[c->wait - 1])
                          : k->copy_free;
-    if (c->wait > k->ncompute || (g && c->gout != g->next) ||
+    if (c->wait > k->ncompute || (g && c->turn != g->next) ||
         !has_comm(m, r, 1, i, c->wait_copy, &start))
       break;
     if (g)
@@ -250,7 +250,7 @@ static bool same_transfer(const Machine *m, const PipeInstr *send, const PipeIns
     return send->op == PIPE_SEND_F ? recv->op == PIPE_RECV_F && recv->stage == s->next
                                    : recv->op == PIPE_RECV_B && recv->stage == s->prev;
   return recv->op == (send->op == PIPE_SEND_F ? PIPE_RECV_F : PIPE_RECV_B) &&
-         send->keep == recv->keep &&
+         send->edge == recv->edge &&
          recv->stage ==
              pipe_other_end((PipeGraph){in->stage, in->edge, in->row, in->nmb, 1, NULL}, send);
 }
@@ -648,7 +648,7 @@ static bool find_turns(const PipeSimIn *in, Group **group) {
   for (uint32_t r = 0; in->copy && r < in->nrank; r++)
     for (uint32_t i = 0; in->group[r] && i < in->copy[r].n; i++) {
       const Group *of = &g[in->group[r] - 1];
-      uint32_t turn = stream_at(&in->copy[r], i)->gout;
+      uint32_t turn = stream_at(&in->copy[r], i)->turn;
       if (turn < of->n)
         ((uint32_t *)of->rank)[turn] = r;
     }
@@ -691,9 +691,9 @@ static bool find_queues(Machine *m, size_t ncomm) {
     uint32_t first = (uint32_t)nq;
     for (uint32_t i = 0; i < in->comm[r].n; i++) {
       const PipeInstr *c = stream_at(&in->comm[r], i);
-      uint32_t q = own[c->gout];
+      uint32_t q = own[c->channel];
       if (q == PIPE_NONE || q < first) {
-        q = own[c->gout] = (uint32_t)nq++;
+        q = own[c->channel] = (uint32_t)nq++;
         m->queue[q].rank = r;
       }
       of[i] = q;
@@ -701,7 +701,7 @@ static bool find_queues(Machine *m, size_t ncomm) {
       if (pipe_is_sum(c->op))
         m->sum[c->op == PIPE_TIE][c->stage] = q;
       else if (c->op != PIPE_SIDE_COMM)
-        end[is_send(c)][c->gout] = q;
+        end[is_send(c)][c->channel] = q;
     }
     m->rank[r].queue0 = first, m->rank[r].nqueue = (uint32_t)nq - first;
     for (uint32_t q = first; q < nq; at += m->queue[q++].n)

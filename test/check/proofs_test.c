@@ -60,12 +60,12 @@ static bool damage(Sched *s, const char *how) {
     PipeInstr *at[2] = {NULL, NULL}, t;
     for (uint32_t i = 0; i < p->rank[2].ninstr; i++) {
       PipeInstr *in = (PipeInstr *)&p->rank[2].instr[i];
-      if (in->op == PIPE_RECV_F && !p->edge[in->keep].skip)
+      if (in->op == PIPE_RECV_F && !p->edge[in->edge].skip)
         at[at[0] != NULL] = in;
     }
     t = *at[0], *at[0] = *at[1], *at[1] = t;
   } else if (strcmp(how, "channel") == 0) {
-    nth(s, 1, PIPE_RECV_F, 1)->gout = nth(s, 1, PIPE_SEND_F, 0)->gout;
+    nth(s, 1, PIPE_RECV_F, 1)->channel = nth(s, 1, PIPE_SEND_F, 0)->channel;
   } else if (strcmp(how, "slot") == 0) {
     nth(s, 1, PIPE_RECV_F, 1)->out = nth(s, 1, PIPE_RECV_F, 0)->out;
     nth(s, 1, PIPE_F, 1)->in = nth(s, 1, PIPE_F, 0)->in;

@@ -525,8 +525,8 @@ static void refused_copies(void) {
       load->wait_copy = 1;
       break;
     }
-    case KEEP: load->keep = load->act; break;
-    case CLASS: off->act = off->keep; break;
+    case KEEP: load->away = load->act; break;
+    case CLASS: off->act = off->away; break;
     case HOST: m->rank[0].host += 64; break;
     default: load->wait_copy = 1; break;
     }

@@ -125,7 +125,7 @@ static void mutate(const char *name, Meant *g, const PipeProgram *from, const Re
     switch (below(9)) {
     case 0: damage(c, sizeof *c, most); break;
     case 1: c->wait = below(at + 1); break;
-    case 2: damage(&c->keep, sizeof c->keep, p.nedge); break;
+    case 2: damage(&c->edge, sizeof c->edge, p.nedge); break;
     case 3: damage((void *)t->list, t->nlist * sizeof *t->list, t->nslot); break;
     case 4: damage((void *)t->pool, t->npool * sizeof *t->pool, most); break;
     case 5: damage(stage, p.nstage * sizeof *stage, most); break;

@@ -42,10 +42,10 @@ int main(void) {
     switch (i) {
     case PEER: off->peer = 3; break;
     case OWN: off->peer = 0; break;
-    case KEEP: off->keep = 0; break;
-    case SHARED: find(p, PIPE_OFF, 2, 0)->keep = off->keep; break;
-    case FULL: find(p, PIPE_OFF, 0, 1)->keep = off->keep; break;
-    case OTHER: load->keep = find(p, PIPE_LOAD, 0, 1)->keep; break;
+    case KEEP: off->away = 0; break;
+    case SHARED: find(p, PIPE_OFF, 2, 0)->away = off->away; break;
+    case FULL: find(p, PIPE_OFF, 0, 1)->away = off->away; break;
+    case OTHER: load->away = find(p, PIPE_LOAD, 0, 1)->away; break;
     case HERE: load->peer = NONE; break;
     case MANY: ((PipeRank *)p->rank)[1].nslot = 1000; break;
     default: break;

@@ -82,14 +82,14 @@ static void turns(void) {
           copy[r][n++] = (PipeInstr *)&p->rank[r].instr[k];
     }
     switch (i) {
-    case TURN: copy[1][0]->gout = copy[0][0]->gout; break;
-    case RANGE: copy[0][5]->gout = 12; break;
-    case ORDER: copy[0][1]->gout = 0; break;
+    case TURN: copy[1][0]->turn = copy[0][0]->turn; break;
+    case RANGE: copy[0][5]->turn = 12; break;
+    case ORDER: copy[0][1]->turn = 0; break;
     case GROUP: ((PipeRank *)p->rank)[1].group = 2; break;
     case NONE_OF: ((PipeRank *)p->rank)[0].group = 0; break;
     default: /* all of rank 1, which needs rank 0, come first */
       for (uint32_t k = 0; k < 12; k++)
-        copy[k < 6][k % 6]->gout = k;
+        copy[k < 6][k % 6]->turn = k;
     }
     tell(p, name[i], NULL, true);
     arena_free(&arena);
@@ -107,16 +107,16 @@ int main(void) {
               *next = find(p, PIPE_SIDE_COMM, 1), *copy = find(p, PIPE_SIDE_COPY, 0);
     switch (i) {
     case NAME: ((PipeSide *)p->side)[0].op = PIPE_F; break;
-    case ROW: take->keep = 9; break;
-    case STAGE: take->keep = 1; break;
-    case CLASS: take->out = 0; break;
-    case LACKS: take->out = NONE; break;
+    case ROW: take->side = 9; break;
+    case STAGE: take->side = 1; break;
+    case CLASS: take->taken = 0; break;
+    case LACKS: take->taken = NONE; break;
     case FREE: {
-      take->out = NONE;
+      take->taken = NONE;
       ((PipeSide *)p->side)[0].bytes = 0;
       break;
     }
-    case TAKEN: give->in = NONE; break;
+    case TAKEN: give->given = NONE; break;
     case WAIT: next->wait = 0; break;
     case COPY: copy->act = 0; break;
     default: break;

@@ -146,7 +146,7 @@ static bool in_turn(const PipeProgram *p, uint64_t *const *start, uint64_t *cons
       for (r = 0; r < p->nrank; r++) {
         const PipeInstr *in = p->rank[r].instr;
         for (i = 0; p->rank[r].group == g && i < p->rank[r].ninstr; i++)
-          if (pipe_op_info[in[i].op].stream == PIPE_COPY && in[i].gout == turn)
+          if (pipe_op_info[in[i].op].stream == PIPE_COPY && in[i].turn == turn)
             break;
         if (p->rank[r].group == g && i < p->rank[r].ninstr)
           break;

@@ -17,7 +17,7 @@
 #include "pipe_run.h"
 
 #define OP(o, h, s, m, p, a, i, u, w) \
-  { PIPE_##o, PIPE_##h, 0, s, m, p, a, PIPE_NONE, PIPE_NONE, i, u, w, 0, 0 }
+  { PIPE_##o, PIPE_##h, 0, s, m, p, a, {PIPE_NONE}, {PIPE_NONE}, {i}, {u}, w, 0, 0 }
 #define NO PIPE_NONE
 static const PipeInstr rank0[] = {
     OP(F, WARMUP, 0, 0, NO, 0, NO, 2, 0),      OP(SEND_F, WARMUP, 0, 0, 1, NO, 2, NO, 1),

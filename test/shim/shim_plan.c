@@ -30,8 +30,8 @@ static uint32_t streams(const PipeProgram *p, uint32_t r, uint32_t *on) {
       continue;
     if (p->nchannel > sizeof of / sizeof *of)
       abort();
-    of[c->gout] = of[c->gout] ? of[c->gout] : ++n;
-    on[i] = of[c->gout] == 1 ? PIPE_COMM : PIPE_NSTREAMS + of[c->gout] - 2;
+    of[c->channel] = of[c->channel] ? of[c->channel] : ++n;
+    on[i] = of[c->channel] == 1 ? PIPE_COMM : PIPE_NSTREAMS + of[c->channel] - 2;
   }
   return PIPE_NSTREAMS + (n > 1 ? n - 1 : 0);
 }
@@ -80,8 +80,8 @@ static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Wa
       w[n++] = (Want){.call = SHIM_COPY,
                       .stream = on,
                       .p = c->op == PIPE_LOAD     ? slot[c->act]
-                           : c->peer == PIPE_NONE ? slot[c->keep]
-                                                  : job_slots[c->peer][c->keep],
+                           : c->peer == PIPE_NONE ? slot[c->away]
+                                                  : job_slots[c->peer][c->away],
                       .bytes = 8 * WORDS};
       break;
     default:
@@ -218,7 +218,7 @@ static uint32_t turn_of(const PipeProgram *p, uint32_t g, uint32_t turn, uint32_
   for (*r = 0; *r < p->nrank; ++*r)
     for (uint32_t i = 0; p->rank[*r].group == g && i < p->rank[*r].ninstr; i++) {
       const PipeInstr *c = &p->rank[*r].instr[i];
-      if (pipe_op_info[c->op].stream == PIPE_COPY && c->gout == turn)
+      if (pipe_op_info[c->op].stream == PIPE_COPY && c->turn == turn)
         return i;
     }
   return PIPE_NONE;

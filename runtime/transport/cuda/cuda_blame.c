@@ -151,7 +151,7 @@ static uint32_t waits_for(const Look *l, uint32_t r, uint32_t row, uint32_t x) {
 static uint32_t turns_before(const Look *l, uint32_t q, uint32_t turn) {
   const RankRun *k = &l->run->rank[q];
   uint32_t n = 0;
-  while (n < k->ncopy && k->t->instr[k->copy[n].index].gout < turn)
+  while (n < k->ncopy && k->t->instr[k->copy[n].index].turn < turn)
     n++;
   return n;
 }
@@ -171,7 +171,7 @@ static bool spread(Look *l, uint32_t r, uint32_t row) {
   uint32_t g = group_of(l, r, in);
   for (uint32_t q = 0; g && q < l->run->p->nrank; q++) /* so are all turns before it */
     if (l->run->p->rank[q].group == g)
-      more |= raise(&l->of[q].known[PIPE_COPY], turns_before(l, q, in->gout));
+      more |= raise(&l->of[q].known[PIPE_COPY], turns_before(l, q, in->turn));
   if (!is_move(in))
     return more;
   Place *peer = &l->of[in->peer];
@@ -223,7 +223,7 @@ static bool is_ready(const Look *l, uint32_t r, uint32_t row) {
       return false;
   uint32_t g = group_of(l, r, in);
   for (uint32_t q = 0; g && q < l->run->p->nrank; q++)
-    if (l->run->p->rank[q].group == g && turns_before(l, q, in->gout) > l->of[q].known[PIPE_COPY])
+    if (l->run->p->rank[q].group == g && turns_before(l, q, in->turn) > l->of[q].known[PIPE_COPY])
       return false;
   return true;
 }

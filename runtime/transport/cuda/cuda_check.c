@@ -33,7 +33,7 @@ struct CudaCheck {     /* of a row of the rank's list */
 
 static CudaHeader header_of(const PipeProgram *p, PipeOp op, const PipeInstr *in, uint32_t stage,
                             uint64_t step) {
-  uint32_t edge = p->edge ? in->keep : 0;
+  uint32_t edge = p->edge ? in->edge : 0;
   return (CudaHeader){stage, in->mb,
                       (uint32_t)(step & 0xffff) << 16 | (edge & 0x7fff) << 1 | (op == PIPE_SEND_B),
                       0};

@@ -52,7 +52,7 @@ ncclComm_t cuda_comm_of(const PrCuda *c, const PipeInstr *in, int *peer) {
     return c->comm;
   }
   *peer = is_send(in);
-  return c->channel_comm[in->gout];
+  return c->channel_comm[in->channel];
 }
 
 /* ---- sets of ranks ---- */

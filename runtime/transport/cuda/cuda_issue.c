@@ -82,7 +82,7 @@ static PrStatus compute(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
 
 static PrStatus copy(PrRun *run, CudaRank *d, const PipeInstr *in) {
   RankRun *k = d->k;
-  void *kept = in->peer == PIPE_NONE ? k->slot[in->keep] : cuda_peer_slot(run, in->peer, in->keep);
+  void *kept = in->peer == PIPE_NONE ? k->slot[in->away] : cuda_peer_slot(run, in->peer, in->away);
   bool off = in->op == PIPE_OFF;
   CUDA_TRY(run, cudaMemcpyAsync(off ? kept : k->slot[in->act], off ? k->slot[in->act] : kept,
                                 run->stage[in->stage].size.act, cudaMemcpyDefault,
@@ -108,7 +108,7 @@ static PrStatus side(PrRun *run, CudaRank *d, uint64_t step) {
 static bool turn_has_come(const PrRun *run, const CudaRank *d, const PipeInstr *in) {
   const PrCuda *c = cuda_of(run);
   uint32_t g = d->k->t->group;
-  return g == 0 || c->peers || c->turns[g - 1] == in->gout;
+  return g == 0 || c->peers || c->turns[g - 1] == in->turn;
 }
 
 /* The COPY stream waits for the turn before this one: behind its other waits, the first of which makes it a stream of
@@ -118,7 +118,7 @@ static PrStatus take_turn(PrRun *run, CudaRank *d, const PipeInstr *in) {
   uint32_t g = d->k->t->group;
   if (g > 0 && c->peers)
     return cuda_peer_turn(run, d);
-  if (g > 0 && in->gout > 0)
+  if (g > 0 && in->turn > 0)
     CUDA_TRY(run, cudaStreamWaitEvent(d->stream[PIPE_COPY], c->turn[g - 1], 0));
   return PR_OK;
 }
@@ -431,7 +431,7 @@ static uint32_t find_transfer(const CudaRank *d, const PipeInstr *of, uint32_t p
     return PIPE_NONE;
   for (uint32_t i = 0; i <= in->group; i++)
     if (!(d->moved >> i & 1) && in[i].peer == peer && is_send(&in[i]) == send &&
-        in[i].gout == of->gout)
+        in[i].channel == of->channel)
       return i;
   return PIPE_NONE;
 }

@@ -108,11 +108,11 @@ PrStatus cuda_peer_turn_over(PrRun *run, CudaRank *d) {
 static void find_next(const PrRun *run, struct CudaPeers *x) {
   const RankRun *k = &run->rank[run->here];
   for (uint32_t i = 0; i < k->ncopy; i++) {
-    uint32_t turn = (k->t->instr[k->copy[i].index].gout + 1) % k->turns->n;
+    uint32_t turn = (k->t->instr[k->copy[i].index].turn + 1) % k->turns->n;
     const RankRun *q = &run->rank[k->turns->rank[turn]];
     Next *n = &x->next[i];
     *n = (Next){.rank = q->id};
-    while (q->t->instr[q->copy[n->nth].index].gout != turn)
+    while (q->t->instr[q->copy[n->nth].index].turn != turn)
       n->nth++;
   }
 }
@@ -138,7 +138,7 @@ static PrStatus open_turns(PrRun *run, struct CudaPeers *x) {
   find_next(run, x);
   CUDA_TRY(run, cudaMemset(x->flag, 0, (x->nturn + 1) * (size_t)FLAG));
   CUDA_TRY(run, cudaMemcpy(x->flag + (size_t)x->nturn * FLAG, &one, sizeof one, cudaMemcpyDefault));
-  if (k->t->instr[k->copy[0].index].gout == 0) /* the first of all */
+  if (k->t->instr[k->copy[0].index].turn == 0) /* the first of all */
     CUDA_TRY(run, cudaMemcpy(x->flag, &one, sizeof one, cudaMemcpyDefault));
   CUDA_TRY(run, cudaStreamCreateWithPriority(&x->aside, cudaStreamNonBlocking, 0));
   CUDA_TRY(run, cudaDeviceSynchronize());

@@ -220,8 +220,8 @@ static bool copy_one(Mpi *m, const PipeInstr *c) {
  * empty message to who is next. No turn is handed on where all ranks meet anyway, at the end of a step. */
 static bool take_turn(Mpi *m, const PipeInstr *c, uint64_t step) {
   const Turns *t = m->k->turns;
-  uint32_t before = c->gout > 0 ? c->gout - 1 : t->n - 1, rank = t->rank[before];
-  bool handed = c->gout > 0 || (m->run->free_running && step > m->first);
+  uint32_t before = c->turn > 0 ? c->turn - 1 : t->n - 1, rank = t->rank[before];
+  bool handed = c->turn > 0 || (m->run->free_running && step > m->first);
   MPI_Request r;
   return !handed || rank == m->run->here ||
          (mpi_start_recv(m, MPI_OF_COPY, 1, NULL, 0, rank, &r) && mpi_finish(m, &r, 1, false));
@@ -229,7 +229,7 @@ static bool take_turn(Mpi *m, const PipeInstr *c, uint64_t step) {
 
 static bool hand_on_turn(Mpi *m, const PipeInstr *c, uint64_t step) {
   const Turns *t = m->k->turns;
-  uint32_t after = c->gout + 1 < t->n ? c->gout + 1 : 0, rank = t->rank[after];
+  uint32_t after = c->turn + 1 < t->n ? c->turn + 1 : 0, rank = t->rank[after];
   bool handed = after > 0 || (m->run->free_running && step + 1 < m->run->target);
   MPI_Request r;
   int try_code;

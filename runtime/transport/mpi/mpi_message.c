@@ -81,7 +81,7 @@ static bool serve(Mpi *m) {
       continue;
     const PipeInstr *c = &run->p->rank[g->rank].instr[g->index[g->next]];
     uint64_t bytes = run->stage[c->stage].size.act;
-    void *slot = m->k->slot[c->keep];
+    void *slot = m->k->slot[c->away];
     if (c->op == PIPE_LOAD && !g->answering) {
       g->answering = true;
       if (!mpi_start_send(m, MPI_OF_COPY, 0, slot, bytes, g->rank, &g->request))
@@ -92,7 +92,7 @@ static bool serve(Mpi *m) {
     g->next = g->next + 1 == g->n ? 0 : g->next + 1;
     c = &run->p->rank[g->rank].instr[g->index[g->next]];
     bool off = c->op == PIPE_OFF;
-    if (!mpi_start_recv(m, MPI_OF_COPY, 0, off ? m->k->slot[c->keep] : NULL,
+    if (!mpi_start_recv(m, MPI_OF_COPY, 0, off ? m->k->slot[c->away] : NULL,
                         off ? run->stage[c->stage].size.act : 0, g->rank, &g->request))
       return false;
   }

@@ -231,7 +231,7 @@ static int64_t number_of(const PipeProgram *p, const uint32_t *base, const PipeI
   bool back = c->op == PIPE_SEND_B || c->op == PIPE_RECV_B;
   bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
   uint32_t from = down ? c->stage : pipe_other_end(pipe_graph(p), c);
-  uint32_t out = p->edge ? p->edge[c->keep].out : 0;
+  uint32_t out = p->edge ? p->edge[c->edge].out : 0;
   return 2 * ((int64_t)(base[from] + out) * p->nmb + c->mb) + back;
 }
 
@@ -300,7 +300,7 @@ static PrStatus take_guests(Mpi *m) {
   for (uint32_t i = 0; i < m->nhosted; i++) {
     Guest *g = &m->hosted[i];
     const PipeInstr *c = &p->rank[g->rank].instr[g->index[0]]; /* an OFF: nothing is there yet */
-    if (!mpi_start_recv(m, MPI_OF_COPY, 0, m->k->slot[c->keep], run->stage[c->stage].size.act,
+    if (!mpi_start_recv(m, MPI_OF_COPY, 0, m->k->slot[c->away], run->stage[c->stage].size.act,
                         g->rank, &g->request))
       return PR_E_LOST;
   }

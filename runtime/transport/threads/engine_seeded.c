@@ -135,7 +135,7 @@ static void look_at(Seeded *s, uint32_t r) {
   if (j < k->ncopy) {
     const PipeInstr *copy = &k->t->instr[k->copy[j].index];
     if (copy->wait <= i && has_comm(s, k, 1, j, copy->wait_copy) &&
-        (!k->turns || s->turn[k->t->group - 1] == copy->gout))
+        (!k->turns || s->turn[k->t->group - 1] == copy->turn))
       put(s, r, PIPE_COPY);
   }
   for (uint32_t x = 0; x < k->nstream; x++)

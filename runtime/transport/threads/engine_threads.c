@@ -365,7 +365,7 @@ static void copy_step(PrRun *run, RankRun *k, uint64_t step) {
     if (k->side_stream != PIPE_NONE)
       atomic_store(&k->copy_needs[2], comm_needed(k, i, c->wait_copy, step));
     if (k->turns)
-      atomic_store(&k->copy_needs[3], step * k->turns->n + c->gout);
+      atomic_store(&k->copy_needs[3], step * k->turns->n + c->turn);
     copier_wait(run, k);
     if (pr_fault_at(run, k->id, at->index, step) == PR_HANG || pr_failed(run))
       return;
